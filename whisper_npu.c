@@ -8,6 +8,7 @@
  *    3. tp_  thread pool and parallel-for
  *    4. cp_  CPU features
  *    5. mt_  maths in 16 lanes
+ *    6. au_  audio: sample formats, channel mixing, resampling, WAV
  */
 
 /* ======================================================================
@@ -765,4 +766,900 @@ static float mt_log1(float x)
     mt_vset(&v, x);
     mt_vlog(&v);
     return v.v[0];
+}
+
+/* ======================================================================
+ *  6. au_  audio: sample formats, channel mixing, resampling, WAV
+ *
+ *  Owns      everything between a caller's recording and 16 kHz mono.
+ *  Assumes   a reader callback keeps to the buffer that it is given.
+ *  Ensures   constant memory for any length and rate; output bits depend
+ *            on the recording alone, not on how it is cut into blocks;
+ *            output sample m belongs to the instant m / 16000 s of the
+ *            recording, which is silent outside its frames; there are
+ *            ceil(frames * 16000 / rate) of them. A rate of 16000 passes
+ *            through untouched. Pass band flat within 0.1 dB to 7 kHz, or
+ *            to 0.45 rate if that is lower; aliases and images of more
+ *            than 80 dB below the signal.
+ *  Costs     215 KiB; 16000 dot products of 48 to 560 taps a second of
+ *            recording, twice that for rates with more phases than fit;
+ *            up to a few ms when a stream opens with a new rate.
+ * ====================================================================== */
+#define AU_RATE 16000u      /* what Whisper's models hear */
+#define AU_RATE_MIN 8000u
+#define AU_RATE_MAX 192000u
+#define AU_CHANNELS_MAX 256u
+#define AU_LIMIT 4.0f       /* 12 dB above full scale, see the header */
+
+#define AU_BANK 32768u      /* floats of filter coefficients, 128 KiB */
+#define AU_HALF_MAX 280u    /* half the taps at AU_RATE_MAX */
+#define AU_WINDOW 5120u     /* floats between source and filter */
+#define AU_PROBE 1000000u   /* frames looked at for cancelling channels */
+#define AU_RAW 65536u       /* bytes between a reader and the conversion */
+
+typedef struct au_stream {
+    wnpu_audio audio;       /* what was opened, with defaults beyond the caller's structure */
+    size_t width, frame;    /* bytes of a sample and of a frame */
+    uint64_t consumed;      /* frames taken from the source */
+    int ended;              /* the source has no more, or failed */
+    wnpu_error fault;       /* why it failed, if it did; reported after the last sample */
+
+    unsigned char *raw;     /* [AU_RAW] what a reader delivered last */
+    size_t raw_at, raw_have; /* frames in raw: given on, present */
+
+    /* The filter bank, kept while streams of one rate follow each other. */
+    uint32_t bank_rate;     /* the rate it is for, 0 if none */
+    uint32_t phases;        /* an output lies at one of so many points between two inputs */
+    uint32_t step, step_phase; /* from one output to the next: inputs and phases */
+    uint32_t rows;          /* intervals that the bank divides one input sample into */
+    size_t half, taps;      /* taps = 2 half, a multiple of 16 */
+    float *bank;            /* [rows or rows + 1, taps] */
+
+    float *window;          /* [AU_WINDOW] mono at the source's rate */
+    size_t at;              /* first tap of the next output in window */
+    size_t have, real;      /* floats in window; without the silence after the end */
+    uint32_t phase;         /* of the next output */
+} au_stream;
+
+/* ---- samples ---- */
+
+static const unsigned char au_widths[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1}; /* wnpu_sample_format */
+
+static uint32_t au_le16(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
+}
+
+static uint32_t au_le32(const unsigned char *p)
+{
+    return au_le16(p) | au_le16(p + 2) << 16;
+}
+
+static uint64_t au_le64(const unsigned char *p)
+{
+    return (uint64_t)au_le32(p) | (uint64_t)au_le32(p + 4) << 32;
+}
+
+/* All integer formats come here with their sign in bit 31. */
+static float au_from_int(uint32_t bits)
+{
+    int32_t value;
+    memcpy(&value, &bits, sizeof value);
+    return (float)value * (1.0f / 2147483648.0f);
+}
+
+static float au_from_float(float x)
+{
+    if (!(x >= -AU_LIMIT && x <= AU_LIMIT)) { /* rare: too large, infinite or NaN */
+        return !isfinite(x) ? 0.0f : x > 0.0f ? AU_LIMIT : -AU_LIMIT;
+    }
+    return x;
+}
+
+/* Limited before it becomes a float, where a large value would turn infinite. */
+static float au_from_double(double x)
+{
+    if (!(x >= -AU_LIMIT && x <= AU_LIMIT)) {
+        return !isfinite(x) ? 0.0f : x > 0.0 ? AU_LIMIT : -AU_LIMIT;
+    }
+    return (float)x;
+}
+
+/* ITU-T G.711: even bits are inverted; sign (1 is positive), 3 bits of segment, 4 of step. The
+ * result is the middle of the step, in 16 bits. */
+static uint32_t au_alaw(unsigned code)
+{
+    unsigned c = code ^ 0x55u, segment = c >> 4 & 7u;
+    uint32_t value = (c & 15u) * 16u + 8u;
+    if (segment > 0) {
+        value = (value + 256u) << (segment - 1);
+    }
+    return c & 0x80u ? value : 0u - value;
+}
+
+/* ITU-T G.711: all bits are inverted; sign (1 is negative), segment, step; biased by 33 steps of
+ * 4 so that each segment is twice as long as the one before. */
+static uint32_t au_ulaw(unsigned code)
+{
+    unsigned c = ~code;
+    uint32_t value = (((c & 15u) * 8u + 132u) << (c >> 4 & 7u)) - 132u;
+    return c & 0x80u ? 0u - value : value;
+}
+
+WNPU_INLINE float au_sample(const unsigned char *p, int32_t format)
+{
+    uint64_t bits64;
+    uint32_t bits;
+    uint16_t bits16;
+    double d;
+    float f;
+    switch (format) {
+    case WNPU_SAMPLE_S16:
+        memcpy(&bits16, p, sizeof bits16);
+        return au_from_int((uint32_t)bits16 << 16);
+    case WNPU_SAMPLE_U8: return au_from_int((uint32_t)(p[0] ^ 0x80u) << 24);
+    case WNPU_SAMPLE_S16LE: return au_from_int(au_le16(p) << 16);
+    case WNPU_SAMPLE_S24LE: return au_from_int(au_le16(p) << 8 | (uint32_t)p[2] << 24);
+    case WNPU_SAMPLE_S32LE: return au_from_int(au_le32(p));
+    case WNPU_SAMPLE_F32LE:
+        bits = au_le32(p);
+        memcpy(&f, &bits, sizeof f);
+        return au_from_float(f);
+    case WNPU_SAMPLE_F64LE:
+        bits64 = au_le64(p);
+        memcpy(&d, &bits64, sizeof d);
+        return au_from_double(d);
+    case WNPU_SAMPLE_ALAW: return au_from_int(au_alaw(p[0]) << 16);
+    case WNPU_SAMPLE_ULAW: return au_from_int(au_ulaw(p[0]) << 16);
+    default: /* WNPU_SAMPLE_F32; au_open() lets nothing else in */
+        memcpy(&f, p, sizeof f);
+        return au_from_float(f);
+    }
+}
+
+/* out[i]: the chosen channel of frame i, or the mean of all, added up from channel 0. */
+static void au_convert(const au_stream *s, const unsigned char *frames, float *out, size_t n)
+{
+    const int32_t format = s->audio.format;
+    const size_t width = s->width, frame = s->frame, channels = s->audio.channels;
+    size_t i, c;
+    if (s->audio.channel >= 0 || channels == 1) {
+        frames += s->audio.channel > 0 ? (size_t)s->audio.channel * width : 0;
+        for (i = 0; i < n; i++) {
+            out[i] = au_sample(frames + i * frame, format);
+        }
+        return;
+    }
+    for (i = 0; i < n; i++) {
+        const unsigned char *p = frames + i * frame;
+        float sum = au_sample(p, format);
+        for (c = 1; c < channels; c++) {
+            p += width;
+            sum += au_sample(p, format);
+        }
+        out[i] = sum / (float)channels;
+    }
+}
+
+/* Channels of opposite sign, as a balanced line recorded on two of them, have no mean. When the
+ * mean of a recording in memory is 30 dB or more below its loudest channel, that channel is heard
+ * instead. Looks at up to AU_PROBE frames spread over the whole. */
+static void au_uncancel(au_stream *s)
+{
+    const size_t channels = s->audio.channels;
+    const uint64_t step = s->audio.frames / AU_PROBE + 1;
+    double mean_power = 0.0, power[AU_CHANNELS_MAX] = {0.0};
+    size_t c, loudest = 0;
+    uint64_t i;
+    if (s->audio.read != NULL || s->audio.channel >= 0 || channels == 1) {
+        return;
+    }
+    for (i = 0; i < s->audio.frames; i += step) {
+        const unsigned char *p = (const unsigned char *)s->audio.data + (size_t)i * s->frame;
+        double mean = 0.0;
+        for (c = 0; c < channels; c++) {
+            double x = (double)au_sample(p + c * s->width, s->audio.format);
+            power[c] += x * x;
+            mean += x / (double)channels;
+        }
+        mean_power += mean * mean;
+    }
+    for (c = 1; c < channels; c++) {
+        loudest = power[c] > power[loudest] ? c : loudest;
+    }
+    if (mean_power < power[loudest] * 1e-3) {
+        s->audio.channel = (int32_t)loudest;
+    }
+}
+
+/* ---- source ---- */
+
+/* Asks the reader for more. 0 when there is none; a failure ends the stream like an end, so that
+ * what came before is still heard. */
+static int au_fill_raw(au_stream *s)
+{
+    size_t room = AU_RAW / s->frame;
+    int64_t got = s->audio.read(s->audio.user, s->raw, room);
+    s->raw_at = 0;
+    s->raw_have = 0;
+    if (got < 0) {
+        (void)er_set(&s->fault, WNPU_E_IO, "the audio reader failed with %lld after %llu frames",
+                     (long long)got, (unsigned long long)s->consumed);
+        return 0;
+    }
+    if ((uint64_t)got > room) {
+        (void)er_set(&s->fault, WNPU_E_IO, "the audio reader returned %lld frames where at most "
+                     "%llu were asked for; correct its return value", (long long)got,
+                     (unsigned long long)room);
+        return 0;
+    }
+    s->raw_have = (size_t)got;
+    return got > 0;
+}
+
+/* 1..n samples of mono at the source's rate; 0 at the end or after a failure. */
+static size_t au_pull(au_stream *s, float *out, size_t n)
+{
+    const unsigned char *from;
+    if (s->ended || n == 0) {
+        return 0;
+    }
+    if (s->audio.read != NULL) {
+        if (s->raw_at == s->raw_have && !au_fill_raw(s)) {
+            s->ended = 1;
+            return 0;
+        }
+        n = s->raw_have - s->raw_at < n ? s->raw_have - s->raw_at : n;
+        from = s->raw + s->raw_at * s->frame;
+        s->raw_at += n;
+    } else {
+        uint64_t left = s->audio.frames - s->consumed;
+        if (left == 0) {
+            s->ended = 1;
+            return 0;
+        }
+        n = left < n ? (size_t)left : n;
+        from = (const unsigned char *)s->audio.data + (size_t)s->consumed * s->frame;
+    }
+    au_convert(s, from, out, n);
+    s->consumed += n;
+    return n;
+}
+
+/* ---- resampler ----
+ *
+ * Output m lies at m * rate / 16000 input samples, a multiple of 1 / phases. Its value is the
+ * band-limited signal there: the sum over inputs k of x[k] h(m * rate / 16000 - k), h being a
+ * Kaiser-windowed sinc (J. Kaiser 1974; A. Oppenheim, R. Schafer, "Discrete-Time Signal
+ * Processing", 7.5.3, for its two formulas). The bank holds h at the points that occur, or where
+ * these are too many at evenly spaced ones, with a straight line between neighbours: that is
+ * wrong by (pi cutoff / rows)^2 / 2 at most, cutoff in cycles per input sample, which is 94 dB
+ * below the signal at 255 rows and the highest cutoff, 0.5. */
+
+#define AU_STOP_DB 90.0
+
+/* The library's own, as libm's last bits vary between machines. Taylor series, |error| < 1e-15. */
+static double au_sin_pi(double x)
+{
+    int64_t k = (int64_t)(x + (x < 0.0 ? -0.5 : 0.5));
+    double r = (x - (double)k) * 3.14159265358979323846, square = r * r, term = r, sum = r;
+    int i;
+    for (i = 2; i <= 22; i += 2) {
+        term *= -square / (double)(i * (i + 1));
+        sum += term;
+    }
+    return k & 1 ? -sum : sum;
+}
+
+/* Modified Bessel function of the first kind and order 0; its power series (9.6.12 in Abramowitz
+ * and Stegun), which for our arguments below 9 ends after about 30 terms. */
+static double au_bessel(double x)
+{
+    double quarter = x * x / 4.0, term = 1.0, sum = 1.0;
+    int k;
+    for (k = 1; k < 64 && term > sum * 1e-17; k++) {
+        term *= quarter / (double)(k * k);
+        sum += term;
+    }
+    return sum;
+}
+
+/* h at t input samples from its centre, apart from a constant factor. */
+static double au_kernel(double t, double cutoff, double half)
+{
+    const double beta = 0.1102 * (AU_STOP_DB - 8.7);
+    double u = t / half, x = 2.0 * cutoff * t;
+    double sinc = x == 0.0 ? 1.0 : au_sin_pi(x) / (3.14159265358979323846 * x);
+    return u * u >= 1.0 ? 0.0 : sinc * au_bessel(beta * sqrt(1.0 - u * u));
+}
+
+static uint32_t au_gcd(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Row r holds h(r / rows - k) for k = 1 - half .. half. Its sum is made 1, so that a constant
+ * offset in a recording stays constant. h is even: row rows - r is row r backwards. */
+static void au_design_rows(au_stream *s, double cutoff)
+{
+    double row[2 * AU_HALF_MAX], sum;
+    uint32_t r, last = s->rows == s->phases ? s->rows - 1 : s->rows;
+    size_t i;
+    for (r = 0; r <= last; r++) {
+        float *to = s->bank + r * s->taps;
+        if (2 * r > s->rows && r < s->rows) {
+            const float *twin = s->bank + (s->rows - r) * s->taps;
+            for (i = 0; i < s->taps; i++) {
+                to[i] = twin[s->taps - 1 - i];
+            }
+            continue;
+        }
+        sum = 0.0;
+        for (i = 0; i < s->taps; i++) {
+            double k = (double)i + 1.0 - (double)s->half;
+            row[i] = au_kernel((double)r / (double)s->rows - k, cutoff, (double)s->half);
+            sum += row[i];
+        }
+        for (i = 0; i < s->taps; i++) {
+            to[i] = (float)(row[i] / sum);
+        }
+    }
+}
+
+/* Down: what lies above 16000 - 7000 Hz would fold below 7 kHz, so the stop band begins there.
+ * Up: the images of all that a source can hold begin at half its rate. */
+static void au_design(au_stream *s, uint32_t rate)
+{
+    double pass = 7000.0, stop = 9000.0, r = (double)rate, taps;
+    uint32_t common = au_gcd(rate, AU_RATE);
+    if (rate == s->bank_rate) {
+        return;
+    }
+    if (rate < AU_RATE) {
+        pass = 0.45 * r < pass ? 0.45 * r : pass;
+        stop = 0.5 * r;
+    }
+    taps = (AU_STOP_DB - 7.95) / (14.36 * (stop - pass) / r);
+    s->half = ((size_t)(taps / 16.0) + 1) * 8;
+    s->half = s->half > AU_HALF_MAX ? AU_HALF_MAX : s->half; /* exactly reached at AU_RATE_MAX */
+    s->taps = 2 * s->half;
+    s->phases = AU_RATE / common;
+    s->step = rate / common / s->phases;
+    s->step_phase = rate / common % s->phases;
+    s->rows = (uint32_t)(AU_BANK / s->taps);
+    s->rows = s->phases <= s->rows ? s->phases : s->rows - 1; /* one more ends the last interval */
+    au_design_rows(s, 0.5 * (pass + stop) / r);
+    s->bank_rate = rate;
+}
+
+/* Four lanes are what every baseline has registers for. */
+typedef float au_f4 __attribute__((vector_size(16)));
+typedef float au_f4u __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* taps is a multiple of 16; lane i adds up every 16th product from i on. */
+WNPU_INLINE float au_dot(const float *x, const float *h, size_t taps)
+{
+    au_f4 a = {0}, b = {0}, c = {0}, d = {0};
+    float lanes[16];
+    size_t i;
+    for (i = 0; i < taps; i += 16) {
+        a += *(const au_f4u *)(x + i) * *(const au_f4u *)(h + i);
+        b += *(const au_f4u *)(x + i + 4) * *(const au_f4u *)(h + i + 4);
+        c += *(const au_f4u *)(x + i + 8) * *(const au_f4u *)(h + i + 8);
+        d += *(const au_f4u *)(x + i + 12) * *(const au_f4u *)(h + i + 12);
+    }
+    *(au_f4u *)lanes = a;
+    *(au_f4u *)(lanes + 4) = b;
+    *(au_f4u *)(lanes + 8) = c;
+    *(au_f4u *)(lanes + 12) = d;
+    return mt_sum16(lanes);
+}
+
+/* Drops what no output needs any more and appends what the source gives; after its end, silence
+ * for the second half of the last filters. */
+static void au_slide(au_stream *s)
+{
+    size_t kept = s->have - s->at, got;
+    memmove(s->window, s->window + s->at, kept * sizeof(float));
+    s->at = 0;
+    s->have = kept;
+    got = au_pull(s, s->window + kept, AU_WINDOW - AU_HALF_MAX - kept);
+    s->have += got;
+    s->real = s->have;
+    if (got == 0) {
+        memset(s->window + s->have, 0, s->half * sizeof(float));
+        s->have += s->half;
+    }
+}
+
+static size_t au_resample(au_stream *s, float *out, size_t n)
+{
+    const size_t taps = s->taps, centre = s->half - 1;
+    size_t made = 0;
+    while (made < n) {
+        const float *x, *h;
+        uint32_t place;
+        if (s->ended && s->at + centre >= s->real) {
+            break;
+        }
+        if (s->at + taps > s->have) {
+            au_slide(s);
+            continue;
+        }
+        place = s->phase * s->rows; /* below 16000 * 32768 / 48, in units of 1 / (phases rows) */
+        x = s->window + s->at;
+        h = s->bank + place / s->phases * taps;
+        out[made] = au_dot(x, h, taps);
+        if (s->rows != s->phases) {
+            float part = (float)(place % s->phases) / (float)s->phases;
+            out[made] += (au_dot(x, h + taps, taps) - out[made]) * part;
+        }
+        made++;
+        s->at += s->step;
+        s->phase += s->step_phase;
+        if (s->phase >= s->phases) {
+            s->phase -= s->phases;
+            s->at++;
+        }
+    }
+    return made;
+}
+
+/* ---- stream ---- */
+
+/* Takes a stream and all that it will ever need from arena. *stream is NULL while measuring. */
+static void au_stream_take(ar_arena *arena, au_stream **stream)
+{
+    au_stream *s = ar_take(arena, 1, sizeof *s);
+    float *bank = ar_take(arena, AU_BANK, sizeof(float));
+    float *window = ar_take(arena, AU_WINDOW, sizeof(float));
+    unsigned char *raw = ar_take(arena, AU_RAW, 1);
+    *stream = NULL;
+    if (s == NULL || bank == NULL || window == NULL || raw == NULL) {
+        return;
+    }
+    memset(s, 0, sizeof *s);
+    s->bank = bank;
+    s->window = window;
+    s->raw = raw;
+    s->ended = 1;
+    wnpu_audio_init(&s->audio, sizeof s->audio);
+    *stream = s;
+}
+
+static int au_check(const wnpu_audio *a, wnpu_error *error)
+{
+    uint64_t bytes;
+    if (a->format < 0 || (size_t)a->format >= sizeof au_widths) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: format %d is no wnpu_sample_format",
+                      (int)a->format);
+    }
+    if (a->rate < AU_RATE_MIN || a->rate > AU_RATE_MAX) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: rate %lu is outside %lu..%lu",
+                      (unsigned long)a->rate, (unsigned long)AU_RATE_MIN,
+                      (unsigned long)AU_RATE_MAX);
+    }
+    if (a->channels < 1 || a->channels > AU_CHANNELS_MAX) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: %lu channels is outside 1..%lu",
+                      (unsigned long)a->channels, (unsigned long)AU_CHANNELS_MAX);
+    }
+    if (a->channel < WNPU_CHANNEL_MIX || (int64_t)a->channel >= (int64_t)a->channels) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: there is no channel %ld among %lu; they "
+                      "count from 0, and -1 mixes all", (long)a->channel,
+                      (unsigned long)a->channels);
+    }
+    if (a->read != NULL) {
+        return a->data == NULL ? WNPU_OK : er_set(error, WNPU_E_ARGUMENT,
+               "audio: both data and read are set; leave one NULL");
+    }
+    if (a->data == NULL && a->frames > 0) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: data is NULL but frames is %llu; set data "
+                      "or read", (unsigned long long)a->frames);
+    }
+    if (__builtin_mul_overflow(a->frames, (uint64_t)a->channels * au_widths[a->format], &bytes) ||
+        bytes > SIZE_MAX / 2) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: %llu frames do not fit into memory; frames "
+                      "counts samples of one channel", (unsigned long long)a->frames);
+    }
+    return WNPU_OK;
+}
+
+/* Begins a recording; the one before is forgotten. data or the reader must last as long. On
+ * failure the stream is at its end. Errors: E_ARGUMENT, E_VERSION. */
+static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
+{
+    int status;
+    wnpu_audio_init(&s->audio, sizeof s->audio);
+    s->consumed = 0;
+    s->ended = 1;
+    er_clear(&s->fault);
+    s->raw_at = s->raw_have = 0;
+    s->at = s->have = s->real = 0;
+    if (audio == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio is NULL");
+    }
+    status = er_import(&s->audio, sizeof s->audio, audio, audio->struct_size);
+    if (status == WNPU_OK) {
+        status = au_check(&s->audio, error);
+    } else {
+        (void)er_set(error, status, "audio: struct_size %lu or a field beyond it is unknown to "
+                     "this library; fill the structure with wnpu_audio_init() first",
+                     (unsigned long)audio->struct_size);
+    }
+    if (status != WNPU_OK) {
+        wnpu_audio_init(&s->audio, sizeof s->audio);
+        return status;
+    }
+    s->width = au_widths[s->audio.format];
+    s->frame = s->width * s->audio.channels;
+    s->ended = 0;
+    au_uncancel(s);
+    if (s->audio.rate != AU_RATE) {
+        au_design(s, s->audio.rate);
+        s->have = s->real = s->half - 1; /* silence before the first frame */
+        memset(s->window, 0, s->have * sizeof(float));
+        s->phase = 0;
+    }
+    return WNPU_OK;
+}
+
+/* Up to n samples at 16 kHz into out[n]. Returns how many, fewer than n only where the recording
+ * ends or fails; after that 0, or the negative error (E_IO), however often it is called. */
+static int64_t au_read(au_stream *s, float *out, size_t n, wnpu_error *error)
+{
+    size_t made = 0, got;
+    if (s->audio.rate == AU_RATE) {
+        while (made < n && (got = au_pull(s, out + made, n - made)) > 0) {
+            made += got;
+        }
+    } else {
+        made = au_resample(s, out, n);
+    }
+    if (made == 0 && n > 0 && s->fault.code != WNPU_OK) {
+        return er_set(error, s->fault.code, "%s", s->fault.message);
+    }
+    return (int64_t)made;
+}
+
+/* Whole milliseconds of frames, without overflow for any number of them. */
+static int64_t au_ms(const au_stream *s, uint64_t frames)
+{
+    uint64_t rate = s->audio.rate;
+    return (int64_t)(frames / rate * 1000u + frames % rate * 1000u / rate);
+}
+
+/* Length of the recording, or -1 while a reader has not told. */
+static int64_t au_total_ms(const au_stream *s)
+{
+    if (s->ended) {
+        return au_ms(s, s->consumed);
+    }
+    return s->audio.read != NULL && s->audio.frames == 0 ? -1 : au_ms(s, s->audio.frames);
+}
+
+/* Forgets the recording and wipes what was heard of it. The filter bank stays. */
+static void au_wipe(au_stream *s)
+{
+    ar_wipe(s->window, AU_WINDOW * sizeof(float));
+    ar_wipe(s->raw, AU_RAW);
+    wnpu_audio_init(&s->audio, sizeof s->audio);
+    s->consumed = 0;
+    s->ended = 1;
+    s->at = s->have = s->real = 0;
+    s->raw_at = s->raw_have = 0;
+    er_clear(&s->fault);
+}
+
+WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size)
+{
+    wnpu_audio standard;
+    if (audio == NULL || struct_size < sizeof standard.struct_size || struct_size > UINT32_MAX) {
+        return;
+    }
+    memset(&standard, 0, sizeof standard);
+    standard.struct_size = (uint32_t)struct_size;
+    standard.format = WNPU_SAMPLE_F32;
+    standard.rate = AU_RATE;
+    standard.channels = 1;
+    standard.channel = WNPU_CHANNEL_MIX;
+    memset(audio, 0, struct_size);
+    memcpy(audio, &standard, struct_size < sizeof standard ? struct_size : sizeof standard);
+}
+
+/* ---- WAV ----
+ *
+ * After "Multimedia Programming Interface and Data Specifications 1.0" (IBM and Microsoft, 1991),
+ * "Multiple channel audio data and WAVE files" (Microsoft, 2001) for EXTENSIBLE and ITU-R BS.2088
+ * for RF64 and BW64. Sizes in headers are claims: recorders that stream or crash leave zeros,
+ * ones or the size they hoped for. */
+typedef struct au_wav {
+    const unsigned char *data;
+    uint64_t size;
+    uint64_t long_size;       /* of the audio, from a ds64 chunk */
+    int has_long_size, has_format, has_data;
+    uint32_t tag, channels, rate, align, bits;
+    uint64_t audio, audio_size; /* offset and bytes of the samples */
+} au_wav;
+
+/* 2: a chunk that WAV files are known to have begins at offset, 1: one may, 0: none can. */
+static int au_chunk(const au_wav *w, uint64_t offset)
+{
+    static const char known[][5] = {
+        "fmt ", "data", "LIST", "fact", "ds64", "bext", "JUNK", "junk", "PAD ", "FLLR", "cue ",
+        "smpl", "inst", "PEAK", "id3 ", "ID3 ", "iXML", "_PMX", "axml", "chna", "cart", "plst",
+        "DISP", "umid", "minf", "elm1", "regn", "acid", "strc", "levl", "afsp", "wavl", "slnt"
+    };
+    const unsigned char *p;
+    size_t i;
+    if (offset > w->size || w->size - offset < 8) {
+        return 0;
+    }
+    p = w->data + offset;
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (memcmp(p, known[i], 4) == 0) {
+            return 2;
+        }
+    }
+    for (i = 0; i < 4; i++) {
+        if (p[i] < 0x20 || p[i] > 0x7e) {
+            return 0;
+        }
+    }
+    return au_le32(p + 4) <= w->size - offset - 8;
+}
+
+/* The chunk after one of size bytes at offset. Odd ones are padded, but not by every writer. */
+static uint64_t au_chunk_next(const au_wav *w, uint64_t offset, uint64_t size)
+{
+    uint64_t next = offset + 8 + size;
+    if (size & 1) {
+        next += au_chunk(w, next) > au_chunk(w, next + 1) ? 0 : 1;
+    }
+    return next;
+}
+
+/* What follows a data chunk of size 0: another chunk, or samples that nobody counted? Unknown
+ * names count as chunks when they lead to the end of the file, or to a known one. */
+static int au_chunk_follows(const au_wav *w, uint64_t offset)
+{
+    int kind = au_chunk(w, offset);
+    while (kind == 1) {
+        offset = au_chunk_next(w, offset, au_le32(w->data + offset + 4));
+        if (offset >= w->size) {
+            return 1;
+        }
+        kind = au_chunk(w, offset);
+    }
+    return kind == 2;
+}
+
+/* Names what a file is that is not ours to read. */
+static int au_wav_foreign(const au_wav *w, wnpu_error *error)
+{
+    static const struct {
+        unsigned at;
+        char magic[5];
+        const char *name;
+    } kinds[] = {
+        {0, "RIFX", "a big-endian WAV file (RIFX)"}, {0, "riff", "a Sony Wave64 file (.w64)"},
+        {0, "FORM", "an AIFF file"}, {0, ".snd", "a Sun .au file"}, {0, "caff", "a CAF file"},
+        {0, "fLaC", "a FLAC file"}, {0, "OggS", "an Ogg file (Vorbis or Opus)"},
+        {4, "ftyp", "an MP4 file (AAC)"}, {0, "ID3\3", "an MP3 file"}, {0, "ID3\4", "an MP3 file"},
+        {0, "\x1a\x45\xdf\xa3", "a Matroska or WebM file"}, {0, "\x30\x26\xb2\x75", "a WMA file"}
+    };
+    size_t i;
+    if (w->size == 0) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: the file is empty");
+    }
+    for (i = 0; i < sizeof kinds / sizeof kinds[0] && w->size >= 8; i++) {
+        if (memcmp(w->data + kinds[i].at, kinds[i].magic, 4) == 0) {
+            return er_set(error, WNPU_E_AUDIO, "this is %s; convert it to a RIFF WAV file",
+                          kinds[i].name);
+        }
+    }
+    return er_set(error, WNPU_E_AUDIO, "not a WAV file: it does not begin with RIFF and WAVE");
+}
+
+static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_error *error)
+{
+    /* The rest of a GUID whose first two bytes are a classic format tag. */
+    static const unsigned char guid[14] = {
+        0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71
+    };
+    const unsigned char *p = w->data + offset + 8;
+    if (size > w->size - offset - 8) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: the file ends inside its fmt chunk");
+    }
+    if (size < 16) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: the fmt chunk has %u bytes instead of 16 or more",
+                      (unsigned)size);
+    }
+    w->tag = au_le16(p);
+    w->channels = au_le16(p + 2);
+    w->rate = au_le32(p + 4);
+    w->align = au_le16(p + 12);
+    w->bits = au_le16(p + 14);
+    if (w->tag == 0xfffe) {
+        if (size < 40) {
+            return er_set(error, WNPU_E_AUDIO, "WAV: an EXTENSIBLE fmt chunk has %u bytes instead "
+                          "of 40", (unsigned)size);
+        }
+        if (memcmp(p + 26, guid, sizeof guid) != 0) {
+            return er_set(error, WNPU_E_AUDIO, "WAV: unknown EXTENSIBLE sub-format; convert it to "
+                          "PCM");
+        }
+        w->tag = au_le16(p + 24);
+    }
+    w->has_format = 1;
+    return WNPU_OK;
+}
+
+/* Returns the offset to look for more chunks at. */
+static uint64_t au_wav_data_chunk(au_wav *w, uint64_t offset, uint64_t size)
+{
+    uint64_t rest = w->size - offset - 8;
+    if (size == UINT32_MAX) {
+        size = w->has_long_size ? w->long_size : UINT64_MAX;
+    }
+    if (size == 0 && !au_chunk_follows(w, offset + 8)) {
+        size = UINT64_MAX; /* never filled in */
+    }
+    w->has_data = 1;
+    if (w->audio_size == 0) {
+        w->audio = offset + 8;
+        w->audio_size = size < rest ? size : rest;
+    }
+    return size > rest ? w->size : au_chunk_next(w, offset, size);
+}
+
+static int au_wav_chunks(au_wav *w, wnpu_error *error)
+{
+    uint64_t offset = 12;
+    while (offset <= w->size && w->size - offset >= 8) {
+        const unsigned char *p = w->data + offset;
+        uint64_t size = au_le32(p + 4), rest = w->size - offset - 8;
+        if (memcmp(p, "fmt ", 4) == 0 && !w->has_format) {
+            int status = au_wav_format_chunk(w, offset, size, error);
+            if (status != WNPU_OK) {
+                return status;
+            }
+        } else if (memcmp(p, "ds64", 4) == 0 && size >= 16 && rest >= 16) {
+            w->long_size = au_le64(p + 16);
+            w->has_long_size = 1;
+        } else if (memcmp(p, "data", 4) == 0) {
+            offset = au_wav_data_chunk(w, offset, size);
+            if (w->has_format && w->audio_size > 0) {
+                break;
+            }
+            continue;
+        }
+        if (size > rest) {
+            break;
+        }
+        offset = au_chunk_next(w, offset, size);
+    }
+    if (!w->has_format) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: there is no fmt chunk; the file is cut short or "
+                      "damaged");
+    }
+    return WNPU_OK;
+}
+
+static int au_wav_refuse(const au_wav *w, wnpu_error *error)
+{
+    static const struct {
+        uint32_t tag;
+        const char *name;
+    } tags[] = { /* names of mmreg.h */
+        {0x0002, "Microsoft ADPCM"}, {0x0010, "OKI ADPCM"}, {0x0011, "IMA ADPCM"},
+        {0x0017, "Dialogic OKI ADPCM"}, {0x0020, "Yamaha ADPCM"}, {0x0022, "TrueSpeech"},
+        {0x0031, "GSM 6.10"}, {0x0040, "G.721 ADPCM"}, {0x0042, "G.723.1"}, {0x0045, "G.726 ADPCM"},
+        {0x0050, "MPEG"}, {0x0055, "MP3"}, {0x0064, "G.726 ADPCM"}, {0x0065, "G.722 ADPCM"},
+        {0x0083, "G.729"}, {0x0092, "Dolby AC-3"}, {0x00ff, "AAC"}, {0x0160, "WMA 1"},
+        {0x0161, "WMA 2"}, {0x0162, "WMA 3"}, {0x1610, "AAC"}, {0x2000, "Dolby AC-3"},
+        {0x674f, "Vorbis"}, {0x704f, "Opus"}, {0xf1ac, "FLAC"}
+    };
+    size_t i;
+    for (i = 0; i < sizeof tags / sizeof tags[0]; i++) {
+        if (w->tag == tags[i].tag) {
+            return er_set(error, WNPU_E_AUDIO, "WAV: holds %s (format %lu); convert it to PCM",
+                          tags[i].name, (unsigned long)w->tag);
+        }
+    }
+    return er_set(error, WNPU_E_AUDIO, "WAV: unknown sample format %lu with %lu bits; convert it "
+                  "to PCM", (unsigned long)w->tag, (unsigned long)w->bits);
+}
+
+/* The wnpu_sample_format, or -1. Samples are as wide as their bits need (fewer valid bits are the
+ * upper ones); some writers hold 24 bits in four bytes. The block alignment decides only then,
+ * and where bits is 0: it is wrong more often. */
+static int au_wav_sample(const au_wav *w)
+{
+    static const int pcm[] = {
+        WNPU_SAMPLE_U8, WNPU_SAMPLE_S16LE, WNPU_SAMPLE_S24LE, WNPU_SAMPLE_S32LE
+    };
+    uint32_t bytes = (w->bits + 7) / 8;
+    if (bytes == 0 || (bytes == 3 && w->align == 4 * w->channels)) {
+        bytes = w->align / w->channels;
+    }
+    switch (w->tag) {
+    case 1: return bytes >= 1 && bytes <= 4 ? pcm[bytes - 1] : -1;
+    case 3: return bytes == 4 ? WNPU_SAMPLE_F32LE : bytes == 8 ? WNPU_SAMPLE_F64LE : -1;
+    /* These always have 8 bits; a header may tell the 16 that they stand for. */
+    case 6: return bytes == 1 || w->align == w->channels ? WNPU_SAMPLE_ALAW : -1;
+    case 7: return bytes == 1 || w->align == w->channels ? WNPU_SAMPLE_ULAW : -1;
+    default: return -1;
+    }
+}
+
+static int au_wav_describe(const au_wav *w, wnpu_audio *audio, wnpu_error *error)
+{
+    int format;
+    if (w->channels < 1 || w->channels > AU_CHANNELS_MAX) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: %lu channels is outside 1..%lu",
+                      (unsigned long)w->channels, (unsigned long)AU_CHANNELS_MAX);
+    }
+    format = au_wav_sample(w);
+    if (format < 0) {
+        return au_wav_refuse(w, error);
+    }
+    if (w->rate < AU_RATE_MIN || w->rate > AU_RATE_MAX) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: sample rate %lu is outside %lu..%lu; convert it",
+                      (unsigned long)w->rate, (unsigned long)AU_RATE_MIN,
+                      (unsigned long)AU_RATE_MAX);
+    }
+    audio->format = format;
+    audio->rate = w->rate;
+    audio->channels = w->channels;
+    audio->frames = w->audio_size / (w->channels * (uint32_t)au_widths[format]);
+    if (audio->frames == 0) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: no audio data; %s", w->has_data ?
+                      "its data chunk is empty" : "the file has no data chunk");
+    }
+    audio->data = w->data + w->audio;
+    return WNPU_OK;
+}
+
+/* *audio must come from wnpu_audio_init(): its size tells which fields its user knows. On failure
+ * it describes an empty recording. */
+WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnpu_error *error)
+{
+    const size_t known = offsetof(wnpu_audio, user) + sizeof(void *);
+    wnpu_audio found;
+    au_wav w;
+    int status;
+    er_clear(error);
+    if (audio == NULL || (data == NULL && size > 0)) {
+        return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_open: audio or data is NULL");
+    }
+    if (audio->struct_size < known || audio->struct_size > 65536u) {
+        return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_open: struct_size is %lu; call "
+                      "wnpu_audio_init() first", (unsigned long)audio->struct_size);
+    }
+    wnpu_audio_init(audio, audio->struct_size);
+    wnpu_audio_init(&found, sizeof found);
+    found.struct_size = audio->struct_size;
+    memset(&w, 0, sizeof w);
+    w.data = data;
+    w.size = size;
+    if (size < 12 || (memcmp(w.data, "RIFF", 4) != 0 && memcmp(w.data, "RF64", 4) != 0 &&
+                      memcmp(w.data, "BW64", 4) != 0)) {
+        return au_wav_foreign(&w, error);
+    }
+    if (memcmp(w.data + 8, "WAVE", 4) != 0) {
+        return er_set(error, WNPU_E_AUDIO, "not a WAV file: a RIFF file of another kind");
+    }
+    status = au_wav_chunks(&w, error);
+    if (status == WNPU_OK) {
+        status = au_wav_describe(&w, &found, error);
+    }
+    if (status == WNPU_OK) {
+        memcpy(audio, &found, known);
+    }
+    return status;
 }
