@@ -10,6 +10,7 @@
  *    5. mt_  maths in 16 lanes
  *    6. au_  audio: sample formats, channel mixing, resampling, WAV
  *    7. ft_  FFT and ml_ log-mel
+ *    8. gm_  INT8 matmul
  */
 
 /* ======================================================================
@@ -1920,5 +1921,1240 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
         mt_vmax(&v, &low);
         v.v = (v.v + 4.0f) * 0.25f;
         mt_vstore(x + i, &v);
+    }
+}
+
+/* ======================================================================
+ *  8. gm_  INT8 matmul
+ *
+ *  Owns      the packed form of weights and every product of int8
+ *            matrices; also the float32 products of the reference path.
+ *  Assumes   values in -127..127 and 1 <= k <= 131072, so that no sum of
+ *            k products, and no correction, leaves an int32.
+ *  Ensures   exact sums: the same integers from every instruction set.
+ *            The float products have one order and never fuse, so they
+ *            too have the same bits everywhere.
+ *  Costs     with AVX2 about 25 products a cycle, with AVX-512 VNNI 128.
+ *            Few rows cost one pass over the weights.
+ *
+ *  C[m,n] = sum over k of A[m,k] * B[n,k].  B is packed once, in one form
+ *  for all instruction sets: panels of 16 columns n, in them groups of 4
+ *  along k, [n16][k4][16][4], zero padded. One group is 64 bytes. A is
+ *  brought into the form that a kernel likes block by block (pack_a).
+ * ====================================================================== */
+typedef struct gm_weight {
+    uint32_t n, k;       /* B is [n, k] */
+    uint32_t n16, k4;    /* panels of 16 columns; groups of 4 along k */
+    int8_t *packed;      /* [n16][k4][16][4] */
+    float *scale;        /* [n16*16], one per output channel, 0 in the padding */
+    int32_t *correction; /* [n16*16]: -128 * sum over k of B[n,:], 0 in the padding */
+    float *bias;         /* [n16*16], 0 in the padding; NULL if none */
+    float *exact;        /* float32 weights for the reference path, [n16][k][16]; or NULL */
+} gm_weight;
+
+/* The kernels of one instruction set. Columns come in whole panels: ldc >= panels * 16. */
+typedef struct gm_kernels {
+    wnpu_isa isa;
+    int wide;      /* pack_a widens to int16 */
+    uint32_t rows; /* of a register tile; blocks are best a multiple of it */
+    /* Bytes that a packed block needs. Any alignment will do. */
+    size_t (*a_bytes)(size_t rows, size_t k4);
+    /* Packs rows of k4 * 4 values, lda apart; padding in them is zero. */
+    void (*pack_a)(void *packed_a, const int8_t *a, size_t lda, size_t rows, size_t k4);
+    /* c[rows][panels * 16] = A * B. correction belongs to the first panel of b; it may be NULL
+     * for kernels whose correct is NULL. */
+    void (*tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
+                 const int32_t *correction, size_t k4, size_t panels);
+    /* Fills correction[panels * 16] for a B packed at run time; NULL: tile needs none. */
+    void (*correct)(int32_t *correction, const int8_t *b, size_t k4, size_t panels);
+    /* The same product in float32; panels are [k][16] and k * 16 floats apart. */
+    void (*ftile)(float *c, size_t ldc, const float *a, size_t lda, size_t rows,
+                  const float *panel, size_t k, size_t panels);
+} gm_kernels;
+
+/* ---- the definition: plain C, also the kernel of the scalar instruction set ---- */
+
+#define GM_GROUP 64u /* bytes of a group: 16 columns of 4 values */
+#define GM_PAD 64u   /* bytes between packed rows of A: they fall into different cache sets */
+
+static size_t gm_bytes8(size_t rows, size_t k4)
+{
+    return rows * (k4 * 4 + GM_PAD);
+}
+
+static void gm_pack8(void *packed_a, const int8_t *a, size_t lda, size_t rows, size_t k4)
+{
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        memcpy((int8_t *)packed_a + gm_bytes8(r, k4), a + r * lda, k4 * 4);
+    }
+}
+
+static void gm_scalar_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                           const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    size_t p, r, g, n;
+    (void)correction;
+    for (p = 0; p < panels; p++) {
+        for (r = 0; r < rows; r++) {
+            const int8_t *y = b + p * k4 * GM_GROUP;
+            const int8_t *x = (const int8_t *)packed_a + gm_bytes8(r, k4);
+            int32_t sum[16] = {0};
+            for (g = 0; g < k4; g++, x += 4, y += GM_GROUP) {
+                for (n = 0; n < 16; n++) {
+                    sum[n] += x[0] * y[n * 4] + x[1] * y[n * 4 + 1] +
+                              x[2] * y[n * 4 + 2] + x[3] * y[n * 4 + 3];
+                }
+            }
+            memcpy(c + r * ldc + p * 16, sum, sizeof sum);
+        }
+    }
+}
+
+/* ---- float32: sums along k ascending, each product rounded before it is added ---- */
+
+/* Columns are independent, so the width of the vectors does not matter to the result; it does to
+ * gcc, which keeps vectors wider than the machine's registers in memory. Hence two of a kind. */
+typedef float gm_f4 __attribute__((vector_size(16)));
+typedef float gm_f8 __attribute__((vector_size(32)));
+typedef float gm_f4u __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float gm_f8u __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* 8 columns of R rows, 1 or 4. */
+WNPU_INLINE void gm_float4(float *c, size_t ldc, const float *a, size_t lda, const float *b,
+                           size_t k, int R)
+{
+    gm_f4 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+    size_t i;
+    for (i = 0; i < k; i++, b += 16) {
+        gm_f4 y = *(const gm_f4u *)b, z = *(const gm_f4u *)(b + 4);
+        s0 = s0 + y * a[i], t0 = t0 + z * a[i];
+        if (R > 1) {
+            s1 = s1 + y * a[lda + i], t1 = t1 + z * a[lda + i];
+            s2 = s2 + y * a[lda * 2 + i], t2 = t2 + z * a[lda * 2 + i];
+            s3 = s3 + y * a[lda * 3 + i], t3 = t3 + z * a[lda * 3 + i];
+        }
+    }
+    *(gm_f4u *)c = s0, *(gm_f4u *)(c + 4) = t0;
+    if (R > 1) {
+        *(gm_f4u *)(c + ldc) = s1, *(gm_f4u *)(c + ldc + 4) = t1;
+        *(gm_f4u *)(c + ldc * 2) = s2, *(gm_f4u *)(c + ldc * 2 + 4) = t2;
+        *(gm_f4u *)(c + ldc * 3) = s3, *(gm_f4u *)(c + ldc * 3 + 4) = t3;
+    }
+}
+
+static void gm_ftile4(float *c, size_t ldc, const float *a, size_t lda, size_t rows,
+                      const float *panel, size_t k, size_t panels)
+{
+    size_t p, r;
+    for (p = 0; p < panels * 2; p++) {
+        const float *b = panel + p / 2 * k * 16 + p % 2 * 8;
+        for (r = 0; r + 4 <= rows; r += 4) {
+            gm_float4(c + r * ldc + p * 8, ldc, a + r * lda, lda, b, k, 4);
+        }
+        for (; r < rows; r++) {
+            gm_float4(c + r * ldc + p * 8, ldc, a + r * lda, lda, b, k, 1);
+        }
+    }
+}
+
+static const gm_kernels gm_scalar = {
+    WNPU_ISA_SCALAR, 0, 4, gm_bytes8, gm_pack8, gm_scalar_tile, NULL, gm_ftile4
+};
+
+/* ---- the walk over a block that the kernels below share ---- */
+
+/* A kernel of at most tile_rows rows and so many panels, over a stretch of groups. A row of a is
+ * stride bytes; panels are k4 groups apart. Sums start from `from`: corrections (ldfrom 0), the
+ * stretch before (c itself), or NULL for zeros. */
+typedef void (*gm_micro)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                         const char *a, size_t stride, size_t rows,
+                         const int8_t *b, size_t k4, size_t groups, size_t panels);
+
+/* The panels' part of a stretch and a tile's rows should stay in the nearest caches. */
+WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, size_t group_bytes,
+                         size_t stretch, int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                         const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    size_t p, g, r, stride = k4 * group_bytes + GM_PAD;
+    for (p = 0; p < panels; p += tile_panels) {
+        size_t np = panels - p < tile_panels ? panels - p : tile_panels;
+        for (g = 0; g < k4; g += stretch) {
+            size_t ng = k4 - g < stretch ? k4 - g : stretch;
+            for (r = 0; r < rows; r += tile_rows) {
+                size_t nr = rows - r < tile_rows ? rows - r : tile_rows;
+                int32_t *out = c + r * ldc + p * 16;
+                const int32_t *from = g > 0 ? out : correction != NULL ? correction + p * 16 : NULL;
+                micro(out, ldc, from, g > 0 ? ldc : 0,
+                      (const char *)packed_a + r * stride + g * group_bytes, stride, nr,
+                      b + (p * k4 + g) * GM_GROUP, k4, ng, np);
+            }
+        }
+    }
+}
+
+#ifdef WNPU_X86
+/* ---- SSE4.1 and AVX2: int16 products ---- */
+
+/* Both widen to int16 and use pmaddwd, which adds two products into an int32 exactly. On Zen 3 it
+ * is as fast as pmaddubsw with abs and sign, and the sums need no further constants in registers.
+ * A is widened when packed, B in the kernel, once for all rows of a tile. The accumulators hold
+ * two partial sums for each column, added at the end. */
+#define GM_SSE41 __attribute__((target("sse4.1")))
+#define GM_AVX2 __attribute__((target("avx2")))
+
+static size_t gm_bytes16(size_t rows, size_t k4)
+{
+    return rows * (k4 * 8 + GM_PAD);
+}
+
+GM_SSE41 static void gm_sse41_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
+                                   size_t k4)
+{
+    size_t r, g;
+    for (r = 0; r < rows; r++) {
+        char *to = (char *)packed_a + gm_bytes16(r, k4);
+        const int8_t *x = a + r * lda;
+        for (g = 0; g + 2 <= k4; g += 2, x += 8, to += 16) {
+            __m128i v = _mm_loadl_epi64((const __m128i *)x);
+            _mm_storeu_si128((__m128i *)to, _mm_cvtepi8_epi16(v));
+        }
+        if (g < k4) {
+            int32_t last;
+            memcpy(&last, x, 4);
+            _mm_storel_epi64((__m128i *)to, _mm_cvtepi8_epi16(_mm_cvtsi32_si128(last)));
+        }
+    }
+}
+
+/* What the same walk will read next; past the end of B nothing happens. */
+WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
+{
+    _mm_prefetch((const char *)((uintptr_t)b + ahead), _MM_HINT_T0);
+}
+
+typedef struct gm_sse41_row { __m128i v[4]; } gm_sse41_row;
+
+/* sum += x * y in the register of the sum: left to itself clang rotates and spills the sums. */
+WNPU_INLINE GM_SSE41 void gm_sse41_add(__m128i *sum, __m128i x, __m128i y)
+{
+    __m128i product = _mm_madd_epi16(x, y);
+    __asm__("paddd %1, %0" : "+x"(*sum) : "x"(product));
+}
+
+/* One row times one group of 2 C columns. The empty asm makes the next row's load wait in the
+ * instruction stream: compilers otherwise hoist the loads of all rows and spill the sums. */
+WNPU_INLINE GM_SSE41 void gm_sse41_step(gm_sse41_row *sum, const char *a, const char **lo,
+                                        const char **hi, const __m128i *y, int C)
+{
+    __m128i x = _mm_loadl_epi64((const __m128i *)a);
+    x = _mm_castpd_si128(_mm_movedup_pd(_mm_castsi128_pd(x)));
+    gm_sse41_add(&sum->v[0], x, y[0]);
+    gm_sse41_add(&sum->v[1], x, y[1]);
+    if (C > 2) {
+        gm_sse41_add(&sum->v[2], x, y[2]);
+        gm_sse41_add(&sum->v[3], x, y[3]);
+    }
+    __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]));
+}
+
+WNPU_INLINE GM_SSE41 void gm_sse41_store(int32_t *c, const int32_t *from, const gm_sse41_row *sum,
+                                         int C)
+{
+    int j;
+    for (j = 0; j < C; j += 2) {
+        __m128i v = _mm_hadd_epi32(sum->v[j], sum->v[j + 1]);
+        if (from != NULL) {
+            v = _mm_add_epi32(v, _mm_loadu_si128((const __m128i *)(from + 2 * j)));
+        }
+        _mm_storeu_si128((__m128i *)(c + 2 * j), v);
+    }
+}
+
+/* R rows (1, 2 or 6) times 2 C columns of one panel. */
+WNPU_INLINE GM_SSE41 void gm_sse41_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                         const char *a, size_t stride, const int8_t *b,
+                                         size_t groups, int R, int C)
+{
+    const __m128i zero = _mm_setzero_si128();
+    gm_sse41_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
+    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5: few registers */
+    size_t g;
+    for (g = 0; g < groups; g++, lo += 8, hi += 8, b += GM_GROUP) {
+        __m128i y[4];
+        y[0] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)b));
+        y[1] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 8)));
+        if (R < 6) {
+            gm_prefetch(b, groups * GM_GROUP);
+        }
+        if (C > 2) {
+            y[2] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 16)));
+            y[3] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 24)));
+        }
+        gm_sse41_step(&s0, lo, &lo, &hi, y, C);
+        if (R > 1) {
+            gm_sse41_step(&s1, lo + stride, &lo, &hi, y, C);
+        }
+        if (R > 2) {
+            gm_sse41_step(&s2, lo + stride * 2, &lo, &hi, y, C);
+            gm_sse41_step(&s3, hi, &lo, &hi, y, C);
+            gm_sse41_step(&s4, hi + stride, &lo, &hi, y, C);
+            gm_sse41_step(&s5, hi + stride * 2, &lo, &hi, y, C);
+        }
+    }
+    gm_sse41_store(c, from, &s0, C);
+    if (R > 1) {
+        gm_sse41_store(c + ldc, from != NULL ? from + ldfrom : NULL, &s1, C);
+    }
+    if (R > 2) {
+        gm_sse41_store(c + ldc * 2, from != NULL ? from + ldfrom * 2 : NULL, &s2, C);
+        gm_sse41_store(c + ldc * 3, from != NULL ? from + ldfrom * 3 : NULL, &s3, C);
+        gm_sse41_store(c + ldc * 4, from != NULL ? from + ldfrom * 4 : NULL, &s4, C);
+        gm_sse41_store(c + ldc * 5, from != NULL ? from + ldfrom * 5 : NULL, &s5, C);
+    }
+}
+
+/* All rows of a tile times one panel. */
+WNPU_INLINE GM_SSE41 void gm_sse41_panel(int32_t *c, size_t ldc, const int32_t *from,
+                                         size_t ldfrom, const char *a, size_t stride, size_t rows,
+                                         const int8_t *b, size_t groups)
+{
+    size_t r, n;
+    for (n = 0; n < 16 && rows == 6; n += 4) {
+        gm_sse41_tile1(c + n, ldc, from != NULL ? from + n : NULL, ldfrom, a, stride, b + n * 4,
+                       groups, 6, 2);
+    }
+    for (n = 0; n < 16 && rows < 6; n += 8) {
+        const int32_t *start = from != NULL ? from + n : NULL;
+        for (r = 0; r + 2 <= rows; r += 2) {
+            gm_sse41_tile1(c + r * ldc + n, ldc, start != NULL ? start + r * ldfrom : NULL, ldfrom,
+                           a + r * stride, stride, b + n * 4, groups, 2, 4);
+        }
+        if (r < rows) {
+            gm_sse41_tile1(c + r * ldc + n, ldc, start != NULL ? start + r * ldfrom : NULL, ldfrom,
+                           a + r * stride, stride, b + n * 4, groups, 1, 4);
+        }
+    }
+}
+
+GM_SSE41 static void gm_sse41_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                    const char *a, size_t stride, size_t rows, const int8_t *b,
+                                    size_t k4, size_t groups, size_t panels)
+{
+    size_t p;
+    for (p = 0; p < panels; p++) {
+        gm_sse41_panel(c + p * 16, ldc, from != NULL ? from + p * 16 : NULL, ldfrom, a, stride,
+                       rows, b + p * k4 * GM_GROUP, groups);
+    }
+}
+
+static void gm_sse41_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                          const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    (void)correction;
+    /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
+    gm_walk(gm_sse41_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a, rows,
+            b, NULL, k4, panels);
+}
+
+static const gm_kernels gm_sse41 = {
+    WNPU_ISA_SSE41, 1, 6, gm_bytes16, gm_sse41_pack, gm_sse41_tile, NULL, gm_ftile4
+};
+
+/* AVX2: the same with twice the width. */
+GM_AVX2 static void gm_avx2_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
+                                 size_t k4)
+{
+    size_t r, g;
+    for (r = 0; r < rows; r++) {
+        char *to = (char *)packed_a + gm_bytes16(r, k4);
+        const int8_t *x = a + r * lda;
+        for (g = 0; g + 4 <= k4; g += 4, x += 16, to += 32) {
+            __m128i v = _mm_loadu_si128((const __m128i *)x);
+            _mm256_storeu_si256((__m256i *)to, _mm256_cvtepi8_epi16(v));
+        }
+        for (; g < k4; g++, x += 4, to += 8) {
+            int32_t four;
+            memcpy(&four, x, 4);
+            _mm_storel_epi64((__m128i *)to, _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four)));
+        }
+    }
+}
+
+typedef struct gm_avx2_row { __m256i v[4]; } gm_avx2_row;
+
+WNPU_INLINE GM_AVX2 void gm_avx2_step(gm_avx2_row *sum, const char *a, const char **lo,
+                                      const char **hi, const __m256i *y, int C)
+{
+    __m256i x = _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)a));
+    sum->v[0] = _mm256_add_epi32(sum->v[0], _mm256_madd_epi16(x, y[0]));
+    sum->v[1] = _mm256_add_epi32(sum->v[1], _mm256_madd_epi16(x, y[1]));
+    if (C > 2) {
+        sum->v[2] = _mm256_add_epi32(sum->v[2], _mm256_madd_epi16(x, y[2]));
+        sum->v[3] = _mm256_add_epi32(sum->v[3], _mm256_madd_epi16(x, y[3]));
+    }
+    if (C > 2) { /* see gm_sse41_step */
+        __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]), "+x"(sum->v[2]),
+                     "+x"(sum->v[3]));
+    } else {
+        __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]));
+    }
+}
+
+WNPU_INLINE GM_AVX2 void gm_avx2_store(int32_t *c, const int32_t *from, const gm_avx2_row *sum,
+                                       int C)
+{
+    int j;
+    for (j = 0; j < C; j += 2) {
+        /* hadd works within halves: columns 0 1 4 5 2 3 6 7 */
+        __m256i v = _mm256_permute4x64_epi64(_mm256_hadd_epi32(sum->v[j], sum->v[j + 1]), 0xd8);
+        if (from != NULL) {
+            v = _mm256_add_epi32(v, _mm256_loadu_si256((const __m256i *)(from + 4 * j)));
+        }
+        _mm256_storeu_si256((__m256i *)(c + 4 * j), v);
+    }
+}
+
+/* R rows (1, 2 or 6) times 4 C columns of one panel. */
+WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                       const char *a, size_t stride, const int8_t *b,
+                                       size_t groups, int R, int C)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    gm_avx2_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
+    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5: few registers */
+    size_t g;
+    for (g = 0; g < groups; g++, lo += 8, hi += 8, b += GM_GROUP) {
+        __m256i y[4];
+        y[0] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
+        y[1] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 16)));
+        if (R < 6) {
+            gm_prefetch(b, groups * GM_GROUP);
+        }
+        if (C > 2) {
+            y[2] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 32)));
+            y[3] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 48)));
+        }
+        gm_avx2_step(&s0, lo, &lo, &hi, y, C);
+        if (R > 1) {
+            gm_avx2_step(&s1, lo + stride, &lo, &hi, y, C);
+        }
+        if (R > 2) {
+            gm_avx2_step(&s2, lo + stride * 2, &lo, &hi, y, C);
+            gm_avx2_step(&s3, hi, &lo, &hi, y, C);
+            gm_avx2_step(&s4, hi + stride, &lo, &hi, y, C);
+            gm_avx2_step(&s5, hi + stride * 2, &lo, &hi, y, C);
+        }
+    }
+    gm_avx2_store(c, from, &s0, C);
+    if (R > 1) {
+        gm_avx2_store(c + ldc, from != NULL ? from + ldfrom : NULL, &s1, C);
+    }
+    if (R > 2) {
+        gm_avx2_store(c + ldc * 2, from != NULL ? from + ldfrom * 2 : NULL, &s2, C);
+        gm_avx2_store(c + ldc * 3, from != NULL ? from + ldfrom * 3 : NULL, &s3, C);
+        gm_avx2_store(c + ldc * 4, from != NULL ? from + ldfrom * 4 : NULL, &s4, C);
+        gm_avx2_store(c + ldc * 5, from != NULL ? from + ldfrom * 5 : NULL, &s5, C);
+    }
+}
+
+/* All rows of a tile times one panel. */
+WNPU_INLINE GM_AVX2 void gm_avx2_panel(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                       const char *a, size_t stride, size_t rows, const int8_t *b,
+                                       size_t groups)
+{
+    size_t r;
+    if (rows == 6) {
+        gm_avx2_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 6, 2);
+        gm_avx2_tile1(c + 8, ldc, from != NULL ? from + 8 : NULL, ldfrom, a, stride, b + 32,
+                      groups, 6, 2);
+        return;
+    }
+    for (r = 0; r + 2 <= rows; r += 2) {
+        gm_avx2_tile1(c + r * ldc, ldc, from != NULL ? from + r * ldfrom : NULL, ldfrom,
+                      a + r * stride, stride, b, groups, 2, 4);
+    }
+    if (r < rows) {
+        gm_avx2_tile1(c + r * ldc, ldc, from != NULL ? from + r * ldfrom : NULL, ldfrom,
+                      a + r * stride, stride, b, groups, 1, 4);
+    }
+}
+
+GM_AVX2 static void gm_avx2_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                  const char *a, size_t stride, size_t rows, const int8_t *b,
+                                  size_t k4, size_t groups, size_t panels)
+{
+    size_t p;
+    for (p = 0; p < panels; p++) {
+        gm_avx2_panel(c + p * 16, ldc, from != NULL ? from + p * 16 : NULL, ldfrom, a, stride,
+                      rows, b + p * k4 * GM_GROUP, groups);
+    }
+}
+
+static void gm_avx2_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                         const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    (void)correction;
+    /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
+    gm_walk(gm_avx2_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a, rows,
+            b, NULL, k4, panels);
+}
+
+/* 16 columns of R rows, 1 or 4. */
+WNPU_INLINE GM_AVX2 void gm_float8(float *c, size_t ldc, const float *a, size_t lda,
+                                   const float *b, size_t k, int R)
+{
+    gm_f8 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+    size_t i;
+    for (i = 0; i < k; i++, b += 16) {
+        gm_f8 y = *(const gm_f8u *)b, z = *(const gm_f8u *)(b + 8);
+        s0 = s0 + y * a[i], t0 = t0 + z * a[i];
+        if (R > 1) {
+            s1 = s1 + y * a[lda + i], t1 = t1 + z * a[lda + i];
+            s2 = s2 + y * a[lda * 2 + i], t2 = t2 + z * a[lda * 2 + i];
+            s3 = s3 + y * a[lda * 3 + i], t3 = t3 + z * a[lda * 3 + i];
+        }
+    }
+    *(gm_f8u *)c = s0, *(gm_f8u *)(c + 8) = t0;
+    if (R > 1) {
+        *(gm_f8u *)(c + ldc) = s1, *(gm_f8u *)(c + ldc + 8) = t1;
+        *(gm_f8u *)(c + ldc * 2) = s2, *(gm_f8u *)(c + ldc * 2 + 8) = t2;
+        *(gm_f8u *)(c + ldc * 3) = s3, *(gm_f8u *)(c + ldc * 3 + 8) = t3;
+    }
+}
+
+GM_AVX2 static void gm_ftile8(float *c, size_t ldc, const float *a, size_t lda, size_t rows,
+                              const float *panel, size_t k, size_t panels)
+{
+    size_t p, r;
+    for (p = 0; p < panels; p++, panel += k * 16) {
+        for (r = 0; r + 4 <= rows; r += 4) {
+            gm_float8(c + r * ldc + p * 16, ldc, a + r * lda, lda, panel, k, 4);
+        }
+        for (; r < rows; r++) {
+            gm_float8(c + r * ldc + p * 16, ldc, a + r * lda, lda, panel, k, 1);
+        }
+    }
+}
+
+static const gm_kernels gm_avx2 = {
+    WNPU_ISA_AVX2, 1, 6, gm_bytes16, gm_avx2_pack, gm_avx2_tile, NULL, gm_ftile8
+};
+
+/* ---- AVX-512 VNNI ---- */
+
+/* vpdpbusd multiplies unsigned by signed bytes and does not saturate. A is packed as a + 128, and
+ * the sums start from -128 times the sum of the weights, which is exact in int32 modulo 2^32. */
+#ifndef GM_EMULATED /* a test defines it to run these functions on an emulation */
+#define GM_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
+#else
+#define GM_AVX512
+#endif
+
+GM_AVX512 static void gm_avx512_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
+                                     size_t k4)
+{
+    const __m512i flip = _mm512_set1_epi8(-128);
+    size_t r, i, bytes = k4 * 4;
+    for (r = 0; r < rows; r++) {
+        uint8_t *to = (uint8_t *)packed_a + gm_bytes8(r, k4);
+        const int8_t *x = a + r * lda;
+        for (i = 0; i + 64 <= bytes; i += 64) {
+            __m512i v = _mm512_xor_si512(_mm512_loadu_si512(x + i), flip);
+            _mm512_storeu_si512(to + i, v);
+        }
+        for (; i < bytes; i++) {
+            to[i] = (uint8_t)(x[i] + 128);
+        }
+    }
+}
+
+typedef struct gm_avx512_row { __m512i v[4]; } gm_avx512_row;
+
+WNPU_INLINE GM_AVX512 void gm_avx512_start(gm_avx512_row *sum, const int32_t *from, int P)
+{
+    sum->v[0] = _mm512_loadu_si512(from);
+    if (P > 1) {
+        sum->v[1] = _mm512_loadu_si512(from + 16);
+        sum->v[2] = _mm512_loadu_si512(from + 32);
+        sum->v[3] = _mm512_loadu_si512(from + 48);
+    }
+}
+
+WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, const char **lo,
+                                          const char **hi, const __m512i *y, int P)
+{
+    int32_t four;
+    __m512i x;
+    memcpy(&four, a, 4);
+    x = _mm512_set1_epi32(four);
+    sum->v[0] = _mm512_dpbusd_epi32(sum->v[0], x, y[0]);
+    if (P > 1) {
+        sum->v[1] = _mm512_dpbusd_epi32(sum->v[1], x, y[1]);
+        sum->v[2] = _mm512_dpbusd_epi32(sum->v[2], x, y[2]);
+        sum->v[3] = _mm512_dpbusd_epi32(sum->v[3], x, y[3]);
+    }
+#ifndef GM_EMULATED
+    if (P > 1) { /* see gm_sse41_step */
+        __asm__("" : "+r"(*lo), "+r"(*hi), "+v"(sum->v[0]), "+v"(sum->v[1]), "+v"(sum->v[2]),
+                     "+v"(sum->v[3]));
+    } else {
+        __asm__("" : "+r"(*lo), "+r"(*hi), "+v"(sum->v[0]));
+    }
+#else
+    (void)lo;
+    (void)hi;
+#endif
+}
+
+WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum, int P)
+{
+    _mm512_storeu_si512(c, sum->v[0]);
+    if (P > 1) {
+        _mm512_storeu_si512(c + 16, sum->v[1]);
+        _mm512_storeu_si512(c + 32, sum->v[2]);
+        _mm512_storeu_si512(c + 48, sum->v[3]);
+    }
+}
+
+/* R rows (1, 2 or 6) times P panels (1 or 4): 24 sums, 4 loads and 1 broadcast fit 32 registers. */
+WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t *from,
+                                           size_t ldfrom, const char *a, size_t stride,
+                                           const int8_t *b, size_t k4, size_t groups, int R, int P)
+{
+    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
+    const size_t panel = k4 * GM_GROUP;
+    gm_avx512_row s0, s1, s2, s3, s4, s5;
+    size_t g;
+    gm_avx512_start(&s0, from, P);
+    if (R > 1) {
+        gm_avx512_start(&s1, from + ldfrom, P);
+    }
+    if (R > 2) {
+        gm_avx512_start(&s2, from + ldfrom * 2, P);
+        gm_avx512_start(&s3, from + ldfrom * 3, P);
+        gm_avx512_start(&s4, from + ldfrom * 4, P);
+        gm_avx512_start(&s5, from + ldfrom * 5, P);
+    }
+    for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
+        __m512i y[4];
+        y[0] = _mm512_loadu_si512(b);
+        if (P > 1) {
+            y[1] = _mm512_loadu_si512(b + panel);
+            y[2] = _mm512_loadu_si512(b + panel * 2);
+            y[3] = _mm512_loadu_si512(b + panel * 3);
+        }
+        gm_avx512_step(&s0, lo, &lo, &hi, y, P);
+        if (R > 1) {
+            gm_avx512_step(&s1, lo + stride, &lo, &hi, y, P);
+        }
+        if (R > 2) {
+            gm_avx512_step(&s2, lo + stride * 2, &lo, &hi, y, P);
+            gm_avx512_step(&s3, hi, &lo, &hi, y, P);
+            gm_avx512_step(&s4, hi + stride, &lo, &hi, y, P);
+            gm_avx512_step(&s5, hi + stride * 2, &lo, &hi, y, P);
+        }
+    }
+    gm_avx512_store(c, &s0, P);
+    if (R > 1) {
+        gm_avx512_store(c + ldc, &s1, P);
+    }
+    if (R > 2) {
+        gm_avx512_store(c + ldc * 2, &s2, P);
+        gm_avx512_store(c + ldc * 3, &s3, P);
+        gm_avx512_store(c + ldc * 4, &s4, P);
+        gm_avx512_store(c + ldc * 5, &s5, P);
+    }
+}
+
+/* All rows of a tile over P panels. */
+WNPU_INLINE GM_AVX512 void gm_avx512_rows(int32_t *c, size_t ldc, const int32_t *from,
+                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
+                                          const int8_t *b, size_t k4, size_t groups, int P)
+{
+    size_t r = 0;
+    if (rows == 6) {
+        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, 6, P);
+        return;
+    }
+    for (; r + 2 <= rows; r += 2) {
+        gm_avx512_tile1(c + r * ldc, ldc, from + r * ldfrom, ldfrom, a + r * stride, stride, b, k4,
+                        groups, 2, P);
+    }
+    if (r < rows) {
+        gm_avx512_tile1(c + r * ldc, ldc, from + r * ldfrom, ldfrom, a + r * stride, stride, b, k4,
+                        groups, 1, P);
+    }
+}
+
+GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                      const char *a, size_t stride, size_t rows, const int8_t *b,
+                                      size_t k4, size_t groups, size_t panels)
+{
+    size_t p;
+    if (panels == 4) {
+        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, k4, groups, 4);
+        return;
+    }
+    for (p = 0; p < panels; p++) {
+        gm_avx512_rows(c + p * 16, ldc, from + p * 16, ldfrom, a, stride, rows,
+                       b + p * k4 * GM_GROUP, k4, groups, 1);
+    }
+}
+
+static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                           const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, correction, k4, panels);
+}
+
+GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, size_t k4,
+                                        size_t panels)
+{
+    const __m512i offset = _mm512_set1_epi8(-128); /* 128 as an unsigned byte */
+    size_t p, g;
+    for (p = 0; p < panels; p++) {
+        __m512i sum = _mm512_setzero_si512();
+        for (g = 0; g < k4; g++, b += GM_GROUP) {
+            sum = _mm512_dpbusd_epi32(sum, offset, _mm512_loadu_si512(b));
+        }
+        _mm512_storeu_si512(correction + p * 16, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
+    }
+}
+
+static const gm_kernels gm_avx512 = {
+    WNPU_ISA_AVX512, 0, 6, gm_bytes8, gm_avx512_pack, gm_avx512_tile, gm_avx512_correct, gm_ftile8
+};
+#endif /* WNPU_X86 */
+
+#ifdef WNPU_ARM
+/* ---- NEON: two int8 products fit an int16 sum ---- */
+
+/* 2 * 127 * 127 = 32258: a product of one group and of the next are added in int16, then pairs of
+ * those in int32. A sum holds two partial sums of two columns, as for SSE4.1. */
+typedef struct gm_neon_row { int32x4_t v[4]; } gm_neon_row;
+
+WNPU_INLINE int8x8_t gm_neon_four(int8x8_t x, int second)
+{
+    int32x2_t fours = vreinterpret_s32_s8(x);
+    return vreinterpret_s8_s32(second ? vdup_lane_s32(fours, 1) : vdup_lane_s32(fours, 0));
+}
+
+/* Two groups (pair != 0) or one of 8 columns; y: 4 vectors of the first, then 4 of the second. The
+ * packed rows end in GM_PAD bytes, so 8 can be loaded where only 4 are used. */
+WNPU_INLINE void gm_neon_step(gm_neon_row *sum, const char *a, const int8x8_t *y, int pair)
+{
+    int8x8_t both = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
+    int8x8_t x = gm_neon_four(both, 0), z = gm_neon_four(both, 1);
+    int16x8_t p0 = vmull_s8(x, y[0]), p1 = vmull_s8(x, y[1]);
+    int16x8_t p2 = vmull_s8(x, y[2]), p3 = vmull_s8(x, y[3]);
+    if (pair) {
+        p0 = vmlal_s8(p0, z, y[4]);
+        p1 = vmlal_s8(p1, z, y[5]);
+        p2 = vmlal_s8(p2, z, y[6]);
+        p3 = vmlal_s8(p3, z, y[7]);
+    }
+    sum->v[0] = vpadalq_s16(sum->v[0], p0);
+    sum->v[1] = vpadalq_s16(sum->v[1], p1);
+    sum->v[2] = vpadalq_s16(sum->v[2], p2);
+    sum->v[3] = vpadalq_s16(sum->v[3], p3);
+    __asm__("" : "+w"(sum->v[0]), "+w"(sum->v[1]), "+w"(sum->v[2]), "+w"(sum->v[3]));
+}
+
+WNPU_INLINE void gm_neon_store(int32_t *c, const int32_t *from, const gm_neon_row *sum)
+{
+    int32x4_t lo = vpaddq_s32(sum->v[0], sum->v[1]), hi = vpaddq_s32(sum->v[2], sum->v[3]);
+    if (from != NULL) {
+        lo = vaddq_s32(lo, vld1q_s32(from));
+        hi = vaddq_s32(hi, vld1q_s32(from + 4));
+    }
+    vst1q_s32(c, lo);
+    vst1q_s32(c + 4, hi);
+}
+
+WNPU_INLINE void gm_neon_load(int8x8_t *y, const int8_t *b)
+{
+    y[0] = vld1_s8(b);
+    y[1] = vld1_s8(b + 8);
+    y[2] = vld1_s8(b + 16);
+    y[3] = vld1_s8(b + 24);
+}
+
+/* R rows, 1 or 4, times 8 columns. */
+WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                               const char *a, size_t stride, const int8_t *b, size_t groups, int R)
+{
+    const int32x4_t zero = vdupq_n_s32(0);
+    gm_neon_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0;
+    size_t g;
+    int8x8_t y[8];
+    for (g = 0; g + 2 <= groups; g += 2, b += 2 * GM_GROUP) {
+        gm_neon_load(y, b);
+        gm_neon_load(y + 4, b + GM_GROUP);
+        gm_neon_step(&s0, a + g * 4, y, 1);
+        if (R > 1) {
+            gm_neon_step(&s1, a + stride + g * 4, y, 1);
+            gm_neon_step(&s2, a + stride * 2 + g * 4, y, 1);
+            gm_neon_step(&s3, a + stride * 3 + g * 4, y, 1);
+        }
+    }
+    if (g < groups) {
+        gm_neon_load(y, b);
+        gm_neon_step(&s0, a + g * 4, y, 0);
+        if (R > 1) {
+            gm_neon_step(&s1, a + stride + g * 4, y, 0);
+            gm_neon_step(&s2, a + stride * 2 + g * 4, y, 0);
+            gm_neon_step(&s3, a + stride * 3 + g * 4, y, 0);
+        }
+    }
+    gm_neon_store(c, from, &s0);
+    if (R > 1) {
+        gm_neon_store(c + ldc, from != NULL ? from + ldfrom : NULL, &s1);
+        gm_neon_store(c + ldc * 2, from != NULL ? from + ldfrom * 2 : NULL, &s2);
+        gm_neon_store(c + ldc * 3, from != NULL ? from + ldfrom * 3 : NULL, &s3);
+    }
+}
+
+static void gm_neon_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                          const char *a, size_t stride, size_t rows, const int8_t *b,
+                          size_t k4, size_t groups, size_t panels)
+{
+    size_t r, n;
+    (void)k4;
+    (void)panels; /* 1 */
+    for (n = 0; n < 16; n += 8) {
+        const int32_t *start = from != NULL ? from + n : NULL;
+        if (rows == 4) {
+            gm_neon_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, 4);
+            continue;
+        }
+        for (r = 0; r < rows; r++) {
+            gm_neon_tile1(c + r * ldc + n, ldc, start != NULL ? start + r * ldfrom : NULL, ldfrom,
+                          a + r * stride, stride, b + n * 4, groups, 1);
+        }
+    }
+}
+
+static void gm_neon_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                         const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    (void)correction;
+    gm_walk(gm_neon_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, NULL, k4, panels);
+}
+
+static const gm_kernels gm_neon = {
+    WNPU_ISA_NEON, 0, 4, gm_bytes8, gm_pack8, gm_neon_tile, NULL, gm_ftile4
+};
+
+/* ---- NEON with dot products: one instruction is 4 columns times 4 along k ---- */
+
+/* gcc and clang name the feature differently, and clang before 16 hides vdotq_laneq_s32 unless the
+ * whole file is compiled for it; the instruction itself is known to all. */
+#if defined(__clang__)
+#define GM_DOT __attribute__((target("dotprod")))
+#else
+#define GM_DOT __attribute__((target("arch=armv8.2-a+dotprod")))
+#endif
+
+typedef struct gm_dot_row { int32x4_t v[4]; } gm_dot_row;
+
+/* lane: which 4 of the 16 values of x. Four spellings because it is part of the instruction. */
+WNPU_INLINE GM_DOT void gm_dot_add(int32x4_t *sum, int8x16_t x, int8x16_t y, int lane)
+{
+    if (lane == 0) {
+        __asm__("sdot %0.4s, %1.16b, %2.4b[0]" : "+w"(*sum) : "w"(y), "w"(x));
+    } else if (lane == 1) {
+        __asm__("sdot %0.4s, %1.16b, %2.4b[1]" : "+w"(*sum) : "w"(y), "w"(x));
+    } else if (lane == 2) {
+        __asm__("sdot %0.4s, %1.16b, %2.4b[2]" : "+w"(*sum) : "w"(y), "w"(x));
+    } else {
+        __asm__("sdot %0.4s, %1.16b, %2.4b[3]" : "+w"(*sum) : "w"(y), "w"(x));
+    }
+}
+
+WNPU_INLINE GM_DOT void gm_dot_step(gm_dot_row *sum, int8x16_t x, const int8x16_t *y, int lane)
+{
+    gm_dot_add(&sum->v[0], x, y[0], lane);
+    gm_dot_add(&sum->v[1], x, y[1], lane);
+    gm_dot_add(&sum->v[2], x, y[2], lane);
+    gm_dot_add(&sum->v[3], x, y[3], lane);
+}
+
+WNPU_INLINE GM_DOT void gm_dot_start(gm_dot_row *sum, const int32_t *from)
+{
+    const int32x4_t zero = vdupq_n_s32(0);
+    sum->v[0] = from != NULL ? vld1q_s32(from) : zero;
+    sum->v[1] = from != NULL ? vld1q_s32(from + 4) : zero;
+    sum->v[2] = from != NULL ? vld1q_s32(from + 8) : zero;
+    sum->v[3] = from != NULL ? vld1q_s32(from + 12) : zero;
+}
+
+WNPU_INLINE GM_DOT void gm_dot_store(int32_t *c, const gm_dot_row *sum)
+{
+    vst1q_s32(c, sum->v[0]);
+    vst1q_s32(c + 4, sum->v[1]);
+    vst1q_s32(c + 8, sum->v[2]);
+    vst1q_s32(c + 12, sum->v[3]);
+}
+
+/* One group of one panel times lane `lane` of R rows. */
+WNPU_INLINE GM_DOT void gm_dot_group(gm_dot_row *s0, gm_dot_row *s1, gm_dot_row *s2,
+                                     gm_dot_row *s3, const int8x16_t *x, const int8_t *b, int lane,
+                                     int R)
+{
+    int8x16_t y[4];
+    y[0] = vld1q_s8(b);
+    y[1] = vld1q_s8(b + 16);
+    y[2] = vld1q_s8(b + 32);
+    y[3] = vld1q_s8(b + 48);
+    gm_dot_step(s0, x[0], y, lane);
+    if (R > 1) {
+        gm_dot_step(s1, x[1], y, lane);
+        gm_dot_step(s2, x[2], y, lane);
+        gm_dot_step(s3, x[3], y, lane);
+    }
+}
+
+/* The packed rows end in GM_PAD bytes, so 16 can be loaded where only 4 are used. */
+WNPU_INLINE GM_DOT void gm_dot_load(int8x16_t *x, const char *a, size_t stride, int R)
+{
+    x[0] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a));
+    if (R > 1) {
+        x[1] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a + stride));
+        x[2] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a + stride * 2));
+        x[3] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a + stride * 3));
+    }
+}
+
+/* R rows, 1 or 4, times one panel. */
+WNPU_INLINE GM_DOT void gm_dot_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                     const char *a, size_t stride, const int8_t *b, size_t groups,
+                                     int R)
+{
+    gm_dot_row s0, s1, s2, s3;
+    int8x16_t x[4];
+    size_t g;
+    gm_dot_start(&s0, from);
+    gm_dot_start(&s1, from != NULL && R > 1 ? from + ldfrom : NULL);
+    gm_dot_start(&s2, from != NULL && R > 1 ? from + ldfrom * 2 : NULL);
+    gm_dot_start(&s3, from != NULL && R > 1 ? from + ldfrom * 3 : NULL);
+    for (g = 0; g + 4 <= groups; g += 4, a += 16, b += 4 * GM_GROUP) {
+        gm_dot_load(x, a, stride, R);
+        gm_dot_group(&s0, &s1, &s2, &s3, x, b, 0, R);
+        gm_dot_group(&s0, &s1, &s2, &s3, x, b + GM_GROUP, 1, R);
+        gm_dot_group(&s0, &s1, &s2, &s3, x, b + 2 * GM_GROUP, 2, R);
+        gm_dot_group(&s0, &s1, &s2, &s3, x, b + 3 * GM_GROUP, 3, R);
+    }
+    for (; g < groups; g++, a += 4, b += GM_GROUP) {
+        gm_dot_load(x, a, stride, R);
+        gm_dot_group(&s0, &s1, &s2, &s3, x, b, 0, R);
+    }
+    gm_dot_store(c, &s0);
+    if (R > 1) {
+        gm_dot_store(c + ldc, &s1);
+        gm_dot_store(c + ldc * 2, &s2);
+        gm_dot_store(c + ldc * 3, &s3);
+    }
+}
+
+GM_DOT static void gm_dot_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                const char *a, size_t stride, size_t rows, const int8_t *b,
+                                size_t k4, size_t groups, size_t panels)
+{
+    size_t r;
+    (void)k4;
+    (void)panels; /* 1 */
+    if (rows == 4) {
+        gm_dot_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
+        return;
+    }
+    for (r = 0; r < rows; r++) {
+        gm_dot_tile1(c + r * ldc, ldc, from != NULL ? from + r * ldfrom : NULL, ldfrom,
+                     a + r * stride, stride, b, groups, 1);
+    }
+}
+
+static void gm_dot_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                        const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    (void)correction;
+    gm_walk(gm_dot_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, NULL, k4, panels);
+}
+
+static const gm_kernels gm_dot = {
+    WNPU_ISA_NEON_DOT, 0, 4, gm_bytes8, gm_pack8, gm_dot_tile, NULL, gm_ftile4
+};
+
+/* smmla would want another form of B; machines that have it have sdot too. */
+static const gm_kernels gm_i8mm = {
+    WNPU_ISA_NEON_I8MM, 0, 4, gm_bytes8, gm_pack8, gm_dot_tile, NULL, gm_ftile4
+};
+#endif /* WNPU_ARM */
+
+/* The kernels of an instruction set, the best for AUTO; NULL if this machine cannot run them. */
+static const gm_kernels *gm_select(wnpu_isa isa)
+{
+    if (isa == WNPU_ISA_AUTO) {
+        isa = cp_best();
+    }
+    if (!wnpu_isa_available(isa)) {
+        return NULL;
+    }
+    switch (isa) {
+    case WNPU_ISA_SCALAR: return &gm_scalar;
+#ifdef WNPU_X86
+    case WNPU_ISA_SSE41: return &gm_sse41;
+    case WNPU_ISA_AVX2: return &gm_avx2;
+    case WNPU_ISA_AVX512: return &gm_avx512;
+#endif
+#ifdef WNPU_ARM
+    case WNPU_ISA_NEON: return &gm_neon;
+    case WNPU_ISA_NEON_DOT: return &gm_dot;
+    case WNPU_ISA_NEON_I8MM: return &gm_i8mm;
+#endif
+    default: return NULL;
+    }
+}
+
+/* ---- weights ---- */
+
+/* Sets the fields and takes the memory of a [n, k] weight; all pointers NULL while measuring. */
+static void gm_take(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int bias, int keep_float)
+{
+    size_t columns, groups, floats;
+    memset(w, 0, sizeof *w);
+    w->n = n;
+    w->k = k;
+    w->n16 = n / 16 + (n % 16 != 0);
+    w->k4 = k / 4 + (k % 4 != 0);
+    columns = (size_t)w->n16 * 16;
+    if (ar_mul(w->n16, w->k4, &groups) != 0 || ar_mul(columns, k, &floats) != 0 ||
+        columns / 16 != w->n16) {
+        arena->overflow = 1;
+        return;
+    }
+    w->packed = ar_take(arena, groups, GM_GROUP);
+    w->scale = ar_take(arena, columns, sizeof(float));
+    w->correction = ar_take(arena, columns, sizeof(int32_t));
+    w->bias = bias ? ar_take(arena, columns, sizeof(float)) : NULL;
+    w->exact = keep_float ? ar_take(arena, floats, sizeof(float)) : NULL;
+}
+
+/* Zeroes everything, the padding included; rows are then set one by one. */
+static void gm_clear(gm_weight *w)
+{
+    size_t columns = (size_t)w->n16 * 16;
+    memset(w->packed, 0, (size_t)w->n16 * w->k4 * GM_GROUP);
+    memset(w->scale, 0, columns * sizeof(float));
+    memset(w->correction, 0, columns * sizeof(int32_t));
+    if (w->bias != NULL) {
+        memset(w->bias, 0, columns * sizeof(float));
+    }
+    if (w->exact != NULL) {
+        memset(w->exact, 0, columns * w->k * sizeof(float));
+    }
+}
+
+/* Up to 16 values as finite floats, the rest 0: a NaN becomes 0, an infinity the largest float. */
+WNPU_INLINE void gm_load_finite(float x[16], const float *values, size_t n)
+{
+    uint32_t bits[16] = {0};
+    int j;
+    memcpy(bits, values, n < 16 ? n * sizeof *values : sizeof bits);
+    for (j = 0; j < 16; j++) { /* loops of constant count, which compilers turn into vectors */
+        int32_t size = (int32_t)(bits[j] & 0x7fffffffu);
+        int32_t nan = (0x7f800000 - size) >> 31;
+        int32_t limited = size < 0x7f7fffff ? size : 0x7f7fffff;
+        bits[j] = (bits[j] & 0x80000000u) | (uint32_t)(limited & ~nan);
+    }
+    memcpy(x, bits, sizeof bits);
+}
+
+/* Quantises one output channel: scale = max|w| / 127, values w / scale rounded half to even. A row
+ * whose scale would be 0 (zeros, or all below 127 * 2^-150) becomes 0. Expects gm_clear(). */
+static void gm_set_row(gm_weight *w, uint32_t row, const float *values)
+{
+    int8_t *group = w->packed + (size_t)(row / 16) * w->k4 * GM_GROUP + row % 16 * 4;
+    int32_t peak[16] = {0}, most = 0, sum = 0;
+    float x[16], scale;
+    size_t i;
+    int j;
+    for (i = 0; i < w->k; i += 16) {
+        int32_t bits[16];
+        gm_load_finite(x, values + i, w->k - i);
+        memcpy(bits, x, sizeof bits);
+        for (j = 0; j < 16; j++) { /* without the sign, floats order as their bits do */
+            int32_t size = bits[j] & 0x7fffffff;
+            peak[j] = size > peak[j] ? size : peak[j];
+        }
+    }
+    for (j = 0; j < 16; j++) {
+        most = peak[j] > most ? peak[j] : most;
+    }
+    memcpy(&scale, &most, sizeof scale);
+    scale = scale / 127.0f;
+    for (i = 0; i < w->k; i += 16) {
+        int32_t q[16] = {0};
+        int8_t bytes[16];
+        gm_load_finite(x, values + i, w->k - i);
+        if (scale > 0.0f) {
+            for (j = 0; j < 16; j++) {
+                x[j] = x[j] / scale + MT_ROUND; /* leaves the integer in the low bits */
+            }
+            memcpy(q, x, sizeof q);
+            for (j = 0; j < 16; j++) { /* a scale of few bits may give up to 190 */
+                q[j] -= 0x4b400000;
+                q[j] = q[j] < 127 ? q[j] : 127;
+                q[j] = q[j] > -127 ? q[j] : -127;
+            }
+        }
+        for (j = 0; j < 16; j++) {
+            bytes[j] = (int8_t)q[j];
+            sum += q[j];
+        }
+        for (j = 0; j < 4 && i / 4 + (size_t)j < w->k4; j++, group += GM_GROUP) {
+            memcpy(group, bytes + 4 * j, 4);
+        }
+    }
+    if (w->exact != NULL) {
+        for (i = 0; i < w->k; i++) {
+            if (i % 16 == 0) {
+                gm_load_finite(x, values + i, w->k - i);
+            }
+            w->exact[((size_t)(row / 16) * w->k + i) * 16 + row % 16] = x[i % 16];
+        }
+    }
+    w->scale[row] = scale;
+    w->correction[row] = -128 * sum;
+}
+
+/* One row as floats: the exact ones if asked for and kept, else the quantised ones times scale. */
+static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exact)
+{
+    const size_t panel = row / 16, column = row % 16;
+    size_t k;
+    if (exact && w->exact != NULL) {
+        for (k = 0; k < w->k; k++) {
+            values[k] = w->exact[(panel * w->k + k) * 16 + column];
+        }
+        return;
+    }
+    for (k = 0; k < w->k; k++) {
+        const int8_t *group = w->packed + (panel * w->k4 + k / 4) * GM_GROUP;
+        values[k] = (float)group[column * 4 + k % 4] * w->scale[row];
+    }
+}
+
+/* ---- packing at run time, for attention ---- */
+
+/* Row `row` of B from its k4 * 4 values. */
+static void gm_pack_panel_row(int8_t *packed, size_t k4, size_t row, const int8_t *values)
+{
+    int8_t *to = packed + row / 16 * k4 * GM_GROUP + row % 16 * 4;
+    size_t g;
+    for (g = 0; g < k4; g++) {
+        memcpy(to + g * GM_GROUP, values + g * 4, 4);
+    }
+}
+
+/* One group: the values of 4 steps become neighbours. Whole words, because that is what compilers
+ * turn into a few interleaving instructions. */
+WNPU_INLINE void gm_interleave(int8_t *to, const int8_t *x0, const int8_t *x1, const int8_t *x2,
+                               const int8_t *x3)
+{
+    uint8_t in[4][16];
+    uint32_t words[16];
+    int i;
+    memcpy(in[0], x0, 16);
+    memcpy(in[1], x1, 16);
+    memcpy(in[2], x2, 16);
+    memcpy(in[3], x3, 16);
+    for (i = 0; i < 16; i++) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        words[i] = (uint32_t)in[3][i] | (uint32_t)in[2][i] << 8 | (uint32_t)in[1][i] << 16 |
+                   (uint32_t)in[0][i] << 24;
+#else
+        words[i] = (uint32_t)in[0][i] | (uint32_t)in[1][i] << 8 | (uint32_t)in[2][i] << 16 |
+                   (uint32_t)in[3][i] << 24;
+#endif
+    }
+    memcpy(to, words, sizeof words);
+}
+
+/* The transpose: group `group` of every panel from `steps` (1 to 4) rows of a matrix [k, n], stride
+ * apart: B[c, 4 * group + j] = rows[j][c] for c < n. Missing steps and columns become 0. */
+static void gm_pack_panel_steps(int8_t *packed, size_t k4, size_t group, const int8_t *rows,
+                                size_t stride, size_t steps, size_t n)
+{
+    size_t c, j;
+    for (c = 0; c < n; c += 16) {
+        int8_t *to = packed + (c / 16 * k4 + group) * GM_GROUP;
+        const int8_t *x = rows + c;
+        if (n - c >= 16 && steps == 4) {
+            gm_interleave(to, x, x + stride, x + stride * 2, x + stride * 3);
+        } else {
+            int8_t part[4][16] = {{0}};
+            for (j = 0; j < steps; j++) {
+                memcpy(part[j], x + j * stride, n - c < 16 ? n - c : 16);
+            }
+            gm_interleave(to, part[0], part[1], part[2], part[3]);
+        }
+    }
+}
+
+/* ---- probabilities: 0..16256, that is 14 bits ---- */
+
+/* Eight bits are too few for attention over 1500 keys: the many small probabilities would all
+ * become 0. Kernels that multiply int16 take them as they are; for the others p = 128 high + low
+ * with two rows of 7 bits, which are legal unsigned bytes too. The sum of a row must not pass
+ * 16,000,000, so that products with int8 values stay in an int32. */
+#define GM_P_MAX 16256.0f   /* 127 * 128 */
+#define GM_P_SUM 16000000.0f
+
+/* Kernels whose pack_a() only widens to int16. */
+static int gm_is_wide(const gm_kernels *gm)
+{
+    return gm->isa == WNPU_ISA_SSE41 || gm->isa == WNPU_ISA_AVX2;
+}
+
+static size_t gm_p_bytes(const gm_kernels *gm, size_t rows, size_t k4)
+{
+    return gm_is_wide(gm) ? gm->a_bytes(rows, k4) : gm_bytes8(2 * rows, k4);
+}
+
+/* Packs rows of k4 * 4 probabilities, ldp apart. */
+static void gm_pack_p(const gm_kernels *gm, void *packed_p, const uint16_t *p, size_t ldp,
+                      size_t rows, size_t k4)
+{
+    size_t r, i;
+    for (r = 0; r < rows; r++) {
+        const uint16_t *x = p + r * ldp;
+        int8_t *high = (int8_t *)packed_p + gm_bytes8(r, k4);
+        int8_t *low = (int8_t *)packed_p + gm_bytes8(rows + r, k4);
+        if (gm_is_wide(gm)) {
+            memcpy((char *)packed_p + gm->a_bytes(r, k4), x, k4 * 4 * sizeof *x);
+            continue;
+        }
+        for (i = 0; i < k4 * 4; i++) {
+            high[i] = (int8_t)(x[i] >> 7);
+            low[i] = (int8_t)(x[i] & 127);
+        }
+    }
+}
+
+/* c[rows][panels * 16] = P * B. c has room for twice the rows. */
+static void gm_tile_p(const gm_kernels *gm, int32_t *c, size_t ldc, const void *packed_p,
+                      size_t rows, const int8_t *b, size_t k4, size_t panels)
+{
+    size_t r, i;
+    if (gm_is_wide(gm)) {
+        gm->tile(c, ldc, packed_p, rows, b, NULL, k4, panels);
+        return;
+    }
+    gm->tile(c, ldc, packed_p, 2 * rows, b, NULL, k4, panels);
+    for (r = 0; r < rows; r++) {
+        for (i = 0; i < panels * 16; i++) {
+            c[r * ldc + i] = c[r * ldc + i] * 128 + c[(rows + r) * ldc + i];
+        }
     }
 }

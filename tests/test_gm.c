@@ -1,0 +1,574 @@
+/* Tests of section 8, the INT8 matmul, against triple loops written from its definition. The
+ * instruction sets are those that the machine has; test_gm_avx512.c includes this file to run the
+ * AVX-512 kernels on an emulation. */
+#include "../whisper_npu.c"
+#include "t.h"
+#include <float.h>
+
+#ifndef TEST_EMULATED
+#define TEST_EMULATED NULL /* kernels that gm_select() does not offer on this machine */
+#endif
+
+#define MAX_ROWS 70u
+#define MAX_PANELS 5u
+#define MAX_COLUMNS (MAX_PANELS * 16u)
+#define CANARY 0x5a5a5a5a
+
+static uint32_t state = 1;
+
+static uint32_t next_random(void)
+{
+    state ^= state << 13;
+    state ^= state >> 17;
+    state ^= state << 5;
+    return state;
+}
+
+static size_t kernel_list(const gm_kernels **list)
+{
+    const gm_kernels *emulated = TEST_EMULATED;
+    size_t n = 0;
+    int isa;
+    for (isa = WNPU_ISA_SCALAR; isa <= WNPU_ISA_NEON_I8MM; isa++) {
+        const gm_kernels *kernels = gm_select((wnpu_isa)isa);
+        if (kernels != NULL && emulated == NULL) {
+            list[n++] = kernels;
+        }
+    }
+    if (emulated != NULL) {
+        list[n++] = emulated;
+    }
+    return n;
+}
+
+typedef enum fill { FILL_RANDOM, FILL_MAX, FILL_MIN, FILL_SIGNS, FILL_SPARSE, FILLS } fill;
+
+static int8_t fill_value(fill how, size_t i)
+{
+    switch (how) {
+    case FILL_MAX: return 127;
+    case FILL_MIN: return -127;
+    case FILL_SIGNS: return next_random() & 8 ? 127 : -127;
+    case FILL_SPARSE: return i % 7 == 0 ? (int8_t)((int)(next_random() % 255) - 127) : 0;
+    default: return (int8_t)((int)(next_random() % 255) - 127);
+    }
+}
+
+typedef struct problem {
+    size_t k, k4, lda;
+    int8_t *a;      /* [MAX_ROWS][lda], zero behind k up to k4 * 4 */
+    int8_t *b;      /* [MAX_COLUMNS][k] */
+    int8_t *packed; /* b, packed */
+    int32_t *c;     /* [MAX_ROWS][MAX_COLUMNS], by the definition */
+    int32_t correction[MAX_COLUMNS];
+} problem;
+
+static void problem_open(problem *p, size_t k, fill fill_a, fill fill_b)
+{
+    size_t m, n, i;
+    p->k = k;
+    p->k4 = (k + 3) / 4;
+    p->lda = p->k4 * 4 + next_random() % 3;
+    p->a = calloc(MAX_ROWS * p->lda, 1);
+    p->b = calloc(MAX_COLUMNS * k, 1);
+    p->packed = calloc(MAX_PANELS * p->k4 * 64, 1);
+    p->c = calloc(MAX_ROWS * MAX_COLUMNS, sizeof *p->c);
+    for (m = 0; m < MAX_ROWS; m++) {
+        for (i = 0; i < k; i++) {
+            p->a[m * p->lda + i] = fill_value(fill_a, i + m);
+        }
+    }
+    for (n = 0; n < MAX_COLUMNS; n++) {
+        int32_t sum = 0;
+        for (i = 0; i < k; i++) {
+            int8_t v = fill_value(fill_b, i + n);
+            p->b[n * k + i] = v;
+            p->packed[((n / 16 * p->k4 + i / 4) * 16 + n % 16) * 4 + i % 4] = v;
+            sum += v;
+        }
+        p->correction[n] = -128 * sum;
+    }
+    for (m = 0; m < MAX_ROWS; m++) {
+        for (n = 0; n < MAX_COLUMNS; n++) {
+            int32_t sum = 0;
+            for (i = 0; i < k; i++) {
+                sum += p->a[m * p->lda + i] * p->b[n * k + i];
+            }
+            p->c[m * MAX_COLUMNS + n] = sum;
+        }
+    }
+}
+
+static void problem_close(problem *p)
+{
+    free(p->a);
+    free(p->b);
+    free(p->packed);
+    free(p->c);
+}
+
+static const char *name_of(const gm_kernels *kernels)
+{
+    const char *name = wnpu_isa_name(kernels->isa);
+    return name != NULL ? name : "unknown";
+}
+
+/* One product; every element and everything around it is looked at. */
+static void check_product(const problem *p, const gm_kernels *kernels, size_t rows, size_t panels)
+{
+    size_t ldc = panels * 16 + next_random() % 2, i, m, n, wrong = 0;
+    /* The last row has no room behind its columns, and the pack no room behind its size. */
+    size_t count = (rows - 1) * ldc + panels * 16;
+    int32_t *c = malloc(count * sizeof *c);
+    void *packed_a = malloc(kernels->a_bytes(rows, p->k4));
+    for (i = 0; i < count; i++) {
+        c[i] = CANARY;
+    }
+    kernels->pack_a(packed_a, p->a, p->lda, rows, p->k4);
+    kernels->tile(c, ldc, packed_a, rows, p->packed,
+                  kernels->correct != NULL ? p->correction : NULL, p->k4, panels);
+    for (m = 0; m < rows; m++) {
+        for (n = 0; n < panels * 16; n++) {
+            wrong += c[m * ldc + n] != p->c[m * MAX_COLUMNS + n];
+        }
+        for (n = panels * 16; n < ldc && m + 1 < rows; n++) {
+            wrong += c[m * ldc + n] != CANARY;
+        }
+    }
+    T_CHECK(wrong == 0, "%s: %zu rows, %zu panels, k %zu: %zu of %zu values are wrong",
+            name_of(kernels), rows, panels, p->k, wrong, rows * panels * 16);
+    free(packed_a);
+    free(c);
+}
+
+static void all_kernels(const problem *p, size_t row_step)
+{
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, rows, panels;
+    for (i = 0; i < n; i++) {
+        for (rows = 1; rows <= MAX_ROWS; rows += rows < 14 ? 1 : row_step) {
+            for (panels = 1; panels <= MAX_PANELS; panels++) {
+                check_product(p, list[i], rows, panels);
+            }
+        }
+    }
+}
+
+static void test_every_row_count(void)
+{
+    static const size_t ks[] = {1, 3, 4, 6, 16, 37, 64};
+    problem p;
+    size_t i;
+    for (i = 0; i < sizeof ks / sizeof ks[0]; i++) {
+        problem_open(&p, ks[i], FILL_RANDOM, FILL_RANDOM);
+        all_kernels(&p, 1);
+        problem_close(&p);
+    }
+}
+
+/* Around multiples of 4 (a group), 8, 16, 512 (a stretch) and the shapes of Whisper. */
+static void test_every_depth(void)
+{
+    static const size_t large[] = {127, 128, 129, 255, 383, 384, 385, 509, 511, 512, 513, 515, 516,
+                                   517, 769, 1023, 1024, 1025, 1500, 1537, 2045, 2047, 2048};
+    problem p;
+    size_t k, i;
+    for (k = 1; k <= 70; k++) {
+        problem_open(&p, k, FILL_RANDOM, FILL_SPARSE);
+        all_kernels(&p, 28);
+        problem_close(&p);
+    }
+    for (i = 0; i < sizeof large / sizeof large[0]; i++) {
+        problem_open(&p, large[i], FILL_RANDOM, FILL_RANDOM);
+        all_kernels(&p, 28);
+        problem_close(&p);
+    }
+}
+
+static void test_extremes(void)
+{
+    static const size_t ks[] = {1, 2, 5, 8, 64, 511, 2048, 5120};
+    problem p;
+    size_t i;
+    int a, b;
+    for (i = 0; i < sizeof ks / sizeof ks[0]; i++) {
+        for (a = FILL_MAX; a <= FILL_SIGNS; a++) {
+            for (b = FILL_MAX; b <= FILL_SIGNS; b++) {
+                problem_open(&p, ks[i], (fill)a, (fill)b);
+                all_kernels(&p, 56);
+                problem_close(&p);
+            }
+        }
+    }
+}
+
+/* The deepest product that the section allows: 131072 * 127 * 127 is just below 2^31. */
+static void test_deepest(void)
+{
+    const gm_kernels *list[8];
+    const size_t k4 = 131072 / 4;
+    size_t n = kernel_list(list), i, m, j;
+    int8_t *a = malloc(3 * k4 * 4), *b = malloc(k4 * 64);
+    memset(a, 127, k4 * 4);
+    memset(a + k4 * 4, -127, k4 * 4);
+    memset(a + k4 * 8, 1, k4 * 4);
+    memset(b, 127, k4 * 64);
+    for (i = 0; i < n; i++) {
+        const int32_t expected[3] = {131072 * 16129, -131072 * 16129, 131072 * 127};
+        int32_t c[3 * 16], correction[16];
+        void *packed_a = malloc(list[i]->a_bytes(3, k4));
+        for (j = 0; j < 16; j++) {
+            correction[j] = -128 * 127 * 131072;
+        }
+        list[i]->pack_a(packed_a, a, k4 * 4, 3, k4);
+        list[i]->tile(c, 16, packed_a, 3, b, correction, k4, 1);
+        for (m = 0; m < 3; m++) {
+            for (j = 0; j < 16; j++) {
+                T_CHECK(c[m * 16 + j] == expected[m], "%s: row %zu is %d, not %d",
+                        name_of(list[i]), m, (int)c[m * 16 + j], (int)expected[m]);
+            }
+        }
+        free(packed_a);
+    }
+    free(a);
+    free(b);
+}
+
+static void test_corrections(void)
+{
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, k, j;
+    for (i = 0; i < n; i++) {
+        for (k = 1; list[i]->correct != NULL && k < 300; k += 13) {
+            problem p;
+            int32_t got[MAX_COLUMNS];
+            problem_open(&p, k, FILL_RANDOM, k % 2 ? FILL_MIN : FILL_RANDOM);
+            list[i]->correct(got, p.packed, p.k4, MAX_PANELS);
+            for (j = 0; j < MAX_COLUMNS; j++) {
+                T_CHECK(got[j] == p.correction[j], "column %zu: %d, not %d", j, (int)got[j],
+                        (int)p.correction[j]);
+            }
+            problem_close(&p);
+        }
+    }
+}
+
+static void test_select(void)
+{
+    int isa;
+    T_CHECK(gm_select(WNPU_ISA_AUTO) != NULL, "no kernels at all");
+    T_CHECK(gm_select(WNPU_ISA_AUTO) == gm_select(cp_best()), "auto is not the best");
+    T_CHECK(gm_select((wnpu_isa)99) == NULL, "an unknown instruction set has kernels");
+    for (isa = WNPU_ISA_SCALAR; isa <= WNPU_ISA_NEON_I8MM; isa++) {
+        const gm_kernels *kernels = gm_select((wnpu_isa)isa);
+        T_CHECK((kernels != NULL) == wnpu_isa_available((wnpu_isa)isa), "isa %d", isa);
+        T_CHECK(kernels == NULL || (int)kernels->isa == isa, "isa %d has another's kernels", isa);
+    }
+}
+
+/* ---- weights ---- */
+
+/* Takes a weight in memory of exactly the measured size, filled with a pattern. */
+static void *weight_open(gm_weight *w, uint32_t n, uint32_t k, int bias, int keep_float)
+{
+    ar_arena arena = {NULL, 0, 0, 0};
+    void *memory = NULL;
+    gm_take(&arena, w, n, k, bias, keep_float);
+    T_CHECK(!arena.overflow && w->packed == NULL && w->scale == NULL && w->correction == NULL &&
+            w->bias == NULL && w->exact == NULL, "measuring gives pointers");
+    arena.size = arena.used;
+    arena.used = 0;
+    if (posix_memalign(&memory, 64, arena.size) != 0) {
+        abort();
+    }
+    memset(memory, 0xa5, arena.size);
+    arena.base = memory;
+    gm_take(&arena, w, n, k, bias, keep_float);
+    T_CHECK(arena.used == arena.size && w->packed != NULL && w->scale != NULL &&
+            w->correction != NULL, "taking differs from measuring");
+    T_CHECK((w->bias != NULL) == bias && (w->exact != NULL) == keep_float, "bias or exact");
+    T_CHECK(w->n == n && w->k == k && w->n16 == (n + 15) / 16 && w->k4 == (k + 3) / 4, "sizes");
+    gm_clear(w);
+    return memory;
+}
+
+static int8_t weight_at(const gm_weight *w, size_t n, size_t k)
+{
+    return w->packed[((n / 16 * w->k4 + k / 4) * 16 + n % 16) * 4 + k % 4];
+}
+
+/* Checks row n against the definition and returns how many values are wrong. */
+static size_t row_errors(const gm_weight *w, uint32_t n, const float *values)
+{
+    float largest = 0.0f, scale, *got = malloc(w->k * sizeof *got);
+    int32_t sum = 0;
+    size_t k, wrong = 0;
+    for (k = 0; k < w->k; k++) {
+        float v = isnan(values[k]) ? 0.0f : fabsf(values[k]) > FLT_MAX ? FLT_MAX : fabsf(values[k]);
+        largest = v > largest ? v : largest;
+    }
+    scale = largest / 127.0f;
+    wrong += memcmp(&scale, &w->scale[n], sizeof scale) != 0;
+    gm_get_row(w, n, got, 0);
+    for (k = 0; k < w->k; k++) {
+        float v = isnan(values[k]) ? 0.0f : values[k];
+        long q = 0;
+        v = v > FLT_MAX ? FLT_MAX : v < -FLT_MAX ? -FLT_MAX : v;
+        if (scale > 0.0f) {
+            q = lrintf(v / scale);
+            q = q > 127 ? 127 : q < -127 ? -127 : q;
+        }
+        wrong += weight_at(w, n, k) != q;
+        wrong += got[k] != (float)q * scale;
+        sum += (int32_t)q;
+    }
+    wrong += w->correction[n] != -128 * sum;
+    gm_get_row(w, n, got, 1);
+    for (k = 0; k < w->k && w->exact != NULL; k++) {
+        float v = isnan(values[k]) ? 0.0f : values[k];
+        v = v > FLT_MAX ? FLT_MAX : v < -FLT_MAX ? -FLT_MAX : v;
+        wrong += w->exact[(n / 16 * w->k + k) * 16 + n % 16] != v;
+        wrong += got[k] != v;
+    }
+    free(got);
+    return wrong;
+}
+
+static float random_float(void)
+{
+    return (float)((int)(next_random() % 2000001) - 1000000) * 1e-6f;
+}
+
+static void test_weights(void)
+{
+    static const uint32_t shapes[][2] = {{1, 1}, {3, 5}, {16, 4}, {17, 31}, {48, 64}, {33, 130}};
+    size_t s, i;
+    for (s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        const uint32_t n = shapes[s][0], k = shapes[s][1];
+        float *values = malloc((size_t)n * k * sizeof *values);
+        size_t r, c, stray = 0;
+        gm_weight w;
+        void *memory = weight_open(&w, n, k, 1, s % 2 == 0);
+        for (i = 0; i < (size_t)n * k; i++) {
+            values[i] = random_float() * (float)(1 + i % 5);
+        }
+        for (r = n; r-- > 0;) { /* backwards, so that a row that spills is noticed */
+            gm_set_row(&w, (uint32_t)r, values + r * k);
+        }
+        for (r = 0; r < n; r++) {
+            T_CHECK(row_errors(&w, (uint32_t)r, values + r * k) == 0, "row %zu of %ux%u", r, n, k);
+        }
+        for (r = 0; r < (size_t)w.n16 * 16; r++) {
+            for (c = 0; c < (size_t)w.k4 * 4; c++) {
+                stray += (r >= n || c >= k) && weight_at(&w, r, c) != 0;
+            }
+            stray += r >= n && (w.scale[r] != 0.0f || w.correction[r] != 0);
+            stray += w.bias[r] != 0.0f;
+            for (c = 0; c < k && w.exact != NULL; c++) {
+                stray += r >= n && w.exact[(r / 16 * k + c) * 16 + r % 16] != 0.0f;
+            }
+        }
+        T_CHECK(stray == 0, "%zu values in the padding of %ux%u", stray, n, k);
+        free(memory);
+        free(values);
+    }
+}
+
+static void test_rounding(void)
+{
+    /* The largest is 127, so the scale is 1 and halves are ties. */
+    static const float values[] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f, 125.5f,
+                                   -126.5f, 0.49999997f, 0.50000006f, -63.5f, -64.5f, 3.0f, -127.0f,
+                                   -0.0f, 1e-30f};
+    static const int expected[] = {127, 0, 2, 2, 0, -2, -2, 126, 126, -126, 0, 1, -64, -64, 3, -127,
+                                   0, 0};
+    enum { COUNT = sizeof values / sizeof values[0] };
+    gm_weight w;
+    void *memory = weight_open(&w, 2, COUNT, 0, 0);
+    float got[COUNT];
+    size_t i;
+    gm_set_row(&w, 1, values);
+    T_CHECK(w.scale[1] == 1.0f && w.scale[0] == 0.0f, "scales");
+    gm_get_row(&w, 1, got, 1); /* nothing exact was kept: the quantised ones */
+    for (i = 0; i < COUNT; i++) {
+        T_CHECK(weight_at(&w, 1, i) == expected[i], "%g became %d, not %d", (double)values[i],
+                weight_at(&w, 1, i), expected[i]);
+        T_CHECK(got[i] == (float)expected[i], "%g is read as %g", (double)values[i],
+                (double)got[i]);
+    }
+    free(memory);
+}
+
+static void test_odd_floats(void)
+{
+    const float tiny = 1.40129846e-45f; /* 2^-149, the smallest of all */
+    float rows[10][20];
+    gm_weight w;
+    void *memory = weight_open(&w, 10, 20, 0, 1);
+    uint32_t r, i;
+    for (i = 0; i < 20; i++) {
+        rows[0][i] = 0.0f;
+        rows[1][i] = tiny;                             /* the scale would be 0 */
+        rows[2][i] = (float)(127 - (int)i) * tiny;     /* the scale is 2^-149 */
+        rows[3][i] = (float)(190 - 19 * (int)i) * tiny; /* and here quotients pass 127 */
+        rows[4][i] = i % 2 ? FLT_MAX : -FLT_MAX;
+        rows[5][i] = i == 3 ? (float)NAN : (float)i;
+        rows[6][i] = i == 3 ? (float)INFINITY : i == 4 ? -(float)INFINITY : 1e38f;
+        rows[7][i] = (float)NAN;
+        rows[8][i] = i % 3 ? FLT_MIN : -FLT_MIN / 2;
+        rows[9][i] = i == 0 ? 1e30f : 1e-30f;
+    }
+    for (r = 0; r < 10; r++) {
+        gm_set_row(&w, r, rows[r]);
+    }
+    for (r = 0; r < 10; r++) {
+        T_CHECK(row_errors(&w, r, rows[r]) == 0, "row %u", r);
+    }
+    T_CHECK(w.scale[0] == 0.0f && w.scale[1] == 0.0f && w.scale[7] == 0.0f, "zero rows");
+    T_CHECK(w.scale[2] == tiny && weight_at(&w, 2, 0) == 127 && weight_at(&w, 2, 1) == 126, "tiny");
+    T_CHECK(weight_at(&w, 3, 0) == 127 && weight_at(&w, 3, 19) == -127, "not clamped");
+    T_CHECK(weight_at(&w, 6, 3) == 127 && weight_at(&w, 6, 4) == -127, "infinities");
+    T_CHECK(weight_at(&w, 5, 3) == 0 && weight_at(&w, 5, 19) == 127, "NaN");
+    free(memory);
+}
+
+static void test_take_overflow(void)
+{
+    ar_arena arena = {NULL, 0, 0, 0};
+    gm_weight w;
+    gm_take(&arena, &w, 0xffffffffu, 0xffffffffu, 1, 1);
+    T_CHECK(arena.overflow && w.packed == NULL, "2^64 weights were accepted");
+    T_CHECK(w.n16 == 0x10000000u && w.k4 == 0x40000000u, "sizes wrapped");
+}
+
+/* ---- packing at run time ---- */
+
+static void test_pack_rows(void)
+{
+    size_t k4, row, i, wrong = 0;
+    for (k4 = 1; k4 < 20; k4 += 3) {
+        const size_t bytes = 3 * k4 * 64;
+        int8_t *packed = malloc(bytes), *values = malloc(48 * k4 * 4);
+        memset(packed, 0x55, bytes);
+        for (i = 0; i < 48 * k4 * 4; i++) {
+            values[i] = fill_value(FILL_RANDOM, i);
+        }
+        for (row = 0; row < 47; row++) {
+            gm_pack_panel_row(packed, k4, row, values + row * k4 * 4);
+        }
+        for (row = 0; row < 48; row++) {
+            for (i = 0; i < k4 * 4; i++) {
+                int8_t got = packed[((row / 16 * k4 + i / 4) * 16 + row % 16) * 4 + i % 4];
+                wrong += got != (row < 47 ? values[row * k4 * 4 + i] : 0x55);
+            }
+        }
+        free(packed);
+        free(values);
+    }
+    T_CHECK(wrong == 0, "%zu values are wrong", wrong);
+}
+
+static void test_pack_steps(void)
+{
+    static const size_t shapes[][2] = {{1, 1}, {7, 16}, {12, 64}, {13, 17}, {1500, 64}, {6, 33}};
+    size_t s, t, c;
+    for (s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        const size_t steps = shapes[s][0], n = shapes[s][1], stride = n + s;
+        const size_t k4 = (steps + 3) / 4, n16 = (n + 15) / 16;
+        const size_t size = (steps - 1) * stride + n; /* nothing behind the last value */
+        int8_t *x = malloc(size), *packed = malloc(n16 * k4 * 64);
+        size_t wrong = 0;
+        for (c = 0; c < size; c++) {
+            x[c] = fill_value(FILL_RANDOM, c);
+        }
+        memset(packed, 0x55, n16 * k4 * 64);
+        for (t = 0; t < steps; t += 4) {
+            gm_pack_panel_steps(packed, k4, t / 4, x + t * stride, stride,
+                                steps - t < 4 ? steps - t : 4, n);
+        }
+        for (t = 0; t < k4 * 4; t++) {
+            for (c = 0; c < n16 * 16; c++) {
+                int8_t got = packed[((c / 16 * k4 + t / 4) * 16 + c % 16) * 4 + t % 4];
+                wrong += got != (t < steps && c < n ? x[t * stride + c] : 0);
+            }
+        }
+        T_CHECK(wrong == 0, "%zux%zu: %zu values are wrong", steps, n, wrong);
+        free(x);
+        free(packed);
+    }
+}
+
+/* ---- float ---- */
+
+static void check_float(const gm_kernels *kernels, size_t rows, size_t panels, size_t k)
+{
+    const size_t lda = k + next_random() % 3, ldc = panels * 16 + next_random() % 3;
+    const size_t count = (rows - 1) * ldc + panels * 16;
+    float *a = malloc((rows - 1) * lda * sizeof *a + k * sizeof *a);
+    float *b = malloc(panels * k * 16 * sizeof *b), *c = malloc(count * sizeof *c);
+    size_t m, n, i, wrong = 0;
+    for (i = 0; i < (rows - 1) * lda + k; i++) {
+        a[i] = random_float();
+    }
+    for (i = 0; i < panels * k * 16; i++) {
+        b[i] = random_float();
+    }
+    for (i = 0; i < count; i++) {
+        c[i] = 1234.0f;
+    }
+    kernels->ftile(c, ldc, a, lda, rows, b, k, panels);
+    for (m = 0; m < rows; m++) {
+        for (n = 0; n < panels * 16; n++) {
+            volatile float sum = 0.0f, product; /* volatile: each step is rounded on its own */
+            float result;
+            for (i = 0; i < k; i++) {
+                product = a[m * lda + i] * b[(n / 16 * k + i) * 16 + n % 16];
+                sum = sum + product;
+            }
+            result = sum;
+            wrong += memcmp(&result, &c[m * ldc + n], sizeof result) != 0;
+        }
+        for (n = panels * 16; n < ldc && m + 1 < rows; n++) {
+            wrong += c[m * ldc + n] != 1234.0f;
+        }
+    }
+    T_CHECK(wrong == 0, "%s: %zu rows, %zu panels, k %zu: %zu values differ",
+            name_of(kernels), rows, panels, k, wrong);
+    free(a);
+    free(b);
+    free(c);
+}
+
+static void test_float(void)
+{
+    static const size_t ks[] = {1, 2, 3, 5, 16, 63, 64, 100, 384, 1501};
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, j, rows, panels;
+    for (i = 0; i < n; i++) {
+        for (j = 0; j < sizeof ks / sizeof ks[0]; j++) {
+            for (rows = 1; rows <= 9; rows++) {
+                for (panels = 1; panels <= 3; panels++) {
+                    check_float(list[i], rows, panels, ks[j]);
+                }
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    t_run("products, every count of rows and panels", test_every_row_count);
+    t_run("products, every depth", test_every_depth);
+    t_run("products of extreme values", test_extremes);
+    t_run("the deepest product", test_deepest);
+    t_run("corrections of run-time panels", test_corrections);
+    t_run("float products have one order", test_float);
+    t_run("choice of kernels", test_select);
+    t_run("weights and their padding", test_weights);
+    t_run("rounding half to even", test_rounding);
+    t_run("zeros, subnormals, NaN and infinities", test_odd_floats);
+    t_run("sizes that overflow", test_take_overflow);
+    t_run("packing rows", test_pack_rows);
+    t_run("packing the transpose", test_pack_steps);
+    return t_end();
+}
