@@ -11,6 +11,7 @@
  *    6. au_  audio: sample formats, channel mixing, resampling, WAV
  *    7. ft_  FFT and ml_ log-mel
  *    8. gm_  INT8 matmul
+ *    9. op_  float operators
  */
 
 /* ======================================================================
@@ -3157,4 +3158,480 @@ static void gm_tile_p(const gm_kernels *gm, int32_t *c, size_t ldc, const void *
             c[r * ldc + i] = c[r * ldc + i] * 128 + c[(rows + r) * ldc + i];
         }
     }
+}
+
+/* ======================================================================
+ *  9. op_  float operators
+ *
+ *  Owns      layer norm, softmax, GELU, quantise, dequantise, the mel
+ *            chain of section 7 and sums over logits.
+ *  Assumes   lengths that are multiples of 16 unless said otherwise.
+ *  Ensures   the same bits from every set of the table: each operator is
+ *            written once and compiled for several targets.
+ *  Costs     about one nanosecond a value at most (softmax), on AVX2.
+ * ====================================================================== */
+
+/* What becomes of a product on its way out of the integer accumulators. */
+typedef enum op_finish {
+    OP_STORE,   /* out = x */
+    OP_GELU,    /* out = gelu(x) */
+    OP_ADD      /* out += x */
+} op_finish;
+
+/* y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, over n values (PyTorch's LayerNorm). */
+WNPU_INLINE void op_norm_body(float *y, const float *x, const float *weight, const float *bias,
+                              size_t n)
+{
+    mt_acc sum;
+    mt_vec v, w, b;
+    float mean, scale;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * MT_LANES);
+            sum.part[p] += v.v;
+        }
+    }
+    mean = mt_acc_sum(&sum) / (float)n;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * MT_LANES);
+            v.v -= mean;
+            sum.part[p] += v.v * v.v;
+        }
+    }
+    scale = 1.0f / sqrtf(mt_acc_sum(&sum) / (float)n + 1e-5f);
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload(&v, x + i);
+        mt_vload(&w, weight + i);
+        mt_vload(&b, bias + i);
+        v.v = (v.v - mean) * scale * w.v + b.v;
+        mt_vstore(y + i, &v);
+    }
+}
+
+/* Largest |x|. */
+WNPU_INLINE float op_peak_body(const float *x, size_t n)
+{
+    mt_vec best, v;
+    size_t i;
+    mt_vset(&best, 0.0f);
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload(&v, x + i);
+        mt_vabs(&v);
+        mt_vmax(&best, &v);
+    }
+    return mt_vmaximum(&best);
+}
+
+/* Symmetric int8: q = round(x / scale), ties to even, scale = max|x| / 127. A row of zeros, or one
+ * that is not finite (only a broken model makes one), becomes zeros with scale 0. */
+WNPU_INLINE float op_quantise_body(int8_t *q, const float *x, size_t n)
+{
+    float peak = op_peak_body(x, n), inverse;
+    mt_vec v;
+    size_t i;
+    if (!(peak > 1e-30f && peak < 1e30f)) {
+        memset(q, 0, n);
+        return 0.0f;
+    }
+    inverse = 127.0f / peak;
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload(&v, x + i);
+        v.v *= inverse;
+        mt_vstore_int8(q + i, &v);
+    }
+    return peak / 127.0f;
+}
+
+/* The same to 15 bits: x = scale * (q + low / 254), where low quantises what q left over. */
+WNPU_INLINE float op_quantise_fine_body(int8_t *q, int8_t *low, const float *x, size_t n)
+{
+    float peak = op_peak_body(x, n), inverse;
+    mt_vec v;
+    size_t i;
+    if (!(peak > 1e-30f && peak < 1e30f)) {
+        memset(q, 0, n);
+        memset(low, 0, n);
+        return 0.0f;
+    }
+    inverse = 127.0f / peak;
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload(&v, x + i);
+        v.v *= inverse;
+        mt_vstore_int8(q + i, &v);
+        v.v = (v.v - ((v.v + MT_ROUND) - MT_ROUND)) * 254.0f;
+        mt_vstore_int8(low + i, &v);
+    }
+    return peak / 127.0f;
+}
+
+WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish)
+{
+    mt_vec old;
+    if (finish == OP_GELU) {
+        mt_vgelu(v);
+    } else if (finish == OP_ADD) {
+        mt_vload(&old, out);
+        v->v = old.v + v->v;
+    }
+    mt_vstore(out, v);
+}
+
+/* x = acc * (row_scale * scale[j]) + bias[j]; bias may be NULL. */
+WNPU_INLINE void op_dequantise_body(float *out, const int32_t *acc, size_t n, float row_scale,
+                                    const float *scale, const float *bias, op_finish finish)
+{
+    mt_vec v, s, b;
+    size_t i;
+    mt_vset(&b, 0.0f);
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload_int(&v, acc + i);
+        mt_vload(&s, scale + i);
+        if (bias != NULL) {
+            mt_vload(&b, bias + i);
+        }
+        v.v = v.v * (s.v * row_scale) + b.v;
+        op_finish_vec(out + i, &v, finish);
+    }
+}
+
+/* The same for a row that was quantised to 15 bits: acc = high + low / 254. */
+WNPU_INLINE void op_dequantise_fine_body(float *out, const int32_t *high, const int32_t *low,
+                                         size_t n, float row_scale, const float *scale,
+                                         const float *bias, op_finish finish)
+{
+    mt_vec v, l, s, b;
+    size_t i;
+    mt_vset(&b, 0.0f);
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload_int(&v, high + i);
+        mt_vload_int(&l, low + i);
+        mt_vload(&s, scale + i);
+        if (bias != NULL) {
+            mt_vload(&b, bias + i);
+        }
+        v.v = (v.v + l.v * (1.0f / 254.0f)) * (s.v * row_scale) + b.v;
+        op_finish_vec(out + i, &v, finish);
+    }
+}
+
+/* The same for the float path: x = in + bias. */
+WNPU_INLINE void op_bias_body(float *out, const float *in, size_t n, const float *bias,
+                              op_finish finish)
+{
+    mt_vec v, b;
+    size_t i;
+    mt_vset(&b, 0.0f);
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload(&v, in + i);
+        if (bias != NULL) {
+            mt_vload(&b, bias + i);
+            v.v += b.v;
+        }
+        op_finish_vec(out + i, &v, finish);
+    }
+}
+
+/* out = acc * scale, for attention. */
+WNPU_INLINE void op_scale_int_body(float *out, const int32_t *acc, size_t n, float scale)
+{
+    mt_vec v;
+    size_t i;
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload_int(&v, acc + i);
+        v.v *= scale;
+        mt_vstore(out + i, &v);
+    }
+}
+
+WNPU_INLINE void op_scale_body(float *x, size_t n, float scale)
+{
+    mt_vec v;
+    size_t i;
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vload(&v, x + i);
+        v.v *= scale;
+        mt_vstore(x + i, &v);
+    }
+}
+
+/* scores = acc * (query_scale * key_scale[j]) for j < n, and their maximum. Scores from n to the
+ * next multiple of 16 become -1e30, which exp() turns into 0. */
+WNPU_INLINE float op_scores_body(float *scores, const int32_t *acc, size_t n, float query_scale,
+                                 const float *key_scale)
+{
+    size_t i, padded = (n + 15u) & ~(size_t)15u;
+    mt_vec best, v, s;
+    mt_vset(&best, -1e30f);
+    for (i = 0; i < padded; i += MT_LANES) {
+        mt_vload_int(&v, acc + i);
+        mt_vload(&s, key_scale + i);
+        v.v = v.v * (s.v * query_scale);
+        mt_vstore(scores + i, &v);
+        if (i + MT_LANES <= n) {
+            mt_vmax(&best, &v);
+        } else {
+            size_t j;
+            for (j = i < n ? n : i; j < i + MT_LANES; j++) {
+                scores[j] = -1e30f;
+            }
+            mt_vload(&v, scores + i);
+            mt_vmax(&best, &v);
+        }
+    }
+    return mt_vmaximum(&best);
+}
+
+/* x = exp(x - maximum); returns the sum. n is a multiple of 16. */
+WNPU_INLINE float op_exp_body(float *x, size_t n, float maximum)
+{
+    mt_acc sum;
+    mt_vec v;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * MT_LANES);
+            v.v -= maximum;
+            mt_vexp(&v);
+            mt_vstore(x + i + p * MT_LANES, &v);
+            sum.part[p] += v.v;
+        }
+    }
+    return mt_acc_sum(&sum);
+}
+
+/* Softmax over n keys whose values carry a scale of their own, straight to integers: p[j] =
+ * round(e[j] value_scale[j] s) with the largest s that keeps p inside the bounds of section 8.
+ * Returns the factor that turns sum_j p[j] v[j] into the attention output. scores is scratch of n
+ * rounded up to 16; p is filled that far. */
+WNPU_INLINE float op_softmax_body(uint16_t *p, float *scores, const int32_t *acc, size_t n,
+                                  float query_scale, const float *key_scale,
+                                  const float *value_scale)
+{
+    size_t i, padded = (n + 15u) & ~(size_t)15u;
+    float maximum = op_scores_body(scores, acc, n, query_scale, key_scale);
+    float sum = op_exp_body(scores, padded, maximum), peak, total, s;
+    mt_acc weighted;
+    mt_vec v, w, best;
+    unsigned k;
+    memset(&weighted, 0, sizeof weighted);
+    mt_vset(&best, 0.0f);
+    for (i = 0; i < padded; i += 16) {
+        for (k = 0; k < MT_PARTS; k++) {
+            mt_vload(&v, scores + i + k * MT_LANES);
+            mt_vload(&w, value_scale + i + k * MT_LANES);
+            v.v *= w.v;
+            mt_vstore(scores + i + k * MT_LANES, &v);
+            weighted.part[k] += v.v;
+            mt_vmax(&best, &v);
+        }
+    }
+    peak = mt_vmaximum(&best);
+    total = mt_acc_sum(&weighted);
+    if (!(peak > 1e-30f && total < 1e30f)) {
+        memset(p, 0, padded * sizeof *p);
+        return 0.0f;
+    }
+    s = GM_P_MAX / peak < GM_P_SUM / total ? GM_P_MAX / peak : GM_P_SUM / total;
+    for (i = 0; i < padded; i += MT_LANES) {
+        mt_vload(&v, scores + i);
+        v.v *= s;
+        mt_vstore_uint16(p + i, &v);
+    }
+    return 1.0f / (s * sum);
+}
+
+/* The float path: scores [n] (scaled already) become probabilities, zero up to padding. */
+WNPU_INLINE void op_softmax_float_body(float *scores, size_t n)
+{
+    size_t i, padded = (n + 15u) & ~(size_t)15u;
+    float maximum = scores[0], sum;
+    for (i = 1; i < n; i++) {
+        maximum = scores[i] > maximum ? scores[i] : maximum;
+    }
+    for (i = n; i < padded; i++) {
+        scores[i] = -1e30f;
+    }
+    sum = op_exp_body(scores, padded, maximum);
+    op_scale_body(scores, padded, 1.0f / sum);
+}
+
+/* sum of exp(x - maximum) over any n; x stays as it is. */
+WNPU_INLINE float op_sum_exp_body(const float *x, size_t n, float maximum)
+{
+    mt_acc sum;
+    mt_vec v;
+    size_t i;
+    unsigned p, j;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i + 16 <= n; i += 16) {
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * MT_LANES);
+            v.v -= maximum;
+            mt_vexp(&v);
+            sum.part[p] += v.v;
+        }
+    }
+    for (j = 0; i + j < n; j++) {
+        sum.part[j / MT_LANES][j % MT_LANES] += mt_exp1(x[i + j] - maximum);
+    }
+    return mt_acc_sum(&sum);
+}
+
+/* Index of the largest of any n >= 1 values, the first of equals. */
+WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
+{
+    mt_vec best, v;
+    float maximum = x[0];
+    size_t i;
+    mt_vset(&best, x[0]);
+    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
+        mt_vload(&v, x + i);
+        mt_vmax(&best, &v);
+    }
+    maximum = mt_vmaximum(&best);
+    for (; i < n; i++) {
+        maximum = x[i] > maximum ? x[i] : maximum;
+    }
+    for (i = 0; i < n; i++) {
+        if (x[i] == maximum) {
+            return i;
+        }
+    }
+    return 0; /* only if x[0] is not a number */
+}
+
+typedef struct op_kernels {
+    void (*norm)(float *y, const float *x, const float *weight, const float *bias, size_t n);
+    float (*quantise)(int8_t *q, const float *x, size_t n);
+    void (*dequantise)(float *out, const int32_t *acc, size_t n, float row_scale,
+                       const float *scale, const float *bias, op_finish finish);
+    float (*quantise_fine)(int8_t *q, int8_t *low, const float *x, size_t n);
+    void (*dequantise_fine)(float *out, const int32_t *high, const int32_t *low, size_t n,
+                            float row_scale, const float *scale, const float *bias,
+                            op_finish finish);
+    void (*bias)(float *out, const float *in, size_t n, const float *bias, op_finish finish);
+    void (*scale_int)(float *out, const int32_t *acc, size_t n, float scale);
+    void (*scale)(float *x, size_t n, float scale);
+    float (*softmax)(uint16_t *p, float *scores, const int32_t *acc, size_t n, float query_scale,
+                     const float *key_scale, const float *value_scale);
+    void (*softmax_float)(float *scores, size_t n);
+    float (*sum_exp)(const float *x, size_t n, float maximum);
+    size_t (*argmax)(const float *x, size_t n);
+    void (*mel_powers)(const ft_tables *t, const ml_filters *f, const float *x, float *out,
+                       size_t ldo, ml_scratch *s);
+    float (*mel_log)(float *x, size_t n);
+    void (*mel_floor)(float *x, size_t n, float least);
+} op_kernels;
+
+/* A macro, because the one thing that differs is the attribute of each function. */
+#define OP_SET(name, attribute)                                                                   \
+    attribute static void op_norm_##name(float *y, const float *x, const float *w,               \
+                                         const float *b, size_t n)                                \
+    {                                                                                             \
+        op_norm_body(y, x, w, b, n);                                                              \
+    }                                                                                             \
+    attribute static float op_quantise_##name(int8_t *q, const float *x, size_t n)                \
+    {                                                                                             \
+        return op_quantise_body(q, x, n);                                                         \
+    }                                                                                             \
+    attribute static void op_dequantise_##name(float *out, const int32_t *acc, size_t n,          \
+                                               float row_scale, const float *scale,               \
+                                               const float *bias, op_finish finish)               \
+    {                                                                                             \
+        if (finish == OP_GELU) {                                                                  \
+            op_dequantise_body(out, acc, n, row_scale, scale, bias, OP_GELU);                     \
+        } else if (finish == OP_ADD) {                                                            \
+            op_dequantise_body(out, acc, n, row_scale, scale, bias, OP_ADD);                      \
+        } else {                                                                                  \
+            op_dequantise_body(out, acc, n, row_scale, scale, bias, OP_STORE);                    \
+        }                                                                                         \
+    }                                                                                             \
+    attribute static float op_quantise_fine_##name(int8_t *q, int8_t *low, const float *x,        \
+                                                   size_t n)                                      \
+    {                                                                                             \
+        return op_quantise_fine_body(q, low, x, n);                                               \
+    }                                                                                             \
+    attribute static void op_dequantise_fine_##name(float *out, const int32_t *high,              \
+                                                    const int32_t *low, size_t n,                 \
+                                                    float row_scale, const float *scale,          \
+                                                    const float *bias, op_finish finish)          \
+    {                                                                                             \
+        op_dequantise_fine_body(out, high, low, n, row_scale, scale, bias, finish);               \
+    }                                                                                             \
+    attribute static void op_bias_##name(float *out, const float *in, size_t n,                   \
+                                         const float *bias, op_finish finish)                     \
+    {                                                                                             \
+        op_bias_body(out, in, n, bias, finish);                                                   \
+    }                                                                                             \
+    attribute static void op_scale_int_##name(float *out, const int32_t *acc, size_t n,           \
+                                              float scale)                                        \
+    {                                                                                             \
+        op_scale_int_body(out, acc, n, scale);                                                    \
+    }                                                                                             \
+    attribute static void op_scale_##name(float *x, size_t n, float scale)                        \
+    {                                                                                             \
+        op_scale_body(x, n, scale);                                                               \
+    }                                                                                             \
+    attribute static float op_softmax_##name(uint16_t *p, float *scores, const int32_t *acc,      \
+                                             size_t n, float query_scale,                         \
+                                             const float *key_scale, const float *value_scale)    \
+    {                                                                                             \
+        return op_softmax_body(p, scores, acc, n, query_scale, key_scale, value_scale);           \
+    }                                                                                             \
+    attribute static void op_softmax_float_##name(float *scores, size_t n)                        \
+    {                                                                                             \
+        op_softmax_float_body(scores, n);                                                         \
+    }                                                                                             \
+    attribute static float op_sum_exp_##name(const float *x, size_t n, float maximum)             \
+    {                                                                                             \
+        return op_sum_exp_body(x, n, maximum);                                                    \
+    }                                                                                             \
+    attribute static size_t op_argmax_##name(const float *x, size_t n)                            \
+    {                                                                                             \
+        return op_argmax_body(x, n);                                                              \
+    }                                                                                             \
+    attribute static void op_mel_powers_##name(const ft_tables *t, const ml_filters *f,           \
+                                               const float *x, float *out, size_t ldo,            \
+                                               ml_scratch *s)                                     \
+    {                                                                                             \
+        ml_powers_body(t, f, x, out, ldo, s);                                                     \
+    }                                                                                             \
+    attribute static float op_mel_log_##name(float *x, size_t n) { return ml_log_body(x, n); }    \
+    attribute static void op_mel_floor_##name(float *x, size_t n, float least)                    \
+    {                                                                                             \
+        ml_floor_body(x, n, least);                                                               \
+    }                                                                                             \
+    static const op_kernels op_##name##_kernels = {                                               \
+        op_norm_##name, op_quantise_##name, op_dequantise_##name,                                 \
+        op_quantise_fine_##name, op_dequantise_fine_##name, op_bias_##name, op_scale_int_##name,  \
+        op_scale_##name, op_softmax_##name, op_softmax_float_##name,         \
+        op_sum_exp_##name, op_argmax_##name, op_mel_powers_##name, op_mel_log_##name,             \
+        op_mel_floor_##name                                                                       \
+    };
+
+OP_SET(base, )
+#ifdef WNPU_X86
+OP_SET(avx2, __attribute__((target("avx2"))))
+OP_SET(avx512, __attribute__((target("avx512f,avx512bw,avx512vl"))))
+#endif
+
+static const op_kernels *op_select(wnpu_isa isa)
+{
+#ifdef WNPU_X86
+    if (isa == WNPU_ISA_AVX512) {
+        return &op_avx512_kernels;
+    }
+    if (isa == WNPU_ISA_AVX2) {
+        return &op_avx2_kernels;
+    }
+#endif
+    (void)isa;
+    return &op_base_kernels;
 }
