@@ -12,6 +12,7 @@
  *    7. ft_  FFT and ml_ log-mel
  *    8. gm_  INT8 matmul
  *    9. op_  float operators
+ *   10. tk_  tokenizer and languages
  */
 
 /* ======================================================================
@@ -3634,4 +3635,874 @@ static const op_kernels *op_select(wnpu_isa isa)
 #endif
     (void)isa;
     return &op_base_kernels;
+}
+
+/* ======================================================================
+ *  10. tk_  tokenizer and languages
+ *
+ *  Owns      the vocabulary of a model and the numbers of its special
+ *            tokens, bytes to tokens and back, the languages, the tokens
+ *            that are never speech, and UTF-8.
+ *  Assumes   tokens are added in the order of their ids, which is the
+ *            order in which their merges were learned.
+ *  Ensures   tokens equal those of OpenAI's tiktoken; encoding and then
+ *            decoding returns any bytes unchanged; text made by tk_utf8()
+ *            is whole, valid UTF-8 without NUL.
+ *  Costs     about 1.1 MB for each vocabulary; encoding takes 7 KB of
+ *            stack, no heap, and at most some 2 microseconds a byte.
+ *
+ *  Facts about tokens and languages: whisper/tokenizer.py in OpenAI's
+ *  repository, commit c0d2f62.
+ * ====================================================================== */
+
+/* ---- UTF-8 (RFC 3629) ---- */
+
+/* The character at text, which has left >= 1 bytes, or -1 if there is none. *used gets its bytes,
+ * or those of the maximal invalid subpart (Unicode standard, chapter 3.9); *cut is set when only
+ * the end of text is what makes it invalid. */
+static int32_t tk_next(const char *text, size_t left, size_t *used, int *cut)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    uint32_t lead = p[0], code, low, high;
+    size_t i, need;
+    *used = 1;
+    *cut = 0;
+    if (lead < 0x80) {
+        return (int32_t)lead;
+    }
+    if (lead < 0xc2 || lead > 0xf4) {
+        return -1;
+    }
+    need = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+    code = lead & (0x3fu >> need);
+    /* Second bytes that would be overlong, a surrogate, or above U+10FFFF. */
+    low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    for (i = 1; i <= need; i++) {
+        if (i >= left) {
+            *cut = 1;
+            return -1;
+        }
+        if (p[i] < low || p[i] > high) {
+            return -1;
+        }
+        code = code << 6 | (p[i] & 0x3fu);
+        low = 0x80;
+        high = 0xbf;
+        *used = i + 1;
+    }
+    return (int32_t)code;
+}
+
+/* Copies text with each NUL and each maximal invalid subpart replaced by U+FFFD. Works like
+ * snprintf: returns the bytes that the whole result has without its NUL; writes as many whole
+ * characters as fit into capacity with a NUL, and the NUL, unless capacity is 0. The result holds
+ * no other NUL, so strlen() is what was written. out and in must not overlap. */
+static size_t tk_utf8(char *out, size_t capacity, const char *in, size_t length)
+{
+    size_t at = 0, need = 0, written = 0;
+    while (at < length) {
+        const char *from = in + at;
+        size_t used, bytes;
+        int cut;
+        int32_t code = tk_next(from, length - at, &used, &cut);
+        at += used;
+        bytes = used;
+        if (code <= 0) {
+            from = "\xef\xbf\xbd";
+            bytes = 3;
+        }
+        /* Once one character was left out, need runs ahead and no later one may be written. */
+        if (need == written && written < capacity && bytes < capacity - written) {
+            memcpy(out + written, from, bytes);
+            written += bytes;
+        }
+        need += bytes;
+    }
+    if (capacity > 0) {
+        out[written] = '\0';
+    }
+    return need;
+}
+
+/* ---- character classes ----
+ * Ranges of Unicode 14.0, general categories L and N, as Python's unicodedata gives them. */
+
+static const uint32_t tk_letters[][2] = {
+    {0x41, 0x5a}, {0x61, 0x7a}, {0xaa, 0xaa}, {0xb5, 0xb5}, {0xba, 0xba}, {0xc0, 0xd6},
+    {0xd8, 0xf6}, {0xf8, 0x2c1}, {0x2c6, 0x2d1}, {0x2e0, 0x2e4}, {0x2ec, 0x2ec}, {0x2ee, 0x2ee},
+    {0x370, 0x374}, {0x376, 0x377}, {0x37a, 0x37d}, {0x37f, 0x37f}, {0x386, 0x386}, {0x388, 0x38a},
+    {0x38c, 0x38c}, {0x38e, 0x3a1}, {0x3a3, 0x3f5}, {0x3f7, 0x481}, {0x48a, 0x52f}, {0x531, 0x556},
+    {0x559, 0x559}, {0x560, 0x588}, {0x5d0, 0x5ea}, {0x5ef, 0x5f2}, {0x620, 0x64a}, {0x66e, 0x66f},
+    {0x671, 0x6d3}, {0x6d5, 0x6d5}, {0x6e5, 0x6e6}, {0x6ee, 0x6ef}, {0x6fa, 0x6fc}, {0x6ff, 0x6ff},
+    {0x710, 0x710}, {0x712, 0x72f}, {0x74d, 0x7a5}, {0x7b1, 0x7b1}, {0x7ca, 0x7ea}, {0x7f4, 0x7f5},
+    {0x7fa, 0x7fa}, {0x800, 0x815}, {0x81a, 0x81a}, {0x824, 0x824}, {0x828, 0x828}, {0x840, 0x858},
+    {0x860, 0x86a}, {0x870, 0x887}, {0x889, 0x88e}, {0x8a0, 0x8c9}, {0x904, 0x939}, {0x93d, 0x93d},
+    {0x950, 0x950}, {0x958, 0x961}, {0x971, 0x980}, {0x985, 0x98c}, {0x98f, 0x990}, {0x993, 0x9a8},
+    {0x9aa, 0x9b0}, {0x9b2, 0x9b2}, {0x9b6, 0x9b9}, {0x9bd, 0x9bd}, {0x9ce, 0x9ce}, {0x9dc, 0x9dd},
+    {0x9df, 0x9e1}, {0x9f0, 0x9f1}, {0x9fc, 0x9fc}, {0xa05, 0xa0a}, {0xa0f, 0xa10}, {0xa13, 0xa28},
+    {0xa2a, 0xa30}, {0xa32, 0xa33}, {0xa35, 0xa36}, {0xa38, 0xa39}, {0xa59, 0xa5c}, {0xa5e, 0xa5e},
+    {0xa72, 0xa74}, {0xa85, 0xa8d}, {0xa8f, 0xa91}, {0xa93, 0xaa8}, {0xaaa, 0xab0}, {0xab2, 0xab3},
+    {0xab5, 0xab9}, {0xabd, 0xabd}, {0xad0, 0xad0}, {0xae0, 0xae1}, {0xaf9, 0xaf9}, {0xb05, 0xb0c},
+    {0xb0f, 0xb10}, {0xb13, 0xb28}, {0xb2a, 0xb30}, {0xb32, 0xb33}, {0xb35, 0xb39}, {0xb3d, 0xb3d},
+    {0xb5c, 0xb5d}, {0xb5f, 0xb61}, {0xb71, 0xb71}, {0xb83, 0xb83}, {0xb85, 0xb8a}, {0xb8e, 0xb90},
+    {0xb92, 0xb95}, {0xb99, 0xb9a}, {0xb9c, 0xb9c}, {0xb9e, 0xb9f}, {0xba3, 0xba4}, {0xba8, 0xbaa},
+    {0xbae, 0xbb9}, {0xbd0, 0xbd0}, {0xc05, 0xc0c}, {0xc0e, 0xc10}, {0xc12, 0xc28}, {0xc2a, 0xc39},
+    {0xc3d, 0xc3d}, {0xc58, 0xc5a}, {0xc5d, 0xc5d}, {0xc60, 0xc61}, {0xc80, 0xc80}, {0xc85, 0xc8c},
+    {0xc8e, 0xc90}, {0xc92, 0xca8}, {0xcaa, 0xcb3}, {0xcb5, 0xcb9}, {0xcbd, 0xcbd}, {0xcdd, 0xcde},
+    {0xce0, 0xce1}, {0xcf1, 0xcf2}, {0xd04, 0xd0c}, {0xd0e, 0xd10}, {0xd12, 0xd3a}, {0xd3d, 0xd3d},
+    {0xd4e, 0xd4e}, {0xd54, 0xd56}, {0xd5f, 0xd61}, {0xd7a, 0xd7f}, {0xd85, 0xd96}, {0xd9a, 0xdb1},
+    {0xdb3, 0xdbb}, {0xdbd, 0xdbd}, {0xdc0, 0xdc6}, {0xe01, 0xe30}, {0xe32, 0xe33}, {0xe40, 0xe46},
+    {0xe81, 0xe82}, {0xe84, 0xe84}, {0xe86, 0xe8a}, {0xe8c, 0xea3}, {0xea5, 0xea5}, {0xea7, 0xeb0},
+    {0xeb2, 0xeb3}, {0xebd, 0xebd}, {0xec0, 0xec4}, {0xec6, 0xec6}, {0xedc, 0xedf}, {0xf00, 0xf00},
+    {0xf40, 0xf47}, {0xf49, 0xf6c}, {0xf88, 0xf8c}, {0x1000, 0x102a}, {0x103f, 0x103f},
+    {0x1050, 0x1055}, {0x105a, 0x105d}, {0x1061, 0x1061}, {0x1065, 0x1066}, {0x106e, 0x1070},
+    {0x1075, 0x1081}, {0x108e, 0x108e}, {0x10a0, 0x10c5}, {0x10c7, 0x10c7}, {0x10cd, 0x10cd},
+    {0x10d0, 0x10fa}, {0x10fc, 0x1248}, {0x124a, 0x124d}, {0x1250, 0x1256}, {0x1258, 0x1258},
+    {0x125a, 0x125d}, {0x1260, 0x1288}, {0x128a, 0x128d}, {0x1290, 0x12b0}, {0x12b2, 0x12b5},
+    {0x12b8, 0x12be}, {0x12c0, 0x12c0}, {0x12c2, 0x12c5}, {0x12c8, 0x12d6}, {0x12d8, 0x1310},
+    {0x1312, 0x1315}, {0x1318, 0x135a}, {0x1380, 0x138f}, {0x13a0, 0x13f5}, {0x13f8, 0x13fd},
+    {0x1401, 0x166c}, {0x166f, 0x167f}, {0x1681, 0x169a}, {0x16a0, 0x16ea}, {0x16f1, 0x16f8},
+    {0x1700, 0x1711}, {0x171f, 0x1731}, {0x1740, 0x1751}, {0x1760, 0x176c}, {0x176e, 0x1770},
+    {0x1780, 0x17b3}, {0x17d7, 0x17d7}, {0x17dc, 0x17dc}, {0x1820, 0x1878}, {0x1880, 0x1884},
+    {0x1887, 0x18a8}, {0x18aa, 0x18aa}, {0x18b0, 0x18f5}, {0x1900, 0x191e}, {0x1950, 0x196d},
+    {0x1970, 0x1974}, {0x1980, 0x19ab}, {0x19b0, 0x19c9}, {0x1a00, 0x1a16}, {0x1a20, 0x1a54},
+    {0x1aa7, 0x1aa7}, {0x1b05, 0x1b33}, {0x1b45, 0x1b4c}, {0x1b83, 0x1ba0}, {0x1bae, 0x1baf},
+    {0x1bba, 0x1be5}, {0x1c00, 0x1c23}, {0x1c4d, 0x1c4f}, {0x1c5a, 0x1c7d}, {0x1c80, 0x1c88},
+    {0x1c90, 0x1cba}, {0x1cbd, 0x1cbf}, {0x1ce9, 0x1cec}, {0x1cee, 0x1cf3}, {0x1cf5, 0x1cf6},
+    {0x1cfa, 0x1cfa}, {0x1d00, 0x1dbf}, {0x1e00, 0x1f15}, {0x1f18, 0x1f1d}, {0x1f20, 0x1f45},
+    {0x1f48, 0x1f4d}, {0x1f50, 0x1f57}, {0x1f59, 0x1f59}, {0x1f5b, 0x1f5b}, {0x1f5d, 0x1f5d},
+    {0x1f5f, 0x1f7d}, {0x1f80, 0x1fb4}, {0x1fb6, 0x1fbc}, {0x1fbe, 0x1fbe}, {0x1fc2, 0x1fc4},
+    {0x1fc6, 0x1fcc}, {0x1fd0, 0x1fd3}, {0x1fd6, 0x1fdb}, {0x1fe0, 0x1fec}, {0x1ff2, 0x1ff4},
+    {0x1ff6, 0x1ffc}, {0x2071, 0x2071}, {0x207f, 0x207f}, {0x2090, 0x209c}, {0x2102, 0x2102},
+    {0x2107, 0x2107}, {0x210a, 0x2113}, {0x2115, 0x2115}, {0x2119, 0x211d}, {0x2124, 0x2124},
+    {0x2126, 0x2126}, {0x2128, 0x2128}, {0x212a, 0x212d}, {0x212f, 0x2139}, {0x213c, 0x213f},
+    {0x2145, 0x2149}, {0x214e, 0x214e}, {0x2183, 0x2184}, {0x2c00, 0x2ce4}, {0x2ceb, 0x2cee},
+    {0x2cf2, 0x2cf3}, {0x2d00, 0x2d25}, {0x2d27, 0x2d27}, {0x2d2d, 0x2d2d}, {0x2d30, 0x2d67},
+    {0x2d6f, 0x2d6f}, {0x2d80, 0x2d96}, {0x2da0, 0x2da6}, {0x2da8, 0x2dae}, {0x2db0, 0x2db6},
+    {0x2db8, 0x2dbe}, {0x2dc0, 0x2dc6}, {0x2dc8, 0x2dce}, {0x2dd0, 0x2dd6}, {0x2dd8, 0x2dde},
+    {0x2e2f, 0x2e2f}, {0x3005, 0x3006}, {0x3031, 0x3035}, {0x303b, 0x303c}, {0x3041, 0x3096},
+    {0x309d, 0x309f}, {0x30a1, 0x30fa}, {0x30fc, 0x30ff}, {0x3105, 0x312f}, {0x3131, 0x318e},
+    {0x31a0, 0x31bf}, {0x31f0, 0x31ff}, {0x3400, 0x4dbf}, {0x4e00, 0xa48c}, {0xa4d0, 0xa4fd},
+    {0xa500, 0xa60c}, {0xa610, 0xa61f}, {0xa62a, 0xa62b}, {0xa640, 0xa66e}, {0xa67f, 0xa69d},
+    {0xa6a0, 0xa6e5}, {0xa717, 0xa71f}, {0xa722, 0xa788}, {0xa78b, 0xa7ca}, {0xa7d0, 0xa7d1},
+    {0xa7d3, 0xa7d3}, {0xa7d5, 0xa7d9}, {0xa7f2, 0xa801}, {0xa803, 0xa805}, {0xa807, 0xa80a},
+    {0xa80c, 0xa822}, {0xa840, 0xa873}, {0xa882, 0xa8b3}, {0xa8f2, 0xa8f7}, {0xa8fb, 0xa8fb},
+    {0xa8fd, 0xa8fe}, {0xa90a, 0xa925}, {0xa930, 0xa946}, {0xa960, 0xa97c}, {0xa984, 0xa9b2},
+    {0xa9cf, 0xa9cf}, {0xa9e0, 0xa9e4}, {0xa9e6, 0xa9ef}, {0xa9fa, 0xa9fe}, {0xaa00, 0xaa28},
+    {0xaa40, 0xaa42}, {0xaa44, 0xaa4b}, {0xaa60, 0xaa76}, {0xaa7a, 0xaa7a}, {0xaa7e, 0xaaaf},
+    {0xaab1, 0xaab1}, {0xaab5, 0xaab6}, {0xaab9, 0xaabd}, {0xaac0, 0xaac0}, {0xaac2, 0xaac2},
+    {0xaadb, 0xaadd}, {0xaae0, 0xaaea}, {0xaaf2, 0xaaf4}, {0xab01, 0xab06}, {0xab09, 0xab0e},
+    {0xab11, 0xab16}, {0xab20, 0xab26}, {0xab28, 0xab2e}, {0xab30, 0xab5a}, {0xab5c, 0xab69},
+    {0xab70, 0xabe2}, {0xac00, 0xd7a3}, {0xd7b0, 0xd7c6}, {0xd7cb, 0xd7fb}, {0xf900, 0xfa6d},
+    {0xfa70, 0xfad9}, {0xfb00, 0xfb06}, {0xfb13, 0xfb17}, {0xfb1d, 0xfb1d}, {0xfb1f, 0xfb28},
+    {0xfb2a, 0xfb36}, {0xfb38, 0xfb3c}, {0xfb3e, 0xfb3e}, {0xfb40, 0xfb41}, {0xfb43, 0xfb44},
+    {0xfb46, 0xfbb1}, {0xfbd3, 0xfd3d}, {0xfd50, 0xfd8f}, {0xfd92, 0xfdc7}, {0xfdf0, 0xfdfb},
+    {0xfe70, 0xfe74}, {0xfe76, 0xfefc}, {0xff21, 0xff3a}, {0xff41, 0xff5a}, {0xff66, 0xffbe},
+    {0xffc2, 0xffc7}, {0xffca, 0xffcf}, {0xffd2, 0xffd7}, {0xffda, 0xffdc}, {0x10000, 0x1000b},
+    {0x1000d, 0x10026}, {0x10028, 0x1003a}, {0x1003c, 0x1003d}, {0x1003f, 0x1004d},
+    {0x10050, 0x1005d}, {0x10080, 0x100fa}, {0x10280, 0x1029c}, {0x102a0, 0x102d0},
+    {0x10300, 0x1031f}, {0x1032d, 0x10340}, {0x10342, 0x10349}, {0x10350, 0x10375},
+    {0x10380, 0x1039d}, {0x103a0, 0x103c3}, {0x103c8, 0x103cf}, {0x10400, 0x1049d},
+    {0x104b0, 0x104d3}, {0x104d8, 0x104fb}, {0x10500, 0x10527}, {0x10530, 0x10563},
+    {0x10570, 0x1057a}, {0x1057c, 0x1058a}, {0x1058c, 0x10592}, {0x10594, 0x10595},
+    {0x10597, 0x105a1}, {0x105a3, 0x105b1}, {0x105b3, 0x105b9}, {0x105bb, 0x105bc},
+    {0x10600, 0x10736}, {0x10740, 0x10755}, {0x10760, 0x10767}, {0x10780, 0x10785},
+    {0x10787, 0x107b0}, {0x107b2, 0x107ba}, {0x10800, 0x10805}, {0x10808, 0x10808},
+    {0x1080a, 0x10835}, {0x10837, 0x10838}, {0x1083c, 0x1083c}, {0x1083f, 0x10855},
+    {0x10860, 0x10876}, {0x10880, 0x1089e}, {0x108e0, 0x108f2}, {0x108f4, 0x108f5},
+    {0x10900, 0x10915}, {0x10920, 0x10939}, {0x10980, 0x109b7}, {0x109be, 0x109bf},
+    {0x10a00, 0x10a00}, {0x10a10, 0x10a13}, {0x10a15, 0x10a17}, {0x10a19, 0x10a35},
+    {0x10a60, 0x10a7c}, {0x10a80, 0x10a9c}, {0x10ac0, 0x10ac7}, {0x10ac9, 0x10ae4},
+    {0x10b00, 0x10b35}, {0x10b40, 0x10b55}, {0x10b60, 0x10b72}, {0x10b80, 0x10b91},
+    {0x10c00, 0x10c48}, {0x10c80, 0x10cb2}, {0x10cc0, 0x10cf2}, {0x10d00, 0x10d23},
+    {0x10e80, 0x10ea9}, {0x10eb0, 0x10eb1}, {0x10f00, 0x10f1c}, {0x10f27, 0x10f27},
+    {0x10f30, 0x10f45}, {0x10f70, 0x10f81}, {0x10fb0, 0x10fc4}, {0x10fe0, 0x10ff6},
+    {0x11003, 0x11037}, {0x11071, 0x11072}, {0x11075, 0x11075}, {0x11083, 0x110af},
+    {0x110d0, 0x110e8}, {0x11103, 0x11126}, {0x11144, 0x11144}, {0x11147, 0x11147},
+    {0x11150, 0x11172}, {0x11176, 0x11176}, {0x11183, 0x111b2}, {0x111c1, 0x111c4},
+    {0x111da, 0x111da}, {0x111dc, 0x111dc}, {0x11200, 0x11211}, {0x11213, 0x1122b},
+    {0x11280, 0x11286}, {0x11288, 0x11288}, {0x1128a, 0x1128d}, {0x1128f, 0x1129d},
+    {0x1129f, 0x112a8}, {0x112b0, 0x112de}, {0x11305, 0x1130c}, {0x1130f, 0x11310},
+    {0x11313, 0x11328}, {0x1132a, 0x11330}, {0x11332, 0x11333}, {0x11335, 0x11339},
+    {0x1133d, 0x1133d}, {0x11350, 0x11350}, {0x1135d, 0x11361}, {0x11400, 0x11434},
+    {0x11447, 0x1144a}, {0x1145f, 0x11461}, {0x11480, 0x114af}, {0x114c4, 0x114c5},
+    {0x114c7, 0x114c7}, {0x11580, 0x115ae}, {0x115d8, 0x115db}, {0x11600, 0x1162f},
+    {0x11644, 0x11644}, {0x11680, 0x116aa}, {0x116b8, 0x116b8}, {0x11700, 0x1171a},
+    {0x11740, 0x11746}, {0x11800, 0x1182b}, {0x118a0, 0x118df}, {0x118ff, 0x11906},
+    {0x11909, 0x11909}, {0x1190c, 0x11913}, {0x11915, 0x11916}, {0x11918, 0x1192f},
+    {0x1193f, 0x1193f}, {0x11941, 0x11941}, {0x119a0, 0x119a7}, {0x119aa, 0x119d0},
+    {0x119e1, 0x119e1}, {0x119e3, 0x119e3}, {0x11a00, 0x11a00}, {0x11a0b, 0x11a32},
+    {0x11a3a, 0x11a3a}, {0x11a50, 0x11a50}, {0x11a5c, 0x11a89}, {0x11a9d, 0x11a9d},
+    {0x11ab0, 0x11af8}, {0x11c00, 0x11c08}, {0x11c0a, 0x11c2e}, {0x11c40, 0x11c40},
+    {0x11c72, 0x11c8f}, {0x11d00, 0x11d06}, {0x11d08, 0x11d09}, {0x11d0b, 0x11d30},
+    {0x11d46, 0x11d46}, {0x11d60, 0x11d65}, {0x11d67, 0x11d68}, {0x11d6a, 0x11d89},
+    {0x11d98, 0x11d98}, {0x11ee0, 0x11ef2}, {0x11fb0, 0x11fb0}, {0x12000, 0x12399},
+    {0x12480, 0x12543}, {0x12f90, 0x12ff0}, {0x13000, 0x1342e}, {0x14400, 0x14646},
+    {0x16800, 0x16a38}, {0x16a40, 0x16a5e}, {0x16a70, 0x16abe}, {0x16ad0, 0x16aed},
+    {0x16b00, 0x16b2f}, {0x16b40, 0x16b43}, {0x16b63, 0x16b77}, {0x16b7d, 0x16b8f},
+    {0x16e40, 0x16e7f}, {0x16f00, 0x16f4a}, {0x16f50, 0x16f50}, {0x16f93, 0x16f9f},
+    {0x16fe0, 0x16fe1}, {0x16fe3, 0x16fe3}, {0x17000, 0x187f7}, {0x18800, 0x18cd5},
+    {0x18d00, 0x18d08}, {0x1aff0, 0x1aff3}, {0x1aff5, 0x1affb}, {0x1affd, 0x1affe},
+    {0x1b000, 0x1b122}, {0x1b150, 0x1b152}, {0x1b164, 0x1b167}, {0x1b170, 0x1b2fb},
+    {0x1bc00, 0x1bc6a}, {0x1bc70, 0x1bc7c}, {0x1bc80, 0x1bc88}, {0x1bc90, 0x1bc99},
+    {0x1d400, 0x1d454}, {0x1d456, 0x1d49c}, {0x1d49e, 0x1d49f}, {0x1d4a2, 0x1d4a2},
+    {0x1d4a5, 0x1d4a6}, {0x1d4a9, 0x1d4ac}, {0x1d4ae, 0x1d4b9}, {0x1d4bb, 0x1d4bb},
+    {0x1d4bd, 0x1d4c3}, {0x1d4c5, 0x1d505}, {0x1d507, 0x1d50a}, {0x1d50d, 0x1d514},
+    {0x1d516, 0x1d51c}, {0x1d51e, 0x1d539}, {0x1d53b, 0x1d53e}, {0x1d540, 0x1d544},
+    {0x1d546, 0x1d546}, {0x1d54a, 0x1d550}, {0x1d552, 0x1d6a5}, {0x1d6a8, 0x1d6c0},
+    {0x1d6c2, 0x1d6da}, {0x1d6dc, 0x1d6fa}, {0x1d6fc, 0x1d714}, {0x1d716, 0x1d734},
+    {0x1d736, 0x1d74e}, {0x1d750, 0x1d76e}, {0x1d770, 0x1d788}, {0x1d78a, 0x1d7a8},
+    {0x1d7aa, 0x1d7c2}, {0x1d7c4, 0x1d7cb}, {0x1df00, 0x1df1e}, {0x1e100, 0x1e12c},
+    {0x1e137, 0x1e13d}, {0x1e14e, 0x1e14e}, {0x1e290, 0x1e2ad}, {0x1e2c0, 0x1e2eb},
+    {0x1e7e0, 0x1e7e6}, {0x1e7e8, 0x1e7eb}, {0x1e7ed, 0x1e7ee}, {0x1e7f0, 0x1e7fe},
+    {0x1e800, 0x1e8c4}, {0x1e900, 0x1e943}, {0x1e94b, 0x1e94b}, {0x1ee00, 0x1ee03},
+    {0x1ee05, 0x1ee1f}, {0x1ee21, 0x1ee22}, {0x1ee24, 0x1ee24}, {0x1ee27, 0x1ee27},
+    {0x1ee29, 0x1ee32}, {0x1ee34, 0x1ee37}, {0x1ee39, 0x1ee39}, {0x1ee3b, 0x1ee3b},
+    {0x1ee42, 0x1ee42}, {0x1ee47, 0x1ee47}, {0x1ee49, 0x1ee49}, {0x1ee4b, 0x1ee4b},
+    {0x1ee4d, 0x1ee4f}, {0x1ee51, 0x1ee52}, {0x1ee54, 0x1ee54}, {0x1ee57, 0x1ee57},
+    {0x1ee59, 0x1ee59}, {0x1ee5b, 0x1ee5b}, {0x1ee5d, 0x1ee5d}, {0x1ee5f, 0x1ee5f},
+    {0x1ee61, 0x1ee62}, {0x1ee64, 0x1ee64}, {0x1ee67, 0x1ee6a}, {0x1ee6c, 0x1ee72},
+    {0x1ee74, 0x1ee77}, {0x1ee79, 0x1ee7c}, {0x1ee7e, 0x1ee7e}, {0x1ee80, 0x1ee89},
+    {0x1ee8b, 0x1ee9b}, {0x1eea1, 0x1eea3}, {0x1eea5, 0x1eea9}, {0x1eeab, 0x1eebb},
+    {0x20000, 0x2a6df}, {0x2a700, 0x2b738}, {0x2b740, 0x2b81d}, {0x2b820, 0x2cea1},
+    {0x2ceb0, 0x2ebe0}, {0x2f800, 0x2fa1d}, {0x30000, 0x3134a}
+};
+static const uint32_t tk_numbers[][2] = {
+    {0x30, 0x39}, {0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}, {0x660, 0x669}, {0x6f0, 0x6f9},
+    {0x7c0, 0x7c9}, {0x966, 0x96f}, {0x9e6, 0x9ef}, {0x9f4, 0x9f9}, {0xa66, 0xa6f}, {0xae6, 0xaef},
+    {0xb66, 0xb6f}, {0xb72, 0xb77}, {0xbe6, 0xbf2}, {0xc66, 0xc6f}, {0xc78, 0xc7e}, {0xce6, 0xcef},
+    {0xd58, 0xd5e}, {0xd66, 0xd78}, {0xde6, 0xdef}, {0xe50, 0xe59}, {0xed0, 0xed9}, {0xf20, 0xf33},
+    {0x1040, 0x1049}, {0x1090, 0x1099}, {0x1369, 0x137c}, {0x16ee, 0x16f0}, {0x17e0, 0x17e9},
+    {0x17f0, 0x17f9}, {0x1810, 0x1819}, {0x1946, 0x194f}, {0x19d0, 0x19da}, {0x1a80, 0x1a89},
+    {0x1a90, 0x1a99}, {0x1b50, 0x1b59}, {0x1bb0, 0x1bb9}, {0x1c40, 0x1c49}, {0x1c50, 0x1c59},
+    {0x2070, 0x2070}, {0x2074, 0x2079}, {0x2080, 0x2089}, {0x2150, 0x2182}, {0x2185, 0x2189},
+    {0x2460, 0x249b}, {0x24ea, 0x24ff}, {0x2776, 0x2793}, {0x2cfd, 0x2cfd}, {0x3007, 0x3007},
+    {0x3021, 0x3029}, {0x3038, 0x303a}, {0x3192, 0x3195}, {0x3220, 0x3229}, {0x3248, 0x324f},
+    {0x3251, 0x325f}, {0x3280, 0x3289}, {0x32b1, 0x32bf}, {0xa620, 0xa629}, {0xa6e6, 0xa6ef},
+    {0xa830, 0xa835}, {0xa8d0, 0xa8d9}, {0xa900, 0xa909}, {0xa9d0, 0xa9d9}, {0xa9f0, 0xa9f9},
+    {0xaa50, 0xaa59}, {0xabf0, 0xabf9}, {0xff10, 0xff19}, {0x10107, 0x10133}, {0x10140, 0x10178},
+    {0x1018a, 0x1018b}, {0x102e1, 0x102fb}, {0x10320, 0x10323}, {0x10341, 0x10341},
+    {0x1034a, 0x1034a}, {0x103d1, 0x103d5}, {0x104a0, 0x104a9}, {0x10858, 0x1085f},
+    {0x10879, 0x1087f}, {0x108a7, 0x108af}, {0x108fb, 0x108ff}, {0x10916, 0x1091b},
+    {0x109bc, 0x109bd}, {0x109c0, 0x109cf}, {0x109d2, 0x109ff}, {0x10a40, 0x10a48},
+    {0x10a7d, 0x10a7e}, {0x10a9d, 0x10a9f}, {0x10aeb, 0x10aef}, {0x10b58, 0x10b5f},
+    {0x10b78, 0x10b7f}, {0x10ba9, 0x10baf}, {0x10cfa, 0x10cff}, {0x10d30, 0x10d39},
+    {0x10e60, 0x10e7e}, {0x10f1d, 0x10f26}, {0x10f51, 0x10f54}, {0x10fc5, 0x10fcb},
+    {0x11052, 0x1106f}, {0x110f0, 0x110f9}, {0x11136, 0x1113f}, {0x111d0, 0x111d9},
+    {0x111e1, 0x111f4}, {0x112f0, 0x112f9}, {0x11450, 0x11459}, {0x114d0, 0x114d9},
+    {0x11650, 0x11659}, {0x116c0, 0x116c9}, {0x11730, 0x1173b}, {0x118e0, 0x118f2},
+    {0x11950, 0x11959}, {0x11c50, 0x11c6c}, {0x11d50, 0x11d59}, {0x11da0, 0x11da9},
+    {0x11fc0, 0x11fd4}, {0x12400, 0x1246e}, {0x16a60, 0x16a69}, {0x16ac0, 0x16ac9},
+    {0x16b50, 0x16b59}, {0x16b5b, 0x16b61}, {0x16e80, 0x16e96}, {0x1d2e0, 0x1d2f3},
+    {0x1d360, 0x1d378}, {0x1d7ce, 0x1d7ff}, {0x1e140, 0x1e149}, {0x1e2f0, 0x1e2f9},
+    {0x1e8c7, 0x1e8cf}, {0x1e950, 0x1e959}, {0x1ec71, 0x1ecab}, {0x1ecad, 0x1ecaf},
+    {0x1ecb1, 0x1ecb4}, {0x1ed01, 0x1ed2d}, {0x1ed2f, 0x1ed3d}, {0x1f100, 0x1f10c},
+    {0x1fbf0, 0x1fbf9}
+};
+#define TK_RANGES(table) (sizeof(table) / sizeof((table)[0]))
+
+typedef enum tk_class { TK_LETTER, TK_NUMBER, TK_SPACE, TK_OTHER } tk_class;
+
+static int tk_in(const uint32_t (*ranges)[2], size_t n, uint32_t code)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (code > ranges[middle][1]) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < n && code >= ranges[low][0];
+}
+
+/* Class of a code point; -1 (invalid bytes) counts as a symbol. */
+static tk_class tk_classify(int32_t code)
+{
+    uint32_t c = (uint32_t)code;
+    if (code < 0) {
+        return TK_OTHER;
+    }
+    if (c < 0x80) { /* most text; also the only place where control characters are spaces */
+        return (c | 0x20) - 'a' < 26 ? TK_LETTER : c - '0' < 10 ? TK_NUMBER :
+               c == ' ' || c - 9 < 5 ? TK_SPACE : TK_OTHER;
+    }
+    /* The property White_Space above ASCII (PropList.txt). */
+    if (c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+        c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000) {
+        return TK_SPACE;
+    }
+    return tk_in(tk_letters, TK_RANGES(tk_letters), c) ? TK_LETTER :
+           tk_in(tk_numbers, TK_RANGES(tk_numbers), c) ? TK_NUMBER : TK_OTHER;
+}
+
+/* ---- languages ---- */
+
+#define TK_LANGUAGES 100
+
+/* Code and English name in the order of their tokens. */
+static const char *const tk_languages[][2] = {
+    {"en", "english"}, {"zh", "chinese"}, {"de", "german"}, {"es", "spanish"}, {"ru", "russian"},
+    {"ko", "korean"}, {"fr", "french"}, {"ja", "japanese"}, {"pt", "portuguese"}, {"tr", "turkish"},
+    {"pl", "polish"}, {"ca", "catalan"}, {"nl", "dutch"}, {"ar", "arabic"}, {"sv", "swedish"},
+    {"it", "italian"}, {"id", "indonesian"}, {"hi", "hindi"}, {"fi", "finnish"},
+    {"vi", "vietnamese"}, {"he", "hebrew"}, {"uk", "ukrainian"}, {"el", "greek"}, {"ms", "malay"},
+    {"cs", "czech"}, {"ro", "romanian"}, {"da", "danish"}, {"hu", "hungarian"}, {"ta", "tamil"},
+    {"no", "norwegian"}, {"th", "thai"}, {"ur", "urdu"}, {"hr", "croatian"}, {"bg", "bulgarian"},
+    {"lt", "lithuanian"}, {"la", "latin"}, {"mi", "maori"}, {"ml", "malayalam"}, {"cy", "welsh"},
+    {"sk", "slovak"}, {"te", "telugu"}, {"fa", "persian"}, {"lv", "latvian"}, {"bn", "bengali"},
+    {"sr", "serbian"}, {"az", "azerbaijani"}, {"sl", "slovenian"}, {"kn", "kannada"},
+    {"et", "estonian"}, {"mk", "macedonian"}, {"br", "breton"}, {"eu", "basque"},
+    {"is", "icelandic"}, {"hy", "armenian"}, {"ne", "nepali"}, {"mn", "mongolian"},
+    {"bs", "bosnian"}, {"kk", "kazakh"}, {"sq", "albanian"}, {"sw", "swahili"}, {"gl", "galician"},
+    {"mr", "marathi"}, {"pa", "punjabi"}, {"si", "sinhala"}, {"km", "khmer"}, {"sn", "shona"},
+    {"yo", "yoruba"}, {"so", "somali"}, {"af", "afrikaans"}, {"oc", "occitan"}, {"ka", "georgian"},
+    {"be", "belarusian"}, {"tg", "tajik"}, {"sd", "sindhi"}, {"gu", "gujarati"}, {"am", "amharic"},
+    {"yi", "yiddish"}, {"lo", "lao"}, {"uz", "uzbek"}, {"fo", "faroese"}, {"ht", "haitian creole"},
+    {"ps", "pashto"}, {"tk", "turkmen"}, {"nn", "nynorsk"}, {"mt", "maltese"}, {"sa", "sanskrit"},
+    {"lb", "luxembourgish"}, {"my", "myanmar"}, {"bo", "tibetan"}, {"tl", "tagalog"},
+    {"mg", "malagasy"}, {"as", "assamese"}, {"tt", "tatar"}, {"haw", "hawaiian"}, {"ln", "lingala"},
+    {"ha", "hausa"}, {"ba", "bashkir"}, {"jw", "javanese"}, {"su", "sundanese"},
+    {"yue", "cantonese"}
+};
+
+static const char *const tk_aliases[][2] = {
+    {"my", "burmese"}, {"ca", "valencian"}, {"nl", "flemish"}, {"ht", "haitian"},
+    {"lb", "letzeburgesch"}, {"ps", "pushto"}, {"pa", "panjabi"}, {"ro", "moldavian"},
+    {"ro", "moldovan"}, {"si", "sinhalese"}, {"es", "castilian"}, {"zh", "mandarin"}
+};
+
+WNPU_API int wnpu_language_count(void)
+{
+    return TK_LANGUAGES;
+}
+
+WNPU_API const char *wnpu_language_code(int language)
+{
+    return language >= 0 && language < TK_LANGUAGES ? tk_languages[language][0] : NULL;
+}
+
+WNPU_API const char *wnpu_language_name(int language)
+{
+    return language >= 0 && language < TK_LANGUAGES ? tk_languages[language][1] : NULL;
+}
+
+/* Whether given is the lower-case name but for the case of ASCII letters; tolower() would ask the
+ * locale. */
+static int tk_same(const char *name, const char *given)
+{
+    size_t i;
+    for (i = 0; name[i] != '\0'; i++) {
+        char c = given[i];
+        if (c >= 'A' && c <= 'Z') {
+            c = (char)(c - 'A' + 'a');
+        }
+        if (c != name[i]) {
+            return 0;
+        }
+    }
+    return given[i] == '\0';
+}
+
+WNPU_API int wnpu_language_id(const char *code_or_name)
+{
+    const char *wanted = code_or_name;
+    size_t i;
+    int language;
+    if (wanted == NULL) {
+        return -1;
+    }
+    for (i = 0; i < sizeof tk_aliases / sizeof tk_aliases[0]; i++) {
+        if (tk_same(tk_aliases[i][1], wanted)) {
+            wanted = tk_aliases[i][0];
+            break;
+        }
+    }
+    for (language = 0; language < TK_LANGUAGES; language++) {
+        if (tk_same(tk_languages[language][0], wanted) ||
+            tk_same(tk_languages[language][1], wanted)) {
+            return language;
+        }
+    }
+    return -1;
+}
+
+/* ---- vocabulary ---- */
+
+#define TK_TIMESTAMPS 1501     /* <|0.00|> to <|30.00|> */
+#define TK_OTHER_SPECIALS 1509 /* timestamps and all others that are not languages */
+#define TK_NAME 24             /* bytes for the name of a special token */
+#define TK_GPT2_ORDINARY 50256 /* in the vocabulary of the English-only models, which is GPT-2's */
+#define TK_MAX_VOCAB (1 << 20)
+#define TK_MAX_BYTES ((size_t)1 << 28)
+#define TK_MAX_PROBES 256      /* at half load, runs in the table stay far below 100 slots */
+
+typedef struct tk_vocab {
+    int32_t n_vocab;         /* logits */
+    int32_t n_base;          /* tokens in the file; ordinary ones are those below eot */
+    int32_t n_added;         /* by tk_add() so far */
+    uint32_t *offset;        /* [n_base + 1] into bytes */
+    char *bytes;             /* token bytes, each followed by a NUL */
+    size_t bytes_size;
+    uint32_t *slots;         /* [slot_mask + 1] bytes -> id + 1; 0 is empty; linear probing */
+    uint32_t slot_mask;
+    uint32_t longest;        /* bytes of the longest ordinary token */
+    int32_t byte_id[256];    /* token of each single byte */
+    int32_t encodable;       /* all single bytes have a token */
+    char *special;           /* [n_special][TK_NAME] names from eot on */
+    int32_t n_special;       /* to the last timestamp; ids behind that have no meaning */
+    int32_t multilingual;
+    int32_t n_languages;     /* usable ones: 0 when not multilingual */
+    int32_t eot, sot;
+    int32_t language0;       /* <|en|>; all languages are the ids from here to translate - 1 */
+    int32_t translate, transcribe, sot_lm, sot_prev, no_speech, no_timestamps;
+    int32_t timestamp0;      /* <|0.00|>; one each 20 ms */
+} tk_vocab;
+
+/* To be asked before tk_take() with what a file claims. total_bytes is the sum of the tokens'
+ * lengths. */
+static int tk_check(int32_t n_vocab, int32_t n_base, size_t total_bytes, wnpu_error *error)
+{
+    if (n_vocab < 1 || n_vocab > TK_MAX_VOCAB || n_base < 1 || n_base > n_vocab ||
+        total_bytes > TK_MAX_BYTES) {
+        return er_set(error, WNPU_E_MODEL, "the file names %ld tokens for a vocabulary of %ld, "
+                      "which cannot be; it is damaged or not a Whisper model",
+                      (long)n_base, (long)n_vocab);
+    }
+    return WNPU_OK;
+}
+
+/* Room for a vocabulary whose sizes tk_check() accepts; others count as an overflow. */
+static void tk_take(ar_arena *arena, tk_vocab *v, int32_t n_vocab, int32_t n_base,
+                    size_t total_bytes)
+{
+    uint32_t slots = 512;
+    memset(v, 0, sizeof *v);
+    if (tk_check(n_vocab, n_base, total_bytes, NULL) != WNPU_OK) {
+        arena->overflow = 1;
+        return;
+    }
+    while (slots < 2 * (uint32_t)n_base) {
+        slots *= 2;
+    }
+    v->n_vocab = n_vocab;
+    v->n_base = n_base;
+    v->bytes_size = total_bytes + (size_t)n_base;
+    v->slot_mask = slots - 1;
+    v->offset = ar_take(arena, (size_t)n_base + 1, sizeof *v->offset);
+    v->bytes = ar_take(arena, v->bytes_size, 1);
+    v->slots = ar_take(arena, slots, sizeof *v->slots);
+    v->special = ar_take(arena, TK_LANGUAGES + TK_OTHER_SPECIALS, TK_NAME);
+    if (v->offset != NULL) {
+        v->offset[0] = 0;
+    }
+}
+
+/* Adds token id, which must be the next one. */
+static int tk_add(tk_vocab *v, int32_t id, const char *bytes, size_t length)
+{
+    size_t at;
+    if (id != v->n_added || id >= v->n_base) {
+        return WNPU_E_INTERNAL;
+    }
+    at = v->offset[id];
+    if (length >= v->bytes_size - at) { /* the sizes changed since they were added up */
+        return WNPU_E_MODEL;
+    }
+    if (length > 0) {
+        memcpy(v->bytes + at, bytes, length);
+    }
+    v->bytes[at + length] = '\0';
+    v->offset[id + 1] = (uint32_t)(at + length + 1);
+    v->n_added++;
+    return WNPU_OK;
+}
+
+static size_t tk_length(const tk_vocab *v, int32_t id)
+{
+    return (size_t)v->offset[id + 1] - v->offset[id] - 1;
+}
+
+/* FNV-1a with the final mix of MurmurHash3, since the low bits choose the slot. */
+static uint32_t tk_hash(const char *bytes, size_t length)
+{
+    uint32_t h = 2166136261u;
+    size_t i;
+    for (i = 0; i < length; i++) {
+        h = (h ^ (unsigned char)bytes[i]) * 16777619u;
+    }
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+
+/* The slot that holds the bytes, or the empty one where they belong; NULL after too many probes,
+ * which only a file made for it can bring about. */
+static uint32_t *tk_slot(const tk_vocab *v, const char *bytes, size_t length)
+{
+    uint32_t at = tk_hash(bytes, length), probes;
+    for (probes = 0; probes < TK_MAX_PROBES; probes++, at++) {
+        uint32_t *slot = &v->slots[at & v->slot_mask];
+        int32_t id = (int32_t)*slot - 1;
+        if (id < 0 || (tk_length(v, id) == length &&
+                       memcmp(v->bytes + v->offset[id], bytes, length) == 0)) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+/* The lowest ordinary token with exactly these bytes; -1 if there is none. */
+static int32_t tk_find(const tk_vocab *v, const char *bytes, size_t length)
+{
+    const uint32_t *slot;
+    if (length == 0 || length > v->longest) {
+        return -1;
+    }
+    slot = tk_slot(v, bytes, length);
+    return slot == NULL ? -1 : (int32_t)*slot - 1;
+}
+
+/* Fills the table with the ordinary tokens. The multilingual vocabulary has an empty token, 50256,
+ * which no text encodes to. */
+static int tk_index(tk_vocab *v, int32_t n_ordinary, wnpu_error *error)
+{
+    int32_t id;
+    memset(v->slots, 0, ((size_t)v->slot_mask + 1) * sizeof *v->slots);
+    for (id = 0; id < n_ordinary; id++) {
+        size_t length = tk_length(v, id);
+        if (length > 0) {
+            uint32_t *slot = tk_slot(v, v->bytes + v->offset[id], length);
+            if (slot == NULL) {
+                return er_set(error, WNPU_E_MODEL, "the vocabulary is not that of a language: "
+                              "its tokens collide; the model file was tampered with");
+            }
+            if (*slot == 0) {
+                *slot = (uint32_t)id + 1;
+            }
+            v->longest = length > v->longest ? (uint32_t)length : v->longest;
+        }
+    }
+    return WNPU_OK;
+}
+
+/* The first token with this name; files made from other tools' vocabularies list special tokens
+ * among the ordinary ones. */
+static int32_t tk_named(const tk_vocab *v, const char *name)
+{
+    size_t length = strlen(name);
+    int32_t id;
+    for (id = 0; id < v->n_base; id++) {
+        if (tk_length(v, id) == length && memcmp(v->bytes + v->offset[id], name, length) == 0) {
+            return id;
+        }
+    }
+    return -1;
+}
+
+/* Where the special tokens are: eot is the number of ordinary tokens, and the rest follows from
+ * the number of languages. OpenAI's three vocabularies are known; for another one the file's names
+ * decide, or else the count of tokens. */
+static int tk_layout(const tk_vocab *v, int32_t *eot, int32_t *languages, wnpu_error *error)
+{
+    int32_t named;
+    if (v->n_vocab >= 51864 && v->n_vocab <= 51866) {
+        *eot = v->n_vocab == 51864 ? TK_GPT2_ORDINARY : TK_GPT2_ORDINARY + 1;
+        *languages = v->n_vocab == 51866 ? 100 : 99;
+    } else {
+        named = tk_named(v, "<|endoftext|>");
+        *eot = named >= 0 ? named : v->n_base;
+        named = tk_named(v, "<|translate|>");
+        *languages = named >= 0 ? named - *eot - 2 : v->n_vocab - *eot - TK_OTHER_SPECIALS;
+    }
+    if (v->n_base < *eot) {
+        return er_set(error, WNPU_E_MODEL, "the file holds %ld of the %ld ordinary tokens that a "
+                      "vocabulary of %ld has; it is damaged", (long)v->n_base, (long)*eot,
+                      (long)v->n_vocab);
+    }
+    if (*languages < 0 || *languages > TK_LANGUAGES ||
+        v->n_vocab - *eot - TK_OTHER_SPECIALS < *languages) {
+        return er_set(error, WNPU_E_MODEL, "cannot tell where the special tokens are among %ld "
+                      "with %ld ordinary ones; known sizes are 51864, 51865 and 51866",
+                      (long)v->n_vocab, (long)*eot);
+    }
+    return WNPU_OK;
+}
+
+static void tk_name(tk_vocab *v, int32_t id, const char *name)
+{
+    (void)snprintf(v->special + (size_t)(id - v->eot) * TK_NAME, TK_NAME, "<|%s|>", name);
+}
+
+static void tk_name_all(tk_vocab *v)
+{
+    int32_t i;
+    tk_name(v, v->eot, "endoftext");
+    tk_name(v, v->sot, "startoftranscript");
+    for (i = v->language0; i < v->translate; i++) {
+        tk_name(v, i, tk_languages[i - v->language0][0]);
+    }
+    tk_name(v, v->translate, "translate");
+    tk_name(v, v->transcribe, "transcribe");
+    tk_name(v, v->sot_lm, "startoflm");
+    tk_name(v, v->sot_prev, "startofprev");
+    tk_name(v, v->no_speech, "nospeech");
+    tk_name(v, v->no_timestamps, "notimestamps");
+    for (i = 0; i < TK_TIMESTAMPS; i++) {
+        char seconds[16];
+        (void)snprintf(seconds, sizeof seconds, "%d.%02d", (int)(i / 50), (int)(i % 50 * 2));
+        tk_name(v, v->timestamp0 + i, seconds);
+    }
+}
+
+/* After all tokens were added: finds the special tokens and builds the table. */
+static int tk_finish(tk_vocab *v, wnpu_error *error)
+{
+    int32_t eot = 0, languages = 0;
+    int i, code;
+    if (v->n_added != v->n_base) {
+        return er_set(error, WNPU_E_MODEL, "the vocabulary ends after %ld of %ld tokens; the file "
+                      "is truncated", (long)v->n_added, (long)v->n_base);
+    }
+    code = tk_layout(v, &eot, &languages, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    v->multilingual = eot != TK_GPT2_ORDINARY && languages > 0;
+    v->n_languages = v->multilingual ? languages : 0;
+    v->eot = eot;
+    v->sot = eot + 1;
+    v->language0 = eot + 2;
+    v->translate = v->language0 + languages;
+    v->transcribe = v->translate + 1;
+    v->sot_lm = v->translate + 2;
+    v->sot_prev = v->translate + 3;
+    v->no_speech = v->translate + 4;
+    v->no_timestamps = v->translate + 5;
+    v->timestamp0 = v->translate + 6;
+    v->n_special = TK_OTHER_SPECIALS + languages;
+    tk_name_all(v);
+    code = tk_index(v, eot, error);
+    v->encodable = 1;
+    for (i = 0; i < 256 && code == WNPU_OK; i++) {
+        char byte = (char)i;
+        v->byte_id[i] = tk_find(v, &byte, 1);
+        v->encodable &= v->byte_id[i] >= 0;
+    }
+    return code;
+}
+
+/* The bytes of a token, or the name of a special one; NULL out of range. */
+static const char *tk_text(const tk_vocab *v, int32_t token, size_t *length)
+{
+    const char *text = NULL;
+    size_t bytes = 0;
+    if (token >= 0 && token < v->eot) {
+        text = v->bytes + v->offset[token];
+        bytes = tk_length(v, token);
+    } else if (token >= v->eot && token < v->n_vocab) {
+        text = token - v->eot < v->n_special ?
+               v->special + (size_t)(token - v->eot) * TK_NAME : "<|extra|>";
+        bytes = strlen(text);
+    }
+    if (length != NULL) {
+        *length = bytes;
+    }
+    return text;
+}
+
+/* ---- encoding ----
+ * Text is split into pieces, then in each piece the adjacent pair of tokens whose union has the
+ * lowest id is joined, the first of equals first, until no union is a token. tiktoken also takes a
+ * piece that is a token as it is. */
+
+#define TK_WINDOW 1024 /* bytes of a piece that are joined at once */
+
+typedef struct tk_out {
+    int32_t *tokens;
+    size_t capacity;
+    size_t count; /* may pass capacity */
+} tk_out;
+
+static void tk_emit(tk_out *out, int32_t token)
+{
+    if (out->count < out->capacity) {
+        out->tokens[out->count] = token;
+    }
+    out->count++;
+}
+
+static tk_class tk_class_at(const char *text, size_t left, size_t *used)
+{
+    int cut;
+    return tk_classify(tk_next(text, left, used, &cut));
+}
+
+/* Bytes of the next piece of text, left >= 1, after GPT-2's pattern
+ *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ * where the last but one leaves the last space of several to the word behind it. */
+static size_t tk_split(const char *text, size_t left)
+{
+    size_t at = 0, last = 0, used;
+    tk_class kind;
+    if (text[0] == '\'' && left >= 2 && strchr("stmd", text[1]) != NULL && text[1] != '\0') {
+        return 2;
+    }
+    if (left >= 3 && (memcmp(text, "'re", 3) == 0 || memcmp(text, "'ve", 3) == 0 ||
+                      memcmp(text, "'ll", 3) == 0)) {
+        return 3;
+    }
+    if (text[0] == ' ' && left >= 2 && tk_class_at(text + 1, left - 1, &used) != TK_SPACE) {
+        at = 1;
+    }
+    kind = tk_class_at(text + at, left - at, &used);
+    while (at < left && tk_class_at(text + at, left - at, &used) == kind) {
+        last = at;
+        at += used;
+    }
+    return kind == TK_SPACE && at < left && last > 0 ? last : at;
+}
+
+/* Joins text, at most TK_WINDOW bytes: start[0..n-1] are where its tokens begin, start[n] is
+ * length. Returns n. */
+static size_t tk_join(const tk_vocab *v, const char *text, size_t length, uint16_t *start)
+{
+    int32_t rank[TK_WINDOW]; /* of the union of tokens i and i + 1 */
+    size_t i, n = length;
+    for (i = 0; i <= n; i++) {
+        start[i] = (uint16_t)i;
+    }
+    for (i = 0; i + 1 < n; i++) {
+        rank[i] = tk_find(v, text + i, 2);
+    }
+    for (;;) {
+        size_t best = n;
+        uint32_t lowest = UINT32_MAX; /* a rank of -1 is the same and never lower */
+        for (i = 0; i + 1 < n; i++) {
+            if ((uint32_t)rank[i] < lowest) {
+                lowest = (uint32_t)rank[i];
+                best = i;
+            }
+        }
+        if (best == n) {
+            return n;
+        }
+        n--;
+        memmove(start + best + 1, start + best + 2, (n - best) * sizeof *start);
+        memmove(rank + best, rank + best + 1, (n - best) * sizeof *rank);
+        if (best > 0) {
+            rank[best - 1] = tk_find(v, text + start[best - 1],
+                                     (size_t)start[best + 1] - start[best - 1]);
+        }
+        if (best + 1 < n) {
+            rank[best] = tk_find(v, text + start[best], (size_t)start[best + 2] - start[best]);
+        }
+    }
+}
+
+/* Tokens of one piece. Longer than TK_WINDOW, it is joined window by window, each keeping the
+ * tokens that begin in its first half and the next beginning where they end: the same tokens as
+ * joining all at once, unless a chain of joins carries an influence over half a window. */
+static void tk_piece(const tk_vocab *v, const char *text, size_t length, tk_out *out)
+{
+    uint16_t start[TK_WINDOW + 1];
+    int32_t whole = tk_find(v, text, length);
+    if (whole >= 0) {
+        tk_emit(out, whole);
+        return;
+    }
+    while (length > 0) {
+        size_t window = length < TK_WINDOW ? length : TK_WINDOW;
+        size_t n = tk_join(v, text, window, start), i;
+        for (i = 0; i < n && (window == length || start[i] < TK_WINDOW / 2); i++) {
+            size_t bytes = (size_t)start[i + 1] - start[i];
+            tk_emit(out, bytes == 1 ? v->byte_id[(unsigned char)text[start[i]]] :
+                                      tk_find(v, text + start[i], bytes));
+        }
+        text += start[i];
+        length -= start[i];
+    }
+}
+
+/* Tokens of any bytes: writes up to capacity and returns how many there are, or E_UNSUPPORTED when
+ * the vocabulary lacks single bytes. Bytes that are not UTF-8 count as symbols. */
+static int64_t tk_encode(const tk_vocab *v, const char *text, size_t length, int32_t *tokens,
+                         size_t capacity)
+{
+    tk_out out;
+    size_t at = 0;
+    if (!v->encodable) {
+        return WNPU_E_UNSUPPORTED;
+    }
+    out.tokens = tokens;
+    out.capacity = capacity;
+    out.count = 0;
+    while (at < length) {
+        size_t piece = tk_split(text + at, length - at);
+        tk_piece(v, text + at, piece, &out);
+        at += piece;
+    }
+    return (int64_t)out.count;
+}
+
+/* ---- tokens that are never speech ---- */
+
+/* OpenAI's symbols that mark speakers, sounds and notes rather than speech: suppressed when they
+ * are a single token, with or without a space before them. */
+static const char *const tk_symbols[] = {
+    "\"", "#", "(", ")", "*", "+", "/", ":", ";", "<", "=", ">", "@", "[", "\\", "]", "^", "_",
+    "`", "{", "|", "}", "~", "\xe3\x80\x8c", "\xe3\x80\x8d", "\xe3\x80\x8e", "\xe3\x80\x8f", "<<",
+    ">>", "<<<", ">>>", "--", "---", "-(", "-[", "('", "(\"", "((", "))", "(((", ")))", "[[", "]]",
+    "{{", "}}", "\xe2\x99\xaa\xe2\x99\xaa", "\xe2\x99\xaa\xe2\x99\xaa\xe2\x99\xaa"
+};
+
+/* U+2669 to U+266F: their first token counts even when there are more, since it can only begin
+ * one of U+2640 to U+267F. */
+static const char *const tk_music[] = {
+    "\xe2\x99\xa9", "\xe2\x99\xaa", "\xe2\x99\xab", "\xe2\x99\xac", "\xe2\x99\xad",
+    "\xe2\x99\xae", "\xe2\x99\xaf"
+};
+
+/* Marks the first token of symbol if it is the only one or any will do. */
+static void tk_suppress(const tk_vocab *v, unsigned char *mask, const char *symbol, int any)
+{
+    int32_t first = -1;
+    int64_t n = tk_encode(v, symbol, strlen(symbol), &first, 1);
+    if (n == 1 || (n > 1 && any)) {
+        mask[first] = 1;
+    }
+}
+
+/* OpenAI's non_speech_tokens; mask[n_vocab], 1 = never. Other entries stay as they are. */
+static void tk_suppress_non_speech(const tk_vocab *v, unsigned char *mask)
+{
+    const size_t symbols = sizeof tk_symbols / sizeof tk_symbols[0];
+    const size_t music = sizeof tk_music / sizeof tk_music[0];
+    size_t i;
+    /* Hyphens and quotes are fine between words, but not where a word begins. */
+    tk_suppress(v, mask, " -", 1);
+    tk_suppress(v, mask, " '", 1);
+    for (i = 0; i < symbols + music; i++) {
+        const char *symbol = i < symbols ? tk_symbols[i] : tk_music[i - symbols];
+        char spaced[16];
+        (void)snprintf(spaced, sizeof spaced, " %s", symbol);
+        tk_suppress(v, mask, symbol, i >= symbols);
+        tk_suppress(v, mask, spaced, i >= symbols);
+    }
+}
+
+/* Special tokens that are never part of a transcript: those that OpenAI's _get_suppress_tokens()
+ * (whisper/decoding.py) names, all languages, and ids without a meaning. eot, no_timestamps and
+ * the timestamps have rules of their own. */
+static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
+{
+    int32_t id;
+    for (id = v->sot; id <= v->no_speech; id++) {
+        mask[id] = 1; /* sot, the languages, translate, transcribe, sot_lm, sot_prev, no_speech */
+    }
+    for (id = v->eot + v->n_special; id < v->n_vocab; id++) {
+        mask[id] = 1;
+    }
 }
