@@ -13,6 +13,7 @@
  *    8. gm_  INT8 matmul
  *    9. op_  float operators
  *   10. tk_  tokenizer and languages
+ *   11. mf_  model files
  */
 
 /* ======================================================================
@@ -4505,4 +4506,1396 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
     for (id = v->eot + v->n_special; id < v->n_vocab; id++) {
         mask[id] = 1;
     }
+}
+
+/* ======================================================================
+ *  11. mf_  model files
+ *
+ *  Owns      wnpu_model: one block with sizes, vocabulary and weights.
+ *  Assumes   nothing about the bytes of a file, nor that a source answers
+ *            twice the same.
+ *  Ensures   the block is asked for only after every tensor was found with
+ *            its whole data, so its size is in proportion to the file's;
+ *            weights are finite and at most 65504. A refusal names tensor,
+ *            byte, what was expected and what was found.
+ *  Costs     two passes: headers, then each byte once. About 300 KiB while
+ *            opening. base.en in f16 takes about a quarter of a second.
+ *
+ *  The format is whisper.cpp's (models/convert-pt-to-ggml.py): magic, 11
+ *  sizes, mel filters, tokens, tensors until the end of the file, all
+ *  little-endian. Names are those of OpenAI's state dict.
+ * ====================================================================== */
+#ifndef WNPU_NO_STDIO
+#include <fcntl.h>
+#include <sys/stat.h>
+#endif
+
+typedef struct mf_norm {
+    float *weight, *bias; /* [d], padded with zeros to a multiple of 16 */
+} mf_norm;
+
+typedef struct mf_layer { /* the encoder's leave the cross_ fields empty */
+    mf_norm attn_norm;
+    gm_weight qkv;       /* [3d, d]: rows of query, key, value; key has bias 0 */
+    gm_weight attn_out;  /* [d, d] */
+    mf_norm cross_norm;
+    gm_weight cross_q;   /* [d, d] */
+    gm_weight cross_kv;  /* [2d, d]: rows of key, value; applied to the encoder's output */
+    gm_weight cross_out; /* [d, d] */
+    mf_norm mlp_norm;
+    gm_weight fc1;       /* [4d, d] */
+    gm_weight fc2;       /* [d, 4d] */
+} mf_layer;
+
+struct wnpu_model {
+    uint32_t n_audio_ctx, n_audio_state, n_audio_head, n_audio_layer;
+    uint32_t n_text_ctx, n_text_state, n_text_head, n_text_layer;
+    uint32_t n_mels;
+    int has_float;
+    const char *weight_type;
+    const char *name;
+    float *filters;        /* [n_mels, 201] */
+    tk_vocab vocab;
+    gm_weight conv1;       /* [d, 3 * n_mels]: column = tap * n_mels + channel */
+    gm_weight conv2;       /* [d, 3 * d]: column = tap * d + channel */
+    float *audio_position; /* [n_audio_ctx, d] */
+    mf_layer *encoder;     /* [n_audio_layer] */
+    mf_norm encoder_norm;
+    gm_weight embedding;   /* [n_vocab, d]: of tokens; also the output projection */
+    float *text_position;  /* [n_text_ctx, d] */
+    mf_layer *decoder;     /* [n_text_layer] */
+    mf_norm decoder_norm;
+    wnpu_allocator allocator; /* of this block */
+    size_t size;
+};
+
+/* ---- the sizes in the header, in the file's order ---- */
+
+enum {
+    MF_VOCAB, MF_AUDIO_CTX, MF_AUDIO_STATE, MF_AUDIO_HEAD, MF_AUDIO_LAYER,
+    MF_TEXT_CTX, MF_TEXT_STATE, MF_TEXT_HEAD, MF_TEXT_LAYER, MF_MELS, MF_FTYPE, MF_SIZES
+};
+
+#define MF_MAX_LAYERS 64u
+#define MF_MAX_STATE 4096u /* 4 * 4096 products of 127 * 127 are far from 2^31 */
+
+static const struct {
+    const char *name;
+    uint32_t least, most;
+} mf_limits[MF_SIZES] = {
+    {"n_vocab", TK_OTHER_SPECIALS + 1, TK_MAX_VOCAB}, /* OpenAI's: 51864, 51865 and 51866 */
+    {"n_audio_ctx", 1, 1500}, {"n_audio_state", 4, MF_MAX_STATE}, {"n_audio_head", 1, 1024},
+    {"n_audio_layer", 1, MF_MAX_LAYERS},
+    {"n_text_ctx", 8, 4096}, {"n_text_state", 4, MF_MAX_STATE}, {"n_text_head", 1, 1024},
+    {"n_text_layer", 1, MF_MAX_LAYERS},
+    {"n_mels", 1, 256}, {"ftype", 0, 1000000}
+};
+
+/* ---- the tensors that a model must have ---- */
+
+typedef enum mf_shape { /* ne, fastest dimension first */
+    MF_D,         /* {d} */
+    MF_4D,        /* {4d} */
+    MF_DD,        /* {d, d} */
+    MF_FC1,       /* {d, 4d} */
+    MF_FC2,       /* {4d, d} */
+    MF_CONV1,     /* {3, n_mels, d} */
+    MF_CONV2,     /* {3, d, d} */
+    MF_AUDIO_POS, /* {d, n_audio_ctx} */
+    MF_TEXT_POS,  /* {d, n_text_ctx} */
+    MF_EMBED      /* {d, n_vocab} */
+} mf_shape;
+
+typedef enum mf_goes { MF_FLOATS, MF_ROWS, MF_BIAS } mf_goes;
+
+typedef struct mf_part {
+    const char *name;
+    size_t offset; /* of a float * (MF_FLOATS) or a gm_weight in wnpu_model or mf_layer */
+    mf_shape shape;
+    mf_goes goes;
+    uint32_t first; /* its rows begin at first * d of the weight */
+} mf_part;
+
+#define MF_IN_MODEL(field) offsetof(struct wnpu_model, field)
+#define MF_IN_LAYER(field) offsetof(mf_layer, field)
+
+static const mf_part mf_single[] = {
+    {"encoder.positional_embedding", MF_IN_MODEL(audio_position), MF_AUDIO_POS, MF_FLOATS, 0},
+    {"encoder.conv1.weight", MF_IN_MODEL(conv1), MF_CONV1, MF_ROWS, 0},
+    {"encoder.conv1.bias", MF_IN_MODEL(conv1), MF_D, MF_BIAS, 0},
+    {"encoder.conv2.weight", MF_IN_MODEL(conv2), MF_CONV2, MF_ROWS, 0},
+    {"encoder.conv2.bias", MF_IN_MODEL(conv2), MF_D, MF_BIAS, 0},
+    {"encoder.ln_post.weight", MF_IN_MODEL(encoder_norm.weight), MF_D, MF_FLOATS, 0},
+    {"encoder.ln_post.bias", MF_IN_MODEL(encoder_norm.bias), MF_D, MF_FLOATS, 0},
+    {"decoder.positional_embedding", MF_IN_MODEL(text_position), MF_TEXT_POS, MF_FLOATS, 0},
+    {"decoder.token_embedding.weight", MF_IN_MODEL(embedding), MF_EMBED, MF_ROWS, 0},
+    {"decoder.ln.weight", MF_IN_MODEL(decoder_norm.weight), MF_D, MF_FLOATS, 0},
+    {"decoder.ln.bias", MF_IN_MODEL(decoder_norm.bias), MF_D, MF_FLOATS, 0}
+};
+
+static const mf_part mf_block[] = {
+    {"attn_ln.weight", MF_IN_LAYER(attn_norm.weight), MF_D, MF_FLOATS, 0},
+    {"attn_ln.bias", MF_IN_LAYER(attn_norm.bias), MF_D, MF_FLOATS, 0},
+    {"attn.query.weight", MF_IN_LAYER(qkv), MF_DD, MF_ROWS, 0},
+    {"attn.query.bias", MF_IN_LAYER(qkv), MF_D, MF_BIAS, 0},
+    {"attn.key.weight", MF_IN_LAYER(qkv), MF_DD, MF_ROWS, 1},
+    {"attn.value.weight", MF_IN_LAYER(qkv), MF_DD, MF_ROWS, 2},
+    {"attn.value.bias", MF_IN_LAYER(qkv), MF_D, MF_BIAS, 2},
+    {"attn.out.weight", MF_IN_LAYER(attn_out), MF_DD, MF_ROWS, 0},
+    {"attn.out.bias", MF_IN_LAYER(attn_out), MF_D, MF_BIAS, 0},
+    {"mlp_ln.weight", MF_IN_LAYER(mlp_norm.weight), MF_D, MF_FLOATS, 0},
+    {"mlp_ln.bias", MF_IN_LAYER(mlp_norm.bias), MF_D, MF_FLOATS, 0},
+    {"mlp.0.weight", MF_IN_LAYER(fc1), MF_FC1, MF_ROWS, 0},
+    {"mlp.0.bias", MF_IN_LAYER(fc1), MF_4D, MF_BIAS, 0},
+    {"mlp.2.weight", MF_IN_LAYER(fc2), MF_FC2, MF_ROWS, 0},
+    {"mlp.2.bias", MF_IN_LAYER(fc2), MF_D, MF_BIAS, 0},
+    /* the decoder's only */
+    {"cross_attn_ln.weight", MF_IN_LAYER(cross_norm.weight), MF_D, MF_FLOATS, 0},
+    {"cross_attn_ln.bias", MF_IN_LAYER(cross_norm.bias), MF_D, MF_FLOATS, 0},
+    {"cross_attn.query.weight", MF_IN_LAYER(cross_q), MF_DD, MF_ROWS, 0},
+    {"cross_attn.query.bias", MF_IN_LAYER(cross_q), MF_D, MF_BIAS, 0},
+    {"cross_attn.key.weight", MF_IN_LAYER(cross_kv), MF_DD, MF_ROWS, 0},
+    {"cross_attn.value.weight", MF_IN_LAYER(cross_kv), MF_DD, MF_ROWS, 1},
+    {"cross_attn.value.bias", MF_IN_LAYER(cross_kv), MF_D, MF_BIAS, 1},
+    {"cross_attn.out.weight", MF_IN_LAYER(cross_out), MF_DD, MF_ROWS, 0},
+    {"cross_attn.out.bias", MF_IN_LAYER(cross_out), MF_D, MF_BIAS, 0}
+};
+
+#define MF_SINGLE ((uint32_t)(sizeof mf_single / sizeof mf_single[0]))
+#define MF_DECODER_PARTS ((uint32_t)(sizeof mf_block / sizeof mf_block[0]))
+#define MF_ENCODER_PARTS 15u
+#define MF_MAX_TENSORS (MF_SINGLE + MF_MAX_LAYERS * (MF_ENCODER_PARTS + MF_DECODER_PARTS))
+
+/* ---- tensor types: ggml's numbers, elements and bytes of a block (ggml-common.h) ---- */
+
+#define MF_TYPES 9u
+
+static const struct {
+    const char *name; /* NULL: not one of ours */
+    uint32_t elements, bytes;
+} mf_types[MF_TYPES] = {
+    {"f32", 1, 4}, {"f16", 1, 2}, {"q4_0", 32, 18}, {"q4_1", 32, 20}, {NULL, 0, 0},
+    {NULL, 0, 0}, {"q5_0", 32, 22}, {"q5_1", 32, 24}, {"q8_0", 32, 34}
+};
+
+/* ---- the state of one opening ---- */
+
+#define MF_BUFFER 131072u          /* bytes read at once */
+#define MF_ROW (4u * MF_MAX_STATE) /* floats of the longest row, fc2's */
+#define MF_MAX_TOKEN 1024u         /* bytes of a token; the longest real one has 128 */
+#define MF_MAX_NAME 63u            /* the longest real one has 41 */
+#define MF_BINS 201u               /* of an FFT of 400 samples */
+
+typedef struct mf_tensor {
+    uint64_t offset; /* of the data; 0: not seen */
+    uint32_t type;
+} mf_tensor;
+
+typedef struct mf_loader {
+    wnpu_source source;
+    wnpu_error *error;
+    uint64_t position;  /* file offset of buffer[start] */
+    size_t start, have; /* buffer[start..have-1] was read and not yet used */
+    size_t ahead;       /* how much to read at once... */
+    uint64_t until;     /* ...but not beyond this offset, where other things follow */
+    uint32_t sizes[MF_SIZES];
+    uint64_t filters_at, tokens_at, vocab_bytes;
+    uint32_t n_base;    /* tokens in the file */
+    uint32_t n_tensors; /* that must be there */
+    uint32_t found;
+    uint32_t weight_type;
+    char name[MF_MAX_NAME + 1];
+    wnpu_model scratch; /* stands for the model while its size is measured */
+    mf_layer scratch_layer;
+    mf_tensor tensors[MF_MAX_TENSORS];
+    float row[MF_ROW];
+    float turned[3 * MF_MAX_STATE]; /* a convolution's row */
+    unsigned char buffer[MF_BUFFER];
+} mf_loader;
+
+/* ---- bytes ---- */
+
+WNPU_INLINE uint32_t mf_u16(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
+}
+
+WNPU_INLINE uint32_t mf_u32(const unsigned char *p)
+{
+    return mf_u16(p) | mf_u16(p + 2) << 16;
+}
+
+/* Text of unknown origin for a message: what is not plain ASCII becomes '?'. out has size bytes. */
+static const char *mf_printable(char *out, size_t size, const void *bytes, size_t length)
+{
+    const unsigned char *in = bytes;
+    size_t i, n = length < size - 1 ? length : size - 1;
+    for (i = 0; i < n; i++) {
+        out[i] = in[i] >= 0x20 && in[i] < 0x7f && in[i] != '\'' ? (char)in[i] : '?';
+    }
+    out[n] = '\0';
+    return out;
+}
+
+/* Makes n <= MF_BUFFER bytes available at *bytes; what says in which part of the file they lie. */
+static int mf_need(mf_loader *l, size_t n, const char *what, const unsigned char **bytes)
+{
+    uint64_t left = l->source.size - l->position;
+    uint64_t useful = l->until > l->position ? l->until - l->position : 0;
+    size_t want = useful < l->ahead ? (size_t)useful : l->ahead;
+    *bytes = l->buffer + l->start;
+    if (l->have - l->start >= n) {
+        return WNPU_OK;
+    }
+    if (n > left) {
+        return er_set(l->error, WNPU_E_MODEL, "the file ends at byte %llu, inside %s at byte %llu "
+                      "that needs %llu bytes; it is truncated or damaged, get it again",
+                      (unsigned long long)l->source.size, what, (unsigned long long)l->position,
+                      (unsigned long long)n);
+    }
+    memmove(l->buffer, *bytes, l->have - l->start);
+    l->have -= l->start;
+    l->start = 0;
+    *bytes = l->buffer;
+    want = want > n ? want : n;
+    while (l->have < n) {
+        size_t ask = want - l->have;
+        uint64_t from = l->position + l->have;
+        int64_t got = l->source.read(l->source.user, from, l->buffer + l->have, ask);
+        if (got <= 0 || (uint64_t)got > ask) {
+            return er_set(l->error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu answered "
+                          "%lld; the file is unreadable or was cut while it was read",
+                          (unsigned long long)ask, (unsigned long long)from,
+                          (unsigned long long)l->source.size, (long long)got);
+        }
+        l->have += (size_t)got;
+    }
+    return WNPU_OK;
+}
+
+static void mf_used(mf_loader *l, size_t n)
+{
+    l->start += n;
+    l->position += n;
+}
+
+/* position <= source.size */
+static void mf_seek(mf_loader *l, uint64_t position)
+{
+    if (position >= l->position && position - l->position <= l->have - l->start) {
+        l->start += (size_t)(position - l->position);
+    } else {
+        l->start = l->have = 0;
+    }
+    l->position = position;
+}
+
+static int mf_take_u32(mf_loader *l, const char *what, uint32_t *value)
+{
+    const unsigned char *bytes;
+    int status = mf_need(l, 4, what, &bytes);
+    if (status == WNPU_OK) {
+        *value = mf_u32(bytes);
+        mf_used(l, 4);
+    }
+    return status;
+}
+
+/* ---- numbers ---- */
+
+WNPU_INLINE uint32_t mf_bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+WNPU_INLINE float mf_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* IEEE half to single, exact; masks in place of branches, so that loops over it become vectors.
+ * Subnormals are made by subtracting normal numbers: a host may have set the CPU to flush them. */
+WNPU_INLINE float mf_half(uint32_t h)
+{
+    uint32_t sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
+    uint32_t is_small = (rest - 0x400u) >> 31, is_infinite = (0x7bffu - rest) >> 31; /* or NaN */
+    uint32_t small = mf_bits(mf_float(0x3f000000u + rest) - 0.5f);
+    uint32_t large = (rest << 13) + ((112u + 112u * is_infinite) << 23);
+    return mf_float(sign | (small & (0u - is_small)) | (large & (is_small - 1u)));
+}
+
+static void mf_row_f16(const unsigned char *in, float *out, size_t n)
+{
+    size_t i, j;
+    for (i = 0; i + 16 <= n; i += 16) { /* a constant count lets gcc -O2 make vectors */
+        uint16_t halves[16];
+        memcpy(halves, in + 2 * i, sizeof halves);
+        for (j = 0; j < 16; j++) {
+            out[i + j] = mf_half(halves[j]);
+        }
+    }
+    for (; i < n; i++) {
+        out[i] = mf_half(mf_u16(in + 2 * i));
+    }
+}
+
+static void mf_row_f32(const unsigned char *in, float *out, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        out[i] = mf_float(mf_u32(in + 4 * i));
+    }
+}
+
+/* One block of 4 or 5 bits: half d, half m if offset is 0, 32 high bits if high, 16 bytes whose
+ * low nibbles are elements 0..15 and high nibbles 16..31. Values are (q - offset) * d or
+ * q * d + m (dequantize_row_q4_0 and its like in ggml-quants.c). */
+WNPU_INLINE void mf_block45(const unsigned char *in, float *out, int offset, int high)
+{
+    float d = mf_half(mf_u16(in)), m = 0.0f;
+    uint32_t bits = 0, j;
+    in += 2;
+    if (offset == 0) {
+        m = mf_half(mf_u16(in));
+        in += 2;
+    }
+    if (high) {
+        bits = mf_u32(in);
+        in += 4;
+    }
+    for (j = 0; j < 16; j++) {
+        int low = (int)((in[j] & 15u) | (bits >> j & 1u) << 4) - offset;
+        int top = (int)((uint32_t)in[j] >> 4 | (bits >> (j + 16) & 1u) << 4) - offset;
+        out[j] = (float)low * d + m;
+        out[j + 16] = (float)top * d + m;
+    }
+}
+
+static void mf_row_blocks(uint32_t type, const unsigned char *in, float *out, size_t n)
+{
+    size_t i, j;
+    for (i = 0; i < n; i += 32, in += mf_types[type].bytes) {
+        float d;
+        switch (type) {
+        case 2: mf_block45(in, out + i, 8, 0); break;
+        case 3: mf_block45(in, out + i, 0, 0); break;
+        case 6: mf_block45(in, out + i, 16, 1); break;
+        case 7: mf_block45(in, out + i, 0, 1); break;
+        default:
+            d = mf_half(mf_u16(in));
+            for (j = 0; j < 32; j++) {
+                out[i + j] = (float)(int)((in[2 + j] ^ 0x80u) - 0x80u) * d;
+            }
+        }
+    }
+}
+
+static void mf_row(uint32_t type, const unsigned char *in, float *out, size_t n)
+{
+    if (type == 0) {
+        mf_row_f32(in, out, n);
+    } else if (type == 1) {
+        mf_row_f16(in, out, n);
+    } else {
+        mf_row_blocks(type, in, out, n);
+    }
+}
+
+/* 1 if all are at most 65504 (the largest half) in magnitude, which no NaN is. With this bound no
+ * sum or product of the network leaves the range of floats. */
+static int mf_sane(const float *x, size_t n)
+{
+    uint32_t bad = 0;
+    size_t i, j;
+    for (i = 0; i + 16 <= n; i += 16) {
+        for (j = 0; j < 16; j++) {
+            bad |= 0x477fe000u - (mf_bits(x[i + j]) & 0x7fffffffu); /* top bit set: above */
+        }
+    }
+    for (; i < n; i++) {
+        bad |= 0x477fe000u - (mf_bits(x[i]) & 0x7fffffffu);
+    }
+    return bad >> 31 == 0;
+}
+
+/* ---- pass 1: header, filters, tokens ---- */
+
+/* What is often mistaken for a model. Anything unknown is reported by its first bytes. */
+static const struct {
+    size_t length;
+    const char *start, *what;
+} mf_foreign[] = {
+    {4, "GGUF", "a GGUF file"},
+    {4, "PK\003\004", "a PyTorch checkpoint or another zip archive"},
+    {2, "\200\002", "a PyTorch checkpoint (pickle)"},
+    {4, "tjgg", "a ggml language model ('ggjt')"},
+    {4, "fmgg", "a ggml language model ('ggmf')"},
+    {4, "algg", "a ggml adapter ('ggla')"},
+    {4, "ggml", "a big-endian ggml file"},
+    {8, "lmgg\012\0\0\0", "a ggml file of another network, such as a voice activity model"},
+    {19, "version https://git", "a Git LFS pointer in place of the file"},
+    {1, "<", "a web page"},
+    {4, "RIFF", "a recording"},
+    {2, "\037\213", "a gzip archive"}
+};
+
+static int mf_magic(mf_loader *l)
+{
+    const unsigned char *bytes;
+    const char *what = NULL;
+    size_t i, n = l->source.size < 64 ? (size_t)l->source.size : 64;
+    int status = mf_need(l, n < 4 ? 4 : n, "the magic number", &bytes);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    for (i = 0; i < sizeof mf_foreign / sizeof mf_foreign[0]; i++) {
+        if (mf_foreign[i].length <= n &&
+            memcmp(bytes, mf_foreign[i].start, mf_foreign[i].length) == 0) {
+            what = mf_foreign[i].what;
+            break;
+        }
+    }
+    /* safetensors: the length of a JSON header in 8 bytes, then the header */
+    if (n > 8 && bytes[8] == '{' && mf_u32(bytes + 4) == 0 && mf_u32(bytes) < l->source.size) {
+        what = "a safetensors file";
+    }
+    if (what != NULL) {
+        return er_set(l->error, WNPU_E_MODEL, "this is %s, not a ggml Whisper model; use a "
+                      "ggml-*.bin file of whisper.cpp or convert with its scripts", what);
+    }
+    if (mf_u32(bytes) != 0x67676d6cu) {
+        return er_set(l->error, WNPU_E_MODEL, "the file begins with 0x%08x, expected 0x67676d6c: "
+                      "not a ggml Whisper model; use a ggml-*.bin file of whisper.cpp",
+                      (unsigned)mf_u32(bytes));
+    }
+    mf_used(l, 4);
+    return WNPU_OK;
+}
+
+static int mf_heads(mf_loader *l, uint32_t state, uint32_t heads)
+{
+    uint32_t d = l->sizes[state], h = l->sizes[heads];
+    if (d % h != 0 || d / h % 4 != 0 || d / h > 256) {
+        return er_set(l->error, WNPU_E_MODEL, "%s is %u with %s %u at byte %u: a head's size must "
+                      "be a whole multiple of 4 up to 256; the file is damaged or not Whisper's",
+                      mf_limits[state].name, (unsigned)d, mf_limits[heads].name, (unsigned)h,
+                      (unsigned)(4 + 4 * state));
+    }
+    return WNPU_OK;
+}
+
+static int mf_header(mf_loader *l)
+{
+    unsigned i;
+    int status = mf_magic(l);
+    for (i = 0; status == WNPU_OK && i < MF_SIZES; i++) {
+        status = mf_take_u32(l, "the header", &l->sizes[i]);
+        if (status == WNPU_OK && (l->sizes[i] < mf_limits[i].least ||
+                                  l->sizes[i] > mf_limits[i].most)) {
+            return er_set(l->error, WNPU_E_MODEL, "%s at byte %u is %ld, expected %u to %u; the "
+                          "file is damaged or not a Whisper model", mf_limits[i].name, 4 + 4 * i,
+                          (long)(int32_t)l->sizes[i], (unsigned)mf_limits[i].least,
+                          (unsigned)mf_limits[i].most);
+        }
+    }
+    if (status == WNPU_OK) {
+        status = mf_heads(l, MF_AUDIO_STATE, MF_AUDIO_HEAD);
+    }
+    if (status == WNPU_OK) {
+        status = mf_heads(l, MF_TEXT_STATE, MF_TEXT_HEAD);
+    }
+    if (status == WNPU_OK && l->sizes[MF_AUDIO_STATE] != l->sizes[MF_TEXT_STATE]) {
+        return er_set(l->error, WNPU_E_MODEL, "n_audio_state is %u and n_text_state %u, expected "
+                      "the same; the file is damaged or not a Whisper model",
+                      (unsigned)l->sizes[MF_AUDIO_STATE], (unsigned)l->sizes[MF_TEXT_STATE]);
+    }
+    return status;
+}
+
+static int mf_filters(mf_loader *l)
+{
+    uint32_t mels = 0, bins = 0;
+    uint64_t at = l->position, bytes;
+    int status = mf_take_u32(l, "the mel filters", &mels);
+    if (status == WNPU_OK) {
+        status = mf_take_u32(l, "the mel filters", &bins);
+    }
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (mels != l->sizes[MF_MELS] || bins != MF_BINS) {
+        return er_set(l->error, WNPU_E_MODEL, "the mel filters at byte %llu are %ld x %ld, "
+                      "expected %u x %u; the file is damaged", (unsigned long long)at,
+                      (long)(int32_t)mels, (long)(int32_t)bins, (unsigned)l->sizes[MF_MELS],
+                      MF_BINS);
+    }
+    bytes = (uint64_t)mels * MF_BINS * 4;
+    l->filters_at = l->position;
+    if (bytes > l->source.size - l->position) {
+        return er_set(l->error, WNPU_E_MODEL, "the file ends at byte %llu, inside the mel filters "
+                      "at byte %llu that need %llu bytes; it is truncated, get it again",
+                      (unsigned long long)l->source.size, (unsigned long long)l->position,
+                      (unsigned long long)bytes);
+    }
+    mf_seek(l, l->position + bytes);
+    return WNPU_OK;
+}
+
+/* Length of the token at the position, which moves to its bytes. */
+static int mf_token(mf_loader *l, uint32_t token, uint32_t *length)
+{
+    int status = mf_take_u32(l, "the vocabulary", length);
+    if (status == WNPU_OK && *length > MF_MAX_TOKEN) {
+        return er_set(l->error, WNPU_E_MODEL, "token %u at byte %llu has length %ld, expected at "
+                      "most %u; the file is damaged", (unsigned)token,
+                      (unsigned long long)(l->position - 4), (long)(int32_t)*length, MF_MAX_TOKEN);
+    }
+    return status;
+}
+
+static int mf_tokens(mf_loader *l)
+{
+    const unsigned char *bytes;
+    uint32_t i, length = 0;
+    uint64_t at = l->position;
+    int status = mf_take_u32(l, "the vocabulary", &l->n_base);
+    if (status == WNPU_OK && (l->n_base == 0 || l->n_base > l->sizes[MF_VOCAB])) {
+        return er_set(l->error, WNPU_E_MODEL, "the vocabulary at byte %llu has %ld tokens, "
+                      "expected 1 to n_vocab = %u; the file is damaged", (unsigned long long)at,
+                      (long)(int32_t)l->n_base, (unsigned)l->sizes[MF_VOCAB]);
+    }
+    l->tokens_at = l->position;
+    for (i = 0; status == WNPU_OK && i < l->n_base; i++) {
+        status = mf_token(l, i, &length);
+        if (status == WNPU_OK) {
+            status = mf_need(l, length, "the vocabulary", &bytes);
+        }
+        if (status == WNPU_OK) {
+            mf_used(l, length);
+            l->vocab_bytes += length;
+        }
+    }
+    if (status == WNPU_OK) {
+        status = tk_check((int32_t)l->sizes[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes,
+                          l->error);
+    }
+    return status;
+}
+
+/* ---- pass 1: tensors ---- */
+
+static void mf_ne(const mf_loader *l, mf_shape shape, uint32_t ne[3])
+{
+    uint32_t d = l->sizes[MF_TEXT_STATE];
+    ne[0] = d;
+    ne[1] = ne[2] = 1;
+    switch (shape) {
+    case MF_D: break;
+    case MF_4D: ne[0] = 4 * d; break;
+    case MF_DD: ne[1] = d; break;
+    case MF_FC1: ne[1] = 4 * d; break;
+    case MF_FC2: ne[0] = 4 * d; ne[1] = d; break;
+    case MF_CONV1: ne[0] = 3; ne[1] = l->sizes[MF_MELS]; ne[2] = d; break;
+    case MF_CONV2: ne[0] = 3; ne[1] = d; ne[2] = d; break;
+    case MF_AUDIO_POS: ne[1] = l->sizes[MF_AUDIO_CTX]; break;
+    case MF_TEXT_POS: ne[1] = l->sizes[MF_TEXT_CTX]; break;
+    case MF_EMBED: ne[1] = l->sizes[MF_VOCAB]; break;
+    }
+}
+
+/* Tensors are numbered: the single ones, then the encoder's layers, then the decoder's. */
+static const mf_part *mf_find(const mf_loader *l, uint32_t tensor, int *decoder, uint32_t *layer)
+{
+    uint32_t encoder_end = MF_SINGLE + l->sizes[MF_AUDIO_LAYER] * MF_ENCODER_PARTS;
+    *decoder = -1; /* not in a layer */
+    *layer = 0;
+    if (tensor < MF_SINGLE) {
+        return &mf_single[tensor];
+    }
+    *decoder = tensor >= encoder_end;
+    if (*decoder) {
+        *layer = (tensor - encoder_end) / MF_DECODER_PARTS;
+        return &mf_block[(tensor - encoder_end) % MF_DECODER_PARTS];
+    }
+    *layer = (tensor - MF_SINGLE) / MF_ENCODER_PARTS;
+    return &mf_block[(tensor - MF_SINGLE) % MF_ENCODER_PARTS];
+}
+
+static const char *mf_name(mf_loader *l, uint32_t tensor)
+{
+    int decoder;
+    uint32_t layer;
+    const mf_part *part = mf_find(l, tensor, &decoder, &layer);
+    if (decoder < 0) {
+        return part->name;
+    }
+    (void)snprintf(l->name, sizeof l->name, "%s.blocks.%u.%s", decoder ? "decoder" : "encoder",
+                   (unsigned)layer, part->name);
+    return l->name;
+}
+
+/* The number of the tensor called name, or n_tensors if the model has none of that name. */
+static uint32_t mf_number(const mf_loader *l, const char *name)
+{
+    int decoder = strncmp(name, "decoder.blocks.", 15) == 0;
+    uint32_t i, layer = 0, parts = decoder ? MF_DECODER_PARTS : MF_ENCODER_PARTS;
+    const char *p = name + 15;
+    if (!decoder && strncmp(name, "encoder.blocks.", 15) != 0) {
+        for (i = 0; i < MF_SINGLE; i++) {
+            if (strcmp(name, mf_single[i].name) == 0) {
+                return i;
+            }
+        }
+        return l->n_tensors;
+    }
+    if (*p == '0' && p[1] != '.') {
+        return l->n_tensors; /* only one way to write a number */
+    }
+    for (i = 0; i < 2 && *p >= '0' && *p <= '9'; i++, p++) {
+        layer = layer * 10 + (uint32_t)(*p - '0');
+    }
+    if (i == 0 || *p != '.' || layer >= l->sizes[decoder ? MF_TEXT_LAYER : MF_AUDIO_LAYER]) {
+        return l->n_tensors;
+    }
+    for (i = 0; i < parts; i++) {
+        if (strcmp(p + 1, mf_block[i].name) == 0) {
+            return MF_SINGLE + layer * parts + i +
+                   (decoder ? l->sizes[MF_AUDIO_LAYER] * MF_ENCODER_PARTS : 0);
+        }
+    }
+    return l->n_tensors;
+}
+
+/* "{3, 80, 384}" */
+static const char *mf_print_ne(char out[64], const uint32_t *ne, uint32_t n)
+{
+    size_t used = 0;
+    uint32_t i;
+    for (i = 0; i < n; i++) {
+        used += (size_t)snprintf(out + used, 64 - used, "%s%ld", i == 0 ? "{" : ", ",
+                                 (long)(int32_t)ne[i]);
+    }
+    (void)snprintf(out + used, 64 - used, "}");
+    return out;
+}
+
+/* Writers differ in dimensions of 1 (a bias of d may be {d} or {1, d}), which change nothing. */
+static int mf_same_shape(const uint32_t *a, uint32_t n, const uint32_t *b, uint32_t m)
+{
+    uint32_t i = 0, j = 0;
+    for (;;) {
+        while (i < n && a[i] == 1) {
+            i++;
+        }
+        while (j < m && b[j] == 1) {
+            j++;
+        }
+        if (i == n || j == m) {
+            return i == n && j == m;
+        }
+        if (a[i++] != b[j++]) {
+            return 0;
+        }
+    }
+}
+
+/* Checks a tensor whose data begin at the position, notes it and skips the data. */
+static int mf_note(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t type, const uint32_t *ne,
+                   uint32_t n_dims)
+{
+    uint32_t want[3], layer;
+    int decoder;
+    char is[64], should[64];
+    uint64_t bytes;
+    const char *name = mf_name(l, tensor);
+    mf_ne(l, mf_find(l, tensor, &decoder, &layer)->shape, want);
+    if (l->tensors[tensor].offset != 0) {
+        return er_set(l->error, WNPU_E_MODEL, "tensor '%s' at byte %llu is there twice, its first "
+                      "data are at byte %llu; the file is damaged", name, (unsigned long long)at,
+                      (unsigned long long)l->tensors[tensor].offset);
+    }
+    if (!mf_same_shape(ne, n_dims, want, 3)) {
+        return er_set(l->error, WNPU_E_MODEL, "tensor '%s' at byte %llu has shape %s, expected %s; "
+                      "the file is damaged or not a Whisper model", name, (unsigned long long)at,
+                      mf_print_ne(is, ne, n_dims), mf_print_ne(should, want, want[2] > 1 ? 3 :
+                      want[1] > 1 ? 2 : 1));
+    }
+    if (type >= MF_TYPES || mf_types[type].name == NULL) {
+        return er_set(l->error, WNPU_E_UNSUPPORTED, "tensor '%s' at byte %llu has type %ld, "
+                      "expected f32, f16, q4_0, q4_1, q5_0, q5_1 or q8_0; convert the model", name,
+                      (unsigned long long)at, (long)(int32_t)type);
+    }
+    if (ne[0] % mf_types[type].elements != 0) {
+        return er_set(l->error, WNPU_E_MODEL, "tensor '%s' at byte %llu is %s with rows of %u, "
+                      "expected a multiple of 32; the file is damaged", name,
+                      (unsigned long long)at, mf_types[type].name, (unsigned)ne[0]);
+    }
+    bytes = (uint64_t)want[0] * want[1] * want[2] / mf_types[type].elements * mf_types[type].bytes;
+    if (bytes > l->source.size - l->position) {
+        return er_set(l->error, WNPU_E_MODEL, "the file ends at byte %llu, inside tensor '%s' at "
+                      "byte %llu that needs %llu bytes; it is truncated, get it again",
+                      (unsigned long long)l->source.size, name, (unsigned long long)l->position,
+                      (unsigned long long)bytes);
+    }
+    l->tensors[tensor].offset = l->position;
+    l->tensors[tensor].type = type;
+    l->found++;
+    mf_seek(l, l->position + bytes);
+    return WNPU_OK;
+}
+
+static int mf_tensor_header(mf_loader *l)
+{
+    const unsigned char *bytes;
+    uint64_t at = l->position;
+    uint32_t n_dims, length, type, tensor, i, ne[4] = {0};
+    char name[MF_MAX_NAME + 1], shown[MF_MAX_NAME + 1];
+    int status = mf_need(l, 12, "a tensor's header", &bytes);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    n_dims = mf_u32(bytes);
+    length = mf_u32(bytes + 4);
+    type = mf_u32(bytes + 8);
+    if (n_dims < 1 || n_dims > 4 || length < 1 || length > MF_MAX_NAME) {
+        return er_set(l->error, WNPU_E_MODEL, "the tensor at byte %llu has %ld dimensions and a "
+                      "name of %ld bytes, expected 1 to 4 and 1 to %u; the file is damaged",
+                      (unsigned long long)at, (long)(int32_t)n_dims, (long)(int32_t)length,
+                      MF_MAX_NAME);
+    }
+    mf_used(l, 12);
+    status = mf_need(l, 4 * n_dims + length, "a tensor's header", &bytes);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    for (i = 0; i < n_dims; i++) {
+        ne[i] = mf_u32(bytes + 4 * i);
+    }
+    memcpy(name, bytes + 4 * n_dims, length);
+    name[length] = '\0';
+    mf_used(l, 4 * n_dims + length);
+    tensor = strlen(name) == length ? mf_number(l, name) : l->n_tensors;
+    if (tensor == l->n_tensors) {
+        return er_set(l->error, WNPU_E_MODEL, "tensor '%s' at byte %llu is unknown for a model of "
+                      "%u encoder and %u decoder layers; the file is damaged or not Whisper's",
+                      mf_printable(shown, sizeof shown, name, length), (unsigned long long)at,
+                      (unsigned)l->sizes[MF_AUDIO_LAYER], (unsigned)l->sizes[MF_TEXT_LAYER]);
+    }
+    return mf_note(l, at, tensor, type, ne, n_dims);
+}
+
+/* The type that most parameters have. */
+static uint32_t mf_main_type(const mf_loader *l)
+{
+    uint64_t count[MF_TYPES] = {0};
+    uint32_t i, best = 0, layer, ne[3];
+    int decoder;
+    for (i = 0; i < l->n_tensors; i++) {
+        mf_ne(l, mf_find(l, i, &decoder, &layer)->shape, ne);
+        count[l->tensors[i].type] += (uint64_t)ne[0] * ne[1] * ne[2];
+    }
+    for (i = 1; i < MF_TYPES; i++) {
+        best = count[i] > count[best] ? i : best;
+    }
+    return best;
+}
+
+static int mf_index(mf_loader *l)
+{
+    uint32_t i;
+    int status = WNPU_OK;
+    l->n_tensors = MF_SINGLE + l->sizes[MF_AUDIO_LAYER] * MF_ENCODER_PARTS +
+                   l->sizes[MF_TEXT_LAYER] * MF_DECODER_PARTS;
+    memset(l->tensors, 0, l->n_tensors * sizeof l->tensors[0]);
+    if (l->position == l->source.size) {
+        return er_set(l->error, WNPU_E_MODEL, "the file ends at byte %llu after the vocabulary: it "
+                      "has no tensors, like whisper.cpp's for-tests-ggml-*.bin; get a whole model",
+                      (unsigned long long)l->position);
+    }
+    while (status == WNPU_OK && l->position < l->source.size) {
+        if (l->found == l->n_tensors) {
+            return er_set(l->error, WNPU_E_MODEL, "%llu bytes are left over at byte %llu after the "
+                          "last tensor; the file is damaged",
+                          (unsigned long long)(l->source.size - l->position),
+                          (unsigned long long)l->position);
+        }
+        status = mf_tensor_header(l);
+    }
+    for (i = 0; status == WNPU_OK && i < l->n_tensors; i++) {
+        if (l->tensors[i].offset == 0) {
+            return er_set(l->error, WNPU_E_MODEL, "tensor '%s' is missing, %u of %u are there up "
+                          "to the end at byte %llu; the file is truncated or damaged, get it again",
+                          mf_name(l, i), (unsigned)l->found, (unsigned)l->n_tensors,
+                          (unsigned long long)l->source.size);
+        }
+    }
+    if (status == WNPU_OK) {
+        l->weight_type = mf_main_type(l);
+    }
+    return status;
+}
+
+/* ---- the block ---- */
+
+static float *mf_take_floats(ar_arena *arena, size_t count, size_t multiple)
+{
+    size_t padded = (count + multiple - 1) / multiple * multiple;
+    float *floats = ar_take(arena, padded, sizeof(float));
+    if (floats != NULL) {
+        memset(floats, 0, padded * sizeof(float));
+    }
+    return floats;
+}
+
+static void mf_take_norm(ar_arena *arena, mf_norm *norm, uint32_t d)
+{
+    norm->weight = mf_take_floats(arena, d, 16);
+    norm->bias = mf_take_floats(arena, d, 16);
+}
+
+static void mf_take_weight(ar_arena *arena, gm_weight *weight, uint32_t n, uint32_t k, int bias,
+                           int keep_float)
+{
+    gm_take(arena, weight, n, k, bias, keep_float);
+    if (arena->base != NULL && arena->used <= arena->size) {
+        gm_clear(weight); /* the bias too */
+    }
+}
+
+static void mf_take_layer(ar_arena *arena, mf_layer *layer, uint32_t d, int decoder, int keep)
+{
+    memset(layer, 0, sizeof *layer);
+    mf_take_norm(arena, &layer->attn_norm, d);
+    mf_take_weight(arena, &layer->qkv, 3 * d, d, 1, keep);
+    mf_take_weight(arena, &layer->attn_out, d, d, 1, keep);
+    if (decoder) {
+        mf_take_norm(arena, &layer->cross_norm, d);
+        mf_take_weight(arena, &layer->cross_q, d, d, 1, keep);
+        mf_take_weight(arena, &layer->cross_kv, 2 * d, d, 1, keep);
+        mf_take_weight(arena, &layer->cross_out, d, d, 1, keep);
+    }
+    mf_take_norm(arena, &layer->mlp_norm, d);
+    mf_take_weight(arena, &layer->fc1, 4 * d, d, 1, keep);
+    mf_take_weight(arena, &layer->fc2, d, 4 * d, 1, keep);
+}
+
+static mf_layer *mf_take_layers(mf_loader *l, ar_arena *arena, uint32_t count, int decoder,
+                                int keep)
+{
+    uint32_t i;
+    mf_layer *layers = ar_take(arena, count, sizeof *layers);
+    for (i = 0; i < count; i++) {
+        mf_take_layer(arena, layers != NULL ? &layers[i] : &l->scratch_layer,
+                      l->sizes[MF_TEXT_STATE], decoder, keep);
+    }
+    return layers;
+}
+
+/* Measures or lays out the model; the first piece is wnpu_model itself. */
+static wnpu_model *mf_take(mf_loader *l, ar_arena *arena, int keep)
+{
+    const uint32_t *s = l->sizes;
+    uint32_t d = s[MF_TEXT_STATE];
+    wnpu_model *m = ar_take(arena, 1, sizeof *m);
+    m = m != NULL ? m : &l->scratch;
+    memset(m, 0, sizeof *m);
+    m->n_audio_ctx = s[MF_AUDIO_CTX];
+    m->n_audio_state = s[MF_AUDIO_STATE];
+    m->n_audio_head = s[MF_AUDIO_HEAD];
+    m->n_audio_layer = s[MF_AUDIO_LAYER];
+    m->n_text_ctx = s[MF_TEXT_CTX];
+    m->n_text_state = s[MF_TEXT_STATE];
+    m->n_text_head = s[MF_TEXT_HEAD];
+    m->n_text_layer = s[MF_TEXT_LAYER];
+    m->n_mels = s[MF_MELS];
+    m->has_float = keep;
+    m->weight_type = mf_types[l->weight_type].name;
+    m->filters = ar_take(arena, (size_t)s[MF_MELS] * MF_BINS, sizeof(float));
+    tk_take(arena, &m->vocab, (int32_t)s[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes);
+    mf_take_weight(arena, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
+    mf_take_weight(arena, &m->conv2, d, 3 * d, 1, keep);
+    m->audio_position = ar_take(arena, (size_t)s[MF_AUDIO_CTX] * d, sizeof(float));
+    m->encoder = mf_take_layers(l, arena, s[MF_AUDIO_LAYER], 0, keep);
+    mf_take_norm(arena, &m->encoder_norm, d);
+    mf_take_weight(arena, &m->embedding, s[MF_VOCAB], d, 0, keep);
+    m->text_position = ar_take(arena, (size_t)s[MF_TEXT_CTX] * d, sizeof(float));
+    m->decoder = mf_take_layers(l, arena, s[MF_TEXT_LAYER], 1, keep);
+    mf_take_norm(arena, &m->decoder_norm, d);
+    return m;
+}
+
+/* OpenAI's models by their sizes (whisper/__init__.py). large-v1 and -v2 cannot be told apart. */
+static const char *mf_model_name(const mf_loader *l)
+{
+    static const struct {
+        const char *name, *english;
+        uint32_t vocab, state, head, audio_layer, text_layer, mels;
+    } known[] = {
+        {"tiny", "tiny.en", 51865, 384, 6, 4, 4, 80},
+        {"base", "base.en", 51865, 512, 8, 6, 6, 80},
+        {"small", "small.en", 51865, 768, 12, 12, 12, 80},
+        {"medium", "medium.en", 51865, 1024, 16, 24, 24, 80},
+        {"large", NULL, 51865, 1280, 20, 32, 32, 80},
+        {"large-v3", NULL, 51866, 1280, 20, 32, 32, 128},
+        {"turbo", NULL, 51866, 1280, 20, 32, 4, 128}
+    };
+    const uint32_t *s = l->sizes;
+    size_t i;
+    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
+        int english = known[i].english != NULL && s[MF_VOCAB] == 51864;
+        if ((s[MF_VOCAB] == known[i].vocab || english) && s[MF_AUDIO_CTX] == 1500 &&
+            s[MF_TEXT_CTX] == 448 && s[MF_TEXT_STATE] == known[i].state &&
+            s[MF_AUDIO_HEAD] == known[i].head && s[MF_TEXT_HEAD] == known[i].head &&
+            s[MF_AUDIO_LAYER] == known[i].audio_layer &&
+            s[MF_TEXT_LAYER] == known[i].text_layer && s[MF_MELS] == known[i].mels) {
+            return english ? known[i].english : known[i].name;
+        }
+    }
+    return "custom";
+}
+
+/* ---- pass 2 ---- */
+
+static int mf_load_filters(mf_loader *l, wnpu_model *m)
+{
+    const unsigned char *bytes;
+    uint32_t i;
+    mf_seek(l, l->filters_at);
+    for (i = 0; i < m->n_mels; i++) {
+        float *row = m->filters + (size_t)i * MF_BINS;
+        int status = mf_need(l, MF_BINS * 4, "the mel filters", &bytes);
+        if (status != WNPU_OK) {
+            return status;
+        }
+        mf_row_f32(bytes, row, MF_BINS);
+        mf_used(l, MF_BINS * 4);
+        if (!mf_sane(row, MF_BINS)) {
+            return er_set(l->error, WNPU_E_MODEL, "mel filter %u before byte %llu has a value that "
+                          "is not finite or beyond 65504; the file is damaged", (unsigned)i,
+                          (unsigned long long)l->position);
+        }
+    }
+    return WNPU_OK;
+}
+
+static int mf_load_tokens(mf_loader *l, wnpu_model *m)
+{
+    const unsigned char *bytes;
+    uint32_t i, length = 0;
+    mf_seek(l, l->tokens_at);
+    for (i = 0; i < l->n_base; i++) {
+        int status = mf_token(l, i, &length);
+        if (status == WNPU_OK) {
+            status = mf_need(l, length, "the vocabulary", &bytes);
+        }
+        if (status != WNPU_OK) {
+            return status;
+        }
+        if (tk_add(&m->vocab, (int32_t)i, (const char *)bytes, length) != WNPU_OK) {
+            return er_set(l->error, WNPU_E_IO, "token %u does not fit where it did before; the "
+                          "file changed while it was read, open it again", (unsigned)i);
+        }
+        mf_used(l, length);
+    }
+    return tk_finish(&m->vocab, l->error);
+}
+
+/* Files hold a convolution's row as [channel, tap]; ours is [tap, channel], so that three frames
+ * of input that lie one after another are a row to multiply it with. */
+static const float *mf_turn(mf_loader *l, uint32_t channels)
+{
+    uint32_t tap, channel;
+    for (tap = 0; tap < 3; tap++) {
+        for (channel = 0; channel < channels; channel++) {
+            l->turned[tap * channels + channel] = l->row[channel * 3 + tap];
+        }
+    }
+    return l->turned;
+}
+
+static int mf_load_tensor(mf_loader *l, wnpu_model *m, uint32_t tensor)
+{
+    int decoder;
+    uint32_t layer, row, rows, columns, ne[3], type = l->tensors[tensor].type;
+    const mf_part *part = mf_find(l, tensor, &decoder, &layer);
+    void *base = decoder < 0 ? (void *)m : (void *)&(decoder ? m->decoder : m->encoder)[layer];
+    void *at = (unsigned char *)base + part->offset;
+    int conv = part->shape == MF_CONV1 || part->shape == MF_CONV2;
+    size_t bytes;
+    mf_ne(l, part->shape, ne);
+    columns = conv ? ne[0] * ne[1] : ne[0];
+    rows = conv ? ne[2] : ne[1];
+    bytes = (size_t)columns / mf_types[type].elements * mf_types[type].bytes;
+    mf_seek(l, l->tensors[tensor].offset);
+    l->until = l->position + (uint64_t)rows * bytes;
+    for (row = 0; row < rows; row++) {
+        const unsigned char *data;
+        const float *values = l->row;
+        size_t first = (size_t)part->first * m->n_text_state;
+        int status = mf_need(l, bytes, "a tensor", &data);
+        if (status != WNPU_OK) {
+            return status;
+        }
+        mf_row(type, data, l->row, columns);
+        if (!mf_sane(l->row, columns)) {
+            return er_set(l->error, WNPU_E_MODEL, "tensor '%s' has a value in row %u at byte %llu "
+                          "that is not finite or beyond 65504; the file is damaged",
+                          mf_name(l, tensor), (unsigned)row, (unsigned long long)l->position);
+        }
+        if (conv) {
+            values = mf_turn(l, ne[1]);
+        }
+        if (part->goes == MF_ROWS) {
+            gm_set_row(at, (uint32_t)first + row, values);
+        } else if (part->goes == MF_BIAS) {
+            memcpy(((gm_weight *)at)->bias + first, values, columns * sizeof(float));
+        } else {
+            memcpy(*(float **)at + (size_t)row * columns, values, columns * sizeof(float));
+        }
+        mf_used(l, bytes);
+    }
+    return WNPU_OK;
+}
+
+static int mf_load(mf_loader *l, wnpu_model *m)
+{
+    uint32_t i;
+    int status;
+    l->ahead = MF_BUFFER;
+    status = mf_load_filters(l, m);
+    if (status == WNPU_OK) {
+        status = mf_load_tokens(l, m);
+    }
+    for (i = 0; status == WNPU_OK && i < l->n_tensors; i++) {
+        status = mf_load_tensor(l, m, i);
+    }
+    return status;
+}
+
+/* ---- opening ---- */
+
+/* Memory from an allocator that may be the host's, and so may be wrong about alignment. */
+static void *mf_alloc(const wnpu_allocator *allocator, size_t size, const char *what,
+                      wnpu_error *error)
+{
+    void *memory = allocator->alloc(allocator->user, size, AR_ALIGN);
+    if (memory == NULL) {
+        (void)er_set(error, WNPU_E_MEMORY, "no memory for %s of %llu bytes; free some or use a "
+                     "smaller model", what, (unsigned long long)size);
+    } else if ((uintptr_t)memory % AR_ALIGN != 0) {
+        allocator->release(allocator->user, memory, size);
+        memory = NULL;
+        (void)er_set(error, WNPU_E_MEMORY, "the allocator's memory for %s is not aligned to %u "
+                     "bytes as asked; correct the allocator", what, AR_ALIGN);
+    }
+    return memory;
+}
+
+static int mf_build(mf_loader *l, const wnpu_allocator *allocator, int keep, wnpu_model **model)
+{
+    ar_arena arena;
+    void *memory;
+    int status;
+    memset(&arena, 0, sizeof arena);
+    (void)mf_take(l, &arena, keep);
+    if (arena.overflow) {
+        return er_set(l->error, WNPU_E_MEMORY, "the model does not fit into the address space; use "
+                      "a smaller one");
+    }
+    memory = mf_alloc(allocator, arena.used, "a model", l->error);
+    if (memory == NULL) {
+        return WNPU_E_MEMORY;
+    }
+    arena.base = memory;
+    arena.size = arena.used;
+    arena.used = 0;
+    *model = mf_take(l, &arena, keep);
+    if (arena.used == arena.size) {
+        (*model)->name = mf_model_name(l);
+        (*model)->allocator = *allocator;
+        (*model)->size = arena.size;
+        status = mf_load(l, *model);
+    } else {
+        status = er_set(l->error, WNPU_E_INTERNAL, "a model's block was measured as %llu bytes and "
+                        "takes %llu; please report it", (unsigned long long)arena.size,
+                        (unsigned long long)arena.used);
+    }
+    if (status != WNPU_OK) {
+        allocator->release(allocator->user, memory, arena.size);
+        *model = NULL;
+    }
+    return status;
+}
+
+static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
+                   wnpu_model **model)
+{
+    double begin = er_now_ms();
+    int status;
+    l->ahead = 4096; /* headers are short and far apart */
+    status = mf_header(l);
+    if (status == WNPU_OK) {
+        status = mf_filters(l);
+    }
+    if (status == WNPU_OK) {
+        l->ahead = 65536;
+        status = mf_tokens(l);
+        l->ahead = 512;
+    }
+    if (status == WNPU_OK) {
+        status = mf_index(l);
+    }
+    if (status == WNPU_OK) {
+        status = mf_build(l, allocator, config->keep_float != 0, model);
+    }
+    if (status == WNPU_OK) {
+        er_log(config->log, config->log_user, WNPU_LOG_INFO,
+               "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory in %d ms",
+               (*model)->name, (*model)->weight_type, (unsigned)l->n_tensors,
+               (unsigned long long)l->source.size, (unsigned long long)(*model)->size,
+               (int)(er_now_ms() - begin));
+    }
+    return status;
+}
+
+WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size)
+{
+    if (config != NULL && struct_size >= sizeof config->struct_size) {
+        memset(config, 0, struct_size); /* every default is 0 or NULL */
+        config->struct_size = (uint32_t)struct_size;
+    }
+}
+
+WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,
+                                    const wnpu_model_config *config, wnpu_error *error)
+{
+    wnpu_model_config ours;
+    wnpu_allocator allocator;
+    wnpu_error local;
+    mf_loader *l;
+    int status;
+    error = error != NULL ? error : &local; /* the log gets the message in any case */
+    er_clear(error);
+    if (model == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "model is NULL; pass where to put it");
+    }
+    *model = NULL;
+    if (source == NULL || source->read == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "the source has no read function; fill it in");
+    }
+    wnpu_model_config_init(&ours, sizeof ours);
+    if (config != NULL && er_import(&ours, sizeof ours, config, config->struct_size) != WNPU_OK) {
+        return er_set(error, WNPU_E_VERSION, "struct_size %u of the model configuration is wrong "
+                      "or asks for what is unknown here; use wnpu_model_config_init()",
+                      (unsigned)config->struct_size);
+    }
+    if (ours.keep_float > 1) {
+        return er_set(error, WNPU_E_ARGUMENT, "keep_float is %u, expected 0 or 1",
+                      (unsigned)ours.keep_float);
+    }
+    if (ours.allocator != NULL && (ours.allocator->alloc == NULL ||
+                                   ours.allocator->release == NULL)) {
+        return er_set(error, WNPU_E_ARGUMENT, "the allocator lacks alloc or release; fill both in");
+    }
+    allocator = ar_allocator(ours.allocator);
+    l = mf_alloc(&allocator, sizeof *l, "opening a model", error);
+    if (l == NULL) {
+        return WNPU_E_MEMORY;
+    }
+    memset(l, 0, offsetof(mf_loader, tensors)); /* the rest is written before it is read */
+    l->source = *source;
+    l->until = source->size;
+    l->error = error;
+    status = mf_open(l, &ours, &allocator, model);
+    if (status != WNPU_OK) {
+        er_log(ours.log, ours.log_user, WNPU_LOG_ERROR, "%s", error->message);
+    }
+    allocator.release(allocator.user, l, sizeof *l);
+    return status;
+}
+
+typedef struct mf_memory {
+    const unsigned char *data;
+    uint64_t size;
+} mf_memory;
+
+static int64_t mf_read_memory(void *user, uint64_t offset, void *buffer, size_t size)
+{
+    const mf_memory *memory = user;
+    uint64_t left = offset < memory->size ? memory->size - offset : 0;
+    size_t n = size < left ? size : (size_t)left;
+    if (n > 0) {
+        memcpy(buffer, memory->data + offset, n);
+    }
+    return (int64_t)n;
+}
+
+WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t size,
+                                    const wnpu_model_config *config, wnpu_error *error)
+{
+    mf_memory memory;
+    wnpu_source source;
+    er_clear(error);
+    if (data == NULL) {
+        if (model != NULL) {
+            *model = NULL;
+        }
+        return er_set(error, WNPU_E_ARGUMENT, "data is NULL; pass the bytes of a model");
+    }
+    memory.data = data;
+    memory.size = size;
+    source.read = mf_read_memory;
+    source.size = size;
+    source.user = &memory;
+    return wnpu_model_open_source(model, &source, config, error);
+}
+
+#ifndef WNPU_NO_STDIO
+static int64_t mf_read_file(void *user, uint64_t offset, void *buffer, size_t size)
+{
+    ssize_t got;
+    do {
+        got = pread(*(const int *)user, buffer, size, (off_t)offset);
+    } while (got < 0 && errno == EINTR);
+    return got < 0 ? -(int64_t)errno : (int64_t)got;
+}
+
+/* strerror() depends on the locale and need not be safe in threads. */
+static const char *mf_errno_text(int code)
+{
+    switch (code) {
+    case ENOENT: return "there is no such file";
+    case ENOTDIR: return "a part of the path is not a directory";
+    case EACCES: return "permission denied";
+    case EMFILE:
+    case ENFILE: return "too many open files";
+    case ENAMETOOLONG: return "the path is too long";
+    case EOVERFLOW: return "too large for this build, compile with -D_FILE_OFFSET_BITS=64";
+    default: return "the system refused";
+    }
+}
+
+/* Opens path and measures it. Never waits: a FIFO without a writer is refused like any other. */
+static int mf_open_path(const char *path, int *file, uint64_t *size, wnpu_error *error)
+{
+    struct stat info;
+    char shown[100];
+    size_t length = strlen(path);
+    size_t skip = length > sizeof shown - 1 ? length - (sizeof shown - 1) : 0;
+    (void)mf_printable(shown, sizeof shown, path + skip, length - skip);
+    do {
+        *file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (*file < 0 && errno == EINTR);
+    if (*file < 0 || fstat(*file, &info) != 0) {
+        int code = errno;
+        if (*file >= 0) {
+            (void)close(*file);
+        }
+        return er_set(error, WNPU_E_IO, "cannot open '%s%s': %s (errno %d)", skip ? "..." : "",
+                      shown, mf_errno_text(code), code);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        (void)close(*file);
+        return er_set(error, WNPU_E_IO, "'%s%s' is %s; give the path of a model file",
+                      skip ? "..." : "", shown,
+                      S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+    }
+    *size = (uint64_t)info.st_size;
+    return WNPU_OK;
+}
+#endif
+
+WNPU_API int wnpu_model_open(wnpu_model **model, const char *path,
+                             const wnpu_model_config *config, wnpu_error *error)
+{
+    er_clear(error);
+    if (model == NULL || path == NULL) {
+        if (model != NULL) {
+            *model = NULL;
+        }
+        return er_set(error, WNPU_E_ARGUMENT, "model or path is NULL; pass both");
+    }
+    *model = NULL;
+#ifdef WNPU_NO_STDIO
+    (void)config;
+    return er_set(error, WNPU_E_UNSUPPORTED, "this build has no files (WNPU_NO_STDIO); use "
+                  "wnpu_model_open_memory() or wnpu_model_open_source()");
+#else
+    {
+        wnpu_source source;
+        int file = -1, status = mf_open_path(path, &file, &source.size, error);
+        if (status != WNPU_OK) {
+            return status;
+        }
+        source.read = mf_read_file;
+        source.user = &file;
+        status = wnpu_model_open_source(model, &source, config, error);
+        (void)close(file);
+        return status;
+    }
+#endif
+}
+
+WNPU_API void wnpu_model_close(wnpu_model *model)
+{
+    if (model != NULL) {
+        wnpu_allocator allocator = model->allocator;
+        allocator.release(allocator.user, model, model->size);
+    }
+}
+
+WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
+{
+    wnpu_model_info ours;
+    uint32_t size;
+    if (model == NULL || info == NULL || info->struct_size < sizeof info->struct_size ||
+        info->struct_size > 65536u) {
+        return WNPU_E_ARGUMENT;
+    }
+    size = info->struct_size;
+    memset(&ours, 0, sizeof ours);
+    ours.struct_size = size;
+    ours.n_vocab = (int32_t)model->embedding.n;
+    ours.n_audio_ctx = (int32_t)model->n_audio_ctx;
+    ours.n_audio_state = (int32_t)model->n_audio_state;
+    ours.n_audio_head = (int32_t)model->n_audio_head;
+    ours.n_audio_layer = (int32_t)model->n_audio_layer;
+    ours.n_text_ctx = (int32_t)model->n_text_ctx;
+    ours.n_text_state = (int32_t)model->n_text_state;
+    ours.n_text_head = (int32_t)model->n_text_head;
+    ours.n_text_layer = (int32_t)model->n_text_layer;
+    ours.n_mels = (int32_t)model->n_mels;
+    ours.multilingual = model->vocab.multilingual != 0;
+    ours.n_languages = (int32_t)model->vocab.n_languages;
+    ours.has_float = model->has_float;
+    ours.bytes = model->size;
+    ours.name = model->name;
+    ours.weight_type = model->weight_type;
+    memset(info, 0, size); /* a newer caller's fields that are unknown here become 0 */
+    memcpy(info, &ours, size < sizeof ours ? size : sizeof ours);
+    return WNPU_OK;
+}
+
+WNPU_API const char *wnpu_token_text(const wnpu_model *model, int32_t token, size_t *length)
+{
+    if (model == NULL) {
+        if (length != NULL) {
+            *length = 0;
+        }
+        return NULL;
+    }
+    return tk_text(&model->vocab, token, length);
+}
+
+WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t length,
+                               int32_t *tokens, size_t capacity)
+{
+    if (model == NULL || (text == NULL && length > 0) || (tokens == NULL && capacity > 0)) {
+        return WNPU_E_ARGUMENT;
+    }
+    return tk_encode(&model->vocab, text, length, tokens, capacity);
 }
