@@ -14,6 +14,8 @@
  *    9. op_  float operators
  *   10. tk_  tokenizer and languages
  *   11. mf_  model files
+ *   12. en_  encoder
+ *   13. de_  decoder step and KV caches
  */
 
 /* ======================================================================
@@ -5898,4 +5900,779 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
         return WNPU_E_ARGUMENT;
     }
     return tk_encode(&model->vocab, text, length, tokens, capacity);
+}
+
+/* ======================================================================
+ * 12. en_  encoder
+ *
+ *  Owns      the engine that encoder and decoder share (kernels, pool,
+ *            scratch of each worker), convolutions, self-attention and
+ *            feed-forward layers of the encoder, cross-attention caches.
+ *  Assumes   n_audio_state and the head size are multiples of 16.
+ *  Ensures   rows are independent of each other and of the split between
+ *            threads, so the result does not depend on either.
+ *  Costs     43.6 G multiply-accumulates for base, 18.5 G for tiny.
+ *
+ *  Work is cut into blocks of rows that run through a whole chain of
+ *  operators while they are in the second-level cache:
+ *    front   conv1, GELU, conv2, GELU, position, QKV of layer 0
+ *    attend  one head and one block of queries, scores to output
+ *    rear    attention output, feed-forward pair, QKV of the next layer
+ *  so a layer costs two passes of the pool and the wide intermediate
+ *  tensors never reach memory.
+ * ====================================================================== */
+#define EN_ROWS 48u    /* rows of a block; the widest intermediate is then 48 * 4 d floats */
+#define EN_QUERIES 32u /* rows of an attention block; scores take 32 * 1504 * 4 bytes */
+#define EN_MAX_HEAD 256u
+#define EN_CHUNK 4u    /* panels of 16 columns multiplied between two epilogues */
+
+/* Scratch of one worker; sizes in en_take_worker(). */
+typedef struct en_worker {
+    int8_t *q;          /* [EN_ROWS, 4 d] quantised input */
+    uint16_t *p;        /* [EN_QUERIES, keys] probabilities */
+    float *scale;       /* [EN_ROWS] its scales */
+    void *packed;       /* q as the kernels want it */
+    int32_t *acc;       /* [EN_QUERIES, keys] or [EN_ROWS, EN_CHUNK * 16] */
+    float *scores;      /* [keys]; float path [EN_QUERIES, keys] */
+    float *wide;        /* [EN_ROWS, 4 d] */
+    float *rows;        /* [EN_ROWS, d] */
+    const float *input; /* float path: rows handed to en_prepare() */
+    size_t input_stride;
+    int fine;           /* input is quantised to 15 bits: rows of high parts, then of low parts */
+    ml_scratch *mel;
+} en_worker;
+
+/* Keys and values of one head, ready to be multiplied: keys as B [keys, hd], values as B [hd,
+ * keys]. Each key and each value vector has a scale of its own. The float path holds the same as
+ * float panels. */
+typedef struct en_heads {
+    size_t keys;        /* capacity, a multiple of 16 */
+    size_t heads, hd;
+    int8_t *k, *v;      /* [heads][keys * hd], packed panels */
+    int32_t *k_fix;     /* [heads][keys] corrections of the keys' panels */
+    float *k_scale, *v_scale; /* [heads][keys] */
+    float *kf, *vf;     /* float path, else NULL: [heads][keys * hd] */
+} en_heads;
+
+typedef struct en_engine {
+    const wnpu_model *model;
+    const gm_kernels *gm;
+    const op_kernels *op;
+    tp_pool *pool;
+    int exact;          /* float path */
+    size_t n_workers;
+    en_worker *worker;  /* [n_workers] */
+    ft_tables *fft;
+    ml_filters filters;
+    float *mel;         /* [1 + 3000 + 1, n_mels], first and last row zero */
+    float *x;           /* [n_audio_ctx, d] residual stream, then the encoder's output */
+    float *attended;    /* [n_audio_ctx, d] */
+    int8_t *query;      /* [heads][ctx, hd] */
+    float *query_scale; /* [heads][ctx] */
+    float *query_exact; /* float path: [heads][ctx, hd] */
+    en_heads self;
+} en_engine;
+
+static size_t en_round16(size_t n)
+{
+    return (n + 15u) & ~(size_t)15u;
+}
+
+static void en_take_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd, size_t keys,
+                          int exact)
+{
+    memset(h, 0, sizeof *h);
+    h->keys = en_round16(keys);
+    h->heads = heads;
+    h->hd = hd;
+    if (exact) {
+        h->kf = ar_take(arena, heads * h->keys * hd, sizeof(float));
+        h->vf = ar_take(arena, heads * h->keys * hd, sizeof(float));
+    } else {
+        h->k = ar_take(arena, heads * h->keys * hd, 1);
+        h->v = ar_take(arena, heads * h->keys * hd, 1);
+        h->k_fix = ar_take(arena, heads * h->keys, sizeof(int32_t));
+        h->k_scale = ar_take(arena, heads * h->keys, sizeof(float));
+        h->v_scale = ar_take(arena, heads * h->keys, sizeof(float));
+    }
+}
+
+static void en_clear_heads(en_heads *h)
+{
+    size_t n = h->heads * h->keys;
+    if (h->kf != NULL) {
+        memset(h->kf, 0, n * h->hd * sizeof(float));
+        memset(h->vf, 0, n * h->hd * sizeof(float));
+        return;
+    }
+    memset(h->k, 0, n * h->hd);
+    memset(h->v, 0, n * h->hd);
+    memset(h->k_fix, 0, n * sizeof(int32_t));
+    memset(h->k_scale, 0, n * sizeof(float));
+    memset(h->v_scale, 0, n * sizeof(float));
+}
+
+/* Stores the key vectors of rows t0..t0+n-1 of one head; x is [n, hd] with stride ldx. */
+static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
+                        const float *x, size_t ldx)
+{
+    size_t hd = h->hd, base = head * h->keys, t, c;
+    int8_t q[EN_MAX_HEAD];
+    for (t = t0; t < t0 + n; t++, x += ldx) {
+        int32_t sum = 0;
+        if (h->kf != NULL) {
+            float *panel = h->kf + base * hd + (t / 16) * 16 * hd + t % 16;
+            for (c = 0; c < hd; c++) {
+                panel[c * 16] = x[c];
+            }
+            continue;
+        }
+        h->k_scale[base + t] = e->op->quantise(q, x, hd);
+        gm_pack_panel_row(h->k + base * hd, hd / 4, t, q);
+        for (c = 0; c < hd; c++) {
+            sum += q[c];
+        }
+        h->k_fix[base + t] = -128 * sum; /* see gm_weight.correction */
+    }
+}
+
+/* Stores the value vectors likewise, as columns of B [hd, keys]: four steps at a time where whole
+ * groups of the packed form are written, else byte by byte. */
+static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
+                          const float *x, size_t ldx)
+{
+    size_t hd = h->hd, base = head * h->keys, t, c, k, steps;
+    int8_t q[4 * EN_MAX_HEAD], *v = h->v + base * hd;
+    for (t = t0; h->vf != NULL && t < t0 + n; t++, x += ldx) {
+        float *panel = h->vf + base * hd + t * 16;
+        for (c = 0; c < hd; c++) {
+            panel[(c / 16) * h->keys * 16 + c % 16] = x[c];
+        }
+    }
+    for (; h->vf == NULL && t < t0 + n; t += steps) {
+        steps = t % 4 == 0 && t + 4 <= t0 + n ? 4 : 1;
+        for (k = 0; k < steps; k++, x += ldx) {
+            h->v_scale[base + t + k] = e->op->quantise(q + k * hd, x, hd);
+        }
+        if (steps == 4) {
+            gm_pack_panel_steps(v, h->keys / 4, t / 4, q, hd, 4, hd);
+            continue;
+        }
+        for (c = 0; c < hd; c++) {
+            v[(c / 16) * h->keys * 16 + (t / 4) * 64 + (c % 16) * 4 + t % 4] = q[c];
+        }
+    }
+}
+
+/* Brings rows of float input [rows, k] (row stride ldx) into the form that en_multiply() takes.
+ * With w->fine each row takes two int8 rows, which costs arithmetic but no more weight traffic:
+ * that is how the decoder, bound by memory, gets 15-bit activations for nothing. */
+static void en_prepare(const en_engine *e, en_worker *w, const float *x, size_t ldx, size_t rows,
+                       size_t k)
+{
+    size_t r;
+    w->input = x;
+    w->input_stride = ldx;
+    if (e->exact) {
+        return;
+    }
+    for (r = 0; r < rows; r++) {
+        w->scale[r] = w->fine ? e->op->quantise_fine(w->q + r * k, w->q + (rows + r) * k,
+                                                     x + r * ldx, k)
+                              : e->op->quantise(w->q + r * k, x + r * ldx, k);
+    }
+    e->gm->pack_a(w->packed, w->q, k, w->fine ? 2 * rows : rows, k / 4);
+}
+
+static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker *w,
+                              const gm_weight *weight, size_t panel, size_t n, size_t rows,
+                              float *out, size_t ldo, op_finish finish)
+{
+    size_t column = panel * 16, width = n * 16, r;
+    float *product = (float *)(void *)w->acc;
+    e->gm->ftile(product, width, in->input, in->input_stride, rows,
+                 weight->exact + column * weight->k, weight->k, n);
+    for (r = 0; r < rows; r++) {
+        e->op->bias(out + r * ldo, product + r * width, width,
+                    weight->bias != NULL ? weight->bias + column : NULL, finish);
+    }
+}
+
+static void en_multiply_int8(const en_engine *e, const en_worker *in, en_worker *w,
+                             const gm_weight *weight, size_t panel, size_t n, size_t rows,
+                             float *out, size_t ldo, op_finish finish)
+{
+    size_t column = panel * 16, width = n * 16, r;
+    const float *scale = weight->scale + column;
+    const float *bias = weight->bias != NULL ? weight->bias + column : NULL;
+    e->gm->tile(w->acc, width, in->packed, in->fine ? 2 * rows : rows,
+                weight->packed + column * 4 * weight->k4, weight->correction + column, weight->k4,
+                n);
+    for (r = 0; r < rows; r++) {
+        const int32_t *acc = w->acc + r * width;
+        if (in->fine) {
+            e->op->dequantise_fine(out + r * ldo, acc, acc + rows * width, width, in->scale[r],
+                                   scale, bias, finish);
+        } else {
+            e->op->dequantise(out + r * ldo, acc, width, in->scale[r], scale, bias, finish);
+        }
+    }
+}
+
+/* out[:, 16 panel .. 16 (panel + panels)) = finish(input * weight^T + bias) for prepared rows;
+ * out points at the first of these columns. */
+static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
+                        const gm_weight *weight, size_t panel, size_t panels, size_t rows,
+                        float *out, size_t ldo, op_finish finish)
+{
+    size_t p;
+    for (p = panel; p < panel + panels; p += EN_CHUNK) {
+        size_t n = panel + panels - p < EN_CHUNK ? panel + panels - p : EN_CHUNK;
+        float *to = out + (p - panel) * 16;
+        if (e->exact) {
+            en_multiply_float(e, in, w, weight, p, n, rows, to, ldo, finish);
+        } else {
+            en_multiply_int8(e, in, w, weight, p, n, rows, to, ldo, finish);
+        }
+    }
+}
+
+/* Attention of rows queries of one head over the first n keys of h. q is [rows, hd] int8 with
+ * scales (1/sqrt(hd) included), or float on the float path. out is [rows, hd], stride ldo. */
+static void en_attend(const en_engine *e, en_worker *w, const en_heads *h, size_t head, size_t n,
+                      const int8_t *q, const float *q_scale, const float *qf, size_t rows,
+                      float *out, size_t ldo)
+{
+    size_t hd = h->hd, base = head * h->keys, panels = (n + 15) / 16, width = panels * 16;
+    size_t r, panel;
+    if (e->exact) {
+        float *s = w->scores;
+        e->gm->ftile(s, width, qf, hd, rows, h->kf + base * hd, hd, panels);
+        for (r = 0; r < rows; r++) {
+            e->op->softmax_float(s + r * width, n);
+        }
+        for (r = 0; r < hd / 16; r++) {
+            e->gm->ftile(out + r * 16, ldo, s, width, rows,
+                         h->vf + base * hd + r * h->keys * 16, width, 1);
+        }
+        return;
+    }
+    e->gm->pack_a(w->packed, q, hd, rows, hd / 4);
+    e->gm->tile(w->acc, width, w->packed, rows, h->k + base * hd, h->k_fix + base, hd / 4, panels);
+    for (r = 0; r < rows; r++) {
+        w->scale[r] = e->op->softmax(w->p + r * width, w->scores, w->acc + r * width, n,
+                                     q_scale[r], h->k_scale + base, h->v_scale + base);
+    }
+    gm_pack_p(e->gm, w->packed, w->p, width, rows, width / 4);
+    for (panel = 0; panel < hd / 16; panel++) { /* one by one: their stride is the capacity */
+        gm_tile_p(e->gm, w->acc, 16, w->packed, rows, h->v + base * hd + panel * h->keys * 16,
+                  width / 4, 1);
+        for (r = 0; r < rows; r++) {
+            e->op->scale_int(out + r * ldo + panel * 16, w->acc + r * 16, 16, w->scale[r]);
+        }
+    }
+}
+
+/* Query, key and value of one layer for rows t0..t0+n-1 of x. */
+static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0, size_t n)
+{
+    size_t d = e->model->n_audio_state, hd = e->self.hd, heads = e->self.heads, head, r;
+    size_t panels = hd / 16, ctx = e->model->n_audio_ctx;
+    float scale = 1.0f / sqrtf((float)hd);
+    for (r = 0; r < n; r++) {
+        e->op->norm(w->rows + r * d, e->x + (t0 + r) * d, layer->attn_norm.weight,
+                    layer->attn_norm.bias, d);
+    }
+    en_prepare(e, w, w->rows, d, n, d);
+    for (head = 0; head < heads; head++) {
+        size_t at = head * ctx + t0;
+        en_multiply(e, w, w, &layer->qkv, head * panels, panels, n, w->wide, hd, OP_STORE);
+        for (r = 0; r < n; r++) {
+            if (e->exact) {
+                memcpy(e->query_exact + (at + r) * hd, w->wide + r * hd, hd * sizeof(float));
+                e->op->scale(e->query_exact + (at + r) * hd, hd, scale);
+            } else {
+                e->query_scale[at + r] =
+                    e->op->quantise(e->query + (at + r) * hd, w->wide + r * hd, hd) * scale;
+            }
+        }
+        en_multiply(e, w, w, &layer->qkv, (heads + head) * panels, panels, n, w->wide, hd,
+                    OP_STORE);
+        en_put_keys(e, &e->self, head, t0, n, w->wide, hd);
+        en_multiply(e, w, w, &layer->qkv, (2 * heads + head) * panels, panels, n, w->wide, hd,
+                    OP_STORE);
+        en_put_values(e, &e->self, head, t0, n, w->wide, hd);
+    }
+}
+
+/* Rows of the first convolution with GELU, first..first+n-1 (row -1 is the zero padding of the
+ * second one), into out [n, d]. Frames are rows of e->mel, so that a row's input is 3 n_mels
+ * consecutive floats. */
+static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, float *out)
+{
+    size_t d = e->model->n_audio_state, mels = e->model->n_mels, done = 0;
+    if (first < 0) {
+        memset(out, 0, d * sizeof(float));
+        done = 1;
+    }
+    while (done < n) {
+        size_t rows = n - done < EN_ROWS ? n - done : EN_ROWS;
+        size_t frame = (size_t)(first + (ptrdiff_t)done);
+        en_prepare(e, w, e->mel + frame * mels, mels, rows, 3 * mels);
+        en_multiply(e, w, w, &e->model->conv1, 0, d / 16, rows, out + done * d, d, OP_GELU);
+        done += rows;
+    }
+}
+
+static void en_front_task(void *context, size_t index, unsigned worker)
+{
+    en_engine *e = context;
+    en_worker *w = &e->worker[worker];
+    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS, i;
+    size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
+    en_conv1(e, w, (ptrdiff_t)(2 * t0) - 1, 2 * n + 1, w->wide);
+    en_prepare(e, w, w->wide, 2 * d, n, 3 * d);
+    en_multiply(e, w, w, &e->model->conv2, 0, d / 16, n, e->x + t0 * d, d, OP_GELU);
+    for (i = 0; i < n * d; i++) {
+        e->x[t0 * d + i] += e->model->audio_position[t0 * d + i];
+    }
+    en_qkv(e, w, &e->model->encoder[0], t0, n);
+}
+
+static size_t en_blocks(size_t rows, size_t block)
+{
+    return (rows + block - 1) / block;
+}
+
+/* Index: head * blocks of queries + block. */
+static void en_attend_task(void *context, size_t index, unsigned worker)
+{
+    en_engine *e = context;
+    size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, EN_QUERIES), hd = e->self.hd;
+    size_t head = index / blocks, t0 = index % blocks * EN_QUERIES, at = head * ctx + t0;
+    size_t n = ctx - t0 < EN_QUERIES ? ctx - t0 : EN_QUERIES;
+    en_attend(e, &e->worker[worker], &e->self, head, ctx, e->exact ? NULL : e->query + at * hd,
+              e->exact ? NULL : e->query_scale + at, e->exact ? e->query_exact + at * hd : NULL, n,
+              e->attended + t0 * e->model->n_audio_state + head * hd, e->model->n_audio_state);
+}
+
+typedef struct en_layer_job {
+    en_engine *e;
+    size_t layer;
+} en_layer_job;
+
+/* The feed-forward pair on rows of the residual stream x [n, d]. */
+static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, size_t n, size_t d)
+{
+    size_t r;
+    for (r = 0; r < n; r++) {
+        e->op->norm(w->rows + r * d, x + r * d, layer->mlp_norm.weight, layer->mlp_norm.bias, d);
+    }
+    en_prepare(e, w, w->rows, d, n, d);
+    en_multiply(e, w, w, &layer->fc1, 0, d / 4, n, w->wide, 4 * d, OP_GELU);
+    en_prepare(e, w, w->wide, 4 * d, n, 4 * d);
+    en_multiply(e, w, w, &layer->fc2, 0, d / 16, n, x, d, OP_ADD);
+}
+
+static void en_rear_task(void *context, size_t index, unsigned worker)
+{
+    en_layer_job *job = context;
+    en_engine *e = job->e;
+    en_worker *w = &e->worker[worker];
+    const mf_layer *layer = &e->model->encoder[job->layer];
+    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS, r;
+    size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
+    float *x = e->x + t0 * d;
+    en_prepare(e, w, e->attended + t0 * d, d, n, d);
+    en_multiply(e, w, w, &layer->attn_out, 0, d / 16, n, x, d, OP_ADD);
+    en_mlp(e, w, layer, x, n, d);
+    if (job->layer + 1 < e->model->n_audio_layer) {
+        en_qkv(e, w, layer + 1, t0, n);
+        return;
+    }
+    for (r = 0; r < n; r++) {
+        e->op->norm(x + r * d, x + r * d, e->model->encoder_norm.weight,
+                    e->model->encoder_norm.bias, d);
+    }
+}
+
+/* e->mel to e->x, the encoder's output [n_audio_ctx, d]. Stops early when the pool is cancelled;
+ * the caller looks at its flag. */
+static void en_run(en_engine *e)
+{
+    size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, EN_ROWS);
+    en_layer_job job;
+    job.e = e;
+    tp_run(e->pool, blocks, en_front_task, e);
+    for (job.layer = 0; job.layer < e->model->n_audio_layer; job.layer++) {
+        tp_run(e->pool, e->self.heads * en_blocks(ctx, EN_QUERIES), en_attend_task, e);
+        tp_run(e->pool, blocks, en_rear_task, &job);
+    }
+}
+
+typedef struct en_cross_job {
+    en_engine *e;
+    en_heads *cross; /* [n_text_layer] */
+} en_cross_job;
+
+/* Keys and values of all decoder layers for one block of encoder rows. */
+static void en_cross_task(void *context, size_t index, unsigned worker)
+{
+    en_cross_job *job = context;
+    en_engine *e = job->e;
+    en_worker *w = &e->worker[worker];
+    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS, l, head;
+    size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
+    en_prepare(e, w, e->x + t0 * d, d, n, d);
+    for (l = 0; l < e->model->n_text_layer; l++) {
+        const gm_weight *kv = &e->model->decoder[l].cross_kv;
+        en_heads *h = &job->cross[l];
+        for (head = 0; head < h->heads; head++) {
+            size_t panels = h->hd / 16;
+            en_multiply(e, w, w, kv, head * panels, panels, n, w->wide, h->hd, OP_STORE);
+            en_put_keys(e, h, head, t0, n, w->wide, h->hd);
+            en_multiply(e, w, w, kv, (h->heads + head) * panels, panels, n, w->wide, h->hd,
+                        OP_STORE);
+            en_put_values(e, h, head, t0, n, w->wide, h->hd);
+        }
+    }
+}
+
+static void en_cross(en_engine *e, en_heads *cross)
+{
+    en_cross_job job;
+    job.e = e;
+    job.cross = cross;
+    tp_run(e->pool, en_blocks(e->model->n_audio_ctx, EN_ROWS), en_cross_task, &job);
+}
+
+/* Log-mel of a window: span holds ML_SPAN samples, ML_MARGIN before the first frame's centre. */
+typedef struct en_mel_job {
+    en_engine *e;
+    const float *span;
+} en_mel_job;
+
+#define EN_MEL_FRAMES 120u /* frames of one task, a multiple of every ML_BATCH */
+
+static void en_mel_task(void *context, size_t index, unsigned worker)
+{
+    en_mel_job *job = context;
+    en_engine *e = job->e;
+    size_t mels = e->model->n_mels, first = index * EN_MEL_FRAMES, t;
+    for (t = first; t < first + EN_MEL_FRAMES; t += ML_BATCH) {
+        e->op->mel_powers(e->fft, &e->filters, job->span + t * ML_HOP, e->mel + (t + 1) * mels,
+                          mels, e->worker[worker].mel);
+    }
+}
+
+static void en_log_mel(en_engine *e, const float *span)
+{
+    size_t mels = e->model->n_mels, n = ML_FRAMES * mels;
+    float largest;
+    en_mel_job job;
+    job.e = e;
+    job.span = span;
+    tp_run(e->pool, ML_FRAMES / EN_MEL_FRAMES, en_mel_task, &job);
+    largest = e->op->mel_log(e->mel + mels, n);
+    e->op->mel_floor(e->mel + mels, n, largest - 8.0f);
+}
+
+static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
+{
+    size_t d = e->model->n_audio_state > e->model->n_text_state ? e->model->n_audio_state
+                                                                 : e->model->n_text_state;
+    size_t keys = en_round16(e->model->n_audio_ctx > e->model->n_text_ctx ? e->model->n_audio_ctx
+                                                                         : e->model->n_text_ctx);
+    size_t k = 4 * d > 3 * (size_t)e->model->n_mels ? 4 * d : 3 * (size_t)e->model->n_mels;
+    size_t packed = e->gm->a_bytes(EN_ROWS, k / 4);
+    size_t acc = EN_QUERIES * keys;
+    if (gm_p_bytes(e->gm, EN_QUERIES, keys / 4) > packed) {
+        packed = gm_p_bytes(e->gm, EN_QUERIES, keys / 4);
+    }
+    if (acc < EN_ROWS * EN_CHUNK * 16) {
+        acc = EN_ROWS * EN_CHUNK * 16;
+    }
+    memset(w, 0, sizeof *w);
+    w->scale = ar_take(arena, EN_ROWS, sizeof(float));
+    w->acc = ar_take(arena, acc, sizeof(int32_t));
+    w->wide = ar_take(arena, EN_ROWS * 4 * d, sizeof(float));
+    w->rows = ar_take(arena, EN_ROWS * d, sizeof(float));
+    w->mel = ar_take(arena, 1, sizeof(ml_scratch));
+    w->scores = ar_take(arena, e->exact ? EN_QUERIES * keys : keys, sizeof(float));
+    if (!e->exact) {
+        w->q = ar_take(arena, EN_ROWS * k, 1);
+        w->p = ar_take(arena, EN_QUERIES * keys, sizeof(uint16_t));
+        w->packed = ar_take(arena, packed, 1);
+    }
+}
+
+/* Lays the engine out; with a measuring arena all pointers stay NULL. Model, kernels, pool and the
+ * float switch are set by the caller before. */
+static void en_take(ar_arena *arena, en_engine *e, size_t n_workers)
+{
+    const wnpu_model *m = e->model;
+    size_t d = m->n_audio_state, ctx = m->n_audio_ctx, hd = d / m->n_audio_head, i;
+    en_worker nothing;
+    e->n_workers = n_workers;
+    e->worker = ar_take(arena, n_workers, sizeof(en_worker));
+    for (i = 0; i < n_workers; i++) {
+        en_take_worker(arena, e, e->worker != NULL ? &e->worker[i] : &nothing);
+    }
+    e->fft = ar_take(arena, 1, sizeof(ft_tables));
+    e->filters.first = ar_take(arena, m->n_mels, sizeof(uint16_t));
+    e->filters.last = ar_take(arena, m->n_mels, sizeof(uint16_t));
+    e->mel = ar_take(arena, (ML_FRAMES + 2) * (size_t)m->n_mels, sizeof(float));
+    e->x = ar_take(arena, ctx * d, sizeof(float));
+    e->attended = ar_take(arena, ctx * d, sizeof(float));
+    e->query = NULL;
+    e->query_scale = NULL;
+    e->query_exact = NULL;
+    if (e->exact) {
+        e->query_exact = ar_take(arena, ctx * d, sizeof(float));
+    } else {
+        e->query = ar_take(arena, ctx * d, 1);
+        e->query_scale = ar_take(arena, ctx * m->n_audio_head, sizeof(float));
+    }
+    en_take_heads(arena, &e->self, m->n_audio_head, hd, ctx, e->exact);
+}
+
+/* Tables and zero padding; called once after the memory is there. */
+static void en_start(en_engine *e)
+{
+    size_t mels = e->model->n_mels;
+    ft_init(e->fft);
+    ml_init(&e->filters, e->model->filters, e->model->n_mels);
+    memset(e->mel, 0, mels * sizeof(float));
+    memset(e->mel + (ML_FRAMES + 1) * mels, 0, mels * sizeof(float));
+    en_clear_heads(&e->self);
+}
+
+/* ======================================================================
+ * 13. de_  decoder step and KV caches
+ *
+ *  Owns      self-attention caches of each slot (hypothesis), the cross-
+ *            attention caches of the window, the logits.
+ *  Assumes   en_cross() has filled the window's caches.
+ *  Ensures   a step appends keys and values in place, up to n_text_ctx
+ *            positions; a row's logits do not depend on which rows are
+ *            computed with it, nor on the split between threads.
+ *  Costs     one pass over the decoder's weights a step, however many
+ *            rows it has: the step is bound by memory.
+ * ====================================================================== */
+#define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
+#define DE_LOGITS 8u   /* rows of a step whose logits may be asked for */
+
+typedef struct de_row {
+    int32_t token;
+    uint32_t position;
+    uint32_t slot;      /* whose self-attention cache */
+    int want;           /* 1: logits wanted */
+} de_row;
+
+typedef struct de_decoder {
+    en_engine *e;
+    size_t slots;
+    en_heads *self;     /* [slots][n_text_layer] */
+    en_heads *cross;    /* [n_text_layer] */
+    en_worker in;       /* rows quantised once for all workers */
+    float *x;           /* [DE_ROWS, d] residual stream */
+    float *normed;      /* [DE_ROWS, d] */
+    float *qkv;         /* [DE_ROWS, 3 d] */
+    float *attended;    /* [DE_ROWS, d] */
+    float *wide;        /* [DE_ROWS, 4 d] */
+    float *logits;      /* [DE_LOGITS, n_vocab rounded up to 16] */
+    /* the product that is under way */
+    const gm_weight *weight;
+    float *out;
+    size_t ldo, n_rows, chunk;
+    op_finish finish;
+    /* the attention that is under way */
+    const de_row *rows;
+    size_t layer;
+} de_decoder;
+
+static void de_multiply_task(void *context, size_t index, unsigned worker)
+{
+    de_decoder *d = context;
+    size_t panel = index * d->chunk;
+    size_t n = d->weight->n16 - panel < d->chunk ? d->weight->n16 - panel : d->chunk;
+    en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
+                d->out + panel * 16, d->ldo, d->finish);
+}
+
+/* out = finish(x * weight^T + bias) for x [rows, k], columns shared between the workers. */
+static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, size_t rows,
+                        float *out, op_finish finish)
+{
+    size_t tasks = d->e->pool->threads > 1 ? 4 * (size_t)d->e->pool->threads : 1;
+    en_prepare(d->e, &d->in, x, weight->k, rows, weight->k);
+    d->weight = weight;
+    d->out = out;
+    d->ldo = (size_t)weight->n16 * 16;
+    d->n_rows = rows;
+    d->finish = finish;
+    d->chunk = (weight->n16 / tasks + EN_CHUNK) / EN_CHUNK * EN_CHUNK;
+    tp_run(d->e->pool, en_blocks(weight->n16, d->chunk), de_multiply_task, d);
+}
+
+static void de_norm(de_decoder *d, const mf_norm *norm, size_t rows)
+{
+    size_t n = d->e->model->n_text_state, r;
+    for (r = 0; r < rows; r++) {
+        d->e->op->norm(d->normed + r * n, d->x + r * n, norm->weight, norm->bias, n);
+    }
+}
+
+/* Attention of one row and head over its slot's positions so far. */
+static void de_self_task(void *context, size_t index, unsigned worker)
+{
+    de_decoder *d = context;
+    const en_engine *e = d->e;
+    size_t heads = e->model->n_text_head, row = index / heads, head = index % heads;
+    size_t n = e->model->n_text_state, hd = n / heads;
+    const de_row *r = &d->rows[row];
+    const float *x = d->qkv + row * 3 * n + head * hd;
+    const en_heads *h = &d->self[r->slot * e->model->n_text_layer + d->layer];
+    float scale = 1.0f / sqrtf((float)hd), q[EN_MAX_HEAD];
+    int8_t q8[EN_MAX_HEAD];
+    if (e->exact) {
+        memcpy(q, x, hd * sizeof(float));
+        e->op->scale(q, hd, scale);
+    } else {
+        scale *= e->op->quantise(q8, x, hd);
+    }
+    en_attend(e, &e->worker[worker], h, head, r->position + 1, q8, &scale, q, 1,
+              d->attended + row * n + head * hd, n);
+}
+
+/* Attention of all rows of one head over the window. */
+static void de_cross_task(void *context, size_t head, unsigned worker)
+{
+    de_decoder *d = context;
+    const en_engine *e = d->e;
+    size_t heads = e->model->n_text_head, n = e->model->n_text_state, hd = n / heads, r;
+    float scale[DE_ROWS], q[DE_ROWS * EN_MAX_HEAD];
+    int8_t q8[DE_ROWS * EN_MAX_HEAD];
+    for (r = 0; r < d->n_rows; r++) {
+        const float *x = d->qkv + r * n + head * hd;
+        scale[r] = 1.0f / sqrtf((float)hd);
+        if (e->exact) {
+            memcpy(q + r * hd, x, hd * sizeof(float));
+            e->op->scale(q + r * hd, hd, scale[r]);
+        } else {
+            scale[r] *= e->op->quantise(q8 + r * hd, x, hd);
+        }
+    }
+    en_attend(e, &e->worker[worker], &d->cross[d->layer], head, e->model->n_audio_ctx, q8, scale,
+              q, d->n_rows, d->attended + head * hd, n);
+}
+
+static void de_append(de_decoder *d, const de_row *rows, size_t n_rows)
+{
+    const en_engine *e = d->e;
+    size_t heads = e->model->n_text_head, n = e->model->n_text_state, hd = n / heads, r, head;
+    for (r = 0; r < n_rows; r++) {
+        en_heads *h = &d->self[rows[r].slot * e->model->n_text_layer + d->layer];
+        for (head = 0; head < heads; head++) {
+            const float *x = d->qkv + r * 3 * n + head * hd;
+            en_put_keys(e, h, head, rows[r].position, 1, x + n, hd);
+            en_put_values(e, h, head, rows[r].position, 1, x + 2 * n, hd);
+        }
+    }
+}
+
+static void de_layer(de_decoder *d, const de_row *rows, size_t n_rows)
+{
+    const mf_layer *layer = &d->e->model->decoder[d->layer];
+    size_t heads = d->e->model->n_text_head;
+    de_norm(d, &layer->attn_norm, n_rows);
+    de_multiply(d, &layer->qkv, d->normed, n_rows, d->qkv, OP_STORE);
+    de_append(d, rows, n_rows);
+    d->rows = rows;
+    tp_run(d->e->pool, n_rows * heads, de_self_task, d);
+    de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD);
+    de_norm(d, &layer->cross_norm, n_rows);
+    de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE);
+    tp_run(d->e->pool, heads, de_cross_task, d);
+    de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD);
+    de_norm(d, &layer->mlp_norm, n_rows);
+    de_multiply(d, &layer->fc1, d->normed, n_rows, d->wide, OP_GELU);
+    de_multiply(d, &layer->fc2, d->wide, n_rows, d->x, OP_ADD);
+}
+
+/* One step of n_rows <= DE_ROWS rows. Rows of one slot must be consecutive positions in rising
+ * order. d->logits gets one row [n_vocab] for each row that wants it, in order. */
+static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
+{
+    const wnpu_model *m = d->e->model;
+    size_t n = m->n_text_state, r, i, wanted = 0;
+    for (r = 0; r < n_rows; r++) {
+        const float *position = m->text_position + rows[r].position * n;
+        float *x = d->x + r * n;
+        gm_get_row(&m->embedding, (uint32_t)rows[r].token, x, d->e->exact);
+        for (i = 0; i < n; i++) {
+            x[i] += position[i];
+        }
+    }
+    for (d->layer = 0; d->layer < m->n_text_layer; d->layer++) {
+        de_layer(d, rows, n_rows);
+    }
+    for (r = 0; r < n_rows; r++) {
+        if (rows[r].want && wanted < DE_LOGITS) {
+            memmove(d->x + wanted * n, d->x + r * n, n * sizeof(float));
+            wanted++;
+        }
+    }
+    if (wanted > 0) {
+        de_norm(d, &m->decoder_norm, wanted);
+        de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE);
+    }
+}
+
+static size_t de_logits_stride(const wnpu_model *m)
+{
+    return en_round16((size_t)m->vocab.n_vocab);
+}
+
+static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots)
+{
+    const wnpu_model *m = e->model;
+    size_t n = m->n_text_state, hd = n / m->n_text_head, i;
+    en_heads nothing;
+    memset(d, 0, sizeof *d);
+    d->e = e;
+    d->slots = slots;
+    d->self = ar_take(arena, slots * m->n_text_layer, sizeof(en_heads));
+    d->cross = ar_take(arena, m->n_text_layer, sizeof(en_heads));
+    for (i = 0; i < slots * m->n_text_layer; i++) {
+        en_take_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
+                      m->n_text_ctx, e->exact);
+    }
+    for (i = 0; i < m->n_text_layer; i++) {
+        en_take_heads(arena, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head, hd,
+                      m->n_audio_ctx, e->exact);
+    }
+    d->x = ar_take(arena, DE_ROWS * n, sizeof(float));
+    d->normed = ar_take(arena, DE_ROWS * n, sizeof(float));
+    d->qkv = ar_take(arena, DE_ROWS * 3 * n, sizeof(float));
+    d->attended = ar_take(arena, DE_ROWS * n, sizeof(float));
+    d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
+    d->logits = ar_take(arena, DE_LOGITS * de_logits_stride(m), sizeof(float));
+    d->in.fine = 1;
+    if (!e->exact) {
+        d->in.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
+        d->in.scale = ar_take(arena, DE_ROWS, sizeof(float));
+        d->in.packed = ar_take(arena, e->gm->a_bytes(2 * DE_ROWS, n), 1);
+    }
+}
+
+static void de_start(de_decoder *d)
+{
+    size_t i, layers = d->e->model->n_text_layer;
+    for (i = 0; i < d->slots * layers; i++) {
+        en_clear_heads(&d->self[i]);
+    }
+    for (i = 0; i < layers; i++) {
+        en_clear_heads(&d->cross[i]);
+    }
 }
