@@ -16,6 +16,11 @@
  *   11. mf_  model files
  *   12. en_  encoder
  *   13. de_  decoder step and KV caches
+ *   14. lr_  logit rules
+ *   15. se_  search
+ *   17. rs_  results and writers
+ *   18. wi_  windows: the long-form driver
+ *   22. ap_  public API: sessions and runs
  */
 
 /* ======================================================================
@@ -6675,4 +6680,1543 @@ static void de_start(de_decoder *d)
     for (i = 0; i < layers; i++) {
         en_clear_heads(&d->cross[i]);
     }
+}
+
+/* ======================================================================
+ * 14. lr_  logit rules
+ *
+ *  Owns      which tokens may come next.
+ *  Assumes   logits of one row, and the tokens sampled so far in this
+ *            window (without the prompt).
+ *  Ensures   OpenAI's decoding rules in OpenAI's order (SuppressBlank,
+ *            SuppressTokens, ApplyTimestampRules): forbidden logits are
+ *            minus infinity afterwards.
+ *  Costs     a pass over the vocabulary and one sum of exponentials over
+ *            the timestamps.
+ * ====================================================================== */
+#define LR_NEVER (-INFINITY)
+
+typedef struct lr_rules {
+    const tk_vocab *vocab;
+    const op_kernels *op;
+    unsigned char *never;   /* [n_vocab] 1: suppressed in every position */
+    int timestamps;         /* apply the timestamp rules */
+    int suppress_blank;
+    int32_t blank;          /* token of " ", or -1 */
+    int32_t max_initial;    /* highest first timestamp, in steps of 20 ms */
+} lr_rules;
+
+static void lr_forbid(float *logits, int32_t first, int32_t last)
+{
+    int32_t i;
+    for (i = first; i < last; i++) {
+        logits[i] = LR_NEVER;
+    }
+}
+
+/* Timestamps come in pairs (end, begin) except right before the end of text, never go back, and
+ * the first token is one. */
+static void lr_timestamp_pairs(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
+{
+    const tk_vocab *v = r->vocab;
+    int32_t t0 = v->timestamp0, last = -1;
+    int last_is = n >= 1 && tokens[n - 1] >= t0;
+    int before_is = n < 2 || tokens[n - 2] >= t0;
+    size_t i;
+    logits[v->no_timestamps] = LR_NEVER;
+    if (last_is && before_is) {
+        lr_forbid(logits, t0, v->n_vocab);
+    } else if (last_is) {
+        lr_forbid(logits, 0, v->eot);
+    }
+    for (i = n; i > 0 && last < 0; i--) {
+        if (tokens[i - 1] >= t0) {
+            last = tokens[i - 1];
+        }
+    }
+    if (last >= 0) {
+        /* A single timestamp may be repeated to begin the next segment; otherwise time moves on. */
+        lr_forbid(logits, t0, last_is && !before_is ? last : last + 1);
+    }
+    if (n == 0) {
+        lr_forbid(logits, 0, t0);
+        if (t0 + r->max_initial + 1 < v->n_vocab) {
+            lr_forbid(logits, t0 + r->max_initial + 1, v->n_vocab);
+        }
+    }
+}
+
+/* If all timestamps together are more probable than the best text token, take a timestamp. */
+static void lr_prefer_timestamp(const lr_rules *r, float *logits)
+{
+    int32_t t0 = r->vocab->timestamp0, n = r->vocab->n_vocab;
+    float best_text = logits[r->op->argmax(logits, (size_t)t0)];
+    float best_time = logits[t0 + (int32_t)r->op->argmax(logits + t0, (size_t)(n - t0))];
+    float sum;
+    if (best_time == LR_NEVER) {
+        return;
+    }
+    sum = r->op->sum_exp(logits + t0, (size_t)(n - t0), best_time);
+    if (mt_log1(sum) + best_time > best_text) {
+        lr_forbid(logits, 0, t0);
+    }
+}
+
+static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
+{
+    const tk_vocab *v = r->vocab;
+    int32_t i;
+    if (n == 0 && r->suppress_blank) {
+        logits[v->eot] = LR_NEVER;
+        if (r->blank >= 0) {
+            logits[r->blank] = LR_NEVER;
+        }
+    }
+    for (i = 0; i < v->n_vocab; i++) {
+        if (r->never[i]) {
+            logits[i] = LR_NEVER;
+        }
+    }
+    if (r->timestamps) {
+        lr_timestamp_pairs(r, logits, tokens, n);
+        lr_prefer_timestamp(r, logits);
+    } else {
+        lr_forbid(logits, v->timestamp0, v->n_vocab);
+    }
+}
+
+/* ======================================================================
+ * 15. se_  search
+ *
+ *  Owns      the hypothesis of a window: its tokens and probabilities.
+ *  Assumes   the window's cross-attention caches are filled.
+ *  Ensures   the most probable token at each step, the lowest id among
+ *            equals; ends at end of text, at max_tokens, or when the
+ *            decoder's positions are used up.
+ *  Costs     a decoder step a token.
+ * ====================================================================== */
+#define SE_MAX_TOKENS 224u /* half of the text context, OpenAI's sample_len */
+
+typedef struct se_hypothesis {
+    int32_t tokens[SE_MAX_TOKENS];      /* sampled ones, timestamps included, no end of text */
+    float probability[SE_MAX_TOKENS];   /* after the rules */
+    size_t n;
+    float sum_logprob;                  /* end of text included */
+    float no_speech;                    /* probability at the start-of-transcript position */
+    int ended;                          /* by end of text */
+} se_hypothesis;
+
+/* Log of the sum of exp over all logits, and their maximum's index. */
+static float se_log_sum(const op_kernels *op, const float *logits, size_t n, size_t *best)
+{
+    *best = op->argmax(logits, n);
+    return logits[*best] + mt_log1(op->sum_exp(logits, n, logits[*best]));
+}
+
+/* Feeds n prompt tokens into slot 0 from position 0 on and leaves the logits of the last one in
+ * the last wanted row of d->logits, which is returned. With first < n - 1 the probability that
+ * no_speech has at that position is stored as well. */
+static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t first,
+                      float *no_speech)
+{
+    const wnpu_model *m = d->e->model;
+    size_t done, stride = de_logits_stride(m), wanted = 0, best;
+    for (done = 0; done < n; done += DE_ROWS) {
+        de_row row[DE_ROWS];
+        size_t i, rows = n - done < DE_ROWS ? n - done : DE_ROWS;
+        wanted = 0;
+        for (i = 0; i < rows; i++) {
+            size_t at = done + i;
+            row[i].token = tokens[at];
+            row[i].position = (uint32_t)at;
+            row[i].slot = 0;
+            row[i].want = (at == first && no_speech != NULL) || at + 1 == n;
+            wanted += (size_t)row[i].want;
+        }
+        de_step(d, row, rows);
+        if (no_speech != NULL && first >= done && first < done + rows) {
+            float total = se_log_sum(d->e->op, d->logits, (size_t)m->vocab.n_vocab, &best);
+            *no_speech = mt_exp1(d->logits[m->vocab.no_speech] - total);
+        }
+    }
+    return d->logits + (wanted - 1) * stride;
+}
+
+/* Decodes one window greedily after a prompt of n tokens whose start-of-transcript token stands at
+ * index sot. Stops between tokens when *cancel is set. */
+static void se_greedy(de_decoder *d, const lr_rules *rules, const int32_t *prompt, size_t n,
+                      size_t sot, size_t max_tokens, const int *cancel, se_hypothesis *h)
+{
+    const wnpu_model *m = d->e->model;
+    const tk_vocab *v = &m->vocab;
+    size_t vocab = (size_t)v->n_vocab, best;
+    float *logits, total;
+    h->n = 0;
+    h->sum_logprob = 0.0f;
+    h->ended = 0;
+    logits = se_feed(d, prompt, n, sot, &h->no_speech);
+    for (;;) {
+        de_row row;
+        float logprob;
+        lr_apply(rules, logits, h->tokens, h->n);
+        total = se_log_sum(d->e->op, logits, vocab, &best);
+        logprob = logits[best] - total;
+        h->sum_logprob += logprob;
+        if ((int32_t)best == v->eot) {
+            h->ended = 1;
+            return;
+        }
+        h->tokens[h->n] = (int32_t)best;
+        h->probability[h->n] = mt_exp1(logprob);
+        h->n++;
+        if (h->n >= max_tokens || n + h->n >= m->n_text_ctx ||
+            __atomic_load_n(cancel, __ATOMIC_RELAXED)) {
+            return;
+        }
+        row.token = (int32_t)best;
+        row.position = (uint32_t)(n + h->n - 1);
+        row.slot = 0;
+        row.want = 1;
+        de_step(d, &row, 1);
+        logits = d->logits;
+    }
+}
+
+/* Probabilities of the model's languages from the window's caches; returns the best. */
+static int32_t se_language(de_decoder *d, float *probability /* [n_languages] */)
+{
+    const tk_vocab *v = &d->e->model->vocab;
+    size_t n = (size_t)v->n_languages, best, i;
+    float *logits = se_feed(d, &v->sot, 1, 0, NULL) + v->language0, total;
+    total = se_log_sum(d->e->op, logits, n, &best);
+    for (i = 0; i < n; i++) {
+        probability[i] = mt_exp1(logits[i] - total);
+    }
+    return (int32_t)best;
+}
+
+/* ======================================================================
+ * 17. rs_  results and writers
+ *
+ *  Owns      the store of one run's segments, and txt, srt, vtt, tsv and
+ *            json.
+ *  Assumes   a block of fixed size.
+ *  Ensures   a segment is stored whole or not at all; text is valid UTF-8;
+ *            numbers are written by our own code, so no locale and no
+ *            libc can change a byte.
+ *  Costs     about 20 bytes a token and 100 bytes a segment.
+ * ====================================================================== */
+
+/* Records grow from the front of the block, their offsets from the back. */
+typedef struct rs_store {
+    unsigned char *base;
+    size_t size, used, count;
+} rs_store;
+
+typedef struct rs_record {
+    wnpu_segment segment;   /* its pointers are set when it is read */
+    size_t text, tokens;    /* offsets into the block */
+} rs_record;
+
+/* What a window has to say about one segment. */
+typedef struct rs_draft {
+    int64_t t0_ms, t1_ms;
+    const int32_t *tokens;
+    const float *probability;
+    size_t n;
+    int32_t language, window;
+    float mean_logprob, no_speech;
+} rs_draft;
+
+static void rs_reset(rs_store *s)
+{
+    ar_wipe(s->base, s->used);
+    ar_wipe(s->base + s->size - s->count * sizeof(uint32_t), s->count * sizeof(uint32_t));
+    s->used = 0;
+    s->count = 0;
+}
+
+/* Room for bytes at the front, aligned to 8; s->size if there is none. */
+static size_t rs_room(const rs_store *s, size_t used, size_t bytes)
+{
+    size_t start = (used + 7u) & ~(size_t)7u, back = (s->count + 1) * sizeof(uint32_t);
+    return back <= s->size && start <= s->size - back && bytes <= s->size - back - start
+               ? start : s->size;
+}
+
+/* Concatenates the bytes of the draft's text tokens at out; returns how many there are. */
+static size_t rs_gather(const tk_vocab *v, const rs_draft *d, char *out)
+{
+    size_t i, length, total = 0;
+    for (i = 0; i < d->n; i++) {
+        const char *bytes = d->tokens[i] < v->eot ? tk_text(v, d->tokens[i], &length) : NULL;
+        if (bytes != NULL) {
+            if (out != NULL) {
+                memcpy(out + total, bytes, length);
+            }
+            total += length;
+        }
+    }
+    return total;
+}
+
+static int rs_blank(const char *text, size_t length)
+{
+    size_t i;
+    for (i = 0; i < length; i++) {
+        if (text[i] != ' ' && text[i] != '\n' && text[i] != '\t' && text[i] != '\r') {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Token times share the segment's span in proportion to the bytes of text. */
+static size_t rs_put_tokens(const tk_vocab *v, const rs_draft *d, size_t bytes, wnpu_token *out)
+{
+    size_t i, n = 0, length, before = 0;
+    int64_t span = d->t1_ms - d->t0_ms;
+    for (i = 0; i < d->n; i++) {
+        if (d->tokens[i] >= v->eot || tk_text(v, d->tokens[i], &length) == NULL) {
+            continue;
+        }
+        out[n].id = d->tokens[i];
+        out[n].probability = d->probability[i];
+        out[n].t0_ms = d->t0_ms + span * (int64_t)before / (int64_t)(bytes > 0 ? bytes : 1);
+        before += length;
+        out[n].t1_ms = d->t0_ms + span * (int64_t)before / (int64_t)(bytes > 0 ? bytes : 1);
+        n++;
+    }
+    return n;
+}
+
+/* Stores a segment; *stored tells whether there was any text in it. E_FULL leaves the store as it
+ * was. */
+static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored)
+{
+    size_t bytes = rs_gather(v, d, NULL), at, tokens, text, raw, length;
+    rs_record record;
+    uint32_t offset;
+    *stored = 0;
+    at = rs_room(s, s->used, sizeof record);
+    tokens = rs_room(s, at + sizeof record, d->n * sizeof(wnpu_token));
+    text = rs_room(s, tokens + d->n * sizeof(wnpu_token), 3 * bytes + 1);
+    raw = rs_room(s, text + 3 * bytes + 1, bytes); /* scratch, not kept */
+    if (at == s->size || tokens == s->size || text == s->size || raw == s->size) {
+        return WNPU_E_FULL;
+    }
+    rs_gather(v, d, (char *)s->base + raw);
+    if (rs_blank((char *)s->base + raw, bytes)) {
+        return WNPU_OK;
+    }
+    length = tk_utf8((char *)s->base + text, 3 * bytes + 1, (char *)s->base + raw, bytes);
+    s->base[text + length] = '\0';
+    memset(&record, 0, sizeof record);
+    record.segment.t0_ms = d->t0_ms;
+    record.segment.t1_ms = d->t1_ms;
+    record.segment.text_length = length;
+    record.segment.n_tokens = rs_put_tokens(v, d, bytes, (wnpu_token *)(void *)(s->base + tokens));
+    record.segment.language = d->language;
+    record.segment.window = d->window;
+    record.segment.mean_logprob = d->mean_logprob;
+    record.segment.no_speech = d->no_speech;
+    record.text = text;
+    record.tokens = tokens;
+    memcpy(s->base + at, &record, sizeof record);
+    offset = (uint32_t)at;
+    s->count++;
+    memcpy(s->base + s->size - s->count * sizeof offset, &offset, sizeof offset);
+    s->used = text + length + 1;
+    *stored = 1;
+    return WNPU_OK;
+}
+
+static int rs_get(const rs_store *s, size_t index, wnpu_segment *segment)
+{
+    rs_record record;
+    uint32_t offset;
+    if (index >= s->count) {
+        return WNPU_E_ARGUMENT;
+    }
+    memcpy(&offset, s->base + s->size - (index + 1) * sizeof offset, sizeof offset);
+    memcpy(&record, s->base + offset, sizeof record);
+    *segment = record.segment;
+    segment->text = (const char *)s->base + record.text;
+    segment->tokens = (const wnpu_token *)(const void *)(s->base + record.tokens);
+    return WNPU_OK;
+}
+
+/* Buffered output to the user's function; after a failure everything is dropped. */
+typedef struct rs_out {
+    wnpu_write_fn write;
+    void *user;
+    size_t used;
+    int failed;
+    char buffer[1024];
+} rs_out;
+
+static void rs_flush(rs_out *o)
+{
+    size_t done = 0;
+    while (!o->failed && done < o->used) {
+        int64_t n = o->write(o->user, o->buffer + done, o->used - done);
+        if (n <= 0 || (uint64_t)n > o->used - done) {
+            o->failed = 1;
+        } else {
+            done += (size_t)n;
+        }
+    }
+    o->used = 0;
+}
+
+static void rs_bytes(rs_out *o, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        size_t part = sizeof o->buffer - o->used;
+        part = part < n ? part : n;
+        memcpy(o->buffer + o->used, bytes, part);
+        o->used += part;
+        bytes += part;
+        n -= part;
+        if (o->used == sizeof o->buffer) {
+            rs_flush(o);
+        }
+    }
+}
+
+static void rs_text(rs_out *o, const char *text)
+{
+    rs_bytes(o, text, strlen(text));
+}
+
+/* Decimal with at least width digits. */
+static void rs_number(rs_out *o, int64_t value, int width)
+{
+    char digits[24];
+    size_t at = sizeof digits;
+    uint64_t left = value < 0 ? 0u - (uint64_t)value : (uint64_t)value;
+    do {
+        digits[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left > 0 || (int)(sizeof digits - at) < width);
+    if (value < 0) {
+        digits[--at] = '-';
+    }
+    rs_bytes(o, digits + at, sizeof digits - at);
+}
+
+/* value rounded to six decimals; not finite is written as null. */
+static void rs_fraction(rs_out *o, float value)
+{
+    double scaled = (double)value * 1e6;
+    int64_t whole;
+    if (!(scaled > -1e15 && scaled < 1e15)) {
+        rs_text(o, "null");
+        return;
+    }
+    whole = (int64_t)(scaled < 0.0 ? scaled - 0.5 : scaled + 0.5);
+    if (whole < 0) {
+        rs_text(o, "-");
+        whole = -whole;
+    }
+    rs_number(o, whole / 1000000, 1);
+    rs_text(o, ".");
+    rs_number(o, whole % 1000000, 6);
+}
+
+/* Milliseconds as seconds with three decimals. */
+static void rs_seconds(rs_out *o, int64_t ms)
+{
+    rs_number(o, ms / 1000, 1);
+    rs_text(o, ".");
+    rs_number(o, ms % 1000, 3);
+}
+
+static void rs_clock(rs_out *o, int64_t ms, const char *mark)
+{
+    rs_number(o, ms / 3600000, 2);
+    rs_text(o, ":");
+    rs_number(o, ms / 60000 % 60, 2);
+    rs_text(o, ":");
+    rs_number(o, ms / 1000 % 60, 2);
+    rs_text(o, mark);
+    rs_number(o, ms % 1000, 3);
+}
+
+/* A segment's text on one line, without the blanks around it; "-->" would end a cue's header. */
+static void rs_line(rs_out *o, const wnpu_segment *s)
+{
+    size_t i = 0, end = s->text_length;
+    while (i < end && s->text[i] == ' ') {
+        i++;
+    }
+    while (end > i && s->text[end - 1] == ' ') {
+        end--;
+    }
+    for (; i < end; i++) {
+        unsigned char c = (unsigned char)s->text[i];
+        if (c < 32) {
+            rs_text(o, " ");
+        } else if (c == '-' && end - i >= 3 && s->text[i + 1] == '-' && s->text[i + 2] == '>') {
+            rs_text(o, "->");
+            i += 2;
+        } else {
+            rs_bytes(o, &s->text[i], 1);
+        }
+    }
+}
+
+/* The inside of a JSON string. */
+static void rs_json_escaped(rs_out *o, const char *text, size_t length)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t i;
+    for (i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '"' || c == '\\') {
+            rs_text(o, "\\");
+            rs_bytes(o, &text[i], 1);
+        } else if (c < 32) {
+            rs_text(o, "\\u00");
+            rs_bytes(o, &hex[c >> 4], 1);
+            rs_bytes(o, &hex[c & 15], 1);
+        } else {
+            rs_bytes(o, &text[i], 1);
+        }
+    }
+}
+
+static void rs_json_string(rs_out *o, const char *text, size_t length)
+{
+    rs_text(o, "\"");
+    rs_json_escaped(o, text, length);
+    rs_text(o, "\"");
+}
+
+static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
+{
+    size_t i, length, n;
+    char text[1024];
+    rs_text(o, ",\n   \"tokens\": [");
+    for (i = 0; i < s->n_tokens; i++) {
+        const char *bytes = tk_text(v, s->tokens[i].id, &length);
+        n = bytes != NULL ? tk_utf8(text, sizeof text, bytes, length) : 0;
+        n = n < sizeof text ? n : 0;
+        rs_text(o, i > 0 ? ",\n    {\"id\": " : "\n    {\"id\": ");
+        rs_number(o, s->tokens[i].id, 1);
+        rs_text(o, ", \"text\": ");
+        rs_json_string(o, text, n);
+        rs_text(o, ", \"start\": ");
+        rs_seconds(o, s->tokens[i].t0_ms);
+        rs_text(o, ", \"end\": ");
+        rs_seconds(o, s->tokens[i].t1_ms);
+        rs_text(o, ", \"probability\": ");
+        rs_fraction(o, s->tokens[i].probability);
+        rs_text(o, "}");
+    }
+    rs_text(o, "]");
+}
+
+static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, int32_t language,
+                    int64_t duration_ms)
+{
+    size_t i;
+    wnpu_segment s;
+    rs_text(o, "{\"language\": ");
+    rs_json_string(o, wnpu_language_code(language), strlen(wnpu_language_code(language)));
+    rs_text(o, ",\n \"duration\": ");
+    rs_seconds(o, duration_ms);
+    rs_text(o, ",\n \"text\": \"");
+    for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
+        rs_json_escaped(o, s.text, s.text_length);
+    }
+    rs_text(o, "\",\n \"segments\": [");
+    for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
+        rs_text(o, i > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
+        rs_number(o, (int64_t)i, 1);
+        rs_text(o, ", \"start\": ");
+        rs_seconds(o, s.t0_ms);
+        rs_text(o, ", \"end\": ");
+        rs_seconds(o, s.t1_ms);
+        rs_text(o, ",\n   \"text\": ");
+        rs_json_string(o, s.text, s.text_length);
+        rs_text(o, ",\n   \"language\": ");
+        rs_json_string(o, wnpu_language_code(s.language), strlen(wnpu_language_code(s.language)));
+        rs_text(o, ", \"window\": ");
+        rs_number(o, s.window, 1);
+        rs_text(o, ", \"avg_logprob\": ");
+        rs_fraction(o, s.mean_logprob);
+        rs_text(o, ", \"no_speech_prob\": ");
+        rs_fraction(o, s.no_speech);
+        rs_json_tokens(o, v, &s);
+        rs_text(o, "}");
+    }
+    rs_text(o, "]}\n");
+}
+
+static void rs_cue(rs_out *o, const wnpu_segment *s, const char *mark)
+{
+    rs_clock(o, s->t0_ms, mark);
+    rs_text(o, " --> ");
+    rs_clock(o, s->t1_ms, mark);
+    rs_text(o, "\n");
+    rs_line(o, s);
+    rs_text(o, "\n\n");
+}
+
+static int rs_write(const rs_store *store, const tk_vocab *v, int32_t language,
+                    int64_t duration_ms, wnpu_format format, wnpu_write_fn write, void *user)
+{
+    rs_out o;
+    wnpu_segment s;
+    size_t i;
+    o.write = write;
+    o.user = user;
+    o.used = 0;
+    o.failed = 0;
+    if (format == WNPU_FORMAT_JSON) {
+        rs_json(&o, store, v, language, duration_ms);
+    } else if (format == WNPU_FORMAT_VTT) {
+        rs_text(&o, "WEBVTT\n\n");
+    } else if (format == WNPU_FORMAT_TSV) {
+        rs_text(&o, "start\tend\ttext\n");
+    }
+    for (i = 0; format != WNPU_FORMAT_JSON && rs_get(store, i, &s) == WNPU_OK; i++) {
+        if (format == WNPU_FORMAT_SRT) {
+            rs_number(&o, (int64_t)i + 1, 1);
+            rs_text(&o, "\n");
+            rs_cue(&o, &s, ",");
+        } else if (format == WNPU_FORMAT_VTT) {
+            rs_cue(&o, &s, ".");
+        } else {
+            if (format == WNPU_FORMAT_TSV) {
+                rs_number(&o, s.t0_ms, 1);
+                rs_text(&o, "\t");
+                rs_number(&o, s.t1_ms, 1);
+                rs_text(&o, "\t");
+            }
+            rs_line(&o, &s);
+            rs_text(&o, "\n");
+        }
+    }
+    rs_flush(&o);
+    return o.failed ? WNPU_E_IO : WNPU_OK;
+}
+
+/* ======================================================================
+ * 18. wi_  windows: the long-form driver
+ *
+ *  Owns      one run: audio to windows of 30 s, windows to segments, the
+ *            prompt that each window gets, times on the recording's clock.
+ *  Assumes   engine, decoder and store are laid out.
+ *  Ensures   OpenAI's seek rule: a window begins where the last finished
+ *            segment of the one before ended. Memory stays the same for
+ *            any length. Each window moves on by at least 20 ms.
+ *  Costs     an encoder run and the decoding a window.
+ *
+ *  Log-mel is floored at the maximum of each 30 s window minus 8, as in
+ *  training. (OpenAI's transcribe() takes the maximum of the whole file,
+ *  which a stream cannot know.) Audio behind the end is digital silence.
+ * ====================================================================== */
+#define WI_STEP_MS 20          /* one timestamp */
+#define WI_FRAMES_A_STEP 2u    /* mel frames in it */
+#define WI_PROMPT_BYTES 4096u  /* far more than the decoder's context holds */
+
+typedef struct wi_run {
+    en_engine engine;
+    de_decoder decoder;
+    lr_rules rules;
+    rs_store store;
+    au_stream *stream;
+    float *span;            /* [ML_SPAN] from ML_MARGIN before the window's first frame */
+    size_t have;            /* valid samples in span; fewer than ML_SPAN only at the end */
+    uint64_t frame;         /* the window's first frame on the recording's clock, 10 ms each */
+    se_hypothesis *hypothesis;
+    int32_t *previous;      /* [n_text_ctx / 2 - 1] latest text tokens, oldest first */
+    size_t n_previous;
+    int32_t *prompt;        /* [n_text_ctx] */
+    wnpu_params params;
+    const int *cancel;      /* atomic */
+    int32_t language;       /* -1 until known */
+    float language_probability;
+    wnpu_stats stats;
+    wnpu_error error;
+} wi_run;
+
+static int wi_cancelled(const wi_run *r)
+{
+    return __atomic_load_n(r->cancel, __ATOMIC_RELAXED);
+}
+
+/* Milliseconds since *since, which becomes now. */
+static double wi_lap(double *since)
+{
+    double now = er_now_ms(), lap = now - *since;
+    *since = now;
+    return lap;
+}
+
+static int wi_fill(wi_run *r)
+{
+    while (r->have < ML_SPAN) {
+        int64_t n = au_read(r->stream, r->span + r->have, ML_SPAN - r->have, &r->error);
+        if (n < 0) {
+            return (int)n;
+        }
+        if (n == 0) {
+            break;
+        }
+        r->have += (size_t)n;
+    }
+    memset(r->span + r->have, 0, (ML_SPAN - r->have) * sizeof(float));
+    return WNPU_OK;
+}
+
+/* The first window: reflected samples stand before the recording's first one. */
+static int wi_begin_audio(wi_run *r)
+{
+    size_t i;
+    int status;
+    r->frame = 0;
+    r->have = ML_MARGIN;
+    status = wi_fill(r);
+    for (i = 1; i <= ML_MARGIN; i++) {
+        r->span[ML_MARGIN - i] = r->span[ML_MARGIN + i];
+    }
+    return status;
+}
+
+/* Mel frames of real audio in the window, 0..3000. */
+static size_t wi_frames(const wi_run *r)
+{
+    size_t n = (r->have - ML_MARGIN) / ML_HOP;
+    return n < ML_FRAMES ? n : ML_FRAMES;
+}
+
+static int wi_advance(wi_run *r, size_t frames)
+{
+    size_t shift = frames * ML_HOP;
+    r->frame += frames;
+    if (shift + ML_MARGIN >= r->have) {
+        r->have = ML_MARGIN; /* nothing is left */
+        return WNPU_OK;
+    }
+    r->have -= shift;
+    memmove(r->span, r->span + shift, r->have * sizeof(float));
+    return wi_fill(r);
+}
+
+/* End of the audio known so far, which no segment passes. */
+static int64_t wi_end_ms(const wi_run *r)
+{
+    return (int64_t)((r->frame * ML_HOP + (r->have - ML_MARGIN)) / (ML_RATE / 1000u));
+}
+
+/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>]; returns its
+ * length and the index of <|startoftranscript|>. */
+static size_t wi_prompt(const wi_run *r, size_t *sot)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t n = 0;
+    if (r->n_previous > 0) {
+        r->prompt[n++] = v->sot_prev;
+        memcpy(r->prompt + n, r->previous, r->n_previous * sizeof(int32_t));
+        n += r->n_previous;
+    }
+    *sot = n;
+    r->prompt[n++] = v->sot;
+    if (v->multilingual) {
+        r->prompt[n++] = v->language0 + r->language;
+        r->prompt[n++] = r->params.task == WNPU_TRANSLATE ? v->translate : v->transcribe;
+    }
+    if (!r->params.timestamps) {
+        r->prompt[n++] = v->no_timestamps;
+    }
+    return n;
+}
+
+static size_t wi_previous_capacity(const wnpu_model *m)
+{
+    return m->n_text_ctx / 2 - 1;
+}
+
+/* Appends text to what the next window is told, dropping the oldest. */
+static void wi_remember(wi_run *r, const int32_t *tokens, size_t n)
+{
+    size_t capacity = wi_previous_capacity(r->engine.model), keep;
+    if (n > capacity) {
+        tokens += n - capacity;
+        n = capacity;
+    }
+    keep = r->n_previous < capacity - n ? r->n_previous : capacity - n;
+    memmove(r->previous, r->previous + (r->n_previous - keep), keep * sizeof(int32_t));
+    memcpy(r->previous + keep, tokens, n * sizeof(int32_t));
+    r->n_previous = keep + n;
+}
+
+static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms)
+{
+    const se_hypothesis *h = r->hypothesis;
+    int64_t end = wi_end_ms(r);
+    rs_draft d;
+    wnpu_segment segment;
+    int stored, status;
+    d.t0_ms = t0_ms < end ? t0_ms : end;
+    d.t1_ms = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
+    d.tokens = h->tokens + from;
+    d.probability = h->probability + from;
+    d.n = to - from;
+    d.language = r->language;
+    d.window = (int32_t)(r->stats.windows - 1);
+    d.mean_logprob = h->sum_logprob / (float)(h->n + 1);
+    d.no_speech = h->no_speech;
+    status = rs_add(&r->store, &r->engine.model->vocab, &d, &stored);
+    if (status != WNPU_OK) {
+        return er_set(&r->error, status, "the result store is full after %lu segments; raise "
+                      "result_bytes", (unsigned long)r->store.count);
+    }
+    if (stored && r->params.on_segment != NULL &&
+        rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK &&
+        r->params.on_segment(r->params.user, &segment) != 0) {
+        return er_set(&r->error, WNPU_E_CANCELLED, "the segment callback asked to stop");
+    }
+    return WNPU_OK;
+}
+
+/* Cuts the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe() does,
+ * and tells how many frames the window has used up. */
+static int wi_segments(wi_run *r, size_t frames, size_t *used)
+{
+    const se_hypothesis *h = r->hypothesis;
+    int32_t t0 = r->engine.model->vocab.timestamp0;
+    int64_t base = (int64_t)r->frame * 10, begin, length = (int64_t)frames * 10;
+    size_t i, last = 0, pairs = 0;
+    int status = WNPU_OK;
+    int single_end = h->n >= 2 ? h->tokens[h->n - 1] >= t0 && h->tokens[h->n - 2] < t0
+                               : h->n == 1 && h->tokens[0] >= t0;
+    *used = frames;
+    for (i = 1; i <= h->n && status == WNPU_OK; i++) {
+        int pair = i < h->n && h->tokens[i] >= t0 && h->tokens[i - 1] >= t0;
+        if (!pair && !(i == h->n && single_end && pairs > 0)) {
+            continue;
+        }
+        begin = (int64_t)(h->tokens[last] - t0) * WI_STEP_MS;
+        status = wi_emit(r, last, i, base + begin,
+                         base + (int64_t)(h->tokens[i - 1] - t0) * WI_STEP_MS);
+        if (pair) {
+            pairs++;
+            if (!single_end) {
+                *used = (size_t)(h->tokens[i - 1] - t0) * WI_FRAMES_A_STEP;
+            }
+        }
+        last = i;
+    }
+    if (pairs > 0 || status != WNPU_OK) {
+        return status;
+    }
+    *used = frames;
+    begin = 0;
+    for (i = h->n; i > 0 && pairs == 0; i--) {
+        if (h->tokens[i - 1] > t0) {
+            length = (int64_t)(h->tokens[i - 1] - t0) * WI_STEP_MS;
+            pairs = 1;
+        }
+    }
+    if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)(h->tokens[0] - t0) * WI_STEP_MS < length) {
+        begin = (int64_t)(h->tokens[0] - t0) * WI_STEP_MS;
+    }
+    return wi_emit(r, 0, h->n, base + begin, base + length);
+}
+
+static void wi_encode(wi_run *r)
+{
+    double since = er_now_ms();
+    en_log_mel(&r->engine, r->span);
+    r->stats.log_mel_ms += wi_lap(&since);
+    en_run(&r->engine);
+    r->stats.encoder_ms += wi_lap(&since);
+    en_cross(&r->engine, r->decoder.cross);
+    r->stats.cross_ms += wi_lap(&since);
+    r->stats.windows++;
+}
+
+static void wi_find_language(wi_run *r, float *probability)
+{
+    int32_t best = se_language(&r->decoder, probability);
+    r->stats.prompt_tokens++;
+    r->language = best;
+    r->language_probability = probability[best];
+}
+
+/* Decodes the window and stores its segments. */
+static int wi_decode(wi_run *r, size_t frames, size_t *used)
+{
+    const wnpu_model *m = r->engine.model;
+    se_hypothesis *h = r->hypothesis;
+    size_t sot, n, i, max_tokens = m->n_text_ctx / 2;
+    int silent, status;
+    if (r->params.max_tokens > 0 && (size_t)r->params.max_tokens < max_tokens) {
+        max_tokens = (size_t)r->params.max_tokens;
+    }
+    if (max_tokens > SE_MAX_TOKENS) {
+        max_tokens = SE_MAX_TOKENS;
+    }
+    n = wi_prompt(r, &sot);
+    se_greedy(&r->decoder, &r->rules, r->prompt, n, sot, max_tokens, r->cancel, h);
+    r->stats.tokens += (uint32_t)h->n;
+    r->stats.prompt_tokens += (uint32_t)n;
+    *used = frames;
+    if (wi_cancelled(r)) {
+        return WNPU_OK; /* the tokens may come from a step that was cut short */
+    }
+    silent = h->no_speech > r->params.no_speech_threshold &&
+             h->sum_logprob / (float)(h->n + 1) < r->params.logprob_threshold;
+    status = silent ? WNPU_OK : wi_segments(r, frames, used);
+    if (*used == 0 || *used > frames) {
+        *used = frames;
+    }
+    if (!r->params.condition_on_previous) {
+        r->n_previous = 0;
+    } else if (!silent) {
+        for (i = 0; i < h->n; i++) {
+            wi_remember(r, &h->tokens[i], h->tokens[i] < m->vocab.eot);
+        }
+    }
+    return status;
+}
+
+static int wi_progress(wi_run *r, int64_t done_ms)
+{
+    int64_t total = au_total_ms(r->stream);
+    if (r->params.on_progress != NULL &&
+        r->params.on_progress(r->params.user, done_ms, total) != 0) {
+        return er_set(&r->error, WNPU_E_CANCELLED, "the progress callback asked to stop");
+    }
+    return WNPU_OK;
+}
+
+static int wi_windows(wi_run *r)
+{
+    int status = WNPU_OK;
+    size_t frames, used = 0;
+    while (status == WNPU_OK && (frames = wi_frames(r)) > 0) {
+        double since;
+        wi_encode(r);
+        since = er_now_ms();
+        if (r->language < 0 && !wi_cancelled(r)) {
+            float probability[128];
+            wi_find_language(r, probability);
+        }
+        status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, frames, &used);
+        r->stats.decoder_ms += wi_lap(&since);
+        if (wi_cancelled(r)) {
+            return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+        }
+        if (status == WNPU_OK) {
+            status = wi_advance(r, used);
+            r->stats.audio_in_ms += wi_lap(&since);
+        }
+        if (status == WNPU_OK) {
+            status = wi_progress(r, wi_end_ms(r) < (int64_t)r->frame * 10 ? wi_end_ms(r)
+                                                                          : (int64_t)r->frame * 10);
+        }
+    }
+    return status;
+}
+
+/* Checks parameters against the model and sets the rules up. */
+static int wi_rules(wi_run *r)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    const wnpu_params *p = &r->params;
+    size_t i;
+    r->rules.vocab = v;
+    r->rules.op = r->engine.op;
+    r->rules.timestamps = p->timestamps != 0;
+    r->rules.suppress_blank = p->suppress_blank != 0;
+    r->rules.max_initial = p->max_initial_timestamp_ms / WI_STEP_MS;
+    if (tk_encode(v, " ", 1, &r->rules.blank, 1) != 1) {
+        r->rules.blank = -1;
+    }
+    memset(r->rules.never, 0, (size_t)v->n_vocab);
+    tk_suppress_special(v, r->rules.never);
+    r->rules.never[v->no_timestamps] = 1;
+    if (p->suppress_non_speech) {
+        tk_suppress_non_speech(v, r->rules.never);
+    }
+    for (i = 0; i < p->n_suppress; i++) {
+        if (p->suppress[i] < 0 || p->suppress[i] >= v->n_vocab) {
+            return er_set(&r->error, WNPU_E_ARGUMENT, "suppress[%lu] is %d, but tokens are 0..%d",
+                          (unsigned long)i, (int)p->suppress[i], (int)v->n_vocab - 1);
+        }
+        r->rules.never[p->suppress[i]] = 1;
+    }
+    return WNPU_OK;
+}
+
+static int wi_language(wi_run *r)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    const wnpu_params *p = &r->params;
+    r->language = p->language;
+    r->language_probability = p->language < 0 ? 0.0f : 1.0f;
+    if (!v->multilingual) {
+        if (p->language > 0 || p->task == WNPU_TRANSLATE) {
+            return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
+                          "multilingual one to %s", p->task == WNPU_TRANSLATE ? "translate"
+                          : "transcribe another language");
+        }
+        r->language = 0;
+        r->language_probability = 1.0f;
+    } else if (p->language >= v->n_languages) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
+                      "has %d", (int)p->language, (int)v->n_languages);
+    }
+    return WNPU_OK;
+}
+
+static int wi_check(wi_run *r)
+{
+    const wnpu_params *p = &r->params;
+    if (p->task != WNPU_TRANSCRIBE && p->task != WNPU_TRANSLATE) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "task %d is no wnpu_task", (int)p->task);
+    }
+    if (p->language < WNPU_LANGUAGE_AUTO) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "language %d; give a number from "
+                      "wnpu_language_id() or WNPU_LANGUAGE_AUTO", (int)p->language);
+    }
+    if (p->max_initial_timestamp_ms < 0 || p->max_initial_timestamp_ms > 30000) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "max_initial_timestamp_ms %d is outside "
+                      "0..30000", (int)p->max_initial_timestamp_ms);
+    }
+    if (p->max_tokens < 0 || p->max_tokens > (int32_t)SE_MAX_TOKENS) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "max_tokens %d is outside 0..%u",
+                      (int)p->max_tokens, SE_MAX_TOKENS);
+    }
+    if (p->n_suppress > 0 && p->suppress == NULL) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "n_suppress is set but suppress is NULL");
+    }
+    return WNPU_OK;
+}
+
+/* OpenAI's initial prompt: " " and the text without blanks around it. */
+static int wi_initial_prompt(wi_run *r)
+{
+    const char *text = r->params.initial_prompt;
+    char spaced[WI_PROMPT_BYTES];
+    size_t length, capacity = wi_previous_capacity(r->engine.model);
+    int64_t n;
+    r->n_previous = 0;
+    if (text == NULL) {
+        return WNPU_OK;
+    }
+    length = strlen(text);
+    while (length > 0 && *text == ' ') {
+        text++;
+        length--;
+    }
+    while (length > 0 && text[length - 1] == ' ') {
+        length--;
+    }
+    if (length == 0) {
+        return WNPU_OK;
+    }
+    if (length >= sizeof spaced) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "initial_prompt has more than %u bytes",
+                      WI_PROMPT_BYTES - 1);
+    }
+    spaced[0] = ' ';
+    memcpy(spaced + 1, text, length);
+    n = tk_encode(&r->engine.model->vocab, spaced, length + 1, r->previous, capacity);
+    if (n < 0) {
+        return er_set(&r->error, (int)n, "this model's vocabulary cannot write the prompt");
+    }
+    if ((uint64_t)n > capacity) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "initial_prompt has %ld tokens; at most %lu fit "
+                      "into the decoder's context", (long)n, (unsigned long)capacity);
+    }
+    r->n_previous = (size_t)n;
+    return WNPU_OK;
+}
+
+static void wi_begin(wi_run *r)
+{
+    rs_reset(&r->store);
+    memset(&r->stats, 0, sizeof r->stats);
+    r->language = 0;
+    r->language_probability = 0.0f;
+    r->have = ML_MARGIN;
+    r->frame = 0;
+    r->n_previous = 0;
+    er_clear(&r->error);
+}
+
+static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
+{
+    double since = er_now_ms();
+    int status = wi_check(r);
+    status = status == WNPU_OK ? wi_language(r) : status;
+    status = status == WNPU_OK ? wi_rules(r) : status;
+    status = status == WNPU_OK ? wi_initial_prompt(r) : status;
+    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_begin_audio(r);
+    r->stats.audio_in_ms += wi_lap(&since);
+    if (status == WNPU_OK) {
+        status = wi_windows(r);
+    }
+    if (r->language < 0) {
+        r->language = 0; /* no audio, nothing to detect */
+    }
+    r->stats.audio_ms = wi_end_ms(r);
+    return status;
+}
+
+static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
+{
+    int status;
+    if (!r->engine.model->vocab.multilingual) {
+        return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
+                      "multilingual one to detect languages");
+    }
+    status = au_open(r->stream, audio, &r->error);
+    status = status == WNPU_OK ? wi_begin_audio(r) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    wi_encode(r);
+    if (!wi_cancelled(r)) {
+        wi_find_language(r, probability);
+    }
+    r->stats.audio_ms = wi_end_ms(r);
+    return wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
+}
+
+/* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
+ * float switch of the engine are set by the caller before. */
+static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, size_t result_bytes)
+{
+    const wnpu_model *m = r->engine.model;
+    en_take(arena, &r->engine, n_workers);
+    de_take(arena, &r->decoder, &r->engine, 1);
+    r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
+    r->store.base = ar_take(arena, result_bytes, 1);
+    r->store.size = result_bytes;
+    au_stream_take(arena, &r->stream);
+    r->span = ar_take(arena, ML_SPAN, sizeof(float));
+    r->hypothesis = ar_take(arena, 1, sizeof(se_hypothesis));
+    r->previous = ar_take(arena, wi_previous_capacity(m), sizeof(int32_t));
+    r->prompt = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
+}
+
+static void wi_start(wi_run *r)
+{
+    en_start(&r->engine);
+    de_start(&r->decoder);
+    wi_begin(r);
+}
+
+/* ======================================================================
+ * 22. ap_  public API: sessions and runs
+ *
+ *  Owns      wnpu_session.
+ *  Assumes   nothing: every argument is checked here.
+ *  Ensures   what the header says.
+ *  Costs     nothing beyond the work itself.
+ * ====================================================================== */
+#define AP_MAX_THREADS TP_MAX_THREADS
+#define AP_MIN_RESULTS (64u << 10)
+#define AP_MAX_RESULTS (1u << 30)
+
+struct wnpu_session {
+    wi_run run;
+    tp_pool pool;
+    wnpu_config config;
+    wnpu_allocator allocator;
+    size_t size;         /* of this block */
+    int owned;           /* the block came from the allocator */
+    int cancel;          /* atomic */
+    int busy;            /* atomic */
+    wnpu_isa isa;
+};
+
+WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size)
+{
+    wnpu_config c;
+    if (config == NULL || struct_size < sizeof c.struct_size) {
+        return;
+    }
+    memset(&c, 0, sizeof c);
+    c.result_bytes = 8u << 20;
+    memset(config, 0, struct_size);
+    memcpy(config, &c, struct_size < sizeof c ? struct_size : sizeof c);
+    config->struct_size = (uint32_t)struct_size;
+}
+
+WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size)
+{
+    wnpu_params p;
+    if (params == NULL || struct_size < sizeof p.struct_size) {
+        return;
+    }
+    memset(&p, 0, sizeof p);
+    p.language = WNPU_LANGUAGE_AUTO;
+    p.timestamps = 1;
+    p.suppress_blank = 1;
+    p.suppress_non_speech = 1;
+    p.max_initial_timestamp_ms = 1000;
+    p.no_speech_threshold = 0.6f;
+    p.logprob_threshold = -1.0f;
+    memset(params, 0, struct_size);
+    memcpy(params, &p, struct_size < sizeof p ? struct_size : sizeof p);
+    params->struct_size = (uint32_t)struct_size;
+}
+
+/* What the kernels assume of a model; all of OpenAI's fulfil it. */
+static int ap_check_model(const wnpu_model *m, wnpu_error *error)
+{
+    uint32_t audio_head = m->n_audio_state / m->n_audio_head;
+    uint32_t text_head = m->n_text_state / m->n_text_head;
+    if (audio_head % 16 != 0 || text_head % 16 != 0 || audio_head > EN_MAX_HEAD ||
+        text_head > EN_MAX_HEAD || m->n_mels % 16 != 0) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "head sizes %u and %u and %u mel bins must be "
+                      "multiples of 16, heads at most %u", (unsigned)audio_head,
+                      (unsigned)text_head, (unsigned)m->n_mels, EN_MAX_HEAD);
+    }
+    if (m->n_audio_ctx * 2 != ML_FRAMES || m->n_text_ctx < 16 ||
+        m->n_text_state != m->n_audio_state) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "the model has %u audio and %u text positions "
+                      "and states of %u and %u; this needs %u, at least 16, and equal states",
+                      (unsigned)m->n_audio_ctx, (unsigned)m->n_text_ctx,
+                      (unsigned)m->n_audio_state, (unsigned)m->n_text_state, ML_FRAMES / 2u);
+    }
+    return WNPU_OK;
+}
+
+static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
+{
+    unsigned cpus = tp_cpus();
+    if (c->threads > AP_MAX_THREADS) {
+        return er_set(error, WNPU_E_ARGUMENT, "threads %u is outside 1..%u", (unsigned)c->threads,
+                      AP_MAX_THREADS);
+    }
+    if (c->threads == 0) {
+        c->threads = cpus < 8 ? cpus : 8;
+    }
+    if (c->compute != WNPU_COMPUTE_INT8 && c->compute != WNPU_COMPUTE_FLOAT) {
+        return er_set(error, WNPU_E_ARGUMENT, "compute %d is no wnpu_compute", (int)c->compute);
+    }
+    if (c->compute == WNPU_COMPUTE_FLOAT && !model->has_float) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "the model was opened without float weights; "
+                      "set keep_float in wnpu_model_config");
+    }
+    if (c->isa < 0 || wnpu_isa_name((wnpu_isa)c->isa) == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "isa %d is no wnpu_isa", (int)c->isa);
+    }
+    if (gm_select((wnpu_isa)c->isa) == NULL) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "this CPU or build has no %s",
+                      wnpu_isa_name((wnpu_isa)c->isa));
+    }
+    if (c->result_bytes < AP_MIN_RESULTS || c->result_bytes > AP_MAX_RESULTS) {
+        return er_set(error, WNPU_E_ARGUMENT, "result_bytes is outside %u..%u", AP_MIN_RESULTS,
+                      AP_MAX_RESULTS);
+    }
+    if (c->accel != NULL) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "this version declares the accelerator seam but "
+                      "does not use it yet; leave accel NULL");
+    }
+    if (c->require_accel) {
+        return er_set(error, WNPU_E_ACCEL, "require_accel is set but there is no accelerator");
+    }
+    return WNPU_OK;
+}
+
+static int ap_config(wnpu_config *c, const wnpu_model *model, const wnpu_config *given,
+                     wnpu_error *error)
+{
+    er_clear(error);
+    if (model == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "model is NULL");
+    }
+    wnpu_config_init(c, sizeof *c);
+    if (given != NULL) {
+        int status = er_import(c, sizeof *c, given, given->struct_size);
+        if (status != WNPU_OK) {
+            return er_set(error, status, "configuration: struct_size %u or a field beyond it is "
+                          "unknown to this library; fill it with wnpu_config_init() first",
+                          (unsigned)given->struct_size);
+        }
+    }
+    if (ap_check_model(model, error) != WNPU_OK) {
+        return WNPU_E_UNSUPPORTED;
+    }
+    return ap_check_config(c, model, error);
+}
+
+/* The whole session in one block. s is the block itself, or a scratch session while measuring. */
+static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
+                      const wnpu_config *c)
+{
+    ar_take(arena, 1, sizeof *s);
+    s->isa = c->isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c->isa;
+    s->run.engine.model = model;
+    s->run.engine.gm = gm_select(s->isa);
+    s->run.engine.op = op_select(s->isa);
+    s->run.engine.pool = &s->pool;
+    s->run.engine.exact = c->compute == WNPU_COMPUTE_FLOAT;
+    wi_take(arena, &s->run, c->threads, (size_t)c->result_bytes);
+}
+
+static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, wnpu_error *error)
+{
+    wnpu_session scratch;
+    ar_arena arena;
+    memset(&arena, 0, sizeof arena);
+    memset(&scratch, 0, sizeof scratch);
+    ap_layout(&arena, &scratch, model, c);
+    if (arena.overflow) {
+        (void)er_set(error, WNPU_E_MEMORY, "the session does not fit into the address space");
+        return 0;
+    }
+    return arena.used;
+}
+
+WNPU_API size_t wnpu_session_size(const wnpu_model *model, const wnpu_config *config,
+                                  wnpu_error *error)
+{
+    wnpu_config c;
+    return ap_config(&c, model, config, error) == WNPU_OK ? ap_measure(model, &c, error) : 0;
+}
+
+WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
+                               const wnpu_config *config, void *memory, size_t size,
+                               wnpu_error *error)
+{
+    wnpu_config c;
+    wnpu_session *s;
+    wnpu_allocator allocator;
+    ar_arena arena;
+    int status = ap_config(&c, model, config, error);
+    size_t need;
+    if (session == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "session is NULL");
+    }
+    *session = NULL;
+    need = status == WNPU_OK ? ap_measure(model, &c, error) : 0;
+    if (need == 0) {
+        return status != WNPU_OK ? status : WNPU_E_MEMORY;
+    }
+    allocator = ar_allocator(c.allocator);
+    memset(&arena, 0, sizeof arena);
+    arena.base = memory;
+    arena.size = need;
+    if (memory == NULL) {
+        arena.base = allocator.alloc(allocator.user, need, AR_ALIGN);
+    } else if (size < need || (uintptr_t)memory % AR_ALIGN != 0) {
+        return er_set(error, WNPU_E_MEMORY, "the session needs %lu bytes aligned to %u; %lu were "
+                      "given", (unsigned long)need, AR_ALIGN, (unsigned long)size);
+    }
+    if (arena.base == NULL) {
+        return er_set(error, WNPU_E_MEMORY, "cannot allocate %lu bytes for the session",
+                      (unsigned long)need);
+    }
+    s = (wnpu_session *)(void *)arena.base;
+    memset(s, 0, sizeof *s);
+    ap_layout(&arena, s, model, &c);
+    s->config = c;
+    s->allocator = allocator;
+    s->size = need;
+    s->owned = memory == NULL;
+    s->run.cancel = &s->cancel;
+    status = tp_open(&s->pool, c.threads, c.parallel_for, c.parallel_user, &s->cancel, error);
+    if (status != WNPU_OK) {
+        if (s->owned) {
+            allocator.release(allocator.user, s, need);
+        }
+        return status;
+    }
+    wi_start(&s->run);
+    *session = s;
+    return WNPU_OK;
+}
+
+WNPU_API void wnpu_session_close(wnpu_session *session)
+{
+    wnpu_allocator allocator;
+    size_t size;
+    int owned;
+    if (session == NULL) {
+        return;
+    }
+    tp_close(&session->pool);
+    allocator = session->allocator;
+    size = session->size;
+    owned = session->owned;
+    ar_wipe(session, size);
+    if (owned) {
+        allocator.release(allocator.user, session, size);
+    }
+}
+
+/* A session runs one call at a time. */
+static int ap_enter(wnpu_session *s)
+{
+    int idle = 0;
+    if (!__atomic_compare_exchange_n(&s->busy, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        return WNPU_E_STATE;
+    }
+    __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED);
+    return WNPU_OK;
+}
+
+static int ap_leave(wnpu_session *s, int status)
+{
+    if (status < 0) {
+        er_log(s->config.log, s->config.log_user, WNPU_LOG_ERROR, "%s", s->run.error.message);
+    }
+    __atomic_store_n(&s->busy, 0, __ATOMIC_RELEASE);
+    return status;
+}
+
+WNPU_API int wnpu_reset(wnpu_session *session)
+{
+    wi_run *r;
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    r = &session->run;
+    wi_begin(r);
+    au_wipe(r->stream);
+    ar_wipe(r->span, ML_SPAN * sizeof(float));
+    ar_wipe(r->hypothesis, sizeof *r->hypothesis);
+    ar_wipe(r->previous, wi_previous_capacity(r->engine.model) * sizeof(int32_t));
+    ar_wipe(r->prompt, r->engine.model->n_text_ctx * sizeof(int32_t));
+    ar_wipe(r->engine.mel, (ML_FRAMES + 2) * (size_t)r->engine.model->n_mels * sizeof(float));
+    wi_start(r); /* caches, which echo the audio, are cleared there */
+    return ap_leave(session, WNPU_OK);
+}
+
+WNPU_API void wnpu_cancel(wnpu_session *session)
+{
+    if (session != NULL) {
+        __atomic_store_n(&session->cancel, 1, __ATOMIC_RELAXED);
+    }
+}
+
+WNPU_API const char *wnpu_session_error(const wnpu_session *session)
+{
+    return session != NULL ? session->run.error.message : "";
+}
+
+static int ap_params(wnpu_session *s, const wnpu_params *given)
+{
+    wnpu_params_init(&s->run.params, sizeof s->run.params);
+    if (given != NULL) {
+        int status = er_import(&s->run.params, sizeof s->run.params, given, given->struct_size);
+        if (status != WNPU_OK) {
+            return er_set(&s->run.error, status, "parameters: struct_size %u or a field beyond it "
+                          "is unknown to this library; fill them with wnpu_params_init() first",
+                          (unsigned)given->struct_size);
+        }
+    }
+    return WNPU_OK;
+}
+
+static void ap_finish_stats(wnpu_session *s, double begin)
+{
+    wnpu_stats *t = &s->run.stats;
+    t->isa = (int32_t)s->isa;
+    t->threads = (int32_t)s->pool.threads;
+    t->language = s->run.language;
+    t->language_probability = s->run.language_probability;
+    t->total_ms = er_now_ms() - begin;
+}
+
+WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
+                             const wnpu_audio *audio)
+{
+    double begin = er_now_ms();
+    int status;
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    wi_begin(&session->run);
+    status = ap_params(session, params);
+    if (status == WNPU_OK) {
+        status = wi_transcribe(&session->run, audio);
+    }
+    ap_finish_stats(session, begin);
+    return ap_leave(session, status);
+}
+
+WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio,
+                                  float *probabilities, size_t count)
+{
+    float all[128];
+    double begin = er_now_ms();
+    int status;
+    if (session == NULL || (probabilities == NULL && count > 0)) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    memset(all, 0, sizeof all);
+    wi_begin(&session->run);
+    (void)ap_params(session, NULL);
+    status = wi_detect(&session->run, audio, all);
+    if (status == WNPU_OK) {
+        size_t i;
+        for (i = 0; i < count; i++) {
+            probabilities[i] = i < sizeof all / sizeof all[0] ? all[i] : 0.0f;
+        }
+        status = session->run.language;
+    }
+    ap_finish_stats(session, begin);
+    return ap_leave(session, status);
+}
+
+WNPU_API size_t wnpu_segment_count(const wnpu_session *session)
+{
+    return session != NULL ? session->run.store.count : 0;
+}
+
+WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_segment *segment)
+{
+    if (session == NULL || segment == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    return rs_get(&session->run.store, index, segment);
+}
+
+WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)
+{
+    uint32_t size;
+    if (session == NULL || stats == NULL || stats->struct_size < sizeof stats->struct_size) {
+        return WNPU_E_ARGUMENT;
+    }
+    size = stats->struct_size;
+    memset(stats, 0, size);
+    memcpy(stats, &session->run.stats, size < sizeof *stats ? size : sizeof *stats);
+    stats->struct_size = size;
+    return WNPU_OK;
+}
+
+WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
+                        void *user)
+{
+    if (session == NULL || write == NULL || (int)format < WNPU_FORMAT_TXT ||
+        (int)format > WNPU_FORMAT_JSON) {
+        return WNPU_E_ARGUMENT;
+    }
+    return rs_write(&session->run.store, &session->run.engine.model->vocab,
+                    session->run.stats.language, session->run.stats.audio_ms, format, write, user);
 }

@@ -1,0 +1,572 @@
+/* Behaviour of sessions on a toy model: the public header only, apart from the two tests at the
+ * end that look at the decoder's caches. */
+#include "../whisper_npu.c"
+#include "t.h"
+#include "toy_model.h"
+#include <pthread.h>
+
+static wnpu_model *open_toy(int multilingual_tokens)
+{
+    toy_options o = toy_small();
+    wnpu_model_config config;
+    wnpu_model *model = NULL;
+    wnpu_error error;
+    size_t size;
+    unsigned char *file;
+    (void)multilingual_tokens;
+    o.seed = 7;
+    file = toy_model(&o, &size);
+    wnpu_model_config_init(&config, sizeof config);
+    config.keep_float = 1;
+    if (wnpu_model_open_memory(&model, file, size, &config, &error) != WNPU_OK) {
+        T_CHECK(0, "toy model: %s", error.message);
+    }
+    free(file);
+    return model;
+}
+
+static float *speechlike(size_t n)
+{
+    float *x = malloc((n > 0 ? n : 1) * sizeof *x);
+    uint32_t s = 99;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        double t = (double)i / 16000;
+        s = s * 1664525u + 1013904223u;
+        x[i] = (float)(0.3 * sin(t * 900 * (1 + 0.2 * sin(t * 3))) * (sin(t * 5) > 0) +
+                       0.01 * ((double)(s >> 8) / 8388608.0 - 1));
+    }
+    return x;
+}
+
+typedef struct text {
+    char *bytes;
+    size_t n;
+} text;
+
+static int64_t collect(void *user, const void *data, size_t size)
+{
+    text *t = user;
+    t->bytes = realloc(t->bytes, t->n + size + 1);
+    memcpy(t->bytes + t->n, data, size);
+    t->n += size;
+    t->bytes[t->n] = '\0';
+    return (int64_t)size;
+}
+
+static text json_of(wnpu_session *s)
+{
+    text t = {NULL, 0};
+    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON, collect, &t) == WNPU_OK, "writes");
+    return t;
+}
+
+static wnpu_audio audio_of(const float *x, size_t n)
+{
+    wnpu_audio a;
+    wnpu_audio_init(&a, sizeof a);
+    a.data = x;
+    a.frames = n;
+    return a;
+}
+
+/* A toy talks nonsense for ever: few tokens a window keep the tests short. */
+static wnpu_params short_params(void)
+{
+    wnpu_params p;
+    wnpu_params_init(&p, sizeof p);
+    p.max_tokens = 12;
+    p.no_speech_threshold = 2;
+    return p;
+}
+
+static wnpu_session *open_session(const wnpu_model *m, unsigned threads, int isa, int compute)
+{
+    wnpu_config c;
+    wnpu_session *s = NULL;
+    wnpu_error error;
+    wnpu_config_init(&c, sizeof c);
+    c.threads = threads;
+    c.isa = isa;
+    c.compute = compute;
+    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    return s;
+}
+
+static void one_answer(void)
+{
+    wnpu_model *m = open_toy(1);
+    size_t n = 16000 * 50;
+    float *x = speechlike(n);
+    wnpu_audio a = audio_of(x, n);
+    int compute, isa;
+    for (compute = 0; compute < 2; compute++) {
+        text first = {NULL, 0};
+        for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
+            static const unsigned threads[] = {1, 2, 3, 8};
+            size_t k;
+            for (k = 0; k < 4 && wnpu_isa_available((wnpu_isa)isa); k++) {
+                wnpu_session *s = open_session(m, threads[k], isa, compute);
+                wnpu_params p = short_params();
+                text t;
+                T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
+                t = json_of(s);
+                if (first.bytes == NULL) {
+                    first = t;
+                    T_CHECK(wnpu_segment_count(s) > 0, "the toy says something");
+                } else {
+                    T_CHECK(t.n == first.n && memcmp(t.bytes, first.bytes, t.n) == 0,
+                            "compute %d, %s, %u threads differs", compute,
+                            wnpu_isa_name((wnpu_isa)isa), threads[k]);
+                    free(t.bytes);
+                }
+                wnpu_session_close(s);
+            }
+        }
+        free(first.bytes);
+    }
+    free(x);
+    wnpu_model_close(m);
+}
+
+static void a_b_a(void)
+{
+    wnpu_model *m = open_toy(1);
+    size_t n = 16000 * 35;
+    float *x = speechlike(n);
+    wnpu_audio a = audio_of(x, n), b = audio_of(x + 5000, n / 3);
+    wnpu_session *s = open_session(m, 2, 0, 0);
+    wnpu_params p = short_params();
+    text t1, t2, t3;
+    p.condition_on_previous = 1;
+    wnpu_transcribe(s, &p, &a);
+    t1 = json_of(s);
+    wnpu_transcribe(s, &p, &b);
+    t2 = json_of(s);
+    wnpu_transcribe(s, &p, &a);
+    t3 = json_of(s);
+    T_CHECK(t1.n == t3.n && memcmp(t1.bytes, t3.bytes, t1.n) == 0, "the same run, another answer");
+    T_CHECK(t1.n != t2.n || memcmp(t1.bytes, t2.bytes, t1.n) != 0, "the other run is another");
+    T_CHECK(wnpu_reset(s) == WNPU_OK && wnpu_segment_count(s) == 0, "reset forgets");
+    free(t1.bytes);
+    free(t2.bytes);
+    free(t3.bytes);
+    wnpu_session_close(s);
+    free(x);
+    wnpu_model_close(m);
+}
+
+typedef struct source {
+    const float *x;
+    size_t n, at, step, fail_at;
+} source;
+
+static int64_t pull(void *user, void *buffer, size_t max_frames)
+{
+    source *s = user;
+    size_t n = s->n - s->at < max_frames ? s->n - s->at : max_frames;
+    n = n < s->step ? n : s->step;
+    if (s->fail_at > 0 && s->at >= s->fail_at) {
+        return -5;
+    }
+    memcpy(buffer, s->x + s->at, n * sizeof(float));
+    s->at += n;
+    return (int64_t)n;
+}
+
+static void reader(void)
+{
+    wnpu_model *m = open_toy(1);
+    size_t n = 16000 * 70;
+    float *x = speechlike(n);
+    wnpu_audio a = audio_of(x, n), b;
+    wnpu_session *s = open_session(m, 1, 0, 0);
+    wnpu_params p = short_params();
+    source src = {x, n, 0, 777, 0};
+    text t1, t2;
+    size_t whole;
+    wnpu_transcribe(s, &p, &a);
+    t1 = json_of(s);
+    whole = wnpu_segment_count(s);
+    wnpu_audio_init(&b, sizeof b);
+    b.read = pull;
+    b.user = &src;
+    T_CHECK(wnpu_transcribe(s, &p, &b) == WNPU_OK, "%s", wnpu_session_error(s));
+    t2 = json_of(s);
+    T_CHECK(t1.n == t2.n && memcmp(t1.bytes, t2.bytes, t1.n) == 0, "a reader gives another answer");
+    src.at = 0;
+    src.fail_at = 16000 * 61;
+    T_CHECK(wnpu_transcribe(s, &p, &b) == WNPU_E_IO, "a failing reader");
+    T_CHECK(wnpu_session_error(s)[0] != '\0', "says why");
+    T_CHECK(wnpu_segment_count(s) > 0 && wnpu_segment_count(s) <= whole, "keeps what it had");
+    free(t1.bytes);
+    free(t2.bytes);
+    wnpu_session_close(s);
+    free(x);
+    wnpu_model_close(m);
+}
+
+static void any_length(void)
+{
+    static const size_t lengths[] = {0, 1, 159, 160, 161, 320, 400, 15999, 16000, 479999, 480000,
+                                     480001, 480160};
+    wnpu_model *m = open_toy(1);
+    float *x = speechlike(500000);
+    wnpu_session *s = open_session(m, 2, 0, 0);
+    size_t k, i;
+    for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+        wnpu_audio a = audio_of(x, lengths[k]);
+        wnpu_params p = short_params();
+        int64_t before = 0, end = (int64_t)(lengths[k] / 16);
+        wnpu_segment g;
+        wnpu_stats stats;
+        T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%lu samples: %s",
+                (unsigned long)lengths[k], wnpu_session_error(s));
+        for (i = 0; wnpu_get_segment(s, i, &g) == WNPU_OK; i++) {
+            size_t j;
+            T_CHECK(g.t0_ms >= before && g.t1_ms >= g.t0_ms && g.t1_ms <= end,
+                    "%lu samples: segment %lu at %ld..%ld", (unsigned long)lengths[k],
+                    (unsigned long)i, (long)g.t0_ms, (long)g.t1_ms);
+            before = g.t1_ms;
+            T_CHECK(g.text[g.text_length] == '\0' && strlen(g.text) == g.text_length, "text");
+            for (j = 0; j < g.n_tokens; j++) {
+                T_CHECK(g.tokens[j].t0_ms >= g.t0_ms && g.tokens[j].t1_ms <= g.t1_ms &&
+                        g.tokens[j].probability >= 0 && g.tokens[j].probability <= 1, "token");
+            }
+        }
+        stats.struct_size = sizeof stats;
+        wnpu_get_stats(s, &stats);
+        T_CHECK(stats.audio_ms == end, "%ld ms of %ld", (long)stats.audio_ms, (long)end);
+        T_CHECK((stats.windows > 0) == (lengths[k] >= 160), "%u windows", stats.windows);
+    }
+    wnpu_session_close(s);
+    free(x);
+    wnpu_model_close(m);
+}
+
+/* ---- memory ---- */
+
+typedef struct ledger {
+    size_t now, calls, fail_at;
+} ledger;
+
+static void *ledger_alloc(void *user, size_t size, size_t alignment)
+{
+    ledger *l = user;
+    void *p = NULL;
+    if (++l->calls == l->fail_at || posix_memalign(&p, alignment, size) != 0) {
+        return NULL;
+    }
+    memset(p, 0xa5, size); /* the library may not rely on zeros */
+    l->now += size;
+    return p;
+}
+
+static void ledger_release(void *user, void *memory, size_t size)
+{
+    ((ledger *)user)->now -= size;
+    free(memory);
+}
+
+static void memory(void)
+{
+    wnpu_model *m = open_toy(1);
+    wnpu_config c;
+    wnpu_session *s;
+    wnpu_error error;
+    ledger l = {0, 0, 0};
+    wnpu_allocator allocator;
+    size_t size, n = 16000 * 31;
+    float *x = speechlike(n);
+    wnpu_audio a = audio_of(x, n);
+    wnpu_params p = short_params();
+    unsigned char *block;
+    text t1, t2;
+    allocator.alloc = ledger_alloc;
+    allocator.release = ledger_release;
+    allocator.user = &l;
+    wnpu_config_init(&c, sizeof c);
+    c.allocator = &allocator;
+    c.threads = 2;
+    c.result_bytes = 1 << 20;
+    size = wnpu_session_size(m, &c, &error);
+    T_CHECK(size > 0 && size == wnpu_session_size(m, &c, NULL), "size");
+    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    T_CHECK(l.calls == 1 && l.now == size, "one allocation of %lu bytes, promised %lu",
+            (unsigned long)l.now, (unsigned long)size);
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs");
+    T_CHECK(l.calls == 1, "nothing is allocated later");
+    t1 = json_of(s);
+    wnpu_session_close(s);
+    T_CHECK(l.now == 0, "all is given back");
+    l.fail_at = l.calls + 1;
+    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_MEMORY && s == NULL,
+            "a failing allocator");
+    block = ledger_alloc(&l, size + 64, 64);
+    memset(block + size, 0x77, 64);
+    T_CHECK(wnpu_session_open(&s, m, &c, block, size - 1, &error) == WNPU_E_MEMORY, "too small");
+    T_CHECK(wnpu_session_open(&s, m, &c, block + 8, size, &error) == WNPU_E_MEMORY, "unaligned");
+    T_CHECK(wnpu_session_open(&s, m, &c, block, size, &error) == WNPU_OK, "supplied memory");
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs in it");
+    t2 = json_of(s);
+    T_CHECK(t1.n == t2.n && memcmp(t1.bytes, t2.bytes, t1.n) == 0, "the same answer");
+    wnpu_session_close(s);
+    for (n = 0; n < 64; n++) {
+        T_CHECK(block[size + n] == 0x77, "wrote beyond the block");
+    }
+    for (n = 0; n < size; n++) {
+        if (block[n] != 0) {
+            T_CHECK(0, "byte %lu was not wiped", (unsigned long)n);
+            break;
+        }
+    }
+    free(block);
+    free(t1.bytes);
+    free(t2.bytes);
+    free(x);
+    wnpu_model_close(m);
+}
+
+static void full_store(void)
+{
+    wnpu_model *m = open_toy(1);
+    wnpu_config c;
+    wnpu_session *s;
+    wnpu_error error;
+    wnpu_params p = short_params();
+    size_t n = 16000 * 900;
+    float *x = speechlike(n);
+    wnpu_audio a = audio_of(x, n);
+    int status;
+    wnpu_config_init(&c, sizeof c);
+    c.result_bytes = 64 << 10;
+    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    p.max_tokens = 224;
+    p.timestamps = 0; /* text to the last token */
+    status = wnpu_transcribe(s, &p, &a);
+    if (status == WNPU_E_FULL) {
+        T_CHECK(strstr(wnpu_session_error(s), "result_bytes") != NULL, "names the cure");
+    }
+    T_CHECK(status == WNPU_E_FULL, "status %d", status);
+    T_CHECK(wnpu_segment_count(s) > 0, "keeps what fits");
+    wnpu_session_close(s);
+    free(x);
+    wnpu_model_close(m);
+}
+
+/* ---- callbacks and cancelling ---- */
+
+typedef struct watch {
+    int segments, progress, stop_after;
+    int64_t last;
+    wnpu_session *session;
+} watch;
+
+static int on_segment(void *user, const wnpu_segment *segment)
+{
+    watch *w = user;
+    w->segments++;
+    (void)segment;
+    return w->stop_after > 0 && w->segments >= w->stop_after;
+}
+
+static int on_progress(void *user, int64_t done, int64_t total)
+{
+    watch *w = user;
+    w->progress++;
+    T_CHECK(done >= w->last && done <= total, "progress %ld after %ld", (long)done, (long)w->last);
+    w->last = done;
+    return 0;
+}
+
+static void *canceller(void *user)
+{
+    watch *w = user;
+    int i;
+    for (i = 0; i < 300; i++) {
+        struct timespec pause = {0, 1000000};
+        nanosleep(&pause, NULL);
+        wnpu_cancel(w->session);
+    }
+    return NULL;
+}
+
+static void callbacks(void)
+{
+    wnpu_model *m = open_toy(1);
+    size_t n = 16000 * 95;
+    float *x = speechlike(n);
+    wnpu_audio a = audio_of(x, n);
+    wnpu_session *s = open_session(m, 2, 0, 0);
+    wnpu_params p = short_params();
+    watch w;
+    pthread_t thread;
+    text t1, t2;
+    int i, cancelled = 0;
+    memset(&w, 0, sizeof w);
+    p.on_segment = on_segment;
+    p.on_progress = on_progress;
+    p.user = &w;
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs");
+    T_CHECK(w.segments == (int)wnpu_segment_count(s) && w.segments > 1, "each segment once");
+    T_CHECK(w.progress >= 3 && w.last == 95000, "progress to the end: %ld", (long)w.last);
+    t1 = json_of(s);
+    memset(&w, 0, sizeof w);
+    w.stop_after = 1;
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_CANCELLED, "a callback stops the run");
+    T_CHECK(wnpu_segment_count(s) == 1, "and its segment is kept");
+    memset(&w, 0, sizeof w);
+    w.session = s;
+    pthread_create(&thread, NULL, canceller, &w);
+    for (i = 0; i < 5; i++) {
+        w.last = 0;
+        cancelled += wnpu_transcribe(s, &p, &a) == WNPU_E_CANCELLED;
+    }
+    pthread_join(thread, NULL);
+    T_CHECK(cancelled > 0, "cancelling from another thread stops runs");
+    memset(&w, 0, sizeof w);
+    wnpu_cancel(s); /* no run in progress: nothing happens */
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "the session stays usable");
+    t2 = json_of(s);
+    T_CHECK(t1.n == t2.n && memcmp(t1.bytes, t2.bytes, t1.n) == 0, "with the same answer");
+    free(t1.bytes);
+    free(t2.bytes);
+    wnpu_session_close(s);
+    free(x);
+    wnpu_model_close(m);
+}
+
+static void bad_arguments(void)
+{
+    wnpu_model *m = open_toy(1);
+    wnpu_session *s = open_session(m, 1, 0, 0), *none;
+    float x[160] = {0};
+    wnpu_audio a = audio_of(x, 160);
+    wnpu_params p;
+    wnpu_config c;
+    wnpu_error error;
+    int32_t bad_token = 1 << 30;
+    char long_prompt[9000];
+#define REFUSED(change)                                                       \
+    wnpu_params_init(&p, sizeof p);                                           \
+    change;                                                                   \
+    T_CHECK(wnpu_transcribe(s, &p, &a) < 0 && wnpu_session_error(s)[0], #change)
+    REFUSED(p.task = 2);
+    REFUSED(p.language = 100);
+    REFUSED(p.language = -2);
+    REFUSED(p.max_tokens = 225);
+    REFUSED(p.max_tokens = -1);
+    REFUSED(p.max_initial_timestamp_ms = 30001);
+    REFUSED(p.n_suppress = 1);
+    REFUSED(p.suppress = &bad_token; p.n_suppress = 1);
+    REFUSED(p.struct_size = 2);
+    memset(long_prompt, 'x', sizeof long_prompt - 1);
+    long_prompt[sizeof long_prompt - 1] = '\0';
+    REFUSED(p.initial_prompt = long_prompt);
+#define NO_SESSION(change)                                                    \
+    wnpu_config_init(&c, sizeof c);                                           \
+    change;                                                                   \
+    T_CHECK(wnpu_session_open(&none, m, &c, NULL, 0, &error) < 0 && none == NULL && \
+            error.message[0] && wnpu_session_size(m, &c, &error) == 0, #change)
+    NO_SESSION(c.threads = 65);
+    NO_SESSION(c.compute = 2);
+    NO_SESSION(c.isa = 77);
+    NO_SESSION(c.isa = -1);
+    NO_SESSION(c.result_bytes = 1);
+    NO_SESSION(c.require_accel = 1);
+    NO_SESSION(c.struct_size = 0);
+    T_CHECK(wnpu_transcribe(NULL, NULL, &a) == WNPU_E_ARGUMENT, "no session");
+    T_CHECK(wnpu_transcribe(s, NULL, NULL) == WNPU_E_ARGUMENT, "no audio");
+    a.rate = 7999;
+    T_CHECK(wnpu_transcribe(s, NULL, &a) == WNPU_E_ARGUMENT, "rate");
+    T_CHECK(wnpu_write(s, (wnpu_format)9, collect, NULL) == WNPU_E_ARGUMENT, "format");
+    T_CHECK(wnpu_segment_count(NULL) == 0 && wnpu_session_error(NULL)[0] == '\0', "no session");
+    wnpu_session_close(NULL);
+    wnpu_cancel(NULL);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
+/* ---- the decoder's caches ---- */
+
+/* Logits after tokens 0..n-1: step by step with the cache, in blocks, and anew from position 0 for
+ * every token. All three must have the same bits. */
+static void cache(void)
+{
+    wnpu_model *m = open_toy(1);
+    int compute;
+    for (compute = 0; compute < 2; compute++) {
+        wnpu_session *s = open_session(m, 2, 0, compute);
+        de_decoder *d = &s->run.decoder;
+        size_t vocab = (size_t)m->vocab.n_vocab, i, n = 448, checked = 0;
+        float *kept = malloc(vocab * sizeof *kept), *x = speechlike(ML_SPAN);
+        static int32_t tokens[448];
+        memcpy(s->run.span, x, ML_SPAN * sizeof *x);
+        wi_encode(&s->run);
+        for (i = 0; i < n; i++) {
+            tokens[i] = (int32_t)(i * 31 % 300);
+        }
+        for (i = 0; i < n; i++) {
+            de_row row;
+            row.token = tokens[i];
+            row.position = (uint32_t)i;
+            row.slot = 0;
+            row.want = 1;
+            de_step(d, &row, 1);
+            if (i % 37 == 0 || i + 1 == n) {
+                float *last;
+                memcpy(kept, d->logits, vocab * sizeof *kept);
+                last = se_feed(d, tokens, i + 1, i, NULL); /* all positions anew, in blocks */
+                T_CHECK(memcmp(kept, last, vocab * sizeof *kept) == 0,
+                        "compute %d: position %d differs without the cache", compute, (int)i);
+                checked++;
+            }
+        }
+        T_CHECK(checked > 10, "positions were checked");
+        free(kept);
+        free(x);
+        wnpu_session_close(s);
+    }
+    wnpu_model_close(m);
+}
+
+/* Padding in the prompt's blocks, other rows and stale caches must not matter either. */
+static void stale_cache(void)
+{
+    wnpu_model *m = open_toy(1);
+    wnpu_session *a = open_session(m, 1, 0, 0), *b = open_session(m, 1, 0, 0);
+    size_t vocab = (size_t)m->vocab.n_vocab;
+    int32_t tokens[40];
+    float *x = speechlike(ML_SPAN), *last_a, *last_b;
+    int i;
+    memcpy(a->run.span, x, ML_SPAN * sizeof *x);
+    memcpy(b->run.span, x, ML_SPAN * sizeof *x);
+    wi_encode(&a->run);
+    wi_encode(&b->run);
+    for (i = 0; i < 40; i++) {
+        tokens[i] = i * 7 % 300;
+    }
+    se_feed(&a->run.decoder, tokens, 40, 40, NULL);
+    last_a = se_feed(&a->run.decoder, tokens + 5, 3, 3, NULL);
+    last_b = se_feed(&b->run.decoder, tokens + 5, 3, 3, NULL);
+    T_CHECK(memcmp(last_a, last_b, vocab * sizeof *last_a) == 0, "old positions leak");
+    wnpu_session_close(a);
+    wnpu_session_close(b);
+    free(x);
+    wnpu_model_close(m);
+}
+
+int main(void)
+{
+    t_run("one answer: instruction sets, threads 1 2 3 8, int8 and float", one_answer);
+    t_run("a run is a function: A, B, A", a_b_a);
+    t_run("audio through a reader, and a reader that fails", reader);
+    t_run("any length, times inside the recording", any_length);
+    t_run("memory is known beforehand and wiped", memory);
+    t_run("a full result store keeps what it has", full_store);
+    t_run("callbacks and cancelling", callbacks);
+    t_run("bad arguments are refused with a reason", bad_arguments);
+    t_run("decoding with the cache equals decoding without it", cache);
+    t_run("stale caches do not matter", stale_cache);
+    return t_end();
+}
