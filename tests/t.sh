@@ -1,0 +1,39 @@
+# shellcheck shell=sh
+# t.sh - t.h for shell tests, to be sourced. A test is a function that calls fail for each thing
+# that is wrong, or skip; t_run runs it and t_end prints the line that tests/run reads.
+t_passed=0 t_failed=0 t_skipped=0 t_bad=0 t_skip_now=0
+
+fail() {
+    printf '  %s\n' "$*"
+    t_bad=1
+}
+
+# Missing data or tools are a failure in CI.
+skip() {
+    if [ "${CI-}" = true ]; then
+        fail "what is missing is a failure in CI: $*"
+    else
+        printf '  skipped: %s\n' "$*"
+        t_skip_now=1
+    fi
+}
+
+t_run() {
+    t_bad=0 t_skip_now=0
+    "$1"
+    if [ "$t_bad" -ne 0 ]; then
+        t_failed=$((t_failed + 1))
+        printf 'FAIL %s\n' "$1"
+    elif [ "$t_skip_now" -ne 0 ]; then
+        t_skipped=$((t_skipped + 1))
+        printf 'skip %s\n' "$1"
+    else
+        t_passed=$((t_passed + 1))
+        printf 'ok   %s\n' "$1"
+    fi
+}
+
+t_end() {
+    printf 't: %d passed, %d failed, %d skipped\n' "$t_passed" "$t_failed" "$t_skipped"
+    [ "$t_failed" -eq 0 ]
+}

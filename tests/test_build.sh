@@ -1,0 +1,153 @@
+#!/bin/sh
+# test_build.sh - what the README promises about compiling the library, and about its source.
+cd "$(dirname "$0")/.." || exit 1
+. tests/t.sh
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+strict='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
+compilers=
+for c in gcc clang; do
+    command -v $c >/dev/null 2>&1 && compilers="$compilers $c"
+done
+sources='whisper_npu.h whisper_npu.c'
+[ ! -f npu_amdxdna.c ] || sources="$sources npu_amdxdna.c"
+
+# compile COMPILER FLAGS...: whisper_npu.c into $T/object.o; fails with the first complaints.
+compile() {
+    "$@" -c whisper_npu.c -o "$T/object.o" >"$T/log" 2>&1 ||
+        fail "$* -c whisper_npu.c: $(grep -m 3 -E 'error|warning' "$T/log")"
+}
+
+# Every compiler, or a word that one is missing.
+each() {
+    [ "$compilers" = " gcc clang" ] || skip "not both of gcc and clang are installed"
+    for c in $compilers; do
+        compile "$c" "$@"
+    done
+}
+
+test_plain_c99() { each -std=c99; }
+
+test_no_flags() { each; }
+
+# -fsyntax-only would miss what only the optimiser sees.
+# shellcheck disable=SC2086 # several words are wanted
+test_no_warnings() { each -std=c99 -O2 $strict; }
+
+# shellcheck disable=SC2086
+test_switches() {
+    for switch in WNPU_NO_THREADS WNPU_NO_SIMD WNPU_NO_STDIO; do
+        each -std=c99 -D$switch $strict
+    done
+    each -std=c99 -DWNPU_NO_THREADS -DWNPU_NO_SIMD -DWNPU_NO_STDIO $strict
+    ! nm -u "$T/object.o" | grep -qE ' (fopen|pthread_create)$' || fail "switched off, yet there"
+}
+
+test_no_fast_math() {
+    for c in $compilers; do
+        if "$c" -std=c99 -ffast-math -c whisper_npu.c -o "$T/object.o" >"$T/log" 2>&1; then
+            fail "$c -ffast-math was accepted"
+        fi
+        grep -q '#error.*ffast-math' "$T/log" || fail "$c -ffast-math: no reason given"
+    done
+}
+
+test_header_is_cxx() {
+    found=no
+    printf '#include "whisper_npu.h"\nint main() { return wnpu_version() == 0; }\n' >"$T/x.cpp"
+    for c in g++ clang++; do
+        command -v $c >/dev/null 2>&1 || continue
+        found=yes
+        $c -std=c++11 -Wall -Wextra -Wpedantic -Werror -I. -c "$T/x.cpp" -o "$T/x.o" 2>"$T/log" ||
+            fail "$c: $(head -n 3 "$T/log")"
+    done
+    [ $found = yes ] || skip "no C++ compiler"
+}
+
+# shellcheck disable=SC2086
+test_header_is_c99() {
+    printf '#include "whisper_npu.h"\nint main(void) { return WNPU_OK; }\n' >"$T/x.c"
+    for c in $compilers; do
+        $c -std=c99 $strict -I. -c "$T/x.c" -o "$T/x.o" 2>"$T/log" ||
+            fail "$c: $(head -n 3 "$T/log")"
+    done
+}
+
+test_symbols() {
+    compile "${CC:-cc}" -O2
+    nm -g --defined-only "$T/object.o" | awk 'NF && $NF !~ /^_?wnpu_/ { print $NF }' >"$T/foreign"
+    [ ! -s "$T/foreign" ] || fail "global symbols of other names: $(tr '\n' ' ' <"$T/foreign")"
+    nm -g --defined-only "$T/object.o" | awk '$2 ~ /[BDCGS]/' >"$T/data"
+    [ ! -s "$T/data" ] || fail "global data: $(cat "$T/data")"
+    # Every function of the header is there.
+    sed -n 's/^WNPU_API .*[ *]\(wnpu_[a-z0-9_]*\)(.*/\1/p' whisper_npu.h | sort >"$T/declared"
+    nm -g --defined-only "$T/object.o" | awk '{ print $NF }' | sort >"$T/defined"
+    comm -3 "$T/declared" "$T/defined" >"$T/differ"
+    [ -s "$T/declared" ] || fail "found no declarations in the header"
+    [ ! -s "$T/differ" ] || fail "header and object differ in: $(tr '\n' ' ' <"$T/differ")"
+}
+
+# Clean hands: no environment, locale, signals, output, exit.
+test_calls() {
+    compile "${CC:-cc}" -O2
+    nm -u "$T/object.o" | awk '{ print $NF }' | grep -E '^_?(exit|_exit|abort|__assert_fail|'\
+'getenv|secure_getenv|setenv|setlocale|localeconv|strtod|signal|sigaction|raise|kill|fork|system|popen|'\
+'printf|__printf_chk|fprintf|__fprintf_chk|vfprintf|puts|putchar|perror|stdout|stderr|stdin|'\
+'fwrite|write|rand|srand|strtok|strerror|environ)$' >"$T/calls"
+    [ ! -s "$T/calls" ] || fail "calls that a library must not make: $(tr '\n' ' ' <"$T/calls")"
+    # Data that can change is a global by another name. .data.rel.ro are constant pointers.
+    size -A "$T/object.o" | awk '($1 ~ /^\.(data|bss|tdata|tbss)/ && $1 !~ /^\.data\.rel\.ro/) &&
+        $2 > 0' >"$T/data"
+    [ ! -s "$T/data" ] || fail "writable data: $(tr '\n' ' ' <"$T/data")"
+}
+
+test_lines() {
+    # shellcheck disable=SC2086
+    # In the C locale a character of UTF-8 is its first byte and some to take away.
+    LC_ALL=C awk '{ gsub(/[\200-\277]/, "") }
+         length($0) > 100 { print "  " FILENAME ":" FNR ": " length($0) " columns" }
+         /\t/ { print "  " FILENAME ":" FNR ": tab" }
+         /[ \t]$/ { print "  " FILENAME ":" FNR ": blank at the end" }' \
+        $sources examples/*.[ch] >"$T/long"
+    [ ! -s "$T/long" ] || fail "$(head -n 20 "$T/long")"
+}
+
+# A function body stands between { and } in the first column.
+test_functions() {
+    # shellcheck disable=SC2086
+    awk 'FNR == 1 { start = 0 } /^\{/ { start = FNR }
+         /^\}/ && start { if (FNR - start > 75) print FILENAME ":" start ": " FNR - start " lines"
+                          start = 0 }' $sources examples/*.c >"$T/long"
+    [ ! -s "$T/long" ] || fail "long functions: $(cat "$T/long")"
+}
+
+# The contents block at the top and the sections' banners name the same things in one order.
+test_contents() {
+    awk '{ gsub(/ +/, " ") } /\*\// && !done { done = 1; next }
+         !done && /^ \* [0-9]+\. / { print }' whisper_npu.c >"$T/contents"
+    awk '{ gsub(/ +/, " ") } after && /^ \* [0-9]+\. / { print }
+         { after = /^\/\* =+$/ }' whisper_npu.c >"$T/banners"
+    [ -s "$T/contents" ] || fail "no contents block"
+    cmp -s "$T/contents" "$T/banners" ||
+        fail "contents and banners differ: $(diff "$T/contents" "$T/banners" | head -n 8)"
+    awk '{ sub(/\./, "", $2) } $2 + 0 <= last + 0 { exit 1 } { last = $2 }' "$T/banners" ||
+        fail "the sections are not in the order of their numbers"
+}
+
+test_minimal_is_short() {
+    [ "$(wc -l <examples/minimal.c)" -le 40 ] || fail "examples/minimal.c has over 40 lines"
+}
+
+if [ -n "${WNPU_SANITIZED-}" ]; then
+    echo "nothing here depends on sanitizers"
+    t_end
+    exit
+fi
+for t in plain_c99 no_flags no_warnings switches no_fast_math header_is_cxx header_is_c99 \
+    symbols calls lines functions contents minimal_is_short; do
+    t_run test_$t
+done
+t_end

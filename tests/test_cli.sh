@@ -1,0 +1,345 @@
+#!/bin/sh
+# test_cli.sh - the behaviour of build/transcribe and build/minimal, seen from outside. Needs the
+# model tiny and the demo recording in the cache (scripts/fetch.sh tiny demo).
+cd "$(dirname "$0")/.." || exit 1
+. tests/t.sh
+build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
+transcribe=$build/transcribe
+here=$PWD
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+umask 022
+
+model=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
+
+# run CODE COMMAND...: output into $T/out and $T/err; fails unless it exits with CODE.
+run() {
+    want=$1
+    shift
+    "$@" >"$T/out" 2>"$T/err" </dev/null
+    got=$?
+    [ "$got" -eq "$want" ] ||
+        fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
+}
+
+# has FILE TEXT, hasnt FILE TEXT: fixed strings
+has() { grep -qF -e "$2" "$1" || fail "no '$2' in $(basename "$1"): $(head -c 300 "$1")"; }
+hasnt() { ! grep -qF -e "$2" "$1" || fail "'$2' in $(basename "$1"): $(head -c 300 "$1")"; }
+empty() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty: $(head -c 300 "$1")"; }
+filled() { [ -s "$1" ] || fail "$(basename "$1") is empty or missing"; }
+same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
+
+# Little-endian numbers of two and four bytes.
+byte() { printf '%b' "\\0$(printf '%03o' $(($1 & 255)))"; }
+le16() { byte "$1"; byte $(($1 >> 8)); }
+le32() { le16 $(($1 & 65535)); le16 $(($1 >> 16 & 65535)); }
+
+# wav_header BYTES CHANNELS: of 16-bit samples at 16 kHz
+wav_header() {
+    printf RIFF; le32 $(($1 + 36)); printf 'WAVEfmt '; le32 16
+    le16 1; le16 "$2"; le32 16000; le32 $((32000 * $2)); le16 $((2 * $2)); le16 16
+    printf data; le32 "$1"
+}
+
+# 8 s of speech, 2 s of silence, 20 minutes of speech, all from the recording's samples at the end.
+make_recordings() {
+    { wav_header 256000 1; tail -c 960000 "$demo" | head -c 256000; } >"$T/speech.wav"
+    { wav_header 64000 1; head -c 64000 /dev/zero; } >"$T/silence.wav"
+    { wav_header 64000 2; head -c 64000 /dev/zero; } >"$T/stereo.wav"
+    tail -c 960000 "$demo" >"$T/raw"
+    i=0
+    { wav_header 38400000 1; while [ $i -lt 40 ]; do cat "$T/raw"; i=$((i + 1)); done; } \
+        >"$T/long.wav"
+    head -c 20000 "$T/raw" | tr '\000-\037' x >"$T/noise.bin"
+    : >"$T/empty.wav"
+}
+
+# ---- without a model ----
+
+test_help() {
+    run 0 "$transcribe" --help
+    empty "$T/err"
+    for option in model language translate threads isa compute format output prompt \
+        no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages quiet \
+        verbose version help; do
+        has "$T/out" "--$option"
+    done
+    for status in 0 1 2 3 4 5 6; do
+        grep -q "^  $status  " "$T/out" || fail "exit status $status is not explained"
+    done
+    awk 'length($0) > 90 { exit 1 }' "$T/out" || fail "a line of --help is too long"
+}
+
+test_version_and_languages() {
+    run 0 "$transcribe" --version
+    grep -qE '^transcribe \(whisper_npu\) [0-9]+\.[0-9]+\.[0-9]+$' "$T/out" || fail "--version"
+    run 0 "$transcribe" --list-languages
+    grep -q '^en	english$' "$T/out" || fail "no English"
+    # shellcheck disable=SC2016 # the inner shell expands it
+    run 5 sh -c '"$1" --help >/dev/full' sh "$transcribe"
+}
+
+test_usage_errors() {
+    for wrong in --wrong '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
+        '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
+        '--channel left' --model; do
+        # shellcheck disable=SC2086 # two words are wanted
+        run 1 "$transcribe" a.wav $wrong
+        empty "$T/out"
+        has "$T/err" --help
+    done
+    run 1 "$transcribe"
+    run 1 "$transcribe" --format srt a.wav b.wav
+    has "$T/err" "--output DIRECTORY"
+    mkdir "$T/collide"
+    run 1 "$transcribe" --output "$T/collide" x/a.wav y/a.mp3
+    has "$T/err" "would both be written"
+    run 1 "$transcribe" --output "" a.wav
+}
+
+test_models() {
+    run 2 "$transcribe" --model "$T/none.bin" a.wav
+    has "$T/err" none.bin
+    printf 'not a model at all, but long enough to hold a header' >"$T/foreign.bin"
+    run 2 "$transcribe" --model "$T/foreign.bin" a.wav
+    : >"$T/empty.bin"
+    run 2 "$transcribe" --model "$T/empty.bin" a.wav
+    run 2 "$transcribe" --model "$T" a.wav
+    mkdir -p "$T/nothing"
+    run 2 env WHISPER_NPU_CACHE="$T/nothing" "$transcribe" a.wav
+    has "$T/err" fetch.sh
+}
+
+# ---- with one ----
+
+test_text() {
+    run 0 "$transcribe" -m "$model" "$T/speech.wav"
+    empty "$T/err"
+    filled "$T/out"
+    cp "$T/out" "$T/speech.txt"
+    run 0 "$build/minimal" "$model" "$T/speech.wav"
+    sed 's/^ *//' "$T/out" >"$T/minimal.txt"
+    same "$T/speech.txt" "$T/minimal.txt"
+    run 0 "$transcribe" -m "$model" --threads 1 --isa scalar "$T/speech.wav"
+    same "$T/speech.txt" "$T/out"
+    mkdir -p "$T/cache" && ln -s "$model" "$T/cache/ggml-tiny.bin"
+    run 0 env WHISPER_NPU_CACHE="$T/cache" "$transcribe" "$T/speech.wav"
+    same "$T/speech.txt" "$T/out"
+    run 0 "$transcribe" -m "$model" --verbose "$T/speech.wav"
+    has "$T/err" "times real time"
+    same "$T/speech.txt" "$T/out"
+    run 0 "$transcribe" -m "$model" --verbose --quiet "$T/silence.wav"
+}
+
+test_minimal_errors() {
+    run 1 "$build/minimal"
+    run 1 "$build/minimal" "$T/none.bin" "$T/speech.wav"
+    filled "$T/err"
+    run 1 "$build/minimal" "$model" "$T/noise.bin"
+    filled "$T/err"
+    run 1 "$build/minimal" "$model" "$T/empty.wav"
+    filled "$T/err"
+}
+
+test_bad_inputs() {
+    run 3 "$transcribe" -m "$model" "$T/none.wav"
+    has "$T/err" "No such file"
+    run 3 "$transcribe" -m "$model" "$T/empty.wav"
+    has "$T/err" "is empty"
+    run 3 "$transcribe" -m "$model" "$T"
+    has "$T/err" "is a directory"
+    run 3 "$transcribe" -m "$model" "$T/noise.bin"
+    has "$T/err" "not a WAV file"
+    [ "$(wc -l <"$T/err")" -eq 1 ] || fail "more than one line for one bad file"
+    head -c 40 "$T/speech.wav" >"$T/header.wav"
+    run 3 "$transcribe" -m "$model" "$T/header.wav"
+    hasnt "$T/err" "not a WAV file"
+    run 3 "$transcribe" -m "$model" --channel 2 "$T/stereo.wav"
+    has "$T/err" "no channel 2"
+    run 0 "$transcribe" -m "$model" --channel 1 "$T/stereo.wav"
+}
+
+test_several_files() {
+    run 3 "$transcribe" -m "$model" "$T/speech.wav" "$T/none.wav" "$T/noise.bin" "$T/speech.wav"
+    [ "$(wc -l <"$T/err")" -eq 2 ] || fail "not one line for each bad file"
+    { echo "==> $T/speech.wav <=="; cat "$T/speech.txt"; echo; echo "==> $T/speech.wav <=="
+      cat "$T/speech.txt"; } >"$T/want"
+    same "$T/want" "$T/out"
+}
+
+test_stdin() {
+    "$transcribe" -m "$model" - <"$T/speech.wav" >"$T/out" 2>"$T/err" || fail "from a file"
+    same "$T/speech.txt" "$T/out"
+    # shellcheck disable=SC2002 # a pipe is what is tested
+    cat "$T/speech.wav" | "$transcribe" -m "$model" - >"$T/out" 2>"$T/err" || fail "from a pipe"
+    same "$T/speech.txt" "$T/out"
+    "$transcribe" -m "$model" - <"$T/noise.bin" >"$T/out" 2>"$T/err"
+    [ $? -eq 3 ] || fail "noise on standard input"
+    has "$T/err" "not a WAV file"
+    run 3 "$transcribe" -m "$model" -
+    has "$T/err" "is empty"
+    "$transcribe" -m "$model" - <&- >"$T/out" 2>"$T/err"
+    [ $? -eq 3 ] || fail "closed standard input"
+}
+
+test_formats() {
+    for f in txt srt vtt tsv json; do
+        run 0 "$transcribe" -m "$model" -f $f "$T/speech.wav"
+        cp "$T/out" "$T/result.$f"
+        run 0 "$transcribe" -m "$model" -o "$T/by_name.$f" "$T/speech.wav"
+        same "$T/result.$f" "$T/by_name.$f"
+        empty "$T/out"
+        run 0 "$transcribe" -m "$model" -f $f "$T/silence.wav"
+    done
+    time='[0-9][0-9]:[0-5][0-9]:[0-5][0-9],[0-9][0-9][0-9]'
+    awk -v time="^$time --> $time\$" '
+        NR == 1 || (blank && NF) { at = 0; n++ }
+        { at++; blank = !NF }
+        at == 1 && $0 != n { print "number " $0; bad = 1 }
+        at == 2 && $0 !~ time { print "times " $0; bad = 1 }
+        at == 3 && !NF { print "empty text"; bad = 1 }
+        END { exit bad || n == 0 }' "$T/result.srt" || fail "result.srt is not SubRip"
+    [ "$(head -n 1 "$T/result.vtt")" = WEBVTT ] || fail "result.vtt has no first line"
+    grep -qE '[0-9]{2}\.[0-9]{3} --> .*[0-9]{2}\.[0-9]{3}$' "$T/result.vtt" || fail "VTT times"
+    awk -F '\t' 'NF != 3 { exit 1 } NR == 1 { if ($1 != "start") exit 1; next }
+        $1 !~ /^[0-9]+$/ || $2 !~ /^[0-9]+$/ || $2 + 0 < $1 + 0 { exit 1 }' "$T/result.tsv" ||
+        fail "result.tsv is not three columns of start, end, text"
+    if command -v python3 >/dev/null 2>&1; then
+        python3 -c 'import json, sys; json.load(open(sys.argv[1], encoding="utf-8"))' \
+            "$T/result.json" || fail "result.json is not JSON"
+    elif command -v node >/dev/null 2>&1; then
+        node -e 'JSON.parse(require("fs").readFileSync(process.argv[1], "utf8"))' \
+            "$T/result.json" || fail "result.json is not JSON"
+    else
+        skip "neither python3 nor node can parse JSON here"
+    fi
+}
+
+test_output_file() {
+    mkdir -p "$T/o"
+    echo old >"$T/o/file.txt"
+    ln -sf file.txt "$T/o/link.txt"
+    run 3 "$transcribe" -m "$model" -o "$T/o/file.txt" "$T/noise.bin"
+    [ "$(cat "$T/o/file.txt")" = old ] || fail "a failed run touched its output"
+    run 5 sh -c 'trap "" XFSZ; ulimit -f 0; exec "$@"' sh \
+        "$transcribe" -m "$model" -o "$T/o/file.txt" "$T/speech.wav"
+    [ "$(cat "$T/o/file.txt")" = old ] || fail "a failed write touched its output"
+    run 0 "$transcribe" -m "$model" -o "$T/o/link.txt" "$T/speech.wav"
+    same "$T/speech.txt" "$T/o/file.txt"
+    [ -h "$T/o/link.txt" ] || fail "the link was replaced"
+    ls -l "$T/o/file.txt" >"$T/mode"
+    has "$T/mode" "-rw-r--r--"
+    [ "$(find "$T/o" | wc -l)" -eq 3 ] || fail "temporary files were left: $(ls "$T/o")"
+    run 5 "$transcribe" -m "$model" -o "$T/no/such/dir.txt" "$T/speech.wav"
+    has "$T/err" dir.txt
+    run 5 "$transcribe" -m "$model" -o "$T/speech.wav/" "$T/speech.wav"
+    if [ "$(id -u)" -ne 0 ]; then
+        mkdir -p "$T/locked" && chmod 555 "$T/locked"
+        run 5 "$transcribe" -m "$model" -o "$T/locked/x.txt" "$T/speech.wav"
+    fi
+}
+
+test_output_device() {
+    run 5 "$transcribe" -m "$model" -o /dev/full "$T/speech.wav"
+    has "$T/err" /dev/full
+    run 5 sh -c 'exec "$@" >/dev/full' sh "$transcribe" -m "$model" "$T/speech.wav"
+    has "$T/err" "standard output"
+    [ -c /dev/full ] || fail "/dev/full was replaced"
+    run 0 "$transcribe" -m "$model" -o /dev/null "$T/speech.wav"
+    [ -c /dev/null ] || fail "/dev/null was replaced"
+}
+
+test_output_directory() {
+    run 3 "$transcribe" -m "$model" -f tsv -o "$T/dir" "$T/speech.wav" "$T/noise.bin" \
+        "$T/silence.wav"
+    same "$T/result.tsv" "$T/dir/speech.tsv"
+    [ -f "$T/dir/silence.tsv" ] || fail "no output for the last file"
+    [ "$(find "$T/dir" -type f | wc -l)" -eq 2 ] || fail "other files in it: $(ls "$T/dir")"
+    "$transcribe" -m "$model" -o "$T/new/" - <"$T/speech.wav" || fail "one file into a new one"
+    same "$T/speech.txt" "$T/new/stdin.txt"
+    run 0 "$transcribe" -m "$model" -o "$T/new" "$T/speech.wav"
+    same "$T/speech.txt" "$T/new/speech.txt"
+}
+
+test_signals() {
+    for signal in INT TERM; do
+        run 4 timeout --preserve-status -s $signal 3 "$transcribe" -m "$model" --threads 1 \
+            --isa scalar -f json -o "$T/$signal/" "$T/long.wav" "$T/speech.wav"
+        [ -f "$T/$signal/long.json" ] || fail "the text up to $signal was not written"
+        [ ! -e "$T/$signal/speech.json" ] || fail "went on with the next file"
+        if command -v python3 >/dev/null 2>&1; then
+            python3 -c 'import json, sys; json.load(open(sys.argv[1]))' \
+                "$T/$signal/long.json" || fail "what was written is not whole"
+        fi
+    done
+    # Waiting for input that does not come.
+    run 4 sh -c 'sleep 6 | timeout --preserve-status -s TERM 2 "$@" -; exit $?' sh \
+        "$transcribe" -m "$model"
+}
+
+test_ffmpeg_absent() {
+    run 3 env PATH=/nonexistent "$transcribe" -m "$model" "$T/noise.bin"
+    has "$T/err" "ffmpeg"
+    has "$T/err" "not installed"
+    run 0 env PATH=/nonexistent "$transcribe" -m "$model" "$T/speech.wav"
+    same "$T/speech.txt" "$T/out"
+}
+
+# A stand-in that notes its arguments, and gives or refuses.
+test_ffmpeg_pretended() {
+    mkdir -p "$T/bin"
+    cat >"$T/bin/ffmpeg" <<END
+#!/bin/sh
+printf '%s\n' "\$@" >"$T/args"
+cat >"$T/given"
+[ -z "\$REFUSE" ] || { echo 'some words' >&2; echo 'cannot make sense of it' >&2; exit 1; }
+cat "$T/speech.wav"
+END
+    chmod +x "$T/bin/ffmpeg"
+    cp "$T/noise.bin" "$T/-odd name;\$(x).mp3"
+    (cd "$T" && PATH=$T/bin:$PATH "$transcribe" -m "$model" -- "-odd name;\$(x).mp3") \
+        >"$T/out" 2>"$T/err" || fail "through ffmpeg: $(cat "$T/err")"
+    same "$T/speech.txt" "$T/out"
+    has "$T/args" "file:-odd name;\$(x).mp3"
+    PATH=$T/bin:$PATH "$transcribe" -m "$model" - <"$T/noise.bin" >"$T/out" 2>"$T/err" ||
+        fail "standard input through ffmpeg: $(cat "$T/err")"
+    same "$T/speech.txt" "$T/out"
+    same "$T/noise.bin" "$T/given"
+    run 3 env REFUSE=1 PATH="$T/bin:$PATH" "$transcribe" -m "$model" "$T/noise.bin"
+    has "$T/err" "cannot make sense of it"
+    hasnt "$T/err" "some words"
+}
+
+test_ffmpeg_real() {
+    if ! command -v ffmpeg >/dev/null 2>&1; then
+        skip "ffmpeg is not installed"
+        return
+    fi
+    ffmpeg -nostdin -v error -i "$T/speech.wav" "$T/speech.flac" || fail "cannot make a FLAC file"
+    run 0 "$transcribe" -m "$model" "$T/speech.flac"
+    same "$T/speech.txt" "$T/out"
+    "$transcribe" -m "$model" - <"$T/speech.flac" >"$T/out" 2>"$T/err" || fail "from stdin"
+    same "$T/speech.txt" "$T/out"
+    run 3 "$transcribe" -m "$model" "$here/Makefile"
+    has "$T/err" "ffmpeg cannot read it"
+}
+
+t_run test_help
+t_run test_version_and_languages
+t_run test_usage_errors
+t_run test_models
+if [ -n "$model" ] && [ -n "$demo" ]; then
+    make_recordings
+    for t in text minimal_errors bad_inputs several_files stdin formats output_file \
+        output_device output_directory signals ffmpeg_absent \
+        ffmpeg_pretended ffmpeg_real; do
+        t_run test_$t
+    done
+else
+    test_with_model() { skip "no model in the cache: scripts/fetch.sh tiny demo"; }
+    t_run test_with_model
+fi
+t_end
