@@ -2293,17 +2293,29 @@ GM_AVX2 static void gm_avx2_pack(void *packed_a, const int8_t *a, size_t lda, si
 
 typedef struct gm_avx2_row { __m256i v[4]; } gm_avx2_row;
 
+/* sum += x * y for two vectors. Zen 3 is 8 % faster when both products come before both sums than
+ * when they take turns. gcc does that by itself, clang needs the asm. */
+WNPU_INLINE GM_AVX2 void gm_avx2_pair(__m256i *sum, __m256i x, const __m256i *y)
+{
+#if defined(__clang__)
+    __m256i p = _mm256_madd_epi16(x, y[0]), q = _mm256_madd_epi16(x, y[1]);
+    __asm__("" : "+x"(p), "+x"(q));
+    sum[0] = _mm256_add_epi32(sum[0], p);
+    sum[1] = _mm256_add_epi32(sum[1], q);
+#else
+    sum[0] = _mm256_add_epi32(sum[0], _mm256_madd_epi16(x, y[0]));
+    sum[1] = _mm256_add_epi32(sum[1], _mm256_madd_epi16(x, y[1]));
+#endif
+}
+
+/* One row times one group of 4 C columns; for the asm see gm_sse41_step. */
 WNPU_INLINE GM_AVX2 void gm_avx2_step(gm_avx2_row *sum, const char *a, const char **lo,
                                       const char **hi, const __m256i *y, int C)
 {
     __m256i x = _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)a));
-    sum->v[0] = _mm256_add_epi32(sum->v[0], _mm256_madd_epi16(x, y[0]));
-    sum->v[1] = _mm256_add_epi32(sum->v[1], _mm256_madd_epi16(x, y[1]));
+    gm_avx2_pair(sum->v, x, y);
     if (C > 2) {
-        sum->v[2] = _mm256_add_epi32(sum->v[2], _mm256_madd_epi16(x, y[2]));
-        sum->v[3] = _mm256_add_epi32(sum->v[3], _mm256_madd_epi16(x, y[3]));
-    }
-    if (C > 2) { /* see gm_sse41_step */
+        gm_avx2_pair(sum->v + 2, x, y + 2);
         __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]), "+x"(sum->v[2]),
                      "+x"(sum->v[3]));
     } else {
