@@ -636,6 +636,11 @@ WNPU_INLINE void mt_vload_int(mt_vec *r, const int32_t *p)
     r->v = __builtin_convertvector(*(const mt_ivu *)p, mt_fv);
 }
 
+WNPU_INLINE void mt_vload_int8(mt_vec *r, const int8_t *p)
+{
+    r->v = __builtin_convertvector(*(const mt_bvu *)p, mt_fv);
+}
+
 /* Rounds to the nearest integer, ties to even, and stores as int8; |a| <= 127. */
 WNPU_INLINE void mt_vstore_int8(int8_t *p, const mt_vec *a)
 {
@@ -3505,6 +3510,24 @@ WNPU_INLINE float op_sum_exp_body(const float *x, size_t n, float maximum)
     return mt_acc_sum(&sum);
 }
 
+/* sum of x[i] w[i]. */
+WNPU_INLINE float op_dot_int8_body(const float *x, const int8_t *w, size_t n)
+{
+    mt_acc sum;
+    mt_vec v, u;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * MT_LANES);
+            mt_vload_int8(&u, w + i + p * MT_LANES);
+            sum.part[p] += v.v * u.v;
+        }
+    }
+    return mt_acc_sum(&sum);
+}
+
 /* Index of the largest of any n >= 1 values, the first of equals. */
 WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
 {
@@ -3545,6 +3568,7 @@ typedef struct op_kernels {
     void (*softmax_float)(float *scores, size_t n);
     float (*sum_exp)(const float *x, size_t n, float maximum);
     size_t (*argmax)(const float *x, size_t n);
+    float (*dot_int8)(const float *x, const int8_t *w, size_t n);
     void (*mel_powers)(const ft_tables *t, const ml_filters *f, const float *x, float *out,
                        size_t ldo, ml_scratch *s);
     float (*mel_log)(float *x, size_t n);
@@ -3618,6 +3642,10 @@ typedef struct op_kernels {
     {                                                                                             \
         return op_argmax_body(x, n);                                                              \
     }                                                                                             \
+    attribute static float op_dot_int8_##name(const float *x, const int8_t *w, size_t n)          \
+    {                                                                                             \
+        return op_dot_int8_body(x, w, n);                                                         \
+    }                                                                                             \
     attribute static void op_mel_powers_##name(const ft_tables *t, const ml_filters *f,           \
                                                const float *x, float *out, size_t ldo,            \
                                                ml_scratch *s)                                     \
@@ -3633,8 +3661,8 @@ typedef struct op_kernels {
         op_norm_##name, op_quantise_##name, op_dequantise_##name,                                 \
         op_quantise_fine_##name, op_dequantise_fine_##name, op_bias_##name, op_scale_int_##name,  \
         op_scale_##name, op_softmax_##name, op_softmax_float_##name,         \
-        op_sum_exp_##name, op_argmax_##name, op_mel_powers_##name, op_mel_log_##name,             \
-        op_mel_floor_##name                                                                       \
+        op_sum_exp_##name, op_argmax_##name, op_dot_int8_##name, op_mel_powers_##name,            \
+        op_mel_log_##name, op_mel_floor_##name                                                                       \
     };
 
 OP_SET(base, )
@@ -4581,6 +4609,7 @@ struct wnpu_model {
     mf_layer *encoder;     /* [n_audio_layer] */
     mf_norm encoder_norm;
     gm_weight embedding;   /* [n_vocab, d]: of tokens; also the output projection */
+    int8_t *embedding_low; /* [n_vocab, d]: what int8 leaves of it, in steps of scale / 254 */
     float *text_position;  /* [n_text_ctx, d] */
     mf_layer *decoder;     /* [n_text_layer] */
     mf_norm decoder_norm;
@@ -5441,6 +5470,7 @@ static wnpu_model *mf_take(mf_loader *l, ar_arena *arena, int keep)
     m->encoder = mf_take_layers(l, arena, s[MF_AUDIO_LAYER], 0, keep);
     mf_take_norm(arena, &m->encoder_norm, d);
     mf_take_weight(arena, &m->embedding, s[MF_VOCAB], d, 0, keep);
+    m->embedding_low = ar_take(arena, (size_t)s[MF_VOCAB] * d, 1);
     m->text_position = ar_take(arena, (size_t)s[MF_TEXT_CTX] * d, sizeof(float));
     m->decoder = mf_take_layers(l, arena, s[MF_TEXT_LAYER], 1, keep);
     mf_take_norm(arena, &m->decoder_norm, d);
@@ -5536,6 +5566,22 @@ static const float *mf_turn(mf_loader *l, uint32_t channels)
     return l->turned;
 }
 
+/* The second digit of a row of the embedding: rounded, ties to even. */
+static void mf_leftover(wnpu_model *m, uint32_t row, const float *values)
+{
+    const gm_weight *w = &m->embedding;
+    const int8_t *q = w->packed + (size_t)(row / 16) * w->k4 * 64 + row % 16 * 4;
+    int8_t *low = m->embedding_low + (size_t)row * w->k;
+    float scale = w->scale[row];
+    uint32_t k;
+    for (k = 0; k < w->k; k++) {
+        float rest = scale > 0.0f ? values[k] / scale - (float)q[k / 4 * 64 + k % 4] : 0.0f;
+        float step = rest * 254.0f;
+        step = step > 127.0f ? 127.0f : step < -127.0f ? -127.0f : step;
+        low[k] = (int8_t)((step + MT_ROUND) - MT_ROUND);
+    }
+}
+
 static int mf_load_tensor(mf_loader *l, wnpu_model *m, uint32_t tensor)
 {
     int decoder;
@@ -5570,6 +5616,9 @@ static int mf_load_tensor(mf_loader *l, wnpu_model *m, uint32_t tensor)
         }
         if (part->goes == MF_ROWS) {
             gm_set_row(at, (uint32_t)first + row, values);
+            if (at == (void *)&m->embedding) {
+                mf_leftover(m, row, values);
+            }
         } else if (part->goes == MF_BIAS) {
             memcpy(((gm_weight *)at)->bias + first, values, columns * sizeof(float));
         } else {
@@ -6477,6 +6526,7 @@ static void en_start(en_engine *e)
  *            rows it has: the step is bound by memory.
  * ====================================================================== */
 #define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
+#define DE_MATTERS 8.0f /* logits so far below the best are not refined */
 #define DE_LOGITS 8u   /* rows of a step whose logits may be asked for */
 
 typedef struct de_row {
@@ -6617,19 +6667,50 @@ static void de_layer(de_decoder *d, const de_row *rows, size_t n_rows)
     de_multiply(d, &layer->fc2, d->wide, n_rows, d->x, OP_ADD);
 }
 
+static size_t de_logits_stride(const wnpu_model *m)
+{
+    return en_round16((size_t)m->vocab.n_vocab);
+}
+
+/* Adds to the logits that matter (exp(-8) of the best or more) what int8 left of their weights:
+ * the projection's rounding is the largest single error of the INT8 path otherwise, and the rows
+ * in question are few. */
+static void de_refine(const de_decoder *d, const float *x, float *logits)
+{
+    const wnpu_model *m = d->e->model;
+    const op_kernels *op = d->e->op;
+    size_t n = m->n_text_state, vocab = (size_t)m->vocab.n_vocab, i;
+    float least = logits[op->argmax(logits, vocab)] - DE_MATTERS;
+    for (i = 0; i < vocab; i++) {
+        if (logits[i] >= least) {
+            logits[i] += op->dot_int8(x, m->embedding_low + i * n, n) *
+                         (m->embedding.scale[i] * (1.0f / 254.0f));
+        }
+    }
+}
+
+/* The embedding of a token at a position. */
+static void de_embed(const de_decoder *d, const de_row *row, float *x)
+{
+    const wnpu_model *m = d->e->model;
+    size_t n = m->n_text_state, i, token = (size_t)row->token;
+    const float *position = m->text_position + row->position * n;
+    const int8_t *low = m->embedding_low + token * n;
+    float step = d->e->exact ? 0.0f : m->embedding.scale[token] * (1.0f / 254.0f);
+    gm_get_row(&m->embedding, (uint32_t)token, x, d->e->exact);
+    for (i = 0; i < n; i++) {
+        x[i] = x[i] + step * (float)low[i] + position[i];
+    }
+}
+
 /* One step of n_rows <= DE_ROWS rows. Rows of one slot must be consecutive positions in rising
  * order. d->logits gets one row [n_vocab] for each row that wants it, in order. */
 static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
 {
     const wnpu_model *m = d->e->model;
-    size_t n = m->n_text_state, r, i, wanted = 0;
+    size_t n = m->n_text_state, r, wanted = 0;
     for (r = 0; r < n_rows; r++) {
-        const float *position = m->text_position + rows[r].position * n;
-        float *x = d->x + r * n;
-        gm_get_row(&m->embedding, (uint32_t)rows[r].token, x, d->e->exact);
-        for (i = 0; i < n; i++) {
-            x[i] += position[i];
-        }
+        de_embed(d, &rows[r], d->x + r * n);
     }
     for (d->layer = 0; d->layer < m->n_text_layer; d->layer++) {
         de_layer(d, rows, n_rows);
@@ -6644,11 +6725,9 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
         de_norm(d, &m->decoder_norm, wanted);
         de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE);
     }
-}
-
-static size_t de_logits_stride(const wnpu_model *m)
-{
-    return en_round16((size_t)m->vocab.n_vocab);
+    for (r = 0; r < wanted && !d->e->exact; r++) {
+        de_refine(d, d->normed + r * n, d->logits + r * de_logits_stride(m));
+    }
 }
 
 static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots)
