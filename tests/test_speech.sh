@@ -1,0 +1,157 @@
+#!/bin/sh
+# test_speech.sh - real models on real recordings: error rates, languages, times, odd files, one
+# answer. Needs a directory with manifest.tsv and the sets short/, long/, multi/ and hard/:
+# WNPU_SPEECH, or ../shared/speech. tests/accuracy.sh has the full tables.
+cd "$(dirname "$0")/.." || exit 1
+. tests/t.sh
+build=${WNPU_BUILD:-build}
+speech=${WNPU_SPEECH:-../shared/speech}
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+
+# need MODEL: data and model are there.
+need() {
+    [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return 1; }
+    [ -n "$1" ] || { skip "no model; scripts/fetch.sh all gets them"; return 1; }
+}
+
+# clips SET [STEP]: paths of every STEPth clip of a set.
+clips() {
+    awk -F '\t' -v set="$1" -v step="${2:-1}" 'NR > 1 && $2 == set && n++ % step == 0 { print $1 }' \
+        "$speech/manifest.tsv"
+}
+
+# transcribed MODEL LANGUAGE OUT FORMAT < paths: each clip into OUT/NAME.FORMAT.
+transcribed() {
+    mkdir -p "$3"
+    (
+        IFS='
+'
+        set -f
+        # shellcheck disable=SC2046 # one path a line
+        set -- "$1" "$2" "$3" "$4" $(sed "s|^|$speech/|")
+        model=$1 language=$2 out=$3 format=$4
+        shift 4
+        "$build/transcribe" -q -m "$model" -l "$language" -f "$format" -o "$out/" "$@"
+    )
+}
+
+# rate SET STEP MODEL LIMIT: word errors of the set in percent are at most LIMIT.
+rate() {
+    clips "$1" "$2" >"$T/paths"
+    transcribed "$3" en "$T/$1" txt <"$T/paths" 2>"$T/log" || fail "$1: $(cat "$T/log")"
+    while read -r path; do
+        awk -F '\t' -v path="$path" -v OFS='\t' '$1 == path { print $1, $8 }' \
+            "$speech/manifest.tsv"
+    done <"$T/paths" >"$T/reference.tsv"
+    while read -r path; do
+        name=$(basename "$path" .wav)
+        printf '%s\t%s\n' "$path" "$(tr '\n\t' '  ' <"$T/$1/$name.txt")"
+    done <"$T/paths" >"$T/text.tsv"
+    "$build/wer" "$T/reference.tsv" "$T/text.tsv" >"$T/out"
+    percent=$(awk '$1 == "all" { print $4 }' "$T/out")
+    printf '  %s, %s clips, %s: %s %% word errors\n' "$1" "$(wc -l <"$T/paths")" \
+        "$(basename "$3" .bin)" "$percent"
+    awk -v p="$percent" -v limit="$4" 'BEGIN { exit !(p != "" && p + 0 <= limit) }' ||
+        fail "more than $4 %"
+}
+
+# Limits are a little over what was measured on all clips when this was written; see README.
+test_short_tiny() { need "$tiny" && rate short 2 "$tiny" 10; }
+test_short_base_en() { need "$base" && rate short 4 "$base" 7; }
+
+test_long() {
+    need "$tiny" || return
+    rate long 1 "$tiny" 8
+    transcribed "$tiny" en "$T/tsv" tsv <"$T/paths"
+    for file in "$T"/tsv/*.tsv; do
+        seconds=$(awk -F '\t' -v name="$(basename "$file" .tsv).wav" \
+            '$1 ~ name { print $4 }' "$speech/manifest.tsv")
+        awk -F '\t' -v end="$seconds" 'NR > 1 {
+            if ($1 < last || $2 < $1 || $2 > end * 1000 + 1) { print "times: " $0; bad = 1 }
+            if ($1 - last > 5000) { print "a gap before " $0; bad = 1 }
+            if ($3 == text && ++same >= 2) { print "a loop: " $0; bad = 1 }
+            if ($3 != text) same = 0
+            last = $2; text = $3
+        } END { if (end * 1000 - last > 5000) { print "no text after " last; bad = 1 }
+            exit bad }' "$file" >"$T/log" || fail "$(basename "$file"): $(cat "$T/log")"
+    done
+}
+
+# whisper.cpp finds 22 of these 27 languages with tiny.
+test_languages() {
+    need "$tiny" || return
+    clips multi >"$T/paths"
+    transcribed "$tiny" auto "$T/multi" json <"$T/paths"
+    right=0 all=0
+    while read -r path; do
+        name=$(basename "$path" .wav)
+        all=$((all + 1))
+        grep -q "^{\"language\": \"${name%%_*}\"" "$T/multi/$name.json" && right=$((right + 1))
+    done <"$T/paths"
+    printf '  %d of %d languages are right\n' "$right" "$all"
+    [ "$right" -ge 22 ] || fail "whisper.cpp finds 22"
+}
+
+# One utterance in many containers; what cannot be read is refused, the rest is read right.
+test_hard() {
+    need "$tiny" || return
+    command -v ffmpeg >/dev/null 2>&1 || { skip "no ffmpeg for what is not WAV"; return; }
+    for file in "$speech"/hard/bad_*; do
+        "$build/transcribe" -q -m "$tiny" "$file" >"$T/out" 2>"$T/log"
+        [ $? -eq 3 ] || fail "$(basename "$file"): not refused"
+        [ -s "$T/log" ] || fail "$(basename "$file"): no reason"
+    done
+    for file in "$speech"/hard/fmt_* "$speech"/hard/chan_* "$speech"/hard/wavhdr_*; do
+        name=$(basename "$file")
+        "$build/transcribe" -q -m "$tiny" -l en "$file" >"$T/out" 2>"$T/log" ||
+            fail "$name: $(cat "$T/log")"
+        text=$(tr '\n' ' ' <"$T/out")
+        awk -F '\t' -v OFS='\t' -v path="hard/$name" '$1 == path { print $1, $8 }' \
+            "$speech/manifest.tsv" >"$T/reference.tsv"
+        [ -s "$T/reference.tsv" ] || continue
+        printf 'hard/%s\t%s\n' "$name" "$text" >"$T/text.tsv"
+        percent=$("$build/wer" "$T/reference.tsv" "$T/text.tsv" | awk '$1 == "all" { print $4 }')
+        awk -v p="$percent" 'BEGIN { exit !(p != "" && p + 0 <= 35) }' ||
+            fail "$name: $percent % word errors: $text"
+    done
+    for file in "$speech"/hard/trim_*; do
+        "$build/transcribe" -q -m "$tiny" -l en "$file" >"$T/out" 2>"$T/log" ||
+            fail "$(basename "$file"): $(cat "$T/log")"
+    done
+}
+
+# The same bytes for every instruction set and number of threads.
+test_one_answer() {
+    need "$tiny" || return
+    clips short 50 | sed "s|^|$speech/|" >"$T/paths"
+    for file in $(cat "$T/paths"); do
+        rm -f "$T/first.json"
+        for isa in scalar sse4.1 avx2 avx512 neon neon-dot neon-i8mm; do
+            for threads in 1 3; do
+                [ "$isa $threads" != "scalar 3" ] || continue
+                if ! "$build/transcribe" -q -m "$tiny" --isa "$isa" -t "$threads" -f json \
+                    "$file" >"$T/next.json" 2>"$T/log"; then
+                    grep -q 'this CPU or build has no' "$T/log" || fail "$isa: $(cat "$T/log")"
+                    continue
+                fi
+                [ -f "$T/first.json" ] || cp "$T/next.json" "$T/first.json"
+                cmp -s "$T/first.json" "$T/next.json" ||
+                    fail "$(basename "$file"), $isa, $threads threads: another answer"
+            done
+        done
+    done
+}
+
+t_run test_short_tiny
+t_run test_short_base_en
+t_run test_long
+t_run test_languages
+t_run test_hard
+t_run test_one_answer
+t_end
