@@ -104,7 +104,8 @@ check-symbols: $(BUILD)/whisper_npu.o
 	@nm -g --defined-only $< | awk 'NF && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
 	    END { exit bad }' && echo "every global symbol begins with wnpu_"
 
-BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" "$$(scripts/fetch.sh demo)"
+BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" --commit "$$(git rev-parse --short HEAD 2>/dev/null)" \
+              "$$(scripts/fetch.sh demo)"
 bench: $(BUILD)/bench
 	$(BUILD)/bench $(BENCH_ARGS)
 

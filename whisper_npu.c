@@ -6527,6 +6527,7 @@ static void en_start(en_engine *e)
  * ====================================================================== */
 #define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
 #define DE_MATTERS 8.0f /* logits so far below the best are not refined */
+#define DE_REFINED 512u /* about so many logits are refined at most */
 #define DE_LOGITS 8u   /* rows of a step whose logits may be asked for */
 
 typedef struct de_row {
@@ -6672,15 +6673,22 @@ static size_t de_logits_stride(const wnpu_model *m)
     return en_round16((size_t)m->vocab.n_vocab);
 }
 
-/* Adds to the logits that matter (exp(-8) of the best or more) what int8 left of their weights:
- * the projection's rounding is the largest single error of the INT8 path otherwise, and the rows
- * in question are few. */
+/* Adds to the logits that matter (exp(-8) of the best or more; where these are many, fewer) what
+ * int8 left of their weights: the projection's rounding is the largest single error of the INT8
+ * path otherwise. */
 static void de_refine(const de_decoder *d, const float *x, float *logits)
 {
     const wnpu_model *m = d->e->model;
     const op_kernels *op = d->e->op;
-    size_t n = m->n_text_state, vocab = (size_t)m->vocab.n_vocab, i;
-    float least = logits[op->argmax(logits, vocab)] - DE_MATTERS;
+    size_t n = m->n_text_state, vocab = (size_t)m->vocab.n_vocab, i, count = vocab;
+    float best = logits[op->argmax(logits, vocab)], margin = 2.0f * DE_MATTERS, least = best;
+    while (count > DE_REFINED && margin > 0.1f) {
+        margin *= 0.5f;
+        least = best - margin;
+        for (i = 0, count = 0; i < vocab; i++) {
+            count += logits[i] >= least;
+        }
+    }
     for (i = 0; i < vocab; i++) {
         if (logits[i] >= least) {
             logits[i] += op->dot_int8(x, m->embedding_low + i * n, n) *
