@@ -18,7 +18,7 @@ typedef struct bench {
     int n_recordings;
     wnpu_model *model;
     wnpu_session *session;
-    double open_ms, peak, bandwidth, log_mel_ms, encoder_ms, cross_ms, token_ms, beams8, windows8;
+    double open_ms, peak, bandwidth, log_mel_ms, encoder_ms, cross_ms, token_ms, token_early_ms, token_late_ms, beams8;
     double encoder_macs, token_bytes;
     double audio_s, total_s;
     uint32_t tokens;
@@ -132,10 +132,10 @@ static void bench_encoder(bench *b)
     b->encoder_macs = encoder_macs(b->model);
 }
 
-/* Greedy continuations of one prompt, from position 80 on, as beams are. */
-static double time_steps(de_decoder *d, size_t rows)
+/* Greedy continuations of one prompt from a position on, as beams are. */
+static double time_steps(de_decoder *d, size_t rows, size_t from)
 {
-    enum { ROUNDS = 41, FROM = 80 };
+    enum { ROUNDS = 41 };
     double time[ROUNDS];
     int32_t token[DE_ROWS];
     const wnpu_model *m = d->e->model;
@@ -148,7 +148,7 @@ static double time_steps(de_decoder *d, size_t rows)
         double since;
         for (k = 0; k < rows; k++) {
             row[k].token = token[k];
-            row[k].position = (uint32_t)(FROM + i);
+            row[k].position = (uint32_t)(from + i);
             row[k].slot = (uint32_t)k;
             row[k].want = 1;
         }
@@ -182,9 +182,11 @@ static void bench_decoder(bench *b)
     de_take(&arena, &d, &b->session->run.engine, 8);
     de_start(&d);
     en_cross(&b->session->run.engine, d.cross);
-    one = time_steps(&d, 1);
+    one = time_steps(&d, 1, 80);
     b->token_ms = one;
-    b->beams8 = time_steps(&d, 8) / one;
+    b->beams8 = time_steps(&d, 8, 80) / one;
+    b->token_early_ms = time_steps(&d, 1, 4);
+    b->token_late_ms = time_steps(&d, 1, 400);
     b->token_bytes = step_bytes(b->model, 100);
     free(memory);
 }
@@ -238,11 +240,13 @@ static void print_json(const bench *b, const char *machine)
            "\"threads\": %u,\n \"peak_gmac_s\": %.2f, \"bandwidth_gb_s\": %.2f, "
            "\"log_mel_ms\": %.3f, \"encoder_ms\": %.3f, \"encoder_fraction_of_peak\": %.4f,\n "
            "\"cross_ms\": %.3f, \"decoder_ms_per_token\": %.4f, "
-           "\"decoder_fraction_of_bandwidth\": %.4f, \"decoder_beams8_over_1\": %.3f,\n "
+           "\"decoder_ms_at_400_over_4\": %.3f, \"decoder_fraction_of_bandwidth\": %.4f, "
+           "\"decoder_beams8_over_1\": %.3f,\n "
            "\"realtime_factor\": %.2f, \"rss_mb\": %.1f, \"model_open_ms\": %.2f}\n",
            machine, b->commit, b->model->name, wnpu_isa_name(b->session->isa),
            b->session->pool.threads, b->peak / 1e9, b->bandwidth / 1e9, b->log_mel_ms,
            b->encoder_ms, b->encoder_macs / seconds / b->peak, b->cross_ms, b->token_ms,
+           b->token_late_ms / b->token_early_ms,
            b->token_bytes / b->token_ms * 1e3 / b->bandwidth, b->beams8,
            b->total_s > 0 ? b->audio_s / b->total_s : 0.0, resident_mb(), b->open_ms);
 }
@@ -262,6 +266,8 @@ static void print_table(const bench *b, const char *machine)
     printf("cross-attention keys and values %8.2f ms\n", b->cross_ms);
     printf("decoder, one token              %8.3f ms   %.1f GB/s, %.0f %% of bandwidth\n",
            b->token_ms, read / 1e9, 100 * read / b->bandwidth);
+    printf("    at positions 4 and 400      %8.3f ms and %.3f ms\n", b->token_early_ms,
+           b->token_late_ms);
     printf("a step for 8 beams over one     %8.2f\n", b->beams8);
     if (b->total_s > 0) {
         printf("recordings                      %8.1f times real time\n", b->audio_s / b->total_s);
