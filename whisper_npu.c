@@ -3577,7 +3577,7 @@ typedef struct op_kernels {
 
 /* A macro, because the one thing that differs is the attribute of each function. */
 #define OP_SET(name, attribute)                                                                   \
-    attribute static void op_norm_##name(float *y, const float *x, const float *w,               \
+    attribute static void op_norm_##name(float *y, const float *x, const float *w,                \
                                          const float *b, size_t n)                                \
     {                                                                                             \
         op_norm_body(y, x, w, b, n);                                                              \
@@ -3660,9 +3660,9 @@ typedef struct op_kernels {
     static const op_kernels op_##name##_kernels = {                                               \
         op_norm_##name, op_quantise_##name, op_dequantise_##name,                                 \
         op_quantise_fine_##name, op_dequantise_fine_##name, op_bias_##name, op_scale_int_##name,  \
-        op_scale_##name, op_softmax_##name, op_softmax_float_##name,         \
+        op_scale_##name, op_softmax_##name, op_softmax_float_##name,                              \
         op_sum_exp_##name, op_argmax_##name, op_dot_int8_##name, op_mel_powers_##name,            \
-        op_mel_log_##name, op_mel_floor_##name                                                                       \
+        op_mel_log_##name, op_mel_floor_##name                                                    \
     };
 
 OP_SET(base, )
