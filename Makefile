@@ -24,6 +24,13 @@ SANITIZE = -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=un
 # -MMD writes each object's headers (and for tests the library source) beside it.
 COMPILE = $(CC) $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
 
+# The NPU part needs libdrm; without it everything else is built.
+DRM_CFLAGS ?= $(shell pkg-config --cflags libdrm 2>/dev/null || echo -I/usr/include/libdrm)
+DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
+LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
+    -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
+NPU_OBJECTS = $(if $(LIBDRM),$(BUILD)/npu_amdxdna.o)
+
 EXAMPLES = transcribe minimal $(if $(wildcard tests/bench.c),bench)
 TESTS = $(basename $(notdir $(wildcard tests/test_*.c)))
 FUZZERS = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
@@ -36,11 +43,14 @@ all: $(EXAMPLES:%=$(BUILD)/%)
 tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer
 
 # An archive, because a test that includes whisper_npu.c then simply does not pull it in.
-$(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o
-	$(AR) rcs $@ $<
+$(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
+	$(AR) rcs $@ $^
 
 $(BUILD)/whisper_npu.o: whisper_npu.c | $(BUILD)
 	$(COMPILE) -c $< -o $@
+
+$(BUILD)/npu_amdxdna.o: npu_amdxdna.c | $(BUILD)
+	$(COMPILE) $(DRM_CFLAGS) -c $< -o $@
 
 $(BUILD)/%.o: examples/%.c | $(BUILD)
 	$(COMPILE) -c $< -o $@
@@ -100,8 +110,8 @@ test-aarch64:
 	    LDFLAGS=-static tests
 	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=3600 tests/run $(BUILD)/aarch64
 
-check-symbols: $(BUILD)/whisper_npu.o
-	@nm -g --defined-only $< | awk 'NF && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
+check-symbols: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
+	@nm -g --defined-only $^ | awk 'NF > 1 && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
 	    END { exit bad }' && echo "every global symbol begins with wnpu_"
 
 BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" --commit "$$(git rev-parse --short HEAD 2>/dev/null)" \

@@ -420,14 +420,17 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
  * An accelerator multiplies int8 matrices exactly: C[M,N] = A[M,K] * B[N,K]^T with int32
  * accumulation. It is right or wrong, never close: the library checks results and computes a
  * block itself when anything fails, so the text cannot change. All functions are called from one
- * thread at a time; submit must not wait for the device.
+ * thread at a time. Only wait, probe and close may wait for the device.
  */
 
-/* One product that the accelerator can do. Shapes are exact; the library pads. */
+/* One product that the accelerator can do. Smaller ones fit too: see wnpu_accel_product. */
 typedef struct wnpu_accel_shape {
     uint32_t m, n, k;         /* C is [m, n], A is [m, k], B is [n, k] */
-    uint32_t flags;           /* 0 */
-    double cost_us;           /* estimate for one submission of this shape, or 0 if unknown */
+    uint32_t group;           /* all products of one job must be of one group; a change of group
+                                 between jobs may cost a context switch */
+    uint64_t resident_bytes;  /* device memory that one resident weight of this shape takes */
+    double cost_us;           /* measured: one product submitted alone; 0 if unknown */
+    double chained_us;        /* measured: each further product of a job; 0 if unknown */
 } wnpu_accel_shape;
 
 typedef struct wnpu_accel_info {
@@ -436,25 +439,55 @@ typedef struct wnpu_accel_info {
     const wnpu_accel_shape *shapes; /* lives as long as the accelerator */
     uint32_t max_in_flight;   /* jobs that may be submitted and not yet waited for */
     uint32_t max_chain;       /* products in one job */
-    uint64_t memory_limit;    /* bytes that may be made resident; 0: unknown */
+    uint64_t memory_fixed;    /* bytes locked by opening; weights come on top */
+    uint64_t memory_limit;    /* bytes that may be locked in all; 0: no limit is known */
     const char *name;         /* lives as long as the accelerator */
 } wnpu_accel_info;
 
-/* One product of a job. a is [m, k] int8 row-major, c [m, n] int32 row-major, both the library's
- * and untouched by it until the job was waited for. b is a resident weight. */
+/* One product of a job. b is a resident weight, whose own n and k count; only m is given here. The
+ * accelerator pads: rows beyond m and columns beyond n are neither read nor written. */
 typedef struct wnpu_accel_product {
     uint32_t shape;           /* index into wnpu_accel_info.shapes */
-    uint32_t reserved;
-    uint64_t b;               /* from resident() */
-    const int8_t *a;
-    int32_t *c;
+    uint32_t m;               /* rows, 1..shape's m */
+    uint64_t b;               /* from resident(), made for the same shape */
+    const int8_t *a;          /* [m, k]; row i at a + i * lda. Values -127..127. Products of a job
+                                 with the same a, m, k and lda share one upload. The accelerator
+                                 has its own copy when submit returns */
+    size_t lda;
+    int32_t *c;               /* [m, n]; row i at c + i * ldc; written by wait(). May be NULL */
+    size_t ldc;
+    /* With c NULL: called by wait() when the whole job has succeeded, once for each product, with
+     * the result where it lies in device memory; valid during the call. Spares a copy. */
+    void (*take)(void *user, size_t index, const int32_t *c, size_t ldc);
+    void *user;
 } wnpu_accel_product;
 
 typedef enum wnpu_accel_health {
     WNPU_ACCEL_OK = 0,
-    WNPU_ACCEL_SUSPECT = 1,   /* failed lately; may be tried again */
-    WNPU_ACCEL_OFF = 2        /* will not work again without being opened anew */
+    WNPU_ACCEL_SUSPECT = 1,   /* failed lately and cools down: do not submit */
+    WNPU_ACCEL_OFF = 2,       /* will not work again without being opened anew */
+    WNPU_ACCEL_PROBE = 3      /* cooled down: call probe() when there is time for it */
 } wnpu_accel_health;
+
+/* What was done since opening. */
+typedef struct wnpu_accel_account {
+    uint32_t struct_size;     /* set by the caller */
+    int32_t health;           /* wnpu_accel_health */
+    uint64_t jobs, products;  /* finished with success */
+    uint64_t macs;            /* multiply-accumulates of them, as asked for */
+    uint64_t padded_macs;     /* and as done, padding included */
+    uint64_t submissions;     /* commands given to the driver */
+    uint64_t waits;           /* waits that went to the driver */
+    uint64_t bytes_in;        /* copied to device memory, weights included */
+    uint64_t bytes_out;       /* read back */
+    uint64_t bytes_locked;    /* device memory held now */
+    uint64_t failures;        /* jobs that did not succeed, and results that were distrusted */
+    uint64_t retries;         /* jobs submitted a second time */
+    uint64_t probes;          /* attempts to come back */
+    double busy_ms;           /* from submission to completion, summed over jobs */
+    double waited_ms;         /* spent inside wait() */
+    char first_failure[192];  /* "" if none */
+} wnpu_accel_account;
 
 /* Functions return 0 or a negative wnpu_status, with the reason in *error. */
 struct wnpu_accel {
@@ -462,19 +495,150 @@ struct wnpu_accel {
     uint32_t reserved;
     void *self;
     int (*describe)(void *self, wnpu_accel_info *info);
-    /* Copies B [n, k] int8 row-major of one shape into device memory; *b is its name. */
-    int (*resident)(void *self, uint32_t shape, const int8_t *b_data, uint64_t *b,
-                    wnpu_error *error);
+    /* Copies B [n, k] int8, row i at data + i * ldb, n and k at most the shape's, into device
+     * memory; *b is its name. E_MEMORY when that would pass memory_limit. */
+    int (*resident)(void *self, uint32_t shape, uint32_t n, uint32_t k, const int8_t *data,
+                    size_t ldb, uint64_t *b, wnpu_error *error);
+    /* Gives the memory back; not while a job that uses it is in flight (E_STATE). */
     int (*release)(void *self, uint64_t b);
-    /* Queues count <= max_chain products as one job and returns at once. */
+    /* Queues 1..max_chain products as one job and returns at once. *products is not needed
+     * after the call, c is until the job was waited for. */
     int (*submit)(void *self, const wnpu_accel_product *products, size_t count, uint64_t *job,
                   wnpu_error *error);
-    /* Waits until the job is done and its results are in c, at most until deadline_ns of
-     * CLOCK_MONOTONIC. After any answer but 0 nothing is written to c any more. */
+    /* Waits until the job is done and its results are delivered, at most until deadline_ns of
+     * CLOCK_MONOTONIC. Whatever the answer, the job is over. Only after 0 was anything delivered,
+     * and then all of it; after any other answer c is untouched and stays so. */
     int (*wait)(void *self, uint64_t job, int64_t deadline_ns, wnpu_error *error);
     int (*health)(void *self);
+    /* From PROBE to OK by a self-test, or back to SUSPECT with a longer pause, or to OFF. */
+    int (*probe)(void *self, int64_t deadline_ns, wnpu_error *error);
+    /* The caller found a result wrong: to SUSPECT. */
+    void (*distrust)(void *self, const char *reason);
+    int (*account)(void *self, wnpu_accel_account *account);
+    /* NULL is not allowed. Waits for what is in flight, at most a few seconds. */
     void (*close)(void *self);
 };
+
+/* ================================================================ the AMD XDNA accelerator ====
+ *
+ * npu_amdxdna.c: Ryzen AI NPUs (Phoenix and Hawk Point: NPU1; Strix, Strix Halo, Krackan: NPU4 to
+ * NPU6) through the amdxdna driver, Linux 6.14 and later. Link with -ldrm. It compiles nothing: the
+ * kernels come as a pack, a directory with a file named "manifest" beside overlays and instruction
+ * streams (README: how to build one).
+ *
+ * One accelerator belongs to one thread at a time and to the process that opened it: in a forked
+ * child every call answers E_STATE and close() only forgets. Nothing is kept between processes.
+ */
+
+/* A kernel pack in memory: name is that of a file in the pack. */
+typedef struct wnpu_amdxdna_files {
+    int64_t (*size)(void *user, const char *name);   /* bytes, or negative if there is none */
+    /* Copies up to size bytes from offset; returns how many, or a negative number. */
+    int64_t (*read)(void *user, const char *name, uint64_t offset, void *buffer, size_t size);
+    void *user;
+} wnpu_amdxdna_files;
+
+typedef enum wnpu_amdxdna_flush {
+    WNPU_AMDXDNA_FLUSH_AUTO = 0,   /* CLFLUSH on x86, else by the driver */
+    WNPU_AMDXDNA_FLUSH_DRIVER = 1  /* SYNC_BO: slower, needs no instruction */
+} wnpu_amdxdna_flush;
+
+typedef struct wnpu_amdxdna_config {
+    uint32_t struct_size;     /* set by wnpu_amdxdna_config_init() */
+    int32_t flush_mode;       /* wnpu_amdxdna_flush; default AUTO */
+    const char *pack;         /* directory of the kernel pack; NULL when files is set */
+    const wnpu_amdxdna_files *files; /* or the pack through callbacks; not needed after opening */
+    const char *node;         /* "/dev/accel/accel0"; NULL (default): the first NPU that is one */
+    const char *root;         /* put before every path that is read outside the pack, for recorded
+                                 machines; NULL (default): none */
+    uint64_t memory_limit;    /* lock at most so many bytes; 0 (default): no limit of ours */
+    uint32_t max_chain;       /* products in one job, 1..24; 0 (default): up to 8, fewer when the
+                                 buffers of two jobs would take more than 96 MiB */
+    uint32_t test_ms;         /* deadline of one self-test, 1..1500; 0 (default): 1000 */
+    uint32_t cooldown_ms;     /* first pause after a failure, doubled by each failed probe up to
+                                 64 times; 0 (default): 1000 */
+    uint32_t reserved;        /* 0 */
+    /* For platforms where neither CLFLUSH nor the driver will do, and for tests: write back and
+     * invalidate the cache lines of size bytes at address. NULL (default): flush_mode decides. */
+    void (*flush)(void *user, const void *address, size_t size);
+    void *flush_user;
+    const wnpu_allocator *allocator; /* NULL: malloc and free. Must outlive the accelerator */
+    wnpu_log_fn log;          /* NULL: silent */
+    void *log_user;
+} wnpu_amdxdna_config;
+
+WNPU_API void wnpu_amdxdna_config_init(wnpu_amdxdna_config *config, size_t struct_size);
+
+/* What an accelerator with this configuration will lock, told from the pack alone and without any
+ * device: *fixed gets the bytes that opening takes at most, shapes (may be NULL with capacity 0)
+ * the pack's shapes, each with its resident_bytes. Returns the number of shapes, or a negative
+ * error. The total is *fixed plus resident_bytes of every weight. */
+WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_shape *shapes,
+                                 size_t capacity, uint64_t *fixed, wnpu_error *error);
+
+/* Opens the NPU with a kernel pack. Every kernel is tested against the CPU before it is offered;
+ * those that fail are left out, and opening fails when none is left. On failure *accel is NULL.
+ * Errors: E_ARGUMENT, E_IO, E_MEMORY, E_MODEL (the pack is damaged), E_UNSUPPORTED (no device,
+ * driver or pack that fits), E_ACCEL (the device did not work), E_VERSION. When it fails,
+ * wnpu_amdxdna_diagnose() says more. */
+WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **accel,
+                               wnpu_error *error);
+/* NULL is allowed. Not while a session uses it. */
+WNPU_API void wnpu_amdxdna_close(wnpu_accel *accel);
+
+typedef enum wnpu_amdxdna_cause {
+    WNPU_AMDXDNA_FINE = 0,            /* nothing is wrong */
+    WNPU_AMDXDNA_NO_NPU = 1,          /* no such device on the PCI bus */
+    WNPU_AMDXDNA_UNKNOWN_DEVICE = 2,  /* an NPU of a kind that is not supported */
+    WNPU_AMDXDNA_KERNEL_OLD = 3,      /* Linux older than 6.14 and no driver from elsewhere */
+    WNPU_AMDXDNA_KERNEL_NO_DRIVER = 4, /* new enough, but built without amdxdna */
+    WNPU_AMDXDNA_MODULE_MISSING = 5,  /* amdxdna is installed but not loaded */
+    WNPU_AMDXDNA_MODULE_BLOCKED = 6,  /* amdxdna is blacklisted */
+    WNPU_AMDXDNA_FIRMWARE_MISSING = 7, /* no firmware file for the device */
+    WNPU_AMDXDNA_FIRMWARE_OLD = 8,    /* older than the driver wants */
+    WNPU_AMDXDNA_FIRMWARE_NEW = 9,    /* of a protocol that this driver does not speak */
+    WNPU_AMDXDNA_FIRMWARE_UNKNOWN = 10, /* runs, but tells no version */
+    WNPU_AMDXDNA_IOMMU_MISSING = 11,  /* off in firmware setup or on the kernel's command line */
+    WNPU_AMDXDNA_HYPERVISOR = 12,     /* a virtual machine, which the driver refuses */
+    WNPU_AMDXDNA_DRIVER_FAILED = 13,  /* loaded, but it did not take the device */
+    WNPU_AMDXDNA_NO_NODE = 14,        /* driver bound, no /dev/accel node */
+    WNPU_AMDXDNA_PERMISSION = 15,     /* the node may not be opened by this user */
+    WNPU_AMDXDNA_OTHER_DRIVER = 16,   /* nodes belong to accelerators of other makers */
+    WNPU_AMDXDNA_USER_QUEUES = 17,    /* an NPU with user queues (NPU3), another protocol */
+    WNPU_AMDXDNA_SVA = 18,            /* the driver could not share the address space */
+    WNPU_AMDXDNA_DEVICE_GONE = 19,    /* the firmware does not answer any more */
+    WNPU_AMDXDNA_MEMLOCK = 20,        /* RLIMIT_MEMLOCK is in the way */
+    WNPU_AMDXDNA_MEMORY = 21,         /* the kernel has no memory for the buffers */
+    WNPU_AMDXDNA_CONTEXTS = 22,       /* every hardware context is taken */
+    WNPU_AMDXDNA_PACK_MISSING = 23,   /* no kernel pack at the path */
+    WNPU_AMDXDNA_PACK_DAMAGED = 24,   /* a file of the pack is damaged or refused */
+    WNPU_AMDXDNA_PACK_DEVICE = 25,    /* the pack is for another device */
+    WNPU_AMDXDNA_SELF_TEST = 26,      /* the kernels run but compute something else */
+    WNPU_AMDXDNA_OTHER = 27           /* something else; the message has the details */
+} wnpu_amdxdna_cause;
+
+typedef struct wnpu_amdxdna_diagnosis {
+    uint32_t struct_size;     /* set by the caller */
+    int32_t cause;            /* wnpu_amdxdna_cause */
+    uint64_t memlock_needed;  /* bytes that the pack would lock, without weights; 0 unknown */
+    uint64_t memlock_limit;   /* RLIMIT_MEMLOCK in force; UINT64_MAX: none */
+    char device[48];          /* "NPU1 (1022:1502 rev 00)", "" if none */
+    char node[64];            /* "" if none */
+    char kernel[64];          /* release of the running kernel */
+    char driver[64];          /* "amdxdna 0.10", "" if none */
+    char firmware[32];        /* "1.5.5.391", "" if unknown */
+    char message[384];        /* what is wrong */
+    char cure[384];           /* what to do about it */
+} wnpu_amdxdna_diagnosis;
+
+/* Looks for the first thing that keeps the NPU from working and says how to cure it. config may be
+ * NULL; without a pack that part is left out. With root set it reads the recorded machine under
+ * that directory and touches no device. Returns WNPU_OK when cause is set (FINE included).
+ * Errors: E_ARGUMENT, E_VERSION. */
+WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
+                                   wnpu_amdxdna_diagnosis *diagnosis);
+/* "permission", "memlock", ...; never NULL. */
+WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 
 #ifdef __cplusplus
 }

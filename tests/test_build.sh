@@ -15,6 +15,21 @@ done
 sources='whisper_npu.h whisper_npu.c'
 [ ! -f npu_amdxdna.c ] || sources="$sources npu_amdxdna.c"
 
+# npu_amdxdna.c is compiled where libdrm's headers are.
+drm=$(pkg-config --cflags libdrm 2>/dev/null || echo -I/usr/include/libdrm)
+npu=no
+# shellcheck disable=SC2086 # several words are wanted
+if [ -f npu_amdxdna.c ] && echo | "${CC:-cc}" $drm -include xf86drm.h -E -x c - >"$T/log" 2>&1; then
+    npu=yes
+fi
+
+# compile_npu COMPILER FLAGS...: npu_amdxdna.c into $T/npu.o.
+# shellcheck disable=SC2086
+compile_npu() {
+    "$@" $drm -c npu_amdxdna.c -o "$T/npu.o" >"$T/log" 2>&1 ||
+        fail "$* -c npu_amdxdna.c: $(grep -m 3 -E 'error|warning' "$T/log")"
+}
+
 # compile COMPILER FLAGS...: whisper_npu.c into $T/object.o; fails with the first complaints.
 compile() {
     "$@" -c whisper_npu.c -o "$T/object.o" >"$T/log" 2>&1 ||
@@ -36,6 +51,15 @@ test_no_flags() { each; }
 # -fsyntax-only would miss what only the optimiser sees.
 # shellcheck disable=SC2086 # several words are wanted
 test_no_warnings() { each -std=c99 -O2 $strict; }
+
+# shellcheck disable=SC2086
+test_npu() {
+    [ $npu = yes ] || { skip "no libdrm headers"; return; }
+    for c in $compilers; do
+        compile_npu $c
+        compile_npu $c -std=c99 -O2 $strict
+    done
+}
 
 # shellcheck disable=SC2086
 test_switches() {
@@ -76,15 +100,23 @@ test_header_is_c99() {
     done
 }
 
+# The header's functions are in whisper_npu.c and npu_amdxdna.c together.
 test_symbols() {
     compile "${CC:-cc}" -O2
-    nm -g --defined-only "$T/object.o" | awk 'NF && $NF !~ /^_?wnpu_/ { print $NF }' >"$T/foreign"
+    nm -g --defined-only "$T/object.o" >"$T/names"
+    if [ $npu = yes ]; then
+        compile_npu "${CC:-cc}" -O2
+        nm -g --defined-only "$T/npu.o" >>"$T/names"
+    fi
+    awk 'NF && $NF !~ /^_?wnpu_/ { print $NF }' "$T/names" >"$T/foreign"
     [ ! -s "$T/foreign" ] || fail "global symbols of other names: $(tr '\n' ' ' <"$T/foreign")"
-    nm -g --defined-only "$T/object.o" | awk '$2 ~ /[BDCGS]/' >"$T/data"
+    awk '$2 ~ /[BDCGS]/' "$T/names" >"$T/data"
     [ ! -s "$T/data" ] || fail "global data: $(cat "$T/data")"
     # Every function of the header is there.
-    sed -n 's/^WNPU_API .*[ *]\(wnpu_[a-z0-9_]*\)(.*/\1/p' whisper_npu.h | sort >"$T/declared"
-    nm -g --defined-only "$T/object.o" | awk '{ print $NF }' | sort >"$T/defined"
+    without=$([ $npu = yes ] || echo '^wnpu_amdxdna_')
+    sed -n 's/^WNPU_API .*[ *]\(wnpu_[a-z0-9_]*\)(.*/\1/p' whisper_npu.h |
+        grep -v "${without:-^$}" | sort >"$T/declared"
+    awk '{ print $NF }' "$T/names" | sort >"$T/defined"
     comm -3 "$T/declared" "$T/defined" >"$T/differ"
     [ -s "$T/declared" ] || fail "found no declarations in the header"
     [ ! -s "$T/differ" ] || fail "header and object differ in: $(tr '\n' ' ' <"$T/differ")"
@@ -126,15 +158,20 @@ test_functions() {
 
 # The contents block at the top and the sections' banners name the same things in one order.
 test_contents() {
+    contents whisper_npu.c
+    contents npu_amdxdna.c
+}
+
+contents() {
     awk '{ gsub(/ +/, " ") } /\*\// && !done { done = 1; next }
-         !done && /^ \* [0-9]+\. / { print }' whisper_npu.c >"$T/contents"
+         !done && /^ \* [0-9]+\. / { print }' "$1" >"$T/contents"
     awk '{ gsub(/ +/, " ") } after && /^ \* [0-9]+\. / { print }
-         { after = /^\/\* =+$/ }' whisper_npu.c >"$T/banners"
-    [ -s "$T/contents" ] || fail "no contents block"
+         { after = /^\/\* =+$/ }' "$1" >"$T/banners"
+    [ -s "$T/contents" ] || fail "$1: no contents block"
     cmp -s "$T/contents" "$T/banners" ||
-        fail "contents and banners differ: $(diff "$T/contents" "$T/banners" | head -n 8)"
+        fail "$1: contents and banners differ: $(diff "$T/contents" "$T/banners" | head -n 8)"
     awk '{ sub(/\./, "", $2) } $2 + 0 <= last + 0 { exit 1 } { last = $2 }' "$T/banners" ||
-        fail "the sections are not in the order of their numbers"
+        fail "$1: the sections are not in the order of their numbers"
 }
 
 test_minimal_is_short() {
@@ -146,7 +183,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     t_end
     exit
 fi
-for t in plain_c99 no_flags no_warnings switches no_fast_math header_is_cxx header_is_c99 \
+for t in plain_c99 no_flags no_warnings npu switches no_fast_math header_is_cxx header_is_c99 \
     symbols calls lines functions contents minimal_is_short; do
     t_run test_$t
 done

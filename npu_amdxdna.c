@@ -1,0 +1,4727 @@
+/*
+ * npu_amdxdna.c - the AMD XDNA accelerator of whisper_npu.
+ *
+ * Finds the NPU, checks and loads a pack of prebuilt kernels, keeps weights in device memory,
+ * submits products through the amdxdna driver's ioctls, recovers from what goes wrong and says
+ * what is the matter. It needs whisper_npu.h, libc and libdrm (cc -c npu_amdxdna.c, link -ldrm) and
+ * nothing of whisper_npu.c, which reaches it only through the wnpu_accel that it fills.
+ *
+ * Written from the facts of the driver's interface (Linux 6.16 to 7.3 and the out-of-tree driver;
+ * the numbers are those of the kernel's amdxdna_accel.h), not yet run on hardware.
+ *
+ *   1. xa_  the driver's interface
+ *   2. xu_  errors, time, memory
+ *   3. xh_  SHA-256
+ *   4. xt_  instruction streams
+ *   5. xc_  containers
+ *   6. xp_  kernel packs
+ *   7. xd_  the device
+ *   8. xb_  buffers
+ *   9. xq_  contexts and commands
+ *  10. xk_  kernels, weights, operands
+ *  11. xj_  jobs
+ *  12. xv_  self-test
+ *  13. xs_  states, the seam
+ *  14. xr_  the doctor
+ */
+/* ======================================================================
+ *  1. xa_  the driver's interface
+ *
+ *  Owns      every structure, number and limit that the kernel knows.
+ *  Assumes   natural alignment of 32 and 64-bit members at the offsets
+ *            given, which the checks below prove at compile time.
+ *  Ensures   no dependence on the installed kernel headers: they may be
+ *            older than the running kernel.
+ *  Costs     nothing.
+ * ====================================================================== */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* madvise, MAP_ANONYMOUS, O_CLOEXEC under -std=c99 */
+#endif
+#if !defined(_FILE_OFFSET_BITS)
+#define _FILE_OFFSET_BITS 64 /* mmap offsets of DRM pass 4 GiB on 32-bit machines too */
+#endif
+
+#include "whisper_npu.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic" /* drm_mode.h has anonymous unions */
+#include <drm.h>
+#include <xf86drm.h>
+#pragma GCC diagnostic pop
+
+#define XA_CHECK(name, condition) typedef char xa_check_##name[(condition) ? 1 : -1]
+#define XA_SIZE(type, bytes) XA_CHECK(type, sizeof(struct type) == (bytes))
+#define XA_AT(type, field, offset) \
+    XA_CHECK(type##_##field, offsetof(struct type, field) == (offset))
+
+struct xa_create_hwctx {
+    uint64_t ext, ext_flags, qos_p;
+    uint32_t umq_bo, log_buf_bo, max_opc, num_tiles, mem_size, umq_doorbell, handle, syncobj;
+};
+XA_SIZE(xa_create_hwctx, 56);
+XA_AT(xa_create_hwctx, qos_p, 16);
+XA_AT(xa_create_hwctx, max_opc, 32);
+XA_AT(xa_create_hwctx, num_tiles, 36);
+XA_AT(xa_create_hwctx, umq_doorbell, 44);
+XA_AT(xa_create_hwctx, handle, 48);
+XA_AT(xa_create_hwctx, syncobj, 52);
+
+/* 24 bytes on mainline; the out-of-tree driver reads 32, and 0xff says "any start column". */
+struct xa_qos {
+    uint32_t gops, fps, dma_bandwidth, latency, frame_exec_time, priority, start_col, reserved;
+};
+XA_SIZE(xa_qos, 32);
+XA_AT(xa_qos, priority, 20);
+XA_AT(xa_qos, start_col, 24);
+
+struct xa_destroy_hwctx { uint32_t handle, pad; };
+XA_SIZE(xa_destroy_hwctx, 8);
+
+struct xa_config_hwctx {
+    uint32_t handle, param_type;
+    uint64_t param_val;
+    uint32_t param_val_size, pad;
+};
+XA_SIZE(xa_config_hwctx, 24);
+XA_AT(xa_config_hwctx, param_val, 8);
+XA_AT(xa_config_hwctx, param_val_size, 16);
+
+/* CONFIG_CU with exactly one compute unit, which is all that a context of ours has. */
+struct xa_config_cu {
+    uint16_t num_cus, pad[3];
+    uint32_t cu_bo;
+    uint8_t cu_func, cu_pad[3];
+};
+XA_SIZE(xa_config_cu, 16);
+XA_AT(xa_config_cu, cu_bo, 8);
+XA_AT(xa_config_cu, cu_func, 12);
+
+struct xa_create_bo {
+    uint64_t flags, vaddr, size;
+    uint32_t type, handle;
+};
+XA_SIZE(xa_create_bo, 32);
+XA_AT(xa_create_bo, size, 16);
+XA_AT(xa_create_bo, type, 24);
+XA_AT(xa_create_bo, handle, 28);
+
+struct xa_get_bo_info {
+    uint64_t ext, ext_flags;
+    uint32_t handle, pad;
+    uint64_t map_offset, vaddr, xdna_addr;
+};
+XA_SIZE(xa_get_bo_info, 48);
+XA_AT(xa_get_bo_info, handle, 16);
+XA_AT(xa_get_bo_info, map_offset, 24);
+XA_AT(xa_get_bo_info, vaddr, 32);
+XA_AT(xa_get_bo_info, xdna_addr, 40);
+
+struct xa_sync_bo {
+    uint32_t handle, direction;
+    uint64_t offset, size;
+};
+XA_SIZE(xa_sync_bo, 24);
+XA_AT(xa_sync_bo, offset, 8);
+
+struct xa_exec_cmd {
+    uint64_t ext, ext_flags;
+    uint32_t hwctx, type;
+    uint64_t cmd_handles, args;
+    uint32_t cmd_count, arg_count;
+    uint64_t seq;
+};
+XA_SIZE(xa_exec_cmd, 56);
+XA_AT(xa_exec_cmd, hwctx, 16);
+XA_AT(xa_exec_cmd, cmd_handles, 24);
+XA_AT(xa_exec_cmd, args, 32);
+XA_AT(xa_exec_cmd, cmd_count, 40);
+XA_AT(xa_exec_cmd, seq, 48);
+
+struct xa_get_info {
+    uint32_t param, buffer_size;
+    uint64_t buffer;
+};
+XA_SIZE(xa_get_info, 16);
+XA_AT(xa_get_info, buffer, 8);
+
+struct xa_wait_cmd {
+    uint32_t hwctx, timeout_ms;
+    uint64_t seq;
+};
+XA_SIZE(xa_wait_cmd, 16);
+XA_AT(xa_wait_cmd, seq, 8);
+
+struct xa_tile_metadata {
+    uint16_t row_count, row_start, dma_channels, locks, event_regs, pad[3];
+};
+struct xa_metadata {
+    uint32_t col_size;
+    uint16_t cols, rows;
+    uint32_t version_major, version_minor;
+    struct xa_tile_metadata core, mem, shim;
+};
+XA_SIZE(xa_tile_metadata, 16);
+XA_SIZE(xa_metadata, 64);
+XA_AT(xa_metadata, core, 16);
+XA_AT(xa_metadata, shim, 48);
+
+struct xa_firmware { uint32_t major, minor, patch, build; };
+XA_SIZE(xa_firmware, 16);
+
+/* drm.h's own structure, whose layout the kernel froze long ago. */
+XA_CHECK(timeline_wait, sizeof(struct drm_syncobj_timeline_wait) >= 40);
+XA_CHECK(gem_close, sizeof(struct drm_gem_close) == 8);
+XA_CHECK(syncobj_destroy, sizeof(struct drm_syncobj_destroy) == 8);
+
+#define XA_CREATE_HWCTX 0xc0386440ul
+#define XA_DESTROY_HWCTX 0xc0086441ul
+#define XA_CONFIG_HWCTX 0xc0186442ul
+#define XA_CREATE_BO 0xc0206443ul
+#define XA_GET_BO_INFO 0xc0306444ul
+#define XA_SYNC_BO 0xc0186445ul
+#define XA_EXEC_CMD 0xc0386446ul
+#define XA_GET_INFO 0xc0106447ul
+#define XA_WAIT_CMD 0x40106449ul
+XA_CHECK(nr_hwctx, XA_CREATE_HWCTX == DRM_IOWR(0x40, struct xa_create_hwctx));
+XA_CHECK(nr_destroy, XA_DESTROY_HWCTX == DRM_IOWR(0x41, struct xa_destroy_hwctx));
+XA_CHECK(nr_config, XA_CONFIG_HWCTX == DRM_IOWR(0x42, struct xa_config_hwctx));
+XA_CHECK(nr_create_bo, XA_CREATE_BO == DRM_IOWR(0x43, struct xa_create_bo));
+XA_CHECK(nr_bo_info, XA_GET_BO_INFO == DRM_IOWR(0x44, struct xa_get_bo_info));
+XA_CHECK(nr_sync, XA_SYNC_BO == DRM_IOWR(0x45, struct xa_sync_bo));
+XA_CHECK(nr_exec, XA_EXEC_CMD == DRM_IOWR(0x46, struct xa_exec_cmd));
+XA_CHECK(nr_info, XA_GET_INFO == DRM_IOWR(0x47, struct xa_get_info));
+XA_CHECK(nr_wait, XA_WAIT_CMD == DRM_IOW(0x49, struct xa_wait_cmd));
+
+enum { XA_BO_SHMEM = 1, XA_BO_HEAP = 2, XA_BO_DEV = 3, XA_BO_CMD = 4 };
+enum { XA_INFO_METADATA = 1, XA_INFO_FIRMWARE = 8 };
+enum { XA_OP_START_CU = 0, XA_OP_CHAIN = 19 };
+enum { XA_STATE_NEW = 1, XA_STATE_COMPLETED = 4 };
+
+#define XA_NONE UINT64_MAX                 /* "no address" in GET_BO_INFO */
+#define XA_HEAP_BASE UINT64_C(0x04000000)  /* device address of the heap, always */
+#define XA_HEAP_BYTES ((size_t)64 << 20)   /* the one size that every driver accepts */
+#define XA_DEV_ALIGN ((size_t)32 << 10)    /* DEV buffers start on 32 KiB */
+#define XA_CMD_BYTES ((size_t)4096)        /* 6.18 and older over-read short ones */
+#define XA_IN_FLIGHT 4u                    /* commands of a context; a fifth blocks */
+#define XA_CHAIN_MOST 24u                  /* what AMD's own runtime allows itself */
+#define XA_LIST_BYTES 4096u                /* a chain's slots together */
+#define XA_NODES 256                       /* minors of the accel class */
+#define XA_DRIVER "amdxdna_accel_driver"
+
+/* A compiler that reads this file without x86 cannot flush caches itself. */
+#if defined(__x86_64__) || defined(__i386__)
+#define XA_X86 1
+#include <immintrin.h>
+#endif
+
+/* ======================================================================
+ *  2. xu_  errors, time, memory
+ *
+ *  Owns      small helpers that every section uses.
+ *  Assumes   nothing.
+ *  Ensures   unaligned little-endian reads, sizes that do not overflow.
+ *  Costs     nothing worth naming.
+ * ====================================================================== */
+__attribute__((format(printf, 3, 4)))
+static int xu_fail(wnpu_error *error, int code, const char *format, ...)
+{
+    if (error != NULL) {
+        va_list args;
+        va_start(args, format);
+        error->code = code;
+        (void)vsnprintf(error->message, sizeof error->message, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+__attribute__((format(printf, 3, 4)))
+static void xu_log(const wnpu_amdxdna_config *config, wnpu_log_level level,
+                   const char *format, ...)
+{
+    if (config->log != NULL) {
+        char text[512];
+        va_list args;
+        va_start(args, format);
+        (void)vsnprintf(text, sizeof text, format, args);
+        va_end(args);
+        config->log(config->log_user, level, text);
+    }
+}
+
+/* snprintf into a field, cutting what does not fit. */
+__attribute__((format(printf, 3, 4)))
+static void xu_text(char *field, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(field, size, format, args);
+    va_end(args);
+}
+
+static int64_t xu_now_ns(void)
+{
+    struct timespec t;
+    if (clock_gettime(CLOCK_MONOTONIC, &t) != 0) {
+        return 0;
+    }
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t xu_add_ns(int64_t a, int64_t b)
+{
+    return b > 0 && a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+/* Sleeps until a time of CLOCK_MONOTONIC; signals do not shorten it. */
+static void xu_sleep_until(int64_t ns)
+{
+    struct timespec t;
+    t.tv_sec = (time_t)(ns / 1000000000);
+    t.tv_nsec = (long)(ns % 1000000000);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
+    }
+}
+
+static void *xu_malloc(void *user, size_t size, size_t alignment)
+{
+    void *memory = NULL;
+    (void)user;
+    return posix_memalign(&memory, alignment < sizeof(void *) ? sizeof(void *) : alignment,
+                          size) == 0 ? memory : NULL;
+}
+
+static void xu_release(void *user, void *memory, size_t size)
+{
+    (void)user;
+    (void)size;
+    free(memory);
+}
+
+/* Cleared memory, or NULL. */
+static void *xu_new(const wnpu_allocator *allocator, size_t size)
+{
+    void *memory = size == 0 ? NULL : allocator->alloc(allocator->user, size, 64);
+    return memory == NULL ? NULL : memset(memory, 0, size);
+}
+
+static void xu_drop(const wnpu_allocator *allocator, void *memory, size_t size)
+{
+    if (memory != NULL) {
+        allocator->release(allocator->user, memory, size);
+    }
+}
+
+static uint16_t xu_le16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | (unsigned)p[1] << 8);
+}
+
+static uint32_t xu_le32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint64_t xu_le64(const uint8_t *p)
+{
+    return (uint64_t)xu_le32(p) | (uint64_t)xu_le32(p + 4) << 32;
+}
+
+/* 1 when [offset, offset + bytes) lies inside size. */
+static int xu_inside(uint64_t offset, uint64_t bytes, uint64_t size)
+{
+    return offset <= size && bytes <= size - offset;
+}
+
+static uint64_t xu_round(uint64_t bytes, uint64_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
+
+/* The caller's configuration over our defaults; fields that we do not know must be zero. */
+static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *theirs,
+                     wnpu_allocator *allocator, wnpu_error *error)
+{
+    uint32_t i, size = theirs == NULL ? 0 : theirs->struct_size;
+    memset(ours, 0, sizeof *ours);
+    ours->struct_size = (uint32_t)sizeof *ours;
+    if (theirs != NULL) {
+        if (size < sizeof(uint32_t) || size > 65536u) {
+            return xu_fail(error, WNPU_E_VERSION, "wnpu_amdxdna_config has no struct_size; fill it "
+                           "with wnpu_amdxdna_config_init()");
+        }
+        for (i = (uint32_t)sizeof *ours; i < size; i++) {
+            if (((const unsigned char *)theirs)[i] != 0) {
+                return xu_fail(error, WNPU_E_VERSION, "wnpu_amdxdna_config asks for something "
+                               "newer than this library");
+            }
+        }
+        memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
+    }
+    if (ours->flush_mode < 0 || ours->flush_mode > WNPU_AMDXDNA_FLUSH_DRIVER ||
+        ours->max_chain > XA_CHAIN_MOST || ours->test_ms > 1500 || ours->reserved != 0 ||
+        ours->cooldown_ms > 3600000u) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "a field of wnpu_amdxdna_config is out of range");
+    }
+    ours->test_ms = ours->test_ms == 0 ? 1000 : ours->test_ms;
+    ours->cooldown_ms = ours->cooldown_ms == 0 ? 1000 : ours->cooldown_ms;
+    ours->root = ours->root == NULL ? "" : ours->root;
+    allocator->alloc = xu_malloc;
+    allocator->release = xu_release;
+    allocator->user = NULL;
+    if (ours->allocator != NULL) {
+        *allocator = *ours->allocator;
+    }
+    return WNPU_OK;
+}
+
+WNPU_API void wnpu_amdxdna_config_init(wnpu_amdxdna_config *config, size_t struct_size)
+{
+    if (config != NULL && struct_size >= sizeof(uint32_t) && struct_size <= 65536u) {
+        uint32_t size = (uint32_t)struct_size;
+        memset(config, 0, struct_size);
+        memcpy(config, &size, sizeof size);
+    }
+}
+/* ======================================================================
+ *  3. xh_  SHA-256
+ *
+ *  Owns      the hash that a manifest states for each file (FIPS 180-4).
+ *  Assumes   nothing.
+ *  Ensures   any length, one call.
+ *  Costs     about 5 ns a byte; packs are read once.
+ * ====================================================================== */
+/* First 32 bits of the fractional parts of the cube roots of the first 64 primes. */
+static const uint32_t xh_k[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2
+};
+
+static uint32_t xh_rotate(uint32_t x, unsigned n)
+{
+    return x >> n | x << (32 - n);
+}
+
+static void xh_block(uint32_t h[8], const uint8_t *p)
+{
+    uint32_t w[64], s[8], t1, t2;
+    int i;
+    for (i = 0; i < 16; i++) {
+        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
+               (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+    }
+    for (; i < 64; i++) {
+        uint32_t a = w[i - 15], b = w[i - 2];
+        w[i] = w[i - 16] + (xh_rotate(a, 7) ^ xh_rotate(a, 18) ^ a >> 3) + w[i - 7] +
+               (xh_rotate(b, 17) ^ xh_rotate(b, 19) ^ b >> 10);
+    }
+    memcpy(s, h, sizeof s);
+    for (i = 0; i < 64; i++) {
+        t1 = s[7] + (xh_rotate(s[4], 6) ^ xh_rotate(s[4], 11) ^ xh_rotate(s[4], 25)) +
+             ((s[4] & s[5]) ^ (~s[4] & s[6])) + xh_k[i] + w[i];
+        t2 = (xh_rotate(s[0], 2) ^ xh_rotate(s[0], 13) ^ xh_rotate(s[0], 22)) +
+             ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        memmove(s + 1, s, 7 * sizeof s[0]);
+        s[4] += t1;
+        s[0] = t1 + t2;
+    }
+    for (i = 0; i < 8; i++) {
+        h[i] += s[i];
+    }
+}
+
+static void xh_sha256(uint8_t digest[32], const uint8_t *data, size_t size)
+{
+    uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    uint8_t tail[128] = {0};
+    size_t i, whole = size / 64 * 64, rest = size - whole, last = rest < 56 ? 64 : 128;
+    for (i = 0; i < whole; i += 64) {
+        xh_block(h, data + i);
+    }
+    if (rest > 0) {
+        memcpy(tail, data + whole, rest);
+    }
+    tail[rest] = 0x80;
+    for (i = 0; i < 8; i++) {
+        tail[last - 1 - i] = (uint8_t)((uint64_t)size * 8 >> (8 * i));
+    }
+    for (i = 0; i < last; i += 64) {
+        xh_block(h, tail + i);
+    }
+    for (i = 0; i < 32; i++) {
+        digest[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
+    }
+}
+/* ======================================================================
+ *  4. xt_  instruction streams
+ *
+ *  Owns      the reading of TXN binaries, versions 0.1 and 1.0 (formats:
+ *            aie-rt xaie_txn.h, mlir-aie TxnEncoding.h; registers: the
+ *            AIE2 register database of mlir-aie).
+ *  Assumes   nothing about the bytes.
+ *  Ensures   a stream that passes writes only into its partition, moves
+ *            host memory only inside the kernel's buffers and in their
+ *            direction, and returns only when its last write to host
+ *            memory has been reported. With shared address spaces a stream
+ *            could otherwise write anywhere in the process.
+ *  Costs     one pass, 6 KiB of stack.
+ *
+ *  To prove the second point the walk plays the shim DMAs: it keeps the
+ *  buffer descriptors as the stream writes them, notes which argument a
+ *  patch put into each, and computes the reach of every descriptor that is
+ *  pushed into a queue. Operations whose effect cannot be followed that
+ *  way (loading code, updating from scratch memory) are refused.
+ * ====================================================================== */
+#define XT_COLUMNS 8u
+#define XT_BDS 16u
+#define XT_ARGS 5u               /* buffers in the usual register map of mlir-aie */
+#define XT_MOST ((size_t)16 << 20)
+#define XT_BD_BASE 0x1d000u
+#define XT_BD_END 0x1d200u
+
+enum { XT_IN = 1, XT_OUT = 2 };
+
+/* What a stream has to respect. */
+typedef struct xt_limits {
+    unsigned generation;         /* 3: NPU1; 4: NPU4 to 6 */
+    unsigned columns;            /* of the partition */
+    unsigned n_args;
+    uint64_t bytes[XT_ARGS];
+    unsigned direction[XT_ARGS]; /* XT_IN, XT_OUT or both */
+} xt_limits;
+
+typedef struct xt_walk {
+    const xt_limits *limits;
+    const uint8_t *at;           /* the operation under way */
+    uint32_t left;               /* bytes from there to the end */
+    uint32_t op;                 /* its number, for messages */
+    int optimised;               /* version 1.0 */
+    uint32_t bd[XT_COLUMNS][XT_BDS][8];
+    uint8_t patched[XT_COLUMNS][XT_BDS]; /* argument + 1; 0: holds an address of the stream's own */
+    uint64_t offset[XT_COLUMNS][XT_BDS];
+    uint32_t issued[XT_COLUMNS][4];      /* completion tokens of S2MM 0, 1, MM2S 0, 1 */
+    uint32_t awaited[XT_COLUMNS][4];
+    uint8_t silent[XT_COLUMNS][4];       /* the last task of the queue issues no token */
+    unsigned touched;            /* arguments that some task moves */
+    wnpu_error *error;
+} xt_walk;
+
+__attribute__((format(printf, 2, 3)))
+static int xt_refuse(xt_walk *walk, const char *format, ...)
+{
+    char what[160];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused at operation %lu: %s",
+                   (unsigned long)walk->op, what);
+}
+
+static uint32_t xt_word(const xt_walk *walk, unsigned index)
+{
+    return xu_le32(walk->at + 4 * (size_t)index);
+}
+
+/* Words from the lowest to one past the highest that a descriptor visits in all its iterations. */
+static uint64_t xt_reach(const uint32_t bd[8])
+{
+    uint64_t length = bd[0], n0, n1, n2, rest;
+    uint64_t wrap0 = bd[3] >> 20 & 0x3ff, wrap1 = bd[4] >> 20 & 0x3ff;
+    uint64_t step0 = (bd[3] & 0xfffff) + 1u, step1 = (bd[4] & 0xfffff) + 1u;
+    uint64_t step2 = (bd[5] & 0xfffff) + 1u, step3 = (bd[6] & 0xfffff) + 1u;
+    uint64_t n3 = (bd[6] >> 20 & 0x3f) + 1u;
+    n0 = wrap0 == 0 || wrap0 > length ? length : wrap0;
+    rest = (length + n0 - 1) / n0;
+    n1 = wrap1 == 0 || wrap1 > rest ? rest : wrap1;
+    n2 = (rest + n1 - 1) / n1;
+    return (n0 - 1) * step0 + (n1 - 1) * step1 + (n2 - 1) * step2 + (n3 - 1) * step3 + 1;
+}
+
+/* One descriptor that a queue of the given direction is about to run. */
+static int xt_descriptor(xt_walk *walk, unsigned column, unsigned id, unsigned direction)
+{
+    const uint32_t *bd = walk->bd[column][id];
+    unsigned arg = walk->patched[column][id];
+    if ((bd[7] >> 25 & 1) == 0 || bd[0] == 0) {
+        return xt_refuse(walk, "column %u starts descriptor %u, which is not set up", column, id);
+    }
+    if (arg == 0) {
+        return xt_refuse(walk, "column %u starts descriptor %u on an address that is no argument",
+                         column, id);
+    }
+    arg--;
+    if ((walk->limits->direction[arg] & direction) == 0) {
+        return xt_refuse(walk, "argument %u is %s against its declared direction", arg,
+                         direction == XT_OUT ? "written" : "read");
+    }
+    if (!xu_inside(walk->offset[column][id], xt_reach(bd) * 4, walk->limits->bytes[arg])) {
+        return xt_refuse(walk, "a transfer leaves argument %u: offset %llu, %llu bytes, of %llu",
+                         arg, (unsigned long long)walk->offset[column][id],
+                         (unsigned long long)(xt_reach(bd) * 4),
+                         (unsigned long long)walk->limits->bytes[arg]);
+    }
+    walk->touched |= 1u << arg;
+    return WNPU_OK;
+}
+
+/* A write to a task queue: run a descriptor and those that it names as next. */
+static int xt_push(xt_walk *walk, unsigned column, unsigned queue, uint32_t value)
+{
+    unsigned id = value & 0xf, seen = 0, direction = queue < 2 ? XT_OUT : XT_IN;
+    for (;;) {
+        int code;
+        if ((seen >> id & 1) != 0) {
+            return xt_refuse(walk, "column %u runs descriptors in a circle", column);
+        }
+        seen |= 1u << id;
+        code = xt_descriptor(walk, column, id, direction);
+        if (code != WNPU_OK) {
+            return code;
+        }
+        if ((walk->bd[column][id][7] >> 26 & 1) == 0) {
+            break;
+        }
+        id = walk->bd[column][id][7] >> 27 & 0xf;
+    }
+    walk->silent[column][queue] = (uint8_t)((value >> 31) == 0);
+    walk->issued[column][queue] += value >> 31;
+    return WNPU_OK;
+}
+
+/* A register write, mask says which bits. Registers that cannot move host memory are only checked
+ * for lying inside the partition. */
+static int xt_write(xt_walk *walk, uint32_t address, uint32_t value, uint32_t mask)
+{
+    static const uint32_t queues[4] = {0x1d204, 0x1d20c, 0x1d214, 0x1d21c};
+    unsigned column = address >> 25, row = address >> 20 & 0x1f, queue;
+    uint32_t reg = address & 0xfffff;
+    if (column >= walk->limits->columns || row >= 6) {
+        return xt_refuse(walk, "writes to column %u, row %u; the partition has %u columns, 6 rows",
+                         column, row, walk->limits->columns);
+    }
+    if ((address & 3) != 0) {
+        return xt_refuse(walk, "writes to the unaligned address 0x%lx", (unsigned long)address);
+    }
+    if (row != 0) {
+        return WNPU_OK;
+    }
+    if (reg >= XT_BD_BASE && reg < XT_BD_END) {
+        unsigned id = (reg - XT_BD_BASE) / 32, word = reg / 4 % 8;
+        uint32_t *old = &walk->bd[column][id][word];
+        *old = (*old & ~mask) | (value & mask);
+        if (word == 1 || word == 2) {
+            walk->patched[column][id] = 0;
+        }
+        return WNPU_OK;
+    }
+    for (queue = 0; queue < 4; queue++) {
+        if (reg == queues[queue]) {
+            return mask == UINT32_MAX ? xt_push(walk, column, queue, value)
+                                      : xt_refuse(walk, "writes a task queue under a mask");
+        }
+    }
+    return WNPU_OK;
+}
+
+static int xt_block(xt_walk *walk, uint32_t address, const uint8_t *data, uint32_t bytes)
+{
+    uint32_t i;
+    if (!xu_inside(address & 0xfffff, bytes, 0x100000)) {
+        return xt_refuse(walk, "a block write runs out of its tile");
+    }
+    for (i = 0; i < bytes; i += 4) {
+        int code = xt_write(walk, address + i, xu_le32(data + i), UINT32_MAX);
+        if (code != WNPU_OK) {
+            return code;
+        }
+    }
+    return WNPU_OK;
+}
+
+/* The firmware will put address of argument + offset into words 1 and 2 of a descriptor. */
+static int xt_patch(xt_walk *walk, uint32_t address, uint64_t arg, uint64_t offset)
+{
+    unsigned column = address >> 25, row = address >> 20 & 0x1f, id;
+    uint32_t reg = address & 0xfffff;
+    if (column >= walk->limits->columns || row != 0 || reg < XT_BD_BASE || reg >= XT_BD_END ||
+        reg % 32 != 4) {
+        return xt_refuse(walk, "patches 0x%lx, which is no descriptor's address in the partition",
+                         (unsigned long)address);
+    }
+    if (arg >= walk->limits->n_args) {
+        return xt_refuse(walk, "patches in argument %llu; the kernel has %u buffers",
+                         (unsigned long long)arg, walk->limits->n_args);
+    }
+    if (offset >= walk->limits->bytes[arg] || offset % 4 != 0) {
+        return xt_refuse(walk, "patches in argument %llu at byte %llu of %llu",
+                         (unsigned long long)arg, (unsigned long long)offset,
+                         (unsigned long long)walk->limits->bytes[arg]);
+    }
+    id = (reg - XT_BD_BASE) / 32;
+    walk->patched[column][id] = (uint8_t)(arg + 1);
+    walk->offset[column][id] = offset;
+    return WNPU_OK;
+}
+
+/* Waits for one token of a channel in each of some columns. */
+static int xt_token(xt_walk *walk, uint32_t where, uint32_t what)
+{
+    unsigned direction = where & 0xff, row = where >> 8 & 0xff, column = where >> 16 & 0xff;
+    unsigned rows = what >> 8 & 0xff, columns = what >> 16 & 0xff, channel = what >> 24;
+    unsigned queue = direction * 2 + channel;
+    if (direction > 1 || channel > 1 || row != 0 || rows != 1 || columns == 0 ||
+        column + columns > walk->limits->columns) {
+        return xt_refuse(walk, "waits for tokens from somewhere else than shim queues of the "
+                         "partition");
+    }
+    for (; columns > 0; columns--, column++) {
+        if (++walk->awaited[column][queue] > walk->issued[column][queue]) {
+            return xt_refuse(walk, "waits for a token of column %u that nothing issues", column);
+        }
+    }
+    return WNPU_OK;
+}
+
+/* Bytes of the operation at hand, or 0 with the reason in *error. Sizes that the format fixes are
+ * demanded, because the firmware steps by its own idea of them. */
+static uint32_t xt_size(xt_walk *walk)
+{
+    uint32_t op = xt_word(walk, 0) & 0xff, at = UINT32_MAX, least = 0, most = 0, size;
+    switch (op) {
+    case 0x00: least = most = walk->optimised ? 12 : 24; at = walk->optimised ? at : 5; break;
+    case 0x01: least = walk->optimised ? 16 : 20; most = UINT32_MAX;
+        at = walk->optimised ? 2 : 3; break;
+    case 0x03: least = most = walk->optimised ? 16 : 28; at = walk->optimised ? at : 6; break;
+    case 0x04: case 0x07: least = walk->optimised ? 16 : 28; most = walk->optimised ? 16 : 32;
+        at = walk->optimised ? at : 6; break;
+    case 0x05: case 0x06: least = most = 4; break;
+    case 0x80: least = most = 16; at = 1; break;
+    case 0x81: least = most = walk->optimised ? 24 : 48; at = 1; break;
+    case 0x08: case 0x09: case 0x0a: case 0x0b: case 0x0c: case 0x0d: case 0x82: case 0x83:
+    case 0x84:
+        (void)xt_refuse(walk, "operation 0x%02lx has effects that cannot be checked beforehand",
+                        (unsigned long)op);
+        return 0;
+    default:
+        (void)xt_refuse(walk, "unknown operation 0x%02lx", (unsigned long)op);
+        return 0;
+    }
+    if (walk->left < least) {
+        (void)xt_refuse(walk, "cut off");
+        return 0;
+    }
+    size = at == UINT32_MAX ? least : xt_word(walk, at);
+    if (size < least || size > most || size % 4 != 0 || size > walk->left) {
+        (void)xt_refuse(walk, "operation 0x%02lx says it has %lu bytes", (unsigned long)op,
+                        (unsigned long)size);
+        return 0;
+    }
+    return size;
+}
+
+static int xt_old(xt_walk *walk, uint32_t size)
+{
+    switch (xt_word(walk, 0) & 0xff) {
+    case 0x00:
+        if (xt_word(walk, 3) != 0) {
+            return xt_refuse(walk, "writes beyond the 32-bit register space");
+        }
+        return xt_write(walk, xt_word(walk, 2), xt_word(walk, 4), UINT32_MAX);
+    case 0x01: return xt_block(walk, xt_word(walk, 2), walk->at + 16, size - 16);
+    case 0x03:
+        if (xt_word(walk, 3) != 0) {
+            return xt_refuse(walk, "writes beyond the 32-bit register space");
+        }
+        return xt_write(walk, xt_word(walk, 2), xt_word(walk, 4), xt_word(walk, 5));
+    case 0x80: return xt_token(walk, xt_word(walk, 2), xt_word(walk, 3));
+    case 0x81:
+        if (xt_word(walk, 5) != 0 || xt_word(walk, 7) != 0) {
+            return xt_refuse(walk, "a patch of an unknown kind");
+        }
+        return xt_patch(walk, xt_word(walk, 6), xu_le64(walk->at + 32), xu_le64(walk->at + 40));
+    default: return WNPU_OK;
+    }
+}
+
+static int xt_new(xt_walk *walk, uint32_t size)
+{
+    switch (xt_word(walk, 0) & 0xff) {
+    case 0x00: return xt_write(walk, xt_word(walk, 1), xt_word(walk, 2), UINT32_MAX);
+    case 0x01: return xt_block(walk, xt_word(walk, 1), walk->at + 12, size - 12);
+    case 0x03: return xt_write(walk, xt_word(walk, 1), xt_word(walk, 2), xt_word(walk, 3));
+    case 0x80: return xt_token(walk, xt_word(walk, 2), xt_word(walk, 3));
+    case 0x81: return xt_patch(walk, xt_word(walk, 2), walk->at[12], xu_le64(walk->at + 16));
+    default: return WNPU_OK;
+    }
+}
+
+static int xt_header(xt_walk *walk, const uint8_t *data, size_t size)
+{
+    unsigned version, columns;
+    if (size < 16 || size % 4 != 0 || size > XT_MOST) {
+        return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: %lu bytes is no "
+                       "possible length", (unsigned long)size);
+    }
+    version = xu_le16(data);
+    columns = data[4];
+    if (version != 0x0100 && version != 0x0001) { /* minor, major */
+        return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: format version "
+                       "%u.%u is unknown (0.1 and 1.0 are known)", data[0], data[1]);
+    }
+    if (data[2] != walk->limits->generation) {
+        return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: built for device "
+                       "generation %u, the pack is for %u", data[2], walk->limits->generation);
+    }
+    if (data[3] != 6 || data[5] != 1 || columns == 0 || columns > walk->limits->columns) {
+        return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: built for %u rows "
+                       "and %u columns, the partition has 6 and %u", data[3], columns,
+                       walk->limits->columns);
+    }
+    if (xu_le32(data + 12) != size) {
+        return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: its length field "
+                       "says %lu, the file has %lu bytes", (unsigned long)xu_le32(data + 12),
+                       (unsigned long)size);
+    }
+    walk->optimised = version == 0x0001;
+    return WNPU_OK;
+}
+
+/* After the last operation: everything written to host memory was waited for, and no token is left
+ * over that would answer the next run's wait. */
+static int xt_end(xt_walk *walk)
+{
+    unsigned column, queue, arg;
+    for (column = 0; column < walk->limits->columns; column++) {
+        for (queue = 0; queue < 4; queue++) {
+            if (walk->awaited[column][queue] != walk->issued[column][queue] ||
+                (queue < 2 && walk->silent[column][queue])) {
+                return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: it does not "
+                               "end by waiting for the completion tokens of column %u", column);
+            }
+        }
+    }
+    for (arg = 0; arg < walk->limits->n_args; arg++) {
+        if ((walk->touched >> arg & 1) == 0) {
+            return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: it never "
+                           "touches argument %u, so it is not this kernel's", arg);
+        }
+    }
+    return WNPU_OK;
+}
+
+/* WNPU_OK, or E_MODEL with the reason. */
+static int xt_check(const uint8_t *data, size_t size, const xt_limits *limits, wnpu_error *error)
+{
+    xt_walk walk;
+    uint32_t ops;
+    int code;
+    memset(&walk, 0, sizeof walk);
+    walk.limits = limits;
+    walk.error = error;
+    if (limits->columns > XT_COLUMNS || limits->n_args > XT_ARGS) {
+        return xu_fail(error, WNPU_E_INTERNAL, "limits of a stream are out of range");
+    }
+    code = xt_header(&walk, data, size);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    ops = xu_le32(data + 8);
+    walk.at = data + 16;
+    walk.left = (uint32_t)(size - 16);
+    for (walk.op = 0; walk.op < ops; walk.op++) {
+        uint32_t bytes;
+        if (walk.left < 4) {
+            return xt_refuse(&walk, "the file ends before its %lu operations do",
+                             (unsigned long)ops);
+        }
+        bytes = xt_size(&walk);
+        if (bytes == 0) {
+            return WNPU_E_MODEL;
+        }
+        code = walk.optimised ? xt_new(&walk, bytes) : xt_old(&walk, bytes);
+        if (code != WNPU_OK) {
+            return code;
+        }
+        walk.at += bytes;
+        walk.left -= bytes;
+    }
+    if (walk.left != 0) {
+        return xt_refuse(&walk, "%lu bytes are left after the last operation",
+                         (unsigned long)walk.left);
+    }
+    return xt_end(&walk);
+}
+/* ======================================================================
+ *  5. xc_  containers
+ *
+ *  Owns      the reading of xclbin files (AXLF; layout: XRT xclbin.h) and
+ *            of bare PDIs.
+ *  Assumes   nothing about the bytes.
+ *  Ensures   every offset and count is checked against its section before
+ *            it is followed; the image found lies inside the file.
+ *  Costs     a walk over a few headers.
+ * ====================================================================== */
+#define XC_SECTIONS 0x10000u
+#define XC_MOST ((size_t)48 << 20)   /* the heap has 64 MiB for everything */
+#define XC_PARTITION 32u
+#define XC_IP_LAYOUT 8u
+
+/* What an overlay file holds for one kernel. */
+typedef struct xc_image {
+    const uint8_t *pdi;
+    size_t bytes;
+    unsigned columns;            /* 0: a bare PDI does not say */
+    uint32_t ops_per_cycle;      /* 0: as above */
+    uint8_t function;            /* for CONFIG_CU */
+} xc_image;
+
+typedef struct xc_section {
+    const uint8_t *data;
+    uint64_t bytes;
+} xc_section;
+
+/* Every PDI that mlir-aie and AMD's overlays hold begins so: four lanes of width detection. */
+static const uint8_t xc_sync[16] = {
+    0xdd, 0x00, 0x00, 0x00, 0x44, 0x33, 0x22, 0x11, 0x88, 0x77, 0x66, 0x55, 0xcc, 0xbb, 0xaa, 0x99
+};
+
+__attribute__((format(printf, 2, 3)))
+static int xc_refuse(wnpu_error *error, const char *format, ...)
+{
+    char what[160];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return xu_fail(error, WNPU_E_MODEL, "overlay refused: %s", what);
+}
+
+static int xc_pdi(xc_image *image, const uint8_t *data, uint64_t bytes, wnpu_error *error)
+{
+    if (bytes < sizeof xc_sync || bytes > XC_MOST || bytes % 4 != 0) {
+        return xc_refuse(error, "a PDI of %llu bytes is not possible", (unsigned long long)bytes);
+    }
+    if (memcmp(data, xc_sync, sizeof xc_sync) != 0) {
+        return xc_refuse(error, "the PDI does not begin with the synchronisation pattern");
+    }
+    image->pdi = data;
+    image->bytes = (size_t)bytes;
+    return WNPU_OK;
+}
+
+/* An {count, offset} pair of elements inside the partition section. */
+static int xc_array(const xc_section *s, uint64_t at, uint64_t element, uint64_t most,
+                    uint32_t *count, uint64_t *offset)
+{
+    if (!xu_inside(at, 8, s->bytes)) {
+        return -1;
+    }
+    *count = xu_le32(s->data + at);
+    *offset = xu_le32(s->data + at + 4);
+    return *count <= most && xu_inside(*offset, (uint64_t)*count * element, s->bytes) ? 0 : -1;
+}
+
+static int xc_string(const xc_section *s, uint64_t at)
+{
+    uint64_t offset = xu_le32(s->data + at);
+    return offset < s->bytes && memchr(s->data + offset, 0, (size_t)(s->bytes - offset)) != NULL
+               ? 0 : -1;
+}
+
+/* 1 when the PDI entry at offset lists kernel_id in one of its groups, 0 when not, -1 damaged. */
+static int xc_lists(const xc_section *s, uint64_t entry, uint64_t kernel_id)
+{
+    uint32_t groups, ids, pre, g, i;
+    uint64_t group_at, id_at, pre_at;
+    int found = 0;
+    if (xc_array(s, entry + 24, 96, 4096, &groups, &group_at) != 0) {
+        return -1;
+    }
+    for (g = 0; g < groups; g++) {
+        uint64_t group = group_at + (uint64_t)g * 96;
+        if (xc_string(s, group) != 0 || xc_array(s, group + 16, 8, 4096, &ids, &id_at) != 0 ||
+            xc_array(s, group + 24, 4, 4096, &pre, &pre_at) != 0) {
+            return -1;
+        }
+        for (i = 0; i < ids; i++) {
+            found |= xu_le64(s->data + id_at + (uint64_t)i * 8) == kernel_id;
+        }
+    }
+    return found;
+}
+
+/* The AIE_PARTITION section: its width and the PDI of a kernel (any, if there is only one PDI and
+ * the file names no kernel). */
+static int xc_partition(xc_image *image, const xc_section *s, int has_id, uint64_t kernel_id,
+                        wnpu_error *error)
+{
+    uint32_t pdis, starts, bytes, i;
+    uint64_t pdi_at, start_at, at;
+    if (s->bytes < 184 || xc_string(s, 4) != 0 ||
+        xc_array(s, 40, 2, 256, &starts, &start_at) != 0 ||
+        xc_array(s, 120, 96, 4096, &pdis, &pdi_at) != 0) {
+        return xc_refuse(error, "its AIE_PARTITION section is damaged");
+    }
+    image->ops_per_cycle = xu_le32(s->data + 8);
+    image->columns = xu_le16(s->data + 32);
+    if (image->columns == 0 || image->columns > XT_COLUMNS) {
+        return xc_refuse(error, "it wants %u columns; devices have 1 to %u", image->columns,
+                         XT_COLUMNS);
+    }
+    if (pdis == 0) {
+        return xc_refuse(error, "its AIE_PARTITION section holds no PDI");
+    }
+    for (i = 0; i < pdis; i++) {
+        uint64_t entry = pdi_at + (uint64_t)i * 96;
+        int lists = xc_lists(s, entry, kernel_id);
+        if (lists < 0 || xc_array(s, entry + 16, 1, XC_MOST, &bytes, &at) != 0) {
+            return xc_refuse(error, "PDI %lu of its AIE_PARTITION section is damaged",
+                             (unsigned long)i);
+        }
+        if (image->pdi == NULL && (lists == 1 || (!has_id && pdis == 1))) {
+            int code = xc_pdi(image, s->data + at, bytes, error);
+            if (code != WNPU_OK) {
+                return code;
+            }
+        }
+    }
+    return image->pdi != NULL ? WNPU_OK
+                              : xc_refuse(error, "no PDI belongs to kernel 0x%llx",
+                                          (unsigned long long)kernel_id);
+}
+
+/* The IP_LAYOUT section: the DPU kernel called name (or the first one) and its id. Returns 1 when
+ * found, 0 when not, or a negative error. */
+static int xc_kernel(const xc_section *s, const char *name, uint64_t *id, uint8_t *function,
+                     wnpu_error *error)
+{
+    uint32_t count, i;
+    size_t length = strlen(name);
+    if (s->bytes < 8) {
+        return xc_refuse(error, "its IP_LAYOUT section is damaged");
+    }
+    count = xu_le32(s->data);
+    if (count > 65536 || !xu_inside(8, (uint64_t)count * 80, s->bytes)) {
+        return xc_refuse(error, "its IP_LAYOUT section is damaged");
+    }
+    for (i = 0; i < count; i++) {
+        const uint8_t *entry = s->data + 8 + (size_t)i * 80;
+        uint32_t properties = xu_le32(entry + 4);
+        if (xu_le32(entry) != 7 || (properties & 3) != 1) {
+            continue; /* not a kernel, or not one for the array */
+        }
+        if (memchr(entry + 16, 0, 64) == NULL) {
+            return xc_refuse(error, "a name in its IP_LAYOUT section does not end");
+        }
+        if (length == 0 || (strncmp((const char *)entry + 16, name, length) == 0 &&
+                            (entry[16 + length] == ':' || entry[16 + length] == 0))) {
+            *id = properties >> 16 & 0xfff;
+            *function = (uint8_t)(properties >> 4 & 3);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The section table: every section must lie in the file, one of each kind that we read. */
+static int xc_sections(const uint8_t *data, size_t size, xc_section *partition, xc_section *layout,
+                       wnpu_error *error)
+{
+    uint32_t count = xu_le32(data + 0x1c0), i;
+    if (count > XC_SECTIONS || !xu_inside(0x1c8, (uint64_t)count * 40, size)) {
+        return xc_refuse(error, "%lu sections do not fit into the file", (unsigned long)count);
+    }
+    for (i = 0; i < count; i++) {
+        const uint8_t *header = data + 0x1c8 + (size_t)i * 40;
+        uint64_t offset = xu_le64(header + 24), bytes = xu_le64(header + 32);
+        uint32_t kind = xu_le32(header);
+        xc_section *s = kind == XC_PARTITION ? partition : kind == XC_IP_LAYOUT ? layout : NULL;
+        if (!xu_inside(offset, bytes, size)) {
+            return xc_refuse(error, "section %lu lies outside the file", (unsigned long)i);
+        }
+        if (s != NULL && s->data != NULL) {
+            return xc_refuse(error, "two sections of kind %lu", (unsigned long)kind);
+        }
+        if (s != NULL) {
+            s->data = data + offset;
+            s->bytes = bytes;
+        }
+    }
+    return WNPU_OK;
+}
+
+/* kernel: its name in the file, "" for the first; id: its DPU kernel id, 0 for any. The image
+ * points into data. */
+static int xc_xclbin(xc_image *image, const uint8_t *data, size_t size, const char *kernel,
+                     uint64_t id, wnpu_error *error)
+{
+    xc_section partition = {NULL, 0}, layout = {NULL, 0};
+    uint64_t found_id = id;
+    int code, found = 0;
+    memset(image, 0, sizeof *image);
+    if (size < 0x1c8 || memcmp(data, "xclbin2\0", 8) != 0) {
+        return xc_refuse(error, "the file is not an xclbin (its first bytes are not \"xclbin2\")");
+    }
+    if (xu_le64(data + 0x130) != size) {
+        return xc_refuse(error, "its header says %llu bytes, the file has %lu",
+                         (unsigned long long)xu_le64(data + 0x130), (unsigned long)size);
+    }
+    code = xc_sections(data, size, &partition, &layout, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    if (partition.data == NULL) {
+        return xc_refuse(error, "it has no AIE_PARTITION section");
+    }
+    if (layout.data != NULL) {
+        found = xc_kernel(&layout, kernel, &found_id, &image->function, error);
+        if (found < 0) {
+            return found;
+        }
+        if (found == 0 || (id != 0 && found_id != id)) {
+            return xc_refuse(error, "it holds no kernel \"%s\" with id 0x%llx", kernel,
+                             (unsigned long long)id);
+        }
+    }
+    return xc_partition(image, &partition, found == 1 || id != 0, found_id, error);
+}
+/* ======================================================================
+ *  6. xp_  kernel packs
+ *
+ *  Owns      the manifest and the bytes of the files it names, from a
+ *            directory or through callbacks.
+ *  Assumes   nothing about either.
+ *  Ensures   a pack that opens is whole: every hash, container, stream and
+ *            shape was checked. Nothing is submitted that was not.
+ *  Costs     the files once in memory while opening, the streams and images
+ *            as long as the accelerator lives.
+ *
+ *  The manifest, format 1: ASCII lines of at most 1,024 bytes; # comments;
+ *  a record name, then key=value fields separated by blanks; values of
+ *  [A-Za-z0-9._:+-]. Records: pack (first), overlay, kernel. Unknown keys,
+ *  unknown records and kernels with an unknown op are skipped.
+ * ====================================================================== */
+#define XP_OVERLAYS 16u
+#define XP_KERNELS 256u
+#define XP_FIELDS 48u
+#define XP_LINE 1024u
+#define XP_NAME 64u
+#define XP_MANIFEST_MOST ((size_t)1 << 20)
+#define XP_CORE_MEMORY 65536u
+#define XP_CORE_STACK 3328u      /* what mlir-aie's design leaves for stack and locks */
+
+typedef struct xp_field {
+    const char *key, *value;
+} xp_field;
+
+typedef struct xp_record {
+    char line[XP_LINE + 1];
+    xp_field fields[XP_FIELDS];
+    unsigned n_fields;
+    unsigned number;             /* of the line, from 1 */
+    const char *name;
+} xp_record;
+
+typedef struct xp_overlay {
+    char id[XP_NAME], file[XP_NAME], kernel[XP_NAME];
+    int is_pdi, needed;
+    uint8_t hash[32];
+    uint32_t dpu_kernel_id;      /* 0: any */
+    uint32_t ops_per_cycle;
+    uint8_t *data;
+    size_t size;
+    xc_image image;
+} xp_overlay;
+
+typedef struct xp_kernel {
+    char id[XP_NAME], file[XP_NAME], verified[16];
+    unsigned overlay;
+    uint8_t hash[32];
+    uint32_t m, n, k, tile_m, tile_n, tile_k;
+    unsigned a_bytes, b_bytes;   /* of one element: 1 or 2 */
+    int b_is_kn;                 /* B is [K, N] instead of [N, K] */
+    unsigned a_arg, b_arg, c_arg, c_direction;
+    uint8_t *data;               /* the stream */
+    size_t bytes;
+} xp_kernel;
+
+typedef struct xp_pack {
+    wnpu_allocator allocator;
+    char name[XP_NAME], licence[XP_NAME], device[XP_NAME];
+    unsigned generation;         /* 3: NPU1; 4: NPU4 to 6 */
+    unsigned columns;
+    unsigned n_overlays, n_kernels;
+    xp_overlay overlays[XP_OVERLAYS];
+    xp_kernel kernels[XP_KERNELS];
+} xp_pack;
+
+__attribute__((format(printf, 3, 4)))
+static int xp_refuse(wnpu_error *error, const xp_record *record, const char *format, ...)
+{
+    char what[180];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return xu_fail(error, WNPU_E_MODEL, "kernel pack refused: manifest line %u: %s",
+                   record->number, what);
+}
+
+static int xp_value_char(char c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           c == '.' || c == '_' || c == ':' || c == '+' || c == '-';
+}
+
+static const char *xp_find(const xp_record *record, const char *key)
+{
+    unsigned i;
+    for (i = 0; i < record->n_fields; i++) {
+        if (strcmp(record->fields[i].key, key) == 0) {
+            return record->fields[i].value;
+        }
+    }
+    return NULL;
+}
+
+/* Cuts record->line into name and fields. A line without any gives an empty name. */
+static int xp_split(xp_record *record, wnpu_error *error)
+{
+    char *p = record->line;
+    record->n_fields = 0;
+    record->name = "";
+    for (;;) {
+        char *start, *equals = NULL;
+        p += strspn(p, " \t");
+        if (*p == '\0' || (*p == '#' && record->name[0] == '\0')) {
+            return WNPU_OK;
+        }
+        for (start = p; *p != '\0' && *p != ' ' && *p != '\t'; p++) {
+            if (*p == '=' && equals == NULL) {
+                equals = p;
+            } else if (!xp_value_char(*p)) {
+                return xp_refuse(error, record, "a character that has no place there");
+            }
+        }
+        if (*p != '\0') {
+            *p++ = '\0';
+        }
+        if (record->name[0] == '\0') {
+            if (equals != NULL) {
+                return xp_refuse(error, record, "no record name");
+            }
+            record->name = start;
+            continue;
+        }
+        if (equals == NULL || equals == start || equals[1] == '\0') {
+            return xp_refuse(error, record, "\"%.40s\" is not key=value", start);
+        }
+        *equals = '\0';
+        if (record->n_fields == XP_FIELDS || xp_find(record, start) != NULL) {
+            return xp_refuse(error, record, "the key %.40s twice, or too many keys", start);
+        }
+        record->fields[record->n_fields].key = start;
+        record->fields[record->n_fields++].value = equals + 1;
+    }
+}
+
+/* A text of at most size - 1 bytes. fallback NULL: the key is required. */
+static int xp_string(const xp_record *record, const char *key, const char *fallback, char *to,
+                     size_t size, wnpu_error *error)
+{
+    const char *value = xp_find(record, key);
+    value = value == NULL ? fallback : value;
+    if (value == NULL) {
+        return xp_refuse(error, record, "%s is missing", key);
+    }
+    if (strlen(value) >= size) {
+        return xp_refuse(error, record, "%s is longer than %lu bytes", key,
+                         (unsigned long)(size - 1));
+    }
+    memcpy(to, value, strlen(value) + 1);
+    return WNPU_OK;
+}
+
+/* Also a plain file name: nothing that leaves the pack. The alphabet has no slash. */
+static int xp_file(const xp_record *record, const char *key, char *to, wnpu_error *error)
+{
+    int code = xp_string(record, key, NULL, to, XP_NAME, error);
+    if (code == WNPU_OK && to[0] == '.') {
+        return xp_refuse(error, record, "%s may not begin with a dot", key);
+    }
+    return code;
+}
+
+/* Decimal or 0x, low..high. fallback is taken when the key is absent and it is in the range. */
+static int xp_number(const xp_record *record, const char *key, uint32_t low, uint32_t high,
+                     uint32_t fallback, uint32_t *to, wnpu_error *error)
+{
+    const char *value = xp_find(record, key), *p;
+    uint64_t sum = 0;
+    unsigned base = 10, digit;
+    if (value == NULL) {
+        *to = fallback;
+        return fallback >= low && fallback <= high
+                   ? WNPU_OK : xp_refuse(error, record, "%s is missing", key);
+    }
+    p = value;
+    if (p[0] == '0' && (p[1] == 'x' || p[1] == 'X')) {
+        base = 16;
+        p += 2;
+    }
+    if (*p == '\0') {
+        return xp_refuse(error, record, "%s is not a number", key);
+    }
+    for (; *p != '\0'; p++) {
+        digit = *p >= '0' && *p <= '9' ? (unsigned)(*p - '0')
+                : *p >= 'a' && *p <= 'f' ? (unsigned)(*p - 'a') + 10
+                : *p >= 'A' && *p <= 'F' ? (unsigned)(*p - 'A') + 10 : 16;
+        if (digit >= base) {
+            return xp_refuse(error, record, "%s is not a number", key);
+        }
+        sum = sum * base + digit;
+        if (sum > high) {
+            break;
+        }
+    }
+    if (sum < low || sum > high) {
+        return xp_refuse(error, record, "%s is outside %lu..%lu", key, (unsigned long)low,
+                         (unsigned long)high);
+    }
+    *to = (uint32_t)sum;
+    return WNPU_OK;
+}
+
+/* One of some words; its index, or a negative error. */
+static int xp_choice(const xp_record *record, const char *key, const char *const *words,
+                     wnpu_error *error)
+{
+    const char *value = xp_find(record, key);
+    int i;
+    if (value == NULL) {
+        return xp_refuse(error, record, "%s is missing", key);
+    }
+    for (i = 0; words[i] != NULL; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            return i;
+        }
+    }
+    return xp_refuse(error, record, "%s=%.40s is not supported", key, value);
+}
+
+static int xp_hash(const xp_record *record, uint8_t hash[32], wnpu_error *error)
+{
+    const char *value = xp_find(record, "sha256");
+    size_t i;
+    if (value == NULL || strlen(value) != 64 || strspn(value, "0123456789abcdef") != 64) {
+        return xp_refuse(error, record, "sha256 is missing or not 64 lower-case hex digits");
+    }
+    for (i = 0; i < 32; i++) {
+        unsigned high = (unsigned char)value[2 * i], low = (unsigned char)value[2 * i + 1];
+        high = high <= '9' ? high - '0' : high - 'a' + 10;
+        low = low <= '9' ? low - '0' : low - 'a' + 10;
+        hash[i] = (uint8_t)(high << 4 | low);
+    }
+    return WNPU_OK;
+}
+
+static int xp_pack_record(xp_pack *pack, const xp_record *record, wnpu_error *error)
+{
+    static const char *const devices[] = {"npu1", "npu2", NULL};
+    uint32_t number;
+    int code, device;
+    if (pack->generation != 0) {
+        return xp_refuse(error, record, "a second pack record");
+    }
+    code = xp_number(record, "format", 1, 1, 0, &number, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    code = xp_string(record, "name", "unnamed", pack->name, XP_NAME, error);
+    if (code == WNPU_OK) {
+        code = xp_string(record, "licence", "unknown", pack->licence, XP_NAME, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_string(record, "device", NULL, pack->device, XP_NAME, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_number(record, "columns", 1, XT_COLUMNS, 0, &number, error);
+    }
+    if (code != WNPU_OK) {
+        return code;
+    }
+    device = xp_choice(record, "device", devices, error);
+    if (device < 0) {
+        return device;
+    }
+    pack->columns = number;
+    pack->generation = device == 0 ? 3 : 4;
+    return WNPU_OK;
+}
+
+static int xp_overlay_index(const xp_pack *pack, const char *id)
+{
+    unsigned i;
+    for (i = 0; id != NULL && i < pack->n_overlays; i++) {
+        if (strcmp(pack->overlays[i].id, id) == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+static int xp_overlay_record(xp_pack *pack, const xp_record *record, wnpu_error *error)
+{
+    static const char *const kinds[] = {"xclbin", "pdi", NULL};
+    xp_overlay *o = &pack->overlays[pack->n_overlays];
+    int code, kind;
+    if (pack->n_overlays == XP_OVERLAYS) {
+        return xp_refuse(error, record, "more than %u overlays", XP_OVERLAYS);
+    }
+    code = xp_string(record, "id", NULL, o->id, XP_NAME, error);
+    if (code == WNPU_OK && xp_overlay_index(pack, o->id) >= 0) {
+        return xp_refuse(error, record, "a second overlay %s", o->id);
+    }
+    if (code == WNPU_OK) {
+        code = xp_file(record, "file", o->file, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_string(record, "kernel", "", o->kernel, XP_NAME, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_number(record, "dpu_kernel_id", 0, 0xfff, 0, &o->dpu_kernel_id, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_number(record, "ops_per_cycle", 1, 1u << 24, 2048, &o->ops_per_cycle, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_hash(record, o->hash, error);
+    }
+    if (code != WNPU_OK) {
+        return code;
+    }
+    kind = xp_choice(record, "kind", kinds, error);
+    if (kind < 0) {
+        return kind;
+    }
+    o->is_pdi = kind;
+    pack->n_overlays++;
+    return WNPU_OK;
+}
+
+/* Types, layouts and directions: what is not exactly the contract of section 10 is refused. */
+static int xp_types(xp_kernel *p, const xp_record *record, wnpu_error *error)
+{
+    static const char *const small[] = {"i8", "i16", NULL}, *const wide[] = {"i32", NULL};
+    static const char *const mk[] = {"mk", NULL}, *const mn[] = {"mn", NULL};
+    static const char *const b_layouts[] = {"nk", "kn", NULL};
+    static const char *const in[] = {"in", NULL}, *const out[] = {"out", "inout", NULL};
+    struct { const char *key; const char *const *words; int answer; } c[] = {
+        {"a", small, 0}, {"b", small, 0}, {"c", wide, 0}, {"acc", wide, 0}, {"a_layout", mk, 0},
+        {"b_layout", b_layouts, 0}, {"c_layout", mn, 0}, {"a_dir", in, 0}, {"b_dir", in, 0},
+        {"c_dir", out, 0}
+    };
+    size_t i;
+    for (i = 0; i < sizeof c / sizeof c[0]; i++) {
+        c[i].answer = xp_choice(record, c[i].key, c[i].words, error);
+        if (c[i].answer < 0) {
+            return c[i].answer;
+        }
+    }
+    if (c[0].answer != c[1].answer) {
+        return xp_refuse(error, record, "a and b are of different types");
+    }
+    p->a_bytes = p->b_bytes = (unsigned)c[0].answer + 1;
+    p->b_is_kn = c[5].answer;
+    p->c_direction = c[9].answer == 0 ? XT_OUT : XT_IN | XT_OUT;
+    return WNPU_OK;
+}
+
+/* The rules of mlir-aie's whole-array product, which the fields must obey. */
+static int xp_shape(const xp_pack *pack, const xp_kernel *p, const xp_record *record,
+                    wnpu_error *error)
+{
+    uint64_t core = 2 * ((uint64_t)p->tile_m * p->tile_k * p->a_bytes +
+                         (uint64_t)p->tile_k * p->tile_n * p->b_bytes +
+                         4 * (uint64_t)p->tile_m * p->tile_n) + XP_CORE_STACK;
+    if (p->m % (8 * p->tile_m) != 0 || p->k % p->tile_k != 0 ||
+        p->n % (p->tile_n * pack->columns) != 0) {
+        return xp_refuse(error, record, "the shape is not made of whole tiles (m of 8 tile_m, k of "
+                         "tile_k, n of tile_n x columns)");
+    }
+    if (p->a_bytes == 1 && (p->tile_m % 16 != 0 || p->tile_k % 8 != 0 || p->tile_n % 16 != 0)) {
+        return xp_refuse(error, record, "int8 tiles must be multiples of 16 x 8 x 16 (m, k, n)");
+    }
+    if (core > XP_CORE_MEMORY) {
+        return xp_refuse(error, record, "a tile needs %llu bytes of a core's 65536",
+                         (unsigned long long)core);
+    }
+    return WNPU_OK;
+}
+
+static int xp_arguments(const xp_kernel *p, const xp_record *record, wnpu_error *error)
+{
+    static const char *const keys[3] = {"a_bytes", "b_bytes", "c_bytes"};
+    uint64_t want[3];
+    uint32_t got;
+    int i;
+    want[0] = (uint64_t)p->m * p->k * p->a_bytes;
+    want[1] = (uint64_t)p->n * p->k * p->b_bytes;
+    want[2] = (uint64_t)p->m * p->n * 4;
+    for (i = 0; i < 3; i++) {
+        int code = xp_number(record, keys[i], 1, 1u << 30, 0, &got, error);
+        if (code != WNPU_OK) {
+            return code;
+        }
+        if (got != want[i]) {
+            return xp_refuse(error, record, "%s is %lu, the shape makes it %llu", keys[i],
+                             (unsigned long)got, (unsigned long long)want[i]);
+        }
+    }
+    if (p->a_arg == p->b_arg || p->a_arg == p->c_arg || p->b_arg == p->c_arg) {
+        return xp_refuse(error, record, "two buffers are the same argument");
+    }
+    return WNPU_OK;
+}
+
+static int xp_kernel_record(xp_pack *pack, const xp_record *record, wnpu_error *error)
+{
+    xp_kernel *p = &pack->kernels[pack->n_kernels];
+    /* K of at most 65536: 127 * 127 * 65536 fits into int32. */
+    struct { const char *key; uint32_t low, high, fallback, *to; } numbers[] = {
+        {"m", 1, 65536, 0, NULL}, {"n", 1, 65536, 0, NULL}, {"k", 1, 65536, 0, NULL},
+        {"tile_m", 1, 4096, 0, NULL}, {"tile_n", 1, 4096, 0, NULL}, {"tile_k", 1, 4096, 0, NULL},
+        {"a_arg", 0, 2, 9, NULL}, {"b_arg", 0, 2, 9, NULL}, {"c_arg", 0, 2, 9, NULL}
+    };
+    const char *op = xp_find(record, "op");
+    unsigned i;
+    int code, overlay;
+    if (op == NULL) {
+        return xp_refuse(error, record, "op is missing");
+    }
+    if (strcmp(op, "gemm") != 0) {
+        return WNPU_OK; /* room to grow */
+    }
+    if (pack->n_kernels == XP_KERNELS) {
+        return xp_refuse(error, record, "more than %u kernels", XP_KERNELS);
+    }
+    memset(p, 0, sizeof *p);
+    numbers[0].to = &p->m; numbers[1].to = &p->n; numbers[2].to = &p->k;
+    numbers[3].to = &p->tile_m; numbers[4].to = &p->tile_n; numbers[5].to = &p->tile_k;
+    numbers[6].to = &p->a_arg; numbers[7].to = &p->b_arg; numbers[8].to = &p->c_arg;
+    code = xp_string(record, "id", NULL, p->id, XP_NAME, error);
+    for (i = 0; code == WNPU_OK && i < pack->n_kernels; i++) {
+        if (strcmp(pack->kernels[i].id, p->id) == 0) {
+            code = xp_refuse(error, record, "a second kernel %s", p->id);
+        }
+    }
+    overlay = xp_overlay_index(pack, xp_find(record, "overlay"));
+    if (code == WNPU_OK && overlay < 0) {
+        code = xp_refuse(error, record, "overlay is missing or names none that stands before");
+    }
+    p->overlay = overlay < 0 ? 0 : (unsigned)overlay;
+    if (code == WNPU_OK) {
+        code = xp_file(record, "stream", p->file, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_hash(record, p->hash, error);
+    }
+    if (code == WNPU_OK) {
+        code = xp_string(record, "verified", "none", p->verified, sizeof p->verified, error);
+    }
+    for (i = 0; code == WNPU_OK && i < sizeof numbers / sizeof numbers[0]; i++) {
+        code = xp_number(record, numbers[i].key, numbers[i].low, numbers[i].high,
+                         numbers[i].fallback, numbers[i].to, error);
+    }
+    code = code == WNPU_OK ? xp_types(p, record, error) : code;
+    code = code == WNPU_OK ? xp_shape(pack, p, record, error) : code;
+    code = code == WNPU_OK ? xp_arguments(p, record, error) : code;
+    if (code == WNPU_OK) {
+        pack->overlays[p->overlay].needed = 1;
+        pack->n_kernels++;
+    }
+    return code;
+}
+
+/* The manifest's text into *pack; files are not touched. */
+static int xp_parse(xp_pack *pack, const char *text, size_t size, wnpu_error *error)
+{
+    xp_record record;
+    size_t at = 0;
+    int code;
+    record.number = 0;
+    while (at < size) {
+        const char *end = memchr(text + at, '\n', size - at);
+        size_t length = end == NULL ? size - at : (size_t)(end - (text + at));
+        record.number++;
+        if (length > XP_LINE) {
+            return xp_refuse(error, &record, "longer than %u bytes", XP_LINE);
+        }
+        memcpy(record.line, text + at, length);
+        record.line[length] = '\0';
+        at += length + 1;
+        if (length > 0 && record.line[length - 1] == '\r') {
+            record.line[--length] = '\0';
+        }
+        if (strlen(record.line) != length) {
+            return xp_refuse(error, &record, "a NUL byte");
+        }
+        code = xp_split(&record, error);
+        if (code != WNPU_OK) {
+            return code;
+        }
+        if (record.name[0] == '\0') {
+            continue;
+        }
+        if (strcmp(record.name, "pack") == 0) {
+            code = xp_pack_record(pack, &record, error);
+        } else if (pack->generation == 0) {
+            code = xp_refuse(error, &record, "the first record must be pack");
+        } else if (strcmp(record.name, "overlay") == 0) {
+            code = xp_overlay_record(pack, &record, error);
+        } else if (strcmp(record.name, "kernel") == 0) {
+            code = xp_kernel_record(pack, &record, error);
+        }
+        if (code != WNPU_OK) {
+            return code;
+        }
+    }
+    return pack->n_kernels > 0 ? WNPU_OK
+                               : xu_fail(error, WNPU_E_MODEL, "kernel pack refused: its manifest "
+                                         "names no kernel that this library can use");
+}
+
+/* Reads a whole file of a directory; *data comes from the allocator. */
+static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory, const char *name,
+                         size_t most, uint8_t **data, size_t *size, wnpu_error *error)
+{
+    char path[1024];
+    struct stat status;
+    size_t done = 0;
+    int fd;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "the path of the kernel pack is too long");
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        int err = fd < 0 ? errno : EINVAL;
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return xu_fail(error, WNPU_E_IO, "cannot open %.160s: %s", path, strerror(err));
+    }
+    *size = (size_t)status.st_size;
+    if (status.st_size <= 0 || (uint64_t)status.st_size > most) {
+        (void)close(fd);
+        return xu_fail(error, WNPU_E_MODEL, "kernel pack refused: %s has an impossible size", name);
+    }
+    *data = xu_new(allocator, *size);
+    while (*data != NULL && done < *size) {
+        ssize_t n = read(fd, *data + done, *size - done);
+        if (n <= 0 && !(n < 0 && errno == EINTR)) {
+            break;
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    (void)close(fd);
+    if (*data == NULL) {
+        return xu_fail(error, WNPU_E_MEMORY, "no memory for %s", name);
+    }
+    if (done < *size) {
+        xu_drop(allocator, *data, *size);
+        *data = NULL;
+        return xu_fail(error, WNPU_E_IO, "cannot read %.160s", path);
+    }
+    return WNPU_OK;
+}
+
+/* The same through callbacks. */
+static int xp_slurp(const wnpu_allocator *allocator, const wnpu_amdxdna_config *config,
+                    const char *name, size_t most, uint8_t **data, size_t *size,
+                    wnpu_error *error)
+{
+    const wnpu_amdxdna_files *files = config->files;
+    int64_t bytes;
+    size_t done = 0;
+    *data = NULL;
+    *size = 0;
+    if (files == NULL) {
+        return xp_slurp_path(allocator, config->pack, name, most, data, size, error);
+    }
+    bytes = files->size(files->user, name);
+    if (bytes < 0) {
+        return xu_fail(error, WNPU_E_IO, "the kernel pack has no file %s", name);
+    }
+    if (bytes == 0 || (uint64_t)bytes > most) {
+        return xu_fail(error, WNPU_E_MODEL, "kernel pack refused: %s has an impossible size", name);
+    }
+    *data = xu_new(allocator, (size_t)bytes);
+    if (*data == NULL) {
+        return xu_fail(error, WNPU_E_MEMORY, "no memory for %s", name);
+    }
+    *size = (size_t)bytes;
+    while (done < *size) {
+        int64_t n = files->read(files->user, name, done, *data + done, *size - done);
+        if (n <= 0 || (uint64_t)n > *size - done) {
+            xu_drop(allocator, *data, *size);
+            *data = NULL;
+            return xu_fail(error, WNPU_E_IO, "cannot read %s of the kernel pack", name);
+        }
+        done += (size_t)n;
+    }
+    return WNPU_OK;
+}
+
+static int xp_verify(const uint8_t hash[32], const uint8_t *data, size_t size, const char *name,
+                     wnpu_error *error)
+{
+    uint8_t digest[32];
+    xh_sha256(digest, data, size);
+    return memcmp(digest, hash, 32) == 0
+               ? WNPU_OK : xu_fail(error, WNPU_E_MODEL, "kernel pack refused: %s is not the file "
+                                   "that the manifest describes (SHA-256 differs)", name);
+}
+
+/* Puts the file's name before a reason that does not know it. */
+static int xp_named(wnpu_error *error, int code, const char *name)
+{
+    if (code != WNPU_OK && error != NULL) {
+        char reason[sizeof error->message];
+        memcpy(reason, error->message, sizeof reason);
+        xu_text(error->message, sizeof error->message, "%.63s: %.180s", name, reason);
+    }
+    return code;
+}
+
+static int xp_load_overlay(xp_pack *pack, xp_overlay *o, const wnpu_amdxdna_config *config,
+                           wnpu_error *error)
+{
+    int code = xp_slurp(&pack->allocator, config, o->file, XC_MOST, &o->data, &o->size, error);
+    if (code == WNPU_OK) {
+        code = xp_verify(o->hash, o->data, o->size, o->file, error);
+    }
+    if (code != WNPU_OK) {
+        return code;
+    }
+    if (o->is_pdi) {
+        memset(&o->image, 0, sizeof o->image);
+        o->image.columns = pack->columns;
+        code = xc_pdi(&o->image, o->data, o->size, error);
+    } else {
+        code = xc_xclbin(&o->image, o->data, o->size, o->kernel, o->dpu_kernel_id, error);
+    }
+    if (code == WNPU_OK && o->image.columns != pack->columns) {
+        code = xu_fail(error, WNPU_E_MODEL, "overlay refused: it wants %u columns, the manifest "
+                       "says %u", o->image.columns, pack->columns);
+    }
+    return xp_named(error, code, o->file);
+}
+
+static int xp_load_kernel(xp_pack *pack, xp_kernel *p, const wnpu_amdxdna_config *config,
+                          wnpu_error *error)
+{
+    xt_limits limits;
+    int code = xp_slurp(&pack->allocator, config, p->file, XT_MOST, &p->data, &p->bytes, error);
+    if (code == WNPU_OK) {
+        code = xp_verify(p->hash, p->data, p->bytes, p->file, error);
+    }
+    if (code != WNPU_OK) {
+        return code;
+    }
+    memset(&limits, 0, sizeof limits);
+    limits.generation = pack->generation;
+    limits.columns = pack->columns;
+    limits.n_args = 3;
+    limits.bytes[p->a_arg] = (uint64_t)p->m * p->k * p->a_bytes;
+    limits.bytes[p->b_arg] = (uint64_t)p->n * p->k * p->b_bytes;
+    limits.bytes[p->c_arg] = (uint64_t)p->m * p->n * 4;
+    limits.direction[p->a_arg] = XT_IN;
+    limits.direction[p->b_arg] = XT_IN;
+    limits.direction[p->c_arg] = p->c_direction;
+    return xp_named(error, xt_check(p->data, p->bytes, &limits, error), p->file);
+}
+
+static void xp_close(xp_pack *pack)
+{
+    wnpu_allocator allocator;
+    unsigned i;
+    if (pack == NULL) {
+        return;
+    }
+    allocator = pack->allocator;
+    for (i = 0; i < pack->n_kernels; i++) {
+        xu_drop(&allocator, pack->kernels[i].data, pack->kernels[i].bytes);
+    }
+    for (i = 0; i < pack->n_overlays; i++) {
+        xu_drop(&allocator, pack->overlays[i].data, pack->overlays[i].size);
+    }
+    xu_drop(&allocator, pack, sizeof *pack);
+}
+
+/* The whole pack, checked. On failure *pack is NULL. */
+static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
+                   const wnpu_allocator *allocator, wnpu_error *error)
+{
+    xp_pack *pack;
+    uint8_t *text = NULL;
+    size_t size = 0;
+    unsigned i;
+    int code;
+    *out = NULL;
+    if (config->pack == NULL && config->files == NULL) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "no kernel pack: set pack or files");
+    }
+    if (config->files != NULL && (config->files->size == NULL || config->files->read == NULL)) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "the callbacks of the kernel pack are not set");
+    }
+    pack = xu_new(allocator, sizeof *pack);
+    if (pack == NULL) {
+        return xu_fail(error, WNPU_E_MEMORY, "no memory for the kernel pack");
+    }
+    pack->allocator = *allocator;
+    code = xp_slurp(allocator, config, "manifest", XP_MANIFEST_MOST, &text, &size, error);
+    if (code == WNPU_OK) {
+        code = xp_parse(pack, (const char *)text, size, error);
+    }
+    for (i = 0; code == WNPU_OK && i < pack->n_overlays; i++) {
+        if (pack->overlays[i].needed) {
+            code = xp_load_overlay(pack, &pack->overlays[i], config, error);
+        }
+    }
+    for (i = 0; code == WNPU_OK && i < pack->n_kernels; i++) {
+        code = xp_load_kernel(pack, &pack->kernels[i], config, error);
+    }
+    xu_drop(allocator, text, size);
+    if (code != WNPU_OK) {
+        xp_close(pack);
+        return code;
+    }
+    *out = pack;
+    return WNPU_OK;
+}
+/* ======================================================================
+ *  7. xd_  the device
+ *
+ *  Owns      the descriptor of the node, what is known of device, driver
+ *            and firmware, and the way ioctls are called.
+ *  Assumes   nothing: nodes of other makers share the directory.
+ *  Ensures   an error is returned with its typed cause; EINTR is the only
+ *            answer that is retried (libdrm's drmIoctl also loops on
+ *            EAGAIN, which this driver returns as a real answer). The
+ *            descriptor is never duplicated and not inherited by exec: up
+ *            to Linux 6.19 closing any copy ends every context.
+ *  Costs     opening tries up to 256 names.
+ * ====================================================================== */
+enum { XD_NPU1 = 1, XD_NPU4 = 4, XD_NPU5 = 5, XD_NPU6 = 6 };
+
+typedef struct xd_device {
+    int fd;                      /* -1: closed */
+    pid_t pid;                   /* the process that opened it */
+    int kind;                    /* 1, 4, 5, 6 */
+    unsigned pci_device, pci_revision; /* 0 when sysfs is not there */
+    unsigned columns;            /* that a partition may have */
+    unsigned core_rows;
+    int major, minor;            /* of the driver's interface */
+    int chains;                  /* 1: command chains report errors right */
+    int has_firmware;
+    struct xa_firmware firmware;
+    char node[64];
+    char name[80];
+} xd_device;
+
+/* Where and why something failed: an error for the caller, a cause for the doctor. */
+typedef struct xd_why {
+    wnpu_error *error;
+    int cause;                   /* wnpu_amdxdna_cause */
+} xd_why;
+
+/* The step that failed, for the mapping from errno to cause; recorded machines name them so. */
+static const char *const xd_steps[] = {
+    "open", "version", "metadata", "heap", "map", "context", "config", "buffer", "submit"
+};
+enum {
+    XD_OPEN, XD_VERSION, XD_METADATA, XD_HEAP, XD_MAP, XD_CONTEXT, XD_CONFIG, XD_BUFFER, XD_SUBMIT
+};
+
+/* What an errno of a step means. */
+static int xd_cause(int step, int err)
+{
+    if (err == ENODEV && step != XD_OPEN && step != XD_CONTEXT) {
+        return WNPU_AMDXDNA_DEVICE_GONE;
+    }
+    switch (step) {
+    case XD_OPEN:
+        return err == EACCES || err == EPERM ? WNPU_AMDXDNA_PERMISSION
+               : err == ENOENT || err == ENXIO ? WNPU_AMDXDNA_NO_NODE
+               : err == ENODEV || err == EOPNOTSUPP || err == EINVAL ? WNPU_AMDXDNA_SVA
+               : err == ENOMEM ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_OTHER;
+    case XD_HEAP: case XD_BUFFER:
+        return err == EPERM ? WNPU_AMDXDNA_MEMLOCK
+               : err == ENOMEM || err == ENOSPC || err == EAGAIN ? WNPU_AMDXDNA_MEMORY
+               : WNPU_AMDXDNA_OTHER;
+    case XD_MAP: /* a locked mapping over the limit answers EAGAIN */
+        return err == EAGAIN || err == EPERM ? WNPU_AMDXDNA_MEMLOCK
+               : err == ENOMEM ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_OTHER;
+    case XD_CONTEXT: /* the firmware's refusal of one too many is turned into EINVAL */
+        return err == ETIME ? WNPU_AMDXDNA_DEVICE_GONE
+               : err == EINVAL || err == ENODEV || err == EBUSY ? WNPU_AMDXDNA_CONTEXTS
+               : err == ENOSPC || err == EAGAIN || err == ENOMEM ? WNPU_AMDXDNA_MEMORY
+               : WNPU_AMDXDNA_OTHER;
+    default:
+        return err == ETIME ? WNPU_AMDXDNA_DEVICE_GONE : WNPU_AMDXDNA_OTHER;
+    }
+}
+
+__attribute__((format(printf, 4, 5)))
+static int xd_fail(xd_why *why, int cause, int code, const char *format, ...)
+{
+    why->cause = cause;
+    if (why->error != NULL) {
+        va_list args;
+        va_start(args, format);
+        why->error->code = code;
+        (void)vsnprintf(why->error->message, sizeof why->error->message, format, args);
+        va_end(args);
+    }
+    return code;
+}
+
+/* A system call of a step failed. */
+static int xd_errno(xd_why *why, int step, int err, const char *what)
+{
+    int cause = xd_cause(step, err);
+    int code = cause == WNPU_AMDXDNA_MEMORY || cause == WNPU_AMDXDNA_MEMLOCK ? WNPU_E_MEMORY
+                                                                             : WNPU_E_ACCEL;
+    return xd_fail(why, cause, code, "%s failed: %s (errno %d); run npu_doctor for the cure", what,
+                   strerror(err), err);
+}
+
+/* 0 or a positive errno. A signal restarts the call, but not for ever. */
+static int xd_ioctl(int fd, unsigned long request, void *argument)
+{
+    int tries;
+    for (tries = 0; tries < 1000; tries++) {
+        if (ioctl(fd, request, argument) == 0) {
+            return 0;
+        }
+        if (errno != EINTR) {
+            return errno == 0 ? EIO : errno;
+        }
+    }
+    return EINTR;
+}
+
+/* Gives something back. That must not fail for a passing reason, or it would stay for ever. */
+static int xd_release(int fd, unsigned long request, void *argument)
+{
+    int tries, err = 0;
+    for (tries = 0; tries < 4; tries++) {
+        err = xd_ioctl(fd, request, argument);
+        if (err == 0) {
+            break;
+        }
+    }
+    return err;
+}
+
+/* A small text file under root, its line end removed. Returns 0 or a positive errno. */
+static int xd_read(const char *root, const char *path, char *text, size_t size)
+{
+    char full[512];
+    ssize_t n;
+    int fd, err = 0;
+    text[0] = '\0';
+    if ((size_t)snprintf(full, sizeof full, "%s%s", root, path) >= sizeof full) {
+        return ENAMETOOLONG;
+    }
+    fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return errno;
+    }
+    do {
+        n = read(fd, text, size - 1);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        err = errno;
+        n = 0;
+    }
+    (void)close(fd);
+    text[n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    return err;
+}
+
+/* A hexadecimal or decimal number in a sysfs file, or -1. */
+static long xd_number(const char *root, const char *directory, const char *file)
+{
+    char path[256], text[32], *end;
+    long value;
+    xu_text(path, sizeof path, "%s/%s", directory, file);
+    if (xd_read(root, path, text, sizeof text) != 0 || text[0] == '\0') {
+        return -1;
+    }
+    value = strtol(text, &end, 0);
+    return *end != '\0' || value < 0 ? -1 : value;
+}
+
+/* NPU1, 4, 5 or 6 by PCI id; 0 for anything else. */
+static int xd_kind(long vendor, long device, long revision)
+{
+    if (vendor != 0x1022) {
+        return 0;
+    }
+    if (device == 0x1502 && revision == 0x00) {
+        return XD_NPU1;
+    }
+    if (device == 0x17f0) {
+        return revision == 0x10 ? XD_NPU4 : revision == 0x11 ? XD_NPU5
+               : revision == 0x20 ? XD_NPU6 : 0;
+    }
+    return 0;
+}
+
+/* NPUs with user queues, whose protocol is another. */
+static int xd_user_queues(long vendor, long device)
+{
+    return vendor == 0x1022 && (device == 0x17f2 || device == 0x17f3 || device == 0x1b0b ||
+                                device == 0x1b0c);
+}
+
+/* Who drives the node. Answers E_UNSUPPORTED with cause OTHER_DRIVER for other makers' nodes. */
+static int xd_version(xd_device *device, xd_why *why)
+{
+    drmVersionPtr version;
+    int ours;
+    errno = 0;
+    version = drmGetVersion(device->fd);
+    if (version == NULL) {
+        return xd_fail(why, WNPU_AMDXDNA_OTHER_DRIVER, WNPU_E_UNSUPPORTED,
+                       "%s does not tell its driver's version", device->node);
+    }
+    device->major = version->version_major;
+    device->minor = version->version_minor;
+    ours = version->name != NULL && strcmp(version->name, XA_DRIVER) == 0;
+    drmFreeVersion(version);
+    if (!ours) {
+        return xd_fail(why, WNPU_AMDXDNA_OTHER_DRIVER, WNPU_E_UNSUPPORTED,
+                       "%s belongs to an accelerator of another maker", device->node);
+    }
+    if (device->major > 1 || device->major < 0) {
+        return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_UNSUPPORTED, "driver interface %d.%d is "
+                       "newer than this library knows; update the library", device->major,
+                       device->minor);
+    }
+    /* 6.14 to 6.17 (0.0) store the low bits of a firmware status as state of a failed chain, which
+     * can read as "completed". From 6.18 (0.1), and in the out-of-tree driver, chains are right. */
+    device->chains = device->major == 1 || device->minor >= 1;
+    return WNPU_OK;
+}
+
+/* What firmware reports about array and version. */
+static int xd_metadata(xd_device *device, xd_why *why)
+{
+    /* Up to 6.18 the driver copies its whole structure whatever size we state: leave room. */
+    union { struct xa_metadata metadata; struct xa_firmware firmware; uint8_t room[512]; } u;
+    struct xa_get_info info;
+    int err;
+    memset(&u, 0, sizeof u);
+    memset(&info, 0, sizeof info);
+    info.param = XA_INFO_METADATA;
+    info.buffer_size = (uint32_t)sizeof u.metadata;
+    info.buffer = (uint64_t)(uintptr_t)&u;
+    err = xd_ioctl(device->fd, XA_GET_INFO, &info);
+    if (err != 0) {
+        return xd_errno(why, XD_METADATA, err, "asking the NPU for its layout");
+    }
+    if (device->kind == 0) { /* no sysfs: the two families differ in width */
+        device->kind = u.metadata.cols == 5 ? XD_NPU1 : u.metadata.cols == 8 ? XD_NPU4 : 0;
+    }
+    /* Column 0 of NPU1 has no way to host memory. */
+    device->columns = device->kind == XD_NPU1 ? u.metadata.cols - 1u : u.metadata.cols;
+    device->core_rows = u.metadata.core.row_count;
+    if (device->kind == 0 || u.metadata.rows != 6 || device->core_rows == 0 ||
+        device->core_rows > 5 || u.metadata.cols < 2 || device->columns > XT_COLUMNS) {
+        return xd_fail(why, WNPU_AMDXDNA_UNKNOWN_DEVICE, WNPU_E_UNSUPPORTED, "the NPU reports %u "
+                       "columns, %u rows, %u of them cores: not a kind that is supported",
+                       u.metadata.cols, u.metadata.rows, u.metadata.core.row_count);
+    }
+    memset(&u, 0, sizeof u);
+    info.param = XA_INFO_FIRMWARE;
+    info.buffer_size = (uint32_t)sizeof u.firmware;
+    info.buffer = (uint64_t)(uintptr_t)&u;
+    if (xd_ioctl(device->fd, XA_GET_INFO, &info) == 0) { /* nothing depends on it */
+        device->firmware = u.firmware;
+        device->has_firmware = 1;
+    }
+    return WNPU_OK;
+}
+
+/* Number at the end of a node's name, which is its minor; -1 without. */
+static int xd_minor(const char *node)
+{
+    size_t length = strlen(node), digits = 0;
+    while (digits < length && digits < 4 && node[length - 1 - digits] >= '0' &&
+           node[length - 1 - digits] <= '9') {
+        digits++;
+    }
+    return digits == 0 ? -1 : atoi(node + length - digits);
+}
+
+/* Fills in what sysfs knows. Refuses user-queue devices and unknown ids. */
+static int xd_identity(xd_device *device, const char *root, xd_why *why)
+{
+    char directory[96];
+    long vendor, id, revision, type;
+    xu_text(directory, sizeof directory, "/sys/dev/char/261:%d/device", xd_minor(device->node));
+    vendor = xd_number(root, directory, "vendor");
+    id = xd_number(root, directory, "device");
+    revision = xd_number(root, directory, "revision");
+    type = xd_number(root, directory, "device_type");
+    device->kind = 0;
+    if (vendor < 0 || id < 0 || revision < 0) {
+        return WNPU_OK; /* a container without sysfs; the metadata will tell */
+    }
+    device->pci_device = (unsigned)id;
+    device->pci_revision = (unsigned)revision;
+    if (type > 0 || xd_user_queues(vendor, id)) {
+        return xd_fail(why, WNPU_AMDXDNA_USER_QUEUES, WNPU_E_UNSUPPORTED, "%s is an NPU with user "
+                       "queues (%04lx:%04lx), which this library does not drive", device->node,
+                       (unsigned long)vendor, (unsigned long)id);
+    }
+    device->kind = xd_kind(vendor, id, revision);
+    if (device->kind == 0) {
+        return xd_fail(why, WNPU_AMDXDNA_UNKNOWN_DEVICE, WNPU_E_UNSUPPORTED, "%s is an NPU of an "
+                       "unknown kind (%04lx:%04lx revision %02lx)", device->node,
+                       (unsigned long)vendor, (unsigned long)id, (unsigned long)revision);
+    }
+    return WNPU_OK;
+}
+
+static void xd_close(xd_device *device)
+{
+    /* In a forked child the descriptor stays open: closing it there could end the parent's
+     * contexts (Linux up to 6.19). */
+    if (device->fd >= 0 && device->pid == getpid()) {
+        (void)close(device->fd);
+    }
+    device->fd = -1;
+}
+
+static int xd_try(xd_device *device, const char *root, const char *node, xd_why *why)
+{
+    char path[512];
+    int code;
+    memset(device, 0, sizeof *device);
+    xu_text(device->node, sizeof device->node, "%s", node);
+    device->pid = getpid();
+    xu_text(path, sizeof path, "%s%s", root, node);
+    do {
+        device->fd = open(path, O_RDWR | O_CLOEXEC);
+    } while (device->fd < 0 && errno == EINTR);
+    if (device->fd < 0) {
+        int err = errno;
+        device->fd = -1;
+        code = xd_errno(why, XD_OPEN, err, node);
+        return code;
+    }
+    code = xd_version(device, why);
+    if (code == WNPU_OK) {
+        code = xd_identity(device, root, why);
+    }
+    if (code == WNPU_OK) {
+        code = xd_metadata(device, why);
+    }
+    if (code != WNPU_OK) {
+        xd_close(device);
+        return code;
+    }
+    xu_text(device->name, sizeof device->name, "AMD XDNA NPU%d, amdxdna %d.%d, firmware "
+            "%lu.%lu.%lu.%lu", device->kind, device->major, device->minor,
+            (unsigned long)device->firmware.major, (unsigned long)device->firmware.minor,
+            (unsigned long)device->firmware.patch, (unsigned long)device->firmware.build);
+    return WNPU_OK;
+}
+
+/* The named node, or the first that is an NPU of ours. Reasons of AMD nodes outrank those of
+ * others, and any reason outranks "there is none". */
+static int xd_open(xd_device *device, const wnpu_amdxdna_config *config, xd_why *why)
+{
+    wnpu_error error, kept;
+    xd_why each;
+    int i, code, kept_cause = WNPU_AMDXDNA_NO_NODE;
+    if (config->node != NULL) {
+        return xd_try(device, config->root, config->node, why);
+    }
+    each.error = &error;
+    kept.code = WNPU_E_UNSUPPORTED;
+    xu_text(kept.message, sizeof kept.message, "there is no NPU: no /dev/accel/accel* node; run "
+            "npu_doctor for the reason");
+    for (i = 0; i < XA_NODES; i++) {
+        char node[32];
+        xu_text(node, sizeof node, "/dev/accel/accel%d", i);
+        code = xd_try(device, config->root, node, &each);
+        if (code == WNPU_OK) {
+            return WNPU_OK;
+        }
+        if (each.cause != WNPU_AMDXDNA_NO_NODE && (kept_cause == WNPU_AMDXDNA_NO_NODE ||
+                                                   kept_cause == WNPU_AMDXDNA_OTHER_DRIVER)) {
+            kept = error;
+            kept_cause = each.cause;
+        }
+    }
+    return xd_fail(why, kept_cause, kept.code, "%s", kept.message);
+}
+/* ======================================================================
+ *  8. xb_  buffers
+ *
+ *  Owns      buffer objects, their one mapping, the heap, cache flushing.
+ *  Assumes   an open device; no buffer is freed while the device uses it.
+ *  Ensures   one heap of exactly 64 MiB at a 64 MiB boundary (firmware is
+ *            given its address; every driver accepts that size), every
+ *            other buffer mapped exactly once, readable and writable (a
+ *            read-only mapping upsets the driver), never inherited by fork.
+ *            The address given to the device is the one that the driver
+ *            names, or, where it names none, that of the mapping.
+ *  Costs     a system call or three for each buffer; 64 MiB for the heap.
+ *
+ *  The NPU does not see the CPU's caches and the CPU not what the NPU
+ *  writes: what the device will read is written back first, what it has
+ *  written is invalidated before it is read, and an output buffer is
+ *  flushed after any write of the CPU lest a dirty line fall onto it later.
+ * ====================================================================== */
+#define XB_LINE 64u              /* cache line of every CPU that has such an NPU */
+
+typedef struct xb_bo {
+    uint32_t handle;             /* 0: none */
+    uint32_t type;
+    size_t bytes;                /* rounded to pages */
+    uint8_t *va;                 /* where the CPU sees it */
+    uint64_t address;            /* where the device sees it */
+} xb_bo;
+
+typedef struct xb_space {
+    xd_device *device;
+    const wnpu_amdxdna_config *config;
+    size_t page;
+    xb_bo heap;
+    uint64_t locked;             /* bytes of all buffers but those inside the heap */
+} xb_space;
+
+/* CLFLUSHOPT measured the same here: 0.15 ms for 3 MiB of dirty lines, 0.06 ms for absent ones. */
+#if defined(XA_X86)
+__attribute__((target("sse2")))
+static void xb_clflush(const uint8_t *from, const uint8_t *to)
+{
+    _mm_mfence(); /* CLFLUSH is not ordered against younger loads */
+    for (; from < to; from += XB_LINE) {
+        _mm_clflush(from);
+    }
+    _mm_mfence();
+}
+
+#endif
+
+/* Writes back and invalidates part of a buffer. 0 or a positive errno. */
+static int xb_flush(const xb_space *space, const xb_bo *bo, size_t offset, size_t bytes)
+{
+    size_t from = offset / XB_LINE * XB_LINE;
+    size_t to = (size_t)xu_round((uint64_t)offset + bytes, XB_LINE);
+    struct xa_sync_bo sync;
+    to = to > bo->bytes ? bo->bytes : to;
+    if (from >= to) {
+        return 0;
+    }
+    if (space->config->flush != NULL) {
+        space->config->flush(space->config->flush_user, bo->va + from, to - from);
+        return 0;
+    }
+#if defined(XA_X86)
+    if (space->config->flush_mode == WNPU_AMDXDNA_FLUSH_AUTO) {
+        xb_clflush(bo->va + from, bo->va + to);
+        return 0;
+    }
+#endif
+    /* Direction 0 does the same as 1 and is the one that every version answers with success. */
+    memset(&sync, 0, sizeof sync);
+    sync.handle = bo->handle;
+    sync.offset = from;
+    sync.size = to - from;
+    return xd_ioctl(space->device->fd, XA_SYNC_BO, &sync);
+}
+
+static void xb_free(xb_space *space, xb_bo *bo)
+{
+    struct drm_gem_close gem;
+    int own = space->device->pid == getpid(); /* a forked child has neither mapping nor right */
+    if (bo->handle == 0) {
+        return;
+    }
+    if (own && bo->va != NULL && bo->type != XA_BO_DEV) {
+        (void)munmap(bo->va, bo->bytes);
+    }
+    if (own) {
+        memset(&gem, 0, sizeof gem);
+        gem.handle = bo->handle;
+        (void)xd_release(space->device->fd, DRM_IOCTL_GEM_CLOSE, &gem);
+    }
+    if (bo->type != XA_BO_DEV) {
+        space->locked -= bo->bytes;
+    }
+    memset(bo, 0, sizeof *bo);
+}
+
+/* A mapping at a multiple of 64 MiB, by reserving twice as much and giving back the rest. */
+static void *xb_map_heap(int fd, uint64_t offset)
+{
+    uint8_t *reserve, *aligned;
+    void *heap;
+    size_t before;
+    int err;
+    reserve = mmap(NULL, 2 * XA_HEAP_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    if (reserve == MAP_FAILED) {
+        return MAP_FAILED;
+    }
+    before = (size_t)(-(uintptr_t)reserve & (XA_HEAP_BYTES - 1));
+    aligned = reserve + before;
+    heap = mmap(aligned, XA_HEAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                (off_t)offset);
+    if (heap == MAP_FAILED) {
+        err = errno;
+        (void)munmap(reserve, 2 * XA_HEAP_BYTES);
+        errno = err;
+        return MAP_FAILED;
+    }
+    if (before > 0) {
+        (void)munmap(reserve, before);
+    }
+    if (before < XA_HEAP_BYTES) {
+        (void)munmap(aligned + XA_HEAP_BYTES, XA_HEAP_BYTES - before);
+    }
+    return heap;
+}
+
+/* Maps a new buffer and finds its device address. 0 or a positive errno; *step for the message. */
+static int xb_place(xb_space *space, xb_bo *bo, int *step)
+{
+    struct xa_get_bo_info info;
+    void *va;
+    int err;
+    memset(&info, 0, sizeof info);
+    info.handle = bo->handle;
+    err = xd_ioctl(space->device->fd, XA_GET_BO_INFO, &info);
+    if (err != 0) {
+        return err;
+    }
+    if (bo->type == XA_BO_DEV) { /* lives in the heap, cannot be mapped itself */
+        uint64_t at = info.xdna_addr - XA_HEAP_BASE;
+        if (info.xdna_addr < XA_HEAP_BASE || !xu_inside(at, bo->bytes, XA_HEAP_BYTES) ||
+            at % XA_DEV_ALIGN != 0) {
+            return EPROTO;
+        }
+        bo->va = space->heap.va + at;
+        bo->address = info.xdna_addr;
+        return 0;
+    }
+    *step = XD_MAP;
+    if (info.map_offset == XA_NONE || info.map_offset > (uint64_t)INT64_MAX) {
+        return EPROTO;
+    }
+    va = bo->type == XA_BO_HEAP ? xb_map_heap(space->device->fd, info.map_offset)
+                                : mmap(NULL, bo->bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                                       space->device->fd, (off_t)info.map_offset);
+    if (va == MAP_FAILED) {
+        return errno == 0 ? EIO : errno;
+    }
+    bo->va = va;
+    (void)madvise(va, bo->bytes, MADV_DONTFORK);
+    bo->address = info.xdna_addr != XA_NONE ? info.xdna_addr : (uint64_t)(uintptr_t)va;
+    return bo->type == XA_BO_HEAP && bo->address != XA_HEAP_BASE ? EPROTO : 0;
+}
+
+/* A new buffer of at least so many bytes; nothing is left behind when it fails. */
+static int xb_new(xb_space *space, xb_bo *bo, uint32_t type, uint64_t bytes, xd_why *why)
+{
+    struct xa_create_bo create;
+    int err, step = type == XA_BO_HEAP ? XD_HEAP : XD_BUFFER;
+    memset(bo, 0, sizeof *bo);
+    if (bytes == 0 || bytes > SIZE_MAX / 2) {
+        return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_ARGUMENT, "a buffer of %llu bytes",
+                       (unsigned long long)bytes);
+    }
+    bytes = xu_round(bytes, space->page);
+    if (type != XA_BO_DEV && space->config->memory_limit != 0 &&
+        (bytes > space->config->memory_limit ||
+         space->locked > space->config->memory_limit - bytes)) {
+        return xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "the NPU would lock more than the "
+                       "%llu bytes of memory_limit; raise it",
+                       (unsigned long long)space->config->memory_limit);
+    }
+    memset(&create, 0, sizeof create);
+    create.size = bytes;
+    create.type = type;
+    err = xd_ioctl(space->device->fd, XA_CREATE_BO, &create);
+    if (err == 0 && create.handle == 0) {
+        err = EPROTO;
+    }
+    if (err != 0) {
+        return xd_errno(why, step, err, "creating a buffer on the NPU");
+    }
+    bo->handle = create.handle;
+    bo->type = type;
+    bo->bytes = (size_t)bytes;
+    if (type != XA_BO_DEV) {
+        space->locked += bytes;
+    }
+    err = xb_place(space, bo, &step);
+    if (err != 0) {
+        xb_free(space, bo);
+        return xd_errno(why, step, err, "mapping a buffer of the NPU");
+    }
+    return WNPU_OK;
+}
+
+/* A DEV buffer with the given content, as PDIs and instruction streams need. */
+static int xb_load(xb_space *space, xb_bo *bo, const uint8_t *data, size_t bytes, xd_why *why)
+{
+    int err, code = xb_new(space, bo, XA_BO_DEV, bytes, why);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    memcpy(bo->va, data, bytes);
+    err = xb_flush(space, bo, 0, bytes);
+    if (err != 0) {
+        xb_free(space, bo);
+        return xd_errno(why, XD_BUFFER, err, "flushing a buffer of the NPU");
+    }
+    return WNPU_OK;
+}
+/* ======================================================================
+ *  9. xq_  contexts and commands
+ *
+ *  Owns      hardware contexts, the bytes of command buffers, submission
+ *            and waiting.
+ *  Assumes   heap, then its mapping, then contexts: the driver insists.
+ *  Ensures   one context for each overlay with exactly one compute unit,
+ *            whose PDI handle stays open as long as the context (the driver
+ *            looks the handle up again after a timeout or a suspend, and a
+ *            closed one can take the NPU away from everybody); at most four
+ *            commands in flight; the whole command is written anew for each
+ *            submission, because failures wipe it.
+ *  Costs     a context takes 128 KiB of the heap and one of six (NPU1) or
+ *            sixteen that the machine has.
+ * ====================================================================== */
+#define XQ_PRIORITY_NORMAL 0x200u
+#define XQ_TXN UINT64_C(3)       /* opcode argument: a transaction stream follows */
+#define XQ_WORDS 16u             /* CU mask, 3 words of opcode and address, ... see xq_start */
+#define XQ_WAIT_FOR_SUBMIT 2u    /* DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT */
+
+typedef struct xq_context {
+    int open;
+    int suspect;                 /* answered "not executed" twice: make it anew */
+    uint32_t handle, syncobj;
+    unsigned columns;
+    uint32_t ops_per_cycle;
+    uint8_t function;
+    unsigned in_flight;
+    xb_bo pdi;
+} xq_context;
+
+static void xq_store32(uint8_t *p, size_t word, uint32_t value)
+{
+    memcpy(p + 4 * word, &value, sizeof value);
+}
+
+/* Bits 3:0 state, 22:12 payload words, 27:23 opcode, 31:28 type 3 as AMD's runtime writes it. */
+static uint32_t xq_header(uint32_t opcode, uint32_t words)
+{
+    return (uint32_t)XA_STATE_NEW | words << 12 | opcode << 23 | UINT32_C(3) << 28;
+}
+
+/* The state that the driver left in a command. The kernel writes it, not the device: no flush. */
+static unsigned xq_state(const xb_bo *command)
+{
+    return *(const volatile uint32_t *)(const volatile void *)command->va & 0xf;
+}
+
+/* START_CU: mask of compute unit 0, opcode 3, instruction address and words, five buffers. */
+static void xq_start(const xb_bo *command, const xb_bo *stream, size_t stream_bytes,
+                     const uint64_t address[3])
+{
+    uint64_t inst = stream->address, zero = 0, opcode = XQ_TXN;
+    uint8_t *p = command->va;
+    size_t i;
+    memset(p, 0, XA_CMD_BYTES < command->bytes ? XA_CMD_BYTES : command->bytes);
+    xq_store32(p, 1, 1);
+    memcpy(p + 8, &opcode, 8);
+    memcpy(p + 16, &inst, 8);
+    xq_store32(p, 6, (uint32_t)(stream_bytes / 4));
+    for (i = 0; i < XT_ARGS; i++) {
+        memcpy(p + 28 + 8 * i, i < 3 ? &address[i] : &zero, 8);
+    }
+    xq_store32(p, 0, xq_header(XA_OP_START_CU, XQ_WORDS));
+}
+
+/* CMD_CHAIN over commands that were filled before. */
+static void xq_chain(const xb_bo *chain, const uint32_t *handles, size_t count)
+{
+    uint8_t *p = chain->va;
+    size_t i;
+    memset(p, 0, XA_CMD_BYTES < chain->bytes ? XA_CMD_BYTES : chain->bytes);
+    xq_store32(p, 1, (uint32_t)count);
+    for (i = 0; i < count; i++) {
+        xq_store32(p, 7 + 2 * i, handles[i]);
+    }
+    xq_store32(p, 0, xq_header(XA_OP_CHAIN, (uint32_t)(6 + 2 * count)));
+}
+
+/* Products in one job. A chain: the driver packs them into 4096 bytes, 52 + 60 each on the way that
+ * newer firmware takes, 8 + 60 on the older; the client cannot see which, so the longer counts. */
+static unsigned xq_chain_limit(const xd_device *device)
+{
+    unsigned slot = 52 + (XQ_WORDS - 1) * 4, most;
+    if (!device->chains) { /* single commands: two jobs of two, never more than four in flight */
+        return XA_IN_FLIGHT / 2;
+    }
+    most = XA_LIST_BYTES / slot;
+    return most < XA_CHAIN_MOST ? most : XA_CHAIN_MOST;
+}
+
+static void xq_close(xb_space *space, xq_context *context)
+{
+    struct drm_syncobj_destroy sync;
+    struct xa_destroy_hwctx destroy;
+    if (context->open && space->device->pid == getpid()) {
+        if (context->syncobj != 0) { /* not released with the context */
+            memset(&sync, 0, sizeof sync);
+            sync.handle = context->syncobj;
+            (void)xd_release(space->device->fd, DRM_IOCTL_SYNCOBJ_DESTROY, &sync);
+        }
+        memset(&destroy, 0, sizeof destroy);
+        destroy.handle = context->handle;
+        (void)xd_release(space->device->fd, XA_DESTROY_HWCTX, &destroy);
+    }
+    context->open = 0;
+    context->handle = 0;
+    context->syncobj = 0;
+    context->in_flight = 0;
+    context->suspect = 0;
+}
+
+/* Opens the context around a PDI that is loaded already and stays so. */
+static int xq_open(xb_space *space, xq_context *context, xd_why *why)
+{
+    struct xa_qos qos;
+    struct xa_create_hwctx create;
+    struct xa_config_cu cu;
+    struct xa_config_hwctx config;
+    int err;
+    memset(&qos, 0, sizeof qos); /* no figures: full speed */
+    qos.priority = XQ_PRIORITY_NORMAL;
+    qos.start_col = 0xff;
+    memset(&create, 0, sizeof create);
+    create.qos_p = (uint64_t)(uintptr_t)&qos;
+    create.max_opc = context->ops_per_cycle;
+    create.num_tiles = context->columns * space->device->core_rows;
+    err = xd_ioctl(space->device->fd, XA_CREATE_HWCTX, &create);
+    if (err != 0) {
+        return xd_errno(why, XD_CONTEXT, err, "creating a hardware context");
+    }
+    context->open = 1;
+    context->handle = create.handle;
+    context->syncobj = create.syncobj;
+    context->in_flight = 0;
+    context->suspect = 0;
+    memset(&cu, 0, sizeof cu);
+    cu.num_cus = 1;
+    cu.cu_bo = context->pdi.handle;
+    cu.cu_func = context->function;
+    memset(&config, 0, sizeof config);
+    config.handle = context->handle;
+    config.param_val = (uint64_t)(uintptr_t)&cu;
+    config.param_val_size = (uint32_t)sizeof cu;
+    err = xd_ioctl(space->device->fd, XA_CONFIG_HWCTX, &config);
+    if (err != 0) {
+        xq_close(space, context);
+        return xd_errno(why, XD_CONFIG, err, "configuring a hardware context");
+    }
+    return WNPU_OK;
+}
+
+/* Hands a command to the driver. args names every buffer that the device will touch, each once.
+ * 0 or a positive errno. */
+static int xq_submit(xb_space *space, xq_context *context, const xb_bo *command,
+                     const uint32_t *args, size_t n_args, uint64_t *seq)
+{
+    struct xa_exec_cmd exec;
+    int err;
+    if (context->in_flight >= XA_IN_FLIGHT) {
+        return EBUSY; /* the driver would block */
+    }
+    memset(&exec, 0, sizeof exec);
+    exec.hwctx = context->handle;
+    exec.cmd_handles = command->handle;
+    exec.args = (uint64_t)(uintptr_t)args;
+    exec.cmd_count = 1;
+    exec.arg_count = (uint32_t)n_args;
+    err = xd_ioctl(space->device->fd, XA_EXEC_CMD, &exec);
+    if (err == 0) {
+        context->in_flight++;
+        *seq = exec.seq;
+    }
+    return err;
+}
+
+/* One wait in the driver: 0 signalled, ETIME not yet, or another errno. */
+static int xq_wait_once(xb_space *space, const xq_context *context, uint64_t seq,
+                        int64_t deadline_ns)
+{
+    struct drm_syncobj_timeline_wait wait;
+    struct xa_wait_cmd command;
+    uint32_t handle = context->syncobj;
+    uint64_t point = seq;
+    if (handle == 0) { /* out-of-tree driver without a timeline; 0 would mean for ever */
+        int64_t left = (deadline_ns - xu_now_ns()) / 1000000;
+        memset(&command, 0, sizeof command);
+        command.hwctx = context->handle;
+        command.timeout_ms = left < 1 ? 1u : left > 2000 ? 2000u : (uint32_t)left;
+        command.seq = seq;
+        return xd_ioctl(space->device->fd, XA_WAIT_CMD, &command);
+    }
+    memset(&wait, 0, sizeof wait);
+    wait.handles = (uint64_t)(uintptr_t)&handle;
+    wait.points = (uint64_t)(uintptr_t)&point;
+    wait.timeout_nsec = deadline_ns;
+    wait.count_handles = 1;
+    wait.flags = XQ_WAIT_FOR_SUBMIT;
+    return xd_ioctl(space->device->fd, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT, &wait);
+}
+
+/* Waits until a command has left the driver, whatever became of it: 0, ETIME, or an errno. */
+static int xq_wait(xb_space *space, const xq_context *context, const xb_bo *command, uint64_t seq,
+                   int64_t deadline_ns)
+{
+    if (seq != 0) {
+        return xq_wait_once(space, context, seq, deadline_ns);
+    }
+    /* Point 0 means "the newest submitted so far", which may be a later command than the first.
+     * So look at its header too, in slices. */
+    for (;;) {
+        int64_t now = xu_now_ns(), slice = xu_add_ns(now, 1000000);
+        int err;
+        if (xq_state(command) >= XA_STATE_COMPLETED) {
+            return 0;
+        }
+        err = xq_wait_once(space, context, 0, slice < deadline_ns ? slice : deadline_ns);
+        if (err != ETIME) {
+            return err;
+        }
+        if (xu_now_ns() >= deadline_ns) {
+            return xq_state(command) >= XA_STATE_COMPLETED ? 0 : ETIME;
+        }
+    }
+}
+/* ======================================================================
+ * 10. xk_  kernels, weights, operands
+ *
+ *  Owns      what is known of each kernel on the device, resident weights,
+ *            the layouts that kernels expect.
+ *  Assumes   a checked pack.
+ *  Ensures   a weight is padded with zeros in the kernel's own layout, so
+ *            whatever lies in the padding of A meets zeros. int8 values are
+ *            widened where the kernel wants int16: same integers, exactly.
+ *  Costs     A is copied once (its padding not at all), B once for ever,
+ *            C not at all when the caller takes it where it lies.
+ * ====================================================================== */
+typedef struct xk_kernel {
+    const xp_kernel *p;
+    unsigned context;            /* index of its overlay's context */
+    xb_bo stream;
+} xk_kernel;
+
+typedef struct xk_weight {
+    int used, condemned;         /* condemned: to be freed when no job flies with it */
+    uint32_t generation;
+    uint32_t kernel, n, k;
+    xb_bo bo;
+} xk_weight;
+
+static uint64_t xk_bytes_a(const xp_kernel *p) { return (uint64_t)p->m * p->k * p->a_bytes; }
+static uint64_t xk_bytes_b(const xp_kernel *p) { return (uint64_t)p->n * p->k * p->b_bytes; }
+static uint64_t xk_bytes_c(const xp_kernel *p) { return (uint64_t)p->m * p->n * 4; }
+
+static void xk_put_row(uint8_t *to, const int8_t *from, size_t count, unsigned bytes)
+{
+    size_t i;
+    if (bytes == 1) {
+        memcpy(to, from, count);
+        return;
+    }
+    for (i = 0; i < count; i++) {
+        int16_t wide = from[i];
+        memcpy(to + 2 * i, &wide, sizeof wide);
+    }
+}
+
+/* A [m, k] into the kernel's [M, K]; returns the bytes that have to be flushed from the start. */
+static size_t xk_put_a(const xp_kernel *p, uint8_t *to, uint32_t m, uint32_t k, const int8_t *a,
+                       size_t lda)
+{
+    size_t stride = (size_t)p->k * p->a_bytes, i;
+    if (p->a_bytes == 1 && k == p->k && lda == k) {
+        memcpy(to, a, (size_t)m * k);
+    } else {
+        for (i = 0; i < m; i++) {
+            xk_put_row(to + i * stride, a + i * lda, k, p->a_bytes);
+        }
+    }
+    return m * stride;
+}
+
+/* B [n, k] into the kernel's [N, K], or [K, N], zero elsewhere. */
+static void xk_put_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, const int8_t *b,
+                     size_t ldb)
+{
+    size_t i, j;
+    memset(to, 0, (size_t)xk_bytes_b(p));
+    for (j = 0; j < n; j++) {
+        if (!p->b_is_kn) {
+            xk_put_row(to + j * p->k * p->b_bytes, b + j * ldb, k, p->b_bytes);
+            continue;
+        }
+        for (i = 0; i < k; i++) {
+            xk_put_row(to + (i * p->n + j) * p->b_bytes, b + j * ldb + i, 1, p->b_bytes);
+        }
+    }
+}
+/* ======================================================================
+ * 11. xj_  jobs
+ *
+ *  Owns      two sets of staging buffers and the commands in flight.
+ *  Assumes   the seam's rules were checked by its functions (section 13).
+ *  Ensures   a job ends in one of three ways: delivered whole; failed with
+ *            its buffers free again; or given up at its deadline, and then
+ *            its buffers are a zombie's until the driver reports the
+ *            command's end, so the device never writes into memory that
+ *            means something else. A command that the driver did not
+ *            execute (state still "new" after its signal, as happens for
+ *            some tens of milliseconds after a recovery) is submitted once
+ *            more. Success is state 4 and nothing else.
+ *  Costs     one submission and one wait a job where the driver chains,
+ *            one a product elsewhere.
+ * ====================================================================== */
+#define XJ_SLOTS 2u
+#define XJ_RETRY_NS INT64_C(30000000) /* a rebuild takes 10 to 20 ms */
+#define XJ_CONTEXTS 16u
+
+enum { XJ_FREE, XJ_FLYING, XJ_ZOMBIE };
+
+typedef struct xj_part {
+    xb_bo command, a, c;
+    unsigned a_part;             /* the part whose copy of A this one uses */
+    uint32_t weight, kernel, m;
+    const int8_t *source;        /* A as given, to find equal ones; not read later */
+    size_t lda;
+    int32_t *out;
+    size_t ldc;
+    void (*take)(void *user, size_t index, const int32_t *c, size_t ldc);
+    void *user;
+} xj_part;
+
+typedef struct xj_slot {
+    int state;
+    uint32_t generation;
+    unsigned context;
+    size_t count;                /* products */
+    size_t commands, done;       /* given to the driver; known to have left it */
+    uint64_t seq[XA_CHAIN_MOST];
+    int64_t submitted_ns;
+    xb_bo chain;
+    xj_part parts[XA_CHAIN_MOST];
+} xj_slot;
+
+typedef struct xj_engine {
+    wnpu_allocator allocator;
+    wnpu_amdxdna_config config;
+    xd_device device;
+    xb_space space;
+    xp_pack *pack;
+    xq_context contexts[XJ_CONTEXTS];
+    xk_kernel *kernels;          /* one for each of the pack's, working or not */
+    unsigned chain;              /* products in a job */
+    xj_slot slots[XJ_SLOTS];
+    xk_weight *weights;
+    size_t n_weights;
+    wnpu_accel_account account;
+} xj_engine;
+
+/* The command buffer that the driver was given for command i of a job. */
+static const xb_bo *xj_command(const xj_engine *e, const xj_slot *slot, size_t i)
+{
+    return e->device.chains && slot->count > 1 ? &slot->chain : &slot->parts[i].command;
+}
+
+/* Every buffer of parts first..end-1, each once: a duplicate is an error (EALREADY), and what is
+ * not named may be paged out. */
+static size_t xj_args(const xj_engine *e, const xj_slot *slot, size_t first, size_t end,
+                      uint32_t *args)
+{
+    size_t n = 0, i, j, k;
+    for (i = first; i < end; i++) {
+        const xj_part *part = &slot->parts[i];
+        uint32_t four[4];
+        four[0] = e->kernels[part->kernel].stream.handle;
+        four[1] = slot->parts[part->a_part].a.handle;
+        four[2] = e->weights[part->weight].bo.handle;
+        four[3] = part->c.handle;
+        for (j = 0; j < 4; j++) {
+            for (k = 0; k < n && args[k] != four[j]; k++) {
+            }
+            if (k == n) {
+                args[n++] = four[j];
+            }
+        }
+    }
+    return n;
+}
+
+/* Writes every command of the job anew: header, payload, chain. */
+static void xj_fill(const xj_engine *e, const xj_slot *slot)
+{
+    uint32_t handles[XA_CHAIN_MOST];
+    size_t i;
+    for (i = 0; i < slot->count; i++) {
+        const xj_part *part = &slot->parts[i];
+        const xk_kernel *kernel = &e->kernels[part->kernel];
+        uint64_t address[3];
+        address[kernel->p->a_arg] = slot->parts[part->a_part].a.address;
+        address[kernel->p->b_arg] = e->weights[part->weight].bo.address;
+        address[kernel->p->c_arg] = part->c.address;
+        xq_start(&part->command, &kernel->stream, kernel->p->bytes, address);
+        handles[i] = part->command.handle;
+    }
+    if (e->device.chains && slot->count > 1) {
+        xq_chain(&slot->chain, handles, slot->count);
+    }
+}
+
+/* Hands the filled commands to the driver. 0 or an errno; then those given already stay counted. */
+static int xj_launch(xj_engine *e, xj_slot *slot)
+{
+    uint32_t args[4 * XA_CHAIN_MOST];
+    int whole = e->device.chains || slot->count == 1, err = 0;
+    size_t wanted = whole ? 1 : slot->count, n;
+    xj_fill(e, slot);
+    slot->commands = 0;
+    slot->done = 0;
+    slot->submitted_ns = xu_now_ns();
+    while (slot->commands < wanted && err == 0) {
+        size_t i = slot->commands;
+        n = xj_args(e, slot, i, whole ? slot->count : i + 1, args);
+        err = xq_submit(&e->space, &e->contexts[slot->context], xj_command(e, slot, i), args, n,
+                        &slot->seq[i]);
+        if (err == 0) {
+            slot->commands++;
+            e->account.submissions++;
+        }
+    }
+    return err;
+}
+
+/* Copies the A of every part that is the first with it, and writes it back to memory. */
+static int xj_upload(xj_engine *e, xj_slot *slot)
+{
+    size_t i, j;
+    for (i = 0; i < slot->count; i++) {
+        xj_part *part = &slot->parts[i];
+        const xk_weight *weight = &e->weights[part->weight];
+        const xp_kernel *p = e->kernels[part->kernel].p;
+        size_t bytes;
+        int err;
+        for (j = 0; j < i; j++) {
+            const xj_part *other = &slot->parts[j];
+            const xp_kernel *q = e->kernels[other->kernel].p;
+            if (other->source == part->source && other->lda == part->lda && other->m == part->m &&
+                e->weights[other->weight].k == weight->k && q->k == p->k &&
+                q->a_bytes == p->a_bytes && q->m == p->m) {
+                break;
+            }
+        }
+        part->a_part = j < i ? slot->parts[j].a_part : (unsigned)i;
+        if (j < i) {
+            continue;
+        }
+        bytes = xk_put_a(p, part->a.va, part->m, weight->k, part->source, part->lda);
+        err = xb_flush(&e->space, &part->a, 0, bytes);
+        if (err != 0) {
+            return err;
+        }
+        e->account.bytes_in += bytes;
+    }
+    return 0;
+}
+
+/* Looks whether the driver is done with what was given up; waits for it until deadline_ns. */
+static void xj_reap(xj_engine *e, int64_t deadline_ns)
+{
+    size_t i, s;
+    for (s = 0; s < XJ_SLOTS; s++) {
+        xj_slot *slot = &e->slots[s];
+        xq_context *context = &e->contexts[slot->context];
+        while (slot->state == XJ_ZOMBIE && slot->done < slot->commands &&
+               xq_wait(&e->space, context, xj_command(e, slot, slot->done),
+                       slot->seq[slot->done], deadline_ns) == 0) {
+            slot->done++;
+            context->in_flight--;
+        }
+        if (slot->state == XJ_ZOMBIE && slot->done == slot->commands) {
+            slot->state = XJ_FREE;
+        }
+    }
+    for (i = 0; i < e->n_weights; i++) {
+        xk_weight *weight = &e->weights[i];
+        int busy = 0;
+        for (s = 0; s < XJ_SLOTS; s++) {
+            busy |= e->slots[s].state == XJ_ZOMBIE;
+        }
+        if (weight->used && weight->condemned && !busy) {
+            xb_free(&e->space, &weight->bo);
+            weight->used = 0;
+            weight->condemned = 0;
+        }
+    }
+}
+
+static int xj_zombies(const xj_engine *e)
+{
+    size_t s;
+    int n = 0;
+    for (s = 0; s < XJ_SLOTS; s++) {
+        n += e->slots[s].state == XJ_ZOMBIE;
+    }
+    return n;
+}
+
+/* Starts a job whose parts [0, count) have weight, kernel, m, source and receiver set. */
+static int xj_start(xj_engine *e, xj_slot *slot, size_t count, xd_why *why)
+{
+    int err;
+    slot->count = count;
+    slot->context = e->kernels[slot->parts[0].kernel].context;
+    slot->generation++;
+    err = xj_upload(e, slot);
+    if (err == 0) {
+        err = xj_launch(e, slot);
+        slot->state = slot->commands == 0 ? XJ_FREE : err != 0 ? XJ_ZOMBIE : XJ_FLYING;
+    }
+    return err == 0 ? WNPU_OK : xd_errno(why, XD_SUBMIT, err, "submitting to the NPU");
+}
+
+/* Waits until every command of the job has left the driver; 0 or an errno. */
+static int xj_settle(xj_engine *e, xj_slot *slot, int64_t deadline_ns)
+{
+    xq_context *context = &e->contexts[slot->context];
+    while (slot->done < slot->commands) {
+        int err = xq_wait(&e->space, context, xj_command(e, slot, slot->done),
+                          slot->seq[slot->done], deadline_ns);
+        e->account.waits++;
+        if (err != 0) {
+            return err;
+        }
+        slot->done++;
+        context->in_flight--;
+    }
+    return 0;
+}
+
+/* The first state among the job's commands that is not "completed", else "completed". */
+static unsigned xj_verdict(const xj_engine *e, const xj_slot *slot)
+{
+    size_t i;
+    for (i = 0; i < slot->commands; i++) {
+        unsigned state = xq_state(xj_command(e, slot, i));
+        if (state != XA_STATE_COMPLETED) {
+            return state;
+        }
+    }
+    return XA_STATE_COMPLETED;
+}
+
+static const char *xj_state_name(unsigned state)
+{
+    static const char *const names[] = {
+        "invalid", "not executed", "queued", "running", "completed", "error", "aborted",
+        "submitted", "timed out", "no response"
+    };
+    return state < sizeof names / sizeof names[0] ? names[state] : "unknown";
+}
+
+/* Gives the results to whom they belong. */
+static int xj_deliver(xj_engine *e, const xj_slot *slot)
+{
+    size_t i, row;
+    for (i = 0; i < slot->count; i++) { /* all or nothing: what can fail comes first */
+        const xj_part *part = &slot->parts[i];
+        size_t bytes = (size_t)part->m * e->kernels[part->kernel].p->n * 4;
+        int err = xb_flush(&e->space, &part->c, 0, bytes);
+        if (err != 0) {
+            return err;
+        }
+        e->account.bytes_out += bytes;
+    }
+    for (i = 0; i < slot->count; i++) {
+        const xj_part *part = &slot->parts[i];
+        const xk_weight *weight = &e->weights[part->weight];
+        const xp_kernel *p = e->kernels[part->kernel].p;
+        const int32_t *c = (const int32_t *)(const void *)part->c.va;
+        if (part->take != NULL) {
+            part->take(part->user, i, c, p->n);
+        }
+        for (row = 0; part->out != NULL && row < part->m; row++) {
+            memcpy(part->out + row * part->ldc, c + row * p->n, (size_t)weight->n * 4);
+        }
+        e->account.products++;
+        e->account.macs += (uint64_t)part->m * weight->n * weight->k;
+        e->account.padded_macs += (uint64_t)p->m * p->n * p->k;
+    }
+    e->account.jobs++;
+    return 0;
+}
+
+/* The whole end of a job: wait, judge, perhaps once more, deliver. */
+static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *why)
+{
+    int err, again = 0;
+    unsigned state;
+    for (;; again = 1) {
+        err = xj_settle(e, slot, deadline_ns);
+        if (err != 0) {
+            slot->state = XJ_ZOMBIE;
+            return err == ETIME
+                       ? xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the NPU did not "
+                                 "finish a job before its deadline")
+                       : xd_errno(why, XD_SUBMIT, err, "waiting for the NPU");
+        }
+        e->account.busy_ms += (double)(xu_now_ns() - slot->submitted_ns) * 1e-6;
+        state = xj_verdict(e, slot);
+        if (state != XA_STATE_NEW || again) {
+            break;
+        }
+        if (xu_add_ns(xu_now_ns(), 2 * XJ_RETRY_NS) >= deadline_ns) {
+            break;
+        }
+        xu_sleep_until(xu_now_ns() + XJ_RETRY_NS);
+        e->account.retries++;
+        err = xj_launch(e, slot);
+        if (err != 0) {
+            slot->state = slot->commands == 0 ? XJ_FREE : XJ_ZOMBIE;
+            return xd_errno(why, XD_SUBMIT, err, "submitting to the NPU again");
+        }
+    }
+    slot->state = XJ_FREE;
+    if (state != XA_STATE_COMPLETED) {
+        e->contexts[slot->context].suspect |= state == XA_STATE_NEW;
+        return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_ACCEL, "the NPU ended a command in state %u "
+                       "(%s)", state, xj_state_name(state));
+    }
+    err = xj_deliver(e, slot);
+    return err == 0 ? WNPU_OK : xd_errno(why, XD_BUFFER, err, "flushing a result");
+}
+
+/* Staging buffers for one slot. Outputs and inputs are flushed once so that no line of their
+ * creation is dirty. */
+static int xj_staging(xj_engine *e, xj_slot *slot, uint64_t a_bytes, uint64_t c_bytes, xd_why *why)
+{
+    unsigned i;
+    int err = 0, code = xb_new(&e->space, &slot->chain, XA_BO_CMD, XA_CMD_BYTES, why);
+    for (i = 0; i < e->chain && code == WNPU_OK && err == 0; i++) {
+        xj_part *part = &slot->parts[i];
+        code = xb_new(&e->space, &part->command, XA_BO_CMD, XA_CMD_BYTES, why);
+        if (code == WNPU_OK) {
+            code = xb_new(&e->space, &part->a, XA_BO_SHMEM, a_bytes, why);
+        }
+        if (code == WNPU_OK) {
+            code = xb_new(&e->space, &part->c, XA_BO_SHMEM, c_bytes, why);
+        }
+        if (code == WNPU_OK) {
+            err = xb_flush(&e->space, &part->a, 0, part->a.bytes);
+            err = err != 0 ? err : xb_flush(&e->space, &part->c, 0, part->c.bytes);
+        }
+    }
+    return err != 0 ? xd_errno(why, XD_BUFFER, err, "flushing a buffer of the NPU") : code;
+}
+
+static void xj_unstage(xj_engine *e, xj_slot *slot)
+{
+    size_t i = XA_CHAIN_MOST;
+    while (i-- > 0) {
+        xb_free(&e->space, &slot->parts[i].c);
+        xb_free(&e->space, &slot->parts[i].a);
+        xb_free(&e->space, &slot->parts[i].command);
+    }
+    xb_free(&e->space, &slot->chain);
+}
+/* ======================================================================
+ * 12. xv_  self-test
+ *
+ *  Owns      the proof that a kernel multiplies, before its first use and
+ *            after every recovery.
+ *  Assumes   weight 0 of the engine is set aside for it, nothing flies.
+ *  Ensures   every element of every result was checked: each row against
+ *            a random combination of its columns, C r = A (B r) modulo
+ *            2^32 with r odd (which finds every single wrong element and
+ *            lets others pass with less than one chance in millions), and
+ *            three rows element by element. The output buffer is filled
+ *            with something else first, so that a result which was not
+ *            written is seen.
+ *  Costs     three or four submissions and some milliseconds of CPU.
+ * ====================================================================== */
+typedef struct xv_scratch {
+    int8_t *a, *b;               /* [M, K], [N, K] of the largest kernels */
+    uint32_t *r, *br;            /* [N], [K] */
+    size_t a_size, b_size, r_size, br_size; /* bytes */
+} xv_scratch;
+
+typedef struct xv_test {
+    const xp_kernel *p;
+    const xv_scratch *scratch;
+    size_t products;
+    long bad_row;                /* -1: none */
+} xv_test;
+
+/* splitmix64 (S. Vigna): the next of a sequence of well-mixed numbers. */
+static uint64_t xv_random(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/* -127..127, or only the two ends. */
+static void xv_values(int8_t *to, size_t count, uint64_t *state, int extremes)
+{
+    size_t i;
+    for (i = 0; i < count; i++) {
+        uint64_t x = xv_random(state) >> 32;
+        to[i] = extremes ? (int8_t)((x & 1) != 0 ? 127 : -127) : (int8_t)((int)(x % 255) - 127);
+    }
+}
+
+/* B r and the r themselves, modulo 2^32. */
+static void xv_project(const xv_test *test, uint64_t *state)
+{
+    const xp_kernel *p = test->p;
+    const xv_scratch *s = test->scratch;
+    size_t i, j;
+    memset(s->br, 0, (size_t)p->k * sizeof *s->br);
+    for (j = 0; j < p->n; j++) {
+        s->r[j] = (uint32_t)xv_random(state) | 1u;
+        for (i = 0; i < p->k; i++) {
+            int32_t value = s->b[j * p->k + i];
+            s->br[i] += s->r[j] * (uint32_t)value;
+        }
+    }
+}
+
+static int xv_row(const xv_test *test, size_t row, const int32_t *c, int whole)
+{
+    const xp_kernel *p = test->p;
+    const xv_scratch *s = test->scratch;
+    const int8_t *a = s->a + row * p->k;
+    uint32_t left = 0, right = 0;
+    size_t i, j;
+    for (j = 0; j < p->n; j++) {
+        left += (uint32_t)c[j] * s->r[j];
+    }
+    for (i = 0; i < p->k; i++) {
+        right += (uint32_t)a[i] * s->br[i];
+    }
+    for (j = 0; whole && j < p->n; j++) {
+        int32_t sum = 0;
+        for (i = 0; i < p->k; i++) {
+            sum += a[i] * s->b[j * p->k + i];
+        }
+        if (sum != c[j]) {
+            return -1;
+        }
+    }
+    return left == right ? 0 : -1;
+}
+
+static void xv_take(void *user, size_t index, const int32_t *c, size_t ldc)
+{
+    xv_test *test = user;
+    size_t row, m = test->p->m;
+    (void)index;
+    test->products++;
+    for (row = 0; row < m && test->bad_row < 0; row++) {
+        int whole = row == 0 || row == m / 2 || row == m - 1;
+        if (xv_row(test, row, c + row * ldc, whole) != 0) {
+            test->bad_row = (long)row;
+        }
+    }
+}
+
+/* One job of count equal products of fresh numbers. */
+static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t count, int extremes,
+                  uint64_t seed, int64_t deadline_ns, xd_why *why)
+{
+    xj_slot *slot = &e->slots[0];
+    xk_weight *weight = &e->weights[0];
+    const xp_kernel *p = e->kernels[kernel].p;
+    xv_test test;
+    size_t i;
+    int err = 0, code;
+    test.p = p;
+    test.scratch = s;
+    test.products = 0;
+    test.bad_row = -1;
+    xv_values(s->a, (size_t)p->m * p->k, &seed, extremes);
+    xv_values(s->b, (size_t)p->n * p->k, &seed, extremes);
+    xv_project(&test, &seed);
+    weight->kernel = kernel;
+    weight->n = p->n;
+    weight->k = p->k;
+    xk_put_b(p, weight->bo.va, p->n, p->k, s->b, p->k);
+    err = xb_flush(&e->space, &weight->bo, 0, (size_t)xk_bytes_b(p));
+    for (i = 0; i < count && err == 0; i++) {
+        xj_part *part = &slot->parts[i];
+        part->weight = 0;
+        part->kernel = kernel;
+        part->m = p->m;
+        part->source = s->a;
+        part->lda = p->k;
+        part->out = NULL;
+        part->take = xv_take;
+        part->user = &test;
+        /* Invalidate before writing too: lines that nobody read since the device wrote them are
+         * stale here, and a write that begins in the middle of one would bring the rest back. */
+        err = xb_flush(&e->space, &part->c, 0, (size_t)xk_bytes_c(p));
+        memset(part->c.va, 0x5a, (size_t)xk_bytes_c(p));
+        err = err != 0 ? err : xb_flush(&e->space, &part->c, 0, (size_t)xk_bytes_c(p));
+    }
+    if (err != 0) {
+        return xd_errno(why, XD_BUFFER, err, "flushing a buffer of the NPU");
+    }
+    code = xj_start(e, slot, count, why);
+    if (code == WNPU_OK) {
+        code = xj_finish(e, slot, deadline_ns, why);
+    }
+    if (code == WNPU_OK && test.bad_row >= 0) {
+        return xd_fail(why, WNPU_AMDXDNA_SELF_TEST, WNPU_E_ACCEL, "kernel %lux%lux%lu computes "
+                       "something else than a product (row %ld is wrong)", (unsigned long)p->m,
+                       (unsigned long)p->n, (unsigned long)p->k, test.bad_row);
+    }
+    if (code == WNPU_OK && test.products != count) {
+        return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_INTERNAL, "a self-test lost a product");
+    }
+    return code;
+}
+
+/* The time of a job as the driver saw it, without the check of its result. */
+static double xv_timed(const xj_engine *e, double busy_before)
+{
+    return (e->account.busy_ms - busy_before) * 1e3;
+}
+
+/* Everything about one kernel; costs are left alone when they are not wanted. */
+static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel, int64_t deadline_ns,
+                     wnpu_accel_shape *shape, xd_why *why)
+{
+    size_t chain = e->chain < 4 ? e->chain : 4;
+    uint64_t seed = UINT64_C(0x5eed) + kernel + ((uint64_t)e->account.probes << 32);
+    double before, one, many;
+    int code = xv_job(e, s, kernel, 1, 0, seed, deadline_ns, why);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    before = e->account.busy_ms;
+    code = xv_job(e, s, kernel, 1, 1, seed ^ 1, deadline_ns, why);
+    one = xv_timed(e, before);
+    if (code != WNPU_OK || chain < 2) {
+        if (shape != NULL) {
+            shape->cost_us = one;
+            shape->chained_us = one;
+        }
+        return code;
+    }
+    before = e->account.busy_ms;
+    code = xv_job(e, s, kernel, chain, 0, seed ^ 2, deadline_ns, why);
+    many = xv_timed(e, before);
+    if (code == WNPU_OK && shape != NULL) {
+        shape->cost_us = one;
+        shape->chained_us = many > one ? (many - one) / (double)(chain - 1) : one;
+    }
+    return code;
+}
+/* ======================================================================
+ * 13. xs_  states, the seam
+ *
+ *  Owns      opening and closing, health, the functions of wnpu_accel.
+ *  Assumes   one thread at a time.
+ *  Ensures   opening unwinds in reverse order through one exit; whatever
+ *            fails later leaves an accelerator that answers.
+ *  Costs     opening: the pack's check, the self-tests; no thread, no
+ *            memory later than resident().
+ *
+ *             +-----------------------------------------------+
+ *             |                 probe() passes                |
+ *             v                                               |
+ *          +----+  a job fails, or   +---------+  pause    +-------+
+ *   open ->| OK |------------------->| SUSPECT |---------->| PROBE |
+ *          +----+  a result is       +---------+  is over  +-------+
+ *             |    distrusted             ^                   |
+ *             |                           +---- probe() fails-+
+ *             |                                 (pause x 2)   |
+ *             |          +-----+                              |
+ *             +--------->| OFF |<-----------------------------+
+ *              forked    +-----+    eighth failure in a row
+ *
+ *  Only OK takes jobs. Jobs that fly when another fails may still be waited
+ *  for. The caller does the work itself in every other state.
+ * ====================================================================== */
+#define XS_PROBES 8u             /* failed ones in a row before giving up */
+#define XS_DOUBLINGS 6u
+#define XS_CHAIN 8u              /* products in a job, unless the caller says otherwise */
+#define XS_STAGING ((uint64_t)96 << 20) /* or fewer, when their buffers would take more */
+#define XS_PATIENCE_NS INT64_C(20000000) /* for a late job before a probe gives up on it */
+#define XS_FORGIVEN 64u          /* good jobs that clear the record */
+
+typedef struct xs_accel {
+    wnpu_accel seam;
+    xj_engine e;
+    xv_scratch scratch;
+    wnpu_accel_shape *shapes;    /* of kernels that passed */
+    uint32_t *shape_kernel;
+    uint32_t n_shapes;
+    int state;                   /* OK, SUSPECT, OFF; PROBE is SUSPECT whose pause is over */
+    int64_t resume_ns;
+    unsigned strikes, failed_probes, good_jobs;
+    uint64_t fixed;
+} xs_accel;
+
+static void xs_reset_why(xd_why *why, wnpu_error *error)
+{
+    why->error = error;
+    why->cause = WNPU_AMDXDNA_OTHER;
+}
+
+/* Largest operands of a pack, rounded to pages, and what opening locks with so many products in a
+ * job. */
+static uint64_t xs_fixed(const xp_pack *pack, unsigned chain, uint64_t page, uint64_t most[3])
+{
+    unsigned i;
+    most[0] = most[1] = most[2] = 0;
+    for (i = 0; i < pack->n_kernels; i++) {
+        const xp_kernel *p = &pack->kernels[i];
+        uint64_t bytes[3];
+        unsigned j;
+        bytes[0] = xk_bytes_a(p);
+        bytes[1] = xk_bytes_b(p);
+        bytes[2] = xk_bytes_c(p);
+        for (j = 0; j < 3; j++) {
+            bytes[j] = xu_round(bytes[j], page);
+            most[j] = bytes[j] > most[j] ? bytes[j] : most[j];
+        }
+    }
+    return XA_HEAP_BYTES + most[1] + XJ_SLOTS * (xu_round(XA_CMD_BYTES, page) * (chain + 1) +
+                                                 chain * (most[0] + most[2]));
+}
+
+static uint64_t xs_page(void)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    return page < 4096 ? 4096u : (uint64_t)page;
+}
+
+/* Products in a job as far as pack and configuration decide. */
+static unsigned xs_chain(const xp_pack *pack, const wnpu_amdxdna_config *config, uint64_t page)
+{
+    uint64_t most[3];
+    unsigned chain = XS_CHAIN;
+    if (config->max_chain != 0) {
+        return config->max_chain;
+    }
+    while (chain > 2 && xs_fixed(pack, chain, page, most) - XA_HEAP_BYTES > XS_STAGING) {
+        chain--;
+    }
+    return chain;
+}
+
+WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_shape *shapes,
+                                 size_t capacity, uint64_t *fixed, wnpu_error *error)
+{
+    wnpu_amdxdna_config ours;
+    wnpu_allocator allocator;
+    xp_pack *pack;
+    uint64_t most[3], total;
+    unsigned i, chain;
+    int code = xu_config(&ours, config, &allocator, error);
+    if (code != WNPU_OK || (code = xp_open(&pack, &ours, &allocator, error)) != WNPU_OK) {
+        return code;
+    }
+    chain = xs_chain(pack, &ours, xs_page());
+    total = xs_fixed(pack, chain, xs_page(), most);
+    for (i = 0; i < pack->n_kernels && i < capacity && shapes != NULL; i++) {
+        const xp_kernel *p = &pack->kernels[i];
+        memset(&shapes[i], 0, sizeof shapes[i]);
+        shapes[i].m = p->m;
+        shapes[i].n = p->n;
+        shapes[i].k = p->k;
+        shapes[i].group = p->overlay;
+        shapes[i].resident_bytes = xu_round(xk_bytes_b(p), xs_page());
+    }
+    if (fixed != NULL) {
+        *fixed = total;
+    }
+    code = (int)pack->n_kernels;
+    xp_close(pack);
+    return code;
+}
+
+/* A failure while in use: cool down. */
+static void xs_suspect(xs_accel *self, const char *reason)
+{
+    wnpu_accel_account *account = &self->e.account;
+    unsigned shift = self->strikes < XS_DOUBLINGS ? self->strikes : XS_DOUBLINGS;
+    account->failures++;
+    if (account->first_failure[0] == '\0') {
+        xu_text(account->first_failure, sizeof account->first_failure, "%.190s", reason);
+    }
+    if (self->state != WNPU_ACCEL_OK) {
+        return; /* a second job of the same accident */
+    }
+    self->state = WNPU_ACCEL_SUSPECT;
+    self->resume_ns = xu_add_ns(xu_now_ns(),
+                                (int64_t)self->e.config.cooldown_ms * 1000000 << shift);
+    self->strikes++;
+    self->good_jobs = 0;
+    xu_log(&self->e.config, WNPU_LOG_WARNING, "NPU set aside: %s", reason);
+}
+
+static int xs_forked(const xs_accel *self, wnpu_error *error)
+{
+    return self->e.device.pid == getpid()
+               ? WNPU_OK : xu_fail(error, WNPU_E_STATE, "the NPU was opened by another process; "
+                                   "open it again after fork()");
+}
+
+static int xs_health(void *opaque)
+{
+    xs_accel *self = opaque;
+    if (xs_forked(self, NULL) != WNPU_OK) {
+        return WNPU_ACCEL_OFF;
+    }
+    if (self->state == WNPU_ACCEL_SUSPECT && xu_now_ns() >= self->resume_ns) {
+        return WNPU_ACCEL_PROBE;
+    }
+    return self->state;
+}
+
+static int xs_describe(void *opaque, wnpu_accel_info *info)
+{
+    xs_accel *self = opaque;
+    wnpu_accel_info ours;
+    uint32_t size = info == NULL ? 0 : info->struct_size;
+    if (size < sizeof(uint32_t)) {
+        return WNPU_E_ARGUMENT;
+    }
+    memset(&ours, 0, sizeof ours);
+    ours.struct_size = size;
+    ours.n_shapes = self->n_shapes;
+    ours.shapes = self->shapes;
+    ours.max_in_flight = XJ_SLOTS;
+    ours.max_chain = self->e.chain;
+    ours.memory_fixed = self->fixed;
+    ours.memory_limit = self->e.config.memory_limit;
+    ours.name = self->e.device.name;
+    memcpy(info, &ours, size < sizeof ours ? size : sizeof ours);
+    return WNPU_OK;
+}
+
+/* A free place for a weight; the table doubles. */
+static xk_weight *xs_weight_slot(xj_engine *e, size_t *index)
+{
+    size_t i, more = e->n_weights == 0 ? 64 : 2 * e->n_weights;
+    xk_weight *grown;
+    for (i = 0; i < e->n_weights; i++) {
+        if (!e->weights[i].used) {
+            *index = i;
+            return &e->weights[i];
+        }
+    }
+    if (more > (size_t)1 << 24) {
+        return NULL;
+    }
+    grown = xu_new(&e->allocator, more * sizeof *grown);
+    if (grown == NULL) {
+        return NULL;
+    }
+    if (e->n_weights > 0) {
+        memcpy(grown, e->weights, e->n_weights * sizeof *grown);
+    }
+    xu_drop(&e->allocator, e->weights, e->n_weights * sizeof *grown);
+    *index = e->n_weights;
+    e->weights = grown;
+    e->n_weights = more;
+    return &grown[*index];
+}
+
+static int xs_resident(void *opaque, uint32_t shape, uint32_t n, uint32_t k, const int8_t *data,
+                       size_t ldb, uint64_t *b, wnpu_error *error)
+{
+    xs_accel *self = opaque;
+    xj_engine *e = &self->e;
+    const xp_kernel *p;
+    xk_weight *weight;
+    wnpu_error local;
+    xd_why why;
+    size_t index;
+    int err, code = xs_forked(self, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    if (shape >= self->n_shapes || data == NULL || b == NULL || n == 0 || k == 0 || ldb < k ||
+        n > self->shapes[shape].n || k > self->shapes[shape].k) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "a weight does not fit its shape");
+    }
+    xj_reap(e, 0);
+    weight = xs_weight_slot(e, &index);
+    if (weight == NULL) {
+        return xu_fail(error, WNPU_E_MEMORY, "no memory for a weight's record");
+    }
+    xs_reset_why(&why, &local);
+    p = e->kernels[self->shape_kernel[shape]].p;
+    code = xb_new(&e->space, &weight->bo, XA_BO_SHMEM, xk_bytes_b(p), &why);
+    if (code == WNPU_OK) {
+        xk_put_b(p, weight->bo.va, n, k, data, ldb);
+        err = xb_flush(&e->space, &weight->bo, 0, weight->bo.bytes);
+        if (err != 0) {
+            xb_free(&e->space, &weight->bo);
+            code = xd_errno(&why, XD_BUFFER, err, "flushing a weight");
+        }
+    }
+    if (code != WNPU_OK) { /* no memory is no fault of the device's */
+        if (code != WNPU_E_MEMORY) {
+            xs_suspect(self, local.message);
+        }
+        return xu_fail(error, code, "%s", local.message);
+    }
+    e->account.bytes_in += xk_bytes_b(p);
+    weight->used = 1;
+    weight->condemned = 0;
+    weight->generation++;
+    weight->kernel = self->shape_kernel[shape];
+    weight->n = n;
+    weight->k = k;
+    *b = (uint64_t)weight->generation << 32 | (uint64_t)index;
+    return WNPU_OK;
+}
+
+/* Weight 0 is the self-test's and has no name. */
+static xk_weight *xs_weight(xj_engine *e, uint64_t b)
+{
+    uint64_t index = b & UINT32_MAX;
+    xk_weight *weight = index > 0 && index < e->n_weights ? &e->weights[index] : NULL;
+    return weight != NULL && weight->used && !weight->condemned &&
+           weight->generation == (uint32_t)(b >> 32) ? weight : NULL;
+}
+
+static int xs_release(void *opaque, uint64_t b)
+{
+    xs_accel *self = opaque;
+    xj_engine *e = &self->e;
+    xk_weight *weight = xs_weight(e, b);
+    size_t s, i;
+    if (xs_forked(self, NULL) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    if (weight == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    for (s = 0; s < XJ_SLOTS; s++) {
+        const xj_slot *slot = &e->slots[s];
+        for (i = 0; slot->state == XJ_FLYING && i < slot->count; i++) {
+            if (&e->weights[slot->parts[i].weight] == weight) {
+                return WNPU_E_STATE;
+            }
+        }
+    }
+    weight->condemned = 1; /* freed at once unless a job that was given up may still read it */
+    xj_reap(e, 0);
+    return WNPU_OK;
+}
+
+static int xs_check(xs_accel *self, const wnpu_accel_product *product, uint32_t group,
+                    wnpu_error *error)
+{
+    const xk_weight *weight = xs_weight(&self->e, product->b);
+    const wnpu_accel_shape *shape;
+    if (product->shape >= self->n_shapes) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "a product names shape %lu of %lu",
+                       (unsigned long)product->shape, (unsigned long)self->n_shapes);
+    }
+    shape = &self->shapes[product->shape];
+    if (weight == NULL || weight->kernel != self->shape_kernel[product->shape]) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "a product names a weight that is not resident for "
+                       "its shape");
+    }
+    if (product->m == 0 || product->m > shape->m || product->a == NULL ||
+        product->lda < weight->k || (product->c != NULL && product->ldc < weight->n) ||
+        (product->c == NULL && product->take == NULL)) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "a product's operands do not fit its shape");
+    }
+    if (shape->group != group) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "the products of a job are of different groups");
+    }
+    return WNPU_OK;
+}
+
+static int xs_submit(void *opaque, const wnpu_accel_product *products, size_t count,
+                     uint64_t *job, wnpu_error *error)
+{
+    xs_accel *self = opaque;
+    xj_engine *e = &self->e;
+    xj_slot *slot = NULL;
+    wnpu_error local;
+    xd_why why;
+    size_t i, s;
+    int code = xs_forked(self, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    if (self->state != WNPU_ACCEL_OK) {
+        return xu_fail(error, WNPU_E_STATE, "the NPU is set aside; ask health()");
+    }
+    if (products == NULL || job == NULL || count == 0 || count > e->chain) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "a job has 1 to %u products", e->chain);
+    }
+    for (s = 0; s < XJ_SLOTS && slot == NULL; s++) {
+        slot = e->slots[s].state == XJ_FREE ? &e->slots[s] : NULL;
+    }
+    if (slot == NULL) {
+        return xu_fail(error, WNPU_E_STATE, "%u jobs are in flight; wait for one", XJ_SLOTS);
+    }
+    for (i = 0; i < count; i++) {
+        const wnpu_accel_product *from = &products[i];
+        xj_part *part = &slot->parts[i];
+        uint32_t first = products[0].shape < self->n_shapes
+                             ? self->shapes[products[0].shape].group : UINT32_MAX;
+        code = xs_check(self, from, first, error);
+        if (code != WNPU_OK) {
+            return code;
+        }
+        part->weight = (uint32_t)(from->b & UINT32_MAX);
+        part->kernel = self->shape_kernel[from->shape];
+        part->m = from->m;
+        part->source = from->a;
+        part->lda = from->lda;
+        part->out = from->c;
+        part->ldc = from->ldc;
+        part->take = from->c == NULL ? from->take : NULL;
+        part->user = from->user;
+    }
+    xs_reset_why(&why, &local);
+    code = xj_start(e, slot, count, &why);
+    if (code != WNPU_OK) {
+        xs_suspect(self, local.message);
+        return xu_fail(error, code, "%s", local.message);
+    }
+    *job = (uint64_t)slot->generation << 8 | (uint64_t)(slot - e->slots);
+    return WNPU_OK;
+}
+
+static int xs_wait(void *opaque, uint64_t job, int64_t deadline_ns, wnpu_error *error)
+{
+    xs_accel *self = opaque;
+    xj_engine *e = &self->e;
+    size_t index = (size_t)(job & 0xff);
+    wnpu_error local;
+    xd_why why;
+    int64_t start = xu_now_ns();
+    int code = xs_forked(self, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    if (index >= XJ_SLOTS || e->slots[index].state != XJ_FLYING ||
+        e->slots[index].generation != (uint32_t)(job >> 8)) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "no such job is in flight");
+    }
+    xs_reset_why(&why, &local);
+    code = xj_finish(e, &e->slots[index], deadline_ns, &why);
+    e->account.waited_ms += (double)(xu_now_ns() - start) * 1e-6;
+    if (code != WNPU_OK) {
+        xs_suspect(self, local.message);
+        return xu_fail(error, code, "%s", local.message);
+    }
+    if (self->state == WNPU_ACCEL_OK && ++self->good_jobs >= XS_FORGIVEN) {
+        self->strikes = 0;
+    }
+    return WNPU_OK;
+}
+
+static void xs_distrust(void *opaque, const char *reason)
+{
+    xs_accel *self = opaque;
+    if (xs_forked(self, NULL) == WNPU_OK) {
+        xs_suspect(self, reason == NULL ? "a result was wrong" : reason);
+    }
+}
+
+static int xs_account(void *opaque, wnpu_accel_account *account)
+{
+    xs_accel *self = opaque;
+    wnpu_accel_account ours;
+    uint32_t size = account == NULL ? 0 : account->struct_size;
+    if (size < sizeof(uint32_t)) {
+        return WNPU_E_ARGUMENT;
+    }
+    ours = self->e.account;
+    ours.struct_size = size;
+    ours.health = xs_health(self);
+    ours.bytes_locked = self->e.space.locked;
+    memcpy(account, &ours, size < sizeof ours ? size : sizeof ours);
+    return WNPU_OK;
+}
+
+/* Puts image and stream back if something wrote over them: both lie in memory of this process. */
+static int xs_restore(xj_engine *e, xb_bo *bo, const uint8_t *data, size_t bytes)
+{
+    if (bo->handle == 0 || memcmp(bo->va, data, bytes) == 0) {
+        return 0;
+    }
+    memcpy(bo->va, data, bytes);
+    return xb_flush(&e->space, bo, 0, bytes);
+}
+
+/* Contexts made anew where they are suspected, images and streams restored, and one kernel of each
+ * context tested. */
+static int xs_revive(xs_accel *self, int64_t deadline_ns, xd_why *why)
+{
+    xj_engine *e = &self->e;
+    unsigned c, i;
+    int code = WNPU_OK, err = 0;
+    for (c = 0; c < e->pack->n_overlays && code == WNPU_OK; c++) {
+        xq_context *context = &e->contexts[c];
+        const xp_overlay *o = &e->pack->overlays[c];
+        if (context->pdi.handle == 0) {
+            continue;
+        }
+        err = xs_restore(e, &context->pdi, o->image.pdi, o->image.bytes);
+        if (context->suspect || self->failed_probes > 0 || !context->open) {
+            xq_close(&e->space, context);
+            code = xq_open(&e->space, context, why);
+        }
+    }
+    for (i = 0; i < e->pack->n_kernels && err == 0; i++) {
+        err = xs_restore(e, &e->kernels[i].stream, e->kernels[i].p->data, e->kernels[i].p->bytes);
+    }
+    if (err != 0) {
+        return xd_errno(why, XD_BUFFER, err, "restoring a kernel");
+    }
+    for (c = 0; c < e->pack->n_overlays && code == WNPU_OK; c++) {
+        for (i = 0; i < self->n_shapes && self->shapes[i].group != c; i++) {
+        }
+        if (i < self->n_shapes) {
+            code = xv_job(e, &self->scratch, self->shape_kernel[i], 1, 0, e->account.probes,
+                          deadline_ns, why);
+        }
+    }
+    return code;
+}
+
+static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
+{
+    xs_accel *self = opaque;
+    xj_engine *e = &self->e;
+    int64_t own = xu_add_ns(xu_now_ns(), (int64_t)e->config.test_ms * 1000000), patience;
+    wnpu_error local;
+    xd_why why;
+    size_t s;
+    int code = xs_forked(self, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    for (s = 0; s < XJ_SLOTS; s++) {
+        if (e->slots[s].state == XJ_FLYING) {
+            return xu_fail(error, WNPU_E_STATE, "wait for the jobs in flight before a probe");
+        }
+    }
+    if (self->state != WNPU_ACCEL_SUSPECT) {
+        return self->state == WNPU_ACCEL_OK ? WNPU_OK
+               : xu_fail(error, WNPU_E_STATE, "the NPU failed too often; open it anew");
+    }
+    e->account.probes++;
+    xs_reset_why(&why, &local);
+    patience = xu_add_ns(xu_now_ns(), XS_PATIENCE_NS);
+    xj_reap(e, patience < deadline_ns ? patience : deadline_ns);
+    code = xj_zombies(e) == 0
+               ? xs_revive(self, own < deadline_ns ? own : deadline_ns, &why)
+               : xd_fail(&why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the NPU still holds a job "
+                         "that did not finish");
+    if (code == WNPU_OK) {
+        self->state = WNPU_ACCEL_OK;
+        self->failed_probes = 0;
+        xu_log(&e->config, WNPU_LOG_INFO, "NPU is back after probe %llu",
+               (unsigned long long)e->account.probes);
+        return WNPU_OK;
+    }
+    self->state = WNPU_ACCEL_OK; /* so that the pause is set anew, longer */
+    xs_suspect(self, local.message);
+    if (++self->failed_probes >= XS_PROBES) {
+        self->state = WNPU_ACCEL_OFF;
+    }
+    return xu_fail(error, code, "%s", local.message);
+}
+
+/* Everything back, in reverse order of opening. Contexts first: once they are gone the device
+ * touches no buffer any more. */
+static void xs_teardown(xs_accel *self)
+{
+    xj_engine *e = &self->e;
+    wnpu_allocator allocator = e->allocator;
+    size_t i;
+    for (i = 0; i < XJ_CONTEXTS; i++) {
+        xq_close(&e->space, &e->contexts[i]);
+    }
+    for (i = e->n_weights; i-- > 0;) {
+        xb_free(&e->space, &e->weights[i].bo);
+    }
+    for (i = e->kernels == NULL ? 0 : e->pack->n_kernels; i-- > 0;) {
+        xb_free(&e->space, &e->kernels[i].stream);
+    }
+    for (i = XJ_CONTEXTS; i-- > 0;) {
+        xb_free(&e->space, &e->contexts[i].pdi);
+    }
+    for (i = XJ_SLOTS; i-- > 0;) {
+        xj_unstage(e, &e->slots[i]);
+    }
+    xb_free(&e->space, &e->space.heap);
+    xd_close(&e->device);
+    if (e->pack != NULL) {
+        size_t n = e->pack->n_kernels;
+        xu_drop(&allocator, e->kernels, n * sizeof *e->kernels);
+        xu_drop(&allocator, self->shapes, n * sizeof *self->shapes);
+        xu_drop(&allocator, self->shape_kernel, n * sizeof *self->shape_kernel);
+    }
+    xu_drop(&allocator, e->weights, e->n_weights * sizeof *e->weights);
+    xu_drop(&allocator, self->scratch.a, self->scratch.a_size);
+    xu_drop(&allocator, self->scratch.b, self->scratch.b_size);
+    xu_drop(&allocator, self->scratch.r, self->scratch.r_size);
+    xu_drop(&allocator, self->scratch.br, self->scratch.br_size);
+    xp_close(e->pack);
+    xu_drop(&allocator, self, sizeof *self);
+}
+
+static void xs_close(void *opaque)
+{
+    xs_teardown(opaque);
+}
+
+WNPU_API void wnpu_amdxdna_close(wnpu_accel *accel)
+{
+    if (accel != NULL) {
+        accel->close(accel->self);
+    }
+}
+
+/* Host memory: tables and the self-test's operands. */
+static int xs_tables(xs_accel *self, xd_why *why)
+{
+    xj_engine *e = &self->e;
+    xv_scratch *s = &self->scratch;
+    size_t n = e->pack->n_kernels, i, index;
+    for (i = 0; i < n; i++) {
+        const xp_kernel *p = &e->pack->kernels[i];
+        size_t a = (size_t)p->m * p->k, b = (size_t)p->n * p->k;
+        s->a_size = a > s->a_size ? a : s->a_size;
+        s->b_size = b > s->b_size ? b : s->b_size;
+        s->r_size = p->n * sizeof *s->r > s->r_size ? p->n * sizeof *s->r : s->r_size;
+        s->br_size = p->k * sizeof *s->br > s->br_size ? p->k * sizeof *s->br : s->br_size;
+    }
+    e->kernels = xu_new(&e->allocator, n * sizeof *e->kernels);
+    self->shapes = xu_new(&e->allocator, n * sizeof *self->shapes);
+    self->shape_kernel = xu_new(&e->allocator, n * sizeof *self->shape_kernel);
+    s->a = xu_new(&e->allocator, s->a_size);
+    s->b = xu_new(&e->allocator, s->b_size);
+    s->r = xu_new(&e->allocator, s->r_size);
+    s->br = xu_new(&e->allocator, s->br_size);
+    if (e->kernels == NULL || self->shapes == NULL || self->shape_kernel == NULL ||
+        s->a == NULL || s->b == NULL || s->r == NULL || s->br == NULL ||
+        xs_weight_slot(e, &index) == NULL) {
+        return xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "no memory for the NPU's tables");
+    }
+    for (i = 0; i < n; i++) {
+        e->kernels[i].p = &e->pack->kernels[i];
+        e->kernels[i].context = e->pack->kernels[i].overlay;
+    }
+    return WNPU_OK;
+}
+
+/* Heap, staging, images, contexts, streams. A context that the machine has no room for takes its
+ * kernels with it, unless it is the first. */
+static int xs_device(xs_accel *self, xd_why *why)
+{
+    xj_engine *e = &self->e;
+    uint64_t most[3];
+    unsigned i, open_contexts = 0;
+    int code;
+    self->fixed = xs_fixed(e->pack, e->chain, e->space.page, most);
+    code = xb_new(&e->space, &e->space.heap, XA_BO_HEAP, XA_HEAP_BYTES, why);
+    for (i = 0; i < XJ_SLOTS && code == WNPU_OK; i++) {
+        code = xj_staging(e, &e->slots[i], most[0], most[2], why);
+    }
+    if (code == WNPU_OK) {
+        code = xb_new(&e->space, &e->weights[0].bo, XA_BO_SHMEM, most[1], why);
+        e->weights[0].used = 1;
+    }
+    for (i = 0; i < e->pack->n_overlays && code == WNPU_OK; i++) {
+        const xp_overlay *o = &e->pack->overlays[i];
+        xq_context *context = &e->contexts[i];
+        if (!o->needed) {
+            continue;
+        }
+        context->columns = o->image.columns;
+        context->ops_per_cycle = o->ops_per_cycle;
+        context->function = o->image.function;
+        code = xb_load(&e->space, &context->pdi, o->image.pdi, o->image.bytes, why);
+        if (code != WNPU_OK) {
+            break;
+        }
+        code = xq_open(&e->space, context, why);
+        if (code == WNPU_OK) {
+            open_contexts++;
+        } else if (open_contexts > 0) {
+            xu_log(&e->config, WNPU_LOG_WARNING, "overlay %s is left out: no context for it",
+                   o->id);
+            xb_free(&e->space, &context->pdi);
+            code = WNPU_OK;
+        }
+    }
+    for (i = 0; i < e->pack->n_kernels && code == WNPU_OK; i++) {
+        const xp_kernel *p = &e->pack->kernels[i];
+        if (e->contexts[p->overlay].open) {
+            code = xb_load(&e->space, &e->kernels[i].stream, p->data, p->bytes, why);
+        }
+    }
+    return code;
+}
+
+/* Tests every kernel and offers those that pass. */
+static int xs_tests(xs_accel *self, xd_why *why)
+{
+    xj_engine *e = &self->e;
+    unsigned i;
+    int code = WNPU_OK;
+    for (i = 0; i < e->pack->n_kernels; i++) {
+        const xp_kernel *p = &e->pack->kernels[i];
+        wnpu_accel_shape *shape = &self->shapes[self->n_shapes];
+        int64_t deadline = xu_add_ns(xu_now_ns(), (int64_t)e->config.test_ms * 1000000);
+        if (e->kernels[i].stream.handle == 0) {
+            continue;
+        }
+        code = xv_kernel(e, &self->scratch, i, deadline, shape, why);
+        if (code != WNPU_OK) {
+            xu_log(&e->config, WNPU_LOG_WARNING, "kernel %s is left out: %s", p->id,
+                   why->error != NULL ? why->error->message : "self-test failed");
+            if (xj_zombies(e) != 0) {
+                break; /* the device hangs */
+            }
+            continue;
+        }
+        shape->m = p->m;
+        shape->n = p->n;
+        shape->k = p->k;
+        shape->group = p->overlay;
+        shape->resident_bytes = xu_round(xk_bytes_b(p), e->space.page);
+        self->shape_kernel[self->n_shapes++] = i;
+    }
+    if (xj_zombies(e) != 0) {
+        return code;
+    }
+    return self->n_shapes > 0 ? WNPU_OK : code; /* code: the last kernel's reason */
+}
+
+static void xs_seam(xs_accel *self)
+{
+    self->seam.struct_size = (uint32_t)sizeof self->seam;
+    self->seam.self = self;
+    self->seam.describe = xs_describe;
+    self->seam.resident = xs_resident;
+    self->seam.release = xs_release;
+    self->seam.submit = xs_submit;
+    self->seam.wait = xs_wait;
+    self->seam.health = xs_health;
+    self->seam.probe = xs_probe;
+    self->seam.distrust = xs_distrust;
+    self->seam.account = xs_account;
+    self->seam.close = xs_close;
+}
+
+/* 1 when a pack was built for this device. */
+static int xs_fits(const xp_pack *pack, const xd_device *device)
+{
+    return pack->generation == (device->kind == XD_NPU1 ? 3u : 4u) &&
+           pack->columns <= device->columns;
+}
+
+static int xs_bring_up(xs_accel *self, xd_why *why)
+{
+    xj_engine *e = &self->e;
+    unsigned limit;
+    int code = xp_open(&e->pack, &e->config, &e->allocator, why->error);
+    if (code != WNPU_OK) {
+        why->cause = code == WNPU_E_MODEL ? WNPU_AMDXDNA_PACK_DAMAGED
+                     : code == WNPU_E_MEMORY ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_PACK_MISSING;
+        return code;
+    }
+    code = xd_open(&e->device, &e->config, why);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    if (!xs_fits(e->pack, &e->device)) {
+        return xd_fail(why, WNPU_AMDXDNA_PACK_DEVICE, WNPU_E_UNSUPPORTED, "kernel pack %s is for "
+                       "%s with %u columns, this is an NPU%d with %u; build or get a pack for it",
+                       e->pack->name, e->pack->device, e->pack->columns, e->device.kind,
+                       e->device.columns);
+    }
+    limit = xq_chain_limit(&e->device);
+    e->chain = xs_chain(e->pack, &e->config, e->space.page);
+    e->chain = e->chain < limit ? e->chain : limit;
+    code = xs_tables(self, why);
+    if (code == WNPU_OK) {
+        code = xs_device(self, why);
+    }
+    return code == WNPU_OK ? xs_tests(self, why) : code;
+}
+
+/* wnpu_amdxdna_open() with a cause for the doctor. */
+static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *why)
+{
+    wnpu_amdxdna_config ours;
+    wnpu_allocator allocator;
+    xs_accel *self;
+    int code;
+    *out = NULL;
+    why->cause = WNPU_AMDXDNA_OTHER;
+    code = xu_config(&ours, config, &allocator, why->error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    self = xu_new(&allocator, sizeof *self);
+    if (self == NULL) {
+        return xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "no memory for the accelerator");
+    }
+    self->e.allocator = allocator;
+    self->e.config = ours;
+    self->e.device.fd = -1;
+    self->e.device.pid = getpid();
+    self->e.space.device = &self->e.device;
+    self->e.space.config = &self->e.config;
+    self->e.space.page = (size_t)xs_page();
+    self->e.account.struct_size = (uint32_t)sizeof self->e.account;
+    xs_seam(self);
+    code = xs_bring_up(self, why);
+    if (code != WNPU_OK) {
+        xs_teardown(self);
+        return code;
+    }
+    memset(&self->e.account, 0, sizeof self->e.account); /* the self-tests do not count */
+    /* What belongs to the caller and is not needed after opening. */
+    self->e.config.pack = NULL;
+    self->e.config.files = NULL;
+    self->e.config.node = NULL;
+    self->e.config.root = "";
+    xu_log(&self->e.config, WNPU_LOG_INFO, "%s, pack %s: %lu of %u kernels, %u products a job",
+           self->e.device.name, self->e.pack->name, (unsigned long)self->n_shapes,
+           self->e.pack->n_kernels, self->e.chain);
+    *out = self;
+    return WNPU_OK;
+}
+
+WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **accel,
+                               wnpu_error *error)
+{
+    xs_accel *self;
+    wnpu_error local;
+    xd_why why;
+    int code;
+    if (accel == NULL) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "nowhere to put the accelerator");
+    }
+    *accel = NULL;
+    why.error = error != NULL ? error : &local;
+    code = xs_open(config, &self, &why);
+    if (code == WNPU_OK) {
+        *accel = &self->seam;
+        if (error != NULL) {
+            error->code = WNPU_OK;
+            error->message[0] = '\0';
+        }
+    }
+    return code;
+}
+/* ======================================================================
+ * 14. xr_  the doctor
+ *
+ *  Owns      the way from "it does not work" to one cause and its cure.
+ *  Assumes   nothing; every file may be missing.
+ *  Ensures   the first thing in the way is named, in the order in which a
+ *            machine comes up: device, driver, firmware, node, rights,
+ *            memory, contexts, pack. With a root it reads recorded files
+ *            only; what the device answered then stands in the record's
+ *            file amdxdna-steps: a step (open, heap, map, context, ...) and
+ *            its errno on each line, and "driver 0.10".
+ *  Costs     some hundred small files, and the self-tests on a live NPU.
+ * ====================================================================== */
+typedef struct xr_exam {
+    wnpu_amdxdna_config config;
+    wnpu_allocator allocator;
+    wnpu_amdxdna_diagnosis *out;
+    const char *root;
+    char pci[160];               /* directory of the NPU's PCI device, "" if none was found */
+    long vendor, device, revision;
+    int minor_node;              /* N of its accel node, -1 */
+} xr_exam;
+
+typedef struct xr_entry {
+    const char *name, *message, *cure;
+} xr_entry;
+
+/* In the order of wnpu_amdxdna_cause. */
+static const xr_entry xr_table[] = {
+    {"fine", "The NPU works.", "Nothing to do."},
+    {"no-npu", "There is no AMD NPU on the PCI bus.",
+     "Check that the processor is a Ryzen AI model and that the NPU (IPU) is enabled in the "
+     "firmware setup; otherwise run on the CPU."},
+    {"unknown-device", "The NPU is of a kind that this library does not know.",
+     "Update the library; supported are 1022:1502 rev 00 and 1022:17f0 rev 10, 11, 20."},
+    {"kernel-old", "The running kernel is older than 6.14, the first with the amdxdna driver.",
+     "Boot Linux 6.14 or later (6.18 or later is better: it chains commands), or install AMD's "
+     "out-of-tree driver."},
+    {"kernel-no-driver", "The kernel was built without the amdxdna driver.",
+     "Install the package with the kernel's extra modules, or a kernel with "
+     "CONFIG_DRM_ACCEL_AMDXDNA=m, or AMD's out-of-tree driver."},
+    {"module-missing", "The amdxdna module is installed but not loaded.",
+     "Run: sudo modprobe amdxdna; then look at: sudo dmesg | grep amdxdna"},
+    {"module-blocked", "The amdxdna module is blacklisted.",
+     "Remove the line that names amdxdna from /etc/modprobe.d or from the kernel command line, "
+     "then: sudo modprobe amdxdna"},
+    {"firmware-missing", "The NPU's firmware file is not installed.",
+     "Install linux-firmware (Debian: firmware-amd-graphics), rebuild the initramfs if amdxdna is "
+     "in it, then: sudo modprobe -r amdxdna; sudo modprobe amdxdna"},
+    {"firmware-old", "The NPU's firmware is older than the driver wants.",
+     "Update linux-firmware and reboot."},
+    {"firmware-new", "The NPU's firmware speaks a protocol that this driver does not know.",
+     "Update the kernel, or go back to the firmware version that came with the distribution."},
+    {"firmware-unknown", "The NPU runs but tells no firmware version.",
+     "Reload the driver: sudo modprobe -r amdxdna; sudo modprobe amdxdna; then update "
+     "linux-firmware."},
+    {"iommu-missing", "The IOMMU is off; the driver needs it to share memory with the NPU.",
+     "Enable IOMMU (AMD-Vi) in the firmware setup and remove amd_iommu=off or iommu=off from the "
+     "kernel command line."},
+    {"hypervisor", "This is a virtual machine; the amdxdna driver refuses to run in one.",
+     "Run on the host, or on the CPU."},
+    {"driver-failed", "The amdxdna driver is loaded but did not take the NPU.",
+     "Look for its reason: sudo dmesg | grep amdxdna; then update kernel and linux-firmware "
+     "together."},
+    {"no-node", "The driver runs but there is no node under /dev/accel.",
+     "In a container, pass it in: --device /dev/accel/accel0. Otherwise check udev and "
+     "CONFIG_DRM_ACCEL."},
+    {"permission", "This user may not open the NPU's node.",
+     "Add a udev rule: SUBSYSTEM==\"accel\", KERNEL==\"accel*\", GROUP=\"render\", MODE=\"0660\"; "
+     "then: sudo usermod -aG render $USER, and log in again."},
+    {"other-driver", "The nodes under /dev/accel belong to accelerators of other makers.",
+     "Name the NPU's node in the configuration, or load amdxdna."},
+    {"user-queues", "This NPU works with user queues, another protocol.",
+     "It is not supported yet; run on the CPU."},
+    {"sva", "The driver could not share the address space of the process with the NPU.",
+     "Enable IOMMU with PASID support in the firmware setup; remove iommu=off and amd_iommu=off; "
+     "from Linux 7.1, amdxdna.force_iova=1 does without."},
+    {"device-gone", "The NPU's firmware does not answer any more.",
+     "Reload the driver: sudo modprobe -r amdxdna; sudo modprobe amdxdna; if that fails, reboot."},
+    {"memlock", "The limit on locked memory (RLIMIT_MEMLOCK) is too low.",
+     "Raise it: ulimit -l unlimited, or \"* - memlock unlimited\" in "
+     "/etc/security/limits.d/npu.conf, or LimitMEMLOCK=infinity in the unit; log in again."},
+    {"memory", "There is not enough memory for the NPU's buffers.",
+     "Free memory, lower max_chain, or raise memory_limit."},
+    {"contexts", "Every hardware context of the NPU is taken (6 on NPU1, 16 on later ones).",
+     "Close other programs that use the NPU; xrt-smi examine lists them."},
+    {"pack-missing", "There is no kernel pack at that place.",
+     "Give the directory that holds the file named manifest; README says how to build a pack."},
+    {"pack-damaged", "A file of the kernel pack is damaged or was refused.",
+     "Copy or build the pack again."},
+    {"pack-device", "The kernel pack was built for another device.",
+     "Build or get a pack for this NPU: npu1 for Phoenix and Hawk Point, npu2 for Strix and "
+     "later."},
+    {"self-test", "The kernels run but compute something else than they should.",
+     "Do not use this pack on this machine; rebuild it with current tools and report it."},
+    {"other", "Something else is wrong.", "Look at: sudo dmesg | grep amdxdna"}
+};
+#define XR_CAUSES ((int)(sizeof xr_table / sizeof xr_table[0]))
+XA_CHECK(causes, sizeof xr_table / sizeof xr_table[0] == WNPU_AMDXDNA_OTHER + 1);
+
+WNPU_API const char *wnpu_amdxdna_cause_name(int cause)
+{
+    return cause >= 0 && cause < XR_CAUSES ? xr_table[cause].name : "unknown";
+}
+
+/* The finding, in the table's words unless there are better ones. */
+static int xr_say(xr_exam *x, int cause, const char *message)
+{
+    x->out->cause = cause;
+    xu_text(x->out->message, sizeof x->out->message, "%s%s%s", xr_table[cause].message,
+            message != NULL ? " " : "", message != NULL ? message : "");
+    xu_text(x->out->cure, sizeof x->out->cure, "%s", xr_table[cause].cure);
+    return cause;
+}
+
+static int xr_exists(const xr_exam *x, const char *path)
+{
+    char full[512];
+    struct stat status;
+    xu_text(full, sizeof full, "%s%s", x->root, path);
+    return lstat(full, &status) == 0;
+}
+
+/* 1 when a file holds the text; then rest (may be NULL) gets what follows it on its line. Reads
+ * record after record, so it also serves the kernel's log device. */
+static int xr_grep(const xr_exam *x, const char *path, const char *text, char *rest, size_t size)
+{
+    char full[512], buffer[8193] = "\n"; /* so that a first line too follows a line end */
+    size_t kept = 1, length = strlen(text), rounds;
+    int fd, found = 0;
+    xu_text(full, sizeof full, "%s%s", x->root, path);
+    fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return 0;
+    }
+    for (rounds = 0; !found && rounds < 100000; rounds++) {
+        ssize_t n = read(fd, buffer + kept, sizeof buffer - 1 - kept);
+        char *hit;
+        size_t i, all;
+        if (n < 0 && (errno == EINTR || errno == EPIPE)) {
+            continue; /* EPIPE: the log moved on under the reader */
+        }
+        if (n <= 0) {
+            break;
+        }
+        all = kept + (size_t)n;
+        for (i = 0; i < all; i++) {
+            buffer[i] = (char)(buffer[i] == '\0' ? ' ' : buffer[i]);
+        }
+        buffer[all] = '\0';
+        hit = strstr(buffer, text);
+        if (hit != NULL) {
+            found = 1;
+            hit[length + strcspn(hit + length, "\n")] = '\0';
+            if (rest != NULL) {
+                xu_text(rest, size, "%s", hit + length);
+            }
+        }
+        /* What may be the beginning of the text stays; so does the line it stands on. */
+        kept = all < 512 ? all : 512;
+        memmove(buffer, buffer + all - kept, kept);
+    }
+    (void)close(fd);
+    return found;
+}
+
+/* Calls visit for each name in a directory until it answers non-zero; returns that. */
+static int xr_list(xr_exam *x, const char *path, int (*visit)(xr_exam *x, const char *path,
+                                                             const char *name))
+{
+    char full[512];
+    DIR *directory;
+    struct dirent *entry;
+    int answer = 0;
+    xu_text(full, sizeof full, "%s%s", x->root, path);
+    directory = opendir(full);
+    if (directory == NULL) {
+        return 0;
+    }
+    while (answer == 0 && (entry = readdir(directory)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            answer = visit(x, path, entry->d_name);
+        }
+    }
+    (void)closedir(directory);
+    return answer;
+}
+
+static int xr_any(xr_exam *x, const char *path, const char *name)
+{
+    (void)x;
+    (void)path;
+    (void)name;
+    return 1;
+}
+
+/* Finds the NPU on the bus; 1502 and 17f0 in any revision count, so that unknown ones are seen. */
+static int xr_pci(xr_exam *x, const char *path, const char *name)
+{
+    char directory[160];
+    long vendor, device;
+    xu_text(directory, sizeof directory, "%s/%s", path, name);
+    vendor = xd_number(x->root, directory, "vendor");
+    device = xd_number(x->root, directory, "device");
+    if (vendor != 0x1022 ||
+        (device != 0x1502 && device != 0x17f0 && !xd_user_queues(vendor, device))) {
+        return 0;
+    }
+    xu_text(x->pci, sizeof x->pci, "%s", directory);
+    x->vendor = vendor;
+    x->device = device;
+    x->revision = xd_number(x->root, directory, "revision");
+    return 1;
+}
+
+static int xr_blacklist(xr_exam *x, const char *path, const char *name)
+{
+    char file[256];
+    xu_text(file, sizeof file, "%s/%s", path, name);
+    return xr_grep(x, file, "\nblacklist amdxdna", NULL, 0) ||
+           xr_grep(x, file, "\ninstall amdxdna /bin/", NULL, 0);
+}
+
+static void xr_name(xr_exam *x)
+{
+    int kind = xd_kind(x->vendor, x->device, x->revision);
+    char name[16];
+    xu_text(name, sizeof name, kind != 0 ? "NPU%d" : "NPU", kind);
+    xu_text(x->out->device, sizeof x->out->device, "%s (%04lx:%04lx rev %02lx)", name,
+            (unsigned long)x->vendor, (unsigned long)x->device, (unsigned long)x->revision);
+}
+
+static int xr_find_device(xr_exam *x)
+{
+    if (!xr_exists(x, "/sys/bus/pci/devices")) {
+        return WNPU_AMDXDNA_FINE; /* a container: no way to tell */
+    }
+    if (!xr_list(x, "/sys/bus/pci/devices", xr_pci)) {
+        return xr_say(x, WNPU_AMDXDNA_NO_NPU, NULL);
+    }
+    xr_name(x);
+    if (xd_user_queues(x->vendor, x->device) ||
+        xd_number(x->root, x->pci, "device_type") > 0) {
+        return xr_say(x, WNPU_AMDXDNA_USER_QUEUES, NULL);
+    }
+    return xd_kind(x->vendor, x->device, x->revision) != 0
+               ? WNPU_AMDXDNA_FINE : xr_say(x, WNPU_AMDXDNA_UNKNOWN_DEVICE, x->out->device);
+}
+
+/* Is the driver there at all? */
+static int xr_module(xr_exam *x)
+{
+    char path[192], file[224];
+    long major, minor = 0;
+    char *end;
+    if (xr_exists(x, "/sys/module/amdxdna")) {
+        return WNPU_AMDXDNA_FINE;
+    }
+    xu_text(path, sizeof path, "/lib/modules/%s", x->out->kernel);
+    xu_text(file, sizeof file, "%s/modules.dep", path);
+    if (xr_grep(x, file, "/amdxdna.ko", NULL, 0)) {
+        char line[64];
+        if (xr_list(x, "/etc/modprobe.d", xr_blacklist) ||
+            xr_grep(x, "/proc/cmdline", "blacklist=amdxdna", line, sizeof line)) {
+            return xr_say(x, WNPU_AMDXDNA_MODULE_BLOCKED, NULL);
+        }
+        return xr_say(x, WNPU_AMDXDNA_MODULE_MISSING, NULL);
+    }
+    major = strtol(x->out->kernel, &end, 10);
+    if (*end == '.') {
+        minor = strtol(end + 1, &end, 10);
+    }
+    if (major > 0 && (major < 6 || (major == 6 && minor < 14))) {
+        return xr_say(x, WNPU_AMDXDNA_KERNEL_OLD, x->out->kernel);
+    }
+    return xr_say(x, WNPU_AMDXDNA_KERNEL_NO_DRIVER, x->out->kernel);
+}
+
+static int xr_firmware_file(const xr_exam *x)
+{
+    static const char *const names[] = {"npu.sbin", "npu.sbin.xz", "npu.sbin.zst", "npu_7.sbin",
+                                        "npu_7.sbin.xz", "npu_7.sbin.zst"};
+    static const char *const roots[] = {"/lib/firmware", "/usr/lib/firmware",
+                                        "/lib/firmware/updates"};
+    char path[160];
+    size_t i, j;
+    for (i = 0; i < sizeof roots / sizeof roots[0]; i++) {
+        for (j = 0; j < sizeof names / sizeof names[0]; j++) {
+            xu_text(path, sizeof path, "%s/amdnpu/%04lx_%02lx/%s", roots[i],
+                    (unsigned long)x->device, (unsigned long)x->revision, names[j]);
+            if (xr_exists(x, path)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* The driver is loaded; why does it not drive the device? Its own words in the kernel's log first
+ * (they need the right to read it), then what is known to stop it. */
+static int xr_unbound(xr_exam *x)
+{
+    char path[192], rest[160], *digits;
+    xu_text(path, sizeof path, "%s/driver", x->pci);
+    if (x->pci[0] == '\0' || xr_exists(x, path)) {
+        return WNPU_AMDXDNA_FINE;
+    }
+    if (xr_grep(x, "/dev/kmsg", "Incompatible firmware protocol", rest, sizeof rest)) {
+        /* "... major 7 minor 2": the drivers of Linux 6.14 to 6.19 speak 5 (NPU1) and 6. */
+        digits = strpbrk(rest, "0123456789");
+        return xr_say(x, digits != NULL && strtol(digits, NULL, 10) < (x->device == 0x1502 ? 5 : 6)
+                             ? WNPU_AMDXDNA_FIRMWARE_OLD : WNPU_AMDXDNA_FIRMWARE_NEW, NULL);
+    }
+    if (xr_grep(x, "/dev/kmsg", "Firmware minor version smaller", NULL, 0)) {
+        return xr_say(x, WNPU_AMDXDNA_FIRMWARE_OLD, NULL);
+    }
+    if (!xr_firmware_file(x)) {
+        return xr_say(x, WNPU_AMDXDNA_FIRMWARE_MISSING, NULL);
+    }
+    if (xr_grep(x, "/proc/cpuinfo", " hypervisor", NULL, 0)) {
+        return xr_say(x, WNPU_AMDXDNA_HYPERVISOR, NULL);
+    }
+    if (!xr_list(x, "/sys/kernel/iommu_groups", xr_any)) {
+        return xr_say(x, WNPU_AMDXDNA_IOMMU_MISSING, NULL);
+    }
+    return xr_say(x, WNPU_AMDXDNA_DRIVER_FAILED, NULL);
+}
+
+/* Which node is the NPU's, if any. */
+static int xr_node(xr_exam *x)
+{
+    int i, others = 0;
+    x->minor_node = -1;
+    for (i = 0; i < XA_NODES && x->minor_node < 0; i++) {
+        char node[64], directory[64];
+        long vendor, device;
+        xu_text(node, sizeof node, "/dev/accel/accel%d", i);
+        if (!xr_exists(x, node)) {
+            continue;
+        }
+        xu_text(directory, sizeof directory, "/sys/dev/char/261:%d/device", i);
+        vendor = xd_number(x->root, directory, "vendor");
+        device = xd_number(x->root, directory, "device");
+        if (vendor >= 0 && (vendor != x->vendor || device != x->device)) {
+            others++;
+            continue;
+        }
+        x->minor_node = i;
+        xu_text(x->out->node, sizeof x->out->node, "%s", node);
+        if (xd_number(x->root, directory, "device_type") > 0) {
+            return xr_say(x, WNPU_AMDXDNA_USER_QUEUES, NULL);
+        }
+    }
+    return x->minor_node >= 0 ? WNPU_AMDXDNA_FINE
+           : xr_say(x, others > 0 ? WNPU_AMDXDNA_OTHER_DRIVER : WNPU_AMDXDNA_NO_NODE, NULL);
+}
+
+/* A number among those of a "\nGroups:" line. */
+static int xr_in_groups(const char *text, unsigned long group)
+{
+    char *end;
+    for (;;) {
+        unsigned long value = strtoul(text, &end, 10);
+        if (end == text) {
+            return 0;
+        }
+        if (value == group) {
+            return 1;
+        }
+        text = end;
+    }
+}
+
+/* Rights by the mode bits and the recorded identity: on a live machine open() tells. */
+static int xr_rights(xr_exam *x)
+{
+    char full[512], uid[64] = "", gid[64] = "", groups[1024] = "", why[96];
+    struct stat status;
+    unsigned long user;
+    unsigned need = 6, mode;
+    xu_text(full, sizeof full, "%s%s", x->root, x->out->node);
+    if (x->root[0] == '\0' || stat(full, &status) != 0 ||
+        !xr_grep(x, "/proc/self/status", "\nUid:", uid, sizeof uid)) {
+        return WNPU_AMDXDNA_FINE;
+    }
+    (void)xr_grep(x, "/proc/self/status", "\nGid:", gid, sizeof gid);
+    (void)xr_grep(x, "/proc/self/status", "\nGroups:", groups, sizeof groups);
+    user = strtoul(uid, NULL, 10);
+    mode = (unsigned)status.st_mode & 0777;
+    if (user == 0 || (user == status.st_uid && (mode >> 6 & need) == need) ||
+        (user != status.st_uid && (xr_in_groups(gid, status.st_gid) ||
+                                   xr_in_groups(groups, status.st_gid)) &&
+         (mode >> 3 & need) == need) || (mode & need) == need) {
+        return WNPU_AMDXDNA_FINE;
+    }
+    xu_text(why, sizeof why, "%.60s has mode %04o.", x->out->node, mode);
+    return xr_say(x, WNPU_AMDXDNA_PERMISSION, why);
+}
+
+static int xr_firmware(xr_exam *x)
+{
+    char text[32] = "", path[192];
+    xu_text(path, sizeof path, "%s/fw_version", x->pci);
+    if (x->pci[0] == '\0' || xd_read(x->root, path, text, sizeof text) != 0) {
+        return WNPU_AMDXDNA_FINE; /* older drivers have no such file */
+    }
+    xu_text(x->out->firmware, sizeof x->out->firmware, "%s", text);
+    return strspn(text, "0.") == strlen(text) ? xr_say(x, WNPU_AMDXDNA_FIRMWARE_UNKNOWN, NULL)
+                                              : WNPU_AMDXDNA_FINE;
+}
+
+/* What needs no device: limits, the pack. */
+static void xr_limits(xr_exam *x)
+{
+    char text[128] = "";
+    uint64_t fixed = 0;
+    x->out->memlock_limit = UINT64_MAX;
+    if (xr_grep(x, "/proc/self/limits", "Max locked memory", text, sizeof text)) {
+        const char *digits = text + strspn(text, " ");
+        if (*digits >= '0' && *digits <= '9') {
+            x->out->memlock_limit = strtoull(digits, NULL, 10);
+        }
+    }
+    x->out->memlock_needed = XA_HEAP_BYTES;
+    if ((x->config.pack != NULL || x->config.files != NULL) &&
+        wnpu_amdxdna_memory(&x->config, NULL, 0, &fixed, NULL) > 0) {
+        x->out->memlock_needed = fixed;
+    }
+}
+
+/* A failed step. Running out of memory under a low limit is the limit's fault. */
+static int xr_step(xr_exam *x, int cause, const char *message)
+{
+    char text[192];
+    int low = x->out->memlock_limit < x->out->memlock_needed;
+    if (cause == WNPU_AMDXDNA_MEMLOCK || (cause == WNPU_AMDXDNA_MEMORY && low)) {
+        xu_text(text, sizeof text, "Needed: %llu bytes; limit: %llu bytes.",
+                (unsigned long long)x->out->memlock_needed,
+                (unsigned long long)x->out->memlock_limit);
+        return xr_say(x, WNPU_AMDXDNA_MEMLOCK, text);
+    }
+    if (cause == WNPU_AMDXDNA_SVA && xr_exists(x, "/sys/kernel") &&
+        !xr_list(x, "/sys/kernel/iommu_groups", xr_any)) {
+        return xr_say(x, WNPU_AMDXDNA_IOMMU_MISSING, message);
+    }
+    return xr_say(x, cause, message);
+}
+
+/* The record of what a device answered. */
+static int xr_recorded(xr_exam *x)
+{
+    size_t step;
+    char rest[48];
+    if (xr_grep(x, "/amdxdna-steps", "\ndriver ", rest, sizeof rest)) {
+        xu_text(x->out->driver, sizeof x->out->driver, "amdxdna %s", rest);
+    }
+    for (step = 0; step < sizeof xd_steps / sizeof xd_steps[0]; step++) {
+        char key[32], text[96];
+        int err;
+        xu_text(key, sizeof key, "\n%s ", xd_steps[step]);
+        if (!xr_grep(x, "/amdxdna-steps", key, rest, sizeof rest)) {
+            continue;
+        }
+        err = (int)strtol(rest, NULL, 10);
+        if (err > 0) {
+            xu_text(text, sizeof text, "(%s: %s)", xd_steps[step], strerror(err));
+            return xr_step(x, xd_cause((int)step, err), text);
+        }
+    }
+    return WNPU_AMDXDNA_FINE;
+}
+
+/* Only the pack, against the kind of device found (0: none known). */
+static int xr_pack(xr_exam *x, int kind)
+{
+    wnpu_error error;
+    xp_pack *pack;
+    int code, wrong;
+    if (x->config.pack == NULL && x->config.files == NULL) {
+        return WNPU_AMDXDNA_FINE;
+    }
+    code = xp_open(&pack, &x->config, &x->allocator, &error);
+    if (code != WNPU_OK) {
+        return xr_say(x, code == WNPU_E_MODEL ? WNPU_AMDXDNA_PACK_DAMAGED
+                         : code == WNPU_E_MEMORY ? WNPU_AMDXDNA_MEMORY
+                                                 : WNPU_AMDXDNA_PACK_MISSING, error.message);
+    }
+    wrong = kind != 0 && pack->generation != (kind == XD_NPU1 ? 3u : 4u);
+    xp_close(pack);
+    return wrong ? xr_say(x, WNPU_AMDXDNA_PACK_DEVICE, NULL) : WNPU_AMDXDNA_FINE;
+}
+
+/* Without a pack: the heap, and a context over all columns. */
+static int xr_bare(xr_exam *x, xd_device *device)
+{
+    wnpu_error error;
+    xd_why why;
+    xb_space space;
+    struct xa_qos qos;
+    struct xa_create_hwctx create;
+    struct xa_destroy_hwctx destroy;
+    int code, err = 0;
+    memset(&space, 0, sizeof space);
+    space.device = device;
+    space.config = &x->config;
+    space.page = (size_t)xs_page();
+    xs_reset_why(&why, &error);
+    code = xb_new(&space, &space.heap, XA_BO_HEAP, XA_HEAP_BYTES, &why);
+    if (code == WNPU_OK) {
+        memset(&qos, 0, sizeof qos);
+        qos.priority = XQ_PRIORITY_NORMAL;
+        qos.start_col = 0xff;
+        memset(&create, 0, sizeof create);
+        create.qos_p = (uint64_t)(uintptr_t)&qos;
+        create.max_opc = 2048;
+        create.num_tiles = device->columns * device->core_rows;
+        err = xd_ioctl(device->fd, XA_CREATE_HWCTX, &create);
+        if (err == 0) {
+            struct drm_syncobj_destroy sync;
+            memset(&sync, 0, sizeof sync);
+            sync.handle = create.syncobj;
+            if (sync.handle != 0) {
+                (void)xd_release(device->fd, DRM_IOCTL_SYNCOBJ_DESTROY, &sync);
+            }
+            memset(&destroy, 0, sizeof destroy);
+            destroy.handle = create.handle;
+            (void)xd_release(device->fd, XA_DESTROY_HWCTX, &destroy);
+        }
+        xb_free(&space, &space.heap);
+    }
+    if (code != WNPU_OK) {
+        return xr_step(x, why.cause, error.message);
+    }
+    if (err != 0) {
+        xu_text(error.message, sizeof error.message, "(context: %s)", strerror(err));
+        return xr_step(x, xd_cause(XD_CONTEXT, err), error.message);
+    }
+    return WNPU_AMDXDNA_FINE;
+}
+
+static void xr_describe(xr_exam *x, const xd_device *device)
+{
+    wnpu_amdxdna_diagnosis *out = x->out;
+    xu_text(out->node, sizeof out->node, "%s", device->node);
+    xu_text(out->driver, sizeof out->driver, "amdxdna %d.%d", device->major, device->minor);
+    xu_text(out->device, sizeof out->device, "NPU%d (1022:%04x rev %02x)", device->kind,
+            device->pci_device, device->pci_revision);
+    xu_text(out->firmware, sizeof out->firmware, "%lu.%lu.%lu.%lu",
+            (unsigned long)device->firmware.major, (unsigned long)device->firmware.minor,
+            (unsigned long)device->firmware.patch, (unsigned long)device->firmware.build);
+}
+
+/* What the files of a machine tell. */
+static int xr_files(xr_exam *x)
+{
+    int cause = xr_find_device(x);
+    cause = cause == WNPU_AMDXDNA_FINE ? xr_module(x) : cause;
+    cause = cause == WNPU_AMDXDNA_FINE ? xr_unbound(x) : cause;
+    cause = cause == WNPU_AMDXDNA_FINE ? xr_node(x) : cause;
+    cause = cause == WNPU_AMDXDNA_FINE ? xr_rights(x) : cause;
+    return cause == WNPU_AMDXDNA_FINE ? xr_firmware(x) : cause;
+}
+
+/* On the running machine the device is asked first; files explain why it does not answer. */
+static int xr_live(xr_exam *x)
+{
+    wnpu_error error;
+    xd_why why;
+    xd_device device;
+    xs_accel *accel = NULL;
+    int kind, cause, code;
+    xs_reset_why(&why, &error);
+    code = xd_open(&device, &x->config, &why);
+    if (code != WNPU_OK) {
+        cause = why.cause;
+        kind = cause == WNPU_AMDXDNA_NO_NODE || cause == WNPU_AMDXDNA_OTHER_DRIVER;
+        if (kind && xr_files(x) != WNPU_AMDXDNA_FINE) {
+            return x->out->cause;
+        }
+        return xr_step(x, cause, error.message);
+    }
+    xr_describe(x, &device);
+    kind = device.kind;
+    if (device.has_firmware && device.firmware.major == 0 && device.firmware.minor == 0 &&
+        device.firmware.patch == 0) {
+        xd_close(&device);
+        return xr_say(x, WNPU_AMDXDNA_FIRMWARE_UNKNOWN, NULL);
+    }
+    cause = xr_pack(x, kind);
+    if (cause == WNPU_AMDXDNA_FINE && x->config.pack == NULL && x->config.files == NULL) {
+        cause = xr_bare(x, &device);
+    }
+    xd_close(&device);
+    if (cause != WNPU_AMDXDNA_FINE || (x->config.pack == NULL && x->config.files == NULL)) {
+        return cause;
+    }
+    code = xs_open(&x->config, &accel, &why);
+    if (code != WNPU_OK) {
+        return xr_step(x, why.cause, error.message);
+    }
+    wnpu_amdxdna_close(&accel->seam);
+    return WNPU_AMDXDNA_FINE;
+}
+
+WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
+                                   wnpu_amdxdna_diagnosis *diagnosis)
+{
+    wnpu_amdxdna_diagnosis ours;
+    xr_exam x;
+    uint32_t size = diagnosis == NULL ? 0 : diagnosis->struct_size;
+    int cause, code;
+    if (size < sizeof(uint32_t) || size > 65536u) {
+        return WNPU_E_ARGUMENT;
+    }
+    memset(&x, 0, sizeof x);
+    memset(&ours, 0, sizeof ours);
+    code = xu_config(&x.config, config, &x.allocator, NULL);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    x.out = &ours;
+    x.root = x.config.root;
+    (void)xd_read(x.root, "/proc/sys/kernel/osrelease", ours.kernel, sizeof ours.kernel);
+    xr_limits(&x);
+    if (x.root[0] == '\0') {
+        cause = xr_live(&x);
+    } else {
+        cause = xr_files(&x);
+        cause = cause == WNPU_AMDXDNA_FINE ? xr_recorded(&x) : cause;
+        cause = cause == WNPU_AMDXDNA_FINE
+                    ? xr_pack(&x, xd_kind(x.vendor, x.device, x.revision)) : cause;
+    }
+    if (cause == WNPU_AMDXDNA_FINE) {
+        (void)xr_say(&x, WNPU_AMDXDNA_FINE, NULL);
+    }
+    ours.struct_size = size;
+    memcpy(diagnosis, &ours, size < sizeof ours ? size : sizeof ours);
+    return WNPU_OK;
+}
