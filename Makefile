@@ -30,6 +30,7 @@ DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
 LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
     -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
 NPU_OBJECTS = $(if $(LIBDRM),$(BUILD)/npu_amdxdna.o)
+NPU_TOOLS = $(if $(LIBDRM),$(BUILD)/libsim_amdxdna.so $(BUILD)/make_pack)
 
 EXAMPLES = transcribe minimal $(if $(wildcard tests/bench.c),bench)
 TESTS = $(basename $(notdir $(wildcard tests/test_*.c)))
@@ -40,7 +41,7 @@ FUZZERS = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 .SECONDARY:
 
 all: $(EXAMPLES:%=$(BUILD)/%)
-tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer
+tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(NPU_TOOLS)
 
 # An archive, because a test that includes whisper_npu.c then simply does not pull it in.
 $(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
@@ -70,6 +71,16 @@ $(BUILD)/wer: tests/wer.c | $(BUILD)
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a | $(BUILD)/tests
 	$(COMPILE) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) -o $@
 
+# The simulated NPU has flags of its own: it is preloaded, so it is never sanitized.
+$(BUILD)/libsim_amdxdna.so: $(patsubst tests/%.c,$(BUILD)/sim/%.o,$(wildcard tests/sim_*.c))
+	$(CC) -shared $^ -ldl -lpthread -o $@
+
+$(BUILD)/sim/%.o: tests/%.c | $(BUILD)/sim
+	$(CC) -std=c11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o $@
+
+$(BUILD)/make_pack: tests/make_pack.c | $(BUILD)
+	$(COMPILE) $(LDFLAGS) $< -o $@
+
 # The fuzzers' library is instrumented too.
 $(BUILD)/fuzz/libwhisper_npu.a: whisper_npu.c | $(BUILD)/fuzz
 	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -MMD -MP -MT $@ \
@@ -80,7 +91,7 @@ $(BUILD)/fuzz/%: tests/%.c $(BUILD)/fuzz/libwhisper_npu.a
 	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
 	    $(BUILD)/fuzz/libwhisper_npu.a $(LDLIBS) -o $@
 
-$(BUILD) $(BUILD)/tests $(BUILD)/fuzz:
+$(BUILD) $(BUILD)/tests $(BUILD)/fuzz $(BUILD)/sim:
 	mkdir -p $@
 
 fuzz: $(FUZZERS:%=$(BUILD)/fuzz/%)
@@ -125,4 +136,5 @@ accuracy: $(BUILD)/transcribe $(BUILD)/wer
 clean:
 	rm -rf build $(BUILD)
 
--include $(wildcard $(BUILD)/*.d $(BUILD)/tests/*.d $(BUILD)/fuzz/*.d)
+-include $(wildcard $(BUILD)/*.d $(BUILD)/tests/*.d $(BUILD)/fuzz/*.d \
+    $(BUILD)/sim/*.d)
