@@ -1,10 +1,11 @@
 # Builds the examples and the tests. The library itself needs no build system:
 #     cc -c whisper_npu.c
 #
-#   make               build/transcribe, build/minimal, build/bench
+#   make               build/transcribe, build/minimal, build/bench; build/npu_doctor with libdrm
 #   make demo          fetch a model and a recording once, print transcript and speed
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
+#   make test-npu      the tests of the NPU part alone, on a simulated device
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
@@ -30,13 +31,16 @@ DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
 LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
     -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
 NPU_OBJECTS = $(if $(LIBDRM),$(BUILD)/npu_amdxdna.o)
+NPU_PROGRAMS = test_npu test_npu_pack test_doctor
 NPU_TOOLS = $(if $(LIBDRM),$(BUILD)/libsim_amdxdna.so $(BUILD)/make_pack)
 
-EXAMPLES = transcribe minimal $(if $(wildcard tests/bench.c),bench)
-TESTS = $(basename $(notdir $(wildcard tests/test_*.c)))
-FUZZERS = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
+EXAMPLES = transcribe minimal $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
+TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
+    $(basename $(notdir $(wildcard tests/test_*.c))))
+FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
-.PHONY: all tests demo models test test-asan test-aarch64 fuzz check-symbols bench accuracy clean
+.PHONY: all tests demo models test test-npu test-asan test-aarch64 fuzz check-symbols bench \
+    accuracy clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -61,6 +65,9 @@ $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libwhisper_npu.a
 
 $(BUILD)/transcribe: $(BUILD)/input.o $(BUILD)/output.o
 
+$(BUILD)/npu_doctor: $(BUILD)/npu_doctor.o $(BUILD)/libwhisper_npu.a
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(DRM_LIBS) -o $@
+
 # Includes the library's source, to time single stages.
 $(BUILD)/bench: tests/bench.c | $(BUILD)
 	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
@@ -70,6 +77,10 @@ $(BUILD)/wer: tests/wer.c | $(BUILD)
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a | $(BUILD)/tests
 	$(COMPILE) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) -o $@
+
+$(NPU_PROGRAMS:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a \
+    | $(BUILD)/tests
+	$(COMPILE) $(DRM_CFLAGS) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) $(DRM_LIBS) -o $@
 
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized.
 $(BUILD)/libsim_amdxdna.so: $(patsubst tests/%.c,$(BUILD)/sim/%.o,$(wildcard tests/sim_*.c))
@@ -91,6 +102,11 @@ $(BUILD)/fuzz/%: tests/%.c $(BUILD)/fuzz/libwhisper_npu.a
 	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
 	    $(BUILD)/fuzz/libwhisper_npu.a $(LDLIBS) -o $@
 
+# Includes the source that it tests, and needs nothing else of ours.
+$(BUILD)/fuzz/fuzz_pack: tests/fuzz_pack.c | $(BUILD)/fuzz
+	$(FUZZ_CC) -DFUZZ -I. $(DRM_CFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
+	    $(LDLIBS) $(DRM_LIBS) -o $@
+
 $(BUILD) $(BUILD)/tests $(BUILD)/fuzz $(BUILD)/sim:
 	mkdir -p $@
 
@@ -109,8 +125,14 @@ demo: $(BUILD)/transcribe
 models:
 	@scripts/fetch.sh tiny base.en
 
+export WNPU_LIBDRM = $(or $(LIBDRM),no)
+
 test: tests
 	@tests/run $(BUILD)
+
+test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(NPU_PROGRAMS:%=$(BUILD)/tests/%)) \
+    $(BUILD)/tests/test_sim $(NPU_TOOLS)
+	@tests/run $(BUILD) test_sim $(NPU_PROGRAMS)
 
 test-asan:
 	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS="$(SANITIZE)" tests

@@ -1,0 +1,767 @@
+/* test_npu.c - the accelerator through its seam on the simulated NPU.
+ *
+ *     test_npu [LIBSIM MAKE_PACK PACKS]
+ *
+ * (by default libsim_amdxdna.so, make_pack and packs in WNPU_BUILD, itself build by default; with
+ * TEST_NPU_RUNS=N in the environment N runs with random faults) makes kernel packs, then starts itself under the simulated device once for each machine (kernel
+ * version, device, pack, address mode) and each accident, because the device reads its settings
+ * when a process starts. A child checks results against three nested loops, that nothing is left
+ * on the device, that no rule of the driver was broken and that no wait outlived its deadline. */
+#include "sim_amdxdna.h"
+#include "../whisper_npu.h"
+#include "t.h"
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the child's side ---- */
+
+#define MAX_CHAIN 24
+#define SENTINEL INT32_C(0x13579bdf)
+
+static int bad;
+
+__attribute__((format(printf, 2, 3)))
+static void check(int ok, const char *format, ...)
+{
+    if (!ok) {
+        va_list args;
+        bad++;
+        printf("    ");
+        va_start(args, format);
+        vprintf(format, args);
+        va_end(args);
+        printf("\n");
+        fflush(stdout);
+    }
+}
+
+static uint64_t random_state = 7;
+
+static uint32_t next_random(void)
+{
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(random_state >> 33);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void on_log(void *user, wnpu_log_level level, const char *text)
+{
+    (void)user;
+    if (getenv("TEST_NPU_LOG") != NULL) {
+        printf("    log %d: %s\n", (int)level, text);
+    }
+}
+
+/* Host memory is counted too. */
+static long long heap_blocks, heap_bytes;
+
+static void *on_alloc(void *user, size_t size, size_t alignment)
+{
+    void *memory = NULL;
+    (void)user;
+    if (posix_memalign(&memory, alignment, size) != 0) {
+        return NULL;
+    }
+    heap_blocks++;
+    heap_bytes += (long long)size;
+    return memory;
+}
+
+static void on_release(void *user, void *memory, size_t size)
+{
+    (void)user;
+    heap_blocks--;
+    heap_bytes -= (long long)size;
+    free(memory);
+}
+
+static const wnpu_allocator counting = {on_alloc, on_release, NULL};
+
+typedef size_t (*stats_fn)(void *to, size_t size);
+
+static void configure(wnpu_amdxdna_config *config, const char *pack)
+{
+    void *symbol = dlsym(RTLD_DEFAULT, "sim_amdxdna_flush_user");
+    const char *cache = getenv("SIM_AMDXDNA_CACHE");
+    wnpu_amdxdna_config_init(config, sizeof *config);
+    config->pack = pack;
+    config->log = on_log;
+    config->cooldown_ms = 5;
+    config->allocator = &counting;
+    if (cache != NULL && strcmp(cache, "syncbo") == 0) {
+        config->flush_mode = WNPU_AMDXDNA_FLUSH_DRIVER;
+    } else if (cache == NULL) {
+        memcpy(&config->flush, &symbol, sizeof symbol);
+    }
+}
+
+static sim_amdxdna_stats_v1 stats(void)
+{
+    sim_amdxdna_stats_v1 s;
+    stats_fn get;
+    void *symbol = dlsym(RTLD_DEFAULT, "sim_amdxdna_stats");
+    memset(&s, 0, sizeof s);
+    memcpy(&get, &symbol, sizeof symbol);
+    if (get != NULL) {
+        (void)get(&s, sizeof s);
+    }
+    return s;
+}
+
+static void check_clean(const char *when)
+{
+    sim_amdxdna_stats_v1 s = stats();
+    /* A device that is gone answers ENODEV to every call: only closing the file frees then. */
+    int gone = getenv("TEST_NPU_GONE") != NULL;
+    if (gone) {
+        s.leaked_bos = s.leaked_contexts = s.leaked_syncobjs = 0;
+    }
+    check(s.bos == 0 && s.mappings == 0 && s.contexts == 0 && s.syncobjs == 0 &&
+          s.leaked_bos == 0 && s.leaked_mappings == 0 && s.leaked_contexts == 0 &&
+          s.leaked_syncobjs == 0, "%s: live %llu %llu %llu %llu, leaked %llu %llu %llu %llu (buffers, "
+          "mappings, contexts, syncobjs)", when, (unsigned long long)s.bos,
+          (unsigned long long)s.mappings, (unsigned long long)s.contexts,
+          (unsigned long long)s.syncobjs, (unsigned long long)s.leaked_bos,
+          (unsigned long long)s.leaked_mappings, (unsigned long long)s.leaked_contexts,
+          (unsigned long long)s.leaked_syncobjs);
+    check(heap_blocks == 0 && heap_bytes == 0, "%s: %lld blocks of %lld bytes are left", when,
+          heap_blocks, heap_bytes);
+    check(s.violations == 0, "%s: %llu rules broken", when, (unsigned long long)s.violations);
+}
+
+/* One product with its data. */
+typedef struct product {
+    uint32_t shape, m, n, k;
+    size_t lda, ldb, ldc;
+    int8_t *a, *b;
+    int own_a;
+    int32_t *c;
+    uint64_t weight;
+    unsigned taken;
+} product;
+
+static void values(int8_t *to, size_t count)
+{
+    size_t i;
+    for (i = 0; i < count; i++) {
+        to[i] = (int8_t)((int)(next_random() % 255) - 127);
+    }
+}
+
+static void make(product *p, const wnpu_accel_info *info, uint32_t shape, int whole,
+                 const product *same_a)
+{
+    const wnpu_accel_shape *s = &info->shapes[shape];
+    memset(p, 0, sizeof *p);
+    p->shape = shape;
+    p->m = whole ? s->m : 1 + next_random() % s->m;
+    p->n = whole ? s->n : 1 + next_random() % s->n;
+    p->k = whole ? s->k : 1 + next_random() % s->k;
+    p->lda = whole ? p->k : p->k + next_random() % 5;
+    if (same_a != NULL) {
+        p->m = same_a->m;
+        p->k = same_a->k;
+        p->lda = same_a->lda;
+        p->a = same_a->a;
+    } else {
+        p->a = malloc(p->m * p->lda);
+        p->own_a = 1;
+        values(p->a, p->m * p->lda);
+    }
+    p->ldb = p->k + (whole ? 0 : 3);
+    p->b = malloc(p->n * p->ldb);
+    values(p->b, p->n * p->ldb);
+    p->ldc = p->n + (whole ? 0 : 2);
+    p->c = malloc(p->m * p->ldc * sizeof *p->c);
+}
+
+static void unmake(product *p)
+{
+    if (p->own_a) {
+        free(p->a);
+    }
+    free(p->b);
+    free(p->c);
+}
+
+static void blank(product *p)
+{
+    size_t i;
+    for (i = 0; i < p->m * p->ldc; i++) {
+        p->c[i] = SENTINEL;
+    }
+    p->taken = 0;
+}
+
+static int untouched(const product *p)
+{
+    size_t i;
+    for (i = 0; i < p->m * p->ldc; i++) {
+        if (p->c[i] != SENTINEL) {
+            return 0;
+        }
+    }
+    return p->taken == 0;
+}
+
+/* The definition, on every row of small products and on some of large ones. -1: all right. */
+static long wrong_row(const product *p)
+{
+    size_t step = (size_t)p->m * p->n * p->k > (size_t)16 << 20 ? 1 + p->m / 24 : 1, i, j, l;
+    for (i = next_random() % step; i < p->m; i += step) {
+        for (j = 0; j < p->n; j++) {
+            int32_t sum = 0;
+            for (l = 0; l < p->k; l++) {
+                sum += p->a[i * p->lda + l] * p->b[j * p->ldb + l];
+            }
+            if (p->c[i * p->ldc + j] != sum) {
+                return (long)i;
+            }
+        }
+        for (j = p->n; j < p->ldc; j++) {
+            if (p->c[i * p->ldc + j] != SENTINEL) {
+                return (long)i;
+            }
+        }
+    }
+    return -1;
+}
+
+static void on_take(void *user, size_t index, const int32_t *c, size_t ldc)
+{
+    product *p = user;
+    size_t i;
+    (void)index;
+    for (i = 0; i < p->m; i++) {
+        memcpy(p->c + i * p->ldc, c + i * ldc, p->n * sizeof *c);
+    }
+    p->taken++;
+}
+
+static void fill(wnpu_accel_product *to, product *p, int take)
+{
+    memset(to, 0, sizeof *to);
+    to->shape = p->shape;
+    to->m = p->m;
+    to->b = p->weight;
+    to->a = p->a;
+    to->lda = p->lda;
+    to->c = take ? NULL : p->c;
+    to->ldc = p->ldc;
+    to->take = take ? on_take : NULL;
+    to->user = p;
+}
+
+static int resident(wnpu_accel *accel, product *p, wnpu_error *error)
+{
+    return accel->resident(accel->self, p->shape, p->n, p->k, p->b, p->ldb, &p->weight, error);
+}
+
+static int timed_wait(wnpu_accel *accel, uint64_t job, int64_t ms, wnpu_error *error)
+{
+    int64_t start = now_ns(), took;
+    int code = accel->wait(accel->self, job, start + ms * 1000000, error);
+    took = (now_ns() - start) / 1000000;
+    check(took <= ms + 150, "a wait with a deadline of %lld ms took %lld ms", (long long)ms,
+          (long long)took);
+    return code;
+}
+
+static wnpu_accel *open_or_die(const wnpu_amdxdna_config *config, wnpu_accel_info *info)
+{
+    wnpu_accel *accel = NULL;
+    wnpu_error error = {0, ""};
+    int code = wnpu_amdxdna_open(config, &accel, &error);
+    check(code == WNPU_OK && accel != NULL, "opening: %d %s", code, error.message);
+    if (code != WNPU_OK) {
+        exit(1);
+    }
+    memset(info, 0, sizeof *info);
+    info->struct_size = (uint32_t)sizeof *info;
+    check(accel->describe(accel->self, info) == WNPU_OK, "describe");
+    return accel;
+}
+
+/* Every shape: alone, in parts, in a full chain, two jobs at once. */
+static void child_basic(const char *pack)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel_info info;
+    wnpu_accel_account account;
+    wnpu_accel *accel;
+    uint64_t fixed = 0, locked, expected;
+    wnpu_accel_shape shapes[64];
+    int n_shapes;
+    uint32_t shape;
+    configure(&config, pack);
+    n_shapes = wnpu_amdxdna_memory(&config, shapes, 64, &fixed, NULL);
+    accel = open_or_die(&config, &info);
+    memset(&account, 0, sizeof account);
+    account.struct_size = (uint32_t)sizeof account;
+    check(n_shapes == (int)info.n_shapes, "%d shapes in the pack, %u offered", n_shapes,
+          info.n_shapes);
+    check(accel->account(accel->self, &account) == WNPU_OK && account.bytes_locked <= fixed &&
+          account.bytes_locked == info.memory_fixed && account.jobs == 0, "locked %llu, said %llu",
+          (unsigned long long)account.bytes_locked, (unsigned long long)fixed);
+    locked = account.bytes_locked;
+    expected = 0;
+    for (shape = 0; shape < info.n_shapes; shape++) {
+        product p[2 * MAX_CHAIN];
+        wnpu_accel_product job[2][MAX_CHAIN];
+        uint64_t id[2] = {0, 0};
+        wnpu_error error = {0, ""};
+        size_t count = info.max_chain, i, j;
+        int code;
+        for (i = 0; i < 2 * count; i++) {
+            make(&p[i], &info, shape, i == 0, i > count && i % 2 == 0 ? &p[i - 1] : NULL);
+            blank(&p[i]);
+            code = resident(accel, &p[i], &error);
+            check(code == WNPU_OK, "resident: %s", error.message);
+            fill(&job[i / count][i % count], &p[i], i % 3 == 1);
+            expected += info.shapes[shape].resident_bytes;
+        }
+        for (j = 0; j < 2; j++) {
+            code = accel->submit(accel->self, job[j], j == 0 ? 1 : count, &id[j], &error);
+            check(code == WNPU_OK, "submit: %s", error.message);
+        }
+        check(accel->submit(accel->self, job[0], 1, &id[0], &error) == WNPU_E_STATE,
+              "a third job");
+        check(accel->release(accel->self, p[0].weight) == WNPU_E_STATE, "released in flight");
+        for (j = 2; j-- > 0;) { /* the later one first */
+            code = timed_wait(accel, id[j], 5000, &error);
+            check(code == WNPU_OK, "wait: %s", error.message);
+        }
+        check(timed_wait(accel, id[0], 10, &error) == WNPU_E_ARGUMENT, "waited twice");
+        check(wrong_row(&p[0]) < 0, "shape %u: row %ld alone", shape, wrong_row(&p[0]));
+        for (i = count; i < 2 * count; i++) {
+            check(wrong_row(&p[i]) < 0, "shape %u, product %zu, %u x %u x %u: row %ld", shape, i,
+                  p[i].m, p[i].n, p[i].k, wrong_row(&p[i]));
+            check(p[i].taken == (i % 3 == 1), "taken %u times", p[i].taken);
+        }
+        check(accel->account(accel->self, &account) == WNPU_OK &&
+              account.bytes_locked == locked + expected, "locked %llu, expected %llu more",
+              (unsigned long long)(account.bytes_locked - locked), (unsigned long long)expected);
+        for (i = 0; i < 2 * count; i++) {
+            check(accel->release(accel->self, p[i].weight) == WNPU_OK, "release");
+            check(accel->release(accel->self, p[i].weight) == WNPU_E_ARGUMENT, "released twice");
+            unmake(&p[i]);
+            expected -= info.shapes[shape].resident_bytes;
+        }
+        check(account.jobs == 2 * (shape + 1u) && account.failures == 0 &&
+              account.products == (shape + 1u) * (1 + count), "account");
+    }
+    check(accel->health(accel->self) == WNPU_ACCEL_OK, "health");
+    wnpu_amdxdna_close(accel);
+    check_clean("closed");
+}
+
+/* Whatever happens at any call, products come out right or not at all, and the device is left
+ * clean. rounds jobs; an accelerator that is off is opened anew. */
+static void child_faults(const char *pack, int rounds, int64_t deadline_ms)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel_info info;
+    wnpu_accel *accel = NULL;
+    wnpu_error error = {0, ""};
+    int round, good = 0, failed = 0, wrong = 0, opens = 0, probes = 0;
+    char first[300] = "";
+    configure(&config, pack);
+    config.test_ms = 300;
+    for (round = 0; round < rounds; round++) {
+        product p[2];
+        wnpu_accel_product job[2];
+        uint64_t id = 0;
+        int i, code = WNPU_OK;
+        if (accel == NULL) {
+            opens++;
+            code = wnpu_amdxdna_open(&config, &accel, &error);
+            check((code == WNPU_OK) == (accel != NULL), "open answers %d", code);
+            if (code != WNPU_OK) {
+                check(error.message[0] != '\0', "no reason for %d", code);
+                failed++;
+                continue;
+            }
+            memset(&info, 0, sizeof info);
+            info.struct_size = (uint32_t)sizeof info;
+            (void)accel->describe(accel->self, &info);
+        }
+        if (accel->health(accel->self) == WNPU_ACCEL_SUSPECT) {
+            struct timespec pause = {0, 6000000};
+            (void)nanosleep(&pause, NULL);
+        }
+        if (accel->health(accel->self) == WNPU_ACCEL_PROBE) {
+            int64_t start = now_ns();
+            probes++;
+            (void)accel->probe(accel->self, start + deadline_ms * 1000000, &error);
+            check((now_ns() - start) / 1000000 <= deadline_ms + 250, "a probe took %lld ms",
+                  (long long)(now_ns() - start) / 1000000);
+        }
+        if (accel->health(accel->self) == WNPU_ACCEL_OFF) {
+            wnpu_amdxdna_close(accel);
+            accel = NULL;
+            continue;
+        }
+        make(&p[0], &info, next_random() % info.n_shapes, 0, NULL);
+        make(&p[1], &info, p[0].shape, 0, &p[0]);
+        for (i = 0; i < 2; i++) {
+            blank(&p[i]);
+            code = code == WNPU_OK ? resident(accel, &p[i], &error) : code;
+            fill(&job[i], &p[i], i);
+        }
+        code = code == WNPU_OK ? accel->submit(accel->self, job, info.max_chain < 2 ? 1 : 2, &id,
+                                               &error) : code;
+        code = code == WNPU_OK ? timed_wait(accel, id, deadline_ms, &error) : code;
+        if (code != WNPU_OK) {
+            failed++;
+            check(error.message[0] != '\0', "no reason for %d", code);
+            check(untouched(&p[0]) && untouched(&p[1]), "a failed job wrote its results");
+        } else if (wrong_row(&p[0]) >= 0 || (info.max_chain >= 2 && wrong_row(&p[1]) >= 0)) {
+            wrong++;
+            accel->distrust(accel->self, "checksum");
+        } else {
+            good++;
+        }
+        for (i = 0; i < 2; i++) {
+            if (p[i].weight != 0) {
+                (void)accel->release(accel->self, p[i].weight);
+            }
+            unmake(&p[i]);
+        }
+    }
+    if (accel != NULL) {
+        wnpu_accel_account account;
+        memset(&account, 0, sizeof account);
+        account.struct_size = (uint32_t)sizeof account;
+        (void)accel->account(accel->self, &account);
+        snprintf(first, sizeof first, "%s", account.first_failure);
+        check(account.failures == 0 || first[0] != '\0', "failures without a first reason");
+        wnpu_amdxdna_close(accel);
+    }
+    check_clean("after faults");
+    printf("    %d good, %d failed, %d wrong, %d opened, %d probes; first: %s\n", good, failed,
+           wrong, opens, probes, first);
+}
+
+/* A forked child may not use what its parent opened, and does no harm when it closes it. */
+static void child_fork(const char *pack)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel_info info;
+    wnpu_error error = {0, ""};
+    wnpu_accel *accel;
+    wnpu_accel_product job;
+    uint64_t id = 0;
+    product p;
+    int status = 0;
+    pid_t pid;
+    configure(&config, pack);
+    accel = open_or_die(&config, &info);
+    make(&p, &info, 0, 0, NULL);
+    blank(&p);
+    check(resident(accel, &p, &error) == WNPU_OK, "resident: %s", error.message);
+    fill(&job, &p, 0);
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        int ok = accel->submit(accel->self, &job, 1, &id, &error) == WNPU_E_STATE &&
+                 accel->health(accel->self) == WNPU_ACCEL_OFF &&
+                 accel->wait(accel->self, 0, 0, &error) == WNPU_E_STATE &&
+                 accel->release(accel->self, p.weight) == WNPU_E_STATE;
+        wnpu_amdxdna_close(accel);
+        _exit(ok ? 0 : 1);
+    }
+    check(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+          "the child was not refused (%d)", status);
+    /* Up to 6.19 the child's exit ends our contexts: a failure is legal there, a hang is not. */
+    if (accel->submit(accel->self, &job, 1, &id, &error) == WNPU_OK) {
+        int code = timed_wait(accel, id, 500, &error);
+        const char *kernel = getenv("SIM_AMDXDNA_KERNEL");
+        check(code == WNPU_OK || (kernel != NULL && kernel[0] == '6'), "after fork: %s",
+              error.message);
+        check(code != WNPU_OK || wrong_row(&p) < 0, "after fork: row %ld", wrong_row(&p));
+    }
+    unmake(&p);
+    wnpu_amdxdna_close(accel);
+    check_clean("after fork");
+}
+
+/* memory_limit is kept to the byte, and the accelerator goes on. */
+static void child_limit(const char *pack)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel_info info;
+    wnpu_error error = {0, ""};
+    wnpu_accel *accel = NULL;
+    wnpu_accel_shape shapes[64];
+    uint64_t fixed = 0, one;
+    product p;
+    int i;
+    configure(&config, pack);
+    check(wnpu_amdxdna_memory(&config, shapes, 64, &fixed, &error) > 0, "%s", error.message);
+    config.memory_limit = 1 << 20;
+    check(wnpu_amdxdna_open(&config, &accel, &error) == WNPU_E_MEMORY && accel == NULL, "1 MiB: %s",
+          error.message);
+    one = shapes[0].resident_bytes;
+    config.memory_limit = 0;
+    accel = open_or_die(&config, &info);
+    fixed = info.memory_fixed;
+    wnpu_amdxdna_close(accel);
+    config.memory_limit = fixed + 3 * one - 1;
+    accel = open_or_die(&config, &info);
+    make(&p, &info, 0, 0, NULL);
+    for (i = 0; i < 4; i++) {
+        int code = resident(accel, &p, &error);
+        check(code == (i < 2 ? WNPU_OK : WNPU_E_MEMORY), "weight %d: %d", i, code);
+    }
+    unmake(&p);
+    wnpu_amdxdna_close(accel);
+    check_clean("limits");
+}
+
+/* The doctor on a live device. */
+static void child_doctor(const char *pack)
+{
+    wnpu_amdxdna_config config;
+    wnpu_amdxdna_diagnosis d;
+    const char *want = getenv("TEST_NPU_CAUSE");
+    configure(&config, strcmp(pack, "-") == 0 ? NULL : pack);
+    memset(&d, 0, sizeof d);
+    d.struct_size = (uint32_t)sizeof d;
+    check(wnpu_amdxdna_diagnose(&config, &d) == WNPU_OK, "diagnose");
+    check(strcmp(wnpu_amdxdna_cause_name(d.cause), want) == 0, "%s instead of %s: %s | %s",
+          wnpu_amdxdna_cause_name(d.cause), want, d.message, d.cure);
+    check_clean("doctor");
+}
+
+static int child(int argc, char **argv)
+{
+    if (argc < 4) {
+        return 2;
+    }
+    if (strcmp(argv[2], "basic") == 0) {
+        child_basic(argv[3]);
+    } else if (strcmp(argv[2], "fork") == 0) {
+        child_fork(argv[3]);
+    } else if (strcmp(argv[2], "limit") == 0) {
+        child_limit(argv[3]);
+    } else if (strcmp(argv[2], "doctor") == 0) {
+        child_doctor(argv[3]);
+    } else if (strcmp(argv[2], "faults") == 0 && argc == 6) {
+        child_faults(argv[3], atoi(argv[4]), atoi(argv[5]));
+    } else {
+        return 2;
+    }
+    return bad > 0;
+}
+
+/* ---- the parent's side ---- */
+
+static const char *self_path, *sim_path, *make_path, *packs_path;
+
+/* environment: "NAME=value ..." for the child. Returns its exit status. */
+static int run(const char *environment, const char *arguments)
+{
+    char command[1200];
+    int status;
+    fflush(stdout);
+    /* The simulator stands in front of a sanitizer's own interceptors on purpose. */
+    snprintf(command, sizeof command, "env SIM_AMDXDNA_QUIET=1 "
+             "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 %s LD_PRELOAD=%s %s --child %s",
+             environment, sim_path, self_path, arguments);
+    status = system(command);
+    if (status != 0) {
+        printf("  failed: %s\n", command);
+    }
+    return status;
+}
+
+#define NPU1_SHAPES "--shape 512x128x64 --shape 512x256x192 --shape 1024x128x128"
+#define NPU4_SHAPES "--shape 512x256x64 --shape 512x512x192 --shape 1024x256x128"
+
+static void make_packs(void)
+{
+    static const struct { const char *name, *options; } packs[] = {
+        {"npu1-i8", "--device npu1 --dtype i8 " NPU1_SHAPES},
+        {"npu1-i16", "--device npu1 --dtype i16 " NPU1_SHAPES},
+        {"npu1-kn", "--device npu1 --dtype i16 --b-layout kn " NPU1_SHAPES},
+        {"npu1-baked", "--device npu1 --dtype i8 --baked " NPU1_SHAPES},
+        {"npu1-pdi", "--device npu1 --dtype i8 --pdi " NPU1_SHAPES},
+        {"npu4-i8", "--device npu2 --dtype i8 " NPU4_SHAPES},
+        {"npu4-i16", "--device npu2 --dtype i16 " NPU4_SHAPES}
+    };
+    size_t i;
+    for (i = 0; i < sizeof packs / sizeof packs[0]; i++) {
+        char command[600];
+        snprintf(command, sizeof command, "mkdir -p %s && %s %s/%s %s > /dev/null", packs_path,
+                 make_path, packs_path, packs[i].name, packs[i].options);
+        T_CHECK(system(command) == 0, "%s", command);
+    }
+}
+
+static void test_machines(void)
+{
+    static const char *const kernels[] = {"6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2",
+                                          "7.3", "legacy"};
+    char environment[200], arguments[300];
+    size_t i;
+    for (i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s", kernels[i]);
+        snprintf(arguments, sizeof arguments, "basic %s/npu1-i8", packs_path);
+        T_CHECK(run(environment, arguments) == 0, "npu1 on %s", kernels[i]);
+        snprintf(environment, sizeof environment,
+                 "SIM_AMDXDNA_KERNEL=%s SIM_AMDXDNA_DEVICE=npu4", kernels[i]);
+        snprintf(arguments, sizeof arguments, "basic %s/npu4-i8", packs_path);
+        T_CHECK(run(environment, arguments) == 0, "npu4 on %s", kernels[i]);
+    }
+}
+
+static void test_packs(void)
+{
+    static const struct { const char *environment, *pack; } cases[] = {
+        {"", "npu1-i16"}, {"", "npu1-kn"}, {"", "npu1-baked"}, {"", "npu1-pdi"},
+        {"SIM_AMDXDNA_DEVICE=npu4", "npu4-i16"},
+        {"SIM_AMDXDNA_ADDRESS=iova", "npu1-i8"},
+        {"SIM_AMDXDNA_ADDRESS=iova SIM_AMDXDNA_DEVICE=npu4", "npu4-i8"},
+        {"SIM_AMDXDNA_CACHE=syncbo", "npu1-i8"},
+        {"SIM_AMDXDNA_CACHE=syncbo SIM_AMDXDNA_KERNEL=6.16", "npu1-i8"},
+        {"SIM_AMDXDNA_CACHE=off", "npu1-i8"}, /* real CLFLUSH */
+        {"SIM_AMDXDNA_PROTOCOL=5.7", "npu1-i8"},
+        {"SIM_AMDXDNA_PROTOCOL=6.12 SIM_AMDXDNA_DEVICE=npu4", "npu4-i8"}
+    };
+    char arguments[300];
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(arguments, sizeof arguments, "basic %s/%s", packs_path, cases[i].pack);
+        T_CHECK(run(cases[i].environment, arguments) == 0, "%s %s", cases[i].environment,
+                cases[i].pack);
+    }
+}
+
+static void test_fork(void)
+{
+    static const char *const kernels[] = {"6.18", "7.2"};
+    char environment[100], arguments[300];
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s", kernels[i]);
+        snprintf(arguments, sizeof arguments, "fork %s/npu1-i8", packs_path);
+        T_CHECK(run(environment, arguments) == 0, "%s", kernels[i]);
+    }
+}
+
+static void test_limit(void)
+{
+    char arguments[300];
+    snprintf(arguments, sizeof arguments, "limit %s/npu1-i8", packs_path);
+    T_CHECK(run("", arguments) == 0, "memory_limit");
+}
+
+static void test_accidents(void)
+{
+    /* Command numbers from 20 on fall behind the self-tests. */
+    static const char *const faults[] = {
+        "exec=20:timeout", "exec=20:state5", "exec=21:state6", "exec=20:state8", "exec=20:lost",
+        "exec=22:slow=100", "exec=22:slow=900", "exec=20:fw=0x1000004", "result=20:flipbit",
+        "result=20:zero", "result=20:skip", "suspend=21", "gone=200", "wait=20:EINVAL",
+        "wait=20+:ENODEV", "ioctl=EXEC_CMD:20:EINVAL", "ioctl=EXEC_CMD:20+:ENODEV",
+        "ioctl=CREATE_BO:45:ENOMEM", "ioctl=GET_BO_INFO:45:ENOENT", "mmap=45:EAGAIN",
+        "ioctl=CREATE_HWCTX:1:EINVAL", "ioctl=CREATE_HWCTX:1:EAGAIN", "ioctl=CONFIG_HWCTX:1:EINVAL",
+        "open=1:EACCES", "ioctl=VERSION:1:EIO", "ioctl=GET_INFO:1:EINVAL", "exec=1:timeout",
+        "result=1:flipbit", "result=2:skip", "exec=3:state5", "ioctl=EXEC_CMD:5:EINTR",
+        "exec=20:timeout;exec=21:timeout;exec=22:lost"
+    };
+    static const char *const kernels[] = {"6.17", "6.18", "6.19", "7.2"};
+    char environment[300], arguments[300];
+    size_t i, j;
+    for (i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        for (j = 0; j < sizeof kernels / sizeof kernels[0]; j++) {
+            snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s "
+                     "SIM_AMDXDNA_TIMESCALE=0.05 SIM_AMDXDNA_FAULT='%s'%s", kernels[j], faults[i],
+                     strncmp(faults[i], "gone", 4) == 0 ? " TEST_NPU_GONE=1" : "");
+            snprintf(arguments, sizeof arguments, "faults %s/npu1-i8 12 300", packs_path);
+            T_CHECK(run(environment, arguments) == 0, "%s on %s", faults[i], kernels[j]);
+        }
+    }
+}
+
+static void test_random(void)
+{
+    const char *rounds = getenv("TEST_NPU_RUNS");
+    int n = rounds != NULL ? atoi(rounds) : 60, i;
+    char environment[300], arguments[300];
+    for (i = 0; i < n; i++) {
+        snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s "
+                 "SIM_AMDXDNA_TIMESCALE=0.05 SIM_AMDXDNA_FAULT='random:%d:0.%03d'",
+                 i % 3 == 0 ? "6.18" : i % 3 == 1 ? "7.1" : "7.2", i + 1, 1 + i % 20);
+        snprintf(arguments, sizeof arguments, "faults %s/npu1-i8 16 300", packs_path);
+        T_CHECK(run(environment, arguments) == 0, "seed %d", i + 1);
+    }
+}
+
+static void test_live_doctor(void)
+{
+    static const struct { const char *environment, *pack; } cases[] = {
+        {"TEST_NPU_CAUSE=fine", "-"},
+        {"TEST_NPU_CAUSE=fine", "npu1-i8"},
+        {"TEST_NPU_CAUSE=pack-device", "npu4-i8"},
+        {"TEST_NPU_CAUSE=pack-device SIM_AMDXDNA_DEVICE=npu4", "npu1-i8"},
+        {"TEST_NPU_CAUSE=permission SIM_AMDXDNA_FAULT=open=EACCES", "npu1-i8"},
+        {"TEST_NPU_CAUSE=contexts SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EINVAL", "npu1-i8"},
+        {"TEST_NPU_CAUSE=contexts SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EINVAL", "-"},
+        {"TEST_NPU_CAUSE=memlock SIM_AMDXDNA_FAULT=mmap=1+:EAGAIN", "npu1-i8"},
+        {"TEST_NPU_CAUSE=self-test SIM_AMDXDNA_FAULT='result=*:flipbit'", "npu1-i8"},
+        {"TEST_NPU_CAUSE=device-gone SIM_AMDXDNA_FAULT='ioctl=GET_INFO:1+:ENODEV'", "npu1-i8"},
+        {"TEST_NPU_CAUSE=pack-missing", "nowhere"}
+    };
+    char arguments[300];
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(arguments, sizeof arguments, "doctor %s%s%s",
+                 cases[i].pack[0] == '-' ? "" : packs_path, cases[i].pack[0] == '-' ? "" : "/",
+                 cases[i].pack);
+        T_CHECK(run(cases[i].environment, arguments) == 0, "%s %s", cases[i].environment,
+                cases[i].pack);
+    }
+}
+
+static const char *in_build(char *to, size_t size, const char *name)
+{
+    const char *build = getenv("WNPU_BUILD");
+    snprintf(to, size, "%s/%s", build != NULL ? build : "build", name);
+    return to;
+}
+
+int main(int argc, char **argv)
+{
+    static char paths[3][256];
+    self_path = argv[0];
+    if (argc > 1 && strcmp(argv[1], "--child") == 0) {
+        return child(argc, argv);
+    }
+    sim_path = argc > 1 ? argv[1]
+               : in_build(paths[0], sizeof paths[0], "libsim_amdxdna.so");
+    make_path = argc > 2 ? argv[2] : in_build(paths[1], sizeof paths[1], "make_pack");
+    packs_path = argc > 3 ? argv[3] : in_build(paths[2], sizeof paths[2], "packs");
+    if (access(sim_path, R_OK) != 0 || access(make_path, X_OK) != 0) {
+        printf("usage: %s LIBSIM MAKE_PACK PACKS\n", argv[0]);
+        return 2;
+    }
+    t_run("make packs", make_packs);
+    t_run("machines", test_machines);
+    t_run("packs", test_packs);
+    t_run("fork", test_fork);
+    t_run("limit", test_limit);
+    t_run("live doctor", test_live_doctor);
+    t_run("accidents", test_accidents);
+    t_run("random faults", test_random);
+    return t_end();
+}
