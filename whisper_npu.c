@@ -28,7 +28,7 @@
  *
  *  Owns      feature macros, compiler pragmas, error formatting, shared
  *            small helpers.
- *  Assumes   gcc >= 7 or clang >= 7, IEEE 754 floats, 8-bit bytes.
+ *  Assumes   gcc >= 9 or clang >= 7, IEEE 754 floats, 8-bit bytes.
  *  Ensures   nothing below this section needs compiler flags.
  *  Costs     nothing.
  *
@@ -3138,15 +3138,9 @@ static void gm_pack_panel_steps(int8_t *packed, size_t k4, size_t group, const i
 #define GM_P_MAX 16256.0f   /* 127 * 128 */
 #define GM_P_SUM 16000000.0f
 
-/* Kernels whose pack_a() only widens to int16. */
-static int gm_is_wide(const gm_kernels *gm)
-{
-    return gm->isa == WNPU_ISA_SSE41 || gm->isa == WNPU_ISA_AVX2;
-}
-
 static size_t gm_p_bytes(const gm_kernels *gm, size_t rows, size_t k4)
 {
-    return gm_is_wide(gm) ? gm->a_bytes(rows, k4) : gm_bytes8(2 * rows, k4);
+    return gm->wide ? gm->a_bytes(rows, k4) : gm_bytes8(2 * rows, k4);
 }
 
 /* Packs rows of k4 * 4 probabilities, ldp apart. */
@@ -3158,7 +3152,7 @@ static void gm_pack_p(const gm_kernels *gm, void *packed_p, const uint16_t *p, s
         const uint16_t *x = p + r * ldp;
         int8_t *high = (int8_t *)packed_p + gm_bytes8(r, k4);
         int8_t *low = (int8_t *)packed_p + gm_bytes8(rows + r, k4);
-        if (gm_is_wide(gm)) {
+        if (gm->wide) {
             memcpy((char *)packed_p + gm->a_bytes(r, k4), x, k4 * 4 * sizeof *x);
             continue;
         }
@@ -3174,7 +3168,7 @@ static void gm_tile_p(const gm_kernels *gm, int32_t *c, size_t ldc, const void *
                       size_t rows, const int8_t *b, size_t k4, size_t panels)
 {
     size_t r, i;
-    if (gm_is_wide(gm)) {
+    if (gm->wide) {
         gm->tile(c, ldc, packed_p, rows, b, NULL, k4, panels);
         return;
     }
@@ -6026,8 +6020,7 @@ typedef struct en_engine {
     const op_kernels *op;
     tp_pool *pool;
     int exact;          /* float path */
-    size_t n_workers;
-    en_worker *worker;  /* [n_workers] */
+    en_worker *worker;  /* one for each thread of the pool */
     ft_tables *fft;
     ml_filters filters;
     float *mel;         /* [1 + 3000 + 1, n_mels], first and last row zero */
@@ -6239,16 +6232,23 @@ static void en_attend(const en_engine *e, en_worker *w, const en_heads *h, size_
     }
 }
 
+/* Layer norm of rows of x [rows, d] into y, which may be x. */
+static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const float *x, size_t rows,
+                    size_t d)
+{
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        e->op->norm(y + r * d, x + r * d, norm->weight, norm->bias, d);
+    }
+}
+
 /* Query, key and value of one layer for rows t0..t0+n-1 of x. */
 static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0, size_t n)
 {
     size_t d = e->model->n_audio_state, hd = e->self.hd, heads = e->self.heads, head, r;
     size_t panels = hd / 16, ctx = e->model->n_audio_ctx;
     float scale = 1.0f / sqrtf((float)hd);
-    for (r = 0; r < n; r++) {
-        e->op->norm(w->rows + r * d, e->x + (t0 + r) * d, layer->attn_norm.weight,
-                    layer->attn_norm.bias, d);
-    }
+    en_norm(e, &layer->attn_norm, w->rows, e->x + t0 * d, n, d);
     en_prepare(e, w, w->rows, d, n, d);
     for (head = 0; head < heads; head++) {
         size_t at = head * ctx + t0;
@@ -6330,10 +6330,7 @@ typedef struct en_layer_job {
 /* The feed-forward pair on rows of the residual stream x [n, d]. */
 static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, size_t n, size_t d)
 {
-    size_t r;
-    for (r = 0; r < n; r++) {
-        e->op->norm(w->rows + r * d, x + r * d, layer->mlp_norm.weight, layer->mlp_norm.bias, d);
-    }
+    en_norm(e, &layer->mlp_norm, w->rows, x, n, d);
     en_prepare(e, w, w->rows, d, n, d);
     en_multiply(e, w, w, &layer->fc1, 0, d / 4, n, w->wide, 4 * d, OP_GELU);
     en_prepare(e, w, w->wide, 4 * d, n, 4 * d);
@@ -6346,7 +6343,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     en_engine *e = job->e;
     en_worker *w = &e->worker[worker];
     const mf_layer *layer = &e->model->encoder[job->layer];
-    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS, r;
+    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS;
     size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
     float *x = e->x + t0 * d;
     en_prepare(e, w, e->attended + t0 * d, d, n, d);
@@ -6356,10 +6353,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
         en_qkv(e, w, layer + 1, t0, n);
         return;
     }
-    for (r = 0; r < n; r++) {
-        e->op->norm(x + r * d, x + r * d, e->model->encoder_norm.weight,
-                    e->model->encoder_norm.bias, d);
-    }
+    en_norm(e, &e->model->encoder_norm, x, x, n, d);
 }
 
 /* e->mel to e->x, the encoder's output [n_audio_ctx, d]. Stops early when the pool is cancelled;
@@ -6479,7 +6473,6 @@ static void en_take(ar_arena *arena, en_engine *e, size_t n_workers)
     const wnpu_model *m = e->model;
     size_t d = m->n_audio_state, ctx = m->n_audio_ctx, hd = d / m->n_audio_head, i;
     en_worker nothing;
-    e->n_workers = n_workers;
     e->worker = ar_take(arena, n_workers, sizeof(en_worker));
     for (i = 0; i < n_workers; i++) {
         en_take_worker(arena, e, e->worker != NULL ? &e->worker[i] : &nothing);
@@ -6585,10 +6578,7 @@ static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, 
 
 static void de_norm(de_decoder *d, const mf_norm *norm, size_t rows)
 {
-    size_t n = d->e->model->n_text_state, r;
-    for (r = 0; r < rows; r++) {
-        d->e->op->norm(d->normed + r * n, d->x + r * n, norm->weight, norm->bias, n);
-    }
+    en_norm(d->e, norm, d->normed, d->x, rows, d->e->model->n_text_state);
 }
 
 /* Attention of one row and head over its slot's positions so far. */
@@ -6904,6 +6894,11 @@ typedef struct se_hypothesis {
     float no_speech;                    /* probability at the start-of-transcript position */
     int ended;                          /* by end of text */
 } se_hypothesis;
+
+static float se_mean_logprob(const se_hypothesis *h)
+{
+    return h->sum_logprob / (float)(h->n + 1); /* end of text counts, as in OpenAI's code */
+}
 
 /* Log of the sum of exp over all logits, and their maximum's index. */
 static float se_log_sum(const op_kernels *op, const float *logits, size_t n, size_t *best)
@@ -7567,7 +7562,7 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     d.n = to - from;
     d.language = r->language;
     d.window = (int32_t)(r->stats.windows - 1);
-    d.mean_logprob = h->sum_logprob / (float)(h->n + 1);
+    d.mean_logprob = se_mean_logprob(h);
     d.no_speech = h->no_speech;
     status = rs_add(&r->store, &r->engine.model->vocab, &d, &stored);
     if (status != WNPU_OK) {
@@ -7669,7 +7664,7 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
         return WNPU_OK; /* the tokens may come from a step that was cut short */
     }
     silent = h->no_speech > r->params.no_speech_threshold &&
-             h->sum_logprob / (float)(h->n + 1) < r->params.logprob_threshold;
+             se_mean_logprob(h) < r->params.logprob_threshold;
     status = silent ? WNPU_OK : wi_segments(r, frames, used);
     if (*used == 0 || *used > frames) {
         *used = frames;
@@ -7925,7 +7920,6 @@ static void wi_start(wi_run *r)
  *  Ensures   what the header says.
  *  Costs     nothing beyond the work itself.
  * ====================================================================== */
-#define AP_MAX_THREADS TP_MAX_THREADS
 #define AP_MIN_RESULTS (64u << 10)
 #define AP_MAX_RESULTS (1u << 30)
 
@@ -7997,9 +7991,9 @@ static int ap_check_model(const wnpu_model *m, wnpu_error *error)
 static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
 {
     unsigned cpus = tp_cpus();
-    if (c->threads > AP_MAX_THREADS) {
+    if (c->threads > TP_MAX_THREADS) {
         return er_set(error, WNPU_E_ARGUMENT, "threads %u is outside 1..%u", (unsigned)c->threads,
-                      AP_MAX_THREADS);
+                      TP_MAX_THREADS);
     }
     if (c->threads == 0) {
         c->threads = cpus < 8 ? cpus : 8;
