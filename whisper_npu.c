@@ -614,11 +614,11 @@ static wnpu_isa cp_best(void)
 typedef float mt_fv __attribute__((vector_size(MT_LANES * 4)));
 typedef int32_t mt_iv __attribute__((vector_size(MT_LANES * 4)));
 typedef int8_t mt_bv __attribute__((vector_size(MT_LANES)));
-typedef uint16_t mt_sv __attribute__((vector_size(MT_LANES * 2)));
+typedef uint8_t mt_cv __attribute__((vector_size(MT_LANES)));
 typedef float mt_fvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
 typedef int32_t mt_ivu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
 typedef int8_t mt_bvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
-typedef uint16_t mt_svu __attribute__((vector_size(MT_LANES * 2), aligned(2), may_alias));
+typedef uint8_t mt_cvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
 
 typedef struct mt_vec { mt_fv v; } mt_vec;
 typedef struct mt_acc { mt_fv part[MT_PARTS]; } mt_acc; /* the 16 lanes of a reduction */
@@ -648,11 +648,11 @@ WNPU_INLINE void mt_vstore_int8(int8_t *p, const mt_vec *a)
     *(mt_bvu *)p = __builtin_convertvector(i, mt_bv);
 }
 
-/* The same as uint16; 0 <= a <= 65535. */
-WNPU_INLINE void mt_vstore_uint16(uint16_t *p, const mt_vec *a)
+/* The same as uint8; 0 <= a <= 255. */
+WNPU_INLINE void mt_vstore_uint8(uint8_t *p, const mt_vec *a)
 {
     mt_iv i = (mt_iv)(a->v + MT_ROUND) - 0x4b400000;
-    *(mt_svu *)p = __builtin_convertvector(i, mt_sv);
+    *(mt_cvu *)p = __builtin_convertvector(i, mt_cv);
 }
 
 WNPU_INLINE void mt_vmax(mt_vec *r, const mt_vec *a)
@@ -768,12 +768,74 @@ WNPU_INLINE void mt_vgelu(mt_vec *r)
     r->v = x * 0.5f * p;
 }
 
+/* ---- shorter forms for results that become int8 ---- */
+
+/* 2^x for x <= 126; below -125 the result is 2^-125. Relative error below 8e-5: minimax polynomial
+ * of third degree on -0.5..0.5, fitted by linear programming. */
+#define MT_EXP2_LEAST -125.0f
+#define MT_EXP2_0 0.999927998f
+#define MT_EXP2_1 0.693260968f
+#define MT_EXP2_2 0.242611378f
+#define MT_EXP2_3 0.0551717728f
+
+WNPU_INLINE void mt_vexp2(mt_vec *r)
+{
+    mt_fv x = r->v, t, p;
+    mt_iv low = x < MT_EXP2_LEAST;
+    x = (mt_fv)((low & (mt_iv)((mt_fv){0} + MT_EXP2_LEAST)) | (~low & (mt_iv)x));
+    t = x + MT_ROUND;
+    x = x - (t - MT_ROUND);
+    p = x * MT_EXP2_3 + MT_EXP2_2;
+    p = p * x + MT_EXP2_1;
+    p = p * x + MT_EXP2_0;
+    r->v = (mt_fv)((mt_iv)p + ((mt_iv)t << 23));
+}
+
+/* GELU as x (0.5 + y Q(y^2)) with y = x limited to -4.3..4.3: absolute error below 4e-5 for
+ * |x| < 8. Q is a minimax polynomial fitted by linear programming. */
+#define MT_GELU_LIMIT 4.3f
+#define MT_GELU_0 0.398801744f
+#define MT_GELU_1 -0.0661551207f
+#define MT_GELU_2 0.0096949013f
+#define MT_GELU_3 -0.00107132096f
+#define MT_GELU_4 8.71078664e-05f
+#define MT_GELU_5 -5.00530086e-06f
+#define MT_GELU_6 1.90178923e-07f
+#define MT_GELU_7 -4.24773061e-09f
+#define MT_GELU_8 4.19595608e-11f
+
+WNPU_INLINE void mt_vgelu_short(mt_vec *r)
+{
+    mt_fv x = r->v, y, t, p;
+    mt_iv high = x > MT_GELU_LIMIT, low = x < -MT_GELU_LIMIT;
+    y = (mt_fv)((high & (mt_iv)((mt_fv){0} + MT_GELU_LIMIT)) | (~high & (mt_iv)x));
+    y = (mt_fv)((low & (mt_iv)((mt_fv){0} - MT_GELU_LIMIT)) | (~low & (mt_iv)y));
+    t = y * y;
+    p = t * MT_GELU_8 + MT_GELU_7;
+    p = p * t + MT_GELU_6;
+    p = p * t + MT_GELU_5;
+    p = p * t + MT_GELU_4;
+    p = p * t + MT_GELU_3;
+    p = p * t + MT_GELU_2;
+    p = p * t + MT_GELU_1;
+    p = p * t + MT_GELU_0;
+    r->v = x * (y * p + 0.5f);
+}
+
 /* Single values by the same code, so that scalar and vector users agree. */
 static float mt_exp1(float x)
 {
     mt_vec v;
     mt_vset(&v, x);
     mt_vexp(&v);
+    return v.v[0];
+}
+
+static float mt_exp2_1(float x)
+{
+    mt_vec v;
+    mt_vset(&v, x);
+    mt_vexp2(&v);
     return v.v[0];
 }
 
@@ -1970,16 +2032,19 @@ typedef struct gm_weight {
 /* The kernels of one instruction set. Columns come in whole panels: ldc >= panels * 16. */
 typedef struct gm_kernels {
     wnpu_isa isa;
-    int wide;      /* pack_a widens to int16 */
     uint32_t rows; /* of a register tile; blocks are best a multiple of it */
     /* Bytes that a packed block needs. Any alignment will do. */
     size_t (*a_bytes)(size_t rows, size_t k4);
     /* Packs rows of k4 * 4 values, lda apart; padding in them is zero. */
     void (*pack_a)(void *packed_a, const int8_t *a, size_t lda, size_t rows, size_t k4);
-    /* c[rows][panels * 16] = A * B. correction belongs to the first panel of b; it may be NULL
-     * for kernels whose correct is NULL. */
+    int unsigned_a; /* without a correction, packed rows are unsigned bytes */
+    /* Packs unsigned values likewise, where they are widened. NULL: they are not. */
+    void (*pack_u)(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4);
+    /* c[rows][panels * 16] = A * B over k4 groups; the panels of b are pitch groups apart.
+     * correction belongs to the first panel of b; NULL for kernels whose correct is NULL, and for
+     * an A that pack_u() packed. */
     void (*tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
-                 const int32_t *correction, size_t k4, size_t panels);
+                 size_t pitch, const int32_t *correction, size_t k4, size_t panels);
     /* Fills correction[panels * 16] for a B packed at run time; NULL: tile needs none. */
     void (*correct)(int32_t *correction, const int8_t *b, size_t k4, size_t panels);
     /* The same product in float32; panels are [k][16] and k * 16 floats apart. */
@@ -2006,13 +2071,14 @@ static void gm_pack8(void *packed_a, const int8_t *a, size_t lda, size_t rows, s
 }
 
 static void gm_scalar_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                           const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+                           const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                           size_t panels)
 {
     size_t p, r, g, n;
     (void)correction;
     for (p = 0; p < panels; p++) {
         for (r = 0; r < rows; r++) {
-            const int8_t *y = b + p * k4 * GM_GROUP;
+            const int8_t *y = b + p * pitch * GM_GROUP;
             const int8_t *x = (const int8_t *)packed_a + gm_bytes8(r, k4);
             int32_t sum[16] = {0};
             for (g = 0; g < k4; g++, x += 4, y += GM_GROUP) {
@@ -2074,22 +2140,28 @@ static void gm_ftile4(float *c, size_t ldc, const float *a, size_t lda, size_t r
 }
 
 static const gm_kernels gm_scalar = {
-    WNPU_ISA_SCALAR, 0, 4, gm_bytes8, gm_pack8, gm_scalar_tile, NULL, gm_ftile4
+    WNPU_ISA_SCALAR, 4, gm_bytes8, gm_pack8, 0, NULL, gm_scalar_tile, NULL, gm_ftile4
 };
 
 /* ---- the walk over a block that the kernels below share ---- */
 
 /* A kernel of at most tile_rows rows and so many panels, over a stretch of groups. A row of a is
- * stride bytes; panels are k4 groups apart. Sums start from `from`: corrections (ldfrom 0), the
+ * stride bytes; panels are pitch groups apart. Sums start from `from`: corrections (ldfrom 0), the
  * stretch before (c itself), or NULL for zeros. */
 typedef void (*gm_micro)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                          const char *a, size_t stride, size_t rows,
-                         const int8_t *b, size_t k4, size_t groups, size_t panels);
+                         const int8_t *b, size_t pitch, size_t groups, size_t panels);
+
+WNPU_INLINE const int32_t *gm_at(const int32_t *from, size_t offset)
+{
+    return from != NULL ? from + offset : NULL;
+}
 
 /* The panels' part of a stretch and a tile's rows should stay in the nearest caches. */
 WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, size_t group_bytes,
                          size_t stretch, int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                         const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                         size_t panels)
 {
     size_t p, g, r, stride = k4 * group_bytes + GM_PAD;
     for (p = 0; p < panels; p += tile_panels) {
@@ -2099,10 +2171,10 @@ WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, s
             for (r = 0; r < rows; r += tile_rows) {
                 size_t nr = rows - r < tile_rows ? rows - r : tile_rows;
                 int32_t *out = c + r * ldc + p * 16;
-                const int32_t *from = g > 0 ? out : correction != NULL ? correction + p * 16 : NULL;
+                const int32_t *from = g > 0 ? out : gm_at(correction, p * 16);
                 micro(out, ldc, from, g > 0 ? ldc : 0,
                       (const char *)packed_a + r * stride + g * group_bytes, stride, nr,
-                      b + (p * k4 + g) * GM_GROUP, k4, ng, np);
+                      b + (p * pitch + g) * GM_GROUP, pitch, ng, np);
             }
         }
     }
@@ -2138,6 +2210,25 @@ GM_SSE41 static void gm_sse41_pack(void *packed_a, const int8_t *a, size_t lda, 
             int32_t last;
             memcpy(&last, x, 4);
             _mm_storel_epi64((__m128i *)to, _mm_cvtepi8_epi16(_mm_cvtsi32_si128(last)));
+        }
+    }
+}
+
+GM_SSE41 static void gm_sse41_pack_u(void *packed_a, const uint8_t *a, size_t lda, size_t rows,
+                                   size_t k4)
+{
+    size_t r, g;
+    for (r = 0; r < rows; r++) {
+        char *to = (char *)packed_a + gm_bytes16(r, k4);
+        const uint8_t *x = a + r * lda;
+        for (g = 0; g + 2 <= k4; g += 2, x += 8, to += 16) {
+            __m128i v = _mm_loadl_epi64((const __m128i *)x);
+            _mm_storeu_si128((__m128i *)to, _mm_cvtepu8_epi16(v));
+        }
+        if (g < k4) {
+            int32_t last;
+            memcpy(&last, x, 4);
+            _mm_storel_epi64((__m128i *)to, _mm_cvtepu8_epi16(_mm_cvtsi32_si128(last)));
         }
     }
 }
@@ -2219,13 +2310,13 @@ WNPU_INLINE GM_SSE41 void gm_sse41_tile1(int32_t *c, size_t ldc, const int32_t *
     }
     gm_sse41_store(c, from, &s0, C);
     if (R > 1) {
-        gm_sse41_store(c + ldc, from != NULL ? from + ldfrom : NULL, &s1, C);
+        gm_sse41_store(c + ldc, gm_at(from, ldfrom), &s1, C);
     }
     if (R > 2) {
-        gm_sse41_store(c + ldc * 2, from != NULL ? from + ldfrom * 2 : NULL, &s2, C);
-        gm_sse41_store(c + ldc * 3, from != NULL ? from + ldfrom * 3 : NULL, &s3, C);
-        gm_sse41_store(c + ldc * 4, from != NULL ? from + ldfrom * 4 : NULL, &s4, C);
-        gm_sse41_store(c + ldc * 5, from != NULL ? from + ldfrom * 5 : NULL, &s5, C);
+        gm_sse41_store(c + ldc * 2, gm_at(from, ldfrom * 2), &s2, C);
+        gm_sse41_store(c + ldc * 3, gm_at(from, ldfrom * 3), &s3, C);
+        gm_sse41_store(c + ldc * 4, gm_at(from, ldfrom * 4), &s4, C);
+        gm_sse41_store(c + ldc * 5, gm_at(from, ldfrom * 5), &s5, C);
     }
 }
 
@@ -2236,17 +2327,17 @@ WNPU_INLINE GM_SSE41 void gm_sse41_panel(int32_t *c, size_t ldc, const int32_t *
 {
     size_t r, n;
     for (n = 0; n < 16 && rows == 6; n += 4) {
-        gm_sse41_tile1(c + n, ldc, from != NULL ? from + n : NULL, ldfrom, a, stride, b + n * 4,
+        gm_sse41_tile1(c + n, ldc, gm_at(from, n), ldfrom, a, stride, b + n * 4,
                        groups, 6, 2);
     }
     for (n = 0; n < 16 && rows < 6; n += 8) {
-        const int32_t *start = from != NULL ? from + n : NULL;
+        const int32_t *start = gm_at(from, n);
         for (r = 0; r + 2 <= rows; r += 2) {
-            gm_sse41_tile1(c + r * ldc + n, ldc, start != NULL ? start + r * ldfrom : NULL, ldfrom,
+            gm_sse41_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
                            a + r * stride, stride, b + n * 4, groups, 2, 4);
         }
         if (r < rows) {
-            gm_sse41_tile1(c + r * ldc + n, ldc, start != NULL ? start + r * ldfrom : NULL, ldfrom,
+            gm_sse41_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
                            a + r * stride, stride, b + n * 4, groups, 1, 4);
         }
     }
@@ -2254,26 +2345,27 @@ WNPU_INLINE GM_SSE41 void gm_sse41_panel(int32_t *c, size_t ldc, const int32_t *
 
 GM_SSE41 static void gm_sse41_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                     const char *a, size_t stride, size_t rows, const int8_t *b,
-                                    size_t k4, size_t groups, size_t panels)
+                                    size_t pitch, size_t groups, size_t panels)
 {
     size_t p;
     for (p = 0; p < panels; p++) {
-        gm_sse41_panel(c + p * 16, ldc, from != NULL ? from + p * 16 : NULL, ldfrom, a, stride,
-                       rows, b + p * k4 * GM_GROUP, groups);
+        gm_sse41_panel(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride,
+                       rows, b + p * pitch * GM_GROUP, groups);
     }
 }
 
 static void gm_sse41_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                          const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+                          const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                          size_t panels)
 {
     (void)correction;
     /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
-    gm_walk(gm_sse41_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a, rows,
-            b, NULL, k4, panels);
+    gm_walk(gm_sse41_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a,
+            rows, b, pitch, NULL, k4, panels);
 }
 
 static const gm_kernels gm_sse41 = {
-    WNPU_ISA_SSE41, 1, 6, gm_bytes16, gm_sse41_pack, gm_sse41_tile, NULL, gm_ftile4
+    WNPU_ISA_SSE41, 6, gm_bytes16, gm_sse41_pack, 0, gm_sse41_pack_u, gm_sse41_tile, NULL, gm_ftile4
 };
 
 /* AVX2: the same with twice the width. */
@@ -2292,6 +2384,25 @@ GM_AVX2 static void gm_avx2_pack(void *packed_a, const int8_t *a, size_t lda, si
             int32_t four;
             memcpy(&four, x, 4);
             _mm_storel_epi64((__m128i *)to, _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four)));
+        }
+    }
+}
+
+GM_AVX2 static void gm_avx2_pack_u(void *packed_a, const uint8_t *a, size_t lda, size_t rows,
+                                 size_t k4)
+{
+    size_t r, g;
+    for (r = 0; r < rows; r++) {
+        char *to = (char *)packed_a + gm_bytes16(r, k4);
+        const uint8_t *x = a + r * lda;
+        for (g = 0; g + 4 <= k4; g += 4, x += 16, to += 32) {
+            __m128i v = _mm_loadu_si128((const __m128i *)x);
+            _mm256_storeu_si256((__m256i *)to, _mm256_cvtepu8_epi16(v));
+        }
+        for (; g < k4; g++, x += 4, to += 8) {
+            int32_t four;
+            memcpy(&four, x, 4);
+            _mm_storel_epi64((__m128i *)to, _mm_cvtepu8_epi16(_mm_cvtsi32_si128(four)));
         }
     }
 }
@@ -2375,13 +2486,13 @@ WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *fr
     }
     gm_avx2_store(c, from, &s0, C);
     if (R > 1) {
-        gm_avx2_store(c + ldc, from != NULL ? from + ldfrom : NULL, &s1, C);
+        gm_avx2_store(c + ldc, gm_at(from, ldfrom), &s1, C);
     }
     if (R > 2) {
-        gm_avx2_store(c + ldc * 2, from != NULL ? from + ldfrom * 2 : NULL, &s2, C);
-        gm_avx2_store(c + ldc * 3, from != NULL ? from + ldfrom * 3 : NULL, &s3, C);
-        gm_avx2_store(c + ldc * 4, from != NULL ? from + ldfrom * 4 : NULL, &s4, C);
-        gm_avx2_store(c + ldc * 5, from != NULL ? from + ldfrom * 5 : NULL, &s5, C);
+        gm_avx2_store(c + ldc * 2, gm_at(from, ldfrom * 2), &s2, C);
+        gm_avx2_store(c + ldc * 3, gm_at(from, ldfrom * 3), &s3, C);
+        gm_avx2_store(c + ldc * 4, gm_at(from, ldfrom * 4), &s4, C);
+        gm_avx2_store(c + ldc * 5, gm_at(from, ldfrom * 5), &s5, C);
     }
 }
 
@@ -2393,38 +2504,39 @@ WNPU_INLINE GM_AVX2 void gm_avx2_panel(int32_t *c, size_t ldc, const int32_t *fr
     size_t r;
     if (rows == 6) {
         gm_avx2_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 6, 2);
-        gm_avx2_tile1(c + 8, ldc, from != NULL ? from + 8 : NULL, ldfrom, a, stride, b + 32,
+        gm_avx2_tile1(c + 8, ldc, gm_at(from, 8), ldfrom, a, stride, b + 32,
                       groups, 6, 2);
         return;
     }
     for (r = 0; r + 2 <= rows; r += 2) {
-        gm_avx2_tile1(c + r * ldc, ldc, from != NULL ? from + r * ldfrom : NULL, ldfrom,
+        gm_avx2_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
                       a + r * stride, stride, b, groups, 2, 4);
     }
     if (r < rows) {
-        gm_avx2_tile1(c + r * ldc, ldc, from != NULL ? from + r * ldfrom : NULL, ldfrom,
+        gm_avx2_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
                       a + r * stride, stride, b, groups, 1, 4);
     }
 }
 
 GM_AVX2 static void gm_avx2_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                   const char *a, size_t stride, size_t rows, const int8_t *b,
-                                  size_t k4, size_t groups, size_t panels)
+                                  size_t pitch, size_t groups, size_t panels)
 {
     size_t p;
     for (p = 0; p < panels; p++) {
-        gm_avx2_panel(c + p * 16, ldc, from != NULL ? from + p * 16 : NULL, ldfrom, a, stride,
-                      rows, b + p * k4 * GM_GROUP, groups);
+        gm_avx2_panel(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride,
+                      rows, b + p * pitch * GM_GROUP, groups);
     }
 }
 
 static void gm_avx2_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                         const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                         size_t panels)
 {
     (void)correction;
     /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
-    gm_walk(gm_avx2_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a, rows,
-            b, NULL, k4, panels);
+    gm_walk(gm_avx2_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a,
+            rows, b, pitch, NULL, k4, panels);
 }
 
 /* 16 columns of R rows, 1 or 4. */
@@ -2465,7 +2577,7 @@ GM_AVX2 static void gm_ftile8(float *c, size_t ldc, const float *a, size_t lda, 
 }
 
 static const gm_kernels gm_avx2 = {
-    WNPU_ISA_AVX2, 1, 6, gm_bytes16, gm_avx2_pack, gm_avx2_tile, NULL, gm_ftile8
+    WNPU_ISA_AVX2, 6, gm_bytes16, gm_avx2_pack, 0, gm_avx2_pack_u, gm_avx2_tile, NULL, gm_ftile8
 };
 
 /* ---- AVX-512 VNNI ---- */
@@ -2498,8 +2610,13 @@ GM_AVX512 static void gm_avx512_pack(void *packed_a, const int8_t *a, size_t lda
 
 typedef struct gm_avx512_row { __m512i v[4]; } gm_avx512_row;
 
+/* from NULL: zeros. */
 WNPU_INLINE GM_AVX512 void gm_avx512_start(gm_avx512_row *sum, const int32_t *from, int P)
 {
+    if (from == NULL) {
+        sum->v[0] = sum->v[1] = sum->v[2] = sum->v[3] = _mm512_setzero_si512();
+        return;
+    }
     sum->v[0] = _mm512_loadu_si512(from);
     if (P > 1) {
         sum->v[1] = _mm512_loadu_si512(from + 16);
@@ -2555,13 +2672,13 @@ WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t
     size_t g;
     gm_avx512_start(&s0, from, P);
     if (R > 1) {
-        gm_avx512_start(&s1, from + ldfrom, P);
+        gm_avx512_start(&s1, gm_at(from, ldfrom), P);
     }
     if (R > 2) {
-        gm_avx512_start(&s2, from + ldfrom * 2, P);
-        gm_avx512_start(&s3, from + ldfrom * 3, P);
-        gm_avx512_start(&s4, from + ldfrom * 4, P);
-        gm_avx512_start(&s5, from + ldfrom * 5, P);
+        gm_avx512_start(&s2, gm_at(from, ldfrom * 2), P);
+        gm_avx512_start(&s3, gm_at(from, ldfrom * 3), P);
+        gm_avx512_start(&s4, gm_at(from, ldfrom * 4), P);
+        gm_avx512_start(&s5, gm_at(from, ldfrom * 5), P);
     }
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
@@ -2604,35 +2721,39 @@ WNPU_INLINE GM_AVX512 void gm_avx512_rows(int32_t *c, size_t ldc, const int32_t 
         gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, 6, P);
         return;
     }
-    for (; r + 2 <= rows; r += 2) {
-        gm_avx512_tile1(c + r * ldc, ldc, from + r * ldfrom, ldfrom, a + r * stride, stride, b, k4,
-                        groups, 2, P);
-    }
-    if (r < rows) {
-        gm_avx512_tile1(c + r * ldc, ldc, from + r * ldfrom, ldfrom, a + r * stride, stride, b, k4,
-                        groups, 1, P);
+    for (; r < rows; r += 2) {
+        const int32_t *start = gm_at(from, r * ldfrom);
+        if (r + 2 <= rows) {
+            gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
+                            2, P);
+        } else {
+            gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
+                            1, P);
+        }
     }
 }
 
 GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                       const char *a, size_t stride, size_t rows, const int8_t *b,
-                                      size_t k4, size_t groups, size_t panels)
+                                      size_t pitch, size_t groups, size_t panels)
 {
     size_t p;
     if (panels == 4) {
-        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, k4, groups, 4);
+        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, 4);
         return;
     }
     for (p = 0; p < panels; p++) {
-        gm_avx512_rows(c + p * 16, ldc, from + p * 16, ldfrom, a, stride, rows,
-                       b + p * k4 * GM_GROUP, k4, groups, 1);
+        gm_avx512_rows(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride, rows,
+                       b + p * pitch * GM_GROUP, pitch, groups, 1);
     }
 }
 
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                           const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+                           const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                           size_t panels)
 {
-    gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, correction, k4, panels);
+    gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch,
+            correction, k4, panels);
 }
 
 GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, size_t k4,
@@ -2650,7 +2771,8 @@ GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, si
 }
 
 static const gm_kernels gm_avx512 = {
-    WNPU_ISA_AVX512, 0, 6, gm_bytes8, gm_avx512_pack, gm_avx512_tile, gm_avx512_correct, gm_ftile8
+    WNPU_ISA_AVX512, 6, gm_bytes8, gm_avx512_pack, 1, NULL,
+    gm_avx512_tile, gm_avx512_correct, gm_ftile8
 };
 #endif /* WNPU_X86 */
 
@@ -2736,41 +2858,43 @@ WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size
     }
     gm_neon_store(c, from, &s0);
     if (R > 1) {
-        gm_neon_store(c + ldc, from != NULL ? from + ldfrom : NULL, &s1);
-        gm_neon_store(c + ldc * 2, from != NULL ? from + ldfrom * 2 : NULL, &s2);
-        gm_neon_store(c + ldc * 3, from != NULL ? from + ldfrom * 3 : NULL, &s3);
+        gm_neon_store(c + ldc, gm_at(from, ldfrom), &s1);
+        gm_neon_store(c + ldc * 2, gm_at(from, ldfrom * 2), &s2);
+        gm_neon_store(c + ldc * 3, gm_at(from, ldfrom * 3), &s3);
     }
 }
 
 static void gm_neon_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                           const char *a, size_t stride, size_t rows, const int8_t *b,
-                          size_t k4, size_t groups, size_t panels)
+                          size_t pitch, size_t groups, size_t panels)
 {
     size_t r, n;
-    (void)k4;
+    (void)pitch;
     (void)panels; /* 1 */
     for (n = 0; n < 16; n += 8) {
-        const int32_t *start = from != NULL ? from + n : NULL;
+        const int32_t *start = gm_at(from, n);
         if (rows == 4) {
             gm_neon_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, 4);
             continue;
         }
         for (r = 0; r < rows; r++) {
-            gm_neon_tile1(c + r * ldc + n, ldc, start != NULL ? start + r * ldfrom : NULL, ldfrom,
+            gm_neon_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
                           a + r * stride, stride, b + n * 4, groups, 1);
         }
     }
 }
 
 static void gm_neon_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                         const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                         size_t panels)
 {
     (void)correction;
-    gm_walk(gm_neon_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, NULL, k4, panels);
+    gm_walk(gm_neon_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, pitch, NULL, k4,
+            panels);
 }
 
 static const gm_kernels gm_neon = {
-    WNPU_ISA_NEON, 0, 4, gm_bytes8, gm_pack8, gm_neon_tile, NULL, gm_ftile4
+    WNPU_ISA_NEON, 4, gm_bytes8, gm_pack8, 0, NULL, gm_neon_tile, NULL, gm_ftile4
 };
 
 /* ---- NEON with dot products: one instruction is 4 columns times 4 along k ---- */
@@ -2862,9 +2986,9 @@ WNPU_INLINE GM_DOT void gm_dot_tile1(int32_t *c, size_t ldc, const int32_t *from
     int8x16_t x[4];
     size_t g;
     gm_dot_start(&s0, from);
-    gm_dot_start(&s1, from != NULL && R > 1 ? from + ldfrom : NULL);
-    gm_dot_start(&s2, from != NULL && R > 1 ? from + ldfrom * 2 : NULL);
-    gm_dot_start(&s3, from != NULL && R > 1 ? from + ldfrom * 3 : NULL);
+    gm_dot_start(&s1, gm_at(R > 1 ? from : NULL, ldfrom));
+    gm_dot_start(&s2, gm_at(R > 1 ? from : NULL, ldfrom * 2));
+    gm_dot_start(&s3, gm_at(R > 1 ? from : NULL, ldfrom * 3));
     for (g = 0; g + 4 <= groups; g += 4, a += 16, b += 4 * GM_GROUP) {
         gm_dot_load(x, a, stride, R);
         gm_dot_group(&s0, &s1, &s2, &s3, x, b, 0, R);
@@ -2886,35 +3010,37 @@ WNPU_INLINE GM_DOT void gm_dot_tile1(int32_t *c, size_t ldc, const int32_t *from
 
 GM_DOT static void gm_dot_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                 const char *a, size_t stride, size_t rows, const int8_t *b,
-                                size_t k4, size_t groups, size_t panels)
+                                size_t pitch, size_t groups, size_t panels)
 {
     size_t r;
-    (void)k4;
+    (void)pitch;
     (void)panels; /* 1 */
     if (rows == 4) {
         gm_dot_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
         return;
     }
     for (r = 0; r < rows; r++) {
-        gm_dot_tile1(c + r * ldc, ldc, from != NULL ? from + r * ldfrom : NULL, ldfrom,
+        gm_dot_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
                      a + r * stride, stride, b, groups, 1);
     }
 }
 
 static void gm_dot_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                        const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+                        const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                        size_t panels)
 {
     (void)correction;
-    gm_walk(gm_dot_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, NULL, k4, panels);
+    gm_walk(gm_dot_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, pitch, NULL, k4,
+            panels);
 }
 
 static const gm_kernels gm_dot = {
-    WNPU_ISA_NEON_DOT, 0, 4, gm_bytes8, gm_pack8, gm_dot_tile, NULL, gm_ftile4
+    WNPU_ISA_NEON_DOT, 4, gm_bytes8, gm_pack8, 0, NULL, gm_dot_tile, NULL, gm_ftile4
 };
 
 /* smmla would want another form of B; machines that have it have sdot too. */
 static const gm_kernels gm_i8mm = {
-    WNPU_ISA_NEON_I8MM, 0, 4, gm_bytes8, gm_pack8, gm_dot_tile, NULL, gm_ftile4
+    WNPU_ISA_NEON_I8MM, 4, gm_bytes8, gm_pack8, 0, NULL, gm_dot_tile, NULL, gm_ftile4
 };
 #endif /* WNPU_ARM */
 
@@ -3129,53 +3255,45 @@ static void gm_pack_panel_steps(int8_t *packed, size_t k4, size_t group, const i
     }
 }
 
-/* ---- probabilities: 0..16256, that is 14 bits ---- */
+/* ---- weights of attention: 0..255 ---- */
 
-/* Eight bits are too few for attention over 1500 keys: the many small probabilities would all
- * become 0. Kernels that multiply int16 take them as they are; for the others p = 128 high + low
- * with two rows of 7 bits, which are legal unsigned bytes too. The sum of a row must not pass
- * 16,000,000, so that products with int8 values stay in an int32. */
-#define GM_P_MAX 16256.0f   /* 127 * 128 */
-#define GM_P_SUM 16000000.0f
-
-static size_t gm_p_bytes(const gm_kernels *gm, size_t rows, size_t k4)
+/* Rows of weights stand at w with a stride of gm_p_stride(). Kernels that multiply unsigned bytes
+ * take them there; those that widen pack them; for the rest p - 128 takes their place, and a row of
+ * ones is added below, which yields the sums of the columns that 128 has to be multiplied with. So
+ * there has to be room for another row. */
+static size_t gm_p_stride(size_t k4)
 {
-    return gm->wide ? gm->a_bytes(rows, k4) : gm_bytes8(2 * rows, k4);
+    return gm_bytes8(1, k4);
 }
 
-/* Packs rows of k4 * 4 probabilities, ldp apart. */
-static void gm_pack_p(const gm_kernels *gm, void *packed_p, const uint16_t *p, size_t ldp,
-                      size_t rows, size_t k4)
+/* Returns what gm_tile_p() takes: w or packed, which has room for the rows if pack_u is there. */
+static const void *gm_pack_p(const gm_kernels *gm, void *packed, uint8_t *w, size_t rows, size_t k4)
 {
-    size_t r, i;
-    for (r = 0; r < rows; r++) {
-        const uint16_t *x = p + r * ldp;
-        int8_t *high = (int8_t *)packed_p + gm_bytes8(r, k4);
-        int8_t *low = (int8_t *)packed_p + gm_bytes8(rows + r, k4);
-        if (gm->wide) {
-            memcpy((char *)packed_p + gm->a_bytes(r, k4), x, k4 * 4 * sizeof *x);
-            continue;
-        }
+    size_t r, i, stride = gm_p_stride(k4);
+    if (gm->pack_u != NULL) {
+        gm->pack_u(packed, w, stride, rows, k4);
+        return packed;
+    }
+    for (r = 0; r < rows && !gm->unsigned_a; r++) {
         for (i = 0; i < k4 * 4; i++) {
-            high[i] = (int8_t)(x[i] >> 7);
-            low[i] = (int8_t)(x[i] & 127);
+            w[r * stride + i] ^= 128u;
         }
     }
+    memset(w + rows * stride, 1, k4 * 4);
+    return w;
 }
 
-/* c[rows][panels * 16] = P * B. c has room for twice the rows. */
+/* c[rows][panels * 16] = P * B; c has room for another row. */
 static void gm_tile_p(const gm_kernels *gm, int32_t *c, size_t ldc, const void *packed_p,
-                      size_t rows, const int8_t *b, size_t k4, size_t panels)
+                      size_t rows, const int8_t *b, size_t pitch, size_t k4, size_t panels)
 {
+    const int32_t *sums = c + rows * ldc;
     size_t r, i;
-    if (gm->wide) {
-        gm->tile(c, ldc, packed_p, rows, b, NULL, k4, panels);
-        return;
-    }
-    gm->tile(c, ldc, packed_p, 2 * rows, b, NULL, k4, panels);
-    for (r = 0; r < rows; r++) {
+    int is_signed = gm->pack_u == NULL && !gm->unsigned_a;
+    gm->tile(c, ldc, packed_p, is_signed ? rows + 1 : rows, b, pitch, NULL, k4, panels);
+    for (r = 0; r < rows && is_signed; r++) {
         for (i = 0; i < panels * 16; i++) {
-            c[r * ldc + i] = c[r * ldc + i] * 128 + c[(rows + r) * ldc + i];
+            c[r * ldc + i] += 128 * sums[i];
         }
     }
 }
@@ -3247,24 +3365,31 @@ WNPU_INLINE float op_peak_body(const float *x, size_t n)
     return mt_vmaximum(&best);
 }
 
-/* Symmetric int8: q = round(x / scale), ties to even, scale = max|x| / 127. A row of zeros, or one
- * that is not finite (only a broken model makes one), becomes zeros with scale 0. */
-WNPU_INLINE float op_quantise_body(int8_t *q, const float *x, size_t n)
+/* Whether a row with this largest |x| can be quantised. */
+WNPU_INLINE int op_usable(float peak) { return peak > 1e-30f && peak < 1e30f; }
+
+/* Symmetric int8 of rows of n values, ldx apart: q [rows, n] = round(x / scale[row]), ties to even,
+ * scale = max|x| / 127. A row of zeros, or one that is not finite (only a broken model makes one),
+ * becomes zeros with scale 0. */
+WNPU_INLINE void op_quantise_body(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
+                                  float *scale)
 {
-    float peak = op_peak_body(x, n), inverse;
-    mt_vec v;
-    size_t i;
-    if (!(peak > 1e-30f && peak < 1e30f)) {
-        memset(q, 0, n);
-        return 0.0f;
+    size_t r, i;
+    for (r = 0; r < rows; r++, q += n, x += ldx) {
+        float peak = op_peak_body(x, n), inverse = 127.0f / peak;
+        mt_vec v;
+        if (!op_usable(peak)) {
+            memset(q, 0, n);
+            scale[r] = 0.0f;
+            continue;
+        }
+        for (i = 0; i < n; i += MT_LANES) {
+            mt_vload(&v, x + i);
+            v.v *= inverse;
+            mt_vstore_int8(q + i, &v);
+        }
+        scale[r] = peak / 127.0f;
     }
-    inverse = 127.0f / peak;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload(&v, x + i);
-        v.v *= inverse;
-        mt_vstore_int8(q + i, &v);
-    }
-    return peak / 127.0f;
 }
 
 /* The same to 15 bits: x = scale * (q + low / 254), where low quantises what q left over. */
@@ -3273,7 +3398,7 @@ WNPU_INLINE float op_quantise_fine_body(int8_t *q, int8_t *low, const float *x, 
     float peak = op_peak_body(x, n), inverse;
     mt_vec v;
     size_t i;
-    if (!(peak > 1e-30f && peak < 1e30f)) {
+    if (!op_usable(peak)) {
         memset(q, 0, n);
         memset(low, 0, n);
         return 0.0f;
@@ -3289,10 +3414,13 @@ WNPU_INLINE float op_quantise_fine_body(int8_t *q, int8_t *low, const float *x, 
     return peak / 127.0f;
 }
 
-WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish)
+/* short_form: the result goes to int8, or belongs to the INT8 path at least. */
+WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish, int short_form)
 {
     mt_vec old;
-    if (finish == OP_GELU) {
+    if (finish == OP_GELU && short_form) {
+        mt_vgelu_short(v);
+    } else if (finish == OP_GELU) {
         mt_vgelu(v);
     } else if (finish == OP_ADD) {
         mt_vload(&old, out);
@@ -3301,41 +3429,29 @@ WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish)
     mt_vstore(out, v);
 }
 
-/* x = acc * (row_scale * scale[j]) + bias[j]; bias may be NULL. */
-WNPU_INLINE void op_dequantise_body(float *out, const int32_t *acc, size_t n, float row_scale,
+/* Rows of x = acc * (row_scale[r] * scale[j]) + bias[j]; bias may be NULL. With low != NULL the
+ * rows were quantised to 15 bits: acc + low / 254 takes the place of acc. */
+WNPU_INLINE void op_dequantise_body(float *out, size_t ldo, const int32_t *acc, const int32_t *low,
+                                    size_t lda, size_t rows, size_t n, const float *row_scale,
                                     const float *scale, const float *bias, op_finish finish)
 {
-    mt_vec v, s, b;
-    size_t i;
-    mt_vset(&b, 0.0f);
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload_int(&v, acc + i);
-        mt_vload(&s, scale + i);
-        if (bias != NULL) {
-            mt_vload(&b, bias + i);
-        }
-        v.v = v.v * (s.v * row_scale) + b.v;
-        op_finish_vec(out + i, &v, finish);
-    }
-}
-
-/* The same for a row that was quantised to 15 bits: acc = high + low / 254. */
-WNPU_INLINE void op_dequantise_fine_body(float *out, const int32_t *high, const int32_t *low,
-                                         size_t n, float row_scale, const float *scale,
-                                         const float *bias, op_finish finish)
-{
     mt_vec v, l, s, b;
-    size_t i;
+    size_t r, i;
     mt_vset(&b, 0.0f);
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload_int(&v, high + i);
-        mt_vload_int(&l, low + i);
-        mt_vload(&s, scale + i);
-        if (bias != NULL) {
-            mt_vload(&b, bias + i);
+    for (r = 0; r < rows; r++, out += ldo) {
+        for (i = 0; i < n; i += MT_LANES) {
+            mt_vload_int(&v, acc + r * lda + i);
+            if (low != NULL) {
+                mt_vload_int(&l, low + r * lda + i);
+                v.v = v.v + l.v * (1.0f / 254.0f);
+            }
+            mt_vload(&s, scale + i);
+            if (bias != NULL) {
+                mt_vload(&b, bias + i);
+            }
+            v.v = v.v * (s.v * row_scale[r]) + b.v;
+            op_finish_vec(out + i, &v, finish, 1);
         }
-        v.v = (v.v + l.v * (1.0f / 254.0f)) * (s.v * row_scale) + b.v;
-        op_finish_vec(out + i, &v, finish);
     }
 }
 
@@ -3352,19 +3468,7 @@ WNPU_INLINE void op_bias_body(float *out, const float *in, size_t n, const float
             mt_vload(&b, bias + i);
             v.v += b.v;
         }
-        op_finish_vec(out + i, &v, finish);
-    }
-}
-
-/* out = acc * scale, for attention. */
-WNPU_INLINE void op_scale_int_body(float *out, const int32_t *acc, size_t n, float scale)
-{
-    mt_vec v;
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload_int(&v, acc + i);
-        v.v *= scale;
-        mt_vstore(out + i, &v);
+        op_finish_vec(out + i, &v, finish, 0);
     }
 }
 
@@ -3379,31 +3483,141 @@ WNPU_INLINE void op_scale_body(float *x, size_t n, float scale)
     }
 }
 
-/* scores = acc * (query_scale * key_scale[j]) for j < n, and their maximum. Scores from n to the
- * next multiple of 16 become -1e30, which exp() turns into 0. */
-WNPU_INLINE float op_scores_body(float *scores, const int32_t *acc, size_t n, float query_scale,
-                                 const float *key_scale)
+/* ---- softmax over blocks of keys ---- */
+
+/* What a row's softmax knows after the blocks so far (online softmax, Milakov and Gimelshein,
+ * 2018). Exponents are of base 2. */
+typedef struct op_online {
+    float top;   /* largest exponent; -1e30 before the first block */
+    float sum;   /* of 2^(exponent - top), without the values' scales */
+    float peak;  /* what the last block's exponents are counted from */
+    float keep;  /* what the output so far has to be multiplied with */
+    float add;   /* and what the last block's has to be, before it is added */
+} op_online;
+
+/* A block's keys: attention's exponent is acc * (query_scale * key[j]) + value_log2[j], so that
+ * 2^exponent includes the scale of the value vector; its inverse takes it out of the sum. */
+typedef struct op_keys {
+    const float *key, *value_log2, *value_inverse;
+} op_keys;
+
+/* A weight is 2^(exponent - (largest of row and block) + this): at most 255. */
+#define OP_WEIGHT_LOG2 7.9943f
+
+/* Exponents of n keys, in place of acc; those from n to the next multiple of 16 become -1e30.
+ * Returns the largest. */
+WNPU_INLINE float op_exponents_body(int32_t *acc, size_t n, float query_scale, const op_keys *keys)
 {
-    size_t i, padded = (n + 15u) & ~(size_t)15u;
-    mt_vec best, v, s;
+    float *u = (float *)(void *)acc, tail[MT_LANES];
+    size_t i, j, padded = (n + 15u) & ~(size_t)15u;
+    mt_vec best, v, s, l;
     mt_vset(&best, -1e30f);
     for (i = 0; i < padded; i += MT_LANES) {
         mt_vload_int(&v, acc + i);
-        mt_vload(&s, key_scale + i);
-        v.v = v.v * (s.v * query_scale);
-        mt_vstore(scores + i, &v);
-        if (i + MT_LANES <= n) {
-            mt_vmax(&best, &v);
-        } else {
-            size_t j;
-            for (j = i < n ? n : i; j < i + MT_LANES; j++) {
-                scores[j] = -1e30f;
+        mt_vload(&s, keys->key + i);
+        mt_vload(&l, keys->value_log2 + i);
+        v.v = v.v * (s.v * query_scale) + l.v;
+        if (i + MT_LANES > n) {
+            mt_vstore(tail, &v);
+            for (j = 0; j < MT_LANES; j++) {
+                tail[j] = i + j < n ? tail[j] : -1e30f;
             }
-            mt_vload(&v, scores + i);
-            mt_vmax(&best, &v);
+            mt_vload(&v, tail);
         }
+        mt_vmax(&best, &v);
+        mt_vstore(u + i, &v);
     }
     return mt_vmaximum(&best);
+}
+
+/* p = round(2^(u - top)); returns the sum of 2^(u - top) without the values' scales. */
+WNPU_INLINE float op_weights_body(uint8_t *p, const float *u, size_t n, float top,
+                                  const float *value_inverse)
+{
+    size_t i;
+    unsigned k;
+    mt_acc sum;
+    mt_vec v, w;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        for (k = 0; k < MT_PARTS; k++) {
+            mt_vload(&v, u + i + k * MT_LANES);
+            mt_vload(&w, value_inverse + i + k * MT_LANES);
+            v.v -= top;
+            mt_vexp2(&v);
+            sum.part[k] += v.v * w.v;
+            mt_vstore_uint8(p + i + k * MT_LANES, &v);
+        }
+    }
+    return mt_acc_sum(&sum);
+}
+
+/* A block whose largest exponent is peak comes next. */
+WNPU_INLINE void op_online_next(op_online *row, float peak)
+{
+    float top = peak > row->top ? peak : row->top;
+    row->keep = row->top < top ? mt_exp2_1(row->top - top) : 1.0f;
+    row->add = peak < top ? mt_exp2_1(peak - top) : 1.0f;
+    row->top = top;
+    row->peak = peak - OP_WEIGHT_LOG2;
+}
+
+/* Scores acc [rows, n] of one block of keys, row stride lda, become weights p [rows, n rounded up
+ * to 16], row stride ldp. acc is used up. Two loops, so that rows overlap in the processor. */
+WNPU_INLINE void op_attend_body(op_online *row, uint8_t *p, size_t ldp, int32_t *acc, size_t lda,
+                                size_t rows, size_t n, const float *query_scale,
+                                const op_keys *keys)
+{
+    size_t r, padded = (n + 15u) & ~(size_t)15u;
+    for (r = 0; r < rows; r++) {
+        op_online_next(&row[r], op_exponents_body(acc + r * lda, n, query_scale[r], keys));
+    }
+    for (r = 0; r < rows; r++) {
+        const float *u = (const float *)(const void *)(acc + r * lda);
+        float sum = op_weights_body(p + r * ldp, u, padded, row[r].peak, keys->value_inverse);
+        row[r].sum = row[r].sum * row[r].keep + sum * row[r].add;
+    }
+}
+
+/* Logarithm to base 2 and inverse of n scales of values, any n. A vector of zeros has any scale:
+ * one that is far below all others keeps its key's weight. */
+WNPU_INLINE void op_value_scales_body(float *log2, float *inverse, const float *scale, size_t n)
+{
+    float part[MT_LANES];
+    mt_vec v;
+    mt_iv none;
+    size_t i, j;
+    for (i = 0; i < n; i += MT_LANES) {
+        for (j = 0; j < MT_LANES; j++) {
+            part[j] = i + j < n ? scale[i + j] : 1.0f;
+        }
+        mt_vload(&v, part);
+        none = v.v <= 0.0f;
+        v.v = (mt_fv)((none & (mt_iv)((mt_fv){0} + 1e-20f)) | (~none & (mt_iv)v.v));
+        mt_vstore(part, &v);
+        mt_vlog(&v);
+        v.v *= 1.44269504088896341f;
+        for (j = 0; j < MT_LANES && i + j < n; j++) {
+            log2[i + j] = v.v[j];
+            inverse[i + j] = 1.0f / part[j];
+        }
+    }
+}
+
+/* out = out * keep + acc * add for rows of n columns. */
+WNPU_INLINE void op_blend_body(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows,
+                               size_t n, const op_online *row)
+{
+    size_t r, i;
+    mt_vec v, old;
+    for (r = 0; r < rows; r++) {
+        for (i = 0; i < n; i += MT_LANES) {
+            mt_vload_int(&v, acc + r * lda + i);
+            mt_vload(&old, out + r * ldo + i);
+            v.v = old.v * row[r].keep + v.v * row[r].add;
+            mt_vstore(out + r * ldo + i, &v);
+        }
+    }
 }
 
 /* x = exp(x - maximum); returns the sum. n is a multiple of 16. */
@@ -3424,47 +3638,6 @@ WNPU_INLINE float op_exp_body(float *x, size_t n, float maximum)
         }
     }
     return mt_acc_sum(&sum);
-}
-
-/* Softmax over n keys whose values carry a scale of their own, straight to integers: p[j] =
- * round(e[j] value_scale[j] s) with the largest s that keeps p inside the bounds of section 8.
- * Returns the factor that turns sum_j p[j] v[j] into the attention output. scores is scratch of n
- * rounded up to 16; p is filled that far. */
-WNPU_INLINE float op_softmax_body(uint16_t *p, float *scores, const int32_t *acc, size_t n,
-                                  float query_scale, const float *key_scale,
-                                  const float *value_scale)
-{
-    size_t i, padded = (n + 15u) & ~(size_t)15u;
-    float maximum = op_scores_body(scores, acc, n, query_scale, key_scale);
-    float sum = op_exp_body(scores, padded, maximum), peak, total, s;
-    mt_acc weighted;
-    mt_vec v, w, best;
-    unsigned k;
-    memset(&weighted, 0, sizeof weighted);
-    mt_vset(&best, 0.0f);
-    for (i = 0; i < padded; i += 16) {
-        for (k = 0; k < MT_PARTS; k++) {
-            mt_vload(&v, scores + i + k * MT_LANES);
-            mt_vload(&w, value_scale + i + k * MT_LANES);
-            v.v *= w.v;
-            mt_vstore(scores + i + k * MT_LANES, &v);
-            weighted.part[k] += v.v;
-            mt_vmax(&best, &v);
-        }
-    }
-    peak = mt_vmaximum(&best);
-    total = mt_acc_sum(&weighted);
-    if (!(peak > 1e-30f && total < 1e30f)) {
-        memset(p, 0, padded * sizeof *p);
-        return 0.0f;
-    }
-    s = GM_P_MAX / peak < GM_P_SUM / total ? GM_P_MAX / peak : GM_P_SUM / total;
-    for (i = 0; i < padded; i += MT_LANES) {
-        mt_vload(&v, scores + i);
-        v.v *= s;
-        mt_vstore_uint16(p + i, &v);
-    }
-    return 1.0f / (s * sum);
 }
 
 /* The float path: scores [n] (scaled already) become probabilities, zero up to padding. */
@@ -3547,18 +3720,18 @@ WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
 
 typedef struct op_kernels {
     void (*norm)(float *y, const float *x, const float *weight, const float *bias, size_t n);
-    float (*quantise)(int8_t *q, const float *x, size_t n);
-    void (*dequantise)(float *out, const int32_t *acc, size_t n, float row_scale,
-                       const float *scale, const float *bias, op_finish finish);
+    void (*quantise)(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n, float *scale);
     float (*quantise_fine)(int8_t *q, int8_t *low, const float *x, size_t n);
-    void (*dequantise_fine)(float *out, const int32_t *high, const int32_t *low, size_t n,
-                            float row_scale, const float *scale, const float *bias,
-                            op_finish finish);
+    void (*dequantise)(float *out, size_t ldo, const int32_t *acc, const int32_t *low, size_t lda,
+                       size_t rows, size_t n, const float *row_scale, const float *scale,
+                       const float *bias, op_finish finish);
     void (*bias)(float *out, const float *in, size_t n, const float *bias, op_finish finish);
-    void (*scale_int)(float *out, const int32_t *acc, size_t n, float scale);
     void (*scale)(float *x, size_t n, float scale);
-    float (*softmax)(uint16_t *p, float *scores, const int32_t *acc, size_t n, float query_scale,
-                     const float *key_scale, const float *value_scale);
+    void (*attend)(op_online *row, uint8_t *p, size_t ldp, int32_t *acc, size_t lda, size_t rows,
+                   size_t n, const float *query_scale, const op_keys *keys);
+    void (*value_scales)(float *log2, float *inverse, const float *scale, size_t n);
+    void (*blend)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows, size_t n,
+                  const op_online *row);
     void (*softmax_float)(float *scores, size_t n);
     float (*sum_exp)(const float *x, size_t n, float maximum);
     size_t (*argmax)(const float *x, size_t n);
@@ -3576,53 +3749,58 @@ typedef struct op_kernels {
     {                                                                                             \
         op_norm_body(y, x, w, b, n);                                                              \
     }                                                                                             \
-    attribute static float op_quantise_##name(int8_t *q, const float *x, size_t n)                \
+    attribute static void op_quantise_##name(int8_t *q, const float *x, size_t ldx, size_t rows,  \
+                                             size_t n, float *scale)                              \
     {                                                                                             \
-        return op_quantise_body(q, x, n);                                                         \
-    }                                                                                             \
-    attribute static void op_dequantise_##name(float *out, const int32_t *acc, size_t n,          \
-                                               float row_scale, const float *scale,               \
-                                               const float *bias, op_finish finish)               \
-    {                                                                                             \
-        if (finish == OP_GELU) {                                                                  \
-            op_dequantise_body(out, acc, n, row_scale, scale, bias, OP_GELU);                     \
-        } else if (finish == OP_ADD) {                                                            \
-            op_dequantise_body(out, acc, n, row_scale, scale, bias, OP_ADD);                      \
-        } else {                                                                                  \
-            op_dequantise_body(out, acc, n, row_scale, scale, bias, OP_STORE);                    \
-        }                                                                                         \
+        op_quantise_body(q, x, ldx, rows, n, scale);                                              \
     }                                                                                             \
     attribute static float op_quantise_fine_##name(int8_t *q, int8_t *low, const float *x,        \
                                                    size_t n)                                      \
     {                                                                                             \
         return op_quantise_fine_body(q, low, x, n);                                               \
     }                                                                                             \
-    attribute static void op_dequantise_fine_##name(float *out, const int32_t *high,              \
-                                                    const int32_t *low, size_t n,                 \
-                                                    float row_scale, const float *scale,          \
-                                                    const float *bias, op_finish finish)          \
+    attribute static void op_dequantise_##name(float *out, size_t ldo, const int32_t *acc,        \
+                                               const int32_t *low, size_t lda, size_t rows,       \
+                                               size_t n, const float *row_scale,                  \
+                                               const float *scale, const float *bias,             \
+                                               op_finish finish)                                  \
     {                                                                                             \
-        op_dequantise_fine_body(out, high, low, n, row_scale, scale, bias, finish);               \
+        if (finish == OP_GELU) {                                                                  \
+            op_dequantise_body(out, ldo, acc, low, lda, rows, n, row_scale, scale, bias,          \
+                               OP_GELU);                                                          \
+        } else if (finish == OP_ADD) {                                                            \
+            op_dequantise_body(out, ldo, acc, low, lda, rows, n, row_scale, scale, bias,          \
+                               OP_ADD);                                                           \
+        } else {                                                                                  \
+            op_dequantise_body(out, ldo, acc, low, lda, rows, n, row_scale, scale, bias,          \
+                               OP_STORE);                                                         \
+        }                                                                                         \
     }                                                                                             \
     attribute static void op_bias_##name(float *out, const float *in, size_t n,                   \
                                          const float *bias, op_finish finish)                     \
     {                                                                                             \
         op_bias_body(out, in, n, bias, finish);                                                   \
     }                                                                                             \
-    attribute static void op_scale_int_##name(float *out, const int32_t *acc, size_t n,           \
-                                              float scale)                                        \
-    {                                                                                             \
-        op_scale_int_body(out, acc, n, scale);                                                    \
-    }                                                                                             \
     attribute static void op_scale_##name(float *x, size_t n, float scale)                        \
     {                                                                                             \
         op_scale_body(x, n, scale);                                                               \
     }                                                                                             \
-    attribute static float op_softmax_##name(uint16_t *p, float *scores, const int32_t *acc,      \
-                                             size_t n, float query_scale,                         \
-                                             const float *key_scale, const float *value_scale)    \
+    attribute static void op_attend_##name(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,  \
+                                           size_t lda, size_t rows, size_t n,                     \
+                                           const float *query_scale, const op_keys *keys)         \
     {                                                                                             \
-        return op_softmax_body(p, scores, acc, n, query_scale, key_scale, value_scale);           \
+        op_attend_body(row, p, ldp, acc, lda, rows, n, query_scale, keys);                        \
+    }                                                                                             \
+    attribute static void op_value_scales_##name(float *log2, float *inverse,                     \
+                                                 const float *scale, size_t n)                    \
+    {                                                                                             \
+        op_value_scales_body(log2, inverse, scale, n);                                            \
+    }                                                                                             \
+    attribute static void op_blend_##name(float *out, size_t ldo, const int32_t *acc,             \
+                                          size_t lda, size_t rows, size_t n,                      \
+                                          const op_online *row)                                   \
+    {                                                                                             \
+        op_blend_body(out, ldo, acc, lda, rows, n, row);                                          \
     }                                                                                             \
     attribute static void op_softmax_float_##name(float *scores, size_t n)                        \
     {                                                                                             \
@@ -3651,18 +3829,243 @@ typedef struct op_kernels {
     {                                                                                             \
         ml_floor_body(x, n, least);                                                               \
     }                                                                                             \
-    static const op_kernels op_##name##_kernels = {                                               \
-        op_norm_##name, op_quantise_##name, op_dequantise_##name,                                 \
-        op_quantise_fine_##name, op_dequantise_fine_##name, op_bias_##name, op_scale_int_##name,  \
-        op_scale_##name, op_softmax_##name, op_softmax_float_##name,                              \
-        op_sum_exp_##name, op_argmax_##name, op_dot_int8_##name, op_mel_powers_##name,            \
-        op_mel_log_##name, op_mel_floor_##name                                                    \
-    };
 
 OP_SET(base, )
+
+static const op_kernels op_base_kernels = {
+    op_norm_base, op_quantise_base, op_quantise_fine_base, op_dequantise_base, op_bias_base,
+    op_scale_base, op_attend_base, op_value_scales_base, op_blend_base, op_softmax_float_base,
+    op_sum_exp_base, op_argmax_base, op_dot_int8_base, op_mel_powers_base, op_mel_log_base,
+    op_mel_floor_base
+};
+
 #ifdef WNPU_X86
 OP_SET(avx2, __attribute__((target("avx2"))))
-OP_SET(avx512, __attribute__((target("avx512f,avx512bw,avx512vl"))))
+
+static const op_kernels op_avx2_kernels = {
+    op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_dequantise_avx2, op_bias_avx2,
+    op_scale_avx2, op_attend_avx2, op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2,
+    op_sum_exp_avx2, op_argmax_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
+    op_mel_floor_avx2
+};
+
+/* ---- AVX-512: the same operations on 16 values at once, where they cost most ---- */
+
+#define OP_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
+
+/* p * x + c, rounded twice. */
+WNPU_INLINE OP_AVX512 __m512 op_wide_step(__m512 p, __m512 x, float c)
+{
+    return _mm512_add_ps(_mm512_mul_ps(p, x), _mm512_set1_ps(c));
+}
+
+/* mt_vexp2(). */
+WNPU_INLINE OP_AVX512 __m512 op_wide_exp2(__m512 x)
+{
+    const __m512 round = _mm512_set1_ps(MT_ROUND);
+    __m512 t, p;
+    x = _mm512_max_ps(_mm512_set1_ps(MT_EXP2_LEAST), x);
+    t = _mm512_add_ps(x, round);
+    x = _mm512_sub_ps(x, _mm512_sub_ps(t, round));
+    p = op_wide_step(x, _mm512_set1_ps(MT_EXP2_3), MT_EXP2_2);
+    p = op_wide_step(p, x, MT_EXP2_1);
+    p = op_wide_step(p, x, MT_EXP2_0);
+    return _mm512_castsi512_ps(_mm512_add_epi32(
+        _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+}
+
+/* mt_vgelu_short(). */
+WNPU_INLINE OP_AVX512 __m512 op_wide_gelu(__m512 x)
+{
+    __m512 y = _mm512_min_ps(_mm512_set1_ps(MT_GELU_LIMIT), x), t, p;
+    y = _mm512_max_ps(_mm512_set1_ps(-MT_GELU_LIMIT), y);
+    t = _mm512_mul_ps(y, y);
+    p = op_wide_step(t, _mm512_set1_ps(MT_GELU_8), MT_GELU_7);
+    p = op_wide_step(p, t, MT_GELU_6);
+    p = op_wide_step(p, t, MT_GELU_5);
+    p = op_wide_step(p, t, MT_GELU_4);
+    p = op_wide_step(p, t, MT_GELU_3);
+    p = op_wide_step(p, t, MT_GELU_2);
+    p = op_wide_step(p, t, MT_GELU_1);
+    p = op_wide_step(p, t, MT_GELU_0);
+    return _mm512_mul_ps(x, _mm512_add_ps(_mm512_mul_ps(y, p), _mm512_set1_ps(0.5f)));
+}
+
+/* Sum of the lanes in the one order of section 5. */
+WNPU_INLINE OP_AVX512 float op_wide_sum(__m512 v)
+{
+    __m256 a = _mm512_castps512_ps256(v);
+    __m256 b = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
+    __m128 c;
+    a = _mm256_add_ps(a, b);
+    c = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
+}
+
+OP_AVX512 static void op_quantise_avx512(int8_t *q, const float *x, size_t ldx, size_t rows,
+                                         size_t n, float *scale)
+{
+    size_t r, i;
+    for (r = 0; r < rows; r++, q += n, x += ldx) {
+        __m512 best = _mm512_setzero_ps(), inverse;
+        float peak;
+        for (i = 0; i < n; i += 16) {
+            best = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i)), best);
+        }
+        peak = _mm512_reduce_max_ps(best);
+        scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
+        inverse = _mm512_set1_ps(127.0f / peak);
+        for (i = 0; i < n && op_usable(peak); i += 16) {
+            __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), inverse));
+            _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(v));
+        }
+        if (!op_usable(peak)) {
+            memset(q, 0, n);
+        }
+    }
+}
+
+WNPU_INLINE OP_AVX512 void op_wide_dequantise(float *out, size_t ldo, const int32_t *acc,
+                                              const int32_t *low, size_t lda, size_t rows,
+                                              size_t n, const float *row_scale,
+                                              const float *scale, const float *bias,
+                                              op_finish finish)
+{
+    const __m512 digit = _mm512_set1_ps(1.0f / 254.0f);
+    size_t r, i;
+    for (r = 0; r < rows; r++, out += ldo) {
+        const __m512 row = _mm512_set1_ps(row_scale[r]);
+        for (i = 0; i < n; i += 16) {
+            __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc + r * lda + i));
+            __m512 b = bias != NULL ? _mm512_loadu_ps(bias + i) : _mm512_setzero_ps();
+            if (low != NULL) {
+                __m512 l = _mm512_cvtepi32_ps(_mm512_loadu_si512(low + r * lda + i));
+                v = _mm512_add_ps(v, _mm512_mul_ps(l, digit));
+            }
+            v = _mm512_mul_ps(v, _mm512_mul_ps(_mm512_loadu_ps(scale + i), row));
+            v = _mm512_add_ps(v, b);
+            if (finish == OP_GELU) {
+                v = op_wide_gelu(v);
+            } else if (finish == OP_ADD) {
+                v = _mm512_add_ps(_mm512_loadu_ps(out + i), v);
+            }
+            _mm512_storeu_ps(out + i, v);
+        }
+    }
+}
+
+OP_AVX512 static void op_dequantise_avx512(float *out, size_t ldo, const int32_t *acc,
+                                           const int32_t *low, size_t lda, size_t rows, size_t n,
+                                           const float *row_scale, const float *scale,
+                                           const float *bias, op_finish finish)
+{
+    if (finish == OP_GELU) {
+        op_wide_dequantise(out, ldo, acc, low, lda, rows, n, row_scale, scale, bias, OP_GELU);
+    } else if (finish == OP_ADD) {
+        op_wide_dequantise(out, ldo, acc, low, lda, rows, n, row_scale, scale, bias, OP_ADD);
+    } else {
+        op_wide_dequantise(out, ldo, acc, low, lda, rows, n, row_scale, scale, bias, OP_STORE);
+    }
+}
+
+WNPU_INLINE OP_AVX512 __m512 op_wide_exponent(const int32_t *acc, const float *key,
+                                              const float *value_log2, __m512 query)
+{
+    __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc));
+    v = _mm512_mul_ps(v, _mm512_mul_ps(_mm512_loadu_ps(key), query));
+    return _mm512_add_ps(v, _mm512_loadu_ps(value_log2));
+}
+
+WNPU_INLINE OP_AVX512 float op_wide_exponents(int32_t *acc, size_t n, float query_scale,
+                                              const float *key, const float *value_log2)
+{
+    const __m512 never = _mm512_set1_ps(-1e30f), query = _mm512_set1_ps(query_scale);
+    __m512 best = never, v;
+    size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        v = op_wide_exponent(acc + i, key + i, value_log2 + i, query);
+        best = _mm512_max_ps(v, best);
+        _mm512_storeu_ps(acc + i, v);
+    }
+    if (i < n) {
+        v = op_wide_exponent(acc + i, key + i, value_log2 + i, query);
+        v = _mm512_mask_mov_ps(never, (__mmask16)((1u << (n - i)) - 1u), v);
+        best = _mm512_max_ps(v, best);
+        _mm512_storeu_ps(acc + i, v);
+    }
+    return _mm512_reduce_max_ps(best);
+}
+
+/* Weights of 16 exponents as int32; the sum goes on. */
+WNPU_INLINE OP_AVX512 __m512i op_wide_weight(const int32_t *u, const float *inverse, __m512 from,
+                                             __m512 *sum)
+{
+    __m512 v = op_wide_exp2(_mm512_sub_ps(_mm512_loadu_ps(u), from));
+    *sum = _mm512_add_ps(*sum, _mm512_mul_ps(v, _mm512_loadu_ps(inverse)));
+    return _mm512_cvtps_epi32(v);
+}
+
+/* 64 at a time while there are: packing four vectors takes fewer shuffles than one by one. */
+WNPU_INLINE OP_AVX512 float op_wide_weights(uint8_t *p, const int32_t *u, size_t n, float top,
+                                            const float *inverse)
+{
+    const __m512 from = _mm512_set1_ps(top);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512 sum = _mm512_setzero_ps();
+    size_t i;
+    for (i = 0; i + 64 <= n; i += 64) {
+        __m512i a = op_wide_weight(u + i, inverse + i, from, &sum);
+        __m512i b = op_wide_weight(u + i + 16, inverse + i + 16, from, &sum);
+        __m512i c = op_wide_weight(u + i + 32, inverse + i + 32, from, &sum);
+        __m512i d = op_wide_weight(u + i + 48, inverse + i + 48, from, &sum);
+        a = _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+        _mm512_storeu_si512(p + i, _mm512_permutexvar_epi32(order, a));
+    }
+    for (; i < n; i += 16) {
+        __m512i a = op_wide_weight(u + i, inverse + i, from, &sum);
+        _mm_storeu_si128((__m128i *)(void *)(p + i), _mm512_cvtepi32_epi8(a));
+    }
+    return op_wide_sum(sum);
+}
+
+OP_AVX512 static void op_attend_avx512(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,
+                                       size_t lda, size_t rows, size_t n,
+                                       const float *query_scale, const op_keys *keys)
+{
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        op_online_next(&row[r], op_wide_exponents(acc + r * lda, n, query_scale[r], keys->key,
+                                                  keys->value_log2));
+    }
+    for (r = 0; r < rows; r++) {
+        float sum = op_wide_weights(p + r * ldp, acc + r * lda, n, row[r].peak,
+                                    keys->value_inverse);
+        row[r].sum = row[r].sum * row[r].keep + sum * row[r].add;
+    }
+}
+
+OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
+                                      size_t rows, size_t n, const op_online *row)
+{
+    size_t r, i;
+    for (r = 0; r < rows; r++) {
+        const __m512 keep = _mm512_set1_ps(row[r].keep), add = _mm512_set1_ps(row[r].add);
+        for (i = 0; i < n; i += 16) {
+            __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc + r * lda + i));
+            __m512 old = _mm512_mul_ps(_mm512_loadu_ps(out + r * ldo + i), keep);
+            _mm512_storeu_ps(out + r * ldo + i, _mm512_add_ps(old, _mm512_mul_ps(v, add)));
+        }
+    }
+}
+
+/* The rest is the code of AVX2: it costs little. */
+static const op_kernels op_avx512_kernels = {
+    op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx2, op_dequantise_avx512, op_bias_avx2,
+    op_scale_avx2, op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
+    op_sum_exp_avx2, op_argmax_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
+    op_mel_floor_avx2
+};
 #endif
 
 static const op_kernels *op_select(wnpu_isa isa)
@@ -5981,19 +6384,23 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
  *  so a layer costs two passes of the pool and the wide intermediate
  *  tensors never reach memory.
  * ====================================================================== */
-#define EN_ROWS 48u    /* rows of a block; the widest intermediate is then 48 * 4 d floats */
-#define EN_QUERIES 32u /* rows of an attention block; scores take 32 * 1504 * 4 bytes */
+#define EN_ROWS 96u    /* rows of a block; the widest intermediate is then 96 * 4 d floats */
+#define EN_QUERIES 24u /* rows of an attention block */
+#define EN_KEYS 512u   /* keys of one; scores take 48 KiB */
 #define EN_MAX_HEAD 256u
+#define EN_LOG2E 1.44269504088896341f
 #define EN_CHUNK 4u    /* panels of 16 columns multiplied between two epilogues */
 
 /* Scratch of one worker; sizes in en_take_worker(). */
 typedef struct en_worker {
     int8_t *q;          /* [EN_ROWS, 4 d] quantised input */
-    uint16_t *p;        /* [EN_QUERIES, keys] probabilities */
-    float *scale;       /* [EN_ROWS] its scales */
+    uint8_t *p;         /* weights of attention, see gm_p_stride() */
+    float *scale;       /* [EN_ROWS] scales of q */
+    op_online *online;  /* [EN_QUERIES] */
     void *packed;       /* q as the kernels want it */
-    int32_t *acc;       /* [EN_QUERIES, keys] or [EN_ROWS, EN_CHUNK * 16] */
-    float *scores;      /* [keys]; float path [EN_QUERIES, keys] */
+    void *queries;      /* a block of queries likewise */
+    int32_t *acc;       /* [EN_QUERIES, EN_KEYS], [EN_QUERIES + 1, hd], [EN_ROWS, EN_CHUNK * 16] */
+    float *scores;      /* float path [EN_QUERIES, keys], else NULL */
     float *wide;        /* [EN_ROWS, 4 d] */
     float *rows;        /* [EN_ROWS, d] */
     const float *input; /* float path: rows handed to en_prepare() */
@@ -6010,7 +6417,8 @@ typedef struct en_heads {
     size_t heads, hd;
     int8_t *k, *v;      /* [heads][keys * hd], packed panels */
     int32_t *k_fix;     /* [heads][keys] corrections of the keys' panels */
-    float *k_scale, *v_scale; /* [heads][keys] */
+    float *k_scale;     /* [heads][keys] */
+    float *v_log2, *v_inverse; /* [heads][keys] logarithm and inverse of the values' scales */
     float *kf, *vf;     /* float path, else NULL: [heads][keys * hd] */
 } en_heads;
 
@@ -6052,7 +6460,8 @@ static void en_take_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd,
         h->v = ar_take(arena, heads * h->keys * hd, 1);
         h->k_fix = ar_take(arena, heads * h->keys, sizeof(int32_t));
         h->k_scale = ar_take(arena, heads * h->keys, sizeof(float));
-        h->v_scale = ar_take(arena, heads * h->keys, sizeof(float));
+        h->v_log2 = ar_take(arena, heads * h->keys, sizeof(float));
+        h->v_inverse = ar_take(arena, heads * h->keys, sizeof(float));
     }
 }
 
@@ -6068,25 +6477,28 @@ static void en_clear_heads(en_heads *h)
     memset(h->v, 0, n * h->hd);
     memset(h->k_fix, 0, n * sizeof(int32_t));
     memset(h->k_scale, 0, n * sizeof(float));
-    memset(h->v_scale, 0, n * sizeof(float));
+    memset(h->v_log2, 0, n * sizeof(float));
+    memset(h->v_inverse, 0, n * sizeof(float));
 }
 
-/* Stores the key vectors of rows t0..t0+n-1 of one head; x is [n, hd] with stride ldx. */
+/* Stores the key vectors of rows t0..t0+n-1 of one head; x is [n, hd] with stride ldx, q scratch of
+ * [n, hd]. */
 static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
-                        const float *x, size_t ldx)
+                        const float *x, size_t ldx, int8_t *q)
 {
     size_t hd = h->hd, base = head * h->keys, t, c;
-    int8_t q[EN_MAX_HEAD];
-    for (t = t0; t < t0 + n; t++, x += ldx) {
-        int32_t sum = 0;
-        if (h->kf != NULL) {
-            float *panel = h->kf + base * hd + (t / 16) * 16 * hd + t % 16;
-            for (c = 0; c < hd; c++) {
-                panel[c * 16] = x[c];
-            }
-            continue;
+    for (t = t0; h->kf != NULL && t < t0 + n; t++, x += ldx) {
+        float *panel = h->kf + base * hd + (t / 16) * 16 * hd + t % 16;
+        for (c = 0; c < hd; c++) {
+            panel[c * 16] = x[c];
         }
-        h->k_scale[base + t] = e->op->quantise(q, x, hd);
+    }
+    if (h->kf != NULL) {
+        return;
+    }
+    e->op->quantise(q, x, ldx, n, hd, h->k_scale + base + t0);
+    for (t = t0; t < t0 + n; t++, q += hd) {
+        int32_t sum = 0;
         gm_pack_panel_row(h->k + base * hd, hd / 4, t, q);
         for (c = 0; c < hd; c++) {
             sum += q[c];
@@ -6096,23 +6508,26 @@ static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0,
 }
 
 /* Stores the value vectors likewise, as columns of B [hd, keys]: four steps at a time where whole
- * groups of the packed form are written, else byte by byte. */
+ * groups of the packed form are written, else byte by byte. At most EN_ROWS. */
 static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
-                          const float *x, size_t ldx)
+                          const float *x, size_t ldx, int8_t *q)
 {
-    size_t hd = h->hd, base = head * h->keys, t, c, k, steps;
-    int8_t q[4 * EN_MAX_HEAD], *v = h->v + base * hd;
+    size_t hd = h->hd, base = head * h->keys, t, c, steps;
+    int8_t *v = h->v + base * hd;
+    float scale[EN_ROWS];
     for (t = t0; h->vf != NULL && t < t0 + n; t++, x += ldx) {
         float *panel = h->vf + base * hd + t * 16;
         for (c = 0; c < hd; c++) {
             panel[(c / 16) * h->keys * 16 + c % 16] = x[c];
         }
     }
-    for (; h->vf == NULL && t < t0 + n; t += steps) {
+    if (h->vf != NULL) {
+        return;
+    }
+    e->op->quantise(q, x, ldx, n, hd, scale);
+    e->op->value_scales(h->v_log2 + base + t0, h->v_inverse + base + t0, scale, n);
+    for (t = t0; t < t0 + n; t += steps, q += steps * hd) {
         steps = t % 4 == 0 && t + 4 <= t0 + n ? 4 : 1;
-        for (k = 0; k < steps; k++, x += ldx) {
-            h->v_scale[base + t + k] = e->op->quantise(q + k * hd, x, hd);
-        }
         if (steps == 4) {
             gm_pack_panel_steps(v, h->keys / 4, t / 4, q, hd, 4, hd);
             continue;
@@ -6135,10 +6550,11 @@ static void en_prepare(const en_engine *e, en_worker *w, const float *x, size_t 
     if (e->exact) {
         return;
     }
-    for (r = 0; r < rows; r++) {
-        w->scale[r] = w->fine ? e->op->quantise_fine(w->q + r * k, w->q + (rows + r) * k,
-                                                     x + r * ldx, k)
-                              : e->op->quantise(w->q + r * k, x + r * ldx, k);
+    if (!w->fine) {
+        e->op->quantise(w->q, x, ldx, rows, k, w->scale);
+    }
+    for (r = 0; r < rows && w->fine; r++) {
+        w->scale[r] = e->op->quantise_fine(w->q + r * k, w->q + (rows + r) * k, x + r * ldx, k);
     }
     e->gm->pack_a(w->packed, w->q, k, w->fine ? 2 * rows : rows, k / 4);
 }
@@ -6161,21 +6577,14 @@ static void en_multiply_int8(const en_engine *e, const en_worker *in, en_worker 
                              const gm_weight *weight, size_t panel, size_t n, size_t rows,
                              float *out, size_t ldo, op_finish finish)
 {
-    size_t column = panel * 16, width = n * 16, r;
+    size_t column = panel * 16, width = n * 16;
     const float *scale = weight->scale + column;
     const float *bias = weight->bias != NULL ? weight->bias + column : NULL;
     e->gm->tile(w->acc, width, in->packed, in->fine ? 2 * rows : rows,
-                weight->packed + column * 4 * weight->k4, weight->correction + column, weight->k4,
-                n);
-    for (r = 0; r < rows; r++) {
-        const int32_t *acc = w->acc + r * width;
-        if (in->fine) {
-            e->op->dequantise_fine(out + r * ldo, acc, acc + rows * width, width, in->scale[r],
-                                   scale, bias, finish);
-        } else {
-            e->op->dequantise(out + r * ldo, acc, width, in->scale[r], scale, bias, finish);
-        }
-    }
+                weight->packed + column * 4 * weight->k4, weight->k4, weight->correction + column,
+                weight->k4, n);
+    e->op->dequantise(out, ldo, w->acc, in->fine ? w->acc + rows * width : NULL, width, rows,
+                      width, in->scale, scale, bias, finish);
 }
 
 /* out[:, 16 panel .. 16 (panel + panels)) = finish(input * weight^T + bias) for prepared rows;
@@ -6196,39 +6605,64 @@ static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
     }
 }
 
-/* Attention of rows queries of one head over the first n keys of h. q is [rows, hd] int8 with
- * scales (1/sqrt(hd) included), or float on the float path. out is [rows, hd], stride ldo. */
-static void en_attend(const en_engine *e, en_worker *w, const en_heads *h, size_t head, size_t n,
-                      const int8_t *q, const float *q_scale, const float *qf, size_t rows,
-                      float *out, size_t ldo)
+/* Attention of rows queries [rows, hd] of one head over the first n keys of h on the float path,
+ * 1/sqrt(hd) included in q. out is [rows, hd], stride ldo. */
+static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
+                            size_t n, const float *q, size_t rows, float *out, size_t ldo)
 {
-    size_t hd = h->hd, base = head * h->keys, panels = (n + 15) / 16, width = panels * 16;
-    size_t r, panel;
-    if (e->exact) {
-        float *s = w->scores;
-        e->gm->ftile(s, width, qf, hd, rows, h->kf + base * hd, hd, panels);
-        for (r = 0; r < rows; r++) {
-            e->op->softmax_float(s + r * width, n);
-        }
-        for (r = 0; r < hd / 16; r++) {
-            e->gm->ftile(out + r * 16, ldo, s, width, rows,
-                         h->vf + base * hd + r * h->keys * 16, width, 1);
-        }
-        return;
-    }
-    e->gm->pack_a(w->packed, q, hd, rows, hd / 4);
-    e->gm->tile(w->acc, width, w->packed, rows, h->k + base * hd, h->k_fix + base, hd / 4, panels);
+    size_t hd = h->hd, base = head * h->keys * hd, panels = (n + 15) / 16, width = panels * 16, r;
+    e->gm->ftile(w->scores, width, q, hd, rows, h->kf + base, hd, panels);
     for (r = 0; r < rows; r++) {
-        w->scale[r] = e->op->softmax(w->p + r * width, w->scores, w->acc + r * width, n,
-                                     q_scale[r], h->k_scale + base, h->v_scale + base);
+        e->op->softmax_float(w->scores + r * width, n);
     }
-    gm_pack_p(e->gm, w->packed, w->p, width, rows, width / 4);
-    for (panel = 0; panel < hd / 16; panel++) { /* one by one: their stride is the capacity */
-        gm_tile_p(e->gm, w->acc, 16, w->packed, rows, h->v + base * hd + panel * h->keys * 16,
-                  width / 4, 1);
-        for (r = 0; r < rows; r++) {
-            e->op->scale_int(out + r * ldo + panel * 16, w->acc + r * 16, 16, w->scale[r]);
-        }
+    for (r = 0; r < hd / 16; r++) {
+        e->gm->ftile(out + r * 16, ldo, w->scores, width, rows, h->vf + base + r * h->keys * 16,
+                     width, 1);
+    }
+}
+
+/* One block of keys, first..first+n-1, of packed queries. */
+static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
+                            size_t first, size_t n, const void *queries, const float *q_scale,
+                            size_t rows, float *out, size_t ldo)
+{
+    size_t hd = h->hd, at = head * h->keys + first, padded = en_round16(n);
+    const void *weights;
+    op_keys keys;
+    keys.key = h->k_scale + at;
+    keys.value_log2 = h->v_log2 + at;
+    keys.value_inverse = h->v_inverse + at;
+    e->gm->tile(w->acc, EN_KEYS, queries, rows, h->k + at * hd, hd / 4, h->k_fix + at, hd / 4,
+                padded / 16);
+    e->op->attend(w->online, w->p, gm_p_stride(padded / 4), w->acc, EN_KEYS, rows, n, q_scale,
+                  &keys);
+    weights = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
+    gm_tile_p(e->gm, w->acc, hd, weights, rows, h->v + head * h->keys * hd + first * 16,
+              h->keys / 4, padded / 4, hd / 16);
+    e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online);
+}
+
+/* The same in INT8 for q [rows, hd] with scales, which include 1/sqrt(hd). Weights have 8 bits and
+ * are relative to the largest of their row and block, so that a block of small ones keeps its
+ * precision. */
+static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
+                           size_t n, const int8_t *q, const float *q_scale, size_t rows,
+                           float *out, size_t ldo)
+{
+    size_t hd = h->hd, r, first;
+    for (r = 0; r < rows; r++) {
+        w->scale[r] = q_scale[r] * EN_LOG2E;
+        w->online[r].top = -1e30f;
+        w->online[r].sum = 0.0f;
+        memset(out + r * ldo, 0, hd * sizeof(float));
+    }
+    e->gm->pack_a(w->queries, q, hd, rows, hd / 4);
+    for (first = 0; first < n; first += EN_KEYS) {
+        en_attend_block(e, w, h, head, first, n - first < EN_KEYS ? n - first : EN_KEYS,
+                        w->queries, w->scale, rows, out, ldo);
+    }
+    for (r = 0; r < rows; r++) {
+        e->op->scale(out + r * ldo, hd, 1.0f / w->online[r].sum);
     }
 }
 
@@ -6253,21 +6687,21 @@ static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0,
     for (head = 0; head < heads; head++) {
         size_t at = head * ctx + t0;
         en_multiply(e, w, w, &layer->qkv, head * panels, panels, n, w->wide, hd, OP_STORE);
-        for (r = 0; r < n; r++) {
-            if (e->exact) {
-                memcpy(e->query_exact + (at + r) * hd, w->wide + r * hd, hd * sizeof(float));
-                e->op->scale(e->query_exact + (at + r) * hd, hd, scale);
-            } else {
-                e->query_scale[at + r] =
-                    e->op->quantise(e->query + (at + r) * hd, w->wide + r * hd, hd) * scale;
-            }
+        if (e->exact) {
+            memcpy(e->query_exact + at * hd, w->wide, n * hd * sizeof(float));
+            e->op->scale(e->query_exact + at * hd, n * hd, scale);
+        } else {
+            e->op->quantise(e->query + at * hd, w->wide, hd, n, hd, e->query_scale + at);
+        }
+        for (r = 0; r < n && !e->exact; r++) {
+            e->query_scale[at + r] *= scale;
         }
         en_multiply(e, w, w, &layer->qkv, (heads + head) * panels, panels, n, w->wide, hd,
                     OP_STORE);
-        en_put_keys(e, &e->self, head, t0, n, w->wide, hd);
+        en_put_keys(e, &e->self, head, t0, n, w->wide, hd, w->q);
         en_multiply(e, w, w, &layer->qkv, (2 * heads + head) * panels, panels, n, w->wide, hd,
                     OP_STORE);
-        en_put_values(e, &e->self, head, t0, n, w->wide, hd);
+        en_put_values(e, &e->self, head, t0, n, w->wide, hd, w->q);
     }
 }
 
@@ -6317,9 +6751,15 @@ static void en_attend_task(void *context, size_t index, unsigned worker)
     size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, EN_QUERIES), hd = e->self.hd;
     size_t head = index / blocks, t0 = index % blocks * EN_QUERIES, at = head * ctx + t0;
     size_t n = ctx - t0 < EN_QUERIES ? ctx - t0 : EN_QUERIES;
-    en_attend(e, &e->worker[worker], &e->self, head, ctx, e->exact ? NULL : e->query + at * hd,
-              e->exact ? NULL : e->query_scale + at, e->exact ? e->query_exact + at * hd : NULL, n,
-              e->attended + t0 * e->model->n_audio_state + head * hd, e->model->n_audio_state);
+    size_t d = e->model->n_audio_state;
+    float *out = e->attended + t0 * d + head * hd;
+    if (e->exact) {
+        en_attend_float(e, &e->worker[worker], &e->self, head, ctx, e->query_exact + at * hd, n,
+                        out, d);
+        return;
+    }
+    en_attend_int8(e, &e->worker[worker], &e->self, head, ctx, e->query + at * hd,
+                   e->query_scale + at, n, out, d);
 }
 
 typedef struct en_layer_job {
@@ -6390,10 +6830,10 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
         for (head = 0; head < h->heads; head++) {
             size_t panels = h->hd / 16;
             en_multiply(e, w, w, kv, head * panels, panels, n, w->wide, h->hd, OP_STORE);
-            en_put_keys(e, h, head, t0, n, w->wide, h->hd);
+            en_put_keys(e, h, head, t0, n, w->wide, h->hd, w->q);
             en_multiply(e, w, w, kv, (h->heads + head) * panels, panels, n, w->wide, h->hd,
                         OP_STORE);
-            en_put_values(e, h, head, t0, n, w->wide, h->hd);
+            en_put_values(e, h, head, t0, n, w->wide, h->hd, w->q);
         }
     }
 }
@@ -6445,25 +6885,24 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
                                                                          : e->model->n_text_ctx);
     size_t k = 4 * d > 3 * (size_t)e->model->n_mels ? 4 * d : 3 * (size_t)e->model->n_mels;
     size_t packed = e->gm->a_bytes(EN_ROWS, k / 4);
-    size_t acc = EN_QUERIES * keys;
-    if (gm_p_bytes(e->gm, EN_QUERIES, keys / 4) > packed) {
-        packed = gm_p_bytes(e->gm, EN_QUERIES, keys / 4);
-    }
-    if (acc < EN_ROWS * EN_CHUNK * 16) {
-        acc = EN_ROWS * EN_CHUNK * 16;
+    if (e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4) > packed) {
+        packed = e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4);
     }
     memset(w, 0, sizeof *w);
     w->scale = ar_take(arena, EN_ROWS, sizeof(float));
-    w->acc = ar_take(arena, acc, sizeof(int32_t));
+    w->acc = ar_take(arena, (EN_QUERIES + 1) * EN_KEYS, sizeof(int32_t));
     w->wide = ar_take(arena, EN_ROWS * 4 * d, sizeof(float));
     w->rows = ar_take(arena, EN_ROWS * d, sizeof(float));
     w->mel = ar_take(arena, 1, sizeof(ml_scratch));
-    w->scores = ar_take(arena, e->exact ? EN_QUERIES * keys : keys, sizeof(float));
-    if (!e->exact) {
-        w->q = ar_take(arena, EN_ROWS * k, 1);
-        w->p = ar_take(arena, EN_QUERIES * keys, sizeof(uint16_t));
-        w->packed = ar_take(arena, packed, 1);
+    if (e->exact) {
+        w->scores = ar_take(arena, EN_QUERIES * keys, sizeof(float));
+        return;
     }
+    w->q = ar_take(arena, EN_ROWS * k, 1);
+    w->p = ar_take(arena, (EN_QUERIES + 1) * gm_p_stride(EN_KEYS / 4), 1);
+    w->online = ar_take(arena, EN_QUERIES, sizeof(op_online));
+    w->packed = ar_take(arena, packed, 1);
+    w->queries = ar_take(arena, e->gm->a_bytes(EN_QUERIES, EN_MAX_HEAD / 4), 1);
 }
 
 /* Lays the engine out; with a measuring arena all pointers stay NULL. Model, kernels, pool and the
@@ -6581,6 +7020,28 @@ static void de_norm(de_decoder *d, const mf_norm *norm, size_t rows)
     en_norm(d->e, norm, d->normed, d->x, rows, d->e->model->n_text_state);
 }
 
+/* Rows of one head's queries, stride ldx, over the first n keys of h. */
+static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_t head, size_t n,
+                      const float *x, size_t ldx, size_t rows, float *out, size_t ldo)
+{
+    size_t hd = h->hd, r;
+    float unit = 1.0f / sqrtf((float)hd), scale[DE_ROWS], q[DE_ROWS * EN_MAX_HEAD];
+    int8_t q8[DE_ROWS * EN_MAX_HEAD];
+    for (r = 0; r < rows && e->exact; r++) {
+        memcpy(q + r * hd, x + r * ldx, hd * sizeof(float));
+        e->op->scale(q + r * hd, hd, unit);
+    }
+    if (e->exact) {
+        en_attend_float(e, w, h, head, n, q, rows, out, ldo);
+        return;
+    }
+    e->op->quantise(q8, x, ldx, rows, hd, scale);
+    for (r = 0; r < rows; r++) {
+        scale[r] *= unit;
+    }
+    en_attend_int8(e, w, h, head, n, q8, scale, rows, out, ldo);
+}
+
 /* Attention of one row and head over its slot's positions so far. */
 static void de_self_task(void *context, size_t index, unsigned worker)
 {
@@ -6589,17 +7050,8 @@ static void de_self_task(void *context, size_t index, unsigned worker)
     size_t heads = e->model->n_text_head, row = index / heads, head = index % heads;
     size_t n = e->model->n_text_state, hd = n / heads;
     const de_row *r = &d->rows[row];
-    const float *x = d->qkv + row * 3 * n + head * hd;
-    const en_heads *h = &d->self[r->slot * e->model->n_text_layer + d->layer];
-    float scale = 1.0f / sqrtf((float)hd), q[EN_MAX_HEAD];
-    int8_t q8[EN_MAX_HEAD];
-    if (e->exact) {
-        memcpy(q, x, hd * sizeof(float));
-        e->op->scale(q, hd, scale);
-    } else {
-        scale *= e->op->quantise(q8, x, hd);
-    }
-    en_attend(e, &e->worker[worker], h, head, r->position + 1, q8, &scale, q, 1,
+    de_attend(e, &e->worker[worker], &d->self[r->slot * e->model->n_text_layer + d->layer], head,
+              r->position + 1, d->qkv + row * 3 * n + head * hd, 3 * n, 1,
               d->attended + row * n + head * hd, n);
 }
 
@@ -6608,33 +7060,22 @@ static void de_cross_task(void *context, size_t head, unsigned worker)
 {
     de_decoder *d = context;
     const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, n = e->model->n_text_state, hd = n / heads, r;
-    float scale[DE_ROWS], q[DE_ROWS * EN_MAX_HEAD];
-    int8_t q8[DE_ROWS * EN_MAX_HEAD];
-    for (r = 0; r < d->n_rows; r++) {
-        const float *x = d->qkv + r * n + head * hd;
-        scale[r] = 1.0f / sqrtf((float)hd);
-        if (e->exact) {
-            memcpy(q + r * hd, x, hd * sizeof(float));
-            e->op->scale(q + r * hd, hd, scale[r]);
-        } else {
-            scale[r] *= e->op->quantise(q8 + r * hd, x, hd);
-        }
-    }
-    en_attend(e, &e->worker[worker], &d->cross[d->layer], head, e->model->n_audio_ctx, q8, scale,
-              q, d->n_rows, d->attended + head * hd, n);
+    size_t n = e->model->n_text_state, hd = n / e->model->n_text_head;
+    de_attend(e, &e->worker[worker], &d->cross[d->layer], head, e->model->n_audio_ctx,
+              d->qkv + head * hd, n, d->n_rows, d->attended + head * hd, n);
 }
 
 static void de_append(de_decoder *d, const de_row *rows, size_t n_rows)
 {
     const en_engine *e = d->e;
     size_t heads = e->model->n_text_head, n = e->model->n_text_state, hd = n / heads, r, head;
+    int8_t q[EN_MAX_HEAD];
     for (r = 0; r < n_rows; r++) {
         en_heads *h = &d->self[rows[r].slot * e->model->n_text_layer + d->layer];
         for (head = 0; head < heads; head++) {
             const float *x = d->qkv + r * 3 * n + head * hd;
-            en_put_keys(e, h, head, rows[r].position, 1, x + n, hd);
-            en_put_values(e, h, head, rows[r].position, 1, x + 2 * n, hd);
+            en_put_keys(e, h, head, rows[r].position, 1, x + n, hd, q);
+            en_put_values(e, h, head, rows[r].position, 1, x + 2 * n, hd, q);
         }
     }
 }

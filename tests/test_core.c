@@ -106,7 +106,7 @@ static void pool(void)
 
 static void maths(void)
 {
-    double exp_error = 0, log_error = 0, gelu_error = 0, x;
+    double exp_error = 0, log_error = 0, gelu_error = 0, exp2_error = 0, short_error = 0, x;
     for (x = -87; x < 88; x += 0.00173) {
         double e = fabs((double)mt_exp1((float)x) / exp((double)(float)x) - 1);
         exp_error = e > exp_error ? e : exp_error;
@@ -124,6 +124,21 @@ static void maths(void)
         e = fabs((double)v.v[0] - want);
         gelu_error = e > gelu_error ? e : gelu_error;
     }
+    for (x = -120.0; x < 20.0; x += 0.00317) {
+        double want = exp2((double)(float)x), e = fabs((double)mt_exp2_1((float)x) / want - 1.0);
+        exp2_error = e > exp2_error ? e : exp2_error;
+    }
+    for (x = -8.0; x < 8.0; x += 0.00137) {
+        mt_vec v;
+        double f = (double)(float)x, want = 0.5 * f * erfc(-f / sqrt(2.0)), e;
+        mt_vset(&v, (float)x);
+        mt_vgelu_short(&v);
+        e = fabs((double)v.v[0] - want);
+        short_error = e > short_error ? e : short_error;
+    }
+    T_CHECK(exp2_error < 8e-5, "exp2 %g", exp2_error);
+    T_CHECK(short_error < 5e-5, "short gelu %g", short_error);
+    T_CHECK(mt_exp2_1(-1e30f) < 3e-38f && mt_exp2_1(-1e30f) > 0.0f, "exp2 of nothing");
     printf("  largest errors: exp %.2g relative, log %.2g, GELU %.2g absolute\n", exp_error,
            log_error, gelu_error);
     T_CHECK(exp_error < 3e-7, "exp %g", exp_error);
@@ -144,44 +159,107 @@ static float noise(float scale)
     return ((float)(seed >> 8) / 8388608.0f - 1.0f) * scale;
 }
 
+/* Everything that an operator wrote, for comparison between instruction sets. */
+enum { ONE_N = 1504, ONE_ROWS = 3, ONE_HEAD = 64 };
+
+typedef struct one_answer {
+    float norm[ONE_N], out[ONE_ROWS][ONE_N], fine[ONE_ROWS][ONE_N], blended[ONE_ROWS][ONE_HEAD];
+    float log2[ONE_N], inverse[ONE_N], scale[ONE_ROWS], fine_scale, sum;
+    int8_t q[ONE_ROWS][ONE_N], high[ONE_N], low[ONE_N];
+    int32_t exponents[ONE_ROWS][ONE_N];
+    uint8_t weights[ONE_ROWS][ONE_N];
+    op_online online[ONE_ROWS];
+    size_t best;
+} one_answer;
+
+typedef struct one_question {
+    float x[ONE_ROWS][ONE_N], w[ONE_N], b[ONE_N], key[ONE_N], value[ONE_N];
+    int32_t acc[ONE_ROWS][ONE_N];
+    size_t n;
+    op_finish finish;
+} one_question;
+
+static void ask(const op_kernels *op, const one_question *a, one_answer *o)
+{
+    const float row_scale[ONE_ROWS] = {0.01f, 0.02f, 0.0004f};
+    op_keys keys;
+    size_t r;
+    memset(o, 0, sizeof *o);
+    op->norm(o->norm, a->x[0], a->w, a->b, ONE_N);
+    op->quantise(o->q[0], a->x[0], ONE_N, ONE_ROWS, ONE_N, o->scale);
+    o->fine_scale = op->quantise_fine(o->high, o->low, a->x[0], ONE_N);
+    memcpy(o->out, a->x, sizeof o->out);
+    op->dequantise(o->out[0], ONE_N, a->acc[0], NULL, ONE_N, ONE_ROWS, ONE_N, row_scale, a->key,
+                   a->b, a->finish);
+    memcpy(o->fine, a->x, sizeof o->fine);
+    op->dequantise(o->fine[0], ONE_N, a->acc[0], a->acc[1], ONE_N, 2, ONE_N, row_scale, a->key,
+                   NULL, a->finish);
+    op->value_scales(o->log2, o->inverse, a->value, a->n);
+    keys.key = a->key;
+    keys.value_log2 = o->log2;
+    keys.value_inverse = o->inverse;
+    for (r = 0; r < ONE_ROWS; r++) {
+        o->online[r].top = r == 1 ? 3.0f : -1e30f; /* one row has seen a block before */
+        o->online[r].sum = r == 1 ? 0.5f : 0.0f;
+    }
+    memcpy(o->exponents, a->acc, sizeof o->exponents);
+    op->attend(o->online, o->weights[0], ONE_N, o->exponents[0], ONE_N, ONE_ROWS, a->n, row_scale,
+               &keys);
+    memcpy(o->blended, a->x, sizeof o->blended);
+    op->blend(o->blended[0], ONE_HEAD, a->acc[0], ONE_N, ONE_ROWS, ONE_HEAD, o->online);
+    o->sum = op->sum_exp(a->x[0], a->n, 3.0f);
+    o->best = op->argmax(a->x[0], a->n);
+}
+
+static void fill_question(one_question *a, int round)
+{
+    size_t r, i;
+    a->n = round % 2 ? ONE_N : 1500 - (size_t)round * 7;
+    a->finish = (op_finish)(round % 3);
+    for (i = 0; i < ONE_N; i++) {
+        a->w[i] = noise(1);
+        a->b[i] = noise(1);
+        a->key[i] = noise(1) * 0.01f + 0.02f;
+        a->value[i] = i % 50 == 7 ? 0.0f : noise(1) * 0.01f + 0.02f;
+        for (r = 0; r < ONE_ROWS; r++) {
+            a->x[r][i] = round == 4 && r == 1 ? 0.0f : noise(3);
+            a->acc[r][i] = (int32_t)noise(round % 4 == 3 ? 3e6f : 1e5f);
+        }
+    }
+}
+
 static void operators_one_answer(void)
 {
-    enum { N = 1504 };
-    static float x[N], w[N], b[N], ks[N], vs[N], y[2][N], s[2][N], z[2][N];
-    static int32_t acc[N];
-    static int8_t q[2][N];
-    static uint16_t pr[2][N];
-    int isa, round, i;
-    for (round = 0; round < 20; round++) {
-        float scale[2], sum[2], soft[2];
-        size_t n = round % 2 ? N : 1500 - (size_t)round * 7;
-        for (i = 0; i < N; i++) {
-            x[i] = noise(3);
-            w[i] = noise(1);
-            b[i] = noise(1);
-            ks[i] = noise(1) * 0.01f + 0.02f;
-            vs[i] = noise(1) * 0.01f + 0.02f;
-            acc[i] = (int32_t)noise(100000);
-        }
+    static one_answer want, got;
+    static one_question a;
+    int isa, round;
+    for (round = 0; round < 24; round++) {
+        fill_question(&a, round);
+        ask(op_select(WNPU_ISA_SCALAR), &a, &want);
         for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
-            const op_kernels *op = op_select((wnpu_isa)isa);
-            int k = isa != WNPU_ISA_SCALAR;
             if (!wnpu_isa_available((wnpu_isa)isa)) {
                 continue;
             }
-            op->norm(y[k], x, w, b, N);
-            scale[k] = op->quantise(q[k], y[k], N);
-            memcpy(z[k], x, sizeof x);
-            op->dequantise(z[k], acc, N, 0.01f, ks, b, (op_finish)(round % 3));
-            soft[k] = op->softmax(pr[k], s[k], acc, n, 0.01f, ks, vs);
-            sum[k] = op->sum_exp(x, n, 3.0f);
-            T_CHECK(memcmp(q[k], q[0], N) == 0, "quantise %d", isa);
-            T_CHECK(scale[k] == scale[0] && memcmp(y[k], y[0], sizeof y[0]) == 0, "norm %d", isa);
-            T_CHECK(memcmp(z[k], z[0], sizeof z[0]) == 0, "dequantise %d", isa);
-            T_CHECK(soft[k] == soft[0] && memcmp(pr[k], pr[0], (n + 15) / 16 * 32) == 0,
-                    "softmax %d", isa);
-            T_CHECK(sum[k] == sum[0], "sum_exp %d", isa);
-            T_CHECK(op->argmax(x, n) == op_select(WNPU_ISA_SCALAR)->argmax(x, n), "argmax");
+            ask(op_select((wnpu_isa)isa), &a, &got);
+#define SAME(field) T_CHECK(memcmp(&got.field, &want.field, sizeof want.field) == 0, \
+                            "%s, round %d: " #field " differs", wnpu_isa_name((wnpu_isa)isa), round)
+            SAME(norm);
+            SAME(q);
+            SAME(scale);
+            SAME(high);
+            SAME(low);
+            SAME(fine_scale);
+            SAME(out);
+            SAME(fine);
+            SAME(log2);
+            SAME(inverse);
+            SAME(exponents);
+            SAME(weights);
+            SAME(online);
+            SAME(blended);
+            SAME(sum);
+            SAME(best);
+#undef SAME
         }
     }
 }
@@ -190,20 +268,15 @@ static void operators_definition(void)
 {
     enum { N = 480 };
     const op_kernels *op = op_select(cp_best());
-    static float x[N], w[N], b[N], y[N], scores[N];
-    static int32_t acc[N];
+    static float x[N], w[N], b[N], y[N];
     static int8_t q[N], low[N];
-    static uint16_t p[N];
-    double mean = 0, variance = 0, worst = 0, total = 0, weighted = 0, got = 0, top = -1e9, peak = 0, whole = 0;
-    float scale, value_scale[N], key_scale[N];
-    int i, n = 471;
+    double mean = 0, variance = 0, worst = 0;
+    float scale;
+    int i;
     for (i = 0; i < N; i++) {
         x[i] = noise(2) + 1;
         w[i] = noise(1);
         b[i] = noise(1);
-        acc[i] = (int32_t)noise(3000);
-        key_scale[i] = 0.01f;
-        value_scale[i] = 0.5f + (float)(i % 7) * 0.1f;
         mean += (double)x[i] / N;
     }
     for (i = 0; i < N; i++) {
@@ -215,7 +288,7 @@ static void operators_definition(void)
         worst = fabs(want - (double)y[i]) > worst ? fabs(want - (double)y[i]) : worst;
     }
     T_CHECK(worst < 1e-5, "layer norm %g", worst);
-    scale = op->quantise(q, x, N);
+    op->quantise(q, x, N, 1, N, &scale);
     for (i = 0; i < N; i++) {
         T_CHECK(fabs((double)x[i] / (double)scale - q[i]) <= 0.5001, "quantise %d", i);
     }
@@ -224,30 +297,58 @@ static void operators_definition(void)
         T_CHECK(fabs((double)x[i] / (double)scale - q[i] - low[i] / 254.0) <= 0.5001 / 254 + 1e-5,
                 "15 bits %d", i);
     }
-    /* Softmax and the values' scales: sum_j p_j vs_j u_j for u = 1 .. compare in double. */
-    for (i = 0; i < n; i++) {
-        double s = acc[i] * 0.01 * 0.2;
-        top = s > top ? s : top;
-    }
-    scale = op->softmax(p, scores, acc, (size_t)n, 0.2f, key_scale, value_scale);
-    for (i = 0; i < N; i++) {
-        double e = i < n ? exp(acc[i] * 0.01 * 0.2 - top) : 0;
-        int u = (i * 37 % 255) - 127;
-        total += e;
-        weighted += e * (double)value_scale[i] * u;
-        got += p[i] * u;
-        peak = p[i] > peak ? p[i] : peak;
-        whole += p[i];
-        T_CHECK(i < n || p[i] == 0, "padding %d is %d", i, p[i]);
-    }
-    T_CHECK(fabs(got * (double)scale - weighted / total) < 0.01, "attention %g against %g",
-            got * (double)scale, weighted / total);
-    T_CHECK(peak <= 16256 && whole <= 16000000 + N, "inside the bounds of the products");
     memset(x, 0, sizeof x);
-    T_CHECK(op->quantise(q, x, N) == 0.0f && q[5] == 0, "a row of zeros");
+    op->quantise(q, x, N, 1, N, &scale);
+    T_CHECK(scale == 0.0f && q[5] == 0, "a row of zeros");
     x[3] = NAN;
     x[4] = INFINITY;
-    T_CHECK(op->quantise(q, x, N) == 0.0f && q[3] == 0 && q[4] == 0, "a row that is not finite");
+    op->quantise(q, x, N, 1, N, &scale);
+    T_CHECK(scale == 0.0f && q[3] == 0 && q[4] == 0, "a row that is not finite");
+}
+
+/* Softmax over blocks of keys whose values have scales, against double: sum_j p_j vs_j u_j. */
+static void attention_definition(void)
+{
+    enum { N = 1000, BLOCK = 512, PADDED = 1008 };
+    const op_kernels *op = op_select(cp_best());
+    static float key[PADDED], value[PADDED], log2s[PADDED], inverse[PADDED];
+    static int32_t acc[PADDED], scratch[BLOCK];
+    static uint8_t p[BLOCK];
+    double top = -1e9, total = 0, weighted = 0;
+    float q_scale = 0.05f * 1.44269504f, out = 0.0f;
+    op_online row;
+    op_keys keys;
+    int i, first;
+    for (i = 0; i < N; i++) {
+        acc[i] = (int32_t)noise(3000);
+        key[i] = 0.01f + noise(0.002f);
+        value[i] = i % 100 == 5 ? 0.0f : 0.5f + (float)(i % 7) * 0.1f;
+        top = acc[i] * (double)key[i] * 0.05 > top ? acc[i] * (double)key[i] * 0.05 : top;
+    }
+    for (i = 0; i < N; i++) {
+        double e = exp(acc[i] * (double)key[i] * 0.05 - top);
+        total += e;
+        weighted += e * (double)value[i] * ((i * 37 % 255) - 127);
+    }
+    op->value_scales(log2s, inverse, value, N);
+    memset(&row, 0, sizeof row);
+    row.top = -1e30f;
+    for (first = 0; first < N; first += BLOCK) {
+        int n = N - first < BLOCK ? N - first : BLOCK;
+        int32_t sum = 0;
+        keys.key = key + first;
+        keys.value_log2 = log2s + first;
+        keys.value_inverse = inverse + first;
+        memcpy(scratch, acc + first, (size_t)n * sizeof *acc);
+        op->attend(&row, p, BLOCK, scratch, BLOCK, 1, (size_t)n, &q_scale, &keys);
+        for (i = 0; i < n; i++) {
+            sum += p[i] * (((first + i) * 37 % 255) - 127);
+        }
+        T_CHECK(n == BLOCK || p[n] == 0, "padding is %d", p[n]);
+        out = out * row.keep + (float)sum * row.add;
+    }
+    T_CHECK(fabs((double)(out / row.sum) - weighted / total) < 0.25, "attention %g against %g",
+            (double)(out / row.sum), weighted / total);
 }
 
 /* ---- logit rules against a slow transcription of OpenAI's decoding.py ---- */
@@ -393,6 +494,7 @@ int main(void)
     t_run("exp, log and GELU against libm in double", maths);
     t_run("operators: same bits for every instruction set", operators_one_answer);
     t_run("operators against their definition", operators_definition);
+    t_run("softmax over blocks of keys", attention_definition);
     t_run("logit rules against OpenAI's, written slowly", rules);
     t_run("numbers in writers", numbers);
     return t_end();

@@ -125,7 +125,7 @@ static void check_product(const problem *p, const gm_kernels *kernels, size_t ro
         c[i] = CANARY;
     }
     kernels->pack_a(packed_a, p->a, p->lda, rows, p->k4);
-    kernels->tile(c, ldc, packed_a, rows, p->packed,
+    kernels->tile(c, ldc, packed_a, rows, p->packed, p->k4,
                   kernels->correct != NULL ? p->correction : NULL, p->k4, panels);
     for (m = 0; m < rows; m++) {
         for (n = 0; n < panels * 16; n++) {
@@ -221,7 +221,7 @@ static void test_deepest(void)
             correction[j] = -128 * 127 * 131072;
         }
         list[i]->pack_a(packed_a, a, k4 * 4, 3, k4);
-        list[i]->tile(c, 16, packed_a, 3, b, correction, k4, 1);
+        list[i]->tile(c, 16, packed_a, 3, b, k4, correction, k4, 1);
         for (m = 0; m < 3; m++) {
             for (j = 0; j < 16; j++) {
                 T_CHECK(c[m * 16 + j] == expected[m], "%s: row %zu is %d, not %d",
@@ -251,6 +251,44 @@ static void test_corrections(void)
             problem_close(&p);
         }
     }
+}
+
+/* Weights of attention, 0..255, over a stretch of the groups of wider panels. */
+static void test_attention_weights(void)
+{
+    enum { ROWS = 25, K4 = 11, PITCH = 17, PANELS = 4 };
+    static int8_t b[PANELS * PITCH * GM_GROUP];
+    static int32_t c[(ROWS + 1) * PANELS * 16];
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), stride = gm_p_stride(K4), i, j, r, k, wrong;
+    uint8_t *w = malloc((ROWS + 1) * stride), *copy = malloc(ROWS * stride);
+    for (j = 0; j < sizeof b; j++) {
+        b[j] = (int8_t)(next_random() % 255 - 127u);
+    }
+    for (j = 0; j < ROWS * stride; j++) {
+        copy[j] = (uint8_t)(j % 5 == 0 ? 255u : next_random());
+    }
+    for (i = 0; i < n; i++) {
+        void *packed = malloc(list[i]->a_bytes(ROWS, K4));
+        memcpy(w, copy, ROWS * stride);
+        gm_tile_p(list[i], c, PANELS * 16, gm_pack_p(list[i], packed, w, ROWS, K4), ROWS, b, PITCH,
+                  K4, PANELS);
+        for (wrong = 0, r = 0; r < ROWS; r++) {
+            for (j = 0; j < PANELS * 16; j++) {
+                int32_t sum = 0;
+                for (k = 0; k < K4 * 4; k++) {
+                    sum += copy[r * stride + k] *
+                           b[(j / 16 * PITCH + k / 4) * GM_GROUP + j % 16 * 4 + k % 4];
+                }
+                wrong += sum != c[r * PANELS * 16 + j];
+            }
+        }
+        T_CHECK(wrong == 0, "%s: %zu of %d sums are wrong", name_of(list[i]), wrong,
+                ROWS * PANELS * 16);
+        free(packed);
+    }
+    free(copy);
+    free(w);
 }
 
 static void test_select(void)
@@ -562,6 +600,7 @@ int main(void)
     t_run("products of extreme values", test_extremes);
     t_run("the deepest product", test_deepest);
     t_run("corrections of run-time panels", test_corrections);
+    t_run("weights of attention, signed and unsigned", test_attention_weights);
     t_run("float products have one order", test_float);
     t_run("choice of kernels", test_select);
     t_run("weights and their padding", test_weights);
