@@ -2239,6 +2239,14 @@ WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
     _mm_prefetch((const char *)((uintptr_t)b + ahead), _MM_HINT_T0);
 }
 
+/* The same into the second-level cache, which takes more requests at once. */
+WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
+{
+    _mm_prefetch((const char *)((uintptr_t)b + ahead), _MM_HINT_T1);
+}
+
+#define GM_AHEAD 4096u /* bytes ahead of a kernel that waits for memory */
+
 typedef struct gm_sse41_row { __m128i v[4]; } gm_sse41_row;
 
 /* sum += x * y in the register of the sum: left to itself clang rotates and spills the sums. */
@@ -2608,7 +2616,24 @@ GM_AVX512 static void gm_avx512_pack(void *packed_a, const int8_t *a, size_t lda
     }
 }
 
+/* gcc unrolls a loop over an array of registers only when told to. */
+#ifdef __clang__
+#define GM_UNROLL
+#else
+#define GM_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 typedef struct gm_avx512_row { __m512i v[4]; } gm_avx512_row;
+
+/* sum += x * y in the register of the sum, see gm_sse41_add(). */
+WNPU_INLINE GM_AVX512 void gm_avx512_add(__m512i *sum, __m512i x, __m512i y)
+{
+#ifndef GM_EMULATED
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(y));
+#else
+    *sum = _mm512_dpbusd_epi32(*sum, x, y);
+#endif
+}
 
 /* from NULL: zeros. */
 WNPU_INLINE GM_AVX512 void gm_avx512_start(gm_avx512_row *sum, const int32_t *from, int P)
@@ -2683,6 +2708,14 @@ WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
         y[0] = _mm512_loadu_si512(b);
+        if (R < 6) {
+            gm_prefetch2(b, GM_AHEAD);
+        }
+        if (R < 6 && P > 1) {
+            gm_prefetch2(b + panel, GM_AHEAD);
+            gm_prefetch2(b + panel * 2, GM_AHEAD);
+            gm_prefetch2(b + panel * 3, GM_AHEAD);
+        }
         if (P > 1) {
             y[1] = _mm512_loadu_si512(b + panel);
             y[2] = _mm512_loadu_si512(b + panel * 2);
@@ -2748,12 +2781,75 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
+/* R rows times one panel, for steps of a few rows: B is read once, from one place after the other,
+ * as memory likes it best. */
+#define GM_FEW 16u
+
+WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
+                                         const char *a, size_t stride, const int8_t *b,
+                                         size_t groups, int R)
+{
+    __m512i s[GM_FEW], y;
+    int32_t four;
+    size_t g;
+    int r;
+    GM_UNROLL
+    for (r = 0; r < R; r++) {
+        s[r] = from != NULL ? _mm512_loadu_si512(from) : _mm512_setzero_si512();
+    }
+    for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
+        gm_prefetch2(b, GM_AHEAD);
+        y = _mm512_loadu_si512(b);
+        GM_UNROLL
+        for (r = 0; r < R; r++) {
+            memcpy(&four, a + (size_t)r * stride, 4);
+            gm_avx512_add(&s[r], _mm512_set1_epi32(four), y);
+        }
+    }
+    GM_UNROLL
+    for (r = 0; r < R; r++) {
+        _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
+    }
+}
+
+/* Any number of rows, in as few passes as 16 registers of sums allow. */
+GM_AVX512 static void gm_avx512_panel(int32_t *c, size_t ldc, const int32_t *from, const char *a,
+                                      size_t stride, size_t rows, const int8_t *b, size_t groups)
+{
+    while (rows > 0) {
+        size_t take = rows >= 16 ? 16 : rows >= 12 ? 12 : rows >= 8 ? 8 : rows >= 4 ? 4 : 1;
+        if (take == 16) {
+            gm_avx512_few(c, ldc, from, a, stride, b, groups, 16);
+        } else if (take == 12) {
+            gm_avx512_few(c, ldc, from, a, stride, b, groups, 12);
+        } else if (take == 8) {
+            gm_avx512_few(c, ldc, from, a, stride, b, groups, 8);
+        } else if (take == 4) {
+            gm_avx512_few(c, ldc, from, a, stride, b, groups, 4);
+        } else {
+            gm_avx512_few(c, ldc, from, a, stride, b, groups, 1);
+        }
+        rows -= take;
+        c += take * ldc;
+        a += take * stride;
+    }
+}
+
+/* One or two rows: four panels at once hide the latency of their sums. */
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                            const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                            size_t panels)
 {
-    gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch,
-            correction, k4, panels);
+    size_t p;
+    if (rows > GM_FEW || rows <= 2) {
+        gm_walk(gm_avx512_micro, 6, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b, pitch,
+                correction, k4, panels);
+        return;
+    }
+    for (p = 0; p < panels; p++) {
+        gm_avx512_panel(c + p * 16, ldc, gm_at(correction, p * 16), packed_a, k4 * 4 + GM_PAD, rows,
+                        b + p * pitch * GM_GROUP, k4);
+    }
 }
 
 GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, size_t k4,
@@ -3695,13 +3791,13 @@ WNPU_INLINE float op_dot_int8_body(const float *x, const int8_t *w, size_t n)
     return mt_acc_sum(&sum);
 }
 
-/* Index of the largest of any n >= 1 values, the first of equals. */
-WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
+/* Largest of n values; what is not a number does not count. -infinity for none. */
+WNPU_INLINE float op_largest_body(const float *x, size_t n)
 {
     mt_vec best, v;
-    float maximum = x[0];
+    float maximum;
     size_t i;
-    mt_vset(&best, x[0]);
+    mt_vset(&best, -INFINITY);
     for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
         mt_vload(&v, x + i);
         mt_vmax(&best, &v);
@@ -3710,12 +3806,52 @@ WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
     for (; i < n; i++) {
         maximum = x[i] > maximum ? x[i] : maximum;
     }
-    for (i = 0; i < n; i++) {
-        if (x[i] == maximum) {
+    return maximum;
+}
+
+#define OP_SCAN 256u /* values that are looked at together */
+
+/* Index of the largest of any n >= 1 values, the first of equals; 0 if none is a number. */
+WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
+{
+    float best = -INFINITY;
+    size_t at = 0, i;
+    for (i = 0; i < n; i += OP_SCAN) {
+        float largest = op_largest_body(x + i, n - i < OP_SCAN ? n - i : OP_SCAN);
+        if (largest > best) {
+            best = largest;
+            at = i;
+        }
+    }
+    for (i = at; i < n; i++) {
+        if (x[i] == best) {
             return i;
         }
     }
-    return 0; /* only if x[0] is not a number */
+    return 0;
+}
+
+/* Indices of the values that are at least `least`, in rising order: at most capacity are stored.
+ * Returns how many there are. */
+WNPU_INLINE size_t op_above_body(uint32_t *index, size_t capacity, const float *x, size_t n,
+                                 float least)
+{
+    size_t count = 0, i, j;
+    for (i = 0; i < n; i += OP_SCAN / 4) {
+        size_t end = n - i < OP_SCAN / 4 ? n : i + OP_SCAN / 4;
+        if (!(op_largest_body(x + i, end - i) >= least)) {
+            continue;
+        }
+        for (j = i; j < end; j++) {
+            if (x[j] >= least) {
+                if (count < capacity) {
+                    index[count] = (uint32_t)j;
+                }
+                count++;
+            }
+        }
+    }
+    return count;
 }
 
 typedef struct op_kernels {
@@ -3735,6 +3871,7 @@ typedef struct op_kernels {
     void (*softmax_float)(float *scores, size_t n);
     float (*sum_exp)(const float *x, size_t n, float maximum);
     size_t (*argmax)(const float *x, size_t n);
+    size_t (*above)(uint32_t *index, size_t capacity, const float *x, size_t n, float least);
     float (*dot_int8)(const float *x, const int8_t *w, size_t n);
     void (*mel_powers)(const ft_tables *t, const ml_filters *f, const float *x, float *out,
                        size_t ldo, ml_scratch *s);
@@ -3814,6 +3951,11 @@ typedef struct op_kernels {
     {                                                                                             \
         return op_argmax_body(x, n);                                                              \
     }                                                                                             \
+    attribute static size_t op_above_##name(uint32_t *index, size_t capacity, const float *x,     \
+                                            size_t n, float least)                                \
+    {                                                                                             \
+        return op_above_body(index, capacity, x, n, least);                                       \
+    }                                                                                             \
     attribute static float op_dot_int8_##name(const float *x, const int8_t *w, size_t n)          \
     {                                                                                             \
         return op_dot_int8_body(x, w, n);                                                         \
@@ -3835,7 +3977,7 @@ OP_SET(base, )
 static const op_kernels op_base_kernels = {
     op_norm_base, op_quantise_base, op_quantise_fine_base, op_dequantise_base, op_bias_base,
     op_scale_base, op_attend_base, op_value_scales_base, op_blend_base, op_softmax_float_base,
-    op_sum_exp_base, op_argmax_base, op_dot_int8_base, op_mel_powers_base, op_mel_log_base,
+    op_sum_exp_base, op_argmax_base, op_above_base, op_dot_int8_base, op_mel_powers_base, op_mel_log_base,
     op_mel_floor_base
 };
 
@@ -3845,7 +3987,7 @@ OP_SET(avx2, __attribute__((target("avx2"))))
 static const op_kernels op_avx2_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_dequantise_avx2, op_bias_avx2,
     op_scale_avx2, op_attend_avx2, op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2,
-    op_sum_exp_avx2, op_argmax_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
+    op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
     op_mel_floor_avx2
 };
 
@@ -3924,6 +4066,33 @@ OP_AVX512 static void op_quantise_avx512(int8_t *q, const float *x, size_t ldx, 
             memset(q, 0, n);
         }
     }
+}
+
+OP_AVX512 static float op_quantise_fine_avx512(int8_t *q, int8_t *low, const float *x, size_t n)
+{
+    const __m512 digit = _mm512_set1_ps(254.0f);
+    __m512 best = _mm512_setzero_ps(), inverse;
+    float peak;
+    size_t i;
+    for (i = 0; i < n; i += 16) {
+        best = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i)), best);
+    }
+    peak = _mm512_reduce_max_ps(best);
+    if (!op_usable(peak)) {
+        memset(q, 0, n);
+        memset(low, 0, n);
+        return 0.0f;
+    }
+    inverse = _mm512_set1_ps(127.0f / peak);
+    for (i = 0; i < n; i += 16) {
+        __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + i), inverse);
+        __m512i high = _mm512_cvtps_epi32(v);
+        v = _mm512_mul_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(high)), digit);
+        _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(high));
+        _mm_storeu_si128((__m128i *)(void *)(low + i),
+                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+    }
+    return peak / 127.0f;
 }
 
 WNPU_INLINE OP_AVX512 void op_wide_dequantise(float *out, size_t ldo, const int32_t *acc,
@@ -4061,9 +4230,9 @@ OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc
 
 /* The rest is the code of AVX2: it costs little. */
 static const op_kernels op_avx512_kernels = {
-    op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx2, op_dequantise_avx512, op_bias_avx2,
+    op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_dequantise_avx512, op_bias_avx2,
     op_scale_avx2, op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
-    op_sum_exp_avx2, op_argmax_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
+    op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
     op_mel_floor_avx2
 };
 #endif
@@ -6959,21 +7128,27 @@ static void en_start(en_engine *e)
  * ====================================================================== */
 #define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
 #define DE_MATTERS 8.0f /* logits so far below the best are not refined */
-#define DE_REFINED 512u /* about so many logits are refined at most */
+#define DE_REFINED 512u /* so many logits are refined at most */
 #define DE_LOGITS 8u   /* rows of a step whose logits may be asked for */
 
 typedef struct de_row {
     int32_t token;
     uint32_t position;
     uint32_t slot;      /* whose self-attention cache */
+    uint32_t window;    /* whose cross-attention cache */
     int want;           /* 1: logits wanted */
 } de_row;
 
+/* Rows that follow each other and share a cache. */
+typedef struct de_run {
+    size_t first, n;
+} de_run;
+
 typedef struct de_decoder {
     en_engine *e;
-    size_t slots;
+    size_t slots, windows;
     en_heads *self;     /* [slots][n_text_layer] */
-    en_heads *cross;    /* [n_text_layer] */
+    en_heads *cross;    /* [windows][n_text_layer] */
     en_worker in;       /* rows quantised once for all workers */
     float *x;           /* [DE_ROWS, d] residual stream */
     float *normed;      /* [DE_ROWS, d] */
@@ -6981,6 +7156,7 @@ typedef struct de_decoder {
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
     float *logits;      /* [DE_LOGITS, n_vocab rounded up to 16] */
+    uint32_t *close;    /* [DE_LOGITS, DE_REFINED] tokens whose logits are refined */
     /* the product that is under way */
     const gm_weight *weight;
     float *out;
@@ -6989,6 +7165,8 @@ typedef struct de_decoder {
     /* the attention that is under way */
     const de_row *rows;
     size_t layer;
+    de_run slot_run[DE_ROWS], window_run[DE_ROWS];
+    size_t slot_runs, window_runs;
 } de_decoder;
 
 static void de_multiply_task(void *context, size_t index, unsigned worker)
@@ -7042,57 +7220,72 @@ static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_
     en_attend_int8(e, w, h, head, n, q8, scale, rows, out, ldo);
 }
 
-/* Attention of one row and head over its slot's positions so far. */
+/* One head of a run of rows of one slot: appends their keys and values, then attends over the
+ * slot's positions, each row up to its own. Index: run * heads + head. */
 static void de_self_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
     const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, row = index / heads, head = index % heads;
-    size_t n = e->model->n_text_state, hd = n / heads;
-    const de_row *r = &d->rows[row];
-    de_attend(e, &e->worker[worker], &d->self[r->slot * e->model->n_text_layer + d->layer], head,
-              r->position + 1, d->qkv + row * 3 * n + head * hd, 3 * n, 1,
-              d->attended + row * n + head * hd, n);
-}
-
-/* Attention of all rows of one head over the window. */
-static void de_cross_task(void *context, size_t head, unsigned worker)
-{
-    de_decoder *d = context;
-    const en_engine *e = d->e;
-    size_t n = e->model->n_text_state, hd = n / e->model->n_text_head;
-    de_attend(e, &e->worker[worker], &d->cross[d->layer], head, e->model->n_audio_ctx,
-              d->qkv + head * hd, n, d->n_rows, d->attended + head * hd, n);
-}
-
-static void de_append(de_decoder *d, const de_row *rows, size_t n_rows)
-{
-    const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, n = e->model->n_text_state, hd = n / heads, r, head;
-    int8_t q[EN_MAX_HEAD];
-    for (r = 0; r < n_rows; r++) {
-        en_heads *h = &d->self[rows[r].slot * e->model->n_text_layer + d->layer];
-        for (head = 0; head < heads; head++) {
-            const float *x = d->qkv + r * 3 * n + head * hd;
-            en_put_keys(e, h, head, rows[r].position, 1, x + n, hd, q);
-            en_put_values(e, h, head, rows[r].position, 1, x + 2 * n, hd, q);
-        }
+    size_t heads = e->model->n_text_head, head = index % heads, n = e->model->n_text_state, i;
+    size_t hd = n / heads;
+    const de_run *run = &d->slot_run[index / heads];
+    const de_row *rows = d->rows + run->first;
+    const float *x = d->qkv + run->first * 3 * n + head * hd;
+    en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->layer];
+    int8_t q[DE_ROWS * EN_MAX_HEAD];
+    en_put_keys(e, h, head, rows->position, run->n, x + n, 3 * n, q);
+    en_put_values(e, h, head, rows->position, run->n, x + 2 * n, 3 * n, q);
+    for (i = 0; i < run->n; i++) {
+        de_attend(e, &e->worker[worker], h, head, rows[i].position + 1, x + i * 3 * n, 3 * n, 1,
+                  d->attended + (run->first + i) * n + head * hd, n);
     }
 }
 
-static void de_layer(de_decoder *d, const de_row *rows, size_t n_rows)
+/* One head of a run of rows of one window. Index: run * heads + head. */
+static void de_cross_task(void *context, size_t index, unsigned worker)
+{
+    de_decoder *d = context;
+    const en_engine *e = d->e;
+    size_t heads = e->model->n_text_head, head = index % heads, n = e->model->n_text_state;
+    size_t hd = n / heads;
+    const de_run *run = &d->window_run[index / heads];
+    const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer + d->layer];
+    de_attend(e, &e->worker[worker], h, head, e->model->n_audio_ctx,
+              d->qkv + run->first * n + head * hd, n, run->n,
+              d->attended + run->first * n + head * hd, n);
+}
+
+/* Finds the runs of rows that share a slot, or a window. */
+static void de_find_runs(de_decoder *d, const de_row *rows, size_t n_rows)
+{
+    size_t i;
+    d->rows = rows;
+    d->slot_runs = d->window_runs = 0;
+    for (i = 0; i < n_rows; i++) {
+        if (i == 0 || rows[i].slot != rows[i - 1].slot) {
+            d->slot_run[d->slot_runs].first = i;
+            d->slot_run[d->slot_runs++].n = 0;
+        }
+        if (i == 0 || rows[i].window != rows[i - 1].window) {
+            d->window_run[d->window_runs].first = i;
+            d->window_run[d->window_runs++].n = 0;
+        }
+        d->slot_run[d->slot_runs - 1].n++;
+        d->window_run[d->window_runs - 1].n++;
+    }
+}
+
+static void de_layer(de_decoder *d, size_t n_rows)
 {
     const mf_layer *layer = &d->e->model->decoder[d->layer];
     size_t heads = d->e->model->n_text_head;
     de_norm(d, &layer->attn_norm, n_rows);
     de_multiply(d, &layer->qkv, d->normed, n_rows, d->qkv, OP_STORE);
-    de_append(d, rows, n_rows);
-    d->rows = rows;
-    tp_run(d->e->pool, n_rows * heads, de_self_task, d);
+    tp_run(d->e->pool, d->slot_runs * heads, de_self_task, d);
     de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD);
     de_norm(d, &layer->cross_norm, n_rows);
     de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE);
-    tp_run(d->e->pool, heads, de_cross_task, d);
+    tp_run(d->e->pool, d->window_runs * heads, de_cross_task, d);
     de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD);
     de_norm(d, &layer->mlp_norm, n_rows);
     de_multiply(d, &layer->fc1, d->normed, n_rows, d->wide, OP_GELU);
@@ -7107,24 +7300,25 @@ static size_t de_logits_stride(const wnpu_model *m)
 /* Adds to the logits that matter (exp(-8) of the best or more; where these are many, fewer) what
  * int8 left of their weights: the projection's rounding is the largest single error of the INT8
  * path otherwise. */
-static void de_refine(const de_decoder *d, const float *x, float *logits)
+static void de_refine_task(void *context, size_t row, unsigned worker)
 {
+    const de_decoder *d = context;
     const wnpu_model *m = d->e->model;
     const op_kernels *op = d->e->op;
-    size_t n = m->n_text_state, vocab = (size_t)m->vocab.n_vocab, i, count = vocab;
-    float best = logits[op->argmax(logits, vocab)], margin = 2.0f * DE_MATTERS, least = best;
+    size_t n = m->n_text_state, vocab = (size_t)m->vocab.n_vocab, i, count;
+    float *logits = d->logits + row * de_logits_stride(m), margin = DE_MATTERS;
+    float best = logits[op->argmax(logits, vocab)];
+    uint32_t *close = d->close + row * DE_REFINED;
+    (void)worker;
+    count = op->above(close, DE_REFINED, logits, vocab, best - margin);
     while (count > DE_REFINED && margin > 0.1f) {
         margin *= 0.5f;
-        least = best - margin;
-        for (i = 0, count = 0; i < vocab; i++) {
-            count += logits[i] >= least;
-        }
+        count = op->above(close, DE_REFINED, logits, vocab, best - margin);
     }
-    for (i = 0; i < vocab; i++) {
-        if (logits[i] >= least) {
-            logits[i] += op->dot_int8(x, m->embedding_low + i * n, n) *
-                         (m->embedding.scale[i] * (1.0f / 254.0f));
-        }
+    count = count < DE_REFINED ? count : DE_REFINED;
+    for (i = 0; i < count; i++) {
+        logits[close[i]] += op->dot_int8(d->normed + row * n, m->embedding_low + close[i] * n, n) *
+                            (m->embedding.scale[close[i]] * (1.0f / 254.0f));
     }
 }
 
@@ -7142,8 +7336,8 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
     }
 }
 
-/* One step of n_rows <= DE_ROWS rows. Rows of one slot must be consecutive positions in rising
- * order. d->logits gets one row [n_vocab] for each row that wants it, in order. */
+/* One step of n_rows <= DE_ROWS rows. Rows of one slot must follow each other and be consecutive
+ * positions in rising order; rows of one window should follow each other. d->logits gets one row [n_vocab] for each row that wants it, in order. */
 static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
 {
     const wnpu_model *m = d->e->model;
@@ -7151,8 +7345,9 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
     for (r = 0; r < n_rows; r++) {
         de_embed(d, &rows[r], d->x + r * n);
     }
+    de_find_runs(d, rows, n_rows);
     for (d->layer = 0; d->layer < m->n_text_layer; d->layer++) {
-        de_layer(d, rows, n_rows);
+        de_layer(d, n_rows);
     }
     for (r = 0; r < n_rows; r++) {
         if (rows[r].want && wanted < DE_LOGITS) {
@@ -7164,12 +7359,12 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
         de_norm(d, &m->decoder_norm, wanted);
         de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE);
     }
-    for (r = 0; r < wanted && !d->e->exact; r++) {
-        de_refine(d, d->normed + r * n, d->logits + r * de_logits_stride(m));
+    if (!d->e->exact) {
+        tp_run(d->e->pool, wanted, de_refine_task, d);
     }
 }
 
-static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots)
+static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, size_t windows)
 {
     const wnpu_model *m = e->model;
     size_t n = m->n_text_state, hd = n / m->n_text_head, i;
@@ -7177,13 +7372,14 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots)
     memset(d, 0, sizeof *d);
     d->e = e;
     d->slots = slots;
+    d->windows = windows;
     d->self = ar_take(arena, slots * m->n_text_layer, sizeof(en_heads));
-    d->cross = ar_take(arena, m->n_text_layer, sizeof(en_heads));
+    d->cross = ar_take(arena, windows * m->n_text_layer, sizeof(en_heads));
     for (i = 0; i < slots * m->n_text_layer; i++) {
         en_take_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
                       m->n_text_ctx, e->exact);
     }
-    for (i = 0; i < m->n_text_layer; i++) {
+    for (i = 0; i < windows * m->n_text_layer; i++) {
         en_take_heads(arena, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head, hd,
                       m->n_audio_ctx, e->exact);
     }
@@ -7193,6 +7389,7 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots)
     d->attended = ar_take(arena, DE_ROWS * n, sizeof(float));
     d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
     d->logits = ar_take(arena, DE_LOGITS * de_logits_stride(m), sizeof(float));
+    d->close = ar_take(arena, DE_LOGITS * DE_REFINED, sizeof(uint32_t));
     d->in.fine = 1;
     if (!e->exact) {
         d->in.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
@@ -7207,7 +7404,7 @@ static void de_start(de_decoder *d)
     for (i = 0; i < d->slots * layers; i++) {
         en_clear_heads(&d->self[i]);
     }
-    for (i = 0; i < layers; i++) {
+    for (i = 0; i < d->windows * layers; i++) {
         en_clear_heads(&d->cross[i]);
     }
 }
@@ -7365,6 +7562,7 @@ static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t fir
             row[i].token = tokens[at];
             row[i].position = (uint32_t)at;
             row[i].slot = 0;
+            row[i].window = 0;
             row[i].want = (at == first && no_speech != NULL) || at + 1 == n;
             wanted += (size_t)row[i].want;
         }
@@ -7411,6 +7609,7 @@ static void se_greedy(de_decoder *d, const lr_rules *rules, const int32_t *promp
         row.token = (int32_t)best;
         row.position = (uint32_t)(n + h->n - 1);
         row.slot = 0;
+        row.window = 0;
         row.want = 1;
         de_step(d, &row, 1);
         logits = d->logits;
@@ -8335,7 +8534,7 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, size_t result_
 {
     const wnpu_model *m = r->engine.model;
     en_take(arena, &r->engine, n_workers);
-    de_take(arena, &r->decoder, &r->engine, 1);
+    de_take(arena, &r->decoder, &r->engine, 1, 1);
     r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
     r->store.base = ar_take(arena, result_bytes, 1);
     r->store.size = result_bytes;

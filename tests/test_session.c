@@ -511,6 +511,7 @@ static void cache(void)
             row.token = tokens[i];
             row.position = (uint32_t)i;
             row.slot = 0;
+            row.window = 0;
             row.want = 1;
             de_step(d, &row, 1);
             if (i % 37 == 0 || i + 1 == n) {
