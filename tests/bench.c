@@ -2,8 +2,9 @@
  *
  *     bench --model MODEL [--threads N] [--isa NAME] [--json] [--commit TEXT] [RECORDING.wav ...]
  *
- * It includes the library's source to time single stages. Times are medians. A recording is
- * transcribed whole, once to warm up and once to measure. */
+ * It includes the library's source to time single stages. Times are medians. A fraction of what the
+ * machine can do is the median of several, each with the peak measured right before. A recording
+ * is transcribed whole, once to warm up and once to measure. */
 #include "../whisper_npu.c"
 #include "peak.h"
 
@@ -18,9 +19,10 @@ typedef struct bench {
     int n_recordings;
     wnpu_model *model;
     wnpu_session *session;
-    double open_ms, peak, bandwidth, log_mel_ms, encoder_ms, cross_ms, token_ms, token_early_ms, token_late_ms, beams8, windows8;
-    double encoder_macs, token_bytes;
-    double audio_s, total_s;
+    double open_ms, peak, bandwidth, log_mel_ms, encoder_ms, encoder_fraction, cross_ms;
+    double token_ms, token_fraction, token_early_ms, token_late_ms, beams8, windows8;
+    double windows8_fraction, encoder_macs, token_bytes;
+    double audio_s, total_s, resident_mb;
     uint32_t tokens;
 } bench;
 
@@ -51,12 +53,18 @@ static double encoder_macs(const wnpu_model *m)
     return conv + layer * m->n_audio_layer;
 }
 
+/* Bytes of the cross-attention caches of a window. */
+static double cross_bytes(const wnpu_model *m)
+{
+    return 2.0 * m->n_text_layer * m->n_text_state * m->n_audio_ctx;
+}
+
 /* Bytes that one step must read at position n: weights, the vocabulary, both caches. */
 static double step_bytes(const wnpu_model *m, double n)
 {
     double d = m->n_text_state, layers = m->n_text_layer;
-    return layers * 14 * d * d + (double)m->vocab.n_vocab * d +
-           layers * 2 * d * ((double)m->n_audio_ctx + n);
+    return layers * 14 * d * d + (double)m->vocab.n_vocab * d + layers * 2 * d * n +
+           cross_bytes(m);
 }
 
 static unsigned char *read_file(const char *path, size_t *size)
@@ -104,12 +112,13 @@ static void open_all(bench *b)
     }
 }
 
+enum { ROUNDS = 9 };
+
 /* Stages of a window of noise: their time does not depend on what is said. */
 static void bench_encoder(bench *b)
 {
-    enum { ROUNDS = 9 };
     wi_run *r = &b->session->run;
-    double mel[ROUNDS], encoder[ROUNDS], cross[ROUNDS];
+    double mel[ROUNDS], encoder[ROUNDS], cross[ROUNDS], peak[ROUNDS], fraction[ROUNDS];
     uint32_t seed = 1;
     size_t i;
     for (i = 0; i < ML_SPAN; i++) {
@@ -117,33 +126,38 @@ static void bench_encoder(bench *b)
         r->span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
     }
     wi_encode(r);
+    b->encoder_macs = encoder_macs(b->model);
     for (i = 0; i < ROUNDS; i++) {
-        double since = er_now_ms();
+        double since;
+        peak[i] = peak_all(b->session->isa, 0, b->session->pool.threads, 0.1);
+        since = er_now_ms();
         en_log_mel(&r->engine, r->span);
         mel[i] = wi_lap(&since);
         en_run(&r->engine);
         encoder[i] = wi_lap(&since);
         en_cross(&r->engine, r->decoder.cross);
         cross[i] = wi_lap(&since);
+        fraction[i] = b->encoder_macs / encoder[i] * 1e3 / peak[i];
     }
+    b->peak = median(peak, ROUNDS);
     b->log_mel_ms = median(mel, ROUNDS);
     b->encoder_ms = median(encoder, ROUNDS);
+    b->encoder_fraction = median(fraction, ROUNDS);
     b->cross_ms = median(cross, ROUNDS);
-    b->encoder_macs = encoder_macs(b->model);
 }
 
 /* Greedy continuations of one prompt from a position on, as beams are. */
 static double time_steps(de_decoder *d, size_t rows, size_t windows, size_t from)
 {
-    enum { ROUNDS = 41 };
-    double time[ROUNDS];
+    enum { STEPS = 41 };
+    double time[STEPS];
     int32_t token[DE_ROWS];
     const wnpu_model *m = d->e->model;
     size_t i, k;
     for (k = 0; k < rows; k++) {
         token[k] = (int32_t)(1000 + k);
     }
-    for (i = 0; i < ROUNDS; i++) {
+    for (i = 0; i < STEPS; i++) {
         de_row row[DE_ROWS];
         double since;
         for (k = 0; k < rows; k++) {
@@ -161,7 +175,38 @@ static double time_steps(de_decoder *d, size_t rows, size_t windows, size_t from
                                                  (size_t)m->vocab.eot);
         }
     }
-    return median(time, ROUNDS);
+    return median(time, STEPS);
+}
+
+/* Steps of one row and of eight in turn, beside what memory gives. */
+static void bench_steps(bench *b, de_decoder *d)
+{
+    double one[ROUNDS], beams[ROUNDS], windows[ROUNDS], band[ROUNDS], fraction[ROUNDS];
+    double wide[ROUNDS], early[ROUNDS], late[ROUNDS];
+    double bytes8 = b->token_bytes + 7 * cross_bytes(b->model);
+    unsigned threads = b->session->pool.threads;
+    size_t i;
+    for (i = 0; i < ROUNDS; i++) {
+        double eight;
+        band[i] = peak_all(b->session->isa, (size_t)b->token_bytes, threads, 0.1);
+        one[i] = time_steps(d, 1, 1, 80);
+        fraction[i] = b->token_bytes / one[i] * 1e3 / band[i];
+        beams[i] = time_steps(d, 8, 1, 80) / one[i];
+        early[i] = time_steps(d, 1, 1, 4);
+        late[i] = time_steps(d, 1, 1, 400) / early[i];
+        wide[i] = peak_all(b->session->isa, (size_t)bytes8, threads, 0.1);
+        eight = time_steps(d, 8, 8, 80);
+        windows[i] = eight / one[i];
+        wide[i] = bytes8 / eight * 1e3 / wide[i];
+    }
+    b->token_ms = median(one, ROUNDS);
+    b->bandwidth = median(band, ROUNDS);
+    b->token_fraction = median(fraction, ROUNDS);
+    b->beams8 = median(beams, ROUNDS);
+    b->windows8 = median(windows, ROUNDS);
+    b->windows8_fraction = median(wide, ROUNDS);
+    b->token_early_ms = median(early, ROUNDS);
+    b->token_late_ms = b->token_early_ms * median(late, ROUNDS);
 }
 
 /* A decoder of its own with eight slots and eight windows, in the session's engine. */
@@ -170,7 +215,6 @@ static void bench_decoder(bench *b)
     de_decoder d;
     ar_arena arena;
     void *memory;
-    double one;
     size_t i;
     memset(&arena, 0, sizeof arena);
     de_take(&arena, &d, &b->session->run.engine, 8, 8);
@@ -186,13 +230,8 @@ static void bench_decoder(bench *b)
     for (i = 0; i < d.windows; i++) {
         en_cross(&b->session->run.engine, d.cross + i * b->model->n_text_layer);
     }
-    one = time_steps(&d, 1, 1, 80);
-    b->token_ms = one;
-    b->beams8 = time_steps(&d, 8, 1, 80) / one;
-    b->windows8 = time_steps(&d, 8, 8, 80) / one;
-    b->token_early_ms = time_steps(&d, 1, 1, 4);
-    b->token_late_ms = time_steps(&d, 1, 1, 400);
     b->token_bytes = step_bytes(b->model, 100);
+    bench_steps(b, &d);
     free(memory);
 }
 
@@ -240,20 +279,20 @@ static double resident_mb(void)
 
 static void print_json(const bench *b, const char *machine)
 {
-    double seconds = b->encoder_ms / 1e3;
     printf("{\"machine\": \"%s\", \"commit\": \"%s\", \"model\": \"%s\", \"isa\": \"%s\", "
            "\"threads\": %u,\n \"peak_gmac_s\": %.2f, \"bandwidth_gb_s\": %.2f, "
            "\"log_mel_ms\": %.3f, \"encoder_ms\": %.3f, \"encoder_fraction_of_peak\": %.4f,\n "
            "\"cross_ms\": %.3f, \"decoder_ms_per_token\": %.4f, "
            "\"decoder_ms_at_400_over_4\": %.3f, \"decoder_fraction_of_bandwidth\": %.4f, "
-           "\"decoder_beams8_over_1\": %.3f, \"decoder_windows8_over_1\": %.3f,\n "
+           "\"decoder_beams8_over_1\": %.3f, \"decoder_windows8_over_1\": %.3f, "
+           "\"decoder_windows8_fraction_of_bandwidth\": %.4f,\n "
            "\"realtime_factor\": %.2f, \"rss_mb\": %.1f, \"model_open_ms\": %.2f}\n",
            machine, b->commit, b->model->name, wnpu_isa_name(b->session->isa),
            b->session->pool.threads, b->peak / 1e9, b->bandwidth / 1e9, b->log_mel_ms,
-           b->encoder_ms, b->encoder_macs / seconds / b->peak, b->cross_ms, b->token_ms,
-           b->token_late_ms / b->token_early_ms,
-           b->token_bytes / b->token_ms * 1e3 / b->bandwidth, b->beams8, b->windows8,
-           b->total_s > 0 ? b->audio_s / b->total_s : 0.0, resident_mb(), b->open_ms);
+           b->encoder_ms, b->encoder_fraction, b->cross_ms, b->token_ms,
+           b->token_late_ms / b->token_early_ms, b->token_fraction, b->beams8, b->windows8,
+           b->windows8_fraction,
+           b->total_s > 0 ? b->audio_s / b->total_s : 0.0, b->resident_mb, b->open_ms);
 }
 
 static void print_table(const bench *b, const char *machine)
@@ -267,19 +306,20 @@ static void print_table(const bench *b, const char *machine)
            b->bandwidth / 1e9);
     printf("log-mel of 30 s                 %8.2f ms\n", b->log_mel_ms);
     printf("encoder of 30 s                 %8.2f ms   %.1f GMAC, %.1f GMAC/s, %.0f %% of peak\n",
-           b->encoder_ms, b->encoder_macs / 1e9, rate / 1e9, 100 * rate / b->peak);
+           b->encoder_ms, b->encoder_macs / 1e9, rate / 1e9, 100 * b->encoder_fraction);
     printf("cross-attention keys and values %8.2f ms\n", b->cross_ms);
     printf("decoder, one token              %8.3f ms   %.1f GB/s, %.0f %% of bandwidth\n",
-           b->token_ms, read / 1e9, 100 * read / b->bandwidth);
+           b->token_ms, read / 1e9, 100 * b->token_fraction);
     printf("    at positions 4 and 400      %8.3f ms and %.3f ms\n", b->token_early_ms,
            b->token_late_ms);
     printf("a step for 8 beams over one     %8.2f\n", b->beams8);
-    printf("a step for 8 windows over one   %8.2f\n", b->windows8);
+    printf("a step for 8 windows over one   %8.2f      %.0f %% of bandwidth\n", b->windows8,
+           100 * b->windows8_fraction);
     if (b->total_s > 0) {
         printf("recordings                      %8.1f times real time\n", b->audio_s / b->total_s);
     }
     printf("opening the model               %8.1f ms\n", b->open_ms);
-    printf("resident at most                %8.1f MB\n", resident_mb());
+    printf("resident at most                %8.1f MB\n", b->resident_mb);
 }
 
 static void machine_name(char *out, size_t size)
@@ -334,12 +374,10 @@ int main(int argc, char **argv)
         die("--model", "missing");
     }
     open_all(&b);
-    b.peak = peak_all(b.session->isa, 0, b.session->pool.threads);
-    b.bandwidth = peak_all(b.session->isa, (size_t)step_bytes(b.model, 100),
-                           b.session->pool.threads);
-    bench_encoder(&b);
-    bench_decoder(&b);
     bench_recordings(&b);
+    bench_encoder(&b);
+    b.resident_mb = resident_mb(); /* what follows has caches for eight windows */
+    bench_decoder(&b);
     machine_name(machine, sizeof machine);
     if (b.json) {
         print_json(&b, machine);

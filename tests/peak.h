@@ -3,11 +3,15 @@
 #define PEAK_H
 #include <pthread.h>
 
-/* peak_int8(isa)      int8 multiply-accumulates per second of one core, in a loop that touches
- *                     registers only and repeats the best exact sequence of the instruction set.
- *                     0 if the machine does not have it, and for the scalar set, whose speed is
- *                     whatever the compiler makes of plain C.
- * read_bandwidth(n)   bytes per second that one core reads from a working set of n bytes. */
+/* peak_int8(isa, s)     int8 multiply-accumulates per second of one core, in a loop that touches
+ *                       registers only and repeats the best exact sequence of the instruction set.
+ *                       0 if the machine does not have it, and for the scalar set, whose speed is
+ *                       whatever the compiler makes of plain C.
+ * read_bandwidth(n, s)  bytes per second that one core reads from a working set of n bytes.
+ *
+ * Both try again and again for s seconds and give the best: a shared machine is slower now and
+ * then, never faster. Over longer times its speed drifts, so what is compared with a peak should be
+ * measured right after it. */
 
 static double peak_now(void)
 {
@@ -144,12 +148,10 @@ static double peak_dot(long n)
 }
 #endif
 
-/* The best of many short runs: a shared machine is slower now and then, never faster. */
-static double peak_best(double (*loop)(long))
+static double peak_best(double (*loop)(long), double limit)
 {
-    double best = 0.0;
-    int i;
-    for (i = 0; i < 3000; i++) {
+    double best = 0.0, begin = peak_now();
+    while (peak_now() - begin < limit) {
         double start = peak_now(), products = loop(20000), seconds = peak_now() - start;
         if (seconds > 0.0 && products / seconds > best) {
             best = products / seconds;
@@ -158,7 +160,7 @@ static double peak_best(double (*loop)(long))
     return best;
 }
 
-static double peak_int8(wnpu_isa isa)
+static double peak_int8(wnpu_isa isa, double seconds)
 {
     double x = 0.0, y = 0.0;
     if (!wnpu_isa_available(isa)) {
@@ -166,19 +168,19 @@ static double peak_int8(wnpu_isa isa)
     }
 #if defined(__x86_64__)
     if (isa == WNPU_ISA_SSE41) {
-        x = peak_best(peak_sse41_sign);
-        y = peak_best(peak_sse41_word);
+        x = peak_best(peak_sse41_sign, seconds / 2);
+        y = peak_best(peak_sse41_word, seconds / 2);
     } else if (isa == WNPU_ISA_AVX2) {
-        x = peak_best(peak_avx2_sign);
-        y = peak_best(peak_avx2_word);
+        x = peak_best(peak_avx2_sign, seconds / 2);
+        y = peak_best(peak_avx2_word, seconds / 2);
     } else if (isa == WNPU_ISA_AVX512) {
-        x = peak_best(peak_avx512);
+        x = peak_best(peak_avx512, seconds);
     }
 #elif defined(__aarch64__)
     if (isa == WNPU_ISA_NEON) {
-        x = peak_best(peak_neon);
+        x = peak_best(peak_neon, seconds);
     } else if (isa == WNPU_ISA_NEON_DOT || isa == WNPU_ISA_NEON_I8MM) {
-        x = peak_best(peak_dot); /* the kernels use sdot for both */
+        x = peak_best(peak_dot, seconds); /* the kernels use sdot for both */
     }
 #endif
     return x > y ? x : y;
@@ -202,24 +204,44 @@ static uint64_t peak_read(const peak_line *p, size_t lines)
     return a[0] | a[1] | a[2] | a[3];
 }
 
-/* Bytes per second, best of many passes; 0 if there is no memory. */
-static double read_bandwidth(size_t bytes)
+/* Four places at once; one after the other or four at once, whichever this machine likes more. */
+#if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default"), noinline))
+#else
+__attribute__((noinline))
+#endif
+static uint64_t peak_read4(const peak_line *p, size_t lines)
+{
+    const peak_line *q = p + lines / 4, *r = q + lines / 4, *s = r + lines / 4;
+    peak_line a = {0}, b = {0}, c = {0}, d = {0};
+    size_t i;
+    for (i = 0; i + 2 <= lines / 4; i += 2) {
+        a |= p[i], b |= q[i], c |= r[i], d |= s[i];
+        a |= p[i + 1], b |= q[i + 1], c |= r[i + 1], d |= s[i + 1];
+    }
+    a = (a | b) | (c | d);
+    return a[0] | a[1] | a[2] | a[3];
+}
+
+/* 0 if there is no memory. */
+static double read_bandwidth(size_t bytes, double limit)
 {
     const size_t lines = bytes / 128 * 4;
     peak_line *memory = NULL;
     volatile uint64_t sink;
     double best = 0.0, begin;
+    unsigned round;
     if (lines == 0 || posix_memalign((void **)&memory, 64, lines * 32) != 0) {
         return 0.0;
     }
     memset(memory, 1, lines * 32); /* untouched pages would all be the same page of zeros */
     sink = peak_read(memory, lines);
     begin = peak_now();
-    while (peak_now() - begin < 0.5) {
+    for (round = 0; round < 2 || peak_now() - begin < limit; round++) {
         double start = peak_now(), seconds;
         size_t i, passes = 1 + ((size_t)1 << 20) / bytes;
         for (i = 0; i < passes; i++) {
-            sink = peak_read(memory, lines);
+            sink = round % 2 ? peak_read4(memory, lines) : peak_read(memory, lines);
         }
         seconds = peak_now() - start;
         if (seconds > 0.0 && (double)(passes * lines * 32) / seconds > best) {
@@ -236,18 +258,20 @@ static double read_bandwidth(size_t bytes)
 typedef struct peak_job {
     wnpu_isa isa;
     size_t bytes;      /* 0: int8 peak, else bandwidth of a set of this size */
+    double seconds;
     double result;
 } peak_job;
 
 static void *peak_thread(void *argument)
 {
     peak_job *job = argument;
-    job->result = job->bytes > 0 ? read_bandwidth(job->bytes) : peak_int8(job->isa);
+    job->result = job->bytes > 0 ? read_bandwidth(job->bytes, job->seconds)
+                                 : peak_int8(job->isa, job->seconds);
     return NULL;
 }
 
 /* Sum over threads; bytes is the working set of all of them together. */
-static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads)
+static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads, double seconds)
 {
     pthread_t thread[64];
     peak_job job[64];
@@ -256,6 +280,7 @@ static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads)
     for (i = 0; i < threads && i < 64; i++) {
         job[i].isa = isa;
         job[i].bytes = bytes / threads;
+        job[i].seconds = seconds;
         job[i].result = 0.0;
         if (pthread_create(&thread[i], NULL, peak_thread, &job[i]) != 0) {
             break;
