@@ -2054,7 +2054,7 @@ typedef struct gm_kernels {
     size_t (*a_bytes)(size_t rows, size_t k4);
     /* Packs rows of k4 * 4 values, lda apart; padding in them is zero. */
     void (*pack_a)(void *packed_a, const int8_t *a, size_t lda, size_t rows, size_t k4);
-    int unsigned_a; /* without a correction, packed rows are unsigned bytes */
+    int unsigned_a; /* packed rows are unsigned bytes; without a correction, taken as they are */
     /* Packs unsigned values likewise, where they are widened. NULL: they are not. */
     void (*pack_u)(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4);
     /* c[rows][panels * 16] = A * B over k4 groups; the panels of b are pitch groups apart.
@@ -3151,9 +3151,163 @@ static const gm_kernels gm_dot = {
     WNPU_ISA_NEON_DOT, 4, gm_bytes8, gm_pack8, 0, NULL, gm_dot_tile, NULL, gm_ftile4
 };
 
-/* smmla would want another form of B; machines that have it have sdot too. */
+/* ---- NEON with int8 matrices: one instruction is 2 rows times 2 columns times 8 along k ---- */
+
+/* usmmla multiplies unsigned by signed bytes, so that it takes weights of attention as they are;
+ * other values are packed as a + 128 and corrected as for AVX-512. Rows are packed in pairs, 8
+ * bytes of one and 8 of the other; two groups of B become two columns each by a zip. */
+#if defined(__clang__)
+#define GM_I8MM __attribute__((target("i8mm")))
+#else
+#define GM_I8MM __attribute__((target("arch=armv8.2-a+i8mm")))
+#endif
+
+static size_t gm_i8mm_stride(size_t k4)
+{
+    return (k4 + 1) / 2 * 16 + GM_PAD;
+}
+
+static size_t gm_i8mm_bytes(size_t rows, size_t k4)
+{
+    return (rows + 1) / 2 * gm_i8mm_stride(k4);
+}
+
+WNPU_INLINE void gm_i8mm_put(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4,
+                             uint8_t flip)
+{
+    size_t r, h, i;
+    for (r = 0; r < (rows + 1) / 2 * 2; r++) {
+        uint8_t *to = (uint8_t *)packed_a + r / 2 * gm_i8mm_stride(k4) + r % 2 * 8;
+        for (h = 0; h < (k4 + 1) / 2; h++, to += 16) {
+            for (i = 0; i < 8; i++) {
+                to[i] = r < rows && h * 8 + i < k4 * 4 ? a[r * lda + h * 8 + i] ^ flip : 0;
+            }
+        }
+    }
+}
+
+static void gm_i8mm_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows, size_t k4)
+{
+    gm_i8mm_put(packed_a, (const uint8_t *)(const void *)a, lda, rows, k4, 128);
+}
+
+static void gm_i8mm_pack_u(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4)
+{
+    gm_i8mm_put(packed_a, a, lda, rows, k4, 0);
+}
+
+typedef struct gm_i8mm_pair { int32x4_t v[4]; } gm_i8mm_pair; /* 2 rows times 8 columns */
+
+WNPU_INLINE GM_I8MM void gm_i8mm_step(gm_i8mm_pair *sum, const uint8_t *a, const int8x16_t *y)
+{
+    uint8x16_t x = vld1q_u8(a);
+    __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum->v[0]) : "w"(x), "w"(y[0]));
+    __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum->v[1]) : "w"(x), "w"(y[1]));
+    __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum->v[2]) : "w"(x), "w"(y[2]));
+    __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum->v[3]) : "w"(x), "w"(y[3]));
+}
+
+/* Columns 0..7 of two groups, b and next, as four vectors of two columns. */
+WNPU_INLINE void gm_i8mm_load(int8x16_t *y, const int8_t *b, const int8_t *next)
+{
+    int32x4_t lo = vreinterpretq_s32_s8(vld1q_s8(b));
+    int32x4_t hi = vreinterpretq_s32_s8(vld1q_s8(b + 16));
+    int32x4_t lo2 = vdupq_n_s32(0), hi2 = lo2;
+    if (next != NULL) {
+        lo2 = vreinterpretq_s32_s8(vld1q_s8(next));
+        hi2 = vreinterpretq_s32_s8(vld1q_s8(next + 16));
+    }
+    y[0] = vreinterpretq_s8_s32(vzip1q_s32(lo, lo2));
+    y[1] = vreinterpretq_s8_s32(vzip2q_s32(lo, lo2));
+    y[2] = vreinterpretq_s8_s32(vzip1q_s32(hi, hi2));
+    y[3] = vreinterpretq_s8_s32(vzip2q_s32(hi, hi2));
+}
+
+WNPU_INLINE void gm_i8mm_start(gm_i8mm_pair *sum, const int32_t *from)
+{
+    int j;
+    for (j = 0; j < 4; j++) {
+        int32x2_t two = from != NULL ? vld1_s32(from + 2 * j) : vdup_n_s32(0);
+        sum->v[j] = vcombine_s32(two, two);
+    }
+}
+
+/* second: the pair has a second row. */
+WNPU_INLINE void gm_i8mm_store(int32_t *c, size_t ldc, const gm_i8mm_pair *sum, int second)
+{
+    int j;
+    for (j = 0; j < 4; j += 2) {
+        vst1q_s32(c + 2 * j, vcombine_s32(vget_low_s32(sum->v[j]), vget_low_s32(sum->v[j + 1])));
+        if (second) {
+            vst1q_s32(c + ldc + 2 * j,
+                      vcombine_s32(vget_high_s32(sum->v[j]), vget_high_s32(sum->v[j + 1])));
+        }
+    }
+}
+
+/* P pairs of rows, 1 or 4, times 8 columns; the last pair may be half. */
+WNPU_INLINE GM_I8MM void gm_i8mm_tile1(int32_t *c, size_t ldc, const int32_t *from,
+                                       const uint8_t *a, size_t stride, const int8_t *b,
+                                       size_t groups, size_t rows, int P)
+{
+    gm_i8mm_pair s0, s1, s2, s3;
+    int8x16_t y[4];
+    size_t g;
+    gm_i8mm_start(&s0, from);
+    s1 = s2 = s3 = s0;
+    for (g = 0; g < groups; g += 2, a += 16, b += 2 * GM_GROUP) {
+        gm_i8mm_load(y, b, g + 1 < groups ? b + GM_GROUP : NULL);
+        gm_i8mm_step(&s0, a, y);
+        if (P > 1) {
+            gm_i8mm_step(&s1, a + stride, y);
+            gm_i8mm_step(&s2, a + stride * 2, y);
+            gm_i8mm_step(&s3, a + stride * 3, y);
+        }
+    }
+    gm_i8mm_store(c, ldc, &s0, rows > 1);
+    if (P > 1) {
+        gm_i8mm_store(c + ldc * 2, ldc, &s1, 1);
+        gm_i8mm_store(c + ldc * 4, ldc, &s2, 1);
+        gm_i8mm_store(c + ldc * 6, ldc, &s3, rows > 7);
+    }
+}
+
+GM_I8MM static void gm_i8mm_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                                 const int8_t *b, size_t pitch, const int32_t *correction,
+                                 size_t k4, size_t panels)
+{
+    size_t p, r, take, stride = gm_i8mm_stride(k4);
+    for (p = 0; p < panels * 2; p++) {
+        const int8_t *half = b + p / 2 * pitch * GM_GROUP + p % 2 * 32;
+        for (r = 0; r < rows; r += take) {
+            const uint8_t *a = (const uint8_t *)packed_a + r / 2 * stride;
+            int32_t *out = c + r * ldc + p * 8;
+            take = rows - r >= 7 ? 8 : 2;
+            if (take == 8) {
+                gm_i8mm_tile1(out, ldc, gm_at(correction, p * 8), a, stride, half, k4, rows - r, 4);
+            } else {
+                gm_i8mm_tile1(out, ldc, gm_at(correction, p * 8), a, stride, half, k4, rows - r, 1);
+            }
+        }
+    }
+}
+
+static void gm_i8mm_correct(int32_t *correction, const int8_t *b, size_t k4, size_t panels)
+{
+    size_t p, g, i;
+    for (p = 0; p < panels; p++, correction += 16) {
+        memset(correction, 0, 16 * sizeof *correction);
+        for (g = 0; g < k4; g++, b += GM_GROUP) {
+            for (i = 0; i < GM_GROUP; i++) {
+                correction[i / 4] -= 128 * b[i];
+            }
+        }
+    }
+}
+
 static const gm_kernels gm_i8mm = {
-    WNPU_ISA_NEON_I8MM, 4, gm_bytes8, gm_pack8, 0, NULL, gm_dot_tile, NULL, gm_ftile4
+    WNPU_ISA_NEON_I8MM, 8, gm_i8mm_bytes, gm_i8mm_pack, 1, gm_i8mm_pack_u,
+    gm_i8mm_tile, gm_i8mm_correct, gm_ftile4
 };
 #endif /* WNPU_ARM */
 
