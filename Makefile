@@ -8,6 +8,7 @@
 #   make test-npu      the tests of the NPU part alone, on a simulated device
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
+#   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
 #   make check-symbols every global symbol begins with wnpu_
 #   make bench         time of each stage beside what the machine can do at most
@@ -39,8 +40,8 @@ TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
     $(basename $(notdir $(wildcard tests/test_*.c))))
 FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
-.PHONY: all tests demo models test test-npu test-asan test-aarch64 fuzz check-symbols bench \
-    accuracy clean
+.PHONY: all tests demo models test test-npu test-asan test-aarch64 matrix fuzz check-symbols \
+    bench accuracy clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -138,10 +139,17 @@ test-asan:
 	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS="$(SANITIZE)" tests
 	@WNPU_SANITIZED=1 TEST_TIMEOUT=1800 tests/run $(BUILD)/asan
 
+AARCH64 = BUILD=$(BUILD)/aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar LDFLAGS=-static
+
 test-aarch64:
-	+$(MAKE) BUILD=$(BUILD)/aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar \
-	    LDFLAGS=-static tests
+	+$(MAKE) $(AARCH64) tests
 	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=3600 tests/run $(BUILD)/aarch64
+
+# Without a cross compiler there is no NEON in it.
+matrix: $(BUILD)/transcribe
+	+@if command -v aarch64-linux-gnu-gcc >/dev/null; then \
+	    $(MAKE) $(AARCH64) $(BUILD)/aarch64/transcribe; fi
+	@WNPU_BUILD=$(BUILD) tests/matrix.sh $(MATRIX)
 
 check-symbols: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
 	@nm -g --defined-only $^ | awk 'NF > 1 && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
