@@ -1,0 +1,173 @@
+/* simde_avx512.h - the AVX-512 intrinsics of whisper_npu.c on top of SIMDe, an emulation in plain C,
+ * for tests on machines without AVX-512. To be included before whisper_npu.c. HAVE_SIMDE tells
+ * whether there is an emulation here.
+ *
+ * The functions that use the intrinsics carry an attribute that would let the compiler put AVX-512
+ * around the emulation. So all target attributes are taken away, and AVX2 is what the whole test is
+ * compiled for. */
+#ifndef SIMDE_AVX512_H
+#define SIMDE_AVX512_H
+#if defined(__x86_64__) && defined(__has_include)
+#if __has_include(<simde/x86/avx512.h>)
+#define HAVE_SIMDE 1
+#endif
+#endif
+
+#ifdef HAVE_SIMDE
+#include <immintrin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+__attribute__((constructor)) static void emulated_or_not(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2")) {
+        puts("skipped: this CPU has no AVX2\nt: 0 passed, 0 failed, 1 skipped");
+        exit(0);
+    }
+}
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF /* in the emulation as well, see section 1 of whisper_npu.c */
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function) /* popped last */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#else
+#pragma GCC optimize("fp-contract=off")
+#pragma GCC target("avx2")
+#endif
+#pragma GCC diagnostic ignored "-Wpsabi" /* vectors do not cross files here */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wall"
+#pragma GCC diagnostic ignored "-Wextra"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include <simde/x86/avx512.h>
+#pragma GCC diagnostic pop
+
+/* What SIMDe lacks, from the descriptions in Intel's manual. */
+
+/* vpdpbusd: four products of an unsigned and a signed byte are added to an int32, modulo 2^32. */
+__attribute__((unused))
+static simde__m512i emulated_dpbusd(simde__m512i sum, simde__m512i u, simde__m512i s)
+{
+    uint32_t c[16];
+    uint8_t a[64];
+    int8_t b[64];
+    int i, j;
+    memcpy(c, &sum, 64);
+    memcpy(a, &u, 64);
+    memcpy(b, &s, 64);
+    for (i = 0; i < 16; i++) {
+        for (j = 0; j < 4; j++) {
+            c[i] += (uint32_t)(a[i * 4 + j] * b[i * 4 + j]);
+        }
+    }
+    memcpy(&sum, c, 64);
+    return sum;
+}
+
+/* vpmovdb: the low byte of each int32. */
+__attribute__((unused)) static simde__m128i emulated_low_bytes(simde__m512i v)
+{
+    simde__m128i result;
+    uint32_t x[16];
+    uint8_t low[16];
+    int i;
+    memcpy(x, &v, 64);
+    for (i = 0; i < 16; i++) {
+        low[i] = (uint8_t)(x[i] & 255u);
+    }
+    memcpy(&result, low, 16);
+    return result;
+}
+
+/* vcvtdq2ps: rounded to the nearest float, ties to even. */
+__attribute__((unused)) static simde__m512 emulated_to_float(simde__m512i v)
+{
+    simde__m512 result;
+    int32_t x[16];
+    float f[16];
+    int i;
+    memcpy(x, &v, 64);
+    for (i = 0; i < 16; i++) {
+        f[i] = (float)x[i];
+    }
+    memcpy(&result, f, 64);
+    return result;
+}
+
+/* vcvtps2dq: rounded to the nearest integer, ties to even; 0x80000000 for what does not fit. */
+__attribute__((unused)) static simde__m512i emulated_to_int(simde__m512 v)
+{
+    simde__m512i result;
+    float f[16];
+    int32_t x[16];
+    int i;
+    memcpy(f, &v, 64);
+    for (i = 0; i < 16; i++) {
+        x[i] = _mm_cvtss_si32(_mm_set_ss(f[i]));
+    }
+    memcpy(&result, x, 64);
+    return result;
+}
+
+/* The largest of 16 floats, none of which is a NaN. */
+__attribute__((unused)) static float emulated_largest(simde__m512 v)
+{
+    float f[16];
+    int i;
+    memcpy(f, &v, 64);
+    for (i = 1; i < 16; i++) {
+        f[0] = f[i] > f[0] ? f[i] : f[0];
+    }
+    return f[0];
+}
+
+/* The intrinsics that are in use, now that the compiler's own headers have been read. */
+#define GM_EMULATED
+#define target(sets)
+#undef _mm512_extractf64x4_pd /* these are macros in some headers */
+#undef _mm512_setr_epi32
+#undef _mm512_slli_epi32
+#define __m512 simde__m512
+#define __m512i simde__m512i
+#define __mmask16 simde__mmask16
+#define _mm512_abs_ps(a) simde_mm512_abs_ps(a)
+#define _mm512_add_epi32(a, b) simde_mm512_add_epi32(a, b)
+#define _mm512_add_ps(a, b) simde_mm512_add_ps(a, b)
+#define _mm512_castpd_ps(a) simde_mm512_castpd_ps(a)
+#define _mm512_castps512_ps256(a) simde_mm512_castps512_ps256(a)
+#define _mm512_castps_pd(a) simde_mm512_castps_pd(a)
+#define _mm512_castps_si512(a) simde_mm512_castps_si512(a)
+#define _mm512_castsi512_ps(a) simde_mm512_castsi512_ps(a)
+#define _mm512_cvtepi32_epi8(a) emulated_low_bytes(a)
+#define _mm512_cvtepi32_ps(a) emulated_to_float(a)
+#define _mm512_cvtps_epi32(a) emulated_to_int(a)
+#define _mm512_dpbusd_epi32(c, a, b) emulated_dpbusd(c, a, b)
+#define _mm512_extractf64x4_pd(a, i) simde_mm512_extractf64x4_pd(a, i)
+#define _mm512_loadu_ps(p) simde_mm512_loadu_ps(p)
+#define _mm512_loadu_si512(p) simde_mm512_loadu_si512(p)
+#define _mm512_mask_mov_ps(a, m, b) simde_mm512_mask_mov_ps(a, m, b)
+#define _mm512_max_ps(a, b) simde_mm512_max_ps(a, b)
+#define _mm512_min_ps(a, b) simde_mm512_min_ps(a, b)
+#define _mm512_mul_ps(a, b) simde_mm512_mul_ps(a, b)
+#define _mm512_packs_epi32(a, b) simde_mm512_packs_epi32(a, b)
+#define _mm512_packus_epi16(a, b) simde_mm512_packus_epi16(a, b)
+#define _mm512_permutexvar_epi32(i, a) simde_mm512_permutexvar_epi32(i, a)
+#define _mm512_reduce_max_ps(a) emulated_largest(a)
+#define _mm512_set1_epi32(a) simde_mm512_set1_epi32(a)
+#define _mm512_set1_epi8(a) simde_mm512_set1_epi8(a)
+#define _mm512_set1_ps(a) simde_mm512_set1_ps(a)
+#define _mm512_setr_epi32(...) simde_mm512_setr_epi32(__VA_ARGS__)
+#define _mm512_setzero_ps() simde_mm512_setzero_ps()
+#define _mm512_setzero_si512() simde_mm512_setzero_si512()
+#define _mm512_slli_epi32(a, n) simde_mm512_slli_epi32(a, n)
+#define _mm512_storeu_ps(p, a) simde_mm512_storeu_ps(p, a)
+#define _mm512_storeu_si512(p, a) simde_mm512_storeu_si512(p, a)
+#define _mm512_sub_epi32(a, b) simde_mm512_sub_epi32(a, b)
+#define _mm512_sub_ps(a, b) simde_mm512_sub_ps(a, b)
+#define _mm512_xor_si512(a, b) simde_mm512_xor_si512(a, b)
+#endif
+#endif

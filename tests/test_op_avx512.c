@@ -1,0 +1,32 @@
+/* Section 9's AVX-512 operators on top of an emulation of the intrinsics, so that machines without
+ * AVX-512 test them too: they must give the bits of the definition. */
+#define _POSIX_C_SOURCE 200809L
+#include "simde_avx512.h"
+
+#ifdef HAVE_SIMDE
+#define main core_main
+#include "test_core.c"
+#undef main
+
+static void emulated(void)
+{
+    same_answers(&op_avx512_kernels, "AVX-512 emulated");
+}
+#else
+#include "t.h"
+
+static void emulated(void)
+{
+    t_skip("needs x86-64 and the SIMDe headers (libsimde-dev)");
+}
+#endif
+
+int main(void)
+{
+    t_run("AVX-512 operators on an emulation", emulated);
+    return t_end();
+}
+
+#if defined(HAVE_SIMDE) && defined(__clang__)
+#pragma clang attribute pop
+#endif
