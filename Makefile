@@ -12,6 +12,7 @@
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
 #   make check-symbols every global symbol begins with wnpu_
 #   make bench         time of each stage beside what the machine can do at most
+#   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/accuracy.sh
 #   make clean
 
@@ -41,12 +42,12 @@ TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
 FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
 .PHONY: all tests demo models test test-npu test-asan test-aarch64 matrix fuzz check-symbols \
-    bench accuracy clean
+    bench bench-plot accuracy clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: $(EXAMPLES:%=$(BUILD)/%)
-tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(NPU_TOOLS)
+tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(BUILD)/bench_plot $(NPU_TOOLS)
 
 # An archive, because a test that includes whisper_npu.c then simply does not pull it in.
 $(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
@@ -69,8 +70,8 @@ $(BUILD)/transcribe: $(BUILD)/input.o $(BUILD)/output.o
 $(BUILD)/npu_doctor: $(BUILD)/npu_doctor.o $(BUILD)/libwhisper_npu.a
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(DRM_LIBS) -o $@
 
-# Includes the library's source, to time single stages.
-$(BUILD)/bench: tests/bench.c | $(BUILD)
+# Include the library's source, to time single stages.
+$(BUILD)/bench $(BUILD)/bench_plot: $(BUILD)/%: tests/%.c | $(BUILD)
 	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
 
 $(BUILD)/wer: tests/wer.c | $(BUILD)
@@ -159,6 +160,11 @@ BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" --commit "$$(git rev-parse 
               "$$(scripts/fetch.sh demo)"
 bench: $(BUILD)/bench
 	$(BUILD)/bench $(BENCH_ARGS)
+
+bench-plot: $(BUILD)/bench_plot
+	$(BUILD)/bench_plot --model "$$(scripts/fetch.sh base.en)" --output $(BUILD)/roofline.svg \
+	    --commit "$$(git describe --always --dirty 2>/dev/null)"
+	@echo "$(BUILD)/roofline.svg"
 
 accuracy: $(BUILD)/transcribe $(BUILD)/wer
 	@tests/accuracy.sh "$(SPEECH)" $(MODELS)

@@ -133,7 +133,8 @@ compare() {
                 bad=1
             fi
         done <"$T/paths"
-        printf '%-10s %d threads: %d of %d equal\n' "$set" "$threads" $same $(($(wc -l <"$T/paths")))
+        printf '%-10s %d threads: %d of %d equal\n' "$set" "$threads" $same \
+            "$(wc -l <"$T/paths")"
     done <"$T/order"
     [ -z "$missing" ] || echo "not here:$missing"
 }
