@@ -19,6 +19,7 @@
  *   14. lr_  logit rules
  *   15. se_  search
  *   17. rs_  results and writers
+ *   21. np_  the bridge to an accelerator
  *   18. wi_  windows: the long-form driver
  *   22. ap_  public API: sessions and runs
  */
@@ -8210,6 +8211,1502 @@ static int rs_write(const rs_store *store, const tk_vocab *v, int32_t language,
 }
 
 /* ======================================================================
+ * 21. np_  the bridge to an accelerator
+ *
+ *  Owns      the plan of which product runs on which of the accelerator's
+ *            shapes, the resident weights, the rows on their way there
+ *            and back, the account.
+ *  Assumes   an accelerator that keeps to the header's chapter; nothing
+ *            about its results.
+ *  Ensures   the bytes of en_run() and en_cross(). The accelerator gets
+ *            the int8 rows that the CPU would multiply, and its int32 sums
+ *            are used where they fit their row's checksum; the CPU makes
+ *            the others from the same rows.
+ *  Costs     a checksum: as many multiplications as a row of the input
+ *            and one of the output have values. For each encoder position
+ *            4 d bytes of rows and d of the next product's.
+ *
+ *  Rows travel in chunks. Each walks through the encoder on its own:
+ *
+ *    conv1, conv2, QKV | attention, attn_out, fc1, fc2, QKV | ... | norm
+ *
+ *  and stops only where attention needs the keys of all. While a product
+ *  of one chunk is with the accelerator the CPU finishes another chunk's
+ *  (check, dequantise, norm, GELU, quantise) or attends.
+ *
+ *  What the accelerator's state (section 13 of npu_amdxdna.c draws the
+ *  diagram) means here:
+ *    OK       windows use it; the first failure sends the rest of the
+ *             window's products to the CPU
+ *    SUSPECT  windows run in en_run(), as without an accelerator
+ *    PROBE    probe() before the next window, then as the answer says
+ *    OFF      as SUSPECT, until it is opened anew
+ * ====================================================================== */
+#define NP_CHUNKS 6u
+#define NP_CHAIN 32u          /* products in a job at most */
+#define NP_JOBS 4u            /* jobs in flight at most */
+#define NP_PIECES 4u          /* of a chunk's attention; between them a job is looked after */
+#define NP_LEAST_MS 250.0     /* bounds of a wait; */
+#define NP_MOST_MS 1000.0     /* amdxdna's watchdog bites at 2 s, or later in older kernels */
+#define NP_PATIENCE 8.0       /* times what jobs are expected to take */
+#define NP_PROBE_MS 500.0
+
+enum { NP_CONV1, NP_CONV2, NP_QKV, NP_ATTEND, NP_OUT, NP_FC1, NP_FC2, NP_CROSS, NP_STAGES };
+
+static const char *const np_names[NP_STAGES] = {
+    "conv1", "conv2", "qkv", "attention", "attn_out", "fc1", "fc2", "cross_kv"
+};
+
+/* How one stage's product is cut into products of a shape. */
+typedef struct np_how {
+    int planned;            /* 0: the CPU's */
+    uint32_t rows, n, k;    /* of a whole chunk's product: C is [rows, n], A [rows, k] */
+    uint32_t units;         /* weights that the same rows are multiplied with, one after another */
+    uint32_t shape;
+    uint32_t m_step, n_step, k_step; /* of a part; the last one may be smaller */
+    uint32_t n_parts, k_parts;
+    double first_us, next_us; /* of the products of a job */
+    double us;              /* a chunk's products */
+    uint64_t jobs;          /* that they take */
+} np_how;
+
+typedef struct np_plan {
+    np_how how[NP_STAGES];
+    uint32_t chunk, chunks; /* rows of one, the last may have fewer; how many */
+    uint32_t chain, jobs;   /* products in a job, jobs in flight */
+    int any;                /* something is planned */
+    double us;              /* estimated for a window */
+} np_plan;
+
+typedef struct np_weight {
+    const gm_weight *weight;
+    int resident;
+    uint64_t *names;        /* [k_parts][n_parts] */
+    uint32_t *sums;         /* [k]: B r of the checksum */
+} np_weight;
+
+typedef struct np_chunk {
+    size_t t0, n;           /* encoder positions t0..t0+n-1 */
+    unsigned stage;         /* whose product is under way */
+    size_t layer;
+    int8_t *a[2];           /* quantised rows: of conv2, attn_out, fc2; of the others */
+    float *scale[2];        /* their scales */
+    int32_t *kept;          /* [rows, n] sums of earlier jobs, where one is not enough; or NULL */
+    size_t next, flying;    /* parts submitted; jobs in flight */
+    size_t unit;            /* units that are done */
+    int lost;               /* a job failed: the CPU does what is left of the stage */
+    int parked;             /* that waits until the old keys are not needed any more */
+    int wrong;              /* atomic: a checksum of the unit did not fit */
+    size_t cpu_rows;        /* atomic: that the CPU multiplied */
+} np_chunk;
+
+typedef struct np_job {
+    uint64_t id;
+    np_chunk *chunk;
+    size_t first, count;    /* parts of the chunk's stage */
+    double us;              /* expected */
+} np_job;
+
+typedef struct np_bridge {
+    en_engine *e;
+    en_heads *cross;        /* [n_text_layer] of the window under way */
+    wnpu_accel *accel;      /* NULL: none */
+    wnpu_accel_info info;
+    int required;
+    np_plan plan;
+    np_weight *weights;     /* conv1, conv2, 4 an encoder layer, cross_kv of each decoder layer */
+    uint32_t *random;       /* [4 d] the checksum's r: odd, so that no wrong sum goes unnoticed */
+    int32_t *sum;           /* [threads, widest n_step] */
+    int8_t *part;           /* [n_step, k_step] of the largest part, while opening */
+    np_chunk chunk[NP_CHUNKS];
+    np_job job[NP_JOBS];    /* in flight, oldest first */
+    size_t n_jobs;
+    np_chunk *queue[NP_CHUNKS]; /* chunks with something to submit */
+    size_t n_queue;
+    const np_job *landed;   /* being delivered, else NULL */
+    struct {
+        const int32_t *c;
+        size_t ldc;
+    } view[NP_CHAIN];       /* its results */
+    size_t seen;
+    double inside_ms;       /* spent in its delivery */
+    int attending;          /* keys and queries of the layer are in use */
+    int down;               /* no more for this window */
+    int wrong;              /* a checksum of the landed job did not fit */
+    int fell;               /* a planned product was the CPU's, in this run */
+    uint64_t resident_bytes;
+    void *scratch;          /* rows and kept sums, which echo the audio */
+    size_t scratch_bytes;
+    wnpu_accel_stats stats;
+    wnpu_accel_stage stage[NP_STAGES];
+} np_bridge;
+
+/* ---- checksums: exact modulo 2^32, so their order does not matter ---- */
+
+typedef uint32_t np_uv __attribute__((vector_size(MT_LANES * 4)));
+typedef uint32_t np_uvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
+
+WNPU_INLINE uint32_t np_total(const np_uv *v)
+{
+    uint32_t sum = 0;
+    unsigned i;
+    for (i = 0; i < MT_LANES; i++) {
+        sum += (*v)[i];
+    }
+    return sum;
+}
+
+/* sum of c[i] r[i]; n is a multiple of 16. */
+WNPU_INLINE uint32_t np_dot32_body(const int32_t *c, const uint32_t *r, size_t n)
+{
+    np_uv sum = {0};
+    size_t i;
+    for (i = 0; i < n; i += MT_LANES) {
+        sum += *(const np_uvu *)(const void *)(c + i) * *(const np_uvu *)(r + i);
+    }
+    return np_total(&sum);
+}
+
+/* sum of a[i] r[i]; n is a multiple of 16. */
+WNPU_INLINE uint32_t np_dot8_body(const int8_t *a, const uint32_t *r, size_t n)
+{
+    np_uv sum = {0};
+    size_t i;
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_iv wide = __builtin_convertvector(*(const mt_bvu *)(a + i), mt_iv);
+        sum += (np_uv)wide * *(const np_uvu *)(r + i);
+    }
+    return np_total(&sum);
+}
+
+static uint32_t np_dot32_base(const int32_t *c, const uint32_t *r, size_t n)
+{
+    return np_dot32_body(c, r, n);
+}
+
+static uint32_t np_dot8_base(const int8_t *a, const uint32_t *r, size_t n)
+{
+    return np_dot8_body(a, r, n);
+}
+
+#ifdef WNPU_X86
+GM_AVX2 static uint32_t np_dot32_avx2(const int32_t *c, const uint32_t *r, size_t n)
+{
+    return np_dot32_body(c, r, n);
+}
+
+GM_AVX2 static uint32_t np_dot8_avx2(const int8_t *a, const uint32_t *r, size_t n)
+{
+    return np_dot8_body(a, r, n);
+}
+
+static int np_wide(const np_bridge *b)
+{
+    return b->e->gm->isa == WNPU_ISA_AVX2 || b->e->gm->isa == WNPU_ISA_AVX512;
+}
+#endif
+
+static uint32_t np_dot32(const np_bridge *b, const int32_t *c, const uint32_t *r, size_t n)
+{
+#ifdef WNPU_X86
+    if (np_wide(b)) {
+        return np_dot32_avx2(c, r, n);
+    }
+#else
+    (void)b;
+#endif
+    return np_dot32_base(c, r, n);
+}
+
+static uint32_t np_dot8(const np_bridge *b, const int8_t *a, const uint32_t *r, size_t n)
+{
+#ifdef WNPU_X86
+    if (np_wide(b)) {
+        return np_dot8_avx2(a, r, n);
+    }
+#else
+    (void)b;
+#endif
+    return np_dot8_base(a, r, n);
+}
+
+/* The r of all checksums: splitmix64 (S. Vigna), made odd. An odd r[i] has an inverse modulo 2^32,
+ * so a single wrong sum changes the checksum always, several with all but 2^-32 of chance. */
+static void np_randomise(uint32_t *r, size_t n)
+{
+    uint64_t state = UINT64_C(0x77687370);
+    size_t i;
+    for (i = 0; i < n; i++) {
+        uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+        z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+        z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+        r[i] = (uint32_t)(z ^ z >> 31) | 1u;
+    }
+}
+
+/* ---- the plan ---- */
+
+/* What one product costs before anybody measured it: the public figures for NPU1 (empty submission
+ * 275 us, 48 us more in a chain: tibrezus/xdna-npu-toolkit; 1.9 TOPS sustained in int8 and a change
+ * of context of 1.4 ms: drakosha/whisper-xdna). */
+#define NP_FIRST_US 275.0
+#define NP_NEXT_US 48.0
+#define NP_MACS_US 0.95e6
+#define NP_SWITCH_US 1400.0
+
+/* int8 products that a thread does in a microsecond, roughly: what section 8 reaches a cycle, at
+ * 3 GHz, 55 % of the time (README). Only the choice between CPU and accelerator hangs on it. */
+static double np_cpu_rate(wnpu_isa isa)
+{
+    switch (isa) {
+    case WNPU_ISA_SCALAR: return 2e3;
+    case WNPU_ISA_SSE41: case WNPU_ISA_NEON: return 20e3;
+    case WNPU_ISA_AVX2: return 40e3;
+    case WNPU_ISA_NEON_DOT: return 80e3;
+    case WNPU_ISA_NEON_I8MM: return 120e3;
+    default: return 200e3;
+    }
+}
+
+static size_t np_ceil(size_t n, size_t step)
+{
+    return (n + step - 1) / step;
+}
+
+/* Times that a stage happens in a window. */
+static uint32_t np_times(const wnpu_model *m, unsigned stage)
+{
+    return stage == NP_CONV1 || stage == NP_CONV2 || stage == NP_CROSS ? 1u : m->n_audio_layer;
+}
+
+/* Multiply-accumulates of a stage for rows encoder positions. */
+static uint64_t np_macs(const wnpu_model *m, unsigned stage, size_t rows)
+{
+    uint64_t d = m->n_audio_state, n = rows;
+    switch (stage) {
+    case NP_CONV1: return 2 * n * 3 * m->n_mels * d;
+    case NP_CONV2: case NP_QKV: return 3 * n * d * d;
+    case NP_ATTEND: return 2 * n * m->n_audio_ctx * d;
+    case NP_OUT: return n * d * d;
+    case NP_CROSS: return 2 * n * d * d * m->n_text_layer;
+    default: return 4 * n * d * d;
+    }
+}
+
+static void np_operands(const wnpu_model *m, unsigned stage, uint32_t chunk, np_how *how)
+{
+    uint32_t d = m->n_audio_state;
+    memset(how, 0, sizeof *how);
+    how->rows = stage == NP_CONV1 ? 2 * chunk : chunk;
+    how->n = stage == NP_QKV ? 3 * d : stage == NP_FC1 ? 4 * d : stage == NP_CROSS ? 2 * d : d;
+    how->k = stage == NP_CONV1 ? 3 * m->n_mels : stage == NP_CONV2 ? 3 * d
+             : stage == NP_FC2 ? 4 * d : d;
+    how->units = stage == NP_CROSS ? m->n_text_layer : 1;
+}
+
+/* Products that rows of a unit take. */
+static size_t np_parts(const np_how *how, size_t rows)
+{
+    return np_ceil(rows, how->m_step) * how->n_parts * how->k_parts;
+}
+
+/* Cuts a product for a shape; 0 if it cannot be. */
+static int np_cut(np_how *how, const wnpu_accel_shape *s, uint32_t index, uint32_t chain)
+{
+    double work = (double)s->m * s->n * s->k / NP_MACS_US;
+    size_t parts, products;
+    how->shape = index;
+    how->m_step = s->m < how->rows ? s->m : how->rows;
+    how->n_step = s->n < how->n ? s->n & ~15u : how->n;
+    how->k_step = s->k < how->k ? s->k : how->k;
+    if (how->m_step == 0 || how->n_step == 0 || how->k_step == 0) {
+        return 0;
+    }
+    how->n_parts = (uint32_t)np_ceil(how->n, how->n_step);
+    how->k_parts = (uint32_t)np_ceil(how->k, how->k_step);
+    how->first_us = s->cost_us > 0.0 ? s->cost_us : NP_FIRST_US + work;
+    how->next_us = s->chained_us > 0.0 ? s->chained_us : NP_NEXT_US + work;
+    parts = np_parts(how, how->rows);
+    products = parts * how->units;
+    how->jobs = parts > chain ? how->units * np_ceil(parts, chain)
+                              : np_ceil(how->units, chain / parts);
+    how->us = (double)how->jobs * how->first_us + (double)(products - how->jobs) * how->next_us;
+    return 1;
+}
+
+/* A plan with so many chunks from the shapes of one group, or of all with group NULL. Returns the
+ * time of a window: the longer of what CPU and accelerator do, and what the first chunk has to be
+ * ahead. */
+static double np_draft(np_plan *p, const wnpu_model *m, const wnpu_accel_info *info,
+                       const uint32_t *group, double cpu_rate, int all)
+{
+    double npu = 0.0, cpu = (double)np_macs(m, NP_ATTEND, m->n_audio_ctx) * m->n_audio_layer /
+                            cpu_rate * 2.0; /* softmax and all, about half as fast */
+    uint64_t jobs = 0;
+    uint32_t first = 0, i;
+    int mixed = 0;
+    unsigned stage;
+    p->any = 0;
+    for (stage = 0; stage < NP_STAGES; stage++) {
+        np_how *best = &p->how[stage], how;
+        uint32_t times = np_times(m, stage);
+        double alone = (double)np_macs(m, stage, m->n_audio_ctx) * times / cpu_rate, there;
+        np_operands(m, stage, p->chunk, best);
+        for (i = 0; stage != NP_ATTEND && i < info->n_shapes; i++) {
+            np_operands(m, stage, p->chunk, &how);
+            if ((group == NULL || info->shapes[i].group == *group) &&
+                np_cut(&how, &info->shapes[i], i, p->chain) &&
+                (!best->planned || how.us < best->us)) {
+                *best = how;
+                best->planned = 1;
+            }
+        }
+        there = best->us * p->chunks * times;
+        best->planned = best->planned && (all || there < alone);
+        if (stage == NP_ATTEND || !best->planned) {
+            cpu += stage == NP_ATTEND ? 0.0 : alone;
+            continue;
+        }
+        npu += there;
+        jobs += best->jobs * p->chunks * times;
+        mixed |= p->any && info->shapes[best->shape].group != first;
+        first = info->shapes[best->shape].group;
+        p->any = 1;
+    }
+    npu += mixed ? (double)jobs * NP_SWITCH_US : 0.0;
+    return (npu > cpu ? npu : cpu) + (npu < cpu ? npu : cpu) / p->chunks;
+}
+
+/* The best plan: a function of model, shapes, instruction set, threads and use alone. */
+static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_info *info,
+                         wnpu_isa isa, unsigned threads, int all)
+{
+    double cpu_rate = np_cpu_rate(isa) * threads;
+    uint32_t chunks, i, j;
+    memset(plan, 0, sizeof *plan);
+    for (chunks = 1; chunks <= NP_CHUNKS; chunks++) {
+        for (i = 0; i <= info->n_shapes; i++) { /* the last round takes all groups */
+            np_plan p;
+            for (j = 0; j < i && i < info->n_shapes &&
+                 info->shapes[j].group != info->shapes[i].group; j++) {
+            }
+            if (j < i && i < info->n_shapes) {
+                continue; /* had it */
+            }
+            memset(&p, 0, sizeof p);
+            p.chain = info->max_chain < 1 ? 1 : info->max_chain < NP_CHAIN ? info->max_chain
+                                                                           : NP_CHAIN;
+            p.jobs = info->max_in_flight < 1 ? 1 : info->max_in_flight < NP_JOBS
+                                                       ? info->max_in_flight : NP_JOBS;
+            p.chunk = (uint32_t)np_ceil(np_ceil(m->n_audio_ctx, chunks), EN_QUERIES) * EN_QUERIES;
+            p.chunks = (uint32_t)np_ceil(m->n_audio_ctx, p.chunk);
+            p.us = np_draft(&p, m, info, i < info->n_shapes ? &info->shapes[i].group : NULL,
+                            cpu_rate, all);
+            if (plan->chunks == 0 || p.us < plan->us) {
+                *plan = p;
+            }
+        }
+    }
+}
+
+static size_t np_n_weights(const wnpu_model *m)
+{
+    return 2 + 4 * (size_t)m->n_audio_layer + m->n_text_layer;
+}
+
+/* The stage and layer of weight i, and the weight itself. */
+static const gm_weight *np_source(const wnpu_model *m, size_t i, unsigned *stage)
+{
+    static const unsigned stages[4] = {NP_QKV, NP_OUT, NP_FC1, NP_FC2};
+    const mf_layer *layer;
+    if (i < 2) {
+        *stage = i == 0 ? NP_CONV1 : NP_CONV2;
+        return i == 0 ? &m->conv1 : &m->conv2;
+    }
+    i -= 2;
+    if (i >= 4 * (size_t)m->n_audio_layer) {
+        *stage = NP_CROSS;
+        return &m->decoder[i - 4 * (size_t)m->n_audio_layer].cross_kv;
+    }
+    layer = &m->encoder[i / 4];
+    *stage = stages[i % 4];
+    return i % 4 == 0 ? &layer->qkv : i % 4 == 1 ? &layer->attn_out : i % 4 == 2 ? &layer->fc1
+                                                                                 : &layer->fc2;
+}
+
+static np_weight *np_weight_of(const np_bridge *b, unsigned stage, size_t layer)
+{
+    static const unsigned char place[NP_STAGES] = {0, 1, 2, 0, 3, 4, 5, 2};
+    size_t i = stage == NP_CROSS ? 2 + 4 * (size_t)b->e->model->n_audio_layer + layer
+               : stage <= NP_CONV2 ? place[stage] : place[stage] + 4 * layer;
+    return &b->weights[i];
+}
+
+/* Bytes of the accelerator's memory that a plan's weights take. */
+static uint64_t np_bytes(const np_plan *p, const wnpu_model *m, const wnpu_accel_info *info)
+{
+    uint64_t bytes = 0;
+    unsigned stage;
+    size_t i;
+    for (i = 0; i < np_n_weights(m); i++) {
+        const np_how *how;
+        (void)np_source(m, i, &stage);
+        how = &p->how[stage];
+        if (how->planned) {
+            bytes += (uint64_t)how->n_parts * how->k_parts *
+                     info->shapes[how->shape].resident_bytes;
+        }
+    }
+    return bytes;
+}
+
+/* ---- a job's results, row by row ---- */
+
+static unsigned np_side(unsigned stage)
+{
+    return stage != NP_CONV2 && stage != NP_OUT && stage != NP_FC2;
+}
+
+static size_t np_rows(const np_chunk *c)
+{
+    return c->stage == NP_CONV1 ? 2 * c->n : c->n;
+}
+
+/* One pass of the pool over a chunk. */
+typedef struct np_pass {
+    np_bridge *b;
+    np_chunk *c;
+    size_t unit;
+    int landed;             /* the unit's results are there, apart from what was kept */
+} np_pass;
+
+/* Columns of part ni of one row of the product, summed over the parts of k. */
+static const int32_t *np_columns(const np_pass *p, size_t row, size_t ni, size_t n, int32_t *sum)
+{
+    const np_bridge *b = p->b;
+    const np_how *how = &b->plan.how[p->c->stage];
+    size_t parts = np_parts(how, np_rows(p->c)), mi = row / how->m_step, ki, i, pieces = 0;
+    const int32_t *piece = NULL;
+    if (parts > b->plan.chain) {
+        piece = p->c->kept + row * how->n + ni * how->n_step;
+        pieces = 1;
+    }
+    for (ki = 0; ki < how->k_parts; ki++) {
+        size_t index = p->unit * parts + (mi * how->k_parts + ki) * how->n_parts + ni;
+        const int32_t *from;
+        if (index < b->landed->first || index - b->landed->first >= b->landed->count) {
+            continue; /* kept */
+        }
+        index -= b->landed->first;
+        from = b->view[index].c + (row - mi * how->m_step) * b->view[index].ldc;
+        if (pieces++ == 0) {
+            piece = from;
+            continue;
+        }
+        if (pieces == 2) {
+            memcpy(sum, piece, n * sizeof *sum);
+            piece = sum;
+        }
+        for (i = 0; i < n; i++) {
+            sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)from[i]);
+        }
+    }
+    return piece;
+}
+
+static size_t np_width(const np_how *how, size_t ni)
+{
+    size_t left = how->n - ni * how->n_step;
+    return left < how->n_step ? left : how->n_step;
+}
+
+/* 1 if C r = A (B r) for each of n rows. */
+static int np_right(const np_pass *p, size_t row, size_t n, int32_t *scratch)
+{
+    const np_bridge *b = p->b;
+    const np_how *how = &b->plan.how[p->c->stage];
+    const np_weight *w = np_weight_of(b, p->c->stage, p->c->layer + p->unit);
+    const int8_t *a = p->c->a[np_side(p->c->stage)] + row * how->k;
+    size_t r, ni;
+    for (r = 0; r < n; r++) {
+        uint32_t sum = 0;
+        for (ni = 0; ni < how->n_parts; ni++) {
+            size_t width = np_width(how, ni);
+            sum += np_dot32(b, np_columns(p, row + r, ni, width, scratch),
+                            b->random + ni * how->n_step, width);
+        }
+        if (sum != np_dot8(b, a + r * how->k, w->sums, how->k)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* out = finish(rows of the stage's product): the accelerator's sums if they are there and right,
+ * else the CPU's. n is at most EN_ROWS. */
+static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, float *out,
+                       size_t ldo, op_finish finish)
+{
+    np_bridge *b = p->b;
+    const en_engine *e = b->e;
+    const np_how *how = &b->plan.how[p->c->stage];
+    const gm_weight *weight = np_weight_of(b, p->c->stage, p->c->layer + p->unit)->weight;
+    const float *scale = p->c->scale[np_side(p->c->stage)] + row;
+    int32_t *sum = b->sum + (size_t)(w - e->worker) * how->n_step;
+    size_t r, ni;
+    if (p->landed && np_right(p, row, n, sum)) {
+        for (r = 0; r < n; r++) {
+            for (ni = 0; ni < how->n_parts; ni++) {
+                size_t at = ni * how->n_step, width = np_width(how, ni);
+                e->op->dequantise(out + r * ldo + at, np_columns(p, row + r, ni, width, sum),
+                                  width, scale[r], weight->scale + at,
+                                  weight->bias != NULL ? weight->bias + at : NULL, finish);
+            }
+        }
+        return;
+    }
+    if (p->landed) {
+        __atomic_store_n(&p->c->wrong, 1, __ATOMIC_RELAXED);
+    }
+    __atomic_fetch_add(&p->c->cpu_rows, n, __ATOMIC_RELAXED);
+    memcpy(w->scale, scale, n * sizeof *scale);
+    e->gm->pack_a(w->packed, p->c->a[np_side(p->c->stage)] + row * how->k, how->k, n, how->k / 4);
+    en_multiply(e, w, w, weight, 0, weight->n16, n, out, ldo, finish);
+}
+
+/* ---- what the CPU does with a block of rows before and after a product ---- */
+
+/* Rows of x [n, k], stride ldx, as input of a stage. */
+static void np_quantise(const np_pass *p, unsigned stage, size_t row, size_t n, const float *x,
+                        size_t ldx)
+{
+    size_t k = p->b->plan.how[stage].k, r;
+    int8_t *a = p->c->a[np_side(stage)] + row * k;
+    float *scale = p->c->scale[np_side(stage)] + row;
+    for (r = 0; r < n; r++) {
+        scale[r] = p->b->e->op->quantise(a + r * k, x + r * ldx, k);
+    }
+}
+
+/* Layer norm of the residual stream as input of a stage. */
+static void np_normed(const np_pass *p, en_worker *w, const mf_norm *norm, unsigned stage,
+                      size_t row, size_t n)
+{
+    size_t d = p->b->e->model->n_audio_state;
+    en_norm(p->b->e, norm, w->rows, p->b->e->x + (p->c->t0 + row) * d, n, d);
+    np_quantise(p, stage, row, n, w->rows, d);
+}
+
+/* Input of conv1, attn_out and cross_kv, which do not follow from another product. */
+static void np_input_task(void *context, size_t index, unsigned worker)
+{
+    const np_pass *p = context;
+    const en_engine *e = p->b->e;
+    size_t d = e->model->n_audio_state, mels = e->model->n_mels, row = index * EN_ROWS;
+    size_t n = np_rows(p->c) - row < EN_ROWS ? np_rows(p->c) - row : EN_ROWS;
+    (void)worker;
+    if (p->c->stage == NP_CONV1) {
+        np_quantise(p, NP_CONV1, row, n, e->mel + (2 * p->c->t0 + row) * mels, mels);
+    } else {
+        np_quantise(p, p->c->stage, row, n, (p->c->stage == NP_OUT ? e->attended : e->x) +
+                    (p->c->t0 + row) * d, d);
+    }
+}
+
+/* conv1 gives two rows for each of conv2, which also sees the row before: 2 t - 1 to 2 t + 1. The
+ * one before the chunk is the CPU's (or zero padding). */
+static void np_after_conv1(const np_pass *p, en_worker *w, size_t row, size_t n)
+{
+    size_t d = p->b->e->model->n_audio_state, rows = 2 * n + 1, done = 0;
+    if (row == 0) {
+        en_conv1(p->b->e, w, (ptrdiff_t)(2 * p->c->t0) - 1, 1, w->wide);
+        done = 1;
+    }
+    while (done < rows) {
+        size_t some = rows - done < EN_ROWS ? rows - done : EN_ROWS;
+        np_product(p, w, 2 * row + done - 1, some, w->wide + done * d, d, OP_GELU);
+        done += some;
+    }
+    np_quantise(p, NP_CONV2, row, n, w->wide, 2 * d);
+}
+
+static void np_after_conv2(const np_pass *p, en_worker *w, size_t row, size_t n)
+{
+    const en_engine *e = p->b->e;
+    size_t d = e->model->n_audio_state, at = (p->c->t0 + row) * d, i;
+    np_product(p, w, row, n, e->x + at, d, OP_GELU);
+    for (i = 0; i < n * d; i++) {
+        e->x[at + i] += e->model->audio_position[at + i];
+    }
+    np_normed(p, w, &e->model->encoder[0].attn_norm, NP_QKV, row, n);
+}
+
+static void np_after_qkv(const np_pass *p, en_worker *w, size_t row, size_t n)
+{
+    en_engine *e = p->b->e;
+    size_t d = e->model->n_audio_state, hd = e->self.hd, t = p->c->t0 + row, head, r;
+    float scale = 1.0f / sqrtf((float)hd);
+    np_product(p, w, row, n, w->wide, 3 * d, OP_STORE);
+    for (head = 0; head < e->self.heads; head++) {
+        const float *x = w->wide + head * hd;
+        size_t at = head * e->model->n_audio_ctx + t;
+        for (r = 0; r < n; r++) {
+            e->query_scale[at + r] =
+                e->op->quantise(e->query + (at + r) * hd, x + r * 3 * d, hd) * scale;
+        }
+        en_put_keys(e, &e->self, head, t, n, x + d, 3 * d);
+        en_put_values(e, &e->self, head, t, n, x + 2 * d, 3 * d);
+    }
+}
+
+static void np_after_fc2(const np_pass *p, en_worker *w, size_t row, size_t n)
+{
+    const wnpu_model *m = p->b->e->model;
+    size_t d = m->n_audio_state;
+    float *x = p->b->e->x + (p->c->t0 + row) * d;
+    np_product(p, w, row, n, x, d, OP_ADD);
+    if (p->c->layer + 1 < m->n_audio_layer) {
+        np_normed(p, w, &m->encoder[p->c->layer + 1].attn_norm, NP_QKV, row, n);
+    } else {
+        en_norm(p->b->e, &m->encoder_norm, x, x, n, d);
+    }
+}
+
+static void np_after_cross(const np_pass *p, en_worker *w, size_t row, size_t n)
+{
+    en_heads *h = &p->b->cross[p->unit];
+    size_t d = p->b->e->model->n_audio_state, t = p->c->t0 + row, head;
+    np_product(p, w, row, n, w->wide, 2 * d, OP_STORE);
+    for (head = 0; head < h->heads; head++) {
+        en_put_keys(p->b->e, h, head, t, n, w->wide + head * h->hd, 2 * d);
+        en_put_values(p->b->e, h, head, t, n, w->wide + d + head * h->hd, 2 * d);
+    }
+}
+
+/* A product's rows become the next one's input. */
+static void np_after_task(void *context, size_t index, unsigned worker)
+{
+    const np_pass *p = context;
+    const en_engine *e = p->b->e;
+    en_worker *w = &e->worker[worker];
+    size_t d = e->model->n_audio_state, row = index * EN_ROWS;
+    size_t n = p->c->n - row < EN_ROWS ? p->c->n - row : EN_ROWS;
+    switch (p->c->stage) {
+    case NP_CONV1: np_after_conv1(p, w, row, n); break;
+    case NP_CONV2: np_after_conv2(p, w, row, n); break;
+    case NP_QKV: np_after_qkv(p, w, row, n); break;
+    case NP_OUT:
+        np_product(p, w, row, n, e->x + (p->c->t0 + row) * d, d, OP_ADD);
+        np_normed(p, w, &e->model->encoder[p->c->layer].mlp_norm, NP_FC1, row, n);
+        break;
+    case NP_FC1:
+        np_product(p, w, row, n, w->wide, 4 * d, OP_GELU);
+        np_quantise(p, NP_FC2, row, n, w->wide, 4 * d);
+        break;
+    case NP_FC2: np_after_fc2(p, w, row, n); break;
+    default: np_after_cross(p, w, row, n); break;
+    }
+}
+
+/* Adds the landed job's results to what was kept of its unit. */
+static void np_keep_task(void *context, size_t index, unsigned worker)
+{
+    const np_pass *p = context;
+    const np_bridge *b = p->b;
+    const np_how *how = &b->plan.how[p->c->stage];
+    size_t parts = np_parts(how, np_rows(p->c)), row, i, j;
+    size_t end = np_rows(p->c) - index * EN_ROWS < EN_ROWS ? np_rows(p->c) : (index + 1) * EN_ROWS;
+    (void)worker;
+    for (row = index * EN_ROWS; row < end; row++) {
+        int32_t *kept = p->c->kept + row * how->n;
+        if (b->landed->first % parts == 0) {
+            memset(kept, 0, how->n * sizeof *kept);
+        }
+        for (i = 0; i < b->landed->count; i++) {
+            size_t part = (b->landed->first + i) % parts, ni = part % how->n_parts;
+            size_t first = part / how->n_parts / how->k_parts * how->m_step;
+            const int32_t *from = b->view[i].c + (row - first) * b->view[i].ldc;
+            int32_t *to = kept + ni * how->n_step;
+            if (row < first || row - first >= how->m_step) {
+                continue;
+            }
+            for (j = 0; j < np_width(how, ni); j++) {
+                to[j] = (int32_t)((uint32_t)to[j] + (uint32_t)from[j]);
+            }
+        }
+    }
+}
+
+/* ---- the way of a chunk ---- */
+
+static int np_cancelled(const np_bridge *b)
+{
+    return __atomic_load_n(b->e->pool->cancel, __ATOMIC_RELAXED);
+}
+
+static int64_t np_deadline(double ms)
+{
+    return (int64_t)((er_now_ms() + ms) * 1e6);
+}
+
+/* The accelerator is left alone for the rest of the window. */
+static void np_trouble(np_bridge *b, const char *reason)
+{
+    b->down = 1;
+    if (b->stats.first_reason[0] == '\0') {
+        (void)snprintf(b->stats.first_reason, sizeof b->stats.first_reason, "%.190s", reason);
+    }
+}
+
+static wnpu_accel_account np_account(const np_bridge *b)
+{
+    wnpu_accel_account account;
+    memset(&account, 0, sizeof account);
+    account.struct_size = (uint32_t)sizeof account;
+    (void)b->accel->account(b->accel->self, &account);
+    return account;
+}
+
+/* Books what the accelerator did since `before`. */
+static void np_book(const np_bridge *b, wnpu_accel_stage *s, const wnpu_accel_account *before)
+{
+    wnpu_accel_account now = np_account(b);
+    s->padded_macs += now.padded_macs - before->padded_macs;
+    s->submissions += now.submissions - before->submissions;
+    s->waits += now.waits - before->waits;
+    s->bytes_in += now.bytes_in - before->bytes_in;
+    s->bytes_out += now.bytes_out - before->bytes_out;
+    s->busy_ms += now.busy_ms - before->busy_ms;
+}
+
+/* Runs one pass over blocks of rows. */
+static void np_run_pass(np_pass *p, size_t rows, tp_task task)
+{
+    double begin = er_now_ms(), took;
+    tp_run(p->b->e->pool, en_blocks(rows, EN_ROWS), task, p);
+    took = er_now_ms() - begin;
+    p->b->stage[p->c->stage].cpu_ms += took;
+    p->b->inside_ms += took;
+}
+
+/* Finishes one unit of the chunk's stage, with the landed job's results or without any. */
+static void np_finish(np_bridge *b, np_chunk *c, int landed)
+{
+    wnpu_accel_stage *s = &b->stage[c->stage];
+    const np_how *how = &b->plan.how[c->stage];
+    uint64_t row_macs = (uint64_t)how->n * how->k, cpu;
+    int planned = how->planned && np_weight_of(b, c->stage, c->layer + c->unit)->resident;
+    np_pass pass;
+    pass.b = b;
+    pass.c = c;
+    pass.unit = c->unit;
+    pass.landed = landed;
+    c->wrong = 0;
+    c->cpu_rows = 0;
+    np_run_pass(&pass, c->n, np_after_task);
+    c->unit++;
+    if (np_cancelled(b)) {
+        return;
+    }
+    /* conv1's rows may be asked for twice, at the ends of blocks */
+    cpu = c->cpu_rows < np_rows(c) ? c->cpu_rows : np_rows(c);
+    s->macs += row_macs * np_rows(c);
+    s->accel_macs += row_macs * (np_rows(c) - cpu);
+    if (planned && cpu > 0) {
+        s->fallback_macs += row_macs * cpu;
+        b->stats.fallbacks++;
+        b->stats.wrong += (uint32_t)c->wrong;
+        b->wrong |= c->wrong;
+        b->fell = 1;
+    }
+}
+
+/* What follows after the chunk's stage, or NP_STAGES where it stops. */
+static unsigned np_after(const np_bridge *b, const np_chunk *c)
+{
+    switch (c->stage) {
+    case NP_CONV1: return NP_CONV2;
+    case NP_CONV2: return NP_QKV;
+    case NP_OUT: return NP_FC1;
+    case NP_FC1: return NP_FC2;
+    case NP_FC2: return c->layer + 1 < b->e->model->n_audio_layer ? NP_QKV : NP_STAGES;
+    default: return NP_STAGES;
+    }
+}
+
+/* Puts the chunk before a stage whose input is there. 1 if it has to be submitted. */
+static int np_enter(np_bridge *b, np_chunk *c, unsigned stage, size_t layer)
+{
+    c->stage = stage;
+    c->layer = layer;
+    c->next = 0;
+    c->unit = 0;
+    c->lost = 0;
+    c->parked = 0;
+    return !b->down && b->plan.how[stage].planned && np_weight_of(b, stage, layer)->resident;
+}
+
+/* The rest of the chunk's stage on the CPU, and so on until there is something to submit or the
+ * chunk stops. Keys and queries must stay while they are attended to: then it is parked. */
+static void np_go_on(np_bridge *b, np_chunk *c)
+{
+    const np_how *how;
+    for (;;) {
+        unsigned next;
+        how = &b->plan.how[c->stage];
+        if (c->unit < how->units && c->stage == NP_QKV && b->attending) {
+            c->parked = 1;
+            return;
+        }
+        while (c->unit < how->units && !np_cancelled(b)) {
+            np_finish(b, c, 0);
+        }
+        next = np_after(b, c);
+        if (next == NP_STAGES || np_cancelled(b)) {
+            return;
+        }
+        if (np_enter(b, c, next, next == NP_QKV && c->stage == NP_FC2 ? c->layer + 1 : c->layer)) {
+            b->queue[b->n_queue++] = c;
+            return;
+        }
+    }
+}
+
+/* Fills the seam's description of part index of the chunk's stage. */
+static void np_describe(np_bridge *b, const np_chunk *c, size_t index, wnpu_accel_product *to)
+{
+    const np_how *how = &b->plan.how[c->stage];
+    size_t parts = np_parts(how, np_rows(c)), unit = index / parts, part = index % parts;
+    size_t ni = part % how->n_parts, ki = part / how->n_parts % how->k_parts;
+    size_t first = part / how->n_parts / how->k_parts * how->m_step;
+    const np_weight *w = np_weight_of(b, c->stage, c->layer + unit);
+    size_t left = np_rows(c) - first;
+    memset(to, 0, sizeof *to);
+    to->shape = how->shape;
+    to->m = (uint32_t)(left < how->m_step ? left : how->m_step);
+    to->b = w->names[ki * how->n_parts + ni];
+    to->a = c->a[np_side(c->stage)] + first * how->k + ki * how->k_step;
+    to->lda = how->k;
+    to->user = b;
+}
+
+/* Takes results out of wait(): what is whole becomes the next stage's input at once, what is not is
+ * kept. */
+static void np_land(void *user, size_t index, const int32_t *c, size_t ldc)
+{
+    np_bridge *b = user;
+    np_chunk *chunk = b->landed->chunk;
+    const np_how *how = &b->plan.how[chunk->stage];
+    size_t parts = np_parts(how, np_rows(chunk)), end = b->landed->first + b->landed->count;
+    np_pass pass;
+    if (index >= b->landed->count || index != b->seen) {
+        return; /* not what the header says; the job will count as failed */
+    }
+    b->view[index].c = c;
+    b->view[index].ldc = ldc;
+    b->seen++;
+    if (b->seen < b->landed->count || chunk->lost || np_cancelled(b)) {
+        return;
+    }
+    if (end % parts != 0) {
+        pass.b = b;
+        pass.c = chunk;
+        pass.unit = chunk->unit;
+        pass.landed = 1;
+        np_run_pass(&pass, np_rows(chunk), np_keep_task);
+    }
+    while (chunk->unit < end / parts && !np_cancelled(b)) {
+        np_finish(b, chunk, 1);
+    }
+}
+
+/* Submits the next job of a chunk. */
+static int np_submit(np_bridge *b, np_chunk *c)
+{
+    const np_how *how = &b->plan.how[c->stage];
+    size_t parts = np_parts(how, np_rows(c)), total = parts * how->units, count, i;
+    wnpu_accel_product product[NP_CHAIN];
+    wnpu_accel_account before = np_account(b);
+    double begin = er_now_ms();
+    wnpu_error error;
+    np_job *job = &b->job[b->n_jobs];
+    int code;
+    if (parts > b->plan.chain) {
+        count = parts - c->next % parts < b->plan.chain ? parts - c->next % parts : b->plan.chain;
+    } else {
+        count = b->plan.chain / parts * parts;
+        count = total - c->next < count ? total - c->next : count;
+    }
+    for (i = 0; i < count; i++) {
+        np_describe(b, c, c->next + i, &product[i]);
+        product[i].take = np_land;
+    }
+    er_clear(&error);
+    code = b->accel->submit(b->accel->self, product, count, &job->id, &error);
+    np_book(b, &b->stage[c->stage], &before);
+    b->stage[c->stage].cpu_ms += er_now_ms() - begin;
+    if (code != WNPU_OK) {
+        np_trouble(b, error.message[0] != '\0' ? error.message : "a job was refused");
+        return code;
+    }
+    job->chunk = c;
+    job->first = c->next;
+    job->count = count;
+    job->us = how->first_us + (double)(count - 1) * how->next_us;
+    b->n_jobs++;
+    b->stage[c->stage].jobs++;
+    c->next += count;
+    c->flying++;
+    return WNPU_OK;
+}
+
+static void np_unqueue(np_bridge *b, const np_chunk *c)
+{
+    size_t i, n = 0;
+    for (i = 0; i < b->n_queue; i++) {
+        if (b->queue[i] != c) {
+            b->queue[n++] = b->queue[i];
+        }
+    }
+    b->n_queue = n;
+}
+
+/* Submits as much as may fly. After a failure the queue goes to the CPU. */
+static void np_pump(np_bridge *b)
+{
+    while (b->n_queue > 0 && (b->n_jobs < b->plan.jobs || b->down || np_cancelled(b))) {
+        np_chunk *c = b->queue[0];
+        const np_how *how = &b->plan.how[c->stage];
+        int code = b->down || np_cancelled(b) ? WNPU_E_ACCEL : np_submit(b, c);
+        c->lost |= code != WNPU_OK;
+        if (c->lost || c->next == np_parts(how, np_rows(c)) * how->units) {
+            np_unqueue(b, c);
+        }
+        if (c->lost && c->flying == 0) {
+            np_go_on(b, c);
+        }
+    }
+}
+
+static void np_start(np_bridge *b, np_chunk *c, unsigned stage, size_t layer)
+{
+    if (np_enter(b, c, stage, layer)) {
+        b->queue[b->n_queue++] = c;
+    } else {
+        np_go_on(b, c);
+    }
+    np_pump(b);
+}
+
+/* Tells the accelerator about a wrong result. */
+static void np_distrust(np_bridge *b, const np_chunk *c)
+{
+    char reason[96];
+    (void)snprintf(reason, sizeof reason, "a result does not fit its checksum (%s of layer %lu, "
+                   "positions from %lu on)", np_names[c->stage], (unsigned long)c->layer,
+                   (unsigned long)c->t0);
+    np_trouble(b, reason);
+    b->accel->distrust(b->accel->self, reason);
+}
+
+/* Waits for a job in flight and takes its chunk on. */
+static void np_retire(np_bridge *b, size_t index)
+{
+    np_job job = b->job[index];
+    np_chunk *c = job.chunk;
+    wnpu_accel_stage *s = &b->stage[c->stage];
+    wnpu_accel_account before = np_account(b);
+    double begin = er_now_ms(), expected = 0.0, limit;
+    wnpu_error error;
+    size_t i;
+    int code;
+    for (i = 0; i <= index; i++) {
+        expected += b->job[i].us;
+    }
+    limit = NP_PATIENCE * expected * 1e-3;
+    limit = limit < NP_LEAST_MS ? NP_LEAST_MS : limit < NP_MOST_MS ? limit : NP_MOST_MS;
+    b->n_jobs--;
+    memmove(b->job + index, b->job + index + 1, (b->n_jobs - index) * sizeof b->job[0]);
+    b->landed = &job;
+    b->seen = 0;
+    b->wrong = 0;
+    b->inside_ms = 0.0;
+    er_clear(&error);
+    code = b->accel->wait(b->accel->self, job.id, np_deadline(limit), &error);
+    s->waited_ms += er_now_ms() - begin - b->inside_ms;
+    b->landed = NULL;
+    np_book(b, s, &before);
+    c->flying--;
+    if (code != WNPU_OK || b->seen != job.count) {
+        np_trouble(b, error.message[0] != '\0' ? error.message : "a job was lost");
+        c->lost = 1;
+        np_unqueue(b, c);
+    } else if (b->wrong) {
+        np_distrust(b, c);
+    }
+    if (c->flying == 0 && (c->lost || c->unit == b->plan.how[c->stage].units)) {
+        np_go_on(b, c);
+    }
+    np_pump(b);
+}
+
+/* ---- a window ---- */
+
+typedef struct np_attention {
+    en_engine *e;
+    size_t head, block, blocks; /* first head, first block of queries, blocks of the chunk */
+} np_attention;
+
+static void np_attend_task(void *context, size_t index, unsigned worker)
+{
+    const np_attention *a = context;
+    size_t all = en_blocks(a->e->model->n_audio_ctx, EN_QUERIES);
+    en_attend_task(a->e, (a->head + index / a->blocks) * all + a->block + index % a->blocks,
+                   worker);
+}
+
+/* One piece of a chunk's attention: some of the heads. */
+static void np_attend(np_bridge *b, const np_chunk *c, size_t piece)
+{
+    wnpu_accel_stage *s = &b->stage[NP_ATTEND];
+    size_t heads = b->e->self.heads, end = heads * (piece + 1) / NP_PIECES;
+    double begin = er_now_ms();
+    np_attention a;
+    a.e = b->e;
+    a.head = heads * piece / NP_PIECES;
+    a.block = c->t0 / EN_QUERIES;
+    a.blocks = en_blocks(c->n, EN_QUERIES);
+    tp_run(b->e->pool, (end - a.head) * a.blocks, np_attend_task, &a);
+    s->cpu_ms += er_now_ms() - begin;
+    s->macs += 2 * (uint64_t)c->n * b->e->model->n_audio_ctx * (end - a.head) * b->e->self.hd;
+}
+
+static void np_input(np_bridge *b, np_chunk *c, unsigned stage)
+{
+    np_pass pass;
+    memset(&pass, 0, sizeof pass);
+    pass.b = b;
+    pass.c = c;
+    c->stage = stage;
+    np_run_pass(&pass, np_rows(c), np_input_task);
+}
+
+/* Until no job flies and no chunk has anything to submit. */
+static void np_drain(np_bridge *b)
+{
+    while (b->n_jobs > 0) {
+        np_retire(b, 0);
+    }
+}
+
+/* Attention and all that follows of one layer, up to the keys of the next. */
+static void np_layer(np_bridge *b, size_t layer)
+{
+    size_t i, j, piece;
+    b->attending = 1;
+    for (i = 0; i < b->plan.chunks; i++) {
+        for (piece = 0; piece < NP_PIECES; piece++) {
+            np_attend(b, &b->chunk[i], piece);
+            for (j = 0; j < b->n_jobs && b->job[j].chunk->stage == NP_QKV; j++) {
+            }
+            if (j < b->n_jobs) {
+                np_retire(b, j);
+            }
+        }
+        np_input(b, &b->chunk[i], NP_OUT);
+        np_start(b, &b->chunk[i], NP_OUT, layer);
+    }
+    b->attending = 0;
+    for (i = 0; i < b->plan.chunks; i++) {
+        if (b->chunk[i].parked) {
+            b->chunk[i].parked = 0;
+            np_go_on(b, &b->chunk[i]);
+        }
+    }
+    np_drain(b);
+}
+
+/* en_run() with the accelerator. */
+static void np_run(np_bridge *b)
+{
+    size_t i;
+    for (i = 0; i < b->plan.chunks; i++) {
+        np_input(b, &b->chunk[i], NP_CONV1);
+        np_start(b, &b->chunk[i], NP_CONV1, 0);
+    }
+    np_drain(b);
+    for (i = 0; i < b->e->model->n_audio_layer && !np_cancelled(b); i++) {
+        np_layer(b, i);
+    }
+}
+
+/* en_cross() with the accelerator. */
+static void np_cross(np_bridge *b, en_heads *cross)
+{
+    size_t i;
+    b->cross = cross;
+    for (i = 0; i < b->plan.chunks; i++) {
+        np_input(b, &b->chunk[i], NP_CROSS);
+        np_start(b, &b->chunk[i], NP_CROSS, 0);
+    }
+    np_drain(b);
+}
+
+/* ---- turns, windows, runs ---- */
+
+/* 1 if this session may call the accelerator now. */
+static int np_turn(np_bridge *b, int patient)
+{
+    for (;;) {
+        struct timespec pause = {0, 1000000};
+        uint32_t idle = 0;
+        if (__atomic_compare_exchange_n(&b->accel->in_use, &idle, 1u, 0, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED)) {
+            return 1;
+        }
+        if (!patient) {
+            return 0;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static void np_yield(np_bridge *b)
+{
+    __atomic_store_n(&b->accel->in_use, 0, __ATOMIC_RELEASE);
+}
+
+/* A window that runs in en_run() and en_cross(). */
+static void np_without(np_bridge *b, const char *reason)
+{
+    const wnpu_model *m = b->e->model;
+    unsigned i;
+    for (i = 0; i < NP_STAGES; i++) {
+        uint64_t macs = np_macs(m, i, m->n_audio_ctx) * np_times(m, i);
+        b->stage[i].macs += macs;
+        if (b->plan.any && b->plan.how[i].planned) {
+            b->stage[i].fallback_macs += macs;
+            b->stats.fallbacks += b->plan.chunks * np_times(m, i) * b->plan.how[i].units;
+        }
+    }
+    b->stats.windows_without++;
+    if (b->plan.any) {
+        b->fell = 1;
+        np_trouble(b, reason);
+    }
+}
+
+/* Before a window: 1 if np_run(), np_cross() and then np_end() are to be called. */
+static int np_begin(np_bridge *b)
+{
+    wnpu_error error;
+    int health;
+    if (b->accel == NULL) {
+        return 0;
+    }
+    b->stats.windows++;
+    if (!b->plan.any) {
+        np_without(b, "");
+        return 0;
+    }
+    if (!np_turn(b, b->required)) {
+        np_without(b, "another session is using the accelerator");
+        return 0;
+    }
+    er_clear(&error);
+    health = b->accel->health(b->accel->self);
+    if (health == WNPU_ACCEL_PROBE) {
+        b->stats.probes++;
+        (void)b->accel->probe(b->accel->self, np_deadline(NP_PROBE_MS), &error);
+        health = b->accel->health(b->accel->self);
+    }
+    b->stats.health = health;
+    if (health != WNPU_ACCEL_OK) {
+        wnpu_accel_account account = np_account(b);
+        np_yield(b);
+        np_without(b, error.message[0] != '\0' ? error.message
+                      : account.first_failure[0] != '\0' ? account.first_failure
+                      : "the accelerator is set aside");
+        return 0;
+    }
+    b->down = 0;
+    return 1;
+}
+
+static void np_end(np_bridge *b)
+{
+    b->stats.health = b->accel->health(b->accel->self);
+    np_yield(b);
+}
+
+/* E_ACCEL if the accelerator was required and a planned product was not its own. */
+static int np_verdict(const np_bridge *b, wnpu_error *error)
+{
+    if (b->accel == NULL || !b->required || !b->fell) {
+        return WNPU_OK;
+    }
+    return er_set(error, WNPU_E_ACCEL, "the accelerator was required, but the CPU had to help: %s",
+                  b->stats.first_reason);
+}
+
+/* Forgets the account of the run before. */
+static void np_reset(np_bridge *b)
+{
+    unsigned i;
+    memset(&b->stats, 0, sizeof b->stats);
+    memset(b->stage, 0, sizeof b->stage);
+    b->fell = 0;
+    for (i = 0; i < NP_STAGES && b->accel != NULL; i++) {
+        b->stage[i].name = np_names[i];
+        b->stage[i].planned = b->plan.how[i].planned;
+    }
+}
+
+/* The account of the last run. */
+static void np_tell(const np_bridge *b, wnpu_accel_stats *to)
+{
+    unsigned i;
+    *to = b->stats;
+    to->name = "";
+    if (b->accel == NULL) {
+        return;
+    }
+    to->name = b->info.name != NULL ? b->info.name : "";
+    to->chunk_rows = b->plan.any ? b->plan.chunk : 0;
+    to->resident_bytes = b->resident_bytes;
+    for (i = 0; i < NP_STAGES; i++) {
+        to->macs += b->stage[i].macs;
+        to->accel_macs += b->stage[i].accel_macs;
+    }
+}
+
+/* ---- opening and closing ---- */
+
+/* Asks the accelerator what it can do; the answer may be from an author of another header. */
+static int np_ask(const wnpu_accel *accel, wnpu_accel_info *info, wnpu_error *error)
+{
+    if (accel->struct_size < sizeof *accel) {
+        return er_set(error, WNPU_E_VERSION, "the accelerator was made with an older header "
+                      "(struct_size %u, this library needs %u): compile it anew",
+                      (unsigned)accel->struct_size, (unsigned)sizeof *accel);
+    }
+    if (accel->describe == NULL || accel->resident == NULL || accel->release == NULL ||
+        accel->submit == NULL || accel->wait == NULL || accel->health == NULL ||
+        accel->probe == NULL || accel->distrust == NULL || accel->account == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "the accelerator lacks one of its functions");
+    }
+    memset(info, 0, sizeof *info);
+    info->struct_size = (uint32_t)sizeof *info;
+    if (accel->describe(accel->self, info) != WNPU_OK ||
+        (info->n_shapes > 0 && info->shapes == NULL)) {
+        return er_set(error, WNPU_E_ACCEL, "the accelerator does not tell what it can do");
+    }
+    return WNPU_OK;
+}
+
+/* A part of a weight, from panels back to rows. */
+static void np_unpack(int8_t *to, const gm_weight *w, size_t n0, size_t n, size_t k0, size_t k)
+{
+    size_t i, j;
+    for (i = 0; i < n; i++) {
+        const int8_t *from = w->packed + (n0 + i) / 16 * w->k4 * GM_GROUP + (n0 + i) % 16 * 4;
+        for (j = 0; j < k; j++) {
+            to[i * k + j] = from[(k0 + j) / 4 * GM_GROUP + (k0 + j) % 4];
+        }
+    }
+}
+
+/* sums = B r, modulo 2^32. */
+static void np_project(const np_bridge *b, np_weight *w)
+{
+    const gm_weight *g = w->weight;
+    size_t n, k;
+    memset(w->sums, 0, g->k * sizeof *w->sums);
+    for (n = 0; n < g->n; n++) {
+        const int8_t *from = g->packed + n / 16 * g->k4 * GM_GROUP + n % 16 * 4;
+        for (k = 0; k < g->k; k++) {
+            int32_t value = from[k / 4 * GM_GROUP + k % 4];
+            w->sums[k] += b->random[n] * (uint32_t)value;
+        }
+    }
+}
+
+static void np_release(np_bridge *b, np_weight *w, size_t count)
+{
+    while (count-- > 0) {
+        (void)b->accel->release(b->accel->self, w->names[count]);
+    }
+    w->resident = 0;
+}
+
+static void np_evict(np_bridge *b, np_weight *w, const np_how *how)
+{
+    size_t parts = (size_t)how->n_parts * how->k_parts;
+    np_release(b, w, parts);
+    b->resident_bytes -= parts * b->info.shapes[how->shape].resident_bytes;
+}
+
+/* All parts of a weight, or none. */
+static int np_reside(np_bridge *b, np_weight *w, const np_how *how, wnpu_error *error)
+{
+    size_t ki, ni, count = 0;
+    for (ki = 0; ki < how->k_parts; ki++) {
+        for (ni = 0; ni < how->n_parts; ni++) {
+            size_t n0 = ni * how->n_step, n = np_width(how, ni), k0 = ki * how->k_step;
+            size_t k = how->k - k0 < how->k_step ? how->k - k0 : how->k_step;
+            int code;
+            np_unpack(b->part, w->weight, n0, n, k0, k);
+            er_clear(error);
+            code = b->accel->resident(b->accel->self, how->shape, (uint32_t)n, (uint32_t)k,
+                                      b->part, k, &w->names[count], error);
+            if (code != WNPU_OK) {
+                np_release(b, w, count);
+                return code;
+            }
+            count++;
+        }
+    }
+    w->resident = 1;
+    b->resident_bytes += count * b->info.shapes[how->shape].resident_bytes;
+    return WNPU_OK;
+}
+
+/* Gives back what a session holds; nothing of it flies. */
+static void np_close(np_bridge *b)
+{
+    size_t i;
+    unsigned stage;
+    if (b->accel == NULL || b->resident_bytes == 0) {
+        return;
+    }
+    (void)np_turn(b, 1);
+    for (i = np_n_weights(b->e->model); i-- > 0;) {
+        (void)np_source(b->e->model, i, &stage);
+        if (b->weights[i].resident) {
+            np_evict(b, &b->weights[i], &b->plan.how[stage]);
+        }
+    }
+    np_yield(b);
+}
+
+/* Cross-attention's weights share their jobs: one that is missing takes the others with it. */
+static void np_whole_cross(np_bridge *b)
+{
+    const np_how *how = &b->plan.how[NP_CROSS];
+    size_t l, layers = b->e->model->n_text_layer, there = 0;
+    for (l = 0; l < layers; l++) {
+        there += (size_t)np_weight_of(b, NP_CROSS, l)->resident;
+    }
+    for (l = 0; l < layers && there < layers; l++) {
+        if (np_weight_of(b, NP_CROSS, l)->resident) {
+            np_evict(b, np_weight_of(b, NP_CROSS, l), how);
+        }
+    }
+}
+
+/* Puts the planned weights into the accelerator's memory. What finds no room stays the CPU's;
+ * that is an error only if the accelerator is required. */
+static int np_open(np_bridge *b, const wnpu_config *config, wnpu_error *error)
+{
+    wnpu_error why, first;
+    size_t i, missing = 0, planned = 0, n = np_n_weights(b->e->model);
+    unsigned stage;
+    if (b->accel == NULL || !b->plan.any) {
+        return b->accel != NULL && b->required
+                   ? er_set(error, WNPU_E_ACCEL, "the accelerator is required, but nothing would "
+                            "run on it; see accel_use") : WNPU_OK;
+    }
+    er_clear(&first);
+    np_randomise(b->random, 4 * (size_t)b->e->model->n_audio_state);
+    (void)np_turn(b, 1);
+    for (i = 0; i < n; i++) {
+        np_weight *w = &b->weights[i];
+        (void)np_source(b->e->model, i, &stage);
+        if (b->plan.how[stage].planned) {
+            planned++;
+            if (np_reside(b, w, &b->plan.how[stage], &why) == WNPU_OK) {
+                np_project(b, w);
+            } else {
+                first = missing++ == 0 ? why : first;
+            }
+        }
+    }
+    np_whole_cross(b);
+    np_yield(b);
+    if (missing > 0 && b->required) {
+        np_close(b);
+        return er_set(error, WNPU_E_ACCEL, "%lu of %lu weights are not in the accelerator's "
+                      "memory: %.150s", (unsigned long)missing, (unsigned long)planned,
+                      first.message);
+    }
+    if (missing > 0) {
+        b->plan.any = b->resident_bytes > 0;
+        er_log(config->log, config->log_user, WNPU_LOG_WARNING, "%lu of %lu weights are not in the "
+               "accelerator's memory, the CPU does their part: %s", (unsigned long)missing,
+               (unsigned long)planned, first.message);
+    }
+    return WNPU_OK;
+}
+
+/* ---- memory ---- */
+
+/* Lays the bridge out. accel, info and plan are set before; without a plan it takes nothing. */
+static void np_take(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers)
+{
+    const wnpu_model *m = e->model;
+    size_t d = m->n_audio_state, part = 0, kept = 0, width = 0, before, i;
+    const np_plan *p = &b->plan;
+    unsigned stage;
+    b->e = e;
+    for (i = 0; i < NP_STAGES && p->any; i++) {
+        const np_how *how = &p->how[i];
+        size_t bytes = (size_t)how->n_step * how->k_step, sums = (size_t)how->rows * how->n;
+        part = how->planned && bytes > part ? bytes : part;
+        width = how->n_step > width ? how->n_step : width;
+        kept = how->planned && np_parts(how, how->rows) > p->chain && sums > kept ? sums : kept;
+    }
+    if (!p->any) {
+        return;
+    }
+    b->weights = ar_take(arena, np_n_weights(m), sizeof *b->weights);
+    for (i = 0; i < np_n_weights(m); i++) {
+        np_weight w;
+        memset(&w, 0, sizeof w);
+        w.weight = np_source(m, i, &stage);
+        w.names = ar_take(arena, (size_t)p->how[stage].n_parts * p->how[stage].k_parts,
+                          sizeof *w.names);
+        w.sums = ar_take(arena, w.weight->k, sizeof *w.sums);
+        if (b->weights != NULL) {
+            b->weights[i] = w;
+        }
+    }
+    b->random = ar_take(arena, 4 * d, sizeof *b->random);
+    b->part = ar_take(arena, part, 1);
+    before = arena->used;
+    b->scratch = ar_take(arena, 0, 1);
+    b->sum = ar_take(arena, workers * width, sizeof *b->sum);
+    for (i = 0; i < p->chunks; i++) {
+        np_chunk *c = &b->chunk[i];
+        size_t conv = 2 * (size_t)p->chunk * 3 * m->n_mels, rows = (size_t)p->chunk * d;
+        c->t0 = i * p->chunk;
+        c->n = m->n_audio_ctx - c->t0 < p->chunk ? m->n_audio_ctx - c->t0 : p->chunk;
+        c->a[0] = ar_take(arena, 4 * rows, 1);
+        c->a[1] = ar_take(arena, conv > rows ? conv : rows, 1);
+        c->scale[0] = ar_take(arena, p->chunk, sizeof(float));
+        c->scale[1] = ar_take(arena, 2 * (size_t)p->chunk, sizeof(float));
+        c->kept = kept > 0 ? ar_take(arena, kept, sizeof *c->kept) : NULL;
+    }
+    b->scratch_bytes = arena->used - before;
+}
+
+static void np_wipe(np_bridge *b)
+{
+    if (b->scratch != NULL) {
+        ar_wipe(b->scratch, b->scratch_bytes);
+    }
+}
+
+/* ======================================================================
  * 18. wi_  windows: the long-form driver
  *
  *  Owns      one run: audio to windows of 30 s, windows to segments, the
@@ -8231,6 +9728,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, int32_t language,
 typedef struct wi_run {
     en_engine engine;
     de_decoder decoder;
+    np_bridge bridge;
     lr_rules rules;
     rs_store store;
     au_stream *stream;
@@ -8437,11 +9935,22 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used)
 static void wi_encode(wi_run *r)
 {
     double since = er_now_ms();
+    int bridged;
     en_log_mel(&r->engine, r->span);
     r->stats.log_mel_ms += wi_lap(&since);
-    en_run(&r->engine);
+    bridged = np_begin(&r->bridge);
+    if (bridged) {
+        np_run(&r->bridge);
+    } else {
+        en_run(&r->engine);
+    }
     r->stats.encoder_ms += wi_lap(&since);
-    en_cross(&r->engine, r->decoder.cross);
+    if (bridged) {
+        np_cross(&r->bridge, r->decoder.cross);
+        np_end(&r->bridge);
+    } else {
+        en_cross(&r->engine, r->decoder.cross);
+    }
     r->stats.cross_ms += wi_lap(&since);
     r->stats.windows++;
 }
@@ -8521,6 +10030,9 @@ static int wi_windows(wi_run *r)
         if (status == WNPU_OK) {
             status = wi_advance(r, used);
             r->stats.audio_in_ms += wi_lap(&since);
+        }
+        if (status == WNPU_OK) {
+            status = np_verdict(&r->bridge, &r->error);
         }
         if (status == WNPU_OK) {
             status = wi_progress(r, wi_end_ms(r) < (int64_t)r->frame * 10 ? wi_end_ms(r)
@@ -8649,6 +10161,7 @@ static void wi_begin(wi_run *r)
 {
     rs_reset(&r->store);
     memset(&r->stats, 0, sizeof r->stats);
+    np_reset(&r->bridge);
     r->language = 0;
     r->language_probability = 0.0f;
     r->have = ML_MARGIN;
@@ -8697,16 +10210,18 @@ static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
         wi_find_language(r, probability);
     }
     r->stats.audio_ms = wi_end_ms(r);
-    return wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
+    return wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
+                           : np_verdict(&r->bridge, &r->error);
 }
 
 /* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
- * float switch of the engine are set by the caller before. */
+ * float switch of the engine and the bridge's plan are set by the caller before. */
 static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, size_t result_bytes)
 {
     const wnpu_model *m = r->engine.model;
     en_take(arena, &r->engine, n_workers);
     de_take(arena, &r->decoder, &r->engine, 1, 1);
+    np_take(arena, &r->bridge, &r->engine, n_workers);
     r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
     r->store.base = ar_take(arena, result_bytes, 1);
     r->store.size = result_bytes;
@@ -8800,6 +10315,24 @@ static int ap_check_model(const wnpu_model *m, wnpu_error *error)
     return WNPU_OK;
 }
 
+static int ap_check_accel(const wnpu_config *c, wnpu_error *error)
+{
+    wnpu_accel_info info;
+    if (c->accel_use > WNPU_ACCEL_ALL) {
+        return er_set(error, WNPU_E_ARGUMENT, "accel_use %u is no wnpu_accel_use",
+                      (unsigned)c->accel_use);
+    }
+    if (c->accel == NULL) {
+        return c->require_accel ? er_set(error, WNPU_E_ACCEL, "require_accel is set but there is "
+                                         "no accelerator") : WNPU_OK;
+    }
+    if (c->compute != WNPU_COMPUTE_INT8) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "accelerators multiply integers; leave accel NULL "
+                      "for WNPU_COMPUTE_FLOAT");
+    }
+    return np_ask(c->accel, &info, error);
+}
+
 static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
 {
     unsigned cpus = tp_cpus();
@@ -8828,14 +10361,7 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
         return er_set(error, WNPU_E_ARGUMENT, "result_bytes is outside %u..%u", AP_MIN_RESULTS,
                       AP_MAX_RESULTS);
     }
-    if (c->accel != NULL) {
-        return er_set(error, WNPU_E_UNSUPPORTED, "this version declares the accelerator seam but "
-                      "does not use it yet; leave accel NULL");
-    }
-    if (c->require_accel) {
-        return er_set(error, WNPU_E_ACCEL, "require_accel is set but there is no accelerator");
-    }
-    return WNPU_OK;
+    return ap_check_accel(c, error);
 }
 
 static int ap_config(wnpu_config *c, const wnpu_model *model, const wnpu_config *given,
@@ -8871,6 +10397,12 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
     s->run.engine.op = op_select(s->isa);
     s->run.engine.pool = &s->pool;
     s->run.engine.exact = c->compute == WNPU_COMPUTE_FLOAT;
+    if (c->accel != NULL && np_ask(c->accel, &s->run.bridge.info, NULL) == WNPU_OK) {
+        s->run.bridge.accel = c->accel;
+        s->run.bridge.required = c->require_accel != 0;
+        np_make_plan(&s->run.bridge.plan, model, &s->run.bridge.info, s->isa, c->threads,
+                     c->accel_use == WNPU_ACCEL_ALL);
+    }
     wi_take(arena, &s->run, c->threads, (size_t)c->result_bytes);
 }
 
@@ -8893,6 +10425,29 @@ WNPU_API size_t wnpu_session_size(const wnpu_model *model, const wnpu_config *co
 {
     wnpu_config c;
     return ap_config(&c, model, config, error) == WNPU_OK ? ap_measure(model, &c, error) : 0;
+}
+
+WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_config *config,
+                                           const wnpu_accel_info *info, wnpu_error *error)
+{
+    wnpu_accel_info asked;
+    wnpu_config c;
+    np_plan plan;
+    if (ap_config(&c, model, config, error) != WNPU_OK) {
+        return 0;
+    }
+    memset(&asked, 0, sizeof asked);
+    if (info != NULL && er_import(&asked, sizeof asked, info, info->struct_size) != WNPU_OK) {
+        (void)er_set(error, WNPU_E_VERSION, "info: struct_size %u or a field beyond it is unknown",
+                     (unsigned)info->struct_size);
+        return 0;
+    }
+    if (info == NULL && (c.accel == NULL || np_ask(c.accel, &asked, error) != WNPU_OK)) {
+        return 0; /* nothing without an accelerator */
+    }
+    np_make_plan(&plan, model, &asked, c.isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c.isa,
+                 c.threads, c.accel_use == WNPU_ACCEL_ALL);
+    return np_bytes(&plan, model, &asked);
 }
 
 WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
@@ -8936,13 +10491,19 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     s->owned = memory == NULL;
     s->run.cancel = &s->cancel;
     status = tp_open(&s->pool, c.threads, c.parallel_for, c.parallel_user, &s->cancel, error);
+    if (status == WNPU_OK) {
+        wi_start(&s->run);
+        status = np_open(&s->run.bridge, &c, error);
+        if (status != WNPU_OK) {
+            tp_close(&s->pool);
+        }
+    }
     if (status != WNPU_OK) {
         if (s->owned) {
             allocator.release(allocator.user, s, need);
         }
         return status;
     }
-    wi_start(&s->run);
     *session = s;
     return WNPU_OK;
 }
@@ -8955,6 +10516,7 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
     if (session == NULL) {
         return;
     }
+    np_close(&session->run.bridge);
     tp_close(&session->pool);
     allocator = session->allocator;
     size = session->size;
@@ -9001,6 +10563,7 @@ WNPU_API int wnpu_reset(wnpu_session *session)
     ar_wipe(r->hypothesis, sizeof *r->hypothesis);
     ar_wipe(r->previous, wi_previous_capacity(r->engine.model) * sizeof(int32_t));
     ar_wipe(r->prompt, r->engine.model->n_text_ctx * sizeof(int32_t));
+    np_wipe(&r->bridge);
     ar_wipe(r->engine.mel, (ML_FRAMES + 2) * (size_t)r->engine.model->n_mels * sizeof(float));
     wi_start(r); /* caches, which echo the audio, are cleared there */
     return ap_leave(session, WNPU_OK);
@@ -9112,6 +10675,36 @@ WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)
     memset(stats, 0, size);
     memcpy(stats, &session->run.stats, size < sizeof *stats ? size : sizeof *stats);
     stats->struct_size = size;
+    return WNPU_OK;
+}
+
+WNPU_API int wnpu_get_accel_stats(const wnpu_session *session, wnpu_accel_stats *stats)
+{
+    wnpu_accel_stats ours;
+    uint32_t size;
+    if (session == NULL || stats == NULL || stats->struct_size < sizeof stats->struct_size) {
+        return WNPU_E_ARGUMENT;
+    }
+    size = stats->struct_size;
+    np_tell(&session->run.bridge, &ours);
+    memset(stats, 0, size);
+    memcpy(stats, &ours, size < sizeof ours ? size : sizeof ours);
+    stats->struct_size = size;
+    return WNPU_OK;
+}
+
+WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
+                                  wnpu_accel_stage *stage)
+{
+    uint32_t size;
+    if (session == NULL || stage == NULL || stage->struct_size < sizeof stage->struct_size ||
+        session->run.bridge.accel == NULL || index >= NP_STAGES) {
+        return WNPU_E_ARGUMENT;
+    }
+    size = stage->struct_size;
+    memset(stage, 0, size);
+    memcpy(stage, &session->run.bridge.stage[index], size < sizeof *stage ? size : sizeof *stage);
+    stage->struct_size = size;
     return WNPU_OK;
 }
 

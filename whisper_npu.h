@@ -301,6 +301,12 @@ typedef enum wnpu_compute {
 typedef void (*wnpu_parallel_for_fn)(void *user, size_t count,
                                      void (*task)(void *context, size_t index), void *context);
 
+/* Which products a session gives to its accelerator. The output is the same. */
+typedef enum wnpu_accel_use {
+    WNPU_ACCEL_FASTER = 0,    /* those that it is expected to do faster than the CPU */
+    WNPU_ACCEL_ALL = 1        /* all that can be cut to its shapes */
+} wnpu_accel_use;
+
 /* What is fixed while a session is open. */
 typedef struct wnpu_config {
     uint32_t struct_size;     /* set by wnpu_config_init() */
@@ -311,9 +317,13 @@ typedef struct wnpu_config {
                                  default 8 MiB, about a day of speech. See E_FULL */
     wnpu_parallel_for_fn parallel_for; /* NULL (default): own pool */
     void *parallel_user;
-    wnpu_accel *accel;        /* NULL (default): CPU only. Stays the caller's */
-    uint32_t require_accel;   /* 1: a run that could not use accel ends with E_ACCEL */
-    uint32_t reserved;        /* 0 */
+    wnpu_accel *accel;        /* NULL (default): CPU only. Stays the caller's and outlives the
+                                 session. See "How sessions use it" in the accelerator chapter */
+    uint32_t require_accel;   /* 1: no silent run on the CPU. Opening fails with E_ACCEL when
+                                 nothing would run on accel; a run ends with E_ACCEL after the
+                                 window in which the CPU had to do a product that accel should
+                                 have done, and keeps that window's text, which is right */
+    uint32_t accel_use;       /* wnpu_accel_use [FASTER] */
     const wnpu_allocator *allocator; /* NULL: malloc and free; unused with supplied memory */
     wnpu_log_fn log;          /* NULL: silent. Called in the thread of the run */
     void *log_user;
@@ -326,9 +336,20 @@ WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size);
 WNPU_API size_t wnpu_session_size(const wnpu_model *model, const wnpu_config *config,
                                   wnpu_error *error);
 
+typedef struct wnpu_accel_info wnpu_accel_info;
+
+/* Bytes of weights that opening a session with this configuration puts into the accelerator's
+ * memory, on top of what that holds already (its memory_fixed); they are given back when the
+ * session is closed. info NULL: for config->accel. Else for an accelerator that need not exist
+ * yet, with these shapes and max_chain (say, from wnpu_amdxdna_memory(); its costs are unknown
+ * then, and once it is open and has measured them it may be used otherwise: ask again). 0 with
+ * error->code WNPU_OK: nothing would run there. 0 on error, with the reason in *error. Pure. */
+WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_config *config,
+                                           const wnpu_accel_info *info, wnpu_error *error);
+
 /* memory: NULL to use the allocator, else size >= wnpu_session_size() bytes, aligned to 64, that
  * stay the session's until it is closed. On failure *session is NULL.
- * Errors: E_ARGUMENT, E_MEMORY, E_UNSUPPORTED, E_VERSION. */
+ * Errors: E_ARGUMENT, E_MEMORY, E_UNSUPPORTED, E_ACCEL, E_VERSION. */
 WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
                                const wnpu_config *config, void *memory, size_t size,
                                wnpu_error *error);
@@ -397,6 +418,53 @@ WNPU_API size_t wnpu_segment_count(const wnpu_session *session);
 WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_segment *segment);
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats);
 
+/* What the accelerator did in the last run. All zero and "" without one. */
+typedef struct wnpu_accel_stats {
+    uint32_t struct_size;     /* set by the caller: sizeof(wnpu_accel_stats) */
+    int32_t health;           /* wnpu_accel_health at the end */
+    uint32_t windows;         /* encoder runs */
+    uint32_t windows_without; /* of them without the accelerator: it was set aside or busy */
+    uint32_t fallbacks;       /* products of a chunk of rows that the CPU had to do, in part or
+                                 whole, though they were planned for the accelerator */
+    uint32_t wrong;           /* of them because of a wrong checksum */
+    uint32_t probes;          /* attempts to get it back */
+    uint32_t chunk_rows;      /* encoder positions that travel together, of 1500 */
+    uint64_t resident_bytes;  /* of this session's weights */
+    uint64_t macs;            /* multiply-accumulates of the encoder's and cross-attention's
+                                 products and of the encoder's attention */
+    uint64_t accel_macs;      /* of them done by the accelerator, with the right checksum */
+    const char *name;         /* of the accelerator; lives as long as it */
+    char first_reason[192];   /* why the first fallback happened; "" if none */
+} wnpu_accel_stats;
+
+/* Errors: E_ARGUMENT. */
+WNPU_API int wnpu_get_accel_stats(const wnpu_session *session, wnpu_accel_stats *stats);
+
+/* The same for one kind of work. Milliseconds are wall time of the session's thread. */
+typedef struct wnpu_accel_stage {
+    uint32_t struct_size;     /* set by the caller: sizeof(wnpu_accel_stage) */
+    int32_t planned;          /* 1: planned for the accelerator */
+    const char *name;         /* "conv1", "conv2", "qkv", "attention", "attn_out", "fc1", "fc2",
+                                 "cross_kv"; static storage */
+    uint64_t macs;            /* multiply-accumulates in all */
+    uint64_t accel_macs;      /* done by the accelerator, with the right checksum */
+    uint64_t fallback_macs;   /* planned for the accelerator but done by the CPU; the rest was the
+                                 CPU's by plan */
+    uint64_t padded_macs;     /* what the accelerator computed for its share, padding included */
+    uint64_t jobs;            /* submitted by the library */
+    uint64_t submissions, waits; /* that became calls of the driver */
+    uint64_t bytes_in, bytes_out; /* to and from the accelerator's memory */
+    double busy_ms;           /* of its jobs, from submission to completion; they overlap */
+    double waited_ms;         /* in which the CPU had nothing to do but wait */
+    double cpu_ms;            /* CPU's share: quantise, check, dequantise, attend, multiply. Windows
+                                 without the accelerator are not in it but in wnpu_stats */
+} wnpu_accel_stage;
+
+/* index counts from 0. Errors: E_ARGUMENT, also for an index past the last stage (of 8) and for a
+ * session without accelerator. */
+WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
+                                  wnpu_accel_stage *stage);
+
 typedef enum wnpu_format {
     WNPU_FORMAT_TXT = 0,      /* one line a segment */
     WNPU_FORMAT_SRT = 1,
@@ -420,10 +488,26 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
  * An accelerator multiplies int8 matrices exactly: C[M,N] = A[M,K] * B[N,K]^T with int32
  * accumulation. It is right or wrong, never close: the library checks results and computes a
  * block itself when anything fails, so the text cannot change. All functions are called from one
- * thread at a time. Only wait, probe and close may wait for the device.
+ * thread at a time, not always the same. Only wait, probe and close may wait for the device.
+ *
+ * How sessions use it  Opening a session puts the weights of the encoder's matrix products and of
+ *             the cross-attention's keys and values into the accelerator's memory, closing it takes
+ *             them out. Rows travel in a few chunks, so that CPU and accelerator work at the same
+ *             time. Every row that comes back has to fit its checksum; one that does not, and
+ *             every job that fails, is computed by the CPU from the same integers.
+ * Sharing     Sessions of any threads may share an accelerator. It serves one window at a time: a
+ *             session that finds it busy computes its window on the CPU, or waits with
+ *             require_accel. Opening and closing sessions waits for its turn.
+ * Waiting     At most 1 s for a job, usually far less, then the job is given up. wnpu_cancel() is
+ *             obeyed after the jobs in flight.
+ * Health      When it is OK a window uses it; when it is PROBE, probe() gets up to 500 ms before
+ *             the next window; else windows run on the CPU.
+ * Privacy     wnpu_reset() cannot wipe the accelerator's memory: it holds numbers of the last
+ *             window until the accelerator is closed.
  */
 
-/* One product that the accelerator can do. Smaller ones fit too: see wnpu_accel_product. */
+/* One product that the accelerator can do. Smaller ones fit too: see wnpu_accel_product. Shapes and
+ * products come as arrays, so these two structures will never change. */
 typedef struct wnpu_accel_shape {
     uint32_t m, n, k;         /* C is [m, n], A is [m, k], B is [n, k] */
     uint32_t group;           /* all products of one job must be of one group; a change of group
@@ -433,7 +517,7 @@ typedef struct wnpu_accel_shape {
     double chained_us;        /* measured: each further product of a job; 0 if unknown */
 } wnpu_accel_shape;
 
-typedef struct wnpu_accel_info {
+struct wnpu_accel_info {
     uint32_t struct_size;     /* set by the caller */
     uint32_t n_shapes;
     const wnpu_accel_shape *shapes; /* lives as long as the accelerator */
@@ -442,7 +526,7 @@ typedef struct wnpu_accel_info {
     uint64_t memory_fixed;    /* bytes locked by opening; weights come on top */
     uint64_t memory_limit;    /* bytes that may be locked in all; 0: no limit is known */
     const char *name;         /* lives as long as the accelerator */
-} wnpu_accel_info;
+};
 
 /* One product of a job. b is a resident weight, whose own n and k count; only m is given here. The
  * accelerator pads: rows beyond m and columns beyond n are neither read nor written. */
@@ -456,8 +540,9 @@ typedef struct wnpu_accel_product {
     size_t lda;
     int32_t *c;               /* [m, n]; row i at c + i * ldc; written by wait(). May be NULL */
     size_t ldc;
-    /* With c NULL: called by wait() when the whole job has succeeded, once for each product, with
-     * the result where it lies in device memory; valid during the call. Spares a copy. */
+    /* With c NULL: called by wait() when the whole job has succeeded, once for each product in
+     * their order, with the result where it lies in device memory. The results of all products of
+     * the job stay there until wait() returns. Spares a copy. */
     void (*take)(void *user, size_t index, const int32_t *c, size_t ldc);
     void *user;
 } wnpu_accel_product;
@@ -492,8 +577,9 @@ typedef struct wnpu_accel_account {
 /* Functions return 0 or a negative wnpu_status, with the reason in *error. */
 struct wnpu_accel {
     uint32_t struct_size;     /* sizeof(wnpu_accel) of the author's header */
-    uint32_t reserved;
+    uint32_t in_use;          /* 0 at first, then the library's: a session has its turn */
     void *self;
+    /* The same answer as long as the accelerator is open. */
     int (*describe)(void *self, wnpu_accel_info *info);
     /* Copies B [n, k] int8, row i at data + i * ldb, n and k at most the shape's, into device
      * memory; *b is its name. E_MEMORY when that would pass memory_limit. */
