@@ -8242,7 +8242,8 @@ static int rs_write(const rs_store *store, const tk_vocab *v, int32_t language,
  *    PROBE    probe() before the next window, then as the answer says
  *    OFF      as SUSPECT, until it is opened anew
  * ====================================================================== */
-#define NP_CHUNKS 6u
+#define NP_CHUNKS 8u
+#define NP_ROWS 48u           /* rows of a block, at most EN_ROWS */
 #define NP_CHAIN 32u          /* products in a job at most */
 #define NP_JOBS 4u            /* jobs in flight at most */
 #define NP_PIECES 4u          /* of a chunk's attention; between them a job is looked after */
@@ -8468,11 +8469,6 @@ static double np_cpu_rate(wnpu_isa isa)
     }
 }
 
-static size_t np_ceil(size_t n, size_t step)
-{
-    return (n + step - 1) / step;
-}
-
 /* Times that a stage happens in a window. */
 static uint32_t np_times(const wnpu_model *m, unsigned stage)
 {
@@ -8507,7 +8503,7 @@ static void np_operands(const wnpu_model *m, unsigned stage, uint32_t chunk, np_
 /* Products that rows of a unit take. */
 static size_t np_parts(const np_how *how, size_t rows)
 {
-    return np_ceil(rows, how->m_step) * how->n_parts * how->k_parts;
+    return en_blocks(rows, how->m_step) * how->n_parts * how->k_parts;
 }
 
 /* Cuts a product for a shape; 0 if it cannot be. */
@@ -8522,14 +8518,14 @@ static int np_cut(np_how *how, const wnpu_accel_shape *s, uint32_t index, uint32
     if (how->m_step == 0 || how->n_step == 0 || how->k_step == 0) {
         return 0;
     }
-    how->n_parts = (uint32_t)np_ceil(how->n, how->n_step);
-    how->k_parts = (uint32_t)np_ceil(how->k, how->k_step);
+    how->n_parts = (uint32_t)en_blocks(how->n, how->n_step);
+    how->k_parts = (uint32_t)en_blocks(how->k, how->k_step);
     how->first_us = s->cost_us > 0.0 ? s->cost_us : NP_FIRST_US + work;
     how->next_us = s->chained_us > 0.0 ? s->chained_us : NP_NEXT_US + work;
     parts = np_parts(how, how->rows);
     products = parts * how->units;
-    how->jobs = parts > chain ? how->units * np_ceil(parts, chain)
-                              : np_ceil(how->units, chain / parts);
+    how->jobs = parts > chain ? how->units * en_blocks(parts, chain)
+                              : en_blocks(how->units, chain / parts);
     how->us = (double)how->jobs * how->first_us + (double)(products - how->jobs) * how->next_us;
     return 1;
 }
@@ -8598,8 +8594,8 @@ static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_in
                                                                            : NP_CHAIN;
             p.jobs = info->max_in_flight < 1 ? 1 : info->max_in_flight < NP_JOBS
                                                        ? info->max_in_flight : NP_JOBS;
-            p.chunk = (uint32_t)np_ceil(np_ceil(m->n_audio_ctx, chunks), EN_QUERIES) * EN_QUERIES;
-            p.chunks = (uint32_t)np_ceil(m->n_audio_ctx, p.chunk);
+            p.chunk = (uint32_t)en_blocks(en_blocks(m->n_audio_ctx, chunks), EN_QUERIES) * EN_QUERIES;
+            p.chunks = (uint32_t)en_blocks(m->n_audio_ctx, p.chunk);
             p.us = np_draft(&p, m, info, i < info->n_shapes ? &info->shapes[i].group : NULL,
                             cpu_rate, all);
             if (plan->chunks == 0 || p.us < plan->us) {
@@ -8743,7 +8739,7 @@ static int np_right(const np_pass *p, size_t row, size_t n, int32_t *scratch)
 }
 
 /* out = finish(rows of the stage's product): the accelerator's sums if they are there and right,
- * else the CPU's. n is at most EN_ROWS. */
+ * else the CPU's. n is at most NP_ROWS. */
 static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, float *out,
                        size_t ldo, op_finish finish)
 {
@@ -8758,8 +8754,9 @@ static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, flo
         for (r = 0; r < n; r++) {
             for (ni = 0; ni < how->n_parts; ni++) {
                 size_t at = ni * how->n_step, width = np_width(how, ni);
-                e->op->dequantise(out + r * ldo + at, np_columns(p, row + r, ni, width, sum),
-                                  width, scale[r], weight->scale + at,
+                e->op->dequantise(out + r * ldo + at, ldo,
+                                  np_columns(p, row + r, ni, width, sum), NULL, width, 1, width,
+                                  scale + r, weight->scale + at,
                                   weight->bias != NULL ? weight->bias + at : NULL, finish);
             }
         }
@@ -8780,12 +8777,9 @@ static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, flo
 static void np_quantise(const np_pass *p, unsigned stage, size_t row, size_t n, const float *x,
                         size_t ldx)
 {
-    size_t k = p->b->plan.how[stage].k, r;
-    int8_t *a = p->c->a[np_side(stage)] + row * k;
-    float *scale = p->c->scale[np_side(stage)] + row;
-    for (r = 0; r < n; r++) {
-        scale[r] = p->b->e->op->quantise(a + r * k, x + r * ldx, k);
-    }
+    size_t k = p->b->plan.how[stage].k;
+    p->b->e->op->quantise(p->c->a[np_side(stage)] + row * k, x, ldx, n, k,
+                          p->c->scale[np_side(stage)] + row);
 }
 
 /* Layer norm of the residual stream as input of a stage. */
@@ -8802,8 +8796,8 @@ static void np_input_task(void *context, size_t index, unsigned worker)
 {
     const np_pass *p = context;
     const en_engine *e = p->b->e;
-    size_t d = e->model->n_audio_state, mels = e->model->n_mels, row = index * EN_ROWS;
-    size_t n = np_rows(p->c) - row < EN_ROWS ? np_rows(p->c) - row : EN_ROWS;
+    size_t d = e->model->n_audio_state, mels = e->model->n_mels, row = index * NP_ROWS;
+    size_t n = np_rows(p->c) - row < NP_ROWS ? np_rows(p->c) - row : NP_ROWS;
     (void)worker;
     if (p->c->stage == NP_CONV1) {
         np_quantise(p, NP_CONV1, row, n, e->mel + (2 * p->c->t0 + row) * mels, mels);
@@ -8823,7 +8817,7 @@ static void np_after_conv1(const np_pass *p, en_worker *w, size_t row, size_t n)
         done = 1;
     }
     while (done < rows) {
-        size_t some = rows - done < EN_ROWS ? rows - done : EN_ROWS;
+        size_t some = rows - done < NP_ROWS ? rows - done : NP_ROWS;
         np_product(p, w, 2 * row + done - 1, some, w->wide + done * d, d, OP_GELU);
         done += some;
     }
@@ -8850,12 +8844,12 @@ static void np_after_qkv(const np_pass *p, en_worker *w, size_t row, size_t n)
     for (head = 0; head < e->self.heads; head++) {
         const float *x = w->wide + head * hd;
         size_t at = head * e->model->n_audio_ctx + t;
+        e->op->quantise(e->query + at * hd, x, 3 * d, n, hd, e->query_scale + at);
         for (r = 0; r < n; r++) {
-            e->query_scale[at + r] =
-                e->op->quantise(e->query + (at + r) * hd, x + r * 3 * d, hd) * scale;
+            e->query_scale[at + r] *= scale;
         }
-        en_put_keys(e, &e->self, head, t, n, x + d, 3 * d);
-        en_put_values(e, &e->self, head, t, n, x + 2 * d, 3 * d);
+        en_put_keys(e, &e->self, head, t, n, x + d, 3 * d, w->q);
+        en_put_values(e, &e->self, head, t, n, x + 2 * d, 3 * d, w->q);
     }
 }
 
@@ -8878,8 +8872,8 @@ static void np_after_cross(const np_pass *p, en_worker *w, size_t row, size_t n)
     size_t d = p->b->e->model->n_audio_state, t = p->c->t0 + row, head;
     np_product(p, w, row, n, w->wide, 2 * d, OP_STORE);
     for (head = 0; head < h->heads; head++) {
-        en_put_keys(p->b->e, h, head, t, n, w->wide + head * h->hd, 2 * d);
-        en_put_values(p->b->e, h, head, t, n, w->wide + d + head * h->hd, 2 * d);
+        en_put_keys(p->b->e, h, head, t, n, w->wide + head * h->hd, 2 * d, w->q);
+        en_put_values(p->b->e, h, head, t, n, w->wide + d + head * h->hd, 2 * d, w->q);
     }
 }
 
@@ -8889,8 +8883,8 @@ static void np_after_task(void *context, size_t index, unsigned worker)
     const np_pass *p = context;
     const en_engine *e = p->b->e;
     en_worker *w = &e->worker[worker];
-    size_t d = e->model->n_audio_state, row = index * EN_ROWS;
-    size_t n = p->c->n - row < EN_ROWS ? p->c->n - row : EN_ROWS;
+    size_t d = e->model->n_audio_state, row = index * NP_ROWS;
+    size_t n = p->c->n - row < NP_ROWS ? p->c->n - row : NP_ROWS;
     switch (p->c->stage) {
     case NP_CONV1: np_after_conv1(p, w, row, n); break;
     case NP_CONV2: np_after_conv2(p, w, row, n); break;
@@ -8915,9 +8909,9 @@ static void np_keep_task(void *context, size_t index, unsigned worker)
     const np_bridge *b = p->b;
     const np_how *how = &b->plan.how[p->c->stage];
     size_t parts = np_parts(how, np_rows(p->c)), row, i, j;
-    size_t end = np_rows(p->c) - index * EN_ROWS < EN_ROWS ? np_rows(p->c) : (index + 1) * EN_ROWS;
+    size_t end = np_rows(p->c) - index * NP_ROWS < NP_ROWS ? np_rows(p->c) : (index + 1) * NP_ROWS;
     (void)worker;
-    for (row = index * EN_ROWS; row < end; row++) {
+    for (row = index * NP_ROWS; row < end; row++) {
         int32_t *kept = p->c->kept + row * how->n;
         if (b->landed->first % parts == 0) {
             memset(kept, 0, how->n * sizeof *kept);
@@ -8983,7 +8977,7 @@ static void np_book(const np_bridge *b, wnpu_accel_stage *s, const wnpu_accel_ac
 static void np_run_pass(np_pass *p, size_t rows, tp_task task)
 {
     double begin = er_now_ms(), took;
-    tp_run(p->b->e->pool, en_blocks(rows, EN_ROWS), task, p);
+    tp_run(p->b->e->pool, en_blocks(rows, NP_ROWS), task, p);
     took = er_now_ms() - begin;
     p->b->stage[p->c->stage].cpu_ms += took;
     p->b->inside_ms += took;
