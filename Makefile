@@ -63,12 +63,12 @@ $(BUILD)/%.o: examples/%.c | $(BUILD)
 	$(COMPILE) -c $< -o $@
 
 $(BUILD)/%: $(BUILD)/%.o $(BUILD)/libwhisper_npu.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -o $@
 
-$(BUILD)/transcribe: $(BUILD)/input.o $(BUILD)/output.o
-
-$(BUILD)/npu_doctor: $(BUILD)/npu_doctor.o $(BUILD)/libwhisper_npu.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) $(DRM_LIBS) -o $@
+# With libdrm the archive has npu_amdxdna.o, and programs that use it want -ldrm.
+$(BUILD)/transcribe: $(BUILD)/input.o $(BUILD)/output.o $(BUILD)/npu.o
+$(BUILD)/npu.o: CPPFLAGS += $(if $(LIBDRM),,-DNO_NPU)
+$(BUILD)/transcribe $(BUILD)/npu_doctor: LDLIBS += $(if $(LIBDRM),$(DRM_LIBS))
 
 # Include the library's source, to time single stages.
 $(BUILD)/bench $(BUILD)/bench_plot: $(BUILD)/%: tests/%.c | $(BUILD)

@@ -1,12 +1,15 @@
 /*
  * transcribe.c - recordings in, text or subtitles out. See --help.
  *
- *     cc -I. examples/transcribe.c examples/input.c examples/output.c whisper_npu.c \
- *        -o transcribe -lm -lpthread
+ *     cc -DNO_NPU -I. examples/transcribe.c examples/input.c examples/output.c examples/npu.c \
+ *        whisper_npu.c -o transcribe -lm -lpthread
+ *
+ * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */
 #define _XOPEN_SOURCE 700
 
 #include "input.h"
+#include "npu.h"
 #include "output.h"
 
 #include <errno.h>
@@ -28,7 +31,8 @@ enum {
     EXIT_INPUT = 3,
     EXIT_CANCELLED = 4,
     EXIT_OUTPUT = 5,
-    EXIT_OTHER = 6
+    EXIT_OTHER = 6,
+    EXIT_NPU = 7
 };
 
 static const char help[] =
@@ -65,6 +69,11 @@ static const char help[] =
 "      --isa NAME        instruction set: auto (default), scalar, sse4.1, avx2, avx512,\n"
 "                        neon, neon-dot, neon-i8mm. The text is the same with all\n"
 "      --compute C       int8 (default), or float: the slow reference\n"
+"      --npu PACK        let an AMD XDNA NPU multiply, with the kernels in directory PACK.\n"
+"                        The text is the same; without a working NPU the CPU does all\n"
+"      --npu-all         all products that fit the kernels, not only those that it is\n"
+"                        expected to do faster than the CPU\n"
+"      --require-npu     fail rather than let the CPU do the NPU's part\n"
 "\n"
 "What to tell\n"
 "  -q, --quiet           nothing but errors\n"
@@ -82,6 +91,7 @@ static const char help[] =
 "  4  cancelled by SIGINT or SIGTERM; the text up to there is written\n"
 "  5  an output cannot be written\n"
 "  6  anything else, such as no memory or an incomplete result\n"
+"  7  --require-npu, and the NPU could not do its part; the text up to there is written\n"
 "With several failures the status is that of the first, but 4 before all. Each has a\n"
 "line on standard error.\n"
 "\n"
@@ -92,7 +102,7 @@ static const char help[] =
 "  arecord -q -f S16_LE -r 16000 -d 10 | transcribe -\n";
 
 typedef struct options {
-    const char *model, *output;
+    const char *model, *output, *npu;
     int output_is_dir;
     int format;               /* wnpu_format, -1: not given */
     int channel;
@@ -156,6 +166,9 @@ static const struct option long_options[] = {
     {"threads", required_argument, NULL, 't'},
     {"isa", required_argument, NULL, 'I'},
     {"compute", required_argument, NULL, 'F'},
+    {"npu", required_argument, NULL, 'U'},
+    {"npu-all", no_argument, NULL, 'A'},
+    {"require-npu", no_argument, NULL, 'R'},
     {"quiet", no_argument, NULL, 'q'},
     {"verbose", no_argument, NULL, 'v'},
     {"list-languages", no_argument, NULL, 'L'},
@@ -225,6 +238,9 @@ static int take_option(options *o, int option, const char *value)
     case 'S': o->params.suppress_non_speech = 0; break;
     case 'q': o->quiet = 1; break;
     case 'v': o->verbose = 1; break;
+    case 'U': o->npu = value; break;
+    case 'A': o->config.accel_use = WNPU_ACCEL_ALL; break;
+    case 'R': o->config.require_accel = 1; break;
     case 'M': return number(value, 1, 224, &o->params.max_tokens);
     case 'H':
         o->channel = WNPU_CHANNEL_MIX;
@@ -302,6 +318,9 @@ static int settle(options *o)
     size_t length = o->output != NULL ? strlen(o->output) : 0;
     if (o->n_files == 0) {
         return complain(EXIT_USAGE, "no recording given; see --help");
+    }
+    if (o->npu == NULL && (o->config.require_accel || o->config.accel_use != 0)) {
+        return complain(EXIT_USAGE, "--npu-all and --require-npu want --npu PACK; see --help");
     }
     if (o->output != NULL && length == 0) {
         return complain(EXIT_USAGE, "--output has no name; see --help");
@@ -407,8 +426,7 @@ static int open_session(const options *o, const wnpu_model *model, wnpu_session 
         return 0;
     }
     return complain(status == WNPU_E_UNSUPPORTED || status == WNPU_E_ARGUMENT ? EXIT_USAGE
-                                                                              : EXIT_OTHER,
-                    "%s", error.message);
+                    : status == WNPU_E_ACCEL ? EXIT_NPU : EXIT_OTHER, "%s", error.message);
 }
 
 /* ---- the work ---- */
@@ -453,6 +471,7 @@ static void tell_speed(const options *o, const char *name, const wnpu_session *s
                 (double)s.language_probability, isa != NULL ? isa : "?", s.threads,
                 s.threads == 1 ? "" : "s", s.windows, s.tokens, s.audio_in_ms, s.log_mel_ms,
                 s.encoder_ms, s.cross_ms, s.decoder_ms);
+        npu_tell(session);
     }
 }
 
@@ -464,6 +483,7 @@ static int code_of(int status)
     case WNPU_E_CANCELLED: return EXIT_CANCELLED;
     case WNPU_E_IO: case WNPU_E_AUDIO: return EXIT_INPUT;
     case WNPU_E_ARGUMENT: case WNPU_E_UNSUPPORTED: return EXIT_USAGE;
+    case WNPU_E_ACCEL: return EXIT_NPU;
     default: return EXIT_OTHER;
     }
 }
@@ -535,11 +555,25 @@ static int transcribe(const options *o, wnpu_session *session, int index)
     return code;
 }
 
-static int transcribe_all(const options *o)
+/* An NPU that does not open is a reason to stop only if it is required. */
+static int open_npu(options *o)
+{
+    int status = o->npu != NULL ? npu_open(&o->config.accel, o->npu, on_log, o) : WNPU_OK;
+    if (status == WNPU_OK || o->config.require_accel) {
+        return status == WNPU_OK ? 0 : EXIT_NPU;
+    }
+    complain(0, "going on without the NPU");
+    return 0;
+}
+
+static int transcribe_all(options *o)
 {
     wnpu_model *model = NULL;
     wnpu_session *session = NULL;
     int i, code = open_model(o, &model);
+    if (code == 0) {
+        code = open_npu(o);
+    }
     if (code == 0) {
         code = open_session(o, model, &session);
     }
@@ -552,6 +586,7 @@ static int transcribe_all(const options *o)
     }
     atomic_store(&running, NULL);
     wnpu_session_close(session);
+    npu_close(o->config.accel);
     wnpu_model_close(model);
     return stop ? EXIT_CANCELLED : code;
 }

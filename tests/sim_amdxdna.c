@@ -17,6 +17,10 @@
  *   SIM_AMDXDNA_STRICT    1: abort at the first violation
  *   SIM_AMDXDNA_LENIENT   1: a fifth command in flight is accepted, as 7.2.13 sometimes does
  *   SIM_AMDXDNA_TIMESCALE multiplies the driver's times (watchdog, autosuspend); default 1
+ *   SIM_AMDXDNA_CLOCK     real (default); model: while the array computes, CLOCK_MONOTONIC stands
+ *                         still for the whole program, and then it moves on by what the device
+ *                         would have taken. So deadlines hold however slow or busy this machine
+ *                         is, and kernels are measured as the model has them
  *   SIM_AMDXDNA_LATENCY   microseconds that each command takes at least; default 0
  *   SIM_AMDXDNA_REBUILD   milliseconds after a timeout in which commands come back untouched;
  *                         default 15 (10 to 20 were seen)
@@ -73,13 +77,86 @@ static uint64_t random_state = 88172645463325252u, random_commands = 88172645463
 static uint64_t ioctls_seen;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 
+/* What the program's clock is behind the real one, in nanoseconds. */
+static struct {
+    pthread_mutex_t lock;
+    int64_t behind, since;      /* since: it stands still; 0: it runs */
+} model_clock = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
 /* ---------------------------------------------------------------- log, time, memory */
+
+static int64_t real_ns(void)
+{
+    struct timespec now = { 0, 0 };
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int64_t model_ns(void)
+{
+    int64_t now;
+    pthread_mutex_lock(&model_clock.lock);
+    now = (model_clock.since != 0 ? model_clock.since : real_ns()) - model_clock.behind;
+    pthread_mutex_unlock(&model_clock.lock);
+    return now;
+}
+
+void sim_clock_stop(void)
+{
+    if (sim.model_clock) {
+        pthread_mutex_lock(&model_clock.lock);
+        model_clock.since = real_ns();
+        pthread_mutex_unlock(&model_clock.lock);
+    }
+}
+
+void sim_clock_go_on(double us)
+{
+    if (sim.model_clock) {
+        pthread_mutex_lock(&model_clock.lock);
+        model_clock.behind += real_ns() - model_clock.since - (int64_t)(us * 1e3);
+        model_clock.since = 0;
+        pthread_mutex_unlock(&model_clock.lock);
+    }
+}
 
 double sim_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return 1e-9 * (double)model_ns();
+}
+
+SIM_API int clock_gettime(clockid_t id, struct timespec *to);
+SIM_API int clock_nanosleep(clockid_t id, int flags, const struct timespec *request,
+                            struct timespec *left);
+
+int clock_gettime(clockid_t id, struct timespec *to)
+{
+    int64_t now;
+    if (id != CLOCK_MONOTONIC || !sim.model_clock) {
+        return (int)syscall(SYS_clock_gettime, id, to);
+    }
+    now = model_ns();
+    to->tv_sec = (time_t)(now / 1000000000);
+    to->tv_nsec = (long)(now % 1000000000);
+    return 0;
+}
+
+int clock_nanosleep(clockid_t id, int flags, const struct timespec *request,
+                    struct timespec *left)
+{
+    if (id != CLOCK_MONOTONIC || !sim.model_clock || (flags & TIMER_ABSTIME) == 0) {
+        return syscall(SYS_clock_nanosleep, id, flags, request, left) == 0 ? 0 : errno;
+    }
+    for (;;) {
+        int64_t ns = (int64_t)request->tv_sec * 1000000000 + request->tv_nsec - model_ns();
+        struct timespec nap = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+        if (ns <= 0) {
+            return 0;
+        }
+        if (nanosleep(&nap, NULL) != 0 && errno == EINTR) {
+            return EINTR;
+        }
+    }
 }
 
 static void put(int fd, const char *text, size_t size)
@@ -367,6 +444,7 @@ static void read_settings(void)
     sim.strict = setting_is("SIM_AMDXDNA_STRICT", "1");
     sim.lenient = setting_is("SIM_AMDXDNA_LENIENT", "1");
     sim.admin = setting_is("SIM_AMDXDNA_ADMIN", "1");
+    sim.model_clock = setting_is("SIM_AMDXDNA_CLOCK", "model");
     sim.time_scale = setting_number("SIM_AMDXDNA_TIMESCALE", 1.0);
     sim.latency = setting_number("SIM_AMDXDNA_LATENCY", 0.0) * 1e-6;
     sim.rebuild = setting_number("SIM_AMDXDNA_REBUILD", 15.0) * 1e-3;
@@ -546,6 +624,8 @@ static void fork_child(void)
     memset(&sim.stats, 0, sizeof sim.stats);
     sim_memory_forget();
     pthread_mutex_init(&sim.lock, NULL);
+    pthread_mutex_init(&model_clock.lock, NULL);
+    model_clock.since = 0;
 }
 
 /* In the parent: has a child let go of its copy? */

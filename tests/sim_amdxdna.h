@@ -165,6 +165,7 @@ typedef struct sim_amdxdna_stats_v1 {
     uint64_t leaked_bos, leaked_mappings, leaked_contexts, leaked_syncobjs;
     uint64_t peak_bytes;        /* of buffer objects */
     double device_us, overhead_us, compute_us, memory_us, switch_us;
+    double longest_wait_us;     /* that any wait was willing to take, when it was called */
 } sim_amdxdna_stats_v1;
 
 typedef struct sim_state {
@@ -177,6 +178,7 @@ typedef struct sim_state {
     int device;
     int iova, coherent, trap, strict, lenient, admin;
     uint32_t protocol_major, protocol_minor;
+    int model_clock;
     double time_scale, latency; /* latency: least seconds that a command takes */
     double rebuild;             /* seconds after a timeout in which commands come back untouched */
     uint64_t memlock;           /* SIM_NONE: the real one */
@@ -202,7 +204,9 @@ extern sim_state sim;
 /* sim_amdxdna.c */
 void sim_enter(void);           /* reads the settings once and takes the lock */
 void sim_leave(void);
-double sim_now(void);
+double sim_now(void);           /* seconds on the program's CLOCK_MONOTONIC */
+void sim_clock_stop(void);      /* with SIM_AMDXDNA_CLOCK=model, else nothing */
+void sim_clock_go_on(double us); /* after so many microseconds, whatever passed in truth */
 __attribute__((format(printf, 1, 2))) void sim_log(const char *format, ...);
 /* The program broke a rule that the real driver or device does not report. */
 __attribute__((format(printf, 1, 2))) void sim_violation(const char *format, ...);

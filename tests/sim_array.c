@@ -8,6 +8,9 @@
  * All columns move in step, a tile at a time, because A is broadcast along rows of cores.
  */
 #include "sim_amdxdna.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define ROW_SHIFT 20
 #define COLUMN_SHIFT 25
@@ -51,6 +54,7 @@ static struct {
 static struct {
     int16_t a[SIM_MAX_ROWS][MAX_TILE];
     int16_t b[SIM_MAX_COLS][MAX_TILE];
+    int32_t pairs[MAX_TILE / 2]; /* of one b, see multiply_avx2() */
     int32_t c[SIM_MAX_COLS][SIM_MAX_ROWS][MAX_TILE];
     uint32_t raw[MAX_TILE];
 } tile;
@@ -325,27 +329,83 @@ static void widen(const uint32_t *raw, int16_t *to, uint32_t count, uint32_t bit
 }
 
 /* c [m, n] += a [m, k] * b [n, k]^T. Sums must fit int32, as the kernels' contract says. */
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-__attribute__((target_clones("avx2", "default"), optimize("O3")))
-#endif
-static void multiply(int32_t *c, const int16_t *a, const int16_t *b, uint32_t m, uint32_t n,
-                     uint32_t k)
+static void multiply_any(int32_t *c, const int16_t *a, const int16_t *b, uint32_t m, uint32_t n,
+                         uint32_t k)
 {
     for (uint32_t i = 0; i < m; i++) {
-        const int16_t *x = a + (size_t)i * k;
-        for (uint32_t j = 0; j < n; j += 4) { /* n is a multiple of 4: cores_sane() */
-            const int16_t *y = b + (size_t)j * k, *z = y + k, *v = z + k, *w = v + k;
-            int32_t sum[4] = { 0 };
+        for (uint32_t j = 0; j < n; j++) {
+            const int16_t *x = a + (size_t)i * k, *y = b + (size_t)j * k;
+            int32_t sum = 0;
             for (uint32_t p = 0; p < k; p++) {
-                sum[0] += x[p] * y[p];
-                sum[1] += x[p] * z[p];
-                sum[2] += x[p] * v[p];
-                sum[3] += x[p] * w[p];
+                sum += x[p] * y[p];
             }
-            for (uint32_t q = 0; q < 4; q++) {
-                c[(size_t)i * n + j + q] += sum[q];
+            c[(size_t)i * n + j] += sum;
+        }
+    }
+}
+
+#if defined(__x86_64__)
+/* The same for n in steps of 16, k of 2 and m of 4. Pairs along k of each column lie together,
+ * [k / 2][n], and one instruction multiplies eight of them. */
+static void pair(int32_t *pairs, const int16_t *b, uint32_t n, uint32_t k)
+{
+    for (uint32_t j = 0; j < n; j++) {
+        for (uint32_t p = 0; p < k / 2; p++) {
+            memcpy(&pairs[(size_t)p * n + j], b + (size_t)j * k + 2 * p, 4);
+        }
+    }
+}
+
+__attribute__((target("avx2")))
+static void multiply_avx2(int32_t *c, const int16_t *a, const int32_t *pairs, uint32_t m,
+                          uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i += 4) {
+        for (uint32_t j = 0; j < n; j += 16) {
+            int32_t *to = c + (size_t)i * n + j;
+            __m256i sum[4][2];
+            for (uint32_t r = 0; r < 4; r++) {
+                sum[r][0] = _mm256_loadu_si256((const __m256i *)(to + (size_t)r * n));
+                sum[r][1] = _mm256_loadu_si256((const __m256i *)(to + (size_t)r * n + 8));
+            }
+            for (uint32_t p = 0; p < k / 2; p++) {
+                const int32_t *y = pairs + (size_t)p * n + j;
+                __m256i y0 = _mm256_loadu_si256((const __m256i *)y);
+                __m256i y1 = _mm256_loadu_si256((const __m256i *)(y + 8));
+                for (uint32_t r = 0; r < 4; r++) {
+                    int32_t two;
+                    memcpy(&two, a + (size_t)(i + r) * k + 2 * p, 4);
+                    __m256i x = _mm256_set1_epi32(two);
+                    sum[r][0] = _mm256_add_epi32(sum[r][0], _mm256_madd_epi16(x, y0));
+                    sum[r][1] = _mm256_add_epi32(sum[r][1], _mm256_madd_epi16(x, y1));
+                }
+            }
+            for (uint32_t r = 0; r < 4; r++) {
+                _mm256_storeu_si256((__m256i *)(to + (size_t)r * n), sum[r][0]);
+                _mm256_storeu_si256((__m256i *)(to + (size_t)r * n + 8), sum[r][1]);
             }
         }
+    }
+}
+#endif
+
+/* What one column of cores does in one step. */
+static void multiply(const sim_cores *cores, uint32_t column)
+{
+#if defined(__x86_64__)
+    if (cores->m % 4 == 0 && cores->n % 16 == 0 && cores->k % 2 == 0 &&
+        __builtin_cpu_supports("avx2")) {
+        pair(tile.pairs, tile.b[column], cores->n, cores->k);
+        for (uint32_t row = 0; row < cores->rows; row++) {
+            multiply_avx2(tile.c[column][row], tile.a[row], tile.pairs, cores->m, cores->n,
+                          cores->k);
+        }
+        return;
+    }
+#endif
+    for (uint32_t row = 0; row < cores->rows; row++) {
+        multiply_any(tile.c[column][row], tile.a[row], tile.b[column], cores->m, cores->n,
+                     cores->k);
     }
 }
 
@@ -452,10 +512,7 @@ static int array_step(sim_array *array)
             if (pull_b(array, column) != 0) {
                 return -1;
             }
-            for (uint32_t row = 0; row < cores->rows; row++) {
-                multiply(tile.c[column][row], tile.a[row], tile.b[column], cores->m, cores->n,
-                         cores->k);
-            }
+            multiply(cores, column);
         }
     }
     array->macs += (uint64_t)steps * cores->rows * cores->columns * cores->m * cores->n *

@@ -740,7 +740,10 @@ static int wait_points(sim_sync **syncs, const uint64_t *points, uint32_t n, uin
                        double until, uint32_t *first)
 {
     uint64_t targets[64] = { 0 };
+    double asked = (until - sim_now()) * 1e6;
     sim.stats.waits++;
+    sim.stats.longest_wait_us = asked > sim.stats.longest_wait_us ? asked
+                                                                  : sim.stats.longest_wait_us;
     for (unsigned rounds = 0;; rounds++) {
         uint32_t seen = __atomic_load_n(&sim.events, __ATOMIC_SEQ_CST), done = 0;
         int error;

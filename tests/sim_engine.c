@@ -407,8 +407,10 @@ static int run_list(sim_job *job, const command *list, uint32_t n)
     char result[32];
     uint32_t wrong, status = SIM_FW_OK, i;
     int chain = opcode_of(job->cmd) == CMD_CHAIN;
+    double before = sim.stats.device_us;
     sim_fault_command("result", job->number, result, sizeof result);
     wrong = result[0] != '\0' && n > 1 ? sim_random_bits() % n : 0;
+    sim_clock_stop();
     charge_submission(n);
     for (i = 0; i < n; i++) {
         sim_bo_ref(list[i].bo);
@@ -416,6 +418,7 @@ static int run_list(sim_job *job, const command *list, uint32_t n)
     for (i = 0; i < n && status == SIM_FW_OK; i++) {
         status = firmware(job, &list[i], i == wrong ? result : "");
     }
+    sim_clock_go_on(sim.stats.device_us - before);
     for (uint32_t j = 0; j < n; j++) {
         sim_bo_unref(list[j].bo);
     }
