@@ -1,7 +1,7 @@
 /* pack_gen.h - writes kernel packs for the simulated NPU: instruction streams and containers in the
  * public formats, and a PDI that is no program but a description of one. Used by make_pack.c, which
- * documents the manifest, and by test_sim.c. Streams are laid out as aie2-dma.md reads the public
- * whole-array example: two row blocks a transfer, two transfers in flight.
+ * documents the manifest, and by test_sim.c. Streams are laid out like those of mlir-aie's whole-
+ * array matrix multiplication: two row blocks a transfer, two transfers in flight.
  *
  * The dummy PDI: the 16 bytes every PDI begins with, then little-endian words:
  *   0 'SIMC'  1 version 1  2 generation (3, 4)  3 bits of A and B  4 m  5 k  6 n of a core's tile
@@ -307,7 +307,7 @@ static void pg_align(pg_buf *buf, size_t to)
     pg_put(buf, NULL, (to - buf->size % to) % to);
 }
 
-/* Places of amdxdna-abi 6.1; one PDI, one group named DPU. */
+/* AIE_PARTITION as in XRT's xclbin.h; one PDI, one group named DPU. */
 static void pg_partition(const pg_spec *spec, const pg_buf *pdi, pg_buf *out)
 {
     size_t names, columns, pdis, groups, ids, before, image;
@@ -395,7 +395,7 @@ static void pg_ip_layout(pg_buf *out)
     memcpy(out->data + 24, "MLIR_AIE:MLIRAIE", 16);
 }
 
-/* The container of amdxdna-abi 6, with the four sections that a loader may want. */
+/* The AXLF container of XRT's xclbin.h, with the four sections that a loader may want. */
 static void pg_xclbin_write(const pg_spec *spec, const pg_buf *pdi, pg_buf *out)
 {
     static const uint32_t kinds[4] = { 6, 32, 2, 8 };

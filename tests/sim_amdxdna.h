@@ -47,7 +47,7 @@ enum { SIM_NEW = 1, SIM_COMPLETED = 4, SIM_ERROR = 5, SIM_ABORT = 6, SIM_TIMEOUT
 enum { SIM_NPU1 = 1, SIM_NPU4 = 4 };
 enum { SIM_LEGACY = 100 };              /* sim.kernel of the out-of-tree driver, major 1 */
 
-/* Firmware status words (amdxdna-abi, 4.7). */
+/* Status words of the firmware, as amd/xdna-driver's headers name them. */
 #define SIM_FW_OK 0u
 #define SIM_FW_AIE 0x1000001u
 #define SIM_FW_BAD_STREAM 0x3000002u

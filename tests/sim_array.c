@@ -1,6 +1,8 @@
 /* sim_array.c - the array of the simulated NPU: walks an instruction stream, follows the shim's
  * buffer descriptors to device memory and multiplies what they bring, tile by tile, as the cores
- * would. Register offsets and bits are those of aie2-dma.md (public AIE2 register database).
+ * would. Register offsets and bits are those of the public AIE2 register database in mlir-aie
+ * (aie_registers_aie2.json): addresses are column << 25 | row << 20 | offset, row 0 is the shim,
+ * whose 16 descriptors of 8 words stand from 0x1D000 on and whose queues from 0x1D200 on.
  *
  * Progress is lazy: the array moves only when the stream waits for a token, and only as far as that
  * token needs. So a stream works here exactly if it is right however slow the array is: a
@@ -160,7 +162,7 @@ static const char *port_list(const char *text, uint32_t *ports, unsigned count)
 
 /* "3 i16 64 64 32 4 4 8 kn A=0.0,1.0,2.0,3.0 B=1.1,0.1,2.1,3.1 C=1.0,1.1,0.0,2.0": generation,
  * type, m, k, n, columns, rows, K steps, layout of B, then shim column.channel of each stream.
- * (That is the public 512x512x512 build which aie2-dma.md decodes.) */
+ * (That is the public 512x512x512 build in iron/builds of tibrezus/xdna-npu-toolkit.) */
 int sim_cores_text(const char *text, sim_cores *cores)
 {
     char type[4], layout[3];

@@ -1,6 +1,8 @@
 /* sim_driver.c - the driver side of the simulated NPU: each ioctl with its checks in the order, and
- * with the errors, of amdxdna-abi section 2. Field offsets are written as numbers because that
- * document gives them so. What the real driver lets pass, but breaks on later, is a violation.
+ * with the errors, of drivers/accel/amdxdna in Linux 6.16 to 7.3 and of amd/xdna-driver; most were
+ * also seen on the unmodified module of 7.2. Fields are read by their byte offsets in the
+ * structures of amdxdna_accel.h, so that this side shares no definition with the library. What the
+ * real driver lets pass, but breaks on later, is a violation.
  */
 #include "sim_amdxdna.h"
 
@@ -538,7 +540,8 @@ static int sync_bo(request *r)
     return direction == 1 && sim_kernel(619) ? -EINVAL : 0;
 }
 
-/* A PDI must keep its handle as long as a context is configured with it: 2.3. */
+/* A PDI must keep its handle as long as a context is configured with it: the driver
+ * loads it again after a recovery. */
 static void check_pdi(sim_file *file, uint32_t handle)
 {
     for (const sim_ctx *ctx = file->ctxs; ctx != NULL; ctx = ctx->next) {

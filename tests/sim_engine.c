@@ -8,7 +8,7 @@
 #define START_NPU 20u
 #define UNTOUCHED 0             /* the fence signals, the header stays as it is */
 #define HUNG (-1)
-#define MAX_CHAIN 60u           /* the most that 4096 bytes of slots can hold: 4.4 */
+#define MAX_CHAIN 60u           /* the most that 4096 bytes of slots can hold */
 
 typedef struct command {
     sim_bo *bo;
@@ -17,10 +17,12 @@ typedef struct command {
     int unchecked;              /* nothing there: the driver forwards it all the same */
 } command;
 
-/* The public figures of kernel-pack.md. NPU4's share of its published peak is taken to be what
- * NPU1 was measured to sustain (1.9 of 6.76 TOPS); NPU1's bandwidth, which nobody published, to be
- * NPU4's by the number of columns; int16 runs at a quarter of int8 (64 against 256 MACs a cycle and
- * core); a switch is half of the measured pair. */
+/* Public figures: an empty submission and one more in a chain (NPU1: tibrezus/xdna-npu-toolkit,
+ * through XRT; NPU4: AMD's validation thresholds, as is the 55 GB/s), a pair of context switches of
+ * 2.8 ms and 1.9 TOPS sustained in int8 on NPU1 (drakosha/whisper-xdna), peaks of 6.76 and 38 TOPS
+ * (arXiv 2512.13282). NPU4's share of its published peak is taken to be what NPU1 was measured to
+ * sustain; NPU1's bandwidth, which nobody published, to be NPU4's by the number of columns; int16
+ * runs at a quarter of int8 (64 against 256 MACs a cycle and core); a switch is half of the pair. */
 static const struct figures {
     double first_us, chained_us, switch_us, macs_per_us, bytes_per_us;
 } figures[2] = { { 275, 48, 1400, 1.9e6 / 2, 55e3 / 2 },
@@ -148,7 +150,8 @@ static int timeout_state(const sim_job *job)
     return sim_kernel(617) ? SIM_TIMEOUT : is_list(job) ? SIM_ABORT : UNTOUCHED;
 }
 
-/* Firmware's answer as the driver writes it into the header: 4.5. */
+/* Firmware's answer as the driver writes it into the header: before 6.18 the low bits of the status
+ * of a list, which may read as "completed". */
 static int error_state(const sim_job *job, uint32_t status)
 {
     return is_list(job) && !sim_kernel(618) ? (int)(status & 0xF) : SIM_ERROR;
@@ -320,7 +323,7 @@ static uint32_t firmware(sim_job *job, const command *cmd, const char *result_fa
 
 /* ---------------------------------------------------------------- what the driver checks */
 
-/* Bytes of a command in a list: the path depends on the firmware protocol, 4.4. */
+/* Bytes of a command in a list: the path depends on the firmware protocol. */
 static uint32_t slot_bytes(const command *cmd)
 {
     int npu_path = sim_kernel(619) && sim.protocol_minor >= (sim.device == SIM_NPU1 ? 8u : 15u);

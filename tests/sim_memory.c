@@ -193,7 +193,7 @@ void sim_bo_close(sim_file *file, uint32_t handle)
     sim_bo_unref(bo);
 }
 
-/* By the rule of the ABI document, 2.6: xdna_addr if there is one, else the mapping's address. */
+/* What GET_BO_INFO tells: xdna_addr if there is one, else the address of the first mapping. */
 uint64_t sim_bo_device_address(const sim_bo *bo)
 {
     return bo->dev != SIM_NONE ? bo->dev : bo->va;
@@ -214,7 +214,7 @@ static sim_bo *bo_by_offset(sim_file *file, uint64_t offset, uint64_t *inside)
     return NULL;
 }
 
-/* mmap of the device: the checks that were seen, 2.5. */
+/* mmap of the device: the checks that were seen. */
 void *sim_map_bo(sim_file *file, void *at, size_t size, int prot, int flags, uint64_t offset)
 {
     uint64_t inside = 0;

@@ -3,10 +3,11 @@
  *     test_npu [LIBSIM MAKE_PACK PACKS]
  *
  * (by default libsim_amdxdna.so, make_pack and packs in WNPU_BUILD, itself build by default; with
- * TEST_NPU_RUNS=N in the environment N runs with random faults) makes kernel packs, then starts itself under the simulated device once for each machine (kernel
- * version, device, pack, address mode) and each accident, because the device reads its settings
- * when a process starts. A child checks results against three nested loops, that nothing is left
- * on the device, that no rule of the driver was broken and that no wait outlived its deadline. */
+ * TEST_NPU_RUNS=N in the environment N runs with random faults) makes kernel packs, then starts
+ * itself under the simulated device once for each machine (kernel version, device, pack, address
+ * mode) and each accident, because the device reads its settings when a process starts. A child
+ * checks results against three nested loops, that nothing is left on the device, that no rule of
+ * the driver was broken and that no wait outlived its deadline. */
 #include "sim_amdxdna.h"
 #include "../whisper_npu.h"
 #include "t.h"
@@ -127,8 +128,8 @@ static void check_clean(const char *when)
     }
     check(s.bos == 0 && s.mappings == 0 && s.contexts == 0 && s.syncobjs == 0 &&
           s.leaked_bos == 0 && s.leaked_mappings == 0 && s.leaked_contexts == 0 &&
-          s.leaked_syncobjs == 0, "%s: live %llu %llu %llu %llu, leaked %llu %llu %llu %llu (buffers, "
-          "mappings, contexts, syncobjs)", when, (unsigned long long)s.bos,
+          s.leaked_syncobjs == 0, "%s: live %llu %llu %llu %llu, leaked %llu %llu %llu %llu "
+          "(buffers, mappings, contexts, syncobjs)", when, (unsigned long long)s.bos,
           (unsigned long long)s.mappings, (unsigned long long)s.contexts,
           (unsigned long long)s.syncobjs, (unsigned long long)s.leaked_bos,
           (unsigned long long)s.leaked_mappings, (unsigned long long)s.leaked_contexts,
@@ -136,6 +137,14 @@ static void check_clean(const char *when)
     check(heap_blocks == 0 && heap_bytes == 0, "%s: %lld blocks of %lld bytes are left", when,
           heap_blocks, heap_bytes);
     check(s.violations == 0, "%s: %llu rules broken", when, (unsigned long long)s.violations);
+}
+
+/* A fault that never happened tests nothing: TEST_NPU_FAULTS says how many were ordered. */
+static void check_fired(void)
+{
+    const char *ordered = getenv("TEST_NPU_FAULTS");
+    check(ordered == NULL || stats().faults >= (uint64_t)atoi(ordered), "only %llu faults happened",
+          (unsigned long long)stats().faults);
 }
 
 /* One product with its data. */
@@ -266,14 +275,17 @@ static int resident(wnpu_accel *accel, product *p, wnpu_error *error)
     return accel->resident(accel->self, p->shape, p->n, p->k, p->b, p->ldb, &p->weight, error);
 }
 
+/* What counts is how long each wait in the driver was willing to take, not how long this machine,
+ * which may be busy, let it take. */
+static void check_patience(double ms)
+{
+    check(stats().longest_wait_us <= ms * 1e3, "a wait was to take %.0f ms at most, not %.0f",
+          stats().longest_wait_us * 1e-3, ms);
+}
+
 static int timed_wait(wnpu_accel *accel, uint64_t job, int64_t ms, wnpu_error *error)
 {
-    int64_t start = now_ns(), took;
-    int code = accel->wait(accel->self, job, start + ms * 1000000, error);
-    took = (now_ns() - start) / 1000000;
-    check(took <= ms + 150, "a wait with a deadline of %lld ms took %lld ms", (long long)ms,
-          (long long)took);
-    return code;
+    return accel->wait(accel->self, job, now_ns() + ms * 1000000, error);
 }
 
 static wnpu_accel *open_or_die(const wnpu_amdxdna_config *config, wnpu_accel_info *info)
@@ -399,11 +411,8 @@ static void child_faults(const char *pack, int rounds, int64_t deadline_ms)
             (void)nanosleep(&pause, NULL);
         }
         if (accel->health(accel->self) == WNPU_ACCEL_PROBE) {
-            int64_t start = now_ns();
             probes++;
-            (void)accel->probe(accel->self, start + deadline_ms * 1000000, &error);
-            check((now_ns() - start) / 1000000 <= deadline_ms + 250, "a probe took %lld ms",
-                  (long long)(now_ns() - start) / 1000000);
+            (void)accel->probe(accel->self, now_ns() + deadline_ms * 1000000, &error);
         }
         if (accel->health(accel->self) == WNPU_ACCEL_OFF) {
             wnpu_amdxdna_close(accel);
@@ -447,6 +456,8 @@ static void child_faults(const char *pack, int rounds, int64_t deadline_ms)
         wnpu_amdxdna_close(accel);
     }
     check_clean("after faults");
+    check_patience((double)deadline_ms);
+    check_fired();
     printf("    %d good, %d failed, %d wrong, %d opened, %d probes; first: %s\n", good, failed,
            wrong, opens, probes, first);
 }
@@ -670,24 +681,29 @@ static void test_accidents(void)
     /* Command numbers from 20 on fall behind the self-tests. */
     static const char *const faults[] = {
         "exec=20:timeout", "exec=20:state5", "exec=21:state6", "exec=20:state8", "exec=20:lost",
-        "exec=22:slow=100", "exec=22:slow=900", "exec=20:fw=0x1000004", "result=20:flipbit",
+        "exec=20:slow=100", "exec=20:slow=900", "exec=20:fw=0x1000004", "result=20:flipbit",
         "result=20:zero", "result=20:skip", "suspend=21", "gone=200", "wait=20:EINVAL",
         "wait=20+:ENODEV", "ioctl=EXEC_CMD:20:EINVAL", "ioctl=EXEC_CMD:20+:ENODEV",
-        "ioctl=CREATE_BO:45:ENOMEM", "ioctl=GET_BO_INFO:45:ENOENT", "mmap=45:EAGAIN",
+        "ioctl=CREATE_BO:30:ENOMEM", "ioctl=GET_BO_INFO:30:ENOENT", "mmap=30:EAGAIN",
         "ioctl=CREATE_HWCTX:1:EINVAL", "ioctl=CREATE_HWCTX:1:EAGAIN", "ioctl=CONFIG_HWCTX:1:EINVAL",
         "open=1:EACCES", "ioctl=VERSION:1:EIO", "ioctl=GET_INFO:1:EINVAL", "exec=1:timeout",
         "result=1:flipbit", "result=2:skip", "exec=3:state5", "ioctl=EXEC_CMD:5:EINTR",
-        "exec=20:timeout;exec=21:timeout;exec=22:lost"
+        "exec=20:state5;exec=21:state6;exec=22:lost"
     };
     static const char *const kernels[] = {"6.17", "6.18", "6.19", "7.2"};
     char environment[300], arguments[300];
     size_t i, j;
     for (i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         for (j = 0; j < sizeof kernels / sizeof kernels[0]; j++) {
-            snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s "
-                     "SIM_AMDXDNA_TIMESCALE=0.05 SIM_AMDXDNA_FAULT='%s'%s", kernels[j], faults[i],
-                     strncmp(faults[i], "gone", 4) == 0 ? " TEST_NPU_GONE=1" : "");
-            snprintf(arguments, sizeof arguments, "faults %s/npu1-i8 12 300", packs_path);
+            int ordered = 1;
+            const char *at;
+            for (at = faults[i]; *at != '\0'; at++) {
+                ordered += *at == ';';
+            }
+            snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s TEST_NPU_FAULTS=%d "
+                     "SIM_AMDXDNA_TIMESCALE=0.05 SIM_AMDXDNA_FAULT='%s'%s", kernels[j], ordered,
+                     faults[i], strncmp(faults[i], "gone", 4) == 0 ? " TEST_NPU_GONE=1" : "");
+            snprintf(arguments, sizeof arguments, "faults %s/npu1-i8 16 300", packs_path);
             T_CHECK(run(environment, arguments) == 0, "%s on %s", faults[i], kernels[j]);
         }
     }

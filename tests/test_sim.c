@@ -1,5 +1,5 @@
 /* test_sim.c - tests of the simulated NPU itself: raw ioctls against each rule of the driver that
- * the ABI document lists, the array against three loops, the cache model, faults, and real libdrm.
+ * it keeps, the array against three loops, the cache model, faults, and real libdrm.
  *
  * Started without arguments it runs itself once for each case and profile, with the simulator
  * preloaded; `test_sim CASE` is such a run. WNPU_BUILD says where libsim_amdxdna.so is, else it is
@@ -435,7 +435,7 @@ static size_t wrong(const product *p)
     return bad;
 }
 
-/* ---------------------------------------------------------------- 1, 3, 15: heap and order */
+/* ---------------------------------------------------------------- heap and order */
 
 static void case_order(void)
 {
@@ -519,7 +519,7 @@ static void case_heap_space(void)
     close_npu(&n);
 }
 
-/* ---------------------------------------------------------------- 2: configuration */
+/* ---------------------------------------------------------------- configuration */
 
 static int config_bytes(npu *n, uint32_t ctx, uint32_t type, const void *bytes, uint32_t size,
                         uint32_t pad)
@@ -569,7 +569,7 @@ static void case_config(void)
     close_npu(&n);
 }
 
-/* ---------------------------------------------------------------- 4, 10: buffer objects */
+/* ---------------------------------------------------------------- buffer objects */
 
 static void case_bo_info(void)
 {
@@ -695,7 +695,7 @@ static void case_mmap(void)
     close_npu(&n);
 }
 
-/* ---------------------------------------------------------------- 5 to 8: commands */
+/* ---------------------------------------------------------------- commands */
 
 static void case_exec_errors(void)
 {
@@ -988,7 +988,7 @@ static void case_bad_stream(void)
     close_npu(&n);
 }
 
-/* ---------------------------------------------------------------- 11: the cache */
+/* ---------------------------------------------------------------- the cache */
 
 static void case_cache(void)
 {
@@ -1090,7 +1090,7 @@ static void case_unlisted(void)
     close_npu(&n);
 }
 
-/* ---------------------------------------------------------------- 4.4: chains */
+/* ---------------------------------------------------------------- chains */
 
 static uint32_t run_chain(npu *n, product *p, buffer *chain, const uint32_t *subs, uint32_t count,
                           uint32_t words)
@@ -1190,7 +1190,7 @@ static void case_clock(void)
     close_npu(&n);
 }
 
-/* ---------------------------------------------------------------- 9, 13: failures */
+/* ---------------------------------------------------------------- failures */
 
 static void case_wipe(void)
 {
@@ -1237,7 +1237,7 @@ static void case_watchdog(void)
     close_npu(&n);
 }
 
-/* A hung context is not detected while another one works: 7.2. */
+/* A hung context is not detected while another one works, from 7.2 on. */
 static void case_watchdog_busy(void)
 {
     npu n, other;
@@ -1419,7 +1419,7 @@ static void case_pdi_closed(void)
     close_npu(&n);
 }
 
-/* ---------------------------------------------------------------- 12, 3.2, 3.3: contexts */
+/* ---------------------------------------------------------------- contexts */
 
 static void case_contexts(void)
 {
@@ -1713,7 +1713,8 @@ static void case_nothing(void)
     T_CHECK(violations() == 0, "no device opened");
 }
 
-/* The container that packs come in: read back by the places of section 6, not by its writer. */
+/* The container that packs come in: read back by the places that XRT's xclbin.h gives,
+ * not by its writer. */
 static void case_xclbin(void)
 {
     pg_spec spec = { .bits = 8, .tm = 64, .tk = 64, .tn = 32, .b_nk = 1 };
