@@ -33,7 +33,7 @@ DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
 LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
     -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
 NPU_OBJECTS = $(if $(LIBDRM),$(BUILD)/npu_amdxdna.o)
-NPU_PROGRAMS = test_npu test_npu_pack test_doctor
+NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_doctor
 NPU_TOOLS = $(if $(LIBDRM),$(BUILD)/libsim_amdxdna.so $(BUILD)/make_pack)
 
 EXAMPLES = transcribe minimal $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
@@ -132,9 +132,9 @@ export WNPU_LIBDRM = $(or $(LIBDRM),no)
 test: tests
 	@tests/run $(BUILD)
 
-test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(NPU_PROGRAMS:%=$(BUILD)/tests/%)) \
-    $(BUILD)/tests/test_sim $(NPU_TOOLS)
-	@tests/run $(BUILD) test_sim $(NPU_PROGRAMS)
+test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(BUILD)/transcribe $(NPU_PROGRAMS:%=$(BUILD)/tests/%)) \
+    $(BUILD)/tests/test_accel $(BUILD)/tests/test_sim $(NPU_TOOLS)
+	@tests/run $(BUILD) test_accel test_sim $(NPU_PROGRAMS)
 
 test-asan:
 	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS="$(SANITIZE)" tests

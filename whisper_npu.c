@@ -8336,6 +8336,7 @@ typedef struct np_bridge {
     int wrong;              /* a checksum of the landed job did not fit */
     int fell;               /* a planned product was the CPU's, in this run */
     uint64_t resident_bytes;
+    char missing[192];      /* why a planned weight is not resident */
     void *scratch;          /* rows and kept sums, which echo the audio */
     size_t scratch_bytes;
     wnpu_accel_stats stats;
@@ -8943,13 +8944,18 @@ static int64_t np_deadline(double ms)
     return (int64_t)((er_now_ms() + ms) * 1e6);
 }
 
+static void np_note(np_bridge *b, const char *reason)
+{
+    if (b->stats.first_reason[0] == '\0') {
+        (void)snprintf(b->stats.first_reason, sizeof b->stats.first_reason, "%.190s", reason);
+    }
+}
+
 /* The accelerator is left alone for the rest of the window. */
 static void np_trouble(np_bridge *b, const char *reason)
 {
     b->down = 1;
-    if (b->stats.first_reason[0] == '\0') {
-        (void)snprintf(b->stats.first_reason, sizeof b->stats.first_reason, "%.190s", reason);
-    }
+    np_note(b, reason);
 }
 
 static wnpu_accel_account np_account(const np_bridge *b)
@@ -8989,7 +8995,6 @@ static void np_finish(np_bridge *b, np_chunk *c, int landed)
     wnpu_accel_stage *s = &b->stage[c->stage];
     const np_how *how = &b->plan.how[c->stage];
     uint64_t row_macs = (uint64_t)how->n * how->k, cpu;
-    int planned = how->planned && np_weight_of(b, c->stage, c->layer + c->unit)->resident;
     np_pass pass;
     pass.b = b;
     pass.c = c;
@@ -9006,7 +9011,10 @@ static void np_finish(np_bridge *b, np_chunk *c, int landed)
     cpu = c->cpu_rows < np_rows(c) ? c->cpu_rows : np_rows(c);
     s->macs += row_macs * np_rows(c);
     s->accel_macs += row_macs * (np_rows(c) - cpu);
-    if (planned && cpu > 0) {
+    if (how->planned && cpu > 0) {
+        if (!np_weight_of(b, c->stage, c->layer + c->unit - 1)->resident) {
+            np_note(b, b->missing);
+        }
         s->fallback_macs += row_macs * cpu;
         b->stats.fallbacks++;
         b->stats.wrong += (uint32_t)c->wrong;
@@ -9378,15 +9386,15 @@ static void np_without(np_bridge *b, const char *reason)
     for (i = 0; i < NP_STAGES; i++) {
         uint64_t macs = np_macs(m, i, m->n_audio_ctx) * np_times(m, i);
         b->stage[i].macs += macs;
-        if (b->plan.any && b->plan.how[i].planned) {
+        if (b->plan.how[i].planned) {
             b->stage[i].fallback_macs += macs;
             b->stats.fallbacks += b->plan.chunks * np_times(m, i) * b->plan.how[i].units;
         }
     }
     b->stats.windows_without++;
-    if (b->plan.any) {
-        b->fell = 1;
-        np_trouble(b, reason);
+    b->fell |= b->stats.fallbacks > 0;
+    if (b->stats.fallbacks > 0) {
+        np_note(b, reason);
     }
 }
 
@@ -9400,7 +9408,7 @@ static int np_begin(np_bridge *b)
     }
     b->stats.windows++;
     if (!b->plan.any) {
-        np_without(b, "");
+        np_without(b, b->missing);
         return 0;
     }
     if (!np_turn(b, b->required)) {
@@ -9634,6 +9642,7 @@ static int np_open(np_bridge *b, const wnpu_config *config, wnpu_error *error)
                       first.message);
     }
     if (missing > 0) {
+        (void)snprintf(b->missing, sizeof b->missing, "%.190s", first.message);
         b->plan.any = b->resident_bytes > 0;
         er_log(config->log, config->log_user, WNPU_LOG_WARNING, "%lu of %lu weights are not in the "
                "accelerator's memory, the CPU does their part: %s", (unsigned long)missing,

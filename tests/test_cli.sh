@@ -64,10 +64,10 @@ test_help() {
     empty "$T/err"
     for option in model language translate threads isa compute format output prompt \
         no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages quiet \
-        verbose version help; do
+        verbose version help npu npu-all require-npu; do
         has "$T/out" "--$option"
     done
-    for status in 0 1 2 3 4 5 6; do
+    for status in 0 1 2 3 4 5 6 7; do
         grep -q "^  $status  " "$T/out" || fail "exit status $status is not explained"
     done
     awk 'length($0) > 90 { exit 1 }' "$T/out" || fail "a line of --help is too long"
@@ -85,7 +85,7 @@ test_version_and_languages() {
 test_usage_errors() {
     for wrong in --wrong '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
-        '--channel left' --model; do
+        '--channel left' --model --npu --npu-all --require-npu; do
         # shellcheck disable=SC2086 # two words are wanted
         run 1 "$transcribe" a.wav $wrong
         empty "$T/out"
