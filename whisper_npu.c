@@ -18,6 +18,7 @@
  *   13. de_  decoder step and KV caches
  *   14. lr_  logit rules
  *   15. se_  search
+ *   16. al_  alignment and words
  *   17. rs_  results and writers
  *   21. np_  the bridge to an accelerator
  *   18. wi_  windows: the long-form driver
@@ -5233,6 +5234,19 @@ static int64_t tk_encode(const tk_vocab *v, const char *text, size_t length, int
     return (int64_t)out.count;
 }
 
+/* What a window's transcript begins with: <|startoftranscript|> and, for multilingual models,
+ * language and task. Writes at most 3 tokens and returns their number. */
+static size_t tk_start(const tk_vocab *v, int32_t language, int32_t task, int32_t *out)
+{
+    size_t n = 0;
+    out[n++] = v->sot;
+    if (v->multilingual) {
+        out[n++] = v->language0 + language;
+        out[n++] = task == WNPU_TRANSLATE ? v->translate : v->transcribe;
+    }
+    return n;
+}
+
 /* ---- tokens that are never speech ---- */
 
 /* OpenAI's symbols that mark speakers, sounds and notes rather than speech: suppressed when they
@@ -7316,6 +7330,10 @@ typedef struct de_run {
     size_t first, n;
 } de_run;
 
+/* Is told the queries [n_rows, d] of a layer's cross-attention. */
+typedef void (*de_tap)(void *user, size_t layer, const de_row *rows, size_t n_rows,
+                       const float *query);
+
 typedef struct de_decoder {
     en_engine *e;
     size_t slots, windows;
@@ -7339,6 +7357,8 @@ typedef struct de_decoder {
     size_t layer;
     de_run slot_run[DE_ROWS], window_run[DE_ROWS];
     size_t slot_runs, window_runs;
+    de_tap tap;         /* NULL: nobody listens */
+    void *tap_user;
 } de_decoder;
 
 static void de_multiply_task(void *context, size_t index, unsigned worker)
@@ -7457,6 +7477,9 @@ static void de_layer(de_decoder *d, size_t n_rows)
     de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD);
     de_norm(d, &layer->cross_norm, n_rows);
     de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE);
+    if (d->tap != NULL) {
+        d->tap(d->tap_user, d->layer, d->rows, n_rows, d->qkv);
+    }
     tp_run(d->e->pool, d->window_runs * heads, de_cross_task, d);
     de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD);
     de_norm(d, &layer->mlp_norm, n_rows);
@@ -7803,6 +7826,848 @@ static int32_t se_language(de_decoder *d, float *probability /* [n_languages] */
 }
 
 /* ======================================================================
+ * 16. al_  alignment and words
+ *
+ *  Owns      times of tokens and words inside a window.
+ *  Assumes   the window's cross-attention caches are filled; slot 0 of the
+ *            decoder may be overwritten.
+ *  Ensures   words in order, inside segment and recording, whose texts in
+ *            a row are the segment's text; the same times for any number
+ *            of threads. The text itself is never touched.
+ *  Costs     one more pass of the decoder over the window's text, many
+ *            positions at a time, and 3 to 4 MB of every session.
+ *
+ *  The method is that of OpenAI's timing.py (whisper, commit c0d2f62): the
+ *  text is fed once more, the attention of a few heads that follow the
+ *  sound is normalised, smoothed and averaged, and dynamic time warping
+ *  finds the path through it. Queries are kept instead of attention, so
+ *  that one head's matrix at a time is enough. Two things are our own,
+ *  because heads are early or late and pauses stick to words: what is
+ *  known of the heads' lag is added, and words begin and end where pauses
+ *  that can be heard end and begin.
+ * ====================================================================== */
+#define AL_STEP_MS 20                 /* one position of the encoder */
+#define AL_ROWS (SE_MAX_TOKENS + 5u)  /* start, language, task, no timestamps, text, end of text */
+#define AL_REACH 3u                   /* the median filter's, to both sides: a width of 7 */
+#define AL_FRAMES 128u                /* frames of one task that normalises */
+#define AL_LONG_MS 700                /* no usual word is longer, see al_median_ms() */
+#define AL_NEAR_MS 500                /* between a segment's own end and its last word's */
+#define AL_FRAME_MS 10                /* of levels; a pause has AL_PAUSE of them at least */
+#define AL_PAUSE 6u
+#define AL_PAUSES (ML_FRAMES / (AL_PAUSE + 1u) + 1u) /* in a window at most */
+#define AL_QUIET_DB 40                /* below the loudest frames: quiet in any noise */
+#define AL_RANGE_DB 20                /* between quiet and loud frames, else nothing is a pause */
+
+typedef struct al_head { uint16_t layer, head; } al_head;
+
+typedef struct al_word {
+    size_t first, n;        /* tokens, counted in the window's text tokens */
+    size_t text, length;    /* bytes in the window's text */
+    int64_t t0_ms, t1_ms;   /* on the recording's clock */
+    float probability;      /* mean over its tokens, without punctuation that was merged */
+    uint32_t part;          /* words are made and merged between two timestamp tokens only */
+    int heard_begin, heard_end; /* a pause says when it begins, or ends */
+} al_word;
+
+typedef struct al_pause {
+    int64_t t0_ms, t1_ms;
+} al_pause;
+
+typedef struct al_aligner {
+    de_decoder *decoder;
+    al_head *heads;         /* [n_heads] in order of layers */
+    size_t n_heads;
+    int64_t lag_ms;         /* how late speech passes from word to word after the path does */
+    float *query;           /* [n_heads, AL_ROWS, hd] times 1/sqrt(hd) */
+    float *weights;         /* [AL_ROWS, stride] attention of one head; its memory then serves */
+    uint8_t *trace;         /*   as steps of the path [n_text + 1, frames], */
+    char *text;             /*   and then as the bytes of the text */
+    float *matrix;          /* [n_text + 1, stride] sum over the heads; then serves */
+    uint8_t *choice;        /*   to match pauses: [pauses, words + 1] */
+    float *cost;            /* [2, 1 + n_audio_ctx] */
+    /* the window under way */
+    int32_t tokens[AL_ROWS];      /* as they are fed */
+    size_t lead;                  /* tokens before <|notimestamps|> */
+    size_t n_text;
+    size_t frames, stride;        /* encoder positions of real audio; rounded up to 16 */
+    size_t head;                  /* index into heads */
+    uint32_t from[SE_MAX_TOKENS]; /* index of each text token among the window's tokens */
+    uint32_t stop[SE_MAX_TOKENS]; /* end of its bytes in text */
+    int64_t at_ms[SE_MAX_TOKENS + 1]; /* where each begins and the last one ends */
+    al_word words[SE_MAX_TOKENS];
+    size_t n_words, next;         /* next: first word that no segment has taken */
+    al_pause pauses[AL_PAUSES];
+    size_t n_pauses;
+    int64_t median_ms;            /* of the words' durations */
+    int64_t last_ms;              /* end of the last segment of the run so far */
+} al_aligner;
+
+/* ---- heads ---- */
+
+/* Heads that follow the sound: _ALIGNMENT_HEADS in OpenAI's whisper/__init__.py, as layer, head.
+ * A file of large-v1 looks like one of large-v2, whose heads are taken for both. The lag is our
+ * own measurement, see tests/NOTES.md; 0 where none was made. */
+static const struct {
+    const char *model;
+    int lag_ms;
+    unsigned char n, heads[23][2];
+} al_known[] = {
+    {"tiny.en", 0, 8, {{1, 0}, {2, 0}, {2, 5}, {3, 0}, {3, 1}, {3, 2}, {3, 3}, {3, 4}}},
+    {"tiny", -50, 6, {{2, 2}, {3, 0}, {3, 2}, {3, 3}, {3, 4}, {3, 5}}},
+    {"base.en", 160, 5, {{3, 3}, {4, 7}, {5, 1}, {5, 5}, {5, 7}}},
+    {"base", 0, 8, {{3, 1}, {4, 2}, {4, 3}, {4, 7}, {5, 1}, {5, 2}, {5, 4}, {5, 6}}},
+    {"small.en", 0, 19, {{6, 6}, {7, 0}, {7, 3}, {7, 8}, {8, 2}, {8, 5}, {8, 7}, {9, 0}, {9, 4},
+                      {9, 8}, {9, 10}, {10, 0}, {10, 1}, {10, 2}, {10, 3}, {10, 6}, {10, 11},
+                      {11, 2}, {11, 4}}},
+    {"small", 0, 10, {{5, 3}, {5, 9}, {8, 0}, {8, 4}, {8, 7}, {8, 8}, {9, 0}, {9, 7}, {9, 9},
+                   {10, 5}}},
+    {"medium.en", 0, 18, {{11, 4}, {14, 1}, {14, 12}, {14, 14}, {15, 4}, {16, 0}, {16, 4}, {16, 9},
+                       {17, 12}, {17, 14}, {18, 7}, {18, 10}, {18, 15}, {20, 0}, {20, 3},
+                       {20, 9}, {20, 14}, {21, 12}}},
+    {"medium", 0, 6, {{13, 15}, {15, 4}, {15, 15}, {16, 1}, {20, 0}, {23, 4}}},
+    {"large", 0, 23, {{10, 12}, {13, 17}, {16, 11}, {16, 12}, {16, 13}, {17, 15}, {17, 16}, {18, 4},
+                   {18, 11}, {18, 19}, {19, 11}, {21, 2}, {21, 3}, {22, 3}, {22, 9}, {22, 12},
+                   {23, 5}, {23, 7}, {23, 13}, {25, 5}, {26, 1}, {26, 12}, {27, 15}}},
+    {"large-v3", 0, 10, {{7, 0}, {10, 17}, {12, 18}, {13, 12}, {16, 1}, {17, 14}, {19, 11}, {21, 4},
+                      {24, 1}, {25, 6}}},
+    {"turbo", 0, 6, {{2, 4}, {2, 11}, {3, 3}, {3, 6}, {3, 11}, {3, 14}}}
+};
+
+/* The model's alignment heads into out, if that is not NULL; returns their number. For a model
+ * that is not OpenAI's these are all heads of the top half of its layers, as there. */
+static size_t al_heads(const wnpu_model *m, al_head *out, int64_t *lag_ms)
+{
+    size_t i, k, n = 0;
+    *lag_ms = 0;
+    for (i = 0; i < sizeof al_known / sizeof al_known[0]; i++) {
+        if (strcmp(al_known[i].model, m->name) != 0) {
+            continue;
+        }
+        for (k = 0; out != NULL && k < al_known[i].n; k++) {
+            out[k].layer = al_known[i].heads[k][0];
+            out[k].head = al_known[i].heads[k][1];
+        }
+        *lag_ms = al_known[i].lag_ms;
+        return al_known[i].n;
+    }
+    for (i = m->n_text_layer / 2; i < m->n_text_layer; i++) {
+        for (k = 0; k < m->n_text_head; k++, n++) {
+            if (out != NULL) {
+                out[n].layer = (uint16_t)i;
+                out[n].head = (uint16_t)k;
+            }
+        }
+    }
+    return n;
+}
+
+/* ---- the matrix ---- */
+
+/* A de_tap: keeps the queries of the alignment heads. */
+static void al_keep(void *context, size_t layer, const de_row *rows, size_t n_rows,
+                    const float *query)
+{
+    al_aligner *a = context;
+    const wnpu_model *m = a->decoder->e->model;
+    size_t d = m->n_text_state, hd = d / m->n_text_head, i, r;
+    for (i = 0; i < a->n_heads; i++) {
+        for (r = 0; a->heads[i].layer == layer && r < n_rows; r++) {
+            float *to = a->query + (i * AL_ROWS + rows[r].position) * hd;
+            memcpy(to, query + r * d + a->heads[i].head * hd, hd * sizeof *to);
+            a->decoder->e->op->scale(to, hd, 1.0f / sqrtf((float)hd));
+        }
+    }
+}
+
+static size_t al_rows(const al_aligner *a)
+{
+    return a->lead + 1 + a->n_text + 1;
+}
+
+/* Attention of one block of tokens to the frames of real audio. */
+static void al_attend_task(void *context, size_t index, unsigned worker)
+{
+    al_aligner *a = context;
+    const en_engine *e = a->decoder->e;
+    en_worker *w = &e->worker[worker];
+    const en_heads *h = &a->decoder->cross[a->heads[a->head].layer];
+    size_t hd = h->hd, base = a->heads[a->head].head * h->keys, first = index * EN_QUERIES, r, from;
+    size_t n = al_rows(a) - first < EN_QUERIES ? al_rows(a) - first : EN_QUERIES;
+    const float *query = a->query + (a->head * AL_ROWS + first) * hd;
+    float *out = a->weights + first * a->stride;
+    int8_t q[EN_QUERIES * EN_MAX_HEAD];
+    if (e->exact) {
+        e->gm->ftile(out, a->stride, query, hd, n, h->kf + base * hd, hd, a->stride / 16);
+    } else {
+        e->op->quantise(q, query, hd, n, hd, w->scale);
+        e->gm->pack_a(w->queries, q, hd, n, hd / 4);
+    }
+    for (from = 0; !e->exact && from < a->stride; from += EN_KEYS) {
+        size_t keys = a->stride - from < EN_KEYS ? a->stride - from : EN_KEYS, at = base + from;
+        e->gm->tile(w->acc, EN_KEYS, w->queries, n, h->k + at * hd, hd / 4, h->k_fix + at, hd / 4,
+                    keys / 16);
+        e->op->dequantise(out + from, a->stride, w->acc, NULL, EN_KEYS, n, keys, w->scale,
+                          h->k_scale + at, NULL, OP_STORE);
+    }
+    for (r = 0; r < n; r++) {
+        e->op->softmax_float(out + r * a->stride, a->frames);
+    }
+}
+
+/* For a block of frames: mean 0 and variance 1 over all tokens. A frame that all tokens attend to
+ * alike (because exp() gave 0 for all) says nothing and becomes 0. */
+static void al_normalise_task(void *context, size_t index, unsigned worker)
+{
+    al_aligner *a = context;
+    size_t first = index * AL_FRAMES, rows = al_rows(a), r, f;
+    size_t n = a->stride - first < AL_FRAMES ? a->stride - first : AL_FRAMES;
+    float mean[AL_FRAMES], deviation[AL_FRAMES];
+    (void)worker;
+    for (f = 0; f < n; f++) {
+        mean[f] = 0.0f;
+        deviation[f] = 0.0f;
+    }
+    for (r = 0; r < rows; r++) {
+        for (f = 0; f < n; f++) {
+            mean[f] += a->weights[r * a->stride + first + f];
+        }
+    }
+    for (f = 0; f < n; f++) {
+        mean[f] /= (float)rows;
+    }
+    for (r = 0; r < rows; r++) {
+        for (f = 0; f < n; f++) {
+            float x = a->weights[r * a->stride + first + f] - mean[f];
+            deviation[f] += x * x;
+        }
+    }
+    for (f = 0; f < n; f++) {
+        deviation[f] = sqrtf(deviation[f] / (float)rows);
+    }
+    for (r = 0; r < rows; r++) {
+        float *x = a->weights + r * a->stride + first;
+        for (f = 0; f < n; f++) {
+            x[f] = deviation[f] > 0.0f ? (x[f] - mean[f]) / deviation[f] : 0.0f;
+        }
+    }
+}
+
+/* The smaller values to a, the larger ones to b. */
+WNPU_INLINE void al_order(mt_vec *a, mt_vec *b)
+{
+    mt_iv gt = a->v > b->v, x = (mt_iv)a->v, y = (mt_iv)b->v;
+    a->v = (mt_fv)((gt & y) | (~gt & x));
+    b->v = (mt_fv)((gt & x) | (~gt & y));
+}
+
+/* Median of seven values in each lane, by a sorting network without the exchanges that cannot
+ * reach the middle. Returns it in v[3]. */
+WNPU_INLINE void al_median7(mt_vec v[7])
+{
+    static const unsigned char pairs[][2] = {
+        {0, 5}, {0, 3}, {1, 6}, {2, 4}, {0, 1}, {3, 5}, {2, 6}, {2, 3}, {3, 6}, {4, 5}, {1, 4},
+        {1, 3}, {3, 4}
+    };
+    size_t i;
+    for (i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        al_order(&v[pairs[i][0]], &v[pairs[i][1]]);
+    }
+}
+
+/* sum [n rounded up to 16] += median filter of x [n], whose ends are mirrored. So short a row that
+ * it cannot be mirrored stays as it is. wide is scratch of n + 32 floats. */
+static void al_smooth(float *sum, const float *x, size_t n, float *wide)
+{
+    size_t i, k, reach = n > AL_REACH ? AL_REACH : 0;
+    mt_vec v[2 * AL_REACH + 1], total;
+    memset(wide, 0, (n + 32) * sizeof *wide);
+    memcpy(wide + reach, x, n * sizeof *x);
+    for (i = 1; i <= reach; i++) {
+        wide[reach - i] = x[i];
+        wide[reach + n - 1 + i] = x[n - 1 - i];
+    }
+    for (i = 0; i < n; i += MT_LANES) {
+        for (k = 0; k < 2 * AL_REACH + 1; k++) {
+            mt_vload(&v[k], wide + i + (reach > 0 ? k : 0));
+        }
+        al_median7(v);
+        mt_vload(&total, sum + i);
+        total.v += v[AL_REACH].v;
+        mt_vstore(sum + i, &total);
+    }
+}
+
+/* Rows from <|notimestamps|>, which hears the first token of text coming, to the last token of
+ * text, which hears the end coming. */
+static void al_smooth_task(void *context, size_t row, unsigned worker)
+{
+    al_aligner *a = context;
+    float *sum = a->matrix + row * a->stride;
+    if (a->head == 0) {
+        memset(sum, 0, a->stride * sizeof *sum);
+    }
+    al_smooth(sum, a->weights + (a->lead + row) * a->stride, a->frames,
+              a->decoder->e->worker[worker].wide);
+}
+
+/* ---- the path ---- */
+
+/* Dynamic time warping (H. Sakoe and S. Chiba, 1978) through gain [n, m], row stride ld: the path
+ * from the first cell to the last with steps of one row, one column or both that gains most.
+ * Equals are decided as in timing.py. first[i] gets the column in which the path enters row i.
+ * cost is scratch of 2 (m + 1), trace of n m. */
+static void al_warp(const float *gain, size_t n, size_t m, size_t ld, float *cost, uint8_t *trace,
+                    uint32_t *first)
+{
+    float *above = cost, *here = cost + m + 1;
+    size_t i, j;
+    for (j = 0; j <= m; j++) {
+        above[j] = j == 0 ? 0.0f : INFINITY;
+    }
+    for (i = 0; i < n; i++) {
+        float *swap = above;
+        here[0] = INFINITY;
+        for (j = 0; j < m; j++) {
+            float both = above[j], down = above[j + 1], right = here[j];
+            unsigned step = both < down && both < right ? 0 : down < both && down < right ? 1 : 2;
+            here[j + 1] = (step == 0 ? both : step == 1 ? down : right) - gain[i * ld + j];
+            trace[i * m + j] = (uint8_t)step;
+        }
+        above = here;
+        here = swap;
+    }
+    for (i = n, j = m; i > 0 && j > 0;) {
+        unsigned step = trace[(i - 1) * m + j - 1];
+        first[i - 1] = (uint32_t)(j - 1);
+        i -= step != 2;
+        j -= step != 1;
+    }
+}
+
+/* Feeds the text and finds when each of its tokens begins, in milliseconds on the recording's
+ * clock, whose time at the window's begin is base_ms. */
+static void al_find(al_aligner *a, int64_t base_ms)
+{
+    en_engine *e = a->decoder->e;
+    uint32_t first[SE_MAX_TOKENS + 1];
+    size_t rows = al_rows(a), i;
+    a->decoder->tap = al_keep;
+    a->decoder->tap_user = a;
+    (void)se_feed(a->decoder, a->tokens, rows, rows, NULL);
+    a->decoder->tap = NULL;
+    for (a->head = 0; a->head < a->n_heads; a->head++) {
+        tp_run(e->pool, en_blocks(rows, EN_QUERIES), al_attend_task, a);
+        tp_run(e->pool, en_blocks(a->stride, AL_FRAMES), al_normalise_task, a);
+        tp_run(e->pool, a->n_text + 1, al_smooth_task, a);
+    }
+    al_warp(a->matrix, a->n_text + 1, a->frames, a->stride, a->cost, a->trace, first);
+    for (i = 0; i <= a->n_text; i++) {
+        a->at_ms[i] = base_ms + (int64_t)first[i] * AL_STEP_MS;
+    }
+}
+
+/* ---- words ---- */
+
+/* Whether text stands somewhere in set, as Python's `text in set`; nothing stands in every set. */
+static int al_in(const char *set, const char *text, size_t length)
+{
+    size_t n = strlen(set), i;
+    for (i = 0; i + length <= n; i++) {
+        if (memcmp(set + i, text, length) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int al_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The same for text without the blanks around it. */
+static int al_in_stripped(const char *set, const char *text, size_t length)
+{
+    while (length > 0 && al_blank(text[0])) {
+        text++;
+        length--;
+    }
+    while (length > 0 && al_blank(text[length - 1])) {
+        length--;
+    }
+    return al_in(set, text, length);
+}
+
+/* Languages that are written without spaces between words (timing of single characters there). */
+static int al_spaced(int32_t language)
+{
+    static const char *const unspaced[] = {"zh", "ja", "th", "lo", "my", "yue"};
+    size_t i;
+    for (i = 0; i < sizeof unspaced / sizeof unspaced[0]; i++) {
+        if (strcmp(tk_languages[language][0], unspaced[i]) == 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Appends whole characters, tokens first..end-1 with the bytes from text on, to the last word, or
+ * makes a new one of them: Python's string.punctuation and a leading space begin words. */
+static void al_append(al_aligner *a, size_t first, size_t end, size_t text, uint32_t part,
+                      int spaced)
+{
+    const char *bytes = a->text + text;
+    size_t length = a->stop[end - 1] - text;
+    al_word *w = a->n_words > 0 ? &a->words[a->n_words - 1] : NULL;
+    if (w == NULL || w->part != part || !spaced ||
+        (length > 0 && (bytes[0] == ' ' ||
+                        al_in_stripped("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", bytes, length)))) {
+        w = &a->words[a->n_words++];
+        memset(w, 0, sizeof *w);
+        w->first = first;
+        w->text = text;
+        w->part = part;
+    }
+    w->n += end - first;
+    w->length += length;
+}
+
+/* Words of the text tokens first..end-1, between two timestamps. A token may end inside a
+ * character; words end where both end. */
+static void al_split(al_aligner *a, size_t first, size_t end, uint32_t part, int spaced)
+{
+    size_t begin = first > 0 ? a->stop[first - 1] : 0, at = begin, token = first, used, i;
+    int cut;
+    for (i = first; i < end; i++) {
+        while (at < a->stop[i]) {
+            (void)tk_next(a->text + at, a->stop[end - 1] - at, &used, &cut);
+            at += used;
+        }
+        if (at == a->stop[i]) {
+            al_append(a, token, i + 1, begin, part, spaced);
+            token = i + 1;
+            begin = at;
+        }
+    }
+}
+
+static void al_join(al_word *left, const al_word *right)
+{
+    left->n += right->n;
+    left->length += right->length;
+}
+
+/* Drops words without tokens. */
+static void al_compact(al_aligner *a)
+{
+    size_t i, n = 0;
+    for (i = 0; i < a->n_words; i++) {
+        if (a->words[i].n > 0) {
+            a->words[n++] = a->words[i];
+        }
+    }
+    a->n_words = n;
+}
+
+/* Joins punctuation to the words that it belongs to, whose times stay what they are: openers to
+ * the word behind, others to the word before. */
+static void al_punctuate(al_aligner *a)
+{
+    static const char openers[] = "\"'\xe2\x80\x9c\xc2\xbf([{-";
+    static const char closers[] = "\"'.\xe3\x80\x82,\xef\xbc\x8c!\xef\xbc\x81?\xef\xbc\x9f:"
+                                  "\xef\xbc\x9a\xe2\x80\x9d)]}\xe3\x80\x81";
+    size_t i, k;
+    for (i = a->n_words; i > 1; i--) {
+        al_word *w = &a->words[i - 2], *next = &a->words[i - 1];
+        al_word joined = *next;
+        const char *text = a->text + w->text;
+        if (w->part != next->part || w->length == 0 || text[0] != ' ' ||
+            !al_in_stripped(openers, text, w->length)) {
+            continue;
+        }
+        joined.first = w->first;
+        joined.text = w->text;
+        al_join(&joined, w);
+        *w = joined; /* and it may be joined to another opener before it */
+        next->n = 0;
+    }
+    al_compact(a);
+    for (i = 0, k = 1; k < a->n_words; k++) {
+        al_word *w = &a->words[i], *next = &a->words[k];
+        const char *text = a->text + w->text;
+        if (w->part == next->part && w->length > 0 && text[w->length - 1] != ' ' &&
+            al_in(closers, a->text + next->text, next->length)) {
+            al_join(w, next);
+            next->n = 0;
+        } else {
+            i = k;
+        }
+    }
+    al_compact(a);
+}
+
+/* The median of the durations above 0, at most AL_LONG_MS. */
+static int64_t al_median_ms(const al_aligner *a)
+{
+    int64_t sorted[SE_MAX_TOKENS], median;
+    size_t i, k, n = 0;
+    for (i = 0; i < a->n_words; i++) {
+        int64_t ms = a->words[i].t1_ms - a->words[i].t0_ms;
+        if (ms > 0) {
+            for (k = n++; k > 0 && sorted[k - 1] > ms; k--) {
+                sorted[k] = sorted[k - 1];
+            }
+            sorted[k] = ms;
+        }
+    }
+    median = n > 0 ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
+    return median < AL_LONG_MS ? median : AL_LONG_MS;
+}
+
+/* Pauses stick to the words beside them. Between sentences, where they are long, no word is to be
+ * longer than twice the median. */
+static void al_shorten(al_aligner *a)
+{
+    static const char ends[] = ".\xe3\x80\x82!\xef\xbc\x81?\xef\xbc\x9f";
+    int64_t most = 2 * a->median_ms;
+    size_t i;
+    for (i = 1; i < a->n_words && most > 0; i++) {
+        al_word *w = &a->words[i], *before = w - 1;
+        if (w->t1_ms - w->t0_ms <= most) {
+            continue;
+        }
+        if (al_in(ends, a->text + w->text, w->length)) {
+            w->t1_ms = w->t0_ms + most;
+        } else if (al_in(ends, a->text + before->text, before->length)) {
+            w->t0_ms = w->t1_ms - most;
+        }
+    }
+}
+
+static int64_t al_clamp(int64_t ms, int64_t least, int64_t most)
+{
+    return ms < least ? least : ms > most ? most : ms;
+}
+
+/* Where text token i really begins. The first one has no path before it, so it begins with the
+ * window. */
+static int64_t al_time(const al_aligner *a, size_t i)
+{
+    return i == 0 ? a->at_ms[0] : al_clamp(a->at_ms[i] + a->lag_ms, a->at_ms[0],
+                                           a->at_ms[0] + (int64_t)a->frames * AL_STEP_MS);
+}
+
+/* Bytes and words of the text, once its times are known. probability belongs to the window's
+ * tokens. */
+static void al_words(al_aligner *a, const tk_vocab *v, const float *probability, int spaced)
+{
+    size_t i, k, length, used = 0, first = 0;
+    uint32_t part = 0;
+    for (i = 0; i < a->n_text; i++) {
+        const char *bytes = tk_text(v, a->tokens[a->lead + 1 + i], &length);
+        memcpy(a->text + used, bytes, length);
+        used += length;
+        a->stop[i] = (uint32_t)used;
+    }
+    for (i = 1; i <= a->n_text; i++) {
+        if (i == a->n_text || a->from[i] != a->from[i - 1] + 1) {
+            al_split(a, first, i, part++, spaced);
+            first = i;
+        }
+    }
+    for (i = 0; i < a->n_words; i++) {
+        al_word *w = &a->words[i];
+        float sum = 0.0f;
+        for (k = 0; k < w->n; k++) {
+            sum += probability[a->from[w->first + k]];
+        }
+        w->probability = sum / (float)w->n;
+        w->t0_ms = al_time(a, w->first);
+        w->t1_ms = al_time(a, w->first + w->n);
+    }
+}
+
+/* ---- pauses ---- */
+
+/* Power of the differences of neighbouring samples, which hum and offsets do not reach, in whole
+ * decibels for each frame. */
+static void al_levels(const float *samples, size_t frames, uint8_t *level)
+{
+    size_t hop = ML_RATE / 1000u * AL_FRAME_MS, f, i;
+    float before = samples[0];
+    for (f = 0; f < frames; f++) {
+        float sum = 0.0f, db;
+        for (i = 0; i < hop; i++) {
+            float step = samples[f * hop + i] - before;
+            before = samples[f * hop + i];
+            sum += step * step;
+        }
+        db = sum > 0.0f ? 120.0f + 4.3429448f * mt_log1(sum / (float)hop) : 0.0f;
+        level[f] = (uint8_t)(db < 0.0f ? 0.0f : db > 255.0f ? 255.0f : db);
+    }
+}
+
+/* The level that a share of all frames, in percent, does not pass. */
+static int al_level_of(const uint8_t *level, size_t frames, size_t percent)
+{
+    size_t count[256], f, sum = 0;
+    int i;
+    memset(count, 0, sizeof count);
+    for (f = 0; f < frames; f++) {
+        count[level[f]]++;
+    }
+    for (i = 0; i < 255; i++) {
+        sum += count[i];
+        if (sum * 100 > frames * percent) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* Finds pauses in the window's samples: AL_PAUSE frames and more below a level between the quiet
+ * and the loud ones. In noise or music there are none. */
+static void al_listen(al_aligner *a, const float *samples, size_t frames)
+{
+    uint8_t level[ML_FRAMES] = {0};
+    size_t f, begin;
+    int low, high, limit;
+    al_levels(samples, frames, level);
+    low = al_level_of(level, frames, 5);
+    high = al_level_of(level, frames, 95);
+    limit = low + (high - low) / 4;
+    limit = limit > high - AL_QUIET_DB ? limit : high - AL_QUIET_DB;
+    a->n_pauses = 0;
+    for (f = 0; high - low >= AL_RANGE_DB && f < frames; f++) {
+        for (begin = f; f < frames && level[f] < limit; f++) {
+        }
+        if (f - begin >= AL_PAUSE) {
+            a->pauses[a->n_pauses].t0_ms = a->at_ms[0] + (int64_t)begin * AL_FRAME_MS;
+            a->pauses[a->n_pauses++].t1_ms = a->at_ms[0] + (int64_t)f * AL_FRAME_MS;
+        }
+    }
+}
+
+/* How far a pause is from where the path has boundary k, before word k or behind the last one. The
+ * path says nothing of when the first word begins. Between two words there may be punctuation. */
+static int64_t al_distance(const al_aligner *a, const al_pause *p, size_t k)
+{
+    int64_t low = k > 0 ? a->words[k - 1].t1_ms : a->words[0].t0_ms;
+    int64_t high = k == 0 ? a->words[0].t1_ms - 100 : k < a->n_words ? a->words[k].t0_ms : low;
+    high = high > low ? high : low;
+    return p->t0_ms > high ? p->t0_ms - high : low > p->t1_ms ? low - p->t1_ms : 0;
+}
+
+/* Chooses a boundary between words for each pause, in order, or none: the least sum of distances
+ * and of what it costs to leave a pause inside a word. That is the more the longer it is; many
+ * consonants begin with one of 50 to 100 ms. to[i] gets the boundary, or n_words + 1 for none. */
+static void al_match(al_aligner *a, size_t *to)
+{
+    int64_t cost[2][SE_MAX_TOKENS + 1], *old = cost[0], *now = cost[1], *swap;
+    size_t n = a->n_words, none = n + 1, i, k;
+    memset(cost, 0, sizeof cost);
+    for (i = 0; i < a->n_pauses; i++) {
+        const al_pause *p = &a->pauses[i];
+        int64_t length = p->t1_ms - p->t0_ms, skip = 50 + (length < 500 ? length : 500);
+        uint8_t *choice = a->choice + i * (n + 1);
+        for (k = 0; k <= n; k++) { /* the least cost with boundaries up to k */
+            int64_t distance = al_distance(a, p, k);
+            now[k] = old[k] + (distance <= skip ? distance : skip);
+            choice[k] = (uint8_t)(distance <= skip ? k : none);
+            if (k > 0 && now[k - 1] < now[k]) {
+                now[k] = now[k - 1];
+                choice[k] = choice[k - 1];
+            }
+        }
+        swap = old;
+        old = now;
+        now = swap;
+    }
+    for (i = a->n_pauses, k = n; i > 0; i--) {
+        to[i - 1] = a->choice[(i - 1) * (n + 1) + k];
+        k = to[i - 1] <= n ? to[i - 1] : k;
+    }
+}
+
+/* Words first..end-1 between two pauses, or the window's ends, from t0_ms to t1_ms: each gets a
+ * step of time at least, if there is that much. */
+static void al_fit(al_aligner *a, size_t first, size_t end, int64_t t0_ms, int64_t t1_ms)
+{
+    int64_t left = (int64_t)(end - first) * AL_STEP_MS, step = AL_STEP_MS;
+    if (t1_ms - t0_ms < left) {
+        left = step = 0;
+        t1_ms = t1_ms > t0_ms ? t1_ms : t0_ms;
+    }
+    for (; first < end; first++, t0_ms = a->words[first - 1].t1_ms) {
+        al_word *w = &a->words[first];
+        w->t0_ms = al_clamp(w->t0_ms, t0_ms, t1_ms - left);
+        left -= step;
+        w->t1_ms = al_clamp(w->t1_ms, w->t0_ms + step, t1_ms - left);
+    }
+}
+
+/* Words beside pauses that can be heard begin and end with them. */
+static void al_hear(al_aligner *a, const float *samples, size_t frames)
+{
+    size_t to[AL_PAUSES], i, first = 0;
+    int64_t begin = a->at_ms[0];
+    al_listen(a, samples, frames);
+    al_match(a, to);
+    for (i = 0; i < a->n_pauses; i++) {
+        if (to[i] > 0 && to[i] <= a->n_words && !a->words[to[i] - 1].heard_end) {
+            a->words[to[i] - 1].heard_end = 1;
+            a->words[to[i] - 1].t1_ms = a->pauses[i].t0_ms;
+        }
+        if (to[i] < a->n_words) { /* of several pauses at one boundary, with noise between, the last */
+            a->words[to[i]].heard_begin = 1;
+            a->words[to[i]].t0_ms = a->pauses[i].t1_ms;
+        }
+    }
+    for (i = 0; i < a->n_words; i++) {
+        begin = a->words[i].heard_begin ? a->words[i].t0_ms : begin;
+        if (a->words[i].heard_end || i + 1 == a->n_words) {
+            al_fit(a, first, i + 1, begin, a->words[i].heard_end ? a->words[i].t1_ms : a->at_ms[0]
+                   + (int64_t)frames * AL_FRAME_MS);
+            begin = a->words[i].t1_ms;
+            first = i + 1;
+        }
+    }
+}
+
+/* Finds the words of a window: n <= SE_MAX_TOKENS tokens, timestamps included, that were decoded
+ * from its first frames (10 ms each), with the samples of these. base_ms is where it begins. */
+static void al_window(al_aligner *a, int32_t language, int32_t task, const int32_t *tokens,
+                      const float *probability, size_t n, const float *samples, size_t frames,
+                      int64_t base_ms)
+{
+    const wnpu_model *m = a->decoder->e->model;
+    int spaced = task == WNPU_TRANSLATE || al_spaced(language);
+    size_t i;
+    a->frames = frames / 2 < 1 ? 1 : frames / 2 < m->n_audio_ctx ? frames / 2 : m->n_audio_ctx;
+    a->stride = en_round16(a->frames);
+    a->lead = tk_start(&m->vocab, language, task, a->tokens);
+    a->n_text = a->n_words = a->next = 0;
+    for (i = 0; i < n; i++) {
+        if (tokens[i] < m->vocab.eot) {
+            a->from[a->n_text] = (uint32_t)i;
+            a->tokens[a->lead + 1 + a->n_text++] = tokens[i];
+        }
+    }
+    if (a->n_text == 0) {
+        return;
+    }
+    a->tokens[a->lead] = m->vocab.no_timestamps;
+    a->tokens[a->lead + 1 + a->n_text] = m->vocab.eot;
+    al_find(a, base_ms);
+    al_words(a, &m->vocab, probability, spaced);
+    a->median_ms = al_median_ms(a);
+    al_shorten(a);
+    al_punctuate(a);
+    al_hear(a, samples, frames);
+}
+
+/* ---- segments ---- */
+
+/* A pause before a segment that could not be heard sticks to its first or second word. */
+static void al_shorten_first(const al_aligner *a, al_word *w, size_t n)
+{
+    int64_t most = 2 * a->median_ms;
+    if (w[0].heard_begin || w[0].t1_ms - a->last_ms <= 2 * most ||
+        (w[0].t1_ms - w[0].t0_ms <= most && (n < 2 || w[1].t1_ms - w[0].t0_ms <= 2 * most))) {
+        return;
+    }
+    if (n > 1 && w[1].t1_ms - w[1].t0_ms > most && !w[0].heard_end) {
+        w[0].t1_ms = w[1].t1_ms / 2 > w[1].t1_ms - most ? w[1].t1_ms / 2 : w[1].t1_ms - most;
+        w[1].t0_ms = w[0].t1_ms;
+    }
+    w[0].t0_ms = w[0].t1_ms > most ? w[0].t1_ms - most : 0;
+}
+
+/* The segment's own times, from timestamp tokens, and those of its words: the words decide, unless
+ * they reach half a second and more beyond the segment without a pause to confirm it. */
+static void al_agree(const al_aligner *a, al_word *w, size_t n, int64_t *t0_ms, int64_t *t1_ms)
+{
+    al_word *last = &w[n - 1];
+    if (!w->heard_begin && *t0_ms < w->t1_ms && *t0_ms - AL_NEAR_MS > w->t0_ms) {
+        int64_t shortest = w->t1_ms - a->median_ms;
+        w->t0_ms = al_clamp(*t0_ms < shortest ? *t0_ms : shortest, 0, INT64_MAX);
+    } else {
+        *t0_ms = w->t0_ms;
+    }
+    if (!last->heard_end && *t1_ms > last->t0_ms && *t1_ms + AL_NEAR_MS < last->t1_ms) {
+        int64_t longest = last->t0_ms + a->median_ms;
+        last->t1_ms = longest > *t1_ms ? longest : *t1_ms;
+    } else {
+        *t1_ms = last->t1_ms;
+    }
+}
+
+/* Takes the next segment's words, those that begin before index end of the window's tokens, and
+ * corrects its times, which come before end_ms. Returns the words; *n gets their number. */
+static const al_word *al_segment(al_aligner *a, size_t end, int64_t end_ms, int64_t *t0_ms,
+                                 int64_t *t1_ms, size_t *n)
+{
+    al_word *w = &a->words[a->next];
+    int64_t at = a->last_ms;
+    size_t i;
+    for (*n = 0; a->next < a->n_words && a->from[a->words[a->next].first] < end; a->next++) {
+        (*n)++;
+    }
+    if (*n == 0) {
+        return w;
+    }
+    al_shorten_first(a, w, *n);
+    al_agree(a, w, *n, t0_ms, t1_ms);
+    for (i = 0; i < *n; i++) {
+        w[i].t0_ms = al_clamp(w[i].t0_ms, at, end_ms);
+        w[i].t1_ms = al_clamp(w[i].t1_ms, w[i].t0_ms, end_ms);
+        at = w[i].t1_ms;
+    }
+    *t0_ms = al_clamp(*t0_ms, a->last_ms, w->t0_ms);
+    *t1_ms = al_clamp(*t1_ms, at, end_ms);
+    a->last_ms = *t1_ms;
+    return w;
+}
+
+/* ---- memory ---- */
+
+/* Lays an aligner out; with a measuring arena all pointers stay NULL. */
+static void al_take(ar_arena *arena, al_aligner *a, de_decoder *decoder)
+{
+    const wnpu_model *m = decoder->e->model;
+    size_t ctx = en_round16(m->n_audio_ctx), hd = m->n_text_state / m->n_text_head;
+    a->decoder = decoder;
+    a->n_heads = al_heads(m, NULL, &a->lag_ms);
+    a->heads = ar_take(arena, a->n_heads, sizeof(al_head));
+    a->query = ar_take(arena, a->n_heads * AL_ROWS * hd, sizeof(float));
+    a->weights = ar_take(arena, AL_ROWS * ctx, sizeof(float));
+    a->matrix = ar_take(arena, AL_ROWS * ctx, sizeof(float));
+    a->cost = ar_take(arena, 2 * (ctx + 1), sizeof(float));
+    a->trace = (uint8_t *)a->weights;
+    a->text = (char *)a->weights;
+    a->choice = (uint8_t *)a->matrix;
+}
+
+/* Wipes what echoes the text. */
+static void al_wipe(al_aligner *a)
+{
+    const wnpu_model *m = a->decoder->e->model;
+    size_t rows = AL_ROWS * en_round16(m->n_audio_ctx), hd = m->n_text_state / m->n_text_head;
+    ar_wipe(a->query, a->n_heads * AL_ROWS * hd * sizeof(float));
+    ar_wipe(a->weights, rows * sizeof(float));
+    ar_wipe(a->matrix, rows * sizeof(float));
+    ar_wipe(a->tokens, sizeof a->tokens);
+    ar_wipe(a->words, sizeof a->words);
+}
+
+/* Forgets the run before. */
+static void al_begin(al_aligner *a)
+{
+    a->n_words = a->next = a->n_text = 0;
+    a->last_ms = 0;
+}
+
+/* ======================================================================
  * 17. rs_  results and writers
  *
  *  Owns      the store of one run's segments, and txt, srt, vtt, tsv and
@@ -7811,7 +8676,7 @@ static int32_t se_language(de_decoder *d, float *probability /* [n_languages] */
  *  Ensures   a segment is stored whole or not at all; text is valid UTF-8;
  *            numbers are written by our own code, so no locale and no
  *            libc can change a byte.
- *  Costs     about 20 bytes a token and 100 bytes a segment.
+ *  Costs     about 30 bytes a token, 150 bytes a segment, 80 bytes a word.
  * ====================================================================== */
 
 /* Records grow from the front of the block, their offsets from the back. */
@@ -7823,7 +8688,13 @@ typedef struct rs_store {
 typedef struct rs_record {
     wnpu_segment segment;   /* its pointers are set when it is read */
     size_t text, tokens;    /* offsets into the block */
+    size_t words, n_words;  /* likewise, of rs_words */
 } rs_record;
+
+typedef struct rs_word {
+    wnpu_word word;
+    size_t text;            /* offset into the block */
+} rs_word;
 
 /* What a window has to say about one segment. */
 typedef struct rs_draft {
@@ -7833,6 +8704,10 @@ typedef struct rs_draft {
     size_t n;
     int32_t language, window;
     float mean_logprob, no_speech;
+    const al_word *words;   /* of the segment, if they were asked for */
+    size_t n_words;
+    const char *word_text;  /* bytes that the words refer to */
+    const int64_t *at_ms;   /* begin of each of the window's text tokens, and the last one's end */
 } rs_draft;
 
 static void rs_reset(rs_store *s)
@@ -7878,7 +8753,8 @@ static int rs_blank(const char *text, size_t length)
     return 1;
 }
 
-/* Token times share the segment's span in proportion to the bytes of text. */
+/* Token times share the segment's span in proportion to the bytes of text, unless they were
+ * measured. */
 static size_t rs_put_tokens(const tk_vocab *v, const rs_draft *d, size_t bytes, wnpu_token *out)
 {
     size_t i, n = 0, length, before = 0;
@@ -7897,19 +8773,49 @@ static size_t rs_put_tokens(const tk_vocab *v, const rs_draft *d, size_t bytes, 
     return n;
 }
 
+/* Words into out, their texts to offset text of the store on, and measured times into the tokens.
+ * Words follow each other without gaps from the segment's first token on. Returns the offset behind
+ * the last text. */
+static size_t rs_put_words(rs_store *s, const rs_draft *d, rs_word *out, size_t text,
+                           wnpu_token *tokens)
+{
+    size_t i, k, first = d->n_words > 0 ? d->words[0].first : 0;
+    for (i = 0; i < d->n_words; i++) {
+        const al_word *w = &d->words[i];
+        memset(&out[i], 0, sizeof out[i]);
+        out[i].word.t0_ms = w->t0_ms;
+        out[i].word.t1_ms = w->t1_ms;
+        out[i].word.probability = w->probability;
+        out[i].word.first_token = w->first - first;
+        out[i].word.n_tokens = w->n;
+        out[i].word.text_length = tk_utf8((char *)s->base + text, 3 * w->length + 1,
+                                          d->word_text + w->text, w->length);
+        out[i].text = text;
+        text += out[i].word.text_length + 1;
+        for (k = w->first; k < w->first + w->n; k++) {
+            tokens[k - first].t0_ms = al_clamp(d->at_ms[k], d->t0_ms, d->t1_ms);
+            tokens[k - first].t1_ms = al_clamp(d->at_ms[k + 1], d->t0_ms, d->t1_ms);
+        }
+    }
+    return text;
+}
+
 /* Stores a segment; *stored tells whether there was any text in it. E_FULL leaves the store as it
  * was. */
 static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored)
 {
-    size_t bytes = rs_gather(v, d, NULL), at, tokens, text, raw, length;
+    size_t bytes = rs_gather(v, d, NULL), at, tokens, words, text, raw, length;
+    size_t spelled = d->n_words > 0 ? 3 * bytes + d->n_words : 0; /* the words' texts */
     rs_record record;
     uint32_t offset;
     *stored = 0;
     at = rs_room(s, s->used, sizeof record);
     tokens = rs_room(s, at + sizeof record, d->n * sizeof(wnpu_token));
-    text = rs_room(s, tokens + d->n * sizeof(wnpu_token), 3 * bytes + 1);
-    raw = rs_room(s, text + 3 * bytes + 1, bytes); /* scratch, not kept */
-    if (at == s->size || tokens == s->size || text == s->size || raw == s->size) {
+    words = rs_room(s, tokens + d->n * sizeof(wnpu_token), d->n_words * sizeof(rs_word));
+    text = rs_room(s, words + d->n_words * sizeof(rs_word), 3 * bytes + 1 + spelled);
+    raw = rs_room(s, text + 3 * bytes + 1 + spelled, bytes); /* scratch, not kept */
+    if (at == s->size || tokens == s->size || words == s->size || text == s->size ||
+        raw == s->size) {
         return WNPU_E_FULL;
     }
     rs_gather(v, d, (char *)s->base + raw);
@@ -7929,27 +8835,55 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     record.segment.no_speech = d->no_speech;
     record.text = text;
     record.tokens = tokens;
+    record.words = words;
+    record.n_words = d->n_words;
     memcpy(s->base + at, &record, sizeof record);
     offset = (uint32_t)at;
     s->count++;
     memcpy(s->base + s->size - s->count * sizeof offset, &offset, sizeof offset);
-    s->used = text + length + 1;
+    s->used = rs_put_words(s, d, (rs_word *)(void *)(s->base + words), text + length + 1,
+                           (wnpu_token *)(void *)(s->base + tokens));
     *stored = 1;
     return WNPU_OK;
+}
+
+/* The record of a segment, which is there. */
+static rs_record rs_find(const rs_store *s, size_t index)
+{
+    rs_record record;
+    uint32_t offset;
+    memcpy(&offset, s->base + s->size - (index + 1) * sizeof offset, sizeof offset);
+    memcpy(&record, s->base + offset, sizeof record);
+    return record;
 }
 
 static int rs_get(const rs_store *s, size_t index, wnpu_segment *segment)
 {
     rs_record record;
-    uint32_t offset;
     if (index >= s->count) {
         return WNPU_E_ARGUMENT;
     }
-    memcpy(&offset, s->base + s->size - (index + 1) * sizeof offset, sizeof offset);
-    memcpy(&record, s->base + offset, sizeof record);
+    record = rs_find(s, index);
     *segment = record.segment;
     segment->text = (const char *)s->base + record.text;
     segment->tokens = (const wnpu_token *)(const void *)(s->base + record.tokens);
+    return WNPU_OK;
+}
+
+static size_t rs_word_count(const rs_store *s, size_t segment)
+{
+    return segment < s->count ? rs_find(s, segment).n_words : 0;
+}
+
+static int rs_get_word(const rs_store *s, size_t segment, size_t index, wnpu_word *word)
+{
+    rs_word w;
+    if (index >= rs_word_count(s, segment)) {
+        return WNPU_E_ARGUMENT;
+    }
+    memcpy(&w, s->base + rs_find(s, segment).words + index * sizeof w, sizeof w);
+    *word = w.word;
+    word->text = (const char *)s->base + w.text;
     return WNPU_OK;
 }
 
@@ -8124,6 +9058,29 @@ static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
     rs_text(o, "]");
 }
 
+/* With the names of OpenAI's JSON. */
+static void rs_json_words(rs_out *o, const rs_store *store, size_t segment)
+{
+    size_t i;
+    wnpu_word w;
+    if (rs_word_count(store, segment) == 0) {
+        return;
+    }
+    rs_text(o, ",\n   \"words\": [");
+    for (i = 0; rs_get_word(store, segment, i, &w) == WNPU_OK; i++) {
+        rs_text(o, i > 0 ? ",\n    {\"word\": " : "\n    {\"word\": ");
+        rs_json_string(o, w.text, w.text_length);
+        rs_text(o, ", \"start\": ");
+        rs_seconds(o, w.t0_ms);
+        rs_text(o, ", \"end\": ");
+        rs_seconds(o, w.t1_ms);
+        rs_text(o, ", \"probability\": ");
+        rs_fraction(o, w.probability);
+        rs_text(o, "}");
+    }
+    rs_text(o, "]");
+}
+
 static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, int32_t language,
                     int64_t duration_ms)
 {
@@ -8155,6 +9112,7 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, int32_t
         rs_fraction(o, s.mean_logprob);
         rs_text(o, ", \"no_speech_prob\": ");
         rs_fraction(o, s.no_speech);
+        rs_json_words(o, store, i);
         rs_json_tokens(o, v, &s);
         rs_text(o, "}");
     }
@@ -9739,6 +10697,7 @@ typedef struct wi_run {
     size_t have;            /* valid samples in span; fewer than ML_SPAN only at the end */
     uint64_t frame;         /* the window's first frame on the recording's clock, 10 ms each */
     se_hypothesis *hypothesis;
+    al_aligner aligner;
     int32_t *previous;      /* [n_text_ctx / 2 - 1] latest text tokens, oldest first */
     size_t n_previous;
     int32_t *prompt;        /* [n_text_ctx] */
@@ -9831,11 +10790,7 @@ static size_t wi_prompt(const wi_run *r, size_t *sot)
         n += r->n_previous;
     }
     *sot = n;
-    r->prompt[n++] = v->sot;
-    if (v->multilingual) {
-        r->prompt[n++] = v->language0 + r->language;
-        r->prompt[n++] = r->params.task == WNPU_TRANSLATE ? v->translate : v->transcribe;
-    }
+    n += tk_start(v, r->language, r->params.task, r->prompt + n);
     if (!r->params.timestamps) {
         r->prompt[n++] = v->no_timestamps;
     }
@@ -9861,7 +10816,10 @@ static void wi_remember(wi_run *r, const int32_t *tokens, size_t n)
     r->n_previous = keep + n;
 }
 
-static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms)
+/* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
+ * begins at next_ms. */
+static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
+                   int64_t next_ms)
 {
     const se_hypothesis *h = r->hypothesis;
     int64_t end = wi_end_ms(r);
@@ -9877,6 +10835,14 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     d.window = (int32_t)(r->stats.windows - 1);
     d.mean_logprob = se_mean_logprob(h);
     d.no_speech = h->no_speech;
+    d.words = NULL;
+    d.n_words = 0;
+    d.word_text = r->aligner.text;
+    d.at_ms = r->aligner.at_ms;
+    if (r->params.words) {
+        d.words = al_segment(&r->aligner, to, next_ms < end ? next_ms : end, &d.t0_ms, &d.t1_ms,
+                             &d.n_words);
+    }
     status = rs_add(&r->store, &r->engine.model->vocab, &d, &stored);
     if (status != WNPU_OK) {
         return er_set(&r->error, status, "the result store is full after %lu segments; raise "
@@ -9890,18 +10856,38 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     return WNPU_OK;
 }
 
+/* Whether the window's last token is a timestamp without another one before it, which says that
+ * nothing is spoken behind it. */
+static int wi_single_end(const se_hypothesis *h, int32_t t0)
+{
+    return h->n >= 2 ? h->tokens[h->n - 1] >= t0 && h->tokens[h->n - 2] < t0
+                     : h->n == 1 && h->tokens[0] >= t0;
+}
+
+/* Frames that the window uses up: to the last pair of timestamps, if it ends in speech. */
+static size_t wi_used(const se_hypothesis *h, int32_t t0, size_t frames)
+{
+    size_t i, used = frames;
+    for (i = wi_single_end(h, t0) ? 0 : h->n; i > 1; i--) {
+        if (h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0) {
+            used = (size_t)(h->tokens[i - 2] - t0) * WI_FRAMES_A_STEP;
+            break;
+        }
+    }
+    return used > 0 && used < frames ? used : frames;
+}
+
 /* Cuts the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe() does,
  * and tells how many frames the window has used up. */
 static int wi_segments(wi_run *r, size_t frames, size_t *used)
 {
     const se_hypothesis *h = r->hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    int64_t base = (int64_t)r->frame * 10, begin, length = (int64_t)frames * 10;
+    int64_t base = (int64_t)r->frame * 10, begin, length = (int64_t)frames * 10, next;
     size_t i, last = 0, pairs = 0;
-    int status = WNPU_OK;
-    int single_end = h->n >= 2 ? h->tokens[h->n - 1] >= t0 && h->tokens[h->n - 2] < t0
-                               : h->n == 1 && h->tokens[0] >= t0;
-    *used = frames;
+    int status = WNPU_OK, single_end = wi_single_end(h, t0);
+    *used = wi_used(h, t0, frames);
+    next = base + (int64_t)*used * 10;
     for (i = 1; i <= h->n && status == WNPU_OK; i++) {
         int pair = i < h->n && h->tokens[i] >= t0 && h->tokens[i - 1] >= t0;
         if (!pair && !(i == h->n && single_end && pairs > 0)) {
@@ -9909,19 +10895,13 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used)
         }
         begin = (int64_t)(h->tokens[last] - t0) * WI_STEP_MS;
         status = wi_emit(r, last, i, base + begin,
-                         base + (int64_t)(h->tokens[i - 1] - t0) * WI_STEP_MS);
-        if (pair) {
-            pairs++;
-            if (!single_end) {
-                *used = (size_t)(h->tokens[i - 1] - t0) * WI_FRAMES_A_STEP;
-            }
-        }
+                         base + (int64_t)(h->tokens[i - 1] - t0) * WI_STEP_MS, next);
+        pairs += (size_t)pair;
         last = i;
     }
     if (pairs > 0 || status != WNPU_OK) {
         return status;
     }
-    *used = frames;
     begin = 0;
     for (i = h->n; i > 0 && pairs == 0; i--) {
         if (h->tokens[i - 1] > t0) {
@@ -9932,7 +10912,7 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used)
     if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)(h->tokens[0] - t0) * WI_STEP_MS < length) {
         begin = (int64_t)(h->tokens[0] - t0) * WI_STEP_MS;
     }
-    return wi_emit(r, 0, h->n, base + begin, base + length);
+    return wi_emit(r, 0, h->n, base + begin, base + length, next);
 }
 
 static void wi_encode(wi_run *r)
@@ -9989,10 +10969,15 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     }
     silent = h->no_speech > r->params.no_speech_threshold &&
              se_mean_logprob(h) < r->params.logprob_threshold;
-    status = silent ? WNPU_OK : wi_segments(r, frames, used);
-    if (*used == 0 || *used > frames) {
-        *used = frames;
+    if (r->params.words && !silent) {
+        al_window(&r->aligner, r->language, r->params.task, h->tokens, h->probability, h->n,
+                  r->span + ML_MARGIN, wi_used(h, m->vocab.timestamp0, frames),
+                  (int64_t)r->frame * 10);
+        if (wi_cancelled(r)) {
+            return WNPU_OK;
+        }
     }
+    status = silent ? WNPU_OK : wi_segments(r, frames, used);
     if (!r->params.condition_on_previous) {
         r->n_previous = 0;
     } else if (!silent) {
@@ -10170,6 +11155,7 @@ static void wi_begin(wi_run *r)
     r->have = ML_MARGIN;
     r->frame = 0;
     r->n_previous = 0;
+    al_begin(&r->aligner);
     er_clear(&r->error);
 }
 
@@ -10231,6 +11217,7 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, size_t result_
     au_stream_take(arena, &r->stream);
     r->span = ar_take(arena, ML_SPAN, sizeof(float));
     r->hypothesis = ar_take(arena, 1, sizeof(se_hypothesis));
+    al_take(arena, &r->aligner, &r->decoder);
     r->previous = ar_take(arena, wi_previous_capacity(m), sizeof(int32_t));
     r->prompt = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
 }
@@ -10239,6 +11226,7 @@ static void wi_start(wi_run *r)
 {
     en_start(&r->engine);
     de_start(&r->decoder);
+    (void)al_heads(r->engine.model, r->aligner.heads, &r->aligner.lag_ms);
     wi_begin(r);
 }
 
@@ -10564,6 +11552,7 @@ WNPU_API int wnpu_reset(wnpu_session *session)
     au_wipe(r->stream);
     ar_wipe(r->span, ML_SPAN * sizeof(float));
     ar_wipe(r->hypothesis, sizeof *r->hypothesis);
+    al_wipe(&r->aligner);
     ar_wipe(r->previous, wi_previous_capacity(r->engine.model) * sizeof(int32_t));
     ar_wipe(r->prompt, r->engine.model->n_text_ctx * sizeof(int32_t));
     np_wipe(&r->bridge);
@@ -10666,6 +11655,30 @@ WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_se
         return WNPU_E_ARGUMENT;
     }
     return rs_get(&session->run.store, index, segment);
+}
+
+WNPU_API size_t wnpu_word_count(const wnpu_session *session, size_t segment)
+{
+    return session != NULL ? rs_word_count(&session->run.store, segment) : 0;
+}
+
+WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t index,
+                           wnpu_word *word)
+{
+    wnpu_word ours;
+    uint32_t size;
+    int status;
+    if (session == NULL || word == NULL || word->struct_size < sizeof word->struct_size) {
+        return WNPU_E_ARGUMENT;
+    }
+    status = rs_get_word(&session->run.store, segment, index, &ours);
+    if (status == WNPU_OK) {
+        size = word->struct_size;
+        memset(word, 0, size);
+        memcpy(word, &ours, size < sizeof ours ? size : sizeof ours);
+        word->struct_size = size;
+    }
+    return status;
 }
 
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)

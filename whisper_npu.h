@@ -251,7 +251,9 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
 typedef struct wnpu_token {
     int32_t id;
     float probability;        /* of this token given all before it, after the logit rules, 0..1 */
-    int64_t t0_ms, t1_ms;     /* inside the segment; an estimate by text length, see README */
+    int64_t t0_ms, t1_ms;     /* inside the segment. With words: where the path of the alignment
+                                 enters and leaves the token, which is less exact than the times
+                                 of words. Without: an estimate by text length */
 } wnpu_token;
 
 typedef struct wnpu_segment {
@@ -265,6 +267,23 @@ typedef struct wnpu_segment {
     float mean_logprob;       /* of the window's tokens, natural logarithm */
     float no_speech;          /* probability of <|nospeech|> in the window, 0..1 */
 } wnpu_segment;
+
+/* A word with the blank and the punctuation that belong to it, when wnpu_params.words asks for
+ * words. In languages that are written without spaces (Chinese, Cantonese, Japanese, Thai, Lao,
+ * Burmese) a character or the few that a token stands for. The words of a segment, one behind the
+ * other, are its text. Times are measured by the method of OpenAI's timing.py: dynamic time warping
+ * over the attention of those of the decoder's heads that follow the sound. What is known of the
+ * lag of these heads is then made up for, and beside pauses that can be heard words begin and end
+ * where the speech does. See README. */
+typedef struct wnpu_word {
+    uint32_t struct_size;     /* set by the caller: sizeof(wnpu_word) */
+    float probability;        /* mean over its tokens, 0..1; joined punctuation does not count */
+    int64_t t0_ms, t1_ms;     /* inside the segment, not before the end of the word before */
+    const char *text;         /* usually begins with a space */
+    size_t text_length;       /* bytes */
+    size_t first_token;       /* index into the segment's tokens */
+    size_t n_tokens;
+} wnpu_word;
 
 /* What happened in the last run. Milliseconds are wall time. */
 typedef struct wnpu_stats {
@@ -395,6 +414,9 @@ typedef struct wnpu_params {
     /* Audio done so far and in total (total -1 if unknown). A non-zero answer cancels. */
     int (*on_progress)(void *user, int64_t done_ms, int64_t total_ms);
     void *user;
+    int32_t words;            /* 1: times of words and tokens are measured, and segments begin and
+                                 end with their words. Costs a pass over the text of each window;
+                                 changes no text [0] */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -416,6 +438,11 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session);
 /* Errors: E_ARGUMENT. The pointers inside are views, see "Ownership". */
 WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_segment *segment);
+/* Words of a segment; 0 if there is no such segment, or wnpu_params.words was 0. */
+WNPU_API size_t wnpu_word_count(const wnpu_session *session, size_t segment);
+/* Errors: E_ARGUMENT. word->text is a view, see "Ownership". */
+WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t index,
+                           wnpu_word *word);
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats);
 
 /* What the accelerator did in the last run. All zero and "" without one. */

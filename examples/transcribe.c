@@ -53,6 +53,8 @@ static const char help[] =
 "      --channel N|mix   use one channel, counted from 0; default: the mean of all\n"
 "      --max-tokens N    at most N tokens a window, 1 to 224\n"
 "      --no-timestamps   one segment a window, without times inside\n"
+"      --words           measure when each word is said: segments begin and end with\n"
+"                        their words, and json has all of them\n"
 "      --no-suppress-nonspeech\n"
 "                        allow symbols that are not spoken, such as brackets and notes\n"
 "\n"
@@ -160,6 +162,7 @@ static const struct option long_options[] = {
     {"channel", required_argument, NULL, 'H'},
     {"max-tokens", required_argument, NULL, 'M'},
     {"no-timestamps", no_argument, NULL, 'N'},
+    {"words", no_argument, NULL, 'W'},
     {"no-suppress-nonspeech", no_argument, NULL, 'S'},
     {"format", required_argument, NULL, 'f'},
     {"output", required_argument, NULL, 'o'},
@@ -235,6 +238,7 @@ static int take_option(options *o, int option, const char *value)
     case 'E': o->params.task = WNPU_TRANSLATE; break;
     case 'C': o->params.condition_on_previous = 1; break;
     case 'N': o->params.timestamps = 0; break;
+    case 'W': o->params.words = 1; break;
     case 'S': o->params.suppress_non_speech = 0; break;
     case 'q': o->quiet = 1; break;
     case 'v': o->verbose = 1; break;
