@@ -17,7 +17,7 @@
  *   12. en_  encoder
  *   13. de_  decoder step and KV caches
  *   14. lr_  logit rules
- *   15. se_  search
+ *   15. se_  search and zl_ how well text compresses
  *   16. al_  alignment and words
  *   17. rs_  results and writers
  *   21. np_  the bridge to an accelerator
@@ -6893,6 +6893,35 @@ static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t
     }
 }
 
+/* Copies the vectors of positions first..end-1. Whole groups of the packed form are copied, so the
+ * positions before first in the same group of 16 must be equal already. */
+static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size_t end)
+{
+    size_t hd = to->hd, k0 = first / 16 * 16, k_n = en_round16(end) - k0, v0 = first / 4 * 4;
+    size_t v_n = (end + 3) / 4 * 4 - v0, n = end - first, head, panel;
+    for (head = 0; head < to->heads; head++) {
+        size_t base = head * to->keys, at = base + first;
+        for (panel = 0; panel < hd / 16; panel++) {
+            size_t v = base * hd + (panel * to->keys + v0) * 16;
+            if (to->kf != NULL) {
+                memcpy(to->vf + v, from->vf + v, v_n * 16 * sizeof(float));
+            } else {
+                memcpy(to->v + v, from->v + v, v_n * 16);
+            }
+        }
+        if (to->kf != NULL) {
+            memcpy(to->kf + (base + k0) * hd, from->kf + (base + k0) * hd,
+                   k_n * hd * sizeof(float));
+            continue;
+        }
+        memcpy(to->k + (base + k0) * hd, from->k + (base + k0) * hd, k_n * hd);
+        memcpy(to->k_fix + at, from->k_fix + at, n * sizeof(int32_t));
+        memcpy(to->k_scale + at, from->k_scale + at, n * sizeof(float));
+        memcpy(to->v_log2 + at, from->v_log2 + at, n * sizeof(float));
+        memcpy(to->v_inverse + at, from->v_inverse + at, n * sizeof(float));
+    }
+}
+
 /* Brings rows of float input [rows, k] (row stride ldx) into the form that en_multiply() takes.
  * With w->fine each row takes two int8 rows, which costs arithmetic but no more weight traffic:
  * that is how the decoder, bound by memory, gets 15-bit activations for nothing. */
@@ -7315,7 +7344,7 @@ static void en_start(en_engine *e)
 #define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
 #define DE_MATTERS 8.0f /* logits so far below the best are not refined */
 #define DE_REFINED 512u /* so many logits are refined at most */
-#define DE_LOGITS 8u   /* rows of a step whose logits may be asked for */
+#define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
 
 typedef struct de_row {
     int32_t token;
@@ -7345,8 +7374,9 @@ typedef struct de_decoder {
     float *qkv;         /* [DE_ROWS, 3 d] */
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
-    float *logits;      /* [DE_LOGITS, n_vocab rounded up to 16] */
-    uint32_t *close;    /* [DE_LOGITS, DE_REFINED] tokens whose logits are refined */
+    size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (two at least) */
+    float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
+    uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits are refined */
     /* the product that is under way */
     const gm_weight *weight;
     float *out;
@@ -7546,7 +7576,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
         de_layer(d, n_rows);
     }
     for (r = 0; r < n_rows; r++) {
-        if (rows[r].want && wanted < DE_LOGITS) {
+        if (rows[r].want && wanted < d->logit_rows) {
             memmove(d->x + wanted * n, d->x + r * n, n * sizeof(float));
             wanted++;
         }
@@ -7557,6 +7587,16 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
     }
     if (!d->e->exact) {
         tp_run(d->e->pool, wanted, de_refine_task, d);
+    }
+}
+
+/* Copies positions first..end-1 from one slot's self-attention caches to another's, whose earlier
+ * positions must be the same already. */
+static void de_copy(de_decoder *d, size_t to, size_t from, size_t first, size_t end)
+{
+    size_t layers = d->e->model->n_text_layer, i;
+    for (i = 0; i < layers && first < end; i++) {
+        en_copy_heads(&d->self[to * layers + i], &d->self[from * layers + i], first, end);
     }
 }
 
@@ -7584,8 +7624,9 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->qkv = ar_take(arena, DE_ROWS * 3 * n, sizeof(float));
     d->attended = ar_take(arena, DE_ROWS * n, sizeof(float));
     d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
-    d->logits = ar_take(arena, DE_LOGITS * de_logits_stride(m), sizeof(float));
-    d->close = ar_take(arena, DE_LOGITS * DE_REFINED, sizeof(uint32_t));
+    d->logit_rows = slots < 2 ? 2 : slots < DE_LOGITS ? slots : DE_LOGITS;
+    d->logits = ar_take(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
+    d->close = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(uint32_t));
     d->in.fine = 1;
     if (!e->exact) {
         d->in.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
@@ -7608,16 +7649,212 @@ static void de_start(de_decoder *d)
 /* ======================================================================
  * 14. lr_  logit rules
  *
- *  Owns      which tokens may come next.
- *  Assumes   logits of one row, and the tokens sampled so far in this
+ *  Owns      which tokens may come next, and how much dearer or cheaper
+ *            some of them are; the trie of hotwords and commands.
+ *  Assumes   logits of one row, and the tokens chosen so far in this
  *            window (without the prompt).
  *  Ensures   OpenAI's decoding rules in OpenAI's order (SuppressBlank,
  *            SuppressTokens, ApplyTimestampRules): forbidden logits are
- *            minus infinity afterwards.
+ *            minus infinity afterwards. Penalties come before them.
  *  Costs     a pass over the vocabulary and one sum of exponentials over
- *            the timestamps.
+ *            the timestamps; hotwords cost what their first tokens count.
  * ====================================================================== */
 #define LR_NEVER (-INFINITY)
+
+/* ---- phrases ----
+ * Hotwords and commands are paths in a trie of tokens. It has two roots: paths from node 0 may
+ * begin anywhere, paths from node 1 only where no word is under way, since they lack the space
+ * that begins a word ("cat" must not be boosted inside "con" + "cat"). */
+#define LR_ANYWHERE 0u
+#define LR_BOUNDARY 1u
+#define LR_ROOTS 2u
+#define LR_DEPTH 32u          /* tokens of a phrase at most */
+#define LR_PHRASE_BYTES 256u  /* with a space before it and a NUL behind */
+#define LR_ALIVE (2u * (LR_DEPTH + 1u))
+
+typedef struct lr_node {
+    int32_t token;
+    uint32_t parent, child, sibling; /* 0: none; no root is anybody's child */
+    int32_t phrase;         /* number of the phrase that ends here, or -1 */
+    uint32_t depth;
+    float bonus;            /* of the tokens since the root or the last phrase that ended */
+} lr_node;
+
+typedef struct lr_trie {
+    lr_node *nodes;         /* [capacity], the roots first, parents before children */
+    uint32_t *table;        /* [mask + 1] node by parent and token, 0: free */
+    uint32_t capacity, used, mask, depth;
+} lr_trie;
+
+static void lr_trie_take(ar_arena *arena, lr_trie *t, uint32_t capacity)
+{
+    t->capacity = capacity + LR_ROOTS;
+    t->mask = 1;
+    while (t->mask < 2 * t->capacity) {
+        t->mask *= 2;
+    }
+    t->nodes = ar_take(arena, t->capacity, sizeof(lr_node));
+    t->table = ar_take(arena, t->mask, sizeof(uint32_t));
+    t->mask--;
+}
+
+static void lr_trie_clear(lr_trie *t)
+{
+    uint32_t i;
+    memset(t->table, 0, ((size_t)t->mask + 1) * sizeof(uint32_t));
+    memset(t->nodes, 0, LR_ROOTS * sizeof(lr_node));
+    for (i = 0; i < LR_ROOTS; i++) {
+        t->nodes[i].token = -1;
+        t->nodes[i].phrase = -1;
+    }
+    t->used = LR_ROOTS;
+    t->depth = 0;
+}
+
+/* Where the child is, or belongs; the table is never more than half full. */
+static uint32_t *lr_slot(const lr_trie *t, uint32_t parent, int32_t token)
+{
+    uint32_t h = parent * 0x9e3779b1u ^ (uint32_t)token * 0x85ebca6bu;
+    h ^= h >> 15;
+    for (;; h++) {
+        uint32_t *slot = &t->table[h & t->mask];
+        if (*slot == 0 || (t->nodes[*slot].parent == parent && t->nodes[*slot].token == token)) {
+            return slot;
+        }
+    }
+}
+
+/* 0 if there is none. */
+static uint32_t lr_child(const lr_trie *t, uint32_t node, int32_t token)
+{
+    return *lr_slot(t, node, token);
+}
+
+/* Adds a path; E_MEMORY when the trie is full, and then nothing more should be added. */
+static int lr_trie_add(lr_trie *t, uint32_t root, const int32_t *tokens, size_t n, int32_t phrase)
+{
+    uint32_t at = root;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        uint32_t *slot = lr_slot(t, at, tokens[i]);
+        if (*slot == 0) {
+            lr_node *node = &t->nodes[t->used];
+            if (t->used == t->capacity) {
+                return WNPU_E_MEMORY;
+            }
+            memset(node, 0, sizeof *node);
+            node->token = tokens[i];
+            node->parent = at;
+            node->sibling = t->nodes[at].child;
+            node->phrase = -1;
+            node->depth = t->nodes[at].depth + 1;
+            t->nodes[at].child = t->used;
+            *slot = t->used++;
+        }
+        at = *slot;
+    }
+    if (n > 0 && t->nodes[at].phrase < 0) {
+        t->nodes[at].phrase = phrase;
+    }
+    t->depth = n > t->depth ? (uint32_t)n : t->depth;
+    return WNPU_OK;
+}
+
+/* Small letters of Latin, Greek and Cyrillic, each step-th from first to last, and how far below
+ * them their capitals are. Both take the same number of bytes in UTF-8. */
+static const struct {
+    uint16_t first, last;
+    uint8_t step, shift;
+} lr_small[] = {
+    {0x61, 0x7a, 1, 32}, {0xe0, 0xf6, 1, 32}, {0xf8, 0xfe, 1, 32}, {0x101, 0x12f, 2, 1},
+    {0x133, 0x137, 2, 1}, {0x13a, 0x148, 2, 1}, {0x14b, 0x177, 2, 1}, {0x17a, 0x17e, 2, 1},
+    {0x3b1, 0x3c1, 1, 32}, {0x3c3, 0x3c9, 1, 32}, {0x430, 0x44f, 1, 32}, {0x450, 0x45f, 1, 80}
+};
+
+static int32_t lr_case(int32_t code, int upper)
+{
+    size_t i;
+    for (i = 0; i < sizeof lr_small / sizeof lr_small[0]; i++) {
+        int32_t small = upper ? code : code + lr_small[i].shift;
+        if (small >= lr_small[i].first && small <= lr_small[i].last &&
+            (small - lr_small[i].first) % lr_small[i].step == 0) {
+            return upper ? code - lr_small[i].shift : small;
+        }
+    }
+    return code;
+}
+
+/* Rewrites text in place: its first character, or all of them, as capitals or small letters. */
+static void lr_recase(char *text, size_t length, int upper, int all)
+{
+    size_t at = 0, used;
+    int cut;
+    for (at = 0; at < length && (all || at == 0); at += used) {
+        int32_t code = lr_case(tk_next(text + at, length - at, &used, &cut), upper);
+        if (code > 0 && used == 1) {
+            text[at] = (char)code;
+        } else if (code > 0 && used == 2) {
+            text[at] = (char)(0xc0 | code >> 6);
+            text[at + 1] = (char)(0x80 | (code & 0x3f));
+        }
+    }
+}
+
+/* 1 for scripts that write no spaces between words: kana, Han, Thai, Lao, Khmer, Burmese. */
+static int lr_unspaced(const char *text, size_t length)
+{
+    size_t used;
+    int cut;
+    int32_t c = length > 0 ? tk_next(text, length, &used, &cut) : -1;
+    return (c >= 0xe00 && c <= 0x109f) || (c >= 0x1780 && c <= 0x17ff) ||
+           (c >= 0x3040 && c <= 0x30ff) || (c >= 0x3400 && c <= 0x9fff) ||
+           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x20000 && c <= 0x3ffff);
+}
+
+/* Adds a phrase as given, with a capital, in small letters and in capitals, each with and without
+ * a space before it. E_ARGUMENT: empty or too long; E_MEMORY: the trie is full; E_UNSUPPORTED. */
+static int lr_add_phrase(lr_trie *t, const tk_vocab *v, const char *text, int32_t phrase)
+{
+    char spaced[LR_PHRASE_BYTES];
+    int32_t tokens[LR_DEPTH];
+    size_t length = strlen(text);
+    int how, space, status = WNPU_OK;
+    for (; *text == ' '; text++, length--) {
+    }
+    for (; length > 0 && text[length - 1] == ' '; length--) {
+    }
+    if (length == 0 || length > sizeof spaced - 2) {
+        return WNPU_E_ARGUMENT;
+    }
+    for (how = 0; how < 4 && status == WNPU_OK; how++) {
+        spaced[0] = ' ';
+        memcpy(spaced + 1, text, length);
+        if (how > 0) {
+            lr_recase(spaced + 1, length, how != 2, how != 1);
+        }
+        for (space = 1; space >= 0 && status == WNPU_OK; space--) {
+            uint32_t root = space || lr_unspaced(text, length) ? LR_ANYWHERE : LR_BOUNDARY;
+            int64_t n = tk_encode(v, spaced + !space, length + (size_t)space, tokens, LR_DEPTH);
+            status = n < 0 ? (int)n : n > LR_DEPTH ? WNPU_E_ARGUMENT
+                                    : lr_trie_add(t, root, tokens, (size_t)n, phrase);
+        }
+    }
+    return status;
+}
+
+/* Gives each token of a path its bonus, once all phrases are in. A first token gets half: most
+ * paths that it begins are not meant. */
+static void lr_trie_price(lr_trie *t, float boost)
+{
+    uint32_t i;
+    for (i = LR_ROOTS; i < t->used; i++) {
+        const lr_node *parent = &t->nodes[t->nodes[i].parent];
+        t->nodes[i].bonus = (parent->phrase < 0 ? parent->bonus : 0.0f) +
+                            (t->nodes[i].depth > 1 ? boost : 0.5f * boost);
+    }
+}
+
+/* ---- rules ---- */
 
 typedef struct lr_rules {
     const tk_vocab *vocab;
@@ -7627,6 +7864,9 @@ typedef struct lr_rules {
     int suppress_blank;
     int32_t blank;          /* token of " ", or -1 */
     int32_t max_initial;    /* highest first timestamp, in steps of 20 ms */
+    float repetition;       /* penalty of tokens that are there already; 1: none */
+    size_t no_repeat;       /* no sequence of so many text tokens twice; 0: off */
+    lr_trie trie;           /* hotwords */
 } lr_rules;
 
 static void lr_forbid(float *logits, int32_t first, int32_t last)
@@ -7634,6 +7874,51 @@ static void lr_forbid(float *logits, int32_t first, int32_t last)
     int32_t i;
     for (i = first; i < last; i++) {
         logits[i] = LR_NEVER;
+    }
+}
+
+/* Tokens that are text already lose: CTRL's penalty (Keskar and others, 2019), as in CTranslate2,
+ * but timestamps have rules of their own. */
+static void lr_repetition(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
+{
+    size_t i, j;
+    for (i = 0; i < n; i++) {
+        float *x = &logits[tokens[i]];
+        for (j = 0; j < i && tokens[j] != tokens[i]; j++) {
+        }
+        if (j == i && tokens[i] < r->vocab->eot) {
+            *x = *x > 0.0f ? *x / r->repetition : *x * r->repetition;
+        }
+    }
+}
+
+/* Forbids the text token that would end a sequence of no_repeat text tokens that is there
+ * already. Timestamps between them do not count. */
+static void lr_no_repeat(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
+{
+    size_t i, back, length = r->no_repeat;
+    for (i = n; i > 0; i--) {
+        size_t at = i - 1, end = n;
+        if (tokens[at] >= r->vocab->eot) {
+            continue;
+        }
+        /* tokens[at] is the last of a sequence: do the length - 1 before it equal the latest? */
+        for (back = 1; back < length; back++) {
+            while (at > 0 && tokens[at - 1] >= r->vocab->eot) {
+                at--;
+            }
+            while (end > 0 && tokens[end - 1] >= r->vocab->eot) {
+                end--;
+            }
+            if (at == 0 || tokens[at - 1] != tokens[end - 1]) {
+                break;
+            }
+            at--;
+            end--;
+        }
+        if (back == length) {
+            logits[tokens[i - 1]] = LR_NEVER;
+        }
     }
 }
 
@@ -7689,6 +7974,12 @@ static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, si
 {
     const tk_vocab *v = r->vocab;
     int32_t i;
+    if (r->repetition != 1.0f) {
+        lr_repetition(r, logits, tokens, n);
+    }
+    if (r->no_repeat > 0) {
+        lr_no_repeat(r, logits, tokens, n);
+    }
     if (n == 0 && r->suppress_blank) {
         logits[v->eot] = LR_NEVER;
         if (r->blank >= 0) {
@@ -7708,30 +7999,139 @@ static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, si
     }
 }
 
+/* ---- hotwords ----
+ * A token that leads along a path earns the path's bonus so far; leaving the path before its end
+ * gives all of it back; reaching the end keeps it. Nothing is remembered for that: the paths under
+ * way follow from the latest tokens. */
+
+static int lr_at_boundary(const tk_vocab *v, const int32_t *tokens, size_t at)
+{
+    size_t length = 0;
+    const char *text = at > 0 ? tk_text(v, tokens[at - 1], &length) : NULL;
+    unsigned char last = length > 0 ? (unsigned char)text[length - 1] : ' ';
+    return at == 0 || tokens[at - 1] >= v->eot ||
+           !(last >= 0x80 || (last >= '0' && last <= '9') || (last >= 'a' && last <= 'z') ||
+             (last >= 'A' && last <= 'Z'));
+}
+
+/* Where a hypothesis stands in the trie. */
+typedef struct lr_paths {
+    uint32_t node[LR_ALIVE]; /* longest path first, down to the roots where one may begin now */
+    size_t n;                /* 0 without hotwords */
+    float loan;              /* bonus of the paths under way */
+} lr_paths;
+
+/* The node that tokens lead to from a root, or UINT32_MAX. */
+static uint32_t lr_walk(const lr_trie *t, uint32_t root, const int32_t *tokens, size_t n)
+{
+    uint32_t at = root;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        at = lr_child(t, at, tokens[i]);
+        if (at == 0) {
+            return UINT32_MAX;
+        }
+    }
+    return at;
+}
+
+static void lr_follow(const lr_rules *r, const int32_t *tokens, size_t n, lr_paths *p)
+{
+    const lr_trie *t = &r->trie;
+    size_t start = n > t->depth ? n - t->depth : 0, i;
+    p->n = 0;
+    p->loan = 0.0f;
+    if (t->used <= LR_ROOTS) {
+        return;
+    }
+    for (i = n; i > start; i--) {
+        if (tokens[i - 1] >= r->vocab->eot) {
+            start = i; /* no path leads over a timestamp */
+        }
+    }
+    for (; start <= n; start++) {
+        uint32_t root, last = lr_at_boundary(r->vocab, tokens, start) ? LR_BOUNDARY : LR_ANYWHERE;
+        for (root = LR_ANYWHERE; root <= last; root++) {
+            uint32_t at = lr_walk(t, root, tokens + start, n - start);
+            if (at != UINT32_MAX) {
+                const lr_node *node = &t->nodes[at];
+                p->node[p->n++] = at;
+                p->loan = node->phrase < 0 && node->bonus > p->loan ? node->bonus : p->loan;
+            }
+        }
+    }
+}
+
+/* What a hypothesis has with token: earned for good, and on loan. */
+static float lr_worth(const lr_trie *t, const lr_paths *p, int32_t token)
+{
+    float loan = 0.0f, earned = 0.0f;
+    size_t i;
+    for (i = 0; i < p->n; i++) {
+        uint32_t child = lr_child(t, p->node[i], token);
+        float bonus = t->nodes[child].bonus; /* 0 in node 0, which stands for no child */
+        if (t->nodes[child].phrase >= 0) {
+            earned = bonus > earned ? bonus : earned;
+        } else {
+            loan = bonus > loan ? bonus : loan;
+        }
+    }
+    return earned + loan;
+}
+
+/* Raises the logits of tokens that lead along paths by their worth. All tokens lose the loan, which
+ * is left to the hypothesis's score. Call it when the sum over logits is known: the probabilities
+ * that are reported are the model's own. */
+static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
+{
+    size_t i, j;
+    uint32_t child;
+    for (i = 0; i < p->n; i++) {
+        for (child = t->nodes[p->node[i]].child; child != 0; child = t->nodes[child].sibling) {
+            int32_t token = t->nodes[child].token;
+            for (j = 0; j < i && lr_child(t, p->node[j], token) == 0; j++) {
+            }
+            if (j == i) { /* else it was raised already */
+                logits[token] += lr_worth(t, p, token);
+            }
+        }
+    }
+}
+
 /* ======================================================================
- * 15. se_  search
+ * 15. se_  search and zl_ how well text compresses
  *
- *  Owns      the hypothesis of a window: its tokens and probabilities.
+ *  Owns      the hypotheses of a window: their tokens, probabilities and
+ *            cache slots; the test for loops; the choice among phrases;
+ *            the size that zlib would give a text.
  *  Assumes   the window's cross-attention caches are filled.
- *  Ensures   the most probable token at each step, the lowest id among
- *            equals; ends at end of text, at max_tokens, or when the
- *            decoder's positions are used up.
- *  Costs     a decoder step a token.
+ *  Ensures   OpenAI's beam search and sampling (whisper/decoding.py). A
+ *            beam of one is greedy search. Ties go to the better source,
+ *            then to the lower token. A sample is a function of seed,
+ *            hypothesis and position, whatever else is going on.
+ *  Costs     a decoder step a token, for all hypotheses together; a fork
+ *            copies only the positions that two slots do not share.
  * ====================================================================== */
 #define SE_MAX_TOKENS 224u /* half of the text context, OpenAI's sample_len */
+#define SE_MAX_WIDTH DE_LOGITS
 
 typedef struct se_hypothesis {
-    int32_t tokens[SE_MAX_TOKENS];      /* sampled ones, timestamps included, no end of text */
-    float probability[SE_MAX_TOKENS];   /* after the rules */
-    size_t n;
-    float sum_logprob;                  /* end of text included */
+    int32_t tokens[SE_MAX_TOKENS];      /* timestamps included, no end of text */
+    float probability[SE_MAX_TOKENS];   /* after the rules; 1 for given ones */
+    size_t n, n_given;                  /* all tokens; those given by the prefix, not chosen */
+    float sum_logprob;                  /* of chosen ones, end of text included */
+    float first_logprob;                /* of the first chosen one */
+    float bonus;                        /* of hotwords, for ranking only */
     float no_speech;                    /* probability at the start-of-transcript position */
     int ended;                          /* by end of text */
+    size_t loop;                        /* tokens before the first repetition, 0: no loop */
+    uint32_t slot;                      /* of its caches */
+    uint32_t id;                        /* number among the samples */
 } se_hypothesis;
 
 static float se_mean_logprob(const se_hypothesis *h)
 {
-    return h->sum_logprob / (float)(h->n + 1); /* end of text counts, as in OpenAI's code */
+    return h->sum_logprob / (float)(h->n - h->n_given + 1); /* end of text counts, as in OpenAI's */
 }
 
 /* Log of the sum of exp over all logits, and their maximum's index. */
@@ -7741,15 +8141,15 @@ static float se_log_sum(const op_kernels *op, const float *logits, size_t n, siz
     return logits[*best] + mt_log1(op->sum_exp(logits, n, logits[*best]));
 }
 
-/* Feeds n prompt tokens into slot 0 from position 0 on and leaves the logits of the last one in
- * the last wanted row of d->logits, which is returned. With first < n - 1 the probability that
+/* Feeds prompt tokens from..n-1 into slot 0 and leaves the logits of the last one in the last
+ * wanted row of d->logits, which is returned. With from <= first < n - 1 the probability that
  * no_speech has at that position is stored as well. */
-static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t first,
-                      float *no_speech)
+static float *se_feed_from(de_decoder *d, const int32_t *tokens, size_t from, size_t n,
+                           size_t first, float *no_speech)
 {
     const wnpu_model *m = d->e->model;
     size_t done, stride = de_logits_stride(m), wanted = 0, best;
-    for (done = 0; done < n; done += DE_ROWS) {
+    for (done = from; done < n; done += DE_ROWS) {
         de_row row[DE_ROWS];
         size_t i, rows = n - done < DE_ROWS ? n - done : DE_ROWS;
         wanted = 0;
@@ -7771,58 +8171,957 @@ static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t fir
     return d->logits + (wanted - 1) * stride;
 }
 
-/* Decodes one window greedily after a prompt of n tokens whose start-of-transcript token stands at
- * index sot. Stops between tokens when *cancel is set. */
-static void se_greedy(de_decoder *d, const lr_rules *rules, const int32_t *prompt, size_t n,
-                      size_t sot, size_t max_tokens, const int *cancel, se_hypothesis *h)
+static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t first,
+                      float *no_speech)
 {
-    const wnpu_model *m = d->e->model;
-    const tk_vocab *v = &m->vocab;
-    size_t vocab = (size_t)v->n_vocab, best;
-    float *logits, total;
-    h->n = 0;
-    h->sum_logprob = 0.0f;
-    h->ended = 0;
-    logits = se_feed(d, prompt, n, sot, &h->no_speech);
-    for (;;) {
-        de_row row;
-        float logprob;
-        lr_apply(rules, logits, h->tokens, h->n);
-        total = se_log_sum(d->e->op, logits, vocab, &best);
-        logprob = logits[best] - total;
-        h->sum_logprob += logprob;
-        if ((int32_t)best == v->eot) {
-            h->ended = 1;
-            return;
-        }
-        h->tokens[h->n] = (int32_t)best;
-        h->probability[h->n] = mt_exp1(logprob);
-        h->n++;
-        if (h->n >= max_tokens || n + h->n >= m->n_text_ctx ||
-            __atomic_load_n(cancel, __ATOMIC_RELAXED)) {
-            return;
-        }
-        row.token = (int32_t)best;
-        row.position = (uint32_t)(n + h->n - 1);
-        row.slot = 0;
-        row.window = 0;
-        row.want = 1;
-        de_step(d, &row, 1);
-        logits = d->logits;
-    }
+    return se_feed_from(d, tokens, 0, n, first, no_speech);
 }
 
-/* Probabilities of the model's languages from the window's caches; returns the best. */
-static int32_t se_language(de_decoder *d, float *probability /* [n_languages] */)
+/* Probabilities of the model's languages from the window's caches, and of <|nospeech|>. */
+static void se_languages(de_decoder *d, float *probability /* [n_languages] */, float *no_speech)
 {
     const tk_vocab *v = &d->e->model->vocab;
     size_t n = (size_t)v->n_languages, best, i;
-    float *logits = se_feed(d, &v->sot, 1, 0, NULL) + v->language0, total;
+    float *logits = se_feed(d, &v->sot, 1, 0, no_speech) + v->language0, total;
     total = se_log_sum(d->e->op, logits, n, &best);
     for (i = 0; i < n; i++) {
         probability[i] = mt_exp1(logits[i] - total);
     }
-    return (int32_t)best;
+}
+
+/* ---- chance ----
+ * SplitMix64 (Steele, Lea and Flood, 2014) of counters instead of a running state: no draw depends
+ * on how many were made before it. */
+static uint64_t se_mix(uint64_t seed, uint64_t counter)
+{
+    uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* 0 <= u < 1 in steps of 2^-24. */
+static float se_uniform(uint64_t seed, uint32_t id, size_t position)
+{
+    return (float)(se_mix(se_mix(seed, id), position) >> 40) * (1.0f / 16777216.0f);
+}
+
+/* The token in whose share of the sum of exp(logits) u falls; blocks of logits are skipped by their
+ * sums. Logits are divided by the temperature already. */
+#define SE_BLOCK 256u
+
+static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float u)
+{
+    float maximum = logits[op->argmax(logits, n)], total = 0.0f, sum = 0.0f;
+    size_t at, i, last = 0;
+    for (at = 0; at < n; at += SE_BLOCK) {
+        total += op->sum_exp(logits + at, n - at < SE_BLOCK ? n - at : SE_BLOCK, maximum);
+    }
+    for (at = 0; at < n; at += SE_BLOCK) {
+        size_t size = n - at < SE_BLOCK ? n - at : SE_BLOCK;
+        float block = op->sum_exp(logits + at, size, maximum), inside = 0.0f;
+        if (sum + block <= u * total) {
+            sum += block;
+            continue;
+        }
+        for (i = at; i < at + size; i++) {
+            float share = mt_exp1(logits[i] - maximum);
+            last = share > 0.0f ? i : last;
+            inside += share;
+            if (share > 0.0f && sum + inside > u * total) {
+                return i;
+            }
+        }
+        sum += block; /* the block's sum was rounded otherwise than its parts */
+    }
+    return mt_exp1(logits[last] - maximum) > 0.0f ? last : op->argmax(logits, n);
+}
+
+/* ---- loops ----
+ * Whisper's typical failure is to write the same words again and again. A period of p text tokens
+ * (timestamps do not count) is a loop when it stands there for the fourth time, or the third time
+ * if it is long, and 16 tokens long at least: people do say "no, no, no". */
+#define SE_PERIOD 32u /* longest */
+#define SE_LOOP_LONG 8u
+#define SE_LOOP_LEAST 16u
+
+/* latest[0] is the last token. Returns the period, or 0. */
+static size_t se_period(const int32_t *latest, size_t n)
+{
+    size_t p, same;
+    for (p = 1; p <= SE_PERIOD && 3 * p <= n; p++) {
+        size_t need = p >= SE_LOOP_LONG ? 2 * p : 3 * p;
+        need = need + p < SE_LOOP_LEAST ? SE_LOOP_LEAST - p : need;
+        for (same = 0; same + p < n && latest[same] == latest[same + p]; same++) {
+        }
+        if (same >= need) {
+            return p;
+        }
+    }
+    return 0;
+}
+
+/* 1 if the hypothesis, read on from the text before it, ends in a loop; h->loop is then where its
+ * tokens may be cut so that the period stands there once. */
+static int se_loops(se_hypothesis *h, const tk_vocab *v, const int32_t *before, size_t n_before)
+{
+    int32_t latest[SE_PERIOD * 4];
+    size_t where[SE_PERIOD * 4], n = 0, i, p, same;
+    for (i = h->n; i > 0 && n < SE_PERIOD * 4; i--) {
+        if (h->tokens[i - 1] < v->eot) {
+            where[n] = i;
+            latest[n++] = h->tokens[i - 1];
+        }
+    }
+    for (i = n_before; i > 0 && n < SE_PERIOD * 4; i--) {
+        if (before[i - 1] < v->eot) {
+            where[n] = 1; /* before the window: nothing of the loop may stay */
+            latest[n++] = before[i - 1];
+        }
+    }
+    p = se_period(latest, n);
+    if (p == 0) {
+        return 0;
+    }
+    for (same = 0; same + p < n && latest[same] == latest[same + p]; same++) {
+    }
+    h->loop = where[same] > 1 ? where[same] : 1;
+    return 1;
+}
+
+/* ---- search ---- */
+
+typedef struct se_options {
+    float temperature;      /* 0: beam search; above: sampling */
+    size_t width;           /* hypotheses at once, 1..SE_MAX_WIDTH */
+    float patience, length_penalty;
+    int length_rule;        /* wnpu_length_rule */
+    size_t max_tokens;      /* in the window, 1..SE_MAX_TOKENS */
+    int stop_loops;
+    uint64_t seed;          /* of this decoding */
+} se_options;
+
+typedef struct se_prompt {
+    const int32_t *tokens;  /* [n] */
+    size_t n, sot;          /* length, and index of <|startoftranscript|> */
+    size_t n_given;         /* its last tokens are the beginning of every hypothesis */
+    const int32_t *before;  /* [n_before] text before the window, to tell loops by */
+    size_t n_before;
+} se_prompt;
+
+/* A hypothesis with one token more. */
+typedef struct se_candidate {
+    float score, bonus;     /* of the whole, see se_hypothesis */
+    float logprob;          /* of the token */
+    int32_t token;
+} se_candidate;
+
+/* See wnpu_params.on_logits. */
+typedef struct se_filter {
+    void (*function)(void *user, const int32_t *tokens, size_t n_tokens, float *logits,
+                     size_t n_vocab);
+    void *user;
+} se_filter;
+
+typedef struct se_search {
+    de_decoder *decoder;
+    const lr_rules *rules;
+    const int *cancel;
+    se_filter filter;
+    size_t slots;
+    se_hypothesis *live, *next;   /* [slots] */
+    se_hypothesis *best;          /* of those that ended */
+    se_candidate *candidate;      /* [slots][slots + 1] best first */
+    size_t *n_candidates;         /* [slots] */
+    uint32_t *shared;             /* [slots][slots] positions that two slots have in common */
+    int32_t *fed;                 /* [n_text_ctx] prompt in slot 0 */
+    size_t n_fed, fed_sot;
+    float fed_no_speech;
+    uint32_t steps;               /* decoder steps of the run, prompts not counted */
+    uint32_t prompt_tokens;       /* positions fed as prompts */
+    /* the decoding that is under way */
+    const se_options *o;
+    const se_prompt *p;
+    size_t n_live, n_ended;
+    int has_best;
+    float best_score;
+    float *logits;                /* a row for each live hypothesis */
+} se_search;
+
+/* Caches of the window before are worth nothing for the next one. */
+static void se_forget(se_search *s)
+{
+    memset(s->shared, 0, s->slots * s->slots * sizeof *s->shared);
+    s->n_fed = 0;
+}
+
+/* x^p for x > 0. */
+static float se_power(float x, float p)
+{
+    return p == 0.0f ? 1.0f : p == 1.0f ? x : mt_exp1(p * mt_log1(x));
+}
+
+/* Ranks hypotheses that ended. Power: CTranslate2's rule, and with 1 OpenAI's default. Ratio:
+ * OpenAI's with a length penalty given (Wu and others, 2016). End of text is not counted. */
+static float se_score(const se_options *o, const se_hypothesis *h)
+{
+    float length = h->n > h->n_given ? (float)(h->n - h->n_given) : 1.0f;
+    float base = o->length_rule == WNPU_LENGTH_RATIO ? (5.0f + length) / 6.0f : length;
+    return (h->sum_logprob + h->bonus) / se_power(base, o->length_penalty);
+}
+
+/* Takes h as the result if it is the best so far; anything is better than a loop. */
+static void se_consider(se_search *s, const se_hypothesis *h)
+{
+    float score = se_score(s->o, h);
+    int loop = h->loop > 0, best_loop = s->has_best && s->best->loop > 0;
+    if (!s->has_best || loop < best_loop || (loop == best_loop && score > s->best_score)) {
+        *s->best = *h;
+        s->best_score = score;
+        s->has_best = 1;
+    }
+}
+
+/* Positions of slot 0 that hold the beginning of tokens already; the last of them is always fed,
+ * for its logits. */
+static size_t se_kept(const se_search *s, const int32_t *tokens, size_t n)
+{
+    size_t kept = 0;
+    while (kept < s->n_fed && kept + 1 < n && s->fed[kept] == tokens[kept]) {
+        kept++;
+    }
+    return kept;
+}
+
+/* Brings tokens into slot 0 from position 0 on; returns the logits of the last one. The probability
+ * of silence is asked at index sot. */
+static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t sot)
+{
+    size_t kept = se_kept(s, tokens, n), i;
+    float *logits;
+    if (kept > sot && s->fed_sot != sot) {
+        kept = sot;
+    }
+    logits = se_feed_from(s->decoder, tokens, kept, n, sot,
+                          kept <= sot ? &s->fed_no_speech : NULL);
+    s->prompt_tokens += (uint32_t)(n - kept);
+    for (i = 1; i < s->slots; i++) {
+        if (s->shared[i] > kept) {
+            s->shared[i] = s->shared[i * s->slots] = (uint32_t)kept;
+        }
+    }
+    memcpy(s->fed, tokens, n * sizeof(int32_t));
+    s->n_fed = n;
+    s->fed_sot = sot;
+    return logits;
+}
+
+static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
+{
+    se_hypothesis *h = &s->live[0];
+    size_t i;
+    s->o = o;
+    s->p = p;
+    s->n_ended = 0;
+    s->has_best = 0;
+    s->logits = se_prefill(s, p->tokens, p->n, p->sot);
+    memset(h, 0, sizeof *h);
+    h->no_speech = s->fed_no_speech;
+    h->n = h->n_given = p->n_given;
+    memcpy(h->tokens, p->tokens + p->n - p->n_given, p->n_given * sizeof(int32_t));
+    for (i = 0; i < p->n_given; i++) {
+        h->probability[i] = 1.0f;
+    }
+    s->n_live = 1;
+}
+
+static float *se_row(const se_search *s, size_t index)
+{
+    return s->logits + index * de_logits_stride(s->decoder->e->model);
+}
+
+static se_candidate *se_candidates(const se_search *s, size_t index)
+{
+    return &s->candidate[index * (s->slots + 1)];
+}
+
+/* The best tokens of a row, best first, with their raised logits as logprob. */
+static size_t se_top(const float *logits, size_t vocab, size_t want, se_candidate *c)
+{
+    size_t n = 0, i, at;
+    float least = LR_NEVER;
+    for (i = 0; i < vocab; i++) {
+        if (logits[i] > least) {
+            n += n < want;
+            for (at = n - 1; at > 0 && c[at - 1].logprob < logits[i]; at--) {
+                c[at] = c[at - 1];
+            }
+            c[at].logprob = logits[i];
+            c[at].token = (int32_t)i;
+            least = n == want ? c[want - 1].logprob : LR_NEVER;
+        }
+    }
+    return n;
+}
+
+/* Samples from a row, which is scaled in place. The first step draws for every hypothesis. */
+static size_t se_sample(const se_search *s, const se_hypothesis *h, float *logits, size_t vocab,
+                        se_candidate *c)
+{
+    const op_kernels *op = s->decoder->e->op;
+    size_t first = h->n == h->n_given, n = first ? s->o->width : 1, i;
+    op->scale(logits, en_round16(vocab), 1.0f / s->o->temperature);
+    for (i = 0; i < n; i++) {
+        float u = se_uniform(s->o->seed, first ? (uint32_t)i : h->id, h->n);
+        size_t token = se_draw(op, logits, vocab, u);
+        c[i].token = (int32_t)token;
+        c[i].logprob = logits[token] * s->o->temperature;
+    }
+    return n;
+}
+
+/* Rules and candidates of one live hypothesis. */
+static void se_rank_task(void *context, size_t index, unsigned worker)
+{
+    se_search *s = context;
+    const lr_rules *r = s->rules;
+    const se_hypothesis *h = &s->live[index];
+    se_candidate *c = se_candidates(s, index);
+    size_t vocab = (size_t)r->vocab->n_vocab, best, i, n;
+    float *logits = se_row(s, index), total;
+    lr_paths paths;
+    (void)worker;
+    if (s->filter.function == NULL) { /* else they were applied before */
+        lr_apply(r, logits, h->tokens, h->n);
+    }
+    total = se_log_sum(r->op, logits, vocab, &best);
+    if (!(logits[best] > LR_NEVER)) {
+        return; /* nothing is allowed */
+    }
+    lr_follow(r, h->tokens, h->n, &paths);
+    lr_boost(&r->trie, &paths, logits);
+    n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
+                                 : se_top(logits, vocab, s->o->width + 1, c);
+    for (i = 0; i < n; i++) {
+        float worth = lr_worth(&r->trie, &paths, c[i].token);
+        c[i].logprob -= worth + total;
+        c[i].bonus = h->bonus + worth - paths.loan;
+        c[i].score = h->sum_logprob + c[i].logprob + c[i].bonus;
+    }
+    s->n_candidates[index] = n;
+}
+
+/* The user's function sees one row after the other, in the thread of the run. */
+static void se_filter_rows(se_search *s)
+{
+    size_t i, j, vocab = (size_t)s->rules->vocab->n_vocab;
+    for (i = 0; i < s->n_live; i++) {
+        const se_hypothesis *h = &s->live[i];
+        float *logits = se_row(s, i);
+        lr_apply(s->rules, logits, h->tokens, h->n);
+        s->filter.function(s->filter.user, h->tokens, h->n, logits, vocab);
+        for (j = 0; j < vocab; j++) {
+            logits[j] = logits[j] < INFINITY ? logits[j] : LR_NEVER; /* not a number, too */
+        }
+    }
+}
+
+static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_candidate *c,
+                      int32_t eot)
+{
+    *to = *from;
+    to->sum_logprob += c->logprob;
+    to->bonus = c->bonus;
+    if (to->n == to->n_given) {
+        to->first_logprob = c->logprob;
+    }
+    if (c->token == eot) {
+        to->ended = 1;
+        return;
+    }
+    to->tokens[to->n] = c->token;
+    to->probability[to->n] = mt_exp1(c->logprob);
+    to->n++;
+}
+
+/* Puts the candidate where it belongs; 1 if it lives on in to. */
+static int se_place(se_search *s, se_hypothesis *to, size_t most)
+{
+    if (to->ended) {
+        if (s->n_ended < most) {
+            se_consider(s, to);
+            s->n_ended++;
+        }
+        return 0;
+    }
+    if (s->o->stop_loops && se_loops(to, s->rules->vocab, s->p->before, s->p->n_before)) {
+        se_consider(s, to); /* in case there is nothing better */
+        return 0;
+    }
+    return 1;
+}
+
+/* Hypotheses that have to end: OpenAI's round(beam_size * patience). */
+static size_t se_most(const se_options *o)
+{
+    float most = (float)o->width * o->patience + 0.5f;
+    return most < 1.0f ? 1 : (size_t)most;
+}
+
+/* Beam search: of all candidates, best first, as many live on as the beam is wide. Those that end
+ * before the last of these has been found count as ended. */
+static size_t se_expand(se_search *s)
+{
+    size_t head[SE_MAX_WIDTH] = {0}, n = 0, i, most = se_most(s->o);
+    while (n < s->o->width) {
+        const se_candidate *best = NULL, *c;
+        size_t from = 0;
+        for (i = 0; i < s->n_live; i++) {
+            c = &se_candidates(s, i)[head[i]];
+            if (head[i] < s->n_candidates[i] && (best == NULL || c->score > best->score)) {
+                best = c;
+                from = i;
+            }
+        }
+        if (best == NULL) {
+            break;
+        }
+        head[from]++;
+        se_extend(&s->next[n], &s->live[from], best, s->rules->vocab->eot);
+        n += (size_t)se_place(s, &s->next[n], most);
+    }
+    return n;
+}
+
+/* Sampling: every hypothesis goes its own way. */
+static size_t se_advance(se_search *s)
+{
+    size_t n = 0, i, k;
+    for (i = 0; i < s->n_live; i++) {
+        for (k = 0; k < s->n_candidates[i]; k++) {
+            se_extend(&s->next[n], &s->live[i], &se_candidates(s, i)[k], s->rules->vocab->eot);
+            s->next[n].id = s->n_candidates[i] > 1 ? (uint32_t)k : s->live[i].id;
+            n += (size_t)se_place(s, &s->next[n], SE_MAX_WIDTH);
+        }
+    }
+    return n;
+}
+
+/* Positions in the caches of the live hypotheses: all but their latest token. */
+static size_t se_cached(const se_search *s)
+{
+    return s->p->n + s->live[0].n - s->live[0].n_given - 1;
+}
+
+static void se_copy(se_search *s, size_t to, size_t from, size_t end)
+{
+    uint32_t *shared = s->shared;
+    size_t n = s->slots, i;
+    de_copy(s->decoder, to, from, shared[to * n + from], end);
+    for (i = 0; i < n; i++) {
+        shared[to * n + i] = shared[i * n + to] = shared[from * n + i];
+    }
+    shared[to * n + from] = shared[from * n + to] = (uint32_t)end;
+}
+
+/* Gives every live hypothesis a slot with its own past: the first child stays in its parent's, the
+ * others go to free ones, the most similar first. */
+static void se_fork(se_search *s)
+{
+    unsigned char taken[SE_MAX_WIDTH] = {0}, settled[SE_MAX_WIDTH] = {0};
+    size_t i, j, end = se_cached(s);
+    for (i = 0; i < s->n_live; i++) {
+        settled[i] = !taken[s->live[i].slot];
+        taken[s->live[i].slot] = 1;
+    }
+    for (i = 0; i < s->n_live; i++) {
+        size_t from = s->live[i].slot, to = s->slots;
+        for (j = 0; j < s->slots && !settled[i]; j++) {
+            if (!taken[j] && (to == s->slots || s->shared[j * s->slots + from] >
+                                                s->shared[to * s->slots + from])) {
+                to = j;
+            }
+        }
+        if (!settled[i]) {
+            se_copy(s, to, from, end);
+            s->live[i].slot = (uint32_t)to;
+            taken[to] = 1;
+        }
+    }
+}
+
+static void se_step(se_search *s)
+{
+    de_row row[SE_MAX_WIDTH];
+    size_t i, position = se_cached(s);
+    for (i = 0; i < s->n_live; i++) {
+        const se_hypothesis *h = &s->live[i];
+        row[i].token = h->tokens[h->n - 1];
+        row[i].position = (uint32_t)position;
+        row[i].slot = h->slot;
+        row[i].window = 0;
+        row[i].want = 1;
+    }
+    de_step(s->decoder, row, s->n_live);
+    s->logits = s->decoder->logits;
+    s->steps++;
+}
+
+/* Nothing is left to do, or there is no room for more. All live hypotheses have the same length. */
+static int se_done(const se_search *s)
+{
+    const se_hypothesis *h = &s->live[0];
+    return s->n_live == 0 || (s->o->temperature <= 0.0f && s->n_ended >= se_most(s->o)) ||
+           h->n - h->n_given >= s->o->max_tokens || h->n >= SE_MAX_TOKENS ||
+           se_cached(s) + 1 >= s->decoder->e->model->n_text_ctx ||
+           __atomic_load_n(s->cancel, __ATOMIC_RELAXED);
+}
+
+/* Decodes the window after a prompt and returns the best hypothesis, which stays until the next
+ * call. Stops between tokens when *cancel is set. */
+static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_options *o)
+{
+    size_t i;
+    se_begin(s, p, o);
+    do {
+        se_hypothesis *before = s->live;
+        size_t n_before = s->n_live, n;
+        if (s->n_live == 0) {
+            break;
+        }
+        if (before[0].n > before[0].n_given) {
+            se_fork(s);
+            se_step(s);
+        }
+        if (s->filter.function != NULL) {
+            se_filter_rows(s);
+        }
+        memset(s->n_candidates, 0, n_before * sizeof *s->n_candidates); /* a cancelled pool skips */
+        tp_run(s->decoder->e->pool, n_before, se_rank_task, s);
+        n = o->temperature > 0.0f ? se_advance(s) : se_expand(s);
+        if (n == 0 && !s->has_best) {
+            se_consider(s, &before[0]); /* everything is forbidden */
+        }
+        s->live = s->next;
+        s->next = before;
+        s->n_live = n;
+    } while (!se_done(s));
+    /* Unfinished ones fill up what was asked for, as in OpenAI's finalize(). */
+    for (i = 0; i < s->n_live && s->n_ended < o->width; i++) {
+        se_consider(s, &s->live[i]);
+        s->n_ended++;
+    }
+    return s->best;
+}
+
+/* ---- the choice among phrases ---- */
+
+/* The two best of a list: -1 if there are fewer. */
+typedef struct se_choice {
+    int32_t phrase[2];
+    float logprob[2];       /* that the model says exactly this, and no more */
+    uint32_t node;          /* where the best one ends */
+} se_choice;
+
+typedef struct se_choosing {
+    se_search *search;
+    const lr_trie *trie;
+    const unsigned char *ends;  /* [n_vocab] 1: tokens after which the phrase counts as whole */
+    float *score;               /* [capacity] log-probability of the path to a node */
+    unsigned char *state;       /* [capacity] */
+    int32_t *path;              /* [n_text_ctx] the prompt, then a path */
+    size_t n_prompt, sot;
+} se_choosing;
+
+enum { SE_UNSEEN, SE_OPEN, SE_DONE };
+
+/* A phrase is complete with this log-probability. Its spellings compete, the best one counts. */
+static void se_complete(se_choice *c, int32_t phrase, float logprob, uint32_t node)
+{
+    int k = phrase == c->phrase[0] ? 0 : phrase == c->phrase[1] ? 1 : 2;
+    if (k < 2 && logprob <= c->logprob[k]) {
+        return;
+    }
+    if (c->phrase[0] < 0 || logprob > c->logprob[0]) {
+        if (k != 0) {
+            c->phrase[1] = c->phrase[0];
+            c->logprob[1] = c->logprob[0];
+        }
+        k = 0;
+        c->node = node;
+    } else if (c->phrase[1] < 0 || logprob > c->logprob[1]) {
+        k = 1;
+    } else {
+        return;
+    }
+    c->phrase[k] = phrase;
+    c->logprob[k] = logprob;
+}
+
+/* Opens the children of a node whose logits are here. */
+static void se_open(const se_choosing *c, uint32_t node, const float *logits, float total)
+{
+    uint32_t child;
+    float score = node < LR_ROOTS ? 0.0f : c->score[node];
+    for (child = c->trie->nodes[node].child; child != 0; child = c->trie->nodes[child].sibling) {
+        c->score[child] = score + (logits[c->trie->nodes[child].token] - total);
+        c->state[child] = SE_OPEN;
+    }
+}
+
+/* Feeds the path to a node; the logits behind it and the log of their sum. */
+static const float *se_visit(se_choosing *c, uint32_t node, float *total)
+{
+    size_t n = c->n_prompt + c->trie->nodes[node].depth, i = n, best;
+    const float *logits;
+    uint32_t at;
+    for (at = node; at >= LR_ROOTS; at = c->trie->nodes[at].parent) {
+        c->path[--i] = c->trie->nodes[at].token;
+    }
+    logits = se_prefill(c->search, c->path, n, c->sot);
+    *total = se_log_sum(c->search->rules->op, logits, (size_t)c->search->rules->vocab->n_vocab,
+                        &best);
+    return logits;
+}
+
+static float se_end(const se_choosing *c, const float *logits, float total)
+{
+    float sum = 0.0f;
+    int32_t i;
+    for (i = 0; i < c->search->rules->vocab->n_vocab; i++) {
+        sum += c->ends[i] ? mt_exp1(logits[i] - total) : 0.0f;
+    }
+    return sum > 1e-30f ? mt_log1(sum) : -69.0f;
+}
+
+/* Finds the most probable phrase and the one after it by uniform-cost search: paths are followed in
+ * the order of their probability, which can only fall, until neither answer can be beaten. Exact,
+ * and most of a long list is never looked at. */
+static void se_choose(se_choosing *c, se_choice *choice)
+{
+    uint32_t node;
+    float total;
+    const float *logits = se_visit(c, LR_ANYWHERE, &total);
+    choice->phrase[0] = choice->phrase[1] = -1;
+    choice->logprob[0] = choice->logprob[1] = LR_NEVER;
+    choice->node = 0;
+    memset(c->state, SE_UNSEEN, c->trie->used);
+    for (node = 0; node < LR_ROOTS; node++) {
+        se_open(c, node, logits, total);
+    }
+    while (!__atomic_load_n(c->search->cancel, __ATOMIC_RELAXED)) {
+        uint32_t best = 0;
+        for (node = LR_ROOTS; node < c->trie->used; node++) {
+            if (c->state[node] == SE_OPEN && (best == 0 || c->score[node] > c->score[best])) {
+                best = node;
+            }
+        }
+        if (best == 0 || choice->logprob[1] >= c->score[best]) {
+            return;
+        }
+        logits = se_visit(c, best, &total);
+        c->search->steps++;
+        c->state[best] = SE_DONE;
+        if (c->trie->nodes[best].phrase >= 0) {
+            se_complete(choice, c->trie->nodes[best].phrase,
+                        c->score[best] + se_end(c, logits, total), best);
+        }
+        se_open(c, best, logits, total);
+    }
+}
+
+static void se_take(ar_arena *arena, se_search *s, size_t slots, const wnpu_model *m)
+{
+    s->slots = slots;
+    s->live = ar_take(arena, slots, sizeof(se_hypothesis));
+    s->next = ar_take(arena, slots, sizeof(se_hypothesis));
+    s->best = ar_take(arena, 1, sizeof(se_hypothesis));
+    s->candidate = ar_take(arena, slots * (slots + 1), sizeof(se_candidate));
+    s->n_candidates = ar_take(arena, slots, sizeof(size_t));
+    s->shared = ar_take(arena, slots * slots, sizeof(uint32_t));
+    s->fed = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
+}
+
+static void se_wipe(se_search *s, size_t n_text_ctx)
+{
+    ar_wipe(s->live, s->slots * sizeof *s->live);
+    ar_wipe(s->next, s->slots * sizeof *s->next);
+    ar_wipe(s->best, sizeof *s->best);
+    ar_wipe(s->candidate, s->slots * (s->slots + 1) * sizeof *s->candidate);
+    ar_wipe(s->fed, n_text_ctx * sizeof *s->fed);
+    se_forget(s);
+}
+
+/* ---- how well text compresses ----
+ * The size that zlib's compress() gives a text at its default level 6, which is what OpenAI's
+ * compression ratio means. Only the size is worked out: matches are found as deflate's lazy
+ * strategy finds them (RFC 1951, and the published limits of zlib's level 6), their symbols counted,
+ * and the cheapest of a stored, a fixed and a dynamic block is taken. */
+#define ZL_MAX 16384u        /* bytes of text that are looked at */
+#define ZL_HASH 4096u
+#define ZL_LITERALS 286u
+#define ZL_DISTANCES 30u
+#define ZL_LAZY 16u          /* a match of this length is taken without looking further */
+#define ZL_GOOD 8u           /* with one of this length, the next is sought less hard */
+#define ZL_NICE 128u         /* the search ends at a match of this length */
+#define ZL_CHAIN 128u        /* places looked at */
+#define ZL_FAR 4096u         /* matches of 3 bytes do not pay beyond */
+
+typedef struct zl_work {
+    uint16_t head[ZL_HASH];  /* latest position with a hash, 0: none (nor is position 0 ever found,
+                                as in zlib) */
+    uint16_t before[ZL_MAX]; /* the one before it */
+    uint32_t literal[ZL_LITERALS], distance[ZL_DISTANCES]; /* symbols so far */
+    size_t extra;            /* bits besides the symbols */
+    const unsigned char *text;
+    size_t n;
+} zl_work;
+
+static uint32_t zl_hash(const unsigned char *p)
+{
+    return ((uint32_t)p[0] * 506832829u ^ (uint32_t)p[1] * 2654435761u ^
+            (uint32_t)p[2] * 2246822519u) >> 20;
+}
+
+/* Puts position at into the chains and returns the latest one with the same hash. */
+static size_t zl_insert(zl_work *w, size_t at)
+{
+    uint32_t h;
+    if (at + 3 > w->n) {
+        return 0;
+    }
+    h = zl_hash(w->text + at);
+    w->before[at] = w->head[h];
+    w->head[h] = (uint16_t)at;
+    return w->before[at];
+}
+
+/* Longest match of the text at `at`, longer than best; its length, or best, and where it is. */
+static size_t zl_match(const zl_work *w, size_t at, size_t from, size_t best, size_t *where)
+{
+    size_t chain = best >= ZL_GOOD ? ZL_CHAIN / 4 : ZL_CHAIN, left = w->n - at;
+    size_t nice = left < ZL_NICE ? left : ZL_NICE, longest = left < 258 ? left : 258;
+    const unsigned char *p = w->text;
+    for (; from > 0 && chain > 0; from = w->before[from]) {
+        size_t same = 0;
+        while (same < longest && p[from + same] == p[at + same]) {
+            same++;
+        }
+        chain -= same >= 3; /* others are there only because my hash is shorter than zlib's */
+        if (same > best) {
+            best = same;
+            *where = from;
+            if (same >= nice) {
+                break;
+            }
+        }
+    }
+    return best;
+}
+
+/* The group that value >= 0 falls into, when groups of 1 << extra bits come `each` to a size. */
+static uint32_t zl_group(size_t value, uint32_t each, uint32_t *extra)
+{
+    uint32_t code = 0;
+    size_t first = 0;
+    for (;;) {
+        *extra = code < 2 * each ? 0 : code / each - 1;
+        if (value < first + ((size_t)1 << *extra)) {
+            return code;
+        }
+        first += (size_t)1 << *extra;
+        code++;
+    }
+}
+
+static void zl_count_match(zl_work *w, size_t length, size_t distance)
+{
+    uint32_t extra;
+    if (length == 258) {
+        w->literal[285]++;
+    } else {
+        w->literal[257 + zl_group(length - 3, 4, &extra)]++;
+        w->extra += extra;
+    }
+    w->distance[zl_group(distance - 1, 2, &extra)]++;
+    w->extra += extra;
+}
+
+/* Deflate's lazy strategy: a match is put off by one byte in case a longer one begins there. */
+static void zl_parse(zl_work *w)
+{
+    size_t at = 0, length = 2, where = 0, pending = 0;
+    while (at < w->n) {
+        size_t from = zl_insert(w, at), before = length, old = where;
+        length = 2;
+        if (from > 0 && before < ZL_LAZY) {
+            length = zl_match(w, at, from, before, &where);
+            length = length == 3 && at - where > ZL_FAR ? 2 : length;
+        }
+        if (before >= 3 && length <= before) {
+            size_t end = at - 1 + before;
+            zl_count_match(w, before, at - 1 - old);
+            while (++at < end) {
+                zl_insert(w, at);
+            }
+            pending = 0;
+            length = 2;
+            continue;
+        }
+        if (pending) {
+            w->literal[w->text[at - 1]]++;
+        }
+        pending = 1;
+        at++;
+    }
+    if (pending) {
+        w->literal[w->text[w->n - 1]]++;
+    }
+    w->literal[256]++;
+}
+
+/* The least weight that is not 0, the first of equals; taken out. */
+static uint32_t zl_least(uint32_t *weight, size_t n, size_t *where)
+{
+    uint32_t least = UINT32_MAX;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        if (weight[i] > 0 && weight[i] < least) {
+            least = weight[i];
+            *where = i;
+        }
+    }
+    weight[*where] = 0;
+    return least;
+}
+
+/* Cuts code lengths to limit bits and lengthens others until the code is one again. */
+static void zl_limit(uint8_t *bits, size_t n, unsigned limit)
+{
+    uint32_t room = 0, full = (uint32_t)1 << limit;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        bits[i] = bits[i] > limit ? (uint8_t)limit : bits[i];
+        room += bits[i] > 0 ? full >> bits[i] : 0;
+    }
+    while (room > full) {
+        size_t longest = n;
+        for (i = 0; i < n; i++) {
+            if (bits[i] > 0 && bits[i] < limit && (longest == n || bits[i] > bits[longest])) {
+                longest = i;
+            }
+        }
+        bits[longest]++;
+        room -= full >> bits[longest];
+    }
+}
+
+/* Code lengths of a Huffman code with at most limit bits, 0 for symbols that do not occur. There
+ * are two codes at least, as in zlib. Returns the number of symbols up to the last with a code. */
+static size_t zl_huffman(const uint32_t *count, size_t n, unsigned limit, uint8_t *bits)
+{
+    uint32_t weight[2 * ZL_LITERALS];
+    uint16_t parent[2 * ZL_LITERALS], depth[2 * ZL_LITERALS];
+    size_t i, used = 0, nodes = n, end = 0;
+    for (i = 0; i < n; i++) {
+        weight[i] = count[i];
+        used += count[i] > 0;
+        end = count[i] > 0 ? i + 1 : end;
+    }
+    for (; used < 2; used++) {
+        weight[end < 3 ? end++ : 0] = 1;
+    }
+    memset(parent, 0, sizeof parent);
+    for (; used > 1; used--, nodes++) {
+        size_t a = 0, b = 0;
+        uint32_t sum = zl_least(weight, nodes, &a) + zl_least(weight, nodes, &b);
+        weight[nodes] = sum;
+        parent[a] = parent[b] = (uint16_t)nodes;
+    }
+    depth[nodes - 1] = 0;
+    for (i = nodes - 1; i-- > 0;) {
+        depth[i] = parent[i] > 0 ? (uint16_t)(depth[parent[i]] + 1) : 0;
+    }
+    for (i = 0; i < n; i++) {
+        bits[i] = (uint8_t)(depth[i] < 255 ? depth[i] : 255);
+    }
+    zl_limit(bits, n, limit);
+    return end;
+}
+
+/* Counts the symbols that code lengths are written with; returns their extra bits. */
+static size_t zl_runs(const uint8_t *bits, size_t n, uint32_t *count)
+{
+    size_t i, run, extra = 0;
+    for (i = 0; i < n; i += run) {
+        size_t left;
+        for (run = 1; i + run < n && bits[i + run] == bits[i]; run++) {
+        }
+        left = run;
+        if (bits[i] > 0) {
+            count[bits[i]]++;
+            left--;
+        }
+        while (left >= 3) {
+            size_t most = bits[i] > 0 ? 6 : 138, part = left < most ? left : most;
+            count[bits[i] > 0 ? 16 : part <= 10 ? 17 : 18]++;
+            extra += bits[i] > 0 ? 2u : part <= 10 ? 3u : 7u;
+            left -= part;
+        }
+        count[bits[i]] += (uint32_t)left;
+    }
+    return extra;
+}
+
+/* Bits of a dynamic block besides the extra bits of its matches. */
+static size_t zl_dynamic(const zl_work *w)
+{
+    static const uint8_t order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1,
+                                      15};
+    uint8_t literal[ZL_LITERALS], distance[ZL_DISTANCES], code[19];
+    uint32_t count[19] = {0};
+    size_t literals = zl_huffman(w->literal, ZL_LITERALS, 15, literal), i, sent = 4;
+    size_t distances = zl_huffman(w->distance, ZL_DISTANCES, 15, distance);
+    size_t total = 14 + zl_runs(literal, literals, count) + zl_runs(distance, distances, count);
+    zl_huffman(count, 19, 7, code);
+    for (i = 0; i < 19; i++) {
+        total += (size_t)count[i] * code[i];
+        sent = code[order[i]] > 0 && i >= sent ? i + 1 : sent;
+    }
+    for (i = 0; i < ZL_LITERALS; i++) {
+        total += (size_t)w->literal[i] * literal[i];
+    }
+    for (i = 0; i < ZL_DISTANCES; i++) {
+        total += (size_t)w->distance[i] * distance[i];
+    }
+    return total + 3 * sent;
+}
+
+/* The same for a fixed block. */
+static size_t zl_fixed(const zl_work *w)
+{
+    size_t total = 0, i;
+    for (i = 0; i < ZL_LITERALS; i++) {
+        total += w->literal[i] * (i < 144 ? 8u : i < 256 ? 9u : i < 280 ? 7u : 8u);
+    }
+    for (i = 0; i < ZL_DISTANCES; i++) {
+        total += w->distance[i] * 5u;
+    }
+    return total;
+}
+
+/* Bytes that zlib would need for n <= ZL_MAX bytes of text. */
+static size_t zl_size(zl_work *w, const char *text, size_t n)
+{
+    size_t bits, fixed, packed;
+    memset(w, 0, sizeof *w);
+    w->text = (const unsigned char *)text;
+    w->n = n;
+    zl_parse(w);
+    bits = zl_dynamic(w);
+    fixed = zl_fixed(w);
+    packed = ((bits < fixed ? bits : fixed) + w->extra + 3 + 7) / 8;
+    return 6 + (n + 4 <= packed ? n + 5 : packed); /* a header of 2, a checksum of 4 */
 }
 
 /* ======================================================================
@@ -8518,7 +9817,7 @@ static void al_hear(al_aligner *a, const float *samples, size_t frames)
             a->words[to[i] - 1].heard_end = 1;
             a->words[to[i] - 1].t1_ms = a->pauses[i].t0_ms;
         }
-        if (to[i] < a->n_words) { /* of several pauses at one boundary, with noise between, the last */
+        if (to[i] < a->n_words) { /* of several pauses at one boundary, noise between, the last */
             a->words[to[i]].heard_begin = 1;
             a->words[to[i]].t0_ms = a->pauses[i].t1_ms;
         }
@@ -8676,7 +9975,7 @@ static void al_begin(al_aligner *a)
  *  Ensures   a segment is stored whole or not at all; text is valid UTF-8;
  *            numbers are written by our own code, so no locale and no
  *            libc can change a byte.
- *  Costs     about 30 bytes a token, 150 bytes a segment, 80 bytes a word.
+ *  Costs     about 30 bytes a token, 170 bytes a segment, 80 bytes a word.
  * ====================================================================== */
 
 /* Records grow from the front of the block, their offsets from the back. */
@@ -8696,6 +9995,14 @@ typedef struct rs_word {
     size_t text;            /* offset into the block */
 } rs_word;
 
+/* How a window came by its text; see wnpu_segment. */
+typedef struct rs_origin {
+    float mean_logprob, no_speech, temperature, compression_ratio, first_logprob;
+    int32_t retries;
+    uint32_t reasons;
+    int32_t accepted, prompted, device;
+} rs_origin;
+
 /* What a window has to say about one segment. */
 typedef struct rs_draft {
     int64_t t0_ms, t1_ms;
@@ -8703,12 +10010,21 @@ typedef struct rs_draft {
     const float *probability;
     size_t n;
     int32_t language, window;
-    float mean_logprob, no_speech;
+    rs_origin origin;
     const al_word *words;   /* of the segment, if they were asked for */
     size_t n_words;
     const char *word_text;  /* bytes that the words refer to */
     const int64_t *at_ms;   /* begin of each of the window's text tokens, and the last one's end */
 } rs_draft;
+
+/* What the run has to say as a whole. */
+typedef struct rs_summary {
+    int32_t language;
+    int64_t duration_ms;
+    const float *languages;     /* [n_languages] probabilities, or NULL when it was given */
+    int32_t n_languages;
+    const wnpu_choice *choice;  /* NULL: no list of phrases */
+} rs_summary;
 
 static void rs_reset(rs_store *s)
 {
@@ -8800,6 +10116,20 @@ static size_t rs_put_words(rs_store *s, const rs_draft *d, rs_word *out, size_t 
     return text;
 }
 
+static void rs_put_origin(const rs_origin *o, wnpu_segment *s)
+{
+    s->mean_logprob = o->mean_logprob;
+    s->no_speech = o->no_speech;
+    s->temperature = o->temperature;
+    s->compression_ratio = o->compression_ratio;
+    s->first_logprob = o->first_logprob;
+    s->retries = o->retries;
+    s->reasons = o->reasons;
+    s->accepted = o->accepted;
+    s->prompted = o->prompted;
+    s->device = o->device;
+}
+
 /* Stores a segment; *stored tells whether there was any text in it. E_FULL leaves the store as it
  * was. */
 static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored)
@@ -8831,8 +10161,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     record.segment.n_tokens = rs_put_tokens(v, d, bytes, (wnpu_token *)(void *)(s->base + tokens));
     record.segment.language = d->language;
     record.segment.window = d->window;
-    record.segment.mean_logprob = d->mean_logprob;
-    record.segment.no_speech = d->no_speech;
+    rs_put_origin(&d->origin, &record.segment);
     record.text = text;
     record.tokens = tokens;
     record.words = words;
@@ -9081,15 +10410,96 @@ static void rs_json_words(rs_out *o, const rs_store *store, size_t segment)
     rs_text(o, "]");
 }
 
-static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, int32_t language,
-                    int64_t duration_ms)
+static void rs_json_language(rs_out *o, int32_t language)
+{
+    const char *code = wnpu_language_code(language);
+    rs_json_string(o, code, strlen(code));
+}
+
+/* A member of an object, with a comma before it. */
+static void rs_json_member(rs_out *o, const char *name, float value)
+{
+    rs_text(o, ", \"");
+    rs_text(o, name);
+    rs_text(o, "\": ");
+    rs_fraction(o, value);
+}
+
+static void rs_json_count(rs_out *o, const char *name, int64_t value)
+{
+    rs_text(o, ", \"");
+    rs_text(o, name);
+    rs_text(o, "\": ");
+    rs_number(o, value, 1);
+}
+
+/* Why the text is what it is. Not the device: the bytes are the same on all. */
+static void rs_json_origin(rs_out *o, const wnpu_segment *s)
+{
+    static const char *const reasons[] = {"loop", "compression_ratio", "avg_logprob",
+                                          "first_token"}; /* bits of wnpu_refusal */
+    size_t i, n = 0;
+    rs_json_member(o, "avg_logprob", s->mean_logprob);
+    rs_json_member(o, "no_speech_prob", s->no_speech);
+    rs_text(o, ",\n   \"temperature\": ");
+    rs_fraction(o, s->temperature);
+    rs_json_member(o, "compression_ratio", s->compression_ratio);
+    rs_json_member(o, "first_logprob", s->first_logprob);
+    rs_json_count(o, "retries", s->retries);
+    rs_text(o, ", \"reasons\": [");
+    for (i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
+        if (s->reasons >> i & 1u) {
+            rs_text(o, n++ > 0 ? ", \"" : "\"");
+            rs_text(o, reasons[i]);
+            rs_text(o, "\"");
+        }
+    }
+    rs_text(o, s->accepted ? "], \"accepted\": true" : "], \"accepted\": false");
+    rs_text(o, s->prompted ? ", \"prompted\": true" : ", \"prompted\": false");
+}
+
+/* Languages that come into question at all; wnpu_get_languages() has the others. */
+static void rs_json_languages(rs_out *o, const rs_summary *m)
+{
+    int32_t i;
+    int n = 0;
+    rs_text(o, ",\n \"languages\": {");
+    for (i = 0; i < m->n_languages; i++) {
+        if (m->languages[i] >= 0.001f) {
+            rs_text(o, n++ > 0 ? ", " : "");
+            rs_json_language(o, i);
+            rs_text(o, ": ");
+            rs_fraction(o, m->languages[i]);
+        }
+    }
+    rs_text(o, "}");
+}
+
+static void rs_json_choice(rs_out *o, const wnpu_choice *c)
+{
+    rs_text(o, ",\n \"choice\": {\"best\": ");
+    rs_number(o, c->best, 1);
+    rs_json_member(o, "logprob", c->best_logprob);
+    rs_json_count(o, "second", c->second);
+    rs_json_member(o, "second_logprob", c->second_logprob);
+    rs_json_member(o, "margin", c->margin);
+    rs_text(o, "}");
+}
+
+static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m)
 {
     size_t i;
     wnpu_segment s;
     rs_text(o, "{\"language\": ");
-    rs_json_string(o, wnpu_language_code(language), strlen(wnpu_language_code(language)));
+    rs_json_language(o, m->language);
     rs_text(o, ",\n \"duration\": ");
-    rs_seconds(o, duration_ms);
+    rs_seconds(o, m->duration_ms);
+    if (m->languages != NULL) {
+        rs_json_languages(o, m);
+    }
+    if (m->choice != NULL) {
+        rs_json_choice(o, m->choice);
+    }
     rs_text(o, ",\n \"text\": \"");
     for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
         rs_json_escaped(o, s.text, s.text_length);
@@ -9105,13 +10515,9 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, int32_t
         rs_text(o, ",\n   \"text\": ");
         rs_json_string(o, s.text, s.text_length);
         rs_text(o, ",\n   \"language\": ");
-        rs_json_string(o, wnpu_language_code(s.language), strlen(wnpu_language_code(s.language)));
-        rs_text(o, ", \"window\": ");
-        rs_number(o, s.window, 1);
-        rs_text(o, ", \"avg_logprob\": ");
-        rs_fraction(o, s.mean_logprob);
-        rs_text(o, ", \"no_speech_prob\": ");
-        rs_fraction(o, s.no_speech);
+        rs_json_language(o, s.language);
+        rs_json_count(o, "window", s.window);
+        rs_json_origin(o, &s);
         rs_json_words(o, store, i);
         rs_json_tokens(o, v, &s);
         rs_text(o, "}");
@@ -9129,8 +10535,8 @@ static void rs_cue(rs_out *o, const wnpu_segment *s, const char *mark)
     rs_text(o, "\n\n");
 }
 
-static int rs_write(const rs_store *store, const tk_vocab *v, int32_t language,
-                    int64_t duration_ms, wnpu_format format, wnpu_write_fn write, void *user)
+static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
+                    wnpu_format format, wnpu_write_fn write, void *user)
 {
     rs_out o;
     wnpu_segment s;
@@ -9140,7 +10546,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, int32_t language,
     o.used = 0;
     o.failed = 0;
     if (format == WNPU_FORMAT_JSON) {
-        rs_json(&o, store, v, language, duration_ms);
+        rs_json(&o, store, v, summary);
     } else if (format == WNPU_FORMAT_VTT) {
         rs_text(&o, "WEBVTT\n\n");
     } else if (format == WNPU_FORMAT_TSV) {
@@ -9553,7 +10959,8 @@ static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_in
                                                                            : NP_CHAIN;
             p.jobs = info->max_in_flight < 1 ? 1 : info->max_in_flight < NP_JOBS
                                                        ? info->max_in_flight : NP_JOBS;
-            p.chunk = (uint32_t)en_blocks(en_blocks(m->n_audio_ctx, chunks), EN_QUERIES) * EN_QUERIES;
+            p.chunk = (uint32_t)(en_blocks(en_blocks(m->n_audio_ctx, chunks), EN_QUERIES) *
+                                 EN_QUERIES);
             p.chunks = (uint32_t)en_blocks(m->n_audio_ctx, p.chunk);
             p.us = np_draft(&p, m, info, i < info->n_shapes ? &info->shapes[i].group : NULL,
                             cpu_rate, all);
@@ -10685,6 +12092,9 @@ static void np_wipe(np_bridge *b)
 #define WI_STEP_MS 20          /* one timestamp */
 #define WI_FRAMES_A_STEP 2u    /* mel frames in it */
 #define WI_PROMPT_BYTES 4096u  /* far more than the decoder's context holds */
+#define WI_MAX_GIVEN 112u      /* tokens of a prefix at most, half of a window's */
+#define WI_CARRIED 0.5f        /* text from this temperature on is no context for the next window */
+#define WI_LANGUAGES 128u      /* more than there are */
 
 typedef struct wi_run {
     en_engine engine;
@@ -10696,15 +12106,32 @@ typedef struct wi_run {
     float *span;            /* [ML_SPAN] from ML_MARGIN before the window's first frame */
     size_t have;            /* valid samples in span; fewer than ML_SPAN only at the end */
     uint64_t frame;         /* the window's first frame on the recording's clock, 10 ms each */
-    se_hypothesis *hypothesis;
+    se_search search;
+    se_hypothesis *hypothesis; /* the window's text */
+    rs_origin origin;       /* how it came about */
+    int32_t device;         /* that encoded the window */
     al_aligner aligner;
-    int32_t *previous;      /* [n_text_ctx / 2 - 1] latest text tokens, oldest first */
+    int32_t *previous;      /* [n_text_ctx / 2 - 1] latest tokens, oldest first */
     size_t n_previous;
+    int32_t *initial;       /* [n_text_ctx / 2 - 1] initial prompt, if it is carried */
+    size_t n_initial;
+    int32_t *given;         /* [WI_MAX_GIVEN] what the first window begins with */
+    size_t n_given;
     int32_t *prompt;        /* [n_text_ctx] */
+    zl_work *compress;
+    char *text;             /* [2][ZL_MAX] of a decoding, to be compressed */
+    uint32_t window;        /* number of the window, from 0 */
+    unsigned cuts;          /* windows in a row whose text was cut off before a loop */
     wnpu_params params;
     const int *cancel;      /* atomic */
     int32_t language;       /* -1 until known */
+    int32_t rival;          /* the language that led in the window before, -1: none */
     float language_probability;
+    float *heard;           /* [WI_LANGUAGES] weighted sums of the languages' probabilities */
+    float heard_weight;
+    float *phrase_score;    /* [max_phrase_tokens + LR_ROOTS] see se_choosing */
+    unsigned char *phrase_state; /* likewise */
+    wnpu_choice choice;     /* struct_size 0: none was made */
     wnpu_stats stats;
     wnpu_error error;
 } wi_run;
@@ -10778,25 +12205,6 @@ static int64_t wi_end_ms(const wi_run *r)
     return (int64_t)((r->frame * ML_HOP + (r->have - ML_MARGIN)) / (ML_RATE / 1000u));
 }
 
-/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>]; returns its
- * length and the index of <|startoftranscript|>. */
-static size_t wi_prompt(const wi_run *r, size_t *sot)
-{
-    const tk_vocab *v = &r->engine.model->vocab;
-    size_t n = 0;
-    if (r->n_previous > 0) {
-        r->prompt[n++] = v->sot_prev;
-        memcpy(r->prompt + n, r->previous, r->n_previous * sizeof(int32_t));
-        n += r->n_previous;
-    }
-    *sot = n;
-    n += tk_start(v, r->language, r->params.task, r->prompt + n);
-    if (!r->params.timestamps) {
-        r->prompt[n++] = v->no_timestamps;
-    }
-    return n;
-}
-
 static size_t wi_previous_capacity(const wnpu_model *m)
 {
     return m->n_text_ctx / 2 - 1;
@@ -10816,6 +12224,34 @@ static void wi_remember(wi_run *r, const int32_t *tokens, size_t n)
     r->n_previous = keep + n;
 }
 
+/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>] [prefix], the
+ * first part only if it is wanted. */
+static void wi_prompt(wi_run *r, int context, se_prompt *p)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t n = 0, room = wi_previous_capacity(r->engine.model) - r->n_initial, latest;
+    latest = r->n_previous < room ? r->n_previous : room;
+    p->n_before = 0;
+    p->before = r->previous + (r->n_previous - latest);
+    if (context && r->n_initial + latest > 0) {
+        r->prompt[n++] = v->sot_prev;
+        memcpy(r->prompt + n, r->initial, r->n_initial * sizeof(int32_t));
+        n += r->n_initial;
+        memcpy(r->prompt + n, p->before, latest * sizeof(int32_t));
+        n += latest;
+        p->n_before = latest;
+    }
+    p->sot = n;
+    n += tk_start(v, r->language, r->params.task, r->prompt + n);
+    if (!r->params.timestamps) {
+        r->prompt[n++] = v->no_timestamps;
+    }
+    p->n_given = r->frame == 0 ? r->n_given : 0;
+    memcpy(r->prompt + n, r->given, p->n_given * sizeof(int32_t));
+    p->tokens = r->prompt;
+    p->n = n + p->n_given;
+}
+
 /* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
  * begins at next_ms. */
 static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
@@ -10832,9 +12268,9 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     d.probability = h->probability + from;
     d.n = to - from;
     d.language = r->language;
-    d.window = (int32_t)(r->stats.windows - 1);
-    d.mean_logprob = se_mean_logprob(h);
-    d.no_speech = h->no_speech;
+    d.window = (int32_t)r->window;
+    d.origin = r->origin;
+    d.origin.device = r->device;
     d.words = NULL;
     d.n_words = 0;
     d.word_text = r->aligner.text;
@@ -10878,8 +12314,8 @@ static size_t wi_used(const se_hypothesis *h, int32_t t0, size_t frames)
 }
 
 /* Cuts the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe() does,
- * and tells how many frames the window has used up. */
-static int wi_segments(wi_run *r, size_t frames, size_t *used)
+ * and tells how many frames the window has used up and how many tokens the segments have. */
+static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
 {
     const se_hypothesis *h = r->hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0;
@@ -10899,9 +12335,12 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used)
         pairs += (size_t)pair;
         last = i;
     }
+    *taken = last;
     if (pairs > 0 || status != WNPU_OK) {
         return status;
     }
+    *used = frames;
+    *taken = h->n;
     begin = 0;
     for (i = h->n; i > 0 && pairs == 0; i--) {
         if (h->tokens[i - 1] > t0) {
@@ -10919,9 +12358,11 @@ static void wi_encode(wi_run *r)
 {
     double since = er_now_ms();
     int bridged;
+    se_forget(&r->search);
     en_log_mel(&r->engine, r->span);
     r->stats.log_mel_ms += wi_lap(&since);
     bridged = np_begin(&r->bridge);
+    r->device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
         np_run(&r->bridge);
     } else {
@@ -10938,53 +12379,330 @@ static void wi_encode(wi_run *r)
     r->stats.windows++;
 }
 
-static void wi_find_language(wi_run *r, float *probability)
+/* ---- languages ---- */
+
+static int wi_may_be(const wi_run *r, int32_t language)
 {
-    int32_t best = se_language(&r->decoder, probability);
+    size_t i, n = r->params.n_languages;
+    for (i = 0; i < n && r->params.languages[i] != language; i++) {
+    }
+    return n == 0 || i < n;
+}
+
+/* The most probable of the languages in question. */
+static int32_t wi_best_language(const wi_run *r, const float *probability)
+{
+    int32_t i, best = -1;
+    for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
+        if (wi_may_be(r, i) && (best < 0 || probability[i] > probability[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Asks the encoded window, and adds its answer to what was heard, the less the more silent it is. */
+static void wi_hear(wi_run *r, float *probability /* [WI_LANGUAGES] */)
+{
+    float no_speech = 0.0f, weight;
+    int32_t i;
+    se_languages(&r->decoder, probability, &no_speech);
     r->stats.prompt_tokens++;
-    r->language = best;
-    r->language_probability = probability[best];
+    se_forget(&r->search); /* it fed a prompt of its own */
+    weight = no_speech < 1.0f ? 1.0f - no_speech : 0.0f;
+    weight = weight > 1e-6f ? weight : 1e-6f; /* so that silence alone still has an answer */
+    for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
+        r->heard[i] += weight * probability[i];
+    }
+    r->heard_weight += weight;
+}
+
+/* The average of all that was heard. */
+static float wi_heard(const wi_run *r, int32_t language)
+{
+    return r->heard_weight > 0.0f ? r->heard[language] / r->heard_weight : 0.0f;
+}
+
+static void wi_decide_language(wi_run *r)
+{
+    r->language = wi_best_language(r, r->heard);
+    r->language_probability = wi_heard(r, r->language);
+}
+
+/* A window of its own mind: the language changes when another leads clearly, or twice in a row. */
+static void wi_follow_language(wi_run *r, const float *probability)
+{
+    int32_t best = wi_best_language(r, probability);
+    if (r->language < 0 || best == r->rival ||
+        probability[best] - probability[r->language] >= r->params.language_margin) {
+        r->language = best;
+    }
+    r->rival = best != r->language ? best : -1;
+}
+
+/* Before the window is decoded. */
+static void wi_find_language(wi_run *r)
+{
+    float probability[WI_LANGUAGES];
+    int each = r->params.language_mode == WNPU_LANGUAGE_EACH &&
+               r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual;
+    if (r->language >= 0 && !each) {
+        return;
+    }
+    wi_hear(r, probability);
+    if (each) {
+        wi_follow_language(r, probability);
+    } else {
+        wi_decide_language(r);
+    }
+}
+
+/* Asks the first windows before anything is decoded. The caller begins the audio anew. */
+static int wi_first_windows(wi_run *r)
+{
+    float probability[WI_LANGUAGES];
+    int32_t i;
+    int status = WNPU_OK;
+    for (i = 0; i < r->params.language_windows && status == WNPU_OK && wi_frames(r) > 0; i++) {
+        wi_encode(r);
+        if (wi_cancelled(r)) {
+            return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+        }
+        wi_hear(r, probability);
+        status = wi_advance(r, ML_FRAMES);
+    }
+    if (status == WNPU_OK && r->heard_weight > 0.0f) {
+        wi_decide_language(r);
+    }
+    return status;
+}
+
+/* ---- gates ---- */
+
+/* The text of a decoding over its size in zlib's form, as OpenAI's compression_ratio(). */
+static float wi_compression(wi_run *r, const se_hypothesis *h)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    char *raw = r->text, *text = r->text + ZL_MAX;
+    size_t i, length, n = 0, begin = 0;
+    for (i = 0; i < h->n; i++) {
+        const char *bytes = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
+        if (bytes != NULL) {
+            length = length < ZL_MAX - n ? length : ZL_MAX - n;
+            memcpy(raw + n, bytes, length);
+            n += length;
+        }
+    }
+    n = tk_utf8(text, ZL_MAX, raw, n);
+    n = n < ZL_MAX ? n : strlen(text);
+    while (n > 0 && rs_blank(text + n - 1, 1)) {
+        n--;
+    }
+    while (begin < n && rs_blank(text + begin, 1)) {
+        begin++;
+    }
+    return n > begin ? (float)(n - begin) / (float)zl_size(r->compress, text + begin, n - begin)
+                     : 0.0f;
+}
+
+static int wi_has_logprob_gate(const wi_run *r)
+{
+    return r->params.logprob_threshold > -INFINITY;
+}
+
+/* OpenAI's rule for silence, after the last decoding of a window. */
+static int wi_silent(const wi_run *r)
+{
+    return r->origin.no_speech > r->params.no_speech_threshold &&
+           !(wi_has_logprob_gate(r) && r->origin.mean_logprob > r->params.logprob_threshold);
+}
+
+/* Which gates a decoding fails. Silence is no failure: no decoding would be better. */
+static uint32_t wi_refusals(const wi_run *r, const rs_origin *o, int loop)
+{
+    const wnpu_params *p = &r->params;
+    uint32_t reasons = loop ? WNPU_REFUSED_LOOP : 0;
+    if (p->compression_threshold > 0.0f && o->compression_ratio > p->compression_threshold) {
+        reasons |= WNPU_REFUSED_COMPRESSION;
+    }
+    if (o->mean_logprob < p->logprob_threshold) {
+        reasons |= WNPU_REFUSED_LOGPROB;
+    }
+    if (p->first_logprob_threshold < 0.0f && o->first_logprob < p->first_logprob_threshold) {
+        reasons |= WNPU_REFUSED_FIRST_TOKEN;
+    }
+    return wi_has_logprob_gate(r) && o->no_speech > p->no_speech_threshold &&
+           o->mean_logprob < p->logprob_threshold ? 0 : reasons;
+}
+
+/* 1 if the new decoding is the better one of two that were refused: no loop before a loop, text
+ * that does not repeat itself before one that does, then the more probable one. */
+static int wi_better(const wi_run *r, const rs_origin *o, int loop, int old_loop)
+{
+    float limit = r->params.compression_threshold;
+    int repeats = limit > 0.0f && o->compression_ratio > limit;
+    int old_repeats = limit > 0.0f && r->origin.compression_ratio > limit;
+    if (loop != old_loop) {
+        return loop < old_loop;
+    }
+    if (repeats != old_repeats) {
+        return repeats < old_repeats;
+    }
+    return o->mean_logprob > r->origin.mean_logprob;
+}
+
+/* Cuts the text off after the first period of its loop, with the timestamp that may follow. */
+static void wi_cut_loop(const wi_run *r, se_hypothesis *h)
+{
+    size_t n = h->loop;
+    if (n < h->n && h->tokens[n] >= r->engine.model->vocab.timestamp0) {
+        n++;
+    }
+    h->n = n;
+    h->n_given = h->n_given < n ? h->n_given : n;
+}
+
+static void wi_options(const wi_run *r, float temperature, uint64_t attempt, se_options *o)
+{
+    const wnpu_params *p = &r->params;
+    size_t slots = r->search.slots, samples = p->best_of > 0 ? (size_t)p->best_of : 5;
+    o->temperature = temperature;
+    o->width = temperature > 0.0f ? (samples < slots ? samples : slots) : (size_t)p->beam;
+    o->patience = p->patience;
+    o->length_penalty = p->length_penalty;
+    o->length_rule = p->length_rule;
+    o->max_tokens = r->engine.model->n_text_ctx / 2;
+    if (p->max_tokens > 0 && (size_t)p->max_tokens < o->max_tokens) {
+        o->max_tokens = (size_t)p->max_tokens;
+    }
+    o->stop_loops = p->stop_loops != 0;
+    o->seed = se_mix(se_mix(p->seed, r->window), attempt);
+}
+
+/* One decoding of the window; keeps it if it is the best so far. Returns why it is refused. */
+static uint32_t wi_attempt(wi_run *r, float temperature, int context, uint32_t attempt)
+{
+    se_options options;
+    se_prompt prompt;
+    const se_hypothesis *h;
+    rs_origin o = r->origin;
+    uint32_t reasons;
+    wi_prompt(r, context, &prompt);
+    wi_options(r, temperature, attempt, &options);
+    h = se_run(&r->search, &prompt, &options);
+    o.mean_logprob = se_mean_logprob(h);
+    o.no_speech = h->no_speech;
+    o.temperature = temperature;
+    o.compression_ratio = wi_compression(r, h);
+    o.first_logprob = h->first_logprob;
+    o.prompted = prompt.sot > 0;
+    reasons = wi_refusals(r, &o, h->loop > 0);
+    if (attempt == 0 || reasons == 0 || wi_better(r, &o, h->loop > 0, r->hypothesis->loop > 0)) {
+        *r->hypothesis = *h;
+        r->origin = o;
+    }
+    return reasons;
+}
+
+/* Decodes the window until a decoding passes the gates: text that repeats itself first once more
+ * without the text before it, then at rising temperatures. */
+static void wi_attempts(wi_run *r)
+{
+    const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
+    const wnpu_params *p = &r->params;
+    int context = r->n_previous + r->n_initial > 0;
+    uint32_t attempt, reasons, all = 0, hotter = 0;
+    float temperature = p->temperature;
+    memset(&r->origin, 0, sizeof r->origin);
+    for (attempt = 0; ; attempt++) {
+        reasons = wi_attempt(r, temperature, context, attempt);
+        if (reasons == 0 || wi_cancelled(r)) {
+            break;
+        }
+        all |= reasons;
+        r->stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0;
+        if (context && (reasons & repeats) != 0) {
+            context = 0;
+            continue;
+        }
+        temperature = p->temperature + (float)++hotter * p->temperature_step;
+        if (!(p->temperature_step > 0.0f) || temperature > 1.0f + 1e-6f) {
+            break;
+        }
+    }
+    r->origin.retries = (int32_t)attempt;
+    r->origin.reasons = all;
+    r->origin.accepted = reasons == 0;
+    r->stats.retries += attempt;
+    r->stats.unaccepted += reasons != 0;
+}
+
+/* What the next window is told of this one. */
+static void wi_carry(wi_run *r, size_t taken)
+{
+    if (!r->params.condition_on_previous || !r->origin.accepted ||
+        r->origin.temperature >= WI_CARRIED) {
+        r->n_previous = 0;
+        return;
+    }
+    wi_remember(r, r->hypothesis->tokens, taken);
+}
+
+/* After a text that was cut off before a loop the rest of the window is heard again, from its last
+ * timestamp on; but if that loops as well, it is left alone. */
+static size_t wi_after_loop(wi_run *r, size_t frames)
+{
+    const se_hypothesis *h = r->hypothesis;
+    int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
+    size_t used = last > t0 ? (size_t)(last - t0) * WI_FRAMES_A_STEP : frames;
+    return ++r->cuts <= 2 && used >= 100 ? used : frames;
+}
+
+/* Measures the words of the window's text, if they are asked for, over its first frames. */
+static void wi_align(wi_run *r, size_t frames)
+{
+    const se_hypothesis *h = r->hypothesis;
+    if (r->params.words) {
+        al_window(&r->aligner, r->language, r->params.task, h->tokens, h->probability, h->n,
+                  r->span + ML_MARGIN, frames, (int64_t)r->frame * 10);
+    }
 }
 
 /* Decodes the window and stores its segments. */
 static int wi_decode(wi_run *r, size_t frames, size_t *used)
 {
-    const wnpu_model *m = r->engine.model;
-    se_hypothesis *h = r->hypothesis;
-    size_t sot, n, i, max_tokens = m->n_text_ctx / 2;
-    int silent, status;
-    if (r->params.max_tokens > 0 && (size_t)r->params.max_tokens < max_tokens) {
-        max_tokens = (size_t)r->params.max_tokens;
-    }
-    if (max_tokens > SE_MAX_TOKENS) {
-        max_tokens = SE_MAX_TOKENS;
-    }
-    n = wi_prompt(r, &sot);
-    se_greedy(&r->decoder, &r->rules, r->prompt, n, sot, max_tokens, r->cancel, h);
-    r->stats.tokens += (uint32_t)h->n;
-    r->stats.prompt_tokens += (uint32_t)n;
+    size_t taken = 0;
+    int status, cut;
     *used = frames;
+    wi_attempts(r);
+    r->stats.tokens += r->search.steps;
+    r->stats.prompt_tokens += r->search.prompt_tokens;
+    r->search.steps = r->search.prompt_tokens = 0;
     if (wi_cancelled(r)) {
         return WNPU_OK; /* the tokens may come from a step that was cut short */
     }
-    silent = h->no_speech > r->params.no_speech_threshold &&
-             se_mean_logprob(h) < r->params.logprob_threshold;
-    if (r->params.words && !silent) {
-        al_window(&r->aligner, r->language, r->params.task, h->tokens, h->probability, h->n,
-                  r->span + ML_MARGIN, wi_used(h, m->vocab.timestamp0, frames),
-                  (int64_t)r->frame * 10);
-        if (wi_cancelled(r)) {
-            return WNPU_OK;
-        }
+    if (wi_silent(r)) {
+        r->stats.silent++;
+        return WNPU_OK;
     }
-    status = silent ? WNPU_OK : wi_segments(r, frames, used);
-    if (!r->params.condition_on_previous) {
-        r->n_previous = 0;
-    } else if (!silent) {
-        for (i = 0; i < h->n; i++) {
-            wi_remember(r, &h->tokens[i], h->tokens[i] < m->vocab.eot);
-        }
+    cut = r->hypothesis->loop > 0 && !r->origin.accepted;
+    if (cut) {
+        wi_cut_loop(r, r->hypothesis);
     }
+    wi_align(r, wi_used(r->hypothesis, r->engine.model->vocab.timestamp0, frames));
+    if (wi_cancelled(r)) {
+        return WNPU_OK;
+    }
+    status = wi_segments(r, frames, used, &taken);
+    if (cut) {
+        *used = wi_after_loop(r, frames);
+    } else {
+        r->cuts = 0;
+    }
+    if (*used == 0 || *used > frames) {
+        *used = frames;
+    }
+    wi_carry(r, taken);
     return status;
 }
 
@@ -11006,15 +12724,15 @@ static int wi_windows(wi_run *r)
         double since;
         wi_encode(r);
         since = er_now_ms();
-        if (r->language < 0 && !wi_cancelled(r)) {
-            float probability[128];
-            wi_find_language(r, probability);
+        if (!wi_cancelled(r)) {
+            wi_find_language(r);
         }
         status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, frames, &used);
         r->stats.decoder_ms += wi_lap(&since);
         if (wi_cancelled(r)) {
             return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
         }
+        r->window++;
         if (status == WNPU_OK) {
             status = wi_advance(r, used);
             r->stats.audio_in_ms += wi_lap(&since);
@@ -11041,6 +12759,10 @@ static int wi_rules(wi_run *r)
     r->rules.timestamps = p->timestamps != 0;
     r->rules.suppress_blank = p->suppress_blank != 0;
     r->rules.max_initial = p->max_initial_timestamp_ms / WI_STEP_MS;
+    r->rules.repetition = p->repetition_penalty;
+    r->rules.no_repeat = (size_t)p->no_repeat_ngram;
+    r->search.filter.function = p->on_logits;
+    r->search.filter.user = p->user;
     if (tk_encode(v, " ", 1, &r->rules.blank, 1) != 1) {
         r->rules.blank = -1;
     }
@@ -11056,6 +12778,24 @@ static int wi_rules(wi_run *r)
                           (unsigned long)i, (int)p->suppress[i], (int)v->n_vocab - 1);
         }
         r->rules.never[p->suppress[i]] = 1;
+    }
+    return WNPU_OK;
+}
+
+static int wi_check_languages(wi_run *r)
+{
+    const wnpu_params *p = &r->params;
+    int32_t n = r->engine.model->vocab.n_languages;
+    size_t i;
+    for (i = 0; i < p->n_languages; i++) {
+        if (p->languages[i] < 0 || p->languages[i] >= (n > 0 ? n : 1)) {
+            return er_set(&r->error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
+                          "not know", (unsigned long)i, (int)p->languages[i]);
+        }
+    }
+    if (!wi_may_be(r, p->language) && p->language >= 0) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
+                      "languages allowed", (int)p->language);
     }
     return WNPU_OK;
 }
@@ -11078,70 +12818,182 @@ static int wi_language(wi_run *r)
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
                       "has %d", (int)p->language, (int)v->n_languages);
     }
-    return WNPU_OK;
+    return wi_check_languages(r);
+}
+
+static int wi_check_int(wi_run *r, const char *name, int32_t value, int32_t low, int32_t high)
+{
+    return value >= low && value <= high ? WNPU_OK
+        : er_set(&r->error, WNPU_E_ARGUMENT, "%s %d is outside %d..%d", name, (int)value, (int)low,
+                 (int)high);
+}
+
+/* What is not a number is outside, too. */
+static int wi_check_float(wi_run *r, const char *name, float value, float low, float high)
+{
+    return value >= low && value <= high ? WNPU_OK
+        : er_set(&r->error, WNPU_E_ARGUMENT, "%s %g is outside %g..%g", name, (double)value,
+                 (double)low, (double)high);
+}
+
+static int wi_check_ints(wi_run *r)
+{
+    const wnpu_params *p = &r->params;
+    const struct { const char *name; int32_t value, low, high; } list[] = {
+        {"task", p->task, WNPU_TRANSCRIBE, WNPU_TRANSLATE},
+        {"language", p->language, WNPU_LANGUAGE_AUTO, TK_LANGUAGES - 1},
+        {"max_initial_timestamp_ms", p->max_initial_timestamp_ms, 0, 30000},
+        {"max_tokens", p->max_tokens, 0, (int32_t)SE_MAX_TOKENS},
+        {"length_rule", p->length_rule, WNPU_LENGTH_POWER, WNPU_LENGTH_RATIO},
+        {"no_repeat_ngram", p->no_repeat_ngram, 0, 64},
+        {"language_mode", p->language_mode, WNPU_LANGUAGE_ONCE, WNPU_LANGUAGE_EACH},
+        {"language_windows", p->language_windows, 1, 20}
+    };
+    size_t i;
+    int status = WNPU_OK, slots = (int)r->search.slots;
+    for (i = 0; i < sizeof list / sizeof list[0] && status == WNPU_OK; i++) {
+        status = wi_check_int(r, list[i].name, list[i].value, list[i].low, list[i].high);
+    }
+    if (status == WNPU_OK && (p->beam < 1 || p->beam > slots)) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "beam %d is outside 1..%d; max_beams of the "
+                      "session's configuration is the limit", (int)p->beam, slots);
+    }
+    if (status == WNPU_OK && (p->best_of < 0 || p->best_of > slots)) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "best_of %d is outside 0..%d; max_beams of the "
+                      "session's configuration is the limit", (int)p->best_of, slots);
+    }
+    return status;
+}
+
+static int wi_check_floats(wi_run *r)
+{
+    const wnpu_params *p = &r->params;
+    const struct { const char *name; float value, low, high; } list[] = {
+        {"no_speech_threshold", p->no_speech_threshold, -INFINITY, INFINITY},
+        {"logprob_threshold", p->logprob_threshold, -INFINITY, INFINITY},
+        {"patience", p->patience, 0.1f, 16.0f},
+        {"length_penalty", p->length_penalty, -4.0f, 4.0f},
+        {"temperature", p->temperature, 0.0f, 2.0f},
+        {"compression_threshold", p->compression_threshold, 0.0f, INFINITY},
+        {"first_logprob_threshold", p->first_logprob_threshold, -INFINITY, 0.0f},
+        {"hotword_boost", p->hotword_boost, 0.0f, 20.0f},
+        {"repetition_penalty", p->repetition_penalty, 0.5f, 4.0f},
+        {"language_margin", p->language_margin, 0.0f, 1.0f}
+    };
+    size_t i;
+    int status = WNPU_OK;
+    for (i = 0; i < sizeof list / sizeof list[0] && status == WNPU_OK; i++) {
+        status = wi_check_float(r, list[i].name, list[i].value, list[i].low, list[i].high);
+    }
+    if (status == WNPU_OK && p->temperature_step != 0.0f) {
+        status = wi_check_float(r, "temperature_step", p->temperature_step, 0.05f, 1.0f);
+    }
+    return status;
 }
 
 static int wi_check(wi_run *r)
 {
     const wnpu_params *p = &r->params;
-    if (p->task != WNPU_TRANSCRIBE && p->task != WNPU_TRANSLATE) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "task %d is no wnpu_task", (int)p->task);
+    int status = wi_check_ints(r);
+    status = status == WNPU_OK ? wi_check_floats(r) : status;
+    if (status != WNPU_OK) {
+        return status;
     }
-    if (p->language < WNPU_LANGUAGE_AUTO) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "language %d; give a number from "
-                      "wnpu_language_id() or WNPU_LANGUAGE_AUTO", (int)p->language);
-    }
-    if (p->max_initial_timestamp_ms < 0 || p->max_initial_timestamp_ms > 30000) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "max_initial_timestamp_ms %d is outside "
-                      "0..30000", (int)p->max_initial_timestamp_ms);
-    }
-    if (p->max_tokens < 0 || p->max_tokens > (int32_t)SE_MAX_TOKENS) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "max_tokens %d is outside 0..%u",
-                      (int)p->max_tokens, SE_MAX_TOKENS);
-    }
-    if (p->n_suppress > 0 && p->suppress == NULL) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "n_suppress is set but suppress is NULL");
+    if ((p->n_suppress > 0 && p->suppress == NULL) || (p->n_hotwords > 0 && p->hotwords == NULL) ||
+        (p->n_languages > 0 && p->languages == NULL)) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "%s is set but %s is NULL",
+                      p->suppress == NULL && p->n_suppress > 0 ? "n_suppress" :
+                      p->hotwords == NULL && p->n_hotwords > 0 ? "n_hotwords" : "n_languages",
+                      p->suppress == NULL && p->n_suppress > 0 ? "suppress" :
+                      p->hotwords == NULL && p->n_hotwords > 0 ? "hotwords" : "languages");
     }
     return WNPU_OK;
 }
 
-/* OpenAI's initial prompt: " " and the text without blanks around it. */
-static int wi_initial_prompt(wi_run *r)
+/* Tokens of " " and the text without blanks around it, as OpenAI encodes prompts. */
+static int wi_tokens(wi_run *r, const char *name, const char *text, int32_t *tokens,
+                     size_t capacity, size_t *n)
 {
-    const char *text = r->params.initial_prompt;
     char spaced[WI_PROMPT_BYTES];
-    size_t length, capacity = wi_previous_capacity(r->engine.model);
-    int64_t n;
-    r->n_previous = 0;
-    if (text == NULL) {
-        return WNPU_OK;
+    size_t length = text != NULL ? strlen(text) : 0;
+    int64_t count;
+    *n = 0;
+    for (; length > 0 && *text == ' '; text++, length--) {
     }
-    length = strlen(text);
-    while (length > 0 && *text == ' ') {
-        text++;
-        length--;
-    }
-    while (length > 0 && text[length - 1] == ' ') {
-        length--;
+    for (; length > 0 && text[length - 1] == ' '; length--) {
     }
     if (length == 0) {
         return WNPU_OK;
     }
     if (length >= sizeof spaced) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "initial_prompt has more than %u bytes",
+        return er_set(&r->error, WNPU_E_ARGUMENT, "%s has more than %u bytes", name,
                       WI_PROMPT_BYTES - 1);
     }
     spaced[0] = ' ';
     memcpy(spaced + 1, text, length);
-    n = tk_encode(&r->engine.model->vocab, spaced, length + 1, r->previous, capacity);
-    if (n < 0) {
-        return er_set(&r->error, (int)n, "this model's vocabulary cannot write the prompt");
+    count = tk_encode(&r->engine.model->vocab, spaced, length + 1, tokens, capacity);
+    if (count < 0) {
+        return er_set(&r->error, (int)count, "this model's vocabulary cannot write %s", name);
     }
-    if ((uint64_t)n > capacity) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "initial_prompt has %ld tokens; at most %lu fit "
-                      "into the decoder's context", (long)n, (unsigned long)capacity);
+    if ((uint64_t)count > capacity) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "%s has %ld tokens; at most %lu fit into the "
+                      "decoder's context", name, (long)count, (unsigned long)capacity);
     }
-    r->n_previous = (size_t)n;
+    *n = (size_t)count;
+    return WNPU_OK;
+}
+
+static size_t wi_given_capacity(const wnpu_model *m)
+{
+    return m->n_text_ctx / 4 < WI_MAX_GIVEN ? m->n_text_ctx / 4 : WI_MAX_GIVEN;
+}
+
+/* The initial prompt, and what the first window begins with. */
+static int wi_prompts(wi_run *r)
+{
+    const wnpu_model *m = r->engine.model;
+    const wnpu_params *p = &r->params;
+    int status, timed = p->timestamps != 0;
+    if (p->carry_initial_prompt) {
+        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->initial,
+                           wi_previous_capacity(m), &r->n_initial);
+    } else {
+        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->previous,
+                           wi_previous_capacity(m), &r->n_previous);
+    }
+    if (status != WNPU_OK) {
+        return status;
+    }
+    status = wi_tokens(r, "prefix", p->prefix, r->given + timed,
+                       wi_given_capacity(m) - (size_t)timed, &r->n_given);
+    if (timed && r->n_given > 0) {
+        r->given[0] = m->vocab.timestamp0;
+        r->n_given++;
+    }
+    return status;
+}
+
+/* Fills the trie with phrases. */
+static int wi_phrases(wi_run *r, const char *name, const char *const *phrases, size_t n)
+{
+    size_t i;
+    lr_trie_clear(&r->rules.trie);
+    for (i = 0; i < n; i++) {
+        int status = phrases[i] != NULL ? lr_add_phrase(&r->rules.trie, &r->engine.model->vocab,
+                                                        phrases[i], (int32_t)i)
+                                        : WNPU_E_ARGUMENT;
+        if (status == WNPU_E_MEMORY) {
+            return er_set(&r->error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
+                          "max_phrase_tokens of the session's configuration above %u", name,
+                          (unsigned long)i, (unsigned)(r->rules.trie.capacity - LR_ROOTS));
+        }
+        if (status != WNPU_OK) {
+            return er_set(&r->error, status, status == WNPU_E_UNSUPPORTED
+                          ? "this model's vocabulary cannot write %s[%lu]"
+                          : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", name,
+                          (unsigned long)i, LR_PHRASE_BYTES - 2, LR_DEPTH);
+        }
+    }
     return WNPU_OK;
 }
 
@@ -11150,34 +13002,80 @@ static void wi_begin(wi_run *r)
     rs_reset(&r->store);
     memset(&r->stats, 0, sizeof r->stats);
     np_reset(&r->bridge);
+    memset(&r->choice, 0, sizeof r->choice);
+    memset(r->heard, 0, WI_LANGUAGES * sizeof *r->heard);
+    r->heard_weight = 0.0f;
     r->language = 0;
+    r->rival = -1;
     r->language_probability = 0.0f;
     r->have = ML_MARGIN;
     r->frame = 0;
-    r->n_previous = 0;
+    r->window = 0;
+    r->cuts = 0;
+    r->n_previous = r->n_initial = r->n_given = 0;
+    r->search.steps = r->search.prompt_tokens = 0;
+    lr_trie_clear(&r->rules.trie);
     al_begin(&r->aligner);
     er_clear(&r->error);
+}
+
+/* 1 if several windows decide the language before anything is decoded. */
+static int wi_looks_ahead(const wi_run *r)
+{
+    return r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual &&
+           r->params.language_mode == WNPU_LANGUAGE_ONCE && r->params.language_windows > 1;
+}
+
+/* Reads the audio's start twice. */
+static int wi_look_ahead(wi_run *r, const wnpu_audio *audio)
+{
+    int status = wi_first_windows(r);
+    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
+    return status == WNPU_OK ? wi_begin_audio(r) : status;
+}
+
+/* Everything up to the first window. */
+static int wi_open(wi_run *r, const wnpu_audio *audio)
+{
+    int status = wi_check(r);
+    status = status == WNPU_OK ? wi_language(r) : status;
+    status = status == WNPU_OK ? wi_rules(r) : status;
+    status = status == WNPU_OK ? wi_prompts(r) : status;
+    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
+    return status == WNPU_OK ? wi_begin_audio(r) : status;
+}
+
+/* The language of most of the recording is the run's. */
+static void wi_end_language(wi_run *r)
+{
+    if (r->heard_weight > 0.0f) {
+        wi_decide_language(r);
+    }
+    if (r->language < 0) {
+        r->language = 0; /* no audio, nothing to detect */
+    }
 }
 
 static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
-    int status = wi_check(r);
-    status = status == WNPU_OK ? wi_language(r) : status;
-    status = status == WNPU_OK ? wi_rules(r) : status;
-    status = status == WNPU_OK ? wi_initial_prompt(r) : status;
-    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
-    if (status != WNPU_OK) {
-        return status;
+    int status;
+    if (wi_looks_ahead(r) && audio != NULL && audio->read != NULL) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
+                      "reader cannot go back to the start", (int)r->params.language_windows);
     }
-    status = wi_begin_audio(r);
+    status = wi_open(r, audio);
     r->stats.audio_in_ms += wi_lap(&since);
+    status = status == WNPU_OK ? wi_phrases(r, "hotwords", r->params.hotwords,
+                                            r->params.n_hotwords) : status;
+    lr_trie_price(&r->rules.trie, r->params.hotword_boost);
+    if (status == WNPU_OK && wi_looks_ahead(r)) {
+        status = wi_look_ahead(r, audio);
+    }
     if (status == WNPU_OK) {
         status = wi_windows(r);
     }
-    if (r->language < 0) {
-        r->language = 0; /* no audio, nothing to detect */
-    }
+    wi_end_language(r);
     r->stats.audio_ms = wi_end_ms(r);
     return status;
 }
@@ -11196,38 +13094,186 @@ static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
     }
     wi_encode(r);
     if (!wi_cancelled(r)) {
-        wi_find_language(r, probability);
+        wi_hear(r, probability);
+        wi_end_language(r);
     }
     r->stats.audio_ms = wi_end_ms(r);
     return wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                            : np_verdict(&r->bridge, &r->error);
 }
 
+/* ---- the choice among phrases ---- */
+
+/* Marks the tokens after which a phrase counts as whole: end of text, and punctuation. */
+static void wi_phrase_ends(wi_run *r, unsigned char *ends)
+{
+    static const char *const marks[] = {".", ",", "!", "?", ";", ":", "...", "\xe3\x80\x82",
+                                        "\xe3\x80\x81", "\xef\xbc\x81", "\xef\xbc\x9f"};
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t i;
+    memset(ends, 0, (size_t)v->n_vocab);
+    ends[v->eot] = 1;
+    for (i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        int32_t token = tk_find(v, marks[i], strlen(marks[i]));
+        if (token >= 0) {
+            ends[token] = 1;
+        }
+    }
+}
+
+/* The phrase as a hypothesis, so that it becomes a segment like any other. */
+static void wi_choice_text(wi_run *r, const se_choice *c)
+{
+    const lr_trie *t = &r->rules.trie;
+    se_hypothesis *h = r->hypothesis;
+    uint32_t at;
+    memset(h, 0, sizeof *h);
+    h->n = c->phrase[0] >= 0 ? t->nodes[c->node].depth : 0;
+    for (at = c->node; h->n > 0 && at >= LR_ROOTS; at = t->nodes[at].parent) {
+        uint32_t parent = t->nodes[at].parent;
+        float before = parent >= LR_ROOTS ? r->phrase_score[parent] : 0.0f;
+        h->tokens[t->nodes[at].depth - 1] = t->nodes[at].token;
+        h->probability[t->nodes[at].depth - 1] = mt_exp1(r->phrase_score[at] - before);
+    }
+    h->sum_logprob = c->logprob[0];
+    h->first_logprob = h->n > 0 ? mt_log1(h->probability[0] > 1e-30f ? h->probability[0] : 1e-30f)
+                                : 0.0f;
+    memset(&r->origin, 0, sizeof r->origin);
+    r->origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
+    r->origin.no_speech = r->search.fed_no_speech;
+    r->origin.compression_ratio = wi_compression(r, h);
+    r->origin.first_logprob = h->first_logprob;
+    r->origin.accepted = 1;
+}
+
+static int wi_pick(wi_run *r)
+{
+    se_choosing c;
+    se_choice found;
+    se_prompt prompt;
+    wi_prompt(r, r->n_previous + r->n_initial > 0, &prompt);
+    if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
+                      "not fit into the decoder's context of %u", (unsigned long)prompt.n,
+                      (unsigned)r->rules.trie.depth, (unsigned)r->engine.model->n_text_ctx);
+    }
+    memset(&c, 0, sizeof c);
+    c.search = &r->search;
+    c.trie = &r->rules.trie;
+    c.ends = r->rules.never; /* no token is suppressed here */
+    c.score = r->phrase_score;
+    c.state = r->phrase_state;
+    c.path = r->prompt;
+    c.n_prompt = prompt.n;
+    c.sot = prompt.sot;
+    se_choose(&c, &found);
+    r->stats.tokens += r->search.steps;
+    r->stats.prompt_tokens += r->search.prompt_tokens;
+    if (wi_cancelled(r)) {
+        return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+    }
+    r->choice.struct_size = sizeof r->choice;
+    r->choice.best = found.phrase[0];
+    r->choice.second = found.phrase[1];
+    r->choice.best_logprob = found.logprob[0];
+    r->choice.second_logprob = found.logprob[1];
+    r->choice.margin = found.logprob[0] - found.logprob[1];
+    r->choice.no_speech = r->search.fed_no_speech;
+    wi_choice_text(r, &found);
+    r->origin.prompted = prompt.sot > 0;
+    wi_align(r, (size_t)(wi_end_ms(r) / 10));
+    if (wi_cancelled(r)) {
+        return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+    }
+    return wi_emit(r, 0, r->hypothesis->n, 0, wi_end_ms(r), wi_end_ms(r));
+}
+
+static int wi_choose(wi_run *r, const wnpu_audio *audio, const char *const *phrases, size_t n)
+{
+    double since = er_now_ms();
+    int status;
+    r->params.timestamps = 0;
+    r->params.prefix = NULL;
+    status = wi_open(r, audio);
+    r->stats.audio_in_ms += wi_lap(&since);
+    status = status == WNPU_OK ? wi_phrases(r, "phrases", phrases, n) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    wi_phrase_ends(r, r->rules.never);
+    wi_encode(r);
+    since = er_now_ms();
+    if (!wi_cancelled(r)) {
+        wi_find_language(r);
+    }
+    status = wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : wi_pick(r);
+    r->stats.decoder_ms += wi_lap(&since);
+    wi_end_language(r);
+    r->stats.audio_ms = wi_end_ms(r);
+    return status;
+}
+
 /* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
  * float switch of the engine and the bridge's plan are set by the caller before. */
-static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, size_t result_bytes)
+static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_config *c)
 {
     const wnpu_model *m = r->engine.model;
+    size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
     en_take(arena, &r->engine, n_workers);
-    de_take(arena, &r->decoder, &r->engine, 1, 1);
+    de_take(arena, &r->decoder, &r->engine, c->max_beams, 1);
     np_take(arena, &r->bridge, &r->engine, n_workers);
     r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
-    r->store.base = ar_take(arena, result_bytes, 1);
-    r->store.size = result_bytes;
+    lr_trie_take(arena, &r->rules.trie, c->max_phrase_tokens);
+    r->phrase_score = ar_take(arena, phrase_nodes, sizeof(float));
+    r->phrase_state = ar_take(arena, phrase_nodes, 1);
+    r->store.base = ar_take(arena, (size_t)c->result_bytes, 1);
+    r->store.size = (size_t)c->result_bytes;
     au_stream_take(arena, &r->stream);
     r->span = ar_take(arena, ML_SPAN, sizeof(float));
+    se_take(arena, &r->search, c->max_beams, m);
     r->hypothesis = ar_take(arena, 1, sizeof(se_hypothesis));
     al_take(arena, &r->aligner, &r->decoder);
     r->previous = ar_take(arena, wi_previous_capacity(m), sizeof(int32_t));
+    r->initial = ar_take(arena, wi_previous_capacity(m), sizeof(int32_t));
+    r->given = ar_take(arena, wi_given_capacity(m), sizeof(int32_t));
     r->prompt = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
+    r->compress = ar_take(arena, 1, sizeof(zl_work));
+    r->text = ar_take(arena, 2 * ZL_MAX, 1);
+    r->heard = ar_take(arena, WI_LANGUAGES, sizeof(float));
 }
 
+/* Once the memory is there. */
 static void wi_start(wi_run *r)
 {
     en_start(&r->engine);
     de_start(&r->decoder);
     (void)al_heads(r->engine.model, r->aligner.heads, &r->aligner.lag_ms);
+    r->search.decoder = &r->decoder;
+    r->search.rules = &r->rules;
+    r->search.cancel = r->cancel;
+    se_wipe(&r->search, r->engine.model->n_text_ctx);
     wi_begin(r);
+}
+
+/* What may echo audio or text, besides the caches, which wi_start() clears. */
+static void wi_wipe(wi_run *r)
+{
+    const wnpu_model *m = r->engine.model;
+    size_t previous = wi_previous_capacity(m) * sizeof(int32_t);
+    au_wipe(r->stream);
+    ar_wipe(r->span, ML_SPAN * sizeof(float));
+    ar_wipe(r->hypothesis, sizeof *r->hypothesis);
+    al_wipe(&r->aligner);
+    ar_wipe(r->previous, previous);
+    ar_wipe(r->initial, previous);
+    ar_wipe(r->given, wi_given_capacity(m) * sizeof(int32_t));
+    ar_wipe(r->prompt, m->n_text_ctx * sizeof(int32_t));
+    ar_wipe(r->compress, sizeof *r->compress);
+    ar_wipe(r->text, 2 * ZL_MAX);
+    ar_wipe(r->rules.trie.nodes, r->rules.trie.capacity * sizeof(lr_node));
+    ar_wipe(r->phrase_score, r->rules.trie.capacity * sizeof(float));
+    np_wipe(&r->bridge);
+    ar_wipe(r->engine.mel, (ML_FRAMES + 2) * (size_t)m->n_mels * sizeof(float));
 }
 
 /* ======================================================================
@@ -11240,6 +13286,7 @@ static void wi_start(wi_run *r)
  * ====================================================================== */
 #define AP_MIN_RESULTS (64u << 10)
 #define AP_MAX_RESULTS (1u << 30)
+#define AP_MAX_PHRASE_TOKENS (1u << 20)
 
 struct wnpu_session {
     wi_run run;
@@ -11261,6 +13308,8 @@ WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size)
     }
     memset(&c, 0, sizeof c);
     c.result_bytes = 8u << 20;
+    c.max_beams = 5;
+    c.max_phrase_tokens = 4096;
     memset(config, 0, struct_size);
     memcpy(config, &c, struct_size < sizeof c ? struct_size : sizeof c);
     config->struct_size = (uint32_t)struct_size;
@@ -11280,6 +13329,16 @@ WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size)
     p.max_initial_timestamp_ms = 1000;
     p.no_speech_threshold = 0.6f;
     p.logprob_threshold = -1.0f;
+    p.beam = 1;
+    p.patience = 1.0f;
+    p.length_penalty = 1.0f;
+    p.temperature_step = 0.2f;
+    p.compression_threshold = 2.4f;
+    p.stop_loops = 1;
+    p.hotword_boost = 2.0f;
+    p.repetition_penalty = 1.0f;
+    p.language_windows = 1;
+    p.language_margin = 0.3f;
     memset(params, 0, struct_size);
     memcpy(params, &p, struct_size < sizeof p ? struct_size : sizeof p);
     params->struct_size = (uint32_t)struct_size;
@@ -11352,6 +13411,14 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
         return er_set(error, WNPU_E_ARGUMENT, "result_bytes is outside %u..%u", AP_MIN_RESULTS,
                       AP_MAX_RESULTS);
     }
+    if (c->max_beams < 1 || c->max_beams > SE_MAX_WIDTH) {
+        return er_set(error, WNPU_E_ARGUMENT, "max_beams %u is outside 1..%u",
+                      (unsigned)c->max_beams, SE_MAX_WIDTH);
+    }
+    if (c->max_phrase_tokens < 1 || c->max_phrase_tokens > AP_MAX_PHRASE_TOKENS) {
+        return er_set(error, WNPU_E_ARGUMENT, "max_phrase_tokens %u is outside 1..%u",
+                      (unsigned)c->max_phrase_tokens, AP_MAX_PHRASE_TOKENS);
+    }
     return ap_check_accel(c, error);
 }
 
@@ -11394,7 +13461,7 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
         np_make_plan(&s->run.bridge.plan, model, &s->run.bridge.info, s->isa, c->threads,
                      c->accel_use == WNPU_ACCEL_ALL);
     }
-    wi_take(arena, &s->run, c->threads, (size_t)c->result_bytes);
+    wi_take(arena, &s->run, c->threads, c);
 }
 
 static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, wnpu_error *error)
@@ -11549,14 +13616,7 @@ WNPU_API int wnpu_reset(wnpu_session *session)
     }
     r = &session->run;
     wi_begin(r);
-    au_wipe(r->stream);
-    ar_wipe(r->span, ML_SPAN * sizeof(float));
-    ar_wipe(r->hypothesis, sizeof *r->hypothesis);
-    al_wipe(&r->aligner);
-    ar_wipe(r->previous, wi_previous_capacity(r->engine.model) * sizeof(int32_t));
-    ar_wipe(r->prompt, r->engine.model->n_text_ctx * sizeof(int32_t));
-    np_wipe(&r->bridge);
-    ar_wipe(r->engine.mel, (ML_FRAMES + 2) * (size_t)r->engine.model->n_mels * sizeof(float));
+    wi_wipe(r);
     wi_start(r); /* caches, which echo the audio, are cleared there */
     return ap_leave(session, WNPU_OK);
 }
@@ -11617,10 +13677,40 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
     return ap_leave(session, status);
 }
 
+WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
+                         const char *const *phrases, size_t n_phrases, wnpu_choice *choice)
+{
+    double begin = er_now_ms();
+    uint32_t size;
+    int status;
+    if (session == NULL || choice == NULL || choice->struct_size < sizeof choice->struct_size) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    size = choice->struct_size;
+    memset(choice, 0, size);
+    choice->struct_size = size;
+    wi_begin(&session->run);
+    status = ap_params(session, params);
+    if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
+        status = er_set(&session->run.error, WNPU_E_ARGUMENT, "%lu phrases; give 1 to 65535",
+                        (unsigned long)n_phrases);
+    }
+    status = status == WNPU_OK ? wi_choose(&session->run, audio, phrases, n_phrases) : status;
+    if (status == WNPU_OK) {
+        memcpy(choice, &session->run.choice, size < sizeof *choice ? size : sizeof *choice);
+        choice->struct_size = size;
+    }
+    ap_finish_stats(session, begin);
+    return ap_leave(session, status);
+}
+
 WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio,
                                   float *probabilities, size_t count)
 {
-    float all[128];
+    float all[WI_LANGUAGES];
     double begin = er_now_ms();
     int status;
     if (session == NULL || (probabilities == NULL && count > 0)) {
@@ -11649,12 +13739,43 @@ WNPU_API size_t wnpu_segment_count(const wnpu_session *session)
     return session != NULL ? session->run.store.count : 0;
 }
 
-WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_segment *segment)
+WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
+                                    wnpu_segment *segment, size_t size)
 {
+    wnpu_segment ours;
+    int status;
     if (session == NULL || segment == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    return rs_get(&session->run.store, index, segment);
+    status = rs_get(&session->run.store, index, &ours);
+    if (status == WNPU_OK) {
+        memset(segment, 0, size);
+        memcpy(segment, &ours, size < sizeof ours ? size : sizeof ours);
+    }
+    return status;
+}
+
+/* In parentheses, since the header has a macro of this name. */
+WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_segment *segment)
+{
+    return wnpu_get_segment_sized(session, index, segment, offsetof(wnpu_segment, temperature));
+}
+
+WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count)
+{
+    const wi_run *r;
+    int32_t n;
+    size_t i;
+    if (session == NULL || (probabilities == NULL && count > 0)) {
+        return WNPU_E_ARGUMENT;
+    }
+    r = &session->run;
+    n = r->engine.model->vocab.n_languages;
+    for (i = 0; i < count; i++) {
+        probabilities[i] = i >= (size_t)n ? 0.0f : r->heard_weight > 0.0f
+                           ? wi_heard(r, (int32_t)i) : (int32_t)i == r->stats.language ? 1.0f : 0.0f;
+    }
+    return n;
 }
 
 WNPU_API size_t wnpu_word_count(const wnpu_session *session, size_t segment)
@@ -11727,10 +13848,17 @@ WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user)
 {
+    float languages[WI_LANGUAGES];
+    rs_summary summary;
     if (session == NULL || write == NULL || (int)format < WNPU_FORMAT_TXT ||
         (int)format > WNPU_FORMAT_JSON) {
         return WNPU_E_ARGUMENT;
     }
-    return rs_write(&session->run.store, &session->run.engine.model->vocab,
-                    session->run.stats.language, session->run.stats.audio_ms, format, write, user);
+    summary.language = session->run.stats.language;
+    summary.duration_ms = session->run.stats.audio_ms;
+    summary.n_languages = wnpu_get_languages(session, languages, WI_LANGUAGES);
+    summary.languages = session->run.heard_weight > 0.0f ? languages : NULL;
+    summary.choice = session->run.choice.struct_size > 0 ? &session->run.choice : NULL;
+    return rs_write(&session->run.store, &session->run.engine.model->vocab, &summary, format,
+                    write, user);
 }

@@ -49,7 +49,7 @@ extern "C" {
 #endif
 
 #define WNPU_VERSION_MAJOR 0
-#define WNPU_VERSION_MINOR 1
+#define WNPU_VERSION_MINOR 2
 #define WNPU_VERSION_PATCH 0
 
 /* ---------------------------------------------------------------- status and errors ---- */
@@ -266,6 +266,15 @@ typedef struct wnpu_segment {
     int32_t window;           /* number of the window that produced it, from 0 */
     float mean_logprob;       /* of the window's tokens, natural logarithm */
     float no_speech;          /* probability of <|nospeech|> in the window, 0..1 */
+    /* Since 0.2: how the window came by its text. */
+    float temperature;        /* of the decoding that was taken */
+    float compression_ratio;  /* bytes of the window's text over those of its zlib form */
+    float first_logprob;      /* of the window's first token, natural logarithm */
+    int32_t retries;          /* decodings of the window that were refused before */
+    uint32_t reasons;         /* why they were, wnpu_refusal values or'ed; 0: none was */
+    int32_t accepted;         /* 1: passed every gate; 0: the best of those refused */
+    int32_t prompted;         /* 1: decoded with text before it (prompt or earlier windows) */
+    int32_t device;           /* wnpu_device that computed the encoder */
 } wnpu_segment;
 
 /* A word with the blank and the punctuation that belong to it, when wnpu_params.words asks for
@@ -285,6 +294,19 @@ typedef struct wnpu_word {
     size_t n_tokens;
 } wnpu_word;
 
+/* Why a decoding of a window was refused; see the gates in wnpu_params. */
+typedef enum wnpu_refusal {
+    WNPU_REFUSED_LOOP = 1,        /* it wrote the same words again and again */
+    WNPU_REFUSED_COMPRESSION = 2, /* its text compresses too well */
+    WNPU_REFUSED_LOGPROB = 4,     /* its mean log-probability is too low */
+    WNPU_REFUSED_FIRST_TOKEN = 8  /* that of its first token is */
+} wnpu_refusal;
+
+typedef enum wnpu_device {
+    WNPU_DEVICE_CPU = 0,
+    WNPU_DEVICE_ACCEL = 1
+} wnpu_device;
+
 /* What happened in the last run. Milliseconds are wall time. */
 typedef struct wnpu_stats {
     uint32_t struct_size;     /* set by the caller: sizeof(wnpu_stats) */
@@ -302,6 +324,10 @@ typedef struct wnpu_stats {
     double encoder_ms;
     double cross_ms;          /* cross-attention keys and values */
     double decoder_ms;        /* steps and prompts, with the logit rules and the search */
+    uint32_t retries;         /* decodings of windows that were refused and done again */
+    uint32_t loops;           /* those among them that ran into a loop */
+    uint32_t unaccepted;      /* windows for which no decoding passed the gates */
+    uint32_t silent;          /* windows taken for silence */
 } wnpu_stats;
 
 /* ---------------------------------------------------------------- sessions ---- */
@@ -346,6 +372,11 @@ typedef struct wnpu_config {
     const wnpu_allocator *allocator; /* NULL: malloc and free; unused with supplied memory */
     wnpu_log_fn log;          /* NULL: silent. Called in the thread of the run */
     void *log_user;
+    /* Room for the search. Each hypothesis decoded at once has a cache of its own: 1.5 MB for tiny,
+     * 3 MB for base, 25 MB for large. */
+    uint32_t max_beams;       /* 1..16: most hypotheses, for beams and samples; default 5 */
+    uint32_t max_phrase_tokens; /* 1..1048576: tokens of hotwords or commands in all spellings,
+                                   about 10 to 40 a phrase, 44 bytes each; default 4096 */
 } wnpu_config;
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size);
@@ -388,6 +419,18 @@ typedef enum wnpu_task { WNPU_TRANSCRIBE = 0, WNPU_TRANSLATE = 1 } wnpu_task;
 
 #define WNPU_LANGUAGE_AUTO (-1)
 
+typedef enum wnpu_language_mode {
+    WNPU_LANGUAGE_ONCE = 0,   /* the start of the recording decides for all of it */
+    WNPU_LANGUAGE_EACH = 1    /* every window anew, reluctantly */
+} wnpu_language_mode;
+
+/* How hypotheses of different lengths are compared. log P is their log-probability, n their tokens
+ * without end of text, p the length_penalty. */
+typedef enum wnpu_length_rule {
+    WNPU_LENGTH_POWER = 0,    /* log P / n^p, as CTranslate2; p = 1 is the mean, OpenAI's default */
+    WNPU_LENGTH_RATIO = 1     /* log P / ((5 + n) / 6)^p, as OpenAI with a length_penalty */
+} wnpu_length_rule;
+
 /* A run is a function of model, configuration, audio and these parameters. Defaults in brackets. */
 typedef struct wnpu_params {
     uint32_t struct_size;     /* set by wnpu_params_init() */
@@ -401,11 +444,13 @@ typedef struct wnpu_params {
     size_t n_suppress;
     int32_t max_initial_timestamp_ms; /* first timestamp of a window at most, 0..30000 [1000] */
     int32_t max_tokens;       /* per window, 1..224; 0: half the text context [0] */
-    int32_t condition_on_previous; /* feed the text of the window before as prompt [0] */
+    int32_t condition_on_previous; /* feed the text of the window before as prompt, if that one was
+                                 accepted at a temperature below 0.5 [0] */
     /* A window is taken for silence when the probability of <|nospeech|> is above the first and
-     * the mean log-probability of its tokens below the second, as in OpenAI's transcribe(). */
+     * the mean log-probability of its tokens not above the second, as in OpenAI's transcribe(). */
     float no_speech_threshold; /* [0.6]; 1 or more switches the rule off */
-    float logprob_threshold;  /* [-1.0] */
+    float logprob_threshold;  /* also a gate, see below [-1.0]; -INFINITY: off, and silence is told
+                                 by no_speech_threshold alone */
     int32_t reserved;         /* 0 */
     const char *initial_prompt; /* UTF-8 that the first window is to follow [NULL] */
     /* Each segment as soon as it is final. The view is valid during the call; the same segment
@@ -417,6 +462,59 @@ typedef struct wnpu_params {
     int32_t words;            /* 1: times of words and tokens are measured, and segments begin and
                                  end with their words. Costs a pass over the text of each window;
                                  changes no text [0] */
+
+    /* -- Since 0.2. Search: at temperature 0 a beam, above it samples. Greedy search is the default
+     * because a beam of 5 costs about twice its time for a few words in a thousand; see
+     * examples/README.md. Whatever is not a number is refused. */
+    int32_t beam;             /* hypotheses kept, 1..max_beams; 1 is greedy search [1] */
+    int32_t best_of;          /* samples drawn at a temperature above 0, 1..max_beams; 0: 5, or
+                                 max_beams if that is less [0] */
+    float patience;           /* a beam goes on until beam * patience hypotheses have ended,
+                                 0.1..16 [1] (Kasai and others, 2022) */
+    float length_penalty;     /* exponent of the length rule, -4..4 [1] */
+    int32_t length_rule;      /* wnpu_length_rule [power] */
+    float temperature;        /* of the first decoding of a window, 0..2 [0] */
+    uint64_t seed;            /* the same seed draws the same samples [0] */
+
+    /* -- Gates. A decoding that fails one is refused and the window decoded again: first without
+     * the text before it, if there was any and the text repeats itself, then at the next
+     * temperature. If all are refused, the best of them is taken and its segments say so. */
+    float temperature_step;   /* from one temperature to the next, up to 1; 0.05..1, or 0: no
+                                 other temperatures [0.2] */
+    float compression_threshold; /* text that zlib shrinks more than that repeats itself; 0: off
+                                 [2.4] */
+    float first_logprob_threshold; /* least log-probability of the first token, as in WhisperKit,
+                                 which has -1.5; 0: off [0] */
+    int32_t stop_loops;       /* end a decoding as soon as it repeats itself: the same text of up to
+                                 32 tokens for the fourth time (third, from 8 tokens on) [1] */
+
+    /* -- What is told, and what may be said. */
+    int32_t carry_initial_prompt; /* initial_prompt before every window, not only the first [0] */
+    const char *prefix;       /* UTF-8 that the first window's text begins with [NULL] */
+    /* Words that are likely, in any language: their tokens are favoured along each word and paid
+     * back when it is not finished. Capitals and small letters are tried; nothing is taken from
+     * the prompt's room. */
+    const char *const *hotwords; /* [NULL] */
+    size_t n_hotwords;        /* E_ARGUMENT if they need more than max_phrase_tokens */
+    float hotword_boost;      /* natural logarithm per token, 0..20 [2] */
+    float repetition_penalty; /* logits of tokens that the window has are divided by it (multiplied
+                                 if negative), 0.5..4 [1] */
+    int32_t no_repeat_ngram;  /* no n tokens in a row twice in a window, timestamps left out,
+                                 0..64; 0: off [0] */
+    /* Called in the thread of the run for each hypothesis before its next token is chosen, after all
+     * rules. tokens are the window's so far; logits[n_vocab] may be changed, -INFINITY forbids, and
+     * what is not a number counts as that [NULL] */
+    void (*on_logits)(void *user, const int32_t *tokens, size_t n_tokens, float *logits,
+                      size_t n_vocab);
+
+    /* -- Which language, when language is auto. */
+    int32_t language_mode;    /* wnpu_language_mode [once] */
+    int32_t language_windows; /* once: average over so many windows of 30 s from the start, 1..20;
+                                 above 1 the audio must be in memory [1] */
+    float language_margin;    /* each: a language takes over when its probability leads by that, or
+                                 when it leads twice in a row, 0..1 [0.3] */
+    const int32_t *languages; /* only these come into question [NULL: all of the model] */
+    size_t n_languages;
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -435,14 +533,46 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio,
                                   float *probabilities, size_t count);
 
+/* Probabilities of the languages that the last run heard, averaged over the windows it asked about,
+ * louder speech counting more than silence: count entries, 0 beyond the model's. A language that was
+ * given has 1. Returns the number of languages of the model, or E_ARGUMENT. */
+WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count);
+
+/* Which phrase of a list was said. Log-probabilities are those that the model gives to exactly this
+ * phrase, in its likeliest spelling, and nothing after it but punctuation. */
+typedef struct wnpu_choice {
+    uint32_t struct_size;     /* set by the caller: sizeof(wnpu_choice) */
+    int32_t best, second;     /* indices into the list; second -1 if it has one phrase */
+    float best_logprob, second_logprob; /* -INFINITY if there is none */
+    float margin;             /* best_logprob - second_logprob; INFINITY without a second */
+    float no_speech;          /* probability of <|nospeech|>, 0..1 */
+} wnpu_choice;
+
+/* Listens to up to 30 s for one of 1..65535 phrases (UTF-8, up to 32 tokens and 254 bytes) and
+ * nothing else. It always chooses: compare best_logprob and margin with what your phrases give when
+ * they are said, and when they are not. params (may be NULL) gives language, prompts and callbacks;
+ * the search is exact and has no options. The result is one segment as well, for wnpu_write().
+ * Errors: those of wnpu_transcribe(); E_ARGUMENT when the phrases need more than
+ * max_phrase_tokens. */
+WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
+                         const char *const *phrases, size_t n_phrases, wnpu_choice *choice);
+
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session);
-/* Errors: E_ARGUMENT. The pointers inside are views, see "Ownership". */
+/* Fills the first size bytes of *segment: pass sizeof(wnpu_segment), and a newer library does not
+ * write beyond what your header knows. Errors: E_ARGUMENT. The pointers inside are views, see
+ * "Ownership". */
+WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
+                                    wnpu_segment *segment, size_t size);
+/* The same by its first name. The function fills what 0.1 knew, for programs compiled then; the
+ * macro of the same name, which source code meets, passes its own size. */
 WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_segment *segment);
 /* Words of a segment; 0 if there is no such segment, or wnpu_params.words was 0. */
 WNPU_API size_t wnpu_word_count(const wnpu_session *session, size_t segment);
 /* Errors: E_ARGUMENT. word->text is a view, see "Ownership". */
 WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t index,
                            wnpu_word *word);
+#define wnpu_get_segment(session, index, segment) \
+    wnpu_get_segment_sized((session), (index), (segment), sizeof(wnpu_segment))
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats);
 
 /* What the accelerator did in the last run. All zero and "" without one. */

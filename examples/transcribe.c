@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -35,7 +36,8 @@ enum {
     EXIT_NPU = 7
 };
 
-static const char help[] =
+/* In parts, since C99 compilers need not take longer strings. */
+static const char help_hear[] =
 "Usage: transcribe [options] FILE...\n"
 "\n"
 "Writes what is said in each FILE. A FILE is a WAV file of any usual kind, anything\n"
@@ -48,15 +50,51 @@ static const char help[] =
 "                        English is given, or with --translate\n"
 "  -l, --language LANG   code or name of the language spoken; auto detects it (default)\n"
 "      --translate       write in English, whatever is spoken (multilingual models)\n"
+"      --languages LIST  only these come into question: codes or names, with commas\n"
+"      --language-mode M the language of the recording: first (of its first 30 s; the\n"
+"                        default), a number from 1 to 20 (the average of so many 30 s), or\n"
+"                        each (every window its own)\n"
 "      --prompt TEXT     what might have been said before: names, spelling, style\n"
+"      --carry-prompt    the prompt before every window, not only the first\n"
 "      --condition       let each window of 30 s follow the text of the one before it\n"
+"      --prefix TEXT     what the text begins with\n"
+"      --hotwords LIST   words that are likely, with commas between them, or @FILE with one\n"
+"                        a line; --hotword-boost X makes them more so, 0 to 20 (2)\n"
+"      --commands FILE   which of these phrases, one a line, was said? Writes it, its\n"
+"                        log-probability, the margin to the next, and that one, with tabs\n"
 "      --channel N|mix   use one channel, counted from 0; default: the mean of all\n"
 "      --max-tokens N    at most N tokens a window, 1 to 224\n"
 "      --no-timestamps   one segment a window, without times inside\n"
 "      --words           measure when each word is said: segments begin and end with\n"
 "                        their words, and json has all of them\n"
 "      --no-suppress-nonspeech\n"
-"                        allow symbols that are not spoken, such as brackets and notes\n"
+"                        allow symbols that are not spoken, such as brackets and notes\n";
+
+static const char help_search[] =
+"\n"
+"How to search (defaults in brackets)\n"
+"      --beam N          beam search, 1 to 16 hypotheses; 1 is greedy search (1)\n"
+"      --patience X      a beam ends after N times X hypotheses, 0.1 to 16 (1)\n"
+"      --length-penalty X, --length-rule power|ratio\n"
+"                        hypotheses of n tokens are ranked by log-probability / n^X, or\n"
+"                        / ((5 + n) / 6)^X; -4 to 4 (1, power)\n"
+"      --temperature X   of the first try, 0 to 2; above 0 it samples (0)\n"
+"      --best-of N       samples at a temperature above 0, 1 to 16 (5)\n"
+"      --seed N          other samples (0)\n"
+"      --temperature-step X, --no-fallback\n"
+"                        a window that fails a gate is tried again so much hotter, up to\n"
+"                        1; 0.05 to 1 (0.2), or never\n"
+"      --compression-threshold X, --logprob-threshold X, --first-token-threshold X,\n"
+"      --no-speech-threshold X\n"
+"                        the gates: text may shrink at most so far (2.4), its mean and\n"
+"                        first log-probability are at least this (-1; off); above this\n"
+"                        a window is silent (0.6). off switches one off\n"
+"      --no-loop-check   do not stop where text repeats itself\n"
+"      --repetition-penalty X, --no-repeat-ngram N\n"
+"                        tokens that are there already lose, 0.5 to 4 (1); no N tokens\n"
+"                        in a row twice in a window, 0 to 64 (0)\n";
+
+static const char help_rest[] =
 "\n"
 "What to write\n"
 "  -f, --format F        txt, srt, vtt, tsv (times in ms) or json (everything); default:\n"
@@ -103,6 +141,13 @@ static const char help[] =
 "  transcribe -f json -o out/ *.wav             out/NAME.json for each\n"
 "  arecord -q -f S16_LE -r 16000 -d 10 | transcribe -\n";
 
+/* Lines of a file, or parts of a list. */
+typedef struct list {
+    char *text;               /* NULs between the items */
+    const char **items;
+    size_t n, bytes;
+} list;
+
 typedef struct options {
     const char *model, *output, *npu;
     int output_is_dir;
@@ -111,6 +156,8 @@ typedef struct options {
     int quiet, verbose, terminal; /* terminal: standard error is one */
     wnpu_config config;
     wnpu_params params;
+    list hotwords, commands;
+    int32_t languages[100];
     char **files;
     int n_files;
 } options;
@@ -152,7 +199,14 @@ static int is_dir(const char *path)
 
 /* ---- options ---- */
 
-/* Capitals stand for options that have no short form. */
+/* Capitals and these stand for options that have no short form. */
+enum {
+    OPT_BEAM = 256, OPT_PATIENCE, OPT_LENGTH_PENALTY, OPT_LENGTH_RULE, OPT_TEMPERATURE, OPT_BEST_OF,
+    OPT_SEED, OPT_STEP, OPT_NO_FALLBACK, OPT_COMPRESSION, OPT_LOGPROB, OPT_FIRST_TOKEN,
+    OPT_NO_SPEECH, OPT_NO_LOOP_CHECK, OPT_REPETITION, OPT_NO_REPEAT, OPT_CARRY, OPT_PREFIX,
+    OPT_HOTWORDS, OPT_BOOST, OPT_COMMANDS, OPT_LANGUAGES, OPT_LANGUAGE_MODE
+};
+
 static const struct option long_options[] = {
     {"model", required_argument, NULL, 'm'},
     {"language", required_argument, NULL, 'l'},
@@ -160,6 +214,29 @@ static const struct option long_options[] = {
     {"prompt", required_argument, NULL, 'P'},
     {"condition", no_argument, NULL, 'C'},
     {"channel", required_argument, NULL, 'H'},
+    {"beam", required_argument, NULL, OPT_BEAM},
+    {"patience", required_argument, NULL, OPT_PATIENCE},
+    {"length-penalty", required_argument, NULL, OPT_LENGTH_PENALTY},
+    {"length-rule", required_argument, NULL, OPT_LENGTH_RULE},
+    {"temperature", required_argument, NULL, OPT_TEMPERATURE},
+    {"best-of", required_argument, NULL, OPT_BEST_OF},
+    {"seed", required_argument, NULL, OPT_SEED},
+    {"temperature-step", required_argument, NULL, OPT_STEP},
+    {"no-fallback", no_argument, NULL, OPT_NO_FALLBACK},
+    {"compression-threshold", required_argument, NULL, OPT_COMPRESSION},
+    {"logprob-threshold", required_argument, NULL, OPT_LOGPROB},
+    {"first-token-threshold", required_argument, NULL, OPT_FIRST_TOKEN},
+    {"no-speech-threshold", required_argument, NULL, OPT_NO_SPEECH},
+    {"no-loop-check", no_argument, NULL, OPT_NO_LOOP_CHECK},
+    {"repetition-penalty", required_argument, NULL, OPT_REPETITION},
+    {"no-repeat-ngram", required_argument, NULL, OPT_NO_REPEAT},
+    {"carry-prompt", no_argument, NULL, OPT_CARRY},
+    {"prefix", required_argument, NULL, OPT_PREFIX},
+    {"hotwords", required_argument, NULL, OPT_HOTWORDS},
+    {"hotword-boost", required_argument, NULL, OPT_BOOST},
+    {"commands", required_argument, NULL, OPT_COMMANDS},
+    {"languages", required_argument, NULL, OPT_LANGUAGES},
+    {"language-mode", required_argument, NULL, OPT_LANGUAGE_MODE},
     {"max-tokens", required_argument, NULL, 'M'},
     {"no-timestamps", no_argument, NULL, 'N'},
     {"words", no_argument, NULL, 'W'},
@@ -199,6 +276,169 @@ static int number(const char *text, int low, int high, int *value)
     return 0;
 }
 
+static int real(const char *text, float low, float high, float *value)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end != '\0' || !(x >= (double)low && x <= (double)high)) {
+        return complain(EXIT_USAGE, "%s is not a number from %g to %g; see --help", text,
+                        (double)low, (double)high);
+    }
+    *value = (float)x;
+    return 0;
+}
+
+/* A threshold, or the value that switches it off. */
+static int threshold(const char *text, float low, float high, float off, float *value)
+{
+    if (strcmp(text, "off") == 0) {
+        *value = off;
+        return 0;
+    }
+    return real(text, low, high, value);
+}
+
+/* The whole of a file as a string; NULL with errno set. */
+static char *slurp(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = NULL;
+    size_t n = 0, capacity = 0, took = 1;
+    while (file != NULL && took > 0) {
+        if (n + 1 >= capacity) {
+            char *grown = realloc(text, capacity = 2 * capacity + 4096);
+            if (grown == NULL) {
+                break;
+            }
+            text = grown;
+        }
+        took = fread(text + n, 1, capacity - n - 1, file);
+        n += took;
+    }
+    if (file == NULL || took > 0 || ferror(file)) {
+        free(text);
+        text = NULL;
+    } else {
+        text[n] = '\0';
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return text;
+}
+
+/* Takes text (which it frees) apart at any of the separators; empty items are left out. */
+static int split(list *l, char *text, const char *separators)
+{
+    char *at, *item;
+    if (text == NULL) {
+        return complain(EXIT_USAGE, "list: %s", strerror(errno));
+    }
+    free(l->text);
+    free(l->items);
+    memset(l, 0, sizeof *l);
+    l->text = text;
+    l->bytes = strlen(text);
+    l->items = malloc((l->bytes / 2 + 1) * sizeof *l->items);
+    if (l->items == NULL) {
+        return complain(EXIT_OTHER, "no memory");
+    }
+    for (item = strtok_r(text, separators, &at); item != NULL;
+         item = strtok_r(NULL, separators, &at)) {
+        while (*item == ' ' || *item == '\t') {
+            item++;
+        }
+        if (*item != '\0') {
+            l->items[l->n++] = item;
+        }
+    }
+    return 0;
+}
+
+static int split_file(list *l, const char *path)
+{
+    char *text = slurp(path);
+    return text == NULL ? complain(EXIT_USAGE, "%s: %s", path, strerror(errno))
+                        : split(l, text, "\r\n");
+}
+
+static int take_languages(options *o, const char *value)
+{
+    list l = {NULL, NULL, 0, 0};
+    size_t i;
+    int failed = split(&l, strdup(value), ",");
+    for (i = 0; i < l.n && failed == 0; i++) {
+        o->languages[i] = wnpu_language_id(l.items[i]);
+        if (o->languages[i] < 0) {
+            failed = bad_value("language (--list-languages shows all)", l.items[i]);
+        } else if (i + 1 == sizeof o->languages / sizeof o->languages[0]) {
+            break;
+        }
+    }
+    o->params.languages = o->languages;
+    o->params.n_languages = i < l.n ? i + 1 : l.n;
+    free(l.text);
+    free(l.items);
+    return failed;
+}
+
+static int take_language_mode(options *o, const char *value)
+{
+    o->params.language_mode = strcmp(value, "each") == 0 ? WNPU_LANGUAGE_EACH
+                                                         : WNPU_LANGUAGE_ONCE;
+    o->params.language_windows = 1;
+    return strcmp(value, "each") == 0 || strcmp(value, "first") == 0
+               ? 0 : number(value, 1, 20, &o->params.language_windows);
+}
+
+static int take_seed(options *o, const char *value)
+{
+    char *end;
+    errno = 0;
+    o->params.seed = strtoull(value, &end, 10);
+    return end == value || *end != '\0' || errno != 0 || *value == '-'
+               ? complain(EXIT_USAGE, "%s is no seed; see --help", value) : 0;
+}
+
+/* Options of the search and what it may say. */
+static int take_search_option(options *o, int option, const char *value)
+{
+    wnpu_params *p = &o->params;
+    const float huge = 1e30f;
+    switch (option) {
+    case OPT_BEAM: return number(value, 1, 16, &p->beam);
+    case OPT_PATIENCE: return real(value, 0.1f, 16.0f, &p->patience);
+    case OPT_LENGTH_PENALTY: return real(value, -4.0f, 4.0f, &p->length_penalty);
+    case OPT_LENGTH_RULE:
+        p->length_rule = strcmp(value, "ratio") == 0 ? WNPU_LENGTH_RATIO : WNPU_LENGTH_POWER;
+        return strcmp(value, "ratio") == 0 || strcmp(value, "power") == 0
+                   ? 0 : bad_value("length rule", value);
+    case OPT_TEMPERATURE: return real(value, 0.0f, 2.0f, &p->temperature);
+    case OPT_BEST_OF: return number(value, 1, 16, &p->best_of);
+    case OPT_SEED: return take_seed(o, value);
+    case OPT_STEP: return real(value, 0.05f, 1.0f, &p->temperature_step);
+    case OPT_NO_FALLBACK: p->temperature_step = 0.0f; return 0;
+    case OPT_COMPRESSION: return threshold(value, 0.0f, huge, 0.0f, &p->compression_threshold);
+    case OPT_LOGPROB: return threshold(value, -huge, 0.0f, -INFINITY, &p->logprob_threshold);
+    case OPT_FIRST_TOKEN:
+        return threshold(value, -huge, 0.0f, 0.0f, &p->first_logprob_threshold);
+    case OPT_NO_SPEECH: return threshold(value, 0.0f, huge, huge, &p->no_speech_threshold);
+    case OPT_NO_LOOP_CHECK: p->stop_loops = 0; return 0;
+    case OPT_REPETITION: return real(value, 0.5f, 4.0f, &p->repetition_penalty);
+    case OPT_NO_REPEAT: return number(value, 0, 64, &p->no_repeat_ngram);
+    case OPT_CARRY: p->carry_initial_prompt = 1; return 0;
+    case OPT_PREFIX: p->prefix = value; return 0;
+    case OPT_HOTWORDS:
+        return value[0] == '@' ? split_file(&o->hotwords, value + 1)
+                               : split(&o->hotwords, strdup(value), ",\n");
+    case OPT_BOOST: return real(value, 0.0f, 20.0f, &p->hotword_boost);
+    case OPT_COMMANDS: return split_file(&o->commands, value);
+    case OPT_LANGUAGES: return take_languages(o, value);
+    case OPT_LANGUAGE_MODE: return take_language_mode(o, value);
+    default: return complain(EXIT_USAGE, "see --help"); /* getopt_long() said why */
+    }
+}
+
 static int format_from(const char *name)
 {
     int i;
@@ -215,7 +455,9 @@ static int tell(int option)
 {
     int i;
     if (option == 'h') {
-        fputs(help, stdout);
+        fputs(help_hear, stdout);
+        fputs(help_search, stdout);
+        fputs(help_rest, stdout);
     } else if (option == 'V') {
         unsigned v = (unsigned)wnpu_version();
         printf("transcribe (whisper_npu) %u.%u.%u\n", v / 10000, v / 100 % 100, v % 100);
@@ -268,7 +510,7 @@ static int take_option(options *o, int option, const char *value)
         o->config.compute = strcmp(value, "float") == 0 ? WNPU_COMPUTE_FLOAT : WNPU_COMPUTE_INT8;
         failed = strcmp(value, "float") != 0 && strcmp(value, "int8") != 0;
         return failed ? bad_value("way to compute", value) : 0;
-    default: return complain(EXIT_USAGE, "see --help"); /* getopt_long() said why */
+    default: return take_search_option(o, option, value);
     }
     return 0;
 }
@@ -316,10 +558,25 @@ static int check_names(const options *o)
     return 0;
 }
 
+/* Room for what the search was told. */
+static void settle_search(options *o)
+{
+    const wnpu_params *p = &o->params;
+    int widest = p->beam > p->best_of ? p->beam : p->best_of;
+    size_t tokens = 8 * (o->hotwords.bytes + o->commands.bytes); /* eight spellings of each */
+    o->config.max_beams = widest > 5 ? (uint32_t)widest : 5;
+    if (tokens > o->config.max_phrase_tokens) {
+        o->config.max_phrase_tokens = tokens < 1048576 ? (uint32_t)tokens : 1048576;
+    }
+    o->params.hotwords = o->hotwords.items;
+    o->params.n_hotwords = o->hotwords.n;
+}
+
 /* What the options mean together. */
 static int settle(options *o)
 {
     size_t length = o->output != NULL ? strlen(o->output) : 0;
+    settle_search(o);
     if (o->n_files == 0) {
         return complain(EXIT_USAGE, "no recording given; see --help");
     }
@@ -470,10 +727,12 @@ static void tell_speed(const options *o, const char *name, const wnpu_session *s
         const char *isa = wnpu_isa_name((wnpu_isa)s.isa);
         const char *language = wnpu_language_code(s.language);
         fprintf(stderr, "  language %s (%.2f), %s, %d thread%s, %u windows, %u tokens\n"
+                "  %u decodings refused, %u of them for loops; %u windows silent, %u doubtful\n"
                 "  ms: input %.0f, log-mel %.0f, encoder %.0f, cross keys and values %.0f, "
                 "decoder %.0f\n", language != NULL ? language : "unknown",
                 (double)s.language_probability, isa != NULL ? isa : "?", s.threads,
-                s.threads == 1 ? "" : "s", s.windows, s.tokens, s.audio_in_ms, s.log_mel_ms,
+                s.threads == 1 ? "" : "s", s.windows, s.tokens, s.retries, s.loops, s.silent,
+                s.unaccepted, s.audio_in_ms, s.log_mel_ms,
                 s.encoder_ms, s.cross_ms, s.decoder_ms);
         npu_tell(session);
     }
@@ -497,14 +756,27 @@ static int output_failed(output *out, const char *path)
     return complain(EXIT_OUTPUT, "%s: %s", path != NULL ? path : "standard output", out->why);
 }
 
-/* Writes the results of one input and gives the file its name. */
-static int write_results(const options *o, const wnpu_session *session, int index, output *out,
-                         const char *path)
+/* The phrase that was said, how sure that is, and the one after it. */
+static int write_choice(const options *o, const wnpu_choice *choice, output *out)
 {
+    const char *second = choice->second >= 0 ? o->commands.items[choice->second] : "";
+    return fprintf(out->file, "%s\t%.3f\t%.3f\t%s\n", o->commands.items[choice->best],
+                   (double)choice->best_logprob, (double)choice->margin, second) < 0
+               ? WNPU_E_IO : WNPU_OK;
+}
+
+/* Writes the results of one input and gives the file its name. choice may be NULL. */
+static int write_results(const options *o, const wnpu_session *session, int index,
+                         const wnpu_choice *choice, output *out, const char *path)
+{
+    int status;
     if (o->output == NULL && o->n_files > 1) {
         fprintf(out->file, "%s==> %s <==\n", index > 0 ? "\n" : "", o->files[index]);
     }
-    if (wnpu_write(session, (wnpu_format)o->format, output_write, out) != WNPU_OK) {
+    status = choice != NULL && o->format == WNPU_FORMAT_TXT
+                 ? write_choice(o, choice, out)
+                 : wnpu_write(session, (wnpu_format)o->format, output_write, out);
+    if (status != WNPU_OK) {
         output_drop(out);
         return output_failed(out, path);
     }
@@ -518,10 +790,16 @@ static int run(const options *o, wnpu_session *session, int index, const input *
     const char *name = strcmp(o->files[index], "-") == 0 ? "standard input" : o->files[index];
     progress shown = {name, -1, o->terminal && !o->quiet};
     wnpu_params params = o->params;
-    int status, code, written = 0;
+    wnpu_choice choice;
+    int status, code, written = 0, chosen = o->commands.n > 0;
     params.on_progress = on_progress;
     params.user = &shown;
-    status = wnpu_transcribe(session, &params, &in->audio);
+    memset(&choice, 0, sizeof choice);
+    choice.struct_size = sizeof choice;
+    status = chosen ? wnpu_choose(session, &params, &in->audio, o->commands.items, o->commands.n,
+                                  &choice)
+                    : wnpu_transcribe(session, &params, &in->audio);
+    chosen = chosen && status == WNPU_OK;
     code = code_of(status);
     if (shown.shown >= 0) {
         fputs("\r\033[K", stderr);
@@ -531,7 +809,7 @@ static int run(const options *o, wnpu_session *session, int index, const input *
         complain(code, "%s: %s", name, why[0] != '\0' ? why : wnpu_strerror(status));
     }
     if (status >= 0 || status == WNPU_E_CANCELLED || wnpu_segment_count(session) > 0) {
-        written = write_results(o, session, index, out, path);
+        written = write_results(o, session, index, chosen ? &choice : NULL, out, path);
     }
     tell_speed(o, name, session);
     return code != 0 ? code : written;
@@ -631,5 +909,10 @@ int main(int argc, char **argv)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    return transcribe_all(&o);
+    code = transcribe_all(&o);
+    free(o.hotwords.text);
+    free(o.hotwords.items);
+    free(o.commands.text);
+    free(o.commands.items);
+    return code;
 }

@@ -408,6 +408,8 @@ static void rules(void)
     lr_rules r;
     int round;
     memset(&v, 0, sizeof v);
+    memset(&r, 0, sizeof r);
+    r.repetition = 1.0f;
     v.n_vocab = VOCAB;
     v.eot = 300;
     v.no_timestamps = 309;
