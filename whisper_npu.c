@@ -8854,9 +8854,9 @@ static void se_wipe(se_search *s, size_t n_text_ctx)
 
 /* ---- how well text compresses ----
  * The size that zlib's compress() gives a text at its default level 6, which is what OpenAI's
- * compression ratio means. Only the size is worked out: matches are found as deflate's lazy
- * strategy finds them (RFC 1951, and the published limits of zlib's level 6), their symbols counted,
- * and the cheapest of a stored, a fixed and a dynamic block is taken. */
+ * compression ratio means. Only the size is worked out: matches are found as deflate's lazy strategy
+ * finds them (RFC 1951, and the published limits of zlib's level 6), their symbols are counted, and
+ * the smallest of a stored, a fixed and a dynamic block is taken. */
 #define ZL_MAX 16384u        /* bytes of text that are looked at */
 #define ZL_HASH 4096u
 #define ZL_LITERALS 286u
@@ -12224,8 +12224,8 @@ static void wi_remember(wi_run *r, const int32_t *tokens, size_t n)
     r->n_previous = keep + n;
 }
 
-/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>] [prefix], the
- * first part only if it is wanted. */
+/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>] [prefix]; the
+ * text before only if it is wanted. */
 static void wi_prompt(wi_run *r, int context, se_prompt *p)
 {
     const tk_vocab *v = &r->engine.model->vocab;
@@ -12401,7 +12401,7 @@ static int32_t wi_best_language(const wi_run *r, const float *probability)
     return best;
 }
 
-/* Asks the encoded window, and adds its answer to what was heard, the less the more silent it is. */
+/* Asks the encoded window, and adds its answer to what was heard; silence weighs little. */
 static void wi_hear(wi_run *r, float *probability /* [WI_LANGUAGES] */)
 {
     float no_speech = 0.0f, weight;
@@ -13772,8 +13772,8 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
     r = &session->run;
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
-        probabilities[i] = i >= (size_t)n ? 0.0f : r->heard_weight > 0.0f
-                           ? wi_heard(r, (int32_t)i) : (int32_t)i == r->stats.language ? 1.0f : 0.0f;
+        probabilities[i] = i < (size_t)n && r->heard_weight > 0.0f ? wi_heard(r, (int32_t)i)
+                           : (int32_t)i == r->stats.language && n > 0 ? 1.0f : 0.0f;
     }
     return n;
 }

@@ -501,8 +501,8 @@ typedef struct wnpu_params {
                                  if negative), 0.5..4 [1] */
     int32_t no_repeat_ngram;  /* no n tokens in a row twice in a window, timestamps left out,
                                  0..64; 0: off [0] */
-    /* Called in the thread of the run for each hypothesis before its next token is chosen, after all
-     * rules. tokens are the window's so far; logits[n_vocab] may be changed, -INFINITY forbids, and
+    /* Called in the thread of the run for each hypothesis before its next token is chosen, after
+     * all rules. tokens are the window's so far; logits[n_vocab] may be changed, -INFINITY forbids, and
      * what is not a number counts as that [NULL] */
     void (*on_logits)(void *user, const int32_t *tokens, size_t n_tokens, float *logits,
                       size_t n_vocab);
@@ -533,9 +533,9 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio,
                                   float *probabilities, size_t count);
 
-/* Probabilities of the languages that the last run heard, averaged over the windows it asked about,
- * louder speech counting more than silence: count entries, 0 beyond the model's. A language that was
- * given has 1. Returns the number of languages of the model, or E_ARGUMENT. */
+/* Probabilities of the languages that the last run heard, averaged over the windows that it asked,
+ * of which silent ones count little: count entries, 0 beyond the model's. A language that was given
+ * has 1. Returns the number of languages of the model, or E_ARGUMENT. */
 WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count);
 
 /* Which phrase of a list was said. Log-probabilities are those that the model gives to exactly this

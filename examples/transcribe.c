@@ -466,7 +466,8 @@ static int tell(int option)
             printf("%s\t%s\n", wnpu_language_code(i), wnpu_language_name(i));
         }
     }
-    return fflush(stdout) == 0 ? 0 : complain(EXIT_OUTPUT, "standard output: %s", strerror(errno));
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? 0 : complain(EXIT_OUTPUT, "standard output: %s", strerror(errno));
 }
 
 /* Takes one option; option is its short form. */

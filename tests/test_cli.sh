@@ -64,7 +64,11 @@ test_help() {
     empty "$T/err"
     for option in model language translate threads isa compute format output prompt \
         no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages quiet \
-        verbose version help npu npu-all require-npu; do
+        verbose version help npu npu-all require-npu beam patience length-penalty length-rule temperature best-of seed \
+        temperature-step no-fallback compression-threshold logprob-threshold \
+        first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
+        no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
+        language-mode; do
         has "$T/out" "--$option"
     done
     for status in 0 1 2 3 4 5 6 7; do
@@ -85,12 +89,20 @@ test_version_and_languages() {
 test_usage_errors() {
     for wrong in --wrong '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
-        '--channel left' --model --npu --npu-all --require-npu; do
+        '--channel left' --model --npu --npu-all --require-npu '--beam 0' '--beam 17' '--best-of 17' '--patience 0' \
+        '--length-penalty 5' '--length-rule x' '--temperature -1' '--temperature nan' \
+        '--seed -1' '--temperature-step 2' '--compression-threshold x' '--logprob-threshold 1' \
+        '--repetition-penalty 0' '--no-repeat-ngram 65' '--hotword-boost 21' \
+        '--languages en,klingon' '--language-mode sometimes' '--language-mode 21'; do
         # shellcheck disable=SC2086 # two words are wanted
         run 1 "$transcribe" a.wav $wrong
         empty "$T/out"
         has "$T/err" --help
     done
+    run 1 "$transcribe" --commands "$T/none" a.wav
+    has "$T/err" "$T/none"
+    run 1 "$transcribe" --hotwords "@$T/none" a.wav
+    has "$T/err" "$T/none"
     run 1 "$transcribe"
     run 1 "$transcribe" --format srt a.wav b.wav
     has "$T/err" "--output DIRECTORY"

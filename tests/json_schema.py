@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Checks the JSON of transcribe against its schema: usage: json_schema.py FILE..."""
+import json
+import sys
+
+NUMBER, PROBABILITY, LOGPROB, COUNT, TEXT, FLAG = range(6)
+REASONS = ["loop", "compression_ratio", "avg_logprob", "first_token"]
+
+TOKEN = {"id": COUNT, "text": TEXT, "start": NUMBER, "end": NUMBER, "probability": PROBABILITY}
+SEGMENT = {
+    "id": COUNT, "start": NUMBER, "end": NUMBER, "text": TEXT, "language": TEXT, "window": COUNT,
+    "avg_logprob": LOGPROB, "no_speech_prob": PROBABILITY, "temperature": NUMBER,
+    "compression_ratio": NUMBER, "first_logprob": LOGPROB, "retries": COUNT, "reasons": list,
+    "accepted": FLAG, "prompted": FLAG, "device": TEXT, "tokens": list,
+}
+WHOLE = {"language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list}
+OPTIONAL = {"languages": dict, "choice": dict}
+CHOICE = {"best": COUNT, "logprob": LOGPROB, "second": int, "second_logprob": LOGPROB,
+          "margin": NUMBER}
+
+
+def fits(value, kind):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind == NUMBER:
+        return number and value >= 0
+    if kind == PROBABILITY:
+        return number and 0 <= value <= 1
+    if kind == LOGPROB:
+        return number and value <= 1e-4
+    if kind == COUNT:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if kind == TEXT:
+        return isinstance(value, str)
+    if kind == FLAG:
+        return isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def check(value, schema, where, optional=()):
+    missing = [k for k in schema if k not in value]
+    unknown = [k for k in value if k not in schema and k not in optional]
+    assert not missing and not unknown, f"{where}: without {missing}, with {unknown}"
+    for key, kind in schema.items():
+        assert fits(value[key], kind), f"{where}.{key}: {value[key]!r}"
+
+
+def check_segment(s, number, end):
+    where = f"segments[{number}]"
+    check(s, SEGMENT, where)
+    assert s["id"] == number and s["start"] <= s["end"] <= end, f"{where}: times"
+    assert s["device"] in ("cpu", "accel"), f"{where}: device"
+    assert all(r in REASONS for r in s["reasons"]), f"{where}: {s['reasons']}"
+    assert len(set(s["reasons"])) == len(s["reasons"]), f"{where}: a reason twice"
+    assert bool(s["reasons"]) == (s["retries"] > 0 or not s["accepted"]), f"{where}: reasons"
+    for i, token in enumerate(s["tokens"]):
+        check(token, TOKEN, f"{where}.tokens[{i}]")
+        assert s["start"] <= token["start"] <= token["end"] <= s["end"], f"{where}: token {i}"
+
+
+def check_file(path):
+    with open(path, encoding="utf-8") as file:
+        whole = json.load(file)
+    check(whole, WHOLE, path, OPTIONAL)
+    for key, kind in OPTIONAL.items():
+        assert key not in whole or isinstance(whole[key], kind), f"{path}: {key}"
+    if "choice" in whole:
+        check(whole["choice"], CHOICE, f"{path}: choice")
+    languages = whole.get("languages", {})
+    assert all(fits(p, PROBABILITY) for p in languages.values()), f"{path}: languages"
+    assert sum(languages.values()) < 1.001, f"{path}: languages add up to more than 1"
+    assert whole["text"] == "".join(s["text"] for s in whole["segments"]), f"{path}: text"
+    for i, s in enumerate(whole["segments"]):
+        check_segment(s, i, whole["duration"])
+    assert whole["segments"], f"{path}: no segments"
+
+
+for name in sys.argv[1:]:
+    check_file(name)
