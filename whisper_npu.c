@@ -7987,7 +7987,13 @@ static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, si
         }
     }
     for (i = 0; i < v->n_vocab; i++) {
-        if (r->never[i]) {
+        uint64_t eight = 1; /* few are suppressed: look at eight at once */
+        if (i % 8 == 0 && i + 8 <= v->n_vocab) {
+            memcpy(&eight, r->never + i, sizeof eight);
+        }
+        if (eight == 0) {
+            i += 7;
+        } else if (r->never[i]) {
             logits[i] = LR_NEVER;
         }
     }
@@ -8343,6 +8349,7 @@ typedef struct se_search {
     const se_options *o;
     const se_prompt *p;
     size_t n_live, n_ended;
+    size_t most;                  /* hypotheses that have to end in a beam search */
     int has_best;
     float best_score;
     float *logits;                /* a row for each live hypothesis */
@@ -8419,7 +8426,9 @@ static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t s
 static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
 {
     se_hypothesis *h = &s->live[0];
+    float most = (float)o->width * o->patience + 0.5f; /* OpenAI's round(beam_size * patience) */
     size_t i;
+    s->most = most < 1.0f ? 1 : (size_t)most;
     s->o = o;
     s->p = p;
     s->n_ended = 0;
@@ -8445,19 +8454,25 @@ static se_candidate *se_candidates(const se_search *s, size_t index)
     return &s->candidate[index * (s->slots + 1)];
 }
 
-/* The best tokens of a row, best first, with their raised logits as logprob. */
-static size_t se_top(const float *logits, size_t vocab, size_t want, se_candidate *c)
+/* The best tokens of a row, best first and the lowest of equals first, with their raised logits as
+ * logprob. near is room for DE_REFINED tokens: all are close to the best one. */
+static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, size_t want,
+                     uint32_t *near, se_candidate *c)
 {
-    size_t n = 0, i, at;
-    float least = LR_NEVER;
-    for (i = 0; i < vocab; i++) {
-        if (logits[i] > least) {
+    size_t n = 0, i, at, count = 0;
+    float best = logits[op->argmax(logits, vocab)], margin, least = LR_NEVER;
+    for (margin = 4.0f; margin < 1e4f && count < want; margin *= 4.0f) {
+        count = op->above(near, DE_REFINED, logits, vocab, best - margin);
+    }
+    for (i = 0; i < (count <= DE_REFINED ? count : vocab); i++) {
+        size_t token = count <= DE_REFINED ? near[i] : i;
+        if (logits[token] > least) {
             n += n < want;
-            for (at = n - 1; at > 0 && c[at - 1].logprob < logits[i]; at--) {
+            for (at = n - 1; at > 0 && c[at - 1].logprob < logits[token]; at--) {
                 c[at] = c[at - 1];
             }
-            c[at].logprob = logits[i];
-            c[at].token = (int32_t)i;
+            c[at].logprob = logits[token];
+            c[at].token = (int32_t)token;
             least = n == want ? c[want - 1].logprob : LR_NEVER;
         }
     }
@@ -8500,8 +8515,12 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
     }
     lr_follow(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
-    n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
-                                 : se_top(logits, vocab, s->o->width + 1, c);
+    if (s->o->temperature > 0.0f) {
+        n = se_sample(s, h, logits, vocab, c);
+    } else { /* greedy search needs no second: if the best is the end of text, it ends */
+        n = se_top(r->op, logits, vocab, s->o->width > 1 || s->most > 1 ? s->o->width + 1 : 1,
+                   s->decoder->close + index * DE_REFINED, c);
+    }
     for (i = 0; i < n; i++) {
         float worth = lr_worth(&r->trie, &paths, c[i].token);
         c[i].logprob -= worth + total;
@@ -8545,10 +8564,10 @@ static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_can
 }
 
 /* Puts the candidate where it belongs; 1 if it lives on in to. */
-static int se_place(se_search *s, se_hypothesis *to, size_t most)
+static int se_place(se_search *s, se_hypothesis *to)
 {
     if (to->ended) {
-        if (s->n_ended < most) {
+        if (s->n_ended < s->most || s->o->temperature > 0.0f) {
             se_consider(s, to);
             s->n_ended++;
         }
@@ -8561,18 +8580,11 @@ static int se_place(se_search *s, se_hypothesis *to, size_t most)
     return 1;
 }
 
-/* Hypotheses that have to end: OpenAI's round(beam_size * patience). */
-static size_t se_most(const se_options *o)
-{
-    float most = (float)o->width * o->patience + 0.5f;
-    return most < 1.0f ? 1 : (size_t)most;
-}
-
 /* Beam search: of all candidates, best first, as many live on as the beam is wide. Those that end
  * before the last of these has been found count as ended. */
 static size_t se_expand(se_search *s)
 {
-    size_t head[SE_MAX_WIDTH] = {0}, n = 0, i, most = se_most(s->o);
+    size_t head[SE_MAX_WIDTH] = {0}, n = 0, i;
     while (n < s->o->width) {
         const se_candidate *best = NULL, *c;
         size_t from = 0;
@@ -8588,7 +8600,7 @@ static size_t se_expand(se_search *s)
         }
         head[from]++;
         se_extend(&s->next[n], &s->live[from], best, s->rules->vocab->eot);
-        n += (size_t)se_place(s, &s->next[n], most);
+        n += (size_t)se_place(s, &s->next[n]);
     }
     return n;
 }
@@ -8601,7 +8613,7 @@ static size_t se_advance(se_search *s)
         for (k = 0; k < s->n_candidates[i]; k++) {
             se_extend(&s->next[n], &s->live[i], &se_candidates(s, i)[k], s->rules->vocab->eot);
             s->next[n].id = s->n_candidates[i] > 1 ? (uint32_t)k : s->live[i].id;
-            n += (size_t)se_place(s, &s->next[n], SE_MAX_WIDTH);
+            n += (size_t)se_place(s, &s->next[n]);
         }
     }
     return n;
@@ -8671,7 +8683,7 @@ static void se_step(se_search *s)
 static int se_done(const se_search *s)
 {
     const se_hypothesis *h = &s->live[0];
-    return s->n_live == 0 || (s->o->temperature <= 0.0f && s->n_ended >= se_most(s->o)) ||
+    return s->n_live == 0 || (s->o->temperature <= 0.0f && s->n_ended >= s->most) ||
            h->n - h->n_given >= s->o->max_tokens || h->n >= SE_MAX_TOKENS ||
            se_cached(s) + 1 >= s->decoder->e->model->n_text_ctx ||
            __atomic_load_n(s->cancel, __ATOMIC_RELAXED);

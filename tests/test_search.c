@@ -313,12 +313,27 @@ static void draws(void)
 
 /* ---- beam search ---- */
 
-/* A hypothesis as OpenAI's decoding.py has it: its tokens, and the sum of their logarithms. */
+/* A hypothesis as OpenAI's decoding.py has it: its tokens, and the sum of their logarithms; and
+ * what its hotwords are worth. */
 typedef struct slow_hyp {
     int32_t tokens[32];
     size_t n;
-    float sum;
+    float sum, bonus;
 } slow_hyp;
+
+/* Worth of all hotwords in a sequence, those under way included unless it has ended. */
+static float slow_bonus(const lr_rules *r, const slow_hyp *h, int ended)
+{
+    lr_paths paths;
+    float bonus = 0;
+    size_t i;
+    for (i = 0; i < h->n; i++) {
+        lr_follow(r, h->tokens, i, &paths);
+        bonus += lr_worth(&r->trie, &paths, h->tokens[i]) - paths.loan;
+    }
+    lr_follow(r, h->tokens, h->n, &paths);
+    return ended ? bonus - paths.loan : bonus;
+}
 
 /* The toy model hardly ever ends by itself: raise the end of text, as a filter may. */
 static void eager_end(void *user, const int32_t *tokens, size_t n, float *logits, size_t n_vocab)
@@ -350,7 +365,7 @@ static void slow_logprobs(wnpu_session *s, const se_prompt *p, const slow_hyp *h
 }
 
 typedef struct slow_entry {
-    float score;
+    float score, sum, bonus;
     size_t from;
     int32_t token;
 } slow_entry;
@@ -369,7 +384,7 @@ static float slow_rank(const se_options *o, const slow_hyp *h)
 {
     double length = (double)h->n, base = o->length_rule == WNPU_LENGTH_RATIO ? (5 + length) / 6
                                                                              : length;
-    return (float)((double)h->sum / pow(base, (double)o->length_penalty));
+    return (float)((double)(h->sum + h->bonus) / pow(base, (double)o->length_penalty));
 }
 
 /* BeamSearchDecoder.update() and finalize(), then MaximumLikelihoodRanker. */
@@ -388,7 +403,12 @@ static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options 
             slow_logprobs(s, p, &live[i], logprob);
             for (t = 0; t < vocab; t++) {
                 if (logprob[t] > LR_NEVER) {
-                    entries[n].score = live[i].sum + logprob[t];
+                    slow_hyp h = live[i];
+                    h.tokens[h.n] = (int32_t)t;
+                    h.n += (int32_t)t != s->run.engine.model->vocab.eot;
+                    entries[n].bonus = slow_bonus(&s->run.rules, &h, h.n == live[i].n);
+                    entries[n].sum = live[i].sum + logprob[t];
+                    entries[n].score = entries[n].sum + entries[n].bonus;
                     entries[n].from = i;
                     entries[n++].token = (int32_t)t;
                 }
@@ -397,7 +417,8 @@ static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options 
         qsort(entries, n, sizeof *entries, by_score);
         for (i = 0; i < n && saved < o->width; i++) {
             slow_hyp h = live[entries[i].from];
-            h.sum = entries[i].score;
+            h.sum = entries[i].sum;
+            h.bonus = entries[i].bonus;
             if (entries[i].token == s->run.engine.model->vocab.eot) {
                 if (n_finished < most) {
                     finished[n_finished++] = h;
@@ -443,11 +464,26 @@ static int same_as_slow(wnpu_session *s, const se_options *o, const char *what)
     return h.ended;
 }
 
+/* Two hundred phrases of three tokens, which the toy may well say. */
+static void random_hotwords(wnpu_session *s)
+{
+    int i, k;
+    dice_state = 77;
+    for (i = 0; i < 200; i++) {
+        int32_t tokens[3];
+        for (k = 0; k < 3; k++) {
+            tokens[k] = (int32_t)dice(300);
+        }
+        lr_trie_add(&s->run.rules.trie, LR_ANYWHERE, tokens, 3, i);
+    }
+    lr_trie_price(&s->run.rules.trie, 3.0f);
+}
+
 static void beam_reference(void)
 {
     wnpu_model *m = open_toy();
     static const struct { unsigned width, tokens; float patience, penalty; int rule; } cases[] = {
-        {1, 24, 1, 1, 0}, {2, 12, 1, 1, 0}, {5, 20, 1, 1, 0}, {5, 8, 2, 1, 0}, {5, 8, 0.5f, 1, 0},
+        {1, 24, 1, 1, 0}, {1, 8, 3, 1, 0}, {2, 12, 1, 1, 0}, {5, 20, 1, 1, 0}, {5, 8, 2, 1, 0}, {5, 8, 0.5f, 1, 0},
         {3, 8, 1, 0, 0}, {3, 8, 1, 0.6f, 1}, {4, 8, 1, 2, 0}, {16, 5, 1, 1, 0}
     };
     int compute, ended = 0, runs = 0;
@@ -464,6 +500,10 @@ static void beam_reference(void)
             o.length_rule = cases[k].rule;
             (void)snprintf(what, sizeof what, "compute %d, case %d", compute, (int)k);
             s->run.rules.timestamps = k % 2 == 0;
+            lr_trie_clear(&s->run.rules.trie);
+            if (k % 3 == 2) {
+                random_hotwords(s);
+            }
             for (eagerness = 0; eagerness < 13 && !(compute == 1 && k > 4); eagerness += 4) {
                 ended += same_as_slow(s, &o, what); /* the float path is slow */
                 runs++;
