@@ -3340,7 +3340,8 @@ static const gm_kernels *gm_select(wnpu_isa isa)
 
 /* ---- weights ---- */
 
-/* Sets the fields and takes the memory of a [n, k] weight; all pointers NULL while measuring. */
+/* Sets the fields and takes the memory of a [n, k] weight; all pointers NULL while measuring. Rows
+ * are set one by one, the rest has to be zero. */
 static void gm_take(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int bias, int keep_float)
 {
     size_t columns, groups, floats;
@@ -3362,21 +3363,6 @@ static void gm_take(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int b
     w->exact = keep_float ? ar_take(arena, floats, sizeof(float)) : NULL;
 }
 
-/* Zeroes everything, the padding included; rows are then set one by one. */
-static void gm_clear(gm_weight *w)
-{
-    size_t columns = (size_t)w->n16 * 16;
-    memset(w->packed, 0, (size_t)w->n16 * w->k4 * GM_GROUP);
-    memset(w->scale, 0, columns * sizeof(float));
-    memset(w->correction, 0, columns * sizeof(int32_t));
-    if (w->bias != NULL) {
-        memset(w->bias, 0, columns * sizeof(float));
-    }
-    if (w->exact != NULL) {
-        memset(w->exact, 0, columns * w->k * sizeof(float));
-    }
-}
-
 /* Up to 16 values as finite floats, the rest 0: a NaN becomes 0, an infinity the largest float. */
 WNPU_INLINE void gm_load_finite(float x[16], const float *values, size_t n)
 {
@@ -3393,7 +3379,7 @@ WNPU_INLINE void gm_load_finite(float x[16], const float *values, size_t n)
 }
 
 /* Quantises one output channel: scale = max|w| / 127, values w / scale rounded half to even. A row
- * whose scale would be 0 (zeros, or all below 127 * 2^-150) becomes 0. Expects gm_clear(). */
+ * whose scale would be 0 (zeros, or all below 127 * 2^-150) becomes 0. Expects memory of zeros. */
 static void gm_set_row(gm_weight *w, uint32_t row, const float *values)
 {
     int8_t *group = w->packed + (size_t)(row / 16) * w->k4 * GM_GROUP + row % 16 * 4;
@@ -4882,9 +4868,6 @@ static void tk_take(ar_arena *arena, tk_vocab *v, int32_t n_vocab, int32_t n_bas
     v->bytes = ar_take(arena, v->bytes_size, 1);
     v->slots = ar_take(arena, slots, sizeof *v->slots);
     v->special = ar_take(arena, TK_LANGUAGES + TK_OTHER_SPECIALS, TK_NAME);
-    if (v->offset != NULL) {
-        v->offset[0] = 0;
-    }
 }
 
 /* Adds token id, which must be the next one. */
@@ -4893,6 +4876,9 @@ static int tk_add(tk_vocab *v, int32_t id, const char *bytes, size_t length)
     size_t at;
     if (id != v->n_added || id >= v->n_base) {
         return WNPU_E_INTERNAL;
+    }
+    if (id == 0) {
+        v->offset[0] = 0;
     }
     at = v->offset[id];
     if (length >= v->bytes_size - at) { /* the sizes changed since they were added up */
@@ -5044,16 +5030,11 @@ static void tk_name_all(tk_vocab *v)
     }
 }
 
-/* After all tokens were added: finds the special tokens and builds the table. */
-static int tk_finish(tk_vocab *v, wnpu_error *error)
+/* The numbers of the special tokens. */
+static int tk_settle(tk_vocab *v, wnpu_error *error)
 {
     int32_t eot = 0, languages = 0;
-    int i, code;
-    if (v->n_added != v->n_base) {
-        return er_set(error, WNPU_E_MODEL, "the vocabulary ends after %ld of %ld tokens; the file "
-                      "is truncated", (long)v->n_added, (long)v->n_base);
-    }
-    code = tk_layout(v, &eot, &languages, error);
+    int code = tk_layout(v, &eot, &languages, error);
     if (code != WNPU_OK) {
         return code;
     }
@@ -5070,15 +5051,74 @@ static int tk_finish(tk_vocab *v, wnpu_error *error)
     v->no_timestamps = v->translate + 5;
     v->timestamp0 = v->translate + 6;
     v->n_special = TK_OTHER_SPECIALS + languages;
-    tk_name_all(v);
-    code = tk_index(v, eot, error);
+    return WNPU_OK;
+}
+
+static void tk_find_bytes(tk_vocab *v)
+{
+    int i;
     v->encodable = 1;
-    for (i = 0; i < 256 && code == WNPU_OK; i++) {
+    for (i = 0; i < 256; i++) {
         char byte = (char)i;
         v->byte_id[i] = tk_find(v, &byte, 1);
         v->encodable &= v->byte_id[i] >= 0;
     }
+}
+
+/* After all tokens were added: finds the special tokens and builds the table. */
+static int tk_finish(tk_vocab *v, wnpu_error *error)
+{
+    int code;
+    if (v->n_added != v->n_base) {
+        return er_set(error, WNPU_E_MODEL, "the vocabulary ends after %ld of %ld tokens; the file "
+                      "is truncated", (long)v->n_added, (long)v->n_base);
+    }
+    code = tk_settle(v, error);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    tk_name_all(v);
+    code = tk_index(v, v->eot, error);
+    if (code == WNPU_OK) {
+        tk_find_bytes(v);
+    }
     return code;
+}
+
+/* In place of tk_add() and tk_finish(), when tk_take() laid the vocabulary over the bytes of a
+ * finished one: checks all that could lead out of them, and writes nothing there. */
+static int tk_attach(tk_vocab *v, wnpu_error *error)
+{
+    int bad = v->offset[0] != 0 || v->offset[v->n_base] != v->bytes_size;
+    int32_t id;
+    uint32_t i;
+    for (id = 0; id < v->n_base && !bad; id++) {
+        uint32_t end = v->offset[id + 1];
+        bad = end <= v->offset[id] || end > v->bytes_size || v->bytes[end - 1] != '\0';
+    }
+    v->n_added = v->n_base;
+    if (!bad) {
+        int code = tk_settle(v, error);
+        if (code != WNPU_OK) {
+            return code;
+        }
+        for (i = 0; i <= v->slot_mask; i++) {
+            bad |= v->slots[i] > (uint32_t)v->eot;
+        }
+        for (i = 0; i < (uint32_t)v->n_special; i++) {
+            bad |= v->special[i * TK_NAME + TK_NAME - 1] != '\0';
+        }
+    }
+    if (bad) {
+        return er_set(error, WNPU_E_MODEL, "the tables of the vocabulary contradict themselves; "
+                      "the file is damaged");
+    }
+    for (id = 0; id < v->eot; id++) {
+        uint32_t length = (uint32_t)tk_length(v, id);
+        v->longest = length > v->longest ? length : v->longest;
+    }
+    tk_find_bytes(v);
+    return WNPU_OK;
 }
 
 /* The bytes of a token, or the name of a special one; NULL out of range. */
@@ -5310,22 +5350,27 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
 /* ======================================================================
  *  11. mf_  model files
  *
- *  Owns      wnpu_model: one block with sizes, vocabulary and weights.
+ *  Owns      wnpu_model: one block with sizes, vocabulary and weights, or
+ *            one with sizes and pointers into a pack.
  *  Assumes   nothing about the bytes of a file, nor that a source answers
  *            twice the same.
  *  Ensures   the block is asked for only after every tensor was found with
  *            its whole data, so its size is in proportion to the file's;
  *            weights are finite and at most 65504. A refusal names tensor,
- *            byte, what was expected and what was found.
- *  Costs     two passes: headers, then each byte once. About 300 KiB while
- *            opening. base.en in f16 takes about a quarter of a second.
+ *            byte, what was expected and what was found. What a pack holds
+ *            is what the library would have made of the file it is from.
+ *  Costs     two passes: headers, then each byte once. About 400 KiB while
+ *            opening. base.en in f16 takes about a quarter of a second, its
+ *            pack one or two milliseconds.
  *
- *  The format is whisper.cpp's (models/convert-pt-to-ggml.py): magic, 11
+ *  One format is whisper.cpp's (models/convert-pt-to-ggml.py): magic, 11
  *  sizes, mel filters, tokens, tensors until the end of the file, all
- *  little-endian. Names are those of OpenAI's state dict.
+ *  little-endian. Names are those of OpenAI's state dict. The other is our
+ *  own, see "packs" below.
  * ====================================================================== */
 #ifndef WNPU_NO_STDIO
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #endif
 
@@ -5365,6 +5410,12 @@ struct wnpu_model {
     float *text_position;  /* [n_text_ctx, d] */
     mf_layer *decoder;     /* [n_text_layer] */
     mf_norm decoder_norm;
+    unsigned char *data;   /* where all of the above but the structures lies, as in a pack */
+    size_t data_size;
+    const unsigned char *image; /* the pack that data is a part of, else NULL */
+    size_t image_size;
+    size_t shared;         /* bytes of it that are not part of this block */
+    void *map;             /* the same, if it is a mapped file, else NULL */
     wnpu_allocator allocator; /* of this block */
     size_t size;
 };
@@ -5491,6 +5542,15 @@ typedef struct mf_tensor {
     uint32_t type;
 } mf_tensor;
 
+/* A section of a model's data: what a pack checks as one and names when it is damaged. */
+#define MF_MAX_SECTIONS (10u + MF_MAX_LAYERS * (6u + 10u))
+#define MF_SECTION_NAME 40u
+
+typedef struct mf_section {
+    char name[MF_SECTION_NAME];
+    size_t start; /* its end is the next one's start, or the end of the data */
+} mf_section;
+
 typedef struct mf_loader {
     wnpu_source source;
     wnpu_error *error;
@@ -5505,8 +5565,11 @@ typedef struct mf_loader {
     uint32_t found;
     uint32_t weight_type;
     char name[MF_MAX_NAME + 1];
+    ar_arena head, data; /* of the model: structures with pointers, and what they point to */
     wnpu_model scratch; /* stands for the model while its size is measured */
     mf_layer scratch_layer;
+    uint32_t n_sections;
+    mf_section sections[MF_MAX_SECTIONS];
     mf_tensor tensors[MF_MAX_TENSORS];
     float row[MF_ROW];
     float turned[3 * MF_MAX_STATE]; /* a convolution's row */
@@ -5523,6 +5586,11 @@ WNPU_INLINE uint32_t mf_u16(const unsigned char *p)
 WNPU_INLINE uint32_t mf_u32(const unsigned char *p)
 {
     return mf_u16(p) | mf_u16(p + 2) << 16;
+}
+
+WNPU_INLINE uint64_t mf_u64(const unsigned char *p)
+{
+    return mf_u32(p) | (uint64_t)mf_u32(p + 4) << 32;
 }
 
 /* Text of unknown origin for a message: what is not plain ASCII becomes '?'. out has size bytes. */
@@ -5776,37 +5844,38 @@ static int mf_magic(mf_loader *l)
     return WNPU_OK;
 }
 
-static int mf_heads(mf_loader *l, uint32_t state, uint32_t heads)
+static int mf_heads(mf_loader *l, uint32_t state, uint32_t heads, uint32_t at)
 {
     uint32_t d = l->sizes[state], h = l->sizes[heads];
     if (d % h != 0 || d / h % 4 != 0 || d / h > 256) {
         return er_set(l->error, WNPU_E_MODEL, "%s is %u with %s %u at byte %u: a head's size must "
                       "be a whole multiple of 4 up to 256; the file is damaged or not Whisper's",
                       mf_limits[state].name, (unsigned)d, mf_limits[heads].name, (unsigned)h,
-                      (unsigned)(4 + 4 * state));
+                      (unsigned)(at + 4 * state));
     }
     return WNPU_OK;
 }
 
-static int mf_header(mf_loader *l)
+/* Reads the first n sizes, which begin at byte `at`, and checks them all. */
+static int mf_read_sizes(mf_loader *l, uint32_t n, uint32_t at)
 {
     unsigned i;
-    int status = mf_magic(l);
-    for (i = 0; status == WNPU_OK && i < MF_SIZES; i++) {
+    int status = WNPU_OK;
+    for (i = 0; status == WNPU_OK && i < n; i++) {
         status = mf_take_u32(l, "the header", &l->sizes[i]);
         if (status == WNPU_OK && (l->sizes[i] < mf_limits[i].least ||
                                   l->sizes[i] > mf_limits[i].most)) {
             return er_set(l->error, WNPU_E_MODEL, "%s at byte %u is %ld, expected %u to %u; the "
-                          "file is damaged or not a Whisper model", mf_limits[i].name, 4 + 4 * i,
-                          (long)(int32_t)l->sizes[i], (unsigned)mf_limits[i].least,
-                          (unsigned)mf_limits[i].most);
+                          "file is damaged or not a Whisper model", mf_limits[i].name,
+                          (unsigned)at + 4 * i, (long)(int32_t)l->sizes[i],
+                          (unsigned)mf_limits[i].least, (unsigned)mf_limits[i].most);
         }
     }
     if (status == WNPU_OK) {
-        status = mf_heads(l, MF_AUDIO_STATE, MF_AUDIO_HEAD);
+        status = mf_heads(l, MF_AUDIO_STATE, MF_AUDIO_HEAD, at);
     }
     if (status == WNPU_OK) {
-        status = mf_heads(l, MF_TEXT_STATE, MF_TEXT_HEAD);
+        status = mf_heads(l, MF_TEXT_STATE, MF_TEXT_HEAD, at);
     }
     if (status == WNPU_OK && l->sizes[MF_AUDIO_STATE] != l->sizes[MF_TEXT_STATE]) {
         return er_set(l->error, WNPU_E_MODEL, "n_audio_state is %u and n_text_state %u, expected "
@@ -6104,12 +6173,17 @@ static uint32_t mf_main_type(const mf_loader *l)
     return best;
 }
 
+static uint32_t mf_count(const mf_loader *l)
+{
+    return MF_SINGLE + l->sizes[MF_AUDIO_LAYER] * MF_ENCODER_PARTS +
+           l->sizes[MF_TEXT_LAYER] * MF_DECODER_PARTS;
+}
+
 static int mf_index(mf_loader *l)
 {
     uint32_t i;
     int status = WNPU_OK;
-    l->n_tensors = MF_SINGLE + l->sizes[MF_AUDIO_LAYER] * MF_ENCODER_PARTS +
-                   l->sizes[MF_TEXT_LAYER] * MF_DECODER_PARTS;
+    l->n_tensors = mf_count(l);
     memset(l->tensors, 0, l->n_tensors * sizeof l->tensors[0]);
     if (l->position == l->source.size) {
         return er_set(l->error, WNPU_E_MODEL, "the file ends at byte %llu after the vocabulary: it "
@@ -6141,66 +6215,111 @@ static int mf_index(mf_loader *l)
 
 /* ---- the block ---- */
 
-static float *mf_take_floats(ar_arena *arena, size_t count, size_t multiple)
+/* What is taken of the data from here on belongs to this section; part NULL: not in a layer. */
+static void mf_section_begin(mf_loader *l, const char *part, uint32_t layer, const char *name)
 {
-    size_t padded = (count + multiple - 1) / multiple * multiple;
-    float *floats = ar_take(arena, padded, sizeof(float));
-    if (floats != NULL) {
-        memset(floats, 0, padded * sizeof(float));
-    }
-    return floats;
-}
-
-static void mf_take_norm(ar_arena *arena, mf_norm *norm, uint32_t d)
-{
-    norm->weight = mf_take_floats(arena, d, 16);
-    norm->bias = mf_take_floats(arena, d, 16);
-}
-
-static void mf_take_weight(ar_arena *arena, gm_weight *weight, uint32_t n, uint32_t k, int bias,
-                           int keep_float)
-{
-    gm_take(arena, weight, n, k, bias, keep_float);
-    if (arena->base != NULL && arena->used <= arena->size) {
-        gm_clear(weight); /* the bias too */
+    mf_section *section = &l->sections[l->n_sections++];
+    section->start = l->data.used;
+    if (part == NULL) {
+        (void)snprintf(section->name, sizeof section->name, "%s", name);
+    } else {
+        (void)snprintf(section->name, sizeof section->name, "%s.%u.%s", part, (unsigned)layer,
+                       name);
     }
 }
 
-static void mf_take_layer(ar_arena *arena, mf_layer *layer, uint32_t d, int decoder, int keep)
+static size_t mf_section_end(const mf_loader *l, uint32_t section)
 {
+    return section + 1 < l->n_sections ? l->sections[section + 1].start : l->data.used;
+}
+
+static void mf_take_norm(mf_loader *l, mf_norm *norm, uint32_t d)
+{
+    size_t padded = ((size_t)d + 15) / 16 * 16;
+    norm->weight = ar_take(&l->data, padded, sizeof(float));
+    norm->bias = ar_take(&l->data, padded, sizeof(float));
+}
+
+static void mf_take_layer(mf_loader *l, mf_layer *layer, uint32_t number, int decoder, int keep)
+{
+    const char *part = decoder ? "decoder" : "encoder";
+    const uint32_t d = l->sizes[MF_TEXT_STATE];
     memset(layer, 0, sizeof *layer);
-    mf_take_norm(arena, &layer->attn_norm, d);
-    mf_take_weight(arena, &layer->qkv, 3 * d, d, 1, keep);
-    mf_take_weight(arena, &layer->attn_out, d, d, 1, keep);
+    mf_section_begin(l, part, number, "attn_norm");
+    mf_take_norm(l, &layer->attn_norm, d);
+    mf_section_begin(l, part, number, "qkv");
+    gm_take(&l->data, &layer->qkv, 3 * d, d, 1, keep);
+    mf_section_begin(l, part, number, "attn_out");
+    gm_take(&l->data, &layer->attn_out, d, d, 1, keep);
     if (decoder) {
-        mf_take_norm(arena, &layer->cross_norm, d);
-        mf_take_weight(arena, &layer->cross_q, d, d, 1, keep);
-        mf_take_weight(arena, &layer->cross_kv, 2 * d, d, 1, keep);
-        mf_take_weight(arena, &layer->cross_out, d, d, 1, keep);
+        mf_section_begin(l, part, number, "cross_norm");
+        mf_take_norm(l, &layer->cross_norm, d);
+        mf_section_begin(l, part, number, "cross_q");
+        gm_take(&l->data, &layer->cross_q, d, d, 1, keep);
+        mf_section_begin(l, part, number, "cross_kv");
+        gm_take(&l->data, &layer->cross_kv, 2 * d, d, 1, keep);
+        mf_section_begin(l, part, number, "cross_out");
+        gm_take(&l->data, &layer->cross_out, d, d, 1, keep);
     }
-    mf_take_norm(arena, &layer->mlp_norm, d);
-    mf_take_weight(arena, &layer->fc1, 4 * d, d, 1, keep);
-    mf_take_weight(arena, &layer->fc2, d, 4 * d, 1, keep);
+    mf_section_begin(l, part, number, "mlp_norm");
+    mf_take_norm(l, &layer->mlp_norm, d);
+    mf_section_begin(l, part, number, "fc1");
+    gm_take(&l->data, &layer->fc1, 4 * d, d, 1, keep);
+    mf_section_begin(l, part, number, "fc2");
+    gm_take(&l->data, &layer->fc2, d, 4 * d, 1, keep);
 }
 
-static mf_layer *mf_take_layers(mf_loader *l, ar_arena *arena, uint32_t count, int decoder,
-                                int keep)
+static mf_layer *mf_take_layers(mf_loader *l, uint32_t count, int decoder, int keep)
 {
     uint32_t i;
-    mf_layer *layers = ar_take(arena, count, sizeof *layers);
+    mf_layer *layers = ar_take(&l->head, count, sizeof *layers);
     for (i = 0; i < count; i++) {
-        mf_take_layer(arena, layers != NULL ? &layers[i] : &l->scratch_layer,
-                      l->sizes[MF_TEXT_STATE], decoder, keep);
+        mf_take_layer(l, layers != NULL ? &layers[i] : &l->scratch_layer, i, decoder, keep);
     }
     return layers;
 }
 
-/* Measures or lays out the model; the first piece is wnpu_model itself. */
-static wnpu_model *mf_take(mf_loader *l, ar_arena *arena, int keep)
+static float *mf_take_floats(mf_loader *l, const char *section, size_t count)
+{
+    mf_section_begin(l, NULL, 0, section);
+    return ar_take(&l->data, count, sizeof(float));
+}
+
+/* Lays the data out. Where everything lies in them follows from the sizes alone: a pack is an image
+ * of them, and any change to what is taken here, or in tk_take() and gm_take(), has to raise
+ * MF_PACK_VERSION. */
+static void mf_take_data(mf_loader *l, wnpu_model *m, int keep)
 {
     const uint32_t *s = l->sizes;
     uint32_t d = s[MF_TEXT_STATE];
-    wnpu_model *m = ar_take(arena, 1, sizeof *m);
+    m->filters = mf_take_floats(l, "filters", (size_t)s[MF_MELS] * MF_BINS);
+    mf_section_begin(l, NULL, 0, "vocabulary");
+    tk_take(&l->data, &m->vocab, (int32_t)s[MF_VOCAB], (int32_t)l->n_base,
+            (size_t)l->vocab_bytes);
+    mf_section_begin(l, NULL, 0, "encoder.conv1");
+    gm_take(&l->data, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
+    mf_section_begin(l, NULL, 0, "encoder.conv2");
+    gm_take(&l->data, &m->conv2, d, 3 * d, 1, keep);
+    m->audio_position = mf_take_floats(l, "encoder.position", (size_t)s[MF_AUDIO_CTX] * d);
+    m->encoder = mf_take_layers(l, s[MF_AUDIO_LAYER], 0, keep);
+    mf_section_begin(l, NULL, 0, "encoder.norm");
+    mf_take_norm(l, &m->encoder_norm, d);
+    mf_section_begin(l, NULL, 0, "decoder.embedding");
+    gm_take(&l->data, &m->embedding, s[MF_VOCAB], d, 0, keep);
+    mf_section_begin(l, NULL, 0, "decoder.embedding_low");
+    m->embedding_low = ar_take(&l->data, (size_t)s[MF_VOCAB] * d, 1);
+    m->text_position = mf_take_floats(l, "decoder.position", (size_t)s[MF_TEXT_CTX] * d);
+    m->decoder = mf_take_layers(l, s[MF_TEXT_LAYER], 1, keep);
+    mf_section_begin(l, NULL, 0, "decoder.norm");
+    mf_take_norm(l, &m->decoder_norm, d);
+}
+
+/* Measures or lays out the model in l->head and l->data; the first piece of the head is wnpu_model
+ * itself. */
+static wnpu_model *mf_take(mf_loader *l, int keep)
+{
+    const uint32_t *s = l->sizes;
+    wnpu_model *m = ar_take(&l->head, 1, sizeof *m);
     m = m != NULL ? m : &l->scratch;
     memset(m, 0, sizeof *m);
     m->n_audio_ctx = s[MF_AUDIO_CTX];
@@ -6214,18 +6333,8 @@ static wnpu_model *mf_take(mf_loader *l, ar_arena *arena, int keep)
     m->n_mels = s[MF_MELS];
     m->has_float = keep;
     m->weight_type = mf_types[l->weight_type].name;
-    m->filters = ar_take(arena, (size_t)s[MF_MELS] * MF_BINS, sizeof(float));
-    tk_take(arena, &m->vocab, (int32_t)s[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes);
-    mf_take_weight(arena, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
-    mf_take_weight(arena, &m->conv2, d, 3 * d, 1, keep);
-    m->audio_position = ar_take(arena, (size_t)s[MF_AUDIO_CTX] * d, sizeof(float));
-    m->encoder = mf_take_layers(l, arena, s[MF_AUDIO_LAYER], 0, keep);
-    mf_take_norm(arena, &m->encoder_norm, d);
-    mf_take_weight(arena, &m->embedding, s[MF_VOCAB], d, 0, keep);
-    m->embedding_low = ar_take(arena, (size_t)s[MF_VOCAB] * d, 1);
-    m->text_position = ar_take(arena, (size_t)s[MF_TEXT_CTX] * d, sizeof(float));
-    m->decoder = mf_take_layers(l, arena, s[MF_TEXT_LAYER], 1, keep);
-    mf_take_norm(arena, &m->decoder_norm, d);
+    l->n_sections = 0;
+    mf_take_data(l, m, keep);
     return m;
 }
 
@@ -6396,7 +6505,7 @@ static int mf_load(mf_loader *l, wnpu_model *m)
     return status;
 }
 
-/* ---- opening ---- */
+/* ---- the model's memory ---- */
 
 /* Memory from an allocator that may be the host's, and so may be wrong about alignment. */
 static void *mf_alloc(const wnpu_allocator *allocator, size_t size, const char *what,
@@ -6415,49 +6524,448 @@ static void *mf_alloc(const wnpu_allocator *allocator, size_t size, const char *
     return memory;
 }
 
-static int mf_build(mf_loader *l, const wnpu_allocator *allocator, int keep, wnpu_model **model)
+/* The size of the head and of the data. */
+static int mf_measure(mf_loader *l, int keep, size_t *head, size_t *data)
 {
-    ar_arena arena;
-    void *memory;
-    int status;
-    memset(&arena, 0, sizeof arena);
-    (void)mf_take(l, &arena, keep);
-    if (arena.overflow) {
+    size_t both;
+    memset(&l->head, 0, sizeof l->head);
+    memset(&l->data, 0, sizeof l->data);
+    (void)mf_take(l, keep);
+    *head = l->head.used;
+    *data = l->data.used;
+    if (l->head.overflow || l->data.overflow || ar_add(*head, *data, &both) != 0) {
         return er_set(l->error, WNPU_E_MEMORY, "the model does not fit into the address space; use "
                       "a smaller one");
     }
-    memory = mf_alloc(allocator, arena.used, "a model", l->error);
+    return WNPU_OK;
+}
+
+/* Lays the model out in memory that holds the head, and over the data, which may be elsewhere. */
+static int mf_place(mf_loader *l, int keep, void *head, size_t head_size, unsigned char *data,
+                    size_t data_size, wnpu_model **model)
+{
+    memset(&l->head, 0, sizeof l->head);
+    memset(&l->data, 0, sizeof l->data);
+    l->head.base = head;
+    l->head.size = head_size;
+    l->data.base = data;
+    l->data.size = data_size;
+    *model = mf_take(l, keep);
+    if (l->head.used != head_size || l->data.used != data_size) {
+        return er_set(l->error, WNPU_E_INTERNAL, "a model was measured as %llu and %llu bytes and "
+                      "takes %llu and %llu; please report it", (unsigned long long)head_size,
+                      (unsigned long long)data_size, (unsigned long long)l->head.used,
+                      (unsigned long long)l->data.used);
+    }
+    (*model)->name = mf_model_name(l);
+    (*model)->data = data;
+    (*model)->data_size = data_size;
+    return WNPU_OK;
+}
+
+static int mf_build(mf_loader *l, const wnpu_allocator *allocator, int keep, wnpu_model **model)
+{
+    size_t head = 0, data = 0;
+    unsigned char *memory;
+    int status = mf_measure(l, keep, &head, &data);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    memory = mf_alloc(allocator, head + data, "a model", l->error);
     if (memory == NULL) {
         return WNPU_E_MEMORY;
     }
-    arena.base = memory;
-    arena.size = arena.used;
-    arena.used = 0;
-    *model = mf_take(l, &arena, keep);
-    if (arena.used == arena.size) {
-        (*model)->name = mf_model_name(l);
+    memset(memory, 0, head + data); /* padding is zero, in a pack as well */
+    status = mf_place(l, keep, memory, head, memory + head, data, model);
+    if (status == WNPU_OK) {
         (*model)->allocator = *allocator;
-        (*model)->size = arena.size;
+        (*model)->size = head + data;
         status = mf_load(l, *model);
-    } else {
-        status = er_set(l->error, WNPU_E_INTERNAL, "a model's block was measured as %llu bytes and "
-                        "takes %llu; please report it", (unsigned long long)arena.size,
-                        (unsigned long long)arena.used);
     }
     if (status != WNPU_OK) {
-        allocator->release(allocator->user, memory, arena.size);
+        allocator->release(allocator->user, memory, head + data);
         *model = NULL;
     }
     return status;
 }
 
-static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
-                   wnpu_model **model)
+/* ---- packs: .wnpu files ----
+ *
+ * The data of a model as they lie in memory, behind a header that says where each section is and
+ * what its checksum is. Numbers are little-endian:
+ *
+ *      0   8  89 57 4e 50 55 0d 0a 1a: text-mode transfers, which change line ends, spoil it
+ *      8   4  MF_PACK_VERSION
+ *     12   4  0x01020304
+ *     16   8  size of the file
+ *     24   8  checksum of all from byte 32 to the data
+ *     32   8  where the data begin: a multiple of 4096
+ *     40   4  number of sections
+ *     44  40  n_vocab to n_mels as in a ggml file
+ *     84   4  tokens that have a text
+ *     88   8  bytes of these texts
+ *     96   4  ggml's number of the type that most weights had; from here zeros to 128
+ *    128  64  for each section: name[40], offset in the file, bytes, checksum; then zeros
+ *
+ * Sections touch, so that every byte of the file is part of a checksum. */
+#define MF_PACK_VERSION 1u
+#define MF_PACK_HEADER 128u
+#define MF_PACK_ENTRY 64u
+#define MF_PACK_PAGE 4096u
+#define MF_PACK_MARK 0x01020304u
+#define MF_PACK_SIZES 10u /* all but ftype */
+
+static const unsigned char mf_pack_magic[8] = {0x89, 'W', 'N', 'P', 'U', '\r', '\n', 0x1a};
+
+static void mf_put32(unsigned char *p, uint32_t x)
 {
-    double begin = er_now_ms();
-    int status;
-    l->ahead = 4096; /* headers are short and far apart */
-    status = mf_header(l);
+    p[0] = (unsigned char)x;
+    p[1] = (unsigned char)(x >> 8);
+    p[2] = (unsigned char)(x >> 16);
+    p[3] = (unsigned char)(x >> 24);
+}
+
+static void mf_put64(unsigned char *p, uint64_t x)
+{
+    mf_put32(p, (uint32_t)x);
+    mf_put32(p + 4, (uint32_t)(x >> 32));
+}
+
+/* Checksums are XXH64 with seed 0 (Yann Collet, xxHash specification 0.1.1): fast without any
+ * instruction set, and known to other tools (xxhsum). */
+#define MF_XX1 0x9e3779b185ebca87u
+#define MF_XX2 0xc2b2ae3d27d4eb4fu
+#define MF_XX3 0x165667b19e3779f9u
+#define MF_XX4 0x85ebca77c2b2ae63u
+#define MF_XX5 0x27d4eb2f165667c5u
+
+WNPU_INLINE uint64_t mf_rotate(uint64_t x, unsigned bits)
+{
+    return x << bits | x >> (64 - bits);
+}
+
+WNPU_INLINE uint64_t mf_round(uint64_t lane, uint64_t x)
+{
+    return mf_rotate(lane + x * MF_XX2, 31) * MF_XX1;
+}
+
+static uint64_t mf_checksum(const void *data, size_t size)
+{
+    const unsigned char *p = data, *end = p + size;
+    uint64_t lane[4] = {MF_XX1 + MF_XX2, MF_XX2, 0, 0 - MF_XX1}, h = MF_XX5;
+    unsigned i;
+    if (size >= 32) {
+        for (; end - p >= 32; p += 32) {
+            for (i = 0; i < 4; i++) {
+                lane[i] = mf_round(lane[i], mf_u64(p + 8 * i));
+            }
+        }
+        h = mf_rotate(lane[0], 1) + mf_rotate(lane[1], 7) + mf_rotate(lane[2], 12) +
+            mf_rotate(lane[3], 18);
+        for (i = 0; i < 4; i++) {
+            h = (h ^ mf_round(0, lane[i])) * MF_XX1 + MF_XX4;
+        }
+    }
+    h += size;
+    for (; end - p >= 8; p += 8) {
+        h = mf_rotate(h ^ mf_round(0, mf_u64(p)), 27) * MF_XX1 + MF_XX4;
+    }
+    if (end - p >= 4) {
+        h = mf_rotate(h ^ mf_u32(p) * MF_XX1, 23) * MF_XX2 + MF_XX3;
+        p += 4;
+    }
+    for (; p < end; p++) {
+        h = mf_rotate(h ^ *p * MF_XX5, 11) * MF_XX1;
+    }
+    h = (h ^ h >> 33) * MF_XX2;
+    h = (h ^ h >> 29) * MF_XX3;
+    return h ^ h >> 32;
+}
+
+static size_t mf_pack_data_at(uint32_t n_sections)
+{
+    size_t header = MF_PACK_HEADER + (size_t)n_sections * MF_PACK_ENTRY;
+    return (header + MF_PACK_PAGE - 1) / MF_PACK_PAGE * MF_PACK_PAGE;
+}
+
+/* Data are used as they lie in the file. */
+static int mf_pack_order(wnpu_error *error)
+{
+    const uint32_t mark = MF_PACK_MARK;
+    unsigned char bytes[4];
+    memcpy(bytes, &mark, sizeof bytes);
+    return mf_u32(bytes) == mark ? WNPU_OK :
+           er_set(error, WNPU_E_UNSUPPORTED, "packs are for little-endian machines, and this is "
+                  "none; open the ggml file");
+}
+
+/* The fixed part of the header at h, before anything in it is believed. *data_at gets where the
+ * data begin. */
+static int mf_pack_start(mf_loader *l, const unsigned char *h, size_t *data_at)
+{
+    uint32_t version = mf_u32(h + 8), n = mf_u32(h + 40);
+    uint64_t size = mf_u64(h + 16);
+    if (mf_u32(h + 12) != MF_PACK_MARK) {
+        return er_set(l->error, WNPU_E_UNSUPPORTED, "the pack's byte order is 0x%08x, expected "
+                      "0x%08x; pack the model again for this machine", (unsigned)mf_u32(h + 12),
+                      MF_PACK_MARK);
+    }
+    if (version != MF_PACK_VERSION) {
+        return er_set(l->error, WNPU_E_VERSION, "this pack has format %lu, this library reads "
+                      "format %u; %s", (unsigned long)version, MF_PACK_VERSION,
+                      version > MF_PACK_VERSION ? "update the library or pack the model again"
+                                                : "pack the model again");
+    }
+    if (size != l->source.size) {
+        return er_set(l->error, WNPU_E_MODEL, "the pack has %llu bytes and says that it has %llu; "
+                      "it is truncated or damaged, get it again",
+                      (unsigned long long)l->source.size, (unsigned long long)size);
+    }
+    *data_at = n <= MF_MAX_SECTIONS ? mf_pack_data_at(n) : 0;
+    if (*data_at == 0 || mf_u64(h + 32) != *data_at || *data_at > size) {
+        return er_set(l->error, WNPU_E_MODEL, "the pack's header claims %lu sections and data at "
+                      "byte %llu of %llu; it is damaged", (unsigned long)n,
+                      (unsigned long long)mf_u64(h + 32), (unsigned long long)size);
+    }
+    return WNPU_OK;
+}
+
+/* Reads the header up to the data, which then stands at *h in the buffer, and takes from it what a
+ * ggml file's first pass finds. */
+static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at)
+{
+    uint64_t is, should;
+    int status = mf_need(l, MF_PACK_HEADER, "the header", h);
+    if (status == WNPU_OK) {
+        status = mf_pack_start(l, *h, data_at);
+    }
+    if (status == WNPU_OK) {
+        status = mf_need(l, *data_at, "the header", h);
+    }
+    if (status != WNPU_OK) {
+        return status;
+    }
+    is = mf_checksum(*h + 32, *data_at - 32);
+    should = mf_u64(*h + 24);
+    if (is != should) {
+        return er_set(l->error, WNPU_E_MODEL, "the pack's header has checksum %016llx, expected "
+                      "%016llx; it is damaged, get it again", (unsigned long long)is,
+                      (unsigned long long)should);
+    }
+    l->n_base = mf_u32(*h + 84);
+    l->vocab_bytes = mf_u64(*h + 88);
+    l->weight_type = mf_u32(*h + 96);
+    if (l->n_base > TK_MAX_VOCAB || l->vocab_bytes > TK_MAX_BYTES || l->weight_type >= MF_TYPES ||
+        mf_types[l->weight_type].name == NULL) {
+        return er_set(l->error, WNPU_E_MODEL, "the pack claims %lu tokens of %llu bytes and "
+                      "weights of type %lu; it is damaged", (unsigned long)l->n_base,
+                      (unsigned long long)l->vocab_bytes, (unsigned long)l->weight_type);
+    }
+    mf_used(l, 44);
+    status = mf_read_sizes(l, MF_PACK_SIZES, 44);
+    l->n_tensors = mf_count(l);
+    return status != WNPU_OK ? status :
+           tk_check((int32_t)l->sizes[MF_VOCAB], (int32_t)l->n_base, (size_t)l->vocab_bytes,
+                    l->error);
+}
+
+/* One row of the table of sections. */
+static void mf_pack_entry(const mf_loader *l, uint32_t section, size_t data_at,
+                          unsigned char entry[MF_PACK_ENTRY])
+{
+    const mf_section *s = &l->sections[section];
+    memset(entry, 0, MF_PACK_ENTRY);
+    memcpy(entry, s->name, strlen(s->name));
+    mf_put64(entry + 40, data_at + s->start);
+    mf_put64(entry + 48, mf_section_end(l, section) - s->start);
+}
+
+/* The table of the header h has to say what was measured. */
+static int mf_pack_table(const mf_loader *l, const unsigned char *h, size_t data_at)
+{
+    uint32_t i, n = mf_u32(h + 40);
+    unsigned char entry[MF_PACK_ENTRY];
+    char shown[MF_SECTION_NAME + 1];
+    for (i = 0; i < l->n_sections && i < n; i++) {
+        const unsigned char *row = h + MF_PACK_HEADER + (size_t)i * MF_PACK_ENTRY;
+        mf_pack_entry(l, i, data_at, entry);
+        if (memcmp(row, entry, MF_PACK_ENTRY - 8) != 0) {
+            (void)mf_printable(shown, sizeof shown, row, strnlen((const char *)row,
+                                                                 MF_SECTION_NAME));
+            return er_set(l->error, WNPU_E_MODEL, "section %u of the pack is '%s', %llu bytes at "
+                          "%llu, expected '%s', %llu at %llu; pack the model again", (unsigned)i,
+                          shown, (unsigned long long)mf_u64(row + 48),
+                          (unsigned long long)mf_u64(row + 40), l->sections[i].name,
+                          (unsigned long long)mf_u64(entry + 48),
+                          (unsigned long long)mf_u64(entry + 40));
+        }
+    }
+    if (n != l->n_sections || l->source.size - data_at != l->data.used ||
+        l->data.used > SIZE_MAX / 2) {
+        return er_set(l->error, WNPU_E_MODEL, "the pack has %lu sections and %llu bytes of data, "
+                      "expected %lu and %llu; pack the model again", (unsigned long)n,
+                      (unsigned long long)(l->source.size - data_at), (unsigned long)l->n_sections,
+                      (unsigned long long)l->data.used);
+    }
+    return WNPU_OK;
+}
+
+/* What mf_load_tensor() ensures of the floats. */
+static int mf_pack_values(mf_loader *l, wnpu_model *m)
+{
+    const uint32_t most = mf_bits(65504.0f / 127.0f);
+    uint32_t tensor, layer, ne[3], i;
+    int bad = !mf_sane(m->filters, (size_t)m->n_mels * MF_BINS), decoder;
+    if (bad) {
+        return er_set(l->error, WNPU_E_MODEL, "a mel filter has a value that is not finite or "
+                      "beyond 65504; the pack is damaged");
+    }
+    for (tensor = 0; tensor < l->n_tensors && !bad; tensor++) {
+        const mf_part *part = mf_find(l, tensor, &decoder, &layer);
+        unsigned char *base = decoder < 0 ? (unsigned char *)m :
+                              (unsigned char *)&(decoder ? m->decoder : m->encoder)[layer];
+        const void *at = base + part->offset;
+        if (part->goes == MF_FLOATS) {
+            mf_ne(l, part->shape, ne);
+            bad = !mf_sane(*(float *const *)at, (size_t)ne[0] * ne[1]);
+        } else if (part->goes == MF_ROWS && part->first == 0) {
+            const gm_weight *w = at;
+            bad = w->bias != NULL && !mf_sane(w->bias, (size_t)w->n16 * 16);
+            for (i = 0; i < w->n16 * 16; i++) {
+                bad |= mf_bits(w->scale[i]) > most; /* negative ones as well */
+            }
+        }
+        if (bad) {
+            return er_set(l->error, WNPU_E_MODEL, "tensor '%s' or its bias has a value that is "
+                          "not finite or beyond 65504; the pack is damaged", mf_name(l, tensor));
+        }
+    }
+    return WNPU_OK;
+}
+
+/* Copies the pack into memory; the header from the buffer, where it was checked. */
+static int mf_pack_read(mf_loader *l, unsigned char *image, const unsigned char *h, size_t data_at)
+{
+    uint64_t done = data_at, size = l->source.size;
+    memcpy(image, h, data_at);
+    while (done < size) {
+        size_t ask = size - done < (1u << 30) ? (size_t)(size - done) : 1u << 30;
+        int64_t got = l->source.read(l->source.user, done, image + done, ask);
+        if (got <= 0 || (uint64_t)got > ask) {
+            return er_set(l->error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu answered "
+                          "%lld; the file is unreadable or was cut while it was read",
+                          (unsigned long long)ask, (unsigned long long)done,
+                          (unsigned long long)size, (long long)got);
+        }
+        done += (uint64_t)got;
+    }
+    return WNPU_OK;
+}
+
+static int mf_verify(const wnpu_model *m, wnpu_error *error)
+{
+    const unsigned char *h = m->image;
+    size_t data_at = m->image_size - m->data_size;
+    uint32_t i, n = mf_u32(h + 40);
+    char shown[MF_SECTION_NAME + 1];
+    if (mf_checksum(h + 32, data_at - 32) != mf_u64(h + 24) || mf_pack_data_at(n) != data_at) {
+        return er_set(error, WNPU_E_MODEL, "the header of the pack is damaged; get it again");
+    }
+    for (i = 0; i < n; i++) {
+        const unsigned char *row = h + MF_PACK_HEADER + (size_t)i * MF_PACK_ENTRY;
+        uint64_t at = mf_u64(row + 40), bytes = mf_u64(row + 48), is;
+        if (at > m->image_size || bytes > m->image_size - at) {
+            return er_set(error, WNPU_E_MODEL, "the header of the pack changed; get it again");
+        }
+        is = mf_checksum(h + at, (size_t)bytes);
+        if (is != mf_u64(row + 56)) {
+            (void)mf_printable(shown, sizeof shown, row, strnlen((const char *)row,
+                                                                 MF_SECTION_NAME));
+            return er_set(error, WNPU_E_MODEL, "section '%s' of the pack, %llu bytes at byte %llu, "
+                          "has checksum %016llx, expected %016llx; it is damaged, get it again",
+                          shown, (unsigned long long)bytes, (unsigned long long)at,
+                          (unsigned long long)is, (unsigned long long)mf_u64(row + 56));
+        }
+    }
+    return WNPU_OK;
+}
+
+/* The model is laid out and the image is there. */
+static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_model *m)
+{
+    int status = config->full_check ? mf_verify(m, l->error) : WNPU_OK;
+    if (status == WNPU_OK) {
+        status = tk_attach(&m->vocab, l->error);
+    }
+    return status == WNPU_OK ? mf_pack_values(l, m) : status;
+}
+
+/* image: where the source's bytes lie and stay, or NULL to copy them. */
+static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
+                        const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
+{
+    const unsigned char *h = NULL;
+    unsigned char *memory;
+    size_t data_at = 0, head = 0, data = 0, own;
+    int status = mf_pack_order(l->error);
+    if (status == WNPU_OK && config->keep_float) {
+        status = er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
+                        "keep_float asks for; open the file that the pack was made from");
+    }
+    if (status == WNPU_OK) {
+        status = mf_pack_header(l, &h, &data_at);
+    }
+    if (status == WNPU_OK) {
+        status = mf_measure(l, 0, &head, &data);
+    }
+    if (status == WNPU_OK) {
+        status = mf_pack_table(l, h, data_at);
+    }
+    if (status != WNPU_OK) {
+        return status;
+    }
+    own = image != NULL ? head : head + data_at + data; /* which is the size of the file */
+    memory = mf_alloc(allocator, own, "a model", l->error);
+    if (memory == NULL) {
+        return WNPU_E_MEMORY;
+    }
+    if (image == NULL) {
+        image = memory + head;
+        status = mf_pack_read(l, image, h, data_at);
+    }
+    if (status == WNPU_OK) {
+        status = mf_place(l, 0, memory, head, image + data_at, data, model);
+    }
+    if (status == WNPU_OK) {
+        (*model)->image = image;
+        (*model)->image_size = data_at + data;
+        (*model)->shared = own == head ? data_at + data : 0;
+        (*model)->allocator = *allocator;
+        (*model)->size = own;
+        status = mf_pack_check(l, config, *model);
+    }
+    if (status != WNPU_OK) {
+        allocator->release(allocator->user, memory, own);
+        *model = NULL;
+    }
+    return status;
+}
+
+static int mf_is_pack(const void *bytes, size_t size)
+{
+    return size >= sizeof mf_pack_magic &&
+           memcmp(bytes, mf_pack_magic, sizeof mf_pack_magic) == 0;
+}
+
+/* ---- opening ---- */
+
+static int mf_open_ggml(mf_loader *l, const wnpu_model_config *config,
+                        const wnpu_allocator *allocator, wnpu_model **model)
+{
+    int status = mf_magic(l);
+    if (status == WNPU_OK) {
+        status = mf_read_sizes(l, MF_SIZES, 4);
+    }
     if (status == WNPU_OK) {
         status = mf_filters(l);
     }
@@ -6469,14 +6977,30 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
     if (status == WNPU_OK) {
         status = mf_index(l);
     }
-    if (status == WNPU_OK) {
-        status = mf_build(l, allocator, config->keep_float != 0, model);
+    return status != WNPU_OK ? status :
+           mf_build(l, allocator, config->keep_float != 0, model);
+}
+
+static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
+                   unsigned char *image, wnpu_model **model)
+{
+    double begin = er_now_ms();
+    const unsigned char *bytes;
+    size_t n = l->source.size < 8 ? (size_t)l->source.size : 8;
+    int status;
+    l->ahead = 4096; /* headers are short and far apart */
+    status = mf_need(l, n, "the magic number", &bytes);
+    if (status != WNPU_OK) {
+        return status;
     }
+    status = mf_is_pack(bytes, n) ? mf_open_pack(l, config, allocator, image, model)
+                                  : mf_open_ggml(l, config, allocator, model);
     if (status == WNPU_OK) {
         er_log(config->log, config->log_user, WNPU_LOG_INFO,
-               "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory in %d ms",
-               (*model)->name, (*model)->weight_type, (unsigned)l->n_tensors,
-               (unsigned long long)l->source.size, (unsigned long long)(*model)->size,
+               "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory and %llu "
+               "used in place, in %d ms", (*model)->name, (*model)->weight_type,
+               (unsigned)l->n_tensors, (unsigned long long)l->source.size,
+               (unsigned long long)(*model)->size, (unsigned long long)(*model)->shared,
                (int)(er_now_ms() - begin));
     }
     return status;
@@ -6490,52 +7014,67 @@ WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_si
     }
 }
 
-WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,
-                                    const wnpu_model_config *config, wnpu_error *error)
+/* The arguments that all ways of opening have. *model becomes NULL. */
+static int mf_settings(wnpu_model **model, const wnpu_model_config *config,
+                       wnpu_model_config *ours, wnpu_error *error)
 {
-    wnpu_model_config ours;
-    wnpu_allocator allocator;
-    wnpu_error local;
-    mf_loader *l;
-    int status;
-    error = error != NULL ? error : &local; /* the log gets the message in any case */
     er_clear(error);
     if (model == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "model is NULL; pass where to put it");
     }
     *model = NULL;
-    if (source == NULL || source->read == NULL) {
-        return er_set(error, WNPU_E_ARGUMENT, "the source has no read function; fill it in");
-    }
-    wnpu_model_config_init(&ours, sizeof ours);
-    if (config != NULL && er_import(&ours, sizeof ours, config, config->struct_size) != WNPU_OK) {
+    wnpu_model_config_init(ours, sizeof *ours);
+    if (config != NULL && er_import(ours, sizeof *ours, config, config->struct_size) != WNPU_OK) {
         return er_set(error, WNPU_E_VERSION, "struct_size %u of the model configuration is wrong "
                       "or asks for what is unknown here; use wnpu_model_config_init()",
                       (unsigned)config->struct_size);
     }
-    if (ours.keep_float > 1) {
-        return er_set(error, WNPU_E_ARGUMENT, "keep_float is %u, expected 0 or 1",
-                      (unsigned)ours.keep_float);
+    if (ours->keep_float > 1 || ours->copy > 1 || ours->full_check > 1) {
+        return er_set(error, WNPU_E_ARGUMENT, "keep_float is %u, copy %u, full_check %u, expected "
+                      "0 or 1", (unsigned)ours->keep_float, (unsigned)ours->copy,
+                      (unsigned)ours->full_check);
     }
-    if (ours.allocator != NULL && (ours.allocator->alloc == NULL ||
-                                   ours.allocator->release == NULL)) {
+    if (ours->allocator != NULL && (ours->allocator->alloc == NULL ||
+                                    ours->allocator->release == NULL)) {
         return er_set(error, WNPU_E_ARGUMENT, "the allocator lacks alloc or release; fill both in");
     }
-    allocator = ar_allocator(ours.allocator);
+    return WNPU_OK;
+}
+
+/* image: where the source's bytes lie and stay while the model is open, if they do, else NULL. */
+static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char *image,
+                    const wnpu_model_config *config, wnpu_error *error)
+{
+    wnpu_allocator allocator = ar_allocator(config->allocator);
+    wnpu_error local;
+    mf_loader *l;
+    int status;
+    error = error != NULL ? error : &local; /* the log gets the message in any case */
     l = mf_alloc(&allocator, sizeof *l, "opening a model", error);
     if (l == NULL) {
         return WNPU_E_MEMORY;
     }
-    memset(l, 0, offsetof(mf_loader, tensors)); /* the rest is written before it is read */
+    memset(l, 0, offsetof(mf_loader, sections)); /* the rest is written before it is read */
     l->source = *source;
     l->until = source->size;
     l->error = error;
-    status = mf_open(l, &ours, &allocator, model);
+    status = mf_open(l, config, &allocator, image, model);
     if (status != WNPU_OK) {
-        er_log(ours.log, ours.log_user, WNPU_LOG_ERROR, "%s", error->message);
+        er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
     }
     allocator.release(allocator.user, l, sizeof *l);
     return status;
+}
+
+WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,
+                                    const wnpu_model_config *config, wnpu_error *error)
+{
+    wnpu_model_config ours;
+    int status = mf_settings(model, config, &ours, error);
+    if (status == WNPU_OK && (source == NULL || source->read == NULL)) {
+        status = er_set(error, WNPU_E_ARGUMENT, "the source has no read function; fill it in");
+    }
+    return status != WNPU_OK ? status : mf_start(model, source, NULL, &ours, error);
 }
 
 typedef struct mf_memory {
@@ -6554,24 +7093,42 @@ static int64_t mf_read_memory(void *user, uint64_t offset, void *buffer, size_t 
     return (int64_t)n;
 }
 
-WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t size,
-                                    const wnpu_model_config *config, wnpu_error *error)
+/* stays: data may be used where they lie. */
+static int mf_start_memory(wnpu_model **model, const void *data, size_t size, int stays,
+                           const wnpu_model_config *config, wnpu_error *error)
 {
     mf_memory memory;
     wnpu_source source;
-    er_clear(error);
-    if (data == NULL) {
-        if (model != NULL) {
-            *model = NULL;
-        }
-        return er_set(error, WNPU_E_ARGUMENT, "data is NULL; pass the bytes of a model");
-    }
     memory.data = data;
     memory.size = size;
     source.read = mf_read_memory;
     source.size = size;
     source.user = &memory;
-    return wnpu_model_open_source(model, &source, config, error);
+    return mf_start(model, &source, stays ? (unsigned char *)(uintptr_t)data : NULL, config, error);
+}
+
+WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t size,
+                                    const wnpu_model_config *config, wnpu_error *error)
+{
+    wnpu_model_config ours;
+    int status = mf_settings(model, config, &ours, error);
+    if (status == WNPU_OK && data == NULL) {
+        status = er_set(error, WNPU_E_ARGUMENT, "data is NULL; pass the bytes of a model");
+    }
+    return status != WNPU_OK ? status : mf_start_memory(model, data, size, 0, &ours, error);
+}
+
+WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t size,
+                                    const wnpu_model_config *config, wnpu_error *error)
+{
+    wnpu_model_config ours;
+    int status = mf_settings(model, config, &ours, error);
+    if (status == WNPU_OK && (data == NULL || (uintptr_t)data % AR_ALIGN != 0)) {
+        status = er_set(error, WNPU_E_ARGUMENT, "data is %s; pass the bytes of a model, aligned to "
+                        "%u", data == NULL ? "NULL" : "not aligned", AR_ALIGN);
+    }
+    return status != WNPU_OK ? status :
+           mf_start_memory(model, data, size, !ours.copy, &ours, error);
 }
 
 #ifndef WNPU_NO_STDIO
@@ -6629,31 +7186,64 @@ static int mf_open_path(const char *path, int *file, uint64_t *size, wnpu_error 
 }
 #endif
 
+#ifndef WNPU_NO_STDIO
+/* The file if it is a pack, mapped so that all processes share it; else, or if it cannot be mapped,
+ * NULL: it is then read. */
+static void *mf_map(int file, uint64_t size)
+{
+    unsigned char magic[sizeof mf_pack_magic];
+    void *map;
+    if (mf_read_file(&file, 0, magic, sizeof magic) != (int64_t)sizeof magic ||
+        !mf_is_pack(magic, sizeof magic) || size > SIZE_MAX / 2) {
+        return NULL;
+    }
+    map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
+    return map != MAP_FAILED ? map : NULL;
+}
+
+static int mf_start_file(wnpu_model **model, int file, uint64_t size,
+                         const wnpu_model_config *config, wnpu_error *error)
+{
+    void *map = config->copy ? NULL : mf_map(file, size);
+    wnpu_source source;
+    int status;
+    if (map == NULL) {
+        source.read = mf_read_file;
+        source.size = size;
+        source.user = &file;
+        return mf_start(model, &source, NULL, config, error);
+    }
+    status = mf_start_memory(model, map, (size_t)size, 1, config, error);
+    if (status == WNPU_OK) {
+        (*model)->map = map;
+    } else {
+        (void)munmap(map, (size_t)size);
+    }
+    return status;
+}
+#endif
+
 WNPU_API int wnpu_model_open(wnpu_model **model, const char *path,
                              const wnpu_model_config *config, wnpu_error *error)
 {
-    er_clear(error);
-    if (model == NULL || path == NULL) {
-        if (model != NULL) {
-            *model = NULL;
-        }
-        return er_set(error, WNPU_E_ARGUMENT, "model or path is NULL; pass both");
+    wnpu_model_config ours;
+    int status = mf_settings(model, config, &ours, error);
+    if (status != WNPU_OK || path == NULL) {
+        return status != WNPU_OK ? status :
+               er_set(error, WNPU_E_ARGUMENT, "path is NULL; pass the name of a file");
     }
-    *model = NULL;
 #ifdef WNPU_NO_STDIO
-    (void)config;
     return er_set(error, WNPU_E_UNSUPPORTED, "this build has no files (WNPU_NO_STDIO); use "
                   "wnpu_model_open_memory() or wnpu_model_open_source()");
 #else
     {
-        wnpu_source source;
-        int file = -1, status = mf_open_path(path, &file, &source.size, error);
+        uint64_t size = 0;
+        int file = -1;
+        status = mf_open_path(path, &file, &size, error);
         if (status != WNPU_OK) {
             return status;
         }
-        source.read = mf_read_file;
-        source.user = &file;
-        status = wnpu_model_open_source(model, &source, config, error);
+        status = mf_start_file(model, file, size, &ours, error);
         (void)close(file);
         return status;
     }
@@ -6664,8 +7254,128 @@ WNPU_API void wnpu_model_close(wnpu_model *model)
 {
     if (model != NULL) {
         wnpu_allocator allocator = model->allocator;
+#ifndef WNPU_NO_STDIO
+        if (model->map != NULL) {
+            (void)munmap(model->map, model->image_size);
+        }
+#endif
         allocator.release(allocator.user, model, model->size);
     }
+}
+
+WNPU_API int wnpu_model_verify(const wnpu_model *model, wnpu_error *error)
+{
+    er_clear(error);
+    if (model == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "model is NULL");
+    }
+    if (model->image == NULL) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "the model does not come from a pack, and only "
+                      "packs have checksums");
+    }
+    return mf_verify(model, error);
+}
+
+static int mf_write(wnpu_write_fn write, void *user, const unsigned char *data, size_t size,
+                    wnpu_error *error)
+{
+    size_t done = 0;
+    while (done < size) {
+        int64_t took = write(user, data + done, size - done);
+        if (took <= 0 || (uint64_t)took > size - done) {
+            return er_set(error, WNPU_E_IO, "writing %llu bytes of a pack answered %lld",
+                          (unsigned long long)(size - done), (long long)took);
+        }
+        done += (size_t)took;
+    }
+    return WNPU_OK;
+}
+
+/* What a ggml file's first pass would find, and the layout. */
+static int mf_pack_plan(mf_loader *l, const wnpu_model *m)
+{
+    const uint32_t sizes[MF_PACK_SIZES] = {
+        m->embedding.n, m->n_audio_ctx, m->n_audio_state, m->n_audio_head, m->n_audio_layer,
+        m->n_text_ctx, m->n_text_state, m->n_text_head, m->n_text_layer, m->n_mels
+    };
+    size_t head = 0, data = 0;
+    int status;
+    memcpy(l->sizes, sizes, sizeof sizes);
+    l->n_base = (uint32_t)m->vocab.n_base;
+    l->vocab_bytes = m->vocab.bytes_size - l->n_base;
+    while (l->weight_type + 1 < MF_TYPES && mf_types[l->weight_type].name != m->weight_type) {
+        l->weight_type++;
+    }
+    status = mf_measure(l, 0, &head, &data);
+    if (status == WNPU_OK && data != m->data_size) {
+        return er_set(l->error, WNPU_E_INTERNAL, "the model has %llu bytes of data and is measured "
+                      "as %llu; please report it", (unsigned long long)m->data_size,
+                      (unsigned long long)data);
+    }
+    return status;
+}
+
+/* The header in the buffer, which is large enough for any. Returns its size. */
+static size_t mf_pack_fill(mf_loader *l, const wnpu_model *m)
+{
+    size_t data_at = mf_pack_data_at(l->n_sections);
+    unsigned char *h = l->buffer;
+    uint32_t i;
+    memset(h, 0, data_at);
+    memcpy(h, mf_pack_magic, sizeof mf_pack_magic);
+    mf_put32(h + 8, MF_PACK_VERSION);
+    mf_put32(h + 12, MF_PACK_MARK);
+    mf_put64(h + 16, data_at + m->data_size);
+    mf_put64(h + 32, data_at);
+    mf_put32(h + 40, l->n_sections);
+    for (i = 0; i < MF_PACK_SIZES; i++) {
+        mf_put32(h + 44 + 4 * i, l->sizes[i]);
+    }
+    mf_put32(h + 84, l->n_base);
+    mf_put64(h + 88, l->vocab_bytes);
+    mf_put32(h + 96, l->weight_type);
+    for (i = 0; i < l->n_sections; i++) {
+        unsigned char *row = h + MF_PACK_HEADER + (size_t)i * MF_PACK_ENTRY;
+        size_t start = l->sections[i].start;
+        mf_pack_entry(l, i, data_at, row);
+        mf_put64(row + 56, mf_checksum(m->data + start, mf_section_end(l, i) - start));
+    }
+    mf_put64(h + 24, mf_checksum(h + 32, data_at - 32));
+    return data_at;
+}
+
+WNPU_API int wnpu_model_save(const wnpu_model *model, wnpu_write_fn write, void *user,
+                             wnpu_error *error)
+{
+    mf_loader *l;
+    int status;
+    er_clear(error);
+    if (model == NULL || write == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "model or write is NULL; pass both");
+    }
+    if (model->has_float) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "packs hold no float weights; open the model "
+                      "without keep_float");
+    }
+    if (mf_pack_order(error) != WNPU_OK) {
+        return WNPU_E_UNSUPPORTED;
+    }
+    l = mf_alloc(&model->allocator, sizeof *l, "saving a model", error);
+    if (l == NULL) {
+        return WNPU_E_MEMORY;
+    }
+    memset(l, 0, offsetof(mf_loader, sections));
+    l->error = error;
+    status = mf_pack_plan(l, model);
+    if (status == WNPU_OK) {
+        size_t header = mf_pack_fill(l, model);
+        status = mf_write(write, user, l->buffer, header, error);
+    }
+    if (status == WNPU_OK) {
+        status = mf_write(write, user, model->data, model->data_size, error);
+    }
+    model->allocator.release(model->allocator.user, l, sizeof *l);
+    return status;
 }
 
 WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
@@ -6693,6 +7403,7 @@ WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
     ours.n_languages = (int32_t)model->vocab.n_languages;
     ours.has_float = model->has_float;
     ours.bytes = model->size;
+    ours.shared_bytes = model->shared;
     ours.name = model->name;
     ours.weight_type = model->weight_type;
     memset(info, 0, size); /* a newer caller's fields that are unknown here become 0 */

@@ -67,7 +67,7 @@ typedef enum wnpu_status {
     WNPU_E_STATE = -8,        /* wrong order of calls, or the session is busy */
     WNPU_E_FULL = -9,         /* the session's result store is full; results so far are kept */
     WNPU_E_ACCEL = -10,       /* an accelerator was required and could not do its part */
-    WNPU_E_VERSION = -11,     /* a structure asks for something this library does not know */
+    WNPU_E_VERSION = -11,     /* a structure or a pack is of a version this library does not know */
     WNPU_E_INTERNAL = -12     /* a broken invariant: please report it */
 } wnpu_status;
 
@@ -85,8 +85,9 @@ WNPU_API const char *wnpu_strerror(int code);
 
 /* ---------------------------------------------------------------- memory and logging ---- */
 
-/* Used only inside wnpu_model_open*() and wnpu_session_open(). alignment is a power of two up to
- * 4096. alloc returns NULL when it has no memory; release gets the size that was asked for. */
+/* Used only inside wnpu_model_open*(), wnpu_model_save() and wnpu_session_open(). alignment is a
+ * power of two up to 4096. alloc returns NULL when it has no memory; release gets the size that was
+ * asked for. */
 typedef struct wnpu_allocator {
     void *(*alloc)(void *user, size_t size, size_t alignment);
     void (*release)(void *user, void *memory, size_t size);
@@ -141,24 +142,59 @@ typedef struct wnpu_model_config {
     const wnpu_allocator *allocator; /* NULL: malloc and free. Must outlive the model */
     wnpu_log_fn log;          /* NULL: silent. Called only while opening */
     void *log_user;
+    /* For packs; other models ignore them. */
+    uint32_t copy;            /* 1: take memory for the whole pack, as if it could not be mapped or
+                                 used in place; default 0 */
+    uint32_t full_check;      /* 1: wnpu_model_verify() before opening succeeds; default 0 */
 } wnpu_model_config;
 
 WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size);
 
-/* Opens a ggml Whisper model (f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0 tensors). Weights are turned
- * into INT8 with one scale per output channel. config may be NULL for defaults. On success *model
- * is set and must be closed with wnpu_model_close(); on failure it is set to NULL.
- * Errors: E_ARGUMENT, E_IO, E_MODEL, E_MEMORY, E_UNSUPPORTED, E_VERSION. */
+/* Opens a ggml Whisper model (f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0 tensors), whose weights are
+ * turned into INT8 with one scale per output channel, or a pack, which wnpu_model_save() makes of
+ * one. config may be NULL for defaults. On success *model is set and must be closed with
+ * wnpu_model_close(); on failure it is set to NULL.
+ *
+ * A pack (.wnpu) gives the same text as the file it was made from, opens in milliseconds and is the
+ * same for all instruction sets. wnpu_model_open() maps the file read-only, so that all processes
+ * that use it share its memory (where the system cannot map, it reads). While the model is open,
+ * the file may be removed or replaced by renaming another one onto it, but must be neither cut nor
+ * written to: reading a mapped page that is gone ends a process with SIGBUS. Where that cannot be
+ * ensured, set config->copy. Opening checks the header against its checksum, all sizes and offsets,
+ * every index and all float values: no damaged pack can crash the library. Damage to the weights
+ * themselves is found by wnpu_model_verify(), or config->full_check. A pack holds no float weights:
+ * with config->keep_float it is refused (E_UNSUPPORTED).
+ * Errors: E_ARGUMENT, E_IO, E_MODEL, E_MEMORY, E_UNSUPPORTED, E_VERSION (a pack of another format
+ * than this library's, or config). */
 WNPU_API int wnpu_model_open(wnpu_model **model, const char *path,
                              const wnpu_model_config *config, wnpu_error *error);
-/* The same from memory; data is not needed after the call. */
+/* The same from memory; data is not needed after the call. A pack is copied. */
 WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t size,
                                     const wnpu_model_config *config, wnpu_error *error);
-/* The same through read callbacks; source is not needed after the call. */
+/* The same from memory that stays where it is, readable and unchanged, until the model is closed:
+ * bytes linked into the program, flash, a mapping of the caller's. A pack is used in place, and
+ * only some kilobytes are allocated. data must be aligned to 64 bytes. */
+WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t size,
+                                    const wnpu_model_config *config, wnpu_error *error);
+/* The same through read callbacks; source is not needed after the call. A pack is read whole. */
 WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,
                                     const wnpu_model_config *config, wnpu_error *error);
 /* NULL is allowed. All sessions of the model must be closed before. */
 WNPU_API void wnpu_model_close(wnpu_model *model);
+
+/* Compares every byte of a model that was opened from a pack with the pack's checksums. May run
+ * while sessions use the model. Errors: E_MODEL with the name of the first section that is damaged,
+ * E_UNSUPPORTED for a model that is not from a pack, E_ARGUMENT. */
+WNPU_API int wnpu_model_verify(const wnpu_model *model, wnpu_error *error);
+
+/* Returns how many of size bytes it took (short writes are legal), or a negative number. */
+typedef int64_t (*wnpu_write_fn)(void *user, const void *data, size_t size);
+
+/* Writes the model as a pack; the same model always gives the same bytes. Takes about 400 KiB from
+ * the model's allocator and gives it back. Errors: E_UNSUPPORTED for a model with keep_float, E_IO,
+ * E_MEMORY, E_ARGUMENT. */
+WNPU_API int wnpu_model_save(const wnpu_model *model, wnpu_write_fn write, void *user,
+                             wnpu_error *error);
 
 typedef struct wnpu_model_info {
     uint32_t struct_size;     /* set by the caller: sizeof(wnpu_model_info) */
@@ -174,6 +210,7 @@ typedef struct wnpu_model_info {
     uint64_t bytes;           /* memory that the model holds */
     const char *name;         /* "tiny", "base.en", "large-v3", "turbo", ... or "custom" */
     const char *weight_type;  /* type of most tensors in the file: "f16", "q5_0", ... */
+    uint64_t shared_bytes;    /* of a pack that is mapped or used in place; not part of bytes */
 } wnpu_model_info;
 
 /* Errors: E_ARGUMENT. */
@@ -629,9 +666,6 @@ typedef enum wnpu_format {
     WNPU_FORMAT_TSV = 3,      /* start, end in milliseconds, text */
     WNPU_FORMAT_JSON = 4      /* everything, tokens included; one object and a newline */
 } wnpu_format;
-
-/* Returns how many of size bytes it took (short writes are legal), or a negative number. */
-typedef int64_t (*wnpu_write_fn)(void *user, const void *data, size_t size);
 
 /* Writes the results of the last run. Errors: E_ARGUMENT, E_IO. */
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,

@@ -664,8 +664,8 @@ static int open_model(const options *o, wnpu_model **model)
         memset(&info, 0, sizeof info);
         info.struct_size = sizeof info;
         wnpu_model_get_info(*model, &info);
-        fprintf(stderr, "model %s: %s, %s, %.0f MB in memory\n", path, info.name,
-                info.weight_type, (double)info.bytes / 1e6);
+        fprintf(stderr, "model %s: %s, %s, %.0f MB in memory, %.0f MB shared\n", path, info.name,
+                info.weight_type, (double)info.bytes / 1e6, (double)info.shared_bytes / 1e6);
     }
     return status;
 }
