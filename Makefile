@@ -1,7 +1,8 @@
 # Builds the examples and the tests. The library itself needs no build system:
 #     cc -c whisper_npu.c
 #
-#   make               build/transcribe, build/minimal, build/bench; build/npu_doctor with libdrm
+#   make               build/transcribe, build/minimal, build/pack, build/bench; build/npu_doctor
+#                      with libdrm
 #   make demo          fetch a model and a recording once, print transcript and speed
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
@@ -36,7 +37,7 @@ NPU_OBJECTS = $(if $(LIBDRM),$(BUILD)/npu_amdxdna.o)
 NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_doctor
 NPU_TOOLS = $(if $(LIBDRM),$(BUILD)/libsim_amdxdna.so $(BUILD)/make_pack)
 
-EXAMPLES = transcribe minimal $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
+EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
     $(basename $(notdir $(wildcard tests/test_*.c))))
 FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard tests/fuzz_*.c))))
@@ -47,7 +48,7 @@ FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard
 .SECONDARY:
 
 all: $(EXAMPLES:%=$(BUILD)/%)
-tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(BUILD)/bench_plot $(NPU_TOOLS)
+tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(BUILD)/bench_plot $(BUILD)/make_toy $(NPU_TOOLS)
 
 # An archive, because a test that includes whisper_npu.c then simply does not pull it in.
 $(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
@@ -70,12 +71,17 @@ $(BUILD)/transcribe: $(BUILD)/input.o $(BUILD)/output.o $(BUILD)/npu.o
 $(BUILD)/npu.o: CPPFLAGS += $(if $(LIBDRM),,-DNO_NPU)
 $(BUILD)/transcribe $(BUILD)/npu_doctor: LDLIBS += $(if $(LIBDRM),$(DRM_LIBS))
 
+$(BUILD)/pack: $(BUILD)/hf.o $(BUILD)/json.o $(BUILD)/output.o
+
 # Include the library's source, to time single stages.
 $(BUILD)/bench $(BUILD)/bench_plot: $(BUILD)/%: tests/%.c | $(BUILD)
 	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
 
 $(BUILD)/wer: tests/wer.c | $(BUILD)
 	$(COMPILE) $(LDFLAGS) $< -o $@
+
+$(BUILD)/make_toy: tests/make_toy.c | $(BUILD)
+	$(COMPILE) $(LDFLAGS) $< -lm -o $@
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a | $(BUILD)/tests
 	$(COMPILE) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) -o $@

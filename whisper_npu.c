@@ -5370,7 +5370,6 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
  * ====================================================================== */
 #ifndef WNPU_NO_STDIO
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #endif
 
@@ -5808,7 +5807,8 @@ static const struct {
     {19, "version https://git", "a Git LFS pointer in place of the file"},
     {1, "<", "a web page"},
     {4, "RIFF", "a recording"},
-    {2, "\037\213", "a gzip archive"}
+    {2, "\037\213", "a gzip archive"},
+    {5, "\211WNPU", "a pack whose first bytes are damaged"}
 };
 
 static int mf_magic(mf_loader *l)
@@ -5833,7 +5833,8 @@ static int mf_magic(mf_loader *l)
     }
     if (what != NULL) {
         return er_set(l->error, WNPU_E_MODEL, "this is %s, not a ggml Whisper model; use a "
-                      "ggml-*.bin file of whisper.cpp or convert with its scripts", what);
+                      "ggml-*.bin file of whisper.cpp, or examples/pack.c to convert one of "
+                      "Hugging Face", what);
     }
     if (mf_u32(bytes) != 0x67676d6cu) {
         return er_set(l->error, WNPU_E_MODEL, "the file begins with 0x%08x, expected 0x67676d6c: "

@@ -64,7 +64,8 @@ test_help() {
     empty "$T/err"
     for option in model language translate threads isa compute format output prompt \
         no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages quiet \
-        verbose version help npu npu-all require-npu beam patience length-penalty length-rule temperature best-of seed \
+        verbose version help npu npu-all require-npu beam patience length-penalty length-rule \
+        temperature best-of seed \
         temperature-step no-fallback compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
@@ -89,7 +90,8 @@ test_version_and_languages() {
 test_usage_errors() {
     for wrong in --wrong '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
-        '--channel left' --model --npu --npu-all --require-npu '--beam 0' '--beam 17' '--best-of 17' '--patience 0' \
+        '--channel left' --model --npu --npu-all --require-npu '--beam 0' \
+        '--beam 17' '--best-of 17' '--patience 0' \
         '--length-penalty 5' '--length-rule x' '--temperature -1' '--temperature nan' \
         '--seed -1' '--temperature-step 2' '--compression-threshold x' '--logprob-threshold 1' \
         '--repetition-penalty 0' '--no-repeat-ngram 65' '--hotword-boost 21' \

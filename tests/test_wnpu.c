@@ -572,6 +572,8 @@ static void test_truncation(void)
     }
     refused(pack, size - 1, WNPU_E_MODEL, "truncated");
     refused(pack, 100, WNPU_E_MODEL, "truncated");
+    pack[5] = '\n';
+    refused(pack, size, WNPU_E_MODEL, "a pack whose first bytes are damaged");
     free(pack);
 }
 

@@ -1,0 +1,181 @@
+/*
+ * pack.c - makes a packed model (.wnpu), which opens in milliseconds and whose memory all
+ * processes share, of a ggml file or of a Hugging Face model. See --help.
+ *
+ *     cc -I. examples/pack.c examples/hf.c examples/json.c examples/output.c whisper_npu.c \
+ *        -o pack -lm -lpthread
+ */
+#define _XOPEN_SOURCE 700
+
+#include "hf.h"
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_SIZE 4096
+
+enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_OUTPUT = 5, EXIT_OTHER = 6 };
+
+static const char help[] =
+"Usage: pack MODEL OUT.wnpu\n"
+"       pack --check FILE.wnpu\n"
+"\n"
+"Writes MODEL as a pack. MODEL is a ggml Whisper model, or a directory with a Whisper\n"
+"model as Hugging Face's transformers save it: config.json; model.safetensors, or\n"
+"model.safetensors.index.json and the files that it names; tokenizer.json, or vocab.json\n"
+"and added_tokens.json; preprocessor_config.json if there is one. Fine-tuned and\n"
+"distilled models are welcome, adapters have to be merged first.\n"
+"\n"
+"The pack gives the same text as MODEL, byte for byte. It appears whole, under its name\n"
+"only when it is finished.\n"
+"\n"
+"  --check FILE   compare every byte of a pack with its checksums\n"
+"\n"
+"Exit status: 0 all is well, 1 wrong usage, 2 the model cannot be read or is damaged,\n"
+"5 the pack cannot be written, 6 anything else.\n";
+
+__attribute__((format(printf, 2, 3)))
+static int complain(int code, const char *format, ...)
+{
+    va_list args;
+    fputs("pack: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return code;
+}
+
+static int code_of(int status)
+{
+    return status == WNPU_E_MEMORY || status == WNPU_E_INTERNAL ? EXIT_OTHER : EXIT_MODEL;
+}
+
+/* ---- the files of a directory ---- */
+
+typedef struct directory {
+    const char *path;
+    char name[256];           /* of the file that is open */
+    int file;                 /* -1: none */
+} directory;
+
+/* Makes name the open file: its descriptor, or -1. */
+static int open_file(directory *d, const char *name)
+{
+    char path[PATH_SIZE];
+    int n = snprintf(path, sizeof path, "%s/%s", d->path, name);
+    if (d->file >= 0 && strcmp(d->name, name) == 0) {
+        return d->file;
+    }
+    if (d->file >= 0) {
+        close(d->file);
+    }
+    d->file = n > 0 && (size_t)n < sizeof path && strlen(name) < sizeof d->name ?
+              open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    (void)snprintf(d->name, sizeof d->name, "%s", name);
+    return d->file;
+}
+
+static int64_t file_size(void *user, const char *name)
+{
+    struct stat info;
+    int file = open_file(user, name);
+    return file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1;
+}
+
+static int64_t file_read(void *user, const char *name, uint64_t offset, void *buffer, size_t size)
+{
+    int file = open_file(user, name);
+    ssize_t got;
+    do {
+        got = file >= 0 ? pread(file, buffer, size, (off_t)offset) : -1;
+    } while (file >= 0 && got < 0 && errno == EINTR);
+    return got;
+}
+
+/* ---- work ---- */
+
+static int save(const wnpu_model *model, const char *from, const char *to)
+{
+    wnpu_error error = {0, ""};
+    output out;
+    if (output_open(&out, strcmp(to, "-") == 0 ? NULL : to) != 0) {
+        return complain(EXIT_OUTPUT, "%s: %s", to, out.why);
+    }
+    if (wnpu_model_save(model, output_write, &out, &error) != WNPU_OK) {
+        output_drop(&out);
+        return error.code == WNPU_E_IO ? complain(EXIT_OUTPUT, "%s: %s", to, out.why) :
+               complain(code_of(error.code), "%s: %s", from, error.message);
+    }
+    return output_finish(&out) == 0 ? 0 : complain(EXIT_OUTPUT, "%s: %s", to, out.why);
+}
+
+static int open_directory(wnpu_model **model, const char *path, wnpu_error *error)
+{
+    directory d = {path, "", -1};
+    hf_files files = {file_size, file_read, &d};
+    hf h;
+    int code = 0;
+    if (hf_open(&h, &files) != 0) {
+        code = complain(EXIT_MODEL, "%s: %s", path, h.why);
+    } else if (wnpu_model_open_source(model, &h.source, NULL, error) != WNPU_OK) {
+        code = complain(code_of(error->code), "%s: %s", path, error->message);
+    }
+    hf_close(&h);
+    if (d.file >= 0) {
+        close(d.file);
+    }
+    return code;
+}
+
+static int pack(const char *from, const char *to)
+{
+    wnpu_error error = {0, ""};
+    wnpu_model *model = NULL;
+    struct stat info;
+    int code = 0;
+    if (stat(from, &info) == 0 && S_ISDIR(info.st_mode)) {
+        code = open_directory(&model, from, &error);
+    } else if (wnpu_model_open(&model, from, NULL, &error) != WNPU_OK) {
+        code = complain(code_of(error.code), "%s: %s", from, error.message);
+    }
+    if (code == 0) {
+        code = save(model, from, to);
+    }
+    wnpu_model_close(model);
+    return code;
+}
+
+static int check(const char *path)
+{
+    wnpu_error error = {0, ""};
+    wnpu_model *model = NULL;
+    int code = 0;
+    if (wnpu_model_open(&model, path, NULL, &error) != WNPU_OK ||
+        wnpu_model_verify(model, &error) != WNPU_OK) {
+        code = complain(code_of(error.code), "%s: %s", path, error.message);
+    }
+    wnpu_model_close(model);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        fputs(help, stdout);
+        return fflush(stdout) == 0 ? 0 : EXIT_OUTPUT;
+    }
+    if (argc == 3 && strcmp(argv[1], "--check") == 0) {
+        return check(argv[2]);
+    }
+    if (argc != 3 || argv[1][0] == '-') {
+        return complain(EXIT_USAGE, "give a model and the name of a pack; see --help");
+    }
+    return pack(argv[1], argv[2]);
+}
