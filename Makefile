@@ -48,7 +48,8 @@ FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard
 .SECONDARY:
 
 all: $(EXAMPLES:%=$(BUILD)/%)
-tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(BUILD)/bench_plot $(BUILD)/make_toy $(NPU_TOOLS)
+tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(BUILD)/bench_plot $(BUILD)/make_toy \
+    $(NPU_TOOLS)
 
 # An archive, because a test that includes whisper_npu.c then simply does not pull it in.
 $(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)

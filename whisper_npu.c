@@ -23,6 +23,7 @@
  *   21. np_  the bridge to an accelerator
  *   18. wi_  windows: the long-form driver
  *   22. ap_  public API: sessions and runs
+ *   23. sf_  self test
  */
 
 /* ======================================================================
@@ -14585,4 +14586,503 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
     summary.choice = session->run.choice.struct_size > 0 ? &session->run.choice : NULL;
     return rs_write(&session->run.store, &session->run.engine.model->vocab, &summary, format,
                     write, user);
+}
+
+/* ======================================================================
+ * 23. sf_  self test
+ *
+ *  Owns      known answers for the tables, the FFT and log-mel, the matmul,
+ *            the tokenizer, and one window of a toy model.
+ *  Assumes   nothing: it is for machines and programs that are in doubt.
+ *  Ensures   every instruction set of this machine gives the bytes that it
+ *            gave when the answers were written down. What differs is named.
+ *  Costs     about 20 ms, 1.5 MiB while it runs.
+ *
+ *  Whoever changes what the library computes has to change sf_answers,
+ *  knowingly: tests/test_self.c prints the new ones.
+ * ====================================================================== */
+
+/* ---- tables ---- */
+
+typedef struct sf_table {
+    const char *name;
+    const void *at;
+    size_t size;         /* bytes, or with strings the number of pointers */
+    int strings;
+    uint64_t checksum;
+} sf_table;
+
+#define SF_BYTES(name, table, checksum) {name, table, sizeof table, 0, checksum}
+#define SF_STRINGS(name, table, checksum) \
+    {name, table, sizeof table / sizeof(const char *), 1, checksum}
+
+static const sf_table sf_tables[] = {
+    SF_BYTES("letters", tk_letters, 0x8040c7e9a5561909u),
+    SF_BYTES("numbers", tk_numbers, 0x1cad54cf32f078deu),
+    SF_STRINGS("languages", tk_languages, 0xd8a354f9b2e34f14u),
+    SF_STRINGS("other names of languages", tk_aliases, 0x15ef04bea51c1a3au),
+    SF_STRINGS("symbols that are not spoken", tk_symbols, 0xbf6eb5c8d035a597u),
+    SF_STRINGS("musical symbols", tk_music, 0xe552d9eb9aa4e4cbu),
+    SF_BYTES("sample widths", au_widths, 0x6d66d7ae8bb59068u)
+};
+#define SF_TABLES (sizeof sf_tables / sizeof sf_tables[0])
+
+static uint64_t sf_table_checksum(const sf_table *t)
+{
+    const void *at = t->at;
+    uint64_t sum = 0;
+    size_t i;
+    __asm__ __volatile__("" : "+r"(at)); /* memory is asked, not what the compiler knows */
+    if (!t->strings) {
+        return mf_checksum(at, t->size);
+    }
+    for (i = 0; i < t->size; i++) {
+        const char *text = ((const char *const *)at)[i];
+        sum = (sum ^ mf_checksum(text, strlen(text))) * MF_XX1;
+    }
+    return sum;
+}
+
+static int sf_check_tables(wnpu_error *error)
+{
+    size_t i;
+    for (i = 0; i < SF_TABLES; i++) {
+        uint64_t is = sf_table_checksum(&sf_tables[i]);
+        if (is != sf_tables[i].checksum) {
+            return er_set(error, WNPU_E_INTERNAL, "self test: the table of %s is damaged, it has "
+                          "checksum 0x%016llx; load the program again, check its file and the "
+                          "memory", sf_tables[i].name, (unsigned long long)is);
+        }
+    }
+    return WNPU_OK;
+}
+
+/* ---- the toy model ---- */
+
+#define SF_STATE 32u
+#define SF_MELS 16u
+#define SF_AUDIO_CTX 40u
+#define SF_TOKENS 263u /* that have a text */
+#define SF_SAMPLES (2u * SF_AUDIO_CTX * ML_HOP + ML_FFT)
+
+static const uint32_t sf_sizes[MF_SIZES] = {
+    SF_TOKENS + TK_OTHER_SPECIALS + 2u, SF_AUDIO_CTX, SF_STATE, 2, 1, 16, SF_STATE, 2, 1, SF_MELS, 0
+};
+
+/* Behind the single bytes; in the order in which they would have been learned. */
+static const char *const sf_words[SF_TOKENS - 256u] = {
+    " t", "he", " the", "er", "in", "ing", "\xc3\xa9"
+};
+
+/* A ggml file as it is written; base NULL: its size is measured. */
+typedef struct sf_file {
+    unsigned char *base;
+    size_t size;
+    uint32_t random;
+} sf_file;
+
+static void sf_put(sf_file *f, const void *bytes, size_t n)
+{
+    if (f->base != NULL) {
+        memcpy(f->base + f->size, bytes, n);
+    }
+    f->size += n;
+}
+
+static void sf_put32(sf_file *f, uint32_t x)
+{
+    unsigned char bytes[4];
+    mf_put32(bytes, x);
+    sf_put(f, bytes, sizeof bytes);
+}
+
+/* xorshift32 (Marsaglia 2003). */
+static uint32_t sf_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}
+
+/* -1 <= x < 1, exact */
+static float sf_uniform(uint32_t *state)
+{
+    return (float)((int32_t)(sf_random(state) >> 16) - 32768) * (1.0f / 32768.0f);
+}
+
+static void sf_put_float(sf_file *f, float x)
+{
+    sf_put32(f, mf_bits(x));
+}
+
+static void sf_put_tensor(sf_file *f, mf_loader *l, uint32_t tensor)
+{
+    uint32_t ne[3], layer, i, n, dims;
+    int decoder;
+    const mf_part *part = mf_find(l, tensor, &decoder, &layer);
+    const char *name = mf_name(l, tensor);
+    float size, middle = 0.0f;
+    mf_ne(l, part->shape, ne);
+    n = ne[0] * ne[1] * ne[2];
+    dims = ne[2] > 1 ? 3 : ne[1] > 1 ? 2 : 1;
+    sf_put32(f, dims);
+    sf_put32(f, (uint32_t)strlen(name));
+    sf_put32(f, 0); /* f32 */
+    for (i = 0; i < dims; i++) {
+        sf_put32(f, ne[i]);
+    }
+    sf_put(f, name, strlen(name));
+    /* Sizes that let signals neither fade nor grow; norms scale by about 1. */
+    size = part->goes == MF_ROWS && part->shape != MF_EMBED ? 0.25f : 0.5f;
+    if (part->shape == MF_D && part->goes == MF_FLOATS) {
+        size = 0.125f;
+        middle = strstr(name, "weight") != NULL ? 1.0f : 0.0f;
+    }
+    for (i = 0; i < n; i++) {
+        sf_put_float(f, middle + size * sf_uniform(&f->random));
+    }
+}
+
+static void sf_put_model(sf_file *f, mf_loader *l)
+{
+    uint32_t i, m;
+    f->size = 0;
+    f->random = 20260101u;
+    sf_put32(f, 0x67676d6cu);
+    for (i = 0; i < MF_SIZES; i++) {
+        l->sizes[i] = sf_sizes[i];
+        sf_put32(f, sf_sizes[i]);
+    }
+    sf_put32(f, SF_MELS);
+    sf_put32(f, MF_BINS);
+    for (m = 0; m < SF_MELS; m++) { /* triangles of 24 bins, 12 apart */
+        for (i = 0; i < MF_BINS; i++) {
+            uint32_t far = i > 12 * m ? i - 12 * m : 24;
+            sf_put_float(f, far < 24 ? (float)(far < 12 ? far : 24 - far) * 0.0625f : 0.0f);
+        }
+    }
+    sf_put32(f, SF_TOKENS);
+    for (i = 0; i < SF_TOKENS; i++) {
+        char byte = (char)i;
+        const char *text = i < 256 ? &byte : sf_words[i - 256];
+        size_t length = i < 256 ? 1 : strlen(text);
+        sf_put32(f, (uint32_t)length);
+        sf_put(f, text, length);
+    }
+    for (i = 0; i < mf_count(l); i++) {
+        sf_put_tensor(f, l, i);
+    }
+}
+
+/* ---- known answers ---- */
+
+typedef enum sf_step {
+    SF_MEL, SF_ENCODER, SF_LOGITS, SF_NEXT, SF_FLOAT_ENCODER, SF_FLOAT_LOGITS, SF_FLOAT_NEXT,
+    SF_STEPS
+} sf_step;
+
+static const struct {
+    const char *what;
+    uint64_t checksum;
+} sf_answers[SF_STEPS] = {
+    {"log-mel", 0x9ab9ce6b385e18a2u},
+    {"the INT8 encoder", 0x3b96c6500153fe09u},
+    {"the INT8 decoder's first step", 0x48323a73e65778edu},
+    {"the INT8 decoder's second step", 0x609a194a0c41ac3fu},
+    {"the float encoder", 0xdc58bea71689a237u},
+    {"the float decoder's first step", 0x14df36368020df8eu},
+    {"the float decoder's second step", 0xf9d4e1cbd1d271f2u}
+};
+
+/* What a test needs in memory, all in one block. */
+typedef struct sf_run {
+    mf_loader *loader;   /* names and shapes for the file */
+    sf_file file;
+    wnpu_model *model;
+    float *samples;      /* [SF_SAMPLES] */
+    tp_pool pool;
+    int cancel;
+    en_engine engine;
+    de_decoder decoder;
+} sf_run;
+
+#define SF_K 68u     /* of the products: no multiple of what the kernels take at once */
+#define SF_ROWS 7u
+#define SF_COLUMNS 48u
+
+/* A product against its definition. */
+static int sf_check_matmul(sf_run *r, const gm_kernels *gm, wnpu_error *error)
+{
+    int8_t a[SF_ROWS * SF_K], b[SF_COLUMNS * SF_K], packed[SF_COLUMNS * SF_K];
+    int32_t c[SF_ROWS * SF_COLUMNS], correction[SF_COLUMNS], sum;
+    uint32_t random = 1, i, m, n;
+    for (i = 0; i < SF_ROWS * SF_K; i++) { /* the last row has the largest values only */
+        uint32_t x = sf_random(&random);
+        a[i] = (int8_t)(i / SF_K == SF_ROWS - 1 ? (x & 64 ? 127 : -127) : (int)(x % 255) - 127);
+    }
+    for (n = 0; n < SF_COLUMNS; n++) {
+        for (i = 0; i < SF_K; i++) {
+            uint32_t x = sf_random(&random);
+            b[n * SF_K + i] = (int8_t)(n % 5 == 0 ? (x & 64 ? 127 : -127) : (int)(x % 255) - 127);
+        }
+        gm_pack_panel_row(packed, SF_K / 4, n, b + n * SF_K);
+    }
+    if (gm->correct != NULL) {
+        gm->correct(correction, packed, SF_K / 4, SF_COLUMNS / 16);
+    }
+    gm->pack_a(r->engine.worker[0].packed, a, SF_K, SF_ROWS, SF_K / 4);
+    gm->tile(c, SF_COLUMNS, r->engine.worker[0].packed, SF_ROWS, packed, SF_K / 4,
+             gm->correct != NULL ? correction : NULL, SF_K / 4, SF_COLUMNS / 16);
+    for (m = 0; m < SF_ROWS; m++) {
+        for (n = 0; n < SF_COLUMNS; n++) {
+            for (i = 0, sum = 0; i < SF_K; i++) {
+                sum += a[m * SF_K + i] * b[n * SF_K + i];
+            }
+            if (c[m * SF_COLUMNS + n] != sum) {
+                return er_set(error, WNPU_E_INTERNAL, "self test: a matrix product on %s gives %ld "
+                              "for %ld; choose another instruction set", wnpu_isa_name(gm->isa),
+                              (long)c[m * SF_COLUMNS + n], (long)sum);
+            }
+        }
+    }
+    return WNPU_OK;
+}
+
+/* The spectrum of a tone of 1000 Hz with amplitude 1, by theory: the window has a sum of 200, so
+ * (200 / 2)^2 in bin 25, a quarter of it beside, nothing elsewhere. */
+static int sf_check_fft(sf_run *r, const op_kernels *op, wnpu_isa isa, wnpu_error *error)
+{
+    static const unsigned bins[4] = {24, 25, 26, 100};
+    static const float want[4] = {2500.0f, 10000.0f, 2500.0f, 0.0f};
+    en_engine *e = &r->engine;
+    float *pick = e->mel, *out = e->attended; /* both are free here, and large enough */
+    uint16_t first[4], last[4];
+    ml_filters filters;
+    unsigned i, lane;
+    memset(pick, 0, 4 * ML_BINS * sizeof *pick);
+    for (i = 0; i < 4; i++) {
+        pick[i * ML_BINS + bins[i]] = 1.0f;
+    }
+    filters.first = first;
+    filters.last = last;
+    ml_init(&filters, pick, 4);
+    for (i = 0; i < SF_SAMPLES; i++) {
+        r->samples[i] = (float)e->fft->cosine[25u * i % ML_FFT];
+    }
+    op->mel_powers(e->fft, &filters, r->samples, out, 4, e->worker[0].mel);
+    for (lane = 0; lane < ML_BATCH; lane++) {
+        for (i = 0; i < 4; i++) {
+            if (!(fabsf(out[lane * 4 + i] - want[i]) <= want[i] * 1e-6f + 1e-6f)) {
+                return er_set(error, WNPU_E_INTERNAL, "self test: bin %u of a tone's spectrum on "
+                              "%s is %.9g for %g; choose another instruction set", bins[i],
+                              wnpu_isa_name(isa), (double)out[lane * 4 + i], (double)want[i]);
+            }
+        }
+    }
+    return WNPU_OK;
+}
+
+static int sf_check_tokens(const tk_vocab *v, wnpu_error *error)
+{
+    static const char text[] = " there, singing\xc3\xa9 12";
+    static const int32_t want[] = {
+        258, 'r', 'e', ',', ' ', 's', 261, 261, 262, ' ', '1', '2'
+    };
+    const int32_t count = (int32_t)(sizeof want / sizeof want[0]);
+    int32_t is[32];
+    int64_t n = tk_encode(v, text, sizeof text - 1, is, 32);
+    char whole[8];
+    size_t length = tk_utf8(whole, sizeof whole, "\xe2\x82" "A\xff", 4);
+    if (n != count || memcmp(is, want, sizeof want) != 0) {
+        return er_set(error, WNPU_E_INTERNAL, "self test: the tokenizer makes %ld other tokens of "
+                      "a known text", (long)n);
+    }
+    if (length != 7 || memcmp(whole, "\xef\xbf\xbd" "A\xef\xbf\xbd", 8) != 0) {
+        return er_set(error, WNPU_E_INTERNAL, "self test: broken UTF-8 is not made whole");
+    }
+    if (strcmp(tk_text(v, v->timestamp0 + 77, NULL), "<|1.54|>") != 0) {
+        return er_set(error, WNPU_E_INTERNAL, "self test: a timestamp has another name");
+    }
+    return WNPU_OK;
+}
+
+static void sf_step_decoder(de_decoder *d, const int32_t *tokens, uint32_t first, uint32_t n)
+{
+    de_row rows[4];
+    uint32_t i;
+    memset(rows, 0, sizeof rows);
+    for (i = 0; i < n; i++) {
+        rows[i].token = tokens[i];
+        rows[i].position = first + i;
+        rows[i].want = i + 1 == n;
+    }
+    de_step(d, rows, n);
+}
+
+/* One window: checksums of what each step gives, found[SF_STEPS]. Those of the float path come last
+ * and are the only ones that change with it. */
+static void sf_window(sf_run *r, uint64_t *found)
+{
+    en_engine *e = &r->engine;
+    size_t frames = 2 * SF_AUDIO_CTX, t, vocab = (size_t)r->model->vocab.n_vocab;
+    uint64_t *step = found + (e->exact ? SF_FLOAT_ENCODER : SF_ENCODER);
+    int32_t tokens[4];
+    uint32_t random = 7, i;
+    float largest;
+    memset(e->mel, 0, (ML_FRAMES + 2) * SF_MELS * sizeof(float));
+    for (i = 0; i < SF_SAMPLES; i++) { /* noise that swells, and a tone */
+        r->samples[i] = sf_uniform(&random) * (float)i * 0x1p-16f +
+                        0.5f * (float)e->fft->sine[31u * i % ML_FFT];
+    }
+    for (t = 0; t < frames; t += ML_BATCH) {
+        e->op->mel_powers(e->fft, &e->filters, r->samples + t * ML_HOP,
+                          e->mel + (t + 1) * SF_MELS, SF_MELS, e->worker[0].mel);
+    }
+    largest = e->op->mel_log(e->mel + SF_MELS, frames * SF_MELS);
+    e->op->mel_floor(e->mel + SF_MELS, frames * SF_MELS, largest - 8.0f);
+    found[SF_MEL] = mf_checksum(e->mel, (frames + 2) * SF_MELS * sizeof(float));
+    en_run(e);
+    step[0] = mf_checksum(e->x, SF_AUDIO_CTX * SF_STATE * sizeof(float));
+    en_cross(e, r->decoder.cross);
+    tokens[0] = r->model->vocab.sot;
+    tokens[1] = r->model->vocab.language0;
+    tokens[2] = r->model->vocab.transcribe;
+    sf_step_decoder(&r->decoder, tokens, 0, 3);
+    step[1] = mf_checksum(r->decoder.logits, vocab * sizeof(float));
+    tokens[3] = (int32_t)e->op->argmax(r->decoder.logits, vocab);
+    sf_step_decoder(&r->decoder, tokens + 3, 3, 1);
+    largest = e->op->sum_exp(r->decoder.logits, vocab, r->decoder.logits[0]);
+    step[2] = mf_checksum(r->decoder.logits, vocab * sizeof(float)) ^ mf_bits(largest);
+}
+
+/* ---- the test ---- */
+
+/* Lays engine and decoder out for an instruction set. */
+static void sf_take(sf_run *r, ar_arena *arena, wnpu_isa isa, int exact)
+{
+    r->engine.model = r->model;
+    r->engine.gm = gm_select(isa);
+    r->engine.op = op_select(isa);
+    r->engine.pool = &r->pool;
+    r->engine.exact = exact;
+    r->samples = ar_take(arena, SF_SAMPLES, sizeof(float));
+    en_take(arena, &r->engine, 1);
+    de_take(arena, &r->decoder, &r->engine, 1, 1);
+}
+
+/* Everything that depends on the instruction set. found gets the checksums. */
+static int sf_check_isa(sf_run *r, const wnpu_allocator *allocator, wnpu_isa isa, uint64_t *found,
+                        wnpu_error *error)
+{
+    int exact, status = WNPU_OK;
+    for (exact = 0; exact < 2 && status == WNPU_OK; exact++) {
+        ar_arena arena;
+        size_t size;
+        memset(&arena, 0, sizeof arena);
+        memset(&r->engine, 0, sizeof r->engine);
+        sf_take(r, &arena, isa, exact);
+        size = arena.used;
+        arena.base = mf_alloc(allocator, size, "the self test", error);
+        if (arena.base == NULL) {
+            return WNPU_E_MEMORY;
+        }
+        arena.size = size;
+        arena.used = 0;
+        memset(arena.base, 0, size);
+        sf_take(r, &arena, isa, exact);
+        en_start(&r->engine);
+        de_start(&r->decoder);
+        if (!exact) {
+            status = sf_check_matmul(r, r->engine.gm, error);
+            status = status != WNPU_OK ? status : sf_check_fft(r, r->engine.op, isa, error);
+        }
+        if (status == WNPU_OK) {
+            sf_window(r, found);
+        }
+        allocator->release(allocator->user, arena.base, size);
+    }
+    return status;
+}
+
+static int sf_check_answers(wnpu_isa isa, const uint64_t *found, wnpu_error *error)
+{
+    int i;
+    for (i = 0; i < SF_STEPS; i++) {
+        if (found[i] != sf_answers[i].checksum) {
+            return er_set(error, WNPU_E_INTERNAL, "self test: %s on %s gives 0x%016llx for "
+                          "0x%016llx; choose another instruction set, check the compiler",
+                          sf_answers[i].what, wnpu_isa_name(isa), (unsigned long long)found[i],
+                          (unsigned long long)sf_answers[i].checksum);
+        }
+    }
+    return WNPU_OK;
+}
+
+/* Opens the toy model. */
+static int sf_open(sf_run *r, const wnpu_allocator *allocator, wnpu_error *error)
+{
+    wnpu_model_config config;
+    int status = WNPU_E_MEMORY;
+    r->loader = mf_alloc(allocator, sizeof *r->loader, "the self test", error);
+    if (r->loader == NULL) {
+        return status;
+    }
+    sf_put_model(&r->file, r->loader);
+    r->file.base = mf_alloc(allocator, r->file.size, "the self test", error);
+    if (r->file.base != NULL) {
+        sf_put_model(&r->file, r->loader);
+        wnpu_model_config_init(&config, sizeof config);
+        config.keep_float = 1;
+        config.allocator = allocator;
+        status = wnpu_model_open_memory(&r->model, r->file.base, r->file.size, &config, error);
+        allocator->release(allocator->user, r->file.base, r->file.size);
+    }
+    allocator->release(allocator->user, r->loader, sizeof *r->loader);
+    return status;
+}
+
+/* All of it; found gets the last instruction set's checksums. */
+static int sf_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found, wnpu_error *error)
+{
+    int isa, status = sf_open(r, allocator, error);
+    if (status == WNPU_OK) {
+        status = sf_check_tokens(&r->model->vocab, error);
+    }
+    if (status == WNPU_OK) {
+        status = tp_open(&r->pool, 1, NULL, NULL, &r->cancel, error);
+    }
+    for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS && status == WNPU_OK; isa++) {
+        if (wnpu_isa_available((wnpu_isa)isa)) {
+            status = sf_check_isa(r, allocator, (wnpu_isa)isa, found, error);
+            status = status != WNPU_OK ? status : sf_check_answers((wnpu_isa)isa, found, error);
+        }
+    }
+    tp_close(&r->pool);
+    wnpu_model_close(r->model);
+    return status;
+}
+
+WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error)
+{
+    wnpu_allocator ours = ar_allocator(allocator);
+    uint64_t found[SF_STEPS];
+    sf_run *r;
+    int status;
+    er_clear(error);
+    if (ours.alloc == NULL || ours.release == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "the allocator lacks alloc or release; fill both in");
+    }
+    status = sf_check_tables(error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    r = mf_alloc(&ours, sizeof *r, "the self test", error);
+    if (r == NULL) {
+        return WNPU_E_MEMORY;
+    }
+    memset(r, 0, sizeof *r);
+    status = sf_all(r, &ours, found, error);
+    ours.release(ours.user, r, sizeof *r);
+    return status;
 }

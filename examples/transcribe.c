@@ -121,6 +121,7 @@ static const char help_rest[] =
 "  -v, --verbose         model, speed and times of each stage, on standard error.\n"
 "                        Without it, progress and speed show on a terminal only\n"
 "      --list-languages  codes and names, then exit\n"
+"      --self-test       compare the library with known answers, then exit: 0 or 6\n"
 "      --version         then exit\n"
 "  -h, --help            this text, then exit\n"
 "\n"
@@ -253,6 +254,7 @@ static const struct option long_options[] = {
     {"quiet", no_argument, NULL, 'q'},
     {"verbose", no_argument, NULL, 'v'},
     {"list-languages", no_argument, NULL, 'L'},
+    {"self-test", no_argument, NULL, 'T'},
     {"version", no_argument, NULL, 'V'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0}
@@ -451,11 +453,33 @@ static int format_from(const char *name)
     return -1;
 }
 
+static int self_test(void)
+{
+    wnpu_error error = {0, ""};
+    int isa, status = wnpu_self_test(NULL, &error);
+    if (status != WNPU_OK) {
+        return complain(EXIT_OTHER, "%s", error.message);
+    }
+    fputs("self test passed:", stdout);
+    for (isa = WNPU_ISA_SCALAR; wnpu_isa_name((wnpu_isa)isa) != NULL; isa++) {
+        if (wnpu_isa_available((wnpu_isa)isa)) {
+            printf(" %s", wnpu_isa_name((wnpu_isa)isa));
+        }
+    }
+    putchar('\n');
+    return 0;
+}
+
 /* Options that print something and end the program. */
 static int tell(int option)
 {
     int i;
-    if (option == 'h') {
+    if (option == 'T') {
+        int code = self_test();
+        if (code != 0) {
+            return code;
+        }
+    } else if (option == 'h') {
         fputs(help_hear, stdout);
         fputs(help_search, stdout);
         fputs(help_rest, stdout);
@@ -888,7 +912,7 @@ int main(int argc, char **argv)
     wnpu_config_init(&o.config, sizeof o.config);
     wnpu_params_init(&o.params, sizeof o.params);
     while ((option = getopt_long(argc, argv, "m:l:f:o:t:qvh", long_options, NULL)) != -1) {
-        if (option == 'h' || option == 'V' || option == 'L') {
+        if (strchr("hVLT", option) != NULL) {
             return tell(option);
         }
         code = take_option(&o, option, optarg);

@@ -64,9 +64,8 @@ test_help() {
     empty "$T/err"
     for option in model language translate threads isa compute format output prompt \
         no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages quiet \
-        verbose version help npu npu-all require-npu beam patience length-penalty length-rule \
-        temperature best-of seed \
-        temperature-step no-fallback compression-threshold logprob-threshold \
+        verbose version self-test help npu npu-all require-npu beam patience \
+        length-penalty length-rule temperature best-of seed temperature-step no-fallback compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
         language-mode; do
@@ -81,6 +80,8 @@ test_help() {
 test_version_and_languages() {
     run 0 "$transcribe" --version
     grep -qE '^transcribe \(whisper_npu\) [0-9]+\.[0-9]+\.[0-9]+$' "$T/out" || fail "--version"
+    run 0 "$transcribe" --self-test
+    grep -q '^self test passed: scalar' "$T/out" || fail "--self-test"
     run 0 "$transcribe" --list-languages
     grep -q '^en	english$' "$T/out" || fail "no English"
     # shellcheck disable=SC2016 # the inner shell expands it
