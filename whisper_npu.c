@@ -9579,9 +9579,9 @@ static void se_wipe(se_search *s, size_t n_text_ctx)
 
 /* ---- how well text compresses ----
  * The size that zlib's compress() gives a text at its default level 6, which is what OpenAI's
- * compression ratio means. Only the size is worked out: matches are found as deflate's lazy strategy
- * finds them (RFC 1951, and the published limits of zlib's level 6), their symbols are counted, and
- * the smallest of a stored, a fixed and a dynamic block is taken. */
+ * compression ratio means. Only the size is worked out: matches are found as deflate's lazy
+ * strategy finds them (RFC 1951, and the published limits of zlib's level 6), their symbols are
+ * counted, and the smallest of a stored, a fixed and a dynamic block is taken. */
 #define ZL_MAX 16384u        /* bytes of text that are looked at */
 #define ZL_HASH 4096u
 #define ZL_LITERALS 286u

@@ -539,8 +539,8 @@ typedef struct wnpu_params {
     int32_t no_repeat_ngram;  /* no n tokens in a row twice in a window, timestamps left out,
                                  0..64; 0: off [0] */
     /* Called in the thread of the run for each hypothesis before its next token is chosen, after
-     * all rules. tokens are the window's so far; logits[n_vocab] may be changed, -INFINITY forbids, and
-     * what is not a number counts as that [NULL] */
+     * all rules. tokens are the window's so far; logits[n_vocab] may be changed, -INFINITY
+     * forbids, and what is not a number counts as that [NULL] */
     void (*on_logits)(void *user, const int32_t *tokens, size_t n_tokens, float *logits,
                       size_t n_vocab);
 

@@ -13,7 +13,8 @@ typedef struct scan {
 
 static void skip_blanks(scan *s)
 {
-    while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r')) {
+    while (s->at < s->end &&
+           (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r')) {
         s->at++;
     }
 }

@@ -25,8 +25,8 @@ char json_type(json value);
  * the end or for anything else. Start with *cursor = NULL. */
 int json_next(json container, const char **cursor, json *key, json *value);
 
-/* The value of a key, which is ASCII without quotes and backslashes. No value if it is not there, or
- * object is none. */
+/* The value of a key, which is ASCII without quotes and backslashes. No value if it is not there,
+ * or object is none. */
 json json_get(json object, const char *key);
 
 /* The bytes of a string as UTF-8, escapes resolved; surrogates that lack their other half become

@@ -912,7 +912,7 @@ int main(int argc, char **argv)
     wnpu_config_init(&o.config, sizeof o.config);
     wnpu_params_init(&o.params, sizeof o.params);
     while ((option = getopt_long(argc, argv, "m:l:f:o:t:qvh", long_options, NULL)) != -1) {
-        if (strchr("hVLT", option) != NULL) {
+        if (option < 128 && strchr("hVLT", option) != NULL) { /* longer codes have no letter */
             return tell(option);
         }
         code = take_option(&o, option, optarg);

@@ -11,7 +11,7 @@ SEGMENT = {
     "id": COUNT, "start": NUMBER, "end": NUMBER, "text": TEXT, "language": TEXT, "window": COUNT,
     "avg_logprob": LOGPROB, "no_speech_prob": PROBABILITY, "temperature": NUMBER,
     "compression_ratio": NUMBER, "first_logprob": LOGPROB, "retries": COUNT, "reasons": list,
-    "accepted": FLAG, "prompted": FLAG, "device": TEXT, "tokens": list,
+    "accepted": FLAG, "prompted": FLAG, "tokens": list,
 }
 WHOLE = {"language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list}
 OPTIONAL = {"languages": dict, "choice": dict}
@@ -48,7 +48,6 @@ def check_segment(s, number, end):
     where = f"segments[{number}]"
     check(s, SEGMENT, where)
     assert s["id"] == number and s["start"] <= s["end"] <= end, f"{where}: times"
-    assert s["device"] in ("cpu", "accel"), f"{where}: device"
     assert all(r in REASONS for r in s["reasons"]), f"{where}: {s['reasons']}"
     assert len(set(s["reasons"])) == len(s["reasons"]), f"{where}: a reason twice"
     assert bool(s["reasons"]) == (s["retries"] > 0 or not s["accepted"]), f"{where}: reasons"

@@ -65,7 +65,8 @@ test_help() {
     for option in model language translate threads isa compute format output prompt \
         no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages quiet \
         verbose version self-test help npu npu-all require-npu beam patience \
-        length-penalty length-rule temperature best-of seed temperature-step no-fallback compression-threshold logprob-threshold \
+        length-penalty length-rule temperature best-of seed temperature-step no-fallback \
+        compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
         language-mode; do
@@ -281,7 +282,7 @@ test_output_directory() {
 
 test_signals() {
     for signal in INT TERM; do
-        run 4 timeout --preserve-status -s $signal 3 "$transcribe" -m "$model" --threads 1 \
+        run 4 timeout --foreground --preserve-status -s $signal 3 "$transcribe" -m "$model" --threads 1 \
             --isa scalar -f json -o "$T/$signal/" "$T/long.wav" "$T/speech.wav"
         [ -f "$T/$signal/long.json" ] || fail "the text up to $signal was not written"
         [ ! -e "$T/$signal/speech.json" ] || fail "went on with the next file"
@@ -291,7 +292,7 @@ test_signals() {
         fi
     done
     # Waiting for input that does not come.
-    run 4 sh -c 'sleep 6 | timeout --preserve-status -s TERM 2 "$@" -; exit $?' sh \
+    run 4 sh -c 'sleep 6 | timeout --foreground --preserve-status -s TERM 2 "$@" -; exit $?' sh \
         "$transcribe" -m "$model"
 }
 

@@ -18,7 +18,7 @@ static wnpu_model *open_toy(void)
     wnpu_model_config config;
     wnpu_model *model = NULL;
     wnpu_error error;
-    size_t size;
+    size_t size = 0;
     unsigned char *file;
     o.seed = 7;
     file = toy_model(&o, &size);

@@ -11,7 +11,7 @@ static wnpu_model *open_toy(int multilingual_tokens)
     wnpu_model_config config;
     wnpu_model *model = NULL;
     wnpu_error error;
-    size_t size;
+    size_t size = 0;
     unsigned char *file;
     (void)multilingual_tokens;
     o.seed = 7;
@@ -344,7 +344,9 @@ static void full_store(void)
     c.result_bytes = 64 << 10;
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
     p.max_tokens = 224;
-    p.timestamps = 0; /* text to the last token */
+    p.timestamps = 0; /* text to the last token, however often it repeats itself */
+    p.stop_loops = 0;
+    p.temperature_step = 0.0f;
     status = wnpu_transcribe(s, &p, &a);
     if (status == WNPU_E_FULL) {
         T_CHECK(strstr(wnpu_session_error(s), "result_bytes") != NULL, "names the cure");
