@@ -8555,15 +8555,18 @@ static int lr_add_phrase(lr_trie *t, const tk_vocab *v, const char *text, int32_
     return status;
 }
 
-/* Gives each token of a path its bonus, once all phrases are in. A first token gets half: most
- * paths that it begins are not meant. */
-static void lr_trie_price(lr_trie *t, float boost)
+/* Gives each token of a path its bonus, once all phrases are in. Most paths that a first token
+ * begins are not meant. A beam keeps a hypothesis without them beside one with them, and half a
+ * bonus does it good; greedy search cannot take a first token back and gets none for it. */
+static void lr_trie_price(lr_trie *t, float boost, int beam)
 {
     uint32_t i;
     for (i = LR_ROOTS; i < t->used; i++) {
-        const lr_node *parent = &t->nodes[t->nodes[i].parent];
-        t->nodes[i].bonus = (parent->phrase < 0 ? parent->bonus : 0.0f) +
-                            (t->nodes[i].depth > 1 ? boost : 0.5f * boost);
+        lr_node *node = &t->nodes[i];
+        const lr_node *parent = &t->nodes[node->parent];
+        int whole = node->depth > 1 || node->phrase >= 0;
+        node->bonus = (parent->phrase < 0 ? parent->bonus : 0.0f) +
+                      (whole ? boost : beam ? 0.5f * boost : 0.0f);
     }
 }
 
@@ -8839,7 +8842,8 @@ typedef struct se_hypothesis {
     float probability[SE_MAX_TOKENS];   /* after the rules; 1 for given ones */
     size_t n, n_given;                  /* all tokens; those given by the prefix, not chosen */
     float sum_logprob;                  /* of chosen ones, end of text included */
-    float first_logprob;                /* of the first chosen one */
+    float first_logprob;                /* of the first chosen one that is no timestamp */
+    int begun;                          /* there is such a one */
     float bonus;                        /* of hotwords, for ranking only */
     float no_speech;                    /* probability at the start-of-transcript position */
     int ended;                          /* by end of text */
@@ -9264,8 +9268,9 @@ static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_can
     *to = *from;
     to->sum_logprob += c->logprob;
     to->bonus = c->bonus;
-    if (to->n == to->n_given) {
+    if (!to->begun && c->token <= eot) {
         to->first_logprob = c->logprob;
+        to->begun = 1;
     }
     if (c->token == eot) {
         to->ended = 1;
@@ -13793,7 +13798,7 @@ static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
     r->stats.audio_in_ms += wi_lap(&since);
     status = status == WNPU_OK ? wi_phrases(r, "hotwords", r->params.hotwords,
                                             r->params.n_hotwords) : status;
-    lr_trie_price(&r->rules.trie, r->params.hotword_boost);
+    lr_trie_price(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
     if (status == WNPU_OK && wi_looks_ahead(r)) {
         status = wi_look_ahead(r, audio);
     }

@@ -306,7 +306,7 @@ typedef struct wnpu_segment {
     /* Since 0.2: how the window came by its text. */
     float temperature;        /* of the decoding that was taken */
     float compression_ratio;  /* bytes of the window's text over those of its zlib form */
-    float first_logprob;      /* of the window's first token, natural logarithm */
+    float first_logprob;      /* of the window's first text token, natural logarithm */
     int32_t retries;          /* decodings of the window that were refused before */
     uint32_t reasons;         /* why they were, wnpu_refusal values or'ed; 0: none was */
     int32_t accepted;         /* 1: passed every gate; 0: the best of those refused */
@@ -520,17 +520,18 @@ typedef struct wnpu_params {
                                  other temperatures [0.2] */
     float compression_threshold; /* text that zlib shrinks more than that repeats itself; 0: off
                                  [2.4] */
-    float first_logprob_threshold; /* least log-probability of the first token, as in WhisperKit,
-                                 which has -1.5; 0: off [0] */
+    float first_logprob_threshold; /* least log-probability of the first text token, as in
+                                 WhisperKit, which has -1.5; 0: off [0] */
     int32_t stop_loops;       /* end a decoding as soon as it repeats itself: the same text of up to
                                  32 tokens for the fourth time (third, from 8 tokens on) [1] */
 
     /* -- What is told, and what may be said. */
     int32_t carry_initial_prompt; /* initial_prompt before every window, not only the first [0] */
     const char *prefix;       /* UTF-8 that the first window's text begins with [NULL] */
-    /* Words that are likely, in any language: their tokens are favoured along each word and paid
-     * back when it is not finished. Capitals and small letters are tried; nothing is taken from
-     * the prompt's room. */
+    /* Words that are likely, in any language: their tokens are favoured along each word, and what
+     * they gained is taken back when the word is not finished, for which only a beam has other
+     * texts to go on with: take one. Capitals and small letters are tried; nothing is taken from the
+     * prompt's room. */
     const char *const *hotwords; /* [NULL] */
     size_t n_hotwords;        /* E_ARGUMENT if they need more than max_phrase_tokens */
     float hotword_boost;      /* natural logarithm per token, 0..20 [2] */

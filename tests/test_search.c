@@ -133,8 +133,8 @@ static sample make_text(int kind)
     s.text = malloc(limit + 64);
     s.n = 0;
     while (s.n < limit) {
-        if (how == 0 || how == 1) { /* words of 5 or 25 kinds */
-            const char *w = words[dice(how == 0 ? 25 : 5)];
+        if (how == 0 || how == 1) { /* words of 5 or 24 kinds */
+            const char *w = words[dice(how == 0 ? 24 : 5)];
             s.n += (size_t)sprintf(s.text + s.n, " %s", w);
         } else if (how == 2) { /* a loop after a start of its own */
             s.text[s.n] = s.n < period ? (char)('a' + dice(26)) : s.text[s.n - period];
@@ -476,7 +476,7 @@ static void random_hotwords(wnpu_session *s)
         }
         lr_trie_add(&s->run.rules.trie, LR_ANYWHERE, tokens, 3, i);
     }
-    lr_trie_price(&s->run.rules.trie, 3.0f);
+    lr_trie_price(&s->run.rules.trie, 3.0f, 1);
 }
 
 static void beam_reference(void)
@@ -739,7 +739,7 @@ static float slow_earned(const char *const *phrases, size_t n_phrases, const cha
                     begun = k;
                 }
             }
-            worth = boost * ((float)(length - begun) - (begun == 0 ? 0.5f : 0.0f));
+            worth = boost * ((float)(length - begun) - (begun == 0 && length > 1 ? 0.5f : 0.0f));
             most = worth > most ? worth : most;
         }
         sum += most;
@@ -771,7 +771,7 @@ static void hotwords(void)
             }
             lr_trie_add(&r->trie, LR_ANYWHERE, tokens, i, t);
         }
-        lr_trie_price(&r->trie, 2.0f);
+        lr_trie_price(&r->trie, 2.0f, 1);
         for (i = 0; i < 32; i++) {
             text[i] = (char)('a' + dice(3));
             lr_follow(r, tokens, i, &paths);
@@ -828,7 +828,7 @@ static void hotword_spellings(void)
     wnpu_session *s = encoded(m, 1, 1, 0);
     size_t i;
     T_CHECK(wi_phrases(&s->run, "hotwords", phrases, 4) == WNPU_OK, "%s", s->run.error.message);
-    lr_trie_price(&s->run.rules.trie, 2.0f);
+    lr_trie_price(&s->run.rules.trie, 2.0f, 0);
     for (i = 0; i < sizeof found / sizeof found[0]; i++) {
         T_CHECK(bonus_of(s, found[i]) > 1.0f, "'%s' is not favoured: %g", found[i],
                 (double)bonus_of(s, found[i]));
@@ -991,7 +991,7 @@ static void play(void *user, const int32_t *tokens, size_t n, float *logits, siz
     const act *a;
     size_t i, next;
     (void)tokens;
-    if (n == 0) {
+    if (n == 0 || p->now < 0) { /* a prefix stands there from the start */
         p->now++;
     }
     a = &p->acts[p->now < p->n_acts ? p->now : p->n_acts - 1];
