@@ -13,9 +13,9 @@
  * Objects     wnpu_model is immutable once open and may be used by any number of sessions in any
  *             number of threads. wnpu_session belongs to one thread at a time. Only wnpu_cancel()
  *             may be called on a session that is busy. Close sessions before their model.
- * Ownership   The library copies what it keeps. Pointers that it returns are views: results live
- *             until the next run, wnpu_reset() or wnpu_session_close() on that session; strings
- *             of the model live as long as the model.
+ * Ownership   The library copies what it keeps, but for wnpu_model_open_static(). Pointers that it
+ *             returns are views: results live until the next run, wnpu_reset() or
+ *             wnpu_session_close() on that session; strings of the model live as long as it does.
  * Memory      A session is one block whose exact size wnpu_session_size() tells beforehand, and
  *             which the caller may supply. After wnpu_session_open() nothing is allocated, nothing
  *             grows and no thread is created, however long the recording is.
