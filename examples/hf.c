@@ -543,8 +543,8 @@ static int name_tensors(hf *h)
 
 /* ---- tensors: their data ---- */
 
-/* Fills in t from what the header of a file says: {"dtype": ..., "shape": ..., "data_offsets":
- * ...}. room is how many bytes of data the file has, from data_at on. */
+/* Fills in t from a header's {"dtype": ..., "shape": ..., "data_offsets": ...}. room is how many
+ * bytes of data the file has, from data_at on. */
 static int describe(hf *h, struct hf_tensor *t, const char *file, const char *name, json entry,
                     uint64_t data_at, uint64_t room)
 {

@@ -11,10 +11,14 @@ typedef struct scan {
     const char *at, *end;
 } scan;
 
+static int is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 static void skip_blanks(scan *s)
 {
-    while (s->at < s->end &&
-           (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r')) {
+    while (s->at < s->end && is_blank(*s->at)) {
         s->at++;
     }
 }
