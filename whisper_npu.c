@@ -9923,9 +9923,9 @@ typedef struct al_aligner {
     uint32_t from[SE_MAX_TOKENS]; /* index of each text token among the window's tokens */
     uint32_t stop[SE_MAX_TOKENS]; /* end of its bytes in text */
     int64_t at_ms[SE_MAX_TOKENS + 1]; /* where each begins and the last one ends */
-    al_word words[SE_MAX_TOKENS];
+    al_word *words;               /* [SE_MAX_TOKENS] */
     size_t n_words, next;         /* next: first word that no segment has taken */
-    al_pause pauses[AL_PAUSES];
+    al_pause *pauses;             /* [AL_PAUSES] */
     size_t n_pauses;
     int64_t median_ms;            /* of the words' durations */
     int64_t last_ms;              /* end of the last segment of the run so far */
@@ -10142,9 +10142,10 @@ static void al_smooth_task(void *context, size_t row, unsigned worker)
 /* ---- the path ---- */
 
 /* Dynamic time warping (H. Sakoe and S. Chiba, 1978) through gain [n, m], row stride ld: the path
- * from the first cell to the last with steps of one row, one column or both that gains most.
- * Equals are decided as in timing.py. first[i] gets the column in which the path enters row i.
- * cost is scratch of 2 (m + 1), trace of n m. */
+ * from the first cell to the last with steps of one row, one column or both that gains most. Among
+ * equals it comes from the left, as in timing.py (which takes that way even when the other two are
+ * better, if these are equal). first[i] gets the column in which the path enters row i. cost is
+ * scratch of 2 (m + 1), trace of n m. */
 static void al_warp(const float *gain, size_t n, size_t m, size_t ld, float *cost, uint8_t *trace,
                     uint32_t *first)
 {
@@ -10158,7 +10159,7 @@ static void al_warp(const float *gain, size_t n, size_t m, size_t ld, float *cos
         here[0] = INFINITY;
         for (j = 0; j < m; j++) {
             float both = above[j], down = above[j + 1], right = here[j];
-            unsigned step = both < down && both < right ? 0 : down < both && down < right ? 1 : 2;
+            unsigned step = right <= both && right <= down ? 2 : both <= down ? 0 : 1;
             here[j + 1] = (step == 0 ? both : step == 1 ? down : right) - gain[i * ld + j];
             trace[i * m + j] = (uint8_t)step;
         }
@@ -10478,11 +10479,13 @@ static void al_listen(al_aligner *a, const float *samples, size_t frames)
 }
 
 /* How far a pause is from where the path has boundary k, before word k or behind the last one. The
- * path says nothing of when the first word begins. Between two words there may be punctuation. */
+ * path says nothing of when the first word begins, but it is to have a usual length. Between two
+ * words there may be punctuation. */
 static int64_t al_distance(const al_aligner *a, const al_pause *p, size_t k)
 {
     int64_t low = k > 0 ? a->words[k - 1].t1_ms : a->words[0].t0_ms;
-    int64_t high = k == 0 ? a->words[0].t1_ms - 100 : k < a->n_words ? a->words[k].t0_ms : low;
+    int64_t high = k == 0 ? a->words[0].t1_ms - a->median_ms
+                   : k < a->n_words ? a->words[k].t0_ms : low;
     high = high > low ? high : low;
     return p->t0_ms > high ? p->t0_ms - high : low > p->t1_ms ? low - p->t1_ms : 0;
 }
@@ -10672,6 +10675,8 @@ static void al_take(ar_arena *arena, al_aligner *a, de_decoder *decoder)
     a->weights = ar_take(arena, AL_ROWS * ctx, sizeof(float));
     a->matrix = ar_take(arena, AL_ROWS * ctx, sizeof(float));
     a->cost = ar_take(arena, 2 * (ctx + 1), sizeof(float));
+    a->words = ar_take(arena, SE_MAX_TOKENS, sizeof(al_word));
+    a->pauses = ar_take(arena, AL_PAUSES, sizeof(al_pause));
     a->trace = (uint8_t *)a->weights;
     a->text = (char *)a->weights;
     a->choice = (uint8_t *)a->matrix;
@@ -10686,7 +10691,7 @@ static void al_wipe(al_aligner *a)
     ar_wipe(a->weights, rows * sizeof(float));
     ar_wipe(a->matrix, rows * sizeof(float));
     ar_wipe(a->tokens, sizeof a->tokens);
-    ar_wipe(a->words, sizeof a->words);
+    ar_wipe(a->words, SE_MAX_TOKENS * sizeof *a->words);
 }
 
 /* Forgets the run before. */
