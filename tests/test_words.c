@@ -423,7 +423,7 @@ static void grouping(void)
         {1, " the| dogs|'| bones", " the| dogs'| bones"},
         {1, " (|yes|)| no", " (yes)| no"},
         {1, " \"|No|,\"| he| said|.", " \"No,\"| he| said."},
-        {1, " wait|...| what|?", " wait...| what?"}, /* "..." is no punctuation there: it is joined */
+        {1, " wait|...| what|?", " wait...| what?"}, /* no punctuation there: it is joined */
         {1, " end|.|\"| Then", " end.\"| Then"},
         {1, " $|5|.|50", " $5|.50"},
         {1, " e|-|mail", " e|-mail"},
@@ -511,7 +511,8 @@ static void durations(void)
     window_of(&a, words, text, ends, "ab?cd", 5);
     al_shorten(&a);
     T_CHECK(words[1].t1_ms == 3000, "a word inside a sentence stays");
-    T_CHECK(words[3].t0_ms == 5400 && words[3].t1_ms == 6000, "the first of a sentence begins late");
+    T_CHECK(words[3].t0_ms == 5400 && words[3].t1_ms == 6000,
+            "the first of a sentence begins late");
 }
 
 static void segments(void)
@@ -551,7 +552,8 @@ static void segments(void)
     t0 = 1550;
     t1 = 2000;
     w = al_segment(&a, 9, 30000, &t0, &t1, &n);
-    T_CHECK(w[0].t0_ms == 1000 && t0 == 1000, "the word decides: it ends before the segment begins");
+    T_CHECK(w[0].t0_ms == 1000 && t0 == 1000,
+            "the word decides: it ends before the segment begins");
     T_CHECK(w[2].t1_ms == 2000 && t1 == 2000, "the segment decides: the last word is too long");
     window_of(&a, words, text, near, "abc", 3);
     words[2].heard_end = 1;
