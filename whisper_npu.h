@@ -409,8 +409,8 @@ typedef struct wnpu_config {
     const wnpu_allocator *allocator; /* NULL: malloc and free; unused with supplied memory */
     wnpu_log_fn log;          /* NULL: silent. Called in the thread of the run */
     void *log_user;
-    /* Room for the search. Each hypothesis decoded at once has a cache of its own: 1.5 MB for tiny,
-     * 3 MB for base, 25 MB for large. */
+    /* Room for the search. Each hypothesis decoded at once has a cache of its own: 1.6 MB for tiny,
+     * 3 for base, 9 for small, 25 for medium, 41 for large, 5 for turbo. */
     uint32_t max_beams;       /* 1..16: most hypotheses, for beams and samples; default 5 */
     uint32_t max_phrase_tokens; /* 1..1048576: tokens of hotwords or commands in all spellings,
                                    about 10 to 40 a phrase, 44 bytes each; default 4096 */

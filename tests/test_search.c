@@ -1432,6 +1432,55 @@ static void a_b_a(void)
     wnpu_model_close(m);
 }
 
+/* Samples and beams are the same bytes for every instruction set. */
+static void instruction_sets(void)
+{
+    static const char *const words[] = {"the", "a"};
+    wnpu_model *m = open_toy();
+    float *x = sound(16000 * 4, 3);
+    wnpu_audio a = audio_of(x, 16000 * 4);
+    int isa, mode, compute;
+    for (mode = 0; mode < 2; mode++) {
+        for (compute = 0; compute < 2; compute++) {
+            char *first = NULL;
+            for (isa = WNPU_ISA_SCALAR; wnpu_isa_name((wnpu_isa)isa) != NULL; isa++) {
+                wnpu_config c;
+                wnpu_session *s;
+                wnpu_params p;
+                wnpu_error error;
+                char *next;
+                if (!wnpu_isa_available((wnpu_isa)isa)) {
+                    continue;
+                }
+                wnpu_config_init(&c, sizeof c);
+                c.threads = 2;
+                c.isa = isa;
+                c.compute = compute;
+                T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s",
+                        error.message);
+                wnpu_params_init(&p, sizeof p);
+                p.max_tokens = 16;
+                p.no_speech_threshold = 2;
+                p.temperature_step = 0;
+                p.beam = 5;
+                p.temperature = mode ? 0.8f : 0;
+                p.hotwords = words;
+                p.n_hotwords = 2;
+                T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
+                next = json_of(s);
+                T_CHECK(first == NULL || strcmp(first, next) == 0, "mode %d, compute %d: %s differs",
+                        mode, compute, wnpu_isa_name((wnpu_isa)isa));
+                free(first);
+                first = next;
+                wnpu_session_close(s);
+            }
+            free(first);
+        }
+    }
+    free(x);
+    wnpu_model_close(m);
+}
+
 /* Programs compiled with the header of 0.1 pass shorter structures. */
 static void older_callers(void)
 {
@@ -1600,6 +1649,7 @@ int main(void)
     t_run("languages: allowed ones, and averages", languages);
     t_run("languages change reluctantly", language_changes);
     t_run("a run is a function: A, B, A for every kind of search", a_b_a);
+    t_run("every instruction set gives the same beams and samples", instruction_sets);
     t_run("older and newer callers", older_callers);
     t_run("bad parameters are refused with a reason", refused);
     t_run("logits that a filter has spoilt", spoilt_logits);
