@@ -530,8 +530,8 @@ typedef struct wnpu_params {
     const char *prefix;       /* UTF-8 that the first window's text begins with [NULL] */
     /* Words that are likely, in any language: their tokens are favoured along each word, and what
      * they gained is taken back when the word is not finished, for which only a beam has other
-     * texts to go on with: take one. Capitals and small letters are tried; nothing is taken from the
-     * prompt's room. */
+     * texts to go on with: take one. Capitals and small letters are tried; nothing is taken from
+     * the prompt's room. */
     const char *const *hotwords; /* [NULL] */
     size_t n_hotwords;        /* E_ARGUMENT if they need more than max_phrase_tokens */
     float hotword_boost;      /* natural logarithm per token, 0..20 [2] */
