@@ -7,6 +7,9 @@
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
 #   make test-npu      the tests of the NPU part alone, on a simulated device
+#   make check-long    make test with 1,000 random faults in the NPU part, and with SPEECH=DIR real
+#                      models on the simulated device, see tests/npu_speech.sh: hours
+#   make npu-estimate  what an NPU would make of MODEL (base.en): a model, not a measurement
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
@@ -42,8 +45,8 @@ TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
     $(basename $(notdir $(wildcard tests/test_*.c))))
 FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
-.PHONY: all tests demo models test test-npu test-asan test-aarch64 matrix fuzz check-symbols \
-    bench bench-plot accuracy clean
+.PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-aarch64 matrix \
+    fuzz check-symbols bench bench-plot accuracy clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -142,6 +145,26 @@ test: tests
 test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(BUILD)/transcribe $(NPU_PROGRAMS:%=$(BUILD)/tests/%)) \
     $(BUILD)/tests/test_accel $(BUILD)/tests/test_sim $(NPU_TOOLS)
 	@tests/run $(BUILD) test_accel test_sim $(NPU_PROGRAMS)
+
+check-long: tests
+	@TEST_NPU_RUNS=1000 TEST_TIMEOUT=86400 tests/run $(BUILD)
+	@[ -z "$(SPEECH)" ] || WNPU_BUILD=$(BUILD) tests/npu_speech.sh "$(SPEECH)" $(MODELS)
+
+# Includes the library's source, to run the encoder alone.
+$(BUILD)/npu_estimate: tests/npu_estimate.c $(NPU_OBJECTS) | $(BUILD)
+	$(CC) -std=gnu11 -O2 $(CPPFLAGS) -I. $(LDFLAGS) -MMD -MP -MF $@.d $< $(NPU_OBJECTS) $(LDLIBS) \
+	    $(DRM_LIBS) -ldl -o $@
+
+MODEL ?= $$(scripts/fetch.sh base.en)
+STATE ?= 512
+npu-estimate: $(BUILD)/npu_estimate $(NPU_TOOLS)
+	@for device in npu1 npu4; do \
+	    WNPU_BUILD=$(BUILD) tests/npu_pack.sh $(BUILD)/estimate-$$device $$device i8 $(STATE) \
+	        >/dev/null && \
+	    SIM_AMDXDNA_DEVICE=$$device SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_CLOCK=model \
+	        SIM_AMDXDNA_QUIET=1 LD_PRELOAD=$(BUILD)/libsim_amdxdna.so $(BUILD)/npu_estimate \
+	        --pack $(BUILD)/estimate-$$device --model "$(MODEL)" $(ESTIMATE_ARGS) \
+	        "$$(scripts/fetch.sh demo)" || exit 1; echo; done
 
 test-asan:
 	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS="$(SANITIZE)" tests

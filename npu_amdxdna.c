@@ -3187,7 +3187,8 @@ static void xv_take(void *user, size_t index, const int32_t *c, size_t ldc)
     }
 }
 
-/* One job of count equal products of fresh numbers. */
+/* One job of count equal products of fresh numbers. It has test_ms from its submission on, but not
+ * beyond deadline_ns. */
 static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t count, int extremes,
                   uint64_t seed, int64_t deadline_ns, xd_why *why)
 {
@@ -3195,6 +3196,7 @@ static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t cou
     xk_weight *weight = &e->weights[0];
     const xp_kernel *p = e->kernels[kernel].p;
     xv_test test;
+    int64_t own;
     size_t i;
     int err = 0, code;
     test.p = p;
@@ -3228,9 +3230,10 @@ static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t cou
     if (err != 0) {
         return xd_errno(why, XD_BUFFER, err, "flushing a buffer of the NPU");
     }
+    own = xu_add_ns(xu_now_ns(), (int64_t)e->config.test_ms * 1000000);
     code = xj_start(e, slot, count, why);
     if (code == WNPU_OK) {
-        code = xj_finish(e, slot, deadline_ns, why);
+        code = xj_finish(e, slot, own < deadline_ns ? own : deadline_ns, why);
     }
     if (code == WNPU_OK && test.bad_row >= 0) {
         return xd_fail(why, WNPU_AMDXDNA_SELF_TEST, WNPU_E_ACCEL, "kernel %lux%lux%lu computes "
@@ -3250,18 +3253,18 @@ static double xv_timed(const xj_engine *e, double busy_before)
 }
 
 /* Everything about one kernel; costs are left alone when they are not wanted. */
-static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel, int64_t deadline_ns,
+static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel,
                      wnpu_accel_shape *shape, xd_why *why)
 {
     size_t chain = e->chain < 4 ? e->chain : 4;
     uint64_t seed = UINT64_C(0x5eed) + kernel + ((uint64_t)e->account.probes << 32);
     double before, one, many;
-    int code = xv_job(e, s, kernel, 1, 0, seed, deadline_ns, why);
+    int code = xv_job(e, s, kernel, 1, 0, seed, INT64_MAX, why);
     if (code != WNPU_OK) {
         return code;
     }
     before = e->account.busy_ms;
-    code = xv_job(e, s, kernel, 1, 1, seed ^ 1, deadline_ns, why);
+    code = xv_job(e, s, kernel, 1, 1, seed ^ 1, INT64_MAX, why);
     one = xv_timed(e, before);
     if (code != WNPU_OK || chain < 2) {
         if (shape != NULL) {
@@ -3271,7 +3274,7 @@ static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel, int64_t
         return code;
     }
     before = e->account.busy_ms;
-    code = xv_job(e, s, kernel, chain, 0, seed ^ 2, deadline_ns, why);
+    code = xv_job(e, s, kernel, chain, 0, seed ^ 2, INT64_MAX, why);
     many = xv_timed(e, before);
     if (code == WNPU_OK && shape != NULL) {
         shape->cost_us = one;
@@ -3759,7 +3762,7 @@ static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
 {
     xs_accel *self = opaque;
     xj_engine *e = &self->e;
-    int64_t own = xu_add_ns(xu_now_ns(), (int64_t)e->config.test_ms * 1000000), patience;
+    int64_t patience;
     wnpu_error local;
     xd_why why;
     size_t s;
@@ -3781,7 +3784,7 @@ static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
     patience = xu_add_ns(xu_now_ns(), XS_PATIENCE_NS);
     xj_reap(e, patience < deadline_ns ? patience : deadline_ns);
     code = xj_zombies(e) == 0
-               ? xs_revive(self, own < deadline_ns ? own : deadline_ns, &why)
+               ? xs_revive(self, deadline_ns, &why)
                : xd_fail(&why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the NPU still holds a job "
                          "that did not finish");
     if (code == WNPU_OK) {
@@ -3941,11 +3944,10 @@ static int xs_tests(xs_accel *self, xd_why *why)
     for (i = 0; i < e->pack->n_kernels; i++) {
         const xp_kernel *p = &e->pack->kernels[i];
         wnpu_accel_shape *shape = &self->shapes[self->n_shapes];
-        int64_t deadline = xu_add_ns(xu_now_ns(), (int64_t)e->config.test_ms * 1000000);
         if (e->kernels[i].stream.handle == 0) {
             continue;
         }
-        code = xv_kernel(e, &self->scratch, i, deadline, shape, why);
+        code = xv_kernel(e, &self->scratch, i, shape, why);
         if (code != WNPU_OK) {
             xu_log(&e->config, WNPU_LOG_WARNING, "kernel %s is left out: %s", p->id,
                    why->error != NULL ? why->error->message : "self-test failed");

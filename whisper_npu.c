@@ -11341,7 +11341,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
  *    PROBE    probe() before the next window, then as the answer says
  *    OFF      as SUSPECT, until it is opened anew
  * ====================================================================== */
-#define NP_CHUNKS 8u
+#define NP_CHUNKS 4u          /* an encoder layer then takes at most 16 waits */
 #define NP_ROWS 48u           /* rows of a block, at most EN_ROWS */
 #define NP_CHAIN 32u          /* products in a job at most */
 #define NP_JOBS 4u            /* jobs in flight at most */
@@ -11554,6 +11554,7 @@ static void np_randomise(uint32_t *r, size_t n)
 #define NP_NEXT_US 48.0
 #define NP_MACS_US 0.95e6
 #define NP_SWITCH_US 1400.0
+#define NP_CALLS_US 50.0      /* a job's price on the CPU: system calls and a wake-up, a guess */
 
 /* int8 products that a thread does in a microsecond, roughly: what section 8 reaches a cycle, at
  * 3 GHz, 55 % of the time (README). Only the choice between CPU and accelerator hangs on it. */
@@ -11670,16 +11671,23 @@ static double np_draft(np_plan *p, const wnpu_model *m, const wnpu_accel_info *i
         p->any = 1;
     }
     npu += mixed ? (double)jobs * NP_SWITCH_US : 0.0;
+    cpu += (double)jobs * NP_CALLS_US;
     return (npu > cpu ? npu : cpu) + (npu < cpu ? npu : cpu) / p->chunks;
 }
 
-/* The best plan: a function of model, shapes, instruction set, threads and use alone. */
+/* The best plan: a function of model, shapes, instruction set, threads and use alone. Unless all is
+ * to be there, doing nothing may be best. */
 static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_info *info,
                          wnpu_isa isa, unsigned threads, int all)
 {
     double cpu_rate = np_cpu_rate(isa) * threads;
+    wnpu_accel_info nothing;
     uint32_t chunks, i, j;
     memset(plan, 0, sizeof *plan);
+    memset(&nothing, 0, sizeof nothing);
+    plan->chunk = m->n_audio_ctx;
+    plan->chunks = 1;
+    plan->us = np_draft(plan, m, &nothing, NULL, cpu_rate, 0);
     for (chunks = 1; chunks <= NP_CHUNKS; chunks++) {
         for (i = 0; i <= info->n_shapes; i++) { /* the last round takes all groups */
             np_plan p;
@@ -11699,7 +11707,7 @@ static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_in
             p.chunks = (uint32_t)en_blocks(m->n_audio_ctx, p.chunk);
             p.us = np_draft(&p, m, info, i < info->n_shapes ? &info->shapes[i].group : NULL,
                             cpu_rate, all);
-            if (plan->chunks == 0 || p.us < plan->us) {
+            if (p.us < plan->us || (all && p.any && !plan->any)) {
                 *plan = p;
             }
         }
