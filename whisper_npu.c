@@ -639,6 +639,7 @@ typedef float mt_fvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_a
 typedef int32_t mt_ivu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
 typedef int8_t mt_bvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
 typedef uint8_t mt_cvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
+typedef uint16_t mt_huv __attribute__((vector_size(MT_LANES * 2), aligned(1), may_alias));
 
 typedef struct mt_vec { mt_fv v; } mt_vec;
 typedef struct mt_acc { mt_fv part[MT_PARTS]; } mt_acc; /* the 16 lanes of a reduction */
@@ -646,6 +647,20 @@ typedef struct mt_acc { mt_fv part[MT_PARTS]; } mt_acc; /* the 16 lanes of a red
 WNPU_INLINE void mt_vload(mt_vec *r, const float *p) { r->v = *(const mt_fvu *)p; }
 WNPU_INLINE void mt_vstore(float *p, const mt_vec *a) { *(mt_fvu *)p = a->v; }
 WNPU_INLINE void mt_vset(mt_vec *r, float x) { r->v = (mt_fv){0} + x; }
+
+WNPU_INLINE uint32_t mt_bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+WNPU_INLINE float mt_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
 
 /* Nearest integer, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no fraction bits. */
 #define MT_ROUND 12582912.0f
@@ -3364,79 +3379,6 @@ static void gm_take(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int b
     w->exact = keep_float ? ar_take(arena, floats, sizeof(float)) : NULL;
 }
 
-/* Up to 16 values as finite floats, the rest 0: a NaN becomes 0, an infinity the largest float. */
-WNPU_INLINE void gm_load_finite(float x[16], const float *values, size_t n)
-{
-    uint32_t bits[16] = {0};
-    int j;
-    memcpy(bits, values, n < 16 ? n * sizeof *values : sizeof bits);
-    for (j = 0; j < 16; j++) { /* loops of constant count, which compilers turn into vectors */
-        int32_t size = (int32_t)(bits[j] & 0x7fffffffu);
-        int32_t nan = (0x7f800000 - size) >> 31;
-        int32_t limited = size < 0x7f7fffff ? size : 0x7f7fffff;
-        bits[j] = (bits[j] & 0x80000000u) | (uint32_t)(limited & ~nan);
-    }
-    memcpy(x, bits, sizeof bits);
-}
-
-/* Quantises one output channel: scale = max|w| / 127, values w / scale rounded half to even. A row
- * whose scale would be 0 (zeros, or all below 127 * 2^-150) becomes 0. Expects memory of zeros. */
-static void gm_set_row(gm_weight *w, uint32_t row, const float *values)
-{
-    int8_t *group = w->packed + (size_t)(row / 16) * w->k4 * GM_GROUP + row % 16 * 4;
-    int32_t peak[16] = {0}, most = 0, sum = 0;
-    float x[16], scale;
-    size_t i;
-    int j;
-    for (i = 0; i < w->k; i += 16) {
-        int32_t bits[16];
-        gm_load_finite(x, values + i, w->k - i);
-        memcpy(bits, x, sizeof bits);
-        for (j = 0; j < 16; j++) { /* without the sign, floats order as their bits do */
-            int32_t size = bits[j] & 0x7fffffff;
-            peak[j] = size > peak[j] ? size : peak[j];
-        }
-    }
-    for (j = 0; j < 16; j++) {
-        most = peak[j] > most ? peak[j] : most;
-    }
-    memcpy(&scale, &most, sizeof scale);
-    scale = scale / 127.0f;
-    for (i = 0; i < w->k; i += 16) {
-        int32_t q[16] = {0};
-        int8_t bytes[16];
-        gm_load_finite(x, values + i, w->k - i);
-        if (scale > 0.0f) {
-            for (j = 0; j < 16; j++) {
-                x[j] = x[j] / scale + MT_ROUND; /* leaves the integer in the low bits */
-            }
-            memcpy(q, x, sizeof q);
-            for (j = 0; j < 16; j++) { /* a scale of few bits may give up to 190 */
-                q[j] -= 0x4b400000;
-                q[j] = q[j] < 127 ? q[j] : 127;
-                q[j] = q[j] > -127 ? q[j] : -127;
-            }
-        }
-        for (j = 0; j < 16; j++) {
-            bytes[j] = (int8_t)q[j];
-            sum += q[j];
-        }
-        for (j = 0; j < 4 && i / 4 + (size_t)j < w->k4; j++, group += GM_GROUP) {
-            memcpy(group, bytes + 4 * j, 4);
-        }
-    }
-    if (w->exact != NULL) {
-        for (i = 0; i < w->k; i++) {
-            if (i % 16 == 0) {
-                gm_load_finite(x, values + i, w->k - i);
-            }
-            w->exact[((size_t)(row / 16) * w->k + i) * 16 + row % 16] = x[i % 16];
-        }
-    }
-    w->scale[row] = scale;
-    w->correction[row] = -128 * sum;
-}
-
 /* One row as floats: the exact ones if asked for and kept, else the quantised ones times scale. */
 static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exact)
 {
@@ -4014,6 +3956,114 @@ WNPU_INLINE size_t op_above_body(uint32_t *index, size_t capacity, const float *
     return count;
 }
 
+/* ---- rows of weights, when a model is opened ---- */
+
+/* The bits of the largest magnitude among n values: without the sign, floats order as their bits
+ * do, and whatever is not finite lies above all that is. */
+WNPU_INLINE uint32_t op_size_body(const float *x, size_t n)
+{
+    mt_iv best = {0};
+    int32_t most = 0;
+    size_t i, j;
+    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
+        mt_iv bits = *(const mt_ivu *)(const void *)(x + i) & 0x7fffffff, above = bits > best;
+        best = (above & bits) | (~above & best);
+    }
+    for (j = 0; j < MT_LANES; j++) {
+        most = best[j] > most ? best[j] : most;
+    }
+    for (; i < n; i++) {
+        int32_t bits = (int32_t)(mt_bits(x[i]) & 0x7fffffffu);
+        most = bits > most ? bits : most;
+    }
+    return (uint32_t)most;
+}
+
+/* Values in steps of scale, rounded half to even and added to sum, and what that leaves in steps of
+ * scale / 254, if low is not NULL. A scale of few bits may give up to 190 steps. */
+WNPU_INLINE void op_digits_vec(mt_iv *sum, int8_t *q, int8_t *low, const float *x, float scale)
+{
+    mt_vec t;
+    mt_iv k, over;
+    mt_vload(&t, x);
+    t.v = t.v / scale;
+    k = (mt_iv)(t.v + MT_ROUND) - 0x4b400000;
+    over = k > 127;
+    k = (over & 127) | (~over & k);
+    over = k < -127;
+    k = (over & -127) | (~over & k);
+    *(mt_bvu *)q = __builtin_convertvector(k, mt_bv);
+    if (low != NULL) {
+        t.v = (t.v - __builtin_convertvector(k, mt_fv)) * 254.0f;
+        over = t.v > 127.0f;
+        t.v = (mt_fv)((over & (mt_iv)((mt_fv){0} + 127.0f)) | (~over & (mt_iv)t.v));
+        over = t.v < -127.0f;
+        t.v = (mt_fv)((over & (mt_iv)((mt_fv){0} - 127.0f)) | (~over & (mt_iv)t.v));
+        mt_vstore_int8(low, &t);
+    }
+    *sum += k;
+}
+
+/* A row of n values; returns the sum of q. */
+WNPU_INLINE int32_t op_digits_body(int8_t *q, int8_t *low, const float *x, size_t n, float scale)
+{
+    mt_iv sum = {0};
+    int32_t total = 0;
+    size_t i;
+    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
+        op_digits_vec(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale);
+    }
+    if (i < n) {
+        float rest[MT_LANES] = {0.0f};
+        int8_t digit[MT_LANES], lower[MT_LANES];
+        memcpy(rest, x + i, (n - i) * sizeof *x);
+        op_digits_vec(&sum, digit, low != NULL ? lower : NULL, rest, scale);
+        memcpy(q + i, digit, n - i);
+        if (low != NULL) {
+            memcpy(low + i, lower, n - i);
+        }
+    }
+    for (i = 0; i < MT_LANES; i++) {
+        total += sum[i];
+    }
+    return total;
+}
+
+/* IEEE halves to singles, exact, for infinities and NaN as well. Subnormals are made by subtracting
+ * normal numbers: a host may have set the CPU to flush them. */
+WNPU_INLINE void op_half_vec(mt_vec *out, const mt_iv *half)
+{
+    mt_iv sign = (*half & 0x8000) << 16, rest = *half & 0x7fff;
+    mt_iv is_small = rest < 0x400, is_infinite = rest > 0x7bff; /* or NaN */
+    mt_iv small = (mt_iv)((mt_fv)(rest + 0x3f000000) - 0.5f);
+    mt_iv large = (rest << 13) + 0x38000000 + (is_infinite & 0x38000000);
+    out->v = (mt_fv)(sign | (is_small & small) | (~is_small & large));
+}
+
+static float op_half(const unsigned char *in)
+{
+    mt_iv half = (mt_iv){0} + (int32_t)((uint32_t)in[0] | (uint32_t)in[1] << 8);
+    mt_vec out;
+    op_half_vec(&out, &half);
+    return out.v[0];
+}
+
+WNPU_INLINE void op_halves_body(float *out, const unsigned char *in, size_t n)
+{
+    size_t i;
+    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
+        mt_iv half = __builtin_convertvector(*(const mt_huv *)(const void *)(in + 2 * i), mt_iv);
+        mt_vec v;
+        op_half_vec(&v, &half);
+        mt_vstore(out + i, &v);
+    }
+    for (; i < n; i++) {
+        out[i] = op_half(in + 2 * i);
+    }
+}
+
+/* ---- the table ---- */
+
 typedef struct op_kernels {
     void (*norm)(float *y, const float *x, const float *weight, const float *bias, size_t n);
     void (*quantise)(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n, float *scale);
@@ -4037,6 +4087,9 @@ typedef struct op_kernels {
                        size_t ldo, ml_scratch *s);
     float (*mel_log)(float *x, size_t n);
     void (*mel_floor)(float *x, size_t n, float least);
+    uint32_t (*size)(const float *x, size_t n);
+    int32_t (*digits)(int8_t *q, int8_t *low, const float *x, size_t n, float scale);
+    void (*halves)(float *out, const unsigned char *in, size_t n);
 } op_kernels;
 
 /* A macro, because the one thing that differs is the attribute of each function. */
@@ -4131,6 +4184,19 @@ typedef struct op_kernels {
     {                                                                                             \
         ml_floor_body(x, n, least);                                                               \
     }                                                                                             \
+    attribute static uint32_t op_size_##name(const float *x, size_t n)                            \
+    {                                                                                             \
+        return op_size_body(x, n);                                                                \
+    }                                                                                             \
+    attribute static int32_t op_digits_##name(int8_t *q, int8_t *low, const float *x, size_t n,   \
+                                              float scale)                                        \
+    {                                                                                             \
+        return op_digits_body(q, low, x, n, scale);                                               \
+    }                                                                                             \
+    attribute static void op_halves_##name(float *out, const unsigned char *in, size_t n)         \
+    {                                                                                             \
+        op_halves_body(out, in, n);                                                               \
+    }                                                                                             \
 
 OP_SET(base, )
 
@@ -4138,7 +4204,7 @@ static const op_kernels op_base_kernels = {
     op_norm_base, op_quantise_base, op_quantise_fine_base, op_dequantise_base, op_bias_base,
     op_scale_base, op_attend_base, op_value_scales_base, op_blend_base, op_softmax_float_base,
     op_sum_exp_base, op_argmax_base, op_above_base, op_dot_int8_base, op_mel_powers_base,
-    op_mel_log_base, op_mel_floor_base
+    op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_base, op_halves_base
 };
 
 #ifdef WNPU_X86
@@ -4148,7 +4214,7 @@ static const op_kernels op_avx2_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_dequantise_avx2, op_bias_avx2,
     op_scale_avx2, op_attend_avx2, op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2,
     op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2
+    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx2, op_halves_avx2
 };
 
 /* ---- AVX-512: the same operations on 16 values at once, where they cost most ---- */
@@ -4388,12 +4454,48 @@ OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc
     }
 }
 
+OP_AVX512 static int32_t op_digits_avx512(int8_t *q, int8_t *low, const float *x, size_t n,
+                                          float scale)
+{
+    const __m512i most = _mm512_set1_epi32(127), least = _mm512_set1_epi32(-127);
+    const __m512 step = _mm512_set1_ps(scale), digit = _mm512_set1_ps(254.0f);
+    __m512i sum = _mm512_setzero_si512();
+    int32_t part[16], total = 0;
+    size_t i, j;
+    for (i = 0; i + 16 <= n; i += 16) {
+        __m512 t = _mm512_div_ps(_mm512_loadu_ps(x + i), step);
+        __m512i k = _mm512_max_epi32(_mm512_min_epi32(_mm512_cvtps_epi32(t), most), least);
+        sum = _mm512_add_epi32(sum, k);
+        _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(k));
+        if (low != NULL) {
+            t = _mm512_mul_ps(_mm512_sub_ps(t, _mm512_cvtepi32_ps(k)), digit);
+            k = _mm512_max_epi32(_mm512_min_epi32(_mm512_cvtps_epi32(t), most), least);
+            _mm_storeu_si128((__m128i *)(void *)(low + i), _mm512_cvtepi32_epi8(k));
+        }
+    }
+    _mm512_storeu_si512(part, sum);
+    for (j = 0; j < 16; j++) {
+        total += part[j];
+    }
+    return total + op_digits_avx2(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
+}
+
+OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size_t n)
+{
+    size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(in + 2 * i));
+        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(half));
+    }
+    op_halves_avx2(out + i, in + 2 * i, n - i);
+}
+
 /* The rest is the code of AVX2: it costs little. */
 static const op_kernels op_avx512_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_dequantise_avx512, op_bias_avx2,
     op_scale_avx2, op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
     op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2
+    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512
 };
 #endif
 
@@ -5571,7 +5673,9 @@ typedef struct mf_loader {
     uint32_t n_sections;
     mf_section sections[MF_MAX_SECTIONS];
     mf_tensor tensors[MF_MAX_TENSORS];
+    const op_kernels *op;
     float row[MF_ROW];
+    int8_t digits[MF_ROW + 4];
     float turned[3 * MF_MAX_STATE]; /* a convolution's row */
     unsigned char buffer[MF_BUFFER];
 } mf_loader;
@@ -5671,51 +5775,11 @@ static int mf_take_u32(mf_loader *l, const char *what, uint32_t *value)
 
 /* ---- numbers ---- */
 
-WNPU_INLINE uint32_t mf_bits(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-WNPU_INLINE float mf_float(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-/* IEEE half to single, exact; masks in place of branches, so that loops over it become vectors.
- * Subnormals are made by subtracting normal numbers: a host may have set the CPU to flush them. */
-WNPU_INLINE float mf_half(uint32_t h)
-{
-    uint32_t sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
-    uint32_t is_small = (rest - 0x400u) >> 31, is_infinite = (0x7bffu - rest) >> 31; /* or NaN */
-    uint32_t small = mf_bits(mf_float(0x3f000000u + rest) - 0.5f);
-    uint32_t large = (rest << 13) + ((112u + 112u * is_infinite) << 23);
-    return mf_float(sign | (small & (0u - is_small)) | (large & (is_small - 1u)));
-}
-
-static void mf_row_f16(const unsigned char *in, float *out, size_t n)
-{
-    size_t i, j;
-    for (i = 0; i + 16 <= n; i += 16) { /* a constant count lets gcc -O2 make vectors */
-        uint16_t halves[16];
-        memcpy(halves, in + 2 * i, sizeof halves);
-        for (j = 0; j < 16; j++) {
-            out[i + j] = mf_half(halves[j]);
-        }
-    }
-    for (; i < n; i++) {
-        out[i] = mf_half(mf_u16(in + 2 * i));
-    }
-}
-
 static void mf_row_f32(const unsigned char *in, float *out, size_t n)
 {
     size_t i;
     for (i = 0; i < n; i++) {
-        out[i] = mf_float(mf_u32(in + 4 * i));
+        out[i] = mt_float(mf_u32(in + 4 * i));
     }
 }
 
@@ -5724,11 +5788,11 @@ static void mf_row_f32(const unsigned char *in, float *out, size_t n)
  * q * d + m (dequantize_row_q4_0 and its like in ggml-quants.c). */
 WNPU_INLINE void mf_block45(const unsigned char *in, float *out, int offset, int high)
 {
-    float d = mf_half(mf_u16(in)), m = 0.0f;
+    float d = op_half(in), m = 0.0f;
     uint32_t bits = 0, j;
     in += 2;
     if (offset == 0) {
-        m = mf_half(mf_u16(in));
+        m = op_half(in);
         in += 2;
     }
     if (high) {
@@ -5754,7 +5818,7 @@ static void mf_row_blocks(uint32_t type, const unsigned char *in, float *out, si
         case 6: mf_block45(in, out + i, 16, 1); break;
         case 7: mf_block45(in, out + i, 0, 1); break;
         default:
-            d = mf_half(mf_u16(in));
+            d = op_half(in);
             for (j = 0; j < 32; j++) {
                 out[i + j] = (float)(int)((in[2 + j] ^ 0x80u) - 0x80u) * d;
             }
@@ -5762,12 +5826,13 @@ static void mf_row_blocks(uint32_t type, const unsigned char *in, float *out, si
     }
 }
 
-static void mf_row(uint32_t type, const unsigned char *in, float *out, size_t n)
+static void mf_row(const op_kernels *op, uint32_t type, const unsigned char *in, float *out,
+                   size_t n)
 {
     if (type == 0) {
         mf_row_f32(in, out, n);
     } else if (type == 1) {
-        mf_row_f16(in, out, n);
+        op->halves(out, in, n);
     } else {
         mf_row_blocks(type, in, out, n);
     }
@@ -5775,19 +5840,9 @@ static void mf_row(uint32_t type, const unsigned char *in, float *out, size_t n)
 
 /* 1 if all are at most 65504 (the largest half) in magnitude, which no NaN is. With this bound no
  * sum or product of the network leaves the range of floats. */
-static int mf_sane(const float *x, size_t n)
+static int mf_sane(const op_kernels *op, const float *x, size_t n)
 {
-    uint32_t bad = 0;
-    size_t i, j;
-    for (i = 0; i + 16 <= n; i += 16) {
-        for (j = 0; j < 16; j++) {
-            bad |= 0x477fe000u - (mf_bits(x[i + j]) & 0x7fffffffu); /* top bit set: above */
-        }
-    }
-    for (; i < n; i++) {
-        bad |= 0x477fe000u - (mf_bits(x[i]) & 0x7fffffffu);
-    }
-    return bad >> 31 == 0;
+    return op->size(x, n) <= 0x477fe000u;
 }
 
 /* ---- pass 1: header, filters, tokens ---- */
@@ -6385,7 +6440,7 @@ static int mf_load_filters(mf_loader *l, wnpu_model *m)
         }
         mf_row_f32(bytes, row, MF_BINS);
         mf_used(l, MF_BINS * 4);
-        if (!mf_sane(row, MF_BINS)) {
+        if (!mf_sane(l->op, row, MF_BINS)) {
             return er_set(l->error, WNPU_E_MODEL, "mel filter %u before byte %llu has a value that "
                           "is not finite or beyond 65504; the file is damaged", (unsigned)i,
                           (unsigned long long)l->position);
@@ -6429,20 +6484,29 @@ static const float *mf_turn(mf_loader *l, uint32_t channels)
     return l->turned;
 }
 
-/* The second digit of a row of the embedding: rounded, ties to even. */
-static void mf_leftover(wnpu_model *m, uint32_t row, const float *values)
+/* Sets row `row` from k finite values: scale = max|w| / 127, values w / scale. A row whose scale
+ * would be 0 (zeros, or all below 127 * 2^-150) becomes 0. low[k], if not NULL, takes the second
+ * digits. q has room for k4 * 4. Expects memory of zeros. */
+static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const float *values,
+                       int8_t *q, int8_t *low)
 {
-    const gm_weight *w = &m->embedding;
-    const int8_t *q = w->packed + (size_t)(row / 16) * w->k4 * 64 + row % 16 * 4;
-    int8_t *low = m->embedding_low + (size_t)row * w->k;
-    float scale = w->scale[row];
-    uint32_t k;
-    for (k = 0; k < w->k; k++) {
-        float rest = scale > 0.0f ? values[k] / scale - (float)q[k / 4 * 64 + k % 4] : 0.0f;
-        float step = rest * 254.0f;
-        step = step > 127.0f ? 127.0f : step < -127.0f ? -127.0f : step;
-        low[k] = (int8_t)((step + MT_ROUND) - MT_ROUND);
+    int8_t *group = w->packed + (size_t)(row / 16) * w->k4 * GM_GROUP + row % 16 * 4;
+    const uint32_t peak = op->size(values, w->k);
+    float scale;
+    size_t i;
+    memcpy(&scale, &peak, sizeof scale);
+    scale = scale / 127.0f;
+    if (scale > 0.0f) {
+        memset(q + w->k / 4 * 4, 0, ((size_t)w->k4 - w->k / 4) * 4);
+        w->correction[row] = -128 * op->digits(q, low, values, w->k, scale);
+        for (i = 0; i < w->k4; i++) {
+            memcpy(group + i * GM_GROUP, q + 4 * i, 4);
+        }
     }
+    for (i = 0; i < w->k && w->exact != NULL; i++) {
+        w->exact[((size_t)(row / 16) * w->k + i) * 16 + row % 16] = values[i];
+    }
+    w->scale[row] = scale;
 }
 
 static int mf_load_tensor(mf_loader *l, wnpu_model *m, uint32_t tensor)
@@ -6468,8 +6532,8 @@ static int mf_load_tensor(mf_loader *l, wnpu_model *m, uint32_t tensor)
         if (status != WNPU_OK) {
             return status;
         }
-        mf_row(type, data, l->row, columns);
-        if (!mf_sane(l->row, columns)) {
+        mf_row(l->op, type, data, l->row, columns);
+        if (!mf_sane(l->op, l->row, columns)) {
             return er_set(l->error, WNPU_E_MODEL, "tensor '%s' has a value in row %u at byte %llu "
                           "that is not finite or beyond 65504; the file is damaged",
                           mf_name(l, tensor), (unsigned)row, (unsigned long long)l->position);
@@ -6478,10 +6542,9 @@ static int mf_load_tensor(mf_loader *l, wnpu_model *m, uint32_t tensor)
             values = mf_turn(l, ne[1]);
         }
         if (part->goes == MF_ROWS) {
-            gm_set_row(at, (uint32_t)first + row, values);
-            if (at == (void *)&m->embedding) {
-                mf_leftover(m, row, values);
-            }
+            int8_t *low = at != (void *)&m->embedding ? NULL :
+                          m->embedding_low + (size_t)row * columns;
+            mf_set_row(l->op, at, (uint32_t)first + row, values, l->digits, low);
         } else if (part->goes == MF_BIAS) {
             memcpy(((gm_weight *)at)->bias + first, values, columns * sizeof(float));
         } else {
@@ -6815,9 +6878,9 @@ static int mf_pack_table(const mf_loader *l, const unsigned char *h, size_t data
 /* What mf_load_tensor() ensures of the floats. */
 static int mf_pack_values(mf_loader *l, wnpu_model *m)
 {
-    const uint32_t most = mf_bits(65504.0f / 127.0f);
+    const uint32_t most = mt_bits(65504.0f / 127.0f);
     uint32_t tensor, layer, ne[3], i;
-    int bad = !mf_sane(m->filters, (size_t)m->n_mels * MF_BINS), decoder;
+    int bad = !mf_sane(l->op, m->filters, (size_t)m->n_mels * MF_BINS), decoder;
     if (bad) {
         return er_set(l->error, WNPU_E_MODEL, "a mel filter has a value that is not finite or "
                       "beyond 65504; the pack is damaged");
@@ -6829,12 +6892,12 @@ static int mf_pack_values(mf_loader *l, wnpu_model *m)
         const void *at = base + part->offset;
         if (part->goes == MF_FLOATS) {
             mf_ne(l, part->shape, ne);
-            bad = !mf_sane(*(float *const *)at, (size_t)ne[0] * ne[1]);
+            bad = !mf_sane(l->op, *(float *const *)at, (size_t)ne[0] * ne[1]);
         } else if (part->goes == MF_ROWS && part->first == 0) {
             const gm_weight *w = at;
-            bad = w->bias != NULL && !mf_sane(w->bias, (size_t)w->n16 * 16);
+            bad = w->bias != NULL && !mf_sane(l->op, w->bias, (size_t)w->n16 * 16);
             for (i = 0; i < w->n16 * 16; i++) {
-                bad |= mf_bits(w->scale[i]) > most; /* negative ones as well */
+                bad |= mt_bits(w->scale[i]) > most; /* negative ones as well */
             }
         }
         if (bad) {
@@ -7060,6 +7123,7 @@ static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char
     l->source = *source;
     l->until = source->size;
     l->error = error;
+    l->op = op_select(cp_best());
     status = mf_open(l, config, &allocator, image, model);
     if (status != WNPU_OK) {
         er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
@@ -14731,7 +14795,7 @@ static float sf_uniform(uint32_t *state)
 
 static void sf_put_float(sf_file *f, float x)
 {
-    sf_put32(f, mf_bits(x));
+    sf_put32(f, mt_bits(x));
 }
 
 static void sf_put_tensor(sf_file *f, mf_loader *l, uint32_t tensor)
@@ -14971,7 +15035,7 @@ static void sf_window(sf_run *r, uint64_t *found)
     tokens[3] = (int32_t)e->op->argmax(r->decoder.logits, vocab);
     sf_step_decoder(&r->decoder, tokens + 3, 3, 1);
     largest = e->op->sum_exp(r->decoder.logits, vocab, r->decoder.logits[0]);
-    step[2] = mf_checksum(r->decoder.logits, vocab * sizeof(float)) ^ mf_bits(largest);
+    step[2] = mf_checksum(r->decoder.logits, vocab * sizeof(float)) ^ mt_bits(largest);
 }
 
 /* ---- the test ---- */

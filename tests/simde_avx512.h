@@ -15,6 +15,7 @@
 
 #ifdef HAVE_SIMDE
 #include <immintrin.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,25 @@ __attribute__((unused)) static simde__m512i emulated_to_int(simde__m512 v)
     return result;
 }
 
+/* vcvtph2ps: halves to floats, exact. */
+__attribute__((unused)) static simde__m512 emulated_from_halves(simde__m256i v)
+{
+    simde__m512 result;
+    uint16_t h[16];
+    float f[16];
+    int i;
+    memcpy(h, &v, 32);
+    for (i = 0; i < 16; i++) {
+        int exponent = h[i] >> 10 & 31, fraction = h[i] & 1023;
+        f[i] = exponent == 31 ? (fraction != 0 ? NAN : INFINITY) :
+               ldexpf((float)(exponent > 0 ? fraction + 1024 : fraction),
+                      (exponent > 0 ? exponent : 1) - 25);
+        f[i] = h[i] >> 15 ? -f[i] : f[i];
+    }
+    memcpy(&result, f, 64);
+    return result;
+}
+
 /* The largest of 16 floats, none of which is a NaN. */
 __attribute__((unused)) static float emulated_largest(simde__m512 v)
 {
@@ -144,13 +164,17 @@ __attribute__((unused)) static float emulated_largest(simde__m512 v)
 #define _mm512_castsi512_ps(a) simde_mm512_castsi512_ps(a)
 #define _mm512_cvtepi32_epi8(a) emulated_low_bytes(a)
 #define _mm512_cvtepi32_ps(a) emulated_to_float(a)
+#define _mm512_cvtph_ps(a) emulated_from_halves(a)
 #define _mm512_cvtps_epi32(a) emulated_to_int(a)
+#define _mm512_div_ps(a, b) simde_mm512_div_ps(a, b)
 #define _mm512_dpbusd_epi32(c, a, b) emulated_dpbusd(c, a, b)
 #define _mm512_extractf64x4_pd(a, i) simde_mm512_extractf64x4_pd(a, i)
 #define _mm512_loadu_ps(p) simde_mm512_loadu_ps(p)
 #define _mm512_loadu_si512(p) simde_mm512_loadu_si512(p)
 #define _mm512_mask_mov_ps(a, m, b) simde_mm512_mask_mov_ps(a, m, b)
+#define _mm512_max_epi32(a, b) simde_mm512_max_epi32(a, b)
 #define _mm512_max_ps(a, b) simde_mm512_max_ps(a, b)
+#define _mm512_min_epi32(a, b) simde_mm512_min_epi32(a, b)
 #define _mm512_min_ps(a, b) simde_mm512_min_ps(a, b)
 #define _mm512_mul_ps(a, b) simde_mm512_mul_ps(a, b)
 #define _mm512_packs_epi32(a, b) simde_mm512_packs_epi32(a, b)
