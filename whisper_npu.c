@@ -640,6 +640,8 @@ typedef int32_t mt_ivu __attribute__((vector_size(MT_LANES * 4), aligned(4), may
 typedef int8_t mt_bvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
 typedef uint8_t mt_cvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
 typedef uint16_t mt_huv __attribute__((vector_size(MT_LANES * 2), aligned(1), may_alias));
+typedef uint32_t mt_uv __attribute__((vector_size(MT_LANES * 4)));
+typedef uint32_t mt_uvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
 
 typedef struct mt_vec { mt_fv v; } mt_vec;
 typedef struct mt_acc { mt_fv part[MT_PARTS]; } mt_acc; /* the 16 lanes of a reduction */
@@ -3683,24 +3685,26 @@ WNPU_INLINE void op_scale_body(float *x, size_t n, float scale)
 
 /* ---- softmax over blocks of keys ---- */
 
+#define OP_KEYS 512u /* keys of a block at most */
+
+/* Exponents count steps of 1/1024 octave: 2^(exponent / 1024). */
+#define OP_OCTAVE 1024.0f
+
 /* What a row's softmax knows after the blocks so far (online softmax, Milakov and Gimelshein,
- * 2018). Exponents are of base 2. */
+ * 2018). */
 typedef struct op_online {
     float top;   /* largest exponent; -1e30 before the first block */
-    float sum;   /* of 2^(exponent - top), without the values' scales */
-    float peak;  /* what the last block's exponents are counted from */
+    float sum;   /* of 255 * 2^((exponent - top) / 1024), without the values' scales */
+    float peak;  /* largest exponent of the last block */
     float keep;  /* what the output so far has to be multiplied with */
     float add;   /* and what the last block's has to be, before it is added */
 } op_online;
 
 /* A block's keys: attention's exponent is acc * (query_scale * key[j]) + value_log2[j], so that
- * 2^exponent includes the scale of the value vector; its inverse takes it out of the sum. */
+ * its power includes the scale of the value vector; its inverse takes it out of the sum. */
 typedef struct op_keys {
     const float *key, *value_log2, *value_inverse;
 } op_keys;
-
-/* A weight is 2^(exponent - (largest of row and block) + this): at most 255. */
-#define OP_WEIGHT_LOG2 7.9943f
 
 /* Exponents of n keys, in place of acc; those from n to the next multiple of 16 become -1e30.
  * Returns the largest. */
@@ -3728,73 +3732,151 @@ WNPU_INLINE float op_exponents_body(int32_t *acc, size_t n, float query_scale, c
     return mt_vmaximum(&best);
 }
 
-/* p = round(2^(u - top)); returns the sum of 2^(u - top) without the values' scales. */
-WNPU_INLINE float op_weights_body(uint8_t *p, const float *u, size_t n, float top,
-                                  const float *value_inverse)
+/* 2^(-f / 65536) in steps of 1/65280, f = 0..65535, is 65280 - f (C1 - f (C2 - f C3)) with each
+ * product shifted right by 16: relative error below 1.1e-4, fitted by random search. */
+#define OP_POWER_0 65280u
+#define OP_POWER_1 45144u
+#define OP_POWER_2 15078u
+#define OP_POWER_3 2577u
+
+/* The inverses of a block's value scales for op_weights_body(), whole numbers up to 32767. Those of
+ * over 1024 times the least count as that: their values are too small to matter, and the others
+ * keep 5 bits at least. What stands for keys beyond the last is of no use: their weights are 0. */
+typedef struct op_inverse {
+    int16_t part[OP_KEYS];
+    float unit, limit, scale;
+} op_inverse;
+
+/* From the least and the largest of part[0..7] each, and of the n values that follow. */
+static void op_inverse_start(op_inverse *inverse, const float *low, const float *high,
+                             const float *rest, size_t n)
 {
+    float least = low[0], most = high[0];
     size_t i;
-    unsigned k;
-    mt_acc sum;
-    mt_vec v, w;
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i < n; i += 16) {
-        for (k = 0; k < MT_PARTS; k++) {
-            mt_vload(&v, u + i + k * MT_LANES);
-            mt_vload(&w, value_inverse + i + k * MT_LANES);
-            v.v -= top;
-            mt_vexp2(&v);
-            sum.part[k] += v.v * w.v;
-            mt_vstore_uint8(p + i + k * MT_LANES, &v);
-        }
+    for (i = 1; i < 8; i++) {
+        least = low[i] < least ? low[i] : least;
+        most = high[i] > most ? high[i] : most;
     }
-    return mt_acc_sum(&sum);
+    for (i = 0; i < n; i++) {
+        least = rest[i] < least ? rest[i] : least;
+        most = rest[i] > most ? rest[i] : most;
+    }
+    inverse->limit = least * 1024.0f < most ? least * 1024.0f : most;
+    inverse->unit = inverse->limit / 32767.0f;
+    inverse->scale = 32767.0f / inverse->limit;
+}
+
+WNPU_INLINE void op_inverse_body(op_inverse *inverse, const float *value_inverse, size_t n)
+{
+    const float first[8] = {value_inverse[0], value_inverse[0], value_inverse[0], value_inverse[0],
+                            value_inverse[0], value_inverse[0], value_inverse[0], value_inverse[0]};
+    size_t i;
+    op_inverse_start(inverse, first, first, value_inverse, n);
+    for (i = 0; i < n; i++) {
+        float x = value_inverse[i] < inverse->limit ? value_inverse[i] : inverse->limit;
+        inverse->part[i] = (int16_t)(mt_bits(x * inverse->scale + MT_ROUND) & 0x7fffu);
+    }
+    for (; i % 16 != 0; i++) {
+        inverse->part[i] = 0;
+    }
+}
+
+/* Weights of 16 exponents u: p = round(255 * 2^((u - peak) / 1024)), halves upwards, in whole
+ * numbers of 16 bits, so that as many fit into a vector as can. Returns their sum without the
+ * values' scales, by pairs of neighbours, in steps of 8 * unit. */
+WNPU_INLINE uint32_t op_weights16(uint8_t *p, const float *u, float from, const int16_t *inverse)
+{
+    uint32_t w[16], sum = 0;
+    unsigned i, j;
+    for (i = 0; i < 16; i += MT_LANES) {
+        mt_vec v;
+        mt_uv y, f, m;
+        mt_iv far;
+        mt_vload(&v, u + i);
+        v.v = from - v.v;
+        far = v.v > 32767.0f;
+        v.v = (mt_fv)((far & (mt_iv)((mt_fv){0} + 32767.0f)) | (~far & (mt_iv)v.v));
+        y = (mt_uv)(v.v + MT_ROUND) & 0x7fffu;
+        f = (y << 6) & 0xffffu;
+        m = OP_POWER_2 - (f * OP_POWER_3 >> 16);
+        m = OP_POWER_1 - (f * m >> 16);
+        m = OP_POWER_0 - (f * m >> 16);
+        m = m >> (y >> 10);
+        *(mt_uvu *)(w + i) = m;
+        m = ((m >> 6) + 1u) >> 1;
+        *(mt_cvu *)(p + i) = __builtin_convertvector(m, mt_cv);
+    }
+    for (j = 0; j < 16; j += 2) {
+        const uint32_t a = (uint32_t)inverse[j], b = (uint32_t)inverse[j + 1];
+        sum += (w[j] * a + w[j + 1] * b) >> 10;
+    }
+    return sum;
+}
+
+WNPU_INLINE uint32_t op_weights_body(uint8_t *p, const float *u, size_t n, float from,
+                                     const op_inverse *inverse)
+{
+    uint32_t sum = 0;
+    size_t i;
+    for (i = 0; i < n; i += 16) {
+        sum += op_weights16(p + i, u + i, from, inverse->part + i);
+    }
+    return sum;
 }
 
 /* A block whose largest exponent is peak comes next. */
 WNPU_INLINE void op_online_next(op_online *row, float peak)
 {
     float top = peak > row->top ? peak : row->top;
-    row->keep = row->top < top ? mt_exp2_1(row->top - top) : 1.0f;
-    row->add = peak < top ? mt_exp2_1(peak - top) : 1.0f;
+    row->keep = row->top < top ? mt_exp2_1((row->top - top) * (1.0f / OP_OCTAVE)) : 1.0f;
+    row->add = peak < top ? mt_exp2_1((peak - top) * (1.0f / OP_OCTAVE)) : 1.0f;
     row->top = top;
-    row->peak = peak - OP_WEIGHT_LOG2;
+    row->peak = peak;
 }
 
-/* Scores acc [rows, n] of one block of keys, row stride lda, become weights p [rows, n rounded up
- * to 16], row stride ldp. acc is used up. Two loops, so that rows overlap in the processor. */
-WNPU_INLINE void op_attend_body(op_online *row, uint8_t *p, size_t ldp, int32_t *acc, size_t lda,
+/* The block's sum; at most 2^31. */
+WNPU_INLINE void op_online_add(op_online *row, uint32_t sum, float unit)
+{
+    row->sum = row->sum * row->keep + (float)(int32_t)sum * (8.0f * unit) * row->add;
+}
+
+/* What exponents are taken from: the largest becomes 1024, of which the upper bits shift by 1. */
+WNPU_INLINE float op_online_from(const op_online *row) { return row->peak + OP_OCTAVE; }
+
+/* Scores acc [rows, n] of one block of at most OP_KEYS keys, row stride lda, become weights
+ * p [rows, n rounded up to 16], row stride ldp. acc is used up. Two loops, so that rows overlap in
+ * the processor. */
+static void op_attend_base(op_online *row, uint8_t *p, size_t ldp, int32_t *acc, size_t lda,
                                 size_t rows, size_t n, const float *query_scale,
                                 const op_keys *keys)
 {
     size_t r, padded = (n + 15u) & ~(size_t)15u;
+    op_inverse inverse;
     for (r = 0; r < rows; r++) {
         op_online_next(&row[r], op_exponents_body(acc + r * lda, n, query_scale[r], keys));
     }
+    op_inverse_body(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
         const float *u = (const float *)(const void *)(acc + r * lda);
-        float sum = op_weights_body(p + r * ldp, u, padded, row[r].peak, keys->value_inverse);
-        row[r].sum = row[r].sum * row[r].keep + sum * row[r].add;
+        uint32_t sum = op_weights_body(p + r * ldp, u, padded, op_online_from(&row[r]), &inverse);
+        op_online_add(&row[r], sum, inverse.unit);
     }
 }
 
-/* Logarithm to base 2 and inverse of n scales of values, any n. A vector of zeros has any scale:
- * one that is far below all others keeps its key's weight. */
+/* Logarithm to base 2, in steps of 1/1024, and inverse of n scales of values, any n. A vector of
+ * zeros has any scale: one that is usual for others keeps its key's weight. */
 WNPU_INLINE void op_value_scales_body(float *log2, float *inverse, const float *scale, size_t n)
 {
     float part[MT_LANES];
     mt_vec v;
-    mt_iv none;
     size_t i, j;
     for (i = 0; i < n; i += MT_LANES) {
         for (j = 0; j < MT_LANES; j++) {
-            part[j] = i + j < n ? scale[i + j] : 1.0f;
+            part[j] = i + j < n && scale[i + j] > 0.0f ? scale[i + j] : 0.01f;
         }
         mt_vload(&v, part);
-        none = v.v <= 0.0f;
-        v.v = (mt_fv)((none & (mt_iv)((mt_fv){0} + 1e-20f)) | (~none & (mt_iv)v.v));
-        mt_vstore(part, &v);
         mt_vlog(&v);
-        v.v *= 1.44269504088896341f;
+        v.v *= 1.44269504088896341f * OP_OCTAVE;
         for (j = 0; j < MT_LANES && i + j < n; j++) {
             log2[i + j] = v.v[j];
             inverse[i + j] = 1.0f / part[j];
@@ -4135,12 +4217,6 @@ typedef struct op_kernels {
     {                                                                                             \
         op_scale_body(x, n, scale);                                                               \
     }                                                                                             \
-    attribute static void op_attend_##name(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,  \
-                                           size_t lda, size_t rows, size_t n,                     \
-                                           const float *query_scale, const op_keys *keys)         \
-    {                                                                                             \
-        op_attend_body(row, p, ldp, acc, lda, rows, n, query_scale, keys);                        \
-    }                                                                                             \
     attribute static void op_value_scales_##name(float *log2, float *inverse,                     \
                                                  const float *scale, size_t n)                    \
     {                                                                                             \
@@ -4208,7 +4284,97 @@ static const op_kernels op_base_kernels = {
 };
 
 #ifdef WNPU_X86
-OP_SET(avx2, __attribute__((target("avx2"))))
+/* ---- AVX2: softmax with 16 exponents in a vector ---- */
+
+#define OP_AVX2 __attribute__((target("avx2")))
+
+/* op_inverse_body(); each 16 stand in the order in which op_near_weights() has its weights. */
+OP_AVX2 static void op_near_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
+{
+    __m256 least = _mm256_set1_ps(value_inverse[0]), most = least, v;
+    float low[8], high[8];
+    size_t i;
+    for (i = 0; i + 8 <= n; i += 8) {
+        v = _mm256_loadu_ps(value_inverse + i);
+        least = _mm256_min_ps(v, least);
+        most = _mm256_max_ps(v, most);
+    }
+    _mm256_storeu_ps(low, least);
+    _mm256_storeu_ps(high, most);
+    op_inverse_start(inverse, low, high, value_inverse + i, n - i);
+    most = _mm256_set1_ps(inverse->limit);
+    v = _mm256_set1_ps(inverse->scale);
+    for (i = 0; i < n; i += 16) {
+        __m256 a = _mm256_min_ps(_mm256_loadu_ps(value_inverse + i), most);
+        __m256 b = _mm256_min_ps(_mm256_loadu_ps(value_inverse + i + 8), most);
+        __m256i both = _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(a, v)),
+                                          _mm256_cvtps_epi32(_mm256_mul_ps(b, v)));
+        _mm256_storeu_si256((__m256i *)(void *)(inverse->part + i), both);
+    }
+}
+
+/* 16 weights of 16 bits; adds to the sum. */
+WNPU_INLINE OP_AVX2 __m256i op_near_weights16(const float *u, __m256 from, const int16_t *inverse,
+                                              __m256i *sum)
+{
+    const __m256i one = _mm256_set1_epi32(65536);
+    __m256i a = _mm256_cvtps_epi32(_mm256_sub_ps(from, _mm256_loadu_ps(u)));
+    __m256i b = _mm256_cvtps_epi32(_mm256_sub_ps(from, _mm256_loadu_ps(u + 8)));
+    __m256i f = _mm256_slli_epi16(_mm256_packs_epi32(a, b), 6), m, pair;
+    /* No shift of 16 bits by as many different counts: a product with a power of 2 in its place. */
+    a = _mm256_srlv_epi32(one, _mm256_srli_epi32(a, 10));
+    b = _mm256_srlv_epi32(one, _mm256_srli_epi32(b, 10));
+    m = _mm256_mulhi_epu16(f, _mm256_set1_epi16((short)OP_POWER_3));
+    m = _mm256_mulhi_epu16(f, _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_2), m));
+    m = _mm256_mulhi_epu16(f, _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_1), m));
+    m = _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_0), m);
+    m = _mm256_mulhi_epu16(m, _mm256_packus_epi32(a, b));
+    pair = _mm256_madd_epi16(m, _mm256_loadu_si256((const __m256i *)(const void *)inverse));
+    *sum = _mm256_add_epi32(*sum, _mm256_srli_epi32(pair, 10));
+    return _mm256_avg_epu16(_mm256_srli_epi16(m, 6), _mm256_setzero_si256());
+}
+
+OP_AVX2 static uint32_t op_near_weights(uint8_t *p, const float *u, size_t n, float top,
+                                        const op_inverse *inverse)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    const __m256 from = _mm256_set1_ps(top);
+    __m256i sum = _mm256_setzero_si256(), a, b;
+    uint32_t part[8];
+    size_t i;
+    for (i = 0; i < n; i += 32) {
+        a = op_near_weights16(u + i, from, inverse->part + i, &sum);
+        if (i + 32 > n) {
+            a = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, a), order);
+            _mm_storeu_si128((__m128i *)(void *)(p + i), _mm256_castsi256_si128(a));
+            break;
+        }
+        b = op_near_weights16(u + i + 16, from, inverse->part + i + 16, &sum);
+        a = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order);
+        _mm256_storeu_si256((__m256i *)(void *)(p + i), a);
+    }
+    _mm256_storeu_si256((__m256i *)(void *)part, sum);
+    return part[0] + part[1] + part[2] + part[3] + part[4] + part[5] + part[6] + part[7];
+}
+
+OP_AVX2 static void op_attend_avx2(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,
+                                   size_t lda, size_t rows, size_t n, const float *query_scale,
+                                   const op_keys *keys)
+{
+    size_t r, padded = (n + 15u) & ~(size_t)15u;
+    op_inverse inverse;
+    for (r = 0; r < rows; r++) {
+        op_online_next(&row[r], op_exponents_body(acc + r * lda, n, query_scale[r], keys));
+    }
+    op_near_inverse(&inverse, keys->value_inverse, n);
+    for (r = 0; r < rows; r++) {
+        const float *u = (const float *)(const void *)(acc + r * lda);
+        uint32_t sum = op_near_weights(p + r * ldp, u, padded, op_online_from(&row[r]), &inverse);
+        op_online_add(&row[r], sum, inverse.unit);
+    }
+}
+
+OP_SET(avx2, OP_AVX2)
 
 static const op_kernels op_avx2_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_dequantise_avx2, op_bias_avx2,
@@ -4227,21 +4393,6 @@ WNPU_INLINE OP_AVX512 __m512 op_wide_step(__m512 p, __m512 x, float c)
     return _mm512_add_ps(_mm512_mul_ps(p, x), _mm512_set1_ps(c));
 }
 
-/* mt_vexp2(). */
-WNPU_INLINE OP_AVX512 __m512 op_wide_exp2(__m512 x)
-{
-    const __m512 round = _mm512_set1_ps(MT_ROUND);
-    __m512 t, p;
-    x = _mm512_max_ps(_mm512_set1_ps(MT_EXP2_LEAST), x);
-    t = _mm512_add_ps(x, round);
-    x = _mm512_sub_ps(x, _mm512_sub_ps(t, round));
-    p = op_wide_step(x, _mm512_set1_ps(MT_EXP2_3), MT_EXP2_2);
-    p = op_wide_step(p, x, MT_EXP2_1);
-    p = op_wide_step(p, x, MT_EXP2_0);
-    return _mm512_castsi512_ps(_mm512_add_epi32(
-        _mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
-}
-
 /* mt_vgelu_short(). */
 WNPU_INLINE OP_AVX512 __m512 op_wide_gelu(__m512 x)
 {
@@ -4257,18 +4408,6 @@ WNPU_INLINE OP_AVX512 __m512 op_wide_gelu(__m512 x)
     p = op_wide_step(p, t, MT_GELU_1);
     p = op_wide_step(p, t, MT_GELU_0);
     return _mm512_mul_ps(x, _mm512_add_ps(_mm512_mul_ps(y, p), _mm512_set1_ps(0.5f)));
-}
-
-/* Sum of the lanes in the one order of section 5. */
-WNPU_INLINE OP_AVX512 float op_wide_sum(__m512 v)
-{
-    __m256 a = _mm512_castps512_ps256(v);
-    __m256 b = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1));
-    __m128 c;
-    a = _mm256_add_ps(a, b);
-    c = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
-    return _mm_cvtss_f32(_mm_add_ss(c, _mm_shuffle_ps(c, c, 1)));
 }
 
 OP_AVX512 static void op_quantise_avx512(int8_t *q, const float *x, size_t ldx, size_t rows,
@@ -4376,9 +4515,18 @@ WNPU_INLINE OP_AVX512 float op_wide_exponents(int32_t *acc, size_t n, float quer
                                               const float *key, const float *value_log2)
 {
     const __m512 never = _mm512_set1_ps(-1e30f), query = _mm512_set1_ps(query_scale);
-    __m512 best = never, v;
+    __m512 best = never, other = never, v, w;
     size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
+    for (i = 0; i + 32 <= n; i += 32) { /* two maxima, as each waits for the one before */
+        v = op_wide_exponent(acc + i, key + i, value_log2 + i, query);
+        w = op_wide_exponent(acc + i + 16, key + i + 16, value_log2 + i + 16, query);
+        best = _mm512_max_ps(v, best);
+        other = _mm512_max_ps(w, other);
+        _mm512_storeu_ps(acc + i, v);
+        _mm512_storeu_ps(acc + i + 16, w);
+    }
+    best = _mm512_max_ps(other, best);
+    for (; i + 16 <= n; i += 16) {
         v = op_wide_exponent(acc + i, key + i, value_log2 + i, query);
         best = _mm512_max_ps(v, best);
         _mm512_storeu_ps(acc + i, v);
@@ -4392,51 +4540,101 @@ WNPU_INLINE OP_AVX512 float op_wide_exponents(int32_t *acc, size_t n, float quer
     return _mm512_reduce_max_ps(best);
 }
 
-/* Weights of 16 exponents as int32; the sum goes on. */
-WNPU_INLINE OP_AVX512 __m512i op_wide_weight(const int32_t *u, const float *inverse, __m512 from,
-                                             __m512 *sum)
+/* op_inverse_body(); each 32 stand in the order in which op_wide_weights() has its weights. */
+OP_AVX512 static void op_wide_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
 {
-    __m512 v = op_wide_exp2(_mm512_sub_ps(_mm512_loadu_ps(u), from));
-    *sum = _mm512_add_ps(*sum, _mm512_mul_ps(v, _mm512_loadu_ps(inverse)));
-    return _mm512_cvtps_epi32(v);
+    __m512 least = _mm512_set1_ps(value_inverse[0]), most = least, v;
+    float low[16], high[16];
+    size_t i, j;
+    for (i = 0; i + 16 <= n; i += 16) {
+        v = _mm512_loadu_ps(value_inverse + i);
+        least = _mm512_min_ps(v, least);
+        most = _mm512_max_ps(v, most);
+    }
+    _mm512_storeu_ps(low, least);
+    _mm512_storeu_ps(high, most);
+    for (j = 0; j < 8; j++) {
+        low[j] = low[j + 8] < low[j] ? low[j + 8] : low[j];
+        high[j] = high[j + 8] > high[j] ? high[j + 8] : high[j];
+    }
+    op_inverse_start(inverse, low, high, value_inverse + i, n - i);
+    most = _mm512_set1_ps(inverse->limit);
+    v = _mm512_set1_ps(inverse->scale);
+    for (i = 0; i < n; i += 32) {
+        __m512 a = _mm512_min_ps(_mm512_loadu_ps(value_inverse + i), most), b = a;
+        if (i + 16 < n) {
+            b = _mm512_min_ps(_mm512_loadu_ps(value_inverse + i + 16), most);
+        }
+        _mm512_storeu_si512(inverse->part + i, _mm512_packs_epi32(
+            _mm512_cvtps_epi32(_mm512_mul_ps(a, v)), _mm512_cvtps_epi32(_mm512_mul_ps(b, v))));
+    }
 }
 
-/* 64 at a time while there are: packing four vectors takes fewer shuffles than one by one. */
-WNPU_INLINE OP_AVX512 float op_wide_weights(uint8_t *p, const int32_t *u, size_t n, float top,
-                                            const float *inverse)
+/* op_weights16() for the 32 exponents of a and b; adds to the sum. */
+WNPU_INLINE OP_AVX512 __m512i op_wide_weights32(__m512 a, __m512 b, __m512 from,
+                                                const int16_t *inverse, __m512i *sum)
 {
-    const __m512 from = _mm512_set1_ps(top);
+    __m512i y = _mm512_packs_epi32(_mm512_cvtps_epi32(_mm512_sub_ps(from, a)),
+                                   _mm512_cvtps_epi32(_mm512_sub_ps(from, b)));
+    __m512i f = _mm512_slli_epi16(y, 6), m, pair;
+    m = _mm512_mulhi_epu16(f, _mm512_set1_epi16((short)OP_POWER_3));
+    m = _mm512_mulhi_epu16(f, _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_2), m));
+    m = _mm512_mulhi_epu16(f, _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_1), m));
+    m = _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_0), m);
+    m = _mm512_srlv_epi16(m, _mm512_srli_epi16(y, 10));
+    pair = _mm512_madd_epi16(m, _mm512_loadu_si512(inverse));
+    *sum = _mm512_add_epi32(*sum, _mm512_srli_epi32(pair, 10));
+    return _mm512_avg_epu16(_mm512_srli_epi16(m, 6), _mm512_setzero_si512());
+}
+
+/* n is a multiple of 16. */
+OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const float *u, size_t n, float top,
+                                          const op_inverse *inverse)
+{
+    const __m512 from = _mm512_set1_ps(top), never = _mm512_set1_ps(-1e30f);
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    __m512 sum = _mm512_setzero_ps();
-    size_t i;
+    __m512i sum = _mm512_setzero_si512(), a, b;
+    uint32_t part[16], total = 0;
+    size_t i, j;
     for (i = 0; i + 64 <= n; i += 64) {
-        __m512i a = op_wide_weight(u + i, inverse + i, from, &sum);
-        __m512i b = op_wide_weight(u + i + 16, inverse + i + 16, from, &sum);
-        __m512i c = op_wide_weight(u + i + 32, inverse + i + 32, from, &sum);
-        __m512i d = op_wide_weight(u + i + 48, inverse + i + 48, from, &sum);
-        a = _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
-        _mm512_storeu_si512(p + i, _mm512_permutexvar_epi32(order, a));
+        a = op_wide_weights32(_mm512_loadu_ps(u + i), _mm512_loadu_ps(u + i + 16), from,
+                              inverse->part + i, &sum);
+        b = op_wide_weights32(_mm512_loadu_ps(u + i + 32), _mm512_loadu_ps(u + i + 48), from,
+                              inverse->part + i + 32, &sum);
+        a = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b));
+        _mm512_storeu_si512(p + i, a);
     }
-    for (; i < n; i += 16) {
-        __m512i a = op_wide_weight(u + i, inverse + i, from, &sum);
-        _mm_storeu_si128((__m128i *)(void *)(p + i), _mm512_cvtepi32_epi8(a));
+    for (; i < n; i += 32) {
+        int two = i + 32 <= n;
+        uint8_t bytes[64];
+        a = op_wide_weights32(_mm512_loadu_ps(u + i), two ? _mm512_loadu_ps(u + i + 16) : never,
+                              from, inverse->part + i, &sum);
+        a = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, a));
+        _mm512_storeu_si512(bytes, a);
+        memcpy(p + i, bytes, two ? 32 : 16);
     }
-    return op_wide_sum(sum);
+    _mm512_storeu_si512(part, sum);
+    for (j = 0; j < 16; j++) {
+        total += part[j];
+    }
+    return total;
 }
 
 OP_AVX512 static void op_attend_avx512(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,
                                        size_t lda, size_t rows, size_t n,
                                        const float *query_scale, const op_keys *keys)
 {
-    size_t r;
+    size_t r, padded = (n + 15u) & ~(size_t)15u;
+    op_inverse inverse;
     for (r = 0; r < rows; r++) {
         op_online_next(&row[r], op_wide_exponents(acc + r * lda, n, query_scale[r], keys->key,
                                                   keys->value_log2));
     }
+    op_wide_inverse(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
-        float sum = op_wide_weights(p + r * ldp, acc + r * lda, n, row[r].peak,
-                                    keys->value_inverse);
-        row[r].sum = row[r].sum * row[r].keep + sum * row[r].add;
+        const float *u = (const float *)(const void *)(acc + r * lda);
+        uint32_t sum = op_wide_weights(p + r * ldp, u, padded, op_online_from(&row[r]), &inverse);
+        op_online_add(&row[r], sum, inverse.unit);
     }
 }
 
@@ -7518,7 +7716,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
  * ====================================================================== */
 #define EN_ROWS 96u    /* rows of a block; the widest intermediate is then 96 * 4 d floats */
 #define EN_QUERIES 24u /* rows of an attention block */
-#define EN_KEYS 512u   /* keys of one; scores take 48 KiB */
+#define EN_KEYS OP_KEYS /* keys of one; scores take 48 KiB */
 #define EN_MAX_HEAD 256u
 #define EN_LOG2E 1.44269504088896341f
 #define EN_CHUNK 4u    /* panels of 16 columns multiplied between two epilogues */
@@ -7812,7 +8010,7 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
 {
     size_t hd = h->hd, r, first;
     for (r = 0; r < rows; r++) {
-        w->scale[r] = q_scale[r] * EN_LOG2E;
+        w->scale[r] = q_scale[r] * (EN_LOG2E * OP_OCTAVE);
         w->online[r].top = -1e30f;
         w->online[r].sum = 0.0f;
         memset(out + r * ldo, 0, hd * sizeof(float));
@@ -11508,10 +11706,8 @@ typedef struct np_bridge {
 
 /* ---- checksums: exact modulo 2^32, so their order does not matter ---- */
 
-typedef uint32_t np_uv __attribute__((vector_size(MT_LANES * 4)));
-typedef uint32_t np_uvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
 
-WNPU_INLINE uint32_t np_total(const np_uv *v)
+WNPU_INLINE uint32_t np_total(const mt_uv *v)
 {
     uint32_t sum = 0;
     unsigned i;
@@ -11524,10 +11720,10 @@ WNPU_INLINE uint32_t np_total(const np_uv *v)
 /* sum of c[i] r[i]; n is a multiple of 16. */
 WNPU_INLINE uint32_t np_dot32_body(const int32_t *c, const uint32_t *r, size_t n)
 {
-    np_uv sum = {0};
+    mt_uv sum = {0};
     size_t i;
     for (i = 0; i < n; i += MT_LANES) {
-        sum += *(const np_uvu *)(const void *)(c + i) * *(const np_uvu *)(r + i);
+        sum += *(const mt_uvu *)(const void *)(c + i) * *(const mt_uvu *)(r + i);
     }
     return np_total(&sum);
 }
@@ -11535,11 +11731,11 @@ WNPU_INLINE uint32_t np_dot32_body(const int32_t *c, const uint32_t *r, size_t n
 /* sum of a[i] r[i]; n is a multiple of 16. */
 WNPU_INLINE uint32_t np_dot8_body(const int8_t *a, const uint32_t *r, size_t n)
 {
-    np_uv sum = {0};
+    mt_uv sum = {0};
     size_t i;
     for (i = 0; i < n; i += MT_LANES) {
         mt_iv wide = __builtin_convertvector(*(const mt_bvu *)(a + i), mt_iv);
-        sum += (np_uv)wide * *(const np_uvu *)(r + i);
+        sum += (mt_uv)wide * *(const mt_uvu *)(r + i);
     }
     return np_total(&sum);
 }

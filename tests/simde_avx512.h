@@ -69,6 +69,20 @@ static simde__m512i emulated_dpbusd(simde__m512i sum, simde__m512i u, simde__m51
     return sum;
 }
 
+/* vpmulhuw: the upper halves of products of 16 bits. */
+__attribute__((unused)) static simde__m512i emulated_high(simde__m512i a, simde__m512i b)
+{
+    uint16_t x[32], y[32];
+    int i;
+    memcpy(x, &a, 64);
+    memcpy(y, &b, 64);
+    for (i = 0; i < 32; i++) {
+        x[i] = (uint16_t)((uint32_t)x[i] * y[i] >> 16);
+    }
+    memcpy(&a, x, 64);
+    return a;
+}
+
 /* vpmovdb: the low byte of each int32. */
 __attribute__((unused)) static simde__m128i emulated_low_bytes(simde__m512i v)
 {
@@ -150,13 +164,17 @@ __attribute__((unused)) static float emulated_largest(simde__m512 v)
 #define target(sets)
 #undef _mm512_extractf64x4_pd /* these are macros in some headers */
 #undef _mm512_setr_epi32
+#undef _mm512_slli_epi16
 #undef _mm512_slli_epi32
+#undef _mm512_srli_epi16
+#undef _mm512_srli_epi32
 #define __m512 simde__m512
 #define __m512i simde__m512i
 #define __mmask16 simde__mmask16
 #define _mm512_abs_ps(a) simde_mm512_abs_ps(a)
 #define _mm512_add_epi32(a, b) simde_mm512_add_epi32(a, b)
 #define _mm512_add_ps(a, b) simde_mm512_add_ps(a, b)
+#define _mm512_avg_epu16(a, b) simde_mm512_avg_epu16(a, b)
 #define _mm512_castpd_ps(a) simde_mm512_castpd_ps(a)
 #define _mm512_castps512_ps256(a) simde_mm512_castps512_ps256(a)
 #define _mm512_castps_pd(a) simde_mm512_castps_pd(a)
@@ -171,25 +189,33 @@ __attribute__((unused)) static float emulated_largest(simde__m512 v)
 #define _mm512_extractf64x4_pd(a, i) simde_mm512_extractf64x4_pd(a, i)
 #define _mm512_loadu_ps(p) simde_mm512_loadu_ps(p)
 #define _mm512_loadu_si512(p) simde_mm512_loadu_si512(p)
+#define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define _mm512_mask_mov_ps(a, m, b) simde_mm512_mask_mov_ps(a, m, b)
 #define _mm512_max_epi32(a, b) simde_mm512_max_epi32(a, b)
 #define _mm512_max_ps(a, b) simde_mm512_max_ps(a, b)
 #define _mm512_min_epi32(a, b) simde_mm512_min_epi32(a, b)
 #define _mm512_min_ps(a, b) simde_mm512_min_ps(a, b)
 #define _mm512_mul_ps(a, b) simde_mm512_mul_ps(a, b)
+#define _mm512_mulhi_epu16(a, b) emulated_high(a, b)
 #define _mm512_packs_epi32(a, b) simde_mm512_packs_epi32(a, b)
 #define _mm512_packus_epi16(a, b) simde_mm512_packus_epi16(a, b)
 #define _mm512_permutexvar_epi32(i, a) simde_mm512_permutexvar_epi32(i, a)
 #define _mm512_reduce_max_ps(a) emulated_largest(a)
+#define _mm512_set1_epi16(a) simde_mm512_set1_epi16(a)
 #define _mm512_set1_epi32(a) simde_mm512_set1_epi32(a)
 #define _mm512_set1_epi8(a) simde_mm512_set1_epi8(a)
 #define _mm512_set1_ps(a) simde_mm512_set1_ps(a)
 #define _mm512_setr_epi32(...) simde_mm512_setr_epi32(__VA_ARGS__)
 #define _mm512_setzero_ps() simde_mm512_setzero_ps()
 #define _mm512_setzero_si512() simde_mm512_setzero_si512()
+#define _mm512_slli_epi16(a, n) simde_mm512_slli_epi16(a, n)
 #define _mm512_slli_epi32(a, n) simde_mm512_slli_epi32(a, n)
+#define _mm512_srli_epi16(a, n) simde_mm512_srli_epi16(a, n)
+#define _mm512_srli_epi32(a, n) simde_mm512_srli_epi32(a, n)
+#define _mm512_srlv_epi16(a, b) simde_mm512_srlv_epi16(a, b)
 #define _mm512_storeu_ps(p, a) simde_mm512_storeu_ps(p, a)
 #define _mm512_storeu_si512(p, a) simde_mm512_storeu_si512(p, a)
+#define _mm512_sub_epi16(a, b) simde_mm512_sub_epi16(a, b)
 #define _mm512_sub_epi32(a, b) simde_mm512_sub_epi32(a, b)
 #define _mm512_sub_ps(a, b) simde_mm512_sub_ps(a, b)
 #define _mm512_xor_si512(a, b) simde_mm512_xor_si512(a, b)

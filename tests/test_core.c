@@ -197,6 +197,8 @@ static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
 static void ask(const op_kernels *op, const one_question *a, one_answer *o)
 {
     const float row_scale[ONE_ROWS] = {0.01f, 0.02f, 0.0004f};
+    const float octaves[ONE_ROWS] = {10.0f, 20.0f, 0.4f};
+    const size_t block = a->n % (OP_KEYS + 1);
     op_keys keys;
     size_t r;
     memset(o, 0, sizeof *o);
@@ -214,11 +216,11 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     keys.value_log2 = o->log2;
     keys.value_inverse = o->inverse;
     for (r = 0; r < ONE_ROWS; r++) {
-        o->online[r].top = r == 1 ? 3.0f : -1e30f; /* one row has seen a block before */
+        o->online[r].top = r == 1 ? 3000.0f : -1e30f; /* one row has seen a block before */
         o->online[r].sum = r == 1 ? 0.5f : 0.0f;
     }
     memcpy(o->exponents, a->acc, sizeof o->exponents);
-    op->attend(o->online, o->weights[0], ONE_N, o->exponents[0], ONE_N, ONE_ROWS, a->n, row_scale,
+    op->attend(o->online, o->weights[0], ONE_N, o->exponents[0], ONE_N, ONE_ROWS, block, octaves,
                &keys);
     memcpy(o->blended, a->x, sizeof o->blended);
     op->blend(o->blended[0], ONE_HEAD, a->acc[0], ONE_N, ONE_ROWS, ONE_HEAD, o->online);
@@ -359,7 +361,7 @@ static void attention_definition(void)
     static int32_t acc[PADDED], scratch[BLOCK];
     static uint8_t p[BLOCK];
     double top = -1e9, total = 0, weighted = 0;
-    float q_scale = 0.05f * 1.44269504f, out = 0.0f;
+    float q_scale = 0.05f * 1.44269504f * OP_OCTAVE, out = 0.0f;
     op_online row;
     op_keys keys;
     int i, first;
@@ -386,7 +388,7 @@ static void attention_definition(void)
         memcpy(scratch, acc + first, (size_t)n * sizeof *acc);
         op->attend(&row, p, BLOCK, scratch, BLOCK, 1, (size_t)n, &q_scale, &keys);
         for (i = 0; i < n; i++) {
-            sum += p[i] * (((first + i) * 37 % 255) - 127);
+            sum += value[first + i] > 0.0f ? p[i] * (((first + i) * 37 % 255) - 127) : 0;
         }
         T_CHECK(n == BLOCK || p[n] == 0, "padding is %d", p[n]);
         out = out * row.keep + (float)sum * row.add;
