@@ -15,6 +15,8 @@
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
 #   make check-symbols every global symbol begins with wnpu_
+#   make install       header, static library, pkg-config file and programs into PREFIX
+#                      (/usr/local), under DESTDIR; make uninstall takes them away
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/accuracy.sh
@@ -46,7 +48,7 @@ TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
 FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
 .PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-aarch64 matrix \
-    fuzz check-symbols bench bench-plot accuracy clean
+    fuzz check-symbols install uninstall bench bench-plot accuracy clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -185,6 +187,34 @@ matrix: $(BUILD)/transcribe
 check-symbols: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
 	@nm -g --defined-only $^ | awk 'NF > 1 && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
 	    END { exit bad }' && echo "every global symbol begins with wnpu_"
+
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+INCLUDEDIR ?= $(PREFIX)/include
+LIBDIR ?= $(PREFIX)/lib
+PROGRAM_PREFIX ?=
+PROGRAMS = transcribe pack $(if $(LIBDRM),npu_doctor)
+VERSION = $(shell sed -n 's/^\#define WNPU_VERSION_[MP][A-Z]* //p' whisper_npu.h | paste -s -d . -)
+
+# libwnpu and not libwhisper_npu, because shared libraries of that name exist. What Libs.private adds
+# is for users of npu_amdxdna.c, by way of pkg-config --static.
+install: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/libwhisper_npu.a
+	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' 'libdir=$(LIBDIR)' '' \
+	    'Name: wnpu' 'Description: Speech to text with Whisper models on CPUs and AMD XDNA NPUs' \
+	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
+	    'Libs: -L$${libdir} -lwnpu -lm -lpthread' \
+	    'Libs.private: $(if $(LIBDRM),$(DRM_LIBS))' >$(BUILD)/wnpu.pc
+	mkdir -p $(foreach d,$(BINDIR) $(INCLUDEDIR) $(LIBDIR)/pkgconfig,"$(DESTDIR)$(d)")
+	for p in $(PROGRAMS); do \
+	    install -m 755 $(BUILD)/$$p "$(DESTDIR)$(BINDIR)/$(PROGRAM_PREFIX)$$p" || exit 1; done
+	install -m 644 whisper_npu.h "$(DESTDIR)$(INCLUDEDIR)/whisper_npu.h"
+	install -m 644 $(BUILD)/libwhisper_npu.a "$(DESTDIR)$(LIBDIR)/libwnpu.a"
+	install -m 644 $(BUILD)/wnpu.pc "$(DESTDIR)$(LIBDIR)/pkgconfig/wnpu.pc"
+
+uninstall:
+	rm -f $(PROGRAMS:%="$(DESTDIR)$(BINDIR)/$(PROGRAM_PREFIX)%") \
+	    "$(DESTDIR)$(INCLUDEDIR)/whisper_npu.h" "$(DESTDIR)$(LIBDIR)/libwnpu.a" \
+	    "$(DESTDIR)$(LIBDIR)/pkgconfig/wnpu.pc"
 
 BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" --commit "$$(git rev-parse --short HEAD 2>/dev/null)" \
               "$$(scripts/fetch.sh demo)"

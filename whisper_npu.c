@@ -14758,11 +14758,13 @@ WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
     return status;
 }
 
+#ifndef WNPU_PREFIX
 /* In parentheses, since the header has a macro of this name. */
 WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_segment *segment)
 {
     return wnpu_get_segment_sized(session, index, segment, offsetof(wnpu_segment, temperature));
 }
+#endif
 
 WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count)
 {

@@ -52,6 +52,64 @@ extern "C" {
 #define WNPU_VERSION_MINOR 2
 #define WNPU_VERSION_PATCH 0
 
+/* Two copies of the library in one program: compile one with all that calls it with, say,
+ * -DWNPU_PREFIX=acme_, and for the linker its functions are acme_transcribe() and so on. Sources
+ * still call wnpu_transcribe(); types and constants keep their names. */
+#ifdef WNPU_PREFIX
+#define WNPU_JOIN(prefix, name) prefix##name
+#define WNPU_RENAMED(prefix, name) WNPU_JOIN(prefix, name)
+#define wnpu_version             WNPU_RENAMED(WNPU_PREFIX, version)
+#define wnpu_strerror            WNPU_RENAMED(WNPU_PREFIX, strerror)
+#define wnpu_isa_available       WNPU_RENAMED(WNPU_PREFIX, isa_available)
+#define wnpu_isa_name            WNPU_RENAMED(WNPU_PREFIX, isa_name)
+#define wnpu_isa_from_name       WNPU_RENAMED(WNPU_PREFIX, isa_from_name)
+#define wnpu_model_config_init   WNPU_RENAMED(WNPU_PREFIX, model_config_init)
+#define wnpu_model_open          WNPU_RENAMED(WNPU_PREFIX, model_open)
+#define wnpu_model_open_memory   WNPU_RENAMED(WNPU_PREFIX, model_open_memory)
+#define wnpu_model_open_static   WNPU_RENAMED(WNPU_PREFIX, model_open_static)
+#define wnpu_model_open_source   WNPU_RENAMED(WNPU_PREFIX, model_open_source)
+#define wnpu_model_close         WNPU_RENAMED(WNPU_PREFIX, model_close)
+#define wnpu_model_verify        WNPU_RENAMED(WNPU_PREFIX, model_verify)
+#define wnpu_model_save          WNPU_RENAMED(WNPU_PREFIX, model_save)
+#define wnpu_model_get_info      WNPU_RENAMED(WNPU_PREFIX, model_get_info)
+#define wnpu_language_count      WNPU_RENAMED(WNPU_PREFIX, language_count)
+#define wnpu_language_code       WNPU_RENAMED(WNPU_PREFIX, language_code)
+#define wnpu_language_name       WNPU_RENAMED(WNPU_PREFIX, language_name)
+#define wnpu_language_id         WNPU_RENAMED(WNPU_PREFIX, language_id)
+#define wnpu_token_text          WNPU_RENAMED(WNPU_PREFIX, token_text)
+#define wnpu_tokenize            WNPU_RENAMED(WNPU_PREFIX, tokenize)
+#define wnpu_audio_init          WNPU_RENAMED(WNPU_PREFIX, audio_init)
+#define wnpu_wav_open            WNPU_RENAMED(WNPU_PREFIX, wav_open)
+#define wnpu_config_init         WNPU_RENAMED(WNPU_PREFIX, config_init)
+#define wnpu_session_size        WNPU_RENAMED(WNPU_PREFIX, session_size)
+#define wnpu_session_accel_bytes WNPU_RENAMED(WNPU_PREFIX, session_accel_bytes)
+#define wnpu_session_open        WNPU_RENAMED(WNPU_PREFIX, session_open)
+#define wnpu_session_close       WNPU_RENAMED(WNPU_PREFIX, session_close)
+#define wnpu_reset               WNPU_RENAMED(WNPU_PREFIX, reset)
+#define wnpu_cancel              WNPU_RENAMED(WNPU_PREFIX, cancel)
+#define wnpu_session_error       WNPU_RENAMED(WNPU_PREFIX, session_error)
+#define wnpu_params_init         WNPU_RENAMED(WNPU_PREFIX, params_init)
+#define wnpu_transcribe          WNPU_RENAMED(WNPU_PREFIX, transcribe)
+#define wnpu_detect_language     WNPU_RENAMED(WNPU_PREFIX, detect_language)
+#define wnpu_get_languages       WNPU_RENAMED(WNPU_PREFIX, get_languages)
+#define wnpu_choose              WNPU_RENAMED(WNPU_PREFIX, choose)
+#define wnpu_segment_count       WNPU_RENAMED(WNPU_PREFIX, segment_count)
+#define wnpu_get_segment_sized   WNPU_RENAMED(WNPU_PREFIX, get_segment_sized)
+#define wnpu_word_count          WNPU_RENAMED(WNPU_PREFIX, word_count)
+#define wnpu_get_word            WNPU_RENAMED(WNPU_PREFIX, get_word)
+#define wnpu_get_stats           WNPU_RENAMED(WNPU_PREFIX, get_stats)
+#define wnpu_get_accel_stats     WNPU_RENAMED(WNPU_PREFIX, get_accel_stats)
+#define wnpu_get_accel_stage     WNPU_RENAMED(WNPU_PREFIX, get_accel_stage)
+#define wnpu_write               WNPU_RENAMED(WNPU_PREFIX, write)
+#define wnpu_self_test           WNPU_RENAMED(WNPU_PREFIX, self_test)
+#define wnpu_amdxdna_config_init WNPU_RENAMED(WNPU_PREFIX, amdxdna_config_init)
+#define wnpu_amdxdna_memory      WNPU_RENAMED(WNPU_PREFIX, amdxdna_memory)
+#define wnpu_amdxdna_open        WNPU_RENAMED(WNPU_PREFIX, amdxdna_open)
+#define wnpu_amdxdna_close       WNPU_RENAMED(WNPU_PREFIX, amdxdna_close)
+#define wnpu_amdxdna_diagnose    WNPU_RENAMED(WNPU_PREFIX, amdxdna_diagnose)
+#define wnpu_amdxdna_cause_name  WNPU_RENAMED(WNPU_PREFIX, amdxdna_cause_name)
+#endif
+
 /* ---------------------------------------------------------------- status and errors ---- */
 
 typedef enum wnpu_status {
@@ -603,7 +661,9 @@ WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
                                     wnpu_segment *segment, size_t size);
 /* The same by its first name. The function fills what 0.1 knew, for programs compiled then; the
  * macro of the same name, which source code meets, passes its own size. */
+#ifndef WNPU_PREFIX
 WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_segment *segment);
+#endif
 /* Words of a segment; 0 if there is no such segment, or wnpu_params.words was 0. */
 WNPU_API size_t wnpu_word_count(const wnpu_session *session, size_t segment);
 /* Errors: E_ARGUMENT. word->text is a view, see "Ownership". */
