@@ -3463,6 +3463,7 @@ static int xs_describe(void *opaque, wnpu_accel_info *info)
     ours.memory_fixed = self->fixed;
     ours.memory_limit = self->e.config.memory_limit;
     ours.name = self->e.device.name;
+    memset(info, 0, size);
     memcpy(info, &ours, size < sizeof ours ? size : sizeof ours);
     return WNPU_OK;
 }
@@ -3708,6 +3709,7 @@ static int xs_account(void *opaque, wnpu_accel_account *account)
     ours.struct_size = size;
     ours.health = xs_health(self);
     ours.bytes_locked = self->e.space.locked;
+    memset(account, 0, size);
     memcpy(account, &ours, size < sizeof ours ? size : sizeof ours);
     return WNPU_OK;
 }
@@ -4724,6 +4726,7 @@ WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
         (void)xr_say(&x, WNPU_AMDXDNA_FINE, NULL);
     }
     ours.struct_size = size;
+    memset(diagnosis, 0, size); /* a newer caller's fields that are unknown here become 0 */
     memcpy(diagnosis, &ours, size < sizeof ours ? size : sizeof ours);
     return WNPU_OK;
 }

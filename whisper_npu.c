@@ -112,6 +112,21 @@ static int er_import(void *ours, size_t our_size, const void *theirs, uint32_t t
     return WNPU_OK;
 }
 
+/* The other way round: fills the structure that its user declared, *theirs, as far as it knows ours;
+ * what it has beyond becomes 0. Its first field says how large it is. */
+static int er_export(void *theirs, const void *ours, size_t our_size)
+{
+    uint32_t size;
+    memcpy(&size, theirs, sizeof size);
+    if (size < sizeof size || size > 65536u) {
+        return WNPU_E_ARGUMENT;
+    }
+    memset(theirs, 0, size);
+    memcpy(theirs, ours, size < our_size ? size : our_size);
+    memcpy(theirs, &size, sizeof size);
+    return WNPU_OK;
+}
+
 /* Fills *error, if there is one, and returns code: `return er_set(error, WNPU_E_IO, "...")`. */
 __attribute__((format(printf, 3, 4)))
 static int er_set(wnpu_error *error, int code, const char *format, ...)
@@ -7645,14 +7660,10 @@ WNPU_API int wnpu_model_save(const wnpu_model *model, wnpu_write_fn write, void 
 WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
 {
     wnpu_model_info ours;
-    uint32_t size;
-    if (model == NULL || info == NULL || info->struct_size < sizeof info->struct_size ||
-        info->struct_size > 65536u) {
+    if (model == NULL || info == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    size = info->struct_size;
     memset(&ours, 0, sizeof ours);
-    ours.struct_size = size;
     ours.n_vocab = (int32_t)model->embedding.n;
     ours.n_audio_ctx = (int32_t)model->n_audio_ctx;
     ours.n_audio_state = (int32_t)model->n_audio_state;
@@ -7670,9 +7681,7 @@ WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
     ours.shared_bytes = model->shared;
     ours.name = model->name;
     ours.weight_type = model->weight_type;
-    memset(info, 0, size); /* a newer caller's fields that are unknown here become 0 */
-    memcpy(info, &ours, size < sizeof ours ? size : sizeof ours);
-    return WNPU_OK;
+    return er_export(info, &ours, sizeof ours);
 }
 
 WNPU_API const char *wnpu_token_text(const wnpu_model *model, int32_t token, size_t *length)
@@ -14684,17 +14693,15 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice)
 {
     double begin = er_now_ms();
-    uint32_t size;
+    wnpu_choice none;
     int status;
-    if (session == NULL || choice == NULL || choice->struct_size < sizeof choice->struct_size) {
+    memset(&none, 0, sizeof none);
+    if (session == NULL || choice == NULL || er_export(choice, &none, sizeof none) != WNPU_OK) {
         return WNPU_E_ARGUMENT;
     }
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    size = choice->struct_size;
-    memset(choice, 0, size);
-    choice->struct_size = size;
     wi_begin(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
@@ -14703,8 +14710,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     }
     status = status == WNPU_OK ? wi_choose(&session->run, audio, phrases, n_phrases) : status;
     if (status == WNPU_OK) {
-        memcpy(choice, &session->run.choice, size < sizeof *choice ? size : sizeof *choice);
-        choice->struct_size = size;
+        (void)er_export(choice, &session->run.choice, sizeof *choice);
     }
     ap_finish_stats(session, begin);
     return ap_leave(session, status);
@@ -14792,62 +14798,40 @@ WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t i
                            wnpu_word *word)
 {
     wnpu_word ours;
-    uint32_t size;
     int status;
-    if (session == NULL || word == NULL || word->struct_size < sizeof word->struct_size) {
+    if (session == NULL || word == NULL) {
         return WNPU_E_ARGUMENT;
     }
     status = rs_get_word(&session->run.store, segment, index, &ours);
-    if (status == WNPU_OK) {
-        size = word->struct_size;
-        memset(word, 0, size);
-        memcpy(word, &ours, size < sizeof ours ? size : sizeof ours);
-        word->struct_size = size;
-    }
-    return status;
+    return status == WNPU_OK ? er_export(word, &ours, sizeof ours) : status;
 }
 
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)
 {
-    uint32_t size;
-    if (session == NULL || stats == NULL || stats->struct_size < sizeof stats->struct_size) {
+    if (session == NULL || stats == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    size = stats->struct_size;
-    memset(stats, 0, size);
-    memcpy(stats, &session->run.stats, size < sizeof *stats ? size : sizeof *stats);
-    stats->struct_size = size;
-    return WNPU_OK;
+    return er_export(stats, &session->run.stats, sizeof *stats);
 }
 
 WNPU_API int wnpu_get_accel_stats(const wnpu_session *session, wnpu_accel_stats *stats)
 {
     wnpu_accel_stats ours;
-    uint32_t size;
-    if (session == NULL || stats == NULL || stats->struct_size < sizeof stats->struct_size) {
+    if (session == NULL || stats == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    size = stats->struct_size;
     np_tell(&session->run.bridge, &ours);
-    memset(stats, 0, size);
-    memcpy(stats, &ours, size < sizeof ours ? size : sizeof ours);
-    stats->struct_size = size;
-    return WNPU_OK;
+    return er_export(stats, &ours, sizeof ours);
 }
 
 WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
                                   wnpu_accel_stage *stage)
 {
-    uint32_t size;
-    if (session == NULL || stage == NULL || stage->struct_size < sizeof stage->struct_size ||
-        session->run.bridge.accel == NULL || index >= NP_STAGES) {
+    if (session == NULL || stage == NULL || session->run.bridge.accel == NULL ||
+        index >= NP_STAGES) {
         return WNPU_E_ARGUMENT;
     }
-    size = stage->struct_size;
-    memset(stage, 0, size);
-    memcpy(stage, &session->run.bridge.stage[index], size < sizeof *stage ? size : sizeof *stage);
-    stage->struct_size = size;
-    return WNPU_OK;
+    return er_export(stage, &session->run.bridge.stage[index], sizeof *stage);
 }
 
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,

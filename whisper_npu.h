@@ -30,7 +30,8 @@
  * Threads     One pool per session, asleep when idle; or your own parallel-for; or one thread.
  * Clean hands No globals, environment, locale, signals, output, exit() or abort().
  * ABI         Structures that you fill carry their own size. Fill them with their _init function
- *             first, then change fields: a newer library then works with an older header.
+ *             first, then change fields: a newer library then works with an older header, and an
+ *             older library refuses (E_VERSION) what it does not know, and leaves 0 in results.
  * Times       Milliseconds of the recording's own clock, from its first sample, as int64_t.
  * Text        Always whole, valid UTF-8, NUL-terminated.
  */
