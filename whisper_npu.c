@@ -44,6 +44,10 @@
 #error "whisper_npu.c must not be compiled with -ffast-math: results would differ between machines"
 #endif
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "whisper_npu.c is for little-endian machines: models are used as their files have them"
+#endif
+
 #if !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
 #define _POSIX_C_SOURCE 200809L /* clock_gettime and sysconf under -std=c99 */
 #ifndef _DEFAULT_SOURCE
@@ -82,7 +86,15 @@
 #include <pthread.h>
 #endif
 
-#if !defined(WNPU_NO_SIMD) && (defined(__x86_64__) || defined(__i386__))
+/* 32-bit x86 computes floats in 80 bits unless told otherwise. gcc can be told here, but then its
+ * own headers for larger instruction sets fail: those want -msse2 -mfpmath=sse. */
+#if defined(__i386__) && !defined(__SSE2_MATH__)
+#if defined(__clang__) || !defined(__GNUC__)
+#error "whisper_npu.c needs SSE2 on 32-bit x86: compile with -msse2 -mfpmath=sse"
+#else
+#pragma GCC target("sse2,fpmath=sse")
+#endif
+#elif !defined(WNPU_NO_SIMD) && (defined(__x86_64__) || defined(__i386__))
 #define WNPU_X86 1
 #include <immintrin.h>
 #elif !defined(WNPU_NO_SIMD) && defined(__aarch64__)
@@ -3438,13 +3450,8 @@ WNPU_INLINE void gm_interleave(int8_t *to, const int8_t *x0, const int8_t *x1, c
     memcpy(in[2], x2, 16);
     memcpy(in[3], x3, 16);
     for (i = 0; i < 16; i++) {
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        words[i] = (uint32_t)in[3][i] | (uint32_t)in[2][i] << 8 | (uint32_t)in[1][i] << 16 |
-                   (uint32_t)in[0][i] << 24;
-#else
         words[i] = (uint32_t)in[0][i] | (uint32_t)in[1][i] << 8 | (uint32_t)in[2][i] << 16 |
                    (uint32_t)in[3][i] << 24;
-#endif
     }
     memcpy(to, words, sizeof words);
 }
@@ -6966,17 +6973,6 @@ static size_t mf_pack_data_at(uint32_t n_sections)
     return (header + MF_PACK_PAGE - 1) / MF_PACK_PAGE * MF_PACK_PAGE;
 }
 
-/* Data are used as they lie in the file. */
-static int mf_pack_order(wnpu_error *error)
-{
-    const uint32_t mark = MF_PACK_MARK;
-    unsigned char bytes[4];
-    memcpy(bytes, &mark, sizeof bytes);
-    return mf_u32(bytes) == mark ? WNPU_OK :
-           er_set(error, WNPU_E_UNSUPPORTED, "packs are for little-endian machines, and this is "
-                  "none; open the ggml file");
-}
-
 /* The fixed part of the header at h, before anything in it is believed. *data_at gets where the
  * data begin. */
 static int mf_pack_start(mf_loader *l, const unsigned char *h, size_t *data_at)
@@ -7185,8 +7181,8 @@ static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
     const unsigned char *h = NULL;
     unsigned char *memory;
     size_t data_at = 0, head = 0, data = 0, own;
-    int status = mf_pack_order(l->error);
-    if (status == WNPU_OK && config->keep_float) {
+    int status = WNPU_OK;
+    if (config->keep_float) {
         status = er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
                         "keep_float asks for; open the file that the pack was made from");
     }
@@ -7635,9 +7631,6 @@ WNPU_API int wnpu_model_save(const wnpu_model *model, wnpu_write_fn write, void 
     if (model->has_float) {
         return er_set(error, WNPU_E_UNSUPPORTED, "packs hold no float weights; open the model "
                       "without keep_float");
-    }
-    if (mf_pack_order(error) != WNPU_OK) {
-        return WNPU_E_UNSUPPORTED;
     }
     l = mf_alloc(&model->allocator, sizeof *l, "saving a model", error);
     if (l == NULL) {

@@ -10,11 +10,12 @@ static int64_t print(void *user, const void *data, size_t size)
     return (int64_t)fwrite(data, 1, size, (FILE *)user);
 }
 
-static unsigned char *load(const char *path, size_t *size)
+/* NULL when it cannot be read; free() it. */
+static void *load(const char *path, size_t *size)
 {
-    static unsigned char bytes[1 << 20];
     FILE *file = fopen(path, "rb");
-    *size = file == NULL ? 0 : fread(bytes, 1, sizeof bytes, file);
+    void *bytes = malloc(4 << 20);
+    *size = file == NULL || bytes == NULL ? 0 : fread(bytes, 1, 4 << 20, file);
     if (file != NULL) {
         fclose(file);
     }
@@ -29,8 +30,8 @@ static int hear(const char *model_path, const char *wav_path)
     wnpu_params params;
     wnpu_audio audio;
     wnpu_error error = {0, ""};
-    size_t size;
-    unsigned char *wav = load(wav_path, &size);
+    size_t wav_size, model_size;
+    void *wav = load(wav_path, &wav_size), *file = load(model_path, &model_size);
     int status;
     wnpu_config_init(&config, sizeof config);
     config.threads = 2;
@@ -39,10 +40,11 @@ static int hear(const char *model_path, const char *wav_path)
     params.temperature_step = 0.0f; /* a toy passes no gate, and need not try */
     wnpu_audio_init(&audio, sizeof audio);
     status = wnpu_self_test(NULL, &error);
-    status = status != WNPU_OK ? status : wnpu_model_open(&model, model_path, NULL, &error);
+    status = status != WNPU_OK ? status :
+             wnpu_model_open_memory(&model, file, model_size, NULL, &error);
     status = status != WNPU_OK ? status :
              wnpu_session_open(&session, model, &config, NULL, 0, &error);
-    status = status != WNPU_OK ? status : wnpu_wav_open(&audio, wav, size, &error);
+    status = status != WNPU_OK ? status : wnpu_wav_open(&audio, wav, wav_size, &error);
     status = status != WNPU_OK ? status : wnpu_transcribe(session, &params, &audio);
     status = status != WNPU_OK ? status :
              wnpu_write(session, WNPU_FORMAT_JSON, print, stdout);
@@ -52,6 +54,8 @@ static int hear(const char *model_path, const char *wav_path)
     }
     wnpu_session_close(session);
     wnpu_model_close(model);
+    free(file);
+    free(wav);
     return status != WNPU_OK;
 }
 
