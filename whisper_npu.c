@@ -124,8 +124,8 @@ static int er_import(void *ours, size_t our_size, const void *theirs, uint32_t t
     return WNPU_OK;
 }
 
-/* The other way round: fills the structure that its user declared, *theirs, as far as it knows ours;
- * what it has beyond becomes 0. Its first field says how large it is. */
+/* The other way round: fills *theirs, which its user declared, as far as it goes; what it has beyond
+ * ours becomes 0. Its first field says how large it is. */
 static int er_export(void *theirs, const void *ours, size_t our_size)
 {
     uint32_t size;
