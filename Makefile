@@ -127,7 +127,8 @@ $(BUILD) $(BUILD)/tests $(BUILD)/fuzz $(BUILD)/sim:
 fuzz: $(FUZZERS:%=$(BUILD)/fuzz/%)
 	@echo "Run one with a directory for its findings:"
 	@for f in $(FUZZERS); do echo "    mkdir -p $(BUILD)/corpus/$$f && $(BUILD)/fuzz/$$f" \
-	    "-max_total_time=600 $(BUILD)/corpus/$$f"; done
+	    "-max_total_time=600 $(BUILD)/corpus/$$f" \
+	    "$$([ ! -d tests/corpus/$$f ] || echo tests/corpus/$$f)"; done
 
 demo: $(BUILD)/transcribe
 	@model=$$(scripts/fetch.sh tiny) && recording=$$(scripts/fetch.sh demo) && \
