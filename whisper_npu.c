@@ -124,7 +124,7 @@ static int er_import(void *ours, size_t our_size, const void *theirs, uint32_t t
     return WNPU_OK;
 }
 
-/* The other way round: fills *theirs, which its user declared, as far as it goes; what it has beyond
+/* The other way round: fills *theirs, which its user declared, as far as it goes; what is beyond
  * ours becomes 0. Its first field says how large it is. */
 static int er_export(void *theirs, const void *ours, size_t our_size)
 {
@@ -14657,7 +14657,7 @@ static void ap_finish_stats(wnpu_session *s, double begin)
     wnpu_stats *t = &s->run.stats;
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
-    t->language = s->run.language;
+    t->language = s->run.language < 0 ? 0 : s->run.language; /* refused before it was asked */
     t->language_probability = s->run.language_probability;
     t->total_ms = er_now_ms() - begin;
 }

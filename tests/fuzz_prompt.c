@@ -1,7 +1,7 @@
 /* fuzz_prompt.c - libFuzzer target for everything that a user may say to a run in words: initial
  * prompt, prefix, hotwords, commands. The input is
  *
- *     'W' for a run with sound, which takes a hundred times as long; anything else for one without
+ *     'W' for a run with sound, which takes a hundred times as long; anything else for silence
  *     flags   2: choose among the phrases, 4: a beam, 8: carry the prompt, 16: condition on the text
  *             before, 32: words, 64: sample, 128: each window's language; 2 wants sound
  *     prompt, prefix and phrases, with a newline between them
@@ -10,8 +10,8 @@
  *         -lpthread -o fuzz_prompt
  *     ./fuzz_prompt -max_len=2000 corpus tests/corpus/fuzz_prompt
  *
- * A run either refuses with a reason or gives whole UTF-8 in order, and leaves nothing in the session
- * that changes the next run. */
+ * A run either refuses with a reason or gives whole UTF-8 in order, and leaves nothing in the
+ * session that changes the next run. */
 #include "whisper_npu.h"
 
 #include "toy_model.h"

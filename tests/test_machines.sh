@@ -27,6 +27,7 @@ fi
 "$transcribe" -q -t 1 -m "$T/toy.bin" --max-tokens 8 --no-fallback -f json "$T/noise.wav" \
     >"$T/want" || exit 1
 grep -q '"probability"' "$T/want" || { echo "the toy says nothing"; exit 1; }
+"$build/pack" "$T/toy.bin" "$T/toy.wnpu" || exit 1 # one for all machines
 
 # have TOOL...: skips with a reason when one is missing.
 have() {
@@ -57,27 +58,31 @@ answers() {
 machine() {
     cc=$1-gcc emulator=$2
     shift 2
+    rm -f "$T/app"
     have "$cc" "$emulator" && make_app "$cc" -O1 -static "$@" || return
     answers "$emulator" "$T/app" "$T/toy.bin" "$T/noise.wav"
 }
 
 test_arm32() { machine arm-linux-gnueabihf qemu-arm -std=c99; }
-test_riscv64() { machine riscv64-linux-gnu qemu-riscv64 -std=c99; }
+test_riscv64() {
+    machine riscv64-linux-gnu qemu-riscv64 -std=c99 || return
+    [ ! -x "$T/app" ] || answers qemu-riscv64 "$T/app" "$T/toy.wnpu" "$T/noise.wav"
+}
 # Without flags gcc would compute floats in 80 bits here.
 test_i686() { machine i686-linux-gnu qemu-i386 -std=c99; }
 
 # The first has no dot product, the second no int8 matrix product.
 test_aarch64() {
-    machine aarch64-linux-gnu 'qemu-aarch64' -std=c99 || return
+    machine aarch64-linux-gnu qemu-aarch64 -std=c99 || return
     [ -x "$T/app" ] || return
     for cpu in cortex-a53 cortex-a76; do
-        answers qemu-aarch64 -cpu $cpu "$T/app" "$T/toy.bin" "$T/noise.wav"
+        answers qemu-aarch64 -cpu $cpu "$T/app" "$T/toy.wnpu" "$T/noise.wav"
     done
 }
 
 # cpu MODEL BEST: the same program on an x86-64 without newer instructions; BEST is what it takes.
 cpu() {
-    answers qemu-x86_64 -cpu "$1" "$transcribe" -v -t 1 -m "$T/toy.bin" --max-tokens 8 \
+    answers qemu-x86_64 -cpu "$1" "$transcribe" -v -t 1 -m "$T/toy.wnpu" --max-tokens 8 \
         --no-fallback -f json "$T/noise.wav"
     grep -qwF -e "$2" "$T/log" || fail "$1 does not take $2: $(grep -v '^qemu' "$T/log")"
     timeout 300 qemu-x86_64 -cpu "$1" "$transcribe" --self-test >"$T/out" 2>"$T/log" ||

@@ -440,6 +440,40 @@ static void callbacks(void)
     wnpu_model_close(m);
 }
 
+/* Results can be written after a run that was refused before it had a language, too. */
+static void writes_nothing(wnpu_session *s)
+{
+    int format;
+    for (format = WNPU_FORMAT_TXT; format <= WNPU_FORMAT_JSON; format++) {
+        text t = {NULL, 0};
+        T_CHECK(wnpu_write(s, (wnpu_format)format, collect, &t) == WNPU_OK, "format %d", format);
+        free(t.bytes);
+    }
+    T_CHECK(wnpu_segment_count(s) == 0, "segments");
+}
+
+static void refused_runs(void)
+{
+    wnpu_model *m = open_toy(1);
+    wnpu_session *s = open_session(m, 1, 0, 0);
+    float x[160] = {0};
+    wnpu_audio a = audio_of(x, 160);
+    wnpu_params p;
+    wnpu_choice choice;
+    memset(&choice, 0, sizeof choice);
+    choice.struct_size = (uint32_t)sizeof choice;
+    wnpu_params_init(&p, sizeof p);
+    p.struct_size = 2;
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_VERSION, "struct_size 2");
+    writes_nothing(s);
+    T_CHECK(wnpu_detect_language(s, NULL, NULL, 0) == WNPU_E_ARGUMENT, "no audio");
+    writes_nothing(s);
+    T_CHECK(wnpu_choose(s, NULL, &a, NULL, 0, &choice) == WNPU_E_ARGUMENT, "no phrases");
+    writes_nothing(s);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 static void bad_arguments(void)
 {
     wnpu_model *m = open_toy(1);
@@ -571,6 +605,7 @@ int main(void)
     t_run("a full result store keeps what it has", full_store);
     t_run("callbacks and cancelling", callbacks);
     t_run("bad arguments are refused with a reason", bad_arguments);
+    t_run("a refused run can be written", refused_runs);
     t_run("decoding with the cache equals decoding without it", cache);
     t_run("stale caches do not matter", stale_cache);
     return t_end();

@@ -275,7 +275,7 @@ typedef struct structure {
     size_t least;         /* and these are the bytes that it cannot do without */
 } structure;
 
-/* Whatever the library is told of the size, it stays inside, and gives the same as far as it goes. */
+/* Whatever the library is told of the size, it stays inside and gives the same as far as it goes. */
 static void filled(const structure *s)
 {
     static const uint32_t wrong[] = {0, 3, 65537, UINT32_MAX};
