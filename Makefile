@@ -39,13 +39,15 @@ DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
 LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
     -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
 NPU_OBJECTS = $(if $(LIBDRM),$(BUILD)/npu_amdxdna.o)
-NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_doctor
+NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor
 NPU_TOOLS = $(if $(LIBDRM),$(BUILD)/libsim_amdxdna.so $(BUILD)/make_pack)
 
 EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
     $(basename $(notdir $(wildcard tests/test_*.c))))
-FUZZERS = $(filter-out $(if $(LIBDRM),,fuzz_pack),$(basename $(notdir $(wildcard tests/fuzz_*.c))))
+NPU_FUZZERS = fuzz_pack fuzz_driver
+FUZZERS = $(filter-out $(if $(LIBDRM),,$(NPU_FUZZERS)),\
+    $(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
 .PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-aarch64 matrix \
     fuzz check-symbols install uninstall bench bench-plot accuracy clean
@@ -116,8 +118,8 @@ $(BUILD)/fuzz/%: tests/%.c $(BUILD)/fuzz/libwhisper_npu.a
 	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
 	    $(BUILD)/fuzz/libwhisper_npu.a $(LDLIBS) -o $@
 
-# Includes the source that it tests, and needs nothing else of ours.
-$(BUILD)/fuzz/fuzz_pack: tests/fuzz_pack.c | $(BUILD)/fuzz
+# They include the source that they test, and need nothing else of ours.
+$(NPU_FUZZERS:%=$(BUILD)/fuzz/%): $(BUILD)/fuzz/%: tests/%.c | $(BUILD)/fuzz
 	$(FUZZ_CC) -DFUZZ -I. $(DRM_CFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
 	    $(LDLIBS) $(DRM_LIBS) -o $@
 
