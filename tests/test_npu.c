@@ -535,17 +535,17 @@ static void test_limit(void)
 
 static void test_accidents(void)
 {
-    /* Command numbers from 20 on fall behind the self-tests. */
+    /* Commands from 30 on come after the self-tests: 15 of them, 21 where none is chained. */
     static const char *const faults[] = {
-        "exec=20:timeout", "exec=20:state5", "exec=21:state6", "exec=20:state8", "exec=20:lost",
-        "exec=20:slow=100", "exec=20:slow=900", "exec=20:fw=0x1000004", "result=20:flipbit",
-        "result=20:zero", "result=20:skip", "suspend=21", "gone=200", "wait=20:EINVAL",
-        "wait=20+:ENODEV", "ioctl=EXEC_CMD:20:EINVAL", "ioctl=EXEC_CMD:20+:ENODEV",
+        "exec=30:timeout", "exec=30:state5", "exec=31:state6", "exec=30:state8", "exec=30:lost",
+        "exec=30:slow=100", "exec=30:slow=900", "exec=30:fw=0x1000004", "result=30:flipbit",
+        "result=30:zero", "result=30:skip", "suspend=31", "gone=200", "wait=30:EINVAL",
+        "wait=30+:ENODEV", "ioctl=EXEC_CMD:30:EINVAL", "ioctl=EXEC_CMD:30+:ENODEV",
         "ioctl=CREATE_BO:30:ENOMEM", "ioctl=GET_BO_INFO:30:ENOENT", "mmap=30:EAGAIN",
         "ioctl=CREATE_HWCTX:1:EINVAL", "ioctl=CREATE_HWCTX:1:EAGAIN", "ioctl=CONFIG_HWCTX:1:EINVAL",
         "open=1:EACCES", "ioctl=VERSION:1:EIO", "ioctl=GET_INFO:1:EINVAL", "exec=1:timeout",
         "result=1:flipbit", "result=2:skip", "exec=3:state5", "ioctl=EXEC_CMD:5:EINTR",
-        "exec=20:state5;exec=21:state6;exec=22:lost"
+        "exec=30:state5;exec=31:state6;exec=32:lost"
     };
     static const char *const kernels[] = {"6.17", "6.18", "6.19", "7.2"};
     char environment[300], arguments[300];
@@ -560,7 +560,7 @@ static void test_accidents(void)
             snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s TEST_NPU_FAULTS=%d "
                      "SIM_AMDXDNA_TIMESCALE=0.05 SIM_AMDXDNA_FAULT='%s'%s", kernels[j], ordered,
                      faults[i], strncmp(faults[i], "gone", 4) == 0 ? " TEST_NPU_GONE=1" : "");
-            snprintf(arguments, sizeof arguments, "faults %s/npu1-i8 16 300", packs_path);
+            snprintf(arguments, sizeof arguments, "faults %s/npu1-i8 24 300", packs_path);
             T_CHECK(run(environment, arguments) == 0, "%s on %s", faults[i], kernels[j]);
         }
     }
