@@ -17,10 +17,10 @@
  *   SIM_AMDXDNA_STRICT    1: abort at the first violation
  *   SIM_AMDXDNA_LENIENT   1: a fifth command in flight is accepted, as 7.2.13 sometimes does
  *   SIM_AMDXDNA_TIMESCALE multiplies the driver's times (watchdog, autosuspend); default 1
- *   SIM_AMDXDNA_CLOCK     real (default); model: while the array computes, CLOCK_MONOTONIC stands
- *                         still for the whole program, and then it moves on by what the device
- *                         would have taken. So deadlines hold however slow or busy this machine
- *                         is, and kernels are measured as the model has them
+ *   SIM_AMDXDNA_CLOCK     real (default); model: from the submission of a command to its end
+ *                         CLOCK_MONOTONIC stands still for the whole program, and then it moves on
+ *                         by what the device would have taken. So deadlines hold however slow or
+ *                         busy this machine is, and kernels are measured as the model has them
  *   SIM_AMDXDNA_LATENCY   microseconds that each command takes at least; default 0
  *   SIM_AMDXDNA_REBUILD   milliseconds after a timeout in which commands come back untouched;
  *                         default 15 (10 to 20 were seen)
@@ -105,7 +105,7 @@ void sim_clock_stop(void)
 {
     if (sim.model_clock) {
         pthread_mutex_lock(&model_clock.lock);
-        model_clock.since = real_ns();
+        model_clock.since = model_clock.since != 0 ? model_clock.since : real_ns();
         pthread_mutex_unlock(&model_clock.lock);
     }
 }
@@ -114,7 +114,8 @@ void sim_clock_go_on(double us)
 {
     if (sim.model_clock) {
         pthread_mutex_lock(&model_clock.lock);
-        model_clock.behind += real_ns() - model_clock.since - (int64_t)(us * 1e3);
+        model_clock.behind += model_clock.since != 0 ? real_ns() - model_clock.since : 0;
+        model_clock.behind -= (int64_t)(us * 1e3);
         model_clock.since = 0;
         pthread_mutex_unlock(&model_clock.lock);
     }

@@ -653,6 +653,9 @@ static int queue_job(request *r, sim_ctx *ctx, sim_bo *cmd, sim_bo **args, uint3
     sim.stats.submissions++;
     sim.last_activity = job->submitted;
     put64(r, 48, job->seq);
+    if (ctx->jobs == job) {
+        sim_clock_stop(); /* nothing is between it and the device */
+    }
     sim_engine_kick();
     return 0;
 }

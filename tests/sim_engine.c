@@ -410,10 +410,8 @@ static int run_list(sim_job *job, const command *list, uint32_t n)
     char result[32];
     uint32_t wrong, status = SIM_FW_OK, i;
     int chain = opcode_of(job->cmd) == CMD_CHAIN;
-    double before = sim.stats.device_us;
     sim_fault_command("result", job->number, result, sizeof result);
     wrong = result[0] != '\0' && n > 1 ? sim_random_bits() % n : 0;
-    sim_clock_stop();
     charge_submission(n);
     for (i = 0; i < n; i++) {
         sim_bo_ref(list[i].bo);
@@ -421,7 +419,6 @@ static int run_list(sim_job *job, const command *list, uint32_t n)
     for (i = 0; i < n && status == SIM_FW_OK; i++) {
         status = firmware(job, &list[i], i == wrong ? result : "");
     }
-    sim_clock_go_on(sim.stats.device_us - before);
     for (uint32_t j = 0; j < n; j++) {
         sim_bo_unref(list[j].bo);
     }
@@ -631,7 +628,7 @@ static int faulted(sim_job *job, int *state, double *until)
 static void run_job(sim_job *job)
 {
     sim_ctx *ctx = job->ctx;
-    double until = job->submitted + sim.latency;
+    double until = job->submitted + sim.latency, before = sim.stats.device_us;
     int state = UNTOUCHED, fault = 0;
     job->running = 1;
     if (!ctx->dead && sim_now() >= ctx->rebuilt) {
@@ -640,6 +637,7 @@ static void run_job(sim_job *job)
         if (fault == 0) {
             state = run_command(job);
         }
+        sim_clock_go_on(sim.stats.device_us - before);
         if (sim_now() < until) {
             delay(until);
         }
@@ -664,9 +662,11 @@ static void *engine(void *unused)
         uint32_t seen = __atomic_load_n(&sim.events, __ATOMIC_SEQ_CST);
         sim_job *job = next_job();
         if (job != NULL) {
+            sim_clock_stop(); /* again, if another one ran before */
             run_job(job);
             continue;
         }
+        sim_clock_go_on(0.0);
         sim_leave();
         sim_sleep(seen, until);
         sim_enter();
