@@ -106,7 +106,20 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
     return code;
 }
 
-/* ---- the child: TEST_NPU_EXPECT is the answer, "fallback" wants one, "wrong" a bad checksum ---- */
+/* ---- the child: TEST_NPU_EXPECT is the answer, "fallback" wants one, "wrong" a bad checksum, "any"
+ * whatever happens; TEST_NPU_REASON is part of the first reason, _ for blanks ---- */
+
+static void check_reason(const char *reason)
+{
+    const char *want = getenv("TEST_NPU_REASON");
+    char words[200];
+    char *p;
+    snprintf(words, sizeof words, "%s", want != NULL ? want : "");
+    for (p = words; *p != '\0'; p++) {
+        *p = *p == '_' ? ' ' : *p;
+    }
+    check(strstr(reason, words) != NULL, "not \"%s\" but \"%s\"", words, reason);
+}
 
 static int child(const char *pack, const char *path)
 {
@@ -133,6 +146,7 @@ static int child(const char *pack, const char *path)
     check((told.fallbacks > 0) == (told.first_reason[0] != '\0'), "reason: %s", told.first_reason);
     check(want == NULL || strcmp(want, "any") == 0 || told.fallbacks > 0, "no fallback");
     check(want == NULL || strcmp(want, "wrong") != 0 || told.wrong > 0, "no wrong checksum");
+    check_reason(accel == NULL ? error.message : told.first_reason);
     if (accel != NULL) {
         wnpu_amdxdna_close(accel);
     }
@@ -223,27 +237,37 @@ static void test_settings(void)
 
 static void test_accidents(void)
 {
-    /* Commands from 15 on come after the self-tests, ioctls from 190 on after the weights. */
-    static const struct { const char *fault, *expect; } cases[] = {
-        {"exec=15:timeout", "fallback"}, {"exec=16:state5", "fallback"},
-        {"exec=17:state6", "fallback"}, {"exec=18:lost", "fallback"},
-        {"exec=19:fw=0x1000004", "fallback"}, {"exec=20:slow=2000", "fallback"},
-        {"result=15:flipbit", "any"}, /* it may hit padding, which nobody reads */
-        {"result=16:zero", "wrong"}, {"result=17:skip", "wrong"}, {"result=20:flipbit", "any"},
-        {"suspend=18", "fallback"}, {"gone=200", "fallback"},
-        {"wait=15:EINVAL", "fallback"}, {"wait=15+:ENODEV", "fallback"},
-        {"ioctl=EXEC_CMD:16:EINVAL", "fallback"}, {"ioctl=EXEC_CMD:16+:ENODEV", "fallback"},
-        {"ioctl=CREATE_BO:35+:ENOMEM", "any"}, {"mmap=40:EAGAIN", "any"},
-        {"open=EACCES", "any"}, {"ioctl=CREATE_HWCTX:1+:EINVAL", "any"},
-        {"result=*:flipbit", "any"}, {"exec=1:timeout", "any"}
+    /* Commands from 15 on come after the self-tests, ioctls from 190 on after the weights. reason:
+     * words of the first reason that is told; "" where the fault may hit what nobody looks at. */
+    static const struct { const char *fault, *expect, *reason; } cases[] = {
+        {"exec=15:timeout", "fallback", "before_its_deadline"},
+        {"exec=16:state5", "fallback", "in_state_5"}, {"exec=17:state6", "fallback", "in_state_6"},
+        {"exec=18:lost", "fallback", "in_state_1"},
+        {"exec=19:fw=0x1000004", "fallback", "in_state_5"},
+        {"exec=20:slow=2000", "fallback", "before_its_deadline"},
+        {"result=15:flipbit", "any", ""}, /* it may hit padding, which nobody reads */
+        {"result=16:zero", "wrong", "checksum"}, {"result=17:skip", "wrong", "checksum"},
+        {"result=20:flipbit", "any", ""}, {"suspend=18", "fallback", "in_state_"},
+        {"gone=200", "fallback", "No_such_device"},
+        {"wait=15:EINVAL", "fallback", "waiting_for_the_NPU"},
+        {"wait=15+:ENODEV", "fallback", "No_such_device"},
+        {"ioctl=EXEC_CMD:16:EINVAL", "fallback", "submitting_to_the_NPU"},
+        {"ioctl=EXEC_CMD:16+:ENODEV", "fallback", "No_such_device"},
+        {"ioctl=CREATE_BO:35+:ENOMEM", "any", "Cannot_allocate"},
+        {"mmap=40:EAGAIN", "any", "mapping_a_buffer"},
+        {"open=EACCES", "any", "Permission_denied"},
+        {"ioctl=CREATE_HWCTX:1+:EINVAL", "any", "hardware_context"},
+        {"result=*:flipbit", "any", "something_else_than_a_product"},
+        {"exec=1:timeout", "any", ""} /* one kernel is left out, the other does it all */
     };
     static const char *const kernels[] = {"6.18", "7.2"};
-    char environment[300];
+    char environment[400];
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s SIM_AMDXDNA_FAULT='%s' "
-                 "TEST_NPU_EXPECT=%s TEST_NPU_FAULTS=1 SIM_AMDXDNA_TIMESCALE=0.05%s",
-                 kernels[i % 2], cases[i].fault, cases[i].expect,
+                 "TEST_NPU_EXPECT=%s TEST_NPU_REASON=%s TEST_NPU_FAULTS=1 "
+                 "SIM_AMDXDNA_TIMESCALE=0.05%s", kernels[i % 2], cases[i].fault, cases[i].expect,
+                 cases[i].reason,
                  strncmp(cases[i].fault, "gone", 4) == 0 ? " TEST_NPU_GONE=1" : "");
         once(environment, "run-npu1-i8");
     }
