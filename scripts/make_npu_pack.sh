@@ -1,5 +1,6 @@
 #!/bin/sh
-# make_npu_pack.sh - makes a kernel pack of what mlir-aie's whole-array matrix multiplication builds.
+# make_npu_pack.sh - makes a kernel pack of what mlir-aie's whole-array matrix multiplication
+# builds.
 #
 #     scripts/make_npu_pack.sh DIR npu1|npu2 i8|i16 nk|kn FINAL.xclbin...
 #
@@ -36,7 +37,7 @@ for file; do
     # MxKxN_mxkxn_Cc
     # shellcheck disable=SC2046 # seven numbers are wanted
     set -- $(printf '%s\n' "$suffix" |
-        sed -n 's/^\([0-9]*\)x\([0-9]*\)x\([0-9]*\)_\([0-9]*\)x\([0-9]*\)x\([0-9]*\)_\([0-9]*\)c$/\1 \2 \3 \4 \5 \6 \7/p')
+        grep -E '^[0-9]+x[0-9]+x[0-9]+_[0-9]+x[0-9]+x[0-9]+_[0-9]+c$' | tr 'x_c' '   ')
     if [ $# -ne 7 ]; then
         echo "make_npu_pack.sh: $file is not named final_MxKxN_mxkxn_Cc.xclbin" >&2
         exit 1

@@ -1,6 +1,6 @@
-/* npu_child.h - for tests of the NPU part that start themselves under the simulated device, once for
- * each setting, because it reads its settings when a process starts. The child counts what is left
- * on the device and in host memory; the parent only looks at its exit status. */
+/* npu_child.h - for tests of the NPU part that start themselves under the simulated device, once
+ * for each setting, because it reads its settings when a process starts. The child counts what is
+ * left on the device and in host memory; the parent only looks at its exit status. */
 #ifndef NPU_CHILD_H
 #define NPU_CHILD_H
 #include "sim_amdxdna.h"

@@ -12,7 +12,7 @@
  * shortest time. A job is computed by the simulator at once when it is submitted, outside of these
  * stretches, so that it does not take CPU time from them. Its results are then evicted from the
  * caches: the library finds them in memory, as it would behind a device. What that does not show is
- * added by the byte: copying rows to the device's buffers and flushing caches, see measure_copies().
+ * added by the byte: copying rows to the device's buffers and flushing caches, measure_copies().
  * Decoder and log-mel are measured in whole runs on the CPU.
  */
 #include "../whisper_npu.c"

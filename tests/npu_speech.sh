@@ -6,7 +6,9 @@
 #
 # DIR has manifest.tsv and the set short/ (see tests/test_speech.sh). Models (tiny and base.en) as
 # scripts/fetch.sh names them. Both devices, five drivers, int8 and int16 kernels; NPU_STEP=N takes
-# every Nth clip only (default 1). WNPU_BUILD says where transcribe is.
+# every Nth clip only (default 1), NPU_ONLY=REGEX only what fits, say "npu1 i8 7.2". NPU_PACK=DIR is
+# a pack of yours, with SIM_AMDXDNA_CORES for its overlay if that is not make_pack's. WNPU_BUILD says
+# where transcribe is.
 cd "$(dirname "$0")/.." || exit 1
 speech=$1
 if [ ! -f "$speech/manifest.tsv" ]; then
@@ -39,13 +41,16 @@ for name; do
     all cpu 2>"$T/log" || { cat "$T/log"; exit 1; }
     for device in npu1 npu4; do
         for type in i8 i16; do
-            WNPU_BUILD=$build tests/npu_pack.sh "$T/pack-$device-$type" $device $type "$state" \
-                >/dev/null || exit 1
+            pack=${NPU_PACK:-$T/pack}
+            [ -n "${NPU_PACK-}" ] || WNPU_BUILD=$build tests/npu_pack.sh "$pack" $device $type \
+                "$state" >/dev/null || exit 1
             for kernel in 6.16 6.18 7.1 7.2 legacy; do
+                echo "$name $device $type $kernel" | grep -Eq "${NPU_ONLY:-.}" || continue
                 rm -rf "$T/npu"
                 SIM_AMDXDNA_KERNEL=$kernel SIM_AMDXDNA_DEVICE=$device SIM_AMDXDNA_CACHE=off \
-                    SIM_AMDXDNA_CLOCK=model SIM_AMDXDNA_QUIET=1 LD_PRELOAD=$build/libsim_amdxdna.so \
-                    all npu --npu "$T/pack-$device-$type" --npu-all --require-npu 2>"$T/log"
+                    SIM_AMDXDNA_CLOCK=model SIM_AMDXDNA_QUIET=1 \
+                    LD_PRELOAD=$build/libsim_amdxdna.so \
+                    all npu --npu "$pack" --npu-all --require-npu 2>"$T/log"
                 status=$?
                 same=0
                 for file in "$T"/cpu/*.json; do

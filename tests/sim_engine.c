@@ -22,7 +22,7 @@ typedef struct command {
  * 2.8 ms and 1.9 TOPS sustained in int8 on NPU1 (drakosha/whisper-xdna), peaks of 6.76 and 38 TOPS
  * (arXiv 2512.13282). NPU4's share of its published peak is taken to be what NPU1 was measured to
  * sustain; NPU1's bandwidth, which nobody published, to be NPU4's by the number of columns; int16
- * runs at a quarter of int8 (64 against 256 MACs a cycle and core); a switch is half of the pair. */
+ * runs at a quarter of int8 (64, not 256 MACs a cycle and core); a switch is half of the pair. */
 static const struct figures {
     double first_us, chained_us, switch_us, macs_per_us, bytes_per_us;
 } figures[2] = { { 275, 48, 1400, 1.9e6 / 2, 55e3 / 2 },

@@ -94,8 +94,9 @@ static void device(unsigned id, unsigned revision)
 static void identity(unsigned user, unsigned group, const char *groups)
 {
     char text[256];
-    snprintf(text, sizeof text, "Name:\tx\nUid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\nGroups:\t%s \n",
-             user, user, user, user, group, group, group, group, groups);
+    snprintf(text, sizeof text, "Name:\tx\nUid:\t%u\t%u\t%u\t%u\n"
+             "Gid:\t%u\t%u\t%u\t%u\nGroups:\t%s \n", user, user, user, user, group, group, group,
+             group, groups);
     put("/proc/self/status", text);
 }
 
@@ -104,8 +105,8 @@ static void memlock(const char *soft)
     char text[256];
     snprintf(text, sizeof text, "Limit                     Soft Limit           Hard Limit"
              "           Units     \nMax processes             1000                 1000"
-             "                 processes \nMax locked memory         %-20s %-20s bytes     \n", soft,
-             soft);
+             "                 processes \n"
+             "Max locked memory         %-20s %-20s bytes     \n", soft, soft);
     put("/proc/self/limits", text);
 }
 
@@ -136,13 +137,16 @@ static void healthy(void)
 }
 
 static wnpu_amdxdna_diagnosis last;
+static unsigned seen[WNPU_AMDXDNA_OTHER + 1]; /* records with each cause */
 
-static void expect(int cause, const char *message, const char *cure)
+static void expect_pack(const char *pack, int cause, const char *message, const char *cure)
 {
     wnpu_amdxdna_config config;
     int code;
     wnpu_amdxdna_config_init(&config, sizeof config);
     config.root = root;
+    config.pack = pack;
+    seen[cause]++;
     memset(&last, 0xff, sizeof last);
     last.struct_size = (uint32_t)sizeof last;
     code = wnpu_amdxdna_diagnose(&config, &last);
@@ -151,6 +155,11 @@ static void expect(int cause, const char *message, const char *cure)
             last.message);
     T_CHECK(strstr(last.message, message) != NULL, "message: %s", last.message);
     T_CHECK(strstr(last.cure, cure) != NULL && last.cure[0] != '\0', "cure: %s", last.cure);
+}
+
+static void expect(int cause, const char *message, const char *cure)
+{
+    expect_pack(NULL, cause, message, cure);
 }
 
 static void test_healthy(void)
@@ -374,23 +383,32 @@ static void test_gone(void)
 
 static void test_pack(void)
 {
-    wnpu_amdxdna_config config;
-    char pack[128], manifest[160];
-    int code;
+    const char *build = getenv("WNPU_BUILD");
+    char pack[128], command[400];
     healthy();
-    wnpu_amdxdna_config_init(&config, sizeof config);
-    config.root = root;
     snprintf(pack, sizeof pack, "%s/pack", root);
-    config.pack = pack;
-    last.struct_size = (uint32_t)sizeof last;
-    code = wnpu_amdxdna_diagnose(&config, &last);
-    T_CHECK(code == WNPU_OK && last.cause == WNPU_AMDXDNA_PACK_MISSING &&
-            strstr(last.cure, "manifest") != NULL, "%d %s", last.cause, last.message);
-    snprintf(manifest, sizeof manifest, "pack format=1 device=npu1 columns=4\noverlay id=g\n");
-    put("/pack/manifest", manifest);
-    code = wnpu_amdxdna_diagnose(&config, &last);
-    T_CHECK(code == WNPU_OK && last.cause == WNPU_AMDXDNA_PACK_DAMAGED &&
-            strstr(last.message, "line 2") != NULL, "%d %s", last.cause, last.message);
+    expect_pack(pack, WNPU_AMDXDNA_PACK_MISSING, "manifest", "manifest");
+    put("/pack/manifest", "pack format=1 device=npu1 columns=4\noverlay id=g\n");
+    expect_pack(pack, WNPU_AMDXDNA_PACK_DAMAGED, "line 2", "again");
+    snprintf(command, sizeof command, "%s/make_pack %s --device npu2 --dtype i8 --shape 512x256x64 "
+             ">/dev/null", build != NULL ? build : "build", pack);
+    T_CHECK(system(command) == 0, "%s", command);
+    expect_pack(pack, WNPU_AMDXDNA_PACK_DEVICE, "another device", "npu1 for Phoenix");
+    device(0x17f0, 0x10);
+    expect_pack(pack, WNPU_AMDXDNA_FINE, "", "");
+}
+
+/* Kernels that compute wrongly can be seen on a device only, see test_npu.c. */
+static void test_all_causes(void)
+{
+    unsigned failing = 0;
+    int i;
+    for (i = WNPU_AMDXDNA_FINE; i < WNPU_AMDXDNA_OTHER; i++) {
+        T_CHECK(seen[i] > 0 || i == WNPU_AMDXDNA_SELF_TEST, "no record of a machine with cause %s",
+                wnpu_amdxdna_cause_name(i));
+        failing += i != WNPU_AMDXDNA_FINE ? seen[i] : 0;
+    }
+    T_CHECK(failing >= 20, "only %u machines that fail", failing);
 }
 
 static void test_interface(void)
@@ -441,6 +459,7 @@ int main(void)
     t_run("contexts", test_contexts);
     t_run("device gone", test_gone);
     t_run("pack", test_pack);
+    t_run("all causes", test_all_causes);
     t_run("interface", test_interface);
     tree_end();
     return t_end();

@@ -211,8 +211,8 @@ static void *lie_mmap(void *at, size_t size, int protection, int flags, int fd, 
     }
     byte = mood();
     bo = find(d.bo, (uint32_t)((uint64_t)offset >> 20));
-    if (byte != 0 || bo == NULL || bo->va != NULL || size > bo->bytes || (flags & MAP_SHARED) == 0 ||
-        (protection & PROT_WRITE) == 0) {
+    if (byte != 0 || bo == NULL || bo->va != NULL || size > bo->bytes ||
+        (flags & MAP_SHARED) == 0 || (protection & PROT_WRITE) == 0) {
         errno = byte != 0 ? some_errno(byte) : EINVAL;
         return MAP_FAILED;
     }

@@ -16,7 +16,11 @@ static uint32_t next_random(void)
 
 static void put16(uint8_t *p, uint32_t v) { p[0] = (uint8_t)v; p[1] = (uint8_t)(v >> 8); }
 static void put32(uint8_t *p, uint32_t v) { put16(p, v & 0xffff); put16(p + 2, v >> 16); }
-static void put64(uint8_t *p, uint64_t v) { put32(p, (uint32_t)v); put32(p + 4, (uint32_t)(v >> 32)); }
+static void put64(uint8_t *p, uint64_t v)
+{
+    put32(p, (uint32_t)v);
+    put32(p + 4, (uint32_t)(v >> 32));
+}
 
 static int ends_with_reason(const wnpu_error *error, const char *words)
 {
@@ -149,7 +153,8 @@ static void s_token(stream *s, uint32_t column, uint32_t direction, uint32_t cha
 /* Knobs of a small stream that reads A (argument 0) and B (1) and writes C (2). */
 typedef struct knobs {
     int v1;
-    uint32_t extra_column, c_arg, a_arg, push_c, tokens, tail, length, patch_reg, wrong_bd, next, op;
+    uint32_t extra_column, c_arg, a_arg, push_c, tokens, tail, length, patch_reg, wrong_bd, next;
+    uint32_t op;
     uint64_t a_offset;
     int no_patch, masked_queue, no_b, loop, high, row, late;
 } knobs;
@@ -273,7 +278,8 @@ static void test_stream_refusals(void)
         REFUSED("argument 3", k.a_arg = 3);
         REFUSED("patches in argument 0 at byte 4096 of 4096", k.a_offset = 4096);
         REFUSED("patches in argument 0 at byte 2 ", k.a_offset = 2);
-        REFUSED("patches in argument 0 at byte 1152921504606846976", k.a_offset = UINT64_C(1) << 60);
+        REFUSED("patches in argument 0 at byte 1152921504606846976",
+                k.a_offset = UINT64_C(1) << 60);
         REFUSED("leaves argument 0", k.a_offset = 4);
         REFUSED("leaves argument 0", k.length = 1025);
         REFUSED("leaves argument 0", k.length = UINT32_MAX);
@@ -354,7 +360,8 @@ static void test_stream_reach(void)
     for (round = 0; round < 2000; round++) {
         uint32_t bd[8] = {0};
         uint64_t n0 = 1 + next_random() % 5, n1 = 1 + next_random() % 4, n2 = 1 + next_random() % 3;
-        uint64_t n3 = 1 + next_random() % 3, s0 = 1 + next_random() % 9, s1 = 1 + next_random() % 50;
+        uint64_t n3 = 1 + next_random() % 3, s0 = 1 + next_random() % 9;
+        uint64_t s1 = 1 + next_random() % 50;
         uint64_t s2 = 1 + next_random() % 99, s3 = 1 + next_random() % 999, most = 0, a, b, c, d;
         int linear = next_random() % 4 == 0;
         bd[0] = (uint32_t)(n0 * n1 * n2);

@@ -106,8 +106,8 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
     return code;
 }
 
-/* ---- the child: TEST_NPU_EXPECT is the answer, "fallback" wants one, "wrong" a bad checksum, "any"
- * whatever happens; TEST_NPU_REASON is part of the first reason, _ for blanks ---- */
+/* ---- the child: TEST_NPU_EXPECT "fallback" wants one, "wrong" a bad checksum, "any" takes what
+ * happens; TEST_NPU_REASON is part of the first reason, _ for blanks ---- */
 
 static void check_reason(const char *reason)
 {
