@@ -643,6 +643,7 @@ static void run_job(sim_job *job)
         }
         state = sim.gone ? UNTOUCHED : state;
     }
+    sim_clock_stop(); /* until engine() sees that nothing follows: waking others may take long */
     job->running = 0;
     if (fault == 2) {
         system_suspend();
@@ -662,7 +663,6 @@ static void *engine(void *unused)
         uint32_t seen = __atomic_load_n(&sim.events, __ATOMIC_SEQ_CST);
         sim_job *job = next_job();
         if (job != NULL) {
-            sim_clock_stop(); /* again, if another one ran before */
             run_job(job);
             continue;
         }
