@@ -36,6 +36,11 @@ static int lie_clock_nanosleep(clockid_t id, int flags, const struct timespec *u
 static drmVersionPtr lie_version(int fd);
 static void lie_free_version(drmVersionPtr version);
 
+static int really_close(int fd)
+{
+    return close(fd);
+}
+
 #define open lie_open
 #define close lie_close
 #define ioctl lie_ioctl
@@ -52,6 +57,7 @@ static void lie_free_version(drmVersionPtr version);
 #define FD 1000
 #define MOST 256u               /* objects of a kind */
 #define PATIENCE_NS INT64_C(1500000000)
+enum { AGES = 6, OLD = 5 };     /* kinds of honest drivers; the out-of-tree one, without timeline */
 
 typedef struct thing {
     int live, excused;          /* excused: the program was not told, or could not give it back */
@@ -64,7 +70,9 @@ typedef struct thing {
 static struct {
     const uint8_t *input;
     size_t left;
-    unsigned lies, calls, bad;
+    unsigned lies, calls, bad, age;
+    unsigned broken;            /* commands that end in state 5 from now on */
+    const char *sysfs[4];       /* vendor, device, revision, device_type; NULL: no such file */
     int fds;
     int64_t now_ns;
     uint64_t seq, heap_used;
@@ -130,12 +138,32 @@ static uint32_t make(thing *table)
     return 0;
 }
 
+/* A pipe that holds the text. */
+static int text_file(const char *text)
+{
+    int ends[2];
+    if (text == NULL || pipe(ends) != 0 || write(ends[1], text, strlen(text)) < 0 ||
+        really_close(ends[1]) != 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    return ends[0];
+}
+
 static int lie_open(const char *path, int flags, ...)
 {
+    static const char *const names[4] = {"vendor", "device", "revision", "device_type"};
     uint8_t byte;
+    int i;
     (void)flags;
+    for (i = 0; i < 4; i++) {
+        if (strncmp(path, "/sys/dev/char/261:0/device/", 27) == 0 &&
+            strcmp(path + 27, names[i]) == 0) {
+            return text_file(d.sysfs[i]);
+        }
+    }
     if (strcmp(path, "/dev/accel/accel0") != 0) {
-        errno = ENOENT; /* no sysfs, no proc */
+        errno = ENOENT; /* and no proc */
         return -1;
     }
     byte = mood();
@@ -149,7 +177,10 @@ static int lie_open(const char *path, int flags, ...)
 
 static int lie_close(int fd)
 {
-    if (fd != FD || d.fds != 1) {
+    if (fd != FD) {
+        return really_close(fd);
+    }
+    if (d.fds != 1) {
         wrong("a descriptor is closed that is not open");
     }
     d.fds--;
@@ -181,7 +212,7 @@ static int lie_clock_nanosleep(clockid_t id, int flags, const struct timespec *u
 
 static drmVersionPtr lie_version(int fd)
 {
-    static const int minors[] = {0, 1, 6, 8, 10};
+    static const int minors[AGES] = {0, 1, 6, 8, 10, 0};
     drmVersionPtr version;
     uint8_t byte = mood();
     if (fd != FD || byte % 8 == 1) {
@@ -189,8 +220,8 @@ static drmVersionPtr lie_version(int fd)
         return NULL;
     }
     version = calloc(1, sizeof *version);
-    version->version_major = byte % 8 == 2 ? byte : byte % 8 == 3;
-    version->version_minor = version->version_major == 1 ? 0 : minors[d.seq % 5];
+    version->version_major = byte % 8 == 2 ? byte : d.age == OLD;
+    version->version_minor = byte % 8 == 3 ? byte : minors[d.age];
     version->name = byte % 8 == 4 ? NULL : strdup(byte % 8 == 5 ? "intel_vpu" : XA_DRIVER);
     return version;
 }
@@ -271,8 +302,8 @@ static int bo_info(struct xa_get_bo_info *g)
 static int create_context(struct xa_create_hwctx *c)
 {
     c->handle = make(d.context);
-    c->syncobj = make(d.syncobj);
-    return c->handle == 0 || c->syncobj == 0 ? EBUSY : 0;
+    c->syncobj = d.age == OLD ? 0 : make(d.syncobj);
+    return c->handle == 0 ? EBUSY : 0;
 }
 
 /* 1 when all of it lies in a mapped buffer. */
@@ -335,6 +366,10 @@ static int exec(struct xa_exec_cmd *e, uint8_t byte)
 {
     thing *bo = find(d.bo, (uint32_t)e->cmd_handles);
     uint32_t header, i, count, state = byte % 8 == 4 ? byte >> 3 & 15 : XA_STATE_COMPLETED;
+    if (d.broken > 0) {
+        d.broken--;
+        state = 5;
+    }
     if (find(d.context, e->hwctx) == NULL || bo == NULL || bo->va == NULL ||
         bo->bytes < XA_CMD_BYTES || e->cmd_count != 1) {
         return EINVAL;
@@ -695,34 +730,30 @@ static void left_over(const thing *table, const char *what)
     }
 }
 
-/* Returns 0 when all is well. The first byte chooses the cache flushing and the driver's age. */
-static int one(const uint8_t *data, size_t size)
+/* A fresh driver. The first byte of its input chooses its age and the cache flushing. */
+static void begin(wnpu_amdxdna_config *config, const uint8_t *data, size_t size)
 {
     static const wnpu_allocator counting = {on_alloc, on_release, NULL};
-    wnpu_amdxdna_files files = {file_size, file_read, NULL};
-    wnpu_amdxdna_config config;
-    wnpu_amdxdna_diagnosis diagnosis;
-    size_t i;
+    static const wnpu_amdxdna_files files = {file_size, file_read, NULL};
+    uint8_t first;
     memset(&d, 0, sizeof d);
     d.input = data;
     d.left = size;
     d.now_ns = 1000000000;
-    wnpu_amdxdna_config_init(&config, sizeof config);
-    i = next();
-    d.seq = i >> 1;
-    config.flush_mode = i % 2 == 0 ? WNPU_AMDXDNA_FLUSH_AUTO : WNPU_AMDXDNA_FLUSH_DRIVER;
-    config.files = &files;
-    config.allocator = &counting;
-    config.max_chain = 2;
-    config.cooldown_ms = 5;
-    session(&config);
-    memset(&diagnosis, 0, sizeof diagnosis);
-    diagnosis.struct_size = (uint32_t)sizeof diagnosis;
-    config.files = NULL;
-    if (wnpu_amdxdna_diagnose(&config, &diagnosis) != WNPU_OK ||
-        (d.lies == 0 && diagnosis.cause != WNPU_AMDXDNA_FINE)) {
-        wrong(diagnosis.message);
-    }
+    first = next();
+    d.age = first / 2 % AGES;
+    wnpu_amdxdna_config_init(config, sizeof *config);
+    config->flush_mode = first % 2 == 0 ? WNPU_AMDXDNA_FLUSH_AUTO : WNPU_AMDXDNA_FLUSH_DRIVER;
+    config->files = &files;
+    config->allocator = &counting;
+    config->max_chain = 2;
+    config->cooldown_ms = 5;
+}
+
+/* Nothing may be left. Returns 0 when all was well. */
+static int end(void)
+{
+    size_t i;
     left_over(d.bo, "a buffer is left");
     left_over(d.context, "a context is left");
     left_over(d.syncobj, "a syncobj is left");
@@ -736,6 +767,22 @@ static int one(const uint8_t *data, size_t size)
         }
     }
     return d.bad != 0;
+}
+
+static int one(const uint8_t *data, size_t size)
+{
+    wnpu_amdxdna_config config;
+    wnpu_amdxdna_diagnosis diagnosis;
+    begin(&config, data, size);
+    session(&config);
+    memset(&diagnosis, 0, sizeof diagnosis);
+    diagnosis.struct_size = (uint32_t)sizeof diagnosis;
+    config.files = NULL;
+    if (wnpu_amdxdna_diagnose(&config, &diagnosis) != WNPU_OK ||
+        (d.lies == 0 && diagnosis.cause != WNPU_AMDXDNA_FINE)) {
+        wrong(diagnosis.message);
+    }
+    return end();
 }
 
 static void prepare(void)
@@ -765,9 +812,149 @@ static uint64_t seed = 1;
 static void test_honest(void)
 {
     uint8_t age;
-    for (age = 0; age < 10; age++) {
+    for (age = 0; age < 2 * AGES; age++) {
         T_CHECK(one(&age, 1) == 0 && d.lies == 0 && d.calls > 80, "driver %d: %u lies in %u calls",
                 age, d.lies, d.calls);
+    }
+}
+
+static wnpu_accel *open_honest(wnpu_amdxdna_config *config)
+{
+    static const uint8_t newest = 2 * 4;
+    wnpu_accel *accel = NULL;
+    wnpu_error error = {0, ""};
+    begin(config, &newest, 1);
+    T_CHECK(wnpu_amdxdna_open(config, &accel, &error) == WNPU_OK, "%s", error.message);
+    if (accel == NULL) {
+        exit(1);
+    }
+    return accel;
+}
+
+static int submit(wnpu_accel *accel, uint64_t b, uint32_t shape, uint32_t m, uint64_t *id)
+{
+    wnpu_accel_product p;
+    wnpu_error error = {0, ""};
+    memset(&p, 0, sizeof p);
+    p.shape = shape;
+    p.m = m;
+    p.b = b;
+    p.a = a_values[0];
+    p.lda = INNER;
+    p.c = c_values[0];
+    p.ldc = COLUMNS;
+    return accel->submit(accel->self, &p, 1, id, &error);
+}
+
+/* A device that never recovers: eight failed probes, each after a longer pause, and it is off. What
+ * was overwritten in the meantime is put back. */
+static void test_off(void)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel *accel = open_honest(&config);
+    xs_accel *self = accel->self;
+    wnpu_error error = {0, ""};
+    uint64_t b = 0, id = 0;
+    int64_t pause = 0;
+    int probes;
+    T_CHECK(accel->resident(accel->self, 0, COLUMNS, INNER, b_values[0], INNER, &b, &error) ==
+            WNPU_OK && submit(accel, b, 0, ROWS, &id) == WNPU_OK, "%s", error.message);
+    T_CHECK(accel->probe(accel->self, d.now_ns, &error) == WNPU_E_STATE, "a probe amid a job");
+    T_CHECK(accel->wait(accel->self, id, d.now_ns + 500000000, &error) == WNPU_OK &&
+            product_is_right(0), "%s", error.message);
+    self->e.contexts[0].pdi.va[100] ^= 1;
+    self->e.kernels[0].stream.va[20] ^= 1;
+    d.broken = 2;
+    T_CHECK(submit(accel, b, 0, ROWS, &id) == WNPU_OK &&
+            accel->wait(accel->self, id, d.now_ns + 500000000, &error) == WNPU_E_ACCEL &&
+            accel->health(accel->self) == WNPU_ACCEL_SUSPECT &&
+            submit(accel, b, 0, ROWS, &id) == WNPU_E_STATE, "not suspected");
+    for (probes = 0; accel->health(accel->self) == WNPU_ACCEL_SUSPECT; probes++) {
+        int64_t from = d.now_ns;
+        while (accel->health(accel->self) == WNPU_ACCEL_SUSPECT) {
+            d.now_ns += 1000000;
+        }
+        T_CHECK(d.now_ns - from > pause || probes > (int)XS_DOUBLINGS, "probe %d: a shorter pause",
+                probes);
+        pause = d.now_ns - from;
+        if (accel->probe(accel->self, d.now_ns + 500000000, &error) == WNPU_OK) {
+            T_CHECK(probes == 1 && self->e.contexts[0].pdi.va[100] ==
+                    self->e.pack->overlays[0].image.pdi[100] && memcmp(
+                    self->e.kernels[0].stream.va, self->e.pack->kernels[0].data,
+                    self->e.pack->kernels[0].bytes) == 0, "back after probe %d", probes);
+            d.broken = 1000;
+            T_CHECK(submit(accel, b, 0, ROWS, &id) == WNPU_OK &&
+                    accel->wait(accel->self, id, d.now_ns + 500000000, &error) == WNPU_E_ACCEL,
+                    "not broken");
+            pause = 0;
+        }
+    }
+    T_CHECK(accel->health(accel->self) == WNPU_ACCEL_OFF && probes == 2 + (int)XS_PROBES,
+            "off after %d probes", probes);
+    T_CHECK(accel->probe(accel->self, d.now_ns, &error) == WNPU_E_STATE &&
+            strstr(error.message, "open it anew") != NULL, "%s", error.message);
+    wnpu_amdxdna_close(accel);
+    T_CHECK(end() == 0, "off");
+}
+
+/* What a caller may not do. */
+static void test_misuse(void)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel *accel = open_honest(&config);
+    wnpu_error error = {0, ""};
+    uint64_t b[200], id = 0;
+    size_t i;
+    T_CHECK(accel->resident(accel->self, 1, COLUMNS, INNER, b_values[0], INNER, b, &error) ==
+            WNPU_E_ARGUMENT && accel->resident(accel->self, 0, COLUMNS + 1, INNER, b_values[0],
+            INNER, b, &error) == WNPU_E_ARGUMENT, "a weight that does not fit");
+    for (i = 0; i < 200; i++) { /* the table grows */
+        T_CHECK(accel->resident(accel->self, 0, COLUMNS, INNER, b_values[0], INNER, &b[i],
+                                &error) == WNPU_OK, "weight %zu: %s", i, error.message);
+    }
+    T_CHECK(submit(accel, b[0], 1, ROWS, &id) == WNPU_E_ARGUMENT, "an unknown shape");
+    T_CHECK(submit(accel, b[0], 0, ROWS + 1, &id) == WNPU_E_ARGUMENT, "too many rows");
+    T_CHECK(submit(accel, b[0] + 1000, 0, ROWS, &id) == WNPU_E_ARGUMENT, "an unknown weight");
+    T_CHECK(submit(accel, 0, 0, ROWS, &id) == WNPU_E_ARGUMENT, "the self-test's weight");
+    T_CHECK(accel->submit(accel->self, NULL, 1, &id, &error) == WNPU_E_ARGUMENT, "no products");
+    T_CHECK(accel->wait(accel->self, 5, d.now_ns, &error) == WNPU_E_ARGUMENT, "an unknown job");
+    T_CHECK(submit(accel, b[199], 0, ROWS, &id) == WNPU_OK &&
+            accel->wait(accel->self, id, d.now_ns + 500000000, &error) == WNPU_OK &&
+            product_is_right(0), "and then a right one");
+    wnpu_amdxdna_close(accel); /* takes the weights with it */
+    T_CHECK(end() == 0, "misuse");
+}
+
+/* Who the device is, by what sysfs says. */
+static void test_identity(void)
+{
+    static const struct { const char *sysfs[4]; int code; const char *words; } cases[] = {
+        {{"0x1022\n", "0x1502\n", "0x00\n", "0\n"}, WNPU_OK, "NPU1"},
+        {{"0x1022\n", "0x1502\n", "0x00\n", NULL}, WNPU_OK, "NPU1"},
+        {{"0x1022\n", "0x17f0\n", "0x10\n", "0\n"}, WNPU_E_UNSUPPORTED, "this is an NPU4"},
+        {{"0x1022\n", "0x17f0\n", "0x11\n", "0\n"}, WNPU_E_UNSUPPORTED, "this is an NPU5"},
+        {{"0x1022\n", "0x17f0\n", "0x20\n", "0\n"}, WNPU_E_UNSUPPORTED, "this is an NPU6"},
+        {{"0x1022\n", "0x17f0\n", "0x00\n", "0\n"}, WNPU_E_UNSUPPORTED, "unknown kind"},
+        {{"0x1022\n", "0x17f2\n", "0x10\n", "0\n"}, WNPU_E_UNSUPPORTED, "user queues"},
+        {{"0x1022\n", "0x1502\n", "0x00\n", "1\n"}, WNPU_E_UNSUPPORTED, "user queues"},
+        {{"0x8086\n", "0x1502\n", "0x00\n", "0\n"}, WNPU_E_UNSUPPORTED, "unknown kind"},
+        {{"what\n", "0x17f0\n", "0x00\n", "0\n"}, WNPU_OK, "NPU1"}
+    };
+    static const uint8_t newest = 2 * 4;
+    wnpu_amdxdna_config config;
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        wnpu_accel *accel = NULL;
+        wnpu_error error = {0, ""};
+        begin(&config, &newest, 1);
+        memcpy(d.sysfs, cases[i].sysfs, sizeof d.sysfs);
+        T_CHECK(wnpu_amdxdna_open(&config, &accel, &error) == cases[i].code, "case %zu: %s", i,
+                error.message);
+        T_CHECK(strstr(accel == NULL ? error.message
+                       : ((xs_accel *)accel->self)->e.device.name, cases[i].words) != NULL,
+                "case %zu: %s", i, error.message);
+        wnpu_amdxdna_close(accel);
+        T_CHECK(end() == 0, "case %zu", i);
     }
 }
 
@@ -796,6 +983,9 @@ int main(int argc, char **argv)
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : seed;
     prepare();
     t_run("an honest driver", test_honest);
+    t_run("who it is", test_identity);
+    t_run("what callers may not do", test_misuse);
+    t_run("a device that does not recover", test_off);
     t_run("drivers that lie", test_lies);
     return t_end();
 }
