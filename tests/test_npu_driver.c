@@ -72,6 +72,8 @@ static struct {
     size_t left;
     unsigned lies, calls, bad, age;
     unsigned broken;            /* commands that end in state 5 from now on */
+    unsigned refusals, asked;   /* of CREATE_HWCTX still to come; calls of it */
+    int refusal;                /* an errno */
     const char *sysfs[4];       /* vendor, device, revision, device_type; NULL: no such file */
     int fds;
     int64_t now_ns;
@@ -301,6 +303,11 @@ static int bo_info(struct xa_get_bo_info *g)
 
 static int create_context(struct xa_create_hwctx *c)
 {
+    d.asked++;
+    if (d.refusals > 0) {
+        d.refusals--;
+        return d.refusal;
+    }
     c->handle = make(d.context);
     c->syncobj = d.age == OLD ? 0 : make(d.syncobj);
     return c->handle == 0 ? EBUSY : 0;
@@ -818,6 +825,31 @@ static void test_honest(void)
     }
 }
 
+/* A signal restarts a call; EAGAIN is an answer, which comes for ever where a heap is too small. */
+static void test_restarts(void)
+{
+    static const struct { int refusal, code; unsigned refusals, asked; } cases[] = {
+        {EINTR, WNPU_OK, 3, 4}, {EAGAIN, WNPU_E_MEMORY, 1, 1}, {ENODEV, WNPU_E_ACCEL, 1, 1},
+        {EINTR, WNPU_E_ACCEL, UINT_MAX, 1000}
+    };
+    static const uint8_t newest = 2 * 4;
+    wnpu_amdxdna_config config;
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        wnpu_accel *accel = NULL;
+        wnpu_error error = {0, ""};
+        int code;
+        begin(&config, &newest, 1);
+        d.refusal = cases[i].refusal;
+        d.refusals = cases[i].refusals;
+        code = wnpu_amdxdna_open(&config, &accel, &error);
+        T_CHECK(code == cases[i].code && d.asked == cases[i].asked, "errno %d: %d after %u calls: "
+                "%s", cases[i].refusal, code, d.asked, error.message);
+        wnpu_amdxdna_close(accel);
+        T_CHECK(end() == 0, "errno %d", cases[i].refusal);
+    }
+}
+
 static wnpu_accel *open_honest(wnpu_amdxdna_config *config)
 {
     static const uint8_t newest = 2 * 4;
@@ -984,6 +1016,7 @@ int main(int argc, char **argv)
     prepare();
     t_run("an honest driver", test_honest);
     t_run("who it is", test_identity);
+    t_run("what is restarted", test_restarts);
     t_run("what callers may not do", test_misuse);
     t_run("a device that does not recover", test_off);
     t_run("drivers that lie", test_lies);
