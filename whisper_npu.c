@@ -14156,6 +14156,7 @@ static int wi_pick(wi_run *r)
     se_choosing c;
     se_choice found;
     se_prompt prompt;
+    int64_t end = wi_end_ms(r);
     wi_prompt(r, r->n_previous + r->n_initial > 0, &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
@@ -14186,11 +14187,12 @@ static int wi_pick(wi_run *r)
     r->choice.no_speech = r->search.fed_no_speech;
     wi_choice_text(r, &found);
     r->origin.prompted = prompt.sot > 0;
-    wi_align(r, (size_t)(wi_end_ms(r) / 10));
+    wi_align(r, wi_frames(r)); /* samples beyond the window's last frame are known already */
     if (wi_cancelled(r)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    return wi_emit(r, 0, r->hypothesis->n, 0, wi_end_ms(r), wi_end_ms(r));
+    end = end < (int64_t)ML_FRAMES * 10 ? end : (int64_t)ML_FRAMES * 10;
+    return wi_emit(r, 0, r->hypothesis->n, 0, end, end);
 }
 
 static int wi_choose(wi_run *r, const wnpu_audio *audio, const char *const *phrases, size_t n)

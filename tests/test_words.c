@@ -827,6 +827,40 @@ static void any_length(void)
     wnpu_model_close(m);
 }
 
+/* The phrase that was chosen has words, too. Of a long recording only 30 s are heard. */
+static void of_a_choice(void)
+{
+    static const size_t lengths[] = {0, 1, 159, 160, 16000, 479999, 480000, 480100, 480199, 480200,
+                                     500000};
+    static const char *const phrases[] = {"the tea", "a bc"};
+    wnpu_model *m = open_toy(9);
+    wnpu_session *s = open_session(m, 2, 0, 0);
+    float *x = speechlike(500000);
+    size_t k;
+    for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+        size_t n = lengths[k] < 480000 ? lengths[k] : 480000;
+        wnpu_audio a = audio_of(x, lengths[k]);
+        wnpu_params p = word_params();
+        wnpu_choice c;
+        wnpu_segment g;
+        memset(&g, 0, sizeof g);
+        c.struct_size = sizeof c;
+        T_CHECK(wnpu_choose(s, &p, &a, phrases, 2, &c) == WNPU_OK, "%s", wnpu_session_error(s));
+        T_CHECK(wnpu_segment_count(s) == 1 && wnpu_get_segment(s, 0, &g) == WNPU_OK, "a segment");
+        T_CHECK(g.t1_ms <= (int64_t)(n / 16), "%zu samples: it ends at %d ms", lengths[k],
+                (int)g.t1_ms);
+        check_words(s, "a choice");
+        p.words = 0;
+        T_CHECK(wnpu_choose(s, &p, &a, phrases, 2, &c) == WNPU_OK, "%s", wnpu_session_error(s));
+        T_CHECK(wnpu_get_segment(s, 0, &g) == WNPU_OK && g.t0_ms == 0 &&
+                g.t1_ms == (int64_t)(n / 16), "%zu samples: %d ms without words", lengths[k],
+                (int)g.t1_ms);
+    }
+    wnpu_session_close(s);
+    free(x);
+    wnpu_model_close(m);
+}
+
 /* The same bytes for every instruction set and number of threads, and for A, B, A. */
 static void one_answer(void)
 {
@@ -963,6 +997,7 @@ int main(void)
     t_run("words begin and end with pauses", hearing);
     t_run("words with all other options, and the same text", options);
     t_run("words of any length of audio", any_length);
+    t_run("words of a chosen phrase", of_a_choice);
     t_run("words are one answer", one_answer);
     t_run("asking for words", accessors);
     t_run("words in a full store", full_store);
