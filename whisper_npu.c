@@ -11312,10 +11312,12 @@ static void rs_clock(rs_out *o, int64_t ms, const char *mark)
     rs_number(o, ms % 1000, 3);
 }
 
-/* A segment's text on one line, without the blanks around it; "-->" would end a cue's header. */
-static void rs_line(rs_out *o, const wnpu_segment *s)
+/* A segment's text on one line, without the blanks around it. "-->" belongs to a cue's times, "&"
+ * and "<" begin an escape and a tag in WebVTT. */
+static void rs_line(rs_out *o, const wnpu_segment *s, wnpu_format format)
 {
     size_t i = 0, end = s->text_length;
+    int srt = format == WNPU_FORMAT_SRT, vtt = format == WNPU_FORMAT_VTT;
     while (i < end && s->text[i] == ' ') {
         i++;
     }
@@ -11326,7 +11328,9 @@ static void rs_line(rs_out *o, const wnpu_segment *s)
         unsigned char c = (unsigned char)s->text[i];
         if (c < 32) {
             rs_text(o, " ");
-        } else if (c == '-' && end - i >= 3 && s->text[i + 1] == '-' && s->text[i + 2] == '>') {
+        } else if (vtt && (c == '&' || c == '<' || c == '>')) {
+            rs_text(o, c == '&' ? "&amp;" : c == '<' ? "&lt;" : "&gt;");
+        } else if (srt && end - i >= 3 && memcmp(s->text + i, "-->", 3) == 0) {
             rs_text(o, "->");
             i += 2;
         } else {
@@ -11524,13 +11528,15 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const r
     rs_text(o, "]}\n");
 }
 
-static void rs_cue(rs_out *o, const wnpu_segment *s, const char *mark)
+/* A cue has to end after it begins, in WebVTT by its definition. */
+static void rs_cue(rs_out *o, const wnpu_segment *s, wnpu_format format)
 {
+    const char *mark = format == WNPU_FORMAT_SRT ? "," : ".";
     rs_clock(o, s->t0_ms, mark);
     rs_text(o, " --> ");
-    rs_clock(o, s->t1_ms, mark);
+    rs_clock(o, s->t1_ms > s->t0_ms ? s->t1_ms : s->t0_ms + 1, mark);
     rs_text(o, "\n");
-    rs_line(o, s);
+    rs_line(o, s, format);
     rs_text(o, "\n\n");
 }
 
@@ -11555,9 +11561,9 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
         if (format == WNPU_FORMAT_SRT) {
             rs_number(&o, (int64_t)i + 1, 1);
             rs_text(&o, "\n");
-            rs_cue(&o, &s, ",");
-        } else if (format == WNPU_FORMAT_VTT) {
-            rs_cue(&o, &s, ".");
+        }
+        if (format == WNPU_FORMAT_SRT || format == WNPU_FORMAT_VTT) {
+            rs_cue(&o, &s, format);
         } else {
             if (format == WNPU_FORMAT_TSV) {
                 rs_number(&o, s.t0_ms, 1);
@@ -11565,7 +11571,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
                 rs_number(&o, s.t1_ms, 1);
                 rs_text(&o, "\t");
             }
-            rs_line(&o, &s);
+            rs_line(&o, &s, format);
             rs_text(&o, "\n");
         }
     }

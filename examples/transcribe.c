@@ -282,12 +282,12 @@ static int number(const char *text, int low, int high, int *value)
 static int real(const char *text, float low, float high, float *value)
 {
     char *end;
-    double x = strtod(text, &end);
-    if (end == text || *end != '\0' || !(x >= (double)low && x <= (double)high)) {
+    float x = strtof(text, &end); /* as low and high: 0.1 must not be below 0.1 */
+    if (end == text || *end != '\0' || !(x >= low && x <= high)) {
         return complain(EXIT_USAGE, "%s is not a number from %g to %g; see --help", text,
                         (double)low, (double)high);
     }
-    *value = (float)x;
+    *value = x;
     return 0;
 }
 

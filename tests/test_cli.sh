@@ -78,6 +78,42 @@ test_help() {
     awk 'length($0) > 90 { exit 1 }' "$T/out" || fail "a line of --help is too long"
 }
 
+# What --help, README and wnpu_params know is the same.
+test_readme() {
+    "$transcribe" --help | grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/help"
+    grep -oE -- '--[a-z][a-z-]+' README.md | sort -u >"$T/readme"
+    { grep -E '^(\| .*`| +build/transcribe)' README.md; cat examples/README.md; } |
+        grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/rows"
+    comm -23 "$T/help" "$T/readme" >"$T/out"
+    [ ! -s "$T/out" ] || fail "not in README: $(tr '\n' ' ' <"$T/out")"
+    comm -23 "$T/rows" "$T/help" >"$T/out"
+    [ ! -s "$T/out" ] || fail "in README but not in --help: $(tr '\n' ' ' <"$T/out")"
+    sed -n '/^typedef struct wnpu_params/,/^}/p' whisper_npu.h |
+        sed -nE 's/^    [a-z][^;/]*[ *(]([a-z_]+)(\)\(|;).*$/\1/p' >"$T/fields"
+    [ "$(grep -c . "$T/fields")" -ge 40 ] || fail "fields: $(tr '\n' ' ' <"$T/fields")"
+    while read -r field; do
+        case $field in
+        struct_size | reserved | n_*) ;;
+        *) grep -q "^|.*\`$field\`" README.md || fail "$field is in no table of README" ;;
+        esac
+    done <"$T/fields"
+}
+
+# The least and the most that --help names are taken: only the model is missing then.
+test_limits() {
+    for right in '--beam 1' '--beam 16' '--patience 0.1' '--patience 16' '--length-penalty -4' \
+        '--length-penalty 4' '--temperature 0' '--temperature 2' '--best-of 1' '--best-of 16' \
+        '--seed 0' '--seed 18446744073709551615' '--temperature-step 0.05' \
+        '--temperature-step 1' '--compression-threshold 0' '--logprob-threshold 0' \
+        '--first-token-threshold 0' '--no-speech-threshold 0' '--no-speech-threshold off' \
+        '--repetition-penalty 0.5' '--repetition-penalty 4' '--no-repeat-ngram 0' \
+        '--no-repeat-ngram 64' '--hotword-boost 0' '--hotword-boost 20' '--max-tokens 1' \
+        '--max-tokens 224' '--language-mode 1' '--language-mode 20' '--threads 1' '--threads 64'; do
+        # shellcheck disable=SC2086 # two words are wanted
+        run 2 "$transcribe" --model "$T/none" $right a.wav
+    done
+}
+
 test_version_and_languages() {
     run 0 "$transcribe" --version
     grep -qE '^transcribe \(whisper_npu\) [0-9]+\.[0-9]+\.[0-9]+$' "$T/out" || fail "--version"
@@ -90,7 +126,7 @@ test_version_and_languages() {
 }
 
 test_usage_errors() {
-    for wrong in --wrong '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
+    for wrong in --wrong '--patience 0.09' '--temperature-step 0.04' '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
         '--channel left' --model --npu --npu-all --require-npu '--beam 0' \
         '--beam 17' '--best-of 17' '--patience 0' \
@@ -344,6 +380,8 @@ test_ffmpeg_real() {
 }
 
 t_run test_help
+t_run test_readme
+t_run test_limits
 t_run test_version_and_languages
 t_run test_usage_errors
 t_run test_models

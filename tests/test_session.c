@@ -595,6 +595,41 @@ static void stale_cache(void)
     wnpu_model_close(m);
 }
 
+/* Text that looks like markup, and a segment without length, in each format but JSON. */
+static void markup(void)
+{
+    static const char said[] = " A&B <i>up</i> --> down\n\n2 ";
+    static const char *const want[] = {
+        "A&B <i>up</i> --> down  2\n",
+        "1\n01:00:00,007 --> 01:00:00,008\nA&B <i>up</i> -> down  2\n\n",
+        "WEBVTT\n\n01:00:00.007 --> 01:00:00.008\nA&amp;B &lt;i&gt;up&lt;/i&gt; --&gt; down  2\n\n",
+        "start\tend\ttext\n3600007\t3600007\tA&B <i>up</i> --> down  2\n"
+    };
+    wnpu_model *m = open_toy(0);
+    int32_t tokens[64];
+    float probability[64] = {0};
+    unsigned char block[4096];
+    rs_store store = {block, sizeof block, 0, 0};
+    rs_draft d;
+    int stored = 0, format;
+    int64_t n = wnpu_tokenize(m, said, strlen(said), tokens, 64);
+    memset(&d, 0, sizeof d);
+    d.t0_ms = d.t1_ms = 3600007;
+    d.tokens = tokens;
+    d.probability = probability;
+    d.n = (size_t)n;
+    T_CHECK(n > 0 && n <= 64 && rs_add(&store, &m->vocab, &d, &stored) == WNPU_OK && stored,
+            "%d tokens are stored", (int)n);
+    for (format = WNPU_FORMAT_TXT; format < WNPU_FORMAT_JSON; format++) {
+        text t = {NULL, 0};
+        T_CHECK(rs_write(&store, &m->vocab, NULL, (wnpu_format)format, collect, &t) == WNPU_OK &&
+                t.bytes != NULL && strcmp(t.bytes, want[format]) == 0, "format %d: %s", format,
+                t.bytes != NULL ? t.bytes : "nothing");
+        free(t.bytes);
+    }
+    wnpu_model_close(m);
+}
+
 int main(void)
 {
     t_run("one answer: instruction sets, threads 1 2 3 8, int8 and float", one_answer);
@@ -603,6 +638,7 @@ int main(void)
     t_run("any length, times inside the recording", any_length);
     t_run("memory is known beforehand and wiped", memory);
     t_run("a full result store keeps what it has", full_store);
+    t_run("text like markup, and no length, in subtitles", markup);
     t_run("callbacks and cancelling", callbacks);
     t_run("bad arguments are refused with a reason", bad_arguments);
     t_run("a refused run can be written", refused_runs);
