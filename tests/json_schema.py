@@ -6,6 +6,7 @@ import sys
 NUMBER, PROBABILITY, LOGPROB, COUNT, TEXT, FLAG = range(6)
 REASONS = ["loop", "compression_ratio", "avg_logprob", "first_token"]
 
+WORD = {"word": TEXT, "start": NUMBER, "end": NUMBER, "probability": PROBABILITY}
 TOKEN = {"id": COUNT, "text": TEXT, "start": NUMBER, "end": NUMBER, "probability": PROBABILITY}
 SEGMENT = {
     "id": COUNT, "start": NUMBER, "end": NUMBER, "text": TEXT, "language": TEXT, "window": COUNT,
@@ -46,7 +47,7 @@ def check(value, schema, where, optional=()):
 
 def check_segment(s, number, end):
     where = f"segments[{number}]"
-    check(s, SEGMENT, where)
+    check(s, SEGMENT, where, ["words"])
     assert s["id"] == number and s["start"] <= s["end"] <= end, f"{where}: times"
     assert all(r in REASONS for r in s["reasons"]), f"{where}: {s['reasons']}"
     assert len(set(s["reasons"])) == len(s["reasons"]), f"{where}: a reason twice"
@@ -54,6 +55,13 @@ def check_segment(s, number, end):
     for i, token in enumerate(s["tokens"]):
         check(token, TOKEN, f"{where}.tokens[{i}]")
         assert s["start"] <= token["start"] <= token["end"] <= s["end"], f"{where}: token {i}"
+    if "words" in s:
+        assert "".join(w["word"] for w in s["words"]) == s["text"], f"{where}: words"
+    at = s["start"]
+    for i, word in enumerate(s.get("words", [])):
+        check(word, WORD, f"{where}.words[{i}]")
+        assert at <= word["start"] <= word["end"] <= s["end"], f"{where}: word {i}"
+        at = word["end"]
 
 
 def check_file(path):

@@ -117,10 +117,15 @@ test_json() {
     run -f json -l auto --language-mode each "$german" && cp "$T/out" "$T/3.json"
     printf 'yes\nno\n' >"$T/phrases"
     run -f json --commands "$T/phrases" "$clip" && cp "$T/out" "$T/4.json"
-    python3 tests/json_schema.py "$T"/[1-4].json >"$T/log" 2>&1 || fail "$(tail -n 5 "$T/log")"
+    run -f json --words --commands "$T/phrases" "$clip" && cp "$T/out" "$T/5.json"
+    run -f json --words --no-timestamps --beam 2 "$clip" && cp "$T/out" "$T/6.json"
+    python3 tests/json_schema.py "$T"/[1-6].json >"$T/log" 2>&1 || fail "$(tail -n 5 "$T/log")"
     grep -q '"accepted": false' "$T/2.json" || fail "a gate that nothing passes"
     grep -q '"reasons": \["avg_logprob"\]' "$T/2.json" || fail "no reason"
     grep -q '"languages": {' "$T/3.json" || fail "no languages"
+    for n in 5 6; do
+        grep -q '"words": \[' "$T/$n.json" || fail "no words in $n.json"
+    done
 }
 
 t_run test_beam
