@@ -759,6 +759,41 @@ static text written(const wnpu_session *s, wnpu_format format)
     return t;
 }
 
+/* One option, or a few that go together, away from the default. */
+static void set_options(wnpu_params *p, int trial)
+{
+    static const int32_t banned[] = {5, 6, 7}, english[] = {0};
+    static const char *const hot[] = {"tea", "the cat"};
+    p->temperature_step = trial < 12 ? p->temperature_step : 0.0f; /* a toy fails every gate */
+    switch (trial) {
+    case 1: p->timestamps = 0; break;
+    case 2: p->task = WNPU_TRANSLATE; break;
+    case 3: p->language = 1; break;
+    case 4: p->language = 0; break;
+    case 5: p->suppress_blank = 0; break;
+    case 6: p->suppress_non_speech = 0; break;
+    case 7: p->suppress = banned; p->n_suppress = 3; break;
+    case 8: p->max_initial_timestamp_ms = 30000; break;
+    case 9: p->max_tokens = 2; break;
+    case 10: p->condition_on_previous = 1; break;
+    case 11: p->initial_prompt = "the tea"; break;
+    case 12: p->beam = 5; p->patience = 2.0f; break;
+    case 13: p->beam = 2; p->length_rule = WNPU_LENGTH_RATIO; p->length_penalty = -1.0f; break;
+    case 14: p->temperature = 1.0f; p->best_of = 3; p->seed = 4; break;
+    case 15: p->temperature_step = 0.5f; p->first_logprob_threshold = -0.001f; break;
+    case 16: p->compression_threshold = 0.0f; p->logprob_threshold = -INFINITY; break;
+    case 17: p->stop_loops = 0; p->max_tokens = 224; break;
+    case 18: p->initial_prompt = "a bc"; p->carry_initial_prompt = 1; break;
+    case 19: p->prefix = "the tea"; break;
+    case 20: p->hotwords = hot; p->n_hotwords = 2; p->hotword_boost = 20.0f; p->beam = 3; break;
+    case 21: p->repetition_penalty = 4.0f; p->no_repeat_ngram = 1; break;
+    case 22: p->language_mode = WNPU_LANGUAGE_EACH; p->language_margin = 0.0f; break;
+    case 23: p->language_windows = 2; break;
+    case 24: p->languages = english; p->n_languages = 1; break;
+    default: break;
+    }
+}
+
 /* No other option switches words off, and words change no text. */
 static void options(void)
 {
@@ -768,22 +803,11 @@ static void options(void)
     float *x = speechlike(n);
     wnpu_audio a = audio_of(x, n);
     int trial;
-    for (trial = 0; trial < 12; trial++) {
-        static const int32_t banned[] = {5, 6, 7};
+    for (trial = 0; trial < 25; trial++) {
         wnpu_params p = word_params();
         text with, without;
         char what[16];
-        p.timestamps = trial != 1;
-        p.task = trial == 2 ? WNPU_TRANSLATE : WNPU_TRANSCRIBE;
-        p.language = trial == 3 ? 1 : trial == 4 ? 0 : WNPU_LANGUAGE_AUTO;
-        p.suppress_blank = trial != 5;
-        p.suppress_non_speech = trial != 6;
-        p.suppress = trial == 7 ? banned : NULL;
-        p.n_suppress = trial == 7 ? 3 : 0;
-        p.max_initial_timestamp_ms = trial == 8 ? 30000 : 1000;
-        p.max_tokens = trial == 9 ? 2 : 24;
-        p.condition_on_previous = trial == 10;
-        p.initial_prompt = trial == 11 ? "the tea" : NULL;
+        set_options(&p, trial);
         (void)snprintf(what, sizeof what, "trial %d", trial);
         T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
         T_CHECK(wnpu_segment_count(s) > 0, "%s: nothing is said", what);
