@@ -13577,7 +13577,8 @@ static void wi_options(const wi_run *r, float temperature, uint64_t attempt, se_
 {
     const wnpu_params *p = &r->params;
     size_t slots = r->search.slots, samples = p->best_of > 0 ? (size_t)p->best_of : 5;
-    o->temperature = temperature;
+    /* Logits divided by less would not be finite; by this the best one is as good as certain. */
+    o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
     o->width = temperature > 0.0f ? (samples < slots ? samples : slots) : (size_t)p->beam;
     o->patience = p->patience;
     o->length_penalty = p->length_penalty;

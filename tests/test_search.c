@@ -1432,6 +1432,38 @@ static void a_b_a(void)
     wnpu_model_close(m);
 }
 
+/* Sampling near temperature 0, down to the least number above it, is greedy search. */
+static void coldest(void)
+{
+    static const float cold[] = {1e-4f, 1e-30f, 1e-38f, 1e-40f, 1e-45f};
+    wnpu_model *m = open_toy();
+    wnpu_session *s = open_session(m, 1, 5, 0);
+    float *x = sound(16000 * 20, 3);
+    wnpu_audio a = audio_of(x, 16000 * 20);
+    wnpu_params p;
+    wnpu_segment g;
+    char *greedy;
+    size_t k;
+    wnpu_params_init(&p, sizeof p);
+    p.max_tokens = 20;
+    p.no_speech_threshold = 2;
+    p.temperature_step = 0;
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
+    T_CHECK(wnpu_get_segment(s, 0, &g) == WNPU_OK, "nothing is said");
+    greedy = strdup(g.text);
+    for (k = 0; k < sizeof cold / sizeof cold[0]; k++) {
+        p.temperature = cold[k];
+        T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
+        T_CHECK(wnpu_get_segment(s, 0, &g) == WNPU_OK && strcmp(g.text, greedy) == 0,
+                "temperature %g: %s, not %s", (double)cold[k], g.text, greedy);
+        T_CHECK(g.temperature == cold[k], "temperature %g", (double)g.temperature);
+    }
+    free(greedy);
+    wnpu_session_close(s);
+    free(x);
+    wnpu_model_close(m);
+}
+
 /* Samples and beams are the same bytes for every instruction set. */
 static void instruction_sets(void)
 {
@@ -1649,6 +1681,7 @@ int main(void)
     t_run("languages: allowed ones, and averages", languages);
     t_run("languages change reluctantly", language_changes);
     t_run("a run is a function: A, B, A for every kind of search", a_b_a);
+    t_run("the coldest samples are greedy search", coldest);
     t_run("every instruction set gives the same beams and samples", instruction_sets);
     t_run("older and newer callers", older_callers);
     t_run("bad parameters are refused with a reason", refused);
