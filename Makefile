@@ -7,8 +7,9 @@
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
 #   make test-npu      the tests of the NPU part alone, on a simulated device
-#   make check-long    make test with 1,000 random faults in the NPU part, and with SPEECH=DIR real
-#                      models on the simulated device, see tests/npu_speech.sh: hours
+#   make check-long    make test with 1,000 random faults in the NPU part and 10,000 cancels of
+#                      base.en, and with SPEECH=DIR real models on the simulated device, see
+#                      tests/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (base.en): a model, not a measurement
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
@@ -152,7 +153,7 @@ test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(BUILD)/transcribe $(NPU_PROGRAMS:
 	@tests/run $(BUILD) test_accel test_sim $(NPU_PROGRAMS)
 
 check-long: tests
-	@TEST_NPU_RUNS=1000 TEST_TIMEOUT=86400 tests/run $(BUILD)
+	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_TIMEOUT=86400 tests/run $(BUILD)
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD=$(BUILD) tests/npu_speech.sh "$(SPEECH)" $(MODELS)
 
 # Includes the library's source, to run the encoder alone.

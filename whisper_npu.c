@@ -351,6 +351,12 @@ WNPU_INLINE void tp_pause(void)
 #endif
 }
 
+/* Long tasks look as well, and give up: what they leave behind is never used. */
+WNPU_INLINE int tp_cancelled(const tp_pool *pool)
+{
+    return pool->cancel != NULL && __atomic_load_n(pool->cancel, __ATOMIC_RELAXED);
+}
+
 /* Claims and runs items until none is left. */
 static void tp_drain(tp_pool *pool, unsigned worker)
 {
@@ -362,7 +368,7 @@ static void tp_drain(tp_pool *pool, unsigned worker)
             continue;
         }
         index = pool->count - (size_t)(uint32_t)ticket;
-        if (pool->cancel == NULL || !__atomic_load_n(pool->cancel, __ATOMIC_RELAXED)) {
+        if (!tp_cancelled(pool)) {
             pool->task(pool->context, index, worker);
         }
         if (__atomic_sub_fetch(&pool->pending, 1, __ATOMIC_ACQ_REL) == 0) {
@@ -946,6 +952,7 @@ typedef struct au_stream {
     uint64_t consumed;      /* frames taken from the source */
     int ended;              /* the source has no more, or failed */
     wnpu_error fault;       /* why it failed, if it did; reported after the last sample */
+    const int *cancel;      /* atomic: opening gives up; NULL: never */
 
     unsigned char *raw;     /* [AU_RAW] what a reader delivered last */
     size_t raw_at, raw_have; /* frames in raw: given on, present */
@@ -1100,6 +1107,9 @@ static void au_uncancel(au_stream *s)
     for (i = 0; i < s->audio.frames; i += step) {
         const unsigned char *p = (const unsigned char *)s->audio.data + (size_t)i * s->frame;
         double mean = 0.0;
+        if (s->cancel != NULL && __atomic_load_n(s->cancel, __ATOMIC_RELAXED)) {
+            return;
+        }
         for (c = 0; c < channels; c++) {
             double x = (double)au_sample(p + c * s->width, s->audio.format);
             power[c] += x * x;
@@ -7174,6 +7184,24 @@ static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_mod
     return status == WNPU_OK ? mf_pack_values(l, m) : status;
 }
 
+/* What opening takes: for structures, for the data, and where these begin in the file. */
+static int mf_pack_sizes(mf_loader *l, const wnpu_model_config *config, const unsigned char **h,
+                         size_t *data_at, size_t *head, size_t *data)
+{
+    int status = WNPU_OK;
+    if (config->keep_float) {
+        status = er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
+                        "keep_float asks for; open the file that the pack was made from");
+    }
+    if (status == WNPU_OK) {
+        status = mf_pack_header(l, h, data_at);
+    }
+    if (status == WNPU_OK) {
+        status = mf_measure(l, 0, head, data);
+    }
+    return status == WNPU_OK ? mf_pack_table(l, *h, *data_at) : status;
+}
+
 /* image: where the source's bytes lie and stay, or NULL to copy them. */
 static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
                         const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
@@ -7181,20 +7209,7 @@ static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
     const unsigned char *h = NULL;
     unsigned char *memory;
     size_t data_at = 0, head = 0, data = 0, own;
-    int status = WNPU_OK;
-    if (config->keep_float) {
-        status = er_set(l->error, WNPU_E_UNSUPPORTED, "a pack holds no float weights, which "
-                        "keep_float asks for; open the file that the pack was made from");
-    }
-    if (status == WNPU_OK) {
-        status = mf_pack_header(l, &h, &data_at);
-    }
-    if (status == WNPU_OK) {
-        status = mf_measure(l, 0, &head, &data);
-    }
-    if (status == WNPU_OK) {
-        status = mf_pack_table(l, h, data_at);
-    }
+    int status = mf_pack_sizes(l, config, &h, &data_at, &head, &data);
     if (status != WNPU_OK) {
         return status;
     }
@@ -7233,8 +7248,8 @@ static int mf_is_pack(const void *bytes, size_t size)
 
 /* ---- opening ---- */
 
-static int mf_open_ggml(mf_loader *l, const wnpu_model_config *config,
-                        const wnpu_allocator *allocator, wnpu_model **model)
+/* Everything but the tensors' data. */
+static int mf_read_ggml(mf_loader *l)
 {
     int status = mf_magic(l);
     if (status == WNPU_OK) {
@@ -7248,27 +7263,33 @@ static int mf_open_ggml(mf_loader *l, const wnpu_model_config *config,
         status = mf_tokens(l);
         l->ahead = 512;
     }
-    if (status == WNPU_OK) {
-        status = mf_index(l);
-    }
-    return status != WNPU_OK ? status :
-           mf_build(l, allocator, config->keep_float != 0, model);
+    return status == WNPU_OK ? mf_index(l) : status;
+}
+
+/* Looks at the first bytes: a pack, or anything else? */
+static int mf_look(mf_loader *l, int *pack)
+{
+    const unsigned char *bytes;
+    size_t n = l->source.size < 8 ? (size_t)l->source.size : 8;
+    int status;
+    l->ahead = 4096; /* headers are short and far apart */
+    status = mf_need(l, n, "the magic number", &bytes);
+    *pack = status == WNPU_OK && mf_is_pack(bytes, n);
+    return status;
 }
 
 static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
                    unsigned char *image, wnpu_model **model)
 {
     double begin = er_now_ms();
-    const unsigned char *bytes;
-    size_t n = l->source.size < 8 ? (size_t)l->source.size : 8;
-    int status;
-    l->ahead = 4096; /* headers are short and far apart */
-    status = mf_need(l, n, "the magic number", &bytes);
-    if (status != WNPU_OK) {
-        return status;
+    int pack, status = mf_look(l, &pack);
+    if (status == WNPU_OK && pack) {
+        status = mf_open_pack(l, config, allocator, image, model);
+    } else if (status == WNPU_OK) {
+        status = mf_read_ggml(l);
+        status = status == WNPU_OK ? mf_build(l, allocator, config->keep_float != 0, model)
+                                   : status;
     }
-    status = mf_is_pack(bytes, n) ? mf_open_pack(l, config, allocator, image, model)
-                                  : mf_open_ggml(l, config, allocator, model);
     if (status == WNPU_OK) {
         er_log(config->log, config->log_user, WNPU_LOG_INFO,
                "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory and %llu "
@@ -7315,6 +7336,21 @@ static int mf_settings(wnpu_model **model, const wnpu_model_config *config,
     return WNPU_OK;
 }
 
+/* NULL without memory. */
+static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_source *source,
+                                 wnpu_error *error)
+{
+    mf_loader *l = mf_alloc(allocator, sizeof *l, "opening a model", error);
+    if (l != NULL) {
+        memset(l, 0, offsetof(mf_loader, sections)); /* the rest is written before it is read */
+        l->source = *source;
+        l->until = source->size;
+        l->error = error;
+        l->op = op_select(cp_best());
+    }
+    return l;
+}
+
 /* image: where the source's bytes lie and stay while the model is open, if they do, else NULL. */
 static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char *image,
                     const wnpu_model_config *config, wnpu_error *error)
@@ -7324,15 +7360,10 @@ static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char
     mf_loader *l;
     int status;
     error = error != NULL ? error : &local; /* the log gets the message in any case */
-    l = mf_alloc(&allocator, sizeof *l, "opening a model", error);
+    l = mf_make_loader(&allocator, source, error);
     if (l == NULL) {
         return WNPU_E_MEMORY;
     }
-    memset(l, 0, offsetof(mf_loader, sections)); /* the rest is written before it is read */
-    l->source = *source;
-    l->until = source->size;
-    l->error = error;
-    l->op = op_select(cp_best());
     status = mf_open(l, config, &allocator, image, model);
     if (status != WNPU_OK) {
         er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
@@ -7341,14 +7372,75 @@ static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char
     return status;
 }
 
+/* What opening the source takes, found out as opening does it. */
+static int mf_foresee(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
+{
+    const unsigned char *h = NULL;
+    size_t data_at = 0, head = 0, data = 0;
+    int pack, status = mf_look(l, &pack);
+    if (status == WNPU_OK && pack) {
+        status = mf_pack_sizes(l, config, &h, &data_at, &head, &data);
+    } else if (status == WNPU_OK) {
+        status = mf_read_ggml(l);
+        status = status == WNPU_OK ? mf_measure(l, config->keep_float != 0, &head, &data) : status;
+    }
+    memory->held = head + (pack ? 0 : data);
+    memory->shared = pack ? data_at + data : 0;
+    if (config->copy) {
+        memory->held += memory->shared;
+        memory->shared = 0;
+    }
+    memory->peak = memory->held + sizeof *l;
+    return status;
+}
+
+static int mf_check_source(const wnpu_source *source, wnpu_error *error)
+{
+    return source != NULL && source->read != NULL ? WNPU_OK : er_set(error, WNPU_E_ARGUMENT,
+           "the source has no read function; fill it in");
+}
+
+WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_model_config *config,
+                                       wnpu_model_memory *memory, wnpu_error *error)
+{
+    wnpu_model *none;
+    wnpu_model_memory ours;
+    wnpu_model_config settings;
+    wnpu_allocator allocator;
+    wnpu_error local;
+    mf_loader *l;
+    uint32_t size;
+    int status = mf_settings(&none, config, &settings, error);
+    status = status == WNPU_OK ? mf_check_source(source, error) : status;
+    if (status == WNPU_OK && (memory == NULL || memory->struct_size < sizeof memory->struct_size)) {
+        status = er_set(error, WNPU_E_ARGUMENT, "memory is NULL or its struct_size is not set");
+    }
+    if (status != WNPU_OK) {
+        return status;
+    }
+    allocator = ar_allocator(settings.allocator);
+    l = mf_make_loader(&allocator, source, error != NULL ? error : &local);
+    if (l == NULL) {
+        return WNPU_E_MEMORY;
+    }
+    memset(&ours, 0, sizeof ours);
+    status = mf_foresee(l, &settings, &ours);
+    allocator.release(allocator.user, l, sizeof *l);
+    if (status == WNPU_OK) {
+        size = memory->struct_size;
+        memset(memory, 0, size);
+        memcpy(memory, &ours, size < sizeof ours ? size : sizeof ours);
+        memory->struct_size = size;
+    }
+    return status;
+}
+
 WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,
                                     const wnpu_model_config *config, wnpu_error *error)
 {
     wnpu_model_config ours;
     int status = mf_settings(model, config, &ours, error);
-    if (status == WNPU_OK && (source == NULL || source->read == NULL)) {
-        status = er_set(error, WNPU_E_ARGUMENT, "the source has no read function; fill it in");
-    }
+    status = status == WNPU_OK ? mf_check_source(source, error) : status;
     return status != WNPU_OK ? status : mf_start(model, source, NULL, &ours, error);
 }
 
@@ -7519,6 +7611,34 @@ WNPU_API int wnpu_model_open(wnpu_model **model, const char *path,
             return status;
         }
         status = mf_start_file(model, file, size, &ours, error);
+        (void)close(file);
+        return status;
+    }
+#endif
+}
+
+WNPU_API int wnpu_model_measure(const char *path, const wnpu_model_config *config,
+                                wnpu_model_memory *memory, wnpu_error *error)
+{
+    er_clear(error);
+    if (path == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "path is NULL; pass the name of a file");
+    }
+#ifdef WNPU_NO_STDIO
+    (void)config;
+    (void)memory;
+    return er_set(error, WNPU_E_UNSUPPORTED, "this build has no files (WNPU_NO_STDIO); use "
+                  "wnpu_model_measure_source()");
+#else
+    {
+        wnpu_source source;
+        int file = -1, status = mf_open_path(path, &file, &source.size, error);
+        if (status != WNPU_OK) {
+            return status;
+        }
+        source.read = mf_read_file;
+        source.user = &file;
+        status = wnpu_model_measure_source(&source, config, memory, error);
         (void)close(file);
         return status;
     }
@@ -7714,7 +7834,8 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
  *    attend  one head and one block of queries, scores to output
  *    rear    attention output, feed-forward pair, QKV of the next layer
  *  so a layer costs two passes of the pool and the wide intermediate
- *  tensors never reach memory.
+ *  tensors never reach memory. A cancelled pool ends a product within a
+ *  few million multiply-accumulates, and the rest of its chain.
  * ====================================================================== */
 #define EN_ROWS 96u    /* rows of a block; the widest intermediate is then 96 * 4 d floats */
 #define EN_QUERIES 24u /* rows of an attention block */
@@ -7955,7 +8076,7 @@ static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
                         float *out, size_t ldo, op_finish finish)
 {
     size_t p;
-    for (p = panel; p < panel + panels; p += EN_CHUNK) {
+    for (p = panel; p < panel + panels && !tp_cancelled(e->pool); p += EN_CHUNK) {
         size_t n = panel + panels - p < EN_CHUNK ? panel + panels - p : EN_CHUNK;
         float *to = out + (p - panel) * 16;
         if (e->exact) {
@@ -8045,7 +8166,7 @@ static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0,
     float scale = 1.0f / sqrtf((float)hd);
     en_norm(e, &layer->attn_norm, w->rows, e->x + t0 * d, n, d);
     en_prepare(e, w, w->rows, d, n, d);
-    for (head = 0; head < heads; head++) {
+    for (head = 0; head < heads && !tp_cancelled(e->pool); head++) {
         size_t at = head * ctx + t0;
         en_multiply(e, w, w, &layer->qkv, head * panels, panels, n, w->wide, hd, OP_STORE);
         if (e->exact) {
@@ -8076,7 +8197,7 @@ static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, floa
         memset(out, 0, d * sizeof(float));
         done = 1;
     }
-    while (done < n) {
+    while (done < n && !tp_cancelled(e->pool)) {
         size_t rows = n - done < EN_ROWS ? n - done : EN_ROWS;
         size_t frame = (size_t)(first + (ptrdiff_t)done);
         en_prepare(e, w, e->mel + frame * mels, mels, rows, 3 * mels);
@@ -8092,10 +8213,16 @@ static void en_front_task(void *context, size_t index, unsigned worker)
     size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS, i;
     size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
     en_conv1(e, w, (ptrdiff_t)(2 * t0) - 1, 2 * n + 1, w->wide);
+    if (tp_cancelled(e->pool)) {
+        return;
+    }
     en_prepare(e, w, w->wide, 2 * d, n, 3 * d);
     en_multiply(e, w, w, &e->model->conv2, 0, d / 16, n, e->x + t0 * d, d, OP_GELU);
     for (i = 0; i < n * d; i++) {
         e->x[t0 * d + i] += e->model->audio_position[t0 * d + i];
+    }
+    if (tp_cancelled(e->pool)) {
+        return;
     }
     en_qkv(e, w, &e->model->encoder[0], t0, n);
 }
@@ -8134,6 +8261,9 @@ static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, 
     en_norm(e, &layer->mlp_norm, w->rows, x, n, d);
     en_prepare(e, w, w->rows, d, n, d);
     en_multiply(e, w, w, &layer->fc1, 0, d / 4, n, w->wide, 4 * d, OP_GELU);
+    if (tp_cancelled(e->pool)) {
+        return;
+    }
     en_prepare(e, w, w->wide, 4 * d, n, 4 * d);
     en_multiply(e, w, w, &layer->fc2, 0, d / 16, n, x, d, OP_ADD);
 }
@@ -8149,7 +8279,12 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     float *x = e->x + t0 * d;
     en_prepare(e, w, e->attended + t0 * d, d, n, d);
     en_multiply(e, w, w, &layer->attn_out, 0, d / 16, n, x, d, OP_ADD);
-    en_mlp(e, w, layer, x, n, d);
+    if (!tp_cancelled(e->pool)) {
+        en_mlp(e, w, layer, x, n, d);
+    }
+    if (tp_cancelled(e->pool)) {
+        return;
+    }
     if (job->layer + 1 < e->model->n_audio_layer) {
         en_qkv(e, w, layer + 1, t0, n);
         return;
@@ -8188,7 +8323,7 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     for (l = 0; l < e->model->n_text_layer; l++) {
         const gm_weight *kv = &e->model->decoder[l].cross_kv;
         en_heads *h = &job->cross[l];
-        for (head = 0; head < h->heads; head++) {
+        for (head = 0; head < h->heads && !tp_cancelled(e->pool); head++) {
             size_t panels = h->hd / 16;
             en_multiply(e, w, w, kv, head * panels, panels, n, w->wide, h->hd, OP_STORE);
             en_put_keys(e, h, head, t0, n, w->wide, h->hd, w->q);
@@ -8549,7 +8684,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
         de_embed(d, &rows[r], d->x + r * n);
     }
     de_find_runs(d, rows, n_rows);
-    for (d->layer = 0; d->layer < m->n_text_layer; d->layer++) {
+    for (d->layer = 0; d->layer < m->n_text_layer && !tp_cancelled(d->e->pool); d->layer++) {
         de_layer(d, n_rows);
     }
     for (r = 0; r < n_rows; r++) {
@@ -10981,6 +11116,7 @@ static void al_begin(al_aligner *a)
 typedef struct rs_store {
     unsigned char *base;
     size_t size, used, count;
+    size_t peak;            /* most bytes of any run before */
 } rs_store;
 
 typedef struct rs_record {
@@ -11025,8 +11161,19 @@ typedef struct rs_summary {
     const wnpu_choice *choice;  /* NULL: no list of phrases */
 } rs_summary;
 
+static size_t rs_used(const rs_store *s)
+{
+    return s->used + s->count * sizeof(uint32_t);
+}
+
+static size_t rs_peak(const rs_store *s)
+{
+    return rs_used(s) > s->peak ? rs_used(s) : s->peak;
+}
+
 static void rs_reset(rs_store *s)
 {
+    s->peak = rs_peak(s);
     ar_wipe(s->base, s->used);
     ar_wipe(s->base + s->size - s->count * sizeof(uint32_t), s->count * sizeof(uint32_t));
     s->used = 0;
@@ -12312,7 +12459,7 @@ static void np_keep_task(void *context, size_t index, unsigned worker)
 
 static int np_cancelled(const np_bridge *b)
 {
-    return __atomic_load_n(b->e->pool->cancel, __ATOMIC_RELAXED);
+    return tp_cancelled(b->e->pool);
 }
 
 static int64_t np_deadline(double ms)
@@ -13102,6 +13249,7 @@ static void np_wipe(np_bridge *b)
  * ====================================================================== */
 #define WI_STEP_MS 20          /* one timestamp */
 #define WI_FRAMES_A_STEP 2u    /* mel frames in it */
+#define WI_BLOCK 8000u         /* samples read between two looks at the cancel flag */
 #define WI_PROMPT_BYTES 4096u  /* far more than the decoder's context holds */
 #define WI_MAX_GIVEN 112u      /* tokens of a prefix at most, half of a window's */
 #define WI_CARRIED 0.5f        /* text from this temperature on is no context for the next window */
@@ -13160,10 +13308,12 @@ static double wi_lap(double *since)
     return lap;
 }
 
+/* Reads on until the span is full, the recording ends or the run is cancelled. */
 static int wi_fill(wi_run *r)
 {
-    while (r->have < ML_SPAN) {
-        int64_t n = au_read(r->stream, r->span + r->have, ML_SPAN - r->have, &r->error);
+    while (r->have < ML_SPAN && !wi_cancelled(r)) {
+        size_t room = ML_SPAN - r->have < WI_BLOCK ? ML_SPAN - r->have : WI_BLOCK;
+        int64_t n = au_read(r->stream, r->span + r->have, room, &r->error);
         if (n < 0) {
             return (int)n;
         }
@@ -13732,7 +13882,7 @@ static int wi_windows(wi_run *r)
 {
     int status = WNPU_OK;
     size_t frames, used = 0;
-    while (status == WNPU_OK && (frames = wi_frames(r)) > 0) {
+    while (status == WNPU_OK && !wi_cancelled(r) && (frames = wi_frames(r)) > 0) {
         double since;
         wi_encode(r);
         since = er_now_ms();
@@ -13741,8 +13891,8 @@ static int wi_windows(wi_run *r)
         }
         status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, frames, &used);
         r->stats.decoder_ms += wi_lap(&since);
-        if (wi_cancelled(r)) {
-            return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+        if (status == WNPU_OK && wi_cancelled(r)) {
+            break;
         }
         r->window++;
         if (status == WNPU_OK) {
@@ -13757,7 +13907,8 @@ static int wi_windows(wi_run *r)
                                                                           : (int64_t)r->frame * 10);
         }
     }
-    return status;
+    return status == WNPU_OK && wi_cancelled(r)
+               ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
 }
 
 /* Checks parameters against the model and sets the rules up. */
@@ -13990,7 +14141,7 @@ static int wi_phrases(wi_run *r, const char *name, const char *const *phrases, s
 {
     size_t i;
     lr_trie_clear(&r->rules.trie);
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n && !wi_cancelled(r); i++) {
         int status = phrases[i] != NULL ? lr_add_phrase(&r->rules.trie, &r->engine.model->vocab,
                                                         phrases[i], (int32_t)i)
                                         : WNPU_E_ARGUMENT;
@@ -14212,6 +14363,7 @@ static int wi_choose(wi_run *r, const wnpu_audio *audio, const char *const *phra
     r->stats.audio_in_ms += wi_lap(&since);
     status = status == WNPU_OK ? wi_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
+        wi_end_language(r);
         return status;
     }
     wi_phrase_ends(r, r->rules.never);
@@ -14265,6 +14417,7 @@ static void wi_start(wi_run *r)
     r->search.decoder = &r->decoder;
     r->search.rules = &r->rules;
     r->search.cancel = r->cancel;
+    r->stream->cancel = r->cancel;
     se_wipe(&r->search, r->engine.model->n_text_ctx);
     wi_begin(r);
 }
@@ -14814,6 +14967,26 @@ WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)
         return WNPU_E_ARGUMENT;
     }
     return er_export(stats, &session->run.stats, sizeof *stats);
+}
+
+WNPU_API int wnpu_get_memory(const wnpu_session *session, wnpu_memory *memory)
+{
+    wnpu_memory ours;
+    const wi_run *r;
+    if (session == NULL || memory == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    r = &session->run;
+    memset(&ours, 0, sizeof ours);
+    ours.session = session->size;
+    ours.results = r->store.size;
+    ours.results_used = rs_used(&r->store);
+    ours.results_peak = rs_peak(&r->store);
+    ours.phrase_tokens = r->rules.trie.used > LR_ROOTS ? r->rules.trie.used - LR_ROOTS : 0;
+    ours.accel = r->bridge.resident_bytes;
+    ours.model = r->engine.model->size;
+    ours.model_shared = r->engine.model->shared;
+    return er_export(memory, &ours, sizeof ours);
 }
 
 WNPU_API int wnpu_get_accel_stats(const wnpu_session *session, wnpu_accel_stats *stats)

@@ -25,8 +25,9 @@
  *             or a negative error. wnpu_strerror() names it; wnpu_session_error() or the wnpu_error
  *             that you passed says what was wrong and how to cure it. No input, model file or
  *             device makes the library crash, hang or lose text that was already transcribed.
- * Cancelling  wnpu_cancel() from any thread or signal handler. Results so far stay readable and the
- *             session stays usable.
+ * Cancelling  wnpu_cancel() from any thread or signal handler. The run ends within a few
+ *             milliseconds on a current CPU, apart from your callbacks and an accelerator's jobs in
+ *             flight. Results so far stay readable and the session stays usable.
  * Threads     One pool per session, asleep when idle; or your own parallel-for; or one thread.
  * Clean hands No globals, environment, locale, signals, output, exit() or abort().
  * ABI         Structures that you fill carry their own size. Fill them with their _init function
@@ -238,6 +239,23 @@ WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t
 /* The same through read callbacks; source is not needed after the call. A pack is read whole. */
 WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,
                                     const wnpu_model_config *config, wnpu_error *error);
+/* Bytes that a model takes. */
+typedef struct wnpu_model_memory {
+    uint32_t struct_size;     /* set by the caller: sizeof(wnpu_model_memory) */
+    uint32_t reserved;        /* 0 */
+    uint64_t held;            /* from the allocator, until the model is closed */
+    uint64_t shared;          /* of a pack that is mapped or used in place. With config->copy,
+                                 from callbacks or with wnpu_model_open_memory() they are held */
+    uint64_t peak;            /* most that is held at any time while opening */
+} wnpu_model_memory;
+
+/* Exactly what opening the file, or the source, with this configuration will take, told before it
+ * is taken. Reads the headers only; needs 400 KiB or so of config->allocator's memory and gives
+ * them back. Errors: those of opening, as far as the headers show them. */
+WNPU_API int wnpu_model_measure(const char *path, const wnpu_model_config *config,
+                                wnpu_model_memory *memory, wnpu_error *error);
+WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_model_config *config,
+                                       wnpu_model_memory *memory, wnpu_error *error);
 /* NULL is allowed. All sessions of the model must be closed before. */
 WNPU_API void wnpu_model_close(wnpu_model *model);
 
@@ -673,6 +691,24 @@ WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t i
 #define wnpu_get_segment(session, index, segment) \
     wnpu_get_segment_sized((session), (index), (segment), sizeof(wnpu_segment))
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats);
+
+/* Where a session's memory is. Bytes. All but results_used and phrase_tokens are fixed from opening
+ * on; results_peak says how much smaller config.result_bytes could have been. */
+typedef struct wnpu_memory {
+    uint32_t struct_size;     /* set by the caller: sizeof(wnpu_memory) */
+    uint32_t reserved;        /* 0 */
+    uint64_t session;         /* the block: what wnpu_session_size() promised */
+    uint64_t results;         /* of it the store for results, config.result_bytes */
+    uint64_t results_used;    /* of that by the last run, so far */
+    uint64_t results_peak;    /* and most by any run since opening */
+    uint64_t phrase_tokens;   /* tokens of hotwords or commands in use, of max_phrase_tokens */
+    uint64_t accel;           /* of this session's weights in the accelerator's memory */
+    uint64_t model;           /* of the model, which other sessions may share */
+    uint64_t model_shared;    /* mapped or used in place, and so shared with other processes */
+} wnpu_memory;
+
+/* Between runs, or from a callback of the run. Errors: E_ARGUMENT. */
+WNPU_API int wnpu_get_memory(const wnpu_session *session, wnpu_memory *memory);
 
 /* What the accelerator did in the last run. All zero and "" without one. */
 typedef struct wnpu_accel_stats {

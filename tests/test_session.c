@@ -518,6 +518,18 @@ static void bad_arguments(void)
     a.rate = 7999;
     T_CHECK(wnpu_transcribe(s, NULL, &a) == WNPU_E_ARGUMENT, "rate");
     T_CHECK(wnpu_write(s, (wnpu_format)9, collect, NULL) == WNPU_E_ARGUMENT, "format");
+    {
+        const char *phrase = NULL;
+        wnpu_choice choice;
+        text t;
+        choice.struct_size = sizeof choice;
+        T_CHECK(wnpu_choose(s, NULL, NULL, &phrase, 1, &choice) == WNPU_E_ARGUMENT, "no audio");
+        a.rate = 16000;
+        T_CHECK(wnpu_choose(s, NULL, &a, &phrase, 1, &choice) == WNPU_E_ARGUMENT, "no phrase");
+        t = json_of(s);
+        T_CHECK(t.n > 0, "what failed before a language was known can be written");
+        free(t.bytes);
+    }
     T_CHECK(wnpu_segment_count(NULL) == 0 && wnpu_session_error(NULL)[0] == '\0', "no session");
     wnpu_session_close(NULL);
     wnpu_cancel(NULL);

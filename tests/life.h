@@ -1,0 +1,313 @@
+/* life.h - what the tests of a session's life share: models, recordings, sessions, answers. Uses
+ * the public header only. */
+#ifndef LIFE_H
+#define LIFE_H
+#include "t.h"
+#include "toy_model.h"
+#include "whisper_npu.h"
+
+#define LIFE_FN __attribute__((unused)) static
+
+/* ---- files ---- */
+
+/* All of a file, to be freed, or NULL. */
+LIFE_FN unsigned char *life_load(const char *path, size_t *size)
+{
+    FILE *file = fopen(path, "rb");
+    unsigned char *data = NULL;
+    long length;
+    if (file == NULL) {
+        return NULL;
+    }
+    if (fseek(file, 0, SEEK_END) == 0 && (length = ftell(file)) > 0 &&
+        fseek(file, 0, SEEK_SET) == 0 && (data = malloc((size_t)length)) != NULL) {
+        *size = fread(data, 1, (size_t)length, file);
+    }
+    (void)fclose(file);
+    return data;
+}
+
+/* A file in the cache of scripts/fetch.sh; "" if it is not there. */
+LIFE_FN const char *life_cached(char *path, size_t size, const char *name)
+{
+    const char *cache = getenv("WHISPER_NPU_CACHE"), *home = getenv("HOME");
+    FILE *file;
+    (void)snprintf(path, size, "%s%s/%s", cache != NULL ? cache : home != NULL ? home : "",
+                   cache != NULL ? "" : "/.cache/whisper_npu", name);
+    file = fopen(path, "rb");
+    if (file == NULL) {
+        path[0] = '\0';
+    } else {
+        (void)fclose(file);
+    }
+    return path;
+}
+
+/* ---- models and recordings ---- */
+
+LIFE_FN wnpu_model *life_toy(uint32_t seed, const wnpu_model_config *config)
+{
+    toy_options o = toy_small();
+    wnpu_model *model = NULL;
+    wnpu_error error;
+    size_t size = 0;
+    unsigned char *file;
+    o.seed = seed;
+    file = toy_model(&o, &size);
+    T_CHECK(wnpu_model_open_memory(&model, file, size, config, &error) == WNPU_OK, "toy model: %s",
+            error.message);
+    free(file);
+    return model;
+}
+
+/* Bursts of a wandering tone in noise, 16 kHz. */
+LIFE_FN float *life_sound(size_t n)
+{
+    float *x = malloc((n > 0 ? n : 1) * sizeof *x);
+    uint32_t s = 99;
+    size_t i;
+    for (i = 0; x != NULL && i < n; i++) {
+        double t = (double)i / 16000;
+        s = s * 1664525u + 1013904223u;
+        x[i] = (float)(0.3 * sin(t * 900 * (1 + 0.2 * sin(t * 3))) * (sin(t * 5) > 0) +
+                       0.01 * ((double)(s >> 8) / 8388608.0 - 1));
+    }
+    return x;
+}
+
+LIFE_FN wnpu_audio life_audio(const float *x, size_t n)
+{
+    wnpu_audio a;
+    wnpu_audio_init(&a, sizeof a);
+    a.data = x;
+    a.frames = n;
+    return a;
+}
+
+/* ---- sessions ---- */
+
+/* A toy talks nonsense for ever: few tokens a window keep tests short, and no gate would ever let
+ * it pass. */
+LIFE_FN wnpu_params life_params(void)
+{
+    wnpu_params p;
+    wnpu_params_init(&p, sizeof p);
+    p.max_tokens = 12;
+    p.no_speech_threshold = 2;
+    p.temperature_step = 0;
+    return p;
+}
+
+LIFE_FN wnpu_session *life_session(const wnpu_model *m, unsigned threads)
+{
+    wnpu_config c;
+    wnpu_session *s = NULL;
+    wnpu_error error;
+    wnpu_config_init(&c, sizeof c);
+    c.threads = threads;
+    c.result_bytes = 1 << 20;
+    c.max_phrase_tokens = 1 << 16;
+    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    return s;
+}
+
+/* ---- modes: every way to use a session ---- */
+
+#define LIFE_PHRASES 600
+#define LIFE_CHOICES 20
+
+/* One sound in many forms, and phrases. */
+typedef struct life_sounds {
+    wnpu_audio plain;           /* 16 kHz float */
+    wnpu_audio wide;            /* 192 kHz, 8 channels that cancel */
+    wnpu_audio stereo;          /* 44.1 kHz 16 bits */
+    float *x, *w;
+    int16_t *s;
+    char text[LIFE_PHRASES][16];
+    const char *phrases[LIFE_PHRASES];
+} life_sounds;
+
+enum {
+    LIFE_GREEDY, LIFE_BEAM, LIFE_SAMPLES, LIFE_WORDS, LIFE_WIDE, LIFE_STEREO, LIFE_HOTWORDS,
+    LIFE_EACH, LIFE_AHEAD, LIFE_READER, LIFE_CHOOSE, LIFE_DETECT, LIFE_MODES
+};
+static const char *const life_modes[LIFE_MODES] __attribute__((unused)) = {
+    "greedy", "beam", "samples", "words", "wide", "stereo", "hotwords", "each", "ahead", "reader",
+    "choose", "detect"
+};
+
+/* 16-bit samples behind a header of 44 bytes, if the demo recording is there. */
+LIFE_FN void life_demo(float *x, size_t n)
+{
+    char path[512];
+    size_t size = 0, i;
+    unsigned char *demo = life_load(life_cached(path, sizeof path, "a13.wav"), &size);
+    for (i = 0; i < n && 44 + 2 * i + 1 < size; i++) {
+        int16_t sample;
+        memcpy(&sample, demo + 44 + 2 * i, sizeof sample);
+        x[i] = (float)sample / 32768.0f;
+    }
+    free(demo);
+}
+
+LIFE_FN void life_make_sounds(life_sounds *l, size_t seconds, int demo)
+{
+    size_t n = 16000 * seconds, i, c;
+    memset(l, 0, sizeof *l);
+    l->x = life_sound(n);
+    if (demo) {
+        life_demo(l->x, n);
+    }
+    l->plain = life_audio(l->x, n);
+    l->stereo = l->plain;
+    l->stereo.rate = 44100;
+    l->stereo.channels = 2;
+    l->stereo.format = WNPU_SAMPLE_S16;
+    l->stereo.frames = 44100 * (seconds < 20 ? seconds : 20) - 160;
+    l->stereo.data = l->s = malloc((size_t)l->stereo.frames * 2 * sizeof *l->s);
+    for (i = 0; i < l->stereo.frames; i++) {
+        l->s[2 * i] = l->s[2 * i + 1] = (int16_t)(20000 * l->x[i * 160 / 441]);
+    }
+    l->wide = l->plain;
+    l->wide.rate = 192000;
+    l->wide.channels = 8;
+    l->wide.frames = 192000 * 2;
+    l->wide.data = l->w = malloc((size_t)l->wide.frames * 8 * sizeof *l->w);
+    for (i = 0; i < l->wide.frames; i++) {
+        for (c = 0; c < 8; c++) {
+            l->w[8 * i + c] = l->x[i / 12] * (c % 2 ? -1.0f : 1.0f);
+        }
+    }
+    for (i = 0; i < LIFE_PHRASES; i++) {
+        (void)snprintf(l->text[i], sizeof l->text[i], "%c%c number %d", (int)('a' + i % 26),
+                       (int)('a' + i / 26), (int)(i % 100));
+        l->phrases[i] = l->text[i];
+    }
+}
+
+LIFE_FN void life_free_sounds(life_sounds *l)
+{
+    free(l->x);
+    free(l->w);
+    free(l->s);
+}
+
+LIFE_FN int life_is_toy(const wnpu_model *m)
+{
+    wnpu_model_info info;
+    info.struct_size = sizeof info;
+    return wnpu_model_get_info(m, &info) == WNPU_OK && info.n_text_layer <= 2;
+}
+
+LIFE_FN void life_mode_params(const life_sounds *l, int mode, int toy, wnpu_params *p)
+{
+    wnpu_params_init(p, sizeof *p);
+    if (toy) {
+        *p = life_params();
+    }
+    p->beam = mode == LIFE_BEAM || mode == LIFE_HOTWORDS ? 5 : 1;
+    p->temperature = mode == LIFE_SAMPLES ? 0.8f : 0.0f;
+    p->words = mode == LIFE_WORDS;
+    p->condition_on_previous = mode == LIFE_WORDS || mode == LIFE_READER;
+    p->initial_prompt = mode == LIFE_READER ? "What was said before" : NULL;
+    p->prefix = mode == LIFE_READER ? "And" : NULL;
+    p->hotwords = l->phrases;
+    p->n_hotwords = mode == LIFE_HOTWORDS ? LIFE_PHRASES : 0;
+    p->language_mode = mode == LIFE_EACH ? WNPU_LANGUAGE_EACH : WNPU_LANGUAGE_ONCE;
+    p->language_windows = mode == LIFE_AHEAD ? 2 : 1;
+}
+
+/* A reader that gives the plain sound in odd pieces. */
+typedef struct life_reader {
+    const wnpu_audio *from;
+    uint64_t at;
+} life_reader;
+
+LIFE_FN int64_t life_read(void *user, void *buffer, size_t frames)
+{
+    life_reader *r = user;
+    uint64_t left = r->from->frames - r->at, n = 1 + r->at * 7919 % 5000;
+    n = n < left ? n : left;
+    n = n < frames ? n : frames;
+    memcpy(buffer, (const float *)r->from->data + r->at, (size_t)n * sizeof(float));
+    r->at += n;
+    return (int64_t)n;
+}
+
+/* A whole run; WNPU_OK or an error. */
+LIFE_FN int life_run(const life_sounds *l, int mode, int toy, wnpu_session *s)
+{
+    wnpu_audio a = mode == LIFE_WIDE ? l->wide : mode == LIFE_STEREO ? l->stereo : l->plain;
+    life_reader reader;
+    wnpu_choice choice;
+    wnpu_params p;
+    int status;
+    life_mode_params(l, mode, toy, &p);
+    if (mode == LIFE_CHOOSE) {
+        choice.struct_size = sizeof choice;
+        return wnpu_choose(s, &p, &a, l->phrases, LIFE_CHOICES, &choice);
+    }
+    if (mode == LIFE_DETECT) {
+        status = wnpu_detect_language(s, &a, NULL, 0);
+        return status > 0 || status == WNPU_E_UNSUPPORTED ? WNPU_OK : status;
+    }
+    if (mode == LIFE_READER) {
+        reader.from = &l->plain;
+        reader.at = 0;
+        a.data = NULL;
+        a.read = life_read;
+        a.user = &reader;
+    }
+    return wnpu_transcribe(s, &p, &a);
+}
+
+/* ---- answers ---- */
+
+/* Room that is there before a run, for tests in which nothing may be allocated. */
+typedef struct life_text {
+    char bytes[1 << 18];
+    size_t n;
+    int full;
+} life_text;
+
+LIFE_FN int64_t life_collect(void *user, const void *data, size_t size)
+{
+    life_text *t = user;
+    if (size >= sizeof t->bytes - t->n) {
+        t->full = 1;
+        return -1;
+    }
+    memcpy(t->bytes + t->n, data, size);
+    t->n += size;
+    t->bytes[t->n] = '\0';
+    return (int64_t)size;
+}
+
+LIFE_FN void life_json(const wnpu_session *s, life_text *t)
+{
+    t->n = 0;
+    t->full = 0;
+    t->bytes[0] = '\0';
+    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON, life_collect, t) == WNPU_OK && !t->full, "writes");
+}
+
+LIFE_FN int life_same(const life_text *a, const life_text *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+/* 1 if the segments of s are the first of those of whole. */
+LIFE_FN int life_begins(const wnpu_session *s, const wnpu_session *whole)
+{
+    wnpu_segment a, b;
+    size_t i, n = wnpu_segment_count(s);
+    for (i = 0; i < n; i++) {
+        if (wnpu_get_segment(s, i, &a) != WNPU_OK || wnpu_get_segment(whole, i, &b) != WNPU_OK ||
+            a.t0_ms != b.t0_ms || a.t1_ms != b.t1_ms || a.n_tokens != b.n_tokens ||
+            strcmp(a.text, b.text) != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+#endif
