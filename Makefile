@@ -7,11 +7,12 @@
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
 #   make test-npu      the tests of the NPU part alone, on a simulated device
-#   make check-long    make test with 1,000 random faults in the NPU part and 10,000 cancels of
-#                      base.en, and with SPEECH=DIR real models on the simulated device, see
-#                      tests/npu_speech.sh: hours
+#   make check-long    make test with 1,000 random faults in the NPU part, 10,000 cancels of base.en,
+#                      1,000 snapshots and 10 hours of sound, and with SPEECH=DIR real models on
+#                      the simulated device, see tests/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (base.en): a model, not a measurement
 #   make test-asan     the same under AddressSanitizer and UBSan
+#   make test-tsan     sixteen sessions at once under ThreadSanitizer
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
@@ -30,6 +31,7 @@ FUZZ_CC ?= clang
 FUZZ_CFLAGS ?= -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SANITIZE = -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
            -fno-omit-frame-pointer
+SANITIZE_THREAD = -O1 -g -std=c11 -fsanitize=thread
 
 # -MMD writes each object's headers (and for tests the library source) beside it.
 COMPILE = $(CC) $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
@@ -50,8 +52,8 @@ NPU_FUZZERS = fuzz_pack fuzz_driver
 FUZZERS = $(filter-out $(if $(LIBDRM),,$(NPU_FUZZERS)),\
     $(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
-.PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-aarch64 matrix \
-    fuzz check-symbols install uninstall bench bench-plot accuracy clean
+.PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-tsan test-aarch64 \
+    matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -152,8 +154,10 @@ test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(BUILD)/transcribe $(NPU_PROGRAMS:
     $(BUILD)/tests/test_accel $(BUILD)/tests/test_sim $(NPU_TOOLS)
 	@tests/run $(BUILD) test_accel test_sim $(NPU_PROGRAMS)
 
+# TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/test_flat.c.
 check-long: tests
-	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_TIMEOUT=86400 tests/run $(BUILD)
+	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
+	    TEST_TIMEOUT=86400 tests/run $(BUILD)
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD=$(BUILD) tests/npu_speech.sh "$(SPEECH)" $(MODELS)
 
 # Includes the library's source, to run the encoder alone.
@@ -175,6 +179,10 @@ npu-estimate: $(BUILD)/npu_estimate $(NPU_TOOLS)
 test-asan:
 	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS="$(SANITIZE)" tests
 	@WNPU_SANITIZED=1 TEST_TIMEOUT=1800 tests/run $(BUILD)/asan
+
+test-tsan:
+	+$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="$(SANITIZE_THREAD)" $(BUILD)/tsan/tests/test_many
+	@TSAN_OPTIONS=halt_on_error=1 TEST_TIMEOUT=1800 tests/run $(BUILD)/tsan test_many
 
 AARCH64 = BUILD=$(BUILD)/aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar LDFLAGS=-static
 
