@@ -21,6 +21,7 @@
  *   16. al_  alignment and words
  *   17. rs_  results and writers
  *   21. np_  the bridge to an accelerator
+ *   19. va_  voice activity
  *   18. wi_  windows: the long-form driver
  *   22. ap_  public API: sessions and runs
  *   23. sf_  self test
@@ -1842,6 +1843,7 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
 #define ML_WINDOW (ML_FRAMES * ML_HOP)         /* 480000 samples */
 #define ML_MARGIN (ML_FFT / 2u)                /* samples a frame reaches before and after */
 #define ML_SPAN (ML_WINDOW + 2u * ML_MARGIN)   /* samples that all frames of a window touch */
+#define ML_LEAST 1e-10f                        /* power of silence */
 #define ML_BATCH (MT_LANES / 2u) /* frames at once, one in each lane */
 
 typedef double ft_vd __attribute__((vector_size(ML_BATCH * 8)));
@@ -2041,7 +2043,7 @@ WNPU_INLINE void ml_powers_body(const ft_tables *t, const ml_filters *f, const f
         }
         for (lane = 0; lane < ML_BATCH; lane++) {
             double value = sum[lane];
-            out[lane * ldo + m] = value > 1e-10 ? (float)value : 1e-10f;
+            out[lane * ldo + m] = value > 1e-10 ? (float)value : ML_LEAST;
         }
     }
 }
@@ -8342,10 +8344,12 @@ static void en_cross(en_engine *e, en_heads *cross)
     tp_run(e->pool, en_blocks(e->model->n_audio_ctx, EN_ROWS), en_cross_task, &job);
 }
 
-/* Log-mel of a window: span holds ML_SPAN samples, ML_MARGIN before the first frame's centre. */
+/* Log-mel of a window: span holds ML_SPAN samples, ML_MARGIN before the first frame's centre. From
+ * frame `frames` on it is taken for silence. */
 typedef struct en_mel_job {
     en_engine *e;
     const float *span;
+    size_t frames;
 } en_mel_job;
 
 #define EN_MEL_FRAMES 120u /* frames of one task, a multiple of every ML_BATCH */
@@ -8355,19 +8359,24 @@ static void en_mel_task(void *context, size_t index, unsigned worker)
     en_mel_job *job = context;
     en_engine *e = job->e;
     size_t mels = e->model->n_mels, first = index * EN_MEL_FRAMES, t;
-    for (t = first; t < first + EN_MEL_FRAMES; t += ML_BATCH) {
+    for (t = first; t < first + EN_MEL_FRAMES && t < job->frames; t += ML_BATCH) {
         e->op->mel_powers(e->fft, &e->filters, job->span + t * ML_HOP, e->mel + (t + 1) * mels,
                           mels, e->worker[worker].mel);
     }
+    for (t = (first > job->frames ? first : job->frames) * mels; t < (first + EN_MEL_FRAMES) * mels;
+         t++) {
+        e->mel[mels + t] = ML_LEAST;
+    }
 }
 
-static void en_log_mel(en_engine *e, const float *span)
+static void en_log_mel(en_engine *e, const float *span, size_t frames)
 {
     size_t mels = e->model->n_mels, n = ML_FRAMES * mels;
     float largest;
     en_mel_job job;
     job.e = e;
     job.span = span;
+    job.frames = frames;
     tp_run(e->pool, ML_FRAMES / EN_MEL_FRAMES, en_mel_task, &job);
     largest = e->op->mel_log(e->mel + mels, n);
     e->op->mel_floor(e->mel + mels, n, largest - 8.0f);
@@ -11112,11 +11121,24 @@ static void al_begin(al_aligner *a)
  *  Costs     about 30 bytes a token, 170 bytes a segment, 80 bytes a word.
  * ====================================================================== */
 
+/* Things of one size in chunks of RS_CHUNK, each in the block wherever there was room. A chunk is
+ * the offset of the next one and then its things; all but the last are full. */
+#define RS_CHUNK 32u
+typedef struct rs_list {
+    size_t elem, count;     /* bytes of one thing; things */
+    size_t first, last;     /* chunks' offsets */
+    size_t spare;           /* an empty chunk behind the last one */
+    int has_spare;
+} rs_list;
+
 /* Records grow from the front of the block, their offsets from the back. */
 typedef struct rs_store {
     unsigned char *base;
     size_t size, used, count;
     size_t peak;            /* most bytes of any run before */
+    rs_list speech;         /* wnpu_speech_span */
+    rs_list ledger;         /* wnpu_ledger_span */
+    wnpu_ledger_span rest;  /* the ledger's last span, which must always fit; empty if t0 = t1 */
 } rs_store;
 
 typedef struct rs_record {
@@ -11146,6 +11168,7 @@ typedef struct rs_draft {
     size_t n;
     int32_t language, window;
     rs_origin origin;
+    float voice;
     const al_word *words;   /* of the segment, if they were asked for */
     size_t n_words;
     const char *word_text;  /* bytes that the words refer to */
@@ -11178,6 +11201,11 @@ static void rs_reset(rs_store *s)
     ar_wipe(s->base + s->size - s->count * sizeof(uint32_t), s->count * sizeof(uint32_t));
     s->used = 0;
     s->count = 0;
+    memset(&s->speech, 0, sizeof s->speech);
+    memset(&s->ledger, 0, sizeof s->ledger);
+    memset(&s->rest, 0, sizeof s->rest);
+    s->speech.elem = sizeof(wnpu_speech_span);
+    s->ledger.elem = sizeof(wnpu_ledger_span);
 }
 
 /* Room for bytes at the front, aligned to 8; s->size if there is none. */
@@ -11308,6 +11336,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     record.segment.language = d->language;
     record.segment.window = d->window;
     rs_put_origin(&d->origin, &record.segment);
+    record.segment.voice = d->voice;
     record.text = text;
     record.tokens = tokens;
     record.words = words;
@@ -11320,6 +11349,85 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
                            (wnpu_token *)(void *)(s->base + tokens));
     *stored = 1;
     return WNPU_OK;
+}
+
+/* Makes sure that RS_CHUNK more things fit. */
+static int rs_list_reserve(rs_store *s, rs_list *l)
+{
+    size_t bytes = sizeof(size_t) + RS_CHUNK * l->elem, at = rs_room(s, s->used, bytes);
+    if (l->has_spare) {
+        return WNPU_OK;
+    }
+    if (at == s->size) {
+        return WNPU_E_FULL;
+    }
+    l->spare = at;
+    l->has_spare = 1;
+    s->used = at + bytes;
+    return WNPU_OK;
+}
+
+static int rs_list_add(rs_store *s, rs_list *l, const void *thing)
+{
+    if (l->count % RS_CHUNK == 0) {
+        if (rs_list_reserve(s, l) != WNPU_OK) {
+            return WNPU_E_FULL;
+        }
+        if (l->count == 0) {
+            l->first = l->spare;
+        } else {
+            memcpy(s->base + l->last, &l->spare, sizeof l->spare);
+        }
+        l->last = l->spare;
+        l->has_spare = 0;
+    }
+    memcpy(s->base + l->last + sizeof(size_t) + l->count++ % RS_CHUNK * l->elem, thing, l->elem);
+    return WNPU_OK;
+}
+
+/* NULL beyond the end. */
+static unsigned char *rs_list_get(const rs_store *s, const rs_list *l, size_t index)
+{
+    size_t at = l->first, i;
+    if (index >= l->count) {
+        return NULL;
+    }
+    for (i = RS_CHUNK; i <= index; i += RS_CHUNK) {
+        memcpy(&at, s->base + at, sizeof at);
+    }
+    return s->base + at + sizeof at + index % RS_CHUNK * l->elem;
+}
+
+/* The index-th span of the ledger; the rest stands behind those in the list. */
+static int rs_get_ledger(const rs_store *s, size_t index, wnpu_ledger_span *span)
+{
+    const unsigned char *found = rs_list_get(s, &s->ledger, index);
+    if (found != NULL) {
+        memcpy(span, found, sizeof *span);
+    } else if (index == s->ledger.count && s->rest.t0_ms < s->rest.t1_ms) {
+        *span = s->rest;
+    } else {
+        return WNPU_E_ARGUMENT;
+    }
+    return WNPU_OK;
+}
+
+/* Spans that follow each other and are of one kind become one. */
+static int rs_add_ledger(rs_store *s, const wnpu_ledger_span *span)
+{
+    wnpu_ledger_span last;
+    size_t n = s->ledger.count;
+    if (n > 0) {
+        unsigned char *at = s->base + s->ledger.last + sizeof(size_t) +
+                            (n - 1) % RS_CHUNK * sizeof last;
+        memcpy(&last, at, sizeof last);
+        if (last.kind == span->kind && last.reason == span->reason) {
+            last.t1_ms = span->t1_ms;
+            memcpy(at, &last, sizeof last);
+            return WNPU_OK;
+        }
+    }
+    return rs_list_add(s, &s->ledger, span);
 }
 
 /* The record of a segment, which is there. */
@@ -11636,6 +11744,47 @@ static void rs_json_choice(rs_out *o, const wnpu_choice *c)
     rs_text(o, "}");
 }
 
+WNPU_API const char *wnpu_ledger_reason_name(int reason)
+{
+    static const char *const names[] = {
+        "none", "no-voice", "no-speech", "pause", "no-text", "cancelled", "full", "input", "failed"
+    };
+    return reason >= 0 && reason < (int)(sizeof names / sizeof names[0]) ? names[reason] : NULL;
+}
+
+static void rs_json_times(rs_out *o, size_t index, int64_t t0_ms, int64_t t1_ms)
+{
+    rs_text(o, index > 0 ? ",\n  {\"start\": " : "\n  {\"start\": ");
+    rs_seconds(o, t0_ms);
+    rs_text(o, ", \"end\": ");
+    rs_seconds(o, t1_ms);
+}
+
+static void rs_json_ledger(rs_out *o, const rs_store *store)
+{
+    static const char *const kinds[] = {"text", "silence", "unresolved"};
+    const unsigned char *at;
+    wnpu_speech_span speech;
+    wnpu_ledger_span span;
+    size_t i;
+    rs_text(o, ",\n \"speech\": [");
+    for (i = 0; (at = rs_list_get(store, &store->speech, i)) != NULL; i++) {
+        memcpy(&speech, at, sizeof speech);
+        rs_json_times(o, i, speech.t0_ms, speech.t1_ms);
+        rs_text(o, "}");
+    }
+    rs_text(o, "],\n \"ledger\": [");
+    for (i = 0; rs_get_ledger(store, i, &span) == WNPU_OK; i++) {
+        rs_json_times(o, i, span.t0_ms, span.t1_ms);
+        rs_text(o, ", \"kind\": \"");
+        rs_text(o, kinds[span.kind]);
+        rs_text(o, "\", \"reason\": \"");
+        rs_text(o, wnpu_ledger_reason_name(span.reason));
+        rs_text(o, "\"}");
+    }
+    rs_text(o, "]");
+}
+
 static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m)
 {
     size_t i;
@@ -11668,11 +11817,14 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const r
         rs_json_language(o, s.language);
         rs_json_count(o, "window", s.window);
         rs_json_origin(o, &s);
+        rs_json_member(o, "voice", s.voice);
         rs_json_words(o, store, i);
         rs_json_tokens(o, v, &s);
         rs_text(o, "}");
     }
-    rs_text(o, "]}\n");
+    rs_text(o, "]");
+    rs_json_ledger(o, store);
+    rs_text(o, "}\n");
 }
 
 /* A cue has to end after it begins, in WebVTT by its definition. */
@@ -13233,6 +13385,644 @@ static void np_wipe(np_bridge *b)
 }
 
 /* ======================================================================
+ * 19. va_  voice activity
+ *
+ *  Owns      the detector: samples to features, features to a probability
+ *            of speech every 20 ms, probabilities to spans of speech.
+ *  Assumes   16 kHz mono samples, in order; spans are taken out after
+ *            each push.
+ *  Ensures   constant memory for any length; the same spans however the
+ *            samples are cut into pushes, and on every instruction set.
+ *  Costs     40 KiB; about 20 ms for 30 s on one core.
+ *
+ *  Features are log powers of 24 mel-like bands, once as the shape of the
+ *  spectrum and once above a floor that follows each band's minimum (after
+ *  R. Martin, "Noise power spectral density estimation based on optimal
+ *  smoothing and minimum statistics", 2001); the level below the loudest
+ *  of late; and the strength, place and movement of the pitch, from the
+ *  normalised cross-correlation of the low-passed signal (after D. Talkin,
+ *  "A robust algorithm for pitch tracking", 1995). A small recurrent
+ *  network (Cho et al., 2014) turns them into a probability; it looks
+ *  200 ms ahead. Its weights are our own: tests/train_vad.py makes them.
+ * ====================================================================== */
+#define VA_STEP 320u             /* samples of one decision, 20 ms */
+#define VA_STEP_MS 20
+#define VA_BLOCK (2u * VA_STEP)  /* four mel frames: a multiple of every ML_BATCH */
+#define VA_REACH 224u            /* samples that features need around a block */
+#define VA_BUFFER (VA_BLOCK + 2u * VA_REACH)
+#define VA_BANDS 24u
+#define VA_LAG0 8u               /* pitch lags at 4 kHz: 500 Hz .. */
+#define VA_LAGS 56u              /* .. 63.5 Hz */
+#define VA_CORRELATE 120u        /* samples at 4 kHz that are compared, 30 ms */
+#define VA_VOICE (VA_CORRELATE + VA_LAG0 + VA_LAGS) /* samples at 4 kHz around a step's centre */
+#define VA_LOW (VA_VOICE + VA_STEP / 4u)            /* those of both steps of a block */
+#define VA_INPUTS (2u * VA_BANDS + 4u)
+#define VA_DENSE 16u             /* width of the first layer */
+#define VA_STATE 24u             /* and of the recurrent one */
+#define VA_AHEAD 10u             /* steps that the network looks ahead */
+#define VA_HISTORY 2048u         /* steps that stay readable, 41 s */
+
+typedef struct va_weights {      /* the last row of each is the bias */
+    float dense[VA_INPUTS + 1][VA_DENSE];
+    float input[VA_DENSE + 1][3 * VA_STATE];  /* reset, update and candidate gates */
+    float state[VA_STATE + 1][3 * VA_STATE];
+    float out[VA_STATE + 1];
+} va_weights;
+
+/* In steps; wnpu_params says what they mean. */
+typedef struct va_rules {
+    float on, off;               /* probabilities that begin and continue a span */
+    uint64_t least, gap, pad;
+} va_rules;
+
+typedef struct va_span {
+    uint64_t first, end;         /* steps, padded */
+} va_span;
+
+typedef struct va_detector {
+    const op_kernels *op;
+    const ft_tables *fft;
+    ml_scratch *scratch;
+    ml_filters filters;          /* [VA_BANDS, ML_BINS] */
+    float *filter_weight;
+    va_weights *weights;
+    float *x;                    /* [VA_BUFFER] from VA_REACH before the next block */
+    float *power;                /* [4, VA_BANDS] of a block's frames */
+    float *low;                  /* [VA_LOW] the block at 4 kHz, from VA_VOICE / 2 before the centre
+                                    of its first step */
+    unsigned char *history;      /* [VA_HISTORY] probability * 255 of step i at i % VA_HISTORY */
+    size_t have;                 /* samples in x */
+    uint64_t heard;              /* samples pushed */
+    uint64_t seen;               /* steps that the network has seen */
+    uint64_t step;               /* steps decided */
+    float floor[VA_BANDS], top, voiced, lag; /* what features remember */
+    float state[VA_STATE];
+    va_rules rules;
+    int open, full;              /* a span has begun; span has not been taken out yet */
+    uint64_t first, end, count;  /* of the open span: unpadded, and its steps of speech */
+    va_span span;
+} va_detector;
+
+/* va-table-begin: written by tests/train_vad.py */
+static const float va_scales[4][2] = {
+    {0.00922470487f, 0.00164828174f},
+    {0.0123713157f, 0.0181575178f},
+    {0.0135214723f, 0.0044224985f},
+    {0.00751181756f, 0.000360736667f}
+};
+static const int8_t va_table[3897] = {
+    58, 27, -41, -8, 7, -8, -53, 59, -29, 44, -55, -11, -24, 29, -56, 38, 1, 17, -14, 13, -7, -16,
+    36, 12, -116, -55, -26, -33, 25, 32, 46, -41, 3, 64, 11, 2, -7, -32, 37, 3, -56, -13, 22, -20,
+    3, -3, 11, -18, 9, 30, -2, -19, 16, -7, 55, -46, 45, -15, -3, -16, 23, 4, -5, -45, -19, -4, -25,
+    23, -58, 25, 68, -40, 30, -22, 50, 1, 25, -26, 7, -55, 1, 5, -56, -24, -12, 21, -6, -6, 56, -20,
+    35, 1, 15, -9, 17, -84, -6, -3, -75, 13, 2, 21, -2, 11, 43, -12, -9, -45, 50, 11, -13, -35, 23,
+    21, -19, -9, 12, -4, -53, 28, 38, -25, -77, 11, 43, -5, -1, -1, 2, -32, -20, -21, 5, 35, -51,
+    -26, -2, -14, -22, -1, -40, 17, 25, -25, 39, -7, -35, -27, 21, -2, -23, -17, -61, -36, -33, 80,
+    -43, -6, -31, -17, 18, -9, -56, -26, 29, 8, -1, -34, -45, 13, -42, 40, -14, -2, -31, 11, -42,
+    -13, 2, -22, 24, -3, -46, 38, -28, -31, -60, 20, -43, 31, 4, 11, 21, -59, 33, -33, 7, 39, -6,
+    -31, 10, 13, -36, 30, -21, -13, -22, 5, -7, -12, 61, -8, -71, 43, -23, -15, -23, -37, -12, 33,
+    -34, 9, -29, -56, -3, -54, -5, 7, -56, 5, 14, 15, -23, -48, 66, 40, -45, 9, -30, -18, -8, -44,
+    23, -27, 33, -16, 11, 10, 12, 8, -16, 19, 8, -8, 7, -26, -41, -2, 35, 10, 10, -14, 7, 8, -7,
+    -37, -12, 27, 24, -14, -9, -32, -87, 54, -14, 29, 26, -16, -22, 11, -4, -11, 18, -14, 9, 27, 7,
+    -19, -60, -19, 48, 32, 12, -17, -1, 1, -22, 46, 79, -6, -9, -9, 2, -4, -26, -12, 108, 16, 23, 3,
+    -9, 18, -51, -6, 52, -9, -19, 7, -18, 47, -14, -21, 24, -11, 4, -42, -21, 0, -34, 37, 64, 5, 5,
+    -26, 21, 37, 15, 27, -17, 1, -17, 5, -29, -5, -2, 38, -8, -9, -24, 8, -6, 8, 25, 4, 8, -5, 15,
+    -18, 6, -5, 31, 45, -25, 5, -14, 0, 6, 12, 10, 10, 41, -28, -10, 35, -23, -27, 46, 38, -22, 11,
+    -6, 1, -19, 50, -3, 9, -15, 21, 4, -20, -2, 29, -24, 11, -16, -38, -3, 12, 4, 26, -30, -14, -15,
+    43, -33, 10, 27, 6, 9, -18, -51, 12, -23, 0, -33, 28, 12, -22, 12, 4, 0, 4, 12, 10, 1, -5, 27,
+    -17, 8, 13, 4, -5, 28, -8, -11, -13, 15, 0, -5, -27, -9, -7, 23, 26, 22, 11, -26, 11, 4, 21, 6,
+    2, -11, -4, 2, -12, 3, 39, 5, 19, 45, 9, 20, 26, -15, -4, -12, -2, -13, 6, 21, -14, 0, -28, 5,
+    6, 4, 15, 4, -2, -9, 14, 9, 7, 55, -6, 33, 33, -1, -20, -25, -4, 21, 17, -7, -3, 13, -30, -5,
+    -4, -24, 37, -22, -14, -22, 20, -19, 7, 7, 18, -33, -10, 35, -16, -31, -8, 20, 6, 19, -18, 17,
+    9, -32, 25, 44, -4, -5, 32, -25, -17, -30, -23, -5, 10, 8, -12, 6, 42, 15, 18, -6, 24, -33, 29,
+    0, 30, 3, -24, 5, 21, -31, -8, -20, -30, 12, 21, 13, 13, -29, 6, -13, 28, 14, 16, -8, 3, -6, 35,
+    -7, -40, 3, 33, 11, 28, -52, -41, -27, -10, -6, 4, 14, -5, 16, -1, -6, 18, -24, -59, -28, -6,
+    -86, -9, 7, -9, -35, -14, -13, 32, 3, -26, -5, 15, 36, 10, 0, 32, -43, -10, -15, -11, 32, -32,
+    2, -23, 4, 20, 16, 14, 15, 10, 32, 14, -17, -12, -6, -2, -11, 52, 41, -8, -1, 36, -3, -8, 18,
+    -17, -15, -8, -36, 3, 17, 14, -6, 20, -10, -36, -26, -27, 20, 26, 0, -9, -26, -16, -47, -12,
+    -22, -4, 12, -47, 4, -50, 17, -8, -15, 9, 35, 4, 22, -6, -62, 14, -7, -17, 21, 9, -8, 14, -9,
+    11, 4, 18, -15, 28, 4, 28, -39, -10, 15, -43, -14, 30, 10, 11, 4, 4, -16, -25, -23, -19, -8, -9,
+    -110, -40, -14, 10, -5, -10, -50, 27, -13, 28, 21, 9, 0, -3, -20, 14, -32, 16, 24, 43, 0, 27,
+    -14, -36, -5, -19, 4, 23, 26, 0, 5, -6, -69, 11, 9, -22, 9, -24, -5, -27, -11, -22, -1, 21, 22,
+    5, -26, -6, -68, 9, 22, 8, -18, 14, 4, -40, 6, 1, -28, 0, -2, -19, -10, 17, -51, 28, -69, -101,
+    7, 66, -28, -3, 39, -102, -13, -61, -26, -98, 44, 127, -76, 32, -40, -49, -56, 42, 6, 55, 23,
+    -35, 0, -13, 46, -30, 10, -33, 15, -46, -4, -87, -52, -41, 75, -23, 28, -17, 41, 93, -22, 43,
+    -29, 20, -32, -89, -79, -66, -49, 19, -84, -9, -4, -8, -25, -17, -7, 15, 29, 33, 2, -21, -16,
+    -2, 13, -39, 36, -8, -18, 127, -10, 79, 127, 85, -39, 91, 65, 75, 48, 32, 34, -8, 2, -12, 46,
+    20, -43, 46, 72, 5, 16, -1, 42, -39, -11, -50, 5, 22, 42, 34, -1, 21, 20, 1, 38, -3, 18, 28,
+    -31, 4, 35, 32, -35, 12, 28, 41, -5, -17, -40, 31, 18, 4, -41, -72, 10, 4, -26, -16, 14, 0, -11,
+    31, 14, 4, 9, 46, -12, -10, -1, -28, 25, 13, 6, -43, 37, -22, -18, 37, 7, 39, 58, -17, 49, 16,
+    21, 20, 13, 75, -39, -23, 84, 51, -37, -22, -20, 25, 3, 13, 20, -49, 26, 51, 8, 30, 13, -17, -4,
+    9, -51, 14, -4, -47, 7, 5, -14, -35, 28, 65, -16, 6, 9, 39, 32, 45, -7, -35, -15, -3, 2, -20,
+    35, 17, 26, 37, -33, 10, 15, 2, -30, 11, 37, -48, -16, 11, 8, -26, 3, 16, -15, 4, 28, 40, -10,
+    31, 9, 17, -14, 5, 46, -4, 62, 92, 24, -22, -14, 47, 33, -24, -57, 56, 12, 0, -3, 15, -23, 98,
+    37, 15, 40, -20, -49, 24, 33, -37, -11, -33, 16, 0, -52, -22, -45, -27, -21, 12, -13, -42, 1,
+    -70, 8, -13, -35, -30, 32, 14, 13, 28, -4, -5, 32, 15, 8, 12, 27, -53, -26, 22, 59, -68, -1,
+    -63, 6, 32, 35, 43, 26, -18, -29, -21, 21, 10, 11, -46, -6, 58, 29, -13, -29, 15, -29, -6, 28,
+    30, -8, 47, -5, -22, 55, 2, -25, 3, 37, 18, -7, -37, 22, -6, 3, -23, 4, 29, 19, 1, 32, 21, 9,
+    -35, -15, -12, 5, 39, -56, 14, 0, -11, 4, -12, 6, -11, 13, -6, 23, -20, 26, -17, -6, 10, 43, 10,
+    -9, 28, -21, -14, 4, -7, 18, -28, 12, 34, 11, -23, -21, 42, 33, 23, -15, -29, 13, 13, 13, -27,
+    39, -27, 27, -5, -10, 9, 16, -22, -1, 21, -17, -6, -34, 14, 43, -10, -20, 51, -22, -57, 5, -57,
+    26, 13, -43, -70, -58, 6, -21, 3, 1, 41, -3, 47, 8, -22, -12, 32, 31, -11, 10, 25, -12, 11, -9,
+    43, 51, -40, -11, -49, 5, -27, 41, -9, -13, -10, 14, 0, 26, 7, 56, -6, 1, 7, -5, 36, 8, 2, -2,
+    -10, -24, 2, 19, -23, 3, -18, -40, 9, 18, 10, -8, 2, -34, -3, -48, 7, -25, 1, -4, 41, -35, -47,
+    -41, -13, 19, 65, -14, -45, 11, -19, -40, -19, -14, -14, -11, -14, -25, 1, 10, 5, 27, -6, -3, 1,
+    -41, -17, -29, -10, 7, 12, -18, 6, 35, 19, 12, 20, 15, -1, -8, -19, 26, 2, 12, 32, 1, 38, 27, 3,
+    -5, -15, 97, -48, 14, 11, 41, 21, 43, -34, 0, 6, 10, -49, 36, 44, -39, -19, -39, 11, 9, -21, -2,
+    -6, 11, 40, -4, 20, -9, 12, -20, -16, 8, -51, -10, -22, -10, 16, -42, 4, 26, -10, -22, 36, 23,
+    -10, -10, -4, 12, 17, 12, -69, 2, 8, 5, -5, 16, 19, -7, 24, -26, -31, -13, -44, -13, 20, 31, 49,
+    33, -11, 35, 41, -14, 44, 20, 37, -26, 15, -15, -36, 11, 13, -19, 26, 28, -6, 24, -29, 45, 5,
+    17, -15, -7, 13, 36, -93, -32, 5, -6, -66, 43, -11, 10, 8, 15, 2, 35, -27, 8, -38, 8, -23, -45,
+    -4, 44, 28, -7, 40, -23, -40, -18, -7, -18, -7, -17, -15, 22, -4, 11, -6, 48, -47, 27, 3, 0, 11,
+    127, 21, 39, 78, 63, 18, -4, 33, -19, 28, 2, 83, 10, -83, -9, 3, -45, 1, 31, 49, 11, -12, 33,
+    18, -9, -14, -10, -19, -49, 16, 5, 12, -4, 22, -50, -20, 25, -22, 35, -14, -6, 34, -51, 0, -8,
+    -83, -12, 23, 23, -5, 41, 18, 25, 9, -30, 8, 14, 24, -37, 32, 19, -18, -10, 52, 28, -36, 33,
+    -24, 1, 5, 8, -4, -7, 26, 22, 47, 37, 19, 33, 12, -27, 7, -2, 5, 33, -23, -76, -30, -24, 5, -14,
+    25, 25, 21, 75, 18, 41, -28, 17, -33, 18, 21, 48, -81, 12, 7, 1, 4, 32, -41, 35, 31, -21, 14,
+    35, 2, -11, -25, 16, -4, -42, -21, 12, -17, -10, 30, 24, -15, 24, -9, 28, 4, 8, 16, -33, 34, -9,
+    1, 7, -9, 11, 19, -8, 22, 20, 31, 46, 4, 56, 45, -3, 19, 31, 15, -22, -4, 41, -2, -26, 8, -41,
+    17, 15, -46, 15, 32, 18, -6, 40, -12, -8, -64, -10, 25, 15, -61, 16, -23, -20, -7, -5, -12, 17,
+    5, -10, -67, 14, 60, 7, -26, 19, 19, -22, 16, -6, -21, -7, -5, -53, -10, 7, 13, -7, 13, 7, -39,
+    -44, 17, -29, 31, 40, -30, 4, 5, 20, -25, 47, 21, 31, -9, 25, 54, 3, 57, -4, -14, 3, 29, 39, 4,
+    -22, 3, -7, -1, 17, -18, 29, -18, 8, 12, 32, 0, 1, 35, -42, -24, -16, -54, -23, -30, -23, -2,
+    27, 6, -29, -2, 8, 49, 1, -7, -33, -70, -3, -13, -16, 19, 31, 6, 1, -1, -17, -2, 19, 16, 1, 1,
+    36, -23, -3, 7, 20, -54, -2, -12, -21, 36, 0, -2, -11, -30, 0, -2, -9, -27, -17, -16, 33, 53,
+    35, -7, 33, 34, 6, -22, 0, -43, 7, 17, -34, -16, 29, 43, -20, 36, -44, 14, 23, -48, -12, 48,
+    -21, -17, -15, 21, -2, 29, 26, -11, -13, -38, -52, 0, 8, 36, -49, -14, 36, -23, -12, -13, 7,
+    -28, -6, -10, -7, 11, 10, 5, -14, 17, 9, -6, -36, 13, -10, 22, 9, -35, -33, 4, -18, 8, 0, 34,
+    16, 33, 26, -14, -7, 38, 17, -39, 27, 76, 1, 29, 13, 15, 1, 41, 17, -23, 18, -1, -57, 6, 3, 0,
+    16, -30, 12, 5, -8, 16, 34, 14, 20, -8, -2, -5, 7, 15, -31, 8, 48, 43, -76, 18, 12, 11, -37, 18,
+    -25, 15, 25, 52, -6, -33, 34, 2, -7, 31, 27, -31, -10, -9, -17, -3, -18, 2, 8, -13, -10, 19, 7,
+    -28, 16, -39, 36, -11, -9, -29, -11, 33, -19, 1, 3, -59, 1, -6, 91, 1, 54, -38, 9, 34, 11, -7,
+    -23, -1, -56, 27, 24, 48, -2, -22, -96, -82, -31, 114, -9, 24, 41, 5, 39, 26, -14, 11, 18, 21,
+    6, -5, 6, 3, 36, -23, -1, 31, 67, 12, -56, 55, -6, -32, -14, 49, 80, -45, 5, 25, -7, 2, 7, -18,
+    -17, 23, -47, 64, 3, -25, 21, -29, 3, 20, -2, 44, 28, 13, -20, -25, -20, 21, 12, -12, 29, 6,
+    -34, 0, 37, 19, 20, -58, 55, -1, 18, -64, 24, -29, 13, 90, 25, -7, 4, 11, -20, 32, 6, 8, 23,
+    -10, 37, -28, -20, 34, 20, -7, -2, -6, -2, -16, 52, -13, 13, 9, 24, -23, 6, 22, 11, -38, 27, -6,
+    20, 19, 22, -3, 15, -5, 12, 10, 19, 15, 9, -4, 5, 3, 15, -3, -3, -6, 7, 5, 1, -2, 5, 7, 5, -6,
+    4, -2, 109, 117, 108, 121, 96, 111, 122, 109, 122, 124, 99, 121, 127, 108, 104, 127, 106, 119,
+    79, 126, 104, 100, 123, 108, -4, -2, 3, 0, 9, -3, -1, 1, -2, 2, -1, -6, 0, -4, 1, -4, 4, -3, 3,
+    -1, -2, 2, -2, -1, -1, 38, 5, 21, 20, -7, 34, 17, -14, -18, -20, -5, 40, -9, -9, -7, 3, 30, -31,
+    -4, 3, -7, -18, -28, -3, 12, -10, -18, 22, 7, 4, -45, 6, 23, 15, 23, -13, -5, 7, 23, -8, 12, 44,
+    -16, -2, -2, -56, -38, 33, 21, -14, -3, -20, -37, 36, -13, -9, -14, 6, -9, -47, 14, 43, -12, -4,
+    9, 40, 49, -9, 18, 8, -9, -1, -23, -18, -2, -3, -34, -19, -5, -21, -7, -23, -22, -3, -14, 2,
+    -16, 10, -23, 46, -3, 25, -12, -12, 3, 5, 7, -13, 9, -13, 7, -16, 67, -2, -6, -16, 12, -17, -1,
+    13, 12, 4, -18, 8, 5, 14, 27, 25, 7, -21, -15, 11, -19, 31, 29, 20, -16, 52, -22, -33, -4, -16,
+    -15, -22, 49, 14, 22, -37, -9, -6, -25, -5, 2, 12, -65, -32, -11, -47, 6, 12, -4, -24, -6, -19,
+    -13, -38, 16, 18, -14, -28, -3, 36, 6, 3, 2, -25, 25, -34, 16, -8, -25, 38, -27, 46, -13, -3,
+    19, -27, -18, 25, 4, 20, -21, -32, -58, -11, -2, 21, 22, -9, 12, -45, -15, 34, -1, 19, 27, -6,
+    -54, 14, 25, 5, -10, 3, -18, -76, 7, 13, 4, -19, -51, 47, 6, 28, 11, -32, 24, -3, 12, 6, 0, -8,
+    26, -70, 21, -6, -17, -7, -21, -21, -11, 31, 9, -2, 22, 8, 12, 9, -4, 37, -4, 47, -31, -37, -8,
+    51, -23, 3, -3, -31, 19, 42, 6, 39, 8, -30, 2, 12, -7, 35, -42, 1, 1, 3, -5, 7, 9, -20, 0, -34,
+    11, 2, -5, 26, 14, 29, 12, -10, 5, 22, -34, 42, 19, 39, 9, 17, -2, -24, -5, -46, -21, -23, -18,
+    16, -53, -22, 5, 2, 25, 28, -5, 41, 5, -20, 30, 26, -3, -16, 31, 22, 25, -14, 38, 50, 38, -2,
+    -37, 44, 9, -23, 71, 17, 39, 31, -8, 21, -10, 20, -2, -80, 40, 27, 20, 5, 51, -1, -20, -24, 45,
+    37, -2, 27, 39, -24, 15, 29, -4, -5, 31, 10, 8, 26, -30, -7, 3, 19, -16, -5, 29, 13, -42, 1, 18,
+    -1, -15, 1, 25, -14, 21, 22, 6, -26, 31, -15, 11, 2, -22, -11, -6, 32, -22, 27, 18, 6, 3, -29,
+    11, -13, -13, 27, 19, -2, -18, -5, 2, 10, 10, 8, -46, -4, -30, -36, -15, 0, 12, 29, 9, 0, -3,
+    -7, 14, 16, -32, -49, -14, -2, 25, 2, 5, -2, -7, -42, -9, 6, 28, -3, -23, 20, -10, -13, 19, -11,
+    12, 5, -23, -28, 4, -11, -29, 8, -26, -31, -28, 19, 16, -24, 12, 28, 14, 7, -17, 7, -13, -7, -2,
+    -17, -4, -10, 19, 0, -4, -23, 27, -14, -6, -39, -10, -46, 23, 0, -23, 16, -12, 55, -55, -41, 5,
+    -16, 12, 31, 17, -5, -16, -2, -9, 7, -15, -21, 6, 26, -14, -32, -33, 11, -17, 8, -10, -28, 13,
+    -17, -9, -47, 19, 5, -1, 37, -1, 42, -24, -36, -28, -34, 2, 28, -14, 7, 23, 8, 38, 27, -24, 12,
+    -7, -26, 31, 9, 14, 14, 24, -9, -3, -28, 9, 20, -14, 6, 18, -29, 5, 8, 0, -20, -4, -29, 26, 3,
+    -1, -11, -48, 12, -28, 6, 3, 37, 33, -41, 24, -25, 7, 1, 33, 12, 4, 37, 2, 2, 22, 23, -32, 28,
+    8, -12, -17, 26, 8, -8, 6, -22, 0, 27, -25, -2, 20, -52, -10, -12, 17, 2, 40, -37, -5, 39, -25,
+    28, -5, -5, -21, 11, -2, -22, 13, -20, 38, -54, -30, -23, 25, -65, -16, 22, -49, -1, 12, -25,
+    -87, 5, -6, -65, -3, -3, -35, -38, -29, 9, -50, 11, 26, 22, 30, -25, 0, 12, 26, 15, 37, 18, -16,
+    15, 3, 33, -6, 1, 9, 15, -11, 26, -6, 3, -4, 0, -27, 20, 4, -2, -4, 1, -4, -9, 3, 16, -13, 22,
+    72, -13, 8, -51, -12, -19, 21, -4, -12, 0, -8, -6, -6, -40, -22, 15, -1, 26, -5, 21, 15, 3, -9,
+    4, -15, -1, -29, -16, 2, 47, 5, -4, 8, -27, -37, 29, 14, -42, 39, -21, 14, 13, 3, 45, -40, 11,
+    0, -20, 8, 0, -3, 25, -27, 23, 7, 12, 34, 31, -4, 8, 49, 25, 14, -10, 24, -8, 20, 41, -19, -3,
+    -6, -32, 15, 14, -19, -8, 33, 20, -34, 32, 8, -24, -18, -8, 19, -50, 18, -22, 2, -7, -5, -32,
+    23, 12, 29, -9, -21, 20, -16, -43, -15, -4, 3, -29, 27, 0, 16, 11, -11, -13, 7, -2, 1, -49, -29,
+    23, 24, -9, -20, -15, -4, 6, -1, -15, 19, -1, 1, -33, -4, -30, -3, -5, 21, 13, -20, -16, -4, -8,
+    -2, -15, -24, 20, 28, -21, -25, -34, 13, -6, 17, -31, -3, -6, 12, -7, 15, 13, -21, -9, -9, -7,
+    -33, -9, 28, -1, 0, -2, -26, -22, -15, 12, -20, 22, -27, -5, 6, 0, -3, 22, -48, -2, 13, 27, 1,
+    10, 26, 22, 5, -17, 2, 9, 9, 47, -11, -14, -16, 0, -5, -26, -10, 21, 12, 19, 9, 30, -2, 56, 24,
+    -17, -15, 1, 15, -20, -3, 2, -27, 12, 9, 16, 9, 12, 1, -11, 8, 7, 52, 11, 13, 26, -3, 8, -8, 16,
+    -13, 16, 22, 43, 61, 46, -34, 33, -15, -24, 4, -12, 7, 23, -7, 56, -14, 14, -17, -1, 15, 18, 15,
+    -15, -8, 15, 18, 4, 18, 34, 17, 6, 9, 29, 14, 26, -5, 29, 15, -5, 6, 7, -9, 5, 7, -41, -13, -38,
+    22, -55, -7, 46, -50, -11, 10, -45, -25, -12, -45, 71, 39, 2, -19, -6, -25, 30, -27, 32, -5,
+    -11, 22, -31, 42, 11, 6, 14, 0, 8, 16, -19, -18, -11, -36, 31, -23, -18, -40, 26, -29, -51, 15,
+    22, 23, -7, 14, -12, 39, 63, 8, -2, 24, 29, -6, -18, -6, 28, 1, 46, -10, 5, -3, 31, -18, 14,
+    -27, 25, 11, 3, -2, 66, -11, -5, 27, 27, -33, -15, -8, 6, -15, 8, -37, 22, 21, 21, -45, -12, 15,
+    2, -34, -3, -32, -2, 26, -22, 40, 1, -48, -41, 13, 41, 4, 2, 3, -1, 12, 60, 18, -14, -6, 26,
+    -21, 2, 0, 21, -6, 9, -8, 16, -34, -14, 14, -40, 18, -7, 31, 4, -2, 5, -7, 10, -27, -3, 42, -26,
+    -23, 31, -7, 7, -40, 44, 9, -11, 12, -29, 10, 1, 19, 2, 41, -3, 22, 13, -24, -8, 45, -7, 2, 3,
+    6, -31, -11, 15, 1, -1, 16, 13, 33, 7, 20, 1, -26, 3, -7, 6, -42, 13, 26, -49, -9, -24, 2, 9,
+    -19, 12, -28, -4, 13, 31, 25, 42, 23, -15, 14, 2, -20, 20, -17, 7, -26, 23, 11, 0, -7, 42, -46,
+    25, 26, -1, 16, 0, 33, -5, 6, -14, 13, 48, 46, -6, 26, -26, 31, 49, 7, -30, 1, 21, 1, 15, -15,
+    -21, -4, 30, 5, 5, -12, 19, -4, 72, -15, 76, 69, -4, -18, 44, -22, 69, 8, -1, -24, -18, 71, 65,
+    22, 14, 13, 6, -17, -13, 13, -25, 34, -16, 17, -4, 2, 45, -43, -14, -17, -50, 0, 5, 10, -3, -4,
+    13, 10, 25, 41, -4, 28, -16, -7, -26, -5, -9, 31, -17, -22, 27, 11, 21, -38, -36, -7, -23, -28,
+    -15, -7, -12, 29, -59, -28, -42, 15, -52, -20, 0, -6, -14, 0, -9, -27, 5, -5, -24, 27, 24, -23,
+    -31, 47, -11, -19, 4, 19, -7, -3, 22, 9, -30, -47, -25, -22, 45, -1, 33, -27, -21, 37, -22, -15,
+    -3, -8, -34, 23, -6, 18, -7, -14, -11, -23, 55, -1, 50, 29, 63, 44, 10, 7, -1, 35, 30, 0, -9,
+    -24, 36, 20, -51, 6, -15, 17, 30, -16, -3, 23, 12, 0, 26, 23, 46, 39, 18, 4, 7, 37, -15, 25, 26,
+    -12, -14, 40, -13, 127, -52, 26, -4, -19, 16, -1, -22, -4, 11, -18, 36, 15, -2, -13, -15, 13,
+    -9, 20, -1, -11, 21, 24, 1, 24, 11, -5, 13, 36, 26, 16, 9, 9, 33, 8, 14, 24, 26, 5, 23, 13, 2,
+    54, 19, -13, -42, -34, -1, 5, 59, 7, -22, 16, 17, 44, 9, -39, -2, -34, 2, 10, 29, -28, -26, -7,
+    -2, -5, 5, -27, -29, -4, 18, 38, 35, 5, -40, -32, 1, -5, -25, 3, 10, -24, -15, 2, 14, -42, -23,
+    -49, 3, 2, 13, -4, -3, 13, -25, -1, 6, 32, 4, 18, -16, -14, -25, 24, -6, 26, 58, -5, -14, 11,
+    17, 12, -16, 54, -6, -10, -32, 4, -1, 21, -58, -11, -39, -38, 57, -13, -20, -10, -17, 26, 1,
+    -42, 14, -11, -4, 5, 3, 20, -2, -28, -19, -22, -24, -9, -35, -1, 6, 5, -21, 1, 15, -18, -33, -4,
+    -38, -12, 9, 24, 18, -1, 4, -13, -6, 15, 23, -32, -37, 4, -10, -22, -2, -7, 3, -24, 24, 22, -9,
+    64, -6, -2, 3, 0, 13, 31, -34, 33, 12, -11, 11, -31, -21, 42, -25, -49, -7, -27, -2, -4, -78, 9,
+    -44, 10, -19, -93, -27, -43, -28, 15, 23, 0, -2, -26, 11, 7, 18, -37, -43, -6, -1, 33, -33, 0,
+    54, 4, -54, -39, 10, -42, 43, -38, -18, -40, -26, 35, -7, -18, 46, -66, -35, -10, -80, -11, -9,
+    -10, -57, 1, -8, 7, -32, -42, -9, -23, -33, 8, 1, 4, 1, -24, -8, 11, -22, -2, -35, -33, 4, -11,
+    3, 19, 4, 54, 0, -5, -22, -5, 17, -10, -22, -4, -32, -20, 9, -30, -7, -10, 25, -30, -27, -4,
+    -32, -6, -30, 32, -27, -24, -20, -15, 0, -13, 10, 3, 0, 3, 25, -4, 14, 10, 12, -21, 10, -3, -8,
+    5, -42, -8, 10, 15, 17, 20, -9, 28, -3, 26, 5, -19, 0, -11, 24, 60, 17, 9, 5, 14, -12, 39, -10,
+    40, -4, -24, 6, -32, 6, -19, -52, 33, -16, -20, -5, -15, 3, -59, -45, -24, 25, 30, 1, -57, -24,
+    -17, 41, -46, 3, 25, 8, 13, -33, 2, 1, -16, -39, 20, -10, -9, -3, 13, -14, -6, 20, -7, -6, -6,
+    -14, -11, -14, 46, 4, 3, 14, 3, -13, -7, 60, -20, 48, 40, 78, 63, 38, -16, 22, 14, 60, -11, -11,
+    -24, 27, 19, 6, -6, 22, 29, 20, -25, 18, -9, -4, 28, -9, 43, -57, 5, 49, -3, 51, 58, -48, 46,
+    68, -8, -24, 69, -18, 34, -127, 65, -26, -42, 51, -10, -10, 13, 15, -4, 36, -8, 2, -14, -19, 0,
+    -12, -11, -6, -1, 7, 2, 22, -17, 33, -8, 0, 35, -22, -7, 32, 91, -12, -96, 13, -18, 93, -100,
+    -19, -67, -85, -11, -63, 11, 47, -47, -78, 55, -39, 73, -127, 48, -46, -71, -127
+};
+/* va-table-end */
+
+/* Edges of the bands in FFT bins of 40 Hz: band b rises from edge b to b + 1 and falls to b + 2.
+ * Evenly spaced in mel, but at least two bins apart. */
+static const unsigned char va_edges[VA_BANDS + 2] = {
+    1, 3, 5, 7, 9, 11, 13, 15, 18, 21, 24, 28, 32, 37, 43, 49, 56, 64, 73, 84, 96, 110, 127, 147,
+    170, 196
+};
+
+static void va_make_filters(va_detector *v)
+{
+    unsigned b, i;
+    memset(v->filter_weight, 0, (size_t)VA_BANDS * ML_BINS * sizeof(float));
+    for (b = 0; b < VA_BANDS; b++) {
+        unsigned low = va_edges[b], middle = va_edges[b + 1], high = va_edges[b + 2];
+        for (i = low + 1; i < high; i++) {
+            v->filter_weight[b * ML_BINS + i] = i <= middle
+                ? (float)(i - low) / (float)(middle - low)
+                : (float)(high - i) / (float)(high - middle);
+        }
+    }
+    ml_init(&v->filters, v->filter_weight, VA_BANDS);
+}
+
+/* Each part of the table is its weights times a scale, then the biases times another. */
+static void va_unpack(va_weights *w)
+{
+    float *part[4];
+    size_t n[4], last[4], k, i;
+    const int8_t *q = va_table;
+    part[0] = w->dense[0];
+    part[1] = w->input[0];
+    part[2] = w->state[0];
+    part[3] = w->out;
+    n[0] = VA_INPUTS * VA_DENSE;
+    n[1] = VA_DENSE * 3 * VA_STATE;
+    n[2] = VA_STATE * 3 * VA_STATE;
+    n[3] = VA_STATE;
+    last[0] = VA_DENSE;
+    last[1] = last[2] = 3 * VA_STATE;
+    last[3] = 1;
+    for (k = 0; k < 4; k++) {
+        for (i = 0; i < n[k] + last[k]; i++) {
+            part[k][i] = (float)*q++ * va_scales[k][i >= n[k]];
+        }
+    }
+}
+
+/* To 4 kHz through three running means of 8 samples, which pass up to 700 Hz or so. */
+static void va_lower(va_detector *v)
+{
+    static const float taps[22] = {
+        1, 3, 6, 10, 15, 21, 28, 36, 42, 46, 48, 48, 46, 42, 36, 28, 21, 15, 10, 6, 3, 1
+    };
+    const float *x = v->x + VA_REACH + VA_STEP / 2u - VA_VOICE / 2u * 4u - 11u;
+    size_t j, i;
+    for (j = 0; j < VA_LOW; j++) {
+        float sum = 0.0f;
+        for (i = 0; i < 22; i++) {
+            sum += x[4 * j + i] * taps[i];
+        }
+        v->low[j] = sum * (1.0f / 512.0f);
+    }
+}
+
+/* Normalised cross-correlation of y with itself, VA_LAG0 and more samples later. */
+static void va_correlate(const float *y, float *correlation /* [VA_LAGS] */)
+{
+    float x[VA_VOICE], before[VA_VOICE + 1], mean = 0.0f;
+    mt_vec sum, later;
+    size_t i, lag;
+    for (i = 0; i < VA_VOICE; i++) {
+        mean += y[i];
+    }
+    mean *= 1.0f / (float)VA_VOICE;
+    before[0] = 0.0f; /* energy before each sample */
+    for (i = 0; i < VA_VOICE; i++) {
+        x[i] = y[i] - mean;
+        before[i + 1] = before[i] + x[i] * x[i];
+    }
+    for (lag = 0; lag < VA_LAGS; lag += MT_LANES) {
+        mt_vset(&sum, 0.0f);
+        for (i = 0; i < VA_CORRELATE; i++) {
+            mt_vload(&later, x + VA_LAG0 + lag + i);
+            sum.v += later.v * x[i];
+        }
+        mt_vstore(correlation + lag, &sum);
+    }
+    for (lag = 0; lag < VA_LAGS; lag++) {
+        size_t at = VA_LAG0 + lag;
+        float energy = before[at + VA_CORRELATE] - before[at];
+        /* The constant lies at -120 dB: silence has no pitch. */
+        correlation[lag] /= sqrtf(before[VA_CORRELATE] * (energy > 0.0f ? energy : 0.0f) + 1e-16f);
+    }
+}
+
+/* Strength, place and movement of the pitch. */
+static void va_pitch(va_detector *v, const float *y, float *out /* [3] */)
+{
+    float correlation[VA_LAGS], best = -1.0f, voiced, lag, moved;
+    size_t i, at = 0;
+    va_correlate(y, correlation);
+    for (i = 0; i < VA_LAGS; i++) {
+        float value = correlation[i] * (1.0f - 0.0015f * (float)i); /* no octaves below */
+        if (value > best) {
+            best = value;
+            at = i;
+        }
+    }
+    voiced = correlation[at] > 0.0f ? correlation[at] : 0.0f;
+    lag = mt_log1((float)(VA_LAG0 + at)) - 3.09f; /* ln 22: 182 Hz */
+    moved = lag > v->lag ? lag - v->lag : v->lag - lag;
+    out[0] = voiced;
+    out[1] = voiced * lag;
+    out[2] = voiced * v->voiced * (moved < 0.5f ? moved : 0.5f) * 4.0f;
+    v->voiced = voiced;
+    v->lag = lag;
+}
+
+/* Step 0 or 1 of the block; v->power and v->low are filled. */
+static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
+{
+    const float *p = v->power + 2 * step * VA_BANDS;
+    float level = 0.0f, mean = 0.0f, x[VA_BANDS];
+    size_t b;
+    for (b = 0; b < VA_BANDS; b++) {
+        x[b] = 0.5f * (p[b] + p[b + VA_BANDS]); /* at least 1e-10 */
+        level += x[b];
+        x[b] = mt_log1(x[b]) * 0.43429448190325182765f;
+        mean += x[b];
+    }
+    level = mt_log1(level) * 0.43429448190325182765f;
+    mean *= 1.0f / (float)VA_BANDS;
+    if (v->seen == 0) {
+        memcpy(v->floor, x, sizeof v->floor);
+        v->top = level;
+    }
+    for (b = 0; b < VA_BANDS; b++) {
+        float above = x[b] - v->floor[b];
+        /* Down at once, up by 2 dB a second: between syllables every band shows its floor. */
+        v->floor[b] += above < 0.0f ? 0.25f * above : above < 0.004f ? above : 0.004f;
+        f[b] = 0.5f * (x[b] - mean);
+        f[VA_BANDS + b] = 0.5f * (above < -1.0f ? -1.0f : above < 4.0f ? above : 4.0f);
+    }
+    /* The loudest of late, falling by 1 dB a second, and never below white noise at -90 dB. */
+    v->top = level > v->top ? v->top + 0.3f * (level - v->top) : v->top - 0.002f;
+    v->top = v->top > -4.5f ? v->top : -4.5f;
+    level -= v->top;
+    f[2 * VA_BANDS] = 0.5f * (level > -4.0f ? level : -4.0f);
+    va_pitch(v, v->low + step * (VA_STEP / 4u), f + 2 * VA_BANDS + 1);
+}
+
+/* out[n] += in[m] * w[m][n], and the bias in row m; n is a multiple of MT_LANES. */
+static void va_multiply(float *out, const float *in, const float *w, size_t m, size_t n)
+{
+    mt_vec sum, row;
+    size_t i, j;
+    for (j = 0; j < n; j += MT_LANES) {
+        mt_vload(&sum, w + m * n + j);
+        for (i = 0; i < m; i++) {
+            mt_vload(&row, w + i * n + j);
+            sum.v += row.v * in[i];
+        }
+        mt_vstore(out + j, &sum);
+    }
+}
+
+static void va_sigmoid(mt_vec *x)
+{
+    x->v = -x->v;
+    mt_vexp(x);
+    x->v = 1.0f / (1.0f + x->v);
+}
+
+/* One step of the network: the probability of speech VA_AHEAD steps ago. */
+static float va_network(va_detector *v, const float *f)
+{
+    const va_weights *w = v->weights;
+    float dense[VA_DENSE], in[3 * VA_STATE], back[3 * VA_STATE], sum = w->out[VA_STATE];
+    mt_vec reset, update, next, old;
+    size_t i;
+    va_multiply(dense, f, w->dense[0], VA_INPUTS, VA_DENSE);
+    for (i = 0; i < VA_DENSE; i++) {
+        dense[i] = dense[i] > 0.0f ? dense[i] : 0.0f;
+    }
+    va_multiply(in, dense, w->input[0], VA_DENSE, 3 * VA_STATE);
+    va_multiply(back, v->state, w->state[0], VA_STATE, 3 * VA_STATE);
+    for (i = 0; i < VA_STATE; i += MT_LANES) {
+        mt_vload(&reset, in + i);
+        mt_vload(&old, back + i);
+        reset.v += old.v;
+        va_sigmoid(&reset);
+        mt_vload(&update, in + VA_STATE + i);
+        mt_vload(&old, back + VA_STATE + i);
+        update.v += old.v;
+        va_sigmoid(&update);
+        mt_vload(&next, in + 2 * VA_STATE + i);
+        mt_vload(&old, back + 2 * VA_STATE + i);
+        next.v = (next.v + reset.v * old.v) * 2.0f;
+        va_sigmoid(&next);
+        next.v = next.v * 2.0f - 1.0f; /* tanh */
+        mt_vload(&old, v->state + i);
+        next.v = next.v + update.v * (old.v - next.v);
+        mt_vstore(v->state + i, &next);
+    }
+    for (i = 0; i < VA_STATE; i++) {
+        sum += v->state[i] * w->out[i];
+    }
+    return 1.0f / (1.0f + mt_exp1(-sum));
+}
+
+static void va_close(va_detector *v)
+{
+    v->open = 0;
+    if (v->count >= v->rules.least) {
+        v->span.first = v->first > v->rules.pad ? v->first - v->rules.pad : 0;
+        v->span.end = v->end + v->rules.pad;
+        v->full = 1;
+    }
+}
+
+/* At most one span ends in a block, because a gap is longer than that. */
+static int va_take_span(va_detector *v, va_span *span)
+{
+    int full = v->full;
+    *span = v->span;
+    v->full = 0;
+    return full;
+}
+
+static void va_decide(va_detector *v, float p)
+{
+    v->history[v->step % VA_HISTORY] = (unsigned char)(p * 255.0f);
+    if (p >= (v->open ? v->rules.off : v->rules.on)) {
+        if (!v->open) {
+            v->open = 1;
+            v->first = v->step;
+            v->count = 0;
+        }
+        v->end = v->step + 1;
+        v->count++;
+    }
+    v->step++;
+    if (v->open && v->step - v->end >= v->rules.gap) {
+        va_close(v);
+    }
+}
+
+/* The spectra of the block in v->x, and the block at 4 kHz. */
+static void va_look(va_detector *v)
+{
+    size_t t;
+    for (t = 0; t < 4; t += ML_BATCH) {
+        v->op->mel_powers(v->fft, &v->filters, v->x + VA_REACH - ML_MARGIN + t * ML_HOP,
+                          v->power + t * VA_BANDS, VA_BANDS, v->scratch);
+    }
+    va_lower(v);
+}
+
+static void va_block(va_detector *v)
+{
+    float f[VA_INPUTS], p;
+    size_t step;
+    va_look(v);
+    for (step = 0; step < 2; step++) {
+        va_features(v, step, f);
+        p = va_network(v, f);
+        if (v->seen++ >= VA_AHEAD) {
+            va_decide(v, p);
+        }
+    }
+    v->have -= VA_BLOCK;
+    memmove(v->x, v->x + VA_BLOCK, v->have * sizeof(float));
+}
+
+/* Takes samples up to where a span ends, at most n; returns how many. *found tells whether *span
+ * was set. */
+static size_t va_push(va_detector *v, const float *samples, size_t n, va_span *span, int *found)
+{
+    size_t done = 0;
+    *found = 0;
+    while (done < n && !*found) {
+        size_t part = n - done < VA_BLOCK ? n - done : VA_BLOCK;
+        memcpy(v->x + v->have, samples + done, part * sizeof(float));
+        v->have += part;
+        done += part;
+        if (v->have >= VA_BUFFER) {
+            va_block(v);
+        }
+        *found = va_take_span(v, span);
+    }
+    v->heard += done;
+    return done;
+}
+
+/* After the last sample: decides what is left. To be called until it returns 0. */
+static int va_finish(va_detector *v, va_span *span)
+{
+    static const float silence[VA_BLOCK];
+    uint64_t heard = v->heard, steps = (heard + VA_STEP - 1) / VA_STEP;
+    int found = 0;
+    while (v->step < steps && !found) {
+        (void)va_push(v, silence, VA_BLOCK, span, &found);
+    }
+    v->heard = heard;
+    if (!found && v->open) {
+        va_close(v);
+        found = va_take_span(v, span);
+    }
+    if (found && span->end > steps) {
+        span->end = steps;
+    }
+    return found && span->first < span->end;
+}
+
+/* The step before which no span can begin any more, other than those taken out. */
+static uint64_t va_known(const va_detector *v)
+{
+    uint64_t step = v->open ? v->first : v->step;
+    return step > v->rules.pad ? step - v->rules.pad : 0;
+}
+
+/* Steps of speech in first..end-1, which must be among the last VA_HISTORY decided. */
+static uint64_t va_count(const va_detector *v, uint64_t first, uint64_t end)
+{
+    unsigned char least = (unsigned char)(v->rules.off * 255.0f);
+    uint64_t n = 0;
+    for (end = end < v->step ? end : v->step; first < end; first++) {
+        n += v->history[first % VA_HISTORY] >= least;
+    }
+    return n;
+}
+
+/* For a new recording. */
+static void va_begin(va_detector *v, const va_rules *rules)
+{
+    v->rules = *rules;
+    memset(v->x, 0, VA_REACH * sizeof(float));
+    memset(v->history, 0, VA_HISTORY);
+    memset(v->state, 0, sizeof v->state);
+    v->have = VA_REACH;
+    v->heard = v->seen = v->step = 0;
+    v->voiced = v->lag = 0.0f;
+    v->open = v->full = 0;
+}
+
+static void va_wipe(va_detector *v)
+{
+    ar_wipe(v->x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
+    ar_wipe(v->power, 4 * VA_BANDS * sizeof(float));
+    ar_wipe(v->low, VA_LOW * sizeof(float));
+    ar_wipe(v->history, VA_HISTORY);
+    ar_wipe(v->state, sizeof v->state);
+    ar_wipe(v->floor, sizeof v->floor);
+    ar_wipe(v->scratch, sizeof *v->scratch);
+}
+
+static void va_take(ar_arena *arena, va_detector *v)
+{
+    v->filter_weight = ar_take(arena, (size_t)VA_BANDS * ML_BINS, sizeof(float));
+    v->filters.first = ar_take(arena, VA_BANDS, sizeof(uint16_t));
+    v->filters.last = ar_take(arena, VA_BANDS, sizeof(uint16_t));
+    v->scratch = ar_take(arena, 1, sizeof(ml_scratch));
+    v->weights = ar_take(arena, 1, sizeof(va_weights));
+    v->x = ar_take(arena, VA_BUFFER + VA_BLOCK, sizeof(float));
+    v->power = ar_take(arena, 4 * VA_BANDS, sizeof(float));
+    v->low = ar_take(arena, VA_LOW, sizeof(float));
+    v->history = ar_take(arena, VA_HISTORY, 1);
+}
+
+/* Tables; called once after the memory is there. */
+static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *fft)
+{
+    v->op = op;
+    v->fft = fft;
+    va_make_filters(v);
+    va_unpack(v->weights);
+}
+
+/* ======================================================================
  * 18. wi_  windows: the long-form driver
  *
  *  Owns      one run: audio to windows of 30 s, windows to segments, the
@@ -13240,7 +14030,9 @@ static void np_wipe(np_bridge *b)
  *  Assumes   engine, decoder and store are laid out.
  *  Ensures   OpenAI's seek rule: a window begins where the last finished
  *            segment of the one before ended. Memory stays the same for
- *            any length. Each window moves on by at least 20 ms.
+ *            any length. The run ends: each window moves on by a frame
+ *            or more, but for one in each second of speech at most, which
+ *            is to be decoded again (wi_hole).
  *  Costs     an encoder run and the decoding a window.
  *
  *  Log-mel is floored at the maximum of each 30 s window minus 8, as in
@@ -13254,6 +14046,10 @@ static void np_wipe(np_bridge *b)
 #define WI_MAX_GIVEN 112u      /* tokens of a prefix at most, half of a window's */
 #define WI_CARRIED 0.5f        /* text from this temperature on is no context for the next window */
 #define WI_LANGUAGES 128u      /* more than there are */
+#define WI_SKIP_MS 1000        /* shorter silence is decoded along with what is beside it */
+#define WI_LEFT_MS 1000        /* so much speech without text is decoded again */
+#define WI_STRAY_MS 500        /* the model's times may be wrong by so much */
+#define WI_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
 
 typedef struct wi_run {
     en_engine engine;
@@ -13280,6 +14076,15 @@ typedef struct wi_run {
     zl_work *compress;
     char *text;             /* [2][ZL_MAX] of a decoding, to be compressed */
     uint32_t window;        /* number of the window, from 0 */
+    va_detector voice;
+    int heard_all;          /* the detector knows that the recording has ended */
+    size_t past;            /* speech spans that end before the window */
+    size_t kept;            /* tokens of the window before those that will be decoded again */
+    size_t content;         /* frames of the window that are decoded; silence is put behind them */
+    int64_t settled_ms;     /* the ledger is written up to here */
+    int64_t left_ms;        /* begin of speech that the window left without text, or -1 */
+    int64_t again_ms;       /* begin of the latest speech that was decoded again, or -1 */
+    int64_t until_ms;       /* the window shall end here at the latest, or -1 */
     unsigned cuts;          /* windows in a row whose text was cut off before a loop */
     wnpu_params params;
     const int *cancel;      /* atomic */
@@ -13308,14 +14113,133 @@ static double wi_lap(double *since)
     return lap;
 }
 
+/* The one place where a window's time becomes the recording's. */
+static int64_t wi_clock(const wi_run *r, int64_t ms_in_window)
+{
+    return (int64_t)(r->frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
+}
+
+/* End of the audio known so far, which no segment passes. */
+static int64_t wi_end_ms(const wi_run *r)
+{
+    return wi_clock(r, (int64_t)((r->have - ML_MARGIN) / (ML_RATE / 1000u)));
+}
+
+/* ---- voice activity ---- */
+
+static int wi_add_speech(wi_run *r, const va_span *span)
+{
+    wnpu_speech_span found;
+    int64_t end = (int64_t)(r->voice.heard / (ML_RATE / 1000u));
+    found.t0_ms = (int64_t)span->first * VA_STEP_MS;
+    found.t1_ms = (int64_t)span->end * VA_STEP_MS;
+    found.t1_ms = found.t1_ms < end ? found.t1_ms : end;
+    if (found.t0_ms >= found.t1_ms) {
+        return WNPU_OK;
+    }
+    r->stats.speech_ms += found.t1_ms - found.t0_ms;
+    if (rs_list_add(&r->store, &r->store.speech, &found) != WNPU_OK) {
+        return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu stretches of "
+                      "speech; raise result_bytes", (unsigned long)r->store.speech.count);
+    }
+    return WNPU_OK;
+}
+
+/* Shows new samples to the detector; none: the recording has ended. */
+static int wi_listen(wi_run *r, const float *samples, size_t n)
+{
+    double since = er_now_ms();
+    va_span span;
+    int status = WNPU_OK, found;
+    size_t done = 0;
+    while (done < n && status == WNPU_OK) {
+        done += va_push(&r->voice, samples + done, n - done, &span, &found);
+        status = found ? wi_add_speech(r, &span) : WNPU_OK;
+    }
+    if (n == 0 && !r->heard_all) {
+        while (status == WNPU_OK && va_finish(&r->voice, &span)) {
+            status = wi_add_speech(r, &span);
+        }
+        r->heard_all = 1;
+    }
+    r->stats.voice_ms += wi_lap(&since);
+    return status;
+}
+
+/* Speech spans are looked up from the first that does not end before the window. */
+static int wi_speech(const wi_run *r, size_t index, wnpu_speech_span *span)
+{
+    const unsigned char *at = rs_list_get(&r->store, &r->store.speech, index);
+    if (at == NULL) {
+        return 0;
+    }
+    memcpy(span, at, sizeof *span);
+    return 1;
+}
+
+/* All before this instant is either in a span or no speech. */
+static int64_t wi_known_ms(const wi_run *r)
+{
+    return r->heard_all ? INT64_MAX : (int64_t)va_known(&r->voice) * VA_STEP_MS;
+}
+
+/* The first instant from ms on where there is speech, or may be. */
+static int64_t wi_speech_from(const wi_run *r, int64_t ms)
+{
+    wnpu_speech_span span;
+    size_t i;
+    int64_t known = wi_known_ms(r);
+    for (i = r->past; wi_speech(r, i, &span); i++) {
+        if (span.t1_ms > ms) {
+            return span.t0_ms > ms ? span.t0_ms : ms;
+        }
+    }
+    return known > ms ? known : ms;
+}
+
+/* End of the last speech that begins before ms, or may. */
+static int64_t wi_speech_until(const wi_run *r, int64_t ms)
+{
+    wnpu_speech_span span;
+    size_t i;
+    int64_t end = 0;
+    if (!r->heard_all && r->voice.open) {
+        return ms;
+    }
+    for (i = r->past; wi_speech(r, i, &span) && span.t0_ms < ms; i++) {
+        end = span.t1_ms < ms ? span.t1_ms : ms;
+    }
+    return end;
+}
+
+/* Milliseconds of speech in t0_ms..t1_ms, without the padding of spans. */
+static int64_t wi_voiced(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+{
+    wnpu_speech_span span;
+    uint64_t steps = 0;
+    size_t i;
+    for (i = r->past; wi_speech(r, i, &span) && span.t0_ms < t1_ms; i++) {
+        int64_t a = span.t0_ms > t0_ms ? span.t0_ms : t0_ms;
+        int64_t b = span.t1_ms < t1_ms ? span.t1_ms : t1_ms;
+        if (a < b) {
+            steps += va_count(&r->voice, (uint64_t)a / VA_STEP_MS, (uint64_t)b / VA_STEP_MS);
+        }
+    }
+    return (int64_t)steps * VA_STEP_MS;
+}
+
 /* Reads on until the span is full, the recording ends or the run is cancelled. */
 static int wi_fill(wi_run *r)
 {
-    while (r->have < ML_SPAN && !wi_cancelled(r)) {
+    int status = WNPU_OK;
+    while (r->have < ML_SPAN && status == WNPU_OK && !wi_cancelled(r)) {
         size_t room = ML_SPAN - r->have < WI_BLOCK ? ML_SPAN - r->have : WI_BLOCK;
         int64_t n = au_read(r->stream, r->span + r->have, room, &r->error);
         if (n < 0) {
             return (int)n;
+        }
+        if (r->params.vad) {
+            status = wi_listen(r, r->span + r->have, (size_t)n);
         }
         if (n == 0) {
             break;
@@ -13323,7 +14247,31 @@ static int wi_fill(wi_run *r)
         r->have += (size_t)n;
     }
     memset(r->span + r->have, 0, (ML_SPAN - r->have) * sizeof(float));
-    return WNPU_OK;
+    return status;
+}
+
+static uint64_t wi_steps(int32_t ms)
+{
+    return ((uint64_t)ms + VA_STEP_MS / 2) / VA_STEP_MS;
+}
+
+/* A pause that ends a span is at least as long as the padding on both sides of it. */
+static void wi_begin_voice(wi_run *r)
+{
+    const wnpu_params *p = &r->params;
+    va_rules rules;
+    rules.on = p->vad_threshold;
+    rules.off = p->vad_threshold > 0.2f ? p->vad_threshold - 0.15f : 0.05f;
+    rules.least = wi_steps(p->vad_min_speech_ms);
+    rules.pad = wi_steps(p->vad_pad_ms);
+    rules.gap = wi_steps(p->vad_min_silence_ms);
+    rules.gap = rules.gap > 2 * rules.pad ? rules.gap : 2 * rules.pad;
+    rules.gap = rules.gap > 2 ? rules.gap : 2; /* at most one span ends in a block */
+    va_begin(&r->voice, &rules);
+    r->heard_all = 0;
+    r->past = 0;
+    r->store.speech.count = 0; /* a look ahead for languages has heard it before */
+    r->stats.speech_ms = 0;
 }
 
 /* The first window: reflected samples stand before the recording's first one. */
@@ -13333,6 +14281,7 @@ static int wi_begin_audio(wi_run *r)
     int status;
     r->frame = 0;
     r->have = ML_MARGIN;
+    wi_begin_voice(r);
     status = wi_fill(r);
     for (i = 1; i <= ML_MARGIN; i++) {
         r->span[ML_MARGIN - i] = r->span[ML_MARGIN + i];
@@ -13350,7 +14299,11 @@ static size_t wi_frames(const wi_run *r)
 static int wi_advance(wi_run *r, size_t frames)
 {
     size_t shift = frames * ML_HOP;
+    wnpu_speech_span span;
     r->frame += frames;
+    while (wi_speech(r, r->past, &span) && span.t1_ms <= wi_clock(r, 0)) {
+        r->past++;
+    }
     if (shift + ML_MARGIN >= r->have) {
         r->have = ML_MARGIN; /* nothing is left */
         return WNPU_OK;
@@ -13358,12 +14311,6 @@ static int wi_advance(wi_run *r, size_t frames)
     r->have -= shift;
     memmove(r->span, r->span + shift, r->have * sizeof(float));
     return wi_fill(r);
-}
-
-/* End of the audio known so far, which no segment passes. */
-static int64_t wi_end_ms(const wi_run *r)
-{
-    return (int64_t)((r->frame * ML_HOP + (r->have - ML_MARGIN)) / (ML_RATE / 1000u));
 }
 
 static size_t wi_previous_capacity(const wnpu_model *m)
@@ -13413,16 +14360,192 @@ static void wi_prompt(wi_run *r, int context, se_prompt *p)
     p->n = n + p->n_given;
 }
 
+/* ---- the ledger ---- */
+
+/* The ledger goes on to end_ms. */
+static int wi_account(wi_run *r, int64_t end_ms, int kind, int reason)
+{
+    wnpu_ledger_span span;
+    span.t0_ms = r->settled_ms;
+    span.t1_ms = end_ms;
+    span.kind = kind;
+    span.reason = reason;
+    if (end_ms <= r->settled_ms) {
+        return WNPU_OK;
+    }
+    if (rs_add_ledger(&r->store, &span) != WNPU_OK) {
+        return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu spans of the "
+                      "ledger; raise result_bytes", (unsigned long)r->store.ledger.count);
+    }
+    r->settled_ms = end_ms;
+    return WNPU_OK;
+}
+
+/* What lies before end_ms and has no text: no voice, or voice that reason is given for. What the
+ * detector has not decided yet counts as voice. */
+static int wi_settle(wi_run *r, int64_t end_ms, int reason)
+{
+    int kind = reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED : WNPU_LEDGER_SILENCE;
+    int64_t known = wi_known_ms(r);
+    int status = WNPU_OK;
+    size_t i = r->past;
+    while (status == WNPU_OK && r->settled_ms < end_ms) {
+        int64_t at = r->settled_ms, end = end_ms;
+        wnpu_speech_span span;
+        int there, quiet;
+        while ((there = wi_speech(r, i, &span)) != 0 && span.t1_ms <= at) {
+            i++;
+        }
+        quiet = r->params.vad && (there ? span.t0_ms > at : known > at);
+        if (there) {
+            int64_t edge = quiet ? span.t0_ms : span.t1_ms;
+            end = edge < end ? edge : end;
+        } else if (quiet) {
+            end = known < end ? known : end;
+        }
+        status = quiet ? wi_account(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
+                       : wi_account(r, end, kind, reason);
+    }
+    return status;
+}
+
+/* Whether there is enough speech without text before end_ms to be decoded again. Then *begin is
+ * where; it is -1 if that has been tried. Each return begins at least WI_LEFT_MS after the one
+ * before it, so a recording of n ms has at most n / WI_LEFT_MS + 1 of them; and only a window with
+ * a return can fail to move on. */
+static int wi_hole(const wi_run *r, int64_t end_ms, int64_t *begin)
+{
+    int64_t from = wi_speech_from(r, r->settled_ms);
+    int tried = r->until_ms >= 0 || (r->again_ms >= 0 && from < r->again_ms + WI_LEFT_MS);
+    *begin = -1;
+    if (!r->params.vad || wi_voiced(r, r->settled_ms, end_ms) < WI_LEFT_MS) {
+        return 0;
+    }
+    if (!tried) {
+        *begin = from;
+    }
+    return 1;
+}
+
+/* Where the sound ends that the window's text was made from, which no segment passes. */
+static int64_t wi_heard_ms(const wi_run *r)
+{
+    int64_t end = wi_end_ms(r), content = wi_clock(r, (int64_t)r->content * 10);
+    return r->content < wi_frames(r) && content < end ? content : end;
+}
+
+/* Text where nobody spoke, even if the model's times are off a little. */
+static int wi_stray(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+{
+    return r->params.vad && (t0_ms >= wi_heard_ms(r) + WI_STRAY_MS ||
+                             wi_speech_from(r, t0_ms - WI_STRAY_MS) >= t1_ms + WI_STRAY_MS);
+}
+
+/* Whether a segment has signs, but neither a letter nor a digit of any script. */
+static int wi_wordless(const wi_run *r, const rs_draft *d)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t i, k, length;
+    int signs = 0;
+    for (i = 0; i < d->n; i++) {
+        const char *text = d->tokens[i] < v->eot ? tk_text(v, d->tokens[i], &length) : NULL;
+        for (k = 0; text != NULL && k < length; k++) {
+            unsigned char c = (unsigned char)text[k], lower = c | 0x20u;
+            if (c >= 0x80 || (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z')) {
+                return 0;
+            }
+            signs |= c > ' ';
+        }
+    }
+    return signs;
+}
+
+/* Whether text is the last resort: sampled so hot that it is no context for the next window, and
+ * refused by the gates like every decoding before it. */
+static int wi_last_resort(const rs_origin *o)
+{
+    return !o->accepted && o->temperature >= WI_CARRIED;
+}
+
+/* Text that is not to be believed. OpenAI's rule for silence wants both of two doubts, of the
+ * model's no-speech probability and of its mean log-probability, since it was made for windows of
+ * which nothing else is known. Here a detector has heard something, mostly speech but at times
+ * music, and three doubts add up: those two, and the share of the segment without voice, which
+ * counts half because much of faint speech is without. The limit is that of OpenAI's rule. Speech
+ * at 0 dB stays below it: there words are improbable, or without voice, but the model hears that
+ * somebody speaks. Of less than a second the share of voice says nothing. */
+static int wi_doubtful(const wi_run *r, const rs_draft *d)
+{
+    const wnpu_params *p = &r->params;
+    float voiceless = d->t1_ms - d->t0_ms < WI_SHORT_MS ? 0.0f : 1.0f - d->voice;
+    float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
+    return p->vad && (wi_wordless(r, d) || wi_last_resort(&d->origin) ||
+                      doubt > p->no_speech_threshold - p->logprob_threshold);
+}
+
+/* Before a segment is stored: *refused is set if it is not to be. Accounts for what is before. */
+static int wi_admit(wi_run *r, size_t from, const rs_draft *d, int *refused)
+{
+    int64_t begin;
+    int reason = WNPU_REASON_PAUSE, status;
+    *refused = 0;
+    if (wi_hole(r, d->t0_ms, &begin)) {
+        reason = WNPU_REASON_NO_TEXT;
+        if (begin >= 0) {
+            r->left_ms = begin; /* this and what follows comes after that */
+            r->until_ms = d->t0_ms;
+            r->kept = from;
+            *refused = 1;
+            return WNPU_OK;
+        }
+    }
+    status = wi_settle(r, d->t0_ms, reason);
+    if (status == WNPU_OK && wi_doubtful(r, d)) {
+        /* A voice that the model hears as well, but of which it makes no sense, is not silence. */
+        status = wi_settle(r, d->t1_ms, d->voice >= 0.5f &&
+                           d->origin.no_speech <= r->params.no_speech_threshold
+                           ? WNPU_REASON_NO_TEXT : WNPU_REASON_NO_SPEECH);
+        *refused = 1;
+    }
+    return status;
+}
+
+/* After the segments of a window: says how far it is used up, and settles that. */
+static int wi_close(wi_run *r, int silent, size_t *used)
+{
+    int64_t base = wi_clock(r, 0), begin, end = wi_clock(r, (int64_t)*used * 10);
+    int reason = silent ? WNPU_REASON_NO_SPEECH : WNPU_REASON_PAUSE;
+    int limited = r->until_ms >= 0 && r->left_ms < 0;
+    if (!silent && r->left_ms < 0 && wi_hole(r, end, &begin)) {
+        reason = WNPU_REASON_NO_TEXT;
+        if (begin >= base + WI_LEFT_MS) {
+            r->left_ms = begin;
+        }
+    }
+    if (r->left_ms >= 0) {
+        *used = (size_t)(r->left_ms - base) / 10u;
+        end = wi_clock(r, (int64_t)*used * 10);
+        reason = WNPU_REASON_PAUSE;
+        r->again_ms = r->left_ms;
+        r->left_ms = -1;
+        r->stats.returns++;
+    }
+    if (limited) {
+        r->until_ms = -1;
+    }
+    return wi_settle(r, end, reason);
+}
+
 /* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
  * begins at next_ms. */
 static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
                    int64_t next_ms)
 {
     const se_hypothesis *h = r->hypothesis;
-    int64_t end = wi_end_ms(r);
+    int64_t end = wi_heard_ms(r);
     rs_draft d;
     wnpu_segment segment;
-    int stored, status;
+    int stored, status, refused;
     d.t0_ms = t0_ms < end ? t0_ms : end;
     d.t1_ms = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
     d.tokens = h->tokens + from;
@@ -13440,17 +14563,31 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
         d.words = al_segment(&r->aligner, to, next_ms < end ? next_ms : end, &d.t0_ms, &d.t1_ms,
                              &d.n_words);
     }
-    status = rs_add(&r->store, &r->engine.model->vocab, &d, &stored);
+    if (r->left_ms >= 0 || wi_stray(r, t0_ms, t1_ms)) {
+        return WNPU_OK;
+    }
+    d.voice = d.t1_ms > d.t0_ms ? (float)wi_voiced(r, d.t0_ms, d.t1_ms) /
+                                  (float)(d.t1_ms - d.t0_ms) : 0.0f;
+    status = wi_admit(r, from, &d, &refused);
+    if (status != WNPU_OK || refused) {
+        return status;
+    }
+    status = rs_list_reserve(&r->store, &r->store.ledger);
+    status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
     if (status != WNPU_OK) {
         return er_set(&r->error, status, "the result store is full after %lu segments; raise "
                       "result_bytes", (unsigned long)r->store.count);
     }
-    if (stored && r->params.on_segment != NULL &&
+    if (!stored) {
+        return WNPU_OK;
+    }
+    status = wi_account(r, d.t1_ms, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
+    if (status == WNPU_OK && r->params.on_segment != NULL &&
         rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK &&
         r->params.on_segment(r->params.user, &segment) != 0) {
         return er_set(&r->error, WNPU_E_CANCELLED, "the segment callback asked to stop");
     }
-    return WNPU_OK;
+    return status;
 }
 
 /* Whether the window's last token is a timestamp without another one before it, which says that
@@ -13480,7 +14617,7 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
 {
     const se_hypothesis *h = r->hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    int64_t base = (int64_t)r->frame * 10, begin, length = (int64_t)frames * 10, next;
+    int64_t base = wi_clock(r, 0), begin, length = (int64_t)frames * 10, next;
     size_t i, last = 0, pairs = 0;
     int status = WNPU_OK, single_end = wi_single_end(h, t0);
     *used = wi_used(h, t0, frames);
@@ -13520,7 +14657,7 @@ static void wi_encode(wi_run *r)
     double since = er_now_ms();
     int bridged;
     se_forget(&r->search);
-    en_log_mel(&r->engine, r->span);
+    en_log_mel(&r->engine, r->span, r->content);
     r->stats.log_mel_ms += wi_lap(&since);
     bridged = np_begin(&r->bridge);
     r->device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
@@ -13826,7 +14963,7 @@ static void wi_align(wi_run *r, size_t frames)
     const se_hypothesis *h = r->hypothesis;
     if (r->params.words) {
         al_window(&r->aligner, r->language, r->params.task, h->tokens, h->probability, h->n,
-                  r->span + ML_MARGIN, frames, (int64_t)r->frame * 10);
+                  r->span + ML_MARGIN, frames, wi_clock(r, 0));
     }
 }
 
@@ -13837,6 +14974,7 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     int status, cut;
     *used = frames;
     wi_attempts(r);
+    r->kept = r->hypothesis->n;
     r->stats.tokens += r->search.steps;
     r->stats.prompt_tokens += r->search.prompt_tokens;
     r->search.steps = r->search.prompt_tokens = 0;
@@ -13845,7 +14983,7 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     }
     if (wi_silent(r)) {
         r->stats.silent++;
-        return WNPU_OK;
+        return wi_close(r, 1, used);
     }
     cut = r->hypothesis->loop > 0 && !r->origin.accepted;
     if (cut) {
@@ -13864,7 +15002,8 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     if (*used == 0 || *used > frames) {
         *used = frames;
     }
-    wi_carry(r, taken);
+    status = status == WNPU_OK ? wi_close(r, 0, used) : status;
+    wi_carry(r, taken < r->kept ? taken : r->kept);
     return status;
 }
 
@@ -13878,23 +15017,66 @@ static int wi_progress(wi_run *r, int64_t done_ms)
     return WNPU_OK;
 }
 
+/* How many frames at the window's begin are to be skipped because nobody speaks there. Otherwise
+ * sets how many are decoded: up to the end of speech, if there is silence behind it. */
+static size_t wi_gate(wi_run *r, size_t frames)
+{
+    int64_t base = wi_clock(r, 0), end = wi_clock(r, (int64_t)frames * 10), begin, last, known;
+    r->content = frames;
+    if (!r->params.vad) {
+        return 0;
+    }
+    begin = wi_speech_from(r, base);
+    if (begin >= end) {
+        return frames;
+    }
+    if (begin - base >= WI_SKIP_MS) {
+        return (size_t)(begin - base) / 10u;
+    }
+    last = wi_speech_until(r, end);
+    known = wi_known_ms(r) < end ? wi_known_ms(r) : end;
+    if (r->until_ms >= 0 && r->until_ms < last) {
+        last = r->until_ms;
+    }
+    if (last > base && (known - last >= WI_SKIP_MS || last == r->until_ms)) {
+        r->content = (size_t)(last - base + 9) / 10u;
+    }
+    return 0;
+}
+
+/* One window: encoded, decoded, stored, settled. */
+static int wi_window(wi_run *r, size_t *used)
+{
+    double since;
+    int status;
+    wi_encode(r);
+    since = er_now_ms();
+    if (!wi_cancelled(r)) {
+        wi_find_language(r);
+    }
+    status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, r->content, used);
+    r->stats.decoder_ms += wi_lap(&since);
+    r->window++;
+    return status;
+}
+
 static int wi_windows(wi_run *r)
 {
     int status = WNPU_OK;
-    size_t frames, used = 0;
+    size_t frames;
     while (status == WNPU_OK && !wi_cancelled(r) && (frames = wi_frames(r)) > 0) {
+        size_t used = wi_gate(r, frames);
         double since;
-        wi_encode(r);
-        since = er_now_ms();
-        if (!wi_cancelled(r)) {
-            wi_find_language(r);
+        if (used > 0) {
+            r->stats.skips++;
+            status = wi_settle(r, wi_clock(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
+        } else {
+            status = wi_window(r, &used);
         }
-        status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, frames, &used);
-        r->stats.decoder_ms += wi_lap(&since);
         if (status == WNPU_OK && wi_cancelled(r)) {
             break;
         }
-        r->window++;
+        since = er_now_ms();
         if (status == WNPU_OK) {
             status = wi_advance(r, used);
             r->stats.audio_in_ms += wi_lap(&since);
@@ -13903,12 +15085,36 @@ static int wi_windows(wi_run *r)
             status = np_verdict(&r->bridge, &r->error);
         }
         if (status == WNPU_OK) {
-            status = wi_progress(r, wi_end_ms(r) < (int64_t)r->frame * 10 ? wi_end_ms(r)
-                                                                          : (int64_t)r->frame * 10);
+            status = wi_progress(r, wi_end_ms(r) < wi_clock(r, 0) ? wi_end_ms(r) : wi_clock(r, 0));
         }
     }
     return status == WNPU_OK && wi_cancelled(r)
                ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
+}
+
+/* Whatever way the run ended: the ledger reaches to the end of what was read. */
+static int wi_close_ledger(wi_run *r, int status)
+{
+    wnpu_ledger_span span;
+    size_t i;
+    r->stats.audio_ms = wi_end_ms(r);
+    if (status == WNPU_OK) {
+        status = wi_settle(r, r->stats.audio_ms, WNPU_REASON_PAUSE);
+    }
+    r->store.rest.t0_ms = r->settled_ms;
+    r->store.rest.t1_ms = r->stats.audio_ms;
+    r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
+    r->store.rest.reason = status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
+        : status == WNPU_E_FULL ? WNPU_REASON_FULL
+        : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT : WNPU_REASON_FAILED;
+    for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
+        r->stats.unresolved_ms += span.kind == WNPU_LEDGER_UNRESOLVED ? span.t1_ms - span.t0_ms : 0;
+    }
+    if (status != WNPU_OK || r->stats.unresolved_ms == 0) {
+        return status;
+    }
+    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech stayed without text; the ledger "
+                  "says where", (long)r->stats.unresolved_ms);
 }
 
 /* Checks parameters against the model and sets the rules up. */
@@ -14010,7 +15216,10 @@ static int wi_check_ints(wi_run *r)
         {"length_rule", p->length_rule, WNPU_LENGTH_POWER, WNPU_LENGTH_RATIO},
         {"no_repeat_ngram", p->no_repeat_ngram, 0, 64},
         {"language_mode", p->language_mode, WNPU_LANGUAGE_ONCE, WNPU_LANGUAGE_EACH},
-        {"language_windows", p->language_windows, 1, 20}
+        {"language_windows", p->language_windows, 1, 20},
+        {"vad_min_speech_ms", p->vad_min_speech_ms, 0, 5000},
+        {"vad_min_silence_ms", p->vad_min_silence_ms, 0, 10000},
+        {"vad_pad_ms", p->vad_pad_ms, 0, 2000}
     };
     size_t i;
     int status = WNPU_OK, slots = (int)r->search.slots;
@@ -14041,7 +15250,8 @@ static int wi_check_floats(wi_run *r)
         {"first_logprob_threshold", p->first_logprob_threshold, -INFINITY, 0.0f},
         {"hotword_boost", p->hotword_boost, 0.0f, 20.0f},
         {"repetition_penalty", p->repetition_penalty, 0.5f, 4.0f},
-        {"language_margin", p->language_margin, 0.0f, 1.0f}
+        {"language_margin", p->language_margin, 0.0f, 1.0f},
+        {"vad_threshold", p->vad_threshold, 0.05f, 0.95f}
     };
     size_t i;
     int status = WNPU_OK;
@@ -14175,6 +15385,9 @@ static void wi_begin(wi_run *r)
     r->frame = 0;
     r->window = 0;
     r->cuts = 0;
+    r->content = ML_FRAMES;
+    r->settled_ms = 0;
+    r->left_ms = r->again_ms = r->until_ms = -1;
     r->n_previous = r->n_initial = r->n_given = 0;
     r->search.steps = r->search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
@@ -14239,7 +15452,34 @@ static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
         status = wi_windows(r);
     }
     wi_end_language(r);
-    r->stats.audio_ms = wi_end_ms(r);
+    return wi_close_ledger(r, status);
+}
+
+/* Only the detector runs. */
+static int wi_find_speech(wi_run *r, const wnpu_audio *audio)
+{
+    int status = wi_check(r);
+    size_t frames;
+    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    r->params.vad = 1;
+    status = wi_begin_audio(r);
+    while (status == WNPU_OK && (frames = wi_frames(r)) > 0) {
+        status = wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
+                                 : wi_advance(r, frames);
+        status = status == WNPU_OK ? wi_progress(r, wi_clock(r, 0)) : status;
+    }
+    r->past = 0;
+    if (status == WNPU_OK) {
+        status = wi_settle(r, wi_end_ms(r), WNPU_REASON_NO_TEXT);
+    }
+    status = wi_close_ledger(r, status);
+    if (status == WNPU_INCOMPLETE) { /* nobody was asked for text */
+        er_clear(&r->error);
+        status = WNPU_OK;
+    }
     return status;
 }
 
@@ -14250,6 +15490,7 @@ static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
         return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
                       "multilingual one to detect languages");
     }
+    r->params.vad = 0;
     status = au_open(r->stream, audio, &r->error);
     status = status == WNPU_OK ? wi_begin_audio(r) : status;
     if (status != WNPU_OK) {
@@ -14359,6 +15600,7 @@ static int wi_choose(wi_run *r, const wnpu_audio *audio, const char *const *phra
     int status;
     r->params.timestamps = 0;
     r->params.prefix = NULL;
+    r->params.vad = 0; /* it always chooses */
     status = wi_open(r, audio);
     r->stats.audio_in_ms += wi_lap(&since);
     status = status == WNPU_OK ? wi_phrases(r, "phrases", phrases, n) : status;
@@ -14375,8 +15617,7 @@ static int wi_choose(wi_run *r, const wnpu_audio *audio, const char *const *phra
     status = wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : wi_pick(r);
     r->stats.decoder_ms += wi_lap(&since);
     wi_end_language(r);
-    r->stats.audio_ms = wi_end_ms(r);
-    return status;
+    return wi_close_ledger(r, status);
 }
 
 /* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
@@ -14406,6 +15647,7 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
     r->compress = ar_take(arena, 1, sizeof(zl_work));
     r->text = ar_take(arena, 2 * ZL_MAX, 1);
     r->heard = ar_take(arena, WI_LANGUAGES, sizeof(float));
+    va_take(arena, &r->voice);
 }
 
 /* Once the memory is there. */
@@ -14413,6 +15655,7 @@ static void wi_start(wi_run *r)
 {
     en_start(&r->engine);
     de_start(&r->decoder);
+    va_prepare(&r->voice, r->engine.op, r->engine.fft);
     (void)al_heads(r->engine.model, r->aligner.heads, &r->aligner.lag_ms);
     r->search.decoder = &r->decoder;
     r->search.rules = &r->rules;
@@ -14429,6 +15672,7 @@ static void wi_wipe(wi_run *r)
     size_t previous = wi_previous_capacity(m) * sizeof(int32_t);
     au_wipe(r->stream);
     ar_wipe(r->span, ML_SPAN * sizeof(float));
+    va_wipe(&r->voice);
     ar_wipe(r->hypothesis, sizeof *r->hypothesis);
     al_wipe(&r->aligner);
     ar_wipe(r->previous, previous);
@@ -14506,6 +15750,11 @@ WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size)
     p.repetition_penalty = 1.0f;
     p.language_windows = 1;
     p.language_margin = 0.3f;
+    p.vad = 1;
+    p.vad_threshold = 0.5f;
+    p.vad_min_speech_ms = 100;
+    p.vad_min_silence_ms = 700;
+    p.vad_pad_ms = 300;
     memset(params, 0, struct_size);
     memcpy(params, &p, struct_size < sizeof p ? struct_size : sizeof p);
     params->struct_size = (uint32_t)struct_size;
@@ -14898,6 +16147,26 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
     return ap_leave(session, status);
 }
 
+WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params,
+                                const wnpu_audio *audio)
+{
+    double begin = er_now_ms();
+    int status;
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    wi_begin(&session->run);
+    status = ap_params(session, params);
+    if (status == WNPU_OK) {
+        status = wi_find_speech(&session->run, audio);
+    }
+    ap_finish_stats(session, begin);
+    return ap_leave(session, status);
+}
+
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session)
 {
     return session != NULL ? session->run.store.count : 0;
@@ -14959,6 +16228,36 @@ WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t i
     }
     status = rs_get_word(&session->run.store, segment, index, &ours);
     return status == WNPU_OK ? er_export(word, &ours, sizeof ours) : status;
+}
+
+WNPU_API size_t wnpu_speech_span_count(const wnpu_session *session)
+{
+    return session != NULL ? session->run.store.speech.count : 0;
+}
+
+WNPU_API int wnpu_get_speech_span(const wnpu_session *session, size_t index,
+                                  wnpu_speech_span *span)
+{
+    const rs_store *s = session != NULL ? &session->run.store : NULL;
+    const unsigned char *found = s != NULL ? rs_list_get(s, &s->speech, index) : NULL;
+    if (found == NULL || span == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    memcpy(span, found, sizeof *span);
+    return WNPU_OK;
+}
+
+WNPU_API size_t wnpu_ledger_count(const wnpu_session *session)
+{
+    const rs_store *s = session != NULL ? &session->run.store : NULL;
+    return s != NULL ? s->ledger.count + (s->rest.t0_ms < s->rest.t1_ms) : 0;
+}
+
+WNPU_API int wnpu_get_ledger_span(const wnpu_session *session, size_t index,
+                                  wnpu_ledger_span *span)
+{
+    return session != NULL && span != NULL ? rs_get_ledger(&session->run.store, index, span)
+                                           : WNPU_E_ARGUMENT;
 }
 
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)

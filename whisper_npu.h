@@ -389,7 +389,47 @@ typedef struct wnpu_segment {
     int32_t accepted;         /* 1: passed every gate; 0: the best of those refused */
     int32_t prompted;         /* 1: decoded with text before it (prompt or earlier windows) */
     int32_t device;           /* wnpu_device that computed the encoder */
+    float voice;              /* share of the segment in which the voice activity detector heard
+                                 speech, 0..1; 0 with vad off */
 } wnpu_segment;
+
+/* A stretch of speech as the voice activity detector hears it, padding included. Stretches are in
+ * order and do not overlap. */
+typedef struct wnpu_speech_span {
+    int64_t t0_ms, t1_ms;     /* 0 <= t0_ms < t1_ms <= duration */
+} wnpu_speech_span;
+
+typedef enum wnpu_ledger_kind {
+    WNPU_LEDGER_TEXT = 0,
+    WNPU_LEDGER_SILENCE = 1,  /* nothing was said there, as far as anybody can tell */
+    WNPU_LEDGER_UNRESOLVED = 2 /* something may have been said that is not in the text */
+} wnpu_ledger_kind;
+
+typedef enum wnpu_ledger_reason {
+    WNPU_REASON_NONE = 0,
+    /* of silence */
+    WNPU_REASON_NO_VOICE = 1, /* the detector heard no speech */
+    WNPU_REASON_NO_SPEECH = 2, /* the model's no-speech rule; or text that was not to be believed,
+                                 and was dropped: vad in wnpu_params */
+    WNPU_REASON_PAUSE = 3,    /* beside text: less speech than would be decoded again; with vad
+                                 off, whatever the model's times leave out */
+    /* of what is unresolved */
+    WNPU_REASON_NO_TEXT = 4,  /* speech that was decoded again, and still without text that is to
+                                 be believed */
+    WNPU_REASON_CANCELLED = 5,
+    WNPU_REASON_FULL = 6,     /* the result store was full */
+    WNPU_REASON_INPUT = 7,    /* read, but the input failed before it was decoded */
+    WNPU_REASON_FAILED = 8    /* another error ended the run */
+} wnpu_ledger_reason;
+
+/* What became of a stretch of the recording. The ledger has no gaps and no overlaps: its spans
+ * follow each other from 0 to the duration (wnpu_stats.audio_ms) after every run, whatever its
+ * end. Only milliseconds that were read count. */
+typedef struct wnpu_ledger_span {
+    int64_t t0_ms, t1_ms;     /* t0_ms < t1_ms */
+    int32_t kind;             /* wnpu_ledger_kind */
+    int32_t reason;           /* wnpu_ledger_reason */
+} wnpu_ledger_span;
 
 /* A word with the blank and the punctuation that belong to it, when wnpu_params.words asks for
  * words. In languages that are written without spaces (Chinese, Cantonese, Japanese, Thai, Lao,
@@ -442,6 +482,13 @@ typedef struct wnpu_stats {
     uint32_t loops;           /* those among them that ran into a loop */
     uint32_t unaccepted;      /* windows for which no decoding passed the gates */
     uint32_t silent;          /* windows taken for silence */
+    uint32_t skips;           /* stretches without speech that were not decoded */
+    double voice_ms;          /* voice activity detection, a part of audio_in_ms */
+    int64_t speech_ms;        /* length of all speech spans */
+    int64_t unresolved_ms;    /* length of all unresolved spans of the ledger */
+    uint32_t returns;         /* windows decoded again because speech was left without text, at
+                                 most one in a second of the recording */
+    uint32_t reserved;        /* 0 */
 } wnpu_stats;
 
 /* ---------------------------------------------------------------- sessions ---- */
@@ -630,14 +677,28 @@ typedef struct wnpu_params {
                                  when it leads twice in a row, 0..1 [0.3] */
     const int32_t *languages; /* only these come into question [NULL: all of the model] */
     size_t n_languages;
+
+    /* -- Voice activity. Where there is no speech nothing is decoded: a window begins a little
+     * before it and ends where none is left in it. Times stay those of the recording. Of the text
+     * that comes out, segments are dropped that lie more than 500 ms from all speech, or have signs
+     * but no letters, or were sampled at 0.5 or hotter and still refused by a gate, or where
+     * doubts add up: the no-speech probability, minus the mean log-probability, plus half the share
+     * without voice (if the segment lasts a second or more), is above no_speech_threshold -
+     * logprob_threshold, which is 1.6. */
+    int32_t vad;              /* 0: decode everything [1] */
+    float vad_threshold;      /* probability of speech that begins a span, 0.05..0.95; it goes on
+                                 down to 0.15 less [0.5] */
+    int32_t vad_min_speech_ms; /* spans with less speech are dropped, 0..5000 [100] */
+    int32_t vad_min_silence_ms; /* shorter pauses do not end a span, 0..10000 [700] */
+    int32_t vad_pad_ms;       /* added on both sides, 0..2000 [300] */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
 
 /* Transcribes a whole recording in the calling thread. params may be NULL for defaults. Results of
- * the run before are forgotten. Returns WNPU_OK, or a negative error; whatever was transcribed
- * before an error stays readable. Errors: E_ARGUMENT, E_STATE, E_IO, E_CANCELLED, E_FULL, E_ACCEL,
- * E_VERSION. */
+ * the run before are forgotten. Returns WNPU_OK, WNPU_INCOMPLETE when the ledger has unresolved
+ * spans, or a negative error; whatever was transcribed before an error stays readable. Errors:
+ * E_ARGUMENT, E_STATE, E_IO, E_CANCELLED, E_FULL, E_ACCEL, E_VERSION. */
 WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
                              const wnpu_audio *audio);
 
@@ -672,6 +733,13 @@ typedef struct wnpu_choice {
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice);
 
+/* Finds speech without transcribing anything: results are speech spans, statistics and a ledger of
+ * silence and unresolved speech (WNPU_REASON_NO_TEXT). params may be NULL; of them only the vad_
+ * fields, on_progress and user count, and vad is taken as 1. Results of the run before are
+ * forgotten. Errors: E_ARGUMENT, E_STATE, E_IO, E_CANCELLED, E_FULL, E_VERSION. */
+WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params,
+                                const wnpu_audio *audio);
+
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session);
 /* Fills the first size bytes of *segment: pass sizeof(wnpu_segment), and a newer library does not
  * write beyond what your header knows. Errors: E_ARGUMENT. The pointers inside are views, see
@@ -690,6 +758,17 @@ WNPU_API int wnpu_get_word(const wnpu_session *session, size_t segment, size_t i
                            wnpu_word *word);
 #define wnpu_get_segment(session, index, segment) \
     wnpu_get_segment_sized((session), (index), (segment), sizeof(wnpu_segment))
+/* Speech of the last run; none with vad off. Errors: E_ARGUMENT. */
+WNPU_API size_t wnpu_speech_span_count(const wnpu_session *session);
+WNPU_API int wnpu_get_speech_span(const wnpu_session *session, size_t index,
+                                  wnpu_speech_span *span);
+/* The ledger of the last run. Errors: E_ARGUMENT. */
+WNPU_API size_t wnpu_ledger_count(const wnpu_session *session);
+WNPU_API int wnpu_get_ledger_span(const wnpu_session *session, size_t index,
+                                  wnpu_ledger_span *span);
+/* "none", "no-voice", "no-speech", "pause", "no-text", "cancelled", "full", "input", "failed";
+ * NULL: unknown. */
+WNPU_API const char *wnpu_ledger_reason_name(int reason);
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats);
 
 /* Where a session's memory is. Bytes. All but results_used and phrase_tokens are fixed from opening

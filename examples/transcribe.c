@@ -96,8 +96,15 @@ static const char help_search[] =
 "                        in a row twice in a window, 0 to 64 (0)\n";
 
 static const char help_rest[] =
+"      --vad on|off      decode only where there is speech (default: on)\n"
+"      --vad-threshold P probability that counts as speech, 0.05 to 0.95; default 0.5.\n"
+"                        Lower finds more\n"
+"      --vad-min-speech MS, --vad-min-silence MS, --vad-pad MS\n"
+"                        least length of speech (default 100) and of a pause that ends\n"
+"                        it (700), and what is added on both sides (300)\n"
 "\n"
 "What to write\n"
+"      --spans           begin and end of each stretch of speech in ms, and no text\n"
 "  -f, --format F        txt, srt, vtt, tsv (times in ms) or json (everything); default:\n"
 "                        by the ending of --output FILE, else txt\n"
 "  -o, --output PATH     a file; or a directory, which gets NAME.F for each FILE, and is\n"
@@ -155,6 +162,7 @@ typedef struct options {
     int output_is_dir;
     int format;               /* wnpu_format, -1: not given */
     int channel;
+    int spans;                /* speech only, no text */
     int quiet, verbose, terminal; /* terminal: standard error is one */
     wnpu_config config;
     wnpu_params params;
@@ -206,7 +214,8 @@ enum {
     OPT_BEAM = 256, OPT_PATIENCE, OPT_LENGTH_PENALTY, OPT_LENGTH_RULE, OPT_TEMPERATURE, OPT_BEST_OF,
     OPT_SEED, OPT_STEP, OPT_NO_FALLBACK, OPT_COMPRESSION, OPT_LOGPROB, OPT_FIRST_TOKEN,
     OPT_NO_SPEECH, OPT_NO_LOOP_CHECK, OPT_REPETITION, OPT_NO_REPEAT, OPT_CARRY, OPT_PREFIX,
-    OPT_HOTWORDS, OPT_BOOST, OPT_COMMANDS, OPT_LANGUAGES, OPT_LANGUAGE_MODE
+    OPT_HOTWORDS, OPT_BOOST, OPT_COMMANDS, OPT_LANGUAGES, OPT_LANGUAGE_MODE,
+    OPT_VAD, OPT_VAD_THRESHOLD, OPT_VAD_SPEECH, OPT_VAD_SILENCE, OPT_VAD_PAD, OPT_SPANS
 };
 
 static const struct option long_options[] = {
@@ -243,6 +252,12 @@ static const struct option long_options[] = {
     {"no-timestamps", no_argument, NULL, 'N'},
     {"words", no_argument, NULL, 'W'},
     {"no-suppress-nonspeech", no_argument, NULL, 'S'},
+    {"vad", required_argument, NULL, OPT_VAD},
+    {"vad-threshold", required_argument, NULL, OPT_VAD_THRESHOLD},
+    {"vad-min-speech", required_argument, NULL, OPT_VAD_SPEECH},
+    {"vad-min-silence", required_argument, NULL, OPT_VAD_SILENCE},
+    {"vad-pad", required_argument, NULL, OPT_VAD_PAD},
+    {"spans", no_argument, NULL, OPT_SPANS},
     {"format", required_argument, NULL, 'f'},
     {"output", required_argument, NULL, 'o'},
     {"threads", required_argument, NULL, 't'},
@@ -404,6 +419,22 @@ static int take_seed(options *o, const char *value)
 }
 
 /* Options of the search and what it may say. */
+static int take_voice_option(options *o, int option, const char *value)
+{
+    wnpu_params *p = &o->params;
+    switch (option) {
+    case OPT_VAD:
+        p->vad = strcmp(value, "on") == 0;
+        return p->vad || strcmp(value, "off") == 0 ? 0 : bad_value("state of --vad", value);
+    case OPT_VAD_THRESHOLD: return real(value, 0.05f, 0.95f, &p->vad_threshold);
+    case OPT_VAD_SPEECH: return number(value, 0, 5000, &p->vad_min_speech_ms);
+    case OPT_VAD_SILENCE: return number(value, 0, 10000, &p->vad_min_silence_ms);
+    case OPT_VAD_PAD: return number(value, 0, 2000, &p->vad_pad_ms);
+    case OPT_SPANS: o->spans = 1; return 0;
+    default: return complain(EXIT_USAGE, "see --help"); /* getopt_long() said why */
+    }
+}
+
 static int take_search_option(options *o, int option, const char *value)
 {
     wnpu_params *p = &o->params;
@@ -438,7 +469,7 @@ static int take_search_option(options *o, int option, const char *value)
     case OPT_COMMANDS: return split_file(&o->commands, value);
     case OPT_LANGUAGES: return take_languages(o, value);
     case OPT_LANGUAGE_MODE: return take_language_mode(o, value);
-    default: return complain(EXIT_USAGE, "see --help"); /* getopt_long() said why */
+    default: return take_voice_option(o, option, value);
     }
 }
 
@@ -760,6 +791,9 @@ static void tell_speed(const options *o, const char *name, const wnpu_session *s
                 s.threads == 1 ? "" : "s", s.windows, s.tokens, s.retries, s.loops, s.silent,
                 s.unaccepted, s.audio_in_ms, s.log_mel_ms,
                 s.encoder_ms, s.cross_ms, s.decoder_ms);
+        fprintf(stderr, "  speech %.1f s (found in %.0f ms), %u times silence skipped, %u times "
+                "decoded again, unresolved %.1f s\n", (double)s.speech_ms / 1e3, s.voice_ms,
+                s.skips, s.returns, (double)s.unresolved_ms / 1e3);
         npu_tell(session);
     }
 }
@@ -791,6 +825,21 @@ static int write_choice(const options *o, const wnpu_choice *choice, output *out
                ? WNPU_E_IO : WNPU_OK;
 }
 
+static int write_spans(const wnpu_session *session, output *out)
+{
+    wnpu_speech_span span;
+    size_t i;
+    for (i = 0; wnpu_get_speech_span(session, i, &span) == WNPU_OK; i++) {
+        char line[64];
+        int n = snprintf(line, sizeof line, "%lld\t%lld\n", (long long)span.t0_ms,
+                         (long long)span.t1_ms);
+        if (output_write(out, line, (size_t)n) != n) {
+            return WNPU_E_IO;
+        }
+    }
+    return WNPU_OK;
+}
+
 /* Writes the results of one input and gives the file its name. choice may be NULL. */
 static int write_results(const options *o, const wnpu_session *session, int index,
                          const wnpu_choice *choice, output *out, const char *path)
@@ -799,7 +848,8 @@ static int write_results(const options *o, const wnpu_session *session, int inde
     if (o->output == NULL && o->n_files > 1) {
         fprintf(out->file, "%s==> %s <==\n", index > 0 ? "\n" : "", o->files[index]);
     }
-    status = choice != NULL && o->format == WNPU_FORMAT_TXT
+    status = o->spans ? write_spans(session, out)
+           : choice != NULL && o->format == WNPU_FORMAT_TXT
                  ? write_choice(o, choice, out)
                  : wnpu_write(session, (wnpu_format)o->format, output_write, out);
     if (status != WNPU_OK) {
@@ -824,6 +874,7 @@ static int run(const options *o, wnpu_session *session, int index, const input *
     choice.struct_size = sizeof choice;
     status = chosen ? wnpu_choose(session, &params, &in->audio, o->commands.items, o->commands.n,
                                   &choice)
+           : o->spans ? wnpu_detect_speech(session, &params, &in->audio)
                     : wnpu_transcribe(session, &params, &in->audio);
     chosen = chosen && status == WNPU_OK;
     code = code_of(status);

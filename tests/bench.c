@@ -131,7 +131,7 @@ static void bench_encoder(bench *b)
         double since;
         peak[i] = peak_all(b->session->isa, 0, b->session->pool.threads, 0.1);
         since = er_now_ms();
-        en_log_mel(&r->engine, r->span);
+        en_log_mel(&r->engine, r->span, ML_FRAMES);
         mel[i] = wi_lap(&since);
         en_run(&r->engine);
         encoder[i] = wi_lap(&since);

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the JSON of transcribe against its schema: usage: json_schema.py FILE..."""
+"""Checks the JSON of transcribe against its schema: usage: json_schema.py FILE...
+
+A file in which there is speech must have segments."""
 import json
 import sys
 
@@ -12,9 +14,18 @@ SEGMENT = {
     "id": COUNT, "start": NUMBER, "end": NUMBER, "text": TEXT, "language": TEXT, "window": COUNT,
     "avg_logprob": LOGPROB, "no_speech_prob": PROBABILITY, "temperature": NUMBER,
     "compression_ratio": NUMBER, "first_logprob": LOGPROB, "retries": COUNT, "reasons": list,
-    "accepted": FLAG, "prompted": FLAG, "tokens": list,
+    "accepted": FLAG, "prompted": FLAG, "voice": PROBABILITY, "tokens": list,
 }
-WHOLE = {"language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list}
+SPEECH = {"start": NUMBER, "end": NUMBER}
+LEDGER = {"start": NUMBER, "end": NUMBER, "kind": TEXT, "reason": TEXT}
+# Why a stretch of the recording is what it is, for each kind of the ledger's spans.
+KINDS = {
+    "text": ["none"],
+    "silence": ["no-voice", "no-speech", "pause"],
+    "unresolved": ["no-text", "cancelled", "full", "input", "failed"],
+}
+WHOLE = {"language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list, "speech": list,
+         "ledger": list}
 OPTIONAL = {"languages": dict, "choice": dict}
 CHOICE = {"best": COUNT, "logprob": LOGPROB, "second": int, "second_logprob": LOGPROB,
           "margin": NUMBER}
@@ -64,6 +75,32 @@ def check_segment(s, number, end):
         at = word["end"]
 
 
+def check_spans(spans, schema, path, name, end):
+    """In order, without overlaps; returns the length of them all."""
+    at = total = 0
+    for i, span in enumerate(spans):
+        where = f"{path}: {name}[{i}]"
+        check(span, schema, where)
+        assert at <= span["start"] < span["end"] <= end, f"{where}: times"
+        at = span["end"]
+        total += span["end"] - span["start"]
+    return total
+
+
+def check_ledger(whole, path):
+    """The ledger adds up to the duration, and every segment stands in it as text."""
+    end = whole["duration"]
+    check_spans(whole["speech"], SPEECH, path, "speech", end)
+    total = check_spans(whole["ledger"], LEDGER, path, "ledger", end)
+    assert abs(total - end) < 1e-6, f"{path}: the ledger adds up to {total} of {end}"
+    for span in whole["ledger"]:
+        assert span["reason"] in KINDS.get(span["kind"], []), f"{path}: {span}"
+    texts = [(s["start"], s["end"]) for s in whole["ledger"] if s["kind"] == "text"]
+    for s in whole["segments"]:
+        covered = sum(max(min(s["end"], b) - max(s["start"], a), 0) for a, b in texts)
+        assert abs(covered - (s["end"] - s["start"])) < 1e-6, f"{path}: {s['text']} is no text"
+
+
 def check_file(path):
     with open(path, encoding="utf-8") as file:
         whole = json.load(file)
@@ -78,7 +115,8 @@ def check_file(path):
     assert whole["text"] == "".join(s["text"] for s in whole["segments"]), f"{path}: text"
     for i, s in enumerate(whole["segments"]):
         check_segment(s, i, whole["duration"])
-    assert whole["segments"], f"{path}: no segments"
+    check_ledger(whole, path)
+    assert whole["segments"] or not whole["speech"], f"{path}: no segments"
 
 
 for name in sys.argv[1:]:

@@ -881,6 +881,7 @@ static int transcribe(wnpu_session *s, text *t)
     p.max_tokens = 8;
     p.timestamps = 0;
     p.no_speech_threshold = 2;
+    p.vad = 0; /* the toy's sound is no speech */
     wnpu_audio_init(&a, sizeof a);
     a.data = audio;
     a.frames = sizeof audio / sizeof audio[0];

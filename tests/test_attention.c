@@ -228,7 +228,7 @@ static void look_on(void *user, size_t count, void (*task)(void *, size_t), void
 static void encode(pair *p)
 {
     en_engine *f = &p->exact->run.engine;
-    en_log_mel(f, p->exact->run.span);
+    en_log_mel(f, p->exact->run.span, ML_FRAMES);
     en_run(f);
     T_CHECK(p->layers == f->model->n_audio_layer, "saw %d layers", (int)p->layers);
 }

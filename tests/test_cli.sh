@@ -69,7 +69,7 @@ test_help() {
         compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
-        language-mode; do
+        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans; do
         has "$T/out" "--$option"
     done
     for status in 0 1 2 3 4 5 6 7; do
@@ -133,7 +133,10 @@ test_usage_errors() {
         '--length-penalty 5' '--length-rule x' '--temperature -1' '--temperature nan' \
         '--seed -1' '--temperature-step 2' '--compression-threshold x' '--logprob-threshold 1' \
         '--repetition-penalty 0' '--no-repeat-ngram 65' '--hotword-boost 21' \
-        '--languages en,klingon' '--language-mode sometimes' '--language-mode 21'; do
+        '--languages en,klingon' '--language-mode sometimes' '--language-mode 21' \
+        '--vad maybe' '--vad-threshold 0.01' '--vad-threshold 1' '--vad-threshold x' \
+        '--vad-min-speech -1' '--vad-min-speech 5001' '--vad-min-silence 10001' \
+        '--vad-min-silence 1s' '--vad-pad 2001' '--vad-pad -1'; do
         # shellcheck disable=SC2086 # two words are wanted
         run 1 "$transcribe" a.wav $wrong
         empty "$T/out"
@@ -184,6 +187,23 @@ test_text() {
     has "$T/err" "times real time"
     same "$T/speech.txt" "$T/out"
     run 0 "$transcribe" -m "$model" --verbose --quiet "$T/silence.wav"
+}
+
+# Speech is found in speech and not in silence, and --vad off decodes all the same.
+test_spans() {
+    run 0 "$transcribe" -m "$model" --spans "$T/speech.wav"
+    filled "$T/out"
+    empty "$T/err"
+    grep -vqE '^[0-9]+	[0-9]+$' "$T/out" && fail "spans: $(head -c 300 "$T/out")"
+    run 0 "$transcribe" -m "$model" --spans "$T/silence.wav"
+    empty "$T/out"
+    run 0 "$transcribe" -m "$model" "$T/silence.wav"
+    empty "$T/out"
+    run 0 "$transcribe" -m "$model" -f json "$T/silence.wav"
+    has "$T/out" '"kind": "silence", "reason": "no-voice"'
+    run 0 "$transcribe" -m "$model" --vad off -f json "$T/speech.wav"
+    has "$T/out" '"speech": []'
+    has "$T/out" '"kind": "text"'
 }
 
 test_minimal_errors() {
@@ -387,7 +407,7 @@ t_run test_usage_errors
 t_run test_models
 if [ -n "$model" ] && [ -n "$demo" ]; then
     make_recordings
-    for t in text minimal_errors bad_inputs several_files stdin formats output_file \
+    for t in text spans minimal_errors bad_inputs several_files stdin formats output_file \
         output_device output_directory signals ffmpeg_absent \
         ffmpeg_pretended ffmpeg_real; do
         t_run test_$t

@@ -138,7 +138,7 @@ static void lab_run(lab *l, const float *x, long n)
         at = at < 0 ? -at : at;
         l->span[i] = at < n ? x[at] : 0.0f;
     }
-    en_log_mel(&l->e, l->span);
+    en_log_mel(&l->e, l->span, ML_FRAMES);
 }
 
 static float *signal_of(int kind, long n)

@@ -84,6 +84,7 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
         p.max_tokens = 10;
         p.timestamps = 0;
         p.no_speech_threshold = 2;
+        p.vad = 0; /* the toy's sound is no speech */
         wnpu_audio_init(&a, sizeof a);
         a.data = audio;
         a.frames = FRAMES;

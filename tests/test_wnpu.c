@@ -446,6 +446,7 @@ static char *transcript(const wnpu_model *m, int isa)
     wnpu_params_init(&params, sizeof params);
     params.max_tokens = 12;
     params.no_speech_threshold = 2;
+    params.vad = 0; /* the toy's sound is no speech */
     wnpu_audio_init(&audio, sizeof audio);
     audio.data = x;
     audio.frames = 80000;
