@@ -14434,11 +14434,10 @@ static int64_t wi_heard_ms(const wi_run *r)
     return r->content < wi_frames(r) && content < end ? content : end;
 }
 
-/* Text where nobody spoke, even if the model's times are off a little. */
-static int wi_stray(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+/* Text behind the sound that it was made from, even if the model's times are off a little. */
+static int wi_stray(const wi_run *r, int64_t t0_ms)
 {
-    return r->params.vad && (t0_ms >= wi_heard_ms(r) + WI_STRAY_MS ||
-                             wi_speech_from(r, t0_ms - WI_STRAY_MS) >= t1_ms + WI_STRAY_MS);
+    return r->params.vad && t0_ms >= wi_heard_ms(r) + WI_STRAY_MS;
 }
 
 /* Whether a segment has signs, but neither a letter nor a digit of any script. */
@@ -14563,7 +14562,7 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
         d.words = al_segment(&r->aligner, to, next_ms < end ? next_ms : end, &d.t0_ms, &d.t1_ms,
                              &d.n_words);
     }
-    if (r->left_ms >= 0 || wi_stray(r, t0_ms, t1_ms)) {
+    if (r->left_ms >= 0 || wi_stray(r, t0_ms)) {
         return WNPU_OK;
     }
     d.voice = d.t1_ms > d.t0_ms ? (float)wi_voiced(r, d.t0_ms, d.t1_ms) /

@@ -680,8 +680,8 @@ typedef struct wnpu_params {
 
     /* -- Voice activity. Where there is no speech nothing is decoded: a window begins a little
      * before it and ends where none is left in it. Times stay those of the recording. Of the text
-     * that comes out, segments are dropped that lie more than 500 ms from all speech, or have signs
-     * but no letters, or were sampled at 0.5 or hotter and still refused by a gate, or where
+     * that comes out, segments are dropped that begin more than 500 ms behind the window, or have
+     * signs but no letters, or were sampled at 0.5 or hotter and still refused by a gate, or where
      * doubts add up: the no-speech probability, minus the mean log-probability, plus half the share
      * without voice (if the segment lasts a second or more), is above no_speech_threshold -
      * logprob_threshold, which is 1.6. */
