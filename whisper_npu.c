@@ -7411,10 +7411,10 @@ WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_mod
     wnpu_allocator allocator;
     wnpu_error local;
     mf_loader *l;
-    uint32_t size;
     int status = mf_settings(&none, config, &settings, error);
     status = status == WNPU_OK ? mf_check_source(source, error) : status;
-    if (status == WNPU_OK && (memory == NULL || memory->struct_size < sizeof memory->struct_size)) {
+    if (status == WNPU_OK && (memory == NULL || memory->struct_size < sizeof memory->struct_size ||
+                              memory->struct_size > 65536u)) {
         status = er_set(error, WNPU_E_ARGUMENT, "memory is NULL or its struct_size is not set");
     }
     if (status != WNPU_OK) {
@@ -7428,13 +7428,7 @@ WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_mod
     memset(&ours, 0, sizeof ours);
     status = mf_foresee(l, &settings, &ours);
     allocator.release(allocator.user, l, sizeof *l);
-    if (status == WNPU_OK) {
-        size = memory->struct_size;
-        memset(memory, 0, size);
-        memcpy(memory, &ours, size < sizeof ours ? size : sizeof ours);
-        memory->struct_size = size;
-    }
-    return status;
+    return status == WNPU_OK ? er_export(memory, &ours, sizeof ours) : status;
 }
 
 WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,

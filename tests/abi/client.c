@@ -191,10 +191,16 @@ static int run(const char *path)
 static const char *model_path;
 
 static int get_info(void *to) { return wnpu_model_get_info(model, to); }
+static int get_memory(void *to) { return wnpu_get_memory(session, to); }
 static int get_stats(void *to) { return wnpu_get_stats(session, to); }
 static int get_word(void *to) { return wnpu_get_word(session, 0, 0, to); }
 static int get_accel_stats(void *to) { return wnpu_get_accel_stats(session, to); }
 static int get_accel_stage(void *to) { return wnpu_get_accel_stage(session, 1, to); }
+
+static int get_model_memory(void *to)
+{
+    return wnpu_model_measure(model_path, NULL, to, &error);
+}
 
 static int get_choice(void *to)
 {
@@ -369,6 +375,8 @@ static void structures(void)
         USED(wnpu_audio, use_audio, &audio, offsetof(wnpu_audio, read)),
         USED(wnpu_accel_info, use_accel_info, &info, 8),
         FILLED(wnpu_model_info, get_info),
+        FILLED(wnpu_model_memory, get_model_memory),
+        FILLED(wnpu_memory, get_memory),
         FILLED(wnpu_stats, get_stats),
         FILLED(wnpu_word, get_word),
         FILLED(wnpu_accel_stats, get_accel_stats),
