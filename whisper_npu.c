@@ -15459,10 +15459,12 @@ static int wi_find_speech(wi_run *r, const wnpu_audio *audio)
     }
     r->params.vad = 1;
     status = wi_begin_audio(r);
-    while (status == WNPU_OK && (frames = wi_frames(r)) > 0) {
-        status = wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
-                                 : wi_advance(r, frames);
+    while (status == WNPU_OK && !wi_cancelled(r) && (frames = wi_frames(r)) > 0) {
+        status = wi_advance(r, frames);
         status = status == WNPU_OK ? wi_progress(r, wi_clock(r, 0)) : status;
+    }
+    if (status == WNPU_OK && wi_cancelled(r)) {
+        status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     r->past = 0;
     if (status == WNPU_OK) {

@@ -95,6 +95,7 @@ LIFE_FN wnpu_params life_params(void)
     p.max_tokens = 12;
     p.no_speech_threshold = 2;
     p.temperature_step = 0;
+    p.vad = 0; /* the sounds are no speech; LIFE_SPEECH asks the detector */
     return p;
 }
 
@@ -129,11 +130,11 @@ typedef struct life_sounds {
 
 enum {
     LIFE_GREEDY, LIFE_BEAM, LIFE_SAMPLES, LIFE_WORDS, LIFE_WIDE, LIFE_STEREO, LIFE_HOTWORDS,
-    LIFE_EACH, LIFE_AHEAD, LIFE_READER, LIFE_CHOOSE, LIFE_DETECT, LIFE_MODES
+    LIFE_EACH, LIFE_AHEAD, LIFE_READER, LIFE_CHOOSE, LIFE_DETECT, LIFE_SPEECH, LIFE_MODES
 };
 static const char *const life_modes[LIFE_MODES] __attribute__((unused)) = {
     "greedy", "beam", "samples", "words", "wide", "stereo", "hotwords", "each", "ahead", "reader",
-    "choose", "detect"
+    "choose", "detect", "speech"
 };
 
 /* 16-bit samples behind a header of 44 bytes, if the demo recording is there. */
@@ -250,6 +251,9 @@ LIFE_FN int life_run(const life_sounds *l, int mode, int toy, wnpu_session *s)
     if (mode == LIFE_DETECT) {
         status = wnpu_detect_language(s, &a, NULL, 0);
         return status > 0 || status == WNPU_E_UNSUPPORTED ? WNPU_OK : status;
+    }
+    if (mode == LIFE_SPEECH) {
+        return wnpu_detect_speech(s, &p, &a);
     }
     if (mode == LIFE_READER) {
         reader.from = &l->plain;
