@@ -201,7 +201,8 @@ static void all_modes(wnpu_session *s, const char *who, int toy)
     for (mode = 0; mode < LIFE_MODES; mode++) {
         static life_text text;
         int status = life_run(&sounds, mode, toy, s);
-        T_CHECK(status == WNPU_OK, "%s, %s: %s", who, life_modes[mode], wnpu_session_error(s));
+        T_CHECK(status == WNPU_OK || (!toy && status == WNPU_INCOMPLETE), "%s, %s: %s",
+                who, life_modes[mode], wnpu_session_error(s));
         life_json(s, &text);
         if (answer[mode].n == 0) {
             memcpy(&answer[mode], &text, sizeof text);

@@ -622,10 +622,14 @@ static void markup(void)
     int32_t tokens[64];
     float probability[64] = {0};
     unsigned char block[4096];
-    rs_store store = {block, sizeof block, 0, 0};
+    rs_store store;
     rs_draft d;
     int stored = 0, format;
     int64_t n = wnpu_tokenize(m, said, strlen(said), tokens, 64);
+    memset(&store, 0, sizeof store);
+    store.base = block;
+    store.size = sizeof block;
+    rs_reset(&store);
     memset(&d, 0, sizeof d);
     d.t0_ms = d.t1_ms = 3600007;
     d.tokens = tokens;
