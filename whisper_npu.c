@@ -16054,6 +16054,9 @@ static int ap_params(wnpu_session *s, const wnpu_params *given)
                           "is unknown to this library; fill them with wnpu_params_init() first",
                           (unsigned)given->struct_size);
         }
+        if (given->struct_size < offsetof(wnpu_params, vad) + sizeof given->vad) {
+            s->run.params.vad = 0; /* an older program gets what it got, and no new status */
+        }
     }
     return WNPU_OK;
 }

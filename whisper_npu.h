@@ -694,7 +694,8 @@ typedef struct wnpu_params {
      * doubts add up: the no-speech probability, minus the mean log-probability, plus half the share
      * without voice (if the segment lasts a second or more), is above no_speech_threshold -
      * logprob_threshold, which is 1.6. */
-    int32_t vad;              /* 0: decode everything [1] */
+    int32_t vad;              /* 0: decode everything [1; 0 for programs that were compiled before
+                                 there was this field] */
     float vad_threshold;      /* probability of speech that begins a span, 0.05..0.95; it goes on
                                  down to 0.15 less [0.5] */
     int32_t vad_min_speech_ms; /* spans with less speech are dropped, 0..5000 [100] */

@@ -222,6 +222,7 @@ static wnpu_params few_tokens(void)
 {
     wnpu_params p;
     wnpu_params_init(&p, sizeof p);
+    p.vad = 0; /* toys' sounds are no speech */
     p.max_tokens = 4;
     p.no_speech_threshold = 2;
     p.temperature_step = 0;
