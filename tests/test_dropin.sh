@@ -28,7 +28,8 @@ mkdir -p "$T/acme/third_party" && cp -R tests/dropin/. "$T/acme" &&
     printf '\000\175\000\000\002\000\020\000data\000\372\000\000'
     tail -c 64000 "$T/toy.bin"
 } >"$T/noise.wav"
-"$build/transcribe" -q -t 1 -m "$T/toy.bin" --max-tokens 8 --no-fallback -f json "$T/noise.wav" \
+"$build/transcribe" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
+    "$T/noise.wav" \
     >"$T/want" || exit 1
 grep -q '"probability"' "$T/want" || { echo "the toy says nothing"; exit 1; }
 
@@ -150,8 +151,8 @@ test_install() {
     rm -rf "$T/elsewhere" && mkdir "$T/elsewhere" && cp src/app.c "$T/elsewhere" || return
     (cd "$T/elsewhere" && try "${CC:-cc}" app.c $(installed --cflags --libs) -o app) &&
         hears "$T/elsewhere/app"
-    "$T/stage/opt/wnpu/bin/transcribe" -q -t 1 -m "$T/toy.bin" --max-tokens 8 --no-fallback \
-        -f json "$T/noise.wav" >"$T/out" && cmp -s "$T/out" "$T/want" || fail "bin/transcribe"
+    "$T/stage/opt/wnpu/bin/transcribe" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 \
+        --no-fallback -f json "$T/noise.wav" >"$T/out" && cmp -s "$T/out" "$T/want" || fail "bin/transcribe"
     (cd "$here" && try make BUILD="$build" DESTDIR="$T/stage" PREFIX=/opt/wnpu uninstall)
     [ -z "$(find "$T/stage" -type f)" ] || fail "uninstall leaves $(find "$T/stage" -type f)"
 }

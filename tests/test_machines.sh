@@ -24,7 +24,8 @@ fi
     printf '\000\175\000\000\002\000\020\000data\000\372\000\000'
     tail -c 64000 "$T/toy.bin"
 } >"$T/noise.wav"
-"$transcribe" -q -t 1 -m "$T/toy.bin" --max-tokens 8 --no-fallback -f json "$T/noise.wav" \
+"$transcribe" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
+    "$T/noise.wav" \
     >"$T/want" || exit 1
 grep -q '"probability"' "$T/want" || { echo "the toy says nothing"; exit 1; }
 "$build/pack" "$T/toy.bin" "$T/toy.wnpu" || exit 1 # one for all machines
@@ -82,7 +83,7 @@ test_aarch64() {
 
 # cpu MODEL BEST: the same program on an x86-64 without newer instructions; BEST is what it takes.
 cpu() {
-    answers qemu-x86_64 -cpu "$1" "$transcribe" -v -t 1 -m "$T/toy.wnpu" --max-tokens 8 \
+    answers qemu-x86_64 -cpu "$1" "$transcribe" -v -t 1 -m "$T/toy.wnpu" --vad off --max-tokens 8 \
         --no-fallback -f json "$T/noise.wav"
     grep -qwF -e "$2" "$T/log" || fail "$1 does not take $2: $(grep -v '^qemu' "$T/log")"
     timeout 300 qemu-x86_64 -cpu "$1" "$transcribe" --self-test >"$T/out" 2>"$T/log" ||
@@ -107,7 +108,7 @@ test_musl() {
     have musl-gcc || return
     if musl-gcc -std=c11 -O1 -static -s -DNO_NPU -I. examples/transcribe.c examples/input.c \
         examples/output.c examples/npu.c whisper_npu.c -o "$T/static" -lm 2>"$T/log"; then
-        answers "$T/static" -q -t 2 -m "$T/toy.bin" --max-tokens 8 --no-fallback -f json \
+        answers "$T/static" -q -t 2 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
             "$T/noise.wav"
         "$T/static" --self-test >"$T/out" 2>&1 || fail "$(cat "$T/out")"
         echo "  $(wc -c <"$T/static") bytes"

@@ -35,7 +35,7 @@ make_recording() {
 
 # heard MODEL: what is transcribed, as JSON in $T/json.
 heard() {
-    run 0 "$transcribe" -q -t 1 -m "$1" --max-tokens 8 -f json "$T/noise.wav"
+    run 0 "$transcribe" -q -t 1 -m "$1" --vad off --max-tokens 8 -f json "$T/noise.wav"
     cp "$T/out" "$T/json"
 }
 

@@ -36,6 +36,7 @@ static int hear(const char *model_path, const char *wav_path)
     wnpu_config_init(&config, sizeof config);
     config.threads = 2;
     wnpu_params_init(&params, sizeof params);
+    params.vad = 0; /* noise is no speech */
     params.max_tokens = 8;
     params.temperature_step = 0.0f; /* a toy passes no gate, and need not try */
     wnpu_audio_init(&audio, sizeof audio);

@@ -59,6 +59,7 @@ int main(int argc, char **argv)
     }
     wnpu_params params;
     wnpu_params_init(&params, sizeof params);
+    params.vad = 0; /* noise is no speech */
     params.max_tokens = 8;
     params.temperature_step = 0.0f;
     std::string json;
