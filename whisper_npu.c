@@ -14076,6 +14076,7 @@ typedef struct wi_run {
     size_t kept;            /* tokens of the window before those that will be decoded again */
     size_t content;         /* frames of the window that are decoded; silence is put behind them */
     int64_t settled_ms;     /* the ledger is written up to here */
+    int64_t said_ms;        /* the same by the text's own times: words must not change the text */
     int64_t left_ms;        /* begin of speech that the window left without text, or -1 */
     int64_t again_ms;       /* begin of the latest speech that was decoded again, or -1 */
     int64_t until_ms;       /* the window shall end here at the latest, or -1 */
@@ -14400,6 +14401,7 @@ static int wi_settle(wi_run *r, int64_t end_ms, int reason)
         status = quiet ? wi_account(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
                        : wi_account(r, end, kind, reason);
     }
+    r->said_ms = end_ms > r->said_ms ? end_ms : r->said_ms;
     return status;
 }
 
@@ -14409,10 +14411,10 @@ static int wi_settle(wi_run *r, int64_t end_ms, int reason)
  * a return can fail to move on. */
 static int wi_hole(const wi_run *r, int64_t end_ms, int64_t *begin)
 {
-    int64_t from = wi_speech_from(r, r->settled_ms);
+    int64_t from = wi_speech_from(r, r->said_ms);
     int tried = r->until_ms >= 0 || (r->again_ms >= 0 && from < r->again_ms + WI_LEFT_MS);
     *begin = -1;
-    if (!r->params.vad || wi_voiced(r, r->settled_ms, end_ms) < WI_LEFT_MS) {
+    if (!r->params.vad || wi_voiced(r, r->said_ms, end_ms) < WI_LEFT_MS) {
         return 0;
     }
     if (!tried) {
@@ -14476,8 +14478,9 @@ static int wi_doubtful(const wi_run *r, const rs_draft *d)
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
-/* Before a segment is stored: *refused is set if it is not to be. Accounts for what is before. */
-static int wi_admit(wi_run *r, size_t from, const rs_draft *d, int *refused)
+/* Before a segment is stored: *refused is set if it is not to be. Accounts for what is before its
+ * own time or that of its first word, begins_ms. */
+static int wi_admit(wi_run *r, size_t from, const rs_draft *d, int64_t begins_ms, int *refused)
 {
     int64_t begin;
     int reason = WNPU_REASON_PAUSE, status;
@@ -14492,7 +14495,7 @@ static int wi_admit(wi_run *r, size_t from, const rs_draft *d, int *refused)
             return WNPU_OK;
         }
     }
-    status = wi_settle(r, d->t0_ms, reason);
+    status = wi_settle(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
     if (status == WNPU_OK && wi_doubtful(r, d)) {
         /* A voice that the model hears as well, but of which it makes no sense, is not silence. */
         status = wi_settle(r, d->t1_ms, d->voice >= 0.5f &&
@@ -14539,8 +14542,9 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     rs_draft d;
     wnpu_segment segment;
     int stored, status, refused;
-    d.t0_ms = t0_ms < end ? t0_ms : end;
-    d.t1_ms = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
+    int64_t said_ms, begin, stop; /* begin and stop: by its words, if they are asked for */
+    d.t0_ms = begin = t0_ms < end ? t0_ms : end;
+    d.t1_ms = said_ms = stop = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
     d.tokens = h->tokens + from;
     d.probability = h->probability + from;
     d.n = to - from;
@@ -14553,7 +14557,7 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     d.word_text = r->aligner.text;
     d.at_ms = r->aligner.at_ms;
     if (r->params.words) {
-        d.words = al_segment(&r->aligner, to, next_ms < end ? next_ms : end, &d.t0_ms, &d.t1_ms,
+        d.words = al_segment(&r->aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
                              &d.n_words);
     }
     if (r->left_ms >= 0 || wi_stray(r, t0_ms)) {
@@ -14561,10 +14565,12 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     }
     d.voice = d.t1_ms > d.t0_ms ? (float)wi_voiced(r, d.t0_ms, d.t1_ms) /
                                   (float)(d.t1_ms - d.t0_ms) : 0.0f;
-    status = wi_admit(r, from, &d, &refused);
+    status = wi_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
         return status;
     }
+    d.t0_ms = begin;
+    d.t1_ms = stop;
     status = rs_list_reserve(&r->store, &r->store.ledger);
     status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
     if (status != WNPU_OK) {
@@ -14574,7 +14580,8 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     if (!stored) {
         return WNPU_OK;
     }
-    status = wi_account(r, d.t1_ms, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
+    status = wi_account(r, stop > said_ms ? stop : said_ms, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
+    r->said_ms = said_ms > r->said_ms ? said_ms : r->said_ms;
     if (status == WNPU_OK && r->params.on_segment != NULL &&
         rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK &&
         r->params.on_segment(r->params.user, &segment) != 0) {
@@ -15380,6 +15387,7 @@ static void wi_begin(wi_run *r)
     r->cuts = 0;
     r->content = ML_FRAMES;
     r->settled_ms = 0;
+    r->said_ms = 0;
     r->left_ms = r->again_ms = r->until_ms = -1;
     r->n_previous = r->n_initial = r->n_given = 0;
     r->search.steps = r->search.prompt_tokens = 0;
