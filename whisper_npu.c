@@ -3781,20 +3781,18 @@ typedef struct op_inverse {
     float unit, limit, scale;
 } op_inverse;
 
-/* From the least and the largest of part[0..7] each, and of the n values that follow. */
-static void op_inverse_start(op_inverse *inverse, const float *low, const float *high,
-                             const float *rest, size_t n)
+/* Widens least..most by n values. */
+static void op_widen(float *least, float *most, const float *x, size_t n)
 {
-    float least = low[0], most = high[0];
     size_t i;
-    for (i = 1; i < 8; i++) {
-        least = low[i] < least ? low[i] : least;
-        most = high[i] > most ? high[i] : most;
-    }
     for (i = 0; i < n; i++) {
-        least = rest[i] < least ? rest[i] : least;
-        most = rest[i] > most ? rest[i] : most;
+        *least = x[i] < *least ? x[i] : *least;
+        *most = x[i] > *most ? x[i] : *most;
     }
+}
+
+static void op_inverse_start(op_inverse *inverse, float least, float most)
+{
     inverse->limit = least * 1024.0f < most ? least * 1024.0f : most;
     inverse->unit = inverse->limit / 32767.0f;
     inverse->scale = 32767.0f / inverse->limit;
@@ -3802,10 +3800,10 @@ static void op_inverse_start(op_inverse *inverse, const float *low, const float 
 
 WNPU_INLINE void op_inverse_body(op_inverse *inverse, const float *value_inverse, size_t n)
 {
-    const float first[8] = {value_inverse[0], value_inverse[0], value_inverse[0], value_inverse[0],
-                            value_inverse[0], value_inverse[0], value_inverse[0], value_inverse[0]};
+    float least = value_inverse[0], most = least;
     size_t i;
-    op_inverse_start(inverse, first, first, value_inverse, n);
+    op_widen(&least, &most, value_inverse, n);
+    op_inverse_start(inverse, least, most);
     for (i = 0; i < n; i++) {
         float x = value_inverse[i] < inverse->limit ? value_inverse[i] : inverse->limit;
         inverse->part[i] = (int16_t)(mt_bits(x * inverse->scale + MT_ROUND) & 0x7fffu);
@@ -4326,16 +4324,18 @@ static const op_kernels op_base_kernels = {
 OP_AVX2 static void op_near_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
 {
     __m256 least = _mm256_set1_ps(value_inverse[0]), most = least, v;
-    float low[8], high[8];
+    float low = value_inverse[0], high = low, ends[16];
     size_t i;
     for (i = 0; i + 8 <= n; i += 8) {
         v = _mm256_loadu_ps(value_inverse + i);
         least = _mm256_min_ps(v, least);
         most = _mm256_max_ps(v, most);
     }
-    _mm256_storeu_ps(low, least);
-    _mm256_storeu_ps(high, most);
-    op_inverse_start(inverse, low, high, value_inverse + i, n - i);
+    _mm256_storeu_ps(ends, least);
+    _mm256_storeu_ps(ends + 8, most);
+    op_widen(&low, &high, ends, 16);
+    op_widen(&low, &high, value_inverse + i, n - i);
+    op_inverse_start(inverse, low, high);
     most = _mm256_set1_ps(inverse->limit);
     v = _mm256_set1_ps(inverse->scale);
     for (i = 0; i < n; i += 16) {
@@ -4578,20 +4578,18 @@ WNPU_INLINE OP_AVX512 float op_wide_exponents(int32_t *acc, size_t n, float quer
 OP_AVX512 static void op_wide_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
 {
     __m512 least = _mm512_set1_ps(value_inverse[0]), most = least, v;
-    float low[16], high[16];
-    size_t i, j;
+    float low = value_inverse[0], high = low, ends[32];
+    size_t i;
     for (i = 0; i + 16 <= n; i += 16) {
         v = _mm512_loadu_ps(value_inverse + i);
         least = _mm512_min_ps(v, least);
         most = _mm512_max_ps(v, most);
     }
-    _mm512_storeu_ps(low, least);
-    _mm512_storeu_ps(high, most);
-    for (j = 0; j < 8; j++) {
-        low[j] = low[j + 8] < low[j] ? low[j + 8] : low[j];
-        high[j] = high[j + 8] > high[j] ? high[j + 8] : high[j];
-    }
-    op_inverse_start(inverse, low, high, value_inverse + i, n - i);
+    _mm512_storeu_ps(ends, least);
+    _mm512_storeu_ps(ends + 16, most);
+    op_widen(&low, &high, ends, 32);
+    op_widen(&low, &high, value_inverse + i, n - i);
+    op_inverse_start(inverse, low, high);
     most = _mm512_set1_ps(inverse->limit);
     v = _mm512_set1_ps(inverse->scale);
     for (i = 0; i < n; i += 32) {
@@ -16079,8 +16077,9 @@ static void ap_finish_stats(wnpu_session *s, double begin)
     t->total_ms = er_now_ms() - begin;
 }
 
-WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
-                             const wnpu_audio *audio)
+/* What wnpu_transcribe() and wnpu_detect_speech() do around their own part. */
+static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
+                  int (*run)(wi_run *r, const wnpu_audio *audio))
 {
     double begin = er_now_ms();
     int status;
@@ -16093,10 +16092,16 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
     wi_begin(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK) {
-        status = wi_transcribe(&session->run, audio);
+        status = run(&session->run, audio);
     }
     ap_finish_stats(session, begin);
     return ap_leave(session, status);
+}
+
+WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
+                             const wnpu_audio *audio)
+{
+    return ap_run(session, params, audio, wi_transcribe);
 }
 
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
@@ -16156,21 +16161,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
 WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params,
                                 const wnpu_audio *audio)
 {
-    double begin = er_now_ms();
-    int status;
-    if (session == NULL) {
-        return WNPU_E_ARGUMENT;
-    }
-    if (ap_enter(session) != WNPU_OK) {
-        return WNPU_E_STATE;
-    }
-    wi_begin(&session->run);
-    status = ap_params(session, params);
-    if (status == WNPU_OK) {
-        status = wi_find_speech(&session->run, audio);
-    }
-    ap_finish_stats(session, begin);
-    return ap_leave(session, status);
+    return ap_run(session, params, audio, wi_find_speech);
 }
 
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session)
