@@ -2221,6 +2221,18 @@ static const gm_kernels gm_scalar = {
 
 /* ---- the walk over a block that the kernels below share ---- */
 
+/* What will be read next; past the end of B nothing happens. */
+WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
+{
+    __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 3);
+}
+
+/* The same into the second-level cache, which takes more requests at once. */
+WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
+{
+    __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 2);
+}
+
 /* A kernel of at most tile_rows rows and so many panels, over a stretch of groups. A row of a is
  * stride bytes; panels are pitch groups apart. Sums start from `from`: corrections (ldfrom 0), the
  * stretch before (c itself), or NULL for zeros. */
@@ -2233,7 +2245,21 @@ WNPU_INLINE const int32_t *gm_at(const int32_t *from, size_t offset)
     return from != NULL ? from + offset : NULL;
 }
 
-/* The panels' part of a stretch and a tile's rows should stay in the nearest caches. */
+/* n groups, from first on, of each panel that the walk reads next. */
+WNPU_INLINE void gm_walk_ahead(const int8_t *b, size_t pitch, size_t panels, size_t first,
+                               size_t n)
+{
+    size_t p, g;
+    for (p = 0; p < panels; p++) {
+        for (g = first; g < first + n; g++) {
+            gm_prefetch2(b, (p * pitch + g) * GM_GROUP);
+        }
+    }
+}
+
+/* The panels' part of a stretch and a tile's rows should stay in the nearest caches. With many rows
+ * there is time to fetch what comes next, a little with each tile: the weights of a layer are read
+ * from far away again and again. */
 WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, size_t group_bytes,
                          size_t stretch, int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                          const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
@@ -2244,10 +2270,13 @@ WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, s
         size_t np = panels - p < tile_panels ? panels - p : tile_panels;
         for (g = 0; g < k4; g += stretch) {
             size_t ng = k4 - g < stretch ? k4 - g : stretch;
+            size_t ahead = rows > 8 * tile_rows ? (ng * tile_rows + rows - 1) / rows : 0;
+            size_t next = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
             for (r = 0; r < rows; r += tile_rows) {
                 size_t nr = rows - r < tile_rows ? rows - r : tile_rows;
                 int32_t *out = c + r * ldc + p * 16;
                 const int32_t *from = g > 0 ? out : gm_at(correction, p * 16);
+                gm_walk_ahead(b, pitch, np, next + r / tile_rows * ahead, ahead);
                 micro(out, ldc, from, g > 0 ? ldc : 0,
                       (const char *)packed_a + r * stride + g * group_bytes, stride, nr,
                       b + (p * pitch + g) * GM_GROUP, pitch, ng, np);
@@ -2307,18 +2336,6 @@ GM_SSE41 static void gm_sse41_pack_u(void *packed_a, const uint8_t *a, size_t ld
             _mm_storel_epi64((__m128i *)to, _mm_cvtepu8_epi16(_mm_cvtsi32_si128(last)));
         }
     }
-}
-
-/* What the same walk will read next; past the end of B nothing happens. */
-WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
-{
-    _mm_prefetch((const char *)((uintptr_t)b + ahead), _MM_HINT_T0);
-}
-
-/* The same into the second-level cache, which takes more requests at once. */
-WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
-{
-    _mm_prefetch((const char *)((uintptr_t)b + ahead), _MM_HINT_T1);
 }
 
 #define GM_AHEAD 4096u /* bytes ahead of a kernel that waits for memory */
@@ -2695,8 +2712,10 @@ GM_AVX512 static void gm_avx512_pack(void *packed_a, const int8_t *a, size_t lda
 /* gcc unrolls a loop over an array of registers only when told to. */
 #ifdef __clang__
 #define GM_UNROLL
+#define GM_UNROLL4
 #else
 #define GM_UNROLL _Pragma("GCC unroll 16")
+#define GM_UNROLL4 _Pragma("GCC unroll 4")
 #endif
 
 typedef struct gm_avx512_row { __m512i v[4]; } gm_avx512_row;
@@ -2781,6 +2800,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t
         gm_avx512_start(&s4, gm_at(from, ldfrom * 4), P);
         gm_avx512_start(&s5, gm_at(from, ldfrom * 5), P);
     }
+    GM_UNROLL4
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
         y[0] = _mm512_loadu_si512(b);
@@ -2911,12 +2931,31 @@ GM_AVX512 static void gm_avx512_panel(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
+/* Attention's scores: k is short, so that what comes before and after a tile counts. Rows are a
+ * multiple of 6 and panels of 4. */
+GM_AVX512 static void gm_avx512_scores(int32_t *c, size_t ldc, const char *a, size_t rows,
+                                       const int8_t *b, size_t pitch, const int32_t *correction,
+                                       size_t k4, size_t panels)
+{
+    size_t p, r, stride = k4 * 4 + GM_PAD;
+    for (p = 0; p < panels; p += 4) {
+        for (r = 0; r < rows; r += 6) {
+            gm_avx512_tile1(c + r * ldc + p * 16, ldc, correction + p * 16, 0, a + r * stride,
+                            stride, b + p * pitch * GM_GROUP, pitch, k4, 6, 4);
+        }
+    }
+}
+
 /* One or two rows: four panels at once hide the latency of their sums. */
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                            const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                            size_t panels)
 {
     size_t p;
+    if (rows > GM_FEW && k4 <= 32 && rows % 6 == 0 && panels % 4 == 0 && correction != NULL) {
+        gm_avx512_scores(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
+        return;
+    }
     if (rows > GM_FEW || rows <= 2) {
         gm_walk(gm_avx512_micro, 6, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b, pitch,
                 correction, k4, panels);
