@@ -3899,8 +3899,10 @@ WNPU_INLINE uint32_t op_weights_body(uint8_t *p, const float *u, size_t n, float
 WNPU_INLINE void op_online_next(op_online *row, float peak)
 {
     float top = peak > row->top ? peak : row->top;
-    row->keep = row->top < top ? mt_exp2_1((row->top - top) * (1.0f / OP_OCTAVE)) : 1.0f;
-    row->add = peak < top ? mt_exp2_1((peak - top) * (1.0f / OP_OCTAVE)) : 1.0f;
+    float keep = mt_exp2_1((row->top - top) * (1.0f / OP_OCTAVE));
+    float add = mt_exp2_1((peak - top) * (1.0f / OP_OCTAVE));
+    row->keep = row->top < top ? keep : 1.0f; /* exactly 1, and no branch to foretell */
+    row->add = peak < top ? add : 1.0f;
     row->top = top;
     row->peak = peak;
 }
@@ -4617,16 +4619,15 @@ WNPU_INLINE OP_AVX512 float op_wide_exponents(int32_t *acc, size_t n, float quer
 OP_AVX512 static void op_wide_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
 {
     __m512 least = _mm512_set1_ps(value_inverse[0]), most = least, v;
-    float low = value_inverse[0], high = low, ends[32];
+    float low, high;
     size_t i;
     for (i = 0; i + 16 <= n; i += 16) {
         v = _mm512_loadu_ps(value_inverse + i);
         least = _mm512_min_ps(v, least);
         most = _mm512_max_ps(v, most);
     }
-    _mm512_storeu_ps(ends, least);
-    _mm512_storeu_ps(ends + 16, most);
-    op_widen(&low, &high, ends, 32);
+    low = -_mm512_reduce_max_ps(_mm512_sub_ps(_mm512_setzero_ps(), least));
+    high = _mm512_reduce_max_ps(most);
     op_widen(&low, &high, value_inverse + i, n - i);
     op_inverse_start(inverse, low, high);
     most = _mm512_set1_ps(inverse->limit);
@@ -4698,8 +4699,11 @@ OP_AVX512 static void op_attend_avx512(op_online *row, uint8_t *p, size_t ldp, i
     size_t r, padded = (n + 15u) & ~(size_t)15u;
     op_inverse inverse;
     for (r = 0; r < rows; r++) {
-        op_online_next(&row[r], op_wide_exponents(acc + r * lda, n, query_scale[r], keys->key,
-                                                  keys->value_log2));
+        row[r].peak = op_wide_exponents(acc + r * lda, n, query_scale[r], keys->key,
+                                        keys->value_log2);
+    }
+    for (r = 0; r < rows; r++) {
+        op_online_next(&row[r], row[r].peak);
     }
     op_wide_inverse(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
