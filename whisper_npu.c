@@ -7874,7 +7874,8 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
  *  tensors never reach memory. A cancelled pool ends a product within a
  *  few million multiply-accumulates, and the rest of its chain.
  * ====================================================================== */
-#define EN_ROWS 96u    /* rows of a block; the widest intermediate is then 96 * 4 d floats */
+#define EN_ROWS 192u   /* rows of a block at most: so often are the weights read again */
+#define EN_FEWEST 96u  /* and at least, however many workers there are */
 #define EN_QUERIES 24u /* rows of an attention block */
 #define EN_KEYS OP_KEYS /* keys of one; scores take 48 KiB */
 #define EN_MAX_HEAD 256u
@@ -7883,16 +7884,16 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 
 /* Scratch of one worker; sizes in en_take_worker(). */
 typedef struct en_worker {
-    int8_t *q;          /* [EN_ROWS, 4 d] quantised input */
+    int8_t *q;          /* [rows, 4 d] quantised input, rows as en_engine has it */
     uint8_t *p;         /* weights of attention, see gm_p_stride() */
-    float *scale;       /* [EN_ROWS] scales of q */
+    float *scale;       /* [rows] scales of q */
     op_online *online;  /* [EN_QUERIES] */
     void *packed;       /* q as the kernels want it */
     void *queries;      /* a block of queries likewise */
-    int32_t *acc;       /* [EN_QUERIES, EN_KEYS], [EN_QUERIES + 1, hd], [EN_ROWS, EN_CHUNK * 16] */
+    int32_t *acc;       /* [EN_QUERIES, EN_KEYS], [EN_QUERIES + 1, hd], [rows, EN_CHUNK * 16] */
     float *scores;      /* float path [EN_QUERIES, keys], else NULL */
-    float *wide;        /* [EN_ROWS, 4 d] */
-    float *rows;        /* [EN_ROWS, d] */
+    float *wide;        /* [rows, 4 d] */
+    float *rows;        /* [rows, d] */
     const float *input; /* float path: rows handed to en_prepare() */
     size_t input_stride;
     int fine;           /* input is quantised to 15 bits: rows of high parts, then of low parts */
@@ -7918,6 +7919,7 @@ typedef struct en_engine {
     const op_kernels *op;
     tp_pool *pool;
     int exact;          /* float path */
+    size_t rows;        /* of a block */
     en_worker *worker;  /* one for each thread of the pool */
     ft_tables *fft;
     ml_filters filters;
@@ -7929,6 +7931,19 @@ typedef struct en_engine {
     float *query_exact; /* float path: [heads][ctx, hd] */
     en_heads self;
 } en_engine;
+
+static size_t en_blocks(size_t rows, size_t block)
+{
+    return (rows + block - 1) / block;
+}
+
+/* As many rows as give each worker the same number of blocks; a multiple of all register tiles. */
+static size_t en_block_rows(size_t ctx, size_t n_workers)
+{
+    size_t blocks = n_workers * en_blocks(ctx, n_workers * EN_ROWS);
+    size_t rows = en_blocks(en_blocks(ctx, blocks), 24) * 24;
+    return rows > EN_FEWEST ? rows : EN_FEWEST;
+}
 
 static size_t en_round16(size_t n)
 {
@@ -8235,7 +8250,7 @@ static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, floa
         done = 1;
     }
     while (done < n && !tp_cancelled(e->pool)) {
-        size_t rows = n - done < EN_ROWS ? n - done : EN_ROWS;
+        size_t rows = n - done < e->rows ? n - done : e->rows;
         size_t frame = (size_t)(first + (ptrdiff_t)done);
         en_prepare(e, w, e->mel + frame * mels, mels, rows, 3 * mels);
         en_multiply(e, w, w, &e->model->conv1, 0, d / 16, rows, out + done * d, d, OP_GELU);
@@ -8247,8 +8262,8 @@ static void en_front_task(void *context, size_t index, unsigned worker)
 {
     en_engine *e = context;
     en_worker *w = &e->worker[worker];
-    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS, i;
-    size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
+    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows, i;
+    size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     en_conv1(e, w, (ptrdiff_t)(2 * t0) - 1, 2 * n + 1, w->wide);
     if (tp_cancelled(e->pool)) {
         return;
@@ -8262,11 +8277,6 @@ static void en_front_task(void *context, size_t index, unsigned worker)
         return;
     }
     en_qkv(e, w, &e->model->encoder[0], t0, n);
-}
-
-static size_t en_blocks(size_t rows, size_t block)
-{
-    return (rows + block - 1) / block;
 }
 
 /* Index: head * blocks of queries + block. */
@@ -8311,8 +8321,8 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     en_engine *e = job->e;
     en_worker *w = &e->worker[worker];
     const mf_layer *layer = &e->model->encoder[job->layer];
-    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS;
-    size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
+    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows;
+    size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     float *x = e->x + t0 * d;
     en_prepare(e, w, e->attended + t0 * d, d, n, d);
     en_multiply(e, w, w, &layer->attn_out, 0, d / 16, n, x, d, OP_ADD);
@@ -8333,7 +8343,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
  * the caller looks at its flag. */
 static void en_run(en_engine *e)
 {
-    size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, EN_ROWS);
+    size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, e->rows);
     en_layer_job job;
     job.e = e;
     tp_run(e->pool, blocks, en_front_task, e);
@@ -8354,8 +8364,8 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     en_cross_job *job = context;
     en_engine *e = job->e;
     en_worker *w = &e->worker[worker];
-    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * EN_ROWS, l, head;
-    size_t n = ctx - t0 < EN_ROWS ? ctx - t0 : EN_ROWS;
+    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows, l, head;
+    size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     en_prepare(e, w, e->x + t0 * d, d, n, d);
     for (l = 0; l < e->model->n_text_layer; l++) {
         const gm_weight *kv = &e->model->decoder[l].cross_kv;
@@ -8376,7 +8386,7 @@ static void en_cross(en_engine *e, en_heads *cross)
     en_cross_job job;
     job.e = e;
     job.cross = cross;
-    tp_run(e->pool, en_blocks(e->model->n_audio_ctx, EN_ROWS), en_cross_task, &job);
+    tp_run(e->pool, en_blocks(e->model->n_audio_ctx, e->rows), en_cross_task, &job);
 }
 
 /* Log-mel of a window: span holds ML_SPAN samples, ML_MARGIN before the first frame's centre. From
@@ -8424,21 +8434,22 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     size_t keys = en_round16(e->model->n_audio_ctx > e->model->n_text_ctx ? e->model->n_audio_ctx
                                                                          : e->model->n_text_ctx);
     size_t k = 4 * d > 3 * (size_t)e->model->n_mels ? 4 * d : 3 * (size_t)e->model->n_mels;
-    size_t packed = e->gm->a_bytes(EN_ROWS, k / 4);
+    size_t packed = e->gm->a_bytes(e->rows, k / 4);
+    size_t acc = (EN_QUERIES + 1) * EN_KEYS, product = e->rows * EN_CHUNK * 16;
     if (e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4) > packed) {
         packed = e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4);
     }
     memset(w, 0, sizeof *w);
-    w->scale = ar_take(arena, EN_ROWS, sizeof(float));
-    w->acc = ar_take(arena, (EN_QUERIES + 1) * EN_KEYS, sizeof(int32_t));
-    w->wide = ar_take(arena, EN_ROWS * 4 * d, sizeof(float));
-    w->rows = ar_take(arena, EN_ROWS * d, sizeof(float));
+    w->scale = ar_take(arena, e->rows, sizeof(float));
+    w->acc = ar_take(arena, acc > product ? acc : product, sizeof(int32_t));
+    w->wide = ar_take(arena, e->rows * 4 * d, sizeof(float));
+    w->rows = ar_take(arena, e->rows * d, sizeof(float));
     w->mel = ar_take(arena, 1, sizeof(ml_scratch));
     if (e->exact) {
         w->scores = ar_take(arena, EN_QUERIES * keys, sizeof(float));
         return;
     }
-    w->q = ar_take(arena, EN_ROWS * k, 1);
+    w->q = ar_take(arena, e->rows * k, 1);
     w->p = ar_take(arena, (EN_QUERIES + 1) * gm_p_stride(EN_KEYS / 4), 1);
     w->online = ar_take(arena, EN_QUERIES, sizeof(op_online));
     w->packed = ar_take(arena, packed, 1);
@@ -8452,6 +8463,7 @@ static void en_take(ar_arena *arena, en_engine *e, size_t n_workers)
     const wnpu_model *m = e->model;
     size_t d = m->n_audio_state, ctx = m->n_audio_ctx, hd = d / m->n_audio_head, i;
     en_worker nothing;
+    e->rows = en_block_rows(ctx, n_workers);
     e->worker = ar_take(arena, n_workers, sizeof(en_worker));
     for (i = 0; i < n_workers; i++) {
         en_take_worker(arena, e, e->worker != NULL ? &e->worker[i] : &nothing);

@@ -97,16 +97,16 @@ static void conv1_task(void *context, size_t index, unsigned worker)
 {
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
-    size_t rows = 2 * s->e->model->n_audio_ctx, t0 = index * EN_ROWS;
-    en_conv1(s->e, w, (ptrdiff_t)t0, rows - t0 < EN_ROWS ? rows - t0 : EN_ROWS, w->wide);
+    size_t rows = 2 * s->e->model->n_audio_ctx, t0 = index * s->e->rows;
+    en_conv1(s->e, w, (ptrdiff_t)t0, rows - t0 < s->e->rows ? rows - t0 : s->e->rows, w->wide);
 }
 
 /* Rows t0..t0+n-1 of the residual stream. */
 static size_t block(const stage *s, size_t index, size_t *t0)
 {
     size_t ctx = s->e->model->n_audio_ctx;
-    *t0 = index * EN_ROWS;
-    return ctx - *t0 < EN_ROWS ? ctx - *t0 : EN_ROWS;
+    *t0 = index * s->e->rows;
+    return ctx - *t0 < s->e->rows ? ctx - *t0 : s->e->rows;
 }
 
 static void conv2_task(void *context, size_t index, unsigned worker)
@@ -185,7 +185,7 @@ static void measure_encoder(plot *p)
     wi_run *r = &p->session->run;
     const wnpu_model *m = p->model;
     double t = m->n_audio_ctx, d = m->n_audio_state, in = 3.0 * m->n_mels, ms[ROUNDS], kv;
-    size_t blocks = en_blocks(m->n_audio_ctx, EN_ROWS), i;
+    size_t blocks = en_blocks(m->n_audio_ctx, r->engine.rows), i;
     size_t heads = m->n_audio_head * en_blocks(m->n_audio_ctx, EN_QUERIES);
     uint32_t seed = 1;
     for (i = 0; i < ML_SPAN; i++) {
@@ -193,7 +193,7 @@ static void measure_encoder(plot *p)
         r->span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
     }
     wi_encode(r);
-    time_encoder(p, "conv1", conv1_task, en_blocks(2 * m->n_audio_ctx, EN_ROWS), 0,
+    time_encoder(p, "conv1", conv1_task, en_blocks(2 * m->n_audio_ctx, r->engine.rows), 0,
                  2 * t * in * d, in * d + 2 * t * (4.0 * m->n_mels + 4 * d));
     time_encoder(p, "conv2", conv2_task, blocks, 0, t * 3 * d * d,
                  3 * d * d + 2 * t * 4 * d + t * 4 * d);
