@@ -4088,25 +4088,27 @@ WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
     return 0;
 }
 
-/* Indices of the values that are at least `least`, in rising order: at most capacity are stored.
- * Returns how many there are. */
+/* Indices of the values that are at least `least`, in rising order. Returns how many there are, or
+ * something above capacity if they are more than that. No branch asks for each value: where one is
+ * large, its neighbours often are. */
 WNPU_INLINE size_t op_above_body(uint32_t *index, size_t capacity, const float *x, size_t n,
                                  float least)
 {
-    size_t count = 0, i, j;
-    for (i = 0; i < n; i += OP_SCAN / 4) {
-        size_t end = n - i < OP_SCAN / 4 ? n : i + OP_SCAN / 4;
+    size_t count = 0, i, j, k;
+    for (i = 0; i < n && count <= capacity; i += OP_SCAN / 4) {
+        size_t end = n - i < OP_SCAN / 4 ? n : i + OP_SCAN / 4, found = 0;
+        uint32_t here[OP_SCAN / 4];
         if (!(op_largest_body(x + i, end - i) >= least)) {
             continue;
         }
         for (j = i; j < end; j++) {
-            if (x[j] >= least) {
-                if (count < capacity) {
-                    index[count] = (uint32_t)j;
-                }
-                count++;
-            }
+            here[found] = (uint32_t)j;
+            found += x[j] >= least;
         }
+        for (k = 0; k < found && count + k < capacity; k++) {
+            index[count + k] = here[k];
+        }
+        count += found;
     }
     return count;
 }
