@@ -2877,57 +2877,94 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
-/* R rows times one panel, for steps of a few rows: B is read once, from one place after the other,
- * as memory likes it best. */
-#define GM_FEW 16u
-
+/* R rows times P panels, 1 or 2, for steps of a few rows, which wait for memory: two panels are two
+ * places to read from, and each value of A serves both. 24 sums, 2 loads and 1 broadcast fit 32
+ * registers. */
 WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
-                                         const char *a, size_t stride, const int8_t *b,
-                                         size_t groups, int R)
+                                         size_t ldfrom, const char *a, size_t stride,
+                                         const int8_t *b, size_t panel, size_t groups, int R, int P)
 {
-    __m512i s[GM_FEW], y;
+    __m512i s[12], t[12], x, y, z = _mm512_setzero_si512();
     int32_t four;
     size_t g;
     int r;
     GM_UNROLL
     for (r = 0; r < R; r++) {
-        s[r] = from != NULL ? _mm512_loadu_si512(from) : _mm512_setzero_si512();
+        const int32_t *start = gm_at(from, (size_t)r * ldfrom);
+        s[r] = start != NULL ? _mm512_loadu_si512(start) : z;
+        if (P > 1) {
+            t[r] = start != NULL ? _mm512_loadu_si512(start + 16) : z;
+        }
     }
     for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
         gm_prefetch2(b, GM_AHEAD);
         y = _mm512_loadu_si512(b);
+        if (P > 1) {
+            gm_prefetch2(b + panel, GM_AHEAD);
+            z = _mm512_loadu_si512(b + panel);
+        }
         GM_UNROLL
         for (r = 0; r < R; r++) {
             memcpy(&four, a + (size_t)r * stride, 4);
-            gm_avx512_add(&s[r], _mm512_set1_epi32(four), y);
+            x = _mm512_set1_epi32(four);
+            gm_avx512_add(&s[r], x, y);
+            if (P > 1) {
+                gm_avx512_add(&t[r], x, z);
+            }
         }
     }
     GM_UNROLL
     for (r = 0; r < R; r++) {
         _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
+        if (P > 1) {
+            _mm512_storeu_si512(c + (size_t)r * ldc + 16, t[r]);
+        }
     }
 }
 
-/* Any number of rows, in as few passes as 16 registers of sums allow. */
-GM_AVX512 static void gm_avx512_panel(int32_t *c, size_t ldc, const int32_t *from, const char *a,
-                                      size_t stride, size_t rows, const int8_t *b, size_t groups)
+/* Any number of rows times two panels: what 12 rows have read is near for the rest. */
+WNPU_INLINE GM_AVX512 void gm_avx512_few_pair(int32_t *c, size_t ldc, const int32_t *from,
+                                              size_t ldfrom, const char *a, size_t stride,
+                                              size_t rows, const int8_t *b, size_t panel,
+                                              size_t groups)
 {
     while (rows > 0) {
-        size_t take = rows >= 16 ? 16 : rows >= 12 ? 12 : rows >= 8 ? 8 : rows >= 4 ? 4 : 1;
-        if (take == 16) {
-            gm_avx512_few(c, ldc, from, a, stride, b, groups, 16);
-        } else if (take == 12) {
-            gm_avx512_few(c, ldc, from, a, stride, b, groups, 12);
+        size_t take = rows >= 12 ? 12 : rows >= 8 ? 8 : rows >= 6 ? 6 : rows >= 4 ? 4 : 1;
+        if (take == 12) {
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 12, 2);
         } else if (take == 8) {
-            gm_avx512_few(c, ldc, from, a, stride, b, groups, 8);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 8, 2);
+        } else if (take == 6) {
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 6, 2);
         } else if (take == 4) {
-            gm_avx512_few(c, ldc, from, a, stride, b, groups, 4);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 4, 2);
         } else {
-            gm_avx512_few(c, ldc, from, a, stride, b, groups, 1);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 1, 2);
         }
         rows -= take;
         c += take * ldc;
         a += take * stride;
+        from = gm_at(from, take * ldfrom);
+    }
+}
+
+GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t *from,
+                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
+                                          const int8_t *b, size_t pitch, size_t groups,
+                                          size_t panels)
+{
+    size_t r;
+    if (panels == 2) {
+        gm_avx512_few_pair(c, ldc, from, ldfrom, a, stride, rows, b, pitch * GM_GROUP, groups);
+        return;
+    }
+    for (r = 0; r + 4 <= rows; r += 4) {
+        gm_avx512_few(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
+                      0, groups, 4, 1);
+    }
+    for (; r < rows; r++) {
+        gm_avx512_few(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
+                      0, groups, 1, 1);
     }
 }
 
@@ -2946,24 +2983,22 @@ GM_AVX512 static void gm_avx512_scores(int32_t *c, size_t ldc, const char *a, si
     }
 }
 
+#define GM_FEW 16u
+
 /* One or two rows: four panels at once hide the latency of their sums. */
+
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                            const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                            size_t panels)
 {
-    size_t p;
     if (rows > GM_FEW && k4 <= 32 && rows % 6 == 0 && panels % 4 == 0 && correction != NULL) {
         gm_avx512_scores(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
-        return;
-    }
-    if (rows > GM_FEW || rows <= 2) {
+    } else if (rows > GM_FEW || rows <= 2) {
         gm_walk(gm_avx512_micro, 6, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b, pitch,
                 correction, k4, panels);
-        return;
-    }
-    for (p = 0; p < panels; p++) {
-        gm_avx512_panel(c + p * 16, ldc, gm_at(correction, p * 16), packed_a, k4 * 4 + GM_PAD, rows,
-                        b + p * pitch * GM_GROUP, k4);
+    } else {
+        gm_walk(gm_avx512_few_micro, GM_FEW, 2, 4, 128, c, ldc, packed_a, rows, b, pitch,
+                correction, k4, panels);
     }
 }
 
