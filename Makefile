@@ -8,8 +8,9 @@
 #   make test          all tests                  make -j4 test builds in parallel
 #   make test-npu      the tests of the NPU part alone, on a simulated device
 #   make check-long    make test with 1,000 random faults in the NPU part, 10,000 cancels of base.en,
-#                      10 hours of sound, 30 minutes of sounds in which nobody speaks, and with
-#                      SPEECH=DIR real models on the simulated device, see tests/npu_speech.sh: hours
+#                      1,000 snapshots, 10 hours of sound, 30 minutes of sounds in which nobody
+#                      speaks, and with SPEECH=DIR real models on the simulated device, see
+#                      tests/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (base.en): a model, not a measurement
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-tsan     sixteen sessions at once under ThreadSanitizer
@@ -163,8 +164,8 @@ test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(BUILD)/transcribe $(NPU_PROGRAMS:
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/test_flat.c.
 check-long: tests
-	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_MINUTES=600 WNPU_FREE_SECONDS=90 \
-	    TEST_TIMEOUT=86400 tests/run $(BUILD)
+	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
+	    WNPU_FREE_SECONDS=90 TEST_TIMEOUT=86400 tests/run $(BUILD)
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD=$(BUILD) tests/npu_speech.sh "$(SPEECH)" $(MODELS)
 
 # Includes the library's source, to run the encoder alone.

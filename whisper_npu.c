@@ -23,6 +23,7 @@
  *   21. np_  the bridge to an accelerator
  *   19. va_  voice activity
  *   18. wi_  windows: the long-form driver
+ *   20. sn_  snapshots
  *   22. ap_  public API: sessions and runs
  *   23. sf_  self test
  */
@@ -950,6 +951,7 @@ static float mt_log1(float x)
 typedef struct au_stream {
     wnpu_audio audio;       /* what was opened, with defaults beyond the caller's structure */
     size_t width, frame;    /* bytes of a sample and of a frame */
+    int reader;             /* it is read, not in memory */
     uint64_t consumed;      /* frames taken from the source */
     int ended;              /* the source has no more, or failed */
     wnpu_error fault;       /* why it failed, if it did; reported after the last sample */
@@ -1451,6 +1453,7 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     }
     s->width = au_widths[s->audio.format];
     s->frame = s->width * s->audio.channels;
+    s->reader = s->audio.read != NULL;
     s->ended = 0;
     au_uncancel(s);
     if (s->audio.rate != AU_RATE) {
@@ -1460,6 +1463,48 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
         s->phase = 0;
     }
     return WNPU_OK;
+}
+
+/* Goes on with a recording where the stream stands, with the same one by another name: after
+ * wnpu_restore() pointers are of another process. A reader continues where the stream stopped
+ * reading. On failure nothing has changed. Errors: E_ARGUMENT, E_VERSION. */
+static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
+{
+    wnpu_audio a;
+    int status;
+    wnpu_audio_init(&a, sizeof a);
+    if (audio == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio is NULL");
+    }
+    status = er_import(&a, sizeof a, audio, audio->struct_size);
+    if (status != WNPU_OK) {
+        return er_set(error, status, "audio: struct_size %lu or a field beyond it is unknown to "
+                      "this library; fill the structure with wnpu_audio_init() first",
+                      (unsigned long)audio->struct_size);
+    }
+    status = au_check(&a, error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (a.format != s->audio.format || a.rate != s->audio.rate ||
+        a.channels != s->audio.channels || (a.read != NULL) != s->reader ||
+        (a.channel != s->audio.channel && a.channel != WNPU_CHANNEL_MIX) ||
+        (!s->reader && a.frames != s->audio.frames)) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio: this is not the recording that the run began "
+                      "with: format, rate, channels, frames and data or read must be the same");
+    }
+    a.channel = s->audio.channel; /* as au_uncancel() chose */
+    s->audio = a;
+    if (a.rate != AU_RATE) {
+        au_design(s, a.rate);
+    }
+    return WNPU_OK;
+}
+
+/* Frames that were taken from the source, those in raw included. */
+static uint64_t au_taken(const au_stream *s)
+{
+    return s->consumed + (s->raw_have - s->raw_at);
 }
 
 /* Up to n samples at 16 kHz into out[n]. Returns how many, fewer than n only where the recording
@@ -11412,6 +11457,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     }
     length = tk_utf8((char *)s->base + text, 3 * bytes + 1, (char *)s->base + raw, bytes);
     s->base[text + length] = '\0';
+    memset(s->base + s->used, 0, text - s->used); /* a snapshot has no other bytes than ours */
     memset(&record, 0, sizeof record);
     record.segment.t0_ms = d->t0_ms;
     record.segment.t1_ms = d->t1_ms;
@@ -11445,6 +11491,7 @@ static int rs_list_reserve(rs_store *s, rs_list *l)
     if (at == s->size) {
         return WNPU_E_FULL;
     }
+    memset(s->base + s->used, 0, at + bytes - s->used);
     l->spare = at;
     l->has_spare = 1;
     s->used = at + bytes;
@@ -11512,6 +11559,186 @@ static int rs_add_ledger(rs_store *s, const wnpu_ledger_span *span)
         }
     }
     return rs_list_add(s, &s->ledger, span);
+}
+
+/* ---- a store from elsewhere ---- */
+
+/* Bytes that no part of a store has claimed yet. Claims come in the order in which parts are put
+ * there, so that nothing is looked at twice and no two overlap. */
+typedef struct rs_part {
+    const unsigned char *front; /* of the store; need not be aligned */
+    size_t at, end;
+} rs_part;
+
+static int rs_claim(rs_part *p, size_t at, size_t n, size_t elem)
+{
+    size_t bytes;
+    if (ar_mul(n, elem, &bytes) != 0 || at < p->at || at > p->end || bytes > p->end - at ||
+        (elem > 1 && at % 8 != 0)) {
+        return 0;
+    }
+    p->at = at + bytes;
+    return 1;
+}
+
+/* A whole string of length bytes of valid UTF-8 without NUL. */
+static int rs_claim_text(rs_part *p, size_t at, size_t length)
+{
+    const char *text;
+    size_t i, n;
+    int cut;
+    if (length >= p->end || !rs_claim(p, at, length + 1, 1)) {
+        return 0;
+    }
+    text = (const char *)p->front + at;
+    for (i = 0; i < length; i += n) {
+        if (tk_next(text + i, length - i, &n, &cut) <= 0) {
+            return 0;
+        }
+    }
+    return text[length] == '\0';
+}
+
+static int rs_is_time(int64_t t0_ms, int64_t t1_ms)
+{
+    return t0_ms >= 0 && t0_ms <= t1_ms && t1_ms <= (int64_t)1 << 50;
+}
+
+static int rs_claim_tokens(rs_part *p, const rs_record *r, const tk_vocab *v)
+{
+    wnpu_token t;
+    size_t i;
+    if (!rs_claim(p, r->tokens, r->segment.n_tokens, sizeof t)) {
+        return 0;
+    }
+    for (i = 0; i < r->segment.n_tokens; i++) {
+        memcpy(&t, p->front + r->tokens + i * sizeof t, sizeof t);
+        if (t.id < 0 || t.id >= v->eot || !rs_is_time(0, t.t0_ms) || !rs_is_time(0, t.t1_ms)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int rs_claim_words(rs_part *p, const rs_record *r)
+{
+    size_t i, tokens = r->segment.n_tokens;
+    rs_word w;
+    for (i = 0; i < r->n_words; i++) {
+        memcpy(&w, p->front + r->words + i * sizeof w, sizeof w);
+        if (!rs_claim_text(p, w.text, w.word.text_length) || w.word.first_token > tokens ||
+            w.word.n_tokens > tokens - w.word.first_token ||
+            !rs_is_time(0, w.word.t0_ms) || !rs_is_time(0, w.word.t1_ms)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int rs_is_record(rs_part *p, size_t at, const tk_vocab *v)
+{
+    const wnpu_segment *s;
+    rs_record r;
+    if (!rs_claim(p, at, 1, sizeof r)) {
+        return 0;
+    }
+    memcpy(&r, p->front + at, sizeof r);
+    s = &r.segment;
+    return rs_is_time(s->t0_ms, s->t1_ms) && s->language >= 0 && s->language < TK_LANGUAGES &&
+           rs_claim_tokens(p, &r, v) && rs_claim(p, r.words, r.n_words, sizeof(rs_word)) &&
+           rs_claim_text(p, r.text, s->text_length) && rs_claim_words(p, &r);
+}
+
+/* A list's chunks, from the first on. */
+typedef struct rs_chain {
+    const rs_list *list;
+    size_t at, left;        /* the next chunk; how many there are, the spare one included */
+    size_t seen;            /* things in the chunks before */
+    int64_t end_ms;         /* where the last of them ends */
+} rs_chain;
+
+static void rs_begin_chain(rs_chain *c, const rs_list *l)
+{
+    memset(c, 0, sizeof *c);
+    c->list = l;
+    c->left = (l->count / RS_CHUNK) + (l->count % RS_CHUNK > 0) + (l->has_spare != 0);
+    c->at = l->count > 0 ? l->first : l->spare;
+}
+
+/* What wi_account() and wi_add_speech() add. Speech has neither kind nor reason. */
+static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
+{
+    int kind = span->reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
+               : span->reason > WNPU_REASON_NONE ? WNPU_LEDGER_SILENCE : WNPU_LEDGER_TEXT;
+    if (!rs_is_time(span->t0_ms, span->t1_ms) || span->t0_ms == span->t1_ms ||
+        span->t0_ms < c->end_ms) {
+        return 0;
+    }
+    return c->list->elem != sizeof *span ||
+           (span->t0_ms == c->end_ms && span->reason >= 0 &&
+            span->reason <= WNPU_REASON_FAILED && span->kind == kind);
+}
+
+static int rs_claim_chunk(rs_part *p, rs_chain *c)
+{
+    const rs_list *l = c->list;
+    size_t at = c->at, spare = l->has_spare != 0;
+    size_t end = l->count - c->seen < RS_CHUNK ? l->count : c->seen + RS_CHUNK;
+    const unsigned char *thing;
+    wnpu_ledger_span span;
+    if (!rs_claim(p, at, 1, sizeof at + RS_CHUNK * l->elem)) {
+        return 0;
+    }
+    memcpy(&c->at, p->front + at, sizeof c->at);
+    for (thing = p->front + at + sizeof at; c->seen < end; c->seen++, thing += l->elem) {
+        memset(&span, 0, sizeof span);
+        memcpy(&span, thing, l->elem);
+        if (!rs_is_span(c, &span)) {
+            return 0;
+        }
+        c->end_ms = span.t1_ms;
+    }
+    if (--c->left == spare) { /* the last one that has something in it; it leads nowhere */
+        c->at = l->spare;
+        return at == l->last;
+    }
+    return 1;
+}
+
+/* Whether s describes what rs_add() and rs_list_add() could have written: nothing that is read from
+ * it then leaves it, and nothing that is added changes anything else. front and offsets (the last
+ * record's first) stand for its memory and need not be aligned. Tells where the last span of each
+ * list ends. */
+static int rs_is_store(const rs_store *s, const unsigned char *front, const unsigned char *offsets,
+                       const tk_vocab *v, int64_t *speech_ms, int64_t *ledger_ms)
+{
+    size_t records = s->count;
+    rs_chain speech, ledger;
+    rs_part p;
+    int good = 1;
+    p.front = front;
+    p.at = 0;
+    p.end = s->used;
+    rs_begin_chain(&speech, &s->speech);
+    rs_begin_chain(&ledger, &s->ledger);
+    while (good && (records > 0 || speech.left > 0 || ledger.left > 0)) {
+        size_t a = speech.left > 0 ? speech.at : SIZE_MAX;
+        size_t b = ledger.left > 0 ? ledger.at : SIZE_MAX, c = SIZE_MAX;
+        uint32_t offset;
+        if (records > 0) {
+            memcpy(&offset, offsets + (records - 1) * sizeof offset, sizeof offset);
+            c = offset;
+        }
+        if (c < a && c < b) { /* in the order in which they lie there */
+            good = rs_is_record(&p, c, v);
+            records--;
+        } else {
+            good = rs_claim_chunk(&p, a < b ? &speech : &ledger);
+        }
+    }
+    *speech_ms = speech.end_ms;
+    *ledger_ms = ledger.end_ms;
+    return good;
 }
 
 /* The record of a segment, which is there. */
@@ -14073,6 +14300,81 @@ static void va_begin(va_detector *v, const va_rules *rules)
     v->open = v->full = 0;
 }
 
+/* What a detector knows between two pushes, besides v->x[have] and v->history. */
+typedef struct va_image {
+    uint64_t have, heard, seen, first, end, count;
+    float floor[VA_BANDS], state[VA_STATE], top, voiced, lag;
+    int32_t open;
+} va_image;
+
+static void va_tell(const va_detector *v, va_image *i)
+{
+    memset(i, 0, sizeof *i);
+    i->have = v->have;
+    i->heard = v->heard;
+    i->seen = v->seen;
+    i->open = v->open;
+    memcpy(i->state, v->state, sizeof i->state);
+    i->voiced = v->voiced;
+    i->lag = v->lag;
+    if (v->seen > 0) { /* before the first step these hold what the recording before left */
+        memcpy(i->floor, v->floor, sizeof i->floor);
+        i->top = v->top;
+    }
+    if (v->open) {
+        i->first = v->first;
+        i->end = v->end;
+        i->count = v->count;
+    }
+}
+
+static uint64_t va_decided(uint64_t seen)
+{
+    return seen > VA_AHEAD ? seen - VA_AHEAD : 0;
+}
+
+static int va_are_within(const float *x, size_t n, float limit)
+{
+    size_t i;
+    for (i = 0; i < n && x[i] >= -limit && x[i] <= limit; i++) {
+    }
+    return i == n;
+}
+
+/* Whether a detector that has heard so many samples may know that. Beyond them there is what
+ * va_finish() pushed. */
+static int va_is_image(const va_image *i, uint64_t heard)
+{
+    uint64_t step = va_decided(i->seen), pushed = i->have + i->seen * VA_STEP - VA_REACH;
+    return i->heard == heard && i->have >= VA_REACH && i->have < VA_BUFFER && i->seen % 2 == 0 &&
+           i->seen <= heard / VA_STEP + 4 * VA_AHEAD && pushed >= heard &&
+           pushed <= heard + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
+           va_are_within(i->state, VA_STATE, 1.001f) && va_are_within(&i->top, 1, 100.0f) &&
+           va_are_within(&i->voiced, 1, 2.0f) && va_are_within(&i->lag, 1, 10.0f) &&
+           (i->open ? i->open == 1 && i->first < i->end && i->end <= step &&
+                      i->count >= 1 && i->count <= i->end - i->first
+                    : i->first == 0 && i->end == 0 && i->count == 0);
+}
+
+/* Instead of va_begin(); v->x and v->history follow. v->rules have to be set before a push. */
+static void va_restore(va_detector *v, const va_image *i)
+{
+    v->have = (size_t)i->have;
+    v->heard = i->heard;
+    v->seen = i->seen;
+    v->step = va_decided(i->seen);
+    memcpy(v->floor, i->floor, sizeof v->floor);
+    memcpy(v->state, i->state, sizeof v->state);
+    v->top = i->top;
+    v->voiced = i->voiced;
+    v->lag = i->lag;
+    v->open = i->open;
+    v->full = 0;
+    v->first = i->first;
+    v->end = i->end;
+    v->count = i->count;
+}
+
 static void va_wipe(va_detector *v)
 {
     ar_wipe(v->x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
@@ -14135,6 +14437,14 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 #define WI_STRAY_MS 500        /* the model's times may be wrong by so much */
 #define WI_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
 
+/* What a window changes before it is known to be finished. */
+typedef struct wi_mark {
+    wnpu_stats stats;
+    int32_t language, rival;
+    float language_probability, heard_weight;
+    float heard[WI_LANGUAGES];
+} wi_mark;
+
 typedef struct wi_run {
     en_engine engine;
     de_decoder decoder;
@@ -14183,6 +14493,10 @@ typedef struct wi_run {
     wnpu_choice choice;     /* struct_size 0: none was made */
     wnpu_stats stats;
     wnpu_error error;
+    wi_mark mark;           /* how things stood before the window */
+    int whole;              /* nothing beyond the mark has changed: the run can go on */
+    int pausing;            /* the progress callback runs */
+    uint64_t asked;         /* fingerprint of the run's parameters */
 } wi_run;
 
 static int wi_cancelled(const wi_run *r)
@@ -14341,9 +14655,8 @@ static uint64_t wi_steps(int32_t ms)
 }
 
 /* A pause that ends a span is at least as long as the padding on both sides of it. */
-static void wi_begin_voice(wi_run *r)
+static va_rules wi_voice_rules(const wnpu_params *p)
 {
-    const wnpu_params *p = &r->params;
     va_rules rules;
     rules.on = p->vad_threshold;
     rules.off = p->vad_threshold > 0.2f ? p->vad_threshold - 0.15f : 0.05f;
@@ -14352,6 +14665,12 @@ static void wi_begin_voice(wi_run *r)
     rules.gap = wi_steps(p->vad_min_silence_ms);
     rules.gap = rules.gap > 2 * rules.pad ? rules.gap : 2 * rules.pad;
     rules.gap = rules.gap > 2 ? rules.gap : 2; /* at most one span ends in a block */
+    return rules;
+}
+
+static void wi_begin_voice(wi_run *r)
+{
+    va_rules rules = wi_voice_rules(&r->params);
     va_begin(&r->voice, &rules);
     r->heard_all = 0;
     r->past = 0;
@@ -15072,6 +15391,7 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
         return WNPU_OK; /* the tokens may come from a step that was cut short */
     }
     if (wi_silent(r)) {
+        r->whole = 0;
         r->stats.silent++;
         return wi_close(r, 1, used);
     }
@@ -15083,6 +15403,7 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     if (wi_cancelled(r)) {
         return WNPU_OK;
     }
+    r->whole = 0;
     status = wi_segments(r, frames, used, &taken);
     if (cut) {
         *used = wi_after_loop(r, frames);
@@ -15100,8 +15421,13 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
 static int wi_progress(wi_run *r, int64_t done_ms)
 {
     int64_t total = au_total_ms(r->stream);
-    if (r->params.on_progress != NULL &&
-        r->params.on_progress(r->params.user, done_ms, total) != 0) {
+    int stop = 0;
+    if (r->params.on_progress != NULL) {
+        r->pausing = 1;
+        stop = r->params.on_progress(r->params.user, done_ms, total);
+        r->pausing = 0;
+    }
+    if (stop) {
         return er_set(&r->error, WNPU_E_CANCELLED, "the progress callback asked to stop");
     }
     return WNPU_OK;
@@ -15146,8 +15472,32 @@ static int wi_window(wi_run *r, size_t *used)
     }
     status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, r->content, used);
     r->stats.decoder_ms += wi_lap(&since);
-    r->window++;
+    if (!r->whole) { /* not cancelled */
+        r->window++;
+    }
     return status;
+}
+
+/* Between two windows: a run that ends before the next one is finished can go on from here. */
+static void wi_set_mark(wi_run *r)
+{
+    r->mark.stats = r->stats;
+    r->mark.language = r->language;
+    r->mark.rival = r->rival;
+    r->mark.language_probability = r->language_probability;
+    r->mark.heard_weight = r->heard_weight;
+    memcpy(r->mark.heard, r->heard, sizeof r->mark.heard);
+    r->whole = 1;
+}
+
+static void wi_back_to_mark(wi_run *r)
+{
+    r->stats = r->mark.stats;
+    r->language = r->mark.language;
+    r->rival = r->mark.rival;
+    r->language_probability = r->mark.language_probability;
+    r->heard_weight = r->mark.heard_weight;
+    memcpy(r->heard, r->mark.heard, sizeof r->mark.heard);
 }
 
 static int wi_windows(wi_run *r)
@@ -15158,18 +15508,22 @@ static int wi_windows(wi_run *r)
         size_t used = wi_gate(r, frames);
         double since;
         if (used > 0) {
+            r->whole = 0;
             r->stats.skips++;
             status = wi_settle(r, wi_clock(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
         } else {
             status = wi_window(r, &used);
         }
-        if (status == WNPU_OK && wi_cancelled(r)) {
-            break;
+        if (status == WNPU_OK && r->whole) {
+            break; /* cancelled */
         }
         since = er_now_ms();
         if (status == WNPU_OK) {
             status = wi_advance(r, used);
             r->stats.audio_in_ms += wi_lap(&since);
+        }
+        if (status == WNPU_OK) {
+            wi_set_mark(r);
         }
         if (status == WNPU_OK) {
             status = np_verdict(&r->bridge, &r->error);
@@ -15182,24 +15536,32 @@ static int wi_windows(wi_run *r)
                ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
 }
 
-/* Whatever way the run ended: the ledger reaches to the end of what was read. */
-static int wi_close_ledger(wi_run *r, int status)
+/* What was read and not settled is the ledger's last span, for that reason. */
+static void wi_set_rest(wi_run *r, int reason)
 {
     wnpu_ledger_span span;
     size_t i;
     r->stats.audio_ms = wi_end_ms(r);
-    if (status == WNPU_OK) {
-        status = wi_settle(r, r->stats.audio_ms, WNPU_REASON_PAUSE);
-    }
     r->store.rest.t0_ms = r->settled_ms;
     r->store.rest.t1_ms = r->stats.audio_ms;
     r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
-    r->store.rest.reason = status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
-        : status == WNPU_E_FULL ? WNPU_REASON_FULL
-        : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT : WNPU_REASON_FAILED;
+    r->store.rest.reason = reason;
+    r->stats.unresolved_ms = 0;
     for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
         r->stats.unresolved_ms += span.kind == WNPU_LEDGER_UNRESOLVED ? span.t1_ms - span.t0_ms : 0;
     }
+}
+
+/* Whatever way the run ended: the ledger reaches to the end of what was read. */
+static int wi_close_ledger(wi_run *r, int status)
+{
+    if (status == WNPU_OK) {
+        status = wi_settle(r, wi_end_ms(r), WNPU_REASON_PAUSE);
+    }
+    wi_set_rest(r, status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
+                : status == WNPU_E_FULL ? WNPU_REASON_FULL
+                : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT
+                : WNPU_REASON_FAILED);
     if (status != WNPU_OK || r->stats.unresolved_ms == 0) {
         return status;
     }
@@ -15411,16 +15773,17 @@ static size_t wi_given_capacity(const wnpu_model *m)
     return m->n_text_ctx / 4 < WI_MAX_GIVEN ? m->n_text_ctx / 4 : WI_MAX_GIVEN;
 }
 
-/* The initial prompt, and what the first window begins with. */
-static int wi_prompts(wi_run *r)
+/* The initial prompt, and what the first window begins with. A run that goes on has its text before
+ * already. */
+static int wi_prompts(wi_run *r, int onwards)
 {
     const wnpu_model *m = r->engine.model;
     const wnpu_params *p = &r->params;
-    int status, timed = p->timestamps != 0;
+    int status = WNPU_OK, timed = p->timestamps != 0;
     if (p->carry_initial_prompt) {
         status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->initial,
                            wi_previous_capacity(m), &r->n_initial);
-    } else {
+    } else if (!onwards) {
         status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->previous,
                            wi_previous_capacity(m), &r->n_previous);
     }
@@ -15475,6 +15838,7 @@ static void wi_begin(wi_run *r)
     r->frame = 0;
     r->window = 0;
     r->cuts = 0;
+    r->whole = 0;
     r->content = ML_FRAMES;
     r->settled_ms = 0;
     r->said_ms = 0;
@@ -15507,7 +15871,7 @@ static int wi_open(wi_run *r, const wnpu_audio *audio)
     int status = wi_check(r);
     status = status == WNPU_OK ? wi_language(r) : status;
     status = status == WNPU_OK ? wi_rules(r) : status;
-    status = status == WNPU_OK ? wi_prompts(r) : status;
+    status = status == WNPU_OK ? wi_prompts(r, 0) : status;
     status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
     return status == WNPU_OK ? wi_begin_audio(r) : status;
 }
@@ -15523,6 +15887,105 @@ static void wi_end_language(wi_run *r)
     }
 }
 
+static uint64_t wi_mix(uint64_t sum, const void *data, size_t size)
+{
+    uint64_t both[2];
+    both[0] = sum;
+    both[1] = size > 0 ? mf_checksum(data, size) : 0;
+    return mf_checksum(both, sizeof both);
+}
+
+static uint64_t wi_mix_text(uint64_t sum, const char *text)
+{
+    return text != NULL ? wi_mix(sum, text, strlen(text) + 1) : wi_mix(sum, "", 0);
+}
+
+/* Of everything in the parameters that has a say in the output; they have been checked. */
+static uint64_t wi_fingerprint(const wnpu_params *p)
+{
+    static const size_t holes[][2] = { /* padding, which may hold anything */
+        {offsetof(wnpu_params, temperature) + sizeof p->temperature, offsetof(wnpu_params, seed)},
+        {offsetof(wnpu_params, carry_initial_prompt) + sizeof p->carry_initial_prompt,
+         offsetof(wnpu_params, prefix)},
+        {offsetof(wnpu_params, no_repeat_ngram) + sizeof p->no_repeat_ngram,
+         offsetof(wnpu_params, on_logits)},
+        {offsetof(wnpu_params, language_margin) + sizeof p->language_margin,
+         offsetof(wnpu_params, languages)},
+        {offsetof(wnpu_params, vad_pad_ms) + sizeof p->vad_pad_ms, sizeof *p}
+    };
+    wnpu_params q = *p;
+    uint64_t sum;
+    size_t i;
+    for (i = 0; i < sizeof holes / sizeof holes[0]; i++) {
+        memset((char *)&q + holes[i][0], 0, holes[i][1] - holes[i][0]);
+    }
+    q.struct_size = q.on_logits != NULL;
+    q.suppress = q.languages = NULL;
+    q.initial_prompt = q.prefix = NULL;
+    q.hotwords = NULL;
+    q.user = NULL;
+    q.on_segment = NULL;
+    q.on_progress = NULL;
+    q.on_logits = NULL;
+    sum = wi_mix(0, &q, sizeof q);
+    sum = wi_mix_text(sum, p->initial_prompt);
+    sum = wi_mix_text(sum, p->prefix);
+    sum = wi_mix(sum, p->suppress, p->n_suppress * sizeof(int32_t));
+    sum = wi_mix(sum, p->languages, p->n_languages * sizeof(int32_t));
+    for (i = 0; i < p->n_hotwords; i++) {
+        sum = wi_mix_text(sum, p->hotwords[i]);
+    }
+    return sum;
+}
+
+/* The windows from here to the end, and what a run ends with. */
+static int wi_finish(wi_run *r, int status)
+{
+    if (status == WNPU_OK) {
+        status = wi_windows(r);
+    }
+    wi_end_language(r);
+    return wi_close_ledger(r, status);
+}
+
+static int wi_hotwords(wi_run *r)
+{
+    int status = wi_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords);
+    lr_trie_price(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
+    return status;
+}
+
+/* Goes on where a run stopped between two windows, or inside one, which is then decoded anew. On
+ * E_ARGUMENT nothing has changed. */
+static int wi_resume(wi_run *r, const wnpu_audio *audio)
+{
+    double since = er_now_ms();
+    int status = wi_check(r);
+    if (status == WNPU_OK && wi_fingerprint(&r->params) != r->asked) {
+        status = er_set(&r->error, WNPU_E_ARGUMENT, "these are not the parameters that the run "
+                        "began with; only callbacks may differ");
+    }
+    status = status == WNPU_OK ? au_continue(r->stream, audio, &r->error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    r->whole = 0;
+    status = wi_language(r);
+    status = status == WNPU_OK ? wi_rules(r) : status;
+    status = status == WNPU_OK ? wi_prompts(r, 1) : status;
+    status = status == WNPU_OK ? wi_hotwords(r) : status;
+    wi_back_to_mark(r);
+    memset(&r->store.rest, 0, sizeof r->store.rest);
+    r->voice.rules = wi_voice_rules(&r->params);
+    r->bridge.fell = 0; /* an accelerator that is required gets another chance */
+    status = status == WNPU_OK ? wi_fill(r) : status; /* cancelled while it read, perhaps */
+    r->stats.audio_in_ms += wi_lap(&since);
+    if (status == WNPU_OK) {
+        wi_set_mark(r); /* cancelled or not: all of this is done again */
+    }
+    return wi_finish(r, status);
+}
+
 static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
@@ -15533,17 +15996,15 @@ static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
     }
     status = wi_open(r, audio);
     r->stats.audio_in_ms += wi_lap(&since);
-    status = status == WNPU_OK ? wi_phrases(r, "hotwords", r->params.hotwords,
-                                            r->params.n_hotwords) : status;
-    lr_trie_price(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
+    status = status == WNPU_OK ? wi_hotwords(r) : status;
     if (status == WNPU_OK && wi_looks_ahead(r)) {
         status = wi_look_ahead(r, audio);
     }
-    if (status == WNPU_OK) {
-        status = wi_windows(r);
+    if (status == WNPU_OK && !wi_cancelled(r)) { /* else all this may have been cut short */
+        r->asked = wi_fingerprint(&r->params);
+        wi_set_mark(r);
     }
-    wi_end_language(r);
-    return wi_close_ledger(r, status);
+    return wi_finish(r, status);
 }
 
 /* Only the detector runs. */
@@ -15778,6 +16239,463 @@ static void wi_wipe(wi_run *r)
     ar_wipe(r->phrase_score, r->rules.trie.capacity * sizeof(float));
     np_wipe(&r->bridge);
     ar_wipe(r->engine.mel, (ML_FRAMES + 2) * (size_t)m->n_mels * sizeof(float));
+}
+
+/* ======================================================================
+ * 20. sn_  snapshots
+ *
+ *  Owns      the form of a run between two windows as a block of bytes.
+ *  Assumes   the run is whole, see wi_run.
+ *  Ensures   a block from anywhere is checked to the last index before
+ *            anything of the session changes.
+ *  Costs     2 MB and the results; a few milliseconds.
+ *
+ *  A head with a checksum, a structure of fixed size, then pieces whose
+ *  sizes that tells: text before, samples of the window, the resampler
+ *  and the detector, bytes of the reader, results and their offsets. What
+ *  a window computes from these is not in it, nor is what wnpu_resume()
+ *  is given again: parameters, of which it has a fingerprint, and audio.
+ * ====================================================================== */
+#define SN_VERSION 1u
+#define SN_LOUDEST 64.0f /* far more than a limited sample can become by resampling */
+
+static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
+
+typedef struct sn_head {
+    unsigned char magic[8];
+    uint32_t version;
+    uint32_t layout;        /* fingerprint of the sizes of structures: library and word size */
+    uint64_t size;          /* of the block */
+    uint64_t checksum;      /* of all that follows */
+    uint64_t model;         /* fingerprint */
+    uint64_t result_bytes, max_phrase_tokens;
+    uint32_t compute, max_beams;
+} sn_head;
+
+typedef struct sn_list {
+    uint64_t count, first, last, spare, has_spare;
+} sn_list;
+
+typedef struct sn_state {
+    uint64_t asked, frame, have, n_previous, window, cuts;
+    int64_t last_ms, settled_ms, said_ms, again_ms, until_ms;
+    uint64_t past;          /* of the speech spans */
+    uint64_t consumed, frames, taken; /* of the source; taken: frames in raw */
+    uint64_t kept, real;    /* floats in the resampler's window */
+    uint64_t used, count;   /* of the store */
+    sn_list speech, ledger;
+    uint32_t format, rate, channels, phase;
+    int32_t channel, reader, ended, heard_all;
+    int32_t language;       /* of the run so far */
+    float language_probability;
+    va_image voice;
+    wi_mark mark;
+} sn_state;
+
+/* Walks through a block: measures, writes or reads it, by the same code. */
+typedef struct sn_walk {
+    unsigned char *out;         /* NULL: not written */
+    const unsigned char *in;    /* NULL: not read */
+    size_t at;
+} sn_walk;
+
+static void sn_piece(sn_walk *w, void *data, size_t size)
+{
+    if (w->out != NULL) {
+        memcpy(w->out + w->at, data, size);
+    } else if (w->in != NULL) {
+        memcpy(data, w->in + w->at, size);
+    }
+    w->at += size;
+}
+
+/* All pieces behind the head. s says how long they are, and is told or filled first. */
+static void sn_pieces(sn_walk *w, wi_run *r, sn_state *s)
+{
+    au_stream *a = r->stream;
+    unsigned char *back = r->store.base + r->store.size;
+    sn_piece(w, s, sizeof *s);
+    sn_piece(w, r->previous, (size_t)s->n_previous * sizeof(int32_t));
+    sn_piece(w, r->span, (size_t)s->have * sizeof(float));
+    sn_piece(w, a->window + a->at, (size_t)s->kept * sizeof(float));
+    sn_piece(w, r->voice.x, (size_t)s->voice.have * sizeof(float));
+    sn_piece(w, r->voice.history, VA_HISTORY);
+    sn_piece(w, a->raw + a->raw_at * a->frame, (size_t)s->taken * a->frame);
+    sn_piece(w, r->store.base, (size_t)s->used);
+    sn_piece(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
+}
+
+/* What the structures of this build look like, and the words they are made of. */
+static uint32_t sn_layout(void)
+{
+    uint64_t sizes[10];
+    sizes[0] = sizeof(rs_record);
+    sizes[1] = sizeof(rs_word);
+    sizes[2] = sizeof(wnpu_token);
+    sizes[3] = sizeof(wnpu_stats);
+    sizes[4] = sizeof(sn_state);
+    sizes[5] = sizeof(size_t);
+    sizes[6] = ML_SPAN;
+    sizes[7] = WI_LANGUAGES;
+    sizes[8] = RS_CHUNK;
+    sizes[9] = VA_BUFFER;
+    return (uint32_t)mf_checksum(sizes, sizeof sizes);
+}
+
+/* Sizes, and a sample of everything else that a model is made of. */
+static uint64_t sn_model(const wnpu_model *m)
+{
+    uint64_t sum = wi_mix(0, m->data, m->data_size < 4096 ? m->data_size : 4096);
+    uint64_t size = m->data_size;
+    size_t at;
+    sum = wi_mix(sum, &size, sizeof size);
+    for (at = 4096; at + 64 <= m->data_size; at += 65536) {
+        sum = wi_mix(sum, m->data + at, 64);
+    }
+    return sum;
+}
+
+static void sn_fill_head(const wi_run *r, const wnpu_config *c, sn_head *h)
+{
+    memset(h, 0, sizeof *h);
+    memcpy(h->magic, sn_magic, sizeof h->magic);
+    h->version = SN_VERSION;
+    h->layout = sn_layout();
+    h->model = sn_model(r->engine.model);
+    h->result_bytes = c->result_bytes;
+    h->max_phrase_tokens = c->max_phrase_tokens;
+    h->compute = (uint32_t)c->compute;
+    h->max_beams = c->max_beams;
+}
+
+static void sn_tell_list(const rs_list *l, sn_list *out)
+{
+    out->count = l->count;
+    out->first = l->first;
+    out->last = l->last;
+    out->spare = l->spare;
+    out->has_spare = l->has_spare != 0;
+}
+
+static void sn_tell_stream(const au_stream *a, sn_state *s)
+{
+    s->consumed = a->consumed;
+    s->frames = a->audio.frames;
+    s->taken = a->raw_have - a->raw_at;
+    s->kept = a->have - a->at;
+    s->real = a->real > a->at ? a->real - a->at : 0;
+    s->format = (uint32_t)a->audio.format;
+    s->rate = a->audio.rate;
+    s->channels = a->audio.channels;
+    s->phase = a->audio.rate != AU_RATE ? a->phase : 0;
+    s->channel = a->audio.channel;
+    s->reader = a->reader;
+    s->ended = a->ended;
+}
+
+static void sn_tell(const wi_run *r, sn_state *s)
+{
+    memset(s, 0, sizeof *s);
+    s->asked = r->asked;
+    s->frame = r->frame;
+    s->have = r->have;
+    s->n_previous = r->n_previous;
+    s->window = r->window;
+    s->cuts = r->cuts;
+    s->last_ms = r->aligner.last_ms;
+    s->settled_ms = r->settled_ms;
+    s->said_ms = r->said_ms;
+    s->again_ms = r->again_ms;
+    s->until_ms = r->until_ms;
+    s->past = r->past;
+    s->used = r->store.used;
+    s->count = r->store.count;
+    sn_tell_list(&r->store.speech, &s->speech);
+    sn_tell_list(&r->store.ledger, &s->ledger);
+    sn_tell_stream(r->stream, s);
+    s->heard_all = r->heard_all;
+    s->language = r->language;
+    s->language_probability = r->language_probability;
+    if (r->pausing && r->heard_weight > 0.0f) { /* as wi_end_language() would decide */
+        s->language = wi_best_language(r, r->heard);
+        s->language_probability = wi_heard(r, s->language);
+    }
+    s->language = s->language < 0 ? 0 : s->language;
+    va_tell(&r->voice, &s->voice);
+    s->mark = r->mark;
+}
+
+/* Bytes of a snapshot now. */
+static size_t sn_size(wi_run *r)
+{
+    sn_walk w = {NULL, NULL, sizeof(sn_head)};
+    sn_state s;
+    sn_tell(r, &s);
+    sn_pieces(&w, r, &s);
+    return w.at;
+}
+
+static size_t sn_most(const wi_run *r)
+{
+    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + VA_HISTORY +
+           (wi_previous_capacity(r->engine.model) + ML_SPAN + AU_WINDOW + VA_BUFFER) *
+           sizeof(float);
+}
+
+static void sn_write(wi_run *r, const wnpu_config *c, unsigned char *block, size_t size)
+{
+    sn_walk w = {NULL, NULL, sizeof(sn_head)};
+    sn_head h;
+    sn_state s;
+    w.out = block;
+    sn_tell(r, &s);
+    sn_pieces(&w, r, &s);
+    sn_fill_head(r, c, &h);
+    h.size = size;
+    memcpy(block, &h, sizeof h);
+    h.checksum = mf_checksum(block + offsetof(sn_head, model), size - offsetof(sn_head, model));
+    memcpy(block, &h, sizeof h);
+}
+
+/* ---- a block from anywhere ---- */
+
+static int sn_check_head(wi_run *r, const wnpu_config *c, const unsigned char *block, size_t size)
+{
+    sn_head h, ours;
+    if (size < sizeof h + sizeof(sn_state) || memcmp(block, sn_magic, sizeof sn_magic) != 0) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "these %lu bytes are no snapshot",
+                      (unsigned long)size);
+    }
+    memcpy(&h, block, sizeof h);
+    sn_fill_head(r, c, &ours);
+    if (h.version != ours.version || h.layout != ours.layout) {
+        return er_set(&r->error, WNPU_E_VERSION, "the snapshot is of another version or build of "
+                      "this library (%u, layout %08x; this is %u, %08x)", (unsigned)h.version,
+                      (unsigned)h.layout, (unsigned)ours.version, (unsigned)ours.layout);
+    }
+    if (h.size != size) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot has %llu bytes, but %lu were given",
+                      (unsigned long long)h.size, (unsigned long)size);
+    }
+    if (h.checksum != mf_checksum(block + offsetof(sn_head, model),
+                                  size - offsetof(sn_head, model))) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged: its checksum does not "
+                      "fit");
+    }
+    if (h.model != ours.model) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a session with another "
+                      "model, or one opened with another keep_float");
+    }
+    if (h.compute != ours.compute || h.max_beams != ours.max_beams ||
+        h.result_bytes != ours.result_bytes || h.max_phrase_tokens != ours.max_phrase_tokens) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a session with another %s",
+                      h.compute != ours.compute ? "compute"
+                      : h.max_beams != ours.max_beams ? "max_beams"
+                      : h.result_bytes != ours.result_bytes ? "result_bytes" : "max_phrase_tokens");
+    }
+    return WNPU_OK;
+}
+
+/* A model of one language has heard nothing of others. */
+static int sn_are_languages(const wi_run *r, const sn_state *s)
+{
+    const wi_mark *m = &s->mark;
+    const tk_vocab *v = &r->engine.model->vocab;
+    int32_t n = v->multilingual ? v->n_languages : 1, least = v->multilingual ? -1 : 0, i;
+    if (m->language < least || m->language >= n || m->rival < -1 || m->rival >= n ||
+        s->language < 0 || s->language >= n ||
+        !(s->language_probability >= 0.0f && s->language_probability <= 1.001f) ||
+        !(m->heard_weight >= 0.0f && m->heard_weight < 1e12f) ||
+        (!v->multilingual && m->heard_weight > 0.0f)) {
+        return 0;
+    }
+    for (i = 0; i < (int32_t)WI_LANGUAGES; i++) {
+        if (!(m->heard[i] >= 0.0f && m->heard[i] < 1e12f)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int sn_is_stream(const sn_state *s)
+{
+    wnpu_audio a;
+    wnpu_audio_init(&a, sizeof a);
+    a.format = (int32_t)s->format;
+    a.rate = s->rate;
+    a.channels = s->channels;
+    a.channel = s->channel;
+    if (s->format > INT32_MAX || au_check(&a, NULL) != WNPU_OK || s->reader >> 1 != 0 ||
+        s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->kept > AU_WINDOW ||
+        s->real > s->kept ||
+        (!s->reader && (s->taken > 0 || s->consumed > s->frames))) {
+        return 0;
+    }
+    if (s->rate == AU_RATE) {
+        return s->kept == 0 && s->phase == 0 &&
+               s->taken <= AU_RAW / (au_widths[s->format] * s->channels);
+    }
+    return s->taken <= AU_RAW / (au_widths[s->format] * s->channels) &&
+           s->phase < AU_RATE / au_gcd(s->rate, AU_RATE);
+}
+
+static int sn_are_samples(const unsigned char *block, size_t n)
+{
+    float x;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        memcpy(&x, block + i * sizeof x, sizeof x);
+        if (!(x >= -SN_LOUDEST && x <= SN_LOUDEST)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v)
+{
+    int32_t token;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        memcpy(&token, block + i * sizeof token, sizeof token);
+        if (token < 0 || token >= v->n_vocab) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The clock, in milliseconds: what has been settled lies between the window's begin and the end of
+ * what was read, and spans and detector reach as far. */
+static int sn_are_times(const sn_state *s, int64_t speech_ms, int64_t ledger_ms)
+{
+    uint64_t samples = s->frame * ML_HOP + (s->have - ML_MARGIN);
+    int64_t base = (int64_t)s->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
+    return s->settled_ms == ledger_ms && s->settled_ms >= base && s->settled_ms <= end &&
+           s->said_ms >= base && s->said_ms <= end && s->again_ms >= -1 && s->again_ms <= end &&
+           s->until_ms >= -1 && s->until_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
+           speech_ms <= end && s->past <= s->speech.count &&
+           s->mark.stats.speech_ms >= 0 && s->mark.stats.speech_ms <= end &&
+           va_is_image(&s->voice, s->voice.heard > 0 ? samples : 0);
+}
+
+static int sn_is_list(const sn_list *in, size_t elem, size_t size, rs_list *l)
+{
+    memset(l, 0, sizeof *l);
+    if (in->count > size || in->first > size || in->last > size || in->spare > size ||
+        in->has_spare > 1) {
+        return 0;
+    }
+    l->elem = elem;
+    l->count = (size_t)in->count;
+    l->first = (size_t)in->first;
+    l->last = (size_t)in->last;
+    l->spare = (size_t)in->spare;
+    l->has_spare = (int)in->has_spare;
+    return 1;
+}
+
+/* The store as s describes it, with a base of its own. */
+static int sn_is_store(const sn_state *s, const rs_store *ours, rs_store *store)
+{
+    *store = *ours;
+    if (s->used > ours->size || s->count > (ours->size - s->used) / sizeof(uint32_t)) {
+        return 0;
+    }
+    store->used = (size_t)s->used;
+    store->count = (size_t)s->count;
+    memset(&store->rest, 0, sizeof store->rest);
+    return sn_is_list(&s->speech, sizeof(wnpu_speech_span), ours->size, &store->speech) &&
+           sn_is_list(&s->ledger, sizeof(wnpu_ledger_span), ours->size, &store->ledger);
+}
+
+/* What the checksum cannot tell: whether the block is one that a session could have written. */
+static int sn_is_sane(const wi_run *r, const unsigned char *block, size_t size)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    const unsigned char *p = block + sizeof(sn_head);
+    size_t left = size - sizeof(sn_head) - sizeof(sn_state), floats;
+    int64_t speech_ms, ledger_ms;
+    rs_store store;
+    uint64_t bytes;
+    sn_state s;
+    memcpy(&s, p, sizeof s);
+    p += sizeof s;
+    if (s.frame > (uint64_t)1 << 40 || s.have < ML_MARGIN || s.have > ML_SPAN ||
+        s.n_previous > wi_previous_capacity(r->engine.model) || s.window > INT32_MAX ||
+        s.cuts > INT32_MAX || s.heard_all >> 1 != 0 || s.voice.have > VA_BUFFER ||
+        !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
+        return 0;
+    }
+    floats = (size_t)(s.have + s.kept + s.voice.have);
+    bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + VA_HISTORY +
+            s.taken * au_widths[s.format] * s.channels + s.used + s.count * sizeof(uint32_t);
+    if (bytes != left || !sn_are_tokens(p, (size_t)s.n_previous, v)) {
+        return 0;
+    }
+    p += s.n_previous * sizeof(int32_t);
+    if (!sn_are_samples(p, floats)) {
+        return 0;
+    }
+    p += left - (size_t)(s.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t));
+    return rs_is_store(&store, p, p + s.used, v, &speech_ms, &ledger_ms) &&
+           sn_are_times(&s, speech_ms, ledger_ms);
+}
+
+static void sn_read_stream(au_stream *a, const sn_state *s)
+{
+    wnpu_audio_init(&a->audio, sizeof a->audio);
+    a->audio.format = (int32_t)s->format;
+    a->audio.rate = s->rate;
+    a->audio.channels = s->channels;
+    a->audio.channel = s->channel;
+    a->audio.frames = s->frames;
+    a->reader = s->reader;
+    a->ended = s->ended;
+    a->consumed = s->consumed;
+    a->phase = s->phase;
+    a->width = au_widths[s->format];
+    a->frame = a->width * s->channels;
+    a->at = a->raw_at = 0;
+    a->have = (size_t)s->kept;
+    a->real = (size_t)s->real;
+    a->raw_have = (size_t)s->taken;
+    er_clear(&a->fault);
+}
+
+/* The block has passed all checks, and the run has been begun anew. */
+static void sn_read(wi_run *r, const unsigned char *block)
+{
+    sn_walk w = {NULL, NULL, sizeof(sn_head)};
+    rs_store store;
+    sn_state s;
+    memcpy(&s, block + sizeof(sn_head), sizeof s);
+    sn_read_stream(r->stream, &s);
+    w.in = block;
+    sn_pieces(&w, r, &s);
+    (void)sn_is_store(&s, &r->store, &store);
+    r->store = store;
+    r->asked = s.asked;
+    r->frame = s.frame;
+    r->have = (size_t)s.have;
+    r->n_previous = (size_t)s.n_previous;
+    r->window = (uint32_t)s.window;
+    r->cuts = (unsigned)s.cuts;
+    r->aligner.last_ms = s.last_ms;
+    r->settled_ms = s.settled_ms;
+    r->said_ms = s.said_ms;
+    r->again_ms = s.again_ms;
+    r->until_ms = s.until_ms;
+    r->past = (size_t)s.past;
+    r->heard_all = s.heard_all;
+    va_restore(&r->voice, &s.voice);
+    r->mark = s.mark;
+    memset(r->span + r->have, 0, (ML_SPAN - r->have) * sizeof(float));
+    wi_back_to_mark(r);
+    r->language = s.language;
+    r->language_probability = s.language_probability;
+    wi_set_rest(r, WNPU_REASON_CANCELLED);
+    r->whole = 1;
 }
 
 /* ======================================================================
@@ -16194,6 +17112,100 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
                              const wnpu_audio *audio)
 {
     return ap_run(session, params, audio, wi_transcribe);
+}
+
+/* ---- snapshots ---- */
+
+/* Whether there is a run that can go on, and nobody works at it. */
+static int ap_whole(const wnpu_session *s)
+{
+    return s->run.whole && (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.pausing);
+}
+
+WNPU_API size_t wnpu_snapshot_size(wnpu_session *session)
+{
+    return session != NULL && ap_whole(session) ? sn_size(&session->run) : 0;
+}
+
+WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session)
+{
+    return session != NULL ? sn_most(&session->run) : 0;
+}
+
+WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
+{
+    size_t need;
+    if (session == NULL || memory == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (!ap_whole(session)) {
+        return WNPU_E_STATE;
+    }
+    need = sn_size(&session->run);
+    if (size < need) {
+        return er_set(&session->run.error, WNPU_E_MEMORY, "a snapshot takes %lu bytes now, but "
+                      "there is room for %lu", (unsigned long)need, (unsigned long)size);
+    }
+    sn_write(&session->run, &session->config, memory, need);
+    return WNPU_OK;
+}
+
+WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t size)
+{
+    wi_run *r;
+    int status;
+    if (session == NULL || snapshot == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    r = &session->run;
+    status = sn_check_head(r, &session->config, snapshot, size);
+    if (status == WNPU_OK && !sn_is_sane(r, snapshot, size)) {
+        status = er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged, though its checksum "
+                        "fits: no session has written it");
+    }
+    if (status == WNPU_OK) {
+        wi_begin(r);
+        sn_read(r, snapshot);
+        ap_finish_stats(session, er_now_ms());
+    }
+    return ap_leave(session, status);
+}
+
+WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio)
+{
+    double begin = er_now_ms(), before;
+    int status;
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    er_clear(&session->run.error);
+    if (!session->run.whole) {
+        return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
+                                        "could go on; wnpu_transcribe() begins one"));
+    }
+    before = session->run.stats.total_ms;
+    status = ap_params(session, params);
+    if (status == WNPU_OK) {
+        status = wi_resume(&session->run, audio);
+    }
+    ap_finish_stats(session, begin);
+    session->run.stats.total_ms += before;
+    return ap_leave(session, status);
+}
+
+WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames)
+{
+    if (session == NULL || frames == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    *frames = au_taken(session->run.stream);
+    return WNPU_OK;
 }
 
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,

@@ -94,6 +94,12 @@ extern "C" {
 #define wnpu_session_error       WNPU_RENAMED(WNPU_PREFIX, session_error)
 #define wnpu_params_init         WNPU_RENAMED(WNPU_PREFIX, params_init)
 #define wnpu_transcribe          WNPU_RENAMED(WNPU_PREFIX, transcribe)
+#define wnpu_resume              WNPU_RENAMED(WNPU_PREFIX, resume)
+#define wnpu_get_position        WNPU_RENAMED(WNPU_PREFIX, get_position)
+#define wnpu_snapshot_size       WNPU_RENAMED(WNPU_PREFIX, snapshot_size)
+#define wnpu_snapshot_most       WNPU_RENAMED(WNPU_PREFIX, snapshot_most)
+#define wnpu_snapshot            WNPU_RENAMED(WNPU_PREFIX, snapshot)
+#define wnpu_restore             WNPU_RENAMED(WNPU_PREFIX, restore)
 #define wnpu_detect_language     WNPU_RENAMED(WNPU_PREFIX, detect_language)
 #define wnpu_get_languages       WNPU_RENAMED(WNPU_PREFIX, get_languages)
 #define wnpu_choose              WNPU_RENAMED(WNPU_PREFIX, choose)
@@ -711,6 +717,40 @@ WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
  * E_ARGUMENT, E_STATE, E_IO, E_CANCELLED, E_FULL, E_ACCEL, E_VERSION. */
 WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
                              const wnpu_audio *audio);
+
+/* Goes on with a run that was cancelled, or ended by a progress callback or with E_ACCEL: it
+ * continues with the window that was not finished, and in the end results are those of a run that
+ * was never interrupted, byte for byte. params must be those of the run, to the letter, but for
+ * callbacks; audio the same recording. Its read continues at the frame that wnpu_get_position()
+ * tells. Returns what wnpu_transcribe() would. Errors: its own; E_ARGUMENT also when params or
+ * audio are others, and then all stays as it was; E_STATE when there is no such run: none at all,
+ * or it ended in another way (a segment callback, E_IO, E_FULL, before its first window), or was
+ * not by wnpu_transcribe(). */
+WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params,
+                         const wnpu_audio *audio);
+/* Frames that the last run took from its recording so far. Errors: E_ARGUMENT. */
+WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames);
+
+/* A snapshot is such a run as a block of bytes, which may be moved, kept and sent: results so far,
+ * the audio of the current window, and what goes from window to window. wnpu_restore() takes it
+ * into a session, of any process and machine and with any threads, instruction set and accelerator,
+ * that has the same model, compute, max_beams, result_bytes and max_phrase_tokens. Results can then
+ * be read, with what was not decoded yet as cancelled in the ledger, and wnpu_resume() goes on. A
+ * snapshot holds audio and text in the clear.
+ *
+ * It may be taken between runs, when wnpu_resume() could go on or the run has ended well, and from
+ * a run's progress callback; in the session's thread. wnpu_snapshot_size() tells the bytes it takes
+ * now, 0 if none can be taken; wnpu_snapshot_most() what it can ever take: 2 MB and result_bytes.
+ * The memory is the caller's and needs no alignment; nothing is allocated. Errors: E_ARGUMENT,
+ * E_STATE, E_MEMORY (size is too small). */
+WNPU_API size_t wnpu_snapshot_size(wnpu_session *session);
+WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session);
+WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size);
+/* snapshot needs no alignment, and is not needed after the call. It may come from an enemy: all of
+ * it is checked, and nothing in the session has changed when it is refused. Errors: E_ARGUMENT (no
+ * snapshot, damaged, or of another model or configuration), E_VERSION (of another version or build
+ * of the library), E_STATE. */
+WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t size);
 
 /* Probabilities of all languages from the first 30 s. probabilities (may be NULL) gets count
  * entries, the rest of them 0 beyond the model's languages. Returns the most probable language's

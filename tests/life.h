@@ -151,15 +151,13 @@ LIFE_FN void life_demo(float *x, size_t n)
     free(demo);
 }
 
-LIFE_FN void life_make_sounds(life_sounds *l, size_t seconds, int demo)
+/* All forms of x[16000 * seconds], which is freed with them. */
+LIFE_FN void life_derive_sounds(life_sounds *l, float *x, size_t seconds)
 {
-    size_t n = 16000 * seconds, i, c;
+    size_t i, c;
     memset(l, 0, sizeof *l);
-    l->x = life_sound(n);
-    if (demo) {
-        life_demo(l->x, n);
-    }
-    l->plain = life_audio(l->x, n);
+    l->x = x;
+    l->plain = life_audio(l->x, 16000 * seconds);
     l->stereo = l->plain;
     l->stereo.rate = 44100;
     l->stereo.channels = 2;
@@ -184,6 +182,15 @@ LIFE_FN void life_make_sounds(life_sounds *l, size_t seconds, int demo)
                        (int)('a' + i / 26), (int)(i % 100));
         l->phrases[i] = l->text[i];
     }
+}
+
+LIFE_FN void life_make_sounds(life_sounds *l, size_t seconds, int demo)
+{
+    float *x = life_sound(16000 * seconds);
+    if (demo) {
+        life_demo(x, 16000 * seconds);
+    }
+    life_derive_sounds(l, x, seconds);
 }
 
 LIFE_FN void life_free_sounds(life_sounds *l)
@@ -212,7 +219,7 @@ LIFE_FN void life_mode_params(const life_sounds *l, int mode, int toy, wnpu_para
     p->condition_on_previous = mode == LIFE_WORDS || mode == LIFE_READER;
     p->initial_prompt = mode == LIFE_READER ? "What was said before" : NULL;
     p->prefix = mode == LIFE_READER ? "And" : NULL;
-    p->hotwords = l->phrases;
+    p->hotwords = l != NULL ? l->phrases : NULL;
     p->n_hotwords = mode == LIFE_HOTWORDS ? LIFE_PHRASES : 0;
     p->language_mode = mode == LIFE_EACH ? WNPU_LANGUAGE_EACH : WNPU_LANGUAGE_ONCE;
     p->language_windows = mode == LIFE_AHEAD ? 2 : 1;

@@ -1,8 +1,8 @@
 /* test_memory.c - the memory contract: everything is known before it is taken, and once a session
  * is open nothing is allocated, mapped or started, whatever it does.
  *
- * malloc and its kin are ours here and abort while the heap is sealed. So do the library's own calls
- * of mmap and pthread_create. Where the system can, the kernel is told to refuse those calls too,
+ * malloc and its kin are ours here and abort while the heap is sealed. So do the library's calls of
+ * mmap and pthread_create. Where the system can, the kernel is told to refuse those calls too,
  * which covers what libc does by itself. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SEAL 1
@@ -113,7 +113,7 @@ void *realloc(void *old, size_t size)
 }
 
 void *memalign(size_t alignment, size_t size) { return take("memalign", size, alignment); }
-void *aligned_alloc(size_t alignment, size_t size) { return take("aligned_alloc", size, alignment); }
+void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
 void *valloc(size_t size) { return take("valloc", size, 4096); }
 void *pvalloc(size_t size) { return take("pvalloc", (size + 4095) & ~(size_t)4095, 4096); }
 
@@ -211,6 +211,31 @@ static void all_modes(wnpu_session *s, const char *who, int toy)
     }
 }
 
+/* From a progress callback of one session into another one, and on from there. */
+static int snap(void *user, int64_t done_ms, int64_t total_ms)
+{
+    static unsigned char block[8 << 20];
+    wnpu_session *const *s = user;
+    size_t size = wnpu_snapshot_size(s[0]);
+    (void)done_ms;
+    (void)total_ms;
+    T_CHECK(size > 0 && size <= wnpu_snapshot_most(s[0]) && size <= sizeof block &&
+            wnpu_snapshot(s[0], block, size) == WNPU_OK &&
+            wnpu_restore(s[1], block, size) == WNPU_OK, "%s", wnpu_session_error(s[1]));
+    return 1;
+}
+
+static void snapshots(wnpu_session **s, int toy)
+{
+    wnpu_params p;
+    life_mode_params(&sounds, LIFE_GREEDY, toy, &p);
+    p.on_progress = snap;
+    p.user = s;
+    T_CHECK(wnpu_transcribe(s[0], &p, &sounds.plain) == WNPU_E_CANCELLED, "stops");
+    p.on_progress = NULL;
+    T_CHECK(wnpu_resume(s[1], &p, &sounds.plain) == WNPU_OK, "%s", wnpu_session_error(s[1]));
+}
+
 /* Calls that fail must not allocate either. */
 static void all_failures(wnpu_session *s, int toy)
 {
@@ -265,6 +290,7 @@ static void with_model(const wnpu_model *m, int toy)
         all_modes(s[2], "3 threads", toy);
     }
     all_failures(s[0], toy);
+    snapshots(s, toy);
     life_mode_params(&sounds, LIFE_GREEDY, toy, &p);
     p.on_segment = run_now;
     p.user = s[1];

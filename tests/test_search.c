@@ -1212,7 +1212,7 @@ static void prompt_layout(void)
     p->initial_prompt = " Otto ";
     p->carry_initial_prompt = 1;
     p->prefix = "Dear Sir";
-    T_CHECK(wi_prompts(r) == WNPU_OK, "%s", r->error.message);
+    T_CHECK(wi_prompts(r, 0) == WNPU_OK, "%s", r->error.message);
     wi_remember(r, said, n_said);
     wi_prompt(r, 1, &q);
     T_CHECK(q.tokens[0] == v->sot_prev && memcmp(q.tokens + 1, told, n_told * 4) == 0 &&

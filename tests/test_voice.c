@@ -2,8 +2,9 @@
 #include "../whisper_npu.c"
 #include "t.h"
 #include "toy_model.h"
+#include "voicelike.h"
 
-#define PI 3.14159265358979323846
+#define PI VOICE_PI
 
 /* ---- a detector of its own ---- */
 
@@ -30,35 +31,6 @@ static void rig_open(rig *d, const op_kernels *op)
 }
 
 static const va_rules usual = {0.5f, 0.35f, 5, 35, 15};
-
-static uint32_t seed = 5;
-
-static double chance(void)
-{
-    seed = seed * 1664525u + 1013904223u;
-    return (double)(seed >> 8) / 16777216.0;
-}
-
-/* Vowels of a changing pitch with pauses in between, over a little noise. */
-static float *voicelike(size_t n, double level)
-{
-    float *x = malloc((n + 1) * sizeof *x);
-    double phase = 0;
-    size_t i;
-    int k;
-    for (i = 0; i < n; i++) {
-        double t = (double)i / 16000, y = 0, f = 130 * (1 + 0.2 * sin(t * 3.1));
-        double talk = sin(t * 2 * PI * 0.2) > -0.3 ? fmax(0, sin(t * 2 * PI * 3.7)) : 0;
-        double formant = 600 + 350 * sin(t * 7);
-        phase += 2 * PI * f / 16000;
-        for (k = 1; k < 24; k++) {
-            double d = (k * f - formant) / 200, e = (k * f - 2.4 * formant) / 300;
-            y += sin(k * phase) * (1 / (1 + d * d) + 0.5 / (1 + e * e));
-        }
-        x[i] = (float)(level * (0.1 * y * talk + 0.001 * (chance() - 0.5)));
-    }
-    return x;
-}
 
 /* ---- features ---- */
 
@@ -157,7 +129,7 @@ static void pitches(void)
         T_CHECK(fabs(4 * lag - periods[k]) <= 4, "period %d: found %g", periods[k], 4 * lag);
     }
     for (i = 0; i < VA_BUFFER; i++) {
-        d.v.x[i] = (float)(chance() - 0.5);
+        d.v.x[i] = (float)(voice_chance() - 0.5);
     }
     va_look(&d.v);
     va_features(&d.v, 0, f);
@@ -189,7 +161,7 @@ static void network(void)
         float f[VA_INPUTS];
         double dense[VA_DENSE], in[3 * VA_STATE], back[3 * VA_STATE], next[VA_STATE], sum;
         for (i = 0; i < VA_INPUTS; i++) {
-            f[i] = (float)(chance() * 2 - 1);
+            f[i] = (float)(voice_chance() * 2 - 1);
         }
         for (j = 0; j < VA_DENSE; j++) {
             dense[j] = w->dense[VA_INPUTS][j];
@@ -287,7 +259,7 @@ static unsigned char *heard(const op_kernels *op, const float *x, size_t n, size
     rig_open(&d, op);
     va_begin(&d.v, &usual);
     while (done < n) {
-        size_t part = piece > 0 ? piece : 1 + (size_t)(chance() * 3000);
+        size_t part = piece > 0 ? piece : 1 + (size_t)(voice_chance() * 3000);
         part = part < n - done ? part : n - done;
         done += va_push(&d.v, x + done, part, &span, &found);
         for (; at < d.v.step; at++) {
