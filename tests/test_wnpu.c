@@ -821,13 +821,15 @@ static void test_write_faults(void)
 
 /* ---- shared pages ---- */
 
-/* Kilobytes of a kind that /proc/self/smaps counts for mappings of the path. */
-static long smaps(const char *path, const char *kind)
+/* Kilobytes of a kind that /proc/PID/smaps counts for mappings of the path. */
+static long smaps(pid_t pid, const char *path, const char *kind)
 {
-    FILE *file = fopen("/proc/self/smaps", "r");
     char line[512];
+    FILE *file;
     long sum = 0, n;
     int ours = 0;
+    (void)snprintf(line, sizeof line, "/proc/%ld/smaps", (long)pid);
+    file = fopen(line, "r");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (strchr(line, '-') != NULL && strchr(line, '-') < strchr(line, ' ')) {
             ours = strstr(line, path) != NULL;
@@ -842,45 +844,83 @@ static long smaps(const char *path, const char *kind)
     return sum;
 }
 
-/* Two processes open one pack and read all of it: none has a page of its own. */
-static void test_shared_pages(void)
+/* Opens the pack as any program would, reads all of it and transcribes a second. */
+static wnpu_model *used_model(const char *path)
 {
-    toy_options o = toy_small();
-    size_t size = 0;
-    unsigned char *pack = toy_pack(&o, &size);
+    static const float sound[16000];
+    wnpu_model *m = NULL;
+    wnpu_session *session = NULL;
+    wnpu_config config;
+    wnpu_params params;
+    wnpu_audio audio;
+    wnpu_error error = {0, ""};
+    wnpu_config_init(&config, sizeof config);
+    config.threads = 1;
+    wnpu_params_init(&params, sizeof params);
+    params.vad = 0;
+    params.max_tokens = 2;
+    params.temperature_step = 0;
+    wnpu_audio_init(&audio, sizeof audio);
+    audio.data = sound;
+    audio.frames = sizeof sound / sizeof sound[0];
+    T_CHECK(wnpu_model_open(&m, path, NULL, &error) == WNPU_OK &&
+            wnpu_model_verify(m, &error) == WNPU_OK &&
+            wnpu_session_open(&session, m, &config, NULL, 0, &error) == WNPU_OK, "%s",
+            error.message);
+    T_CHECK(wnpu_transcribe(session, &params, &audio) >= WNPU_OK, "%s",
+            wnpu_session_error(session));
+    wnpu_session_close(session);
+    return m;
+}
+
+/* All of the file is in the process's memory, and no page of it is the process's own. */
+static void check_pages(pid_t pid, const char *path, size_t size)
+{
+    long all = (long)(size / 1024), rss = smaps(pid, path, "Rss:");
+    long shared = smaps(pid, path, "Shared_Clean:") + smaps(pid, path, "Shared_Dirty:");
+    long own = smaps(pid, path, "Private_Clean:") + smaps(pid, path, "Private_Dirty:");
+    if (rss == 0) {
+        t_skip("/proc/PID/smaps does not tell");
+        return;
+    }
+    printf("  of %ld KiB %ld are resident, %ld shared, %ld own\n", all, rss, shared, own);
+    T_CHECK(rss >= all && shared >= all && own == 0, "that should be all, all and none");
+}
+
+/* Two processes use one pack, which is freed. */
+static void two_processes(unsigned char *pack, size_t size)
+{
     const char *path = file_of(pack, size);
     wnpu_model *m = NULL;
-    wnpu_error error = {0, ""};
     int to[2], from[2], status = -1;
     char byte = 0;
     pid_t child;
     free(pack);
     T_CHECK(pipe(to) == 0 && pipe(from) == 0, "pipes");
+    fflush(stdout);
     child = fork();
-    if (child == 0) { /* opens it as another program would, and waits */
-        int good = wnpu_model_open(&m, path, NULL, &error) == WNPU_OK &&
-                   wnpu_model_verify(m, &error) == WNPU_OK;
-        good = write(from[1], "x", 1) == 1 && read(to[0], &byte, 1) == 1 && good;
+    if (child == 0) {
+        int good;
+        m = used_model(path);
+        good = write(from[1], "x", 1) == 1 && read(to[0], &byte, 1) == 1 && t_bad == 0;
         _exit(good ? 0 : 1);
     }
     T_CHECK(read(from[0], &byte, 1) == 1, "the other process");
-    T_CHECK(wnpu_model_open(&m, path, NULL, &error) == WNPU_OK, "%s", error.message);
-    T_CHECK(wnpu_model_verify(m, &error) == WNPU_OK, "%s", error.message);
-    {
-        long all = (long)(size / 1024), rss = smaps(path, "Rss:");
-        long shared = smaps(path, "Shared_Clean:") + smaps(path, "Shared_Dirty:");
-        long own = smaps(path, "Private_Clean:") + smaps(path, "Private_Dirty:");
-        if (rss == 0) {
-            t_skip("/proc/self/smaps does not tell");
-        } else {
-            T_CHECK(rss >= all && shared >= all && own == 0, "of %ld KiB %ld are resident, %ld "
-                    "shared, %ld own", all, rss, shared, own);
-        }
-    }
+    m = used_model(path);
+    check_pages(child, path, size);
+    check_pages(getpid(), path, size);
     T_CHECK(write(to[1], "x", 1) == 1 && waitpid(child, &status, 0) == child && status == 0,
             "the other process failed");
     wnpu_model_close(m);
     (void)unlink(path);
+}
+
+static void test_shared_pages(void)
+{
+    toy_options o = toy_small();
+    size_t size = 0;
+    unsigned char *pack = toy_pack(&o, &size);
+    two_processes(pack, size);
 }
 
 /* ---- real models ---- */
@@ -914,7 +954,7 @@ static void real_model(const char *name, size_t least)
     }
     wnpu_model_close(m);
     wnpu_model_close(ggml);
-    free(pack);
+    two_processes(pack, size);
 }
 
 static void test_tiny(void)
