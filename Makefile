@@ -109,12 +109,13 @@ $(NPU_PROGRAMS:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/%.c $(BUILD)/libwhis
     | $(BUILD)/tests
 	$(COMPILE) $(DRM_CFLAGS) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) $(DRM_LIBS) -o $@
 
-# The simulated NPU has flags of its own: it is preloaded, so it is never sanitized.
+# The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
+# array multiplies whole encoders.
 $(BUILD)/libsim_amdxdna.so: $(patsubst tests/%.c,$(BUILD)/sim/%.o,$(wildcard tests/sim_*.c))
 	$(CC) -shared $^ -ldl -lpthread -o $@
 
 $(BUILD)/sim/%.o: tests/%.c | $(BUILD)/sim
-	$(CC) -std=c11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o $@
+	$(CC) -std=c11 -O3 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o $@
 
 $(BUILD)/make_pack: tests/make_pack.c | $(BUILD)
 	$(COMPILE) $(LDFLAGS) $< -o $@

@@ -56,7 +56,7 @@ static struct {
 static struct {
     int16_t a[SIM_MAX_ROWS][MAX_TILE];
     int16_t b[SIM_MAX_COLS][MAX_TILE];
-    int32_t pairs[MAX_TILE / 2]; /* of one b, see multiply_avx2() */
+    int32_t pairs[MAX_TILE / 2]; /* of one b, see pair() */
     int32_t c[SIM_MAX_COLS][SIM_MAX_ROWS][MAX_TILE];
     uint32_t raw[MAX_TILE];
 } tile;
@@ -346,9 +346,8 @@ static void multiply_any(int32_t *c, const int16_t *a, const int16_t *b, uint32_
     }
 }
 
-#if defined(__x86_64__)
-/* The same for n in steps of 16, k of 2 and m of 4. Pairs along k of each column lie together,
- * [k / 2][n], and one instruction multiplies eight of them. */
+/* Pairs along k of each column of b lie together, [k / 2][n]: one instruction of those below
+ * multiplies a vector of them. */
 static void pair(int32_t *pairs, const int16_t *b, uint32_t n, uint32_t k)
 {
     for (uint32_t j = 0; j < n; j++) {
@@ -358,6 +357,15 @@ static void pair(int32_t *pairs, const int16_t *b, uint32_t n, uint32_t k)
     }
 }
 
+static int32_t pair_at(const int16_t *a)
+{
+    int32_t two;
+    memcpy(&two, a, sizeof two);
+    return two;
+}
+
+#if defined(__x86_64__)
+/* The same for n in steps of 16, k of 2 and m of 4. */
 __attribute__((target("avx2")))
 static void multiply_avx2(int32_t *c, const int16_t *a, const int32_t *pairs, uint32_t m,
                           uint32_t n, uint32_t k)
@@ -366,6 +374,7 @@ static void multiply_avx2(int32_t *c, const int16_t *a, const int32_t *pairs, ui
         for (uint32_t j = 0; j < n; j += 16) {
             int32_t *to = c + (size_t)i * n + j;
             __m256i sum[4][2];
+#pragma GCC unroll 4
             for (uint32_t r = 0; r < 4; r++) {
                 sum[r][0] = _mm256_loadu_si256((const __m256i *)(to + (size_t)r * n));
                 sum[r][1] = _mm256_loadu_si256((const __m256i *)(to + (size_t)r * n + 8));
@@ -374,14 +383,14 @@ static void multiply_avx2(int32_t *c, const int16_t *a, const int32_t *pairs, ui
                 const int32_t *y = pairs + (size_t)p * n + j;
                 __m256i y0 = _mm256_loadu_si256((const __m256i *)y);
                 __m256i y1 = _mm256_loadu_si256((const __m256i *)(y + 8));
+#pragma GCC unroll 4
                 for (uint32_t r = 0; r < 4; r++) {
-                    int32_t two;
-                    memcpy(&two, a + (size_t)(i + r) * k + 2 * p, 4);
-                    __m256i x = _mm256_set1_epi32(two);
+                    __m256i x = _mm256_set1_epi32(pair_at(a + (size_t)(i + r) * k + 2 * p));
                     sum[r][0] = _mm256_add_epi32(sum[r][0], _mm256_madd_epi16(x, y0));
                     sum[r][1] = _mm256_add_epi32(sum[r][1], _mm256_madd_epi16(x, y1));
                 }
             }
+#pragma GCC unroll 4
             for (uint32_t r = 0; r < 4; r++) {
                 _mm256_storeu_si256((__m256i *)(to + (size_t)r * n), sum[r][0]);
                 _mm256_storeu_si256((__m256i *)(to + (size_t)r * n + 8), sum[r][1]);
@@ -389,25 +398,75 @@ static void multiply_avx2(int32_t *c, const int16_t *a, const int32_t *pairs, ui
         }
     }
 }
+
+/* And for n in steps of 32 and m of 8. */
+__attribute__((target("avx512f,avx512vnni")))
+static void multiply_vnni(int32_t *c, const int16_t *a, const int32_t *pairs, uint32_t m,
+                          uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i += 8) {
+        for (uint32_t j = 0; j < n; j += 32) {
+            int32_t *to = c + (size_t)i * n + j;
+            __m512i sum[8][2];
+#pragma GCC unroll 8
+            for (uint32_t r = 0; r < 8; r++) {
+                sum[r][0] = _mm512_loadu_si512(to + (size_t)r * n);
+                sum[r][1] = _mm512_loadu_si512(to + (size_t)r * n + 16);
+            }
+            for (uint32_t p = 0; p < k / 2; p++) {
+                const int32_t *y = pairs + (size_t)p * n + j;
+                __m512i y0 = _mm512_loadu_si512(y), y1 = _mm512_loadu_si512(y + 16);
+#pragma GCC unroll 8
+                for (uint32_t r = 0; r < 8; r++) {
+                    __m512i x = _mm512_set1_epi32(pair_at(a + (size_t)(i + r) * k + 2 * p));
+                    sum[r][0] = _mm512_dpwssd_epi32(sum[r][0], x, y0);
+                    sum[r][1] = _mm512_dpwssd_epi32(sum[r][1], x, y1);
+                }
+            }
+#pragma GCC unroll 8
+            for (uint32_t r = 0; r < 8; r++) {
+                _mm512_storeu_si512(to + (size_t)r * n, sum[r][0]);
+                _mm512_storeu_si512(to + (size_t)r * n + 16, sum[r][1]);
+            }
+        }
+    }
+}
 #endif
+
+typedef void multiply_function(int32_t *c, const int16_t *a, const int32_t *pairs, uint32_t m,
+                               uint32_t n, uint32_t k);
+
+/* One that takes pairs, or NULL. */
+static multiply_function *multiply_fast(const sim_cores *cores)
+{
+#if defined(__x86_64__)
+    if (cores->m % 8 == 0 && cores->n % 32 == 0 && cores->k % 2 == 0 &&
+        __builtin_cpu_supports("avx512vnni")) {
+        return multiply_vnni;
+    }
+    if (cores->m % 4 == 0 && cores->n % 16 == 0 && cores->k % 2 == 0 &&
+        __builtin_cpu_supports("avx2")) {
+        return multiply_avx2;
+    }
+#endif
+    (void)cores;
+    return NULL;
+}
 
 /* What one column of cores does in one step. */
 static void multiply(const sim_cores *cores, uint32_t column)
 {
-#if defined(__x86_64__)
-    if (cores->m % 4 == 0 && cores->n % 16 == 0 && cores->k % 2 == 0 &&
-        __builtin_cpu_supports("avx2")) {
+    multiply_function *fast = multiply_fast(cores);
+    if (fast != NULL) {
         pair(tile.pairs, tile.b[column], cores->n, cores->k);
-        for (uint32_t row = 0; row < cores->rows; row++) {
-            multiply_avx2(tile.c[column][row], tile.a[row], tile.pairs, cores->m, cores->n,
-                          cores->k);
-        }
-        return;
     }
-#endif
     for (uint32_t row = 0; row < cores->rows; row++) {
-        multiply_any(tile.c[column][row], tile.a[row], tile.b[column], cores->m, cores->n,
-                     cores->k);
+        if (fast != NULL) {
+            fast(tile.c[column][row], tile.a[row], tile.pairs, cores->m, cores->n, cores->k);
+        } else {
+            multiply_any(tile.c[column][row], tile.a[row], tile.b[column], cores->m, cores->n,
+                         cores->k);
+        }
     }
 }
 
