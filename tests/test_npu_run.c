@@ -122,6 +122,21 @@ static void check_reason(const char *reason)
     check(strstr(reason, words) != NULL, "not \"%s\" but \"%s\"", words, reason);
 }
 
+/* For the parent's sum: faults, opened, fallbacks, wrong, the longest wait in milliseconds. */
+static void leave_note(const char *path, int opened, const wnpu_accel_stats *told)
+{
+    sim_amdxdna_stats_v1 s = stats();
+    char name[320];
+    FILE *f;
+    snprintf(name, sizeof name, "%s.note", path);
+    f = fopen(name, "w");
+    if (f != NULL) {
+        fprintf(f, "%llu %d %u %u %.1f\n", (unsigned long long)s.faults, opened, told->fallbacks,
+                told->wrong, s.longest_wait_us * 1e-3);
+        fclose(f);
+    }
+}
+
 static int child(const char *pack, const char *path)
 {
     const char *want = getenv("TEST_NPU_EXPECT");
@@ -154,6 +169,7 @@ static int child(const char *pack, const char *path)
     check_clean("closed");
     check_patience(1000.0); /* no wait of the library's is longer, no self-test's here */
     check_fired();
+    leave_note(path, accel != NULL, &told);
     if (getenv("TEST_NPU_LOG") == NULL) {
         return bad > 0;
     }
@@ -301,6 +317,33 @@ static void random_fault(uint32_t seed, char *to, size_t size)
     }
 }
 
+/* What became of the random faults. */
+static struct {
+    unsigned runs, hit, faults, unopened, fell_back, wrong;
+    double longest_ms;
+} sum;
+
+static void add_note(void)
+{
+    char name[320];
+    unsigned faults = 0, opened = 0, fallbacks = 0, wrong = 0;
+    double longest = 0;
+    FILE *f;
+    snprintf(name, sizeof name, "%s.note", npu_path);
+    f = fopen(name, "r");
+    T_CHECK(f != NULL && fscanf(f, "%u %u %u %u %lf", &faults, &opened, &fallbacks, &wrong,
+                                &longest) == 5, "%s", name);
+    if (f != NULL && fclose(f) == 0 && remove(name) == 0) {
+        sum.runs++;
+        sum.hit += faults > 0;
+        sum.faults += faults;
+        sum.unopened += opened == 0;
+        sum.fell_back += opened != 0 && fallbacks > 0;
+        sum.wrong += wrong > 0;
+        sum.longest_ms = longest > sum.longest_ms ? longest : sum.longest_ms;
+    }
+}
+
 static void test_random(void)
 {
     static const char *const kernels[] = {"6.16", "6.18", "7.1", "7.2", "legacy"};
@@ -317,7 +360,11 @@ static void test_random(void)
                  strncmp(fault, "random", 6) == 0 ? "" : " TEST_NPU_FAULTS=1");
         snprintf(pack, sizeof pack, "run-%s", name);
         once(environment, pack);
+        add_note();
     }
+    printf("  %u runs, %u with faults (%u): %u without an NPU, %u with fallbacks, %u with wrong "
+           "results; no wait was to take over %.0f ms\n", sum.runs, sum.hit, sum.faults,
+           sum.unopened, sum.fell_back, sum.wrong, sum.longest_ms);
 }
 
 /* ---- the command line program ---- */
