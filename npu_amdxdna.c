@@ -75,9 +75,14 @@ struct xa_create_hwctx {
     uint32_t umq_bo, log_buf_bo, max_opc, num_tiles, mem_size, umq_doorbell, handle, syncobj;
 };
 XA_SIZE(xa_create_hwctx, 56);
+XA_AT(xa_create_hwctx, ext, 0);
+XA_AT(xa_create_hwctx, ext_flags, 8);
 XA_AT(xa_create_hwctx, qos_p, 16);
+XA_AT(xa_create_hwctx, umq_bo, 24);
+XA_AT(xa_create_hwctx, log_buf_bo, 28);
 XA_AT(xa_create_hwctx, max_opc, 32);
 XA_AT(xa_create_hwctx, num_tiles, 36);
+XA_AT(xa_create_hwctx, mem_size, 40);
 XA_AT(xa_create_hwctx, umq_doorbell, 44);
 XA_AT(xa_create_hwctx, handle, 48);
 XA_AT(xa_create_hwctx, syncobj, 52);
@@ -87,11 +92,19 @@ struct xa_qos {
     uint32_t gops, fps, dma_bandwidth, latency, frame_exec_time, priority, start_col, reserved;
 };
 XA_SIZE(xa_qos, 32);
+XA_AT(xa_qos, gops, 0);
+XA_AT(xa_qos, fps, 4);
+XA_AT(xa_qos, dma_bandwidth, 8);
+XA_AT(xa_qos, latency, 12);
+XA_AT(xa_qos, frame_exec_time, 16);
 XA_AT(xa_qos, priority, 20);
 XA_AT(xa_qos, start_col, 24);
+XA_AT(xa_qos, reserved, 28);
 
 struct xa_destroy_hwctx { uint32_t handle, pad; };
 XA_SIZE(xa_destroy_hwctx, 8);
+XA_AT(xa_destroy_hwctx, handle, 0);
+XA_AT(xa_destroy_hwctx, pad, 4);
 
 struct xa_config_hwctx {
     uint32_t handle, param_type;
@@ -99,8 +112,11 @@ struct xa_config_hwctx {
     uint32_t param_val_size, pad;
 };
 XA_SIZE(xa_config_hwctx, 24);
+XA_AT(xa_config_hwctx, handle, 0);
+XA_AT(xa_config_hwctx, param_type, 4);
 XA_AT(xa_config_hwctx, param_val, 8);
 XA_AT(xa_config_hwctx, param_val_size, 16);
+XA_AT(xa_config_hwctx, pad, 20);
 
 /* CONFIG_CU with exactly one compute unit, which is all that a context of ours has. */
 struct xa_config_cu {
@@ -109,14 +125,19 @@ struct xa_config_cu {
     uint8_t cu_func, cu_pad[3];
 };
 XA_SIZE(xa_config_cu, 16);
+XA_AT(xa_config_cu, num_cus, 0);
+XA_AT(xa_config_cu, pad, 2);
 XA_AT(xa_config_cu, cu_bo, 8);
 XA_AT(xa_config_cu, cu_func, 12);
+XA_AT(xa_config_cu, cu_pad, 13);
 
 struct xa_create_bo {
     uint64_t flags, vaddr, size;
     uint32_t type, handle;
 };
 XA_SIZE(xa_create_bo, 32);
+XA_AT(xa_create_bo, flags, 0);
+XA_AT(xa_create_bo, vaddr, 8);
 XA_AT(xa_create_bo, size, 16);
 XA_AT(xa_create_bo, type, 24);
 XA_AT(xa_create_bo, handle, 28);
@@ -127,7 +148,10 @@ struct xa_get_bo_info {
     uint64_t map_offset, vaddr, xdna_addr;
 };
 XA_SIZE(xa_get_bo_info, 48);
+XA_AT(xa_get_bo_info, ext, 0);
+XA_AT(xa_get_bo_info, ext_flags, 8);
 XA_AT(xa_get_bo_info, handle, 16);
+XA_AT(xa_get_bo_info, pad, 20);
 XA_AT(xa_get_bo_info, map_offset, 24);
 XA_AT(xa_get_bo_info, vaddr, 32);
 XA_AT(xa_get_bo_info, xdna_addr, 40);
@@ -137,7 +161,10 @@ struct xa_sync_bo {
     uint64_t offset, size;
 };
 XA_SIZE(xa_sync_bo, 24);
+XA_AT(xa_sync_bo, handle, 0);
+XA_AT(xa_sync_bo, direction, 4);
 XA_AT(xa_sync_bo, offset, 8);
+XA_AT(xa_sync_bo, size, 16);
 
 struct xa_exec_cmd {
     uint64_t ext, ext_flags;
@@ -147,10 +174,14 @@ struct xa_exec_cmd {
     uint64_t seq;
 };
 XA_SIZE(xa_exec_cmd, 56);
+XA_AT(xa_exec_cmd, ext, 0);
+XA_AT(xa_exec_cmd, ext_flags, 8);
 XA_AT(xa_exec_cmd, hwctx, 16);
+XA_AT(xa_exec_cmd, type, 20);
 XA_AT(xa_exec_cmd, cmd_handles, 24);
 XA_AT(xa_exec_cmd, args, 32);
 XA_AT(xa_exec_cmd, cmd_count, 40);
+XA_AT(xa_exec_cmd, arg_count, 44);
 XA_AT(xa_exec_cmd, seq, 48);
 
 struct xa_get_info {
@@ -158,6 +189,8 @@ struct xa_get_info {
     uint64_t buffer;
 };
 XA_SIZE(xa_get_info, 16);
+XA_AT(xa_get_info, param, 0);
+XA_AT(xa_get_info, buffer_size, 4);
 XA_AT(xa_get_info, buffer, 8);
 
 struct xa_wait_cmd {
@@ -165,6 +198,8 @@ struct xa_wait_cmd {
     uint64_t seq;
 };
 XA_SIZE(xa_wait_cmd, 16);
+XA_AT(xa_wait_cmd, hwctx, 0);
+XA_AT(xa_wait_cmd, timeout_ms, 4);
 XA_AT(xa_wait_cmd, seq, 8);
 
 struct xa_tile_metadata {
@@ -177,12 +212,28 @@ struct xa_metadata {
     struct xa_tile_metadata core, mem, shim;
 };
 XA_SIZE(xa_tile_metadata, 16);
+XA_AT(xa_tile_metadata, row_count, 0);
+XA_AT(xa_tile_metadata, row_start, 2);
+XA_AT(xa_tile_metadata, dma_channels, 4);
+XA_AT(xa_tile_metadata, locks, 6);
+XA_AT(xa_tile_metadata, event_regs, 8);
+XA_AT(xa_tile_metadata, pad, 10);
 XA_SIZE(xa_metadata, 64);
+XA_AT(xa_metadata, col_size, 0);
+XA_AT(xa_metadata, cols, 4);
+XA_AT(xa_metadata, rows, 6);
+XA_AT(xa_metadata, version_major, 8);
+XA_AT(xa_metadata, version_minor, 12);
 XA_AT(xa_metadata, core, 16);
+XA_AT(xa_metadata, mem, 32);
 XA_AT(xa_metadata, shim, 48);
 
 struct xa_firmware { uint32_t major, minor, patch, build; };
 XA_SIZE(xa_firmware, 16);
+XA_AT(xa_firmware, major, 0);
+XA_AT(xa_firmware, minor, 4);
+XA_AT(xa_firmware, patch, 8);
+XA_AT(xa_firmware, build, 12);
 
 /* drm.h's own structure, whose layout the kernel froze long ago. */
 XA_CHECK(timeline_wait, sizeof(struct drm_syncobj_timeline_wait) >= 40);
