@@ -335,13 +335,30 @@ static uint64_t word64(const uint8_t *at)
     return value;
 }
 
+/* C = A B^T. Nearly all the time of a run goes here, so a fuzzer does not look on. */
+#if defined(__clang__)
+__attribute__((no_sanitize("address", "undefined", "coverage")))
+#endif
+static void product(const int8_t *a, const int8_t *b, int32_t *c)
+{
+    int i, j, l;
+    for (i = 0; i < ROWS; i++) {
+        for (j = 0; j < COLUMNS; j++) {
+            int32_t sum = 0;
+            for (l = 0; l < INNER; l++) {
+                sum += a[i * INNER + l] * b[j * INNER + l];
+            }
+            c[i * COLUMNS + j] = sum;
+        }
+    }
+}
+
 /* One START_CU: the product, if its buffers are there. */
 static void multiply(const uint8_t *command, uint8_t byte)
 {
     uint64_t at[3];
-    const int8_t *a, *b;
     int32_t *c;
-    int i, j, l;
+    int i;
     for (i = 0; i < 3; i++) {
         at[i] = word64(command + 28 + 8 * i);
     }
@@ -352,17 +369,9 @@ static void multiply(const uint8_t *command, uint8_t byte)
         }
         return;
     }
-    a = (const int8_t *)(uintptr_t)at[0];
-    b = (const int8_t *)(uintptr_t)at[1];
     c = (int32_t *)(uintptr_t)at[2];
-    for (i = 0; i < ROWS && byte % 8 != 2; i++) {
-        for (j = 0; j < COLUMNS; j++) {
-            int32_t sum = 0;
-            for (l = 0; l < INNER; l++) {
-                sum += a[i * INNER + l] * b[j * INNER + l];
-            }
-            c[i * COLUMNS + j] = sum;
-        }
+    if (byte % 8 != 2) {
+        product((const int8_t *)(uintptr_t)at[0], (const int8_t *)(uintptr_t)at[1], c);
     }
     if (byte % 8 == 3) {
         c[next() * 32u] ^= 1 << (byte >> 3);
@@ -649,19 +658,9 @@ static int32_t c_values[2][ROWS * COLUMNS];
 
 static int product_is_right(int which)
 {
-    int i, j, l;
-    for (i = 0; i < ROWS; i++) {
-        for (j = 0; j < COLUMNS; j++) {
-            int32_t sum = 0;
-            for (l = 0; l < INNER; l++) {
-                sum += a_values[which][i * INNER + l] * b_values[which][j * INNER + l];
-            }
-            if (c_values[which][i * COLUMNS + j] != sum) {
-                return 0;
-            }
-        }
-    }
-    return 1;
+    static int32_t right[ROWS * COLUMNS];
+    product(a_values[which], b_values[which], right);
+    return memcmp(c_values[which], right, sizeof right) == 0;
 }
 
 /* Two products in a job; an honest driver's are right. */
