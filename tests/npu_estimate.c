@@ -8,22 +8,30 @@
  *         [--runs N] WAV
  *
  * (make npu-estimate does that for both devices.) The encoder's part of one window is run again and
- * again; each stretch of the CPU's work between two calls of the accelerator counts with its
- * shortest time. A job is computed by the simulator at once when it is submitted, outside of these
- * stretches, so that it does not take CPU time from them. Its results are then evicted from the
- * caches: the library finds them in memory, as it would behind a device. What that does not show is
- * added by the byte: copying rows to the device's buffers and flushing caches, measure_copies().
- * Decoder and log-mel are measured in whole runs on the CPU.
+ * again, and so is the recording on the CPU. Each stretch of the CPU's work between two calls of
+ * the accelerator, and each stage of the CPU's, counts with its shortest time: that is what the
+ * machine can do when nobody else wants it. What medians give is told beside it; where the two are
+ * far apart, the machine was busy. A job is computed by the simulator at once when it is submitted,
+ * outside of these stretches, so that it does not take CPU time from them. Its results are then
+ * evicted from the caches: the library finds them in memory, as it would behind a device. What that
+ * does not show is added by the byte: copying rows to the device's buffers and flushing caches,
+ * measure_copies(). Decoder and log-mel are measured in whole runs on the CPU.
  */
 #include "../whisper_npu.c"
+#include "machine.h"
 #include "sim_amdxdna.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #define MAX_JOBS 16u
 #define MAX_EVENTS 8192u
+#define MAX_RUNS 32u            /* of the recording; of the encoder four times as many */
+#define MAX_TIMES (4 * MAX_RUNS)
 
 typedef struct job {
     int used;
@@ -35,7 +43,7 @@ typedef struct job {
 
 /* A call of the accelerator and the CPU's work before it. */
 typedef struct event {
-    double cpu_us;              /* the shortest of all runs */
+    double cpu_us[MAX_TIMES];   /* in each run */
     int is_wait;
     unsigned stage;
     size_t of;                  /* of a wait: the event of the submission */
@@ -55,7 +63,8 @@ static struct {
     const np_bridge *bridge;
     event events[MAX_EVENTS + 1];
     size_t n, most;             /* events of this run so far, of the first run */
-    int runs;
+    size_t runs;
+    int clflushopt;
     double last_us;             /* end of the last thing that does not count */
     double in_us_byte, out_us_byte; /* measured */
     size_t (*sim_stats)(void *to, size_t size);
@@ -76,18 +85,47 @@ static double device_us(void)
     return s.device_us;
 }
 
-static void evict(const void *data, size_t size)
-{
 #if defined(__x86_64__)
+/* CLFLUSH would do, but on some CPUs it takes longer than all the rest. */
+__attribute__((target("clflushopt")))
+static void evict(void *data, size_t size)
+{
     size_t i;
     for (i = 0; i < size; i += 64) {
-        _mm_clflush((const char *)data + i);
+        if (e.clflushopt) {
+            _mm_clflushopt((char *)data + i);
+        } else {
+            _mm_clflush((char *)data + i);
+        }
     }
     _mm_mfence();
+}
+
+static int has_clflushopt(void)
+{
+    unsigned a, b = 0, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 23) != 0;
+}
 #else
+static void evict(void *data, size_t size)
+{
     (void)data;
     (void)size;
+}
+
+static int has_clflushopt(void)
+{
+    return 0;
+}
 #endif
+
+/* The shortest of n times, or their median. */
+static double time_of(const double *times, size_t n, int of_medians)
+{
+    double sorted[MAX_TIMES];
+    memcpy(sorted, times, n * sizeof *times);
+    qsort(sorted, n, sizeof *sorted, by_value);
+    return of_medians ? median(sorted, n) : sorted[0];
 }
 
 /* The CPU has worked until now, and calls. */
@@ -95,7 +133,7 @@ static event *work(int is_wait, unsigned stage)
 {
     double us = real_us() - e.last_us;
     event *v = &e.events[e.n < MAX_EVENTS ? e.n++ : MAX_EVENTS];
-    v->cpu_us = e.runs == 0 || us < v->cpu_us ? us : v->cpu_us;
+    v->cpu_us[e.runs] = us;
     if (e.runs > 0 && (v->is_wait != is_wait || v->stage != stage)) {
         fprintf(stderr, "npu_estimate: runs differ\n");
         exit(1);
@@ -341,8 +379,15 @@ typedef struct options {
     wnpu_config config;
 } options;
 
+/* What was measured, in milliseconds. */
+static struct {
+    double alone[MAX_TIMES];    /* encoder and cross-attention of a window on the CPU */
+    double mel[MAX_RUNS], decoder[MAX_RUNS], input[MAX_RUNS]; /* of the recording, on the CPU */
+} measured;
+
 /* What was found out: milliseconds. */
 typedef struct findings {
+    int of_medians;             /* or of the shortest times */
     double alone;               /* encoder and cross-attention of a window on the CPU */
     double cpu, waits, npu, copies, whole; /* the same with the NPU: parts, and on the clock */
     double stage_npu[NP_STAGES], stage_copies[NP_STAGES];
@@ -384,9 +429,9 @@ static void replay(findings *f)
     size_t i;
     for (i = 0; i < e.most; i++) {
         event *v = &e.events[i];
-        double copies;
-        cpu += v->cpu_us;
-        f->cpu += v->cpu_us * 1e-3;
+        double copies, us = time_of(v->cpu_us, e.runs, f->of_medians);
+        cpu += us;
+        f->cpu += us * 1e-3;
         if (v->stage == NP_STAGES) {
             break;
         }
@@ -452,26 +497,46 @@ static void report_stages(const wnpu_session *s, const findings *f)
            (unsigned long long)waits, (double)in / 1e6, (double)out / 1e6, f->npu, f->copies);
 }
 
-static void report(const wnpu_session *s, const findings *f)
+/* Of the recording: on the CPU alone, with the NPU, with one that takes no time. */
+typedef struct sums {
+    double rest, alone, with, no_npu;
+} sums;
+
+static sums sum_up(const findings *f)
 {
-    double n = f->windows, rest = f->mel + f->input + f->decoder;
-    double audio = (double)f->audio_ms, whole = f->whole;
-    double cpu_only = n * f->alone + rest, with = n * whole + rest;
+    sums t;
+    t.rest = f->mel + f->input + f->decoder;
+    t.alone = f->windows * f->alone + t.rest;
+    t.with = f->windows * f->whole + t.rest;
+    t.no_npu = f->windows * (f->cpu + f->copies) + t.rest;
+    return t;
+}
+
+static void report_line(const char *what, double shortest, double medians, double audio)
+{
+    printf("  %-29s %8.1f ms %6.1f x real time   (medians: %.1f ms, %.1f x)\n", what, shortest,
+           audio / shortest, medians, audio / medians);
+}
+
+static void report(const wnpu_session *s, const findings *f, const findings *m, int runs)
+{
+    double audio = (double)f->audio_ms;
+    sums a = sum_up(f), b = sum_up(m);
+    char machine[400];
+    machine_name(machine, sizeof machine);
     report_stages(s, f);
     printf("  encoder and cross-attention: %.1f ms = %.1f CPU work (measured) + %.1f copies and "
-           "flushes + %.1f waiting for the NPU;\n  %.1f ms on the CPU alone (measured)\n", whole,
-           f->cpu, f->copies, f->waits, f->alone);
-    printf("the recording: %.1f s, %u windows, %u tokens; %u threads, %s\n", audio * 1e-3,
-           f->windows, f->tokens, s->pool.threads, wnpu_isa_name(s->isa));
-    printf("  CPU alone (measured)        %8.1f ms  %6.1f x real time\n", cpu_only,
-           audio / cpu_only);
-    printf("  with the NPU (modelled)     %8.1f ms  %6.1f x real time\n", with, audio / with);
-    printf("    encoder, cross-attention  %8.1f ms  %6.1f x real time by themselves\n", n * whole,
-           audio / (n * whole));
-    printf("    decoder                   %8.1f ms, on the CPU\n", f->decoder);
-    printf("    input and log-mel         %8.1f ms, on the CPU\n", f->input + f->mel);
-    printf("  with an NPU that takes no time %5.1f ms  %6.1f x real time\n",
-           n * (f->cpu + f->copies) + rest, audio / (n * (f->cpu + f->copies) + rest));
+           "flushes + %.1f waiting for the NPU;\n  %.1f ms on the CPU alone (measured)\n",
+           f->whole, f->cpu, f->copies, f->waits, f->alone);
+    printf("the recording: %.1f s, %u windows, %u tokens; %u threads, %s, %s;\n"
+           "shortest times of %d runs of it and %d of a window's encoder\n", audio * 1e-3,
+           f->windows, f->tokens, s->pool.threads, wnpu_isa_name(s->isa), machine, runs, 4 * runs);
+    report_line("CPU alone (measured)", a.alone, b.alone, audio);
+    report_line("with the NPU (modelled)", a.with, b.with, audio);
+    report_line("  encoder, cross-attention", f->windows * f->whole, m->windows * m->whole, audio);
+    report_line("  decoder, on the CPU", f->decoder, m->decoder, audio);
+    report_line("  input, log-mel, on the CPU", f->input + f->mel, m->input + m->mel, audio);
+    report_line("with an NPU that takes no time", a.no_npu, b.no_npu, audio);
 }
 
 static const void *map_file(const char *path, size_t *size)
@@ -501,14 +566,25 @@ static int measure_runs(wnpu_session *s, const options *o, const wnpu_audio *aud
             return -1;
         }
         wnpu_get_stats(s, &t);
-        f->mel = i == 0 || t.log_mel_ms < f->mel ? t.log_mel_ms : f->mel;
-        f->decoder = i == 0 || t.decoder_ms < f->decoder ? t.decoder_ms : f->decoder;
-        f->input = i == 0 || t.audio_in_ms < f->input ? t.audio_in_ms : f->input;
+        measured.mel[i] = t.log_mel_ms;
+        measured.decoder[i] = t.decoder_ms;
+        measured.input[i] = t.audio_in_ms;
         f->windows = t.windows;
         f->tokens = t.tokens;
         f->audio_ms = t.audio_ms;
     }
     return 0;
+}
+
+static void conclude(findings *f, int runs, int of_medians)
+{
+    size_t n = (size_t)runs;
+    f->of_medians = of_medians;
+    f->alone = time_of(measured.alone, 4 * n, of_medians);
+    f->mel = time_of(measured.mel, n, of_medians);
+    f->decoder = time_of(measured.decoder, n, of_medians);
+    f->input = time_of(measured.input, n, of_medians);
+    replay(f);
 }
 
 static int estimate(options *o)
@@ -517,7 +593,7 @@ static int estimate(options *o)
     wnpu_session *s[2] = {NULL, NULL};
     wnpu_error error = {0, ""};
     wnpu_audio audio;
-    findings f;
+    findings f, m;
     size_t size = 0;
     const void *wav = map_file(o->wav, &size);
     int i;
@@ -541,15 +617,16 @@ static int estimate(options *o)
         return 1;
     }
     for (i = 0; i < 4 * o->runs; i++) {
-        double ms = encode(s[0]);
-        f.alone = i == 0 || ms < f.alone ? ms : f.alone;
+        measured.alone[i] = encode(s[0]);
         memcpy(s[1]->run.engine.mel, s[0]->run.engine.mel,
                (ML_FRAMES + 2) * (size_t)model->n_mels * sizeof(float));
         (void)encode(s[1]);
     }
-    replay(&f);
+    m = f;
+    conclude(&f, o->runs, 0);
+    conclude(&m, o->runs, 1);
     report_shapes();
-    report(s[1], &f);
+    report(s[1], &f, &m, o->runs);
     wnpu_session_close(s[1]);
     wnpu_session_close(s[0]);
     wnpu_model_close(model);
@@ -582,11 +659,13 @@ int main(int argc, char **argv)
             o.wav = argv[i];
         }
     }
-    if (o.pack == NULL || o.model == NULL || o.wav == NULL) {
+    if (o.pack == NULL || o.model == NULL || o.wav == NULL || o.runs < 1 ||
+        o.runs > (int)MAX_RUNS) {
         fprintf(stderr, "usage: %s --pack DIR --model FILE [--threads N] [--isa NAME] [--all] "
-                "[--runs N] WAV\n", argv[0]);
+                "[--runs N] WAV, with 1 to %u runs\n", argv[0], MAX_RUNS);
         return 2;
     }
+    e.clflushopt = has_clflushopt();
     if (open_npu(o.pack) != 0) {
         return 1;
     }
