@@ -374,7 +374,7 @@ static void multiply(const uint8_t *command, uint8_t byte)
         product((const int8_t *)(uintptr_t)at[0], (const int8_t *)(uintptr_t)at[1], c);
     }
     if (byte % 8 == 3) {
-        c[next() * 32u] ^= 1 << (byte >> 3);
+        c[next() * 32u] ^= (int32_t)(1u << (byte >> 3));
     }
 }
 
