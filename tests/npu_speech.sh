@@ -7,9 +7,9 @@
 # DIR has manifest.tsv and the set short/ (see tests/test_speech.sh). Models (tiny and base.en) as
 # scripts/fetch.sh names them. Both devices, five drivers, int8 and int16 kernels: 20 combinations,
 # each with all clips. NPU_STEP=N gives each combination every Nth clip only, others than the one
-# before: up to N = 20 each clip is still taken, by 20 / N combinations. NPU_ONLY=REGEX runs only what
-# fits, say "npu1 i8 7.2". NPU_PACK=DIR is a pack of yours, with SIM_AMDXDNA_CORES for its overlay if
-# that is not make_pack's. WNPU_BUILD says where transcribe is.
+# before: up to N = 20 each clip is still taken, by 20 / N combinations. NPU_ONLY=REGEX runs only
+# what fits, say "npu1 i8 7.2". NPU_PACK=DIR is a pack of yours, with SIM_AMDXDNA_CORES for its
+# overlay if that is not make_pack's. WNPU_BUILD says where transcribe is.
 cd "$(dirname "$0")/.." || exit 1
 speech=$1
 if [ ! -f "$speech/manifest.tsv" ]; then
@@ -36,8 +36,8 @@ run() {
     xargs "$build/transcribe" -q -m "$model" -l en -f json -o "$T/$out/" "$@" <"$T/$clips"
 }
 
-# choose COMBINATION: its clips into $T/clips. With each round of N combinations the clips move on by
-# one, lest a driver meet the same ones on every device.
+# choose COMBINATION: its clips into $T/clips. With each round of N combinations the clips move on
+# by one, lest a driver meet the same ones on every device.
 choose() {
     awk -v step="$step" -v first="$(($1 + $1 / step))" '(NR - 1 + first) % step == 0' "$T/all" \
         >"$T/clips"

@@ -144,8 +144,8 @@ static int fake_release(void *self, uint64_t b)
     return leave(f, WNPU_OK);
 }
 
-/* C = A B^T, int32. Weights are kept as [k, n padded to 16], so that a compiler finds vectors in the
- * innermost loop; sanitizers would make it take most of the time of this test. */
+/* C = A B^T, int32. Weights are kept as [k, n padded to 16], so that a compiler finds vectors in
+ * the innermost loop; sanitizers would make it take most of the time of this test. */
 __attribute__((no_sanitize("address", "undefined")))
 static int32_t *multiply(const wnpu_accel_product *p, const int8_t *a, const fake_weight *w,
                          size_t ldc)
