@@ -12002,7 +12002,7 @@ static void rs_json_count(rs_out *o, const char *name, int64_t value)
     rs_number(o, value, 1);
 }
 
-/* Why the text is what it is. Not the device: the bytes are the same on all. */
+/* Why the text is what it is. */
 static void rs_json_origin(rs_out *o, const wnpu_segment *s)
 {
     static const char *const reasons[] = {"loop", "compression_ratio", "avg_logprob",
@@ -12096,7 +12096,9 @@ static void rs_json_ledger(rs_out *o, const rs_store *store)
     rs_text(o, "]");
 }
 
-static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m)
+/* Devices are told only where they are asked for: without them the bytes are the same on all. */
+static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m,
+                    int devices)
 {
     size_t i;
     wnpu_segment s;
@@ -12129,6 +12131,10 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const r
         rs_json_count(o, "window", s.window);
         rs_json_origin(o, &s);
         rs_json_member(o, "voice", s.voice);
+        if (devices) {
+            rs_text(o, s.device == WNPU_DEVICE_ACCEL ? ", \"device\": \"accelerator\""
+                                                     : ", \"device\": \"cpu\"");
+        }
         rs_json_words(o, store, i);
         rs_json_tokens(o, v, &s);
         rs_text(o, "}");
@@ -12156,18 +12162,19 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
     rs_out o;
     wnpu_segment s;
     size_t i;
+    int json = format == WNPU_FORMAT_JSON || format == WNPU_FORMAT_JSON_DEVICE;
     o.write = write;
     o.user = user;
     o.used = 0;
     o.failed = 0;
-    if (format == WNPU_FORMAT_JSON) {
-        rs_json(&o, store, v, summary);
+    if (json) {
+        rs_json(&o, store, v, summary, format == WNPU_FORMAT_JSON_DEVICE);
     } else if (format == WNPU_FORMAT_VTT) {
         rs_text(&o, "WEBVTT\n\n");
     } else if (format == WNPU_FORMAT_TSV) {
         rs_text(&o, "start\tend\ttext\n");
     }
-    for (i = 0; format != WNPU_FORMAT_JSON && rs_get(store, i, &s) == WNPU_OK; i++) {
+    for (i = 0; !json && rs_get(store, i, &s) == WNPU_OK; i++) {
         if (format == WNPU_FORMAT_SRT) {
             rs_number(&o, (int64_t)i + 1, 1);
             rs_text(&o, "\n");
@@ -17415,7 +17422,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
     float languages[WI_LANGUAGES];
     rs_summary summary;
     if (session == NULL || write == NULL || (int)format < WNPU_FORMAT_TXT ||
-        (int)format > WNPU_FORMAT_JSON) {
+        (int)format > WNPU_FORMAT_JSON_DEVICE) {
         return WNPU_E_ARGUMENT;
     }
     summary.language = session->run.stats.language;

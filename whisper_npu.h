@@ -891,7 +891,10 @@ typedef enum wnpu_format {
     WNPU_FORMAT_SRT = 1,
     WNPU_FORMAT_VTT = 2,
     WNPU_FORMAT_TSV = 3,      /* start, end in milliseconds, text */
-    WNPU_FORMAT_JSON = 4      /* everything, tokens included; one object and a newline */
+    WNPU_FORMAT_JSON = 4,     /* everything, tokens included; one object and a newline. The same
+                                 bytes on every machine, with an accelerator or without */
+    WNPU_FORMAT_JSON_DEVICE = 5 /* since 0.2: each segment has its "device", too: "cpu", or
+                                 "accelerator" if one multiplied for the encoder (wnpu_device) */
 } wnpu_format;
 
 /* Writes the results of the last run. Errors: E_ARGUMENT, E_IO. */

@@ -107,6 +107,8 @@ static const char help_rest[] =
 "      --spans           begin and end of each stretch of speech in ms, and no text\n"
 "  -f, --format F        txt, srt, vtt, tsv (times in ms) or json (everything); default:\n"
 "                        by the ending of --output FILE, else txt\n"
+"      --device          json also tells for each segment what its encoder ran on, cpu or\n"
+"                        accelerator: the one member that differs between machines\n"
 "  -o, --output PATH     a file; or a directory, which gets NAME.F for each FILE, and is\n"
 "                        made if PATH ends with / or there are several FILEs. Files\n"
 "                        appear whole, under their name only when finished. Default:\n"
@@ -163,6 +165,7 @@ typedef struct options {
     int format;               /* wnpu_format, -1: not given */
     int channel;
     int spans;                /* speech only, no text */
+    int device;               /* in JSON, too */
     int quiet, verbose, terminal; /* terminal: standard error is one */
     wnpu_config config;
     wnpu_params params;
@@ -215,7 +218,8 @@ enum {
     OPT_SEED, OPT_STEP, OPT_NO_FALLBACK, OPT_COMPRESSION, OPT_LOGPROB, OPT_FIRST_TOKEN,
     OPT_NO_SPEECH, OPT_NO_LOOP_CHECK, OPT_REPETITION, OPT_NO_REPEAT, OPT_CARRY, OPT_PREFIX,
     OPT_HOTWORDS, OPT_BOOST, OPT_COMMANDS, OPT_LANGUAGES, OPT_LANGUAGE_MODE,
-    OPT_VAD, OPT_VAD_THRESHOLD, OPT_VAD_SPEECH, OPT_VAD_SILENCE, OPT_VAD_PAD, OPT_SPANS
+    OPT_VAD, OPT_VAD_THRESHOLD, OPT_VAD_SPEECH, OPT_VAD_SILENCE, OPT_VAD_PAD, OPT_SPANS,
+    OPT_DEVICE
 };
 
 static const struct option long_options[] = {
@@ -258,6 +262,7 @@ static const struct option long_options[] = {
     {"vad-min-silence", required_argument, NULL, OPT_VAD_SILENCE},
     {"vad-pad", required_argument, NULL, OPT_VAD_PAD},
     {"spans", no_argument, NULL, OPT_SPANS},
+    {"device", no_argument, NULL, OPT_DEVICE},
     {"format", required_argument, NULL, 'f'},
     {"output", required_argument, NULL, 'o'},
     {"threads", required_argument, NULL, 't'},
@@ -431,6 +436,7 @@ static int take_voice_option(options *o, int option, const char *value)
     case OPT_VAD_SILENCE: return number(value, 0, 10000, &p->vad_min_silence_ms);
     case OPT_VAD_PAD: return number(value, 0, 2000, &p->vad_pad_ms);
     case OPT_SPANS: o->spans = 1; return 0;
+    case OPT_DEVICE: o->device = 1; return 0;
     default: return complain(EXIT_USAGE, "see --help"); /* getopt_long() said why */
     }
 }
@@ -844,14 +850,15 @@ static int write_spans(const wnpu_session *session, output *out)
 static int write_results(const options *o, const wnpu_session *session, int index,
                          const wnpu_choice *choice, output *out, const char *path)
 {
-    int status;
+    int status, devices = o->device && o->format == WNPU_FORMAT_JSON;
     if (o->output == NULL && o->n_files > 1) {
         fprintf(out->file, "%s==> %s <==\n", index > 0 ? "\n" : "", o->files[index]);
     }
     status = o->spans ? write_spans(session, out)
            : choice != NULL && o->format == WNPU_FORMAT_TXT
                  ? write_choice(o, choice, out)
-                 : wnpu_write(session, (wnpu_format)o->format, output_write, out);
+                 : wnpu_write(session, devices ? WNPU_FORMAT_JSON_DEVICE : (wnpu_format)o->format,
+                              output_write, out);
     if (status != WNPU_OK) {
         output_drop(out);
         return output_failed(out, path);

@@ -27,6 +27,7 @@ KINDS = {
 WHOLE = {"language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list, "speech": list,
          "ledger": list}
 OPTIONAL = {"languages": dict, "choice": dict}
+DEVICES = ["cpu", "accelerator"]
 CHOICE = {"best": COUNT, "logprob": LOGPROB, "second": int, "second_logprob": LOGPROB,
           "margin": NUMBER}
 
@@ -58,7 +59,8 @@ def check(value, schema, where, optional=()):
 
 def check_segment(s, number, end):
     where = f"segments[{number}]"
-    check(s, SEGMENT, where, ["words"])
+    check(s, SEGMENT, where, ["words", "device"])
+    assert s.get("device", "cpu") in DEVICES, f"{where}: {s['device']}"
     assert s["id"] == number and s["start"] <= s["end"] <= end, f"{where}: times"
     assert all(r in REASONS for r in s["reasons"]), f"{where}: {s['reasons']}"
     assert len(set(s["reasons"])) == len(s["reasons"]), f"{where}: a reason twice"

@@ -897,6 +897,22 @@ static int transcribe(wnpu_session *s, text *t)
     return code;
 }
 
+/* How often a run's results name a device. What is left without those members must be its JSON. */
+static size_t devices_named(const wnpu_session *s, const char *member, const text *json)
+{
+    text all = {NULL, 0};
+    size_t count = 0, length = strlen(member);
+    char *at;
+    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON_DEVICE, collect, &all) == WNPU_OK, "writes");
+    while ((at = strstr(all.bytes, member)) != NULL) {
+        memmove(at, at + length, strlen(at + length) + 1);
+        count++;
+    }
+    T_CHECK(strncmp(all.bytes, json->bytes, json->n) == 0, "nothing else differs");
+    free(all.bytes);
+    return count;
+}
+
 static void runs(void)
 {
     fake *f = fake_new();
@@ -909,6 +925,7 @@ static void runs(void)
     stage.struct_size = sizeof stage;
     T_CHECK(stats.windows == 0 && stats.name[0] == '\0' &&
             wnpu_get_accel_stage(s, 0, &stage) == WNPU_E_ARGUMENT, "no account");
+    T_CHECK(devices_named(s, ", \"device\": \"cpu\"", &cpu) == wnpu_segment_count(s), "the CPU");
     wnpu_session_close(s);
     fake_shape(f, 512, 256, 256, 0);
     s = session_on(f, 2, WNPU_ACCEL_ALL, 1);
@@ -918,6 +935,8 @@ static void runs(void)
     T_CHECK(stats.windows == 3 && stats.accel_macs == 3 * products_macs() &&
             strcmp(stats.name, "fake") == 0 && stats.chunk_rows > 0, "account of three windows");
     T_CHECK(wnpu_get_accel_stage(s, NP_STAGES, &stage) == WNPU_E_ARGUMENT, "eight stages");
+    T_CHECK(devices_named(s, ", \"device\": \"accelerator\"", &npu) == wnpu_segment_count(s),
+            "the accelerator, for each segment");
     free(npu.bytes);
     /* Required, and it fails in the second window: that window's text is kept, then E_ACCEL. */
     f->fault = FAIL_WAIT;

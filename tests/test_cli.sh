@@ -69,7 +69,7 @@ test_help() {
         compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
-        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans; do
+        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device; do
         has "$T/out" "--$option"
     done
     for status in 0 1 2 3 4 5 6 7; do

@@ -119,10 +119,13 @@ test_json() {
     run -f json --commands "$T/phrases" "$clip" && cp "$T/out" "$T/4.json"
     run -f json --words --commands "$T/phrases" "$clip" && cp "$T/out" "$T/5.json"
     run -f json --words --no-timestamps --beam 2 "$clip" && cp "$T/out" "$T/6.json"
-    python3 tests/json_schema.py "$T"/[1-6].json >"$T/log" 2>&1 || fail "$(tail -n 5 "$T/log")"
+    run -f json --device "$clip" && cp "$T/out" "$T/7.json"
+    sed 's/, "device": "cpu"//' "$T/7.json" | cmp -s - "$T/1.json" || fail "--device changes more"
+    python3 tests/json_schema.py "$T"/[1-7].json >"$T/log" 2>&1 || fail "$(tail -n 5 "$T/log")"
     grep -q '"accepted": false' "$T/2.json" || fail "a gate that nothing passes"
     grep -q '"reasons": \["avg_logprob"\]' "$T/2.json" || fail "no reason"
     grep -q '"languages": {' "$T/3.json" || fail "no languages"
+    grep -q '"device": "cpu"' "$T/7.json" || fail "no device"
     for n in 5 6; do
         grep -q '"words": \[' "$T/$n.json" || fail "no words in $n.json"
     done

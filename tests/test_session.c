@@ -445,7 +445,7 @@ static void callbacks(void)
 static void writes_nothing(wnpu_session *s)
 {
     int format;
-    for (format = WNPU_FORMAT_TXT; format <= WNPU_FORMAT_JSON; format++) {
+    for (format = WNPU_FORMAT_TXT; format <= WNPU_FORMAT_JSON_DEVICE; format++) {
         text t = {NULL, 0};
         T_CHECK(wnpu_write(s, (wnpu_format)format, collect, &t) == WNPU_OK, "format %d", format);
         free(t.bytes);
