@@ -9364,10 +9364,11 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
  *            cache slots; the test for loops; the choice among phrases;
  *            the size that zlib would give a text.
  *  Assumes   the window's cross-attention caches are filled.
- *  Ensures   OpenAI's beam search and sampling (whisper/decoding.py). A
- *            beam of one is greedy search. Ties go to the better source,
- *            then to the lower token. A sample is a function of seed,
- *            hypothesis and position, whatever else is going on.
+ *  Ensures   OpenAI's beam search and sampling (whisper/decoding.py), but
+ *            what competes are texts, not texts with times: timestamps are
+ *            summed out. A beam of one is greedy search. Ties go to the
+ *            better source, then to the lower token. A sample is a function
+ *            of seed, hypothesis and position, whatever else is going on.
  *  Costs     a decoder step a token, for all hypotheses together; a fork
  *            copies only the positions that two slots do not share.
  * ====================================================================== */
@@ -9381,7 +9382,8 @@ typedef struct se_hypothesis {
     float sum_logprob;                  /* of chosen ones, end of text included */
     float first_logprob;                /* of the first chosen one that is no timestamp */
     int begun;                          /* there is such a one */
-    float bonus;                        /* of hotwords, for ranking only */
+    float bonus;                        /* for ranking only: of hotwords, and of all timestamps that
+                                           might stand in place of its own */
     float no_speech;                    /* probability at the start-of-transcript position */
     int ended;                          /* by end of text */
     size_t loop;                        /* tokens before the first repetition, 0: no loop */
@@ -9623,18 +9625,24 @@ static float se_power(float x, float p)
 }
 
 /* Ranks hypotheses that ended. Power: CTranslate2's rule, and with 1 OpenAI's default. Ratio:
- * OpenAI's with a length penalty given (Wu and others, 2016). End of text is not counted. */
-static float se_score(const se_options *o, const se_hypothesis *h)
+ * OpenAI's with a length penalty given (Wu and others, 2016). The length is that of the text:
+ * neither its end nor timestamps count, whose probability is not in the sum either. */
+static float se_score(const se_options *o, const se_hypothesis *h, int32_t eot)
 {
-    float length = h->n > h->n_given ? (float)(h->n - h->n_given) : 1.0f;
-    float base = o->length_rule == WNPU_LENGTH_RATIO ? (5.0f + length) / 6.0f : length;
+    size_t i, n = 0;
+    float length, base;
+    for (i = h->n_given; i < h->n; i++) {
+        n += h->tokens[i] < eot;
+    }
+    length = n > 0 ? (float)n : 1.0f;
+    base = o->length_rule == WNPU_LENGTH_RATIO ? (5.0f + length) / 6.0f : length;
     return (h->sum_logprob + h->bonus) / se_power(base, o->length_penalty);
 }
 
 /* Takes h as the result if it is the best so far; anything is better than a loop. */
 static void se_consider(se_search *s, const se_hypothesis *h)
 {
-    float score = se_score(s->o, h);
+    float score = se_score(s->o, h, s->rules->vocab->eot);
     int loop = h->loop > 0, best_loop = s->has_best && s->best->loop > 0;
     if (!s->has_best || loop < best_loop || (loop == best_loop && score > s->best_score)) {
         *s->best = *h;
@@ -9708,6 +9716,20 @@ static se_candidate *se_candidates(const se_search *s, size_t index)
     return &s->candidate[index * (s->slots + 1)];
 }
 
+/* Log of the sum of exp over all timestamps. With only_best all but the most probable one are then
+ * forbidden: hypotheses with one text and several times would fill a beam, and other texts, which
+ * have just one time each, would get lost. */
+static float se_times(const lr_rules *r, float *logits, int only_best)
+{
+    size_t t0 = (size_t)r->vocab->timestamp0, n = (size_t)r->vocab->n_vocab - t0, best;
+    float sum = se_log_sum(r->op, logits + t0, n, &best), highest = logits[t0 + best];
+    if (only_best) {
+        lr_forbid(logits, (int32_t)t0, (int32_t)(t0 + n));
+        logits[t0 + best] = highest;
+    }
+    return sum;
+}
+
 /* The best tokens of a row, best first and the lowest of equals first, with their raised logits as
  * logprob. near is room for DE_REFINED tokens: all are close to the best one. */
 static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, size_t want,
@@ -9756,8 +9778,8 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
     const lr_rules *r = s->rules;
     const se_hypothesis *h = &s->live[index];
     se_candidate *c = se_candidates(s, index);
-    size_t vocab = (size_t)r->vocab->n_vocab, best, i, n;
-    float *logits = se_row(s, index), total;
+    size_t vocab = (size_t)r->vocab->n_vocab, best, i, n, want;
+    float *logits = se_row(s, index), total, times;
     lr_paths paths;
     (void)worker;
     if (s->filter.function == NULL) { /* else they were applied before */
@@ -9767,18 +9789,18 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
     if (!(logits[best] > LR_NEVER)) {
         return; /* nothing is allowed */
     }
+    /* Greedy search needs no second: if the best is the end of text, it ends. */
+    want = s->o->width > 1 || s->most > 1 ? s->o->width + 1 : 1;
+    times = se_times(r, logits, s->o->temperature <= 0.0f && want > 1);
     lr_follow(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
-    if (s->o->temperature > 0.0f) {
-        n = se_sample(s, h, logits, vocab, c);
-    } else { /* greedy search needs no second: if the best is the end of text, it ends */
-        n = se_top(r->op, logits, vocab, s->o->width > 1 || s->most > 1 ? s->o->width + 1 : 1,
-                   s->decoder->close + index * DE_REFINED, c);
-    }
+    n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
+        : se_top(r->op, logits, vocab, want, s->decoder->close + index * DE_REFINED, c);
     for (i = 0; i < n; i++) {
         float worth = lr_worth(&r->trie, &paths, c[i].token);
+        float other = c[i].token >= r->vocab->timestamp0 ? times - c[i].logprob : 0.0f;
         c[i].logprob -= worth + total;
-        c[i].bonus = h->bonus + worth - paths.loan;
+        c[i].bonus = h->bonus + worth - paths.loan + other;
         c[i].score = h->sum_logprob + c[i].logprob + c[i].bonus;
     }
     s->n_candidates[index] = n;

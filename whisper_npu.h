@@ -600,8 +600,9 @@ typedef enum wnpu_language_mode {
     WNPU_LANGUAGE_EACH = 1    /* every window anew, reluctantly */
 } wnpu_language_mode;
 
-/* How hypotheses of different lengths are compared. log P is their log-probability, n their tokens
- * without end of text, p the length_penalty. */
+/* How hypotheses of different lengths are compared. P is the probability of their text, at whatever
+ * times (each timestamp counts as much as all that might stand in its place), n its tokens without
+ * timestamps and end of text, p the length_penalty. */
 typedef enum wnpu_length_rule {
     WNPU_LENGTH_POWER = 0,    /* log P / n^p, as CTranslate2; p = 1 is the mean, OpenAI's default */
     WNPU_LENGTH_RATIO = 1     /* log P / ((5 + n) / 6)^p, as OpenAI with a length_penalty */
@@ -642,7 +643,8 @@ typedef struct wnpu_params {
     /* -- Since 0.2. Search: at temperature 0 a beam, above it samples. Greedy search is the default
      * because a beam of 5 costs about twice its time for a few words in a thousand; see
      * examples/README.md. Whatever is not a number is refused. */
-    int32_t beam;             /* hypotheses kept, 1..max_beams; 1 is greedy search [1] */
+    int32_t beam;             /* hypotheses kept, 1..max_beams; 1 is greedy search. OpenAI's beam
+                                 search, but each text is there with one set of times only [1] */
     int32_t best_of;          /* samples drawn at a temperature above 0, 1..max_beams; 0: 5, or
                                  max_beams if that is less [0] */
     float patience;           /* a beam goes on until beam * patience hypotheses have ended,

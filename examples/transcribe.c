@@ -77,7 +77,7 @@ static const char help_search[] =
 "      --beam N          beam search, 1 to 16 hypotheses; 1 is greedy search (1)\n"
 "      --patience X      a beam ends after N times X hypotheses, 0.1 to 16 (1)\n"
 "      --length-penalty X, --length-rule power|ratio\n"
-"                        hypotheses of n tokens are ranked by log-probability / n^X, or\n"
+"                        texts of n tokens are ranked by log-probability / n^X, or\n"
 "                        / ((5 + n) / 6)^X; -4 to 4 (1, power)\n"
 "      --temperature X   of the first try, 0 to 2; above 0 it samples (0)\n"
 "      --best-of N       samples at a temperature above 0, 1 to 16 (5)\n"

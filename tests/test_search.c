@@ -314,12 +314,12 @@ static void draws(void)
 
 /* ---- beam search ---- */
 
-/* A hypothesis as OpenAI's decoding.py has it: its tokens, and the sum of their logarithms; and
- * what its hotwords are worth. */
+/* A hypothesis as OpenAI's decoding.py has it: its tokens, and the sum of their logarithms; what
+ * its hotwords are worth, and its timestamps more if any other might stand there. */
 typedef struct slow_hyp {
     int32_t tokens[32];
     size_t n;
-    float sum, bonus;
+    float sum, bonus, times;
 } slow_hyp;
 
 /* Worth of all hotwords in a sequence, those under way included unless it has ended. */
@@ -365,8 +365,22 @@ static void slow_logprobs(wnpu_session *s, const se_prompt *p, const slow_hyp *h
     }
 }
 
+/* The most probable timestamp, the first of equals, or 0 if none may follow; *all is the logarithm
+ * of the probability that one follows. */
+static size_t slow_time(const tk_vocab *v, const float *logprob, float *all)
+{
+    size_t t, best = (size_t)v->timestamp0;
+    double sum = 0;
+    for (t = best; t < (size_t)v->n_vocab; t++) {
+        sum += logprob[t] > LR_NEVER ? exp((double)logprob[t]) : 0;
+        best = logprob[t] > logprob[best] ? t : best;
+    }
+    *all = sum > 0 ? (float)log(sum) : LR_NEVER;
+    return logprob[best] > LR_NEVER ? best : 0;
+}
+
 typedef struct slow_entry {
-    float score, sum, bonus;
+    float score, sum, bonus, times;
     size_t from;
     int32_t token;
 } slow_entry;
@@ -381,14 +395,21 @@ static int by_score(const void *a, const void *b)
                               : (x->token > y->token) - (x->token < y->token);
 }
 
+/* MaximumLikelihoodRanker, but of the text alone. */
 static float slow_rank(const se_options *o, const slow_hyp *h)
 {
-    double length = (double)h->n, base = o->length_rule == WNPU_LENGTH_RATIO ? (5 + length) / 6
-                                                                             : length;
-    return (float)((double)(h->sum + h->bonus) / pow(base, (double)o->length_penalty));
+    double length = 0, base;
+    size_t i;
+    for (i = 0; i < h->n; i++) {
+        length += h->tokens[i] < 300; /* the toy's end of text */
+    }
+    length = length < 1 ? 1 : length;
+    base = o->length_rule == WNPU_LENGTH_RATIO ? (5 + length) / 6 : length;
+    return (float)((double)(h->sum + h->bonus + h->times) / pow(base, (double)o->length_penalty));
 }
 
-/* BeamSearchDecoder.update() and finalize(), then MaximumLikelihoodRanker. */
+/* BeamSearchDecoder.update() and finalize(), but with one timestamp a hypothesis, which counts as
+ * much as all of them. */
 static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options *o)
 {
     static slow_hyp live[16], next[16], finished[300], best;
@@ -400,16 +421,19 @@ static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options 
     for (step = 0; step < o->max_tokens; step++) {
         size_t n = 0, saved = 0;
         for (i = 0; i < n_live; i++) {
-            size_t t;
+            size_t t, t0 = (size_t)s->run.engine.model->vocab.timestamp0, time;
+            float all;
             slow_logprobs(s, p, &live[i], logprob);
+            time = slow_time(&s->run.engine.model->vocab, logprob, &all);
             for (t = 0; t < vocab; t++) {
-                if (logprob[t] > LR_NEVER) {
+                if (logprob[t] > LR_NEVER && (t < t0 || t == time)) {
                     slow_hyp h = live[i];
                     h.tokens[h.n] = (int32_t)t;
                     h.n += (int32_t)t != s->run.engine.model->vocab.eot;
                     entries[n].bonus = slow_bonus(&s->run.rules, &h, h.n == live[i].n);
                     entries[n].sum = live[i].sum + logprob[t];
-                    entries[n].score = entries[n].sum + entries[n].bonus;
+                    entries[n].times = live[i].times + (t < t0 ? 0 : all - logprob[t]);
+                    entries[n].score = entries[n].sum + entries[n].bonus + entries[n].times;
                     entries[n].from = i;
                     entries[n++].token = (int32_t)t;
                 }
@@ -420,6 +444,7 @@ static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options 
             slow_hyp h = live[entries[i].from];
             h.sum = entries[i].sum;
             h.bonus = entries[i].bonus;
+            h.times = entries[i].times;
             if (entries[i].token == s->run.engine.model->vocab.eot) {
                 if (n_finished < most) {
                     finished[n_finished++] = h;
@@ -582,7 +607,9 @@ static slow_hyp slow_sample(wnpu_session *s, const se_prompt *p, const se_option
     memset(&h, 0, sizeof h);
     while (h.n < o->max_tokens) {
         double total = 0, sum = 0, u = (double)se_uniform(o->seed, id, h.n);
+        float all;
         slow_logprobs(s, p, &h, logprob);
+        (void)slow_time(&s->run.engine.model->vocab, logprob, &all);
         for (t = 0; t < vocab; t++) {
             total += exp((double)(logprob[t] / o->temperature));
         }
@@ -593,6 +620,7 @@ static slow_hyp slow_sample(wnpu_session *s, const se_prompt *p, const se_option
             }
         }
         h.sum += logprob[t];
+        h.times += (int32_t)t < s->run.engine.model->vocab.timestamp0 ? 0 : all - logprob[t];
         if ((int32_t)t == s->run.engine.model->vocab.eot) {
             break;
         }
@@ -1679,7 +1707,7 @@ int main(void)
     t_run("periods, against their definition", periods);
     t_run("loops are cut after their first period", loop_cuts);
     t_run("draws follow the probabilities", draws);
-    t_run("beam search is OpenAI's, token by token", beam_reference);
+    t_run("beam search is OpenAI's with times summed out, token by token", beam_reference);
     t_run("a wide beam finds the best of all sequences", beam_exhaustive);
     t_run("samples are functions of seed, number and position", sampling);
     t_run("what is kept of a prompt does not show", prompts_are_kept);
