@@ -14461,7 +14461,9 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 #define WI_MAX_GIVEN 112u      /* tokens of a prefix at most, half of a window's */
 #define WI_CARRIED 0.5f        /* text from this temperature on is no context for the next window */
 #define WI_LANGUAGES 128u      /* more than there are */
-#define WI_SKIP_MS 1000        /* shorter silence is decoded along with what is beside it */
+#define WI_LEAD_MS 2000        /* shorter silence at a window's begin is decoded along: the detector
+                                  may have missed the first words */
+#define WI_TRAIL_MS 1000       /* the same for silence behind the window's last speech */
 #define WI_LEFT_MS 1000        /* so much speech without text is decoded again */
 #define WI_STRAY_MS 500        /* the model's times may be wrong by so much */
 #define WI_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
@@ -14970,6 +14972,15 @@ static int wi_close(wi_run *r, int silent, size_t *used)
     return wi_settle(r, end, reason);
 }
 
+/* Where the window's first segment begins, which lasts from t0_ms to t1_ms by the model's word. The
+ * model may not date its first words later than max_initial_timestamp_ms, so silence before them is
+ * taken off here. */
+static int64_t wi_first_ms(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+{
+    int64_t speech = r->params.vad ? wi_speech_from(r, wi_clock(r, 0)) : t0_ms;
+    return speech > t0_ms && speech < t1_ms ? speech : t0_ms;
+}
+
 /* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
  * begins at next_ms. */
 static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
@@ -14992,6 +15003,7 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     d.origin.device = r->device;
     d.words = NULL;
     d.n_words = 0;
+    begin = from == 0 ? wi_first_ms(r, begin, stop) : begin;
     d.word_text = r->aligner.text;
     d.at_ms = r->aligner.at_ms;
     if (r->params.words) {
@@ -15475,7 +15487,7 @@ static size_t wi_gate(wi_run *r, size_t frames)
     if (begin >= end) {
         return frames;
     }
-    if (begin - base >= WI_SKIP_MS) {
+    if (begin - base >= WI_LEAD_MS) {
         return (size_t)(begin - base) / 10u;
     }
     last = wi_speech_until(r, end);
@@ -15483,7 +15495,7 @@ static size_t wi_gate(wi_run *r, size_t frames)
     if (r->until_ms >= 0 && r->until_ms < last) {
         last = r->until_ms;
     }
-    if (last > base && (known - last >= WI_SKIP_MS || last == r->until_ms)) {
+    if (last > base && (known - last >= WI_TRAIL_MS || last == r->until_ms)) {
         r->content = (size_t)(last - base + 9) / 10u;
     }
     return 0;
