@@ -1425,28 +1425,34 @@ static int au_check(const wnpu_audio *a, wnpu_error *error)
     return WNPU_OK;
 }
 
+/* The caller's recording, whatever his header's age, into *ours, which has defaults. Errors:
+ * E_ARGUMENT, E_VERSION. */
+static int au_import(wnpu_audio *ours, const wnpu_audio *audio, wnpu_error *error)
+{
+    int status;
+    wnpu_audio_init(ours, sizeof *ours);
+    if (audio == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "audio is NULL");
+    }
+    status = er_import(ours, sizeof *ours, audio, audio->struct_size);
+    if (status != WNPU_OK) {
+        return er_set(error, status, "audio: struct_size %lu or a field beyond it is unknown to "
+                      "this library; fill the structure with wnpu_audio_init() first",
+                      (unsigned long)audio->struct_size);
+    }
+    return au_check(ours, error);
+}
+
 /* Begins a recording; the one before is forgotten. data or the reader must last as long. On
  * failure the stream is at its end. Errors: E_ARGUMENT, E_VERSION. */
 static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
 {
-    int status;
-    wnpu_audio_init(&s->audio, sizeof s->audio);
+    int status = au_import(&s->audio, audio, error);
     s->consumed = 0;
     s->ended = 1;
     er_clear(&s->fault);
     s->raw_at = s->raw_have = 0;
     s->at = s->have = s->real = 0;
-    if (audio == NULL) {
-        return er_set(error, WNPU_E_ARGUMENT, "audio is NULL");
-    }
-    status = er_import(&s->audio, sizeof s->audio, audio, audio->struct_size);
-    if (status == WNPU_OK) {
-        status = au_check(&s->audio, error);
-    } else {
-        (void)er_set(error, status, "audio: struct_size %lu or a field beyond it is unknown to "
-                     "this library; fill the structure with wnpu_audio_init() first",
-                     (unsigned long)audio->struct_size);
-    }
     if (status != WNPU_OK) {
         wnpu_audio_init(&s->audio, sizeof s->audio);
         return status;
@@ -1471,18 +1477,7 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
 static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
 {
     wnpu_audio a;
-    int status;
-    wnpu_audio_init(&a, sizeof a);
-    if (audio == NULL) {
-        return er_set(error, WNPU_E_ARGUMENT, "audio is NULL");
-    }
-    status = er_import(&a, sizeof a, audio, audio->struct_size);
-    if (status != WNPU_OK) {
-        return er_set(error, status, "audio: struct_size %lu or a field beyond it is unknown to "
-                      "this library; fill the structure with wnpu_audio_init() first",
-                      (unsigned long)audio->struct_size);
-    }
-    status = au_check(&a, error);
+    int status = au_import(&a, audio, error);
     if (status != WNPU_OK) {
         return status;
     }
