@@ -2917,12 +2917,12 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
-/* R rows times P panels, 1 or 2, for steps of a few rows, which wait for memory: two panels are two
+/* R rows times two panels, for steps of a few rows, which wait for memory: two panels are two
  * places to read from, and each value of A serves both. 24 sums, 2 loads and 1 broadcast fit 32
  * registers. */
 WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
                                          size_t ldfrom, const char *a, size_t stride,
-                                         const int8_t *b, size_t panel, size_t groups, int R, int P)
+                                         const int8_t *b, size_t panel, size_t groups, int R)
 {
     __m512i s[12], t[12], x, y, z = _mm512_setzero_si512();
     int32_t four;
@@ -2932,33 +2932,25 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *
     for (r = 0; r < R; r++) {
         const int32_t *start = gm_at(from, (size_t)r * ldfrom);
         s[r] = start != NULL ? _mm512_loadu_si512(start) : z;
-        if (P > 1) {
-            t[r] = start != NULL ? _mm512_loadu_si512(start + 16) : z;
-        }
+        t[r] = start != NULL ? _mm512_loadu_si512(start + 16) : z;
     }
     for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
         gm_prefetch2(b, GM_AHEAD);
+        gm_prefetch2(b + panel, GM_AHEAD);
         y = _mm512_loadu_si512(b);
-        if (P > 1) {
-            gm_prefetch2(b + panel, GM_AHEAD);
-            z = _mm512_loadu_si512(b + panel);
-        }
+        z = _mm512_loadu_si512(b + panel);
         GM_UNROLL
         for (r = 0; r < R; r++) {
             memcpy(&four, a + (size_t)r * stride, 4);
             x = _mm512_set1_epi32(four);
             gm_avx512_add(&s[r], x, y);
-            if (P > 1) {
-                gm_avx512_add(&t[r], x, z);
-            }
+            gm_avx512_add(&t[r], x, z);
         }
     }
     GM_UNROLL
     for (r = 0; r < R; r++) {
         _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
-        if (P > 1) {
-            _mm512_storeu_si512(c + (size_t)r * ldc + 16, t[r]);
-        }
+        _mm512_storeu_si512(c + (size_t)r * ldc + 16, t[r]);
     }
 }
 
@@ -2971,15 +2963,15 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few_pair(int32_t *c, size_t ldc, const int3
     while (rows > 0) {
         size_t take = rows >= 12 ? 12 : rows >= 8 ? 8 : rows >= 6 ? 6 : rows >= 4 ? 4 : 1;
         if (take == 12) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 12, 2);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 12);
         } else if (take == 8) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 8, 2);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 8);
         } else if (take == 6) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 6, 2);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 6);
         } else if (take == 4) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 4, 2);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 4);
         } else {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 1, 2);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 1);
         }
         rows -= take;
         c += take * ldc;
@@ -2993,18 +2985,10 @@ GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t 
                                           const int8_t *b, size_t pitch, size_t groups,
                                           size_t panels)
 {
-    size_t r;
     if (panels == 2) {
         gm_avx512_few_pair(c, ldc, from, ldfrom, a, stride, rows, b, pitch * GM_GROUP, groups);
-        return;
-    }
-    for (r = 0; r + 4 <= rows; r += 4) {
-        gm_avx512_few(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
-                      0, groups, 4, 1);
-    }
-    for (; r < rows; r++) {
-        gm_avx512_few(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
-                      0, groups, 1, 1);
+    } else {
+        gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels);
     }
 }
 
@@ -3026,7 +3010,6 @@ GM_AVX512 static void gm_avx512_scores(int32_t *c, size_t ldc, const char *a, si
 #define GM_FEW 16u
 
 /* One or two rows: four panels at once hide the latency of their sums. */
-
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                            const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                            size_t panels)
