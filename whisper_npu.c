@@ -3953,16 +3953,17 @@ WNPU_INLINE uint32_t op_weights_body(uint8_t *p, const float *u, size_t n, float
     return sum;
 }
 
-/* A block whose largest exponent is peak comes next. */
-WNPU_INLINE void op_online_next(op_online *row, float peak)
+/* Blocks whose largest exponents are the rows' peaks come next. */
+WNPU_INLINE void op_online_next(op_online *row, size_t rows)
 {
-    float top = peak > row->top ? peak : row->top;
-    float keep = mt_exp2_1((row->top - top) * (1.0f / OP_OCTAVE));
-    float add = mt_exp2_1((peak - top) * (1.0f / OP_OCTAVE));
-    row->keep = row->top < top ? keep : 1.0f; /* exactly 1, and no branch to foretell */
-    row->add = peak < top ? add : 1.0f;
-    row->top = top;
-    row->peak = peak;
+    for (; rows > 0; rows--, row++) {
+        float top = row->peak > row->top ? row->peak : row->top;
+        float keep = mt_exp2_1((row->top - top) * (1.0f / OP_OCTAVE));
+        float add = mt_exp2_1((row->peak - top) * (1.0f / OP_OCTAVE));
+        row->keep = row->top < top ? keep : 1.0f; /* exactly 1, and no branch to foretell */
+        row->add = row->peak < top ? add : 1.0f;
+        row->top = top;
+    }
 }
 
 /* The block's sum; at most 2^31. */
@@ -3984,8 +3985,9 @@ static void op_attend_base(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,
     size_t r, padded = (n + 15u) & ~(size_t)15u;
     op_inverse inverse;
     for (r = 0; r < rows; r++) {
-        op_online_next(&row[r], op_exponents_body(acc + r * lda, n, query_scale[r], keys));
+        row[r].peak = op_exponents_body(acc + r * lda, n, query_scale[r], keys);
     }
+    op_online_next(row, rows);
     op_inverse_body(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
         const float *u = (const float *)(const void *)(acc + r * lda);
@@ -4499,8 +4501,9 @@ OP_AVX2 static void op_attend_avx2(op_online *row, uint8_t *p, size_t ldp, int32
     size_t r, padded = (n + 15u) & ~(size_t)15u;
     op_inverse inverse;
     for (r = 0; r < rows; r++) {
-        op_online_next(&row[r], op_exponents_body(acc + r * lda, n, query_scale[r], keys));
+        row[r].peak = op_exponents_body(acc + r * lda, n, query_scale[r], keys);
     }
+    op_online_next(row, rows);
     op_near_inverse(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
         const float *u = (const float *)(const void *)(acc + r * lda);
@@ -4762,9 +4765,7 @@ OP_AVX512 static void op_attend_avx512(op_online *row, uint8_t *p, size_t ldp, i
         row[r].peak = op_wide_exponents(acc + r * lda, n, query_scale[r], keys->key,
                                         keys->value_log2);
     }
-    for (r = 0; r < rows; r++) {
-        op_online_next(&row[r], row[r].peak);
-    }
+    op_online_next(row, rows);
     op_wide_inverse(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
         const float *u = (const float *)(const void *)(acc + r * lda);
