@@ -16547,16 +16547,12 @@ static int sn_is_stream(const sn_state *s)
     a.channel = s->channel;
     if (s->format > INT32_MAX || au_check(&a, NULL) != WNPU_OK || s->reader >> 1 != 0 ||
         s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->kept > AU_WINDOW ||
-        s->real > s->kept ||
+        s->real > s->kept || s->taken > AU_RAW / (au_widths[s->format] * s->channels) ||
         (!s->reader && (s->taken > 0 || s->consumed > s->frames))) {
         return 0;
     }
-    if (s->rate == AU_RATE) {
-        return s->kept == 0 && s->phase == 0 &&
-               s->taken <= AU_RAW / (au_widths[s->format] * s->channels);
-    }
-    return s->taken <= AU_RAW / (au_widths[s->format] * s->channels) &&
-           s->phase < AU_RATE / au_gcd(s->rate, AU_RATE);
+    return s->rate == AU_RATE ? s->kept == 0 && s->phase == 0
+                              : s->phase < AU_RATE / au_gcd(s->rate, AU_RATE);
 }
 
 static int sn_are_samples(const unsigned char *block, size_t n)
