@@ -675,6 +675,7 @@ typedef int32_t mt_ivu __attribute__((vector_size(MT_LANES * 4), aligned(4), may
 typedef int8_t mt_bvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
 typedef uint8_t mt_cvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
 typedef uint16_t mt_huv __attribute__((vector_size(MT_LANES * 2), aligned(1), may_alias));
+typedef int16_t mt_suv __attribute__((vector_size(MT_LANES * 2), aligned(2), may_alias));
 typedef uint32_t mt_uv __attribute__((vector_size(MT_LANES * 4)));
 typedef uint32_t mt_uvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
 
@@ -2792,19 +2793,14 @@ WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, con
     __m512i x;
     memcpy(&four, a, 4);
     x = _mm512_set1_epi32(four);
-    sum->v[0] = _mm512_dpbusd_epi32(sum->v[0], x, y[0]);
+    gm_avx512_add(&sum->v[0], x, y[0]);
     if (P > 1) {
-        sum->v[1] = _mm512_dpbusd_epi32(sum->v[1], x, y[1]);
-        sum->v[2] = _mm512_dpbusd_epi32(sum->v[2], x, y[2]);
-        sum->v[3] = _mm512_dpbusd_epi32(sum->v[3], x, y[3]);
+        gm_avx512_add(&sum->v[1], x, y[1]);
+        gm_avx512_add(&sum->v[2], x, y[2]);
+        gm_avx512_add(&sum->v[3], x, y[3]);
     }
 #ifndef GM_EMULATED
-    if (P > 1) { /* see gm_sse41_step */
-        __asm__("" : "+r"(*lo), "+r"(*hi), "+v"(sum->v[0]), "+v"(sum->v[1]), "+v"(sum->v[2]),
-                     "+v"(sum->v[3]));
-    } else {
-        __asm__("" : "+r"(*lo), "+r"(*hi), "+v"(sum->v[0]));
-    }
+    __asm__("" : "+r"(*lo), "+r"(*hi), "+v"(sum->v[0])); /* see gm_sse41_step */
 #else
     (void)lo;
     (void)hi;
@@ -2821,24 +2817,19 @@ WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum,
     }
 }
 
-/* R rows (1, 2 or 6) times P panels (1 or 4): 24 sums, 4 loads and 1 broadcast fit 32 registers. */
-WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t *from,
-                                           size_t ldfrom, const char *a, size_t stride,
-                                           const int8_t *b, size_t k4, size_t groups, int R, int P)
+/* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
+ * registers. */
+WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
+                                          const char *a, size_t stride, const int8_t *b, size_t k4,
+                                          size_t groups, int R, int P)
 {
     const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
     const size_t panel = k4 * GM_GROUP;
-    gm_avx512_row s0, s1, s2, s3, s4, s5;
     size_t g;
-    gm_avx512_start(&s0, from, P);
-    if (R > 1) {
-        gm_avx512_start(&s1, gm_at(from, ldfrom), P);
-    }
-    if (R > 2) {
-        gm_avx512_start(&s2, gm_at(from, ldfrom * 2), P);
-        gm_avx512_start(&s3, gm_at(from, ldfrom * 3), P);
-        gm_avx512_start(&s4, gm_at(from, ldfrom * 4), P);
-        gm_avx512_start(&s5, gm_at(from, ldfrom * 5), P);
+    int r;
+    GM_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_avx512_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
     }
     GM_UNROLL4
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
@@ -2857,26 +2848,29 @@ WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t
             y[2] = _mm512_loadu_si512(b + panel * 2);
             y[3] = _mm512_loadu_si512(b + panel * 3);
         }
-        gm_avx512_step(&s0, lo, &lo, &hi, y, P);
+        gm_avx512_step(&s[0], lo, &lo, &hi, y, P);
         if (R > 1) {
-            gm_avx512_step(&s1, lo + stride, &lo, &hi, y, P);
+            gm_avx512_step(&s[1], lo + stride, &lo, &hi, y, P);
         }
         if (R > 2) {
-            gm_avx512_step(&s2, lo + stride * 2, &lo, &hi, y, P);
-            gm_avx512_step(&s3, hi, &lo, &hi, y, P);
-            gm_avx512_step(&s4, hi + stride, &lo, &hi, y, P);
-            gm_avx512_step(&s5, hi + stride * 2, &lo, &hi, y, P);
+            gm_avx512_step(&s[2], lo + stride * 2, &lo, &hi, y, P);
+            gm_avx512_step(&s[3], hi, &lo, &hi, y, P);
+            gm_avx512_step(&s[4], hi + stride, &lo, &hi, y, P);
+            gm_avx512_step(&s[5], hi + stride * 2, &lo, &hi, y, P);
         }
     }
-    gm_avx512_store(c, &s0, P);
-    if (R > 1) {
-        gm_avx512_store(c + ldc, &s1, P);
-    }
-    if (R > 2) {
-        gm_avx512_store(c + ldc * 2, &s2, P);
-        gm_avx512_store(c + ldc * 3, &s3, P);
-        gm_avx512_store(c + ldc * 4, &s4, P);
-        gm_avx512_store(c + ldc * 5, &s5, P);
+}
+
+WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t *from,
+                                           size_t ldfrom, const char *a, size_t stride,
+                                           const int8_t *b, size_t k4, size_t groups, int R, int P)
+{
+    gm_avx512_row s[6];
+    int r;
+    gm_avx512_sums(s, from, ldfrom, a, stride, b, k4, groups, R, P);
+    GM_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_avx512_store(c + (size_t)r * ldc, &s[r], P);
     }
 }
 
@@ -2992,21 +2986,6 @@ GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t 
     }
 }
 
-/* Attention's scores: k is short, so that what comes before and after a tile counts. Rows are a
- * multiple of 6 and panels of 4. */
-GM_AVX512 static void gm_avx512_scores(int32_t *c, size_t ldc, const char *a, size_t rows,
-                                       const int8_t *b, size_t pitch, const int32_t *correction,
-                                       size_t k4, size_t panels)
-{
-    size_t p, r, stride = k4 * 4 + GM_PAD;
-    for (p = 0; p < panels; p += 4) {
-        for (r = 0; r < rows; r += 6) {
-            gm_avx512_tile1(c + r * ldc + p * 16, ldc, correction + p * 16, 0, a + r * stride,
-                            stride, b + p * pitch * GM_GROUP, pitch, k4, 6, 4);
-        }
-    }
-}
-
 #define GM_FEW 16u
 
 /* One or two rows: four panels at once hide the latency of their sums. */
@@ -3014,9 +2993,7 @@ static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t 
                            const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                            size_t panels)
 {
-    if (rows > GM_FEW && k4 <= 32 && rows % 6 == 0 && panels % 4 == 0 && correction != NULL) {
-        gm_avx512_scores(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
-    } else if (rows > GM_FEW || rows <= 2) {
+    if (rows > GM_FEW || rows <= 2) {
         gm_walk(gm_avx512_micro, 6, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b, pitch,
                 correction, k4, panels);
     } else {
@@ -3816,59 +3793,118 @@ WNPU_INLINE void op_scale_body(float *x, size_t n, float scale)
 
 /* ---- softmax over blocks of keys ---- */
 
-#define OP_KEYS 512u /* keys of a block at most */
+#define OP_KEYS 512u  /* keys of a block at most */
+#define OP_PRODUCT 24u /* rows that op_kernels.product() takes at most */
 
-/* Exponents count steps of 1/1024 octave: 2^(exponent / 1024). */
-#define OP_OCTAVE 1024.0f
+/* Exponents are whole numbers of 16 bits that count steps of 1/256 octave: 2^(exponent / 256). */
+#define OP_OCTAVE 256
+
+/* A row's largest exponent lies within these: with room for an octave above it, and for 16 below
+ * it, beyond which a key has no weight. */
+#define OP_MOST 32511
+#define OP_LEAST (-28672)
 
 /* What a row's softmax knows after the blocks so far (online softmax, Milakov and Gimelshein,
  * 2018). */
 typedef struct op_online {
-    float top;   /* largest exponent; -1e30 before the first block */
-    float sum;   /* of 255 * 2^((exponent - top) / 1024), without the values' scales */
-    float peak;  /* largest exponent of the last block */
-    float keep;  /* what the output so far has to be multiplied with */
-    float add;   /* and what the last block's has to be, before it is added */
+    float top;    /* largest exponent; -1e30 before the first block */
+    float sum;    /* of 255 * 2^((exponent - top) / 256), without the values' scales */
+    float peak;   /* largest exponent of the last block */
+    int32_t most; /* the same as it stands in the row of 16 bits */
+    float keep;   /* what the output so far has to be multiplied with */
+    float add;    /* and what the last block's has to be, before it is added */
 } op_online;
 
-/* A block's keys: attention's exponent is acc * (query_scale * key[j]) + value_log2[j], so that
- * its power includes the scale of the value vector; its inverse takes it out of the sum. */
+/* A block's keys, packed by gm_pack_panel_row() in groups of k4. Attention's exponent is acc *
+ * (query_scale * key[j]) + value_log2[j], so that its power includes the scale of the value vector;
+ * its inverse takes it out of the sum. */
 typedef struct op_keys {
+    const int8_t *packed;
+    const int32_t *correction; /* for gm_kernels.tile() */
+    size_t k4;
     const float *key, *value_log2, *value_inverse;
 } op_keys;
 
-/* Exponents of n keys, in place of acc; those from n to the next multiple of 16 become -1e30.
- * Returns the largest. */
-WNPU_INLINE float op_exponents_body(int32_t *acc, size_t n, float query_scale, const op_keys *keys)
+/* A row's exponents u of n keys, to the nearest, halves to even. Those from n to the next multiple
+ * of 16 become the least there is; so does 2^31 or more, or what is no number, because x86 has it
+ * so. Returns the largest. The order in u is the instruction set's own. */
+typedef int (*op_narrow)(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                         const float *key, const float *value_log2);
+
+WNPU_INLINE int op_narrow_body(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                               const float *key, const float *value_log2)
 {
-    float *u = (float *)(void *)acc, tail[MT_LANES];
-    size_t i, j, padded = (n + 15u) & ~(size_t)15u;
-    mt_vec best, v, s, l;
-    mt_vset(&best, -1e30f);
-    for (i = 0; i < padded; i += MT_LANES) {
+    mt_iv best = (mt_iv){0} - 32768, k, over;
+    size_t i, j;
+    int most = -32768;
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_vec v, s, end;
         mt_vload_int(&v, acc + i);
-        mt_vload(&s, keys->key + i);
-        mt_vload(&l, keys->value_log2 + i);
-        v.v = v.v * (s.v * query_scale) + l.v;
-        if (i + MT_LANES > n) {
-            mt_vstore(tail, &v);
-            for (j = 0; j < MT_LANES; j++) {
-                tail[j] = i + j < n ? tail[j] : -1e30f;
-            }
-            mt_vload(&v, tail);
+        mt_vload(&s, key + i);
+        mt_vload(&end, value_log2 + i);
+        v.v = v.v * (s.v * query_scale) + end.v;
+        mt_vset(&end, -32768.0f);
+        mt_vmax(&end, &v);
+        over = end.v > 32767.0f;
+        k = (over & 32767) | (~over & ((mt_iv)(end.v + MT_ROUND) - 0x4b400000));
+        over = v.v < 2147483648.0f;
+        k = (over & k) | (~over & -32768);
+        for (j = 0; i + MT_LANES > n && j < MT_LANES; j++) {
+            k[j] = i + j < n ? k[j] : -32768;
         }
-        mt_vmax(&best, &v);
-        mt_vstore(u + i, &v);
+        over = k > best;
+        best = (over & k) | (~over & best);
+        *(mt_suv *)(u + i) = __builtin_convertvector(k, mt_suv);
     }
-    return mt_vmaximum(&best);
+    for (; i % 16 != 0; i++) {
+        u[i] = -32768;
+    }
+    for (j = 0; j < MT_LANES; j++) {
+        most = best[j] > most ? best[j] : most;
+    }
+    return most;
 }
 
-/* 2^(-f / 65536) in steps of 1/65280, f = 0..65535, is 65280 - f (C1 - f (C2 - f C3)) with each
- * product shifted right by 16: relative error below 1.1e-4, fitted by random search. */
-#define OP_POWER_0 65280u
-#define OP_POWER_1 45144u
-#define OP_POWER_2 15078u
-#define OP_POWER_3 2577u
+WNPU_INLINE int op_within(int most) { return most >= OP_LEAST && most <= OP_MOST; }
+
+/* A row whose largest exponent is out of reach of 16 bits has exponents relative to it. */
+static void op_far_row(op_narrow narrow, op_online *row, int16_t *u, const int32_t *acc, size_t n,
+                       float query_scale, const op_keys *keys)
+{
+    float shifted[OP_KEYS] = {0}, most = -1e30f;
+    size_t j;
+    for (j = 0; j < n; j++) {
+        float x = (float)acc[j] * (keys->key[j] * query_scale) + keys->value_log2[j];
+        most = x > most ? x : most;
+    }
+    for (j = 0; j < n; j++) {
+        shifted[j] = keys->value_log2[j] - most;
+    }
+    row->most = narrow(u, acc, n, query_scale, keys->key, shifted);
+    row->most = row->most < OP_MOST ? row->most : OP_MOST;
+    row->peak = most + (float)row->most;
+}
+
+/* Exponents u [rows, OP_KEYS] of scores acc [rows, n], row stride lda, n <= OP_KEYS. */
+WNPU_INLINE void op_exponents_body(op_narrow narrow, op_online *row, int16_t *u,
+                                   const int32_t *acc, size_t lda, size_t rows, size_t n,
+                                   const float *query_scale, const op_keys *keys)
+{
+    size_t r;
+    for (r = 0; r < rows; r++, row++, u += OP_KEYS, acc += lda) {
+        row->most = narrow(u, acc, n, query_scale[r], keys->key, keys->value_log2);
+        row->peak = (float)row->most;
+        if (!op_within(row->most)) {
+            op_far_row(narrow, row, u, acc, n, query_scale[r], keys);
+        }
+    }
+}
+
+/* 2^(-f / 65536), f = 0..65535, is 65169 - f (C1 - f C2) of 65280 with each product shifted right
+ * by 16: relative error below 1.72e-3, fitted by random search. Weights have 8 bits. */
+#define OP_POWER_0 65169u
+#define OP_POWER_1 43493u
+#define OP_POWER_2 11025u
 
 /* The inverses of a block's value scales for op_weights_body(), whole numbers up to 32767. Those of
  * over 1024 times the least count as that: their values are too small to matter, and the others
@@ -3910,29 +3946,24 @@ WNPU_INLINE void op_inverse_body(op_inverse *inverse, const float *value_inverse
     }
 }
 
-/* Weights of 16 exponents u: p = round(255 * 2^((u - peak) / 1024)), halves upwards, in whole
- * numbers of 16 bits, so that as many fit into a vector as can. Returns their sum without the
- * values' scales, by pairs of neighbours, in steps of 8 * unit. */
-WNPU_INLINE uint32_t op_weights16(uint8_t *p, const float *u, float from, const int16_t *inverse)
+/* Weights of 16 exponents u: p = round(255 * 2^((u - most) / 256)), halves upwards, in whole
+ * numbers of 16 bits, so that as many fit into a vector as can; from is most + OP_OCTAVE, of which
+ * the upper bits shift by 1. Returns their sum without the values' scales, by pairs of neighbours,
+ * in steps of 8 * unit. */
+WNPU_INLINE uint32_t op_weights16(uint8_t *p, const int16_t *u, int32_t from,
+                                  const int16_t *inverse)
 {
     uint32_t w[16], sum = 0;
     unsigned i, j;
     for (i = 0; i < 16; i += MT_LANES) {
-        mt_vec v;
-        mt_uv y, f, m;
-        mt_iv far;
-        mt_vload(&v, u + i);
-        v.v = from - v.v;
-        far = v.v > 32767.0f;
-        v.v = (mt_fv)((far & (mt_iv)((mt_fv){0} + 32767.0f)) | (~far & (mt_iv)v.v));
-        y = (mt_uv)(v.v + MT_ROUND) & 0x7fffu;
-        f = (y << 6) & 0xffffu;
-        m = OP_POWER_2 - (f * OP_POWER_3 >> 16);
-        m = OP_POWER_1 - (f * m >> 16);
+        mt_iv k = from - __builtin_convertvector(*(const mt_suv *)(u + i), mt_iv);
+        mt_iv far = k > 8191; /* weight 0, and shifts of 32 bits go no further */
+        mt_uv y = (mt_uv)((far & 8191) | (~far & k)), f = (y << 8) & 0xffffu, m;
+        m = OP_POWER_1 - (f * OP_POWER_2 >> 16);
         m = OP_POWER_0 - (f * m >> 16);
-        m = m >> (y >> 10);
+        m = m >> (y >> 8);
         *(mt_uvu *)(w + i) = m;
-        m = ((m >> 6) + 1u) >> 1;
+        m = (m + 64u) >> 7;
         *(mt_cvu *)(p + i) = __builtin_convertvector(m, mt_cv);
     }
     for (j = 0; j < 16; j += 2) {
@@ -3942,8 +3973,8 @@ WNPU_INLINE uint32_t op_weights16(uint8_t *p, const float *u, float from, const 
     return sum;
 }
 
-WNPU_INLINE uint32_t op_weights_body(uint8_t *p, const float *u, size_t n, float from,
-                                     const op_inverse *inverse)
+WNPU_INLINE uint32_t op_weights_row(uint8_t *p, const int16_t *u, size_t n, int32_t from,
+                                    const op_inverse *inverse)
 {
     uint32_t sum = 0;
     size_t i;
@@ -3972,31 +4003,35 @@ WNPU_INLINE void op_online_add(op_online *row, uint32_t sum, float unit)
     row->sum = row->sum * row->keep + (float)(int32_t)sum * (8.0f * unit) * row->add;
 }
 
-/* What exponents are taken from: the largest becomes 1024, of which the upper bits shift by 1. */
-WNPU_INLINE float op_online_from(const op_online *row) { return row->peak + OP_OCTAVE; }
-
-/* Scores acc [rows, n] of one block of at most OP_KEYS keys, row stride lda, become weights
- * p [rows, n rounded up to 16], row stride ldp. acc is used up. Two loops, so that rows overlap in
- * the processor. */
-static void op_attend_base(op_online *row, uint8_t *p, size_t ldp, int32_t *acc, size_t lda,
-                                size_t rows, size_t n, const float *query_scale,
-                                const op_keys *keys)
+static int op_narrow_base(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                          const float *key, const float *value_log2)
 {
-    size_t r, padded = (n + 15u) & ~(size_t)15u;
+    return op_narrow_body(u, acc, n, query_scale, key, value_log2);
+}
+
+static void op_exponents_base(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
+                              size_t rows, size_t n, const float *query_scale,
+                              const op_keys *keys)
+{
+    op_exponents_body(op_narrow_base, row, u, acc, lda, rows, n, query_scale, keys);
+}
+
+/* Weights p [rows, n rounded up to 16], row stride ldp, of exponents u [rows, OP_KEYS]. */
+static void op_weights_base(op_online *row, uint8_t *p, size_t ldp, const int16_t *u, size_t rows,
+                            size_t n, const op_keys *keys)
+{
+    size_t r;
     op_inverse inverse;
-    for (r = 0; r < rows; r++) {
-        row[r].peak = op_exponents_body(acc + r * lda, n, query_scale[r], keys);
-    }
     op_online_next(row, rows);
     op_inverse_body(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
-        const float *u = (const float *)(const void *)(acc + r * lda);
-        uint32_t sum = op_weights_body(p + r * ldp, u, padded, op_online_from(&row[r]), &inverse);
+        uint32_t sum = op_weights_row(p + r * ldp, u + r * OP_KEYS, n, row[r].most + OP_OCTAVE,
+                                      &inverse);
         op_online_add(&row[r], sum, inverse.unit);
     }
 }
 
-/* Logarithm to base 2, in steps of 1/1024, and inverse of n scales of values, any n. A vector of
+/* Logarithm to base 2, in steps of 1/256, and inverse of n scales of values, any n. A vector of
  * zeros has any scale: one that is usual for others keeps its key's weight. */
 WNPU_INLINE void op_value_scales_body(float *log2, float *inverse, const float *scale, size_t n)
 {
@@ -4290,8 +4325,15 @@ typedef struct op_kernels {
                        const float *bias, op_finish finish);
     void (*bias)(float *out, const float *in, size_t n, const float *bias, op_finish finish);
     void (*scale)(float *x, size_t n, float scale);
-    void (*attend)(op_online *row, uint8_t *p, size_t ldp, int32_t *acc, size_t lda, size_t rows,
-                   size_t n, const float *query_scale, const op_keys *keys);
+    void (*exponents)(op_online *row, int16_t *u, const int32_t *acc, size_t lda, size_t rows,
+                      size_t n, const float *query_scale, const op_keys *keys);
+    void (*weights)(op_online *row, uint8_t *p, size_t ldp, const int16_t *u, size_t rows, size_t n,
+                    const op_keys *keys);
+    /* Exponents straight from queries that gm_kernels.pack_a() packed, a multiple of rows of
+     * gm_kernels, without scores in between. Returns 0, and has done nothing of use, if a row needs
+     * more than 16 bits. NULL: not faster here. */
+    int (*product)(op_online *row, int16_t *u, const void *queries, size_t rows, size_t n,
+                   const float *query_scale, const op_keys *keys);
     void (*value_scales)(float *log2, float *inverse, const float *scale, size_t n);
     void (*blend)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows, size_t n,
                   const op_online *row);
@@ -4413,9 +4455,10 @@ OP_SET(base, )
 
 static const op_kernels op_base_kernels = {
     op_norm_base, op_quantise_base, op_quantise_fine_base, op_dequantise_base, op_bias_base,
-    op_scale_base, op_attend_base, op_value_scales_base, op_blend_base, op_softmax_float_base,
-    op_sum_exp_base, op_argmax_base, op_above_base, op_dot_int8_base, op_mel_powers_base,
-    op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_base, op_halves_base
+    op_scale_base, op_exponents_base, op_weights_base, NULL, op_value_scales_base, op_blend_base,
+    op_softmax_float_base, op_sum_exp_base, op_argmax_base, op_above_base, op_dot_int8_base,
+    op_mel_powers_base, op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_base,
+    op_halves_base
 };
 
 #ifdef WNPU_X86
@@ -4450,38 +4493,97 @@ OP_AVX2 static void op_near_inverse(op_inverse *inverse, const float *value_inve
     }
 }
 
-/* 16 weights of 16 bits; adds to the sum. */
-WNPU_INLINE OP_AVX2 __m256i op_near_weights16(const float *u, __m256 from, const int16_t *inverse,
-                                              __m256i *sum)
+/* A step of op_near_narrow(): 16 exponents, in the order of op_near_inverse(). */
+WNPU_INLINE OP_AVX2 __m256i op_near_exponents(const int32_t *acc, const float *key,
+                                              const float *value_log2, __m256 query)
 {
-    const __m256i one = _mm256_set1_epi32(65536);
-    __m256i a = _mm256_cvtps_epi32(_mm256_sub_ps(from, _mm256_loadu_ps(u)));
-    __m256i b = _mm256_cvtps_epi32(_mm256_sub_ps(from, _mm256_loadu_ps(u + 8)));
-    __m256i f = _mm256_slli_epi16(_mm256_packs_epi32(a, b), 6), m, pair;
-    /* No shift of 16 bits by as many different counts: a product with a power of 2 in its place. */
-    a = _mm256_srlv_epi32(one, _mm256_srli_epi32(a, 10));
-    b = _mm256_srlv_epi32(one, _mm256_srli_epi32(b, 10));
-    m = _mm256_mulhi_epu16(f, _mm256_set1_epi16((short)OP_POWER_3));
-    m = _mm256_mulhi_epu16(f, _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_2), m));
-    m = _mm256_mulhi_epu16(f, _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_1), m));
-    m = _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_0), m);
-    m = _mm256_mulhi_epu16(m, _mm256_packus_epi32(a, b));
-    pair = _mm256_madd_epi16(m, _mm256_loadu_si256((const __m256i *)(const void *)inverse));
-    *sum = _mm256_add_epi32(*sum, _mm256_srli_epi32(pair, 10));
-    return _mm256_avg_epu16(_mm256_srli_epi16(m, 6), _mm256_setzero_si256());
+    __m256 a = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)acc));
+    __m256 b = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)(acc + 8)));
+    a = _mm256_mul_ps(a, _mm256_mul_ps(_mm256_loadu_ps(key), query));
+    b = _mm256_mul_ps(b, _mm256_mul_ps(_mm256_loadu_ps(key + 8), query));
+    a = _mm256_add_ps(a, _mm256_loadu_ps(value_log2));
+    b = _mm256_add_ps(b, _mm256_loadu_ps(value_log2 + 8));
+    return _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
 }
 
-OP_AVX2 static uint32_t op_near_weights(uint8_t *p, const float *u, size_t n, float top,
+OP_AVX2 static int op_near_narrow(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                                  const float *key, const float *value_log2)
+{
+    const __m256 query = _mm256_set1_ps(query_scale);
+    __m256i best = _mm256_set1_epi16(-32768), v;
+    int16_t part[16];
+    size_t i, j;
+    int most = -32768;
+    for (i = 0; i + 16 <= n; i += 16) {
+        v = op_near_exponents(acc + i, key + i, value_log2 + i, query);
+        best = _mm256_max_epi16(best, v);
+        _mm256_storeu_si256((__m256i *)(void *)(u + i), v);
+    }
+    if (i < n) {
+        v = op_near_exponents(acc + i, key + i, value_log2 + i, query);
+        _mm256_storeu_si256((__m256i *)(void *)part, v);
+        for (j = n - i; j < 16; j++) {
+            part[(j & 3) | (j & 4) << 1 | (j & 8) >> 1] = -32768; /* packed by halves */
+        }
+        v = _mm256_loadu_si256((const __m256i *)(const void *)part);
+        best = _mm256_max_epi16(best, v);
+        _mm256_storeu_si256((__m256i *)(void *)(u + i), v);
+    }
+    _mm256_storeu_si256((__m256i *)(void *)part, best);
+    for (j = 0; j < 16; j++) {
+        most = part[j] > most ? part[j] : most;
+    }
+    return most;
+}
+
+OP_AVX2 static void op_exponents_avx2(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
+                                      size_t rows, size_t n, const float *query_scale,
+                                      const op_keys *keys)
+{
+    op_exponents_body(op_near_narrow, row, u, acc, lda, rows, n, query_scale, keys);
+}
+
+/* 2^(16 - s) for 16 numbers of 8 bits s = y >> 8, s = 1..16, by a table: AVX2 has no shift of 16
+ * bits by as many different counts, but products with powers of 2. Bytes with their upper bit set
+ * become 0. */
+WNPU_INLINE OP_AVX2 __m256i op_near_power(__m256i y)
+{
+    const __m256i upper = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15));
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1));
+    /* s - 9 in the lower byte; 0x77 + s in the upper, which has the power of s = 1..8 */
+    const __m256i index = _mm256_set1_epi16(0x77f7);
+    return _mm256_shuffle_epi8(table, _mm256_add_epi8(_mm256_shuffle_epi8(y, upper), index));
+}
+
+/* 16 weights of 16 bits; adds to the sum. */
+WNPU_INLINE OP_AVX2 __m256i op_near_weights16(const int16_t *u, __m256i from,
+                                              const int16_t *inverse, __m256i *sum)
+{
+    __m256i y = _mm256_loadu_si256((const __m256i *)(const void *)u), f, m, pair;
+    y = _mm256_min_epi16(_mm256_subs_epi16(from, y), _mm256_set1_epi16(16 * OP_OCTAVE));
+    f = _mm256_slli_epi16(y, 8);
+    m = _mm256_mulhi_epu16(f, _mm256_set1_epi16((short)OP_POWER_2));
+    m = _mm256_mulhi_epu16(f, _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_1), m));
+    m = _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_0), m);
+    m = _mm256_mulhi_epu16(m, op_near_power(y));
+    pair = _mm256_madd_epi16(m, _mm256_loadu_si256((const __m256i *)(const void *)inverse));
+    *sum = _mm256_add_epi32(*sum, _mm256_srli_epi32(pair, 10));
+    return _mm256_mulhrs_epi16(m, _mm256_set1_epi16(256)); /* (m + 64) >> 7 */
+}
+
+OP_AVX2 static uint32_t op_near_weights(uint8_t *p, const int16_t *u, size_t n, int32_t most,
                                         const op_inverse *inverse)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256 from = _mm256_set1_ps(top);
+    const __m256i from = _mm256_set1_epi16((int16_t)(most + OP_OCTAVE));
     __m256i sum = _mm256_setzero_si256(), a, b;
     uint32_t part[8];
     size_t i;
     for (i = 0; i < n; i += 32) {
         a = op_near_weights16(u + i, from, inverse->part + i, &sum);
-        if (i + 32 > n) {
+        if (i + 16 >= n) {
             a = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, a), order);
             _mm_storeu_si128((__m128i *)(void *)(p + i), _mm256_castsi256_si128(a));
             break;
@@ -4494,20 +4596,15 @@ OP_AVX2 static uint32_t op_near_weights(uint8_t *p, const float *u, size_t n, fl
     return part[0] + part[1] + part[2] + part[3] + part[4] + part[5] + part[6] + part[7];
 }
 
-OP_AVX2 static void op_attend_avx2(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,
-                                   size_t lda, size_t rows, size_t n, const float *query_scale,
-                                   const op_keys *keys)
+OP_AVX2 static void op_weights_avx2(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
+                                    size_t rows, size_t n, const op_keys *keys)
 {
-    size_t r, padded = (n + 15u) & ~(size_t)15u;
+    size_t r;
     op_inverse inverse;
-    for (r = 0; r < rows; r++) {
-        row[r].peak = op_exponents_body(acc + r * lda, n, query_scale[r], keys);
-    }
     op_online_next(row, rows);
     op_near_inverse(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
-        const float *u = (const float *)(const void *)(acc + r * lda);
-        uint32_t sum = op_near_weights(p + r * ldp, u, padded, op_online_from(&row[r]), &inverse);
+        uint32_t sum = op_near_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, &inverse);
         op_online_add(&row[r], sum, inverse.unit);
     }
 }
@@ -4516,9 +4613,10 @@ OP_SET(avx2, OP_AVX2)
 
 static const op_kernels op_avx2_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_dequantise_avx2, op_bias_avx2,
-    op_scale_avx2, op_attend_avx2, op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2,
-    op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx2, op_halves_avx2
+    op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, op_value_scales_avx2, op_blend_avx2,
+    op_softmax_float_avx2, op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2,
+    op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx2,
+    op_halves_avx2
 };
 
 /* ---- AVX-512: the same operations on 16 values at once, where they cost most ---- */
@@ -4641,41 +4739,56 @@ OP_AVX512 static void op_dequantise_avx512(float *out, size_t ldo, const int32_t
     }
 }
 
-WNPU_INLINE OP_AVX512 __m512 op_wide_exponent(const int32_t *acc, const float *key,
-                                              const float *value_log2, __m512 query)
+/* Exponents of 16 keys, as int32. */
+WNPU_INLINE OP_AVX512 __m512i op_wide_exponent(__m512i acc, const float *key,
+                                               const float *value_log2, __m512 query)
 {
-    __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc));
+    __m512 v = _mm512_cvtepi32_ps(acc);
     v = _mm512_mul_ps(v, _mm512_mul_ps(_mm512_loadu_ps(key), query));
-    return _mm512_add_ps(v, _mm512_loadu_ps(value_log2));
+    return _mm512_cvtps_epi32(_mm512_add_ps(v, _mm512_loadu_ps(value_log2)));
 }
 
-WNPU_INLINE OP_AVX512 float op_wide_exponents(int32_t *acc, size_t n, float query_scale,
-                                              const float *key, const float *value_log2)
+/* The largest of 32. */
+WNPU_INLINE OP_AVX512 int op_wide_most(__m512i v)
 {
-    const __m512 never = _mm512_set1_ps(-1e30f), query = _mm512_set1_ps(query_scale);
-    __m512 best = never, other = never, v, w;
+    const __m128i turn = _mm_set1_epi16(0x7fff); /* for the order of minpos, which is unsigned */
+    __m128i part[4];
+    _mm512_storeu_si512(part, v);
+    part[0] = _mm_max_epi16(_mm_max_epi16(part[0], part[1]), _mm_max_epi16(part[2], part[3]));
+    part[0] = _mm_minpos_epu16(_mm_xor_si128(part[0], turn));
+    return (int16_t)(_mm_extract_epi16(part[0], 0) ^ 0x7fff);
+}
+
+OP_AVX512 static int op_wide_narrow(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                                    const float *key, const float *value_log2)
+{
+    const __m512 query = _mm512_set1_ps(query_scale);
+    const __m512i never = _mm512_set1_epi32(-32768);
+    __m512i best = _mm512_set1_epi16(-32768), a, b = never;
     size_t i;
-    for (i = 0; i + 32 <= n; i += 32) { /* two maxima, as each waits for the one before */
-        v = op_wide_exponent(acc + i, key + i, value_log2 + i, query);
-        w = op_wide_exponent(acc + i + 16, key + i + 16, value_log2 + i + 16, query);
-        best = _mm512_max_ps(v, best);
-        other = _mm512_max_ps(w, other);
-        _mm512_storeu_ps(acc + i, v);
-        _mm512_storeu_ps(acc + i + 16, w);
+    for (i = 0; i < n; i += 32) {
+        a = op_wide_exponent(_mm512_loadu_si512(acc + i), key + i, value_log2 + i, query);
+        if (i + 16 < n) {
+            b = op_wide_exponent(_mm512_loadu_si512(acc + i + 16), key + i + 16,
+                                 value_log2 + i + 16, query);
+        }
+        if (i + 32 > n) { /* the last may be fewer */
+            __mmask32 there = (__mmask32)((1u << (n - i)) - 1u);
+            a = _mm512_mask_mov_epi32(never, (__mmask16)there, a);
+            b = _mm512_mask_mov_epi32(never, (__mmask16)(there >> 16), b);
+        }
+        a = _mm512_packs_epi32(a, b); /* by quarters */
+        best = _mm512_max_epi16(best, a);
+        _mm512_storeu_si512(u + i, a);
     }
-    best = _mm512_max_ps(other, best);
-    for (; i + 16 <= n; i += 16) {
-        v = op_wide_exponent(acc + i, key + i, value_log2 + i, query);
-        best = _mm512_max_ps(v, best);
-        _mm512_storeu_ps(acc + i, v);
-    }
-    if (i < n) {
-        v = op_wide_exponent(acc + i, key + i, value_log2 + i, query);
-        v = _mm512_mask_mov_ps(never, (__mmask16)((1u << (n - i)) - 1u), v);
-        best = _mm512_max_ps(v, best);
-        _mm512_storeu_ps(acc + i, v);
-    }
-    return _mm512_reduce_max_ps(best);
+    return op_wide_most(best);
+}
+
+OP_AVX512 static void op_exponents_avx512(op_online *row, int16_t *u, const int32_t *acc,
+                                          size_t lda, size_t rows, size_t n,
+                                          const float *query_scale, const op_keys *keys)
+{
+    op_exponents_body(op_wide_narrow, row, u, acc, lda, rows, n, query_scale, keys);
 }
 
 /* op_inverse_body(); each 32 stand in the order in which op_wide_weights() has its weights. */
@@ -4705,48 +4818,41 @@ OP_AVX512 static void op_wide_inverse(op_inverse *inverse, const float *value_in
     }
 }
 
-/* op_weights16() for the 32 exponents of a and b; adds to the sum. */
-WNPU_INLINE OP_AVX512 __m512i op_wide_weights32(__m512 a, __m512 b, __m512 from,
+/* op_weights16() for 32 exponents; adds to the sum. */
+WNPU_INLINE OP_AVX512 __m512i op_wide_weights32(const int16_t *u, __m512i from,
                                                 const int16_t *inverse, __m512i *sum)
 {
-    __m512i y = _mm512_packs_epi32(_mm512_cvtps_epi32(_mm512_sub_ps(from, a)),
-                                   _mm512_cvtps_epi32(_mm512_sub_ps(from, b)));
-    __m512i f = _mm512_slli_epi16(y, 6), m, pair;
-    m = _mm512_mulhi_epu16(f, _mm512_set1_epi16((short)OP_POWER_3));
-    m = _mm512_mulhi_epu16(f, _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_2), m));
+    __m512i y = _mm512_subs_epi16(from, _mm512_loadu_si512(u));
+    __m512i f = _mm512_slli_epi16(y, 8), m, pair;
+    m = _mm512_mulhi_epu16(f, _mm512_set1_epi16((short)OP_POWER_2));
     m = _mm512_mulhi_epu16(f, _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_1), m));
     m = _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_0), m);
-    m = _mm512_srlv_epi16(m, _mm512_srli_epi16(y, 10));
+    m = _mm512_srlv_epi16(m, _mm512_srli_epi16(y, 8));
     pair = _mm512_madd_epi16(m, _mm512_loadu_si512(inverse));
     *sum = _mm512_add_epi32(*sum, _mm512_srli_epi32(pair, 10));
-    return _mm512_avg_epu16(_mm512_srli_epi16(m, 6), _mm512_setzero_si512());
+    return _mm512_mulhrs_epi16(m, _mm512_set1_epi16(256)); /* (m + 64) >> 7 */
 }
 
-/* n is a multiple of 16. */
-OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const float *u, size_t n, float top,
+OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const int16_t *u, size_t n, int32_t most,
                                           const op_inverse *inverse)
 {
-    const __m512 from = _mm512_set1_ps(top), never = _mm512_set1_ps(-1e30f);
+    const __m512i from = _mm512_set1_epi16((int16_t)(most + OP_OCTAVE));
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m512i sum = _mm512_setzero_si512(), a, b;
     uint32_t part[16], total = 0;
     size_t i, j;
     for (i = 0; i + 64 <= n; i += 64) {
-        a = op_wide_weights32(_mm512_loadu_ps(u + i), _mm512_loadu_ps(u + i + 16), from,
-                              inverse->part + i, &sum);
-        b = op_wide_weights32(_mm512_loadu_ps(u + i + 32), _mm512_loadu_ps(u + i + 48), from,
-                              inverse->part + i + 32, &sum);
+        a = op_wide_weights32(u + i, from, inverse->part + i, &sum);
+        b = op_wide_weights32(u + i + 32, from, inverse->part + i + 32, &sum);
         a = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b));
         _mm512_storeu_si512(p + i, a);
     }
     for (; i < n; i += 32) {
-        int two = i + 32 <= n;
         uint8_t bytes[64];
-        a = op_wide_weights32(_mm512_loadu_ps(u + i), two ? _mm512_loadu_ps(u + i + 16) : never,
-                              from, inverse->part + i, &sum);
+        a = op_wide_weights32(u + i, from, inverse->part + i, &sum);
         a = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, a));
         _mm512_storeu_si512(bytes, a);
-        memcpy(p + i, bytes, two ? 32 : 16);
+        memcpy(p + i, bytes, i + 16 < n ? 32 : 16);
     }
     _mm512_storeu_si512(part, sum);
     for (j = 0; j < 16; j++) {
@@ -4755,23 +4861,85 @@ OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const float *u, size_t n, 
     return total;
 }
 
-OP_AVX512 static void op_attend_avx512(op_online *row, uint8_t *p, size_t ldp, int32_t *acc,
-                                       size_t lda, size_t rows, size_t n,
-                                       const float *query_scale, const op_keys *keys)
+OP_AVX512 static void op_weights_avx512(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
+                                        size_t rows, size_t n, const op_keys *keys)
 {
-    size_t r, padded = (n + 15u) & ~(size_t)15u;
+    size_t r;
     op_inverse inverse;
-    for (r = 0; r < rows; r++) {
-        row[r].peak = op_wide_exponents(acc + r * lda, n, query_scale[r], keys->key,
-                                        keys->value_log2);
-    }
     op_online_next(row, rows);
     op_wide_inverse(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
-        const float *u = (const float *)(const void *)(acc + r * lda);
-        uint32_t sum = op_wide_weights(p + r * ldp, u, padded, op_online_from(&row[r]), &inverse);
+        uint32_t sum = op_wide_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, &inverse);
         op_online_add(&row[r], sum, inverse.unit);
     }
+}
+
+/* Exponents of a tile of 6 rows and 64 keys; best has the largest of each row, by columns. */
+WNPU_INLINE GM_AVX512 void op_product_tile(__m512i *best, int16_t *u, const char *queries,
+                                           const float *query_scale, const op_keys *keys, size_t at)
+{
+    const float *key = keys->key + at, *log2 = keys->value_log2 + at;
+    gm_avx512_row s[6];
+    size_t r;
+    gm_avx512_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
+                   keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, 6, 4);
+    GM_UNROLL
+    for (r = 0; r < 6; r++) {
+        const __m512 query = _mm512_set1_ps(query_scale[r]);
+        __m512i a = op_wide_exponent(s[r].v[0], key, log2, query);
+        __m512i b = op_wide_exponent(s[r].v[2], key + 32, log2 + 32, query);
+        a = _mm512_packs_epi32(a, op_wide_exponent(s[r].v[1], key + 16, log2 + 16, query));
+        b = _mm512_packs_epi32(b, op_wide_exponent(s[r].v[3], key + 48, log2 + 48, query));
+        _mm512_storeu_si512(u + r * OP_KEYS + at, a);
+        _mm512_storeu_si512(u + r * OP_KEYS + at + 32, b);
+        best[r] = _mm512_max_epi16(best[r], _mm512_max_epi16(a, b));
+    }
+}
+
+/* Exponents of the keys that do not fill a tile; raises the rows' largest. */
+OP_AVX512 static void op_product_rest(op_online *row, int16_t *u, const void *queries,
+                                      size_t rows, size_t at, size_t n, const float *query_scale,
+                                      const op_keys *keys)
+{
+    int32_t acc[OP_PRODUCT * 64];
+    size_t r;
+    gm_avx512_tile(acc, 64, queries, rows, keys->packed + at * keys->k4 * 4, keys->k4,
+                   keys->correction + at, keys->k4, (n - at + 15) / 16);
+    for (r = 0; r < rows; r++) {
+        int most = op_wide_narrow(u + r * OP_KEYS + at, acc + r * 64, n - at, query_scale[r],
+                                  keys->key + at, keys->value_log2 + at);
+        row[r].most = most > row[r].most ? most : row[r].most;
+    }
+}
+
+GM_AVX512 static int op_product_avx512(op_online *row, int16_t *u, const void *queries,
+                                       size_t rows, size_t n, const float *query_scale,
+                                       const op_keys *keys)
+{
+    const size_t stride = keys->k4 * 4 + GM_PAD;
+    __m512i best[OP_PRODUCT];
+    int within = rows <= OP_PRODUCT;
+    size_t i, r;
+    for (r = 0; r < rows && within; r++) {
+        best[r] = _mm512_set1_epi16(-32768);
+    }
+    for (i = 0; i + 64 <= n && within; i += 64) {
+        for (r = 0; r < rows; r += 6) {
+            op_product_tile(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
+                            query_scale + r, keys, i);
+        }
+    }
+    for (r = 0; r < rows && within; r++) {
+        row[r].most = op_wide_most(best[r]);
+    }
+    if (i < n && within) {
+        op_product_rest(row, u, queries, rows, i, n, query_scale, keys);
+    }
+    for (r = 0; r < rows && within; r++) {
+        row[r].peak = (float)row[r].most;
+        within = op_within(row[r].most);
+    }
+    return within;
 }
 
 OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
@@ -4827,9 +4995,10 @@ OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size
 /* The rest is the code of AVX2: it costs little. */
 static const op_kernels op_avx512_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_dequantise_avx512, op_bias_avx2,
-    op_scale_avx2, op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
-    op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512
+    op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512, op_value_scales_avx2,
+    op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_argmax_avx2, op_above_avx2,
+    op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2,
+    op_digits_avx512, op_halves_avx512
 };
 #endif
 
@@ -7946,7 +8115,8 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 /* Scratch of one worker; sizes in en_take_worker(). */
 typedef struct en_worker {
     int8_t *q;          /* [rows, 4 d] quantised input, rows as en_engine has it */
-    uint8_t *p;         /* weights of attention, see gm_p_stride() */
+    int16_t *u;         /* [EN_QUERIES, EN_KEYS] exponents of attention */
+    uint8_t *p;         /* its weights, see gm_p_stride() */
     float *scale;       /* [rows] scales of q */
     op_online *online;  /* [EN_QUERIES] */
     void *packed;       /* q as the kernels want it */
@@ -8224,13 +8394,19 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     size_t hd = h->hd, at = head * h->keys + first, padded = en_round16(n);
     const void *weights;
     op_keys keys;
+    keys.packed = h->k + at * hd;
+    keys.correction = h->k_fix + at;
+    keys.k4 = hd / 4;
     keys.key = h->k_scale + at;
     keys.value_log2 = h->v_log2 + at;
     keys.value_inverse = h->v_inverse + at;
-    e->gm->tile(w->acc, EN_KEYS, queries, rows, h->k + at * hd, hd / 4, h->k_fix + at, hd / 4,
-                padded / 16);
-    e->op->attend(w->online, w->p, gm_p_stride(padded / 4), w->acc, EN_KEYS, rows, n, q_scale,
-                  &keys);
+    if (e->op->product == NULL || rows % e->gm->rows != 0 ||
+        !e->op->product(w->online, w->u, queries, rows, n, q_scale, &keys)) {
+        e->gm->tile(w->acc, EN_KEYS, queries, rows, keys.packed, keys.k4, keys.correction, keys.k4,
+                    padded / 16);
+        e->op->exponents(w->online, w->u, w->acc, EN_KEYS, rows, n, q_scale, &keys);
+    }
+    e->op->weights(w->online, w->p, gm_p_stride(padded / 4), w->u, rows, n, &keys);
     weights = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
     gm_tile_p(e->gm, w->acc, hd, weights, rows, h->v + head * h->keys * hd + first * 16,
               h->keys / 4, padded / 4, hd / 16);
@@ -8511,6 +8687,7 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
         return;
     }
     w->q = ar_take(arena, e->rows * k, 1);
+    w->u = ar_take(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
     w->p = ar_take(arena, (EN_QUERIES + 1) * gm_p_stride(EN_KEYS / 4), 1);
     w->online = ar_take(arena, EN_QUERIES, sizeof(op_online));
     w->packed = ar_take(arena, packed, 1);
@@ -17642,9 +17819,9 @@ static const struct {
     uint64_t checksum;
 } sf_answers[SF_STEPS] = {
     {"log-mel", 0x9ab9ce6b385e18a2u},
-    {"the INT8 encoder", 0x32b567e0af933b5du},
-    {"the INT8 decoder's first step", 0x7a894c4dc9378685u},
-    {"the INT8 decoder's second step", 0x2e026c5c13c93703u},
+    {"the INT8 encoder", 0x5fb774c383c9fa34u},
+    {"the INT8 decoder's first step", 0xe0174d1b600e4c15u},
+    {"the INT8 decoder's second step", 0x0ab05822353fb343u},
     {"the float encoder", 0xdc58bea71689a237u},
     {"the float decoder's first step", 0x14df36368020df8eu},
     {"the float decoder's second step", 0xf9d4e1cbd1d271f2u}

@@ -166,7 +166,6 @@ typedef struct one_answer {
     float norm[ONE_N], out[ONE_ROWS][ONE_N], fine[ONE_ROWS][ONE_N], blended[ONE_ROWS][ONE_HEAD];
     float log2[ONE_N], inverse[ONE_N], scale[ONE_ROWS], fine_scale, sum;
     int8_t q[ONE_ROWS][ONE_N], high[ONE_N], low[ONE_N];
-    int32_t exponents[ONE_ROWS][ONE_N];
     uint8_t weights[ONE_ROWS][ONE_N];
     op_online online[ONE_ROWS];
     float bias[ONE_N], scaled[ONE_N], softmax[ONE_N], dot;
@@ -180,6 +179,7 @@ typedef struct one_answer {
 typedef struct one_question {
     float x[ONE_ROWS][ONE_N], w[ONE_N], b[ONE_N], key[ONE_N], value[ONE_N];
     int32_t acc[ONE_ROWS][ONE_N];
+    float far; /* scale of a row of scores: 16 bits may not be enough for its exponents */
     size_t n;
     op_finish finish;
 } one_question;
@@ -197,9 +197,10 @@ static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
 static void ask(const op_kernels *op, const one_question *a, one_answer *o)
 {
     const float row_scale[ONE_ROWS] = {0.01f, 0.02f, 0.0004f};
-    const float octaves[ONE_ROWS] = {10.0f, 20.0f, 0.4f};
+    const float octaves[ONE_ROWS] = {2.5f, a->far, 0.1f};
     const size_t block = a->n % (OP_KEYS + 1);
-    op_keys keys;
+    int16_t exponents[ONE_ROWS * OP_KEYS];
+    op_keys keys = {0};
     size_t r;
     memset(o, 0, sizeof *o);
     op->norm(o->norm, a->x[0], a->w, a->b, ONE_N);
@@ -216,12 +217,11 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     keys.value_log2 = o->log2;
     keys.value_inverse = o->inverse;
     for (r = 0; r < ONE_ROWS; r++) {
-        o->online[r].top = r == 1 ? 3000.0f : -1e30f; /* one row has seen a block before */
+        o->online[r].top = r == 1 ? 750.0f : -1e30f; /* one row has seen a block before */
         o->online[r].sum = r == 1 ? 0.5f : 0.0f;
     }
-    memcpy(o->exponents, a->acc, sizeof o->exponents);
-    op->attend(o->online, o->weights[0], ONE_N, o->exponents[0], ONE_N, ONE_ROWS, block, octaves,
-               &keys);
+    op->exponents(o->online, exponents, a->acc[0], ONE_N, ONE_ROWS, block, octaves, &keys);
+    op->weights(o->online, o->weights[0], ONE_N, exponents, ONE_ROWS, block, &keys);
     memcpy(o->blended, a->x, sizeof o->blended);
     op->blend(o->blended[0], ONE_HEAD, a->acc[0], ONE_N, ONE_ROWS, ONE_HEAD, o->online);
     o->sum = op->sum_exp(a->x[0], a->n, 3.0f);
@@ -237,11 +237,75 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     ask_row(op, a, o);
 }
 
+/* op->product() against the product and op->exponents(). The scale of the queries decides whether
+ * exponents fit 16 bits. */
+static void same_product(const op_kernels *op, const gm_kernels *gm, size_t n, size_t hd,
+                         float scale, int within)
+{
+    enum { ROWS = 12 };
+    static int8_t q[ROWS * 128], k[OP_KEYS * 128], packed[OP_KEYS * 128];
+    static char queries[ROWS * 1024];
+    static int32_t acc[ROWS * OP_KEYS], correction[OP_KEYS];
+    static float key[OP_KEYS], value[OP_KEYS], log2s[OP_KEYS], inverse[OP_KEYS];
+    static uint8_t p[2][ROWS * OP_KEYS];
+    static int16_t u[ROWS * OP_KEYS];
+    float query[ROWS];
+    op_online row[2][ROWS];
+    op_keys keys = {packed, correction, hd / 4, key, log2s, inverse};
+    size_t i, padded = (n + 15) / 16 * 16;
+    for (i = 0; i < OP_KEYS; i++) {
+        key[i] = 0.02f + noise(0.01f);
+        value[i] = i % 50 == 7 ? 0.0f : 0.02f + noise(0.01f);
+    }
+    for (i = 0; i < padded * hd; i++) {
+        k[i] = (int8_t)noise(127);
+        q[i % (ROWS * hd)] = (int8_t)noise(127);
+    }
+    for (i = 0; i < padded; i++) {
+        gm_pack_panel_row(packed, hd / 4, i, k + i * hd);
+    }
+    if (gm->correct != NULL) {
+        gm->correct(correction, packed, hd / 4, padded / 16);
+    }
+    op->value_scales(log2s, inverse, value, padded);
+    memset(row, 0, sizeof row);
+    memset(p, 0, sizeof p);
+    for (i = 0; i < ROWS; i++) {
+        row[0][i].top = row[1][i].top = -1e30f;
+        query[i] = scale * (1.0f + noise(0.5f));
+    }
+    gm->pack_a(queries, q, hd, ROWS, hd / 4);
+    gm->tile(acc, OP_KEYS, queries, ROWS, packed, hd / 4, correction, hd / 4, padded / 16);
+    op->exponents(row[0], u, acc, OP_KEYS, ROWS, n, query, &keys);
+    op->weights(row[0], p[0], OP_KEYS, u, ROWS, n, &keys);
+    T_CHECK(op->product(row[1], u, queries, ROWS, n, query, &keys) == within,
+            "%zu keys of %zu: 16 bits are enough", n, hd);
+    if (within) {
+        op->weights(row[1], p[1], OP_KEYS, u, ROWS, n, &keys);
+        T_CHECK(memcmp(row[0], row[1], sizeof row[0]) == 0, "%zu keys of %zu: rows", n, hd);
+        T_CHECK(memcmp(p[0], p[1], sizeof p[0]) == 0, "%zu keys of %zu: weights", n, hd);
+    }
+}
+
+static void same_products(const op_kernels *op, const gm_kernels *gm)
+{
+    size_t n;
+    for (n = 1; n <= OP_KEYS && op->product != NULL; n += n < 130 ? 1 : 19) {
+        same_product(op, gm, n, 64, 0.3f, 1);
+        same_product(op, gm, n, n % 2 ? 32 : 80, 0.3f, 1);
+    }
+    if (op->product != NULL) {
+        same_product(op, gm, OP_KEYS, 64, 200.0f, 0);
+        same_product(op, gm, OP_KEYS, 64, 1e9f, 0);
+    }
+}
+
 static void fill_question(one_question *a, int round)
 {
     size_t r, i;
     a->n = round % 2 ? ONE_N : 1500 - (size_t)round * 7;
     a->finish = (op_finish)(round % 3);
+    a->far = round % 3 == 0 ? 5.0f : round % 3 == 1 ? 100.0f : 1e7f;
     for (i = 0; i < ONE_N; i++) {
         a->w[i] = noise(1);
         a->b[i] = noise(1);
@@ -275,7 +339,6 @@ static void same_answers(const op_kernels *op, const char *name)
         SAME(fine);
         SAME(log2);
         SAME(inverse);
-        SAME(exponents);
         SAME(weights);
         SAME(online);
         SAME(blended);
@@ -306,6 +369,7 @@ static void operators_one_answer(void)
     for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
         if (wnpu_isa_available((wnpu_isa)isa)) {
             same_answers(op_select((wnpu_isa)isa), wnpu_isa_name((wnpu_isa)isa));
+            same_products(op_select((wnpu_isa)isa), gm_select((wnpu_isa)isa));
         }
     }
 }
@@ -358,12 +422,13 @@ static void attention_definition(void)
     enum { N = 1000, BLOCK = 512, PADDED = 1008 };
     const op_kernels *op = op_select(cp_best());
     static float key[PADDED], value[PADDED], log2s[PADDED], inverse[PADDED];
-    static int32_t acc[PADDED], scratch[BLOCK];
+    static int32_t acc[PADDED + 16];
     static uint8_t p[BLOCK];
+    static int16_t u[BLOCK];
     double top = -1e9, total = 0, weighted = 0;
     float q_scale = 0.05f * 1.44269504f * OP_OCTAVE, out = 0.0f;
     op_online row;
-    op_keys keys;
+    op_keys keys = {0};
     int i, first;
     for (i = 0; i < N; i++) {
         acc[i] = (int32_t)noise(3000);
@@ -385,8 +450,8 @@ static void attention_definition(void)
         keys.key = key + first;
         keys.value_log2 = log2s + first;
         keys.value_inverse = inverse + first;
-        memcpy(scratch, acc + first, (size_t)n * sizeof *acc);
-        op->attend(&row, p, BLOCK, scratch, BLOCK, 1, (size_t)n, &q_scale, &keys);
+        op->exponents(&row, u, acc + first, BLOCK, 1, (size_t)n, &q_scale, &keys);
+        op->weights(&row, p, BLOCK, u, 1, (size_t)n, &keys);
         for (i = 0; i < n; i++) {
             sum += value[first + i] > 0.0f ? p[i] * (((first + i) * 37 % 255) - 127) : 0;
         }

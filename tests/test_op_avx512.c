@@ -11,6 +11,7 @@
 static void emulated(void)
 {
     same_answers(&op_avx512_kernels, "AVX-512 emulated");
+    same_products(&op_avx512_kernels, &gm_avx512);
 }
 #else
 #include "t.h"
