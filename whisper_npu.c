@@ -2786,25 +2786,30 @@ WNPU_INLINE GM_AVX512 void gm_avx512_start(gm_avx512_row *sum, const int32_t *fr
     }
 }
 
-WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, const char **lo,
-                                          const char **hi, const __m512i *y, int P)
+typedef int32_t gm_four __attribute__((aligned(1), may_alias));
+
+/* One row times one group of P panels. In one piece, so that nothing comes between: compilers
+ * hoist the loads of other rows, and move the sums about. */
+WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, const __m512i *y,
+                                          int P)
 {
-    int32_t four;
-    __m512i x;
-    memcpy(&four, a, 4);
-    x = _mm512_set1_epi32(four);
-    gm_avx512_add(&sum->v[0], x, y[0]);
-    if (P > 1) {
-        gm_avx512_add(&sum->v[1], x, y[1]);
-        gm_avx512_add(&sum->v[2], x, y[2]);
-        gm_avx512_add(&sum->v[3], x, y[3]);
-    }
+    const gm_four *four = (const gm_four *)(const void *)a;
 #ifndef GM_EMULATED
-    __asm__("" : "+r"(*lo), "+r"(*hi), "+v"(sum->v[0])); /* see gm_sse41_step */
-#else
-    (void)lo;
-    (void)hi;
+    if (P > 1) {
+        __m512i x;
+        __asm__("vpbroadcastd %5, %4\n\tvpdpbusd %6, %4, %0\n\tvpdpbusd %7, %4, %1\n\t"
+                "vpdpbusd %8, %4, %2\n\tvpdpbusd %9, %4, %3"
+                : "+v"(sum->v[0]), "+v"(sum->v[1]), "+v"(sum->v[2]), "+v"(sum->v[3]), "=&v"(x)
+                : "m"(*four), "v"(y[0]), "v"(y[1]), "v"(y[2]), "v"(y[3]));
+        return;
+    }
 #endif
+    gm_avx512_add(&sum->v[0], _mm512_set1_epi32(*four), y[0]);
+    if (P > 1) {
+        gm_avx512_add(&sum->v[1], _mm512_set1_epi32(*four), y[1]);
+        gm_avx512_add(&sum->v[2], _mm512_set1_epi32(*four), y[2]);
+        gm_avx512_add(&sum->v[3], _mm512_set1_epi32(*four), y[3]);
+    }
 }
 
 WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum, int P)
@@ -2848,15 +2853,15 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
             y[2] = _mm512_loadu_si512(b + panel * 2);
             y[3] = _mm512_loadu_si512(b + panel * 3);
         }
-        gm_avx512_step(&s[0], lo, &lo, &hi, y, P);
+        gm_avx512_step(&s[0], lo, y, P);
         if (R > 1) {
-            gm_avx512_step(&s[1], lo + stride, &lo, &hi, y, P);
+            gm_avx512_step(&s[1], lo + stride, y, P);
         }
         if (R > 2) {
-            gm_avx512_step(&s[2], lo + stride * 2, &lo, &hi, y, P);
-            gm_avx512_step(&s[3], hi, &lo, &hi, y, P);
-            gm_avx512_step(&s[4], hi + stride, &lo, &hi, y, P);
-            gm_avx512_step(&s[5], hi + stride * 2, &lo, &hi, y, P);
+            gm_avx512_step(&s[2], lo + stride * 2, y, P);
+            gm_avx512_step(&s[3], hi, y, P);
+            gm_avx512_step(&s[4], hi + stride, y, P);
+            gm_avx512_step(&s[5], hi + stride * 2, y, P);
         }
     }
 }
@@ -4052,17 +4057,18 @@ WNPU_INLINE void op_value_scales_body(float *log2, float *inverse, const float *
     }
 }
 
-/* out = out * keep + acc * add for rows of n columns. */
+/* out = out * keep + acc * add for rows of n columns; the last block's is divided by the sum. */
 WNPU_INLINE void op_blend_body(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows,
-                               size_t n, const op_online *row)
+                               size_t n, const op_online *row, int last)
 {
     size_t r, i;
     mt_vec v, old;
     for (r = 0; r < rows; r++) {
+        const float unit = last ? 1.0f / row[r].sum : 1.0f;
         for (i = 0; i < n; i += MT_LANES) {
             mt_vload_int(&v, acc + r * lda + i);
             mt_vload(&old, out + r * ldo + i);
-            v.v = old.v * row[r].keep + v.v * row[r].add;
+            v.v = (old.v * row[r].keep + v.v * row[r].add) * unit;
             mt_vstore(out + r * ldo + i, &v);
         }
     }
@@ -4336,7 +4342,7 @@ typedef struct op_kernels {
                    const float *query_scale, const op_keys *keys);
     void (*value_scales)(float *log2, float *inverse, const float *scale, size_t n);
     void (*blend)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows, size_t n,
-                  const op_online *row);
+                  const op_online *row, int last);
     void (*softmax_float)(float *scores, size_t n);
     float (*sum_exp)(const float *x, size_t n, float maximum);
     size_t (*argmax)(const float *x, size_t n);
@@ -4401,9 +4407,9 @@ typedef struct op_kernels {
     }                                                                                             \
     attribute static void op_blend_##name(float *out, size_t ldo, const int32_t *acc,             \
                                           size_t lda, size_t rows, size_t n,                      \
-                                          const op_online *row)                                   \
+                                          const op_online *row, int last)                         \
     {                                                                                             \
-        op_blend_body(out, ldo, acc, lda, rows, n, row);                                          \
+        op_blend_body(out, ldo, acc, lda, rows, n, row, last);                                    \
     }                                                                                             \
     attribute static void op_softmax_float_##name(float *scores, size_t n)                        \
     {                                                                                             \
@@ -4943,15 +4949,17 @@ GM_AVX512 static int op_product_avx512(op_online *row, int16_t *u, const void *q
 }
 
 OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
-                                      size_t rows, size_t n, const op_online *row)
+                                      size_t rows, size_t n, const op_online *row, int last)
 {
     size_t r, i;
     for (r = 0; r < rows; r++) {
         const __m512 keep = _mm512_set1_ps(row[r].keep), add = _mm512_set1_ps(row[r].add);
+        const __m512 unit = _mm512_set1_ps(last ? 1.0f / row[r].sum : 1.0f);
         for (i = 0; i < n; i += 16) {
             __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc + r * lda + i));
             __m512 old = _mm512_mul_ps(_mm512_loadu_ps(out + r * ldo + i), keep);
-            _mm512_storeu_ps(out + r * ldo + i, _mm512_add_ps(old, _mm512_mul_ps(v, add)));
+            v = _mm512_mul_ps(_mm512_add_ps(old, _mm512_mul_ps(v, add)), unit);
+            _mm512_storeu_ps(out + r * ldo + i, v);
         }
     }
 }
@@ -8110,6 +8118,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 #define EN_KEYS OP_KEYS /* keys of one; scores take 48 KiB */
 #define EN_MAX_HEAD 256u
 #define EN_LOG2E 1.44269504088896341f
+#define EN_STRIP 8u    /* rows quantised and packed at a time */
 #define EN_CHUNK 4u    /* panels of 16 columns multiplied between two epilogues */
 
 /* Scratch of one worker; sizes in en_take_worker(). */
@@ -8303,25 +8312,46 @@ static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size
     }
 }
 
-/* Brings rows of float input [rows, k] (row stride ldx) into the form that en_multiply() takes.
- * With w->fine each row takes two int8 rows, which costs arithmetic but no more weight traffic:
- * that is how the decoder, bound by memory, gets 15-bit activations for nothing. */
-static void en_prepare(const en_engine *e, en_worker *w, const float *x, size_t ldx, size_t rows,
-                       size_t k)
+/* Layer norm of rows of x [rows, d] into y, which may be x. */
+static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const float *x, size_t rows,
+                    size_t d)
 {
     size_t r;
+    for (r = 0; r < rows; r++) {
+        e->op->norm(y + r * d, x + r * d, norm->weight, norm->bias, d);
+    }
+}
+
+/* Brings rows of float input [rows, k] (row stride ldx), or their layer norm (ldx is k) where norm
+ * is not NULL, into the form that en_multiply() takes: a few rows at a time, which stay in the
+ * nearest cache. With w->fine each row takes two int8 rows, which costs arithmetic but no more
+ * weight traffic: that is how the decoder, bound by memory, gets 15-bit activations for nothing. */
+static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, const float *x,
+                       size_t ldx, size_t rows, size_t k)
+{
+    size_t r;
+    if (norm != NULL && e->exact) {
+        en_norm(e, norm, w->rows, x, rows, k);
+        x = w->rows;
+    }
     w->input = x;
     w->input_stride = ldx;
-    if (e->exact) {
-        return;
+    for (r = 0; r < rows && !e->exact && !w->fine; r += EN_STRIP) {
+        size_t n = rows - r < EN_STRIP ? rows - r : EN_STRIP;
+        const float *from = x + r * ldx;
+        if (norm != NULL) {
+            en_norm(e, norm, w->rows, from, n, k);
+            from = w->rows;
+        }
+        e->op->quantise(w->q, from, ldx, n, k, w->scale + r);
+        e->gm->pack_a((char *)w->packed + e->gm->a_bytes(r, k / 4), w->q, k, n, k / 4);
     }
-    if (!w->fine) {
-        e->op->quantise(w->q, x, ldx, rows, k, w->scale);
-    }
-    for (r = 0; r < rows && w->fine; r++) {
+    for (r = 0; r < rows && !e->exact && w->fine; r++) {
         w->scale[r] = e->op->quantise_fine(w->q + r * k, w->q + (rows + r) * k, x + r * ldx, k);
     }
-    e->gm->pack_a(w->packed, w->q, k, w->fine ? 2 * rows : rows, k / 4);
+    if (!e->exact && w->fine) {
+        e->gm->pack_a(w->packed, w->q, k, 2 * rows, k / 4);
+    }
 }
 
 static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker *w,
@@ -8386,10 +8416,10 @@ static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h,
     }
 }
 
-/* One block of keys, first..first+n-1, of packed queries. */
+/* One block of keys, first..first+n-1, for w->queries. */
 static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                            size_t first, size_t n, const void *queries, const float *q_scale,
-                            size_t rows, float *out, size_t ldo)
+                            size_t first, size_t n, int last, const float *q_scale, size_t rows,
+                            float *out, size_t ldo)
 {
     size_t hd = h->hd, at = head * h->keys + first, padded = en_round16(n);
     const void *weights;
@@ -8401,8 +8431,8 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     keys.value_log2 = h->v_log2 + at;
     keys.value_inverse = h->v_inverse + at;
     if (e->op->product == NULL || rows % e->gm->rows != 0 ||
-        !e->op->product(w->online, w->u, queries, rows, n, q_scale, &keys)) {
-        e->gm->tile(w->acc, EN_KEYS, queries, rows, keys.packed, keys.k4, keys.correction, keys.k4,
+        !e->op->product(w->online, w->u, w->queries, rows, n, q_scale, &keys)) {
+        e->gm->tile(w->acc, EN_KEYS, w->queries, rows, keys.packed, hd / 4, keys.correction, hd / 4,
                     padded / 16);
         e->op->exponents(w->online, w->u, w->acc, EN_KEYS, rows, n, q_scale, &keys);
     }
@@ -8410,7 +8440,7 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     weights = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
     gm_tile_p(e->gm, w->acc, hd, weights, rows, h->v + head * h->keys * hd + first * 16,
               h->keys / 4, padded / 4, hd / 16);
-    e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online);
+    e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
 }
 
 /* The same in INT8 for q [rows, hd] with scales, which include 1/sqrt(hd). Weights have 8 bits and
@@ -8429,21 +8459,9 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
     }
     e->gm->pack_a(w->queries, q, hd, rows, hd / 4);
     for (first = 0; first < n; first += EN_KEYS) {
-        en_attend_block(e, w, h, head, first, n - first < EN_KEYS ? n - first : EN_KEYS,
-                        w->queries, w->scale, rows, out, ldo);
-    }
-    for (r = 0; r < rows; r++) {
-        e->op->scale(out + r * ldo, hd, 1.0f / w->online[r].sum);
-    }
-}
-
-/* Layer norm of rows of x [rows, d] into y, which may be x. */
-static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const float *x, size_t rows,
-                    size_t d)
-{
-    size_t r;
-    for (r = 0; r < rows; r++) {
-        e->op->norm(y + r * d, x + r * d, norm->weight, norm->bias, d);
+        int last = n - first <= EN_KEYS;
+        en_attend_block(e, w, h, head, first, last ? n - first : EN_KEYS, last, w->scale, rows, out,
+                        ldo);
     }
 }
 
@@ -8453,8 +8471,7 @@ static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0,
     size_t d = e->model->n_audio_state, hd = e->self.hd, heads = e->self.heads, head, r;
     size_t panels = hd / 16, ctx = e->model->n_audio_ctx;
     float scale = 1.0f / sqrtf((float)hd);
-    en_norm(e, &layer->attn_norm, w->rows, e->x + t0 * d, n, d);
-    en_prepare(e, w, w->rows, d, n, d);
+    en_prepare(e, w, &layer->attn_norm, e->x + t0 * d, d, n, d);
     for (head = 0; head < heads && !tp_cancelled(e->pool); head++) {
         size_t at = head * ctx + t0;
         en_multiply(e, w, w, &layer->qkv, head * panels, panels, n, w->wide, hd, OP_STORE);
@@ -8489,7 +8506,7 @@ static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, floa
     while (done < n && !tp_cancelled(e->pool)) {
         size_t rows = n - done < e->rows ? n - done : e->rows;
         size_t frame = (size_t)(first + (ptrdiff_t)done);
-        en_prepare(e, w, e->mel + frame * mels, mels, rows, 3 * mels);
+        en_prepare(e, w, NULL, e->mel + frame * mels, mels, rows, 3 * mels);
         en_multiply(e, w, w, &e->model->conv1, 0, d / 16, rows, out + done * d, d, OP_GELU);
         done += rows;
     }
@@ -8505,7 +8522,7 @@ static void en_front_task(void *context, size_t index, unsigned worker)
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare(e, w, w->wide, 2 * d, n, 3 * d);
+    en_prepare(e, w, NULL, w->wide, 2 * d, n, 3 * d);
     en_multiply(e, w, w, &e->model->conv2, 0, d / 16, n, e->x + t0 * d, d, OP_GELU);
     for (i = 0; i < n * d; i++) {
         e->x[t0 * d + i] += e->model->audio_position[t0 * d + i];
@@ -8542,13 +8559,12 @@ typedef struct en_layer_job {
 /* The feed-forward pair on rows of the residual stream x [n, d]. */
 static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, size_t n, size_t d)
 {
-    en_norm(e, &layer->mlp_norm, w->rows, x, n, d);
-    en_prepare(e, w, w->rows, d, n, d);
+    en_prepare(e, w, &layer->mlp_norm, x, d, n, d);
     en_multiply(e, w, w, &layer->fc1, 0, d / 4, n, w->wide, 4 * d, OP_GELU);
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare(e, w, w->wide, 4 * d, n, 4 * d);
+    en_prepare(e, w, NULL, w->wide, 4 * d, n, 4 * d);
     en_multiply(e, w, w, &layer->fc2, 0, d / 16, n, x, d, OP_ADD);
 }
 
@@ -8561,7 +8577,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows;
     size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     float *x = e->x + t0 * d;
-    en_prepare(e, w, e->attended + t0 * d, d, n, d);
+    en_prepare(e, w, NULL, e->attended + t0 * d, d, n, d);
     en_multiply(e, w, w, &layer->attn_out, 0, d / 16, n, x, d, OP_ADD);
     if (!tp_cancelled(e->pool)) {
         en_mlp(e, w, layer, x, n, d);
@@ -8603,7 +8619,7 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     en_worker *w = &e->worker[worker];
     size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows, l, head;
     size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
-    en_prepare(e, w, e->x + t0 * d, d, n, d);
+    en_prepare(e, w, NULL, e->x + t0 * d, d, n, d);
     for (l = 0; l < e->model->n_text_layer; l++) {
         const gm_weight *kv = &e->model->decoder[l].cross_kv;
         en_heads *h = &job->cross[l];
@@ -8672,6 +8688,7 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
                                                                          : e->model->n_text_ctx);
     size_t k = 4 * d > 3 * (size_t)e->model->n_mels ? 4 * d : 3 * (size_t)e->model->n_mels;
     size_t packed = e->gm->a_bytes(e->rows, k / 4);
+    size_t strip = EN_STRIP * k, heads = e->rows * EN_MAX_HEAD;
     size_t acc = (EN_QUERIES + 1) * EN_KEYS, product = e->rows * EN_CHUNK * 16;
     if (e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4) > packed) {
         packed = e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4);
@@ -8686,7 +8703,7 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
         w->scores = ar_take(arena, EN_QUERIES * keys, sizeof(float));
         return;
     }
-    w->q = ar_take(arena, e->rows * k, 1);
+    w->q = ar_take(arena, strip > heads ? strip : heads, 1);
     w->u = ar_take(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
     w->p = ar_take(arena, (EN_QUERIES + 1) * gm_p_stride(EN_KEYS / 4), 1);
     w->online = ar_take(arena, EN_QUERIES, sizeof(op_online));
@@ -8811,7 +8828,7 @@ static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, 
                         float *out, op_finish finish)
 {
     size_t tasks = d->e->pool->threads > 1 ? 4 * (size_t)d->e->pool->threads : 1;
-    en_prepare(d->e, &d->in, x, weight->k, rows, weight->k);
+    en_prepare(d->e, &d->in, NULL, x, weight->k, rows, weight->k);
     d->weight = weight;
     d->out = out;
     d->ldo = (size_t)weight->n16 * 16;

@@ -114,7 +114,7 @@ static void conv2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare(s->e, w, w->wide, 2 * d, n, 3 * d);
+    en_prepare(s->e, w, NULL, w->wide, 2 * d, n, 3 * d);
     en_multiply(s->e, w, w, &s->e->model->conv2, 0, d / 16, n, s->e->x + t0 * d, d, OP_GELU);
 }
 
@@ -136,7 +136,7 @@ static void attn_out_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare(s->e, w, s->e->attended + t0 * d, d, n, d);
+    en_prepare(s->e, w, NULL, s->e->attended + t0 * d, d, n, d);
     en_multiply(s->e, w, w, &s->layer->attn_out, 0, d / 16, n, s->e->x + t0 * d, d, OP_ADD);
 }
 
@@ -145,8 +145,7 @@ static void fc1_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_norm(s->e, &s->layer->mlp_norm, w->rows, s->e->x + t0 * d, n, d);
-    en_prepare(s->e, w, w->rows, d, n, d);
+    en_prepare(s->e, w, &s->layer->mlp_norm, s->e->x + t0 * d, d, n, d);
     en_multiply(s->e, w, w, &s->layer->fc1, 0, d / 4, n, w->wide, 4 * d, OP_GELU);
 }
 
@@ -155,7 +154,7 @@ static void fc2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare(s->e, w, w->wide, 4 * d, n, 4 * d);
+    en_prepare(s->e, w, NULL, w->wide, 4 * d, n, 4 * d);
     en_multiply(s->e, w, w, &s->layer->fc2, 0, d / 16, n, s->e->x + t0 * d, d, OP_ADD);
 }
 

@@ -223,7 +223,8 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     op->exponents(o->online, exponents, a->acc[0], ONE_N, ONE_ROWS, block, octaves, &keys);
     op->weights(o->online, o->weights[0], ONE_N, exponents, ONE_ROWS, block, &keys);
     memcpy(o->blended, a->x, sizeof o->blended);
-    op->blend(o->blended[0], ONE_HEAD, a->acc[0], ONE_N, ONE_ROWS, ONE_HEAD, o->online);
+    op->blend(o->blended[0], ONE_HEAD, a->acc[0], ONE_N, ONE_ROWS, ONE_HEAD, o->online,
+              (int)(a->n & 1));
     o->sum = op->sum_exp(a->x[0], a->n, 3.0f);
     o->best = op->argmax(a->x[0], a->n);
     o->above = op->above(o->index, 100, a->x[0], a->n, 2.6f); /* some rounds find more */
