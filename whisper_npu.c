@@ -2379,7 +2379,7 @@ GM_SSE41 static void gm_sse41_pack_u(void *packed_a, const uint8_t *a, size_t ld
     }
 }
 
-#define GM_AHEAD 4096u /* bytes ahead of a kernel that waits for memory */
+#define GM_AHEAD 16384u /* bytes that a kernel which waits for memory reads ahead at least */
 
 typedef struct gm_sse41_row { __m128i v[4]; } gm_sse41_row;
 
@@ -2822,6 +2822,16 @@ WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum,
     }
 }
 
+/* How far ahead that is: the next stretch of the same panels, or what comes behind the panels. */
+WNPU_INLINE size_t gm_next(size_t k4, size_t groups, size_t panels)
+{
+    size_t bytes = k4 * GM_GROUP * panels;
+    if (groups < k4) {
+        return groups * GM_GROUP;
+    }
+    return bytes > GM_AHEAD ? bytes : GM_AHEAD;
+}
+
 /* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
  * registers. */
 WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
@@ -2830,6 +2840,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
 {
     const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
     const size_t panel = k4 * GM_GROUP;
+    const size_t next = gm_next(k4, groups, (size_t)P);
     size_t g;
     int r;
     GM_UNROLL
@@ -2841,12 +2852,12 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
         __m512i y[4];
         y[0] = _mm512_loadu_si512(b);
         if (R < 6) {
-            gm_prefetch2(b, GM_AHEAD);
+            gm_prefetch2(b, next);
         }
         if (R < 6 && P > 1) {
-            gm_prefetch2(b + panel, GM_AHEAD);
-            gm_prefetch2(b + panel * 2, GM_AHEAD);
-            gm_prefetch2(b + panel * 3, GM_AHEAD);
+            gm_prefetch2(b + panel, next);
+            gm_prefetch2(b + panel * 2, next);
+            gm_prefetch2(b + panel * 3, next);
         }
         if (P > 1) {
             y[1] = _mm512_loadu_si512(b + panel);
@@ -2918,10 +2929,11 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
 
 /* R rows times two panels, for steps of a few rows, which wait for memory: two panels are two
  * places to read from, and each value of A serves both. 24 sums, 2 loads and 1 broadcast fit 32
- * registers. */
+ * registers. Of each 4 groups first to last - 1 are read ahead, what is next bytes further on. */
 WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
                                          size_t ldfrom, const char *a, size_t stride,
-                                         const int8_t *b, size_t panel, size_t groups, int R)
+                                         const int8_t *b, size_t panel, size_t groups, size_t next,
+                                         unsigned first, unsigned last, int R)
 {
     __m512i s[12], t[12], x, y, z = _mm512_setzero_si512();
     int32_t four;
@@ -2934,8 +2946,10 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *
         t[r] = start != NULL ? _mm512_loadu_si512(start + 16) : z;
     }
     for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
-        gm_prefetch2(b, GM_AHEAD);
-        gm_prefetch2(b + panel, GM_AHEAD);
+        if (g % 4 >= first && g % 4 < last) {
+            gm_prefetch2(b, next);
+            gm_prefetch2(b + panel, next);
+        }
         y = _mm512_loadu_si512(b);
         z = _mm512_loadu_si512(b + panel);
         GM_UNROLL
@@ -2953,26 +2967,30 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *
     }
 }
 
-/* Any number of rows times two panels: what 12 rows have read is near for the rest. */
+/* Any number of rows times two panels: what 12 rows have read is near for the rest. Each reads its
+ * share ahead, so that memory never rests. */
 WNPU_INLINE GM_AVX512 void gm_avx512_few_pair(int32_t *c, size_t ldc, const int32_t *from,
                                               size_t ldfrom, const char *a, size_t stride,
                                               size_t rows, const int8_t *b, size_t panel,
                                               size_t groups)
 {
-    while (rows > 0) {
-        size_t take = rows >= 12 ? 12 : rows >= 8 ? 8 : rows >= 6 ? 6 : rows >= 4 ? 4 : 1;
+    size_t done = 0, next = gm_next(panel / GM_GROUP, groups, 2);
+    while (done < rows) {
+        size_t left = rows - done;
+        size_t take = left >= 12 ? 12 : left >= 8 ? 8 : left >= 6 ? 6 : left >= 4 ? 4 : 1;
+        unsigned first = (unsigned)(done * 4 / rows), last = (unsigned)((done + take) * 4 / rows);
         if (take == 12) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 12);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 12);
         } else if (take == 8) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 8);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 8);
         } else if (take == 6) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 6);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 6);
         } else if (take == 4) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 4);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 4);
         } else {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, 1);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 1);
         }
-        rows -= take;
+        done += take;
         c += take * ldc;
         a += take * stride;
         from = gm_at(from, take * ldfrom);
@@ -8814,10 +8832,18 @@ typedef struct de_decoder {
     void *tap_user;
 } de_decoder;
 
+/* Which item comes index-th. Workers take them in turn: each shall find that its next lies where it
+ * has read ahead. */
+static size_t de_item(const de_decoder *d, size_t index, size_t count)
+{
+    size_t threads = d->e->pool->threads, lane = index % threads, rest = count % threads;
+    return lane * (count / threads) + (lane < rest ? lane : rest) + index / threads;
+}
+
 static void de_multiply_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
-    size_t panel = index * d->chunk;
+    size_t panel = de_item(d, index, en_blocks(d->weight->n16, d->chunk)) * d->chunk;
     size_t n = d->weight->n16 - panel < d->chunk ? d->weight->n16 - panel : d->chunk;
     en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
                 d->out + panel * 16, d->ldo, d->finish);
@@ -8891,9 +8917,10 @@ static void de_cross_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
     const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, head = index % heads, n = e->model->n_text_state;
+    size_t heads = e->model->n_text_head, item = de_item(d, index, d->window_runs * heads);
+    size_t head = item % heads, n = e->model->n_text_state;
     size_t hd = n / heads;
-    const de_run *run = &d->window_run[index / heads];
+    const de_run *run = &d->window_run[item / heads];
     const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer + d->layer];
     de_attend(e, &e->worker[worker], h, head, e->model->n_audio_ctx,
               d->qkv + run->first * n + head * hd, n, run->n,
