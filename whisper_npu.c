@@ -8891,6 +8891,32 @@ static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_
     en_attend_int8(e, w, h, head, n, q8, scale, rows, out, ldo);
 }
 
+/* Asks memory for n bytes. */
+static void de_fetch(const void *from, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i += 64) {
+        gm_prefetch2((const int8_t *)from, i);
+    }
+}
+
+/* A head's keys and values lie in many short pieces: all are asked for before the first is used. */
+static void de_fetch_head(const en_heads *h, size_t head, size_t n)
+{
+    size_t at = head * h->keys, panel;
+    if (h->kf != NULL) {
+        return;
+    }
+    de_fetch(h->k + at * h->hd, n * h->hd);
+    de_fetch(h->k_scale + at, n * sizeof(float));
+    de_fetch(h->k_fix + at, n * sizeof(int32_t));
+    de_fetch(h->v_log2 + at, n * sizeof(float));
+    de_fetch(h->v_inverse + at, n * sizeof(float));
+    for (panel = 0; panel < h->hd / 16; panel++) {
+        de_fetch(h->v + (at * h->hd + panel * h->keys * 16), n * 16);
+    }
+}
+
 /* One head of a run of rows of one slot: appends their keys and values, then attends over the
  * slot's positions, each row up to its own. Index: run * heads + head. */
 static void de_self_task(void *context, size_t index, unsigned worker)
@@ -8904,6 +8930,7 @@ static void de_self_task(void *context, size_t index, unsigned worker)
     const float *x = d->qkv + run->first * 3 * n + head * hd;
     en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->layer];
     int8_t q[DE_ROWS * EN_MAX_HEAD];
+    de_fetch_head(h, head, rows->position);
     en_put_keys(e, h, head, rows->position, run->n, x + n, 3 * n, q);
     en_put_values(e, h, head, rows->position, run->n, x + 2 * n, 3 * n, q);
     for (i = 0; i < run->n; i++) {
