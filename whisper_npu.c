@@ -10006,7 +10006,8 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
     const se_hypothesis *h = &s->live[index];
     se_candidate *c = se_candidates(s, index);
     size_t vocab = (size_t)r->vocab->n_vocab, best, i, n, want;
-    float *logits = se_row(s, index), total, times;
+    float *logits = se_row(s, index), total, times = 0.0f;
+    int rivals = s->o->width > 1 || s->most > 1; /* else nothing is ever compared with it */
     lr_paths paths;
     (void)worker;
     if (s->filter.function == NULL) { /* else they were applied before */
@@ -10017,15 +10018,18 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
         return; /* nothing is allowed */
     }
     /* Greedy search needs no second: if the best is the end of text, it ends. */
-    want = s->o->width > 1 || s->most > 1 ? s->o->width + 1 : 1;
-    times = se_times(r, logits, s->o->temperature <= 0.0f && want > 1);
+    want = rivals ? s->o->width + 1 : 1;
+    if (rivals) {
+        times = se_times(r, logits, s->o->temperature <= 0.0f);
+    }
     lr_follow(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
     n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
         : se_top(r->op, logits, vocab, want, s->decoder->close + index * DE_REFINED, c);
     for (i = 0; i < n; i++) {
         float worth = lr_worth(&r->trie, &paths, c[i].token);
-        float other = c[i].token >= r->vocab->timestamp0 ? times - c[i].logprob : 0.0f;
+        int timed = rivals && c[i].token >= r->vocab->timestamp0;
+        float other = timed ? times - c[i].logprob : 0.0f;
         c[i].logprob -= worth + total;
         c[i].bonus = h->bonus + worth - paths.loan + other;
         c[i].score = h->sum_logprob + c[i].logprob + c[i].bonus;
