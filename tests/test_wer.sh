@@ -23,6 +23,7 @@ test_words() {
     becomes 'the grey theatre’s colour' 'the gray theater is color'
     becomes 'Café Ångström, Łódź, ÆØ Œ' 'cafe angstrom łodz æø œ'
     becomes "the boys' toys" 'the boys toys'
+    becomes 'quiet. �I know� said he' 'quiet i know said he'
     becomes 'to-day some-one says good-bye' 'today someone says goodbye'
     becomes '' ''
 }

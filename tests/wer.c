@@ -101,7 +101,8 @@ static void fold(text *out, const char *s)
             ascii = FOREIGN_COIN;
             add(out, &ascii, 1);
         } else if (c < 0x80 || (c < 0xc0 && c != 0xaa && c != 0xb5 && c != 0xba) || c == 0xd7 ||
-                   c == 0xf7 || (c >= 0x2000 && c < 0x2070) || (c >= 0x3000 && c < 0x3004)) {
+                   c == 0xf7 || (c >= 0x2000 && c < 0x2070) || (c >= 0x3000 && c < 0x3004) ||
+                   c == 0xfffd) { /* stands for half a character, a model's quotation mark */
             add(out, &ascii, 1);
         } else if (c >= 0xc0 && c < 0x180 && base_letters[c - 0xc0] != '.') {
             add(out, &base_letters[c - 0xc0], 1);
