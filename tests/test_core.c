@@ -418,7 +418,7 @@ static void operators_definition(void)
 }
 
 /* Softmax over blocks of keys whose values have scales, against double: sum_j p_j vs_j u_j. */
-static void attention_definition(void)
+static void attention_against(double scale)
 {
     enum { N = 1000, BLOCK = 512, PADDED = 1008 };
     const op_kernels *op = op_select(cp_best());
@@ -427,7 +427,7 @@ static void attention_definition(void)
     static uint8_t p[BLOCK];
     static int16_t u[BLOCK];
     double top = -1e9, total = 0, weighted = 0;
-    float q_scale = 0.05f * 1.44269504f * OP_OCTAVE, out = 0.0f;
+    float q_scale = (float)scale * 1.44269504f * OP_OCTAVE, out = 0.0f;
     op_online row;
     op_keys keys = {0};
     int i, first;
@@ -435,10 +435,10 @@ static void attention_definition(void)
         acc[i] = (int32_t)noise(3000);
         key[i] = 0.01f + noise(0.002f);
         value[i] = i % 100 == 5 ? 0.0f : 0.5f + (float)(i % 7) * 0.1f;
-        top = acc[i] * (double)key[i] * 0.05 > top ? acc[i] * (double)key[i] * 0.05 : top;
+        top = acc[i] * (double)key[i] * scale > top ? acc[i] * (double)key[i] * scale : top;
     }
     for (i = 0; i < N; i++) {
-        double e = exp(acc[i] * (double)key[i] * 0.05 - top);
+        double e = exp(acc[i] * (double)key[i] * scale - top);
         total += e;
         weighted += e * (double)value[i] * ((i * 37 % 255) - 127);
     }
@@ -461,6 +461,14 @@ static void attention_definition(void)
     }
     T_CHECK(fabs((double)(out / row.sum) - weighted / total) < 0.25, "attention %g against %g",
             (double)(out / row.sum), weighted / total);
+}
+
+static void attention_definition(void)
+{
+    attention_against(0.05);
+    attention_against(0.5);
+    attention_against(5.0); /* 128 octaves are not enough */
+    attention_against(500.0);
 }
 
 /* ---- logit rules against a slow transcription of OpenAI's decoding.py ---- */
