@@ -14873,6 +14873,15 @@ static int64_t wi_speech_until(const wi_run *r, int64_t ms)
     return end;
 }
 
+/* Steps of speech in t0_ms..t1_ms and a span of steps. */
+static uint64_t wi_voiced_in(const wi_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
+                             uint64_t end)
+{
+    uint64_t a = t0_ms > 0 ? (uint64_t)t0_ms / VA_STEP_MS : 0;
+    uint64_t b = t1_ms > 0 ? (uint64_t)t1_ms / VA_STEP_MS : 0;
+    return va_count(&r->voice, a > first ? a : first, b < end ? b : end);
+}
+
 /* Milliseconds of speech in t0_ms..t1_ms, without the padding of spans. */
 static int64_t wi_voiced(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
 {
@@ -14880,11 +14889,11 @@ static int64_t wi_voiced(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
     uint64_t steps = 0;
     size_t i;
     for (i = r->past; wi_speech(r, i, &span) && span.t0_ms < t1_ms; i++) {
-        int64_t a = span.t0_ms > t0_ms ? span.t0_ms : t0_ms;
-        int64_t b = span.t1_ms < t1_ms ? span.t1_ms : t1_ms;
-        if (a < b) {
-            steps += va_count(&r->voice, (uint64_t)a / VA_STEP_MS, (uint64_t)b / VA_STEP_MS);
-        }
+        steps += wi_voiced_in(r, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
+                              (uint64_t)span.t1_ms / VA_STEP_MS);
+    }
+    if (!r->heard_all && r->voice.open) { /* speech without a pause is in no list yet */
+        steps += wi_voiced_in(r, t0_ms, t1_ms, r->voice.first, r->voice.step);
     }
     return (int64_t)steps * VA_STEP_MS;
 }

@@ -550,6 +550,40 @@ static int64_t count_reason(const wnpu_session *s, int reason)
     return ms;
 }
 
+/* Speech that has not ended yet is speech as well: with pauses of 10 seconds at least, nothing ends
+ * before the recording does. */
+static void without_pauses(void)
+{
+    static const int all[] = {0, WORD, 1500, END};
+    wnpu_model *m = open_toy();
+    wnpu_session *s = open_session(m, 1 << 20);
+    float *x = voicelike(16000 * 70, 0.5), voice[3] = {0};
+    int pause;
+    for (pause = 700; pause <= 10000; pause += 9300) {
+        wnpu_params p = params_of(1);
+        wnpu_audio a = audio_of(x, 16000 * 70);
+        const tk_vocab *v = &s->run.engine.model->vocab;
+        script told = {all, all, v->timestamp0, v->eot, 0};
+        wnpu_segment segment;
+        size_t i;
+        p.on_logits = recite;
+        p.user = &told;
+        p.max_tokens = 0;
+        p.vad_min_silence_ms = pause;
+        T_CHECK(wnpu_transcribe(s, &p, &a) >= 0, "%s", wnpu_session_error(s));
+        for (i = 0; i < 2 && wnpu_get_segment(s, i, &segment) == WNPU_OK; i++) {
+            T_CHECK(segment.voice > 0.2f, "segment %d: voice %g", (int)i, (double)segment.voice);
+            T_CHECK(pause == 700 || fabsf(segment.voice - voice[i]) < 0.1f, "segment %d: %g, not %g",
+                    (int)i, (double)segment.voice, (double)voice[i]);
+            voice[i] = segment.voice;
+        }
+        T_CHECK(i == 2, "%d segments", (int)i);
+    }
+    free(x);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 /* However little a model says, and wherever, the run goes on to the end: each return begins a
  * second after the one before, and all other windows move on. */
 static void progress(void)
@@ -732,6 +766,7 @@ int main(void)
     t_run("one answer", one_answer);
     t_run("ledgers", ledgers);
     t_run("early ends", early_ends);
+    t_run("speech without pauses", without_pauses);
     t_run("progress", progress);
     t_run("functions", functions);
     t_run("speech alone", speech_alone);

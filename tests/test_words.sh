@@ -53,8 +53,9 @@ test_every_recording() {
         set -f
         # shellcheck disable=SC2046 # one path a line
         set -- $(cat "$T/paths")
-        "$build/transcribe" -q -m "$tiny" -f txt -o "$T/plain/" "$@" &&
-            "$build/transcribe" -q -m "$tiny" --words -f json -o "$T/words/" "$@"
+        # Status 6: all is written, but some speech stayed without text.
+        "$build/transcribe" -q -m "$tiny" -f txt -o "$T/plain/" "$@" || [ $? -eq 6 ] || exit 1
+        "$build/transcribe" -q -m "$tiny" --words -f json -o "$T/words/" "$@" || [ $? -eq 6 ]
     ) || fail "does not transcribe"
     python3 - "$T/words" "$T/plain" >"$T/log" <<'END' || fail "$(cat "$T/log")"
 import glob, json, os, sys
