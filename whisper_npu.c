@@ -2794,6 +2794,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, con
                                           int P)
 {
     const gm_four *four = (const gm_four *)(const void *)a;
+    int p;
 #ifndef GM_EMULATED
     if (P > 1) {
         __m512i x;
@@ -2804,11 +2805,8 @@ WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, con
         return;
     }
 #endif
-    gm_avx512_add(&sum->v[0], _mm512_set1_epi32(*four), y[0]);
-    if (P > 1) {
-        gm_avx512_add(&sum->v[1], _mm512_set1_epi32(*four), y[1]);
-        gm_avx512_add(&sum->v[2], _mm512_set1_epi32(*four), y[2]);
-        gm_avx512_add(&sum->v[3], _mm512_set1_epi32(*four), y[3]);
+    for (p = 0; p < P; p++) {
+        gm_avx512_add(&sum->v[p], _mm512_set1_epi32(*four), y[p]);
     }
 }
 
@@ -8132,7 +8130,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
  * ====================================================================== */
 #define EN_ROWS 192u   /* rows of a block at most: so often are the weights read again */
 #define EN_FEWEST 96u  /* and at least, however many workers there are */
-#define EN_QUERIES 24u /* rows of an attention block */
+#define EN_QUERIES OP_PRODUCT /* rows of an attention block */
 #define EN_KEYS OP_KEYS /* keys of one; scores take 48 KiB */
 #define EN_MAX_HEAD 256u
 #define EN_LOG2E 1.44269504088896341f
@@ -8354,7 +8352,17 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
     }
     w->input = x;
     w->input_stride = ldx;
-    for (r = 0; r < rows && !e->exact && !w->fine; r += EN_STRIP) {
+    if (e->exact) {
+        return;
+    }
+    if (w->fine) {
+        for (r = 0; r < rows; r++) {
+            w->scale[r] = e->op->quantise_fine(w->q + r * k, w->q + (rows + r) * k, x + r * ldx, k);
+        }
+        e->gm->pack_a(w->packed, w->q, k, 2 * rows, k / 4);
+        return;
+    }
+    for (r = 0; r < rows; r += EN_STRIP) {
         size_t n = rows - r < EN_STRIP ? rows - r : EN_STRIP;
         const float *from = x + r * ldx;
         if (norm != NULL) {
@@ -8363,12 +8371,6 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
         }
         e->op->quantise(w->q, from, ldx, n, k, w->scale + r);
         e->gm->pack_a((char *)w->packed + e->gm->a_bytes(r, k / 4), w->q, k, n, k / 4);
-    }
-    for (r = 0; r < rows && !e->exact && w->fine; r++) {
-        w->scale[r] = e->op->quantise_fine(w->q + r * k, w->q + (rows + r) * k, x + r * ldx, k);
-    }
-    if (!e->exact && w->fine) {
-        e->gm->pack_a(w->packed, w->q, k, 2 * rows, k / 4);
     }
 }
 
@@ -8894,16 +8896,13 @@ static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_
 /* Asks memory for n bytes. */
 static void de_fetch(const void *from, size_t n)
 {
-    size_t i;
-    for (i = 0; i < n; i += 64) {
-        gm_prefetch2((const int8_t *)from, i);
-    }
+    gm_walk_ahead(from, 0, 1, 0, (n + GM_GROUP - 1) / GM_GROUP);
 }
 
 /* A head's keys and values lie in many short pieces: all are asked for before the first is used. */
 static void de_fetch_head(const en_heads *h, size_t head, size_t n)
 {
-    size_t at = head * h->keys, panel;
+    size_t at = head * h->keys;
     if (h->kf != NULL) {
         return;
     }
@@ -8912,9 +8911,7 @@ static void de_fetch_head(const en_heads *h, size_t head, size_t n)
     de_fetch(h->k_fix + at, n * sizeof(int32_t));
     de_fetch(h->v_log2 + at, n * sizeof(float));
     de_fetch(h->v_inverse + at, n * sizeof(float));
-    for (panel = 0; panel < h->hd / 16; panel++) {
-        de_fetch(h->v + (at * h->hd + panel * h->keys * 16), n * 16);
-    }
+    gm_walk_ahead(h->v + at * h->hd, h->keys / 4, h->hd / 16, 0, (n + 3) / 4);
 }
 
 /* One head of a run of rows of one slot: appends their keys and values, then attends over the
