@@ -2276,10 +2276,11 @@ WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
 
 /* A kernel of at most tile_rows rows and so many panels, over a stretch of groups. A row of a is
  * stride bytes; panels are pitch groups apart. Sums start from `from`: corrections (ldfrom 0), the
- * stretch before (c itself), or NULL for zeros. */
+ * stretch before (c itself), or NULL for zeros. A kernel of few rows waits for memory and asks for
+ * what lies next bytes behind each group that it reads. */
 typedef void (*gm_micro)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                         const char *a, size_t stride, size_t rows,
-                         const int8_t *b, size_t pitch, size_t groups, size_t panels);
+                         const char *a, size_t stride, size_t rows, const int8_t *b,
+                         size_t pitch, size_t groups, size_t panels, size_t next);
 
 WNPU_INLINE const int32_t *gm_at(const int32_t *from, size_t offset)
 {
@@ -2298,6 +2299,22 @@ WNPU_INLINE void gm_walk_ahead(const int8_t *b, size_t pitch, size_t panels, siz
     }
 }
 
+#define GM_AHEAD 16384u /* bytes that a kernel which waits for memory reads ahead at least */
+
+/* How far ahead that is, after ng of k4 groups: the next stretch of the same panels, or what comes
+ * behind np panels. 0 for a small B: it is the beginning of a cache, and behind it is room. */
+WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, size_t np)
+{
+    size_t bytes = pitch * GM_GROUP * np;
+    if (k4 * panels * GM_GROUP < GM_AHEAD) {
+        return 0;
+    }
+    if (ng < pitch) {
+        return ng * GM_GROUP;
+    }
+    return bytes > GM_AHEAD ? bytes : GM_AHEAD;
+}
+
 /* The panels' part of a stretch and a tile's rows should stay in the nearest caches. With many rows
  * there is time to fetch what comes next, a little with each tile: the weights of a layer are read
  * from far away again and again. */
@@ -2312,15 +2329,16 @@ WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, s
         for (g = 0; g < k4; g += stretch) {
             size_t ng = k4 - g < stretch ? k4 - g : stretch;
             size_t ahead = rows > 8 * tile_rows ? (ng * tile_rows + rows - 1) / rows : 0;
-            size_t next = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
+            size_t after = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
+            size_t next = gm_next(k4, panels, ng, pitch, np);
             for (r = 0; r < rows; r += tile_rows) {
                 size_t nr = rows - r < tile_rows ? rows - r : tile_rows;
                 int32_t *out = c + r * ldc + p * 16;
                 const int32_t *from = g > 0 ? out : gm_at(correction, p * 16);
-                gm_walk_ahead(b, pitch, np, next + r / tile_rows * ahead, ahead);
+                gm_walk_ahead(b, pitch, np, after + r / tile_rows * ahead, ahead);
                 micro(out, ldc, from, g > 0 ? ldc : 0,
                       (const char *)packed_a + r * stride + g * group_bytes, stride, nr,
-                      b + (p * pitch + g) * GM_GROUP, pitch, ng, np);
+                      b + (p * pitch + g) * GM_GROUP, pitch, ng, np, next);
             }
         }
     }
@@ -2379,8 +2397,6 @@ GM_SSE41 static void gm_sse41_pack_u(void *packed_a, const uint8_t *a, size_t ld
     }
 }
 
-#define GM_AHEAD 16384u /* bytes that a kernel which waits for memory reads ahead at least */
-
 typedef struct gm_sse41_row { __m128i v[4]; } gm_sse41_row;
 
 /* sum += x * y in the register of the sum: left to itself clang rotates and spills the sums. */
@@ -2422,7 +2438,7 @@ WNPU_INLINE GM_SSE41 void gm_sse41_store(int32_t *c, const int32_t *from, const 
 /* R rows (1, 2 or 6) times 2 C columns of one panel. */
 WNPU_INLINE GM_SSE41 void gm_sse41_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                          const char *a, size_t stride, const int8_t *b,
-                                         size_t groups, int R, int C)
+                                         size_t groups, size_t next, int R, int C)
 {
     const __m128i zero = _mm_setzero_si128();
     gm_sse41_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
@@ -2433,7 +2449,7 @@ WNPU_INLINE GM_SSE41 void gm_sse41_tile1(int32_t *c, size_t ldc, const int32_t *
         y[0] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)b));
         y[1] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 8)));
         if (R < 6) {
-            gm_prefetch(b, groups * GM_GROUP);
+            gm_prefetch(b, next);
         }
         if (C > 2) {
             y[2] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 16)));
@@ -2465,34 +2481,34 @@ WNPU_INLINE GM_SSE41 void gm_sse41_tile1(int32_t *c, size_t ldc, const int32_t *
 /* All rows of a tile times one panel. */
 WNPU_INLINE GM_SSE41 void gm_sse41_panel(int32_t *c, size_t ldc, const int32_t *from,
                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                         const int8_t *b, size_t groups)
+                                         const int8_t *b, size_t groups, size_t next)
 {
     size_t r, n;
     for (n = 0; n < 16 && rows == 6; n += 4) {
         gm_sse41_tile1(c + n, ldc, gm_at(from, n), ldfrom, a, stride, b + n * 4,
-                       groups, 6, 2);
+                       groups, next, 6, 2);
     }
     for (n = 0; n < 16 && rows < 6; n += 8) {
         const int32_t *start = gm_at(from, n);
         for (r = 0; r + 2 <= rows; r += 2) {
             gm_sse41_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
-                           a + r * stride, stride, b + n * 4, groups, 2, 4);
+                           a + r * stride, stride, b + n * 4, groups, next, 2, 4);
         }
         if (r < rows) {
             gm_sse41_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
-                           a + r * stride, stride, b + n * 4, groups, 1, 4);
+                           a + r * stride, stride, b + n * 4, groups, next, 1, 4);
         }
     }
 }
 
 GM_SSE41 static void gm_sse41_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                     const char *a, size_t stride, size_t rows, const int8_t *b,
-                                    size_t pitch, size_t groups, size_t panels)
+                                    size_t pitch, size_t groups, size_t panels, size_t next)
 {
     size_t p;
     for (p = 0; p < panels; p++) {
         gm_sse41_panel(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride,
-                       rows, b + p * pitch * GM_GROUP, groups);
+                       rows, b + p * pitch * GM_GROUP, groups, next);
     }
 }
 
@@ -2598,7 +2614,7 @@ WNPU_INLINE GM_AVX2 void gm_avx2_store(int32_t *c, const int32_t *from, const gm
 /* R rows (1, 2 or 6) times 4 C columns of one panel. */
 WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                        const char *a, size_t stride, const int8_t *b,
-                                       size_t groups, int R, int C)
+                                       size_t groups, size_t next, int R, int C)
 {
     const __m256i zero = _mm256_setzero_si256();
     gm_avx2_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
@@ -2609,7 +2625,7 @@ WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *fr
         y[0] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
         y[1] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 16)));
         if (R < 6) {
-            gm_prefetch(b, groups * GM_GROUP);
+            gm_prefetch(b, next);
         }
         if (C > 2) {
             y[2] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 32)));
@@ -2641,33 +2657,33 @@ WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *fr
 /* All rows of a tile times one panel. */
 WNPU_INLINE GM_AVX2 void gm_avx2_panel(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                        const char *a, size_t stride, size_t rows, const int8_t *b,
-                                       size_t groups)
+                                       size_t groups, size_t next)
 {
     size_t r;
     if (rows == 6) {
-        gm_avx2_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 6, 2);
+        gm_avx2_tile1(c, ldc, from, ldfrom, a, stride, b, groups, next, 6, 2);
         gm_avx2_tile1(c + 8, ldc, gm_at(from, 8), ldfrom, a, stride, b + 32,
-                      groups, 6, 2);
+                      groups, next, 6, 2);
         return;
     }
     for (r = 0; r + 2 <= rows; r += 2) {
         gm_avx2_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
-                      a + r * stride, stride, b, groups, 2, 4);
+                      a + r * stride, stride, b, groups, next, 2, 4);
     }
     if (r < rows) {
         gm_avx2_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
-                      a + r * stride, stride, b, groups, 1, 4);
+                      a + r * stride, stride, b, groups, next, 1, 4);
     }
 }
 
 GM_AVX2 static void gm_avx2_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                   const char *a, size_t stride, size_t rows, const int8_t *b,
-                                  size_t pitch, size_t groups, size_t panels)
+                                  size_t pitch, size_t groups, size_t panels, size_t next)
 {
     size_t p;
     for (p = 0; p < panels; p++) {
         gm_avx2_panel(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride,
-                      rows, b + p * pitch * GM_GROUP, groups);
+                      rows, b + p * pitch * GM_GROUP, groups, next);
     }
 }
 
@@ -2820,25 +2836,14 @@ WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum,
     }
 }
 
-/* How far ahead that is: the next stretch of the same panels, or what comes behind the panels. */
-WNPU_INLINE size_t gm_next(size_t k4, size_t groups, size_t panels)
-{
-    size_t bytes = k4 * GM_GROUP * panels;
-    if (groups < k4) {
-        return groups * GM_GROUP;
-    }
-    return bytes > GM_AHEAD ? bytes : GM_AHEAD;
-}
-
 /* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
  * registers. */
 WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
                                           const char *a, size_t stride, const int8_t *b, size_t k4,
-                                          size_t groups, int R, int P)
+                                          size_t groups, size_t next, int R, int P)
 {
     const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
     const size_t panel = k4 * GM_GROUP;
-    const size_t next = gm_next(k4, groups, (size_t)P);
     size_t g;
     int r;
     GM_UNROLL
@@ -2877,11 +2882,12 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
 
 WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t *from,
                                            size_t ldfrom, const char *a, size_t stride,
-                                           const int8_t *b, size_t k4, size_t groups, int R, int P)
+                                           const int8_t *b, size_t k4, size_t groups, size_t next,
+                                           int R, int P)
 {
     gm_avx512_row s[6];
     int r;
-    gm_avx512_sums(s, from, ldfrom, a, stride, b, k4, groups, R, P);
+    gm_avx512_sums(s, from, ldfrom, a, stride, b, k4, groups, next, R, P);
     GM_UNROLL
     for (r = 0; r < R; r++) {
         gm_avx512_store(c + (size_t)r * ldc, &s[r], P);
@@ -2891,47 +2897,56 @@ WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t
 /* All rows of a tile over P panels. */
 WNPU_INLINE GM_AVX512 void gm_avx512_rows(int32_t *c, size_t ldc, const int32_t *from,
                                           size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                          const int8_t *b, size_t k4, size_t groups, int P)
+                                          const int8_t *b, size_t k4, size_t groups, size_t next,
+                                          int P)
 {
     size_t r = 0;
     if (rows == 6) {
-        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, 6, P);
+        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, next, 6, P);
         return;
     }
     for (; r < rows; r += 2) {
         const int32_t *start = gm_at(from, r * ldfrom);
         if (r + 2 <= rows) {
             gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
-                            2, P);
+                            next, 2, P);
         } else {
             gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
-                            1, P);
+                            next, 1, P);
         }
     }
 }
 
 GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                       const char *a, size_t stride, size_t rows, const int8_t *b,
-                                      size_t pitch, size_t groups, size_t panels)
+                                      size_t pitch, size_t groups, size_t panels, size_t next)
 {
     size_t p;
     if (panels == 4) {
-        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, 4);
+        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, next, 4);
         return;
     }
     for (p = 0; p < panels; p++) {
         gm_avx512_rows(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride, rows,
-                       b + p * pitch * GM_GROUP, pitch, groups, 1);
+                       b + p * pitch * GM_GROUP, pitch, groups, next, 1);
     }
 }
 
+/* A share of what few rows read ahead: in the rounds from first on of each four, next bytes behind
+ * at, line after line, as the hardware's own reading ahead wants it. */
+typedef struct gm_share {
+    const int8_t *at;
+    size_t next;
+    unsigned first, last;
+} gm_share;
+
 /* R rows times two panels, for steps of a few rows, which wait for memory: two panels are two
  * places to read from, and each value of A serves both. 24 sums, 2 loads and 1 broadcast fit 32
- * registers. Of each 4 groups first to last - 1 are read ahead, what is next bytes further on. */
+ * registers. */
 WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
                                          size_t ldfrom, const char *a, size_t stride,
-                                         const int8_t *b, size_t panel, size_t groups, size_t next,
-                                         unsigned first, unsigned last, int R)
+                                         const int8_t *b, size_t panel, size_t groups,
+                                         gm_share ahead, int R)
 {
     __m512i s[12], t[12], x, y, z = _mm512_setzero_si512();
     int32_t four;
@@ -2944,9 +2959,10 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *
         t[r] = start != NULL ? _mm512_loadu_si512(start + 16) : z;
     }
     for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
-        if (g % 4 >= first && g % 4 < last) {
-            gm_prefetch2(b, next);
-            gm_prefetch2(b + panel, next);
+        if (g % 4 >= ahead.first && g % 4 < ahead.last) {
+            gm_prefetch2(ahead.at, ahead.next);
+            gm_prefetch2(ahead.at + panel, ahead.next);
+            ahead.at += GM_GROUP;
         }
         y = _mm512_loadu_si512(b);
         z = _mm512_loadu_si512(b + panel);
@@ -2970,23 +2986,27 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *
 WNPU_INLINE GM_AVX512 void gm_avx512_few_pair(int32_t *c, size_t ldc, const int32_t *from,
                                               size_t ldfrom, const char *a, size_t stride,
                                               size_t rows, const int8_t *b, size_t panel,
-                                              size_t groups)
+                                              size_t groups, size_t next)
 {
-    size_t done = 0, next = gm_next(panel / GM_GROUP, groups, 2);
+    size_t done = 0;
     while (done < rows) {
         size_t left = rows - done;
         size_t take = left >= 12 ? 12 : left >= 8 ? 8 : left >= 6 ? 6 : left >= 4 ? 4 : 1;
-        unsigned first = (unsigned)(done * 4 / rows), last = (unsigned)((done + take) * 4 / rows);
+        gm_share ahead;
+        ahead.first = (unsigned)(done * 4 / rows);
+        ahead.last = (unsigned)((done + take) * 4 / rows);
+        ahead.at = b + groups / 4 * ahead.first * GM_GROUP;
+        ahead.next = next;
         if (take == 12) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 12);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 12);
         } else if (take == 8) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 8);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 8);
         } else if (take == 6) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 6);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 6);
         } else if (take == 4) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 4);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 4);
         } else {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, first, last, 1);
+            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 1);
         }
         done += take;
         c += take * ldc;
@@ -2998,12 +3018,13 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few_pair(int32_t *c, size_t ldc, const int3
 GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t *from,
                                           size_t ldfrom, const char *a, size_t stride, size_t rows,
                                           const int8_t *b, size_t pitch, size_t groups,
-                                          size_t panels)
+                                          size_t panels, size_t next)
 {
     if (panels == 2) {
-        gm_avx512_few_pair(c, ldc, from, ldfrom, a, stride, rows, b, pitch * GM_GROUP, groups);
+        gm_avx512_few_pair(c, ldc, from, ldfrom, a, stride, rows, b, pitch * GM_GROUP, groups,
+                           next);
     } else {
-        gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels);
+        gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
     }
 }
 
@@ -3133,11 +3154,12 @@ WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size
 
 static void gm_neon_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                           const char *a, size_t stride, size_t rows, const int8_t *b,
-                          size_t pitch, size_t groups, size_t panels)
+                          size_t pitch, size_t groups, size_t panels, size_t next)
 {
     size_t r, n;
     (void)pitch;
     (void)panels; /* 1 */
+    (void)next;
     for (n = 0; n < 16; n += 8) {
         const int32_t *start = gm_at(from, n);
         if (rows == 4) {
@@ -3277,11 +3299,12 @@ WNPU_INLINE GM_DOT void gm_dot_tile1(int32_t *c, size_t ldc, const int32_t *from
 
 GM_DOT static void gm_dot_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                 const char *a, size_t stride, size_t rows, const int8_t *b,
-                                size_t pitch, size_t groups, size_t panels)
+                                size_t pitch, size_t groups, size_t panels, size_t next)
 {
     size_t r;
     (void)pitch;
     (void)panels; /* 1 */
+    (void)next;
     if (rows == 4) {
         gm_dot_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
         return;
@@ -4904,7 +4927,7 @@ WNPU_INLINE GM_AVX512 void op_product_tile(__m512i *best, int16_t *u, const char
     gm_avx512_row s[6];
     size_t r;
     gm_avx512_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
-                   keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, 6, 4);
+                   keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, 0, 6, 4);
     GM_UNROLL
     for (r = 0; r < 6; r++) {
         const __m512 query = _mm512_set1_ps(query_scale[r]);
