@@ -4384,6 +4384,7 @@ typedef struct op_kernels {
                   const op_online *row, int last);
     void (*softmax_float)(float *scores, size_t n);
     float (*sum_exp)(const float *x, size_t n, float maximum);
+    float (*largest)(const float *x, size_t n);
     size_t (*argmax)(const float *x, size_t n);
     size_t (*above)(uint32_t *index, size_t capacity, const float *x, size_t n, float least);
     float (*dot_int8)(const float *x, const int8_t *w, size_t n);
@@ -4458,6 +4459,10 @@ typedef struct op_kernels {
     {                                                                                             \
         return op_sum_exp_body(x, n, maximum);                                                    \
     }                                                                                             \
+    attribute static float op_largest_##name(const float *x, size_t n)                            \
+    {                                                                                             \
+        return op_largest_body(x, n);                                                             \
+    }                                                                                             \
     attribute static size_t op_argmax_##name(const float *x, size_t n)                            \
     {                                                                                             \
         return op_argmax_body(x, n);                                                              \
@@ -4501,7 +4506,8 @@ OP_SET(base, )
 static const op_kernels op_base_kernels = {
     op_norm_base, op_quantise_base, op_quantise_fine_base, op_dequantise_base, op_bias_base,
     op_scale_base, op_exponents_base, op_weights_base, NULL, op_value_scales_base, op_blend_base,
-    op_softmax_float_base, op_sum_exp_base, op_argmax_base, op_above_base, op_dot_int8_base,
+    op_softmax_float_base, op_sum_exp_base, op_largest_base, op_argmax_base, op_above_base,
+    op_dot_int8_base,
     op_mel_powers_base, op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_base,
     op_halves_base
 };
@@ -4659,7 +4665,8 @@ OP_SET(avx2, OP_AVX2)
 static const op_kernels op_avx2_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_dequantise_avx2, op_bias_avx2,
     op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, op_value_scales_avx2, op_blend_avx2,
-    op_softmax_float_avx2, op_sum_exp_avx2, op_argmax_avx2, op_above_avx2, op_dot_int8_avx2,
+    op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2, op_above_avx2,
+    op_dot_int8_avx2,
     op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx2,
     op_halves_avx2
 };
@@ -5043,7 +5050,8 @@ OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size
 static const op_kernels op_avx512_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_dequantise_avx512, op_bias_avx2,
     op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512, op_value_scales_avx2,
-    op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_argmax_avx2, op_above_avx2,
+    op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2,
+    op_above_avx2,
     op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2,
     op_digits_avx512, op_halves_avx512
 };
@@ -8810,6 +8818,7 @@ static void en_start(en_engine *e)
 #define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
 #define DE_MATTERS 8.0f /* logits so far below the best are not refined */
 #define DE_REFINED 512u /* so many logits are refined at most */
+#define DE_PART 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
 #define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
 
 typedef struct de_row {
@@ -8842,6 +8851,7 @@ typedef struct de_decoder {
     float *wide;        /* [DE_ROWS, 4 d] */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (two at least) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
+    float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
     uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits are refined */
     /* the product that is under way */
     const gm_weight *weight;
@@ -8865,6 +8875,20 @@ static size_t de_item(const de_decoder *d, size_t index, size_t count)
     return lane * (count / threads) + (lane < rest ? lane : rest) + index / threads;
 }
 
+/* Keeps the largest of each part of the logits that a worker just wrote, from column first on:
+ * they are still in its cache. */
+static void de_find_largest(const de_decoder *d, size_t first, size_t n)
+{
+    size_t vocab = (size_t)d->e->model->vocab.n_vocab, parts = en_blocks(vocab, DE_PART), row, at;
+    size_t end = first + n < vocab ? first + n : vocab;
+    for (row = 0; row < d->n_rows; row++) {
+        for (at = first; at < end; at += DE_PART) {
+            d->largest[row * parts + at / DE_PART] = d->e->op->largest(
+                d->out + row * d->ldo + at, end - at < DE_PART ? end - at : DE_PART);
+        }
+    }
+}
+
 static void de_multiply_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
@@ -8872,6 +8896,9 @@ static void de_multiply_task(void *context, size_t index, unsigned worker)
     size_t n = d->weight->n16 - panel < d->chunk ? d->weight->n16 - panel : d->chunk;
     en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
                 d->out + panel * 16, d->ldo, d->finish);
+    if (d->out == d->logits && !d->e->exact) {
+        de_find_largest(d, panel * 16, n * 16);
+    }
 }
 
 /* out = finish(x * weight^T + bias) for x [rows, k], columns shared between the workers. */
@@ -8879,13 +8906,14 @@ static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, 
                         float *out, op_finish finish)
 {
     size_t tasks = d->e->pool->threads > 1 ? 4 * (size_t)d->e->pool->threads : 1;
+    size_t unit = out == d->logits ? DE_PART / 16 : EN_CHUNK;
     en_prepare(d->e, &d->in, NULL, x, weight->k, rows, weight->k);
     d->weight = weight;
     d->out = out;
     d->ldo = (size_t)weight->n16 * 16;
     d->n_rows = rows;
     d->finish = finish;
-    d->chunk = (weight->n16 / tasks + EN_CHUNK) / EN_CHUNK * EN_CHUNK;
+    d->chunk = (weight->n16 / tasks + unit) / unit * unit;
     tp_run(d->e->pool, en_blocks(weight->n16, d->chunk), de_multiply_task, d);
 }
 
@@ -9019,6 +9047,28 @@ static size_t de_logits_stride(const wnpu_model *m)
     return en_round16((size_t)m->vocab.n_vocab);
 }
 
+/* The tokens of a row whose logits are at least `least`, in rising order. Returns how many, or
+ * something above DE_REFINED if they are more than that. */
+static size_t de_close(const de_decoder *d, size_t row, float least)
+{
+    const wnpu_model *m = d->e->model;
+    size_t vocab = (size_t)m->vocab.n_vocab, parts = en_blocks(vocab, DE_PART), count = 0, p, k;
+    const float *logits = d->logits + row * de_logits_stride(m);
+    uint32_t *close = d->close + row * DE_REFINED;
+    for (p = 0; p < parts && count <= DE_REFINED; p++) {
+        size_t at = p * DE_PART, n = vocab - at < DE_PART ? vocab - at : DE_PART, found;
+        if (!(d->largest[row * parts + p] >= least)) {
+            continue;
+        }
+        found = d->e->op->above(close + count, DE_REFINED - count, logits + at, n, least);
+        for (k = count; k < count + found && k < DE_REFINED; k++) {
+            close[k] += (uint32_t)at;
+        }
+        count += found;
+    }
+    return count;
+}
+
 /* Adds to the logits that matter (exp(-8) of the best or more; where these are many, fewer) what
  * int8 left of their weights: the projection's rounding is the largest single error of the INT8
  * path otherwise. */
@@ -9027,15 +9077,15 @@ static void de_refine_task(void *context, size_t row, unsigned worker)
     const de_decoder *d = context;
     const wnpu_model *m = d->e->model;
     const op_kernels *op = d->e->op;
-    size_t n = m->n_text_state, vocab = (size_t)m->vocab.n_vocab, i, count;
+    size_t n = m->n_text_state, parts = en_blocks((size_t)m->vocab.n_vocab, DE_PART), i, count;
     float *logits = d->logits + row * de_logits_stride(m), margin = DE_MATTERS;
-    float best = logits[op->argmax(logits, vocab)];
-    uint32_t *close = d->close + row * DE_REFINED;
+    float best = op->largest(d->largest + row * parts, parts);
+    const uint32_t *close = d->close + row * DE_REFINED;
     (void)worker;
-    count = op->above(close, DE_REFINED, logits, vocab, best - margin);
+    count = de_close(d, row, best - margin);
     while (count > DE_REFINED && margin > 0.1f) {
         margin *= 0.5f;
-        count = op->above(close, DE_REFINED, logits, vocab, best - margin);
+        count = de_close(d, row, best - margin);
     }
     count = count < DE_REFINED ? count : DE_REFINED;
     for (i = 0; i < count; i++) {
@@ -9123,6 +9173,8 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
     d->logit_rows = slots < 2 ? 2 : slots < DE_LOGITS ? slots : DE_LOGITS;
     d->logits = ar_take(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
+    d->largest = ar_take(arena, d->logit_rows * en_blocks((size_t)m->vocab.n_vocab, DE_PART),
+                         sizeof(float));
     d->close = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(uint32_t));
     d->in.fine = 1;
     if (!e->exact) {
