@@ -2836,11 +2836,30 @@ WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum,
     }
 }
 
-/* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
- * registers. */
+/* A share of what few rows read ahead: in the rounds from first on of each four, next bytes behind
+ * at, line after line, as the hardware's own reading ahead wants it. */
+typedef struct gm_share {
+    const int8_t *at;
+    size_t next;
+    unsigned first, last;
+} gm_share;
+
+WNPU_INLINE GM_AVX512 void gm_avx512_ahead(gm_share *ahead, size_t panel, int P)
+{
+    gm_prefetch2(ahead->at, ahead->next);
+    if (P > 1) {
+        gm_prefetch2(ahead->at + panel, ahead->next);
+        gm_prefetch2(ahead->at + panel * 2, ahead->next);
+        gm_prefetch2(ahead->at + panel * 3, ahead->next);
+    }
+    ahead->at += GM_GROUP;
+}
+
+/* Sums of R rows (1, 2, 4 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
+ * registers. ahead NULL: nothing is read ahead. */
 WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
                                           const char *a, size_t stride, const int8_t *b, size_t k4,
-                                          size_t groups, size_t next, int R, int P)
+                                          size_t groups, gm_share *ahead, int R, int P)
 {
     const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
     const size_t panel = k4 * GM_GROUP;
@@ -2853,15 +2872,10 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
     GM_UNROLL4
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
+        if (ahead != NULL && g % 4 >= ahead->first && g % 4 < ahead->last) {
+            gm_avx512_ahead(ahead, panel, P);
+        }
         y[0] = _mm512_loadu_si512(b);
-        if (R < 6) {
-            gm_prefetch2(b, next);
-        }
-        if (R < 6 && P > 1) {
-            gm_prefetch2(b + panel, next);
-            gm_prefetch2(b + panel * 2, next);
-            gm_prefetch2(b + panel * 3, next);
-        }
         if (P > 1) {
             y[1] = _mm512_loadu_si512(b + panel);
             y[2] = _mm512_loadu_si512(b + panel * 2);
@@ -2874,6 +2888,8 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
         if (R > 2) {
             gm_avx512_step(&s[2], lo + stride * 2, y, P);
             gm_avx512_step(&s[3], hi, y, P);
+        }
+        if (R > 4) {
             gm_avx512_step(&s[4], hi + stride, y, P);
             gm_avx512_step(&s[5], hi + stride * 2, y, P);
         }
@@ -2882,12 +2898,12 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
 
 WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t *from,
                                            size_t ldfrom, const char *a, size_t stride,
-                                           const int8_t *b, size_t k4, size_t groups, size_t next,
-                                           int R, int P)
+                                           const int8_t *b, size_t k4, size_t groups,
+                                           gm_share *ahead, int R, int P)
 {
     gm_avx512_row s[6];
     int r;
-    gm_avx512_sums(s, from, ldfrom, a, stride, b, k4, groups, next, R, P);
+    gm_avx512_sums(s, from, ldfrom, a, stride, b, k4, groups, ahead, R, P);
     GM_UNROLL
     for (r = 0; r < R; r++) {
         gm_avx512_store(c + (size_t)r * ldc, &s[r], P);
@@ -2897,22 +2913,21 @@ WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t
 /* All rows of a tile over P panels. */
 WNPU_INLINE GM_AVX512 void gm_avx512_rows(int32_t *c, size_t ldc, const int32_t *from,
                                           size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                          const int8_t *b, size_t k4, size_t groups, size_t next,
-                                          int P)
+                                          const int8_t *b, size_t k4, size_t groups, int P)
 {
     size_t r = 0;
     if (rows == 6) {
-        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, next, 6, P);
+        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, NULL, 6, P);
         return;
     }
     for (; r < rows; r += 2) {
         const int32_t *start = gm_at(from, r * ldfrom);
         if (r + 2 <= rows) {
             gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
-                            next, 2, P);
+                            NULL, 2, P);
         } else {
             gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
-                            next, 1, P);
+                            NULL, 1, P);
         }
     }
 }
@@ -2922,91 +2937,41 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
                                       size_t pitch, size_t groups, size_t panels, size_t next)
 {
     size_t p;
+    (void)next;
     if (panels == 4) {
-        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, next, 4);
+        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, 4);
         return;
     }
     for (p = 0; p < panels; p++) {
         gm_avx512_rows(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride, rows,
-                       b + p * pitch * GM_GROUP, pitch, groups, next, 1);
+                       b + p * pitch * GM_GROUP, pitch, groups, 1);
     }
 }
 
-/* A share of what few rows read ahead: in the rounds from first on of each four, next bytes behind
- * at, line after line, as the hardware's own reading ahead wants it. */
-typedef struct gm_share {
-    const int8_t *at;
-    size_t next;
-    unsigned first, last;
-} gm_share;
-
-/* R rows times two panels, for steps of a few rows, which wait for memory: two panels are two
- * places to read from, and each value of A serves both. 24 sums, 2 loads and 1 broadcast fit 32
- * registers. */
-WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
-                                         size_t ldfrom, const char *a, size_t stride,
-                                         const int8_t *b, size_t panel, size_t groups,
-                                         gm_share ahead, int R)
-{
-    __m512i s[12], t[12], x, y, z = _mm512_setzero_si512();
-    int32_t four;
-    size_t g;
-    int r;
-    GM_UNROLL
-    for (r = 0; r < R; r++) {
-        const int32_t *start = gm_at(from, (size_t)r * ldfrom);
-        s[r] = start != NULL ? _mm512_loadu_si512(start) : z;
-        t[r] = start != NULL ? _mm512_loadu_si512(start + 16) : z;
-    }
-    for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
-        if (g % 4 >= ahead.first && g % 4 < ahead.last) {
-            gm_prefetch2(ahead.at, ahead.next);
-            gm_prefetch2(ahead.at + panel, ahead.next);
-            ahead.at += GM_GROUP;
-        }
-        y = _mm512_loadu_si512(b);
-        z = _mm512_loadu_si512(b + panel);
-        GM_UNROLL
-        for (r = 0; r < R; r++) {
-            memcpy(&four, a + (size_t)r * stride, 4);
-            x = _mm512_set1_epi32(four);
-            gm_avx512_add(&s[r], x, y);
-            gm_avx512_add(&t[r], x, z);
-        }
-    }
-    GM_UNROLL
-    for (r = 0; r < R; r++) {
-        _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
-        _mm512_storeu_si512(c + (size_t)r * ldc + 16, t[r]);
-    }
-}
-
-/* Any number of rows times two panels: what 12 rows have read is near for the rest. Each reads its
+/* At most GM_FEW rows times four panels: few rows wait for memory, and four panels are four places
+ * to read from. What the first part of the rows has read is near for the others, and each reads its
  * share ahead, so that memory never rests. */
-WNPU_INLINE GM_AVX512 void gm_avx512_few_pair(int32_t *c, size_t ldc, const int32_t *from,
-                                              size_t ldfrom, const char *a, size_t stride,
-                                              size_t rows, const int8_t *b, size_t panel,
-                                              size_t groups, size_t next)
+WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
+                                         size_t ldfrom, const char *a, size_t stride, size_t rows,
+                                         const int8_t *b, size_t k4, size_t groups, size_t next)
 {
     size_t done = 0;
     while (done < rows) {
         size_t left = rows - done;
-        size_t take = left >= 12 ? 12 : left >= 8 ? 8 : left >= 6 ? 6 : left >= 4 ? 4 : 1;
-        gm_share ahead;
-        ahead.first = (unsigned)(done * 4 / rows);
-        ahead.last = (unsigned)((done + take) * 4 / rows);
-        ahead.at = b + groups / 4 * ahead.first * GM_GROUP;
-        ahead.next = next;
-        if (take == 12) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 12);
-        } else if (take == 8) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 8);
-        } else if (take == 6) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 6);
+        size_t take = left == 8 ? 4 : left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        gm_share share, *ahead = &share;
+        share.first = (unsigned)(done * 4 / rows);
+        share.last = (unsigned)((done + take) * 4 / rows);
+        share.at = b + groups / 4 * share.first * GM_GROUP;
+        share.next = next;
+        if (take == 6) {
+            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 6, 4);
         } else if (take == 4) {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 4);
+            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 4, 4);
+        } else if (take == 2) {
+            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 2, 4);
         } else {
-            gm_avx512_few(c, ldc, from, ldfrom, a, stride, b, panel, groups, ahead, 1);
+            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 1, 4);
         }
         done += take;
         c += take * ldc;
@@ -3020,9 +2985,8 @@ GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t 
                                           const int8_t *b, size_t pitch, size_t groups,
                                           size_t panels, size_t next)
 {
-    if (panels == 2) {
-        gm_avx512_few_pair(c, ldc, from, ldfrom, a, stride, rows, b, pitch * GM_GROUP, groups,
-                           next);
+    if (panels == 4) {
+        gm_avx512_few(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, next);
     } else {
         gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
     }
@@ -3030,17 +2994,17 @@ GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t 
 
 #define GM_FEW 16u
 
-/* One or two rows: four panels at once hide the latency of their sums. */
+/* One or two rows read long stretches. */
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                            const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                            size_t panels)
 {
-    if (rows > GM_FEW || rows <= 2) {
-        gm_walk(gm_avx512_micro, 6, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b, pitch,
-                correction, k4, panels);
+    if (rows > GM_FEW) {
+        gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch, correction, k4,
+                panels);
     } else {
-        gm_walk(gm_avx512_few_micro, GM_FEW, 2, 4, 128, c, ldc, packed_a, rows, b, pitch,
-                correction, k4, panels);
+        gm_walk(gm_avx512_few_micro, GM_FEW, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b,
+                pitch, correction, k4, panels);
     }
 }
 
@@ -4934,7 +4898,7 @@ WNPU_INLINE GM_AVX512 void op_product_tile(__m512i *best, int16_t *u, const char
     gm_avx512_row s[6];
     size_t r;
     gm_avx512_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
-                   keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, 0, 6, 4);
+                   keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 4);
     GM_UNROLL
     for (r = 0; r < 6; r++) {
         const __m512 query = _mm512_set1_ps(query_scale[r]);
