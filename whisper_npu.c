@@ -99,6 +99,13 @@
 #elif !defined(WNPU_NO_SIMD) && (defined(__x86_64__) || defined(__i386__))
 #define WNPU_X86 1
 #include <immintrin.h>
+/* AMX: compilers that know it, and the system whose way of asking for it section 4 knows. */
+#if defined(__x86_64__) && defined(__linux__) && !defined(__ILP32__)
+#if (defined(__clang__) && __clang_major__ >= 12) || (!defined(__clang__) && __GNUC__ >= 11)
+#define WNPU_AMX 1
+#include <cpuid.h>
+#endif
+#endif
 #elif !defined(WNPU_NO_SIMD) && defined(__aarch64__)
 #define WNPU_ARM 1
 #include <arm_neon.h>
@@ -564,6 +571,67 @@ static unsigned tp_cpus(void)
  *            instructions and the operating system saves its registers.
  *  Costs     a few CPUID instructions at session opening.
  * ====================================================================== */
+#ifdef WNPU_AMX
+#define CP_TILE_DATA 18u      /* number of this state component, 8 KiB for each thread */
+#define CP_SUPPORTED 0x1021   /* ARCH_GET_XCOMP_SUPP */
+#define CP_PERMITTED 0x1022   /* ARCH_GET_XCOMP_PERM */
+#define CP_REQUEST 0x1023     /* ARCH_REQ_XCOMP_PERM */
+
+/* arch_prctl(), for which there is no header: 0 or a negative errno. */
+static long cp_arch_prctl(int operation, uintptr_t argument)
+{
+    long result;
+    __asm__ __volatile__("syscall" : "=a"(result) : "0"(158L), "D"((long)operation), "S"(argument)
+                         : "rcx", "r11", "memory");
+    return result;
+}
+
+/* Whether tile data is among the supported, or the permitted, state components. */
+static int cp_tile_data(int operation)
+{
+    uint64_t components = 0;
+    return cp_arch_prctl(operation, (uintptr_t)&components) == 0 &&
+           (components >> CP_TILE_DATA & 1) != 0;
+}
+
+/* AMX-TILE and AMX-INT8, and a system that saves both state components of the tiles. */
+static int cp_tiles(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c >> 27 & 1) == 0) { /* OSXSAVE */
+        return 0;
+    }
+    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    if ((a >> 17 & 3) != 3 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        return 0;
+    }
+    return (d >> 24 & 3) == 3 && cp_tile_data(CP_SUPPORTED);
+}
+#endif
+
+/* AMX wants more than a CPU: Linux gives tiles to processes that asked, because their signal frames
+ * grow by the size of the tiles. The other sets are always permitted. */
+static int cp_permitted(wnpu_isa isa)
+{
+#ifdef WNPU_AMX
+    return isa != WNPU_ISA_AMX || cp_tile_data(CP_PERMITTED);
+#else
+    return isa != WNPU_ISA_AMX;
+#endif
+}
+
+/* Asks for it on behalf of the process with all its threads; 0 or the errno of a refusal. */
+static int cp_request(wnpu_isa isa)
+{
+#ifdef WNPU_AMX
+    if (isa == WNPU_ISA_AMX) {
+        return (int)-cp_arch_prctl(CP_REQUEST, CP_TILE_DATA);
+    }
+#endif
+    (void)isa;
+    return 0;
+}
+
 #ifdef WNPU_X86
 static int cp_x86(wnpu_isa isa)
 {
@@ -574,6 +642,9 @@ static int cp_x86(wnpu_isa isa)
     case WNPU_ISA_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#ifdef WNPU_AMX
+    case WNPU_ISA_AMX: return cp_x86(WNPU_ISA_AVX512) && cp_tiles();
+#endif
     default: return 0;
     }
 }
@@ -612,7 +683,7 @@ WNPU_API int wnpu_isa_available(wnpu_isa isa)
 }
 
 static const char *const cp_names[] = {
-    "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm"
+    "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx"
 };
 #define CP_ISAS ((int)(sizeof cp_names / sizeof cp_names[0]))
 
@@ -632,12 +703,18 @@ WNPU_API int wnpu_isa_from_name(const char *name)
     return -1;
 }
 
-/* The highest available set; sets are numbered from slow to fast on each architecture. */
+/* Whether the set can run here and now. */
+static int cp_usable(wnpu_isa isa)
+{
+    return wnpu_isa_available(isa) && cp_permitted(isa);
+}
+
+/* The highest usable set; sets are numbered from slow to fast on each architecture. */
 static wnpu_isa cp_best(void)
 {
     int i;
     for (i = CP_ISAS - 1; i > WNPU_ISA_SCALAR; i--) {
-        if (wnpu_isa_available((wnpu_isa)i)) {
+        if (cp_usable((wnpu_isa)i)) {
             return (wnpu_isa)i;
         }
     }
@@ -2315,6 +2392,8 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
     return bytes > GM_AHEAD ? bytes : GM_AHEAD;
 }
 
+#define GM_MANY 48u /* rows: more of them leave time to read ahead */
+
 /* The panels' part of a stretch and a tile's rows should stay in the nearest caches. With many rows
  * there is time to fetch what comes next, a little with each tile: the weights of a layer are read
  * from far away again and again. */
@@ -2328,7 +2407,7 @@ WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, s
         size_t np = panels - p < tile_panels ? panels - p : tile_panels;
         for (g = 0; g < k4; g += stretch) {
             size_t ng = k4 - g < stretch ? k4 - g : stretch;
-            size_t ahead = rows > 8 * tile_rows ? (ng * tile_rows + rows - 1) / rows : 0;
+            size_t ahead = rows > GM_MANY ? (ng * tile_rows + rows - 1) / rows : 0;
             size_t after = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
             size_t next = gm_next(k4, panels, ng, pitch, np);
             for (r = 0; r < rows; r += tile_rows) {
@@ -3026,6 +3105,152 @@ static const gm_kernels gm_avx512 = {
     WNPU_ISA_AVX512, 6, gm_bytes8, gm_avx512_pack, 1, NULL,
     gm_avx512_tile, gm_avx512_correct, gm_ftile8
 };
+
+#ifdef WNPU_AMX
+/* ---- AMX: AVX-512's forms of A and B are tiles as they stand ---- */
+
+/* A tile has up to 16 rows of 64 bytes. B's are 16 groups of a panel; tdpbusd adds the products of
+ * rows of A and 64 values along k to rows of 16 sums. Tiles 0 and 1 are sums, 2 has rows of A, 3 a
+ * panel. With all eight the cache is read less, but a core has few tiles more than two threads
+ * need, and without spare ones nothing overlaps: half as fast beside a busy neighbour. */
+#ifndef GM_EMULATED
+#define GM_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,amx-int8")))
+#else
+#define GM_AMX
+#endif
+#define GM_TILE 16u
+#define GM_TILES 32u /* rows of two */
+
+/* Compilers do not know what the instructions for tiles read and write in memory. */
+WNPU_INLINE void gm_amx_fence(void)
+{
+    __asm__ __volatile__("" : : : "memory");
+}
+
+/* Up to 16 rows take one tile, up to 32 two of equal size, which overlap if rows are odd. */
+WNPU_INLINE size_t gm_amx_height(size_t rows)
+{
+    return rows > GM_TILE ? (rows + 1) / 2 : rows;
+}
+
+/* From here to gm_amx_close() tiles are for so many rows. */
+GM_AMX static void gm_amx_open(size_t rows)
+{
+    struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16]; /* of a row */
+        uint8_t rows[16];
+    } shape;
+    size_t t;
+    memset(&shape, 0, sizeof shape);
+    shape.palette = 1;
+    for (t = 0; t < 4; t++) {
+        shape.bytes[t] = GM_GROUP;
+        shape.rows[t] = (uint8_t)(t < 3 ? gm_amx_height(rows) : GM_TILE);
+    }
+    gm_amx_fence();
+    _tile_loadconfig(&shape);
+}
+
+/* The host's threads leave without tiles, which spares the system from saving them. */
+GM_AMX static void gm_amx_close(void)
+{
+    _tile_release();
+}
+
+/* R tiles, 1 or 2; the second begins with row `second`. */
+WNPU_INLINE GM_AMX void gm_amx_start(const int32_t *from, size_t ldfrom, size_t second, int R)
+{
+    if (from == NULL) {
+        _tile_zero(0);
+        _tile_zero(1);
+        return;
+    }
+    _tile_loadd(0, from, ldfrom * sizeof *from);
+    if (R > 1) {
+        _tile_loadd(1, from + second * ldfrom, ldfrom * sizeof *from);
+    }
+}
+
+WNPU_INLINE GM_AMX void gm_amx_step(const char *a, size_t stride, const int8_t *b, size_t second,
+                                    int R)
+{
+    _tile_loadd(3, b, GM_GROUP);
+    _tile_loadd(2, a, stride);
+    _tile_dpbusd(0, 2, 3);
+    if (R > 1) {
+        _tile_loadd(2, a + second * stride, stride);
+        _tile_dpbusd(1, 2, 3);
+    }
+}
+
+/* The last groups are fewer than a tile has: B's are followed by others, so zeros are put behind a
+ * copy; what stands behind A's, at most GM_PAD bytes, then does not matter. */
+WNPU_INLINE GM_AMX void gm_amx_sums(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                    const char *a, size_t stride, size_t second, const int8_t *b,
+                                    size_t groups, int R)
+{
+    int8_t tail[GM_TILE * GM_GROUP] __attribute__((aligned(64)));
+    size_t g;
+    gm_amx_start(from, ldfrom, second, R);
+    for (g = 0; g + GM_TILE <= groups; g += GM_TILE) {
+        gm_amx_step(a + g * 4, stride, b + g * GM_GROUP, second, R);
+    }
+    if (g < groups) {
+        memset(tail, 0, sizeof tail);
+        memcpy(tail, b + g * GM_GROUP, (groups - g) * GM_GROUP);
+        gm_amx_fence();
+        gm_amx_step(a + g * 4, stride, tail, second, R);
+    }
+    _tile_stored(0, c, ldc * sizeof *c);
+    if (R > 1) {
+        _tile_stored(1, c + second * ldc, ldc * sizeof *c);
+    }
+}
+
+/* rows as in gm_amx_open(). */
+GM_AMX static void gm_amx_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                const char *a, size_t stride, size_t rows, const int8_t *b,
+                                size_t pitch, size_t groups, size_t panels, size_t next)
+{
+    const size_t second = rows - gm_amx_height(rows);
+    size_t p;
+    (void)next; /* the walk reads ahead */
+    gm_amx_fence();
+    for (p = 0; p < panels; p++, c += 16, from = gm_at(from, 16), b += pitch * GM_GROUP) {
+        if (rows > GM_TILE) {
+            gm_amx_sums(c, ldc, from, ldfrom, a, stride, second, b, groups, 2);
+        } else {
+            gm_amx_sums(c, ldc, from, ldfrom, a, stride, second, b, groups, 1);
+        }
+    }
+    gm_amx_fence();
+}
+
+/* Rows that fill all tiles, then the rest. A few rows wait for memory, and AVX-512 is enough for
+ * them. */
+GM_AMX static void gm_amx_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                               const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                               size_t panels)
+{
+    size_t r, n;
+    if (rows < GM_FEW) {
+        gm_avx512_tile(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
+        return;
+    }
+    for (r = 0; r < rows; r += n) {
+        n = rows - r < GM_TILES ? rows - r : (rows - r) / GM_TILES * GM_TILES;
+        gm_amx_open(n < GM_TILES ? n : GM_TILES);
+        gm_walk(gm_amx_micro, GM_TILES, 4, 4, 128, c + r * ldc, ldc,
+                (const char *)packed_a + gm_bytes8(r, k4), n, b, pitch, correction, k4, panels);
+    }
+    gm_amx_close();
+}
+
+static const gm_kernels gm_amx = {
+    WNPU_ISA_AMX, 6, gm_bytes8, gm_avx512_pack, 1, NULL, gm_amx_tile, gm_avx512_correct, gm_ftile8
+};
+#endif /* WNPU_AMX */
 #endif /* WNPU_X86 */
 
 #ifdef WNPU_ARM
@@ -3452,7 +3677,8 @@ static const gm_kernels gm_i8mm = {
 };
 #endif /* WNPU_ARM */
 
-/* The kernels of an instruction set, the best for AUTO; NULL if this machine cannot run them. */
+/* The kernels of an instruction set, the best for AUTO; NULL if this machine cannot run them. Those
+ * of AMX want permission besides, see cp_request(). */
 static const gm_kernels *gm_select(wnpu_isa isa)
 {
     if (isa == WNPU_ISA_AUTO) {
@@ -3467,6 +3693,9 @@ static const gm_kernels *gm_select(wnpu_isa isa)
     case WNPU_ISA_SSE41: return &gm_sse41;
     case WNPU_ISA_AVX2: return &gm_avx2;
     case WNPU_ISA_AVX512: return &gm_avx512;
+#endif
+#ifdef WNPU_AMX
+    case WNPU_ISA_AMX: return &gm_amx;
 #endif
 #ifdef WNPU_ARM
     case WNPU_ISA_NEON: return &gm_neon;
@@ -4890,25 +5119,32 @@ OP_AVX512 static void op_weights_avx512(op_online *row, uint8_t *p, size_t ldp, 
     }
 }
 
-/* Exponents of a tile of 6 rows and 64 keys; best has the largest of each row, by columns. */
+/* Exponents of 64 keys from at on; best has the row's largest, by columns. */
+WNPU_INLINE OP_AVX512 void op_product_row(__m512i *best, int16_t *u, const gm_avx512_row *s,
+                                          float query_scale, const op_keys *keys, size_t at)
+{
+    const float *key = keys->key + at, *log2 = keys->value_log2 + at;
+    const __m512 query = _mm512_set1_ps(query_scale);
+    __m512i a = op_wide_exponent(s->v[0], key, log2, query);
+    __m512i b = op_wide_exponent(s->v[2], key + 32, log2 + 32, query);
+    a = _mm512_packs_epi32(a, op_wide_exponent(s->v[1], key + 16, log2 + 16, query));
+    b = _mm512_packs_epi32(b, op_wide_exponent(s->v[3], key + 48, log2 + 48, query));
+    _mm512_storeu_si512(u + at, a);
+    _mm512_storeu_si512(u + at + 32, b);
+    *best = _mm512_max_epi16(*best, _mm512_max_epi16(a, b));
+}
+
+/* The same for a tile of 6 rows. */
 WNPU_INLINE GM_AVX512 void op_product_tile(__m512i *best, int16_t *u, const char *queries,
                                            const float *query_scale, const op_keys *keys, size_t at)
 {
-    const float *key = keys->key + at, *log2 = keys->value_log2 + at;
     gm_avx512_row s[6];
     size_t r;
     gm_avx512_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
                    keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 4);
     GM_UNROLL
     for (r = 0; r < 6; r++) {
-        const __m512 query = _mm512_set1_ps(query_scale[r]);
-        __m512i a = op_wide_exponent(s[r].v[0], key, log2, query);
-        __m512i b = op_wide_exponent(s[r].v[2], key + 32, log2 + 32, query);
-        a = _mm512_packs_epi32(a, op_wide_exponent(s[r].v[1], key + 16, log2 + 16, query));
-        b = _mm512_packs_epi32(b, op_wide_exponent(s[r].v[3], key + 48, log2 + 48, query));
-        _mm512_storeu_si512(u + r * OP_KEYS + at, a);
-        _mm512_storeu_si512(u + r * OP_KEYS + at + 32, b);
-        best[r] = _mm512_max_epi16(best[r], _mm512_max_epi16(a, b));
+        op_product_row(best + r, u + r * OP_KEYS, &s[r], query_scale[r], keys, at);
     }
 }
 
@@ -4928,34 +5164,52 @@ OP_AVX512 static void op_product_rest(op_online *row, int16_t *u, const void *qu
     }
 }
 
-GM_AVX512 static int op_product_avx512(op_online *row, int16_t *u, const void *queries,
-                                       size_t rows, size_t n, const float *query_scale,
-                                       const op_keys *keys)
+WNPU_INLINE OP_AVX512 void op_product_start(__m512i *best)
 {
-    const size_t stride = keys->k4 * 4 + GM_PAD;
-    __m512i best[OP_PRODUCT];
-    int within = rows <= OP_PRODUCT;
-    size_t i, r;
-    for (r = 0; r < rows && within; r++) {
+    size_t r;
+    for (r = 0; r < OP_PRODUCT; r++) {
         best[r] = _mm512_set1_epi16(-32768);
     }
-    for (i = 0; i + 64 <= n && within; i += 64) {
-        for (r = 0; r < rows; r += 6) {
-            op_product_tile(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
-                            query_scale + r, keys, i);
-        }
-    }
-    for (r = 0; r < rows && within; r++) {
+}
+
+/* What is left to do when the keys before at are done. */
+OP_AVX512 static int op_product_end(const __m512i *best, op_online *row, int16_t *u,
+                                    const void *queries, size_t rows, size_t at, size_t n,
+                                    const float *query_scale, const op_keys *keys)
+{
+    int within = 1;
+    size_t r;
+    for (r = 0; r < rows; r++) {
         row[r].most = op_wide_most(best[r]);
     }
-    if (i < n && within) {
-        op_product_rest(row, u, queries, rows, i, n, query_scale, keys);
+    if (at < n) {
+        op_product_rest(row, u, queries, rows, at, n, query_scale, keys);
     }
     for (r = 0; r < rows && within; r++) {
         row[r].peak = (float)row[r].most;
         within = op_within(row[r].most);
     }
     return within;
+}
+
+GM_AVX512 static int op_product_avx512(op_online *row, int16_t *u, const void *queries,
+                                       size_t rows, size_t n, const float *query_scale,
+                                       const op_keys *keys)
+{
+    const size_t stride = keys->k4 * 4 + GM_PAD;
+    __m512i best[OP_PRODUCT];
+    size_t i, r;
+    if (rows > OP_PRODUCT) {
+        return 0;
+    }
+    op_product_start(best);
+    for (i = 0; i + 64 <= n; i += 64) {
+        for (r = 0; r < rows; r += 6) {
+            op_product_tile(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
+                            query_scale + r, keys, i);
+        }
+    }
+    return op_product_end(best, row, u, queries, rows, i, n, query_scale, keys);
 }
 
 OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
@@ -5021,8 +5275,60 @@ static const op_kernels op_avx512_kernels = {
 };
 #endif
 
+#ifdef WNPU_AMX
+/* ---- AMX: AVX-512, but for products ---- */
+
+/* Exponents of 64 keys from their sums [rows, 64]. */
+WNPU_INLINE GM_AMX void op_product_sums(__m512i *best, int16_t *u, const int32_t *acc, size_t rows,
+                                        const float *query_scale, const op_keys *keys, size_t at)
+{
+    size_t r, p;
+    for (r = 0; r < rows; r++, acc += 64) {
+        gm_avx512_row s;
+        for (p = 0; p < 4; p++) {
+            s.v[p] = _mm512_loadu_si512(acc + p * 16);
+        }
+        op_product_row(best + r, u + r * OP_KEYS, &s, query_scale[r], keys, at);
+    }
+}
+
+GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries, size_t rows,
+                                 size_t n, const float *query_scale, const op_keys *keys)
+{
+    const size_t stride = keys->k4 * 4 + GM_PAD;
+    int32_t acc[OP_PRODUCT * 64] __attribute__((aligned(64)));
+    __m512i best[OP_PRODUCT];
+    size_t i;
+    if (rows > OP_PRODUCT) {
+        return 0;
+    }
+    op_product_start(best);
+    gm_amx_open(rows);
+    for (i = 0; i + 64 <= n; i += 64) {
+        gm_amx_micro(acc, 64, keys->correction + i, 0, queries, stride, rows,
+                     keys->packed + i * keys->k4 * 4, keys->k4, keys->k4, 4, 0);
+        op_product_sums(best, u, acc, rows, query_scale, keys, i);
+    }
+    gm_amx_close();
+    return op_product_end(best, row, u, queries, rows, i, n, query_scale, keys);
+}
+
+static const op_kernels op_amx_kernels = {
+    op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_dequantise_avx512, op_bias_avx2,
+    op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_amx, op_value_scales_avx2,
+    op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2,
+    op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2,
+    op_size_avx2, op_digits_avx512, op_halves_avx512
+};
+#endif
+
 static const op_kernels *op_select(wnpu_isa isa)
 {
+#ifdef WNPU_AMX
+    if (isa == WNPU_ISA_AMX) {
+        return &op_amx_kernels;
+    }
+#endif
 #ifdef WNPU_X86
     if (isa == WNPU_ISA_AVX512) {
         return &op_avx512_kernels;
@@ -12677,7 +12983,8 @@ GM_AVX2 static uint32_t np_dot8_avx2(const int8_t *a, const uint32_t *r, size_t 
 
 static int np_wide(const np_bridge *b)
 {
-    return b->e->gm->isa == WNPU_ISA_AVX2 || b->e->gm->isa == WNPU_ISA_AVX512;
+    wnpu_isa isa = b->e->gm->isa;
+    return isa == WNPU_ISA_AVX2 || isa == WNPU_ISA_AVX512 || isa == WNPU_ISA_AMX;
 }
 #endif
 
@@ -12740,6 +13047,7 @@ static double np_cpu_rate(wnpu_isa isa)
     case WNPU_ISA_AVX2: return 40e3;
     case WNPU_ISA_NEON_DOT: return 80e3;
     case WNPU_ISA_NEON_I8MM: return 120e3;
+    case WNPU_ISA_AMX: return 300e3; /* the rest of the encoder's work takes most of the time */
     default: return 200e3;
     }
 }
@@ -17248,6 +17556,16 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
     return np_bytes(&plan, model, &asked);
 }
 
+/* Only who names AMX wants the process changed for it. */
+static int ap_permit(wnpu_isa isa, wnpu_error *error)
+{
+    int refused = cp_request(isa);
+    return refused == 0 ? WNPU_OK :
+           er_set(error, WNPU_E_UNSUPPORTED, "the system refuses the use of %s (arch_prctl, errno "
+                  "%d): a thread's alternate signal stack may be too small, or a filter of system "
+                  "calls too strict", wnpu_isa_name(isa), refused);
+}
+
 WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
                                const wnpu_config *config, void *memory, size_t size,
                                wnpu_error *error)
@@ -17288,7 +17606,10 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     s->size = need;
     s->owned = memory == NULL;
     s->run.cancel = &s->cancel;
-    status = tp_open(&s->pool, c.threads, c.parallel_for, c.parallel_user, &s->cancel, error);
+    status = ap_permit((wnpu_isa)c.isa, error);
+    if (status == WNPU_OK) {
+        status = tp_open(&s->pool, c.threads, c.parallel_for, c.parallel_user, &s->cancel, error);
+    }
     if (status == WNPU_OK) {
         wi_start(&s->run);
         status = np_open(&s->run.bridge, &c, error);
@@ -17960,7 +18281,7 @@ typedef struct sf_run {
 } sf_run;
 
 #define SF_K 68u     /* of the products: no multiple of what the kernels take at once */
-#define SF_ROWS 7u
+#define SF_ROWS 35u
 #define SF_COLUMNS 48u
 
 /* A product against its definition. */
@@ -18205,7 +18526,7 @@ static int sf_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found, w
         status = tp_open(&r->pool, 1, NULL, NULL, &r->cancel, error);
     }
     for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS && status == WNPU_OK; isa++) {
-        if (wnpu_isa_available((wnpu_isa)isa)) {
+        if (cp_usable((wnpu_isa)isa)) {
             status = sf_check_isa(r, allocator, (wnpu_isa)isa, found, error);
             status = status != WNPU_OK ? status : sf_check_answers((wnpu_isa)isa, found, error);
         }

@@ -182,19 +182,26 @@ typedef void (*wnpu_log_fn)(void *user, wnpu_log_level level, const char *text);
 /* ---------------------------------------------------------------- instruction sets ---- */
 
 typedef enum wnpu_isa {
-    WNPU_ISA_AUTO = 0,        /* the fastest that this CPU has */
+    WNPU_ISA_AUTO = 0,        /* the fastest that this CPU has; AMX only where permitted */
     WNPU_ISA_SCALAR = 1,      /* plain C; the definition of every result */
     WNPU_ISA_SSE41 = 2,
     WNPU_ISA_AVX2 = 3,
     WNPU_ISA_AVX512 = 4,      /* AVX-512 F, BW, VL and VNNI */
     WNPU_ISA_NEON = 5,        /* AArch64 Advanced SIMD */
     WNPU_ISA_NEON_DOT = 6,    /* with the dot product instructions */
-    WNPU_ISA_NEON_I8MM = 7    /* with the int8 matrix instructions */
+    WNPU_ISA_NEON_I8MM = 7,   /* with the int8 matrix instructions */
+    /* Intel AMX beside AVX-512, on Linux for x86-64. Linux gives a process AMX only on request, and
+     * then the signal frames of all its threads grow by 8 KiB: wnpu_session_open() asks if AMX is
+     * named, and AUTO takes AMX only if the process has it already (ARCH_REQ_XCOMP_PERM). */
+    WNPU_ISA_AMX = 8
 } wnpu_isa;
 
-/* 1 when this CPU and build can run isa, else 0. AUTO is always available. */
+/* 1 when this CPU, system and build can run isa, else 0. AUTO is always available. AMX: the CPU has
+ * AMX-TILE, AMX-INT8 and all that AVX512 needs, and the system keeps tiles (XCR0 and
+ * ARCH_GET_XCOMP_SUPP say so); whether this process is permitted to use them does not matter. */
 WNPU_API int wnpu_isa_available(wnpu_isa isa);
-/* "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm"; NULL: unknown. */
+/* "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx"; NULL:
+ * unknown. */
 WNPU_API const char *wnpu_isa_name(wnpu_isa isa);
 /* The other way round; -1 if unknown. */
 WNPU_API int wnpu_isa_from_name(const char *name);
@@ -533,7 +540,8 @@ typedef struct wnpu_config {
     uint32_t struct_size;     /* set by wnpu_config_init() */
     uint32_t threads;         /* 1..64; 0 (default): one per online CPU, at most 8 */
     int32_t compute;          /* wnpu_compute; default INT8 */
-    int32_t isa;              /* wnpu_isa; default AUTO. E_UNSUPPORTED if the CPU lacks it */
+    int32_t isa;              /* wnpu_isa; default AUTO. E_UNSUPPORTED if the CPU lacks it, or
+                                 the system refuses AMX */
     uint64_t result_bytes;    /* store for text, tokens and segments of one run; 64 KiB..1 GiB;
                                  default 8 MiB, about a day of speech. See E_FULL */
     wnpu_parallel_for_fn parallel_for; /* NULL (default): own pool */
@@ -906,9 +914,9 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 /* ---------------------------------------------------------------- self test ---- */
 
 /* Compares the library with known answers: its tables, FFT and log-mel, the matrix product and one
- * window of a toy model on every instruction set that this machine has, the tokenizer. Takes some
- * 20 ms on one core; allocates about 1.5 MiB (allocator NULL: malloc) and gives all of it back. Any
- * thread, any time.
+ * window of a toy model on every instruction set that this machine has (AMX if the process is
+ * permitted to use it), the tokenizer. Takes some 20 ms on one core; allocates about 1.5 MiB
+ * (allocator NULL: malloc) and gives all of it back. Any thread, any time.
  * Errors: E_INTERNAL, with what differs and where; E_MEMORY, E_ARGUMENT. */
 WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error);
 

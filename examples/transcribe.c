@@ -117,7 +117,8 @@ static const char help_rest[] =
 "How to work\n"
 "  -t, --threads N       1 to 64; default: one for each CPU, at most 8\n"
 "      --isa NAME        instruction set: auto (default), scalar, sse4.1, avx2, avx512,\n"
-"                        neon, neon-dot, neon-i8mm. The text is the same with all\n"
+"                        neon, neon-dot, neon-i8mm, amx. The text is the same with all.\n"
+"                        Linux wants AMX to be asked for by name\n"
 "      --compute C       int8 (default), or float: the slow reference\n"
 "      --npu PACK        let an AMD XDNA NPU multiply, with the kernels in directory PACK.\n"
 "                        The text is the same; without a working NPU the CPU does all\n"
@@ -499,7 +500,7 @@ static int self_test(void)
     }
     fputs("self test passed:", stdout);
     for (isa = WNPU_ISA_SCALAR; wnpu_isa_name((wnpu_isa)isa) != NULL; isa++) {
-        if (wnpu_isa_available((wnpu_isa)isa)) {
+        if (wnpu_isa_available((wnpu_isa)isa) && isa != WNPU_ISA_AMX) { /* nobody asked for it */
             printf(" %s", wnpu_isa_name((wnpu_isa)isa));
         }
     }

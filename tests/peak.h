@@ -5,7 +5,7 @@
 
 /* peak_int8(isa, s)     int8 multiply-accumulates per second of one core, in a loop that touches
  *                       registers only and repeats the best exact sequence of the instruction set.
- *                       0 if the machine does not have it, and for the scalar set, whose speed is
+ *                       0 if this process cannot use it, and for the scalar set, whose speed is
  *                       whatever the compiler makes of plain C.
  * read_bandwidth(n, s)  bytes per second that one core reads from a working set of n bytes.
  *
@@ -104,6 +104,28 @@ static double peak_avx512(long n)
     }
     return 16.0 * 64.0 * (double)n;
 }
+
+#ifdef WNPU_AMX
+/* Four tiles of sums, 16 x 16 x 64 products each. */
+__attribute__((target("amx-tile,amx-int8"), noinline)) static double peak_amx(long n)
+{
+    uint8_t config[64] = {1};
+    long i;
+    for (i = 0; i < 8; i++) {
+        config[16 + 2 * i] = 64;
+        config[48 + i] = 16;
+    }
+    __asm__ volatile("ldtilecfg %0" : : "m"(config));
+    for (i = 0; i < n; i++) {
+        _tile_dpbusd(0, 4, 6);
+        _tile_dpbusd(1, 4, 7);
+        _tile_dpbusd(2, 5, 6);
+        _tile_dpbusd(3, 5, 7);
+    }
+    _tile_release();
+    return 4.0 * 16384.0 * (double)n;
+}
+#endif
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 
@@ -163,7 +185,7 @@ static double peak_best(double (*loop)(long), double limit)
 static double peak_int8(wnpu_isa isa, double seconds)
 {
     double x = 0.0, y = 0.0;
-    if (!wnpu_isa_available(isa)) {
+    if (!cp_usable(isa)) {
         return 0.0;
     }
 #if defined(__x86_64__)
@@ -175,6 +197,10 @@ static double peak_int8(wnpu_isa isa, double seconds)
         y = peak_best(peak_avx2_word, seconds / 2);
     } else if (isa == WNPU_ISA_AVX512) {
         x = peak_best(peak_avx512, seconds);
+#ifdef WNPU_AMX
+    } else if (isa == WNPU_ISA_AMX) {
+        x = peak_best(peak_amx, seconds);
+#endif
     }
 #elif defined(__aarch64__)
     if (isa == WNPU_ISA_NEON) {

@@ -1,6 +1,6 @@
-/* simde_avx512.h - the AVX-512 intrinsics of whisper_npu.c on top of SIMDe, an emulation in plain C,
- * for tests on machines without AVX-512. To be included before whisper_npu.c. HAVE_SIMDE tells
- * whether there is an emulation here.
+/* simde_avx512.h - the AVX-512 and AMX intrinsics of whisper_npu.c on top of SIMDe, an emulation in
+ * plain C, for tests on machines without them. To be included before whisper_npu.c. HAVE_SIMDE
+ * tells whether there is an emulation here.
  *
  * The functions that use the intrinsics carry an attribute that would let the compiler put AVX-512
  * around the emulation. So all target attributes are taken away, and AVX2 is what the whole test is
@@ -159,9 +159,100 @@ __attribute__((unused)) static float emulated_largest(simde__m512 v)
     return f[0];
 }
 
+/* ---- AMX, from the descriptions in Intel's manual ---- */
+
+/* Eight tiles, and the shape of each: none without a configuration. */
+static struct emulated_tile {
+    unsigned rows, bytes; /* bytes of a row */
+    uint8_t data[16][64];
+} emulated_tiles[8];
+
+__attribute__((unused)) static struct emulated_tile *emulated_tile(unsigned t)
+{
+    if (emulated_tiles[t].rows == 0) {
+        printf("tile %u is used without a configuration\n", t);
+        abort();
+    }
+    return &emulated_tiles[t];
+}
+
+/* ldtilecfg: clears all tiles. Byte 0 is the palette, 16 to 31 have the bytes of rows of 8 tiles,
+ * 48 to 55 their rows. */
+__attribute__((unused)) static void emulated_configure(const void *config)
+{
+    uint8_t byte[64];
+    unsigned t;
+    memcpy(byte, config, 64);
+    memset(emulated_tiles, 0, sizeof emulated_tiles);
+    for (t = 0; t < 8; t++) {
+        struct emulated_tile *to = &emulated_tiles[t];
+        to->bytes = (unsigned)(byte[16 + 2 * t] + 256 * byte[17 + 2 * t]);
+        to->rows = byte[48 + t];
+        if (byte[0] != 1 || byte[1] != 0 || to->rows > 16 || to->bytes > 64 ||
+            (to->rows == 0) != (to->bytes == 0)) {
+            puts("a configuration of tiles that a CPU would refuse");
+            abort();
+        }
+    }
+}
+
+__attribute__((unused)) static void emulated_zero(unsigned t)
+{
+    memset(emulated_tile(t)->data, 0, sizeof emulated_tiles[t].data);
+}
+
+__attribute__((unused)) static void emulated_load(unsigned t, const void *from, size_t stride)
+{
+    struct emulated_tile *to = emulated_tile(t);
+    unsigned r;
+    for (r = 0; r < to->rows; r++) {
+        memset(to->data[r], 0, 64);
+        memcpy(to->data[r], (const uint8_t *)from + r * stride, to->bytes);
+    }
+}
+
+__attribute__((unused)) static void emulated_store(unsigned t, void *to, size_t stride)
+{
+    const struct emulated_tile *from = emulated_tile(t);
+    unsigned r;
+    for (r = 0; r < from->rows; r++) {
+        memcpy((uint8_t *)to + r * stride, from->data[r], from->bytes);
+    }
+}
+
+/* tdpbusd: rows of unsigned bytes by groups of 4 signed ones, modulo 2^32. */
+__attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, unsigned right)
+{
+    struct emulated_tile *c = emulated_tile(sums);
+    const struct emulated_tile *a = emulated_tile(left), *b = emulated_tile(right);
+    unsigned m, k, n, i;
+    if (a->rows != c->rows || b->rows * 4 != a->bytes || b->bytes != c->bytes) {
+        puts("tiles of shapes that do not fit");
+        abort();
+    }
+    for (m = 0; m < c->rows; m++) {
+        uint32_t row[16];
+        memcpy(row, c->data[m], 64);
+        for (k = 0; k < b->rows; k++) {
+            for (n = 0; n < 16; n++) {
+                for (i = 0; i < 4; i++) {
+                    row[n] += (uint32_t)(a->data[m][k * 4 + i] * (int8_t)b->data[k][n * 4 + i]);
+                }
+            }
+        }
+        memcpy(c->data[m], row, 64);
+    }
+}
+
 /* The intrinsics that are in use, now that the compiler's own headers have been read. */
 #define GM_EMULATED
 #define target(sets)
+#undef _tile_dpbusd
+#undef _tile_loadconfig
+#undef _tile_loadd
+#undef _tile_release
+#undef _tile_stored
+#undef _tile_zero
 #undef _mm512_setr_epi32
 #undef _mm512_slli_epi16
 #undef _mm512_slli_epi32
@@ -219,5 +310,11 @@ __attribute__((unused)) static float emulated_largest(simde__m512 v)
 #define _mm512_sub_ps(a, b) simde_mm512_sub_ps(a, b)
 #define _mm512_subs_epi16(a, b) simde_mm512_subs_epi16(a, b)
 #define _mm512_xor_si512(a, b) simde_mm512_xor_si512(a, b)
+#define _tile_dpbusd(c, a, b) emulated_dot(c, a, b)
+#define _tile_loadconfig(p) emulated_configure(p)
+#define _tile_loadd(t, p, stride) emulated_load(t, p, stride)
+#define _tile_release() memset(emulated_tiles, 0, sizeof emulated_tiles)
+#define _tile_stored(t, p, stride) emulated_store(t, p, stride)
+#define _tile_zero(t) emulated_zero(t)
 #endif
 #endif

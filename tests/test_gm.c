@@ -1,13 +1,22 @@
 /* Tests of section 8, the INT8 matmul, against triple loops written from its definition. The
  * instruction sets are those that the machine has; test_gm_avx512.c includes this file to run the
- * AVX-512 kernels on an emulation. */
+ * AVX-512 and AMX kernels on an emulation. */
 #include "../whisper_npu.c"
 #include "t.h"
 #include <float.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#ifndef TEST_EMULATED
-#define TEST_EMULATED NULL /* kernels that gm_select() does not offer on this machine */
+/* Kernels that gm_select() need not offer on this machine; NULL is the end. */
+static const gm_kernels *const emulated[] = {
+#ifdef TEST_EMULATED
+    &gm_avx512,
+#ifdef WNPU_AMX
+    &gm_amx,
 #endif
+#endif
+    NULL
+};
 
 #define MAX_ROWS 70u
 #define MAX_PANELS 5u
@@ -26,17 +35,16 @@ static uint32_t next_random(void)
 
 static size_t kernel_list(const gm_kernels **list)
 {
-    const gm_kernels *emulated = TEST_EMULATED;
     size_t n = 0;
     int isa;
-    for (isa = WNPU_ISA_SCALAR; isa <= WNPU_ISA_NEON_I8MM; isa++) {
+    for (; emulated[n] != NULL; n++) {
+        list[n] = emulated[n];
+    }
+    for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS && emulated[0] == NULL; isa++) {
         const gm_kernels *kernels = gm_select((wnpu_isa)isa);
-        if (kernels != NULL && emulated == NULL) {
+        if (kernels != NULL && cp_request((wnpu_isa)isa) == 0) {
             list[n++] = kernels;
         }
-    }
-    if (emulated != NULL) {
-        list[n++] = emulated;
     }
     return n;
 }
@@ -52,6 +60,26 @@ static int8_t fill_value(fill how, size_t i)
     case FILL_SPARSE: return i % 7 == 0 ? (int8_t)((int)(next_random() % 255) - 127) : 0;
     default: return (int8_t)((int)(next_random() % 255) - 127);
     }
+}
+
+/* Memory that ends where no page can be touched; one block for each place. */
+static void *at_the_edge(unsigned place, size_t bytes)
+{
+    enum { LARGEST = 1 << 20 };
+    static char *end[3];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *memory = NULL;
+    if (end[place] == NULL) {
+        if (posix_memalign(&memory, page, LARGEST + page) != 0 ||
+            mprotect((char *)memory + LARGEST, page, PROT_NONE) != 0) {
+            abort();
+        }
+        end[place] = (char *)memory + LARGEST;
+    }
+    if (bytes > LARGEST) {
+        abort();
+    }
+    return end[place] - bytes;
 }
 
 typedef struct problem {
@@ -71,7 +99,7 @@ static void problem_open(problem *p, size_t k, fill fill_a, fill fill_b)
     p->lda = p->k4 * 4 + next_random() % 3;
     p->a = calloc(MAX_ROWS * p->lda, 1);
     p->b = calloc(MAX_COLUMNS * k, 1);
-    p->packed = calloc(MAX_PANELS * p->k4 * 64, 1);
+    p->packed = memset(at_the_edge(0, MAX_PANELS * p->k4 * 64), 0, MAX_PANELS * p->k4 * 64);
     p->c = calloc(MAX_ROWS * MAX_COLUMNS, sizeof *p->c);
     for (m = 0; m < MAX_ROWS; m++) {
         for (i = 0; i < k; i++) {
@@ -103,7 +131,6 @@ static void problem_close(problem *p)
 {
     free(p->a);
     free(p->b);
-    free(p->packed);
     free(p->c);
 }
 
@@ -119,8 +146,8 @@ static void check_product(const problem *p, const gm_kernels *kernels, size_t ro
     size_t ldc = panels * 16 + next_random() % 2, i, m, n, wrong = 0;
     /* The last row has no room behind its columns, and the pack no room behind its size. */
     size_t count = (rows - 1) * ldc + panels * 16;
-    int32_t *c = malloc(count * sizeof *c);
-    void *packed_a = malloc(kernels->a_bytes(rows, p->k4));
+    int32_t *c = at_the_edge(1, count * sizeof *c);
+    void *packed_a = at_the_edge(2, kernels->a_bytes(rows, p->k4));
     for (i = 0; i < count; i++) {
         c[i] = CANARY;
     }
@@ -137,8 +164,6 @@ static void check_product(const problem *p, const gm_kernels *kernels, size_t ro
     }
     T_CHECK(wrong == 0, "%s: %zu rows, %zu panels, k %zu: %zu of %zu values are wrong",
             name_of(kernels), rows, panels, p->k, wrong, rows * panels * 16);
-    free(packed_a);
-    free(c);
 }
 
 static void all_kernels(const problem *p, size_t row_step)
@@ -254,41 +279,52 @@ static void test_corrections(void)
 }
 
 /* Weights of attention, 0..255, over a stretch of the groups of wider panels. */
-static void test_attention_weights(void)
+static void check_weights(const gm_kernels *kernels, size_t rows, size_t k4)
 {
-    enum { ROWS = 25, K4 = 11, PITCH = 17, PANELS = 4 };
+    enum { ROWS = 40, PITCH = 61, PANELS = 4 };
     static int8_t b[PANELS * PITCH * GM_GROUP];
     static int32_t c[(ROWS + 1) * PANELS * 16];
-    const gm_kernels *list[8];
-    size_t n = kernel_list(list), stride = gm_p_stride(K4), i, j, r, k, wrong;
-    uint8_t *w = malloc((ROWS + 1) * stride), *copy = malloc(ROWS * stride);
+    const size_t stride = gm_p_stride(k4);
+    uint8_t *w = malloc((rows + 1) * stride), *copy = malloc(rows * stride);
+    void *packed = malloc(kernels->a_bytes(rows, k4));
+    size_t wrong = 0, j, r, k;
     for (j = 0; j < sizeof b; j++) {
         b[j] = (int8_t)(next_random() % 255 - 127u);
     }
-    for (j = 0; j < ROWS * stride; j++) {
+    for (j = 0; j < rows * stride; j++) {
         copy[j] = (uint8_t)(j % 5 == 0 ? 255u : next_random());
     }
-    for (i = 0; i < n; i++) {
-        void *packed = malloc(list[i]->a_bytes(ROWS, K4));
-        memcpy(w, copy, ROWS * stride);
-        gm_tile_p(list[i], c, PANELS * 16, gm_pack_p(list[i], packed, w, ROWS, K4), ROWS, b, PITCH,
-                  K4, PANELS);
-        for (wrong = 0, r = 0; r < ROWS; r++) {
-            for (j = 0; j < PANELS * 16; j++) {
-                int32_t sum = 0;
-                for (k = 0; k < K4 * 4; k++) {
-                    sum += copy[r * stride + k] *
-                           b[(j / 16 * PITCH + k / 4) * GM_GROUP + j % 16 * 4 + k % 4];
-                }
-                wrong += sum != c[r * PANELS * 16 + j];
+    memcpy(w, copy, rows * stride);
+    gm_tile_p(kernels, c, PANELS * 16, gm_pack_p(kernels, packed, w, rows, k4), rows, b, PITCH, k4,
+              PANELS);
+    for (r = 0; r < rows; r++) {
+        for (j = 0; j < PANELS * 16; j++) {
+            int32_t sum = 0;
+            for (k = 0; k < k4 * 4; k++) {
+                sum += copy[r * stride + k] *
+                       b[(j / 16 * PITCH + k / 4) * GM_GROUP + j % 16 * 4 + k % 4];
             }
+            wrong += sum != c[r * PANELS * 16 + j];
         }
-        T_CHECK(wrong == 0, "%s: %zu of %d sums are wrong", name_of(list[i]), wrong,
-                ROWS * PANELS * 16);
-        free(packed);
     }
+    T_CHECK(wrong == 0, "%s: %zu rows of %zu groups: %zu sums are wrong", name_of(kernels), rows,
+            k4, wrong);
+    free(packed);
     free(copy);
     free(w);
+}
+
+static void test_attention_weights(void)
+{
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, rows, k4;
+    for (i = 0; i < n; i++) {
+        for (rows = 1; rows <= 40; rows += 3) {
+            for (k4 = 4; k4 <= 61; k4 += 4 + k4 % 3) {
+                check_weights(list[i], rows, k4);
+            }
+        }
+    }
 }
 
 static void test_select(void)
@@ -297,7 +333,7 @@ static void test_select(void)
     T_CHECK(gm_select(WNPU_ISA_AUTO) != NULL, "no kernels at all");
     T_CHECK(gm_select(WNPU_ISA_AUTO) == gm_select(cp_best()), "auto is not the best");
     T_CHECK(gm_select((wnpu_isa)99) == NULL, "an unknown instruction set has kernels");
-    for (isa = WNPU_ISA_SCALAR; isa <= WNPU_ISA_NEON_I8MM; isa++) {
+    for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
         const gm_kernels *kernels = gm_select((wnpu_isa)isa);
         T_CHECK((kernels != NULL) == wnpu_isa_available((wnpu_isa)isa), "isa %d", isa);
         T_CHECK(kernels == NULL || (int)kernels->isa == isa, "isa %d has another's kernels", isa);

@@ -1,10 +1,10 @@
-/* Runs the tests of test_gm.c with section 8's AVX-512 kernels on top of an emulation of the
- * intrinsics, so that machines without AVX-512 test them too. */
+/* Runs the tests of test_gm.c with section 8's AVX-512 and AMX kernels on top of an emulation of
+ * the intrinsics, so that machines without these test them too. */
 #define _POSIX_C_SOURCE 200809L
 #include "simde_avx512.h"
 
 #ifdef HAVE_SIMDE
-#define TEST_EMULATED (&gm_avx512)
+#define TEST_EMULATED
 #include "test_gm.c"
 #else
 #include "t.h"
@@ -16,7 +16,7 @@ static void test_missing(void)
 
 int main(void)
 {
-    t_run("AVX-512 kernels on an emulation", test_missing);
+    t_run("AVX-512 and AMX kernels on an emulation", test_missing);
     return t_end();
 }
 #endif

@@ -4,6 +4,7 @@
 #include "t.h"
 #include "toy_model.h"
 #include <pthread.h>
+#include <signal.h>
 
 static wnpu_model *open_toy(int multilingual_tokens)
 {
@@ -130,6 +131,50 @@ static void one_answer(void)
     }
     free(x);
     wnpu_model_close(m);
+}
+
+/* Before any other session has asked for AMX. */
+static void permission(void)
+{
+#ifdef WNPU_AMX
+    static char small[6000]; /* the system wants room for tiles on it */
+    wnpu_model *m = open_toy(1);
+    wnpu_session *s = NULL;
+    wnpu_config c;
+    wnpu_error error;
+    stack_t stack, before;
+    wnpu_config_init(&c, sizeof c);
+    c.isa = WNPU_ISA_AMX;
+    if (!wnpu_isa_available(WNPU_ISA_AMX)) {
+        T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_UNSUPPORTED && s == NULL &&
+                strstr(error.message, "no amx") != NULL, "%s", error.message);
+    } else if (cp_permitted(WNPU_ISA_AMX)) {
+        t_skip("somebody asked before");
+    } else {
+        s = open_session(m, 1, WNPU_ISA_AUTO, WNPU_COMPUTE_INT8);
+        T_CHECK(s->isa != WNPU_ISA_AMX, "auto takes AMX without permission");
+        wnpu_session_close(s);
+        T_CHECK(wnpu_session_size(m, &c, &error) > 0, "%s", error.message);
+        T_CHECK(wnpu_self_test(NULL, &error) == WNPU_OK, "%s", error.message);
+        T_CHECK(!cp_permitted(WNPU_ISA_AMX), "asked, but nobody named it");
+        memset(&stack, 0, sizeof stack);
+        stack.ss_sp = small;
+        stack.ss_size = sizeof small;
+        T_CHECK(sigaltstack(&stack, &before) == 0, "no alternate stack");
+        T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_UNSUPPORTED && s == NULL &&
+                strstr(error.message, "alternate signal stack") != NULL, "%s", error.message);
+        sigaltstack(&before, NULL);
+        wnpu_session_close(open_session(m, 1, WNPU_ISA_AMX, WNPU_COMPUTE_INT8));
+        T_CHECK(cp_permitted(WNPU_ISA_AMX), "no permission");
+        s = open_session(m, 1, WNPU_ISA_AUTO, WNPU_COMPUTE_INT8);
+        T_CHECK(s->isa == WNPU_ISA_AMX, "auto does not take AMX with permission");
+        wnpu_session_close(s);
+        T_CHECK(wnpu_self_test(NULL, &error) == WNPU_OK, "%s", error.message);
+    }
+    wnpu_model_close(m);
+#else
+    t_skip("this compiler or system has no AMX");
+#endif
 }
 
 static void a_b_a(void)
@@ -649,6 +694,7 @@ static void markup(void)
 
 int main(void)
 {
+    t_run("AMX only for who asks", permission);
     t_run("one answer: instruction sets, threads 1 2 3 8, int8 and float", one_answer);
     t_run("a run is a function: A, B, A", a_b_a);
     t_run("audio through a reader, and a reader that fails", reader);
