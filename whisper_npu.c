@@ -3234,7 +3234,7 @@ GM_AMX static void gm_amx_tile(int32_t *c, size_t ldc, const void *packed_a, siz
                                size_t panels)
 {
     size_t r, n;
-    if (rows < GM_FEW) {
+    if (rows <= GM_FEW) {
         gm_avx512_tile(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
         return;
     }
