@@ -2,16 +2,19 @@
 #ifndef PEAK_H
 #define PEAK_H
 #include <pthread.h>
+#include <sched.h>
 
-/* peak_int8(isa, s)     int8 multiply-accumulates per second of one core, in a loop that touches
- *                       registers only and repeats the best exact sequence of the instruction set.
- *                       0 if this process cannot use it, and for the scalar set, whose speed is
- *                       whatever the compiler makes of plain C.
- * read_bandwidth(n, s)  bytes per second that one core reads from a working set of n bytes.
+/* peak_all(isa, n, threads, s)
+ *     n is 0: int8 multiply-accumulates per second of so many threads together, in a loop that
+ *     touches registers only and repeats the best exact sequence of the instruction set. 0 if this
+ *     process cannot use it, and for the scalar set, whose speed is whatever the compiler makes of
+ *     plain C. Otherwise: bytes per second that the threads read together from a working set of n
+ *     bytes, each its part; 0 if there is no memory.
  *
- * Both try again and again for s seconds and give the best: a shared machine is slower now and
- * then, never faster. Over longer times its speed drifts, so what is compared with a peak should be
- * measured right after it. */
+ * All threads start a round at once, and it lasts until the last is done: the best that each gives
+ * at a moment when the others rest is more than they give together. Rounds follow each other for s
+ * seconds and the best counts: a shared machine is slower now and then, never faster. Over longer
+ * times its speed drifts, so what is compared with a peak should be measured right after it. */
 
 static double peak_now(void)
 {
@@ -170,46 +173,33 @@ static double peak_dot(long n)
 }
 #endif
 
-static double peak_best(double (*loop)(long), double limit)
+/* One round of products; where two sequences are about as fast they take turns. */
+static double peak_products(wnpu_isa isa, unsigned round)
 {
-    double best = 0.0, begin = peak_now();
-    while (peak_now() - begin < limit) {
-        double start = peak_now(), products = loop(20000), seconds = peak_now() - start;
-        if (seconds > 0.0 && products / seconds > best) {
-            best = products / seconds;
-        }
-    }
-    return best;
-}
-
-static double peak_int8(wnpu_isa isa, double seconds)
-{
-    double x = 0.0, y = 0.0;
-    if (!cp_usable(isa)) {
-        return 0.0;
-    }
+    const long n = 20000;
+    (void)n;
+    (void)isa;
+    (void)round;
 #if defined(__x86_64__)
-    if (isa == WNPU_ISA_SSE41) {
-        x = peak_best(peak_sse41_sign, seconds / 2);
-        y = peak_best(peak_sse41_word, seconds / 2);
-    } else if (isa == WNPU_ISA_AVX2) {
-        x = peak_best(peak_avx2_sign, seconds / 2);
-        y = peak_best(peak_avx2_word, seconds / 2);
-    } else if (isa == WNPU_ISA_AVX512) {
-        x = peak_best(peak_avx512, seconds);
+    switch (isa) {
+    case WNPU_ISA_SSE41: return round % 2 ? peak_sse41_sign(n) : peak_sse41_word(n);
+    case WNPU_ISA_AVX2: return round % 2 ? peak_avx2_sign(n) : peak_avx2_word(n);
+    case WNPU_ISA_AVX512: return peak_avx512(n);
 #ifdef WNPU_AMX
-    } else if (isa == WNPU_ISA_AMX) {
-        x = peak_best(peak_amx, seconds);
+    case WNPU_ISA_AMX: return peak_amx(n);
 #endif
+    default: return 0.0;
     }
 #elif defined(__aarch64__)
-    if (isa == WNPU_ISA_NEON) {
-        x = peak_best(peak_neon, seconds);
-    } else if (isa == WNPU_ISA_NEON_DOT || isa == WNPU_ISA_NEON_I8MM) {
-        x = peak_best(peak_dot, seconds); /* the kernels use sdot for both */
+    switch (isa) {
+    case WNPU_ISA_NEON: return peak_neon(n);
+    case WNPU_ISA_NEON_DOT:
+    case WNPU_ISA_NEON_I8MM: return peak_dot(n); /* the kernels use sdot for both */
+    default: return 0.0;
     }
+#else
+    return 0.0;
 #endif
-    return x > y ? x : y;
 }
 
 typedef uint64_t peak_line __attribute__((vector_size(32), aligned(32)));
@@ -249,74 +239,131 @@ static uint64_t peak_read4(const peak_line *p, size_t lines)
     return a[0] | a[1] | a[2] | a[3];
 }
 
-/* 0 if there is no memory. */
-static double read_bandwidth(size_t bytes, double limit)
-{
-    const size_t lines = bytes / 128 * 4;
-    peak_line *memory = NULL;
-    volatile uint64_t sink;
-    double best = 0.0, begin;
-    unsigned round;
-    if (lines == 0 || posix_memalign((void **)&memory, 64, lines * 32) != 0) {
-        return 0.0;
-    }
-    memset(memory, 1, lines * 32); /* untouched pages would all be the same page of zeros */
-    sink = peak_read(memory, lines);
-    begin = peak_now();
-    for (round = 0; round < 2 || peak_now() - begin < limit; round++) {
-        double start = peak_now(), seconds;
-        size_t i, passes = 1 + ((size_t)1 << 20) / bytes;
-        for (i = 0; i < passes; i++) {
-            sink = round % 2 ? peak_read4(memory, lines) : peak_read(memory, lines);
-        }
-        seconds = peak_now() - start;
-        if (seconds > 0.0 && (double)(passes * lines * 32) / seconds > best) {
-            best = (double)(passes * lines * 32) / seconds;
-        }
-    }
-    (void)sink;
-    free(memory);
-    return best;
-}
+/* ---- rounds of several threads ---- */
 
-/* ---- the same on several cores at once ---- */
+enum { PEAK_THREADS = 64 };
 
 typedef struct peak_job {
-    wnpu_isa isa;
-    size_t bytes;      /* 0: int8 peak, else bandwidth of a set of this size */
-    double seconds;
-    double result;
+    struct peak_team *team;
+    peak_line *memory; /* NULL: products */
+    size_t lines;
+    double start, end, work;
 } peak_job;
 
-static void *peak_thread(void *argument)
+typedef struct peak_team {
+    wnpu_isa isa;
+    unsigned threads;
+    uint32_t arrived, meetings; /* atomic */
+    double begin, seconds, best;
+    int done;
+    peak_job job[PEAK_THREADS];
+} peak_team;
+
+/* Returns when all threads have come. */
+static void peak_meet(peak_team *team)
+{
+    uint32_t meetings = __atomic_load_n(&team->meetings, __ATOMIC_ACQUIRE);
+    unsigned tries = 0;
+    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) == team->threads) {
+        __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&team->meetings, meetings + 1, __ATOMIC_RELEASE);
+        return;
+    }
+    while (__atomic_load_n(&team->meetings, __ATOMIC_ACQUIRE) == meetings) {
+        if (++tries % 1000 == 0) {
+            sched_yield(); /* there may be more threads than processors */
+        }
+    }
+}
+
+static double peak_pass(const peak_job *job, unsigned round)
+{
+    const size_t bytes = job->lines * sizeof *job->memory;
+    size_t i, passes = 1 + ((size_t)1 << 20) / (bytes + 1);
+    volatile uint64_t sink;
+    if (job->memory == NULL) {
+        return peak_products(job->team->isa, round);
+    }
+    for (i = 0; i < passes; i++) {
+        sink = round % 2 ? peak_read4(job->memory, job->lines) : peak_read(job->memory, job->lines);
+    }
+    (void)sink;
+    return (double)(passes * bytes);
+}
+
+/* What all have done from the first start to the last end. */
+static void peak_count(peak_team *team, unsigned round)
+{
+    const peak_job *job = team->job;
+    double start = job->start, end = job->end, work = 0.0;
+    unsigned i;
+    for (i = 0; i < team->threads; i++) {
+        start = job[i].start < start ? job[i].start : start;
+        end = job[i].end > end ? job[i].end : end;
+        work += job[i].work;
+    }
+    if (end > start && work / (end - start) > team->best) {
+        team->best = work / (end - start);
+    }
+    team->done = round > 1 && end - team->begin > team->seconds;
+}
+
+static void *peak_rounds(void *argument)
 {
     peak_job *job = argument;
-    job->result = job->bytes > 0 ? read_bandwidth(job->bytes, job->seconds)
-                                 : peak_int8(job->isa, job->seconds);
+    peak_team *team = job->team;
+    unsigned round;
+    for (round = 0; !team->done; round++) {
+        peak_meet(team);
+        job->start = peak_now();
+        job->work = peak_pass(job, round);
+        job->end = peak_now();
+        peak_meet(team);
+        if (job == team->job) {
+            peak_count(team, round);
+        }
+        peak_meet(team);
+    }
     return NULL;
 }
 
-/* Sum over threads; bytes is the working set of all of them together. */
 static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads, double seconds)
 {
-    pthread_t thread[64];
-    peak_job job[64];
-    double sum = 0.0;
-    unsigned i, started = 0;
-    for (i = 0; i < threads && i < 64; i++) {
-        job[i].isa = isa;
-        job[i].bytes = bytes / threads;
-        job[i].seconds = seconds;
-        job[i].result = 0.0;
-        if (pthread_create(&thread[i], NULL, peak_thread, &job[i]) != 0) {
-            break;
+    pthread_t thread[PEAK_THREADS];
+    peak_team team;
+    unsigned i, ready = 0;
+    if (!cp_usable(isa)) {
+        return 0.0;
+    }
+    memset(&team, 0, sizeof team);
+    team.isa = isa;
+    team.threads = threads < PEAK_THREADS ? threads : PEAK_THREADS;
+    team.seconds = seconds;
+    for (i = 0; i < team.threads; i++) {
+        peak_job *job = &team.job[i];
+        job->team = &team;
+        job->lines = bytes / team.threads / 128 * 4;
+        if (job->lines > 0 && posix_memalign((void **)&job->memory, 64, job->lines * 32) == 0) {
+            memset(job->memory, 1, job->lines * 32); /* untouched pages are all the same zeros */
         }
-        started++;
+        ready += bytes == 0 || job->memory != NULL;
     }
-    for (i = 0; i < started; i++) {
+    team.begin = peak_now();
+    for (i = 1; i < team.threads && ready == team.threads; i++) {
+        if (pthread_create(&thread[i], NULL, peak_rounds, &team.job[i]) != 0) {
+            perror("thread");
+            exit(1);
+        }
+    }
+    if (ready == team.threads) {
+        peak_rounds(&team.job[0]);
+    }
+    for (i = 1; i < team.threads && ready == team.threads; i++) {
         pthread_join(thread[i], NULL);
-        sum += job[i].result;
     }
-    return sum;
+    for (i = 0; i < team.threads; i++) {
+        free(team.job[i].memory);
+    }
+    return team.best;
 }
 #endif
