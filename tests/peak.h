@@ -327,39 +327,51 @@ static void *peak_rounds(void *argument)
     return NULL;
 }
 
-static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads, double seconds)
+/* Gives each thread its part of the working set; 0 if there is no memory for it. */
+static int peak_share(peak_team *team, size_t bytes)
 {
-    pthread_t thread[PEAK_THREADS];
-    peak_team team;
-    unsigned i, ready = 0;
-    if (!cp_usable(isa)) {
-        return 0.0;
-    }
-    memset(&team, 0, sizeof team);
-    team.isa = isa;
-    team.threads = threads < PEAK_THREADS ? threads : PEAK_THREADS;
-    team.seconds = seconds;
-    for (i = 0; i < team.threads; i++) {
-        peak_job *job = &team.job[i];
-        job->team = &team;
-        job->lines = bytes / team.threads / 128 * 4;
+    unsigned i;
+    for (i = 0; i < team->threads; i++) {
+        peak_job *job = &team->job[i];
+        job->team = team;
+        job->lines = bytes / team->threads / 128 * 4;
         if (job->lines > 0 && posix_memalign((void **)&job->memory, 64, job->lines * 32) == 0) {
             memset(job->memory, 1, job->lines * 32); /* untouched pages are all the same zeros */
         }
-        ready += bytes == 0 || job->memory != NULL;
+        if (bytes > 0 && job->memory == NULL) {
+            return 0;
+        }
     }
-    team.begin = peak_now();
-    for (i = 1; i < team.threads && ready == team.threads; i++) {
-        if (pthread_create(&thread[i], NULL, peak_rounds, &team.job[i]) != 0) {
+    return 1;
+}
+
+static void peak_run(peak_team *team)
+{
+    pthread_t thread[PEAK_THREADS];
+    unsigned i;
+    team->begin = peak_now();
+    for (i = 1; i < team->threads; i++) {
+        if (pthread_create(&thread[i], NULL, peak_rounds, &team->job[i]) != 0) {
             perror("thread");
             exit(1);
         }
     }
-    if (ready == team.threads) {
-        peak_rounds(&team.job[0]);
-    }
-    for (i = 1; i < team.threads && ready == team.threads; i++) {
+    peak_rounds(&team->job[0]);
+    for (i = 1; i < team->threads; i++) {
         pthread_join(thread[i], NULL);
+    }
+}
+
+static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads, double seconds)
+{
+    peak_team team;
+    unsigned i;
+    memset(&team, 0, sizeof team);
+    team.isa = isa;
+    team.threads = threads < PEAK_THREADS ? threads : PEAK_THREADS;
+    team.seconds = seconds;
+    if (cp_usable(isa) && peak_share(&team, bytes)) {
+        peak_run(&team);
     }
     for (i = 0; i < team.threads; i++) {
         free(team.job[i].memory);
