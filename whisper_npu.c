@@ -2923,19 +2923,18 @@ typedef struct gm_share {
     unsigned first, last;
 } gm_share;
 
-WNPU_INLINE GM_AVX512 void gm_avx512_ahead(gm_share *ahead, size_t panel, int P)
+/* The next line of each of four panels. */
+WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t panel)
 {
     gm_prefetch2(ahead->at, ahead->next);
-    if (P > 1) {
-        gm_prefetch2(ahead->at + panel, ahead->next);
-        gm_prefetch2(ahead->at + panel * 2, ahead->next);
-        gm_prefetch2(ahead->at + panel * 3, ahead->next);
-    }
+    gm_prefetch2(ahead->at + panel, ahead->next);
+    gm_prefetch2(ahead->at + panel * 2, ahead->next);
+    gm_prefetch2(ahead->at + panel * 3, ahead->next);
     ahead->at += GM_GROUP;
 }
 
 /* Sums of R rows (1, 2, 4 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
- * registers. ahead NULL: nothing is read ahead. */
+ * registers. ahead is for four panels; NULL: nothing is read ahead. */
 WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
                                           const char *a, size_t stride, const int8_t *b, size_t k4,
                                           size_t groups, gm_share *ahead, int R, int P)
@@ -2952,7 +2951,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
         if (ahead != NULL && g % 4 >= ahead->first && g % 4 < ahead->last) {
-            gm_avx512_ahead(ahead, panel, P);
+            gm_share_ahead(ahead, panel);
         }
         y[0] = _mm512_loadu_si512(b);
         if (P > 1) {
@@ -5269,9 +5268,8 @@ static const op_kernels op_avx512_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_dequantise_avx512, op_bias_avx2,
     op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512, op_value_scales_avx2,
     op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2,
-    op_above_avx2,
-    op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2,
-    op_digits_avx512, op_halves_avx512
+    op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2,
+    op_size_avx2, op_digits_avx512, op_halves_avx512
 };
 #endif
 
@@ -9145,11 +9143,17 @@ static size_t de_item(const de_decoder *d, size_t index, size_t count)
     return lane * (count / threads) + (lane < rest ? lane : rest) + index / threads;
 }
 
+/* Parts of DE_PART logits that a row has. */
+static size_t de_parts(const wnpu_model *m)
+{
+    return en_blocks((size_t)m->vocab.n_vocab, DE_PART);
+}
+
 /* Keeps the largest of each part of the logits that a worker just wrote, from column first on:
  * they are still in its cache. */
 static void de_find_largest(const de_decoder *d, size_t first, size_t n)
 {
-    size_t vocab = (size_t)d->e->model->vocab.n_vocab, parts = en_blocks(vocab, DE_PART), row, at;
+    size_t vocab = (size_t)d->e->model->vocab.n_vocab, parts = de_parts(d->e->model), row, at;
     size_t end = first + n < vocab ? first + n : vocab;
     for (row = 0; row < d->n_rows; row++) {
         for (at = first; at < end; at += DE_PART) {
@@ -9319,10 +9323,10 @@ static size_t de_logits_stride(const wnpu_model *m)
 
 /* The tokens of a row whose logits are at least `least`, in rising order. Returns how many, or
  * something above DE_REFINED if they are more than that. */
-static size_t de_close(const de_decoder *d, size_t row, float least)
+static size_t de_find_close(const de_decoder *d, size_t row, float least)
 {
     const wnpu_model *m = d->e->model;
-    size_t vocab = (size_t)m->vocab.n_vocab, parts = en_blocks(vocab, DE_PART), count = 0, p, k;
+    size_t vocab = (size_t)m->vocab.n_vocab, parts = de_parts(m), count = 0, p, k;
     const float *logits = d->logits + row * de_logits_stride(m);
     uint32_t *close = d->close + row * DE_REFINED;
     for (p = 0; p < parts && count <= DE_REFINED; p++) {
@@ -9347,15 +9351,15 @@ static void de_refine_task(void *context, size_t row, unsigned worker)
     const de_decoder *d = context;
     const wnpu_model *m = d->e->model;
     const op_kernels *op = d->e->op;
-    size_t n = m->n_text_state, parts = en_blocks((size_t)m->vocab.n_vocab, DE_PART), i, count;
+    size_t n = m->n_text_state, parts = de_parts(m), i, count;
     float *logits = d->logits + row * de_logits_stride(m), margin = DE_MATTERS;
     float best = op->largest(d->largest + row * parts, parts);
     const uint32_t *close = d->close + row * DE_REFINED;
     (void)worker;
-    count = de_close(d, row, best - margin);
+    count = de_find_close(d, row, best - margin);
     while (count > DE_REFINED && margin > 0.1f) {
         margin *= 0.5f;
-        count = de_close(d, row, best - margin);
+        count = de_find_close(d, row, best - margin);
     }
     count = count < DE_REFINED ? count : DE_REFINED;
     for (i = 0; i < count; i++) {
@@ -9443,8 +9447,7 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
     d->logit_rows = slots < 2 ? 2 : slots < DE_LOGITS ? slots : DE_LOGITS;
     d->logits = ar_take(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
-    d->largest = ar_take(arena, d->logit_rows * en_blocks((size_t)m->vocab.n_vocab, DE_PART),
-                         sizeof(float));
+    d->largest = ar_take(arena, d->logit_rows * de_parts(m), sizeof(float));
     d->close = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(uint32_t));
     d->in.fine = 1;
     if (!e->exact) {
