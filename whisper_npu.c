@@ -3958,6 +3958,17 @@ WNPU_INLINE float op_quantise_fine_body(int8_t *q, int8_t *low, const float *x, 
     return peak / 127.0f;
 }
 
+static void op_quantise_base(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
+                             float *scale)
+{
+    op_quantise_body(q, x, ldx, rows, n, scale);
+}
+
+static float op_quantise_fine_base(int8_t *q, int8_t *low, const float *x, size_t n)
+{
+    return op_quantise_fine_body(q, low, x, n);
+}
+
 /* short_form: the result goes to int8, or belongs to the INT8 path at least. */
 WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish, int short_form)
 {
@@ -4596,16 +4607,6 @@ typedef struct op_kernels {
     {                                                                                             \
         op_norm_body(y, x, w, b, n);                                                              \
     }                                                                                             \
-    attribute static void op_quantise_##name(int8_t *q, const float *x, size_t ldx, size_t rows,  \
-                                             size_t n, float *scale)                              \
-    {                                                                                             \
-        op_quantise_body(q, x, ldx, rows, n, scale);                                              \
-    }                                                                                             \
-    attribute static float op_quantise_fine_##name(int8_t *q, int8_t *low, const float *x,        \
-                                                   size_t n)                                      \
-    {                                                                                             \
-        return op_quantise_fine_body(q, low, x, n);                                               \
-    }                                                                                             \
     attribute static void op_dequantise_##name(float *out, size_t ldo, const int32_t *acc,        \
                                                const int32_t *low, size_t lda, size_t rows,       \
                                                size_t n, const float *row_scale,                  \
@@ -4705,9 +4706,96 @@ static const op_kernels op_base_kernels = {
 };
 
 #ifdef WNPU_X86
-/* ---- AVX2: softmax with 16 exponents in a vector ---- */
+/* ---- AVX2: bytes, and softmax with 16 exponents in a vector ---- */
 
 #define OP_AVX2 __attribute__((target("avx2")))
+
+/* The largest |x|. */
+WNPU_INLINE OP_AVX2 float op_near_peak(const float *x, size_t n)
+{
+    const __m256 size = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    __m256 a = _mm256_setzero_ps(), b = a;
+    __m128 best;
+    size_t i;
+    for (i = 0; i < n; i += 16) {
+        a = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i), size), a);
+        b = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i + 8), size), b);
+    }
+    a = _mm256_max_ps(a, b);
+    best = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    best = _mm_max_ps(best, _mm_movehl_ps(best, best));
+    best = _mm_max_ss(best, _mm_movehdup_ps(best));
+    return _mm_cvtss_f32(best);
+}
+
+/* The lower bytes of four vectors. */
+WNPU_INLINE OP_AVX2 __m256i op_near_bytes(const __m256i *v)
+{
+    const __m256i byte = _mm256_set1_epi32(255);
+    __m256i a = _mm256_packus_epi32(_mm256_and_si256(v[0], byte), _mm256_and_si256(v[1], byte));
+    __m256i b = _mm256_packus_epi32(_mm256_and_si256(v[2], byte), _mm256_and_si256(v[3], byte));
+    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b),
+                                       _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+/* Stores n of them, 32 or 16. */
+WNPU_INLINE OP_AVX2 void op_near_store(int8_t *q, const __m256i *v, size_t n)
+{
+    __m256i bytes = op_near_bytes(v);
+    if (n >= 32) {
+        _mm256_storeu_si256((__m256i *)(void *)q, bytes);
+    } else {
+        _mm_storeu_si128((__m128i *)(void *)q, _mm256_castsi256_si128(bytes));
+    }
+}
+
+OP_AVX2 static void op_quantise_avx2(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
+                                     float *scale)
+{
+    size_t r, i, j;
+    for (r = 0; r < rows; r++, q += n, x += ldx) {
+        float peak = op_near_peak(x, n);
+        const __m256 inverse = _mm256_set1_ps(127.0f / peak);
+        scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
+        for (i = 0; i < n && op_usable(peak); i += 32) {
+            __m256i v[4];
+            for (j = 0; j < 4; j++) {
+                const float *at = x + i + (n - i < 32 ? j % 2 : j) * 8;
+                v[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(at), inverse));
+            }
+            op_near_store(q + i, v, n - i);
+        }
+        if (!op_usable(peak)) {
+            memset(q, 0, n);
+        }
+    }
+}
+
+OP_AVX2 static float op_quantise_fine_avx2(int8_t *q, int8_t *low, const float *x, size_t n)
+{
+    const __m256 digit = _mm256_set1_ps(254.0f);
+    float peak = op_near_peak(x, n);
+    const __m256 inverse = _mm256_set1_ps(127.0f / peak);
+    size_t i, j;
+    if (!op_usable(peak)) {
+        memset(q, 0, n);
+        memset(low, 0, n);
+        return 0.0f;
+    }
+    for (i = 0; i < n; i += 32) {
+        __m256i high[4], rest[4];
+        for (j = 0; j < 4; j++) {
+            const float *at = x + i + (n - i < 32 ? j % 2 : j) * 8;
+            __m256 v = _mm256_mul_ps(_mm256_loadu_ps(at), inverse);
+            high[j] = _mm256_cvtps_epi32(v);
+            v = _mm256_mul_ps(_mm256_sub_ps(v, _mm256_cvtepi32_ps(high[j])), digit);
+            rest[j] = _mm256_cvtps_epi32(v);
+        }
+        op_near_store(q + i, high, n - i);
+        op_near_store(low + i, rest, n - i);
+    }
+    return peak / 127.0f;
+}
 
 /* op_inverse_body(); each 16 stand in the order in which op_near_weights() has its weights. */
 OP_AVX2 static void op_near_inverse(op_inverse *inverse, const float *value_inverse, size_t n)

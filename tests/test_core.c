@@ -319,11 +319,35 @@ static void fill_question(one_question *a, int round)
     }
 }
 
+/* Rows of all widths, also such as do not fill vectors, some with a NaN. */
+static void same_bytes(const op_kernels *op, const char *name)
+{
+    const op_kernels *plain = op_select(WNPU_ISA_SCALAR);
+    static float x[2 * 512];
+    static int8_t q[2][2 * 512], low[2][512];
+    float scale[2][2], fine[2];
+    size_t n, i;
+    for (n = 16; n <= 512; n += 16) {
+        for (i = 0; i < 2 * n; i++) {
+            x[i] = n % 48 == 0 && i % 7 == 3 ? NAN : noise(3);
+        }
+        plain->quantise(q[0], x, n, 2, n, scale[0]);
+        op->quantise(q[1], x, n, 2, n, scale[1]);
+        T_CHECK(memcmp(q[0], q[1], 2 * n) == 0 && memcmp(scale[0], scale[1], 8) == 0,
+                "%s: rows of %zu bytes differ", name, n);
+        fine[0] = plain->quantise_fine(q[0], low[0], x, n);
+        fine[1] = op->quantise_fine(q[1], low[1], x, n);
+        T_CHECK(memcmp(q[0], q[1], n) == 0 && memcmp(low[0], low[1], n) == 0 &&
+                    memcmp(fine, fine + 1, 4) == 0, "%s: 15 bits of %zu values differ", name, n);
+    }
+}
+
 static void same_answers(const op_kernels *op, const char *name)
 {
     static one_answer want, got;
     static one_question a;
     int round, i;
+    same_bytes(op, name);
     for (round = 0; round < 24; round++) {
         fill_question(&a, round);
         ask(op_select(WNPU_ISA_SCALAR), &a, &want);
