@@ -99,11 +99,13 @@
 #elif !defined(WNPU_NO_SIMD) && (defined(__x86_64__) || defined(__i386__))
 #define WNPU_X86 1
 #include <immintrin.h>
-/* AMX: compilers that know it, and the system whose way of asking for it section 4 knows. */
-#if defined(__x86_64__) && defined(__linux__) && !defined(__ILP32__)
+/* AVX-VNNI and AMX: compilers that know them; and for AMX the system whose way of asking for it
+ * section 4 knows. */
 #if (defined(__clang__) && __clang_major__ >= 12) || (!defined(__clang__) && __GNUC__ >= 11)
-#define WNPU_AMX 1
+#define WNPU_VNNI 1
 #include <cpuid.h>
+#if defined(__x86_64__) && defined(__linux__) && !defined(__ILP32__)
+#define WNPU_AMX 1
 #endif
 #endif
 #elif !defined(WNPU_NO_SIMD) && defined(__aarch64__)
@@ -632,6 +634,14 @@ static int cp_request(wnpu_isa isa)
     return 0;
 }
 
+#ifdef WNPU_VNNI
+static int cp_vnni(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+}
+#endif
+
 #ifdef WNPU_X86
 static int cp_x86(wnpu_isa isa)
 {
@@ -642,6 +652,9 @@ static int cp_x86(wnpu_isa isa)
     case WNPU_ISA_AVX512:
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#ifdef WNPU_VNNI
+    case WNPU_ISA_AVX_VNNI: return cp_x86(WNPU_ISA_AVX2) && cp_vnni();
+#endif
 #ifdef WNPU_AMX
     case WNPU_ISA_AMX: return cp_x86(WNPU_ISA_AVX512) && cp_tiles();
 #endif
@@ -683,7 +696,7 @@ WNPU_API int wnpu_isa_available(wnpu_isa isa)
 }
 
 static const char *const cp_names[] = {
-    "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx"
+    "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx", "avx-vnni"
 };
 #define CP_ISAS ((int)(sizeof cp_names / sizeof cp_names[0]))
 
@@ -709,13 +722,17 @@ static int cp_usable(wnpu_isa isa)
     return wnpu_isa_available(isa) && cp_permitted(isa);
 }
 
-/* The highest usable set; sets are numbered from slow to fast on each architecture. */
+/* The fastest usable set. */
 static wnpu_isa cp_best(void)
 {
-    int i;
-    for (i = CP_ISAS - 1; i > WNPU_ISA_SCALAR; i--) {
-        if (cp_usable((wnpu_isa)i)) {
-            return (wnpu_isa)i;
+    static const wnpu_isa order[] = {
+        WNPU_ISA_AMX, WNPU_ISA_AVX512, WNPU_ISA_AVX_VNNI, WNPU_ISA_AVX2, WNPU_ISA_SSE41,
+        WNPU_ISA_NEON_I8MM, WNPU_ISA_NEON_DOT, WNPU_ISA_NEON
+    };
+    size_t i;
+    for (i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (cp_usable(order[i])) {
+            return order[i];
         }
     }
     return WNPU_ISA_SCALAR;
@@ -2205,7 +2222,8 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
  *  Ensures   exact sums: the same integers from every instruction set.
  *            The float products have one order and never fuse, so they
  *            too have the same bits everywhere.
- *  Costs     with AVX2 about 25 products a cycle, with AVX-512 VNNI 128.
+ *  Costs     with AVX2 about 25 products a cycle, with AVX-VNNI 64, with
+ *            AVX-512 VNNI 128.
  *            Few rows cost one pass over the weights.
  *
  *  C[m,n] = sum over k of A[m,k] * B[n,k].  B is packed once, in one form
@@ -2817,6 +2835,270 @@ static const gm_kernels gm_avx2 = {
     WNPU_ISA_AVX2, 6, gm_bytes16, gm_avx2_pack, 0, gm_avx2_pack_u, gm_avx2_tile, NULL, gm_ftile8
 };
 
+/* gcc unrolls a loop over an array of registers only when told to. */
+#ifdef __clang__
+#define GM_UNROLL
+#define GM_UNROLL4
+#else
+#define GM_UNROLL _Pragma("GCC unroll 16")
+#define GM_UNROLL4 _Pragma("GCC unroll 4")
+#endif
+
+typedef int32_t gm_four __attribute__((aligned(1), may_alias));
+
+/* Up to so many rows wait for memory. */
+#define GM_FEW 16u
+
+/* How many rows of so few go through a kernel together. */
+WNPU_INLINE size_t gm_few_part(size_t left)
+{
+    return left == 8 ? 4 : left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
+/* A share of what few rows read ahead: in the rounds from first on of each four, next bytes behind
+ * at, line after line, as the hardware's own reading ahead wants it. */
+typedef struct gm_share {
+    const int8_t *at;
+    size_t next;
+    unsigned first, last;
+} gm_share;
+
+/* The next line of each of P panels (1, 2 or 4). */
+WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t panel, int P)
+{
+    gm_prefetch2(ahead->at, ahead->next);
+    if (P > 1) {
+        gm_prefetch2(ahead->at + panel, ahead->next);
+    }
+    if (P > 2) {
+        gm_prefetch2(ahead->at + panel * 2, ahead->next);
+        gm_prefetch2(ahead->at + panel * 3, ahead->next);
+    }
+    ahead->at += GM_GROUP;
+}
+
+/* The share of take rows, of which done come before, where all of them read `groups` of B. */
+WNPU_INLINE gm_share gm_share_of(size_t done, size_t take, size_t rows, const int8_t *b,
+                                 size_t groups, size_t next)
+{
+    gm_share share;
+    share.first = (unsigned)(done * 4 / rows);
+    share.last = (unsigned)((done + take) * 4 / rows);
+    share.at = b + groups / 4 * share.first * GM_GROUP;
+    share.next = next;
+    return share;
+}
+
+/* ---- AVX-VNNI: vpdpbusd with AVX2's registers ---- */
+
+/* It multiplies unsigned by signed bytes and does not saturate. A is packed as a + 128, and the
+ * sums start from -128 times the sum of the weights, which is exact in int32 modulo 2^32. */
+#ifdef WNPU_VNNI
+#define GM_VNNI __attribute__((target("avx2,avxvnni")))
+
+GM_AVX2 static void gm_vnni_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
+                                 size_t k4)
+{
+    const __m256i flip = _mm256_set1_epi8(-128);
+    size_t r, i, bytes = k4 * 4;
+    for (r = 0; r < rows; r++) {
+        uint8_t *to = (uint8_t *)packed_a + gm_bytes8(r, k4);
+        const int8_t *x = a + r * lda;
+        for (i = 0; i + 32 <= bytes; i += 32) {
+            __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
+            _mm256_storeu_si256((__m256i *)(void *)(to + i), _mm256_xor_si256(v, flip));
+        }
+        for (; i < bytes; i++) {
+            to[i] = (uint8_t)(x[i] + 128);
+        }
+    }
+}
+
+typedef struct gm_vnni_row { __m256i v[4]; } gm_vnni_row; /* 8 columns each */
+
+WNPU_INLINE GM_VNNI void gm_vnni_start(gm_vnni_row *sum, const int32_t *from, int P)
+{
+    int j;
+    GM_UNROLL
+    for (j = 0; j < 2 * P; j++) {
+        sum->v[j] = from == NULL ? _mm256_setzero_si256() :
+                    _mm256_loadu_si256((const __m256i *)(const void *)(from + j * 8));
+    }
+}
+
+/* sum += x * y in the register of the sum, see gm_sse41_add(). */
+WNPU_INLINE GM_VNNI void gm_vnni_add(__m256i *sum, __m256i x, __m256i y)
+{
+#ifndef GM_EMULATED /* a test defines it to run these functions on an emulation */
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(x), "x"(y));
+#else
+    *sum = _mm256_dpbusd_avx_epi32(*sum, x, y);
+#endif
+}
+
+/* One row times one group of P panels; for the asm see gm_sse41_step(). */
+WNPU_INLINE GM_VNNI void gm_vnni_step(gm_vnni_row *sum, const char *a, const char **lo,
+                                      const char **hi, const __m256i *y, int P)
+{
+    __m256i x = _mm256_set1_epi32(*(const gm_four *)(const void *)a);
+    int j;
+    GM_UNROLL
+    for (j = 0; j < 2 * P; j++) {
+        gm_vnni_add(&sum->v[j], x, y[j]);
+    }
+    __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]));
+}
+
+/* Sums of R rows (1, 2, 4 or 6) times P panels (1, or 2 of up to 2 rows): 12 of them, 2 loads and 1
+ * broadcast fit 16 registers. ahead NULL: nothing is read ahead. */
+WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_t ldfrom,
+                                      const char *a, size_t stride, const int8_t *b, size_t k4,
+                                      size_t groups, gm_share *ahead, int R, int P)
+{
+    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
+    const size_t panel = k4 * GM_GROUP;
+    size_t g;
+    int r, j;
+    GM_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_vnni_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
+    }
+    for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
+        __m256i y[4];
+        if (ahead != NULL && g % 4 >= ahead->first && g % 4 < ahead->last) {
+            gm_share_ahead(ahead, panel, P);
+        }
+        GM_UNROLL
+        for (j = 0; j < 2 * P; j++) {
+            const int8_t *at = b + (j > 1 ? panel : 0) + j % 2 * 32;
+            y[j] = _mm256_loadu_si256((const __m256i *)(const void *)at);
+        }
+        gm_vnni_step(&s[0], lo, &lo, &hi, y, P);
+        if (R > 1) {
+            gm_vnni_step(&s[1], lo + stride, &lo, &hi, y, P);
+        }
+        if (R > 2) {
+            gm_vnni_step(&s[2], lo + stride * 2, &lo, &hi, y, P);
+            gm_vnni_step(&s[3], hi, &lo, &hi, y, P);
+        }
+        if (R > 4) {
+            gm_vnni_step(&s[4], hi + stride, &lo, &hi, y, P);
+            gm_vnni_step(&s[5], hi + stride * 2, &lo, &hi, y, P);
+        }
+    }
+}
+
+WNPU_INLINE GM_VNNI void gm_vnni_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                       const char *a, size_t stride, const int8_t *b, size_t k4,
+                                       size_t groups, gm_share *ahead, int R, int P)
+{
+    gm_vnni_row s[6];
+    int r, j;
+    gm_vnni_sums(s, from, ldfrom, a, stride, b, k4, groups, ahead, R, P);
+    GM_UNROLL
+    for (r = 0; r < R; r++) {
+        GM_UNROLL
+        for (j = 0; j < 2 * P; j++) {
+            _mm256_storeu_si256((__m256i *)(void *)(c + (size_t)r * ldc + j * 8), s[r].v[j]);
+        }
+    }
+}
+
+/* R rows times all panels, P at a time where there are as many. */
+WNPU_INLINE GM_VNNI void gm_vnni_part(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                      const char *a, size_t stride, const int8_t *b, size_t k4,
+                                      size_t groups, size_t panels, const gm_share *few, int R,
+                                      int P)
+{
+    size_t p = 0;
+    gm_share share;
+    for (; p < panels; p += (size_t)P) {
+        const int32_t *start = gm_at(from, p * 16);
+        const int8_t *y = b + p * k4 * GM_GROUP;
+        gm_share *ahead = NULL;
+        if (few != NULL) {
+            share = *few;
+            share.at += p * k4 * GM_GROUP;
+            ahead = &share;
+        }
+        if (panels - p < (size_t)P) {
+            gm_vnni_tile1(c + p * 16, ldc, start, ldfrom, a, stride, y, k4, groups, ahead, R, 1);
+            return;
+        }
+        gm_vnni_tile1(c + p * 16, ldc, start, ldfrom, a, stride, y, k4, groups, ahead, R, P);
+    }
+}
+
+/* At most GM_FEW rows: they wait for memory, see gm_avx512_few(). */
+GM_VNNI static void gm_vnni_few(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                const char *a, size_t stride, size_t rows, const int8_t *b,
+                                size_t pitch, size_t groups, size_t panels, size_t next)
+{
+    size_t done = 0;
+    while (done < rows) {
+        size_t take = gm_few_part(rows - done);
+        gm_share share = gm_share_of(done, take, rows, b, groups, next);
+        if (take == 6) {
+            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 6, 1);
+        } else if (take == 4) {
+            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 4, 1);
+        } else if (take == 2) {
+            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 2, 2);
+        } else {
+            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 1, 2);
+        }
+        done += take;
+        c += take * ldc;
+        a += take * stride;
+        from = gm_at(from, take * ldfrom);
+    }
+}
+
+GM_VNNI static void gm_vnni_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                  const char *a, size_t stride, size_t rows, const int8_t *b,
+                                  size_t pitch, size_t groups, size_t panels, size_t next)
+{
+    (void)next;
+    if (rows == 6) {
+        gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, NULL, 6, 1);
+    } else {
+        gm_vnni_few(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, 0);
+    }
+}
+
+static void gm_vnni_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
+                         size_t panels)
+{
+    if (rows > GM_FEW) {
+        gm_walk(gm_vnni_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch, correction, k4,
+                panels);
+    } else {
+        gm_walk(gm_vnni_few, GM_FEW, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b, pitch,
+                correction, k4, panels);
+    }
+}
+
+GM_VNNI static void gm_vnni_correct(int32_t *correction, const int8_t *b, size_t k4, size_t panels)
+{
+    const __m256i offset = _mm256_set1_epi8(-128); /* 128 as an unsigned byte */
+    const __m256i zero = _mm256_setzero_si256();
+    size_t p, g;
+    for (p = 0; p < panels * 2; p++) {
+        const int8_t *y = b + p / 2 * k4 * GM_GROUP + p % 2 * 32;
+        __m256i sum = zero;
+        for (g = 0; g < k4; g++, y += GM_GROUP) {
+            gm_vnni_add(&sum, offset, _mm256_loadu_si256((const __m256i *)(const void *)y));
+        }
+        _mm256_storeu_si256((__m256i *)(void *)(correction + p * 8), _mm256_sub_epi32(zero, sum));
+    }
+}
+
+static const gm_kernels gm_vnni = {
+    WNPU_ISA_AVX_VNNI, 6, gm_bytes8, gm_vnni_pack, 1, NULL, gm_vnni_tile, gm_vnni_correct, gm_ftile8
+};
+#endif /* WNPU_VNNI */
+
 /* ---- AVX-512 VNNI ---- */
 
 /* vpdpbusd multiplies unsigned by signed bytes and does not saturate. A is packed as a + 128, and
@@ -2845,15 +3127,6 @@ GM_AVX512 static void gm_avx512_pack(void *packed_a, const int8_t *a, size_t lda
     }
 }
 
-/* gcc unrolls a loop over an array of registers only when told to. */
-#ifdef __clang__
-#define GM_UNROLL
-#define GM_UNROLL4
-#else
-#define GM_UNROLL _Pragma("GCC unroll 16")
-#define GM_UNROLL4 _Pragma("GCC unroll 4")
-#endif
-
 typedef struct gm_avx512_row { __m512i v[4]; } gm_avx512_row;
 
 /* sum += x * y in the register of the sum, see gm_sse41_add(). */
@@ -2880,8 +3153,6 @@ WNPU_INLINE GM_AVX512 void gm_avx512_start(gm_avx512_row *sum, const int32_t *fr
         sum->v[3] = _mm512_loadu_si512(from + 48);
     }
 }
-
-typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
 /* One row times one group of P panels. In one piece, so that nothing comes between: compilers
  * hoist the loads of other rows, and move the sums about. */
@@ -2915,24 +3186,6 @@ WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum,
     }
 }
 
-/* A share of what few rows read ahead: in the rounds from first on of each four, next bytes behind
- * at, line after line, as the hardware's own reading ahead wants it. */
-typedef struct gm_share {
-    const int8_t *at;
-    size_t next;
-    unsigned first, last;
-} gm_share;
-
-/* The next line of each of four panels. */
-WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t panel)
-{
-    gm_prefetch2(ahead->at, ahead->next);
-    gm_prefetch2(ahead->at + panel, ahead->next);
-    gm_prefetch2(ahead->at + panel * 2, ahead->next);
-    gm_prefetch2(ahead->at + panel * 3, ahead->next);
-    ahead->at += GM_GROUP;
-}
-
 /* Sums of R rows (1, 2, 4 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
  * registers. ahead is for four panels; NULL: nothing is read ahead. */
 WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
@@ -2951,7 +3204,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
         if (ahead != NULL && g % 4 >= ahead->first && g % 4 < ahead->last) {
-            gm_share_ahead(ahead, panel);
+            gm_share_ahead(ahead, panel, 4);
         }
         y[0] = _mm512_loadu_si512(b);
         if (P > 1) {
@@ -3035,13 +3288,8 @@ WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *
 {
     size_t done = 0;
     while (done < rows) {
-        size_t left = rows - done;
-        size_t take = left == 8 ? 4 : left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        gm_share share, *ahead = &share;
-        share.first = (unsigned)(done * 4 / rows);
-        share.last = (unsigned)((done + take) * 4 / rows);
-        share.at = b + groups / 4 * share.first * GM_GROUP;
-        share.next = next;
+        size_t take = gm_few_part(rows - done);
+        gm_share share = gm_share_of(done, take, rows, b, groups, next), *ahead = &share;
         if (take == 6) {
             gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 6, 4);
         } else if (take == 4) {
@@ -3069,8 +3317,6 @@ GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t 
         gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
     }
 }
-
-#define GM_FEW 16u
 
 /* One or two rows read long stretches. */
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
@@ -3693,6 +3939,9 @@ static const gm_kernels *gm_select(wnpu_isa isa)
     case WNPU_ISA_AVX2: return &gm_avx2;
     case WNPU_ISA_AVX512: return &gm_avx512;
 #endif
+#ifdef WNPU_VNNI
+    case WNPU_ISA_AVX_VNNI: return &gm_vnni;
+#endif
 #ifdef WNPU_AMX
     case WNPU_ISA_AMX: return &gm_amx;
 #endif
@@ -4113,6 +4362,18 @@ WNPU_INLINE int op_narrow_body(int16_t *u, const int32_t *acc, size_t n, float q
 }
 
 WNPU_INLINE int op_within(int most) { return most >= OP_LEAST && most <= OP_MOST; }
+
+/* What op_kernels.product returns: whether all rows' exponents fit. */
+WNPU_INLINE int op_product_within(op_online *row, size_t rows)
+{
+    int within = 1;
+    size_t r;
+    for (r = 0; r < rows && within; r++) {
+        row[r].peak = (float)row[r].most;
+        within = op_within(row[r].most);
+    }
+    return within;
+}
 
 /* A row whose largest exponent is out of reach of 16 bits has exponents relative to it. */
 static void op_far_row(op_narrow narrow, op_online *row, int16_t *u, const int32_t *acc, size_t n,
@@ -4824,17 +5085,33 @@ OP_AVX2 static void op_near_inverse(op_inverse *inverse, const float *value_inve
     }
 }
 
-/* A step of op_near_narrow(): 16 exponents, in the order of op_near_inverse(). */
-WNPU_INLINE OP_AVX2 __m256i op_near_exponents(const int32_t *acc, const float *key,
+/* 16 exponents from two vectors of sums, in the order of op_near_inverse(). */
+WNPU_INLINE OP_AVX2 __m256i op_near_exponents(__m256i sum0, __m256i sum1, const float *key,
                                               const float *value_log2, __m256 query)
 {
-    __m256 a = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)acc));
-    __m256 b = _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)(acc + 8)));
+    __m256 a = _mm256_cvtepi32_ps(sum0), b = _mm256_cvtepi32_ps(sum1);
     a = _mm256_mul_ps(a, _mm256_mul_ps(_mm256_loadu_ps(key), query));
     b = _mm256_mul_ps(b, _mm256_mul_ps(_mm256_loadu_ps(key + 8), query));
     a = _mm256_add_ps(a, _mm256_loadu_ps(value_log2));
     b = _mm256_add_ps(b, _mm256_loadu_ps(value_log2 + 8));
     return _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+}
+
+/* A step of op_near_narrow(). */
+WNPU_INLINE OP_AVX2 __m256i op_near_step(const int32_t *acc, const float *key,
+                                         const float *value_log2, __m256 query)
+{
+    return op_near_exponents(_mm256_loadu_si256((const __m256i *)(const void *)acc),
+                             _mm256_loadu_si256((const __m256i *)(const void *)(acc + 8)), key,
+                             value_log2, query);
+}
+
+/* The largest of 16. */
+WNPU_INLINE OP_AVX2 int op_near_most(__m256i v)
+{
+    const __m128i turn = _mm_set1_epi16(0x7fff); /* for the order of minpos, which is unsigned */
+    __m128i a = _mm_max_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    return (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(a, turn)), 0) ^ 0x7fff);
 }
 
 OP_AVX2 static int op_near_narrow(int16_t *u, const int32_t *acc, size_t n, float query_scale,
@@ -4844,14 +5121,13 @@ OP_AVX2 static int op_near_narrow(int16_t *u, const int32_t *acc, size_t n, floa
     __m256i best = _mm256_set1_epi16(-32768), v;
     int16_t part[16];
     size_t i, j;
-    int most = -32768;
     for (i = 0; i + 16 <= n; i += 16) {
-        v = op_near_exponents(acc + i, key + i, value_log2 + i, query);
+        v = op_near_step(acc + i, key + i, value_log2 + i, query);
         best = _mm256_max_epi16(best, v);
         _mm256_storeu_si256((__m256i *)(void *)(u + i), v);
     }
     if (i < n) {
-        v = op_near_exponents(acc + i, key + i, value_log2 + i, query);
+        v = op_near_step(acc + i, key + i, value_log2 + i, query);
         _mm256_storeu_si256((__m256i *)(void *)part, v);
         for (j = n - i; j < 16; j++) {
             part[(j & 3) | (j & 4) << 1 | (j & 8) >> 1] = -32768; /* packed by halves */
@@ -4860,11 +5136,7 @@ OP_AVX2 static int op_near_narrow(int16_t *u, const int32_t *acc, size_t n, floa
         best = _mm256_max_epi16(best, v);
         _mm256_storeu_si256((__m256i *)(void *)(u + i), v);
     }
-    _mm256_storeu_si256((__m256i *)(void *)part, best);
-    for (j = 0; j < 16; j++) {
-        most = part[j] > most ? part[j] : most;
-    }
-    return most;
+    return op_near_most(best);
 }
 
 OP_AVX2 static void op_exponents_avx2(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
@@ -4950,6 +5222,78 @@ static const op_kernels op_avx2_kernels = {
     op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx2,
     op_halves_avx2
 };
+
+#ifdef WNPU_VNNI
+/* ---- AVX-VNNI: AVX2, but for products ---- */
+
+/* Exponents of 16 keys from at on for 6 rows; best has each row's largest, by columns. */
+WNPU_INLINE GM_VNNI void op_vnni_tile(__m256i *best, int16_t *u, const char *queries,
+                                      const float *query_scale, const op_keys *keys, size_t at)
+{
+    gm_vnni_row s[6];
+    size_t r;
+    gm_vnni_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
+                 keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 1);
+    GM_UNROLL
+    for (r = 0; r < 6; r++) {
+        __m256i v = op_near_exponents(s[r].v[0], s[r].v[1], keys->key + at, keys->value_log2 + at,
+                                      _mm256_set1_ps(query_scale[r]));
+        _mm256_storeu_si256((__m256i *)(void *)(u + r * OP_KEYS + at), v);
+        best[r] = _mm256_max_epi16(best[r], v);
+    }
+}
+
+/* Exponents of the last keys, fewer than 16; raises the rows' largest. */
+OP_AVX2 static void op_vnni_rest(op_online *row, int16_t *u, const void *queries, size_t rows,
+                                 size_t at, size_t n, const float *query_scale,
+                                 const op_keys *keys)
+{
+    int32_t acc[OP_PRODUCT * 16];
+    size_t r;
+    gm_vnni_tile(acc, 16, queries, rows, keys->packed + at * keys->k4 * 4, keys->k4,
+                 keys->correction + at, keys->k4, 1);
+    for (r = 0; r < rows; r++) {
+        int most = op_near_narrow(u + r * OP_KEYS + at, acc + r * 16, n - at, query_scale[r],
+                                  keys->key + at, keys->value_log2 + at);
+        row[r].most = most > row[r].most ? most : row[r].most;
+    }
+}
+
+GM_VNNI static int op_product_vnni(op_online *row, int16_t *u, const void *queries, size_t rows,
+                                   size_t n, const float *query_scale, const op_keys *keys)
+{
+    const size_t stride = keys->k4 * 4 + GM_PAD;
+    __m256i best[OP_PRODUCT];
+    size_t i, r;
+    if (rows > OP_PRODUCT) {
+        return 0;
+    }
+    for (r = 0; r < rows; r++) {
+        best[r] = _mm256_set1_epi16(-32768);
+    }
+    for (i = 0; i + 16 <= n; i += 16) {
+        for (r = 0; r < rows; r += 6) {
+            op_vnni_tile(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
+                         query_scale + r, keys, i);
+        }
+    }
+    for (r = 0; r < rows; r++) {
+        row[r].most = op_near_most(best[r]);
+    }
+    if (i < n) {
+        op_vnni_rest(row, u, queries, rows, i, n, query_scale, keys);
+    }
+    return op_product_within(row, rows);
+}
+
+static const op_kernels op_vnni_kernels = {
+    op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_dequantise_avx2, op_bias_avx2,
+    op_scale_avx2, op_exponents_avx2, op_weights_avx2, op_product_vnni, op_value_scales_avx2,
+    op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2,
+    op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2,
+    op_size_avx2, op_digits_avx2, op_halves_avx2
+};
+#endif
 
 /* ---- AVX-512: the same operations on 16 values at once, where they cost most ---- */
 
@@ -5264,7 +5608,6 @@ OP_AVX512 static int op_product_end(const __m512i *best, op_online *row, int16_t
                                     const void *queries, size_t rows, size_t at, size_t n,
                                     const float *query_scale, const op_keys *keys)
 {
-    int within = 1;
     size_t r;
     for (r = 0; r < rows; r++) {
         row[r].most = op_wide_most(best[r]);
@@ -5272,11 +5615,7 @@ OP_AVX512 static int op_product_end(const __m512i *best, op_online *row, int16_t
     if (at < n) {
         op_product_rest(row, u, queries, rows, at, n, query_scale, keys);
     }
-    for (r = 0; r < rows && within; r++) {
-        row[r].peak = (float)row[r].most;
-        within = op_within(row[r].most);
-    }
-    return within;
+    return op_product_within(row, rows);
 }
 
 GM_AVX512 static int op_product_avx512(op_online *row, int16_t *u, const void *queries,
@@ -5421,6 +5760,11 @@ static const op_kernels *op_select(wnpu_isa isa)
     }
     if (isa == WNPU_ISA_AVX2) {
         return &op_avx2_kernels;
+    }
+#endif
+#ifdef WNPU_VNNI
+    if (isa == WNPU_ISA_AVX_VNNI) {
+        return &op_vnni_kernels;
     }
 #endif
     (void)isa;
@@ -13075,7 +13419,8 @@ GM_AVX2 static uint32_t np_dot8_avx2(const int8_t *a, const uint32_t *r, size_t 
 static int np_wide(const np_bridge *b)
 {
     wnpu_isa isa = b->e->gm->isa;
-    return isa == WNPU_ISA_AVX2 || isa == WNPU_ISA_AVX512 || isa == WNPU_ISA_AMX;
+    return isa == WNPU_ISA_AVX2 || isa == WNPU_ISA_AVX_VNNI || isa == WNPU_ISA_AVX512 ||
+           isa == WNPU_ISA_AMX;
 }
 #endif
 
@@ -13137,7 +13482,7 @@ static double np_cpu_rate(wnpu_isa isa)
     case WNPU_ISA_SSE41: case WNPU_ISA_NEON: return 20e3;
     case WNPU_ISA_AVX2: return 40e3;
     case WNPU_ISA_NEON_DOT: return 80e3;
-    case WNPU_ISA_NEON_I8MM: return 120e3;
+    case WNPU_ISA_NEON_I8MM: case WNPU_ISA_AVX_VNNI: return 120e3;
     case WNPU_ISA_AMX: return 300e3; /* the rest of the encoder's work takes most of the time */
     default: return 200e3;
     }

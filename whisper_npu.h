@@ -193,15 +193,16 @@ typedef enum wnpu_isa {
     /* Intel AMX beside AVX-512, on Linux for x86-64. Linux gives a process AMX only on request, and
      * then the signal frames of all its threads grow by 8 KiB: wnpu_session_open() asks if AMX is
      * named, and AUTO takes AMX only if the process has it already (ARCH_REQ_XCOMP_PERM). */
-    WNPU_ISA_AMX = 8
+    WNPU_ISA_AMX = 8,
+    WNPU_ISA_AVX_VNNI = 9     /* AVX2 and AVX-VNNI: Intel's CPUs for PCs since 2021 */
 } wnpu_isa;
 
 /* 1 when this CPU, system and build can run isa, else 0. AUTO is always available. AMX: the CPU has
  * AMX-TILE, AMX-INT8 and all that AVX512 needs, and the system keeps tiles (XCR0 and
  * ARCH_GET_XCOMP_SUPP say so); whether this process is permitted to use them does not matter. */
 WNPU_API int wnpu_isa_available(wnpu_isa isa);
-/* "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx"; NULL:
- * unknown. */
+/* "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx", "avx-vnni";
+ * NULL: unknown. */
 WNPU_API const char *wnpu_isa_name(wnpu_isa isa);
 /* The other way round; -1 if unknown. */
 WNPU_API int wnpu_isa_from_name(const char *name);

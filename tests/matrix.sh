@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.." || exit 1
 mode=${1:-turns}
 build=${WNPU_BUILD:-build}
 speech=${WNPU_SPEECH:-../shared/speech}
-sets='scalar sse4.1 avx2 avx512 amx neon neon-dot neon-i8mm'
+sets='scalar sse4.1 avx2 avx-vnni avx512 amx neon neon-dot neon-i8mm'
 cpus=$(getconf _NPROCESSORS_ONLN 2>/dev/null) || cpus=1
 T=$(mktemp -d) || exit 1
 trap 'rm -rf "$T"' EXIT

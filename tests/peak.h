@@ -91,6 +91,24 @@ __attribute__((target("sse4.1"), noinline)) static double peak_sse41_word(long n
     return 8.0 * 8.0 * (double)n;
 }
 
+#ifdef WNPU_VNNI
+__attribute__((target("avx2"), noinline)) static double peak_vnni(long n)
+{
+    __m256i s[12], a = _mm256_set1_epi8(2), b = _mm256_set1_epi8(3);
+    long i;
+    memset(s, 0, sizeof s);
+    for (i = 0; i < n; i++) {
+#define PEAK_STEP(j) \
+        __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(s[j]) : "x"(a), "x"(b));
+        PEAK_STEP(0) PEAK_STEP(1) PEAK_STEP(2) PEAK_STEP(3)
+        PEAK_STEP(4) PEAK_STEP(5) PEAK_STEP(6) PEAK_STEP(7)
+        PEAK_STEP(8) PEAK_STEP(9) PEAK_STEP(10) PEAK_STEP(11)
+#undef PEAK_STEP
+    }
+    return 12.0 * 32.0 * (double)n;
+}
+#endif
+
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni"), noinline))
 static double peak_avx512(long n)
 {
@@ -184,6 +202,9 @@ static double peak_products(wnpu_isa isa, unsigned round)
     switch (isa) {
     case WNPU_ISA_SSE41: return round % 2 ? peak_sse41_sign(n) : peak_sse41_word(n);
     case WNPU_ISA_AVX2: return round % 2 ? peak_avx2_sign(n) : peak_avx2_word(n);
+#ifdef WNPU_VNNI
+    case WNPU_ISA_AVX_VNNI: return peak_vnni(n);
+#endif
     case WNPU_ISA_AVX512: return peak_avx512(n);
 #ifdef WNPU_AMX
     case WNPU_ISA_AMX: return peak_amx(n);

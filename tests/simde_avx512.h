@@ -1,6 +1,6 @@
-/* simde_avx512.h - the AVX-512 and AMX intrinsics of whisper_npu.c on top of SIMDe, an emulation in
- * plain C, for tests on machines without them. To be included before whisper_npu.c. HAVE_SIMDE
- * tells whether there is an emulation here.
+/* simde_avx512.h - the AVX-512, AVX-VNNI and AMX intrinsics of whisper_npu.c on top of SIMDe, an
+ * emulation in plain C, for tests on machines without them. To be included before whisper_npu.c.
+ * HAVE_SIMDE tells whether there is an emulation here.
  *
  * The functions that use the intrinsics carry an attribute that would let the compiler put AVX-512
  * around the emulation. So all target attributes are taken away, and AVX2 is what the whole test is
@@ -66,6 +66,18 @@ static simde__m512i emulated_dpbusd(simde__m512i sum, simde__m512i u, simde__m51
         }
     }
     memcpy(&sum, c, 64);
+    return sum;
+}
+
+__attribute__((unused)) static __m256i emulated_near_dpbusd(__m256i sum, __m256i u, __m256i s)
+{
+    simde__m512i wide[3];
+    memset(wide, 0, sizeof wide);
+    memcpy(&wide[0], &sum, 32);
+    memcpy(&wide[1], &u, 32);
+    memcpy(&wide[2], &s, 32);
+    wide[0] = emulated_dpbusd(wide[0], wide[1], wide[2]);
+    memcpy(&sum, &wide[0], 32);
     return sum;
 }
 
@@ -253,6 +265,7 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #undef _tile_release
 #undef _tile_stored
 #undef _tile_zero
+#undef _mm256_dpbusd_avx_epi32
 #undef _mm512_setr_epi32
 #undef _mm512_slli_epi16
 #undef _mm512_slli_epi32
@@ -261,6 +274,7 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #define __m512 simde__m512
 #define __m512i simde__m512i
 #define __mmask16 simde__mmask16
+#define _mm256_dpbusd_avx_epi32(c, a, b) emulated_near_dpbusd(c, a, b)
 #define _mm512_abs_ps(a) simde_mm512_abs_ps(a)
 #define _mm512_add_epi32(a, b) simde_mm512_add_epi32(a, b)
 #define _mm512_add_ps(a, b) simde_mm512_add_ps(a, b)

@@ -1,6 +1,6 @@
 /* Tests of section 8, the INT8 matmul, against triple loops written from its definition. The
  * instruction sets are those that the machine has; test_gm_avx512.c includes this file to run the
- * AVX-512 and AMX kernels on an emulation. */
+ * kernels of AVX-512, AVX-VNNI and AMX on an emulation. */
 #include "../whisper_npu.c"
 #include "t.h"
 #include <float.h>
@@ -11,6 +11,9 @@
 static const gm_kernels *const emulated[] = {
 #ifdef TEST_EMULATED
     &gm_avx512,
+#ifdef WNPU_VNNI
+    &gm_vnni,
+#endif
 #ifdef WNPU_AMX
     &gm_amx,
 #endif

@@ -1,5 +1,5 @@
-/* Runs the tests of test_gm.c with section 8's AVX-512 and AMX kernels on top of an emulation of
- * the intrinsics, so that machines without these test them too. */
+/* Runs the tests of test_gm.c with section 8's kernels for AVX-512, AVX-VNNI and AMX on top of an
+ * emulation of the intrinsics, so that machines without these test them too. */
 #define _POSIX_C_SOURCE 200809L
 #include "simde_avx512.h"
 
@@ -16,7 +16,7 @@ static void test_missing(void)
 
 int main(void)
 {
-    t_run("AVX-512 and AMX kernels on an emulation", test_missing);
+    t_run("AVX-512, AVX-VNNI and AMX kernels on an emulation", test_missing);
     return t_end();
 }
 #endif

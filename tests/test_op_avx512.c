@@ -1,5 +1,5 @@
-/* Section 9's AVX-512 and AMX operators on top of an emulation of the intrinsics, so that machines
- * without these test them too: they must give the bits of the definition. */
+/* Section 9's operators for AVX-512, AVX-VNNI and AMX on top of an emulation of the intrinsics, so
+ * that machines without these test them too: they must give the bits of the definition. */
 #define _POSIX_C_SOURCE 200809L
 #include "simde_avx512.h"
 
@@ -12,6 +12,10 @@ static void emulated(void)
 {
     same_answers(&op_avx512_kernels, "AVX-512 emulated");
     same_products(&op_avx512_kernels, &gm_avx512);
+#ifdef WNPU_VNNI
+    same_answers(&op_vnni_kernels, "AVX-VNNI emulated");
+    same_products(&op_vnni_kernels, &gm_vnni);
+#endif
 #ifdef WNPU_AMX
     same_answers(&op_amx_kernels, "AMX emulated");
     same_products(&op_amx_kernels, &gm_amx);
@@ -28,7 +32,7 @@ static void emulated(void)
 
 int main(void)
 {
-    t_run("AVX-512 and AMX operators on an emulation", emulated);
+    t_run("AVX-512, AVX-VNNI and AMX operators on an emulation", emulated);
     return t_end();
 }
 
