@@ -262,6 +262,54 @@ static void test_deepest(void)
     free(b);
 }
 
+/* Rows of 16 bits from two digits, as large as sums allow. */
+static void check_joined(const gm_kernels *kernels, size_t rows, size_t k4, int32_t base, int most)
+{
+    enum { ROWS = 40, DEEPEST = 520, PANELS = 3 };
+    static int8_t high[ROWS * DEEPEST], low[ROWS * DEEPEST], b[PANELS * DEEPEST * 16];
+    static int32_t c[ROWS * PANELS * 16];
+    int32_t bases[ROWS];
+    void *packed = at_the_edge(2, kernels->a_bytes(rows, k4));
+    size_t wrong = 0, i, r, n, k;
+    for (i = 0; i < rows * k4 * 4; i++) {
+        high[i] = fill_value(most ? FILL_MAX : FILL_RANDOM, i);
+        low[i] = fill_value(most ? FILL_MAX : FILL_RANDOM, i);
+    }
+    for (i = 0; i < PANELS * k4 * GM_GROUP; i++) {
+        b[i] = fill_value(most ? FILL_MIN : FILL_RANDOM, i);
+    }
+    for (r = 0; r < rows; r++) {
+        bases[r] = base - (int32_t)r;
+    }
+    kernels->pack_joined(packed, high, low, bases, rows, k4);
+    kernels->tile(c, PANELS * 16, packed, rows, b, k4, NULL, k4, PANELS);
+    for (r = 0; r < rows; r++) {
+        for (n = 0; n < PANELS * 16; n++) {
+            int64_t sum = 0;
+            for (k = 0; k < k4 * 4; k++) {
+                sum += (bases[r] * high[r * k4 * 4 + k] + low[r * k4 * 4 + k]) *
+                       b[(n / 16 * k4 + k / 4) * GM_GROUP + n % 16 * 4 + k % 4];
+            }
+            wrong += sum != c[r * PANELS * 16 + n];
+        }
+    }
+    T_CHECK(wrong == 0, "%s: %zu rows of %zu groups: %zu sums are wrong", name_of(kernels), rows,
+            k4, wrong);
+}
+
+static void test_joined(void)
+{
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, rows, k4;
+    for (i = 0; i < n; i++) {
+        for (rows = 1; list[i]->pack_joined != NULL && rows <= 40; rows += rows < 14 ? 1 : 13) {
+            for (k4 = 1; k4 <= 130; k4 += k4 < 9 ? 1 : 11) {
+                check_joined(list[i], rows, k4, 254, k4 % 2 == 0);
+            }
+        }
+    }
+}
+
 static void test_corrections(void)
 {
     const gm_kernels *list[8];
@@ -634,6 +682,7 @@ int main(void)
     t_run("products of extreme values", test_extremes);
     t_run("the deepest product", test_deepest);
     t_run("corrections of run-time panels", test_corrections);
+    t_run("rows of 16 bits", test_joined);
     t_run("weights of attention, signed and unsigned", test_attention_weights);
     t_run("float products have one order", test_float);
     t_run("choice of kernels", test_select);
