@@ -3201,13 +3201,13 @@ WNPU_INLINE GM_AVX512 void gm_avx512_start(gm_avx512_row *sum, const int32_t *fr
 }
 
 /* One row times one group of P panels. In one piece, so that nothing comes between: compilers
- * hoist the loads of other rows, and move the sums about. */
+ * hoist the loads of other rows, and move the sums about. 32-bit x86 has too few registers for it. */
 WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, const __m512i *y,
                                           int P)
 {
     const gm_four *four = (const gm_four *)(const void *)a;
     int p;
-#ifndef GM_EMULATED
+#if defined(__x86_64__) && !defined(GM_EMULATED)
     if (P > 1) {
         __m512i x;
         __asm__("vpbroadcastd %5, %4\n\tvpdpbusd %6, %4, %0\n\tvpdpbusd %7, %4, %1\n\t"
