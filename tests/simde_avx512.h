@@ -51,33 +51,33 @@ __attribute__((constructor)) static void emulated_or_not(void)
 
 /* vpdpbusd: four products of an unsigned and a signed byte are added to an int32, modulo 2^32. */
 __attribute__((unused))
-static simde__m512i emulated_dpbusd(simde__m512i sum, simde__m512i u, simde__m512i s)
+static void emulated_products(void *sums, const void *left, const void *right, int n)
 {
     uint32_t c[16];
     uint8_t a[64];
     int8_t b[64];
     int i, j;
-    memcpy(c, &sum, 64);
-    memcpy(a, &u, 64);
-    memcpy(b, &s, 64);
-    for (i = 0; i < 16; i++) {
+    memcpy(c, sums, (size_t)n * 4);
+    memcpy(a, left, (size_t)n * 4);
+    memcpy(b, right, (size_t)n * 4);
+    for (i = 0; i < n; i++) {
         for (j = 0; j < 4; j++) {
             c[i] += (uint32_t)(a[i * 4 + j] * b[i * 4 + j]);
         }
     }
-    memcpy(&sum, c, 64);
+    memcpy(sums, c, (size_t)n * 4);
+}
+
+__attribute__((unused))
+static simde__m512i emulated_dpbusd(simde__m512i sum, simde__m512i u, simde__m512i s)
+{
+    emulated_products(&sum, &u, &s, 16);
     return sum;
 }
 
 __attribute__((unused)) static __m256i emulated_near_dpbusd(__m256i sum, __m256i u, __m256i s)
 {
-    simde__m512i wide[3];
-    memset(wide, 0, sizeof wide);
-    memcpy(&wide[0], &sum, 32);
-    memcpy(&wide[1], &u, 32);
-    memcpy(&wide[2], &s, 32);
-    wide[0] = emulated_dpbusd(wide[0], wide[1], wide[2]);
-    memcpy(&sum, &wide[0], 32);
+    emulated_products(&sum, &u, &s, 8);
     return sum;
 }
 
