@@ -2880,6 +2880,28 @@ static const gm_kernels gm_avx2 = {
     gm_avx2_tile, NULL, gm_ftile8
 };
 
+/* ---- what AVX-VNNI and AVX-512 VNNI share ---- */
+
+/* vpdpbusd multiplies unsigned by signed bytes and does not saturate. A is packed as a + 128, and
+ * the sums start from -128 times the sum of the weights, which is exact in int32 modulo 2^32. */
+GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
+                                 size_t k4)
+{
+    const __m256i flip = _mm256_set1_epi8(-128);
+    size_t r, i, bytes = k4 * 4;
+    for (r = 0; r < rows; r++) {
+        uint8_t *to = (uint8_t *)packed_a + gm_bytes8(r, k4);
+        const int8_t *x = a + r * lda;
+        for (i = 0; i + 32 <= bytes; i += 32) {
+            __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
+            _mm256_storeu_si256((__m256i *)(void *)(to + i), _mm256_xor_si256(v, flip));
+        }
+        for (; i < bytes; i++) {
+            to[i] = (uint8_t)(x[i] + 128);
+        }
+    }
+}
+
 /* gcc unrolls a loop over an array of registers only when told to. */
 #ifdef __clang__
 #define GM_UNROLL
@@ -2936,28 +2958,8 @@ WNPU_INLINE gm_share gm_share_of(size_t done, size_t take, size_t rows, const in
 
 /* ---- AVX-VNNI: vpdpbusd with AVX2's registers ---- */
 
-/* It multiplies unsigned by signed bytes and does not saturate. A is packed as a + 128, and the
- * sums start from -128 times the sum of the weights, which is exact in int32 modulo 2^32. */
 #ifdef WNPU_VNNI
 #define GM_VNNI __attribute__((target("avx2,avxvnni")))
-
-GM_AVX2 static void gm_vnni_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
-                                 size_t k4)
-{
-    const __m256i flip = _mm256_set1_epi8(-128);
-    size_t r, i, bytes = k4 * 4;
-    for (r = 0; r < rows; r++) {
-        uint8_t *to = (uint8_t *)packed_a + gm_bytes8(r, k4);
-        const int8_t *x = a + r * lda;
-        for (i = 0; i + 32 <= bytes; i += 32) {
-            __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
-            _mm256_storeu_si256((__m256i *)(void *)(to + i), _mm256_xor_si256(v, flip));
-        }
-        for (; i < bytes; i++) {
-            to[i] = (uint8_t)(x[i] + 128);
-        }
-    }
-}
 
 typedef struct gm_vnni_row { __m256i v[4]; } gm_vnni_row; /* 8 columns each */
 
@@ -3140,38 +3142,18 @@ GM_VNNI static void gm_vnni_correct(int32_t *correction, const int8_t *b, size_t
 }
 
 static const gm_kernels gm_vnni = {
-    WNPU_ISA_AVX_VNNI, 6, gm_bytes8, gm_vnni_pack, 1, NULL, NULL, gm_vnni_tile, gm_vnni_correct,
+    WNPU_ISA_AVX_VNNI, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_vnni_tile, gm_vnni_correct,
     gm_ftile8
 };
 #endif /* WNPU_VNNI */
 
 /* ---- AVX-512 VNNI ---- */
 
-/* vpdpbusd multiplies unsigned by signed bytes and does not saturate. A is packed as a + 128, and
- * the sums start from -128 times the sum of the weights, which is exact in int32 modulo 2^32. */
 #ifndef GM_EMULATED /* a test defines it to run these functions on an emulation */
 #define GM_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 #else
 #define GM_AVX512
 #endif
-
-GM_AVX512 static void gm_avx512_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
-                                     size_t k4)
-{
-    const __m512i flip = _mm512_set1_epi8(-128);
-    size_t r, i, bytes = k4 * 4;
-    for (r = 0; r < rows; r++) {
-        uint8_t *to = (uint8_t *)packed_a + gm_bytes8(r, k4);
-        const int8_t *x = a + r * lda;
-        for (i = 0; i + 64 <= bytes; i += 64) {
-            __m512i v = _mm512_xor_si512(_mm512_loadu_si512(x + i), flip);
-            _mm512_storeu_si512(to + i, v);
-        }
-        for (; i < bytes; i++) {
-            to[i] = (uint8_t)(x[i] + 128);
-        }
-    }
-}
 
 typedef struct gm_avx512_row { __m512i v[4]; } gm_avx512_row;
 
@@ -3393,7 +3375,7 @@ GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, si
 }
 
 static const gm_kernels gm_avx512 = {
-    WNPU_ISA_AVX512, 6, gm_bytes8, gm_avx512_pack, 1, NULL, NULL,
+    WNPU_ISA_AVX512, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL,
     gm_avx512_tile, gm_avx512_correct, gm_ftile8
 };
 
@@ -3539,7 +3521,7 @@ GM_AMX static void gm_amx_tile(int32_t *c, size_t ldc, const void *packed_a, siz
 }
 
 static const gm_kernels gm_amx = {
-    WNPU_ISA_AMX, 6, gm_bytes8, gm_avx512_pack, 1, NULL, NULL, gm_amx_tile, gm_avx512_correct,
+    WNPU_ISA_AMX, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_amx_tile, gm_avx512_correct,
     gm_ftile8
 };
 #endif /* WNPU_AMX */
@@ -8981,7 +8963,6 @@ typedef struct en_worker {
     size_t input_stride;
     int fine;           /* input is quantised to 15 bits, see op_quantise_fine_body() */
     int32_t *base;      /* [rows] if fine */
-    int apart;          /* rows of high parts, then of low parts are multiplied */
     ml_scratch *mel;
 } en_worker;
 
@@ -9167,6 +9148,12 @@ static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const flo
     }
 }
 
+/* Whether prepared rows of 15 bits are rows of high parts, then of low parts. */
+static int en_apart(const en_engine *e, const en_worker *w)
+{
+    return w->fine && e->gm->pack_joined == NULL;
+}
+
 /* Brings rows of float input [rows, k] (row stride ldx), or their layer norm (ldx is k) where norm
  * is not NULL, into the form that en_multiply() takes: a few rows at a time, which stay in the
  * nearest cache. With w->fine each row takes 16 bits, or two int8 rows, which costs arithmetic but
@@ -9191,8 +9178,7 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
             w->scale[r] = e->op->quantise_fine(w->q + r * k, low + r * k, w->base + r, x + r * ldx,
                                                k);
         }
-        w->apart = e->gm->pack_joined == NULL;
-        if (w->apart) {
+        if (en_apart(e, w)) {
             e->gm->pack_a(w->packed, w->q, k, 2 * rows, k / 4);
         } else {
             e->gm->pack_joined(w->packed, w->q, low, w->base, rows, k / 4);
@@ -9230,12 +9216,13 @@ static void en_multiply_int8(const en_engine *e, const en_worker *in, en_worker 
                              float *out, size_t ldo, op_finish finish)
 {
     size_t column = panel * 16, width = n * 16, r;
+    const int apart = en_apart(e, in);
     const float *scale = weight->scale + column;
     const float *bias = weight->bias != NULL ? weight->bias + column : NULL;
-    e->gm->tile(w->acc, width, in->packed, in->apart ? 2 * rows : rows,
+    e->gm->tile(w->acc, width, in->packed, apart ? 2 * rows : rows,
                 weight->packed + column * 4 * weight->k4, weight->k4, weight->correction + column,
                 weight->k4, n);
-    for (r = 0; r < rows && in->apart; r++) {
+    for (r = 0; r < rows && apart; r++) {
         e->op->join(w->acc + r * width, w->acc + (rows + r) * width, width, in->base[r]);
     }
     e->op->dequantise(out, ldo, w->acc, width, rows, width, in->scale, scale, bias, finish);

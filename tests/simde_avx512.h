@@ -323,7 +323,6 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #define _mm512_sub_epi32(a, b) simde_mm512_sub_epi32(a, b)
 #define _mm512_sub_ps(a, b) simde_mm512_sub_ps(a, b)
 #define _mm512_subs_epi16(a, b) simde_mm512_subs_epi16(a, b)
-#define _mm512_xor_si512(a, b) simde_mm512_xor_si512(a, b)
 #define _tile_dpbusd(c, a, b) emulated_dot(c, a, b)
 #define _tile_loadconfig(p) emulated_configure(p)
 #define _tile_loadd(t, p, stride) emulated_load(t, p, stride)
