@@ -68,8 +68,8 @@ static void emulated_products(void *sums, const void *left, const void *right, i
     memcpy(sums, c, (size_t)n * 4);
 }
 
-__attribute__((unused))
-static simde__m512i emulated_dpbusd(simde__m512i sum, simde__m512i u, simde__m512i s)
+__attribute__((always_inline, unused)) /* vectors that are passed would draw a warning */
+static inline simde__m512i emulated_dpbusd(simde__m512i sum, simde__m512i u, simde__m512i s)
 {
     emulated_products(&sum, &u, &s, 16);
     return sum;
