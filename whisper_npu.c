@@ -16266,20 +16266,25 @@ static int32_t wi_best_language(const wi_run *r, const float *probability)
     return best;
 }
 
-/* Asks the encoded window, and adds its answer to what was heard; silence weighs little. */
-static void wi_hear(wi_run *r, float *probability /* [WI_LANGUAGES] */)
+/* Asks the encoded window, and adds its answer to what was heard; silence weighs little. 0 if the
+ * run was cancelled: the answer may come from a step that was cut short, and is not counted. */
+static int wi_hear(wi_run *r, float *probability /* [WI_LANGUAGES] */)
 {
     float no_speech = 0.0f, weight;
     int32_t i;
     se_languages(&r->decoder, probability, &no_speech);
-    r->stats.prompt_tokens++;
     se_forget(&r->search); /* it fed a prompt of its own */
+    if (wi_cancelled(r)) {
+        return 0;
+    }
+    r->stats.prompt_tokens++;
     weight = no_speech < 1.0f ? 1.0f - no_speech : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that silence alone still has an answer */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         r->heard[i] += weight * probability[i];
     }
     r->heard_weight += weight;
+    return 1;
 }
 
 /* The average of all that was heard. */
@@ -16314,7 +16319,9 @@ static void wi_find_language(wi_run *r)
     if (r->language >= 0 && !each) {
         return;
     }
-    wi_hear(r, probability);
+    if (!wi_hear(r, probability)) {
+        return;
+    }
     if (each) {
         wi_follow_language(r, probability);
     } else {
@@ -16330,10 +16337,9 @@ static int wi_first_windows(wi_run *r)
     int status = WNPU_OK;
     for (i = 0; i < r->params.language_windows && status == WNPU_OK && wi_frames(r) > 0; i++) {
         wi_encode(r);
-        if (wi_cancelled(r)) {
+        if (wi_cancelled(r) || !wi_hear(r, probability)) {
             return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
         }
-        wi_hear(r, probability);
         status = wi_advance(r, ML_FRAMES);
     }
     if (status == WNPU_OK && r->heard_weight > 0.0f) {
@@ -17209,8 +17215,7 @@ static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
         return status;
     }
     wi_encode(r);
-    if (!wi_cancelled(r)) {
-        wi_hear(r, probability);
+    if (!wi_cancelled(r) && wi_hear(r, probability)) {
         wi_end_language(r);
     }
     r->stats.audio_ms = wi_end_ms(r);

@@ -14,6 +14,7 @@
 static wnpu_model *model;
 static life_sounds sounds, voiced; /* bursts of tone; vowels and silences */
 static int toy;
+#define PLAIN_SECONDS 65
 #define VAD 0x100 /* beside a mode: with voice activity detection */
 static const int modes[] = {
     LIFE_GREEDY, LIFE_WORDS | VAD, LIFE_BEAM, LIFE_READER | VAD, LIFE_SAMPLES, LIFE_STEREO | VAD,
@@ -246,6 +247,71 @@ static void any_instant(void)
     T_CHECK(done >= wanted, "only %d snapshots", done);
     wnpu_session_close(s[0]);
     wnpu_session_close(s[1]);
+}
+
+/* A host's parallel-for that cancels instead of its step-th work. */
+typedef struct watch {
+    wnpu_session *session;
+    int step;
+} watch;
+
+static void stop_there(void *user, size_t count, void (*task)(void *context, size_t index),
+                       void *context)
+{
+    watch *w = user;
+    size_t i;
+    if (--w->step == 0) {
+        wnpu_cancel(w->session);
+    }
+    for (i = 0; i < count; i++) {
+        task(context, i);
+    }
+}
+
+/* What a step that was cut short computes is nothing: it shows in no answer and in no snapshot.
+ * Every third is tried; detecting a language takes nine. */
+static void any_step(void)
+{
+    static const int tried[] = {LIFE_EACH, LIFE_AHEAD};
+    wnpu_session *s, *t = life_session(model, 1);
+    wnpu_config c;
+    wnpu_stats stats;
+    unsigned char *block;
+    watch w;
+    size_t size, k;
+    int step, status;
+    wnpu_config_init(&c, sizeof c);
+    c.threads = 2;
+    c.result_bytes = 1 << 20;
+    c.max_phrase_tokens = 1 << 16;
+    c.parallel_for = stop_there;
+    c.parallel_user = &w;
+    T_CHECK(wnpu_session_open(&s, model, &c, NULL, 0, NULL) == WNPU_OK, "opens");
+    w.session = s;
+    block = malloc(wnpu_snapshot_most(s));
+    stats.struct_size = sizeof stats;
+    sounds.plain.frames = 16000 * 32; /* two windows */
+    for (k = 0; k < sizeof tried / sizeof tried[0]; k++) {
+        const char *name = life_modes[tried[k]];
+        for (step = 1, status = WNPU_E_CANCELLED; status == WNPU_E_CANCELLED; step += 3) {
+            w.step = step;
+            status = run(tried[k], s, 0, NULL);
+            T_CHECK(wnpu_get_stats(s, &stats) == WNPU_OK && stats.language >= 0 &&
+                    stats.language_probability >= 0.0f && stats.language_probability < 1.001f,
+                    "%s, step %d: language %d, %g", name, step, (int)stats.language,
+                    (double)stats.language_probability);
+            size = wnpu_snapshot_size(s);
+            T_CHECK(size == 0 || (wnpu_snapshot(s, block, size) == WNPU_OK &&
+                                  wnpu_restore(t, block, size) == WNPU_OK),
+                    "%s, step %d: %s", name, step, wnpu_session_error(t));
+        }
+        printf("  %s: %d steps\n", name, step);
+        T_CHECK(step > 30, "only %d steps", step);
+    }
+    sounds.plain.frames = 16000 * PLAIN_SECONDS;
+    free(block);
+    wnpu_session_close(s);
+    wnpu_session_close(t);
 }
 
 /* What snapshots of voiced sounds are to go through: windows that are skipped, that end early, and
@@ -517,10 +583,11 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     model = life_toy(7, NULL);
     toy = 1;
-    life_make_sounds(&sounds, 65, 0);
+    life_make_sounds(&sounds, PLAIN_SECONDS, 0);
     life_derive_sounds(&voiced, spoken(120), 120);
     t_run("a sound with speech and silence", speech_and_silence);
     t_run("stopped at any instant and continued elsewhere", any_instant);
+    t_run("stopped before any step", any_step);
     t_run("continued by other processes on other instruction sets", another_process);
     t_run("results so far come along", results_survive);
     t_run("snapshots of other models and configurations are refused", others);
