@@ -248,7 +248,7 @@ bench-plot: $(BUILD)/bench_plot
 	@echo "$(BUILD)/roofline.svg"
 
 accuracy: $(BUILD)/transcribe $(BUILD)/wer
-	@tests/accuracy.sh "$(SPEECH)" $(MODELS)
+	@WNPU_BUILD=$(BUILD) tests/accuracy.sh "$(SPEECH)" $(MODELS)
 
 clean:
 	rm -rf build $(BUILD)

@@ -13,6 +13,7 @@ shift
 cd "$(dirname "$0")/.."
 build=${WNPU_BUILD:-build}
 [ -f "$speech/manifest.tsv" ] || { echo "accuracy.sh: no manifest.tsv in $speech" >&2; exit 1; }
+[ -n "${WNPU_BUILD-}" ] || make -s "$build/transcribe" "$build/wer"
 [ $# -gt 0 ] || set -- tiny base.en
 tab=$(printf '\t')
 
