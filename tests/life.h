@@ -1,5 +1,5 @@
-/* life.h - what the tests of a session's life share: models, recordings, sessions, answers. Uses
- * the public header only. */
+/* life.h - what tests of sessions share: models, recordings, sessions, answers. Uses the public
+ * header only. */
 #ifndef LIFE_H
 #define LIFE_H
 #include "t.h"
@@ -60,11 +60,19 @@ LIFE_FN wnpu_model *life_toy(uint32_t seed, const wnpu_model_config *config)
     return model;
 }
 
-/* Bursts of a wandering tone in noise, 16 kHz. */
-LIFE_FN float *life_sound(size_t n)
+/* A toy that can be asked for WNPU_COMPUTE_FLOAT. */
+LIFE_FN wnpu_model *life_float_toy(uint32_t seed)
+{
+    wnpu_model_config config;
+    wnpu_model_config_init(&config, sizeof config);
+    config.keep_float = 1;
+    return life_toy(seed, &config);
+}
+
+/* Bursts of a wandering tone in noise of that seed, 16 kHz. */
+LIFE_FN float *life_burst(size_t n, uint32_t s)
 {
     float *x = malloc((n > 0 ? n : 1) * sizeof *x);
-    uint32_t s = 99;
     size_t i;
     for (i = 0; x != NULL && i < n; i++) {
         double t = (double)i / 16000;
@@ -73,6 +81,11 @@ LIFE_FN float *life_sound(size_t n)
                        0.01 * ((double)(s >> 8) / 8388608.0 - 1));
     }
     return x;
+}
+
+LIFE_FN float *life_sound(size_t n)
+{
+    return life_burst(n, 99);
 }
 
 LIFE_FN wnpu_audio life_audio(const float *x, size_t n)
@@ -272,6 +285,44 @@ LIFE_FN int life_run(const life_sounds *l, int mode, int toy, wnpu_session *s)
     return wnpu_transcribe(s, &p, &a);
 }
 
+/* ---- allocations that are counted and fail on demand ---- */
+
+typedef struct life_counter {
+    wnpu_allocator allocator;
+    long live, calls, fail_at; /* fail_at: number of the call that fails, from 1 */
+    size_t bytes, most;
+} life_counter;
+
+LIFE_FN void *life_alloc(void *user, size_t size, size_t alignment)
+{
+    life_counter *c = user;
+    void *memory = NULL;
+    if (++c->calls == c->fail_at || posix_memalign(&memory, alignment, size) != 0) {
+        return NULL;
+    }
+    memset(memory, 0xa5, size);
+    c->live++;
+    c->bytes += size;
+    c->most = c->bytes > c->most ? c->bytes : c->most;
+    return memory;
+}
+
+LIFE_FN void life_release(void *user, void *memory, size_t size)
+{
+    life_counter *c = user;
+    c->live--;
+    c->bytes -= size;
+    free(memory);
+}
+
+LIFE_FN void life_count(life_counter *c)
+{
+    memset(c, 0, sizeof *c);
+    c->allocator.alloc = life_alloc;
+    c->allocator.release = life_release;
+    c->allocator.user = c;
+}
+
 /* ---- answers ---- */
 
 /* Room that is there before a run, for tests in which nothing may be allocated. */
@@ -305,6 +356,35 @@ LIFE_FN void life_json(const wnpu_session *s, life_text *t)
 LIFE_FN int life_same(const life_text *a, const life_text *b)
 {
     return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+/* A result in malloc()ed memory. */
+typedef struct life_bytes {
+    char *bytes; /* ends in NUL */
+    size_t n;
+} life_bytes;
+
+LIFE_FN int64_t life_grow(void *user, const void *data, size_t size)
+{
+    life_bytes *t = user;
+    t->bytes = realloc(t->bytes, t->n + size + 1);
+    memcpy(t->bytes + t->n, data, size);
+    t->n += size;
+    t->bytes[t->n] = '\0';
+    return (int64_t)size;
+}
+
+LIFE_FN life_bytes life_written(const wnpu_session *s, wnpu_format format)
+{
+    life_bytes t = {NULL, 0};
+    T_CHECK(wnpu_write(s, format, life_grow, &t) == WNPU_OK, "format %d: %s", (int)format,
+            wnpu_session_error(s));
+    return t;
+}
+
+LIFE_FN int life_alike(life_bytes a, life_bytes b)
+{
+    return a.n == b.n && memcmp(a.bytes, b.bytes, a.n) == 0;
 }
 
 /* 1 if the segments of s are the first of those of whole. */

@@ -1,8 +1,7 @@
 /* Search, rules, gates and prompts, against slow references written from their definitions. */
 #include "../whisper_npu.c"
-#include "t.h"
+#include "life.h"
 #include <ctype.h>
-#include "toy_model.h"
 
 static uint32_t dice_state = 1;
 
@@ -10,24 +9,6 @@ static uint32_t dice(uint32_t sides)
 {
     dice_state = dice_state * 1664525u + 1013904223u;
     return (dice_state >> 8) % sides;
-}
-
-static wnpu_model *open_toy(void)
-{
-    toy_options o = toy_small();
-    wnpu_model_config config;
-    wnpu_model *model = NULL;
-    wnpu_error error;
-    size_t size = 0;
-    unsigned char *file;
-    o.seed = 7;
-    file = toy_model(&o, &size);
-    wnpu_model_config_init(&config, sizeof config);
-    config.keep_float = 1;
-    T_CHECK(wnpu_model_open_memory(&model, file, size, &config, &error) == WNPU_OK, "%s",
-            error.message);
-    free(file);
-    return model;
 }
 
 static wnpu_session *open_session(const wnpu_model *m, unsigned threads, unsigned beams,
@@ -45,33 +26,11 @@ static wnpu_session *open_session(const wnpu_model *m, unsigned threads, unsigne
     return s;
 }
 
-static float *sound(size_t n, uint32_t seed)
-{
-    float *x = malloc((n > 0 ? n : 1) * sizeof *x);
-    size_t i;
-    for (i = 0; i < n; i++) {
-        double t = (double)i / 16000;
-        seed = seed * 1664525u + 1013904223u;
-        x[i] = (float)(0.3 * sin(t * 900 * (1 + 0.2 * sin(t * 3))) * (sin(t * 5) > 0) +
-                       0.01 * ((double)(seed >> 8) / 8388608.0 - 1));
-    }
-    return x;
-}
-
-static wnpu_audio audio_of(const float *x, size_t n)
-{
-    wnpu_audio a;
-    wnpu_audio_init(&a, sizeof a);
-    a.data = x;
-    a.frames = n;
-    return a;
-}
-
 /* A session whose first window is encoded, with rules that allow all but special tokens. */
 static wnpu_session *encoded(const wnpu_model *m, unsigned threads, unsigned beams, int compute)
 {
     wnpu_session *s = open_session(m, threads, beams, compute);
-    float *x = sound(ML_SPAN, 99);
+    float *x = life_burst(ML_SPAN, 99);
     wnpu_params_init(&s->run.params, sizeof s->run.params);
     s->run.params.vad = 0; /* toys' sounds are no speech */
     s->run.params.suppress_non_speech = 0;
@@ -238,7 +197,7 @@ static void periods(void)
 
 static void loop_cuts(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     const tk_vocab *v = &m->vocab;
     static se_hypothesis h;
     int32_t before[40];
@@ -507,7 +466,7 @@ static void random_hotwords(wnpu_session *s)
 
 static void beam_reference(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     static const struct { unsigned width, tokens; float patience, penalty; int rule; } cases[] = {
         {1, 24, 1, 1, 0}, {1, 8, 3, 1, 0}, {2, 12, 1, 1, 0}, {5, 20, 1, 1, 0}, {5, 8, 2, 1, 0}, {5, 8, 0.5f, 1, 0},
         {3, 8, 1, 0, 0}, {3, 8, 1, 0.6f, 1}, {4, 8, 1, 2, 0}, {16, 5, 1, 1, 0}
@@ -545,7 +504,7 @@ static void beam_reference(void)
 /* With two words and room for all their sequences, a beam finds the best of all that there are. */
 static void beam_exhaustive(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 16, 0);
     const tk_vocab *v = &m->vocab;
     se_prompt p = prompt_of(m);
@@ -632,7 +591,7 @@ static slow_hyp slow_sample(wnpu_session *s, const se_prompt *p, const se_option
 
 static void sampling(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 2, 16, 0);
     se_prompt p = prompt_of(m);
     se_options o = options_of(1, 10);
@@ -665,7 +624,7 @@ static void sampling(void)
 /* The same prompt again, a longer one, a shorter one: what is kept of it must not show. */
 static void prompts_are_kept(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 5, 0);
     se_options o = options_of(5, 9);
     se_prompt p = prompt_of(m), q;
@@ -703,7 +662,7 @@ static void prompts_are_kept(void)
 
 static void penalties(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 1, 0);
     lr_rules *r = &s->run.rules;
     const tk_vocab *v = &m->vocab;
@@ -779,7 +738,7 @@ static float slow_earned(const char *const *phrases, size_t n_phrases, const cha
 static void hotwords(void)
 {
     static const char *const phrases[] = {"abc", "abcab", "ca", "bbb", "cabbac", "a"};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 1, 0);
     lr_rules *r = &s->run.rules;
     static float dense[4000], sparse[4000];
@@ -853,7 +812,7 @@ static void hotword_spellings(void)
     static const char *const not_found[] = {
         "xkubernetes", "kubernete", " kuber", "kUbernetes", "\xe6\x9d\xb1", "x\xc3\xa4pfel", " ", ""
     };
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 1, 0);
     size_t i;
     T_CHECK(wi_phrases(&s->run, "hotwords", phrases, 4) == WNPU_OK, "%s", s->run.error.message);
@@ -921,10 +880,10 @@ static void choices(void)
 {
     static const char *const all[] = {"on", "off", "open", "close", "on the", "the", "stop it",
                                       "Aha", "no", "go", "left", "right", "a"};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 2, 2, 0);
-    float *x = sound(16000 * 7, 5);
-    wnpu_audio a = audio_of(x, 16000 * 7);
+    float *x = life_burst(16000 * 7, 5);
+    wnpu_audio a = life_audio(x, 16000 * 7);
     wnpu_params p;
     size_t count, i;
     wnpu_params_init(&p, sizeof p);
@@ -970,14 +929,14 @@ static void choice_errors(void)
 {
     static const char *const empty[] = {"on", "  "};
     const char *const null[] = {"on", NULL};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_config config;
     wnpu_session *s;
     wnpu_error error;
     static char texts[200][16];
     const char *many[200];
     float x[1600] = {0};
-    wnpu_audio a = audio_of(x, 1600);
+    wnpu_audio a = life_audio(x, 1600);
     wnpu_choice c;
     int i;
     c.struct_size = sizeof c;
@@ -1045,8 +1004,8 @@ typedef struct played {
 static played perform_on(wnpu_session *s, wnpu_params p, const act *acts, int n, double seconds)
 {
     size_t samples = (size_t)(seconds * 16000);
-    float *x = sound(samples, 3);
-    wnpu_audio a = audio_of(x, samples);
+    float *x = life_burst(samples, 3);
+    wnpu_audio a = life_audio(x, samples);
     puppet it;
     played r;
     memset(&r, 0, sizeof r);
@@ -1094,7 +1053,7 @@ static void gates(void)
 {
     static const act fine = {50, 12, 0, 0}, loop = {3, 200, 0, 0}, repeats = {40, 160, 0, 0},
                      unsure = {50, 12, 0, 6}, first = {50, 60, 0, 1};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     act acts[3];
@@ -1154,7 +1113,7 @@ static void gates_all_fail(void)
     static const act acts[] = {{3, 200, 0, 0}, {40, 160, 0, 0}, {50, 30, 0, 20}, {50, 12, 0, 6},
                                {50, 30, 0, 25}, {2, 90, 0, 0}};
     static const act loops = {3, 200, 0, 0};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     played r = perform_on(s, p, acts, 6, 5);
@@ -1182,7 +1141,7 @@ static void context(void)
     /* three windows; the first is accepted at once, or at 0.4, or at 0.6, or not at all */
     static const act fine = {50, 12, 0, 0}, unsure = {50, 12, 0, 6};
     static const struct { int refused, carried; } cases[] = {{0, 1}, {2, 1}, {3, 0}, {6, 0}};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     act acts[9];
@@ -1223,7 +1182,7 @@ static void context(void)
 /* What the decoder is fed: text before, carried and not, and the prefix. */
 static void prompt_layout(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
     wi_run *r = &s->run;
     const tk_vocab *v = &m->vocab;
@@ -1269,7 +1228,7 @@ static void prompt_layout(void)
 static void prefix(void)
 {
     static const act fine = {50, 12, 0, 0};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     played r;
@@ -1295,12 +1254,12 @@ static int64_t no_reader(void *user, void *buffer, size_t max_frames)
 
 static void languages(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 1, 0);
     wi_run *r = &s->run;
     size_t n = 16000 * 70, i;
-    float *x = sound(n, 3), first[2] = {0}, average[2] = {0}, one[2], sum[2] = {0}, weight = 0;
-    wnpu_audio a = audio_of(x, n), pulled;
+    float *x = life_burst(n, 3), first[2] = {0}, average[2] = {0}, one[2], sum[2] = {0}, weight = 0;
+    wnpu_audio a = life_audio(x, n), pulled;
     wnpu_params p;
     int32_t only = 0;
     wnpu_stats stats;
@@ -1328,7 +1287,7 @@ static void languages(void)
     wnpu_get_languages(s, average, 2);
     wnpu_get_stats(s, &stats);
     for (i = 0; i < 3; i++) { /* the definition: windows of 30 s one by one */
-        wnpu_audio part = audio_of(x + i * 480000, i < 2 ? 480000 : n - 960000);
+        wnpu_audio part = life_audio(x + i * 480000, i < 2 ? 480000 : n - 960000);
         float w;
         wi_begin(r);
         T_CHECK(au_open(r->stream, &part, NULL) == WNPU_OK && wi_begin_audio(r) == WNPU_OK, "part");
@@ -1366,7 +1325,7 @@ static void language_changes(void)
         {0.4f, 0}, {0.6f, 0}, {0.4f, 0}, {0.6f, 0}, {0.55f, 1}, {0.45f, 1}, {0.3f, 0}, {0.7f, 1},
         {0.36f, 1}, {0.36f, 0}
     };
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 1, 0);
     wi_run *r = &s->run;
     size_t i;
@@ -1387,21 +1346,9 @@ static void language_changes(void)
 
 /* ---- the whole ---- */
 
-static int64_t collect(void *user, const void *data, size_t size)
-{
-    char **text = user;
-    size_t n = *text != NULL ? strlen(*text) : 0;
-    *text = realloc(*text, n + size + 1);
-    memcpy(*text + n, data, size);
-    (*text)[n + size] = '\0';
-    return (int64_t)size;
-}
-
 static char *json_of(wnpu_session *s)
 {
-    char *text = NULL;
-    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON, collect, &text) == WNPU_OK, "writes");
-    return text;
+    return life_written(s, WNPU_FORMAT_JSON).bytes;
 }
 
 /* Every kind of search and every state that a run may leave behind: A, B, A gives A twice, for any
@@ -1409,11 +1356,11 @@ static char *json_of(wnpu_session *s)
 static void a_b_a(void)
 {
     static const char *const words[] = {"Otto", "Anna", "the"};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 8, 0), *t = open_session(m, 3, 8, 0);
     size_t n = 16000 * 40;
-    float *x = sound(n, 3), *y = sound(n, 4);
-    wnpu_audio a = audio_of(x, n), b = audio_of(y, n / 2);
+    float *x = life_burst(n, 3), *y = life_burst(n, 4);
+    wnpu_audio a = life_audio(x, n), b = life_audio(y, n / 2);
     char *last = NULL;
     int k;
     for (k = 0; k < 6; k++) {
@@ -1471,10 +1418,10 @@ static void a_b_a(void)
 static void coldest(void)
 {
     static const float cold[] = {1e-4f, 1e-30f, 1e-38f, 1e-40f, 1e-45f};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
-    float *x = sound(16000 * 20, 3);
-    wnpu_audio a = audio_of(x, 16000 * 20);
+    float *x = life_burst(16000 * 20, 3);
+    wnpu_audio a = life_audio(x, 16000 * 20);
     wnpu_params p;
     wnpu_segment g = {0};
     char *greedy;
@@ -1504,9 +1451,9 @@ static void coldest(void)
 static void instruction_sets(void)
 {
     static const char *const words[] = {"the", "a"};
-    wnpu_model *m = open_toy();
-    float *x = sound(16000 * 4, 3);
-    wnpu_audio a = audio_of(x, 16000 * 4);
+    wnpu_model *m = life_float_toy(7);
+    float *x = life_burst(16000 * 4, 3);
+    wnpu_audio a = life_audio(x, 16000 * 4);
     int isa, mode, compute;
     for (mode = 0; mode < 2; mode++) {
         for (compute = 0; compute < 2; compute++) {
@@ -1553,7 +1500,7 @@ static void instruction_sets(void)
 /* Programs compiled with the header of 0.1 pass shorter structures. */
 static void older_callers(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_config c;
     wnpu_session *s;
     wnpu_params p;
@@ -1561,8 +1508,8 @@ static void older_callers(void)
     wnpu_segment g, whole;
     unsigned char *bytes = (unsigned char *)&g;
     size_t n = 16000 * 3, old = offsetof(wnpu_segment, temperature), i;
-    float *x = sound(n, 3);
-    wnpu_audio a = audio_of(x, n);
+    float *x = life_burst(n, 3);
+    wnpu_audio a = life_audio(x, n);
     memset(&c, 0xee, sizeof c);
     wnpu_config_init(&c, offsetof(wnpu_config, max_beams));
     T_CHECK(c.max_beams == 0xeeeeeeeeu, "nothing beyond an older configuration is written");
@@ -1601,10 +1548,10 @@ static void older_callers(void)
 
 static void refused(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
     float x[160] = {0};
-    wnpu_audio a = audio_of(x, 160);
+    wnpu_audio a = life_audio(x, 160);
     wnpu_params p;
     wnpu_config c;
     wnpu_error error;
@@ -1672,11 +1619,11 @@ static void spoil(void *user, const int32_t *tokens, size_t n, float *logits, si
 
 static void spoilt_logits(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 2, 5, 0);
     size_t n = 16000 * 3;
-    float *x = sound(n, 3);
-    wnpu_audio a = audio_of(x, n);
+    float *x = life_burst(n, 3);
+    wnpu_audio a = life_audio(x, n);
     int how, mode;
     for (how = 0; how < 4; how++) {
         for (mode = 0; mode < 3; mode++) {

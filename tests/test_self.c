@@ -5,51 +5,13 @@
  * prints what this machine computes, for sf_tables and sf_answers, after a change on purpose. */
 #define _GNU_SOURCE
 #include "../whisper_npu.c"
-#include "t.h"
-
-/* ---- counted allocations ---- */
-
-typedef struct counter {
-    wnpu_allocator allocator;
-    long live, calls, fail_at;
-    size_t bytes, most;
-} counter;
-
-static void *counter_alloc(void *user, size_t size, size_t alignment)
-{
-    counter *c = user;
-    void *memory = NULL;
-    if (++c->calls == c->fail_at || posix_memalign(&memory, alignment, size) != 0) {
-        return NULL;
-    }
-    memset(memory, 0xa5, size);
-    c->live++;
-    c->bytes += size;
-    c->most = c->bytes > c->most ? c->bytes : c->most;
-    return memory;
-}
-
-static void counter_release(void *user, void *memory, size_t size)
-{
-    counter *c = user;
-    c->live--;
-    c->bytes -= size;
-    free(memory);
-}
-
-static void counter_init(counter *c)
-{
-    memset(c, 0, sizeof *c);
-    c->allocator.alloc = counter_alloc;
-    c->allocator.release = counter_release;
-    c->allocator.user = c;
-}
+#include "life.h"
 
 static void test_passes(void)
 {
     wnpu_error error = {-1, "x"};
-    counter c;
-    counter_init(&c);
+    life_counter c;
+    life_count(&c);
     T_CHECK(wnpu_self_test(NULL, &error) == WNPU_OK && error.code == 0, "%s", error.message);
     T_CHECK(wnpu_self_test(NULL, NULL) == WNPU_OK, "without an error");
     T_CHECK(wnpu_self_test(&c.allocator, &error) == WNPU_OK, "%s", error.message);
@@ -59,19 +21,19 @@ static void test_passes(void)
 
 static void test_no_memory(void)
 {
-    counter c;
+    life_counter c;
     wnpu_error error = {0, ""};
     long fail, calls;
-    counter_init(&c);
+    life_count(&c);
     (void)wnpu_self_test(&c.allocator, &error);
     calls = c.calls;
     for (fail = 1; fail <= calls; fail++) {
-        counter_init(&c);
+        life_count(&c);
         c.fail_at = fail;
         T_CHECK(wnpu_self_test(&c.allocator, &error) == WNPU_E_MEMORY && c.live == 0,
                 "call %ld: %s", fail, error.message);
     }
-    counter_init(&c);
+    life_count(&c);
     c.allocator.release = NULL;
     T_CHECK(wnpu_self_test(&c.allocator, &error) == WNPU_E_ARGUMENT, "half an allocator");
 }

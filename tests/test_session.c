@@ -1,75 +1,9 @@
 /* Behaviour of sessions on a toy model: the public header only, apart from the two tests at the
  * end that look at the decoder's caches. */
 #include "../whisper_npu.c"
-#include "t.h"
-#include "toy_model.h"
+#include "life.h"
 #include <pthread.h>
 #include <signal.h>
-
-static wnpu_model *open_toy(int multilingual_tokens)
-{
-    toy_options o = toy_small();
-    wnpu_model_config config;
-    wnpu_model *model = NULL;
-    wnpu_error error;
-    size_t size = 0;
-    unsigned char *file;
-    (void)multilingual_tokens;
-    o.seed = 7;
-    file = toy_model(&o, &size);
-    wnpu_model_config_init(&config, sizeof config);
-    config.keep_float = 1;
-    if (wnpu_model_open_memory(&model, file, size, &config, &error) != WNPU_OK) {
-        T_CHECK(0, "toy model: %s", error.message);
-    }
-    free(file);
-    return model;
-}
-
-static float *speechlike(size_t n)
-{
-    float *x = malloc((n > 0 ? n : 1) * sizeof *x);
-    uint32_t s = 99;
-    size_t i;
-    for (i = 0; i < n; i++) {
-        double t = (double)i / 16000;
-        s = s * 1664525u + 1013904223u;
-        x[i] = (float)(0.3 * sin(t * 900 * (1 + 0.2 * sin(t * 3))) * (sin(t * 5) > 0) +
-                       0.01 * ((double)(s >> 8) / 8388608.0 - 1));
-    }
-    return x;
-}
-
-typedef struct text {
-    char *bytes;
-    size_t n;
-} text;
-
-static int64_t collect(void *user, const void *data, size_t size)
-{
-    text *t = user;
-    t->bytes = realloc(t->bytes, t->n + size + 1);
-    memcpy(t->bytes + t->n, data, size);
-    t->n += size;
-    t->bytes[t->n] = '\0';
-    return (int64_t)size;
-}
-
-static text json_of(wnpu_session *s)
-{
-    text t = {NULL, 0};
-    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON, collect, &t) == WNPU_OK, "writes");
-    return t;
-}
-
-static wnpu_audio audio_of(const float *x, size_t n)
-{
-    wnpu_audio a;
-    wnpu_audio_init(&a, sizeof a);
-    a.data = x;
-    a.frames = n;
-    return a;
-}
 
 /* A toy talks nonsense for ever: few tokens a window keep the tests short, and no gate would ever let
  * it pass. */
@@ -99,27 +33,27 @@ static wnpu_session *open_session(const wnpu_model *m, unsigned threads, int isa
 
 static void one_answer(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 50;
-    float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n);
+    float *x = life_sound(n);
+    wnpu_audio a = life_audio(x, n);
     int compute, isa;
     for (compute = 0; compute < 2; compute++) {
-        text first = {NULL, 0};
+        life_bytes first = {NULL, 0};
         for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
             static const unsigned threads[] = {1, 2, 3, 8};
             size_t k;
             for (k = 0; k < 4 && wnpu_isa_available((wnpu_isa)isa); k++) {
                 wnpu_session *s = open_session(m, threads[k], isa, compute);
                 wnpu_params p = short_params();
-                text t;
+                life_bytes t;
                 T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-                t = json_of(s);
+                t = life_written(s, WNPU_FORMAT_JSON);
                 if (first.bytes == NULL) {
                     first = t;
                     T_CHECK(wnpu_segment_count(s) > 0, "the toy says something");
                 } else {
-                    T_CHECK(t.n == first.n && memcmp(t.bytes, first.bytes, t.n) == 0,
+                    T_CHECK(life_alike(t, first),
                             "compute %d, %s, %u threads differs", compute,
                             wnpu_isa_name((wnpu_isa)isa), threads[k]);
                     free(t.bytes);
@@ -138,7 +72,7 @@ static void permission(void)
 {
 #ifdef WNPU_AMX
     static char small[6000]; /* the system wants room for tiles on it */
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = NULL;
     wnpu_config c;
     wnpu_error error;
@@ -179,22 +113,22 @@ static void permission(void)
 
 static void a_b_a(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 35;
-    float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n), b = audio_of(x + 5000, n / 3);
+    float *x = life_sound(n);
+    wnpu_audio a = life_audio(x, n), b = life_audio(x + 5000, n / 3);
     wnpu_session *s = open_session(m, 2, 0, 0);
     wnpu_params p = short_params();
-    text t1, t2, t3;
+    life_bytes t1, t2, t3;
     p.condition_on_previous = 1;
     wnpu_transcribe(s, &p, &a);
-    t1 = json_of(s);
+    t1 = life_written(s, WNPU_FORMAT_JSON);
     wnpu_transcribe(s, &p, &b);
-    t2 = json_of(s);
+    t2 = life_written(s, WNPU_FORMAT_JSON);
     wnpu_transcribe(s, &p, &a);
-    t3 = json_of(s);
-    T_CHECK(t1.n == t3.n && memcmp(t1.bytes, t3.bytes, t1.n) == 0, "the same run, another answer");
-    T_CHECK(t1.n != t2.n || memcmp(t1.bytes, t2.bytes, t1.n) != 0, "the other run is another");
+    t3 = life_written(s, WNPU_FORMAT_JSON);
+    T_CHECK(life_alike(t1, t3), "the same run, another answer");
+    T_CHECK(!life_alike(t1, t2), "the other run is another");
     T_CHECK(wnpu_reset(s) == WNPU_OK && wnpu_segment_count(s) == 0, "reset forgets");
     free(t1.bytes);
     free(t2.bytes);
@@ -224,24 +158,24 @@ static int64_t pull(void *user, void *buffer, size_t max_frames)
 
 static void reader(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 70;
-    float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n), b;
+    float *x = life_sound(n);
+    wnpu_audio a = life_audio(x, n), b;
     wnpu_session *s = open_session(m, 1, 0, 0);
     wnpu_params p = short_params();
     source src = {x, n, 0, 777, 0};
-    text t1, t2;
+    life_bytes t1, t2;
     size_t whole;
     wnpu_transcribe(s, &p, &a);
-    t1 = json_of(s);
+    t1 = life_written(s, WNPU_FORMAT_JSON);
     whole = wnpu_segment_count(s);
     wnpu_audio_init(&b, sizeof b);
     b.read = pull;
     b.user = &src;
     T_CHECK(wnpu_transcribe(s, &p, &b) == WNPU_OK, "%s", wnpu_session_error(s));
-    t2 = json_of(s);
-    T_CHECK(t1.n == t2.n && memcmp(t1.bytes, t2.bytes, t1.n) == 0, "a reader gives another answer");
+    t2 = life_written(s, WNPU_FORMAT_JSON);
+    T_CHECK(life_alike(t1, t2), "a reader gives another answer");
     src.at = 0;
     src.fail_at = 16000 * 61;
     T_CHECK(wnpu_transcribe(s, &p, &b) == WNPU_E_IO, "a failing reader");
@@ -258,12 +192,12 @@ static void any_length(void)
 {
     static const size_t lengths[] = {0, 1, 159, 160, 161, 320, 400, 15999, 16000, 479999, 480000,
                                      480001, 480160};
-    wnpu_model *m = open_toy(1);
-    float *x = speechlike(500000);
+    wnpu_model *m = life_float_toy(7);
+    float *x = life_sound(500000);
     wnpu_session *s = open_session(m, 2, 0, 0);
     size_t k, i;
     for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
-        wnpu_audio a = audio_of(x, lengths[k]);
+        wnpu_audio a = life_audio(x, lengths[k]);
         wnpu_params p = short_params();
         int64_t before = 0, end = (int64_t)(lengths[k] / 16);
         wnpu_segment g;
@@ -318,18 +252,18 @@ static void ledger_release(void *user, void *memory, size_t size)
 
 static void memory(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     wnpu_config c;
     wnpu_session *s;
     wnpu_error error;
     ledger l = {0, 0, 0};
     wnpu_allocator allocator;
     size_t size, n = 16000 * 31;
-    float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n);
+    float *x = life_sound(n);
+    wnpu_audio a = life_audio(x, n);
     wnpu_params p = short_params();
     unsigned char *block;
-    text t1, t2;
+    life_bytes t1, t2;
     allocator.alloc = ledger_alloc;
     allocator.release = ledger_release;
     allocator.user = &l;
@@ -344,7 +278,7 @@ static void memory(void)
             (unsigned long)l.now, (unsigned long)size);
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs");
     T_CHECK(l.calls == 1, "nothing is allocated later");
-    t1 = json_of(s);
+    t1 = life_written(s, WNPU_FORMAT_JSON);
     wnpu_session_close(s);
     T_CHECK(l.now == 0, "all is given back");
     l.fail_at = l.calls + 1;
@@ -356,8 +290,8 @@ static void memory(void)
     T_CHECK(wnpu_session_open(&s, m, &c, block + 8, size, &error) == WNPU_E_MEMORY, "unaligned");
     T_CHECK(wnpu_session_open(&s, m, &c, block, size, &error) == WNPU_OK, "supplied memory");
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs in it");
-    t2 = json_of(s);
-    T_CHECK(t1.n == t2.n && memcmp(t1.bytes, t2.bytes, t1.n) == 0, "the same answer");
+    t2 = life_written(s, WNPU_FORMAT_JSON);
+    T_CHECK(life_alike(t1, t2), "the same answer");
     wnpu_session_close(s);
     for (n = 0; n < 64; n++) {
         T_CHECK(block[size + n] == 0x77, "wrote beyond the block");
@@ -377,14 +311,14 @@ static void memory(void)
 
 static void full_store(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     wnpu_config c;
     wnpu_session *s;
     wnpu_error error;
     wnpu_params p = short_params();
     size_t n = 16000 * 900;
-    float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n);
+    float *x = life_sound(n);
+    wnpu_audio a = life_audio(x, n);
     int status;
     wnpu_config_init(&c, sizeof c);
     c.result_bytes = 64 << 10;
@@ -443,15 +377,15 @@ static void *canceller(void *user)
 
 static void callbacks(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 95;
-    float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n);
+    float *x = life_sound(n);
+    wnpu_audio a = life_audio(x, n);
     wnpu_session *s = open_session(m, 2, 0, 0);
     wnpu_params p = short_params();
     watch w;
     pthread_t thread;
-    text t1, t2;
+    life_bytes t1, t2;
     int i, cancelled = 0;
     memset(&w, 0, sizeof w);
     p.on_segment = on_segment;
@@ -460,7 +394,7 @@ static void callbacks(void)
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs");
     T_CHECK(w.segments == (int)wnpu_segment_count(s) && w.segments > 1, "each segment once");
     T_CHECK(w.progress >= 3 && w.last == 95000, "progress to the end: %ld", (long)w.last);
-    t1 = json_of(s);
+    t1 = life_written(s, WNPU_FORMAT_JSON);
     memset(&w, 0, sizeof w);
     w.stop_after = 1;
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_CANCELLED, "a callback stops the run");
@@ -477,8 +411,8 @@ static void callbacks(void)
     memset(&w, 0, sizeof w);
     wnpu_cancel(s); /* no run in progress: nothing happens */
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "the session stays usable");
-    t2 = json_of(s);
-    T_CHECK(t1.n == t2.n && memcmp(t1.bytes, t2.bytes, t1.n) == 0, "with the same answer");
+    t2 = life_written(s, WNPU_FORMAT_JSON);
+    T_CHECK(life_alike(t1, t2), "with the same answer");
     free(t1.bytes);
     free(t2.bytes);
     wnpu_session_close(s);
@@ -491,8 +425,7 @@ static void writes_nothing(wnpu_session *s)
 {
     int format;
     for (format = WNPU_FORMAT_TXT; format <= WNPU_FORMAT_JSON_DEVICE; format++) {
-        text t = {NULL, 0};
-        T_CHECK(wnpu_write(s, (wnpu_format)format, collect, &t) == WNPU_OK, "format %d", format);
+        life_bytes t = life_written(s, (wnpu_format)format);
         free(t.bytes);
     }
     T_CHECK(wnpu_segment_count(s) == 0, "segments");
@@ -500,10 +433,10 @@ static void writes_nothing(wnpu_session *s)
 
 static void refused_runs(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 0, 0);
     float x[160] = {0};
-    wnpu_audio a = audio_of(x, 160);
+    wnpu_audio a = life_audio(x, 160);
     wnpu_params p;
     wnpu_choice choice;
     memset(&choice, 0, sizeof choice);
@@ -522,10 +455,10 @@ static void refused_runs(void)
 
 static void bad_arguments(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 0, 0), *none;
     float x[160] = {0};
-    wnpu_audio a = audio_of(x, 160);
+    wnpu_audio a = life_audio(x, 160);
     wnpu_params p;
     wnpu_config c;
     wnpu_error error;
@@ -563,16 +496,16 @@ static void bad_arguments(void)
     T_CHECK(wnpu_transcribe(s, NULL, NULL) == WNPU_E_ARGUMENT, "no audio");
     a.rate = 7999;
     T_CHECK(wnpu_transcribe(s, NULL, &a) == WNPU_E_ARGUMENT, "rate");
-    T_CHECK(wnpu_write(s, (wnpu_format)9, collect, NULL) == WNPU_E_ARGUMENT, "format");
+    T_CHECK(wnpu_write(s, (wnpu_format)9, life_grow, NULL) == WNPU_E_ARGUMENT, "format");
     {
         const char *phrase = NULL;
         wnpu_choice choice;
-        text t;
+        life_bytes t;
         choice.struct_size = sizeof choice;
         T_CHECK(wnpu_choose(s, NULL, NULL, &phrase, 1, &choice) == WNPU_E_ARGUMENT, "no audio");
         a.rate = 16000;
         T_CHECK(wnpu_choose(s, NULL, &a, &phrase, 1, &choice) == WNPU_E_ARGUMENT, "no phrase");
-        t = json_of(s);
+        t = life_written(s, WNPU_FORMAT_JSON);
         T_CHECK(t.n > 0, "what failed before a language was known can be written");
         free(t.bytes);
     }
@@ -589,13 +522,13 @@ static void bad_arguments(void)
  * every token. All three must have the same bits. */
 static void cache(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     int compute;
     for (compute = 0; compute < 2; compute++) {
         wnpu_session *s = open_session(m, 2, 0, compute);
         de_decoder *d = &s->run.decoder;
         size_t vocab = (size_t)m->vocab.n_vocab, i, n = 448, checked = 0;
-        float *kept = malloc(vocab * sizeof *kept), *x = speechlike(ML_SPAN);
+        float *kept = malloc(vocab * sizeof *kept), *x = life_sound(ML_SPAN);
         static int32_t tokens[448];
         memcpy(s->run.span, x, ML_SPAN * sizeof *x);
         wi_encode(&s->run);
@@ -630,11 +563,11 @@ static void cache(void)
 /* Padding in the prompt's blocks, other rows and stale caches must not matter either. */
 static void stale_cache(void)
 {
-    wnpu_model *m = open_toy(1);
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *a = open_session(m, 1, 0, 0), *b = open_session(m, 1, 0, 0);
     size_t vocab = (size_t)m->vocab.n_vocab;
     int32_t tokens[40];
-    float *x = speechlike(ML_SPAN), *last_a, *last_b;
+    float *x = life_sound(ML_SPAN), *last_a, *last_b;
     int i;
     memcpy(a->run.span, x, ML_SPAN * sizeof *x);
     memcpy(b->run.span, x, ML_SPAN * sizeof *x);
@@ -663,7 +596,7 @@ static void markup(void)
         "WEBVTT\n\n01:00:00.007 --> 01:00:00.008\nA&amp;B &lt;i&gt;up&lt;/i&gt; --&gt; down  2\n\n",
         "start\tend\ttext\n3600007\t3600007\tA&B <i>up</i> --> down  2\n"
     };
-    wnpu_model *m = open_toy(0);
+    wnpu_model *m = life_float_toy(7);
     int32_t tokens[64];
     float probability[64] = {0};
     unsigned char block[4096];
@@ -683,8 +616,8 @@ static void markup(void)
     T_CHECK(n > 0 && n <= 64 && rs_add(&store, &m->vocab, &d, &stored) == WNPU_OK && stored,
             "%d tokens are stored", (int)n);
     for (format = WNPU_FORMAT_TXT; format < WNPU_FORMAT_JSON; format++) {
-        text t = {NULL, 0};
-        T_CHECK(rs_write(&store, &m->vocab, NULL, (wnpu_format)format, collect, &t) == WNPU_OK &&
+        life_bytes t = {NULL, 0};
+        T_CHECK(rs_write(&store, &m->vocab, NULL, (wnpu_format)format, life_grow, &t) == WNPU_OK &&
                 t.bytes != NULL && strcmp(t.bytes, want[format]) == 0, "format %d: %s", format,
                 t.bytes != NULL ? t.bytes : "nothing");
         free(t.bytes);

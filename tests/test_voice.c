@@ -1,7 +1,6 @@
 /* Voice activity detection against slow definitions of its parts, and the ledger of runs. */
 #include "../whisper_npu.c"
-#include "t.h"
-#include "toy_model.h"
+#include "life.h"
 #include "voicelike.h"
 
 #define PI VOICE_PI
@@ -306,21 +305,6 @@ static void one_answer(void)
 
 /* ---- the ledger, on a toy model that talks nonsense ---- */
 
-static wnpu_model *open_toy(void)
-{
-    toy_options o = toy_small();
-    wnpu_model *model = NULL;
-    wnpu_error error;
-    size_t size = 0;
-    unsigned char *file;
-    o.seed = 7;
-    file = toy_model(&o, &size);
-    T_CHECK(wnpu_model_open_memory(&model, file, size, NULL, &error) == WNPU_OK, "%s",
-            error.message);
-    free(file);
-    return model;
-}
-
 static wnpu_session *open_session(const wnpu_model *m, uint64_t result_bytes)
 {
     wnpu_config c;
@@ -331,15 +315,6 @@ static wnpu_session *open_session(const wnpu_model *m, uint64_t result_bytes)
     c.result_bytes = result_bytes;
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
     return s;
-}
-
-static wnpu_audio audio_of(const float *x, size_t n)
-{
-    wnpu_audio a;
-    wnpu_audio_init(&a, sizeof a);
-    a.data = x;
-    a.frames = n;
-    return a;
 }
 
 static wnpu_params params_of(int vad)
@@ -407,7 +382,7 @@ static void ledgers(void)
 {
     static const double seconds[] = {0, 0.0001, 0.009, 0.01, 0.0199, 0.02, 0.1, 0.5, 0.99, 1, 7.3,
                                      29.98, 30, 30.02, 65};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_toy(7, NULL);
     wnpu_session *s = open_session(m, 1 << 20);
     float *x = voicelike(16000 * 65, 0.5), *silence = calloc(16000 * 65, sizeof *silence);
     size_t k;
@@ -415,7 +390,7 @@ static void ledgers(void)
     for (k = 0; k < sizeof seconds / sizeof seconds[0]; k++) {
         for (vad = 0; vad < 2; vad++) {
             wnpu_params p = params_of(vad);
-            wnpu_audio a = audio_of(x, (size_t)(seconds[k] * 16000));
+            wnpu_audio a = life_audio(x, (size_t)(seconds[k] * 16000));
             char what[64];
             int64_t sum[3];
             int status;
@@ -463,14 +438,14 @@ static int stop_at(void *user, int64_t done_ms, int64_t total_ms)
 /* Runs that end early keep a whole ledger: the rest is unresolved, and says why. */
 static void early_ends(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_toy(7, NULL);
     wnpu_session *s = open_session(m, 64 << 10);
     size_t n = 16000 * 95, i;
     float *x = voicelike(n, 0.5);
     int vad;
     for (vad = 0; vad < 2; vad++) {
         wnpu_params p = params_of(vad);
-        wnpu_audio a = audio_of(x, n);
+        wnpu_audio a = life_audio(x, n);
         wnpu_ledger_span last;
         source src = {x, n, 0, 16000 * 61};
         int64_t sum[3], when = 31000;
@@ -496,7 +471,7 @@ static void early_ends(void)
         src.at = src.fail_at = 0;
         p.max_tokens = 224; /* until the store is full */
         p.timestamps = 0;
-        a = audio_of(x, n);
+        a = life_audio(x, n);
         /* Any size of the store: it may be full at a segment, at speech or at the ledger. */
         for (i = 0; i < 12; i++) {
             s->run.store.size = 1200 + 3600 * i;
@@ -555,13 +530,13 @@ static int64_t count_reason(const wnpu_session *s, int reason)
 static void without_pauses(void)
 {
     static const int all[] = {0, WORD, 1500, END};
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_toy(7, NULL);
     wnpu_session *s = open_session(m, 1 << 20);
     float *x = voicelike(16000 * 70, 0.5), voice[3] = {0};
     int pause;
     for (pause = 700; pause <= 10000; pause += 9300) {
         wnpu_params p = params_of(1);
-        wnpu_audio a = audio_of(x, 16000 * 70);
+        wnpu_audio a = life_audio(x, 16000 * 70);
         const tk_vocab *v = &s->run.engine.model->vocab;
         script told = {all, all, v->timestamp0, v->eot, 0};
         wnpu_segment segment;
@@ -605,13 +580,13 @@ static void progress(void)
         {"the rest when asked again", early, all, 29, 1},
         {"the begin when asked again", late, all, 29, 1}
     };
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_toy(7, NULL);
     wnpu_session *s = open_session(m, 1 << 20);
     float *x = voicelike(16000 * 70, 0.5);
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         wnpu_params p = params_of(1);
-        wnpu_audio a = audio_of(x, (size_t)cases[i].seconds * 16000);
+        wnpu_audio a = life_audio(x, (size_t)cases[i].seconds * 16000);
         const tk_vocab *v = &s->run.engine.model->vocab;
         script told = {cases[i].first, cases[i].later, v->timestamp0, v->eot, 0};
         wnpu_stats stats;
@@ -646,52 +621,31 @@ static void progress(void)
 
 /* ---- runs are functions, with voice activity too ---- */
 
-typedef struct bytes {
-    char *data;
-    size_t n;
-} bytes;
-
-static int64_t collect(void *user, const void *data, size_t n)
-{
-    bytes *b = user;
-    b->data = realloc(b->data, b->n + n);
-    memcpy(b->data + b->n, data, n);
-    b->n += n;
-    return (int64_t)n;
-}
-
-static bytes json_of(wnpu_session *s, const wnpu_audio *a)
+static life_bytes json_of(wnpu_session *s, const wnpu_audio *a)
 {
     wnpu_params p = params_of(1);
-    bytes b = {NULL, 0};
     T_CHECK(wnpu_transcribe(s, &p, a) >= 0, "%s", wnpu_session_error(s));
-    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON, collect, &b) == WNPU_OK, "write");
-    return b;
-}
-
-static int same_bytes(bytes a, bytes b)
-{
-    return a.n == b.n && memcmp(a.data, b.data, a.n) == 0;
+    return life_written(s, WNPU_FORMAT_JSON);
 }
 
 static void functions(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_toy(7, NULL);
     size_t n = 16000 * 50;
     float *x = voicelike(n, 0.5);
-    wnpu_audio a = audio_of(x, n), b = audio_of(x + 70000, n / 3), pulled;
+    wnpu_audio a = life_audio(x, n), b = life_audio(x + 70000, n / 3), pulled;
     source src = {x, n, 0, 0};
     wnpu_session *s = open_session(m, 1 << 20);
-    bytes first = json_of(s, &a), other = json_of(s, &b), again = json_of(s, &a), third;
+    life_bytes first = json_of(s, &a), other = json_of(s, &b), again = json_of(s, &a), third;
     int isa;
-    T_CHECK(same_bytes(first, again), "A after B is not A");
-    T_CHECK(!same_bytes(first, other), "B is A");
+    T_CHECK(life_alike(first, again), "A after B is not A");
+    T_CHECK(!life_alike(first, other), "B is A");
     wnpu_audio_init(&pulled, sizeof pulled);
     pulled.read = pull;
     pulled.user = &src;
     third = json_of(s, &pulled);
-    T_CHECK(same_bytes(first, third), "audio that is pulled differs");
-    free(third.data);
+    T_CHECK(life_alike(first, third), "audio that is pulled differs");
+    free(third.bytes);
     wnpu_session_close(s);
     for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
         wnpu_config c;
@@ -703,14 +657,14 @@ static void functions(void)
             s = NULL;
             T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
             third = json_of(s, &a);
-            T_CHECK(same_bytes(first, third), "%s differs", wnpu_isa_name((wnpu_isa)isa));
-            free(third.data);
+            T_CHECK(life_alike(first, third), "%s differs", wnpu_isa_name((wnpu_isa)isa));
+            free(third.bytes);
             wnpu_session_close(s);
         }
     }
-    free(first.data);
-    free(other.data);
-    free(again.data);
+    free(first.bytes);
+    free(other.bytes);
+    free(again.bytes);
     free(x);
     wnpu_model_close(m);
 }
@@ -718,11 +672,11 @@ static void functions(void)
 /* Speech found without transcribing is the speech found while transcribing. */
 static void speech_alone(void)
 {
-    wnpu_model *m = open_toy();
+    wnpu_model *m = life_toy(7, NULL);
     wnpu_session *s = open_session(m, 1 << 20);
     size_t n = 16000 * 75, i, count;
     float *x = voicelike(n, 0.5);
-    wnpu_audio a = audio_of(x, n);
+    wnpu_audio a = life_audio(x, n);
     wnpu_params p = params_of(1);
     wnpu_speech_span found[64], span;
     int64_t sum[3];

@@ -15,8 +15,7 @@ static void *test_mmap(void *at, size_t size, int protection, int flags, int fil
 #include "../whisper_npu.c"
 #undef mmap
 
-#include "t.h"
-#include "toy_model.h"
+#include "life.h"
 #include <sys/wait.h>
 
 /* ---- bytes that are written and read ---- */
@@ -89,43 +88,10 @@ static toy_options odd_toy(void)
     return o;
 }
 
-/* ---- allocations that are counted and fail on demand ---- */
-
-typedef struct counter {
-    wnpu_allocator allocator;
-    long live, calls, fail_at; /* fail_at: number of the call that fails, from 1 */
-    size_t bytes, most;
-} counter;
-
-static void *counter_alloc(void *user, size_t size, size_t alignment)
-{
-    counter *c = user;
-    void *memory = NULL;
-    if (++c->calls == c->fail_at || posix_memalign(&memory, alignment, size) != 0) {
-        return NULL;
-    }
-    memset(memory, 0xa5, size);
-    c->live++;
-    c->bytes += size;
-    c->most = c->bytes > c->most ? c->bytes : c->most;
-    return memory;
-}
-
-static void counter_release(void *user, void *memory, size_t size)
-{
-    counter *c = user;
-    c->live--;
-    c->bytes -= size;
-    free(memory);
-}
-
-static wnpu_model_config counted(counter *c)
+static wnpu_model_config counted(life_counter *c)
 {
     wnpu_model_config config;
-    memset(c, 0, sizeof *c);
-    c->allocator.alloc = counter_alloc;
-    c->allocator.release = counter_release;
-    c->allocator.user = c;
+    life_count(c);
     wnpu_model_config_init(&config, sizeof config);
     config.allocator = &c->allocator;
     return config;
@@ -134,7 +100,7 @@ static wnpu_model_config counted(counter *c)
 /* Opens in place, expects it to fail with this code and words, and nothing to leak. */
 static void refused(const unsigned char *pack, size_t size, int code, const char *words)
 {
-    counter c;
+    life_counter c;
     wnpu_model_config config = counted(&c);
     wnpu_model *m = (wnpu_model *)(void *)&c;
     wnpu_error error = {0, ""};
@@ -375,7 +341,7 @@ static void test_ways(void)
     int way;
     memcpy(copy + 1, pack, size); /* not aligned */
     for (way = 0; way < 7; way++) {
-        counter c;
+        life_counter c;
         wnpu_model_config config = counted(&c);
         int status, shared = way == 0 || way == 4;
         config.full_check = 1;
@@ -743,7 +709,7 @@ static void test_memory_faults(void)
     int way, fail;
     for (way = 0; way < 3; way++) {
         for (fail = 1; fail <= 3; fail++) {
-            counter c;
+            life_counter c;
             wnpu_model_config config = counted(&c);
             wnpu_model *m = NULL;
             int status;
@@ -777,7 +743,7 @@ static void test_read_faults(void)
     unsigned char *pack = toy_pack(&o, &size);
     for (at = 1; at < size; at += at < 9000 ? 1000 : 10000) {
         source from = {pack, size, 1 << 20, at, 0, 0};
-        counter c;
+        life_counter c;
         wnpu_model_config config = counted(&c);
         wnpu_model *m = NULL;
         wnpu_error error = {0, ""};

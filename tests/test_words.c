@@ -1,8 +1,7 @@
 /* Tests of section 16: the path through the attention, the filter, grouping, pauses, segments, and
  * words through the public API on toy models. No data is needed. */
 #include "../whisper_npu.c"
-#include "t.h"
-#include "toy_model.h"
+#include "life.h"
 
 static uint32_t seed = 1;
 
@@ -138,24 +137,6 @@ static void median_filter(void)
 
 /* ---- the matrix, against its definition in double precision ---- */
 
-static wnpu_model *open_toy(int32_t seed_of_toy)
-{
-    toy_options o = toy_small();
-    wnpu_model_config config;
-    wnpu_model *model = NULL;
-    wnpu_error error;
-    size_t size = 0;
-    unsigned char *file;
-    o.seed = (uint32_t)seed_of_toy;
-    file = toy_model(&o, &size);
-    wnpu_model_config_init(&config, sizeof config);
-    config.keep_float = 1;
-    T_CHECK(wnpu_model_open_memory(&model, file, size, &config, &error) == WNPU_OK, "%s",
-            error.message);
-    free(file);
-    return model;
-}
-
 static wnpu_session *open_session(const wnpu_model *m, unsigned threads, int isa, int compute)
 {
     wnpu_config c;
@@ -236,7 +217,7 @@ static double filtered(const double *x, size_t n, size_t i)
 
 static void the_matrix(void)
 {
-    wnpu_model *m = open_toy(7);
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 2, 0, WNPU_COMPUTE_FLOAT);
     wnpu_session *q = open_session(m, 2, 0, WNPU_COMPUTE_INT8);
     al_aligner *a = &s->run.aligner, *b = &q->run.aligner;
@@ -678,15 +659,6 @@ static void hearing(void)
 
 /* ---- through the public API ---- */
 
-static wnpu_audio audio_of(const float *x, size_t n)
-{
-    wnpu_audio a;
-    wnpu_audio_init(&a, sizeof a);
-    a.data = x;
-    a.frames = n;
-    return a;
-}
-
 /* A toy talks nonsense for ever: few tokens a window keep the tests short. */
 static wnpu_params word_params(void)
 {
@@ -738,28 +710,6 @@ static void check_words(const wnpu_session *s, const char *what)
     }
 }
 
-typedef struct text {
-    char *bytes;
-    size_t n;
-} text;
-
-static int64_t collect(void *user, const void *data, size_t size)
-{
-    text *t = user;
-    t->bytes = realloc(t->bytes, t->n + size + 1);
-    memcpy(t->bytes + t->n, data, size);
-    t->n += size;
-    t->bytes[t->n] = '\0';
-    return (int64_t)size;
-}
-
-static text written(const wnpu_session *s, wnpu_format format)
-{
-    text t = {NULL, 0};
-    T_CHECK(wnpu_write(s, format, collect, &t) == WNPU_OK, "writes");
-    return t;
-}
-
 /* One option, or a few that go together, away from the default. */
 static void set_options(wnpu_params *p, int trial)
 {
@@ -798,27 +748,27 @@ static void set_options(wnpu_params *p, int trial)
 /* No other option switches words off, and words change no text. */
 static void options(void)
 {
-    wnpu_model *m = open_toy(7);
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 2, 0, 0);
     size_t n = 16000 * 40;
     float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n);
+    wnpu_audio a = life_audio(x, n);
     int trial;
     for (trial = 0; trial < 25; trial++) {
         wnpu_params p = word_params();
-        text with, without;
+        life_bytes with, without;
         char what[16];
         set_options(&p, trial);
         (void)snprintf(what, sizeof what, "trial %d", trial);
         T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
         T_CHECK(wnpu_segment_count(s) > 0, "%s: nothing is said", what);
         check_words(s, what);
-        with = written(s, WNPU_FORMAT_TXT);
+        with = life_written(s, WNPU_FORMAT_TXT);
         p.words = 0;
         T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
         T_CHECK(wnpu_word_count(s, 0) == 0, "words without being asked");
-        without = written(s, WNPU_FORMAT_TXT);
-        T_CHECK(with.n == without.n && memcmp(with.bytes, without.bytes, with.n) == 0,
+        without = life_written(s, WNPU_FORMAT_TXT);
+        T_CHECK(life_alike(with, without),
                 "%s: words change the text", what);
         free(with.bytes);
         free(without.bytes);
@@ -832,14 +782,14 @@ static void any_length(void)
 {
     static const size_t lengths[] = {0, 1, 160, 161, 320, 480, 640, 800, 1600, 15999, 16000, 123456,
                                      479999, 480000, 480160, 700000};
-    wnpu_model *m = open_toy(9);
+    wnpu_model *m = life_float_toy(9);
     float *x = speechlike(700000);
     size_t k;
     int compute;
     for (compute = 0; compute < 2; compute++) {
         wnpu_session *s = open_session(m, 2, 0, compute);
         for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
-            wnpu_audio a = audio_of(x, lengths[k]);
+            wnpu_audio a = life_audio(x, lengths[k]);
             wnpu_params p = word_params();
             char what[32];
             (void)snprintf(what, sizeof what, "%d samples", (int)lengths[k]);
@@ -858,13 +808,13 @@ static void of_a_choice(void)
     static const size_t lengths[] = {0, 1, 159, 160, 16000, 479999, 480000, 480100, 480199, 480200,
                                      500000};
     static const char *const phrases[] = {"the tea", "a bc"};
-    wnpu_model *m = open_toy(9);
+    wnpu_model *m = life_float_toy(9);
     wnpu_session *s = open_session(m, 2, 0, 0);
     float *x = speechlike(500000);
     size_t k;
     for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
         size_t n = lengths[k] < 480000 ? lengths[k] : 480000;
-        wnpu_audio a = audio_of(x, lengths[k]);
+        wnpu_audio a = life_audio(x, lengths[k]);
         wnpu_params p = word_params();
         wnpu_choice c;
         wnpu_segment g;
@@ -889,32 +839,32 @@ static void of_a_choice(void)
 /* The same bytes for every instruction set and number of threads, and for A, B, A. */
 static void one_answer(void)
 {
-    wnpu_model *m = open_toy(7);
+    wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 35;
     float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n), b = audio_of(x + 5000, n / 3);
+    wnpu_audio a = life_audio(x, n), b = life_audio(x + 5000, n / 3);
     int compute, isa;
     for (compute = 0; compute < 2; compute++) {
-        text first = {NULL, 0};
+        life_bytes first = {NULL, 0};
         for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
             static const unsigned threads[] = {1, 3, 8};
             size_t k;
             for (k = 0; k < 3 && wnpu_isa_available((wnpu_isa)isa); k++) {
                 wnpu_session *s = open_session(m, threads[k], isa, compute);
                 wnpu_params p = word_params();
-                text t;
+                life_bytes t;
                 if (k == 1) {
                     wnpu_transcribe(s, &p, &a);
                     wnpu_transcribe(s, &p, &b);
                 }
                 T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-                t = written(s, WNPU_FORMAT_JSON);
+                t = life_written(s, WNPU_FORMAT_JSON);
                 if (first.bytes == NULL) {
                     first = t;
                     T_CHECK(strstr(t.bytes, "\"words\": [") != NULL, "JSON has no words");
                     continue;
                 }
-                T_CHECK(t.n == first.n && memcmp(t.bytes, first.bytes, t.n) == 0,
+                T_CHECK(life_alike(t, first),
                         "compute %d, %s, %u threads differs", compute,
                         wnpu_isa_name((wnpu_isa)isa), threads[k]);
                 free(t.bytes);
@@ -939,11 +889,11 @@ static int on_segment(void *user, const wnpu_segment *segment)
 
 static void accessors(void)
 {
-    wnpu_model *m = open_toy(7);
+    wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 0, 0);
     size_t n = 16000 * 10, words;
     float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n);
+    wnpu_audio a = life_audio(x, n);
     wnpu_params p = word_params();
     struct {
         wnpu_word word;
@@ -987,14 +937,14 @@ static void accessors(void)
 /* A full store keeps whole segments with whole words. */
 static void full_store(void)
 {
-    wnpu_model *m = open_toy(7);
+    wnpu_model *m = life_float_toy(7);
     wnpu_config c;
     wnpu_session *s;
     wnpu_error error;
     wnpu_params p = word_params();
     size_t n = 16000 * 900;
     float *x = speechlike(n);
-    wnpu_audio a = audio_of(x, n);
+    wnpu_audio a = life_audio(x, n);
     wnpu_config_init(&c, sizeof c);
     c.result_bytes = 64 << 10;
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
