@@ -4873,7 +4873,7 @@ WNPU_INLINE void op_half_vec(mt_vec *out, const mt_iv *half)
     out->v = (mt_fv)(sign | (is_small & small) | (~is_small & large));
 }
 
-static float op_half(const unsigned char *in)
+WNPU_INLINE float op_half(const unsigned char *in)
 {
     mt_iv half = (mt_iv){0} + (int32_t)((uint32_t)in[0] | (uint32_t)in[1] << 8);
     mt_vec out;
@@ -4892,6 +4892,64 @@ WNPU_INLINE void op_halves_body(float *out, const unsigned char *in, size_t n)
     }
     for (; i < n; i++) {
         out[i] = op_half(in + 2 * i);
+    }
+}
+
+static const uint32_t op_bit[32] = {
+    1u, 1u << 1, 1u << 2, 1u << 3, 1u << 4, 1u << 5, 1u << 6, 1u << 7, 1u << 8, 1u << 9, 1u << 10,
+    1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19,
+    1u << 20, 1u << 21, 1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28,
+    1u << 29, 1u << 30, 1u << 31
+};
+
+/* One block of 4 or 5 bits: half d, half m if offset is 0, 32 high bits if high, 16 bytes whose
+ * low nibbles are elements 0..15 and high nibbles 16..31. Values are (q - offset) * d or
+ * q * d + m (dequantize_row_q4_0 and its like in ggml-quants.c). */
+WNPU_INLINE void op_block45(const unsigned char *in, float *out, int offset, int high)
+{
+    float d = op_half(in), m = 0.0f;
+    uint32_t bits = 0, j;
+    in += 2;
+    if (offset == 0) {
+        m = op_half(in);
+        in += 2;
+    }
+    if (high) {
+        bits = in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+        in += 4;
+    }
+    for (j = 0; j < 16; j += MT_LANES) {
+        mt_uv byte = __builtin_convertvector(*(const mt_cvu *)(const void *)(in + j), mt_uv);
+        mt_iv low = (mt_iv)(byte & 15u), top = (mt_iv)(byte >> 4);
+        if (high) {
+            low |= (mt_iv)((bits & *(const mt_uvu *)(const void *)(op_bit + j)) != 0) & 16;
+            top |= (mt_iv)((bits & *(const mt_uvu *)(const void *)(op_bit + 16 + j)) != 0) & 16;
+        }
+        *(mt_fvu *)(void *)(out + j) = __builtin_convertvector(low - offset, mt_fv) * d + m;
+        *(mt_fvu *)(void *)(out + 16 + j) = __builtin_convertvector(top - offset, mt_fv) * d + m;
+    }
+}
+
+/* Blocks of 32 values, `bytes` long, of ggml's type of that number. */
+WNPU_INLINE void op_blocks_body(float *out, uint32_t type, const unsigned char *in, size_t bytes,
+                                size_t n)
+{
+    size_t i, j;
+    for (i = 0; i < n; i += 32, in += bytes) {
+        float d;
+        switch (type) {
+        case 2: op_block45(in, out + i, 8, 0); break;
+        case 3: op_block45(in, out + i, 0, 0); break;
+        case 6: op_block45(in, out + i, 16, 1); break;
+        case 7: op_block45(in, out + i, 0, 1); break;
+        default:
+            d = op_half(in);
+            for (j = 0; j < 32; j += MT_LANES) {
+                mt_iv k = __builtin_convertvector(*(const mt_bvu *)(const void *)(in + 2 + j),
+                                                  mt_iv);
+                *(mt_fvu *)(void *)(out + i + j) = d * __builtin_convertvector(k, mt_fv);
+            }
+        }
     }
 }
 
@@ -4932,6 +4990,7 @@ typedef struct op_kernels {
     uint32_t (*size)(const float *x, size_t n);
     int32_t (*digits)(int8_t *q, int8_t *low, const float *x, size_t n, float scale);
     void (*halves)(float *out, const unsigned char *in, size_t n);
+    void (*blocks)(float *out, uint32_t type, const unsigned char *in, size_t bytes, size_t n);
 } op_kernels;
 
 /* A macro, because the one thing that differs is the attribute of each function. */
@@ -5028,6 +5087,11 @@ typedef struct op_kernels {
     {                                                                                             \
         op_halves_body(out, in, n);                                                               \
     }                                                                                             \
+    attribute static void op_blocks_##name(float *out, uint32_t type, const unsigned char *in,    \
+                                           size_t bytes, size_t n)                                \
+    {                                                                                             \
+        op_blocks_body(out, type, in, bytes, n);                                                  \
+    }                                                                                             \
 
 OP_SET(base, )
 
@@ -5036,7 +5100,7 @@ static const op_kernels op_base_kernels = {
     op_bias_base, op_scale_base, op_exponents_base, op_weights_base, NULL, op_value_scales_base,
     op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base, op_argmax_base,
     op_above_base, op_dot_int8_base, op_mel_powers_base, op_mel_log_base, op_mel_floor_base,
-    op_size_base, op_digits_base, op_halves_base
+    op_size_base, op_digits_base, op_halves_base, op_blocks_base
 };
 
 #ifdef WNPU_X86
@@ -5310,7 +5374,7 @@ static const op_kernels op_avx2_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, op_value_scales_avx2,
     op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2,
     op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2,
-    op_size_avx2, op_digits_avx2, op_halves_avx2
+    op_size_avx2, op_digits_avx2, op_halves_avx2, op_blocks_avx2
 };
 
 #ifdef WNPU_VNNI
@@ -5381,7 +5445,7 @@ static const op_kernels op_vnni_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, op_product_vnni,
     op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
     op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
-    op_mel_floor_avx2, op_size_avx2, op_digits_avx2, op_halves_avx2
+    op_mel_floor_avx2, op_size_avx2, op_digits_avx2, op_halves_avx2, op_blocks_avx2
 };
 #endif
 
@@ -5774,7 +5838,7 @@ static const op_kernels op_avx512_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512,
     op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
     op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
-    op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512
+    op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512, op_blocks_avx2
 };
 #endif
 
@@ -5821,7 +5885,7 @@ static const op_kernels op_amx_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_amx,
     op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
     op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
-    op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512
+    op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512, op_blocks_avx2
 };
 #endif
 
@@ -7119,49 +7183,6 @@ static void mf_row_f32(const unsigned char *in, float *out, size_t n)
     }
 }
 
-/* One block of 4 or 5 bits: half d, half m if offset is 0, 32 high bits if high, 16 bytes whose
- * low nibbles are elements 0..15 and high nibbles 16..31. Values are (q - offset) * d or
- * q * d + m (dequantize_row_q4_0 and its like in ggml-quants.c). */
-WNPU_INLINE void mf_block45(const unsigned char *in, float *out, int offset, int high)
-{
-    float d = op_half(in), m = 0.0f;
-    uint32_t bits = 0, j;
-    in += 2;
-    if (offset == 0) {
-        m = op_half(in);
-        in += 2;
-    }
-    if (high) {
-        bits = mf_u32(in);
-        in += 4;
-    }
-    for (j = 0; j < 16; j++) {
-        int low = (int)((in[j] & 15u) | (bits >> j & 1u) << 4) - offset;
-        int top = (int)((uint32_t)in[j] >> 4 | (bits >> (j + 16) & 1u) << 4) - offset;
-        out[j] = (float)low * d + m;
-        out[j + 16] = (float)top * d + m;
-    }
-}
-
-static void mf_row_blocks(uint32_t type, const unsigned char *in, float *out, size_t n)
-{
-    size_t i, j;
-    for (i = 0; i < n; i += 32, in += mf_types[type].bytes) {
-        float d;
-        switch (type) {
-        case 2: mf_block45(in, out + i, 8, 0); break;
-        case 3: mf_block45(in, out + i, 0, 0); break;
-        case 6: mf_block45(in, out + i, 16, 1); break;
-        case 7: mf_block45(in, out + i, 0, 1); break;
-        default:
-            d = op_half(in);
-            for (j = 0; j < 32; j++) {
-                out[i + j] = (float)(int)((in[2 + j] ^ 0x80u) - 0x80u) * d;
-            }
-        }
-    }
-}
-
 static void mf_row(const op_kernels *op, uint32_t type, const unsigned char *in, float *out,
                    size_t n)
 {
@@ -7170,7 +7191,7 @@ static void mf_row(const op_kernels *op, uint32_t type, const unsigned char *in,
     } else if (type == 1) {
         op->halves(out, in, n);
     } else {
-        mf_row_blocks(type, in, out, n);
+        op->blocks(out, type, in, mf_types[type].bytes, n);
     }
 }
 

@@ -173,7 +173,7 @@ typedef struct one_answer {
     uint32_t index[100], size;
     size_t best, above;
     int8_t digit[ONE_N], second[ONE_N], first[ONE_N];
-    float halves[ONE_N];
+    float halves[ONE_N], blocks[5][ONE_N];
     int32_t sums[2];
 } one_answer;
 
@@ -185,6 +185,22 @@ typedef struct one_question {
     op_finish finish;
 } one_question;
 
+/* A row of each of ggml's types in blocks, whose halves are finite. */
+static void ask_blocks(const op_kernels *op, const unsigned char *bytes, size_t n, one_answer *o)
+{
+    static const uint32_t types[5][2] = {{2, 18}, {3, 20}, {6, 22}, {7, 24}, {8, 34}};
+    unsigned char row[ONE_N / 32 * 34];
+    size_t i, k;
+    for (k = 0; k < 5; k++) {
+        memcpy(row, bytes, sizeof row);
+        for (i = 0; i < n / 32; i++) {
+            row[i * types[k][1] + 1] &= 0xbf;
+            row[i * types[k][1] + 3] &= 0xbf;
+        }
+        op->blocks(o->blocks[k], types[k][0], row, types[k][1], n);
+    }
+}
+
 /* A row of a weight; sizes are not multiples of 16, and 0.012 makes some pass 127. */
 static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
 {
@@ -193,6 +209,7 @@ static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
     o->sums[0] = op->digits(o->digit, o->second, a->x[0], n, 0.012f);
     o->sums[1] = op->digits(o->first, NULL, a->x[1], n, 0.024f);
     op->halves(o->halves, (const unsigned char *)a->acc[0], n);
+    ask_blocks(op, (const unsigned char *)a->acc[0], n / 32 * 32, o);
 }
 
 static void ask(const op_kernels *op, const one_question *a, one_answer *o)
