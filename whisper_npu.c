@@ -7033,7 +7033,7 @@ static const struct {
 
 /* ---- the state of one opening ---- */
 
-#define MF_BUFFER 131072u          /* bytes read at once */
+#define MF_BUFFER 262144u          /* bytes read at once, of tensors half as many */
 #define MF_ROW (4u * MF_MAX_STATE) /* floats of the longest row, fc2's */
 #define MF_MAX_TOKEN 1024u         /* bytes of a token; the longest real one has 128 */
 #define MF_MAX_NAME 63u            /* the longest real one has 41 */
@@ -7074,11 +7074,22 @@ typedef struct mf_loader {
     mf_section sections[MF_MAX_SECTIONS];
     mf_tensor tensors[MF_MAX_TENSORS];
     const op_kernels *op;
+    unsigned threads;   /* that turn rows of the file into rows of the model */
+    int anywhere;       /* the source may be read by any of them */
+    unsigned char buffer[MF_BUFFER];
+} mf_loader;
+
+typedef struct mf_worker {
     float row[MF_ROW];
     int8_t digits[MF_ROW + 4];
     float turned[3 * MF_MAX_STATE]; /* a convolution's row */
-    unsigned char buffer[MF_BUFFER];
-} mf_loader;
+} mf_worker;
+
+/* What opening takes while it reads weights. */
+typedef struct mf_team {
+    tp_pool pool;
+    mf_worker worker[]; /* [threads] */
+} mf_team;
 
 /* ---- bytes ---- */
 
@@ -7109,6 +7120,24 @@ static const char *mf_printable(char *out, size_t size, const void *bytes, size_
     return out;
 }
 
+/* Reads on until *have of want bytes that begin at byte `from` are n or more. */
+static int mf_read(const mf_loader *l, uint64_t from, unsigned char *to, size_t *have, size_t n,
+                   size_t want)
+{
+    while (*have < n) {
+        size_t ask = want - *have;
+        int64_t got = l->source.read(l->source.user, from + *have, to + *have, ask);
+        if (got <= 0 || (uint64_t)got > ask) {
+            return er_set(l->error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu answered "
+                          "%lld; the file is unreadable or was cut while it was read",
+                          (unsigned long long)ask, (unsigned long long)(from + *have),
+                          (unsigned long long)l->source.size, (long long)got);
+        }
+        *have += (size_t)got;
+    }
+    return WNPU_OK;
+}
+
 /* Makes n <= MF_BUFFER bytes available at *bytes; what says in which part of the file they lie. */
 static int mf_need(mf_loader *l, size_t n, const char *what, const unsigned char **bytes)
 {
@@ -7129,20 +7158,7 @@ static int mf_need(mf_loader *l, size_t n, const char *what, const unsigned char
     l->have -= l->start;
     l->start = 0;
     *bytes = l->buffer;
-    want = want > n ? want : n;
-    while (l->have < n) {
-        size_t ask = want - l->have;
-        uint64_t from = l->position + l->have;
-        int64_t got = l->source.read(l->source.user, from, l->buffer + l->have, ask);
-        if (got <= 0 || (uint64_t)got > ask) {
-            return er_set(l->error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu answered "
-                          "%lld; the file is unreadable or was cut while it was read",
-                          (unsigned long long)ask, (unsigned long long)from,
-                          (unsigned long long)l->source.size, (long long)got);
-        }
-        l->have += (size_t)got;
-    }
-    return WNPU_OK;
+    return mf_read(l, l->position, l->buffer, &l->have, n, want > n ? want : n);
 }
 
 static void mf_used(mf_loader *l, size_t n)
@@ -7195,11 +7211,13 @@ static void mf_row(const op_kernels *op, uint32_t type, const unsigned char *in,
     }
 }
 
-/* 1 if all are at most 65504 (the largest half) in magnitude, which no NaN is. With this bound no
- * sum or product of the network leaves the range of floats. */
+/* What op_kernels.size() gives for values of at most 65504 (the largest half) in magnitude, which
+ * no NaN is. With this bound no sum or product of the network leaves the range of floats. */
+#define MF_LARGEST 0x477fe000u
+
 static int mf_sane(const op_kernels *op, const float *x, size_t n)
 {
-    return op->size(x, n) <= 0x477fe000u;
+    return op->size(x, n) <= MF_LARGEST;
 }
 
 /* ---- pass 1: header, filters, tokens ---- */
@@ -7830,25 +7848,25 @@ static int mf_load_tokens(mf_loader *l, wnpu_model *m)
 
 /* Files hold a convolution's row as [channel, tap]; ours is [tap, channel], so that three frames
  * of input that lie one after another are a row to multiply it with. */
-static const float *mf_turn(mf_loader *l, uint32_t channels)
+static const float *mf_turn(mf_worker *w, uint32_t channels)
 {
     uint32_t tap, channel;
     for (tap = 0; tap < 3; tap++) {
         for (channel = 0; channel < channels; channel++) {
-            l->turned[tap * channels + channel] = l->row[channel * 3 + tap];
+            w->turned[tap * channels + channel] = w->row[channel * 3 + tap];
         }
     }
-    return l->turned;
+    return w->turned;
 }
 
-/* Sets row `row` from k finite values: scale = max|w| / 127, values w / scale. A row whose scale
- * would be 0 (zeros, or all below 127 * 2^-150) becomes 0. low[k], if not NULL, takes the second
- * digits. q has room for k4 * 4. Expects memory of zeros. */
+/* Sets row `row` from k finite values, the largest of which has the bits of peak: scale =
+ * max|w| / 127, values w / scale. A row whose scale would be 0 (zeros, or all below 127 * 2^-150)
+ * becomes 0. low[k], if not NULL, takes the second digits. q has room for k4 * 4. Expects memory of
+ * zeros. */
 static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const float *values,
-                       int8_t *q, int8_t *low)
+                       uint32_t peak, int8_t *q, int8_t *low)
 {
     int8_t *group = w->packed + (size_t)(row / 16) * w->k4 * GM_GROUP + row % 16 * 4;
-    const uint32_t peak = op->size(values, w->k);
     float scale;
     size_t i;
     memcpy(&scale, &peak, sizeof scale);
@@ -7866,53 +7884,143 @@ static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const f
     w->scale[row] = scale;
 }
 
-static int mf_load_tensor(mf_loader *l, wnpu_model *m, uint32_t tensor)
+#define MF_PIECE 16u /* rows that a worker takes at once: they lie in the same lines of a panel */
+
+/* A tensor on its way. */
+typedef struct mf_tensor_job {
+    mf_loader *l;
+    mf_team *team;
+    wnpu_model *m;
+    const mf_part *part;
+    void *at;            /* where the part is in the model */
+    uint32_t type, rows, columns;
+    uint32_t channels;   /* of a convolution, else 0 */
+    size_t bytes;        /* of a row in the file */
+    unsigned char *data; /* half of the loader's buffer: rows done..done+n-1 */
+    uint32_t done, n;
+    unsigned char *ahead; /* NULL, or the other half, into which the first task reads... */
+    uint32_t n_ahead;    /* ...so many rows */
+    int status;          /* of that */
+    uint32_t bad;        /* atomic: the first row with a value that is not finite or too large */
+} mf_tensor_job;
+
+/* 0 if it has a value that is not finite or too large. */
+static int mf_load_row(const mf_tensor_job *j, mf_worker *w, uint32_t row)
 {
-    int decoder;
-    uint32_t layer, row, rows, columns, ne[3], type = l->tensors[tensor].type;
-    const mf_part *part = mf_find(l, tensor, &decoder, &layer);
-    void *base = decoder < 0 ? (void *)m : (void *)&(decoder ? m->decoder : m->encoder)[layer];
-    void *at = (unsigned char *)base + part->offset;
-    int conv = part->shape == MF_CONV1 || part->shape == MF_CONV2;
-    size_t bytes;
-    mf_ne(l, part->shape, ne);
-    columns = conv ? ne[0] * ne[1] : ne[0];
-    rows = conv ? ne[2] : ne[1];
-    bytes = (size_t)columns / mf_types[type].elements * mf_types[type].bytes;
-    mf_seek(l, l->tensors[tensor].offset);
-    l->until = l->position + (uint64_t)rows * bytes;
-    for (row = 0; row < rows; row++) {
-        const unsigned char *data;
-        const float *values = l->row;
-        size_t first = (size_t)part->first * m->n_text_state;
-        int status = mf_need(l, bytes, "a tensor", &data);
-        if (status != WNPU_OK) {
-            return status;
-        }
-        mf_row(l->op, type, data, l->row, columns);
-        if (!mf_sane(l->op, l->row, columns)) {
-            return er_set(l->error, WNPU_E_MODEL, "tensor '%s' has a value in row %u at byte %llu "
-                          "that is not finite or beyond 65504; the file is damaged",
-                          mf_name(l, tensor), (unsigned)row, (unsigned long long)l->position);
-        }
-        if (conv) {
-            values = mf_turn(l, ne[1]);
-        }
-        if (part->goes == MF_ROWS) {
-            int8_t *low = at != (void *)&m->embedding ? NULL :
-                          m->embedding_low + (size_t)row * columns;
-            mf_set_row(l->op, at, (uint32_t)first + row, values, l->digits, low);
-        } else if (part->goes == MF_BIAS) {
-            memcpy(((gm_weight *)at)->bias + first, values, columns * sizeof(float));
-        } else {
-            memcpy(*(float **)at + (size_t)row * columns, values, columns * sizeof(float));
-        }
-        mf_used(l, bytes);
+    const op_kernels *op = j->l->op;
+    const float *values = w->row;
+    size_t first = (size_t)j->part->first * j->m->n_text_state;
+    uint32_t peak;
+    mf_row(op, j->type, j->data + (size_t)(row - j->done) * j->bytes, w->row, j->columns);
+    peak = op->size(w->row, j->columns);
+    if (peak > MF_LARGEST) {
+        return 0;
     }
-    return WNPU_OK;
+    if (j->channels > 0) {
+        values = mf_turn(w, j->channels);
+    }
+    if (j->part->goes == MF_ROWS) {
+        int8_t *low = j->at != (void *)&j->m->embedding ? NULL :
+                      j->m->embedding_low + (size_t)row * j->columns;
+        mf_set_row(op, j->at, (uint32_t)first + row, values, peak, w->digits, low);
+    } else if (j->part->goes == MF_BIAS) {
+        memcpy(((gm_weight *)j->at)->bias + first, values, j->columns * sizeof(float));
+    } else {
+        memcpy(*(float **)j->at + (size_t)row * j->columns, values, j->columns * sizeof(float));
+    }
+    return 1;
 }
 
-static int mf_load(mf_loader *l, wnpu_model *m)
+static int mf_read_rows(const mf_tensor_job *j, uint32_t row, uint32_t n, unsigned char *to)
+{
+    size_t have = 0, bytes = n * j->bytes;
+    return mf_read(j->l, j->l->position + (uint64_t)row * j->bytes, to, &have, bytes, bytes);
+}
+
+/* A piece of the rows that are there; what comes next is read beside that. */
+static void mf_rows_task(void *context, size_t index, unsigned worker)
+{
+    mf_tensor_job *j = context;
+    uint32_t row, end, bad;
+    if (j->ahead != NULL && index-- == 0) {
+        j->status = mf_read_rows(j, j->done + j->n, j->n_ahead, j->ahead);
+        return;
+    }
+    row = j->done + (uint32_t)index * MF_PIECE;
+    end = j->done + j->n - row < MF_PIECE ? j->done + j->n : row + MF_PIECE;
+    while (row < end && mf_load_row(j, &j->team->worker[worker], row)) {
+        row++;
+    }
+    bad = __atomic_load_n(&j->bad, __ATOMIC_RELAXED);
+    while (row < end && row < bad && !__atomic_compare_exchange_n(
+               &j->bad, &bad, row, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+static int mf_bad_row(const mf_tensor_job *j, uint32_t tensor)
+{
+    return er_set(j->l->error, WNPU_E_MODEL, "tensor '%s' has a value in row %u at byte %llu that "
+                  "is not finite or beyond 65504; the file is damaged", mf_name(j->l, tensor),
+                  (unsigned)j->bad,
+                  (unsigned long long)(j->l->position + (uint64_t)j->bad * j->bytes));
+}
+
+/* Half a buffer of rows after the other. */
+static int mf_load_rows(mf_tensor_job *j, uint32_t tensor)
+{
+    uint32_t most = (uint32_t)(MF_BUFFER / 2 / j->bytes);
+    most = most > MF_PIECE ? most / MF_PIECE * MF_PIECE : most;
+    j->data = j->l->buffer;
+    j->n = j->rows < most ? j->rows : most;
+    j->bad = UINT32_MAX;
+    j->status = mf_read_rows(j, 0, j->n, j->data);
+    while (j->status == WNPU_OK && j->n > 0) {
+        unsigned char *other = j->data == j->l->buffer ? j->l->buffer + MF_BUFFER / 2
+                                                       : j->l->buffer;
+        uint32_t left = j->rows - j->done - j->n;
+        j->n_ahead = left < most ? left : most;
+        j->ahead = j->l->anywhere && left > 0 ? other : NULL;
+        tp_run(&j->team->pool, (j->n + MF_PIECE - 1) / MF_PIECE + (j->ahead != NULL), mf_rows_task,
+               j);
+        if (j->bad != UINT32_MAX) {
+            return mf_bad_row(j, tensor);
+        }
+        if (j->ahead == NULL && left > 0) {
+            j->status = mf_read_rows(j, j->done + j->n, j->n_ahead, other);
+        }
+        j->data = other;
+        j->done += j->n;
+        j->n = j->n_ahead;
+    }
+    return j->status;
+}
+
+static int mf_load_tensor(mf_loader *l, mf_team *team, wnpu_model *m, uint32_t tensor)
+{
+    int decoder;
+    uint32_t layer, ne[3];
+    mf_tensor_job j;
+    unsigned char *base;
+    memset(&j, 0, sizeof j);
+    j.l = l;
+    j.team = team;
+    j.m = m;
+    j.part = mf_find(l, tensor, &decoder, &layer);
+    base = decoder < 0 ? (unsigned char *)m
+                       : (unsigned char *)&(decoder ? m->decoder : m->encoder)[layer];
+    j.at = base + j.part->offset;
+    j.type = l->tensors[tensor].type;
+    mf_ne(l, j.part->shape, ne);
+    j.channels = j.part->shape == MF_CONV1 || j.part->shape == MF_CONV2 ? ne[1] : 0;
+    j.columns = j.channels > 0 ? ne[0] * ne[1] : ne[0];
+    j.rows = j.channels > 0 ? ne[2] : ne[1];
+    j.bytes = (size_t)j.columns / mf_types[j.type].elements * mf_types[j.type].bytes;
+    l->start = l->have = 0;
+    l->position = l->tensors[tensor].offset;
+    return mf_load_rows(&j, tensor);
+}
+
+static int mf_load(mf_loader *l, mf_team *team, wnpu_model *m)
 {
     uint32_t i;
     int status;
@@ -7922,7 +8030,7 @@ static int mf_load(mf_loader *l, wnpu_model *m)
         status = mf_load_tokens(l, m);
     }
     for (i = 0; status == WNPU_OK && i < l->n_tensors; i++) {
-        status = mf_load_tensor(l, m, i);
+        status = mf_load_tensor(l, team, m, i);
     }
     return status;
 }
@@ -7985,11 +8093,56 @@ static int mf_place(mf_loader *l, int keep, void *head, size_t head_size, unsign
     return WNPU_OK;
 }
 
-static int mf_build(mf_loader *l, const wnpu_allocator *allocator, int keep, wnpu_model **model)
+static size_t mf_team_size(const mf_loader *l)
+{
+    return sizeof(mf_team) + l->threads * sizeof(mf_worker);
+}
+
+/* Starts the threads. Where there can be none, and none were asked for, one is enough. */
+static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *config)
+{
+    int status = tp_open(&team->pool, l->threads, config->parallel_for, config->parallel_user, NULL,
+                         config->threads > 0 ? l->error : NULL);
+    return status == WNPU_OK || config->threads > 0 ? status :
+           tp_open(&team->pool, 1, NULL, NULL, NULL, l->error);
+}
+
+typedef struct mf_blank {
+    unsigned char *memory;
+    size_t size;
+} mf_blank;
+
+#define MF_BLANK ((size_t)2 << 20)
+
+static void mf_blank_task(void *context, size_t index, unsigned worker)
+{
+    const mf_blank *b = context;
+    size_t at = index * MF_BLANK, left = b->size - at;
+    (void)worker;
+    memset(b->memory + at, 0, left < MF_BLANK ? left : MF_BLANK);
+}
+
+/* Lays the model out in memory and fills it. */
+static int mf_fill(mf_loader *l, mf_team *team, int keep, unsigned char *memory, size_t head,
+                   size_t data, wnpu_model **model)
+{
+    mf_blank blank;
+    int status;
+    blank.memory = memory;
+    blank.size = head + data;
+    /* padding is zero, in a pack as well */
+    tp_run(&team->pool, (blank.size + MF_BLANK - 1) / MF_BLANK, mf_blank_task, &blank);
+    status = mf_place(l, keep, memory, head, memory + head, data, model);
+    return status == WNPU_OK ? mf_load(l, team, *model) : status;
+}
+
+static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
+                    wnpu_model **model)
 {
     size_t head = 0, data = 0;
     unsigned char *memory;
-    int status = mf_measure(l, keep, &head, &data);
+    mf_team *team;
+    int keep = config->keep_float != 0, status = mf_measure(l, keep, &head, &data);
     if (status != WNPU_OK) {
         return status;
     }
@@ -7997,18 +8150,23 @@ static int mf_build(mf_loader *l, const wnpu_allocator *allocator, int keep, wnp
     if (memory == NULL) {
         return WNPU_E_MEMORY;
     }
-    memset(memory, 0, head + data); /* padding is zero, in a pack as well */
-    status = mf_place(l, keep, memory, head, memory + head, data, model);
+    team = mf_alloc(allocator, mf_team_size(l), "opening a model", l->error);
+    status = team != NULL ? mf_start_team(l, team, config) : WNPU_E_MEMORY;
     if (status == WNPU_OK) {
-        (*model)->allocator = *allocator;
-        (*model)->size = head + data;
-        status = mf_load(l, *model);
+        status = mf_fill(l, team, keep, memory, head, data, model);
+        tp_close(&team->pool);
+    }
+    if (team != NULL) {
+        allocator->release(allocator->user, team, mf_team_size(l));
     }
     if (status != WNPU_OK) {
         allocator->release(allocator->user, memory, head + data);
         *model = NULL;
+        return status;
     }
-    return status;
+    (*model)->allocator = *allocator;
+    (*model)->size = head + data;
+    return WNPU_OK;
 }
 
 /* ---- packs: .wnpu files ----
@@ -8414,8 +8572,7 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
         status = mf_open_pack(l, config, allocator, image, model);
     } else if (status == WNPU_OK) {
         status = mf_read_ggml(l);
-        status = status == WNPU_OK ? mf_build(l, allocator, config->keep_float != 0, model)
-                                   : status;
+        status = status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
     }
     if (status == WNPU_OK) {
         er_log(config->log, config->log_user, WNPU_LOG_INFO,
@@ -8456,6 +8613,10 @@ static int mf_settings(wnpu_model **model, const wnpu_model_config *config,
                       "0 or 1", (unsigned)ours->keep_float, (unsigned)ours->copy,
                       (unsigned)ours->full_check);
     }
+    if (ours->threads > TP_MAX_THREADS) {
+        return er_set(error, WNPU_E_ARGUMENT, "threads %u is outside 1..%u",
+                      (unsigned)ours->threads, TP_MAX_THREADS);
+    }
     if (ours->allocator != NULL && (ours->allocator->alloc == NULL ||
                                     ours->allocator->release == NULL)) {
         return er_set(error, WNPU_E_ARGUMENT, "the allocator lacks alloc or release; fill both in");
@@ -8463,9 +8624,19 @@ static int mf_settings(wnpu_model **model, const wnpu_model_config *config,
     return WNPU_OK;
 }
 
+#define MF_THREADS 4u /* by default: more of them wait for memory */
+#define MF_SHARE ((uint64_t)8 << 20) /* bytes of file that are worth one more */
+
+static unsigned mf_threads(const wnpu_model_config *config, uint64_t size)
+{
+    unsigned cpus = tp_cpus(), most = cpus < MF_THREADS ? cpus : MF_THREADS;
+    return config->threads > 0 ? config->threads
+           : size / MF_SHARE + 1 < most ? (unsigned)(size / MF_SHARE) + 1 : most;
+}
+
 /* NULL without memory. */
 static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_source *source,
-                                 wnpu_error *error)
+                                 const wnpu_model_config *config, wnpu_error *error)
 {
     mf_loader *l = mf_alloc(allocator, sizeof *l, "opening a model", error);
     if (l != NULL) {
@@ -8474,23 +8645,26 @@ static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_sou
         l->until = source->size;
         l->error = error;
         l->op = op_select(cp_best());
+        l->threads = mf_threads(config, source->size);
     }
     return l;
 }
 
-/* image: where the source's bytes lie and stay while the model is open, if they do, else NULL. */
+/* image: where the source's bytes lie and stay while the model is open, if they do, else NULL.
+ * anywhere: any thread may read the source. */
 static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char *image,
-                    const wnpu_model_config *config, wnpu_error *error)
+                    int anywhere, const wnpu_model_config *config, wnpu_error *error)
 {
     wnpu_allocator allocator = ar_allocator(config->allocator);
     wnpu_error local;
     mf_loader *l;
     int status;
     error = error != NULL ? error : &local; /* the log gets the message in any case */
-    l = mf_make_loader(&allocator, source, error);
+    l = mf_make_loader(&allocator, source, config, error);
     if (l == NULL) {
         return WNPU_E_MEMORY;
     }
+    l->anywhere = anywhere;
     status = mf_open(l, config, &allocator, image, model);
     if (status != WNPU_OK) {
         er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
@@ -8517,7 +8691,7 @@ static int mf_foresee(mf_loader *l, const wnpu_model_config *config, wnpu_model_
         memory->held += memory->shared;
         memory->shared = 0;
     }
-    memory->peak = memory->held + sizeof *l;
+    memory->peak = memory->held + sizeof *l + (pack ? 0 : mf_team_size(l));
     return status;
 }
 
@@ -8546,7 +8720,7 @@ WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_mod
         return status;
     }
     allocator = ar_allocator(settings.allocator);
-    l = mf_make_loader(&allocator, source, error != NULL ? error : &local);
+    l = mf_make_loader(&allocator, source, &settings, error != NULL ? error : &local);
     if (l == NULL) {
         return WNPU_E_MEMORY;
     }
@@ -8562,7 +8736,7 @@ WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *sourc
     wnpu_model_config ours;
     int status = mf_settings(model, config, &ours, error);
     status = status == WNPU_OK ? mf_check_source(source, error) : status;
-    return status != WNPU_OK ? status : mf_start(model, source, NULL, &ours, error);
+    return status != WNPU_OK ? status : mf_start(model, source, NULL, 0, &ours, error);
 }
 
 typedef struct mf_memory {
@@ -8592,7 +8766,8 @@ static int mf_start_memory(wnpu_model **model, const void *data, size_t size, in
     source.read = mf_read_memory;
     source.size = size;
     source.user = &memory;
-    return mf_start(model, &source, stays ? (unsigned char *)(uintptr_t)data : NULL, config, error);
+    return mf_start(model, &source, stays ? (unsigned char *)(uintptr_t)data : NULL, 1, config,
+                    error);
 }
 
 WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t size,
@@ -8699,7 +8874,7 @@ static int mf_start_file(wnpu_model **model, int file, uint64_t size,
         source.read = mf_read_file;
         source.size = size;
         source.user = &file;
-        return mf_start(model, &source, NULL, config, error);
+        return mf_start(model, &source, NULL, 1, config, error);
     }
     status = mf_start_memory(model, map, (size_t)size, 1, config, error);
     if (status == WNPU_OK) {

@@ -219,6 +219,11 @@ typedef struct wnpu_source {
     void *user;
 } wnpu_source;
 
+/* Runs task(context, i) once for each i in 0..count-1, in any order and any threads, and returns
+ * when all are done. Must not fail. */
+typedef void (*wnpu_parallel_for_fn)(void *user, size_t count,
+                                     void (*task)(void *context, size_t index), void *context);
+
 typedef struct wnpu_model_config {
     uint32_t struct_size;     /* set by wnpu_model_config_init() */
     uint32_t keep_float;      /* 1: also keep float32 weights, for WNPU_COMPUTE_FLOAT; default 0 */
@@ -229,6 +234,13 @@ typedef struct wnpu_model_config {
     uint32_t copy;            /* 1: take memory for the whole pack, as if it could not be mapped or
                                  used in place; default 0 */
     uint32_t full_check;      /* 1: wnpu_model_verify() before opening succeeds; default 0 */
+    /* For other models; packs ignore them. */
+    uint32_t threads;         /* that turn weights into INT8, 1..64; 0 (default): one per online
+                                 CPU, at most 4, and fewer for small files. They end before
+                                 opening does */
+    uint32_t reserved;        /* 0 */
+    wnpu_parallel_for_fn parallel_for; /* NULL (default): own threads, see wnpu_config */
+    void *parallel_user;
 } wnpu_model_config;
 
 WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size);
@@ -259,7 +271,8 @@ WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t
  * only some kilobytes are allocated. data must be aligned to 64 bytes. */
 WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t size,
                                     const wnpu_model_config *config, wnpu_error *error);
-/* The same through read callbacks; source is not needed after the call. A pack is read whole. */
+/* The same through read callbacks, which the calling thread calls; source is not needed after the
+ * call. A pack is read whole. */
 WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *source,
                                     const wnpu_model_config *config, wnpu_error *error);
 /* Bytes that a model takes. */
@@ -273,8 +286,9 @@ typedef struct wnpu_model_memory {
 } wnpu_model_memory;
 
 /* Exactly what opening the file, or the source, with this configuration will take, told before it
- * is taken. Reads the headers only; needs 400 KiB or so of config->allocator's memory and gives
- * them back. Errors: those of opening, as far as the headers show them. */
+ * is taken: the model, 400 KiB or so, and without a pack 128 KiB for each thread that opens. Reads
+ * the headers only; needs those 400 KiB of config->allocator's memory and gives them back. Errors:
+ * those of opening, as far as the headers show them. */
 WNPU_API int wnpu_model_measure(const char *path, const wnpu_model_config *config,
                                 wnpu_model_memory *memory, wnpu_error *error);
 WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_model_config *config,
@@ -524,11 +538,6 @@ typedef enum wnpu_compute {
     WNPU_COMPUTE_FLOAT = 1    /* float32 reference; the model must have been opened with
                                  keep_float. Slow: for tests and comparison */
 } wnpu_compute;
-
-/* Runs task(context, i) once for each i in 0..count-1, in any order and any threads, and returns
- * when all are done. Must not fail. */
-typedef void (*wnpu_parallel_for_fn)(void *user, size_t count,
-                                     void (*task)(void *context, size_t index), void *context);
 
 /* Which products a session gives to its accelerator. The output is the same. */
 typedef enum wnpu_accel_use {

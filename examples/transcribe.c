@@ -717,6 +717,7 @@ static int open_model(const options *o, wnpu_model **model)
     }
     wnpu_model_config_init(&config, sizeof config);
     config.keep_float = o->config.compute == WNPU_COMPUTE_FLOAT;
+    config.threads = o->config.threads;
     config.log = on_log;
     config.log_user = (void *)(uintptr_t)o;
     status = wnpu_model_open(model, path, &config, &error);

@@ -91,14 +91,17 @@ static unsigned char *read_file(const char *path, size_t *size)
 
 static void open_all(bench *b)
 {
+    wnpu_model_config opening;
     wnpu_config config;
     wnpu_error error;
     double open[3], since;
     int i;
+    wnpu_model_config_init(&opening, sizeof opening);
+    opening.threads = b->threads;
     for (i = 0; i < 3; i++) {
         wnpu_model_close(b->model);
         since = er_now_ms();
-        if (wnpu_model_open(&b->model, b->model_path, NULL, &error) != WNPU_OK) {
+        if (wnpu_model_open(&b->model, b->model_path, &opening, &error) != WNPU_OK) {
             die(b->model_path, error.message);
         }
         open[i] = er_now_ms() - since;

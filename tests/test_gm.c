@@ -423,8 +423,9 @@ static int8_t weight_at(const gm_weight *w, size_t n, size_t k)
 
 static void set_row(gm_weight *w, uint32_t row, const float *values)
 {
+    const op_kernels *op = op_select(cp_best());
     int8_t digits[256];
-    mf_set_row(op_select(cp_best()), w, row, values, digits, NULL);
+    mf_set_row(op, w, row, values, op->size(values, w->k), digits, NULL);
 }
 
 /* Checks row n against the definition and returns how many values are wrong. */

@@ -3,6 +3,7 @@
 
 #include "t.h"
 #include "toy_model.h"
+#include <pthread.h>
 
 static const int all_types[] = {
     TOY_F32, TOY_F16, TOY_Q4_0, TOY_Q4_1, TOY_Q5_0, TOY_Q5_1, TOY_Q8_0
@@ -729,7 +730,7 @@ static void test_allocation_failure(void)
         model = (wnpu_model *)(void *)&c;
         T_CHECK(wnpu_model_open_memory(&model, e.file, e.size, &config, &error) == WNPU_E_MEMORY &&
                 model == NULL && c.live == 0, "call %ld fails: %s", i, error.message);
-        calls = c.calls + (i == c.calls && i < 2); /* there is at least one more */
+        calls = c.calls + (i == c.calls && i < 3); /* there is at least one more */
     }
     counter_init(&c);
     T_CHECK(wnpu_model_open_memory(&model, e.file, e.size, &config, NULL) == WNPU_OK && c.calls ==
@@ -939,6 +940,114 @@ static void test_bad_reads(void)
     }
     T_CHECK(s.outside == 0, "%u reads outside of the source", (unsigned)s.outside);
     free(e.file);
+}
+
+/* ---- threads ---- */
+
+#define WIDE 256 /* values of a state: tensors of several buffers */
+
+/* A host's parallel-for that has lanes one after the other, from the last to the first. */
+static void backwards(void *user, size_t count, void (*task)(void *context, size_t index),
+                      void *context)
+{
+    ++*(int *)user;
+    while (count-- > 0) {
+        task(context, count);
+    }
+}
+
+typedef struct own_source {
+    edit e;
+    pthread_t reader;   /* the only thread that may read */
+    int others;         /* reads by others */
+} own_source;
+
+static int64_t own_read(void *user, uint64_t offset, void *buffer, size_t size)
+{
+    own_source *own = user;
+    own->others += !pthread_equal(own->reader, pthread_self());
+    memcpy(buffer, own->e.file + offset, size);
+    return (int64_t)size;
+}
+
+/* Opens with so many threads, of a host if calls is not NULL, from callbacks if read is set. */
+static int open_with(unsigned threads, int *calls, int read, int keep_float, own_source *own,
+                     wnpu_model **model, wnpu_error *error)
+{
+    wnpu_model_config config;
+    wnpu_source source;
+    wnpu_model_config_init(&config, sizeof config);
+    config.threads = threads;
+    config.keep_float = (uint32_t)keep_float;
+    config.parallel_for = calls != NULL ? backwards : NULL;
+    config.parallel_user = calls;
+    source.read = own_read;
+    source.size = own->e.size;
+    source.user = own;
+    return read ? wnpu_model_open_source(model, &source, &config, error)
+                : wnpu_model_open_memory(model, own->e.file, own->e.size, &config, error);
+}
+
+/* One model from any number of threads, and the first bad row is named. */
+static void same_from_all(own_source *own, int keep_float)
+{
+    static const unsigned threads[] = {1, 2, 3, 8, 64};
+    wnpu_model *first = NULL, *model;
+    wnpu_error error, wanted;
+    toy_tensor t;
+    int calls = 0, way;
+    size_t i;
+    T_CHECK(open_with(1, NULL, 0, keep_float, own, &first, &error) == WNPU_OK, "%s",
+            error.message);
+    for (way = 0; way < 20 && first != NULL; way++) {
+        i = (size_t)way % 5;
+        T_CHECK(open_with(threads[i], way / 5 % 2 ? &calls : NULL, way / 10, keep_float, own,
+                          &model, &error) == WNPU_OK, "%s", error.message);
+        T_CHECK(model != NULL && model->data_size == first->data_size &&
+                memcmp(model->data, first->data, first->data_size) == 0,
+                "%u threads, way %d: another model", threads[i], way);
+        wnpu_model_close(model);
+    }
+    T_CHECK(calls > 0 && own->others == 0, "%d calls, %d reads by others", calls, own->others);
+    wnpu_model_close(first);
+    (void)toy_find(own->e.file, own->e.size, "encoder.blocks.0.mlp.0.weight", 0, &t);
+    for (i = 0; i < 4; i++) { /* the first one and others, in other pieces and buffers */
+        static const size_t rows[] = {77, 78, 97, 900};
+        memset(own->e.file + t.data + t.bytes / t.rows * rows[i], 0xff, 4);
+    }
+    T_CHECK(open_with(1, NULL, 1, 0, own, &model, &wanted) == WNPU_E_MODEL &&
+            strstr(wanted.message, "row 77 ") != NULL, "%s", wanted.message);
+    for (way = 0; way < 20; way++) {
+        T_CHECK(open_with(threads[way % 5], way / 5 % 2 ? &calls : NULL, way / 10, 0, own, &model,
+                          &error) == WNPU_E_MODEL && model == NULL &&
+                strcmp(error.message, wanted.message) == 0, "way %d: %s", way, error.message);
+    }
+}
+
+static void test_threads(void)
+{
+    static const int types[] = {TOY_F32, TOY_F16, TOY_Q5_1};
+    toy_options o = toy_small();
+    wnpu_model_config config;
+    wnpu_model *model;
+    wnpu_error error;
+    own_source own;
+    size_t i;
+    o.state = WIDE;
+    for (i = 0; i < sizeof types / sizeof types[0]; i++) {
+        memset(&own, 0, sizeof own);
+        own.reader = pthread_self();
+        o.type = types[i];
+        own.e.file = toy_model(&o, &own.e.size);
+        same_from_all(&own, i == 0);
+        free(own.e.file);
+    }
+    edit_begin(&own.e, TOY_F16);
+    wnpu_model_config_init(&config, sizeof config);
+    config.threads = 65;
+    T_CHECK(wnpu_model_open_memory(&model, own.e.file, own.e.size, &config, &error) ==
+            WNPU_E_ARGUMENT && strstr(error.message, "threads 65") != NULL, "%s", error.message);
+    free(own.e.file);
 }
 
 /* The second pass must not believe what the first one saw. */
@@ -1187,6 +1296,7 @@ int main(void)
     t_run("corrupted bytes", test_corruption);
     t_run("short reads", test_short_reads);
     t_run("reads that fail", test_bad_reads);
+    t_run("one model from any number of threads", test_threads);
     t_run("a source that changes", test_changing_source);
     t_run("arguments and configuration", test_arguments);
 #ifndef WNPU_NO_STDIO
