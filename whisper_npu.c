@@ -8630,6 +8630,11 @@ static int mf_settings(wnpu_model **model, const wnpu_model_config *config,
 static unsigned mf_threads(const wnpu_model_config *config, uint64_t size)
 {
     unsigned cpus = tp_cpus(), most = cpus < MF_THREADS ? cpus : MF_THREADS;
+#ifdef WNPU_NO_THREADS
+    if (config->parallel_for == NULL) {
+        return 1;
+    }
+#endif
     return config->threads > 0 ? config->threads
            : size / MF_SHARE + 1 < most ? (unsigned)(size / MF_SHARE) + 1 : most;
 }
