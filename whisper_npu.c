@@ -4902,14 +4902,13 @@ static const uint32_t op_bit[32] = {
     1u << 29, 1u << 30, 1u << 31
 };
 
-/* One block of 4 or 5 bits: half d, half m if offset is 0, 32 high bits if high, 16 bytes whose
- * low nibbles are elements 0..15 and high nibbles 16..31. Values are (q - offset) * d or
- * q * d + m (dequantize_row_q4_0 and its like in ggml-quants.c). */
-WNPU_INLINE void op_block45(const unsigned char *in, float *out, int offset, int high)
+/* What follows the half d in a block of 4 or 5 bits: half m if offset is 0, 32 high bits if high,
+ * 16 bytes whose low nibbles are elements 0..15 and high nibbles 16..31. Values are
+ * (q - offset) * d or q * d + m (dequantize_row_q4_0 and its like in ggml-quants.c). */
+WNPU_INLINE void op_block45(const unsigned char *in, float *out, float d, int offset, int high)
 {
-    float d = op_half(in), m = 0.0f;
+    float m = 0.0f;
     uint32_t bits = 0, j;
-    in += 2;
     if (offset == 0) {
         m = op_half(in);
         in += 2;
@@ -4934,21 +4933,16 @@ WNPU_INLINE void op_block45(const unsigned char *in, float *out, int offset, int
 WNPU_INLINE void op_blocks_body(float *out, uint32_t type, const unsigned char *in, size_t bytes,
                                 size_t n)
 {
+    int offset = type == 2 ? 8 : type == 6 ? 16 : 0, high = type >= 6;
     size_t i, j;
     for (i = 0; i < n; i += 32, in += bytes) {
-        float d;
-        switch (type) {
-        case 2: op_block45(in, out + i, 8, 0); break;
-        case 3: op_block45(in, out + i, 0, 0); break;
-        case 6: op_block45(in, out + i, 16, 1); break;
-        case 7: op_block45(in, out + i, 0, 1); break;
-        default:
-            d = op_half(in);
-            for (j = 0; j < 32; j += MT_LANES) {
-                mt_iv k = __builtin_convertvector(*(const mt_bvu *)(const void *)(in + 2 + j),
-                                                  mt_iv);
-                *(mt_fvu *)(void *)(out + i + j) = d * __builtin_convertvector(k, mt_fv);
-            }
+        const float d = op_half(in);
+        for (j = 0; type == 8 && j < 32; j += MT_LANES) {
+            mt_iv k = __builtin_convertvector(*(const mt_bvu *)(const void *)(in + 2 + j), mt_iv);
+            *(mt_fvu *)(void *)(out + i + j) = d * __builtin_convertvector(k, mt_fv);
+        }
+        if (type != 8) {
+            op_block45(in + 2, out + i, d, offset, high);
         }
     }
 }
