@@ -118,7 +118,7 @@ static const char help_rest[] =
 "  -t, --threads N       1 to 64; default: one for each CPU, at most 8\n"
 "      --isa NAME        instruction set: auto (default), scalar, sse4.1, avx2, avx-vnni,\n"
 "                        avx512, neon, neon-dot, neon-i8mm, amx. The text is the same\n"
-"                        with all. Linux wants AMX to be asked for by name\n"
+"                        with all\n"
 "      --compute C       int8 (default), or float: the slow reference\n"
 "      --npu PACK        let an AMD XDNA NPU multiply, with the kernels in directory PACK.\n"
 "                        The text is the same; without a working NPU the CPU does all\n"
@@ -734,6 +734,21 @@ static int open_model(const options *o, wnpu_model **model)
     return status;
 }
 
+/* The library does not ask the system for AMX on behalf of its hosts, whose signal frames would
+ * grow. This process is our own; without it, or where it is refused, the best of the others. */
+static int open_fastest(const options *o, const wnpu_model *model, wnpu_session **session,
+                        wnpu_error *error)
+{
+    wnpu_config config = o->config;
+    int status = WNPU_E_UNSUPPORTED;
+    if (config.isa == WNPU_ISA_AUTO && wnpu_isa_available(WNPU_ISA_AMX)) {
+        config.isa = WNPU_ISA_AMX;
+        status = wnpu_session_open(session, model, &config, NULL, 0, error);
+    }
+    return status != WNPU_E_UNSUPPORTED ? status :
+           wnpu_session_open(session, model, &o->config, NULL, 0, error);
+}
+
 /* The pool's threads are started with the signals blocked: a signal then always interrupts this
  * thread, and with it a read() that waits for input. */
 static int open_session(const options *o, const wnpu_model *model, wnpu_session **session)
@@ -745,7 +760,7 @@ static int open_session(const options *o, const wnpu_model *model, wnpu_session 
     sigaddset(&ours, SIGINT);
     sigaddset(&ours, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &ours, &before);
-    status = wnpu_session_open(session, model, &o->config, NULL, 0, &error);
+    status = open_fastest(o, model, session, &error);
     atomic_store(&running, *session);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (status == WNPU_OK) {

@@ -186,6 +186,9 @@ test_text() {
     run 0 "$transcribe" -m "$model" --verbose "$T/speech.wav"
     has "$T/err" "times real time"
     same "$T/speech.txt" "$T/out"
+    if "$transcribe" -q -m "$model" --isa amx "$T/silence.wav" >/dev/null 2>&1; then
+        has "$T/err" ", amx, " # found without a name
+    fi
     run 0 "$transcribe" -m "$model" --verbose --quiet "$T/silence.wav"
 }
 
