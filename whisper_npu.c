@@ -8602,6 +8602,10 @@ static int mf_settings(wnpu_model **model, const wnpu_model_config *config,
                       "or asks for what is unknown here; use wnpu_model_config_init()",
                       (unsigned)config->struct_size);
     }
+    if (config != NULL &&
+        config->struct_size < offsetof(wnpu_model_config, threads) + sizeof config->threads) {
+        ours->threads = 1; /* an older program expects none of its own accord */
+    }
     if (ours->keep_float > 1 || ours->copy > 1 || ours->full_check > 1) {
         return er_set(error, WNPU_E_ARGUMENT, "keep_float is %u, copy %u, full_check %u, expected "
                       "0 or 1", (unsigned)ours->keep_float, (unsigned)ours->copy,

@@ -237,7 +237,7 @@ typedef struct wnpu_model_config {
     /* For other models; packs ignore them. */
     uint32_t threads;         /* that turn weights into INT8, 1..64; 0 (default): one per online
                                  CPU, at most 4, and fewer for small files. They end before
-                                 opening does */
+                                 opening does. A program compiled before this field: 1 */
     uint32_t reserved;        /* 0 */
     wnpu_parallel_for_fn parallel_for; /* NULL (default): own threads, see wnpu_config */
     void *parallel_user;

@@ -1024,6 +1024,34 @@ static void same_from_all(own_source *own, int keep_float)
     }
 }
 
+/* What opening takes at most with a configuration of that size, which tells how many threads. */
+static uint64_t peak_with(own_source *own, unsigned threads, size_t struct_size)
+{
+    wnpu_source source;
+    wnpu_model_config config;
+    wnpu_model_memory memory;
+    wnpu_error error;
+    source.read = own_read;
+    source.size = own->e.size;
+    source.user = own;
+    wnpu_model_config_init(&config, sizeof config);
+    config.threads = threads;
+    config.struct_size = (uint32_t)struct_size;
+    memory.struct_size = sizeof memory;
+    T_CHECK(wnpu_model_measure_source(&source, &config, &memory, &error) == WNPU_OK, "%s",
+            error.message);
+    return memory.peak;
+}
+
+/* A program of before there was such a field gets one thread, for large files too. */
+static void older_program(own_source *own)
+{
+    const size_t before = offsetof(wnpu_model_config, threads), now = sizeof(wnpu_model_config);
+    uint64_t one = peak_with(own, 1, now), four = peak_with(own, 4, now);
+    T_CHECK(four > one && peak_with(own, 0, before) == one, "%llu, %llu", (unsigned long long)one,
+            (unsigned long long)four);
+}
+
 static void test_threads(void)
 {
     static const int types[] = {TOY_F32, TOY_F16, TOY_Q5_1};
@@ -1039,6 +1067,7 @@ static void test_threads(void)
         own.reader = pthread_self();
         o.type = types[i];
         own.e.file = toy_model(&o, &own.e.size);
+        older_program(&own);
         same_from_all(&own, i == 0);
         free(own.e.file);
     }
