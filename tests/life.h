@@ -300,7 +300,7 @@ LIFE_FN void *life_alloc(void *user, size_t size, size_t alignment)
     if (++c->calls == c->fail_at || posix_memalign(&memory, alignment, size) != 0) {
         return NULL;
     }
-    memset(memory, 0xa5, size);
+    memset(memory, 0xa5, size); /* the library may not rely on zeros */
     c->live++;
     c->bytes += size;
     c->most = c->bytes > c->most ? c->bytes : c->most;

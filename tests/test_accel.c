@@ -1,8 +1,7 @@
 /* test_accel.c - the bridge (section 21 of whisper_npu.c) with an accelerator of the test's own: it
  * multiplies by three nested loops, keeps a strict eye on the seam's rules, and fails on demand. */
 #include "../whisper_npu.c"
-#include "t.h"
-#include "toy_model.h"
+#include "life.h"
 
 /* ---- an accelerator that obeys the header to the letter ---- */
 
@@ -856,23 +855,8 @@ static void waits(void)
     fake_end(f);
 }
 
-typedef struct text {
-    char *bytes;
-    size_t n;
-} text;
-
-static int64_t collect(void *user, const void *data, size_t size)
-{
-    text *t = user;
-    t->bytes = realloc(t->bytes, t->n + size + 1);
-    memcpy(t->bytes + t->n, data, size);
-    t->n += size;
-    t->bytes[t->n] = '\0';
-    return (int64_t)size;
-}
-
 /* A run over two windows and a bit. */
-static int transcribe(wnpu_session *s, text *t)
+static int transcribe(wnpu_session *s, life_bytes *t)
 {
     static float audio[16000 * 64];
     wnpu_params p;
@@ -891,19 +875,16 @@ static int transcribe(wnpu_session *s, text *t)
     a.data = audio;
     a.frames = sizeof audio / sizeof audio[0];
     code = wnpu_transcribe(s, &p, &a);
-    t->bytes = NULL;
-    t->n = 0;
-    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON, collect, t) == WNPU_OK, "writes");
+    *t = life_written(s, WNPU_FORMAT_JSON);
     return code;
 }
 
 /* How often a run's results name a device. What is left without those members must be its JSON. */
-static size_t devices_named(const wnpu_session *s, const char *member, const text *json)
+static size_t devices_named(const wnpu_session *s, const char *member, const life_bytes *json)
 {
-    text all = {NULL, 0};
+    life_bytes all = life_written(s, WNPU_FORMAT_JSON_DEVICE);
     size_t count = 0, length = strlen(member);
     char *at;
-    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON_DEVICE, collect, &all) == WNPU_OK, "writes");
     while ((at = strstr(all.bytes, member)) != NULL) {
         memmove(at, at + length, strlen(at + length) + 1);
         count++;
@@ -917,7 +898,7 @@ static void runs(void)
 {
     fake *f = fake_new();
     wnpu_session *s = session_on(NULL, 2, 0, 0);
-    text cpu, npu, part;
+    life_bytes cpu, npu, part;
     wnpu_accel_stats stats;
     wnpu_accel_stage stage;
     T_CHECK(transcribe(s, &cpu) == WNPU_OK && wnpu_segment_count(s) >= 3, "on the CPU");
@@ -969,7 +950,7 @@ static void cancelling(void)
     all = f->waits;
     T_CHECK(all > 8, "%d waits", (int)all);
     for (at = 1; at <= 2 * all; at += 1 + all / 6) {
-        text t;
+        life_bytes t;
         size_t i, used = 0;
         f->fired = 0;
         f->waits = 0;

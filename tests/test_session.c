@@ -228,63 +228,38 @@ static void any_length(void)
 
 /* ---- memory ---- */
 
-typedef struct ledger {
-    size_t now, calls, fail_at;
-} ledger;
-
-static void *ledger_alloc(void *user, size_t size, size_t alignment)
-{
-    ledger *l = user;
-    void *p = NULL;
-    if (++l->calls == l->fail_at || posix_memalign(&p, alignment, size) != 0) {
-        return NULL;
-    }
-    memset(p, 0xa5, size); /* the library may not rely on zeros */
-    l->now += size;
-    return p;
-}
-
-static void ledger_release(void *user, void *memory, size_t size)
-{
-    ((ledger *)user)->now -= size;
-    free(memory);
-}
-
 static void memory(void)
 {
     wnpu_model *m = life_float_toy(7);
     wnpu_config c;
     wnpu_session *s;
     wnpu_error error;
-    ledger l = {0, 0, 0};
-    wnpu_allocator allocator;
+    life_counter l;
     size_t size, n = 16000 * 31;
     float *x = life_sound(n);
     wnpu_audio a = life_audio(x, n);
     wnpu_params p = short_params();
     unsigned char *block;
     life_bytes t1, t2;
-    allocator.alloc = ledger_alloc;
-    allocator.release = ledger_release;
-    allocator.user = &l;
+    life_count(&l);
     wnpu_config_init(&c, sizeof c);
-    c.allocator = &allocator;
+    c.allocator = &l.allocator;
     c.threads = 2;
     c.result_bytes = 1 << 20;
     size = wnpu_session_size(m, &c, &error);
     T_CHECK(size > 0 && size == wnpu_session_size(m, &c, NULL), "size");
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
-    T_CHECK(l.calls == 1 && l.now == size, "one allocation of %lu bytes, promised %lu",
-            (unsigned long)l.now, (unsigned long)size);
+    T_CHECK(l.calls == 1 && l.bytes == size, "one allocation of %lu bytes, promised %lu",
+            (unsigned long)l.bytes, (unsigned long)size);
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs");
     T_CHECK(l.calls == 1, "nothing is allocated later");
     t1 = life_written(s, WNPU_FORMAT_JSON);
     wnpu_session_close(s);
-    T_CHECK(l.now == 0, "all is given back");
+    T_CHECK(l.bytes == 0, "all is given back");
     l.fail_at = l.calls + 1;
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_MEMORY && s == NULL,
             "a failing allocator");
-    block = ledger_alloc(&l, size + 64, 64);
+    block = life_alloc(&l, size + 64, 64);
     memset(block + size, 0x77, 64);
     T_CHECK(wnpu_session_open(&s, m, &c, block, size - 1, &error) == WNPU_E_MEMORY, "too small");
     T_CHECK(wnpu_session_open(&s, m, &c, block + 8, size, &error) == WNPU_E_MEMORY, "unaligned");
