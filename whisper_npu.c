@@ -7052,8 +7052,7 @@ typedef struct mf_loader {
     wnpu_error *error;
     uint64_t position;  /* file offset of buffer[start] */
     size_t start, have; /* buffer[start..have-1] was read and not yet used */
-    size_t ahead;       /* how much to read at once... */
-    uint64_t until;     /* ...but not beyond this offset, where other things follow */
+    size_t ahead;       /* how much to read at once */
     uint32_t sizes[MF_SIZES];
     uint64_t filters_at, tokens_at, vocab_bytes;
     uint32_t n_base;    /* tokens in the file */
@@ -7136,8 +7135,7 @@ static int mf_read(const mf_loader *l, uint64_t from, unsigned char *to, size_t 
 static int mf_need(mf_loader *l, size_t n, const char *what, const unsigned char **bytes)
 {
     uint64_t left = l->source.size - l->position;
-    uint64_t useful = l->until > l->position ? l->until - l->position : 0;
-    size_t want = useful < l->ahead ? (size_t)useful : l->ahead;
+    size_t want = left < l->ahead ? (size_t)left : l->ahead;
     *bytes = l->buffer + l->start;
     if (l->have - l->start >= n) {
         return WNPU_OK;
@@ -8645,7 +8643,6 @@ static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_sou
     if (l != NULL) {
         memset(l, 0, offsetof(mf_loader, sections)); /* the rest is written before it is read */
         l->source = *source;
-        l->until = source->size;
         l->error = error;
         l->op = op_select(cp_best());
         l->threads = mf_threads(config, source->size);
