@@ -4077,6 +4077,20 @@ static void gm_pack_panel_steps(int8_t *packed, size_t k4, size_t group, const i
     }
 }
 
+/* The sum of n values, a multiple of 8 and at most 256: by eight, as unsigned bytes. */
+static int32_t gm_sum(const int8_t *values, size_t n)
+{
+    const uint64_t even = 0x00ff00ff00ff00ffu;
+    uint64_t sums = 0, v;
+    size_t i;
+    for (i = 0; i < n; i += 8) {
+        memcpy(&v, values + i, sizeof v);
+        v ^= 0x8080808080808080u;
+        sums += (v & even) + (v >> 8 & even);
+    }
+    return (int32_t)(sums * 0x0001000100010001u >> 48) - 128 * (int32_t)n;
+}
+
 /* ---- weights of attention: 0..255 ---- */
 
 /* Rows of weights stand at w with a stride of gm_p_stride(). Kernels that multiply unsigned bytes
@@ -9265,12 +9279,8 @@ static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0,
     }
     e->op->quantise(q, x, ldx, n, hd, h->k_scale + base + t0);
     for (t = t0; t < t0 + n; t++, q += hd) {
-        int32_t sum = 0;
         gm_pack_panel_row(h->k + base * hd, hd / 4, t, q);
-        for (c = 0; c < hd; c++) {
-            sum += q[c];
-        }
-        h->k_fix[base + t] = -128 * sum; /* see gm_weight.correction */
+        h->k_fix[base + t] = -128 * gm_sum(q, hd); /* see gm_weight.correction */
     }
 }
 

@@ -619,6 +619,24 @@ static void test_pack_steps(void)
     }
 }
 
+static void test_sums(void)
+{
+    static const int8_t all[] = {-128, -127, -1, 0, 1, 127};
+    int8_t values[256];
+    size_t n, i, j;
+    for (n = 0; n <= 256; n += 8) {
+        for (j = 0; j < 8; j++) {
+            int32_t sum = 0;
+            for (i = 0; i < n; i++) {
+                values[i] = j < sizeof all ? all[j] : fill_value(FILL_RANDOM, i + j * 256);
+                sum += values[i];
+            }
+            T_CHECK(gm_sum(values, n) == sum, "%zu values: %d in place of %d", n,
+                    (int)gm_sum(values, n), (int)sum);
+        }
+    }
+}
+
 /* ---- float ---- */
 
 static void check_float(const gm_kernels *kernels, size_t rows, size_t panels, size_t k)
@@ -693,5 +711,6 @@ int main(void)
     t_run("sizes that overflow", test_take_overflow);
     t_run("packing rows", test_pack_rows);
     t_run("packing the transpose", test_pack_steps);
+    t_run("sums of bytes", test_sums);
     return t_end();
 }
