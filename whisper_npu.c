@@ -2922,8 +2922,10 @@ WNPU_INLINE size_t gm_few_part(size_t left)
     return left == 8 ? 4 : left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
-/* A share of what few rows read ahead: in the rounds from first on of each four, next bytes behind
- * at, line after line, as the hardware's own reading ahead wants it. */
+#define GM_ROUNDS 8u /* 16 rows go through a kernel as 6, 6 and 4: 3, 3 and 2 of these */
+
+/* A share of what few rows read ahead: in the rounds from first to last of each GM_ROUNDS, next
+ * bytes behind at, line after line, as the hardware's own reading ahead wants it. */
 typedef struct gm_share {
     const int8_t *at;
     size_t next;
@@ -2949,9 +2951,9 @@ WNPU_INLINE gm_share gm_share_of(size_t done, size_t take, size_t rows, const in
                                  size_t groups, size_t next)
 {
     gm_share share;
-    share.first = (unsigned)(done * 4 / rows);
-    share.last = (unsigned)((done + take) * 4 / rows);
-    share.at = b + groups / 4 * share.first * GM_GROUP;
+    share.first = (unsigned)(done * GM_ROUNDS / rows);
+    share.last = (unsigned)((done + take) * GM_ROUNDS / rows);
+    share.at = b + groups / GM_ROUNDS * share.first * GM_GROUP;
     share.next = next;
     return share;
 }
@@ -3012,7 +3014,7 @@ WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_
     }
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m256i y[4];
-        if (ahead != NULL && g % 4 >= ahead->first && g % 4 < ahead->last) {
+        if (ahead != NULL && g % GM_ROUNDS >= ahead->first && g % GM_ROUNDS < ahead->last) {
             gm_share_ahead(ahead, panel, P);
         }
         GM_UNROLL
@@ -3231,7 +3233,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
     GM_UNROLL4
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
-        if (ahead != NULL && g % 4 >= ahead->first && g % 4 < ahead->last) {
+        if (ahead != NULL && g % GM_ROUNDS >= ahead->first && g % GM_ROUNDS < ahead->last) {
             gm_share_ahead(ahead, panel, 4);
         }
         y[0] = _mm512_loadu_si512(b);
