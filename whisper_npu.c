@@ -9901,28 +9901,47 @@ static void de_find_largest(const de_decoder *d, size_t first, size_t n)
 static void de_multiply_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
-    size_t panel = de_item(d, index, en_blocks(d->weight->n16, d->chunk)) * d->chunk;
-    size_t n = d->weight->n16 - panel < d->chunk ? d->weight->n16 - panel : d->chunk;
-    en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
-                d->out + panel * 16, d->ldo, d->finish);
-    if (d->out == d->logits && !d->e->exact) {
-        de_find_largest(d, panel * 16, n * 16);
+    const int logits = d->out == d->logits && !d->e->exact;
+    size_t panel = de_item(d, index, en_blocks(d->weight->n16, d->chunk)) * d->chunk, n;
+    size_t end = d->weight->n16 - panel < d->chunk ? d->weight->n16 : panel + d->chunk;
+    for (; panel < end; panel += n) {
+        n = logits && end - panel > DE_PART / 16 ? DE_PART / 16 : end - panel;
+        en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
+                    d->out + panel * 16, d->ldo, d->finish);
+        if (logits) {
+            de_find_largest(d, panel * 16, n * 16);
+        }
     }
+}
+
+/* Columns are shared out in chunks of panels, about `each` for every thread, so that a thread that
+ * others slow down does less: as many for one thread as for the other, a multiple of unit, and not
+ * less than 8 panels, below which starting costs more. */
+static size_t de_chunk(size_t panels, size_t threads, size_t each, size_t unit)
+{
+    size_t chunk = panels;
+    for (; each > 0 && threads > 1; each--) {
+        chunk = en_blocks(panels, threads * each * unit) * unit;
+        if (chunk >= 8 && en_blocks(panels, chunk) % threads == 0) {
+            break;
+        }
+    }
+    return chunk;
 }
 
 /* out = finish(x * weight^T + bias) for x [rows, k], columns shared between the workers. */
 static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, size_t rows,
                         float *out, op_finish finish)
 {
-    size_t tasks = d->e->pool->threads > 1 ? 4 * (size_t)d->e->pool->threads : 1;
-    size_t unit = out == d->logits ? DE_PART / 16 : EN_CHUNK;
+    const int logits = out == d->logits;
     en_prepare(d->e, &d->in, NULL, x, weight->k, rows, weight->k);
     d->weight = weight;
     d->out = out;
     d->ldo = (size_t)weight->n16 * 16;
     d->n_rows = rows;
     d->finish = finish;
-    d->chunk = (weight->n16 / tasks + unit) / unit * unit;
+    d->chunk = de_chunk(weight->n16, d->e->pool->threads, logits ? 16 : 4,
+                        logits ? DE_PART / 16 : EN_CHUNK);
     tp_run(d->e->pool, en_blocks(weight->n16, d->chunk), de_multiply_task, d);
 }
 
