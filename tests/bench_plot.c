@@ -76,9 +76,9 @@ static void measure_roofs(plot *p)
     double d = p->model->n_text_state, layers = p->model->n_text_layer;
     p->step_bytes = layers * 14 * d * d + (double)p->model->vocab.n_vocab * d +
                     layers * 2 * d * ((double)p->model->n_audio_ctx + POSITION);
-    raise_to(&p->peak, peak_all(isa, 0, p->threads, 0.3));
-    raise_to(&p->memory, peak_all(isa, (size_t)512 << 20, p->threads, 0.5));
-    raise_to(&p->step, peak_all(isa, (size_t)p->step_bytes, p->threads, 0.3));
+    raise_to(&p->peak, peak_all(isa, 0, p->threads, 0.3).best);
+    raise_to(&p->memory, peak_all(isa, (size_t)512 << 20, p->threads, 0.5).best);
+    raise_to(&p->step, peak_all(isa, (size_t)p->step_bytes, p->threads, 0.3).best);
 }
 
 static double roof_at(const plot *p, double bandwidth, double intensity)

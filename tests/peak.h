@@ -13,8 +13,12 @@
  *
  * All threads start a round at once, and it lasts until the last is done: the best that each gives
  * at a moment when the others rest is more than they give together. Rounds follow each other for s
- * seconds and the best counts: a shared machine is slower now and then, never faster. Over longer
- * times its speed drifts, so what is compared with a peak should be measured right after it. */
+ * seconds. The best of them is the peak: a shared machine is slower now and then, never faster.
+ * Over longer times its speed drifts, so what is compared with a peak should be measured right
+ * after it. What all rounds did is what was sustained beside everything else on the machine. */
+typedef struct peak_rate {
+    double best, sustained;
+} peak_rate;
 
 static double peak_now(void)
 {
@@ -276,6 +280,7 @@ typedef struct peak_team {
     unsigned threads;
     uint32_t arrived, meetings; /* atomic */
     double begin, seconds, best;
+    double work[2], time[2]; /* of even and of odd rounds, which may be different sequences */
     int done;
     peak_job job[PEAK_THREADS];
 } peak_team;
@@ -323,6 +328,8 @@ static void peak_count(peak_team *team, unsigned round)
         end = job[i].end > end ? job[i].end : end;
         work += job[i].work;
     }
+    team->work[round % 2] += work;
+    team->time[round % 2] += end - start;
     if (end > start && work / (end - start) > team->best) {
         team->best = work / (end - start);
     }
@@ -383,9 +390,10 @@ static void peak_run(peak_team *team)
     }
 }
 
-static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads, double seconds)
+static peak_rate peak_all(wnpu_isa isa, size_t bytes, unsigned threads, double seconds)
 {
     peak_team team;
+    peak_rate rate;
     unsigned i;
     memset(&team, 0, sizeof team);
     team.isa = isa;
@@ -397,6 +405,12 @@ static double peak_all(wnpu_isa isa, size_t bytes, unsigned threads, double seco
     for (i = 0; i < team.threads; i++) {
         free(team.job[i].memory);
     }
-    return team.best;
+    rate.best = team.best;
+    rate.sustained = 0.0;
+    for (i = 0; i < 2; i++) {
+        double mean = team.time[i] > 0.0 ? team.work[i] / team.time[i] : 0.0;
+        rate.sustained = mean > rate.sustained ? mean : rate.sustained;
+    }
+    return rate;
 }
 #endif
