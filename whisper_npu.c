@@ -4326,6 +4326,16 @@ WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish, int shor
     mt_vstore(out, v);
 }
 
+/* A product's columns are finished OP_CHUNK at a time: where the next of a row will be written is
+ * asked for now, while it takes a while until then. Rows of an intermediate result are so long that
+ * each chunk writes to lines which the hardware does not expect. */
+#define OP_CHUNK 64u
+
+WNPU_INLINE void op_expect_next(const float *out)
+{
+    gm_prefetch2((const int8_t *)(const void *)out, OP_CHUNK * sizeof(float));
+}
+
 /* Rows of x = acc * (row_scale[r] * scale[j]) + bias[j]; bias may be NULL. */
 WNPU_INLINE void op_dequantise_body(float *out, size_t ldo, const int32_t *acc, size_t lda,
                                     size_t rows, size_t n, const float *row_scale,
@@ -4342,6 +4352,9 @@ WNPU_INLINE void op_dequantise_body(float *out, size_t ldo, const int32_t *acc, 
                 mt_vload(&b, bias + i);
             }
             v.v = v.v * (s.v * row_scale[r]) + b.v;
+            if (i % 16 == 0) {
+                op_expect_next(out + i);
+            }
             op_finish_vec(out + i, &v, finish, 1);
         }
     }
@@ -5549,6 +5562,7 @@ WNPU_INLINE OP_AVX512 void op_wide_dequantise(float *out, size_t ldo, const int3
             } else if (finish == OP_ADD) {
                 v = _mm512_add_ps(_mm512_loadu_ps(out + i), v);
             }
+            op_expect_next(out + i);
             _mm512_storeu_ps(out + i, v);
         }
     }
@@ -9156,7 +9170,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 #define EN_MAX_HEAD 256u
 #define EN_LOG2E 1.44269504088896341f
 #define EN_STRIP 8u    /* rows quantised and packed at a time */
-#define EN_CHUNK 4u    /* panels of 16 columns multiplied between two epilogues */
+#define EN_CHUNK (OP_CHUNK / 16u) /* panels of 16 columns multiplied between two epilogues */
 
 /* Scratch of one worker; sizes in en_take_worker(). */
 typedef struct en_worker {
