@@ -4326,11 +4326,11 @@ WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish, int shor
     mt_vstore(out, v);
 }
 
-/* A product's columns are finished OP_CHUNK at a time: where the next of a row will be written is
- * asked for now, while it takes a while until then. Rows of an intermediate result are so long that
- * each chunk writes to lines which the hardware does not expect. */
+/* Columns of a product that are finished at a time. Rows are long, so each chunk goes to lines that
+ * the hardware does not expect. */
 #define OP_CHUNK 64u
 
+/* Asks for where the row's next chunk will go: a whole product lies between the two. */
 WNPU_INLINE void op_expect_next(const float *out)
 {
     gm_prefetch2((const int8_t *)(const void *)out, OP_CHUNK * sizeof(float));
@@ -5519,6 +5519,14 @@ WNPU_INLINE OP_AVX512 float op_wide_peak(const float *x, size_t n)
     return _mm512_reduce_max_ps(_mm512_max_ps(best[0], best[2]));
 }
 
+/* The bytes of 64 values of 16 bits, which packing to 16 bits left in quarters: a has those of the
+ * first two vectors, b of the next two. */
+WNPU_INLINE OP_AVX512 __m512i op_wide_bytes(__m512i a, __m512i b)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b));
+}
+
 /* 16 values as unsigned bytes; what is no number becomes 0. */
 WNPU_INLINE OP_AVX512 __m512i op_wide_round(const float *x, __m512 inverse)
 {
@@ -5529,7 +5537,6 @@ WNPU_INLINE OP_AVX512 __m512i op_wide_round(const float *x, __m512 inverse)
 OP_AVX512 static void op_quantise_avx512(int8_t *q, const float *x, size_t ldx, size_t rows,
                                          size_t n, float *scale)
 {
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     size_t r, i;
     for (r = 0; r < rows; r++, q += n, x += ldx) {
         float peak = op_wide_peak(x, n);
@@ -5544,8 +5551,7 @@ OP_AVX512 static void op_quantise_avx512(int8_t *q, const float *x, size_t ldx, 
                                             op_wide_round(x + i + 16, inverse));
             __m512i b = _mm512_packus_epi32(op_wide_round(x + i + 32, inverse),
                                             op_wide_round(x + i + 48, inverse));
-            a = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b));
-            _mm512_storeu_si512(q + i, a);
+            _mm512_storeu_si512(q + i, op_wide_bytes(a, b));
         }
         for (; i < n; i += 16) {
             _mm_storeu_si128((__m128i *)(void *)(q + i),
@@ -5711,21 +5717,18 @@ OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const int16_t *u, size_t n
                                           const op_inverse *inverse)
 {
     const __m512i from = _mm512_set1_epi16((int16_t)(most + OP_OCTAVE));
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m512i sum = _mm512_setzero_si512(), a, b;
     uint32_t part[16], total = 0;
     size_t i, j;
     for (i = 0; i + 64 <= n; i += 64) {
         a = op_wide_weights32(u + i, from, inverse->part + i, &sum);
         b = op_wide_weights32(u + i + 32, from, inverse->part + i + 32, &sum);
-        a = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b));
-        _mm512_storeu_si512(p + i, a);
+        _mm512_storeu_si512(p + i, op_wide_bytes(a, b));
     }
     for (; i < n; i += 32) {
         uint8_t bytes[64];
         a = op_wide_weights32(u + i, from, inverse->part + i, &sum);
-        a = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, a));
-        _mm512_storeu_si512(bytes, a);
+        _mm512_storeu_si512(bytes, op_wide_bytes(a, a));
         memcpy(p + i, bytes, i + 16 < n ? 32 : 16);
     }
     _mm512_storeu_si512(part, sum);
