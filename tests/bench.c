@@ -121,11 +121,16 @@ static void open_all(bench *b)
 
 enum { ROUNDS = 9 };
 
+/* What the session's threads can do now: products, or reading so many bytes. */
+static peak_rate rate_now(const bench *b, double bytes)
+{
+    return peak_all(b->session->isa, (size_t)bytes, b->session->pool.threads, 0.1);
+}
+
 /* The mean of what was sustained before and is sustained now. */
 static double sustained(const bench *b, peak_rate before, double bytes)
 {
-    peak_rate after = peak_all(b->session->isa, (size_t)bytes, b->session->pool.threads, 0.1);
-    return (before.sustained + after.sustained) / 2.0;
+    return (before.sustained + rate_now(b, bytes).sustained) / 2.0;
 }
 
 /* Stages of a window of noise: their time does not depend on what is said. */
@@ -144,7 +149,7 @@ static void bench_encoder(bench *b)
     b->encoder_macs = encoder_macs(b->model);
     for (i = 0; i < ROUNDS; i++) {
         double since;
-        peak_rate before = peak_all(b->session->isa, 0, b->session->pool.threads, 0.1);
+        peak_rate before = rate_now(b, 0.0);
         since = er_now_ms();
         en_log_mel(&r->engine, r->span, ML_FRAMES);
         mel[i] = wi_lap(&since);
@@ -204,11 +209,10 @@ static void bench_steps(bench *b, de_decoder *d)
     double one[ROUNDS], beams[ROUNDS], windows[ROUNDS], band[ROUNDS], fraction[ROUNDS];
     double wide[ROUNDS], early[ROUNDS], late[ROUNDS], mean[ROUNDS], part[ROUNDS];
     double bytes8 = b->token_bytes + 7 * cross_bytes(b->model);
-    unsigned threads = b->session->pool.threads;
     size_t i;
     for (i = 0; i < ROUNDS; i++) {
         double eight;
-        peak_rate before = peak_all(b->session->isa, (size_t)b->token_bytes, threads, 0.1);
+        peak_rate before = rate_now(b, b->token_bytes);
         one[i] = time_steps(d, 1, 1, 80);
         band[i] = before.best;
         mean[i] = sustained(b, before, b->token_bytes);
@@ -217,7 +221,7 @@ static void bench_steps(bench *b, de_decoder *d)
         beams[i] = time_steps(d, 8, 1, 80) / one[i];
         early[i] = time_steps(d, 1, 1, 4);
         late[i] = time_steps(d, 1, 1, 400) / early[i];
-        wide[i] = peak_all(b->session->isa, (size_t)bytes8, threads, 0.1).best;
+        wide[i] = rate_now(b, bytes8).best;
         eight = time_steps(d, 8, 8, 80);
         windows[i] = eight / one[i];
         wide[i] = bytes8 / eight * 1e3 / wide[i];
