@@ -2932,9 +2932,12 @@ typedef struct gm_share {
     unsigned first, last;
 } gm_share;
 
-/* The next line of each of P panels (1, 2 or 4). */
-WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t panel, int P)
+/* The next line of each of P panels (1, 2 or 4) if group g is in the share; NULL: there is none. */
+WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t g, size_t panel, int P)
 {
+    if (ahead == NULL || g % GM_ROUNDS < ahead->first || g % GM_ROUNDS >= ahead->last) {
+        return;
+    }
     gm_prefetch2(ahead->at, ahead->next);
     if (P > 1) {
         gm_prefetch2(ahead->at + panel, ahead->next);
@@ -3014,9 +3017,7 @@ WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_
     }
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m256i y[4];
-        if (ahead != NULL && g % GM_ROUNDS >= ahead->first && g % GM_ROUNDS < ahead->last) {
-            gm_share_ahead(ahead, panel, P);
-        }
+        gm_share_ahead(ahead, g, panel, P);
         GM_UNROLL
         for (j = 0; j < 2 * P; j++) {
             const int8_t *at = b + (j > 1 ? panel : 0) + j % 2 * 32;
@@ -3233,9 +3234,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
     GM_UNROLL4
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
-        if (ahead != NULL && g % GM_ROUNDS >= ahead->first && g % GM_ROUNDS < ahead->last) {
-            gm_share_ahead(ahead, panel, 4);
-        }
+        gm_share_ahead(ahead, g, panel, 4);
         y[0] = _mm512_loadu_si512(b);
         if (P > 1) {
             y[1] = _mm512_loadu_si512(b + panel);
@@ -5579,7 +5578,7 @@ OP_AVX512 static float op_quantise_fine_avx512(int8_t *q, int8_t *low, int32_t *
                                                const float *x, size_t n)
 {
     return op_quantise_fine_body(op_wide_fine, op_near_fine_size, q, low, base, x, n,
-                                 op_near_peak(x, n));
+                                 op_wide_peak(x, n));
 }
 
 WNPU_INLINE OP_AVX512 void op_wide_dequantise(float *out, size_t ldo, const int32_t *acc,
