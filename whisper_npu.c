@@ -803,9 +803,19 @@ WNPU_INLINE void mt_vload_int(mt_vec *r, const int32_t *p)
     r->v = __builtin_convertvector(*(const mt_ivu *)p, mt_fv);
 }
 
+/* Bytes as they are, with their signs. gcc 12 widens them one by one if nothing is done to them
+ * between memory and that. */
+WNPU_INLINE void mt_load_int8(mt_iv *r, const void *p)
+{
+    mt_cv turned = *(const mt_cvu *)p ^ 128;
+    *r = (mt_iv)__builtin_convertvector(turned, mt_uv) - 128;
+}
+
 WNPU_INLINE void mt_vload_int8(mt_vec *r, const int8_t *p)
 {
-    r->v = __builtin_convertvector(*(const mt_bvu *)p, mt_fv);
+    mt_iv i;
+    mt_load_int8(&i, p);
+    r->v = __builtin_convertvector(i, mt_fv);
 }
 
 /* Rounds to the nearest integer, ties to even, and stores as int8; |a| <= 127. */
@@ -4946,8 +4956,10 @@ WNPU_INLINE void op_block45(const unsigned char *in, float *out, float d, int of
         in += 4;
     }
     for (j = 0; j < 16; j += MT_LANES) {
-        mt_uv byte = __builtin_convertvector(*(const mt_cvu *)(const void *)(in + j), mt_uv);
-        mt_iv low = (mt_iv)(byte & 15u), top = (mt_iv)(byte >> 4);
+        mt_iv byte, low, top;
+        mt_load_int8(&byte, in + j);
+        low = byte & 15;
+        top = byte >> 4 & 15;
         if (high) {
             low |= (mt_iv)((bits & *(const mt_uvu *)(const void *)(op_bit + j)) != 0) & 16;
             top |= (mt_iv)((bits & *(const mt_uvu *)(const void *)(op_bit + 16 + j)) != 0) & 16;
@@ -4966,8 +4978,9 @@ WNPU_INLINE void op_blocks_body(float *out, uint32_t type, const unsigned char *
     for (i = 0; i < n; i += 32, in += bytes) {
         const float d = op_half(in);
         for (j = 0; type == 8 && j < 32; j += MT_LANES) {
-            mt_iv k = __builtin_convertvector(*(const mt_bvu *)(const void *)(in + 2 + j), mt_iv);
-            *(mt_fvu *)(void *)(out + i + j) = d * __builtin_convertvector(k, mt_fv);
+            mt_vec v;
+            mt_vload_int8(&v, (const int8_t *)(in + 2 + j));
+            *(mt_fvu *)(void *)(out + i + j) = d * v.v;
         }
         if (type != 8) {
             op_block45(in + 2, out + i, d, offset, high);
@@ -13760,7 +13773,8 @@ WNPU_INLINE uint32_t np_dot8_body(const int8_t *a, const uint32_t *r, size_t n)
     mt_uv sum = {0};
     size_t i;
     for (i = 0; i < n; i += MT_LANES) {
-        mt_iv wide = __builtin_convertvector(*(const mt_bvu *)(a + i), mt_iv);
+        mt_iv wide;
+        mt_load_int8(&wide, a + i);
         sum += (mt_uv)wide * *(const mt_uvu *)(r + i);
     }
     return np_total(&sum);
