@@ -772,6 +772,8 @@ typedef uint16_t mt_huv __attribute__((vector_size(MT_LANES * 2), aligned(1), ma
 typedef int16_t mt_suv __attribute__((vector_size(MT_LANES * 2), aligned(2), may_alias));
 typedef uint32_t mt_uv __attribute__((vector_size(MT_LANES * 4)));
 typedef uint32_t mt_uvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
+typedef float mt_f4 __attribute__((vector_size(16)));
+typedef float mt_f4u __attribute__((vector_size(16), aligned(4), may_alias));
 
 typedef struct mt_vec { mt_fv v; } mt_vec;
 typedef struct mt_acc { mt_fv part[MT_PARTS]; } mt_acc; /* the 16 lanes of a reduction */
@@ -840,26 +842,18 @@ WNPU_INLINE void mt_vmax(mt_vec *r, const mt_vec *a)
 
 WNPU_INLINE void mt_vabs(mt_vec *r) { r->v = (mt_fv)((mt_iv)r->v & 0x7fffffff); }
 
-/* Sum of x[0..15] in the one order; x is used up. */
-WNPU_INLINE float mt_sum16(float *x)
+/* Sum of 16 lanes in the one order. */
+WNPU_INLINE float mt_sum16(const mt_f4 *part /* [4] */)
 {
-    unsigned i, step;
-    for (step = 8; step > 0; step >>= 1) {
-        for (i = 0; i < step; i++) {
-            x[i] += x[i + step];
-        }
-    }
-    return x[0];
+    mt_f4 sum = (part[0] + part[2]) + (part[1] + part[3]);
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 WNPU_INLINE float mt_acc_sum(const mt_acc *a)
 {
-    float x[16];
-    unsigned i;
-    for (i = 0; i < MT_PARTS; i++) {
-        *(mt_fvu *)(x + i * MT_LANES) = a->part[i];
-    }
-    return mt_sum16(x);
+    mt_f4 part[4];
+    memcpy(part, a->part, sizeof part);
+    return mt_sum16(part);
 }
 
 WNPU_INLINE float mt_vmaximum(const mt_vec *a)
@@ -1398,27 +1392,19 @@ static void au_design(au_stream *s, uint32_t rate)
     s->bank_rate = rate;
 }
 
-/* Four lanes are what every baseline has registers for. */
-typedef float au_f4 __attribute__((vector_size(16)));
-typedef float au_f4u __attribute__((vector_size(16), aligned(4), may_alias));
-
-/* taps is a multiple of 16; lane i adds up every 16th product from i on. */
+/* taps is a multiple of 16; lane i adds up every 16th product from i on. Four lanes at a time are
+ * what every baseline has registers for. */
 WNPU_INLINE float au_dot(const float *x, const float *h, size_t taps)
 {
-    au_f4 a = {0}, b = {0}, c = {0}, d = {0};
-    float lanes[16];
+    mt_f4 sum[4] = {{0}};
     size_t i;
     for (i = 0; i < taps; i += 16) {
-        a += *(const au_f4u *)(x + i) * *(const au_f4u *)(h + i);
-        b += *(const au_f4u *)(x + i + 4) * *(const au_f4u *)(h + i + 4);
-        c += *(const au_f4u *)(x + i + 8) * *(const au_f4u *)(h + i + 8);
-        d += *(const au_f4u *)(x + i + 12) * *(const au_f4u *)(h + i + 12);
+        sum[0] += *(const mt_f4u *)(x + i) * *(const mt_f4u *)(h + i);
+        sum[1] += *(const mt_f4u *)(x + i + 4) * *(const mt_f4u *)(h + i + 4);
+        sum[2] += *(const mt_f4u *)(x + i + 8) * *(const mt_f4u *)(h + i + 8);
+        sum[3] += *(const mt_f4u *)(x + i + 12) * *(const mt_f4u *)(h + i + 12);
     }
-    *(au_f4u *)lanes = a;
-    *(au_f4u *)(lanes + 4) = b;
-    *(au_f4u *)(lanes + 8) = c;
-    *(au_f4u *)(lanes + 12) = d;
-    return mt_sum16(lanes);
+    return mt_sum16(sum);
 }
 
 /* Drops what no output needs any more and appends what the source gives; after its end, silence
@@ -2322,19 +2308,17 @@ static void gm_scalar_tile(int32_t *c, size_t ldc, const void *packed_a, size_t 
 
 /* Columns are independent, so the width of the vectors does not matter to the result; it does to
  * gcc, which keeps vectors wider than the machine's registers in memory. Hence two of a kind. */
-typedef float gm_f4 __attribute__((vector_size(16)));
 typedef float gm_f8 __attribute__((vector_size(32)));
-typedef float gm_f4u __attribute__((vector_size(16), aligned(4), may_alias));
 typedef float gm_f8u __attribute__((vector_size(32), aligned(4), may_alias));
 
 /* 8 columns of R rows, 1 or 4. */
 WNPU_INLINE void gm_float4(float *c, size_t ldc, const float *a, size_t lda, const float *b,
                            size_t k, int R)
 {
-    gm_f4 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+    mt_f4 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
     size_t i;
     for (i = 0; i < k; i++, b += 16) {
-        gm_f4 y = *(const gm_f4u *)b, z = *(const gm_f4u *)(b + 4);
+        mt_f4 y = *(const mt_f4u *)b, z = *(const mt_f4u *)(b + 4);
         s0 = s0 + y * a[i], t0 = t0 + z * a[i];
         if (R > 1) {
             s1 = s1 + y * a[lda + i], t1 = t1 + z * a[lda + i];
@@ -2342,11 +2326,11 @@ WNPU_INLINE void gm_float4(float *c, size_t ldc, const float *a, size_t lda, con
             s3 = s3 + y * a[lda * 3 + i], t3 = t3 + z * a[lda * 3 + i];
         }
     }
-    *(gm_f4u *)c = s0, *(gm_f4u *)(c + 4) = t0;
+    *(mt_f4u *)c = s0, *(mt_f4u *)(c + 4) = t0;
     if (R > 1) {
-        *(gm_f4u *)(c + ldc) = s1, *(gm_f4u *)(c + ldc + 4) = t1;
-        *(gm_f4u *)(c + ldc * 2) = s2, *(gm_f4u *)(c + ldc * 2 + 4) = t2;
-        *(gm_f4u *)(c + ldc * 3) = s3, *(gm_f4u *)(c + ldc * 3 + 4) = t3;
+        *(mt_f4u *)(c + ldc) = s1, *(mt_f4u *)(c + ldc + 4) = t1;
+        *(mt_f4u *)(c + ldc * 2) = s2, *(mt_f4u *)(c + ldc * 2 + 4) = t2;
+        *(mt_f4u *)(c + ldc * 3) = s3, *(mt_f4u *)(c + ldc * 3 + 4) = t3;
     }
 }
 
