@@ -9866,6 +9866,7 @@ static void en_start(en_engine *e)
 #define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
 #define DE_MATTERS 8.0f /* logits so far below the best are not refined */
 #define DE_REFINED 512u /* so many logits are refined at most */
+#define DE_REFINE_AHEAD 4u /* weights of so many are asked for before they are used */
 #define DE_PART 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
 #define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
 
@@ -10017,14 +10018,14 @@ static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_
     en_attend_int8(e, w, h, head, n, q8, scale, rows, out, ldo);
 }
 
-/* Asks memory for n bytes. */
-static void de_fetch(const void *from, size_t n)
+/* Asks memory for n bytes. Inlined, because gcc drops calls of functions that do nothing else. */
+WNPU_INLINE void de_fetch(const void *from, size_t n)
 {
     gm_walk_ahead(from, 0, 1, 0, (n + GM_GROUP - 1) / GM_GROUP);
 }
 
 /* A head's keys and values lie in many short pieces: all are asked for before the first is used. */
-static void de_fetch_head(const en_heads *h, size_t head, size_t n)
+WNPU_INLINE void de_fetch_head(const en_heads *h, size_t head, size_t n)
 {
     size_t at = head * h->keys;
     if (h->kf != NULL) {
@@ -10162,6 +10163,9 @@ static void de_refine_task(void *context, size_t row, unsigned worker)
     }
     count = count < DE_REFINED ? count : DE_REFINED;
     for (i = 0; i < count; i++) {
+        if (i + DE_REFINE_AHEAD < count) {
+            de_fetch(m->embedding_low + close[i + DE_REFINE_AHEAD] * n, n);
+        }
         logits[close[i]] += op->dot_int8(d->normed + row * n, m->embedding_low + close[i] * n, n) *
                             (m->embedding.scale[close[i]] * (1.0f / 254.0f));
     }
