@@ -820,18 +820,18 @@ WNPU_INLINE void mt_vload_int8(mt_vec *r, const int8_t *p)
     r->v = __builtin_convertvector(i, mt_fv);
 }
 
+/* Their lowest bytes. By way of 16 bits, because gcc 12 would take them one by one. */
+WNPU_INLINE void mt_store_int8(void *p, const mt_iv *i)
+{
+    mt_suv half = __builtin_convertvector(*i, mt_suv);
+    *(mt_bvu *)p = __builtin_convertvector(half, mt_bv);
+}
+
 /* Rounds to the nearest integer, ties to even, and stores as int8; |a| <= 127. */
 WNPU_INLINE void mt_vstore_int8(int8_t *p, const mt_vec *a)
 {
     mt_iv i = (mt_iv)(a->v + MT_ROUND) - 0x4b400000;
-    *(mt_bvu *)p = __builtin_convertvector(i, mt_bv);
-}
-
-/* The same as uint8; 0 <= a <= 255. */
-WNPU_INLINE void mt_vstore_uint8(uint8_t *p, const mt_vec *a)
-{
-    mt_iv i = (mt_iv)(a->v + MT_ROUND) - 0x4b400000;
-    *(mt_cvu *)p = __builtin_convertvector(i, mt_cv);
+    mt_store_int8(p, &i);
 }
 
 WNPU_INLINE void mt_vmax(mt_vec *r, const mt_vec *a)
@@ -4561,12 +4561,13 @@ WNPU_INLINE uint32_t op_weights16(uint8_t *p, const int16_t *u, int32_t from,
         mt_iv k = from - __builtin_convertvector(*(const mt_suv *)(u + i), mt_iv);
         mt_iv far = k > 8191; /* weight 0, and shifts of 32 bits go no further */
         mt_uv y = (mt_uv)((far & 8191) | (~far & k)), f = (y << 8) & 0xffffu, m;
+        mt_iv weight;
         m = OP_POWER_1 - (f * OP_POWER_2 >> 16);
         m = OP_POWER_0 - (f * m >> 16);
         m = m >> (y >> 8);
         *(mt_uvu *)(w + i) = m;
-        m = (m + 64u) >> 7;
-        *(mt_cvu *)(p + i) = __builtin_convertvector(m, mt_cv);
+        weight = (mt_iv)((m + 64u) >> 7);
+        mt_store_int8(p + i, &weight);
     }
     for (j = 0; j < 16; j += 2) {
         const uint32_t a = (uint32_t)inverse[j], b = (uint32_t)inverse[j + 1];
@@ -4847,7 +4848,7 @@ WNPU_INLINE void op_digits_vec(mt_iv *sum, int8_t *q, int8_t *low, const float *
     k = (over & 127) | (~over & k);
     over = k < -127;
     k = (over & -127) | (~over & k);
-    *(mt_bvu *)q = __builtin_convertvector(k, mt_bv);
+    mt_store_int8(q, &k);
     if (low != NULL) {
         t.v = (t.v - __builtin_convertvector(k, mt_fv)) * 254.0f;
         over = t.v > 127.0f;
