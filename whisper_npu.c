@@ -856,14 +856,16 @@ WNPU_INLINE float mt_acc_sum(const mt_acc *a)
     return mt_sum16(part);
 }
 
+WNPU_INLINE float mt_larger(float a, float b) { return b > a ? b : a; }
+
 WNPU_INLINE float mt_vmaximum(const mt_vec *a)
 {
-    float best = a->v[0];
+    float best[4];
     unsigned i;
-    for (i = 1; i < MT_LANES; i++) {
-        best = a->v[i] > best ? a->v[i] : best;
+    for (i = 0; i < 4; i++) {
+        best[i] = mt_larger(a->v[i], a->v[(i + 4) % MT_LANES]);
     }
-    return best;
+    return mt_larger(mt_larger(best[0], best[2]), mt_larger(best[1], best[3]));
 }
 
 /* e^x for any x; below -87.3 the result is 0. Cody-Waite reduction, then the minimax polynomial
@@ -4747,17 +4749,34 @@ WNPU_INLINE float op_dot_int8_body(const float *x, const int8_t *w, size_t n)
     return mt_acc_sum(&sum);
 }
 
-/* Largest of n values; what is not a number does not count. -infinity for none. */
+/* Largest of n values, in chains that do not wait for each other; what is not a number does not
+ * count. -infinity for none. */
 WNPU_INLINE float op_largest_body(const float *x, size_t n)
 {
-    mt_vec best, v;
+    mt_vec best, second, third, fourth, v;
     float maximum;
     size_t i;
     mt_vset(&best, -INFINITY);
-    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
+    mt_vset(&second, -INFINITY);
+    mt_vset(&third, -INFINITY);
+    mt_vset(&fourth, -INFINITY);
+    for (i = 0; i + 4 * MT_LANES <= n; i += 4 * MT_LANES) {
+        mt_vload(&v, x + i);
+        mt_vmax(&best, &v);
+        mt_vload(&v, x + i + MT_LANES);
+        mt_vmax(&second, &v);
+        mt_vload(&v, x + i + 2 * MT_LANES);
+        mt_vmax(&third, &v);
+        mt_vload(&v, x + i + 3 * MT_LANES);
+        mt_vmax(&fourth, &v);
+    }
+    for (; i + MT_LANES <= n; i += MT_LANES) {
         mt_vload(&v, x + i);
         mt_vmax(&best, &v);
     }
+    mt_vmax(&best, &second);
+    mt_vmax(&third, &fourth);
+    mt_vmax(&best, &third);
     maximum = mt_vmaximum(&best);
     for (; i < n; i++) {
         maximum = x[i] > maximum ? x[i] : maximum;
