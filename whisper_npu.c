@@ -4295,14 +4295,18 @@ static float op_quantise_fine_base(int8_t *q, int8_t *low, int32_t *base, const 
                                  op_peak_body(x, n));
 }
 
-/* Sums of products with q become those with base * q + low. */
-WNPU_INLINE void op_join_body(int32_t *high, const int32_t *low, size_t n, int32_t base)
+/* acc [2 rows, n] has rows of sums of products with q, then as many with low. The first become those
+ * with base * q + low. */
+WNPU_INLINE void op_join_body(int32_t *acc, size_t rows, size_t n, const int32_t *base)
 {
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_uv h = *(const mt_uvu *)(const void *)(high + i);
-        *(mt_uvu *)(void *)(high + i) =
-            h * (uint32_t)base + *(const mt_uvu *)(const void *)(low + i);
+    const int32_t *low = acc + rows * n;
+    size_t r, i;
+    for (r = 0; r < rows; r++, acc += n, low += n) {
+        const uint32_t digit = (uint32_t)base[r];
+        for (i = 0; i < n; i += MT_LANES) {
+            mt_uv high = *(const mt_uvu *)(const void *)(acc + i);
+            *(mt_uvu *)(void *)(acc + i) = high * digit + *(const mt_uvu *)(const void *)(low + i);
+        }
     }
 }
 
@@ -4998,7 +5002,7 @@ typedef struct op_kernels {
     void (*norm)(float *y, const float *x, const float *weight, const float *bias, size_t n);
     void (*quantise)(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n, float *scale);
     float (*quantise_fine)(int8_t *q, int8_t *low, int32_t *base, const float *x, size_t n);
-    void (*join)(int32_t *high, const int32_t *low, size_t n, int32_t base);
+    void (*join)(int32_t *acc, size_t rows, size_t n, const int32_t *base);
     void (*dequantise)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows,
                        size_t n, const float *row_scale, const float *scale, const float *bias,
                        op_finish finish);
@@ -5039,10 +5043,10 @@ typedef struct op_kernels {
     {                                                                                             \
         op_norm_body(y, x, w, b, n);                                                              \
     }                                                                                             \
-    attribute static void op_join_##name(int32_t *high, const int32_t *low, size_t n,             \
-                                         int32_t base)                                            \
+    attribute static void op_join_##name(int32_t *acc, size_t rows, size_t n,                     \
+                                         const int32_t *base)                                     \
     {                                                                                             \
-        op_join_body(high, low, n, base);                                                         \
+        op_join_body(acc, rows, n, base);                                                         \
     }                                                                                             \
     attribute static void op_dequantise_##name(float *out, size_t ldo, const int32_t *acc,        \
                                                size_t lda, size_t rows, size_t n,                 \
@@ -9488,15 +9492,15 @@ static void en_multiply_int8(const en_engine *e, const en_worker *in, en_worker 
                              const gm_weight *weight, size_t panel, size_t n, size_t rows,
                              float *out, size_t ldo, op_finish finish)
 {
-    size_t column = panel * 16, width = n * 16, r;
+    size_t column = panel * 16, width = n * 16;
     const int apart = en_apart(e, in);
     const float *scale = weight->scale + column;
     const float *bias = weight->bias != NULL ? weight->bias + column : NULL;
     e->gm->tile(w->acc, width, in->packed, apart ? 2 * rows : rows,
                 weight->packed + column * 4 * weight->k4, weight->k4, weight->correction + column,
                 weight->k4, n);
-    for (r = 0; r < rows && apart; r++) {
-        e->op->join(w->acc + r * width, w->acc + (rows + r) * width, width, in->base[r]);
+    if (apart) {
+        e->op->join(w->acc, rows, width, in->base);
     }
     e->op->dequantise(out, ldo, w->acc, width, rows, width, in->scale, scale, bias, finish);
 }

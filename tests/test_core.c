@@ -164,7 +164,7 @@ enum { ONE_N = 1504, ONE_ROWS = 3, ONE_HEAD = 64 };
 
 typedef struct one_answer {
     float norm[ONE_N], out[ONE_ROWS][ONE_N], blended[ONE_ROWS][ONE_HEAD];
-    int32_t joined[ONE_N], fine_base;
+    int32_t joined[2 * ONE_N], fine_base;
     float log2[ONE_N], inverse[ONE_N], scale[ONE_ROWS], fine_scale, sum;
     int8_t q[ONE_ROWS][ONE_N], high[ONE_N], low[ONE_N];
     uint8_t weights[ONE_ROWS][ONE_N];
@@ -228,7 +228,7 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     op->dequantise(o->out[0], ONE_N, a->acc[0], ONE_N, ONE_ROWS, ONE_N, row_scale, a->key, a->b,
                    a->finish);
     memcpy(o->joined, a->acc[0], sizeof o->joined);
-    op->join(o->joined, a->acc[1], ONE_N, o->fine_base);
+    op->join(o->joined, 1, ONE_N, &o->fine_base);
     op->value_scales(o->log2, o->inverse, a->value, a->n);
     keys.key = a->key;
     keys.value_log2 = o->log2;
