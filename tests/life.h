@@ -112,17 +112,29 @@ LIFE_FN wnpu_params life_params(void)
     return p;
 }
 
-LIFE_FN wnpu_session *life_session(const wnpu_model *m, unsigned threads)
+/* Sessions of one configuration take each other's snapshots, for any number of threads. */
+LIFE_FN wnpu_config life_config(unsigned threads)
 {
     wnpu_config c;
-    wnpu_session *s = NULL;
-    wnpu_error error;
     wnpu_config_init(&c, sizeof c);
     c.threads = threads;
     c.result_bytes = 1 << 20;
     c.max_phrase_tokens = 1 << 16;
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    return c;
+}
+
+LIFE_FN wnpu_session *life_open(const wnpu_model *m, const wnpu_config *c)
+{
+    wnpu_session *s = NULL;
+    wnpu_error error;
+    T_CHECK(wnpu_session_open(&s, m, c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
     return s;
+}
+
+LIFE_FN wnpu_session *life_session(const wnpu_model *m, unsigned threads)
+{
+    wnpu_config c = life_config(threads);
+    return life_open(m, &c);
 }
 
 /* ---- modes: every way to use a session ---- */

@@ -305,20 +305,15 @@ static void any_step(void)
     static const int tried[] = {LIFE_EACH, LIFE_AHEAD, LIFE_WORDS};
     static life_text want;
     wnpu_session *s, *t = life_session(model, 1);
-    wnpu_config c;
+    wnpu_config c = life_config(2);
     unsigned char *block;
     uint64_t counts;
     watch w;
     size_t k;
     int step;
-    wnpu_config_init(&c, sizeof c);
-    c.threads = 2;
-    c.result_bytes = 1 << 20;
-    c.max_phrase_tokens = 1 << 16;
     c.parallel_for = stop_there;
     c.parallel_user = &w;
-    T_CHECK(wnpu_session_open(&s, model, &c, NULL, 0, NULL) == WNPU_OK, "opens");
-    w.session = s;
+    w.session = s = life_open(model, &c);
     block = malloc(wnpu_snapshot_most(s));
     sounds.plain.frames = 16000 * 32; /* two windows */
     for (k = 0; k < sizeof tried / sizeof tried[0]; k++) {
@@ -387,16 +382,9 @@ static void another_process(void)
         child = fork();
         if (child == 0) { /* with a model and addresses of its own */
             wnpu_model *own = life_toy(7, NULL);
-            wnpu_config c;
-            wnpu_error error;
-            wnpu_config_init(&c, sizeof c);
+            wnpu_config c = life_config(3);
             c.isa = isas[i];
-            c.threads = 3;
-            c.result_bytes = 1 << 20;
-            c.max_phrase_tokens = 1 << 16;
-            s = NULL;
-            T_CHECK(wnpu_session_open(&s, own, &c, NULL, 0, &error) == WNPU_OK, "%s",
-                    error.message);
+            s = life_open(own, &c);
             T_CHECK(wnpu_restore(s, block, size) == WNPU_OK, "%s", wnpu_session_error(s));
             T_CHECK(wnpu_segment_count(s) > 0, "results so far");
             T_CHECK(run(LIFE_WORDS | VAD, s, 1, NULL) == WNPU_OK, "%s", wnpu_session_error(s));
@@ -430,19 +418,17 @@ static void others(void)
 {
     wnpu_session *s = life_session(model, 1);
     wnpu_model *other = life_toy(8, NULL);
-    wnpu_config c;
     size_t size = 0, i;
     unsigned char *block = first_window(LIFE_GREEDY, s, &size);
     wnpu_session *t = life_session(other, 1);
     refused(t, block, size, WNPU_E_ARGUMENT, "another model");
     wnpu_session_close(t);
     for (i = 0; i < 4; i++) {
-        wnpu_config_init(&c, sizeof c);
-        c.threads = 1;
-        c.result_bytes = i == 0 ? 2 << 20 : 1 << 20;
-        c.max_phrase_tokens = i == 1 ? 1 << 15 : 1 << 16;
-        c.max_beams = i == 2 ? 4 : 5;
-        T_CHECK(wnpu_session_open(&t, model, &c, NULL, 0, NULL) == WNPU_OK, "opens");
+        wnpu_config c = life_config(1);
+        c.result_bytes *= i == 0 ? 2 : 1;
+        c.max_phrase_tokens /= i == 1 ? 2 : 1;
+        c.max_beams -= i == 2 ? 1 : 0;
+        t = life_open(model, &c);
         if (i < 3) {
             refused(t, block, size, WNPU_E_ARGUMENT, i == 0 ? "result_bytes" : i == 1
                     ? "max_phrase_tokens" : "max_beams");
