@@ -773,6 +773,7 @@ typedef int16_t mt_suv __attribute__((vector_size(MT_LANES * 2), aligned(2), may
 typedef uint32_t mt_uv __attribute__((vector_size(MT_LANES * 4)));
 typedef uint32_t mt_uvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
 typedef float mt_f4 __attribute__((vector_size(16)));
+typedef int32_t mt_i4 __attribute__((vector_size(16)));
 typedef float mt_f4u __attribute__((vector_size(16), aligned(4), may_alias));
 
 typedef struct mt_vec { mt_fv v; } mt_vec;
@@ -4753,50 +4754,47 @@ WNPU_INLINE float op_dot_int8_body(const float *x, const int8_t *w, size_t n)
     return mt_acc_sum(&sum);
 }
 
-/* Largest of n values, in chains that do not wait for each other; what is not a number does not
- * count. -infinity for none. */
-WNPU_INLINE float op_largest_body(const float *x, size_t n)
+WNPU_INLINE void op_raise(mt_f4u *best, const mt_f4u *v)
 {
-    mt_vec best, second, third, fourth, v;
-    float maximum;
+    mt_i4 above = *v > *best;
+    *best = (mt_f4u)((above & (mt_i4)*v) | (~above & (mt_i4)*best));
+}
+
+/* Largest of n values, in four chains that do not wait for each other; what is not a number does
+ * not count. -infinity for none. */
+static float op_largest_base(const float *x, size_t n)
+{
+    mt_f4u a = (mt_f4u){0} - INFINITY, b = a, c = a, d = a;
+    float largest;
     size_t i;
-    mt_vset(&best, -INFINITY);
-    mt_vset(&second, -INFINITY);
-    mt_vset(&third, -INFINITY);
-    mt_vset(&fourth, -INFINITY);
-    for (i = 0; i + 4 * MT_LANES <= n; i += 4 * MT_LANES) {
-        mt_vload(&v, x + i);
-        mt_vmax(&best, &v);
-        mt_vload(&v, x + i + MT_LANES);
-        mt_vmax(&second, &v);
-        mt_vload(&v, x + i + 2 * MT_LANES);
-        mt_vmax(&third, &v);
-        mt_vload(&v, x + i + 3 * MT_LANES);
-        mt_vmax(&fourth, &v);
+    for (i = 0; i + 16 <= n; i += 16) {
+        const mt_f4u *v = (const mt_f4u *)(const void *)(x + i);
+        op_raise(&a, v);
+        op_raise(&b, v + 1);
+        op_raise(&c, v + 2);
+        op_raise(&d, v + 3);
     }
-    for (; i + MT_LANES <= n; i += MT_LANES) {
-        mt_vload(&v, x + i);
-        mt_vmax(&best, &v);
-    }
-    mt_vmax(&best, &second);
-    mt_vmax(&third, &fourth);
-    mt_vmax(&best, &third);
-    maximum = mt_vmaximum(&best);
+    op_raise(&a, &b);
+    op_raise(&c, &d);
+    op_raise(&a, &c);
+    largest = mt_larger(mt_larger(a[0], a[2]), mt_larger(a[1], a[3]));
     for (; i < n; i++) {
-        maximum = x[i] > maximum ? x[i] : maximum;
+        largest = mt_larger(largest, x[i]);
     }
-    return maximum;
+    return largest;
 }
 
 #define OP_SCAN 256u /* values that are looked at together */
 
+typedef float (*op_find)(const float *x, size_t n);
+
 /* Index of the largest of any n >= 1 values, the first of equals; 0 if none is a number. */
-WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
+WNPU_INLINE size_t op_argmax_body(op_find find, const float *x, size_t n)
 {
     float best = -INFINITY;
     size_t at = 0, i;
     for (i = 0; i < n; i += OP_SCAN) {
-        float largest = op_largest_body(x + i, n - i < OP_SCAN ? n - i : OP_SCAN);
+        float largest = find(x + i, n - i < OP_SCAN ? n - i : OP_SCAN);
         if (largest > best) {
             best = largest;
             at = i;
@@ -4813,14 +4811,14 @@ WNPU_INLINE size_t op_argmax_body(const float *x, size_t n)
 /* Indices of the values that are at least `least`, in rising order. Returns how many there are, or
  * something above capacity if they are more than that. No branch asks for each value: where one is
  * large, its neighbours often are. */
-WNPU_INLINE size_t op_above_body(uint32_t *index, size_t capacity, const float *x, size_t n,
-                                 float least)
+WNPU_INLINE size_t op_above_body(op_find find, uint32_t *index, size_t capacity, const float *x,
+                                 size_t n, float least)
 {
     size_t count = 0, i, j, k;
     for (i = 0; i < n && count <= capacity; i += OP_SCAN / 4) {
         size_t end = n - i < OP_SCAN / 4 ? n : i + OP_SCAN / 4, found = 0;
         uint32_t here[OP_SCAN / 4];
-        if (!(op_largest_body(x + i, end - i) >= least)) {
+        if (!(find(x + i, end - i) >= least)) {
             continue;
         }
         for (j = i; j < end; j++) {
@@ -5089,18 +5087,14 @@ typedef struct op_kernels {
     {                                                                                             \
         return op_sum_exp_body(x, n, maximum);                                                    \
     }                                                                                             \
-    attribute static float op_largest_##name(const float *x, size_t n)                            \
-    {                                                                                             \
-        return op_largest_body(x, n);                                                             \
-    }                                                                                             \
     attribute static size_t op_argmax_##name(const float *x, size_t n)                            \
     {                                                                                             \
-        return op_argmax_body(x, n);                                                              \
+        return op_argmax_body(op_largest_##name, x, n);                                           \
     }                                                                                             \
     attribute static size_t op_above_##name(uint32_t *index, size_t capacity, const float *x,     \
                                             size_t n, float least)                                \
     {                                                                                             \
-        return op_above_body(index, capacity, x, n, least);                                       \
+        return op_above_body(op_largest_##name, index, capacity, x, n, least);                    \
     }                                                                                             \
     attribute static float op_dot_int8_##name(const float *x, const int8_t *w, size_t n)          \
     {                                                                                             \
@@ -5150,6 +5144,28 @@ static const op_kernels op_base_kernels = {
 /* ---- AVX2: bytes, and softmax with 16 exponents in a vector ---- */
 
 #define OP_AVX2 __attribute__((target("avx2")))
+
+/* op_largest_base(); vmaxps gives its second operand where one is not a number. */
+OP_AVX2 static float op_largest_avx2(const float *x, size_t n)
+{
+    __m256 a = _mm256_set1_ps(-INFINITY), b = a, c = a, d = a;
+    float largest;
+    size_t i;
+    for (i = 0; i + 32 <= n; i += 32) {
+        a = _mm256_max_ps(_mm256_loadu_ps(x + i), a);
+        b = _mm256_max_ps(_mm256_loadu_ps(x + i + 8), b);
+        c = _mm256_max_ps(_mm256_loadu_ps(x + i + 16), c);
+        d = _mm256_max_ps(_mm256_loadu_ps(x + i + 24), d);
+    }
+    a = _mm256_max_ps(_mm256_max_ps(a, b), _mm256_max_ps(c, d));
+    a = _mm256_max_ps(a, _mm256_permute2f128_ps(a, a, 1));
+    a = _mm256_max_ps(a, _mm256_permute_ps(a, 0x4e));
+    largest = _mm256_cvtss_f32(_mm256_max_ps(a, _mm256_permute_ps(a, 0xb1)));
+    for (; i < n; i++) {
+        largest = mt_larger(largest, x[i]);
+    }
+    return largest;
+}
 
 /* The largest |x|. */
 WNPU_INLINE OP_AVX2 float op_near_peak(const float *x, size_t n)

@@ -363,12 +363,34 @@ static void same_bytes(const op_kernels *op, const char *name)
     }
 }
 
+/* The largest at each place of rows of all lengths, among numbers and what is none. */
+static void finds_largest(const op_kernels *op, const char *name)
+{
+    float x[300];
+    size_t n, at, i;
+    for (n = 1; n <= 300; n += n < 70 ? 1 : 23) {
+        for (i = 0; i < n; i++) {
+            x[i] = i % 5 == 2 ? NAN : i % 7 == 3 ? -INFINITY : -1.0f - (float)(i * 37 % 11);
+        }
+        for (at = 0; at < n; at++) {
+            const float old = x[at];
+            x[at] = 0.5f;
+            T_CHECK(op->largest(x, n) == 0.5f && op->argmax(x, n) == at, "%s: %g at %zu of %zu, "
+                    "not at %zu", name, (double)op->largest(x, n), op->argmax(x, n), n, at);
+            x[at] = old;
+        }
+    }
+    x[0] = NAN;
+    T_CHECK(op->largest(x, 1) == -INFINITY && op->argmax(x, 1) == 0, "%s: no number", name);
+}
+
 static void same_answers(const op_kernels *op, const char *name)
 {
     static one_answer want, got;
     static one_question a;
     int round, i;
     same_bytes(op, name);
+    finds_largest(op, name);
     for (round = 0; round < 24; round++) {
         fill_question(&a, round);
         ask(op_select(WNPU_ISA_SCALAR), &a, &want);
