@@ -4296,8 +4296,8 @@ static float op_quantise_fine_base(int8_t *q, int8_t *low, int32_t *base, const 
                                  op_peak_body(x, n));
 }
 
-/* acc [2 rows, n] has rows of sums of products with q, then as many with low. The first become those
- * with base * q + low. */
+/* acc [2 rows, n] has rows of sums of products with q, then as many with low. The first become
+ * those with base * q + low. */
 WNPU_INLINE void op_join_body(int32_t *acc, size_t rows, size_t n, const int32_t *base)
 {
     const int32_t *low = acc + rows * n;
