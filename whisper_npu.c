@@ -4986,7 +4986,8 @@ WNPU_INLINE void op_blocks_body(float *out, uint32_t type, const unsigned char *
         for (j = 0; type == 8 && j < 32; j += MT_LANES) {
             mt_vec v;
             mt_vload_int8(&v, (const int8_t *)(in + 2 + j));
-            *(mt_fvu *)(void *)(out + i + j) = d * v.v;
+            v.v *= d;
+            mt_vstore(out + i + j, &v);
         }
         if (type != 8) {
             op_block45(in + 2, out + i, d, offset, high);
@@ -5145,6 +5146,15 @@ static const op_kernels op_base_kernels = {
 
 #define OP_AVX2 __attribute__((target("avx2")))
 
+/* The largest of 8. */
+WNPU_INLINE OP_AVX2 float op_near_top(__m256 a)
+{
+    __m128 best = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    best = _mm_max_ps(best, _mm_movehl_ps(best, best));
+    best = _mm_max_ss(best, _mm_movehdup_ps(best));
+    return _mm_cvtss_f32(best);
+}
+
 /* op_largest_base(); vmaxps gives its second operand where one is not a number. */
 OP_AVX2 static float op_largest_avx2(const float *x, size_t n)
 {
@@ -5157,10 +5167,7 @@ OP_AVX2 static float op_largest_avx2(const float *x, size_t n)
         c = _mm256_max_ps(_mm256_loadu_ps(x + i + 16), c);
         d = _mm256_max_ps(_mm256_loadu_ps(x + i + 24), d);
     }
-    a = _mm256_max_ps(_mm256_max_ps(a, b), _mm256_max_ps(c, d));
-    a = _mm256_max_ps(a, _mm256_permute2f128_ps(a, a, 1));
-    a = _mm256_max_ps(a, _mm256_permute_ps(a, 0x4e));
-    largest = _mm256_cvtss_f32(_mm256_max_ps(a, _mm256_permute_ps(a, 0xb1)));
+    largest = op_near_top(_mm256_max_ps(_mm256_max_ps(a, b), _mm256_max_ps(c, d)));
     for (; i < n; i++) {
         largest = mt_larger(largest, x[i]);
     }
@@ -5172,17 +5179,12 @@ WNPU_INLINE OP_AVX2 float op_near_peak(const float *x, size_t n)
 {
     const __m256 size = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
     __m256 a = _mm256_setzero_ps(), b = a;
-    __m128 best;
     size_t i;
     for (i = 0; i < n; i += 16) {
         a = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i), size), a);
         b = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i + 8), size), b);
     }
-    a = _mm256_max_ps(a, b);
-    best = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    best = _mm_max_ps(best, _mm_movehl_ps(best, best));
-    best = _mm_max_ss(best, _mm_movehdup_ps(best));
-    return _mm_cvtss_f32(best);
+    return op_near_top(_mm256_max_ps(a, b));
 }
 
 /* The lower bytes of four vectors. */
