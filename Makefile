@@ -103,7 +103,7 @@ $(BUILD)/vad_features: tests/vad_features.c | $(BUILD)
 	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
 
 # gcc notes of what they include that vectors of 64 bytes were passed otherwise before 2010.
-$(BUILD)/tests/test_op_avx512 $(BUILD)/tests/test_gm_avx512: CFLAGS += -Wno-psabi
+$(BUILD)/tests/test_op_avx512 $(BUILD)/tests/test_gm_avx512: private override CFLAGS += -Wno-psabi
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a | $(BUILD)/tests
 	$(COMPILE) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) -o $@

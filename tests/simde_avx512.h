@@ -37,7 +37,6 @@ __attribute__((constructor)) static void emulated_or_not(void)
 #pragma GCC optimize("fp-contract=off")
 #pragma GCC target("avx2")
 #endif
-#pragma GCC diagnostic ignored "-Wpsabi" /* vectors do not cross files here */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wall"
