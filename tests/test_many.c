@@ -67,11 +67,7 @@ static void fail(worker *w, const char *why)
 static void *open_session(void *user)
 {
     worker *w = user;
-    wnpu_config c;
-    wnpu_config_init(&c, sizeof c);
-    c.threads = 1 + w->number % 3;
-    c.result_bytes = 1 << 20;
-    c.max_phrase_tokens = 1 << 16;
+    wnpu_config c = life_config(1 + w->number % 3);
     if (wnpu_session_open(&w->session, model, &c, NULL, 0, NULL) != WNPU_OK) {
         fail(w, "does not open");
     }

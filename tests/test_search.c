@@ -15,15 +15,12 @@ static wnpu_session *open_session(const wnpu_model *m, unsigned threads, unsigne
                                   int compute)
 {
     wnpu_config c;
-    wnpu_session *s = NULL;
-    wnpu_error error;
     wnpu_config_init(&c, sizeof c);
     c.threads = threads;
     c.max_beams = beams;
     c.compute = compute;
     c.result_bytes = 1 << 20;
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
-    return s;
+    return life_open(m, &c);
 }
 
 /* A session whose first window is encoded, with rules that allow all but special tokens. */

@@ -140,15 +140,12 @@ static void median_filter(void)
 static wnpu_session *open_session(const wnpu_model *m, unsigned threads, int isa, int compute)
 {
     wnpu_config c;
-    wnpu_session *s = NULL;
-    wnpu_error error;
     wnpu_config_init(&c, sizeof c);
     c.threads = threads;
     c.isa = isa;
     c.compute = compute;
     c.result_bytes = 1 << 20;
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
-    return s;
+    return life_open(m, &c);
 }
 
 static float *speechlike(size_t n)
