@@ -760,6 +760,15 @@ static wnpu_isa cp_best(void)
 #endif
 #define MT_PARTS (16u / MT_LANES)
 
+/* gcc unrolls a loop over an array of registers only when told to. */
+#ifdef __clang__
+#define MT_UNROLL
+#define MT_UNROLL4
+#else
+#define MT_UNROLL _Pragma("GCC unroll 16")
+#define MT_UNROLL4 _Pragma("GCC unroll 4")
+#endif
+
 typedef float mt_fv __attribute__((vector_size(MT_LANES * 4)));
 typedef int32_t mt_iv __attribute__((vector_size(MT_LANES * 4)));
 typedef int8_t mt_bv __attribute__((vector_size(MT_LANES)));
@@ -807,11 +816,29 @@ WNPU_INLINE void mt_vload_int(mt_vec *r, const int32_t *p)
 }
 
 /* Bytes as they are, with their signs. gcc 12 widens them one by one if nothing is done to them
- * between memory and that. */
+ * between memory and that, and four of them always. */
 WNPU_INLINE void mt_load_int8(mt_iv *r, const void *p)
 {
+#ifdef WNPU_ARM
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    *r = (mt_iv)vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four))));
+#else
     mt_cv turned = *(const mt_cvu *)p ^ 128;
     *r = (mt_iv)__builtin_convertvector(turned, mt_uv) - 128;
+#endif
+}
+
+/* 16 bits each, without signs. */
+WNPU_INLINE void mt_load_uint16(mt_iv *r, const void *p)
+{
+#ifdef WNPU_ARM
+    uint64_t four;
+    memcpy(&four, p, sizeof four);
+    *r = (mt_iv)vmovl_u16(vcreate_u16(four));
+#else
+    *r = __builtin_convertvector(*(const mt_huv *)p, mt_iv);
+#endif
 }
 
 WNPU_INLINE void mt_vload_int8(mt_vec *r, const int8_t *p)
@@ -2899,15 +2926,6 @@ GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, si
     }
 }
 
-/* gcc unrolls a loop over an array of registers only when told to. */
-#ifdef __clang__
-#define GM_UNROLL
-#define GM_UNROLL4
-#else
-#define GM_UNROLL _Pragma("GCC unroll 16")
-#define GM_UNROLL4 _Pragma("GCC unroll 4")
-#endif
-
 typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
 /* Up to so many rows wait for memory. */
@@ -2968,7 +2986,7 @@ typedef struct gm_vnni_row { __m256i v[4]; } gm_vnni_row; /* 8 columns each */
 WNPU_INLINE GM_VNNI void gm_vnni_start(gm_vnni_row *sum, const int32_t *from, int P)
 {
     int j;
-    GM_UNROLL
+    MT_UNROLL
     for (j = 0; j < 2 * P; j++) {
         sum->v[j] = from == NULL ? _mm256_setzero_si256() :
                     _mm256_loadu_si256((const __m256i *)(const void *)(from + j * 8));
@@ -2991,7 +3009,7 @@ WNPU_INLINE GM_VNNI void gm_vnni_step(gm_vnni_row *sum, const char *a, const cha
 {
     __m256i x = _mm256_set1_epi32(*(const gm_four *)(const void *)a);
     int j;
-    GM_UNROLL
+    MT_UNROLL
     for (j = 0; j < 2 * P; j++) {
         gm_vnni_add(&sum->v[j], x, y[j]);
     }
@@ -3008,14 +3026,14 @@ WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_
     const size_t panel = k4 * GM_GROUP;
     size_t g;
     int r, j;
-    GM_UNROLL
+    MT_UNROLL
     for (r = 0; r < R; r++) {
         gm_vnni_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
     }
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m256i y[4];
         gm_share_ahead(ahead, g, panel, P);
-        GM_UNROLL
+        MT_UNROLL
         for (j = 0; j < 2 * P; j++) {
             const int8_t *at = b + (j > 1 ? panel : 0) + j % 2 * 32;
             y[j] = _mm256_loadu_si256((const __m256i *)(const void *)at);
@@ -3042,9 +3060,9 @@ WNPU_INLINE GM_VNNI void gm_vnni_tile1(int32_t *c, size_t ldc, const int32_t *fr
     gm_vnni_row s[6];
     int r, j;
     gm_vnni_sums(s, from, ldfrom, a, stride, b, k4, groups, ahead, R, P);
-    GM_UNROLL
+    MT_UNROLL
     for (r = 0; r < R; r++) {
-        GM_UNROLL
+        MT_UNROLL
         for (j = 0; j < 2 * P; j++) {
             _mm256_storeu_si256((__m256i *)(void *)(c + (size_t)r * ldc + j * 8), s[r].v[j]);
         }
@@ -3224,11 +3242,11 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
     const size_t panel = k4 * GM_GROUP;
     size_t g;
     int r;
-    GM_UNROLL
+    MT_UNROLL
     for (r = 0; r < R; r++) {
         gm_avx512_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
     }
-    GM_UNROLL4
+    MT_UNROLL4
     for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
         __m512i y[4];
         gm_share_ahead(ahead, g, panel, 4);
@@ -3261,7 +3279,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t
     gm_avx512_row s[6];
     int r;
     gm_avx512_sums(s, from, ldfrom, a, stride, b, k4, groups, ahead, R, P);
-    GM_UNROLL
+    MT_UNROLL
     for (r = 0; r < R; r++) {
         gm_avx512_store(c + (size_t)r * ldc, &s[r], P);
     }
@@ -4161,6 +4179,7 @@ WNPU_INLINE void op_norm_body(float *y, const float *x, const float *weight, con
     unsigned p;
     memset(&sum, 0, sizeof sum);
     for (i = 0; i < n; i += 16) {
+        MT_UNROLL
         for (p = 0; p < MT_PARTS; p++) {
             mt_vload(&v, x + i + p * MT_LANES);
             sum.part[p] += v.v;
@@ -4169,6 +4188,7 @@ WNPU_INLINE void op_norm_body(float *y, const float *x, const float *weight, con
     mean = mt_acc_sum(&sum) / (float)n;
     memset(&sum, 0, sizeof sum);
     for (i = 0; i < n; i += 16) {
+        MT_UNROLL
         for (p = 0; p < MT_PARTS; p++) {
             mt_vload(&v, x + i + p * MT_LANES);
             v.v -= mean;
@@ -4688,6 +4708,7 @@ WNPU_INLINE float op_exp_body(float *x, size_t n, float maximum)
     unsigned p;
     memset(&sum, 0, sizeof sum);
     for (i = 0; i < n; i += 16) {
+        MT_UNROLL
         for (p = 0; p < MT_PARTS; p++) {
             mt_vload(&v, x + i + p * MT_LANES);
             v.v -= maximum;
@@ -4723,6 +4744,7 @@ WNPU_INLINE float op_sum_exp_body(const float *x, size_t n, float maximum)
     unsigned p, j;
     memset(&sum, 0, sizeof sum);
     for (i = 0; i + 16 <= n; i += 16) {
+        MT_UNROLL
         for (p = 0; p < MT_PARTS; p++) {
             mt_vload(&v, x + i + p * MT_LANES);
             v.v -= maximum;
@@ -4745,6 +4767,7 @@ WNPU_INLINE float op_dot_int8_body(const float *x, const int8_t *w, size_t n)
     unsigned p;
     memset(&sum, 0, sizeof sum);
     for (i = 0; i < n; i += 16) {
+        MT_UNROLL
         for (p = 0; p < MT_PARTS; p++) {
             mt_vload(&v, x + i + p * MT_LANES);
             mt_vload_int8(&u, w + i + p * MT_LANES);
@@ -4929,8 +4952,9 @@ WNPU_INLINE void op_halves_body(float *out, const unsigned char *in, size_t n)
 {
     size_t i;
     for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
-        mt_iv half = __builtin_convertvector(*(const mt_huv *)(const void *)(in + 2 * i), mt_iv);
+        mt_iv half;
         mt_vec v;
+        mt_load_uint16(&half, in + 2 * i);
         op_half_vec(&v, &half);
         mt_vstore(out + i, &v);
     }
@@ -5140,6 +5164,339 @@ static const op_kernels op_base_kernels = {
     op_above_base, op_dot_int8_base, op_mel_powers_base, op_mel_log_base, op_mel_floor_base,
     op_size_base, op_digits_base, op_halves_base, op_blocks_base
 };
+
+#if defined(WNPU_X86) || defined(WNPU_ARM)
+/* ---- SSE4.1 and NEON: bytes, and softmax with 8 exponents in a vector ---- */
+
+typedef int16_t op_s8 __attribute__((vector_size(16)));
+typedef uint16_t op_u8 __attribute__((vector_size(16)));
+typedef uint32_t op_u4 __attribute__((vector_size(16)));
+typedef int16_t op_s8u __attribute__((vector_size(16), aligned(2), may_alias));
+typedef int32_t op_i4u __attribute__((vector_size(16), aligned(4), may_alias));
+
+#ifdef WNPU_X86
+#define OP_SHORT __attribute__((target("sse4.1")))
+
+/* a - b, limited to 16 bits. */
+WNPU_INLINE OP_SHORT op_s8 op_short_less(op_s8 a, op_s8 b)
+{
+    return (op_s8)_mm_subs_epi16((__m128i)a, (__m128i)b);
+}
+
+WNPU_INLINE OP_SHORT op_s8 op_short_larger(op_s8 a, op_s8 b)
+{
+    return (op_s8)_mm_max_epi16((__m128i)a, (__m128i)b);
+}
+
+WNPU_INLINE OP_SHORT int op_short_largest(op_s8 v)
+{
+    const __m128i turn = _mm_set1_epi16(0x7fff); /* for the order of minpos, which is unsigned */
+    __m128i least = _mm_minpos_epu16(_mm_xor_si128((__m128i)v, turn));
+    return (int16_t)(_mm_extract_epi16(least, 0) ^ 0x7fff);
+}
+
+/* f * m >> 16, f even. */
+WNPU_INLINE OP_SHORT op_u8 op_short_times(op_u8 f, op_u8 m)
+{
+    return (op_u8)_mm_mulhi_epu16((__m128i)f, (__m128i)m);
+}
+
+/* m >> (y >> 8), y >= 256: see op_near_power(). */
+WNPU_INLINE OP_SHORT op_u8 op_short_shift(op_u8 m, op_s8 y)
+{
+    const __m128i upper = _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+    const __m128i table = _mm_setr_epi8(-128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1);
+    __m128i most = _mm_min_epi16((__m128i)y, _mm_set1_epi16(16 * OP_OCTAVE));
+    __m128i at = _mm_add_epi8(_mm_shuffle_epi8(most, upper), _mm_set1_epi16(0x77f7));
+    return (op_u8)_mm_mulhi_epu16((__m128i)m, _mm_shuffle_epi8(table, at));
+}
+
+/* Sums of pairs of products. */
+WNPU_INLINE OP_SHORT mt_i4 op_short_pairs(op_s8 a, op_s8 b)
+{
+    return (mt_i4)_mm_madd_epi16((__m128i)a, (__m128i)b);
+}
+
+/* To the nearest, halves to even; 2^31 or more, or what is no number, to the least there is. */
+WNPU_INLINE OP_SHORT mt_i4 op_short_round(mt_f4 v) { return (mt_i4)_mm_cvtps_epi32((__m128)v); }
+
+/* Limited to 16 bits. */
+WNPU_INLINE OP_SHORT op_s8 op_short_pack(mt_i4 a, mt_i4 b)
+{
+    return (op_s8)_mm_packs_epi32((__m128i)a, (__m128i)b);
+}
+
+/* Stores the lower bytes; the upper ones are 0. */
+WNPU_INLINE OP_SHORT void op_short_store(void *p, op_u8 a, op_u8 b)
+{
+    _mm_storeu_si128((__m128i *)p, _mm_packus_epi16((__m128i)a, (__m128i)b));
+}
+
+WNPU_INLINE OP_SHORT op_s8 op_short_widen(const int8_t *p)
+{
+    return (op_s8)_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+#else
+#define OP_SHORT
+
+WNPU_INLINE op_s8 op_short_less(op_s8 a, op_s8 b)
+{
+    return (op_s8)vqsubq_s16((int16x8_t)a, (int16x8_t)b);
+}
+
+WNPU_INLINE op_s8 op_short_larger(op_s8 a, op_s8 b)
+{
+    return (op_s8)vmaxq_s16((int16x8_t)a, (int16x8_t)b);
+}
+
+WNPU_INLINE int op_short_largest(op_s8 v) { return vmaxvq_s16((int16x8_t)v); }
+
+/* f * m >> 16 as f / 2 + (f / 2 * (m - 32768) >> 15), because NEON's upper halves of products are
+ * those of signed numbers, doubled. */
+WNPU_INLINE op_u8 op_short_times(op_u8 f, op_u8 m)
+{
+    int16x8_t half = (int16x8_t)(f >> 1), turned = (int16x8_t)(m ^ 0x8000u);
+    return (op_u8)vaddq_s16(half, vqdmulhq_s16(half, turned));
+}
+
+WNPU_INLINE op_u8 op_short_shift(op_u8 m, op_s8 y)
+{
+    return (op_u8)vshlq_u16((uint16x8_t)m, vnegq_s16((int16x8_t)(y >> 8)));
+}
+
+WNPU_INLINE mt_i4 op_short_pairs(op_s8 a, op_s8 b)
+{
+    int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+    return (mt_i4)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
+}
+
+WNPU_INLINE mt_i4 op_short_round(mt_f4 v)
+{
+    mt_i4 fits = v < 2147483648.0f;
+    return (fits & (mt_i4)vcvtnq_s32_f32((float32x4_t)v)) | (~fits & INT32_MIN);
+}
+
+WNPU_INLINE op_s8 op_short_pack(mt_i4 a, mt_i4 b)
+{
+    return (op_s8)vqmovn_high_s32(vqmovn_s32((int32x4_t)a), (int32x4_t)b);
+}
+
+WNPU_INLINE void op_short_store(void *p, op_u8 a, op_u8 b)
+{
+    vst1q_u8(p, vmovn_high_u16(vmovn_u16((uint16x8_t)a), (uint16x8_t)b));
+}
+
+WNPU_INLINE op_s8 op_short_widen(const int8_t *p) { return (op_s8)vmovl_s8(vld1_s8(p)); }
+#endif
+
+WNPU_INLINE OP_SHORT void op_short_raise(mt_f4 *best, mt_f4 v)
+{
+    mt_i4 above = v > *best;
+    *best = (mt_f4)((above & (mt_i4)v) | (~above & (mt_i4)*best));
+}
+
+/* The largest |x|, in four chains that do not wait for each other. */
+WNPU_INLINE OP_SHORT float op_short_peak(const float *x, size_t n)
+{
+    mt_f4 best[4] = {{0}, {0}, {0}, {0}};
+    size_t i, k;
+    for (i = 0; i < n; i += 16) {
+        MT_UNROLL
+        for (k = 0; k < 4; k++) {
+            mt_i4 size = (mt_i4)*(const mt_f4u *)(x + i + k * 4) & 0x7fffffff;
+            op_short_raise(best + k, (mt_f4)size);
+        }
+    }
+    op_short_raise(best, best[1]);
+    op_short_raise(best + 2, best[3]);
+    op_short_raise(best, best[2]);
+    return mt_larger(mt_larger(best[0][0], best[0][2]), mt_larger(best[0][1], best[0][3]));
+}
+
+/* 16 rounded values as bytes; what is no number becomes 0. */
+WNPU_INLINE OP_SHORT void op_short_bytes(int8_t *q, const mt_i4 *v)
+{
+    op_u8 a = (op_u8)op_short_pack(v[0], v[1]), b = (op_u8)op_short_pack(v[2], v[3]);
+    op_short_store(q, a & 255, b & 255);
+}
+
+OP_SHORT static void op_quantise_short(int8_t *q, const float *x, size_t ldx, size_t rows,
+                                       size_t n, float *scale)
+{
+    size_t r, i, k;
+    for (r = 0; r < rows; r++, q += n, x += ldx) {
+        const float peak = op_short_peak(x, n), inverse = 127.0f / peak;
+        mt_i4 v[4];
+        scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
+        if (!op_usable(peak)) {
+            memset(q, 0, n);
+            continue;
+        }
+        for (i = 0; i < n; i += 16) {
+            MT_UNROLL
+            for (k = 0; k < 4; k++) {
+                v[k] = op_short_round(*(const mt_f4u *)(x + i + k * 4) * inverse);
+            }
+            op_short_bytes(q + i, v);
+        }
+    }
+}
+
+OP_SHORT static void op_short_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse,
+                                   float base)
+{
+    size_t i, k;
+    for (i = 0; i < n; i += 16) {
+        mt_i4 high[4], rest[4];
+        MT_UNROLL
+        for (k = 0; k < 4; k++) {
+            mt_f4 v = *(const mt_f4u *)(x + i + k * 4) * inverse;
+            high[k] = op_short_round(v);
+            v = (v - __builtin_convertvector(high[k], mt_f4)) * base;
+            rest[k] = op_short_round(v);
+        }
+        op_short_bytes(q + i, high);
+        op_short_bytes(low + i, rest);
+    }
+}
+
+/* op_fine_size_base(); n is a multiple of 16. */
+OP_SHORT static uint32_t op_short_fine_size(const int8_t *q, const int8_t *low, size_t n)
+{
+    mt_i4 all = {0};
+    size_t i;
+    for (i = 0; i < n; i += 8) {
+        op_s8 v = op_short_widen(q + i) * OP_DIGIT + op_short_widen(low + i), negative = v < 0;
+        all += op_short_pairs((v ^ negative) - negative, (op_s8){0} + 1);
+    }
+    return (uint32_t)(all[0] + all[1] + all[2] + all[3]);
+}
+
+OP_SHORT static float op_quantise_fine_short(int8_t *q, int8_t *low, int32_t *base, const float *x,
+                                             size_t n)
+{
+    return op_quantise_fine_body(op_short_fine, op_short_fine_size, q, low, base, x, n,
+                                 op_short_peak(x, n));
+}
+
+/* A step of op_short_narrow(): 8 exponents. */
+WNPU_INLINE OP_SHORT op_s8 op_short_step(const int32_t *acc, const float *key,
+                                         const float *value_log2, float query)
+{
+    mt_f4 a = __builtin_convertvector(*(const op_i4u *)acc, mt_f4);
+    mt_f4 b = __builtin_convertvector(*(const op_i4u *)(acc + 4), mt_f4);
+    a = a * (*(const mt_f4u *)key * query) + *(const mt_f4u *)value_log2;
+    b = b * (*(const mt_f4u *)(key + 4) * query) + *(const mt_f4u *)(value_log2 + 4);
+    return op_short_pack(op_short_round(a), op_short_round(b));
+}
+
+OP_SHORT static int op_short_narrow(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                                    const float *key, const float *value_log2)
+{
+    const op_s8 never = (op_s8){0} + INT16_MIN;
+    op_s8 best = never, v;
+    size_t i, j;
+    for (i = 0; i + 8 <= n; i += 8) {
+        v = op_short_step(acc + i, key + i, value_log2 + i, query_scale);
+        best = op_short_larger(best, v);
+        *(op_s8u *)(u + i) = v;
+    }
+    for (; i % 16 != 0 || i < n; i += 8) {
+        v = i < n ? op_short_step(acc + i, key + i, value_log2 + i, query_scale) : never;
+        for (j = i < n ? n - i : 8; j < 8; j++) {
+            v[j] = INT16_MIN;
+        }
+        best = op_short_larger(best, v);
+        *(op_s8u *)(u + i) = v;
+    }
+    return op_short_largest(best);
+}
+
+OP_SHORT static void op_exponents_short(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
+                                        size_t rows, size_t n, const float *query_scale,
+                                        const op_keys *keys)
+{
+    op_exponents_body(op_short_narrow, row, u, acc, lda, rows, n, query_scale, keys);
+}
+
+/* Four inverses in whole numbers, see op_inverse_body(). */
+WNPU_INLINE OP_SHORT mt_i4 op_short_inverse4(const float *value_inverse, const op_inverse *inverse)
+{
+    mt_f4 v = *(const mt_f4u *)value_inverse;
+    mt_i4 less = v < inverse->limit;
+    v = (mt_f4)((less & (mt_i4)v) | (~less & (mt_i4)((mt_f4){0} + inverse->limit)));
+    return op_short_round(v * inverse->scale);
+}
+
+OP_SHORT static void op_short_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
+{
+    mt_f4 most = (mt_f4){0} + value_inverse[0], least = -most;
+    float low, high;
+    size_t i;
+    for (i = 0; i + 4 <= n; i += 4) {
+        mt_f4 v = *(const mt_f4u *)(value_inverse + i);
+        op_short_raise(&most, v);
+        op_short_raise(&least, -v);
+    }
+    low = -mt_larger(mt_larger(least[0], least[2]), mt_larger(least[1], least[3]));
+    high = mt_larger(mt_larger(most[0], most[2]), mt_larger(most[1], most[3]));
+    op_widen(&low, &high, value_inverse + i, n - i);
+    op_inverse_start(inverse, low, high);
+    for (i = 0; i < n || i % 16 != 0; i += 8) {
+        *(op_s8u *)(inverse->part + i) = op_short_pack(
+            op_short_inverse4(value_inverse + i, inverse),
+            op_short_inverse4(value_inverse + i + 4, inverse));
+    }
+}
+
+/* op_weights16() for 8 exponents; adds to the sum. */
+WNPU_INLINE OP_SHORT op_u8 op_short_weights8(const int16_t *u, op_s8 from, const int16_t *inverse,
+                                             op_u4 *sum)
+{
+    op_s8 y = op_short_less(from, *(const op_s8u *)u);
+    op_u8 f = (op_u8)y << 8, m = (op_u8){0} + OP_POWER_2;
+    m = (op_u8){0} + OP_POWER_1 - op_short_times(f, m);
+    m = (op_u8){0} + OP_POWER_0 - op_short_times(f, m);
+    m = op_short_shift(m, y);
+    *sum += (op_u4)op_short_pairs((op_s8)m, *(const op_s8u *)inverse) >> 10;
+    return (m + 64) >> 7;
+}
+
+OP_SHORT static uint32_t op_short_weights(uint8_t *p, const int16_t *u, size_t n, int32_t most,
+                                          const op_inverse *inverse)
+{
+    const op_s8 from = (op_s8){0} + (int16_t)(most + OP_OCTAVE);
+    op_u4 sum = {0};
+    size_t i;
+    for (i = 0; i < n; i += 16) {
+        op_u8 a = op_short_weights8(u + i, from, inverse->part + i, &sum);
+        op_u8 b = op_short_weights8(u + i + 8, from, inverse->part + i + 8, &sum);
+        op_short_store(p + i, a, b);
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+OP_SHORT static void op_weights_short(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
+                                      size_t rows, size_t n, const op_keys *keys)
+{
+    size_t r;
+    op_inverse inverse;
+    op_online_next(row, rows);
+    op_short_inverse(&inverse, keys->value_inverse, n);
+    for (r = 0; r < rows; r++) {
+        uint32_t sum = op_short_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, &inverse);
+        op_online_add(&row[r], sum, inverse.unit);
+    }
+}
+
+static const op_kernels op_short_kernels = {
+    op_norm_base, op_quantise_short, op_quantise_fine_short, op_join_base, op_dequantise_base,
+    op_bias_base, op_scale_base, op_exponents_short, op_weights_short, NULL, op_value_scales_base,
+    op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base, op_argmax_base,
+    op_above_base, op_dot_int8_base, op_mel_powers_base, op_mel_log_base, op_mel_floor_base,
+    op_size_base, op_digits_base, op_halves_base, op_blocks_base
+};
+#endif
 
 #ifdef WNPU_X86
 /* ---- AVX2: bytes, and softmax with 16 exponents in a vector ---- */
@@ -5449,7 +5806,7 @@ WNPU_INLINE GM_VNNI void op_vnni_tile(__m256i *best, int16_t *u, const char *que
     size_t r;
     gm_vnni_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
                  keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 1);
-    GM_UNROLL
+    MT_UNROLL
     for (r = 0; r < 6; r++) {
         __m256i v = op_near_exponents(s[r].v[0], s[r].v[1], keys->key + at, keys->value_log2 + at,
                                       _mm256_set1_ps(query_scale[r]));
@@ -5544,7 +5901,7 @@ WNPU_INLINE OP_AVX512 float op_wide_peak(const float *x, size_t n)
     size_t i, k;
     best[0] = best[1] = best[2] = best[3] = _mm512_setzero_ps();
     for (i = 0; i + 64 <= n; i += 64) {
-        GM_UNROLL
+        MT_UNROLL
         for (k = 0; k < 4; k++) {
             best[k] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i + k * 16)), best[k]);
         }
@@ -5812,7 +6169,7 @@ WNPU_INLINE GM_AVX512 void op_product_tile(__m512i *best, int16_t *u, const char
     size_t r;
     gm_avx512_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
                    keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 4);
-    GM_UNROLL
+    MT_UNROLL
     for (r = 0; r < 6; r++) {
         op_product_row(best + r, u + r * OP_KEYS, &s[r], query_scale[r], keys, at);
     }
@@ -6004,6 +6361,11 @@ static const op_kernels *op_select(wnpu_isa isa)
 #ifdef WNPU_VNNI
     if (isa == WNPU_ISA_AVX_VNNI) {
         return &op_vnni_kernels;
+    }
+#endif
+#if defined(WNPU_X86) || defined(WNPU_ARM)
+    if (isa != WNPU_ISA_SCALAR) {
+        return &op_short_kernels;
     }
 #endif
     (void)isa;
