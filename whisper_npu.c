@@ -2298,6 +2298,9 @@ typedef struct gm_kernels {
 
 #define GM_GROUP 64u /* bytes of a group: 16 columns of 4 values */
 #define GM_PAD 64u   /* bytes between packed rows of A: they fall into different cache sets */
+#define GM_SIGNS 0x8080808080808080u /* turns signed bytes into unsigned ones, plus 128 */
+
+typedef uint8_t gm_b16 __attribute__((vector_size(16), aligned(1), may_alias));
 
 static size_t gm_bytes8(size_t rows, size_t k4)
 {
@@ -3550,31 +3553,38 @@ static const gm_kernels gm_amx = {
  * those in int32. A sum holds two partial sums of two columns, as for SSE4.1. */
 typedef struct gm_neon_row { int32x4_t v[4]; } gm_neon_row;
 
-WNPU_INLINE int8x8_t gm_neon_four(int8x8_t x, int second)
+/* One group of 8 columns. The packed rows end in GM_PAD bytes, so 8 can be loaded where only 4 are
+ * used. */
+WNPU_INLINE void gm_neon_step(gm_neon_row *sum, const char *a, const int8x8_t *y)
 {
-    int32x2_t fours = vreinterpret_s32_s8(x);
-    return vreinterpret_s8_s32(second ? vdup_lane_s32(fours, 1) : vdup_lane_s32(fours, 0));
+    int8x8_t x = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
+    x = vreinterpret_s8_s32(vdup_lane_s32(vreinterpret_s32_s8(x), 0));
+    sum->v[0] = vpadalq_s16(sum->v[0], vmull_s8(x, y[0]));
+    sum->v[1] = vpadalq_s16(sum->v[1], vmull_s8(x, y[1]));
+    sum->v[2] = vpadalq_s16(sum->v[2], vmull_s8(x, y[2]));
+    sum->v[3] = vpadalq_s16(sum->v[3], vmull_s8(x, y[3]));
 }
 
-/* Two groups (pair != 0) or one of 8 columns; y: 4 vectors of the first, then 4 of the second. The
- * packed rows end in GM_PAD bytes, so 8 can be loaded where only 4 are used. */
-WNPU_INLINE void gm_neon_step(gm_neon_row *sum, const char *a, const int8x8_t *y, int pair)
+typedef struct gm_eight { char bytes[8]; } gm_eight;
+
+/* Two groups; y: 4 vectors of the first, then 4 of the second; a: the row's 8 values, which become
+ * those at next. In one piece, because compilers mix the rows until the sums no longer fit the
+ * registers, and with the next row's values on their way, because small cores wait for them. */
+WNPU_INLINE void gm_neon_pair(gm_neon_row *sum, int8x8_t *a, const char *next, const int8x8_t *y)
 {
-    int8x8_t both = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
-    int8x8_t x = gm_neon_four(both, 0), z = gm_neon_four(both, 1);
-    int16x8_t p0 = vmull_s8(x, y[0]), p1 = vmull_s8(x, y[1]);
-    int16x8_t p2 = vmull_s8(x, y[2]), p3 = vmull_s8(x, y[3]);
-    if (pair) {
-        p0 = vmlal_s8(p0, z, y[4]);
-        p1 = vmlal_s8(p1, z, y[5]);
-        p2 = vmlal_s8(p2, z, y[6]);
-        p3 = vmlal_s8(p3, z, y[7]);
-    }
-    sum->v[0] = vpadalq_s16(sum->v[0], p0);
-    sum->v[1] = vpadalq_s16(sum->v[1], p1);
-    sum->v[2] = vpadalq_s16(sum->v[2], p2);
-    sum->v[3] = vpadalq_s16(sum->v[3], p3);
-    __asm__("" : "+w"(sum->v[0]), "+w"(sum->v[1]), "+w"(sum->v[2]), "+w"(sum->v[3]));
+    int8x8_t x, z;
+    int16x8_t p0, p1, p2, p3;
+    __asm__("dup %8.2s, %10.s[0]\n\tdup %9.2s, %10.s[1]\n\tldr %d10, %11\n\t"
+            "smull %4.8h, %8.8b, %12.8b\n\tsmull %5.8h, %8.8b, %13.8b\n\t"
+            "smull %6.8h, %8.8b, %14.8b\n\tsmull %7.8h, %8.8b, %15.8b\n\t"
+            "smlal %4.8h, %9.8b, %16.8b\n\tsmlal %5.8h, %9.8b, %17.8b\n\t"
+            "smlal %6.8h, %9.8b, %18.8b\n\tsmlal %7.8h, %9.8b, %19.8b\n\t"
+            "sadalp %0.4s, %4.8h\n\tsadalp %1.4s, %5.8h\n\t"
+            "sadalp %2.4s, %6.8h\n\tsadalp %3.4s, %7.8h"
+            : "+w"(sum->v[0]), "+w"(sum->v[1]), "+w"(sum->v[2]), "+w"(sum->v[3]), "=&w"(p0),
+              "=&w"(p1), "=&w"(p2), "=&w"(p3), "=&w"(x), "=&w"(z), "+&w"(*a)
+            : "m"(*(const gm_eight *)next), "w"(y[0]), "w"(y[1]), "w"(y[2]), "w"(y[3]), "w"(y[4]),
+              "w"(y[5]), "w"(y[6]), "w"(y[7]));
 }
 
 WNPU_INLINE void gm_neon_store(int32_t *c, const int32_t *from, const gm_neon_row *sum)
@@ -3602,25 +3612,26 @@ WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size
 {
     const int32x4_t zero = vdupq_n_s32(0);
     gm_neon_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0;
+    int8x8_t y[8], x = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
     size_t g;
-    int8x8_t y[8];
     for (g = 0; g + 2 <= groups; g += 2, b += 2 * GM_GROUP) {
+        const char *row = a + g * 4;
         gm_neon_load(y, b);
         gm_neon_load(y + 4, b + GM_GROUP);
-        gm_neon_step(&s0, a + g * 4, y, 1);
+        gm_neon_pair(&s0, &x, R > 1 ? row + stride : row + 8, y);
         if (R > 1) {
-            gm_neon_step(&s1, a + stride + g * 4, y, 1);
-            gm_neon_step(&s2, a + stride * 2 + g * 4, y, 1);
-            gm_neon_step(&s3, a + stride * 3 + g * 4, y, 1);
+            gm_neon_pair(&s1, &x, row + stride * 2, y);
+            gm_neon_pair(&s2, &x, row + stride * 3, y);
+            gm_neon_pair(&s3, &x, row + 8, y);
         }
     }
     if (g < groups) {
         gm_neon_load(y, b);
-        gm_neon_step(&s0, a + g * 4, y, 0);
+        gm_neon_step(&s0, a + g * 4, y);
         if (R > 1) {
-            gm_neon_step(&s1, a + stride + g * 4, y, 0);
-            gm_neon_step(&s2, a + stride * 2 + g * 4, y, 0);
-            gm_neon_step(&s3, a + stride * 3 + g * 4, y, 0);
+            gm_neon_step(&s1, a + stride + g * 4, y);
+            gm_neon_step(&s2, a + stride * 2 + g * 4, y);
+            gm_neon_step(&s3, a + stride * 3 + g * 4, y);
         }
     }
     gm_neon_store(c, from, &s0);
@@ -3828,23 +3839,30 @@ static size_t gm_i8mm_bytes(size_t rows, size_t k4)
     return (rows + 1) / 2 * gm_i8mm_stride(k4);
 }
 
+/* What stands behind the last values of a row is 0. */
 WNPU_INLINE void gm_i8mm_put(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4,
-                             uint8_t flip)
+                             uint64_t flip)
 {
-    size_t r, h, i;
-    for (r = 0; r < (rows + 1) / 2 * 2; r++) {
+    size_t r, h;
+    for (r = 0; r < (rows + 1) / 2 * 2; r++, a += lda) {
         uint8_t *to = (uint8_t *)packed_a + r / 2 * gm_i8mm_stride(k4) + r % 2 * 8;
         for (h = 0; h < (k4 + 1) / 2; h++, to += 16) {
-            for (i = 0; i < 8; i++) {
-                to[i] = r < rows && h * 8 + i < k4 * 4 ? a[r * lda + h * 8 + i] ^ flip : 0;
+            uint64_t eight = 0;
+            if (r < rows && 2 * h + 2 <= k4) {
+                memcpy(&eight, a + h * 8, 8);
+                eight ^= flip;
+            } else if (r < rows) {
+                memcpy(&eight, a + h * 8, 4);
+                eight ^= flip & 0xffffffffu;
             }
+            memcpy(to, &eight, 8);
         }
     }
 }
 
 static void gm_i8mm_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows, size_t k4)
 {
-    gm_i8mm_put(packed_a, (const uint8_t *)(const void *)a, lda, rows, k4, 128);
+    gm_i8mm_put(packed_a, (const uint8_t *)(const void *)a, lda, rows, k4, GM_SIGNS);
 }
 
 static void gm_i8mm_pack_u(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4)
@@ -3863,15 +3881,15 @@ WNPU_INLINE GM_I8MM void gm_i8mm_step(gm_i8mm_pair *sum, const uint8_t *a, const
     __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum->v[3]) : "w"(x), "w"(y[3]));
 }
 
-/* Columns 0..7 of two groups, b and next, as four vectors of two columns. */
-WNPU_INLINE void gm_i8mm_load(int8x16_t *y, const int8_t *b, const int8_t *next)
+/* Columns 0..7 of two groups, or of one and zeros, as four vectors of two columns. */
+WNPU_INLINE void gm_i8mm_load(int8x16_t *y, const int8_t *b, int both)
 {
     int32x4_t lo = vreinterpretq_s32_s8(vld1q_s8(b));
     int32x4_t hi = vreinterpretq_s32_s8(vld1q_s8(b + 16));
     int32x4_t lo2 = vdupq_n_s32(0), hi2 = lo2;
-    if (next != NULL) {
-        lo2 = vreinterpretq_s32_s8(vld1q_s8(next));
-        hi2 = vreinterpretq_s32_s8(vld1q_s8(next + 16));
+    if (both) {
+        lo2 = vreinterpretq_s32_s8(vld1q_s8(b + GM_GROUP));
+        hi2 = vreinterpretq_s32_s8(vld1q_s8(b + GM_GROUP + 16));
     }
     y[0] = vreinterpretq_s8_s32(vzip1q_s32(lo, lo2));
     y[1] = vreinterpretq_s8_s32(vzip2q_s32(lo, lo2));
@@ -3882,6 +3900,7 @@ WNPU_INLINE void gm_i8mm_load(int8x16_t *y, const int8_t *b, const int8_t *next)
 WNPU_INLINE void gm_i8mm_start(gm_i8mm_pair *sum, const int32_t *from)
 {
     int j;
+    MT_UNROLL
     for (j = 0; j < 4; j++) {
         int32x2_t two = from != NULL ? vld1_s32(from + 2 * j) : vdup_n_s32(0);
         sum->v[j] = vcombine_s32(two, two);
@@ -3892,6 +3911,7 @@ WNPU_INLINE void gm_i8mm_start(gm_i8mm_pair *sum, const int32_t *from)
 WNPU_INLINE void gm_i8mm_store(int32_t *c, size_t ldc, const gm_i8mm_pair *sum, int second)
 {
     int j;
+    MT_UNROLL
     for (j = 0; j < 4; j += 2) {
         vst1q_s32(c + 2 * j, vcombine_s32(vget_low_s32(sum->v[j]), vget_low_s32(sum->v[j + 1])));
         if (second) {
@@ -3901,30 +3921,41 @@ WNPU_INLINE void gm_i8mm_store(int32_t *c, size_t ldc, const gm_i8mm_pair *sum, 
     }
 }
 
-/* P pairs of rows, 1 or 4, times 8 columns; the last pair may be half. */
+WNPU_INLINE GM_I8MM void gm_i8mm_pairs(gm_i8mm_pair *s, const uint8_t *a, size_t stride,
+                                       const int8x16_t *y, int P)
+{
+    int p;
+    MT_UNROLL
+    for (p = 0; p < P; p++) {
+        gm_i8mm_step(&s[p], a + stride * (size_t)p, y);
+    }
+}
+
+/* P pairs of rows, 1, 4 or 6, times 8 columns; the last pair may be half. 24 sums, 4 columns and a
+ * pair of rows fit the registers. */
 WNPU_INLINE GM_I8MM void gm_i8mm_tile1(int32_t *c, size_t ldc, const int32_t *from,
                                        const uint8_t *a, size_t stride, const int8_t *b,
                                        size_t groups, size_t rows, int P)
 {
-    gm_i8mm_pair s0, s1, s2, s3;
+    gm_i8mm_pair s[6];
     int8x16_t y[4];
     size_t g;
-    gm_i8mm_start(&s0, from);
-    s1 = s2 = s3 = s0;
-    for (g = 0; g < groups; g += 2, a += 16, b += 2 * GM_GROUP) {
-        gm_i8mm_load(y, b, g + 1 < groups ? b + GM_GROUP : NULL);
-        gm_i8mm_step(&s0, a, y);
-        if (P > 1) {
-            gm_i8mm_step(&s1, a + stride, y);
-            gm_i8mm_step(&s2, a + stride * 2, y);
-            gm_i8mm_step(&s3, a + stride * 3, y);
-        }
+    int p;
+    MT_UNROLL
+    for (p = 0; p < P; p++) {
+        gm_i8mm_start(&s[p], from);
     }
-    gm_i8mm_store(c, ldc, &s0, rows > 1);
-    if (P > 1) {
-        gm_i8mm_store(c + ldc * 2, ldc, &s1, 1);
-        gm_i8mm_store(c + ldc * 4, ldc, &s2, 1);
-        gm_i8mm_store(c + ldc * 6, ldc, &s3, rows > 7);
+    for (g = 0; g + 2 <= groups; g += 2, a += 16, b += 2 * GM_GROUP) {
+        gm_i8mm_load(y, b, 1);
+        gm_i8mm_pairs(s, a, stride, y, P);
+    }
+    if (g < groups) {
+        gm_i8mm_load(y, b, 0);
+        gm_i8mm_pairs(s, a, stride, y, P);
+    }
+    MT_UNROLL
+    for (p = 0; p < P; p++, c += 2 * ldc) {
+        gm_i8mm_store(c, ldc, &s[p], 2 * (size_t)p + 1 < rows);
     }
 }
 
@@ -3935,14 +3966,17 @@ GM_I8MM static void gm_i8mm_tile(int32_t *c, size_t ldc, const void *packed_a, s
     size_t p, r, take, stride = gm_i8mm_stride(k4);
     for (p = 0; p < panels * 2; p++) {
         const int8_t *half = b + p / 2 * pitch * GM_GROUP + p % 2 * 32;
+        const int32_t *from = gm_at(correction, p * 8);
         for (r = 0; r < rows; r += take) {
             const uint8_t *a = (const uint8_t *)packed_a + r / 2 * stride;
             int32_t *out = c + r * ldc + p * 8;
-            take = rows - r >= 7 ? 8 : 2;
-            if (take == 8) {
-                gm_i8mm_tile1(out, ldc, gm_at(correction, p * 8), a, stride, half, k4, rows - r, 4);
+            take = rows - r >= 11 ? 12 : rows - r >= 7 ? 8 : 2;
+            if (take == 12) {
+                gm_i8mm_tile1(out, ldc, from, a, stride, half, k4, rows - r, 6);
+            } else if (take == 8) {
+                gm_i8mm_tile1(out, ldc, from, a, stride, half, k4, rows - r, 4);
             } else {
-                gm_i8mm_tile1(out, ldc, gm_at(correction, p * 8), a, stride, half, k4, rows - r, 1);
+                gm_i8mm_tile1(out, ldc, from, a, stride, half, k4, rows - r, 1);
             }
         }
     }
@@ -4101,7 +4135,7 @@ static int32_t gm_sum(const int8_t *values, size_t n)
     size_t i;
     for (i = 0; i < n; i += 8) {
         memcpy(&v, values + i, sizeof v);
-        v ^= 0x8080808080808080u;
+        v ^= GM_SIGNS;
         sums += (v & even) + (v >> 8 & even);
     }
     return (int32_t)(sums * 0x0001000100010001u >> 48) - 128 * (int32_t)n;
@@ -4127,8 +4161,8 @@ static const void *gm_pack_p(const gm_kernels *gm, void *packed, uint8_t *w, siz
         return packed;
     }
     for (r = 0; r < rows && !gm->unsigned_a; r++) {
-        for (i = 0; i < k4 * 4; i++) {
-            w[r * stride + i] ^= 128u;
+        for (i = 0; i < k4 * 4; i += 16) { /* the last may end in the padding */
+            *(gm_b16 *)(w + r * stride + i) ^= 128u;
         }
     }
     memset(w + rows * stride, 1, k4 * 4);
