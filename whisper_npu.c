@@ -3606,39 +3606,53 @@ WNPU_INLINE void gm_neon_load(int8x8_t *y, const int8_t *b)
     y[3] = vld1_s8(b + 24);
 }
 
-/* R rows, 1 or 4, times 8 columns. */
+/* R rows, 1, 2 or 4, times 8 columns. */
 WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                const char *a, size_t stride, const int8_t *b, size_t groups, int R)
 {
     const int32x4_t zero = vdupq_n_s32(0);
-    gm_neon_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0;
+    gm_neon_row s[4] = {{{zero, zero, zero, zero}}};
     int8x8_t y[8], x = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
     size_t g;
-    for (g = 0; g + 2 <= groups; g += 2, b += 2 * GM_GROUP) {
-        const char *row = a + g * 4;
+    int r;
+    s[1] = s[2] = s[3] = s[0];
+    for (g = 0; g + 2 <= groups; g += 2, a += 8, b += 2 * GM_GROUP) {
         gm_neon_load(y, b);
         gm_neon_load(y + 4, b + GM_GROUP);
-        gm_neon_pair(&s0, &x, R > 1 ? row + stride : row + 8, y);
-        if (R > 1) {
-            gm_neon_pair(&s1, &x, row + stride * 2, y);
-            gm_neon_pair(&s2, &x, row + stride * 3, y);
-            gm_neon_pair(&s3, &x, row + 8, y);
+        MT_UNROLL
+        for (r = 0; r < R; r++) {
+            gm_neon_pair(&s[r], &x, r + 1 < R ? a + stride * (size_t)(r + 1) : a + 8, y);
         }
     }
     if (g < groups) {
         gm_neon_load(y, b);
-        gm_neon_step(&s0, a + g * 4, y);
-        if (R > 1) {
-            gm_neon_step(&s1, a + stride + g * 4, y);
-            gm_neon_step(&s2, a + stride * 2 + g * 4, y);
-            gm_neon_step(&s3, a + stride * 3 + g * 4, y);
+        MT_UNROLL
+        for (r = 0; r < R; r++) {
+            gm_neon_step(&s[r], a + stride * (size_t)r, y);
         }
     }
-    gm_neon_store(c, from, &s0);
-    if (R > 1) {
-        gm_neon_store(c + ldc, gm_at(from, ldfrom), &s1);
-        gm_neon_store(c + ldc * 2, gm_at(from, ldfrom * 2), &s2);
-        gm_neon_store(c + ldc * 3, gm_at(from, ldfrom * 3), &s3);
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_neon_store(c + ldc * (size_t)r, gm_at(from, ldfrom * (size_t)r), &s[r]);
+    }
+}
+
+/* Up to 4 rows times 8 columns. */
+static void gm_neon_half(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
+                         size_t stride, size_t rows, const int8_t *b, size_t groups)
+{
+    size_t r = 0;
+    if (rows == 4) {
+        gm_neon_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
+        return;
+    }
+    if (rows >= 2) {
+        gm_neon_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 2);
+        r = 2;
+    }
+    if (r < rows) {
+        gm_neon_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
+                      groups, 1);
     }
 }
 
@@ -3646,21 +3660,11 @@ static void gm_neon_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ld
                           const char *a, size_t stride, size_t rows, const int8_t *b,
                           size_t pitch, size_t groups, size_t panels, size_t next)
 {
-    size_t r, n;
     (void)pitch;
     (void)panels; /* 1 */
     (void)next;
-    for (n = 0; n < 16; n += 8) {
-        const int32_t *start = gm_at(from, n);
-        if (rows == 4) {
-            gm_neon_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, 4);
-            continue;
-        }
-        for (r = 0; r < rows; r++) {
-            gm_neon_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
-                          a + r * stride, stride, b + n * 4, groups, 1);
-        }
-    }
+    gm_neon_half(c, ldc, from, ldfrom, a, stride, rows, b, groups);
+    gm_neon_half(c + 8, ldc, gm_at(from, 8), ldfrom, a, stride, rows, b + 32, groups);
 }
 
 static void gm_neon_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
@@ -3728,62 +3732,58 @@ WNPU_INLINE GM_DOT void gm_dot_store(int32_t *c, const gm_dot_row *sum)
 }
 
 /* One group of one panel times lane `lane` of R rows. */
-WNPU_INLINE GM_DOT void gm_dot_group(gm_dot_row *s0, gm_dot_row *s1, gm_dot_row *s2,
-                                     gm_dot_row *s3, const int8x16_t *x, const int8_t *b, int lane,
+WNPU_INLINE GM_DOT void gm_dot_group(gm_dot_row *s, const int8x16_t *x, const int8_t *b, int lane,
                                      int R)
 {
     int8x16_t y[4];
+    int r;
     y[0] = vld1q_s8(b);
     y[1] = vld1q_s8(b + 16);
     y[2] = vld1q_s8(b + 32);
     y[3] = vld1q_s8(b + 48);
-    gm_dot_step(s0, x[0], y, lane);
-    if (R > 1) {
-        gm_dot_step(s1, x[1], y, lane);
-        gm_dot_step(s2, x[2], y, lane);
-        gm_dot_step(s3, x[3], y, lane);
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_dot_step(&s[r], x[r], y, lane);
     }
 }
 
 /* The packed rows end in GM_PAD bytes, so 16 can be loaded where only 4 are used. */
 WNPU_INLINE GM_DOT void gm_dot_load(int8x16_t *x, const char *a, size_t stride, int R)
 {
-    x[0] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a));
-    if (R > 1) {
-        x[1] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a + stride));
-        x[2] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a + stride * 2));
-        x[3] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a + stride * 3));
+    int r;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        x[r] = vreinterpretq_s8_u8(vld1q_u8((const uint8_t *)a + stride * (size_t)r));
     }
 }
 
-/* R rows, 1 or 4, times one panel. */
+/* R rows, 1, 2 or 4, times one panel. */
 WNPU_INLINE GM_DOT void gm_dot_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                      const char *a, size_t stride, const int8_t *b, size_t groups,
                                      int R)
 {
-    gm_dot_row s0, s1, s2, s3;
+    gm_dot_row s[4];
     int8x16_t x[4];
     size_t g;
-    gm_dot_start(&s0, from);
-    gm_dot_start(&s1, gm_at(R > 1 ? from : NULL, ldfrom));
-    gm_dot_start(&s2, gm_at(R > 1 ? from : NULL, ldfrom * 2));
-    gm_dot_start(&s3, gm_at(R > 1 ? from : NULL, ldfrom * 3));
+    int r;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_dot_start(&s[r], gm_at(from, ldfrom * (size_t)r));
+    }
     for (g = 0; g + 4 <= groups; g += 4, a += 16, b += 4 * GM_GROUP) {
         gm_dot_load(x, a, stride, R);
-        gm_dot_group(&s0, &s1, &s2, &s3, x, b, 0, R);
-        gm_dot_group(&s0, &s1, &s2, &s3, x, b + GM_GROUP, 1, R);
-        gm_dot_group(&s0, &s1, &s2, &s3, x, b + 2 * GM_GROUP, 2, R);
-        gm_dot_group(&s0, &s1, &s2, &s3, x, b + 3 * GM_GROUP, 3, R);
+        gm_dot_group(s, x, b, 0, R);
+        gm_dot_group(s, x, b + GM_GROUP, 1, R);
+        gm_dot_group(s, x, b + 2 * GM_GROUP, 2, R);
+        gm_dot_group(s, x, b + 3 * GM_GROUP, 3, R);
     }
     for (; g < groups; g++, a += 4, b += GM_GROUP) {
         gm_dot_load(x, a, stride, R);
-        gm_dot_group(&s0, &s1, &s2, &s3, x, b, 0, R);
+        gm_dot_group(s, x, b, 0, R);
     }
-    gm_dot_store(c, &s0);
-    if (R > 1) {
-        gm_dot_store(c + ldc, &s1);
-        gm_dot_store(c + ldc * 2, &s2);
-        gm_dot_store(c + ldc * 3, &s3);
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_dot_store(c + ldc * (size_t)r, &s[r]);
     }
 }
 
@@ -3791,7 +3791,7 @@ GM_DOT static void gm_dot_micro(int32_t *c, size_t ldc, const int32_t *from, siz
                                 const char *a, size_t stride, size_t rows, const int8_t *b,
                                 size_t pitch, size_t groups, size_t panels, size_t next)
 {
-    size_t r;
+    size_t r = 0;
     (void)pitch;
     (void)panels; /* 1 */
     (void)next;
@@ -3799,9 +3799,13 @@ GM_DOT static void gm_dot_micro(int32_t *c, size_t ldc, const int32_t *from, siz
         gm_dot_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
         return;
     }
-    for (r = 0; r < rows; r++) {
-        gm_dot_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
-                     a + r * stride, stride, b, groups, 1);
+    if (rows >= 2) {
+        gm_dot_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 2);
+        r = 2;
+    }
+    if (r < rows) {
+        gm_dot_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
+                     groups, 1);
     }
 }
 
