@@ -760,9 +760,10 @@ static wnpu_isa cp_best(void)
 #endif
 #define MT_PARTS (16u / MT_LANES)
 
-/* gcc unrolls a loop over an array of registers only when told to. */
+/* Compilers keep an array in registers where the loops over it are unrolled: gcc has to be told so,
+ * and clang early enough. */
 #ifdef __clang__
-#define MT_UNROLL
+#define MT_UNROLL _Pragma("clang loop unroll(full)")
 #define MT_UNROLL4
 #else
 #define MT_UNROLL _Pragma("GCC unroll 16")
