@@ -2108,6 +2108,7 @@ WNPU_INLINE void ft_step(const ft_tables *t, const ft_batch *x, ft_batch *y, uns
     for (p = 0; p < m; p++) {
         for (q = 0; q < s; q++) {
             ft_vd re[5], im[5];
+            MT_UNROLL
             for (j = 0; j < r; j++) {
                 re[j] = x->re[q + s * (p + m * j)];
                 im[j] = x->im[q + s * (p + m * j)];
@@ -2121,6 +2122,7 @@ WNPU_INLINE void ft_step(const ft_tables *t, const ft_batch *x, ft_batch *y, uns
             }
             y->re[q + s * r * p] = re[0];
             y->im[q + s * r * p] = im[0];
+            MT_UNROLL
             for (j = 1; j < r; j++) {
                 unsigned k = p * j * (ML_FFT / n);
                 double c = t->cosine[k], d = t->sine[k];
@@ -2138,12 +2140,14 @@ WNPU_INLINE void ft_power(const ft_tables *t, const float *x, ft_vd *power /* [2
 {
     unsigned i, lane;
     for (i = 0; i < ML_HALF; i++) {
+        ft_vd re = {0}, im = {0};
+        MT_UNROLL
         for (lane = 0; lane < ML_BATCH; lane++) {
-            a->re[i][lane] = (double)x[lane * ML_HOP + 2 * i];
-            a->im[i][lane] = (double)x[lane * ML_HOP + 2 * i + 1];
+            re[lane] = (double)x[lane * ML_HOP + 2 * i];
+            im[lane] = (double)x[lane * ML_HOP + 2 * i + 1];
         }
-        a->re[i] *= t->window[2 * i];
-        a->im[i] *= t->window[2 * i + 1];
+        a->re[i] = re * t->window[2 * i];
+        a->im[i] = im * t->window[2 * i + 1];
     }
     ft_step(t, a, b, 200, 1, 5);
     ft_step(t, b, a, 40, 5, 5);
