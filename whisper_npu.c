@@ -5618,6 +5618,7 @@ OP_AVX2 static void op_quantise_avx2(int8_t *q, const float *x, size_t ldx, size
         scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
         for (i = 0; i < n && op_usable(peak); i += 32) {
             __m256i v[4];
+            MT_UNROLL
             for (j = 0; j < 4; j++) {
                 const float *at = x + i + (n - i < 32 ? j % 2 : j) * 8;
                 v[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(at), inverse));
@@ -5637,6 +5638,7 @@ OP_AVX2 static void op_near_fine(int8_t *q, int8_t *low, const float *x, size_t 
     size_t i, j;
     for (i = 0; i < n; i += 32) {
         __m256i high[4], rest[4];
+        MT_UNROLL
         for (j = 0; j < 4; j++) {
             const float *at = x + i + (n - i < 32 ? j % 2 : j) * 8;
             __m256 v = _mm256_mul_ps(_mm256_loadu_ps(at), step);
