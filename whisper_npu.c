@@ -329,10 +329,13 @@ typedef void (*tp_task)(void *context, size_t index, unsigned worker);
 #define TP_MAX_THREADS 64u
 #define TP_SPINS 2000u /* about 20 to 60 microseconds of pause instructions */
 
+/* 32-bit x86 would put it at any multiple of 4, where a line of the cache may end in its middle. */
+typedef uint64_t tp_atomic __attribute__((aligned(8)));
+
 typedef struct tp_pool {
     unsigned threads;       /* workers that may run at once, the caller (worker 0) included */
-    uint64_t ticket;        /* atomic: generation << 32 | items not yet claimed */
-    uint64_t pending;       /* atomic: items not yet finished */
+    tp_atomic ticket;       /* atomic: generation << 32 | items not yet claimed */
+    tp_atomic pending;      /* atomic: items not yet finished */
     tp_task task;
     void *context;
     size_t count;

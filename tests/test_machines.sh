@@ -102,6 +102,22 @@ test_old_x86() {
     cpu Nehalem sse4.1
 }
 
+# clang calls libatomic for 64 bits that it takes for misaligned.
+test_clang() {
+    have clang nm || return
+    for target in i686-linux-gnu aarch64-linux-gnu arm-linux-gnueabihf; do
+        flags=
+        [ $target != i686-linux-gnu ] || flags='-msse2 -mfpmath=sse'
+        # shellcheck disable=SC2086 # several words are wanted
+        if clang --target=$target -isystem /usr/$target/include $strict -std=c99 -O1 $flags -I. \
+            -c whisper_npu.c -o "$T/clang.o" 2>"$T/log"; then
+            ! nm -u "$T/clang.o" | grep __atomic || fail "$target needs libatomic"
+        else
+            fail "$target: $(grep -m 5 -E 'error|warning' "$T/log")"
+        fi
+    done
+}
+
 test_big_endian() {
     ! "${CC:-cc}" -U__BYTE_ORDER__ -D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__ -fsyntax-only \
         whisper_npu.c 2>"$T/log" || fail "accepted"
@@ -132,7 +148,7 @@ test_switches() {
     done
 }
 
-for t in arm32 riscv64 i686 aarch64 old_x86 big_endian musl switches; do
+for t in arm32 riscv64 i686 aarch64 clang old_x86 big_endian musl switches; do
     t_run test_$t
 done
 t_end
