@@ -4976,14 +4976,19 @@ WNPU_INLINE int32_t op_digits_body(int8_t *q, int8_t *low, const float *x, size_
 }
 
 /* IEEE halves to singles, exact, for infinities and NaN as well. Subnormals are made by subtracting
- * normal numbers: a host may have set the CPU to flush them. */
+ * normal numbers: a host may have set the CPU to flush them. (AArch64 has another bit for halves,
+ * which does not concern conversions.) */
 WNPU_INLINE void op_half_vec(mt_vec *out, const mt_iv *half)
 {
+#ifdef WNPU_ARM
+    out->v = (mt_fv)vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32((uint32x4_t)*half)));
+#else
     mt_iv sign = (*half & 0x8000) << 16, rest = *half & 0x7fff;
     mt_iv is_small = rest < 0x400, is_infinite = rest > 0x7bff; /* or NaN */
     mt_iv small = (mt_iv)((mt_fv)(rest + 0x3f000000) - 0.5f);
     mt_iv large = (rest << 13) + 0x38000000 + (is_infinite & 0x38000000);
     out->v = (mt_fv)(sign | (is_small & small) | (~is_small & large));
+#endif
 }
 
 WNPU_INLINE float op_half(const unsigned char *in)
