@@ -4951,7 +4951,7 @@ WNPU_INLINE void op_digits_vec(mt_iv *sum, int8_t *q, int8_t *low, const float *
 }
 
 /* A row of n values; returns the sum of q. */
-WNPU_INLINE int32_t op_digits_body(int8_t *q, int8_t *low, const float *x, size_t n, float scale)
+static int32_t op_digits_base(int8_t *q, int8_t *low, const float *x, size_t n, float scale)
 {
     mt_iv sum = {0};
     int32_t total = 0;
@@ -5191,11 +5191,6 @@ typedef struct op_kernels {
     {                                                                                             \
         return op_size_body(x, n);                                                                \
     }                                                                                             \
-    attribute static int32_t op_digits_##name(int8_t *q, int8_t *low, const float *x, size_t n,   \
-                                              float scale)                                        \
-    {                                                                                             \
-        return op_digits_body(q, low, x, n, scale);                                               \
-    }                                                                                             \
     attribute static void op_halves_##name(float *out, const unsigned char *in, size_t n)         \
     {                                                                                             \
         op_halves_body(out, in, n);                                                               \
@@ -5271,6 +5266,12 @@ WNPU_INLINE OP_SHORT mt_i4 op_short_pairs(op_s8 a, op_s8 b)
 /* To the nearest, halves to even; 2^31 or more, or what is no number, to the least there is. */
 WNPU_INLINE OP_SHORT mt_i4 op_short_round(mt_f4 v) { return (mt_i4)_mm_cvtps_epi32((__m128)v); }
 
+WNPU_INLINE OP_SHORT mt_f4 op_short_limit(mt_f4 v, float most)
+{
+    __m128 high = _mm_min_ps((__m128)v, _mm_set1_ps(most));
+    return (mt_f4)_mm_max_ps(high, _mm_set1_ps(-most));
+}
+
 /* Limited to 16 bits. */
 WNPU_INLINE OP_SHORT op_s8 op_short_pack(mt_i4 a, mt_i4 b)
 {
@@ -5325,6 +5326,12 @@ WNPU_INLINE mt_i4 op_short_round(mt_f4 v)
 {
     mt_i4 fits = v < 2147483648.0f;
     return (fits & (mt_i4)vcvtnq_s32_f32((float32x4_t)v)) | (~fits & INT32_MIN);
+}
+
+WNPU_INLINE mt_f4 op_short_limit(mt_f4 v, float most)
+{
+    float32x4_t high = vminq_f32((float32x4_t)v, vdupq_n_f32(most));
+    return (mt_f4)vmaxq_f32(high, vdupq_n_f32(-most));
 }
 
 WNPU_INLINE op_s8 op_short_pack(mt_i4 a, mt_i4 b)
@@ -5540,12 +5547,44 @@ OP_SHORT static void op_weights_short(op_online *row, uint8_t *p, size_t ldp, co
     }
 }
 
+/* op_digits_vec() for 16 values. */
+WNPU_INLINE OP_SHORT void op_short_digits(mt_i4 *sum, int8_t *q, int8_t *low, const float *x,
+                                          float scale)
+{
+    mt_i4 high[4], rest[4];
+    size_t k;
+    MT_UNROLL
+    for (k = 0; k < 4; k++) {
+        mt_f4 t = *(const mt_f4u *)(x + k * 4) / scale;
+        high[k] = op_short_round(op_short_limit(t, 127.0f));
+        *sum += high[k];
+        t = (t - __builtin_convertvector(high[k], mt_f4)) * 254.0f;
+        rest[k] = op_short_round(op_short_limit(t, 127.0f));
+    }
+    op_short_bytes(q, high);
+    if (low != NULL) {
+        op_short_bytes(low, rest);
+    }
+}
+
+OP_SHORT static int32_t op_digits_short(int8_t *q, int8_t *low, const float *x, size_t n,
+                                        float scale)
+{
+    mt_i4 sum = {0};
+    size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        op_short_digits(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale);
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3] +
+           op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
+}
+
 static const op_kernels op_short_kernels = {
     op_norm_base, op_quantise_short, op_quantise_fine_short, op_join_base, op_dequantise_base,
     op_bias_base, op_scale_base, op_exponents_short, op_weights_short, NULL, op_value_scales_base,
     op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base, op_argmax_base,
     op_above_base, op_dot_int8_base, op_mel_powers_base, op_mel_log_base, op_mel_floor_base,
-    op_size_base, op_digits_base, op_halves_base, op_blocks_base
+    op_size_base, op_digits_short, op_halves_base, op_blocks_base
 };
 #endif
 
@@ -5845,7 +5884,7 @@ static const op_kernels op_avx2_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, op_value_scales_avx2,
     op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2,
     op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2,
-    op_size_avx2, op_digits_avx2, op_halves_avx2, op_blocks_avx2
+    op_size_avx2, op_digits_short, op_halves_avx2, op_blocks_avx2
 };
 
 #ifdef WNPU_VNNI
@@ -5916,7 +5955,7 @@ static const op_kernels op_vnni_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, op_product_vnni,
     op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
     op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_mel_powers_avx2, op_mel_log_avx2,
-    op_mel_floor_avx2, op_size_avx2, op_digits_avx2, op_halves_avx2, op_blocks_avx2
+    op_mel_floor_avx2, op_size_avx2, op_digits_short, op_halves_avx2, op_blocks_avx2
 };
 #endif
 
@@ -6326,7 +6365,7 @@ OP_AVX512 static int32_t op_digits_avx512(int8_t *q, int8_t *low, const float *x
     for (j = 0; j < 16; j++) {
         total += part[j];
     }
-    return total + op_digits_avx2(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
+    return total + op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
 }
 
 OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size_t n)
