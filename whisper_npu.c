@@ -4906,16 +4906,16 @@ WNPU_INLINE size_t op_above_body(op_find find, uint32_t *index, size_t capacity,
 
 /* The bits of the largest magnitude among n values: without the sign, floats order as their bits
  * do, and whatever is not finite lies above all that is. */
-WNPU_INLINE uint32_t op_size_body(const float *x, size_t n)
+static uint32_t op_size_base(const float *x, size_t n)
 {
-    mt_iv best = {0};
+    mt_i4 best = {0};
     int32_t most = 0;
     size_t i, j;
-    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
-        mt_iv bits = *(const mt_ivu *)(const void *)(x + i) & 0x7fffffff, above = bits > best;
+    for (i = 0; i + 4 <= n; i += 4) {
+        mt_i4 bits = (mt_i4)*(const mt_f4u *)(x + i) & 0x7fffffff, above = bits > best;
         best = (above & bits) | (~above & best);
     }
-    for (j = 0; j < MT_LANES; j++) {
+    for (j = 0; j < 4; j++) {
         most = best[j] > most ? best[j] : most;
     }
     for (; i < n; i++) {
@@ -5186,10 +5186,6 @@ typedef struct op_kernels {
     attribute static void op_mel_floor_##name(float *x, size_t n, float least)                    \
     {                                                                                             \
         ml_floor_body(x, n, least);                                                               \
-    }                                                                                             \
-    attribute static uint32_t op_size_##name(const float *x, size_t n)                            \
-    {                                                                                             \
-        return op_size_body(x, n);                                                                \
     }                                                                                             \
     attribute static void op_halves_##name(float *out, const unsigned char *in, size_t n)         \
     {                                                                                             \
@@ -5632,6 +5628,25 @@ WNPU_INLINE OP_AVX2 float op_near_peak(const float *x, size_t n)
         b = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i + 8), size), b);
     }
     return op_near_top(_mm256_max_ps(a, b));
+}
+
+/* op_size_base() */
+OP_AVX2 static uint32_t op_size_avx2(const float *x, size_t n)
+{
+    const __m256i size = _mm256_set1_epi32(0x7fffffff);
+    __m256i best = _mm256_setzero_si256();
+    uint32_t part[8], most;
+    size_t i;
+    for (i = 0; i + 8 <= n; i += 8) {
+        __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
+        best = _mm256_max_epi32(best, _mm256_and_si256(bits, size));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)part, best);
+    most = op_size_base(x + i, n - i);
+    for (i = 0; i < 8; i++) {
+        most = part[i] > most ? part[i] : most;
+    }
+    return most;
 }
 
 /* The lower bytes of four vectors. */
