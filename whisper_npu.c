@@ -5262,6 +5262,7 @@ WNPU_INLINE OP_SHORT mt_i4 op_short_pairs(op_s8 a, op_s8 b)
 /* To the nearest, halves to even; 2^31 or more, or what is no number, to the least there is. */
 WNPU_INLINE OP_SHORT mt_i4 op_short_round(mt_f4 v) { return (mt_i4)_mm_cvtps_epi32((__m128)v); }
 
+/* At most `most` either way. */
 WNPU_INLINE OP_SHORT mt_f4 op_short_limit(mt_f4 v, float most)
 {
     __m128 high = _mm_min_ps((__m128)v, _mm_set1_ps(most));
@@ -5630,7 +5631,7 @@ WNPU_INLINE OP_AVX2 float op_near_peak(const float *x, size_t n)
     return op_near_top(_mm256_max_ps(a, b));
 }
 
-/* op_size_base() */
+/* op_size_base(). */
 OP_AVX2 static uint32_t op_size_avx2(const float *x, size_t n)
 {
     const __m256i size = _mm256_set1_epi32(0x7fffffff);
