@@ -4823,17 +4823,22 @@ WNPU_INLINE float op_dot_int8_body(const float *x, const int8_t *w, size_t n)
     return mt_acc_sum(&sum);
 }
 
-WNPU_INLINE void op_raise(mt_f4u *best, const mt_f4u *v)
+WNPU_INLINE void op_raise(mt_f4 *best, const mt_f4u *v)
 {
     mt_i4 above = *v > *best;
-    *best = (mt_f4u)((above & (mt_i4)*v) | (~above & (mt_i4)*best));
+    *best = (mt_f4)((above & (mt_i4)*v) | (~above & (mt_i4)*best));
+}
+
+WNPU_INLINE float op_top(const mt_f4 *v)
+{
+    return mt_larger(mt_larger((*v)[0], (*v)[2]), mt_larger((*v)[1], (*v)[3]));
 }
 
 /* Largest of n values, in four chains that do not wait for each other; what is not a number does
  * not count. -infinity for none. */
 static float op_largest_base(const float *x, size_t n)
 {
-    mt_f4u a = (mt_f4u){0} - INFINITY, b = a, c = a, d = a;
+    mt_f4 a = (mt_f4){0} - INFINITY, b = a, c = a, d = a;
     float largest;
     size_t i;
     for (i = 0; i + 16 <= n; i += 16) {
@@ -4846,7 +4851,7 @@ static float op_largest_base(const float *x, size_t n)
     op_raise(&a, &b);
     op_raise(&c, &d);
     op_raise(&a, &c);
-    largest = mt_larger(mt_larger(a[0], a[2]), mt_larger(a[1], a[3]));
+    largest = op_top(&a);
     for (; i < n; i++) {
         largest = mt_larger(largest, x[i]);
     }
@@ -5344,12 +5349,6 @@ WNPU_INLINE void op_short_store(void *p, op_u8 a, op_u8 b)
 WNPU_INLINE op_s8 op_short_widen(const int8_t *p) { return (op_s8)vmovl_s8(vld1_s8(p)); }
 #endif
 
-WNPU_INLINE OP_SHORT void op_short_raise(mt_f4 *best, mt_f4 v)
-{
-    mt_i4 above = v > *best;
-    *best = (mt_f4)((above & (mt_i4)v) | (~above & (mt_i4)*best));
-}
-
 /* The largest |x|, in four chains that do not wait for each other. */
 WNPU_INLINE OP_SHORT float op_short_peak(const float *x, size_t n)
 {
@@ -5358,14 +5357,14 @@ WNPU_INLINE OP_SHORT float op_short_peak(const float *x, size_t n)
     for (i = 0; i < n; i += 16) {
         MT_UNROLL
         for (k = 0; k < 4; k++) {
-            mt_i4 size = (mt_i4)*(const mt_f4u *)(x + i + k * 4) & 0x7fffffff;
-            op_short_raise(best + k, (mt_f4)size);
+            mt_f4 size = (mt_f4)((mt_i4)*(const mt_f4u *)(x + i + k * 4) & 0x7fffffff);
+            op_raise(best + k, &size);
         }
     }
-    op_short_raise(best, best[1]);
-    op_short_raise(best + 2, best[3]);
-    op_short_raise(best, best[2]);
-    return mt_larger(mt_larger(best[0][0], best[0][2]), mt_larger(best[0][1], best[0][3]));
+    op_raise(best, best + 1);
+    op_raise(best + 2, best + 3);
+    op_raise(best, best + 2);
+    return op_top(best);
 }
 
 /* 16 rounded values as bytes; what is no number becomes 0. */
@@ -5489,12 +5488,12 @@ OP_SHORT static void op_short_inverse(op_inverse *inverse, const float *value_in
     float low, high;
     size_t i;
     for (i = 0; i + 4 <= n; i += 4) {
-        mt_f4 v = *(const mt_f4u *)(value_inverse + i);
-        op_short_raise(&most, v);
-        op_short_raise(&least, -v);
+        mt_f4 v = *(const mt_f4u *)(value_inverse + i), below = -v;
+        op_raise(&most, &v);
+        op_raise(&least, &below);
     }
-    low = -mt_larger(mt_larger(least[0], least[2]), mt_larger(least[1], least[3]));
-    high = mt_larger(mt_larger(most[0], most[2]), mt_larger(most[1], most[3]));
+    low = -op_top(&least);
+    high = op_top(&most);
     op_widen(&low, &high, value_inverse + i, n - i);
     op_inverse_start(inverse, low, high);
     for (i = 0; i < n || i % 16 != 0; i += 8) {
