@@ -3645,23 +3645,35 @@ WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size
     }
 }
 
+/* Multiplies R rows, 1, 2 or 4. */
+typedef void (*gm_arm_tile1)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                             const char *a, size_t stride, const int8_t *b, size_t groups, int R);
+
+/* Up to 4 rows; tile1 is inlined for each number of them. */
+WNPU_INLINE void gm_arm_rows(gm_arm_tile1 tile1, int32_t *c, size_t ldc, const int32_t *from,
+                             size_t ldfrom, const char *a, size_t stride, size_t rows,
+                             const int8_t *b, size_t groups)
+{
+    size_t r = 0;
+    if (rows == 4) {
+        tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
+        return;
+    }
+    if (rows >= 2) {
+        tile1(c, ldc, from, ldfrom, a, stride, b, groups, 2);
+        r = 2;
+    }
+    if (r < rows) {
+        tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b, groups,
+              1);
+    }
+}
+
 /* Up to 4 rows times 8 columns. */
 static void gm_neon_half(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
                          size_t stride, size_t rows, const int8_t *b, size_t groups)
 {
-    size_t r = 0;
-    if (rows == 4) {
-        gm_neon_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
-        return;
-    }
-    if (rows >= 2) {
-        gm_neon_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 2);
-        r = 2;
-    }
-    if (r < rows) {
-        gm_neon_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
-                      groups, 1);
-    }
+    gm_arm_rows(gm_neon_tile1, c, ldc, from, ldfrom, a, stride, rows, b, groups);
 }
 
 static void gm_neon_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
@@ -3799,22 +3811,10 @@ GM_DOT static void gm_dot_micro(int32_t *c, size_t ldc, const int32_t *from, siz
                                 const char *a, size_t stride, size_t rows, const int8_t *b,
                                 size_t pitch, size_t groups, size_t panels, size_t next)
 {
-    size_t r = 0;
     (void)pitch;
     (void)panels; /* 1 */
     (void)next;
-    if (rows == 4) {
-        gm_dot_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
-        return;
-    }
-    if (rows >= 2) {
-        gm_dot_tile1(c, ldc, from, ldfrom, a, stride, b, groups, 2);
-        r = 2;
-    }
-    if (r < rows) {
-        gm_dot_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b,
-                     groups, 1);
-    }
+    gm_arm_rows(gm_dot_tile1, c, ldc, from, ldfrom, a, stride, rows, b, groups);
 }
 
 static void gm_dot_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
