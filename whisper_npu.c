@@ -9723,7 +9723,7 @@ typedef struct en_worker {
     op_online *online;  /* [EN_QUERIES] */
     void *packed;       /* q as the kernels want it */
     void *queries;      /* a block of queries likewise */
-    int32_t *acc;       /* [EN_QUERIES, EN_KEYS], [EN_QUERIES + 1, hd], [rows, EN_CHUNK * 16] */
+    int32_t *acc;       /* [EN_QUERIES, EN_KEYS], [EN_QUERIES + 1, hd], [rows, en_columns()] */
     float *scores;      /* float path [EN_QUERIES, keys], else NULL */
     float *wide;        /* [rows, 4 d] */
     float *rows;        /* [rows, d] */
@@ -9975,21 +9975,29 @@ static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker
     }
 }
 
-static void en_multiply_int8(const en_engine *e, const en_worker *in, en_worker *w,
-                             const gm_weight *weight, size_t panel, size_t n, size_t rows,
-                             float *out, size_t ldo, op_finish finish)
+/* w->acc [rows, 16 n] = input * columns of n panels. */
+static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const gm_weight *weight,
+                    size_t panel, size_t n, size_t rows)
 {
-    size_t column = panel * 16, width = n * 16;
     const int apart = en_apart(e, in);
-    const float *scale = weight->scale + column;
-    const float *bias = weight->bias != NULL ? weight->bias + column : NULL;
-    e->gm->tile(w->acc, width, in->packed, apart ? 2 * rows : rows,
+    size_t column = panel * 16;
+    e->gm->tile(w->acc, n * 16, in->packed, apart ? 2 * rows : rows,
                 weight->packed + column * 4 * weight->k4, weight->k4, weight->correction + column,
                 weight->k4, n);
     if (apart) {
-        e->op->join(w->acc, rows, width, in->base);
+        e->op->join(w->acc, rows, n * 16, in->base);
     }
-    e->op->dequantise(out, ldo, w->acc, width, rows, width, in->scale, scale, bias, finish);
+}
+
+/* What follows them, for rows from `first` on; out points at the first of these. */
+static void en_finish(const en_engine *e, const en_worker *in, const en_worker *w,
+                      const gm_weight *weight, size_t panel, size_t n, size_t first, size_t rows,
+                      float *out, size_t ldo, op_finish finish)
+{
+    size_t column = panel * 16, width = n * 16;
+    e->op->dequantise(out, ldo, w->acc + first * width, width, rows, width, in->scale + first,
+                      weight->scale + column,
+                      weight->bias != NULL ? weight->bias + column : NULL, finish);
 }
 
 /* out[:, 16 panel .. 16 (panel + panels)) = finish(input * weight^T + bias) for prepared rows;
@@ -10005,7 +10013,8 @@ static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
         if (e->exact) {
             en_multiply_float(e, in, w, weight, p, n, rows, to, ldo, finish);
         } else {
-            en_multiply_int8(e, in, w, weight, p, n, rows, to, ldo, finish);
+            en_sums(e, in, w, weight, p, n, rows);
+            en_finish(e, in, w, weight, p, n, 0, rows, to, ldo, finish);
         }
     }
 }
@@ -10075,31 +10084,61 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
     }
 }
 
+typedef enum en_part { EN_QUERY, EN_KEY, EN_VALUE } en_part;
+
+/* Stores queries, or keys or values in h, of rows t0..t0+n-1 of one head; x is [n, hd]. */
+static void en_put(en_engine *e, en_worker *w, en_heads *h, en_part part, size_t head, size_t t0,
+                   size_t n, const float *x)
+{
+    const float scale = 1.0f / sqrtf((float)h->hd);
+    size_t at = head * e->model->n_audio_ctx + t0, hd = h->hd, r;
+    if (part == EN_KEY) {
+        en_put_keys(e, h, head, t0, n, x, hd, w->q);
+    } else if (part == EN_VALUE) {
+        en_put_values(e, h, head, t0, n, x, hd, w->q);
+    } else if (e->exact) {
+        memcpy(e->query_exact + at * hd, x, n * hd * sizeof(float));
+        e->op->scale(e->query_exact + at * hd, n * hd, scale);
+    } else {
+        e->op->quantise(e->query + at * hd, x, hd, n, hd, e->query_scale + at);
+        for (r = at; r < at + n; r++) {
+            e->query_scale[r] *= scale;
+        }
+    }
+}
+
+/* The columns of weight that are one head's queries, keys or values, from panel on, for prepared
+ * rows: multiplied all at once, then finished and stored a few rows at a time, which stay in the
+ * nearest cache. */
+static void en_put_product(en_engine *e, en_worker *w, const gm_weight *weight, size_t panel,
+                           en_heads *h, en_part part, size_t head, size_t t0, size_t n)
+{
+    size_t hd = h->hd, r;
+    if (tp_cancelled(e->pool)) {
+        return;
+    }
+    if (e->exact) {
+        en_multiply(e, w, w, weight, panel, hd / 16, n, w->wide, hd, OP_STORE);
+        en_put(e, w, h, part, head, t0, n, w->wide);
+        return;
+    }
+    en_sums(e, w, w, weight, panel, hd / 16, n);
+    for (r = 0; r < n; r += EN_QUERIES) {
+        size_t rows = n - r < EN_QUERIES ? n - r : EN_QUERIES;
+        en_finish(e, w, w, weight, panel, hd / 16, r, rows, w->wide, hd, OP_STORE);
+        en_put(e, w, h, part, head, t0 + r, rows, w->wide);
+    }
+}
+
 /* Query, key and value of one layer for rows t0..t0+n-1 of x. */
 static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0, size_t n)
 {
-    size_t d = e->model->n_audio_state, hd = e->self.hd, heads = e->self.heads, head, r;
-    size_t panels = hd / 16, ctx = e->model->n_audio_ctx;
-    float scale = 1.0f / sqrtf((float)hd);
+    size_t d = e->model->n_audio_state, heads = e->self.heads, panels = e->self.hd / 16, i;
     en_prepare(e, w, &layer->attn_norm, e->x + t0 * d, d, n, d);
-    for (head = 0; head < heads && !tp_cancelled(e->pool); head++) {
-        size_t at = head * ctx + t0;
-        en_multiply(e, w, w, &layer->qkv, head * panels, panels, n, w->wide, hd, OP_STORE);
-        if (e->exact) {
-            memcpy(e->query_exact + at * hd, w->wide, n * hd * sizeof(float));
-            e->op->scale(e->query_exact + at * hd, n * hd, scale);
-        } else {
-            e->op->quantise(e->query + at * hd, w->wide, hd, n, hd, e->query_scale + at);
-        }
-        for (r = 0; r < n && !e->exact; r++) {
-            e->query_scale[at + r] *= scale;
-        }
-        en_multiply(e, w, w, &layer->qkv, (heads + head) * panels, panels, n, w->wide, hd,
-                    OP_STORE);
-        en_put_keys(e, &e->self, head, t0, n, w->wide, hd, w->q);
-        en_multiply(e, w, w, &layer->qkv, (2 * heads + head) * panels, panels, n, w->wide, hd,
-                    OP_STORE);
-        en_put_values(e, &e->self, head, t0, n, w->wide, hd, w->q);
+    for (i = 0; i < heads; i++) {
+        en_put_product(e, w, &layer->qkv, i * panels, &e->self, EN_QUERY, i, t0, n);
+        en_put_product(e, w, &layer->qkv, (heads + i) * panels, &e->self, EN_KEY, i, t0, n);
+        en_put_product(e, w, &layer->qkv, (2 * heads + i) * panels, &e->self, EN_VALUE, i, t0, n);
     }
 }
 
@@ -10233,13 +10272,10 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     for (l = 0; l < e->model->n_text_layer; l++) {
         const gm_weight *kv = &e->model->decoder[l].cross_kv;
         en_heads *h = &job->cross[l];
-        for (head = 0; head < h->heads && !tp_cancelled(e->pool); head++) {
-            size_t panels = h->hd / 16;
-            en_multiply(e, w, w, kv, head * panels, panels, n, w->wide, h->hd, OP_STORE);
-            en_put_keys(e, h, head, t0, n, w->wide, h->hd, w->q);
-            en_multiply(e, w, w, kv, (h->heads + head) * panels, panels, n, w->wide, h->hd,
-                        OP_STORE);
-            en_put_values(e, h, head, t0, n, w->wide, h->hd, w->q);
+        size_t panels = h->hd / 16;
+        for (head = 0; head < h->heads; head++) {
+            en_put_product(e, w, kv, head * panels, h, EN_KEY, head, t0, n);
+            en_put_product(e, w, kv, (h->heads + head) * panels, h, EN_VALUE, head, t0, n);
         }
     }
 }
@@ -10290,6 +10326,14 @@ static void en_log_mel(en_engine *e, const float *span, size_t frames)
     e->op->mel_floor(e->mel + mels, n, largest - 8.0f);
 }
 
+/* Columns that are multiplied at a time at most: a chunk or a head. */
+static size_t en_columns(const wnpu_model *m)
+{
+    size_t audio = m->n_audio_state / m->n_audio_head, text = m->n_text_state / m->n_text_head;
+    size_t head = audio > text ? audio : text;
+    return head > EN_CHUNK * 16 ? head : EN_CHUNK * 16;
+}
+
 static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
 {
     size_t d = e->model->n_audio_state > e->model->n_text_state ? e->model->n_audio_state
@@ -10299,7 +10343,7 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     size_t k = 4 * d > 3 * (size_t)e->model->n_mels ? 4 * d : 3 * (size_t)e->model->n_mels;
     size_t packed = e->gm->a_bytes(e->rows, k / 4);
     size_t strip = EN_STRIP * k, heads = e->rows * EN_MAX_HEAD;
-    size_t acc = (EN_QUERIES + 1) * EN_KEYS, product = e->rows * EN_CHUNK * 16;
+    size_t acc = (EN_QUERIES + 1) * EN_KEYS, product = e->rows * en_columns(e->model);
     if (e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4) > packed) {
         packed = e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4);
     }
