@@ -2276,6 +2276,13 @@ typedef struct gm_weight {
 } gm_weight;
 
 /* The kernels of one instruction set. Columns come in whole panels: ldc >= panels * 16. */
+/* Where A is not zero. GELU and softmax leave groups that are zero in all rows of a register tile,
+ * a fifth to a third of them, which products need not look at. */
+typedef struct gm_sparse {
+    uint16_t *group; /* [tiles][k4] the others: bytes from the beginning of a stretch of a row */
+    uint16_t *n;     /* [tiles][stretches] how many these are */
+} gm_sparse;
+
 typedef struct gm_kernels {
     wnpu_isa isa;
     uint32_t rows; /* of a register tile; blocks are best a multiple of it */
@@ -2295,6 +2302,11 @@ typedef struct gm_kernels {
      * an A that pack_u() packed. */
     void (*tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
                  size_t pitch, const int32_t *correction, size_t k4, size_t panels);
+    /* Finds where a packed A is not zero, and the same product that makes use of it. NULL: finding
+     * costs as much as it gains. */
+    void (*survey)(gm_sparse *sparse, const void *packed_a, size_t rows, size_t k4);
+    void (*sparse_tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
+                        size_t pitch, const gm_sparse *sparse, size_t k4, size_t panels);
     /* Fills correction[panels * 16] for a B packed at run time; NULL: tile needs none. */
     void (*correct)(int32_t *correction, const int8_t *b, size_t k4, size_t panels);
     /* The same product in float32; panels are [k][16] and k * 16 floats apart. */
@@ -2305,6 +2317,7 @@ typedef struct gm_kernels {
 /* ---- the definition: plain C, also the kernel of the scalar instruction set ---- */
 
 #define GM_GROUP 64u /* bytes of a group: 16 columns of 4 values */
+#define GM_STRETCH 512u /* groups that kernels of 16-bit values take at a time */
 #define GM_PAD 64u   /* bytes between packed rows of A: they fall into different cache sets */
 #define GM_SIGNS 0x8080808080808080u /* turns signed bytes into unsigned ones, plus 128 */
 
@@ -2391,7 +2404,8 @@ static void gm_ftile4(float *c, size_t ldc, const float *a, size_t lda, size_t r
 }
 
 static const gm_kernels gm_scalar = {
-    WNPU_ISA_SCALAR, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_scalar_tile, NULL, gm_ftile4
+    WNPU_ISA_SCALAR, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_scalar_tile, NULL, NULL,
+    NULL, gm_ftile4
 };
 
 /* ---- the walk over a block that the kernels below share ---- */
@@ -2552,6 +2566,72 @@ GM_SSE41 static void gm_sse41_pack_joined(void *packed_a, const int8_t *high, co
     }
 }
 
+/* What is not zero in n groups of 6 rows; returns how many they are. */
+static size_t gm_survey_stretch(uint16_t *group, const char *a, size_t stride, size_t n)
+{
+    size_t found = 0, g, r;
+    for (g = 0; g < n; g++, a += 8) {
+        uint64_t any = 0, four;
+        MT_UNROLL
+        for (r = 0; r < 6; r++) {
+            memcpy(&four, a + r * stride, 8);
+            any |= four;
+        }
+        group[found] = (uint16_t)(g * 8);
+        found += any != 0;
+    }
+    return found;
+}
+
+static void gm_survey16(gm_sparse *sparse, const void *packed_a, size_t rows, size_t k4)
+{
+    const size_t stride = gm_bytes16(1, k4);
+    uint16_t *n = sparse->n;
+    size_t t, g;
+    for (t = 0; t < rows / 6; t++) {
+        const char *a = (const char *)packed_a + t * 6 * stride;
+        for (g = 0; g < k4; g += GM_STRETCH) {
+            *n++ = (uint16_t)gm_survey_stretch(sparse->group + t * k4 + g, a + g * 8, stride,
+                                               k4 - g < GM_STRETCH ? k4 - g : GM_STRETCH);
+        }
+    }
+}
+
+/* 6 rows times n groups of one panel. */
+typedef void (*gm_six)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
+                       size_t stride, const int8_t *b, const uint16_t *group, size_t n);
+
+/* gm_walk() over groups that are not zero. Rows that do not fill a tile take all. */
+WNPU_INLINE void gm_walk_sparse(gm_six six, gm_micro micro, int32_t *c, size_t ldc,
+                                const void *packed_a, size_t rows, const int8_t *b, size_t pitch,
+                                const gm_sparse *sparse, size_t k4, size_t panels)
+{
+    size_t p, q, g, t, stride = gm_bytes16(1, k4), tiles = rows / 6, rest = rows % 6;
+    size_t stretches = (k4 + GM_STRETCH - 1) / GM_STRETCH;
+    for (p = 0; p < panels; p += 4) {
+        size_t np = panels - p < 4 ? panels - p : 4;
+        for (g = 0; g < k4; g += GM_STRETCH) {
+            size_t ng = k4 - g < GM_STRETCH ? k4 - g : GM_STRETCH, ldfrom = g > 0 ? ldc : 0;
+            size_t ahead = rows > GM_MANY ? (ng * 6 + rows - 1) / rows : 0;
+            size_t after = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
+            const char *a = (const char *)packed_a + g * 8;
+            const int8_t *y = b + (p * pitch + g) * GM_GROUP;
+            int32_t *out = c + p * 16;
+            for (t = 0; t < tiles; t++, a += 6 * stride, out += 6 * ldc) {
+                const uint16_t *group = sparse->group + t * k4 + g;
+                gm_walk_ahead(b, pitch, np, after + t * ahead, ahead);
+                for (q = 0; q < np; q++) {
+                    six(out + q * 16, ldc, g > 0 ? out + q * 16 : NULL, ldfrom, a, stride,
+                        y + q * pitch * GM_GROUP, group, sparse->n[t * stretches + g / GM_STRETCH]);
+                }
+            }
+            if (rest > 0) {
+                micro(out, ldc, g > 0 ? out : NULL, ldfrom, a, stride, rest, y, pitch, ng, np, 0);
+            }
+        }
+    }
+}
+
 typedef struct gm_sse41_row { __m128i v[4]; } gm_sse41_row;
 
 /* sum += x * y in the register of the sum: left to itself clang rotates and spills the sums. */
@@ -2590,47 +2670,55 @@ WNPU_INLINE GM_SSE41 void gm_sse41_store(int32_t *c, const int32_t *from, const 
     }
 }
 
-/* R rows (1, 2 or 6) times 2 C columns of one panel. */
+/* R rows (1, 2 or 6) times one group of 2 C columns; rows 0 to 2 stand from lo on, rows 3 to 5 from
+ * hi: few registers. */
+WNPU_INLINE GM_SSE41 void gm_sse41_group(gm_sse41_row *s, const char **lo, const char **hi,
+                                         size_t stride, const int8_t *b, int R, int C)
+{
+    __m128i y[4];
+    y[0] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)b));
+    y[1] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 8)));
+    if (C > 2) {
+        y[2] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 16)));
+        y[3] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 24)));
+    }
+    gm_sse41_step(&s[0], *lo, lo, hi, y, C);
+    if (R > 1) {
+        gm_sse41_step(&s[1], *lo + stride, lo, hi, y, C);
+    }
+    if (R > 2) {
+        gm_sse41_step(&s[2], *lo + stride * 2, lo, hi, y, C);
+        gm_sse41_step(&s[3], *hi, lo, hi, y, C);
+        gm_sse41_step(&s[4], *hi + stride, lo, hi, y, C);
+        gm_sse41_step(&s[5], *hi + stride * 2, lo, hi, y, C);
+    }
+}
+
+WNPU_INLINE GM_SSE41 void gm_sse41_finish(int32_t *c, size_t ldc, const int32_t *from,
+                                          size_t ldfrom, const gm_sse41_row *s, int R, int C)
+{
+    int r;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_sse41_store(c + ldc * (size_t)r, gm_at(from, ldfrom * (size_t)r), &s[r], C);
+    }
+}
+
+/* The same times one panel. */
 WNPU_INLINE GM_SSE41 void gm_sse41_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                          const char *a, size_t stride, const int8_t *b,
                                          size_t groups, size_t next, int R, int C)
 {
-    const __m128i zero = _mm_setzero_si128();
-    gm_sse41_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
-    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5: few registers */
+    gm_sse41_row s[6] = {{{_mm_setzero_si128()}}};
+    const char *lo = a, *hi = a + stride * 3;
     size_t g;
     for (g = 0; g < groups; g++, lo += 8, hi += 8, b += GM_GROUP) {
-        __m128i y[4];
-        y[0] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)b));
-        y[1] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 8)));
         if (R < 6) {
             gm_prefetch(b, next);
         }
-        if (C > 2) {
-            y[2] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 16)));
-            y[3] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 24)));
-        }
-        gm_sse41_step(&s0, lo, &lo, &hi, y, C);
-        if (R > 1) {
-            gm_sse41_step(&s1, lo + stride, &lo, &hi, y, C);
-        }
-        if (R > 2) {
-            gm_sse41_step(&s2, lo + stride * 2, &lo, &hi, y, C);
-            gm_sse41_step(&s3, hi, &lo, &hi, y, C);
-            gm_sse41_step(&s4, hi + stride, &lo, &hi, y, C);
-            gm_sse41_step(&s5, hi + stride * 2, &lo, &hi, y, C);
-        }
+        gm_sse41_group(s, &lo, &hi, stride, b, R, C);
     }
-    gm_sse41_store(c, from, &s0, C);
-    if (R > 1) {
-        gm_sse41_store(c + ldc, gm_at(from, ldfrom), &s1, C);
-    }
-    if (R > 2) {
-        gm_sse41_store(c + ldc * 2, gm_at(from, ldfrom * 2), &s2, C);
-        gm_sse41_store(c + ldc * 3, gm_at(from, ldfrom * 3), &s3, C);
-        gm_sse41_store(c + ldc * 4, gm_at(from, ldfrom * 4), &s4, C);
-        gm_sse41_store(c + ldc * 5, gm_at(from, ldfrom * 5), &s5, C);
-    }
+    gm_sse41_finish(c, ldc, from, ldfrom, s, R, C);
 }
 
 /* All rows of a tile times one panel. */
@@ -2673,13 +2761,38 @@ static void gm_sse41_tile(int32_t *c, size_t ldc, const void *packed_a, size_t r
 {
     (void)correction;
     /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
-    gm_walk(gm_sse41_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a,
-            rows, b, pitch, NULL, k4, panels);
+    gm_walk(gm_sse41_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, GM_STRETCH, c, ldc,
+            packed_a, rows, b, pitch, NULL, k4, panels);
+}
+
+/* A gm_six. */
+GM_SSE41 static void gm_sse41_six(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                  const char *a, size_t stride, const int8_t *b,
+                                  const uint16_t *group, size_t n)
+{
+    size_t column, i;
+    for (column = 0; column < 16; column += 4, b += 16) {
+        gm_sse41_row s[6] = {{{_mm_setzero_si128()}}};
+        for (i = 0; i < n; i++) {
+            const size_t at = group[i];
+            const char *lo = a + at, *hi = lo + stride * 3;
+            gm_sse41_group(s, &lo, &hi, stride, b + at * (GM_GROUP / 8), 6, 2);
+        }
+        gm_sse41_finish(c + column, ldc, gm_at(from, column), ldfrom, s, 6, 2);
+    }
+}
+
+static void gm_sse41_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                            const int8_t *b, size_t pitch, const gm_sparse *sparse, size_t k4,
+                            size_t panels)
+{
+    gm_walk_sparse(gm_sse41_six, gm_sse41_micro, c, ldc, packed_a, rows, b, pitch, sparse, k4,
+                   panels);
 }
 
 static const gm_kernels gm_sse41 = {
     WNPU_ISA_SSE41, 6, gm_bytes16, gm_sse41_pack, 0, gm_sse41_pack_u, gm_sse41_pack_joined,
-    gm_sse41_tile, NULL, gm_ftile4
+    gm_sse41_tile, gm_survey16, gm_sse41_sparse, NULL, gm_ftile4
 };
 
 /* AVX2: the same with twice the width. */
@@ -2787,47 +2900,55 @@ WNPU_INLINE GM_AVX2 void gm_avx2_store(int32_t *c, const int32_t *from, const gm
     }
 }
 
-/* R rows (1, 2 or 6) times 4 C columns of one panel. */
-WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                       const char *a, size_t stride, const int8_t *b,
-                                       size_t groups, size_t next, int R, int C)
+/* R rows (1, 2 or 6) times one group of 4 C columns; rows 0 to 2 stand from lo on, rows 3 to 5 from
+ * hi: few registers. */
+WNPU_INLINE GM_AVX2 void gm_avx2_group(gm_avx2_row *s, const char **lo, const char **hi,
+                                       size_t stride, const int8_t *b, int R, int C)
 {
-    const __m256i zero = _mm256_setzero_si256();
-    gm_avx2_row s0 = {{zero, zero, zero, zero}}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
-    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5: few registers */
+    __m256i y[4];
+    y[0] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
+    y[1] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 16)));
+    if (C > 2) {
+        y[2] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 32)));
+        y[3] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 48)));
+    }
+    gm_avx2_step(&s[0], *lo, lo, hi, y, C);
+    if (R > 1) {
+        gm_avx2_step(&s[1], *lo + stride, lo, hi, y, C);
+    }
+    if (R > 2) {
+        gm_avx2_step(&s[2], *lo + stride * 2, lo, hi, y, C);
+        gm_avx2_step(&s[3], *hi, lo, hi, y, C);
+        gm_avx2_step(&s[4], *hi + stride, lo, hi, y, C);
+        gm_avx2_step(&s[5], *hi + stride * 2, lo, hi, y, C);
+    }
+}
+
+WNPU_INLINE GM_AVX2 void gm_avx2_finish(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                        const gm_avx2_row *s, int R, int C)
+{
+    int r;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_avx2_store(c + ldc * (size_t)r, gm_at(from, ldfrom * (size_t)r), &s[r], C);
+    }
+}
+
+/* The same times one panel. */
+WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                       const char *a, size_t stride, const int8_t *b, size_t groups,
+                                       size_t next, int R, int C)
+{
+    gm_avx2_row s[6] = {{{_mm256_setzero_si256()}}};
+    const char *lo = a, *hi = a + stride * 3;
     size_t g;
     for (g = 0; g < groups; g++, lo += 8, hi += 8, b += GM_GROUP) {
-        __m256i y[4];
-        y[0] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
-        y[1] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 16)));
         if (R < 6) {
             gm_prefetch(b, next);
         }
-        if (C > 2) {
-            y[2] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 32)));
-            y[3] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 48)));
-        }
-        gm_avx2_step(&s0, lo, &lo, &hi, y, C);
-        if (R > 1) {
-            gm_avx2_step(&s1, lo + stride, &lo, &hi, y, C);
-        }
-        if (R > 2) {
-            gm_avx2_step(&s2, lo + stride * 2, &lo, &hi, y, C);
-            gm_avx2_step(&s3, hi, &lo, &hi, y, C);
-            gm_avx2_step(&s4, hi + stride, &lo, &hi, y, C);
-            gm_avx2_step(&s5, hi + stride * 2, &lo, &hi, y, C);
-        }
+        gm_avx2_group(s, &lo, &hi, stride, b, R, C);
     }
-    gm_avx2_store(c, from, &s0, C);
-    if (R > 1) {
-        gm_avx2_store(c + ldc, gm_at(from, ldfrom), &s1, C);
-    }
-    if (R > 2) {
-        gm_avx2_store(c + ldc * 2, gm_at(from, ldfrom * 2), &s2, C);
-        gm_avx2_store(c + ldc * 3, gm_at(from, ldfrom * 3), &s3, C);
-        gm_avx2_store(c + ldc * 4, gm_at(from, ldfrom * 4), &s4, C);
-        gm_avx2_store(c + ldc * 5, gm_at(from, ldfrom * 5), &s5, C);
-    }
+    gm_avx2_finish(c, ldc, from, ldfrom, s, R, C);
 }
 
 /* All rows of a tile times one panel. */
@@ -2869,8 +2990,8 @@ static void gm_avx2_tile(int32_t *c, size_t ldc, const void *packed_a, size_t ro
 {
     (void)correction;
     /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
-    gm_walk(gm_avx2_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, 512, c, ldc, packed_a,
-            rows, b, pitch, NULL, k4, panels);
+    gm_walk(gm_avx2_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, GM_STRETCH, c, ldc,
+            packed_a, rows, b, pitch, NULL, k4, panels);
 }
 
 /* 16 columns of R rows, 1 or 4. */
@@ -2910,9 +3031,34 @@ GM_AVX2 static void gm_ftile8(float *c, size_t ldc, const float *a, size_t lda, 
     }
 }
 
+/* A gm_six. */
+GM_AVX2 static void gm_avx2_six(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                const char *a, size_t stride, const int8_t *b,
+                                const uint16_t *group, size_t n)
+{
+    size_t column, i;
+    for (column = 0; column < 16; column += 8, b += 32) {
+        gm_avx2_row s[6] = {{{_mm256_setzero_si256()}}};
+        for (i = 0; i < n; i++) {
+            const size_t at = group[i];
+            const char *lo = a + at, *hi = lo + stride * 3;
+            gm_avx2_group(s, &lo, &hi, stride, b + at * (GM_GROUP / 8), 6, 2);
+        }
+        gm_avx2_finish(c + column, ldc, gm_at(from, column), ldfrom, s, 6, 2);
+    }
+}
+
+static void gm_avx2_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                           const int8_t *b, size_t pitch, const gm_sparse *sparse, size_t k4,
+                           size_t panels)
+{
+    gm_walk_sparse(gm_avx2_six, gm_avx2_micro, c, ldc, packed_a, rows, b, pitch, sparse, k4,
+                   panels);
+}
+
 static const gm_kernels gm_avx2 = {
     WNPU_ISA_AVX2, 6, gm_bytes16, gm_avx2_pack, 0, gm_avx2_pack_u, gm_avx2_pack_joined,
-    gm_avx2_tile, NULL, gm_ftile8
+    gm_avx2_tile, gm_survey16, gm_avx2_sparse, NULL, gm_ftile8
 };
 
 /* ---- what AVX-VNNI and AVX-512 VNNI share ---- */
@@ -3171,8 +3317,8 @@ GM_VNNI static void gm_vnni_correct(int32_t *correction, const int8_t *b, size_t
 }
 
 static const gm_kernels gm_vnni = {
-    WNPU_ISA_AVX_VNNI, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_vnni_tile, gm_vnni_correct,
-    gm_ftile8
+    WNPU_ISA_AVX_VNNI, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_vnni_tile, NULL, NULL,
+    gm_vnni_correct, gm_ftile8
 };
 #endif /* WNPU_VNNI */
 
@@ -3403,7 +3549,7 @@ GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, si
 
 static const gm_kernels gm_avx512 = {
     WNPU_ISA_AVX512, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL,
-    gm_avx512_tile, gm_avx512_correct, gm_ftile8
+    gm_avx512_tile, NULL, NULL, gm_avx512_correct, gm_ftile8
 };
 
 #ifdef WNPU_AMX
@@ -3548,8 +3694,8 @@ GM_AMX static void gm_amx_tile(int32_t *c, size_t ldc, const void *packed_a, siz
 }
 
 static const gm_kernels gm_amx = {
-    WNPU_ISA_AMX, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_amx_tile, gm_avx512_correct,
-    gm_ftile8
+    WNPU_ISA_AMX, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_amx_tile, NULL, NULL,
+    gm_avx512_correct, gm_ftile8
 };
 #endif /* WNPU_AMX */
 #endif /* WNPU_X86 */
@@ -3697,7 +3843,8 @@ static void gm_neon_tile(int32_t *c, size_t ldc, const void *packed_a, size_t ro
 }
 
 static const gm_kernels gm_neon = {
-    WNPU_ISA_NEON, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_neon_tile, NULL, gm_ftile4
+    WNPU_ISA_NEON, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_neon_tile, NULL, NULL, NULL,
+    gm_ftile4
 };
 
 /* ---- NEON with dot products: one instruction is 4 columns times 4 along k ---- */
@@ -3827,7 +3974,8 @@ static void gm_dot_tile(int32_t *c, size_t ldc, const void *packed_a, size_t row
 }
 
 static const gm_kernels gm_dot = {
-    WNPU_ISA_NEON_DOT, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_dot_tile, NULL, gm_ftile4
+    WNPU_ISA_NEON_DOT, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_dot_tile, NULL, NULL, NULL,
+    gm_ftile4
 };
 
 /* ---- NEON with int8 matrices: one instruction is 2 rows times 2 columns times 8 along k ---- */
@@ -4009,7 +4157,7 @@ static void gm_i8mm_correct(int32_t *correction, const int8_t *b, size_t k4, siz
 
 static const gm_kernels gm_i8mm = {
     WNPU_ISA_NEON_I8MM, 8, gm_i8mm_bytes, gm_i8mm_pack, 1, gm_i8mm_pack_u, NULL,
-    gm_i8mm_tile, gm_i8mm_correct, gm_ftile4
+    gm_i8mm_tile, NULL, NULL, gm_i8mm_correct, gm_ftile4
 };
 #endif /* WNPU_ARM */
 
@@ -4181,13 +4329,20 @@ static const void *gm_pack_p(const gm_kernels *gm, void *packed, uint8_t *w, siz
     return w;
 }
 
-/* c[rows][panels * 16] = P * B; c has room for another row. */
+/* c[rows][panels * 16] = P * B; c has room for another row. sparse: scratch for kernels that leave
+ * zeros out. */
 static void gm_tile_p(const gm_kernels *gm, int32_t *c, size_t ldc, const void *packed_p,
-                      size_t rows, const int8_t *b, size_t pitch, size_t k4, size_t panels)
+                      size_t rows, const int8_t *b, size_t pitch, size_t k4, size_t panels,
+                      gm_sparse *sparse)
 {
     const int32_t *sums = c + rows * ldc;
     size_t r, i;
     int is_signed = gm->pack_u == NULL && !gm->unsigned_a;
+    if (gm->survey != NULL && rows >= 2 * gm->rows) {
+        gm->survey(sparse, packed_p, rows, k4);
+        gm->sparse_tile(c, ldc, packed_p, rows, b, pitch, sparse, k4, panels);
+        return;
+    }
     gm->tile(c, ldc, packed_p, is_signed ? rows + 1 : rows, b, pitch, NULL, k4, panels);
     for (r = 0; r < rows && is_signed; r++) {
         for (i = 0; i < panels * 16; i++) {
@@ -9731,6 +9886,8 @@ typedef struct en_worker {
     size_t input_stride;
     int fine;           /* input is quantised to 15 bits, see op_quantise_fine_body() */
     int32_t *base;      /* [rows] if fine */
+    gm_sparse sparse;   /* of the input, or of weights of attention, where kernels use it */
+    int has_zeros;      /* sparse is the input's */
     ml_scratch *mel;
 } en_worker;
 
@@ -9933,6 +10090,7 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
     }
     w->input = x;
     w->input_stride = ldx;
+    w->has_zeros = 0;
     if (e->exact) {
         return;
     }
@@ -9975,15 +10133,31 @@ static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker
     }
 }
 
+/* The same for what GELU left. */
+static void en_prepare_sparse(const en_engine *e, en_worker *w, const float *x, size_t ldx,
+                              size_t rows, size_t k)
+{
+    en_prepare(e, w, NULL, x, ldx, rows, k);
+    if (!e->exact && e->gm->survey != NULL) {
+        e->gm->survey(&w->sparse, w->packed, rows, k / 4);
+        w->has_zeros = 1;
+    }
+}
+
 /* w->acc [rows, 16 n] = input * columns of n panels. */
 static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const gm_weight *weight,
                     size_t panel, size_t n, size_t rows)
 {
     const int apart = en_apart(e, in);
     size_t column = panel * 16;
-    e->gm->tile(w->acc, n * 16, in->packed, apart ? 2 * rows : rows,
-                weight->packed + column * 4 * weight->k4, weight->k4, weight->correction + column,
-                weight->k4, n);
+    const int8_t *columns = weight->packed + column * 4 * weight->k4;
+    if (in->has_zeros) {
+        e->gm->sparse_tile(w->acc, n * 16, in->packed, rows, columns, weight->k4, &in->sparse,
+                           weight->k4, n);
+        return;
+    }
+    e->gm->tile(w->acc, n * 16, in->packed, apart ? 2 * rows : rows, columns, weight->k4,
+                weight->correction + column, weight->k4, n);
     if (apart) {
         e->op->join(w->acc, rows, n * 16, in->base);
     }
@@ -10058,7 +10232,7 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     e->op->weights(w->online, w->p, gm_p_stride(padded / 4), w->u, rows, n, &keys);
     weights = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
     gm_tile_p(e->gm, w->acc, hd, weights, rows, h->v + head * h->keys * hd + first * 16,
-              h->keys / 4, padded / 4, hd / 16);
+              h->keys / 4, padded / 4, hd / 16, &w->sparse);
     e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
 }
 
@@ -10171,7 +10345,7 @@ static void en_front_task(void *context, size_t index, unsigned worker)
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare(e, w, NULL, w->wide, 2 * d, n, 3 * d);
+    en_prepare_sparse(e, w, w->wide, 2 * d, n, 3 * d);
     en_multiply(e, w, w, &e->model->conv2, 0, d / 16, n, e->x + t0 * d, d, OP_GELU);
     for (i = 0; i < n * d; i++) {
         e->x[t0 * d + i] += e->model->audio_position[t0 * d + i];
@@ -10213,7 +10387,7 @@ static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, 
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare(e, w, NULL, w->wide, 4 * d, n, 4 * d);
+    en_prepare_sparse(e, w, w->wide, 4 * d, n, 4 * d);
     en_multiply(e, w, w, &layer->fc2, 0, d / 16, n, x, d, OP_ADD);
 }
 
@@ -10363,6 +10537,12 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     w->online = ar_take(arena, EN_QUERIES, sizeof(op_online));
     w->packed = ar_take(arena, packed, 1);
     w->queries = ar_take(arena, e->gm->a_bytes(EN_QUERIES, EN_MAX_HEAD / 4), 1);
+    if (e->gm->survey != NULL) {
+        size_t tiles = e->rows / e->gm->rows, groups = tiles * (k / 4);
+        size_t weights = EN_QUERIES / e->gm->rows * (EN_KEYS / 4);
+        w->sparse.group = ar_take(arena, groups > weights ? groups : weights, sizeof(uint16_t));
+        w->sparse.n = ar_take(arena, tiles * (k / 4 / GM_STRETCH + 1), sizeof(uint16_t));
+    }
 }
 
 /* Lays the engine out; with a measuring arena all pointers stay NULL. Model, kernels, pool and the

@@ -114,7 +114,7 @@ static void conv2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare(s->e, w, NULL, w->wide, 2 * d, n, 3 * d);
+    en_prepare_sparse(s->e, w, w->wide, 2 * d, n, 3 * d);
     en_multiply(s->e, w, w, &s->e->model->conv2, 0, d / 16, n, s->e->x + t0 * d, d, OP_GELU);
 }
 
@@ -154,7 +154,7 @@ static void fc2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare(s->e, w, NULL, w->wide, 4 * d, n, 4 * d);
+    en_prepare_sparse(s->e, w, w->wide, 4 * d, n, 4 * d);
     en_multiply(s->e, w, w, &s->layer->fc2, 0, d / 16, n, s->e->x + t0 * d, d, OP_ADD);
 }
 

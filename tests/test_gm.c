@@ -52,7 +52,8 @@ static size_t kernel_list(const gm_kernels **list)
     return n;
 }
 
-typedef enum fill { FILL_RANDOM, FILL_MAX, FILL_MIN, FILL_SIGNS, FILL_SPARSE, FILLS } fill;
+typedef enum fill { FILL_RANDOM, FILL_MAX, FILL_MIN, FILL_SIGNS, FILL_SPARSE, FILL_GROUPS,
+    FILLS } fill;
 
 static int8_t fill_value(fill how, size_t i)
 {
@@ -94,6 +95,12 @@ typedef struct problem {
     int32_t correction[MAX_COLUMNS];
 } problem;
 
+/* Whether a group of A is left empty for a tile of 6 rows: two of five, or all of a row of them. */
+static int is_empty(size_t row, size_t group)
+{
+    return (group + row / 6) % 5 < 2 || row / 6 % 4 == 3;
+}
+
 static void problem_open(problem *p, size_t k, fill fill_a, fill fill_b)
 {
     size_t m, n, i;
@@ -106,7 +113,9 @@ static void problem_open(problem *p, size_t k, fill fill_a, fill fill_b)
     p->c = calloc(MAX_ROWS * MAX_COLUMNS, sizeof *p->c);
     for (m = 0; m < MAX_ROWS; m++) {
         for (i = 0; i < k; i++) {
-            p->a[m * p->lda + i] = fill_value(fill_a, i + m);
+            if (fill_a != FILL_GROUPS || !is_empty(m, i / 4)) {
+                p->a[m * p->lda + i] = fill_value(fill_a, i + m);
+            }
         }
     }
     for (n = 0; n < MAX_COLUMNS; n++) {
@@ -144,7 +153,8 @@ static const char *name_of(const gm_kernels *kernels)
 }
 
 /* One product; every element and everything around it is looked at. */
-static void check_product(const problem *p, const gm_kernels *kernels, size_t rows, size_t panels)
+static void check_product(const problem *p, const gm_kernels *kernels, size_t rows, size_t panels,
+                          int sparse)
 {
     size_t ldc = panels * 16 + next_random() % 2, i, m, n, wrong = 0;
     /* The last row has no room behind its columns, and the pack no room behind its size. */
@@ -155,8 +165,18 @@ static void check_product(const problem *p, const gm_kernels *kernels, size_t ro
         c[i] = CANARY;
     }
     kernels->pack_a(packed_a, p->a, p->lda, rows, p->k4);
-    kernels->tile(c, ldc, packed_a, rows, p->packed, p->k4,
-                  kernels->correct != NULL ? p->correction : NULL, p->k4, panels);
+    if (sparse) {
+        gm_sparse found;
+        found.group = malloc(MAX_ROWS / 6 * p->k4 * sizeof(uint16_t) + 1);
+        found.n = malloc(MAX_ROWS / 6 * (p->k4 / GM_STRETCH + 1) * sizeof(uint16_t));
+        kernels->survey(&found, packed_a, rows, p->k4);
+        kernels->sparse_tile(c, ldc, packed_a, rows, p->packed, p->k4, &found, p->k4, panels);
+        free(found.group);
+        free(found.n);
+    } else {
+        kernels->tile(c, ldc, packed_a, rows, p->packed, p->k4,
+                      kernels->correct != NULL ? p->correction : NULL, p->k4, panels);
+    }
     for (m = 0; m < rows; m++) {
         for (n = 0; n < panels * 16; n++) {
             wrong += c[m * ldc + n] != p->c[m * MAX_COLUMNS + n];
@@ -165,8 +185,9 @@ static void check_product(const problem *p, const gm_kernels *kernels, size_t ro
             wrong += c[m * ldc + n] != CANARY;
         }
     }
-    T_CHECK(wrong == 0, "%s: %zu rows, %zu panels, k %zu: %zu of %zu values are wrong",
-            name_of(kernels), rows, panels, p->k, wrong, rows * panels * 16);
+    T_CHECK(wrong == 0, "%s%s: %zu rows, %zu panels, k %zu: %zu of %zu values are wrong",
+            name_of(kernels), sparse ? " without zeros" : "", rows, panels, p->k, wrong,
+            rows * panels * 16);
 }
 
 static void all_kernels(const problem *p, size_t row_step)
@@ -176,7 +197,10 @@ static void all_kernels(const problem *p, size_t row_step)
     for (i = 0; i < n; i++) {
         for (rows = 1; rows <= MAX_ROWS; rows += rows < 14 ? 1 : row_step) {
             for (panels = 1; panels <= MAX_PANELS; panels++) {
-                check_product(p, list[i], rows, panels);
+                check_product(p, list[i], rows, panels, 0);
+                if (list[i]->survey != NULL) {
+                    check_product(p, list[i], rows, panels, 1);
+                }
             }
         }
     }
@@ -227,6 +251,49 @@ static void test_extremes(void)
                 problem_close(&p);
             }
         }
+    }
+}
+
+/* Every group that is not empty is found, and no other. */
+static void check_survey(const problem *p, const gm_kernels *kernels)
+{
+    static uint16_t group[MAX_ROWS / 6 * 1300], n[MAX_ROWS / 6 * 3];
+    gm_sparse found = {group, n};
+    void *packed_a = malloc(kernels->a_bytes(MAX_ROWS, p->k4));
+    size_t tile, g, at = 0, stretches = (p->k4 + GM_STRETCH - 1) / GM_STRETCH, wrong = 0;
+    kernels->pack_a(packed_a, p->a, p->lda, MAX_ROWS, p->k4);
+    kernels->survey(&found, packed_a, MAX_ROWS, p->k4);
+    for (tile = 0; tile < MAX_ROWS / 6; tile++) {
+        for (g = 0; g < p->k4; g++) {
+            at = g % GM_STRETCH == 0 ? 0 : at;
+            if (!is_empty(tile * 6, g)) {
+                wrong += group[tile * p->k4 + g / GM_STRETCH * GM_STRETCH + at++] !=
+                         g % GM_STRETCH * 8;
+            }
+            if (g % GM_STRETCH == GM_STRETCH - 1 || g + 1 == p->k4) {
+                wrong += n[tile * stretches + g / GM_STRETCH] != at;
+            }
+        }
+    }
+    T_CHECK(wrong == 0, "%s: k %zu: %zu groups are not as expected", name_of(kernels), p->k, wrong);
+    free(packed_a);
+}
+
+static void test_zeros(void)
+{
+    static const size_t ks[] = {4, 12, 64, 240, 1536, 2044, 2048, 2052, 5120};
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, j;
+    problem p;
+    for (i = 0; i < sizeof ks / sizeof ks[0]; i++) {
+        problem_open(&p, ks[i], FILL_GROUPS, FILL_RANDOM);
+        all_kernels(&p, 14);
+        for (j = 0; j < n; j++) {
+            if (list[j]->survey != NULL) {
+                check_survey(&p, list[j]);
+            }
+        }
+        problem_close(&p);
     }
 }
 
@@ -336,6 +403,8 @@ static void check_weights(const gm_kernels *kernels, size_t rows, size_t k4)
     static int8_t b[PANELS * PITCH * GM_GROUP];
     static int32_t c[(ROWS + 1) * PANELS * 16];
     const size_t stride = gm_p_stride(k4);
+    static uint16_t group[ROWS / 6 * PITCH], n[ROWS / 6];
+    gm_sparse sparse = {group, n};
     uint8_t *w = malloc((rows + 1) * stride), *copy = malloc(rows * stride);
     void *packed = malloc(kernels->a_bytes(rows, k4));
     size_t wrong = 0, j, r, k;
@@ -344,10 +413,13 @@ static void check_weights(const gm_kernels *kernels, size_t rows, size_t k4)
     }
     for (j = 0; j < rows * stride; j++) {
         copy[j] = (uint8_t)(j % 5 == 0 ? 255u : next_random());
+        if (is_empty(j / stride, j % stride / 4)) {
+            copy[j] = 0;
+        }
     }
     memcpy(w, copy, rows * stride);
     gm_tile_p(kernels, c, PANELS * 16, gm_pack_p(kernels, packed, w, rows, k4), rows, b, PITCH, k4,
-              PANELS);
+              PANELS, &sparse);
     for (r = 0; r < rows; r++) {
         for (j = 0; j < PANELS * 16; j++) {
             int32_t sum = 0;
@@ -700,6 +772,7 @@ int main(void)
     t_run("products, every depth", test_every_depth);
     t_run("products of extreme values", test_extremes);
     t_run("the deepest product", test_deepest);
+    t_run("products that leave zeros out", test_zeros);
     t_run("corrections of run-time panels", test_corrections);
     t_run("rows of 16 bits", test_joined);
     t_run("weights of attention, signed and unsigned", test_attention_weights);
