@@ -6375,8 +6375,7 @@ OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const int16_t *u, size_t n
 {
     const __m512i from = _mm512_set1_epi16((int16_t)(most + OP_OCTAVE));
     __m512i sum = _mm512_setzero_si512(), a, b;
-    uint32_t part[16], total = 0;
-    size_t i, j;
+    size_t i;
     for (i = 0; i + 64 <= n; i += 64) {
         a = op_wide_weights32(u + i, from, inverse->part + i, &sum);
         b = op_wide_weights32(u + i + 32, from, inverse->part + i + 32, &sum);
@@ -6388,11 +6387,7 @@ OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const int16_t *u, size_t n
         _mm512_storeu_si512(bytes, op_wide_bytes(a, a));
         memcpy(p + i, bytes, i + 16 < n ? 32 : 16);
     }
-    _mm512_storeu_si512(part, sum);
-    for (j = 0; j < 16; j++) {
-        total += part[j];
-    }
-    return total;
+    return (uint32_t)_mm512_reduce_add_epi32(sum);
 }
 
 OP_AVX512 static void op_weights_avx512(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,

@@ -170,6 +170,18 @@ __attribute__((unused)) static float emulated_largest(simde__m512 v)
     return f[0];
 }
 
+/* The sum of 16 integers, modulo 2^32. */
+__attribute__((unused)) static int32_t emulated_sum(simde__m512i v)
+{
+    uint32_t part[16];
+    int i;
+    memcpy(part, &v, 64);
+    for (i = 1; i < 16; i++) {
+        part[0] += part[i];
+    }
+    return (int32_t)part[0];
+}
+
 /* ---- AMX, from the descriptions in Intel's manual ---- */
 
 /* Eight tiles, and the shape of each: none without a configuration. */
@@ -305,6 +317,7 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #define _mm512_packus_epi16(a, b) simde_mm512_packus_epi16(a, b)
 #define _mm512_packus_epi32(a, b) simde_mm512_packus_epi32(a, b)
 #define _mm512_permutexvar_epi32(i, a) simde_mm512_permutexvar_epi32(i, a)
+#define _mm512_reduce_add_epi32(a) emulated_sum(a)
 #define _mm512_reduce_max_ps(a) emulated_largest(a)
 #define _mm512_set1_epi16(a) simde_mm512_set1_epi16(a)
 #define _mm512_set1_epi32(a) simde_mm512_set1_epi32(a)
