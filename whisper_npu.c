@@ -2670,8 +2670,8 @@ WNPU_INLINE GM_SSE41 void gm_sse41_store(int32_t *c, const int32_t *from, const 
     }
 }
 
-/* R rows (1, 2 or 6) times one group of 2 C columns; rows 0 to 2 stand from lo on, rows 3 to 5 from
- * hi: few registers. */
+/* R rows (1, 2, 4 or 6) times one group of 2 C columns; rows 0 to 2 stand from lo on, the others
+ * from hi: few registers. */
 WNPU_INLINE GM_SSE41 void gm_sse41_group(gm_sse41_row *s, const char **lo, const char **hi,
                                          size_t stride, const int8_t *b, int R, int C)
 {
@@ -2689,6 +2689,8 @@ WNPU_INLINE GM_SSE41 void gm_sse41_group(gm_sse41_row *s, const char **lo, const
     if (R > 2) {
         gm_sse41_step(&s[2], *lo + stride * 2, lo, hi, y, C);
         gm_sse41_step(&s[3], *hi, lo, hi, y, C);
+    }
+    if (R > 4) {
         gm_sse41_step(&s[4], *hi + stride, lo, hi, y, C);
         gm_sse41_step(&s[5], *hi + stride * 2, lo, hi, y, C);
     }
@@ -2726,20 +2728,26 @@ WNPU_INLINE GM_SSE41 void gm_sse41_panel(int32_t *c, size_t ldc, const int32_t *
                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
                                          const int8_t *b, size_t groups, size_t next)
 {
-    size_t r, n;
-    for (n = 0; n < 16 && rows == 6; n += 4) {
-        gm_sse41_tile1(c + n, ldc, gm_at(from, n), ldfrom, a, stride, b + n * 4,
-                       groups, next, 6, 2);
-    }
-    for (n = 0; n < 16 && rows < 6; n += 8) {
+    size_t r = rows == 6 ? 6 : rows >= 4 ? 4 : 0, n;
+    for (n = 0; n < 16 && r > 0; n += 4) {
         const int32_t *start = gm_at(from, n);
-        for (r = 0; r + 2 <= rows; r += 2) {
-            gm_sse41_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
-                           a + r * stride, stride, b + n * 4, groups, next, 2, 4);
+        if (r == 6) {
+            gm_sse41_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 6, 2);
+        } else {
+            gm_sse41_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 4, 2);
         }
-        if (r < rows) {
-            gm_sse41_tile1(c + r * ldc + n, ldc, gm_at(start, r * ldfrom), ldfrom,
-                           a + r * stride, stride, b + n * 4, groups, next, 1, 4);
+    }
+    for (; r < rows; r += 2) {
+        const char *x = a + r * stride;
+        for (n = 0; n < 16; n += 8) {
+            const int32_t *start = gm_at(from, r * ldfrom + n);
+            if (r + 2 <= rows) {
+                gm_sse41_tile1(c + r * ldc + n, ldc, start, ldfrom, x, stride, b + n * 4, groups,
+                               next, 2, 4);
+            } else {
+                gm_sse41_tile1(c + r * ldc + n, ldc, start, ldfrom, x, stride, b + n * 4, groups,
+                               next, 1, 4);
+            }
         }
     }
 }
@@ -2900,8 +2908,8 @@ WNPU_INLINE GM_AVX2 void gm_avx2_store(int32_t *c, const int32_t *from, const gm
     }
 }
 
-/* R rows (1, 2 or 6) times one group of 4 C columns; rows 0 to 2 stand from lo on, rows 3 to 5 from
- * hi: few registers. */
+/* R rows (1, 2, 4 or 6) times one group of 4 C columns; rows 0 to 2 stand from lo on, the others
+ * from hi: few registers. */
 WNPU_INLINE GM_AVX2 void gm_avx2_group(gm_avx2_row *s, const char **lo, const char **hi,
                                        size_t stride, const int8_t *b, int R, int C)
 {
@@ -2919,6 +2927,8 @@ WNPU_INLINE GM_AVX2 void gm_avx2_group(gm_avx2_row *s, const char **lo, const ch
     if (R > 2) {
         gm_avx2_step(&s[2], *lo + stride * 2, lo, hi, y, C);
         gm_avx2_step(&s[3], *hi, lo, hi, y, C);
+    }
+    if (R > 4) {
         gm_avx2_step(&s[4], *hi + stride, lo, hi, y, C);
         gm_avx2_step(&s[5], *hi + stride * 2, lo, hi, y, C);
     }
@@ -2956,20 +2966,24 @@ WNPU_INLINE GM_AVX2 void gm_avx2_panel(int32_t *c, size_t ldc, const int32_t *fr
                                        const char *a, size_t stride, size_t rows, const int8_t *b,
                                        size_t groups, size_t next)
 {
-    size_t r;
-    if (rows == 6) {
-        gm_avx2_tile1(c, ldc, from, ldfrom, a, stride, b, groups, next, 6, 2);
-        gm_avx2_tile1(c + 8, ldc, gm_at(from, 8), ldfrom, a, stride, b + 32,
-                      groups, next, 6, 2);
-        return;
+    size_t r = rows == 6 ? 6 : rows >= 4 ? 4 : 0, n;
+    for (n = 0; n < 16 && r > 0; n += 8) {
+        const int32_t *start = gm_at(from, n);
+        if (r == 6) {
+            gm_avx2_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 6, 2);
+        } else {
+            gm_avx2_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 4, 2);
+        }
     }
-    for (r = 0; r + 2 <= rows; r += 2) {
-        gm_avx2_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
-                      a + r * stride, stride, b, groups, next, 2, 4);
-    }
-    if (r < rows) {
-        gm_avx2_tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom,
-                      a + r * stride, stride, b, groups, next, 1, 4);
+    for (; r < rows; r += 2) {
+        const int32_t *start = gm_at(from, r * ldfrom);
+        if (r + 2 <= rows) {
+            gm_avx2_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, groups, next,
+                          2, 4);
+        } else {
+            gm_avx2_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, groups, next,
+                          1, 4);
+        }
     }
 }
 
