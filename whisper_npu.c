@@ -3187,40 +3187,53 @@ WNPU_INLINE GM_VNNI void gm_vnni_step(gm_vnni_row *sum, const char *a, const cha
     __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]));
 }
 
-/* Sums of R rows (1, 2, 4 or 6) times P panels (1, or 2 of up to 2 rows): 12 of them, 2 loads and 1
- * broadcast fit 16 registers. ahead NULL: nothing is read ahead. */
+/* R rows (1, 2, 4 or 6) times one group of P panels; rows 0 to 2 stand from lo on, the others from
+ * hi. */
+WNPU_INLINE GM_VNNI void gm_vnni_group(gm_vnni_row *s, const char **lo, const char **hi,
+                                       size_t stride, const int8_t *b, size_t panel, int R, int P)
+{
+    __m256i y[4];
+    int j;
+    MT_UNROLL
+    for (j = 0; j < 2 * P; j++) {
+        const int8_t *at = b + (j > 1 ? panel : 0) + j % 2 * 32;
+        y[j] = _mm256_loadu_si256((const __m256i *)(const void *)at);
+    }
+    gm_vnni_step(&s[0], *lo, lo, hi, y, P);
+    if (R > 1) {
+        gm_vnni_step(&s[1], *lo + stride, lo, hi, y, P);
+    }
+    if (R > 2) {
+        gm_vnni_step(&s[2], *lo + stride * 2, lo, hi, y, P);
+        gm_vnni_step(&s[3], *hi, lo, hi, y, P);
+    }
+    if (R > 4) {
+        gm_vnni_step(&s[4], *hi + stride, lo, hi, y, P);
+        gm_vnni_step(&s[5], *hi + stride * 2, lo, hi, y, P);
+    }
+}
+
+/* Sums of R rows times P panels (1, or 2 of up to 2 rows): 12 of them, 2 loads and 1 broadcast fit
+ * 16 registers. ahead NULL: nothing is read ahead, and unrolling makes gcc spill. */
 WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_t ldfrom,
                                       const char *a, size_t stride, const int8_t *b, size_t k4,
                                       size_t groups, gm_share *ahead, int R, int P)
 {
-    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
+    const char *lo = a, *hi = a + stride * 3;
     const size_t panel = k4 * GM_GROUP;
     size_t g;
-    int r, j;
+    int r;
     MT_UNROLL
     for (r = 0; r < R; r++) {
         gm_vnni_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
     }
-    for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
-        __m256i y[4];
+    for (g = 0; g < groups && ahead == NULL; g++, lo += 4, hi += 4, b += GM_GROUP) {
+        gm_vnni_group(s, &lo, &hi, stride, b, panel, R, P);
+    }
+    MT_UNROLL4
+    for (g = 0; g < groups && ahead != NULL; g++, lo += 4, hi += 4, b += GM_GROUP) {
         gm_share_ahead(ahead, g, panel, P);
-        MT_UNROLL
-        for (j = 0; j < 2 * P; j++) {
-            const int8_t *at = b + (j > 1 ? panel : 0) + j % 2 * 32;
-            y[j] = _mm256_loadu_si256((const __m256i *)(const void *)at);
-        }
-        gm_vnni_step(&s[0], lo, &lo, &hi, y, P);
-        if (R > 1) {
-            gm_vnni_step(&s[1], lo + stride, &lo, &hi, y, P);
-        }
-        if (R > 2) {
-            gm_vnni_step(&s[2], lo + stride * 2, &lo, &hi, y, P);
-            gm_vnni_step(&s[3], hi, &lo, &hi, y, P);
-        }
-        if (R > 4) {
-            gm_vnni_step(&s[4], hi + stride, &lo, &hi, y, P);
-            gm_vnni_step(&s[5], hi + stride * 2, &lo, &hi, y, P);
-        }
+        gm_vnni_group(s, &lo, &hi, stride, b, panel, R, P);
     }
 }
 
@@ -3272,7 +3285,8 @@ GM_VNNI static void gm_vnni_few(int32_t *c, size_t ldc, const int32_t *from, siz
 {
     size_t done = 0;
     while (done < rows) {
-        size_t take = gm_few_part(rows - done);
+        /* Four rows have 8 sums, which wait for themselves. */
+        size_t take = rows - done == 8 ? 6 : gm_few_part(rows - done);
         gm_share share = gm_share_of(done, take, rows, b, groups, next);
         if (take == 6) {
             gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 6, 1);
