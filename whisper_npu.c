@@ -2275,7 +2275,6 @@ typedef struct gm_weight {
     float *exact;        /* float32 weights for the reference path, [n16][k][16]; or NULL */
 } gm_weight;
 
-/* The kernels of one instruction set. Columns come in whole panels: ldc >= panels * 16. */
 /* Where A is not zero. GELU and softmax leave groups that are zero in all rows of a register tile,
  * a fifth to a third of them, which products need not look at. */
 typedef struct gm_sparse {
@@ -2283,6 +2282,7 @@ typedef struct gm_sparse {
     uint16_t *n;     /* [tiles][stretches] how many these are */
 } gm_sparse;
 
+/* The kernels of one instruction set. Columns come in whole panels: ldc >= panels * 16. */
 typedef struct gm_kernels {
     wnpu_isa isa;
     uint32_t rows; /* of a register tile; blocks are best a multiple of it */
@@ -2768,7 +2768,7 @@ static void gm_sse41_tile(int32_t *c, size_t ldc, const void *packed_a, size_t r
                           size_t panels)
 {
     (void)correction;
-    /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
+    /* Few rows wait for memory: the kernels of up to 4 rows prefetch, the one of 6 does not. */
     gm_walk(gm_sse41_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, GM_STRETCH, c, ldc,
             packed_a, rows, b, pitch, NULL, k4, panels);
 }
@@ -3003,7 +3003,7 @@ static void gm_avx2_tile(int32_t *c, size_t ldc, const void *packed_a, size_t ro
                          size_t panels)
 {
     (void)correction;
-    /* Few rows wait for memory: the kernel of 2 rows prefetches, the one of 6 does not. */
+    /* Few rows wait for memory: the kernels of up to 4 rows prefetch, the one of 6 does not. */
     gm_walk(gm_avx2_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, GM_STRETCH, c, ldc,
             packed_a, rows, b, pitch, NULL, k4, panels);
 }
@@ -3214,7 +3214,7 @@ WNPU_INLINE GM_VNNI void gm_vnni_group(gm_vnni_row *s, const char **lo, const ch
 }
 
 /* Sums of R rows times P panels (1, or 2 of up to 2 rows): 12 of them, 2 loads and 1 broadcast fit
- * 16 registers. ahead NULL: nothing is read ahead, and unrolling makes gcc spill. */
+ * 16 registers. ahead NULL: nothing is read ahead (unrolled, that would be a fifth slower). */
 WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_t ldfrom,
                                       const char *a, size_t stride, const int8_t *b, size_t k4,
                                       size_t groups, gm_share *ahead, int R, int P)
