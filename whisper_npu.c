@@ -2465,33 +2465,57 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
 
 #define GM_MANY 48u /* rows: more of them leave time to read ahead */
 
+/* A whole tile of rows times n groups of one panel, at `group` bytes from a. */
+typedef void (*gm_some)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
+                        size_t stride, const int8_t *b, const uint16_t *group, size_t n);
+
 /* The panels' part of a stretch and a tile's rows should stay in the nearest caches. With many rows
  * there is time to fetch what comes next, a little with each tile: the weights of a layer are read
- * from far away again and again. */
+ * from far away again and again. sparse: whole tiles go through some, over groups that are not
+ * zero; NULL: all rows take all groups. */
+WNPU_INLINE void gm_walk_sparse(gm_micro micro, gm_some some, size_t tile_rows, size_t tile_panels,
+                                size_t group_bytes, size_t stretch, int32_t *c, size_t ldc,
+                                const void *packed_a, size_t rows, const int8_t *b, size_t pitch,
+                                const int32_t *correction, const gm_sparse *sparse, size_t k4,
+                                size_t panels)
+{
+    size_t p, q, g, r, stride = k4 * group_bytes + GM_PAD;
+    size_t stretches = (k4 + stretch - 1) / stretch;
+    for (p = 0; p < panels; p += tile_panels) {
+        size_t np = panels - p < tile_panels ? panels - p : tile_panels;
+        for (g = 0; g < k4; g += stretch) {
+            size_t ng = k4 - g < stretch ? k4 - g : stretch, ldfrom = g > 0 ? ldc : 0;
+            size_t ahead = rows > GM_MANY ? (ng * tile_rows + rows - 1) / rows : 0;
+            size_t after = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
+            size_t next = gm_next(k4, panels, ng, pitch, np);
+            const int8_t *y = b + (p * pitch + g) * GM_GROUP;
+            for (r = 0; r < rows; r += tile_rows) {
+                size_t nr = rows - r < tile_rows ? rows - r : tile_rows, tile = r / tile_rows;
+                const char *a = (const char *)packed_a + r * stride + g * group_bytes;
+                int32_t *out = c + r * ldc + p * 16;
+                const int32_t *from = g > 0 ? out : gm_at(correction, p * 16);
+                gm_walk_ahead(b, pitch, np, after + tile * ahead, ahead);
+                if (sparse == NULL || nr < tile_rows) {
+                    micro(out, ldc, from, ldfrom, a, stride, nr, y, pitch, ng, np, next);
+                    continue;
+                }
+                for (q = 0; q < np; q++) {
+                    some(out + q * 16, ldc, gm_at(from, q * 16), ldfrom, a, stride,
+                         y + q * pitch * GM_GROUP, sparse->group + tile * k4 + g,
+                         sparse->n[tile * stretches + g / stretch]);
+                }
+            }
+        }
+    }
+}
+
 WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, size_t group_bytes,
                          size_t stretch, int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                          const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                          size_t panels)
 {
-    size_t p, g, r, stride = k4 * group_bytes + GM_PAD;
-    for (p = 0; p < panels; p += tile_panels) {
-        size_t np = panels - p < tile_panels ? panels - p : tile_panels;
-        for (g = 0; g < k4; g += stretch) {
-            size_t ng = k4 - g < stretch ? k4 - g : stretch;
-            size_t ahead = rows > GM_MANY ? (ng * tile_rows + rows - 1) / rows : 0;
-            size_t after = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
-            size_t next = gm_next(k4, panels, ng, pitch, np);
-            for (r = 0; r < rows; r += tile_rows) {
-                size_t nr = rows - r < tile_rows ? rows - r : tile_rows;
-                int32_t *out = c + r * ldc + p * 16;
-                const int32_t *from = g > 0 ? out : gm_at(correction, p * 16);
-                gm_walk_ahead(b, pitch, np, after + r / tile_rows * ahead, ahead);
-                micro(out, ldc, from, g > 0 ? ldc : 0,
-                      (const char *)packed_a + r * stride + g * group_bytes, stride, nr,
-                      b + (p * pitch + g) * GM_GROUP, pitch, ng, np, next);
-            }
-        }
-    }
+    gm_walk_sparse(micro, NULL, tile_rows, tile_panels, group_bytes, stretch, c, ldc, packed_a,
+                   rows, b, pitch, correction, NULL, k4, panels);
 }
 
 #ifdef WNPU_X86
@@ -2593,41 +2617,6 @@ static void gm_survey16(gm_sparse *sparse, const void *packed_a, size_t rows, si
         for (g = 0; g < k4; g += GM_STRETCH) {
             *n++ = (uint16_t)gm_survey_stretch(sparse->group + t * k4 + g, a + g * 8, stride,
                                                k4 - g < GM_STRETCH ? k4 - g : GM_STRETCH);
-        }
-    }
-}
-
-/* 6 rows times n groups of one panel. */
-typedef void (*gm_six)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
-                       size_t stride, const int8_t *b, const uint16_t *group, size_t n);
-
-/* gm_walk() over groups that are not zero. Rows that do not fill a tile take all. */
-WNPU_INLINE void gm_walk_sparse(gm_six six, gm_micro micro, int32_t *c, size_t ldc,
-                                const void *packed_a, size_t rows, const int8_t *b, size_t pitch,
-                                const gm_sparse *sparse, size_t k4, size_t panels)
-{
-    size_t p, q, g, t, stride = gm_bytes16(1, k4), tiles = rows / 6, rest = rows % 6;
-    size_t stretches = (k4 + GM_STRETCH - 1) / GM_STRETCH;
-    for (p = 0; p < panels; p += 4) {
-        size_t np = panels - p < 4 ? panels - p : 4;
-        for (g = 0; g < k4; g += GM_STRETCH) {
-            size_t ng = k4 - g < GM_STRETCH ? k4 - g : GM_STRETCH, ldfrom = g > 0 ? ldc : 0;
-            size_t ahead = rows > GM_MANY ? (ng * 6 + rows - 1) / rows : 0;
-            size_t after = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
-            const char *a = (const char *)packed_a + g * 8;
-            const int8_t *y = b + (p * pitch + g) * GM_GROUP;
-            int32_t *out = c + p * 16;
-            for (t = 0; t < tiles; t++, a += 6 * stride, out += 6 * ldc) {
-                const uint16_t *group = sparse->group + t * k4 + g;
-                gm_walk_ahead(b, pitch, np, after + t * ahead, ahead);
-                for (q = 0; q < np; q++) {
-                    six(out + q * 16, ldc, g > 0 ? out + q * 16 : NULL, ldfrom, a, stride,
-                        y + q * pitch * GM_GROUP, group, sparse->n[t * stretches + g / GM_STRETCH]);
-                }
-            }
-            if (rest > 0) {
-                micro(out, ldc, g > 0 ? out : NULL, ldfrom, a, stride, rest, y, pitch, ng, np, 0);
-            }
         }
     }
 }
@@ -2773,10 +2762,10 @@ static void gm_sse41_tile(int32_t *c, size_t ldc, const void *packed_a, size_t r
             packed_a, rows, b, pitch, NULL, k4, panels);
 }
 
-/* A gm_six. */
-GM_SSE41 static void gm_sse41_six(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                  const char *a, size_t stride, const int8_t *b,
-                                  const uint16_t *group, size_t n)
+/* A gm_some. */
+GM_SSE41 static void gm_sse41_some(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                   const char *a, size_t stride, const int8_t *b,
+                                   const uint16_t *group, size_t n)
 {
     size_t column, i;
     for (column = 0; column < 16; column += 4, b += 16) {
@@ -2794,8 +2783,8 @@ static void gm_sse41_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t
                             const int8_t *b, size_t pitch, const gm_sparse *sparse, size_t k4,
                             size_t panels)
 {
-    gm_walk_sparse(gm_sse41_six, gm_sse41_micro, c, ldc, packed_a, rows, b, pitch, sparse, k4,
-                   panels);
+    gm_walk_sparse(gm_sse41_micro, gm_sse41_some, 6, 4, 8, GM_STRETCH, c, ldc, packed_a, rows, b,
+                   pitch, NULL, sparse, k4, panels);
 }
 
 static const gm_kernels gm_sse41 = {
@@ -3045,10 +3034,10 @@ GM_AVX2 static void gm_ftile8(float *c, size_t ldc, const float *a, size_t lda, 
     }
 }
 
-/* A gm_six. */
-GM_AVX2 static void gm_avx2_six(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                const char *a, size_t stride, const int8_t *b,
-                                const uint16_t *group, size_t n)
+/* A gm_some. */
+GM_AVX2 static void gm_avx2_some(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
+                                 const char *a, size_t stride, const int8_t *b,
+                                 const uint16_t *group, size_t n)
 {
     size_t column, i;
     for (column = 0; column < 16; column += 8, b += 32) {
@@ -3066,8 +3055,8 @@ static void gm_avx2_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t 
                            const int8_t *b, size_t pitch, const gm_sparse *sparse, size_t k4,
                            size_t panels)
 {
-    gm_walk_sparse(gm_avx2_six, gm_avx2_micro, c, ldc, packed_a, rows, b, pitch, sparse, k4,
-                   panels);
+    gm_walk_sparse(gm_avx2_micro, gm_avx2_some, 6, 4, 8, GM_STRETCH, c, ldc, packed_a, rows, b,
+                   pitch, NULL, sparse, k4, panels);
 }
 
 static const gm_kernels gm_avx2 = {
