@@ -10272,23 +10272,30 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
 
 typedef enum en_part { EN_QUERY, EN_KEY, EN_VALUE } en_part;
 
-/* Stores queries, or keys or values in h, of rows t0..t0+n-1 of one head; x is [n, hd]. */
+/* Stores queries, or keys or values in h, of rows t0..t0+n-1 of one head; x is [n, hd] with stride
+ * ldx. */
 static void en_put(en_engine *e, en_worker *w, en_heads *h, en_part part, size_t head, size_t t0,
-                   size_t n, const float *x)
+                   size_t n, const float *x, size_t ldx)
 {
     const float scale = 1.0f / sqrtf((float)h->hd);
     size_t at = head * e->model->n_audio_ctx + t0, hd = h->hd, r;
     if (part == EN_KEY) {
-        en_put_keys(e, h, head, t0, n, x, hd, w->q);
-    } else if (part == EN_VALUE) {
-        en_put_values(e, h, head, t0, n, x, hd, w->q);
-    } else if (e->exact) {
-        memcpy(e->query_exact + at * hd, x, n * hd * sizeof(float));
-        e->op->scale(e->query_exact + at * hd, n * hd, scale);
-    } else {
-        e->op->quantise(e->query + at * hd, x, hd, n, hd, e->query_scale + at);
-        for (r = at; r < at + n; r++) {
-            e->query_scale[r] *= scale;
+        en_put_keys(e, h, head, t0, n, x, ldx, w->q);
+        return;
+    }
+    if (part == EN_VALUE) {
+        en_put_values(e, h, head, t0, n, x, ldx, w->q);
+        return;
+    }
+    if (!e->exact) {
+        e->op->quantise(e->query + at * hd, x, ldx, n, hd, e->query_scale + at);
+    }
+    for (r = 0; r < n; r++) {
+        if (e->exact) {
+            memcpy(e->query_exact + (at + r) * hd, x + r * ldx, hd * sizeof(float));
+            e->op->scale(e->query_exact + (at + r) * hd, hd, scale);
+        } else {
+            e->query_scale[at + r] *= scale;
         }
     }
 }
@@ -10305,14 +10312,14 @@ static void en_put_product(en_engine *e, en_worker *w, const gm_weight *weight, 
     }
     if (e->exact) {
         en_multiply(e, w, w, weight, panel, hd / 16, n, w->wide, hd, OP_STORE);
-        en_put(e, w, h, part, head, t0, n, w->wide);
+        en_put(e, w, h, part, head, t0, n, w->wide, hd);
         return;
     }
     en_sums(e, w, w, weight, panel, hd / 16, n);
     for (r = 0; r < n; r += EN_QUERIES) {
         size_t rows = n - r < EN_QUERIES ? n - r : EN_QUERIES;
         en_finish(e, w, w, weight, panel, hd / 16, r, rows, w->wide, hd, OP_STORE);
-        en_put(e, w, h, part, head, t0 + r, rows, w->wide);
+        en_put(e, w, h, part, head, t0 + r, rows, w->wide, hd);
     }
 }
 
@@ -14986,18 +14993,13 @@ static void np_after_conv2(const np_pass *p, en_worker *w, size_t row, size_t n)
 static void np_after_qkv(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     en_engine *e = p->b->e;
-    size_t d = e->model->n_audio_state, hd = e->self.hd, t = p->c->t0 + row, head, r;
-    float scale = 1.0f / sqrtf((float)hd);
+    size_t d = e->model->n_audio_state, t = p->c->t0 + row, head;
     np_product(p, w, row, n, w->wide, 3 * d, OP_STORE);
     for (head = 0; head < e->self.heads; head++) {
-        const float *x = w->wide + head * hd;
-        size_t at = head * e->model->n_audio_ctx + t;
-        e->op->quantise(e->query + at * hd, x, 3 * d, n, hd, e->query_scale + at);
-        for (r = 0; r < n; r++) {
-            e->query_scale[at + r] *= scale;
-        }
-        en_put_keys(e, &e->self, head, t, n, x + d, 3 * d, w->q);
-        en_put_values(e, &e->self, head, t, n, x + 2 * d, 3 * d, w->q);
+        const float *x = w->wide + head * e->self.hd;
+        en_put(e, w, &e->self, EN_QUERY, head, t, n, x, 3 * d);
+        en_put(e, w, &e->self, EN_KEY, head, t, n, x + d, 3 * d);
+        en_put(e, w, &e->self, EN_VALUE, head, t, n, x + 2 * d, 3 * d);
     }
 }
 
