@@ -6530,8 +6530,7 @@ OP_AVX512 static int32_t op_digits_avx512(int8_t *q, int8_t *low, const float *x
     const __m512i most = _mm512_set1_epi32(127), least = _mm512_set1_epi32(-127);
     const __m512 step = _mm512_set1_ps(scale), digit = _mm512_set1_ps(254.0f);
     __m512i sum = _mm512_setzero_si512();
-    int32_t part[16], total = 0;
-    size_t i, j;
+    size_t i;
     for (i = 0; i + 16 <= n; i += 16) {
         __m512 t = _mm512_div_ps(_mm512_loadu_ps(x + i), step);
         __m512i k = _mm512_max_epi32(_mm512_min_epi32(_mm512_cvtps_epi32(t), most), least);
@@ -6543,11 +6542,8 @@ OP_AVX512 static int32_t op_digits_avx512(int8_t *q, int8_t *low, const float *x
             _mm_storeu_si128((__m128i *)(void *)(low + i), _mm512_cvtepi32_epi8(k));
         }
     }
-    _mm512_storeu_si512(part, sum);
-    for (j = 0; j < 16; j++) {
-        total += part[j];
-    }
-    return total + op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
+    return _mm512_reduce_add_epi32(sum) +
+           op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
 }
 
 OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size_t n)

@@ -167,7 +167,7 @@ static void check_product(const problem *p, const gm_kernels *kernels, size_t ro
     kernels->pack_a(packed_a, p->a, p->lda, rows, p->k4);
     if (sparse) {
         gm_sparse found;
-        found.group = malloc(MAX_ROWS / 6 * p->k4 * sizeof(uint16_t) + 1);
+        found.group = malloc(MAX_ROWS / 6 * p->k4 * sizeof(uint16_t));
         found.n = malloc(MAX_ROWS / 6 * (p->k4 / GM_STRETCH + 1) * sizeof(uint16_t));
         kernels->survey(&found, packed_a, rows, p->k4);
         kernels->sparse_tile(c, ldc, packed_a, rows, p->packed, p->k4, &found, p->k4, panels);
