@@ -2463,7 +2463,8 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
     return bytes > GM_AHEAD ? bytes : GM_AHEAD;
 }
 
-#define GM_MANY 48u /* rows: more of them leave time to read ahead */
+#define GM_FEW 16u /* rows: up to so many wait for memory */
+#define GM_MANY 48u /* more of them leave time to read ahead */
 
 /* A whole tile of rows times n groups of one panel, at `group` bytes from a. */
 typedef void (*gm_some)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
@@ -3088,9 +3089,6 @@ GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, si
 
 typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
-/* Up to so many rows wait for memory. */
-#define GM_FEW 16u
-
 /* How many rows of so few go through a kernel together. */
 WNPU_INLINE size_t gm_few_part(size_t left)
 {
@@ -3267,7 +3265,9 @@ WNPU_INLINE GM_VNNI void gm_vnni_part(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
-/* At most GM_FEW rows: they wait for memory, see gm_avx512_few(). */
+/* At most GM_FEW rows wait for memory, and four panels are four places to read from. What the first
+ * part of the rows has read is near for the others, and each reads its share ahead, so that memory
+ * never rests. */
 GM_VNNI static void gm_vnni_few(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                 const char *a, size_t stride, size_t rows, const int8_t *b,
                                 size_t pitch, size_t groups, size_t panels, size_t next)
@@ -3406,7 +3406,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum,
     }
 }
 
-/* Sums of R rows (1, 2, 4 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
+/* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
  * registers. ahead is for four panels; NULL: nothing is read ahead. */
 WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
                                           const char *a, size_t stride, const int8_t *b, size_t k4,
@@ -3437,8 +3437,6 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
         if (R > 2) {
             gm_avx512_step(&s[2], lo + stride * 2, y, P);
             gm_avx512_step(&s[3], hi, y, P);
-        }
-        if (R > 4) {
             gm_avx512_step(&s[4], hi + stride, y, P);
             gm_avx512_step(&s[5], hi + stride * 2, y, P);
         }
@@ -3497,46 +3495,110 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
-/* At most GM_FEW rows times four panels: few rows wait for memory, and four panels are four places
- * to read from. What the first part of the rows has read is near for the others, and each reads its
- * share ahead, so that memory never rests. */
-WNPU_INLINE GM_AVX512 void gm_avx512_few(int32_t *c, size_t ldc, const int32_t *from,
-                                         size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                         const int8_t *b, size_t k4, size_t groups, size_t next)
+/* Row r of 8, in a form that an address can have: odd[i] is 2 i + 1 times stride. */
+WNPU_INLINE const char *gm_avx512_at(const char *a, const size_t *odd, int r)
 {
-    size_t done = 0;
-    while (done < rows) {
-        size_t take = gm_few_part(rows - done);
-        gm_share share = gm_share_of(done, take, rows, b, groups, next), *ahead = &share;
-        if (take == 6) {
-            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 6, 4);
-        } else if (take == 4) {
-            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 4, 4);
-        } else if (take == 2) {
-            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 2, 4);
-        } else {
-            gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, ahead, 1, 4);
-        }
-        done += take;
-        c += take * ldc;
-        a += take * stride;
-        from = gm_at(from, take * ldfrom);
+    return a + (r % 2 == 1 ? odd[r / 2] : r == 6 ? odd[1] * 2 : odd[0] * (size_t)r);
+}
+
+/* R rows times one group of one panel; hi is row 8. */
+WNPU_INLINE GM_AVX512 void gm_avx512_group(__m512i *sum, const char *a, const char *hi,
+                                           const size_t *odd, const int8_t *b, int R)
+{
+    const __m512i y = _mm512_loadu_si512(b);
+    int r;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        const char *x = gm_avx512_at(r < 8 ? a : hi, odd, r % 8);
+        gm_avx512_add(&sum[r], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y);
     }
 }
 
+/* R rows times one panel, and the line `ahead` bytes behind each group is asked for. S groups in
+ * turn have sums of their own (16 at most in all), because sums wait for themselves. */
+WNPU_INLINE GM_AVX512 void gm_avx512_panel(int32_t *c, size_t ldc, const int32_t *from,
+                                           size_t ldfrom, const char *a, size_t stride,
+                                           const int8_t *b, size_t groups, size_t ahead, int R,
+                                           int S)
+{
+    const size_t odd[4] = {stride, stride * 3, stride * 5, stride * 7};
+    const char *hi = R > 8 ? a + stride * 8 : a;
+    __m512i s[16];
+    size_t g;
+    int r, k;
+    MT_UNROLL
+    for (r = 0; r < R * S; r++) {
+        s[r] = r < R && from != NULL ? _mm512_loadu_si512(from + (size_t)r * ldfrom) :
+               _mm512_setzero_si512();
+    }
+    for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
+        MT_UNROLL
+        for (k = 0; k < S; k++, a += 4, hi += 4, b += GM_GROUP) {
+            gm_prefetch2(b, ahead);
+            gm_avx512_group(s + k * R, a, hi, odd, b, R);
+        }
+    }
+    for (; g < groups; g++, a += 4, hi += 4, b += GM_GROUP) {
+        gm_avx512_group(s, a, hi, odd, b, R);
+    }
+    MT_UNROLL
+    for (r = R; r < R * S; r++) {
+        s[r % R] = _mm512_add_epi32(s[r % R], s[r]);
+    }
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
+    }
+}
+
+#define GM_NEAR 8192u /* bytes that are read ahead in a B which is read from front to back */
+
+/* At most GM_FEW rows times one panel: B is read once, in the order in which it lies in memory. An
+ * odd row goes by itself. */
 GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t *from,
                                           size_t ldfrom, const char *a, size_t stride, size_t rows,
                                           const int8_t *b, size_t pitch, size_t groups,
                                           size_t panels, size_t next)
 {
-    if (panels == 4) {
-        gm_avx512_few(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, next);
-    } else {
-        gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
+    const size_t ahead = next > 0 ? GM_NEAR : 0, even = rows / 2 * 2;
+    (void)pitch;
+    (void)panels;
+    switch (even) {
+    case 16: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 16, 1); break;
+    case 14: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 14, 1); break;
+    case 12: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 12, 1); break;
+    case 10: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 10, 1); break;
+    case 8: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 8, 2); break;
+    case 6: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 6, 2); break;
+    case 4: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 4, 4); break;
+    case 2: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 2, 4); break;
+    default: break;
+    }
+    if (even < rows) {
+        gm_avx512_panel(c + even * ldc, ldc, gm_at(from, even * ldfrom), ldfrom, a + even * stride,
+                        stride, b, groups, ahead, 1, 4);
     }
 }
 
-/* One or two rows read long stretches. */
+/* One or two rows wait for memory: four panels are four places to read from. */
+GM_AVX512 static void gm_avx512_two_micro(int32_t *c, size_t ldc, const int32_t *from,
+                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
+                                          const int8_t *b, size_t pitch, size_t groups,
+                                          size_t panels, size_t next)
+{
+    gm_share share = gm_share_of(0, rows, rows, b, groups, next), *ahead = &share;
+    if (panels < 4) {
+        gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
+    } else if (rows == 2) {
+        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, ahead, 2, 4);
+    } else {
+        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, ahead, 1, 4);
+    }
+}
+
+#define GM_SHORT 64u /* groups: four panels of so few lie in one page, where places to read from
+                      * disturb each other (22 GB/s in place of 34 on Zen 4) */
+
 static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                            const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
                            size_t panels)
@@ -3544,9 +3606,12 @@ static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t 
     if (rows > GM_FEW) {
         gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch, correction, k4,
                 panels);
+    } else if (rows > 2 || pitch < GM_SHORT) {
+        gm_walk(gm_avx512_few_micro, GM_FEW, 1, 4, k4, c, ldc, packed_a, rows, b, pitch, correction,
+                k4, panels);
     } else {
-        gm_walk(gm_avx512_few_micro, GM_FEW, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b,
-                pitch, correction, k4, panels);
+        gm_walk(gm_avx512_two_micro, 2, 4, 4, k4, c, ldc, packed_a, rows, b, pitch, correction, k4,
+                panels);
     }
 }
 
@@ -10217,6 +10282,12 @@ static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h,
     }
 }
 
+/* Asks memory for n bytes. Inlined, because gcc drops calls of functions that do nothing else. */
+WNPU_INLINE void en_fetch(const void *from, size_t n)
+{
+    gm_walk_ahead(from, 0, 1, 0, (n + GM_GROUP - 1) / GM_GROUP);
+}
+
 /* One block of keys, first..first+n-1, for w->queries. */
 static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
                             size_t first, size_t n, int last, const float *q_scale, size_t rows,
@@ -10231,6 +10302,12 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     keys.key = h->k_scale + at;
     keys.value_log2 = h->v_log2 + at;
     keys.value_inverse = h->v_inverse + at;
+    if (rows <= GM_FEW) { /* they wait for memory: for values now, for keys before the next block */
+        en_fetch(keys.value_log2, n * sizeof(float));
+        en_fetch(keys.value_inverse, n * sizeof(float));
+        en_fetch(keys.key + n, n * sizeof(float));
+        en_fetch(keys.correction + n, n * sizeof(int32_t));
+    }
     if (e->op->product == NULL || rows % e->gm->rows != 0 ||
         !e->op->product(w->online, w->u, w->queries, rows, n, q_scale, &keys)) {
         e->gm->tile(w->acc, EN_KEYS, w->queries, rows, keys.packed, hd / 4, keys.correction, hd / 4,
@@ -10768,12 +10845,6 @@ static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_
     en_attend_int8(e, w, h, head, n, q8, scale, rows, out, ldo);
 }
 
-/* Asks memory for n bytes. Inlined, because gcc drops calls of functions that do nothing else. */
-WNPU_INLINE void de_fetch(const void *from, size_t n)
-{
-    gm_walk_ahead(from, 0, 1, 0, (n + GM_GROUP - 1) / GM_GROUP);
-}
-
 /* A head's keys and values lie in many short pieces: all are asked for before the first is used. */
 WNPU_INLINE void de_fetch_head(const en_heads *h, size_t head, size_t n)
 {
@@ -10781,11 +10852,11 @@ WNPU_INLINE void de_fetch_head(const en_heads *h, size_t head, size_t n)
     if (h->kf != NULL) {
         return;
     }
-    de_fetch(h->k + at * h->hd, n * h->hd);
-    de_fetch(h->k_scale + at, n * sizeof(float));
-    de_fetch(h->k_fix + at, n * sizeof(int32_t));
-    de_fetch(h->v_log2 + at, n * sizeof(float));
-    de_fetch(h->v_inverse + at, n * sizeof(float));
+    en_fetch(h->k + at * h->hd, n * h->hd);
+    en_fetch(h->k_scale + at, n * sizeof(float));
+    en_fetch(h->k_fix + at, n * sizeof(int32_t));
+    en_fetch(h->v_log2 + at, n * sizeof(float));
+    en_fetch(h->v_inverse + at, n * sizeof(float));
     gm_walk_ahead(h->v + at * h->hd, h->keys / 4, h->hd / 16, 0, (n + 3) / 4);
 }
 
@@ -10914,7 +10985,7 @@ static void de_refine_task(void *context, size_t row, unsigned worker)
     count = count < DE_REFINED ? count : DE_REFINED;
     for (i = 0; i < count; i++) {
         if (i + DE_REFINE_AHEAD < count) {
-            de_fetch(m->embedding_low + close[i + DE_REFINE_AHEAD] * n, n);
+            en_fetch(m->embedding_low + close[i + DE_REFINE_AHEAD] * n, n);
         }
         logits[close[i]] += op->dot_int8(d->normed + row * n, m->embedding_low + close[i] * n, n) *
                             (m->embedding.scale[close[i]] * (1.0f / 254.0f));

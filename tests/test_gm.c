@@ -195,7 +195,7 @@ static void all_kernels(const problem *p, size_t row_step)
     const gm_kernels *list[8];
     size_t n = kernel_list(list), i, rows, panels;
     for (i = 0; i < n; i++) {
-        for (rows = 1; rows <= MAX_ROWS; rows += rows < 14 ? 1 : row_step) {
+        for (rows = 1; rows <= MAX_ROWS; rows += rows < 17 ? 1 : row_step) {
             for (panels = 1; panels <= MAX_PANELS; panels++) {
                 check_product(p, list[i], rows, panels, 0);
                 if (list[i]->survey != NULL) {
