@@ -7,7 +7,10 @@
  * The int8 scale: each row of outputs (one token, one head) is quantised symmetrically; its scale
  * is the largest magnitude of the float path's row over 127, and the INT8 path's row gets the same
  * one. An error is the difference of two such integers. Correlation is Pearson's, of the outputs
- * as they are. Both are over all rows of a layer. */
+ * as they are. Both are over all rows of a layer.
+ *
+ * Then the INT8 path's logits for the same tokens: most are int8 times int8, and those that matter
+ * are computed in full. All of them in full must have the same winner at every position. */
 #include "../whisper_npu.c"
 #include "t.h"
 
@@ -259,6 +262,50 @@ static void decode(pair *p)
     }
 }
 
+/* ---- logits ---- */
+
+/* One row of logits beside the same in full. Returns how far they are apart at most. */
+static double compare_logits(const de_decoder *d, const float *logits, const float *x)
+{
+    const wnpu_model *m = d->e->model;
+    size_t vocab = (size_t)m->vocab.n_vocab, won = d->e->op->argmax(logits, vocab), winner = 0, t;
+    float most = -1e30f;
+    double worst = 0.0;
+    for (t = 0; t < vocab; t++) {
+        float full = de_logit(d->e, x, (uint32_t)t);
+        double difference = fabs((double)logits[t] - (double)full);
+        if (full > most) {
+            most = full;
+            winner = t;
+        }
+        worst = difference > worst ? difference : worst;
+    }
+    T_CHECK(won == winner && logits[won] == most, "token %zu wins with %g, and in full %zu with %g",
+            won, (double)logits[won], winner, (double)most);
+    return worst;
+}
+
+static void check_logits(pair *p)
+{
+    de_decoder *d = &p->int8->run.decoder;
+    size_t i;
+    double worst = 0.0;
+    en_cross(d->e, d->cross);
+    for (i = 0; i < p->n; i++) {
+        de_row row;
+        double apart;
+        memset(&row, 0, sizeof row);
+        row.token = p->tokens[i];
+        row.position = (uint32_t)i;
+        row.want = 1;
+        de_step(d, &row, 1);
+        apart = compare_logits(d, d->logits, d->normed);
+        worst = apart > worst ? apart : worst;
+    }
+    printf("  logits: off by %.2f at most\n", worst);
+    T_CHECK(worst > 0.0 && worst < DE_MATTERS / 4.0, "logits are off by %g", worst);
+}
+
 /* ---- model and recording ---- */
 
 /* The file that the environment names, or the one in the user's cache; NULL if it is not there. */
@@ -382,6 +429,7 @@ static void layers(const char *variable, const char *name)
     if (p.exact != NULL && p.int8 != NULL && p.got != NULL && t_bad == 0) {
         find_tokens(&p, &audio);
         fill_span(p.exact->run.span, &audio);
+        check_logits(&p);
         encode(&p);
         decode(&p);
     }

@@ -504,6 +504,7 @@ static void set_row(gm_weight *w, uint32_t row, const float *values)
 static size_t row_errors(const gm_weight *w, uint32_t n, const float *values)
 {
     float largest = 0.0f, scale, *got = malloc(w->k * sizeof *got);
+    int8_t *bytes = malloc((size_t)w->k4 * 4);
     int32_t sum = 0;
     size_t k, wrong = 0;
     for (k = 0; k < w->k; k++) {
@@ -512,13 +513,14 @@ static size_t row_errors(const gm_weight *w, uint32_t n, const float *values)
     scale = largest / 127.0f;
     wrong += memcmp(&scale, &w->scale[n], sizeof scale) != 0;
     gm_get_row(w, n, got, 0);
+    gm_get_bytes(w, n, bytes);
     for (k = 0; k < w->k; k++) {
         long q = 0;
         if (scale > 0.0f) {
             q = lrintf(values[k] / scale);
             q = q > 127 ? 127 : q < -127 ? -127 : q;
         }
-        wrong += weight_at(w, n, k) != q;
+        wrong += weight_at(w, n, k) != q || bytes[k] != q;
         wrong += got[k] != (float)q * scale;
         sum += (int32_t)q;
     }
@@ -528,6 +530,7 @@ static size_t row_errors(const gm_weight *w, uint32_t n, const float *values)
         wrong += w->exact[(n / 16 * w->k + k) * 16 + n % 16] != values[k];
         wrong += got[k] != values[k];
     }
+    free(bytes);
     free(got);
     return wrong;
 }
