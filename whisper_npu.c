@@ -3406,39 +3406,38 @@ WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum,
     }
 }
 
+/* Row r of 8, in a form that an address can have: odd[i] is 2 i + 1 times stride. */
+WNPU_INLINE const char *gm_avx512_at(const char *a, const size_t *odd, int r)
+{
+    return a + (r % 2 == 1 ? odd[r / 2] : r == 6 ? odd[1] * 2 : odd[0] * (size_t)r);
+}
+
 /* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
- * registers. ahead is for four panels; NULL: nothing is read ahead. */
+ * registers. ahead is for four panels: the lines that many bytes behind are asked for; NULL: none
+ * are. The loop is not unrolled: gcc may keep sums on the stack then. */
 WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
                                           const char *a, size_t stride, const int8_t *b, size_t k4,
-                                          size_t groups, gm_share *ahead, int R, int P)
+                                          size_t groups, const size_t *ahead, int R, int P)
 {
-    const char *lo = a, *hi = a + stride * 3; /* rows 0 to 2 and 3 to 5 */
-    const size_t panel = k4 * GM_GROUP;
-    size_t g;
-    int r;
+    const size_t odd[4] = {stride, stride * 3, stride * 5, 0}, panel = k4 * GM_GROUP;
+    const char *end = a + groups * 4;
+    int r, p;
     MT_UNROLL
     for (r = 0; r < R; r++) {
         gm_avx512_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
     }
-    MT_UNROLL4
-    for (g = 0; g < groups; g++, lo += 4, hi += 4, b += GM_GROUP) {
+    for (; a < end; a += 4, b += GM_GROUP) {
         __m512i y[4];
-        gm_share_ahead(ahead, g, panel, 4);
-        y[0] = _mm512_loadu_si512(b);
-        if (P > 1) {
-            y[1] = _mm512_loadu_si512(b + panel);
-            y[2] = _mm512_loadu_si512(b + panel * 2);
-            y[3] = _mm512_loadu_si512(b + panel * 3);
+        MT_UNROLL
+        for (p = 0; p < P; p++) {
+            y[p] = _mm512_loadu_si512(b + panel * (size_t)p);
+            if (ahead != NULL) {
+                gm_prefetch2(b + panel * (size_t)p, *ahead);
+            }
         }
-        gm_avx512_step(&s[0], lo, y, P);
-        if (R > 1) {
-            gm_avx512_step(&s[1], lo + stride, y, P);
-        }
-        if (R > 2) {
-            gm_avx512_step(&s[2], lo + stride * 2, y, P);
-            gm_avx512_step(&s[3], hi, y, P);
-            gm_avx512_step(&s[4], hi + stride, y, P);
-            gm_avx512_step(&s[5], hi + stride * 2, y, P);
+        MT_UNROLL
+        for (r = 0; r < R; r++) {
+            gm_avx512_step(&s[r], gm_avx512_at(a, odd, r), y, P);
         }
     }
 }
@@ -3446,7 +3445,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
 WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t *from,
                                            size_t ldfrom, const char *a, size_t stride,
                                            const int8_t *b, size_t k4, size_t groups,
-                                           gm_share *ahead, int R, int P)
+                                           const size_t *ahead, int R, int P)
 {
     gm_avx512_row s[6];
     int r;
@@ -3493,12 +3492,6 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
         gm_avx512_rows(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride, rows,
                        b + p * pitch * GM_GROUP, pitch, groups, 1);
     }
-}
-
-/* Row r of 8, in a form that an address can have: odd[i] is 2 i + 1 times stride. */
-WNPU_INLINE const char *gm_avx512_at(const char *a, const size_t *odd, int r)
-{
-    return a + (r % 2 == 1 ? odd[r / 2] : r == 6 ? odd[1] * 2 : odd[0] * (size_t)r);
 }
 
 /* R rows times one group of one panel; hi is row 8. */
@@ -3586,13 +3579,12 @@ GM_AVX512 static void gm_avx512_two_micro(int32_t *c, size_t ldc, const int32_t 
                                           const int8_t *b, size_t pitch, size_t groups,
                                           size_t panels, size_t next)
 {
-    gm_share share = gm_share_of(0, rows, rows, b, groups, next), *ahead = &share;
     if (panels < 4) {
         gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
     } else if (rows == 2) {
-        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, ahead, 2, 4);
+        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, &next, 2, 4);
     } else {
-        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, ahead, 1, 4);
+        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, &next, 1, 4);
     }
 }
 
