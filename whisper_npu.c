@@ -3089,11 +3089,10 @@ GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, si
 
 typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
-/* How many rows of so few go through a kernel together. */
-WNPU_INLINE size_t gm_few_part(size_t left)
-{
-    return left == 8 ? 4 : left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-}
+/* ---- AVX-VNNI: vpdpbusd with AVX2's registers ---- */
+
+#ifdef WNPU_VNNI
+#define GM_VNNI __attribute__((target("avx2,avxvnni")))
 
 #define GM_ROUNDS 8u /* 16 rows go through a kernel as 6, 6 and 4: 3, 3 and 2 of these */
 
@@ -3105,7 +3104,7 @@ typedef struct gm_share {
     unsigned first, last;
 } gm_share;
 
-/* The next line of each of P panels (1, 2 or 4) if group g is in the share; NULL: there is none. */
+/* The next line of each of P panels (1 or 2) if group g is in the share; NULL: there is none. */
 WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t g, size_t panel, int P)
 {
     if (ahead == NULL || g % GM_ROUNDS < ahead->first || g % GM_ROUNDS >= ahead->last) {
@@ -3114,10 +3113,6 @@ WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t g, size_t panel, int P)
     gm_prefetch2(ahead->at, ahead->next);
     if (P > 1) {
         gm_prefetch2(ahead->at + panel, ahead->next);
-    }
-    if (P > 2) {
-        gm_prefetch2(ahead->at + panel * 2, ahead->next);
-        gm_prefetch2(ahead->at + panel * 3, ahead->next);
     }
     ahead->at += GM_GROUP;
 }
@@ -3133,11 +3128,6 @@ WNPU_INLINE gm_share gm_share_of(size_t done, size_t take, size_t rows, const in
     share.next = next;
     return share;
 }
-
-/* ---- AVX-VNNI: vpdpbusd with AVX2's registers ---- */
-
-#ifdef WNPU_VNNI
-#define GM_VNNI __attribute__((target("avx2,avxvnni")))
 
 typedef struct gm_vnni_row { __m256i v[4]; } gm_vnni_row; /* 8 columns each */
 
@@ -3265,17 +3255,16 @@ WNPU_INLINE GM_VNNI void gm_vnni_part(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
-/* At most GM_FEW rows wait for memory, and four panels are four places to read from. What the first
- * part of the rows has read is near for the others, and each reads its share ahead, so that memory
- * never rests. */
+/* At most GM_FEW rows wait for memory: what the first part of them has read is near for the others,
+ * and each reads its share ahead, so that memory never rests. */
 GM_VNNI static void gm_vnni_few(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
                                 const char *a, size_t stride, size_t rows, const int8_t *b,
                                 size_t pitch, size_t groups, size_t panels, size_t next)
 {
     size_t done = 0;
     while (done < rows) {
-        /* Four rows have 8 sums, which wait for themselves. */
-        size_t take = rows - done == 8 ? 6 : gm_few_part(rows - done);
+        /* 8 rows are 6 and 2: four have 8 sums, which wait for themselves. */
+        size_t left = rows - done, take = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         gm_share share = gm_share_of(done, take, rows, b, groups, next);
         if (take == 6) {
             gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 6, 1);
