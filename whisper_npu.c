@@ -2464,7 +2464,7 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
 }
 
 #define GM_FEW 16u /* rows: up to so many wait for memory */
-#define GM_MANY 48u /* more of them leave time to read ahead */
+#define GM_MANY 24u /* more of them leave time to read ahead */
 
 /* A whole tile of rows times n groups of one panel, at `group` bytes from a. */
 typedef void (*gm_some)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
