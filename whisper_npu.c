@@ -3104,10 +3104,10 @@ typedef struct gm_share {
     unsigned first, last;
 } gm_share;
 
-/* The next line of each of P panels (1 or 2) if group g is in the share; NULL: there is none. */
+/* The next line of each of P panels (1 or 2) if group g is in the share. */
 WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t g, size_t panel, int P)
 {
-    if (ahead == NULL || g % GM_ROUNDS < ahead->first || g % GM_ROUNDS >= ahead->last) {
+    if (g % GM_ROUNDS < ahead->first || g % GM_ROUNDS >= ahead->last) {
         return;
     }
     gm_prefetch2(ahead->at, ahead->next);
