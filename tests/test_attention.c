@@ -285,12 +285,12 @@ static double compare_logits(const de_decoder *d, const float *logits, const flo
     return worst;
 }
 
+/* The tokens' own window is in the INT8 path's cross-attention caches: decode() left it there. */
 static void check_logits(pair *p)
 {
     de_decoder *d = &p->int8->run.decoder;
     size_t i;
     double worst = 0.0;
-    en_cross(d->e, d->cross);
     for (i = 0; i < p->n; i++) {
         de_row row;
         double apart;
@@ -429,9 +429,9 @@ static void layers(const char *variable, const char *name)
     if (p.exact != NULL && p.int8 != NULL && p.got != NULL && t_bad == 0) {
         find_tokens(&p, &audio);
         fill_span(p.exact->run.span, &audio);
-        check_logits(&p);
         encode(&p);
         decode(&p);
+        check_logits(&p);
     }
     free(p.got);
     free(wav);
