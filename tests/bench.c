@@ -63,11 +63,11 @@ static double cross_bytes(const wnpu_model *m)
     return 2.0 * m->n_text_layer * m->n_text_state * m->n_audio_ctx;
 }
 
-/* Bytes that one step must read at position n: weights, the vocabulary, both caches. */
+/* Bytes that one step must read at position n: weights, the vocabulary in 4 bits, both caches. */
 static double step_bytes(const wnpu_model *m, double n)
 {
     double d = m->n_text_state, layers = m->n_text_layer;
-    return layers * 14 * d * d + (double)m->vocab.n_vocab * d + layers * 2 * d * n +
+    return layers * 14 * d * d + (double)m->vocab.n_vocab * d / 2 + layers * 2 * d * n +
            cross_bytes(m);
 }
 

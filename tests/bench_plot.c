@@ -273,7 +273,7 @@ static void part_costs(const wnpu_model *m, double rows, double macs[PARTS], dou
     macs[MLP] = l * rows * 8 * d * d;
     bytes[MLP] = l * (8 * d * d + rows * (20 * d + 20 * d));
     macs[VOCABULARY] = rows * vocab * d;
-    bytes[VOCABULARY] = vocab * d + rows * (4 * d + 4 * vocab);
+    bytes[VOCABULARY] = vocab * d / 2 + rows * (4 * d + 4 * vocab);
 }
 
 /* Greedy continuations, as beams are: likely tokens leave few logits to refine. */

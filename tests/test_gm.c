@@ -450,6 +450,87 @@ static void test_attention_weights(void)
     }
 }
 
+/* A weight in 4 bits in memory of exactly the measured size, filled with zeros. */
+static void *half_open(gm_weight *w, uint32_t n, uint32_t k)
+{
+    ar_arena arena = {NULL, 0, 0, 0};
+    void *memory = NULL;
+    gm_take_as(&arena, w, n, k, 1, 0, 0);
+    arena.size = arena.used;
+    arena.used = 0;
+    if (posix_memalign(&memory, 64, arena.size) != 0) {
+        abort();
+    }
+    arena.base = memset(memory, 0, arena.size);
+    gm_take_as(&arena, w, n, k, 1, 0, 0);
+    T_CHECK(arena.used == arena.size && w->k4 == (k + 7) / 8 * 2, "sizes");
+    return memory;
+}
+
+/* B in 4 bits, whose values stand for 16 times as much. */
+static void check_half(const gm_kernels *kernels, size_t rows, uint32_t k, size_t panels, fill how)
+{
+    gm_weight w;
+    void *memory = half_open(&w, (uint32_t)panels * 16, k);
+    size_t k4 = w.k4, r, i, wrong = 0;
+    int8_t *a = calloc(rows, k4 * 4), *b = calloc(panels * 16, k4 * 4), *bytes = malloc(k4 * 4);
+    int8_t *wide = malloc(panels * k4 * GM_GROUP);
+    int32_t *c = malloc(rows * panels * 16 * sizeof *c);
+    void *packed = at_the_edge(2, kernels->a_bytes(rows, k4));
+    for (i = 0; i < panels * 16 * k4 * 4; i++) {
+        b[i] = (int8_t)(fill_value(how, i) / 18); /* -7 to 7 */
+        b[i] = i % (k4 * 4) < k ? b[i] : 0;
+        w.correction[i / (k4 * 4)] -= 128 * 16 * b[i];
+    }
+    for (i = 0; i < rows * k4 * 4; i++) {
+        a[i] = i % (k4 * 4) < k ? fill_value(how, i) : 0;
+    }
+    for (r = panels * 16; r-- > 0; ) {
+        gm_pack_half(&w, (uint32_t)r, b + r * k4 * 4);
+    }
+    for (r = 0; r < panels * 16; r++) {
+        gm_get_bytes(&w, (uint32_t)r, bytes);
+        for (i = 0; i < k4 * 4; i++) {
+            wrong += bytes[i] != 16 * b[r * k4 * 4 + i];
+        }
+    }
+    T_CHECK(wrong == 0, "%zu values were not kept", wrong);
+    kernels->pack_a(packed, a, k4 * 4, rows, k4);
+    gm_tile_half(kernels, wide, c, panels * 16, packed, rows, &w, 0, panels);
+    for (r = 0; r < rows * panels * 16; r++) {
+        int32_t sum = 0;
+        for (i = 0; i < k4 * 4; i++) {
+            sum += 16 * a[r / (panels * 16) * k4 * 4 + i] * b[r % (panels * 16) * k4 * 4 + i];
+        }
+        wrong += sum != c[r];
+    }
+    T_CHECK(wrong == 0, "%s: %zu rows, %zu panels, k %u: %zu sums are wrong", name_of(kernels),
+            rows, panels, (unsigned)k, wrong);
+    free(c);
+    free(wide);
+    free(bytes);
+    free(b);
+    free(a);
+    free(memory);
+}
+
+static void test_half(void)
+{
+    static const uint32_t ks[] = {1, 8, 12, 64, 384, 520, 1288};
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, j, rows;
+    for (i = 0; i < n; i++) {
+        for (j = 0; j < sizeof ks / sizeof ks[0]; j++) {
+            for (rows = 1; rows <= GM_FEW + 1; rows++) {
+                check_half(list[i], rows, ks[j], 1 + rows % 4,
+                           rows % 3 == 0 ? FILL_SIGNS : FILL_RANDOM);
+            }
+            check_half(list[i], 3, ks[j], 2, FILL_MAX);
+            check_half(list[i], 3, ks[j], 2, FILL_MIN);
+        }
+    }
+}
+
 static void test_select(void)
 {
     int isa;
@@ -497,7 +578,7 @@ static void set_row(gm_weight *w, uint32_t row, const float *values)
 {
     const op_kernels *op = op_select(cp_best());
     int8_t digits[256];
-    mf_set_row(op, w, row, values, op->size(values, w->k), digits, NULL);
+    mf_set_row(op, w, row, values, op->size(values, w->k), digits);
 }
 
 /* Checks row n against the definition and returns how many values are wrong. */
@@ -780,6 +861,7 @@ int main(void)
     t_run("rows of 16 bits", test_joined);
     t_run("weights of attention, signed and unsigned", test_attention_weights);
     t_run("float products have one order", test_float);
+    t_run("weights in 4 bits", test_half);
     t_run("choice of kernels", test_select);
     t_run("weights and their padding", test_weights);
     t_run("rounding half to even", test_rounding);

@@ -115,9 +115,34 @@ static void check_rows(const gm_weight *w, size_t first, const char *name, size_
             largest = fabsf(want) > largest ? fabsf(want) : largest;
             bad += !same(values[column], want);
         }
-        bad += fabsf(w->scale[first + row] * 127 - largest) > largest * 1e-6f;
+        bad += !w->half && fabsf(w->scale[first + row] * 127 - largest) > largest * 1e-6f;
     }
     T_CHECK(bad == 0, "%s: %u values differ", name, (unsigned)bad);
+}
+
+/* Both digits of each token, the mean and the columns apart are the token to half a step. */
+static void check_tokens(const wnpu_model *m)
+{
+    const gm_weight *w = &m->embedding;
+    size_t row, i, bad = 0, rows = w->n16 * 16u;
+    float values[512];
+    int8_t high[512];
+    for (row = 0; w->k <= 512 && row < w->n; row++) {
+        const float step = w->scale[row] * (16.0f / 254.0f);
+        gm_get_row(w, (uint32_t)row, values, 1);
+        gm_get_bytes(w, (uint32_t)row, high);
+        for (i = 0; i < w->k; i++) {
+            values[i] -= m->embedding_mean[i] + w->scale[row] * (float)high[i] +
+                         step * (float)m->embedding_low[row * w->k + i];
+        }
+        for (i = 0; i < OP_APART && m->apart[i] < w->k; i++) {
+            values[m->apart[i]] -= m->apart_values[i * rows + row];
+        }
+        for (i = 0; i < w->k; i++) {
+            bad += !(fabsf(values[i]) <= step * 0.51f + 1e-5f);
+        }
+    }
+    T_CHECK(bad == 0, "%u values of tokens are not what their parts add up to", (unsigned)bad);
 }
 
 /* expected NULL: zeros. padded floats are there, those behind n are 0. */
@@ -205,6 +230,7 @@ static void check_model(const wnpu_model *m)
     check_floats(m->encoder_norm.bias, d, d16, "encoder.ln_post.bias");
     check_rows(&m->embedding, 0, "decoder.token_embedding.weight", 1);
     T_CHECK(m->embedding.bias == NULL, "the embedding has a bias");
+    check_tokens(m);
     i = m->n_text_ctx * d;
     check_floats(m->text_position, i, i, "decoder.positional_embedding");
     check_floats(m->decoder_norm.weight, d, d16, "decoder.ln.weight");
@@ -233,6 +259,83 @@ static void load_and_check(const toy_options *o)
         T_CHECK(0, "type %d: %s", o->type, error.message);
     }
     wnpu_model_close(model);
+    free(file);
+}
+
+/* What all tokens share and columns far wider than others cost the rest of a token no precision. */
+static void test_wide_columns(void)
+{
+    static const uint32_t wide[] = {5, 2}; /* the wider one first */
+    toy_options o = toy_least(TOY_F32);
+    unsigned char *file;
+    wnpu_model_config config;
+    wnpu_model *model;
+    wnpu_error error;
+    toy_tensor t;
+    size_t i, k;
+    o.state = 32;
+    file = toy_model(&o, &the_size);
+    the_file = file;
+    find("decoder.token_embedding.weight", &t);
+    k = t.columns;
+    for (i = 0; i < t.rows * k; i++) {
+        float value = 0.1f * toy_value(file, &t, i) + (i % k == 3 ? 40.0f : 0.0f);
+        value *= i % k == wide[0] ? 900.0f : i % k == wide[1] ? 300.0f : 1.0f;
+        memcpy(file + t.data + i * sizeof value, &value, sizeof value);
+    }
+    wnpu_model_config_init(&config, sizeof config);
+    config.keep_float = 1;
+    T_CHECK(wnpu_model_open_memory(&model, file, the_size, &config, &error) == WNPU_OK, "%s",
+            error.message);
+    if (model != NULL) {
+        double scale = 0.0;
+        T_CHECK(model->apart[0] == wide[0] && model->apart[1] == wide[1] && model->apart[2] == k,
+                "columns %u, %u and %u", (unsigned)model->apart[0], (unsigned)model->apart[1],
+                (unsigned)model->apart[2]);
+        check_tokens(model);
+        for (i = 0; i < t.rows; i++) {
+            scale = model->embedding.scale[i] > scale ? model->embedding.scale[i] : scale;
+        }
+        T_CHECK(scale * 16 * MF_HALF < 0.5, "4 bits reach to %g", scale * 16 * MF_HALF);
+    }
+    wnpu_model_close(model);
+    free(file);
+}
+
+/* Embeddings of all sizes: their digits and the correction are one another's. */
+static void test_token_sizes(void)
+{
+    static const float sizes[] = {1e-44f, 1e-37f, 1e-30f, 65504.0f};
+    toy_options o = toy_least(TOY_F32);
+    unsigned char *file = toy_model(&o, &the_size);
+    toy_tensor t;
+    size_t i, row, s;
+    int8_t high[512];
+    the_file = file;
+    find("decoder.token_embedding.weight", &t);
+    for (s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        wnpu_model *model;
+        wnpu_error error;
+        size_t wrong = 0, used = 0;
+        for (i = 0; i < t.rows * t.columns; i++) {
+            float value = (i * 7 % 5 < 2 ? -sizes[s] : sizes[s]) / (float)(1 + i % 3);
+            memcpy(file + t.data + i * sizeof value, &value, sizeof value);
+        }
+        T_CHECK(wnpu_model_open_memory(&model, file, the_size, NULL, &error) == WNPU_OK, "%s",
+                error.message);
+        for (row = 0; model != NULL && row < t.rows; row++) {
+            int32_t sum = 0;
+            gm_get_bytes(&model->embedding, (uint32_t)row, high);
+            for (i = 0; i < t.columns; i++) {
+                sum += high[i];
+            }
+            wrong += sum * -128 != model->embedding.correction[row];
+            used += model->embedding.scale[row] > 0.0f;
+        }
+        T_CHECK(wrong == 0 && used == (s < 2 ? 0 : t.rows), "%g: %zu tokens wrong, %zu used",
+                (double)sizes[s], wrong, used);
+        wnpu_model_close(model);
+    }
     free(file);
 }
 
@@ -1309,6 +1412,8 @@ int main(void)
     t_run("halves become floats exactly", test_half);
     t_run("finite and bounded numbers are told from others", test_sane);
     t_run("every tensor type loads the values of the file", test_values);
+    t_run("columns of tokens that stand apart", test_wide_columns);
+    t_run("tokens of all sizes", test_token_sizes);
     t_run("quantised conversions stay within their step", test_conversion);
     t_run("information, tokens", test_info);
     t_run("names of models", test_names);
