@@ -11214,6 +11214,8 @@ static void en_start(en_engine *e)
 #define DE_NEAR 12.0f   /* logits so far below the best keep what 4 bits know of them */
 #define DE_MATTERS 8.0f /* ...and so far, a row of int8 */
 #define DE_REFINED 4096u /* so many know more at most */
+#define DE_PIECES 4u     /* that a row's list is shared out in */
+#define DE_AHEAD 4u      /* tokens whose digits are asked for before they are used */
 #define DE_PART 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
 #define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
 
@@ -11249,7 +11251,9 @@ typedef struct de_decoder {
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
     float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
     op_rest *rest;      /* [logit_rows] what 4 bits do not hold of them */
-    uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits are computed in full */
+    uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
+    size_t *n_close;    /* [logit_rows] how many */
+    float *top;         /* [logit_rows, DE_PIECES] largest logit of each piece */
     /* the product that is under way */
     const gm_weight *weight;
     float *out;
@@ -11330,7 +11334,7 @@ static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, 
                         float *out, op_finish finish)
 {
     const int logits = out == d->logits;
-    d->in.fine = !logits; /* those that matter are computed in full, see de_refine_task() */
+    d->in.fine = !logits; /* those that matter are computed in full, see de_refine() */
     en_prepare(d->e, &d->in, NULL, x, weight->k, rows, weight->k);
     d->weight = weight;
     d->out = out;
@@ -11524,38 +11528,72 @@ static float de_logit(const en_engine *e, const float *x, const op_rest *rest, u
     return sum;
 }
 
-/* Logits so far are 4 bits times int8. Those near the best (exp(-12) of it or more; where these are
- * many, fewer) get their second digits, and those that matter (exp(-8)) are computed in full. What
- * 4 bits and a row of int8 are off by is little beside these (tests/test_attention.c looks how
- * much), so the best is always computed in full. */
-static void de_refine_task(void *context, size_t row, unsigned worker)
+/* Lists the logits near the best; where these are too many, only those nearer. */
+static void de_list_task(void *context, size_t row, unsigned worker)
 {
     const de_decoder *d = context;
-    const wnpu_model *m = d->e->model;
-    const float *x = d->normed + row * m->n_text_state;
-    size_t i, count, parts = de_parts(m);
-    float *logits = d->logits + row * de_logits_stride(m), margin = DE_NEAR;
-    float best = d->e->op->largest(d->largest + row * parts, parts), top = best - DE_NEAR;
-    const uint32_t *close = d->close + row * DE_REFINED;
+    size_t count, parts = de_parts(d->e->model);
+    float margin = DE_NEAR, best = d->e->op->largest(d->largest + row * parts, parts);
     (void)worker;
     count = de_find_close(d, row, best - margin);
     while (count > DE_REFINED && margin > 0.1f) {
         margin *= 0.75f;
         count = de_find_close(d, row, best - margin);
     }
-    count = count < DE_REFINED ? count : DE_REFINED;
-    for (i = 0; i < count; i++) {
-        if (i + 1 < count) {
-            en_fetch(m->embedding_low + (size_t)close[i + 1] * m->n_text_state, m->n_text_state);
+    d->n_close[row] = count < DE_REFINED ? count : DE_REFINED;
+}
+
+/* Second digits for a piece of a row's list. */
+static void de_low_task(void *context, size_t index, unsigned worker)
+{
+    const de_decoder *d = context;
+    const wnpu_model *m = d->e->model;
+    const size_t row = index / DE_PIECES, n = d->n_close[row];
+    const size_t end = n * (index % DE_PIECES + 1) / DE_PIECES;
+    const uint32_t *close = d->close + row * DE_REFINED;
+    float *logits = d->logits + row * de_logits_stride(m), top = -INFINITY;
+    size_t i;
+    (void)worker;
+    for (i = n * (index % DE_PIECES) / DE_PIECES; i < end; i++) {
+        if (i + DE_AHEAD < n) {
+            en_fetch(m->embedding_low + (size_t)close[i + DE_AHEAD] * m->n_text_state,
+                     m->n_text_state);
         }
-        logits[close[i]] += de_low(d->e, x, close[i]);
+        logits[close[i]] += de_low(d->e, d->normed + row * m->n_text_state, close[i]);
         top = logits[close[i]] > top ? logits[close[i]] : top;
     }
-    for (i = 0; i < count; i++) {
+    d->top[index] = top;
+}
+
+/* Those of a piece that matter, in full. */
+static void de_full_task(void *context, size_t index, unsigned worker)
+{
+    const de_decoder *d = context;
+    const wnpu_model *m = d->e->model;
+    const size_t row = index / DE_PIECES, n = d->n_close[row];
+    const size_t end = n * (index % DE_PIECES + 1) / DE_PIECES;
+    const uint32_t *close = d->close + row * DE_REFINED;
+    const float top = d->e->op->largest(d->top + row * DE_PIECES, DE_PIECES);
+    float *logits = d->logits + row * de_logits_stride(m);
+    size_t i;
+    (void)worker;
+    for (i = n * (index % DE_PIECES) / DE_PIECES; i < end; i++) {
         if (logits[close[i]] >= top - DE_MATTERS) {
-            logits[close[i]] = de_logit(d->e, x, &d->rest[row], close[i]);
+            logits[close[i]] = de_logit(d->e, d->normed + row * m->n_text_state, &d->rest[row],
+                                        close[i]);
         }
     }
+}
+
+/* Logits so far are 4 bits times int8. Those near the best (exp(-12) of it or more; where these are
+ * many, fewer) get their second digits, and those that matter (exp(-8)) are computed in full. What
+ * 4 bits and a row of int8 are off by is little beside these (tests/test_attention.c looks how
+ * much), so the best is always computed in full. */
+static void de_refine(de_decoder *d, size_t rows)
+{
+    tp_run(d->e->pool, rows, de_list_task, d);
+    tp_run(d->e->pool, rows * DE_PIECES, de_low_task, d);
+    tp_run(d->e->pool, rows * DE_PIECES, de_full_task, d);
 }
 
 /* The embedding of a token at a position. */
@@ -11611,7 +11649,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
         de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE);
     }
     if (!d->e->exact) {
-        tp_run(d->e->pool, wanted, de_refine_task, d);
+        de_refine(d, wanted);
     }
 }
 
@@ -11654,6 +11692,8 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->largest = ar_take(arena, d->logit_rows * de_parts(m), sizeof(float));
     d->rest = ar_take(arena, d->logit_rows, sizeof(op_rest));
     d->close = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(uint32_t));
+    d->n_close = ar_take(arena, d->logit_rows, sizeof(size_t));
+    d->top = ar_take(arena, d->logit_rows * DE_PIECES, sizeof(float));
     if (!e->exact) {
         d->in.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
         d->in.scale = ar_take(arena, DE_ROWS, sizeof(float));
