@@ -14296,6 +14296,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     }
     rs_gather(v, d, (char *)s->base + raw);
     if (rs_blank((char *)s->base + raw, bytes)) {
+        ar_wipe(s->base + raw, bytes);
         return WNPU_OK;
     }
     length = tk_utf8((char *)s->base + text, 3 * bytes + 1, (char *)s->base + raw, bytes);
@@ -14320,6 +14321,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     memcpy(s->base + s->size - s->count * sizeof offset, &offset, sizeof offset);
     s->used = rs_put_words(s, d, (rs_word *)(void *)(s->base + words), text + length + 1,
                            (wnpu_token *)(void *)(s->base + tokens));
+    ar_wipe(s->base + s->used, raw + bytes - s->used); /* no text is left behind what is used */
     *stored = 1;
     return WNPU_OK;
 }
