@@ -10549,6 +10549,11 @@ static void en_take_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd,
     }
 }
 
+static unsigned char *en_heads_begin(const en_heads *h)
+{
+    return h->kf != NULL ? (unsigned char *)h->kf : (unsigned char *)h->k;
+}
+
 static void en_clear_heads(en_heads *h)
 {
     size_t n = h->heads * h->keys;
@@ -11247,6 +11252,7 @@ typedef struct de_decoder {
     float *qkv;         /* [DE_ROWS, 3 d] */
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
+    size_t ready;       /* slots, the first, whose caches were cleared and may be used */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (two at least) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
     float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
@@ -11621,6 +11627,18 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
     }
 }
 
+/* Clears the caches of slots that are used for the first time: greedy search needs one of five, and
+ * the system gives memory when it is written to. */
+static void de_ready(de_decoder *d, size_t slot)
+{
+    size_t layers = d->e->model->n_text_layer, i;
+    for (; d->ready <= slot; d->ready++) {
+        for (i = 0; i < layers; i++) {
+            en_clear_heads(&d->self[d->ready * layers + i]);
+        }
+    }
+}
+
 /* One step of n_rows <= DE_ROWS rows. Rows of one slot must follow each other and be consecutive
  * positions in rising order; rows of one window should follow each other. d->logits gets one row
  * [n_vocab] for each row that wants it, in order. */
@@ -11629,6 +11647,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
     const wnpu_model *m = d->e->model;
     size_t n = m->n_text_state, r, wanted = 0;
     for (r = 0; r < n_rows; r++) {
+        de_ready(d, rows[r].slot);
         de_embed(d, &rows[r], d->x + r * n);
     }
     de_find_runs(d, rows, n_rows);
@@ -11658,6 +11677,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
 static void de_copy(de_decoder *d, size_t to, size_t from, size_t first, size_t end)
 {
     size_t layers = d->e->model->n_text_layer, i;
+    de_ready(d, to);
     for (i = 0; i < layers && first < end; i++) {
         en_copy_heads(&d->self[to * layers + i], &d->self[from * layers + i], first, end);
     }
@@ -11704,13 +11724,22 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
 
 static void de_start(de_decoder *d)
 {
-    size_t i, layers = d->e->model->n_text_layer;
-    for (i = 0; i < d->slots * layers; i++) {
-        en_clear_heads(&d->self[i]);
+    size_t i, layers = d->e->model->n_text_layer, ready = d->ready;
+    d->ready = 0;
+    if (ready > 0) {
+        de_ready(d, ready - 1);
     }
     for (i = 0; i < d->windows * layers; i++) {
         en_clear_heads(&d->cross[i]);
     }
+}
+
+/* Where the caches lie that nothing was written to. */
+static void de_untouched(const de_decoder *d, unsigned char **from, unsigned char **end)
+{
+    *end = en_heads_begin(&d->cross[0]);
+    *from = d->ready == d->slots ? *end :
+            en_heads_begin(&d->self[d->ready * d->e->model->n_text_layer]);
 }
 
 /* ======================================================================
@@ -19903,6 +19932,27 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     return WNPU_OK;
 }
 
+/* Memory that is the session's own is wiped where it was written to: the system may not have given
+ * the rest of it yet. */
+static void ap_wipe(wnpu_session *s)
+{
+    const rs_store *store = &s->run.store;
+    unsigned char *at = (unsigned char *)s, *end = at + s->size, *from[3], *to[3];
+    size_t i;
+    if (!s->owned) {
+        ar_wipe(s, s->size);
+        return;
+    }
+    de_untouched(&s->run.decoder, &to[0], &from[1]);
+    to[1] = store->base + store->used;
+    from[2] = store->base + store->size - store->count * sizeof(uint32_t);
+    from[0] = at;
+    to[2] = end;
+    for (i = 3; i-- > 0; ) { /* the session itself last */
+        ar_wipe(from[i], (size_t)(to[i] - from[i]));
+    }
+}
+
 WNPU_API void wnpu_session_close(wnpu_session *session)
 {
     wnpu_allocator allocator;
@@ -19916,7 +19966,7 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
     allocator = session->allocator;
     size = session->size;
     owned = session->owned;
-    ar_wipe(session, size);
+    ap_wipe(session);
     if (owned) {
         allocator.release(allocator.user, session, size);
     }

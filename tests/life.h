@@ -303,6 +303,7 @@ typedef struct life_counter {
     wnpu_allocator allocator;
     long live, calls, fail_at; /* fail_at: number of the call that fails, from 1 */
     size_t bytes, most;
+    size_t left, fresh; /* bytes that were given back neither wiped nor fresh, and fresh ones */
 } life_counter;
 
 LIFE_FN void *life_alloc(void *user, size_t size, size_t alignment)
@@ -322,6 +323,12 @@ LIFE_FN void *life_alloc(void *user, size_t size, size_t alignment)
 LIFE_FN void life_release(void *user, void *memory, size_t size)
 {
     life_counter *c = user;
+    size_t i;
+    for (i = 0; i < size; i++) {
+        unsigned char byte = ((unsigned char *)memory)[i];
+        c->fresh += byte == 0xa5;
+        c->left += byte != 0xa5 && byte != 0;
+    }
     c->live--;
     c->bytes -= size;
     free(memory);

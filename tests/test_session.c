@@ -256,6 +256,9 @@ static void memory(void)
     t1 = life_written(s, WNPU_FORMAT_JSON);
     wnpu_session_close(s);
     T_CHECK(l.bytes == 0, "all is given back");
+    T_CHECK(l.left == 0, "%lu bytes were not wiped", (unsigned long)l.left);
+    T_CHECK(l.fresh > c.result_bytes / 2, "caches and results were written to that greedy search "
+            "does not need: %lu bytes were not", (unsigned long)l.fresh);
     l.fail_at = l.calls + 1;
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_MEMORY && s == NULL,
             "a failing allocator");
