@@ -11216,10 +11216,12 @@ static void en_start(en_engine *e)
  *            rows it has: the step is bound by memory.
  * ====================================================================== */
 #define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
-#define DE_NEAR 12.0f   /* logits so far below the best keep what 4 bits know of them */
-#define DE_MATTERS 8.0f /* ...and so far, a row of int8 */
-#define DE_REFINED 4096u /* so many know more at most */
-#define DE_PIECES 4u     /* that a row's list is shared out in */
+#define DE_NEAR 12.0f    /* logits so far below the best keep what 4 bits know of them */
+#define DE_REFINED 4096u /* tokens of a row that get their second digits at most */
+#define DE_MATTERS 8.0f  /* logits so far below the best keep what a row of int8 knows of them */
+#define DE_FULL 64u      /* tokens of a row that are computed in full at most */
+#define DE_PIECES 16u    /* of the vocabulary, that second digits are shared out in */
+#define DE_SHARES 4u     /* of a row's tokens that are computed in full */
 #define DE_AHEAD 4u      /* tokens whose digits are asked for before they are used */
 #define DE_PART 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
 #define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
@@ -11259,7 +11261,7 @@ typedef struct de_decoder {
     op_rest *rest;      /* [logit_rows] what 4 bits do not hold of them */
     uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
     size_t *n_close;    /* [logit_rows] how many */
-    float *top;         /* [logit_rows, DE_PIECES] largest logit of each piece */
+    float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
     /* the product that is under way */
     const gm_weight *weight;
     float *out;
@@ -11549,57 +11551,80 @@ static void de_list_task(void *context, size_t row, unsigned worker)
     d->n_close[row] = count < DE_REFINED ? count : DE_REFINED;
 }
 
-/* Second digits for a piece of a row's list. */
-static void de_low_task(void *context, size_t index, unsigned worker)
+/* The first of n rising tokens that is at least `token`. */
+static size_t de_from(const uint32_t *tokens, size_t n, size_t token)
+{
+    size_t first = 0, last = n;
+    while (first < last) {
+        size_t middle = (first + last) / 2;
+        if (tokens[middle] < token) {
+            first = middle + 1;
+        } else {
+            last = middle;
+        }
+    }
+    return first;
+}
+
+/* Second digits for the tokens of all lists in a piece of the vocabulary: beams have many of them
+ * in common. */
+static void de_low_task(void *context, size_t piece, unsigned worker)
 {
     const de_decoder *d = context;
     const wnpu_model *m = d->e->model;
-    const size_t row = index / DE_PIECES, n = d->n_close[row];
-    const size_t end = n * (index % DE_PIECES + 1) / DE_PIECES;
-    const uint32_t *close = d->close + row * DE_REFINED;
-    float *logits = d->logits + row * de_logits_stride(m), top = -INFINITY;
-    size_t i;
+    const size_t vocab = (size_t)m->vocab.n_vocab, n = m->n_text_state;
+    size_t row;
     (void)worker;
-    for (i = n * (index % DE_PIECES) / DE_PIECES; i < end; i++) {
-        if (i + DE_AHEAD < n) {
-            en_fetch(m->embedding_low + (size_t)close[i + DE_AHEAD] * m->n_text_state,
-                     m->n_text_state);
+    for (row = 0; row < d->n_rows; row++) {
+        const uint32_t *close = d->close + row * DE_REFINED;
+        const size_t end = de_from(close, d->n_close[row], vocab * (piece + 1) / DE_PIECES);
+        float *logits = d->logits + row * de_logits_stride(m), *near = d->near + row * DE_REFINED;
+        size_t i = de_from(close, end, vocab * piece / DE_PIECES);
+        for (; i < end; i++) {
+            if (i + DE_AHEAD < d->n_close[row]) {
+                en_fetch(m->embedding_low + close[i + DE_AHEAD] * n, n);
+            }
+            near[i] = logits[close[i]] + de_low(d->e, d->normed + row * n, close[i]);
+            logits[close[i]] = near[i];
         }
-        logits[close[i]] += de_low(d->e, d->normed + row * m->n_text_state, close[i]);
-        top = logits[close[i]] > top ? logits[close[i]] : top;
     }
-    d->top[index] = top;
 }
 
-/* Those of a piece that matter, in full. */
+/* A share of a row's logits that matter, in full. Index: row * DE_SHARES + share. */
 static void de_full_task(void *context, size_t index, unsigned worker)
 {
     const de_decoder *d = context;
-    const wnpu_model *m = d->e->model;
-    const size_t row = index / DE_PIECES, n = d->n_close[row];
-    const size_t end = n * (index % DE_PIECES + 1) / DE_PIECES;
+    const op_kernels *op = d->e->op;
+    const size_t row = index / DE_SHARES, share = index % DE_SHARES, n = d->n_close[row];
     const uint32_t *close = d->close + row * DE_REFINED;
-    const float top = d->e->op->largest(d->top + row * DE_PIECES, DE_PIECES);
-    float *logits = d->logits + row * de_logits_stride(m);
-    size_t i;
+    const float *near = d->near + row * DE_REFINED, best = op->largest(near, n);
+    const size_t stride = de_logits_stride(d->e->model);
+    uint32_t found[DE_FULL];
+    float margin = DE_MATTERS;
+    size_t count = op->above(found, DE_FULL, near, n, best - margin), i;
     (void)worker;
-    for (i = n * (index % DE_PIECES) / DE_PIECES; i < end; i++) {
-        if (logits[close[i]] >= top - DE_MATTERS) {
-            logits[close[i]] = de_logit(d->e, d->normed + row * m->n_text_state, &d->rest[row],
-                                        close[i]);
-        }
+    while (count > DE_FULL && margin > 0.1f) {
+        margin *= 0.75f;
+        count = op->above(found, DE_FULL, near, n, best - margin);
+    }
+    count = count < DE_FULL ? count : DE_FULL;
+    for (i = count * share / DE_SHARES; i < count * (share + 1) / DE_SHARES; i++) {
+        uint32_t token = close[found[i]];
+        d->logits[row * stride + token] =
+            de_logit(d->e, d->normed + row * d->e->model->n_text_state, &d->rest[row], token);
     }
 }
 
 /* Logits so far are 4 bits times int8. Those near the best (exp(-12) of it or more; where these are
- * many, fewer) get their second digits, and those that matter (exp(-8)) are computed in full. What
- * 4 bits and a row of int8 are off by is little beside these (tests/test_attention.c looks how
+ * many, fewer) get their second digits, and the largest of these (exp(-8)) are computed in full.
+ * What 4 bits and a row of int8 are off by is little beside these (tests/test_attention.c looks how
  * much), so the best is always computed in full. */
 static void de_refine(de_decoder *d, size_t rows)
 {
+    d->n_rows = rows;
     tp_run(d->e->pool, rows, de_list_task, d);
-    tp_run(d->e->pool, rows * DE_PIECES, de_low_task, d);
-    tp_run(d->e->pool, rows * DE_PIECES, de_full_task, d);
+    tp_run(d->e->pool, DE_PIECES, de_low_task, d);
+    tp_run(d->e->pool, rows * DE_SHARES, de_full_task, d);
 }
 
 /* The embedding of a token at a position. */
@@ -11713,7 +11738,7 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->rest = ar_take(arena, d->logit_rows, sizeof(op_rest));
     d->close = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(uint32_t));
     d->n_close = ar_take(arena, d->logit_rows, sizeof(size_t));
-    d->top = ar_take(arena, d->logit_rows * DE_PIECES, sizeof(float));
+    d->near = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(float));
     if (!e->exact) {
         d->in.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
         d->in.scale = ar_take(arena, DE_ROWS, sizeof(float));
@@ -20587,8 +20612,8 @@ static const struct {
 } sf_answers[SF_STEPS] = {
     {"log-mel", 0x9ab9ce6b385e18a2u},
     {"the INT8 encoder", 0x5fb774c383c9fa34u},
-    {"the INT8 decoder's first step", 0x47c76f5bd69c0365u},
-    {"the INT8 decoder's second step", 0xeefac5bba2853d69u},
+    {"the INT8 decoder's first step", 0x0247e6aa3db906bau},
+    {"the INT8 decoder's second step", 0xaea27430d83bed86u},
     {"the float encoder", 0xdc58bea71689a237u},
     {"the float decoder's first step", 0x14df36368020df8eu},
     {"the float decoder's second step", 0xf9d4e1cbd1d271f2u}
