@@ -11692,7 +11692,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
         }
         de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE);
     }
-    if (!d->e->exact) {
+    if (wanted > 0 && !d->e->exact) {
         de_refine(d, wanted);
     }
 }
