@@ -8937,8 +8937,7 @@ static void mf_take_data(mf_loader *l, wnpu_model *m, int keep)
     m->embedding_mean = mf_take_floats(l, "decoder.embedding_mean", d);
     mf_section_begin(l, NULL, 0, "decoder.embedding_apart");
     m->apart = ar_take(&l->data, OP_APART, sizeof *m->apart);
-    m->apart_values = ar_take(&l->data, OP_APART * (((size_t)s[MF_VOCAB] + 15) / 16 * 16),
-                              sizeof(float));
+    m->apart_values = ar_take(&l->data, OP_APART * ((size_t)m->embedding.n16 * 16), sizeof(float));
     m->text_position = mf_take_floats(l, "decoder.position", (size_t)s[MF_TEXT_CTX] * d);
     m->decoder = mf_take_layers(l, s[MF_TEXT_LAYER], 1, keep);
     mf_section_begin(l, NULL, 0, "decoder.norm");
@@ -11687,13 +11686,13 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
     }
     if (wanted > 0) {
         de_norm(d, &m->decoder_norm, wanted);
-        for (r = 0; r < wanted; r++) {
+        for (r = 0; r < wanted && !d->e->exact; r++) {
             de_find_rest(d, d->normed + r * n, &d->rest[r]);
         }
         de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE);
-    }
-    if (wanted > 0 && !d->e->exact) {
-        de_refine(d, wanted);
+        if (!d->e->exact) {
+            de_refine(d, wanted);
+        }
     }
 }
 
