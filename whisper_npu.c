@@ -5508,29 +5508,29 @@ WNPU_INLINE size_t op_argmax_body(op_find find, const float *x, size_t n)
     return 0;
 }
 
-/* Indices of the values that are at least `least`, in rising order. Returns how many there are, or
- * something above capacity if they are more than that. No branch asks for each value: where one is
- * large, its neighbours often are. */
+/* Indices from first to end - 1 of the values that are at least `least`, in rising order. Returns
+ * how many there are, or capacity + 1 if they are more than that. No branch asks for each value:
+ * where one is large, its neighbours often are. */
 WNPU_INLINE size_t op_above_body(op_find find, uint32_t *index, size_t capacity, const float *x,
-                                 size_t n, float least)
+                                 size_t first, size_t end, float least)
 {
-    size_t count = 0, i, j, k;
-    for (i = 0; i < n && count <= capacity; i += OP_SCAN / 4) {
-        size_t end = n - i < OP_SCAN / 4 ? n : i + OP_SCAN / 4, found = 0;
+    size_t count = 0, j, k;
+    while (first < end && count <= capacity) {
+        size_t next = end - first < OP_SCAN / 4 ? end : first + OP_SCAN / 4, found = 0;
         uint32_t here[OP_SCAN / 4];
-        if (!(find(x + i, end - i) >= least)) {
-            continue;
-        }
-        for (j = i; j < end; j++) {
-            here[found] = (uint32_t)j;
-            found += x[j] >= least;
+        if (find(x + first, next - first) >= least) {
+            for (j = first; j < next; j++) {
+                here[found] = (uint32_t)j;
+                found += x[j] >= least;
+            }
         }
         for (k = 0; k < found && count + k < capacity; k++) {
             index[count + k] = here[k];
         }
         count += found;
+        first = next;
     }
-    return count;
+    return count <= capacity ? count : capacity + 1;
 }
 
 /* ---- rows of weights, when a model is opened ---- */
@@ -5729,7 +5729,8 @@ typedef struct op_kernels {
     float (*sum_exp)(const float *x, size_t n, float maximum);
     float (*largest)(const float *x, size_t n);
     size_t (*argmax)(const float *x, size_t n);
-    size_t (*above)(uint32_t *index, size_t capacity, const float *x, size_t n, float least);
+    size_t (*above)(uint32_t *index, size_t capacity, const float *x, size_t first, size_t end,
+                    float least);
     float (*dot_int8)(const float *x, const int8_t *w, size_t n);
     void (*complete)(float *out, size_t n, const op_rest *rest, const float *columns, size_t ldc);
     void (*mel_powers)(const ft_tables *t, const ml_filters *f, const float *x, float *out,
@@ -5800,9 +5801,9 @@ typedef struct op_kernels {
         return op_argmax_body(op_largest_##name, x, n);                                           \
     }                                                                                             \
     attribute static size_t op_above_##name(uint32_t *index, size_t capacity, const float *x,     \
-                                            size_t n, float least)                                \
+                                            size_t first, size_t end, float least)                \
     {                                                                                             \
-        return op_above_body(op_largest_##name, index, capacity, x, n, least);                    \
+        return op_above_body(op_largest_##name, index, capacity, x, first, end, least);           \
     }                                                                                             \
     attribute static float op_dot_int8_##name(const float *x, const int8_t *w, size_t n)          \
     {                                                                                             \
@@ -7017,14 +7018,86 @@ OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size
     op_halves_avx2(out + i, in + 2 * i, n - i);
 }
 
+/* Like op_largest_base(). */
+OP_AVX512 static float op_largest_avx512(const float *x, size_t n)
+{
+    __m512 best[4];
+    size_t i, k;
+    best[0] = best[1] = best[2] = best[3] = _mm512_set1_ps(-INFINITY);
+    for (i = 0; i + 64 <= n; i += 64) {
+        MT_UNROLL
+        for (k = 0; k < 4; k++) {
+            best[k] = _mm512_max_ps(_mm512_loadu_ps(x + i + k * 16), best[k]);
+        }
+    }
+    for (; i + 16 <= n; i += 16) {
+        best[0] = _mm512_max_ps(_mm512_loadu_ps(x + i), best[0]);
+    }
+    best[0] = _mm512_max_ps(best[0], best[1]);
+    best[2] = _mm512_max_ps(best[2], best[3]);
+    return mt_larger(_mm512_reduce_max_ps(_mm512_max_ps(best[0], best[2])),
+                     op_largest_base(x + i, n - i));
+}
+
+OP_AVX512 static size_t op_argmax_avx512(const float *x, size_t n)
+{
+    return op_argmax_body(op_largest_avx512, x, n);
+}
+
+/* Like op_above_body(), in vectors as long as a whole one has room. */
+OP_AVX512 static size_t op_above_avx512(uint32_t *index, size_t capacity, const float *x,
+                                        size_t first, size_t end, float least)
+{
+    const __m512 bound = _mm512_set1_ps(least);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32((int)first));
+    size_t count = 0;
+    for (; first + 16 <= end && count + 16 <= capacity; first += 16) {
+        const __mmask16 is = _mm512_cmp_ps_mask(_mm512_loadu_ps(x + first), bound, _CMP_GE_OQ);
+        _mm512_storeu_si512(index + count, _mm512_maskz_compress_epi32(is, at));
+        count += (size_t)__builtin_popcount(is);
+        at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
+    }
+    return count + op_above_avx2(index + count, capacity - count, x, first, end, least);
+}
+
+OP_AVX512 static float op_dot_int8_avx512(const float *x, const int8_t *w, size_t n)
+{
+    __m512 sum = _mm512_setzero_ps();
+    mt_acc acc;
+    size_t i;
+    for (i = 0; i < n; i += 16) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(w + i));
+        const __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+        sum = _mm512_add_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(x + i), v));
+    }
+    _mm512_storeu_ps((float *)(void *)&acc, sum);
+    return mt_acc_sum(&acc);
+}
+
+OP_AVX512 static void op_complete_avx512(float *out, size_t n, const op_rest *rest,
+                                         const float *columns, size_t ldc)
+{
+    const __m512 common = _mm512_set1_ps(rest->common);
+    size_t i, k;
+    for (i = 0; i < n; i += 16) {
+        __m512 v = _mm512_add_ps(_mm512_loadu_ps(out + i), common);
+        for (k = 0; k < rest->n; k++) {
+            v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_loadu_ps(columns + k * ldc + i),
+                                               _mm512_set1_ps(rest->x[k])));
+        }
+        _mm512_storeu_ps(out + i, v);
+    }
+}
+
 /* The rest is the code of AVX2: it costs little. */
 static const op_kernels op_avx512_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512,
-    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
-    op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512,
-    op_blocks_avx2
+    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2,
+    op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512, op_complete_avx512,
+    op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512,
+    op_halves_avx512, op_blocks_avx2
 };
 #endif
 
@@ -7069,10 +7142,10 @@ GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries
 static const op_kernels op_amx_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_amx,
-    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
-    op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512, op_halves_avx512,
-    op_blocks_avx2
+    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2,
+    op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512, op_complete_avx512,
+    op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512,
+    op_halves_avx512, op_blocks_avx2
 };
 #endif
 
@@ -11482,19 +11555,14 @@ static size_t de_logits_stride(const wnpu_model *m)
 static size_t de_find_close(const de_decoder *d, size_t row, float least)
 {
     const wnpu_model *m = d->e->model;
-    size_t vocab = (size_t)m->vocab.n_vocab, parts = de_parts(m), count = 0, p, k;
+    size_t vocab = (size_t)m->vocab.n_vocab, parts = de_parts(m), count = 0, p;
     const float *logits = d->logits + row * de_logits_stride(m);
     uint32_t *close = d->close + row * DE_REFINED;
     for (p = 0; p < parts && count <= DE_REFINED; p++) {
-        size_t at = p * DE_PART, n = vocab - at < DE_PART ? vocab - at : DE_PART, found;
-        if (!(d->largest[row * parts + p] >= least)) {
-            continue;
+        size_t at = p * DE_PART, end = vocab - at < DE_PART ? vocab : at + DE_PART;
+        if (d->largest[row * parts + p] >= least) {
+            count += d->e->op->above(close + count, DE_REFINED - count, logits, at, end, least);
         }
-        found = d->e->op->above(close + count, DE_REFINED - count, logits + at, n, least);
-        for (k = count; k < count + found && k < DE_REFINED; k++) {
-            close[k] += (uint32_t)at;
-        }
-        count += found;
     }
     return count;
 }
@@ -11600,11 +11668,11 @@ static void de_full_task(void *context, size_t index, unsigned worker)
     const size_t stride = de_logits_stride(d->e->model);
     uint32_t found[DE_FULL];
     float margin = DE_MATTERS;
-    size_t count = op->above(found, DE_FULL, near, n, best - margin), i;
+    size_t count = op->above(found, DE_FULL, near, 0, n, best - margin), i;
     (void)worker;
     while (count > DE_FULL && margin > 0.1f) {
         margin *= 0.75f;
-        count = op->above(found, DE_FULL, near, n, best - margin);
+        count = op->above(found, DE_FULL, near, 0, n, best - margin);
     }
     count = count < DE_FULL ? count : DE_FULL;
     for (i = count * share / DE_SHARES; i < count * (share + 1) / DE_SHARES; i++) {
@@ -12608,7 +12676,7 @@ static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, si
     size_t n = 0, i, at, count = 0;
     float best = logits[op->argmax(logits, vocab)], margin, least = LR_NEVER;
     for (margin = 4.0f; margin < 1e4f && count < want; margin *= 4.0f) {
-        count = op->above(near, DE_REFINED, logits, vocab, best - margin);
+        count = op->above(near, DE_REFINED, logits, 0, vocab, best - margin);
     }
     for (i = 0; i < (count <= DE_REFINED ? count : vocab); i++) {
         size_t token = count <= DE_REFINED ? near[i] : i;

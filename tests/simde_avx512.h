@@ -158,6 +158,21 @@ __attribute__((unused)) static simde__m512 emulated_from_halves(simde__m256i v)
     return result;
 }
 
+/* vpmovsxbd. */
+__attribute__((unused)) static simde__m512i emulated_from_bytes(__m128i v)
+{
+    simde__m512i result;
+    int8_t x[16];
+    int32_t y[16];
+    int i;
+    memcpy(x, &v, 16);
+    for (i = 0; i < 16; i++) {
+        y[i] = x[i];
+    }
+    memcpy(&result, y, 64);
+    return result;
+}
+
 /* The largest of 16 floats, none of which is a NaN. */
 __attribute__((unused)) static float emulated_largest(simde__m512 v)
 {
@@ -295,8 +310,10 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #define _mm512_castps_pd(a) simde_mm512_castps_pd(a)
 #define _mm512_castps_si512(a) simde_mm512_castps_si512(a)
 #define _mm512_castsi512_ps(a) simde_mm512_castsi512_ps(a)
+#define _mm512_cmp_ps_mask(a, b, how) simde_mm512_cmp_ps_mask(a, b, how)
 #define _mm512_cvtepi32_epi8(a) emulated_low_bytes(a)
 #define _mm512_cvtepi32_ps(a) emulated_to_float(a)
+#define _mm512_cvtepi8_epi32(a) emulated_from_bytes(a)
 #define _mm512_cvtph_ps(a) emulated_from_halves(a)
 #define _mm512_cvtps_epi32(a) emulated_to_int(a)
 #define _mm512_div_ps(a, b) simde_mm512_div_ps(a, b)
@@ -305,6 +322,7 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #define _mm512_loadu_si512(p) simde_mm512_loadu_si512(p)
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define _mm512_mask_mov_epi32(a, m, b) simde_mm512_mask_mov_epi32(a, m, b)
+#define _mm512_maskz_compress_epi32(m, a) simde_mm512_maskz_compress_epi32(m, a)
 #define _mm512_max_epi16(a, b) simde_mm512_max_epi16(a, b)
 #define _mm512_max_epi32(a, b) simde_mm512_max_epi32(a, b)
 #define _mm512_max_ps(a, b) simde_mm512_max_ps(a, b)

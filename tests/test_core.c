@@ -244,7 +244,7 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
               (int)(a->n & 1));
     o->sum = op->sum_exp(a->x[0], a->n, 3.0f);
     o->best = op->argmax(a->x[0], a->n);
-    o->above = op->above(o->index, 100, a->x[0], a->n, 2.6f); /* some rounds find more */
+    o->above = op->above(o->index, 100, a->x[0], a->n / 9, a->n, 2.6f); /* or more */
     o->dot = op->dot_int8(a->x[0], o->q[1], ONE_N);
     memcpy(o->bias, a->x[1], sizeof o->bias);
     op->bias(o->bias, a->x[2], ONE_N, a->finish == OP_ADD ? NULL : a->b, a->finish);
