@@ -4594,11 +4594,13 @@ static int8_t *gm_row(const gm_weight *w, uint32_t row)
 static void gm_pack_half(const gm_weight *w, uint32_t row, const int8_t *values)
 {
     int8_t *to = gm_row(w, row);
-    size_t g, i;
-    for (g = 0; g < w->k4 / 2; g++, values += 8) {
-        for (i = 0; i < 4; i++) {
-            to[g * GM_GROUP + i] = (int8_t)((values[i] & 15) | values[4 + i] * 16);
-        }
+    size_t g;
+    for (g = 0; g < w->k4 / 2; g++, to += GM_GROUP, values += 8) {
+        uint32_t lower, upper;
+        memcpy(&lower, values, 4);
+        memcpy(&upper, values + 4, 4);
+        lower = (lower & 0x0f0f0f0f) | (upper & 0x0f0f0f0f) << 4;
+        memcpy(to, &lower, 4);
     }
 }
 
@@ -9164,6 +9166,21 @@ static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const f
 
 #define MF_LEAST 1e-36f /* a step: less has too few bits to be one */
 
+static void mf_subtract(float *x, const float *y, size_t n)
+{
+    size_t i;
+    mt_vec v, u;
+    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
+        mt_vload(&v, x + i);
+        mt_vload(&u, y + i);
+        v.v -= u.v;
+        mt_vstore(x + i, &v);
+    }
+    for (; i < n; i++) {
+        x[i] -= y[i];
+    }
+}
+
 /* The same for a token's embedding, whose values are changed: what it shares with others and what
  * stands apart is taken off, and the rest is two digits. */
 static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w, uint32_t row,
@@ -9173,9 +9190,7 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
     uint32_t peak;
     size_t i;
     mf_keep_exact(w, row, values);
-    for (i = 0; i < w->k; i++) {
-        values[i] -= m->embedding_mean[i];
-    }
+    mf_subtract(values, m->embedding_mean, w->k);
     for (i = 0; i < OP_APART && m->apart[i] < w->k; i++) {
         m->apart_values[i * w->n16 * 16 + row] = values[m->apart[i]];
         values[m->apart[i]] = 0.0f;
