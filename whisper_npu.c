@@ -293,9 +293,10 @@ static wnpu_allocator ar_allocator(const wnpu_allocator *given)
 }
 
 /* Weights are read whole for each token: large pages spare the walks of page tables, 3 to 5 % of a
- * decoder step. They are asked for when the memory has been filled, and the system makes them in the
- * background, if it likes; asked for before, it would clear them whole while somebody waits, which
- * takes a virtual machine that has to get its memory first five times as long as small ones. */
+ * decoder step. They are asked for when the memory has been filled, and the system makes them in
+ * the background, if it likes; asked for before, it would clear them whole while somebody waits,
+ * which takes a virtual machine that has to get its memory first five times as long as small
+ * ones. */
 static void ar_large(const wnpu_allocator *allocator, void *memory, size_t size)
 {
 #ifdef MADV_HUGEPAGE
@@ -7027,6 +7028,75 @@ OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size
     op_halves_avx2(out + i, in + 2 * i, n - i);
 }
 
+#define OP_ABREAST 4u /* vectors whose exponentials, long chains, are computed side by side */
+
+/* mt_vexp() of OP_ABREAST vectors. */
+WNPU_INLINE OP_AVX512 void op_wide_exp(__m512 *x)
+{
+    static const float step[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
+                                 1.6666665459e-1f, 5.0000001201e-1f};
+    __m512 t[OP_ABREAST], p[OP_ABREAST];
+    __mmask16 normal[OP_ABREAST];
+    size_t i, k;
+    MT_UNROLL
+    for (i = 0; i < OP_ABREAST; i++) {
+        normal[i] = _mm512_cmp_ps_mask(x[i], _mm512_set1_ps(-87.3f), _CMP_NLT_UQ);
+        x[i] = _mm512_maskz_mov_ps(normal[i], _mm512_min_ps(_mm512_set1_ps(88.0f), x[i]));
+    }
+    MT_UNROLL
+    for (i = 0; i < OP_ABREAST; i++) {
+        t[i] = op_wide_step(x[i], _mm512_set1_ps(1.44269504088896341f), MT_ROUND);
+    }
+    MT_UNROLL
+    for (i = 0; i < OP_ABREAST; i++) {
+        const __m512 n = _mm512_sub_ps(t[i], _mm512_set1_ps(MT_ROUND));
+        x[i] = _mm512_sub_ps(x[i], _mm512_mul_ps(n, _mm512_set1_ps(0.693359375f)));
+        x[i] = _mm512_sub_ps(x[i], _mm512_mul_ps(n, _mm512_set1_ps(-2.12194440e-4f)));
+        p[i] = _mm512_set1_ps(1.9875691500e-4f);
+    }
+    MT_UNROLL
+    for (k = 0; k < 5; k++) {
+        MT_UNROLL
+        for (i = 0; i < OP_ABREAST; i++) {
+            p[i] = op_wide_step(p[i], x[i], step[k]);
+        }
+    }
+    MT_UNROLL
+    for (i = 0; i < OP_ABREAST; i++) {
+        p[i] = _mm512_add_ps(_mm512_mul_ps(p[i], _mm512_mul_ps(x[i], x[i])), x[i]);
+        p[i] = _mm512_add_ps(p[i], _mm512_set1_ps(1.0f));
+        t[i] = _mm512_castsi512_ps(_mm512_add_epi32(
+            _mm512_castps_si512(p[i]), _mm512_slli_epi32(_mm512_castps_si512(t[i]), 23)));
+        x[i] = _mm512_maskz_mov_ps(normal[i], t[i]);
+    }
+}
+
+/* Like op_sum_exp_body(). */
+OP_AVX512 static float op_sum_exp_avx512(const float *x, size_t n, float maximum)
+{
+    __m512 sum = _mm512_setzero_ps(), v[OP_ABREAST];
+    mt_acc acc;
+    size_t i, j, k;
+    for (i = 0; i + 16 * OP_ABREAST <= n; i += 16 * OP_ABREAST) {
+        MT_UNROLL
+        for (k = 0; k < OP_ABREAST; k++) {
+            v[k] = _mm512_sub_ps(_mm512_loadu_ps(x + i + k * 16), _mm512_set1_ps(maximum));
+        }
+        op_wide_exp(v);
+        MT_UNROLL
+        for (k = 0; k < OP_ABREAST; k++) {
+            sum = _mm512_add_ps(sum, v[k]);
+        }
+    }
+    _mm512_storeu_ps((float *)(void *)&acc, sum);
+    for (; i < n; i += 16) {
+        for (j = 0; j < 16 && i + j < n; j++) {
+            acc.part[j / MT_LANES][j % MT_LANES] += mt_exp1(x[i + j] - maximum);
+        }
+    }
+    return mt_acc_sum(&acc);
+}
+
 /* Like op_largest_base(). */
 OP_AVX512 static float op_largest_avx512(const float *x, size_t n)
 {
@@ -7103,7 +7173,7 @@ OP_AVX512 static void op_complete_avx512(float *out, size_t n, const op_rest *re
 static const op_kernels op_avx512_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512,
-    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2,
+    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx512,
     op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512, op_complete_avx512,
     op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512,
     op_halves_avx512, op_blocks_avx2
@@ -7151,7 +7221,7 @@ GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries
 static const op_kernels op_amx_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_amx,
-    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx2,
+    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx512,
     op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512, op_complete_avx512,
     op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512,
     op_halves_avx512, op_blocks_avx2
@@ -12184,10 +12254,26 @@ static void lr_prefer_timestamp(const lr_rules *r, float *logits)
     }
 }
 
+/* Forbids what is suppressed in every position. That is few: eight are looked at at once. */
+static void lr_suppress(const lr_rules *r, float *logits)
+{
+    const int32_t n = r->vocab->n_vocab;
+    int32_t i, k;
+    for (i = 0; i < n; i += 8) {
+        const int32_t end = n - i < 8 ? n : i + 8;
+        uint64_t eight = 1;
+        if (end == i + 8) {
+            memcpy(&eight, r->never + i, sizeof eight);
+        }
+        for (k = i; eight != 0 && k < end; k++) {
+            logits[k] = r->never[k] ? LR_NEVER : logits[k];
+        }
+    }
+}
+
 static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
 {
     const tk_vocab *v = r->vocab;
-    int32_t i;
     if (r->repetition != 1.0f) {
         lr_repetition(r, logits, tokens, n);
     }
@@ -12200,17 +12286,7 @@ static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, si
             logits[r->blank] = LR_NEVER;
         }
     }
-    for (i = 0; i < v->n_vocab; i++) {
-        uint64_t eight = 1; /* few are suppressed: look at eight at once */
-        if (i % 8 == 0 && i + 8 <= v->n_vocab) {
-            memcpy(&eight, r->never + i, sizeof eight);
-        }
-        if (eight == 0) {
-            i += 7;
-        } else if (r->never[i]) {
-            logits[i] = LR_NEVER;
-        }
-    }
+    lr_suppress(r, logits);
     if (r->timestamps) {
         lr_timestamp_pairs(r, logits, tokens, n);
         lr_prefer_timestamp(r, logits);

@@ -323,6 +323,7 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define _mm512_mask_mov_epi32(a, m, b) simde_mm512_mask_mov_epi32(a, m, b)
 #define _mm512_maskz_compress_epi32(m, a) simde_mm512_maskz_compress_epi32(m, a)
+#define _mm512_maskz_mov_ps(m, a) simde_mm512_maskz_mov_ps(m, a)
 #define _mm512_max_epi16(a, b) simde_mm512_max_epi16(a, b)
 #define _mm512_max_epi32(a, b) simde_mm512_max_epi32(a, b)
 #define _mm512_max_ps(a, b) simde_mm512_max_ps(a, b)
