@@ -1182,6 +1182,58 @@ static void test_threads(void)
     free(own.e.file);
 }
 
+typedef struct cut_source {
+    const unsigned char *file;
+    uint64_t end; /* of what can be read */
+} cut_source;
+
+static int64_t cut_read(void *user, uint64_t offset, void *buffer, size_t n)
+{
+    const cut_source *c = user;
+    uint64_t left = offset < c->end ? c->end - offset : 0;
+    n = n < left ? n : (size_t)left;
+    memcpy(buffer, c->file + offset, n);
+    return (int64_t)n;
+}
+
+/* A file that threads read, each its own rows: the first byte that is missing is named, whoever
+ * finds out and whatever else they find on the way. */
+static void test_cut_while_read(void)
+{
+    static const unsigned threads[] = {1, 2, 4, 8};
+    toy_options o = toy_small();
+    wnpu_model_config config;
+    wnpu_source source;
+    cut_source cut;
+    edit e;
+    size_t i, k;
+    o.state = WIDE;
+    o.type = TOY_F16;
+    e.file = toy_model(&o, &e.size);
+    cut.file = e.file;
+    source.read = cut_read;
+    source.size = e.size;
+    source.user = &cut;
+    wnpu_model_config_init(&config, sizeof config);
+    for (i = 1; i <= 60; i++) {
+        char first[sizeof ((wnpu_error *)0)->message] = "";
+        cut.end = e.size - (i == 1 ? 1 : e.size / 64 * i);
+        for (k = 0; k < sizeof threads / sizeof threads[0]; k++) {
+            wnpu_model *model = NULL;
+            wnpu_error error;
+            int status;
+            config.threads = threads[k];
+            status = mf_start(&model, &source, NULL, 1, &config, &error);
+            T_CHECK(status == WNPU_E_IO && model == NULL && strstr(error.message, "answered 0") !=
+                    NULL, "cut at %llu: %s", (unsigned long long)cut.end, error.message);
+            T_CHECK(k == 0 || strcmp(first, error.message) == 0, "%u threads: %s, one: %s",
+                    threads[k], error.message, first);
+            memcpy(first, error.message, sizeof first);
+        }
+    }
+    free(e.file);
+}
+
 /* The second pass must not believe what the first one saw. */
 static void test_changing_source(void)
 {
@@ -1431,6 +1483,7 @@ int main(void)
     t_run("short reads", test_short_reads);
     t_run("reads that fail", test_bad_reads);
     t_run("one model from any number of threads", test_threads);
+    t_run("the same first missing byte from any number of threads", test_cut_while_read);
     t_run("a source that changes", test_changing_source);
     t_run("arguments and configuration", test_arguments);
 #ifndef WNPU_NO_STDIO
