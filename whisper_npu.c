@@ -265,7 +265,7 @@ static void *ar_take(ar_arena *arena, size_t count, size_t elem)
     return arena->base + start;
 }
 
-#define AR_PAGE ((size_t)4096)     /* or a part of one; the call then fails where pages are larger */
+#define AR_PAGE ((size_t)4096) /* where pages are larger the call fails, or gets them too */
 #define AR_HUGE ((size_t)2 << 20) /* size of a large page on x86-64 and most of AArch64 */
 
 static void *ar_malloc(void *user, size_t size, size_t alignment)
@@ -11466,7 +11466,7 @@ typedef struct de_decoder {
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
     size_t ready;       /* slots, the first, whose caches were cleared and may be used */
-    size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (two at least) */
+    size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (three at least: se_prefill) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
     float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
     op_rest *rest;      /* [logit_rows] what 4 bits do not hold of them */
@@ -11938,7 +11938,7 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->qkv = ar_take(arena, DE_ROWS * 3 * n, sizeof(float));
     d->attended = ar_take(arena, DE_ROWS * n, sizeof(float));
     d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
-    d->logit_rows = slots < 2 ? 2 : slots < DE_LOGITS ? slots : DE_LOGITS;
+    d->logit_rows = slots < 3 ? 3 : slots < DE_LOGITS ? slots : DE_LOGITS;
     d->logits = ar_take(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
     d->largest = ar_take(arena, d->logit_rows * de_parts(m), sizeof(float));
     d->rest = ar_take(arena, d->logit_rows, sizeof(op_rest));
@@ -12486,17 +12486,18 @@ static float se_log_sum(const op_kernels *op, const float *logits, size_t n, siz
     return logits[*best] + mt_log1(op->sum_exp(logits, n, logits[*best]));
 }
 
-/* Feeds prompt tokens from..n-1 into slot 0 and leaves the logits of the last one in the last
- * wanted row of d->logits, which is returned. With from <= first < n - 1 the probability that
- * no_speech has at that position is stored as well. */
+/* Feeds prompt tokens from..n-1 into slot 0 and leaves the logits of the last one in a row of
+ * d->logits, which is returned. With from <= first < n - 1 the probability that no_speech has at
+ * that position is stored as well. With ahead = 1 a guess stands at tokens[n] and is fed too, for
+ * logits in the row behind; it has to be part of the last step. */
 static float *se_feed_from(de_decoder *d, const int32_t *tokens, size_t from, size_t n,
-                           size_t first, float *no_speech)
+                           size_t ahead, size_t first, float *no_speech)
 {
     const wnpu_model *m = d->e->model;
-    size_t done, stride = de_logits_stride(m), wanted = 0, best;
-    for (done = from; done < n; done += DE_ROWS) {
+    size_t done, end = n + ahead, stride = de_logits_stride(m), wanted = 0, best;
+    for (done = from; done < end; done += DE_ROWS) {
         de_row row[DE_ROWS];
-        size_t i, rows = n - done < DE_ROWS ? n - done : DE_ROWS;
+        size_t i, rows = end - done < DE_ROWS ? end - done : DE_ROWS;
         wanted = 0;
         for (i = 0; i < rows; i++) {
             size_t at = done + i;
@@ -12504,7 +12505,7 @@ static float *se_feed_from(de_decoder *d, const int32_t *tokens, size_t from, si
             row[i].position = (uint32_t)at;
             row[i].slot = 0;
             row[i].window = 0;
-            row[i].want = (at == first && no_speech != NULL) || at + 1 == n;
+            row[i].want = (at == first && no_speech != NULL) || at + 1 >= n;
             wanted += (size_t)row[i].want;
         }
         de_step(d, row, rows);
@@ -12513,13 +12514,13 @@ static float *se_feed_from(de_decoder *d, const int32_t *tokens, size_t from, si
             *no_speech = mt_exp1(d->logits[m->vocab.no_speech] - total);
         }
     }
-    return d->logits + (wanted - 1) * stride;
+    return d->logits + (wanted - 1 - ahead) * stride;
 }
 
 static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t first,
                       float *no_speech)
 {
-    return se_feed_from(d, tokens, 0, n, first, no_speech);
+    return se_feed_from(d, tokens, 0, n, 0, first, no_speech);
 }
 
 /* Probabilities of the model's languages from the window's caches, and of <|nospeech|>. */
@@ -12682,7 +12683,7 @@ typedef struct se_search {
     int32_t *fed;                 /* [n_text_ctx] prompt in slot 0 */
     size_t n_fed, fed_sot;
     float fed_no_speech;
-    uint32_t steps;               /* decoder steps of the run, prompts not counted */
+    uint32_t steps;               /* of the run, spared ones included, prompts not */
     uint32_t prompt_tokens;       /* positions fed as prompts */
     /* the decoding that is under way */
     const se_options *o;
@@ -12692,6 +12693,7 @@ typedef struct se_search {
     int has_best;
     float best_score;
     float *logits;                /* a row for each live hypothesis */
+    int32_t guess;                /* fed behind the latest token; its logits are the next row */
 } se_search;
 
 /* Caches of the window before are worth nothing for the next one. */
@@ -12745,16 +12747,35 @@ static size_t se_kept(const se_search *s, const int32_t *tokens, size_t n)
     return kept;
 }
 
-/* Brings tokens into slot 0 from position 0 on; returns the logits of the last one. The probability
- * of silence is asked at index sot. */
-static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t sot)
+/* What nearly always comes next where timestamps are wanted: a window begins at 0.00, and a segment
+ * where the one before it ended. A step that feeds this as well takes 1.06 times as long and spares
+ * the next one; wrong, it changes nothing. One hypothesis only; -1: nothing is that likely. */
+static int32_t se_guess(const se_search *s, const int32_t *tokens, size_t n)
 {
-    size_t kept = se_kept(s, tokens, n), i;
+    int32_t first = s->rules->vocab->timestamp0;
+    if (!s->rules->timestamps || s->o->width > 1) {
+        return -1;
+    }
+    return n == 0 ? first
+         : n > 1 && tokens[n - 1] >= first && tokens[n - 2] < first ? tokens[n - 1] : -1;
+}
+
+/* Brings tokens into slot 0 from position 0 on, and a guess what follows if it is not -1 and fits;
+ * returns the logits of the last one. The probability of silence is asked at index sot. */
+static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t sot, int32_t guess)
+{
+    size_t kept = se_kept(s, tokens, n), ahead, i;
     float *logits;
     if (kept > sot && s->fed_sot != sot) {
         kept = sot;
     }
-    logits = se_feed_from(s->decoder, tokens, kept, n, sot,
+    ahead = guess >= 0 && (n - kept) % DE_ROWS != 0 && n < s->decoder->e->model->n_text_ctx;
+    memcpy(s->fed, tokens, n * sizeof(int32_t));
+    if (ahead) {
+        s->fed[n] = guess;
+    }
+    s->guess = ahead ? guess : -1;
+    logits = se_feed_from(s->decoder, s->fed, kept, n, ahead, sot,
                           kept <= sot ? &s->fed_no_speech : NULL);
     s->prompt_tokens += (uint32_t)(n - kept);
     for (i = 1; i < s->slots; i++) {
@@ -12762,7 +12783,6 @@ static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t s
             s->shared[i] = s->shared[i * s->slots] = (uint32_t)kept;
         }
     }
-    memcpy(s->fed, tokens, n * sizeof(int32_t));
     s->n_fed = n;
     s->fed_sot = sot;
     return logits;
@@ -12778,7 +12798,8 @@ static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
     s->p = p;
     s->n_ended = 0;
     s->has_best = 0;
-    s->logits = se_prefill(s, p->tokens, p->n, p->sot);
+    s->logits = se_prefill(s, p->tokens, p->n, p->sot,
+                           se_guess(s, p->tokens + p->n - p->n_given, p->n_given));
     memset(h, 0, sizeof *h);
     h->no_speech = s->fed_no_speech;
     h->n = h->n_given = p->n_given;
@@ -13028,19 +13049,31 @@ static void se_fork(se_search *s)
 
 static void se_step(se_search *s)
 {
-    de_row row[SE_MAX_WIDTH];
-    size_t i, position = se_cached(s);
-    for (i = 0; i < s->n_live; i++) {
-        const se_hypothesis *h = &s->live[i];
+    de_row row[SE_MAX_WIDTH + 1];
+    const se_hypothesis *h = &s->live[0];
+    const wnpu_model *m = s->decoder->e->model;
+    size_t i, position = se_cached(s), n = s->n_live;
+    s->steps++;
+    if (h->tokens[h->n - 1] == s->guess) {
+        s->guess = -1;
+        s->logits += de_logits_stride(m);
+        return;
+    }
+    for (i = 0; i < n; i++, h++) {
         row[i].token = h->tokens[h->n - 1];
         row[i].position = (uint32_t)position;
         row[i].slot = h->slot;
         row[i].window = 0;
         row[i].want = 1;
     }
-    de_step(s->decoder, row, s->n_live);
+    s->guess = position + 1 < m->n_text_ctx ? se_guess(s, s->live->tokens, s->live->n) : -1;
+    if (s->guess >= 0) {
+        row[n] = row[n - 1];
+        row[n].token = s->guess;
+        row[n++].position++;
+    }
+    de_step(s->decoder, row, n);
     s->logits = s->decoder->logits;
-    s->steps++;
 }
 
 /* Nothing is left to do, or there is no room for more. All live hypotheses have the same length. */
@@ -13154,7 +13187,7 @@ static const float *se_visit(se_choosing *c, uint32_t node, float *total)
     for (at = node; at >= LR_ROOTS; at = c->trie->nodes[at].parent) {
         c->path[--i] = c->trie->nodes[at].token;
     }
-    logits = se_prefill(c->search, c->path, n, c->sot);
+    logits = se_prefill(c->search, c->path, n, c->sot, -1);
     *total = se_log_sum(c->search->rules->op, logits, (size_t)c->search->rules->vocab->n_vocab,
                         &best);
     return logits;

@@ -506,7 +506,7 @@ typedef struct wnpu_stats {
     int32_t language;         /* detected or given */
     float language_probability; /* 1 when given */
     uint32_t windows;         /* encoder runs */
-    uint32_t tokens;          /* decoder steps that chose a token */
+    uint32_t tokens;          /* that were chosen, each by a decoder step or along with one */
     uint32_t prompt_tokens;   /* decoder positions fed as prompts */
     int64_t audio_ms;         /* length of the recording as read so far */
     double total_ms;

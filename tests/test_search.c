@@ -465,7 +465,8 @@ static void beam_reference(void)
 {
     wnpu_model *m = life_float_toy(7);
     static const struct { unsigned width, tokens; float patience, penalty; int rule; } cases[] = {
-        {1, 24, 1, 1, 0}, {1, 8, 3, 1, 0}, {2, 12, 1, 1, 0}, {5, 20, 1, 1, 0}, {5, 8, 2, 1, 0}, {5, 8, 0.5f, 1, 0},
+        {1, 24, 1, 1, 0}, {1, 8, 3, 1, 0}, {2, 12, 1, 1, 0}, {5, 20, 1, 1, 0}, {5, 8, 2, 1, 0},
+        {5, 8, 0.5f, 1, 0},
         {3, 8, 1, 0, 0}, {3, 8, 1, 0.6f, 1}, {4, 8, 1, 2, 0}, {16, 5, 1, 1, 0}
     };
     int compute, ended = 0, runs = 0;
@@ -545,7 +546,8 @@ static void beam_exhaustive(void)
         }
         se_forget(&s->run.search);
         found = *se_run(&s->run.search, &p, &o);
-        T_CHECK(found.n == best.n && memcmp(found.tokens, best.tokens, best.n * 4) == 0 && fabs((double)(found.sum_logprob - best.sum)) < 1e-4,
+        T_CHECK(found.n == best.n && memcmp(found.tokens, best.tokens, best.n * 4) == 0 &&
+                fabs((double)(found.sum_logprob - best.sum)) < 1e-4,
                 "round %d: %lu tokens with %g, not %lu with %g", round, (unsigned long)found.n,
                 (double)found.sum_logprob, (unsigned long)best.n, (double)best.sum);
     }
@@ -652,6 +654,114 @@ static void prompts_are_kept(void)
         }
     }
     wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
+/* A script that a filter makes the search follow, and the logits that the filter saw. */
+#define SCRIPT 12
+#define SCRIPT_VOCAB 2048
+
+typedef struct script {
+    int32_t token[SCRIPT];
+    size_t n, seen, fed;   /* seen: tokens asked for; fed: steps of the decoder */
+    float logits[SCRIPT][SCRIPT_VOCAB];
+} script;
+
+static void follow_script(void *user, const int32_t *tokens, size_t n, float *logits, size_t vocab)
+{
+    script *p = user;
+    size_t i;
+    T_CHECK(n == p->seen && n < p->n && memcmp(tokens, p->token, n * sizeof *tokens) == 0, "order");
+    memcpy(p->logits[n], logits, vocab * sizeof *logits);
+    p->seen = n + 1;
+    for (i = 0; i < vocab; i++) {
+        logits[i] = i == (size_t)p->token[n] ? 1.0f : LR_NEVER;
+    }
+}
+
+static void count_steps(void *user, size_t layer, const de_row *rows, size_t n, const float *query)
+{
+    (void)rows;
+    (void)n;
+    (void)query;
+    ((script *)user)->fed += layer == 0;
+}
+
+/* Follows the script after a prompt; each row of logits is what feeding all anew gives, guessed or
+ * not. Returns the steps that guesses spared. */
+static size_t follow(wnpu_session *s, script *played, const se_prompt *p, float temperature)
+{
+    static int32_t all[512];
+    static float want[SCRIPT_VOCAB];
+    se_search *search = &s->run.search;
+    size_t vocab = (size_t)s->run.engine.model->vocab.n_vocab, i, spared;
+    se_options o = options_of(1, SE_MAX_TOKENS);
+    o.temperature = temperature;
+    played->seen = played->fed = 0;
+    search->filter.function = follow_script;
+    search->filter.user = played;
+    s->run.decoder.tap = count_steps;
+    s->run.decoder.tap_user = played;
+    search->steps = 0;
+    se_forget(search);
+    (void)se_run(search, p, &o);
+    s->run.decoder.tap = NULL;
+    spared = search->steps + (p->n + DE_ROWS - 1) / DE_ROWS - played->fed;
+    T_CHECK(search->steps + 1 == played->seen, "%u steps, %u tokens", (unsigned)search->steps,
+            (unsigned)played->seen);
+    memcpy(all, p->tokens, p->n * sizeof *all);
+    memcpy(all + p->n, played->token, played->n * sizeof *all);
+    for (i = 0; i < played->seen; i++) {
+        memcpy(want, se_feed(&s->run.decoder, all, p->n + i, 0, NULL), vocab * sizeof *want);
+        lr_apply(&s->run.rules, want, played->token, i);
+        T_CHECK(memcmp(want, played->logits[i], vocab * sizeof *want) == 0,
+                "prompt of %u, token %u: other logits", (unsigned)p->n, (unsigned)i);
+    }
+    return spared;
+}
+
+/* Timestamps that are guessed, rightly and wrongly. */
+static void guesses(void)
+{
+    wnpu_model *m = life_float_toy(7);
+    static int32_t tokens[512];
+    static script played;
+    const int32_t t = m->vocab.timestamp0, eot = m->vocab.eot;
+    const struct { int32_t token[SCRIPT]; size_t n, first, pairs; } scripts[] = {
+        {{t, 5, 6, t + 50, t + 50, 7, t + 90, t + 90, 8, 9, t + 99, eot}, 12, 1, 2},
+        {{t, 5, 6, t + 50, t + 50, eot}, 6, 1, 1},
+        {{t + 2, 5, t + 50, t + 55, 6, t + 60, t + 60, 7, eot}, 9, 0, 1},
+        {{5, 6, t + 50, 7, t + 51, eot}, 6, 0, 0} /* what rules forbid */
+    };
+    const size_t lengths[] = {9, 15, 16, 17, 32, m->n_text_ctx - 6, m->n_text_ctx - 2};
+    size_t i, k;
+    int how;
+    T_CHECK(m->vocab.n_vocab <= SCRIPT_VOCAB && m->n_text_ctx <= 500, "a larger toy");
+    for (i = 0; i < 500; i++) {
+        tokens[i] = (int32_t)(40 + 3 * i % 200);
+    }
+    for (how = 0; how < 8; how++) {
+        wnpu_session *s = encoded(m, 2, 1, how & 1);
+        s->run.rules.timestamps = (how & 2) == 0;
+        for (i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+            for (k = 0; k < sizeof scripts / sizeof scripts[0]; k++) {
+                se_prompt p = prompt_of(m);
+                size_t spared, want;
+                memcpy(tokens + lengths[i] - 4, p.tokens + p.n - 4, 4 * sizeof *tokens);
+                p.n = lengths[i];
+                p.sot = p.n - 3;
+                p.tokens = tokens;
+                memcpy(played.token, scripts[k].token, sizeof played.token);
+                played.n = scripts[k].n;
+                spared = follow(s, &played, &p, how & 4 ? 0.7f : 0.0f);
+                want = (lengths[i] % DE_ROWS != 0 ? scripts[k].first : 0) + scripts[k].pairs;
+                T_CHECK(played.seen < played.n || spared == (s->run.rules.timestamps ? want : 0),
+                        "prompt of %u, script %u: %u steps spared", (unsigned)p.n, (unsigned)k,
+                        (unsigned)spared);
+            }
+        }
+        wnpu_session_close(s);
+    }
     wnpu_model_close(m);
 }
 
@@ -1481,8 +1591,9 @@ static void instruction_sets(void)
                 p.n_hotwords = 2;
                 T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
                 next = json_of(s);
-                T_CHECK(first == NULL || strcmp(first, next) == 0, "mode %d, compute %d: %s differs",
-                        mode, compute, wnpu_isa_name((wnpu_isa)isa));
+                T_CHECK(first == NULL || strcmp(first, next) == 0,
+                        "mode %d, compute %d: %s differs", mode, compute,
+                        wnpu_isa_name((wnpu_isa)isa));
                 free(first);
                 first = next;
                 wnpu_session_close(s);
@@ -1655,6 +1766,7 @@ int main(void)
     t_run("a wide beam finds the best of all sequences", beam_exhaustive);
     t_run("samples are functions of seed, number and position", sampling);
     t_run("what is kept of a prompt does not show", prompts_are_kept);
+    t_run("timestamps that are guessed spare steps and change nothing", guesses);
     t_run("repetition penalty and repeated n-grams", penalties);
     t_run("hotwords earn when they are whole", hotwords);
     t_run("spellings of hotwords", hotword_spellings);
