@@ -17812,6 +17812,11 @@ static int64_t wi_voiced(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
     return (int64_t)steps * VA_STEP_MS;
 }
 
+static float wi_share(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+{
+    return t1_ms > t0_ms ? (float)wi_voiced(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
+}
+
 /* Reads on until the span is full, the recording ends or the run is cancelled. */
 static int wi_fill(wi_run *r)
 {
@@ -18060,13 +18065,16 @@ static int wi_last_resort(const rs_origin *o)
  * model's no-speech probability and of its mean log-probability, since it was made for windows of
  * which nothing else is known. Here a detector has heard something, mostly speech but at times
  * music, and three doubts add up: those two, and the share of the segment without voice, which
- * counts half because much of faint speech is without. The limit is that of OpenAI's rule. Speech
+ * counts half because much of faint speech is without, or that of the window if that is less: a
+ * conversation over a bad line is heard in parts. The limit is that of OpenAI's rule. Speech
  * at 0 dB stays below it: there words are improbable, or without voice, but the model hears that
  * somebody speaks. Of less than a second the share of voice says nothing. */
 static int wi_doubtful(const wi_run *r, const rs_draft *d)
 {
     const wnpu_params *p = &r->params;
-    float voiceless = d->t1_ms - d->t0_ms < WI_SHORT_MS ? 0.0f : 1.0f - d->voice;
+    float around = wi_share(r, wi_clock(r, 0), wi_heard_ms(r));
+    float voice = d->voice > around ? d->voice : around;
+    float voiceless = d->t1_ms - d->t0_ms < WI_SHORT_MS ? 0.0f : 1.0f - voice;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
     return p->vad && (wi_wordless(r, d) || wi_last_resort(&d->origin) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
@@ -18167,8 +18175,7 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     if (r->left_ms >= 0 || wi_stray(r, t0_ms)) {
         return WNPU_OK;
     }
-    d.voice = d.t1_ms > d.t0_ms ? (float)wi_voiced(r, d.t0_ms, d.t1_ms) /
-                                  (float)(d.t1_ms - d.t0_ms) : 0.0f;
+    d.voice = wi_share(r, d.t0_ms, d.t1_ms);
     status = wi_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
         return status;
