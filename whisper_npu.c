@@ -16858,7 +16858,8 @@ static void np_wipe(np_bridge *b)
  *  Costs     40 KiB; about 7 ms for 30 s on one core.
  *
  *  Features are log powers of 24 mel-like bands, once as the shape of the
- *  spectrum and once above a floor that follows each band's minimum (after
+ *  spectrum, with what a narrow band lacks filled in, and once above a
+ *  floor that follows each band's minimum (after
  *  R. Martin, "Noise power spectral density estimation based on optimal
  *  smoothing and minimum statistics", 2001); the level below the loudest
  *  of late; and the strength, place and movement of the pitch, from the
@@ -16881,6 +16882,7 @@ static void np_wipe(np_bridge *b)
 #define VA_INPUTS (2u * VA_BANDS + 4u)
 #define VA_DENSE 16u             /* width of the first layer */
 #define VA_STATE 24u             /* and of the recurrent one */
+#define VA_MISSING 3.0f          /* bands so far (30 dB) below the loudest are not there */
 #define VA_AHEAD 10u             /* steps that the network looks ahead */
 #define VA_HISTORY 2048u         /* steps that stay readable, 41 s */
 
@@ -16917,7 +16919,8 @@ typedef struct va_detector {
     uint64_t heard;              /* samples pushed */
     uint64_t seen;               /* steps that the network has seen */
     uint64_t step;               /* steps decided */
-    float floor[VA_BANDS], top, voiced, lag; /* what features remember */
+    float floor[VA_BANDS], top, voiced, lag; /* what features remember, */
+    float loud[VA_BANDS];        /* and the loudest of each band, falling by 1 dB a second */
     float state[VA_STATE];
     va_rules rules;
     int open, full;              /* a span has begun; span has not been taken out yet */
@@ -17227,29 +17230,57 @@ static void va_pitch(va_detector *v, const float *y, float *out /* [3] */)
 }
 
 /* Step 0 or 1 of the block; v->power and v->low are filled. */
+/* A line, a radio or a codec passes a part of the spectrum, and a network that knows whole ones
+ * hears no voice in it: steep edges at 350 and 2800 Hz hid all speech. So bands of which nothing
+ * has come of late take after the nearest of the others. */
+static void va_fill(const va_detector *v, float *x, float *above)
+{
+    float least = v->loud[0];
+    size_t b, i, near;
+    for (b = 1; b < VA_BANDS; b++) {
+        least = v->loud[b] > least ? v->loud[b] : least;
+    }
+    least -= VA_MISSING;
+    for (b = 0; b < VA_BANDS; b++) {
+        near = b;
+        for (i = 1; v->loud[near] < least; i++) { /* ends: one is the loudest */
+            near = b + i < VA_BANDS && v->loud[b + i] >= least ? b + i : b >= i ? b - i : near;
+        }
+        x[b] = x[near];
+        above[b] = above[near];
+    }
+}
+
 static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
 {
     const float *p = v->power + 2 * step * VA_BANDS;
-    float level = 0.0f, mean = 0.0f, x[VA_BANDS];
+    float level = 0.0f, mean = 0.0f, x[VA_BANDS], above[VA_BANDS];
     size_t b;
     for (b = 0; b < VA_BANDS; b++) {
         x[b] = 0.5f * (p[b] + p[b + VA_BANDS]); /* at least 1e-10 */
         level += x[b];
         x[b] = mt_log1(x[b]) * 0.43429448190325182765f;
-        mean += x[b];
     }
     level = mt_log1(level) * 0.43429448190325182765f;
-    mean *= 1.0f / (float)VA_BANDS;
     if (v->seen == 0) {
         memcpy(v->floor, x, sizeof v->floor);
+        memcpy(v->loud, x, sizeof v->loud);
         v->top = level;
     }
     for (b = 0; b < VA_BANDS; b++) {
-        float above = x[b] - v->floor[b];
+        above[b] = x[b] - v->floor[b];
         /* Down at once, up by 2 dB a second: between syllables every band shows its floor. */
-        v->floor[b] += above < 0.0f ? 0.25f * above : above < 0.004f ? above : 0.004f;
+        v->floor[b] += above[b] < 0.0f ? 0.25f * above[b] : above[b] < 0.004f ? above[b] : 0.004f;
+        v->loud[b] = x[b] > v->loud[b] ? x[b] : v->loud[b] - 0.002f;
+    }
+    va_fill(v, x, above);
+    for (b = 0; b < VA_BANDS; b++) {
+        mean += x[b];
+    }
+    mean *= 1.0f / (float)VA_BANDS;
+    for (b = 0; b < VA_BANDS; b++) {
         f[b] = 0.5f * (x[b] - mean);
-        f[VA_BANDS + b] = 0.5f * (above < -1.0f ? -1.0f : above < 4.0f ? above : 4.0f);
+        f[VA_BANDS + b] = 0.5f * (above[b] < -1.0f ? -1.0f : above[b] < 4.0f ? above[b] : 4.0f);
     }
     /* The loudest of late, falling by 1 dB a second, and never below white noise at -90 dB. */
     v->top = level > v->top ? v->top + 0.3f * (level - v->top) : v->top - 0.002f;
@@ -17477,7 +17508,7 @@ static void va_begin(va_detector *v, const va_rules *rules)
 /* What a detector knows between two pushes, besides v->x[have] and v->history. */
 typedef struct va_image {
     uint64_t have, heard, seen, first, end, count;
-    float floor[VA_BANDS], state[VA_STATE], top, voiced, lag;
+    float floor[VA_BANDS], loud[VA_BANDS], state[VA_STATE], top, voiced, lag;
     int32_t open;
 } va_image;
 
@@ -17493,6 +17524,7 @@ static void va_tell(const va_detector *v, va_image *i)
     i->lag = v->lag;
     if (v->seen > 0) { /* before the first step these hold what the recording before left */
         memcpy(i->floor, v->floor, sizeof i->floor);
+        memcpy(i->loud, v->loud, sizeof i->loud);
         i->top = v->top;
     }
     if (v->open) {
@@ -17523,8 +17555,9 @@ static int va_is_image(const va_image *i, uint64_t heard)
     return i->heard == heard && i->have >= VA_REACH && i->have < VA_BUFFER && i->seen % 2 == 0 &&
            i->seen <= heard / VA_STEP + 4 * VA_AHEAD && pushed >= heard &&
            pushed <= heard + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
-           va_are_within(i->state, VA_STATE, 1.001f) && va_are_within(&i->top, 1, 100.0f) &&
-           va_are_within(&i->voiced, 1, 2.0f) && va_are_within(&i->lag, 1, 10.0f) &&
+           va_are_within(i->loud, VA_BANDS, 100.0f) && va_are_within(i->state, VA_STATE, 1.001f) &&
+           va_are_within(&i->top, 1, 100.0f) && va_are_within(&i->voiced, 1, 2.0f) &&
+           va_are_within(&i->lag, 1, 10.0f) &&
            (i->open ? i->open == 1 && i->first < i->end && i->end <= step &&
                       i->count >= 1 && i->count <= i->end - i->first
                     : i->first == 0 && i->end == 0 && i->count == 0);
@@ -17538,6 +17571,7 @@ static void va_restore(va_detector *v, const va_image *i)
     v->seen = i->seen;
     v->step = va_decided(i->seen);
     memcpy(v->floor, i->floor, sizeof v->floor);
+    memcpy(v->loud, i->loud, sizeof v->loud);
     memcpy(v->state, i->state, sizeof v->state);
     v->top = i->top;
     v->voiced = i->voiced;
@@ -17557,6 +17591,7 @@ static void va_wipe(va_detector *v)
     ar_wipe(v->history, VA_HISTORY);
     ar_wipe(v->state, sizeof v->state);
     ar_wipe(v->floor, sizeof v->floor);
+    ar_wipe(v->loud, sizeof v->loud);
     ar_wipe(v->scratch, sizeof *v->scratch);
 }
 
