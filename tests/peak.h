@@ -87,7 +87,8 @@ __attribute__((target("sse4.1"), noinline)) static double peak_sse41_word(long n
     memset(s, 0, sizeof s);
     for (i = 0; i < n; i++) {
 #define PEAK_STEP(j) { __m128i t; __asm__ volatile( \
-        "movdqa %3, %1\n\tpmaddwd %2, %1\n\tpaddd %1, %0" : "+x"(s[j]), "=&x"(t) : "x"(b), "x"(a)); }
+        "movdqa %3, %1\n\tpmaddwd %2, %1\n\tpaddd %1, %0" \
+        : "+x"(s[j]), "=&x"(t) : "x"(b), "x"(a)); }
         PEAK_STEP(0) PEAK_STEP(1) PEAK_STEP(2) PEAK_STEP(3)
         PEAK_STEP(4) PEAK_STEP(5) PEAK_STEP(6) PEAK_STEP(7)
 #undef PEAK_STEP

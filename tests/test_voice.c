@@ -598,8 +598,8 @@ static void without_pauses(void)
         T_CHECK(wnpu_transcribe(s, &p, &a) >= 0, "%s", wnpu_session_error(s));
         for (i = 0; i < 2 && wnpu_get_segment(s, i, &segment) == WNPU_OK; i++) {
             T_CHECK(segment.voice > 0.2f, "segment %d: voice %g", (int)i, (double)segment.voice);
-            T_CHECK(pause == 700 || fabsf(segment.voice - voice[i]) < 0.1f, "segment %d: %g, not %g",
-                    (int)i, (double)segment.voice, (double)voice[i]);
+            T_CHECK(pause == 700 || fabsf(segment.voice - voice[i]) < 0.1f,
+                    "segment %d: %g, not %g", (int)i, (double)segment.voice, (double)voice[i]);
             voice[i] = segment.voice;
         }
         T_CHECK(i == 2, "%d segments", (int)i);
