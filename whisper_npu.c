@@ -16858,8 +16858,7 @@ static void np_wipe(np_bridge *b)
  *  Costs     40 KiB; about 7 ms for 30 s on one core.
  *
  *  Features are log powers of 24 mel-like bands, once as the shape of the
- *  spectrum, with what a narrow band lacks filled in, and once above a
- *  floor that follows each band's minimum (after
+ *  spectrum and once above a floor that follows each band's minimum (after
  *  R. Martin, "Noise power spectral density estimation based on optimal
  *  smoothing and minimum statistics", 2001); the level below the loudest
  *  of late; and the strength, place and movement of the pitch, from the
@@ -16867,6 +16866,8 @@ static void np_wipe(np_bridge *b)
  *  "A robust algorithm for pitch tracking", 1995). A small recurrent
  *  network (Cho et al., 2014) turns them into a probability; it looks
  *  200 ms ahead. Its weights are our own: tests/train_vad.py makes them.
+ *  It hears everything twice, as it is and with what a narrow band lacks
+ *  filled in, and the more probable of both counts.
  * ====================================================================== */
 #define VA_STEP 320u             /* samples of one decision, 20 ms */
 #define VA_STEP_MS 20
@@ -16921,7 +16922,7 @@ typedef struct va_detector {
     uint64_t step;               /* steps decided */
     float floor[VA_BANDS], top, voiced, lag; /* what features remember, */
     float loud[VA_BANDS];        /* and the loudest of each band, falling by 1 dB a second */
-    float state[VA_STATE];
+    float state[2][VA_STATE];    /* after the spectrum as it is; after that with all bands */
     va_rules rules;
     int open, full;              /* a span has begun; span has not been taken out yet */
     uint64_t first, end, count;  /* of the open span: unpadded, and its steps of speech */
@@ -17230,12 +17231,46 @@ static void va_pitch(va_detector *v, const float *y, float *out /* [3] */)
 }
 
 /* Step 0 or 1 of the block; v->power and v->low are filled. */
-/* A line, a radio or a codec passes a part of the spectrum, and a network that knows whole ones
- * hears no voice in it: steep edges at 350 and 2800 Hz hid all speech. So bands of which nothing
- * has come of late take after the nearest of the others. */
-static void va_fill(const va_detector *v, float *x, float *above)
+static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
 {
-    float least = v->loud[0];
+    const float *p = v->power + 2 * step * VA_BANDS;
+    float level = 0.0f, mean = 0.0f, x[VA_BANDS];
+    size_t b;
+    for (b = 0; b < VA_BANDS; b++) {
+        x[b] = 0.5f * (p[b] + p[b + VA_BANDS]); /* at least 1e-10 */
+        level += x[b];
+        x[b] = mt_log1(x[b]) * 0.43429448190325182765f;
+        mean += x[b];
+    }
+    level = mt_log1(level) * 0.43429448190325182765f;
+    mean *= 1.0f / (float)VA_BANDS;
+    if (v->seen == 0) {
+        memcpy(v->floor, x, sizeof v->floor);
+        memcpy(v->loud, x, sizeof v->loud);
+        v->top = level;
+    }
+    for (b = 0; b < VA_BANDS; b++) {
+        float above = x[b] - v->floor[b];
+        /* Down at once, up by 2 dB a second: between syllables every band shows its floor. */
+        v->floor[b] += above < 0.0f ? 0.25f * above : above < 0.004f ? above : 0.004f;
+        v->loud[b] = x[b] > v->loud[b] ? x[b] : v->loud[b] - 0.002f;
+        f[b] = 0.5f * (x[b] - mean);
+        f[VA_BANDS + b] = 0.5f * (above < -1.0f ? -1.0f : above < 4.0f ? above : 4.0f);
+    }
+    /* The loudest of late, falling by 1 dB a second, and never below white noise at -90 dB. */
+    v->top = level > v->top ? v->top + 0.3f * (level - v->top) : v->top - 0.002f;
+    v->top = v->top > -4.5f ? v->top : -4.5f;
+    level -= v->top;
+    f[2 * VA_BANDS] = 0.5f * (level > -4.0f ? level : -4.0f);
+    va_pitch(v, v->low + step * (VA_STEP / 4u), f + 2 * VA_BANDS + 1);
+}
+
+/* A line, a radio or a codec passes a part of the spectrum, and a network that knows whole ones
+ * may hear no voice in it: steep edges at 350 and 2800 Hz hid all speech. In these features bands
+ * of which nothing has come of late take after the nearest of the others. */
+static void va_fill(const va_detector *v, float *f /* [VA_INPUTS] */)
+{
+    float least = v->loud[0], mean = 0.0f, whole[2 * VA_BANDS];
     size_t b, i, near;
     for (b = 1; b < VA_BANDS; b++) {
         least = v->loud[b] > least ? v->loud[b] : least;
@@ -17246,48 +17281,15 @@ static void va_fill(const va_detector *v, float *x, float *above)
         for (i = 1; v->loud[near] < least; i++) { /* ends: one is the loudest */
             near = b + i < VA_BANDS && v->loud[b + i] >= least ? b + i : b >= i ? b - i : near;
         }
-        x[b] = x[near];
-        above[b] = above[near];
-    }
-}
-
-static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
-{
-    const float *p = v->power + 2 * step * VA_BANDS;
-    float level = 0.0f, mean = 0.0f, x[VA_BANDS], above[VA_BANDS];
-    size_t b;
-    for (b = 0; b < VA_BANDS; b++) {
-        x[b] = 0.5f * (p[b] + p[b + VA_BANDS]); /* at least 1e-10 */
-        level += x[b];
-        x[b] = mt_log1(x[b]) * 0.43429448190325182765f;
-    }
-    level = mt_log1(level) * 0.43429448190325182765f;
-    if (v->seen == 0) {
-        memcpy(v->floor, x, sizeof v->floor);
-        memcpy(v->loud, x, sizeof v->loud);
-        v->top = level;
-    }
-    for (b = 0; b < VA_BANDS; b++) {
-        above[b] = x[b] - v->floor[b];
-        /* Down at once, up by 2 dB a second: between syllables every band shows its floor. */
-        v->floor[b] += above[b] < 0.0f ? 0.25f * above[b] : above[b] < 0.004f ? above[b] : 0.004f;
-        v->loud[b] = x[b] > v->loud[b] ? x[b] : v->loud[b] - 0.002f;
-    }
-    va_fill(v, x, above);
-    for (b = 0; b < VA_BANDS; b++) {
-        mean += x[b];
+        whole[b] = f[near];
+        whole[VA_BANDS + b] = f[VA_BANDS + near];
+        mean += f[near];
     }
     mean *= 1.0f / (float)VA_BANDS;
     for (b = 0; b < VA_BANDS; b++) {
-        f[b] = 0.5f * (x[b] - mean);
-        f[VA_BANDS + b] = 0.5f * (above[b] < -1.0f ? -1.0f : above[b] < 4.0f ? above[b] : 4.0f);
+        f[b] = whole[b] - mean;
+        f[VA_BANDS + b] = whole[VA_BANDS + b];
     }
-    /* The loudest of late, falling by 1 dB a second, and never below white noise at -90 dB. */
-    v->top = level > v->top ? v->top + 0.3f * (level - v->top) : v->top - 0.002f;
-    v->top = v->top > -4.5f ? v->top : -4.5f;
-    level -= v->top;
-    f[2 * VA_BANDS] = 0.5f * (level > -4.0f ? level : -4.0f);
-    va_pitch(v, v->low + step * (VA_STEP / 4u), f + 2 * VA_BANDS + 1);
 }
 
 /* The first 4 C of out[n] = in[m] * w[m][n] + the bias in row m. Vectors of four stay in registers
@@ -17334,9 +17336,8 @@ static void va_sigmoid(mt_vec *x)
 }
 
 /* One step of the network: the probability of speech VA_AHEAD steps ago. */
-static float va_network(va_detector *v, const float *f)
+static float va_network(const va_weights *w, float *state /* [VA_STATE] */, const float *f)
 {
-    const va_weights *w = v->weights;
     float dense[VA_DENSE], in[3 * VA_STATE], back[3 * VA_STATE], sum = w->out[VA_STATE];
     mt_vec reset, update, next, old;
     size_t i;
@@ -17345,7 +17346,7 @@ static float va_network(va_detector *v, const float *f)
         dense[i] = dense[i] > 0.0f ? dense[i] : 0.0f;
     }
     va_multiply(in, dense, w->input[0], VA_DENSE, 3 * VA_STATE);
-    va_multiply(back, v->state, w->state[0], VA_STATE, 3 * VA_STATE);
+    va_multiply(back, state, w->state[0], VA_STATE, 3 * VA_STATE);
     for (i = 0; i < VA_STATE; i += MT_LANES) {
         mt_vload(&reset, in + i);
         mt_vload(&old, back + i);
@@ -17360,12 +17361,12 @@ static float va_network(va_detector *v, const float *f)
         next.v = (next.v + reset.v * old.v) * 2.0f;
         va_sigmoid(&next);
         next.v = next.v * 2.0f - 1.0f; /* tanh */
-        mt_vload(&old, v->state + i);
+        mt_vload(&old, state + i);
         next.v = next.v + update.v * (old.v - next.v);
-        mt_vstore(v->state + i, &next);
+        mt_vstore(state + i, &next);
     }
     for (i = 0; i < VA_STATE; i++) {
-        sum += v->state[i] * w->out[i];
+        sum += state[i] * w->out[i];
     }
     return 1.0f / (1.0f + mt_exp1(-sum));
 }
@@ -17418,16 +17419,20 @@ static void va_look(va_detector *v)
     va_lower(v);
 }
 
+/* Voices are heard in the spectrum as it is or in the one with all bands: behind a radio's edges
+ * some are loud in one and some in the other, and what is not heard is lost. */
 static void va_block(va_detector *v)
 {
-    float f[VA_INPUTS], p;
+    float f[VA_INPUTS], p, q;
     size_t step;
     va_look(v);
     for (step = 0; step < 2; step++) {
         va_features(v, step, f);
-        p = va_network(v, f);
+        p = va_network(v->weights, v->state[0], f);
+        va_fill(v, f);
+        q = va_network(v->weights, v->state[1], f);
         if (v->seen++ >= VA_AHEAD) {
-            va_decide(v, p);
+            va_decide(v, p > q ? p : q);
         }
     }
     v->have -= VA_BLOCK;
@@ -17508,7 +17513,7 @@ static void va_begin(va_detector *v, const va_rules *rules)
 /* What a detector knows between two pushes, besides v->x[have] and v->history. */
 typedef struct va_image {
     uint64_t have, heard, seen, first, end, count;
-    float floor[VA_BANDS], loud[VA_BANDS], state[VA_STATE], top, voiced, lag;
+    float floor[VA_BANDS], loud[VA_BANDS], state[2 * VA_STATE], top, voiced, lag;
     int32_t open;
 } va_image;
 
@@ -17555,9 +17560,9 @@ static int va_is_image(const va_image *i, uint64_t heard)
     return i->heard == heard && i->have >= VA_REACH && i->have < VA_BUFFER && i->seen % 2 == 0 &&
            i->seen <= heard / VA_STEP + 4 * VA_AHEAD && pushed >= heard &&
            pushed <= heard + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
-           va_are_within(i->loud, VA_BANDS, 100.0f) && va_are_within(i->state, VA_STATE, 1.001f) &&
-           va_are_within(&i->top, 1, 100.0f) && va_are_within(&i->voiced, 1, 2.0f) &&
-           va_are_within(&i->lag, 1, 10.0f) &&
+           va_are_within(i->loud, VA_BANDS, 100.0f) &&
+           va_are_within(i->state, 2 * VA_STATE, 1.001f) && va_are_within(&i->top, 1, 100.0f) &&
+           va_are_within(&i->voiced, 1, 2.0f) && va_are_within(&i->lag, 1, 10.0f) &&
            (i->open ? i->open == 1 && i->first < i->end && i->end <= step &&
                       i->count >= 1 && i->count <= i->end - i->first
                     : i->first == 0 && i->end == 0 && i->count == 0);

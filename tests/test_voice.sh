@@ -151,7 +151,23 @@ END
     done
 }
 
-for t in free_tiny free_base_en ledgers islands narrow; do
+# The demo's recording is a radio's, too: as many words are in it as without the detector.
+test_radio() {
+    wav=$(scripts/fetch.sh --offline demo 2>/dev/null)
+    [ -n "$wav" ] && [ -n "$tiny" ] && [ -n "$base" ] ||
+        { skip "no recording or no models; scripts/fetch.sh all gets them"; return; }
+    for model in "$tiny" "$base"; do
+        for vad in off on; do
+            "$build/transcribe" -q -m "$model" --vad $vad "$wav" >"$T/$vad" 2>"$T/log" ||
+                fail "status $?: $(cat "$T/log")"
+        done
+        [ "$(wc -w <"$T/off")" -gt 40 ] || fail "no words: $(cat "$T/off")"
+        [ $(($(wc -w <"$T/on") * 10)) -ge $(($(wc -w <"$T/off") * 9)) ] ||
+            fail "words are missing: $(cat "$T/on")"
+    done
+}
+
+for t in free_tiny free_base_en ledgers islands narrow radio; do
     t_run test_$t
 done
 t_end
