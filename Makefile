@@ -240,8 +240,7 @@ uninstall:
 	    "$(DESTDIR)$(INCLUDEDIR)/whisper_npu.h" "$(DESTDIR)$(LIBDIR)/libwnpu.a" \
 	    "$(DESTDIR)$(LIBDIR)/pkgconfig/wnpu.pc"
 
-BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" --commit "$$(git rev-parse --short HEAD 2>/dev/null)" \
-              "$$(scripts/fetch.sh demo)"
+BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" "$$(scripts/fetch.sh demo)"
 bench: $(BUILD)/bench
 	$(BUILD)/bench $(BENCH_ARGS)
 

@@ -6,7 +6,8 @@
  * the machine can do is the median of several, each with the peak measured right before. A fraction
  * of what was sustained is beside what the peak's own loop did on average in 0.1 s before and 0.1 s
  * after, with whatever else there was on the machine. A recording is transcribed whole, once to
- * warm up and once to measure. */
+ * warm up and once to measure. In the library's checkout the commit is git's, and the recording
+ * that of `make demo` if it is in the cache, unless others are named. */
 #include "../whisper_npu.c"
 #include "peak.h"
 
@@ -299,6 +300,33 @@ static void bench_recordings(bench *b)
     }
 }
 
+/* The first line that a command prints in the library's checkout, or `otherwise`. */
+static const char *line_of(const char *command, char *line, size_t size, const char *otherwise)
+{
+    FILE *f = access("whisper_npu.h", F_OK) == 0 ? popen(command, "r") : NULL;
+    int found = f != NULL && fgets(line, (int)size, f) != NULL;
+    if (f != NULL) {
+        found = pclose(f) == 0 && found;
+    }
+    line[found ? strcspn(line, "\n") : 0] = '\0';
+    return found ? line : otherwise;
+}
+
+/* What the command line did not say. */
+static void defaults(bench *b)
+{
+    static char commit[100], recording[4096];
+    if (b->commit == NULL) {
+        b->commit = line_of("git rev-parse --short HEAD 2>/dev/null", commit, sizeof commit,
+                            "unknown");
+    }
+    if (b->n_recordings == 0) {
+        b->recordings[0] = line_of("scripts/fetch.sh --offline demo 2>/dev/null", recording,
+                                   sizeof recording, NULL);
+        b->n_recordings = b->recordings[0] != NULL;
+    }
+}
+
 static double resident_mb(void)
 {
     struct rusage usage;
@@ -308,6 +336,10 @@ static double resident_mb(void)
 
 static void print_json(const bench *b, const char *machine)
 {
+    char realtime[40] = "null";
+    if (b->total_s > 0) {
+        snprintf(realtime, sizeof realtime, "%.2f", b->audio_s / b->total_s);
+    }
     printf("{\"machine\": \"%s\", \"commit\": \"%s\", \"model\": \"%s\", \"isa\": \"%s\", "
            "\"threads\": %u,\n \"peak_gmac_s\": %.2f, \"bandwidth_gb_s\": %.2f, "
            "\"log_mel_ms\": %.3f, \"encoder_ms\": %.3f, \"encoder_fraction_of_peak\": %.4f,\n "
@@ -317,14 +349,14 @@ static void print_json(const bench *b, const char *machine)
            "\"decoder_windows8_fraction_of_bandwidth\": %.4f,\n "
            "\"sustained_gmac_s\": %.2f, \"encoder_fraction_of_sustained\": %.4f, "
            "\"sustained_gb_s\": %.2f, \"decoder_fraction_of_sustained\": %.4f,\n "
-           "\"realtime_factor\": %.2f, \"rss_mb\": %.1f, \"model_open_ms\": %.2f}\n",
+           "\"realtime_factor\": %s, \"rss_mb\": %.1f, \"model_open_ms\": %.2f}\n",
            machine, b->commit, b->model->name, wnpu_isa_name(b->session->isa),
            b->session->pool.threads, b->peak / 1e9, b->bandwidth / 1e9, b->log_mel_ms,
            b->encoder_ms, b->encoder_fraction, b->cross_ms, b->token_ms,
            b->token_late_ms / b->token_early_ms, b->token_fraction, b->beams8, b->windows8,
            b->windows8_fraction, b->sustained / 1e9, b->encoder_sustained,
            b->sustained_bandwidth / 1e9, b->token_sustained,
-           b->total_s > 0 ? b->audio_s / b->total_s : 0.0, b->resident_mb, b->open_ms);
+           realtime, b->resident_mb, b->open_ms);
 }
 
 static void print_table(const bench *b, const char *machine)
@@ -383,7 +415,6 @@ int main(int argc, char **argv)
     static bench b;
     char machine[300];
     int i;
-    b.commit = "unknown";
     b.recordings = calloc((size_t)argc, sizeof *b.recordings);
     for (i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -409,6 +440,7 @@ int main(int argc, char **argv)
     if (b.model_path == NULL) {
         die("--model", "missing");
     }
+    defaults(&b);
     open_all(&b);
     bench_recordings(&b);
     bench_encoder(&b);
