@@ -5068,6 +5068,8 @@ WNPU_INLINE void op_scale_body(float *x, size_t n, float scale)
 
 #define OP_KEYS 512u  /* keys of a block at most */
 #define OP_PRODUCT 24u /* rows that op_kernels.product() takes at most */
+#define OP_ATTEND 2u /* rows that op_kernels.attend() takes at most */
+#define OP_HEAD 64u /* size of a head in all of OpenAI's models; op_kernels.attend() is for it */
 
 /* Exponents are whole numbers of 16 bits that count steps of 1/256 octave: 2^(exponent / 256). */
 #define OP_OCTAVE 256
@@ -5749,6 +5751,13 @@ typedef struct op_kernels {
      * more than 16 bits. NULL: not faster here. */
     int (*product)(op_online *row, int16_t *u, const void *queries, size_t rows, size_t n,
                    const float *query_scale, const op_keys *keys);
+    /* For one or two rows, packed likewise, all that attention does with a block of n keys and values
+     * of a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows wait for memory,
+     * which is read all along; the second finds all in the nearest caches. Returns 0 like product.
+     * NULL: not faster here. */
+    int (*attend)(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
+                  size_t n, const float *query_scale, const op_keys *keys, const int8_t *values,
+                  size_t pitch);
     void (*value_scales)(float *log2, float *inverse, const float *scale, size_t n);
     void (*blend)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows, size_t n,
                   const op_online *row, int last);
@@ -5866,10 +5875,11 @@ OP_SET(base, )
 
 static const op_kernels op_base_kernels = {
     op_norm_base, op_quantise_base, op_quantise_fine_base, op_join_base, op_dequantise_base,
-    op_bias_base, op_scale_base, op_exponents_base, op_weights_base, NULL, op_value_scales_base,
-    op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base, op_argmax_base,
-    op_above_base, op_dot_int8_base, op_complete_base, op_mel_powers_base, op_mel_log_base,
-    op_mel_floor_base, op_size_base, op_digits_base, op_halves_base, op_blocks_base
+    op_bias_base, op_scale_base, op_exponents_base, op_weights_base, NULL, NULL,
+    op_value_scales_base, op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base,
+    op_argmax_base, op_above_base, op_dot_int8_base, op_complete_base, op_mel_powers_base,
+    op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_base, op_halves_base,
+    op_blocks_base
 };
 
 #if defined(WNPU_X86) || defined(WNPU_ARM)
@@ -6237,10 +6247,11 @@ OP_SHORT static int32_t op_digits_short(int8_t *q, int8_t *low, const float *x, 
 
 static const op_kernels op_short_kernels = {
     op_norm_base, op_quantise_short, op_quantise_fine_short, op_join_base, op_dequantise_base,
-    op_bias_base, op_scale_base, op_exponents_short, op_weights_short, NULL, op_value_scales_base,
-    op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base, op_argmax_base,
-    op_above_base, op_dot_int8_base, op_complete_base, op_mel_powers_base, op_mel_log_base,
-    op_mel_floor_base, op_size_base, op_digits_short, op_halves_base, op_blocks_base
+    op_bias_base, op_scale_base, op_exponents_short, op_weights_short, NULL, NULL,
+    op_value_scales_base, op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base,
+    op_argmax_base, op_above_base, op_dot_int8_base, op_complete_base, op_mel_powers_base,
+    op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_short, op_halves_base,
+    op_blocks_base
 };
 #endif
 
@@ -6556,10 +6567,11 @@ OP_SET(avx2, OP_AVX2)
 
 static const op_kernels op_avx2_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_join_avx2, op_dequantise_avx2,
-    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, op_value_scales_avx2,
-    op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2, op_argmax_avx2,
-    op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2, op_mel_log_avx2,
-    op_mel_floor_avx2, op_size_avx2, op_digits_short, op_halves_avx2, op_blocks_avx2
+    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, NULL,
+    op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
+    op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2,
+    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_short, op_halves_avx2,
+    op_blocks_avx2
 };
 
 #ifdef WNPU_VNNI
@@ -6627,7 +6639,7 @@ GM_VNNI static int op_product_vnni(op_online *row, int16_t *u, const void *queri
 
 static const op_kernels op_vnni_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_join_avx2, op_dequantise_avx2,
-    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, op_product_vnni,
+    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, op_product_vnni, NULL,
     op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
     op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2,
     op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_short, op_halves_avx2,
@@ -6997,6 +7009,117 @@ GM_AVX512 static int op_product_avx512(op_online *row, int16_t *u, const void *q
     return op_product_end(best, row, u, queries, rows, i, n, query_scale, keys);
 }
 
+/* Sums of one query and so many panels of keys. The lines `ahead` bytes behind are asked for. */
+WNPU_INLINE GM_AVX512 void op_one_scores(gm_avx512_row *s, const char *query, const int8_t *keys,
+                                         const int32_t *correction, size_t panels, size_t ahead)
+{
+    size_t p, g;
+    for (p = 0; p < panels; p++) {
+        __m512i sum = _mm512_loadu_si512(correction + p * 16);
+        MT_UNROLL
+        for (g = 0; g < OP_HEAD / 4; g++, keys += GM_GROUP) {
+            const gm_four *four = (const gm_four *)(const void *)(query + g * 4);
+            gm_prefetch2(keys, ahead);
+            gm_avx512_add(&sum, _mm512_set1_epi32(*four), _mm512_loadu_si512(keys));
+        }
+        s->v[p] = sum;
+    }
+}
+
+/* Exponents of a row, 64 keys at a time. */
+GM_AVX512 static void op_one_exponents(op_online *row, int16_t *u, const char *query, size_t n,
+                                       float query_scale, const op_keys *keys)
+{
+    const size_t ahead = n > 64 ? GM_NEAR : 0; /* behind fewer, in a new cache, is room */
+    __m512i best = _mm512_set1_epi16(-32768);
+    gm_avx512_row s;
+    size_t at;
+    int most;
+    for (at = 0; at + 64 <= n; at += 64) {
+        op_one_scores(&s, query, keys->packed + at * OP_HEAD, keys->correction + at, 4, ahead);
+        op_product_row(&best, u, &s, query_scale, keys, at);
+    }
+    row->most = op_wide_most(best);
+    if (at < n) {
+        op_one_scores(&s, query, keys->packed + at * OP_HEAD, keys->correction + at,
+                      (n - at + 15) / 16, 0);
+        most = op_wide_narrow(u + at, (const int32_t *)(const void *)s.v, n - at, query_scale,
+                              keys->key + at, keys->value_log2 + at);
+        row->most = most > row->most ? most : row->most;
+    }
+}
+
+/* Adds weights of so many groups of four keys, an even number, times values to sums, whose panels
+ * are pitch bytes apart. Odd groups have sums of their own, as sums wait for themselves. */
+WNPU_INLINE GM_AVX512 void op_one_values(__m512i *sum, const uint8_t *weights,
+                                         const int8_t *values, size_t pitch, size_t groups)
+{
+    size_t g;
+    int p;
+    for (g = 0; g < groups; g += 2, weights += 8, values += 2 * GM_GROUP) {
+        const gm_four *four = (const gm_four *)(const void *)weights;
+        const __m512i even = _mm512_set1_epi32(four[0]), odd = _mm512_set1_epi32(four[1]);
+        MT_UNROLL
+        for (p = 0; p < 4; p++) {
+            const int8_t *y = values + (size_t)p * pitch;
+            gm_avx512_add(&sum[p], even, _mm512_loadu_si512(y));
+            gm_avx512_add(&sum[p + 4], odd, _mm512_loadu_si512(y + GM_GROUP));
+        }
+    }
+}
+
+/* A row's weights, 64 at a time, times values. */
+GM_AVX512 static void op_one_weights(op_online *row, const int16_t *u, int32_t *acc, size_t n,
+                                     const op_inverse *inverse, const int8_t *values, size_t pitch)
+{
+    const __m512i from = _mm512_set1_epi16((int16_t)(row->most + OP_OCTAVE));
+    __m512i total = _mm512_setzero_si512(), sum[8], a, b;
+    uint8_t weights[64];
+    size_t at;
+    int p;
+    MT_UNROLL
+    for (p = 0; p < 8; p++) {
+        sum[p] = _mm512_setzero_si512();
+    }
+    for (at = 0; at < n; at += 64, values += 16 * GM_GROUP) {
+        a = b = op_wide_weights32(u + at, from, inverse->part + at, &total);
+        if (at + 32 < n) {
+            b = op_wide_weights32(u + at + 32, from, inverse->part + at + 32, &total);
+        }
+        _mm512_storeu_si512(weights, op_wide_bytes(a, b));
+        op_one_values(sum, weights, values, pitch, n - at < 64 ? (n - at + 15) / 16 * 4 : 16);
+    }
+    MT_UNROLL
+    for (p = 0; p < 4; p++) {
+        _mm512_storeu_si512(acc + p * 16, _mm512_add_epi32(sum[p], sum[p + 4]));
+    }
+    op_online_add(row, (uint32_t)_mm512_reduce_add_epi32(total), inverse->unit);
+}
+
+OP_AVX512 static int op_attend_avx512(op_online *row, int16_t *u, int32_t *acc,
+                                      const void *queries, size_t rows, size_t n,
+                                      const float *query_scale, const op_keys *keys,
+                                      const int8_t *values, size_t pitch)
+{
+    const char *query = queries;
+    op_inverse inverse;
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        op_one_exponents(row + r, u + r * OP_KEYS, query + r * (OP_HEAD + GM_PAD), n,
+                         query_scale[r], keys);
+    }
+    if (!op_product_within(row, rows)) {
+        return 0;
+    }
+    op_online_next(row, rows);
+    op_wide_inverse(&inverse, keys->value_inverse, n);
+    for (r = 0; r < rows; r++) {
+        op_one_weights(row + r, u + r * OP_KEYS, acc + r * OP_HEAD, n, &inverse, values,
+                       pitch * GM_GROUP);
+    }
+    return 1;
+}
+
 OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
                                       size_t rows, size_t n, const op_online *row, int last)
 {
@@ -7190,10 +7313,10 @@ OP_AVX512 static void op_complete_avx512(float *out, size_t n, const op_rest *re
 static const op_kernels op_avx512_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512,
-    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx512,
-    op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512, op_complete_avx512,
-    op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512,
-    op_halves_avx512, op_blocks_avx2
+    op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
+    op_sum_exp_avx512, op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512,
+    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2,
+    op_digits_avx512, op_halves_avx512, op_blocks_avx2
 };
 #endif
 
@@ -7238,10 +7361,10 @@ GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries
 static const op_kernels op_amx_kernels = {
     op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_amx,
-    op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2, op_sum_exp_avx512,
-    op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512, op_complete_avx512,
-    op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_avx512,
-    op_halves_avx512, op_blocks_avx2
+    op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
+    op_sum_exp_avx512, op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512,
+    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2,
+    op_digits_avx512, op_halves_avx512, op_blocks_avx2
 };
 #endif
 
@@ -11030,6 +11153,7 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
                             float *out, size_t ldo)
 {
     size_t hd = h->hd, at = head * h->keys + first, padded = en_round16(n);
+    const int8_t *values = h->v + head * h->keys * hd + first * 16;
     const void *weights;
     op_keys keys;
     keys.packed = h->k + at * hd;
@@ -11044,6 +11168,12 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
         en_fetch(keys.key + n, n * sizeof(float));
         en_fetch(keys.correction + n, n * sizeof(int32_t));
     }
+    if (e->op->attend != NULL && rows <= OP_ATTEND && hd == OP_HEAD &&
+        e->op->attend(w->online, w->u, w->acc, w->queries, rows, n, q_scale, &keys, values,
+                      h->keys / 4)) {
+        e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
+        return;
+    }
     if (e->op->product == NULL || rows % e->gm->rows != 0 ||
         !e->op->product(w->online, w->u, w->queries, rows, n, q_scale, &keys)) {
         e->gm->tile(w->acc, EN_KEYS, w->queries, rows, keys.packed, hd / 4, keys.correction, hd / 4,
@@ -11052,8 +11182,8 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     }
     e->op->weights(w->online, w->p, gm_p_stride(padded / 4), w->u, rows, n, &keys);
     weights = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
-    gm_tile_p(e->gm, w->acc, hd, weights, rows, h->v + head * h->keys * hd + first * 16,
-              h->keys / 4, padded / 4, hd / 16, &w->sparse);
+    gm_tile_p(e->gm, w->acc, hd, weights, rows, values, h->keys / 4, padded / 4, hd / 16,
+              &w->sparse);
     e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
 }
 

@@ -255,53 +255,121 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     ask_row(op, a, o);
 }
 
+enum { BLOCK_ROWS = 12, BLOCK_HEAD = 128 };
+
+/* A block of keys and values of a head, packed queries, and what attention makes of them one step
+ * after the other: exponents, weights, sums of values. */
+typedef struct one_block {
+    size_t n, hd, padded;
+    char queries[BLOCK_ROWS * 1024];
+    int8_t k[OP_KEYS * BLOCK_HEAD], packed[OP_KEYS * BLOCK_HEAD], v[OP_KEYS * BLOCK_HEAD];
+    int32_t correction[OP_KEYS], acc[BLOCK_ROWS * OP_KEYS];
+    int32_t sums[(BLOCK_ROWS + 1) * BLOCK_HEAD];
+    float key[OP_KEYS], value[OP_KEYS], log2s[OP_KEYS], inverse[OP_KEYS], query[BLOCK_ROWS];
+    uint8_t p[(BLOCK_ROWS + 1) * (OP_KEYS + GM_PAD)];
+    char packed_p[BLOCK_ROWS * 2 * (OP_KEYS + GM_PAD)];
+    int16_t u[BLOCK_ROWS * OP_KEYS];
+    op_online row[BLOCK_ROWS];
+    op_keys keys;
+} one_block;
+
+static void start_rows(op_online *row)
+{
+    size_t i;
+    memset(row, 0, BLOCK_ROWS * sizeof *row);
+    for (i = 0; i < BLOCK_ROWS; i++) {
+        row[i].top = i == 1 ? 750.0f : -1e30f; /* one has seen a block before */
+        row[i].sum = i == 1 ? 0.5f : 0.0f;
+    }
+}
+
+static void fill_block(one_block *b, const op_kernels *op, const gm_kernels *gm, size_t n,
+                       size_t hd, float scale)
+{
+    static int8_t q[BLOCK_ROWS * BLOCK_HEAD];
+    size_t i;
+    memset(b, 0, sizeof *b);
+    b->n = n, b->hd = hd, b->padded = (n + 15) / 16 * 16;
+    for (i = 0; i < OP_KEYS; i++) {
+        b->key[i] = 0.02f + noise(0.01f);
+        b->value[i] = i % 50 == 7 ? 0.0f : 0.02f + noise(0.01f);
+    }
+    for (i = 0; i < b->padded * hd; i++) {
+        b->k[i] = (int8_t)noise(127);
+        b->v[i] = i / 4 % (b->padded / 4) * 4 + i % 4 < n ? (int8_t)noise(127) : 0;
+        q[i % (BLOCK_ROWS * hd)] = (int8_t)noise(127);
+    }
+    for (i = 0; i < b->padded; i++) {
+        gm_pack_panel_row(b->packed, hd / 4, i, b->k + i * hd);
+    }
+    if (gm->correct != NULL) {
+        gm->correct(b->correction, b->packed, hd / 4, b->padded / 16);
+    }
+    op->value_scales(b->log2s, b->inverse, b->value, b->padded);
+    for (i = 0; i < BLOCK_ROWS; i++) {
+        b->query[i] = scale * (1.0f + noise(0.5f));
+    }
+    gm->pack_a(b->queries, q, hd, BLOCK_ROWS, hd / 4);
+    b->keys.packed = b->packed, b->keys.correction = b->correction, b->keys.k4 = hd / 4;
+    b->keys.key = b->key, b->keys.value_log2 = b->log2s, b->keys.value_inverse = b->inverse;
+}
+
+static void step_by_step(one_block *b, const op_kernels *op, const gm_kernels *gm)
+{
+    const void *weights;
+    gm_sparse none;
+    memset(&none, 0, sizeof none);
+    start_rows(b->row);
+    gm->tile(b->acc, OP_KEYS, b->queries, BLOCK_ROWS, b->packed, b->hd / 4, b->correction,
+             b->hd / 4, b->padded / 16);
+    op->exponents(b->row, b->u, b->acc, OP_KEYS, BLOCK_ROWS, b->n, b->query, &b->keys);
+    op->weights(b->row, b->p, gm_p_stride(b->padded / 4), b->u, BLOCK_ROWS, b->n, &b->keys);
+    weights = gm_pack_p(gm, b->packed_p, b->p, BLOCK_ROWS, b->padded / 4);
+    gm_tile_p(gm, b->sums, b->hd, weights, BLOCK_ROWS, b->v, b->padded / 4, b->padded / 4,
+              b->hd / 16, &none);
+}
+
 /* op->product() against the product and op->exponents(). The scale of the queries decides whether
  * exponents fit 16 bits. */
 static void same_product(const op_kernels *op, const gm_kernels *gm, size_t n, size_t hd,
                          float scale, int within)
 {
-    enum { ROWS = 12 };
-    static int8_t q[ROWS * 128], k[OP_KEYS * 128], packed[OP_KEYS * 128];
-    static char queries[ROWS * 1024];
-    static int32_t acc[ROWS * OP_KEYS], correction[OP_KEYS];
-    static float key[OP_KEYS], value[OP_KEYS], log2s[OP_KEYS], inverse[OP_KEYS];
-    static uint8_t p[2][ROWS * OP_KEYS];
-    static int16_t u[ROWS * OP_KEYS];
-    float query[ROWS];
-    op_online row[2][ROWS];
-    op_keys keys = {packed, correction, hd / 4, key, log2s, inverse};
-    size_t i, padded = (n + 15) / 16 * 16;
-    for (i = 0; i < OP_KEYS; i++) {
-        key[i] = 0.02f + noise(0.01f);
-        value[i] = i % 50 == 7 ? 0.0f : 0.02f + noise(0.01f);
-    }
-    for (i = 0; i < padded * hd; i++) {
-        k[i] = (int8_t)noise(127);
-        q[i % (ROWS * hd)] = (int8_t)noise(127);
-    }
-    for (i = 0; i < padded; i++) {
-        gm_pack_panel_row(packed, hd / 4, i, k + i * hd);
-    }
-    if (gm->correct != NULL) {
-        gm->correct(correction, packed, hd / 4, padded / 16);
-    }
-    op->value_scales(log2s, inverse, value, padded);
-    memset(row, 0, sizeof row);
+    static one_block b;
+    static uint8_t p[2][BLOCK_ROWS * OP_KEYS];
+    op_online row[2][BLOCK_ROWS];
+    fill_block(&b, op, gm, n, hd, scale);
+    step_by_step(&b, op, gm);
     memset(p, 0, sizeof p);
-    for (i = 0; i < ROWS; i++) {
-        row[0][i].top = row[1][i].top = -1e30f;
-        query[i] = scale * (1.0f + noise(0.5f));
-    }
-    gm->pack_a(queries, q, hd, ROWS, hd / 4);
-    gm->tile(acc, OP_KEYS, queries, ROWS, packed, hd / 4, correction, hd / 4, padded / 16);
-    op->exponents(row[0], u, acc, OP_KEYS, ROWS, n, query, &keys);
-    op->weights(row[0], p[0], OP_KEYS, u, ROWS, n, &keys);
-    T_CHECK(op->product(row[1], u, queries, ROWS, n, query, &keys) == within,
+    start_rows(row[0]);
+    start_rows(row[1]);
+    op->exponents(row[0], b.u, b.acc, OP_KEYS, BLOCK_ROWS, n, b.query, &b.keys);
+    op->weights(row[0], p[0], OP_KEYS, b.u, BLOCK_ROWS, n, &b.keys);
+    T_CHECK(op->product(row[1], b.u, b.queries, BLOCK_ROWS, n, b.query, &b.keys) == within,
             "%zu keys of %zu: 16 bits are enough", n, hd);
     if (within) {
-        op->weights(row[1], p[1], OP_KEYS, u, ROWS, n, &keys);
+        op->weights(row[1], p[1], OP_KEYS, b.u, BLOCK_ROWS, n, &b.keys);
         T_CHECK(memcmp(row[0], row[1], sizeof row[0]) == 0, "%zu keys of %zu: rows", n, hd);
         T_CHECK(memcmp(p[0], p[1], sizeof p[0]) == 0, "%zu keys of %zu: weights", n, hd);
+    }
+}
+
+/* op->attend() of so many rows against all of these steps. */
+static void same_attention(const op_kernels *op, const gm_kernels *gm, size_t n, size_t rows,
+                           float scale, int within)
+{
+    static one_block b;
+    static int16_t u[BLOCK_ROWS * OP_KEYS];
+    int32_t sums[OP_ATTEND * OP_HEAD];
+    op_online row[BLOCK_ROWS];
+    fill_block(&b, op, gm, n, OP_HEAD, scale);
+    step_by_step(&b, op, gm);
+    start_rows(row);
+    T_CHECK(op->attend(row, u, sums, b.queries, rows, n, b.query, &b.keys, b.v, b.padded / 4) ==
+                within, "%zu rows, %zu keys: 16 bits are enough", rows, n);
+    if (within) {
+        T_CHECK(memcmp(row, b.row, rows * sizeof row[0]) == 0, "%zu rows, %zu keys: rows", rows, n);
+        T_CHECK(memcmp(sums, b.sums, rows * OP_HEAD * sizeof sums[0]) == 0,
+                "%zu rows, %zu keys: sums of values", rows, n);
     }
 }
 
@@ -315,6 +383,15 @@ static void same_products(const op_kernels *op, const gm_kernels *gm)
     if (op->product != NULL) {
         same_product(op, gm, OP_KEYS, 64, 200.0f, 0);
         same_product(op, gm, OP_KEYS, 64, 1e9f, 0);
+    }
+    for (n = 1; n <= OP_KEYS && op->attend != NULL; n += n < 130 ? 1 : 19) {
+        same_attention(op, gm, n, 1, 0.3f, 1);
+        same_attention(op, gm, n, 2, 0.3f, 1);
+    }
+    if (op->attend != NULL) {
+        same_attention(op, gm, OP_KEYS, 1, 0.3f, 1);
+        same_attention(op, gm, OP_KEYS, 1, 200.0f, 0);
+        same_attention(op, gm, OP_KEYS, 2, 1e9f, 0);
     }
 }
 
