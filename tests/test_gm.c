@@ -11,6 +11,7 @@
 static const gm_kernels *const emulated[] = {
 #ifdef TEST_EMULATED
     &gm_avx512,
+    &gm_avx512_forward,
 #ifdef WNPU_VNNI
     &gm_vnni,
 #endif
@@ -48,6 +49,11 @@ static size_t kernel_list(const gm_kernels **list)
         if (kernels != NULL && cp_request((wnpu_isa)isa) == 0) {
             list[n++] = kernels;
         }
+#ifdef WNPU_X86
+        if (kernels != NULL && isa == WNPU_ISA_AVX512) { /* and those that it does not take here */
+            list[n++] = kernels == &gm_avx512 ? &gm_avx512_forward : &gm_avx512;
+        }
+#endif
     }
     return n;
 }
