@@ -2510,7 +2510,7 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
     return bytes > GM_AHEAD ? bytes : GM_AHEAD;
 }
 
-#define GM_NEAR 8192u /* bytes that are read ahead in a B which is read from front to back */
+#define GM_NEAR 16384u /* bytes that are read ahead in a B which is read from front to back */
 #define GM_FEW 16u /* rows: up to so many wait for memory */
 #define GM_MANY 24u /* more of them leave time to read ahead */
 
@@ -11607,6 +11607,13 @@ typedef struct de_row {
     int want;           /* 1: logits wanted */
 } de_row;
 
+/* Items of a job that lie one after the other in memory, a worker's own until others have none left.
+ * A line of the cache each. */
+typedef struct de_lane {
+    size_t next; /* atomic: how many were taken, or more */
+    unsigned char room[64 - sizeof(size_t)];
+} de_lane;
+
 /* Rows that follow each other and share a cache. */
 typedef struct de_run {
     size_t first, n;
@@ -11635,6 +11642,8 @@ typedef struct de_decoder {
     uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
     size_t *n_close;    /* [logit_rows] how many */
     float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
+    de_lane lane[TP_MAX_THREADS]; /* one for each thread of the pool */
+    const gm_weight *after;       /* what will be multiplied with next; NULL: nothing is known */
     /* the product that is under way */
     const gm_weight *weight;
     float *out;
@@ -11649,12 +11658,38 @@ typedef struct de_decoder {
     void *tap_user;
 } de_decoder;
 
-/* Which item comes index-th. Workers take them in turn: each shall find that its next lies where it
- * has read ahead. */
-static size_t de_item(const de_decoder *d, size_t index, size_t count)
+/* How many of count items a lane has; *first is the first of them. */
+static size_t de_share(const de_decoder *d, size_t lane, size_t count, size_t *first)
 {
-    size_t threads = d->e->pool->threads, lane = index % threads, rest = count % threads;
-    return lane * (count / threads) + (lane < rest ? lane : rest) + index / threads;
+    size_t threads = d->e->pool->threads, rest = count % threads;
+    *first = lane * (count / threads) + (lane < rest ? lane : rest);
+    return count / threads + (lane < rest);
+}
+
+/* The next item for a worker, called once for each of count items: the next of its own lane, which
+ * it has read ahead, else one of another. */
+static size_t de_next(de_decoder *d, unsigned worker, size_t count)
+{
+    size_t lane = worker, first, n, i;
+    for (;; lane = (lane + 1) % d->e->pool->threads) {
+        n = de_share(d, lane, count, &first);
+        if (__atomic_load_n(&d->lane[lane].next, __ATOMIC_RELAXED) < n) {
+            i = __atomic_fetch_add(&d->lane[lane].next, 1, __ATOMIC_RELAXED);
+            if (i < n) {
+                return first + i;
+            }
+        }
+    }
+}
+
+/* Runs task, which asks de_next(), for each of count items. */
+static void de_run_lanes(de_decoder *d, size_t count, tp_task task)
+{
+    size_t i;
+    for (i = 0; i < d->e->pool->threads; i++) {
+        __atomic_store_n(&d->lane[i].next, 0, __ATOMIC_RELAXED);
+    }
+    tp_run(d->e->pool, count, task, d);
 }
 
 /* Parts of DE_PART logits that a row has. */
@@ -11679,22 +11714,6 @@ static void de_complete(const de_decoder *d, size_t first, size_t n)
     }
 }
 
-static void de_multiply_task(void *context, size_t index, unsigned worker)
-{
-    de_decoder *d = context;
-    const int logits = d->out == d->logits && !d->e->exact;
-    size_t panel = de_item(d, index, en_blocks(d->weight->n16, d->chunk)) * d->chunk, n;
-    size_t end = d->weight->n16 - panel < d->chunk ? d->weight->n16 : panel + d->chunk;
-    for (; panel < end; panel += n) {
-        n = logits && end - panel > DE_PART / 16 ? DE_PART / 16 : end - panel;
-        en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
-                    d->out + panel * 16, d->ldo, d->finish);
-        if (logits) {
-            de_complete(d, panel * 16, n * 16);
-        }
-    }
-}
-
 /* Columns are shared out in chunks of panels, about `each` for every thread, so that a thread that
  * others slow down does less: as many for one thread as for the other, a multiple of unit, and not
  * less than 8 panels, below which starting costs more. */
@@ -11710,21 +11729,61 @@ static size_t de_chunk(size_t panels, size_t threads, size_t each, size_t unit)
     return chunk;
 }
 
-/* out = finish(x * weight^T + bias) for x [rows, k], columns shared between the workers. */
-static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, size_t rows,
-                        float *out, op_finish finish)
+/* Panels of an item of a product. */
+static size_t de_item(const de_decoder *d, const gm_weight *weight)
 {
-    const int logits = out == d->logits;
-    d->in.fine = !logits; /* those that matter are computed in full, see de_refine() */
+    const int logits = weight == &d->e->model->embedding;
+    return de_chunk(weight->n16, d->e->pool->threads, logits ? 16 : 2,
+                    logits ? DE_PART / 16 : EN_CHUNK);
+}
+
+/* A worker whose lane of count items is at its end asks for where its lane of the next product
+ * begins, so that memory does not rest meanwhile. */
+static void de_expect(const de_decoder *d, unsigned worker, size_t count)
+{
+    const gm_weight *w = d->after;
+    size_t first, n = de_share(d, worker, count, &first), item;
+    if (w != NULL && __atomic_load_n(&d->lane[worker].next, __ATOMIC_RELAXED) >= n) {
+        item = de_item(d, w);
+        (void)de_share(d, worker, en_blocks(w->n16, item), &first);
+        en_fetch(w->packed + first * item * w->k4 * GM_GROUP / (w->half ? 2 : 1), GM_NEAR);
+    }
+}
+
+static void de_multiply_task(void *context, size_t index, unsigned worker)
+{
+    de_decoder *d = context;
+    const int logits = d->out == d->logits && !d->e->exact;
+    size_t count = en_blocks(d->weight->n16, d->chunk);
+    size_t panel = de_next(d, worker, count) * d->chunk, n;
+    size_t end = d->weight->n16 - panel < d->chunk ? d->weight->n16 : panel + d->chunk;
+    (void)index;
+    for (; panel < end; panel += n) {
+        n = logits && end - panel > DE_PART / 16 ? DE_PART / 16 : end - panel;
+        en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
+                    d->out + panel * 16, d->ldo, d->finish);
+        if (logits) {
+            de_complete(d, panel * 16, n * 16);
+        }
+    }
+    de_expect(d, worker, count);
+}
+
+/* out = finish(x * weight^T + bias) for x [rows, k], columns shared between the workers; `after` is
+ * the product that follows. */
+static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, size_t rows,
+                        float *out, op_finish finish, const gm_weight *after)
+{
+    d->in.fine = out != d->logits; /* those that matter are computed in full, see de_refine() */
     en_prepare(d->e, &d->in, NULL, x, weight->k, rows, weight->k);
     d->weight = weight;
+    d->after = after;
     d->out = out;
     d->ldo = (size_t)weight->n16 * 16;
     d->n_rows = rows;
     d->finish = finish;
-    d->chunk = de_chunk(weight->n16, d->e->pool->threads, logits ? 16 : 4,
-                        logits ? DE_PART / 16 : EN_CHUNK);
-    tp_run(d->e->pool, en_blocks(weight->n16, d->chunk), de_multiply_task, d);
+    d->chunk = de_item(d, weight);
+    de_run_lanes(d, en_blocks(weight->n16, d->chunk), de_multiply_task);
 }
 
 static void de_norm(de_decoder *d, const mf_norm *norm, size_t rows)
@@ -11791,19 +11850,22 @@ static void de_self_task(void *context, size_t index, unsigned worker)
     }
 }
 
-/* One head of a run of rows of one window. Index: run * heads + head. */
+/* One head of a run of rows of one window. Item: run * heads + head. */
 static void de_cross_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
     const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, item = de_item(d, index, d->window_runs * heads);
+    size_t heads = e->model->n_text_head, count = d->window_runs * heads;
+    size_t item = de_next(d, worker, count);
     size_t head = item % heads, n = e->model->n_text_state;
     size_t hd = n / heads;
     const de_run *run = &d->window_run[item / heads];
     const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer + d->layer];
+    (void)index;
     de_attend(e, &e->worker[worker], h, head, e->model->n_audio_ctx,
               d->qkv + run->first * n + head * hd, n, run->n,
               d->attended + run->first * n + head * hd, n);
+    de_expect(d, worker, count);
 }
 
 /* Finds the runs of rows that share a slot, or a window. */
@@ -11828,22 +11890,25 @@ static void de_find_runs(de_decoder *d, const de_row *rows, size_t n_rows)
 
 static void de_layer(de_decoder *d, size_t n_rows)
 {
-    const mf_layer *layer = &d->e->model->decoder[d->layer];
-    size_t heads = d->e->model->n_text_head;
+    const wnpu_model *m = d->e->model;
+    const mf_layer *layer = &m->decoder[d->layer];
+    const gm_weight *next = d->layer + 1 < m->n_text_layer ? &layer[1].qkv : &m->embedding;
+    size_t heads = m->n_text_head;
     de_norm(d, &layer->attn_norm, n_rows);
-    de_multiply(d, &layer->qkv, d->normed, n_rows, d->qkv, OP_STORE);
+    de_multiply(d, &layer->qkv, d->normed, n_rows, d->qkv, OP_STORE, &layer->attn_out);
     tp_run(d->e->pool, d->slot_runs * heads, de_self_task, d);
-    de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD);
+    de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD, &layer->cross_q);
     de_norm(d, &layer->cross_norm, n_rows);
-    de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE);
+    de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE, NULL);
+    d->after = &layer->cross_out;
     if (d->tap != NULL) {
         d->tap(d->tap_user, d->layer, d->rows, n_rows, d->qkv);
     }
-    tp_run(d->e->pool, d->window_runs * heads, de_cross_task, d);
-    de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD);
+    de_run_lanes(d, d->window_runs * heads, de_cross_task);
+    de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD, &layer->fc1);
     de_norm(d, &layer->mlp_norm, n_rows);
-    de_multiply(d, &layer->fc1, d->normed, n_rows, d->wide, OP_GELU);
-    de_multiply(d, &layer->fc2, d->wide, n_rows, d->x, OP_ADD);
+    de_multiply(d, &layer->fc1, d->normed, n_rows, d->wide, OP_GELU, &layer->fc2);
+    de_multiply(d, &layer->fc2, d->wide, n_rows, d->x, OP_ADD, next);
 }
 
 static size_t de_logits_stride(const wnpu_model *m)
@@ -12058,7 +12123,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
         for (r = 0; r < wanted && !d->e->exact; r++) {
             de_find_rest(d, d->normed + r * n, &d->rest[r]);
         }
-        de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE);
+        de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE, NULL);
         if (!d->e->exact) {
             de_refine(d, wanted);
         }

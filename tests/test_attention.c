@@ -289,7 +289,7 @@ static void compare_logits(de_decoder *d, gap *worst)
     }
     T_CHECK(won == winner && won_with == most, "token %zu wins with %g, and in full %zu with %g",
             won, (double)won_with, winner, (double)most);
-    de_multiply(d, &m->embedding, d->normed, 1, d->logits, OP_STORE);
+    de_multiply(d, &m->embedding, d->normed, 1, d->logits, OP_STORE, NULL);
     behind = (double)d->e->op->largest(d->logits, vocab) - (double)d->logits[winner];
     worst->behind = behind > worst->behind ? behind : worst->behind;
 }
