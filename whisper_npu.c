@@ -2463,7 +2463,8 @@ WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 3);
 }
 
-/* The same into the second-level cache, which takes more requests at once. */
+/* The same into the second-level cache, which takes more requests at once; a Zen 5 prefers the other
+ * where B is read from front to back (0.95 of the time for a token). */
 WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 2);
@@ -3792,7 +3793,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_panel(int32_t *c, size_t ldc, const int32_t
     for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
         MT_UNROLL
         for (k = 0; k < S; k++, a += 4, hi += 4, b += GM_GROUP) {
-            gm_prefetch2(b, ahead);
+            gm_prefetch(b, ahead);
             gm_avx512_group(s + k * R, a, hi, odd, b, R);
         }
     }
@@ -3912,7 +3913,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_half(int32_t *c, size_t ldc, const char *a,
     for (g = 0; g < groups; g++, a += 8, b += GM_GROUP) {
         const __m512i v = _mm512_loadu_si512(b), y1 = _mm512_and_si512(v, upper);
         const __m512i y0 = _mm512_and_si512(_mm512_slli_epi16(v, 4), upper);
-        gm_prefetch2(b, GM_NEAR);
+        gm_prefetch(b, GM_NEAR);
         MT_UNROLL
         for (r = 0; r < R; r++) {
             const char *x = gm_avx512_at(a, odd, r);
@@ -7051,7 +7052,7 @@ WNPU_INLINE GM_AVX512 void op_one_scores(gm_avx512_row *s, const char *query, co
         MT_UNROLL
         for (g = 0; g < OP_HEAD / 4; g++, keys += GM_GROUP) {
             const gm_four *four = (const gm_four *)(const void *)(query + g * 4);
-            gm_prefetch2(keys, ahead);
+            gm_prefetch(keys, ahead);
             gm_avx512_add(&sum, _mm512_set1_epi32(*four), _mm512_loadu_si512(keys));
         }
         s->v[p] = sum;
@@ -11742,11 +11743,15 @@ static size_t de_item(const de_decoder *d, const gm_weight *weight)
 static void de_expect(const de_decoder *d, unsigned worker, size_t count)
 {
     const gm_weight *w = d->after;
-    size_t first, n = de_share(d, worker, count, &first), item;
-    if (w != NULL && __atomic_load_n(&d->lane[worker].next, __ATOMIC_RELAXED) >= n) {
-        item = de_item(d, w);
-        (void)de_share(d, worker, en_blocks(w->n16, item), &first);
-        en_fetch(w->packed + first * item * w->k4 * GM_GROUP / (w->half ? 2 : 1), GM_NEAR);
+    size_t first, n = de_share(d, worker, count, &first), item, i;
+    if (w == NULL || __atomic_load_n(&d->lane[worker].next, __ATOMIC_RELAXED) < n) {
+        return;
+    }
+    item = de_item(d, w);
+    (void)de_share(d, worker, en_blocks(w->n16, item), &first);
+    first *= item * w->k4 * GM_GROUP / (w->half ? 2 : 1);
+    for (i = 0; i < GM_NEAR; i += GM_GROUP) {
+        gm_prefetch(w->packed, first + i);
     }
 }
 
