@@ -3895,36 +3895,54 @@ GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, si
     }
 }
 
-/* R rows (1, 2, 4 or 8) times one panel in 4 bits: two groups of bytes from each of its own. */
+/* R rows times one group of a panel in 4 bits, which is two groups of bytes. sum [2 R]. */
+WNPU_INLINE GM_AVX512 void gm_avx512_half_group(__m512i *sum, const char *a, const size_t *odd,
+                                                const int8_t *b, int R)
+{
+    const __m512i upper = _mm512_set1_epi8((char)0xf0), v = _mm512_loadu_si512(b);
+    const __m512i y1 = _mm512_and_si512(v, upper);
+    const __m512i y0 = _mm512_and_si512(_mm512_slli_epi16(v, 4), upper);
+    int r;
+    gm_prefetch(b, GM_NEAR);
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        const char *x = gm_avx512_at(a, odd, r);
+        gm_avx512_add(&sum[r], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y0);
+        x += 4;
+        gm_avx512_add(&sum[R + r], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y1);
+    }
+}
+
+/* R rows (1, 2, 4 or 8) times one panel in 4 bits. S groups in turn have sums of their own, because
+ * sums wait for themselves. */
 WNPU_INLINE GM_AVX512 void gm_avx512_half(int32_t *c, size_t ldc, const char *a, size_t stride,
                                           const int8_t *b, const int32_t *correction,
-                                          size_t groups, int R)
+                                          size_t groups, int R, int S)
 {
     const size_t odd[4] = {stride, stride * 3, stride * 5, stride * 7};
-    const __m512i upper = _mm512_set1_epi8((char)0xf0);
     __m512i s[16];
     size_t g;
-    int r;
+    int r, k;
     MT_UNROLL
-    for (r = 0; r < R; r++) {
-        s[2 * r] = _mm512_loadu_si512(correction);
-        s[2 * r + 1] = _mm512_setzero_si512();
+    for (r = 0; r < 2 * R * S; r++) {
+        s[r] = r < R ? _mm512_loadu_si512(correction) : _mm512_setzero_si512();
     }
-    for (g = 0; g < groups; g++, a += 8, b += GM_GROUP) {
-        const __m512i v = _mm512_loadu_si512(b), y1 = _mm512_and_si512(v, upper);
-        const __m512i y0 = _mm512_and_si512(_mm512_slli_epi16(v, 4), upper);
-        gm_prefetch(b, GM_NEAR);
+    for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
         MT_UNROLL
-        for (r = 0; r < R; r++) {
-            const char *x = gm_avx512_at(a, odd, r);
-            gm_avx512_add(&s[2 * r], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y0);
-            x += 4;
-            gm_avx512_add(&s[2 * r + 1], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y1);
+        for (k = 0; k < S; k++, a += 8, b += GM_GROUP) {
+            gm_avx512_half_group(s + 2 * k * R, a, odd, b, R);
         }
     }
+    for (; g < groups; g++, a += 8, b += GM_GROUP) {
+        gm_avx512_half_group(s, a, odd, b, R);
+    }
+    MT_UNROLL
+    for (r = R; r < 2 * R * S; r++) {
+        s[r % R] = _mm512_add_epi32(s[r % R], s[r]);
+    }
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        _mm512_storeu_si512(c + (size_t)r * ldc, _mm512_add_epi32(s[2 * r], s[2 * r + 1]));
+        _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
     }
 }
 
@@ -3937,16 +3955,20 @@ GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *pa
     for (p = 0; p < panels; p++, b += k4 / 2 * GM_GROUP, correction += 16, c += 16) {
         const char *a = packed_a;
         for (r = 0; r + 8 <= rows; r += 8) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 8);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 8,
+                           1);
         }
         for (; r + 4 <= rows; r += 4) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 4);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 4,
+                           1);
         }
         for (; r + 2 <= rows; r += 2) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 2);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 2,
+                           2);
         }
         if (r < rows) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 1);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 1,
+                           2);
         }
     }
 }
