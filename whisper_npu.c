@@ -11012,6 +11012,39 @@ static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t
     }
 }
 
+/* Stores the key and value vectors k and v [heads, hd] of one position of so many heads, from `first`
+ * on, at once. */
+static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_t heads, size_t t,
+                            const float *k, const float *v)
+{
+    size_t hd = h->hd, at = first * h->keys + t, i, c;
+    int8_t q[MF_MAX_STATE], *value;
+    float scale[MF_MAX_STATE / 16], log2[MF_MAX_STATE / 16], inverse[MF_MAX_STATE / 16];
+    for (i = 0; i < heads && h->kf != NULL; i++) {
+        en_put_keys(e, h, first + i, t, 1, k + i * hd, hd, q);
+        en_put_values(e, h, first + i, t, 1, v + i * hd, hd, q);
+    }
+    if (h->kf != NULL) {
+        return;
+    }
+    e->op->quantise(q, k, hd, heads, hd, scale);
+    for (i = 0; i < heads; i++) {
+        gm_pack_panel_row(h->k + (first + i) * h->keys * hd, hd / 4, t, q + i * hd);
+        h->k_fix[at + i * h->keys] = -128 * gm_sum(q + i * hd, hd); /* see gm_weight.correction */
+        h->k_scale[at + i * h->keys] = scale[i];
+    }
+    e->op->quantise(q, v, hd, heads, hd, scale);
+    e->op->value_scales(log2, inverse, scale, heads);
+    for (i = 0; i < heads; i++) {
+        value = h->v + (first + i) * h->keys * hd + t / 4 * GM_GROUP + t % 4;
+        for (c = 0; c < hd; c++) {
+            value[c / 16 * h->keys * 16 + c % 16 * 4] = q[i * hd + c];
+        }
+        h->v_log2[at + i * h->keys] = log2[i];
+        h->v_inverse[at + i * h->keys] = inverse[i];
+    }
+}
+
 /* Copies the vectors of positions first..end-1. Whole groups of the packed form are copied, so the
  * positions before first in the same group of 16 must be equal already. */
 static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size_t end)
@@ -11667,7 +11700,7 @@ typedef struct de_decoder {
     float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
     de_lane lane[TP_MAX_THREADS]; /* one for each thread of the pool */
     const gm_weight *after;       /* what will be multiplied with next; NULL: nothing is known */
-    /* the product that is under way */
+    /* the product that is under way; chunk is also the heads of an item of self-attention */
     const gm_weight *weight;
     float *out;
     size_t ldo, n_rows, chunk;
@@ -11855,26 +11888,51 @@ WNPU_INLINE void de_fetch_head(const en_heads *h, size_t head, size_t n)
     gm_walk_ahead(h->v + at * h->hd, h->keys / 4, h->hd / 16, 0, (n + 3) / 4);
 }
 
-/* One head of a run of rows of one slot: appends their keys and values, then attends over the
- * slot's positions, each row up to its own. Index: run * heads + head. */
+/* So many heads, from `first` on, of a run of rows of one slot: appends their keys and values, then
+ * attends over the slot's positions, each row up to its own. */
+static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t heads,
+                          unsigned worker)
+{
+    const en_engine *e = d->e;
+    size_t n = e->model->n_text_state, hd = n / e->model->n_text_head, head, i;
+    const de_row *rows = d->rows + run->first;
+    const float *x = d->qkv + run->first * 3 * n;
+    en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->layer];
+    float *out = d->attended + run->first * n;
+    de_fetch_head(h, first, rows->position);
+    for (i = 0; i < run->n; i++) {
+        const float *k = x + i * 3 * n + n + first * hd;
+        en_put_position(e, h, first, heads, rows[i].position, k, k + n);
+    }
+    for (head = first; head < first + heads; head++) {
+        if (head + 1 < first + heads) {
+            de_fetch_head(h, head + 1, rows->position);
+        }
+        for (i = 0; i < run->n; i++) {
+            de_attend(e, &e->worker[worker], h, head, rows[i].position + 1,
+                      x + i * 3 * n + head * hd, 3 * n, 1, out + i * n + head * hd, n);
+        }
+    }
+}
+
+/* Index: run * parts + part of the heads, d->chunk of them. */
 static void de_self_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
-    const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, head = index % heads, n = e->model->n_text_state, i;
-    size_t hd = n / heads;
-    const de_run *run = &d->slot_run[index / heads];
-    const de_row *rows = d->rows + run->first;
-    const float *x = d->qkv + run->first * 3 * n + head * hd;
-    en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->layer];
-    int8_t q[DE_ROWS * EN_MAX_HEAD];
-    de_fetch_head(h, head, rows->position);
-    en_put_keys(e, h, head, rows->position, run->n, x + n, 3 * n, q);
-    en_put_values(e, h, head, rows->position, run->n, x + 2 * n, 3 * n, q);
-    for (i = 0; i < run->n; i++) {
-        de_attend(e, &e->worker[worker], h, head, rows[i].position + 1, x + i * 3 * n, 3 * n, 1,
-                  d->attended + (run->first + i) * n + head * hd, n);
+    size_t parts = d->e->model->n_text_head / d->chunk;
+    de_self_heads(d, &d->slot_run[index / parts], index % parts * d->chunk, d->chunk, worker);
+}
+
+/* Several heads at a time, as one takes little longer than being claimed. */
+static void de_self(de_decoder *d)
+{
+    size_t heads = d->e->model->n_text_head, all = d->slot_runs * heads;
+    for (d->chunk = heads; d->chunk > 1; d->chunk--) {
+        if (heads % d->chunk == 0 && all / d->chunk >= 2 * d->e->pool->threads) {
+            break;
+        }
     }
+    tp_run(d->e->pool, all / d->chunk, de_self_task, d);
 }
 
 /* One head of a run of rows of one window. Item: run * heads + head. */
@@ -11923,7 +11981,7 @@ static void de_layer(de_decoder *d, size_t n_rows)
     size_t heads = m->n_text_head;
     de_norm(d, &layer->attn_norm, n_rows);
     de_multiply(d, &layer->qkv, d->normed, n_rows, d->qkv, OP_STORE, &layer->attn_out);
-    tp_run(d->e->pool, d->slot_runs * heads, de_self_task, d);
+    de_self(d);
     de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD, &layer->cross_q);
     de_norm(d, &layer->cross_norm, n_rows);
     de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE, NULL);
