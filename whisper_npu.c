@@ -2463,8 +2463,8 @@ WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 3);
 }
 
-/* The same into the second-level cache, which takes more requests at once; a Zen 5 prefers the other
- * where B is read from front to back (0.95 of the time for a token). */
+/* The same into the second-level cache, which takes more requests at once; a Zen 5 prefers the
+ * other where B is read from front to back (0.95 of the time for a token). */
 WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 2);
@@ -5806,10 +5806,10 @@ typedef struct op_kernels {
      * more than 16 bits. NULL: not faster here. */
     int (*product)(op_online *row, int16_t *u, const void *queries, size_t rows, size_t n,
                    const float *query_scale, const op_keys *keys);
-    /* For one or two rows, packed likewise, all that attention does with a block of n keys and values
-     * of a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows wait for memory,
-     * which is read all along; the second finds all in the nearest caches. Returns 0 like product.
-     * NULL: not faster here. */
+    /* For one or two rows, packed likewise, all that attention does with a block of n keys and
+     * values of a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows wait for
+     * memory, which is read all along; the second finds all in the nearest caches. Returns 0 like
+     * product. NULL: not faster here. */
     int (*attend)(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
                   size_t n, const float *query_scale, const op_keys *keys, const int8_t *values,
                   size_t pitch);
@@ -11012,8 +11012,8 @@ static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t
     }
 }
 
-/* Stores the key and value vectors k and v [heads, hd] of one position of so many heads, from `first`
- * on, at once. */
+/* Stores the key and value vectors k and v [heads, hd] of one position of so many heads, from
+ * `first` on, at once. */
 static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_t heads, size_t t,
                             const float *k, const float *v)
 {
@@ -11663,8 +11663,8 @@ typedef struct de_row {
     int want;           /* 1: logits wanted */
 } de_row;
 
-/* Items of a job that lie one after the other in memory, a worker's own until others have none left.
- * A line of the cache each. */
+/* Items of a job that lie one after the other in memory, a worker's own until others have none
+ * left. A line of the cache each. */
 typedef struct de_lane {
     size_t next; /* atomic: how many were taken, or more */
     unsigned char room[64 - sizeof(size_t)];
