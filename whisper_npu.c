@@ -293,21 +293,18 @@ static wnpu_allocator ar_allocator(const wnpu_allocator *given)
     return given != NULL ? *given : standard;
 }
 
-/* Weights are read whole for each token: large pages spare the walks of page tables, 3 to 5 % of a
- * decoder step. They are asked for when the memory has been filled, and the system makes them in
- * the background, if it likes; asked for before, it would clear them whole while somebody waits,
- * which takes a virtual machine that has to get its memory first five times as long as small
- * ones. */
-static void ar_large(const wnpu_allocator *allocator, void *memory, size_t size)
+/* Weights are read whole for each token: large pages spare the walks of page tables, 5 to 10 % of
+ * a decoder step. Returns whether they may be had; only our own memory is asked for. */
+static int ar_large(const wnpu_allocator *allocator, void *memory, size_t size)
 {
 #ifdef MADV_HUGEPAGE
-    if (allocator->alloc == ar_malloc && size >= 8 * AR_HUGE) {
-        (void)madvise(memory, size & ~(AR_HUGE - 1), MADV_HUGEPAGE);
-    }
+    return allocator->alloc == ar_malloc && size >= AR_HUGE &&
+           madvise(memory, size & ~(AR_HUGE - 1), MADV_HUGEPAGE) == 0;
 #else
     (void)allocator;
     (void)memory;
     (void)size;
+    return 0;
 #endif
 }
 
@@ -9791,28 +9788,49 @@ static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *c
 }
 
 typedef struct mf_blank {
+    const wnpu_allocator *allocator;
     unsigned char *memory;
     size_t size;
+    uint32_t small; /* atomic: microseconds that a part in small pages took, plus 1; 0: unknown */
+    int slow;       /* atomic: large pages took longer than that */
 } mf_blank;
 
-#define MF_BLANK ((size_t)2 << 20)
+#define MF_BLANK AR_HUGE
 
+/* Large pages are made in a seventh of the time of as many small ones, unless a virtual machine has
+ * to get their memory from its host first, which takes seven times as long. So the first part is
+ * made of small pages, the others of large ones until one took longer. */
 static void mf_blank_task(void *context, size_t index, unsigned worker)
 {
-    const mf_blank *b = context;
+    mf_blank *b = context;
     size_t at = index * MF_BLANK, left = b->size - at;
+    double since = er_now_ms();
+    uint32_t took, small;
+    int large = 0;
     (void)worker;
     left = left < MF_BLANK ? left : MF_BLANK;
+    if (index > 0 && !__atomic_load_n(&b->slow, __ATOMIC_RELAXED)) {
+        large = ar_large(b->allocator, b->memory + at, left);
+    }
     ar_pages(b->memory + at, left);
+    took = (uint32_t)((er_now_ms() - since) * 1e3) + 1;
+    small = __atomic_load_n(&b->small, __ATOMIC_RELAXED);
+    if (index == 0) {
+        __atomic_store_n(&b->small, took, __ATOMIC_RELAXED);
+    } else if (large && small > 0 && took > 2 * small) {
+        __atomic_store_n(&b->slow, 1, __ATOMIC_RELAXED);
+    }
     memset(b->memory + at, 0, left);
 }
 
 /* Lays the model out in memory and fills it. */
-static int mf_fill(mf_loader *l, mf_team *team, int keep, unsigned char *memory, size_t head,
-                   size_t data, wnpu_model **model)
+static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team, int keep,
+                   unsigned char *memory, size_t head, size_t data, wnpu_model **model)
 {
     mf_blank blank;
     int status;
+    memset(&blank, 0, sizeof blank);
+    blank.allocator = allocator;
     blank.memory = memory;
     blank.size = head + data;
     /* padding is zero, in a pack as well */
@@ -9838,7 +9856,7 @@ static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_al
     team = mf_alloc(allocator, mf_team_size(l), "opening a model", l->error);
     status = team != NULL ? mf_start_team(l, team, config) : WNPU_E_MEMORY;
     if (status == WNPU_OK) {
-        status = mf_fill(l, team, keep, memory, head, data, model);
+        status = mf_fill(l, allocator, team, keep, memory, head, data, model);
         tp_close(&team->pool);
     }
     if (team != NULL) {
@@ -10270,7 +10288,7 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
         status = status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
     }
     if (status == WNPU_OK) {
-        ar_large(allocator, *model, (*model)->size);
+        (void)ar_large(allocator, *model, (*model)->size); /* what is left, in the background */
         er_log(config->log, config->log_user, WNPU_LOG_INFO,
                "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory and %llu "
                "used in place, in %d ms", (*model)->name, (*model)->weight_type,
