@@ -3952,20 +3952,16 @@ GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *pa
     for (p = 0; p < panels; p++, b += k4 / 2 * GM_GROUP, correction += 16, c += 16) {
         const char *a = packed_a;
         for (r = 0; r + 8 <= rows; r += 8) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 8,
-                           1);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 8, 1);
         }
         for (; r + 4 <= rows; r += 4) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 4,
-                           1);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 4, 1);
         }
         for (; r + 2 <= rows; r += 2) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 2,
-                           2);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 2, 2);
         }
         if (r < rows) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 1,
-                           2);
+            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 1, 2);
         }
     }
 }
