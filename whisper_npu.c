@@ -9788,33 +9788,34 @@ typedef struct mf_blank {
     unsigned char *memory;
     size_t size;
     uint32_t small; /* atomic: microseconds that a part in small pages took, plus 1; 0: unknown */
-    int slow;       /* atomic: large pages took longer than that */
+    int large;      /* atomic: 1 if large pages are taken, 0 until that is known, -1 if not */
 } mf_blank;
 
 #define MF_BLANK AR_HUGE
 
 /* Large pages are made in a seventh of the time of as many small ones, unless a virtual machine has
  * to get their memory from its host first, which takes seven times as long. So the first part is
- * made of small pages, the others of large ones until one took longer. */
+ * made of small pages, the second of a large one, and the others like that until one of them took
+ * longer. */
 static void mf_blank_task(void *context, size_t index, unsigned worker)
 {
     mf_blank *b = context;
     size_t at = index * MF_BLANK, left = b->size - at;
     double since = er_now_ms();
     uint32_t took, small;
-    int large = 0;
+    int large = index == 1 || __atomic_load_n(&b->large, __ATOMIC_RELAXED) > 0;
     (void)worker;
     left = left < MF_BLANK ? left : MF_BLANK;
-    if (index > 0 && !__atomic_load_n(&b->slow, __ATOMIC_RELAXED)) {
-        large = ar_large(b->allocator, b->memory + at, left);
-    }
+    large = large && ar_large(b->allocator, b->memory + at, left);
     ar_pages(b->memory + at, left);
     took = (uint32_t)((er_now_ms() - since) * 1e3) + 1;
     small = __atomic_load_n(&b->small, __ATOMIC_RELAXED);
     if (index == 0) {
         __atomic_store_n(&b->small, took, __ATOMIC_RELAXED);
     } else if (large && small > 0 && took > 2 * small) {
-        __atomic_store_n(&b->slow, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&b->large, -1, __ATOMIC_RELAXED);
+    } else if (large && index == 1) { /* also if it was there before the first part */
+        __atomic_store_n(&b->large, 1, __ATOMIC_RELAXED);
     }
     memset(b->memory + at, 0, left);
 }
