@@ -10974,6 +10974,24 @@ static void en_clear_heads(en_heads *h)
     memset(h->v_inverse, 0, n * sizeof(float));
 }
 
+/* Puts a quantised key vector q [hd] at position t of one head; its scale is the caller's. */
+static void en_put_key(en_heads *h, size_t head, size_t t, const int8_t *q)
+{
+    size_t base = head * h->keys;
+    gm_pack_panel_row(h->k + base * h->hd, h->hd / 4, t, q);
+    h->k_fix[base + t] = -128 * gm_sum(q, h->hd); /* see gm_weight.correction */
+}
+
+/* The same for a value vector, which is a column of B: byte by byte. */
+static void en_put_value(en_heads *h, size_t head, size_t t, const int8_t *q)
+{
+    int8_t *v = h->v + head * h->keys * h->hd + t / 4 * GM_GROUP + t % 4;
+    size_t c;
+    for (c = 0; c < h->hd; c++) {
+        v[c / 16 * h->keys * 16 + c % 16 * 4] = q[c];
+    }
+}
+
 /* Stores the key vectors of rows t0..t0+n-1 of one head; x is [n, hd] with stride ldx, q scratch of
  * [n, hd]. */
 static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
@@ -10991,8 +11009,7 @@ static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0,
     }
     e->op->quantise(q, x, ldx, n, hd, h->k_scale + base + t0);
     for (t = t0; t < t0 + n; t++, q += hd) {
-        gm_pack_panel_row(h->k + base * hd, hd / 4, t, q);
-        h->k_fix[base + t] = -128 * gm_sum(q, hd); /* see gm_weight.correction */
+        en_put_key(h, head, t, q);
     }
 }
 
@@ -11019,10 +11036,8 @@ static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t
         steps = t % 4 == 0 && t + 4 <= t0 + n ? 4 : 1;
         if (steps == 4) {
             gm_pack_panel_steps(v, h->keys / 4, t / 4, q, hd, 4, hd);
-            continue;
-        }
-        for (c = 0; c < hd; c++) {
-            v[(c / 16) * h->keys * 16 + (t / 4) * 64 + (c % 16) * 4 + t % 4] = q[c];
+        } else {
+            en_put_value(h, head, t, q);
         }
     }
 }
@@ -11032,8 +11047,8 @@ static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t
 static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_t heads, size_t t,
                             const float *k, const float *v)
 {
-    size_t hd = h->hd, at = first * h->keys + t, i, c;
-    int8_t q[MF_MAX_STATE], *value;
+    size_t hd = h->hd, at = first * h->keys + t, i;
+    int8_t q[MF_MAX_STATE];
     float scale[MF_MAX_STATE / 16], log2[MF_MAX_STATE / 16], inverse[MF_MAX_STATE / 16];
     for (i = 0; i < heads && h->kf != NULL; i++) {
         en_put_keys(e, h, first + i, t, 1, k + i * hd, hd, q);
@@ -11044,17 +11059,13 @@ static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_
     }
     e->op->quantise(q, k, hd, heads, hd, scale);
     for (i = 0; i < heads; i++) {
-        gm_pack_panel_row(h->k + (first + i) * h->keys * hd, hd / 4, t, q + i * hd);
-        h->k_fix[at + i * h->keys] = -128 * gm_sum(q + i * hd, hd); /* see gm_weight.correction */
+        en_put_key(h, first + i, t, q + i * hd);
         h->k_scale[at + i * h->keys] = scale[i];
     }
     e->op->quantise(q, v, hd, heads, hd, scale);
     e->op->value_scales(log2, inverse, scale, heads);
     for (i = 0; i < heads; i++) {
-        value = h->v + (first + i) * h->keys * hd + t / 4 * GM_GROUP + t % 4;
-        for (c = 0; c < hd; c++) {
-            value[c / 16 * h->keys * 16 + c % 16 * 4] = q[i * hd + c];
-        }
+        en_put_value(h, first + i, t, q + i * hd);
         h->v_log2[at + i * h->keys] = log2[i];
         h->v_inverse[at + i * h->keys] = inverse[i];
     }
@@ -11753,10 +11764,11 @@ static size_t de_next(de_decoder *d, unsigned worker, size_t count)
     }
 }
 
-/* Runs task, which asks de_next(), for each of count items. */
-static void de_run_lanes(de_decoder *d, size_t count, tp_task task)
+/* Runs task, which asks de_next(), for each of count items; `after` is the product that follows. */
+static void de_run_lanes(de_decoder *d, size_t count, tp_task task, const gm_weight *after)
 {
     size_t i;
+    d->after = after;
     for (i = 0; i < d->e->pool->threads; i++) {
         __atomic_store_n(&d->lane[i].next, 0, __ATOMIC_RELAXED);
     }
@@ -11852,13 +11864,12 @@ static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, 
     d->in.fine = out != d->logits; /* those that matter are computed in full, see de_refine() */
     en_prepare(d->e, &d->in, NULL, x, weight->k, rows, weight->k);
     d->weight = weight;
-    d->after = after;
     d->out = out;
     d->ldo = (size_t)weight->n16 * 16;
     d->n_rows = rows;
     d->finish = finish;
     d->chunk = de_item(d, weight);
-    de_run_lanes(d, en_blocks(weight->n16, d->chunk), de_multiply_task);
+    de_run_lanes(d, en_blocks(weight->n16, d->chunk), de_multiply_task, after);
 }
 
 static void de_norm(de_decoder *d, const mf_norm *norm, size_t rows)
@@ -12000,11 +12011,10 @@ static void de_layer(de_decoder *d, size_t n_rows)
     de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD, &layer->cross_q);
     de_norm(d, &layer->cross_norm, n_rows);
     de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE, NULL);
-    d->after = &layer->cross_out;
     if (d->tap != NULL) {
         d->tap(d->tap_user, d->layer, d->rows, n_rows, d->qkv);
     }
-    de_run_lanes(d, d->window_runs * heads, de_cross_task);
+    de_run_lanes(d, d->window_runs * heads, de_cross_task, &layer->cross_out);
     de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD, &layer->fc1);
     de_norm(d, &layer->mlp_norm, n_rows);
     de_multiply(d, &layer->fc1, d->normed, n_rows, d->wide, OP_GELU, &layer->fc2);
