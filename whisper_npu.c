@@ -2308,7 +2308,7 @@ typedef struct gm_weight {
     uint32_t n, k;       /* B is [n, k] */
     uint32_t n16, k4;    /* panels of 16 columns; groups of 4 along k */
     int half;            /* 1: values are multiples of 16 from -112 to 112, in 4 bits each */
-    int8_t *packed;      /* [n16][k4][16][4]; if half, [n16][k4 / 2][16][4], see gm_pack_half() */
+    int8_t *packed;      /* [n16][k4][16][4]; if half, [n16][k4 / 2][16][4], see gm_fold() */
     float *scale;        /* [n16*16], one per output channel, 0 in the padding */
     int32_t *correction; /* [n16*16]: -128 * sum over k of B[n,:], 0 in the padding */
     float *bias;         /* [n16*16], 0 in the padding; NULL if none */
@@ -4662,18 +4662,78 @@ static int8_t *gm_row(const gm_weight *w, uint32_t row)
     return w->packed + (size_t)(row / 16) * gm_groups(w) * GM_GROUP + row % 16 * 4;
 }
 
-/* Puts a row's values, [4 k4] from -7 to 7, where they belong: what is 4 places further along k
- * stands in the upper half of a byte. */
-static void gm_pack_half(const gm_weight *w, uint32_t row, const int8_t *values)
+/* n pairs of groups of values from -7 to 7 become n groups of 4 bits, in place: what is 4 places
+ * further along k stands in the upper half of a byte. */
+static void gm_fold(int8_t *values, size_t n)
 {
-    int8_t *to = gm_row(w, row);
     size_t g;
-    for (g = 0; g < w->k4 / 2; g++, to += GM_GROUP, values += 8) {
-        uint32_t lower, upper;
-        memcpy(&lower, values, 4);
-        memcpy(&upper, values + 4, 4);
-        lower = (lower & 0x0f0f0f0f) | (upper & 0x0f0f0f0f) << 4;
-        memcpy(to, &lower, 4);
+    for (g = 0; g < n; g++) {
+        uint32_t pair[2];
+        memcpy(pair, values + g * 8, sizeof pair);
+        pair[0] = (pair[0] & 0x0f0f0f0f) | (pair[1] & 0x0f0f0f0f) << 4;
+        memcpy(values + g * 4, pair, 4);
+    }
+}
+
+/* Four words of x and y, x0 y0 x1 y1 for words 0 and 1. */
+WNPU_INLINE mt_i4 gm_zip_low(mt_i4 x, mt_i4 y)
+{
+#ifdef __clang__
+    return __builtin_shufflevector(x, y, 0, 4, 1, 5);
+#else
+    return __builtin_shuffle(x, y, (mt_i4){0, 4, 1, 5});
+#endif
+}
+
+WNPU_INLINE mt_i4 gm_zip_high(mt_i4 x, mt_i4 y)
+{
+#ifdef __clang__
+    return __builtin_shufflevector(x, y, 2, 6, 3, 7);
+#else
+    return __builtin_shuffle(x, y, (mt_i4){2, 6, 3, 7});
+#endif
+}
+
+/* Four groups of four rows that follow each other: to[g][row] = rows[row][g], words all of them. */
+WNPU_INLINE void gm_weave(int8_t *to, const int8_t *rows, size_t stride)
+{
+    mt_i4 x[4], even[2], odd[2];
+    size_t i;
+    MT_UNROLL
+    for (i = 0; i < 4; i++) {
+        memcpy(&x[i], rows + i * stride, sizeof x[i]);
+    }
+    even[0] = gm_zip_low(x[0], x[2]);
+    even[1] = gm_zip_high(x[0], x[2]);
+    odd[0] = gm_zip_low(x[1], x[3]);
+    odd[1] = gm_zip_high(x[1], x[3]);
+    MT_UNROLL
+    for (i = 0; i < 4; i++) {
+        x[i] = i % 2 == 0 ? gm_zip_low(even[i / 2], odd[i / 2])
+                          : gm_zip_high(even[i / 2], odd[i / 2]);
+        memcpy(to + i * GM_GROUP, &x[i], sizeof x[i]);
+    }
+}
+
+#define GM_WOVEN 4u /* rows that are put in their places faster together */
+
+/* Puts n rows from `row` on in their places; rows of values are stride apart and have 4 k4 of them,
+ * for a weight in 4 bits from -7 to 7, which are changed. */
+static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *values,
+                        size_t stride)
+{
+    size_t g = 0, groups = gm_groups(w);
+    uint32_t i;
+    for (i = 0; i < n && w->half; i++) {
+        gm_fold(values + i * stride, groups);
+    }
+    for (; g + 4 <= groups && n == GM_WOVEN && row % GM_WOVEN == 0; g += 4) {
+        gm_weave(gm_row(w, row) + g * GM_GROUP, values + g * 4, stride);
+    }
+    for (; g < groups; g++) {
+        for (i = 0; i < n; i++) {
+            memcpy(gm_row(w, row + i) + g * GM_GROUP, values + i * stride + g * 4, 4);
+        }
     }
 }
 
@@ -7184,6 +7244,31 @@ OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc
     }
 }
 
+/* op_size_base(), in four chains that do not wait for each other. */
+OP_AVX512 static uint32_t op_size_avx512(const float *x, size_t n)
+{
+    __m512i best[4];
+    uint32_t part[16], most;
+    size_t i, k;
+    best[0] = best[1] = best[2] = best[3] = _mm512_setzero_si512();
+    for (i = 0; i + 64 <= n; i += 64) {
+        MT_UNROLL
+        for (k = 0; k < 4; k++) {
+            const __m512i bits = _mm512_loadu_si512(x + i + k * 16);
+            best[k] = _mm512_max_epi32(_mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)),
+                                       best[k]);
+        }
+    }
+    best[0] = _mm512_max_epi32(best[0], best[1]);
+    best[2] = _mm512_max_epi32(best[2], best[3]);
+    _mm512_storeu_si512(part, _mm512_max_epi32(best[0], best[2]));
+    most = op_size_base(x + i, n - i);
+    for (i = 0; i < 16; i++) {
+        most = part[i] > most ? part[i] : most;
+    }
+    return most;
+}
+
 OP_AVX512 static int32_t op_digits_avx512(int8_t *q, int8_t *low, const float *x, size_t n,
                                           float scale)
 {
@@ -7363,7 +7448,7 @@ static const op_kernels op_avx512_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512,
     op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
     op_sum_exp_avx512, op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512,
-    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2,
+    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx512,
     op_digits_avx512, op_halves_avx512, op_blocks_avx2
 };
 #endif
@@ -7411,7 +7496,7 @@ static const op_kernels op_amx_kernels = {
     op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_amx,
     op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
     op_sum_exp_avx512, op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512,
-    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2,
+    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx512,
     op_digits_avx512, op_halves_avx512, op_blocks_avx2
 };
 #endif
@@ -8616,7 +8701,7 @@ typedef struct mf_loader {
 
 typedef struct mf_worker {
     float row[MF_ROW];
-    int8_t digits[MF_ROW + 8];
+    int8_t digits[GM_WOVEN][MF_ROW + 8]; /* rows that are not in their places yet */
     float turned[3 * MF_MAX_STATE]; /* a convolution's row */
     unsigned char bytes[MF_ROW * 4]; /* of the file: a row or more */
     uint32_t unread;  /* the first row of the tensor that it could not read, or UINT32_MAX */
@@ -9408,23 +9493,20 @@ static void mf_keep_exact(gm_weight *w, uint32_t row, const float *values)
     }
 }
 
-/* Sets row `row` from k finite values, the largest of which has the bits of peak: scale =
- * max|w| / 127, values w / scale. A row whose scale would be 0 (zeros, or all below 127 * 2^-150)
- * becomes 0. q has room for k4 * 4. Expects memory of zeros. */
+/* Scale, correction and q [4 k4] of row `row` from k finite values, the largest of which has the
+ * bits of peak: scale = max|w| / 127, values w / scale. A row whose scale would be 0 (zeros, or all
+ * below 127 * 2^-150) becomes 0. */
 static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const float *values,
                        uint32_t peak, int8_t *q)
 {
-    int8_t *group = gm_row(w, row);
     float scale;
-    size_t i;
     memcpy(&scale, &peak, sizeof scale);
     scale = scale / 127.0f;
     if (scale > 0.0f) {
         memset(q + w->k / 4 * 4, 0, ((size_t)w->k4 - w->k / 4) * 4);
         w->correction[row] = -128 * op->digits(q, NULL, values, w->k, scale);
-        for (i = 0; i < w->k4; i++) {
-            memcpy(group + i * GM_GROUP, q + 4 * i, 4);
-        }
+    } else {
+        memset(q, 0, (size_t)w->k4 * 4);
     }
     mf_keep_exact(w, row, values);
     w->scale[row] = scale;
@@ -9434,31 +9516,16 @@ static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const f
 
 #define MF_LEAST 1e-36f /* a step: less has too few bits to be one */
 
-static void mf_subtract(float *x, const float *y, size_t n)
-{
-    size_t i;
-    mt_vec v, u;
-    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
-        mt_vload(&v, x + i);
-        mt_vload(&u, y + i);
-        v.v -= u.v;
-        mt_vstore(x + i, &v);
-    }
-    for (; i < n; i++) {
-        x[i] -= y[i];
-    }
-}
-
-/* The same for a token's embedding, whose values are changed: what it shares with others and what
- * stands apart is taken off, and the rest is two digits. */
+/* The same for a token's embedding, whose values are changed: what it shares with others (less is
+ * that with its sign turned) and what stands apart is taken off, and the rest is two digits. */
 static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w, uint32_t row,
-                         float *values, int8_t *q)
+                         float *values, const float *less, int8_t *q)
 {
     float scale;
     uint32_t peak;
     size_t i;
     mf_keep_exact(w, row, values);
-    mf_subtract(values, m->embedding_mean, w->k);
+    op->bias(values, values, w->k, less, OP_STORE);
     for (i = 0; i < OP_APART && m->apart[i] < w->k; i++) {
         m->apart_values[i * w->n16 * 16 + row] = values[m->apart[i]];
         values[m->apart[i]] = 0.0f;
@@ -9468,11 +9535,11 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
     scale = scale / MF_HALF;
     if (scale < MF_LEAST) {
         scale = 0.0f;
+        memset(q, 0, (size_t)w->k4 * 4);
     } else {
         memset(q + w->k / 8 * 8, 0, ((size_t)w->k4 - w->k / 8 * 2) * 4);
         w->correction[row] = -128 * 16 *
             op->digits(q, m->embedding_low + (size_t)row * w->k, values, w->k, scale);
-        gm_pack_half(w, row, q);
     }
     w->scale[row] = scale * (1.0f / 16.0f);
 }
@@ -9493,9 +9560,10 @@ typedef struct mf_tensor_job {
     uint32_t bad;        /* atomic: the first row with a value that is not finite or too large */
 } mf_tensor_job;
 
-/* 0 if it has a value that is not finite or too large. */
+/* Weights become the worker's digits number `held`, all else is put in its place. 0 if the row has
+ * a value that is not finite or too large. */
 static int mf_load_row(const mf_tensor_job *j, mf_worker *w, uint32_t row,
-                       const unsigned char *bytes)
+                       const unsigned char *bytes, uint32_t held)
 {
     const op_kernels *op = j->l->op;
     const float *values = w->row;
@@ -9510,15 +9578,23 @@ static int mf_load_row(const mf_tensor_job *j, mf_worker *w, uint32_t row,
         values = mf_turn(w, j->channels);
     }
     if (j->part->goes == MF_TOKENS) {
-        mf_set_token(op, j->m, j->at, row, w->row, w->digits);
+        mf_set_token(op, j->m, j->at, row, w->row, j->team->worker[0].turned, w->digits[held]);
     } else if (j->part->goes == MF_ROWS) {
-        mf_set_row(op, j->at, (uint32_t)first + row, values, peak, w->digits);
+        mf_set_row(op, j->at, (uint32_t)first + row, values, peak, w->digits[held]);
     } else if (j->part->goes == MF_BIAS) {
         memcpy(((gm_weight *)j->at)->bias + first, values, j->columns * sizeof(float));
     } else {
         memcpy(*(float **)j->at + (size_t)row * j->columns, values, j->columns * sizeof(float));
     }
     return 1;
+}
+
+static void mf_put_rows(const mf_tensor_job *j, mf_worker *w, uint32_t row, uint32_t n)
+{
+    if (j->part->goes == MF_TOKENS || j->part->goes == MF_ROWS) {
+        row += j->part->first * j->m->n_text_state;
+        gm_put_rows(j->at, row, n, w->digits[0], sizeof w->digits[0]);
+    }
 }
 
 static int mf_read_rows(const mf_tensor_job *j, uint32_t row, uint32_t n, unsigned char *to,
@@ -9534,6 +9610,7 @@ static uint32_t mf_load_piece(const mf_tensor_job *j, mf_worker *w, uint32_t row
     const unsigned char *bytes =
         j->l->anywhere ? w->bytes : j->l->buffer + (size_t)(row - j->done) * j->bytes;
     uint32_t had = j->l->anywhere ? row : end, most = (uint32_t)(sizeof w->bytes / j->bytes);
+    uint32_t held = 0;
     for (; row < end; row++, bytes += j->bytes) {
         if (row == had) {
             had = end - row < most ? end : row + most;
@@ -9543,8 +9620,12 @@ static uint32_t mf_load_piece(const mf_tensor_job *j, mf_worker *w, uint32_t row
                 return end;
             }
         }
-        if (!mf_load_row(j, w, row, bytes)) {
+        if (!mf_load_row(j, w, row, bytes, held)) {
             return row;
+        }
+        if (++held == GM_WOVEN || row + 1 == end) {
+            mf_put_rows(j, w, row + 1 - held, held);
+            held = 0;
         }
     }
     return end;
@@ -9599,6 +9680,7 @@ static int mf_sample(const mf_tensor_job *j, uint32_t n, float *sum, const float
 static int mf_find_shared(const mf_tensor_job *j)
 {
     float *mean = j->m->embedding_mean, *width = j->team->worker[0].turned, all = 0.0f;
+    float *less = width; /* when widths are no longer needed */
     uint32_t n = j->rows < MF_SAMPLE ? j->rows : MF_SAMPLE, i, k, widest;
     int status = mf_sample(j, n, mean, NULL);
     for (i = 0; i < j->columns; i++) {
@@ -9621,6 +9703,9 @@ static int mf_find_shared(const mf_tensor_job *j)
             width[widest] = mean[widest] = 0.0f;
         }
         j->m->apart[k] = widest;
+    }
+    for (i = 0; i < MF_MAX_STATE; i++) { /* in vectors, as far as these go */
+        less[i] = i < j->columns ? -mean[i] : 0.0f;
     }
     return status;
 }

@@ -478,7 +478,7 @@ static void check_half(const gm_kernels *kernels, size_t rows, uint32_t k, size_
 {
     gm_weight w;
     void *memory = half_open(&w, (uint32_t)panels * 16, k);
-    size_t k4 = w.k4, r, i, wrong = 0;
+    size_t k4 = w.k4, r, n, i, wrong = 0;
     int8_t *a = calloc(rows, k4 * 4), *b = calloc(panels * 16, k4 * 4), *bytes = malloc(k4 * 4);
     int8_t *wide = malloc(panels * k4 * GM_GROUP);
     int32_t *c = malloc(rows * panels * 16 * sizeof *c);
@@ -491,8 +491,11 @@ static void check_half(const gm_kernels *kernels, size_t rows, uint32_t k, size_
     for (i = 0; i < rows * k4 * 4; i++) {
         a[i] = i % (k4 * 4) < k ? fill_value(how, i) : 0;
     }
-    for (r = panels * 16; r-- > 0; ) {
-        gm_pack_half(&w, (uint32_t)r, b + r * k4 * 4);
+    for (r = panels * 16; r > 0; r -= n) { /* alone and by four, which is another way */
+        int8_t values[GM_WOVEN * 4096];
+        n = r > 16 ? GM_WOVEN : 1;
+        memcpy(values, b + (r - n) * k4 * 4, n * k4 * 4);
+        gm_put_rows(&w, (uint32_t)(r - n), (uint32_t)n, values, k4 * 4);
     }
     for (r = 0; r < panels * 16; r++) {
         gm_get_bytes(&w, (uint32_t)r, bytes);
@@ -580,11 +583,16 @@ static int8_t weight_at(const gm_weight *w, size_t n, size_t k)
     return w->packed[((n / 16 * w->k4 + k / 4) * 16 + n % 16) * 4 + k % 4];
 }
 
-static void set_row(gm_weight *w, uint32_t row, const float *values)
+/* At most GM_WOVEN rows. */
+static void set_rows(gm_weight *w, uint32_t row, uint32_t n, const float *values)
 {
     const op_kernels *op = op_select(cp_best());
-    int8_t digits[256];
-    mf_set_row(op, w, row, values, op->size(values, w->k), digits);
+    int8_t digits[GM_WOVEN][256];
+    uint32_t i;
+    for (i = 0; i < n; i++, values += w->k) {
+        mf_set_row(op, w, row + i, values, op->size(values, w->k), digits[i]);
+    }
+    gm_put_rows(w, row, n, digits[0], sizeof digits[0]);
 }
 
 /* Checks row n against the definition and returns how many values are wrong. */
@@ -640,8 +648,9 @@ static void test_weights(void)
         for (i = 0; i < (size_t)n * k; i++) {
             values[i] = random_float() * (float)(1 + i % 5);
         }
-        for (r = n; r-- > 0;) { /* backwards, so that a row that spills is noticed */
-            set_row(&w, (uint32_t)r, values + r * k);
+        for (r = n; r > 0; r -= i) { /* backwards, so that a row that spills is noticed */
+            i = r % GM_WOVEN != 0 ? r % GM_WOVEN : GM_WOVEN;
+            set_rows(&w, (uint32_t)(r - i), (uint32_t)i, values + (r - i) * k);
         }
         for (r = 0; r < n; r++) {
             T_CHECK(row_errors(&w, (uint32_t)r, values + r * k) == 0, "row %zu of %ux%u", r, n, k);
@@ -675,7 +684,7 @@ static void test_rounding(void)
     void *memory = weight_open(&w, 2, COUNT, 0, 0);
     float got[COUNT];
     size_t i;
-    set_row(&w, 1, values);
+    set_rows(&w, 1, 1, values);
     T_CHECK(w.scale[1] == 1.0f && w.scale[0] == 0.0f, "scales");
     gm_get_row(&w, 1, got, 1); /* nothing exact was kept: the quantised ones */
     for (i = 0; i < COUNT; i++) {
@@ -704,7 +713,7 @@ static void test_odd_floats(void)
         rows[6][i] = i == 0 ? 1e30f : 1e-30f;
     }
     for (r = 0; r < 7; r++) {
-        set_row(&w, r, rows[r]);
+        set_rows(&w, r, 1, rows[r]);
     }
     for (r = 0; r < 7; r++) {
         T_CHECK(row_errors(&w, r, rows[r]) == 0, "row %u", r);
