@@ -11793,6 +11793,7 @@ typedef void (*de_tap)(void *user, size_t layer, const de_row *rows, size_t n_ro
 typedef struct de_decoder {
     en_engine *e;
     size_t slots, windows;
+    size_t window;      /* whose caches are looked at, but where rows say which */
     en_heads *self;     /* [slots][n_text_layer] */
     en_heads *cross;    /* [windows][n_text_layer] */
     en_worker in;       /* rows quantised once for all workers */
@@ -11802,6 +11803,7 @@ typedef struct de_decoder {
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
     size_t ready;       /* slots, the first, whose caches were cleared and may be used */
+    size_t ready_windows; /* the same of windows; at least one */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (three at least: se_prefill) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
     float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
@@ -12292,6 +12294,24 @@ static void de_ready(de_decoder *d, size_t slot)
     }
 }
 
+/* The same of windows. */
+static void de_ready_window(de_decoder *d, size_t window)
+{
+    size_t layers = d->e->model->n_text_layer, i;
+    for (; d->ready_windows <= window; d->ready_windows++) {
+        for (i = 0; i < layers; i++) {
+            en_clear_heads(&d->cross[d->ready_windows * layers + i]);
+        }
+    }
+}
+
+/* The cross-attention caches of d->window, [n_text_layer]. */
+static en_heads *de_cross(de_decoder *d)
+{
+    de_ready_window(d, d->window);
+    return d->cross + d->window * d->e->model->n_text_layer;
+}
+
 /* One step of n_rows <= DE_ROWS rows. Rows of one slot must follow each other and be consecutive
  * positions in rising order; rows of one window should follow each other. d->logits gets one row
  * [n_vocab] for each row that wants it, in order. */
@@ -12377,22 +12397,23 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
 
 static void de_start(de_decoder *d)
 {
-    size_t i, layers = d->e->model->n_text_layer, ready = d->ready;
-    d->ready = 0;
+    size_t ready = d->ready, windows = d->ready_windows;
+    d->ready = d->ready_windows = 0;
     if (ready > 0) {
         de_ready(d, ready - 1);
     }
-    for (i = 0; i < d->windows * layers; i++) {
-        en_clear_heads(&d->cross[i]);
-    }
+    de_ready_window(d, windows > 0 ? windows - 1 : 0);
 }
 
-/* Where the caches lie that nothing was written to. */
-static void de_untouched(const de_decoder *d, unsigned char **from, unsigned char **end)
+/* Where the caches lie that nothing was written to, of slots and of windows. */
+static void de_untouched(const de_decoder *d, unsigned char *from[2], unsigned char *end[2])
 {
-    *end = en_heads_begin(&d->cross[0]);
-    *from = d->ready == d->slots ? *end :
-            en_heads_begin(&d->self[d->ready * d->e->model->n_text_layer]);
+    size_t layers = d->e->model->n_text_layer;
+    end[0] = en_heads_begin(&d->cross[0]);
+    from[0] = d->ready == d->slots ? end[0] : en_heads_begin(&d->self[d->ready * layers]);
+    end[1] = (unsigned char *)d->x;
+    from[1] = d->ready_windows == d->windows ? end[1] :
+              en_heads_begin(&d->cross[d->ready_windows * layers]);
 }
 
 /* ======================================================================
@@ -12890,6 +12911,7 @@ typedef struct se_hypothesis {
     float bonus;                        /* for ranking only: of hotwords, and of all timestamps that
                                            might stand in place of its own */
     float no_speech;                    /* probability at the start-of-transcript position */
+    int32_t least_end;                  /* behind a timestamp before this one text has to go on */
     int ended;                          /* by end of text */
     size_t loop;                        /* tokens before the first repetition, 0: no loop */
     uint32_t slot;                      /* of its caches */
@@ -12908,12 +12930,12 @@ static float se_log_sum(const op_kernels *op, const float *logits, size_t n, siz
     return logits[*best] + mt_log1(op->sum_exp(logits, n, logits[*best]));
 }
 
-/* Feeds prompt tokens from..n-1 into slot 0 and leaves the logits of the last one in a row of
+/* Feeds prompt tokens from..n-1 into a slot and leaves the logits of the last one in a row of
  * d->logits, which is returned. With from <= first < n - 1 the probability that no_speech has at
  * that position is stored as well. With ahead = 1 a guess stands at tokens[n] and is fed too, for
  * logits in the row behind; it has to be part of the last step. */
-static float *se_feed_from(de_decoder *d, const int32_t *tokens, size_t from, size_t n,
-                           size_t ahead, size_t first, float *no_speech)
+static float *se_feed_from(de_decoder *d, size_t slot, const int32_t *tokens, size_t from,
+                           size_t n, size_t ahead, size_t first, float *no_speech)
 {
     const wnpu_model *m = d->e->model;
     size_t done, end = n + ahead, stride = de_logits_stride(m), wanted = 0, best;
@@ -12925,8 +12947,8 @@ static float *se_feed_from(de_decoder *d, const int32_t *tokens, size_t from, si
             size_t at = done + i;
             row[i].token = tokens[at];
             row[i].position = (uint32_t)at;
-            row[i].slot = 0;
-            row[i].window = 0;
+            row[i].slot = (uint32_t)slot;
+            row[i].window = (uint32_t)d->window;
             row[i].want = (at == first && no_speech != NULL) || at + 1 >= n;
             wanted += (size_t)row[i].want;
         }
@@ -12942,7 +12964,7 @@ static float *se_feed_from(de_decoder *d, const int32_t *tokens, size_t from, si
 static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t first,
                       float *no_speech)
 {
-    return se_feed_from(d, tokens, 0, n, 0, first, no_speech);
+    return se_feed_from(d, 0, tokens, 0, n, 0, first, no_speech);
 }
 
 /* Probabilities of the model's languages from the window's caches, and of <|nospeech|>. */
@@ -13107,6 +13129,7 @@ typedef struct se_search {
     float fed_no_speech;
     uint32_t steps;               /* of the run, spared ones included, prompts not */
     uint32_t prompt_tokens;       /* positions fed as prompts */
+    int32_t least_end;            /* of the hypotheses of se_run() */
     /* the decoding that is under way */
     const se_options *o;
     const se_prompt *p;
@@ -13197,7 +13220,7 @@ static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t s
         s->fed[n] = guess;
     }
     s->guess = ahead ? guess : -1;
-    logits = se_feed_from(s->decoder, s->fed, kept, n, ahead, sot,
+    logits = se_feed_from(s->decoder, 0, s->fed, kept, n, ahead, sot,
                           kept <= sot ? &s->fed_no_speech : NULL);
     s->prompt_tokens += (uint32_t)(n - kept);
     for (i = 1; i < s->slots; i++) {
@@ -13210,12 +13233,18 @@ static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t s
     return logits;
 }
 
+/* How many hypotheses have to end in a beam search: OpenAI's round(beam_size * patience). */
+static size_t se_most(const se_options *o)
+{
+    float most = (float)o->width * o->patience + 0.5f;
+    return most < 1.0f ? 1 : (size_t)most;
+}
+
 static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
 {
     se_hypothesis *h = &s->live[0];
-    float most = (float)o->width * o->patience + 0.5f; /* OpenAI's round(beam_size * patience) */
     size_t i;
-    s->most = most < 1.0f ? 1 : (size_t)most;
+    s->most = se_most(o);
     s->o = o;
     s->p = p;
     s->n_ended = 0;
@@ -13224,6 +13253,7 @@ static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
                            se_guess(s, p->tokens + p->n - p->n_given, p->n_given));
     memset(h, 0, sizeof *h);
     h->no_speech = s->fed_no_speech;
+    h->least_end = s->least_end;
     h->n = h->n_given = p->n_given;
     memcpy(h->tokens, p->tokens + p->n - p->n_given, p->n_given * sizeof(int32_t));
     for (i = 0; i < p->n_given; i++) {
@@ -13297,20 +13327,28 @@ static size_t se_sample(const se_search *s, const se_hypothesis *h, float *logit
     return n;
 }
 
-/* Rules and candidates of one live hypothesis. */
-static void se_rank_task(void *context, size_t index, unsigned worker)
+/* The rules, and that a text may not end where more is said. */
+static void se_apply(const se_search *s, const se_hypothesis *h, float *logits)
 {
-    se_search *s = context;
+    const tk_vocab *v = s->rules->vocab;
+    lr_apply(s->rules, logits, h->tokens, h->n);
+    if (h->n > 1 && h->tokens[h->n - 1] >= v->timestamp0 && h->tokens[h->n - 1] < h->least_end) {
+        logits[v->eot] = LR_NEVER;
+    }
+}
+
+/* Rules and candidates of one live hypothesis with these logits. */
+static void se_rank(se_search *s, size_t index, float *logits)
+{
     const lr_rules *r = s->rules;
     const se_hypothesis *h = &s->live[index];
     se_candidate *c = se_candidates(s, index);
     size_t vocab = (size_t)r->vocab->n_vocab, best, i, n, want;
-    float *logits = se_row(s, index), total, times = 0.0f;
+    float total, times = 0.0f;
     int rivals = s->o->width > 1 || s->most > 1; /* else nothing is ever compared with it */
     lr_paths paths;
-    (void)worker;
     if (s->filter.function == NULL) { /* else they were applied before */
-        lr_apply(r, logits, h->tokens, h->n);
+        se_apply(s, h, logits);
     }
     total = se_log_sum(r->op, logits, vocab, &best);
     if (!(logits[best] > LR_NEVER)) {
@@ -13336,6 +13374,12 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
     s->n_candidates[index] = n;
 }
 
+static void se_rank_task(void *context, size_t index, unsigned worker)
+{
+    (void)worker;
+    se_rank(context, index, se_row(context, index));
+}
+
 /* The user's function sees one row after the other, in the thread of the run. */
 static void se_filter_rows(se_search *s)
 {
@@ -13343,7 +13387,7 @@ static void se_filter_rows(se_search *s)
     for (i = 0; i < s->n_live; i++) {
         const se_hypothesis *h = &s->live[i];
         float *logits = se_row(s, i);
-        lr_apply(s->rules, logits, h->tokens, h->n);
+        se_apply(s, h, logits);
         s->filter.function(s->filter.user, h->tokens, h->n, logits, vocab);
         for (j = 0; j < vocab; j++) {
             logits[j] = logits[j] < INFINITY ? logits[j] : LR_NEVER; /* not a number, too */
@@ -13485,7 +13529,7 @@ static void se_step(se_search *s)
         row[i].token = h->tokens[h->n - 1];
         row[i].position = (uint32_t)position;
         row[i].slot = h->slot;
-        row[i].window = 0;
+        row[i].window = (uint32_t)s->decoder->window;
         row[i].want = 1;
     }
     s->guess = position + 1 < m->n_text_ctx ? se_guess(s, s->live->tokens, s->live->n) : -1;
@@ -13543,6 +13587,104 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
         s->n_ended++;
     }
     return s->best;
+}
+
+/* ---- several windows at once ---- */
+
+/* Whether se_run_windows() can do it: nothing that looks at more than one hypothesis, and nothing
+ * before the window. */
+static int se_is_greedy(const se_search *s, const se_prompt *p, const se_options *o)
+{
+    return o->temperature <= 0.0f && o->width == 1 && se_most(o) == 1 && p->n_given == 0 &&
+           p->sot == 0 && s->filter.function == NULL;
+}
+
+/* Feeds the prompt into a slot for a window and ranks what follows it. */
+static void se_begin_window(se_search *s, size_t slot, size_t window, int32_t least_end)
+{
+    de_decoder *d = s->decoder;
+    se_hypothesis *h = &s->live[slot];
+    size_t before = d->window;
+    float *logits;
+    memset(h, 0, sizeof *h);
+    h->slot = (uint32_t)slot;
+    h->least_end = least_end;
+    d->window = window;
+    logits = se_feed_from(d, slot, s->p->tokens, 0, s->p->n, 0, s->p->sot, &h->no_speech);
+    d->window = before;
+    s->n_candidates[slot] = 0;
+    se_rank(s, slot, logits);
+}
+
+/* Each live hypothesis takes its candidate; those that end, and those with none, are written to
+ * found. The others stay, in order. */
+static void se_extend_windows(se_search *s, se_hypothesis *found)
+{
+    se_hypothesis *before = s->live, *to;
+    size_t n = 0, i;
+    for (i = 0; i < s->n_live; i++) {
+        to = &s->next[n];
+        *to = before[i];
+        if (s->n_candidates[i] > 0) {
+            se_extend(to, &before[i], se_candidates(s, i), s->rules->vocab->eot);
+        }
+        if (s->n_candidates[i] == 0 || to->ended ||
+            (s->o->stop_loops && se_loops(to, s->rules->vocab, NULL, 0))) {
+            found[to->slot] = *to;
+        } else {
+            n++;
+        }
+    }
+    s->live = s->next;
+    s->next = before;
+    s->n_live = n;
+}
+
+/* A step for all live hypotheses, and their candidates. */
+static void se_step_windows(se_search *s, const size_t *window, uint32_t *steps)
+{
+    de_row row[SE_MAX_WIDTH];
+    size_t i, n = s->n_live;
+    memset(row, 0, sizeof row); /* gcc cannot know that there is a live one */
+    for (i = 0; i < n; i++) {
+        const se_hypothesis *h = &s->live[i];
+        row[i].token = h->tokens[h->n - 1];
+        row[i].position = (uint32_t)se_cached(s);
+        row[i].slot = h->slot;
+        row[i].window = (uint32_t)window[h->slot];
+        row[i].want = 1;
+        steps[h->slot]++;
+    }
+    de_step(s->decoder, row, n);
+    s->logits = s->decoder->logits;
+    memset(s->n_candidates, 0, n * sizeof *s->n_candidates); /* a cancelled pool skips */
+    tp_run(s->decoder->e->pool, n, se_rank_task, s);
+}
+
+/* Greedy search in n windows at once: found[i] is what se_run() would find after the same prompt
+ * with the caches window[i], and steps[i] how many steps that takes. Stops between tokens when
+ * *cancel is set; what was found is worth nothing then. */
+static void se_run_windows(se_search *s, const se_prompt *p, const se_options *o, size_t n,
+                           const size_t *window, const int32_t *least_end, se_hypothesis *found,
+                           uint32_t *steps)
+{
+    size_t i;
+    s->o = o;
+    s->p = p;
+    s->most = 1;
+    s->n_ended = 0;
+    s->n_live = n;
+    for (i = 0; i < n; i++) {
+        steps[i] = 0;
+        se_begin_window(s, i, window[i], least_end[i]);
+    }
+    for (se_extend_windows(s, found); !se_done(s); se_extend_windows(s, found)) {
+        se_step_windows(s, window, steps);
+    }
+    for (i = 0; i < s->n_live; i++) {
+        found[s->live[i].slot] = s->live[i];
+    }
+    se_forget(s); /* its slots hold other texts than it knows of */
 }
 
 /* ---- the choice among phrases ---- */
@@ -14120,7 +14262,7 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
     al_aligner *a = context;
     const en_engine *e = a->decoder->e;
     en_worker *w = &e->worker[worker];
-    const en_heads *h = &a->decoder->cross[a->heads[a->head].layer];
+    const en_heads *h = &de_cross(a->decoder)[a->heads[a->head].layer];
     size_t hd = h->hd, base = a->heads[a->head].head * h->keys, first = index * EN_QUERIES, r, from;
     size_t n = al_rows(a) - first < EN_QUERIES ? al_rows(a) - first : EN_QUERIES;
     const float *query = a->query + (a->head * AL_ROWS + first) * hd;
@@ -17307,7 +17449,8 @@ static void np_wipe(np_bridge *b)
 #define VA_STATE 24u             /* and of the recurrent one */
 #define VA_MISSING 3.0f          /* bands so far (30 dB) below the loudest are not there */
 #define VA_AHEAD 10u             /* steps that the network looks ahead */
-#define VA_HISTORY 2048u         /* steps that stay readable, 41 s */
+#define VA_HISTORY 2048u         /* steps that stay readable, 41 s .. */
+#define VA_LONG 16384u           /* .. or 328 s, where windows far ahead are cut */
 
 typedef struct va_weights {      /* the last row of each is the bias */
     float dense[VA_INPUTS + 1][VA_DENSE];
@@ -17337,7 +17480,8 @@ typedef struct va_detector {
     float *power;                /* [4, VA_BANDS] of a block's frames */
     float *low;                  /* [VA_LOW] the block at 4 kHz, from VA_VOICE / 2 before the centre
                                     of its first step */
-    unsigned char *history;      /* [VA_HISTORY] probability * 255 of step i at i % VA_HISTORY */
+    unsigned char *history;      /* [kept] probability * 255 of step i at i % kept */
+    size_t kept;                 /* VA_HISTORY or VA_LONG */
     size_t have;                 /* samples in x */
     uint64_t heard;              /* samples pushed */
     uint64_t seen;               /* steps that the network has seen */
@@ -17814,7 +17958,7 @@ static int va_take_span(va_detector *v, va_span *span)
 
 static void va_decide(va_detector *v, float p)
 {
-    v->history[v->step % VA_HISTORY] = (unsigned char)(p * 255.0f);
+    v->history[v->step % v->kept] = (unsigned char)(p * 255.0f);
     if (p >= (v->open ? v->rules.off : v->rules.on)) {
         if (!v->open) {
             v->open = 1;
@@ -17908,13 +18052,13 @@ static uint64_t va_known(const va_detector *v)
     return step > v->rules.pad ? step - v->rules.pad : 0;
 }
 
-/* Steps of speech in first..end-1, which must be among the last VA_HISTORY decided. */
+/* Steps of speech in first..end-1, which must be among the last v->kept decided. */
 static uint64_t va_count(const va_detector *v, uint64_t first, uint64_t end)
 {
     unsigned char least = (unsigned char)(v->rules.off * 255.0f);
     uint64_t n = 0;
     for (end = end < v->step ? end : v->step; first < end; first++) {
-        n += v->history[first % VA_HISTORY] >= least;
+        n += v->history[first % v->kept] >= least;
     }
     return n;
 }
@@ -17924,7 +18068,7 @@ static void va_begin(va_detector *v, const va_rules *rules)
 {
     v->rules = *rules;
     memset(v->x, 0, VA_REACH * sizeof(float));
-    memset(v->history, 0, VA_HISTORY);
+    memset(v->history, 0, v->kept);
     memset(v->state, 0, sizeof v->state);
     v->have = VA_REACH;
     v->heard = v->seen = v->step = 0;
@@ -18015,14 +18159,14 @@ static void va_wipe(va_detector *v)
     ar_wipe(v->x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
     ar_wipe(v->power, 4 * VA_BANDS * sizeof(float));
     ar_wipe(v->low, VA_LOW * sizeof(float));
-    ar_wipe(v->history, VA_HISTORY);
+    ar_wipe(v->history, v->kept);
     ar_wipe(v->state, sizeof v->state);
     ar_wipe(v->floor, sizeof v->floor);
     ar_wipe(v->loud, sizeof v->loud);
     ar_wipe(v->scratch, sizeof *v->scratch);
 }
 
-static void va_take(ar_arena *arena, va_detector *v)
+static void va_take(ar_arena *arena, va_detector *v, size_t kept)
 {
     v->filter_weight = ar_take(arena, (size_t)VA_BANDS * ML_BINS, sizeof(float));
     v->filters.first = ar_take(arena, VA_BANDS, sizeof(uint16_t));
@@ -18032,7 +18176,8 @@ static void va_take(ar_arena *arena, va_detector *v)
     v->x = ar_take(arena, VA_BUFFER + VA_BLOCK, sizeof(float));
     v->power = ar_take(arena, 4 * VA_BANDS, sizeof(float));
     v->low = ar_take(arena, VA_LOW, sizeof(float));
-    v->history = ar_take(arena, VA_HISTORY, 1);
+    v->history = ar_take(arena, kept, 1);
+    v->kept = kept;
 }
 
 /* Tables; called once after the memory is there. */
@@ -18074,6 +18219,24 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 #define WI_LEFT_MS 1000        /* so much speech without text is decoded again */
 #define WI_STRAY_MS 500        /* the model's times may be wrong by so much */
 #define WI_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
+#define WI_BATCH 8u            /* windows decoded together at most */
+#define WI_AHEAD ((WI_BATCH - 1u) * ML_FRAMES * ML_HOP) /* samples that are heard ahead for that */
+#define WI_CUT_MS 10000        /* where windows end in pauses: these lie in the last so many ms */
+#define WI_PAUSE_MS 200        /* shorter ones do if there is no other */
+#define WI_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
+
+/* Windows that were decoded together before their turn came. What is not known of a window is found
+ * out when it is there, with the same result. */
+typedef struct wi_foreseen {
+    size_t n;
+    uint64_t frame[WI_BATCH];      /* where they begin */
+    size_t content[WI_BATCH];      /* frames */
+    size_t window[WI_BATCH];       /* numbers of their cross-attention caches */
+    int32_t device[WI_BATCH];      /* that encoded them */
+    int32_t least_end[WI_BATCH];   /* see se_hypothesis */
+    uint32_t steps[WI_BATCH];      /* that their own decoding would take */
+    se_hypothesis *found;          /* [WI_BATCH] */
+} wi_foreseen;
 
 /* What a window changes before it is known to be finished. */
 typedef struct wi_mark {
@@ -18090,8 +18253,11 @@ typedef struct wi_run {
     lr_rules rules;
     rs_store store;
     au_stream *stream;
-    float *span;            /* [ML_SPAN] from ML_MARGIN before the window's first frame */
-    size_t have;            /* valid samples in span; fewer than ML_SPAN only at the end */
+    float *span;            /* [capacity] from ML_MARGIN before the window's first frame */
+    size_t capacity;        /* ML_SPAN, and WI_AHEAD more if windows are decoded together */
+    size_t have;            /* valid samples of the window; fewer than ML_SPAN only at the end */
+    size_t ahead;           /* and behind them */
+    size_t written;         /* of span, from its beginning; what lies behind may not be there yet */
     uint64_t frame;         /* the window's first frame on the recording's clock, 10 ms each */
     se_search search;
     se_hypothesis *hypothesis; /* the window's text */
@@ -18119,6 +18285,10 @@ typedef struct wi_run {
     int64_t again_ms;       /* begin of the latest speech that was decoded again, or -1 */
     int64_t until_ms;       /* the window shall end here at the latest, or -1 */
     unsigned cuts;          /* windows in a row whose text was cut off before a loop */
+    size_t beams;           /* hypotheses of a window at most; the search may have room for more */
+    size_t batch;           /* windows that may be decoded together; 0: no windows end in pauses */
+    int64_t piece_ms;       /* where windows end that begin before it */
+    wi_foreseen foreseen;
     wnpu_params params;
     const int *cancel;      /* atomic */
     int32_t language;       /* -1 until known */
@@ -18279,25 +18449,48 @@ static float wi_share(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
     return t1_ms > t0_ms ? (float)wi_voiced(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
 }
 
+/* Says how many samples there are, from the window's first on. */
+static void wi_set_have(wi_run *r, size_t have)
+{
+    r->have = have < ML_SPAN ? have : ML_SPAN;
+    r->ahead = have - r->have;
+}
+
+/* Room in the span for so many samples behind the first `have`, or less. */
+static size_t wi_room(wi_run *r, size_t have, size_t most)
+{
+    size_t n = r->capacity - have < most ? r->capacity - have : most;
+    r->written = have + n > r->written ? have + n : r->written;
+    return n;
+}
+
+/* Behind the samples comes silence, as far as a window that begins among them reaches. */
+static void wi_silence(wi_run *r, size_t have)
+{
+    memset(r->span + have, 0, wi_room(r, have, ML_SPAN) * sizeof(float));
+}
+
 /* Reads on until the span is full, the recording ends or the run is cancelled. */
 static int wi_fill(wi_run *r)
 {
     int status = WNPU_OK;
-    while (r->have < ML_SPAN && status == WNPU_OK && !wi_cancelled(r)) {
-        size_t room = ML_SPAN - r->have < WI_BLOCK ? ML_SPAN - r->have : WI_BLOCK;
-        int64_t n = au_read(r->stream, r->span + r->have, room, &r->error);
+    size_t have = r->have + r->ahead;
+    while (have < r->capacity && status == WNPU_OK && !wi_cancelled(r)) {
+        size_t room = wi_room(r, have, WI_BLOCK);
+        int64_t n = au_read(r->stream, r->span + have, room, &r->error);
         if (n < 0) {
             return (int)n;
         }
         if (r->params.vad) {
-            status = wi_listen(r, r->span + r->have, (size_t)n);
+            status = wi_listen(r, r->span + have, (size_t)n);
         }
         if (n == 0) {
             break;
         }
-        r->have += (size_t)n;
+        have += (size_t)n;
+        wi_set_have(r, have);
     }
-    memset(r->span + r->have, 0, (ML_SPAN - r->have) * sizeof(float));
+    wi_silence(r, have);
     return status;
 }
 
@@ -18336,7 +18529,7 @@ static int wi_begin_audio(wi_run *r)
     size_t i;
     int status;
     r->frame = 0;
-    r->have = ML_MARGIN;
+    wi_set_have(r, ML_MARGIN);
     wi_begin_voice(r);
     status = wi_fill(r);
     for (i = 1; i <= ML_MARGIN; i++) {
@@ -18354,18 +18547,18 @@ static size_t wi_frames(const wi_run *r)
 
 static int wi_advance(wi_run *r, size_t frames)
 {
-    size_t shift = frames * ML_HOP;
+    size_t shift = frames * ML_HOP, have = r->have + r->ahead;
     wnpu_speech_span span;
     r->frame += frames;
     while (wi_speech(r, r->past, &span) && span.t1_ms <= wi_clock(r, 0)) {
         r->past++;
     }
-    if (shift + ML_MARGIN >= r->have) {
-        r->have = ML_MARGIN; /* nothing is left */
+    if (shift + ML_MARGIN >= have) {
+        wi_set_have(r, ML_MARGIN); /* nothing is left */
         return WNPU_OK;
     }
-    r->have -= shift;
-    memmove(r->span, r->span + shift, r->have * sizeof(float));
+    wi_set_have(r, have - shift);
+    memmove(r->span, r->span + shift, (have - shift) * sizeof(float));
     return wi_fill(r);
 }
 
@@ -18725,12 +18918,12 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
     return wi_emit(r, 0, h->n, base + begin, base + length, next);
 }
 
-static void wi_encode(wi_run *r)
+/* The samples of a window, of which so many frames count, become the caches of decoder.window. */
+static void wi_encode_span(wi_run *r, const float *span, size_t content)
 {
     double since = er_now_ms();
     int bridged;
-    se_forget(&r->search);
-    en_log_mel(&r->engine, r->span, r->content);
+    en_log_mel(&r->engine, span, content);
     r->stats.log_mel_ms += wi_lap(&since);
     bridged = np_begin(&r->bridge);
     r->device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
@@ -18741,12 +18934,18 @@ static void wi_encode(wi_run *r)
     }
     r->stats.encoder_ms += wi_lap(&since);
     if (bridged) {
-        np_cross(&r->bridge, r->decoder.cross);
+        np_cross(&r->bridge, de_cross(&r->decoder));
         np_end(&r->bridge);
     } else {
-        en_cross(&r->engine, r->decoder.cross);
+        en_cross(&r->engine, de_cross(&r->decoder));
     }
     r->stats.cross_ms += wi_lap(&since);
+}
+
+static void wi_encode(wi_run *r)
+{
+    se_forget(&r->search);
+    wi_encode_span(r, r->span, r->content);
     r->stats.windows++;
 }
 
@@ -18854,6 +19053,16 @@ static int wi_first_windows(wi_run *r)
     return status;
 }
 
+/* The number among the foreseen of the window whose turn it is; else there are not so many. */
+static size_t wi_number(const wi_run *r)
+{
+    const wi_foreseen *f = &r->foreseen;
+    size_t i;
+    for (i = 0; i < f->n && (f->frame[i] != r->frame || f->content[i] != r->content); i++) {
+    }
+    return i;
+}
+
 /* ---- gates ---- */
 
 /* The text of a decoding over its size in zlib's form, as OpenAI's compression_ratio(). */
@@ -18942,10 +19151,10 @@ static void wi_cut_loop(const wi_run *r, se_hypothesis *h)
 static void wi_options(const wi_run *r, float temperature, uint64_t attempt, se_options *o)
 {
     const wnpu_params *p = &r->params;
-    size_t slots = r->search.slots, samples = p->best_of > 0 ? (size_t)p->best_of : 5;
+    size_t samples = p->best_of > 0 ? (size_t)p->best_of : 5;
     /* Logits divided by less would not be finite; by this the best one is as good as certain. */
     o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
-    o->width = temperature > 0.0f ? (samples < slots ? samples : slots) : (size_t)p->beam;
+    o->width = temperature > 0.0f ? (samples < r->beams ? samples : r->beams) : (size_t)p->beam;
     o->patience = p->patience;
     o->length_penalty = p->length_penalty;
     o->length_rule = p->length_rule;
@@ -18955,6 +19164,18 @@ static void wi_options(const wi_run *r, float temperature, uint64_t attempt, se_
     }
     o->stop_loops = p->stop_loops != 0;
     o->seed = se_mix(se_mix(p->seed, r->window), attempt);
+}
+
+/* Finds the window's text, or knows it already. */
+static const se_hypothesis *wi_search(wi_run *r, const se_prompt *p, const se_options *o)
+{
+    size_t i = wi_number(r);
+    if (i == r->foreseen.n || !se_is_greedy(&r->search, p, o)) {
+        return se_run(&r->search, p, o);
+    }
+    r->search.steps += r->foreseen.steps[i];
+    r->search.prompt_tokens += (uint32_t)p->n;
+    return &r->foreseen.found[i];
 }
 
 /* One decoding of the window; keeps it if it is the best so far. Returns why it is refused. */
@@ -18967,7 +19188,7 @@ static uint32_t wi_attempt(wi_run *r, float temperature, int context, uint32_t a
     uint32_t reasons;
     wi_prompt(r, context, &prompt);
     wi_options(r, temperature, attempt, &options);
-    h = se_run(&r->search, &prompt, &options);
+    h = wi_search(r, &prompt, &options);
     o.mean_logprob = se_mean_logprob(h);
     o.no_speech = h->no_speech;
     o.temperature = temperature;
@@ -19046,6 +19267,12 @@ static void wi_align(wi_run *r, size_t frames)
     }
 }
 
+/* Whether windows end in pauses. */
+static int wi_cuts_windows(const wi_run *r)
+{
+    return r->batch > 0 && r->params.vad;
+}
+
 /* Decodes the window and stores its segments. */
 static int wi_decode(wi_run *r, size_t frames, size_t *used)
 {
@@ -19080,6 +19307,10 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     } else {
         r->cuts = 0;
     }
+    if (wi_cuts_windows(r) && r->left_ms < 0 &&
+        wi_voiced(r, wi_clock(r, (int64_t)*used * 10), wi_heard_ms(r)) < WI_REST_MS) {
+        *used = frames;
+    }
     if (*used == 0 || *used > frames) {
         *used = frames;
     }
@@ -19103,11 +19334,44 @@ static int wi_progress(wi_run *r, int64_t done_ms)
     return WNPU_OK;
 }
 
+/* Where to cut these steps: in the middle of the last pause of WI_PAUSE_MS, else of the longest. */
+static uint64_t wi_cut(const wi_run *r, uint64_t first, uint64_t end)
+{
+    uint64_t at = end, most = 0, since, i;
+    for (i = since = first; i < end; i++) {
+        if (va_count(&r->voice, i, i + 1) > 0) {
+            since = i + 1;
+        } else if (i + 1 - since >= most || i + 1 - since >= WI_PAUSE_MS / VA_STEP_MS) {
+            most = i + 1 - since;
+            at = since + most / 2;
+        }
+    }
+    return at;
+}
+
+/* Where windows are decoded together, none depends on the text of the one before it, so each ends
+ * in a pause; only what its text leaves is decoded by itself, up to that pause. Returns how many of
+ * the frames come before that. */
+static size_t wi_piece(wi_run *r, size_t frames)
+{
+    int64_t base = wi_clock(r, 0);
+    if (r->piece_ms <= base) {
+        uint64_t end = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
+        uint64_t at = wi_cut(r, end - WI_CUT_MS / VA_STEP_MS, end);
+        r->piece_ms = r->ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+    }
+    return (r->piece_ms - base) / 10 < (int64_t)frames ? (size_t)(r->piece_ms - base) / 10 : frames;
+}
+
 /* How many frames at the window's begin are to be skipped because nobody speaks there. Otherwise
  * sets how many are decoded: up to the end of speech, if there is silence behind it. */
 static size_t wi_gate(wi_run *r, size_t frames)
 {
-    int64_t base = wi_clock(r, 0), end = wi_clock(r, (int64_t)frames * 10), begin, last, known;
+    int64_t base = wi_clock(r, 0), end, begin, last, known;
+    if (wi_cuts_windows(r)) {
+        frames = wi_piece(r, frames);
+    }
+    end = wi_clock(r, (int64_t)frames * 10);
     r->content = frames;
     if (!r->params.vad) {
         return 0;
@@ -19130,16 +19394,129 @@ static size_t wi_gate(wi_run *r, size_t frames)
     return 0;
 }
 
-/* One window: encoded, decoded, stored, settled. */
-static int wi_window(wi_run *r, size_t *used)
+/* The first timestamp behind which less is said in the window than would be decoded again. Where
+ * each window ends in a pause, nothing is left to the next one; the model likes to. */
+static int32_t wi_least_end(const wi_run *r)
 {
+    int32_t t0 = r->engine.model->vocab.timestamp0;
+    uint64_t base = (uint64_t)wi_clock(r, 0) / VA_STEP_MS, at = base + r->content / 2, said = 0;
+    while (at > base && said < WI_LEFT_MS / VA_STEP_MS) {
+        at--;
+        said += va_count(&r->voice, at, at + 1);
+    }
+    return wi_cuts_windows(r) ? t0 + (int32_t)(at - base) : t0;
+}
+
+/* Notes the window that was just encoded. */
+static void wi_note(wi_run *r)
+{
+    wi_foreseen *f = &r->foreseen;
+    f->frame[f->n] = r->frame;
+    f->content[f->n] = r->content;
+    f->window[f->n] = r->decoder.window;
+    f->least_end[f->n] = wi_least_end(r);
+    f->device[f->n++] = r->device;
+}
+
+/* Notes the window whose turn it is, and encodes those that will follow it unless a text leaves
+ * something to be decoded first. */
+static void wi_encode_next(wi_run *r)
+{
+    const size_t have = r->have + r->ahead, content = r->content, window = r->decoder.window;
+    const uint64_t frame = r->frame;
+    const int64_t piece_ms = r->piece_ms, until_ms = r->until_ms;
+    const int32_t device = r->device;
+    size_t used = content, at = 0;
+    r->foreseen.n = 0;
+    wi_note(r);
+    r->until_ms = -1;
+    while (r->foreseen.n < r->batch && !wi_cancelled(r)) {
+        at += used * ML_HOP;
+        r->frame += used;
+        wi_set_have(r, at + ML_MARGIN < have ? have - at : ML_MARGIN);
+        if (wi_frames(r) == 0 || (r->ahead == 0 && !r->heard_all)) {
+            break;
+        }
+        used = wi_gate(r, wi_frames(r));
+        if (used == 0) {
+            used = r->content;
+            r->decoder.window = (window + r->foreseen.n) % r->batch;
+            wi_encode_span(r, r->span + at, r->content);
+            wi_note(r);
+        }
+    }
+    r->frame = frame;
+    wi_set_have(r, have);
+    r->content = content;
+    r->piece_ms = piece_ms;
+    r->until_ms = until_ms;
+    r->decoder.window = window;
+    r->device = device;
+}
+
+/* Decodes the window and the next ones together, if that is possible and none of them is known. */
+static void wi_look_on(wi_run *r)
+{
+    wi_foreseen *f = &r->foreseen;
+    se_prompt prompt;
+    se_options options;
+    size_t i;
+    for (i = 0; i < f->n; i++) {
+        if (f->frame[i] > r->frame) {
+            return;
+        }
+    }
+    f->n = 0;
+    wi_prompt(r, r->n_previous + r->n_initial > 0, &prompt);
+    wi_options(r, r->params.temperature, 0, &options);
+    if (r->batch < 2 || !wi_cuts_windows(r) || r->params.condition_on_previous ||
+        r->params.language_mode == WNPU_LANGUAGE_EACH ||
+        !se_is_greedy(&r->search, &prompt, &options)) {
+        return;
+    }
+    wi_encode_next(r);
+    if (!wi_cancelled(r) && f->n > 1) {
+        double since = er_now_ms();
+        se_run_windows(&r->search, &prompt, &options, f->n, f->window, f->least_end, f->found,
+                       f->steps);
+        r->stats.decoder_ms += wi_lap(&since);
+    }
+    if (wi_cancelled(r) || f->n < 2) {
+        f->n = 0;
+    }
+}
+
+/* The window's caches, and what is known before its text. */
+static void wi_prepare(wi_run *r)
+{
+    size_t i = wi_number(r);
     double since;
-    int status;
+    if (i < r->foreseen.n) {
+        se_forget(&r->search);
+        r->decoder.window = r->foreseen.window[i];
+        r->device = r->foreseen.device[i];
+        r->stats.windows++;
+        return;
+    }
     wi_encode(r);
     since = er_now_ms();
     if (!wi_cancelled(r)) {
         wi_find_language(r);
     }
+    r->stats.decoder_ms += wi_lap(&since);
+    if (!wi_cancelled(r)) {
+        wi_look_on(r);
+    }
+}
+
+/* One window: encoded, decoded, stored, settled. */
+static int wi_window(wi_run *r, size_t *used)
+{
+    double since;
+    int status;
+    wi_prepare(r);
+    r->search.least_end = wi_least_end(r);
+    since = er_now_ms();
     status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, r->content, used);
     r->stats.decoder_ms += wi_lap(&since);
     if (!r->whole) { /* not cancelled */
@@ -19344,7 +19721,7 @@ static int wi_check_ints(wi_run *r)
         {"vad_pad_ms", p->vad_pad_ms, 0, 2000}
     };
     size_t i;
-    int status = WNPU_OK, slots = (int)r->search.slots;
+    int status = WNPU_OK, slots = (int)r->beams;
     for (i = 0; i < sizeof list / sizeof list[0] && status == WNPU_OK; i++) {
         status = wi_check_int(r, list[i].name, list[i].value, list[i].low, list[i].high);
     }
@@ -19504,7 +19881,9 @@ static void wi_begin(wi_run *r)
     r->language = 0;
     r->rival = -1;
     r->language_probability = 0.0f;
-    r->have = ML_MARGIN;
+    r->decoder.window = 0;
+    r->foreseen.n = 0;
+    wi_set_have(r, ML_MARGIN);
     r->frame = 0;
     r->window = 0;
     r->cuts = 0;
@@ -19513,6 +19892,7 @@ static void wi_begin(wi_run *r)
     r->settled_ms = 0;
     r->said_ms = 0;
     r->left_ms = r->again_ms = r->until_ms = -1;
+    r->piece_ms = 0;
     r->n_previous = r->n_initial = r->n_given = 0;
     r->search.steps = r->search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
@@ -19850,7 +20230,10 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
     const wnpu_model *m = r->engine.model;
     size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
     en_take(arena, &r->engine, n_workers);
-    de_take(arena, &r->decoder, &r->engine, c->max_beams, 1);
+    size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
+    r->beams = c->max_beams;
+    r->batch = c->batch;
+    de_take(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
     np_take(arena, &r->bridge, &r->engine, n_workers);
     r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
     lr_trie_take(arena, &r->rules.trie, c->max_phrase_tokens);
@@ -19859,8 +20242,10 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
     r->store.base = ar_take(arena, (size_t)c->result_bytes, 1);
     r->store.size = (size_t)c->result_bytes;
     au_stream_take(arena, &r->stream);
-    r->span = ar_take(arena, ML_SPAN, sizeof(float));
-    se_take(arena, &r->search, c->max_beams, m);
+    r->capacity = c->batch > 0 ? ML_SPAN + WI_AHEAD : ML_SPAN;
+    r->span = ar_take(arena, r->capacity, sizeof(float));
+    r->foreseen.found = c->batch > 1 ? ar_take(arena, WI_BATCH, sizeof(se_hypothesis)) : NULL;
+    se_take(arena, &r->search, slots, m);
     r->hypothesis = ar_take(arena, 1, sizeof(se_hypothesis));
     al_take(arena, &r->aligner, &r->decoder);
     r->previous = ar_take(arena, wi_previous_capacity(m), sizeof(int32_t));
@@ -19870,7 +20255,7 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
     r->compress = ar_take(arena, 1, sizeof(zl_work));
     r->text = ar_take(arena, 2 * ZL_MAX, 1);
     r->heard = ar_take(arena, WI_LANGUAGES, sizeof(float));
-    va_take(arena, &r->voice);
+    va_take(arena, &r->voice, c->batch > 0 ? VA_LONG : VA_HISTORY);
 }
 
 /* Once the memory is there. */
@@ -19894,7 +20279,10 @@ static void wi_wipe(wi_run *r)
     const wnpu_model *m = r->engine.model;
     size_t previous = wi_previous_capacity(m) * sizeof(int32_t);
     au_wipe(r->stream);
-    ar_wipe(r->span, ML_SPAN * sizeof(float));
+    ar_wipe(r->span, r->written * sizeof(float));
+    if (r->foreseen.found != NULL) {
+        ar_wipe(r->foreseen.found, WI_BATCH * sizeof(se_hypothesis));
+    }
     va_wipe(&r->voice);
     ar_wipe(r->hypothesis, sizeof *r->hypothesis);
     al_wipe(&r->aligner);
@@ -19925,7 +20313,7 @@ static void wi_wipe(wi_run *r)
  *  a window computes from these is not in it, nor is what wnpu_resume()
  *  is given again: parameters, of which it has a fingerprint, and audio.
  * ====================================================================== */
-#define SN_VERSION 1u
+#define SN_VERSION 2u
 #define SN_LOUDEST 64.0f /* far more than a limited sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -19938,7 +20326,7 @@ typedef struct sn_head {
     uint64_t checksum;      /* of all that follows */
     uint64_t model;         /* fingerprint */
     uint64_t result_bytes, max_phrase_tokens;
-    uint32_t compute, max_beams;
+    uint32_t compute, max_beams, batch, reserved;
 } sn_head;
 
 typedef struct sn_list {
@@ -19946,8 +20334,8 @@ typedef struct sn_list {
 } sn_list;
 
 typedef struct sn_state {
-    uint64_t asked, frame, have, n_previous, window, cuts;
-    int64_t last_ms, settled_ms, said_ms, again_ms, until_ms;
+    uint64_t asked, frame, have, ahead, n_previous, window, cuts;
+    int64_t last_ms, settled_ms, said_ms, again_ms, until_ms, piece_ms;
     uint64_t past;          /* of the speech spans */
     uint64_t consumed, frames, taken; /* of the source; taken: frames in raw */
     uint64_t kept, real;    /* floats in the resampler's window */
@@ -19985,10 +20373,10 @@ static void sn_pieces(sn_walk *w, wi_run *r, sn_state *s)
     unsigned char *back = r->store.base + r->store.size;
     sn_piece(w, s, sizeof *s);
     sn_piece(w, r->previous, (size_t)s->n_previous * sizeof(int32_t));
-    sn_piece(w, r->span, (size_t)s->have * sizeof(float));
+    sn_piece(w, r->span, (size_t)(s->have + s->ahead) * sizeof(float));
     sn_piece(w, a->window + a->at, (size_t)s->kept * sizeof(float));
     sn_piece(w, r->voice.x, (size_t)s->voice.have * sizeof(float));
-    sn_piece(w, r->voice.history, VA_HISTORY);
+    sn_piece(w, r->voice.history, r->voice.kept);
     sn_piece(w, a->raw + a->raw_at * a->frame, (size_t)s->taken * a->frame);
     sn_piece(w, r->store.base, (size_t)s->used);
     sn_piece(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
@@ -20035,6 +20423,7 @@ static void sn_fill_head(const wi_run *r, const wnpu_config *c, sn_head *h)
     h->max_phrase_tokens = c->max_phrase_tokens;
     h->compute = (uint32_t)c->compute;
     h->max_beams = c->max_beams;
+    h->batch = c->batch;
 }
 
 static void sn_tell_list(const rs_list *l, sn_list *out)
@@ -20068,6 +20457,7 @@ static void sn_tell(const wi_run *r, sn_state *s)
     s->asked = r->asked;
     s->frame = r->frame;
     s->have = r->have;
+    s->ahead = r->ahead;
     s->n_previous = r->n_previous;
     s->window = r->window;
     s->cuts = r->cuts;
@@ -20076,6 +20466,7 @@ static void sn_tell(const wi_run *r, sn_state *s)
     s->said_ms = r->said_ms;
     s->again_ms = r->again_ms;
     s->until_ms = r->until_ms;
+    s->piece_ms = r->piece_ms;
     s->past = r->past;
     s->used = r->store.used;
     s->count = r->store.count;
@@ -20106,8 +20497,8 @@ static size_t sn_size(wi_run *r)
 
 static size_t sn_most(const wi_run *r)
 {
-    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + VA_HISTORY +
-           (wi_previous_capacity(r->engine.model) + ML_SPAN + AU_WINDOW + VA_BUFFER) *
+    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + r->voice.kept +
+           (wi_previous_capacity(r->engine.model) + r->capacity + AU_WINDOW + VA_BUFFER) *
            sizeof(float);
 }
 
@@ -20156,10 +20547,12 @@ static int sn_check_head(wi_run *r, const wnpu_config *c, const unsigned char *b
                       "model, or one opened with another keep_float");
     }
     if (h.compute != ours.compute || h.max_beams != ours.max_beams ||
-        h.result_bytes != ours.result_bytes || h.max_phrase_tokens != ours.max_phrase_tokens) {
+        h.batch != ours.batch || h.result_bytes != ours.result_bytes ||
+        h.max_phrase_tokens != ours.max_phrase_tokens) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a session with another %s",
                       h.compute != ours.compute ? "compute"
                       : h.max_beams != ours.max_beams ? "max_beams"
+                      : h.batch != ours.batch ? "batch"
                       : h.result_bytes != ours.result_bytes ? "result_bytes" : "max_phrase_tokens");
     }
     return WNPU_OK;
@@ -20234,7 +20627,7 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
  * what was read, and spans and detector reach as far. */
 static int sn_are_times(const sn_state *s, int64_t speech_ms, int64_t ledger_ms)
 {
-    uint64_t samples = s->frame * ML_HOP + (s->have - ML_MARGIN);
+    uint64_t samples = s->frame * ML_HOP + (s->have - ML_MARGIN) + s->ahead;
     int64_t base = (int64_t)s->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
     return s->settled_ms == ledger_ms && s->settled_ms >= base && s->settled_ms <= end &&
            s->said_ms >= base && s->said_ms <= end && s->again_ms >= -1 && s->again_ms <= end &&
@@ -20287,13 +20680,14 @@ static int sn_is_sane(const wi_run *r, const unsigned char *block, size_t size)
     memcpy(&s, p, sizeof s);
     p += sizeof s;
     if (s.frame > (uint64_t)1 << 40 || s.have < ML_MARGIN || s.have > ML_SPAN ||
+        s.ahead > (s.have < ML_SPAN ? 0 : r->capacity - ML_SPAN) || s.piece_ms < 0 ||
         s.n_previous > wi_previous_capacity(r->engine.model) || s.window > INT32_MAX ||
         s.cuts > INT32_MAX || s.heard_all >> 1 != 0 || s.voice.have > VA_BUFFER ||
         !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
         return 0;
     }
-    floats = (size_t)(s.have + s.kept + s.voice.have);
-    bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + VA_HISTORY +
+    floats = (size_t)(s.have + s.ahead + s.kept + s.voice.have);
+    bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->voice.kept +
             s.taken * au_widths[s.format] * s.channels + s.used + s.count * sizeof(uint32_t);
     if (bytes != left || !sn_are_tokens(p, (size_t)s.n_previous, v)) {
         return 0;
@@ -20337,12 +20731,13 @@ static void sn_read(wi_run *r, const unsigned char *block)
     memcpy(&s, block + sizeof(sn_head), sizeof s);
     sn_read_stream(r->stream, &s);
     w.in = block;
+    (void)wi_room(r, 0, (size_t)(s.have + s.ahead));
     sn_pieces(&w, r, &s);
     (void)sn_is_store(&s, &r->store, &store);
     r->store = store;
     r->asked = s.asked;
     r->frame = s.frame;
-    r->have = (size_t)s.have;
+    wi_set_have(r, (size_t)(s.have + s.ahead));
     r->n_previous = (size_t)s.n_previous;
     r->window = (uint32_t)s.window;
     r->cuts = (unsigned)s.cuts;
@@ -20351,11 +20746,12 @@ static void sn_read(wi_run *r, const unsigned char *block)
     r->said_ms = s.said_ms;
     r->again_ms = s.again_ms;
     r->until_ms = s.until_ms;
+    r->piece_ms = s.piece_ms;
     r->past = (size_t)s.past;
     r->heard_all = s.heard_all;
     va_restore(&r->voice, &s.voice);
     r->mark = s.mark;
-    memset(r->span + r->have, 0, (ML_SPAN - r->have) * sizeof(float));
+    wi_silence(r, r->have + r->ahead);
     wi_back_to_mark(r);
     r->language = s.language;
     r->language_probability = s.language_probability;
@@ -20506,6 +20902,10 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
     if (c->max_beams < 1 || c->max_beams > SE_MAX_WIDTH) {
         return er_set(error, WNPU_E_ARGUMENT, "max_beams %u is outside 1..%u",
                       (unsigned)c->max_beams, SE_MAX_WIDTH);
+    }
+    if (c->batch > WI_BATCH) {
+        return er_set(error, WNPU_E_ARGUMENT, "batch %u is outside 0..%u", (unsigned)c->batch,
+                      WI_BATCH);
     }
     if (c->max_phrase_tokens < 1 || c->max_phrase_tokens > AP_MAX_PHRASE_TOKENS) {
         return er_set(error, WNPU_E_ARGUMENT, "max_phrase_tokens %u is outside 1..%u",
@@ -20676,18 +21076,20 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
 static void ap_wipe(wnpu_session *s)
 {
     const rs_store *store = &s->run.store;
-    unsigned char *at = (unsigned char *)s, *end = at + s->size, *from[3], *to[3];
+    unsigned char *at = (unsigned char *)s, *end = at + s->size, *from[5], *to[5];
     size_t i;
     if (!s->owned) {
         ar_wipe(s, s->size);
         return;
     }
     de_untouched(&s->run.decoder, &to[0], &from[1]);
-    to[1] = store->base + store->used;
-    from[2] = store->base + store->size - store->count * sizeof(uint32_t);
+    to[2] = store->base + store->used;
+    from[3] = store->base + store->size - store->count * sizeof(uint32_t);
+    to[3] = (unsigned char *)(s->run.span + s->run.written);
+    from[4] = (unsigned char *)(s->run.span + s->run.capacity);
     from[0] = at;
-    to[2] = end;
-    for (i = 3; i-- > 0; ) { /* the session itself last */
+    to[4] = end;
+    for (i = 5; i-- > 0; ) { /* the session itself last */
         ar_wipe(from[i], (size_t)(to[i] - from[i]));
     }
 }

@@ -571,6 +571,18 @@ typedef struct wnpu_config {
     uint32_t max_beams;       /* 1..16: most hypotheses, for beams and samples; default 5 */
     uint32_t max_phrase_tokens; /* 1..1048576: tokens of hotwords or commands in all spellings,
                                    about 10 to 40 a phrase, 44 bytes each; default 4096 */
+    /* For long recordings that are there already. 0 (default): a window begins where the text of
+     * the one before it ends, and is decoded when that is known. 1..8: where the voice activity
+     * detector listens, each window ends in a pause; none needs the text of another, and up to so
+     * many are decoded together, for which each weight is read once. The text is the same with 1 as
+     * with 8, but not with 0. Windows come one by one for beams, for a first temperature above 0,
+     * with text before them (prompt, prefix, condition_on_previous), on_logits or
+     * WNPU_LANGUAGE_EACH, and when they are decoded again. A run reads 210 s of audio before it
+     * decodes the first window (13 MB); each window from the second on has caches of its own: 5 MB
+     * for tiny, 10 for base, 31 for small, 83 for medium, 139 for large, 17 for turbo, and beyond
+     * max_beams that of a hypothesis. */
+    uint32_t batch;
+    uint32_t reserved;        /* 0 */
 } wnpu_config;
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size);

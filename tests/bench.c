@@ -258,7 +258,8 @@ static void bench_decoder(bench *b)
     de_take(&arena, &d, &b->session->run.engine, 8, 8);
     de_start(&d);
     for (i = 0; i < d.windows; i++) {
-        en_cross(&b->session->run.engine, d.cross + i * b->model->n_text_layer);
+        d.window = i;
+        en_cross(&b->session->run.engine, de_cross(&d));
     }
     b->token_bytes = step_bytes(b->model, 100);
     bench_steps(b, &d);

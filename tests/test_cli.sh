@@ -69,7 +69,7 @@ test_help() {
         compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
-        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device; do
+        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device batch; do
         has "$T/out" "--$option"
     done
     for status in 0 1 2 3 4 5 6 7; do
@@ -108,7 +108,8 @@ test_limits() {
         '--first-token-threshold 0' '--no-speech-threshold 0' '--no-speech-threshold off' \
         '--repetition-penalty 0.5' '--repetition-penalty 4' '--no-repeat-ngram 0' \
         '--no-repeat-ngram 64' '--hotword-boost 0' '--hotword-boost 20' '--max-tokens 1' \
-        '--max-tokens 224' '--language-mode 1' '--language-mode 20' '--threads 1' '--threads 64'; do
+        '--max-tokens 224' '--language-mode 1' '--language-mode 20' '--threads 1' '--threads 64' \
+        '--batch 1' '--batch 8'; do
         # shellcheck disable=SC2086 # two words are wanted
         run 2 "$transcribe" --model "$T/none" $right a.wav
     done
@@ -129,7 +130,7 @@ test_usage_errors() {
     for wrong in --wrong '--patience 0.09' '--temperature-step 0.04' '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
         '--channel left' --model --npu --npu-all --require-npu '--beam 0' \
-        '--beam 17' '--best-of 17' '--patience 0' \
+        '--beam 17' '--best-of 17' '--patience 0' '--batch 0' '--batch 9' \
         '--length-penalty 5' '--length-rule x' '--temperature -1' '--temperature nan' \
         '--seed -1' '--temperature-step 2' '--compression-threshold x' '--logprob-threshold 1' \
         '--repetition-penalty 0' '--no-repeat-ngram 65' '--hotword-boost 21' \

@@ -562,6 +562,7 @@ static void session_sizes(void)
         c.result_bytes = threads << 20;
         c.max_beams = 3 + 2 * threads;
         c.max_phrase_tokens = 1 << 16;
+        c.batch = 2 * (threads - 1);
         size = wnpu_session_size(m, &c, &error);
         T_CHECK(size > 0 && size % 64 == 0, "%s", error.message);
         block = fenced(size, &map, &map_size);

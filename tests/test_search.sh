@@ -105,6 +105,24 @@ test_loops() {
         "$T/out" >"$T/log" || fail "$(cat "$T/log")"
 }
 
+# Windows that end in pauses have the same text however many are decoded together. Measured when this
+# was written: 7.0 % word errors in the shorter recording, 6.9 % without.
+test_batch() {
+    need || return
+    said long 1 | grep '/lj_' >"$T/reference.tsv"
+    for how in '--batch 1 -t 1' '--batch 3 -t 2' '--batch 8 -t 3'; do
+        # shellcheck disable=SC2086 # several words are wanted
+        run -f json --words $how "$speech/$(cut -f 1 "$T/reference.tsv")"
+        cp "$T/out" "$T/$(echo "$how" | tr -d ' -').json"
+    done
+    cmp -s "$T/batch1t1.json" "$T/batch3t2.json" || fail "three windows together have another text"
+    cmp -s "$T/batch1t1.json" "$T/batch8t3.json" || fail "eight windows together have another text"
+    one=$(errors) many=$(errors --batch 8)
+    printf '  %s %% word errors, with --batch %s %%\n' "$one" "$many"
+    awk -v a="$one" -v b="$many" 'BEGIN { exit !(a != "" && b != "" && b <= a + 1.5) }' ||
+        fail "windows that end in pauses have more errors"
+}
+
 # JSON by its schema: which members there are, of which kind, within which bounds.
 test_json() {
     need || return
@@ -135,5 +153,6 @@ t_run test_beam
 t_run test_seed
 t_run test_commands
 t_run test_loops
+t_run test_batch
 t_run test_json
 t_end

@@ -17,12 +17,12 @@ static void rig_open(rig *d, const op_kernels *op)
 {
     ar_arena arena;
     memset(&arena, 0, sizeof arena);
-    va_take(&arena, &d->v);
+    va_take(&arena, &d->v, VA_HISTORY);
     arena.size = arena.used;
     d->memory = arena.base = aligned_alloc(64, arena.size);
     memset(arena.base, 0xa5, arena.size);
     arena.used = 0;
-    va_take(&arena, &d->v);
+    va_take(&arena, &d->v, VA_HISTORY);
     T_CHECK(arena.used == arena.size, "measured %lu, took %lu", (unsigned long)arena.size,
             (unsigned long)arena.used);
     ft_init(&d->fft);

@@ -17,14 +17,14 @@ static int detector_open(detector *d)
 {
     ar_arena arena;
     memset(&arena, 0, sizeof arena);
-    va_take(&arena, &d->v);
+    va_take(&arena, &d->v, VA_HISTORY);
     arena.size = arena.used;
     if (posix_memalign(&d->memory, AR_ALIGN, arena.size) != 0) {
         return -1;
     }
     arena.base = d->memory;
     arena.used = 0;
-    va_take(&arena, &d->v);
+    va_take(&arena, &d->v, VA_HISTORY);
     ft_init(&d->fft);
     va_prepare(&d->v, op_select(cp_best()), &d->fft);
     return 0;
