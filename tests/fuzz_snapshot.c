@@ -58,6 +58,7 @@ static int run(int mode, int onwards)
 static void make_good(void)
 {
     wnpu_model *m = life_toy(7, NULL);
+    wnpu_config c = life_config(1);
     int k;
     float *x = voicelike(16000 * 61, 1);
     size_t i;
@@ -65,7 +66,8 @@ static void make_good(void)
         x[i] *= 0.001f;
     }
     life_derive_sounds(&sounds, x, 61);
-    session = life_session(m, 1);
+    c.batch = 2; /* so that there is sound behind the window */
+    session = life_open(m, &c);
     for (k = 0; k < KINDS; k++) {
         if (run(kinds[k], 0) != WNPU_E_CANCELLED ||
             (kinds[k] == LIFE_SAMPLES && run(kinds[k], 1) != WNPU_E_CANCELLED) ||
