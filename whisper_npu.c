@@ -18241,7 +18241,8 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 #define WI_STRAY_MS 500        /* the model's times may be wrong by so much */
 #define WI_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
 #define WI_BATCH 8u            /* windows decoded together at most */
-#define WI_AHEAD ((WI_BATCH - 1u) * ML_FRAMES * ML_HOP) /* samples that are heard ahead for that */
+#define WI_SURE (ML_RATE / 2u) /* samples behind a window that tell what the detector says of it */
+#define WI_AHEAD ((WI_BATCH - 1u) * ML_FRAMES * ML_HOP + WI_SURE) /* that are heard ahead */
 #define WI_CUT_MS 10000        /* where windows end in pauses: these lie in the last so many ms */
 #define WI_PAUSE_MS 200        /* shorter ones do if there is no other */
 #define WI_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
@@ -19294,6 +19295,18 @@ static int wi_cuts_windows(const wi_run *r)
     return r->batch > 0 && r->params.vad;
 }
 
+/* Whether nothing is left of a window that ends in a pause: no speech behind the frames that were
+ * used, and no text behind the tokens that were taken. */
+static int wi_is_done(const wi_run *r, size_t used, size_t taken)
+{
+    const se_hypothesis *h = r->hypothesis;
+    while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
+        taken++;
+    }
+    return wi_cuts_windows(r) && r->left_ms < 0 && taken == h->n &&
+           wi_voiced(r, wi_clock(r, (int64_t)used * 10), wi_heard_ms(r)) < WI_REST_MS;
+}
+
 /* Decodes the window and stores its segments. */
 static int wi_decode(wi_run *r, size_t frames, size_t *used)
 {
@@ -19328,8 +19341,7 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     } else {
         r->cuts = 0;
     }
-    if (wi_cuts_windows(r) && r->left_ms < 0 &&
-        wi_voiced(r, wi_clock(r, (int64_t)*used * 10), wi_heard_ms(r)) < WI_REST_MS) {
+    if (wi_is_done(r, *used, taken)) {
         *used = frames;
     }
     if (*used == 0 || *used > frames) {
@@ -19455,7 +19467,7 @@ static void wi_encode_next(wi_run *r)
         at += used * ML_HOP;
         r->frame += used;
         wi_set_have(r, at + ML_MARGIN < have ? have - at : ML_MARGIN);
-        if (wi_frames(r) == 0 || (r->ahead == 0 && !r->heard_all)) {
+        if (wi_frames(r) == 0 || (r->ahead < WI_SURE && !r->heard_all)) {
             break;
         }
         used = wi_gate(r, wi_frames(r));
