@@ -237,12 +237,25 @@ static void from_callback(void)
     wnpu_session_close(s);
 }
 
+static int asked; /* atomic: the endless reader was asked for samples */
+
 /* What is read with a reader that never ends can be stopped. */
 static int64_t endless(void *user, void *buffer, size_t frames)
 {
     (void)user;
+    __atomic_store_n(&asked, 1, __ATOMIC_RELAXED);
     memset(buffer, 0, frames * sizeof(float));
     return (int64_t)frames;
+}
+
+/* Before the run has begun there would be nothing to cancel. */
+static void *request_when_asked(void *user)
+{
+    struct timespec t = {0, 100000};
+    while (!__atomic_load_n(&asked, __ATOMIC_RELAXED)) {
+        (void)nanosleep(&t, NULL);
+    }
+    return requester(user);
 }
 
 static void endless_reader(void)
@@ -258,9 +271,9 @@ static void endless_reader(void)
     for (i = 0; i < 3; i++) {
         request.session = s;
         request.delay_ms = 20.0 * i;
-        T_CHECK(pthread_create(&thread, NULL, requester, NULL) == 0, "no thread");
-        while (wnpu_transcribe(s, &p, &a) != WNPU_E_CANCELLED) {
-        }
+        __atomic_store_n(&asked, 0, __ATOMIC_RELAXED);
+        T_CHECK(pthread_create(&thread, NULL, request_when_asked, NULL) == 0, "no thread");
+        T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_CANCELLED, "%s", wnpu_session_error(s));
         pthread_join(thread, NULL);
     }
     wnpu_session_close(s);
