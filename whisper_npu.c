@@ -4715,6 +4715,16 @@ WNPU_INLINE void gm_weave(int8_t *to, const int8_t *rows, size_t stride)
     }
 }
 
+/* Row `row` of B from its k4 * 4 values. */
+static void gm_pack_panel_row(int8_t *packed, size_t k4, size_t row, const int8_t *values)
+{
+    int8_t *to = packed + row / 16 * k4 * GM_GROUP + row % 16 * 4;
+    size_t g;
+    for (g = 0; g < k4; g++) {
+        memcpy(to + g * GM_GROUP, values + g * 4, 4);
+    }
+}
+
 #define GM_WOVEN 4u /* rows that are put in their places faster together */
 
 /* Puts n rows from `row` on in their places; rows of values are stride apart and have 4 k4 of them,
@@ -4722,18 +4732,17 @@ WNPU_INLINE void gm_weave(int8_t *to, const int8_t *rows, size_t stride)
 static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *values,
                         size_t stride)
 {
-    size_t g = 0, groups = gm_groups(w);
+    size_t g, groups = gm_groups(w);
+    int woven = n == GM_WOVEN && row % GM_WOVEN == 0 && groups % 4 == 0;
     uint32_t i;
     for (i = 0; i < n && w->half; i++) {
         gm_fold(values + i * stride, groups);
     }
-    for (; g + 4 <= groups && n == GM_WOVEN && row % GM_WOVEN == 0; g += 4) {
+    for (g = 0; g < groups && woven; g += 4) {
         gm_weave(gm_row(w, row) + g * GM_GROUP, values + g * 4, stride);
     }
-    for (; g < groups; g++) {
-        for (i = 0; i < n; i++) {
-            memcpy(gm_row(w, row + i) + g * GM_GROUP, values + i * stride + g * 4, 4);
-        }
+    for (i = 0; i < n && !woven; i++) {
+        gm_pack_panel_row(w->packed, groups, row + i, values + i * stride);
     }
 }
 
@@ -4799,16 +4808,6 @@ static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exac
 }
 
 /* ---- packing at run time, for attention ---- */
-
-/* Row `row` of B from its k4 * 4 values. */
-static void gm_pack_panel_row(int8_t *packed, size_t k4, size_t row, const int8_t *values)
-{
-    int8_t *to = packed + row / 16 * k4 * GM_GROUP + row % 16 * 4;
-    size_t g;
-    for (g = 0; g < k4; g++) {
-        memcpy(to + g * GM_GROUP, values + g * 4, 4);
-    }
-}
 
 /* One group: the values of 4 steps become neighbours. Whole words, because that is what compilers
  * turn into a few interleaving instructions. */
@@ -12282,27 +12281,28 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
     }
 }
 
-/* Clears the caches of slots that are used for the first time: greedy search needs one of five, and
- * the system gives memory when it is written to. */
-static void de_ready(de_decoder *d, size_t slot)
+/* Clears caches that are used for the first time, up to number last; *ready counts them. */
+static void de_clear(const de_decoder *d, en_heads *heads, size_t *ready, size_t last)
 {
     size_t layers = d->e->model->n_text_layer, i;
-    for (; d->ready <= slot; d->ready++) {
+    for (; *ready <= last; ++*ready) {
         for (i = 0; i < layers; i++) {
-            en_clear_heads(&d->self[d->ready * layers + i]);
+            en_clear_heads(&heads[*ready * layers + i]);
         }
     }
 }
 
-/* The same of windows. */
+/* Those of slots: greedy search needs one of five, and the system gives memory when it is written
+ * to. */
+static void de_ready(de_decoder *d, size_t slot)
+{
+    de_clear(d, d->self, &d->ready, slot);
+}
+
+/* Those of windows. */
 static void de_ready_window(de_decoder *d, size_t window)
 {
-    size_t layers = d->e->model->n_text_layer, i;
-    for (; d->ready_windows <= window; d->ready_windows++) {
-        for (i = 0; i < layers; i++) {
-            en_clear_heads(&d->cross[d->ready_windows * layers + i]);
-        }
-    }
+    de_clear(d, d->cross, &d->ready_windows, window);
 }
 
 /* The cross-attention caches of d->window, [n_text_layer]. */
@@ -13513,6 +13513,18 @@ static void se_fork(se_search *s)
     }
 }
 
+/* The step of a live hypothesis whose latest token has not been fed yet. */
+static de_row se_next(const se_search *s, const se_hypothesis *h, size_t window)
+{
+    de_row row;
+    row.token = h->tokens[h->n - 1];
+    row.position = (uint32_t)se_cached(s);
+    row.slot = h->slot;
+    row.window = (uint32_t)window;
+    row.want = 1;
+    return row;
+}
+
 static void se_step(se_search *s)
 {
     de_row row[SE_MAX_WIDTH + 1];
@@ -13526,11 +13538,7 @@ static void se_step(se_search *s)
         return;
     }
     for (i = 0; i < n; i++, h++) {
-        row[i].token = h->tokens[h->n - 1];
-        row[i].position = (uint32_t)position;
-        row[i].slot = h->slot;
-        row[i].window = (uint32_t)s->decoder->window;
-        row[i].want = 1;
+        row[i] = se_next(s, h, s->decoder->window);
     }
     s->guess = position + 1 < m->n_text_ctx ? se_guess(s, s->live->tokens, s->live->n) : -1;
     if (s->guess >= 0) {
@@ -13648,11 +13656,7 @@ static void se_step_windows(se_search *s, const size_t *window, uint32_t *steps)
     memset(row, 0, sizeof row); /* gcc cannot know that there is a live one */
     for (i = 0; i < n; i++) {
         const se_hypothesis *h = &s->live[i];
-        row[i].token = h->tokens[h->n - 1];
-        row[i].position = (uint32_t)se_cached(s);
-        row[i].slot = h->slot;
-        row[i].window = (uint32_t)window[h->slot];
-        row[i].want = 1;
+        row[i] = se_next(s, h, window[h->slot]);
         steps[h->slot]++;
     }
     de_step(s->decoder, row, n);

@@ -137,6 +137,25 @@ LIFE_FN wnpu_session *life_session(const wnpu_model *m, unsigned threads)
     return life_open(m, &c);
 }
 
+/* A host's parallel-for that cancels instead of its step-th work. */
+typedef struct life_watch {
+    wnpu_session *session;
+    int step;
+} life_watch;
+
+LIFE_FN void life_stop_there(void *user, size_t count,
+                             void (*task)(void *context, size_t index), void *context)
+{
+    life_watch *w = user;
+    size_t i;
+    if (--w->step == 0) {
+        wnpu_cancel(w->session);
+    }
+    for (i = 0; i < count; i++) {
+        task(context, i);
+    }
+}
+
 /* ---- modes: every way to use a session ---- */
 
 #define LIFE_PHRASES 600

@@ -282,25 +282,6 @@ static void stopped_and_continued(void)
     wnpu_model_close(m);
 }
 
-typedef struct watch {
-    wnpu_session *session;
-    int step;
-} watch;
-
-/* A host's parallel-for that cancels instead of its step-th work. */
-static void stop_there(void *user, size_t count, void (*task)(void *context, size_t index),
-                       void *context)
-{
-    watch *w = user;
-    size_t i;
-    if (--w->step == 0) {
-        wnpu_cancel(w->session);
-    }
-    for (i = 0; i < count; i++) {
-        task(context, i);
-    }
-}
-
 /* At every so many-th step of the windows' decoding, and on. */
 static void cancelled_anywhere(void)
 {
@@ -311,9 +292,9 @@ static void cancelled_anywhere(void)
     wnpu_audio a = life_audio(sound, (size_t)RATE * SECONDS);
     wnpu_session *s;
     int step, status = WNPU_E_CANCELLED, stops = 0;
-    watch w;
+    life_watch w;
     c.batch = 4;
-    c.parallel_for = stop_there;
+    c.parallel_for = life_stop_there;
     c.parallel_user = &w;
     w.session = s = life_open(m, &c);
     w.step = 0;

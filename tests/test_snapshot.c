@@ -249,28 +249,9 @@ static void any_instant(void)
     wnpu_session_close(s[1]);
 }
 
-/* A host's parallel-for that cancels instead of its step-th work. */
-typedef struct watch {
-    wnpu_session *session;
-    int step;
-} watch;
-
-static void stop_there(void *user, size_t count, void (*task)(void *context, size_t index),
-                       void *context)
-{
-    watch *w = user;
-    size_t i;
-    if (--w->step == 0) {
-        wnpu_cancel(w->session);
-    }
-    for (i = 0; i < count; i++) {
-        task(context, i);
-    }
-}
-
 /* Stops a run before its step-th work, goes on in t and wants what the whole run gave. Returns the
  * status of the run that was stopped. */
-static int stopped_at(int mode, int step, watch *w, wnpu_session *t, unsigned char *block,
+static int stopped_at(int mode, int step, life_watch *w, wnpu_session *t, unsigned char *block,
                       const life_text *want, uint64_t counts)
 {
     static life_text is;
@@ -308,10 +289,10 @@ static void any_step(void)
     wnpu_config c = life_config(2);
     unsigned char *block;
     uint64_t counts;
-    watch w;
+    life_watch w;
     size_t k;
     int step;
-    c.parallel_for = stop_there;
+    c.parallel_for = life_stop_there;
     c.parallel_user = &w;
     w.session = s = life_open(model, &c);
     block = malloc(wnpu_snapshot_most(s));
