@@ -2467,6 +2467,12 @@ WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 2);
 }
 
+/* The same for what is read once: of little use where it would stand in the way of other data. */
+WNPU_INLINE void gm_prefetch_once(const int8_t *b, size_t ahead)
+{
+    __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 0);
+}
+
 /* A kernel of at most tile_rows rows and so many panels, over a stretch of groups. A row of a is
  * stride bytes; panels are pitch groups apart. Sums start from `from`: corrections (ldfrom 0), the
  * stretch before (c itself), or NULL for zeros. A kernel of few rows waits for memory and asks for
@@ -11761,7 +11767,7 @@ static void en_start(en_engine *e)
 #define DE_FULL 64u      /* tokens of a row that are computed in full at most */
 #define DE_PIECES 16u    /* of the vocabulary, that second digits are shared out in */
 #define DE_SHARES 4u     /* of a row's tokens that are computed in full */
-#define DE_AHEAD 4u      /* tokens whose digits are asked for before they are used */
+#define DE_AHEAD 8u      /* tokens whose digits are asked for before they are used */
 #define DE_PART 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
 #define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
 
@@ -12195,6 +12201,18 @@ static size_t de_from(const uint32_t *tokens, size_t n, size_t token)
     return first;
 }
 
+/* Asks for the second digits of a token: one row in sixty, or in two hundred, is looked at, each in
+ * a page of its own. */
+WNPU_INLINE void de_fetch_low(const wnpu_model *m, uint32_t token)
+{
+    const size_t n = m->n_text_state;
+    const int8_t *low = m->embedding_low + token * n;
+    size_t i;
+    for (i = 0; i < n; i += GM_GROUP) {
+        gm_prefetch_once(low, i);
+    }
+}
+
 /* Second digits for the tokens of all lists in a piece of the vocabulary: beams have many of them
  * in common. */
 static void de_low_task(void *context, size_t piece, unsigned worker)
@@ -12208,10 +12226,13 @@ static void de_low_task(void *context, size_t piece, unsigned worker)
         const uint32_t *close = d->close + row * DE_REFINED;
         const size_t end = de_from(close, d->n_close[row], vocab * (piece + 1) / DE_PIECES);
         float *logits = d->logits + row * de_logits_stride(m), *near = d->near + row * DE_REFINED;
-        size_t i = de_from(close, end, vocab * piece / DE_PIECES);
+        size_t i = de_from(close, end, vocab * piece / DE_PIECES), ahead;
+        for (ahead = i; ahead < end && ahead < i + DE_AHEAD; ahead++) {
+            de_fetch_low(m, close[ahead]);
+        }
         for (; i < end; i++) {
-            if (i + DE_AHEAD < d->n_close[row]) {
-                en_fetch(m->embedding_low + close[i + DE_AHEAD] * n, n);
+            if (i + DE_AHEAD < end) {
+                de_fetch_low(m, close[i + DE_AHEAD]);
             }
             near[i] = logits[close[i]] + de_low(d->e, d->normed + row * n, close[i]);
             logits[close[i]] = near[i];
