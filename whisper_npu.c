@@ -11048,20 +11048,36 @@ static unsigned char *en_heads_begin(const en_heads *h)
     return h->kf != NULL ? (unsigned char *)h->kf : (unsigned char *)h->k;
 }
 
-static void en_clear_heads(en_heads *h)
+/* Clears positions first..end-1, both multiples of 16, of one head. */
+static void en_clear_head(en_heads *h, size_t head, size_t first, size_t end)
 {
-    size_t n = h->heads * h->keys;
+    size_t at = head * h->keys + first, n = end - first, panel;
+    for (panel = 0; panel < h->hd / 16; panel++) {
+        size_t v = head * h->keys * h->hd + (panel * h->keys + first) * 16;
+        if (h->vf != NULL) {
+            memset(h->vf + v, 0, n * 16 * sizeof(float));
+        } else {
+            memset(h->v + v, 0, n * 16);
+        }
+    }
     if (h->kf != NULL) {
-        memset(h->kf, 0, n * h->hd * sizeof(float));
-        memset(h->vf, 0, n * h->hd * sizeof(float));
+        memset(h->kf + at * h->hd, 0, n * h->hd * sizeof(float));
         return;
     }
-    memset(h->k, 0, n * h->hd);
-    memset(h->v, 0, n * h->hd);
-    memset(h->k_fix, 0, n * sizeof(int32_t));
-    memset(h->k_scale, 0, n * sizeof(float));
-    memset(h->v_log2, 0, n * sizeof(float));
-    memset(h->v_inverse, 0, n * sizeof(float));
+    memset(h->k + at * h->hd, 0, n * h->hd);
+    memset(h->k_fix + at, 0, n * sizeof(int32_t));
+    memset(h->k_scale + at, 0, n * sizeof(float));
+    memset(h->v_log2 + at, 0, n * sizeof(float));
+    memset(h->v_inverse + at, 0, n * sizeof(float));
+}
+
+/* Clears the first n positions, a multiple of 16, of all heads. */
+static void en_clear_heads(en_heads *h, size_t n)
+{
+    size_t head;
+    for (head = 0; head < h->heads; head++) {
+        en_clear_head(h, head, 0, n);
+    }
 }
 
 /* Puts a quantised key vector q [hd] at position t of one head; its scale is the caller's. */
@@ -11079,6 +11095,28 @@ static void en_put_value(en_heads *h, size_t head, size_t t, const int8_t *q)
     size_t c;
     for (c = 0; c < h->hd; c++) {
         v[c / 16 * h->keys * 16 + c % 16 * 4] = q[c];
+    }
+}
+
+/* Vectors of zeros at positions n and up, which fill the last group of 16: they are multiplied as
+ * well, though nothing comes of it. */
+static void en_pad_heads(en_heads *h, size_t n)
+{
+    static const int8_t zeros[EN_MAX_HEAD];
+    size_t head, t, c;
+    for (head = 0; head < h->heads; head++) {
+        for (t = n; t < h->keys; t++) {
+            size_t at = head * h->keys + t;
+            for (c = 0; h->kf != NULL && c < h->hd; c++) {
+                h->kf[(at / 16 * h->hd + c) * 16 + at % 16] = 0.0f;
+                h->vf[head * h->keys * h->hd + (c / 16 * h->keys + t) * 16 + c % 16] = 0.0f;
+            }
+            if (h->kf == NULL) {
+                en_put_key(h, head, t, zeros);
+                en_put_value(h, head, t, zeros);
+                h->k_scale[at] = h->v_log2[at] = h->v_inverse[at] = 0.0f;
+            }
+        }
     }
 }
 
@@ -11133,13 +11171,16 @@ static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t
 }
 
 /* Stores the key and value vectors k and v [heads, hd] of one position of so many heads, from
- * `first` on, at once. */
+ * `first` on, at once. The first of a group of 16 clears the group, whose memory may be new. */
 static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_t heads, size_t t,
                             const float *k, const float *v)
 {
     size_t hd = h->hd, at = first * h->keys + t, i;
     int8_t q[MF_MAX_STATE];
     float scale[MF_MAX_STATE / 16], log2[MF_MAX_STATE / 16], inverse[MF_MAX_STATE / 16];
+    for (i = 0; i < heads && t % 16 == 0; i++) {
+        en_clear_head(h, first + i, t, t + 16);
+    }
     for (i = 0; i < heads && h->kf != NULL; i++) {
         en_put_keys(e, h, first + i, t, 1, k + i * hd, hd, q);
         en_put_values(e, h, first + i, t, 1, v + i * hd, hd, q);
@@ -11161,28 +11202,26 @@ static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_
     }
 }
 
-/* Copies the vectors of positions first..end-1. Whole groups of the packed form are copied, so the
- * positions before first in the same group of 16 must be equal already. */
+/* Copies the vectors of positions first..end-1, by whole groups of 16; those before first in the
+ * same group must be equal already. */
 static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size_t end)
 {
-    size_t hd = to->hd, k0 = first / 16 * 16, k_n = en_round16(end) - k0, v0 = first / 4 * 4;
-    size_t v_n = (end + 3) / 4 * 4 - v0, n = end - first, head, panel;
+    size_t hd = to->hd, group = first / 16 * 16, n = en_round16(end) - group, head, panel;
     for (head = 0; head < to->heads; head++) {
-        size_t base = head * to->keys, at = base + first;
+        size_t base = head * to->keys, at = base + group;
         for (panel = 0; panel < hd / 16; panel++) {
-            size_t v = base * hd + (panel * to->keys + v0) * 16;
+            size_t v = base * hd + (panel * to->keys + group) * 16;
             if (to->kf != NULL) {
-                memcpy(to->vf + v, from->vf + v, v_n * 16 * sizeof(float));
+                memcpy(to->vf + v, from->vf + v, n * 16 * sizeof(float));
             } else {
-                memcpy(to->v + v, from->v + v, v_n * 16);
+                memcpy(to->v + v, from->v + v, n * 16);
             }
         }
         if (to->kf != NULL) {
-            memcpy(to->kf + (base + k0) * hd, from->kf + (base + k0) * hd,
-                   k_n * hd * sizeof(float));
+            memcpy(to->kf + at * hd, from->kf + at * hd, n * hd * sizeof(float));
             continue;
         }
-        memcpy(to->k + (base + k0) * hd, from->k + (base + k0) * hd, k_n * hd);
+        memcpy(to->k + at * hd, from->k + at * hd, n * hd);
         memcpy(to->k_fix + at, from->k_fix + at, n * sizeof(int32_t));
         memcpy(to->k_scale + at, from->k_scale + at, n * sizeof(float));
         memcpy(to->v_log2 + at, from->v_log2 + at, n * sizeof(float));
@@ -11616,12 +11655,22 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     }
 }
 
+/* What follows the keys and values of the last position, in all layers. */
+static void en_pad_cross(const wnpu_model *m, en_heads *cross)
+{
+    size_t l;
+    for (l = 0; l < m->n_text_layer; l++) {
+        en_pad_heads(&cross[l], m->n_audio_ctx);
+    }
+}
+
 static void en_cross(en_engine *e, en_heads *cross)
 {
     en_cross_job job;
     job.e = e;
     job.cross = cross;
     tp_run(e->pool, en_blocks(e->model->n_audio_ctx, e->rows), en_cross_task, &job);
+    en_pad_cross(e->model, cross);
 }
 
 /* Log-mel of a window: span holds ML_SPAN samples, ML_MARGIN before the first frame's centre. From
@@ -11745,7 +11794,7 @@ static void en_start(en_engine *e)
     ml_init(&e->filters, e->model->filters, e->model->n_mels);
     memset(e->mel, 0, mels * sizeof(float));
     memset(e->mel + (ML_FRAMES + 1) * mels, 0, mels * sizeof(float));
-    en_clear_heads(&e->self);
+    en_pad_heads(&e->self, e->model->n_audio_ctx);
 }
 
 /* ======================================================================
@@ -11807,8 +11856,8 @@ typedef struct de_decoder {
     float *qkv;         /* [DE_ROWS, 3 d] */
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
-    size_t ready;       /* slots, the first, whose caches were cleared and may be used */
-    size_t ready_windows; /* the same of windows; at least one */
+    size_t used_slots, used_windows; /* the first, which were written to */
+    size_t longest;     /* positions of a slot that were written to at most */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (three at least: se_prefill) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
     float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
@@ -12302,34 +12351,17 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
     }
 }
 
-/* Clears caches that are used for the first time, up to number last; *ready counts them. */
-static void de_clear(const de_decoder *d, en_heads *heads, size_t *ready, size_t last)
+/* A slot whose positions before end are written to. */
+static void de_use(de_decoder *d, size_t slot, size_t end)
 {
-    size_t layers = d->e->model->n_text_layer, i;
-    for (; *ready <= last; ++*ready) {
-        for (i = 0; i < layers; i++) {
-            en_clear_heads(&heads[*ready * layers + i]);
-        }
-    }
-}
-
-/* Those of slots: greedy search needs one of five, and the system gives memory when it is written
- * to. */
-static void de_ready(de_decoder *d, size_t slot)
-{
-    de_clear(d, d->self, &d->ready, slot);
-}
-
-/* Those of windows. */
-static void de_ready_window(de_decoder *d, size_t window)
-{
-    de_clear(d, d->cross, &d->ready_windows, window);
+    d->used_slots = d->used_slots > slot ? d->used_slots : slot + 1;
+    d->longest = d->longest > end ? d->longest : end;
 }
 
 /* The cross-attention caches of d->window, [n_text_layer]. */
 static en_heads *de_cross(de_decoder *d)
 {
-    de_ready_window(d, d->window);
+    d->used_windows = d->used_windows > d->window ? d->used_windows : d->window + 1;
     return d->cross + d->window * d->e->model->n_text_layer;
 }
 
@@ -12341,7 +12373,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
     const wnpu_model *m = d->e->model;
     size_t n = m->n_text_state, r, wanted = 0;
     for (r = 0; r < n_rows; r++) {
-        de_ready(d, rows[r].slot);
+        de_use(d, rows[r].slot, rows[r].position + 1);
         de_embed(d, &rows[r], d->x + r * n);
     }
     de_find_runs(d, rows, n_rows);
@@ -12371,7 +12403,7 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
 static void de_copy(de_decoder *d, size_t to, size_t from, size_t first, size_t end)
 {
     size_t layers = d->e->model->n_text_layer, i;
-    de_ready(d, to);
+    de_use(d, to, end);
     for (i = 0; i < layers && first < end; i++) {
         en_copy_heads(&d->self[to * layers + i], &d->self[from * layers + i], first, end);
     }
@@ -12416,25 +12448,23 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     }
 }
 
-static void de_start(de_decoder *d)
+/* Clears the caches of slots where they were written to. */
+static void de_wipe_slots(de_decoder *d)
 {
-    size_t ready = d->ready, windows = d->ready_windows;
-    d->ready = d->ready_windows = 0;
-    if (ready > 0) {
-        de_ready(d, ready - 1);
+    size_t i;
+    for (i = 0; i < d->used_slots * d->e->model->n_text_layer; i++) {
+        en_clear_heads(&d->self[i], en_round16(d->longest));
     }
-    de_ready_window(d, windows > 0 ? windows - 1 : 0);
 }
 
-/* Where the caches lie that nothing was written to, of slots and of windows. */
-static void de_untouched(const de_decoder *d, unsigned char *from[2], unsigned char *end[2])
+/* Those of windows, too. */
+static void de_wipe(de_decoder *d)
 {
-    size_t layers = d->e->model->n_text_layer;
-    end[0] = en_heads_begin(&d->cross[0]);
-    from[0] = d->ready == d->slots ? end[0] : en_heads_begin(&d->self[d->ready * layers]);
-    end[1] = (unsigned char *)d->x;
-    from[1] = d->ready_windows == d->windows ? end[1] :
-              en_heads_begin(&d->cross[d->ready_windows * layers]);
+    size_t i;
+    de_wipe_slots(d);
+    for (i = 0; i < d->used_windows * d->e->model->n_text_layer; i++) {
+        en_clear_heads(&d->cross[i], d->cross[i].keys);
+    }
 }
 
 /* ======================================================================
@@ -14174,6 +14204,7 @@ typedef struct al_aligner {
     de_decoder *decoder;
     al_head *heads;         /* [n_heads] in order of layers */
     size_t n_heads;
+    int used;               /* query to cost were written to */
     int64_t lag_ms;         /* how late speech passes from word to word after the path does */
     float *query;           /* [n_heads, AL_ROWS, hd] times 1/sqrt(hd) */
     float *weights;         /* [AL_ROWS, stride] attention of one head; its memory then serves */
@@ -14843,6 +14874,7 @@ static void al_window(al_aligner *a, int32_t language, int32_t task, const int32
     const wnpu_model *m = a->decoder->e->model;
     int spaced = task == WNPU_TRANSLATE || al_spaced(language);
     size_t i;
+    a->used = 1;
     a->frames = frames / 2 < 1 ? 1 : frames / 2 < m->n_audio_ctx ? frames / 2 : m->n_audio_ctx;
     a->stride = en_round16(a->frames);
     a->lead = tk_start(&m->vocab, language, task, a->tokens);
@@ -14955,6 +14987,9 @@ static void al_wipe(al_aligner *a)
 {
     const wnpu_model *m = a->decoder->e->model;
     size_t rows = AL_ROWS * en_round16(m->n_audio_ctx), hd = m->n_text_state / m->n_text_head;
+    if (!a->used) {
+        return;
+    }
     ar_wipe(a->query, a->n_heads * AL_ROWS * hd * sizeof(float));
     ar_wipe(a->weights, rows * sizeof(float));
     ar_wipe(a->matrix, rows * sizeof(float));
@@ -17078,6 +17113,7 @@ static void np_cross(np_bridge *b, en_heads *cross)
         np_start(b, &b->chunk[i], NP_CROSS, 0);
     }
     np_drain(b);
+    en_pad_cross(b->e->model, cross);
 }
 
 /* ---- turns, windows, runs ---- */
@@ -20320,7 +20356,6 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
 static void wi_start(wi_run *r)
 {
     en_start(&r->engine);
-    de_start(&r->decoder);
     va_prepare(&r->voice, r->engine.op, r->engine.fft);
     (void)al_heads(r->engine.model, r->aligner.heads, &r->aligner.lag_ms);
     r->search.decoder = &r->decoder;
@@ -20331,11 +20366,13 @@ static void wi_start(wi_run *r)
     wi_begin(r);
 }
 
-/* What may echo audio or text, besides the caches, which wi_start() clears. */
+/* What may echo audio or text. */
 static void wi_wipe(wi_run *r)
 {
     const wnpu_model *m = r->engine.model;
     size_t previous = wi_previous_capacity(m) * sizeof(int32_t);
+    en_clear_heads(&r->engine.self, r->engine.self.keys);
+    de_wipe(&r->decoder);
     au_wipe(r->stream);
     ar_wipe(r->span, r->written * sizeof(float));
     if (r->foreseen.found != NULL) {
@@ -21129,26 +21166,63 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     return WNPU_OK;
 }
 
-/* Memory that is the session's own is wiped where it was written to: the system may not have given
- * the rest of it yet. */
+typedef struct ap_area {
+    unsigned char *at, *end;
+} ap_area;
+
+#define AP_HOLES 5u
+#define AP_PIECE ((size_t)1 << 20)
+
+/* Parts of a session, in order of memory, that were not written to, and the caches of slots. */
+static void ap_holes(const wnpu_session *s, ap_area *hole)
+{
+    const de_decoder *d = &s->run.decoder;
+    const rs_store *store = &s->run.store;
+    const al_aligner *a = &s->run.aligner;
+    hole[0].at = en_heads_begin(&d->self[0]);
+    hole[0].end = en_heads_begin(&d->cross[0]);
+    hole[1].end = (unsigned char *)d->x;
+    hole[1].at = d->used_windows == d->windows ? hole[1].end :
+                 en_heads_begin(&d->cross[d->used_windows * d->e->model->n_text_layer]);
+    hole[2].at = store->base + store->used;
+    hole[2].end = store->base + store->size - store->count * sizeof(uint32_t);
+    hole[3].at = (unsigned char *)(s->run.span + s->run.written);
+    hole[3].end = (unsigned char *)(s->run.span + s->run.capacity);
+    hole[4].at = (unsigned char *)a->query;
+    hole[4].end = a->used ? hole[4].at : (unsigned char *)a->words;
+}
+
+static void ap_wipe_task(void *context, size_t index, unsigned worker)
+{
+    const ap_area *area = context;
+    size_t at = index * AP_PIECE, left = (size_t)(area->end - area->at) - at;
+    (void)worker;
+    ar_wipe(area->at + at, left < AP_PIECE ? left : AP_PIECE);
+}
+
+/* Wipes all but the session itself, with its own threads. Memory that it allocated is wiped where
+ * it was written to: the system may not have given the rest of it yet. */
 static void ap_wipe(wnpu_session *s)
 {
-    const rs_store *store = &s->run.store;
-    unsigned char *at = (unsigned char *)s, *end = at + s->size, *from[5], *to[5];
-    size_t i;
-    if (!s->owned) {
-        ar_wipe(s, s->size);
-        return;
+    unsigned char *end = (unsigned char *)s + s->size;
+    ap_area hole[AP_HOLES], area;
+    size_t n = s->owned ? AP_HOLES : 0, i, k;
+    if (s->owned) {
+        ap_holes(s, hole);
+        de_wipe_slots(&s->run.decoder);
     }
-    de_untouched(&s->run.decoder, &to[0], &from[1]);
-    to[2] = store->base + store->used;
-    from[3] = store->base + store->size - store->count * sizeof(uint32_t);
-    to[3] = (unsigned char *)(s->run.span + s->run.written);
-    from[4] = (unsigned char *)(s->run.span + s->run.capacity);
-    from[0] = at;
-    to[4] = end;
-    for (i = 5; i-- > 0; ) { /* the session itself last */
-        ar_wipe(from[i], (size_t)(to[i] - from[i]));
+    __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED); /* workers skip tasks otherwise */
+    for (i = 0, area.at = (unsigned char *)(s + 1); i <= n; i++) {
+        size_t pieces;
+        area.end = i < n ? hole[i].at : end;
+        pieces = ((size_t)(area.end - area.at) + AP_PIECE - 1) / AP_PIECE;
+        if (s->pool.host == NULL) {
+            tp_run(&s->pool, pieces, ap_wipe_task, &area);
+        }
+        for (k = 0; s->pool.host != NULL && k < pieces; k++) {
+            ap_wipe_task(&area, k, 0);
+        }
+        area.at = i < n ? hole[i].end : end;
     }
 }
 
@@ -21161,11 +21235,12 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
         return;
     }
     np_close(&session->run.bridge);
+    ap_wipe(session);
     tp_close(&session->pool);
     allocator = session->allocator;
     size = session->size;
     owned = session->owned;
-    ap_wipe(session);
+    ar_wipe(session, sizeof *session);
     if (owned) {
         allocator.release(allocator.user, session, size);
     }
@@ -21203,7 +21278,7 @@ WNPU_API int wnpu_reset(wnpu_session *session)
     r = &session->run;
     wi_begin(r);
     wi_wipe(r);
-    wi_start(r); /* caches, which echo the audio, are cleared there */
+    wi_start(r);
     return ap_leave(session, WNPU_OK);
 }
 
@@ -21990,7 +22065,6 @@ static int sf_check_isa(sf_run *r, const wnpu_allocator *allocator, wnpu_isa isa
         memset(arena.base, 0, size);
         sf_take(r, &arena, isa, exact);
         en_start(&r->engine);
-        de_start(&r->decoder);
         if (!exact) {
             status = sf_check_matmul(r, r->engine.gm, error);
             status = status != WNPU_OK ? status : sf_check_fft(r, r->engine.op, isa, error);

@@ -256,7 +256,6 @@ static void bench_decoder(bench *b)
     arena.base = memory;
     arena.used = 0;
     de_take(&arena, &d, &b->session->run.engine, 8, 8);
-    de_start(&d);
     for (i = 0; i < d.windows; i++) {
         d.window = i;
         en_cross(&b->session->run.engine, de_cross(&d));

@@ -332,7 +332,6 @@ static void measure_decoder(plot *p)
     arena.base = memory;
     arena.used = 0;
     de_take(&arena, &d, &p->session->run.engine, BEAMS, 1);
-    de_start(&d);
     en_cross(&p->session->run.engine, d.cross);
     measure_steps(p, &d, 1, ONE_ROW);
     measure_steps(p, &d, BEAMS, EIGHT_ROWS);

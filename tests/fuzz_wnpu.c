@@ -96,7 +96,6 @@ static void use_weights(wnpu_model *m)
     memset(arena.base, 0, arena.size);
     sf_take(&r, &arena, WNPU_ISA_AUTO, 0);
     en_start(&r.engine);
-    de_start(&r.decoder);
     for (i = 0; i < 2 * m->n_audio_ctx * m->n_mels; i++) {
         r.engine.mel[m->n_mels + i] = (float)(i % 17) * 0.1f - 0.8f;
     }

@@ -131,7 +131,6 @@ static int with(const gm_kernels *gm, const op_kernels *op, wnpu_error *error)
         arena.base = memory;
         sf_take(r, &arena, WNPU_ISA_SCALAR, exact);
         en_start(&r->engine);
-        de_start(&r->decoder);
         r->engine.gm = gm;
         r->engine.op = op;
         if (!exact) {
