@@ -12794,18 +12794,21 @@ static void lr_prefer_timestamp(const lr_rules *r, float *logits)
     }
 }
 
-/* Forbids what is suppressed in every position. That is few: eight are looked at at once. */
+/* Forbids what is suppressed in every position. That is few: 64 are looked at at once. */
 static void lr_suppress(const lr_rules *r, float *logits)
 {
     const int32_t n = r->vocab->n_vocab;
     int32_t i, k;
-    for (i = 0; i < n; i += 8) {
-        const int32_t end = n - i < 8 ? n : i + 8;
-        uint64_t eight = 1;
-        if (end == i + 8) {
-            memcpy(&eight, r->never + i, sizeof eight);
+    for (i = 0; i < n; i += 64) {
+        const int32_t end = n - i < 64 ? n : i + 64;
+        uint64_t w[8] = {1};
+        if (end == i + 64) {
+            memcpy(w, r->never + i, sizeof w);
         }
-        for (k = i; eight != 0 && k < end; k++) {
+        if ((w[0] | w[1] | w[2] | w[3] | w[4] | w[5] | w[6] | w[7]) == 0) {
+            continue;
+        }
+        for (k = i; k < end; k++) {
             logits[k] = r->never[k] ? LR_NEVER : logits[k];
         }
     }
@@ -13337,15 +13340,20 @@ static float se_times(const lr_rules *r, float *logits, int only_best)
     return sum;
 }
 
-/* The best tokens of a row, best first and the lowest of equals first, with their raised logits as
- * logprob. near is room for DE_REFINED tokens: all are close to the best one. */
-static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, size_t want,
-                     uint32_t *near, se_candidate *c)
+/* The best tokens of a row, the first of which is known, best first and the lowest of equals first,
+ * with their raised logits as logprob. near is room for DE_REFINED tokens: all are close to it. */
+static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, size_t best,
+                     size_t want, uint32_t *near, se_candidate *c)
 {
     size_t n = 0, i, at, count = 0;
-    float best = logits[op->argmax(logits, vocab)], margin, least = LR_NEVER;
+    float margin, least = LR_NEVER;
+    if (want == 1) {
+        c->logprob = logits[best];
+        c->token = (int32_t)best;
+        return 1;
+    }
     for (margin = 4.0f; margin < 1e4f && count < want; margin *= 4.0f) {
-        count = op->above(near, DE_REFINED, logits, 0, vocab, best - margin);
+        count = op->above(near, DE_REFINED, logits, 0, vocab, logits[best] - margin);
     }
     for (i = 0; i < (count <= DE_REFINED ? count : vocab); i++) {
         size_t token = count <= DE_REFINED ? near[i] : i;
@@ -13412,8 +13420,11 @@ static void se_rank(se_search *s, size_t index, float *logits)
     }
     lr_follow(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
+    if (paths.n > 0 || rivals) { /* else it is the best still */
+        best = r->op->argmax(logits, vocab);
+    }
     n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
-        : se_top(r->op, logits, vocab, want, s->decoder->close + index * DE_REFINED, c);
+        : se_top(r->op, logits, vocab, best, want, s->decoder->close + index * DE_REFINED, c);
     for (i = 0; i < n; i++) {
         float worth = lr_worth(&r->trie, &paths, c[i].token);
         int timed = rivals && c[i].token >= r->vocab->timestamp0;
