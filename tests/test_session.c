@@ -2,6 +2,7 @@
  * end that look at the decoder's caches. */
 #include "../whisper_npu.c"
 #include "life.h"
+#include "voicelike.h"
 #include <pthread.h>
 #include <signal.h>
 
@@ -283,6 +284,42 @@ static void memory(void)
     free(block);
     free(t1.bytes);
     free(t2.bytes);
+    free(x);
+    wnpu_model_close(m);
+}
+
+/* What a run leaves behind depends on what it was asked for. Memory that was never written to is
+ * 0xa5 still, all other memory has to be zero at the end. */
+static void wiped(void)
+{
+    wnpu_model *m = life_float_toy(7);
+    size_t n = 16000 * 70;
+    float *x = voicelike(n, 1);
+    wnpu_audio a = life_audio(x, n);
+    int i;
+    for (i = 0; i < 16; i++) {
+        wnpu_params p = short_params();
+        wnpu_session *s;
+        wnpu_config c;
+        life_counter l;
+        life_count(&l);
+        wnpu_config_init(&c, sizeof c);
+        c.allocator = &l.allocator;
+        c.threads = 2;
+        c.compute = i & 1 ? WNPU_COMPUTE_FLOAT : WNPU_COMPUTE_INT8;
+        c.batch = i & 2 ? 3 : 0;
+        p.vad = 1;
+        p.max_tokens = 60;
+        p.words = i >> 2 & 1;
+        p.beam = i & 8 ? 4 : 1;
+        T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, NULL) == WNPU_OK, "opens");
+        T_CHECK(wnpu_transcribe(s, &p, &a) >= WNPU_OK, "%s", wnpu_session_error(s));
+        if (i % 3 == 0) {
+            T_CHECK(wnpu_reset(s) == WNPU_OK, "reset");
+        }
+        wnpu_session_close(s);
+        T_CHECK(l.left == 0, "run %d: %lu bytes were not wiped", i, (unsigned long)l.left);
+    }
     free(x);
     wnpu_model_close(m);
 }
@@ -611,6 +648,7 @@ int main(void)
     t_run("audio through a reader, and a reader that fails", reader);
     t_run("any length, times inside the recording", any_length);
     t_run("memory is known beforehand and wiped", memory);
+    t_run("whatever was asked for is wiped", wiped);
     t_run("a full result store keeps what it has", full_store);
     t_run("text like markup, and no length, in subtitles", markup);
     t_run("callbacks and cancelling", callbacks);
