@@ -2467,7 +2467,7 @@ WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 2);
 }
 
-/* The same for what is read once: of little use where it would stand in the way of other data. */
+/* The same for what is read once, so that it takes no place from other data. */
 WNPU_INLINE void gm_prefetch_once(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 0);
@@ -11080,6 +11080,15 @@ static void en_clear_heads(en_heads *h, size_t n)
     }
 }
 
+/* Clears the last group of 16, which n positions do not fill: it is multiplied as a whole. */
+static void en_clear_tail(en_heads *h, size_t n)
+{
+    size_t head;
+    for (head = 0; head < h->heads; head++) {
+        en_clear_head(h, head, n / 16 * 16, h->keys);
+    }
+}
+
 /* Puts a quantised key vector q [hd] at position t of one head; its scale is the caller's. */
 static void en_put_key(en_heads *h, size_t head, size_t t, const int8_t *q)
 {
@@ -11095,28 +11104,6 @@ static void en_put_value(en_heads *h, size_t head, size_t t, const int8_t *q)
     size_t c;
     for (c = 0; c < h->hd; c++) {
         v[c / 16 * h->keys * 16 + c % 16 * 4] = q[c];
-    }
-}
-
-/* Vectors of zeros at positions n and up, which fill the last group of 16: they are multiplied as
- * well, though nothing comes of it. */
-static void en_pad_heads(en_heads *h, size_t n)
-{
-    static const int8_t zeros[EN_MAX_HEAD];
-    size_t head, t, c;
-    for (head = 0; head < h->heads; head++) {
-        for (t = n; t < h->keys; t++) {
-            size_t at = head * h->keys + t;
-            for (c = 0; h->kf != NULL && c < h->hd; c++) {
-                h->kf[(at / 16 * h->hd + c) * 16 + at % 16] = 0.0f;
-                h->vf[head * h->keys * h->hd + (c / 16 * h->keys + t) * 16 + c % 16] = 0.0f;
-            }
-            if (h->kf == NULL) {
-                en_put_key(h, head, t, zeros);
-                en_put_value(h, head, t, zeros);
-                h->k_scale[at] = h->v_log2[at] = h->v_inverse[at] = 0.0f;
-            }
-        }
     }
 }
 
@@ -11655,22 +11642,12 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     }
 }
 
-/* What follows the keys and values of the last position, in all layers. */
-static void en_pad_cross(const wnpu_model *m, en_heads *cross)
-{
-    size_t l;
-    for (l = 0; l < m->n_text_layer; l++) {
-        en_pad_heads(&cross[l], m->n_audio_ctx);
-    }
-}
-
 static void en_cross(en_engine *e, en_heads *cross)
 {
     en_cross_job job;
     job.e = e;
     job.cross = cross;
     tp_run(e->pool, en_blocks(e->model->n_audio_ctx, e->rows), en_cross_task, &job);
-    en_pad_cross(e->model, cross);
 }
 
 /* Log-mel of a window: span holds ML_SPAN samples, ML_MARGIN before the first frame's centre. From
@@ -11794,7 +11771,7 @@ static void en_start(en_engine *e)
     ml_init(&e->filters, e->model->filters, e->model->n_mels);
     memset(e->mel, 0, mels * sizeof(float));
     memset(e->mel + (ML_FRAMES + 1) * mels, 0, mels * sizeof(float));
-    en_pad_heads(&e->self, e->model->n_audio_ctx);
+    en_clear_tail(&e->self, e->model->n_audio_ctx);
 }
 
 /* ======================================================================
@@ -12358,11 +12335,17 @@ static void de_use(de_decoder *d, size_t slot, size_t end)
     d->longest = d->longest > end ? d->longest : end;
 }
 
-/* The cross-attention caches of d->window, [n_text_layer]. */
+/* The cross-attention caches of d->window, [n_text_layer]; en_cross() fills all but their tails. */
 static en_heads *de_cross(de_decoder *d)
 {
-    d->used_windows = d->used_windows > d->window ? d->used_windows : d->window + 1;
-    return d->cross + d->window * d->e->model->n_text_layer;
+    const wnpu_model *m = d->e->model;
+    size_t l;
+    for (; d->used_windows <= d->window; d->used_windows++) {
+        for (l = 0; l < m->n_text_layer; l++) {
+            en_clear_tail(&d->cross[d->used_windows * m->n_text_layer + l], m->n_audio_ctx);
+        }
+    }
+    return d->cross + d->window * m->n_text_layer;
 }
 
 /* One step of n_rows <= DE_ROWS rows. Rows of one slot must follow each other and be consecutive
@@ -13420,7 +13403,7 @@ static void se_rank(se_search *s, size_t index, float *logits)
     }
     lr_follow(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
-    if (paths.n > 0 || rivals) { /* else it is the best still */
+    if (paths.n > 0) { /* else it is the best still: the best timestamp was not forbidden */
         best = r->op->argmax(logits, vocab);
     }
     n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
@@ -17124,7 +17107,6 @@ static void np_cross(np_bridge *b, en_heads *cross)
         np_start(b, &b->chunk[i], NP_CROSS, 0);
     }
     np_drain(b);
-    en_pad_cross(b->e->model, cross);
 }
 
 /* ---- turns, windows, runs ---- */
@@ -21215,26 +21197,23 @@ static void ap_wipe_task(void *context, size_t index, unsigned worker)
  * it was written to: the system may not have given the rest of it yet. */
 static void ap_wipe(wnpu_session *s)
 {
+    const wnpu_parallel_for_fn host = s->pool.host;
     unsigned char *end = (unsigned char *)s + s->size;
     ap_area hole[AP_HOLES], area;
-    size_t n = s->owned ? AP_HOLES : 0, i, k;
+    size_t n = s->owned ? AP_HOLES : 0, i;
     if (s->owned) {
         ap_holes(s, hole);
         de_wipe_slots(&s->run.decoder);
     }
     __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED); /* workers skip tasks otherwise */
+    s->pool.host = NULL; /* its threads may be gone: the caller does it all */
     for (i = 0, area.at = (unsigned char *)(s + 1); i <= n; i++) {
-        size_t pieces;
         area.end = i < n ? hole[i].at : end;
-        pieces = ((size_t)(area.end - area.at) + AP_PIECE - 1) / AP_PIECE;
-        if (s->pool.host == NULL) {
-            tp_run(&s->pool, pieces, ap_wipe_task, &area);
-        }
-        for (k = 0; s->pool.host != NULL && k < pieces; k++) {
-            ap_wipe_task(&area, k, 0);
-        }
+        tp_run(&s->pool, ((size_t)(area.end - area.at) + AP_PIECE - 1) / AP_PIECE, ap_wipe_task,
+               &area);
         area.at = i < n ? hole[i].end : end;
     }
+    s->pool.host = host;
 }
 
 WNPU_API void wnpu_session_close(wnpu_session *session)

@@ -332,7 +332,7 @@ static void measure_decoder(plot *p)
     arena.base = memory;
     arena.used = 0;
     de_take(&arena, &d, &p->session->run.engine, BEAMS, 1);
-    en_cross(&p->session->run.engine, d.cross);
+    en_cross(&p->session->run.engine, de_cross(&d));
     measure_steps(p, &d, 1, ONE_ROW);
     measure_steps(p, &d, BEAMS, EIGHT_ROWS);
     free(memory);
