@@ -589,6 +589,63 @@ static unsigned tp_cpus(void)
     return n < 1 ? 1u : n > 64 ? 64u : (unsigned)n;
 }
 
+/* ---- pages of new memory ---- */
+#define TP_SAMPLE ((size_t)256 << 10) /* bytes in small pages that tell what these cost */
+
+typedef struct tp_blank {
+    const wnpu_allocator *allocator;
+    unsigned char *memory;
+    size_t done, size;
+    int whole;     /* 0: parts that are not in a large page are left */
+    double enough; /* milliseconds that a large page may take */
+    int slow;      /* atomic: one took longer */
+} tp_blank;
+
+static void tp_blank_task(void *context, size_t index, unsigned worker)
+{
+    tp_blank *b = context;
+    const size_t at = index > 0 ? index * AR_HUGE : b->done, to = (index + 1) * AR_HUGE;
+    const size_t n = (to < b->size ? to : b->size) - at;
+    const double since = er_now_ms();
+    const int large = index > 0 && !__atomic_load_n(&b->slow, __ATOMIC_RELAXED) &&
+                      ar_large(b->allocator, b->memory + at, n);
+    (void)worker;
+    if (!large && !b->whole) {
+        return;
+    }
+    ar_pages(b->memory + at, n);
+    memset(b->memory + at, 0, n);
+    if (large && er_now_ms() - since > b->enough) {
+        __atomic_store_n(&b->slow, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Clears new memory, but for its first `used` bytes (fewer than AR_HUGE - TP_SAMPLE), with all
+ * threads: in large pages as long as these are had quickly, then in small ones if the whole of it
+ * is wanted, else no further. Returns whether no large page was slow.
+ *
+ * A large page is made in a seventh of the time of as many small ones, or less, unless a virtual
+ * machine has to get its memory from its host first: that takes as long as the small ones take, or
+ * seven times as long. So large ones may take twice as long, until one of them takes longer. What
+ * counts is the time until they were written to, as some virtual machines get memory only then. */
+static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory, size_t used,
+                    size_t size, int whole)
+{
+    const size_t sample = size - used < TP_SAMPLE ? size - used : TP_SAMPLE;
+    const double since = er_now_ms();
+    tp_blank blank;
+    memset(&blank, 0, sizeof blank);
+    blank.allocator = allocator;
+    blank.memory = memory;
+    blank.done = used + sample;
+    blank.size = size;
+    blank.whole = whole;
+    memset(blank.memory + used, 0, sample);
+    blank.enough = (er_now_ms() - since) * 2 * (AR_HUGE / TP_SAMPLE);
+    tp_run(pool, (size + AR_HUGE - 1) / AR_HUGE, tp_blank_task, &blank);
+    return !blank.slow;
+}
+
 /* ======================================================================
  *  4. cp_  CPU features
  *
@@ -9873,55 +9930,13 @@ static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *c
            tp_open(&team->pool, 1, NULL, NULL, NULL, l->error);
 }
 
-typedef struct mf_blank {
-    const wnpu_allocator *allocator;
-    unsigned char *memory;
-    size_t size;
-    uint32_t small; /* atomic: microseconds that a part in small pages took, plus 1; 0: unknown */
-    int large;      /* atomic: 1 if large pages are taken, 0 until that is known, -1 if not */
-} mf_blank;
-
-#define MF_BLANK AR_HUGE
-
-/* Large pages are made in a seventh of the time of as many small ones, unless a virtual machine has
- * to get their memory from its host first, which takes seven times as long. So the first part is
- * made of small pages, the second of a large one, and the others like that until one of them took
- * longer. */
-static void mf_blank_task(void *context, size_t index, unsigned worker)
-{
-    mf_blank *b = context;
-    size_t at = index * MF_BLANK, left = b->size - at;
-    double since = er_now_ms();
-    uint32_t took, small;
-    int large = index == 1 || __atomic_load_n(&b->large, __ATOMIC_RELAXED) > 0;
-    (void)worker;
-    left = left < MF_BLANK ? left : MF_BLANK;
-    large = large && ar_large(b->allocator, b->memory + at, left);
-    ar_pages(b->memory + at, left);
-    took = (uint32_t)((er_now_ms() - since) * 1e3) + 1;
-    small = __atomic_load_n(&b->small, __ATOMIC_RELAXED);
-    if (index == 0) {
-        __atomic_store_n(&b->small, took, __ATOMIC_RELAXED);
-    } else if (large && small > 0 && took > 2 * small) {
-        __atomic_store_n(&b->large, -1, __ATOMIC_RELAXED);
-    } else if (large && index == 1) { /* also if it was there before the first part */
-        __atomic_store_n(&b->large, 1, __ATOMIC_RELAXED);
-    }
-    memset(b->memory + at, 0, left);
-}
-
 /* Lays the model out in memory and fills it. */
 static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team, int keep,
                    unsigned char *memory, size_t head, size_t data, wnpu_model **model)
 {
-    mf_blank blank;
     int status;
-    memset(&blank, 0, sizeof blank);
-    blank.allocator = allocator;
-    blank.memory = memory;
-    blank.size = head + data;
     /* padding is zero, in a pack as well */
-    tp_run(&team->pool, (blank.size + MF_BLANK - 1) / MF_BLANK, mf_blank_task, &blank);
+    (void)tp_clear(&team->pool, allocator, memory, 0, head + data, 1);
     status = mf_place(l, keep, memory, head, memory + head, data, model);
     return status == WNPU_OK ? mf_load(l, team, *model) : status;
 }
@@ -11835,6 +11850,7 @@ typedef struct de_decoder {
     float *wide;        /* [DE_ROWS, 4 d] */
     size_t used_slots, used_windows; /* the first, which were written to */
     size_t longest;     /* positions of a slot that were written to at most */
+    size_t sure;        /* bytes from the arena's beginning on that whoever decodes writes to */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (three at least: se_prefill) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
     float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
@@ -12403,13 +12419,14 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->windows = windows;
     d->self = ar_take(arena, slots * m->n_text_layer, sizeof(en_heads));
     d->cross = ar_take(arena, windows * m->n_text_layer, sizeof(en_heads));
-    for (i = 0; i < slots * m->n_text_layer; i++) {
-        en_take_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
-                      m->n_text_ctx, e->exact);
-    }
     for (i = 0; i < windows * m->n_text_layer; i++) {
         en_take_heads(arena, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head, hd,
                       m->n_audio_ctx, e->exact);
+        d->sure = i + 1 == m->n_text_layer ? arena->used : d->sure;
+    }
+    for (i = 0; i < slots * m->n_text_layer; i++) {
+        en_take_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
+                      m->n_text_ctx, e->exact);
     }
     d->x = ar_take(arena, DE_ROWS * n, sizeof(float));
     d->normed = ar_take(arena, DE_ROWS * n, sizeof(float));
@@ -21044,7 +21061,9 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
     wi_take(arena, &s->run, c->threads, c);
 }
 
-static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, wnpu_error *error)
+/* The size of a session, and how much of it from its beginning on any run writes to. */
+static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, size_t *sure,
+                         wnpu_error *error)
 {
     wnpu_session scratch;
     ar_arena arena;
@@ -21055,6 +21074,7 @@ static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, wnpu_err
         (void)er_set(error, WNPU_E_MEMORY, "the session does not fit into the address space");
         return 0;
     }
+    *sure = scratch.run.decoder.sure;
     return arena.used;
 }
 
@@ -21062,7 +21082,8 @@ WNPU_API size_t wnpu_session_size(const wnpu_model *model, const wnpu_config *co
                                   wnpu_error *error)
 {
     wnpu_config c;
-    return ap_config(&c, model, config, error) == WNPU_OK ? ap_measure(model, &c, error) : 0;
+    size_t sure;
+    return ap_config(&c, model, config, error) == WNPU_OK ? ap_measure(model, &c, &sure, error) : 0;
 }
 
 WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_config *config,
@@ -21098,6 +21119,23 @@ static int ap_permit(wnpu_isa isa, wnpu_error *error)
                   "calls too strict", wnpu_isa_name(isa), refused);
 }
 
+/* Gets the pages of what any run writes to, the first `sure` bytes, if there are large ones, which
+ * then are for the rest, too. Small ones are left to be got by the threads that need them. */
+static void ap_pages(wnpu_session *s, size_t sure)
+{
+    const wnpu_parallel_for_fn host = s->pool.host;
+    unsigned char *memory = (unsigned char *)s;
+    size_t large = sure / AR_HUGE * AR_HUGE;
+    if (!s->owned || s->allocator.alloc != ar_malloc || large == 0) {
+        return;
+    }
+    s->pool.host = NULL; /* it is for runs */
+    if (tp_clear(&s->pool, &s->allocator, memory, sizeof *s, large, 0)) {
+        (void)ar_large(&s->allocator, memory + large, s->size - large);
+    }
+    s->pool.host = host;
+}
+
 WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
                                const wnpu_config *config, void *memory, size_t size,
                                wnpu_error *error)
@@ -21107,12 +21145,12 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     wnpu_allocator allocator;
     ar_arena arena;
     int status = ap_config(&c, model, config, error);
-    size_t need;
+    size_t need, sure = 0;
     if (session == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "session is NULL");
     }
     *session = NULL;
-    need = status == WNPU_OK ? ap_measure(model, &c, error) : 0;
+    need = status == WNPU_OK ? ap_measure(model, &c, &sure, error) : 0;
     if (need == 0) {
         return status != WNPU_OK ? status : WNPU_E_MEMORY;
     }
@@ -21132,7 +21170,6 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     }
     s = (wnpu_session *)(void *)arena.base;
     memset(s, 0, sizeof *s);
-    ap_layout(&arena, s, model, &c);
     s->config = c;
     s->allocator = allocator;
     s->size = need;
@@ -21143,6 +21180,8 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
         status = tp_open(&s->pool, c.threads, c.parallel_for, c.parallel_user, &s->cancel, error);
     }
     if (status == WNPU_OK) {
+        ap_pages(s, sure);
+        ap_layout(&arena, s, model, &c);
         wi_start(&s->run);
         status = np_open(&s->run.bridge, &c, error);
         if (status != WNPU_OK) {
@@ -21163,7 +21202,7 @@ typedef struct ap_area {
     unsigned char *at, *end;
 } ap_area;
 
-#define AP_HOLES 5u
+#define AP_HOLES 4u
 #define AP_PIECE ((size_t)1 << 20)
 
 /* Parts of a session, in order of memory, that were not written to, and the caches of slots. */
@@ -21172,17 +21211,15 @@ static void ap_holes(const wnpu_session *s, ap_area *hole)
     const de_decoder *d = &s->run.decoder;
     const rs_store *store = &s->run.store;
     const al_aligner *a = &s->run.aligner;
-    hole[0].at = en_heads_begin(&d->self[0]);
-    hole[0].end = en_heads_begin(&d->cross[0]);
-    hole[1].end = (unsigned char *)d->x;
-    hole[1].at = d->used_windows == d->windows ? hole[1].end :
+    hole[0].at = d->used_windows == d->windows ? en_heads_begin(&d->self[0]) :
                  en_heads_begin(&d->cross[d->used_windows * d->e->model->n_text_layer]);
-    hole[2].at = store->base + store->used;
-    hole[2].end = store->base + store->size - store->count * sizeof(uint32_t);
-    hole[3].at = (unsigned char *)(s->run.span + s->run.written);
-    hole[3].end = (unsigned char *)(s->run.span + s->run.capacity);
-    hole[4].at = (unsigned char *)a->query;
-    hole[4].end = a->used ? hole[4].at : (unsigned char *)a->words;
+    hole[0].end = (unsigned char *)d->x;
+    hole[1].at = store->base + store->used;
+    hole[1].end = store->base + store->size - store->count * sizeof(uint32_t);
+    hole[2].at = (unsigned char *)(s->run.span + s->run.written);
+    hole[2].end = (unsigned char *)(s->run.span + s->run.capacity);
+    hole[3].at = (unsigned char *)a->query;
+    hole[3].end = a->used ? hole[3].at : (unsigned char *)a->words;
 }
 
 static void ap_wipe_task(void *context, size_t index, unsigned worker)

@@ -102,6 +102,59 @@ static void pool(void)
     T_CHECK(calls > 0, "the host's parallel-for was used");
 }
 
+/* ---- pages ---- */
+
+static void *foreign_alloc(void *user, size_t size, size_t alignment)
+{
+    return ar_malloc(user, size, alignment);
+}
+
+/* The first byte from `at` on that is not `want`; n if all are. */
+static size_t unlike(const unsigned char *memory, size_t at, size_t n, unsigned char want)
+{
+    while (at < n && memory[at] == want) {
+        at++;
+    }
+    return at;
+}
+
+/* Memory that other memory follows, which is not to be touched. */
+static void clears(unsigned threads, size_t used, size_t size, int whole, int foreign)
+{
+    const size_t room = size + 4096, sample = used + TP_SAMPLE < size ? used + TP_SAMPLE : size;
+    wnpu_allocator allocator = ar_allocator(NULL);
+    unsigned char *memory;
+    tp_pool p;
+    size_t at;
+    allocator.alloc = foreign ? foreign_alloc : allocator.alloc;
+    memory = allocator.alloc(NULL, room, AR_ALIGN);
+    T_CHECK(memory != NULL && tp_open(&p, threads, NULL, NULL, NULL, NULL) == 0, "opens");
+    memset(memory, 0xa5, room);
+    (void)tp_clear(&p, &allocator, memory, used, size, whole);
+    tp_close(&p);
+    T_CHECK(unlike(memory, 0, used, 0xa5) == used, "what is used stays");
+    T_CHECK(unlike(memory, size, room, 0xa5) == room, "what follows stays");
+    at = unlike(memory, used, size, 0);
+    T_CHECK(whole ? at == size : at >= sample, "%u threads, %lu bytes, whole %d: clear to %lu",
+            threads, (unsigned long)size, whole, (unsigned long)at);
+    if (foreign && !whole) {
+        T_CHECK(unlike(memory, sample, size, 0xa5) == size, "a host's memory is left alone");
+    }
+    allocator.release(NULL, memory, room);
+}
+
+static void pages(void)
+{
+    static const size_t sizes[] = {1, TP_SAMPLE, AR_HUGE, 3 * AR_HUGE + 77, 9 * AR_HUGE};
+    size_t i;
+    unsigned n;
+    for (i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (n = 0; n < 8; n++) {
+            clears(n & 1 ? 3 : 1, sizes[i] > 100 ? 100 : 0, sizes[i], (n & 2) != 0, (n & 4) != 0);
+        }
+    }
+}
+
 /* ---- maths ---- */
 
 static void maths(void)
@@ -787,6 +840,7 @@ int main(void)
 {
     t_run("arena: measuring and taking agree, overflow is caught", arena);
     t_run("pool: each item once, own or the host's threads", pool);
+    t_run("pages: memory is cleared, and nothing beside it", pages);
     t_run("exp, log and GELU against libm in double", maths);
     t_run("operators: same bits for every instruction set", operators_one_answer);
     t_run("operators against their definition", operators_definition);
