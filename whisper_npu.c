@@ -8717,6 +8717,7 @@ static const struct {
 /* ---- the state of one opening ---- */
 
 #define MF_BUFFER 262144u          /* bytes read at once */
+#define MF_READ 65536u             /* the same by each worker; MF_ROW floats at least */
 #define MF_ROW (4u * MF_MAX_STATE) /* floats of the longest row, fc2's */
 #define MF_MAX_TOKEN 1024u         /* bytes of a token; the longest real one has 128 */
 #define MF_MAX_NAME 63u            /* the longest real one has 41 */
@@ -8765,7 +8766,7 @@ typedef struct mf_worker {
     float row[MF_ROW];
     int8_t digits[GM_WOVEN][MF_ROW + 8]; /* rows that are not in their places yet */
     float turned[3 * MF_MAX_STATE]; /* a convolution's row */
-    unsigned char bytes[MF_ROW * 4]; /* of the file: a row or more */
+    unsigned char bytes[MF_READ]; /* of the file: a row or more */
     uint32_t unread;  /* the first row of the tensor that it could not read, or UINT32_MAX */
     wnpu_error error; /* why not */
 } mf_worker;
@@ -9606,7 +9607,7 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
     w->scale[row] = scale * (1.0f / 16.0f);
 }
 
-#define MF_PIECE 16u /* rows that a worker takes at once: they lie in the same lines of a panel */
+#define MF_PIECE 64u /* rows that a worker takes at once: whole panels, and not too many reads */
 
 /* A tensor on its way. */
 typedef struct mf_tensor_job {
@@ -9721,14 +9722,17 @@ static int mf_bad_row(const mf_tensor_job *j, uint32_t tensor)
 /* sum[columns] += the embeddings of n tokens, or how far they are from the mean. */
 static int mf_sample(const mf_tensor_job *j, uint32_t n, float *sum, const float *mean)
 {
+    const uint32_t most = (uint32_t)(MF_BUFFER / j->bytes);
     uint32_t row, i;
     float *values = j->team->worker[0].row;
     for (row = 0; row < n; row++) {
-        int status = mf_read_rows(j, row, 1, j->l->buffer, j->l->error);
+        int status = row % most > 0 ? WNPU_OK :
+                     mf_read_rows(j, row, n - row < most ? n - row : most, j->l->buffer,
+                                  j->l->error);
         if (status != WNPU_OK) {
             return status;
         }
-        mf_row(j->l->op, j->type, j->l->buffer, values, j->columns);
+        mf_row(j->l->op, j->type, j->l->buffer + row % most * j->bytes, values, j->columns);
         for (i = 0; i < j->columns; i++) {
             sum[i] += mean != NULL ? fabsf(values[i] - mean[i]) : values[i];
         }
