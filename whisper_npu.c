@@ -294,18 +294,22 @@ static wnpu_allocator ar_allocator(const wnpu_allocator *given)
 }
 
 /* Weights are read whole for each token: large pages spare the walks of page tables, 5 to 10 % of
- * a decoder step. Returns whether they may be had; only our own memory is asked for. */
-static int ar_large(const wnpu_allocator *allocator, void *memory, size_t size)
+ * a decoder step. Returns whether they may be had. */
+static int ar_ask_large(void *memory, size_t size)
 {
 #ifdef MADV_HUGEPAGE
-    return allocator->alloc == ar_malloc && size >= AR_HUGE &&
-           madvise(memory, size & ~(AR_HUGE - 1), MADV_HUGEPAGE) == 0;
+    return size >= AR_HUGE && madvise(memory, size & ~(AR_HUGE - 1), MADV_HUGEPAGE) == 0;
 #else
-    (void)allocator;
     (void)memory;
     (void)size;
     return 0;
 #endif
+}
+
+/* The same for memory of an allocator: only our own is asked for. */
+static int ar_large(const wnpu_allocator *allocator, void *memory, size_t size)
+{
+    return allocator->alloc == ar_malloc && ar_ask_large(memory, size);
 }
 
 /* Gets the pages of memory about to be written, in one call in place of a fault for each: half the
@@ -10689,7 +10693,11 @@ static void *mf_map(int file, uint64_t size)
         return NULL;
     }
     map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
-    return map != MAP_FAILED ? map : NULL;
+    if (map == MAP_FAILED) {
+        return NULL;
+    }
+    (void)ar_ask_large(map, (size_t)size); /* what is not in memory yet comes in large pages */
+    return map;
 }
 
 static int mf_start_file(wnpu_model **model, int file, uint64_t size,

@@ -101,13 +101,17 @@ static int64_t file_read(void *user, const char *name, uint64_t offset, void *bu
 
 /* ---- work ---- */
 
+/* The pack is written in pieces of a large page each: Linux keeps a file as it was written, and who
+ * maps it next then gets large pages. */
 static int save(const wnpu_model *model, const char *from, const char *to)
 {
+    static char buffer[2 << 20];
     wnpu_error error = {0, ""};
     output out;
     if (output_open(&out, strcmp(to, "-") == 0 ? NULL : to) != 0) {
         return complain(EXIT_OUTPUT, "%s: %s", to, out.why);
     }
+    (void)setvbuf(out.file, buffer, _IOFBF, sizeof buffer);
     if (wnpu_model_save(model, output_write, &out, &error) != WNPU_OK) {
         output_drop(&out);
         return error.code == WNPU_E_IO ? complain(EXIT_OUTPUT, "%s: %s", to, out.why) :
