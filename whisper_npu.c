@@ -630,8 +630,9 @@ static void tp_blank_task(void *context, size_t index, unsigned worker)
  *
  * A large page is made in a seventh of the time of as many small ones, or less, unless a virtual
  * machine has to get its memory from its host first: that takes as long as the small ones take, or
- * seven times as long. So large ones may take twice as long, until one of them takes longer. What
- * counts is the time until they were written to, as some virtual machines get memory only then. */
+ * seven times as long. So large ones may take a little longer, or a millisecond, until one takes
+ * more. What counts is the time until they were written to, as some virtual machines get memory
+ * only then; who needs all of it can ask for small ones all at once, others get each by a fault. */
 static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory, size_t used,
                     size_t size, int whole)
 {
@@ -644,8 +645,12 @@ static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory
     blank.done = used + sample;
     blank.size = size;
     blank.whole = whole;
+    if (whole) {
+        ar_pages(blank.memory + used, sample);
+    }
     memset(blank.memory + used, 0, sample);
-    blank.enough = (er_now_ms() - since) * 2 * (AR_HUGE / TP_SAMPLE);
+    blank.enough = (er_now_ms() - since) * 1.25 * (AR_HUGE / TP_SAMPLE);
+    blank.enough = blank.enough > 1 ? blank.enough : 1;
     tp_run(pool, (size + AR_HUGE - 1) / AR_HUGE, tp_blank_task, &blank);
     return !blank.slow;
 }
