@@ -286,7 +286,7 @@ typedef struct wnpu_model_memory {
 } wnpu_model_memory;
 
 /* Exactly what opening the file, or the source, with this configuration will take, told before it
- * is taken: the model, 400 KiB or so, and without a pack 128 KiB for each thread that opens. Reads
+ * is taken: the model, 400 KiB or so, and without a pack 240 KiB for each thread that opens. Reads
  * the headers only; needs those 400 KiB of config->allocator's memory and gives them back. Errors:
  * those of opening, as far as the headers show them. */
 WNPU_API int wnpu_model_measure(const char *path, const wnpu_model_config *config,
