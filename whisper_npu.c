@@ -11368,6 +11368,19 @@ static void en_finish(const en_engine *e, const en_worker *in, const en_worker *
                       weight->bias != NULL ? weight->bias + column : NULL, finish);
 }
 
+/* Asks for what so many panels have beside their weights: a few lines each, far from these. */
+WNPU_INLINE void en_fetch_columns(const gm_weight *weight, size_t panel, size_t n)
+{
+    size_t end = panel + n < weight->n16 ? panel + n : weight->n16;
+    for (; panel < end; panel++) {
+        gm_prefetch((const int8_t *)(const void *)weight->correction, panel * 64);
+        gm_prefetch((const int8_t *)(const void *)weight->scale, panel * 64);
+        if (weight->bias != NULL) {
+            gm_prefetch((const int8_t *)(const void *)weight->bias, panel * 64);
+        }
+    }
+}
+
 /* out[:, 16 panel .. 16 (panel + panels)) = finish(input * weight^T + bias) for prepared rows;
  * out points at the first of these columns. */
 static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
@@ -11378,6 +11391,9 @@ static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
     for (p = panel; p < panel + panels && !tp_cancelled(e->pool); p += EN_CHUNK) {
         size_t n = panel + panels - p < EN_CHUNK ? panel + panels - p : EN_CHUNK;
         float *to = out + (p - panel) * 16;
+        if (rows <= GM_FEW) { /* they wait for memory */
+            en_fetch_columns(weight, p + n, EN_CHUNK);
+        }
         if (e->exact) {
             en_multiply_float(e, in, w, weight, p, n, rows, to, ldo, finish);
         } else {
@@ -11982,6 +11998,7 @@ static void de_expect(const de_decoder *d, unsigned worker, size_t count)
     }
     item = de_item(d, w);
     (void)de_share(d, worker, en_blocks(w->n16, item), &first);
+    en_fetch_columns(w, first * item, EN_CHUNK);
     first *= item * w->k4 * GM_GROUP / (w->half ? 2 : 1);
     for (i = 0; i < GM_NEAR; i += GM_GROUP) {
         gm_prefetch(w->packed, first + i);
