@@ -11368,16 +11368,21 @@ static void en_finish(const en_engine *e, const en_worker *in, const en_worker *
                       weight->bias != NULL ? weight->bias + column : NULL, finish);
 }
 
-/* Asks for what so many panels have beside their weights: a few lines each, far from these. */
+/* Asks memory for n bytes. Inlined, because gcc drops calls of functions that do nothing else. */
+WNPU_INLINE void en_fetch(const void *from, size_t n)
+{
+    gm_walk_ahead(from, 0, 1, 0, (n + GM_GROUP - 1) / GM_GROUP);
+}
+
+/* What so many panels have beside their weights: a few lines each, far from these. */
 WNPU_INLINE void en_fetch_columns(const gm_weight *weight, size_t panel, size_t n)
 {
-    size_t end = panel + n < weight->n16 ? panel + n : weight->n16;
-    for (; panel < end; panel++) {
-        gm_prefetch((const int8_t *)(const void *)weight->correction, panel * 64);
-        gm_prefetch((const int8_t *)(const void *)weight->scale, panel * 64);
-        if (weight->bias != NULL) {
-            gm_prefetch((const int8_t *)(const void *)weight->bias, panel * 64);
-        }
+    size_t left = panel < weight->n16 ? weight->n16 - panel : 0, column = panel * 16;
+    size_t bytes = (n < left ? n : left) * 16 * sizeof(float);
+    en_fetch(weight->correction + column, bytes);
+    en_fetch(weight->scale + column, bytes);
+    if (weight->bias != NULL) {
+        en_fetch(weight->bias + column, bytes);
     }
 }
 
@@ -11417,12 +11422,6 @@ static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h,
         e->gm->ftile(out + r * 16, ldo, w->scores, width, rows, h->vf + base + r * h->keys * 16,
                      width, 1);
     }
-}
-
-/* Asks memory for n bytes. Inlined, because gcc drops calls of functions that do nothing else. */
-WNPU_INLINE void en_fetch(const void *from, size_t n)
-{
-    gm_walk_ahead(from, 0, 1, 0, (n + GM_GROUP - 1) / GM_GROUP);
 }
 
 /* One block of keys, first..first+n-1, for w->queries. */
@@ -21154,7 +21153,8 @@ static int ap_permit(wnpu_isa isa, wnpu_error *error)
 }
 
 /* Gets the pages of what any run writes to, the first `sure` bytes, if there are large ones, which
- * then are for the rest, too. Small ones are left to be got by the threads that need them. */
+ * then are for the rest, too. Small ones are left to be got by the threads that need them. Clears
+ * what it gets, so nothing but the session itself may lie there yet. */
 static void ap_pages(wnpu_session *s, size_t sure)
 {
     const wnpu_parallel_for_fn host = s->pool.host;
