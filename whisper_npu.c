@@ -360,8 +360,12 @@ typedef uint64_t tp_atomic __attribute__((aligned(8)));
 
 typedef struct tp_pool {
     unsigned threads;       /* workers that may run at once, the caller (worker 0) included */
+    /* Workers read the rest at each item: these two change then, and have lines of their own. */
+    unsigned char before[64];
     tp_atomic ticket;       /* atomic: generation << 32 | items not yet claimed */
+    unsigned char between[64];
     tp_atomic pending;      /* atomic: items not yet finished */
+    unsigned char behind[64];
     tp_task task;
     void *context;
     size_t count;
@@ -11890,6 +11894,7 @@ typedef struct de_decoder {
     uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
     size_t *n_close;    /* [logit_rows] how many */
     float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
+    unsigned char room[64]; /* who takes the first lane's items does not slow down others' reads */
     de_lane lane[TP_MAX_THREADS]; /* one for each thread of the pool */
     const gm_weight *after;       /* what will be multiplied with next; NULL: nothing is known */
     /* the product that is under way; chunk is also the heads of an item of self-attention */
