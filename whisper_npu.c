@@ -2403,10 +2403,10 @@ typedef struct gm_kernels {
     int unsigned_a; /* packed rows are unsigned bytes; without a correction, taken as they are */
     /* Packs unsigned values likewise, where they are widened. NULL: they are not. */
     void (*pack_u)(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4);
-    /* Packs rows of base[r] * high + low, k4 * 4 apart, which fit 16 bits. NULL: only bytes are
+    /* Packs rows of GM_DIGIT * high + low, k4 * 4 apart, which fit 16 bits. NULL: only bytes are
      * multiplied. */
-    void (*pack_joined)(void *packed_a, const int8_t *high, const int8_t *low, const int32_t *base,
-                        size_t rows, size_t k4);
+    void (*pack_joined)(void *packed_a, const int8_t *high, const int8_t *low, size_t rows,
+                        size_t k4);
     /* c[rows][panels * 16] = A * B over k4 groups; the panels of b are pitch groups apart.
      * correction belongs to the first panel of b; NULL for kernels whose correct is NULL, and for
      * an A that pack_u() packed. */
@@ -2421,6 +2421,10 @@ typedef struct gm_kernels {
     void (*survey)(gm_sparse *sparse, const void *packed_a, size_t rows, size_t k4);
     void (*sparse_tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
                         size_t pitch, const gm_sparse *sparse, size_t k4, size_t panels);
+    /* Adds GM_DIGIT times the products of n groups of each panel of b to c; a is what
+     * gm_pack_outliers() made of these. NULL: such groups are copied for tile. */
+    void (*outliers)(int32_t *c, size_t ldc, const int32_t *a, size_t rows, const int8_t *b,
+                     size_t pitch, const uint16_t *group, size_t n, size_t panels);
     /* Fills correction[panels * 16] for a B packed at run time; NULL: tile needs none. */
     void (*correct)(int32_t *correction, const int8_t *b, size_t k4, size_t panels);
     /* The same product in float32; panels are [k][16] and k * 16 floats apart. */
@@ -2432,6 +2436,7 @@ typedef struct gm_kernels {
 
 #define GM_GROUP 64u /* bytes of a group: 16 columns of 4 values */
 #define GM_STRETCH 512u /* groups that kernels of 16-bit values take at a time */
+#define GM_DIGIT 254 /* what a high digit counts, beside a low one of -127 to 127 */
 #define GM_PAD 64u   /* bytes between packed rows of A: they fall into different cache sets */
 #define GM_SIGNS 0x8080808080808080u /* turns signed bytes into unsigned ones, plus 128 */
 
@@ -2519,7 +2524,7 @@ static void gm_ftile4(float *c, size_t ldc, const float *a, size_t lda, size_t r
 
 static const gm_kernels gm_scalar = {
     WNPU_ISA_SCALAR, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_scalar_tile, NULL, NULL,
-    NULL, NULL, gm_ftile4
+    NULL, NULL, NULL, gm_ftile4
 };
 
 /* ---- the walk over a block that the kernels below share ---- */
@@ -2695,12 +2700,12 @@ GM_SSE41 static void gm_sse41_pack_u(void *packed_a, const uint8_t *a, size_t ld
 }
 
 GM_SSE41 static void gm_sse41_pack_joined(void *packed_a, const int8_t *high, const int8_t *low,
-                                          const int32_t *base, size_t rows, size_t k4)
+                                          size_t rows, size_t k4)
 {
+    const __m128i unit = _mm_set1_epi16(GM_DIGIT);
     size_t r, i;
     for (r = 0; r < rows; r++, high += k4 * 4, low += k4 * 4) {
         char *to = (char *)packed_a + gm_bytes16(r, k4);
-        const __m128i unit = _mm_set1_epi16((int16_t)base[r]);
         for (i = 0; i < k4 * 4; i += 4) {
             int32_t h, l;
             __m128i v;
@@ -3025,7 +3030,8 @@ static void gm_sse41_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t
 
 static const gm_kernels gm_sse41 = {
     WNPU_ISA_SSE41, 6, gm_bytes16, gm_sse41_pack, 0, gm_sse41_pack_u, gm_sse41_pack_joined,
-    gm_sse41_tile, gm_sse41_half_tile, gm_survey16, gm_sse41_sparse, NULL, gm_ftile4
+    gm_sse41_tile, gm_sse41_half_tile, gm_survey16, gm_sse41_sparse, NULL, NULL,
+    gm_ftile4
 };
 
 /* AVX2: the same with twice the width. */
@@ -3068,12 +3074,12 @@ GM_AVX2 static void gm_avx2_pack_u(void *packed_a, const uint8_t *a, size_t lda,
 }
 
 GM_AVX2 static void gm_avx2_pack_joined(void *packed_a, const int8_t *high, const int8_t *low,
-                                        const int32_t *base, size_t rows, size_t k4)
+                                        size_t rows, size_t k4)
 {
+    const __m256i unit = _mm256_set1_epi16(GM_DIGIT);
     size_t r, i;
     for (r = 0; r < rows; r++, high += k4 * 4, low += k4 * 4) {
         char *to = (char *)packed_a + gm_bytes16(r, k4);
-        const __m256i unit = _mm256_set1_epi16((int16_t)base[r]);
         for (i = 0; i + 16 <= k4 * 4; i += 16) {
             __m256i h = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(high + i)));
             __m256i l = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(low + i)));
@@ -3081,7 +3087,7 @@ GM_AVX2 static void gm_avx2_pack_joined(void *packed_a, const int8_t *high, cons
             _mm256_storeu_si256((__m256i *)(void *)(to + 2 * i), h);
         }
         for (; i < k4 * 4; i++) {
-            int16_t v = (int16_t)(base[r] * high[i] + low[i]);
+            int16_t v = (int16_t)(GM_DIGIT * high[i] + low[i]);
             memcpy(to + 2 * i, &v, 2);
         }
     }
@@ -3358,7 +3364,7 @@ static void gm_avx2_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t 
 
 static const gm_kernels gm_avx2 = {
     WNPU_ISA_AVX2, 6, gm_bytes16, gm_avx2_pack, 0, gm_avx2_pack_u, gm_avx2_pack_joined,
-    gm_avx2_tile, gm_avx2_half_tile, gm_survey16, gm_avx2_sparse, NULL, gm_ftile8
+    gm_avx2_tile, gm_avx2_half_tile, gm_survey16, gm_avx2_sparse, NULL, NULL, gm_ftile8
 };
 
 /* ---- what AVX-VNNI and AVX-512 VNNI share ---- */
@@ -3657,6 +3663,56 @@ GM_VNNI static void gm_vnni_half_tile(int32_t *c, size_t ldc, const void *packed
     }
 }
 
+/* See gm_avx512_outliers(). R rows times one panel. */
+WNPU_INLINE GM_VNNI void gm_vnni_outlier(int32_t *c, size_t ldc, const int32_t *a, size_t stride,
+                                         const int8_t *b, const uint16_t *group, size_t n, int R)
+{
+    const __m256i signs = _mm256_set1_epi8(-128), digit = _mm256_set1_epi32(GM_DIGIT);
+    __m256i s[8], y[2], x;
+    size_t g;
+    int r, j;
+    MT_UNROLL
+    for (r = 0; r < 2 * R; r++) {
+        s[r] = _mm256_set1_epi32(a[(size_t)(r / 2) * stride]);
+    }
+    for (g = 0; g < n; g++) {
+        const __m256i *at = (const __m256i *)(const void *)(b + group[g] * (size_t)GM_GROUP);
+        y[0] = _mm256_xor_si256(_mm256_loadu_si256(at), signs);
+        y[1] = _mm256_xor_si256(_mm256_loadu_si256(at + 1), signs);
+        MT_UNROLL
+        for (r = 0; r < R; r++) {
+            x = _mm256_set1_epi32(a[(size_t)r * stride + 1 + g]);
+            gm_vnni_add(&s[2 * r], y[0], x);
+            gm_vnni_add(&s[2 * r + 1], y[1], x);
+        }
+    }
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        MT_UNROLL
+        for (j = 0; j < 2; j++) {
+            __m256i *to = (__m256i *)(void *)(c + (size_t)r * ldc + j * 8);
+            x = _mm256_mullo_epi32(s[2 * r + j], digit);
+            _mm256_storeu_si256(to, _mm256_add_epi32(x, _mm256_loadu_si256(to)));
+        }
+    }
+}
+
+GM_VNNI static void gm_vnni_outliers(int32_t *c, size_t ldc, const int32_t *a, size_t rows,
+                                     const int8_t *b, size_t pitch, const uint16_t *group,
+                                     size_t n, size_t panels)
+{
+    const size_t stride = n + 1;
+    size_t p, r;
+    for (p = 0; p < panels; p++, b += pitch * GM_GROUP, c += 16) {
+        for (r = 0; r + 4 <= rows; r += 4) {
+            gm_vnni_outlier(c + r * ldc, ldc, a + r * stride, stride, b, group, n, 4);
+        }
+        for (; r < rows; r++) {
+            gm_vnni_outlier(c + r * ldc, ldc, a + r * stride, stride, b, group, n, 1);
+        }
+    }
+}
+
 GM_VNNI static void gm_vnni_correct(int32_t *correction, const int8_t *b, size_t k4, size_t panels)
 {
     const __m256i offset = _mm256_set1_epi8(-128); /* 128 as an unsigned byte */
@@ -3674,7 +3730,7 @@ GM_VNNI static void gm_vnni_correct(int32_t *correction, const int8_t *b, size_t
 
 static const gm_kernels gm_vnni = {
     WNPU_ISA_AVX_VNNI, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_vnni_tile, gm_vnni_half_tile,
-    NULL, NULL, gm_vnni_correct, gm_ftile8
+    NULL, NULL, gm_vnni_outliers, gm_vnni_correct, gm_ftile8
 };
 #endif /* WNPU_VNNI */
 
@@ -3884,28 +3940,32 @@ WNPU_INLINE GM_AVX512 void gm_avx512_panel(int32_t *c, size_t ldc, const int32_t
 }
 
 /* At most GM_FEW rows times one panel: B is read once, in the order in which it lies in memory. An
- * odd row goes by itself. */
+ * odd row of more than 8 goes by itself. */
 GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t *from,
                                           size_t ldfrom, const char *a, size_t stride, size_t rows,
                                           const int8_t *b, size_t pitch, size_t groups,
                                           size_t panels, size_t next)
 {
-    const size_t ahead = next > 0 ? GM_NEAR : 0, even = rows / 2 * 2;
+    const size_t ahead = next > 0 ? GM_NEAR : 0, most = rows < 8 ? rows : rows / 2 * 2;
     (void)pitch;
     (void)panels;
-    switch (even) {
+    switch (most) {
     case 16: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 16, 1); break;
     case 14: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 14, 1); break;
     case 12: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 12, 1); break;
     case 10: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 10, 1); break;
     case 8: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 8, 2); break;
+    case 7: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 7, 2); break;
     case 6: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 6, 2); break;
+    case 5: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 5, 3); break;
     case 4: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 4, 4); break;
+    case 3: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 3, 4); break;
     case 2: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 2, 4); break;
+    case 1: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 1, 4); break;
     default: break;
     }
-    if (even < rows) {
-        gm_avx512_panel(c + even * ldc, ldc, gm_at(from, even * ldfrom), ldfrom, a + even * stride,
+    if (most < rows) {
+        gm_avx512_panel(c + most * ldc, ldc, gm_at(from, most * ldfrom), ldfrom, a + most * stride,
                         stride, b, groups, ahead, 1, 4);
     }
 }
@@ -3965,6 +4025,66 @@ GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, si
             sum = _mm512_dpbusd_epi32(sum, offset, _mm512_loadu_si512(b));
         }
         _mm512_storeu_si512(correction + p * 16, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
+    }
+}
+
+/* High digits of R rows times n groups of P panels (1 or 2), see gm_avx512_outliers(). */
+WNPU_INLINE GM_AVX512 void gm_avx512_outlier(int32_t *c, size_t ldc, const int32_t *a,
+                                             size_t stride, const int8_t *b, size_t panel,
+                                             const uint16_t *group, size_t n, int R, int P)
+{
+    const __m512i signs = _mm512_set1_epi8(-128), digit = _mm512_set1_epi32(GM_DIGIT);
+    __m512i s[16], y[2], x;
+    size_t g;
+    int r, p;
+    MT_UNROLL
+    for (r = 0; r < R * P; r++) {
+        s[r] = _mm512_set1_epi32(a[(size_t)(r / P) * stride]);
+    }
+    for (g = 0; g < n; g++) {
+        const int8_t *at = b + group[g] * (size_t)GM_GROUP;
+        MT_UNROLL
+        for (p = 0; p < P; p++) {
+            y[p] = _mm512_xor_si512(_mm512_loadu_si512(at + panel * (size_t)p), signs);
+        }
+        MT_UNROLL
+        for (r = 0; r < R; r++) {
+            x = _mm512_set1_epi32(a[(size_t)r * stride + 1 + g]);
+            MT_UNROLL
+            for (p = 0; p < P; p++) {
+                gm_avx512_add(&s[r * P + p], y[p], x);
+            }
+        }
+    }
+    MT_UNROLL
+    for (r = 0; r < R * P; r++) {
+        int32_t *to = c + (size_t)(r / P) * ldc + r % P * 16;
+        x = _mm512_mullo_epi32(s[r], digit);
+        _mm512_storeu_si512(to, _mm512_add_epi32(x, _mm512_loadu_si512(to)));
+    }
+}
+
+/* B takes the place of the unsigned bytes: what 128 more of each adds depends on the row alone, and
+ * sums begin with it. */
+GM_AVX512 static void gm_avx512_outliers(int32_t *c, size_t ldc, const int32_t *a, size_t rows,
+                                         const int8_t *b, size_t pitch, const uint16_t *group,
+                                         size_t n, size_t panels)
+{
+    const size_t stride = n + 1, panel = pitch * GM_GROUP;
+    size_t p, r;
+    for (p = 0; p < panels; p += 2, b += 2 * panel, c += 32) {
+        for (r = 0; r < rows && p + 1 == panels; r++) {
+            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 1, 1);
+        }
+        for (; r + 8 <= rows; r += 8) {
+            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 8, 2);
+        }
+        for (; r + 4 <= rows; r += 4) {
+            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 4, 2);
+        }
+        for (; r < rows; r++) {
+            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 1, 2);
+        }
     }
 }
 
@@ -4044,12 +4164,14 @@ GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *pa
 
 static const gm_kernels gm_avx512 = {
     WNPU_ISA_AVX512, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL,
-    gm_avx512_tile, gm_avx512_half_tile, NULL, NULL, gm_avx512_correct, gm_ftile8
+    gm_avx512_tile, gm_avx512_half_tile, NULL, NULL, gm_avx512_outliers, gm_avx512_correct,
+    gm_ftile8
 };
 
 static const gm_kernels gm_avx512_forward = {
     WNPU_ISA_AVX512, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL,
-    gm_avx512_forward_tile, gm_avx512_half_tile, NULL, NULL, gm_avx512_correct, gm_ftile8
+    gm_avx512_forward_tile, gm_avx512_half_tile, NULL, NULL, gm_avx512_outliers, gm_avx512_correct,
+    gm_ftile8
 };
 
 #ifdef WNPU_AMX
@@ -4195,7 +4317,7 @@ GM_AMX static void gm_amx_tile(int32_t *c, size_t ldc, const void *packed_a, siz
 
 static const gm_kernels gm_amx = {
     WNPU_ISA_AMX, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_amx_tile, gm_avx512_half_tile,
-    NULL, NULL, gm_avx512_correct, gm_ftile8
+    NULL, NULL, gm_avx512_outliers, gm_avx512_correct, gm_ftile8
 };
 #endif /* WNPU_AMX */
 #endif /* WNPU_X86 */
@@ -4344,7 +4466,7 @@ static void gm_neon_tile(int32_t *c, size_t ldc, const void *packed_a, size_t ro
 
 static const gm_kernels gm_neon = {
     WNPU_ISA_NEON, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_neon_tile, NULL, NULL, NULL, NULL,
-    gm_ftile4
+    NULL, gm_ftile4
 };
 
 /* ---- NEON with dot products: one instruction is 4 columns times 4 along k ---- */
@@ -4475,7 +4597,7 @@ static void gm_dot_tile(int32_t *c, size_t ldc, const void *packed_a, size_t row
 
 static const gm_kernels gm_dot = {
     WNPU_ISA_NEON_DOT, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_dot_tile, NULL, NULL, NULL, NULL,
-    gm_ftile4
+    NULL, gm_ftile4
 };
 
 /* ---- NEON with int8 matrices: one instruction is 2 rows times 2 columns times 8 along k ---- */
@@ -4657,7 +4779,7 @@ static void gm_i8mm_correct(int32_t *correction, const int8_t *b, size_t k4, siz
 
 static const gm_kernels gm_i8mm = {
     WNPU_ISA_NEON_I8MM, 8, gm_i8mm_bytes, gm_i8mm_pack, 1, gm_i8mm_pack_u, NULL,
-    gm_i8mm_tile, NULL, NULL, NULL, gm_i8mm_correct, gm_ftile4
+    gm_i8mm_tile, NULL, NULL, NULL, NULL, gm_i8mm_correct, gm_ftile4
 };
 #endif /* WNPU_ARM */
 
@@ -4883,6 +5005,104 @@ static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exac
     }
 }
 
+/* ---- outliers: groups along k in which a row of A has a high digit ---- */
+
+#define GM_OUTLIERS 32u /* groups that are gathered and multiplied at a time */
+
+/* Groups of rows of k4 * 4 high digits, k4 a multiple of 4, that are not zero in all rows, in
+ * rising order. Returns how many. */
+static size_t gm_find_outliers(uint16_t *group, const int8_t *high, size_t rows, size_t k4)
+{
+    size_t found = 0, g, r, i;
+    for (g = 0; g < k4; g += 4) {
+        gm_b16 all = {0};
+        uint32_t any[4];
+        for (r = 0; r < rows; r++) {
+            all |= *(const gm_b16 *)(const void *)(high + (r * k4 + g) * 4);
+        }
+        memcpy(any, &all, sizeof any);
+        if ((any[0] | any[1] | any[2] | any[3]) == 0) {
+            continue;
+        }
+        for (i = 0; i < 4; i++) {
+            group[found] = (uint16_t)(g + i);
+            found += any[i] != 0;
+        }
+    }
+    return found;
+}
+
+/* How many of n groups are multiplied together from `first` on: kernels like multiples of 4. */
+static size_t gm_outliers_at(size_t n, size_t first)
+{
+    size_t left = n - first;
+    return left < GM_OUTLIERS ? (left + 3) / 4 * 4 : GM_OUTLIERS;
+}
+
+/* Bytes that gm_pack_outliers() needs at most. */
+static size_t gm_outlier_bytes(const gm_kernels *gm, size_t rows, size_t k4)
+{
+    if (gm->outliers != NULL) {
+        return rows * (k4 + 1) * sizeof(int32_t);
+    }
+    return (k4 + GM_OUTLIERS - 1) / GM_OUTLIERS * gm->a_bytes(rows, GM_OUTLIERS);
+}
+
+/* The n groups of rows as kernels like them that find B's by themselves, [rows][1 + n]: -128 times
+ * the sum of a row, and its groups. */
+static void gm_list_outliers(int32_t *to, const int8_t *high, size_t rows, size_t k4,
+                             const uint16_t *group, size_t n)
+{
+    size_t r, g;
+    for (r = 0; r < rows; r++, high += k4 * 4, to += n + 1) {
+        int32_t sum = 0;
+        for (g = 0; g < n; g++) {
+            const int8_t *x = high + group[g] * 4u;
+            sum += x[0] + x[1] + x[2] + x[3];
+            memcpy(to + 1 + g, x, 4);
+        }
+        to[0] = -128 * sum;
+    }
+}
+
+/* The same for at most GM_FEW rows and all other kernels: GM_OUTLIERS groups at a time, missing
+ * ones zero. */
+static void gm_pack_outliers(const gm_kernels *gm, char *packed, const int8_t *high, size_t rows,
+                             size_t k4, const uint16_t *group, size_t n)
+{
+    int8_t a[GM_FEW * GM_OUTLIERS * 4];
+    size_t first, m, r, g;
+    if (gm->outliers != NULL) {
+        gm_list_outliers((int32_t *)(void *)packed, high, rows, k4, group, n);
+        return;
+    }
+    for (first = 0; first < n; first += GM_OUTLIERS) {
+        m = gm_outliers_at(n, first);
+        memset(a, 0, rows * m * 4);
+        for (r = 0; r < rows; r++) {
+            for (g = 0; g < m && first + g < n; g++) {
+                memcpy(a + (r * m + g) * 4, high + (r * k4 + group[first + g]) * 4, 4);
+            }
+        }
+        gm->pack_a(packed, a, m * 4, rows, m);
+        packed += gm->a_bytes(rows, GM_OUTLIERS);
+    }
+}
+
+/* The columns of `panels` panels in m of the groups, one behind the other; what is missing comes
+ * from the first group, to be multiplied with zeros. */
+static void gm_gather(int8_t *to, const gm_weight *w, size_t panel, size_t panels,
+                      const uint16_t *group, size_t n, size_t m)
+{
+    size_t p, g;
+    for (p = panel; p < panel + panels; p++) {
+        const int8_t *from = w->packed + p * w->k4 * GM_GROUP;
+        for (g = 0; g < m; g++, to += GM_GROUP) {
+            memcpy(to, from + (g < n ? group[g] : group[0]) * (size_t)GM_GROUP, GM_GROUP);
+        }
+    }
+}
+
 /* ---- packing at run time, for attention ---- */
 
 /* One group: the values of 4 steps become neighbours. Whole words, because that is what compilers
@@ -5091,82 +5311,76 @@ static void op_quantise_base(int8_t *q, const float *x, size_t ldx, size_t rows,
     op_quantise_body(q, x, ldx, rows, n, scale);
 }
 
-/* ---- 15 bits: x = scale * (base * q + low), where low has what q left over ---- */
+/* ---- two digits: x = scale * (GM_DIGIT * high + low) ---- */
 
-#define OP_DIGIT 254 /* what base is, unless sums might not fit */
-#define OP_DIGITS_MOST 16909320u /* 2^31 / 127: such sums of |values| times weights fit an int32 */
+/* So many times the root of the mean square of a row is where low digits end. Few values are larger
+ * than that: at most one in nine, and in speech one in a hundred. */
+#define OP_USUAL 3.0f
 
-/* x * inverse in units of 1 / base. */
-typedef void (*op_fine)(int8_t *q, int8_t *low, const float *x, size_t n, float inverse,
-                        float base);
+/* Splits x * inverse, in units of GM_DIGIT. */
+typedef void (*op_fine)(int8_t *high, int8_t *low, const float *x, size_t n, float inverse);
 
-/* The sum of |254 q + low|. */
-typedef uint32_t (*op_fine_size)(const int8_t *q, const int8_t *low, size_t n);
-
-/* Kernels add up products of weights with base * q + low in 16 bits, or with q and low apart.
- * Either way an int32 holds the sum, because a row of too many large values is given fewer bits; n
- * is what rounding may add to the size of its n values. Returns the scale. */
-WNPU_INLINE float op_quantise_fine_body(op_fine fine, op_fine_size size, int8_t *q, int8_t *low,
-                                        int32_t *base, const float *x, size_t n, float peak)
+/* Sum of squares. */
+WNPU_INLINE float op_square_body(const float *x, size_t n)
 {
-    uint32_t all;
-    *base = OP_DIGIT;
-    if (!op_usable(peak)) {
-        memset(q, 0, n);
+    mt_acc sum;
+    mt_vec v;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        MT_UNROLL
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * MT_LANES);
+            sum.part[p] += v.v * v.v;
+        }
+    }
+    return mt_acc_sum(&sum);
+}
+
+/* A row whose values have 8 bits where they are usual, and outliers, which would take the steps
+ * from all others, a second digit (LLM.int8() computes outliers apart; Dettmers et al., 2022). No
+ * value is larger than sqrt(n) times the root of the mean square, so for n <= 131072 high digits
+ * are 60 at most, both together fit 16 bits, and an int32 holds the sums of their products with
+ * bytes. Returns the scale; 0 for zeros, or a row that is not finite, which becomes zeros. */
+WNPU_INLINE float op_quantise_fine_body(op_fine fine, int8_t *high, int8_t *low, const float *x,
+                                        size_t n, float square)
+{
+    float usual = OP_USUAL * sqrtf(square / (float)n);
+    if (!op_usable(square)) {
+        memset(high, 0, n);
         memset(low, 0, n);
         return 0.0f;
     }
-    fine(q, low, x, n, 127.0f / peak, OP_DIGIT);
-    all = size(q, low, n);
-    if (all > OP_DIGITS_MOST) {
-        *base = (int32_t)((uint64_t)OP_DIGIT * (OP_DIGITS_MOST - (uint32_t)n) / all);
-        fine(q, low, x, n, 127.0f / peak, (float)*base);
-    }
-    return peak / 127.0f / (float)*base;
+    fine(high, low, x, n, 127.0f / GM_DIGIT / usual);
+    return usual / 127.0f;
 }
 
-static void op_fine_base(int8_t *q, int8_t *low, const float *x, size_t n, float inverse,
-                         float base)
+static void op_fine_base(int8_t *high, int8_t *low, const float *x, size_t n, float inverse)
 {
     mt_vec v;
     size_t i;
     for (i = 0; i < n; i += MT_LANES) {
         mt_vload(&v, x + i);
         v.v *= inverse;
-        mt_vstore_int8(q + i, &v);
-        v.v = (v.v - ((v.v + MT_ROUND) - MT_ROUND)) * base;
+        mt_vstore_int8(high + i, &v);
+        v.v = (v.v - ((v.v + MT_ROUND) - MT_ROUND)) * (float)GM_DIGIT;
         mt_vstore_int8(low + i, &v);
     }
 }
 
-static uint32_t op_fine_size_base(const int8_t *q, const int8_t *low, size_t n)
+static float op_quantise_fine_base(int8_t *high, int8_t *low, const float *x, size_t n)
 {
-    uint32_t all = 0;
+    return op_quantise_fine_body(op_fine_base, high, low, x, n, op_square_body(x, n));
+}
+
+/* Adds what n sums of products with high digits are worth to those with low ones. */
+WNPU_INLINE void op_join_body(int32_t *low, const int32_t *high, size_t n)
+{
     size_t i;
-    for (i = 0; i < n; i++) {
-        all += (uint32_t)abs(OP_DIGIT * q[i] + low[i]);
-    }
-    return all;
-}
-
-static float op_quantise_fine_base(int8_t *q, int8_t *low, int32_t *base, const float *x, size_t n)
-{
-    return op_quantise_fine_body(op_fine_base, op_fine_size_base, q, low, base, x, n,
-                                 op_peak_body(x, n));
-}
-
-/* acc [2 rows, n] has rows of sums of products with q, then as many with low. The first become
- * those with base * q + low. */
-WNPU_INLINE void op_join_body(int32_t *acc, size_t rows, size_t n, const int32_t *base)
-{
-    const int32_t *low = acc + rows * n;
-    size_t r, i;
-    for (r = 0; r < rows; r++, acc += n, low += n) {
-        const uint32_t digit = (uint32_t)base[r];
-        for (i = 0; i < n; i += MT_LANES) {
-            mt_uv high = *(const mt_uvu *)(const void *)(acc + i);
-            *(mt_uvu *)(void *)(acc + i) = high * digit + *(const mt_uvu *)(const void *)(low + i);
-        }
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_uv v = *(const mt_uvu *)(const void *)(high + i);
+        *(mt_uvu *)(void *)(low + i) = v * GM_DIGIT + *(const mt_uvu *)(const void *)(low + i);
     }
 }
 
@@ -5918,8 +6132,8 @@ WNPU_INLINE void op_blocks_body(float *out, uint32_t type, const unsigned char *
 typedef struct op_kernels {
     void (*norm)(float *y, const float *x, const float *weight, const float *bias, size_t n);
     void (*quantise)(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n, float *scale);
-    float (*quantise_fine)(int8_t *q, int8_t *low, int32_t *base, const float *x, size_t n);
-    void (*join)(int32_t *acc, size_t rows, size_t n, const int32_t *base);
+    float (*quantise_fine)(int8_t *high, int8_t *low, const float *x, size_t n);
+    void (*join)(int32_t *low, const int32_t *high, size_t n);
     void (*dequantise)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows,
                        size_t n, const float *row_scale, const float *scale, const float *bias,
                        op_finish finish);
@@ -5969,10 +6183,9 @@ typedef struct op_kernels {
     {                                                                                             \
         op_norm_body(y, x, w, b, n);                                                              \
     }                                                                                             \
-    attribute static void op_join_##name(int32_t *acc, size_t rows, size_t n,                     \
-                                         const int32_t *base)                                     \
+    attribute static void op_join_##name(int32_t *low, const int32_t *high, size_t n)             \
     {                                                                                             \
-        op_join_body(acc, rows, n, base);                                                         \
+        op_join_body(low, high, n);                                                               \
     }                                                                                             \
     attribute static void op_dequantise_##name(float *out, size_t ldo, const int32_t *acc,        \
                                                size_t lda, size_t rows, size_t n,                 \
@@ -6249,8 +6462,7 @@ OP_SHORT static void op_quantise_short(int8_t *q, const float *x, size_t ldx, si
     }
 }
 
-OP_SHORT static void op_short_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse,
-                                   float base)
+OP_SHORT static void op_short_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse)
 {
     size_t i, k;
     for (i = 0; i < n; i += 16) {
@@ -6259,7 +6471,7 @@ OP_SHORT static void op_short_fine(int8_t *q, int8_t *low, const float *x, size_
         for (k = 0; k < 4; k++) {
             mt_f4 v = *(const mt_f4u *)(x + i + k * 4) * inverse;
             high[k] = op_short_round(v);
-            v = (v - __builtin_convertvector(high[k], mt_f4)) * base;
+            v = (v - __builtin_convertvector(high[k], mt_f4)) * (float)GM_DIGIT;
             rest[k] = op_short_round(v);
         }
         op_short_bytes(q + i, high);
@@ -6267,23 +6479,9 @@ OP_SHORT static void op_short_fine(int8_t *q, int8_t *low, const float *x, size_
     }
 }
 
-/* op_fine_size_base(); n is a multiple of 16. */
-OP_SHORT static uint32_t op_short_fine_size(const int8_t *q, const int8_t *low, size_t n)
+OP_SHORT static float op_quantise_fine_short(int8_t *high, int8_t *low, const float *x, size_t n)
 {
-    mt_i4 all = {0};
-    size_t i;
-    for (i = 0; i < n; i += 8) {
-        op_s8 v = op_short_widen(q + i) * OP_DIGIT + op_short_widen(low + i), negative = v < 0;
-        all += op_short_pairs((v ^ negative) - negative, (op_s8){0} + 1);
-    }
-    return (uint32_t)(all[0] + all[1] + all[2] + all[3]);
-}
-
-OP_SHORT static float op_quantise_fine_short(int8_t *q, int8_t *low, int32_t *base, const float *x,
-                                             size_t n)
-{
-    return op_quantise_fine_body(op_short_fine, op_short_fine_size, q, low, base, x, n,
-                                 op_short_peak(x, n));
+    return op_quantise_fine_body(op_short_fine, high, low, x, n, op_square_body(x, n));
 }
 
 /* A step of op_short_narrow(): 8 exponents. */
@@ -6547,10 +6745,9 @@ OP_AVX2 static void op_quantise_avx2(int8_t *q, const float *x, size_t ldx, size
     }
 }
 
-OP_AVX2 static void op_near_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse,
-                                 float base)
+OP_AVX2 static void op_near_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse)
 {
-    const __m256 step = _mm256_set1_ps(inverse), digit = _mm256_set1_ps(base);
+    const __m256 step = _mm256_set1_ps(inverse), digit = _mm256_set1_ps(GM_DIGIT);
     size_t i, j;
     for (i = 0; i < n; i += 32) {
         __m256i high[4], rest[4];
@@ -6567,29 +6764,12 @@ OP_AVX2 static void op_near_fine(int8_t *q, int8_t *low, const float *x, size_t 
     }
 }
 
-/* op_fine_size_base(); n is a multiple of 16. */
-OP_AVX2 static uint32_t op_near_fine_size(const int8_t *q, const int8_t *low, size_t n)
-{
-    const __m256i unit = _mm256_set1_epi16(OP_DIGIT), one = _mm256_set1_epi16(1);
-    __m256i all = _mm256_setzero_si256();
-    uint32_t part[8];
-    size_t i;
-    for (i = 0; i < n; i += 16) {
-        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(q + i));
-        __m128i l = _mm_loadu_si128((const __m128i *)(const void *)(low + i));
-        __m256i v = _mm256_mullo_epi16(_mm256_cvtepi8_epi16(h), unit);
-        v = _mm256_abs_epi16(_mm256_add_epi16(v, _mm256_cvtepi8_epi16(l)));
-        all = _mm256_add_epi32(all, _mm256_madd_epi16(v, one));
-    }
-    _mm256_storeu_si256((__m256i *)(void *)part, all);
-    return part[0] + part[1] + part[2] + part[3] + part[4] + part[5] + part[6] + part[7];
-}
+/* Also for what has AVX-512: vectors of eight are as fast here. */
+OP_AVX2 static float op_square_avx2(const float *x, size_t n) { return op_square_body(x, n); }
 
-OP_AVX2 static float op_quantise_fine_avx2(int8_t *q, int8_t *low, int32_t *base, const float *x,
-                                           size_t n)
+OP_AVX2 static float op_quantise_fine_avx2(int8_t *high, int8_t *low, const float *x, size_t n)
 {
-    return op_quantise_fine_body(op_near_fine, op_near_fine_size, q, low, base, x, n,
-                                 op_near_peak(x, n));
+    return op_quantise_fine_body(op_near_fine, high, low, x, n, op_square_avx2(x, n));
 }
 
 /* op_inverse_body(); each 16 stand in the order in which op_near_weights() has its weights. */
@@ -6918,10 +7098,9 @@ OP_AVX512 static void op_quantise_avx512(int8_t *q, const float *x, size_t ldx, 
     }
 }
 
-OP_AVX512 static void op_wide_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse,
-                                   float base)
+OP_AVX512 static void op_wide_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse)
 {
-    const __m512 step = _mm512_set1_ps(inverse), digit = _mm512_set1_ps(base);
+    const __m512 step = _mm512_set1_ps(inverse), digit = _mm512_set1_ps(GM_DIGIT);
     size_t i;
     for (i = 0; i < n; i += 16) {
         __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + i), step);
@@ -6933,11 +7112,9 @@ OP_AVX512 static void op_wide_fine(int8_t *q, int8_t *low, const float *x, size_
     }
 }
 
-OP_AVX512 static float op_quantise_fine_avx512(int8_t *q, int8_t *low, int32_t *base,
-                                               const float *x, size_t n)
+OP_AVX512 static float op_quantise_fine_avx512(int8_t *high, int8_t *low, const float *x, size_t n)
 {
-    return op_quantise_fine_body(op_wide_fine, op_near_fine_size, q, low, base, x, n,
-                                 op_wide_peak(x, n));
+    return op_quantise_fine_body(op_wide_fine, high, low, x, n, op_square_avx2(x, n));
 }
 
 WNPU_INLINE OP_AVX512 void op_wide_dequantise(float *out, size_t ldo, const int32_t *acc,
@@ -10983,6 +11160,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 #define EN_QUERIES OP_PRODUCT /* rows of an attention block */
 #define EN_KEYS OP_KEYS /* keys of one; scores take 48 KiB */
 #define EN_MAX_HEAD 256u
+#define EN_BOTH 2u /* rows up to which both digits are multiplied with all weights */
 #define EN_LOG2E 1.44269504088896341f
 #define EN_STRIP 8u    /* rows quantised and packed at a time */
 #define EN_CHUNK (OP_CHUNK / 16u) /* panels of 16 columns multiplied between two epilogues */
@@ -11002,8 +11180,11 @@ typedef struct en_worker {
     float *rows;        /* [rows, d] */
     const float *input; /* float path: rows handed to en_prepare() */
     size_t input_stride;
-    int fine;           /* input is quantised to 15 bits, see op_quantise_fine_body() */
-    int32_t *base;      /* [rows] if fine */
+    int fine;           /* input has two digits, see op_quantise_fine_body() */
+    int both;           /* 1: packed has rows of low digits, then rows of high ones */
+    uint16_t *outlier;  /* [k / 4] where high digits are, if they are multiplied apart */
+    size_t n_outliers;
+    char *packed_high;  /* high digits there, see gm_pack_outliers() */
     gm_sparse sparse;   /* of the input, or of weights of attention, where kernels use it */
     int has_zeros;      /* sparse is the input's */
     ml_scratch *mel;
@@ -11262,17 +11443,34 @@ static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const flo
     }
 }
 
-/* Whether prepared rows of 15 bits are rows of high parts, then of low parts. */
-static int en_apart(const en_engine *e, const en_worker *w)
+/* The forms of rows with two digits that kernels take: 16 bits; or rows of bytes and, apart, the
+ * few groups that have high digits; or, where weights are waited for anyway, rows of low digits,
+ * then as many of high ones. */
+static void en_prepare_fine(const en_engine *e, en_worker *w, const float *x, size_t ldx,
+                            size_t rows, size_t k)
 {
-    return w->fine && e->gm->pack_joined == NULL;
+    int8_t *low = w->q, *high = w->q + rows * k;
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        w->scale[r] = e->op->quantise_fine(high + r * k, low + r * k, x + r * ldx, k);
+    }
+    if (e->gm->pack_joined != NULL) {
+        e->gm->pack_joined(w->packed, high, low, rows, k / 4);
+        return;
+    }
+    w->both = rows <= EN_BOTH;
+    e->gm->pack_a(w->packed, low, k, w->both ? 2 * rows : rows, k / 4);
+    if (w->both) {
+        return;
+    }
+    w->n_outliers = gm_find_outliers(w->outlier, high, rows, k / 4);
+    gm_pack_outliers(e->gm, w->packed_high, high, rows, k / 4, w->outlier, w->n_outliers);
 }
 
 /* Brings rows of float input [rows, k] (row stride ldx), or their layer norm (ldx is k) where norm
  * is not NULL, into the form that en_multiply() takes: a few rows at a time, which stay in the
- * nearest cache. With w->fine each row takes 16 bits, or two int8 rows, which costs arithmetic but
- * no more weight traffic: that is how the decoder, bound by memory, gets 15-bit activations for
- * nothing. */
+ * nearest cache. With w->fine outliers have a second digit, which costs little arithmetic and no
+ * weight traffic: at most GM_FEW rows then, and no norm. */
 static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, const float *x,
                        size_t ldx, size_t rows, size_t k)
 {
@@ -11287,17 +11485,10 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
     if (e->exact) {
         return;
     }
+    w->both = 0;
+    w->n_outliers = 0;
     if (w->fine) {
-        int8_t *low = w->q + rows * k;
-        for (r = 0; r < rows; r++) {
-            w->scale[r] = e->op->quantise_fine(w->q + r * k, low + r * k, w->base + r, x + r * ldx,
-                                               k);
-        }
-        if (en_apart(e, w)) {
-            e->gm->pack_a(w->packed, w->q, k, 2 * rows, k / 4);
-        } else {
-            e->gm->pack_joined(w->packed, w->q, low, w->base, rows, k / 4);
-        }
+        en_prepare_fine(e, w, x, ldx, rows, k);
         return;
     }
     for (r = 0; r < rows; r += EN_STRIP) {
@@ -11337,11 +11528,37 @@ static void en_prepare_sparse(const en_engine *e, en_worker *w, const float *x, 
     }
 }
 
+/* Adds the products of the input's high digits to w->acc. */
+static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *w,
+                            const gm_weight *weight, size_t panel, size_t n, size_t rows)
+{
+    int8_t *columns = (int8_t *)(void *)w->wide;
+    const char *packed = in->packed_high;
+    int32_t *high = w->acc + rows * n * 16, correction[EN_CHUNK * 16];
+    size_t first, m;
+    if (e->gm->outliers != NULL) {
+        e->gm->outliers(w->acc, n * 16, (const int32_t *)(const void *)packed, rows,
+                        weight->packed + panel * weight->k4 * GM_GROUP, weight->k4, in->outlier,
+                        in->n_outliers, n);
+        return;
+    }
+    for (first = 0; first < in->n_outliers; first += GM_OUTLIERS) {
+        m = gm_outliers_at(in->n_outliers, first);
+        gm_gather(columns, weight, panel, n, in->outlier + first, in->n_outliers - first, m);
+        if (e->gm->correct != NULL) {
+            e->gm->correct(correction, columns, m, n);
+        }
+        e->gm->tile(high, n * 16, packed, rows, columns, m,
+                    e->gm->correct != NULL ? correction : NULL, m, n);
+        e->op->join(w->acc, high, rows * n * 16);
+        packed += e->gm->a_bytes(rows, GM_OUTLIERS);
+    }
+}
+
 /* w->acc [rows, 16 n] = input * columns of n panels. */
 static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const gm_weight *weight,
                     size_t panel, size_t n, size_t rows)
 {
-    const int apart = en_apart(e, in);
     size_t column = panel * 16;
     const int8_t *columns = weight->packed + column * 4 * weight->k4;
     if (weight->half) {
@@ -11354,10 +11571,13 @@ static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const
                            weight->k4, n);
         return;
     }
-    e->gm->tile(w->acc, n * 16, in->packed, apart ? 2 * rows : rows, columns, weight->k4,
+    e->gm->tile(w->acc, n * 16, in->packed, in->both ? 2 * rows : rows, columns, weight->k4,
                 weight->correction + column, weight->k4, n);
-    if (apart) {
-        e->op->join(w->acc, rows, n * 16, in->base);
+    if (in->both) {
+        e->op->join(w->acc, w->acc + rows * n * 16, rows * n * 16);
+    }
+    if (in->n_outliers > 0) {
+        en_add_outliers(e, in, w, weight, panel, n, rows);
     }
 }
 
@@ -12481,8 +12701,9 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     if (!e->exact) {
         d->in.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
         d->in.scale = ar_take(arena, DE_ROWS, sizeof(float));
-        d->in.base = ar_take(arena, DE_ROWS, sizeof(int32_t));
-        d->in.packed = ar_take(arena, e->gm->a_bytes(2 * DE_ROWS, n), 1);
+        d->in.packed = ar_take(arena, e->gm->a_bytes(DE_ROWS, n), 1);
+        d->in.outlier = ar_take(arena, n, sizeof(uint16_t));
+        d->in.packed_high = ar_take(arena, gm_outlier_bytes(e->gm, DE_ROWS, n), 1);
     }
 }
 
@@ -21927,8 +22148,8 @@ static const struct {
 } sf_answers[SF_STEPS] = {
     {"log-mel", 0x9ab9ce6b385e18a2u},
     {"the INT8 encoder", 0x5fb774c383c9fa34u},
-    {"the INT8 decoder's first step", 0x0247e6aa3db906bau},
-    {"the INT8 decoder's second step", 0xaea27430d83bed86u},
+    {"the INT8 decoder's first step", 0x2d817308a34e77a4u},
+    {"the INT8 decoder's second step", 0xd1a04431dca4fd9eu},
     {"the float encoder", 0xdc58bea71689a237u},
     {"the float decoder's first step", 0x14df36368020df8eu},
     {"the float decoder's second step", 0xf9d4e1cbd1d271f2u}

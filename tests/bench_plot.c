@@ -10,8 +10,8 @@
  *
  * The encoder's operations run one by one over a whole window and all layers, with their layer
  * norm, quantisation and epilogue. The decoder's are watched in a whole step; an operation's time
- * there begins where the one before ends. The decoder multiplies twice for activations of 15 bits,
- * which counts once. */
+ * there begins where the one before ends. The decoder multiplies outliers among its activations, or
+ * with one or two rows all of them, twice, which counts once. */
 #include "../whisper_npu.c"
 #include "machine.h"
 #include "peak.h"

@@ -217,7 +217,7 @@ enum { ONE_N = 1504, ONE_ROWS = 3, ONE_HEAD = 64 };
 
 typedef struct one_answer {
     float norm[ONE_N], out[ONE_ROWS][ONE_N], blended[ONE_ROWS][ONE_HEAD];
-    int32_t joined[2 * ONE_N], fine_base;
+    int32_t joined[2 * ONE_N];
     float log2[ONE_N], inverse[ONE_N], scale[ONE_ROWS], fine_scale, sum;
     int8_t q[ONE_ROWS][ONE_N], high[ONE_N], low[ONE_N];
     uint8_t weights[ONE_ROWS][ONE_N];
@@ -276,12 +276,12 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     memset(o, 0, sizeof *o);
     op->norm(o->norm, a->x[0], a->w, a->b, ONE_N);
     op->quantise(o->q[0], a->x[0], ONE_N, ONE_ROWS, ONE_N, o->scale);
-    o->fine_scale = op->quantise_fine(o->high, o->low, &o->fine_base, a->x[0], ONE_N);
+    o->fine_scale = op->quantise_fine(o->high, o->low, a->x[0], ONE_N);
     memcpy(o->out, a->x, sizeof o->out);
     op->dequantise(o->out[0], ONE_N, a->acc[0], ONE_N, ONE_ROWS, ONE_N, row_scale, a->key, a->b,
                    a->finish);
     memcpy(o->joined, a->acc[0], sizeof o->joined);
-    op->join(o->joined, 1, ONE_N, &o->fine_base);
+    op->join(o->joined, o->joined + ONE_N, ONE_N);
     op->value_scales(o->log2, o->inverse, a->value, a->n);
     keys.key = a->key;
     keys.value_log2 = o->log2;
@@ -466,8 +466,7 @@ static void fill_question(one_question *a, int round)
     }
 }
 
-/* Rows of all widths, also such as do not fill vectors, some with a NaN, some too large for 15
- * bits. */
+/* Rows of all widths, also such as do not fill vectors, some with a NaN, all with outliers. */
 static void same_bytes(const op_kernels *op, const char *name)
 {
     enum { MOST = 2048 };
@@ -475,21 +474,21 @@ static void same_bytes(const op_kernels *op, const char *name)
     static float x[2 * MOST];
     static int8_t q[2][2 * MOST], low[2][MOST];
     float scale[2][2], fine[2];
-    int32_t base[2];
     size_t n, i;
     for (n = 16; n <= MOST; n += n < 512 ? 16 : 496) {
         for (i = 0; i < 2 * n; i++) {
             x[i] = n % 48 == 0 && i % 7 == 3 ? NAN : noise(3) + (float)(n / 512);
+            x[i] *= i % 61 == 5 ? 20.0f : 1.0f;
         }
         plain->quantise(q[0], x, n, 2, n, scale[0]);
         op->quantise(q[1], x, n, 2, n, scale[1]);
         T_CHECK(memcmp(q[0], q[1], 2 * n) == 0 && memcmp(scale[0], scale[1], 8) == 0,
                 "%s: rows of %zu bytes differ", name, n);
-        fine[0] = plain->quantise_fine(q[0], low[0], &base[0], x, n);
-        fine[1] = op->quantise_fine(q[1], low[1], &base[1], x, n);
+        fine[0] = plain->quantise_fine(q[0], low[0], x, n);
+        fine[1] = op->quantise_fine(q[1], low[1], x, n);
         T_CHECK(memcmp(q[0], q[1], n) == 0 && memcmp(low[0], low[1], n) == 0 &&
-                    base[0] == base[1] && memcmp(fine, fine + 1, 4) == 0,
-                "%s: 15 bits of %zu values differ", name, n);
+                    memcmp(fine, fine + 1, 4) == 0,
+                "%s: two digits of %zu values differ", name, n);
     }
 }
 
@@ -534,7 +533,6 @@ static void same_answers(const op_kernels *op, const char *name)
         SAME(low);
         SAME(fine_scale);
         SAME(out);
-        SAME(fine_base);
         SAME(joined);
         SAME(log2);
         SAME(inverse);
@@ -573,30 +571,34 @@ static void operators_one_answer(void)
     }
 }
 
-/* Rows that are so full that sums of 15 bits need not fit: they get the bits that do. */
-static void full_rows(void)
+/* Rows of which some, or one, or all values are large: usual ones keep their steps, and have one
+ * digit; the sums fit. */
+static void outliers(void)
 {
     enum { N = 5120 };
     const op_kernels *op = op_select(cp_best());
     static float x[N];
-    static int8_t q[N], low[N];
-    int full, i;
-    for (full = 1; full <= N; full += full < N / 2 ? 300 : 517) {
+    static int8_t high[N], low[N];
+    int large, i;
+    for (large = 0; large <= N; large += large < 4 ? 1 : 341) {
+        double square = 0.0, usual, scale;
         int64_t sum = 0;
-        int32_t base;
-        float scale;
         for (i = 0; i < N; i++) {
-            x[i] = i < full ? 2.0f - (float)(i % 3) * 0.001f : noise(0.01f);
+            x[i] = i < large ? (i % 2 ? 900.0f : -800.0f) : noise(0.5f);
+            square += (double)x[i] * (double)x[i] / N;
         }
-        scale = op->quantise_fine(q, low, &base, x, N);
+        usual = (double)OP_USUAL * sqrt(square);
+        scale = (double)op->quantise_fine(high, low, x, N);
+        T_CHECK(fabs(scale * 127.0 / usual - 1.0) < 1e-5, "%d large: scale %g", large, scale);
         for (i = 0; i < N; i++) {
-            T_CHECK(fabs((double)x[i] / (double)scale - base * q[i] - low[i]) <= 0.51,
-                    "%d full, value %d", full, i);
-            sum += abs(base * q[i] + low[i]);
+            T_CHECK(fabs((double)x[i] / scale - 254 * high[i] - low[i]) <= 0.51 &&
+                        low[i] >= -127 && high[i] >= -60 && high[i] <= 60 &&
+                        (high[i] == 0 || fabs((double)x[i]) > 0.99 * usual),
+                    "%d large, value %d: %d and %d for %g", large, i, high[i], low[i],
+                    (double)x[i]);
+            sum += abs(254 * high[i] + low[i]);
         }
-        T_CHECK(sum * 127 <= INT32_MAX, "%d full: sums up to %g", full, (double)sum * 127);
-        T_CHECK(base == 254 || (double)sum * 127 > 0.94 * INT32_MAX, "%d full: base %d for %g",
-                full, (int)base, (double)sum * 127);
+        T_CHECK(sum * 127 <= INT32_MAX, "%d large: sums up to %g", large, (double)sum * 127);
     }
 }
 
@@ -608,7 +610,6 @@ static void operators_definition(void)
     static int8_t q[N], low[N];
     double mean = 0, variance = 0, worst = 0;
     float scale;
-    int32_t base;
     int i;
     for (i = 0; i < N; i++) {
         x[i] = noise(2) + 1;
@@ -629,18 +630,19 @@ static void operators_definition(void)
     for (i = 0; i < N; i++) {
         T_CHECK(fabs((double)x[i] / (double)scale - q[i]) <= 0.5001, "quantise %d", i);
     }
-    scale = op->quantise_fine(q, low, &base, x, N);
-    T_CHECK(base == 254, "%d parts", (int)base);
-    for (i = 0; i < N; i++) {
-        T_CHECK(fabs((double)x[i] / (double)scale - 254 * q[i] - low[i]) <= 0.51, "15 bits %d", i);
-    }
     memset(x, 0, sizeof x);
     op->quantise(q, x, N, 1, N, &scale);
     T_CHECK(scale == 0.0f && q[5] == 0, "a row of zeros");
+    q[7] = low[7] = 1;
+    T_CHECK(op->quantise_fine(q, low, x, N) == 0.0f && q[7] == 0 && low[7] == 0,
+            "a row of zeros, two digits");
     x[3] = NAN;
     x[4] = INFINITY;
     op->quantise(q, x, N, 1, N, &scale);
     T_CHECK(scale == 0.0f && q[3] == 0 && q[4] == 0, "a row that is not finite");
+    q[7] = low[7] = 1;
+    T_CHECK(op->quantise_fine(q, low, x, N) == 0.0f && q[7] == 0 && low[7] == 0,
+            "a row that is not finite, two digits");
 }
 
 /* Softmax over blocks of keys whose values have scales, against double: sum_j p_j vs_j u_j. */
@@ -844,7 +846,7 @@ int main(void)
     t_run("exp, log and GELU against libm in double", maths);
     t_run("operators: same bits for every instruction set", operators_one_answer);
     t_run("operators against their definition", operators_definition);
-    t_run("15 bits that fit", full_rows);
+    t_run("outliers have a second digit, and leave the others their steps", outliers);
     t_run("softmax over blocks of keys", attention_definition);
     t_run("logit rules against OpenAI's, written slowly", rules);
     t_run("numbers in writers", numbers);

@@ -336,12 +336,11 @@ static void test_deepest(void)
 }
 
 /* Rows of 16 bits from two digits, as large as sums allow. */
-static void check_joined(const gm_kernels *kernels, size_t rows, size_t k4, int32_t base, int most)
+static void check_joined(const gm_kernels *kernels, size_t rows, size_t k4, int most)
 {
     enum { ROWS = 40, DEEPEST = 520, PANELS = 3 };
     static int8_t high[ROWS * DEEPEST], low[ROWS * DEEPEST], b[PANELS * DEEPEST * 16];
     static int32_t c[ROWS * PANELS * 16];
-    int32_t bases[ROWS];
     void *packed = at_the_edge(2, kernels->a_bytes(rows, k4));
     size_t wrong = 0, i, r, n, k;
     for (i = 0; i < rows * k4 * 4; i++) {
@@ -351,16 +350,13 @@ static void check_joined(const gm_kernels *kernels, size_t rows, size_t k4, int3
     for (i = 0; i < PANELS * k4 * GM_GROUP; i++) {
         b[i] = fill_value(most ? FILL_MIN : FILL_RANDOM, i);
     }
-    for (r = 0; r < rows; r++) {
-        bases[r] = base - (int32_t)r;
-    }
-    kernels->pack_joined(packed, high, low, bases, rows, k4);
+    kernels->pack_joined(packed, high, low, rows, k4);
     kernels->tile(c, PANELS * 16, packed, rows, b, k4, NULL, k4, PANELS);
     for (r = 0; r < rows; r++) {
         for (n = 0; n < PANELS * 16; n++) {
             int64_t sum = 0;
             for (k = 0; k < k4 * 4; k++) {
-                sum += (bases[r] * high[r * k4 * 4 + k] + low[r * k4 * 4 + k]) *
+                sum += (GM_DIGIT * high[r * k4 * 4 + k] + low[r * k4 * 4 + k]) *
                        b[(n / 16 * k4 + k / 4) * GM_GROUP + n % 16 * 4 + k % 4];
             }
             wrong += sum != c[r * PANELS * 16 + n];
@@ -377,7 +373,84 @@ static void test_joined(void)
     for (i = 0; i < n; i++) {
         for (rows = 1; list[i]->pack_joined != NULL && rows <= 40; rows += rows < 14 ? 1 : 13) {
             for (k4 = 1; k4 <= 130; k4 += k4 < 9 ? 1 : 11) {
-                check_joined(list[i], rows, k4, 254, k4 % 2 == 0);
+                check_joined(list[i], rows, k4, k4 % 2 == 0);
+            }
+        }
+    }
+}
+
+/* Rows of two digits through the engine, in the form that it chooses for kernels and rows: every
+ * one in `rare` groups of a row has an outlier; 0: none has. */
+static void check_digits(const gm_kernels *kernels, size_t rows, size_t k4, size_t panels,
+                         uint32_t rare)
+{
+    enum { MOST = GM_FEW * 4 * 520 };
+    static float x[MOST], scale[GM_FEW];
+    static int8_t q[2 * MOST], b[4 * 520 * GM_GROUP], wide[4 * GM_OUTLIERS * GM_GROUP];
+    static uint16_t group[520];
+    static int32_t acc[2 * GM_FEW * 64], correction[64];
+    const size_t k = k4 * 4, packed = kernels->a_bytes(rows > 4 ? rows : 4, k4);
+    en_engine e;
+    en_worker in, w;
+    gm_weight weight;
+    size_t wrong = 0, i, r, n;
+    memset(&e, 0, sizeof e);
+    memset(&in, 0, sizeof in);
+    memset(&w, 0, sizeof w);
+    memset(&weight, 0, sizeof weight);
+    e.gm = kernels;
+    e.op = op_select(WNPU_ISA_SCALAR);
+    in.fine = 1;
+    in.q = q;
+    in.scale = scale;
+    in.outlier = group;
+    in.packed = at_the_edge(1, packed);
+    in.packed_high = at_the_edge(2, gm_outlier_bytes(kernels, rows, k4));
+    w.acc = acc;
+    w.wide = (float *)(void *)wide;
+    for (i = 0; i < rows * k; i++) {
+        x[i] = (float)fill_value(FILL_RANDOM, i) *
+               (rare > 0 && next_random() % (4 * rare) == 0 ? 30.0f : 1.0f);
+    }
+    x[0] = rare > 0 ? 4000.0f : x[0]; /* one at least */
+    memset(correction, 0, sizeof correction);
+    for (i = 0; i < panels * k4 * GM_GROUP; i++) {
+        b[i] = fill_value(FILL_RANDOM, i);
+        correction[i / (k4 * GM_GROUP) * 16 + i % GM_GROUP / 4] -= 128 * b[i];
+    }
+    weight.k4 = (uint32_t)k4;
+    weight.packed = b;
+    weight.correction = correction;
+    en_prepare(&e, &in, NULL, x, k, rows, k);
+    en_sums(&e, &in, &w, &weight, 0, panels, rows);
+    for (r = 0; r < rows; r++) {
+        for (n = 0; n < panels * 16; n++) {
+            int64_t sum = 0;
+            for (i = 0; i < k; i++) {
+                sum += (GM_DIGIT * q[(rows + r) * k + i] + q[r * k + i]) *
+                       b[(n / 16 * k4 + i / 4) * GM_GROUP + n % 16 * 4 + i % 4];
+            }
+            wrong += sum != acc[r * panels * 16 + n];
+        }
+    }
+    for (i = r = 0; i < rows * k; i++) {
+        r += q[rows * k + i] != 0;
+    }
+    T_CHECK((rare == 0) == (r == 0), "%zu high digits", r);
+    T_CHECK(wrong == 0, "%s: %zu rows of %zu groups, %zu panels, one in %u: %zu sums are wrong",
+            name_of(kernels), rows, k4, panels, (unsigned)rare, wrong);
+}
+
+static void test_digits(void)
+{
+    const gm_kernels *list[8];
+    size_t n = kernel_list(list), i, rows, k4, panels;
+    for (i = 0; i < n; i++) {
+        for (rows = 1; rows <= GM_FEW; rows++) {
+            for (k4 = 32, panels = 1; k4 <= 520; k4 += 96 + 4 * rows, panels = panels % 4 + 1) {
+                check_digits(list[i], rows, k4, panels, 0);
+                check_digits(list[i], rows, k4, panels, 4);
+                check_digits(list[i], rows, k4, panels, 16);
             }
         }
     }
@@ -874,6 +947,7 @@ int main(void)
     t_run("products that leave zeros out", test_zeros);
     t_run("corrections of run-time panels", test_corrections);
     t_run("rows of 16 bits", test_joined);
+    t_run("rows of two digits: few groups apart, or both with all weights", test_digits);
     t_run("weights of attention, signed and unsigned", test_attention_weights);
     t_run("float products have one order", test_float);
     t_run("weights in 4 bits", test_half);

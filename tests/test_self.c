@@ -103,9 +103,9 @@ static void bad_powers(const ft_tables *t, const ml_filters *f, const float *x, 
     out[ldo + 1] *= 1.00001f;
 }
 
-static float bad_fine(int8_t *q, int8_t *low, int32_t *base, const float *x, size_t n)
+static float bad_fine(int8_t *high, int8_t *low, const float *x, size_t n)
 {
-    float scale = good_op->quantise_fine(q, low, base, x, n);
+    float scale = good_op->quantise_fine(high, low, x, n);
     low[n - 1] = (int8_t)(low[n - 1] ^ 1);
     return scale;
 }
