@@ -4106,7 +4106,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_half_group(__m512i *sum, const char *a, con
     }
 }
 
-/* R rows (1, 2, 4 or 8) times one panel in 4 bits. S groups in turn have sums of their own, because
+/* R rows (1 to 8) times one panel in 4 bits. S groups in turn have sums of their own, because
  * sums wait for themselves. */
 WNPU_INLINE GM_AVX512 void gm_avx512_half(int32_t *c, size_t ldc, const char *a, size_t stride,
                                           const int8_t *b, const int32_t *correction,
@@ -4143,21 +4143,23 @@ GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *pa
                                           const int8_t *b, const int32_t *correction, size_t k4,
                                           size_t panels)
 {
-    const size_t stride = gm_bytes8(1, k4);
+    const size_t stride = gm_bytes8(1, k4), n = k4 / 2;
     size_t p, r;
-    for (p = 0; p < panels; p++, b += k4 / 2 * GM_GROUP, correction += 16, c += 16) {
+    for (p = 0; p < panels; p++, b += n * GM_GROUP, correction += 16, c += 16) {
         const char *a = packed_a;
-        for (r = 0; r + 8 <= rows; r += 8) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 8, 1);
+        int32_t *to = c;
+        for (r = rows; r >= 8; r -= 8, a += 8 * stride, to += 8 * ldc) {
+            gm_avx512_half(to, ldc, a, stride, b, correction, n, 8, 1);
         }
-        for (; r + 4 <= rows; r += 4) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 4, 1);
-        }
-        for (; r + 2 <= rows; r += 2) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 2, 2);
-        }
-        if (r < rows) {
-            gm_avx512_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 1, 2);
+        switch (r) {
+        case 7: gm_avx512_half(to, ldc, a, stride, b, correction, n, 7, 1); break;
+        case 6: gm_avx512_half(to, ldc, a, stride, b, correction, n, 6, 1); break;
+        case 5: gm_avx512_half(to, ldc, a, stride, b, correction, n, 5, 1); break;
+        case 4: gm_avx512_half(to, ldc, a, stride, b, correction, n, 4, 2); break;
+        case 3: gm_avx512_half(to, ldc, a, stride, b, correction, n, 3, 2); break;
+        case 2: gm_avx512_half(to, ldc, a, stride, b, correction, n, 2, 2); break;
+        case 1: gm_avx512_half(to, ldc, a, stride, b, correction, n, 1, 2); break;
+        default: break;
         }
     }
 }
