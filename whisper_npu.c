@@ -5229,6 +5229,25 @@ typedef enum op_finish {
     OP_ADD      /* out += x */
 } op_finish;
 
+/* Sum of squares of what n values are from a middle. */
+WNPU_INLINE float op_square_body(const float *x, size_t n, float middle)
+{
+    mt_acc sum;
+    mt_vec v;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        MT_UNROLL
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * MT_LANES);
+            v.v -= middle;
+            sum.part[p] += v.v * v.v;
+        }
+    }
+    return mt_acc_sum(&sum);
+}
+
 /* y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, over n values (PyTorch's LayerNorm). */
 WNPU_INLINE void op_norm_body(float *y, const float *x, const float *weight, const float *bias,
                               size_t n)
@@ -5247,16 +5266,7 @@ WNPU_INLINE void op_norm_body(float *y, const float *x, const float *weight, con
         }
     }
     mean = mt_acc_sum(&sum) / (float)n;
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i < n; i += 16) {
-        MT_UNROLL
-        for (p = 0; p < MT_PARTS; p++) {
-            mt_vload(&v, x + i + p * MT_LANES);
-            v.v -= mean;
-            sum.part[p] += v.v * v.v;
-        }
-    }
-    scale = 1.0f / sqrtf(mt_acc_sum(&sum) / (float)n + 1e-5f);
+    scale = 1.0f / sqrtf(op_square_body(x, n, mean) / (float)n + 1e-5f);
     for (i = 0; i < n; i += MT_LANES) {
         mt_vload(&v, x + i);
         mt_vload(&w, weight + i);
@@ -5322,24 +5332,6 @@ static void op_quantise_base(int8_t *q, const float *x, size_t ldx, size_t rows,
 /* Splits x * inverse, in units of GM_DIGIT. */
 typedef void (*op_fine)(int8_t *high, int8_t *low, const float *x, size_t n, float inverse);
 
-/* Sum of squares. */
-WNPU_INLINE float op_square_body(const float *x, size_t n)
-{
-    mt_acc sum;
-    mt_vec v;
-    size_t i;
-    unsigned p;
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i < n; i += 16) {
-        MT_UNROLL
-        for (p = 0; p < MT_PARTS; p++) {
-            mt_vload(&v, x + i + p * MT_LANES);
-            sum.part[p] += v.v * v.v;
-        }
-    }
-    return mt_acc_sum(&sum);
-}
-
 /* A row whose values have 8 bits where they are usual, and outliers, which would take the steps
  * from all others, a second digit (LLM.int8() computes outliers apart; Dettmers et al., 2022). No
  * value is larger than sqrt(n) times the root of the mean square, so for n <= 131072 high digits
@@ -5373,7 +5365,7 @@ static void op_fine_base(int8_t *high, int8_t *low, const float *x, size_t n, fl
 
 static float op_quantise_fine_base(int8_t *high, int8_t *low, const float *x, size_t n)
 {
-    return op_quantise_fine_body(op_fine_base, high, low, x, n, op_square_body(x, n));
+    return op_quantise_fine_body(op_fine_base, high, low, x, n, op_square_body(x, n, 0.0f));
 }
 
 /* Adds what n sums of products with high digits are worth to those with low ones. */
@@ -6483,7 +6475,7 @@ OP_SHORT static void op_short_fine(int8_t *q, int8_t *low, const float *x, size_
 
 OP_SHORT static float op_quantise_fine_short(int8_t *high, int8_t *low, const float *x, size_t n)
 {
-    return op_quantise_fine_body(op_short_fine, high, low, x, n, op_square_body(x, n));
+    return op_quantise_fine_body(op_short_fine, high, low, x, n, op_square_body(x, n, 0.0f));
 }
 
 /* A step of op_short_narrow(): 8 exponents. */
@@ -6767,7 +6759,7 @@ OP_AVX2 static void op_near_fine(int8_t *q, int8_t *low, const float *x, size_t 
 }
 
 /* Also for what has AVX-512: vectors of eight are as fast here. */
-OP_AVX2 static float op_square_avx2(const float *x, size_t n) { return op_square_body(x, n); }
+OP_AVX2 static float op_square_avx2(const float *x, size_t n) { return op_square_body(x, n, 0.0f); }
 
 OP_AVX2 static float op_quantise_fine_avx2(int8_t *high, int8_t *low, const float *x, size_t n)
 {
