@@ -3889,53 +3889,63 @@ GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *fro
     }
 }
 
-/* R rows times one group of one panel; hi is row 8. */
+/* R rows times one group of P panels, `panel` bytes apart; hi is row 8. sum [P][R]. */
 WNPU_INLINE GM_AVX512 void gm_avx512_group(__m512i *sum, const char *a, const char *hi,
-                                           const size_t *odd, const int8_t *b, int R)
+                                           const size_t *odd, const int8_t *b, size_t panel,
+                                           size_t ahead, int R, int P)
 {
-    const __m512i y = _mm512_loadu_si512(b);
-    int r;
+    __m512i y[2];
+    int r, p;
+    MT_UNROLL
+    for (p = 0; p < P; p++, b += panel) {
+        y[p] = _mm512_loadu_si512(b);
+        gm_prefetch(b, ahead);
+    }
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        const char *x = gm_avx512_at(r < 8 ? a : hi, odd, r % 8);
-        gm_avx512_add(&sum[r], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y);
+        const char *at = gm_avx512_at(r < 8 ? a : hi, odd, r % 8);
+        const __m512i x = _mm512_set1_epi32(*(const gm_four *)(const void *)at);
+        MT_UNROLL
+        for (p = 0; p < P; p++) {
+            gm_avx512_add(&sum[p * R + r], x, y[p]);
+        }
     }
 }
 
-/* R rows times one panel, and the line `ahead` bytes behind each group is asked for. S groups in
- * turn have sums of their own (16 at most in all), because sums wait for themselves. */
-WNPU_INLINE GM_AVX512 void gm_avx512_panel(int32_t *c, size_t ldc, const int32_t *from,
-                                           size_t ldfrom, const char *a, size_t stride,
-                                           const int8_t *b, size_t groups, size_t ahead, int R,
-                                           int S)
+/* R rows times P panels (1 or 2), and the line `ahead` bytes behind each group is asked for. S
+ * groups in turn have sums of their own (16 at most in all), because sums wait for themselves. */
+WNPU_INLINE GM_AVX512 void gm_avx512_panels(int32_t *c, size_t ldc, const int32_t *from,
+                                            size_t ldfrom, const char *a, size_t stride,
+                                            const int8_t *b, size_t panel, size_t groups,
+                                            size_t ahead, int R, int P, int S)
 {
     const size_t odd[4] = {stride, stride * 3, stride * 5, stride * 7};
     const char *hi = R > 8 ? a + stride * 8 : a;
     __m512i s[16];
     size_t g;
-    int r, k;
+    int i, k;
     MT_UNROLL
-    for (r = 0; r < R * S; r++) {
-        s[r] = r < R && from != NULL ? _mm512_loadu_si512(from + (size_t)r * ldfrom) :
+    for (i = 0; i < R * P * S; i++) {
+        s[i] = i < R * P && from != NULL ?
+               _mm512_loadu_si512(from + (size_t)(i % R) * ldfrom + i / R * 16) :
                _mm512_setzero_si512();
     }
     for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
         MT_UNROLL
         for (k = 0; k < S; k++, a += 4, hi += 4, b += GM_GROUP) {
-            gm_prefetch(b, ahead);
-            gm_avx512_group(s + k * R, a, hi, odd, b, R);
+            gm_avx512_group(s + k * R * P, a, hi, odd, b, panel, ahead, R, P);
         }
     }
     for (; g < groups; g++, a += 4, hi += 4, b += GM_GROUP) {
-        gm_avx512_group(s, a, hi, odd, b, R);
+        gm_avx512_group(s, a, hi, odd, b, panel, ahead, R, P);
     }
     MT_UNROLL
-    for (r = R; r < R * S; r++) {
-        s[r % R] = _mm512_add_epi32(s[r % R], s[r]);
+    for (i = R * P; i < R * P * S; i++) {
+        s[i % (R * P)] = _mm512_add_epi32(s[i % (R * P)], s[i]);
     }
     MT_UNROLL
-    for (r = 0; r < R; r++) {
-        _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
+    for (i = 0; i < R * P; i++) {
+        _mm512_storeu_si512(c + (size_t)(i % R) * ldc + i / R * 16, s[i]);
     }
 }
 
@@ -3950,23 +3960,81 @@ GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t 
     (void)pitch;
     (void)panels;
     switch (most) {
-    case 16: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 16, 1); break;
-    case 14: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 14, 1); break;
-    case 12: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 12, 1); break;
-    case 10: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 10, 1); break;
-    case 8: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 8, 2); break;
-    case 7: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 7, 2); break;
-    case 6: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 6, 2); break;
-    case 5: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 5, 3); break;
-    case 4: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 4, 4); break;
-    case 3: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 3, 4); break;
-    case 2: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 2, 4); break;
-    case 1: gm_avx512_panel(c, ldc, from, ldfrom, a, stride, b, groups, ahead, 1, 4); break;
-    default: break;
+    case 16:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 16, 1, 1);
+        break;
+    case 14:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 14, 1, 1);
+        break;
+    case 12:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 12, 1, 1);
+        break;
+    case 10:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 10, 1, 1);
+        break;
+    case 8:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 8, 1, 2);
+        break;
+    case 7:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 7, 1, 2);
+        break;
+    case 6:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 6, 1, 2);
+        break;
+    case 5:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 5, 1, 3);
+        break;
+    case 4:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 4, 1, 4);
+        break;
+    case 3:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 3, 1, 4);
+        break;
+    case 2:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 2, 1, 4);
+        break;
+    case 1:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 1, 1, 4);
+        break;
+    default:
+        break;
     }
     if (most < rows) {
-        gm_avx512_panel(c + most * ldc, ldc, gm_at(from, most * ldfrom), ldfrom, a + most * stride,
-                        stride, b, groups, ahead, 1, 4);
+        gm_avx512_panels(c + most * ldc, ldc, gm_at(from, most * ldfrom), ldfrom, a + most * stride,
+                         stride, b, 0, groups, ahead, 1, 1, 4);
+    }
+}
+
+/* 3 to 8 rows times two panels: a broadcast serves both, or loads take longer than products. */
+GM_AVX512 static void gm_avx512_pair_micro(int32_t *c, size_t ldc, const int32_t *from,
+                                           size_t ldfrom, const char *a, size_t stride,
+                                           size_t rows, const int8_t *b, size_t pitch,
+                                           size_t groups, size_t panels, size_t next)
+{
+    const size_t panel = pitch * GM_GROUP;
+    if (panels == 1) {
+        gm_avx512_few_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
+        return;
+    }
+    switch (rows) {
+    case 8:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 8, 2, 1);
+        break;
+    case 7:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 7, 2, 1);
+        break;
+    case 6:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 6, 2, 1);
+        break;
+    case 5:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 5, 2, 1);
+        break;
+    case 4:
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 4, 2, 2);
+        break;
+    default: /* 3 */
+        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 3, 2, 2);
+        break;
     }
 }
 
@@ -3988,6 +4056,14 @@ GM_AVX512 static void gm_avx512_two_micro(int32_t *c, size_t ldc, const int32_t 
 #define GM_SHORT 64u /* groups: four panels of so few lie in one page, where places to read from
                       * disturb each other (22 GB/s in place of 34 on Zen 4) */
 
+/* Two panels at a time are two places to read from, which makes weights take longer, though the
+ * products take less. Attention's are near: its keys have two panels in a page, and its values'
+ * panels (a part of each is multiplied) lie apart anyway. */
+static int gm_avx512_in_pairs(size_t rows, size_t pitch, size_t k4)
+{
+    return rows >= 3 && rows <= 8 && (pitch <= GM_SHORT / 2 || pitch > k4);
+}
+
 /* Reads B from front to back, however few rows there are. */
 static void gm_avx512_forward_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
                                    const int8_t *b, size_t pitch, const int32_t *correction,
@@ -3995,6 +4071,9 @@ static void gm_avx512_forward_tile(int32_t *c, size_t ldc, const void *packed_a,
 {
     if (rows > GM_FEW) {
         gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch, correction, k4,
+                panels);
+    } else if (gm_avx512_in_pairs(rows, pitch, k4)) {
+        gm_walk(gm_avx512_pair_micro, 8, 2, 4, k4, c, ldc, packed_a, rows, b, pitch, correction, k4,
                 panels);
     } else {
         gm_walk(gm_avx512_few_micro, GM_FEW, 1, 4, k4, c, ldc, packed_a, rows, b, pitch, correction,
@@ -4088,54 +4167,129 @@ GM_AVX512 static void gm_avx512_outliers(int32_t *c, size_t ldc, const int32_t *
     }
 }
 
-/* R rows times one group of a panel in 4 bits, which is two groups of bytes. sum [2 R]. */
+/* R rows times one group of P panels in 4 bits, which is two groups of bytes. sum [P][R], and from
+ * `apart` on for the second of these. P lines are asked for, from `ahead` bytes behind b on. */
 WNPU_INLINE GM_AVX512 void gm_avx512_half_group(__m512i *sum, const char *a, const size_t *odd,
-                                                const int8_t *b, int R)
+                                                const int8_t *b, size_t panel, size_t ahead, int R,
+                                                int P, int apart)
 {
-    const __m512i upper = _mm512_set1_epi8((char)0xf0), v = _mm512_loadu_si512(b);
-    const __m512i y1 = _mm512_and_si512(v, upper);
-    const __m512i y0 = _mm512_and_si512(_mm512_slli_epi16(v, 4), upper);
-    int r;
-    gm_prefetch(b, GM_NEAR);
+    const __m512i upper = _mm512_set1_epi8((char)0xf0);
+    __m512i y[2][2], v;
+    int r, p, i;
+    MT_UNROLL
+    for (p = 0; p < P; p++) {
+        v = _mm512_loadu_si512(b + panel * (size_t)p);
+        y[1][p] = _mm512_and_si512(v, upper);
+        y[0][p] = _mm512_and_si512(_mm512_slli_epi16(v, 4), upper);
+        gm_prefetch(b, ahead + (size_t)p * GM_GROUP);
+    }
     MT_UNROLL
     for (r = 0; r < R; r++) {
         const char *x = gm_avx512_at(a, odd, r);
-        gm_avx512_add(&sum[r], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y0);
-        x += 4;
-        gm_avx512_add(&sum[R + r], _mm512_set1_epi32(*(const gm_four *)(const void *)x), y1);
+        MT_UNROLL
+        for (i = 0; i < 2; i++, x += 4) {
+            v = _mm512_set1_epi32(*(const gm_four *)(const void *)x);
+            MT_UNROLL
+            for (p = 0; p < P; p++) {
+                gm_avx512_add(&sum[i * apart + p * R + r], v, y[i][p]);
+            }
+        }
     }
 }
 
-/* R rows (1 to 8) times one panel in 4 bits. S groups in turn have sums of their own, because
- * sums wait for themselves. */
+/* R rows times P panels (1 or 2) in 4 bits. S groups in turn have sums of their own, and so have
+ * the two halves of a group if there are few, because sums wait for themselves. What comes next is
+ * asked for from front to back, whatever P is. */
 WNPU_INLINE GM_AVX512 void gm_avx512_half(int32_t *c, size_t ldc, const char *a, size_t stride,
                                           const int8_t *b, const int32_t *correction,
-                                          size_t groups, int R, int S)
+                                          size_t groups, int R, int P, int S)
 {
     const size_t odd[4] = {stride, stride * 3, stride * 5, stride * 7};
+    const size_t panel = groups * GM_GROUP, others = (size_t)(P - 1) * GM_GROUP;
+    const int sums = R * P, apart = sums > 8 ? 0 : sums, each = sums + apart;
     __m512i s[16];
-    size_t g;
-    int r, k;
+    size_t g, ahead = GM_NEAR;
+    int i, k;
     MT_UNROLL
-    for (r = 0; r < 2 * R * S; r++) {
-        s[r] = r < R ? _mm512_loadu_si512(correction) : _mm512_setzero_si512();
+    for (i = 0; i < each * S; i++) {
+        s[i] = i < sums ? _mm512_loadu_si512(correction + i / R * 16) : _mm512_setzero_si512();
     }
     for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
         MT_UNROLL
-        for (k = 0; k < S; k++, a += 8, b += GM_GROUP) {
-            gm_avx512_half_group(s + 2 * k * R, a, odd, b, R);
+        for (k = 0; k < S; k++, a += 8, b += GM_GROUP, ahead += others) {
+            gm_avx512_half_group(s + k * each, a, odd, b, panel, ahead, R, P, apart);
         }
     }
-    for (; g < groups; g++, a += 8, b += GM_GROUP) {
-        gm_avx512_half_group(s, a, odd, b, R);
+    for (; g < groups; g++, a += 8, b += GM_GROUP, ahead += others) {
+        gm_avx512_half_group(s, a, odd, b, panel, ahead, R, P, apart);
     }
     MT_UNROLL
-    for (r = R; r < 2 * R * S; r++) {
-        s[r % R] = _mm512_add_epi32(s[r % R], s[r]);
+    for (i = sums; i < each * S; i++) {
+        s[i % sums] = _mm512_add_epi32(s[i % sums], s[i]);
     }
     MT_UNROLL
-    for (r = 0; r < R; r++) {
-        _mm512_storeu_si512(c + (size_t)r * ldc, s[r]);
+    for (i = 0; i < sums; i++) {
+        _mm512_storeu_si512(c + (size_t)(i % R) * ldc + i / R * 16, s[i]);
+    }
+}
+
+/* 1 to 8 rows times one panel. */
+GM_AVX512 static void gm_avx512_half_one(int32_t *c, size_t ldc, const char *a, size_t stride,
+                                         size_t rows, const int8_t *b, const int32_t *correction,
+                                         size_t groups)
+{
+    switch (rows) {
+    case 8:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 8, 1, 1);
+        break;
+    case 7:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 7, 1, 1);
+        break;
+    case 6:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 6, 1, 1);
+        break;
+    case 5:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 5, 1, 1);
+        break;
+    case 4:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 4, 1, 2);
+        break;
+    case 3:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 3, 1, 2);
+        break;
+    case 2:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 2, 1, 2);
+        break;
+    default:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 1, 1, 2);
+        break;
+    }
+}
+
+/* 3 to 8 rows times two panels: a broadcast serves both. */
+GM_AVX512 static void gm_avx512_half_two(int32_t *c, size_t ldc, const char *a, size_t stride,
+                                         size_t rows, const int8_t *b, const int32_t *correction,
+                                         size_t groups)
+{
+    switch (rows) {
+    case 8:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 8, 2, 1);
+        break;
+    case 7:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 7, 2, 1);
+        break;
+    case 6:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 6, 2, 1);
+        break;
+    case 5:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 5, 2, 1);
+        break;
+    case 4:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 4, 2, 1);
+        break;
+    default: /* 3 */
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 3, 2, 1);
+        break;
     }
 }
 
@@ -4143,23 +4297,24 @@ GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *pa
                                           const int8_t *b, const int32_t *correction, size_t k4,
                                           size_t panels)
 {
-    const size_t stride = gm_bytes8(1, k4), n = k4 / 2;
-    size_t p, r;
-    for (p = 0; p < panels; p++, b += n * GM_GROUP, correction += 16, c += 16) {
-        const char *a = packed_a;
-        int32_t *to = c;
-        for (r = rows; r >= 8; r -= 8, a += 8 * stride, to += 8 * ldc) {
-            gm_avx512_half(to, ldc, a, stride, b, correction, n, 8, 1);
-        }
-        switch (r) {
-        case 7: gm_avx512_half(to, ldc, a, stride, b, correction, n, 7, 1); break;
-        case 6: gm_avx512_half(to, ldc, a, stride, b, correction, n, 6, 1); break;
-        case 5: gm_avx512_half(to, ldc, a, stride, b, correction, n, 5, 1); break;
-        case 4: gm_avx512_half(to, ldc, a, stride, b, correction, n, 4, 2); break;
-        case 3: gm_avx512_half(to, ldc, a, stride, b, correction, n, 3, 2); break;
-        case 2: gm_avx512_half(to, ldc, a, stride, b, correction, n, 2, 2); break;
-        case 1: gm_avx512_half(to, ldc, a, stride, b, correction, n, 1, 2); break;
-        default: break;
+    const size_t stride = gm_bytes8(1, k4), groups = k4 / 2;
+    size_t p, r, np, nr;
+    for (p = 0; p < panels; p += np) {
+        np = rows > 2 && panels - p >= 2 ? 2 : 1;
+        for (r = 0; r < rows; r += nr) {
+            const char *a = (const char *)packed_a + r * stride;
+            const int8_t *from = b + p * groups * GM_GROUP;
+            int32_t *to = c + r * ldc + p * 16;
+            nr = rows - r < 8 ? rows - r : 8;
+            if (np == 2 && nr > 2) {
+                gm_avx512_half_two(to, ldc, a, stride, nr, from, correction + p * 16, groups);
+                continue;
+            }
+            gm_avx512_half_one(to, ldc, a, stride, nr, from, correction + p * 16, groups);
+            if (np == 2) {
+                gm_avx512_half_one(to + 16, ldc, a, stride, nr, from + groups * GM_GROUP,
+                                   correction + p * 16 + 16, groups);
+            }
         }
     }
 }
