@@ -6007,20 +6007,28 @@ typedef struct op_rest {
     size_t n;
 } op_rest;
 
-/* out[i] += common + x[0] columns[i] + x[1] columns[ldc + i]..., in this order. */
-WNPU_INLINE void op_complete_body(float *out, size_t n, const op_rest *rest, const float *columns,
-                                  size_t ldc)
+/* Rows of out[i] = acc[i] * (row_scale * scale[i]) + common + x[0] columns[i] +
+ * x[1] columns[ldc + i]..., in this order; acc is [rows, n]. */
+WNPU_INLINE void op_complete_body(float *out, size_t ldo, const int32_t *acc, size_t rows, size_t n,
+                                  const float *row_scale, const float *scale, const op_rest *rest,
+                                  const float *columns, size_t ldc)
 {
-    size_t i, k;
+    size_t r, i, k;
     mt_vec v, u;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload(&v, out + i);
-        v.v += rest->common;
-        for (k = 0; k < rest->n; k++) {
-            mt_vload(&u, columns + k * ldc + i);
-            v.v += u.v * rest->x[k];
+    for (r = 0; r < rows; r++, out += ldo, acc += n, rest++) {
+        for (i = 0; i < n; i += MT_LANES) {
+            mt_vload_int(&v, acc + i);
+            mt_vload(&u, scale + i);
+            v.v = v.v * (u.v * row_scale[r]) + rest->common;
+            for (k = 0; k < rest->n; k++) {
+                mt_vload(&u, columns + k * ldc + i);
+                v.v += u.v * rest->x[k];
+            }
+            if (i % 16 == 0) {
+                op_expect_next(out + i);
+            }
+            mt_vstore(out + i, &v);
         }
-        mt_vstore(out + i, &v);
     }
 }
 
@@ -6314,7 +6322,9 @@ typedef struct op_kernels {
     size_t (*above)(uint32_t *index, size_t capacity, const float *x, size_t first, size_t end,
                     float least);
     float (*dot_int8)(const float *x, const int8_t *w, size_t n);
-    void (*complete)(float *out, size_t n, const op_rest *rest, const float *columns, size_t ldc);
+    void (*complete)(float *out, size_t ldo, const int32_t *acc, size_t rows, size_t n,
+                     const float *row_scale, const float *scale, const op_rest *rest,
+                     const float *columns, size_t ldc);
     void (*mel_powers)(const ft_tables *t, const ml_filters *f, const float *x, float *out,
                        size_t ldo, ml_scratch *s);
     float (*mel_log)(float *x, size_t n);
@@ -6390,10 +6400,12 @@ typedef struct op_kernels {
     {                                                                                             \
         return op_dot_int8_body(x, w, n);                                                         \
     }                                                                                             \
-    attribute static void op_complete_##name(float *out, size_t n, const op_rest *rest,           \
+    attribute static void op_complete_##name(float *out, size_t ldo, const int32_t *acc,          \
+                                             size_t rows, size_t n, const float *row_scale,       \
+                                             const float *scale, const op_rest *rest,             \
                                              const float *columns, size_t ldc)                    \
     {                                                                                             \
-        op_complete_body(out, n, rest, columns, ldc);                                             \
+        op_complete_body(out, ldo, acc, rows, n, row_scale, scale, rest, columns, ldc);           \
     }                                                                                             \
     attribute static void op_mel_powers_##name(const ft_tables *t, const ml_filters *f,           \
                                                const float *x, float *out, size_t ldo,            \
@@ -7828,18 +7840,41 @@ OP_AVX512 static float op_dot_int8_avx512(const float *x, const int8_t *w, size_
     return mt_acc_sum(&acc);
 }
 
-OP_AVX512 static void op_complete_avx512(float *out, size_t n, const op_rest *rest,
-                                         const float *columns, size_t ldc)
+/* With K columns; OP_APART is what a model has. */
+WNPU_INLINE OP_AVX512 void op_wide_complete(float *out, const int32_t *acc, size_t n,
+                                            float row_scale, const float *scale,
+                                            const op_rest *rest, const float *columns, size_t ldc,
+                                            size_t K)
 {
-    const __m512 common = _mm512_set1_ps(rest->common);
+    const __m512 row = _mm512_set1_ps(row_scale), common = _mm512_set1_ps(rest->common);
+    __m512 x[OP_APART];
     size_t i, k;
+    for (k = 0; k < K; k++) {
+        x[k] = _mm512_set1_ps(rest->x[k]);
+    }
     for (i = 0; i < n; i += 16) {
-        __m512 v = _mm512_add_ps(_mm512_loadu_ps(out + i), common);
-        for (k = 0; k < rest->n; k++) {
-            v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_loadu_ps(columns + k * ldc + i),
-                                               _mm512_set1_ps(rest->x[k])));
+        __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc + i));
+        v = _mm512_mul_ps(v, _mm512_mul_ps(_mm512_loadu_ps(scale + i), row));
+        v = _mm512_add_ps(v, common);
+        for (k = 0; k < K; k++) {
+            v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_loadu_ps(columns + k * ldc + i), x[k]));
         }
+        op_expect_next(out + i);
         _mm512_storeu_ps(out + i, v);
+    }
+}
+
+OP_AVX512 static void op_complete_avx512(float *out, size_t ldo, const int32_t *acc, size_t rows,
+                                         size_t n, const float *row_scale, const float *scale,
+                                         const op_rest *rest, const float *columns, size_t ldc)
+{
+    size_t r;
+    for (r = 0; r < rows; r++, out += ldo, acc += n, rest++) {
+        if (rest->n == OP_APART) {
+            op_wide_complete(out, acc, n, row_scale[r], scale, rest, columns, ldc, OP_APART);
+        } else {
+            op_wide_complete(out, acc, n, row_scale[r], scale, rest, columns, ldc, rest->n);
+        }
     }
 }
 
@@ -12321,19 +12356,25 @@ static size_t de_parts(const wnpu_model *m)
     return en_blocks((size_t)m->vocab.n_vocab, DE_PART);
 }
 
-/* Completes logits that a worker just wrote, from column first on, and keeps the largest of each
- * part: they are still in its cache. */
-static void de_complete(const de_decoder *d, size_t first, size_t n)
+/* Logits of n panels, at most DE_PART of them, from `panel` on, and their largest while they are
+ * near. */
+static void de_logits(const de_decoder *d, en_worker *w, size_t panel, size_t n)
 {
-    size_t vocab = (size_t)d->e->model->vocab.n_vocab, parts = de_parts(d->e->model), row, at;
-    size_t end = first + n < vocab ? first + n : vocab;
+    const wnpu_model *m = d->e->model;
+    const op_kernels *op = d->e->op;
+    size_t first = panel * 16, last = (size_t)m->vocab.n_vocab, parts = de_parts(m), p, each, row;
+    for (p = panel; p < panel + n && !tp_cancelled(d->e->pool); p += each) {
+        size_t column = p * 16;
+        each = panel + n - p < EN_CHUNK ? panel + n - p : EN_CHUNK;
+        en_fetch_columns(d->weight, p + each, EN_CHUNK);
+        en_sums(d->e, &d->in, w, d->weight, p, each, d->n_rows);
+        op->complete(d->logits + column, d->ldo, w->acc, d->n_rows, each * 16, d->in.scale,
+                     d->weight->scale + column, d->rest, m->apart_values + column, d->ldo);
+    }
+    last = first + n * 16 < last ? first + n * 16 : last;
     for (row = 0; row < d->n_rows; row++) {
-        d->e->op->complete(d->out + row * d->ldo + first, n, &d->rest[row],
-                           d->e->model->apart_values + first, d->ldo);
-        for (at = first; at < end; at += DE_PART) {
-            d->largest[row * parts + at / DE_PART] = d->e->op->largest(
-                d->out + row * d->ldo + at, end - at < DE_PART ? end - at : DE_PART);
-        }
+        d->largest[row * parts + first / DE_PART] =
+            op->largest(d->logits + row * d->ldo + first, last - first);
     }
 }
 
@@ -12381,18 +12422,19 @@ static void de_expect(const de_decoder *d, unsigned worker, size_t count)
 static void de_multiply_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
-    const int logits = d->out == d->logits && !d->e->exact;
-    size_t count = en_blocks(d->weight->n16, d->chunk);
-    size_t panel = de_next(d, worker, count) * d->chunk, n;
+    en_worker *w = &d->e->worker[worker];
+    size_t count = en_blocks(d->weight->n16, d->chunk), n;
+    size_t panel = de_next(d, worker, count) * d->chunk;
     size_t end = d->weight->n16 - panel < d->chunk ? d->weight->n16 : panel + d->chunk;
     (void)index;
+    if (d->out != d->logits || d->e->exact) {
+        en_multiply(d->e, &d->in, w, d->weight, panel, end - panel, d->n_rows, d->out + panel * 16,
+                    d->ldo, d->finish);
+        panel = end;
+    }
     for (; panel < end; panel += n) {
-        n = logits && end - panel > DE_PART / 16 ? DE_PART / 16 : end - panel;
-        en_multiply(d->e, &d->in, &d->e->worker[worker], d->weight, panel, n, d->n_rows,
-                    d->out + panel * 16, d->ldo, d->finish);
-        if (logits) {
-            de_complete(d, panel * 16, n * 16);
-        }
+        n = end - panel > DE_PART / 16 ? DE_PART / 16 : end - panel;
+        de_logits(d, w, panel, n);
     }
     de_expect(d, worker, count);
 }

@@ -226,7 +226,7 @@ typedef struct one_answer {
     uint32_t index[100], size;
     size_t best, above;
     int8_t digit[ONE_N], second[ONE_N], first[ONE_N];
-    float halves[ONE_N], blocks[5][ONE_N];
+    float halves[ONE_N], blocks[5][ONE_N], logits[ONE_ROWS][ONE_N];
     int32_t sums[2];
 } one_answer;
 
@@ -265,6 +265,16 @@ static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
     ask_blocks(op, (const unsigned char *)a->acc[0], n / 32 * 32, o);
 }
 
+/* Rows of logits with all columns apart, one and none. */
+static void ask_logits(const op_kernels *op, const one_question *a, const float *row_scale,
+                       one_answer *o)
+{
+    const size_t n = ONE_N / OP_APART / 16 * 16;
+    op_rest rest[ONE_ROWS] = {{0.7f, {0.3f, -1.1f, 0.01f, 5.0f}, OP_APART}, {-2.0f, {0.9f}, 1}};
+    rest[2].common = 0.1f;
+    op->complete(o->logits[0], ONE_N, a->acc[0], ONE_ROWS, n, row_scale, a->key, rest, a->b, n);
+}
+
 static void ask(const op_kernels *op, const one_question *a, one_answer *o)
 {
     const float row_scale[ONE_ROWS] = {0.01f, 0.02f, 0.0004f};
@@ -280,6 +290,7 @@ static void ask(const op_kernels *op, const one_question *a, one_answer *o)
     memcpy(o->out, a->x, sizeof o->out);
     op->dequantise(o->out[0], ONE_N, a->acc[0], ONE_N, ONE_ROWS, ONE_N, row_scale, a->key, a->b,
                    a->finish);
+    ask_logits(op, a, row_scale, o);
     memcpy(o->joined, a->acc[0], sizeof o->joined);
     op->join(o->joined, o->joined + ONE_N, ONE_N);
     op->value_scales(o->log2, o->inverse, a->value, a->n);
@@ -544,6 +555,7 @@ static void same_answers(const op_kernels *op, const char *name)
         SAME(above);
         SAME(index);
         SAME(dot);
+        SAME(logits);
         SAME(bias);
         SAME(scaled);
         SAME(softmax);
