@@ -4266,7 +4266,7 @@ GM_AVX512 static void gm_avx512_half_one(int32_t *c, size_t ldc, const char *a, 
     }
 }
 
-/* 3 to 8 rows times two panels: a broadcast serves both. */
+/* The same times two panels: a broadcast serves both. */
 GM_AVX512 static void gm_avx512_half_two(int32_t *c, size_t ldc, const char *a, size_t stride,
                                          size_t rows, const int8_t *b, const int32_t *correction,
                                          size_t groups)
@@ -4287,8 +4287,14 @@ GM_AVX512 static void gm_avx512_half_two(int32_t *c, size_t ldc, const char *a, 
     case 4:
         gm_avx512_half(c, ldc, a, stride, b, correction, groups, 4, 2, 1);
         break;
-    default: /* 3 */
+    case 3:
         gm_avx512_half(c, ldc, a, stride, b, correction, groups, 3, 2, 1);
+        break;
+    case 2:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 2, 2, 2);
+        break;
+    default:
+        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 1, 2, 2);
         break;
     }
 }
@@ -4306,14 +4312,10 @@ GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *pa
             const int8_t *from = b + p * groups * GM_GROUP;
             int32_t *to = c + r * ldc + p * 16;
             nr = rows - r < 8 ? rows - r : 8;
-            if (np == 2 && nr > 2) {
-                gm_avx512_half_two(to, ldc, a, stride, nr, from, correction + p * 16, groups);
-                continue;
-            }
-            gm_avx512_half_one(to, ldc, a, stride, nr, from, correction + p * 16, groups);
             if (np == 2) {
-                gm_avx512_half_one(to + 16, ldc, a, stride, nr, from + groups * GM_GROUP,
-                                   correction + p * 16 + 16, groups);
+                gm_avx512_half_two(to, ldc, a, stride, nr, from, correction + p * 16, groups);
+            } else {
+                gm_avx512_half_one(to, ldc, a, stride, nr, from, correction + p * 16, groups);
             }
         }
     }
@@ -12356,7 +12358,7 @@ static size_t de_parts(const wnpu_model *m)
     return en_blocks((size_t)m->vocab.n_vocab, DE_PART);
 }
 
-/* Logits of n panels, at most DE_PART of them, from `panel` on, and their largest while they are
+/* Logits of n panels from `panel` on, a part of DE_PART at most, and their largest while they are
  * near. */
 static void de_logits(const de_decoder *d, en_worker *w, size_t panel, size_t n)
 {
