@@ -342,13 +342,17 @@ static void ar_wipe(void *memory, size_t size)
  *  Assumes   one caller at a time; tasks do not call tp_run().
  *  Ensures   each index runs exactly once; tp_run() returns when all are
  *            done, and does not wait for workers that never woke up.
- *  Costs     about a microsecond while workers still spin, a futex wake
- *            after that. An idle pool uses no CPU.
+ *  Costs     less than a microsecond while workers still spin, a futex
+ *            wake after that. An idle pool uses no CPU.
  *
- *  A job is published in one 64-bit word: generation << 32 | items left.
- *  A worker claims an item by counting the word down with compare-and-
- *  swap, so a claim can never touch a job that is over, and the job's
- *  fields stay put until all claimed items are done.
+ *  Each worker has a lane: items of a job that follow each other, so that
+ *  it reads memory in order and finds near what it had in the job before.
+ *  One word holds a lane: generation << 32 | items left. A worker claims an
+ *  item by counting the word down with compare-and-swap, its own lane's
+ *  first, then those of others. So a claim can never touch a job that is
+ *  over, and the job's fields stay put until all claimed items are done.
+ *  That they are, a worker tells once, when it finds no more: cores may be
+ *  half a microsecond, there and back, from each other.
  * ====================================================================== */
 typedef void (*tp_task)(void *context, size_t index, unsigned worker);
 
@@ -358,17 +362,22 @@ typedef void (*tp_task)(void *context, size_t index, unsigned worker);
 /* 32-bit x86 would put it at any multiple of 4, where a line of the cache may end in its middle. */
 typedef uint64_t tp_atomic __attribute__((aligned(8)));
 
+/* A worker's share of a job. */
+typedef struct tp_lane {
+    tp_atomic left;         /* atomic: generation << 32 | items not yet claimed */
+    size_t first, count;    /* items of the job: count of them from first on */
+    unsigned char room[128 - sizeof(tp_atomic) - 2 * sizeof(size_t)]; /* lines have one each */
+} tp_lane;
+
 typedef struct tp_pool {
     unsigned threads;       /* workers that may run at once, the caller (worker 0) included */
-    /* Workers read the rest at each item: these two change then, and have lines of their own. */
+    uint32_t generation;    /* of the last job */
+    /* Workers read the rest at each item: this changes then, and has a line of its own. */
     unsigned char before[64];
-    tp_atomic ticket;       /* atomic: generation << 32 | items not yet claimed */
-    unsigned char between[64];
     tp_atomic pending;      /* atomic: items not yet finished */
     unsigned char behind[64];
     tp_task task;
     void *context;
-    size_t count;
     wnpu_parallel_for_fn host; /* NULL: own threads */
     void *host_user;
     const int *cancel;      /* atomic: when non-zero, remaining items are skipped */
@@ -384,6 +393,7 @@ typedef struct tp_pool {
         unsigned index;
     } workers[TP_MAX_THREADS];
 #endif
+    tp_lane lane[TP_MAX_THREADS]; /* one for each of `threads` */
 } tp_pool;
 
 WNPU_INLINE void tp_pause(void)
@@ -401,30 +411,55 @@ WNPU_INLINE int tp_cancelled(const tp_pool *pool)
     return pool->cancel != NULL && __atomic_load_n(pool->cancel, __ATOMIC_RELAXED);
 }
 
+/* How many of count items a worker's lane has; *first is the first of them. */
+static size_t tp_share(const tp_pool *pool, size_t worker, size_t count, size_t *first)
+{
+    size_t each = count / pool->threads, rest = count % pool->threads;
+    *first = worker * each + (worker < rest ? worker : rest);
+    return each + (worker < rest);
+}
+
+/* Whether a lane has items that nobody claimed. */
+WNPU_INLINE int tp_has_items(const tp_lane *lane)
+{
+    return (uint32_t)__atomic_load_n(&lane->left, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Claims the next item of a lane. Returns 0 if there is none. */
+WNPU_INLINE int tp_claim(tp_lane *lane, size_t *index)
+{
+    uint64_t left = __atomic_load_n(&lane->left, __ATOMIC_ACQUIRE);
+    while ((uint32_t)left != 0) {
+        if (__atomic_compare_exchange_n(&lane->left, &left, left - 1, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE)) {
+            *index = lane->first + lane->count - (size_t)(uint32_t)left;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Claims and runs items until none is left. */
 static void tp_drain(tp_pool *pool, unsigned worker)
 {
-    uint64_t ticket = __atomic_load_n(&pool->ticket, __ATOMIC_ACQUIRE);
-    while ((uint32_t)ticket != 0) {
-        size_t index;
-        if (!__atomic_compare_exchange_n(&pool->ticket, &ticket, ticket - 1, 0,
-                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-            continue;
-        }
-        index = pool->count - (size_t)(uint32_t)ticket;
-        if (!tp_cancelled(pool)) {
-            pool->task(pool->context, index, worker);
-        }
-        if (__atomic_sub_fetch(&pool->pending, 1, __ATOMIC_ACQ_REL) == 0) {
-#ifndef WNPU_NO_THREADS
-            if (worker != 0 && __atomic_load_n(&pool->caller_sleeps, __ATOMIC_SEQ_CST)) {
-                pthread_mutex_lock(&pool->lock);
-                pthread_cond_signal(&pool->finished);
-                pthread_mutex_unlock(&pool->lock);
+    size_t index, done = 0;
+    unsigned i;
+    for (i = 0; i < pool->threads; i++) {
+        tp_lane *lane = &pool->lane[(worker + i) % pool->threads];
+        for (; tp_claim(lane, &index); done++) {
+            if (!tp_cancelled(pool)) {
+                pool->task(pool->context, index, worker);
             }
-#endif
         }
-        ticket = __atomic_load_n(&pool->ticket, __ATOMIC_ACQUIRE);
+    }
+    if (done > 0 && __atomic_sub_fetch(&pool->pending, done, __ATOMIC_SEQ_CST) == 0) {
+#ifndef WNPU_NO_THREADS
+        if (worker != 0 && __atomic_load_n(&pool->caller_sleeps, __ATOMIC_SEQ_CST)) {
+            pthread_mutex_lock(&pool->lock);
+            pthread_cond_signal(&pool->finished);
+            pthread_mutex_unlock(&pool->lock);
+        }
+#endif
     }
 }
 
@@ -434,10 +469,10 @@ static void tp_host_lane(void *context, size_t lane)
 }
 
 #ifndef WNPU_NO_THREADS
-static int tp_has_work(tp_pool *pool)
+static int tp_has_work(const struct tp_worker *self)
 {
-    return (uint32_t)__atomic_load_n(&pool->ticket, __ATOMIC_SEQ_CST) != 0 ||
-           __atomic_load_n(&pool->quit, __ATOMIC_SEQ_CST);
+    return tp_has_items(&self->pool->lane[self->index]) ||
+           __atomic_load_n(&self->pool->quit, __ATOMIC_ACQUIRE);
 }
 
 static void *tp_main(void *argument)
@@ -446,19 +481,19 @@ static void *tp_main(void *argument)
     tp_pool *pool = self->pool;
     for (;;) {
         unsigned spins = 0;
-        while (!tp_has_work(pool) && spins++ < TP_SPINS) {
+        while (!tp_has_work(self) && spins++ < TP_SPINS) {
             tp_pause();
         }
-        if (!tp_has_work(pool)) {
+        if (!tp_has_work(self)) {
             pthread_mutex_lock(&pool->lock);
-            __atomic_add_fetch(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
-            while (!tp_has_work(pool)) {
+            __atomic_add_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
+            while (!tp_has_work(self)) {
                 pthread_cond_wait(&pool->work, &pool->lock);
             }
-            __atomic_sub_fetch(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
+            __atomic_sub_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
             pthread_mutex_unlock(&pool->lock);
         }
-        if (__atomic_load_n(&pool->quit, __ATOMIC_SEQ_CST)) {
+        if (__atomic_load_n(&pool->quit, __ATOMIC_ACQUIRE)) {
             return NULL;
         }
         tp_drain(pool, self->index);
@@ -489,23 +524,28 @@ static void tp_wait(tp_pool *pool)
  * tasks run at once with the same one. */
 static void tp_run(tp_pool *pool, size_t count, tp_task task, void *context)
 {
-    uint64_t generation;
+    unsigned i = count < pool->threads ? (unsigned)count : pool->threads; /* lanes with items */
     if (count == 0) {
         return;
     }
-    generation = (__atomic_load_n(&pool->ticket, __ATOMIC_RELAXED) >> 32) + 1;
     pool->task = task;
     pool->context = context;
-    pool->count = count;
+    pool->generation++;
     __atomic_store_n(&pool->pending, (uint64_t)count, __ATOMIC_RELAXED);
-    __atomic_store_n(&pool->ticket, generation << 32 | (uint32_t)count, __ATOMIC_SEQ_CST);
+    while (i-- > 0) {
+        tp_lane *lane = &pool->lane[i];
+        lane->count = tp_share(pool, i, count, &lane->first);
+        __atomic_store_n(&lane->left, (uint64_t)pool->generation << 32 | lane->count,
+                         __ATOMIC_RELEASE);
+    }
     if (pool->host != NULL && pool->threads > 1 && count > 1) {
         pool->host(pool->host_user, pool->threads, tp_host_lane, pool);
         return;
     }
 #ifndef WNPU_NO_THREADS
     if (pool->started > 0 && count > 1) {
-        if (__atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST) != 0) {
+        /* Written to, not just read: who sleeps later than this sees the lanes. */
+        if (__atomic_fetch_add(&pool->sleepers, 0, __ATOMIC_ACQ_REL) != 0) {
             pthread_mutex_lock(&pool->lock);
             pthread_cond_broadcast(&pool->work);
             pthread_mutex_unlock(&pool->lock);
@@ -12262,13 +12302,6 @@ typedef struct de_row {
     int want;           /* 1: logits wanted */
 } de_row;
 
-/* Items of a job that lie one after the other in memory, a worker's own until others have none
- * left. A line of the cache each. */
-typedef struct de_lane {
-    size_t next; /* atomic: how many were taken, or more */
-    unsigned char room[64 - sizeof(size_t)];
-} de_lane;
-
 /* Rows that follow each other and share a cache. */
 typedef struct de_run {
     size_t first, n;
@@ -12300,8 +12333,6 @@ typedef struct de_decoder {
     uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
     size_t *n_close;    /* [logit_rows] how many */
     float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
-    unsigned char room[64]; /* who takes the first lane's items does not slow down others' reads */
-    de_lane lane[TP_MAX_THREADS]; /* one for each thread of the pool */
     const gm_weight *after;       /* what will be multiplied with next; NULL: nothing is known */
     /* the product that is under way; chunk is also the heads of an item of self-attention */
     const gm_weight *weight;
@@ -12316,41 +12347,6 @@ typedef struct de_decoder {
     de_tap tap;         /* NULL: nobody listens */
     void *tap_user;
 } de_decoder;
-
-/* How many of count items a lane has; *first is the first of them. */
-static size_t de_share(const de_decoder *d, size_t lane, size_t count, size_t *first)
-{
-    size_t threads = d->e->pool->threads, rest = count % threads;
-    *first = lane * (count / threads) + (lane < rest ? lane : rest);
-    return count / threads + (lane < rest);
-}
-
-/* The next item for a worker, called once for each of count items: the next of its own lane, which
- * it has read ahead, else one of another. */
-static size_t de_next(de_decoder *d, unsigned worker, size_t count)
-{
-    size_t lane = worker, first, n, i;
-    for (;; lane = (lane + 1) % d->e->pool->threads) {
-        n = de_share(d, lane, count, &first);
-        if (__atomic_load_n(&d->lane[lane].next, __ATOMIC_RELAXED) < n) {
-            i = __atomic_fetch_add(&d->lane[lane].next, 1, __ATOMIC_RELAXED);
-            if (i < n) {
-                return first + i;
-            }
-        }
-    }
-}
-
-/* Runs task, which asks de_next(), for each of count items; `after` is the product that follows. */
-static void de_run_lanes(de_decoder *d, size_t count, tp_task task, const gm_weight *after)
-{
-    size_t i;
-    d->after = after;
-    for (i = 0; i < d->e->pool->threads; i++) {
-        __atomic_store_n(&d->lane[i].next, 0, __ATOMIC_RELAXED);
-    }
-    tp_run(d->e->pool, count, task, d);
-}
 
 /* Parts of DE_PART logits that a row has. */
 static size_t de_parts(const wnpu_model *m)
@@ -12403,17 +12399,17 @@ static size_t de_item(const de_decoder *d, const gm_weight *weight)
                     logits ? DE_PART / 16 : EN_CHUNK);
 }
 
-/* A worker whose lane of count items is at its end asks for where its lane of the next product
- * begins, so that memory does not rest meanwhile. */
-static void de_expect(const de_decoder *d, unsigned worker, size_t count)
+/* A worker whose lane is at its end asks for where its lane of the next product begins, so that
+ * memory does not rest meanwhile. */
+static void de_expect(const de_decoder *d, unsigned worker)
 {
     const gm_weight *w = d->after;
-    size_t first, n = de_share(d, worker, count, &first), item, i;
-    if (w == NULL || __atomic_load_n(&d->lane[worker].next, __ATOMIC_RELAXED) < n) {
+    size_t first, item, i;
+    if (w == NULL || tp_has_items(&d->e->pool->lane[worker])) {
         return;
     }
     item = de_item(d, w);
-    (void)de_share(d, worker, en_blocks(w->n16, item), &first);
+    (void)tp_share(d->e->pool, worker, en_blocks(w->n16, item), &first);
     en_fetch_columns(w, first * item, EN_CHUNK);
     first *= item * w->k4 * GM_GROUP / (w->half ? 2 : 1);
     for (i = 0; i < GM_NEAR; i += GM_GROUP) {
@@ -12425,10 +12421,8 @@ static void de_multiply_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
     en_worker *w = &d->e->worker[worker];
-    size_t count = en_blocks(d->weight->n16, d->chunk), n;
-    size_t panel = de_next(d, worker, count) * d->chunk;
+    size_t panel = index * d->chunk, n;
     size_t end = d->weight->n16 - panel < d->chunk ? d->weight->n16 : panel + d->chunk;
-    (void)index;
     if (d->out != d->logits || d->e->exact) {
         en_multiply(d->e, &d->in, w, d->weight, panel, end - panel, d->n_rows, d->out + panel * 16,
                     d->ldo, d->finish);
@@ -12438,7 +12432,7 @@ static void de_multiply_task(void *context, size_t index, unsigned worker)
         n = end - panel > DE_PART / 16 ? DE_PART / 16 : end - panel;
         de_logits(d, w, panel, n);
     }
-    de_expect(d, worker, count);
+    de_expect(d, worker);
 }
 
 /* out = finish(x * weight^T + bias) for x [rows, k], columns shared between the workers; `after` is
@@ -12454,7 +12448,8 @@ static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, 
     d->n_rows = rows;
     d->finish = finish;
     d->chunk = de_item(d, weight);
-    de_run_lanes(d, en_blocks(weight->n16, d->chunk), de_multiply_task, after);
+    d->after = after;
+    tp_run(d->e->pool, en_blocks(weight->n16, d->chunk), de_multiply_task, d);
 }
 
 static void de_norm(de_decoder *d, const mf_norm *norm, size_t rows)
@@ -12546,22 +12541,19 @@ static void de_self(de_decoder *d)
     tp_run(d->e->pool, all / d->chunk, de_self_task, d);
 }
 
-/* One head of a run of rows of one window. Item: run * heads + head. */
+/* One head of a run of rows of one window. Index: run * heads + head. */
 static void de_cross_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
     const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, count = d->window_runs * heads;
-    size_t item = de_next(d, worker, count);
-    size_t head = item % heads, n = e->model->n_text_state;
+    size_t heads = e->model->n_text_head, head = index % heads, n = e->model->n_text_state;
     size_t hd = n / heads;
-    const de_run *run = &d->window_run[item / heads];
+    const de_run *run = &d->window_run[index / heads];
     const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer + d->layer];
-    (void)index;
     de_attend(e, &e->worker[worker], h, head, e->model->n_audio_ctx,
               d->qkv + run->first * n + head * hd, n, run->n,
               d->attended + run->first * n + head * hd, n);
-    de_expect(d, worker, count);
+    de_expect(d, worker);
 }
 
 /* Finds the runs of rows that share a slot, or a window. */
@@ -12599,7 +12591,8 @@ static void de_layer(de_decoder *d, size_t n_rows)
     if (d->tap != NULL) {
         d->tap(d->tap_user, d->layer, d->rows, n_rows, d->qkv);
     }
-    de_run_lanes(d, d->window_runs * heads, de_cross_task, &layer->cross_out);
+    d->after = &layer->cross_out;
+    tp_run(d->e->pool, d->window_runs * heads, de_cross_task, d);
     de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD, &layer->fc1);
     de_norm(d, &layer->mlp_norm, n_rows);
     de_multiply(d, &layer->fc1, d->normed, n_rows, d->wide, OP_GELU, &layer->fc2);

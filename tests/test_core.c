@@ -102,6 +102,35 @@ static void pool(void)
     T_CHECK(calls > 0, "the host's parallel-for was used");
 }
 
+typedef struct order_job {
+    size_t index[10], n;
+} order_job;
+
+static void order_task(void *context, size_t index, unsigned worker)
+{
+    order_job *job = context;
+    (void)worker;
+    job->index[job->n++] = index;
+}
+
+/* host_for() runs the last lane first, which then takes what the others have. */
+static void pool_order(void)
+{
+    static const size_t want[10] = {7, 8, 9, 0, 1, 2, 3, 4, 5, 6};
+    static tp_pool p;
+    int calls = 0, cancel = 0;
+    size_t round, i;
+    T_CHECK(tp_open(&p, 3, host_for, &calls, &cancel, NULL) == 0, "opens");
+    for (round = 0; round < 2; round++) {
+        order_job job = {{0}, 0};
+        tp_run(&p, 10, order_task, &job);
+        for (i = 0; i < 10; i++) {
+            T_CHECK(job.index[i] == want[i], "%d. item is %d", (int)i, (int)job.index[i]);
+        }
+    }
+    tp_close(&p);
+}
+
 /* ---- pages ---- */
 
 static void *foreign_alloc(void *user, size_t size, size_t alignment)
@@ -854,6 +883,7 @@ int main(void)
 {
     t_run("arena: measuring and taking agree, overflow is caught", arena);
     t_run("pool: each item once, own or the host's threads", pool);
+    t_run("pool: a lane's items in order, the own lane first", pool_order);
     t_run("pages: memory is cleared, and nothing beside it", pages);
     t_run("exp, log and GELU against libm in double", maths);
     t_run("operators: same bits for every instruction set", operators_one_answer);
