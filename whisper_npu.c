@@ -5124,21 +5124,32 @@ static void gm_pack_panel_row(int8_t *packed, size_t k4, size_t row, const int8_
 
 #define GM_WOVEN 4u /* rows that are put in their places faster together */
 
+/* The same for GM_WOVEN rows, stride apart, of which row is a multiple; k4 is a multiple of 4. */
+static void gm_pack_panel_rows(int8_t *packed, size_t k4, size_t row, const int8_t *values,
+                               size_t stride)
+{
+    int8_t *to = packed + row / 16 * k4 * GM_GROUP + row % 16 * 4;
+    size_t g;
+    for (g = 0; g < k4; g += 4) {
+        gm_weave(to + g * GM_GROUP, values + g * 4, stride);
+    }
+}
+
 /* Puts n rows from `row` on in their places; rows of values are stride apart and have 4 k4 of them,
  * for a weight in 4 bits from -7 to 7, which are changed. */
 static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *values,
                         size_t stride)
 {
-    size_t g, groups = gm_groups(w);
-    int woven = n == GM_WOVEN && row % GM_WOVEN == 0 && groups % 4 == 0;
+    size_t groups = gm_groups(w);
     uint32_t i;
     for (i = 0; i < n && w->half; i++) {
         gm_fold(values + i * stride, groups);
     }
-    for (g = 0; g < groups && woven; g += 4) {
-        gm_weave(gm_row(w, row) + g * GM_GROUP, values + g * 4, stride);
+    if (n == GM_WOVEN && row % GM_WOVEN == 0 && groups % 4 == 0) {
+        gm_pack_panel_rows(w->packed, groups, row, values, stride);
+        return;
     }
-    for (i = 0; i < n && !woven; i++) {
+    for (i = 0; i < n; i++) {
         gm_pack_panel_row(w->packed, groups, row + i, values + i * stride);
     }
 }
@@ -11532,15 +11543,27 @@ static void en_clear_tail(en_heads *h, size_t n)
     }
 }
 
-/* Puts a quantised key vector q [hd] at position t of one head; its scale is the caller's. */
-static void en_put_key(en_heads *h, size_t head, size_t t, const int8_t *q)
+/* Puts n quantised key vectors q [n, hd] at positions t0.. of one head, four at a time where they
+ * may; their scales are the caller's. */
+static void en_pack_keys(en_heads *h, size_t head, size_t t0, size_t n, const int8_t *q)
 {
-    size_t base = head * h->keys;
-    gm_pack_panel_row(h->k + base * h->hd, h->hd / 4, t, q);
-    h->k_fix[base + t] = -128 * gm_sum(q, h->hd); /* see gm_weight.correction */
+    size_t base = head * h->keys, hd = h->hd, t, steps;
+    int8_t *k = h->k + base * hd;
+    for (t = t0; t < t0 + n; t += steps, q += steps * hd) {
+        size_t i;
+        steps = t % GM_WOVEN == 0 && t + GM_WOVEN <= t0 + n ? GM_WOVEN : 1;
+        if (steps == GM_WOVEN) {
+            gm_pack_panel_rows(k, hd / 4, t, q, hd);
+        } else {
+            gm_pack_panel_row(k, hd / 4, t, q);
+        }
+        for (i = 0; i < steps; i++) { /* see gm_weight.correction */
+            h->k_fix[base + t + i] = -128 * gm_sum(q + i * hd, hd);
+        }
+    }
 }
 
-/* The same for a value vector, which is a column of B: byte by byte. */
+/* Puts a quantised value vector [hd], a column of B, at position t: byte by byte. */
 static void en_put_value(en_heads *h, size_t head, size_t t, const int8_t *q)
 {
     int8_t *v = h->v + head * h->keys * h->hd + t / 4 * GM_GROUP + t % 4;
@@ -11566,9 +11589,7 @@ static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0,
         return;
     }
     e->op->quantise(q, x, ldx, n, hd, h->k_scale + base + t0);
-    for (t = t0; t < t0 + n; t++, q += hd) {
-        en_put_key(h, head, t, q);
-    }
+    en_pack_keys(h, head, t0, n, q);
 }
 
 /* Stores the value vectors likewise, as columns of B [hd, keys]: four steps at a time where whole
@@ -11620,7 +11641,7 @@ static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_
     }
     e->op->quantise(q, k, hd, heads, hd, scale);
     for (i = 0; i < heads; i++) {
-        en_put_key(h, first + i, t, q + i * hd);
+        en_pack_keys(h, first + i, t, 1, q + i * hd);
         h->k_scale[at + i * h->keys] = scale[i];
     }
     e->op->quantise(q, v, hd, heads, hd, scale);
