@@ -362,11 +362,11 @@ typedef void (*tp_task)(void *context, size_t index, unsigned worker);
 /* 32-bit x86 would put it at any multiple of 4, where a line of the cache may end in its middle. */
 typedef uint64_t tp_atomic __attribute__((aligned(8)));
 
-/* A worker's share of a job. */
+/* A worker's share of a job. No line of the cache has two of them. */
 typedef struct tp_lane {
     tp_atomic left;         /* atomic: generation << 32 | items not yet claimed */
     size_t first, count;    /* items of the job: count of them from first on */
-    unsigned char room[128 - sizeof(tp_atomic) - 2 * sizeof(size_t)]; /* lines have one each */
+    unsigned char room[128 - sizeof(tp_atomic) - 2 * sizeof(size_t)];
 } tp_lane;
 
 typedef struct tp_pool {
