@@ -365,8 +365,8 @@ typedef uint64_t tp_atomic __attribute__((aligned(8)));
 /* A worker's share of a job. No line of the cache has two of them. */
 typedef struct tp_lane {
     tp_atomic left;         /* atomic: generation << 32 | items not yet claimed */
-    size_t first, count;    /* items of the job: count of them from first on */
-    unsigned char room[128 - sizeof(tp_atomic) - 2 * sizeof(size_t)];
+    size_t end;             /* behind its last item */
+    unsigned char room[128 - sizeof(tp_atomic) - sizeof(size_t)];
 } tp_lane;
 
 typedef struct tp_pool {
@@ -432,7 +432,7 @@ WNPU_INLINE int tp_claim(tp_lane *lane, size_t *index)
     while ((uint32_t)left != 0) {
         if (__atomic_compare_exchange_n(&lane->left, &left, left - 1, 0, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE)) {
-            *index = lane->first + lane->count - (size_t)(uint32_t)left;
+            *index = lane->end - (size_t)(uint32_t)left;
             return 1;
         }
     }
@@ -533,9 +533,9 @@ static void tp_run(tp_pool *pool, size_t count, tp_task task, void *context)
     pool->generation++;
     __atomic_store_n(&pool->pending, (uint64_t)count, __ATOMIC_RELAXED);
     while (i-- > 0) {
-        tp_lane *lane = &pool->lane[i];
-        lane->count = tp_share(pool, i, count, &lane->first);
-        __atomic_store_n(&lane->left, (uint64_t)pool->generation << 32 | lane->count,
+        size_t first, n = tp_share(pool, i, count, &first);
+        pool->lane[i].end = first + n;
+        __atomic_store_n(&pool->lane[i].left, (uint64_t)pool->generation << 32 | n,
                          __ATOMIC_RELEASE);
     }
     if (pool->host != NULL && pool->threads > 1 && count > 1) {
@@ -543,16 +543,12 @@ static void tp_run(tp_pool *pool, size_t count, tp_task task, void *context)
         return;
     }
 #ifndef WNPU_NO_THREADS
-    if (pool->started > 0 && count > 1) {
-        /* Written to, not just read: who sleeps later than this sees the lanes. */
-        if (__atomic_fetch_add(&pool->sleepers, 0, __ATOMIC_ACQ_REL) != 0) {
-            pthread_mutex_lock(&pool->lock);
-            pthread_cond_broadcast(&pool->work);
-            pthread_mutex_unlock(&pool->lock);
-        }
-        tp_drain(pool, 0);
-        tp_wait(pool);
-        return;
+    /* Written to, not just read: who sleeps later than this sees the lanes. */
+    if (pool->started > 0 && count > 1 &&
+        __atomic_fetch_add(&pool->sleepers, 0, __ATOMIC_ACQ_REL) != 0) {
+        pthread_mutex_lock(&pool->lock);
+        pthread_cond_broadcast(&pool->work);
+        pthread_mutex_unlock(&pool->lock);
     }
 #endif
     tp_drain(pool, 0);
@@ -5124,14 +5120,23 @@ static void gm_pack_panel_row(int8_t *packed, size_t k4, size_t row, const int8_
 
 #define GM_WOVEN 4u /* rows that are put in their places faster together */
 
-/* The same for GM_WOVEN rows, stride apart, of which row is a multiple; k4 is a multiple of 4. */
-static void gm_pack_panel_rows(int8_t *packed, size_t k4, size_t row, const int8_t *values,
-                               size_t stride)
+/* Rows row..row+n-1 from theirs, which are stride apart: four at a time where these begin with a
+ * multiple of four, which is faster. */
+static void gm_pack_panel_rows(int8_t *packed, size_t k4, size_t row, size_t n,
+                               const int8_t *values, size_t stride)
 {
-    int8_t *to = packed + row / 16 * k4 * GM_GROUP + row % 16 * 4;
-    size_t g;
-    for (g = 0; g < k4; g += 4) {
-        gm_weave(to + g * GM_GROUP, values + g * 4, stride);
+    const size_t end = row + n;
+    size_t g, rows;
+    for (; row < end; row += rows, values += rows * stride) {
+        int8_t *to = packed + row / 16 * k4 * GM_GROUP + row % 16 * 4;
+        rows = row % GM_WOVEN == 0 && row + GM_WOVEN <= end && k4 % 4 == 0 ? GM_WOVEN : 1;
+        if (rows == 1) {
+            gm_pack_panel_row(packed, k4, row, values);
+            continue;
+        }
+        for (g = 0; g < k4; g += 4) {
+            gm_weave(to + g * GM_GROUP, values + g * 4, stride);
+        }
     }
 }
 
@@ -5145,13 +5150,7 @@ static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *va
     for (i = 0; i < n && w->half; i++) {
         gm_fold(values + i * stride, groups);
     }
-    if (n == GM_WOVEN && row % GM_WOVEN == 0 && groups % 4 == 0) {
-        gm_pack_panel_rows(w->packed, groups, row, values, stride);
-        return;
-    }
-    for (i = 0; i < n; i++) {
-        gm_pack_panel_row(w->packed, groups, row + i, values + i * stride);
-    }
+    gm_pack_panel_rows(w->packed, groups, row, n, values, stride);
 }
 
 /* n groups of 4 bits as 2 n groups of bytes. */
@@ -11543,23 +11542,14 @@ static void en_clear_tail(en_heads *h, size_t n)
     }
 }
 
-/* Puts n quantised key vectors q [n, hd] at positions t0.. of one head, four at a time where they
- * may; their scales are the caller's. */
+/* Puts n quantised key vectors q [n, hd] at positions t0.. of one head; their scales are the
+ * caller's. */
 static void en_pack_keys(en_heads *h, size_t head, size_t t0, size_t n, const int8_t *q)
 {
-    size_t base = head * h->keys, hd = h->hd, t, steps;
-    int8_t *k = h->k + base * hd;
-    for (t = t0; t < t0 + n; t += steps, q += steps * hd) {
-        size_t i;
-        steps = t % GM_WOVEN == 0 && t + GM_WOVEN <= t0 + n ? GM_WOVEN : 1;
-        if (steps == GM_WOVEN) {
-            gm_pack_panel_rows(k, hd / 4, t, q, hd);
-        } else {
-            gm_pack_panel_row(k, hd / 4, t, q);
-        }
-        for (i = 0; i < steps; i++) { /* see gm_weight.correction */
-            h->k_fix[base + t + i] = -128 * gm_sum(q + i * hd, hd);
-        }
+    size_t hd = h->hd, base = head * h->keys, i;
+    gm_pack_panel_rows(h->k + base * hd, hd / 4, t0, n, q, hd);
+    for (i = 0; i < n; i++) {
+        h->k_fix[base + t0 + i] = -128 * gm_sum(q + i * hd, hd); /* see gm_weight.correction */
     }
 }
 
