@@ -7603,7 +7603,7 @@ WNPU_INLINE GM_AVX512 void op_one_scores(gm_avx512_row *s, const char *query, co
 GM_AVX512 static void op_one_exponents(op_online *row, int16_t *u, const char *query, size_t n,
                                        float query_scale, const op_keys *keys)
 {
-    const size_t ahead = n > 64 ? GM_NEAR : 0; /* behind fewer, in a new cache, is room */
+    const size_t ahead = n > GM_NEAR / OP_HEAD ? GM_NEAR : 0; /* fewer end before that */
     __m512i best = _mm512_set1_epi16(-32768);
     gm_avx512_row s;
     size_t at;
