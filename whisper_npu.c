@@ -341,7 +341,8 @@ static void ar_wipe(void *memory, size_t size)
  *  Owns      the worker threads of one session.
  *  Assumes   one caller at a time; tasks do not call tp_run().
  *  Ensures   each index runs exactly once; tp_run() returns when all are
- *            done, and does not wait for workers that never woke up.
+ *            done, and does not wait for workers that never woke up. Parts
+ *            of a job follow each other, with no item of two under way.
  *  Costs     less than a microsecond while workers still spin, a futex
  *            wake after that. An idle pool uses no CPU.
  *
@@ -351,10 +352,18 @@ static void ar_wipe(void *memory, size_t size)
  *  item by counting the word down with compare-and-swap, its own lane's
  *  first, then those of others. So a claim can never touch a job that is
  *  over, and the job's fields stay put until all claimed items are done.
- *  That they are, a worker tells once, when it finds no more: cores may be
- *  half a microsecond, there and back, from each other.
+ *  That they are, a worker tells once for each lane, when it is empty, and
+ *  who is the last to do so begins the next part: cores may be half a
+ *  microsecond, there and back, from each other.
  * ====================================================================== */
 typedef void (*tp_task)(void *context, size_t index, unsigned worker);
+
+/* Parts of a job count from 0, and the items of part p from p * TP_PART. */
+#define TP_PART ((size_t)1 << 20)
+
+/* How many items a part has, 0 if the job ended before it. Called on whichever thread, when nothing
+ * of the part before is under way. */
+typedef size_t (*tp_items)(void *context, size_t part);
 
 #define TP_MAX_THREADS 64u
 #define TP_SPINS 2000u /* about 20 to 60 microseconds of pause instructions */
@@ -371,11 +380,14 @@ typedef struct tp_lane {
 
 typedef struct tp_pool {
     unsigned threads;       /* workers that may run at once, the caller (worker 0) included */
-    uint32_t generation;    /* of the last job */
+    uint32_t generation;    /* of the last part */
     /* Workers read the rest at each item: this changes then, and has a line of its own. */
     unsigned char before[64];
-    tp_atomic pending;      /* atomic: items not yet finished */
+    tp_atomic pending;      /* atomic: items of the part not yet finished */
+    unsigned sleepers;      /* atomic, changed under lock: threads that wait for work or the end */
+    size_t part;
     unsigned char behind[64];
+    tp_items items;         /* NULL: the job has one part */
     tp_task task;
     void *context;
     wnpu_parallel_for_fn host; /* NULL: own threads */
@@ -383,8 +395,8 @@ typedef struct tp_pool {
     const int *cancel;      /* atomic: when non-zero, remaining items are skipped */
 #ifndef WNPU_NO_THREADS
     pthread_mutex_t lock;
-    pthread_cond_t work, finished;
-    unsigned started, sleepers; /* sleepers: atomic, changed under lock */
+    pthread_cond_t work;
+    unsigned started;
     int caller_sleeps;          /* atomic, changed under lock */
     int quit;                   /* atomic */
     struct tp_worker {
@@ -393,6 +405,7 @@ typedef struct tp_pool {
         unsigned index;
     } workers[TP_MAX_THREADS];
 #endif
+    int over;                   /* atomic: no part is left */
     tp_lane lane[TP_MAX_THREADS]; /* one for each of `threads` */
 } tp_pool;
 
@@ -439,27 +452,75 @@ WNPU_INLINE int tp_claim(tp_lane *lane, size_t *index)
     return 0;
 }
 
+/* Wakes who sleeps, as a part of count items began or, with 0, the last one is over. */
+static void tp_wake(tp_pool *pool, size_t count)
+{
+#ifndef WNPU_NO_THREADS
+    /* Written to, not just read: who sleeps later than this sees what was written before. */
+    if (pool->started > 0 && __atomic_fetch_add(&pool->sleepers, 0, __ATOMIC_ACQ_REL) != 0 &&
+        (count > 1 || __atomic_load_n(&pool->caller_sleeps, __ATOMIC_ACQUIRE))) {
+        pthread_mutex_lock(&pool->lock);
+        pthread_cond_broadcast(&pool->work);
+        pthread_mutex_unlock(&pool->lock);
+    }
+#else
+    (void)pool;
+    (void)count;
+#endif
+}
+
+/* Begins a part of count items. */
+static void tp_publish(tp_pool *pool, size_t count)
+{
+    unsigned i = count < pool->threads ? (unsigned)count : pool->threads; /* lanes with items */
+    pool->generation++;
+    __atomic_store_n(&pool->pending, (uint64_t)count, __ATOMIC_RELAXED);
+    while (i-- > 0) {
+        size_t first, n = tp_share(pool, i, count, &first);
+        pool->lane[i].end = pool->part * TP_PART + first + n;
+        __atomic_store_n(&pool->lane[i].left, (uint64_t)pool->generation << 32 | n,
+                         __ATOMIC_RELEASE);
+    }
+    tp_wake(pool, count);
+}
+
+/* Goes on to the next part; returns its items, 0 if there is none. */
+static size_t tp_advance(tp_pool *pool)
+{
+    return pool->items != NULL ? pool->items(pool->context, ++pool->part) : 0;
+}
+
+/* So many claimed items are done. Returns whether they were the last of a part, and another part
+ * began; a host's threads are given that by the caller. */
+static int tp_finish(tp_pool *pool, size_t done)
+{
+    size_t count;
+    if (__atomic_sub_fetch(&pool->pending, done, __ATOMIC_ACQ_REL) != 0 || pool->host != NULL) {
+        return 0;
+    }
+    count = tp_advance(pool);
+    if (count > 0) {
+        tp_publish(pool, count);
+        return 1;
+    }
+    __atomic_store_n(&pool->over, 1, __ATOMIC_RELEASE);
+    tp_wake(pool, 0);
+    return 0;
+}
+
 /* Claims and runs items until none is left. */
 static void tp_drain(tp_pool *pool, unsigned worker)
 {
-    size_t index, done = 0;
-    unsigned i;
-    for (i = 0; i < pool->threads; i++) {
+    unsigned i = 0;
+    while (i < pool->threads) {
         tp_lane *lane = &pool->lane[(worker + i) % pool->threads];
+        size_t index, done = 0;
         for (; tp_claim(lane, &index); done++) {
             if (!tp_cancelled(pool)) {
                 pool->task(pool->context, index, worker);
             }
         }
-    }
-    if (done > 0 && __atomic_sub_fetch(&pool->pending, done, __ATOMIC_SEQ_CST) == 0) {
-#ifndef WNPU_NO_THREADS
-        if (worker != 0 && __atomic_load_n(&pool->caller_sleeps, __ATOMIC_SEQ_CST)) {
-            pthread_mutex_lock(&pool->lock);
-            pthread_cond_signal(&pool->finished);
-            pthread_mutex_unlock(&pool->lock);
-        }
-#endif
+        i = done > 0 && tp_finish(pool, done) ? 0 : i + 1;
     }
 }
 
@@ -469,10 +530,34 @@ static void tp_host_lane(void *context, size_t lane)
 }
 
 #ifndef WNPU_NO_THREADS
-static int tp_has_work(const struct tp_worker *self)
+static int tp_ready(const tp_pool *pool, unsigned worker, const int *end)
 {
-    return tp_has_items(&self->pool->lane[self->index]) ||
-           __atomic_load_n(&self->pool->quit, __ATOMIC_ACQUIRE);
+    return tp_has_items(&pool->lane[worker]) || __atomic_load_n(end, __ATOMIC_ACQUIRE);
+}
+
+/* Waits until a worker's lane has items or *end is not 0. */
+static void tp_wait(tp_pool *pool, unsigned worker, const int *end)
+{
+    unsigned spins = 0;
+    while (!tp_ready(pool, worker, end) && spins++ < TP_SPINS) {
+        tp_pause();
+    }
+    if (tp_ready(pool, worker, end)) {
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    if (worker == 0) {
+        __atomic_store_n(&pool->caller_sleeps, 1, __ATOMIC_RELEASE);
+    }
+    __atomic_add_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
+    while (!tp_ready(pool, worker, end)) {
+        pthread_cond_wait(&pool->work, &pool->lock);
+    }
+    __atomic_sub_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
+    if (worker == 0) {
+        __atomic_store_n(&pool->caller_sleeps, 0, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static void *tp_main(void *argument)
@@ -480,83 +565,57 @@ static void *tp_main(void *argument)
     struct tp_worker *self = argument;
     tp_pool *pool = self->pool;
     for (;;) {
-        unsigned spins = 0;
-        while (!tp_has_work(self) && spins++ < TP_SPINS) {
-            tp_pause();
-        }
-        if (!tp_has_work(self)) {
-            pthread_mutex_lock(&pool->lock);
-            __atomic_add_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
-            while (!tp_has_work(self)) {
-                pthread_cond_wait(&pool->work, &pool->lock);
-            }
-            __atomic_sub_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
-            pthread_mutex_unlock(&pool->lock);
-        }
+        tp_wait(pool, self->index, &pool->quit);
         if (__atomic_load_n(&pool->quit, __ATOMIC_ACQUIRE)) {
             return NULL;
         }
         tp_drain(pool, self->index);
     }
 }
+#endif
 
-/* The caller has no item left and waits for those that workers hold. */
-static void tp_wait(tp_pool *pool)
+/* Runs the parts of a job, of which the first has count items. */
+static void tp_start(tp_pool *pool, size_t count, tp_items items, tp_task task, void *context)
 {
-    unsigned spins = 0;
-    while (__atomic_load_n(&pool->pending, __ATOMIC_ACQUIRE) != 0 && spins++ < TP_SPINS) {
-        tp_pause();
+    pool->part = 0;
+    pool->items = items;
+    pool->task = task;
+    pool->context = context;
+    __atomic_store_n(&pool->over, 0, __ATOMIC_RELAXED);
+    while (pool->host != NULL && count > 0) {
+        tp_publish(pool, count);
+        if (pool->threads > 1 && count > 1) {
+            pool->host(pool->host_user, pool->threads, tp_host_lane, pool);
+        } else {
+            tp_drain(pool, 0);
+        }
+        count = tp_advance(pool);
     }
-    if (__atomic_load_n(&pool->pending, __ATOMIC_ACQUIRE) == 0) {
+    if (count == 0) {
         return;
     }
-    pthread_mutex_lock(&pool->lock);
-    __atomic_store_n(&pool->caller_sleeps, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&pool->pending, __ATOMIC_SEQ_CST) != 0) {
-        pthread_cond_wait(&pool->finished, &pool->lock);
+    tp_publish(pool, count);
+    tp_drain(pool, 0);
+#ifndef WNPU_NO_THREADS
+    while (pool->started > 0 && !__atomic_load_n(&pool->over, __ATOMIC_ACQUIRE)) {
+        tp_wait(pool, 0, &pool->over);
+        tp_drain(pool, 0);
     }
-    __atomic_store_n(&pool->caller_sleeps, 0, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&pool->lock);
-}
 #endif
+}
 
 /* Runs task(context, i, worker) for i in 0..count-1; worker is below pool->threads and no two
  * tasks run at once with the same one. */
 static void tp_run(tp_pool *pool, size_t count, tp_task task, void *context)
 {
-    unsigned i = count < pool->threads ? (unsigned)count : pool->threads; /* lanes with items */
-    if (count == 0) {
-        return;
-    }
-    pool->task = task;
-    pool->context = context;
-    pool->generation++;
-    __atomic_store_n(&pool->pending, (uint64_t)count, __ATOMIC_RELAXED);
-    while (i-- > 0) {
-        size_t first, n = tp_share(pool, i, count, &first);
-        pool->lane[i].end = first + n;
-        __atomic_store_n(&pool->lane[i].left, (uint64_t)pool->generation << 32 | n,
-                         __ATOMIC_RELEASE);
-    }
-    if (pool->host != NULL && pool->threads > 1 && count > 1) {
-        pool->host(pool->host_user, pool->threads, tp_host_lane, pool);
-        return;
-    }
-#ifndef WNPU_NO_THREADS
-    /* Written to, not just read: who sleeps later than this sees the lanes. */
-    if (pool->started > 0 && count > 1 &&
-        __atomic_fetch_add(&pool->sleepers, 0, __ATOMIC_ACQ_REL) != 0) {
-        pthread_mutex_lock(&pool->lock);
-        pthread_cond_broadcast(&pool->work);
-        pthread_mutex_unlock(&pool->lock);
-    }
-#endif
-    tp_drain(pool, 0);
-#ifndef WNPU_NO_THREADS
-    if (pool->started > 0) {
-        tp_wait(pool); /* a spinning worker may have taken the only item */
-    }
-#endif
+    tp_start(pool, count, NULL, task, context);
+}
+
+/* The same for all parts of a job, one after the other: saves the way from the worker that is the
+ * last with a part to the caller, and back. */
+static void tp_run_parts(tp_pool *pool, tp_items items, tp_task task, void *context)
+{
+    tp_start(pool, items(context, 0), items, task, context);
 }
 
 static void tp_close(tp_pool *pool)
@@ -573,7 +632,6 @@ static void tp_close(tp_pool *pool)
     for (i = 0; i < pool->started; i++) {
         pthread_join(pool->workers[i].thread, NULL);
     }
-    pthread_cond_destroy(&pool->finished);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
 #else
@@ -603,11 +661,6 @@ static int tp_open(tp_pool *pool, unsigned threads, wnpu_parallel_for_fn host, v
         return er_set(error, WNPU_E_MEMORY, "cannot create a mutex");
     }
     if (pthread_cond_init(&pool->work, NULL) != 0) {
-        pthread_mutex_destroy(&pool->lock);
-        return er_set(error, WNPU_E_MEMORY, "cannot create a condition variable");
-    }
-    if (pthread_cond_init(&pool->finished, NULL) != 0) {
-        pthread_cond_destroy(&pool->work);
         pthread_mutex_destroy(&pool->lock);
         return er_set(error, WNPU_E_MEMORY, "cannot create a condition variable");
     }
@@ -11446,7 +11499,8 @@ typedef struct en_engine {
     tp_pool *pool;
     int exact;          /* float path */
     size_t rows;        /* of a block */
-    en_worker *worker;  /* one for each thread of the pool */
+    size_t n_workers;   /* threads of the pool */
+    en_worker *worker;  /* [n_workers] */
     ft_tables *fft;
     ml_filters filters;
     float *mel;         /* [1 + 3000 + 1, n_mels], first and last row zero */
@@ -12249,6 +12303,7 @@ static void en_take(ar_arena *arena, en_engine *e, size_t n_workers)
     size_t d = m->n_audio_state, ctx = m->n_audio_ctx, hd = d / m->n_audio_head, i;
     en_worker nothing;
     e->rows = en_block_rows(ctx, n_workers);
+    e->n_workers = n_workers;
     e->worker = ar_take(arena, n_workers, sizeof(en_worker));
     for (i = 0; i < n_workers; i++) {
         en_take_worker(arena, e, e->worker != NULL ? &e->worker[i] : &nothing);
@@ -12302,7 +12357,7 @@ static void en_start(en_engine *e)
 #define DE_PIECES 16u    /* of the vocabulary, that second digits are shared out in */
 #define DE_SHARES 4u     /* of a row's tokens that are computed in full */
 #define DE_AHEAD 8u      /* tokens whose digits are asked for before they are used */
-#define DE_PART 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
+#define DE_STRETCH 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
 #define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
 
 typedef struct de_row {
@@ -12322,15 +12377,50 @@ typedef struct de_run {
 typedef void (*de_tap)(void *user, size_t layer, const de_row *rows, size_t n_rows,
                        const float *query);
 
+/* What is done with all rows before anything else can be. */
+typedef enum de_kind {
+    DE_QKV, DE_SELF, DE_ATTN_OUT, DE_CROSS_Q, DE_CROSS, DE_CROSS_OUT, DE_FC1, DE_FC2, DE_OF_LAYER,
+    /* and after the last layer, the last three where there are 4 bits: */
+    DE_VOCAB = DE_OF_LAYER, DE_FIND, DE_DIGITS, DE_COMPLETE, DE_KINDS
+} de_kind;
+
+/* A part of a step. */
+typedef struct de_part {
+    de_kind kind;
+    size_t layer;
+    size_t items;
+    size_t chunk;       /* panels of an item of a product, heads of an item of self-attention */
+    /* of a product: out = finish(norm(in) * weight^T + bias) */
+    const gm_weight *weight;
+    const mf_norm *norm; /* NULL: none */
+    const float *in;    /* [rows, weight->k] */
+    float *out;         /* [rows, ldo] */
+    size_t rows, ldo;
+    op_finish finish;
+    const gm_weight *after; /* what will be multiplied with next; NULL: nothing is known */
+} de_part;
+
+/* What a worker knows of the part that it works for, and the rows that are multiplied in it: to
+ * find that out, norm and round costs less than having it from another core. No line of the cache
+ * has two of these. */
+typedef struct de_worker {
+    uint64_t number;    /* of the part, over all steps */
+    de_part part;
+    int ready;          /* rows are prepared */
+    en_worker rows;
+    float *normed;      /* [DE_ROWS, d] */
+    unsigned char room[64];
+} de_worker;
+
 typedef struct de_decoder {
     en_engine *e;
     size_t slots, windows;
     size_t window;      /* whose caches are looked at, but where rows say which */
     en_heads *self;     /* [slots][n_text_layer] */
     en_heads *cross;    /* [windows][n_text_layer] */
-    en_worker in;       /* rows quantised once for all workers */
+    de_worker *worker;  /* [n_workers] */
     float *x;           /* [DE_ROWS, d] residual stream */
-    float *normed;      /* [DE_ROWS, d] */
+    float *normed;      /* [DE_ROWS, d] what logits are computed of */
     float *qkv;         /* [DE_ROWS, 3 d] */
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
@@ -12339,51 +12429,48 @@ typedef struct de_decoder {
     size_t sure;        /* bytes from the arena's beginning on that whoever decodes writes to */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (three at least: se_prefill) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
-    float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_PART logits */
+    float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_STRETCH logits */
     op_rest *rest;      /* [logit_rows] what 4 bits do not hold of them */
     uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
     size_t *n_close;    /* [logit_rows] how many */
     float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
-    const gm_weight *after;       /* what will be multiplied with next; NULL: nothing is known */
-    /* the product that is under way; chunk is also the heads of an item of self-attention */
-    const gm_weight *weight;
-    float *out;
-    size_t ldo, n_rows, chunk;
-    op_finish finish;
-    /* the attention that is under way */
+    /* the step that is under way */
+    uint64_t number;    /* of its first part */
+    size_t first;       /* which part of a step that is: 0, but for tests */
     const de_row *rows;
-    size_t layer;
+    size_t n_rows, n_wanted;
     de_run slot_run[DE_ROWS], window_run[DE_ROWS];
     size_t slot_runs, window_runs;
     de_tap tap;         /* NULL: nobody listens */
     void *tap_user;
 } de_decoder;
 
-/* Parts of DE_PART logits that a row has. */
-static size_t de_parts(const wnpu_model *m)
+/* Stretches of DE_STRETCH logits that a row has. */
+static size_t de_stretches(const wnpu_model *m)
 {
-    return en_blocks((size_t)m->vocab.n_vocab, DE_PART);
+    return en_blocks((size_t)m->vocab.n_vocab, DE_STRETCH);
 }
 
-/* Logits of n panels from `panel` on, a part of DE_PART at most, and their largest while they are
- * near. */
-static void de_logits(const de_decoder *d, en_worker *w, size_t panel, size_t n)
+/* Logits of n panels from `panel` on, a stretch at most, and their largest while they are near. */
+static void de_logits(const de_decoder *d, const de_part *part, const en_worker *in, en_worker *w,
+                      size_t panel, size_t n)
 {
     const wnpu_model *m = d->e->model;
     const op_kernels *op = d->e->op;
-    size_t first = panel * 16, last = (size_t)m->vocab.n_vocab, parts = de_parts(m), p, each, row;
+    const size_t first = panel * 16, stretches = de_stretches(m);
+    size_t last = (size_t)m->vocab.n_vocab, p, each, row;
     for (p = panel; p < panel + n && !tp_cancelled(d->e->pool); p += each) {
         size_t column = p * 16;
         each = panel + n - p < EN_CHUNK ? panel + n - p : EN_CHUNK;
-        en_fetch_columns(d->weight, p + each, EN_CHUNK);
-        en_sums(d->e, &d->in, w, d->weight, p, each, d->n_rows);
-        op->complete(d->logits + column, d->ldo, w->acc, d->n_rows, each * 16, d->in.scale,
-                     d->weight->scale + column, d->rest, m->apart_values + column, d->ldo);
+        en_fetch_columns(part->weight, p + each, EN_CHUNK);
+        en_sums(d->e, in, w, part->weight, p, each, part->rows);
+        op->complete(part->out + column, part->ldo, w->acc, part->rows, each * 16, in->scale,
+                     part->weight->scale + column, d->rest, m->apart_values + column, part->ldo);
     }
     last = first + n * 16 < last ? first + n * 16 : last;
-    for (row = 0; row < d->n_rows; row++) {
-        d->largest[row * parts + first / DE_PART] =
-            op->largest(d->logits + row * d->ldo + first, last - first);
+    for (row = 0; row < part->rows; row++) {
+        d->largest[row * stretches + first / DE_STRETCH] =
+            op->largest(part->out + row * part->ldo + first, last - first);
     }
 }
 
@@ -12407,14 +12494,13 @@ static size_t de_item(const de_decoder *d, const gm_weight *weight)
 {
     const int logits = weight == &d->e->model->embedding;
     return de_chunk(weight->n16, d->e->pool->threads, logits ? 16 : 2,
-                    logits ? DE_PART / 16 : EN_CHUNK);
+                    logits ? DE_STRETCH / 16 : EN_CHUNK);
 }
 
 /* A worker whose lane is at its end asks for where its lane of the next product begins, so that
  * memory does not rest meanwhile. */
-static void de_expect(const de_decoder *d, unsigned worker)
+static void de_expect(const de_decoder *d, const gm_weight *w, unsigned worker)
 {
-    const gm_weight *w = d->after;
     size_t first, item, i;
     if (w == NULL || tp_has_items(&d->e->pool->lane[worker])) {
         return;
@@ -12428,44 +12514,40 @@ static void de_expect(const de_decoder *d, unsigned worker)
     }
 }
 
-static void de_multiply_task(void *context, size_t index, unsigned worker)
+/* The rows that are multiplied in a worker's part. */
+static const en_worker *de_prepare(const de_decoder *d, de_worker *own)
 {
-    de_decoder *d = context;
+    const de_part *part = &own->part;
+    const float *x = part->in;
+    if (own->ready) {
+        return &own->rows;
+    }
+    if (part->norm != NULL) {
+        en_norm(d->e, part->norm, own->normed, x, part->rows, part->weight->k);
+        x = own->normed;
+    }
+    own->rows.fine = part->kind != DE_VOCAB; /* of which those that matter are computed in full */
+    en_prepare(d->e, &own->rows, NULL, x, part->weight->k, part->rows, part->weight->k);
+    own->ready = 1;
+    return &own->rows;
+}
+
+static void de_multiply(de_decoder *d, size_t item, unsigned worker)
+{
     en_worker *w = &d->e->worker[worker];
-    size_t panel = index * d->chunk, n;
-    size_t end = d->weight->n16 - panel < d->chunk ? d->weight->n16 : panel + d->chunk;
-    if (d->out != d->logits || d->e->exact) {
-        en_multiply(d->e, &d->in, w, d->weight, panel, end - panel, d->n_rows, d->out + panel * 16,
-                    d->ldo, d->finish);
+    const de_part *part = &d->worker[worker].part;
+    const en_worker *in = de_prepare(d, &d->worker[worker]);
+    size_t panel = item * part->chunk, left = part->weight->n16 - panel, n;
+    size_t end = left < part->chunk ? part->weight->n16 : panel + part->chunk;
+    if (part->kind != DE_VOCAB || d->e->exact) {
+        en_multiply(d->e, in, w, part->weight, panel, end - panel, part->rows,
+                    part->out + panel * 16, part->ldo, part->finish);
         panel = end;
     }
     for (; panel < end; panel += n) {
-        n = end - panel > DE_PART / 16 ? DE_PART / 16 : end - panel;
-        de_logits(d, w, panel, n);
+        n = end - panel > DE_STRETCH / 16 ? DE_STRETCH / 16 : end - panel;
+        de_logits(d, part, in, w, panel, n);
     }
-    de_expect(d, worker);
-}
-
-/* out = finish(x * weight^T + bias) for x [rows, k], columns shared between the workers; `after` is
- * the product that follows. */
-static void de_multiply(de_decoder *d, const gm_weight *weight, const float *x, size_t rows,
-                        float *out, op_finish finish, const gm_weight *after)
-{
-    d->in.fine = out != d->logits; /* those that matter are computed in full, see de_refine() */
-    en_prepare(d->e, &d->in, NULL, x, weight->k, rows, weight->k);
-    d->weight = weight;
-    d->out = out;
-    d->ldo = (size_t)weight->n16 * 16;
-    d->n_rows = rows;
-    d->finish = finish;
-    d->chunk = de_item(d, weight);
-    d->after = after;
-    tp_run(d->e->pool, en_blocks(weight->n16, d->chunk), de_multiply_task, d);
-}
-
-static void de_norm(de_decoder *d, const mf_norm *norm, size_t rows)
-{
-    en_norm(d->e, norm, d->normed, d->x, rows, d->e->model->n_text_state);
 }
 
 /* Rows of one head's queries, stride ldx, over the first n keys of h. */
@@ -12514,7 +12596,7 @@ static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t
     size_t n = e->model->n_text_state, hd = n / e->model->n_text_head, head, i;
     const de_row *rows = d->rows + run->first;
     const float *x = d->qkv + run->first * 3 * n;
-    en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->layer];
+    en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->worker[worker].part.layer];
     float *out = d->attended + run->first * n;
     de_fetch_head(h, first, rows->position);
     for (i = 0; i < run->n; i++) {
@@ -12532,39 +12614,38 @@ static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t
     }
 }
 
-/* Index: run * parts + part of the heads, d->chunk of them. */
-static void de_self_task(void *context, size_t index, unsigned worker)
+/* Item: run * parts of the heads + such a part. */
+static void de_self(de_decoder *d, size_t item, unsigned worker)
 {
-    de_decoder *d = context;
-    size_t parts = d->e->model->n_text_head / d->chunk;
-    de_self_heads(d, &d->slot_run[index / parts], index % parts * d->chunk, d->chunk, worker);
+    const de_part *part = &d->worker[worker].part;
+    size_t each = d->e->model->n_text_head / part->chunk;
+    de_self_heads(d, &d->slot_run[item / each], item % each * part->chunk, part->chunk, worker);
 }
 
-/* Several heads at a time, as one takes little longer than being claimed. */
-static void de_self(de_decoder *d)
+/* Heads of an item: several, as one takes little longer than being claimed. */
+static size_t de_self_chunk(const de_decoder *d)
 {
-    size_t heads = d->e->model->n_text_head, all = d->slot_runs * heads;
-    for (d->chunk = heads; d->chunk > 1; d->chunk--) {
-        if (heads % d->chunk == 0 && all / d->chunk >= 2 * d->e->pool->threads) {
+    size_t heads = d->e->model->n_text_head, chunk;
+    for (chunk = heads; chunk > 1; chunk--) {
+        if (heads % chunk == 0 && d->slot_runs * heads / chunk >= 2 * d->e->pool->threads) {
             break;
         }
     }
-    tp_run(d->e->pool, all / d->chunk, de_self_task, d);
+    return chunk;
 }
 
-/* One head of a run of rows of one window. Index: run * heads + head. */
-static void de_cross_task(void *context, size_t index, unsigned worker)
+/* One head of a run of rows of one window. Item: run * heads + head. */
+static void de_cross_heads(de_decoder *d, size_t item, unsigned worker)
 {
-    de_decoder *d = context;
     const en_engine *e = d->e;
-    size_t heads = e->model->n_text_head, head = index % heads, n = e->model->n_text_state;
+    size_t heads = e->model->n_text_head, head = item % heads, n = e->model->n_text_state;
     size_t hd = n / heads;
-    const de_run *run = &d->window_run[index / heads];
-    const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer + d->layer];
+    const de_run *run = &d->window_run[item / heads];
+    const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer +
+                                  d->worker[worker].part.layer];
     de_attend(e, &e->worker[worker], h, head, e->model->n_audio_ctx,
               d->qkv + run->first * n + head * hd, n, run->n,
               d->attended + run->first * n + head * hd, n);
-    de_expect(d, worker);
 }
 
 /* Finds the runs of rows that share a slot, or a window. */
@@ -12587,45 +12668,27 @@ static void de_find_runs(de_decoder *d, const de_row *rows, size_t n_rows)
     }
 }
 
-static void de_layer(de_decoder *d, size_t n_rows)
-{
-    const wnpu_model *m = d->e->model;
-    const mf_layer *layer = &m->decoder[d->layer];
-    const gm_weight *next = d->layer + 1 < m->n_text_layer ? &layer[1].qkv : &m->embedding;
-    size_t heads = m->n_text_head;
-    de_norm(d, &layer->attn_norm, n_rows);
-    de_multiply(d, &layer->qkv, d->normed, n_rows, d->qkv, OP_STORE, &layer->attn_out);
-    de_self(d);
-    de_multiply(d, &layer->attn_out, d->attended, n_rows, d->x, OP_ADD, &layer->cross_q);
-    de_norm(d, &layer->cross_norm, n_rows);
-    de_multiply(d, &layer->cross_q, d->normed, n_rows, d->qkv, OP_STORE, NULL);
-    if (d->tap != NULL) {
-        d->tap(d->tap_user, d->layer, d->rows, n_rows, d->qkv);
-    }
-    d->after = &layer->cross_out;
-    tp_run(d->e->pool, d->window_runs * heads, de_cross_task, d);
-    de_multiply(d, &layer->cross_out, d->attended, n_rows, d->x, OP_ADD, &layer->fc1);
-    de_norm(d, &layer->mlp_norm, n_rows);
-    de_multiply(d, &layer->fc1, d->normed, n_rows, d->wide, OP_GELU, &layer->fc2);
-    de_multiply(d, &layer->fc2, d->wide, n_rows, d->x, OP_ADD, next);
-}
-
 static size_t de_logits_stride(const wnpu_model *m)
 {
     return en_round16((size_t)m->vocab.n_vocab);
 }
+
+/* How logits are computed. First they are 4 bits times int8. Those near the best (exp(-12) of it
+ * or more; where these are many, fewer) get their second digits, and the largest of these (exp(-8))
+ * are computed in full. What 4 bits and a row of int8 are off by is little beside these
+ * (tests/test_attention.c looks how much), so the best is always computed in full. */
 
 /* The tokens of a row whose logits are at least `least`, in rising order. Returns how many, or
  * something above DE_REFINED if they are more than that. */
 static size_t de_find_close(const de_decoder *d, size_t row, float least)
 {
     const wnpu_model *m = d->e->model;
-    size_t vocab = (size_t)m->vocab.n_vocab, parts = de_parts(m), count = 0, p;
+    size_t vocab = (size_t)m->vocab.n_vocab, stretches = de_stretches(m), count = 0, p;
     const float *logits = d->logits + row * de_logits_stride(m);
     uint32_t *close = d->close + row * DE_REFINED;
-    for (p = 0; p < parts && count <= DE_REFINED; p++) {
-        size_t at = p * DE_PART, end = vocab - at < DE_PART ? vocab : at + DE_PART;
-        if (d->largest[row * parts + p] >= least) {
+    for (p = 0; p < stretches && count <= DE_REFINED; p++) {
+        size_t at = p * DE_STRETCH, end = vocab - at < DE_STRETCH ? vocab : at + DE_STRETCH;
+        if (d->largest[row * stretches + p] >= least) {
             count += d->e->op->above(close + count, DE_REFINED - count, logits, at, end, least);
         }
     }
@@ -12669,12 +12732,10 @@ static float de_logit(const en_engine *e, const float *x, const op_rest *rest, u
 }
 
 /* Lists the logits near the best; where these are too many, only those nearer. */
-static void de_list_task(void *context, size_t row, unsigned worker)
+static void de_list(const de_decoder *d, size_t row)
 {
-    const de_decoder *d = context;
-    size_t count, parts = de_parts(d->e->model);
-    float margin = DE_NEAR, best = d->e->op->largest(d->largest + row * parts, parts);
-    (void)worker;
+    size_t count, stretches = de_stretches(d->e->model);
+    float margin = DE_NEAR, best = d->e->op->largest(d->largest + row * stretches, stretches);
     count = de_find_close(d, row, best - margin);
     while (count > DE_REFINED && margin > 0.1f) {
         margin *= 0.75f;
@@ -12712,14 +12773,12 @@ WNPU_INLINE void de_fetch_low(const wnpu_model *m, uint32_t token)
 
 /* Second digits for the tokens of all lists in a piece of the vocabulary: beams have many of them
  * in common. */
-static void de_low_task(void *context, size_t piece, unsigned worker)
+static void de_add_low(const de_decoder *d, size_t piece)
 {
-    const de_decoder *d = context;
     const wnpu_model *m = d->e->model;
     const size_t vocab = (size_t)m->vocab.n_vocab, n = m->n_text_state;
     size_t row;
-    (void)worker;
-    for (row = 0; row < d->n_rows; row++) {
+    for (row = 0; row < d->n_wanted; row++) {
         const uint32_t *close = d->close + row * DE_REFINED;
         const size_t end = de_from(close, d->n_close[row], vocab * (piece + 1) / DE_PIECES);
         float *logits = d->logits + row * de_logits_stride(m), *near = d->near + row * DE_REFINED;
@@ -12737,19 +12796,17 @@ static void de_low_task(void *context, size_t piece, unsigned worker)
     }
 }
 
-/* A share of a row's logits that matter, in full. Index: row * DE_SHARES + share. */
-static void de_full_task(void *context, size_t index, unsigned worker)
+/* A share of a row's logits that matter, in full. Item: row * DE_SHARES + share. */
+static void de_full(const de_decoder *d, size_t item)
 {
-    const de_decoder *d = context;
     const op_kernels *op = d->e->op;
-    const size_t row = index / DE_SHARES, share = index % DE_SHARES, n = d->n_close[row];
+    const size_t row = item / DE_SHARES, share = item % DE_SHARES, n = d->n_close[row];
     const uint32_t *close = d->close + row * DE_REFINED;
     const float *near = d->near + row * DE_REFINED, best = op->largest(near, n);
     const size_t stride = de_logits_stride(d->e->model);
     uint32_t found[DE_FULL];
     float margin = DE_MATTERS;
     size_t count = op->above(found, DE_FULL, near, 0, n, best - margin), i;
-    (void)worker;
     while (count > DE_FULL && margin > 0.1f) {
         margin *= 0.75f;
         count = op->above(found, DE_FULL, near, 0, n, best - margin);
@@ -12760,18 +12817,6 @@ static void de_full_task(void *context, size_t index, unsigned worker)
         d->logits[row * stride + token] =
             de_logit(d->e, d->normed + row * d->e->model->n_text_state, &d->rest[row], token);
     }
-}
-
-/* Logits so far are 4 bits times int8. Those near the best (exp(-12) of it or more; where these are
- * many, fewer) get their second digits, and the largest of these (exp(-8)) are computed in full.
- * What 4 bits and a row of int8 are off by is little beside these (tests/test_attention.c looks how
- * much), so the best is always computed in full. */
-static void de_refine(de_decoder *d, size_t rows)
-{
-    d->n_rows = rows;
-    tp_run(d->e->pool, rows, de_list_task, d);
-    tp_run(d->e->pool, DE_PIECES, de_low_task, d);
-    tp_run(d->e->pool, rows * DE_SHARES, de_full_task, d);
 }
 
 /* The embedding of a token at a position. */
@@ -12819,37 +12864,159 @@ static en_heads *de_cross(de_decoder *d)
     return d->cross + d->window * m->n_text_layer;
 }
 
+/* Moves the rows whose logits are wanted to the front and norms them. */
+static void de_choose(de_decoder *d)
+{
+    const wnpu_model *m = d->e->model;
+    size_t n = m->n_text_state, r;
+    d->n_wanted = 0;
+    for (r = 0; r < d->n_rows; r++) {
+        if (d->rows[r].want && d->n_wanted < d->logit_rows) {
+            memmove(d->x + d->n_wanted++ * n, d->x + r * n, n * sizeof(float));
+        }
+    }
+    en_norm(d->e, &m->decoder_norm, d->normed, d->x, d->n_wanted, n);
+    for (r = 0; r < d->n_wanted && !d->e->exact; r++) {
+        de_find_rest(d, d->normed + r * n, &d->rest[r]);
+    }
+}
+
+static void de_product(const de_decoder *d, de_part *part, const gm_weight *weight,
+                       const mf_norm *norm, const float *in, float *out, op_finish finish,
+                       const gm_weight *after)
+{
+    part->weight = weight;
+    part->norm = norm;
+    part->in = in;
+    part->out = out;
+    part->ldo = (size_t)weight->n16 * 16;
+    part->finish = finish;
+    part->after = after;
+    part->chunk = de_item(d, weight);
+    part->items = part->rows > 0 ? en_blocks(weight->n16, part->chunk) : 0;
+}
+
+/* A part that is a product, with what it reads and writes. */
+static void de_find_product(const de_decoder *d, de_part *part)
+{
+    const wnpu_model *m = d->e->model;
+    const mf_layer *l = &m->decoder[part->layer];
+    switch (part->kind) {
+    case DE_QKV:
+        de_product(d, part, &l->qkv, &l->attn_norm, d->x, d->qkv, OP_STORE, &l->attn_out);
+        break;
+    case DE_ATTN_OUT:
+        de_product(d, part, &l->attn_out, NULL, d->attended, d->x, OP_ADD, &l->cross_q);
+        break;
+    case DE_CROSS_Q:
+        de_product(d, part, &l->cross_q, &l->cross_norm, d->x, d->qkv, OP_STORE, NULL);
+        break;
+    case DE_CROSS_OUT:
+        de_product(d, part, &l->cross_out, NULL, d->attended, d->x, OP_ADD, &l->fc1);
+        break;
+    case DE_FC1:
+        de_product(d, part, &l->fc1, &l->mlp_norm, d->x, d->wide, OP_GELU, &l->fc2);
+        break;
+    case DE_FC2:
+        de_product(d, part, &l->fc2, NULL, d->wide, d->x, OP_ADD,
+                   part->layer + 1 < m->n_text_layer ? &l[1].qkv : &m->embedding);
+        break;
+    default:
+        de_product(d, part, &m->embedding, NULL, d->normed, d->logits, OP_STORE, NULL);
+        break;
+    }
+}
+
+/* What part `at` of a step is; behind the last one it has no items. */
+static void de_find_part(const de_decoder *d, size_t at, de_part *part)
+{
+    const wnpu_model *m = d->e->model;
+    const size_t layers = m->n_text_layer, heads = m->n_text_head;
+    memset(part, 0, sizeof *part);
+    part->layer = at / DE_OF_LAYER;
+    part->kind = (de_kind)(at % DE_OF_LAYER);
+    if (part->layer >= layers) {
+        at -= layers * DE_OF_LAYER;
+        part->kind = at < (d->e->exact ? 1 : 4) ? (de_kind)(DE_VOCAB + at) : DE_KINDS;
+    }
+    part->rows = part->kind < DE_VOCAB ? d->n_rows : d->n_wanted;
+    switch (part->kind) {
+    case DE_SELF:
+        part->chunk = de_self_chunk(d);
+        part->items = d->slot_runs * heads / part->chunk;
+        break;
+    case DE_CROSS:
+        part->items = d->window_runs * heads;
+        part->after = &m->decoder[part->layer].cross_out;
+        break;
+    case DE_FIND: part->items = d->n_wanted; break;
+    case DE_DIGITS: part->items = DE_PIECES; break;
+    case DE_COMPLETE: part->items = d->n_wanted * DE_SHARES; break;
+    case DE_KINDS: break;
+    default: de_find_product(d, part); break;
+    }
+}
+
+/* Items of a part, after what has to be done before it. */
+static size_t de_items(void *context, size_t at)
+{
+    de_decoder *d = context;
+    de_part part;
+    if (tp_cancelled(d->e->pool)) {
+        return 0;
+    }
+    if (at == d->e->model->n_text_layer * DE_OF_LAYER) {
+        de_choose(d);
+    }
+    de_find_part(d, at, &part);
+    if (part.kind == DE_CROSS && d->tap != NULL) {
+        d->tap(d->tap_user, part.layer, d->rows, d->n_rows, d->qkv);
+    }
+    return part.items;
+}
+
+static void de_task(void *context, size_t index, unsigned worker)
+{
+    de_decoder *d = context;
+    de_worker *own = &d->worker[worker];
+    const size_t at = index / TP_PART, item = index % TP_PART;
+    if (own->number != d->number + at) {
+        own->number = d->number + at;
+        own->ready = 0;
+        de_find_part(d, d->first + at, &own->part);
+    }
+    switch (own->part.kind) {
+    case DE_SELF: de_self(d, item, worker); break;
+    case DE_CROSS: de_cross_heads(d, item, worker); break;
+    case DE_FIND: de_list(d, item); break;
+    case DE_DIGITS: de_add_low(d, item); break;
+    case DE_COMPLETE: de_full(d, item); break;
+    default: de_multiply(d, item, worker); break;
+    }
+    de_expect(d, own->part.after, worker);
+}
+
+/* Runs the parts of a step from `first` on. */
+static void de_run_parts(de_decoder *d, size_t first, tp_items items)
+{
+    d->number += d->e->model->n_text_layer * DE_OF_LAYER + DE_KINDS; /* more than any has */
+    d->first = first;
+    tp_run_parts(d->e->pool, items, de_task, d);
+}
+
 /* One step of n_rows <= DE_ROWS rows. Rows of one slot must follow each other and be consecutive
  * positions in rising order; rows of one window should follow each other. d->logits gets one row
  * [n_vocab] for each row that wants it, in order. */
 static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
 {
-    const wnpu_model *m = d->e->model;
-    size_t n = m->n_text_state, r, wanted = 0;
+    size_t r;
     for (r = 0; r < n_rows; r++) {
         de_use(d, rows[r].slot, rows[r].position + 1);
-        de_embed(d, &rows[r], d->x + r * n);
+        de_embed(d, &rows[r], d->x + r * d->e->model->n_text_state);
     }
     de_find_runs(d, rows, n_rows);
-    for (d->layer = 0; d->layer < m->n_text_layer && !tp_cancelled(d->e->pool); d->layer++) {
-        de_layer(d, n_rows);
-    }
-    for (r = 0; r < n_rows; r++) {
-        if (rows[r].want && wanted < d->logit_rows) {
-            memmove(d->x + wanted * n, d->x + r * n, n * sizeof(float));
-            wanted++;
-        }
-    }
-    if (wanted > 0) {
-        de_norm(d, &m->decoder_norm, wanted);
-        for (r = 0; r < wanted && !d->e->exact; r++) {
-            de_find_rest(d, d->normed + r * n, &d->rest[r]);
-        }
-        de_multiply(d, &m->embedding, d->normed, wanted, d->logits, OP_STORE, NULL);
-        if (!d->e->exact) {
-            de_refine(d, wanted);
-        }
-    }
+    d->n_rows = n_rows;
+    de_run_parts(d, 0, de_items);
 }
 
 /* Copies positions first..end-1 from one slot's self-attention caches to another's, whose earlier
@@ -12863,11 +13030,26 @@ static void de_copy(de_decoder *d, size_t to, size_t from, size_t first, size_t 
     }
 }
 
+static void de_take_worker(ar_arena *arena, const en_engine *e, de_worker *own)
+{
+    const size_t n = e->model->n_text_state;
+    memset(own, 0, sizeof *own);
+    own->normed = ar_take(arena, DE_ROWS * n, sizeof(float));
+    if (!e->exact) {
+        own->rows.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
+        own->rows.scale = ar_take(arena, DE_ROWS, sizeof(float));
+        own->rows.packed = ar_take(arena, e->gm->a_bytes(DE_ROWS, n), 1);
+        own->rows.outlier = ar_take(arena, n, sizeof(uint16_t));
+        own->rows.packed_high = ar_take(arena, gm_outlier_bytes(e->gm, DE_ROWS, n), 1);
+    }
+}
+
 static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, size_t windows)
 {
     const wnpu_model *m = e->model;
     size_t n = m->n_text_state, hd = n / m->n_text_head, i;
     en_heads nothing;
+    de_worker nobody;
     memset(d, 0, sizeof *d);
     d->e = e;
     d->slots = slots;
@@ -12890,17 +13072,14 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
     d->logit_rows = slots < 3 ? 3 : slots < DE_LOGITS ? slots : DE_LOGITS;
     d->logits = ar_take(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
-    d->largest = ar_take(arena, d->logit_rows * de_parts(m), sizeof(float));
+    d->largest = ar_take(arena, d->logit_rows * de_stretches(m), sizeof(float));
     d->rest = ar_take(arena, d->logit_rows, sizeof(op_rest));
     d->close = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(uint32_t));
     d->n_close = ar_take(arena, d->logit_rows, sizeof(size_t));
     d->near = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(float));
-    if (!e->exact) {
-        d->in.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
-        d->in.scale = ar_take(arena, DE_ROWS, sizeof(float));
-        d->in.packed = ar_take(arena, e->gm->a_bytes(DE_ROWS, n), 1);
-        d->in.outlier = ar_take(arena, n, sizeof(uint16_t));
-        d->in.packed_high = ar_take(arena, gm_outlier_bytes(e->gm, DE_ROWS, n), 1);
+    d->worker = ar_take(arena, e->n_workers, sizeof *d->worker);
+    for (i = 0; i < e->n_workers; i++) {
+        de_take_worker(arena, e, d->worker != NULL ? &d->worker[i] : &nobody);
     }
 }
 

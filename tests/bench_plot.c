@@ -215,22 +215,16 @@ static void measure_encoder(plot *p)
 
 static part part_of(const plot *p)
 {
-    const tp_pool *job = &p->session->pool;
-    const mf_layer *layer = &p->model->decoder[p->decoder->layer];
-    const gm_weight *weight = p->decoder->weight;
-    if (job->task == de_self_task) {
-        return SELF;
+    de_part of;
+    de_find_part(p->decoder, p->session->pool.part, &of);
+    switch (of.kind) {
+    case DE_QKV: return QKV;
+    case DE_SELF: return SELF;
+    case DE_CROSS: return CROSS;
+    case DE_FC1: case DE_FC2: return MLP;
+    case DE_ATTN_OUT: case DE_CROSS_Q: case DE_CROSS_OUT: return PROJECTIONS;
+    default: return VOCABULARY;
     }
-    if (job->task == de_cross_task) {
-        return CROSS;
-    }
-    if (weight == &p->model->embedding) {
-        return VOCABULARY;
-    }
-    if (weight == &layer->fc1 || weight == &layer->fc2) {
-        return MLP;
-    }
-    return weight == &layer->qkv ? QKV : PROJECTIONS;
 }
 
 typedef struct lanes {

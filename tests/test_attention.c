@@ -207,24 +207,35 @@ static void run_lane(void *context, size_t index, unsigned worker)
     l->task(l->context, index);
 }
 
-/* Runs the job on the other session's threads; then, if it was attention, looks at it. */
+/* Looks at a part of the decoder's step, if it was attention. */
+static void look_at_part(pair *p, size_t at)
+{
+    const de_decoder *d = &p->exact->run.decoder;
+    const de_decoder *i = &p->int8->run.decoder;
+    size_t n = p->model->n_text_state, l;
+    de_part part;
+    de_find_part(d, at, &part);
+    l = part.layer;
+    if (part.kind == DE_SELF) {
+        attend_decoder(p, &p->self[l], &i->self[l], &d->self[l], 3 * n, 1);
+    } else if (part.kind == DE_CROSS) {
+        attend_decoder(p, &p->cross[l], &i->cross[l], &d->cross[l], n, 0);
+    }
+}
+
+/* Runs the job on the other session's threads, then looks at what it left. */
 static void look_on(void *user, size_t count, void (*task)(void *, size_t), void *context)
 {
     pair *p = user;
     const tp_pool *pool = &p->exact->pool;
-    const de_decoder *d = &p->exact->run.decoder;
-    de_decoder *i = &p->int8->run.decoder;
-    size_t n = p->model->n_text_state;
     lanes job;
     job.task = task;
     job.context = context;
     tp_run(&p->int8->pool, count, run_lane, &job);
     if (pool->task == en_attend_task) {
         attend_encoder(p);
-    } else if (pool->task == de_self_task) {
-        attend_decoder(p, &p->self[d->layer], &i->self[d->layer], &d->self[d->layer], 3 * n, 1);
-    } else if (pool->task == de_cross_task) {
-        attend_decoder(p, &p->cross[d->layer], &i->cross[d->layer], &d->cross[d->layer], n, 0);
+    } else if (pool->task == de_task) {
+        look_at_part(p, pool->part);
     }
 }
 
@@ -269,6 +280,15 @@ typedef struct gap {
     double behind;  /* the winner in full from the best of those that 4 bits and int8 gave */
 } gap;
 
+/* Logits of the rows of the last step, before any is computed again. */
+static size_t first_look(void *context, size_t at)
+{
+    const de_decoder *d = context;
+    de_part part;
+    de_find_part(d, d->first, &part);
+    return at == 0 ? part.items : 0;
+}
+
 /* The row of logits that a step left, beside the same in full and what a first look sees: 4 bits
  * times a row of int8. */
 static void compare_logits(de_decoder *d, gap *worst)
@@ -289,7 +309,7 @@ static void compare_logits(de_decoder *d, gap *worst)
     }
     T_CHECK(won == winner && won_with == most, "token %zu wins with %g, and in full %zu with %g",
             won, (double)won_with, winner, (double)most);
-    de_multiply(d, &m->embedding, d->normed, 1, d->logits, OP_STORE, NULL);
+    de_run_parts(d, m->n_text_layer * DE_OF_LAYER, first_look);
     behind = (double)d->e->op->largest(d->logits, vocab) - (double)d->logits[winner];
     worst->behind = behind > worst->behind ? behind : worst->behind;
 }

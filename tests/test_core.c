@@ -131,6 +131,72 @@ static void pool_order(void)
     tp_close(&p);
 }
 
+enum { PARTS = 120, PART_ITEMS = 23 };
+
+typedef struct parts_job {
+    int seen[PARTS][PART_ITEMS];
+    size_t part; /* that is under way */
+    int bad, sleepy;
+} parts_job;
+
+static size_t part_size(size_t part)
+{
+    return part < PARTS ? 1 + part * 7 % PART_ITEMS : 0;
+}
+
+static void parts_task(void *context, size_t index, unsigned worker)
+{
+    parts_job *job = context;
+    size_t part = index / TP_PART, item = index % TP_PART;
+    (void)worker;
+    if (part != job->part || item >= part_size(part)) {
+        __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    __atomic_add_fetch(&job->seen[part][item], 1, __ATOMIC_RELAXED);
+}
+
+/* Plain reads and writes: the pool must order them. */
+static size_t parts_items(void *context, size_t part)
+{
+    parts_job *job = context;
+    struct timespec pause = {0, 500000};
+    size_t i;
+    for (i = 0; part > 0 && i < part_size(part - 1); i++) {
+        job->bad |= job->seen[part - 1][i] != 1;
+    }
+    job->bad |= part != (part > 0 ? job->part + 1 : 0);
+    job->part = part;
+    if (job->sleepy && part % 8 == 7) {
+        nanosleep(&pause, NULL); /* the others fall asleep meanwhile */
+    }
+    return part_size(part);
+}
+
+/* Parts follow each other, each once, with no item of two under way. */
+static void pool_parts(void)
+{
+    unsigned threads;
+    int host, calls = 0;
+    for (host = 0; host < 2; host++) {
+        for (threads = 1; threads <= 8; threads++) {
+            static tp_pool p;
+            int cancel = 0, round;
+            T_CHECK(tp_open(&p, threads, host ? host_for : NULL, &calls, &cancel, NULL) == 0,
+                    "opens");
+            for (round = 0; round < 20; round++) {
+                static parts_job job;
+                memset(&job, 0, sizeof job);
+                job.sleepy = round % 4 == 3;
+                tp_run_parts(&p, parts_items, parts_task, &job);
+                T_CHECK(!job.bad && job.part == PARTS, "%u threads, round %d: part %d", threads,
+                        round, (int)job.part);
+            }
+            tp_close(&p);
+        }
+    }
+}
+
 /* ---- pages ---- */
 
 static void *foreign_alloc(void *user, size_t size, size_t alignment)
@@ -884,6 +950,7 @@ int main(void)
     t_run("arena: measuring and taking agree, overflow is caught", arena);
     t_run("pool: each item once, own or the host's threads", pool);
     t_run("pool: a lane's items in order, the own lane first", pool_order);
+    t_run("pool: parts one after the other", pool_parts);
     t_run("pages: memory is cleared, and nothing beside it", pages);
     t_run("exp, log and GELU against libm in double", maths);
     t_run("operators: same bits for every instruction set", operators_one_answer);
