@@ -12937,7 +12937,8 @@ static void de_find_part(const de_decoder *d, size_t at, de_part *part)
     part->kind = (de_kind)(at % DE_OF_LAYER);
     if (part->layer >= layers) {
         at -= layers * DE_OF_LAYER;
-        part->kind = at < (d->e->exact ? 1 : 4) ? (de_kind)(DE_VOCAB + at) : DE_KINDS;
+        part->kind = at < (d->e->exact ? 1u : (size_t)(DE_KINDS - DE_VOCAB))
+                         ? (de_kind)(DE_VOCAB + at) : DE_KINDS;
     }
     part->rows = part->kind < DE_VOCAB ? d->n_rows : d->n_wanted;
     switch (part->kind) {
