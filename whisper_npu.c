@@ -12429,14 +12429,13 @@ typedef struct de_decoder {
     size_t sure;        /* bytes from the arena's beginning on that whoever decodes writes to */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (three at least: se_prefill) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
-    float *largest;     /* [logit_rows, parts of n_vocab] largest of each DE_STRETCH logits */
+    float *largest;     /* [logit_rows, de_stretches()] largest of each DE_STRETCH logits */
     op_rest *rest;      /* [logit_rows] what 4 bits do not hold of them */
     uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
     size_t *n_close;    /* [logit_rows] how many */
     float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
     /* the step that is under way */
     uint64_t number;    /* of its first part */
-    size_t first;       /* which part of a step that is: 0, but for tests */
     const de_row *rows;
     size_t n_rows, n_wanted;
     de_run slot_run[DE_ROWS], window_run[DE_ROWS];
@@ -12635,7 +12634,7 @@ static size_t de_self_chunk(const de_decoder *d)
 }
 
 /* One head of a run of rows of one window. Item: run * heads + head. */
-static void de_cross_heads(de_decoder *d, size_t item, unsigned worker)
+static void de_cross_head(de_decoder *d, size_t item, unsigned worker)
 {
     const en_engine *e = d->e;
     size_t heads = e->model->n_text_head, head = item % heads, n = e->model->n_text_state;
@@ -12984,25 +12983,17 @@ static void de_task(void *context, size_t index, unsigned worker)
     if (own->number != d->number + at) {
         own->number = d->number + at;
         own->ready = 0;
-        de_find_part(d, d->first + at, &own->part);
+        de_find_part(d, at, &own->part);
     }
     switch (own->part.kind) {
     case DE_SELF: de_self(d, item, worker); break;
-    case DE_CROSS: de_cross_heads(d, item, worker); break;
+    case DE_CROSS: de_cross_head(d, item, worker); break;
     case DE_FIND: de_list(d, item); break;
     case DE_DIGITS: de_add_low(d, item); break;
     case DE_COMPLETE: de_full(d, item); break;
     default: de_multiply(d, item, worker); break;
     }
     de_expect(d, own->part.after, worker);
-}
-
-/* Runs the parts of a step from `first` on. */
-static void de_run_parts(de_decoder *d, size_t first, tp_items items)
-{
-    d->number += d->e->model->n_text_layer * DE_OF_LAYER + DE_KINDS; /* more than any has */
-    d->first = first;
-    tp_run_parts(d->e->pool, items, de_task, d);
 }
 
 /* One step of n_rows <= DE_ROWS rows. Rows of one slot must follow each other and be consecutive
@@ -13017,7 +13008,8 @@ static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
     }
     de_find_runs(d, rows, n_rows);
     d->n_rows = n_rows;
-    de_run_parts(d, 0, de_items);
+    d->number += d->e->model->n_text_layer * DE_OF_LAYER + DE_KINDS; /* more than a step has */
+    tp_run_parts(d->e->pool, de_items, de_task, d);
 }
 
 /* Copies positions first..end-1 from one slot's self-attention caches to another's, whose earlier

@@ -281,12 +281,15 @@ typedef struct gap {
 } gap;
 
 /* Logits of the rows of the last step, before any is computed again. */
-static size_t first_look(void *context, size_t at)
+static void first_look(de_decoder *d)
 {
-    const de_decoder *d = context;
-    de_part part;
-    de_find_part(d, d->first, &part);
-    return at == 0 ? part.items : 0;
+    de_worker *own = &d->worker[0];
+    size_t item;
+    de_find_part(d, d->e->model->n_text_layer * DE_OF_LAYER, &own->part);
+    own->ready = 0;
+    for (item = 0; item < own->part.items; item++) {
+        de_multiply(d, item, 0);
+    }
 }
 
 /* The row of logits that a step left, beside the same in full and what a first look sees: 4 bits
@@ -309,7 +312,7 @@ static void compare_logits(de_decoder *d, gap *worst)
     }
     T_CHECK(won == winner && won_with == most, "token %zu wins with %g, and in full %zu with %g",
             won, (double)won_with, winner, (double)most);
-    de_run_parts(d, m->n_text_layer * DE_OF_LAYER, first_look);
+    first_look(d);
     behind = (double)d->e->op->largest(d->logits, vocab) - (double)d->logits[winner];
     worst->behind = behind > worst->behind ? behind : worst->behind;
 }
