@@ -698,15 +698,18 @@ typedef struct tp_blank {
     int slow;      /* atomic: one took longer */
 } tp_blank;
 
-static void tp_blank_task(void *context, size_t index, unsigned worker)
+static size_t tp_blank_pages(const tp_blank *b)
 {
-    tp_blank *b = context;
+    return (b->size + AR_HUGE - 1) / AR_HUGE;
+}
+
+static void tp_blank_page(tp_blank *b, size_t index)
+{
     const size_t at = index > 0 ? index * AR_HUGE : b->done, to = (index + 1) * AR_HUGE;
-    const size_t n = (to < b->size ? to : b->size) - at;
+    const size_t n = (to < b->size ? to : b->size) - at; /* less than AR_HUGE: small pages */
     const double since = er_now_ms();
-    const int large = index > 0 && !__atomic_load_n(&b->slow, __ATOMIC_RELAXED) &&
+    const int large = !__atomic_load_n(&b->slow, __ATOMIC_RELAXED) &&
                       ar_large(b->allocator, b->memory + at, n);
-    (void)worker;
     if (!large && !b->whole) {
         return;
     }
@@ -717,34 +720,48 @@ static void tp_blank_task(void *context, size_t index, unsigned worker)
     }
 }
 
-/* Clears new memory, but for its first `used` bytes (fewer than AR_HUGE - TP_SAMPLE), with all
- * threads: in large pages as long as these are had quickly, then in small ones if the whole of it
- * is wanted, else no further. Returns whether no large page was slow.
+static void tp_blank_task(void *context, size_t index, unsigned worker)
+{
+    (void)worker;
+    tp_blank_page(context, index);
+}
+
+/* Begins to clear new memory, but for its first `used` bytes (fewer than AR_HUGE - TP_SAMPLE): what
+ * is left are its pages, in any order and by any threads. They are large ones as long as these are
+ * had quickly, then small ones if the whole of it is wanted, else none.
  *
  * A large page is made in a seventh of the time of as many small ones, or less, unless a virtual
  * machine has to get its memory from its host first: that takes as long as the small ones take, or
  * seven times as long. So large ones may take a little longer, or a millisecond, until one takes
  * more. What counts is the time until they were written to, as some virtual machines get memory
  * only then; who needs all of it can ask for small ones all at once, others get each by a fault. */
+static void tp_blank_start(tp_blank *b, const wnpu_allocator *allocator, void *memory, size_t used,
+                           size_t size, int whole)
+{
+    const size_t sample = size - used < TP_SAMPLE ? size - used : TP_SAMPLE;
+    const size_t at = used > 0 ? used : size - sample; /* beside what is in a small page already */
+    const double since = er_now_ms();
+    memset(b, 0, sizeof *b);
+    b->allocator = allocator;
+    b->memory = memory;
+    b->done = used > 0 ? used + sample : 0;
+    b->size = used > 0 ? size : at;
+    b->whole = whole;
+    if (whole) {
+        ar_pages(b->memory + at, sample);
+    }
+    memset(b->memory + at, 0, sample);
+    b->enough = (er_now_ms() - since) * 1.25 * (AR_HUGE / TP_SAMPLE);
+    b->enough = b->enough > 1 ? b->enough : 1;
+}
+
+/* Clears new memory with all threads. Returns whether no large page was slow. */
 static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory, size_t used,
                     size_t size, int whole)
 {
-    const size_t sample = size - used < TP_SAMPLE ? size - used : TP_SAMPLE;
-    const double since = er_now_ms();
     tp_blank blank;
-    memset(&blank, 0, sizeof blank);
-    blank.allocator = allocator;
-    blank.memory = memory;
-    blank.done = used + sample;
-    blank.size = size;
-    blank.whole = whole;
-    if (whole) {
-        ar_pages(blank.memory + used, sample);
-    }
-    memset(blank.memory + used, 0, sample);
-    blank.enough = (er_now_ms() - since) * 1.25 * (AR_HUGE / TP_SAMPLE);
-    blank.enough = blank.enough > 1 ? blank.enough : 1;
-    tp_run(pool, (size + AR_HUGE - 1) / AR_HUGE, tp_blank_task, &blank);
+    tp_blank_start(&blank, allocator, memory, used, size, whole);
+    tp_run(pool, tp_blank_pages(&blank), tp_blank_task, &blank);
     return !blank.slow;
 }
 
@@ -9230,6 +9247,7 @@ typedef struct mf_loader {
     uint32_t weight_type;
     char name[MF_MAX_NAME + 1];
     ar_arena head, data; /* of the model: structures with pointers, and what they point to */
+    size_t texts_end;    /* in the data: filters and vocabulary lie before it */
     wnpu_model scratch; /* stands for the model while its size is measured */
     mf_layer scratch_layer;
     uint32_t n_sections;
@@ -9892,6 +9910,7 @@ static void mf_take_data(mf_loader *l, wnpu_model *m, int keep)
     mf_section_begin(l, NULL, 0, "vocabulary");
     tk_take(&l->data, &m->vocab, (int32_t)s[MF_VOCAB], (int32_t)l->n_base,
             (size_t)l->vocab_bytes);
+    l->texts_end = l->data.used;
     mf_section_begin(l, NULL, 0, "encoder.conv1");
     gm_take(&l->data, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
     mf_section_begin(l, NULL, 0, "encoder.conv2");
@@ -10014,6 +10033,12 @@ static int mf_load_tokens(mf_loader *l, wnpu_model *m)
     return tk_finish(&m->vocab, l->error);
 }
 
+static int mf_load_texts(mf_loader *l, wnpu_model *m)
+{
+    int status = mf_load_filters(l, m);
+    return status == WNPU_OK ? mf_load_tokens(l, m) : status;
+}
+
 /* Files hold a convolution's row as [channel, tap]; ours is [tap, channel], so that three frames
  * of input that lie one after another are a row to multiply it with. */
 static const float *mf_turn(mf_worker *w, uint32_t channels)
@@ -10088,24 +10113,29 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
 
 #define MF_PIECE 64u /* rows that a worker takes at once: whole panels, and not too many reads */
 
-/* A tensor on its way. */
-typedef struct mf_tensor_job {
+/* A model being filled, tensor by tensor. */
+typedef struct mf_job {
     mf_loader *l;
     mf_team *team;
     wnpu_model *m;
-    const mf_part *part;
+    tp_blank blank;      /* its memory, and how many pages of that were cleared beforehand */
+    size_t cleared;
+    int status;          /* not WNPU_OK: why there is no next part */
+    uint32_t tensor;     /* the one under way */
+    const mf_part *part; /* NULL: none is yet */
+    uint64_t position;   /* of its data in the file */
     void *at;            /* where the part is in the model */
     uint32_t type, rows, columns;
     uint32_t channels;   /* of a convolution, else 0 */
     size_t bytes;        /* of a row in the file */
     uint32_t done, n;    /* rows done..done+n-1 are under way */
     uint32_t bad;        /* atomic: the first row with a value that is not finite or too large */
-} mf_tensor_job;
+} mf_job;
 
 /* Weights become the worker's digits number `held`, all else is put in its place. 0 if the row has
  * a value that is not finite or too large. */
-static int mf_load_row(const mf_tensor_job *j, mf_worker *w, uint32_t row,
-                       const unsigned char *bytes, uint32_t held)
+static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsigned char *bytes,
+                       uint32_t held)
 {
     const op_kernels *op = j->l->op;
     const float *values = w->row;
@@ -10131,7 +10161,7 @@ static int mf_load_row(const mf_tensor_job *j, mf_worker *w, uint32_t row,
     return 1;
 }
 
-static void mf_put_rows(const mf_tensor_job *j, mf_worker *w, uint32_t row, uint32_t n)
+static void mf_put_rows(const mf_job *j, mf_worker *w, uint32_t row, uint32_t n)
 {
     if (j->part->goes == MF_TOKENS || j->part->goes == MF_ROWS) {
         row += j->part->first * j->m->n_text_state;
@@ -10139,15 +10169,15 @@ static void mf_put_rows(const mf_tensor_job *j, mf_worker *w, uint32_t row, uint
     }
 }
 
-static int mf_read_rows(const mf_tensor_job *j, uint32_t row, uint32_t n, unsigned char *to,
+static int mf_read_rows(const mf_job *j, uint32_t row, uint32_t n, unsigned char *to,
                         wnpu_error *error)
 {
     size_t have = 0, bytes = n * j->bytes;
-    return mf_read(j->l, j->l->position + (uint64_t)row * j->bytes, to, &have, bytes, bytes, error);
+    return mf_read(j->l, j->position + (uint64_t)row * j->bytes, to, &have, bytes, bytes, error);
 }
 
 /* Loads rows row..end-1; answers the first that has a bad value, else end. */
-static uint32_t mf_load_piece(const mf_tensor_job *j, mf_worker *w, uint32_t row, uint32_t end)
+static uint32_t mf_load_piece(const mf_job *j, mf_worker *w, uint32_t row, uint32_t end)
 {
     const unsigned char *bytes =
         j->l->anywhere ? w->bytes : j->l->buffer + (size_t)(row - j->done) * j->bytes;
@@ -10174,11 +10204,9 @@ static uint32_t mf_load_piece(const mf_tensor_job *j, mf_worker *w, uint32_t row
 }
 
 /* Pieces come in order, so that the first row of all that cannot be read is a worker's first. */
-static void mf_rows_task(void *context, size_t index, unsigned worker)
+static void mf_load_rows(mf_job *j, size_t piece, mf_worker *w)
 {
-    mf_tensor_job *j = context;
-    mf_worker *w = &j->team->worker[worker];
-    uint32_t row = j->done + (uint32_t)index * MF_PIECE, bad;
+    uint32_t row = j->done + (uint32_t)piece * MF_PIECE, bad;
     uint32_t end = j->done + j->n - row < MF_PIECE ? j->done + j->n : row + MF_PIECE;
     row = w->unread == UINT32_MAX ? mf_load_piece(j, w, row, end) : end;
     bad = __atomic_load_n(&j->bad, __ATOMIC_RELAXED);
@@ -10187,19 +10215,19 @@ static void mf_rows_task(void *context, size_t index, unsigned worker)
     }
 }
 
-static int mf_bad_row(const mf_tensor_job *j, uint32_t tensor)
+static int mf_bad_row(const mf_job *j)
 {
     return er_set(j->l->error, WNPU_E_MODEL, "tensor '%s' has a value in row %u at byte %llu that "
-                  "is not finite or beyond 65504; the file is damaged", mf_name(j->l, tensor),
+                  "is not finite or beyond 65504; the file is damaged", mf_name(j->l, j->tensor),
                   (unsigned)j->bad,
-                  (unsigned long long)(j->l->position + (uint64_t)j->bad * j->bytes));
+                  (unsigned long long)(j->position + (uint64_t)j->bad * j->bytes));
 }
 
 #define MF_SAMPLE 1024u /* tokens, the first, that tell what all have in common */
 #define MF_WIDE 2.0f   /* columns so much wider than the mean stand apart */
 
 /* sum[columns] += the embeddings of n tokens, or how far they are from the mean. */
-static int mf_sample(const mf_tensor_job *j, uint32_t n, float *sum, const float *mean)
+static int mf_sample(const mf_job *j, uint32_t n, float *sum, const float *mean)
 {
     const uint32_t most = (uint32_t)(MF_BUFFER / j->bytes);
     uint32_t row, i;
@@ -10222,7 +10250,7 @@ static int mf_sample(const mf_tensor_job *j, uint32_t n, float *sum, const float
 /* The mean of the embeddings, and up to OP_APART columns far wider than others, the widest first.
  * In OpenAI's models the mean is nine tenths of a token's length, and one column holds 4 to 16 % of
  * what is left: without these, 4 bits hold 3 to 16 times as much of the rest. */
-static int mf_find_shared(const mf_tensor_job *j)
+static int mf_find_shared(const mf_job *j)
 {
     float *mean = j->m->embedding_mean, *width = j->team->worker[0].turned, all = 0.0f;
     float *less = width; /* when widths are no longer needed */
@@ -10255,90 +10283,111 @@ static int mf_find_shared(const mf_tensor_job *j)
     return status;
 }
 
-static int mf_unread(const mf_tensor_job *j)
+/* What became of the rows that were under way. */
+static int mf_look_back(const mf_job *j)
 {
     const mf_worker *first = &j->team->worker[0];
     unsigned i;
     for (i = 1; i < j->l->threads; i++) {
         first = j->team->worker[i].unread < first->unread ? &j->team->worker[i] : first;
     }
-    if (first->unread == UINT32_MAX) {
-        return WNPU_OK;
+    if (first->unread != UINT32_MAX) {
+        *j->l->error = first->error;
+        return first->error.code;
     }
-    *j->l->error = first->error;
-    return first->error.code;
+    return j->bad != UINT32_MAX ? mf_bad_row(j) : WNPU_OK;
 }
 
-/* Workers read their rows themselves, or get them a buffer at a time. */
-static int mf_load_rows(mf_tensor_job *j, uint32_t tensor)
+static int mf_begin_tensor(mf_job *j, uint32_t tensor)
+{
+    const mf_loader *l = j->l;
+    int decoder;
+    uint32_t layer, ne[3];
+    unsigned char *base;
+    j->tensor = tensor;
+    j->part = mf_find(l, tensor, &decoder, &layer);
+    base = decoder < 0 ? (unsigned char *)j->m
+                       : (unsigned char *)&(decoder ? j->m->decoder : j->m->encoder)[layer];
+    j->at = base + j->part->offset;
+    j->type = l->tensors[tensor].type;
+    mf_ne(l, j->part->shape, ne);
+    j->channels = j->part->shape == MF_CONV1 || j->part->shape == MF_CONV2 ? ne[1] : 0;
+    j->columns = j->channels > 0 ? ne[0] * ne[1] : ne[0];
+    j->rows = j->channels > 0 ? ne[2] : ne[1];
+    j->bytes = (size_t)j->columns / mf_types[j->type].elements * mf_types[j->type].bytes;
+    j->position = l->tensors[tensor].offset;
+    j->done = j->n = 0;
+    return j->part->goes == MF_TOKENS ? mf_find_shared(j) : WNPU_OK;
+}
+
+/* Rows that come next: all of a tensor, which workers read themselves, or a buffer of it. */
+static int mf_begin_rows(mf_job *j)
 {
     uint32_t most = j->l->anywhere ? j->rows : (uint32_t)(MF_BUFFER / j->bytes);
-    int status = WNPU_OK;
     unsigned i;
+    j->done += j->n;
+    j->n = j->rows - j->done < most ? j->rows - j->done : most;
     j->bad = UINT32_MAX;
     for (i = 0; i < j->l->threads; i++) {
         j->team->worker[i].unread = UINT32_MAX;
     }
-    for (j->done = 0; status == WNPU_OK && j->done < j->rows; j->done += j->n) {
-        j->n = j->rows - j->done < most ? j->rows - j->done : most;
-        if (!j->l->anywhere) {
-            status = mf_read_rows(j, j->done, j->n, j->l->buffer, j->l->error);
-        }
-        if (status == WNPU_OK) {
-            tp_run(&j->team->pool, (j->n + MF_PIECE - 1) / MF_PIECE, mf_rows_task, j);
-            status = mf_unread(j);
-        }
-        if (status == WNPU_OK && j->bad != UINT32_MAX) {
-            status = mf_bad_row(j, tensor);
-        }
-    }
-    return status;
+    return j->l->anywhere ? WNPU_OK :
+           mf_read_rows(j, j->done, j->n, j->l->buffer, j->l->error);
 }
 
-static int mf_load_tensor(mf_loader *l, mf_team *team, wnpu_model *m, uint32_t tensor)
+/* Items of the next part. The first part is memory and, if any worker may read them, the texts;
+ * all others are rows. */
+static size_t mf_next(void *context, size_t part)
 {
-    int decoder;
-    uint32_t layer, ne[3];
-    mf_tensor_job j;
-    unsigned char *base;
-    memset(&j, 0, sizeof j);
-    j.l = l;
-    j.team = team;
-    j.m = m;
-    j.part = mf_find(l, tensor, &decoder, &layer);
-    base = decoder < 0 ? (unsigned char *)m
-                       : (unsigned char *)&(decoder ? m->decoder : m->encoder)[layer];
-    j.at = base + j.part->offset;
-    j.type = l->tensors[tensor].type;
-    mf_ne(l, j.part->shape, ne);
-    j.channels = j.part->shape == MF_CONV1 || j.part->shape == MF_CONV2 ? ne[1] : 0;
-    j.columns = j.channels > 0 ? ne[0] * ne[1] : ne[0];
-    j.rows = j.channels > 0 ? ne[2] : ne[1];
-    j.bytes = (size_t)j.columns / mf_types[j.type].elements * mf_types[j.type].bytes;
-    l->start = l->have = 0;
-    l->position = l->tensors[tensor].offset;
-    if (j.part->goes == MF_TOKENS) {
-        int status = mf_find_shared(&j);
-        if (status != WNPU_OK) {
-            return status;
-        }
+    mf_job *j = context;
+    if (part == 0) {
+        return j->status == WNPU_OK ? 1 + tp_blank_pages(&j->blank) - j->cleared : 0;
     }
-    return mf_load_rows(&j, tensor);
+    if (j->status == WNPU_OK && j->part != NULL) {
+        j->status = mf_look_back(j);
+    }
+    if (j->status == WNPU_OK && (j->part == NULL || j->done + j->n == j->rows)) {
+        uint32_t tensor = j->part == NULL ? 0 : j->tensor + 1;
+        if (tensor == j->l->n_tensors) {
+            return 0;
+        }
+        j->status = mf_begin_tensor(j, tensor);
+    }
+    if (j->status == WNPU_OK) {
+        j->status = mf_begin_rows(j);
+    }
+    return j->status == WNPU_OK ? (j->n + MF_PIECE - 1) / MF_PIECE : 0;
 }
 
-static int mf_load(mf_loader *l, mf_team *team, wnpu_model *m)
+static void mf_task(void *context, size_t index, unsigned worker)
 {
-    uint32_t i;
-    int status;
+    mf_job *j = context;
+    const size_t item = index % TP_PART;
+    if (j->part != NULL) {
+        mf_load_rows(j, item, &j->team->worker[worker]);
+    } else if (item > 0) {
+        tp_blank_page(&j->blank, j->cleared + item - 1);
+    } else if (j->l->anywhere) {
+        j->status = mf_load_texts(j->l, j->m);
+    }
+}
+
+/* Fills a model whose filters and vocabulary lie in pages that are cleared. */
+static int mf_load(mf_job *j)
+{
+    mf_loader *l = j->l;
+    tp_pool *pool = &j->team->pool;
+    size_t part = 0, items;
     l->ahead = MF_BUFFER;
-    status = mf_load_filters(l, m);
-    if (status == WNPU_OK) {
-        status = mf_load_tokens(l, m);
+    if (l->anywhere) {
+        tp_run_parts(pool, mf_next, mf_task, j);
+        return j->status;
     }
-    for (i = 0; status == WNPU_OK && i < l->n_tensors; i++) {
-        status = mf_load_tensor(l, team, m, i);
+    j->status = mf_load_texts(l, j->m);
+    while ((items = mf_next(j, part++)) > 0) { /* here, where the source may be read */
+        tp_run(pool, items, mf_task, j);
     }
-    return status;
+    return j->status;
 }
 
 /* ---- the model's memory ---- */
@@ -10417,11 +10466,20 @@ static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *c
 static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team, int keep,
                    unsigned char *memory, size_t head, size_t data, wnpu_model **model)
 {
+    mf_job j;
     int status;
+    memset(&j, 0, sizeof j);
+    j.l = l;
+    j.team = team;
     /* padding is zero, in a pack as well */
-    (void)tp_clear(&team->pool, allocator, memory, 0, head + data, 1);
+    tp_blank_start(&j.blank, allocator, memory, 0, head + data, 1);
+    for (; j.cleared < tp_blank_pages(&j.blank) && j.cleared * AR_HUGE < head + l->texts_end;
+         j.cleared++) {
+        tp_blank_page(&j.blank, j.cleared);
+    }
     status = mf_place(l, keep, memory, head, memory + head, data, model);
-    return status == WNPU_OK ? mf_load(l, team, *model) : status;
+    j.m = *model;
+    return status == WNPU_OK ? mf_load(&j) : status;
 }
 
 static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
