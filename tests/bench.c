@@ -27,6 +27,7 @@ typedef struct bench {
     double windows8_fraction, encoder_macs, token_bytes;
     double sustained, sustained_bandwidth; /* beside everything else on the machine */
     double encoder_sustained, token_sustained; /* parts of these */
+    double reading_ms, reading_windows8; /* a token, and 8 windows over one, that only read */
     double audio_s, total_s, resident_mb;
     uint32_t tokens;
 } bench;
@@ -172,6 +173,98 @@ static void bench_encoder(bench *b)
     b->cross_ms = median(cross, ROUNDS);
 }
 
+/* ---- a step that only reads ---- */
+
+/* As kernels for few rows do, which ask for lines some way ahead. */
+PEAK_WIDE static void read_all(const void *from, size_t bytes)
+{
+    const peak_line *p = from;
+    peak_line a = {0}, b = {0}, c = {0}, d = {0};
+    volatile uint64_t sink;
+    size_t i;
+    for (i = 0; i + 4 <= bytes / sizeof *p; i += 4) {
+        __builtin_prefetch((const char *)(p + i) + GM_NEAR);
+        __builtin_prefetch((const char *)(p + i) + GM_NEAR + 64);
+        a |= p[i], b |= p[i + 1], c |= p[i + 2], d |= p[i + 3];
+    }
+    a = (a | b) | (c | d);
+    sink = a[0] | a[1] | a[2] | a[3];
+    (void)sink;
+}
+
+static void read_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
+                      size_t pitch, const int32_t *correction, size_t k4, size_t panels)
+{
+    size_t p;
+    (void)c, (void)ldc, (void)packed_a, (void)rows, (void)correction;
+    if (pitch == k4) { /* they follow each other */
+        k4 *= panels;
+        panels = 1;
+    }
+    for (p = 0; p < panels; p++) {
+        read_all(b + p * pitch * GM_GROUP, k4 * GM_GROUP);
+    }
+}
+
+static void read_half_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
+                           const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+{
+    (void)c, (void)ldc, (void)packed_a, (void)rows, (void)correction;
+    read_all(b, panels * k4 * GM_GROUP / 2);
+}
+
+static void read_no_outliers(int32_t *c, size_t ldc, const int32_t *a, size_t rows,
+                             const int8_t *b, size_t pitch, const uint16_t *group, size_t n,
+                             size_t panels)
+{
+    (void)c, (void)ldc, (void)a, (void)rows, (void)b, (void)pitch, (void)group, (void)n;
+    (void)panels;
+}
+
+static int read_attend(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
+                       size_t n, const float *query_scale, const op_keys *keys,
+                       const int8_t *values, size_t pitch)
+{
+    size_t panels = (n + 15) / 16, r;
+    (void)u, (void)queries, (void)query_scale;
+    read_tile(acc, 0, NULL, 0, keys->packed, keys->k4, NULL, keys->k4, panels);
+    read_tile(acc, 0, NULL, 0, values, pitch, NULL, panels * 4, OP_HEAD / 16);
+    for (r = 0; r < rows; r++) {
+        row[r].sum = 1.0f;
+        row[r].keep = row[r].add = 0.0f;
+    }
+    return 1;
+}
+
+static void read_no_logits(float *out, size_t ldo, const int32_t *acc, size_t rows, size_t n,
+                           const float *row_scale, const float *scale, const op_rest *rest,
+                           const float *columns, size_t ldc)
+{
+    (void)out, (void)ldo, (void)acc, (void)rows, (void)n, (void)row_scale, (void)scale;
+    (void)rest, (void)columns, (void)ldc;
+}
+
+static size_t read_none_above(uint32_t *index, size_t capacity, const float *x, size_t first,
+                              size_t end, float least)
+{
+    (void)index, (void)capacity, (void)x, (void)first, (void)end, (void)least;
+    return 0;
+}
+
+/* Kernels with which a step reads its weights and caches, in the same order and with the same
+ * meetings of its threads, and multiplies nothing. What it computes is of no use. */
+static void only_read(const en_engine *e, gm_kernels *gm, op_kernels *op)
+{
+    *gm = *e->gm;
+    *op = *e->op;
+    gm->tile = read_tile;
+    gm->half_tile = read_half_tile;
+    gm->outliers = read_no_outliers;
+    op->attend = read_attend;
+    op->complete = read_no_logits;
+    op->above = read_none_above;
+}
+
 /* Greedy continuations of one prompt from a position on, as beams are. */
 static double time_steps(de_decoder *d, size_t rows, size_t windows, size_t from)
 {
@@ -204,11 +297,30 @@ static double time_steps(de_decoder *d, size_t rows, size_t windows, size_t from
     return median(time, STEPS);
 }
 
+/* The same with steps that only read. */
+static double time_reading(de_decoder *d, size_t rows, size_t windows, size_t from)
+{
+    en_engine *e = d->e;
+    const gm_kernels *gm = e->gm;
+    const op_kernels *op = e->op;
+    gm_kernels reading_gm;
+    op_kernels reading_op;
+    double ms;
+    only_read(e, &reading_gm, &reading_op);
+    e->gm = &reading_gm;
+    e->op = &reading_op;
+    ms = time_steps(d, rows, windows, from);
+    e->gm = gm;
+    e->op = op;
+    return ms;
+}
+
 /* Steps of one row and of eight in turn, beside what memory gives. */
 static void bench_steps(bench *b, de_decoder *d)
 {
     double one[ROUNDS], beams[ROUNDS], windows[ROUNDS], band[ROUNDS], fraction[ROUNDS];
     double wide[ROUNDS], early[ROUNDS], late[ROUNDS], mean[ROUNDS], part[ROUNDS];
+    double reading[ROUNDS], reading8[ROUNDS];
     double bytes8 = b->token_bytes + 7 * cross_bytes(b->model);
     size_t i;
     for (i = 0; i < ROUNDS; i++) {
@@ -219,6 +331,7 @@ static void bench_steps(bench *b, de_decoder *d)
         mean[i] = sustained(b, before, b->token_bytes);
         fraction[i] = b->token_bytes / one[i] * 1e3 / band[i];
         part[i] = b->token_bytes / one[i] * 1e3 / mean[i];
+        reading[i] = time_reading(d, 1, 1, 80);
         beams[i] = time_steps(d, 8, 1, 80) / one[i];
         early[i] = time_steps(d, 1, 1, 4);
         late[i] = time_steps(d, 1, 1, 400) / early[i];
@@ -226,6 +339,7 @@ static void bench_steps(bench *b, de_decoder *d)
         eight = time_steps(d, 8, 8, 80);
         windows[i] = eight / one[i];
         wide[i] = bytes8 / eight * 1e3 / wide[i];
+        reading8[i] = time_reading(d, 8, 8, 80) / reading[i];
     }
     b->token_ms = median(one, ROUNDS);
     b->bandwidth = median(band, ROUNDS);
@@ -235,6 +349,8 @@ static void bench_steps(bench *b, de_decoder *d)
     b->beams8 = median(beams, ROUNDS);
     b->windows8 = median(windows, ROUNDS);
     b->windows8_fraction = median(wide, ROUNDS);
+    b->reading_ms = median(reading, ROUNDS);
+    b->reading_windows8 = median(reading8, ROUNDS);
     b->token_early_ms = median(early, ROUNDS);
     b->token_late_ms = b->token_early_ms * median(late, ROUNDS);
 }
@@ -350,13 +466,14 @@ static void print_json(const bench *b, const char *machine)
            "\"decoder_windows8_fraction_of_bandwidth\": %.4f,\n "
            "\"sustained_gmac_s\": %.2f, \"encoder_fraction_of_sustained\": %.4f, "
            "\"sustained_gb_s\": %.2f, \"decoder_fraction_of_sustained\": %.4f,\n "
+           "\"decoder_reading_ms\": %.4f, \"decoder_reading_windows8_over_1\": %.3f,\n "
            "\"realtime_factor\": %s, \"rss_mb\": %.1f, \"model_open_ms\": %.2f}\n",
            machine, b->commit, b->model->name, wnpu_isa_name(b->session->isa),
            b->session->pool.threads, b->peak / 1e9, b->bandwidth / 1e9, b->log_mel_ms,
            b->encoder_ms, b->encoder_fraction, b->cross_ms, b->token_ms,
            b->token_late_ms / b->token_early_ms, b->token_fraction, b->beams8, b->windows8,
            b->windows8_fraction, b->sustained / 1e9, b->encoder_sustained,
-           b->sustained_bandwidth / 1e9, b->token_sustained,
+           b->sustained_bandwidth / 1e9, b->token_sustained, b->reading_ms, b->reading_windows8,
            realtime, b->resident_mb, b->open_ms);
 }
 
@@ -379,11 +496,13 @@ static void print_table(const bench *b, const char *machine)
     printf("decoder, one token              %8.3f ms   %.1f GB/s, %.0f %% of bandwidth, "
            "%.0f %% of what was sustained\n",
            b->token_ms, read / 1e9, 100 * b->token_fraction, 100 * b->token_sustained);
+    printf("    if it only reads            %8.3f ms   %.1f GB/s\n", b->reading_ms,
+           b->token_bytes / b->reading_ms * 1e-6);
     printf("    at positions 4 and 400      %8.3f ms and %.3f ms\n", b->token_early_ms,
            b->token_late_ms);
     printf("a step for 8 beams over one     %8.2f\n", b->beams8);
-    printf("a step for 8 windows over one   %8.2f      %.0f %% of bandwidth\n", b->windows8,
-           100 * b->windows8_fraction);
+    printf("a step for 8 windows over one   %8.2f      %.0f %% of bandwidth, %.2f if both only "
+           "read\n", b->windows8, 100 * b->windows8_fraction, b->reading_windows8);
     if (b->total_s > 0) {
         printf("recordings                      %8.1f times real time\n", b->audio_s / b->total_s);
     }
