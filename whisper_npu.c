@@ -2857,53 +2857,65 @@ static void gm_survey16(gm_sparse *sparse, const void *packed_a, size_t rows, si
 
 typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
-/* Weights in 4 bits: words hold the values k, k + 4, k + 1, k + 5 of an even k from the lowest bits
- * on, which shifts bring to 16 bits, so values of A that are 2 apart are multiplied together. These
- * pairs stand as [group][row][4], for SSE4.1 each four times: AVX2 repeats what it loads. */
-#define GM_PAIRS 512u   /* vectors of four pairs or of four times the same */
-#define GM_PAIR_ROWS 4u /* rows of them at most */
+/* Weights in 4 bits: with 8 added they are unsigned, and pmaddubsw multiplies them by the bytes of
+ * A as they are. What that adds depends on the row alone and is taken off. Bytes stand as
+ * [group][row][2 fours], for SSE4.1 each four times: AVX2 repeats what it loads. */
+#define GM_QUADS 512u    /* vectors of two fours, or of four times the same */
+#define GM_QUAD_ROWS 4u  /* rows of them at most */
+#define GM_QUAD_GROUPS 4 /* whose products fit 16 bits: 4 * 4 * 15 * 128 */
 
-GM_SSE41 static void gm_make_pairs(__m128i *pairs, const char *a, size_t stride, size_t rows,
+typedef struct gm_quads {
+    __m128i v[GM_QUADS];
+    int32_t more[GM_QUAD_ROWS]; /* what is to be taken off */
+} gm_quads;
+
+GM_SSE41 static void gm_make_quads(gm_quads *quads, const char *a, size_t stride, size_t rows,
                                    size_t groups, int repeat)
 {
-    const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    const __m128i one = _mm_set1_epi16(1);
     size_t g, r;
-    for (g = 0; g < groups; g++, a += 16) {
-        for (r = 0; r < rows; r++) {
-            __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(a + r * stride));
-            x = _mm_shuffle_epi8(x, order);
+    for (r = 0; r < rows; r++) {
+        __m128i sum = _mm_setzero_si128();
+        for (g = 0; g < groups; g++) {
+            const char *at = a + r * stride + g * 16;
+            const size_t to = g * rows + r;
+            __m128i x = _mm_loadu_si128((const __m128i *)(const void *)at);
+            sum = _mm_add_epi32(sum, _mm_madd_epi16(x, one));
+            x = _mm_packs_epi16(x, x);
             if (repeat) {
-                *pairs++ = _mm_shuffle_epi32(x, 0x00);
-                *pairs++ = _mm_shuffle_epi32(x, 0x55);
-                *pairs++ = _mm_shuffle_epi32(x, 0xaa);
-                *pairs++ = _mm_shuffle_epi32(x, 0xff);
+                quads->v[2 * to] = _mm_shuffle_epi32(x, 0x00);
+                quads->v[2 * to + 1] = _mm_shuffle_epi32(x, 0x55);
             } else {
-                *pairs++ = x;
+                _mm_storel_epi64((__m128i *)(void *)((char *)quads->v + to * 8), x);
             }
         }
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+        sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+        quads->more[r] = 8 * _mm_cvtsi128_si32(sum);
     }
 }
 
-/* R rows of pairs times one panel: c = or += 16 times the product. */
-typedef void (*gm_half)(int32_t *c, size_t ldc, const __m128i *pairs, size_t rows, const int8_t *b,
+/* Rows of quads times one panel: c = or += 16 times the product. */
+typedef void (*gm_half)(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows, const int8_t *b,
                         size_t groups, int first);
 
+/* For an A of bytes, which pack_a() widened. */
 GM_SSE41 static void gm_half16(gm_half half, int repeat, int32_t *c, size_t ldc,
                                const void *packed_a, size_t rows, const int8_t *b, size_t k4,
                                size_t panels)
 {
     const size_t stride = gm_bytes16(1, k4), groups = k4 / 2;
-    __m128i pairs[GM_PAIRS];
+    gm_quads quads;
     size_t r, g, p, nr, ng;
     for (r = 0; r < rows; r += nr) {
         const char *x = (const char *)packed_a + r * stride;
-        nr = rows - r >= GM_PAIR_ROWS ? GM_PAIR_ROWS : rows - r >= 2 ? 2 : 1;
+        nr = rows - r >= GM_QUAD_ROWS ? GM_QUAD_ROWS : rows - r >= 2 ? 2 : 1;
         for (g = 0; g < groups; g += ng) {
-            ng = GM_PAIRS / (nr * (repeat ? 4 : 1));
+            ng = GM_QUADS / (nr * (repeat ? 2 : 1));
             ng = groups - g < ng ? groups - g : ng;
-            gm_make_pairs(pairs, x + g * 16, stride, nr, ng, repeat);
+            gm_make_quads(&quads, x + g * 16, stride, nr, ng, repeat);
             for (p = 0; p < panels; p++) {
-                half(c + r * ldc + p * 16, ldc, pairs, nr, b + (p * groups + g) * GM_GROUP, ng,
+                half(c + r * ldc + p * 16, ldc, &quads, nr, b + (p * groups + g) * GM_GROUP, ng,
                      g == 0);
             }
         }
@@ -2917,53 +2929,68 @@ WNPU_INLINE GM_SSE41 void gm_sse41_add(__m128i *sum, __m128i x, __m128i y)
     __asm__("paddd %1, %0" : "+x"(*sum) : "x"(product));
 }
 
-/* Four columns of R rows. */
-WNPU_INLINE GM_SSE41 void gm_sse41_half4(int32_t *c, size_t ldc, const __m128i *pairs,
-                                         const int8_t *b, size_t groups, int first, int R)
+/* 4 N columns of R rows; R * N is at most 4. */
+WNPU_INLINE GM_SSE41 void gm_sse41_half4(int32_t *c, size_t ldc, const gm_quads *quads,
+                                         const int8_t *b, size_t groups, int first, int R, int N)
 {
-    __m128i s[GM_PAIR_ROWS], y[4];
-    size_t g;
-    int r;
+    const __m128i flip = _mm_set1_epi8((char)0x88), low = _mm_set1_epi8(0x0f);
+    const __m128i *x = quads->v;
+    __m128i s[4], t[4];
+    size_t g, i;
+    int r, n;
     MT_UNROLL
-    for (r = 0; r < R; r++) {
+    for (r = 0; r < R * N; r++) {
         s[r] = _mm_setzero_si128();
     }
-    for (g = 0; g < groups; g++, b += GM_GROUP) {
-        const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)b);
-        gm_prefetch2(b, GM_NEAR);
-        y[0] = _mm_srai_epi16(_mm_slli_epi16(v, 12), 12);
-        y[1] = _mm_srai_epi16(_mm_slli_epi16(v, 4), 12);
-        y[2] = _mm_srai_epi16(_mm_slli_epi16(v, 8), 12);
-        y[3] = _mm_srai_epi16(v, 12);
+    for (g = 0; g < groups; g += GM_QUAD_GROUPS) {
         MT_UNROLL
-        for (r = 0; r < R; r++, pairs += 4) {
-            gm_sse41_add(&s[r], pairs[0], y[0]);
-            gm_sse41_add(&s[r], pairs[1], y[1]);
-            gm_sse41_add(&s[r], pairs[2], y[2]);
-            gm_sse41_add(&s[r], pairs[3], y[3]);
+        for (r = 0; r < R * N; r++) {
+            t[r] = _mm_setzero_si128();
+        }
+        for (i = g; i < g + GM_QUAD_GROUPS && i < groups; i++, b += GM_GROUP, x += 2 * R) {
+            gm_prefetch2(b, GM_NEAR);
+            MT_UNROLL
+            for (n = 0; n < N; n++) {
+                const __m128i *at = (const __m128i *)(const void *)(b + 16 * n);
+                const __m128i v = _mm_xor_si128(_mm_loadu_si128(at), flip);
+                const __m128i y0 = _mm_and_si128(v, low);
+                const __m128i y1 = _mm_and_si128(_mm_srli_epi16(v, 4), low);
+                MT_UNROLL
+                for (r = 0; r < R; r++) {
+                    t[r * N + n] = _mm_add_epi16(t[r * N + n], _mm_maddubs_epi16(y0, x[2 * r]));
+                    t[r * N + n] = _mm_add_epi16(t[r * N + n],
+                                                 _mm_maddubs_epi16(y1, x[2 * r + 1]));
+                }
+            }
+        }
+        MT_UNROLL
+        for (r = 0; r < R * N; r++) {
+            s[r] = _mm_add_epi32(s[r], _mm_madd_epi16(t[r], _mm_set1_epi16(1)));
         }
     }
     MT_UNROLL
-    for (r = 0; r < R; r++) {
-        __m128i *out = (__m128i *)(void *)(c + (size_t)r * ldc);
+    for (r = 0; r < R * N; r++) {
+        __m128i *out = (__m128i *)(void *)(c + (size_t)(r / N) * ldc + r % N * 4);
         const __m128i old = first ? _mm_setzero_si128() : _mm_loadu_si128(out);
-        _mm_storeu_si128(out, _mm_add_epi32(old, _mm_slli_epi32(s[r], 4)));
+        s[r] = _mm_slli_epi32(_mm_sub_epi32(s[r], _mm_set1_epi32(quads->more[r / N])), 4);
+        _mm_storeu_si128(out, _mm_add_epi32(old, s[r]));
     }
 }
 
 /* A gm_half. */
-GM_SSE41 static void gm_sse41_half(int32_t *c, size_t ldc, const __m128i *pairs, size_t rows,
+GM_SSE41 static void gm_sse41_half(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows,
                                    const int8_t *b, size_t groups, int first)
 {
     size_t n;
-    for (n = 0; n < 16; n += 4) {
-        if (rows == 4) {
-            gm_sse41_half4(c + n, ldc, pairs, b + n * 4, groups, first, 4);
-        } else if (rows == 2) {
-            gm_sse41_half4(c + n, ldc, pairs, b + n * 4, groups, first, 2);
-        } else {
-            gm_sse41_half4(c + n, ldc, pairs, b + n * 4, groups, first, 1);
-        }
+    if (rows == 1) {
+        gm_sse41_half4(c, ldc, quads, b, groups, first, 1, 4);
+        return;
+    }
+    for (n = 0; n < 16 && rows == 2; n += 8) {
+        gm_sse41_half4(c + n, ldc, quads, b + n * 4, groups, first, 2, 2);
+    }
+    for (n = 0; n < 16 && rows == 4; n += 4) {
+        gm_sse41_half4(c + n, ldc, quads, b + n * 4, groups, first, 4, 1);
     }
 }
 
@@ -3199,56 +3226,67 @@ GM_AVX2 static void gm_avx2_pack_joined(void *packed_a, const int8_t *high, cons
     }
 }
 
-/* R rows of pairs times one panel; see gm_make_pairs(). */
-WNPU_INLINE GM_AVX2 void gm_avx2_half1(int32_t *c, size_t ldc, const gm_four *pairs,
-                                       const int8_t *b, size_t groups, int first, int R)
+/* 8 N columns of R rows; R * N is at most 4. */
+WNPU_INLINE GM_AVX2 void gm_avx2_half8(int32_t *c, size_t ldc, const gm_quads *quads,
+                                       const int8_t *b, size_t groups, int first, int R, int N)
 {
-    __m256i s[2 * GM_PAIR_ROWS];
-    size_t g;
-    int r, n, i;
+    const __m256i flip = _mm256_set1_epi8((char)0x88), low = _mm256_set1_epi8(0x0f);
+    const gm_four *x = (const gm_four *)(const void *)quads->v;
+    __m256i s[4], t[4];
+    size_t g, i;
+    int r, n;
     MT_UNROLL
-    for (r = 0; r < 2 * R; r++) {
+    for (r = 0; r < R * N; r++) {
         s[r] = _mm256_setzero_si256();
     }
-    for (g = 0; g < groups; g++, b += GM_GROUP, pairs += 4 * R) {
-        gm_prefetch2(b, GM_NEAR);
+    for (g = 0; g < groups; g += GM_QUAD_GROUPS) {
         MT_UNROLL
-        for (n = 0; n < 2; n++) {
-            const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(b + 32 * n));
-            __m256i y[4];
-            y[0] = _mm256_srai_epi16(_mm256_slli_epi16(v, 12), 12);
-            y[1] = _mm256_srai_epi16(_mm256_slli_epi16(v, 4), 12);
-            y[2] = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 12);
-            y[3] = _mm256_srai_epi16(v, 12);
+        for (r = 0; r < R * N; r++) {
+            t[r] = _mm256_setzero_si256();
+        }
+        for (i = g; i < g + GM_QUAD_GROUPS && i < groups; i++, b += GM_GROUP, x += 2 * R) {
+            gm_prefetch2(b, GM_NEAR);
             MT_UNROLL
-            for (r = 0; r < R; r++) {
+            for (n = 0; n < N; n++) {
+                const __m256i *at = (const __m256i *)(const void *)(b + 32 * n);
+                const __m256i v = _mm256_xor_si256(_mm256_loadu_si256(at), flip);
+                const __m256i y0 = _mm256_and_si256(v, low);
+                const __m256i y1 = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
                 MT_UNROLL
-                for (i = 0; i < 4; i++) {
-                    const __m256i x = _mm256_set1_epi32(pairs[4 * r + i]);
-                    s[2 * r + n] = _mm256_add_epi32(s[2 * r + n], _mm256_madd_epi16(x, y[i]));
+                for (r = 0; r < R; r++) {
+                    const __m256i x0 = _mm256_set1_epi32(x[2 * r]);
+                    const __m256i x1 = _mm256_set1_epi32(x[2 * r + 1]);
+                    __m256i *sum = &t[r * N + n];
+                    *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(y0, x0));
+                    *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(y1, x1));
                 }
             }
         }
+        MT_UNROLL
+        for (r = 0; r < R * N; r++) {
+            s[r] = _mm256_add_epi32(s[r], _mm256_madd_epi16(t[r], _mm256_set1_epi16(1)));
+        }
     }
     MT_UNROLL
-    for (r = 0; r < 2 * R; r++) {
-        __m256i *out = (__m256i *)(void *)(c + (size_t)(r / 2) * ldc + r % 2 * 8);
+    for (r = 0; r < R * N; r++) {
+        __m256i *out = (__m256i *)(void *)(c + (size_t)(r / N) * ldc + r % N * 8);
         const __m256i old = first ? _mm256_setzero_si256() : _mm256_loadu_si256(out);
-        _mm256_storeu_si256(out, _mm256_add_epi32(old, _mm256_slli_epi32(s[r], 4)));
+        s[r] = _mm256_slli_epi32(_mm256_sub_epi32(s[r], _mm256_set1_epi32(quads->more[r / N])), 4);
+        _mm256_storeu_si256(out, _mm256_add_epi32(old, s[r]));
     }
 }
 
 /* A gm_half. */
-GM_AVX2 static void gm_avx2_half(int32_t *c, size_t ldc, const __m128i *pairs, size_t rows,
+GM_AVX2 static void gm_avx2_half(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows,
                                  const int8_t *b, size_t groups, int first)
 {
-    const gm_four *four = (const gm_four *)(const void *)pairs;
     if (rows == 4) {
-        gm_avx2_half1(c, ldc, four, b, groups, first, 4);
+        gm_avx2_half8(c, ldc, quads, b, groups, first, 4, 1);
+        gm_avx2_half8(c + 8, ldc, quads, b + 32, groups, first, 4, 1);
     } else if (rows == 2) {
-        gm_avx2_half1(c, ldc, four, b, groups, first, 2);
+        gm_avx2_half8(c, ldc, quads, b, groups, first, 2, 2);
     } else {
-        gm_avx2_half1(c, ldc, four, b, groups, first, 1);
+        gm_avx2_half8(c, ldc, quads, b, groups, first, 1, 2);
     }
 }
 
