@@ -7212,7 +7212,7 @@ WNPU_INLINE OP_AVX2 __m256i op_near_weights16(const int16_t *u, __m256i from,
 }
 
 OP_AVX2 static uint32_t op_near_weights(uint8_t *p, const int16_t *u, size_t n, int32_t most,
-                                        const op_inverse *inverse)
+                                        const int16_t *inverse)
 {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     const __m256i from = _mm256_set1_epi16((int16_t)(most + OP_OCTAVE));
@@ -7220,13 +7220,13 @@ OP_AVX2 static uint32_t op_near_weights(uint8_t *p, const int16_t *u, size_t n, 
     uint32_t part[8];
     size_t i;
     for (i = 0; i < n; i += 32) {
-        a = op_near_weights16(u + i, from, inverse->part + i, &sum);
+        a = op_near_weights16(u + i, from, inverse + i, &sum);
         if (i + 16 >= n) {
             a = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, a), order);
             _mm_storeu_si128((__m128i *)(void *)(p + i), _mm256_castsi256_si128(a));
             break;
         }
-        b = op_near_weights16(u + i + 16, from, inverse->part + i + 16, &sum);
+        b = op_near_weights16(u + i + 16, from, inverse + i + 16, &sum);
         a = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order);
         _mm256_storeu_si256((__m256i *)(void *)(p + i), a);
     }
@@ -7242,16 +7242,91 @@ OP_AVX2 static void op_weights_avx2(op_online *row, uint8_t *p, size_t ldp, cons
     op_online_next(row, rows);
     op_near_inverse(&inverse, keys->value_inverse, n);
     for (r = 0; r < rows; r++) {
-        uint32_t sum = op_near_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, &inverse);
+        uint32_t sum = op_near_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, inverse.part);
         op_online_add(&row[r], sum, inverse.unit);
     }
+}
+
+/* ---- attention of one or two rows: exponents follow each 64 keys and products each 64 weights, so
+ * that memory is read all along ---- */
+
+#define OP_STRETCH 64u        /* keys at a time */
+#define OP_VALUES_AHEAD 4096u /* bytes that each panel of values is read ahead */
+
+WNPU_INLINE size_t op_stretch(size_t n, size_t at)
+{
+    return n - at < OP_STRETCH ? n - at : OP_STRETCH;
+}
+
+OP_AVX2 static void op_near_one_exponents(op_online *row, int16_t *u, const char *query, size_t n,
+                                          float query_scale, const op_keys *keys)
+{
+    const size_t next = n > GM_NEAR / OP_HEAD ? GM_NEAR : 0; /* fewer end before that */
+    int32_t sums[OP_STRETCH];
+    size_t at, p;
+    row->most = -32768;
+    for (at = 0; at < n; at += OP_STRETCH) {
+        const size_t few = op_stretch(n, at);
+        int most;
+        for (p = 0; p < few; p += 16) {
+            gm_avx2_tile1(sums + p, 0, NULL, 0, query, 0, keys->packed + (at + p) * OP_HEAD,
+                          OP_HEAD / 4, next, 1, 4);
+        }
+        most = op_near_narrow(u + at, sums, few, query_scale, keys->key + at,
+                              keys->value_log2 + at);
+        row->most = most > row->most ? most : row->most;
+    }
+}
+
+OP_AVX2 static void op_near_one_values(op_online *row, const int16_t *u, int32_t *acc, size_t n,
+                                       const op_inverse *inverse, const int8_t *values,
+                                       size_t pitch)
+{
+    uint32_t sum = 0;
+    size_t at, p;
+    for (at = 0; at < n; at += OP_STRETCH) {
+        const size_t few = op_stretch(n, at), groups = (few + 15) / 16 * 4;
+        uint8_t weights[OP_STRETCH];
+        char wide[2 * OP_STRETCH];
+        sum += op_near_weights(weights, u + at, few, row->most, inverse->part + at);
+        gm_avx2_pack_u(wide, weights, 0, 1, groups);
+        for (p = 0; p < OP_HEAD; p += 16) {
+            gm_avx2_tile1(acc + p, 0, at > 0 ? acc + p : NULL, 0, wide, 0,
+                          values + (p / 16 * pitch + at / 4) * GM_GROUP, groups, OP_VALUES_AHEAD,
+                          1, 4);
+        }
+    }
+    op_online_add(row, sum, inverse->unit);
+}
+
+OP_AVX2 static int op_attend_avx2(op_online *row, int16_t *u, int32_t *acc, const void *queries,
+                                  size_t rows, size_t n, const float *query_scale,
+                                  const op_keys *keys, const int8_t *values, size_t pitch)
+{
+    const char *query = queries;
+    op_inverse inverse;
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        op_near_one_exponents(row + r, u + r * OP_KEYS, query + r * gm_bytes16(1, OP_HEAD / 4), n,
+                              query_scale[r], keys);
+    }
+    if (!op_product_within(row, rows)) {
+        return 0;
+    }
+    op_online_next(row, rows);
+    op_near_inverse(&inverse, keys->value_inverse, n);
+    for (r = 0; r < rows; r++) {
+        op_near_one_values(row + r, u + r * OP_KEYS, acc + r * OP_HEAD, n, &inverse, values,
+                           pitch);
+    }
+    return 1;
 }
 
 OP_SET(avx2, OP_AVX2)
 
 static const op_kernels op_avx2_kernels = {
     op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_join_avx2, op_dequantise_avx2,
-    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, NULL,
+    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, op_attend_avx2,
     op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
     op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2,
     op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_short, op_halves_avx2,

@@ -475,9 +475,11 @@ static void fill_block(one_block *b, const op_kernels *op, const gm_kernels *gm,
 
 static void step_by_step(one_block *b, const op_kernels *op, const gm_kernels *gm)
 {
+    static uint16_t group[BLOCK_ROWS * OP_KEYS / 4], count[BLOCK_ROWS];
     const void *weights;
-    gm_sparse none;
-    memset(&none, 0, sizeof none);
+    gm_sparse sparse;
+    sparse.group = group;
+    sparse.n = count;
     start_rows(b->row);
     gm->tile(b->acc, OP_KEYS, b->queries, BLOCK_ROWS, b->packed, b->hd / 4, b->correction,
              b->hd / 4, b->padded / 16);
@@ -485,7 +487,7 @@ static void step_by_step(one_block *b, const op_kernels *op, const gm_kernels *g
     op->weights(b->row, b->p, gm_p_stride(b->padded / 4), b->u, BLOCK_ROWS, b->n, &b->keys);
     weights = gm_pack_p(gm, b->packed_p, b->p, BLOCK_ROWS, b->padded / 4);
     gm_tile_p(gm, b->sums, b->hd, weights, BLOCK_ROWS, b->v, b->padded / 4, b->padded / 4,
-              b->hd / 16, &none);
+              b->hd / 16, &sparse);
 }
 
 /* op->product() against the product and op->exponents(). The scale of the queries decides whether
