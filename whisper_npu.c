@@ -5997,6 +5997,41 @@ WNPU_INLINE void op_online_add(op_online *row, uint32_t sum, float unit)
     row->sum = row->sum * row->keep + (float)(int32_t)sum * (8.0f * unit) * row->add;
 }
 
+/* How far behind the keys of one row that are read more are asked for: fewer end before that. */
+WNPU_INLINE size_t op_keys_ahead(size_t n) { return n > GM_NEAR / OP_HEAD ? GM_NEAR : 0; }
+
+/* What attention of one row is made of: its exponents of n keys; what the values' scales are to all
+ * rows; and its weights times values, whose panels are pitch groups apart. */
+typedef struct op_one_row {
+    void (*exponents)(op_online *row, int16_t *u, const char *query, size_t n, float query_scale,
+                      const op_keys *keys);
+    void (*inverse)(op_inverse *inverse, const float *value_inverse, size_t n);
+    void (*values)(op_online *row, const int16_t *u, int32_t *acc, size_t n,
+                   const op_inverse *inverse, const int8_t *values, size_t pitch);
+} op_one_row;
+
+/* op_kernels.attend(); queries are stride bytes apart. */
+WNPU_INLINE int op_attend(const op_one_row *one, op_online *row, int16_t *u, int32_t *acc,
+                          const char *queries, size_t stride, size_t rows, size_t n,
+                          const float *query_scale, const op_keys *keys, const int8_t *values,
+                          size_t pitch)
+{
+    op_inverse inverse;
+    size_t r;
+    for (r = 0; r < rows; r++) {
+        one->exponents(row + r, u + r * OP_KEYS, queries + r * stride, n, query_scale[r], keys);
+    }
+    if (!op_product_within(row, rows)) {
+        return 0;
+    }
+    op_online_next(row, rows);
+    one->inverse(&inverse, keys->value_inverse, n);
+    for (r = 0; r < rows; r++) {
+        one->values(row + r, u + r * OP_KEYS, acc + r * OP_HEAD, n, &inverse, values, pitch);
+    }
+    return 1;
+}
+
 static int op_narrow_base(int16_t *u, const int32_t *acc, size_t n, float query_scale,
                           const float *key, const float *value_log2)
 {
@@ -7258,20 +7293,29 @@ WNPU_INLINE size_t op_stretch(size_t n, size_t at)
     return n - at < OP_STRETCH ? n - at : OP_STRETCH;
 }
 
+/* gm_avx2_micro() for one row, which the compiler then knows: 2 % of a token. */
+WNPU_INLINE OP_AVX2 void op_near_one_sums(int32_t *c, const int32_t *from, const char *a,
+                                          const int8_t *b, size_t pitch, size_t groups,
+                                          size_t panels, size_t next)
+{
+    size_t p;
+    for (p = 0; p < panels; p++) {
+        gm_avx2_tile1(c + p * 16, 0, gm_at(from, p * 16), 0, a, 0, b + p * pitch * GM_GROUP, groups,
+                      next, 1, 4);
+    }
+}
+
 OP_AVX2 static void op_near_one_exponents(op_online *row, int16_t *u, const char *query, size_t n,
                                           float query_scale, const op_keys *keys)
 {
-    const size_t next = n > GM_NEAR / OP_HEAD ? GM_NEAR : 0; /* fewer end before that */
     int32_t sums[OP_STRETCH];
-    size_t at, p;
+    size_t at;
     row->most = -32768;
     for (at = 0; at < n; at += OP_STRETCH) {
         const size_t few = op_stretch(n, at);
         int most;
-        for (p = 0; p < few; p += 16) {
-            gm_avx2_tile1(sums + p, 0, NULL, 0, query, 0, keys->packed + (at + p) * OP_HEAD,
-                          OP_HEAD / 4, next, 1, 4);
-        }
+        op_near_one_sums(sums, NULL, query, keys->packed + at * OP_HEAD, OP_HEAD / 4, OP_HEAD / 4,
+                         (few + 15) / 16, op_keys_ahead(n));
         most = op_near_narrow(u + at, sums, few, query_scale, keys->key + at,
                               keys->value_log2 + at);
         row->most = most > row->most ? most : row->most;
@@ -7283,43 +7327,26 @@ OP_AVX2 static void op_near_one_values(op_online *row, const int16_t *u, int32_t
                                        size_t pitch)
 {
     uint32_t sum = 0;
-    size_t at, p;
+    size_t at;
     for (at = 0; at < n; at += OP_STRETCH) {
         const size_t few = op_stretch(n, at), groups = (few + 15) / 16 * 4;
         uint8_t weights[OP_STRETCH];
         char wide[2 * OP_STRETCH];
         sum += op_near_weights(weights, u + at, few, row->most, inverse->part + at);
         gm_avx2_pack_u(wide, weights, 0, 1, groups);
-        for (p = 0; p < OP_HEAD; p += 16) {
-            gm_avx2_tile1(acc + p, 0, at > 0 ? acc + p : NULL, 0, wide, 0,
-                          values + (p / 16 * pitch + at / 4) * GM_GROUP, groups, OP_VALUES_AHEAD,
-                          1, 4);
-        }
+        op_near_one_sums(acc, at > 0 ? acc : NULL, wide, values + at / 4 * GM_GROUP, pitch, groups,
+                         OP_HEAD / 16, OP_VALUES_AHEAD);
     }
     op_online_add(row, sum, inverse->unit);
 }
 
-OP_AVX2 static int op_attend_avx2(op_online *row, int16_t *u, int32_t *acc, const void *queries,
-                                  size_t rows, size_t n, const float *query_scale,
-                                  const op_keys *keys, const int8_t *values, size_t pitch)
+static int op_attend_avx2(op_online *row, int16_t *u, int32_t *acc, const void *queries,
+                          size_t rows, size_t n, const float *query_scale, const op_keys *keys,
+                          const int8_t *values, size_t pitch)
 {
-    const char *query = queries;
-    op_inverse inverse;
-    size_t r;
-    for (r = 0; r < rows; r++) {
-        op_near_one_exponents(row + r, u + r * OP_KEYS, query + r * gm_bytes16(1, OP_HEAD / 4), n,
-                              query_scale[r], keys);
-    }
-    if (!op_product_within(row, rows)) {
-        return 0;
-    }
-    op_online_next(row, rows);
-    op_near_inverse(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        op_near_one_values(row + r, u + r * OP_KEYS, acc + r * OP_HEAD, n, &inverse, values,
-                           pitch);
-    }
-    return 1;
+    static const op_one_row one = {op_near_one_exponents, op_near_inverse, op_near_one_values};
+    return op_attend(&one, row, u, acc, queries, gm_bytes16(1, OP_HEAD / 4), rows, n, query_scale,
+                     keys, values, pitch);
 }
 
 OP_SET(avx2, OP_AVX2)
@@ -7786,7 +7813,7 @@ WNPU_INLINE GM_AVX512 void op_one_scores(gm_avx512_row *s, const char *query, co
 GM_AVX512 static void op_one_exponents(op_online *row, int16_t *u, const char *query, size_t n,
                                        float query_scale, const op_keys *keys)
 {
-    const size_t ahead = n > GM_NEAR / OP_HEAD ? GM_NEAR : 0; /* fewer end before that */
+    const size_t ahead = op_keys_ahead(n);
     __m512i best = _mm512_set1_epi16(-32768);
     gm_avx512_row s;
     size_t at;
@@ -7843,7 +7870,8 @@ GM_AVX512 static void op_one_weights(op_online *row, const int16_t *u, int32_t *
             b = op_wide_weights32(u + at + 32, from, inverse->part + at + 32, &total);
         }
         _mm512_storeu_si512(weights, op_wide_bytes(a, b));
-        op_one_values(sum, weights, values, pitch, n - at < 64 ? (n - at + 15) / 16 * 4 : 16);
+        op_one_values(sum, weights, values, pitch * GM_GROUP,
+                      n - at < 64 ? (n - at + 15) / 16 * 4 : 16);
     }
     MT_UNROLL
     for (p = 0; p < 4; p++) {
@@ -7852,28 +7880,13 @@ GM_AVX512 static void op_one_weights(op_online *row, const int16_t *u, int32_t *
     op_online_add(row, (uint32_t)_mm512_reduce_add_epi32(total), inverse->unit);
 }
 
-OP_AVX512 static int op_attend_avx512(op_online *row, int16_t *u, int32_t *acc,
-                                      const void *queries, size_t rows, size_t n,
-                                      const float *query_scale, const op_keys *keys,
-                                      const int8_t *values, size_t pitch)
+static int op_attend_avx512(op_online *row, int16_t *u, int32_t *acc, const void *queries,
+                            size_t rows, size_t n, const float *query_scale, const op_keys *keys,
+                            const int8_t *values, size_t pitch)
 {
-    const char *query = queries;
-    op_inverse inverse;
-    size_t r;
-    for (r = 0; r < rows; r++) {
-        op_one_exponents(row + r, u + r * OP_KEYS, query + r * (OP_HEAD + GM_PAD), n,
-                         query_scale[r], keys);
-    }
-    if (!op_product_within(row, rows)) {
-        return 0;
-    }
-    op_online_next(row, rows);
-    op_wide_inverse(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        op_one_weights(row + r, u + r * OP_KEYS, acc + r * OP_HEAD, n, &inverse, values,
-                       pitch * GM_GROUP);
-    }
-    return 1;
+    static const op_one_row one = {op_one_exponents, op_wide_inverse, op_one_weights};
+    return op_attend(&one, row, u, acc, queries, gm_bytes8(1, OP_HEAD / 4), rows, n, query_scale,
+                     keys, values, pitch);
 }
 
 OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
