@@ -2629,8 +2629,12 @@ static void gm_ftile4(float *c, size_t ldc, const float *a, size_t lda, size_t r
 }
 
 static const gm_kernels gm_scalar = {
-    WNPU_ISA_SCALAR, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_scalar_tile, NULL, NULL,
-    NULL, NULL, NULL, gm_ftile4
+    .isa = WNPU_ISA_SCALAR,
+    .rows = 4,
+    .a_bytes = gm_bytes8,
+    .pack_a = gm_pack8,
+    .tile = gm_scalar_tile,
+    .ftile = gm_ftile4,
 };
 
 /* ---- the walk over a block that the kernels below share ---- */
@@ -3162,9 +3166,17 @@ static void gm_sse41_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t
 }
 
 static const gm_kernels gm_sse41 = {
-    WNPU_ISA_SSE41, 6, gm_bytes16, gm_sse41_pack, 0, gm_sse41_pack_u, gm_sse41_pack_joined,
-    gm_sse41_tile, gm_sse41_half_tile, gm_survey16, gm_sse41_sparse, NULL, NULL,
-    gm_ftile4
+    .isa = WNPU_ISA_SSE41,
+    .rows = 6,
+    .a_bytes = gm_bytes16,
+    .pack_a = gm_sse41_pack,
+    .pack_u = gm_sse41_pack_u,
+    .pack_joined = gm_sse41_pack_joined,
+    .tile = gm_sse41_tile,
+    .half_tile = gm_sse41_half_tile,
+    .survey = gm_survey16,
+    .sparse_tile = gm_sse41_sparse,
+    .ftile = gm_ftile4,
 };
 
 /* AVX2: the same with twice the width. */
@@ -3507,8 +3519,17 @@ static void gm_avx2_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t 
 }
 
 static const gm_kernels gm_avx2 = {
-    WNPU_ISA_AVX2, 6, gm_bytes16, gm_avx2_pack, 0, gm_avx2_pack_u, gm_avx2_pack_joined,
-    gm_avx2_tile, gm_avx2_half_tile, gm_survey16, gm_avx2_sparse, NULL, NULL, gm_ftile8
+    .isa = WNPU_ISA_AVX2,
+    .rows = 6,
+    .a_bytes = gm_bytes16,
+    .pack_a = gm_avx2_pack,
+    .pack_u = gm_avx2_pack_u,
+    .pack_joined = gm_avx2_pack_joined,
+    .tile = gm_avx2_tile,
+    .half_tile = gm_avx2_half_tile,
+    .survey = gm_survey16,
+    .sparse_tile = gm_avx2_sparse,
+    .ftile = gm_ftile8,
 };
 
 /* ---- what AVX-VNNI and AVX-512 VNNI share ---- */
@@ -3873,8 +3894,16 @@ GM_VNNI static void gm_vnni_correct(int32_t *correction, const int8_t *b, size_t
 }
 
 static const gm_kernels gm_vnni = {
-    WNPU_ISA_AVX_VNNI, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_vnni_tile, gm_vnni_half_tile,
-    NULL, NULL, gm_vnni_outliers, gm_vnni_correct, gm_ftile8
+    .isa = WNPU_ISA_AVX_VNNI,
+    .rows = 6,
+    .a_bytes = gm_bytes8,
+    .pack_a = gm_plus_pack,
+    .unsigned_a = 1,
+    .tile = gm_vnni_tile,
+    .half_tile = gm_vnni_half_tile,
+    .outliers = gm_vnni_outliers,
+    .correct = gm_vnni_correct,
+    .ftile = gm_ftile8,
 };
 #endif /* WNPU_VNNI */
 
@@ -4466,15 +4495,29 @@ GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *pa
 }
 
 static const gm_kernels gm_avx512 = {
-    WNPU_ISA_AVX512, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL,
-    gm_avx512_tile, gm_avx512_half_tile, NULL, NULL, gm_avx512_outliers, gm_avx512_correct,
-    gm_ftile8
+    .isa = WNPU_ISA_AVX512,
+    .rows = 6,
+    .a_bytes = gm_bytes8,
+    .pack_a = gm_plus_pack,
+    .unsigned_a = 1,
+    .tile = gm_avx512_tile,
+    .half_tile = gm_avx512_half_tile,
+    .outliers = gm_avx512_outliers,
+    .correct = gm_avx512_correct,
+    .ftile = gm_ftile8,
 };
 
 static const gm_kernels gm_avx512_forward = {
-    WNPU_ISA_AVX512, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL,
-    gm_avx512_forward_tile, gm_avx512_half_tile, NULL, NULL, gm_avx512_outliers, gm_avx512_correct,
-    gm_ftile8
+    .isa = WNPU_ISA_AVX512,
+    .rows = 6,
+    .a_bytes = gm_bytes8,
+    .pack_a = gm_plus_pack,
+    .unsigned_a = 1,
+    .tile = gm_avx512_forward_tile,
+    .half_tile = gm_avx512_half_tile,
+    .outliers = gm_avx512_outliers,
+    .correct = gm_avx512_correct,
+    .ftile = gm_ftile8,
 };
 
 #ifdef WNPU_AMX
@@ -4619,8 +4662,16 @@ GM_AMX static void gm_amx_tile(int32_t *c, size_t ldc, const void *packed_a, siz
 }
 
 static const gm_kernels gm_amx = {
-    WNPU_ISA_AMX, 6, gm_bytes8, gm_plus_pack, 1, NULL, NULL, gm_amx_tile, gm_avx512_half_tile,
-    NULL, NULL, gm_avx512_outliers, gm_avx512_correct, gm_ftile8
+    .isa = WNPU_ISA_AMX,
+    .rows = 6,
+    .a_bytes = gm_bytes8,
+    .pack_a = gm_plus_pack,
+    .unsigned_a = 1,
+    .tile = gm_amx_tile,
+    .half_tile = gm_avx512_half_tile,
+    .outliers = gm_avx512_outliers,
+    .correct = gm_avx512_correct,
+    .ftile = gm_ftile8,
 };
 #endif /* WNPU_AMX */
 #endif /* WNPU_X86 */
@@ -4768,8 +4819,12 @@ static void gm_neon_tile(int32_t *c, size_t ldc, const void *packed_a, size_t ro
 }
 
 static const gm_kernels gm_neon = {
-    WNPU_ISA_NEON, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_neon_tile, NULL, NULL, NULL, NULL,
-    NULL, gm_ftile4
+    .isa = WNPU_ISA_NEON,
+    .rows = 4,
+    .a_bytes = gm_bytes8,
+    .pack_a = gm_pack8,
+    .tile = gm_neon_tile,
+    .ftile = gm_ftile4,
 };
 
 /* ---- NEON with dot products: one instruction is 4 columns times 4 along k ---- */
@@ -4899,8 +4954,12 @@ static void gm_dot_tile(int32_t *c, size_t ldc, const void *packed_a, size_t row
 }
 
 static const gm_kernels gm_dot = {
-    WNPU_ISA_NEON_DOT, 4, gm_bytes8, gm_pack8, 0, NULL, NULL, gm_dot_tile, NULL, NULL, NULL, NULL,
-    NULL, gm_ftile4
+    .isa = WNPU_ISA_NEON_DOT,
+    .rows = 4,
+    .a_bytes = gm_bytes8,
+    .pack_a = gm_pack8,
+    .tile = gm_dot_tile,
+    .ftile = gm_ftile4,
 };
 
 /* ---- NEON with int8 matrices: one instruction is 2 rows times 2 columns times 8 along k ---- */
@@ -5081,8 +5140,15 @@ static void gm_i8mm_correct(int32_t *correction, const int8_t *b, size_t k4, siz
 }
 
 static const gm_kernels gm_i8mm = {
-    WNPU_ISA_NEON_I8MM, 8, gm_i8mm_bytes, gm_i8mm_pack, 1, gm_i8mm_pack_u, NULL,
-    gm_i8mm_tile, NULL, NULL, NULL, NULL, gm_i8mm_correct, gm_ftile4
+    .isa = WNPU_ISA_NEON_I8MM,
+    .rows = 8,
+    .a_bytes = gm_i8mm_bytes,
+    .pack_a = gm_i8mm_pack,
+    .unsigned_a = 1,
+    .pack_u = gm_i8mm_pack_u,
+    .tile = gm_i8mm_tile,
+    .correct = gm_i8mm_correct,
+    .ftile = gm_ftile4,
 };
 #endif /* WNPU_ARM */
 
@@ -6530,6 +6596,22 @@ typedef struct op_kernels {
     void (*blocks)(float *out, uint32_t type, const unsigned char *in, size_t bytes, size_t n);
 } op_kernels;
 
+/* The entries of a table that come from one instruction set; `set` ends the functions' names. */
+#define OP_PLAIN(set)                                                                             \
+    .norm = op_norm_##set, .join = op_join_##set, .bias = op_bias_##set, .scale = op_scale_##set, \
+    .value_scales = op_value_scales_##set, .softmax_float = op_softmax_float_##set,               \
+    .mel_powers = op_mel_powers_##set, .mel_log = op_mel_log_##set,                               \
+    .mel_floor = op_mel_floor_##set, .blocks = op_blocks_##set
+#define OP_FLOATS(set)                                                                            \
+    .dequantise = op_dequantise_##set, .blend = op_blend_##set, .sum_exp = op_sum_exp_##set,      \
+    .dot_int8 = op_dot_int8_##set, .complete = op_complete_##set, .halves = op_halves_##set
+#define OP_SEARCH(set)                                                                            \
+    .size = op_size_##set, .largest = op_largest_##set, .argmax = op_argmax_##set,                \
+    .above = op_above_##set
+#define OP_BYTES(set)                                                                             \
+    .quantise = op_quantise_##set, .quantise_fine = op_quantise_fine_##set,                       \
+    .exponents = op_exponents_##set, .weights = op_weights_##set
+
 /* A macro, because the one thing that differs is the attribute of each function. */
 #define OP_SET(name, attribute)                                                                   \
     attribute static void op_norm_##name(float *y, const float *x, const float *w,                \
@@ -6626,12 +6708,11 @@ typedef struct op_kernels {
 OP_SET(base, )
 
 static const op_kernels op_base_kernels = {
-    op_norm_base, op_quantise_base, op_quantise_fine_base, op_join_base, op_dequantise_base,
-    op_bias_base, op_scale_base, op_exponents_base, op_weights_base, NULL, NULL,
-    op_value_scales_base, op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base,
-    op_argmax_base, op_above_base, op_dot_int8_base, op_complete_base, op_mel_powers_base,
-    op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_base, op_halves_base,
-    op_blocks_base
+    OP_PLAIN(base),
+    OP_FLOATS(base),
+    OP_SEARCH(base),
+    OP_BYTES(base),
+    .digits = op_digits_base,
 };
 
 #if defined(WNPU_X86) || defined(WNPU_ARM)
@@ -6983,12 +7064,11 @@ OP_SHORT static int32_t op_digits_short(int8_t *q, int8_t *low, const float *x, 
 }
 
 static const op_kernels op_short_kernels = {
-    op_norm_base, op_quantise_short, op_quantise_fine_short, op_join_base, op_dequantise_base,
-    op_bias_base, op_scale_base, op_exponents_short, op_weights_short, NULL, NULL,
-    op_value_scales_base, op_blend_base, op_softmax_float_base, op_sum_exp_base, op_largest_base,
-    op_argmax_base, op_above_base, op_dot_int8_base, op_complete_base, op_mel_powers_base,
-    op_mel_log_base, op_mel_floor_base, op_size_base, op_digits_short, op_halves_base,
-    op_blocks_base
+    OP_PLAIN(base),
+    OP_FLOATS(base),
+    OP_SEARCH(base),
+    OP_BYTES(short),
+    .digits = op_digits_short,
 };
 #endif
 
@@ -7352,12 +7432,12 @@ static int op_attend_avx2(op_online *row, int16_t *u, int32_t *acc, const void *
 OP_SET(avx2, OP_AVX2)
 
 static const op_kernels op_avx2_kernels = {
-    op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_join_avx2, op_dequantise_avx2,
-    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, NULL, op_attend_avx2,
-    op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
-    op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_short, op_halves_avx2,
-    op_blocks_avx2
+    OP_PLAIN(avx2),
+    OP_FLOATS(avx2),
+    OP_SEARCH(avx2),
+    OP_BYTES(avx2),
+    .digits = op_digits_short,
+    .attend = op_attend_avx2,
 };
 
 #ifdef WNPU_VNNI
@@ -7424,12 +7504,12 @@ GM_VNNI static int op_product_vnni(op_online *row, int16_t *u, const void *queri
 }
 
 static const op_kernels op_vnni_kernels = {
-    op_norm_avx2, op_quantise_avx2, op_quantise_fine_avx2, op_join_avx2, op_dequantise_avx2,
-    op_bias_avx2, op_scale_avx2, op_exponents_avx2, op_weights_avx2, op_product_vnni, NULL,
-    op_value_scales_avx2, op_blend_avx2, op_softmax_float_avx2, op_sum_exp_avx2, op_largest_avx2,
-    op_argmax_avx2, op_above_avx2, op_dot_int8_avx2, op_complete_avx2, op_mel_powers_avx2,
-    op_mel_log_avx2, op_mel_floor_avx2, op_size_avx2, op_digits_short, op_halves_avx2,
-    op_blocks_avx2
+    OP_PLAIN(avx2),
+    OP_FLOATS(avx2),
+    OP_SEARCH(avx2),
+    OP_BYTES(avx2),
+    .digits = op_digits_short,
+    .product = op_product_vnni,
 };
 #endif
 
@@ -8128,12 +8208,13 @@ OP_AVX512 static void op_complete_avx512(float *out, size_t ldo, const int32_t *
 
 /* The rest is the code of AVX2: it costs little. */
 static const op_kernels op_avx512_kernels = {
-    op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
-    op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_avx512,
-    op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
-    op_sum_exp_avx512, op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512,
-    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx512,
-    op_digits_avx512, op_halves_avx512, op_blocks_avx2
+    OP_PLAIN(avx2),
+    OP_FLOATS(avx512),
+    OP_SEARCH(avx512),
+    OP_BYTES(avx512),
+    .digits = op_digits_avx512,
+    .product = op_product_avx512,
+    .attend = op_attend_avx512,
 };
 #endif
 
@@ -8176,12 +8257,13 @@ GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries
 }
 
 static const op_kernels op_amx_kernels = {
-    op_norm_avx2, op_quantise_avx512, op_quantise_fine_avx512, op_join_avx2, op_dequantise_avx512,
-    op_bias_avx2, op_scale_avx2, op_exponents_avx512, op_weights_avx512, op_product_amx,
-    op_attend_avx512, op_value_scales_avx2, op_blend_avx512, op_softmax_float_avx2,
-    op_sum_exp_avx512, op_largest_avx512, op_argmax_avx512, op_above_avx512, op_dot_int8_avx512,
-    op_complete_avx512, op_mel_powers_avx2, op_mel_log_avx2, op_mel_floor_avx2, op_size_avx512,
-    op_digits_avx512, op_halves_avx512, op_blocks_avx2
+    OP_PLAIN(avx2),
+    OP_FLOATS(avx512),
+    OP_SEARCH(avx512),
+    OP_BYTES(avx512),
+    .digits = op_digits_avx512,
+    .product = op_product_amx,
+    .attend = op_attend_avx512,
 };
 #endif
 
