@@ -24,8 +24,26 @@
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/accuracy.sh
 #   make clean
+#
+# BUILD=DIR puts everything elsewhere, and from another directory make -f PATH/Makefile builds into
+# the current one's build. What was made with other flags, another compiler or without libdrm is made
+# again. BUILD, PREFIX and DESTDIR may contain spaces.
 
+# Rules name files relative to the source directory. From another directory (make -f DIR/Makefile),
+# everything is handed to a make in the source directory; paths stay relative to the caller's.
+here := $(shell cd "$$(dirname '$(subst ','\'',$(wordlist 1,99,$(MAKEFILE_LIST)))')" && pwd -P)
 BUILD ?= build
+ifneq ($(here),$(CURDIR))
+absolute = $(if $(filter /%,$(firstword $(1))),$(1),$(CURDIR)/$(1))
+handed_over = $(foreach v,BUILD DESTDIR PREFIX SPEECH,\
+    $(if $($(v)),$(v)='$(subst ','\'',$(call absolute,$($(v))))'))
+.DEFAULT_GOAL := all
+.PHONY: handed-over
+handed-over:
+	+@$(MAKE) --no-print-directory -C '$(subst ','\'',$(here))' $(handed_over) $(MAKECMDGOALS)
+all $(filter-out all,$(MAKECMDGOALS)): handed-over ;
+else
+
 CFLAGS ?= -O2 -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow
 LDLIBS += -lm -lpthread
 FUZZ_CC ?= clang
@@ -33,6 +51,13 @@ FUZZ_CFLAGS ?= -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recove
 SANITIZE = -O1 -g -std=c11 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
            -fno-omit-frame-pointer
 SANITIZE_THREAD = -O1 -g -std=c11 -fsanitize=thread
+
+# In targets and prerequisites spaces are escaped, in recipes names are quoted. Functions that split
+# text into words see several in a name with spaces: prefix their results, not their arguments. A
+# static pattern rule does not work with such names either.
+space := $(subst ,, )
+B := $(subst $(space),\ ,$(BUILD))
+quote = '$(subst ','\'',$(1))'
 
 # -MMD writes each object's headers (and for tests the library source) beside it.
 COMPILE = $(CC) $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
@@ -42,9 +67,9 @@ DRM_CFLAGS ?= $(shell pkg-config --cflags libdrm 2>/dev/null || echo -I/usr/incl
 DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
 LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
     -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
-NPU_OBJECTS = $(if $(LIBDRM),$(BUILD)/npu_amdxdna.o)
+NPU_OBJECTS = $(if $(LIBDRM),npu_amdxdna)
 NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor
-NPU_TOOLS = $(if $(LIBDRM),$(BUILD)/libsim_amdxdna.so $(BUILD)/make_pack)
+NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack)
 
 EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
@@ -54,102 +79,111 @@ FUZZERS = $(filter-out $(if $(LIBDRM),,$(NPU_FUZZERS)),\
     $(basename $(notdir $(wildcard tests/fuzz_*.c))))
 
 .PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-tsan test-aarch64 \
-    matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean
+    matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(EXAMPLES:%=$(BUILD)/%)
-tests: all $(TESTS:%=$(BUILD)/tests/%) $(BUILD)/wer $(BUILD)/bench_plot $(BUILD)/make_toy \
-    $(BUILD)/make_sounds $(NPU_TOOLS)
+all: $(EXAMPLES:%=$(B)/%)
+tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/make_toy $(B)/make_sounds \
+    $(NPU_TOOLS)
+
+# What every object and program was made with: the compiler, its version, flags and libdrm. These
+# files change only when that does, and whatever is older is then made again. What single targets
+# add is in OWN_CFLAGS and OWN_LIBS, because a command line overrides CPPFLAGS and LDLIBS.
+COMPILED_WITH := $(CC) | $(shell $(CC) --version 2>/dev/null | head -n 1) | $(CPPFLAGS) | $(CFLAGS)
+LINKED_WITH := $(COMPILED_WITH) | $(AR) | $(LDFLAGS) | $(LDLIBS) | $(LIBDRM) | $(DRM_CFLAGS) | \
+    $(DRM_LIBS)
+FUZZED_WITH := $(FUZZ_CC) | $(FUZZ_CFLAGS) | $(LDLIBS) | $(DRM_CFLAGS) | $(DRM_LIBS)
+
+note_flags = @printf '%s\n' $(call quote,$(1)) | cmp -s - "$@" || \
+    printf '%s\n' $(call quote,$(1)) >"$@"
+$(B)/compiled_with: FORCE | $(B)
+	$(call note_flags,$(COMPILED_WITH))
+$(B)/linked_with: FORCE | $(B)
+	$(call note_flags,$(LINKED_WITH))
+$(B)/fuzz/fuzzed_with: FORCE | $(B)/fuzz
+	$(call note_flags,$(FUZZED_WITH))
+FORCE:
 
 # An archive, because a test that includes whisper_npu.c then simply does not pull it in.
-$(BUILD)/libwhisper_npu.a: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
-	$(AR) rcs $@ $^
+LIBRARY = whisper_npu $(NPU_OBJECTS)
+$(B)/libwhisper_npu.a: $(LIBRARY:%=$(B)/%.o) $(B)/linked_with
+	rm -f "$@"
+	$(AR) rcs "$@" $(LIBRARY:%="$(BUILD)/%.o")
 
-$(BUILD)/whisper_npu.o: whisper_npu.c | $(BUILD)
-	$(COMPILE) -c $< -o $@
+$(B)/whisper_npu.o: whisper_npu.c $(B)/compiled_with | $(B)
+	$(COMPILE) -c $< -o "$@"
 
-$(BUILD)/npu_amdxdna.o: npu_amdxdna.c | $(BUILD)
-	$(COMPILE) $(DRM_CFLAGS) -c $< -o $@
+$(B)/npu_amdxdna.o: npu_amdxdna.c $(B)/linked_with | $(B)
+	$(COMPILE) $(DRM_CFLAGS) -c $< -o "$@"
 
-$(BUILD)/%.o: examples/%.c | $(BUILD)
-	$(COMPILE) -c $< -o $@
+$(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
+	$(COMPILE) $(OWN_CFLAGS) -c $< -o "$@"
 
-$(BUILD)/%: $(BUILD)/%.o $(BUILD)/libwhisper_npu.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -o $@
+# Programs of more than one object. With libdrm the archive has npu_amdxdna.o, and programs that use
+# it want -ldrm.
+OBJECTS_transcribe = input output npu
+OBJECTS_pack = hf json output
+$(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
+	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
+	    $(LDLIBS) $(OWN_LIBS) -o "$@"
 
-# With libdrm the archive has npu_amdxdna.o, and programs that use it want -ldrm.
-$(BUILD)/transcribe: $(BUILD)/input.o $(BUILD)/output.o $(BUILD)/npu.o
-$(BUILD)/npu.o: CPPFLAGS += $(if $(LIBDRM),,-DNO_NPU)
-$(BUILD)/transcribe $(BUILD)/npu_doctor: LDLIBS += $(if $(LIBDRM),$(DRM_LIBS))
+$(B)/transcribe: $(OBJECTS_transcribe:%=$(B)/%.o)
+$(B)/pack: $(OBJECTS_pack:%=$(B)/%.o)
+$(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
+$(B)/npu.o: $(B)/linked_with
+$(B)/transcribe $(B)/npu_doctor: private OWN_LIBS = $(if $(LIBDRM),$(DRM_LIBS))
 
-$(BUILD)/pack: $(BUILD)/hf.o $(BUILD)/json.o $(BUILD)/output.o
-
-# Include the library's source, to time single stages.
-$(BUILD)/bench $(BUILD)/bench_plot: $(BUILD)/%: tests/%.c | $(BUILD)
-	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
-
-$(BUILD)/wer: tests/wer.c | $(BUILD)
-	$(COMPILE) $(LDFLAGS) $< -o $@
-
-$(BUILD)/make_toy: tests/make_toy.c | $(BUILD)
-	$(COMPILE) $(LDFLAGS) $< -lm -o $@
-
-$(BUILD)/make_sounds: tests/make_sounds.c | $(BUILD)
-	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
-
-# Includes the library's source, to show what its detector sees.
-$(BUILD)/vad_features: tests/vad_features.c | $(BUILD)
-	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o $@
+# Programs of one source file, which may include the library's to see its inside.
+$(B)/%: tests/%.c $(B)/linked_with | $(B)
+	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o "$@"
 
 # gcc notes of what they include that vectors of 64 bytes were passed otherwise before 2010.
-$(BUILD)/tests/test_op_avx512 $(BUILD)/tests/test_gm_avx512: private override CFLAGS += -Wno-psabi
+$(B)/tests/test_op_avx512 $(B)/tests/test_gm_avx512: private override CFLAGS += -Wno-psabi
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a | $(BUILD)/tests
-	$(COMPILE) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) -o $@
+$(B)/tests/%: tests/%.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
+	$(COMPILE) $(OWN_CFLAGS) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) $(OWN_LIBS) \
+	    -o "$@"
 
-$(NPU_PROGRAMS:%=$(BUILD)/tests/%): $(BUILD)/tests/%: tests/%.c $(BUILD)/libwhisper_npu.a \
-    | $(BUILD)/tests
-	$(COMPILE) $(DRM_CFLAGS) $(LDFLAGS) $< $(BUILD)/libwhisper_npu.a $(LDLIBS) $(DRM_LIBS) -o $@
+$(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_CFLAGS = $(DRM_CFLAGS)
+$(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = $(DRM_LIBS)
 
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
-$(BUILD)/libsim_amdxdna.so: $(patsubst tests/%.c,$(BUILD)/sim/%.o,$(wildcard tests/sim_*.c))
-	$(CC) -shared $^ -ldl -lpthread -o $@
+SIMULATOR = $(basename $(notdir $(wildcard tests/sim_*.c)))
+$(B)/libsim_amdxdna.so: $(SIMULATOR:%=$(B)/sim/%.o)
+	$(CC) -shared $(SIMULATOR:%="$(BUILD)/sim/%.o") -ldl -lpthread -o "$@"
 
-$(BUILD)/sim/%.o: tests/%.c | $(BUILD)/sim
-	$(CC) -std=c11 -O3 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o $@
-
-$(BUILD)/make_pack: tests/make_pack.c | $(BUILD)
-	$(COMPILE) $(LDFLAGS) $< -o $@
+$(B)/sim/%.o: tests/%.c $(B)/linked_with | $(B)/sim
+	$(CC) -std=c11 -O3 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o "$@"
 
 # The fuzzers' library is instrumented too.
-$(BUILD)/fuzz/libwhisper_npu.a: whisper_npu.c | $(BUILD)/fuzz
-	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -MMD -MP -MT $@ \
-	    -MF $(BUILD)/fuzz/whisper_npu.d -c $< -o $(BUILD)/fuzz/whisper_npu.o
-	$(AR) rcs $@ $(BUILD)/fuzz/whisper_npu.o
+$(B)/fuzz/libwhisper_npu.a: whisper_npu.c $(B)/fuzz/fuzzed_with | $(B)/fuzz
+	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer-no-link -MMD -MP -MT "$(B)/fuzz/libwhisper_npu.a" \
+	    -MF "$(BUILD)/fuzz/whisper_npu.d" -c $< -o "$(BUILD)/fuzz/whisper_npu.o"
+	rm -f "$@"
+	$(AR) rcs "$@" "$(BUILD)/fuzz/whisper_npu.o"
 
-$(BUILD)/fuzz/%: tests/%.c $(BUILD)/fuzz/libwhisper_npu.a
-	$(FUZZ_CC) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
-	    $(BUILD)/fuzz/libwhisper_npu.a $(LDLIBS) -o $@
+$(B)/fuzz/%: tests/%.c $(B)/fuzz/libwhisper_npu.a $(B)/fuzz/fuzzed_with
+	$(FUZZ_CC) $(OWN_CFLAGS) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
+	    "$(BUILD)/fuzz/libwhisper_npu.a" $(LDLIBS) $(OWN_LIBS) -o "$@"
 
 # They include the source that they test, and need nothing else of ours.
-$(NPU_FUZZERS:%=$(BUILD)/fuzz/%): $(BUILD)/fuzz/%: tests/%.c | $(BUILD)/fuzz
-	$(FUZZ_CC) -DFUZZ -I. $(DRM_CFLAGS) $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
-	    $(LDLIBS) $(DRM_LIBS) -o $@
+$(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_CFLAGS = -DFUZZ $(DRM_CFLAGS)
+$(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_LIBS = $(DRM_LIBS)
 
-$(BUILD) $(BUILD)/tests $(BUILD)/fuzz $(BUILD)/sim:
-	mkdir -p $@
+$(B) $(B)/tests $(B)/fuzz $(B)/sim:
+	mkdir -p "$@"
 
-fuzz: $(FUZZERS:%=$(BUILD)/fuzz/%)
+fuzz: $(FUZZERS:%=$(B)/fuzz/%)
 	@echo "Run one with a directory for its findings:"
-	@for f in $(FUZZERS); do echo "    mkdir -p $(BUILD)/corpus/$$f && $(BUILD)/fuzz/$$f" \
-	    "-max_total_time=600 $(BUILD)/corpus/$$f" \
+	@for f in $(FUZZERS); do echo "    mkdir -p '$(BUILD)/corpus/$$f' && '$(BUILD)/fuzz/$$f'" \
+	    "-max_total_time=600 '$(BUILD)/corpus/$$f'" \
 	    "$$([ ! -d tests/corpus/$$f ] || echo tests/corpus/$$f)"; done
 
-demo: $(BUILD)/transcribe
+demo: $(B)/transcribe
 	@model=$$(scripts/fetch.sh tiny) && recording=$$(scripts/fetch.sh demo) && \
-	    $(BUILD)/transcribe --verbose --model "$$model" "$$recording"
+	    "$(BUILD)/transcribe" --verbose --model "$$model" "$$recording"
 	@echo
 	@echo "That was tiny, the smallest model. base.en makes fewer mistakes in English:"
 	@echo "    $(BUILD)/transcribe --model \"\$$(scripts/fetch.sh base.en)\" RECORDING.wav"
@@ -160,56 +194,56 @@ models:
 export WNPU_LIBDRM = $(or $(LIBDRM),no)
 
 test: tests
-	@tests/run $(BUILD)
+	@tests/run "$(BUILD)"
 
-test-npu: $(if $(LIBDRM),$(BUILD)/npu_doctor $(BUILD)/transcribe $(NPU_PROGRAMS:%=$(BUILD)/tests/%)) \
-    $(BUILD)/tests/test_accel $(BUILD)/tests/test_sim $(NPU_TOOLS)
-	@tests/run $(BUILD) test_accel test_sim $(NPU_PROGRAMS)
+test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/tests/%)) \
+    $(B)/tests/test_accel $(B)/tests/test_sim $(NPU_TOOLS)
+	@tests/run "$(BUILD)" test_accel test_sim $(NPU_PROGRAMS)
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/test_flat.c.
 check-long: tests
 	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
-	    WNPU_FREE_SECONDS=90 TEST_TIMEOUT=86400 tests/run $(BUILD)
-	@[ -z "$(SPEECH)" ] || WNPU_BUILD=$(BUILD) tests/npu_speech.sh "$(SPEECH)" $(MODELS)
+	    WNPU_FREE_SECONDS=90 TEST_TIMEOUT=86400 tests/run "$(BUILD)"
+	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu_speech.sh "$(SPEECH)" $(MODELS)
 
 # Includes the library's source, to run the encoder alone.
-$(BUILD)/npu_estimate: tests/npu_estimate.c $(NPU_OBJECTS) | $(BUILD)
-	$(CC) -std=gnu11 -O2 $(CPPFLAGS) -I. $(LDFLAGS) -MMD -MP -MF $@.d $< $(NPU_OBJECTS) $(LDLIBS) \
-	    $(DRM_LIBS) -ldl -o $@
+$(B)/npu_estimate: tests/npu_estimate.c $(NPU_OBJECTS:%=$(B)/%.o) $(B)/linked_with | $(B)
+	$(CC) -std=gnu11 -O2 $(CPPFLAGS) -I. $(LDFLAGS) -MMD -MP -MF "$@.d" $< \
+	    $(NPU_OBJECTS:%="$(BUILD)/%.o") $(LDLIBS) $(DRM_LIBS) -ldl -o "$@"
 
 MODEL ?= $$(scripts/fetch.sh base.en)
 STATE ?= 512
-npu-estimate: $(BUILD)/npu_estimate $(NPU_TOOLS)
+npu-estimate: $(B)/npu_estimate $(NPU_TOOLS)
 	@for device in npu1 npu4; do \
-	    WNPU_BUILD=$(BUILD) tests/npu_pack.sh $(BUILD)/estimate-$$device $$device i8 $(STATE) \
+	    WNPU_BUILD="$(BUILD)" tests/npu_pack.sh "$(BUILD)/estimate-$$device" $$device i8 $(STATE) \
 	        >/dev/null && \
 	    SIM_AMDXDNA_DEVICE=$$device SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_CLOCK=model \
-	        SIM_AMDXDNA_QUIET=1 LD_PRELOAD=$(BUILD)/libsim_amdxdna.so $(BUILD)/npu_estimate \
-	        --pack $(BUILD)/estimate-$$device --model "$(MODEL)" $(ESTIMATE_ARGS) \
+	        SIM_AMDXDNA_QUIET=1 LD_PRELOAD="$(BUILD)/libsim_amdxdna.so" "$(BUILD)/npu_estimate" \
+	        --pack "$(BUILD)/estimate-$$device" --model "$(MODEL)" $(ESTIMATE_ARGS) \
 	        "$$(scripts/fetch.sh demo)" || exit 1; echo; done
 
 test-asan:
-	+$(MAKE) BUILD=$(BUILD)/asan CFLAGS="$(SANITIZE)" tests
-	@WNPU_SANITIZED=1 TEST_TIMEOUT=1800 tests/run $(BUILD)/asan
+	+$(MAKE) BUILD="$(BUILD)/asan" CFLAGS="$(SANITIZE)" tests
+	@WNPU_SANITIZED=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/asan"
 
 test-tsan:
-	+$(MAKE) BUILD=$(BUILD)/tsan CFLAGS="$(SANITIZE_THREAD)" $(BUILD)/tsan/tests/test_many
-	@TSAN_OPTIONS=halt_on_error=1 TEST_TIMEOUT=1800 tests/run $(BUILD)/tsan test_many
+	+$(MAKE) BUILD="$(BUILD)/tsan" CFLAGS="$(SANITIZE_THREAD)" "$(B)/tsan/tests/test_many"
+	@TSAN_OPTIONS=halt_on_error=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/tsan" test_many
 
-AARCH64 = BUILD=$(BUILD)/aarch64 CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar LDFLAGS=-static
+AARCH64 = BUILD="$(BUILD)/aarch64" CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar LDFLAGS=-static
 
 test-aarch64:
 	+$(MAKE) $(AARCH64) tests
-	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=3600 tests/run $(BUILD)/aarch64
+	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=3600 tests/run "$(BUILD)/aarch64"
 
 # Without a cross compiler there is no NEON in it.
-matrix: $(BUILD)/transcribe
+matrix: $(B)/transcribe
 	+@if command -v aarch64-linux-gnu-gcc >/dev/null; then \
-	    $(MAKE) $(AARCH64) $(BUILD)/aarch64/transcribe; fi
-	@WNPU_BUILD=$(BUILD) tests/matrix.sh $(MATRIX)
+	    $(MAKE) $(AARCH64) "$(B)/aarch64/transcribe"; fi
+	@WNPU_BUILD="$(BUILD)" tests/matrix.sh $(MATRIX)
 
-check-symbols: $(BUILD)/whisper_npu.o $(NPU_OBJECTS)
-	@nm -g --defined-only $^ | awk 'NF > 1 && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
+check-symbols: $(LIBRARY:%=$(B)/%.o)
+	@nm -g --defined-only $(LIBRARY:%="$(BUILD)/%.o") | awk '/^[0-9a-f]+ [A-Z] / && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
 	    END { exit bad }' && echo "every global symbol begins with wnpu_"
 
 PREFIX ?= /usr/local
@@ -220,40 +254,53 @@ PROGRAM_PREFIX ?=
 PROGRAMS = transcribe pack $(if $(LIBDRM),npu_doctor)
 VERSION = $(shell sed -n 's/^\#define WNPU_VERSION_[MP][A-Z]* //p' whisper_npu.h | paste -s -d . -)
 
+# Where something is installed, and a path as pkg-config reads it: a space after a backslash.
+staged = $(call quote,$(DESTDIR)$(1))
+pc = $(subst $(space),\$(space),$(1))
+
 # libwnpu and not libwhisper_npu, because shared libraries of that name exist. What Libs.private adds
 # is for users of npu_amdxdna.c, by way of pkg-config --static.
-install: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/libwhisper_npu.a
-	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' 'libdir=$(LIBDIR)' '' \
+install: $(PROGRAMS:%=$(B)/%) $(B)/libwhisper_npu.a
+	printf '%s\n' $(call quote,prefix=$(call pc,$(PREFIX))) \
+	    $(call quote,includedir=$(call pc,$(INCLUDEDIR))) \
+	    $(call quote,libdir=$(call pc,$(LIBDIR))) '' \
 	    'Name: wnpu' 'Description: Speech to text with Whisper models on CPUs and AMD XDNA NPUs' \
 	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
 	    'Libs: -L$${libdir} -lwnpu -lm -lpthread' \
-	    'Libs.private: $(if $(LIBDRM),$(DRM_LIBS))' >$(BUILD)/wnpu.pc
-	mkdir -p $(foreach d,$(BINDIR) $(INCLUDEDIR) $(LIBDIR)/pkgconfig,"$(DESTDIR)$(d)")
+	    'Libs.private: $(if $(LIBDRM),$(DRM_LIBS))' >"$(BUILD)/wnpu.pc"
+	mkdir -p $(call staged,$(BINDIR)) $(call staged,$(INCLUDEDIR)) \
+	    $(call staged,$(LIBDIR)/pkgconfig)
 	for p in $(PROGRAMS); do \
-	    install -m 755 $(BUILD)/$$p "$(DESTDIR)$(BINDIR)/$(PROGRAM_PREFIX)$$p" || exit 1; done
-	install -m 644 whisper_npu.h "$(DESTDIR)$(INCLUDEDIR)/whisper_npu.h"
-	install -m 644 $(BUILD)/libwhisper_npu.a "$(DESTDIR)$(LIBDIR)/libwnpu.a"
-	install -m 644 $(BUILD)/wnpu.pc "$(DESTDIR)$(LIBDIR)/pkgconfig/wnpu.pc"
+	    install -m 755 "$(BUILD)/$$p" $(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)$$p" || exit 1; done
+	install -m 644 whisper_npu.h $(call staged,$(INCLUDEDIR)/whisper_npu.h)
+	install -m 644 "$(BUILD)/libwhisper_npu.a" $(call staged,$(LIBDIR)/libwnpu.a)
+	install -m 644 "$(BUILD)/wnpu.pc" $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)
 
 uninstall:
-	rm -f $(PROGRAMS:%="$(DESTDIR)$(BINDIR)/$(PROGRAM_PREFIX)%") \
-	    "$(DESTDIR)$(INCLUDEDIR)/whisper_npu.h" "$(DESTDIR)$(LIBDIR)/libwnpu.a" \
-	    "$(DESTDIR)$(LIBDIR)/pkgconfig/wnpu.pc"
+	rm -f $(PROGRAMS:%=$(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)%") \
+	    $(call staged,$(INCLUDEDIR)/whisper_npu.h) $(call staged,$(LIBDIR)/libwnpu.a) \
+	    $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)
 
 BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" "$$(scripts/fetch.sh demo)"
-bench: $(BUILD)/bench
-	$(BUILD)/bench $(BENCH_ARGS)
+bench: $(B)/bench
+	"$(BUILD)/bench" $(BENCH_ARGS)
 
-bench-plot: $(BUILD)/bench_plot
-	$(BUILD)/bench_plot --model "$$(scripts/fetch.sh base.en)" --output $(BUILD)/roofline.svg \
+bench-plot: $(B)/bench_plot
+	"$(BUILD)/bench_plot" --model "$$(scripts/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \
 	    --commit "$$(git describe --always --dirty 2>/dev/null)"
 	@echo "$(BUILD)/roofline.svg"
 
-accuracy: $(BUILD)/transcribe $(BUILD)/wer
-	@WNPU_BUILD=$(BUILD) tests/accuracy.sh "$(SPEECH)" $(MODELS)
+accuracy: $(B)/transcribe $(B)/wer
+	@WNPU_BUILD="$(BUILD)" tests/accuracy.sh "$(SPEECH)" $(MODELS)
 
 clean:
-	rm -rf build $(BUILD)
+	rm -rf build "$(BUILD)"
 
--include $(wildcard $(BUILD)/*.d $(BUILD)/tests/*.d $(BUILD)/fuzz/*.d \
-    $(BUILD)/sim/*.d)
+# Made by -MMD, one beside each object or program.
+MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) npu_estimate \
+    $(basename $(notdir $(wildcard tests/*.c)))
+NOTES = $(patsubst %,$(B)/%.d,$(sort $(MADE))) $(TESTS:%=$(B)/tests/%.d) $(SIMULATOR:%=$(B)/sim/%.d) \
+    $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d
+$(NOTES): ;
+-include $(NOTES)
+endif

@@ -207,13 +207,148 @@ test_minimal_is_short() {
     [ "$(wc -l <examples/minimal.c)" -le 40 ] || fail "examples/minimal.c has over 40 lines"
 }
 
+# A tree with the real Makefile and sources of a few lines each in $T/tree, and in $T/cc a compiler
+# for which libdrm is missing as long as $T/no_libdrm exists.
+small_tree() {
+    rm -rf "$T/tree" && mkdir -p "$T/tree/examples" "$T/tree/tests" || return
+    cp Makefile "$T/tree"
+    grep '^#define WNPU_VERSION_[MP]' whisper_npu.h >"$T/tree/whisper_npu.h"
+    {
+        echo 'int wnpu_small(void); int wnpu_npu(void); int wnpu_drm(void); int drmAvailable(void);'
+        echo 'int wnpu_output(void);'
+    } >>"$T/tree/whisper_npu.h"
+    small whisper_npu 'int wnpu_small(void) { return LEVEL; }'
+    small npu_amdxdna 'int wnpu_npu(void) { return drmAvailable(); }'
+    small examples/npu '#ifdef NO_NPU
+int wnpu_drm(void) { return 0; }
+#else
+int wnpu_drm(void) { (void)wnpu_npu; return 1; }
+#endif'
+    for name in input hf json; do
+        small examples/$name 'extern int unused;'
+    done
+    small examples/output 'int wnpu_output(void) { return 0; }'
+    small examples/transcribe '#include <stdio.h>
+int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
+    for name in minimal pack npu_doctor; do
+        small examples/$name 'int main(void) { return wnpu_small(); }'
+    done
+    small tests/test_npu 'int main(void) { return wnpu_npu() - wnpu_npu(); }'
+    for name in wer bench_plot make_toy make_sounds sim_small make_pack; do
+        echo 'int main(void) { return 0; }' >"$T/tree/tests/$name.c"
+    done
+    printf '#!/bin/sh\ncase "$*" in *xf86drm*) [ ! -e "%s/no_libdrm" ] || exit 1 ;; esac\nexec %s "$@"\n' \
+        "$T" "${CC:-cc}" >"$T/cc"
+    chmod +x "$T/cc"
+}
+
+# small NAME TEXT: a source file of the small tree.
+small() {
+    printf '#include "whisper_npu.h"\n#ifndef LEVEL\n#define LEVEL 0\n#endif\n%b\n' "$2" \
+        >"$T/tree/$1.c"
+}
+
+# small_make ARGUMENTS...: make as a user runs it, whatever the make above this test was told.
+small_make() {
+    env -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES make -s CC="$T/cc" "$@" >"$T/log" 2>&1 ||
+        fail "make $*: $(tail -n 3 "$T/log")"
+}
+
+# says WANTED PROGRAM
+says() {
+    [ "$("$2" 2>&1)" = "$1" ] || fail "$2 says '$("$2" 2>&1)' and not '$1'"
+}
+
+# Objects, archive and programs depend on the compiler, on flags and on what was found.
+test_make_remakes() {
+    small_tree
+    touch "$T/no_libdrm"
+    small_make -C "$T/tree"
+    says '0 0' "$T/tree/build/transcribe"
+    small_make -C "$T/tree" CPPFLAGS=-DLEVEL=1
+    says '1 0' "$T/tree/build/transcribe"
+    small_make -C "$T/tree" CFLAGS="-DLEVEL=2 -DTEXT='\"a b\"'"
+    says '2 0' "$T/tree/build/transcribe"
+    printf '#!/bin/sh\ncase $1 in --version) echo cc 99 ;; *) exec "%s" "$@" -DLEVEL=3 ;; esac\n' \
+        "$T/cc" >"$T/cc2"
+    chmod +x "$T/cc2"
+    small_make -C "$T/tree" CC="$T/cc2"
+    says '3 0' "$T/tree/build/transcribe"
+    sed -i 's/LEVEL=3/LEVEL=4/; s/cc 99/cc 100/' "$T/cc2"
+    small_make -C "$T/tree" CC="$T/cc2"
+    says '4 0' "$T/tree/build/transcribe"
+    # Nothing is made again when nothing changed.
+    touch "$T/stamp"
+    small_make -C "$T/tree" CC="$T/cc2"
+    [ -z "$(find "$T/tree/build" -type f -newer "$T/stamp")" ] ||
+        fail "made again without need: $(find "$T/tree/build" -type f -newer "$T/stamp")"
+    [ $npu = yes ] || { skip "no libdrm headers"; return; }
+    small_make -C "$T/tree"
+    rm "$T/no_libdrm"
+    small_make -C "$T/tree" tests
+    says '0 1' "$T/tree/build/transcribe"
+    [ -x "$T/tree/build/tests/test_npu" ] || fail "no test of the NPU part after libdrm came"
+    touch "$T/no_libdrm"
+    small_make -C "$T/tree"
+    says '0 0' "$T/tree/build/transcribe"
+    [ "$(ar t "$T/tree/build/libwhisper_npu.a")" = whisper_npu.o ] ||
+        fail "the archive keeps npu_amdxdna.o when libdrm is gone"
+    rm -f "$T/no_libdrm"
+}
+
+test_make_spaces() {
+    small_tree
+    small_make -C "$T/tree" tests BUILD="$T/a b's"
+    says '0 1' "$T/a b's/transcribe"
+    sed -i 's/return LEVEL/return LEVEL + 5/' "$T/tree/whisper_npu.c"
+    touch -d '+2 seconds' "$T/tree/whisper_npu.c"
+    small_make -C "$T/tree" BUILD="$T/a b's"
+    says '5 1' "$T/a b's/transcribe"
+    touch -d '+4 seconds' "$T/tree/whisper_npu.h"
+    touch "$T/stamp"
+    small_make -C "$T/tree" BUILD="$T/a b's"
+    [ "$T/a b's/transcribe" -nt "$T/stamp" ] || fail "a changed header is not noticed"
+    to="$T/root of it/opt/my wnpu"
+    small_make -C "$T/tree" install BUILD="$T/a b's" DESTDIR="$T/root of it" PREFIX='/opt/my wnpu'
+    says '5 1' "$to/bin/transcribe"
+    for f in include/whisper_npu.h lib/libwnpu.a lib/pkgconfig/wnpu.pc; do
+        [ -f "$to/$f" ] || fail "$f is not installed"
+    done
+    if command -v pkg-config >/dev/null; then
+        flags=$(PKG_CONFIG_PATH="$to/lib/pkgconfig" pkg-config --cflags --libs wnpu)
+        eval "set -- $flags"
+        [ "$1|$2" = '-I/opt/my wnpu/include|-L/opt/my wnpu/lib' ] || fail "pkg-config says $flags"
+    fi
+    small_make -C "$T/tree" uninstall BUILD="$T/a b's" DESTDIR="$T/root of it" PREFIX='/opt/my wnpu'
+    [ -z "$(find "$T/root of it" -type f)" ] || fail "uninstall leaves $(find "$T/root of it" -type f)"
+    small_make -C "$T/tree" clean BUILD="$T/a b's"
+    [ ! -e "$T/a b's" ] || fail "clean leaves the build directory"
+}
+
+# The build directory is the caller's, like every path that is given.
+test_make_elsewhere() {
+    small_tree
+    mkdir -p "$T/my home" && mv "$T/tree" "$T/my home/the source"
+    mkdir -p "$T/else where"
+    (cd "$T/else where" && small_make -f "$T/my home/the source/Makefile" && exit "$t_bad") || t_bad=1
+    says '0 1' "$T/else where/build/transcribe"
+    (cd "$T/else where" && small_make -f '../my home/the source/Makefile' all install BUILD=out \
+        DESTDIR=staged PREFIX=/usr && exit "$t_bad") || t_bad=1
+    says '0 1' "$T/else where/staged/usr/bin/transcribe"
+    [ -d "$T/else where/out" ] || fail "BUILD=out is not in the caller's directory"
+    [ ! -e "$T/my home/the source/build" ] || fail "the source directory was written to"
+    (cd "$T/else where" && small_make -f '../my home/the source/Makefile' check-symbols BUILD=out &&
+        exit "$t_bad") || t_bad=1
+}
+
 if [ -n "${WNPU_SANITIZED-}" ]; then
     echo "nothing here depends on sanitizers"
     t_end
     exit
 fi
 for t in plain_c99 no_flags no_warnings npu switches no_fast_math header_is_cxx header_is_c99 \
-    symbols calls registers lines functions contents minimal_is_short; do
+    symbols calls registers lines functions contents minimal_is_short \
+    make_remakes make_spaces make_elsewhere; do
     t_run test_$t
 done
 t_end
