@@ -8627,10 +8627,37 @@ static const char *const tk_languages[][2] = {
     {"yue", "cantonese"}
 };
 
+/* Other English names, and other codes: ISO 639-2 and 639-3, and codes that were replaced or that
+ * stand for the same language. */
 static const char *const tk_aliases[][2] = {
     {"my", "burmese"}, {"ca", "valencian"}, {"nl", "flemish"}, {"ht", "haitian"},
     {"lb", "letzeburgesch"}, {"ps", "pushto"}, {"pa", "panjabi"}, {"ro", "moldavian"},
-    {"ro", "moldovan"}, {"si", "sinhalese"}, {"es", "castilian"}, {"zh", "mandarin"}
+    {"ro", "moldovan"}, {"si", "sinhalese"}, {"es", "castilian"}, {"zh", "mandarin"},
+    {"tl", "filipino"}, {"no", "bokmal"}, {"fa", "farsi"}, {"bn", "bangla"},
+    {"en", "eng"}, {"zh", "zho"}, {"zh", "chi"}, {"zh", "cmn"}, {"de", "deu"}, {"de", "ger"},
+    {"es", "spa"}, {"ru", "rus"}, {"ko", "kor"}, {"fr", "fra"}, {"fr", "fre"}, {"ja", "jpn"},
+    {"pt", "por"}, {"tr", "tur"}, {"pl", "pol"}, {"ca", "cat"}, {"nl", "nld"}, {"nl", "dut"},
+    {"ar", "ara"}, {"ar", "arb"}, {"sv", "swe"}, {"it", "ita"}, {"id", "ind"}, {"id", "in"},
+    {"hi", "hin"}, {"fi", "fin"}, {"vi", "vie"}, {"he", "heb"}, {"he", "iw"}, {"uk", "ukr"},
+    {"el", "ell"}, {"el", "gre"}, {"ms", "msa"}, {"ms", "may"}, {"ms", "zsm"}, {"cs", "ces"},
+    {"cs", "cze"}, {"ro", "ron"}, {"ro", "rum"}, {"ro", "mo"}, {"da", "dan"}, {"hu", "hun"},
+    {"ta", "tam"}, {"no", "nor"}, {"no", "nb"}, {"no", "nob"}, {"th", "tha"}, {"ur", "urd"},
+    {"hr", "hrv"}, {"bg", "bul"}, {"lt", "lit"}, {"la", "lat"}, {"mi", "mri"}, {"mi", "mao"},
+    {"ml", "mal"}, {"cy", "cym"}, {"cy", "wel"}, {"sk", "slk"}, {"sk", "slo"}, {"te", "tel"},
+    {"fa", "fas"}, {"fa", "per"}, {"fa", "pes"}, {"fa", "prs"}, {"lv", "lav"}, {"lv", "lvs"},
+    {"bn", "ben"}, {"sr", "srp"}, {"sr", "sh"}, {"az", "aze"}, {"az", "azj"}, {"sl", "slv"},
+    {"kn", "kan"}, {"et", "est"}, {"et", "ekk"}, {"mk", "mkd"}, {"mk", "mac"}, {"br", "bre"},
+    {"eu", "eus"}, {"eu", "baq"}, {"is", "isl"}, {"is", "ice"}, {"hy", "hye"}, {"hy", "arm"},
+    {"ne", "nep"}, {"ne", "npi"}, {"mn", "mon"}, {"mn", "khk"}, {"bs", "bos"}, {"kk", "kaz"},
+    {"sq", "sqi"}, {"sq", "alb"}, {"sq", "als"}, {"sw", "swa"}, {"sw", "swh"}, {"gl", "glg"},
+    {"mr", "mar"}, {"pa", "pan"}, {"pa", "pnb"}, {"si", "sin"}, {"km", "khm"}, {"sn", "sna"},
+    {"yo", "yor"}, {"so", "som"}, {"af", "afr"}, {"oc", "oci"}, {"ka", "kat"}, {"ka", "geo"},
+    {"be", "bel"}, {"tg", "tgk"}, {"sd", "snd"}, {"gu", "guj"}, {"am", "amh"}, {"yi", "yid"},
+    {"yi", "ji"}, {"uz", "uzb"}, {"uz", "uzn"}, {"fo", "fao"}, {"ht", "hat"}, {"ps", "pus"},
+    {"ps", "pbu"}, {"tk", "tuk"}, {"nn", "nno"}, {"mt", "mlt"}, {"sa", "san"}, {"lb", "ltz"},
+    {"my", "mya"}, {"my", "bur"}, {"bo", "bod"}, {"bo", "tib"}, {"tl", "tgl"}, {"tl", "fil"},
+    {"mg", "mlg"}, {"mg", "plt"}, {"as", "asm"}, {"tt", "tat"}, {"ln", "lin"}, {"ha", "hau"},
+    {"ba", "bak"}, {"jw", "jv"}, {"jw", "jav"}, {"su", "sun"}
 };
 
 WNPU_API int wnpu_language_count(void)
@@ -8665,14 +8692,11 @@ static int tk_same(const char *name, const char *given)
     return given[i] == '\0';
 }
 
-WNPU_API int wnpu_language_id(const char *code_or_name)
+/* The language with this code or name, -1 if there is none. */
+static int tk_language_named(const char *wanted)
 {
-    const char *wanted = code_or_name;
     size_t i;
     int language;
-    if (wanted == NULL) {
-        return -1;
-    }
     for (i = 0; i < sizeof tk_aliases / sizeof tk_aliases[0]; i++) {
         if (tk_same(tk_aliases[i][1], wanted)) {
             wanted = tk_aliases[i][0];
@@ -8686,6 +8710,60 @@ WNPU_API int wnpu_language_id(const char *code_or_name)
         }
     }
     return -1;
+}
+
+static int tk_is_alphanumeric(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Whether text is a sequence of BCP 47 subtags, each with its separator in front, and perhaps the
+ * encoding or modifier of a POSIX locale name at the end. */
+static int tk_are_subtags(const char *text)
+{
+    while (*text == '-' || *text == '_') {
+        size_t length = 0;
+        for (text++; tk_is_alphanumeric(*text); text++) {
+            length++;
+        }
+        if (length < 1 || length > 8) {
+            return 0;
+        }
+    }
+    return *text == '\0' || *text == '.' || *text == '@';
+}
+
+WNPU_API int wnpu_language_id(const char *code_or_name)
+{
+    char primary[4] = "";
+    const char *tag = code_or_name;
+    size_t length = 0;
+    int language = tag != NULL ? tk_language_named(tag) : -1;
+    if (tag == NULL || language >= 0) {
+        return language;
+    }
+    while (tk_is_alphanumeric(tag[length])) {
+        length++;
+    }
+    if (length < 2 || length > 3 || !tk_are_subtags(tag + length)) {
+        return -1;
+    }
+    memcpy(primary, tag, length);
+    language = tk_language_named(primary);
+    /* An extended language subtag names the language itself: zh-yue is Cantonese. */
+    if (language >= 0 && tag[length] != '\0') {
+        size_t extended = 0;
+        const char *next = tag + length + 1;
+        while (tk_is_alphanumeric(next[extended])) {
+            extended++;
+        }
+        if (extended == 3 && (next[0] < '0' || next[0] > '9')) {
+            memcpy(primary, next, extended);
+            primary[extended] = '\0';
+            return tk_language_named(primary) >= 0 ? tk_language_named(primary) : language;
+        }
+    }
+    return language;
 }
 
 /* ---- vocabulary ---- */
@@ -22615,7 +22693,7 @@ static const sf_table sf_tables[] = {
     SF_BYTES("letters", tk_letters, 0x8040c7e9a5561909u),
     SF_BYTES("numbers", tk_numbers, 0x1cad54cf32f078deu),
     SF_STRINGS("languages", tk_languages, 0xd8a354f9b2e34f14u),
-    SF_STRINGS("other names of languages", tk_aliases, 0x15ef04bea51c1a3au),
+    SF_STRINGS("other names of languages", tk_aliases, 0x6223014104b04613u),
     SF_STRINGS("symbols that are not spoken", tk_symbols, 0xbf6eb5c8d035a597u),
     SF_STRINGS("musical symbols", tk_music, 0xe552d9eb9aa4e4cbu),
     SF_BYTES("sample widths", au_widths, 0x6d66d7ae8bb59068u)

@@ -336,7 +336,10 @@ WNPU_API int wnpu_model_get_info(const wnpu_model *model, wnpu_model_info *info)
 WNPU_API int wnpu_language_count(void);                    /* 100 */
 WNPU_API const char *wnpu_language_code(int language);     /* "en"; NULL out of range */
 WNPU_API const char *wnpu_language_name(int language);     /* "english"; NULL out of range */
-/* Code, English name or usual other name, any case ("de", "German", "castilian"); -1 if unknown. */
+/* Code (ISO 639-1, 639-2 or 639-3), English name or usual other name, or a BCP 47 tag, of which the
+ * language counts ("de", "German", "castilian", "pt-BR", "zh-Hans-CN", "zh-yue", "nb", "fil",
+ * "en_US.UTF-8"); any case. -1: unknown. Moldavian and Serbo-Croatian codes give Romanian and
+ * Serbian. */
 WNPU_API int wnpu_language_id(const char *code_or_name);
 
 /* The bytes that a token stands for (not necessarily whole UTF-8: a character may span tokens),

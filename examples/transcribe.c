@@ -373,8 +373,12 @@ static int split(list *l, char *text, const char *separators)
     }
     for (item = strtok_r(text, separators, &at); item != NULL;
          item = strtok_r(NULL, separators, &at)) {
+        char *end = item + strlen(item);
         while (*item == ' ' || *item == '\t') {
             item++;
+        }
+        while (end > item && (end[-1] == ' ' || end[-1] == '\t')) {
+            *--end = '\0';
         }
         if (*item != '\0') {
             l->items[l->n++] = item;
@@ -383,11 +387,28 @@ static int split(list *l, char *text, const char *separators)
     return 0;
 }
 
-static int split_file(list *l, const char *path)
+/* The one reader of list files: an item a line, UTF-8 with or without a byte order mark, any line
+ * ends. Blanks around items are removed; a file without items is an error. */
+static int read_list(list *l, const char *path)
 {
+    static const char mark[] = "\xef\xbb\xbf";
     char *text = slurp(path);
-    return text == NULL ? complain(EXIT_USAGE, "%s: %s", path, strerror(errno))
-                        : split(l, text, "\r\n");
+    int failed;
+    if (text == NULL) {
+        return complain(EXIT_USAGE, "%s: %s", path, strerror(errno));
+    }
+    if (strncmp(text, "\xff\xfe", 2) == 0 || strncmp(text, "\xfe\xff", 2) == 0) {
+        free(text);
+        return complain(EXIT_USAGE, "%s: is UTF-16; save it as UTF-8", path);
+    }
+    if (strncmp(text, mark, 3) == 0) {
+        memmove(text, text + 3, strlen(text + 3) + 1);
+    }
+    failed = split(l, text, "\r\n");
+    if (failed == 0 && l->n == 0) {
+        failed = complain(EXIT_USAGE, "%s: has no lines with text", path);
+    }
+    return failed;
 }
 
 static int take_languages(options *o, const char *value)
@@ -474,10 +495,10 @@ static int take_search_option(options *o, int option, const char *value)
     case OPT_CARRY: p->carry_initial_prompt = 1; return 0;
     case OPT_PREFIX: p->prefix = value; return 0;
     case OPT_HOTWORDS:
-        return value[0] == '@' ? split_file(&o->hotwords, value + 1)
+        return value[0] == '@' ? read_list(&o->hotwords, value + 1)
                                : split(&o->hotwords, strdup(value), ",\n");
     case OPT_BOOST: return real(value, 0.0f, 20.0f, &p->hotword_boost);
-    case OPT_COMMANDS: return split_file(&o->commands, value);
+    case OPT_COMMANDS: return read_list(&o->commands, value);
     case OPT_LANGUAGES: return take_languages(o, value);
     case OPT_LANGUAGE_MODE: return take_language_mode(o, value);
     default: return take_voice_option(o, option, value);

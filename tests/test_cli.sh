@@ -156,6 +156,28 @@ test_usage_errors() {
     run 1 "$transcribe" --output "" a.wav
 }
 
+# Lists: byte order mark, line ends, blanks, and what is no list.
+test_lists() {
+    for command in --commands --hotwords; do
+        at=@
+        [ $command = --hotwords ] || at=
+        : >"$T/list"
+        run 1 "$transcribe" $command "$at$T/list" a.wav
+        has "$T/err" "no lines with text"
+        printf '\357\273\277\r\n \t\r\n' >"$T/list"
+        run 1 "$transcribe" $command "$at$T/list" a.wav
+        has "$T/err" "no lines with text"
+        printf '\377\376a\0' >"$T/list"
+        run 1 "$transcribe" $command "$at$T/list" a.wav
+        has "$T/err" "UTF-16"
+        printf '\357\273\277word\r\n' >"$T/list"
+        run 2 "$transcribe" -m "$T/none" $command "$at$T/list" a.wav
+    done
+    for tag in en-US zh-Hans-CN pt_BR nb iw fil eng; do
+        run 2 "$transcribe" -m "$T/none" -l $tag --languages en,$tag a.wav
+    done
+}
+
 test_models() {
     run 2 "$transcribe" --model "$T/none.bin" a.wav
     has "$T/err" none.bin
@@ -208,6 +230,17 @@ test_spans() {
     run 0 "$transcribe" -m "$model" --vad off -f json "$T/speech.wav"
     has "$T/out" '"speech": []'
     has "$T/out" '"kind": "text"'
+}
+
+# A list with a byte order mark and CR LF is the list without them.
+test_commands() {
+    printf '%s\n' "$(head -n 1 "$T/speech.txt" | cut -d ' ' -f 1-5)" 'lights on' >"$T/list"
+    run 0 "$transcribe" -m "$model" --commands "$T/list" "$T/speech.wav"
+    cp "$T/out" "$T/want"
+    grep -q '^lights on' "$T/want" && fail "commands: $(cat "$T/want")"
+    { printf '\357\273\277'; sed 's/$/\r/' "$T/list"; } >"$T/bom"
+    run 0 "$transcribe" -m "$model" --commands "$T/bom" "$T/speech.wav"
+    same "$T/want" "$T/out"
 }
 
 test_minimal_errors() {
@@ -408,10 +441,11 @@ t_run test_readme
 t_run test_limits
 t_run test_version_and_languages
 t_run test_usage_errors
+t_run test_lists
 t_run test_models
 if [ -n "$model" ] && [ -n "$demo" ]; then
     make_recordings
-    for t in text spans minimal_errors bad_inputs several_files stdin formats output_file \
+    for t in text spans commands minimal_errors bad_inputs several_files stdin formats output_file \
         output_device output_directory signals ffmpeg_absent \
         ffmpeg_pretended ffmpeg_real; do
         t_run test_$t

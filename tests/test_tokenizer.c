@@ -171,7 +171,25 @@ static void test_languages(void)
     static const struct { const char *name; const char *code; } aliases[] = {
         {"burmese", "my"}, {"valencian", "ca"}, {"flemish", "nl"}, {"haitian", "ht"},
         {"letzeburgesch", "lb"}, {"pushto", "ps"}, {"panjabi", "pa"}, {"moldavian", "ro"},
-        {"moldovan", "ro"}, {"sinhalese", "si"}, {"castilian", "es"}, {"mandarin", "zh"}
+        {"moldovan", "ro"}, {"sinhalese", "si"}, {"castilian", "es"}, {"mandarin", "zh"},
+        /* BCP 47 */
+        {"en-US", "en"}, {"en-us", "en"}, {"EN_GB", "en"}, {"zh-CN", "zh"}, {"zh-Hans", "zh"},
+        {"zh-Hant-TW", "zh"}, {"zh-yue", "yue"}, {"zh-yue-HK", "yue"}, {"yue-HK", "yue"},
+        {"zh-cmn-Hans-CN", "zh"}, {"cmn-Hans-CN", "zh"}, {"pt-BR", "pt"}, {"es-419", "es"},
+        {"sr-Latn-RS", "sr"}, {"de-CH-1901", "de"}, {"sl-rozaj-biske", "sl"}, {"nb", "no"},
+        {"nb-NO", "no"}, {"no-NO", "no"}, {"nn-NO", "nn"}, {"iw", "he"}, {"iw-IL", "he"},
+        {"in", "id"}, {"in-ID", "id"}, {"ji", "yi"}, {"jv", "jw"}, {"jv-ID", "jw"}, {"mo", "ro"},
+        {"sh", "sr"}, {"fil", "tl"}, {"fil-PH", "tl"}, {"haw-US", "haw"}, {"prs-AF", "fa"},
+        {"arb", "ar"}, {"ar-arb", "ar"}, {"en-x-private", "en"}, {"de_DE.UTF-8", "de"},
+        {"de_DE@euro", "de"},
+        /* ISO 639-2, both sets, and 639-3 */
+        {"eng", "en"}, {"deu", "de"}, {"ger", "de"}, {"fra", "fr"}, {"fre", "fr"}, {"zho", "zh"},
+        {"chi", "zh"}, {"nob", "no"}, {"nno", "nn"}, {"tgl", "tl"}, {"lao", "lo"}, {"jav", "jw"},
+        {"farsi", "fa"}, {"Filipino", "tl"}
+    };
+    static const char *const wrong[] = {
+        "en-", "en--US", "en-US-", "-en", "-", "_", "en us", "en-US ", "xx", "xx-US", "x-klingon",
+        "german-DE", "en-toolongsubtag", "en-\303\244", "tlh", "i-klingon", "e-US", "engl", "1-2"
     };
     /* All codes in the order of OpenAI's LANGUAGES. */
     static const char order[] =
@@ -200,6 +218,10 @@ static void test_languages(void)
         n = wnpu_language_id(aliases[i].name);
         T_CHECK(n >= 0 && strcmp(wnpu_language_code(n), aliases[i].code) == 0, "%s is %d",
                 aliases[i].name, n);
+    }
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        T_CHECK(wnpu_language_id(wrong[i]) == -1, "'%s' is %d", wrong[i],
+                wnpu_language_id(wrong[i]));
     }
     T_CHECK(wnpu_language_id("Castilian") == 3, "mixed case");
     T_CHECK(strcmp(wnpu_language_name(80), "haitian creole") == 0, "%s", wnpu_language_name(80));
