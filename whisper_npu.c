@@ -6,12 +6,12 @@
  *    1. er_  build switches, types, errors
  *    2. ar_  arena and checked sizes
  *    3. tp_  thread pool and parallel-for
- *    4. cp_  CPU features
- *    5. mt_  maths in 16 lanes
- *    6. au_  audio: sample formats, channel mixing, resampling, WAV
- *    7. ft_  FFT and ml_ log-mel
- *    8. gm_  INT8 matmul
- *    9. op_  float operators
+ *    4. mt_  maths in 16 lanes
+ *    5. au_  audio: sample formats, channel mixing, resampling, WAV
+ *    6. ft_  FFT and ml_ log-mel
+ *    7. gm_  INT8 matmul
+ *    8. op_  float operators
+ *    9. cp_  instruction sets
  *   10. tk_  tokenizer and languages
  *   11. mf_  model files
  *   12. en_  encoder
@@ -101,7 +101,7 @@
 #include <cpuid.h>
 #include <immintrin.h>
 /* AVX-VNNI and AMX: compilers that know them; and for AMX the system whose way of asking for it
- * section 4 knows. */
+ * section 9 knows. */
 #if (defined(__clang__) && __clang_major__ >= 12) || (!defined(__clang__) && __GNUC__ >= 11)
 #define WNPU_VNNI 1
 #if defined(__x86_64__) && defined(__linux__) && !defined(__ILP32__)
@@ -766,198 +766,7 @@ static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory
 }
 
 /* ======================================================================
- *  4. cp_  CPU features
- *
- *  Owns      the choice of instruction set.
- *  Assumes   nothing.
- *  Ensures   a set is named available only if the CPU has all of its
- *            instructions and the operating system saves its registers.
- *  Costs     a few CPUID instructions at session opening.
- * ====================================================================== */
-#ifdef WNPU_AMX
-#define CP_TILE_DATA 18u      /* number of this state component, 8 KiB for each thread */
-#define CP_SUPPORTED 0x1021   /* ARCH_GET_XCOMP_SUPP */
-#define CP_PERMITTED 0x1022   /* ARCH_GET_XCOMP_PERM */
-#define CP_REQUEST 0x1023     /* ARCH_REQ_XCOMP_PERM */
-
-/* arch_prctl(), for which there is no header: 0 or a negative errno. */
-static long cp_arch_prctl(int operation, uintptr_t argument)
-{
-    long result;
-    __asm__ __volatile__("syscall" : "=a"(result) : "0"(158L), "D"((long)operation), "S"(argument)
-                         : "rcx", "r11", "memory");
-    return result;
-}
-
-/* Whether tile data is among the supported, or the permitted, state components. */
-static int cp_tile_data(int operation)
-{
-    uint64_t components = 0;
-    return cp_arch_prctl(operation, (uintptr_t)&components) == 0 &&
-           (components >> CP_TILE_DATA & 1) != 0;
-}
-
-/* AMX-TILE and AMX-INT8, and a system that saves both state components of the tiles. */
-static int cp_tiles(void)
-{
-    unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (c >> 27 & 1) == 0) { /* OSXSAVE */
-        return 0;
-    }
-    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-    if ((a >> 17 & 3) != 3 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-        return 0;
-    }
-    return (d >> 24 & 3) == 3 && cp_tile_data(CP_SUPPORTED);
-}
-#endif
-
-/* AMX wants more than a CPU: Linux gives tiles to processes that asked, because their signal frames
- * grow by the size of the tiles. The other sets are always permitted. */
-static int cp_permitted(wnpu_isa isa)
-{
-#ifdef WNPU_AMX
-    return isa != WNPU_ISA_AMX || cp_tile_data(CP_PERMITTED);
-#else
-    return isa != WNPU_ISA_AMX;
-#endif
-}
-
-/* Asks for it on behalf of the process with all its threads; 0 or the errno of a refusal. */
-static int cp_request(wnpu_isa isa)
-{
-#ifdef WNPU_AMX
-    if (isa == WNPU_ISA_AMX) {
-        return (int)-cp_arch_prctl(CP_REQUEST, CP_TILE_DATA);
-    }
-#endif
-    (void)isa;
-    return 0;
-}
-
-#ifdef WNPU_VNNI
-static int cp_vnni(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
-}
-#endif
-
-#ifdef WNPU_X86
-static int cp_x86(wnpu_isa isa)
-{
-    __builtin_cpu_init();
-    switch (isa) {
-    case WNPU_ISA_SSE41: return __builtin_cpu_supports("sse4.1") != 0;
-    case WNPU_ISA_AVX2: return __builtin_cpu_supports("avx2") != 0;
-    case WNPU_ISA_AVX512:
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
-#ifdef WNPU_VNNI
-    case WNPU_ISA_AVX_VNNI: return cp_x86(WNPU_ISA_AVX2) && cp_vnni();
-#endif
-#ifdef WNPU_AMX
-    case WNPU_ISA_AMX: return cp_x86(WNPU_ISA_AVX512) && cp_tiles();
-#endif
-    default: return 0;
-    }
-}
-#endif
-
-#ifdef WNPU_X86
-#define CP_ZEN5 0x1au /* the family of AMD's Zen 5 */
-
-/* Whether the CPU reads memory fastest from front to back. Measured on Zen 5, where four places at
- * once come at 0.7 of the speed; on Zen 4 it is the other way round. */
-static int cp_reads_forward(void)
-{
-    unsigned a, b, c, d, family;
-    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx ||
-        d != signature_AMD_edx || !__get_cpuid(1, &a, &b, &c, &d)) {
-        return 0;
-    }
-    family = a >> 8 & 15;
-    return family == 15 && family + (a >> 20 & 255) >= CP_ZEN5;
-}
-#endif
-
-#ifdef WNPU_ARM
-static int cp_arm(wnpu_isa isa)
-{
-#if defined(__linux__)
-    unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
-#else
-    unsigned long caps = 0, caps2 = 0;
-#endif
-    switch (isa) {
-    case WNPU_ISA_NEON: return 1; /* part of the AArch64 baseline */
-    case WNPU_ISA_NEON_DOT: return (caps & (1ul << 20)) != 0;  /* HWCAP_ASIMDDP */
-    case WNPU_ISA_NEON_I8MM: /* HWCAP2_I8MM; implies the dot product in practice, check both */
-        return (caps & (1ul << 20)) != 0 && (caps2 & (1ul << 13)) != 0;
-    default: return 0;
-    }
-}
-#endif
-
-WNPU_API int wnpu_isa_available(wnpu_isa isa)
-{
-    if (isa == WNPU_ISA_AUTO || isa == WNPU_ISA_SCALAR) {
-        return 1;
-    }
-#if defined(WNPU_X86)
-    return cp_x86(isa);
-#elif defined(WNPU_ARM)
-    return cp_arm(isa);
-#else
-    return 0;
-#endif
-}
-
-static const char *const cp_names[] = {
-    "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx", "avx-vnni"
-};
-#define CP_ISAS ((int)(sizeof cp_names / sizeof cp_names[0]))
-
-WNPU_API const char *wnpu_isa_name(wnpu_isa isa)
-{
-    return (int)isa >= 0 && (int)isa < CP_ISAS ? cp_names[isa] : NULL;
-}
-
-WNPU_API int wnpu_isa_from_name(const char *name)
-{
-    int i;
-    for (i = 0; name != NULL && i < CP_ISAS; i++) {
-        if (strcmp(name, cp_names[i]) == 0) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-/* Whether the set can run here and now. */
-static int cp_usable(wnpu_isa isa)
-{
-    return wnpu_isa_available(isa) && cp_permitted(isa);
-}
-
-/* The fastest usable set. */
-static wnpu_isa cp_best(void)
-{
-    static const wnpu_isa order[] = {
-        WNPU_ISA_AMX, WNPU_ISA_AVX512, WNPU_ISA_AVX_VNNI, WNPU_ISA_AVX2, WNPU_ISA_SSE41,
-        WNPU_ISA_NEON_I8MM, WNPU_ISA_NEON_DOT, WNPU_ISA_NEON
-    };
-    size_t i;
-    for (i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (cp_usable(order[i])) {
-            return order[i];
-        }
-    }
-    return WNPU_ISA_SCALAR;
-}
-
-/* ======================================================================
- *  5. mt_  maths in 16 lanes
+ *  4. mt_  maths in 16 lanes
  *
  *  Owns      exp, log, erf and reductions.
  *  Assumes   round to nearest even, no contraction (section 1).
@@ -1268,7 +1077,7 @@ static float mt_log1(float x)
 }
 
 /* ======================================================================
- *  6. au_  audio: sample formats, channel mixing, resampling, WAV
+ *  5. au_  audio: sample formats, channel mixing, resampling, WAV
  *
  *  Owns      everything between a caller's recording and 16 kHz mono.
  *  Assumes   a reader callback keeps to the buffer that it is given.
@@ -2199,7 +2008,7 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
 }
 
 /* ======================================================================
- *  7. ft_  FFT and ml_ log-mel
+ *  6. ft_  FFT and ml_ log-mel
  *
  *  Owns      the 400-point real FFT, the Hann window and the mel sums.
  *  Assumes   16 kHz mono samples.
@@ -2462,7 +2271,7 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
 }
 
 /* ======================================================================
- *  8. gm_  INT8 matmul
+ *  7. gm_  INT8 matmul
  *
  *  Owns      the packed form of weights and every product of int8
  *            matrices; also the float32 products of the reference path.
@@ -5152,38 +4961,6 @@ static const gm_kernels gm_i8mm = {
 };
 #endif /* WNPU_ARM */
 
-/* The kernels of an instruction set, the best for AUTO; NULL if this machine cannot run them. Those
- * of AMX want permission besides, see cp_request(). */
-static const gm_kernels *gm_select(wnpu_isa isa)
-{
-    if (isa == WNPU_ISA_AUTO) {
-        isa = cp_best();
-    }
-    if (!wnpu_isa_available(isa)) {
-        return NULL;
-    }
-    switch (isa) {
-    case WNPU_ISA_SCALAR: return &gm_scalar;
-#ifdef WNPU_X86
-    case WNPU_ISA_SSE41: return &gm_sse41;
-    case WNPU_ISA_AVX2: return &gm_avx2;
-    case WNPU_ISA_AVX512: return cp_reads_forward() ? &gm_avx512_forward : &gm_avx512;
-#endif
-#ifdef WNPU_VNNI
-    case WNPU_ISA_AVX_VNNI: return &gm_vnni;
-#endif
-#ifdef WNPU_AMX
-    case WNPU_ISA_AMX: return &gm_amx;
-#endif
-#ifdef WNPU_ARM
-    case WNPU_ISA_NEON: return &gm_neon;
-    case WNPU_ISA_NEON_DOT: return &gm_dot;
-    case WNPU_ISA_NEON_I8MM: return &gm_i8mm;
-#endif
-    default: return NULL;
-    }
-}
-
 /* ---- weights ---- */
 
 /* Sets the fields and takes the memory of a [n, k] weight, in 4 bits if half; all pointers NULL
@@ -5593,10 +5370,10 @@ static void gm_tile_p(const gm_kernels *gm, int32_t *c, size_t ldc, const void *
 }
 
 /* ======================================================================
- *  9. op_  float operators
+ *  8. op_  float operators
  *
  *  Owns      layer norm, softmax, GELU, quantise, dequantise, the mel
- *            chain of section 7 and sums over logits.
+ *            chain of section 6 and sums over logits.
  *  Assumes   lengths that are multiples of 16 unless said otherwise.
  *  Ensures   the same bits from every set of the table: each operator is
  *            written once and compiled for several targets.
@@ -6260,6 +6037,41 @@ static float op_dot(const float *x, const float *y, size_t n)
     return mt_acc_sum(&sum);
 }
 
+/* Sum of the lanes modulo 2^32. */
+WNPU_INLINE uint32_t op_total(const mt_uv *v)
+{
+    uint32_t sum = 0;
+    unsigned i;
+    for (i = 0; i < MT_LANES; i++) {
+        sum += (*v)[i];
+    }
+    return sum;
+}
+
+/* Checksums, exact modulo 2^32: sum of c[i] r[i]; n is a multiple of 16. */
+WNPU_INLINE uint32_t op_dot32_body(const int32_t *c, const uint32_t *r, size_t n)
+{
+    mt_uv sum = {0};
+    size_t i;
+    for (i = 0; i < n; i += MT_LANES) {
+        sum += *(const mt_uvu *)(const void *)(c + i) * *(const mt_uvu *)(r + i);
+    }
+    return op_total(&sum);
+}
+
+/* Sum of a[i] r[i] modulo 2^32; n is a multiple of 16. */
+WNPU_INLINE uint32_t op_dot8_body(const int8_t *a, const uint32_t *r, size_t n)
+{
+    mt_uv sum = {0};
+    size_t i;
+    for (i = 0; i < n; i += MT_LANES) {
+        mt_iv wide;
+        mt_load_int8(&wide, a + i);
+        sum += (mt_uv)wide * *(const mt_uvu *)(r + i);
+    }
+    return op_total(&sum);
+}
+
 #define OP_APART 4u /* columns of a matrix that may stand apart from its product in integers */
 
 /* What has to be added to such a product: one number, and n columns times what they meet. */
@@ -6583,6 +6395,8 @@ typedef struct op_kernels {
     size_t (*above)(uint32_t *index, size_t capacity, const float *x, size_t first, size_t end,
                     float least);
     float (*dot_int8)(const float *x, const int8_t *w, size_t n);
+    uint32_t (*dot32)(const int32_t *c, const uint32_t *r, size_t n);
+    uint32_t (*dot8)(const int8_t *a, const uint32_t *r, size_t n);
     void (*complete)(float *out, size_t ldo, const int32_t *acc, size_t rows, size_t n,
                      const float *row_scale, const float *scale, const op_rest *rest,
                      const float *columns, size_t ldc);
@@ -6601,7 +6415,8 @@ typedef struct op_kernels {
     .norm = op_norm_##set, .join = op_join_##set, .bias = op_bias_##set, .scale = op_scale_##set, \
     .value_scales = op_value_scales_##set, .softmax_float = op_softmax_float_##set,               \
     .mel_powers = op_mel_powers_##set, .mel_log = op_mel_log_##set,                               \
-    .mel_floor = op_mel_floor_##set, .blocks = op_blocks_##set
+    .mel_floor = op_mel_floor_##set, .blocks = op_blocks_##set, .dot32 = op_dot32_##set,          \
+    .dot8 = op_dot8_##set
 #define OP_FLOATS(set)                                                                            \
     .dequantise = op_dequantise_##set, .blend = op_blend_##set, .sum_exp = op_sum_exp_##set,      \
     .dot_int8 = op_dot_int8_##set, .complete = op_complete_##set, .halves = op_halves_##set
@@ -6676,6 +6491,14 @@ typedef struct op_kernels {
     attribute static float op_dot_int8_##name(const float *x, const int8_t *w, size_t n)          \
     {                                                                                             \
         return op_dot_int8_body(x, w, n);                                                         \
+    }                                                                                             \
+    attribute static uint32_t op_dot32_##name(const int32_t *c, const uint32_t *r, size_t n)      \
+    {                                                                                             \
+        return op_dot32_body(c, r, n);                                                            \
+    }                                                                                             \
+    attribute static uint32_t op_dot8_##name(const int8_t *a, const uint32_t *r, size_t n)        \
+    {                                                                                             \
+        return op_dot8_body(a, r, n);                                                             \
     }                                                                                             \
     attribute static void op_complete_##name(float *out, size_t ldo, const int32_t *acc,          \
                                              size_t rows, size_t n, const float *row_scale,       \
@@ -8267,34 +8090,262 @@ static const op_kernels op_amx_kernels = {
 };
 #endif
 
-static const op_kernels *op_select(wnpu_isa isa)
-{
-#ifdef WNPU_AMX
-    if (isa == WNPU_ISA_AMX) {
-        return &op_amx_kernels;
-    }
-#endif
+/* ======================================================================
+ *  9. cp_  instruction sets
+ *
+ *  Owns      the table of instruction sets, their detection and the choice
+ *            among them.
+ *  Assumes   nothing.
+ *  Ensures   a set is available only if the CPU has all of its instructions
+ *            and the operating system saves its registers.
+ *  Costs     a few CPUID instructions when a session is opened.
+ *
+ *  To add an instruction set: its enumerator in whisper_npu.h, its kernels
+ *  in section 7, its operators in section 8 where they gain, and here a
+ *  function that detects it and a row of cp_sets[].
+ * ====================================================================== */
+static int cp_always(void) { return 1; }
+
 #ifdef WNPU_X86
-    if (isa == WNPU_ISA_AVX512) {
-        return &op_avx512_kernels;
+static int cp_sse41(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("sse4.1") != 0;
+}
+
+static int cp_avx2(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") != 0;
+}
+
+static int cp_avx512(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+
+#define CP_ZEN5 0x1au /* the family of AMD's Zen 5 */
+
+/* Whether the CPU reads memory fastest from front to back. Measured on Zen 5, where four places at
+ * once come at 0.7 of the speed; on Zen 4 it is the other way round. */
+static int cp_reads_forward(void)
+{
+    unsigned a, b, c, d, family;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx ||
+        d != signature_AMD_edx || !__get_cpuid(1, &a, &b, &c, &d)) {
+        return 0;
     }
-    if (isa == WNPU_ISA_AVX2) {
-        return &op_avx2_kernels;
+    family = a >> 8 & 15;
+    return family == 15 && family + (a >> 20 & 255) >= CP_ZEN5;
+}
+#endif
+
+#ifdef WNPU_VNNI
+static int cp_avx_vnni(void)
+{
+    unsigned a, b, c, d;
+    return cp_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+}
+#endif
+
+#ifdef WNPU_AMX
+#define CP_TILE_DATA 18u      /* number of this state component, 8 KiB for each thread */
+#define CP_SUPPORTED 0x1021   /* ARCH_GET_XCOMP_SUPP */
+#define CP_PERMITTED 0x1022   /* ARCH_GET_XCOMP_PERM */
+#define CP_REQUEST 0x1023     /* ARCH_REQ_XCOMP_PERM */
+
+/* arch_prctl(), for which there is no header: 0 or a negative errno. */
+static long cp_arch_prctl(int operation, uintptr_t argument)
+{
+    long result;
+    __asm__ __volatile__("syscall" : "=a"(result) : "0"(158L), "D"((long)operation), "S"(argument)
+                         : "rcx", "r11", "memory");
+    return result;
+}
+
+/* Whether tile data is among the supported, or the permitted, state components. */
+static int cp_tile_data(int operation)
+{
+    uint64_t components = 0;
+    return cp_arch_prctl(operation, (uintptr_t)&components) == 0 &&
+           (components >> CP_TILE_DATA & 1) != 0;
+}
+
+/* AMX-TILE and AMX-INT8, and an operating system that saves both state components of the tiles. */
+static int cp_amx(void)
+{
+    unsigned a, b, c, d;
+    if (!cp_avx512() || !__get_cpuid(1, &a, &b, &c, &d) || (c >> 27 & 1) == 0) { /* OSXSAVE */
+        return 0;
     }
+    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    if ((a >> 17 & 3) != 3 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        return 0;
+    }
+    return (d >> 24 & 3) == 3 && cp_tile_data(CP_SUPPORTED);
+}
+
+/* Linux lets a process use tiles after it has asked, because they enlarge its signal frames. */
+static int cp_amx_permitted(void) { return cp_tile_data(CP_PERMITTED); }
+
+/* Asks for the process with all its threads; 0 or the errno of a refusal. */
+static int cp_amx_request(void) { return (int)-cp_arch_prctl(CP_REQUEST, CP_TILE_DATA); }
+#endif
+
+#ifdef WNPU_ARM
+#if defined(__linux__)
+static int cp_hwcap(unsigned bit) { return (getauxval(AT_HWCAP) >> bit & 1) != 0; }
+static int cp_hwcap2(unsigned bit) { return (getauxval(AT_HWCAP2) >> bit & 1) != 0; }
+#else
+static int cp_hwcap(unsigned bit) { return bit > 64; }
+static int cp_hwcap2(unsigned bit) { return bit > 64; }
+#endif
+
+static int cp_neon_dot(void) { return cp_hwcap(20); } /* HWCAP_ASIMDDP */
+
+/* HWCAP2_I8MM; implies the dot product in practice, both are checked. */
+static int cp_neon_i8mm(void) { return cp_neon_dot() && cp_hwcap2(13); }
+#endif
+
+typedef struct cp_set {
+    const char *name;
+    int (*probe)(void);     /* whether this CPU has the set; NULL: this build does not */
+    int (*permitted)(void); /* whether this process may use it; NULL: always */
+    int (*request)(void);   /* asks for permission: 0 or an errno; NULL: never needed */
+    int rank;               /* AUTO takes the usable set of the highest rank */
+    double rate;            /* int8 multiply-accumulates of a thread in a microsecond, roughly: what
+                             * section 7 reaches a cycle, at 3 GHz, 55 % of the time (README). Only
+                             * the choice between CPU and accelerator depends on it. */
+    const gm_kernels *gm;
+    const gm_kernels *gm_forward; /* for CPUs that read memory fastest from front to back */
+    const op_kernels *op;
+} cp_set;
+
+/* The rest of a row, for builds that have the set. */
+#ifdef WNPU_X86
+#define CP_X86(...) __VA_ARGS__
+#else
+#define CP_X86(...)
 #endif
 #ifdef WNPU_VNNI
-    if (isa == WNPU_ISA_AVX_VNNI) {
-        return &op_vnni_kernels;
-    }
+#define CP_VNNI(...) __VA_ARGS__
+#else
+#define CP_VNNI(...)
 #endif
-#if defined(WNPU_X86) || defined(WNPU_ARM)
-    if (isa != WNPU_ISA_SCALAR) {
-        return &op_short_kernels;
-    }
+#ifdef WNPU_AMX
+#define CP_AMX(...) __VA_ARGS__
+#else
+#define CP_AMX(...)
 #endif
-    (void)isa;
-    return &op_base_kernels;
+#ifdef WNPU_ARM
+#define CP_ARM(...) __VA_ARGS__
+#else
+#define CP_ARM(...)
+#endif
+
+static const cp_set cp_sets[] = {
+    [WNPU_ISA_AUTO] = {"auto", .probe = cp_always},
+    [WNPU_ISA_SCALAR] = {"scalar", .probe = cp_always, .rank = 1, .rate = 2e3,
+        .gm = &gm_scalar, .op = &op_base_kernels},
+    [WNPU_ISA_SSE41] = {"sse4.1", .rank = 2, .rate = 20e3,
+        CP_X86(.probe = cp_sse41, .gm = &gm_sse41, .op = &op_short_kernels)},
+    [WNPU_ISA_AVX2] = {"avx2", .rank = 3, .rate = 40e3,
+        CP_X86(.probe = cp_avx2, .gm = &gm_avx2, .op = &op_avx2_kernels)},
+    [WNPU_ISA_AVX_VNNI] = {"avx-vnni", .rank = 4, .rate = 100e3,
+        CP_VNNI(.probe = cp_avx_vnni, .gm = &gm_vnni, .op = &op_vnni_kernels)},
+    [WNPU_ISA_AVX512] = {"avx512", .rank = 5, .rate = 200e3,
+        CP_X86(.probe = cp_avx512, .gm = &gm_avx512, .gm_forward = &gm_avx512_forward,
+               .op = &op_avx512_kernels)},
+    /* The rest of the encoder's work takes most of the time there. */
+    [WNPU_ISA_AMX] = {"amx", .rank = 6, .rate = 300e3,
+        CP_AMX(.probe = cp_amx, .permitted = cp_amx_permitted, .request = cp_amx_request,
+               .gm = &gm_amx, .op = &op_amx_kernels)},
+    [WNPU_ISA_NEON] = {"neon", .rank = 2, .rate = 20e3, /* part of AArch64 */
+        CP_ARM(.probe = cp_always, .gm = &gm_neon, .op = &op_short_kernels)},
+    [WNPU_ISA_NEON_DOT] = {"neon-dot", .rank = 3, .rate = 80e3,
+        CP_ARM(.probe = cp_neon_dot, .gm = &gm_dot, .op = &op_short_kernels)},
+    [WNPU_ISA_NEON_I8MM] = {"neon-i8mm", .rank = 4, .rate = 120e3,
+        CP_ARM(.probe = cp_neon_i8mm, .gm = &gm_i8mm, .op = &op_short_kernels)},
+};
+#define CP_ISAS ((int)(sizeof cp_sets / sizeof cp_sets[0]))
+
+static int cp_known(wnpu_isa isa) { return (int)isa >= 0 && (int)isa < CP_ISAS; }
+
+WNPU_API int wnpu_isa_available(wnpu_isa isa)
+{
+    return cp_known(isa) && cp_sets[isa].probe != NULL && cp_sets[isa].probe();
 }
+
+WNPU_API const char *wnpu_isa_name(wnpu_isa isa)
+{
+    return cp_known(isa) ? cp_sets[isa].name : NULL;
+}
+
+WNPU_API int wnpu_isa_from_name(const char *name)
+{
+    int i;
+    for (i = 0; name != NULL && i < CP_ISAS; i++) {
+        if (strcmp(name, cp_sets[i].name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Whether this process may use an available set. */
+static int cp_permitted(wnpu_isa isa)
+{
+    return cp_sets[isa].permitted == NULL || cp_sets[isa].permitted();
+}
+
+/* Asks for permission on behalf of the process; 0 or the errno of a refusal. */
+static int cp_request(wnpu_isa isa)
+{
+    return cp_sets[isa].request == NULL ? 0 : cp_sets[isa].request();
+}
+
+/* Whether the set can run here and now. */
+static int cp_usable(wnpu_isa isa)
+{
+    return wnpu_isa_available(isa) && cp_permitted(isa);
+}
+
+/* The fastest usable set. */
+static wnpu_isa cp_best(void)
+{
+    int i, best = WNPU_ISA_SCALAR;
+    for (i = 0; i < CP_ISAS; i++) {
+        if (cp_sets[i].rank > cp_sets[best].rank && cp_usable((wnpu_isa)i)) {
+            best = i;
+        }
+    }
+    return (wnpu_isa)best;
+}
+
+/* The matmul kernels of an instruction set, the best for AUTO; NULL if this machine cannot run
+ * them. Those of AMX need permission besides, see cp_request(). */
+static const gm_kernels *gm_select(wnpu_isa isa)
+{
+    const cp_set *set;
+    if (isa == WNPU_ISA_AUTO) {
+        isa = cp_best();
+    }
+    if (!wnpu_isa_available(isa)) {
+        return NULL;
+    }
+    set = &cp_sets[isa];
+#ifdef WNPU_X86
+    if (set->gm_forward != NULL && cp_reads_forward()) {
+        return set->gm_forward;
+    }
+#endif
+    return set->gm;
+}
+
+/* The float operators of a set that is available. */
+static const op_kernels *op_select(wnpu_isa isa) { return cp_sets[isa].op; }
 
 /* ======================================================================
  *  10. tk_  tokenizer and languages
@@ -17082,94 +17133,6 @@ typedef struct np_bridge {
 
 /* ---- checksums: exact modulo 2^32, so their order does not matter ---- */
 
-
-WNPU_INLINE uint32_t np_total(const mt_uv *v)
-{
-    uint32_t sum = 0;
-    unsigned i;
-    for (i = 0; i < MT_LANES; i++) {
-        sum += (*v)[i];
-    }
-    return sum;
-}
-
-/* sum of c[i] r[i]; n is a multiple of 16. */
-WNPU_INLINE uint32_t np_dot32_body(const int32_t *c, const uint32_t *r, size_t n)
-{
-    mt_uv sum = {0};
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        sum += *(const mt_uvu *)(const void *)(c + i) * *(const mt_uvu *)(r + i);
-    }
-    return np_total(&sum);
-}
-
-/* sum of a[i] r[i]; n is a multiple of 16. */
-WNPU_INLINE uint32_t np_dot8_body(const int8_t *a, const uint32_t *r, size_t n)
-{
-    mt_uv sum = {0};
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_iv wide;
-        mt_load_int8(&wide, a + i);
-        sum += (mt_uv)wide * *(const mt_uvu *)(r + i);
-    }
-    return np_total(&sum);
-}
-
-static uint32_t np_dot32_base(const int32_t *c, const uint32_t *r, size_t n)
-{
-    return np_dot32_body(c, r, n);
-}
-
-static uint32_t np_dot8_base(const int8_t *a, const uint32_t *r, size_t n)
-{
-    return np_dot8_body(a, r, n);
-}
-
-#ifdef WNPU_X86
-GM_AVX2 static uint32_t np_dot32_avx2(const int32_t *c, const uint32_t *r, size_t n)
-{
-    return np_dot32_body(c, r, n);
-}
-
-GM_AVX2 static uint32_t np_dot8_avx2(const int8_t *a, const uint32_t *r, size_t n)
-{
-    return np_dot8_body(a, r, n);
-}
-
-static int np_wide(const np_bridge *b)
-{
-    wnpu_isa isa = b->e->gm->isa;
-    return isa == WNPU_ISA_AVX2 || isa == WNPU_ISA_AVX_VNNI || isa == WNPU_ISA_AVX512 ||
-           isa == WNPU_ISA_AMX;
-}
-#endif
-
-static uint32_t np_dot32(const np_bridge *b, const int32_t *c, const uint32_t *r, size_t n)
-{
-#ifdef WNPU_X86
-    if (np_wide(b)) {
-        return np_dot32_avx2(c, r, n);
-    }
-#else
-    (void)b;
-#endif
-    return np_dot32_base(c, r, n);
-}
-
-static uint32_t np_dot8(const np_bridge *b, const int8_t *a, const uint32_t *r, size_t n)
-{
-#ifdef WNPU_X86
-    if (np_wide(b)) {
-        return np_dot8_avx2(a, r, n);
-    }
-#else
-    (void)b;
-#endif
-    return np_dot8_base(a, r, n);
-}
-
 /* The r of all checksums: splitmix64 (S. Vigna), made odd. An odd r[i] has an inverse modulo 2^32,
  * so a single wrong sum changes the checksum always, several with all but 2^-32 of chance. */
 static void np_randomise(uint32_t *r, size_t n)
@@ -17194,22 +17157,6 @@ static void np_randomise(uint32_t *r, size_t n)
 #define NP_MACS_US 0.95e6
 #define NP_SWITCH_US 1400.0
 #define NP_CALLS_US 50.0      /* a job's price on the CPU: system calls and a wake-up, a guess */
-
-/* int8 products that a thread does in a microsecond, roughly: what section 8 reaches a cycle, at
- * 3 GHz, 55 % of the time (README). Only the choice between CPU and accelerator hangs on it. */
-static double np_cpu_rate(wnpu_isa isa)
-{
-    switch (isa) {
-    case WNPU_ISA_SCALAR: return 2e3;
-    case WNPU_ISA_SSE41: case WNPU_ISA_NEON: return 20e3;
-    case WNPU_ISA_AVX2: return 40e3;
-    case WNPU_ISA_NEON_DOT: return 80e3;
-    case WNPU_ISA_AVX_VNNI: return 100e3;
-    case WNPU_ISA_NEON_I8MM: return 120e3;
-    case WNPU_ISA_AMX: return 300e3; /* the rest of the encoder's work takes most of the time */
-    default: return 200e3;
-    }
-}
 
 /* Times that a stage happens in a window. */
 static uint32_t np_times(const wnpu_model *m, unsigned stage)
@@ -17321,7 +17268,7 @@ static double np_draft(np_plan *p, const wnpu_model *m, const wnpu_accel_info *i
 static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_info *info,
                          wnpu_isa isa, unsigned threads, int all)
 {
-    double cpu_rate = np_cpu_rate(isa) * threads;
+    double cpu_rate = cp_sets[isa].rate * threads;
     wnpu_accel_info nothing;
     uint32_t chunks, i, j;
     memset(plan, 0, sizeof *plan);
@@ -17478,10 +17425,10 @@ static int np_right(const np_pass *p, size_t row, size_t n, int32_t *scratch)
         uint32_t sum = 0;
         for (ni = 0; ni < how->n_parts; ni++) {
             size_t width = np_width(how, ni);
-            sum += np_dot32(b, np_columns(p, row + r, ni, width, scratch),
+            sum += b->e->op->dot32(np_columns(p, row + r, ni, width, scratch),
                             b->random + ni * how->n_step, width);
         }
-        if (sum != np_dot8(b, a + r * how->k, w->sums, how->k)) {
+        if (sum != b->e->op->dot8(a + r * how->k, w->sums, how->k)) {
             return 0;
         }
     }

@@ -523,14 +523,11 @@ static void unpacks(void)
 
 static void sums(void)
 {
-    static const int isas[] = {WNPU_ISA_SCALAR, WNPU_ISA_AVX2};
     int32_t c[96];
     int8_t a[96];
     uint32_t r[96], seed = 3, sum32, sum8;
-    np_bridge b;
-    en_engine e;
-    size_t i, j, n;
-    b.e = &e;
+    size_t i, n;
+    int set;
     np_randomise(r, 96);
     for (i = 0; i < 96; i++) {
         T_CHECK((r[i] & 1) == 1, "r is odd");
@@ -543,11 +540,11 @@ static void sums(void)
             sum32 += (uint32_t)c[i] * r[i];
             sum8 += (uint32_t)a[i] * r[i];
         }
-        for (j = 0; j < 2; j++) {
-            if (wnpu_isa_available((wnpu_isa)isas[j])) {
-                e.gm = gm_select((wnpu_isa)isas[j]);
-                T_CHECK(np_dot32(&b, c, r, n) == sum32, "int32, %d", (int)n);
-                T_CHECK(np_dot8(&b, a, r, n) == sum8, "int8, %d", (int)n);
+        for (set = WNPU_ISA_SCALAR; set < CP_ISAS; set++) {
+            if (wnpu_isa_available((wnpu_isa)set)) {
+                const op_kernels *op = op_select((wnpu_isa)set);
+                T_CHECK(op->dot32(c, r, n) == sum32, "int32, isa %d, %d", set, (int)n);
+                T_CHECK(op->dot8(a, r, n) == sum8, "int8, isa %d, %d", set, (int)n);
             }
         }
     }

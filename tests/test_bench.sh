@@ -33,8 +33,7 @@ for key in ("peak_gmac_s", "bandwidth_gb_s", "log_mel_ms", "encoder_ms", "encode
     value = bench[key]
     assert isinstance(value, (int, float)) and math.isfinite(value) and value > 0, (key, value)
 assert bench["threads"] == 2 and bench["model"] == "tiny", bench
-assert bench["isa"] in ("sse4.1", "avx2", "avx-vnni", "avx512", "neon", "neon-dot",
-                        "neon-i8mm", "amx"), bench
+assert bench["isa"] not in ("", "auto", "scalar"), bench
 assert bench["machine"] and bench["commit"] == "0123abc", bench
 PYTHON
 }
