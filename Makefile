@@ -70,6 +70,9 @@ LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM
 NPU_OBJECTS = $(if $(LIBDRM),npu_amdxdna)
 NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor
 NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack)
+# Assembler and simulated cores: they need neither the library nor libdrm.
+KIT_PROGRAMS = $(basename $(notdir $(wildcard tests/test_npu_isa.c)))
+KIT = $(basename $(notdir $(filter-out %/npu_asm.c,$(wildcard tests/npu/*.c))))
 
 EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
@@ -148,6 +151,19 @@ $(B)/tests/%: tests/%.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 $(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_CFLAGS = $(DRM_CFLAGS)
 $(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = $(DRM_LIBS)
 
+$(B)/kit/%.o: tests/npu/%.c $(B)/compiled_with | $(B)/kit
+	$(COMPILE) -c $< -o "$@"
+
+$(B)/kit/kit.a: $(KIT:%=$(B)/kit/%.o) $(B)/linked_with
+	rm -f "$@"
+	$(AR) rcs "$@" $(KIT:%="$(BUILD)/kit/%.o")
+
+$(B)/npu_asm: $(B)/kit/npu_asm.o $(B)/kit/kit.a $(B)/linked_with
+	$(CC) $(CFLAGS) $(LDFLAGS) "$<" "$(BUILD)/kit/kit.a" $(LDLIBS) -o "$@"
+
+$(KIT_PROGRAMS:%=$(B)/tests/%): $(B)/kit/kit.a
+$(KIT_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = "$(BUILD)/kit/kit.a"
+
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
 SIMULATOR = $(basename $(notdir $(wildcard tests/sim_*.c)))
@@ -172,7 +188,7 @@ $(B)/fuzz/%: tests/%.c $(B)/fuzz/libwhisper_npu.a $(B)/fuzz/fuzzed_with
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_CFLAGS = -DFUZZ $(DRM_CFLAGS)
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_LIBS = $(DRM_LIBS)
 
-$(B) $(B)/tests $(B)/fuzz $(B)/sim:
+$(B) $(B)/tests $(B)/fuzz $(B)/sim $(B)/kit:
 	mkdir -p "$@"
 
 fuzz: $(FUZZERS:%=$(B)/fuzz/%)
@@ -197,8 +213,8 @@ test: tests
 	@tests/run "$(BUILD)"
 
 test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/tests/%)) \
-    $(B)/tests/test_accel $(B)/tests/test_sim $(NPU_TOOLS)
-	@tests/run "$(BUILD)" test_accel test_sim $(NPU_PROGRAMS)
+    $(B)/tests/test_accel $(B)/tests/test_sim $(KIT_PROGRAMS:%=$(B)/tests/%) $(NPU_TOOLS)
+	@tests/run "$(BUILD)" test_accel test_sim $(KIT_PROGRAMS) $(NPU_PROGRAMS)
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/test_flat.c.
 check-long: tests
@@ -300,7 +316,7 @@ clean:
 MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) npu_estimate \
     $(basename $(notdir $(wildcard tests/*.c)))
 NOTES = $(patsubst %,$(B)/%.d,$(sort $(MADE))) $(TESTS:%=$(B)/tests/%.d) $(SIMULATOR:%=$(B)/sim/%.d) \
-    $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d
+    $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d $(KIT:%=$(B)/kit/%.d) $(B)/kit/npu_asm.d
 $(NOTES): ;
 -include $(NOTES)
 endif
