@@ -952,6 +952,7 @@ typedef struct xc_image {
 } xc_image;
 
 typedef struct xc_section {
+#define XC_NAME_MOST 256u        /* bytes of a name, with its NUL */
     const uint8_t *data;
     uint64_t bytes;
 } xc_section;
@@ -965,6 +966,7 @@ __attribute__((format(printf, 2, 3)))
 static int xc_refuse(wnpu_error *error, const char *format, ...)
 {
     char what[160];
+    uint64_t unread;             /* bytes of tables that may still be read, see xc_spend() */
     va_list args;
     va_start(args, format);
     (void)vsnprintf(what, sizeof what, format, args);
@@ -996,27 +998,41 @@ static int xc_array(const xc_section *s, uint64_t at, uint64_t element, uint64_t
     *offset = xu_le32(s->data + at + 4);
     return *count <= most && xu_inside(*offset, (uint64_t)*count * element, s->bytes) ? 0 : -1;
 }
+/* Accounts for a table of a section before it is read. The tables of a real file do not overlap, so
+ * all of them together fit into their section. Without this limit a small file whose tables name
+ * the same bytes again and again would keep the reader busy for days. */
+static int xc_spend(xc_section *s, uint64_t bytes)
+{
+    if (bytes > s->unread) {
+        return -1;
+    }
+    s->unread -= bytes;
+    return 0;
+}
+
 
 static int xc_string(const xc_section *s, uint64_t at)
 {
-    uint64_t offset = xu_le32(s->data + at);
-    return offset < s->bytes && memchr(s->data + offset, 0, (size_t)(s->bytes - offset)) != NULL
-               ? 0 : -1;
+    uint64_t offset = xu_le32(s->data + at), left = offset < s->bytes ? s->bytes - offset : 0;
+    left = left < XC_NAME_MOST ? left : XC_NAME_MOST;
+    return left > 0 && memchr(s->data + offset, 0, (size_t)left) != NULL ? 0 : -1;
 }
 
 /* 1 when the PDI entry at offset lists kernel_id in one of its groups, 0 when not, -1 damaged. */
-static int xc_lists(const xc_section *s, uint64_t entry, uint64_t kernel_id)
+static int xc_lists(xc_section *s, uint64_t entry, uint64_t kernel_id)
 {
     uint32_t groups, ids, pre, g, i;
     uint64_t group_at, id_at, pre_at;
     int found = 0;
-    if (xc_array(s, entry + 24, 96, 4096, &groups, &group_at) != 0) {
+    if (xc_array(s, entry + 24, 96, 4096, &groups, &group_at) != 0 ||
+        xc_spend(s, (uint64_t)groups * 96) != 0) {
         return -1;
     }
     for (g = 0; g < groups; g++) {
         uint64_t group = group_at + (uint64_t)g * 96;
         if (xc_string(s, group) != 0 || xc_array(s, group + 16, 8, 4096, &ids, &id_at) != 0 ||
-            xc_array(s, group + 24, 4, 4096, &pre, &pre_at) != 0) {
+            xc_array(s, group + 24, 4, 4096, &pre, &pre_at) != 0 ||
+            xc_spend(s, (uint64_t)ids * 8) != 0) {
             return -1;
         }
         for (i = 0; i < ids; i++) {
@@ -1028,14 +1044,15 @@ static int xc_lists(const xc_section *s, uint64_t entry, uint64_t kernel_id)
 
 /* The AIE_PARTITION section: its width and the PDI of a kernel (any, if there is only one PDI and
  * the file names no kernel). */
-static int xc_partition(xc_image *image, const xc_section *s, int has_id, uint64_t kernel_id,
+static int xc_partition(xc_image *image, xc_section *s, int has_id, uint64_t kernel_id,
                         wnpu_error *error)
 {
     uint32_t pdis, starts, bytes, i;
     uint64_t pdi_at, start_at, at;
     if (s->bytes < 184 || xc_string(s, 4) != 0 ||
         xc_array(s, 40, 2, 256, &starts, &start_at) != 0 ||
-        xc_array(s, 120, 96, 4096, &pdis, &pdi_at) != 0) {
+        xc_array(s, 120, 96, 4096, &pdis, &pdi_at) != 0 ||
+        xc_spend(s, (uint64_t)pdis * 96) != 0) {
         return xc_refuse(error, "its AIE_PARTITION section is damaged");
     }
     image->ops_per_cycle = xu_le32(s->data + 8);
@@ -1120,7 +1137,7 @@ static int xc_sections(const uint8_t *data, size_t size, xc_section *partition, 
         }
         if (s != NULL) {
             s->data = data + offset;
-            s->bytes = bytes;
+            s->bytes = s->unread = bytes;
         }
     }
     return WNPU_OK;
@@ -1131,7 +1148,7 @@ static int xc_sections(const uint8_t *data, size_t size, xc_section *partition, 
 static int xc_xclbin(xc_image *image, const uint8_t *data, size_t size, const char *kernel,
                      uint64_t id, wnpu_error *error)
 {
-    xc_section partition = {NULL, 0}, layout = {NULL, 0};
+    xc_section partition = {NULL, 0, 0}, layout = {NULL, 0, 0};
     uint64_t found_id = id;
     int code, found = 0;
     memset(image, 0, sizeof *image);
@@ -1513,17 +1530,17 @@ static int xp_types(xp_kernel *p, const xp_record *record, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* The rules of mlir-aie's whole-array product, which the fields must obey. */
-static int xp_shape(const xp_pack *pack, const xp_kernel *p, const xp_record *record,
-                    wnpu_error *error)
+/* Shapes are made of whole tiles that fit into a core. How many rows and columns of tiles a design
+ * has at work at a time is its own matter: designs differ, the columns of a pack are those of the
+ * partition, and xt_check() follows what the stream really moves. */
+static int xp_shape(const xp_kernel *p, const xp_record *record, wnpu_error *error)
 {
     uint64_t core = 2 * ((uint64_t)p->tile_m * p->tile_k * p->a_bytes +
                          (uint64_t)p->tile_k * p->tile_n * p->b_bytes +
                          4 * (uint64_t)p->tile_m * p->tile_n) + XP_CORE_STACK;
-    if (p->m % (8 * p->tile_m) != 0 || p->k % p->tile_k != 0 ||
-        p->n % (p->tile_n * pack->columns) != 0) {
-        return xp_refuse(error, record, "the shape is not made of whole tiles (m of 8 tile_m, k of "
-                         "tile_k, n of tile_n x columns)");
+    if (p->m % p->tile_m != 0 || p->k % p->tile_k != 0 || p->n % p->tile_n != 0) {
+        return xp_refuse(error, record, "the shape is not made of whole tiles (m of tile_m, n of "
+                         "tile_n, k of tile_k)");
     }
     if (p->a_bytes == 1 && (p->tile_m % 16 != 0 || p->tile_k % 8 != 0 || p->tile_n % 16 != 0)) {
         return xp_refuse(error, record, "int8 tiles must be multiples of 16 x 8 x 16 (m, k, n)");
@@ -1610,7 +1627,7 @@ static int xp_kernel_record(xp_pack *pack, const xp_record *record, wnpu_error *
                          numbers[i].fallback, numbers[i].to, error);
     }
     code = code == WNPU_OK ? xp_types(p, record, error) : code;
-    code = code == WNPU_OK ? xp_shape(pack, p, record, error) : code;
+    code = code == WNPU_OK ? xp_shape(p, record, error) : code;
     code = code == WNPU_OK ? xp_arguments(p, record, error) : code;
     if (code == WNPU_OK) {
         pack->overlays[p->overlay].needed = 1;
@@ -1678,9 +1695,9 @@ static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory,
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path) {
         return xu_fail(error, WNPU_E_ARGUMENT, "the path of the kernel pack is too long");
     }
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-        int err = fd < 0 ? errno : EINVAL;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        int err = errno;
         if (fd >= 0) {
             (void)close(fd);
         }
@@ -1697,6 +1714,10 @@ static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory,
         if (n <= 0 && !(n < 0 && errno == EINTR)) {
             break;
         }
+    if (!S_ISREG(status.st_mode)) {
+        (void)close(fd);
+        return xu_fail(error, WNPU_E_IO, "cannot read %.160s: it is not a regular file", path);
+    }
         done += n > 0 ? (size_t)n : 0;
     }
     (void)close(fd);

@@ -3,6 +3,7 @@
  * written here from the public formats. */
 #include "../npu_amdxdna.c"
 #include "t.h"
+#include <time.h>
 
 /* ---- helpers ---- */
 
@@ -519,6 +520,44 @@ static void test_container(void)
     }
 }
 
+/* A file of 400 KB whose PDIs all name the same groups, and each group the same ids: 4,096 of each,
+ * 69 thousand million ids to compare. It is refused once its tables are larger than its section. */
+static void test_container_budget(void)
+{
+    enum { COUNT = 4096, TABLE = 96 * COUNT };
+    size_t size = 0x200 + 0x100 + TABLE + 64, i;
+    uint8_t *p = calloc(1, size), *s;
+    wnpu_error error = {0, ""};
+    xc_image image;
+    clock_t start = clock();
+    memcpy(p, "xclbin2", 8);
+    put64(p + 0x130, size);
+    put32(p + 0x1c0, 1);
+    put32(p + 0x1c8, 32);
+    put64(p + 0x1c8 + 24, 0x200);
+    put64(p + 0x1c8 + 32, size - 0x200);
+    s = p + 0x200;
+    put32(s + 4, 0xf0);
+    put16(s + 32, 4);
+    put32(s + 40, 1);
+    put32(s + 44, 184);
+    put32(s + 120, COUNT);
+    put32(s + 124, 0x100);
+    for (i = 0; i < COUNT; i++) { /* each entry is a PDI and a group at the same time */
+        uint8_t *e = s + 0x100 + i * 96;
+        put32(e, 0xf0);
+        put32(e + 16, 64);
+        put32(e + 20, 0x100);
+        put32(e + 24, COUNT);
+        put32(e + 28, 0x100);
+    }
+    T_CHECK(xc_xclbin(&image, p, size, "MLIR_AIE", 0x901, &error) == WNPU_E_MODEL &&
+            ends_with_reason(&error, "damaged"), "\"%s\"", error.message);
+    T_CHECK(clock() - start < CLOCKS_PER_SEC, "it took %.1f s",
+            (double)(clock() - start) / CLOCKS_PER_SEC);
+    free(p);
+}
+
 /* ---- manifest ---- */
 
 #define HASH0 "0000000000000000000000000000000000000000000000000000000000000000"
@@ -559,6 +598,23 @@ static void m_refused(const char *from, const char *to, const char *words)
             to, code, error.message);
 }
 
+/* Designs keep different numbers of tiles at work: public int8 kernels for NPU4 have M of 4 tiles
+ * on 4 x 4 cores, and N of 4 tiles although the partition has 8 columns. */
+static void parse_public_shape(void)
+{
+    static const char text[] =
+        "pack format=1 name=t device=npu2 columns=8\n"
+        "overlay id=g file=g.xclbin kind=xclbin sha256=" HASH0 "\n"
+        "kernel id=k1 overlay=g op=gemm stream=k1.bin sha256=" HASH0
+        " m=128 n=512 k=2048 tile_m=32 tile_n=128 tile_k=64 a=i8 b=i8 c=i32 acc=i32 a_layout=mk"
+        " b_layout=nk c_layout=mn a_arg=0 b_arg=1 c_arg=2 a_bytes=262144 b_bytes=1048576"
+        " c_bytes=262144 a_dir=in b_dir=in c_dir=out";
+    static xp_pack pack;
+    wnpu_error error = {0, ""};
+    T_CHECK(parse(text, strlen(text), &pack, &error) == WNPU_OK && pack.n_kernels == 1 &&
+            pack.kernels[0].m == 128, "a public shape: %s", error.message);
+}
+
 static void test_manifest(void)
 {
     static xp_pack pack;
@@ -573,6 +629,7 @@ static void test_manifest(void)
             pack.kernels[0].m == 512 && pack.kernels[0].n == 128 && pack.kernels[0].k == 64 &&
             pack.kernels[0].a_bytes == 1 && !pack.kernels[0].b_is_kn &&
             strcmp(pack.kernels[0].file, "k1.bin") == 0, "its content");
+    parse_public_shape();
     m_refused("format=1", "format=2", "format is outside");
     m_refused("pack format=1", "packet format=1", "first record must be pack");
     m_refused("device=npu1", "device=npu3", "device=npu3 is not supported");
@@ -589,9 +646,9 @@ static void test_manifest(void)
     m_refused("sha256=00", "sha256=0G", "64 lower-case");
     m_refused("sha256=00", "sha256=0", "64 lower-case");
     m_refused("overlay=g op=gemm", "overlay=h op=gemm", "names none");
-    m_refused("m=512", "m=256", "whole tiles");
+    m_refused("m=512", "m=500", "whole tiles");
     m_refused("k=64", "k=96", "whole tiles");
-    m_refused("n=128", "n=96", "whole tiles");
+    m_refused("n=128", "n=120", "whole tiles");
     m_refused("m=512", "m=0", "m is outside");
     m_refused("m=512", "m=99999999999999999999", "m is outside");
     m_refused("tile_m=64", "tile_m=8", "16 x 8 x 16");
@@ -892,6 +949,7 @@ int main(void)
     t_run("stream damage", test_stream_damage);
     t_run("stream reach", test_stream_reach);
     t_run("container", test_container);
+    t_run("container that repeats itself", test_container_budget);
     t_run("manifest", test_manifest);
     t_run("pack through callbacks", test_pack_callbacks);
     t_run("pack without memory", test_pack_memory);
