@@ -21,8 +21,9 @@
  *  10. xk_  kernels, weights, operands
  *  11. xj_  jobs
  *  12. xv_  self-test
- *  13. xs_  states, the seam
- *  14. xr_  the doctor
+ *  13. xm_  renewing contexts
+ *  14. xs_  states, the seam
+ *  15. xr_  the doctor
  */
 /* ======================================================================
  *  1. xa_  the driver's interface
@@ -53,6 +54,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifndef WNPU_NO_THREADS
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#endif
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -262,7 +269,7 @@ XA_CHECK(nr_wait, XA_WAIT_CMD == DRM_IOW(0x49, struct xa_wait_cmd));
 enum { XA_BO_SHMEM = 1, XA_BO_HEAP = 2, XA_BO_DEV = 3, XA_BO_CMD = 4 };
 enum { XA_INFO_METADATA = 1, XA_INFO_FIRMWARE = 8 };
 enum { XA_OP_START_CU = 0, XA_OP_CHAIN = 19 };
-enum { XA_STATE_NEW = 1, XA_STATE_COMPLETED = 4 };
+enum { XA_STATE_NEW = 1, XA_STATE_COMPLETED = 4, XA_STATE_ERROR = 5, XA_STATE_TIMEOUT = 8 };
 
 #define XA_NONE UINT64_MAX                 /* "no address" in GET_BO_INFO */
 #define XA_HEAP_BASE UINT64_C(0x04000000)  /* device address of the heap, always */
@@ -406,6 +413,10 @@ static uint64_t xu_round(uint64_t bytes, uint64_t step)
     return (bytes + step - 1) / step * step;
 }
 
+/* With a job's deadline of 1 s this keeps the first probe clear of the driver's watchdog, which
+ * ends a hung command after 2.03 s (Linux 7.2 and later). */
+#define XU_COOLDOWN_MS 1250u
+
 /* The caller's configuration over our defaults; fields that we do not know must be zero. */
 static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *theirs,
                      wnpu_allocator *allocator, wnpu_error *error)
@@ -432,7 +443,7 @@ static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *their
         return xu_fail(error, WNPU_E_ARGUMENT, "a field of wnpu_amdxdna_config is out of range");
     }
     ours->test_ms = ours->test_ms == 0 ? 1000 : ours->test_ms;
-    ours->cooldown_ms = ours->cooldown_ms == 0 ? 1000 : ours->cooldown_ms;
+    ours->cooldown_ms = ours->cooldown_ms == 0 ? XU_COOLDOWN_MS : ours->cooldown_ms;
     ours->root = ours->root == NULL ? "" : ours->root;
     allocator->alloc = xu_malloc;
     allocator->release = xu_release;
@@ -941,6 +952,7 @@ static int xt_check(const uint8_t *data, size_t size, const xt_limits *limits, w
 #define XC_MOST ((size_t)48 << 20)   /* the heap has 64 MiB for everything */
 #define XC_PARTITION 32u
 #define XC_IP_LAYOUT 8u
+#define XC_NAME_MOST 256u        /* bytes of a name, with its NUL */
 
 /* What an overlay file holds for one kernel. */
 typedef struct xc_image {
@@ -952,9 +964,9 @@ typedef struct xc_image {
 } xc_image;
 
 typedef struct xc_section {
-#define XC_NAME_MOST 256u        /* bytes of a name, with its NUL */
     const uint8_t *data;
     uint64_t bytes;
+    uint64_t unread;             /* bytes of tables that may still be read, see xc_spend() */
 } xc_section;
 
 /* Every PDI that mlir-aie and AMD's overlays hold begins so: four lanes of width detection. */
@@ -966,7 +978,6 @@ __attribute__((format(printf, 2, 3)))
 static int xc_refuse(wnpu_error *error, const char *format, ...)
 {
     char what[160];
-    uint64_t unread;             /* bytes of tables that may still be read, see xc_spend() */
     va_list args;
     va_start(args, format);
     (void)vsnprintf(what, sizeof what, format, args);
@@ -987,17 +998,6 @@ static int xc_pdi(xc_image *image, const uint8_t *data, uint64_t bytes, wnpu_err
     return WNPU_OK;
 }
 
-/* An {count, offset} pair of elements inside the partition section. */
-static int xc_array(const xc_section *s, uint64_t at, uint64_t element, uint64_t most,
-                    uint32_t *count, uint64_t *offset)
-{
-    if (!xu_inside(at, 8, s->bytes)) {
-        return -1;
-    }
-    *count = xu_le32(s->data + at);
-    *offset = xu_le32(s->data + at + 4);
-    return *count <= most && xu_inside(*offset, (uint64_t)*count * element, s->bytes) ? 0 : -1;
-}
 /* Accounts for a table of a section before it is read. The tables of a real file do not overlap, so
  * all of them together fit into their section. Without this limit a small file whose tables name
  * the same bytes again and again would keep the reader busy for days. */
@@ -1010,6 +1010,17 @@ static int xc_spend(xc_section *s, uint64_t bytes)
     return 0;
 }
 
+/* An {count, offset} pair of elements inside the partition section. */
+static int xc_array(const xc_section *s, uint64_t at, uint64_t element, uint64_t most,
+                    uint32_t *count, uint64_t *offset)
+{
+    if (!xu_inside(at, 8, s->bytes)) {
+        return -1;
+    }
+    *count = xu_le32(s->data + at);
+    *offset = xu_le32(s->data + at + 4);
+    return *count <= most && xu_inside(*offset, (uint64_t)*count * element, s->bytes) ? 0 : -1;
+}
 
 static int xc_string(const xc_section *s, uint64_t at)
 {
@@ -1703,6 +1714,10 @@ static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory,
         }
         return xu_fail(error, WNPU_E_IO, "cannot open %.160s: %s", path, strerror(err));
     }
+    if (!S_ISREG(status.st_mode)) {
+        (void)close(fd);
+        return xu_fail(error, WNPU_E_IO, "cannot read %.160s: it is not a regular file", path);
+    }
     *size = (size_t)status.st_size;
     if (status.st_size <= 0 || (uint64_t)status.st_size > most) {
         (void)close(fd);
@@ -1714,10 +1729,6 @@ static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory,
         if (n <= 0 && !(n < 0 && errno == EINTR)) {
             break;
         }
-    if (!S_ISREG(status.st_mode)) {
-        (void)close(fd);
-        return xu_fail(error, WNPU_E_IO, "cannot read %.160s: it is not a regular file", path);
-    }
         done += n > 0 ? (size_t)n : 0;
     }
     (void)close(fd);
@@ -1943,7 +1954,9 @@ enum {
 /* What an errno of a step means. */
 static int xd_cause(int step, int err)
 {
-    if (err == ENODEV && step != XD_OPEN && step != XD_CONTEXT) {
+    /* The driver answers ENODEV once its channel to the firmware is closed or the device is
+     * unbound, and EPIPE when the channel is broken. */
+    if ((err == ENODEV && step != XD_OPEN) || err == EPIPE) {
         return WNPU_AMDXDNA_DEVICE_GONE;
     }
     switch (step) {
@@ -1961,7 +1974,7 @@ static int xd_cause(int step, int err)
                : err == ENOMEM ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_OTHER;
     case XD_CONTEXT: /* the firmware's refusal of one too many is turned into EINVAL */
         return err == ETIME ? WNPU_AMDXDNA_DEVICE_GONE
-               : err == EINVAL || err == ENODEV || err == EBUSY ? WNPU_AMDXDNA_CONTEXTS
+               : err == EINVAL || err == EBUSY ? WNPU_AMDXDNA_CONTEXTS
                : err == ENOSPC || err == EAGAIN || err == ENOMEM ? WNPU_AMDXDNA_MEMORY
                : WNPU_AMDXDNA_OTHER;
     default:
@@ -2080,8 +2093,8 @@ static int xd_kind(long vendor, long device, long revision)
 /* NPUs with user queues, whose protocol is another. */
 static int xd_user_queues(long vendor, long device)
 {
-    return vendor == 0x1022 && (device == 0x17f2 || device == 0x17f3 || device == 0x1b0b ||
-                                device == 0x1b0c);
+    return vendor == 0x1022 && (device == 0x17f1 || device == 0x17f2 || device == 0x17f3 ||
+                                device == 0x1b0a || device == 0x1b0b || device == 0x1b0c);
 }
 
 /* Who drives the node. Answers E_UNSUPPORTED with cause OTHER_DRIVER for other makers' nodes. */
@@ -2828,14 +2841,17 @@ static void xk_put_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, co
  *            its buffers are a zombie's until the driver reports the
  *            command's end, so the device never writes into memory that
  *            means something else. A command that the driver did not
- *            execute (state still "new" after its signal, as happens for
- *            some tens of milliseconds after a recovery) is submitted once
- *            more. Success is state 4 and nothing else.
+ *            execute (state still "new" after its signal) or that ended in
+ *            an error is submitted once more after a pause: both happen for
+ *            some tens of milliseconds after a timeout. Success is state 4
+ *            and nothing else.
  *  Costs     one submission and one wait a job where the driver chains,
  *            one a product elsewhere.
  * ====================================================================== */
 #define XJ_SLOTS 2u
-#define XJ_RETRY_NS INT64_C(30000000) /* a rebuild takes 10 to 20 ms */
+/* After a timeout the driver rebuilds the context, within 10 to 20 ms on Linux 7.2; commands that
+ * come meanwhile end untouched, or in an error when they meet a context without its kernel. */
+#define XJ_REBUILD_NS INT64_C(50000000)
 #define XJ_CONTEXTS 16u
 
 enum { XJ_FREE, XJ_FLYING, XJ_ZOMBIE };
@@ -2876,6 +2892,7 @@ typedef struct xj_engine {
     xj_slot slots[XJ_SLOTS];
     xk_weight *weights;
     size_t n_weights;
+    int64_t quiet_until_ns;      /* the driver may be rebuilding a context until then */
     wnpu_accel_account account;
 } xj_engine;
 
@@ -3128,13 +3145,13 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
         }
         e->account.busy_ms += (double)(xu_now_ns() - slot->submitted_ns) * 1e-6;
         state = xj_verdict(e, slot);
-        if (state != XA_STATE_NEW || again) {
+        if ((state != XA_STATE_NEW && state != XA_STATE_ERROR) || again) {
             break;
         }
-        if (xu_add_ns(xu_now_ns(), 2 * XJ_RETRY_NS) >= deadline_ns) {
+        if (xu_add_ns(xu_now_ns(), 2 * XJ_REBUILD_NS) >= deadline_ns) {
             break;
         }
-        xu_sleep_until(xu_now_ns() + XJ_RETRY_NS);
+        xu_sleep_until(xu_now_ns() + XJ_REBUILD_NS);
         e->account.retries++;
         err = xj_launch(e, slot);
         if (err != 0) {
@@ -3143,6 +3160,9 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
         }
     }
     slot->state = XJ_FREE;
+    if (state == XA_STATE_TIMEOUT) {
+        e->quiet_until_ns = xu_add_ns(xu_now_ns(), XJ_REBUILD_NS);
+    }
     if (state != XA_STATE_COMPLETED) {
         e->contexts[slot->context].suspect |= state == XA_STATE_NEW;
         return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_ACCEL, "the NPU ended a command in state %u "
@@ -3390,14 +3410,185 @@ static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel,
 }
 
 /* ======================================================================
- * 13. xs_  states, the seam
+ * 13. xm_  renewing contexts
+ *
+ *  Owns      the helper thread that closes contexts and opens them anew.
+ *  Assumes   while a renewal is under way nobody else uses the contexts:
+ *            the accelerator is SUSPECT and takes no jobs.
+ *  Ensures   a probe keeps its deadline although the driver may block for
+ *            seconds: CREATE_HWCTX up to 5 s when the firmware is dead,
+ *            DESTROY_HWCTX up to 2 s when a command hangs. A renewal that
+ *            takes longer than its probe is collected by a later probe.
+ *  Costs     one thread per accelerator, created at opening with all
+ *            signals blocked, asleep otherwise; one descriptor. Without
+ *            threads (WNPU_NO_THREADS) a probe may block that long.
+ * ====================================================================== */
+enum { XM_IDLE, XM_RUNNING, XM_DONE };
+
+typedef struct xm_renewal {
+    xb_space *space;
+    xq_context *contexts;
+    unsigned wanted;             /* bit c: context c is closed and opened anew */
+    int pending;                 /* started and not collected; the caller's, not the thread's */
+    int state;                   /* XM_IDLE, XM_RUNNING, XM_DONE */
+    int code;                    /* valid in XM_DONE, with its error and cause */
+    wnpu_error error;
+    xd_why why;
+#ifndef WNPU_NO_THREADS
+    pthread_t thread;
+    pthread_mutex_t lock;        /* guards state and quit */
+    pthread_cond_t changed;
+    int started, quit;
+    int done_fd;                 /* eventfd: readable when a renewal has ended */
+#endif
+} xm_renewal;
+
+/* Closes and opens every wanted context. A failure leaves the others as they are. */
+static int xm_work(xm_renewal *r)
+{
+    unsigned c;
+    int code = WNPU_OK;
+    r->why.error = &r->error;
+    r->why.cause = WNPU_AMDXDNA_OTHER;
+    for (c = 0; c < XJ_CONTEXTS && code == WNPU_OK; c++) {
+        if ((r->wanted >> c & 1) != 0) {
+            xq_close(r->space, &r->contexts[c]);
+            code = xq_open(r->space, &r->contexts[c], &r->why);
+        }
+    }
+    return code;
+}
+
+#ifdef WNPU_NO_THREADS
+static int xm_begin(xm_renewal *r)
+{
+    (void)r;
+    return 0;
+}
+
+static void xm_end(xm_renewal *r)
+{
+    (void)r;
+}
+
+static void xm_start(xm_renewal *r, unsigned wanted)
+{
+    r->wanted = wanted;
+    r->code = xm_work(r);
+    r->state = XM_DONE;
+}
+
+static int xm_wait(xm_renewal *r, int64_t deadline_ns)
+{
+    (void)deadline_ns;
+    return r->state == XM_DONE;
+}
+#else
+static void *xm_main(void *opaque)
+{
+    xm_renewal *r = opaque;
+    const uint64_t one = 1;
+    ssize_t written;
+    (void)pthread_mutex_lock(&r->lock);
+    while (!r->quit) {
+        if (r->state != XM_RUNNING) {
+            (void)pthread_cond_wait(&r->changed, &r->lock);
+            continue;
+        }
+        (void)pthread_mutex_unlock(&r->lock);
+        r->code = xm_work(r);
+        (void)pthread_mutex_lock(&r->lock);
+        r->state = XM_DONE;
+        written = write(r->done_fd, &one, sizeof one); /* only wakes the waiter earlier */
+        (void)written;
+    }
+    (void)pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* Creates the thread. 0 or a positive errno. */
+static int xm_begin(xm_renewal *r)
+{
+    sigset_t all, old;
+    int err;
+    r->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (r->done_fd < 0) {
+        return errno;
+    }
+    (void)pthread_mutex_init(&r->lock, NULL);
+    (void)pthread_cond_init(&r->changed, NULL);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* inherited by the thread */
+    err = pthread_create(&r->thread, NULL, xm_main, r);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err != 0) {
+        (void)pthread_cond_destroy(&r->changed);
+        (void)pthread_mutex_destroy(&r->lock);
+        (void)close(r->done_fd);
+        return err;
+    }
+    r->started = 1;
+    return 0;
+}
+
+/* Waits for a renewal under way: up to some seconds. In a forked child there is no thread to wait
+ * for, and the descriptor is the parent's. */
+static void xm_end(xm_renewal *r)
+{
+    if (!r->started || r->space->device->pid != getpid()) {
+        return;
+    }
+    (void)pthread_mutex_lock(&r->lock);
+    r->quit = 1;
+    (void)pthread_cond_signal(&r->changed);
+    (void)pthread_mutex_unlock(&r->lock);
+    (void)pthread_join(r->thread, NULL);
+    (void)pthread_cond_destroy(&r->changed);
+    (void)pthread_mutex_destroy(&r->lock);
+    (void)close(r->done_fd);
+    r->started = 0;
+}
+
+static void xm_start(xm_renewal *r, unsigned wanted)
+{
+    r->wanted = wanted;
+    (void)pthread_mutex_lock(&r->lock);
+    r->state = XM_RUNNING;
+    (void)pthread_cond_signal(&r->changed);
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
+/* 1 when the renewal has ended by then, 0 when it is still under way. */
+static int xm_wait(xm_renewal *r, int64_t deadline_ns)
+{
+    struct pollfd done;
+    uint64_t count;
+    ssize_t n = -1;
+    int state;
+    done.fd = r->done_fd;
+    done.events = POLLIN;
+    do {
+        int64_t left_ms = (deadline_ns - xu_now_ns()) / 1000000;
+        errno = 0;
+        if (poll(&done, 1, left_ms < 0 ? 0 : left_ms > 60000 ? 60000 : (int)left_ms) > 0) {
+            n = read(r->done_fd, &count, sizeof count);
+        }
+    } while (n < 0 && errno == EINTR);
+    (void)pthread_mutex_lock(&r->lock);
+    state = r->state;
+    (void)pthread_mutex_unlock(&r->lock);
+    return state == XM_DONE;
+}
+#endif
+/* ======================================================================
+ * 14. xs_  states, the seam
  *
  *  Owns      opening and closing, health, the functions of wnpu_accel.
  *  Assumes   one thread at a time.
  *  Ensures   opening unwinds in reverse order through one exit; whatever
  *            fails later leaves an accelerator that answers.
- *  Costs     opening: the pack's check, the self-tests; no thread, no
- *            memory later than resident().
+ *  Costs     opening: the pack's check, the self-tests; no memory later
+ *            than resident().
  *
  *             +-----------------------------------------------+
  *             |                 probe() passes                |
@@ -3433,6 +3624,7 @@ typedef struct xs_accel {
     int64_t resume_ns;
     unsigned strikes, failed_probes, good_jobs;
     uint64_t fixed;
+    xm_renewal renewal;
 } xs_accel;
 
 static void xs_reset_why(xd_why *why, wnpu_error *error)
@@ -3831,24 +4023,68 @@ static int xs_restore(xj_engine *e, xb_bo *bo, const uint8_t *data, size_t bytes
     return xb_flush(&e->space, bo, 0, bytes);
 }
 
-/* Contexts made anew where they are suspected, images and streams restored, and one kernel of each
- * context tested. */
+/* The contexts that a probe has to renew: those under suspicion or with a command that hangs, and
+ * all of them when an earlier probe has failed. */
+static unsigned xs_worn_out(const xs_accel *self)
+{
+    const xj_engine *e = &self->e;
+    unsigned c, s, wanted = 0;
+    for (c = 0; c < e->pack->n_overlays; c++) {
+        const xq_context *context = &e->contexts[c];
+        int hangs = 0;
+        for (s = 0; s < XJ_SLOTS; s++) {
+            hangs |= e->slots[s].state == XJ_ZOMBIE && e->slots[s].context == c;
+        }
+        if (context->pdi.handle != 0 &&
+            (context->suspect || hangs || self->failed_probes > 0 || !context->open)) {
+            wanted |= 1u << c;
+        }
+    }
+    return wanted;
+}
+
+/* Renews the contexts that need it, or collects a renewal that an earlier probe has started. Jobs
+ * of a closed context have ended: the driver aborts them and the device has let go of them. */
+static int xs_renew(xs_accel *self, int64_t deadline_ns, xd_why *why)
+{
+    xj_engine *e = &self->e;
+    xm_renewal *r = &self->renewal;
+    unsigned wanted, s;
+    if (!r->pending) {
+        wanted = xs_worn_out(self);
+        if (wanted == 0) {
+            return WNPU_OK;
+        }
+        xm_start(r, wanted);
+        r->pending = 1;
+    }
+    if (!xm_wait(r, deadline_ns)) {
+        return xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the driver is still renewing "
+                       "a hardware context");
+    }
+    r->pending = 0;
+    r->state = XM_IDLE;
+    for (s = 0; s < XJ_SLOTS; s++) {
+        if (e->slots[s].state == XJ_ZOMBIE && (r->wanted >> e->slots[s].context & 1) != 0) {
+            e->slots[s].state = XJ_FREE;
+        }
+    }
+    xj_reap(e, 0);
+    return r->code == WNPU_OK ? WNPU_OK
+                              : xd_fail(why, r->why.cause, r->code, "%s", r->error.message);
+}
+
+/* Images and streams restored, contexts renewed where they need it, and one kernel of each context
+ * tested. */
 static int xs_revive(xs_accel *self, int64_t deadline_ns, xd_why *why)
 {
     xj_engine *e = &self->e;
+    int64_t now = xu_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
     unsigned c, i;
     int code = WNPU_OK, err = 0;
-    for (c = 0; c < e->pack->n_overlays && code == WNPU_OK; c++) {
-        xq_context *context = &e->contexts[c];
+    for (c = 0; c < e->pack->n_overlays && err == 0 && !self->renewal.pending; c++) {
         const xp_overlay *o = &e->pack->overlays[c];
-        if (context->pdi.handle == 0) {
-            continue;
-        }
-        err = xs_restore(e, &context->pdi, o->image.pdi, o->image.bytes);
-        if (context->suspect || self->failed_probes > 0 || !context->open) {
-            xq_close(&e->space, context);
-            code = xq_open(&e->space, context, why);
-        }
+        err = xs_restore(e, &e->contexts[c].pdi, o->image.pdi, o->image.bytes);
     }
     for (i = 0; i < e->pack->n_kernels && err == 0; i++) {
         err = xs_restore(e, &e->kernels[i].stream, e->kernels[i].p->data, e->kernels[i].p->bytes);
@@ -3856,6 +4092,7 @@ static int xs_revive(xs_accel *self, int64_t deadline_ns, xd_why *why)
     if (err != 0) {
         return xd_errno(why, XD_BUFFER, err, "restoring a kernel");
     }
+    code = xs_renew(self, deadline_ns - left / 4, why); /* the rest is for the tests */
     for (c = 0; c < e->pack->n_overlays && code == WNPU_OK; c++) {
         for (i = 0; i < self->n_shapes && self->shapes[i].group != c; i++) {
         }
@@ -3866,6 +4103,32 @@ static int xs_revive(xs_accel *self, int64_t deadline_ns, xd_why *why)
         }
     }
     return code;
+}
+
+/* After an unbind every call on the descriptor fails, for ever. */
+static int xs_unplugged(const xs_accel *self)
+{
+    drmVersionPtr version;
+    errno = 0;
+    version = drmGetVersion(self->e.device.fd);
+    if (version != NULL) {
+        drmFreeVersion(version);
+        return 0;
+    }
+    return errno == ENODEV;
+}
+
+/* Sets the pause after a probe that did not succeed. */
+static void xs_probe_failed(xs_accel *self, const char *reason)
+{
+    self->state = WNPU_ACCEL_OK; /* so that the pause is set anew, longer */
+    xs_suspect(self, reason);
+    if (xs_unplugged(self)) {
+        xu_log(&self->e.config, WNPU_LOG_WARNING, "the NPU was removed or unbound from its driver");
+        self->state = WNPU_ACCEL_OFF;
+    } else if (!self->renewal.pending && ++self->failed_probes >= XS_PROBES) {
+        self->state = WNPU_ACCEL_OFF;
+    }
 }
 
 static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
@@ -3891,12 +4154,12 @@ static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
     }
     e->account.probes++;
     xs_reset_why(&why, &local);
-    patience = xu_add_ns(xu_now_ns(), XS_PATIENCE_NS);
-    xj_reap(e, patience < deadline_ns ? patience : deadline_ns);
-    code = xj_zombies(e) == 0
-               ? xs_revive(self, deadline_ns, &why)
-               : xd_fail(&why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the NPU still holds a job "
-                         "that did not finish");
+    if (!self->renewal.pending) { /* else the contexts are not ours to use */
+        xu_sleep_until(e->quiet_until_ns < deadline_ns ? e->quiet_until_ns : deadline_ns);
+        patience = xu_add_ns(xu_now_ns(), XS_PATIENCE_NS);
+        xj_reap(e, patience < deadline_ns ? patience : deadline_ns);
+    }
+    code = xs_revive(self, deadline_ns, &why);
     if (code == WNPU_OK) {
         self->state = WNPU_ACCEL_OK;
         self->failed_probes = 0;
@@ -3904,11 +4167,7 @@ static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
                (unsigned long long)e->account.probes);
         return WNPU_OK;
     }
-    self->state = WNPU_ACCEL_OK; /* so that the pause is set anew, longer */
-    xs_suspect(self, local.message);
-    if (++self->failed_probes >= XS_PROBES) {
-        self->state = WNPU_ACCEL_OFF;
-    }
+    xs_probe_failed(self, local.message);
     return xu_fail(error, code, "%s", local.message);
 }
 
@@ -3919,6 +4178,7 @@ static void xs_teardown(xs_accel *self)
     xj_engine *e = &self->e;
     wnpu_allocator allocator = e->allocator;
     size_t i;
+    xm_end(&self->renewal);
     for (i = 0; i < XJ_CONTEXTS; i++) {
         xq_close(&e->space, &e->contexts[i]);
     }
@@ -4156,7 +4416,15 @@ static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *wh
     xb_begin(&self->e.space, &self->e.device, &self->e.config, (size_t)xs_page());
     self->e.account.struct_size = (uint32_t)sizeof self->e.account;
     xs_seam(self);
+    self->renewal.space = &self->e.space;
+    self->renewal.contexts = self->e.contexts;
     code = xs_bring_up(self, why);
+    if (code == WNPU_OK) {
+        int err = xm_begin(&self->renewal);
+        code = err == 0 ? WNPU_OK
+               : xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "creating the accelerator's "
+                         "thread failed: %s", strerror(err));
+    }
     if (code != WNPU_OK) {
         xs_teardown(self);
         return code;
@@ -4197,7 +4465,7 @@ WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **a
     return code;
 }
 /* ======================================================================
- * 14. xr_  the doctor
+ * 15. xr_  the doctor
  *
  *  Owns      the way from "it does not work" to one cause and its cure.
  *  Assumes   nothing; every file may be missing.
@@ -4274,14 +4542,17 @@ static const xr_entry xr_table[] = {
      "Enable IOMMU with PASID support in the firmware setup; remove iommu=off and amd_iommu=off; "
      "from Linux 7.1, amdxdna.force_iova=1 does without."},
     {"device-gone", "The NPU's firmware does not answer any more.",
-     "Reload the driver: sudo modprobe -r amdxdna; sudo modprobe amdxdna; if that fails, reboot."},
+     "End every program that uses the NPU and wait 6 seconds: the driver loads the firmware anew "
+     "after 5 seconds without use. If that fails, reload the driver: sudo modprobe -r amdxdna; "
+     "sudo modprobe amdxdna; or reboot."},
     {"memlock", "The limit on locked memory (RLIMIT_MEMLOCK) is too low.",
      "Raise it: ulimit -l unlimited, or \"* - memlock unlimited\" in "
      "/etc/security/limits.d/npu.conf, or LimitMEMLOCK=infinity in the unit; log in again."},
     {"memory", "There is not enough memory for the NPU's buffers.",
      "Free memory, lower max_chain, or raise memory_limit."},
     {"contexts", "Every hardware context of the NPU is taken (6 on NPU1, 16 on later ones).",
-     "Close other programs that use the NPU; xrt-smi examine lists them."},
+     "Close other programs that use the NPU; xrt-smi examine lists them. If there are none, look "
+     "at /sys/module/amdxdna/parameters/aie2_max_col, which limits the columns of a context."},
     {"pack-missing", "There is no kernel pack at that place.",
      "Give the directory that holds the file named manifest; README says how to build a pack."},
     {"pack-damaged", "A file of the kernel pack is damaged or was refused.",
@@ -4626,6 +4897,14 @@ static void xr_limits(xr_exam *x)
     }
 }
 
+/* The module option aie2_max_col when it leaves fewer columns than a kernel wants, else 0. The
+ * driver refuses such a context with the same error as one too many. */
+static long xr_column_limit(const xr_exam *x)
+{
+    long limit = xd_number(x->root, "/sys/module/amdxdna/parameters", "aie2_max_col");
+    return limit >= 1 && limit < (long)XT_COLUMNS ? limit : 0;
+}
+
 /* A failed step. Running out of memory under a low limit is the limit's fault. */
 static int xr_step(xr_exam *x, int cause, const char *message)
 {
@@ -4636,6 +4915,11 @@ static int xr_step(xr_exam *x, int cause, const char *message)
                 (unsigned long long)x->out->memlock_needed,
                 (unsigned long long)x->out->memlock_limit);
         return xr_say(x, WNPU_AMDXDNA_MEMLOCK, text);
+    }
+    if (cause == WNPU_AMDXDNA_CONTEXTS && xr_column_limit(x) != 0) {
+        xu_text(text, sizeof text, "Or the kernel wants more columns than the driver gives: its "
+                "module option aie2_max_col is %ld.", xr_column_limit(x));
+        return xr_say(x, cause, text);
     }
     if (cause == WNPU_AMDXDNA_SVA && xr_exists(x, "/sys/kernel") &&
         !xr_list(x, "/sys/kernel/iommu_groups", xr_any)) {

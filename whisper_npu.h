@@ -1107,7 +1107,7 @@ typedef struct wnpu_amdxdna_config {
                                  buffers of two jobs would take more than 96 MiB */
     uint32_t test_ms;         /* deadline of one self-test, 1..1500; 0 (default): 1000 */
     uint32_t cooldown_ms;     /* first pause after a failure, doubled by each failed probe up to
-                                 64 times; 0 (default): 1000 */
+                                 64 times; 0 (default): 1250 */
     uint32_t reserved;        /* 0 */
     /* For platforms where neither CLFLUSH nor the driver will do, and for tests: write back and
      * invalidate the cache lines of size bytes at address. NULL (default): flush_mode decides. */
@@ -1134,7 +1134,8 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
  * wnpu_amdxdna_diagnose() says more. */
 WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **accel,
                                wnpu_error *error);
-/* NULL is allowed. Not while a session uses it. */
+/* NULL is allowed. Not while a session uses it. Waits for the driver where it is renewing a context,
+ * which takes some seconds when the firmware is dead. */
 WNPU_API void wnpu_amdxdna_close(wnpu_accel *accel);
 
 typedef enum wnpu_amdxdna_cause {

@@ -39,12 +39,7 @@ static void report(const wnpu_amdxdna_diagnosis *d)
     line("node", d->node);
     line("driver", d->driver);
     line("firmware", d->firmware);
-    printf("  memory    %.1f MiB to lock without weights; limit ", mib(d->memlock_needed));
-    if (d->memlock_limit == UINT64_MAX) {
-        printf("none or unknown\n");
-    } else {
-        printf("%.1f MiB\n", mib(d->memlock_limit));
-    }
+    printf("  memory    %.1f MiB of buffers without weights\n", mib(d->memlock_needed));
     printf("\n%s: %s\n", wnpu_amdxdna_cause_name(d->cause), d->message);
     if (d->cause != WNPU_AMDXDNA_FINE) {
         printf("cure: %s\n", d->cure);

@@ -29,6 +29,25 @@ bytes=$([ "$type" = i8 ] && echo 1 || echo 2)
 mkdir -p "$dir"
 columns=
 
+# number FILE OFFSET BYTES: a little-endian number of the file.
+number() { od -A n -j "$2" -N "$3" -t "u$3" "$1" | tr -d ' '; }
+
+# column_width FILE: of the partition that an xclbin wants, from its AIE_PARTITION section (kind 32).
+# Builds of mlir-aie since June 2026 want all 8 columns of an NPU4 for every design, so the columns
+# in the file's name, which are the design's, do not tell.
+column_width() {
+    [ "$(dd if="$1" bs=7 count=1 2>/dev/null)" = xclbin2 ] || return 1
+    sections=$(number "$1" 448 4) i=0
+    while [ "$i" -lt "$sections" ]; do
+        if [ "$(number "$1" $((456 + 40 * i)) 4)" -eq 32 ]; then
+            number "$1" $(($(number "$1" $((456 + 40 * i + 24)) 8) + 32)) 2
+            return
+        fi
+        i=$((i + 1))
+    done
+    return 1
+}
+
 hash_of() { sha256sum "$1" | cut -d ' ' -f 1; }
 
 for file; do
@@ -48,14 +67,18 @@ for file; do
         echo "make_npu_pack.sh: no insts_$suffix.bin beside $file" >&2
         exit 1
     fi
-    if [ -n "$columns" ] && [ "$columns" != "$7" ]; then
-        echo "make_npu_pack.sh: kernels of $columns and $7 columns do not go into one pack" >&2
+    width=$(column_width "$file") || {
+        echo "make_npu_pack.sh: $file is not an xclbin with an AIE_PARTITION section" >&2
+        exit 1
+    }
+    if [ -n "$columns" ] && [ "$columns" != "$width" ]; then
+        echo "make_npu_pack.sh: kernels of $columns and $width columns do not go into one pack" >&2
         exit 1
     fi
     if [ -z "$columns" ]; then
-        columns=$7
-        printf 'pack format=1 name=%s device=%s columns=%s licence=Apache-2.0\n' \
-            "$(basename "$dir")" "$device" "$columns" >"$dir/manifest"
+        columns=$width
+        printf 'pack format=1 name=%s device=%s columns=%s\n' "$(basename "$dir")" "$device" \
+            "$columns" >"$dir/manifest"
     fi
     cp "$file" "$dir/$suffix.xclbin"
     cp "$stream" "$dir/$suffix.bin"

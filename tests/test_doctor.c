@@ -373,12 +373,20 @@ static void test_contexts(void)
 {
     steps("driver 0.10\nopen 0\nheap 0\nmap 0\ncontext 22\n");
     expect(WNPU_AMDXDNA_CONTEXTS, "taken", "Close other programs");
+    put("/sys/module/amdxdna/parameters/aie2_max_col", "2\n");
+    expect(WNPU_AMDXDNA_CONTEXTS, "aie2_max_col is 2", "aie2_max_col");
+    put("/sys/module/amdxdna/parameters/aie2_max_col", "128\n"); /* the driver's default */
+    expect(WNPU_AMDXDNA_CONTEXTS, "later ones).", "Close other programs");
 }
 
 static void test_gone(void)
 {
     steps("driver 0.8\nopen 0\nheap 0\nmap 0\ncontext 62\n");
     expect(WNPU_AMDXDNA_DEVICE_GONE, "does not answer", "reboot");
+    steps("driver 0.10\nopen 0\nheap 0\nmap 0\ncontext 19\n"); /* ENODEV: a closed channel */
+    expect(WNPU_AMDXDNA_DEVICE_GONE, "does not answer", "wait 6 seconds");
+    steps("driver 0.10\nopen 0\nheap 0\nmap 0\ncontext 32\n"); /* EPIPE: a broken one */
+    expect(WNPU_AMDXDNA_DEVICE_GONE, "does not answer", "wait 6 seconds");
 }
 
 static void test_pack(void)
@@ -388,6 +396,10 @@ static void test_pack(void)
     healthy();
     snprintf(pack, sizeof pack, "%s/pack", root);
     expect_pack(pack, WNPU_AMDXDNA_PACK_MISSING, "manifest", "manifest");
+    snprintf(command, sizeof command, "mkdir -p %s && mkfifo %s/manifest", pack, pack);
+    T_CHECK(system(command) == 0, "%s", command);
+    expect_pack(pack, WNPU_AMDXDNA_PACK_MISSING, "not a regular file", "manifest");
+    drop("/pack/manifest");
     put("/pack/manifest", "pack format=1 device=npu1 columns=4\noverlay id=g\n");
     expect_pack(pack, WNPU_AMDXDNA_PACK_DAMAGED, "line 2", "again");
     snprintf(command, sizeof command, "%s/make_pack %s --device npu2 --dtype i8 --shape 512x256x64 "
@@ -396,6 +408,28 @@ static void test_pack(void)
     expect_pack(pack, WNPU_AMDXDNA_PACK_DEVICE, "another device", "npu1 for Phoenix");
     device(0x17f0, 0x10);
     expect_pack(pack, WNPU_AMDXDNA_FINE, "", "");
+}
+
+/* scripts/make_npu_pack.sh takes the columns from the xclbin: its name tells the design's. */
+static void test_pack_script(void)
+{
+    const char *build = getenv("WNPU_BUILD");
+    char pack[128], command[900];
+    healthy();
+    device(0x17f0, 0x10);
+    snprintf(pack, sizeof pack, "%s/pack", root);
+    snprintf(command, sizeof command, "%s/make_pack %s/made --device npu2 --dtype i8 --shape "
+             "512x256x64 >/dev/null && "
+             "mv %s/made/gemm.xclbin %s/final_512x64x256_64x64x32_4c.xclbin && "
+             "mv %s/made/g512x256x64.bin %s/insts_512x64x256_64x64x32_4c.bin && "
+             "sh scripts/make_npu_pack.sh %s npu2 i8 nk %s/final_512x64x256_64x64x32_4c.xclbin "
+             ">/dev/null", build != NULL ? build : "build", root, root, root, root, root, pack,
+             root);
+    T_CHECK(system(command) == 0, "%s", command);
+    expect_pack(pack, WNPU_AMDXDNA_FINE, "", "");
+    snprintf(command, sizeof command, "grep -q 'columns=8$' %s/manifest && ! grep -q licence "
+             "%s/manifest", pack, pack);
+    T_CHECK(system(command) == 0, "%s", command);
 }
 
 /* Kernels that compute wrongly can be seen on a device only, see test_npu.c. */
@@ -459,6 +493,7 @@ int main(void)
     t_run("contexts", test_contexts);
     t_run("device gone", test_gone);
     t_run("pack", test_pack);
+    t_run("pack made by the script", test_pack_script);
     t_run("all causes", test_all_causes);
     t_run("interface", test_interface);
     tree_end();

@@ -74,6 +74,8 @@ static struct {
     unsigned broken;            /* commands that end in state 5 from now on */
     unsigned refusals, asked;   /* of CREATE_HWCTX still to come; calls of it */
     int refusal;                /* an errno */
+    int block_ms;               /* real time that the next CREATE_HWCTX takes */
+    int unbound;                /* every call answers ENODEV */
     const char *sysfs[4];       /* vendor, device, revision, device_type; NULL: no such file */
     int fds;
     int64_t now_ns;
@@ -81,6 +83,18 @@ static struct {
     thing bo[MOST], context[MOST], syncobj[MOST];
     long long blocks;
 } d;
+
+/* The accelerator renews contexts in a thread of its own while a probe looks at the clock. */
+static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int64_t pass_time(int64_t ns)
+{
+    int64_t now;
+    (void)pthread_mutex_lock(&driver_lock);
+    now = d.now_ns += ns;
+    (void)pthread_mutex_unlock(&driver_lock);
+    return now;
+}
 
 static pg_buf pack_file[3];
 static const char *const pack_names[3] = {"manifest", "xclbin", "stream"};
@@ -191,10 +205,10 @@ static int lie_close(int fd)
 
 static int lie_clock_gettime(clockid_t id, struct timespec *to)
 {
+    int64_t now = pass_time(1000);
     (void)id;
-    d.now_ns += 1000;
-    to->tv_sec = (time_t)(d.now_ns / 1000000000);
-    to->tv_nsec = (long)(d.now_ns % 1000000000);
+    to->tv_sec = (time_t)(now / 1000000000);
+    to->tv_nsec = (long)(now % 1000000000);
     return 0;
 }
 
@@ -216,9 +230,12 @@ static drmVersionPtr lie_version(int fd)
 {
     static const int minors[AGES] = {0, 1, 6, 8, 10, 0};
     drmVersionPtr version;
-    uint8_t byte = mood();
-    if (fd != FD || byte % 8 == 1) {
-        errno = EIO;
+    uint8_t byte;
+    (void)pthread_mutex_lock(&driver_lock);
+    byte = mood();
+    (void)pthread_mutex_unlock(&driver_lock);
+    if (fd != FD || byte % 8 == 1 || d.unbound) {
+        errno = d.unbound ? ENODEV : EIO;
         return NULL;
     }
     version = calloc(1, sizeof *version);
@@ -537,15 +554,10 @@ static int lie(unsigned long request, void *argument, uint8_t byte)
     }
 }
 
-static int lie_ioctl(int fd, unsigned long request, ...)
+static int answer(int fd, unsigned long request, void *argument)
 {
-    va_list args;
-    void *argument;
     uint8_t byte = mood();
     int err;
-    va_start(args, request);
-    argument = va_arg(args, void *);
-    va_end(args);
     if (fd != FD || d.fds != 1) {
         wrong("an ioctl on a descriptor that is not open");
     }
@@ -554,13 +566,35 @@ static int lie_ioctl(int fd, unsigned long request, ...)
     } else if (request == XA_WAIT_CMD) {
         await(d.now_ns + ((struct xa_wait_cmd *)argument)->timeout_ms * INT64_C(1000000));
     }
-    err = byte == 0 ? honest(request, argument, 0) : lie(request, argument, byte);
+    err = d.unbound ? ENODEV
+          : byte == 0 ? honest(request, argument, 0) : lie(request, argument, byte);
     if (err == ETIME && request == DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT) {
         int64_t until = ((struct drm_syncobj_timeline_wait *)argument)->timeout_nsec;
         d.now_ns = until > d.now_ns ? until : d.now_ns;
     }
     errno = err;
     return err == 0 ? 0 : -1;
+}
+
+static int lie_ioctl(int fd, unsigned long request, ...)
+{
+    va_list args;
+    void *argument;
+    int code, err;
+    va_start(args, request);
+    argument = va_arg(args, void *);
+    va_end(args);
+    if (request == XA_CREATE_HWCTX && d.block_ms > 0) {
+        struct timespec time = {d.block_ms / 1000, d.block_ms % 1000 * 1000000L};
+        d.block_ms = 0;
+        (void)nanosleep(&time, NULL);
+    }
+    (void)pthread_mutex_lock(&driver_lock);
+    code = answer(fd, request, argument);
+    err = errno;
+    (void)pthread_mutex_unlock(&driver_lock);
+    errno = err;
+    return code;
 }
 
 /* ---- the program ---- */
@@ -895,7 +929,7 @@ static void test_off(void)
             product_is_right(0), "%s", error.message);
     self->e.contexts[0].pdi.va[100] ^= 1;
     self->e.kernels[0].stream.va[20] ^= 1;
-    d.broken = 2;
+    d.broken = 4; /* the job and the first probe's, each submitted twice */
     T_CHECK(submit(accel, b, 0, ROWS, &id) == WNPU_OK &&
             accel->wait(accel->self, id, d.now_ns + 500000000, &error) == WNPU_E_ACCEL &&
             accel->health(accel->self) == WNPU_ACCEL_SUSPECT &&
@@ -926,6 +960,84 @@ static void test_off(void)
             strstr(error.message, "open it anew") != NULL, "%s", error.message);
     wnpu_amdxdna_close(accel);
     T_CHECK(end() == 0, "off");
+}
+
+/* Real milliseconds of CLOCK_MONOTONIC; the program under test sees the driver's clock. */
+#undef clock_gettime
+static int64_t real_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+#define clock_gettime lie_clock_gettime
+
+/* Makes a job end in an error, so that the next probe renews the context; lets the pause pass. */
+static uint64_t fail_a_job(wnpu_accel *accel)
+{
+    wnpu_error error = {0, ""};
+    uint64_t b = 0, id = 0;
+    T_CHECK(accel->resident(accel->self, 0, COLUMNS, INNER, b_values[0], INNER, &b, &error) ==
+            WNPU_OK, "%s", error.message);
+    d.broken = 2;
+    T_CHECK(submit(accel, b, 0, ROWS, &id) == WNPU_OK &&
+            accel->wait(accel->self, id, d.now_ns + 500000000, &error) == WNPU_E_ACCEL,
+            "not suspected");
+    ((xs_accel *)accel->self)->e.contexts[0].suspect = 1;
+    d.now_ns += 10000000;
+    return b;
+}
+
+/* With dead firmware the driver blocks for seconds in CREATE_HWCTX. A probe returns by its deadline
+ * all the same, and a later one collects the context. */
+static void test_blocked(void)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel *accel = open_honest(&config);
+    wnpu_error error = {0, ""};
+    uint64_t b = fail_a_job(accel), id = 0;
+    int64_t start = real_ms();
+    int code, probes = 0;
+    d.block_ms = 1500;
+    code = accel->probe(accel->self, d.now_ns + 500000000, &error);
+    T_CHECK(code == WNPU_E_ACCEL && real_ms() - start < 1000 &&
+            strstr(error.message, "still renewing") != NULL, "%d after %lld ms: %s", code,
+            (long long)(real_ms() - start), error.message);
+    T_CHECK(accel->health(accel->self) == WNPU_ACCEL_SUSPECT &&
+            submit(accel, b, 0, ROWS, &id) == WNPU_E_STATE, "jobs are taken meanwhile");
+    do {
+        int64_t now = pass_time(1000000000); /* past any pause */
+        code = accel->probe(accel->self, now + 500000000, &error);
+    } while (code != WNPU_OK && ++probes < 20 && accel->health(accel->self) != WNPU_ACCEL_OFF);
+    T_CHECK(code == WNPU_OK && submit(accel, b, 0, ROWS, &id) == WNPU_OK &&
+            accel->wait(accel->self, id, d.now_ns + 500000000, &error) == WNPU_OK &&
+            product_is_right(0), "not back: %s", error.message);
+    wnpu_amdxdna_close(accel);
+    T_CHECK(end() == 0, "blocked");
+    accel = open_honest(&config);
+    (void)fail_a_job(accel);
+    d.block_ms = 800;
+    (void)accel->probe(accel->self, d.now_ns, &error);
+    wnpu_amdxdna_close(accel); /* waits for the driver */
+    T_CHECK(end() == 0, "closed while the driver was busy");
+}
+
+/* After an unbind the descriptor is dead for ever: one probe, and the accelerator is off. */
+static void test_unbound(void)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel *accel = open_honest(&config);
+    wnpu_error error = {0, ""};
+    size_t i;
+    (void)fail_a_job(accel);
+    d.unbound = 1;
+    T_CHECK(accel->probe(accel->self, d.now_ns + 500000000, &error) == WNPU_E_ACCEL &&
+            accel->health(accel->self) == WNPU_ACCEL_OFF, "still probing: %s", error.message);
+    wnpu_amdxdna_close(accel);
+    for (i = 0; i < MOST; i++) { /* nothing can be given back */
+        d.bo[i].excused = d.context[i].excused = d.syncobj[i].excused = 1;
+    }
+    T_CHECK(end() == 0, "unbound");
 }
 
 /* What a caller may not do. */
@@ -1018,6 +1130,8 @@ int main(int argc, char **argv)
     t_run("what is restarted", test_restarts);
     t_run("what callers may not do", test_misuse);
     t_run("a device that does not recover", test_off);
+    t_run("a driver that blocks", test_blocked);
+    t_run("a device that was unbound", test_unbound);
     t_run("drivers that lie", test_lies);
     return t_end();
 }

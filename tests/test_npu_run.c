@@ -107,8 +107,9 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
     return code;
 }
 
-/* ---- the child: TEST_NPU_EXPECT "fallback" wants one, "wrong" a bad checksum, "any" takes what
- * happens; TEST_NPU_REASON is part of the first reason, _ for blanks ---- */
+/* ---- the child: TEST_NPU_EXPECT "fallback" wants one, "retry" none (a command that failed once
+ * is submitted again), "wrong" a bad checksum, "any" takes what happens;
+ * TEST_NPU_REASON is part of the first reason, _ for blanks ---- */
 
 static void check_reason(const char *reason)
 {
@@ -160,7 +161,10 @@ static int child(const char *pack, const char *path)
     check(s.faults > 0 || (accel != NULL && told.fallbacks == 0), "%u fallbacks without a fault: "
           "%s", told.fallbacks, told.first_reason);
     check((told.fallbacks > 0) == (told.first_reason[0] != '\0'), "reason: %s", told.first_reason);
-    check(want == NULL || strcmp(want, "any") == 0 || told.fallbacks > 0, "no fallback");
+    check(want == NULL || strcmp(want, "retry") != 0 || told.fallbacks == 0, "not retried: %s",
+          told.first_reason);
+    check(want == NULL || strcmp(want, "any") == 0 || strcmp(want, "retry") == 0 ||
+          told.fallbacks > 0, "no fallback");
     check(want == NULL || strcmp(want, "wrong") != 0 || told.wrong > 0, "no wrong checksum");
     check_reason(accel == NULL ? error.message : told.first_reason);
     if (accel != NULL) {
@@ -258,9 +262,11 @@ static void test_accidents(void)
      * words of the first reason that is told; "" where the fault may hit what nobody looks at. */
     static const struct { const char *fault, *expect, *reason; } cases[] = {
         {"exec=15:timeout", "fallback", "before_its_deadline"},
-        {"exec=16:state5", "fallback", "in_state_5"}, {"exec=17:state6", "fallback", "in_state_6"},
+        {"exec=16:state5", "retry", ""}, {"exec=16+:state5", "fallback", "in_state_5"},
+        {"exec=17:state6", "fallback", "in_state_6"},
         {"exec=18:lost", "fallback", "in_state_1"},
-        {"exec=19:fw=0x1000004", "fallback", "in_state_5"},
+        {"exec=19:fw=0x1000004", "retry", ""},
+        {"exec=19+:fw=0x1000004", "fallback", "in_state_5"},
         {"exec=20:slow=2000", "fallback", "before_its_deadline"},
         {"result=15:flipbit", "any", ""}, /* it may hit padding, which nobody reads */
         {"result=16:zero", "wrong", "checksum"}, {"result=17:skip", "wrong", "checksum"},
@@ -452,7 +458,7 @@ static void test_program(void)
                 options);
         T_CHECK(said("^  fc1  .* 100.0% .* 0.0%"), "no account: see %s.log", npu_path);
     }
-    snprintf(environment, sizeof environment, "SIM_AMDXDNA_FAULT=exec=16:state5 LD_PRELOAD=%s",
+    snprintf(environment, sizeof environment, "SIM_AMDXDNA_FAULT=exec=16+:state5 LD_PRELOAD=%s",
              sim_path);
     snprintf(options, sizeof options, "-v --npu %s/run-npu1-i8 --npu-all", packs_path);
     T_CHECK(cli(environment, options, npu_path) == 0 && same_files(cpu_path, npu_path) &&
