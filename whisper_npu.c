@@ -118,18 +118,26 @@
 
 #define WNPU_INLINE static inline __attribute__((always_inline, unused))
 
+/* Whether a structure of its user, which begins with its size, has zeros where we know nothing. */
+static int er_is_known(const void *theirs, size_t our_size)
+{
+    uint32_t size;
+    size_t i;
+    memcpy(&size, theirs, sizeof size);
+    for (i = our_size; i < size && size <= 65536u; i++) {
+        if (((const unsigned char *)theirs)[i] != 0) {
+            return 0;
+        }
+    }
+    return size >= sizeof size && size <= 65536u;
+}
+
 /* A configuration structure as its user knows it may be shorter or longer than ours. The known
  * part is copied over defaults; a longer one must hold zeros where we know nothing. */
 static int er_import(void *ours, size_t our_size, const void *theirs, uint32_t their_size)
 {
-    size_t i;
-    if (their_size < sizeof(uint32_t) || their_size > 65536u) {
+    if (!er_is_known(theirs, our_size)) {
         return WNPU_E_VERSION;
-    }
-    for (i = our_size; i < their_size; i++) {
-        if (((const unsigned char *)theirs)[i] != 0) {
-            return WNPU_E_VERSION;
-        }
     }
     memcpy(ours, theirs, their_size < our_size ? their_size : our_size);
     return WNPU_OK;
@@ -1720,29 +1728,32 @@ WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size)
  * "Multiple channel audio data and WAVE files" (Microsoft, 2001) for EXTENSIBLE and ITU-R BS.2088
  * for RF64 and BW64. Sizes in headers are claims: recorders that stream or crash leave zeros,
  * ones or the size they hoped for. */
+#define AU_AHEAD 2048u      /* bytes behind a chunk that decide what they are */
+#define AU_SIZE_UNKNOWN UINT64_MAX
+#define AU_SIZE_HOPED 0x7fff0000u /* from here on data sizes may be what a recorder hoped for */
+
 typedef struct au_wav {
     const unsigned char *data;
     uint64_t size;
+    uint64_t riff_end;        /* offset where the file ends after its header, 0 if that is no use */
     uint64_t long_size;       /* of the audio, from a ds64 chunk */
     int has_long_size, has_format, has_data;
     uint32_t tag, channels, rate, align, bits;
     uint64_t audio, audio_size; /* offset and bytes of the samples */
 } au_wav;
 
-/* 2: a chunk that WAV files are known to have begins at offset, 1: one may, 0: none can. */
-static int au_chunk(const au_wav *w, uint64_t offset)
+/* 2: a chunk that WAV files are known to have begins at p, 1: one may, 0: none can. */
+static int au_chunk(const unsigned char *p, size_t n)
 {
     static const char known[][5] = {
         "fmt ", "data", "LIST", "fact", "ds64", "bext", "JUNK", "junk", "PAD ", "FLLR", "cue ",
         "smpl", "inst", "PEAK", "id3 ", "ID3 ", "iXML", "_PMX", "axml", "chna", "cart", "plst",
         "DISP", "umid", "minf", "elm1", "regn", "acid", "strc", "levl", "afsp", "wavl", "slnt"
     };
-    const unsigned char *p;
     size_t i;
-    if (offset > w->size || w->size - offset < 8) {
+    if (n < 8) {
         return 0;
     }
-    p = w->data + offset;
     for (i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (memcmp(p, known[i], 4) == 0) {
             return 2;
@@ -1753,32 +1764,52 @@ static int au_chunk(const au_wav *w, uint64_t offset)
             return 0;
         }
     }
-    return au_le32(p + 4) <= w->size - offset - 8;
+    return 1;
 }
 
-/* The chunk after one of size bytes at offset. Odd ones are padded, but not by every writer. */
-static uint64_t au_chunk_next(const au_wav *w, uint64_t offset, uint64_t size)
+/* Bytes between a chunk of odd or even size and the next, which may begin in p[0..n-1]. Odd ones
+ * are padded, but not by every writer. */
+static size_t au_padding(const unsigned char *p, size_t n, uint64_t size)
 {
-    uint64_t next = offset + 8 + size;
-    if (size & 1) {
-        next += au_chunk(w, next) > au_chunk(w, next + 1) ? 0 : 1;
-    }
-    return next;
+    return size % 2 == 0 || n == 0 || au_chunk(p, n) > au_chunk(p + 1, n - 1) ? 0 : 1;
 }
 
-/* What follows a data chunk of size 0: another chunk, or samples that nobody counted? Unknown
- * names count as chunks when they lead to the end of the file, or to a known one. */
-static int au_chunk_follows(const au_wav *w, uint64_t offset)
+/* Whether p[0..n-1] begin with chunks of unknown names that lead to a known one, or exactly to the
+ * end of p, or with a known one. */
+static int au_chunk_follows(const unsigned char *p, size_t n)
 {
-    int kind = au_chunk(w, offset);
+    size_t at = 0;
+    int kind = au_chunk(p, n);
     while (kind == 1) {
-        offset = au_chunk_next(w, offset, au_le32(w->data + offset + 4));
-        if (offset >= w->size) {
+        uint64_t size = au_le32(p + at + 4);
+        if (size > n - at - 8) {
+            return 0;
+        }
+        at += 8 + (size_t)size;
+        at += au_padding(p + at, n - at, size);
+        if (at >= n) {
             return 1;
         }
-        kind = au_chunk(w, offset);
+        kind = au_chunk(p + at, n - at);
     }
     return kind == 2;
+}
+
+/* What follows a data chunk: samples that its size does not count? p[0..n-1] is what comes, of which
+ * AU_AHEAD bytes are looked at; fewer only where the file ends. counted: bytes that the file has
+ * from there on by its header. Few zeros at the end of a file are padding. */
+static int au_sound_goes_on(const unsigned char *p, size_t n, uint64_t counted)
+{
+    size_t i = 0;
+    n = n < AU_AHEAD ? n : AU_AHEAD;
+    if (n < 8 || au_chunk_follows(p, n) ||
+        (au_chunk(p, n) == 1 && counted >= 8 && au_le32(p + 4) <= counted - 8)) {
+        return 0;
+    }
+    while (n < AU_AHEAD && i < n && p[i] == 0) {
+        i++;
+    }
+    return i < n;
 }
 
 /* Names what a file is that is not ours to read. */
@@ -1842,25 +1873,63 @@ static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_e
     return WNPU_OK;
 }
 
-/* Returns the offset to look for more chunks at. */
-static uint64_t au_wav_data_chunk(au_wav *w, uint64_t offset, uint64_t size)
+/* What the header says about the samples' bytes. p: the data chunk; n: bytes from there on, or at
+ * least AU_AHEAD + 8 of them. */
+static uint64_t au_wav_data_size(const au_wav *w, const unsigned char *p, size_t n)
 {
-    uint64_t rest = w->size - offset - 8;
+    uint64_t size = au_le32(p + 4);
+    n = n - 8 < AU_AHEAD ? n - 8 : AU_AHEAD;
     if (size == UINT32_MAX) {
-        size = w->has_long_size ? w->long_size : UINT64_MAX;
+        size = w->has_long_size && w->long_size > 0 ? w->long_size : AU_SIZE_UNKNOWN;
     }
-    if (size == 0 && !au_chunk_follows(w, offset + 8)) {
-        size = UINT64_MAX; /* never filled in */
+    if (size == 0 && n > 0 && !au_chunk_follows(p + 8, n)) {
+        size = AU_SIZE_UNKNOWN; /* never filled in */
     }
-    w->has_data = 1;
-    if (w->audio_size == 0) {
-        w->audio = offset + 8;
-        w->audio_size = size < rest ? size : rest;
-    }
-    return size > rest ? w->size : au_chunk_next(w, offset, size);
+    return size;
 }
 
-static int au_wav_chunks(au_wav *w, wnpu_error *error)
+/* Bytes that the header counts from offset on. */
+static uint64_t au_wav_counted(const au_wav *w, uint64_t offset)
+{
+    return w->riff_end > offset ? w->riff_end - offset : 0;
+}
+
+/* The head of the file: what kind it is and where its header says that it ends. */
+static void au_wav_begin(au_wav *w)
+{
+    uint32_t size = au_le32(w->data + 4);
+    w->riff_end = memcmp(w->data, "RIFF", 4) == 0 && size < AU_SIZE_HOPED ? (uint64_t)size + 8 : 0;
+}
+
+/* Returns the offset to look for more chunks at. Where the size is too small, it was not updated to
+ * the end, or is what 32 bits could hold of it: whole multiples of 2^32 are missing. */
+static uint64_t au_wav_data_chunk(au_wav *w, uint64_t offset, unsigned *problems)
+{
+    const uint64_t begin = offset + 8, rest = w->size - begin;
+    uint64_t size = au_wav_data_size(w, w->data + offset, (size_t)(w->size - offset)), next = 0;
+    const int hoped = size >= AU_SIZE_HOPED && !w->has_long_size;
+    while (size < rest) {
+        const unsigned char *p = w->data + begin + size;
+        size_t n = (size_t)(rest - size), padding = au_padding(p, n, size);
+        next = begin + size + padding;
+        if (size == 0 || !au_sound_goes_on(p + padding, n - padding, au_wav_counted(w, next))) {
+            break;
+        }
+        *problems |= WNPU_WAV_LONGER;
+        size += (uint64_t)1 << 32;
+    }
+    *problems |= size > rest && !hoped && (*problems & WNPU_WAV_LONGER) == 0 ? WNPU_WAV_CUT : 0;
+    w->has_data = 1;
+    if (w->audio_size == 0) {
+        w->audio = begin;
+        w->audio_size = size < rest ? size : rest;
+    } else if (size > 0) {
+        *problems |= WNPU_WAV_PARTS;
+    }
+    return size < rest ? next : w->size;
+}
+
+static int au_wav_chunks(au_wav *w, unsigned *problems, wnpu_error *error)
 {
     uint64_t offset = 12;
     while (offset <= w->size && w->size - offset >= 8) {
@@ -1875,16 +1944,14 @@ static int au_wav_chunks(au_wav *w, wnpu_error *error)
             w->long_size = au_le64(p + 16);
             w->has_long_size = 1;
         } else if (memcmp(p, "data", 4) == 0) {
-            offset = au_wav_data_chunk(w, offset, size);
-            if (w->has_format && w->audio_size > 0) {
-                break;
-            }
+            offset = au_wav_data_chunk(w, offset, problems);
             continue;
         }
         if (size > rest) {
             break;
         }
-        offset = au_chunk_next(w, offset, size);
+        offset += 8 + size;
+        offset += au_padding(w->data + offset, (size_t)(w->size - offset), size);
     }
     if (!w->has_format) {
         return er_set(error, WNPU_E_AUDIO, "WAV: there is no fmt chunk; the file is cut short or "
@@ -1940,7 +2007,8 @@ static int au_wav_sample(const au_wav *w)
     }
 }
 
-static int au_wav_describe(const au_wav *w, wnpu_audio *audio, wnpu_error *error)
+/* What the fmt chunk says. *frame: bytes of a frame. */
+static int au_wav_describe(const au_wav *w, wnpu_audio *audio, size_t *frame, wnpu_error *error)
 {
     int format;
     if (w->channels < 1 || w->channels > AU_CHANNELS_MAX) {
@@ -1959,13 +2027,37 @@ static int au_wav_describe(const au_wav *w, wnpu_audio *audio, wnpu_error *error
     audio->format = format;
     audio->rate = w->rate;
     audio->channels = w->channels;
-    audio->frames = w->audio_size / (w->channels * (uint32_t)au_widths[format]);
-    if (audio->frames == 0) {
-        return er_set(error, WNPU_E_AUDIO, "WAV: no audio data; %s", w->has_data ?
-                      "its data chunk is empty" : "the file has no data chunk");
-    }
-    audio->data = w->data + w->audio;
+    *frame = (size_t)w->channels * au_widths[format];
     return WNPU_OK;
+}
+
+static int au_wav_no_samples(const au_wav *w, wnpu_error *error)
+{
+    return er_set(error, WNPU_E_AUDIO, "WAV: no audio data; %s",
+                  w->has_data ? "its data chunk is empty" : "the file has no data chunk");
+}
+
+/* Is it ours to read? w: at least its first 12 bytes, fewer only where the file ends. */
+static int au_wav_check(const au_wav *w, wnpu_error *error)
+{
+    if (w->size < 12 || (memcmp(w->data, "RIFF", 4) != 0 && memcmp(w->data, "RF64", 4) != 0 &&
+                         memcmp(w->data, "BW64", 4) != 0)) {
+        return au_wav_foreign(w, error);
+    }
+    return memcmp(w->data + 8, "WAVE", 4) == 0 ? WNPU_OK : er_set(error, WNPU_E_AUDIO,
+           "not a WAV file: a RIFF file of another kind");
+}
+
+/* A warning beside success. */
+static void au_wav_tell(unsigned problems, wnpu_error *error)
+{
+    if (problems != 0) {
+        (void)er_set(error, WNPU_OK, "WAV: %s", problems & WNPU_WAV_CUT
+                     ? "the file ends before its data chunk does"
+                     : problems & WNPU_WAV_LONGER
+                     ? "the samples go on after the end of the data chunk, and were taken as well"
+                     : "only the first of several data chunks was taken");
+    }
 }
 
 /* *audio must come from wnpu_audio_init(): its size tells which fields its user knows. On failure
@@ -1973,7 +2065,9 @@ static int au_wav_describe(const au_wav *w, wnpu_audio *audio, wnpu_error *error
 WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnpu_error *error)
 {
     const size_t known = offsetof(wnpu_audio, user) + sizeof(void *);
+    unsigned problems = 0;
     wnpu_audio found;
+    size_t frame = 0;
     au_wav w;
     int status;
     er_clear(error);
@@ -1990,21 +2084,259 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
     memset(&w, 0, sizeof w);
     w.data = data;
     w.size = size;
-    if (size < 12 || (memcmp(w.data, "RIFF", 4) != 0 && memcmp(w.data, "RF64", 4) != 0 &&
-                      memcmp(w.data, "BW64", 4) != 0)) {
-        return au_wav_foreign(&w, error);
+    status = au_wav_check(&w, error);
+    if (status != WNPU_OK) {
+        return status;
     }
-    if (memcmp(w.data + 8, "WAVE", 4) != 0) {
-        return er_set(error, WNPU_E_AUDIO, "not a WAV file: a RIFF file of another kind");
+    au_wav_begin(&w);
+    status = au_wav_chunks(&w, &problems, error);
+    status = status == WNPU_OK ? au_wav_describe(&w, &found, &frame, error) : status;
+    if (status != WNPU_OK) {
+        return status;
     }
-    status = au_wav_chunks(&w, error);
-    if (status == WNPU_OK) {
-        status = au_wav_describe(&w, &found, error);
+    found.frames = w.audio_size / frame;
+    found.data = w.data + w.audio;
+    if (found.frames == 0) {
+        return au_wav_no_samples(&w, error);
     }
-    if (status == WNPU_OK) {
-        memcpy(audio, &found, known);
+    memcpy(audio, &found, known);
+    au_wav_tell(problems, error);
+    return WNPU_OK;
+}
+
+/* ---- WAV from a pipe ----
+ *
+ * The same rules, with AU_AHEAD bytes in hand instead of the whole file. */
+typedef struct au_wav_state {
+    au_wav wav;               /* what the header says; its data points to ahead while it is read */
+    uint64_t offset;          /* of ahead[at] in the file */
+    uint64_t left;            /* bytes of the data chunk still to come, or AU_SIZE_UNKNOWN */
+    uint64_t size;            /* of that chunk, as known so far */
+    int64_t failure;          /* what read returned, if that was negative */
+    uint32_t frame;           /* bytes */
+    uint32_t hoped;           /* a missing rest is no surprise */
+    uint32_t at, have;        /* in ahead */
+    uint32_t ended;           /* read has no more */
+    uint32_t open;
+    unsigned char ahead[AU_AHEAD + 16];
+} au_wav_state;
+
+typedef char au_wav_state_fits[sizeof(au_wav_state) <= sizeof((wnpu_wav_reader *)0)->work ? 1 : -1];
+
+/* work has the alignment of uint64_t. */
+static au_wav_state *au_wav_state_of(wnpu_wav_reader *reader)
+{
+    void *state = reader->work;
+    return state;
+}
+
+/* Up to n bytes; 0 at the end. */
+static size_t au_wav_take(wnpu_wav_reader *reader, unsigned char *out, size_t n)
+{
+    au_wav_state *s = au_wav_state_of(reader);
+    int64_t got = 0;
+    if (s->have > s->at) {
+        got = s->have - s->at < n ? (int64_t)(s->have - s->at) : (int64_t)n;
+        memcpy(out, s->ahead + s->at, (size_t)got);
+        s->at += (uint32_t)got;
+    } else if (!s->ended && n > 0) {
+        got = reader->read(reader->user, out, n);
+        if (got < 0 || (uint64_t)got > n) {
+            s->failure = got < 0 ? got : WNPU_E_ARGUMENT;
+            got = 0;
+        }
+        s->ended = got == 0;
     }
-    return status;
+    s->offset += (uint64_t)got;
+    return (size_t)got;
+}
+
+/* Fills ahead, as far as there is more; returns how much is there from s->ahead on. */
+static size_t au_wav_peek(wnpu_wav_reader *reader)
+{
+    au_wav_state *s = au_wav_state_of(reader);
+    const size_t room = sizeof s->ahead;
+    memmove(s->ahead, s->ahead + s->at, s->have - s->at);
+    s->have -= s->at;
+    s->at = 0;
+    while (s->have < room && !s->ended) {
+        int64_t got = reader->read(reader->user, s->ahead + s->have, room - s->have);
+        if (got < 0 || (uint64_t)got > room - s->have) {
+            s->failure = got < 0 ? got : WNPU_E_ARGUMENT;
+            got = 0;
+        }
+        s->ended = got == 0;
+        s->have += (uint32_t)got;
+    }
+    return s->have;
+}
+
+static void au_wav_skip(wnpu_wav_reader *reader, uint64_t n)
+{
+    au_wav_state *s = au_wav_state_of(reader);
+    while (n > 0) {
+        size_t there = au_wav_peek(reader);
+        uint32_t step = n < there ? (uint32_t)n : (uint32_t)there;
+        if (step == 0) {
+            break;
+        }
+        s->at += step;
+        s->offset += step;
+        n -= step;
+    }
+}
+
+/* From one chunk to the next: 1 when the samples of a data chunk come next, 0 at the end, or
+ * a negative error. */
+static int au_wav_seek_data(wnpu_wav_reader *reader, wnpu_error *error)
+{
+    au_wav_state *s = au_wav_state_of(reader);
+    au_wav *w = &s->wav;
+    size_t n;
+    while ((n = au_wav_peek(reader)) >= 8) {
+        const unsigned char *p = s->ahead;
+        uint64_t size = au_le32(p + 4);
+        w->data = p;
+        w->size = n;
+        if (memcmp(p, "fmt ", 4) == 0 && !w->has_format) {
+            int status = au_wav_format_chunk(w, 0, size, error);
+            if (status != WNPU_OK) {
+                return status;
+            }
+        } else if (memcmp(p, "ds64", 4) == 0 && size >= 16 && n >= 24) {
+            w->long_size = au_le64(p + 16);
+            w->has_long_size = 1;
+        } else if (memcmp(p, "data", 4) == 0) {
+            w->has_data = 1;
+            if (!w->has_format) {
+                return er_set(error, WNPU_E_UNSUPPORTED, "WAV: the fmt chunk comes after the "
+                              "samples; read the file whole, with wnpu_wav_open()");
+            }
+            s->left = s->size = au_wav_data_size(w, p, n);
+            s->hoped = s->size >= AU_SIZE_HOPED && !w->has_long_size;
+            if (s->size > 0) {
+                au_wav_skip(reader, 8);
+                return au_wav_peek(reader) > 0;
+            }
+        }
+        au_wav_skip(reader, 8 + size);
+        n = au_wav_peek(reader);
+        au_wav_skip(reader, au_padding(s->ahead, n, size));
+    }
+    return 0;
+}
+
+enum { AU_END, AU_SAME_CHUNK, AU_NEW_CHUNK };
+
+/* The samples that the data chunk's size counts are over: are there more? */
+static int au_wav_more(wnpu_wav_reader *reader)
+{
+    au_wav_state *s = au_wav_state_of(reader);
+    size_t n = au_wav_peek(reader);
+    size_t padding = au_padding(s->ahead, n, s->size);
+    if (au_sound_goes_on(s->ahead + padding, n - padding,
+                         au_wav_counted(&s->wav, s->offset + padding))) {
+        reader->problems |= WNPU_WAV_LONGER;
+        s->left = (uint64_t)1 << 32;
+        s->size += s->left;
+        s->hoped = 1;
+        return AU_SAME_CHUNK;
+    }
+    au_wav_skip(reader, padding);
+    return au_wav_seek_data(reader, NULL) > 0 ? AU_NEW_CHUNK : AU_END;
+}
+
+/* The reader of the recording. */
+static int64_t au_wav_read(void *user, void *buffer, size_t max_frames)
+{
+    wnpu_wav_reader *reader = user;
+    au_wav_state *s = au_wav_state_of(reader);
+    unsigned char *out = buffer;
+    size_t frame = s->frame, want = max_frames * frame, got = 0, n = 1;
+    while (want > 0 && n > 0 && (got == 0 || got % frame != 0)) {
+        if (s->left == 0) {
+            int more = au_wav_more(reader);
+            got -= more != AU_SAME_CHUNK ? got % frame : 0; /* it ended inside a frame */
+            if (more == AU_END || (got > 0 && got % frame == 0)) {
+                break;
+            }
+        }
+        n = au_wav_take(reader, out + got, want - got < s->left ? want - got : (size_t)s->left);
+        got += n;
+        s->left -= s->left != AU_SIZE_UNKNOWN ? n : 0;
+    }
+    if (n == 0 && s->left > 0 && s->left != AU_SIZE_UNKNOWN && !s->hoped) {
+        reader->problems |= WNPU_WAV_CUT;
+    }
+    got /= frame;
+    reader->frames += got;
+    return got > 0 || s->failure == 0 ? (int64_t)got : s->failure;
+}
+
+WNPU_API void wnpu_wav_reader_init(wnpu_wav_reader *reader, size_t struct_size)
+{
+    if (reader != NULL && struct_size >= sizeof reader->struct_size && struct_size <= UINT32_MAX) {
+        memset(reader, 0, struct_size);
+        reader->struct_size = (uint32_t)struct_size;
+    }
+}
+
+WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wnpu_error *error)
+{
+    const size_t known = offsetof(wnpu_audio, user) + sizeof(void *);
+    wnpu_audio found;
+    au_wav_state *s;
+    size_t frame = 0;
+    int status;
+    er_clear(error);
+    if (reader == NULL || audio == NULL || audio->struct_size < known ||
+        audio->struct_size > 65536u) {
+        return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_reader_open: reader or audio is NULL or was "
+                      "not initialised; call wnpu_audio_init() first");
+    }
+    if (reader->struct_size < sizeof *reader || !er_is_known(reader, sizeof *reader)) {
+        return er_set(error, WNPU_E_VERSION, "wnpu_wav_reader_open: struct_size %lu or a field "
+                      "beyond it is unknown to this library; call wnpu_wav_reader_init() first",
+                      (unsigned long)reader->struct_size);
+    }
+    if (reader->read == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_reader_open: read is NULL");
+    }
+    s = au_wav_state_of(reader);
+    memset(s, 0, sizeof *s);
+    reader->problems = 0;
+    reader->frames = 0;
+    wnpu_audio_init(audio, audio->struct_size);
+    wnpu_audio_init(&found, sizeof found);
+    found.struct_size = audio->struct_size;
+    s->wav.size = au_wav_peek(reader);
+    s->wav.data = s->ahead;
+    status = au_wav_check(&s->wav, error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    au_wav_begin(&s->wav);
+    au_wav_skip(reader, 12);
+    status = au_wav_seek_data(reader, error);
+    if (status < 0) {
+        return status;
+    }
+    if (!s->wav.has_format) {
+        return er_set(error, WNPU_E_AUDIO, "WAV: there is no fmt chunk; the file is cut short or "
+                      "damaged");
+    }
+    if (au_wav_describe(&s->wav, &found, &frame, error) != WNPU_OK) {
+        return WNPU_E_AUDIO;
+    }
+    if (status == 0 || s->have - s->at < frame) {
+        return au_wav_no_samples(&s->wav, error);
+    }
+    s->frame = (uint32_t)frame;
+    found.frames = s->left == AU_SIZE_UNKNOWN || s->hoped ? 0 : s->left / frame;
+    found.read = au_wav_read;
+    found.user = reader;
+    memcpy(audio, &found, known);
+    return WNPU_OK;
 }
 
 /* ======================================================================

@@ -84,6 +84,8 @@ extern "C" {
 #define wnpu_tokenize            WNPU_RENAMED(WNPU_PREFIX, tokenize)
 #define wnpu_audio_init          WNPU_RENAMED(WNPU_PREFIX, audio_init)
 #define wnpu_wav_open            WNPU_RENAMED(WNPU_PREFIX, wav_open)
+#define wnpu_wav_reader_init     WNPU_RENAMED(WNPU_PREFIX, wav_reader_init)
+#define wnpu_wav_reader_open     WNPU_RENAMED(WNPU_PREFIX, wav_reader_open)
 #define wnpu_config_init         WNPU_RENAMED(WNPU_PREFIX, config_init)
 #define wnpu_session_size        WNPU_RENAMED(WNPU_PREFIX, session_size)
 #define wnpu_session_accel_bytes WNPU_RENAMED(WNPU_PREFIX, session_accel_bytes)
@@ -394,11 +396,45 @@ typedef struct wnpu_audio {
 
 WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size);
 
-/* Understands a WAV file (RIFF, RIFX is refused, RF64; PCM 8 to 32 bit, float 32 and 64, A-law,
- * u-law; WAVE_FORMAT_EXTENSIBLE; unknown chunks, odd chunk sizes, missing or wrong data sizes) held
- * in memory, and fills *audio, which must have seen wnpu_audio_init(); its data then points into
- * the buffer. Reads nothing outside data[0..size-1]. Errors: E_AUDIO with a reason, E_ARGUMENT. */
+/* Understands a WAV file (RIFF, RF64 and BW64; PCM 8 to 32 bit, float 32 and 64, A-law, u-law;
+ * WAVE_FORMAT_EXTENSIBLE; unknown chunks, odd chunk sizes, missing or wrong data sizes) held in
+ * memory, and fills *audio, which must have seen wnpu_audio_init(); its data then points into the
+ * buffer. Reads nothing outside data[0..size-1]. On success error->code is WNPU_OK, and
+ * error->message is empty or a warning: see wnpu_wav_problem. Errors: E_AUDIO with a reason,
+ * E_ARGUMENT. */
 WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnpu_error *error);
+
+/* What can be wrong with a WAV file that is read all the same. */
+typedef enum wnpu_wav_problem {
+    WNPU_WAV_CUT = 1,         /* it ends before its data chunk does. Sizes that recorders write
+                                 before they know better (0, 0x7fff0000 and more) are no problem */
+    WNPU_WAV_LONGER = 2,      /* samples go on after the data chunk's end, where neither a chunk nor
+                                 the end of the file is: the size was not updated, or is too large
+                                 for 32 bits. They are read as well */
+    WNPU_WAV_PARTS = 4        /* wnpu_wav_open() only: data chunks after the first one are left out;
+                                 wnpu_wav_reader reads them all */
+} wnpu_wav_problem;
+
+/* A WAV file that is read once from its first byte to its last, from a pipe for example. Must stay
+ * where it is while its recording is used. Needs no other memory, reads at most a few KiB ahead,
+ * and applies the rules of wnpu_wav_open(). */
+typedef struct wnpu_wav_reader {
+    uint32_t struct_size;     /* set by wnpu_wav_reader_init() */
+    uint32_t problems;        /* wnpu_wav_problem, ORed, so far; complete after the last frame */
+    /* Copies up to size bytes into buffer and returns how many (short reads are legal; may block),
+     * 0 at the end, or a negative number on failure, which the recording's read then returns. */
+    int64_t (*read)(void *user, void *buffer, size_t size);
+    void *user;
+    uint64_t frames;          /* that the recording's read has delivered */
+    uint64_t work[288];       /* internal */
+} wnpu_wav_reader;
+
+WNPU_API void wnpu_wav_reader_init(wnpu_wav_reader *reader, size_t struct_size);
+/* Reads up to the first samples and fills *audio, which must have seen wnpu_audio_init(), with
+ * format, rate, channels, a read that continues from there, and frames if the file tells. reader
+ * needs wnpu_wav_reader_init(), and read and user set. Errors: E_AUDIO with a reason, E_UNSUPPORTED
+ * for a file whose fmt chunk comes after the samples, E_VERSION, E_ARGUMENT. */
+WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wnpu_error *error);
 
 /* ---------------------------------------------------------------- results ---- */
 

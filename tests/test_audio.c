@@ -889,6 +889,73 @@ static int wav(const struct bytes *b, wnpu_audio *a, wnpu_error *e, unsigned cha
     return wnpu_wav_open(a, *copy, b->n, e);
 }
 
+/* ---- the same files as streams ---- */
+
+struct pipe_end {
+    const unsigned char *data;
+    size_t left, chop;         /* at most chop bytes a read */
+    int64_t failure;           /* returned at the end */
+};
+
+static int64_t pipe_read(void *user, void *buffer, size_t size)
+{
+    struct pipe_end *p = user;
+    size_t n = size < p->chop ? size : p->chop;
+    n = n < p->left ? n : p->left;
+    memcpy(buffer, p->data, n);
+    p->data += n;
+    p->left -= n;
+    return n > 0 || size == 0 ? (int64_t)n : p->failure;
+}
+
+/* What a reader makes of the file must be what wnpu_wav_open() made of it: a, of status. Returns the
+ * reader's problems. */
+static unsigned streamed(const struct bytes *b, const wnpu_audio *a, int status)
+{
+    static const size_t chops[] = {1, 7, 64, 100000};
+    unsigned char got[4096 + 64];
+    wnpu_wav_reader reader;
+    unsigned problems = 0;
+    size_t i;
+    for (i = 0; i < sizeof chops / sizeof chops[0]; i++) {
+        struct pipe_end pipe = {b->data, b->n, chops[i], 0};
+        size_t frame, frames = 0;
+        wnpu_audio s;
+        wnpu_error e;
+        int64_t n;
+        int opened;
+        wnpu_audio_init(&s, sizeof s);
+        wnpu_wav_reader_init(&reader, sizeof reader);
+        reader.read = pipe_read;
+        reader.user = &pipe;
+        opened = wnpu_wav_reader_open(&reader, &s, &e);
+        if (opened == WNPU_E_UNSUPPORTED && strstr(e.message, "fmt") != NULL) {
+            return 0;
+        }
+        if (opened != WNPU_OK || (status != WNPU_OK && strstr(e.message, "no audio") != NULL)) {
+            T_CHECK(status == opened && e.message[0] != '\0' && s.frames == 0 && s.read == NULL,
+                    "in memory %d, streamed %d: %s", status, opened, e.message);
+            return 0;
+        }
+        frame = s.channels * (size_t)au_widths[s.format];
+        if (status != WNPU_OK) { /* no whole frame of samples: the reader ends at once */
+            T_CHECK(s.read(s.user, got, 1) == 0, "in memory %d", status);
+            return 0;
+        }
+        T_CHECK(s.format == a->format && s.channels == a->channels && s.rate == a->rate &&
+                s.data == NULL && s.channel == WNPU_CHANNEL_MIX, "streamed: another description");
+        while ((n = s.read(s.user, got + frames * frame, (sizeof got / frame) - frames)) > 0) {
+            frames += (size_t)n;
+        }
+        problems = reader.problems;
+        T_CHECK(n == 0 && reader.frames == frames && s.read(s.user, got, 1) == 0, "its end");
+        T_CHECK(frames >= a->frames && memcmp(got, a->data, (size_t)a->frames * frame) == 0,
+                "streamed by %zu: %zu frames, not %llu", chops[i], frames,
+                (unsigned long long)a->frames);
+    }
+    return problems;
+}
+
 static void readable(const struct bytes *b, int format, uint32_t channels, uint64_t frames,
                      size_t at, const char *what)
 {
@@ -896,6 +963,7 @@ static void readable(const struct bytes *b, int format, uint32_t channels, uint6
     wnpu_audio a;
     wnpu_error e;
     int status = wav(b, &a, &e, &copy);
+    (void)streamed(b, &a, status);
     T_CHECK(status == WNPU_OK && e.code == WNPU_OK, "%s: %s", what, e.message);
     if (status == WNPU_OK) {
         T_CHECK(a.format == format && a.channels == channels && a.frames == frames &&
@@ -914,6 +982,7 @@ static void unreadable(const struct bytes *b, const char *word)
     wnpu_audio a;
     wnpu_error e;
     T_CHECK(wav(b, &a, &e, &copy) == WNPU_E_AUDIO && e.code == WNPU_E_AUDIO, "%s accepted", word);
+    (void)streamed(b, &a, WNPU_E_AUDIO);
     T_CHECK(strstr(e.message, word) != NULL, "\"%s\" does not tell of %s", e.message, word);
     T_CHECK(a.frames == 0 && a.data == NULL && a.struct_size == sizeof a, "left empty");
     free(copy);
@@ -1090,6 +1159,122 @@ static void test_wav_sizes(void)
     unreadable(&b, "no data chunk");
 }
 
+/* What is wrong with a file that is read: its problems as a stream, which wnpu_wav_open() must name
+ * too. */
+static void troubled(const struct bytes *b, uint64_t frames, unsigned problems, const char *word)
+{
+    unsigned char *copy;
+    wnpu_audio a;
+    wnpu_error e;
+    unsigned found;
+    T_CHECK(wav(b, &a, &e, &copy) == WNPU_OK && e.code == WNPU_OK, "%s", e.message);
+    T_CHECK(word[0] == '\0' ? e.message[0] == '\0' : strstr(e.message, word) != NULL,
+            "\"%s\" does not tell of \"%s\"", e.message, word);
+    T_CHECK(a.frames == frames, "%llu frames", (unsigned long long)a.frames);
+    found = streamed(b, &a, WNPU_OK);
+    T_CHECK(found == problems, "problems %u, not %u", found, problems);
+    free(copy);
+}
+
+/* A data size that is too small or too large. riff: what the outer size counts. */
+static void test_wav_wrong_sizes(void)
+{
+    struct bytes b;
+    unsigned riff;
+    for (riff = 0; riff < 3; riff++) {
+        begin(&b, "RIFF");
+        put_fmt(&b, 16, 1, 1, 16000, 16);
+        put(&b, "data", 100);
+        put_le(b.data + 4, riff == 0 ? 0 : riff == 1 ? (uint64_t)b.n + 100 - 8 : UINT32_MAX, 4);
+        put_samples(&b, 1000);
+        troubled(&b, 500, WNPU_WAV_LONGER, "go on");
+        b.n = 44 + 60;
+        troubled(&b, 30, WNPU_WAV_CUT, "ends before");
+        b.n = 44 + 100;
+        troubled(&b, 50, 0, "");
+        put(&b, "LIST", 6);
+        put_samples(&b, 6);
+        troubled(&b, 50, 0, "");
+        b.n = 44 + 100;
+        memset(b.data + b.n, 0, 600); /* padding */
+        b.n += 600;
+        troubled(&b, 50, 0, "");
+        b.data[b.n++] = 1;
+        troubled(&b, 350, WNPU_WAV_LONGER, "go on");
+    }
+    /* Samples that look like a chunk's name, with a size that leads nowhere. */
+    begin(&b, "RIFF");
+    put_fmt(&b, 16, 1, 1, 16000, 16);
+    put(&b, "data", 100);
+    put_le(b.data + 4, b.n + 100 - 8, 4);
+    put_samples(&b, 100);
+    put(&b, "abcd", 999);
+    put_samples(&b, 500);
+    troubled(&b, 50 + 4 + 250, WNPU_WAV_LONGER, "go on");
+    /* A chunk of unknown name, larger than what is looked at, that the outer size counts. */
+    put_le(b.data + 4, b.n - 8, 4);
+    put_le(b.data + 148, 500, 4);
+    troubled(&b, 50, 0, "");
+    /* The size is odd. */
+    begin(&b, "RIFF");
+    put_fmt(&b, 16, 1, 1, 16000, 8);
+    put(&b, "data", 101);
+    put_samples(&b, 300);
+    troubled(&b, 300, WNPU_WAV_LONGER, "go on");
+    /* What recorders hope for is no loss. */
+    put_le(b.data + 40, 0x7ffff000, 4);
+    troubled(&b, 300, 0, "");
+}
+
+/* Two data chunks: the reader gives both, whole frames of each. */
+static void test_wav_parts(void)
+{
+    struct pipe_end pipe;
+    wnpu_wav_reader reader;
+    unsigned char got[64];
+    wnpu_audio a;
+    wnpu_error e;
+    struct bytes b;
+    begin(&b, "RIFF");
+    put_fmt(&b, 16, 1, 1, 16000, 16);
+    put(&b, "data", 21);
+    put_samples(&b, 22);
+    put(&b, "LIST", 4);
+    put_samples(&b, 4);
+    put(&b, "data", 8);
+    put_samples(&b, 8);
+    troubled(&b, 10, 0, "several data chunks");
+    pipe.data = b.data;
+    pipe.left = b.n;
+    pipe.chop = 5;
+    pipe.failure = -7;
+    wnpu_audio_init(&a, sizeof a);
+    wnpu_wav_reader_init(&reader, sizeof reader);
+    T_CHECK(wnpu_wav_reader_open(&reader, &a, &e) == WNPU_E_ARGUMENT, "no read");
+    reader.read = pipe_read;
+    reader.user = &pipe;
+    T_CHECK(wnpu_wav_reader_open(&reader, NULL, &e) == WNPU_E_ARGUMENT, "no audio");
+    T_CHECK(wnpu_wav_reader_open(&reader, &a, &e) == WNPU_OK && a.frames == 10, "%s", e.message);
+    while (reader.frames < 10) {
+        int64_t n = a.read(a.user, got + 2 * reader.frames, 10 - (size_t)reader.frames);
+        T_CHECK(n > 0, "%lld", (long long)n);
+        if (n <= 0) {
+            return;
+        }
+    }
+    while (reader.frames < 14) {
+        int64_t n = a.read(a.user, got + 2 * reader.frames, 14 - (size_t)reader.frames);
+        T_CHECK(n > 0, "%lld of the second chunk", (long long)n);
+        if (n <= 0) {
+            return;
+        }
+    }
+    T_CHECK(got[0] == 0x80 && got[20] == 0x80 && got[27] == 0x87, "both parts");
+    T_CHECK(a.read(a.user, got, 1) == -7 && a.read(a.user, got, 1) == -7, "the failure");
+    reader.struct_size -= 8;
+    T_CHECK(wnpu_wav_reader_open(&reader, &a, &e) == WNPU_E_VERSION, "an older header");
+}
+
 static void put_ds64(struct bytes *b, uint64_t size)
 {
     put(b, "ds64", 28);
@@ -1103,7 +1288,8 @@ static void test_wav_rf64(void)
 {
     static const char *const names[] = {"RF64", "BW64"};
     static const uint64_t claims[] = {20, 0, UINT64_MAX, UINT64_C(1) << 40, 29};
-    static const uint64_t frames[] = {10, 14, 14, 14, 14};
+    /* 20 is too small: what follows is neither a chunk nor the end. */
+    static const uint64_t frames[] = {14, 14, 14, 14, 14};
     struct bytes b;
     size_t i;
     for (i = 0; i < 10; i++) {
@@ -1114,8 +1300,8 @@ static void test_wav_rf64(void)
         put(&b, "data", UINT32_MAX);
         put_samples(&b, 29);
         readable(&b, WNPU_SAMPLE_S16LE, 1, frames[i / 2], 80, names[i % 2]);
-        put_le(b.data + 76, 8, 4); /* a size that fits into 32 bits is the one */
-        readable(&b, WNPU_SAMPLE_S16LE, 1, 4, 80, names[i % 2]);
+        put_le(b.data + 76, 24, 4); /* a size that fits into 32 bits is the one */
+        readable(&b, WNPU_SAMPLE_S16LE, 1, 12, 80, names[i % 2]);
     }
     begin(&b, "RF64");
     put_fmt(&b, 16, 1, 1, 16000, 16);
@@ -1230,8 +1416,10 @@ static void any_bytes(const struct bytes *b, au_stream *s)
         while ((got = au_read(s, out, 4096, &e)) > 0) {
         }
         T_CHECK(got == 0, "read to the end");
+        (void)streamed(b, &a, WNPU_OK);
     } else {
         T_CHECK(e.code == WNPU_E_AUDIO && strlen(e.message) > 10, "a reason");
+        (void)streamed(b, &a, e.code);
     }
     free(copy);
 }
@@ -1482,6 +1670,8 @@ int main(void)
     t_run("WAV widths", test_wav_widths);
     t_run("WAV chunks", test_wav_chunks);
     t_run("WAV sizes", test_wav_sizes);
+    t_run("WAV wrong sizes", test_wav_wrong_sizes);
+    t_run("WAV parts", test_wav_parts);
     t_run("WAV RF64", test_wav_rf64);
     t_run("WAV refusals", test_wav_refused);
     t_run("WAV arguments", test_wav_arguments);

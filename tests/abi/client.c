@@ -240,6 +240,37 @@ static int use_audio(void *from)
     return status;
 }
 
+/* A WAV file of one sample, a byte at a time. */
+static int64_t read_wav(void *user, void *buffer, size_t size)
+{
+    static const unsigned char file[] = "RIFF\046\0\0\0WAVEfmt \020\0\0\0\1\0\1\0\x80\x3e\0\0"
+                                        "\0\x7d\0\0\2\0\020\0data\2\0\0\0\5"; /* and a NUL */
+    size_t *at = user;
+    if (*at >= sizeof file || size == 0) {
+        return 0;
+    }
+    *(unsigned char *)buffer = file[(*at)++];
+    return 1;
+}
+
+static int use_wav_reader(void *from)
+{
+    wnpu_wav_reader *reader = from;
+    wnpu_audio opened;
+    size_t at = 0;
+    int16_t sample = 0;
+    int status;
+    wnpu_audio_init(&opened, sizeof opened);
+    reader->read = read_wav;
+    reader->user = &at;
+    status = wnpu_wav_reader_open(reader, &opened, &error);
+    if (status == WNPU_OK && (opened.read(opened.user, &sample, 1) != 1 || sample != 5 ||
+                              opened.read(opened.user, &sample, 1) != 0)) {
+        return WNPU_E_INTERNAL;
+    }
+    return status;
+}
+
 static int use_accel_info(void *from)
 {
     (void)wnpu_session_accel_bytes(model, &config, from, &error);
@@ -368,6 +399,7 @@ static void accelerator(void)
 static void structures(void)
 {
     static wnpu_accel_info info;
+    static wnpu_wav_reader wav;
 #ifdef WITH_NPU
     static wnpu_amdxdna_config npu;
 #endif
@@ -376,6 +408,7 @@ static void structures(void)
         USED(wnpu_config, use_config, &config, 8),
         USED(wnpu_params, use_params, &params, 8),
         USED(wnpu_audio, use_audio, &audio, offsetof(wnpu_audio, read)),
+        USED(wnpu_wav_reader, use_wav_reader, &wav, sizeof(wnpu_wav_reader)),
         USED(wnpu_accel_info, use_accel_info, &info, 8),
         FILLED(wnpu_model_info, get_info),
         FILLED(wnpu_model_memory, get_model_memory),
@@ -391,6 +424,7 @@ static void structures(void)
 #endif
     };
     size_t i;
+    wnpu_wav_reader_init(&wav, sizeof wav);
 #ifdef WITH_NPU
     wnpu_amdxdna_config_init(&npu, sizeof npu);
 #endif
