@@ -13977,14 +13977,18 @@ static void lr_recase(char *text, size_t length, int upper, int all)
 }
 
 /* 1 for scripts that write no spaces between words: kana, Han, Thai, Lao, Khmer, Burmese. */
+static int lr_is_unspaced(int32_t c)
+{
+    return (c >= 0xe00 && c <= 0x109f) || (c >= 0x1780 && c <= 0x17ff) ||
+           (c >= 0x3040 && c <= 0x30ff) || (c >= 0x3400 && c <= 0x9fff) ||
+           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x20000 && c <= 0x3ffff);
+}
+
 static int lr_unspaced(const char *text, size_t length)
 {
     size_t used;
     int cut;
-    int32_t c = length > 0 ? tk_next(text, length, &used, &cut) : -1;
-    return (c >= 0xe00 && c <= 0x109f) || (c >= 0x1780 && c <= 0x17ff) ||
-           (c >= 0x3040 && c <= 0x30ff) || (c >= 0x3400 && c <= 0x9fff) ||
-           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x20000 && c <= 0x3ffff);
+    return length > 0 && lr_is_unspaced(tk_next(text, length, &used, &cut));
 }
 
 /* Adds a phrase as given, with a capital, in small letters and in capitals, each with and without
@@ -16373,8 +16377,8 @@ static void al_begin(al_aligner *a)
 /* ======================================================================
  * 17. rs_  results and writers
  *
- *  Owns      the store of one run's segments, and txt, srt, vtt, tsv and
- *            json.
+ *  Owns      the store of one run's segments, the layout of subtitles, and
+ *            one writer for each format.
  *  Assumes   a block of fixed size.
  *  Ensures   a segment is stored whole or not at all; text is valid UTF-8;
  *            numbers are written by our own code, so no locale and no
@@ -17012,33 +17016,6 @@ static void rs_clock(rs_out *o, int64_t ms, const char *mark)
     rs_number(o, ms % 1000, 3);
 }
 
-/* A segment's text on one line, without the blanks around it. "-->" belongs to a cue's times, "&"
- * and "<" begin an escape and a tag in WebVTT. */
-static void rs_line(rs_out *o, const wnpu_segment *s, wnpu_format format)
-{
-    size_t i = 0, end = s->text_length;
-    int srt = format == WNPU_FORMAT_SRT, vtt = format == WNPU_FORMAT_VTT;
-    while (i < end && s->text[i] == ' ') {
-        i++;
-    }
-    while (end > i && s->text[end - 1] == ' ') {
-        end--;
-    }
-    for (; i < end; i++) {
-        unsigned char c = (unsigned char)s->text[i];
-        if (c < 32) {
-            rs_text(o, " ");
-        } else if (vtt && (c == '&' || c == '<' || c == '>')) {
-            rs_text(o, c == '&' ? "&amp;" : c == '<' ? "&lt;" : "&gt;");
-        } else if (srt && end - i >= 3 && memcmp(s->text + i, "-->", 3) == 0) {
-            rs_text(o, "->");
-            i += 2;
-        } else {
-            rs_bytes(o, &s->text[i], 1);
-        }
-    }
-}
-
 /* The inside of a JSON string. */
 static void rs_json_escaped(rs_out *o, const char *text, size_t length)
 {
@@ -17278,56 +17255,902 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const r
     rs_text(o, "}\n");
 }
 
-/* A cue has to end after it begins, in WebVTT by its definition. */
-static void rs_cue(rs_out *o, const wnpu_segment *s, wnpu_format format)
+/* ---- text in columns ----
+ * Ranges of Unicode 14.0: categories M and Cf and the vowels and finals of Hangul have no width,
+ * East Asian wide characters and emoji have two columns. */
+
+static const uint32_t rs_marks[][2] = {
+    {0x300, 0x36f}, {0x483, 0x489}, {0x591, 0x5bd}, {0x5bf, 0x5bf}, {0x5c1, 0x5c2}, {0x5c4, 0x5c5},
+    {0x5c7, 0x5c7}, {0x600, 0x605}, {0x610, 0x61a}, {0x61c, 0x61c}, {0x64b, 0x65f}, {0x670, 0x670},
+    {0x6d6, 0x6dd}, {0x6df, 0x6e4}, {0x6e7, 0x6e8}, {0x6ea, 0x6ed}, {0x70f, 0x70f}, {0x711, 0x711},
+    {0x730, 0x74a}, {0x7a6, 0x7b0}, {0x7eb, 0x7f3}, {0x7fd, 0x7fd}, {0x816, 0x819}, {0x81b, 0x823},
+    {0x825, 0x827}, {0x829, 0x82d}, {0x859, 0x85b}, {0x890, 0x89f}, {0x8ca, 0x903}, {0x93a, 0x93c},
+    {0x93e, 0x94f}, {0x951, 0x957}, {0x962, 0x963}, {0x981, 0x983}, {0x9bc, 0x9bc}, {0x9be, 0x9cd},
+    {0x9d7, 0x9d7}, {0x9e2, 0x9e3}, {0x9fe, 0xa03}, {0xa3c, 0xa51}, {0xa70, 0xa71}, {0xa75, 0xa75},
+    {0xa81, 0xa83}, {0xabc, 0xabc}, {0xabe, 0xacd}, {0xae2, 0xae3}, {0xafa, 0xb03}, {0xb3c, 0xb3c},
+    {0xb3e, 0xb57}, {0xb62, 0xb63}, {0xb82, 0xb82}, {0xbbe, 0xbcd}, {0xbd7, 0xbd7}, {0xc00, 0xc04},
+    {0xc3c, 0xc3c}, {0xc3e, 0xc56}, {0xc62, 0xc63}, {0xc81, 0xc83}, {0xcbc, 0xcbc}, {0xcbe, 0xcd6},
+    {0xce2, 0xce3}, {0xd00, 0xd03}, {0xd3b, 0xd3c}, {0xd3e, 0xd4d}, {0xd57, 0xd57}, {0xd62, 0xd63},
+    {0xd81, 0xd83}, {0xdca, 0xddf}, {0xdf2, 0xdf3}, {0xe31, 0xe31}, {0xe34, 0xe3a}, {0xe47, 0xe4e},
+    {0xeb1, 0xeb1}, {0xeb4, 0xebc}, {0xec8, 0xecd}, {0xf18, 0xf19}, {0xf35, 0xf35}, {0xf37, 0xf37},
+    {0xf39, 0xf39}, {0xf3e, 0xf3f}, {0xf71, 0xf84}, {0xf86, 0xf87}, {0xf8d, 0xfbc}, {0xfc6, 0xfc6},
+    {0x102b, 0x103e}, {0x1056, 0x1059}, {0x105e, 0x1060}, {0x1062, 0x1064}, {0x1067, 0x106d},
+    {0x1071, 0x1074}, {0x1082, 0x108d}, {0x108f, 0x108f}, {0x109a, 0x109d}, {0x1160, 0x11ff},
+    {0x135d, 0x135f}, {0x1712, 0x1715}, {0x1732, 0x1734}, {0x1752, 0x1753}, {0x1772, 0x1773},
+    {0x17b4, 0x17d3}, {0x17dd, 0x17dd}, {0x180b, 0x180f}, {0x1885, 0x1886}, {0x18a9, 0x18a9},
+    {0x1920, 0x193b}, {0x1a17, 0x1a1b}, {0x1a55, 0x1a7f}, {0x1ab0, 0x1b04}, {0x1b34, 0x1b44},
+    {0x1b6b, 0x1b73}, {0x1b80, 0x1b82}, {0x1ba1, 0x1bad}, {0x1be6, 0x1bf3}, {0x1c24, 0x1c37},
+    {0x1cd0, 0x1cd2}, {0x1cd4, 0x1ce8}, {0x1ced, 0x1ced}, {0x1cf4, 0x1cf4}, {0x1cf7, 0x1cf9},
+    {0x1dc0, 0x1dff}, {0x200b, 0x200f}, {0x202a, 0x202e}, {0x2060, 0x206f}, {0x20d0, 0x20f0},
+    {0x2cef, 0x2cf1}, {0x2d7f, 0x2d7f}, {0x2de0, 0x2dff}, {0x302a, 0x302f}, {0x3099, 0x309a},
+    {0xa66f, 0xa672}, {0xa674, 0xa67d}, {0xa69e, 0xa69f}, {0xa6f0, 0xa6f1}, {0xa802, 0xa802},
+    {0xa806, 0xa806}, {0xa80b, 0xa80b}, {0xa823, 0xa827}, {0xa82c, 0xa82c}, {0xa880, 0xa881},
+    {0xa8b4, 0xa8c5}, {0xa8e0, 0xa8f1}, {0xa8ff, 0xa8ff}, {0xa926, 0xa92d}, {0xa947, 0xa953},
+    {0xa980, 0xa983}, {0xa9b3, 0xa9c0}, {0xa9e5, 0xa9e5}, {0xaa29, 0xaa36}, {0xaa43, 0xaa43},
+    {0xaa4c, 0xaa4d}, {0xaa7b, 0xaa7d}, {0xaab0, 0xaab0}, {0xaab2, 0xaab4}, {0xaab7, 0xaab8},
+    {0xaabe, 0xaabf}, {0xaac1, 0xaac1}, {0xaaeb, 0xaaef}, {0xaaf5, 0xaaf6}, {0xabe3, 0xabea},
+    {0xabec, 0xabed}, {0xfb1e, 0xfb1e}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xfeff, 0xfeff},
+    {0xfff9, 0xfffb}, {0x101fd, 0x101fd}, {0x102e0, 0x102e0}, {0x10376, 0x1037a},
+    {0x10a01, 0x10a0f}, {0x10a38, 0x10a3f}, {0x10ae5, 0x10ae6}, {0x10d24, 0x10d27},
+    {0x10eab, 0x10eac}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85}, {0x11000, 0x11002},
+    {0x11038, 0x11046}, {0x11070, 0x11070}, {0x11073, 0x11074}, {0x1107f, 0x11082},
+    {0x110b0, 0x110ba}, {0x110bd, 0x110bd}, {0x110c2, 0x110cd}, {0x11100, 0x11102},
+    {0x11127, 0x11134}, {0x11145, 0x11146}, {0x11173, 0x11173}, {0x11180, 0x11182},
+    {0x111b3, 0x111c0}, {0x111c9, 0x111cc}, {0x111ce, 0x111cf}, {0x1122c, 0x11237},
+    {0x1123e, 0x1123e}, {0x112df, 0x112ea}, {0x11300, 0x11303}, {0x1133b, 0x1133c},
+    {0x1133e, 0x1134d}, {0x11357, 0x11357}, {0x11362, 0x11374}, {0x11435, 0x11446},
+    {0x1145e, 0x1145e}, {0x114b0, 0x114c3}, {0x115af, 0x115c0}, {0x115dc, 0x115dd},
+    {0x11630, 0x11640}, {0x116ab, 0x116b7}, {0x1171d, 0x1172b}, {0x1182c, 0x1183a},
+    {0x11930, 0x1193e}, {0x11940, 0x11940}, {0x11942, 0x11943}, {0x119d1, 0x119e0},
+    {0x119e4, 0x119e4}, {0x11a01, 0x11a0a}, {0x11a33, 0x11a39}, {0x11a3b, 0x11a3e},
+    {0x11a47, 0x11a47}, {0x11a51, 0x11a5b}, {0x11a8a, 0x11a99}, {0x11c2f, 0x11c3f},
+    {0x11c92, 0x11cb6}, {0x11d31, 0x11d45}, {0x11d47, 0x11d47}, {0x11d8a, 0x11d97},
+    {0x11ef3, 0x11ef6}, {0x13430, 0x13438}, {0x16af0, 0x16af4}, {0x16b30, 0x16b36},
+    {0x16f4f, 0x16f4f}, {0x16f51, 0x16f92}, {0x16fe4, 0x16ff1}, {0x1bc9d, 0x1bc9e},
+    {0x1bca0, 0x1cf46}, {0x1d165, 0x1d169}, {0x1d16d, 0x1d182}, {0x1d185, 0x1d18b},
+    {0x1d1aa, 0x1d1ad}, {0x1d242, 0x1d244}, {0x1da00, 0x1da36}, {0x1da3b, 0x1da6c},
+    {0x1da75, 0x1da75}, {0x1da84, 0x1da84}, {0x1da9b, 0x1daaf}, {0x1e000, 0x1e02a},
+    {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e8d0, 0x1e8d6},
+    {0x1e944, 0x1e94a}, {0xe0001, 0xe01ef}
+};
+
+static const uint32_t rs_wide[][2] = {
+    {0x1100, 0x115f}, {0x231a, 0x231b}, {0x2329, 0x232a}, {0x23e9, 0x23ec}, {0x23f0, 0x23f0},
+    {0x23f3, 0x23f3}, {0x25fd, 0x25fe}, {0x2614, 0x2615}, {0x2648, 0x2653}, {0x267f, 0x267f},
+    {0x2693, 0x2693}, {0x26a1, 0x26a1}, {0x26aa, 0x26ab}, {0x26bd, 0x26be}, {0x26c4, 0x26c5},
+    {0x26ce, 0x26ce}, {0x26d4, 0x26d4}, {0x26ea, 0x26ea}, {0x26f2, 0x26f3}, {0x26f5, 0x26f5},
+    {0x26fa, 0x26fa}, {0x26fd, 0x26fd}, {0x2705, 0x2705}, {0x270a, 0x270b}, {0x2728, 0x2728},
+    {0x274c, 0x274c}, {0x274e, 0x274e}, {0x2753, 0x2755}, {0x2757, 0x2757}, {0x2795, 0x2797},
+    {0x27b0, 0x27b0}, {0x27bf, 0x27bf}, {0x2b1b, 0x2b1c}, {0x2b50, 0x2b50}, {0x2b55, 0x2b55},
+    {0x2e80, 0x303e}, {0x3041, 0xa4cf}, {0xa960, 0xa97f}, {0xac00, 0xd7a3}, {0xf900, 0xfaff},
+    {0xfe30, 0xfe6f}, {0xff01, 0xff60}, {0xffe0, 0xffe6}, {0x1f1e6, 0x1f1ff}, {0x1f300, 0x1f64f},
+    {0x1f680, 0x1f6ff}, {0x1f7e0, 0x1f7eb}, {0x1f900, 0x1f9ff}, {0x1fa70, 0x1faff},
+    {0x20000, 0x3fffd}
+};
+
+/* Closing punctuation and small kana never begin a line, opening punctuation never ends one. */
+static const uint32_t rs_closing[][2] = {
+    {0x21, 0x21}, {0x25, 0x25}, {0x29, 0x29}, {0x2c, 0x2c}, {0x2e, 0x2e}, {0x3a, 0x3b},
+    {0x3f, 0x3f}, {0x5d, 0x5d}, {0x7d, 0x7d}, {0xbb, 0xbb}, {0x2019, 0x2019}, {0x201d, 0x201d},
+    {0x2026, 0x2026}, {0x203c, 0x203c}, {0x3001, 0x3002}, {0x3005, 0x3005}, {0x3009, 0x3009},
+    {0x300b, 0x300b}, {0x300d, 0x300d}, {0x300f, 0x300f}, {0x3011, 0x3011}, {0x3015, 0x3015},
+    {0x3017, 0x3017}, {0x301c, 0x301c}, {0x3041, 0x3041}, {0x3043, 0x3043}, {0x3045, 0x3045},
+    {0x3047, 0x3047}, {0x3049, 0x3049}, {0x3063, 0x3063}, {0x3083, 0x3083}, {0x3085, 0x3085},
+    {0x3087, 0x3087}, {0x308e, 0x308e}, {0x309d, 0x309e}, {0x30a1, 0x30a1}, {0x30a3, 0x30a3},
+    {0x30a5, 0x30a5}, {0x30a7, 0x30a7}, {0x30a9, 0x30a9}, {0x30c3, 0x30c3}, {0x30e3, 0x30e3},
+    {0x30e5, 0x30e5}, {0x30e7, 0x30e7}, {0x30ee, 0x30ee}, {0x30f5, 0x30f6}, {0x30fb, 0x30fe},
+    {0xff01, 0xff01}, {0xff05, 0xff05}, {0xff09, 0xff09}, {0xff0c, 0xff0c}, {0xff0e, 0xff0e},
+    {0xff1a, 0xff1b}, {0xff1f, 0xff1f}, {0xff3d, 0xff3d}, {0xff5d, 0xff5d}
+};
+static const uint32_t rs_opening[][2] = {
+    {0x28, 0x28}, {0x5b, 0x5b}, {0x7b, 0x7b}, {0xab, 0xab}, {0x2018, 0x2018}, {0x201c, 0x201c},
+    {0x3008, 0x3008}, {0x300a, 0x300a}, {0x300c, 0x300c}, {0x300e, 0x300e}, {0x3010, 0x3010},
+    {0x3014, 0x3014}, {0x3016, 0x3016}, {0xff08, 0xff08}, {0xff3b, 0xff3b}, {0xff5b, 0xff5b}
+};
+#define RS_IN(ranges, code) tk_in((ranges), sizeof (ranges) / sizeof (ranges)[0], (code))
+
+/* Controls and what else ends a line somewhere are blanks in a format made of lines. */
+static int rs_is_blank(int32_t c)
 {
-    const char *mark = format == WNPU_FORMAT_SRT ? "," : ".";
-    rs_clock(o, s->t0_ms, mark);
-    rs_text(o, " --> ");
-    rs_clock(o, s->t1_ms > s->t0_ms ? s->t1_ms : s->t0_ms + 1, mark);
+    return (c >= 0 && c <= 32) || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
+}
+
+/* Scripts whose words are not set apart by spaces, and their punctuation. */
+static int rs_is_unspaced(int32_t c)
+{
+    return lr_is_unspaced(c) || (c >= 0x3001 && c <= 0x303f) || (c >= 0xff01 && c <= 0xff60);
+}
+
+/* One character of a text and the marks that belong to it. */
+typedef struct rs_glyph {
+    int32_t code;           /* of the first code point; -1: no UTF-8 */
+    size_t length, width;   /* bytes, columns */
+} rs_glyph;
+
+static rs_glyph rs_next_glyph(const char *text, size_t length)
+{
+    rs_glyph g;
+    size_t used;
+    int cut, joined = 0;
+    g.code = tk_next(text, length, &g.length, &cut);
+    g.width = RS_IN(rs_marks, (uint32_t)g.code) ? 0 : RS_IN(rs_wide, (uint32_t)g.code) ? 2 : 1;
+    while (g.length < length && !rs_is_blank(g.code)) {
+        int32_t c = tk_next(text + g.length, length - g.length, &used, &cut);
+        /* U+200D joins emoji; U+1F3FB to U+1F3FF are tones of the one before. */
+        if (!joined && !RS_IN(rs_marks, (uint32_t)c) && !(c >= 0x1f3fb && c <= 0x1f3ff)) {
+            break;
+        }
+        joined = c == 0x200d;
+        g.length += used;
+    }
+    return g;
+}
+
+/* ---- atoms: what lines and cues are made of ---- */
+
+enum {
+    RS_ATOMS = 128,         /* in a cue at most */
+    RS_PAUSE_MS = 300,      /* between words: nearly as good a place for a break as a comma */
+    RS_LONG_PAUSE_MS = 1500 /* not to be bridged by a cue if it can be helped */
+};
+
+/* Places to break, the best first. */
+typedef enum rs_place {
+    RS_AT_SEGMENT, RS_AT_SENTENCE, RS_AT_CLAUSE, RS_AT_PAUSE, RS_AT_SPACE, RS_AT_CHARACTER,
+    RS_IN_WORD, RS_PLACES
+} rs_place;
+
+/* A word; or a character of a script without spaces, with its punctuation; or a piece of a word
+ * that is longer than a line. Never longer than a line. */
+typedef struct rs_atom {
+    const char *text;       /* view of the segment's, without blanks around it */
+    size_t length, width;   /* bytes, columns */
+    int64_t t0_ms, t1_ms;
+    size_t segment, end;    /* where it is: segment, byte behind it */
+    unsigned char place;    /* rs_place before it */
+    unsigned char spaced;   /* a space before it, unless it begins a line */
+    unsigned char line;     /* begins a line */
+} rs_atom;
+
+/* Reads the atoms of segment after segment. */
+typedef struct rs_reader {
+    const rs_store *store;
+    size_t line_width;      /* 0: no limit */
+    size_t segment, at;     /* of the next atom: segment, byte of its text */
+    wnpu_segment s;         /* segment, if there is one */
+    int open, timed;        /* s is read; its words are its text */
+    size_t word, word_at;   /* a word of it and the byte where it begins */
+    wnpu_word w;
+} rs_reader;
+
+/* Whether the words of a segment are its text, and so have the times of each part of it. */
+static int rs_is_timed(const rs_store *store, size_t segment, const wnpu_segment *s)
+{
+    size_t i, at = 0;
+    wnpu_word w;
+    for (i = 0; rs_get_word(store, segment, i, &w) == WNPU_OK; i++) {
+        if (w.text_length > s->text_length - at ||
+            memcmp(w.text, s->text + at, w.text_length) != 0) {
+            return 0;
+        }
+        at += w.text_length;
+    }
+    return i > 0 && at == s->text_length;
+}
+
+/* Opens the segment if that is to be done; 0 if there is none. */
+static int rs_read_segment(rs_reader *r)
+{
+    if (!r->open && rs_get(r->store, r->segment, &r->s) == WNPU_OK) {
+        r->open = 1;
+        r->timed = rs_is_timed(r->store, r->segment, &r->s);
+        r->word = r->word_at = 0;
+        if (r->timed) {
+            (void)rs_get_word(r->store, r->segment, 0, &r->w);
+        }
+    }
+    return r->open;
+}
+
+/* When byte at of the segment's text is said, or if end what is before it ends: by the word that it
+ * is in, or by its share of the segment. Bytes have to come in order. */
+static int64_t rs_time_at(rs_reader *r, size_t at, int end)
+{
+    int64_t t0 = r->s.t0_ms, t1 = r->s.t1_ms;
+    size_t first = 0, last = r->s.text_length;
+    if (r->timed) {
+        while (r->word_at + r->w.text_length < at + !end &&
+               rs_get_word(r->store, r->segment, r->word + 1, &r->w) == WNPU_OK) {
+            wnpu_word before;
+            (void)rs_get_word(r->store, r->segment, r->word++, &before);
+            r->word_at += before.text_length;
+        }
+        t0 = r->w.t0_ms;
+        t1 = r->w.t1_ms;
+        first = r->word_at;
+        last = r->word_at + r->w.text_length;
+    }
+    while (first < last && r->s.text[first] == ' ') {
+        first++;
+    }
+    while (last > first && r->s.text[last - 1] == ' ') {
+        last--;
+    }
+    return at <= first ? t0 : at >= last ? t1
+         : t0 + (t1 - t0) * (int64_t)(at - first) / (int64_t)(last - first);
+}
+
+/* Skips blanks. Returns how many bytes. */
+static size_t rs_skip_blanks(rs_reader *r)
+{
+    size_t used, from = r->at;
+    int cut;
+    while (r->at < r->s.text_length &&
+           rs_is_blank(tk_next(r->s.text + r->at, r->s.text_length - r->at, &used, &cut))) {
+        r->at += used;
+    }
+    return r->at - from;
+}
+
+/* Whether the atom that ends with the one character may be told from what begins with the other. */
+static int rs_may_part(int32_t before, int32_t after)
+{
+    return (rs_is_unspaced(before) || rs_is_unspaced(after)) &&
+           !RS_IN(rs_closing, (uint32_t)after) && !RS_IN(rs_opening, (uint32_t)before);
+}
+
+/* What kind of place the end of text is, by its punctuation. Quotes and brackets may follow it; a
+ * short word with a full stop is taken for an abbreviation. */
+static rs_place rs_end_of(const char *text, size_t length)
+{
+    static const char *const sentences[] = {".", "?", "!", "\xe2\x80\xa6", "\xe3\x80\x82",
+                                            "\xef\xbc\x9f", "\xef\xbc\x81", "\xd8\x9f",
+                                            "\xe0\xa5\xa4"};
+    static const char *const clauses[] = {",", ";", ":", "\xe2\x80\x94", "\xe2\x80\x93",
+                                          "\xe3\x80\x81", "\xef\xbc\x8c", "\xef\xbc\x9a",
+                                          "\xef\xbc\x9b", "\xd8\x8c"};
+    size_t i, n;
+    while (length > 1 && strchr("\"')]}", text[length - 1]) != NULL) {
+        length--;
+    }
+    if (length > 3 && (memcmp(text + length - 3, "\xe2\x80\x9d", 3) == 0 ||
+                       memcmp(text + length - 3, "\xe3\x80\x8d", 3) == 0)) {
+        length -= 3;
+    }
+    for (i = 0; i < sizeof sentences / sizeof sentences[0]; i++) {
+        n = strlen(sentences[i]);
+        if (length >= n && memcmp(text + length - n, sentences[i], n) == 0) {
+            return i == 0 && length <= 3 ? RS_AT_CLAUSE : RS_AT_SENTENCE;
+        }
+    }
+    for (i = 0; i < sizeof clauses / sizeof clauses[0]; i++) {
+        n = strlen(clauses[i]);
+        if (length >= n && memcmp(text + length - n, clauses[i], n) == 0) {
+            return RS_AT_CLAUSE;
+        }
+    }
+    return RS_AT_SPACE;
+}
+
+/* The place between two atoms of a segment. blanks: there are some. */
+static rs_place rs_place_between(const rs_atom *before, const rs_atom *after, int blanks)
+{
+    size_t used;
+    int cut, pause = after->t0_ms - before->t1_ms >= RS_PAUSE_MS;
+    int32_t first = tk_next(after->text, after->length, &used, &cut);
+    rs_place place = rs_end_of(before->text, before->length);
+    if (!blanks && !rs_is_unspaced(first) && place == RS_AT_SPACE && before->width > 0) {
+        size_t at = before->length - 1;
+        while (at > 0 && ((unsigned char)before->text[at] & 0xc0) == 0x80) {
+            at--;
+        }
+        if (!rs_is_unspaced(tk_next(before->text + at, before->length - at, &used, &cut))) {
+            return RS_IN_WORD;
+        }
+    }
+    place = place == RS_AT_SPACE && !blanks ? RS_AT_CHARACTER : place;
+    return place > RS_AT_PAUSE && pause ? RS_AT_PAUSE : place;
+}
+
+/* The length of the atom at r->at, with its width. */
+static size_t rs_measure_atom(const rs_reader *r, size_t *width)
+{
+    const char *text = r->s.text + r->at;
+    size_t left = r->s.text_length - r->at, length = 0;
+    int32_t before = -1;
+    *width = 0;
+    while (length < left) {
+        rs_glyph g = rs_next_glyph(text + length, left - length);
+        int parts = length > 0 && rs_may_part(before, g.code);
+        int full = r->line_width > 0 && *width > 0 && *width + g.width > r->line_width;
+        if (rs_is_blank(g.code) || parts || full) {
+            break;
+        }
+        length += g.length;
+        *width += g.width;
+        before = g.code;
+    }
+    return length;
+}
+
+/* The next atom of the segment; 0 at its end, and then the next call is for the next segment. last
+ * is the one before it in the same segment, or NULL. */
+static int rs_read_atom(rs_reader *r, const rs_atom *last, rs_atom *a)
+{
+    size_t blanks = rs_skip_blanks(r);
+    memset(a, 0, sizeof *a);
+    if (r->at >= r->s.text_length) {
+        r->segment++;
+        r->at = 0;
+        r->open = 0;
+        return 0;
+    }
+    a->text = r->s.text + r->at;
+    a->length = rs_measure_atom(r, &a->width);
+    a->t0_ms = rs_time_at(r, r->at, 0);
+    r->at += a->length;
+    a->t1_ms = rs_time_at(r, r->at, 1);
+    a->segment = r->segment;
+    a->end = r->at;
+    a->spaced = last == NULL || blanks > 0;
+    a->place = (unsigned char)(last == NULL ? RS_AT_SEGMENT
+                                            : rs_place_between(last, a, blanks > 0));
+    return 1;
+}
+
+static int64_t rs_later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- blocks: text that is broken into cues together ---- */
+
+/* A segment; or several when those before the last would be too short on their own. What follows is
+ * known, so that results to come change nothing. */
+typedef struct rs_block {
+    rs_atom atoms[RS_ATOMS];
+    size_t n;
+    int whole;              /* all of it is in atoms */
+    int64_t next_ms;        /* when what follows the atoms begins */
+    uint32_t best[RS_ATOMS + 1];      /* least cost of all from this atom on */
+    unsigned char to[RS_ATOMS];       /* where the cue that begins with it ends */
+} rs_block;
+
+/* Whether the segment before next has to share its cues with it. */
+static int rs_is_joined(const rs_store *store, const wnpu_write_options *o, size_t next)
+{
+    wnpu_segment a, b;
+    return rs_get(store, next - 1, &a) == WNPU_OK && rs_get(store, next, &b) == WNPU_OK &&
+           a.language == b.language && b.t0_ms - a.t0_ms < o->min_cue_ms + o->min_gap_ms;
+}
+
+/* Reads a block from r on; 0 if there is none that is final. */
+static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, int64_t end_ms,
+                         rs_block *b)
+{
+    rs_atom next;
+    wnpu_segment after;
+    size_t begin = 0;       /* first atom of this segment */
+    b->n = 0;
+    b->whole = 0;
+    b->next_ms = end_ms + o->min_gap_ms; /* nothing follows */
+    while (rs_read_segment(r)) {
+        const rs_atom *before = b->n > begin ? &b->atoms[b->n - 1] : NULL;
+        if (rs_read_atom(r, before, &next)) {
+            if (b->n == RS_ATOMS) {
+                b->next_ms = next.t0_ms;
+                return 1;
+            }
+            b->atoms[b->n++] = next;
+        } else {
+            begin = b->n;
+            b->whole = rs_get(r->store, r->segment, &after) != WNPU_OK ? last
+                     : b->n > 0 && !rs_is_joined(r->store, o, r->segment);
+            if (b->whole && rs_get(r->store, r->segment, &after) == WNPU_OK) {
+                b->next_ms = after.t0_ms;
+            }
+            if (b->whole) {
+                return b->n > 0;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Lines that atoms from i to before j take when each takes as much as it can. */
+static size_t rs_count_lines(const rs_atom *a, size_t i, size_t j, size_t line_width)
+{
+    size_t k, lines = 1, width = a[i].width;
+    for (k = i + 1; k < j; k++) {
+        width += a[k].width + a[k].spaced;
+        if (line_width > 0 && width > line_width) {
+            lines++;
+            width = a[k].width;
+        }
+    }
+    return lines;
+}
+
+/* What a cue costs that is made of the atoms from i to before j and ends at next_ms at the latest:
+ * the break after it, long pauses inside, and what viewers miss. Units have no meaning. */
+static uint32_t rs_cue_cost(const rs_block *b, const wnpu_write_options *o, size_t i, size_t j,
+                            size_t width)
+{
+    static const uint32_t place[RS_PLACES] = {0, 10, 40, 50, 120, 130, 600};
+    const rs_atom *a = b->atoms;
+    int64_t t0 = a[i].t0_ms, room = (j < b->n ? a[j].t0_ms : b->next_ms) - o->min_gap_ms - t0;
+    int64_t spoken = a[j - 1].t1_ms - t0, need = o->min_cue_ms;
+    int64_t most = (int64_t)o->max_line_width * (o->max_lines > 0 ? o->max_lines : 1);
+    int64_t cost = 60 + (j < b->n ? place[a[j].place] : 0);
+    size_t k;
+    for (k = i + 1; k < j; k++) {
+        cost += a[k].t0_ms - a[k - 1].t1_ms >= RS_LONG_PAUSE_MS ? 100 : 0;
+        cost += a[k].place == RS_AT_SEGMENT ? 40 : 0;
+    }
+    room = room > 0 ? room : 0;
+    if (room < need) {
+        cost += 2000 + 1000 * (need - room) / need; /* any other place is better */
+    }
+    if (o->reading_speed > 0) {
+        need = (int64_t)width * 1000 / o->reading_speed;
+        room = o->max_cue_ms > 0 && room > o->max_cue_ms ? o->max_cue_ms : room;
+        cost += need > room ? 60 * (need - room) / need : 0;
+    }
+    if (o->max_lines > 0) {
+        cost += 40 * (int64_t)(width * width) / (most * most);
+    }
+    if (o->max_cue_ms > 0) {
+        cost += spoken < o->max_cue_ms ? 40 * spoken * spoken / o->max_cue_ms / o->max_cue_ms : 40;
+    }
+    return (uint32_t)cost;
+}
+
+/* Finds the cheapest cues of a block within the limits. A single atom is always within. */
+static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
+{
+    const rs_atom *a = b->atoms;
+    size_t i, j, line_width = (size_t)o->max_line_width;
+    b->best[b->n] = 0;
+    for (i = b->n; i-- > 0;) {
+        size_t lines = 1, line = 0, width = 0;
+        b->best[i] = UINT32_MAX;
+        for (j = i; j < b->n; j++) {
+            size_t more = a[j].width + (j > i && a[j].spaced);
+            uint32_t cost;
+            line += more;
+            width += more;
+            if (line_width > 0 && line > line_width) {
+                lines++;
+                line = a[j].width;
+            }
+            if (j > i && ((o->max_lines > 0 && lines > (size_t)o->max_lines) ||
+                          (o->max_cue_ms > 0 && a[j].t1_ms - a[i].t0_ms > o->max_cue_ms))) {
+                break;
+            }
+            cost = rs_cue_cost(b, o, i, j + 1, width) + b->best[j + 1];
+            if (cost < b->best[i]) {
+                b->best[i] = cost;
+                b->to[i] = (unsigned char)(j + 1);
+            }
+        }
+    }
+}
+
+/* Marks the atoms from i to before j that begin a line: as few lines as possible, and of those the
+ * ones of about equal width that begin at good places. */
+static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
+{
+    static const size_t place[RS_PLACES] = {0, 0, 2, 4, 8, 9, 40};
+    size_t lines = rs_count_lines(a, i, j, line_width), k;
+    a[i].line = 0;
+    for (k = i + 1; k < j; k++) {
+        a[k].line = 0;
+    }
+    for (; lines > 1; lines--) {
+        size_t width = 0, total = 0, best = SIZE_MAX, at = i + 1;
+        for (k = i; k < j; k++) {
+            total += a[k].width + (k > i && a[k].spaced);
+        }
+        for (k = i; k + 1 < j; k++) {
+            size_t cost, aim = total / lines;
+            width += a[k].width + (k > i && a[k].spaced);
+            if (width > line_width) {
+                break;
+            }
+            cost = (width > aim ? width - aim : aim - width) + place[a[k + 1].place];
+            if (cost < best && rs_count_lines(a, k + 1, j, line_width) < lines) {
+                best = cost;
+                at = k + 1;
+            }
+        }
+        a[at].line = 1;
+        i = at;
+    }
+}
+
+/* ---- writers ---- */
+
+/* What is to be written as one: a segment, or a cue of the layout. */
+typedef struct rs_cue {
+    int64_t t0_ms, t1_ms;
+    uint64_t number;        /* from 1 */
+    const rs_atom *atoms;
+    size_t n;
+} rs_cue;
+
+/* Writes one character of a text, which is no blank, as a format has to spell it. before has the
+ * three bytes that were written before it in the line. */
+typedef void (*rs_spell_fn)(rs_out *o, const char *text, size_t length, const char before[3]);
+
+static void rs_spell_plain(rs_out *o, const char *text, size_t length, const char before[3])
+{
+    (void)before;
+    rs_bytes(o, text, length);
+}
+
+/* "-->" belongs to the times of a cue, and SubRip has no way to escape it. */
+static void rs_spell_srt(rs_out *o, const char *text, size_t length, const char before[3])
+{
+    if (text[0] == '>' && before[1] == '-' && before[2] == '-') {
+        rs_text(o, " ");
+    }
+    rs_bytes(o, text, length);
+}
+
+static void rs_spell_vtt(rs_out *o, const char *text, size_t length, const char before[3])
+{
+    (void)before;
+    if (text[0] == '&' || text[0] == '<' || text[0] == '>') {
+        rs_text(o, text[0] == '&' ? "&amp;" : text[0] == '<' ? "&lt;" : "&gt;");
+    } else {
+        rs_bytes(o, text, length);
+    }
+}
+
+static void rs_spell_csv(rs_out *o, const char *text, size_t length, const char before[3])
+{
+    (void)before;
+    rs_text(o, text[0] == '"' ? "\"" : "");
+    rs_bytes(o, text, length);
+}
+
+/* "[12:34.56]" and "<12:34.56>" are times, and LRC has no way to escape them: an invisible word
+ * joiner (U+2060) keeps the digits from the bracket. */
+static void rs_spell_lrc(rs_out *o, const char *text, size_t length, const char before[3])
+{
+    if (text[0] >= '0' && text[0] <= '9' && (before[2] == '[' || before[2] == '<')) {
+        rs_text(o, "\xe2\x81\xa0");
+    }
+    rs_bytes(o, text, length);
+}
+
+/* Braces are escaped by a backslash, and a backslash is told from the beginning of an escape by a
+ * word joiner. */
+static void rs_spell_ass(rs_out *o, const char *text, size_t length, const char before[3])
+{
+    (void)before;
+    rs_text(o, text[0] == '{' || text[0] == '}' ? "\\" : "");
+    rs_bytes(o, text, length);
+    rs_text(o, text[0] == '\\' ? "\xe2\x81\xa0" : "");
+}
+
+/* The text of a cue, with newline between its lines. Blanks are written as spaces. */
+static void rs_spell(rs_out *o, const rs_cue *c, rs_spell_fn spell, const char *newline)
+{
+    char before[3] = {0, 0, 0};
+    size_t i, at, used;
+    int cut;
+    for (i = 0; i < c->n; i++) {
+        const rs_atom *a = &c->atoms[i];
+        if (i > 0 && (a->line || a->spaced)) {
+            rs_text(o, a->line ? newline : " ");
+            memset(before, 0, sizeof before);
+        }
+        for (at = 0; at < a->length; at += used) {
+            const char *text = a->text + at;
+            if (rs_is_blank(tk_next(text, a->length - at, &used, &cut))) {
+                rs_text(o, " ");
+            } else {
+                spell(o, text, used, before);
+            }
+            before[0] = before[1];
+            before[1] = before[2];
+            before[2] = text[used - 1];
+        }
+    }
+}
+
+/* One line of text alone. */
+static void rs_txt_cue(rs_out *o, const rs_cue *c)
+{
+    rs_spell(o, c, rs_spell_plain, " ");
     rs_text(o, "\n");
-    rs_line(o, s, format);
+}
+
+static void rs_srt_cue(rs_out *o, const rs_cue *c)
+{
+    rs_number(o, (int64_t)c->number, 1);
+    rs_text(o, "\n");
+    rs_clock(o, c->t0_ms, ",");
+    rs_text(o, " --> ");
+    rs_clock(o, c->t1_ms, ",");
+    rs_text(o, "\n");
+    rs_spell(o, c, rs_spell_srt, "\n");
     rs_text(o, "\n\n");
 }
 
-static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
-                    wnpu_format format, wnpu_write_fn write, void *user)
+static void rs_vtt_cue(rs_out *o, const rs_cue *c)
 {
-    rs_out o;
+    rs_clock(o, c->t0_ms, ".");
+    rs_text(o, " --> ");
+    rs_clock(o, c->t1_ms, ".");
+    rs_text(o, "\n");
+    rs_spell(o, c, rs_spell_vtt, "\n");
+    rs_text(o, "\n\n");
+}
+
+static void rs_tsv_cue(rs_out *o, const rs_cue *c)
+{
+    rs_number(o, c->t0_ms, 1);
+    rs_text(o, "\t");
+    rs_number(o, c->t1_ms, 1);
+    rs_text(o, "\t");
+    rs_txt_cue(o, c);
+}
+
+static void rs_csv_cue(rs_out *o, const rs_cue *c)
+{
+    rs_number(o, c->t0_ms, 1);
+    rs_text(o, ",");
+    rs_number(o, c->t1_ms, 1);
+    rs_text(o, ",\"");
+    rs_spell(o, c, rs_spell_csv, " ");
+    rs_text(o, "\"\r\n");
+}
+
+/* Minutes (with hours: ", and the rest with hundredths of a second. */
+static void rs_hundredths(rs_out *o, int64_t ms, int hours)
+{
+    if (hours) {
+        rs_number(o, ms / 3600000, 1);
+        rs_text(o, ":");
+    }
+    rs_number(o, hours ? ms / 60000 % 60 : ms / 60000, 2);
+    rs_text(o, ":");
+    rs_number(o, ms / 1000 % 60, 2);
+    rs_text(o, ".");
+    rs_number(o, ms / 10 % 100, 2);
+}
+
+static void rs_lrc_cue(rs_out *o, const rs_cue *c)
+{
+    rs_text(o, "[");
+    rs_hundredths(o, c->t0_ms, 0);
+    rs_text(o, "]");
+    rs_spell(o, c, rs_spell_lrc, " ");
+    rs_text(o, "\n");
+}
+
+static void rs_ass_cue(rs_out *o, const rs_cue *c)
+{
+    rs_text(o, "Dialogue: 0,");
+    rs_hundredths(o, c->t0_ms, 1);
+    rs_text(o, ",");
+    rs_hundredths(o, c->t1_ms, 1);
+    rs_text(o, ",Default,,0,0,0,,");
+    rs_spell(o, c, rs_spell_ass, "\\N");
+    rs_text(o, "\n");
+}
+
+static const char rs_ass_head[] =
+    "[Script Info]\nScriptType: v4.00+\nWrapStyle: 0\nScaledBorderAndShadow: yes\n"
+    "PlayResX: 1280\nPlayResY: 720\n\n"
+    "[V4+ Styles]\n"
+    "Format: Name, Fontname, Fontsize, PrimaryColour, SecondaryColour, OutlineColour, BackColour, "
+    "Bold, Italic, Underline, StrikeOut, ScaleX, ScaleY, Spacing, Angle, BorderStyle, Outline, "
+    "Shadow, Alignment, MarginL, MarginR, MarginV, Encoding\n"
+    "Style: Default,Arial,44,&H00FFFFFF,&H000000FF,&H00000000,&H80000000,0,0,0,0,100,100,0,0,1,2,"
+    "1,2,40,40,40,1\n\n"
+    "[Events]\n"
+    "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n";
+
+/* One row for each wnpu_format. */
+typedef struct rs_writer {
+    const char *name;       /* and ending of files */
+    const char *head;       /* what a file begins with */
+    void (*cue)(rs_out *o, const rs_cue *c); /* NULL: JSON, which needs all results at once */
+    int tick_ms;            /* of cues, which do not overlap; 0: segments, as they are */
+    int one_line;           /* a cue has no more */
+} rs_writer;
+
+static const rs_writer rs_writers[] = {
+    [WNPU_FORMAT_TXT] = {"txt", "", rs_txt_cue, 0, 1},
+    [WNPU_FORMAT_SRT] = {"srt", "", rs_srt_cue, 1, 0},
+    [WNPU_FORMAT_VTT] = {"vtt", "WEBVTT\n\n", rs_vtt_cue, 1, 0},
+    [WNPU_FORMAT_TSV] = {"tsv", "start\tend\ttext\n", rs_tsv_cue, 0, 1},
+    [WNPU_FORMAT_JSON] = {"json", "", NULL, 0, 0},
+    [WNPU_FORMAT_JSON_DEVICE] = {"json", "", NULL, 0, 0},
+    [WNPU_FORMAT_CSV] = {"csv", "start,end,text\r\n", rs_csv_cue, 0, 1},
+    [WNPU_FORMAT_LRC] = {"lrc", "", rs_lrc_cue, 10, 1},
+    [WNPU_FORMAT_ASS] = {"ass", rs_ass_head, rs_ass_cue, 10, 0}
+};
+#define RS_WRITERS ((int)(sizeof rs_writers / sizeof rs_writers[0]))
+
+/* One output in the making. */
+typedef struct rs_job {
+    rs_out out;
+    const rs_store *store;
+    const rs_writer *writer;
+    wnpu_write_options options;
+    wnpu_write_cursor *at;
+    int64_t end_ms;         /* of the recording */
+} rs_job;
+
+/* When a cue is shown whose words are said from t0 to t1, and the next one's from next_ms on. In
+ * doubt no overlap and the longest time count most, then the gap, then the shortest time. */
+static void rs_time_cue(rs_job *job, rs_cue *c, int64_t next_ms, size_t width)
+{
+    const wnpu_write_options *o = &job->options;
+    int64_t tick = job->writer->tick_ms, free_ms, want = o->min_cue_ms;
+    if (o->reading_speed > 0) {
+        want = rs_later(want, (int64_t)width * 1000 / o->reading_speed);
+    }
+    if (o->max_cue_ms > 0 && want > o->max_cue_ms) {
+        want = o->max_cue_ms;
+    }
+    free_ms = job->at->cues > 0 ? job->at->end_ms + o->min_gap_ms : 0;
+    c->t0_ms = rs_later(c->t0_ms, free_ms);
+    c->t1_ms = rs_later(c->t1_ms, c->t0_ms + want);
+    if (c->t1_ms > next_ms - o->min_gap_ms) {
+        c->t1_ms = next_ms - o->min_gap_ms;
+    }
+    if (c->t1_ms - c->t0_ms < o->min_cue_ms) { /* there is no room behind: perhaps before */
+        c->t0_ms = rs_later(free_ms, rs_later(c->t1_ms, c->t0_ms) - o->min_cue_ms);
+    }
+    c->t0_ms = rs_later(rs_later(c->t0_ms, 0) / tick, (free_ms + tick - 1) / tick) * tick;
+    if (o->max_cue_ms > 0 && c->t1_ms - c->t0_ms > o->max_cue_ms) {
+        c->t1_ms = c->t0_ms + o->max_cue_ms;
+    }
+    c->t1_ms = rs_later(c->t1_ms / tick * tick, c->t0_ms + tick);
+}
+
+static void rs_put_cue(rs_job *job, rs_cue *c)
+{
+    c->number = ++job->at->cues;
+    job->at->end_ms = c->t1_ms;
+    job->writer->cue(&job->out, c);
+}
+
+/* One segment as it is. */
+static void rs_put_segment(rs_job *job, const wnpu_segment *s)
+{
+    rs_reader r;
+    rs_atom text;
+    rs_cue c;
+    memset(&r, 0, sizeof r);
+    memset(&text, 0, sizeof text);
+    r.s = *s;
+    text.length = s->text_length;
+    while (text.length > 0 && s->text[text.length - 1] == ' ') {
+        text.length--;
+    }
+    while (r.at < text.length && s->text[r.at] == ' ') {
+        r.at++;
+    }
+    text.text = s->text + r.at;
+    text.length -= r.at;
+    memset(&c, 0, sizeof c);
+    c.t0_ms = s->t0_ms;
+    c.t1_ms = s->t1_ms;
+    c.atoms = &text;
+    c.n = 1;
+    if (job->writer->tick_ms > 0) {
+        (void)rs_skip_blanks(&r);
+        if (r.at == s->text_length) {
+            return; /* an empty line would end the cue */
+        }
+        rs_time_cue(job, &c, INT64_MAX, 0);
+    }
+    rs_put_cue(job, &c);
+}
+
+/* Cues of a block. Unless all of it is there, the last one waits for what follows. */
+static void rs_put_block(rs_job *job, rs_block *b)
+{
+    const wnpu_write_options *o = &job->options;
+    size_t i, k, j;
+    rs_plan_cues(b, o);
+    for (i = 0; i < b->n; i = j) {
+        rs_cue c;
+        size_t width = 0;
+        j = b->to[i];
+        if (j == b->n && !b->whole && i > 0) {
+            break;
+        }
+        memset(&c, 0, sizeof c);
+        rs_break_lines(b->atoms, i, j, (size_t)o->max_line_width);
+        for (k = i; k < j; k++) {
+            width += b->atoms[k].width + (k > i && b->atoms[k].spaced);
+        }
+        c.t0_ms = b->atoms[i].t0_ms;
+        c.t1_ms = b->atoms[j - 1].t1_ms;
+        c.atoms = &b->atoms[i];
+        c.n = j - i;
+        rs_time_cue(job, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
+        rs_put_cue(job, &c);
+        job->at->segment = b->atoms[j - 1].segment;
+        job->at->offset = b->atoms[j - 1].end;
+    }
+}
+
+/* All cues that are final, in the layout that was asked for. */
+static void rs_put_laid_out(rs_job *job)
+{
+    rs_reader r;
+    rs_block block;
+    for (;;) {
+        memset(&r, 0, sizeof r);
+        r.store = job->store;
+        r.line_width = (size_t)job->options.max_line_width;
+        r.segment = (size_t)job->at->segment;
+        r.at = (size_t)job->at->offset;
+        if (!rs_read_block(&r, &job->options, job->at->last, job->end_ms, &block)) {
+            return;
+        }
+        rs_put_block(job, &block);
+    }
+}
+
+static int rs_has_layout(const wnpu_write_options *o)
+{
+    return o->max_line_width > 0 || o->max_lines > 0 || o->max_cue_ms > 0 || o->min_cue_ms > 0 ||
+           o->min_gap_ms > 0 || o->reading_speed > 0;
+}
+
+/* Writes what follows the cursor at, and moves it. */
+static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
+                    const wnpu_write_options *options, wnpu_write_cursor *at, wnpu_write_fn write,
+                    void *user)
+{
+    rs_job job;
     wnpu_segment s;
-    size_t i;
-    int json = format == WNPU_FORMAT_JSON || format == WNPU_FORMAT_JSON_DEVICE;
-    o.write = write;
-    o.user = user;
-    o.used = 0;
-    o.failed = 0;
-    if (json) {
-        rs_json(&o, store, v, summary, format == WNPU_FORMAT_JSON_DEVICE);
-    } else if (format == WNPU_FORMAT_VTT) {
-        rs_text(&o, "WEBVTT\n\n");
-    } else if (format == WNPU_FORMAT_TSV) {
-        rs_text(&o, "start\tend\ttext\n");
+    int laid_out;
+    job.out.write = write;
+    job.out.user = user;
+    job.out.used = 0;
+    job.out.failed = 0;
+    job.store = store;
+    job.writer = &rs_writers[options->format];
+    job.options = *options;
+    job.options.max_lines = options->max_line_width > 0 && job.writer->one_line
+                                ? 1 : options->max_lines;
+    job.at = at;
+    job.end_ms = summary != NULL && at->last ? summary->duration_ms : INT64_MAX / 2;
+    laid_out = job.writer->tick_ms > 0 && rs_has_layout(options);
+    if (!laid_out) { /* the gap is part of a layout, too */
+        wnpu_write_options none = {0};
+        job.options = none;
     }
-    for (i = 0; !json && rs_get(store, i, &s) == WNPU_OK; i++) {
-        if (format == WNPU_FORMAT_SRT) {
-            rs_number(&o, (int64_t)i + 1, 1);
-            rs_text(&o, "\n");
-        }
-        if (format == WNPU_FORMAT_SRT || format == WNPU_FORMAT_VTT) {
-            rs_cue(&o, &s, format);
-        } else {
-            if (format == WNPU_FORMAT_TSV) {
-                rs_number(&o, s.t0_ms, 1);
-                rs_text(&o, "\t");
-                rs_number(&o, s.t1_ms, 1);
-                rs_text(&o, "\t");
-            }
-            rs_line(&o, &s, format);
-            rs_text(&o, "\n");
+    if (at->segment > store->count ||
+        (rs_get(store, (size_t)at->segment, &s) == WNPU_OK && at->offset > s.text_length)) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (job.writer->cue == NULL && at->last && !at->begun) {
+        rs_json(&job.out, store, v, summary, options->format == WNPU_FORMAT_JSON_DEVICE);
+        at->begun = 1;
+    } else if (job.writer->cue != NULL && !at->begun) {
+        rs_text(&job.out, job.writer->head);
+        at->begun = 1;
+    }
+    if (laid_out) {
+        rs_put_laid_out(&job);
+    } else if (job.writer->cue != NULL) {
+        for (; rs_get(store, (size_t)at->segment, &s) == WNPU_OK; at->segment++) {
+            rs_put_segment(&job, &s);
         }
     }
-    rs_flush(&o);
-    return o.failed ? WNPU_E_IO : WNPU_OK;
+    rs_flush(&job.out);
+    return job.out.failed ? WNPU_E_IO : WNPU_OK;
 }
 
 /* ======================================================================
@@ -22922,13 +23745,83 @@ WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
     return er_export(stage, &session->run.bridge.stage[index], sizeof *stage);
 }
 
-WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
-                        void *user)
+WNPU_API const char *wnpu_format_name(int format)
+{
+    return format >= 0 && format < RS_WRITERS ? rs_writers[format].name : NULL;
+}
+
+WNPU_API int wnpu_format_from_name(const char *name)
+{
+    size_t i;
+    int format;
+    for (format = 0; name != NULL && format < RS_WRITERS; format++) {
+        const char *ours = rs_writers[format].name;
+        for (i = 0; ours[i] != '\0' && (name[i] | 32) == ours[i]; i++) {
+        }
+        if (ours[i] == '\0' && name[i] == '\0') {
+            return format;
+        }
+    }
+    return -1;
+}
+
+WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size)
+{
+    if (options != NULL && struct_size >= sizeof options->struct_size) {
+        memset(options, 0, struct_size); /* every default is 0 */
+        options->struct_size = (uint32_t)struct_size;
+    }
+}
+
+WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
+{
+    wnpu_write_options ours;
+    if (options == NULL ||
+        er_import(&ours, sizeof ours, options, options->struct_size) != WNPU_OK) {
+        return;
+    }
+    ours.max_line_width = 42;
+    ours.max_lines = 2;
+    ours.max_cue_ms = 7000;
+    ours.min_cue_ms = 1000;
+    ours.min_gap_ms = 80;
+    ours.reading_speed = 20;
+    memcpy(options, &ours, options->struct_size < sizeof ours ? options->struct_size : sizeof ours);
+}
+
+static int wnpu_check_write_options(const wnpu_write_options *o)
+{
+    return o->format >= 0 && o->format < RS_WRITERS &&
+           (o->max_line_width == 0 || (o->max_line_width >= 8 && o->max_line_width <= 1000)) &&
+           o->max_lines >= 0 && o->max_lines <= 16 &&
+           (o->max_lines == 0 || o->max_line_width > 0) &&
+           (o->max_cue_ms == 0 || (o->max_cue_ms >= 500 && o->max_cue_ms <= 60000)) &&
+           o->min_cue_ms >= 0 && o->min_cue_ms <= 10000 &&
+           (o->max_cue_ms == 0 || o->min_cue_ms <= o->max_cue_ms) &&
+           o->min_gap_ms >= 0 && o->min_gap_ms <= 1000 &&
+           (o->reading_speed == 0 || (o->reading_speed >= 5 && o->reading_speed <= 100));
+}
+
+WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_options *options,
+                             wnpu_write_cursor *cursor, wnpu_write_fn write, void *user)
 {
     float languages[WI_LANGUAGES];
+    wnpu_write_options ours;
+    wnpu_write_cursor at;
     rs_summary summary;
-    if (session == NULL || write == NULL || (int)format < WNPU_FORMAT_TXT ||
-        (int)format > WNPU_FORMAT_JSON_DEVICE) {
+    int status;
+    if (session == NULL || options == NULL || write == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    wnpu_write_options_init(&ours, sizeof ours);
+    memset(&at, 0, sizeof at);
+    at.last = 1;
+    if (er_import(&ours, sizeof ours, options, options->struct_size) != WNPU_OK ||
+        (cursor != NULL && (cursor->struct_size < offsetof(wnpu_write_cursor, begun) + 8 ||
+                            er_import(&at, sizeof at, cursor, cursor->struct_size) != WNPU_OK))) {
+        return WNPU_E_VERSION;
+    }
+    if (!wnpu_check_write_options(&ours)) {
         return WNPU_E_ARGUMENT;
     }
     summary.language = session->run.stats.language;
@@ -22936,8 +23829,23 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
     summary.n_languages = wnpu_get_languages(session, languages, WI_LANGUAGES);
     summary.languages = session->run.heard_weight > 0.0f ? languages : NULL;
     summary.choice = session->run.choice.struct_size > 0 ? &session->run.choice : NULL;
-    return rs_write(&session->run.store, &session->run.engine.model->vocab, &summary, format,
-                    write, user);
+    status = rs_write(&session->run.store, &session->run.engine.model->vocab, &summary, &ours, &at,
+                      write, user);
+    if (status == WNPU_OK && cursor != NULL) {
+        uint32_t size = cursor->struct_size;
+        at.struct_size = size;
+        memcpy(cursor, &at, size < sizeof at ? size : sizeof at);
+    }
+    return status;
+}
+
+WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
+                        void *user)
+{
+    wnpu_write_options options;
+    wnpu_write_options_init(&options, sizeof options);
+    options.format = (int32_t)format;
+    return wnpu_write_with(session, &options, NULL, write, user);
 }
 
 /* ======================================================================

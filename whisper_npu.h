@@ -119,7 +119,12 @@ extern "C" {
 #define wnpu_get_memory          WNPU_RENAMED(WNPU_PREFIX, get_memory)
 #define wnpu_get_accel_stats     WNPU_RENAMED(WNPU_PREFIX, get_accel_stats)
 #define wnpu_get_accel_stage     WNPU_RENAMED(WNPU_PREFIX, get_accel_stage)
+#define wnpu_format_name         WNPU_RENAMED(WNPU_PREFIX, format_name)
+#define wnpu_format_from_name    WNPU_RENAMED(WNPU_PREFIX, format_from_name)
 #define wnpu_write               WNPU_RENAMED(WNPU_PREFIX, write)
+#define wnpu_write_options_init  WNPU_RENAMED(WNPU_PREFIX, write_options_init)
+#define wnpu_write_options_subtitles WNPU_RENAMED(WNPU_PREFIX, write_options_subtitles)
+#define wnpu_write_with          WNPU_RENAMED(WNPU_PREFIX, write_with)
 #define wnpu_self_test           WNPU_RENAMED(WNPU_PREFIX, self_test)
 #define wnpu_amdxdna_config_init WNPU_RENAMED(WNPU_PREFIX, amdxdna_config_init)
 #define wnpu_amdxdna_memory      WNPU_RENAMED(WNPU_PREFIX, amdxdna_memory)
@@ -958,19 +963,84 @@ WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
                                   wnpu_accel_stage *stage);
 
 typedef enum wnpu_format {
-    WNPU_FORMAT_TXT = 0,      /* one line a segment */
-    WNPU_FORMAT_SRT = 1,
-    WNPU_FORMAT_VTT = 2,
+    WNPU_FORMAT_TXT = 0,      /* one line per segment */
+    WNPU_FORMAT_SRT = 1,      /* SubRip */
+    WNPU_FORMAT_VTT = 2,      /* WebVTT */
     WNPU_FORMAT_TSV = 3,      /* start, end in milliseconds, text */
     WNPU_FORMAT_JSON = 4,     /* everything, tokens included; one object and a newline. The same
                                  bytes on every machine, with an accelerator or without */
-    WNPU_FORMAT_JSON_DEVICE = 5 /* since 0.2: each segment has its "device", too: "cpu", or
+    WNPU_FORMAT_JSON_DEVICE = 5, /* since 0.2: each segment has its "device", too: "cpu", or
                                  "accelerator" if one multiplied for the encoder (wnpu_device) */
+    /* Since 0.2: */
+    WNPU_FORMAT_CSV = 6,      /* RFC 4180: the columns of tsv, text in quotes, lines end in CR LF */
+    WNPU_FORMAT_LRC = 7,      /* lyrics: [mm:ss.xx]text. Has no end times; minutes may pass 99 */
+    WNPU_FORMAT_ASS = 8       /* Advanced SubStation Alpha 4.00+ */
 } wnpu_format;
 
-/* Writes the results of the last run. Errors: E_ARGUMENT, E_IO. */
+/* "txt", "srt", "vtt", "tsv", "json" (both JSON formats), "csv", "lrc" or "ass", which is also the
+ * usual file name ending; NULL if there is no such format. */
+WNPU_API const char *wnpu_format_name(int format);
+/* The reverse, in any case; WNPU_FORMAT_JSON for "json". -1 if unknown. */
+WNPU_API int wnpu_format_from_name(const char *name);
+
+/* Writes the results of the last run. Every format is valid UTF-8 with "\n" line ends (csv: RFC
+ * 4180). In all formats but JSON control characters in the text are written as spaces. In srt "-->"
+ * within a text is written as "-- >"; vtt, csv and ass are escaped by their own rules. In srt, vtt,
+ * lrc and ass cues never overlap, and end at least 1 ms (ass: 10 ms) after they begin.
+ * Errors: E_ARGUMENT, E_IO. */
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user);
+
+/* Subtitle layout, since 0.2. All limits 0 (default): one cue per segment, on one line. With any
+ * limit set, srt, vtt, lrc (one line per cue) and ass break the text into cues and lines at the
+ * best places within the limits: ends of sentences, then of clauses, pauses, spaces. Other formats
+ * ignore the layout.
+ *
+ * Cue times come from the times of words; set wnpu_params.words for that, or times within a segment
+ * are estimated by the length of the text. Every word is written once and in order. A segment that
+ * is too short for min_cue_ms may share a cue with its neighbour of the same language. Width counts
+ * display columns: 2 for East Asian wide characters and emoji, 0 for combining marks, 1 otherwise.
+ * Scripts without spaces break between characters, not before closing or after opening punctuation;
+ * only words longer than a line are broken elsewhere. A cue has at most 128 words (or characters of
+ * a script without spaces). */
+typedef struct wnpu_write_options {
+    uint32_t struct_size;     /* set by wnpu_write_options_init() */
+    int32_t format;           /* wnpu_format [TXT] */
+    int32_t max_line_width;   /* columns, 8..1000; 0: no limit [0] */
+    int32_t max_lines;        /* of a cue, 1..16; 0: no limit [0]. Needs max_line_width */
+    int32_t max_cue_ms;       /* longest cue, 500..60000; 0: no limit [0] */
+    int32_t min_cue_ms;       /* shortest cue, 0..10000 and at most max_cue_ms [0]. Shorter ones are
+                                 shown longer or joined, as far as the cues around them and the
+                                 recording's end permit */
+    int32_t min_gap_ms;       /* between cues, 0..1000 [0] */
+    int32_t reading_speed;    /* columns per second that viewers can read, 5..100; 0: any [0]. Cues
+                                 stay for that long where there is room and max_cue_ms permits */
+} wnpu_write_options;
+
+WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size);
+/* Sets the limits that are usual for subtitles: 42 columns, 2 lines, 1 to 7 s, 80 ms between cues,
+ * 20 columns per second. options must have seen wnpu_write_options_init(). */
+WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options);
+
+/* How far results were written; for output while a run goes on. Opaque but for the first two. */
+typedef struct wnpu_write_cursor {
+    uint32_t struct_size;     /* set by the caller, all else 0 before the first call */
+    int32_t last;             /* set by the caller: 1 when no results will follow */
+    uint64_t segment, offset; /* what comes next: segment, byte of its text */
+    uint64_t cues;            /* written so far */
+    int64_t end_ms;           /* of the last cue */
+    uint64_t begun;           /* the beginning of the file was written */
+} wnpu_write_cursor;
+
+/* Writes with options. With cursor NULL all results; else those after the cursor that later results
+ * cannot change, and moves the cursor. Together the parts are what one call at the end would write,
+ * byte for byte: call it from on_segment with last = 0, and after the run with last = 1. With a
+ * layout a cue may be held back until the segment after it is there; JSON is written with last = 1
+ * only. Options must be the same in all calls. Allocates nothing; uses about 16 KiB of stack.
+ * Errors: E_ARGUMENT (with the cursor unchanged), E_IO (as before; part of the bytes may have been
+ * taken), E_VERSION. */
+WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_options *options,
+                             wnpu_write_cursor *cursor, wnpu_write_fn write, void *user);
 
 /* ---------------------------------------------------------------- self test ---- */
 

@@ -88,17 +88,19 @@ static int64_t nowhere(void *user, const void *data, size_t size)
 
 static void use(void)
 {
-    static const wnpu_format formats[] = {WNPU_FORMAT_TXT, WNPU_FORMAT_SRT, WNPU_FORMAT_VTT,
-                                          WNPU_FORMAT_TSV, WNPU_FORMAT_JSON};
     static unsigned char again[8 << 20];
     wnpu_ledger_span span;
     wnpu_speech_span speech;
     wnpu_segment s;
     wnpu_word w;
+    wnpu_write_options o;
     size_t i, k, size = wnpu_snapshot_size(session);
     volatile size_t sum = 0;
-    for (i = 0; i < sizeof formats / sizeof formats[0]; i++) {
-        (void)wnpu_write(session, formats[i], nowhere, NULL);
+    wnpu_write_options_init(&o, sizeof o);
+    for (; wnpu_format_name(o.format) != NULL; o.format++) {
+        (void)wnpu_write(session, (wnpu_format)o.format, nowhere, NULL);
+        wnpu_write_options_subtitles(&o);
+        (void)wnpu_write_with(session, &o, NULL, nowhere, NULL);
     }
     w.struct_size = sizeof w;
     for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {

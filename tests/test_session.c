@@ -439,7 +439,7 @@ static void callbacks(void)
 static void writes_nothing(wnpu_session *s)
 {
     int format;
-    for (format = WNPU_FORMAT_TXT; format <= WNPU_FORMAT_JSON_DEVICE; format++) {
+    for (format = WNPU_FORMAT_TXT; wnpu_format_name(format) != NULL; format++) {
         life_bytes t = life_written(s, (wnpu_format)format);
         free(t.bytes);
     }
@@ -511,7 +511,7 @@ static void bad_arguments(void)
     T_CHECK(wnpu_transcribe(s, NULL, NULL) == WNPU_E_ARGUMENT, "no audio");
     a.rate = 7999;
     T_CHECK(wnpu_transcribe(s, NULL, &a) == WNPU_E_ARGUMENT, "rate");
-    T_CHECK(wnpu_write(s, (wnpu_format)9, life_grow, NULL) == WNPU_E_ARGUMENT, "format");
+    T_CHECK(wnpu_write(s, (wnpu_format)10, life_grow, NULL) == WNPU_E_ARGUMENT, "format");
     {
         const char *phrase = NULL;
         wnpu_choice choice;
@@ -601,42 +601,153 @@ static void stale_cache(void)
     wnpu_model_close(m);
 }
 
-/* Text that looks like markup, and a segment without length, in each format but JSON. */
-static void markup(void)
+/* A store with one segment of that text. */
+static void one_segment(const wnpu_model *m, rs_store *store, unsigned char *block, size_t size,
+                        const char *said, int64_t t0_ms, int64_t t1_ms)
 {
-    static const char said[] = " A&B <i>up</i> --> down\n\n2 ";
-    static const char *const want[] = {
-        "A&B <i>up</i> --> down  2\n",
-        "1\n01:00:00,007 --> 01:00:00,008\nA&B <i>up</i> -> down  2\n\n",
-        "WEBVTT\n\n01:00:00.007 --> 01:00:00.008\nA&amp;B &lt;i&gt;up&lt;/i&gt; --&gt; down  2\n\n",
-        "start\tend\ttext\n3600007\t3600007\tA&B <i>up</i> --> down  2\n"
-    };
-    wnpu_model *m = life_float_toy(7);
-    int32_t tokens[64];
-    float probability[64] = {0};
-    unsigned char block[4096];
-    rs_store store;
+    int32_t tokens[512];
+    float probability[512] = {0};
     rs_draft d;
-    int stored = 0, format;
-    int64_t n = wnpu_tokenize(m, said, strlen(said), tokens, 64);
-    memset(&store, 0, sizeof store);
-    store.base = block;
-    store.size = sizeof block;
-    rs_reset(&store);
+    int stored = 0;
+    int64_t n = wnpu_tokenize(m, said, strlen(said), tokens, 512);
+    memset(store, 0, sizeof *store);
+    store->base = block;
+    store->size = size;
+    rs_reset(store);
     memset(&d, 0, sizeof d);
-    d.t0_ms = d.t1_ms = 3600007;
+    d.t0_ms = t0_ms;
+    d.t1_ms = t1_ms;
     d.tokens = tokens;
     d.probability = probability;
     d.n = (size_t)n;
-    T_CHECK(n > 0 && n <= 64 && rs_add(&store, &m->vocab, &d, &stored) == WNPU_OK && stored,
+    T_CHECK(n > 0 && n <= 512 && rs_add(store, &m->vocab, &d, &stored) == WNPU_OK && stored,
             "%d tokens are stored", (int)n);
-    for (format = WNPU_FORMAT_TXT; format < WNPU_FORMAT_JSON; format++) {
-        life_bytes t = {NULL, 0};
-        T_CHECK(rs_write(&store, &m->vocab, NULL, (wnpu_format)format, life_grow, &t) == WNPU_OK &&
-                t.bytes != NULL && strcmp(t.bytes, want[format]) == 0, "format %d: %s", format,
-                t.bytes != NULL ? t.bytes : "nothing");
+}
+
+/* What a format makes of a store, with a layout if width is not 0. */
+static life_bytes format_of(const wnpu_model *m, const rs_store *store, int format, int32_t width)
+{
+    life_bytes t = {NULL, 0};
+    wnpu_write_options o;
+    wnpu_write_cursor c;
+    wnpu_write_options_init(&o, sizeof o);
+    o.format = format;
+    o.max_line_width = width;
+    memset(&c, 0, sizeof c);
+    c.last = 1;
+    T_CHECK(rs_write(store, &m->vocab, NULL, &o, &c, life_grow, &t) == WNPU_OK &&
+            t.bytes != NULL, "format %d is written", format);
+    return t;
+}
+
+/* Text that looks like markup, and a segment without length, in each format but JSON. */
+static void markup(void)
+{
+    static const char said[] = " A&B <i>up</i> ---> \"down\"\n\x7f\xe2\x80\xa8"
+                               "{\\an8}\\N [12:34.56]<1:2> ";
+    static const char *const want[] = {
+        "A&B <i>up</i> ---> \"down\"   {\\an8}\\N [12:34.56]<1:2>\n",
+        "1\n101:00:00,007 --> 101:00:00,008\n"
+            "A&B <i>up</i> --- > \"down\"   {\\an8}\\N [12:34.56]<1:2>\n\n",
+        "WEBVTT\n\n101:00:00.007 --> 101:00:00.008\n"
+            "A&amp;B &lt;i&gt;up&lt;/i&gt; ---&gt; \"down\"   {\\an8}\\N [12:34.56]&lt;1:2&gt;\n\n",
+        "start\tend\ttext\n363600007\t363600007\t"
+            "A&B <i>up</i> ---> \"down\"   {\\an8}\\N [12:34.56]<1:2>\n",
+        NULL, NULL,
+        "start,end,text\r\n363600007,363600007,"
+            "\"A&B <i>up</i> ---> \"\"down\"\"   {\\an8}\\N [12:34.56]<1:2>\"\r\n",
+        "[6060:00.00]A&B <i>up</i> ---> \"down\"   {\\an8}\\N "
+            "[\xe2\x81\xa0" "12:34.56]<\xe2\x81\xa0" "1:2>\n",
+        "Dialogue: 0,101:00:00.00,101:00:00.01,Default,,0,0,0,,A&B <i>up</i> ---> \"down\"   "
+            "\\{\\\xe2\x81\xa0" "an8\\}\\\xe2\x81\xa0" "N [12:34.56]<1:2>\n"
+    };
+    static unsigned char block[16384];
+    wnpu_model *m = life_float_toy(7);
+    rs_store store;
+    int format;
+    one_segment(m, &store, block, sizeof block, said, 363600007, 363600007);
+    for (format = WNPU_FORMAT_TXT; wnpu_format_name(format) != NULL; format++) {
+        if (want[format] != NULL) {
+            life_bytes t = format_of(m, &store, format, 0);
+            const char *found = strstr(t.bytes, "Dialogue:");
+            found = format == WNPU_FORMAT_ASS && found != NULL ? found : t.bytes;
+            T_CHECK(strcmp(found, want[format]) == 0, "format %d: %s", format, t.bytes);
+            T_CHECK(format != WNPU_FORMAT_ASS ||
+                    strncmp(t.bytes, "[Script Info]\n", 14) == 0, "the head of ass");
+            free(t.bytes);
+        }
+    }
+    wnpu_model_close(m);
+}
+
+/* Lines break where their readers would. */
+static void lines(void)
+{
+    static const struct {
+        const char *said, *want;
+        int32_t width;
+    } of[] = {
+        {" Well, I never knew that, but it is so.", "Well, I never knew that,\nbut it is so.", 30},
+        {" one two three four five six", "one two three\nfour five six", 24},
+        {" Donaudampfschifffahrt", "Donaudampfsc\nhifffahrt", 12},
+        {"\xe4\xbb\x8a\xe5\xa4\xa9\xe5\xa4\xa9\xe6\xb0\xa3\xe3\x80\x82\xe5\xa5\xbd",
+         "\xe4\xbb\x8a\xe5\xa4\xa9\xe5\xa4\xa9\n\xe6\xb0\xa3\xe3\x80\x82\xe5\xa5\xbd", 8},
+        {" e\xcc\x81" "e\xcc\x81 a", "e\xcc\x81" "e\xcc\x81 a", 8},
+    };
+    static unsigned char block[16384];
+    wnpu_model *m = life_float_toy(7);
+    rs_store store;
+    size_t i;
+    for (i = 0; i < sizeof of / sizeof of[0]; i++) {
+        life_bytes t;
+        char want[256];
+        one_segment(m, &store, block, sizeof block, of[i].said, 1000, 2000);
+        t = format_of(m, &store, WNPU_FORMAT_VTT, of[i].width);
+        (void)snprintf(want, sizeof want, "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n%s\n\n",
+                       of[i].want);
+        T_CHECK(strcmp(t.bytes, want) == 0, "%d: %s", (int)i, t.bytes);
         free(t.bytes);
     }
+    wnpu_model_close(m);
+}
+
+/* Names of formats, and options that are refused. */
+static void write_options(void)
+{
+    static const int32_t wrong[][2] = {{0, -1}, {0, 9}, {1, 7}, {1, 1001}, {1, -1}, {2, 17},
+                                       {3, 499}, {3, 60001}, {4, 10001}, {4, -1}, {5, 1001},
+                                       {6, 4}, {6, 101}};
+    wnpu_write_options o;
+    wnpu_write_cursor c;
+    wnpu_model *m = life_float_toy(7);
+    wnpu_session *s = life_open(m, NULL);
+    life_bytes t = {NULL, 0};
+    size_t i;
+    for (i = 0; wnpu_format_name((int)i) != NULL; i++) {
+        T_CHECK(wnpu_format_from_name(wnpu_format_name((int)i)) ==
+                (i == WNPU_FORMAT_JSON_DEVICE ? WNPU_FORMAT_JSON : (int)i), "format %d", (int)i);
+    }
+    T_CHECK(i == 9 && wnpu_format_name(-1) == NULL, "%d formats", (int)i);
+    T_CHECK(wnpu_format_from_name("SrT") == WNPU_FORMAT_SRT && wnpu_format_from_name("sr") == -1 &&
+            wnpu_format_from_name("srtx") == -1 && wnpu_format_from_name(NULL) == -1, "names");
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        int32_t *fields = &o.format;
+        wnpu_write_options_init(&o, sizeof o);
+        wnpu_write_options_subtitles(&o);
+        o.max_lines = 0;
+        T_CHECK(wnpu_write_with(s, &o, NULL, life_grow, &t) == WNPU_OK, "the preset");
+        fields[wrong[i][0]] = wrong[i][1];
+        T_CHECK(wnpu_write_with(s, &o, NULL, life_grow, &t) == WNPU_E_ARGUMENT, "wrong %d", (int)i);
+    }
+    wnpu_write_options_init(&o, sizeof o);
+    memset(&c, 0, sizeof c);
+    T_CHECK(wnpu_write_with(s, &o, &c, life_grow, &t) == WNPU_E_VERSION, "a cursor without size");
+    c.struct_size = sizeof c;
+    c.segment = 1;
+    T_CHECK(wnpu_write_with(s, &o, &c, life_grow, &t) == WNPU_E_ARGUMENT && c.segment == 1,
+            "a cursor behind the results");
+    free(t.bytes);
+    wnpu_session_close(s);
     wnpu_model_close(m);
 }
 
@@ -651,6 +762,8 @@ int main(void)
     t_run("whatever was asked for is wiped", wiped);
     t_run("a full result store keeps what it has", full_store);
     t_run("text like markup, and no length, in subtitles", markup);
+    t_run("lines of subtitles", lines);
+    t_run("options of writers", write_options);
     t_run("callbacks and cancelling", callbacks);
     t_run("bad arguments are refused with a reason", bad_arguments);
     t_run("a refused run can be written", refused_runs);

@@ -676,6 +676,7 @@ static void check_words(const wnpu_session *s, const char *what)
     wnpu_segment g;
     wnpu_word w;
     wnpu_stats stats;
+    memset(&w, 0, sizeof w);
     stats.struct_size = sizeof stats;
     wnpu_get_stats(s, &stats);
     for (i = 0; wnpu_get_segment(s, i, &g) == WNPU_OK; i++) {
@@ -955,6 +956,224 @@ static void full_store(void)
     wnpu_model_close(m);
 }
 
+/* ---- subtitles ---- */
+
+#define SUB_BYTES (1u << 20)
+
+/* Segments with words, as a run would store them, and what subtitles must hold: all characters but
+ * blanks in their order, and the words' times. */
+typedef struct sub_speech {
+    unsigned char block[SUB_BYTES];
+    rs_store store;
+    char text[SUB_BYTES / 8];      /* without blanks */
+    size_t n;
+    int64_t end_ms;
+    uint32_t seed;
+    int kind;                      /* 0 English, 1 Chinese, 2 long and accented words */
+    int wild;                      /* times without any sense */
+    int timed;                     /* the store has words */
+} sub_speech;
+
+static uint32_t sub_random(sub_speech *s, uint32_t below)
+{
+    s->seed = s->seed * 1664525u + 1013904223u;
+    return (s->seed >> 8) % below;
+}
+
+/* One random word with a space before it where the script has spaces; returns its bytes. */
+static size_t sub_word(sub_speech *s, char *out)
+{
+    static const char *const ends[] = {"", "", "", "", "", ",", ".", "?"};
+    static const char *const wide[] = {"我", "们", "今", "天", "ガ", "ー", "、", "。", "「", "」",
+                                       "A1", "👍🏽"};
+    size_t i, n = 0, length = 1 + sub_random(s, s->kind == 2 ? 60 : 11);
+    if (s->kind == 1) {
+        return (size_t)sprintf(out, "%s", wide[sub_random(s, 12)]);
+    }
+    n = (size_t)sprintf(out, " ");
+    for (i = 0; i < length; i++) {
+        n += (size_t)sprintf(out + n, "%c%s", (char)('a' + sub_random(s, 26)),
+                             s->kind == 2 && sub_random(s, 4) == 0 ? "\xcc\x81" : "");
+    }
+    return n + (size_t)sprintf(out + n, "%s", ends[sub_random(s, 8)]);
+}
+
+/* Adds a segment of some words. */
+static void sub_segment(sub_speech *s, const wnpu_model *m)
+{
+    static char said[1 << 14];
+    static int32_t tokens[1 << 14];
+    static float probability[1 << 14];
+    static int64_t at_ms[(1 << 14) + 1];
+    static al_word words[64];
+    size_t i, k, n_words = 1 + sub_random(s, s->wild || sub_random(s, 4) > 0 ? 50 : 3);
+    size_t bytes = 0, n = 0;
+    rs_draft d;
+    int stored = 0;
+    memset(&d, 0, sizeof d);
+    memset(words, 0, sizeof words);
+    s->end_ms += s->wild ? 0 : (int64_t)sub_random(s, 3) * 600;
+    d.t0_ms = s->end_ms;
+    for (i = 0; i < n_words; i++) {
+        al_word *w = &words[i];
+        w->text = bytes;
+        w->length = sub_word(s, said + bytes);
+        w->first = n;
+        w->n = (size_t)wnpu_tokenize(m, said + bytes, w->length, tokens + n, 256);
+        for (k = 0; k < w->length; k++) {
+            s->text[s->n] = said[bytes + k];
+            s->n += said[bytes + k] != ' ';
+        }
+        n += w->n;
+        bytes += w->length;
+        w->t0_ms = s->end_ms;
+        s->end_ms += s->wild ? (int64_t)(sub_random(s, 4) == 0 ? sub_random(s, 20000) : 0)
+                             : 60 * (int64_t)w->length;
+        w->t1_ms = s->end_ms;
+        s->end_ms += !s->wild && sub_random(s, 12) == 0 ? sub_random(s, 900) : 0;
+        w->probability = 0.5f;
+    }
+    d.t1_ms = s->end_ms;
+    for (i = 0; i <= n; i++) {
+        at_ms[i] = d.t0_ms;
+    }
+    d.tokens = tokens;
+    d.probability = probability;
+    d.n = n;
+    d.words = words;
+    d.n_words = s->timed ? n_words : 0;
+    d.word_text = said;
+    d.at_ms = at_ms;
+    T_CHECK(rs_add(&s->store, &m->vocab, &d, &stored) == WNPU_OK && stored, "a segment");
+}
+
+static void sub_begin(sub_speech *s, uint32_t which)
+{
+    memset(&s->store, 0, sizeof s->store);
+    s->store.base = s->block;
+    s->store.size = sizeof s->block;
+    rs_reset(&s->store);
+    s->n = 0;
+    s->end_ms = 0;
+    s->seed = which;
+    s->kind = (int)(which % 3);
+    s->wild = which / 3 % 4 == 3;
+    s->timed = which / 12 % 4 != 3;
+}
+
+/* Columns of a line by a rule of its own. */
+static size_t sub_width(const char *line, size_t length)
+{
+    size_t i, used, width = 0;
+    int cut;
+    for (i = 0; i < length; i += used) {
+        int32_t c = tk_next(line + i, length - i, &used, &cut);
+        width += c == 0x301 || c == 0x1f3fd ? 0 : c < 0x1000 ? 1 : 2;
+    }
+    return width;
+}
+
+static int64_t sub_clock(const char *at)
+{
+    long h = 0, m = 0, s = 0, ms = 0;
+    T_CHECK(sscanf(at, "%ld:%ld:%ld,%ld", &h, &m, &s, &ms) == 4, "times: %.20s", at);
+    return ((h * 60 + m) * 60 + s) * 1000 + ms;
+}
+
+/* Reads SubRip and compares it with what was said, and with the limits. */
+static void sub_check(const sub_speech *s, const wnpu_write_options *o, char *srt, uint32_t which)
+{
+    char *at = srt, *line;
+    size_t said = 0;
+    int number = 0;
+    int64_t end = -o->min_gap_ms;
+    while (*at != '\0') {
+        int64_t t0, t1;
+        int lines = 0;
+        number++;
+        T_CHECK(atoi(at) == number, "seed %u: number %d", which, number);
+        at = strchr(at, '\n') + 1;
+        t0 = sub_clock(at);
+        t1 = sub_clock(strstr(at, " --> ") + 5);
+        T_CHECK(t0 - end >= o->min_gap_ms, "seed %u, cue %d: gap of %d ms", which, number,
+                (int)(t0 - end));
+        T_CHECK(t1 > t0 && (o->max_cue_ms == 0 || t1 - t0 <= o->max_cue_ms),
+                "seed %u, cue %d takes %d ms", which, number, (int)(t1 - t0));
+        T_CHECK(s->wild || t1 == s->end_ms || (t1 - t0 >= o->min_cue_ms && t1 < s->end_ms),
+                "seed %u, cue %d takes only %d ms", which, number, (int)(t1 - t0));
+        end = t1;
+        for (line = strchr(at, '\n') + 1; *line != '\n' && *line != '\0'; line = at + 1) {
+            at = strchr(line, '\n');
+            lines++;
+            T_CHECK(o->max_line_width == 0 ||
+                    sub_width(line, (size_t)(at - line)) <= (size_t)o->max_line_width,
+                    "seed %u, cue %d: %.*s", which, number, (int)(at - line), line);
+            T_CHECK(line[0] != ' ' && at[-1] != ' ', "seed %u: blanks around a line", which);
+            for (; line < at; line++) {
+                if (*line != ' ') {
+                    T_CHECK(said < s->n && *line == s->text[said], "seed %u, cue %d: byte %d",
+                            which, number, (int)said);
+                    said++;
+                }
+            }
+        }
+        T_CHECK(lines > 0 && (o->max_lines == 0 || lines <= o->max_lines), "seed %u: %d lines",
+                which, lines);
+        at = line + 1;
+    }
+    T_CHECK(said == s->n, "seed %u: %d bytes of %d", which, (int)said, (int)s->n);
+}
+
+/* Random speech in random layouts keeps every limit and every word, and parts that are written as
+ * segments become final make the same file. */
+static void subtitles(void)
+{
+    static const int32_t widths[] = {42, 42, 0, 8, 20, 100}, lines[] = {2, 2, 1, 0, 3};
+    static sub_speech s;
+    wnpu_model *m = life_float_toy(7);
+    uint32_t which;
+    for (which = 0; which < 240; which++) {
+        life_bytes whole = {NULL, 0}, parts = {NULL, 0};
+        wnpu_write_options o;
+        wnpu_write_cursor c, once;
+        rs_summary summary;
+        int i, n = 1 + (int)(which % 7);
+        wnpu_write_options_init(&o, sizeof o);
+        wnpu_write_options_subtitles(&o);
+        o.format = WNPU_FORMAT_SRT;
+        if (which % 2 == 0) {
+            o.max_line_width = widths[which / 2 % 6];
+            o.max_lines = o.max_line_width > 0 ? lines[which / 2 % 5] : 0;
+            o.max_cue_ms = which % 8 == 0 ? 0 : 3000;
+            o.min_cue_ms = 0;
+            o.reading_speed = which % 3 == 0 ? 0 : 15;
+        }
+        sub_begin(&s, which);
+        memset(&c, 0, sizeof c);
+        c.struct_size = sizeof c;
+        once = c;
+        for (i = 0; i <= n; i++) {
+            c.last = i == n;
+            if (i < n) {
+                sub_segment(&s, m);
+            }
+            memset(&summary, 0, sizeof summary);
+            summary.duration_ms = s.end_ms;
+            T_CHECK(rs_write(&s.store, &m->vocab, &summary, &o, &c, life_grow, &parts) == WNPU_OK,
+                    "seed %u, part %d", which, i);
+        }
+        once.last = 1;
+        T_CHECK(rs_write(&s.store, &m->vocab, &summary, &o, &once, life_grow, &whole) == WNPU_OK,
+                "seed %u", which);
+        T_CHECK(life_alike(whole, parts), "seed %u: parts are not the whole", which);
+        T_CHECK(once.cues == c.cues && once.end_ms == c.end_ms, "seed %u: cursors", which);
+        sub_check(&s, &o, whole.bytes, which);
+        free(whole.bytes);
+        free(parts.bytes);
+    }
+    wnpu_model_close(m);
+}
+
 int main(void)
 {
     t_run("the best path, against all paths of small matrices", warping);
@@ -973,5 +1192,6 @@ int main(void)
     t_run("words are one answer", one_answer);
     t_run("asking for words", accessors);
     t_run("words in a full store", full_store);
+    t_run("subtitles keep every word and limit", subtitles);
     return t_end();
 }

@@ -271,6 +271,32 @@ static int use_wav_reader(void *from)
     return status;
 }
 
+static int64_t nowhere(void *user, const void *data, size_t size)
+{
+    (void)user;
+    (void)data;
+    return (int64_t)size;
+}
+
+/* A session cannot be told why: it is const for writers. */
+static int no_reason(int status)
+{
+    (void)snprintf(error.message, sizeof error.message, "writers return a status and no reason");
+    return status;
+}
+
+static int use_write_options(void *from)
+{
+    return no_reason(wnpu_write_with(session, from, NULL, nowhere, NULL));
+}
+
+static int use_write_cursor(void *from)
+{
+    wnpu_write_options o;
+    wnpu_write_options_init(&o, sizeof o);
+    return no_reason(wnpu_write_with(session, &o, from, nowhere, NULL));
+}
+
 static int use_accel_info(void *from)
 {
     (void)wnpu_session_accel_bytes(model, &config, from, &error);
@@ -400,6 +426,8 @@ static void structures(void)
 {
     static wnpu_accel_info info;
     static wnpu_wav_reader wav;
+    static wnpu_write_options write_options;
+    static wnpu_write_cursor cursor;
 #ifdef WITH_NPU
     static wnpu_amdxdna_config npu;
 #endif
@@ -410,6 +438,8 @@ static void structures(void)
         USED(wnpu_audio, use_audio, &audio, offsetof(wnpu_audio, read)),
         USED(wnpu_wav_reader, use_wav_reader, &wav, sizeof(wnpu_wav_reader)),
         USED(wnpu_accel_info, use_accel_info, &info, 8),
+        USED(wnpu_write_options, use_write_options, &write_options, 8),
+        USED(wnpu_write_cursor, use_write_cursor, &cursor, sizeof cursor),
         FILLED(wnpu_model_info, get_info),
         FILLED(wnpu_model_memory, get_model_memory),
         FILLED(wnpu_memory, get_memory),
@@ -425,6 +455,8 @@ static void structures(void)
     };
     size_t i;
     wnpu_wav_reader_init(&wav, sizeof wav);
+    wnpu_write_options_init(&write_options, sizeof write_options);
+    wnpu_write_options_subtitles(&write_options);
 #ifdef WITH_NPU
     wnpu_amdxdna_config_init(&npu, sizeof npu);
 #endif
