@@ -101,23 +101,36 @@ static int64_t file_read(void *user, const char *name, uint64_t offset, void *bu
 
 /* ---- work ---- */
 
+typedef struct packing {
+    const wnpu_model *model;
+    wnpu_error error;
+} packing;
+
+static int fill(void *user, wnpu_write_fn write, void *sink)
+{
+    packing *p = user;
+    return wnpu_model_save(p->model, write, sink, &p->error);
+}
+
 /* The pack is written in pieces of a large page each: Linux keeps a file as it was written, and who
  * maps it next then gets large pages. */
 static int save(const wnpu_model *model, const char *from, const char *to)
 {
     static char buffer[2 << 20];
-    wnpu_error error = {0, ""};
+    packing p = {model, {0, ""}};
     output out;
+    int failed;
     if (output_open(&out, strcmp(to, "-") == 0 ? NULL : to) != 0) {
         return complain(EXIT_OUTPUT, "%s: %s", to, out.why);
     }
-    (void)setvbuf(out.file, buffer, _IOFBF, sizeof buffer);
-    if (wnpu_model_save(model, output_write, &out, &error) != WNPU_OK) {
-        output_drop(&out);
-        return error.code == WNPU_E_IO ? complain(EXIT_OUTPUT, "%s: %s", to, out.why) :
-               complain(code_of(error.code), "%s: %s", from, error.message);
-    }
-    return output_finish(&out) == 0 ? 0 : complain(EXIT_OUTPUT, "%s: %s", to, out.why);
+    out.strict = 1;
+    out.buffer = buffer;
+    out.buffer_size = sizeof buffer;
+    failed = output_save(&out, fill, &p) != 0;
+    output_close(&out);
+    return !failed ? 0 : p.error.code != 0 && p.error.code != WNPU_E_IO
+               ? complain(code_of(p.error.code), "%s: %s", from, p.error.message)
+               : complain(EXIT_OUTPUT, "%s: %s", to, out.why);
 }
 
 static int open_directory(wnpu_model **model, const char *path, wnpu_error *error)
@@ -143,8 +156,12 @@ static int pack(const char *from, const char *to)
     wnpu_error error = {0, ""};
     wnpu_model *model = NULL;
     struct stat info;
+    char why[256];
     int code = 0;
-    if (stat(from, &info) == 0 && S_ISDIR(info.st_mode)) {
+    output_protect(from, from);
+    if (output_check(strcmp(to, "-") == 0 ? NULL : to, from, why) != 0) {
+        code = complain(EXIT_OUTPUT, "%s: %s", to, why);
+    } else if (stat(from, &info) == 0 && S_ISDIR(info.st_mode)) {
         code = open_directory(&model, from, &error);
     } else if (wnpu_model_open(&model, from, NULL, &error) != WNPU_OK) {
         code = complain(code_of(error.code), "%s: %s", from, error.message);
@@ -153,6 +170,7 @@ static int pack(const char *from, const char *to)
         code = save(model, from, to);
     }
     wnpu_model_close(model);
+    output_forget();
     return code;
 }
 

@@ -13,6 +13,7 @@
 #include "output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <pthread.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #define PATH_SIZE 4096u /* longest name of an output or a model in the cache */
+#define MAX_OUTPUTS 16  /* --output options, and formats */
 
 enum {
     EXIT_USAGE = 1,
@@ -33,7 +35,8 @@ enum {
     EXIT_CANCELLED = 4,
     EXIT_OUTPUT = 5,
     EXIT_OTHER = 6,
-    EXIT_NPU = 7
+    EXIT_NPU = 7,
+    EXIT_ELSEWHERE = 8
 };
 
 /* In parts, since C99 compilers need not take longer strings. */
@@ -95,7 +98,7 @@ static const char help_search[] =
 "                        tokens that are there already lose, 0.5 to 4 (1); no N tokens\n"
 "                        in a row twice in a window, 0 to 64 (0)\n";
 
-static const char help_rest[] =
+static const char help_write[] =
 "      --vad on|off      decode only where there is speech (default: on)\n"
 "      --vad-threshold P probability that counts as speech, 0.05 to 0.95; default 0.5.\n"
 "                        Lower finds more\n"
@@ -105,15 +108,38 @@ static const char help_rest[] =
 "\n"
 "What to write\n"
 "      --spans           begin and end of each stretch of speech in ms, and no text\n"
-"  -f, --format F        txt, srt, vtt, tsv (times in ms) or json (everything); default:\n"
-"                        by the ending of --output FILE, else txt\n"
+"  -f, --format LIST     one or more of txt, srt, vtt, tsv (times in ms), csv, lrc, ass and\n"
+"                        json (everything), with commas; default: by the ending of\n"
+"                        --output FILE in any case, txt without an ending. An unknown\n"
+"                        ending is an error unless --format is given\n"
 "      --device          json also tells for each segment what its encoder ran on, cpu or\n"
 "                        accelerator: the one member that differs between machines\n"
-"  -o, --output PATH     a file; or a directory, which gets NAME.F for each FILE, and is\n"
-"                        made if PATH ends with / or there are several FILEs. Files\n"
-"                        appear whole, under their name only when finished. Default:\n"
-"                        standard output, several FILEs under ==> NAME <== lines (txt)\n"
+"  -o, --output PATH     a file; with several formats its name without the ending (talk:\n"
+"                        talk.txt, talk.srt); or a directory, which gets NAME.F for each\n"
+"                        FILE, and is made if PATH ends with / or there are several FILEs.\n"
+"                        May be repeated, for files with different endings; - is standard\n"
+"                        output, the default. Several FILEs come under ==> NAME <== lines\n"
+"                        there (txt), or as one array (json)\n"
 "\n"
+"Subtitles (srt, vtt, ass, lrc)\n"
+"      --subtitles       lines of 42 columns, 2 a cue, 1 to 7 s, 80 ms between cues, to be\n"
+"                        read at 20 columns a second; the options below change that, and\n"
+"                        any of them measures --words\n"
+"      --max-line-width N\n"
+"                        columns, 8 to 1000; East Asian characters and emoji have two\n"
+"      --max-lines N     in a cue, 1 to 16, if there is a line width\n"
+"      --max-cue-ms N, --min-cue-ms N, --min-gap-ms N\n"
+"                        longest and shortest cue (500 to 60000, 0 to 10000) and the time\n"
+"                        between cues (0 to 1000)\n"
+"      --reading-speed N columns a second, 5 to 100; cues stay that long if there is room\n"
+"\n"
+"Outputs are checked before anything runs: they must not be files that are read, and what\n"
+"cannot be written is an error then. Files appear whole; mode, owner, links and hard links\n"
+"stay. If writing fails after all, the text is written beside the output, in $TMPDIR or\n"
+"to standard output, and the exit status is 8.\n"
+"\n";
+
+static const char help_work[] =
 "How to work\n"
 "  -t, --threads N       1 to 64; default: one for each CPU, at most 8\n"
 "      --batch N         windows end in pauses, and up to N, 1 to 8, are decoded together:\n"
@@ -144,15 +170,19 @@ static const char help_rest[] =
 "  2  the model cannot be opened\n"
 "  3  a FILE cannot be read; the others are done\n"
 "  4  cancelled by SIGINT or SIGTERM; the text up to there is written\n"
-"  5  an output cannot be written\n"
+"  5  an output cannot be written; that is found out before anything runs, but for outputs\n"
+"     that nobody reads any more\n"
 "  6  anything else, such as no memory or an incomplete result\n"
 "  7  --require-npu, and the NPU could not do its part; the text up to there is written\n"
+"  8  an output could not be written, and its text is somewhere else: a line on standard\n"
+"     error says where\n"
 "With several failures the status is that of the first, but 4 before all. Each has a\n"
 "line on standard error.\n"
 "\n"
 "Examples\n"
 "  transcribe talk.wav                          the text on standard output\n"
-"  transcribe -o talk.srt film.mp4              subtitles, by way of ffmpeg\n"
+"  transcribe --subtitles -o talk.srt film.mp4  subtitles, by way of ffmpeg\n"
+"  transcribe -f txt,srt,json -o talk talk.wav  talk.txt, talk.srt and talk.json\n"
 "  transcribe -f json -o out/ *.wav             out/NAME.json for each\n"
 "  arecord -q -f S16_LE -r 16000 -d 10 | transcribe -\n";
 
@@ -164,9 +194,15 @@ typedef struct list {
 } list;
 
 typedef struct options {
-    const char *model, *output, *npu;
-    int output_is_dir;
-    int format;               /* wnpu_format, -1: not given */
+    const char *model, *npu;
+    const char *outputs[MAX_OUTPUTS]; /* as given; "-": standard output */
+    int n_outputs;
+    int output_is_dir;        /* the only one is */
+    int formats[MAX_OUTPUTS]; /* of each output; or of the only one, which then is a base name or a
+                                 directory if there are several. wnpu_format */
+    int n_formats;
+    int subtitles;            /* the preset */
+    wnpu_write_options layout; /* what was given beside it; -1: not given */
     int channel;
     int spans;                /* speech only, no text */
     int device;               /* in JSON, too */
@@ -178,9 +214,6 @@ typedef struct options {
     char **files;
     int n_files;
 } options;
-
-static const char *const formats[] = {"txt", "srt", "vtt", "tsv", "json"}; /* as wnpu_format */
-#define N_FORMATS ((int)(sizeof formats / sizeof formats[0]))
 
 /* All that the signal handler touches. */
 static volatile sig_atomic_t stop;
@@ -196,14 +229,32 @@ static void on_signal(int number)
     }
 }
 
+/* Text with control characters as escapes: file names and the like must neither end a line nor
+ * command a terminal. */
+static void put_safe(FILE *file, const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    for (; *t != '\0'; t++) {
+        if (*t == 0xc2 && t[1] >= 0x80 && t[1] < 0xa0) {
+            fprintf(file, "\\u%04x", *++t); /* controls beyond ASCII */
+        } else if (*t < 32 || *t == 127) {
+            fprintf(file, "\\x%02x", *t);
+        } else {
+            fputc(*t, file);
+        }
+    }
+}
+
 __attribute__((format(printf, 2, 3)))
 static int complain(int code, const char *format, ...)
 {
+    char line[2 * PATH_SIZE];
     va_list args;
-    fputs("transcribe: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    fputs("transcribe: ", stderr);
+    put_safe(stderr, line);
     fputc('\n', stderr);
     return code;
 }
@@ -223,7 +274,8 @@ enum {
     OPT_NO_SPEECH, OPT_NO_LOOP_CHECK, OPT_REPETITION, OPT_NO_REPEAT, OPT_CARRY, OPT_PREFIX,
     OPT_HOTWORDS, OPT_BOOST, OPT_COMMANDS, OPT_LANGUAGES, OPT_LANGUAGE_MODE,
     OPT_VAD, OPT_VAD_THRESHOLD, OPT_VAD_SPEECH, OPT_VAD_SILENCE, OPT_VAD_PAD, OPT_SPANS,
-    OPT_DEVICE, OPT_BATCH
+    OPT_DEVICE, OPT_BATCH, OPT_SUBTITLES, OPT_LINE_WIDTH, OPT_LINES, OPT_MAX_CUE, OPT_MIN_CUE,
+    OPT_GAP, OPT_READING
 };
 
 static const struct option long_options[] = {
@@ -269,6 +321,13 @@ static const struct option long_options[] = {
     {"device", no_argument, NULL, OPT_DEVICE},
     {"format", required_argument, NULL, 'f'},
     {"output", required_argument, NULL, 'o'},
+    {"subtitles", no_argument, NULL, OPT_SUBTITLES},
+    {"max-line-width", required_argument, NULL, OPT_LINE_WIDTH},
+    {"max-lines", required_argument, NULL, OPT_LINES},
+    {"max-cue-ms", required_argument, NULL, OPT_MAX_CUE},
+    {"min-cue-ms", required_argument, NULL, OPT_MIN_CUE},
+    {"min-gap-ms", required_argument, NULL, OPT_GAP},
+    {"reading-speed", required_argument, NULL, OPT_READING},
     {"threads", required_argument, NULL, 't'},
     {"batch", required_argument, NULL, OPT_BATCH},
     {"isa", required_argument, NULL, 'I'},
@@ -449,6 +508,21 @@ static int take_seed(options *o, const char *value)
                ? complain(EXIT_USAGE, "%s is no seed; see --help", value) : 0;
 }
 
+static int take_layout_option(options *o, int option, const char *value)
+{
+    wnpu_write_options *l = &o->layout;
+    switch (option) {
+    case OPT_SUBTITLES: o->subtitles = 1; return 0;
+    case OPT_LINE_WIDTH: return number(value, 8, 1000, &l->max_line_width);
+    case OPT_LINES: return number(value, 1, 16, &l->max_lines);
+    case OPT_MAX_CUE: return number(value, 500, 60000, &l->max_cue_ms);
+    case OPT_MIN_CUE: return number(value, 0, 10000, &l->min_cue_ms);
+    case OPT_GAP: return number(value, 0, 1000, &l->min_gap_ms);
+    case OPT_READING: return number(value, 5, 100, &l->reading_speed);
+    default: return complain(EXIT_OTHER, "option %d has no meaning", option); /* a mistake here */
+    }
+}
+
 /* Options of the search and what it may say. */
 static int take_voice_option(options *o, int option, const char *value)
 {
@@ -463,7 +537,7 @@ static int take_voice_option(options *o, int option, const char *value)
     case OPT_VAD_PAD: return number(value, 0, 2000, &p->vad_pad_ms);
     case OPT_SPANS: o->spans = 1; return 0;
     case OPT_DEVICE: o->device = 1; return 0;
-    default: return complain(EXIT_USAGE, "see --help"); /* getopt_long() said why */
+    default: return take_layout_option(o, option, value);
     }
 }
 
@@ -505,15 +579,37 @@ static int take_search_option(options *o, int option, const char *value)
     }
 }
 
-static int format_from(const char *name)
+static int take_formats(options *o, const char *value)
 {
-    int i;
-    for (i = 0; i < N_FORMATS; i++) {
-        if (strcmp(name, formats[i]) == 0) {
-            return i;
+    list l = {NULL, NULL, 0, 0};
+    size_t i;
+    int k, failed = split(&l, strdup(value), ",");
+    o->n_formats = 0;
+    for (i = 0; i < l.n && failed == 0; i++) {
+        int format = wnpu_format_from_name(l.items[i]);
+        for (k = 0; k < o->n_formats && o->formats[k] != format; k++) {
+        }
+        if (format < 0) {
+            failed = bad_value("format", l.items[i]);
+        } else if (k == o->n_formats) { /* there are fewer than MAX_OUTPUTS */
+            o->formats[o->n_formats++] = format;
         }
     }
-    return -1;
+    free(l.text);
+    free(l.items);
+    return failed != 0 || o->n_formats > 0 ? failed : bad_value("format", value);
+}
+
+static int take_output(options *o, const char *value)
+{
+    if (value[0] == '\0') {
+        return complain(EXIT_USAGE, "--output has no name; see --help");
+    }
+    if (o->n_outputs == MAX_OUTPUTS) {
+        return complain(EXIT_USAGE, "more than %d times --output; see --help", MAX_OUTPUTS);
+    }
+    o->outputs[o->n_outputs++] = value;
+    return 0;
 }
 
 static int self_test(void)
@@ -545,7 +641,8 @@ static int tell(int option)
     } else if (option == 'h') {
         fputs(help_hear, stdout);
         fputs(help_search, stdout);
-        fputs(help_rest, stdout);
+        fputs(help_write, stdout);
+        fputs(help_work, stdout);
     } else if (option == 'V') {
         unsigned v = (unsigned)wnpu_version();
         printf("transcribe (whisper_npu) %u.%u.%u\n", v / 10000, v / 100 % 100, v % 100);
@@ -564,7 +661,7 @@ static int take_option(options *o, int option, const char *value)
     int n = 0, failed = 0;
     switch (option) {
     case 'm': o->model = value; break;
-    case 'o': o->output = strcmp(value, "-") == 0 ? NULL : value; break;
+    case 'o': return take_output(o, value);
     case 'P': o->params.initial_prompt = value; break;
     case 'E': o->params.task = WNPU_TRANSLATE; break;
     case 'C': o->params.condition_on_previous = 1; break;
@@ -593,9 +690,7 @@ static int take_option(options *o, int option, const char *value)
                                                         : wnpu_language_id(value);
         failed = o->params.language < 0 && strcmp(value, "auto") != 0;
         return failed ? bad_value("language (--list-languages shows all)", value) : 0;
-    case 'f':
-        o->format = format_from(value);
-        return o->format < 0 ? bad_value("format", value) : 0;
+    case 'f': return take_formats(o, value);
     case 'I':
         o->config.isa = wnpu_isa_from_name(value);
         return o->config.isa < 0 ? bad_value("instruction set", value) : 0;
@@ -608,47 +703,174 @@ static int take_option(options *o, int option, const char *value)
     return 0;
 }
 
-/* Where the output of one input goes: 0 and path filled in, or -1 when that is too long. In a
- * directory it has the name of the input with another ending. */
-static int output_path(const options *o, const char *from, char path[PATH_SIZE])
+/* ---- where results go ---- */
+
+static const char *name_of(const char *path)
 {
-    const char *base = strrchr(from, '/') != NULL ? strrchr(from, '/') + 1 : from;
-    const char *dot = strrchr(base, '.');
-    size_t length = strlen(o->output), n = strlen(base);
+    return strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+}
+
+/* What follows the last dot of a file's name, or NULL if there is none. */
+static const char *ending_of(const char *path)
+{
+    const char *name = name_of(path), *dot = strrchr(name, '.');
+    return dot != NULL && dot != name ? dot + 1 : NULL;
+}
+
+/* How many results each input has: one for each format. */
+static int n_targets(const options *o)
+{
+    return o->n_formats;
+}
+
+static int is_standard(const options *o, int target)
+{
+    return strcmp(o->outputs[o->n_outputs > 1 ? target : 0], "-") == 0;
+}
+
+/* Where result number target of one input goes: 0 and path filled in, or -1 when that is too long.
+ * In a directory it has the name of the input with another ending. */
+static int target_path(const options *o, const char *from, int target, char path[PATH_SIZE])
+{
+    const char *to = o->outputs[o->n_outputs > 1 ? target : 0], *ending = ending_of(from);
+    const char *format = wnpu_format_name(o->formats[target]);
+    size_t length = strlen(to);
     int took;
-    if (strcmp(from, "-") == 0) {
-        base = "stdin";
-        n = strlen(base);
-    } else if (dot != NULL && dot != base) {
-        n = (size_t)(dot - base);
-    }
-    if (!o->output_is_dir) {
-        took = snprintf(path, PATH_SIZE, "%s", o->output);
+    if (o->output_is_dir) {
+        const char *base = strcmp(from, "-") == 0 ? "stdin" : name_of(from);
+        int n = (int)(ending != NULL ? (size_t)(ending - 1 - base) : strlen(base));
+        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", to, to[length - 1] == '/' ? "" : "/", n,
+                        base, format);
+    } else if (o->n_outputs == 1 && o->n_formats > 1) {
+        ending = ending_of(to);
+        if (ending != NULL && wnpu_format_from_name(ending) >= 0) {
+            length = (size_t)(ending - 1 - to);
+        }
+        took = snprintf(path, PATH_SIZE, "%.*s.%s", (int)length, to, format);
     } else {
-        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", o->output,
-                        o->output[length - 1] == '/' ? "" : "/", (int)n, base,
-                        formats[o->format]);
+        took = snprintf(path, PATH_SIZE, "%s", to);
     }
     return took > 0 && (size_t)took < PATH_SIZE ? 0 : -1;
 }
 
-/* Two inputs must not overwrite each other's output. */
-static int check_names(const options *o)
+/* Several inputs write to standard output: text under their names, or one JSON array. */
+static int is_shared(const options *o)
 {
-    char one[PATH_SIZE], other[PATH_SIZE];
-    int i, j;
-    for (i = 0; o->output != NULL && i < o->n_files; i++) {
-        if (output_path(o, o->files[i], one) != 0) {
-            return complain(EXIT_OUTPUT, "%s: %s", o->output, strerror(ENAMETOOLONG));
+    return o->n_files > 1 && is_standard(o, 0);
+}
+
+static int is_array(const options *o)
+{
+    return is_shared(o) && o->formats[0] == WNPU_FORMAT_JSON && !o->spans;
+}
+
+/* The format of a file by its ending, or -1 after a complaint. */
+static int format_of(const char *path)
+{
+    const char *ending = ending_of(path);
+    int format = ending != NULL && strcmp(path, "-") != 0 ? wnpu_format_from_name(ending)
+                                                          : WNPU_FORMAT_TXT;
+    if (format < 0) {
+        (void)complain(EXIT_USAGE, "%s: no format has the ending .%s; give --format, see --help",
+                       path, ending);
+    }
+    return format;
+}
+
+/* Finds the format of each output. */
+static int settle_formats(options *o)
+{
+    int i, given = o->n_formats;
+    if (o->n_outputs == 0) {
+        o->outputs[o->n_outputs++] = "-";
+    }
+    if (o->n_outputs == 1) {
+        const char *to = o->outputs[0];
+        o->output_is_dir = strcmp(to, "-") != 0 &&
+                           (o->n_files > 1 || to[strlen(to) - 1] == '/' || is_dir(to));
+        if (given == 0) {
+            o->n_formats = 1;
+            o->formats[0] = o->output_is_dir ? WNPU_FORMAT_TXT : format_of(to);
         }
-        for (j = 0; j < i; j++) {
-            if (output_path(o, o->files[j], other) == 0 && strcmp(one, other) == 0) {
-                return complain(EXIT_USAGE, "%s and %s would both be written to %s",
-                                o->files[j], o->files[i], one);
-            }
+        if (o->n_formats > 1 && is_standard(o, 0)) {
+            return complain(EXIT_USAGE, "several formats cannot share standard output; add "
+                            "--output NAME or DIRECTORY, see --help");
+        }
+        return o->formats[0] < 0 ? EXIT_USAGE : 0;
+    }
+    if (o->n_files > 1 || given > 0) {
+        return complain(EXIT_USAGE, "several --output options are for one FILE, and their endings "
+                        "tell the formats; see --help");
+    }
+    for (i = 0; i < o->n_outputs; i++) {
+        o->formats[i] = format_of(o->outputs[i]);
+        if (o->formats[i] < 0) {
+            return EXIT_USAGE;
+        }
+    }
+    o->n_formats = o->n_outputs;
+    return 0;
+}
+
+/* The layout of subtitles: the preset, and what was given beside it. */
+static int settle_layout(options *o)
+{
+    wnpu_write_options given = o->layout, *l = &o->layout;
+    int i;
+    wnpu_write_options_init(l, sizeof *l);
+    if (o->subtitles) {
+        wnpu_write_options_subtitles(l);
+    }
+    l->max_line_width = given.max_line_width >= 0 ? given.max_line_width : l->max_line_width;
+    l->max_lines = given.max_lines >= 0 ? given.max_lines : l->max_lines;
+    l->max_cue_ms = given.max_cue_ms >= 0 ? given.max_cue_ms : l->max_cue_ms;
+    l->min_gap_ms = given.min_gap_ms >= 0 ? given.min_gap_ms : l->min_gap_ms;
+    l->reading_speed = given.reading_speed >= 0 ? given.reading_speed : l->reading_speed;
+    if (l->max_cue_ms > 0 && l->max_cue_ms < l->min_cue_ms) {
+        l->min_cue_ms = l->max_cue_ms; /* the preset's */
+    }
+    l->min_cue_ms = given.min_cue_ms >= 0 ? given.min_cue_ms : l->min_cue_ms;
+    if (l->max_lines > 0 && l->max_line_width == 0) {
+        return complain(EXIT_USAGE, "--max-lines wants --max-line-width; see --help");
+    }
+    if (l->max_cue_ms > 0 && l->min_cue_ms > l->max_cue_ms) {
+        return complain(EXIT_USAGE, "--min-cue-ms is more than --max-cue-ms; see --help");
+    }
+    for (i = 0; i < n_targets(o); i++) {
+        int f = o->formats[i];
+        if ((f == WNPU_FORMAT_SRT || f == WNPU_FORMAT_VTT || f == WNPU_FORMAT_ASS ||
+             f == WNPU_FORMAT_LRC) && (l->max_line_width > 0 || l->max_cue_ms > 0 ||
+                                       l->min_cue_ms > 0 || l->min_gap_ms > 0 ||
+                                       l->reading_speed > 0)) {
+            o->params.words = 1; /* cues need the times of words */
         }
     }
     return 0;
+}
+
+/* Finds out what cannot be written, before anything runs. */
+static int check_outputs(const options *o)
+{
+    char path[PATH_SIZE], why[256];
+    int i, target, code = 0;
+    output_protect(o->model, o->model != NULL ? o->model : "");
+    for (i = 0; i < o->n_files; i++) {
+        output_protect(o->files[i], o->files[i]);
+    }
+    for (i = 0; i < o->n_files && code == 0; i++) {
+        for (target = 0; target < n_targets(o) && code == 0; target++) {
+            int standard = is_standard(o, target);
+            if (!standard && target_path(o, o->files[i], target, path) != 0) {
+                code = complain(EXIT_OUTPUT, "%s: %s", o->outputs[0], strerror(ENAMETOOLONG));
+            } else {
+                int failed = output_check(standard ? NULL : path, o->files[i], why);
+                code = failed == 0 ? 0 : complain(failed == -2 ? EXIT_USAGE : EXIT_OUTPUT, "%s: %s",
+                                                  standard ? "standard output" : path, why);
+            }
+        }
+    }
+    output_forget();
+    return code;
 }
 
 /* Room for what the search was told. */
@@ -668,7 +890,7 @@ static void settle_search(options *o)
 /* What the options mean together. */
 static int settle(options *o)
 {
-    size_t length = o->output != NULL ? strlen(o->output) : 0;
+    int code;
     settle_search(o);
     if (o->n_files == 0) {
         return complain(EXIT_USAGE, "no recording given; see --help");
@@ -676,26 +898,22 @@ static int settle(options *o)
     if (o->npu == NULL && (o->config.require_accel || o->config.accel_use != 0)) {
         return complain(EXIT_USAGE, "--npu-all and --require-npu want --npu PACK; see --help");
     }
-    if (o->output != NULL && length == 0) {
-        return complain(EXIT_USAGE, "--output has no name; see --help");
+    code = settle_formats(o);
+    if (code == 0) {
+        code = settle_layout(o);
     }
-    if (o->output != NULL) {
-        const char *dot = strrchr(o->output, '.');
-        o->output_is_dir = o->n_files > 1 || o->output[length - 1] == '/' || is_dir(o->output);
-        if (o->format < 0 && dot != NULL && !o->output_is_dir) {
-            o->format = format_from(dot + 1);
-        }
+    if (code != 0) {
+        return code;
     }
-    o->format = o->format < 0 ? WNPU_FORMAT_TXT : o->format;
-    if (o->output == NULL && o->n_files > 1 && o->format != WNPU_FORMAT_TXT) {
+    if (is_shared(o) && o->formats[0] != WNPU_FORMAT_TXT && !is_array(o)) {
         return complain(EXIT_USAGE, "several %s files cannot share standard output; "
-                        "add --output DIRECTORY", formats[o->format]);
+                        "add --output DIRECTORY", wnpu_format_name(o->formats[0]));
     }
-    if (o->output_is_dir && mkdir(o->output, 0777) != 0 && !is_dir(o->output)) {
-        return complain(EXIT_OUTPUT, "%s: %s", o->output,
+    if (o->output_is_dir && mkdir(o->outputs[0], 0777) != 0 && !is_dir(o->outputs[0])) {
+        return complain(EXIT_OUTPUT, "%s: %s", o->outputs[0],
                         strerror(errno == EEXIST ? ENOTDIR : errno));
     }
-    return check_names(o);
+    return check_outputs(o);
 }
 
 /* ---- the model ---- */
@@ -727,8 +945,11 @@ static int cached_model(const options *o, char path[PATH_SIZE])
 static void on_log(void *user, wnpu_log_level level, const char *text)
 {
     const options *o = user;
+    if (level == WNPU_LOG_ERROR) {
+        return; /* the function that failed returns the same, and its caller says so */
+    }
     if (level <= WNPU_LOG_WARNING ? !o->quiet : o->verbose && level <= WNPU_LOG_INFO) {
-        fprintf(stderr, "transcribe: %s\n", text);
+        (void)complain(0, "%s", text);
     }
 }
 
@@ -814,7 +1035,9 @@ static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
     int now = (int)(total_ms > 0 ? done_ms * 100 / total_ms : done_ms / 1000);
     if (p->on && now != p->shown) {
         p->shown = now;
-        fprintf(stderr, "\r\033[K%s: %d%s", p->name, now, total_ms > 0 ? " %" : " s");
+        fputs("\r\033[K", stderr);
+        put_safe(stderr, p->name);
+        fprintf(stderr, ": %d%s", now, total_ms > 0 ? " %" : " s");
         fflush(stderr);
     }
     return stop;
@@ -830,7 +1053,8 @@ static void tell_speed(const options *o, const char *name, const wnpu_session *s
         return;
     }
     audio = (double)s.audio_ms;
-    fprintf(stderr, "%s: %.1f s of sound in %.2f s, %.1f times real time\n", name, audio / 1e3,
+    put_safe(stderr, name);
+    fprintf(stderr, ": %.1f s of sound in %.2f s, %.1f times real time\n", audio / 1e3,
             s.total_ms / 1e3, s.total_ms > 0 ? audio / s.total_ms : 0.0);
     if (o->verbose) {
         const char *isa = wnpu_isa_name((wnpu_isa)s.isa);
@@ -863,58 +1087,179 @@ static int code_of(int status)
     }
 }
 
-static int output_failed(output *out, const char *path)
-{
-    return complain(EXIT_OUTPUT, "%s: %s", path != NULL ? path : "standard output", out->why);
-}
+/* What one output is filled with. */
+typedef struct content {
+    const options *o;
+    const wnpu_session *session;
+    const wnpu_choice *choice; /* NULL: no list of phrases */
+    int index, format;        /* of the input; wnpu_format */
+    int shared;               /* several inputs share standard output */
+    int first;                /* this is the first one there */
+} content;
 
-/* The phrase that was said, how sure that is, and the one after it. */
-static int write_choice(const options *o, const wnpu_choice *choice, output *out)
+static int put(wnpu_write_fn write, void *sink, const char *text)
 {
-    const char *second = choice->second >= 0 ? o->commands.items[choice->second] : "";
-    return fprintf(out->file, "%s\t%.3f\t%.3f\t%s\n", o->commands.items[choice->best],
-                   (double)choice->best_logprob, (double)choice->margin, second) < 0
-               ? WNPU_E_IO : WNPU_OK;
-}
-
-static int write_spans(const wnpu_session *session, output *out)
-{
-    wnpu_speech_span span;
-    size_t i;
-    for (i = 0; wnpu_get_speech_span(session, i, &span) == WNPU_OK; i++) {
-        char line[64];
-        int n = snprintf(line, sizeof line, "%lld\t%lld\n", (long long)span.t0_ms,
-                         (long long)span.t1_ms);
-        if (output_write(out, line, (size_t)n) != n) {
+    size_t left = strlen(text);
+    while (left > 0) {
+        int64_t n = write(sink, text, left);
+        if (n <= 0) {
             return WNPU_E_IO;
         }
+        text += n;
+        left -= (size_t)n;
     }
     return WNPU_OK;
 }
 
-/* Writes the results of one input and gives the file its name. choice may be NULL. */
-static int write_results(const options *o, const wnpu_session *session, int index,
-                         const wnpu_choice *choice, output *out, const char *path)
+/* Text on one line: controls become spaces. */
+static int put_line(wnpu_write_fn write, void *sink, const char *text)
 {
-    int status, devices = o->device && o->format == WNPU_FORMAT_JSON;
-    if (o->output == NULL && o->n_files > 1) {
-        fprintf(out->file, "%s==> %s <==\n", index > 0 ? "\n" : "", o->files[index]);
+    int status = WNPU_OK;
+    for (; *text != '\0' && status == WNPU_OK; text++) {
+        char one[2] = {*text, '\0'};
+        one[0] = (unsigned char)one[0] < 32 || one[0] == 127 ? ' ' : one[0];
+        status = put(write, sink, one);
     }
-    status = o->spans ? write_spans(session, out)
-           : choice != NULL && o->format == WNPU_FORMAT_TXT
-                 ? write_choice(o, choice, out)
-                 : wnpu_write(session, devices ? WNPU_FORMAT_JSON_DEVICE : (wnpu_format)o->format,
-                              output_write, out);
-    if (status != WNPU_OK) {
-        output_drop(out);
-        return output_failed(out, path);
+    return status;
+}
+
+/* The phrase that was said, how sure that is, and the one after it. */
+static int put_choice(const content *c, wnpu_write_fn write, void *sink)
+{
+    const list *l = &c->o->commands;
+    char numbers[64];
+    int status = put_line(write, sink, l->items[c->choice->best]);
+    (void)snprintf(numbers, sizeof numbers, "\t%.3f\t%.3f\t", (double)c->choice->best_logprob,
+                   (double)c->choice->margin);
+    status = status == WNPU_OK ? put(write, sink, numbers) : status;
+    if (status == WNPU_OK && c->choice->second >= 0) {
+        status = put_line(write, sink, l->items[c->choice->second]);
     }
-    return output_finish(out) == 0 ? 0 : output_failed(out, path);
+    return status == WNPU_OK ? put(write, sink, "\n") : status;
+}
+
+static int put_spans(const wnpu_session *session, wnpu_write_fn write, void *sink)
+{
+    wnpu_speech_span span;
+    size_t i;
+    int status = WNPU_OK;
+    for (i = 0; status == WNPU_OK && wnpu_get_speech_span(session, i, &span) == WNPU_OK; i++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "%lld\t%lld\n", (long long)span.t0_ms,
+                       (long long)span.t1_ms);
+        status = put(write, sink, line);
+    }
+    return status;
+}
+
+/* A JSON string; what is not UTF-8 or no text becomes "?". */
+static int put_json_string(wnpu_write_fn write, void *sink, const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    int status = put(write, sink, "\"");
+    while (*t != '\0' && status == WNPU_OK) {
+        char part[8];
+        size_t i, n = *t < 0x80 ? 1 : *t >= 0xc2 && *t < 0xe0 ? 2 : *t >= 0xe0 && *t < 0xf0 ? 3
+                    : *t >= 0xf0 && *t < 0xf5 ? 4 : 0;
+        for (i = 1; i < n && (t[i] & 0xc0) == 0x80; i++) {
+        }
+        if (n == 0 || i < n || *t < 32 || *t == 127 || (*t == 0xe0 && t[1] < 0xa0) ||
+            (*t == 0xed && t[1] > 0x9f) || (*t == 0xf0 && t[1] < 0x90) ||
+            (*t == 0xf4 && t[1] > 0x8f)) {
+            n = 1;
+            (void)snprintf(part, sizeof part, "?");
+        } else {
+            (void)snprintf(part, sizeof part, "%s%.*s", *t == '"' || *t == '\\' ? "\\" : "", (int)n,
+                           (const char *)t);
+        }
+        status = put(write, sink, part);
+        t += n;
+    }
+    return status == WNPU_OK ? put(write, sink, "\"") : status;
+}
+
+/* An output_fill_fn: the results of one input in one format. */
+static int fill(void *user, wnpu_write_fn write, void *sink)
+{
+    const content *c = user;
+    const char *name = c->o->files[c->index];
+    wnpu_write_options layout = c->o->layout;
+    int status = WNPU_OK, json = is_array(c->o);
+    if (json) {
+        status = put(write, sink, c->first ? "[{\"file\": " : ",\n{\"file\": ");
+        status = status == WNPU_OK ? put_json_string(write, sink, name) : status;
+        status = status == WNPU_OK ? put(write, sink, ", \"result\":\n") : status;
+    } else if (c->shared) {
+        status = put(write, sink, c->first ? "==> " : "\n==> ");
+        status = status == WNPU_OK ? put_line(write, sink, name) : status;
+        status = status == WNPU_OK ? put(write, sink, " <==\n") : status;
+    }
+    layout.format = c->o->device && c->format == WNPU_FORMAT_JSON ? WNPU_FORMAT_JSON_DEVICE
+                                                                  : c->format;
+    if (status == WNPU_OK) {
+        status = c->o->spans ? put_spans(c->session, write, sink)
+               : c->choice != NULL && c->format == WNPU_FORMAT_TXT ? put_choice(c, write, sink)
+               : wnpu_write_with(c->session, &layout, NULL, write, sink);
+    }
+    return json && status == WNPU_OK ? put(write, sink, "}") : status;
+}
+
+/* The outputs of one input. */
+typedef struct outputs {
+    output of[MAX_OUTPUTS];
+    int n;
+    int written;              /* results on standard output so far */
+} outputs;
+
+static void close_outputs(outputs *out)
+{
+    while (out->n > 0) {
+        output_close(&out->of[--out->n]);
+    }
+}
+
+/* Before the run: what became unwritable since check_outputs() shows at once. */
+static int open_outputs(const options *o, const char *from, outputs *out)
+{
+    char path[PATH_SIZE];
+    for (out->n = 0; out->n < n_targets(o); out->n++) {
+        int standard = is_standard(o, out->n);
+        if (!standard && target_path(o, from, out->n, path) != 0) {
+            return EXIT_OUTPUT; /* cannot be: check_outputs() was content */
+        }
+        if (output_open(&out->of[out->n], standard ? NULL : path) != 0) {
+            return complain(EXIT_OUTPUT, "%s: %s", standard ? "standard output" : path,
+                            out->of[out->n].why);
+        }
+    }
+    return 0;
+}
+
+/* Writes the results of one input to all its outputs. choice may be NULL. */
+static int write_results(const options *o, const wnpu_session *session, int index,
+                         const wnpu_choice *choice, outputs *out)
+{
+    content c = {o, session, choice, index, 0, is_shared(o), out->written == 0};
+    int target, code = 0;
+    for (target = 0; target < out->n; target++) {
+        output *one = &out->of[target];
+        int saved;
+        c.format = o->formats[target];
+        saved = output_save(one, fill, &c);
+        out->written += one->kind == OUTPUT_STDOUT && saved == 0;
+        if (saved != 0) {
+            const char *name = one->kind == OUTPUT_STDOUT ? "standard output" : one->path;
+            int failed = saved > 0 ? complain(EXIT_ELSEWHERE, "%s: %s; the text is in %s", name,
+                                              one->why, one->where)
+                                   : complain(EXIT_OUTPUT, "%s: %s", name, one->why);
+            code = code == EXIT_OUTPUT ? code : failed;
+        }
+    }
+    return code;
 }
 
 /* The run itself: in is open, out too. */
-static int run(const options *o, wnpu_session *session, int index, const input *in, output *out,
-               const char *path)
+static int run(const options *o, wnpu_session *session, int index, const input *in, outputs *out)
 {
     const char *name = strcmp(o->files[index], "-") == 0 ? "standard input" : o->files[index];
     progress shown = {name, -1, o->terminal && !o->quiet};
@@ -939,31 +1284,26 @@ static int run(const options *o, wnpu_session *session, int index, const input *
         complain(code, "%s: %s", name, why[0] != '\0' ? why : wnpu_strerror(status));
     }
     if (status >= 0 || status == WNPU_E_CANCELLED || wnpu_segment_count(session) > 0) {
-        written = write_results(o, session, index, chosen ? &choice : NULL, out, path);
+        written = write_results(o, session, index, chosen ? &choice : NULL, out);
     }
     tell_speed(o, name, session);
     return code != 0 ? code : written;
 }
 
-static int transcribe(const options *o, wnpu_session *session, int index)
+static int transcribe(const options *o, wnpu_session *session, int index, outputs *out)
 {
     const char *from = o->files[index];
-    char name[PATH_SIZE], *path = o->output != NULL ? name : NULL;
     input in;
-    output out;
-    int code;
-    if (path != NULL && output_path(o, from, path) != 0) {
-        return EXIT_OUTPUT; /* cannot be: check_names() was content */
+    int code = open_outputs(o, from, out); /* first: a pipe can be heard only once */
+    if (code == 0) {
+        if (input_open(&in, from, o->channel, &stop) != 0) {
+            code = stop ? EXIT_CANCELLED : complain(EXIT_INPUT, "%s: %s", from, in.why);
+        } else {
+            code = run(o, session, index, &in, out);
+        }
+        input_close(&in);
     }
-    if (input_open(&in, from, o->channel, &stop) != 0) {
-        code = stop ? EXIT_CANCELLED : complain(EXIT_INPUT, "%s: %s", from, in.why);
-    } else if (output_open(&out, path) != 0) { /* before the work: a wrong path shows at once */
-        code = output_failed(&out, path);
-    } else {
-        code = run(o, session, index, &in, &out, path);
-        output_drop(&out);
-    }
-    input_close(&in);
+    close_outputs(out);
     return code;
 }
 
@@ -982,7 +1322,9 @@ static int transcribe_all(options *o)
 {
     wnpu_model *model = NULL;
     wnpu_session *session = NULL;
+    outputs out;
     int i, code = open_model(o, &model);
+    memset(&out, 0, sizeof out);
     if (code == 0) {
         code = open_npu(o);
     }
@@ -990,11 +1332,15 @@ static int transcribe_all(options *o)
         code = open_session(o, model, &session);
     }
     for (i = 0; session != NULL && i < o->n_files && !stop; i++) {
-        int one = transcribe(o, session, i);
+        int one = transcribe(o, session, i, &out);
         code = one == EXIT_CANCELLED || code == 0 ? one : code;
         if (one == EXIT_USAGE) {
             break; /* the others would fail in the same way */
         }
+    }
+    if (session != NULL && is_array(o) &&
+        (fputs(out.written > 0 ? "]\n" : "[]\n", stdout) == EOF || fflush(stdout) != 0)) {
+        code = code == 0 ? complain(EXIT_OUTPUT, "standard output: %s", strerror(errno)) : code;
     }
     atomic_store(&running, NULL);
     wnpu_session_close(session);
@@ -1003,14 +1349,28 @@ static int transcribe_all(options *o)
     return stop ? EXIT_CANCELLED : code;
 }
 
+/* A descriptor 0 to 2 that is closed would go to the next file that is opened, and messages or text
+ * into it. They are opened in a way that reading or writing fails. */
+static void open_standard(void)
+{
+    int fd;
+    for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     options o;
     struct sigaction action;
     int option, code;
 
+    open_standard();
+    opterr = 0; /* its messages would write options as they are */
     memset(&o, 0, sizeof o);
-    o.format = -1;
+    memset(&o.layout, -1, sizeof o.layout); /* nothing was given */
     o.channel = WNPU_CHANNEL_MIX;
     o.terminal = isatty(STDERR_FILENO);
     wnpu_config_init(&o.config, sizeof o.config);
@@ -1019,7 +1379,9 @@ int main(int argc, char **argv)
         if (option < 128 && strchr("hVLT", option) != NULL) { /* longer codes have no letter */
             return tell(option);
         }
-        code = take_option(&o, option, optarg);
+        code = option == '?' ? complain(EXIT_USAGE, "%s: no such option, or a value is missing; "
+                                        "see --help", argv[optind - 1])
+                             : take_option(&o, option, optarg);
         if (code != 0) {
             return code;
         }
@@ -1028,15 +1390,18 @@ int main(int argc, char **argv)
     o.n_files = argc - optind;
     o.config.log = on_log;
     o.config.log_user = &o;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_IGN; /* an output that fails is no reason to lose the others */
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
     code = settle(&o);
     if (code != 0) {
         return code;
     }
     /* The first signal cancels, a second one kills. */
-    memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     action.sa_flags = (int)SA_RESETHAND;
-    sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     code = transcribe_all(&o);

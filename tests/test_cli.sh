@@ -69,10 +69,11 @@ test_help() {
         compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
-        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device batch; do
+        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device batch \
+        subtitles max-line-width max-lines max-cue-ms min-cue-ms min-gap-ms reading-speed; do
         has "$T/out" "--$option"
     done
-    for status in 0 1 2 3 4 5 6 7; do
+    for status in 0 1 2 3 4 5 6 7 8; do
         grep -q "^  $status  " "$T/out" || fail "exit status $status is not explained"
     done
     awk 'length($0) > 90 { exit 1 }' "$T/out" || fail "a line of --help is too long"
@@ -109,7 +110,11 @@ test_limits() {
         '--repetition-penalty 0.5' '--repetition-penalty 4' '--no-repeat-ngram 0' \
         '--no-repeat-ngram 64' '--hotword-boost 0' '--hotword-boost 20' '--max-tokens 1' \
         '--max-tokens 224' '--language-mode 1' '--language-mode 20' '--threads 1' '--threads 64' \
-        '--batch 1' '--batch 8'; do
+        '--batch 1' '--batch 8' '--max-line-width 8' '--max-line-width 1000' \
+        '--subtitles --max-lines 1' '--subtitles --max-lines 16' '--max-cue-ms 500' \
+        '--max-cue-ms 60000' '--min-cue-ms 0' '--min-cue-ms 10000' '--min-gap-ms 0' \
+        '--min-gap-ms 1000' '--reading-speed 5' '--reading-speed 100' '--format TXT' \
+        '--subtitles --max-cue-ms 500'; do
         # shellcheck disable=SC2086 # two words are wanted
         run 2 "$transcribe" --model "$T/none" $right a.wav
     done
@@ -137,7 +142,12 @@ test_usage_errors() {
         '--languages en,klingon' '--language-mode sometimes' '--language-mode 21' \
         '--vad maybe' '--vad-threshold 0.01' '--vad-threshold 1' '--vad-threshold x' \
         '--vad-min-speech -1' '--vad-min-speech 5001' '--vad-min-silence 10001' \
-        '--vad-min-silence 1s' '--vad-pad 2001' '--vad-pad -1'; do
+        '--vad-min-silence 1s' '--vad-pad 2001' '--vad-pad -1' '--max-line-width 7' '--max-line-width 1001' \
+        '--max-lines 0' '--max-lines 17' '--max-lines 2' '--max-cue-ms 499' '--max-cue-ms 60001' \
+        '--min-cue-ms -1' '--min-cue-ms 10001' '--min-gap-ms 1001' '--reading-speed 4' \
+        '--reading-speed 101' '--max-cue-ms 1000 --min-cue-ms 1001' '--format txt,doc' \
+        '--format ,' '--format txt,srt' '--output talk.doc' '--output talk.1' \
+        '--output a.txt --output b.doc' '--output a.txt --output b.srt --format srt'; do
         # shellcheck disable=SC2086 # two words are wanted
         run 1 "$transcribe" a.wav $wrong
         empty "$T/out"
@@ -152,7 +162,7 @@ test_usage_errors() {
     has "$T/err" "--output DIRECTORY"
     mkdir "$T/collide"
     run 1 "$transcribe" --output "$T/collide" x/a.wav y/a.mp3
-    has "$T/err" "would both be written"
+    has "$T/err" "x/a.wav is written to it as well"
     run 1 "$transcribe" --output "" a.wav
 }
 
@@ -295,11 +305,14 @@ test_stdin() {
 }
 
 test_formats() {
-    for f in txt srt vtt tsv json; do
+    for f in txt srt vtt tsv json csv lrc ass; do
         run 0 "$transcribe" -m "$model" -f $f "$T/speech.wav"
         cp "$T/out" "$T/result.$f"
         run 0 "$transcribe" -m "$model" -o "$T/by_name.$f" "$T/speech.wav"
         same "$T/result.$f" "$T/by_name.$f"
+        upper=$(echo $f | tr '[:lower:]' '[:upper:]')
+        run 0 "$transcribe" -m "$model" -o "$T/upper.$upper" "$T/speech.wav"
+        same "$T/result.$f" "$T/upper.$upper"
         empty "$T/out"
         run 0 "$transcribe" -m "$model" -f $f "$T/silence.wav"
     done
@@ -351,14 +364,178 @@ test_output_file() {
     fi
 }
 
+# What cannot be written is known before anything runs: in no time, and nothing is touched.
+refused() {
+    want=$1
+    shift
+    run "$want" timeout 20 "$transcribe" -m "$model" "$@" "$T/long.wav"
+    [ "$(wc -l <"$T/err")" -eq 1 ] || fail "not one line: $(cat "$T/err")"
+}
+
+test_output_refused() {
+    rm -rf "$T/r" && mkdir "$T/r" && cp "$T/silence.wav" "$T/r/in.txt" && echo old >"$T/r/old.txt"
+    cp "$T/r/in.txt" "$T/before"
+    ln "$T/r/in.txt" "$T/r/hard.srt" && ln -s in.txt "$T/r/soft.srt"
+    run 1 "$transcribe" -m "$model" -o "$T/r/in.txt" "$T/r/in.txt"
+    has "$T/err" "is read"
+    run 1 "$transcribe" -m "$model" -o "$T/r/hard.srt" "$T/r/in.txt"
+    run 1 "$transcribe" -m "$model" -o "$T/r/soft.srt" "$T/r/in.txt"
+    run 1 "$transcribe" -m "$model" -o "$T/r" "$T/silence.wav" "$T/r/in.txt"
+    "$transcribe" -m "$model" -f txt -o "$T/r/in.txt" - <"$T/r/in.txt" 2>"$T/err"
+    [ $? -eq 1 ] || fail "standard input is the output: $(cat "$T/err")"
+    cp "$model" "$T/r/model.txt"
+    run 1 "$transcribe" -m "$T/r/model.txt" -o "$T/r/model.txt" "$T/silence.wav"
+    sh -c 'exec "$@" >>"$0"' "$T/r/in.txt" "$transcribe" -q -m "$model" "$T/r/in.txt" 2>"$T/err"
+    [ $? -eq 1 ] || fail "standard output is the input"
+    same "$T/before" "$T/r/in.txt"
+    refused 1 -o "$T/r/a.txt" -o "$T/r/./a.txt"
+    refused 5 -o "$T/r/none/a.txt"
+    refused 5 -o "$T/r/old.txt/a.txt"
+    ln -s loop.txt "$T/r/loop.txt"
+    refused 5 -o "$T/r/loop.txt"
+    refused 5 -o "$T/r/$(printf '%0252d' 0).txt"
+    cp "$T/long.wav" "$T/r/$(printf '%0251d' 0).wav"
+    run 5 timeout 20 "$transcribe" -m "$model" -f json -o "$T/r/" "$T/r/$(printf '%0251d' 0).wav"
+    mkdir "$T/r/dir.txt"
+    refused 5 -f txt,srt -o "$T/r/dir"
+    refused 5 -o "$T/r/a.txt" -o "$T/r/none/b.srt"
+    [ ! -e "$T/r/a.txt" ] || fail "an output was begun though another one cannot be written"
+    sh -c 'exec "$@" >&-' sh "$transcribe" -m "$model" "$T/long.wav" 2>"$T/err"
+    [ $? -eq 5 ] || fail "closed standard output"
+    printf 'x\033[31m\nz' >"$T/esc"
+    run 3 "$transcribe" -m "$model" "$T/$(cat "$T/esc")"
+    has "$T/err" 'x\x1b[31m\x0az'
+    [ "$(wc -l <"$T/err")" -eq 1 ] || fail "a name ends a line"
+    [ "$(cat "$T/r/old.txt")" = old ] || fail "an output was touched"
+    run 5 sh -c 'ulimit -f 1; exec "$@"' sh "$transcribe" -m "$model" -o "$T/r/a.txt" "$T/long.wav"
+    if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null 2>&1; then
+        chmod 755 "$T" && chmod 555 "$T/r" && chmod 444 "$T/r/old.txt"
+        for to in old.txt new.txt; do
+            run 5 setpriv --reuid 65534 --clear-groups timeout 20 "$transcribe" \
+                -m "$T/r/model.txt" -o "$T/r/$to" "$T/long.wav"
+        done
+        chmod 755 "$T/r"
+    fi
+    [ -z "$(find "$T/r" -name '.transcribe*')" ] || fail "temporary files were left"
+}
+
+# Mode, owner, links and names of what is written over; and names as long as they may be.
+test_output_kept() {
+    rm -rf "$T/k" && mkdir "$T/k"
+    echo old >"$T/k/mode.txt" && chmod 600 "$T/k/mode.txt"
+    echo old >"$T/k/one.txt" && ln "$T/k/one.txt" "$T/k/two.txt"
+    ln -s ../k/target.txt "$T/k/dangling.txt"
+    for to in mode one dangling "$(printf '%0251d' 0)"; do
+        run 0 "$transcribe" -m "$model" -o "$T/k/$to.txt" "$T/speech.wav"
+        same "$T/speech.txt" "$T/k/$to.txt"
+    done
+    [ "$(stat -c %a "$T/k/mode.txt")" = 600 ] || fail "the mode changed"
+    same "$T/speech.txt" "$T/k/two.txt"
+    [ -h "$T/k/dangling.txt" ] && [ ! -h "$T/k/target.txt" ] || fail "the link was replaced"
+    if [ "$(id -u)" -eq 0 ]; then
+        echo old >"$T/k/owner.txt" && chown 12345:54321 "$T/k/owner.txt"
+        run 0 "$transcribe" -m "$model" -o "$T/k/owner.txt" "$T/speech.wav"
+        [ "$(stat -c %u:%g "$T/k/owner.txt")" = 12345:54321 ] || fail "the owner changed"
+        same "$T/speech.txt" "$T/k/owner.txt"
+    fi
+    if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null 2>&1; then
+        cp "$model" "$T/k/model.bin" && chmod 755 "$T" "$T/k" && chmod 644 "$T/speech.wav"
+        echo old >"$T/k/mine.txt" && chmod 666 "$T/k/mine.txt"
+        run 0 setpriv --reuid 65534 --clear-groups "$transcribe" -m "$T/k/model.bin" \
+            -o "$T/k/mine.txt" "$T/speech.wav" # a directory that is not ours
+        same "$T/speech.txt" "$T/k/mine.txt"
+        [ "$(stat -c %u "$T/k/mine.txt")" = 0 ] || fail "the owner changed"
+    fi
+    if unshare -m true 2>/dev/null; then
+        echo old >"$T/k/bound.txt" && echo other >"$T/k/real.txt"
+        # shellcheck disable=SC2016 # the inner shell expands it
+        run 0 unshare -m sh -c 'mount --bind "$0/real.txt" "$0/bound.txt" && exec "$@"' "$T/k" \
+            "$transcribe" -m "$model" -o "$T/k/bound.txt" "$T/speech.wav"
+        same "$T/speech.txt" "$T/k/real.txt"
+        [ "$(cat "$T/k/bound.txt")" = old ] || fail "what is under the mount was changed"
+    fi
+    [ -z "$(find "$T/k" -name '.transcribe*')" ] || fail "temporary files were left"
+}
+
+# Several formats in one run are what single runs write.
+test_output_several() {
+    rm -rf "$T/s" && mkdir "$T/s"
+    run 0 "$transcribe" -m "$model" -f txt,SRT,json,txt -o "$T/s/base" "$T/speech.wav"
+    for f in txt srt json; do
+        same "$T/result.$f" "$T/s/base.$f"
+    done
+    [ "$(find "$T/s" -type f | wc -l)" -eq 3 ] || fail "other files: $(ls "$T/s")"
+    run 0 "$transcribe" -m "$model" -f vtt,csv -o "$T/s/known.vtt" "$T/speech.wav"
+    same "$T/result.vtt" "$T/s/known.vtt"
+    same "$T/result.csv" "$T/s/known.csv"
+    run 0 "$transcribe" -m "$model" -o "$T/s/a.Lrc" -o - -o "$T/s/b.ass" "$T/speech.wav"
+    same "$T/speech.txt" "$T/out"
+    same "$T/result.lrc" "$T/s/a.Lrc"
+    same "$T/result.ass" "$T/s/b.ass"
+    run 0 "$transcribe" -m "$model" -f tsv,json -o "$T/s/d" "$T/speech.wav" "$T/silence.wav"
+    same "$T/result.tsv" "$T/s/d/speech.tsv"
+    same "$T/result.json" "$T/s/d/speech.json"
+    [ "$(find "$T/s/d" -type f | wc -l)" -eq 4 ] || fail "other files: $(ls "$T/s/d")"
+    run 3 "$transcribe" -m "$model" -f json "$T/none.wav" "$T/speech.wav" "$T/silence.wav"
+    if command -v python3 >/dev/null 2>&1; then
+        python3 -c 'import json, sys
+many = json.load(open(sys.argv[1]))
+assert [one["file"].rsplit("/", 1)[1] for one in many] == ["speech.wav", "silence.wav"]
+assert many[0]["result"] == json.load(open(sys.argv[2]))' "$T/out" "$T/result.json" ||
+            fail "json of several files"
+    fi
+    run 3 "$transcribe" -m "$model" -f json "$T/none.wav" "$T/none.wav"
+    [ "$(cat "$T/out")" = "[]" ] || fail "json of no files: $(cat "$T/out")"
+}
+
+# Other programs read what was written, with the same texts, and the limits hold.
+test_subtitles() {
+    if ! command -v python3 >/dev/null 2>&1; then
+        skip "python3 is not installed"
+        return
+    fi
+    run 0 "$transcribe" -m "$model" --subtitles -f srt,vtt,ass,lrc,csv,json -o "$T/sub" \
+        "$T/speech.wav"
+    python3 tests/subtitles.py "$T/sub" 42 2 7000 1000 80 >"$T/out" 2>&1 ||
+        fail "--subtitles: $(cat "$T/out")"
+    run 0 "$transcribe" -m "$model" --max-line-width 20 --max-lines 1 --max-cue-ms 2000 \
+        -f srt,vtt,ass,lrc,csv,json -o "$T/narrow" "$T/speech.wav"
+    python3 tests/subtitles.py "$T/narrow" 20 1 2000 0 0 >"$T/out" 2>&1 ||
+        fail "narrow: $(cat "$T/out")"
+}
+
+# What devices do not take is somewhere else, unless nobody reads any more.
 test_output_device() {
-    run 5 "$transcribe" -m "$model" -o /dev/full "$T/speech.wav"
-    has "$T/err" /dev/full
-    run 5 sh -c 'exec "$@" >/dev/full' sh "$transcribe" -m "$model" "$T/speech.wav"
+    mkdir -p "$T/tmp"
+    run 8 env TMPDIR="$T/tmp" "$transcribe" -m "$model" -o /dev/full "$T/speech.wav"
+    has "$T/err" "/dev/full: No space left on device; the text is in $T/tmp/full.1"
+    same "$T/speech.txt" "$T/tmp/full.1"
+    run 8 env TMPDIR="$T/none" sh -c 'exec "$@"' sh "$transcribe" -m "$model" -o /dev/full \
+        "$T/speech.wav"
+    same "$T/speech.txt" "$T/out"
     has "$T/err" "standard output"
+    run 8 env TMPDIR="$T/tmp" sh -c 'exec "$@" >/dev/full' sh "$transcribe" -m "$model" \
+        "$T/speech.wav"
+    has "$T/err" "standard output"
+    same "$T/speech.txt" "$T/tmp/transcript.1"
+    run 5 env TMPDIR="$T/none" sh -c 'exec "$@" >/dev/full' sh "$transcribe" -m "$model" \
+        "$T/speech.wav"
     [ -c /dev/full ] || fail "/dev/full was replaced"
     run 0 "$transcribe" -m "$model" -o /dev/null "$T/speech.wav"
     [ -c /dev/null ] || fail "/dev/null was replaced"
+    { "$transcribe" -m "$model" "$T/speech.wav" 2>"$T/err"; echo $? >"$T/status"; } | true
+    [ "$(cat "$T/status")" -eq 5 ] || fail "status $(cat "$T/status") when nobody reads"
+    [ "$(find "$T/tmp" -type f | wc -l)" -eq 2 ] || fail "copies: $(ls "$T/tmp")"
+}
+
+# The directory goes while the recording is heard: the text is somewhere else.
+test_output_lost() {
+    rm -rf "$T/gone" "$T/tmp2" && mkdir "$T/gone" "$T/tmp2"
+    { sleep 4; rm -r "$T/gone"; cat "$T/speech.wav"; } |
+        TMPDIR=$T/tmp2 "$transcribe" -m "$model" -o "$T/gone/a.txt" - >"$T/out" 2>"$T/err"
+    [ $? -eq 8 ] || fail "the status does not say so: $(cat "$T/err")"
+    has "$T/err" "the text is in $T/tmp2/a.1.txt"
+    same "$T/speech.txt" "$T/tmp2/a.1.txt"
 }
 
 test_output_directory() {
@@ -446,7 +623,8 @@ t_run test_models
 if [ -n "$model" ] && [ -n "$demo" ]; then
     make_recordings
     for t in text spans commands minimal_errors bad_inputs several_files stdin formats output_file \
-        output_device output_directory signals ffmpeg_absent \
+        output_device output_directory output_refused output_kept output_several output_lost \
+        subtitles signals ffmpeg_absent \
         ffmpeg_pretended ffmpeg_real; do
         t_run test_$t
     done
