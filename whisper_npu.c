@@ -20382,6 +20382,7 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 #define WI_LEAD_MS 2000        /* shorter silence at a window's begin is decoded along: the detector
                                   may have missed the first words */
 #define WI_TRAIL_MS 1000       /* the same for silence behind the window's last speech */
+#define WI_BREAK_MS 3000       /* a pause that long ends a window */
 #define WI_LEFT_MS 1000        /* so much speech without text is decoded again */
 #define WI_STRAY_MS 500        /* the model's times may be wrong by so much */
 #define WI_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
@@ -20391,6 +20392,9 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 #define WI_CUT_MS 10000        /* where windows end in pauses: these lie in the last so many ms */
 #define WI_PAUSE_MS 200        /* shorter ones do if there is no other */
 #define WI_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
+#define WI_TOLD_S 3.0f         /* seconds of speech that tell the language of a recording if it is */
+#define WI_TOLD_SURE 0.8f      /* at least that probable, */
+#define WI_TOLD_MOST_S 15.0f   /* and seconds that do in any case */
 
 /* Windows that were decoded together before their turn came. What is not known of a window is found
  * out when it is there, with the same result. */
@@ -20584,6 +20588,22 @@ static int64_t wi_speech_until(const wi_run *r, int64_t ms)
         end = span.t1_ms < ms ? span.t1_ms : ms;
     }
     return end;
+}
+
+/* Where the speech ends before the first pause of at least pause_ms that begins after from_ms, or -1
+ * if there is none. Of a pause that is not over at to_ms only the part before it counts, so that the
+ * answer does not depend on how much more has been read. */
+static int64_t wi_pause(const wi_run *r, int64_t from_ms, int64_t to_ms, int64_t pause_ms)
+{
+    wnpu_speech_span span;
+    size_t i;
+    for (i = r->past; wi_speech(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
+        int64_t next = wi_speech_from(r, span.t1_ms);
+        if (span.t1_ms > from_ms && (next < to_ms ? next : to_ms) - span.t1_ms >= pause_ms) {
+            return span.t1_ms;
+        }
+    }
+    return -1;
 }
 
 /* Steps of speech in t0_ms..t1_ms and a span of steps. */
@@ -21138,8 +21158,17 @@ static int32_t wi_best_language(const wi_run *r, const float *probability)
     return best;
 }
 
-/* Asks the encoded window, and adds its answer to what was heard; silence weighs little. 0 if the
- * run was cancelled: the answer may come from a step that was cut short, and is not counted. */
+/* Seconds of speech in the window, as far as anybody can tell. */
+static float wi_seconds(const wi_run *r)
+{
+    int64_t ms = r->params.vad ? wi_voiced(r, wi_clock(r, 0), wi_heard_ms(r))
+                               : (int64_t)r->content * 10;
+    return (float)ms / 1000.0f;
+}
+
+/* Asks the encoded window, and adds its answer to what was heard, by the seconds of speech in it
+ * and the model's belief that they are speech. 0 if the run was cancelled: the answer may come from
+ * a step that was cut short, and is not counted. */
 static int wi_hear(wi_run *r, float *probability /* [WI_LANGUAGES] */)
 {
     float no_speech = 0.0f, weight;
@@ -21150,7 +21179,7 @@ static int wi_hear(wi_run *r, float *probability /* [WI_LANGUAGES] */)
         return 0;
     }
     r->stats.prompt_tokens++;
-    weight = no_speech < 1.0f ? 1.0f - no_speech : 0.0f;
+    weight = no_speech < 1.0f ? (1.0f - no_speech) * wi_seconds(r) : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that silence alone still has an answer */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         r->heard[i] += weight * probability[i];
@@ -21171,6 +21200,25 @@ static void wi_decide_language(wi_run *r)
     r->language_probability = wi_heard(r, r->language);
 }
 
+/* Whether enough was heard to tell the language of a recording: a word before a long pause may not
+ * be enough, and then the windows after it have a say, too. */
+static int wi_is_told(const wi_run *r)
+{
+    return r->language >= 0 && (r->heard_weight >= WI_TOLD_MOST_S ||
+           (r->heard_weight >= WI_TOLD_S && wi_heard(r, r->language) >= WI_TOLD_SURE));
+}
+
+/* Whether the window is to be asked for its language before it is decoded. */
+static int wi_asks_language(const wi_run *r)
+{
+    const wnpu_params *p = &r->params;
+    if (p->language != WNPU_LANGUAGE_AUTO || !r->engine.model->vocab.multilingual) {
+        return 0;
+    }
+    return r->language < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
+           (p->language_windows < 2 && !wi_is_told(r));
+}
+
 /* A window of its own mind: the language changes when another leads clearly, or twice in a row. */
 static void wi_follow_language(wi_run *r, const float *probability)
 {
@@ -21186,38 +21234,14 @@ static void wi_follow_language(wi_run *r, const float *probability)
 static void wi_find_language(wi_run *r)
 {
     float probability[WI_LANGUAGES];
-    int each = r->params.language_mode == WNPU_LANGUAGE_EACH &&
-               r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual;
-    if (r->language >= 0 && !each) {
+    if (!wi_asks_language(r) || !wi_hear(r, probability)) {
         return;
     }
-    if (!wi_hear(r, probability)) {
-        return;
-    }
-    if (each) {
+    if (r->params.language_mode == WNPU_LANGUAGE_EACH) {
         wi_follow_language(r, probability);
     } else {
         wi_decide_language(r);
     }
-}
-
-/* Asks the first windows before anything is decoded. The caller begins the audio anew. */
-static int wi_first_windows(wi_run *r)
-{
-    float probability[WI_LANGUAGES];
-    int32_t i;
-    int status = WNPU_OK;
-    for (i = 0; i < r->params.language_windows && status == WNPU_OK && wi_frames(r) > 0; i++) {
-        wi_encode(r);
-        if (wi_cancelled(r) || !wi_hear(r, probability)) {
-            return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
-        }
-        status = wi_advance(r, ML_FRAMES);
-    }
-    if (status == WNPU_OK && r->heard_weight > 0.0f) {
-        wi_decide_language(r);
-    }
-    return status;
 }
 
 /* The number among the foreseen of the window whose turn it is; else there are not so many. */
@@ -21434,10 +21458,23 @@ static void wi_align(wi_run *r, size_t frames)
     }
 }
 
-/* Whether windows end in pauses. */
+/* Whether every window ends in a pause. */
 static int wi_cuts_windows(const wi_run *r)
 {
     return r->batch > 0 && r->params.vad;
+}
+
+/* Where a long pause ends the window, or -1. */
+static int64_t wi_break(const wi_run *r)
+{
+    return r->params.vad ? wi_pause(r, wi_clock(r, 0), wi_clock(r, (int64_t)wi_frames(r) * 10),
+                                    WI_BREAK_MS) : -1;
+}
+
+/* Whether the window ends in a pause. */
+static int wi_ends_in_pause(const wi_run *r)
+{
+    return wi_cuts_windows(r) || wi_break(r) == wi_clock(r, (int64_t)r->content * 10);
 }
 
 /* Whether nothing is left of a window that ends in a pause: no speech behind the frames that were
@@ -21448,7 +21485,7 @@ static int wi_is_done(const wi_run *r, size_t used, size_t taken)
     while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
         taken++;
     }
-    return wi_cuts_windows(r) && r->left_ms < 0 && taken == h->n &&
+    return wi_ends_in_pause(r) && r->left_ms < 0 && taken == h->n &&
            wi_voiced(r, wi_clock(r, (int64_t)used * 10), wi_heard_ms(r)) < WI_REST_MS;
 }
 
@@ -21527,18 +21564,25 @@ static uint64_t wi_cut(const wi_run *r, uint64_t first, uint64_t end)
     return at;
 }
 
-/* Where windows are decoded together, none depends on the text of the one before it, so each ends
- * in a pause; only what its text leaves is decoded by itself, up to that pause. Returns how many of
- * the frames come before that. */
+/* How many of the frames belong to the window. A long pause ends it: what is said behind one has
+ * nothing to do with what is said before it, and may be in another language. Where windows are
+ * decoded together, none depends on the text of the one before it, so each ends in a pause; only
+ * what its text leaves is decoded by itself, up to that pause. */
 static size_t wi_piece(wi_run *r, size_t frames)
 {
-    int64_t base = wi_clock(r, 0);
-    if (r->piece_ms <= base) {
-        uint64_t end = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
-        uint64_t at = wi_cut(r, end - WI_CUT_MS / VA_STEP_MS, end);
-        r->piece_ms = r->ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+    int64_t base = wi_clock(r, 0), end = base + (int64_t)frames * 10, rest = wi_break(r);
+    if (wi_cuts_windows(r)) {
+        if (r->piece_ms <= base) {
+            uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
+            uint64_t at = wi_cut(r, last - WI_CUT_MS / VA_STEP_MS, last);
+            r->piece_ms = r->ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+        }
+        r->piece_ms = rest >= 0 && rest < r->piece_ms ? rest : r->piece_ms;
+        end = r->piece_ms < end ? r->piece_ms : end;
+    } else if (rest >= 0) {
+        end = rest;
     }
-    return (r->piece_ms - base) / 10 < (int64_t)frames ? (size_t)(r->piece_ms - base) / 10 : frames;
+    return (size_t)(end - base) / 10u;
 }
 
 /* How many frames at the window's begin are to be skipped because nobody speaks there. Otherwise
@@ -21546,14 +21590,12 @@ static size_t wi_piece(wi_run *r, size_t frames)
 static size_t wi_gate(wi_run *r, size_t frames)
 {
     int64_t base = wi_clock(r, 0), end, begin, last, known;
-    if (wi_cuts_windows(r)) {
-        frames = wi_piece(r, frames);
-    }
-    end = wi_clock(r, (int64_t)frames * 10);
     r->content = frames;
     if (!r->params.vad) {
         return 0;
     }
+    frames = r->content = wi_piece(r, frames);
+    end = wi_clock(r, (int64_t)frames * 10);
     begin = wi_speech_from(r, base);
     if (begin >= end) {
         return frames;
@@ -21570,6 +21612,32 @@ static size_t wi_gate(wi_run *r, size_t frames)
         r->content = (size_t)(last - base + 9) / 10u;
     }
     return 0;
+}
+
+/* Asks the windows of the first language_windows times 30 s before anything is decoded. The caller
+ * begins the audio anew. */
+static int wi_first_windows(wi_run *r)
+{
+    const uint64_t end = (uint64_t)r->params.language_windows * ML_FRAMES;
+    float probability[WI_LANGUAGES];
+    size_t frames;
+    int status = WNPU_OK;
+    while (status == WNPU_OK && r->frame < end && (frames = wi_frames(r)) > 0) {
+        size_t used = wi_gate(r, frames);
+        if (used == 0) {
+            used = r->content;
+            wi_encode(r);
+            if (wi_cancelled(r) || !wi_hear(r, probability)) {
+                return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+            }
+        }
+        status = wi_advance(r, used);
+    }
+    if (status == WNPU_OK && r->heard_weight > 0.0f) {
+        wi_decide_language(r);
+    }
+    r->piece_ms = 0;
+    return status;
 }
 
 /* The first timestamp behind which less is said in the window than would be decoded again. Where
@@ -21648,8 +21716,7 @@ static void wi_look_on(wi_run *r)
     wi_prompt(r, r->n_previous + r->n_initial > 0, &prompt);
     wi_options(r, r->params.temperature, 0, &options);
     if (r->batch < 2 || !wi_cuts_windows(r) || r->params.condition_on_previous ||
-        r->params.language_mode == WNPU_LANGUAGE_EACH ||
-        !se_is_greedy(&r->search, &prompt, &options)) {
+        wi_asks_language(r) || !se_is_greedy(&r->search, &prompt, &options)) {
         return;
     }
     wi_encode_next(r);
@@ -22265,22 +22332,45 @@ static int wi_find_speech(wi_run *r, const wnpu_audio *audio)
     return status;
 }
 
+/* Asks the windows with speech until they have told the language. The first window is asked in any
+ * case, so that singing that the detector does not hear has an answer. */
+static int wi_ask(wi_run *r)
+{
+    float probability[WI_LANGUAGES];
+    size_t frames;
+    int status = WNPU_OK;
+    while (status == WNPU_OK && !wi_cancelled(r) && !wi_is_told(r) && (frames = wi_frames(r)) > 0) {
+        size_t used = wi_gate(r, frames);
+        if (used == 0 || (r->frame == 0 && used == r->content)) {
+            used = r->content;
+            wi_encode(r);
+            if (!wi_cancelled(r) && wi_hear(r, probability)) {
+                wi_decide_language(r);
+            }
+        }
+        status = wi_advance(r, used);
+    }
+    return status;
+}
+
 static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
 {
+    int32_t i;
     int status;
     if (!r->engine.model->vocab.multilingual) {
         return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
                       "multilingual one to detect languages");
     }
-    r->params.vad = 0;
+    r->language = -1;
     status = au_open(r->stream, audio, &r->error);
     status = status == WNPU_OK ? wi_begin_audio(r) : status;
+    status = status == WNPU_OK ? wi_ask(r) : status;
     if (status != WNPU_OK) {
         return status;
     }
-    wi_encode(r);
-    if (!wi_cancelled(r) && wi_hear(r, probability)) {
-        wi_end_language(r);
+    wi_end_language(r);
+    for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
+        probability[i] = wi_heard(r, i);
     }
     r->stats.audio_ms = wi_end_ms(r);
     return wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")

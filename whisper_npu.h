@@ -670,7 +670,10 @@ typedef enum wnpu_task { WNPU_TRANSCRIBE = 0, WNPU_TRANSLATE = 1 } wnpu_task;
 #define WNPU_LANGUAGE_AUTO (-1)
 
 typedef enum wnpu_language_mode {
-    WNPU_LANGUAGE_ONCE = 0,   /* the start of the recording decides for all of it */
+    WNPU_LANGUAGE_ONCE = 0,   /* the first window decides for all of the recording; if there is
+                                 little speech in it, or its language is doubtful, the following
+                                 ones too: until there were 3 s with a mean probability of 0.8
+                                 or more, or 15 s. Text that is written already stays */
     WNPU_LANGUAGE_EACH = 1    /* every window anew, reluctantly */
 } wnpu_language_mode;
 
@@ -762,15 +765,16 @@ typedef struct wnpu_params {
 
     /* -- Which language, when language is auto. */
     int32_t language_mode;    /* wnpu_language_mode [once] */
-    int32_t language_windows; /* once: average over so many windows of 30 s from the start, 1..20;
-                                 above 1 the audio must be in memory [1] */
+    int32_t language_windows; /* once: above 1, the average over the speech in so many times 30 s
+                                 from the start decides before anything is decoded, 1..20; the
+                                 audio must be in memory then [1] */
     float language_margin;    /* each: a language takes over when its probability leads by that, or
                                  when it leads twice in a row, 0..1 [0.3] */
     const int32_t *languages; /* only these come into question [NULL: all of the model] */
     size_t n_languages;
 
     /* -- Voice activity. Where there is no speech nothing is decoded: a window begins a little
-     * before it and ends where none is left in it. Times stay those of the recording. Of the text
+     * before it and ends where none is left in it, or in a pause of 3 s or more. Times stay those of the recording. Of the text
      * that comes out, segments are dropped that begin more than 500 ms behind the window, or have
      * signs but no letters, or were sampled at 0.5 or hotter and still refused by a gate, or where
      * doubts add up: the no-speech probability, minus the mean log-probability, plus half the share
@@ -828,15 +832,16 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size);
  * of the library), E_STATE. */
 WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t size);
 
-/* Probabilities of all languages from the first 30 s. probabilities (may be NULL) gets count
- * entries, the rest of them 0 beyond the model's languages. Returns the most probable language's
- * number or a negative error; E_UNSUPPORTED for .en models. Results of the run before are
- * forgotten. */
+/* Probabilities of all languages, from the first speech: as much of it as WNPU_LANGUAGE_ONCE takes
+ * to settle on a language. A recording in which the voice activity detector hears no speech is
+ * judged by its first 30 s. probabilities (may be NULL) gets count entries, 0 beyond the model's
+ * languages. Returns the number of the most probable language or a negative error; E_UNSUPPORTED
+ * for .en models. Results of the run before are forgotten. */
 WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio,
                                   float *probabilities, size_t count);
 
 /* Probabilities of the languages that the last run heard, averaged over the windows that it asked,
- * of which silent ones count little: count entries, 0 beyond the model's. A language that was given
+ * weighted by the seconds of speech in them: count entries, 0 beyond the model's. A language that was given
  * has 1. Returns the number of languages of the model, or E_ARGUMENT. */
 WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count);
 

@@ -1404,9 +1404,10 @@ static void languages(void)
         if (i < 2) {
             memcpy(r->span + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
         }
+        r->content = wi_frames(r);
         wi_encode(r);
         se_languages(&r->decoder, one, &w);
-        w = 1 - w;
+        w = (1 - w) * (i < 2 ? 30 : 10); /* seconds that are believed to be speech */
         sum[0] += w * one[0];
         sum[1] += w * one[1];
         weight += w;
@@ -1423,6 +1424,36 @@ static void languages(void)
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
     wnpu_session_close(s);
     free(x);
+    wnpu_model_close(m);
+}
+
+/* A recording's language is settled after 3 s of speech if it is probable, else after 15 s. */
+static void language_settles(void)
+{
+    static const struct { float seconds, p; int told; } cases[] = { /* p of language 1 */
+        {0, 1, 0}, {2.9f, 1, 0}, {3, 0.81f, 1}, {3, 0.79f, 0}, {3, 0.1f, 1}, {14.9f, 0.7f, 0},
+        {15, 0.7f, 1}
+    };
+    wnpu_model *m = life_float_toy(7);
+    wnpu_session *s = open_session(m, 1, 1, 0);
+    wi_run *r = &s->run;
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        wi_begin(r);
+        wnpu_params_init(&r->params, sizeof r->params);
+        r->language = -1;
+        T_CHECK(wi_asks_language(r), "nothing is known");
+        r->heard_weight = cases[i].seconds;
+        r->heard[1] = cases[i].seconds * cases[i].p;
+        r->heard[0] = cases[i].seconds - r->heard[1];
+        wi_decide_language(r);
+        T_CHECK(wi_asks_language(r) == !cases[i].told, "case %d", (int)i);
+        r->params.language_mode = WNPU_LANGUAGE_EACH;
+        T_CHECK(wi_asks_language(r), "every window is asked");
+        r->params.language = 0;
+        T_CHECK(!wi_asks_language(r), "a given language is not asked for");
+    }
+    wnpu_session_close(s);
     wnpu_model_close(m);
 }
 
@@ -1778,6 +1809,7 @@ int main(void)
     t_run("layout of the prompt", prompt_layout);
     t_run("a prefix begins the text", prefix);
     t_run("languages: allowed ones, and averages", languages);
+    t_run("a language settles", language_settles);
     t_run("languages change reluctantly", language_changes);
     t_run("a run is a function: A, B, A for every kind of search", a_b_a);
     t_run("the coldest samples are greedy search", coldest);

@@ -98,6 +98,54 @@ test_languages() {
     [ "$right" -ge 22 ] || fail "whisper.cpp finds 22"
 }
 
+# joined SECONDS OUT CLIP...: the clips with so much silence between them, and before the first.
+joined() {
+    python3 - "$@" <<'END'
+import sys, wave
+gap, out, clips = float(sys.argv[1]), sys.argv[2], sys.argv[3:]
+with wave.open(out, 'wb') as w:
+    w.setparams((1, 2, 16000, 0, 'NONE', ''))
+    for i, clip in enumerate(clips):
+        if i > 0 or gap > 30:
+            w.writeframes(bytes(2 * int(gap * 16000)))
+        with wave.open(clip) as r:
+            w.writeframes(r.readframes(r.getnframes()))
+END
+}
+
+# Languages separated by silence: none is judged by what is said after a pause.
+test_language_pauses() {
+    need "$tiny" || return
+    command -v python3 >/dev/null 2>&1 || { skip "no python3 to write a WAV file"; return; }
+    en=$speech/short/vctk_p226_008.wav de=$speech/multi/de_rhasspy_0962.wav
+    fr=$speech/multi/fr_qvac_sample.wav es=$speech/multi/es_pv_leopard_test_es.wav
+    it=$speech/multi/it_pv_cheetah_test_it.wav ja=$speech/multi/ja_pv_leopard_test_ja.wav
+    for order in en.de.fr de.en.fr it.es.en ja.fr.de; do
+        for gap in 5 10 20; do
+            a=${order%%.*} c=${order##*.} b=${order#*.}
+            b=${b%.*}
+            eval "joined $gap \"$T/three.wav\" \"\$$a\" \"\$$b\" \"\$$c\""
+            "$build/transcribe" -q -m "$tiny" --language-mode each -f json "$T/three.wav" \
+                >"$T/three.json" 2>"$T/log" || fail "$order: $(cat "$T/log")"
+            found=$(grep -o '"language": "[a-z]*", "window"' "$T/three.json" | cut -d'"' -f4 |
+                uniq | tr '\n' . )
+            [ "$found" = "$order." ] || fail "$gap s between $order: $found"
+            # the others may come out as nothing in that language: 6
+            "$build/transcribe" -q -m "$tiny" -f json "$T/three.wav" >"$T/three.json" 2>"$T/log" ||
+                [ $? -eq 6 ] || fail "$order: $(cat "$T/log")"
+            grep -q "^{\"language\": \"$a\"" "$T/three.json" || fail "$gap s: not $a at first"
+        done
+    done
+    # A short first word does not decide for the rest, nor does silence.
+    joined 5 "$T/three.wav" "$speech/multi/nl_rhasspy_215.wav" "$de"
+    "$build/transcribe" -q -m "$tiny" -f json "$T/three.wav" >"$T/three.json" 2>"$T/log"
+    grep -q '^{"language": "de"' "$T/three.json" || fail "$(head -n 3 "$T/three.json")"
+    joined 45 "$T/three.wav" "$de"
+    "$build/transcribe" -q -m "$tiny" -f json --language-mode 2 "$T/three.wav" >"$T/three.json" \
+        2>"$T/log"
+    grep -q '^{"language": "de"' "$T/three.json" || fail "$(head -n 3 "$T/three.json")"
+}
+
 # One utterance in many containers; what cannot be read is refused, the rest is read right.
 test_hard() {
     need "$tiny" || return
@@ -130,5 +178,6 @@ t_run test_short_tiny
 t_run test_short_base_en
 t_run test_long
 t_run test_languages
+t_run test_language_pauses
 t_run test_hard
 t_end

@@ -616,6 +616,92 @@ static void without_pauses(void)
     wnpu_model_close(m);
 }
 
+/* The first pause that is long enough, of spans of speech in milliseconds. */
+static void pauses(void)
+{
+    static const wnpu_speech_span spans[] = {{1000, 2000}, {4980, 6000}, {9000, 9500}, {20000, 21000}};
+    static const struct {
+        int64_t from, to, pause, answer;
+    } cases[] = {
+        {0, 30000, 3000, 6000},      /* 2980 ms are too short, 3000 are not */
+        {0, 30000, 2980, 2000}, {0, 30000, 3020, 9500}, {2000, 30000, 2980, 6000},
+        {6000, 30000, 3000, 9500}, {0, 8980, 3000, -1}, {0, 9000, 3000, 6000},
+        {9500, 23980, 3000, -1}, {9500, 24000, 3000, 21000}, {0, 30000, 10500, 9500}, {0, 30000, 10520, -1}
+    };
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = open_session(m, 1 << 20);
+    wi_run *r = &s->run;
+    size_t i;
+    wi_begin(r);
+    wnpu_params_init(&r->params, sizeof r->params);
+    wi_begin_voice(r);
+    r->heard_all = 1;
+    for (i = 0; i < sizeof spans / sizeof spans[0]; i++) {
+        T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
+    }
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t at = wi_pause(r, cases[i].from, cases[i].to, cases[i].pause);
+        T_CHECK(at == cases[i].answer, "case %d: %ld, not %ld", (int)i, (long)at,
+                (long)cases[i].answer);
+    }
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
+/* Speech of 2.5 s at these times, silence in between. */
+static float *islands(const double *seconds, size_t count, size_t n)
+{
+    float *x = calloc(n, sizeof *x), *voice = voicelike(40000, 0.5);
+    size_t i;
+    for (i = 0; i < count; i++) {
+        memcpy(x + (size_t)(seconds[i] * 16000), voice, 40000 * sizeof *x);
+    }
+    free(voice);
+    return x;
+}
+
+/* A window ends in a pause of three seconds, with and without batches. */
+static void long_pauses(void)
+{
+    static const double seconds[] = {0, 10.5, 14.5, 23}; /* pauses of 8, 1.5 and 6 s */
+    static const int64_t begins[] = {0, 10200, 22700}, ends[] = {2800, 17300, 25800};
+    static const int all[] = {0, WORD, 1500, END};
+    size_t n = 16000 * 40, i;
+    float *x = islands(seconds, 4, n);
+    wnpu_model *m = life_toy(7, NULL);
+    uint32_t batch;
+    for (batch = 0; batch < 3; batch++) {
+        wnpu_session *s = NULL;
+        wnpu_config c;
+        wnpu_params p = params_of(1);
+        wnpu_audio a = life_audio(x, n);
+        wnpu_segment segment;
+        int64_t sum[3];
+        script told;
+        int status;
+        wnpu_config_init(&c, sizeof c);
+        c.batch = batch;
+        T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, NULL) == WNPU_OK, "session");
+        told = (script){all, all, s->run.engine.model->vocab.timestamp0,
+                        s->run.engine.model->vocab.eot, 0};
+        p.on_logits = recite;
+        p.user = &told;
+        p.max_tokens = 0;
+        status = wnpu_transcribe(s, &p, &a);
+        check_ledger(s, "long pauses", status, sum);
+        T_CHECK(status == WNPU_OK && wnpu_segment_count(s) == 3, "batch %u: status %d, %d segments",
+                batch, status, (int)wnpu_segment_count(s));
+        for (i = 0; i < 3 && wnpu_get_segment(s, i, &segment) == WNPU_OK; i++) {
+            T_CHECK(segment.window == (int32_t)i && llabs(segment.t0_ms - begins[i]) <= 150 &&
+                    llabs(segment.t1_ms - ends[i]) <= 150, "batch %u: window %d, %ld..%ld", batch,
+                    segment.window, (long)segment.t0_ms, (long)segment.t1_ms);
+        }
+        wnpu_session_close(s);
+    }
+    free(x);
+    wnpu_model_close(m);
+}
+
 /* However little a model says, and wherever, the run goes on to the end: each return begins a
  * second after the one before, and all other windows move on. */
 static void progress(void)
@@ -778,6 +864,8 @@ int main(void)
     t_run("ledgers", ledgers);
     t_run("early ends", early_ends);
     t_run("speech without pauses", without_pauses);
+    t_run("pauses", pauses);
+    t_run("long pauses end windows", long_pauses);
     t_run("progress", progress);
     t_run("functions", functions);
     t_run("speech alone", speech_alone);
