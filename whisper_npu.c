@@ -41,7 +41,16 @@
  *    WNPU_NO_THREADS  no pthreads: every session runs in its caller's thread
  *    WNPU_NO_SIMD     no instruction set above the baseline of the compiler
  *    WNPU_NO_STDIO    no FILE: wnpu_model_open() answers E_UNSUPPORTED
+ *    WNPU_SELF        name of this file for #include, in quotes, if it was
+ *                     renamed and the compiler is gcc before 12
+ *
+ *  Functions that differ only in the width of their vectors stand here
+ *  once. The file includes itself for each width: WNPU_PART then names the
+ *  part that is compiled again, WNPU_WIDTH the vectors' bits, and all else
+ *  is skipped. Within a part MT(x), GM(x) and OP(x) are the names of x for
+ *  that width: OP(quantise) is op_quantise_256() with AVX2.
  * ====================================================================== */
+#ifndef WNPU_PART
 #if defined(__FAST_MATH__)
 #error "whisper_npu.c must not be compiled with -ffast-math: results would differ between machines"
 #endif
@@ -117,6 +126,58 @@
 #endif
 
 #define WNPU_INLINE static inline __attribute__((always_inline, unused))
+
+#ifndef WNPU_SELF
+#ifdef __FILE_NAME__
+#define WNPU_SELF __FILE_NAME__
+#else
+#define WNPU_SELF "whisper_npu.c"
+#endif
+#endif
+
+/* Values of WNPU_PART. */
+#define MT_PART_MATHS 1
+#define OP_PART_FLOATS 2 /* operators of floats */
+#define OP_PART_BYTES 3  /* operators with results of 8 and 16 bits, and searches */
+
+/* Values of WNPU_WIDTH besides 128, 256 and 512: whatever the compiler makes of its own vectors for
+ * the baseline of the machine. */
+#define WNPU_BASE 0
+
+/* Attributes of functions for these widths. */
+#ifdef WNPU_X86
+#define OP_128 __attribute__((target("sse4.1")))
+#define OP_256 __attribute__((target("avx2")))
+#define OP_512 __attribute__((target("avx512f,avx512bw,avx512vl")))
+#else
+#define OP_128
+#endif
+
+#else /* WNPU_PART */
+/* Names, attribute and lanes (floats in a vector) of a part; see the build switches above. */
+#if WNPU_WIDTH == WNPU_BASE
+#define MT(name) mt_##name
+#define OP(name) op_##name##_base
+#define WNPU_LANES MT_LANES
+#define WNPU_TARGET
+#elif WNPU_WIDTH == 128
+#define OP(name) op_##name##_128
+#define WNPU_LANES 4u
+#define WNPU_TARGET OP_128
+#elif WNPU_WIDTH == 256
+#define MT(name) mt_##name
+#define OP(name) op_##name##_256
+#define WNPU_LANES 8u
+#define WNPU_TARGET OP_256
+#else
+#define MT(name) mt_##name##_512
+#define OP(name) op_##name##_512
+#define WNPU_LANES 16u
+#define WNPU_TARGET OP_512
+#endif
+#define MT_PARTS (16u / WNPU_LANES) /* vectors that a reduction's 16 lanes take */
+#endif /* WNPU_PART */
+#ifndef WNPU_PART
 
 /* Whether a structure of its user, which begins with its size, has zeros where we know nothing. */
 static int er_is_known(const void *theirs, size_t our_size)
@@ -793,7 +854,6 @@ static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory
 #else
 #define MT_LANES 4u
 #endif
-#define MT_PARTS (16u / MT_LANES)
 
 /* Compilers keep an array in registers where the loops over it are unrolled: gcc has to be told so,
  * and clang early enough. */
@@ -804,29 +864,6 @@ static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory
 #define MT_UNROLL _Pragma("GCC unroll 16")
 #define MT_UNROLL4 _Pragma("GCC unroll 4")
 #endif
-
-typedef float mt_fv __attribute__((vector_size(MT_LANES * 4)));
-typedef int32_t mt_iv __attribute__((vector_size(MT_LANES * 4)));
-typedef int8_t mt_bv __attribute__((vector_size(MT_LANES)));
-typedef uint8_t mt_cv __attribute__((vector_size(MT_LANES)));
-typedef float mt_fvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
-typedef int32_t mt_ivu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
-typedef int8_t mt_bvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
-typedef uint8_t mt_cvu __attribute__((vector_size(MT_LANES), aligned(1), may_alias));
-typedef uint16_t mt_huv __attribute__((vector_size(MT_LANES * 2), aligned(1), may_alias));
-typedef int16_t mt_suv __attribute__((vector_size(MT_LANES * 2), aligned(2), may_alias));
-typedef uint32_t mt_uv __attribute__((vector_size(MT_LANES * 4)));
-typedef uint32_t mt_uvu __attribute__((vector_size(MT_LANES * 4), aligned(4), may_alias));
-typedef float mt_f4 __attribute__((vector_size(16)));
-typedef int32_t mt_i4 __attribute__((vector_size(16)));
-typedef float mt_f4u __attribute__((vector_size(16), aligned(4), may_alias));
-
-typedef struct mt_vec { mt_fv v; } mt_vec;
-typedef struct mt_acc { mt_fv part[MT_PARTS]; } mt_acc; /* the 16 lanes of a reduction */
-
-WNPU_INLINE void mt_vload(mt_vec *r, const float *p) { r->v = *(const mt_fvu *)p; }
-WNPU_INLINE void mt_vstore(float *p, const mt_vec *a) { *(mt_fvu *)p = a->v; }
-WNPU_INLINE void mt_vset(mt_vec *r, float x) { r->v = (mt_fv){0} + x; }
 
 WNPU_INLINE uint32_t mt_bits(float f)
 {
@@ -845,66 +882,9 @@ WNPU_INLINE float mt_float(uint32_t u)
 /* Nearest integer, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no fraction bits. */
 #define MT_ROUND 12582912.0f
 
-/* int32 to float, exact below 2^24. */
-WNPU_INLINE void mt_vload_int(mt_vec *r, const int32_t *p)
-{
-    r->v = __builtin_convertvector(*(const mt_ivu *)p, mt_fv);
-}
-
-/* Bytes as they are, with their signs. gcc 12 widens them one by one if nothing is done to them
- * between memory and that, and four of them always. */
-WNPU_INLINE void mt_load_int8(mt_iv *r, const void *p)
-{
-#ifdef WNPU_ARM
-    uint32_t four;
-    memcpy(&four, p, sizeof four);
-    *r = (mt_iv)vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four))));
-#else
-    mt_cv turned = *(const mt_cvu *)p ^ 128;
-    *r = (mt_iv)__builtin_convertvector(turned, mt_uv) - 128;
-#endif
-}
-
-/* 16 bits each, without signs. */
-WNPU_INLINE void mt_load_uint16(mt_iv *r, const void *p)
-{
-#ifdef WNPU_ARM
-    uint64_t four;
-    memcpy(&four, p, sizeof four);
-    *r = (mt_iv)vmovl_u16(vcreate_u16(four));
-#else
-    *r = __builtin_convertvector(*(const mt_huv *)p, mt_iv);
-#endif
-}
-
-WNPU_INLINE void mt_vload_int8(mt_vec *r, const int8_t *p)
-{
-    mt_iv i;
-    mt_load_int8(&i, p);
-    r->v = __builtin_convertvector(i, mt_fv);
-}
-
-/* Their lowest bytes. By way of 16 bits, because gcc 12 would take them one by one. */
-WNPU_INLINE void mt_store_int8(void *p, const mt_iv *i)
-{
-    mt_suv half = __builtin_convertvector(*i, mt_suv);
-    *(mt_bvu *)p = __builtin_convertvector(half, mt_bv);
-}
-
-/* Rounds to the nearest integer, ties to even, and stores as int8; |a| <= 127. */
-WNPU_INLINE void mt_vstore_int8(int8_t *p, const mt_vec *a)
-{
-    mt_iv i = (mt_iv)(a->v + MT_ROUND) - 0x4b400000;
-    mt_store_int8(p, &i);
-}
-
-WNPU_INLINE void mt_vmax(mt_vec *r, const mt_vec *a)
-{
-    mt_iv gt = a->v > r->v;
-    r->v = (mt_fv)((gt & (mt_iv)a->v) | (~gt & (mt_iv)r->v));
-}
-
-WNPU_INLINE void mt_vabs(mt_vec *r) { r->v = (mt_fv)((mt_iv)r->v & 0x7fffffff); }
+typedef float mt_f4 __attribute__((vector_size(16)));
+typedef int32_t mt_i4 __attribute__((vector_size(16)));
+typedef float mt_f4u __attribute__((vector_size(16), aligned(4), may_alias));
 
 /* Sum of 16 lanes in the one order. */
 WNPU_INLINE float mt_sum16(const mt_f4 *part /* [4] */)
@@ -913,33 +893,141 @@ WNPU_INLINE float mt_sum16(const mt_f4 *part /* [4] */)
     return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-WNPU_INLINE float mt_acc_sum(const mt_acc *a)
+WNPU_INLINE float mt_larger(float a, float b) { return b > a ? b : a; }
+
+/* Coefficients of mt_vexp2() and mt_vgelu_short(). */
+#define MT_EXP2_LEAST -125.0f
+#define MT_EXP2_0 0.999927998f
+#define MT_EXP2_1 0.693260968f
+#define MT_EXP2_2 0.242611378f
+#define MT_EXP2_3 0.0551717728f
+
+#define MT_GELU_LIMIT 4.3f
+#define MT_GELU_0 0.398801744f
+#define MT_GELU_1 -0.0661551207f
+#define MT_GELU_2 0.0096949013f
+#define MT_GELU_3 -0.00107132096f
+#define MT_GELU_4 8.71078664e-05f
+#define MT_GELU_5 -5.00530086e-06f
+#define MT_GELU_6 1.90178923e-07f
+#define MT_GELU_7 -4.24773061e-09f
+#define MT_GELU_8 4.19595608e-11f
+
+#endif /* WNPU_PART */
+#if defined(WNPU_PART) && WNPU_PART == MT_PART_MATHS
+/* ---- part: vectors of WNPU_LANES lanes and their maths ---- */
+
+typedef float MT(fv) __attribute__((vector_size(WNPU_LANES * 4)));
+typedef int32_t MT(iv) __attribute__((vector_size(WNPU_LANES * 4)));
+typedef int8_t MT(bv) __attribute__((vector_size(WNPU_LANES)));
+typedef uint8_t MT(cv) __attribute__((vector_size(WNPU_LANES)));
+typedef float MT(fvu) __attribute__((vector_size(WNPU_LANES * 4), aligned(4), may_alias));
+typedef int32_t MT(ivu) __attribute__((vector_size(WNPU_LANES * 4), aligned(4), may_alias));
+typedef int8_t MT(bvu) __attribute__((vector_size(WNPU_LANES), aligned(1), may_alias));
+typedef uint8_t MT(cvu) __attribute__((vector_size(WNPU_LANES), aligned(1), may_alias));
+typedef uint16_t MT(huv) __attribute__((vector_size(WNPU_LANES * 2), aligned(1), may_alias));
+typedef int16_t MT(suv) __attribute__((vector_size(WNPU_LANES * 2), aligned(2), may_alias));
+typedef uint32_t MT(uv) __attribute__((vector_size(WNPU_LANES * 4)));
+typedef uint32_t MT(uvu) __attribute__((vector_size(WNPU_LANES * 4), aligned(4), may_alias));
+
+typedef struct { MT(fv) v; } MT(vec);
+typedef struct { MT(fv) part[MT_PARTS]; } MT(acc); /* the 16 lanes of a reduction */
+
+WNPU_INLINE WNPU_TARGET void MT(vload)(MT(vec) *r, const float *p) { r->v = *(const MT(fvu) *)p; }
+WNPU_INLINE WNPU_TARGET void MT(vstore)(float *p, const MT(vec) *a) { *(MT(fvu) *)p = a->v; }
+WNPU_INLINE WNPU_TARGET void MT(vset)(MT(vec) *r, float x) { r->v = (MT(fv)){0} + x; }
+
+/* int32 to float, exact below 2^24. */
+WNPU_INLINE WNPU_TARGET void MT(vload_int)(MT(vec) *r, const int32_t *p)
+{
+    r->v = __builtin_convertvector(*(const MT(ivu) *)p, MT(fv));
+}
+
+/* Bytes as they are, with their signs. gcc 12 widens them one by one if nothing is done to them
+ * between memory and that, and four of them always. */
+WNPU_INLINE WNPU_TARGET void MT(load_int8)(MT(iv) *r, const void *p)
+{
+#ifdef WNPU_ARM
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    *r = (MT(iv))vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four))));
+#elif WNPU_WIDTH == 512
+    *r = (MT(iv))_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+#else
+    MT(cv) turned = *(const MT(cvu) *)p ^ 128;
+    *r = (MT(iv))__builtin_convertvector(turned, MT(uv)) - 128;
+#endif
+}
+
+/* 16 bits each, without signs. */
+WNPU_INLINE WNPU_TARGET void MT(load_uint16)(MT(iv) *r, const void *p)
+{
+#ifdef WNPU_ARM
+    uint64_t four;
+    memcpy(&four, p, sizeof four);
+    *r = (MT(iv))vmovl_u16(vcreate_u16(four));
+#else
+    *r = __builtin_convertvector(*(const MT(huv) *)p, MT(iv));
+#endif
+}
+
+WNPU_INLINE WNPU_TARGET void MT(vload_int8)(MT(vec) *r, const int8_t *p)
+{
+    MT(iv) i;
+    MT(load_int8)(&i, p);
+    r->v = __builtin_convertvector(i, MT(fv));
+}
+
+/* Their lowest bytes. By way of 16 bits, because gcc 12 would take them one by one. */
+WNPU_INLINE WNPU_TARGET void MT(store_int8)(void *p, const MT(iv) *i)
+{
+    MT(suv) half = __builtin_convertvector(*i, MT(suv));
+    *(MT(bvu) *)p = __builtin_convertvector(half, MT(bv));
+}
+
+/* Rounds to the nearest integer, ties to even, and stores as int8; |a| <= 127. */
+WNPU_INLINE WNPU_TARGET void MT(vstore_int8)(int8_t *p, const MT(vec) *a)
+{
+    MT(iv) i = (MT(iv))(a->v + MT_ROUND) - 0x4b400000;
+    MT(store_int8)(p, &i);
+}
+
+WNPU_INLINE WNPU_TARGET void MT(vmax)(MT(vec) *r, const MT(vec) *a)
+{
+    MT(iv) gt = a->v > r->v;
+    r->v = (MT(fv))((gt & (MT(iv))a->v) | (~gt & (MT(iv))r->v));
+}
+
+/* Limits r to -most..most; NaN stays. */
+WNPU_INLINE WNPU_TARGET void MT(vlimit)(MT(vec) *r, float most)
+{
+#if WNPU_WIDTH == 512
+    r->v = (MT(fv))_mm512_min_ps(_mm512_set1_ps(most), (__m512)r->v);
+    r->v = (MT(fv))_mm512_max_ps(_mm512_set1_ps(-most), (__m512)r->v);
+#else
+    MT(iv) high = r->v > most, low = r->v < -most;
+    r->v = (MT(fv))((high & (MT(iv))((MT(fv)){0} + most)) | (~high & (MT(iv))r->v));
+    r->v = (MT(fv))((low & (MT(iv))((MT(fv)){0} - most)) | (~low & (MT(iv))r->v));
+#endif
+}
+
+WNPU_INLINE WNPU_TARGET void MT(vabs)(MT(vec) *r) { r->v = (MT(fv))((MT(iv))r->v & 0x7fffffff); }
+
+WNPU_INLINE WNPU_TARGET float MT(acc_sum)(const MT(acc) *a)
 {
     mt_f4 part[4];
     memcpy(part, a->part, sizeof part);
     return mt_sum16(part);
 }
 
-WNPU_INLINE float mt_larger(float a, float b) { return b > a ? b : a; }
-
-WNPU_INLINE float mt_vmaximum(const mt_vec *a)
-{
-    float best[4];
-    unsigned i;
-    for (i = 0; i < 4; i++) {
-        best[i] = mt_larger(a->v[i], a->v[(i + 4) % MT_LANES]);
-    }
-    return mt_larger(mt_larger(best[0], best[2]), mt_larger(best[1], best[3]));
-}
-
 /* e^x for any x; below -87.3 the result is 0. Cody-Waite reduction, then the minimax polynomial
  * of Cephes expf (S. Moshier, 1989): largest error 2 units in the last place. */
-WNPU_INLINE void mt_vexp(mt_vec *r)
+WNPU_INLINE WNPU_TARGET void MT(vexp)(MT(vec) *r)
 {
-    mt_fv x = r->v, k, t, p;
-    mt_iv small = x < -87.3f, large = x > 88.0f;
-    x = (mt_fv)((large & (mt_iv)((mt_fv){0} + 88.0f)) | (~large & (mt_iv)x));
-    x = (mt_fv)(~small & (mt_iv)x);
+    MT(fv) x = r->v, k, t, p;
+    MT(iv) small = x < -87.3f, large = x > 88.0f;
+    x = (MT(fv))((large & (MT(iv))((MT(fv)){0} + 88.0f)) | (~large & (MT(iv))x));
+    x = (MT(fv))(~small & (MT(iv))x);
     t = x * 1.44269504088896341f + MT_ROUND;
     k = t - MT_ROUND;
     x = x - k * 0.693359375f;
@@ -951,23 +1039,23 @@ WNPU_INLINE void mt_vexp(mt_vec *r)
     p = p * x + 5.0000001201e-1f;
     p = p * (x * x) + x + 1.0f;
     /* The integer k sits in the low bits of t; shifted into the exponent it scales by 2^k. */
-    p = (mt_fv)((mt_iv)p + ((mt_iv)t << 23));
-    r->v = (mt_fv)(~small & (mt_iv)p);
+    p = (MT(fv))((MT(iv))p + ((MT(iv))t << 23));
+    r->v = (MT(fv))(~small & (MT(iv))p);
 }
 
 /* Natural logarithm of normal positive x. Reduction to sqrt(1/2)..sqrt(2), then the polynomial of
  * Cephes logf (S. Moshier, 1989): largest error 1 unit in the last place or so. */
-WNPU_INLINE void mt_vlog(mt_vec *r)
+WNPU_INLINE WNPU_TARGET void MT(vlog)(MT(vec) *r)
 {
-    mt_iv bits = (mt_iv)r->v;
-    mt_iv exponent = (bits >> 23) - 126;
-    mt_fv m = (mt_fv)((bits & 0x007fffff) | 0x3f000000); /* 0.5..1 */
-    mt_iv low = m < 0.707106781186547524f;
-    mt_fv x, z, y, e;
+    MT(iv) bits = (MT(iv))r->v;
+    MT(iv) exponent = (bits >> 23) - 126;
+    MT(fv) m = (MT(fv))((bits & 0x007fffff) | 0x3f000000); /* 0.5..1 */
+    MT(iv) low = m < 0.707106781186547524f;
+    MT(fv) x, z, y, e;
     exponent += low; /* low is -1 where the mantissa is doubled */
-    x = m + (mt_fv)(low & (mt_iv)m) - 1.0f;
+    x = m + (MT(fv))(low & (MT(iv))m) - 1.0f;
     /* Small integers to float without a conversion instruction: put them into the mantissa. */
-    e = (mt_fv)(exponent + 0x4b400000) - MT_ROUND;
+    e = (MT(fv))(exponent + 0x4b400000) - MT_ROUND;
     z = x * x;
     y = x * 7.0376836292e-2f - 1.1514610310e-1f;
     y = y * x + 1.1676998740e-1f;
@@ -985,15 +1073,15 @@ WNPU_INLINE void mt_vlog(mt_vec *r)
 
 /* 0.5 x (1 + erf(x / sqrt 2)), the exact GELU that OpenAI's models were trained with. erf after
  * Abramowitz and Stegun 7.1.26, absolute error below 2e-7. */
-WNPU_INLINE void mt_vgelu(mt_vec *r)
+WNPU_INLINE WNPU_TARGET void MT(vgelu)(MT(vec) *r)
 {
-    mt_fv x = r->v, a, t, p;
-    mt_vec e;
-    mt_iv negative = x < 0.0f;
-    a = (mt_fv)((mt_iv)x & 0x7fffffff) * 0.70710678118654752f;
+    MT(fv) x = r->v, a, t, p;
+    MT(vec) e;
+    MT(iv) negative = x < 0.0f;
+    a = (MT(fv))((MT(iv))x & 0x7fffffff) * 0.70710678118654752f;
     t = 1.0f / (1.0f + 0.3275911f * a);
     e.v = -(a * a);
-    mt_vexp(&e);
+    MT(vexp)(&e);
     p = t * 1.061405429f - 1.453152027f;
     p = p * t + 1.421413741f;
     p = p * t - 0.284496736f;
@@ -1001,7 +1089,7 @@ WNPU_INLINE void mt_vgelu(mt_vec *r)
     p = p * t * e.v; /* erfc(a), a >= 0 */
     /* x >= 0: x (2 - erfc) / 2; x < 0: x erfc / 2, which keeps precision in the tail. */
     t = 2.0f - p;
-    p = (mt_fv)((negative & (mt_iv)p) | (~negative & (mt_iv)t));
+    p = (MT(fv))((negative & (MT(iv))p) | (~negative & (MT(iv))t));
     r->v = x * 0.5f * p;
 }
 
@@ -1009,44 +1097,27 @@ WNPU_INLINE void mt_vgelu(mt_vec *r)
 
 /* 2^x for x <= 126; below -125 the result is 2^-125. Relative error below 8e-5: minimax polynomial
  * of third degree on -0.5..0.5, fitted by linear programming. */
-#define MT_EXP2_LEAST -125.0f
-#define MT_EXP2_0 0.999927998f
-#define MT_EXP2_1 0.693260968f
-#define MT_EXP2_2 0.242611378f
-#define MT_EXP2_3 0.0551717728f
-
-WNPU_INLINE void mt_vexp2(mt_vec *r)
+WNPU_INLINE WNPU_TARGET void MT(vexp2)(MT(vec) *r)
 {
-    mt_fv x = r->v, t, p;
-    mt_iv low = x < MT_EXP2_LEAST;
-    x = (mt_fv)((low & (mt_iv)((mt_fv){0} + MT_EXP2_LEAST)) | (~low & (mt_iv)x));
+    MT(fv) x = r->v, t, p;
+    MT(iv) low = x < MT_EXP2_LEAST;
+    x = (MT(fv))((low & (MT(iv))((MT(fv)){0} + MT_EXP2_LEAST)) | (~low & (MT(iv))x));
     t = x + MT_ROUND;
     x = x - (t - MT_ROUND);
     p = x * MT_EXP2_3 + MT_EXP2_2;
     p = p * x + MT_EXP2_1;
     p = p * x + MT_EXP2_0;
-    r->v = (mt_fv)((mt_iv)p + ((mt_iv)t << 23));
+    r->v = (MT(fv))((MT(iv))p + ((MT(iv))t << 23));
 }
 
 /* GELU as x (0.5 + y Q(y^2)) with y = x limited to -4.3..4.3: absolute error below 4e-5 for
  * |x| < 8. Q is a minimax polynomial fitted by linear programming. */
-#define MT_GELU_LIMIT 4.3f
-#define MT_GELU_0 0.398801744f
-#define MT_GELU_1 -0.0661551207f
-#define MT_GELU_2 0.0096949013f
-#define MT_GELU_3 -0.00107132096f
-#define MT_GELU_4 8.71078664e-05f
-#define MT_GELU_5 -5.00530086e-06f
-#define MT_GELU_6 1.90178923e-07f
-#define MT_GELU_7 -4.24773061e-09f
-#define MT_GELU_8 4.19595608e-11f
-
-WNPU_INLINE void mt_vgelu_short(mt_vec *r)
+WNPU_INLINE WNPU_TARGET void MT(vgelu_short)(MT(vec) *r)
 {
-    mt_fv x = r->v, y, t, p;
-    mt_iv high = x > MT_GELU_LIMIT, low = x < -MT_GELU_LIMIT;
-    y = (mt_fv)((high & (mt_iv)((mt_fv){0} + MT_GELU_LIMIT)) | (~high & (mt_iv)x));
-    y = (mt_fv)((low & (mt_iv)((mt_fv){0} - MT_GELU_LIMIT)) | (~low & (mt_iv)y));
+    MT(fv) x = r->v, y, t, p;
+    MT(vec) within = *r;
+    MT(vlimit)(&within, MT_GELU_LIMIT);
+    y = within.v;
     t = y * y;
     p = t * MT_GELU_8 + MT_GELU_7;
     p = p * t + MT_GELU_6;
@@ -1057,6 +1128,28 @@ WNPU_INLINE void mt_vgelu_short(mt_vec *r)
     p = p * t + MT_GELU_1;
     p = p * t + MT_GELU_0;
     r->v = x * (y * p + 0.5f);
+}
+
+#endif
+#ifndef WNPU_PART
+
+#define WNPU_PART MT_PART_MATHS
+#define WNPU_WIDTH WNPU_BASE
+#include WNPU_SELF
+#ifdef WNPU_X86
+#define WNPU_WIDTH 512
+#include WNPU_SELF
+#endif
+#undef WNPU_PART
+
+WNPU_INLINE float mt_vmaximum(const mt_vec *a)
+{
+    float best[4];
+    unsigned i;
+    for (i = 0; i < 4; i++) {
+        best[i] = mt_larger(a->v[i], a->v[(i + 4) % MT_LANES]);
+    }
+    return mt_larger(mt_larger(best[0], best[2]), mt_larger(best[1], best[3]));
 }
 
 /* Single values by the same code, so that scalar and vector users agree. */
@@ -5729,7 +5822,7 @@ WNPU_INLINE float op_square_body(const float *x, size_t n, float middle)
     memset(&sum, 0, sizeof sum);
     for (i = 0; i < n; i += 16) {
         MT_UNROLL
-        for (p = 0; p < MT_PARTS; p++) {
+        for (p = 0; p < (16u / MT_LANES); p++) {
             mt_vload(&v, x + i + p * MT_LANES);
             v.v -= middle;
             sum.part[p] += v.v * v.v;
@@ -5738,36 +5831,8 @@ WNPU_INLINE float op_square_body(const float *x, size_t n, float middle)
     return mt_acc_sum(&sum);
 }
 
-/* y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, over n values (PyTorch's LayerNorm). */
-WNPU_INLINE void op_norm_body(float *y, const float *x, const float *weight, const float *bias,
-                              size_t n)
-{
-    mt_acc sum;
-    mt_vec v, w, b;
-    float mean, scale;
-    size_t i;
-    unsigned p;
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i < n; i += 16) {
-        MT_UNROLL
-        for (p = 0; p < MT_PARTS; p++) {
-            mt_vload(&v, x + i + p * MT_LANES);
-            sum.part[p] += v.v;
-        }
-    }
-    mean = mt_acc_sum(&sum) / (float)n;
-    scale = 1.0f / sqrtf(op_square_body(x, n, mean) / (float)n + 1e-5f);
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload(&v, x + i);
-        mt_vload(&w, weight + i);
-        mt_vload(&b, bias + i);
-        v.v = (v.v - mean) * scale * w.v + b.v;
-        mt_vstore(y + i, &v);
-    }
-}
-
 /* Largest |x|. */
-WNPU_INLINE float op_peak_body(const float *x, size_t n)
+WNPU_INLINE float op_peak_base(const float *x, size_t n)
 {
     mt_vec best, v;
     size_t i;
@@ -5786,12 +5851,12 @@ WNPU_INLINE int op_usable(float peak) { return peak > 1e-30f && peak < 1e30f; }
 /* Symmetric int8 of rows of n values, ldx apart: q [rows, n] = round(x / scale[row]), ties to even,
  * scale = max|x| / 127. A row of zeros, or one that is not finite (only a broken model makes one),
  * becomes zeros with scale 0. */
-WNPU_INLINE void op_quantise_body(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
-                                  float *scale)
+static void op_quantise_base(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
+                             float *scale)
 {
     size_t r, i;
     for (r = 0; r < rows; r++, q += n, x += ldx) {
-        float peak = op_peak_body(x, n), inverse = 127.0f / peak;
+        float peak = op_peak_base(x, n), inverse = 127.0f / peak;
         mt_vec v;
         if (!op_usable(peak)) {
             memset(q, 0, n);
@@ -5805,12 +5870,6 @@ WNPU_INLINE void op_quantise_body(int8_t *q, const float *x, size_t ldx, size_t 
         }
         scale[r] = peak / 127.0f;
     }
-}
-
-static void op_quantise_base(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
-                             float *scale)
-{
-    op_quantise_body(q, x, ldx, rows, n, scale);
 }
 
 /* ---- two digits: x = scale * (GM_DIGIT * high + low) ---- */
@@ -5858,31 +5917,6 @@ static float op_quantise_fine_base(int8_t *high, int8_t *low, const float *x, si
     return op_quantise_fine_body(op_fine_base, high, low, x, n, op_square_body(x, n, 0.0f));
 }
 
-/* Adds what n sums of products with high digits are worth to those with low ones. */
-WNPU_INLINE void op_join_body(int32_t *low, const int32_t *high, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_uv v = *(const mt_uvu *)(const void *)(high + i);
-        *(mt_uvu *)(void *)(low + i) = v * GM_DIGIT + *(const mt_uvu *)(const void *)(low + i);
-    }
-}
-
-/* short_form: the result goes to int8, or belongs to the INT8 path at least. */
-WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish, int short_form)
-{
-    mt_vec old;
-    if (finish == OP_GELU && short_form) {
-        mt_vgelu_short(v);
-    } else if (finish == OP_GELU) {
-        mt_vgelu(v);
-    } else if (finish == OP_ADD) {
-        mt_vload(&old, out);
-        v->v = old.v + v->v;
-    }
-    mt_vstore(out, v);
-}
-
 /* Columns of a product that are finished at a time. Rows are long, so each chunk goes to lines that
  * the hardware does not expect. */
 #define OP_CHUNK 64u
@@ -5891,58 +5925,6 @@ WNPU_INLINE void op_finish_vec(float *out, mt_vec *v, op_finish finish, int shor
 WNPU_INLINE void op_expect_next(const float *out)
 {
     gm_prefetch2((const int8_t *)(const void *)out, OP_CHUNK * sizeof(float));
-}
-
-/* Rows of x = acc * (row_scale[r] * scale[j]) + bias[j]; bias may be NULL. */
-WNPU_INLINE void op_dequantise_body(float *out, size_t ldo, const int32_t *acc, size_t lda,
-                                    size_t rows, size_t n, const float *row_scale,
-                                    const float *scale, const float *bias, op_finish finish)
-{
-    mt_vec v, s, b;
-    size_t r, i;
-    mt_vset(&b, 0.0f);
-    for (r = 0; r < rows; r++, out += ldo) {
-        for (i = 0; i < n; i += MT_LANES) {
-            mt_vload_int(&v, acc + r * lda + i);
-            mt_vload(&s, scale + i);
-            if (bias != NULL) {
-                mt_vload(&b, bias + i);
-            }
-            v.v = v.v * (s.v * row_scale[r]) + b.v;
-            if (i % 16 == 0) {
-                op_expect_next(out + i);
-            }
-            op_finish_vec(out + i, &v, finish, 1);
-        }
-    }
-}
-
-/* The same for the float path: x = in + bias. */
-WNPU_INLINE void op_bias_body(float *out, const float *in, size_t n, const float *bias,
-                              op_finish finish)
-{
-    mt_vec v, b;
-    size_t i;
-    mt_vset(&b, 0.0f);
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload(&v, in + i);
-        if (bias != NULL) {
-            mt_vload(&b, bias + i);
-            v.v += b.v;
-        }
-        op_finish_vec(out + i, &v, finish, 0);
-    }
-}
-
-WNPU_INLINE void op_scale_body(float *x, size_t n, float scale)
-{
-    mt_vec v;
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_vload(&v, x + i);
-        v.v *= scale;
-        mt_vstore(x + i, &v);
-    }
 }
 
 /* ---- softmax over blocks of keys ---- */
@@ -5987,8 +5969,8 @@ typedef struct op_keys {
 typedef int (*op_narrow)(int16_t *u, const int32_t *acc, size_t n, float query_scale,
                          const float *key, const float *value_log2);
 
-WNPU_INLINE int op_narrow_body(int16_t *u, const int32_t *acc, size_t n, float query_scale,
-                               const float *key, const float *value_log2)
+static int op_narrow_base(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                          const float *key, const float *value_log2)
 {
     mt_iv best = (mt_iv){0} - 32768, k, over;
     size_t i, j;
@@ -6074,7 +6056,7 @@ WNPU_INLINE void op_exponents_body(op_narrow narrow, op_online *row, int16_t *u,
 #define OP_POWER_1 43493u
 #define OP_POWER_2 11025u
 
-/* The inverses of a block's value scales for op_weights_body(), whole numbers up to 32767. Those of
+/* The inverses of a block's value scales for the weights, whole numbers up to 32767. Those of
  * over 1024 times the least count as that: their values are too small to matter, and the others
  * keep 5 bits at least. What stands for keys beyond the last is of no use: their weights are 0. */
 typedef struct op_inverse {
@@ -6099,7 +6081,9 @@ static void op_inverse_start(op_inverse *inverse, float least, float most)
     inverse->scale = 32767.0f / inverse->limit;
 }
 
-WNPU_INLINE void op_inverse_body(op_inverse *inverse, const float *value_inverse, size_t n)
+typedef void (*op_fill_inverse)(op_inverse *inverse, const float *value_inverse, size_t n);
+
+static void op_inverse_base(op_inverse *inverse, const float *value_inverse, size_t n)
 {
     float least = value_inverse[0], most = least;
     size_t i;
@@ -6142,13 +6126,18 @@ WNPU_INLINE uint32_t op_weights16(uint8_t *p, const int16_t *u, int32_t from,
     return sum;
 }
 
-WNPU_INLINE uint32_t op_weights_row(uint8_t *p, const int16_t *u, size_t n, int32_t from,
-                                    const op_inverse *inverse)
+/* Weights p of a row of n exponents u, up to the next multiple of 16; most is the row's largest.
+ * Returns their sum, see op_weights16(). */
+typedef uint32_t (*op_weigh)(uint8_t *p, const int16_t *u, size_t n, int32_t most,
+                             const int16_t *inverse);
+
+static uint32_t op_weigh_base(uint8_t *p, const int16_t *u, size_t n, int32_t most,
+                              const int16_t *inverse)
 {
     uint32_t sum = 0;
     size_t i;
     for (i = 0; i < n; i += 16) {
-        sum += op_weights16(p + i, u + i, from, inverse->part + i);
+        sum += op_weights16(p + i, u + i, most + OP_OCTAVE, inverse + i);
     }
     return sum;
 }
@@ -6170,6 +6159,34 @@ WNPU_INLINE void op_online_next(op_online *row, size_t rows)
 WNPU_INLINE void op_online_add(op_online *row, uint32_t sum, float unit)
 {
     row->sum = row->sum * row->keep + (float)(int32_t)sum * (8.0f * unit) * row->add;
+}
+
+/* Weights p [rows, n rounded up to 16], row stride ldp, of exponents u [rows, OP_KEYS]. */
+WNPU_INLINE void op_weights_body(op_fill_inverse fill, op_weigh weigh, op_online *row, uint8_t *p,
+                                 size_t ldp, const int16_t *u, size_t rows, size_t n,
+                                 const op_keys *keys)
+{
+    op_inverse inverse;
+    size_t r;
+    op_online_next(row, rows);
+    fill(&inverse, keys->value_inverse, n);
+    for (r = 0; r < rows; r++) {
+        uint32_t sum = weigh(p + r * ldp, u + r * OP_KEYS, n, row[r].most, inverse.part);
+        op_online_add(&row[r], sum, inverse.unit);
+    }
+}
+
+static void op_exponents_base(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
+                              size_t rows, size_t n, const float *query_scale,
+                              const op_keys *keys)
+{
+    op_exponents_body(op_narrow_base, row, u, acc, lda, rows, n, query_scale, keys);
+}
+
+static void op_weights_base(op_online *row, uint8_t *p, size_t ldp, const int16_t *u, size_t rows,
+                            size_t n, const op_keys *keys)
+{
+    op_weights_body(op_inverse_base, op_weigh_base, row, p, ldp, u, rows, n, keys);
 }
 
 /* How far behind the keys of one row that are read more are asked for: fewer end before that. */
@@ -6207,150 +6224,6 @@ WNPU_INLINE int op_attend(const op_one_row *one, op_online *row, int16_t *u, int
     return 1;
 }
 
-static int op_narrow_base(int16_t *u, const int32_t *acc, size_t n, float query_scale,
-                          const float *key, const float *value_log2)
-{
-    return op_narrow_body(u, acc, n, query_scale, key, value_log2);
-}
-
-static void op_exponents_base(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
-                              size_t rows, size_t n, const float *query_scale,
-                              const op_keys *keys)
-{
-    op_exponents_body(op_narrow_base, row, u, acc, lda, rows, n, query_scale, keys);
-}
-
-/* Weights p [rows, n rounded up to 16], row stride ldp, of exponents u [rows, OP_KEYS]. */
-static void op_weights_base(op_online *row, uint8_t *p, size_t ldp, const int16_t *u, size_t rows,
-                            size_t n, const op_keys *keys)
-{
-    size_t r;
-    op_inverse inverse;
-    op_online_next(row, rows);
-    op_inverse_body(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        uint32_t sum = op_weights_row(p + r * ldp, u + r * OP_KEYS, n, row[r].most + OP_OCTAVE,
-                                      &inverse);
-        op_online_add(&row[r], sum, inverse.unit);
-    }
-}
-
-/* Logarithm to base 2, in steps of 1/256, and inverse of n scales of values, any n. A vector of
- * zeros has any scale: one that is usual for others keeps its key's weight. */
-WNPU_INLINE void op_value_scales_body(float *log2, float *inverse, const float *scale, size_t n)
-{
-    float part[MT_LANES];
-    mt_vec v;
-    size_t i, j;
-    for (i = 0; i < n; i += MT_LANES) {
-        for (j = 0; j < MT_LANES; j++) {
-            part[j] = i + j < n && scale[i + j] > 0.0f ? scale[i + j] : 0.01f;
-        }
-        mt_vload(&v, part);
-        mt_vlog(&v);
-        v.v *= 1.44269504088896341f * OP_OCTAVE;
-        for (j = 0; j < MT_LANES && i + j < n; j++) {
-            log2[i + j] = v.v[j];
-            inverse[i + j] = 1.0f / part[j];
-        }
-    }
-}
-
-/* out = out * keep + acc * add for rows of n columns; the last block's is divided by the sum. */
-WNPU_INLINE void op_blend_body(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows,
-                               size_t n, const op_online *row, int last)
-{
-    size_t r, i;
-    mt_vec v, old;
-    for (r = 0; r < rows; r++) {
-        const float unit = last ? 1.0f / row[r].sum : 1.0f;
-        for (i = 0; i < n; i += MT_LANES) {
-            mt_vload_int(&v, acc + r * lda + i);
-            mt_vload(&old, out + r * ldo + i);
-            v.v = (old.v * row[r].keep + v.v * row[r].add) * unit;
-            mt_vstore(out + r * ldo + i, &v);
-        }
-    }
-}
-
-/* x = exp(x - maximum); returns the sum. n is a multiple of 16. */
-WNPU_INLINE float op_exp_body(float *x, size_t n, float maximum)
-{
-    mt_acc sum;
-    mt_vec v;
-    size_t i;
-    unsigned p;
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i < n; i += 16) {
-        MT_UNROLL
-        for (p = 0; p < MT_PARTS; p++) {
-            mt_vload(&v, x + i + p * MT_LANES);
-            v.v -= maximum;
-            mt_vexp(&v);
-            mt_vstore(x + i + p * MT_LANES, &v);
-            sum.part[p] += v.v;
-        }
-    }
-    return mt_acc_sum(&sum);
-}
-
-/* The float path: scores [n] (scaled already) become probabilities, zero up to padding. */
-WNPU_INLINE void op_softmax_float_body(float *scores, size_t n)
-{
-    size_t i, padded = (n + 15u) & ~(size_t)15u;
-    float maximum = scores[0], sum;
-    for (i = 1; i < n; i++) {
-        maximum = scores[i] > maximum ? scores[i] : maximum;
-    }
-    for (i = n; i < padded; i++) {
-        scores[i] = -1e30f;
-    }
-    sum = op_exp_body(scores, padded, maximum);
-    op_scale_body(scores, padded, 1.0f / sum);
-}
-
-/* sum of exp(x - maximum) over any n; x stays as it is. */
-WNPU_INLINE float op_sum_exp_body(const float *x, size_t n, float maximum)
-{
-    mt_acc sum;
-    mt_vec v;
-    size_t i;
-    unsigned p, j;
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i + 16 <= n; i += 16) {
-        MT_UNROLL
-        for (p = 0; p < MT_PARTS; p++) {
-            mt_vload(&v, x + i + p * MT_LANES);
-            v.v -= maximum;
-            mt_vexp(&v);
-            sum.part[p] += v.v;
-        }
-    }
-    for (j = 0; i + j < n; j++) {
-        sum.part[j / MT_LANES][j % MT_LANES] += mt_exp1(x[i + j] - maximum);
-    }
-    return mt_acc_sum(&sum);
-}
-
-/* sum of x[i] w[i]. */
-WNPU_INLINE float op_dot_int8_body(const float *x, const int8_t *w, size_t n)
-{
-    mt_acc sum;
-    mt_vec v, u;
-    size_t i;
-    unsigned p;
-    memset(&sum, 0, sizeof sum);
-    for (i = 0; i < n; i += 16) {
-        MT_UNROLL
-        for (p = 0; p < MT_PARTS; p++) {
-            mt_vload(&v, x + i + p * MT_LANES);
-            mt_vload_int8(&u, w + i + p * MT_LANES);
-            sum.part[p] += v.v * u.v;
-        }
-    }
-    return mt_acc_sum(&sum);
-}
-
 /* sum of x[i] y[i]. */
 static float op_dot(const float *x, const float *y, size_t n)
 {
@@ -6360,48 +6233,13 @@ static float op_dot(const float *x, const float *y, size_t n)
     unsigned p;
     memset(&sum, 0, sizeof sum);
     for (i = 0; i < n; i += 16) {
-        for (p = 0; p < MT_PARTS; p++) {
+        for (p = 0; p < 16u / MT_LANES; p++) {
             mt_vload(&v, x + i + p * MT_LANES);
             mt_vload(&u, y + i + p * MT_LANES);
             sum.part[p] += v.v * u.v;
         }
     }
     return mt_acc_sum(&sum);
-}
-
-/* Sum of the lanes modulo 2^32. */
-WNPU_INLINE uint32_t op_total(const mt_uv *v)
-{
-    uint32_t sum = 0;
-    unsigned i;
-    for (i = 0; i < MT_LANES; i++) {
-        sum += (*v)[i];
-    }
-    return sum;
-}
-
-/* Checksums, exact modulo 2^32: sum of c[i] r[i]; n is a multiple of 16. */
-WNPU_INLINE uint32_t op_dot32_body(const int32_t *c, const uint32_t *r, size_t n)
-{
-    mt_uv sum = {0};
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        sum += *(const mt_uvu *)(const void *)(c + i) * *(const mt_uvu *)(r + i);
-    }
-    return op_total(&sum);
-}
-
-/* Sum of a[i] r[i] modulo 2^32; n is a multiple of 16. */
-WNPU_INLINE uint32_t op_dot8_body(const int8_t *a, const uint32_t *r, size_t n)
-{
-    mt_uv sum = {0};
-    size_t i;
-    for (i = 0; i < n; i += MT_LANES) {
-        mt_iv wide;
-        mt_load_int8(&wide, a + i);
-        sum += (mt_uv)wide * *(const mt_uvu *)(r + i);
-    }
-    return op_total(&sum);
 }
 
 #define OP_APART 4u /* columns of a matrix that may stand apart from its product in integers */
@@ -6411,31 +6249,6 @@ typedef struct op_rest {
     float common, x[OP_APART];
     size_t n;
 } op_rest;
-
-/* Rows of out[i] = acc[i] * (row_scale * scale[i]) + common + x[0] columns[i] +
- * x[1] columns[ldc + i]..., in this order; acc is [rows, n]. */
-WNPU_INLINE void op_complete_body(float *out, size_t ldo, const int32_t *acc, size_t rows, size_t n,
-                                  const float *row_scale, const float *scale, const op_rest *rest,
-                                  const float *columns, size_t ldc)
-{
-    size_t r, i, k;
-    mt_vec v, u;
-    for (r = 0; r < rows; r++, out += ldo, acc += n, rest++) {
-        for (i = 0; i < n; i += MT_LANES) {
-            mt_vload_int(&v, acc + i);
-            mt_vload(&u, scale + i);
-            v.v = v.v * (u.v * row_scale[r]) + rest->common;
-            for (k = 0; k < rest->n; k++) {
-                mt_vload(&u, columns + k * ldc + i);
-                v.v += u.v * rest->x[k];
-            }
-            if (i % 16 == 0) {
-                op_expect_next(out + i);
-            }
-            mt_vstore(out + i, &v);
-        }
-    }
-}
 
 WNPU_INLINE void op_raise(mt_f4 *best, const mt_f4u *v)
 {
@@ -6473,53 +6286,6 @@ static float op_largest_base(const float *x, size_t n)
 }
 
 #define OP_SCAN 256u /* values that are looked at together */
-
-typedef float (*op_find)(const float *x, size_t n);
-
-/* Index of the largest of any n >= 1 values, the first of equals; 0 if none is a number. */
-WNPU_INLINE size_t op_argmax_body(op_find find, const float *x, size_t n)
-{
-    float best = -INFINITY;
-    size_t at = 0, i;
-    for (i = 0; i < n; i += OP_SCAN) {
-        float largest = find(x + i, n - i < OP_SCAN ? n - i : OP_SCAN);
-        if (largest > best) {
-            best = largest;
-            at = i;
-        }
-    }
-    for (i = at; i < n; i++) {
-        if (x[i] == best) {
-            return i;
-        }
-    }
-    return 0;
-}
-
-/* Indices from first to end - 1 of the values that are at least `least`, in rising order. Returns
- * how many there are, or capacity + 1 if they are more than that. No branch asks for each value:
- * where one is large, its neighbours often are. */
-WNPU_INLINE size_t op_above_body(op_find find, uint32_t *index, size_t capacity, const float *x,
-                                 size_t first, size_t end, float least)
-{
-    size_t count = 0, j, k;
-    while (first < end && count <= capacity) {
-        size_t next = end - first < OP_SCAN / 4 ? end : first + OP_SCAN / 4, found = 0;
-        uint32_t here[OP_SCAN / 4];
-        if (find(x + first, next - first) >= least) {
-            for (j = first; j < next; j++) {
-                here[found] = (uint32_t)j;
-                found += x[j] >= least;
-            }
-        }
-        for (k = 0; k < found && count + k < capacity; k++) {
-            index[count + k] = here[k];
-        }
-        count += found;
-        first = next;
-    }
-    return count <= capacity ? count : capacity + 1;
-}
 
 /* ---- rows of weights, when a model is opened ---- */
 
@@ -6618,21 +6384,6 @@ WNPU_INLINE float op_half(const unsigned char *in)
     return out.v[0];
 }
 
-WNPU_INLINE void op_halves_body(float *out, const unsigned char *in, size_t n)
-{
-    size_t i;
-    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
-        mt_iv half;
-        mt_vec v;
-        mt_load_uint16(&half, in + 2 * i);
-        op_half_vec(&v, &half);
-        mt_vstore(out + i, &v);
-    }
-    for (; i < n; i++) {
-        out[i] = op_half(in + 2 * i);
-    }
-}
-
 static const uint32_t op_bit[32] = {
     1u, 1u << 1, 1u << 2, 1u << 3, 1u << 4, 1u << 5, 1u << 6, 1u << 7, 1u << 8, 1u << 9, 1u << 10,
     1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19,
@@ -6669,15 +6420,1136 @@ WNPU_INLINE void op_block45(const unsigned char *in, float *out, float d, int of
     }
 }
 
+static const int32_t op_lane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+#endif /* WNPU_PART */
+#if defined(WNPU_PART) && WNPU_PART == OP_PART_BYTES
+/* ---- part: operators with results of 8 and 16 bits, and searches ---- */
+
+typedef float OP(f) __attribute__((vector_size(WNPU_WIDTH / 8)));
+typedef int32_t OP(i) __attribute__((vector_size(WNPU_WIDTH / 8)));
+typedef uint32_t OP(ui) __attribute__((vector_size(WNPU_WIDTH / 8)));
+typedef int16_t OP(s) __attribute__((vector_size(WNPU_WIDTH / 8)));
+typedef uint16_t OP(us) __attribute__((vector_size(WNPU_WIDTH / 8)));
+typedef uint8_t OP(b) __attribute__((vector_size(WNPU_WIDTH / 8)));
+/* The same types in memory, at any address. */
+typedef float OP(f_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1), may_alias));
+typedef int32_t OP(i_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1), may_alias));
+typedef int16_t OP(s_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1), may_alias));
+typedef uint8_t OP(b_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1), may_alias));
+
+#define OP_S (2 * WNPU_LANES) /* values of 16 bits in a vector */
+#define OP_B (4 * WNPU_LANES) /* bytes in a vector */
+
+/* Primitives of the instruction sets, with a pseudo-code of each lane. packs() and bytes() belong
+ * together: packs() may leave 16 bits in an order of its own (AVX2 and AVX-512 pack each quarter of
+ * 128 bits by itself), and bytes() restores the order.
+ *   max(a, b), min(a, b)    a > b ? a : b, a < b ? a : b; b if either is NaN
+ *   top(a)                  largest lane, of which none is NaN
+ *   max_s(a, b), top_s(a)   likewise of int16
+ *   max_i(a, b)             likewise of int32; not with 128 bits
+ *   round(a)                nearest int32, ties to even; INT32_MIN for NaN and what does not fit
+ *   packs(a, b)             a's lanes, then b's, each limited to int16
+ *   bytes(a, b)             a's lanes, then b's, as bytes; they are 0..255
+ *   less(a, b)              a - b, limited to int16
+ *   times(a, b)             a * b >> 16 of uint16; a is even
+ *   shift(m, y)             m >> (y >> 8), 0 for 16 or more; y >= 256
+ *   round7(m)               (m + 64) >> 7, m < 32768
+ *   pairs(a, b)             a[2 i] * b[2 i] + a[2 i + 1] * b[2 i + 1]
+ *   total(a)                sum of the lanes modulo 2^32 */
+#if WNPU_WIDTH == 128 && defined(WNPU_X86)
+WNPU_INLINE WNPU_TARGET OP(f) OP(max)(OP(f) a, OP(f) b)
+{
+    return (OP(f))_mm_max_ps((__m128)a, (__m128)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(f) OP(min)(OP(f) a, OP(f) b)
+{
+    return (OP(f))_mm_min_ps((__m128)a, (__m128)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(max_s)(OP(s) a, OP(s) b)
+{
+    return (OP(s))_mm_max_epi16((__m128i)a, (__m128i)b);
+}
+
+WNPU_INLINE WNPU_TARGET int OP(top_s)(OP(s) v)
+{
+    const __m128i turn = _mm_set1_epi16(0x7fff); /* minpos orders unsigned numbers */
+    __m128i least = _mm_minpos_epu16(_mm_xor_si128((__m128i)v, turn));
+    return (int16_t)(_mm_extract_epi16(least, 0) ^ 0x7fff);
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(round)(OP(f) a) { return (OP(i))_mm_cvtps_epi32((__m128)a); }
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(packs)(OP(i) a, OP(i) b)
+{
+    return (OP(s))_mm_packs_epi32((__m128i)a, (__m128i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(b) OP(bytes)(OP(us) a, OP(us) b)
+{
+    return (OP(b))_mm_packus_epi16((__m128i)a, (__m128i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(less)(OP(s) a, OP(s) b)
+{
+    return (OP(s))_mm_subs_epi16((__m128i)a, (__m128i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(us) OP(times)(OP(us) a, OP(us) b)
+{
+    return (OP(us))_mm_mulhi_epu16((__m128i)a, (__m128i)b);
+}
+
+/* There is no shift by a count for each lane: m * 2^(16 - s) >> 16 with the powers from a table,
+ * s = 1..16. Bytes of the index with their upper bit set give 0. */
+WNPU_INLINE WNPU_TARGET OP(us) OP(shift)(OP(us) m, OP(s) y)
+{
+    const __m128i upper = _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
+    const __m128i table = _mm_setr_epi8(-128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1);
+    /* s - 9 in the lower byte; 0x77 + s in the upper, which has the power of s = 1..8 */
+    const __m128i index = _mm_set1_epi16(0x77f7);
+    __m128i most = _mm_min_epi16((__m128i)y, _mm_set1_epi16(16 * OP_OCTAVE));
+    __m128i at = _mm_add_epi8(_mm_shuffle_epi8(most, upper), index);
+    return (OP(us))_mm_mulhi_epu16((__m128i)m, _mm_shuffle_epi8(table, at));
+}
+
+WNPU_INLINE WNPU_TARGET OP(us) OP(round7)(OP(us) m)
+{
+    return (OP(us))_mm_mulhrs_epi16((__m128i)m, _mm_set1_epi16(256));
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(pairs)(OP(s) a, OP(s) b)
+{
+    return (OP(i))_mm_madd_epi16((__m128i)a, (__m128i)b);
+}
+#elif WNPU_WIDTH == 128
+WNPU_INLINE OP(f) OP(max)(OP(f) a, OP(f) b)
+{
+    OP(i) above = a > b;
+    return (OP(f))((above & (OP(i))a) | (~above & (OP(i))b));
+}
+
+WNPU_INLINE OP(f) OP(min)(OP(f) a, OP(f) b)
+{
+    OP(i) below = a < b;
+    return (OP(f))((below & (OP(i))a) | (~below & (OP(i))b));
+}
+
+WNPU_INLINE OP(s) OP(max_s)(OP(s) a, OP(s) b)
+{
+    return (OP(s))vmaxq_s16((int16x8_t)a, (int16x8_t)b);
+}
+
+WNPU_INLINE int OP(top_s)(OP(s) v) { return vmaxvq_s16((int16x8_t)v); }
+
+WNPU_INLINE OP(i) OP(round)(OP(f) a)
+{
+    OP(i) fits = a < 2147483648.0f;
+    return (fits & (OP(i))vcvtnq_s32_f32((float32x4_t)a)) | (~fits & INT32_MIN);
+}
+
+WNPU_INLINE OP(s) OP(packs)(OP(i) a, OP(i) b)
+{
+    return (OP(s))vqmovn_high_s32(vqmovn_s32((int32x4_t)a), (int32x4_t)b);
+}
+
+WNPU_INLINE OP(b) OP(bytes)(OP(us) a, OP(us) b)
+{
+    return (OP(b))vmovn_high_u16(vmovn_u16((uint16x8_t)a), (uint16x8_t)b);
+}
+
+WNPU_INLINE OP(s) OP(less)(OP(s) a, OP(s) b)
+{
+    return (OP(s))vqsubq_s16((int16x8_t)a, (int16x8_t)b);
+}
+
+/* As a / 2 + (a / 2 * (b - 32768) >> 15), because NEON's upper halves of products are those of
+ * signed numbers, doubled. */
+WNPU_INLINE OP(us) OP(times)(OP(us) a, OP(us) b)
+{
+    int16x8_t half = (int16x8_t)(a >> 1), turned = (int16x8_t)(b ^ 0x8000u);
+    return (OP(us))vaddq_s16(half, vqdmulhq_s16(half, turned));
+}
+
+WNPU_INLINE OP(us) OP(shift)(OP(us) m, OP(s) y)
+{
+    return (OP(us))vshlq_u16((uint16x8_t)m, vnegq_s16((int16x8_t)(y >> 8)));
+}
+
+WNPU_INLINE OP(us) OP(round7)(OP(us) m) { return (m + 64) >> 7; }
+
+WNPU_INLINE OP(i) OP(pairs)(OP(s) a, OP(s) b)
+{
+    int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
+    return (OP(i))vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
+}
+#elif WNPU_WIDTH == 256
+WNPU_INLINE WNPU_TARGET OP(f) OP(max)(OP(f) a, OP(f) b)
+{
+    return (OP(f))_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(f) OP(min)(OP(f) a, OP(f) b)
+{
+    return (OP(f))_mm256_min_ps((__m256)a, (__m256)b);
+}
+
+WNPU_INLINE WNPU_TARGET float OP(top)(OP(f) a)
+{
+    __m128 best = _mm_max_ps(_mm256_castps256_ps128((__m256)a),
+                             _mm256_extractf128_ps((__m256)a, 1));
+    best = _mm_max_ps(best, _mm_movehl_ps(best, best));
+    best = _mm_max_ss(best, _mm_movehdup_ps(best));
+    return _mm_cvtss_f32(best);
+}
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(max_s)(OP(s) a, OP(s) b)
+{
+    return (OP(s))_mm256_max_epi16((__m256i)a, (__m256i)b);
+}
+
+WNPU_INLINE WNPU_TARGET int OP(top_s)(OP(s) v)
+{
+    const __m128i turn = _mm_set1_epi16(0x7fff); /* minpos orders unsigned numbers */
+    __m128i a = _mm_max_epi16(_mm256_castsi256_si128((__m256i)v),
+                              _mm256_extracti128_si256((__m256i)v, 1));
+    return (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(a, turn)), 0) ^ 0x7fff);
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(max_i)(OP(i) a, OP(i) b)
+{
+    return (OP(i))_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(round)(OP(f) a) { return (OP(i))_mm256_cvtps_epi32((__m256)a); }
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(packs)(OP(i) a, OP(i) b)
+{
+    return (OP(s))_mm256_packs_epi32((__m256i)a, (__m256i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(b) OP(bytes)(OP(us) a, OP(us) b)
+{
+    return (OP(b))_mm256_permutevar8x32_epi32(_mm256_packus_epi16((__m256i)a, (__m256i)b),
+                                              _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(less)(OP(s) a, OP(s) b)
+{
+    return (OP(s))_mm256_subs_epi16((__m256i)a, (__m256i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(us) OP(times)(OP(us) a, OP(us) b)
+{
+    return (OP(us))_mm256_mulhi_epu16((__m256i)a, (__m256i)b);
+}
+
+/* As with SSE4.1. */
+WNPU_INLINE WNPU_TARGET OP(us) OP(shift)(OP(us) m, OP(s) y)
+{
+    const __m256i upper = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15));
+    const __m256i table = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1));
+    const __m256i index = _mm256_set1_epi16(0x77f7);
+    __m256i most = _mm256_min_epi16((__m256i)y, _mm256_set1_epi16(16 * OP_OCTAVE));
+    __m256i at = _mm256_add_epi8(_mm256_shuffle_epi8(most, upper), index);
+    return (OP(us))_mm256_mulhi_epu16((__m256i)m, _mm256_shuffle_epi8(table, at));
+}
+
+WNPU_INLINE WNPU_TARGET OP(us) OP(round7)(OP(us) m)
+{
+    return (OP(us))_mm256_mulhrs_epi16((__m256i)m, _mm256_set1_epi16(256));
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(pairs)(OP(s) a, OP(s) b)
+{
+    return (OP(i))_mm256_madd_epi16((__m256i)a, (__m256i)b);
+}
+#else
+WNPU_INLINE WNPU_TARGET OP(f) OP(max)(OP(f) a, OP(f) b)
+{
+    return (OP(f))_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(f) OP(min)(OP(f) a, OP(f) b)
+{
+    return (OP(f))_mm512_min_ps((__m512)a, (__m512)b);
+}
+
+WNPU_INLINE WNPU_TARGET float OP(top)(OP(f) a) { return _mm512_reduce_max_ps((__m512)a); }
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(max_s)(OP(s) a, OP(s) b)
+{
+    return (OP(s))_mm512_max_epi16((__m512i)a, (__m512i)b);
+}
+
+WNPU_INLINE WNPU_TARGET int OP(top_s)(OP(s) v)
+{
+    const __m128i turn = _mm_set1_epi16(0x7fff); /* minpos orders unsigned numbers */
+    __m128i part[4];
+    memcpy(part, &v, sizeof part);
+    part[0] = _mm_max_epi16(_mm_max_epi16(part[0], part[1]), _mm_max_epi16(part[2], part[3]));
+    part[0] = _mm_minpos_epu16(_mm_xor_si128(part[0], turn));
+    return (int16_t)(_mm_extract_epi16(part[0], 0) ^ 0x7fff);
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(max_i)(OP(i) a, OP(i) b)
+{
+    return (OP(i))_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(round)(OP(f) a) { return (OP(i))_mm512_cvtps_epi32((__m512)a); }
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(packs)(OP(i) a, OP(i) b)
+{
+    return (OP(s))_mm512_packs_epi32((__m512i)a, (__m512i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(b) OP(bytes)(OP(us) a, OP(us) b)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return (OP(b))_mm512_permutexvar_epi32(order, _mm512_packus_epi16((__m512i)a, (__m512i)b));
+}
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(less)(OP(s) a, OP(s) b)
+{
+    return (OP(s))_mm512_subs_epi16((__m512i)a, (__m512i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(us) OP(times)(OP(us) a, OP(us) b)
+{
+    return (OP(us))_mm512_mulhi_epu16((__m512i)a, (__m512i)b);
+}
+
+WNPU_INLINE WNPU_TARGET OP(us) OP(shift)(OP(us) m, OP(s) y)
+{
+    return (OP(us))_mm512_srlv_epi16((__m512i)m, _mm512_srli_epi16((__m512i)y, 8));
+}
+
+WNPU_INLINE WNPU_TARGET OP(us) OP(round7)(OP(us) m)
+{
+    return (OP(us))_mm512_mulhrs_epi16((__m512i)m, _mm512_set1_epi16(256));
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(pairs)(OP(s) a, OP(s) b)
+{
+    return (OP(i))_mm512_madd_epi16((__m512i)a, (__m512i)b);
+}
+
+WNPU_INLINE WNPU_TARGET uint32_t OP(total)(OP(ui) a)
+{
+    return (uint32_t)_mm512_reduce_add_epi32((__m512i)a);
+}
+#endif
+
+#if WNPU_WIDTH == 128
+WNPU_INLINE WNPU_TARGET float OP(top)(OP(f) a)
+{
+    return mt_larger(mt_larger(a[0], a[2]), mt_larger(a[1], a[3]));
+}
+#endif
+
+#if WNPU_WIDTH != 512
+WNPU_INLINE WNPU_TARGET uint32_t OP(total)(OP(ui) a)
+{
+    uint32_t sum = 0;
+    unsigned i;
+    MT_UNROLL
+    for (i = 0; i < WNPU_LANES; i++) {
+        sum += a[i];
+    }
+    return sum;
+}
+#endif
+
+/* Primitives that are the same everywhere: vectors at any address, and copies of one value. */
+WNPU_INLINE WNPU_TARGET OP(f) OP(load)(const float *p)
+{
+    return *(const OP(f_at) *)(const void *)p;
+}
+
+WNPU_INLINE WNPU_TARGET OP(i) OP(load_i)(const int32_t *p)
+{
+    return *(const OP(i_at) *)(const void *)p;
+}
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(load_s)(const int16_t *p)
+{
+    return *(const OP(s_at) *)(const void *)p;
+}
+
+WNPU_INLINE WNPU_TARGET void OP(store_s)(int16_t *p, OP(s) a) { *(OP(s_at) *)(void *)p = a; }
+WNPU_INLINE WNPU_TARGET OP(f) OP(all)(float x) { return (OP(f)){0} + x; }
+WNPU_INLINE WNPU_TARGET OP(s) OP(all_s)(int x) { return (OP(s)){0} + (int16_t)x; }
+
+/* |x| of WNPU_LANES values. */
+WNPU_INLINE WNPU_TARGET OP(f) OP(size_of)(const float *x)
+{
+    return (OP(f))((OP(i))OP(load)(x) & 0x7fffffff);
+}
+
+/* ---- quantisation ---- */
+
+#define OP_CHAINS 4u /* independent dependency chains that hide the latency of a reduction */
+
+/* Largest |x|; NaN does not count. n is a multiple of 16. */
+WNPU_INLINE WNPU_TARGET float OP(peak)(const float *x, size_t n)
+{
+    OP(f) best[OP_CHAINS] = {{0}};
+    size_t i, k;
+    for (i = 0; i + OP_CHAINS * WNPU_LANES <= n; i += OP_CHAINS * WNPU_LANES) {
+        MT_UNROLL
+        for (k = 0; k < OP_CHAINS; k++) {
+            best[k] = OP(max)(OP(size_of)(x + i + k * WNPU_LANES), best[k]);
+        }
+    }
+    for (; i < n; i += WNPU_LANES) {
+        best[0] = OP(max)(OP(size_of)(x + i), best[0]);
+    }
+    return OP(top)(OP(max)(OP(max)(best[0], best[1]), OP(max)(best[2], best[3])));
+}
+
+/* Stores K rounded vectors as bytes: 4, or as many as 16 values take. What was NaN becomes 0. */
+WNPU_INLINE WNPU_TARGET void OP(put)(int8_t *q, const OP(i) *v, unsigned K)
+{
+    OP(us) a = (OP(us))OP(packs)(v[0], v[1]), b = (OP(us))OP(packs)(v[2], v[3]);
+    OP(b) bytes = OP(bytes)(a & 255, b & 255);
+    if (K == 4) {
+        *(OP(b_at) *)(void *)q = bytes;
+    } else {
+        memcpy(q, &bytes, 16);
+    }
+}
+
+#define OP_16 (16u / WNPU_LANES) /* vectors that 16 floats take */
+
+WNPU_INLINE WNPU_TARGET void OP(quantise_some)(int8_t *q, const float *x, float inverse, unsigned K)
+{
+    OP(i) v[4] = {{0}};
+    unsigned k;
+    MT_UNROLL
+    for (k = 0; k < K; k++) {
+        v[k] = OP(round)(OP(load)(x + k * WNPU_LANES) * inverse);
+    }
+    OP(put)(q, v, K);
+}
+
+/* See op_quantise_base(). */
+WNPU_TARGET static void OP(quantise)(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
+                                     float *scale)
+{
+    size_t r, i;
+    for (r = 0; r < rows; r++, q += n, x += ldx) {
+        const float peak = OP(peak)(x, n), inverse = 127.0f / peak;
+        scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
+        if (!op_usable(peak)) {
+            memset(q, 0, n);
+            continue;
+        }
+        for (i = 0; i + OP_B <= n; i += OP_B) {
+            OP(quantise_some)(q + i, x + i, inverse, 4);
+        }
+        for (; OP_16 < 4 && i < n; i += 16) {
+            OP(quantise_some)(q + i, x + i, inverse, OP_16);
+        }
+    }
+}
+
+WNPU_INLINE WNPU_TARGET void OP(fine_some)(int8_t *q, int8_t *low, const float *x, float inverse,
+                                           unsigned K)
+{
+    OP(i) high[4] = {{0}}, rest[4] = {{0}};
+    unsigned k;
+    MT_UNROLL
+    for (k = 0; k < K; k++) {
+        OP(f) v = OP(load)(x + k * WNPU_LANES) * inverse;
+        high[k] = OP(round)(v);
+        rest[k] = OP(round)((v - __builtin_convertvector(high[k], OP(f))) * (float)GM_DIGIT);
+    }
+    OP(put)(q, high, K);
+    OP(put)(low, rest, K);
+}
+
+/* See op_fine_base(). */
+WNPU_TARGET static void OP(fine)(int8_t *high, int8_t *low, const float *x, size_t n, float inverse)
+{
+    size_t i;
+    for (i = 0; i + OP_B <= n; i += OP_B) {
+        OP(fine_some)(high + i, low + i, x + i, inverse, 4);
+    }
+    for (; OP_16 < 4 && i < n; i += 16) {
+        OP(fine_some)(high + i, low + i, x + i, inverse, OP_16);
+    }
+}
+
+WNPU_TARGET static float OP(quantise_fine)(int8_t *high, int8_t *low, const float *x, size_t n)
+{
+    return op_quantise_fine_body(OP(fine), high, low, x, n, op_square_body(x, n, 0.0f));
+}
+
+WNPU_INLINE WNPU_TARGET OP(f) OP(limit)(OP(f) a, float most)
+{
+    return OP(max)(OP(min)(a, OP(all)(most)), OP(all)(-most));
+}
+
+/* See op_digits_vec(). */
+WNPU_INLINE WNPU_TARGET void OP(digits_some)(OP(i) *sum, int8_t *q, int8_t *low, const float *x,
+                                             float scale, unsigned K)
+{
+    OP(i) high[4] = {{0}}, rest[4] = {{0}};
+    unsigned k;
+    MT_UNROLL
+    for (k = 0; k < K; k++) {
+        OP(f) t = OP(load)(x + k * WNPU_LANES) / scale;
+        high[k] = OP(round)(OP(limit)(t, 127.0f));
+        *sum += high[k];
+        t = (t - __builtin_convertvector(high[k], OP(f))) * 254.0f;
+        rest[k] = OP(round)(OP(limit)(t, 127.0f));
+    }
+    OP(put)(q, high, K);
+    if (low != NULL) {
+        OP(put)(low, rest, K);
+    }
+}
+
+WNPU_TARGET static int32_t OP(digits)(int8_t *q, int8_t *low, const float *x, size_t n, float scale)
+{
+    OP(i) sum = {0};
+    size_t i;
+    for (i = 0; i + OP_B <= n; i += OP_B) {
+        OP(digits_some)(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale, 4);
+    }
+    for (; OP_16 < 4 && i + 16 <= n; i += 16) {
+        OP(digits_some)(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale, OP_16);
+    }
+    return (int32_t)OP(total)((OP(ui))sum) +
+           op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
+}
+
+/* ---- softmax ---- */
+
+/* Exponents of 2 * WNPU_LANES keys from their sums, in the order of packs(). */
+WNPU_INLINE WNPU_TARGET OP(i) OP(exponent)(OP(i) sum, const float *key, const float *value_log2,
+                                           OP(f) query)
+{
+    OP(f) x = __builtin_convertvector(sum, OP(f));
+    return OP(round)(x * (OP(load)(key) * query) + OP(load)(value_log2));
+}
+
+WNPU_INLINE WNPU_TARGET OP(s) OP(exponents_of)(OP(i) sum0, OP(i) sum1, const float *key,
+                                               const float *value_log2, OP(f) query)
+{
+    OP(i) a = OP(exponent)(sum0, key, value_log2, query);
+    return OP(packs)(a, OP(exponent)(sum1, key + WNPU_LANES, value_log2 + WNPU_LANES, query));
+}
+
+/* The exponents of n keys of at most WNPU_LANES; lanes without one get the least there is. */
+WNPU_INLINE WNPU_TARGET OP(i) OP(exponent_rest)(const int32_t *acc, const float *key,
+                                                const float *value_log2, OP(f) query, size_t n)
+{
+    OP(i) v = OP(exponent)(OP(load_i)(acc), key, value_log2, query);
+    OP(i) there = OP(load_i)(op_lane) < (int32_t)n;
+    return (there & v) | (~there & -32768);
+}
+
+/* An op_narrow. */
+WNPU_TARGET static int OP(narrow)(int16_t *u, const int32_t *acc, size_t n, float query_scale,
+                                  const float *key, const float *value_log2)
+{
+    const OP(f) query = OP(all)(query_scale);
+    OP(s) best = OP(all_s)(INT16_MIN), v;
+    size_t i;
+    for (i = 0; i + OP_S <= n; i += OP_S) {
+        v = OP(exponents_of)(OP(load_i)(acc + i), OP(load_i)(acc + i + WNPU_LANES), key + i,
+                             value_log2 + i, query);
+        best = OP(max_s)(best, v);
+        OP(store_s)(u + i, v);
+    }
+    for (; i < n || i % 16 != 0; i += OP_S) {
+        OP(i) a = (OP(i)){0} - 32768, b = a;
+        size_t j = i + WNPU_LANES;
+        if (i < n) {
+            a = OP(exponent_rest)(acc + i, key + i, value_log2 + i, query, n - i);
+        }
+        if (j < n) {
+            b = OP(exponent_rest)(acc + j, key + j, value_log2 + j, query, n - j);
+        }
+        v = OP(packs)(a, b);
+        best = OP(max_s)(best, v);
+        OP(store_s)(u + i, v);
+    }
+    return OP(top_s)(best);
+}
+
+WNPU_TARGET static void OP(exponents)(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
+                                      size_t rows, size_t n, const float *query_scale,
+                                      const op_keys *keys)
+{
+    op_exponents_body(OP(narrow), row, u, acc, lda, rows, n, query_scale, keys);
+}
+
+/* op_inverse_base(), in the order of packs(). */
+WNPU_TARGET static void OP(inverse)(op_inverse *inverse, const float *value_inverse, size_t n)
+{
+    OP(f) least = OP(all)(value_inverse[0]), most = least;
+    float low, high;
+    size_t i;
+    for (i = 0; i + WNPU_LANES <= n; i += WNPU_LANES) {
+        OP(f) v = OP(load)(value_inverse + i);
+        least = OP(min)(v, least);
+        most = OP(max)(v, most);
+    }
+    low = -OP(top)(-least);
+    high = OP(top)(most);
+    op_widen(&low, &high, value_inverse + i, n - i);
+    op_inverse_start(inverse, low, high);
+    for (i = 0; i < n || i % 16 != 0; i += OP_S) {
+        OP(f) a = OP(min)(OP(load)(value_inverse + i), OP(all)(inverse->limit)), b = a;
+        if (OP_S <= 16 || i + 16 < n) { /* there are as many as fill 16 */
+            b = OP(min)(OP(load)(value_inverse + i + WNPU_LANES), OP(all)(inverse->limit));
+        }
+        OP(store_s)(inverse->part + i, OP(packs)(OP(round)(a * inverse->scale),
+                                                 OP(round)(b * inverse->scale)));
+    }
+}
+
+/* op_weights16() for a vector of exponents, as 16 bits; adds to the sum. */
+WNPU_INLINE WNPU_TARGET OP(us) OP(weights_of)(const int16_t *u, OP(s) from, const int16_t *inverse,
+                                              OP(ui) *sum)
+{
+    OP(s) y = OP(less)(from, OP(load_s)(u));
+    OP(us) f = (OP(us))y << 8, m = (OP(us)){0} + OP_POWER_2;
+    m = (OP(us)){0} + OP_POWER_1 - OP(times)(f, m);
+    m = (OP(us)){0} + OP_POWER_0 - OP(times)(f, m);
+    m = OP(shift)(m, y);
+    *sum += (OP(ui))OP(pairs)((OP(s))m, OP(load_s)(inverse)) >> 10;
+    return OP(round7)(m);
+}
+
+/* An op_weigh. */
+WNPU_TARGET static uint32_t OP(weigh)(uint8_t *p, const int16_t *u, size_t n, int32_t most,
+                                      const int16_t *inverse)
+{
+    const OP(s) from = OP(all_s)(most + OP_OCTAVE);
+    OP(ui) sum = {0};
+    size_t i;
+    for (i = 0; i + OP_B <= ((n + 15) & ~(size_t)15); i += OP_B) {
+        OP(us) a = OP(weights_of)(u + i, from, inverse + i, &sum);
+        OP(us) b = OP(weights_of)(u + i + OP_S, from, inverse + i + OP_S, &sum);
+        *(OP(b_at) *)(void *)(p + i) = OP(bytes)(a, b);
+    }
+    for (; i < n; i += OP_S) {
+        OP(us) a = OP(weights_of)(u + i, from, inverse + i, &sum);
+        OP(b) bytes = OP(bytes)(a, a);
+        memcpy(p + i, &bytes, OP_S <= 16 || i + 16 < n ? OP_S : 16);
+    }
+    return OP(total)(sum);
+}
+
+WNPU_TARGET static void OP(weights)(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
+                                    size_t rows, size_t n, const op_keys *keys)
+{
+    op_weights_body(OP(inverse), OP(weigh), row, p, ldp, u, rows, n, keys);
+}
+
+/* ---- searches: with 128 bits, the compiler's vectors do as well ---- */
+
+#if WNPU_WIDTH != 128
+
+/* See op_largest_base(). */
+WNPU_TARGET static float OP(largest)(const float *x, size_t n)
+{
+    OP(f) best[OP_CHAINS];
+    float largest;
+    size_t i, k;
+    MT_UNROLL
+    for (k = 0; k < OP_CHAINS; k++) {
+        best[k] = OP(all)(-INFINITY);
+    }
+    for (i = 0; i + OP_CHAINS * WNPU_LANES <= n; i += OP_CHAINS * WNPU_LANES) {
+        MT_UNROLL
+        for (k = 0; k < OP_CHAINS; k++) {
+            best[k] = OP(max)(OP(load)(x + i + k * WNPU_LANES), best[k]);
+        }
+    }
+    for (; i + WNPU_LANES <= n; i += WNPU_LANES) {
+        best[0] = OP(max)(OP(load)(x + i), best[0]);
+    }
+    largest = OP(top)(OP(max)(OP(max)(best[0], best[1]), OP(max)(best[2], best[3])));
+    for (; i < n; i++) {
+        largest = mt_larger(largest, x[i]);
+    }
+    return largest;
+}
+
+/* See op_size_base(). */
+WNPU_TARGET static uint32_t OP(size)(const float *x, size_t n)
+{
+    OP(i) best[OP_CHAINS] = {{0}};
+    uint32_t most;
+    size_t i, k;
+    for (i = 0; i + OP_CHAINS * WNPU_LANES <= n; i += OP_CHAINS * WNPU_LANES) {
+        MT_UNROLL
+        for (k = 0; k < OP_CHAINS; k++) {
+            best[k] = OP(max_i)((OP(i))OP(size_of)(x + i + k * WNPU_LANES), best[k]);
+        }
+    }
+    best[0] = OP(max_i)(OP(max_i)(best[0], best[1]), OP(max_i)(best[2], best[3]));
+    most = op_size_base(x + i, n - i);
+    for (k = 0; k < WNPU_LANES; k++) {
+        most = (uint32_t)best[0][k] > most ? (uint32_t)best[0][k] : most;
+    }
+    return most;
+}
+#endif
+
+#undef OP_S
+#undef OP_B
+#undef OP_16
+#undef OP_CHAINS
+#endif
+#ifndef WNPU_PART
+
+#define WNPU_PART OP_PART_BYTES
+#if defined(WNPU_X86) || defined(WNPU_ARM)
+#define WNPU_WIDTH 128
+#include WNPU_SELF
+#endif
+#ifdef WNPU_X86
+#define WNPU_WIDTH 256
+#include WNPU_SELF
+#define WNPU_WIDTH 512
+#include WNPU_SELF
+#endif
+#undef WNPU_PART
+
+#endif /* WNPU_PART */
+#if defined(WNPU_PART) && WNPU_PART == OP_PART_FLOATS
+/* ---- part: operators of floats ---- */
+
+/* short_form: the result goes to int8, or belongs to the INT8 path at least. */
+WNPU_INLINE WNPU_TARGET void OP(finish)(float *out, MT(vec) *v, op_finish finish, int short_form)
+{
+    MT(vec) old;
+    if (finish == OP_GELU && short_form) {
+        MT(vgelu_short)(v);
+    } else if (finish == OP_GELU) {
+        MT(vgelu)(v);
+    } else if (finish == OP_ADD) {
+        MT(vload)(&old, out);
+        v->v = old.v + v->v;
+    }
+    MT(vstore)(out, v);
+}
+
+/* Rows of x = acc * (row_scale[r] * scale[j]) + bias[j]; bias may be NULL. */
+WNPU_INLINE WNPU_TARGET void OP(dequantise_as)(float *out, size_t ldo, const int32_t *acc,
+                                               size_t lda, size_t rows, size_t n,
+                                               const float *row_scale, const float *scale,
+                                               const float *bias, op_finish finish)
+{
+    MT(vec) v, s, b;
+    size_t r, i;
+    MT(vset)(&b, 0.0f);
+    for (r = 0; r < rows; r++, out += ldo) {
+        for (i = 0; i < n; i += WNPU_LANES) {
+            MT(vload_int)(&v, acc + r * lda + i);
+            MT(vload)(&s, scale + i);
+            if (bias != NULL) {
+                MT(vload)(&b, bias + i);
+            }
+            v.v = v.v * (s.v * row_scale[r]) + b.v;
+            if (i % 16 == 0) {
+                op_expect_next(out + i);
+            }
+            OP(finish)(out + i, &v, finish, 1);
+        }
+    }
+}
+
+WNPU_TARGET static void OP(dequantise)(float *out, size_t ldo, const int32_t *acc, size_t lda,
+                                       size_t rows, size_t n, const float *row_scale,
+                                       const float *scale, const float *bias, op_finish finish)
+{
+    if (finish == OP_GELU) {
+        OP(dequantise_as)(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_GELU);
+    } else if (finish == OP_ADD) {
+        OP(dequantise_as)(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_ADD);
+    } else {
+        OP(dequantise_as)(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_STORE);
+    }
+}
+
+/* out = out * keep + acc * add for rows of n columns; the last block's is divided by the sum. */
+WNPU_TARGET static void OP(blend)(float *out, size_t ldo, const int32_t *acc, size_t lda,
+                                  size_t rows, size_t n, const op_online *row, int last)
+{
+    size_t r, i;
+    MT(vec) v, old;
+    for (r = 0; r < rows; r++) {
+        const float unit = last ? 1.0f / row[r].sum : 1.0f;
+        for (i = 0; i < n; i += WNPU_LANES) {
+            MT(vload_int)(&v, acc + r * lda + i);
+            MT(vload)(&old, out + r * ldo + i);
+            v.v = (old.v * row[r].keep + v.v * row[r].add) * unit;
+            MT(vstore)(out + r * ldo + i, &v);
+        }
+    }
+}
+
+/* sum of exp(x - maximum) over any n; x stays as it is. */
+WNPU_TARGET static float OP(sum_exp)(const float *x, size_t n, float maximum)
+{
+    MT(acc) sum;
+    MT(vec) v;
+    size_t i;
+    unsigned p, j;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i + 16 <= n; i += 16) {
+        MT_UNROLL
+        for (p = 0; p < MT_PARTS; p++) {
+            MT(vload)(&v, x + i + p * WNPU_LANES);
+            v.v -= maximum;
+            MT(vexp)(&v);
+            sum.part[p] += v.v;
+        }
+    }
+    for (j = 0; i + j < n; j++) {
+        sum.part[j / WNPU_LANES][j % WNPU_LANES] += mt_exp1(x[i + j] - maximum);
+    }
+    return MT(acc_sum)(&sum);
+}
+
+/* sum of x[i] w[i]. */
+WNPU_TARGET static float OP(dot_int8)(const float *x, const int8_t *w, size_t n)
+{
+    MT(acc) sum;
+    MT(vec) v, u;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        MT_UNROLL
+        for (p = 0; p < MT_PARTS; p++) {
+            MT(vload)(&v, x + i + p * WNPU_LANES);
+            MT(vload_int8)(&u, w + i + p * WNPU_LANES);
+            sum.part[p] += v.v * u.v;
+        }
+    }
+    return MT(acc_sum)(&sum);
+}
+
+/* One row of op_kernels.complete() with K columns apart. */
+WNPU_INLINE WNPU_TARGET void OP(complete_row)(float *out, const int32_t *acc, size_t n,
+                                              float row_scale, const float *scale,
+                                              const op_rest *rest, const float *columns, size_t ldc,
+                                              size_t K)
+{
+    size_t i, k;
+    MT(vec) v, u;
+    for (i = 0; i < n; i += WNPU_LANES) {
+        MT(vload_int)(&v, acc + i);
+        MT(vload)(&u, scale + i);
+        v.v = v.v * (u.v * row_scale) + rest->common;
+        for (k = 0; k < K; k++) {
+            MT(vload)(&u, columns + k * ldc + i);
+            v.v += u.v * rest->x[k];
+        }
+        if (i % 16 == 0) {
+            op_expect_next(out + i);
+        }
+        MT(vstore)(out + i, &v);
+    }
+}
+
+/* Rows of out[i] = acc[i] * (row_scale * scale[i]) + common + x[0] columns[i] +
+ * x[1] columns[ldc + i]..., in this order; acc is [rows, n]. A model has OP_APART columns. */
+WNPU_TARGET static void OP(complete)(float *out, size_t ldo, const int32_t *acc, size_t rows,
+                                     size_t n, const float *row_scale, const float *scale,
+                                     const op_rest *rest, const float *columns, size_t ldc)
+{
+    size_t r;
+    for (r = 0; r < rows; r++, out += ldo, acc += n, rest++) {
+        if (rest->n == OP_APART) {
+            OP(complete_row)(out, acc, n, row_scale[r], scale, rest, columns, ldc, OP_APART);
+        } else {
+            OP(complete_row)(out, acc, n, row_scale[r], scale, rest, columns, ldc, rest->n);
+        }
+    }
+}
+
+/* Index of the largest of any n >= 1 values, the first of equals; 0 if none is a number. */
+WNPU_TARGET static size_t OP(argmax)(const float *x, size_t n)
+{
+    float best = -INFINITY;
+    size_t at = 0, i;
+    for (i = 0; i < n; i += OP_SCAN) {
+        float largest = OP(largest)(x + i, n - i < OP_SCAN ? n - i : OP_SCAN);
+        if (largest > best) {
+            best = largest;
+            at = i;
+        }
+    }
+    for (i = at; i < n; i++) {
+        if (x[i] == best) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+#if WNPU_WIDTH == 512
+WNPU_TARGET static void OP(halves)(float *out, const unsigned char *in, size_t n)
+{
+    size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(in + 2 * i));
+        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(half));
+    }
+    op_halves_256(out + i, in + 2 * i, n - i);
+}
+
+/* Like op_above_256(), in vectors as long as a whole one has room. */
+WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const float *x, size_t first,
+                                    size_t end, float least)
+{
+    const __m512 bound = _mm512_set1_ps(least);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32((int)first));
+    size_t count = 0;
+    for (; first + 16 <= end && count + 16 <= capacity; first += 16) {
+        const __mmask16 is = _mm512_cmp_ps_mask(_mm512_loadu_ps(x + first), bound, _CMP_GE_OQ);
+        _mm512_storeu_si512(index + count, _mm512_maskz_compress_epi32(is, at));
+        count += (size_t)__builtin_popcount(is);
+        at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
+    }
+    return count + op_above_256(index + count, capacity - count, x, first, end, least);
+}
+
+#else /* what costs little is the code of AVX2 there */
+WNPU_TARGET static void OP(halves)(float *out, const unsigned char *in, size_t n)
+{
+    size_t i;
+    for (i = 0; i + WNPU_LANES <= n; i += WNPU_LANES) {
+        mt_iv half;
+        mt_vec v;
+        mt_load_uint16(&half, in + 2 * i);
+        op_half_vec(&v, &half);
+        mt_vstore(out + i, &v);
+    }
+    for (; i < n; i++) {
+        out[i] = op_half(in + 2 * i);
+    }
+}
+
+/* Indices from first to end - 1 of the values that are at least `least`, in rising order. Returns
+ * how many there are, or capacity + 1 if they are more than that. No branch asks for each value:
+ * where one is large, its neighbours often are. */
+WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const float *x, size_t first,
+                                    size_t end, float least)
+{
+    size_t count = 0, j, k;
+    while (first < end && count <= capacity) {
+        size_t next = end - first < OP_SCAN / 4 ? end : first + OP_SCAN / 4, found = 0;
+        uint32_t here[OP_SCAN / 4];
+        if (OP(largest)(x + first, next - first) >= least) {
+            for (j = first; j < next; j++) {
+                here[found] = (uint32_t)j;
+                found += x[j] >= least;
+            }
+        }
+        for (k = 0; k < found && count + k < capacity; k++) {
+            index[count + k] = here[k];
+        }
+        count += found;
+        first = next;
+    }
+    return count <= capacity ? count : capacity + 1;
+}
+
+/* y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, over n values (PyTorch's LayerNorm). */
+WNPU_TARGET static void OP(norm)(float *y, const float *x, const float *weight, const float *bias,
+                                 size_t n)
+{
+    mt_acc sum;
+    mt_vec v, w, b;
+    float mean, scale;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        MT_UNROLL
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * WNPU_LANES);
+            sum.part[p] += v.v;
+        }
+    }
+    mean = mt_acc_sum(&sum) / (float)n;
+    scale = 1.0f / sqrtf(op_square_body(x, n, mean) / (float)n + 1e-5f);
+    for (i = 0; i < n; i += WNPU_LANES) {
+        mt_vload(&v, x + i);
+        mt_vload(&w, weight + i);
+        mt_vload(&b, bias + i);
+        v.v = (v.v - mean) * scale * w.v + b.v;
+        mt_vstore(y + i, &v);
+    }
+}
+
+/* Adds what n sums of products with high digits are worth to those with low ones. */
+WNPU_TARGET static void OP(join)(int32_t *low, const int32_t *high, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i += WNPU_LANES) {
+        mt_uv v = *(const mt_uvu *)(const void *)(high + i);
+        *(mt_uvu *)(void *)(low + i) = v * GM_DIGIT + *(const mt_uvu *)(const void *)(low + i);
+    }
+}
+
+/* The float path's op_kernels.dequantise(): x = in + bias. */
+WNPU_TARGET static void OP(bias)(float *out, const float *in, size_t n, const float *bias,
+                                 op_finish finish)
+{
+    mt_vec v, b;
+    size_t i;
+    mt_vset(&b, 0.0f);
+    for (i = 0; i < n; i += WNPU_LANES) {
+        mt_vload(&v, in + i);
+        if (bias != NULL) {
+            mt_vload(&b, bias + i);
+            v.v += b.v;
+        }
+        OP(finish)(out + i, &v, finish, 0);
+    }
+}
+
+WNPU_TARGET static void OP(scale)(float *x, size_t n, float scale)
+{
+    mt_vec v;
+    size_t i;
+    for (i = 0; i < n; i += WNPU_LANES) {
+        mt_vload(&v, x + i);
+        v.v *= scale;
+        mt_vstore(x + i, &v);
+    }
+}
+
+/* Logarithm to base 2, in steps of 1/256, and inverse of n scales of values, any n. A vector of
+ * zeros has any scale: one that is usual for others keeps its key's weight. */
+WNPU_TARGET static void OP(value_scales)(float *log2, float *inverse, const float *scale, size_t n)
+{
+    float part[WNPU_LANES];
+    mt_vec v;
+    size_t i, j;
+    for (i = 0; i < n; i += WNPU_LANES) {
+        for (j = 0; j < WNPU_LANES; j++) {
+            part[j] = i + j < n && scale[i + j] > 0.0f ? scale[i + j] : 0.01f;
+        }
+        mt_vload(&v, part);
+        mt_vlog(&v);
+        v.v *= 1.44269504088896341f * OP_OCTAVE;
+        for (j = 0; j < WNPU_LANES && i + j < n; j++) {
+            log2[i + j] = v.v[j];
+            inverse[i + j] = 1.0f / part[j];
+        }
+    }
+}
+
+/* x = exp(x - maximum); returns the sum. n is a multiple of 16. */
+WNPU_INLINE WNPU_TARGET float OP(exp)(float *x, size_t n, float maximum)
+{
+    mt_acc sum;
+    mt_vec v;
+    size_t i;
+    unsigned p;
+    memset(&sum, 0, sizeof sum);
+    for (i = 0; i < n; i += 16) {
+        MT_UNROLL
+        for (p = 0; p < MT_PARTS; p++) {
+            mt_vload(&v, x + i + p * WNPU_LANES);
+            v.v -= maximum;
+            mt_vexp(&v);
+            mt_vstore(x + i + p * WNPU_LANES, &v);
+            sum.part[p] += v.v;
+        }
+    }
+    return mt_acc_sum(&sum);
+}
+
+/* The float path: scores [n] (scaled already) become probabilities, zero up to padding. */
+WNPU_TARGET static void OP(softmax_float)(float *scores, size_t n)
+{
+    size_t i, padded = (n + 15u) & ~(size_t)15u;
+    float maximum = scores[0], sum;
+    for (i = 1; i < n; i++) {
+        maximum = scores[i] > maximum ? scores[i] : maximum;
+    }
+    for (i = n; i < padded; i++) {
+        scores[i] = -1e30f;
+    }
+    sum = OP(exp)(scores, padded, maximum);
+    OP(scale)(scores, padded, 1.0f / sum);
+}
+
+/* Sum of the lanes modulo 2^32. */
+WNPU_INLINE WNPU_TARGET uint32_t OP(lanes)(const mt_uv *v)
+{
+    uint32_t sum = 0;
+    unsigned i;
+    for (i = 0; i < MT_LANES; i++) {
+        sum += (*v)[i];
+    }
+    return sum;
+}
+
+/* Checksums, exact modulo 2^32: sum of c[i] r[i]; n is a multiple of 16. */
+WNPU_TARGET static uint32_t OP(dot32)(const int32_t *c, const uint32_t *r, size_t n)
+{
+    mt_uv sum = {0};
+    size_t i;
+    for (i = 0; i < n; i += WNPU_LANES) {
+        sum += *(const mt_uvu *)(const void *)(c + i) * *(const mt_uvu *)(r + i);
+    }
+    return OP(lanes)(&sum);
+}
+
+/* Sum of a[i] r[i] modulo 2^32; n is a multiple of 16. */
+WNPU_TARGET static uint32_t OP(dot8)(const int8_t *a, const uint32_t *r, size_t n)
+{
+    mt_uv sum = {0};
+    size_t i;
+    for (i = 0; i < n; i += WNPU_LANES) {
+        mt_iv wide;
+        mt_load_int8(&wide, a + i);
+        sum += (mt_uv)wide * *(const mt_uvu *)(r + i);
+    }
+    return OP(lanes)(&sum);
+}
+
+WNPU_TARGET static void OP(mel_powers)(const ft_tables *t, const ml_filters *f, const float *x,
+                                       float *out, size_t ldo, ml_scratch *s)
+{
+    ml_powers_body(t, f, x, out, ldo, s);
+}
+
+WNPU_TARGET static float OP(mel_log)(float *x, size_t n) { return ml_log_body(x, n); }
+
+WNPU_TARGET static void OP(mel_floor)(float *x, size_t n, float least)
+{
+    ml_floor_body(x, n, least);
+}
+
 /* Blocks of 32 values, `bytes` long, of ggml's type of that number. */
-WNPU_INLINE void op_blocks_body(float *out, uint32_t type, const unsigned char *in, size_t bytes,
-                                size_t n)
+WNPU_TARGET static void OP(blocks)(float *out, uint32_t type, const unsigned char *in, size_t bytes,
+                                   size_t n)
 {
     int offset = type == 2 ? 8 : type == 6 ? 16 : 0, high = type >= 6;
     size_t i, j;
     for (i = 0; i < n; i += 32, in += bytes) {
         const float d = op_half(in);
-        for (j = 0; type == 8 && j < 32; j += MT_LANES) {
+        for (j = 0; type == 8 && j < 32; j += WNPU_LANES) {
             mt_vec v;
             mt_vload_int8(&v, (const int8_t *)(in + 2 + j));
             v.v *= d;
@@ -6688,6 +7560,20 @@ WNPU_INLINE void op_blocks_body(float *out, uint32_t type, const unsigned char *
         }
     }
 }
+#endif
+#endif
+#ifndef WNPU_PART
+
+#define WNPU_PART OP_PART_FLOATS
+#define WNPU_WIDTH WNPU_BASE
+#include WNPU_SELF
+#ifdef WNPU_X86
+#define WNPU_WIDTH 256
+#include WNPU_SELF
+#define WNPU_WIDTH 512
+#include WNPU_SELF
+#endif
+#undef WNPU_PART
 
 /* ---- the table ---- */
 
@@ -6757,766 +7643,25 @@ typedef struct op_kernels {
     .above = op_above_##set
 #define OP_BYTES(set)                                                                             \
     .quantise = op_quantise_##set, .quantise_fine = op_quantise_fine_##set,                       \
-    .exponents = op_exponents_##set, .weights = op_weights_##set
-
-/* A macro, because the one thing that differs is the attribute of each function. */
-#define OP_SET(name, attribute)                                                                   \
-    attribute static void op_norm_##name(float *y, const float *x, const float *w,                \
-                                         const float *b, size_t n)                                \
-    {                                                                                             \
-        op_norm_body(y, x, w, b, n);                                                              \
-    }                                                                                             \
-    attribute static void op_join_##name(int32_t *low, const int32_t *high, size_t n)             \
-    {                                                                                             \
-        op_join_body(low, high, n);                                                               \
-    }                                                                                             \
-    attribute static void op_dequantise_##name(float *out, size_t ldo, const int32_t *acc,        \
-                                               size_t lda, size_t rows, size_t n,                 \
-                                               const float *row_scale, const float *scale,        \
-                                               const float *bias, op_finish finish)               \
-    {                                                                                             \
-        if (finish == OP_GELU) {                                                                  \
-            op_dequantise_body(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_GELU);     \
-        } else if (finish == OP_ADD) {                                                            \
-            op_dequantise_body(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_ADD);      \
-        } else {                                                                                  \
-            op_dequantise_body(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_STORE);    \
-        }                                                                                         \
-    }                                                                                             \
-    attribute static void op_bias_##name(float *out, const float *in, size_t n,                   \
-                                         const float *bias, op_finish finish)                     \
-    {                                                                                             \
-        op_bias_body(out, in, n, bias, finish);                                                   \
-    }                                                                                             \
-    attribute static void op_scale_##name(float *x, size_t n, float scale)                        \
-    {                                                                                             \
-        op_scale_body(x, n, scale);                                                               \
-    }                                                                                             \
-    attribute static void op_value_scales_##name(float *log2, float *inverse,                     \
-                                                 const float *scale, size_t n)                    \
-    {                                                                                             \
-        op_value_scales_body(log2, inverse, scale, n);                                            \
-    }                                                                                             \
-    attribute static void op_blend_##name(float *out, size_t ldo, const int32_t *acc,             \
-                                          size_t lda, size_t rows, size_t n,                      \
-                                          const op_online *row, int last)                         \
-    {                                                                                             \
-        op_blend_body(out, ldo, acc, lda, rows, n, row, last);                                    \
-    }                                                                                             \
-    attribute static void op_softmax_float_##name(float *scores, size_t n)                        \
-    {                                                                                             \
-        op_softmax_float_body(scores, n);                                                         \
-    }                                                                                             \
-    attribute static float op_sum_exp_##name(const float *x, size_t n, float maximum)             \
-    {                                                                                             \
-        return op_sum_exp_body(x, n, maximum);                                                    \
-    }                                                                                             \
-    attribute static size_t op_argmax_##name(const float *x, size_t n)                            \
-    {                                                                                             \
-        return op_argmax_body(op_largest_##name, x, n);                                           \
-    }                                                                                             \
-    attribute static size_t op_above_##name(uint32_t *index, size_t capacity, const float *x,     \
-                                            size_t first, size_t end, float least)                \
-    {                                                                                             \
-        return op_above_body(op_largest_##name, index, capacity, x, first, end, least);           \
-    }                                                                                             \
-    attribute static float op_dot_int8_##name(const float *x, const int8_t *w, size_t n)          \
-    {                                                                                             \
-        return op_dot_int8_body(x, w, n);                                                         \
-    }                                                                                             \
-    attribute static uint32_t op_dot32_##name(const int32_t *c, const uint32_t *r, size_t n)      \
-    {                                                                                             \
-        return op_dot32_body(c, r, n);                                                            \
-    }                                                                                             \
-    attribute static uint32_t op_dot8_##name(const int8_t *a, const uint32_t *r, size_t n)        \
-    {                                                                                             \
-        return op_dot8_body(a, r, n);                                                             \
-    }                                                                                             \
-    attribute static void op_complete_##name(float *out, size_t ldo, const int32_t *acc,          \
-                                             size_t rows, size_t n, const float *row_scale,       \
-                                             const float *scale, const op_rest *rest,             \
-                                             const float *columns, size_t ldc)                    \
-    {                                                                                             \
-        op_complete_body(out, ldo, acc, rows, n, row_scale, scale, rest, columns, ldc);           \
-    }                                                                                             \
-    attribute static void op_mel_powers_##name(const ft_tables *t, const ml_filters *f,           \
-                                               const float *x, float *out, size_t ldo,            \
-                                               ml_scratch *s)                                     \
-    {                                                                                             \
-        ml_powers_body(t, f, x, out, ldo, s);                                                     \
-    }                                                                                             \
-    attribute static float op_mel_log_##name(float *x, size_t n) { return ml_log_body(x, n); }    \
-    attribute static void op_mel_floor_##name(float *x, size_t n, float least)                    \
-    {                                                                                             \
-        ml_floor_body(x, n, least);                                                               \
-    }                                                                                             \
-    attribute static void op_halves_##name(float *out, const unsigned char *in, size_t n)         \
-    {                                                                                             \
-        op_halves_body(out, in, n);                                                               \
-    }                                                                                             \
-    attribute static void op_blocks_##name(float *out, uint32_t type, const unsigned char *in,    \
-                                           size_t bytes, size_t n)                                \
-    {                                                                                             \
-        op_blocks_body(out, type, in, bytes, n);                                                  \
-    }                                                                                             \
-
-OP_SET(base, )
+    .exponents = op_exponents_##set, .weights = op_weights_##set, .digits = op_digits_##set
 
 static const op_kernels op_base_kernels = {
     OP_PLAIN(base),
     OP_FLOATS(base),
     OP_SEARCH(base),
     OP_BYTES(base),
-    .digits = op_digits_base,
 };
 
 #if defined(WNPU_X86) || defined(WNPU_ARM)
-/* ---- SSE4.1 and NEON: bytes, and softmax with 8 exponents in a vector ---- */
-
-typedef int16_t op_s8 __attribute__((vector_size(16)));
-typedef uint16_t op_u8 __attribute__((vector_size(16)));
-typedef uint32_t op_u4 __attribute__((vector_size(16)));
-typedef int16_t op_s8u __attribute__((vector_size(16), aligned(2), may_alias));
-typedef int32_t op_i4u __attribute__((vector_size(16), aligned(4), may_alias));
-
-#ifdef WNPU_X86
-#define OP_SHORT __attribute__((target("sse4.1")))
-
-/* a - b, limited to 16 bits. */
-WNPU_INLINE OP_SHORT op_s8 op_short_less(op_s8 a, op_s8 b)
-{
-    return (op_s8)_mm_subs_epi16((__m128i)a, (__m128i)b);
-}
-
-WNPU_INLINE OP_SHORT op_s8 op_short_larger(op_s8 a, op_s8 b)
-{
-    return (op_s8)_mm_max_epi16((__m128i)a, (__m128i)b);
-}
-
-WNPU_INLINE OP_SHORT int op_short_largest(op_s8 v)
-{
-    const __m128i turn = _mm_set1_epi16(0x7fff); /* for the order of minpos, which is unsigned */
-    __m128i least = _mm_minpos_epu16(_mm_xor_si128((__m128i)v, turn));
-    return (int16_t)(_mm_extract_epi16(least, 0) ^ 0x7fff);
-}
-
-/* f * m >> 16, f even. */
-WNPU_INLINE OP_SHORT op_u8 op_short_times(op_u8 f, op_u8 m)
-{
-    return (op_u8)_mm_mulhi_epu16((__m128i)f, (__m128i)m);
-}
-
-/* m >> (y >> 8), y >= 256: see op_near_power(). */
-WNPU_INLINE OP_SHORT op_u8 op_short_shift(op_u8 m, op_s8 y)
-{
-    const __m128i upper = _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
-    const __m128i table = _mm_setr_epi8(-128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1);
-    __m128i most = _mm_min_epi16((__m128i)y, _mm_set1_epi16(16 * OP_OCTAVE));
-    __m128i at = _mm_add_epi8(_mm_shuffle_epi8(most, upper), _mm_set1_epi16(0x77f7));
-    return (op_u8)_mm_mulhi_epu16((__m128i)m, _mm_shuffle_epi8(table, at));
-}
-
-/* Sums of pairs of products. */
-WNPU_INLINE OP_SHORT mt_i4 op_short_pairs(op_s8 a, op_s8 b)
-{
-    return (mt_i4)_mm_madd_epi16((__m128i)a, (__m128i)b);
-}
-
-/* To the nearest, halves to even; 2^31 or more, or what is no number, to the least there is. */
-WNPU_INLINE OP_SHORT mt_i4 op_short_round(mt_f4 v) { return (mt_i4)_mm_cvtps_epi32((__m128)v); }
-
-/* At most `most` either way. */
-WNPU_INLINE OP_SHORT mt_f4 op_short_limit(mt_f4 v, float most)
-{
-    __m128 high = _mm_min_ps((__m128)v, _mm_set1_ps(most));
-    return (mt_f4)_mm_max_ps(high, _mm_set1_ps(-most));
-}
-
-/* Limited to 16 bits. */
-WNPU_INLINE OP_SHORT op_s8 op_short_pack(mt_i4 a, mt_i4 b)
-{
-    return (op_s8)_mm_packs_epi32((__m128i)a, (__m128i)b);
-}
-
-/* Stores the lower bytes; the upper ones are 0. */
-WNPU_INLINE OP_SHORT void op_short_store(void *p, op_u8 a, op_u8 b)
-{
-    _mm_storeu_si128((__m128i *)p, _mm_packus_epi16((__m128i)a, (__m128i)b));
-}
-
-WNPU_INLINE OP_SHORT op_s8 op_short_widen(const int8_t *p)
-{
-    return (op_s8)_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p));
-}
-#else
-#define OP_SHORT
-
-WNPU_INLINE op_s8 op_short_less(op_s8 a, op_s8 b)
-{
-    return (op_s8)vqsubq_s16((int16x8_t)a, (int16x8_t)b);
-}
-
-WNPU_INLINE op_s8 op_short_larger(op_s8 a, op_s8 b)
-{
-    return (op_s8)vmaxq_s16((int16x8_t)a, (int16x8_t)b);
-}
-
-WNPU_INLINE int op_short_largest(op_s8 v) { return vmaxvq_s16((int16x8_t)v); }
-
-/* f * m >> 16 as f / 2 + (f / 2 * (m - 32768) >> 15), because NEON's upper halves of products are
- * those of signed numbers, doubled. */
-WNPU_INLINE op_u8 op_short_times(op_u8 f, op_u8 m)
-{
-    int16x8_t half = (int16x8_t)(f >> 1), turned = (int16x8_t)(m ^ 0x8000u);
-    return (op_u8)vaddq_s16(half, vqdmulhq_s16(half, turned));
-}
-
-WNPU_INLINE op_u8 op_short_shift(op_u8 m, op_s8 y)
-{
-    return (op_u8)vshlq_u16((uint16x8_t)m, vnegq_s16((int16x8_t)(y >> 8)));
-}
-
-WNPU_INLINE mt_i4 op_short_pairs(op_s8 a, op_s8 b)
-{
-    int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
-    return (mt_i4)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
-}
-
-WNPU_INLINE mt_i4 op_short_round(mt_f4 v)
-{
-    mt_i4 fits = v < 2147483648.0f;
-    return (fits & (mt_i4)vcvtnq_s32_f32((float32x4_t)v)) | (~fits & INT32_MIN);
-}
-
-WNPU_INLINE mt_f4 op_short_limit(mt_f4 v, float most)
-{
-    float32x4_t high = vminq_f32((float32x4_t)v, vdupq_n_f32(most));
-    return (mt_f4)vmaxq_f32(high, vdupq_n_f32(-most));
-}
-
-WNPU_INLINE op_s8 op_short_pack(mt_i4 a, mt_i4 b)
-{
-    return (op_s8)vqmovn_high_s32(vqmovn_s32((int32x4_t)a), (int32x4_t)b);
-}
-
-WNPU_INLINE void op_short_store(void *p, op_u8 a, op_u8 b)
-{
-    vst1q_u8(p, vmovn_high_u16(vmovn_u16((uint16x8_t)a), (uint16x8_t)b));
-}
-
-WNPU_INLINE op_s8 op_short_widen(const int8_t *p) { return (op_s8)vmovl_s8(vld1_s8(p)); }
-#endif
-
-/* The largest |x|, in four chains that do not wait for each other. */
-WNPU_INLINE OP_SHORT float op_short_peak(const float *x, size_t n)
-{
-    mt_f4 best[4] = {{0}, {0}, {0}, {0}};
-    size_t i, k;
-    for (i = 0; i < n; i += 16) {
-        MT_UNROLL
-        for (k = 0; k < 4; k++) {
-            mt_f4 size = (mt_f4)((mt_i4)*(const mt_f4u *)(x + i + k * 4) & 0x7fffffff);
-            op_raise(best + k, &size);
-        }
-    }
-    op_raise(best, best + 1);
-    op_raise(best + 2, best + 3);
-    op_raise(best, best + 2);
-    return op_top(best);
-}
-
-/* 16 rounded values as bytes; what is no number becomes 0. */
-WNPU_INLINE OP_SHORT void op_short_bytes(int8_t *q, const mt_i4 *v)
-{
-    op_u8 a = (op_u8)op_short_pack(v[0], v[1]), b = (op_u8)op_short_pack(v[2], v[3]);
-    op_short_store(q, a & 255, b & 255);
-}
-
-OP_SHORT static void op_quantise_short(int8_t *q, const float *x, size_t ldx, size_t rows,
-                                       size_t n, float *scale)
-{
-    size_t r, i, k;
-    for (r = 0; r < rows; r++, q += n, x += ldx) {
-        const float peak = op_short_peak(x, n), inverse = 127.0f / peak;
-        mt_i4 v[4];
-        scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
-        if (!op_usable(peak)) {
-            memset(q, 0, n);
-            continue;
-        }
-        for (i = 0; i < n; i += 16) {
-            MT_UNROLL
-            for (k = 0; k < 4; k++) {
-                v[k] = op_short_round(*(const mt_f4u *)(x + i + k * 4) * inverse);
-            }
-            op_short_bytes(q + i, v);
-        }
-    }
-}
-
-OP_SHORT static void op_short_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse)
-{
-    size_t i, k;
-    for (i = 0; i < n; i += 16) {
-        mt_i4 high[4], rest[4];
-        MT_UNROLL
-        for (k = 0; k < 4; k++) {
-            mt_f4 v = *(const mt_f4u *)(x + i + k * 4) * inverse;
-            high[k] = op_short_round(v);
-            v = (v - __builtin_convertvector(high[k], mt_f4)) * (float)GM_DIGIT;
-            rest[k] = op_short_round(v);
-        }
-        op_short_bytes(q + i, high);
-        op_short_bytes(low + i, rest);
-    }
-}
-
-OP_SHORT static float op_quantise_fine_short(int8_t *high, int8_t *low, const float *x, size_t n)
-{
-    return op_quantise_fine_body(op_short_fine, high, low, x, n, op_square_body(x, n, 0.0f));
-}
-
-/* A step of op_short_narrow(): 8 exponents. */
-WNPU_INLINE OP_SHORT op_s8 op_short_step(const int32_t *acc, const float *key,
-                                         const float *value_log2, float query)
-{
-    mt_f4 a = __builtin_convertvector(*(const op_i4u *)acc, mt_f4);
-    mt_f4 b = __builtin_convertvector(*(const op_i4u *)(acc + 4), mt_f4);
-    a = a * (*(const mt_f4u *)key * query) + *(const mt_f4u *)value_log2;
-    b = b * (*(const mt_f4u *)(key + 4) * query) + *(const mt_f4u *)(value_log2 + 4);
-    return op_short_pack(op_short_round(a), op_short_round(b));
-}
-
-OP_SHORT static int op_short_narrow(int16_t *u, const int32_t *acc, size_t n, float query_scale,
-                                    const float *key, const float *value_log2)
-{
-    const op_s8 never = (op_s8){0} + INT16_MIN;
-    op_s8 best = never, v;
-    size_t i, j;
-    for (i = 0; i + 8 <= n; i += 8) {
-        v = op_short_step(acc + i, key + i, value_log2 + i, query_scale);
-        best = op_short_larger(best, v);
-        *(op_s8u *)(u + i) = v;
-    }
-    for (; i % 16 != 0 || i < n; i += 8) {
-        v = i < n ? op_short_step(acc + i, key + i, value_log2 + i, query_scale) : never;
-        for (j = i < n ? n - i : 8; j < 8; j++) {
-            v[j] = INT16_MIN;
-        }
-        best = op_short_larger(best, v);
-        *(op_s8u *)(u + i) = v;
-    }
-    return op_short_largest(best);
-}
-
-OP_SHORT static void op_exponents_short(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
-                                        size_t rows, size_t n, const float *query_scale,
-                                        const op_keys *keys)
-{
-    op_exponents_body(op_short_narrow, row, u, acc, lda, rows, n, query_scale, keys);
-}
-
-/* Four inverses in whole numbers, see op_inverse_body(). */
-WNPU_INLINE OP_SHORT mt_i4 op_short_inverse4(const float *value_inverse, const op_inverse *inverse)
-{
-    mt_f4 v = *(const mt_f4u *)value_inverse;
-    mt_i4 less = v < inverse->limit;
-    v = (mt_f4)((less & (mt_i4)v) | (~less & (mt_i4)((mt_f4){0} + inverse->limit)));
-    return op_short_round(v * inverse->scale);
-}
-
-OP_SHORT static void op_short_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
-{
-    mt_f4 most = (mt_f4){0} + value_inverse[0], least = -most;
-    float low, high;
-    size_t i;
-    for (i = 0; i + 4 <= n; i += 4) {
-        mt_f4 v = *(const mt_f4u *)(value_inverse + i), below = -v;
-        op_raise(&most, &v);
-        op_raise(&least, &below);
-    }
-    low = -op_top(&least);
-    high = op_top(&most);
-    op_widen(&low, &high, value_inverse + i, n - i);
-    op_inverse_start(inverse, low, high);
-    for (i = 0; i < n || i % 16 != 0; i += 8) {
-        *(op_s8u *)(inverse->part + i) = op_short_pack(
-            op_short_inverse4(value_inverse + i, inverse),
-            op_short_inverse4(value_inverse + i + 4, inverse));
-    }
-}
-
-/* op_weights16() for 8 exponents; adds to the sum. */
-WNPU_INLINE OP_SHORT op_u8 op_short_weights8(const int16_t *u, op_s8 from, const int16_t *inverse,
-                                             op_u4 *sum)
-{
-    op_s8 y = op_short_less(from, *(const op_s8u *)u);
-    op_u8 f = (op_u8)y << 8, m = (op_u8){0} + OP_POWER_2;
-    m = (op_u8){0} + OP_POWER_1 - op_short_times(f, m);
-    m = (op_u8){0} + OP_POWER_0 - op_short_times(f, m);
-    m = op_short_shift(m, y);
-    *sum += (op_u4)op_short_pairs((op_s8)m, *(const op_s8u *)inverse) >> 10;
-    return (m + 64) >> 7;
-}
-
-OP_SHORT static uint32_t op_short_weights(uint8_t *p, const int16_t *u, size_t n, int32_t most,
-                                          const op_inverse *inverse)
-{
-    const op_s8 from = (op_s8){0} + (int16_t)(most + OP_OCTAVE);
-    op_u4 sum = {0};
-    size_t i;
-    for (i = 0; i < n; i += 16) {
-        op_u8 a = op_short_weights8(u + i, from, inverse->part + i, &sum);
-        op_u8 b = op_short_weights8(u + i + 8, from, inverse->part + i + 8, &sum);
-        op_short_store(p + i, a, b);
-    }
-    return sum[0] + sum[1] + sum[2] + sum[3];
-}
-
-OP_SHORT static void op_weights_short(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
-                                      size_t rows, size_t n, const op_keys *keys)
-{
-    size_t r;
-    op_inverse inverse;
-    op_online_next(row, rows);
-    op_short_inverse(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        uint32_t sum = op_short_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, &inverse);
-        op_online_add(&row[r], sum, inverse.unit);
-    }
-}
-
-/* op_digits_vec() for 16 values. */
-WNPU_INLINE OP_SHORT void op_short_digits(mt_i4 *sum, int8_t *q, int8_t *low, const float *x,
-                                          float scale)
-{
-    mt_i4 high[4], rest[4];
-    size_t k;
-    MT_UNROLL
-    for (k = 0; k < 4; k++) {
-        mt_f4 t = *(const mt_f4u *)(x + k * 4) / scale;
-        high[k] = op_short_round(op_short_limit(t, 127.0f));
-        *sum += high[k];
-        t = (t - __builtin_convertvector(high[k], mt_f4)) * 254.0f;
-        rest[k] = op_short_round(op_short_limit(t, 127.0f));
-    }
-    op_short_bytes(q, high);
-    if (low != NULL) {
-        op_short_bytes(low, rest);
-    }
-}
-
-OP_SHORT static int32_t op_digits_short(int8_t *q, int8_t *low, const float *x, size_t n,
-                                        float scale)
-{
-    mt_i4 sum = {0};
-    size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        op_short_digits(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale);
-    }
-    return sum[0] + sum[1] + sum[2] + sum[3] +
-           op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
-}
-
-static const op_kernels op_short_kernels = {
+static const op_kernels op_128_kernels = {
     OP_PLAIN(base),
     OP_FLOATS(base),
     OP_SEARCH(base),
-    OP_BYTES(short),
-    .digits = op_digits_short,
+    OP_BYTES(128),
 };
 #endif
 
 #ifdef WNPU_X86
-/* ---- AVX2: bytes, and softmax with 16 exponents in a vector ---- */
-
-#define OP_AVX2 __attribute__((target("avx2")))
-
-/* The largest of 8. */
-WNPU_INLINE OP_AVX2 float op_near_top(__m256 a)
-{
-    __m128 best = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    best = _mm_max_ps(best, _mm_movehl_ps(best, best));
-    best = _mm_max_ss(best, _mm_movehdup_ps(best));
-    return _mm_cvtss_f32(best);
-}
-
-/* op_largest_base(); vmaxps gives its second operand where one is not a number. */
-OP_AVX2 static float op_largest_avx2(const float *x, size_t n)
-{
-    __m256 a = _mm256_set1_ps(-INFINITY), b = a, c = a, d = a;
-    float largest;
-    size_t i;
-    for (i = 0; i + 32 <= n; i += 32) {
-        a = _mm256_max_ps(_mm256_loadu_ps(x + i), a);
-        b = _mm256_max_ps(_mm256_loadu_ps(x + i + 8), b);
-        c = _mm256_max_ps(_mm256_loadu_ps(x + i + 16), c);
-        d = _mm256_max_ps(_mm256_loadu_ps(x + i + 24), d);
-    }
-    largest = op_near_top(_mm256_max_ps(_mm256_max_ps(a, b), _mm256_max_ps(c, d)));
-    for (; i < n; i++) {
-        largest = mt_larger(largest, x[i]);
-    }
-    return largest;
-}
-
-/* The largest |x|. */
-WNPU_INLINE OP_AVX2 float op_near_peak(const float *x, size_t n)
-{
-    const __m256 size = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    __m256 a = _mm256_setzero_ps(), b = a;
-    size_t i;
-    for (i = 0; i < n; i += 16) {
-        a = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i), size), a);
-        b = _mm256_max_ps(_mm256_and_ps(_mm256_loadu_ps(x + i + 8), size), b);
-    }
-    return op_near_top(_mm256_max_ps(a, b));
-}
-
-/* op_size_base(). */
-OP_AVX2 static uint32_t op_size_avx2(const float *x, size_t n)
-{
-    const __m256i size = _mm256_set1_epi32(0x7fffffff);
-    __m256i best = _mm256_setzero_si256();
-    uint32_t part[8], most;
-    size_t i;
-    for (i = 0; i + 8 <= n; i += 8) {
-        __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
-        best = _mm256_max_epi32(best, _mm256_and_si256(bits, size));
-    }
-    _mm256_storeu_si256((__m256i *)(void *)part, best);
-    most = op_size_base(x + i, n - i);
-    for (i = 0; i < 8; i++) {
-        most = part[i] > most ? part[i] : most;
-    }
-    return most;
-}
-
-/* The lower bytes of four vectors. */
-WNPU_INLINE OP_AVX2 __m256i op_near_bytes(const __m256i *v)
-{
-    const __m256i byte = _mm256_set1_epi32(255);
-    __m256i a = _mm256_packus_epi32(_mm256_and_si256(v[0], byte), _mm256_and_si256(v[1], byte));
-    __m256i b = _mm256_packus_epi32(_mm256_and_si256(v[2], byte), _mm256_and_si256(v[3], byte));
-    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b),
-                                       _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
-
-/* Stores n of them, 32 or 16. */
-WNPU_INLINE OP_AVX2 void op_near_store(int8_t *q, const __m256i *v, size_t n)
-{
-    __m256i bytes = op_near_bytes(v);
-    if (n >= 32) {
-        _mm256_storeu_si256((__m256i *)(void *)q, bytes);
-    } else {
-        _mm_storeu_si128((__m128i *)(void *)q, _mm256_castsi256_si128(bytes));
-    }
-}
-
-OP_AVX2 static void op_quantise_avx2(int8_t *q, const float *x, size_t ldx, size_t rows, size_t n,
-                                     float *scale)
-{
-    size_t r, i, j;
-    for (r = 0; r < rows; r++, q += n, x += ldx) {
-        float peak = op_near_peak(x, n);
-        const __m256 inverse = _mm256_set1_ps(127.0f / peak);
-        scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
-        for (i = 0; i < n && op_usable(peak); i += 32) {
-            __m256i v[4];
-            MT_UNROLL
-            for (j = 0; j < 4; j++) {
-                const float *at = x + i + (n - i < 32 ? j % 2 : j) * 8;
-                v[j] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(at), inverse));
-            }
-            op_near_store(q + i, v, n - i);
-        }
-        if (!op_usable(peak)) {
-            memset(q, 0, n);
-        }
-    }
-}
-
-OP_AVX2 static void op_near_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse)
-{
-    const __m256 step = _mm256_set1_ps(inverse), digit = _mm256_set1_ps(GM_DIGIT);
-    size_t i, j;
-    for (i = 0; i < n; i += 32) {
-        __m256i high[4], rest[4];
-        MT_UNROLL
-        for (j = 0; j < 4; j++) {
-            const float *at = x + i + (n - i < 32 ? j % 2 : j) * 8;
-            __m256 v = _mm256_mul_ps(_mm256_loadu_ps(at), step);
-            high[j] = _mm256_cvtps_epi32(v);
-            v = _mm256_mul_ps(_mm256_sub_ps(v, _mm256_cvtepi32_ps(high[j])), digit);
-            rest[j] = _mm256_cvtps_epi32(v);
-        }
-        op_near_store(q + i, high, n - i);
-        op_near_store(low + i, rest, n - i);
-    }
-}
-
-/* Also for what has AVX-512: vectors of eight are as fast here. */
-OP_AVX2 static float op_square_avx2(const float *x, size_t n) { return op_square_body(x, n, 0.0f); }
-
-OP_AVX2 static float op_quantise_fine_avx2(int8_t *high, int8_t *low, const float *x, size_t n)
-{
-    return op_quantise_fine_body(op_near_fine, high, low, x, n, op_square_avx2(x, n));
-}
-
-/* op_inverse_body(); each 16 stand in the order in which op_near_weights() has its weights. */
-OP_AVX2 static void op_near_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
-{
-    __m256 least = _mm256_set1_ps(value_inverse[0]), most = least, v;
-    float low = value_inverse[0], high = low, ends[16];
-    size_t i;
-    for (i = 0; i + 8 <= n; i += 8) {
-        v = _mm256_loadu_ps(value_inverse + i);
-        least = _mm256_min_ps(v, least);
-        most = _mm256_max_ps(v, most);
-    }
-    _mm256_storeu_ps(ends, least);
-    _mm256_storeu_ps(ends + 8, most);
-    op_widen(&low, &high, ends, 16);
-    op_widen(&low, &high, value_inverse + i, n - i);
-    op_inverse_start(inverse, low, high);
-    most = _mm256_set1_ps(inverse->limit);
-    v = _mm256_set1_ps(inverse->scale);
-    for (i = 0; i < n; i += 16) {
-        __m256 a = _mm256_min_ps(_mm256_loadu_ps(value_inverse + i), most);
-        __m256 b = _mm256_min_ps(_mm256_loadu_ps(value_inverse + i + 8), most);
-        __m256i both = _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(a, v)),
-                                          _mm256_cvtps_epi32(_mm256_mul_ps(b, v)));
-        _mm256_storeu_si256((__m256i *)(void *)(inverse->part + i), both);
-    }
-}
-
-/* 16 exponents from two vectors of sums, in the order of op_near_inverse(). */
-WNPU_INLINE OP_AVX2 __m256i op_near_exponents(__m256i sum0, __m256i sum1, const float *key,
-                                              const float *value_log2, __m256 query)
-{
-    __m256 a = _mm256_cvtepi32_ps(sum0), b = _mm256_cvtepi32_ps(sum1);
-    a = _mm256_mul_ps(a, _mm256_mul_ps(_mm256_loadu_ps(key), query));
-    b = _mm256_mul_ps(b, _mm256_mul_ps(_mm256_loadu_ps(key + 8), query));
-    a = _mm256_add_ps(a, _mm256_loadu_ps(value_log2));
-    b = _mm256_add_ps(b, _mm256_loadu_ps(value_log2 + 8));
-    return _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
-}
-
-/* A step of op_near_narrow(). */
-WNPU_INLINE OP_AVX2 __m256i op_near_step(const int32_t *acc, const float *key,
-                                         const float *value_log2, __m256 query)
-{
-    return op_near_exponents(_mm256_loadu_si256((const __m256i *)(const void *)acc),
-                             _mm256_loadu_si256((const __m256i *)(const void *)(acc + 8)), key,
-                             value_log2, query);
-}
-
-/* The largest of 16. */
-WNPU_INLINE OP_AVX2 int op_near_most(__m256i v)
-{
-    const __m128i turn = _mm_set1_epi16(0x7fff); /* for the order of minpos, which is unsigned */
-    __m128i a = _mm_max_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    return (int16_t)(_mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(a, turn)), 0) ^ 0x7fff);
-}
-
-OP_AVX2 static int op_near_narrow(int16_t *u, const int32_t *acc, size_t n, float query_scale,
-                                  const float *key, const float *value_log2)
-{
-    const __m256 query = _mm256_set1_ps(query_scale);
-    __m256i best = _mm256_set1_epi16(-32768), v;
-    int16_t part[16];
-    size_t i, j;
-    for (i = 0; i + 16 <= n; i += 16) {
-        v = op_near_step(acc + i, key + i, value_log2 + i, query);
-        best = _mm256_max_epi16(best, v);
-        _mm256_storeu_si256((__m256i *)(void *)(u + i), v);
-    }
-    if (i < n) {
-        v = op_near_step(acc + i, key + i, value_log2 + i, query);
-        _mm256_storeu_si256((__m256i *)(void *)part, v);
-        for (j = n - i; j < 16; j++) {
-            part[(j & 3) | (j & 4) << 1 | (j & 8) >> 1] = -32768; /* packed by halves */
-        }
-        v = _mm256_loadu_si256((const __m256i *)(const void *)part);
-        best = _mm256_max_epi16(best, v);
-        _mm256_storeu_si256((__m256i *)(void *)(u + i), v);
-    }
-    return op_near_most(best);
-}
-
-OP_AVX2 static void op_exponents_avx2(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
-                                      size_t rows, size_t n, const float *query_scale,
-                                      const op_keys *keys)
-{
-    op_exponents_body(op_near_narrow, row, u, acc, lda, rows, n, query_scale, keys);
-}
-
-/* 2^(16 - s) for 16 numbers of 8 bits s = y >> 8, s = 1..16, by a table: AVX2 has no shift of 16
- * bits by as many different counts, but products with powers of 2. Bytes with their upper bit set
- * become 0. */
-WNPU_INLINE OP_AVX2 __m256i op_near_power(__m256i y)
-{
-    const __m256i upper = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15));
-    const __m256i table = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(-128, 64, 32, 16, 8, 4, 2, 1, -128, 64, 32, 16, 8, 4, 2, 1));
-    /* s - 9 in the lower byte; 0x77 + s in the upper, which has the power of s = 1..8 */
-    const __m256i index = _mm256_set1_epi16(0x77f7);
-    return _mm256_shuffle_epi8(table, _mm256_add_epi8(_mm256_shuffle_epi8(y, upper), index));
-}
-
-/* 16 weights of 16 bits; adds to the sum. */
-WNPU_INLINE OP_AVX2 __m256i op_near_weights16(const int16_t *u, __m256i from,
-                                              const int16_t *inverse, __m256i *sum)
-{
-    __m256i y = _mm256_loadu_si256((const __m256i *)(const void *)u), f, m, pair;
-    y = _mm256_min_epi16(_mm256_subs_epi16(from, y), _mm256_set1_epi16(16 * OP_OCTAVE));
-    f = _mm256_slli_epi16(y, 8);
-    m = _mm256_mulhi_epu16(f, _mm256_set1_epi16((short)OP_POWER_2));
-    m = _mm256_mulhi_epu16(f, _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_1), m));
-    m = _mm256_sub_epi16(_mm256_set1_epi16((short)OP_POWER_0), m);
-    m = _mm256_mulhi_epu16(m, op_near_power(y));
-    pair = _mm256_madd_epi16(m, _mm256_loadu_si256((const __m256i *)(const void *)inverse));
-    *sum = _mm256_add_epi32(*sum, _mm256_srli_epi32(pair, 10));
-    return _mm256_mulhrs_epi16(m, _mm256_set1_epi16(256)); /* (m + 64) >> 7 */
-}
-
-OP_AVX2 static uint32_t op_near_weights(uint8_t *p, const int16_t *u, size_t n, int32_t most,
-                                        const int16_t *inverse)
-{
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i from = _mm256_set1_epi16((int16_t)(most + OP_OCTAVE));
-    __m256i sum = _mm256_setzero_si256(), a, b;
-    uint32_t part[8];
-    size_t i;
-    for (i = 0; i < n; i += 32) {
-        a = op_near_weights16(u + i, from, inverse + i, &sum);
-        if (i + 16 >= n) {
-            a = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, a), order);
-            _mm_storeu_si128((__m128i *)(void *)(p + i), _mm256_castsi256_si128(a));
-            break;
-        }
-        b = op_near_weights16(u + i + 16, from, inverse + i + 16, &sum);
-        a = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order);
-        _mm256_storeu_si256((__m256i *)(void *)(p + i), a);
-    }
-    _mm256_storeu_si256((__m256i *)(void *)part, sum);
-    return part[0] + part[1] + part[2] + part[3] + part[4] + part[5] + part[6] + part[7];
-}
-
-OP_AVX2 static void op_weights_avx2(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
-                                    size_t rows, size_t n, const op_keys *keys)
-{
-    size_t r;
-    op_inverse inverse;
-    op_online_next(row, rows);
-    op_near_inverse(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        uint32_t sum = op_near_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, inverse.part);
-        op_online_add(&row[r], sum, inverse.unit);
-    }
-}
-
 /* ---- attention of one or two rows: exponents follow each 64 keys and products each 64 weights, so
  * that memory is read all along ---- */
 
@@ -7529,7 +7674,7 @@ WNPU_INLINE size_t op_stretch(size_t n, size_t at)
 }
 
 /* gm_avx2_micro() for one row, which the compiler then knows: 2 % of a token. */
-WNPU_INLINE OP_AVX2 void op_near_one_sums(int32_t *c, const int32_t *from, const char *a,
+WNPU_INLINE OP_256 void op_one_sums_256(int32_t *c, const int32_t *from, const char *a,
                                           const int8_t *b, size_t pitch, size_t groups,
                                           size_t panels, size_t next)
 {
@@ -7540,7 +7685,7 @@ WNPU_INLINE OP_AVX2 void op_near_one_sums(int32_t *c, const int32_t *from, const
     }
 }
 
-OP_AVX2 static void op_near_one_exponents(op_online *row, int16_t *u, const char *query, size_t n,
+OP_256 static void op_one_exponents_256(op_online *row, int16_t *u, const char *query, size_t n,
                                           float query_scale, const op_keys *keys)
 {
     int32_t sums[OP_STRETCH];
@@ -7549,15 +7694,15 @@ OP_AVX2 static void op_near_one_exponents(op_online *row, int16_t *u, const char
     for (at = 0; at < n; at += OP_STRETCH) {
         const size_t few = op_stretch(n, at);
         int most;
-        op_near_one_sums(sums, NULL, query, keys->packed + at * OP_HEAD, OP_HEAD / 4, OP_HEAD / 4,
+        op_one_sums_256(sums, NULL, query, keys->packed + at * OP_HEAD, OP_HEAD / 4, OP_HEAD / 4,
                          (few + 15) / 16, op_keys_ahead(n));
-        most = op_near_narrow(u + at, sums, few, query_scale, keys->key + at,
+        most = op_narrow_256(u + at, sums, few, query_scale, keys->key + at,
                               keys->value_log2 + at);
         row->most = most > row->most ? most : row->most;
     }
 }
 
-OP_AVX2 static void op_near_one_values(op_online *row, const int16_t *u, int32_t *acc, size_t n,
+OP_256 static void op_one_values_256(op_online *row, const int16_t *u, int32_t *acc, size_t n,
                                        const op_inverse *inverse, const int8_t *values,
                                        size_t pitch)
 {
@@ -7567,39 +7712,36 @@ OP_AVX2 static void op_near_one_values(op_online *row, const int16_t *u, int32_t
         const size_t few = op_stretch(n, at), groups = (few + 15) / 16 * 4;
         uint8_t weights[OP_STRETCH];
         char wide[2 * OP_STRETCH];
-        sum += op_near_weights(weights, u + at, few, row->most, inverse->part + at);
+        sum += op_weigh_256(weights, u + at, few, row->most, inverse->part + at);
         gm_avx2_pack_u(wide, weights, 0, 1, groups);
-        op_near_one_sums(acc, at > 0 ? acc : NULL, wide, values + at / 4 * GM_GROUP, pitch, groups,
+        op_one_sums_256(acc, at > 0 ? acc : NULL, wide, values + at / 4 * GM_GROUP, pitch, groups,
                          OP_HEAD / 16, OP_VALUES_AHEAD);
     }
     op_online_add(row, sum, inverse->unit);
 }
 
-static int op_attend_avx2(op_online *row, int16_t *u, int32_t *acc, const void *queries,
+static int op_attend_256(op_online *row, int16_t *u, int32_t *acc, const void *queries,
                           size_t rows, size_t n, const float *query_scale, const op_keys *keys,
                           const int8_t *values, size_t pitch)
 {
-    static const op_one_row one = {op_near_one_exponents, op_near_inverse, op_near_one_values};
+    static const op_one_row one = {op_one_exponents_256, op_inverse_256, op_one_values_256};
     return op_attend(&one, row, u, acc, queries, gm_bytes16(1, OP_HEAD / 4), rows, n, query_scale,
                      keys, values, pitch);
 }
 
-OP_SET(avx2, OP_AVX2)
-
-static const op_kernels op_avx2_kernels = {
-    OP_PLAIN(avx2),
-    OP_FLOATS(avx2),
-    OP_SEARCH(avx2),
-    OP_BYTES(avx2),
-    .digits = op_digits_short,
-    .attend = op_attend_avx2,
+static const op_kernels op_256_kernels = {
+    OP_PLAIN(256),
+    OP_FLOATS(256),
+    OP_SEARCH(256),
+    OP_BYTES(256),
+    .attend = op_attend_256,
 };
 
 #ifdef WNPU_VNNI
 /* ---- AVX-VNNI: AVX2, but for products ---- */
 
 /* Exponents of 16 keys from at on for 6 rows; best has each row's largest, by columns. */
-WNPU_INLINE GM_VNNI void op_vnni_tile(__m256i *best, int16_t *u, const char *queries,
+WNPU_INLINE GM_VNNI void op_vnni_tile(op_s_256 *best, int16_t *u, const char *queries,
                                       const float *query_scale, const op_keys *keys, size_t at)
 {
     gm_vnni_row s[6];
@@ -7608,24 +7750,23 @@ WNPU_INLINE GM_VNNI void op_vnni_tile(__m256i *best, int16_t *u, const char *que
                  keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 1);
     MT_UNROLL
     for (r = 0; r < 6; r++) {
-        __m256i v = op_near_exponents(s[r].v[0], s[r].v[1], keys->key + at, keys->value_log2 + at,
-                                      _mm256_set1_ps(query_scale[r]));
-        _mm256_storeu_si256((__m256i *)(void *)(u + r * OP_KEYS + at), v);
-        best[r] = _mm256_max_epi16(best[r], v);
+        op_s_256 v = op_exponents_of_256((op_i_256)s[r].v[0], (op_i_256)s[r].v[1], keys->key + at,
+                                         keys->value_log2 + at, op_all_256(query_scale[r]));
+        op_store_s_256(u + r * OP_KEYS + at, v);
+        best[r] = op_max_s_256(best[r], v);
     }
 }
 
 /* Exponents of the last keys, fewer than 16; raises the rows' largest. */
-OP_AVX2 static void op_vnni_rest(op_online *row, int16_t *u, const void *queries, size_t rows,
-                                 size_t at, size_t n, const float *query_scale,
-                                 const op_keys *keys)
+OP_256 static void op_vnni_rest(op_online *row, int16_t *u, const void *queries, size_t rows,
+                                size_t at, size_t n, const float *query_scale, const op_keys *keys)
 {
     int32_t acc[OP_PRODUCT * 16];
     size_t r;
     gm_vnni_tile(acc, 16, queries, rows, keys->packed + at * keys->k4 * 4, keys->k4,
                  keys->correction + at, keys->k4, 1);
     for (r = 0; r < rows; r++) {
-        int most = op_near_narrow(u + r * OP_KEYS + at, acc + r * 16, n - at, query_scale[r],
+        int most = op_narrow_256(u + r * OP_KEYS + at, acc + r * 16, n - at, query_scale[r],
                                   keys->key + at, keys->value_log2 + at);
         row[r].most = most > row[r].most ? most : row[r].most;
     }
@@ -7635,13 +7776,13 @@ GM_VNNI static int op_product_vnni(op_online *row, int16_t *u, const void *queri
                                    size_t n, const float *query_scale, const op_keys *keys)
 {
     const size_t stride = keys->k4 * 4 + GM_PAD;
-    __m256i best[OP_PRODUCT];
+    op_s_256 best[OP_PRODUCT];
     size_t i, r;
     if (rows > OP_PRODUCT) {
         return 0;
     }
     for (r = 0; r < rows; r++) {
-        best[r] = _mm256_set1_epi16(-32768);
+        best[r] = op_all_s_256(INT16_MIN);
     }
     for (i = 0; i + 16 <= n; i += 16) {
         for (r = 0; r < rows; r += 6) {
@@ -7650,7 +7791,7 @@ GM_VNNI static int op_product_vnni(op_online *row, int16_t *u, const void *queri
         }
     }
     for (r = 0; r < rows; r++) {
-        row[r].most = op_near_most(best[r]);
+        row[r].most = op_top_s_256(best[r]);
     }
     if (i < n) {
         op_vnni_rest(row, u, queries, rows, i, n, query_scale, keys);
@@ -7659,304 +7800,35 @@ GM_VNNI static int op_product_vnni(op_online *row, int16_t *u, const void *queri
 }
 
 static const op_kernels op_vnni_kernels = {
-    OP_PLAIN(avx2),
-    OP_FLOATS(avx2),
-    OP_SEARCH(avx2),
-    OP_BYTES(avx2),
-    .digits = op_digits_short,
+    OP_PLAIN(256),
+    OP_FLOATS(256),
+    OP_SEARCH(256),
+    OP_BYTES(256),
     .product = op_product_vnni,
 };
 #endif
 
-/* ---- AVX-512: the same operations on 16 values at once, where they cost most ---- */
-
-#define OP_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
-
-/* p * x + c, rounded twice. */
-WNPU_INLINE OP_AVX512 __m512 op_wide_step(__m512 p, __m512 x, float c)
-{
-    return _mm512_add_ps(_mm512_mul_ps(p, x), _mm512_set1_ps(c));
-}
-
-/* mt_vgelu_short(). */
-WNPU_INLINE OP_AVX512 __m512 op_wide_gelu(__m512 x)
-{
-    __m512 y = _mm512_min_ps(_mm512_set1_ps(MT_GELU_LIMIT), x), t, p;
-    y = _mm512_max_ps(_mm512_set1_ps(-MT_GELU_LIMIT), y);
-    t = _mm512_mul_ps(y, y);
-    p = op_wide_step(t, _mm512_set1_ps(MT_GELU_8), MT_GELU_7);
-    p = op_wide_step(p, t, MT_GELU_6);
-    p = op_wide_step(p, t, MT_GELU_5);
-    p = op_wide_step(p, t, MT_GELU_4);
-    p = op_wide_step(p, t, MT_GELU_3);
-    p = op_wide_step(p, t, MT_GELU_2);
-    p = op_wide_step(p, t, MT_GELU_1);
-    p = op_wide_step(p, t, MT_GELU_0);
-    return _mm512_mul_ps(x, _mm512_add_ps(_mm512_mul_ps(y, p), _mm512_set1_ps(0.5f)));
-}
-
-/* The largest of |x|, in four chains that do not wait for each other. */
-WNPU_INLINE OP_AVX512 float op_wide_peak(const float *x, size_t n)
-{
-    __m512 best[4];
-    size_t i, k;
-    best[0] = best[1] = best[2] = best[3] = _mm512_setzero_ps();
-    for (i = 0; i + 64 <= n; i += 64) {
-        MT_UNROLL
-        for (k = 0; k < 4; k++) {
-            best[k] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i + k * 16)), best[k]);
-        }
-    }
-    for (; i < n; i += 16) {
-        best[0] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i)), best[0]);
-    }
-    best[0] = _mm512_max_ps(best[0], best[1]);
-    best[2] = _mm512_max_ps(best[2], best[3]);
-    return _mm512_reduce_max_ps(_mm512_max_ps(best[0], best[2]));
-}
-
-/* The bytes of 64 values of 16 bits, which packing to 16 bits left in quarters: a has those of the
- * first two vectors, b of the next two. */
-WNPU_INLINE OP_AVX512 __m512i op_wide_bytes(__m512i a, __m512i b)
-{
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    return _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b));
-}
-
-/* 16 values as unsigned bytes; what is no number becomes 0. */
-WNPU_INLINE OP_AVX512 __m512i op_wide_round(const float *x, __m512 inverse)
-{
-    __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
-    return _mm512_and_si512(v, _mm512_set1_epi32(255));
-}
-
-OP_AVX512 static void op_quantise_avx512(int8_t *q, const float *x, size_t ldx, size_t rows,
-                                         size_t n, float *scale)
-{
-    size_t r, i;
-    for (r = 0; r < rows; r++, q += n, x += ldx) {
-        float peak = op_wide_peak(x, n);
-        const __m512 inverse = _mm512_set1_ps(127.0f / peak);
-        scale[r] = op_usable(peak) ? peak / 127.0f : 0.0f;
-        if (!op_usable(peak)) {
-            memset(q, 0, n);
-            continue;
-        }
-        for (i = 0; i + 64 <= n; i += 64) {
-            __m512i a = _mm512_packus_epi32(op_wide_round(x + i, inverse),
-                                            op_wide_round(x + i + 16, inverse));
-            __m512i b = _mm512_packus_epi32(op_wide_round(x + i + 32, inverse),
-                                            op_wide_round(x + i + 48, inverse));
-            _mm512_storeu_si512(q + i, op_wide_bytes(a, b));
-        }
-        for (; i < n; i += 16) {
-            _mm_storeu_si128((__m128i *)(void *)(q + i),
-                             _mm512_cvtepi32_epi8(op_wide_round(x + i, inverse)));
-        }
-    }
-}
-
-OP_AVX512 static void op_wide_fine(int8_t *q, int8_t *low, const float *x, size_t n, float inverse)
-{
-    const __m512 step = _mm512_set1_ps(inverse), digit = _mm512_set1_ps(GM_DIGIT);
-    size_t i;
-    for (i = 0; i < n; i += 16) {
-        __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x + i), step);
-        __m512i high = _mm512_cvtps_epi32(v);
-        v = _mm512_mul_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(high)), digit);
-        _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(high));
-        _mm_storeu_si128((__m128i *)(void *)(low + i),
-                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
-    }
-}
-
-OP_AVX512 static float op_quantise_fine_avx512(int8_t *high, int8_t *low, const float *x, size_t n)
-{
-    return op_quantise_fine_body(op_wide_fine, high, low, x, n, op_square_avx2(x, n));
-}
-
-WNPU_INLINE OP_AVX512 void op_wide_dequantise(float *out, size_t ldo, const int32_t *acc,
-                                              size_t lda, size_t rows, size_t n,
-                                              const float *row_scale, const float *scale,
-                                              const float *bias, op_finish finish)
-{
-    size_t r, i;
-    for (r = 0; r < rows; r++, out += ldo) {
-        const __m512 row = _mm512_set1_ps(row_scale[r]);
-        for (i = 0; i < n; i += 16) {
-            __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc + r * lda + i));
-            __m512 b = bias != NULL ? _mm512_loadu_ps(bias + i) : _mm512_setzero_ps();
-            v = _mm512_mul_ps(v, _mm512_mul_ps(_mm512_loadu_ps(scale + i), row));
-            v = _mm512_add_ps(v, b);
-            if (finish == OP_GELU) {
-                v = op_wide_gelu(v);
-            } else if (finish == OP_ADD) {
-                v = _mm512_add_ps(_mm512_loadu_ps(out + i), v);
-            }
-            op_expect_next(out + i);
-            _mm512_storeu_ps(out + i, v);
-        }
-    }
-}
-
-OP_AVX512 static void op_dequantise_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
-                                           size_t rows, size_t n, const float *row_scale,
-                                           const float *scale, const float *bias, op_finish finish)
-{
-    if (finish == OP_GELU) {
-        op_wide_dequantise(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_GELU);
-    } else if (finish == OP_ADD) {
-        op_wide_dequantise(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_ADD);
-    } else {
-        op_wide_dequantise(out, ldo, acc, lda, rows, n, row_scale, scale, bias, OP_STORE);
-    }
-}
-
-/* Exponents of 16 keys, as int32. */
-WNPU_INLINE OP_AVX512 __m512i op_wide_exponent(__m512i acc, const float *key,
-                                               const float *value_log2, __m512 query)
-{
-    __m512 v = _mm512_cvtepi32_ps(acc);
-    v = _mm512_mul_ps(v, _mm512_mul_ps(_mm512_loadu_ps(key), query));
-    return _mm512_cvtps_epi32(_mm512_add_ps(v, _mm512_loadu_ps(value_log2)));
-}
-
-/* The largest of 32. */
-WNPU_INLINE OP_AVX512 int op_wide_most(__m512i v)
-{
-    const __m128i turn = _mm_set1_epi16(0x7fff); /* for the order of minpos, which is unsigned */
-    __m128i part[4];
-    _mm512_storeu_si512(part, v);
-    part[0] = _mm_max_epi16(_mm_max_epi16(part[0], part[1]), _mm_max_epi16(part[2], part[3]));
-    part[0] = _mm_minpos_epu16(_mm_xor_si128(part[0], turn));
-    return (int16_t)(_mm_extract_epi16(part[0], 0) ^ 0x7fff);
-}
-
-OP_AVX512 static int op_wide_narrow(int16_t *u, const int32_t *acc, size_t n, float query_scale,
-                                    const float *key, const float *value_log2)
-{
-    const __m512 query = _mm512_set1_ps(query_scale);
-    const __m512i never = _mm512_set1_epi32(-32768);
-    __m512i best = _mm512_set1_epi16(-32768), a, b = never;
-    size_t i;
-    for (i = 0; i < n; i += 32) {
-        a = op_wide_exponent(_mm512_loadu_si512(acc + i), key + i, value_log2 + i, query);
-        if (i + 16 < n) {
-            b = op_wide_exponent(_mm512_loadu_si512(acc + i + 16), key + i + 16,
-                                 value_log2 + i + 16, query);
-        }
-        if (i + 32 > n) { /* the last may be fewer */
-            __mmask32 there = (__mmask32)((1u << (n - i)) - 1u);
-            a = _mm512_mask_mov_epi32(never, (__mmask16)there, a);
-            b = _mm512_mask_mov_epi32(never, (__mmask16)(there >> 16), b);
-        }
-        a = _mm512_packs_epi32(a, b); /* by quarters */
-        best = _mm512_max_epi16(best, a);
-        _mm512_storeu_si512(u + i, a);
-    }
-    return op_wide_most(best);
-}
-
-OP_AVX512 static void op_exponents_avx512(op_online *row, int16_t *u, const int32_t *acc,
-                                          size_t lda, size_t rows, size_t n,
-                                          const float *query_scale, const op_keys *keys)
-{
-    op_exponents_body(op_wide_narrow, row, u, acc, lda, rows, n, query_scale, keys);
-}
-
-/* op_inverse_body(); each 32 stand in the order in which op_wide_weights() has its weights. */
-OP_AVX512 static void op_wide_inverse(op_inverse *inverse, const float *value_inverse, size_t n)
-{
-    __m512 least = _mm512_set1_ps(value_inverse[0]), most = least, v;
-    float low, high;
-    size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        v = _mm512_loadu_ps(value_inverse + i);
-        least = _mm512_min_ps(v, least);
-        most = _mm512_max_ps(v, most);
-    }
-    low = -_mm512_reduce_max_ps(_mm512_sub_ps(_mm512_setzero_ps(), least));
-    high = _mm512_reduce_max_ps(most);
-    op_widen(&low, &high, value_inverse + i, n - i);
-    op_inverse_start(inverse, low, high);
-    most = _mm512_set1_ps(inverse->limit);
-    v = _mm512_set1_ps(inverse->scale);
-    for (i = 0; i < n; i += 32) {
-        __m512 a = _mm512_min_ps(_mm512_loadu_ps(value_inverse + i), most), b = a;
-        if (i + 16 < n) {
-            b = _mm512_min_ps(_mm512_loadu_ps(value_inverse + i + 16), most);
-        }
-        _mm512_storeu_si512(inverse->part + i, _mm512_packs_epi32(
-            _mm512_cvtps_epi32(_mm512_mul_ps(a, v)), _mm512_cvtps_epi32(_mm512_mul_ps(b, v))));
-    }
-}
-
-/* op_weights16() for 32 exponents; adds to the sum. */
-WNPU_INLINE OP_AVX512 __m512i op_wide_weights32(const int16_t *u, __m512i from,
-                                                const int16_t *inverse, __m512i *sum)
-{
-    __m512i y = _mm512_subs_epi16(from, _mm512_loadu_si512(u));
-    __m512i f = _mm512_slli_epi16(y, 8), m, pair;
-    m = _mm512_mulhi_epu16(f, _mm512_set1_epi16((short)OP_POWER_2));
-    m = _mm512_mulhi_epu16(f, _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_1), m));
-    m = _mm512_sub_epi16(_mm512_set1_epi16((short)OP_POWER_0), m);
-    m = _mm512_srlv_epi16(m, _mm512_srli_epi16(y, 8));
-    pair = _mm512_madd_epi16(m, _mm512_loadu_si512(inverse));
-    *sum = _mm512_add_epi32(*sum, _mm512_srli_epi32(pair, 10));
-    return _mm512_mulhrs_epi16(m, _mm512_set1_epi16(256)); /* (m + 64) >> 7 */
-}
-
-OP_AVX512 static uint32_t op_wide_weights(uint8_t *p, const int16_t *u, size_t n, int32_t most,
-                                          const op_inverse *inverse)
-{
-    const __m512i from = _mm512_set1_epi16((int16_t)(most + OP_OCTAVE));
-    __m512i sum = _mm512_setzero_si512(), a, b;
-    size_t i;
-    for (i = 0; i + 64 <= n; i += 64) {
-        a = op_wide_weights32(u + i, from, inverse->part + i, &sum);
-        b = op_wide_weights32(u + i + 32, from, inverse->part + i + 32, &sum);
-        _mm512_storeu_si512(p + i, op_wide_bytes(a, b));
-    }
-    for (; i < n; i += 32) {
-        uint8_t bytes[64];
-        a = op_wide_weights32(u + i, from, inverse->part + i, &sum);
-        _mm512_storeu_si512(bytes, op_wide_bytes(a, a));
-        memcpy(p + i, bytes, i + 16 < n ? 32 : 16);
-    }
-    return (uint32_t)_mm512_reduce_add_epi32(sum);
-}
-
-OP_AVX512 static void op_weights_avx512(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
-                                        size_t rows, size_t n, const op_keys *keys)
-{
-    size_t r;
-    op_inverse inverse;
-    op_online_next(row, rows);
-    op_wide_inverse(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        uint32_t sum = op_wide_weights(p + r * ldp, u + r * OP_KEYS, n, row[r].most, &inverse);
-        op_online_add(&row[r], sum, inverse.unit);
-    }
-}
+/* ---- AVX-512: attention without scores in between ---- */
 
 /* Exponents of 64 keys from at on; best has the row's largest, by columns. */
-WNPU_INLINE OP_AVX512 void op_product_row(__m512i *best, int16_t *u, const gm_avx512_row *s,
-                                          float query_scale, const op_keys *keys, size_t at)
+WNPU_INLINE OP_512 void op_product_row_512(op_s_512 *best, int16_t *u, const gm_avx512_row *s,
+                                           float query_scale, const op_keys *keys, size_t at)
 {
     const float *key = keys->key + at, *log2 = keys->value_log2 + at;
-    const __m512 query = _mm512_set1_ps(query_scale);
-    __m512i a = op_wide_exponent(s->v[0], key, log2, query);
-    __m512i b = op_wide_exponent(s->v[2], key + 32, log2 + 32, query);
-    a = _mm512_packs_epi32(a, op_wide_exponent(s->v[1], key + 16, log2 + 16, query));
-    b = _mm512_packs_epi32(b, op_wide_exponent(s->v[3], key + 48, log2 + 48, query));
-    _mm512_storeu_si512(u + at, a);
-    _mm512_storeu_si512(u + at + 32, b);
-    *best = _mm512_max_epi16(*best, _mm512_max_epi16(a, b));
+    const op_f_512 query = op_all_512(query_scale);
+    const op_i_512 x = op_exponent_512((op_i_512)s->v[0], key, log2, query);
+    const op_i_512 y = op_exponent_512((op_i_512)s->v[2], key + 32, log2 + 32, query);
+    op_s_512 a = op_packs_512(x, op_exponent_512((op_i_512)s->v[1], key + 16, log2 + 16, query));
+    op_s_512 b = op_packs_512(y, op_exponent_512((op_i_512)s->v[3], key + 48, log2 + 48, query));
+    op_store_s_512(u + at, a);
+    op_store_s_512(u + at + 32, b);
+    *best = op_max_s_512(*best, op_max_s_512(a, b));
 }
 
 /* The same for a tile of 6 rows. */
-WNPU_INLINE GM_AVX512 void op_product_tile(__m512i *best, int16_t *u, const char *queries,
-                                           const float *query_scale, const op_keys *keys, size_t at)
+WNPU_INLINE GM_AVX512 void op_product_tile_512(op_s_512 *best, int16_t *u, const char *queries,
+                                               const float *query_scale, const op_keys *keys,
+                                               size_t at)
 {
     gm_avx512_row s[6];
     size_t r;
@@ -7964,72 +7836,72 @@ WNPU_INLINE GM_AVX512 void op_product_tile(__m512i *best, int16_t *u, const char
                    keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 4);
     MT_UNROLL
     for (r = 0; r < 6; r++) {
-        op_product_row(best + r, u + r * OP_KEYS, &s[r], query_scale[r], keys, at);
+        op_product_row_512(best + r, u + r * OP_KEYS, &s[r], query_scale[r], keys, at);
     }
 }
 
 /* Exponents of the keys that do not fill a tile; raises the rows' largest. */
-OP_AVX512 static void op_product_rest(op_online *row, int16_t *u, const void *queries,
-                                      size_t rows, size_t at, size_t n, const float *query_scale,
-                                      const op_keys *keys)
+OP_512 static void op_product_rest_512(op_online *row, int16_t *u, const void *queries, size_t rows,
+                                       size_t at, size_t n, const float *query_scale,
+                                       const op_keys *keys)
 {
     int32_t acc[OP_PRODUCT * 64];
     size_t r;
     gm_avx512_tile(acc, 64, queries, rows, keys->packed + at * keys->k4 * 4, keys->k4,
                    keys->correction + at, keys->k4, (n - at + 15) / 16);
     for (r = 0; r < rows; r++) {
-        int most = op_wide_narrow(u + r * OP_KEYS + at, acc + r * 64, n - at, query_scale[r],
+        int most = op_narrow_512(u + r * OP_KEYS + at, acc + r * 64, n - at, query_scale[r],
                                   keys->key + at, keys->value_log2 + at);
         row[r].most = most > row[r].most ? most : row[r].most;
     }
 }
 
-WNPU_INLINE OP_AVX512 void op_product_start(__m512i *best)
+WNPU_INLINE OP_512 void op_product_start_512(op_s_512 *best)
 {
     size_t r;
     for (r = 0; r < OP_PRODUCT; r++) {
-        best[r] = _mm512_set1_epi16(-32768);
+        best[r] = op_all_s_512(INT16_MIN);
     }
 }
 
 /* What is left to do when the keys before at are done. */
-OP_AVX512 static int op_product_end(const __m512i *best, op_online *row, int16_t *u,
-                                    const void *queries, size_t rows, size_t at, size_t n,
-                                    const float *query_scale, const op_keys *keys)
+OP_512 static int op_product_end_512(const op_s_512 *best, op_online *row, int16_t *u,
+                                     const void *queries, size_t rows, size_t at, size_t n,
+                                     const float *query_scale, const op_keys *keys)
 {
     size_t r;
     for (r = 0; r < rows; r++) {
-        row[r].most = op_wide_most(best[r]);
+        row[r].most = op_top_s_512(best[r]);
     }
     if (at < n) {
-        op_product_rest(row, u, queries, rows, at, n, query_scale, keys);
+        op_product_rest_512(row, u, queries, rows, at, n, query_scale, keys);
     }
     return op_product_within(row, rows);
 }
 
-GM_AVX512 static int op_product_avx512(op_online *row, int16_t *u, const void *queries,
-                                       size_t rows, size_t n, const float *query_scale,
-                                       const op_keys *keys)
+GM_AVX512 static int op_product_512(op_online *row, int16_t *u, const void *queries, size_t rows,
+                                    size_t n, const float *query_scale, const op_keys *keys)
 {
     const size_t stride = keys->k4 * 4 + GM_PAD;
-    __m512i best[OP_PRODUCT];
+    op_s_512 best[OP_PRODUCT];
     size_t i, r;
     if (rows > OP_PRODUCT) {
         return 0;
     }
-    op_product_start(best);
+    op_product_start_512(best);
     for (i = 0; i + 64 <= n; i += 64) {
         for (r = 0; r < rows; r += 6) {
-            op_product_tile(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
+            op_product_tile_512(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
                             query_scale + r, keys, i);
         }
     }
-    return op_product_end(best, row, u, queries, rows, i, n, query_scale, keys);
+    return op_product_end_512(best, row, u, queries, rows, i, n, query_scale, keys);
 }
 
 /* Sums of one query and so many panels of keys. The lines `ahead` bytes behind are asked for. */
-WNPU_INLINE GM_AVX512 void op_one_scores(gm_avx512_row *s, const char *query, const int8_t *keys,
-                                         const int32_t *correction, size_t panels, size_t ahead)
+WNPU_INLINE GM_AVX512 void op_one_scores_512(gm_avx512_row *s, const char *query,
+                                             const int8_t *keys, const int32_t *correction,
+                                             size_t panels, size_t ahead)
 {
     size_t p, g;
     for (p = 0; p < panels; p++) {
@@ -8045,23 +7917,23 @@ WNPU_INLINE GM_AVX512 void op_one_scores(gm_avx512_row *s, const char *query, co
 }
 
 /* Exponents of a row, 64 keys at a time. */
-GM_AVX512 static void op_one_exponents(op_online *row, int16_t *u, const char *query, size_t n,
-                                       float query_scale, const op_keys *keys)
+GM_AVX512 static void op_one_exponents_512(op_online *row, int16_t *u, const char *query, size_t n,
+                                           float query_scale, const op_keys *keys)
 {
     const size_t ahead = op_keys_ahead(n);
-    __m512i best = _mm512_set1_epi16(-32768);
+    op_s_512 best = op_all_s_512(INT16_MIN);
     gm_avx512_row s;
     size_t at;
     int most;
     for (at = 0; at + 64 <= n; at += 64) {
-        op_one_scores(&s, query, keys->packed + at * OP_HEAD, keys->correction + at, 4, ahead);
-        op_product_row(&best, u, &s, query_scale, keys, at);
+        op_one_scores_512(&s, query, keys->packed + at * OP_HEAD, keys->correction + at, 4, ahead);
+        op_product_row_512(&best, u, &s, query_scale, keys, at);
     }
-    row->most = op_wide_most(best);
+    row->most = op_top_s_512(best);
     if (at < n) {
-        op_one_scores(&s, query, keys->packed + at * OP_HEAD, keys->correction + at,
+        op_one_scores_512(&s, query, keys->packed + at * OP_HEAD, keys->correction + at,
                       (n - at + 15) / 16, 0);
-        most = op_wide_narrow(u + at, (const int32_t *)(const void *)s.v, n - at, query_scale,
+        most = op_narrow_512(u + at, (const int32_t *)(const void *)s.v, n - at, query_scale,
                               keys->key + at, keys->value_log2 + at);
         row->most = most > row->most ? most : row->most;
     }
@@ -8069,8 +7941,8 @@ GM_AVX512 static void op_one_exponents(op_online *row, int16_t *u, const char *q
 
 /* Adds weights of so many groups of four keys, an even number, times values to sums, whose panels
  * are pitch bytes apart. Odd groups have sums of their own, as sums wait for themselves. */
-WNPU_INLINE GM_AVX512 void op_one_values(__m512i *sum, const uint8_t *weights,
-                                         const int8_t *values, size_t pitch, size_t groups)
+WNPU_INLINE GM_AVX512 void op_one_values_512(__m512i *sum, const uint8_t *weights,
+                                             const int8_t *values, size_t pitch, size_t groups)
 {
     size_t g;
     int p;
@@ -8087,12 +7959,15 @@ WNPU_INLINE GM_AVX512 void op_one_values(__m512i *sum, const uint8_t *weights,
 }
 
 /* A row's weights, 64 at a time, times values. */
-GM_AVX512 static void op_one_weights(op_online *row, const int16_t *u, int32_t *acc, size_t n,
-                                     const op_inverse *inverse, const int8_t *values, size_t pitch)
+GM_AVX512 static void op_one_weights_512(op_online *row, const int16_t *u, int32_t *acc, size_t n,
+                                         const op_inverse *inverse, const int8_t *values,
+                                         size_t pitch)
 {
-    const __m512i from = _mm512_set1_epi16((int16_t)(row->most + OP_OCTAVE));
-    __m512i total = _mm512_setzero_si512(), sum[8], a, b;
-    uint8_t weights[64];
+    const op_s_512 from = op_all_s_512(row->most + OP_OCTAVE);
+    op_us_512 a, b;
+    op_ui_512 total = {0};
+    op_b_512 weights;
+    __m512i sum[8];
     size_t at;
     int p;
     MT_UNROLL
@@ -8100,276 +7975,37 @@ GM_AVX512 static void op_one_weights(op_online *row, const int16_t *u, int32_t *
         sum[p] = _mm512_setzero_si512();
     }
     for (at = 0; at < n; at += 64, values += 16 * GM_GROUP) {
-        a = b = op_wide_weights32(u + at, from, inverse->part + at, &total);
+        a = b = op_weights_of_512(u + at, from, inverse->part + at, &total);
         if (at + 32 < n) {
-            b = op_wide_weights32(u + at + 32, from, inverse->part + at + 32, &total);
+            b = op_weights_of_512(u + at + 32, from, inverse->part + at + 32, &total);
         }
-        _mm512_storeu_si512(weights, op_wide_bytes(a, b));
-        op_one_values(sum, weights, values, pitch * GM_GROUP,
+        weights = op_bytes_512(a, b);
+        op_one_values_512(sum, (const uint8_t *)&weights, values, pitch * GM_GROUP,
                       n - at < 64 ? (n - at + 15) / 16 * 4 : 16);
     }
     MT_UNROLL
     for (p = 0; p < 4; p++) {
         _mm512_storeu_si512(acc + p * 16, _mm512_add_epi32(sum[p], sum[p + 4]));
     }
-    op_online_add(row, (uint32_t)_mm512_reduce_add_epi32(total), inverse->unit);
+    op_online_add(row, op_total_512(total), inverse->unit);
 }
 
-static int op_attend_avx512(op_online *row, int16_t *u, int32_t *acc, const void *queries,
-                            size_t rows, size_t n, const float *query_scale, const op_keys *keys,
-                            const int8_t *values, size_t pitch)
+static int op_attend_512(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
+                         size_t n, const float *query_scale, const op_keys *keys,
+                         const int8_t *values, size_t pitch)
 {
-    static const op_one_row one = {op_one_exponents, op_wide_inverse, op_one_weights};
+    static const op_one_row one = {op_one_exponents_512, op_inverse_512, op_one_weights_512};
     return op_attend(&one, row, u, acc, queries, gm_bytes8(1, OP_HEAD / 4), rows, n, query_scale,
                      keys, values, pitch);
 }
 
-OP_AVX512 static void op_blend_avx512(float *out, size_t ldo, const int32_t *acc, size_t lda,
-                                      size_t rows, size_t n, const op_online *row, int last)
-{
-    size_t r, i;
-    for (r = 0; r < rows; r++) {
-        const __m512 keep = _mm512_set1_ps(row[r].keep), add = _mm512_set1_ps(row[r].add);
-        const __m512 unit = _mm512_set1_ps(last ? 1.0f / row[r].sum : 1.0f);
-        for (i = 0; i < n; i += 16) {
-            __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc + r * lda + i));
-            __m512 old = _mm512_mul_ps(_mm512_loadu_ps(out + r * ldo + i), keep);
-            v = _mm512_mul_ps(_mm512_add_ps(old, _mm512_mul_ps(v, add)), unit);
-            _mm512_storeu_ps(out + r * ldo + i, v);
-        }
-    }
-}
-
-/* op_size_base(), in four chains that do not wait for each other. */
-OP_AVX512 static uint32_t op_size_avx512(const float *x, size_t n)
-{
-    __m512i best[4];
-    uint32_t part[16], most;
-    size_t i, k;
-    best[0] = best[1] = best[2] = best[3] = _mm512_setzero_si512();
-    for (i = 0; i + 64 <= n; i += 64) {
-        MT_UNROLL
-        for (k = 0; k < 4; k++) {
-            const __m512i bits = _mm512_loadu_si512(x + i + k * 16);
-            best[k] = _mm512_max_epi32(_mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff)),
-                                       best[k]);
-        }
-    }
-    best[0] = _mm512_max_epi32(best[0], best[1]);
-    best[2] = _mm512_max_epi32(best[2], best[3]);
-    _mm512_storeu_si512(part, _mm512_max_epi32(best[0], best[2]));
-    most = op_size_base(x + i, n - i);
-    for (i = 0; i < 16; i++) {
-        most = part[i] > most ? part[i] : most;
-    }
-    return most;
-}
-
-OP_AVX512 static int32_t op_digits_avx512(int8_t *q, int8_t *low, const float *x, size_t n,
-                                          float scale)
-{
-    const __m512i most = _mm512_set1_epi32(127), least = _mm512_set1_epi32(-127);
-    const __m512 step = _mm512_set1_ps(scale), digit = _mm512_set1_ps(254.0f);
-    __m512i sum = _mm512_setzero_si512();
-    size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        __m512 t = _mm512_div_ps(_mm512_loadu_ps(x + i), step);
-        __m512i k = _mm512_max_epi32(_mm512_min_epi32(_mm512_cvtps_epi32(t), most), least);
-        sum = _mm512_add_epi32(sum, k);
-        _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(k));
-        if (low != NULL) {
-            t = _mm512_mul_ps(_mm512_sub_ps(t, _mm512_cvtepi32_ps(k)), digit);
-            k = _mm512_max_epi32(_mm512_min_epi32(_mm512_cvtps_epi32(t), most), least);
-            _mm_storeu_si128((__m128i *)(void *)(low + i), _mm512_cvtepi32_epi8(k));
-        }
-    }
-    return _mm512_reduce_add_epi32(sum) +
-           op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
-}
-
-OP_AVX512 static void op_halves_avx512(float *out, const unsigned char *in, size_t n)
-{
-    size_t i;
-    for (i = 0; i + 16 <= n; i += 16) {
-        __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(in + 2 * i));
-        _mm512_storeu_ps(out + i, _mm512_cvtph_ps(half));
-    }
-    op_halves_avx2(out + i, in + 2 * i, n - i);
-}
-
-#define OP_ABREAST 4u /* vectors whose exponentials, long chains, are computed side by side */
-
-/* mt_vexp() of OP_ABREAST vectors. */
-WNPU_INLINE OP_AVX512 void op_wide_exp(__m512 *x)
-{
-    static const float step[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
-                                 1.6666665459e-1f, 5.0000001201e-1f};
-    __m512 t[OP_ABREAST], p[OP_ABREAST];
-    __mmask16 normal[OP_ABREAST];
-    size_t i, k;
-    MT_UNROLL
-    for (i = 0; i < OP_ABREAST; i++) {
-        normal[i] = _mm512_cmp_ps_mask(x[i], _mm512_set1_ps(-87.3f), _CMP_NLT_UQ);
-        x[i] = _mm512_maskz_mov_ps(normal[i], _mm512_min_ps(_mm512_set1_ps(88.0f), x[i]));
-    }
-    MT_UNROLL
-    for (i = 0; i < OP_ABREAST; i++) {
-        t[i] = op_wide_step(x[i], _mm512_set1_ps(1.44269504088896341f), MT_ROUND);
-    }
-    MT_UNROLL
-    for (i = 0; i < OP_ABREAST; i++) {
-        const __m512 n = _mm512_sub_ps(t[i], _mm512_set1_ps(MT_ROUND));
-        x[i] = _mm512_sub_ps(x[i], _mm512_mul_ps(n, _mm512_set1_ps(0.693359375f)));
-        x[i] = _mm512_sub_ps(x[i], _mm512_mul_ps(n, _mm512_set1_ps(-2.12194440e-4f)));
-        p[i] = _mm512_set1_ps(1.9875691500e-4f);
-    }
-    MT_UNROLL
-    for (k = 0; k < 5; k++) {
-        MT_UNROLL
-        for (i = 0; i < OP_ABREAST; i++) {
-            p[i] = op_wide_step(p[i], x[i], step[k]);
-        }
-    }
-    MT_UNROLL
-    for (i = 0; i < OP_ABREAST; i++) {
-        p[i] = _mm512_add_ps(_mm512_mul_ps(p[i], _mm512_mul_ps(x[i], x[i])), x[i]);
-        p[i] = _mm512_add_ps(p[i], _mm512_set1_ps(1.0f));
-        t[i] = _mm512_castsi512_ps(_mm512_add_epi32(
-            _mm512_castps_si512(p[i]), _mm512_slli_epi32(_mm512_castps_si512(t[i]), 23)));
-        x[i] = _mm512_maskz_mov_ps(normal[i], t[i]);
-    }
-}
-
-/* Like op_sum_exp_body(). */
-OP_AVX512 static float op_sum_exp_avx512(const float *x, size_t n, float maximum)
-{
-    __m512 sum = _mm512_setzero_ps(), v[OP_ABREAST];
-    mt_acc acc;
-    size_t i, j, k;
-    for (i = 0; i + 16 * OP_ABREAST <= n; i += 16 * OP_ABREAST) {
-        MT_UNROLL
-        for (k = 0; k < OP_ABREAST; k++) {
-            v[k] = _mm512_sub_ps(_mm512_loadu_ps(x + i + k * 16), _mm512_set1_ps(maximum));
-        }
-        op_wide_exp(v);
-        MT_UNROLL
-        for (k = 0; k < OP_ABREAST; k++) {
-            sum = _mm512_add_ps(sum, v[k]);
-        }
-    }
-    _mm512_storeu_ps((float *)(void *)&acc, sum);
-    for (; i < n; i += 16) {
-        for (j = 0; j < 16 && i + j < n; j++) {
-            acc.part[j / MT_LANES][j % MT_LANES] += mt_exp1(x[i + j] - maximum);
-        }
-    }
-    return mt_acc_sum(&acc);
-}
-
-/* Like op_largest_base(). */
-OP_AVX512 static float op_largest_avx512(const float *x, size_t n)
-{
-    __m512 best[4];
-    size_t i, k;
-    best[0] = best[1] = best[2] = best[3] = _mm512_set1_ps(-INFINITY);
-    for (i = 0; i + 64 <= n; i += 64) {
-        MT_UNROLL
-        for (k = 0; k < 4; k++) {
-            best[k] = _mm512_max_ps(_mm512_loadu_ps(x + i + k * 16), best[k]);
-        }
-    }
-    for (; i + 16 <= n; i += 16) {
-        best[0] = _mm512_max_ps(_mm512_loadu_ps(x + i), best[0]);
-    }
-    best[0] = _mm512_max_ps(best[0], best[1]);
-    best[2] = _mm512_max_ps(best[2], best[3]);
-    return mt_larger(_mm512_reduce_max_ps(_mm512_max_ps(best[0], best[2])),
-                     op_largest_base(x + i, n - i));
-}
-
-OP_AVX512 static size_t op_argmax_avx512(const float *x, size_t n)
-{
-    return op_argmax_body(op_largest_avx512, x, n);
-}
-
-/* Like op_above_body(), in vectors as long as a whole one has room. */
-OP_AVX512 static size_t op_above_avx512(uint32_t *index, size_t capacity, const float *x,
-                                        size_t first, size_t end, float least)
-{
-    const __m512 bound = _mm512_set1_ps(least);
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32((int)first));
-    size_t count = 0;
-    for (; first + 16 <= end && count + 16 <= capacity; first += 16) {
-        const __mmask16 is = _mm512_cmp_ps_mask(_mm512_loadu_ps(x + first), bound, _CMP_GE_OQ);
-        _mm512_storeu_si512(index + count, _mm512_maskz_compress_epi32(is, at));
-        count += (size_t)__builtin_popcount(is);
-        at = _mm512_add_epi32(at, _mm512_set1_epi32(16));
-    }
-    return count + op_above_avx2(index + count, capacity - count, x, first, end, least);
-}
-
-OP_AVX512 static float op_dot_int8_avx512(const float *x, const int8_t *w, size_t n)
-{
-    __m512 sum = _mm512_setzero_ps();
-    mt_acc acc;
-    size_t i;
-    for (i = 0; i < n; i += 16) {
-        const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(w + i));
-        const __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
-        sum = _mm512_add_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(x + i), v));
-    }
-    _mm512_storeu_ps((float *)(void *)&acc, sum);
-    return mt_acc_sum(&acc);
-}
-
-/* With K columns; OP_APART is what a model has. */
-WNPU_INLINE OP_AVX512 void op_wide_complete(float *out, const int32_t *acc, size_t n,
-                                            float row_scale, const float *scale,
-                                            const op_rest *rest, const float *columns, size_t ldc,
-                                            size_t K)
-{
-    const __m512 row = _mm512_set1_ps(row_scale), common = _mm512_set1_ps(rest->common);
-    __m512 x[OP_APART];
-    size_t i, k;
-    for (k = 0; k < K; k++) {
-        x[k] = _mm512_set1_ps(rest->x[k]);
-    }
-    for (i = 0; i < n; i += 16) {
-        __m512 v = _mm512_cvtepi32_ps(_mm512_loadu_si512(acc + i));
-        v = _mm512_mul_ps(v, _mm512_mul_ps(_mm512_loadu_ps(scale + i), row));
-        v = _mm512_add_ps(v, common);
-        for (k = 0; k < K; k++) {
-            v = _mm512_add_ps(v, _mm512_mul_ps(_mm512_loadu_ps(columns + k * ldc + i), x[k]));
-        }
-        op_expect_next(out + i);
-        _mm512_storeu_ps(out + i, v);
-    }
-}
-
-OP_AVX512 static void op_complete_avx512(float *out, size_t ldo, const int32_t *acc, size_t rows,
-                                         size_t n, const float *row_scale, const float *scale,
-                                         const op_rest *rest, const float *columns, size_t ldc)
-{
-    size_t r;
-    for (r = 0; r < rows; r++, out += ldo, acc += n, rest++) {
-        if (rest->n == OP_APART) {
-            op_wide_complete(out, acc, n, row_scale[r], scale, rest, columns, ldc, OP_APART);
-        } else {
-            op_wide_complete(out, acc, n, row_scale[r], scale, rest, columns, ldc, rest->n);
-        }
-    }
-}
-
-/* The rest is the code of AVX2: it costs little. */
-static const op_kernels op_avx512_kernels = {
-    OP_PLAIN(avx2),
-    OP_FLOATS(avx512),
-    OP_SEARCH(avx512),
-    OP_BYTES(avx512),
-    .digits = op_digits_avx512,
-    .product = op_product_avx512,
-    .attend = op_attend_avx512,
+static const op_kernels op_512_kernels = {
+    OP_PLAIN(256), /* it costs little */
+    OP_FLOATS(512),
+    OP_SEARCH(512),
+    OP_BYTES(512),
+    .product = op_product_512,
+    .attend = op_attend_512,
 };
 #endif
 
@@ -8377,8 +8013,9 @@ static const op_kernels op_avx512_kernels = {
 /* ---- AMX: AVX-512, but for products ---- */
 
 /* Exponents of 64 keys from their sums [rows, 64]. */
-WNPU_INLINE GM_AMX void op_product_sums(__m512i *best, int16_t *u, const int32_t *acc, size_t rows,
-                                        const float *query_scale, const op_keys *keys, size_t at)
+WNPU_INLINE GM_AMX void op_product_sums_512(op_s_512 *best, int16_t *u, const int32_t *acc,
+                                            size_t rows, const float *query_scale,
+                                            const op_keys *keys, size_t at)
 {
     size_t r, p;
     for (r = 0; r < rows; r++, acc += 64) {
@@ -8386,7 +8023,7 @@ WNPU_INLINE GM_AMX void op_product_sums(__m512i *best, int16_t *u, const int32_t
         for (p = 0; p < 4; p++) {
             s.v[p] = _mm512_loadu_si512(acc + p * 16);
         }
-        op_product_row(best + r, u + r * OP_KEYS, &s, query_scale[r], keys, at);
+        op_product_row_512(best + r, u + r * OP_KEYS, &s, query_scale[r], keys, at);
     }
 }
 
@@ -8395,30 +8032,29 @@ GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries
 {
     const size_t stride = keys->k4 * 4 + GM_PAD;
     int32_t acc[OP_PRODUCT * 64] __attribute__((aligned(64)));
-    __m512i best[OP_PRODUCT];
+    op_s_512 best[OP_PRODUCT];
     size_t i;
     if (rows > OP_PRODUCT) {
         return 0;
     }
-    op_product_start(best);
+    op_product_start_512(best);
     gm_amx_open(rows);
     for (i = 0; i + 64 <= n; i += 64) {
         gm_amx_micro(acc, 64, keys->correction + i, 0, queries, stride, rows,
                      keys->packed + i * keys->k4 * 4, keys->k4, keys->k4, 4, 0);
-        op_product_sums(best, u, acc, rows, query_scale, keys, i);
+        op_product_sums_512(best, u, acc, rows, query_scale, keys, i);
     }
     gm_amx_close();
-    return op_product_end(best, row, u, queries, rows, i, n, query_scale, keys);
+    return op_product_end_512(best, row, u, queries, rows, i, n, query_scale, keys);
 }
 
 static const op_kernels op_amx_kernels = {
-    OP_PLAIN(avx2),
-    OP_FLOATS(avx512),
-    OP_SEARCH(avx512),
-    OP_BYTES(avx512),
-    .digits = op_digits_avx512,
+    OP_PLAIN(256),
+    OP_FLOATS(512),
+    OP_SEARCH(512),
+    OP_BYTES(512),
     .product = op_product_amx,
-    .attend = op_attend_avx512,
+    .attend = op_attend_512,
 };
 #endif
 
@@ -8582,24 +8218,24 @@ static const cp_set cp_sets[] = {
     [WNPU_ISA_SCALAR] = {"scalar", .probe = cp_always, .rank = 1, .rate = 2e3,
         .gm = &gm_scalar, .op = &op_base_kernels},
     [WNPU_ISA_SSE41] = {"sse4.1", .rank = 2, .rate = 20e3,
-        CP_X86(.probe = cp_sse41, .gm = &gm_sse41, .op = &op_short_kernels)},
+        CP_X86(.probe = cp_sse41, .gm = &gm_sse41, .op = &op_128_kernels)},
     [WNPU_ISA_AVX2] = {"avx2", .rank = 3, .rate = 40e3,
-        CP_X86(.probe = cp_avx2, .gm = &gm_avx2, .op = &op_avx2_kernels)},
+        CP_X86(.probe = cp_avx2, .gm = &gm_avx2, .op = &op_256_kernels)},
     [WNPU_ISA_AVX_VNNI] = {"avx-vnni", .rank = 4, .rate = 100e3,
         CP_VNNI(.probe = cp_avx_vnni, .gm = &gm_vnni, .op = &op_vnni_kernels)},
     [WNPU_ISA_AVX512] = {"avx512", .rank = 5, .rate = 200e3,
         CP_X86(.probe = cp_avx512, .gm = &gm_avx512, .gm_forward = &gm_avx512_forward,
-               .op = &op_avx512_kernels)},
+               .op = &op_512_kernels)},
     /* The rest of the encoder's work takes most of the time there. */
     [WNPU_ISA_AMX] = {"amx", .rank = 6, .rate = 300e3,
         CP_AMX(.probe = cp_amx, .permitted = cp_amx_permitted, .request = cp_amx_request,
                .gm = &gm_amx, .op = &op_amx_kernels)},
     [WNPU_ISA_NEON] = {"neon", .rank = 2, .rate = 20e3, /* part of AArch64 */
-        CP_ARM(.probe = cp_always, .gm = &gm_neon, .op = &op_short_kernels)},
+        CP_ARM(.probe = cp_always, .gm = &gm_neon, .op = &op_128_kernels)},
     [WNPU_ISA_NEON_DOT] = {"neon-dot", .rank = 3, .rate = 80e3,
-        CP_ARM(.probe = cp_neon_dot, .gm = &gm_dot, .op = &op_short_kernels)},
+        CP_ARM(.probe = cp_neon_dot, .gm = &gm_dot, .op = &op_128_kernels)},
     [WNPU_ISA_NEON_I8MM] = {"neon-i8mm", .rank = 4, .rate = 120e3,
-        CP_ARM(.probe = cp_neon_i8mm, .gm = &gm_i8mm, .op = &op_short_kernels)},
+        CP_ARM(.probe = cp_neon_i8mm, .gm = &gm_i8mm, .op = &op_128_kernels)},
 };
 #define CP_ISAS ((int)(sizeof cp_sets / sizeof cp_sets[0]))
 
@@ -8676,8 +8312,11 @@ static const gm_kernels *gm_select(wnpu_isa isa)
     return set->gm;
 }
 
-/* The float operators of a set that is available. */
-static const op_kernels *op_select(wnpu_isa isa) { return cp_sets[isa].op; }
+/* The float operators of a set that is available, the best for AUTO. */
+static const op_kernels *op_select(wnpu_isa isa)
+{
+    return cp_sets[isa == WNPU_ISA_AUTO ? cp_best() : isa].op;
+}
 
 /* ======================================================================
  *  10. tk_  tokenizer and languages
@@ -11620,8 +11259,8 @@ WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_si
 }
 
 /* The arguments that all ways of opening have. *model becomes NULL. */
-static int mf_settings(wnpu_model **model, const wnpu_model_config *config,
-                       wnpu_model_config *ours, wnpu_error *error)
+static int mf_settings(wnpu_model **model, const wnpu_model_config *config, wnpu_model_config *ours,
+                       wnpu_error *error)
 {
     er_clear(error);
     if (model == NULL) {
@@ -11924,8 +11563,8 @@ static int mf_start_file(wnpu_model **model, int file, uint64_t size,
 }
 #endif
 
-WNPU_API int wnpu_model_open(wnpu_model **model, const char *path,
-                             const wnpu_model_config *config, wnpu_error *error)
+WNPU_API int wnpu_model_open(wnpu_model **model, const char *path, const wnpu_model_config *config,
+                             wnpu_error *error)
 {
     wnpu_model_config ours;
     int status = mf_settings(model, config, &ours, error);
@@ -12710,8 +12349,8 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
  * are relative to the largest of their row and block, so that a block of small ones keeps its
  * precision. */
 static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                           size_t n, const int8_t *q, const float *q_scale, size_t rows,
-                           float *out, size_t ldo)
+                           size_t n, const int8_t *q, const float *q_scale, size_t rows, float *out,
+                           size_t ldo)
 {
     size_t hd = h->hd, r, first;
     for (r = 0; r < rows; r++) {
@@ -14347,8 +13986,8 @@ static float se_log_sum(const op_kernels *op, const float *logits, size_t n, siz
  * d->logits, which is returned. With from <= first < n - 1 the probability that no_speech has at
  * that position is stored as well. With ahead = 1 a guess stands at tokens[n] and is fed too, for
  * logits in the row behind; it has to be part of the last step. */
-static float *se_feed_from(de_decoder *d, size_t slot, const int32_t *tokens, size_t from,
-                           size_t n, size_t ahead, size_t first, float *no_speech)
+static float *se_feed_from(de_decoder *d, size_t slot, const int32_t *tokens, size_t from, size_t n,
+                           size_t ahead, size_t first, float *no_speech)
 {
     const wnpu_model *m = d->e->model;
     size_t done, end = n + ahead, stride = de_logits_stride(m), wanted = 0, best;
@@ -18592,8 +18231,8 @@ static int np_right(const np_pass *p, size_t row, size_t n, int32_t *scratch)
 
 /* out = finish(rows of the stage's product): the accelerator's sums if they are there and right,
  * else the CPU's. n is at most NP_ROWS. */
-static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, float *out,
-                       size_t ldo, op_finish finish)
+static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, float *out, size_t ldo,
+                       op_finish finish)
 {
     np_bridge *b = p->b;
     const en_engine *e = b->e;
@@ -20987,8 +20626,7 @@ static int64_t wi_first_ms(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
 
 /* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
  * begins at next_ms. */
-static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
-                   int64_t next_ms)
+static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms, int64_t next_ms)
 {
     const se_hypothesis *h = r->hypothesis;
     int64_t end = wi_heard_ms(r);
@@ -23762,8 +23400,7 @@ WNPU_API size_t wnpu_speech_span_count(const wnpu_session *session)
     return session != NULL ? session->run.store.speech.count : 0;
 }
 
-WNPU_API int wnpu_get_speech_span(const wnpu_session *session, size_t index,
-                                  wnpu_speech_span *span)
+WNPU_API int wnpu_get_speech_span(const wnpu_session *session, size_t index, wnpu_speech_span *span)
 {
     const rs_store *s = session != NULL ? &session->run.store : NULL;
     const unsigned char *found = s != NULL ? rs_list_get(s, &s->speech, index) : NULL;
@@ -23780,8 +23417,7 @@ WNPU_API size_t wnpu_ledger_count(const wnpu_session *session)
     return s != NULL ? s->ledger.count + (s->rest.t0_ms < s->rest.t1_ms) : 0;
 }
 
-WNPU_API int wnpu_get_ledger_span(const wnpu_session *session, size_t index,
-                                  wnpu_ledger_span *span)
+WNPU_API int wnpu_get_ledger_span(const wnpu_session *session, size_t index, wnpu_ledger_span *span)
 {
     return session != NULL && span != NULL ? rs_get_ledger(&session->run.store, index, span)
                                            : WNPU_E_ARGUMENT;
@@ -24435,3 +24071,12 @@ WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error)
     ours.release(ours.user, r, sizeof *r);
     return status;
 }
+
+#else /* WNPU_PART */
+#undef MT
+#undef OP
+#undef MT_PARTS
+#undef WNPU_LANES
+#undef WNPU_TARGET
+#undef WNPU_WIDTH
+#endif /* WNPU_PART */

@@ -10,8 +10,8 @@
 
 static void emulated(void)
 {
-    same_answers(&op_avx512_kernels, "AVX-512 emulated");
-    same_products(&op_avx512_kernels, &gm_avx512);
+    same_answers(&op_512_kernels, "AVX-512 emulated");
+    same_products(&op_512_kernels, &gm_avx512);
 #ifdef WNPU_VNNI
     same_answers(&op_vnni_kernels, "AVX-VNNI emulated");
     same_products(&op_vnni_kernels, &gm_vnni);
