@@ -17036,6 +17036,7 @@ enum {
 /* Places to break, the best first. */
 typedef enum rs_place {
     RS_AT_SEGMENT, RS_AT_SENTENCE, RS_AT_CLAUSE, RS_AT_PAUSE, RS_AT_SPACE, RS_AT_CHARACTER,
+    RS_BEHIND_SHORT, /* a space behind a short word, which mostly belongs to what follows */
     RS_IN_WORD, RS_PLACES
 } rs_place;
 
@@ -17187,7 +17188,9 @@ static rs_place rs_place_between(const rs_atom *before, const rs_atom *after, in
             return RS_IN_WORD;
         }
     }
-    place = place == RS_AT_SPACE && !blanks ? RS_AT_CHARACTER : place;
+    if (place == RS_AT_SPACE) {
+        place = !blanks ? RS_AT_CHARACTER : before->width <= 3 ? RS_BEHIND_SHORT : place;
+    }
     return place > RS_AT_PAUSE && pause ? RS_AT_PAUSE : place;
 }
 
@@ -17315,7 +17318,7 @@ static size_t rs_count_lines(const rs_atom *a, size_t i, size_t j, size_t line_w
 static uint32_t rs_cue_cost(const rs_block *b, const wnpu_write_options *o, size_t i, size_t j,
                             size_t width)
 {
-    static const uint32_t place[RS_PLACES] = {0, 10, 40, 50, 120, 130, 600};
+    static const uint32_t place[RS_PLACES] = {0, 10, 40, 50, 120, 130, 160, 600};
     const rs_atom *a = b->atoms;
     int64_t t0 = a[i].t0_ms, room = (j < b->n ? a[j].t0_ms : b->next_ms) - o->min_gap_ms - t0;
     int64_t spoken = a[j - 1].t1_ms - t0, need = o->min_cue_ms;
@@ -17379,7 +17382,7 @@ static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
  * ones of about equal width that begin at good places. */
 static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
 {
-    static const size_t place[RS_PLACES] = {0, 0, 2, 4, 8, 9, 40};
+    static const size_t place[RS_PLACES] = {0, 0, 2, 4, 8, 9, 10, 40};
     size_t lines = rs_count_lines(a, i, j, line_width), k;
     a[i].line = 0;
     for (k = i + 1; k < j; k++) {

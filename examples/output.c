@@ -109,8 +109,8 @@ static char *directory_of(const char *path)
     return directory;
 }
 
-/* Where a file is created when path is opened: a link to a file that is not there yet stays, and the
- * file comes to be where it leads. NULL with errno set. */
+/* Where a file is created when path is opened: a link to a file that is not there yet stays, and
+ * the file comes to be where it leads. NULL with errno set. */
 static char *resolve_new(const char *path)
 {
     char *at = strdup(path), link[PATH_MAX];
@@ -179,7 +179,8 @@ static int is_mount(const char *path)
 }
 
 /* Creates a file beside the output, with the mode and owner that the output has or is to have. The
- * descriptor and *name, or -1 with errno set. EPERM: it cannot be made like the one that is there. */
+ * descriptor and *name, or -1 with errno set. EPERM: it cannot be made like the one that is there.
+ */
 static int open_beside(const output *out, char **name)
 {
     mode_t mask = umask(0);

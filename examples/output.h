@@ -54,8 +54,8 @@ int output_check(const char *path, const char *label, char why[256]);
 int output_open(output *out, const char *path);
 
 /* After the run. Returns 0; 1 if the output could not be written, for the reason out->why, but
- * out->where says where its contents are; or -1 if they are nowhere. Signals wait while it works, so
- * that no temporary file is left. */
+ * out->where says where its contents are; or -1 if they are nowhere. Signals wait while it works on
+ * files, so that no temporary one is left. */
 int output_save(output *out, output_fill_fn fill, void *user);
 
 /* Frees what output_open() took. */

@@ -381,6 +381,7 @@ test_output_refused() {
     run 1 "$transcribe" -m "$model" -o "$T/r/hard.srt" "$T/r/in.txt"
     run 1 "$transcribe" -m "$model" -o "$T/r/soft.srt" "$T/r/in.txt"
     run 1 "$transcribe" -m "$model" -o "$T/r" "$T/silence.wav" "$T/r/in.txt"
+    # shellcheck disable=SC2094 # that is the mistake
     "$transcribe" -m "$model" -f txt -o "$T/r/in.txt" - <"$T/r/in.txt" 2>"$T/err"
     [ $? -eq 1 ] || fail "standard input is the output: $(cat "$T/err")"
     cp "$model" "$T/r/model.txt"
@@ -431,7 +432,9 @@ test_output_kept() {
     done
     [ "$(stat -c %a "$T/k/mode.txt")" = 600 ] || fail "the mode changed"
     same "$T/speech.txt" "$T/k/two.txt"
-    [ -h "$T/k/dangling.txt" ] && [ ! -h "$T/k/target.txt" ] || fail "the link was replaced"
+    if [ ! -h "$T/k/dangling.txt" ] || [ -h "$T/k/target.txt" ]; then
+        fail "the link was replaced"
+    fi
     if [ "$(id -u)" -eq 0 ]; then
         echo old >"$T/k/owner.txt" && chown 12345:54321 "$T/k/owner.txt"
         run 0 "$transcribe" -m "$model" -o "$T/k/owner.txt" "$T/speech.wav"
@@ -536,6 +539,41 @@ test_output_lost() {
     [ $? -eq 8 ] || fail "the status does not say so: $(cat "$T/err")"
     has "$T/err" "the text is in $T/tmp2/a.1.txt"
     same "$T/speech.txt" "$T/tmp2/a.1.txt"
+    mkdir "$T/gone"
+    timeout -s KILL 2 "$transcribe" -m "$model" --threads 1 -o "$T/gone/a.txt" "$T/long.wav" \
+        >/dev/null 2>&1
+    [ -z "$(ls -A "$T/gone")" ] || fail "a killed run left $(ls -A "$T/gone")"
+}
+
+# A disk that is full, becomes full or read-only. Needs mounts of our own.
+test_output_space() {
+    if ! unshare -m mount -t tmpfs none "$T" 2>/dev/null; then
+        printf '  not tried: no right to mount\n' # depends on the machine, also in CI
+        return
+    fi
+    rm -rf "$T/full" "$T/tmp3" && mkdir "$T/full" "$T/tmp3"
+    cat >"$T/space.sh" <<'END'
+how=$1 model=$2 in=$3 transcribe=$4
+mount -t tmpfs -o size=64k none full || exit 99
+[ "$how" != full ] || head -c 65536 /dev/zero >full/fill
+[ "$how" != readonly ] || mount -o remount,ro full || exit 99
+{ [ "$how" != later ] || sleep 4; [ "$how" != later ] || head -c 99999 /dev/zero >full/fill
+  cat "$in"; } 2>/dev/null | TMPDIR=tmp3 timeout 60 "$transcribe" -m "$model" -o full/a.txt -
+status=$?
+[ ! -e full/a.txt ] || exit 98
+exit $status
+END
+    for how in full readonly; do
+        (cd "$T" && exec unshare -m sh ./space.sh $how "$model" long.wav "$transcribe") 2>"$T/err"
+        got=$?
+        [ $got -eq 5 ] || fail "$how: status $got: $(cat "$T/err")"
+        [ "$(wc -l <"$T/err")" -eq 1 ] || fail "$how: not one line: $(cat "$T/err")"
+    done
+    (cd "$T" && exec unshare -m sh ./space.sh later "$model" speech.wav "$transcribe") 2>"$T/err"
+    got=$?
+    [ $got -eq 8 ] || fail "later: status $got: $(cat "$T/err")"
+    has "$T/err" "full/a.txt: No space left on device; the text is in tmp3/a.1.txt"
+    same "$T/speech.txt" "$T/tmp3/a.1.txt"
 }
 
 test_output_directory() {
@@ -623,7 +661,7 @@ t_run test_models
 if [ -n "$model" ] && [ -n "$demo" ]; then
     make_recordings
     for t in text spans commands minimal_errors bad_inputs several_files stdin formats output_file \
-        output_device output_directory output_refused output_kept output_several output_lost \
+        output_device output_directory output_refused output_kept output_several output_lost output_space \
         subtitles signals ffmpeg_absent \
         ffmpeg_pretended ffmpeg_real; do
         t_run test_$t
