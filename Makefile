@@ -71,7 +71,8 @@ NPU_OBJECTS = $(if $(LIBDRM),npu_amdxdna)
 NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor
 NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack)
 # Assembler and simulated cores: they need neither the library nor libdrm.
-KIT_PROGRAMS = $(basename $(notdir $(wildcard tests/test_npu_isa.c)))
+KIT_PROGRAMS = $(basename $(notdir $(wildcard tests/test_npu_isa.c tests/test_npu_core.c \
+    tests/test_npu_kernel.c)))
 KIT = $(basename $(notdir $(filter-out %/npu_asm.c,$(wildcard tests/npu/*.c))))
 
 EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
