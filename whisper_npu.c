@@ -13965,7 +13965,11 @@ typedef struct se_hypothesis {
     float no_speech;                    /* probability at the start-of-transcript position */
     int32_t least_end;                  /* behind a timestamp before this one text has to go on */
     int ended;                          /* by end of text */
-    size_t loop;                        /* tokens before the first repetition, 0: no loop */
+    size_t loop;                        /* tokens before a loop, 0: no loop */
+    uint32_t loop_at;                   /* encoder position where the loop begins, 0: unknown */
+    size_t judge_at;                    /* text tokens before repetition is judged again */
+    unsigned char again[SE_MAX_TOKENS]; /* 1: the token repeats earlier ones, and so does the
+                                           audio */
     uint32_t slot;                      /* of its caches */
     uint32_t id;                        /* number among the samples */
 } se_hypothesis;
@@ -14081,11 +14085,32 @@ static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float
 
 /* ---- loops ----
  * Whisper's typical failure is to write the same words again and again. A period of p text tokens
- * (timestamps do not count) is a loop when it stands there for the fourth time, or the third time
- * if it is long, and 16 tokens long at least: people do say "no, no, no". */
+ * (timestamps do not count) is suspected to be a loop when it occurs for the fourth time, or the
+ * third time if it is long, and covers at least 16 tokens. People do repeat themselves, so the text
+ * alone does not decide: se_judge compares each occurrence with the audio. */
 #define SE_PERIOD 32u /* longest */
 #define SE_LOOP_LONG 8u
 #define SE_LOOP_LEAST 16u
+#define SE_KEPT 3u      /* of a loop, fewer occurrences that the audio supports may do so by chance */
+#define SE_LATEST (SE_MAX_TOKENS + 4u * SE_PERIOD) /* text tokens that are searched for a period */
+
+/* Consecutive parts of a hypothesis: part i has the tokens begin[i]..begin[i + 1] - 1. */
+typedef struct se_parts {
+    uint32_t begin[SE_MAX_TOKENS + 1];
+    size_t n;
+    uint32_t at;            /* set by the judge: encoder position where the first part begins that
+                               the audio does not support, 0: unknown */
+} se_parts;
+
+/* Tells how many of the parts, from the first on, the audio supports. May overwrite the slot's
+ * caches and the decoder's logits. window is an index of se_run_windows(), or SE_ALONE. */
+#define SE_ALONE SIZE_MAX
+
+typedef struct se_judge {
+    size_t (*function)(void *user, const int32_t *tokens, se_parts *parts, size_t slot,
+                       size_t window);
+    void *user;
+} se_judge;
 
 /* latest[0] is the last token. Returns the period, or 0. */
 static size_t se_period(const int32_t *latest, size_t n)
@@ -14103,32 +14128,61 @@ static size_t se_period(const int32_t *latest, size_t n)
     return 0;
 }
 
-/* 1 if the hypothesis, read on from the text before it, ends in a loop; h->loop is then where its
- * tokens may be cut so that the period stands there once. */
-static int se_loops(se_hypothesis *h, const tk_vocab *v, const int32_t *before, size_t n_before)
+/* Text tokens of a hypothesis. */
+static size_t se_length(const se_hypothesis *h, const tk_vocab *v)
 {
-    int32_t latest[SE_PERIOD * 4];
-    size_t where[SE_PERIOD * 4], n = 0, i, p, same;
-    for (i = h->n; i > 0 && n < SE_PERIOD * 4; i--) {
+    size_t i, n = 0;
+    for (i = 0; i < h->n; i++) {
+        n += h->tokens[i] < v->eot;
+    }
+    return n;
+}
+
+/* Returns the period that the hypothesis, read on from the text before it, ends in, or 0. parts are
+ * the complete occurrences in the hypothesis itself; *begun is set if the first of all stands before
+ * it. */
+static size_t se_repeats(const se_hypothesis *h, const tk_vocab *v, const int32_t *before,
+                         size_t n_before, se_parts *parts, int *begun)
+{
+    int32_t latest[SE_LATEST];
+    uint32_t where[SE_MAX_TOKENS];
+    size_t n = 0, inside, i, p, same, run;
+    for (i = h->n; i > 0; i--) {
         if (h->tokens[i - 1] < v->eot) {
-            where[n] = i;
+            where[n] = (uint32_t)i - 1;
             latest[n++] = h->tokens[i - 1];
         }
     }
-    for (i = n_before; i > 0 && n < SE_PERIOD * 4; i--) {
+    inside = n;
+    for (i = n_before; i > 0 && n < SE_LATEST; i--) {
         if (before[i - 1] < v->eot) {
-            where[n] = 1; /* before the window: nothing of the loop may stay */
             latest[n++] = before[i - 1];
         }
     }
     p = se_period(latest, n);
+    parts->n = 0;
     if (p == 0) {
         return 0;
     }
     for (same = 0; same + p < n && latest[same] == latest[same + p]; same++) {
     }
-    h->loop = where[same] > 1 ? where[same] : 1;
-    return 1;
+    run = same + p;
+    *begun = run > inside;
+    for (i = *begun ? (run - inside + p - 1) / p * p : 0; i + p <= run; i += p) {
+        parts->begin[parts->n++] = where[run - 1 - i];
+    }
+    parts->begin[parts->n] = (uint32_t)(i < run ? where[run - 1 - i] : h->n);
+    return p;
+}
+
+/* Where to cut a hypothesis so that the first `keep` parts stay: behind their last text token. */
+static size_t se_cut(const se_hypothesis *h, const tk_vocab *v, const se_parts *parts, size_t keep)
+{
+    size_t n = keep > 0 ? parts->begin[keep] : 0;
+    while (n > 0 && h->tokens[n - 1] >= v->eot) {
+        n--;
+    }
+    return n > 1 ? n : 1;
 }
 
 /* ---- search ---- */
@@ -14170,6 +14224,7 @@ typedef struct se_search {
     const lr_rules *rules;
     const int *cancel;
     se_filter filter;
+    se_judge judge;               /* function NULL: all repetition is a loop */
     size_t slots;
     se_hypothesis *live, *next;   /* [slots] */
     se_hypothesis *best;          /* of those that ended */
@@ -14474,6 +14529,63 @@ static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_can
     to->n++;
 }
 
+/* Feeds the prompt and all but the latest token of a hypothesis into its slot again. */
+static void se_restore(se_search *s, const se_hypothesis *h)
+{
+    size_t n = h->n - h->n_given - 1;
+    memcpy(s->fed, s->p->tokens, s->p->n * sizeof(int32_t));
+    memcpy(s->fed + s->p->n, h->tokens + h->n_given, n * sizeof(int32_t));
+    (void)se_feed_from(s->decoder, h->slot, s->fed, 0, s->p->n + n, 0, 0, NULL);
+}
+
+/* Marks what was found to be said again, and when to look again. */
+static void se_mark(se_hypothesis *h, const se_parts *parts, size_t period, size_t length)
+{
+    size_t i;
+    for (i = parts->begin[1]; i < parts->begin[parts->n]; i++) {
+        h->again[i] = 1;
+    }
+    h->judge_at = length + (period > SE_LOOP_LONG ? period : SE_LOOP_LONG);
+}
+
+/* 1 if the hypothesis, whose caches hold all but its latest token, ends in a loop: it repeats itself
+ * where the audio does not. h->loop is then where to cut it so that what was heard stays, and one
+ * period at least, unless it began before the window. */
+static int se_loops(se_search *s, se_hypothesis *h, const int32_t *before, size_t n_before,
+                    size_t window)
+{
+    const tk_vocab *v = s->rules->vocab;
+    size_t length, period, keep = 0;
+    se_parts parts;
+    int begun = 0;
+    if (h->tokens[h->n - 1] >= v->eot || h->n <= h->n_given) {
+        return 0;
+    }
+    length = se_length(h, v);
+    period = length < h->judge_at ? 0 : se_repeats(h, v, before, n_before, &parts, &begun);
+    if (period == 0 || parts.n == 0) {
+        return 0; /* or the first period that began in the window is not complete */
+    }
+    parts.at = 0;
+    if (s->judge.function != NULL) {
+        keep = s->judge.function(s->judge.user, h->tokens, &parts, h->slot, window);
+        se_restore(s, h);
+    }
+    if (keep == parts.n) {
+        se_mark(h, &parts, period, length);
+        return 0;
+    }
+    while (keep < parts.n && h->again[parts.begin[keep]]) { /* what was found before stays */
+        keep++;
+    }
+    if (keep < SE_KEPT) {
+        keep = !begun;
+    }
+    h->loop = se_cut(h, v, &parts, keep);
+    h->loop_at = parts.at;
+    return 1;
+}
+
 /* Puts the candidate where it belongs; 1 if it lives on in to. */
 static int se_place(se_search *s, se_hypothesis *to)
 {
@@ -14484,7 +14596,7 @@ static int se_place(se_search *s, se_hypothesis *to)
         }
         return 0;
     }
-    if (s->o->stop_loops && se_loops(to, s->rules->vocab, s->p->before, s->p->n_before)) {
+    if (s->o->stop_loops && se_loops(s, to, s->p->before, s->p->n_before, SE_ALONE)) {
         se_consider(s, to); /* in case there is nothing better */
         return 0;
     }
@@ -14684,9 +14796,20 @@ static void se_begin_window(se_search *s, size_t slot, size_t window, int32_t le
     se_rank(s, slot, logits);
 }
 
+/* The same as se_loops() for the window of a hypothesis. */
+static int se_loops_in(se_search *s, se_hypothesis *h, size_t window)
+{
+    size_t before = s->decoder->window;
+    int loops;
+    s->decoder->window = window;
+    loops = se_loops(s, h, NULL, 0, h->slot);
+    s->decoder->window = before;
+    return loops;
+}
+
 /* Each live hypothesis takes its candidate; those that end, and those with none, are written to
  * found. The others stay, in order. */
-static void se_extend_windows(se_search *s, se_hypothesis *found)
+static void se_extend_windows(se_search *s, const size_t *window, se_hypothesis *found)
 {
     se_hypothesis *before = s->live, *to;
     size_t n = 0, i;
@@ -14697,7 +14820,7 @@ static void se_extend_windows(se_search *s, se_hypothesis *found)
             se_extend(to, &before[i], se_candidates(s, i), s->rules->vocab->eot);
         }
         if (s->n_candidates[i] == 0 || to->ended ||
-            (s->o->stop_loops && se_loops(to, s->rules->vocab, NULL, 0))) {
+            (s->o->stop_loops && se_loops_in(s, to, window[to->slot]))) {
             found[to->slot] = *to;
         } else {
             n++;
@@ -14742,7 +14865,8 @@ static void se_run_windows(se_search *s, const se_prompt *p, const se_options *o
         steps[i] = 0;
         se_begin_window(s, i, window[i], least_end[i]);
     }
-    for (se_extend_windows(s, found); !se_done(s); se_extend_windows(s, found)) {
+    for (se_extend_windows(s, window, found); !se_done(s);
+         se_extend_windows(s, window, found)) {
         se_step_windows(s, window, steps);
     }
     for (i = 0; i < s->n_live; i++) {
@@ -15192,6 +15316,8 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
 #define AL_PAUSE 6u
 #define AL_PAUSES (ML_FRAMES / (AL_PAUSE + 1u) + 1u) /* in a window at most */
 #define AL_QUIET_DB 40                /* below the loudest frames: quiet in any noise */
+#define AL_BEFORE 15u         /* positions before and behind the path that count as near */
+#define AL_BEHIND 36u
 #define AL_RANGE_DB 20                /* between quiet and loud frames, else nothing is a pause */
 
 typedef struct al_head { uint16_t layer, head; } al_head;
@@ -15208,6 +15334,15 @@ typedef struct al_word {
 typedef struct al_pause {
     int64_t t0_ms, t1_ms;
 } al_pause;
+
+/* What is known of a part of repetitive text, or of several. */
+typedef struct al_part {
+    int64_t ms;         /* from its begin to the begin of the next part */
+    int64_t inner_ms;   /* from its begin to the begin of its last token */
+    int64_t voice_ms;   /* speech in ms; -1: unknown */
+    size_t letters;
+    float near;         /* mean */
+} al_part;
 
 typedef struct al_aligner {
     de_decoder *decoder;
@@ -15231,6 +15366,9 @@ typedef struct al_aligner {
     uint32_t from[SE_MAX_TOKENS]; /* index of each text token among the window's tokens */
     uint32_t stop[SE_MAX_TOKENS]; /* end of its bytes in text */
     int64_t at_ms[SE_MAX_TOKENS + 1]; /* where each begins and the last one ends */
+    uint32_t path[SE_MAX_TOKENS]; /* see al_follow() */
+    float near[SE_MAX_TOKENS];    /* likewise */
+    al_part part[SE_MAX_TOKENS];
     al_word *words;               /* [SE_MAX_TOKENS] */
     size_t n_words, next;         /* next: first word that no segment has taken */
     al_pause *pauses;             /* [AL_PAUSES] */
@@ -15482,16 +15620,15 @@ static void al_warp(const float *gain, size_t n, size_t m, size_t ld, float *cos
     }
 }
 
-/* Feeds the text and finds when each of its tokens begins, in milliseconds on the recording's
- * clock, whose time at the window's begin is base_ms. */
-static void al_find(al_aligner *a, int64_t base_ms)
+/* Feeds a->tokens into a slot; matrix [n_text + 1, frames] and first [n_text + 1] are what attention
+ * and the path through it say. */
+static void al_trace(al_aligner *a, size_t slot, uint32_t *first)
 {
     en_engine *e = a->decoder->e;
-    uint32_t first[SE_MAX_TOKENS + 1];
-    size_t rows = al_rows(a), i;
+    size_t rows = al_rows(a);
     a->decoder->tap = al_keep;
     a->decoder->tap_user = a;
-    (void)se_feed(a->decoder, a->tokens, rows, rows, NULL);
+    (void)se_feed_from(a->decoder, slot, a->tokens, 0, rows, 0, rows, NULL);
     a->decoder->tap = NULL;
     for (a->head = 0; a->head < a->n_heads; a->head++) {
         tp_run(e->pool, en_blocks(rows, EN_QUERIES), al_attend_task, a);
@@ -15499,9 +15636,111 @@ static void al_find(al_aligner *a, int64_t base_ms)
         tp_run(e->pool, a->n_text + 1, al_smooth_task, a);
     }
     al_warp(a->matrix, a->n_text + 1, a->frames, a->stride, a->cost, a->trace, first);
+}
+
+/* Finds when each token of the text begins, in milliseconds on the recording's clock, whose time at
+ * the window's begin is base_ms. */
+static void al_find(al_aligner *a, int64_t base_ms)
+{
+    uint32_t first[SE_MAX_TOKENS + 1];
+    size_t i;
+    al_trace(a, 0, first);
     for (i = 0; i <= a->n_text; i++) {
         a->at_ms[i] = base_ms + (int64_t)first[i] * AL_STEP_MS;
     }
+}
+
+/* Says how many frames of 10 ms count. */
+static void al_set_frames(al_aligner *a, size_t frames)
+{
+    size_t most = a->decoder->e->model->n_audio_ctx;
+    a->used = 1;
+    a->frames = frames / 2 < 1 ? 1 : frames / 2 < most ? frames / 2 : most;
+    a->stride = en_round16(a->frames);
+}
+
+/* Share of a row's attention, of all heads together, that lies around the path. */
+static void al_add_near(al_aligner *a)
+{
+    size_t i, f;
+    for (i = 0; i <= a->n_text; i++) {
+        size_t from = a->path[i] > AL_BEFORE ? a->path[i] - AL_BEFORE : 0;
+        size_t end = a->path[i] + AL_BEHIND < a->frames ? a->path[i] + AL_BEHIND : a->frames;
+        const float *row = a->weights + (a->lead + i) * a->stride;
+        float sum = 0.0f;
+        for (f = from; f < end; f++) {
+            sum += row[f];
+        }
+        a->near[i] += sum / (float)a->n_heads;
+    }
+}
+
+/* Follows a text while it is decoded, its timestamps included, through the window's first frames
+ * (10 ms each) by means of a slot, whose caches are overwritten. The n >= 1 tokens behind the first
+ * `start` of a->tokens are the text. path[i] becomes the encoder position at which token i begins,
+ * near[i] the share of its attention that lies around there. */
+static void al_follow(al_aligner *a, size_t start, size_t n, size_t slot, size_t frames)
+{
+    al_set_frames(a, frames);
+    a->lead = start - 1; /* whose row hears the first token coming */
+    a->n_text = n - 1;
+    al_trace(a, slot, a->path);
+    memset(a->near, 0, n * sizeof *a->near);
+    for (a->head = 0; a->head < a->n_heads; a->head++) {
+        tp_run(a->decoder->e->pool, en_blocks(al_rows(a), EN_QUERIES), al_attend_task, a);
+        al_add_near(a);
+    }
+}
+
+/* ---- repetition ----
+ * Text that repeats itself is true if the audio does: the path goes on from part to part as fast as
+ * people speak, and attention is near it. In a loop the path stands still, or attention looks
+ * elsewhere. Limits are measured, see tests/NOTES.md. */
+#define AL_NEAR_LEAST 0.14f   /* of attention, on average; noise has 0.11 */
+#define AL_LETTER_MS 30       /* nobody speaks faster, on average */
+#define AL_VOICE_MS 15        /* of each letter, voice is heard for so long at least */
+#define AL_LETTER 1u          /* of a Chinese character or a syllable of Korean: three letters */
+#define AL_CHARACTER 3u
+
+/* Letters of a text, by how long they take to say; signs and blanks are letters, too. */
+static size_t al_letters(const char *text, size_t length)
+{
+    size_t i, n = 0;
+    for (i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        n += (c & 0xc0u) == 0x80 ? 0 : c >= 0xe3 && c <= 0xed ? AL_CHARACTER : AL_LETTER;
+    }
+    return n;
+}
+
+/* How many of the parts the audio supports, from the first on. Of the last one it is not known how
+ * long it lasts, but how long it has lasted. The path may pass over a single part. */
+static size_t al_supported(const al_part *part, size_t n)
+{
+    al_part sum = {0, 0, 0, 0, 0.0f};
+    int64_t ms = 0, inner_ms = 0; /* of the parts before the latest two */
+    size_t k;
+    for (k = 0; k < n; k++) {
+        sum.ms += part[k].ms;
+        sum.voice_ms += part[k].voice_ms;
+        sum.letters += part[k].letters;
+        sum.near += part[k].near;
+        if (sum.near < AL_NEAR_LEAST * (float)(k + 1) ||
+            sum.ms < AL_LETTER_MS * (int64_t)sum.letters ||
+            (sum.voice_ms >= 0 && sum.voice_ms < AL_VOICE_MS * (int64_t)sum.letters)) {
+            return k;
+        }
+        if (k < 2) {
+            continue;
+        }
+        ms += part[k - 2].ms;
+        inner_ms += part[k - 2].inner_ms;
+        if (2 * (int64_t)(k - 1) * (part[k - 1].inner_ms + part[k].inner_ms) < inner_ms ||
+            (k + 1 < n && 2 * (int64_t)(k - 1) * (part[k - 1].ms + part[k].ms) < ms)) {
+            return k - 1; /* the path stands still */
+        }
+    }
+    return n;
 }
 
 /* ---- words ---- */
@@ -15883,9 +16122,7 @@ static void al_window(al_aligner *a, int32_t language, int32_t task, const int32
     const wnpu_model *m = a->decoder->e->model;
     int spaced = task == WNPU_TRANSLATE || al_spaced(language);
     size_t i;
-    a->used = 1;
-    a->frames = frames / 2 < 1 ? 1 : frames / 2 < m->n_audio_ctx ? frames / 2 : m->n_audio_ctx;
-    a->stride = en_round16(a->frames);
+    al_set_frames(a, frames);
     a->lead = tk_start(&m->vocab, language, task, a->tokens);
     a->n_text = a->n_words = a->next = 0;
     for (i = 0; i < n; i++) {
@@ -16003,6 +16240,8 @@ static void al_wipe(al_aligner *a)
     ar_wipe(a->weights, rows * sizeof(float));
     ar_wipe(a->matrix, rows * sizeof(float));
     ar_wipe(a->tokens, sizeof a->tokens);
+    ar_wipe(a->path, sizeof a->path);
+    ar_wipe(a->near, sizeof a->near);
     ar_wipe(a->words, SE_MAX_TOKENS * sizeof *a->words);
 }
 
@@ -20895,16 +21134,81 @@ static size_t wi_number(const wi_run *r)
     return i;
 }
 
+/* ---- repetition ---- */
+
+/* Voice in the window that begins at step `base`, between two encoder positions. */
+static int64_t wi_voice_between(const wi_run *r, uint64_t base, uint32_t from, uint32_t to)
+{
+    return r->params.vad ? (int64_t)va_count(&r->voice, base + from, base + to) * VA_STEP_MS : -1;
+}
+
+/* What the aligner followed of tokens begin..end-1, which are part k of n. */
+static al_part wi_part(const wi_run *r, const int32_t *tokens, const se_parts *parts, size_t k,
+                       uint64_t base)
+{
+    const al_aligner *a = &r->aligner;
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t i, length, n = 0, last = parts->begin[k], end = parts->begin[k + 1];
+    uint32_t from = a->path[last], to;
+    al_part part = {0, 0, 0, 0, 0.0f};
+    for (i = parts->begin[k]; i < end; i++) {
+        if (tokens[i] < v->eot) {
+            const char *text = tk_text(v, tokens[i], &length);
+            part.letters += al_letters(text, length);
+            part.near += a->near[i];
+            last = i;
+            n++;
+        }
+    }
+    to = k + 1 < parts->n ? a->path[end] : a->path[last];
+    part.ms = (int64_t)(to - from) * AL_STEP_MS;
+    part.inner_ms = (int64_t)(a->path[last] - from) * AL_STEP_MS;
+    part.voice_ms = wi_voice_between(r, base, from, to);
+    part.near /= (float)n;
+    if (k + 1 == parts->n && last > parts->begin[k]) { /* without its last token */
+        tk_text(v, tokens[last], &length);
+        part.letters -= al_letters(tk_text(v, tokens[last], &length), length);
+    }
+    return part;
+}
+
+/* A se_judge. */
+static size_t wi_judge(void *user, const int32_t *tokens, se_parts *parts, size_t slot,
+                       size_t window)
+{
+    wi_run *r = user;
+    const wi_foreseen *f = &r->foreseen;
+    al_aligner *a = &r->aligner;
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t frames = window == SE_ALONE ? r->content : f->content[window], start, n, k;
+    uint64_t base = (window == SE_ALONE ? r->frame : f->frame[window]) / WI_FRAMES_A_STEP;
+    n = parts->begin[parts->n];
+    start = tk_start(v, r->language, r->params.task, a->tokens);
+    if (!r->params.timestamps) {
+        a->tokens[start++] = v->no_timestamps;
+    }
+    memcpy(a->tokens + start, tokens, n * sizeof(int32_t));
+    al_follow(a, start, n, slot, frames);
+    for (k = 0; k < parts->n; k++) {
+        a->part[k] = wi_part(r, tokens, parts, k, base);
+    }
+    k = al_supported(a->part, parts->n);
+    parts->at = k < parts->n ? a->path[parts->begin[k]] : 0;
+    return k;
+}
+
 /* ---- gates ---- */
 
-/* The text of a decoding over its size in zlib's form, as OpenAI's compression_ratio(). */
+/* The text of a decoding over its size in zlib's form, as OpenAI's compression_ratio(), but without
+ * repetition that was heard. */
 static float wi_compression(wi_run *r, const se_hypothesis *h)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     char *raw = r->text, *text = r->text + ZL_MAX;
     size_t i, length, n = 0, begin = 0;
     for (i = 0; i < h->n; i++) {
-        const char *bytes = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
+        const char *bytes = h->tokens[i] < v->eot && !h->again[i]
+                                ? tk_text(v, h->tokens[i], &length) : NULL;
         if (bytes != NULL) {
             length = length < ZL_MAX - n ? length : ZL_MAX - n;
             memcpy(raw + n, bytes, length);
@@ -20969,12 +21273,26 @@ static int wi_better(const wi_run *r, const rs_origin *o, int loop, int old_loop
     return o->mean_logprob > r->origin.mean_logprob;
 }
 
-/* Cuts the text off after the first period of its loop, with the timestamp that may follow. */
+/* The latest timestamp among the first n tokens. */
+static int32_t wi_last_time(const se_hypothesis *h, size_t n, int32_t t0)
+{
+    while (n > 0 && h->tokens[n - 1] < t0) {
+        n--;
+    }
+    return n > 0 ? h->tokens[n - 1] : t0;
+}
+
+/* Cuts the text off before its loop, with the timestamp that may follow; if there is none, one is
+ * put there that says where the loop begins, if that is known. */
 static void wi_cut_loop(const wi_run *r, se_hypothesis *h)
 {
+    int32_t t0 = r->engine.model->vocab.timestamp0, at = t0 + (int32_t)h->loop_at;
     size_t n = h->loop;
-    if (n < h->n && h->tokens[n] >= r->engine.model->vocab.timestamp0) {
+    if (n < h->n && h->tokens[n] >= t0) {
         n++;
+    } else if (n < h->n && h->loop_at > 0 && r->params.timestamps && at > wi_last_time(h, n, t0)) {
+        h->tokens[n] = at;
+        h->probability[n++] = 1.0f;
     }
     h->n = n;
     h->n_given = h->n_given < n ? h->n_given : n;
@@ -22176,6 +22494,8 @@ static void wi_start(wi_run *r)
     r->search.decoder = &r->decoder;
     r->search.rules = &r->rules;
     r->search.cancel = r->cancel;
+    r->search.judge.function = wi_judge;
+    r->search.judge.user = r;
     r->stream->cancel = r->cancel;
     se_wipe(&r->search, r->engine.model->n_text_ctx);
     wi_begin(r);

@@ -463,7 +463,8 @@ typedef struct wnpu_segment {
     float no_speech;          /* probability of <|nospeech|> in the window, 0..1 */
     /* Since 0.2: how the window came by its text. */
     float temperature;        /* of the decoding that was taken */
-    float compression_ratio;  /* bytes of the window's text over those of its zlib form */
+    float compression_ratio;  /* bytes of the window's text over those of its zlib form; text that
+                                 the audio repeats, see stop_loops, counts once */
     float first_logprob;      /* of the window's first text token, natural logarithm */
     int32_t retries;          /* decodings of the window that were refused before */
     uint32_t reasons;         /* why they were, wnpu_refusal values or'ed; 0: none was */
@@ -740,8 +741,11 @@ typedef struct wnpu_params {
                                  [2.4] */
     float first_logprob_threshold; /* least log-probability of the first text token, as in
                                  WhisperKit, which has -1.5; 0: off [0] */
-    int32_t stop_loops;       /* end a decoding as soon as it repeats itself: the same text of up to
-                                 32 tokens for the fourth time (third, from 8 tokens on) [1] */
+    int32_t stop_loops;       /* end a decoding as soon as it repeats itself and the audio does not:
+                                 the same text of up to 32 tokens for the fourth time (third, from 8
+                                 tokens on), where cross-attention does not advance through the
+                                 audio as it does through speech, or with vad finds no voice. 0: no
+                                 check, and all repetition counts for compression_threshold [1] */
 
     /* -- What is told, and what may be said. */
     int32_t carry_initial_prompt; /* initial_prompt before every window, not only the first [0] */

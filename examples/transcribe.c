@@ -93,7 +93,7 @@ static const char help_search[] =
 "                        the gates: text may shrink at most so far (2.4), its mean and\n"
 "                        first log-probability are at least this (-1; off); above this\n"
 "                        a window is silent (0.6). off switches one off\n"
-"      --no-loop-check   do not stop where text repeats itself\n"
+"      --no-loop-check   do not stop where text repeats itself and the audio does not\n"
 "      --repetition-penalty X, --no-repeat-ngram N\n"
 "                        tokens that are there already lose, 0.5 to 4 (1); no N tokens\n"
 "                        in a row twice in a window, 0 to 64 (0)\n";

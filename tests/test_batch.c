@@ -62,6 +62,8 @@ static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size
     for (i = 0; i < n; i++) {
         window[i] = (i + 1) % n;
         least_end[i] = v->timestamp0 + 100 * (int32_t)(i % 3);
+        s->run.foreseen.content[i] = ML_FRAMES; /* for who judges repetition */
+        s->run.foreseen.frame[i] = 0;
     }
     T_CHECK(se_is_greedy(&s->run.search, &p, &o), "greedy");
     se_run_windows(&s->run.search, &p, &o, n, window, least_end, found, steps);
@@ -106,6 +108,70 @@ static void windows_at_once(void)
     printf("  %zu texts: %zu ended, %zu in loops\n", texts, ended, loops);
     T_CHECK(ended + loops < texts, "all texts ended early");
     T_CHECK(loops > 0, "no text was a loop");
+}
+
+/* What is judged leaves no trace: a judge that says yes to everything after it has overwritten the
+ * caches, and no judge at all, find the same text. */
+static size_t judged;
+
+static size_t agree(void *user, const int32_t *tokens, se_parts *parts, size_t slot, size_t window)
+{
+    size_t supported = wi_judge(user, tokens, parts, slot, window);
+    judged++;
+    T_CHECK(supported <= parts->n, "%zu of %zu parts", supported, parts->n);
+    return parts->n;
+}
+
+static void compare_judges(wnpu_session *s, size_t width, float temperature)
+{
+    static se_hypothesis plain;
+    se_search *search = &s->run.search;
+    int32_t prompt[3];
+    se_options o;
+    se_prompt p;
+    const se_hypothesis *h;
+    memset(&p, 0, sizeof p);
+    p.tokens = prompt;
+    p.n = tk_start(&s->run.engine.model->vocab, 0, WNPU_TRANSCRIBE, prompt);
+    memset(&o, 0, sizeof o);
+    o.width = width;
+    o.temperature = temperature;
+    o.patience = o.length_penalty = 1.0f;
+    o.max_tokens = 120;
+    se_forget(search);
+    plain = *se_run(search, &p, &o);
+    o.stop_loops = 1;
+    se_forget(search);
+    h = se_run(search, &p, &o);
+    T_CHECK(same_hypothesis(&plain, h), "%zu hypotheses at %g: %zu tokens, judged %zu", width,
+            (double)temperature, plain.n, h->n);
+}
+
+static void judges_leave_no_trace(void)
+{
+    uint32_t seed;
+    size_t i, width;
+    judged = 0;
+    for (seed = 1; seed <= 3; seed++) {
+        wnpu_model *m = life_float_toy(seed);
+        wnpu_session *s = open_batch(m, 1 + seed % 2, WI_BATCH, WNPU_COMPUTE_INT8);
+        wnpu_params_init(&s->run.params, sizeof s->run.params);
+        s->run.params.suppress_non_speech = 0;
+        T_CHECK(wi_rules(&s->run) == WNPU_OK, "rules");
+        encode_windows(s, WI_BATCH);
+        s->run.search.judge.function = agree;
+        for (i = 0; i < WI_BATCH; i++) {
+            s->run.decoder.window = i;
+            for (width = 1; width <= 2; width++) {
+                compare_judges(s, width, 0.0f);
+                compare_judges(s, width, 0.3f);
+            }
+        }
+        wnpu_session_close(s);
+        wnpu_model_close(m);
+    }
+    printf("  %zu judgements\n", judged);
+    T_CHECK(judged > 100, "only %zu judgements", judged);
 }
 
 /* ---- whole runs ---- */
@@ -347,6 +413,7 @@ int main(void)
     float *x = spoken();
     setvbuf(stdout, NULL, _IOLBF, 0);
     sound = x;
+    t_run("judging repetition leaves no trace", judges_leave_no_trace);
     t_run("several windows at once, and one by one", windows_at_once);
     t_run("one text, however many together", one_text);
     t_run("windows end in pauses", cut_in_pauses);

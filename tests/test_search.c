@@ -192,39 +192,83 @@ static void periods(void)
     T_CHECK(found > 2000 && found < 18000, "%d loops", found);
 }
 
+/* Without a judge all repetition is a loop. */
 static void loop_cuts(void)
 {
     wnpu_model *m = life_float_toy(7);
     const tk_vocab *v = &m->vocab;
     static se_hypothesis h;
+    static se_search search;
+    lr_rules rules;
     int32_t before[40];
     size_t i;
-    /* <0> a b | <1> <1> c d e f <2> <2> c d e f <3> ... */
+    rules.vocab = v;
+    search.rules = &rules;
+    /* <0> a b <1> <1> c d e f <2> <2> c d e f <3> ... */
     for (i = 0, h.n = 0; i < 6; i++) {
         int32_t k, first = i == 0 ? 10 : 20;
         h.tokens[h.n++] = v->timestamp0 + (int32_t)i;
         for (k = 0; k < (i == 0 ? 2 : 4); k++) {
             h.tokens[h.n++] = first + k;
         }
-        h.tokens[h.n++] = v->timestamp0 + (int32_t)i + 1;
         h.loop = 0;
-        if (i < 4) {
-            T_CHECK(!se_loops(&h, v, NULL, 0), "%lu repetitions are fine", (unsigned long)i);
-        }
+        T_CHECK(se_loops(&search, &h, NULL, 0, SE_ALONE) == (i > 3), "%lu repetitions",
+                (unsigned long)i);
+        T_CHECK(i <= 3 || h.loop == 9, "cut after the first c d e f: %lu", (unsigned long)h.loop);
+        h.tokens[h.n++] = v->timestamp0 + (int32_t)i + 1;
     }
-    T_CHECK(se_loops(&h, v, NULL, 0) && h.loop == 9, "cut after the first c d e f: %lu",
-            (unsigned long)h.loop);
+    T_CHECK(!se_loops(&search, &h, NULL, 0, SE_ALONE), "no new text, nothing new");
     for (i = 0; i < 40; i++) {
         before[i] = 20 + (int32_t)(i % 4);
     }
-    h.n = 6;
+    h.n = 5;
     h.tokens[0] = v->timestamp0;
-    for (i = 1; i < 6; i++) {
+    for (i = 1; i < 5; i++) {
         h.tokens[i] = 20 + (int32_t)((i - 1) % 4);
     }
-    T_CHECK(!se_loops(&h, v, NULL, 0), "no loop in the window itself");
-    T_CHECK(se_loops(&h, v, before, 40) && h.loop == 1, "one that goes on: %lu",
+    T_CHECK(!se_loops(&search, &h, NULL, 0, SE_ALONE), "no loop in the window itself");
+    T_CHECK(se_loops(&search, &h, before, 40, SE_ALONE) && h.loop == 1, "one that goes on: %lu",
             (unsigned long)h.loop);
+    h.n = 4;
+    T_CHECK(!se_loops(&search, &h, before, 40, SE_ALONE), "not complete yet");
+    wnpu_model_close(m);
+}
+
+/* Parts are complete periods from where the repetition begins, in the window. */
+static void loop_parts(void)
+{
+    wnpu_model *m = life_float_toy(7);
+    const tk_vocab *v = &m->vocab;
+    static se_hypothesis h;
+    static se_parts parts;
+    int32_t before[50];
+    size_t i;
+    int begun = 0;
+    for (i = 0; i < 60; i++) { /* 0..6 with a timestamp before each 0 */
+        h.tokens[h.n] = v->timestamp0 + (int32_t)i;
+        h.n += i % 7 == 0;
+        h.tokens[h.n++] = (int32_t)(i % 7);
+    }
+    T_CHECK(se_repeats(&h, v, NULL, 0, &parts, &begun) == 7 && parts.n == 8 && !begun, "%lu parts",
+            (unsigned long)parts.n);
+    for (i = 0; i <= 8; i++) {
+        T_CHECK(parts.begin[i] == 1 + 8 * i, "part %lu begins at %lu", (unsigned long)i,
+                (unsigned long)parts.begin[i]);
+    }
+    T_CHECK(se_cut(&h, v, &parts, 3) == 24 && h.tokens[24] >= v->timestamp0, "after three");
+    for (i = 0; i < 50; i++) { /* ends with 2: the window's 0 is no continuation of it */
+        before[i] = (int32_t)(i % 7) + (i < 45 ? 0 : 70);
+    }
+    T_CHECK(se_repeats(&h, v, before, 50, &parts, &begun) == 7 && !begun, "another text before");
+    for (i = 0; i < 50; i++) {
+        before[i] = (int32_t)((i + 3) % 7); /* 3 .. 3 */
+    }
+    for (i = 0, h.n = 0; i < 30; i++) {
+        h.tokens[h.n++] = (int32_t)((i + 4) % 7);
+    }
+    T_CHECK(se_repeats(&h, v, before, 50, &parts, &begun) == 7 && begun, "it began before");
+    T_CHECK(parts.n == 3 && parts.begin[0] == 6 && parts.begin[3] == 27, "%lu parts from %lu on",
+            (unsigned long)parts.n, (unsigned long)parts.begin[0]);
     wnpu_model_close(m);
 }
 
@@ -1792,6 +1836,7 @@ int main(void)
     t_run("compressed size is zlib's within 2 %", compressed_size);
     t_run("periods, against their definition", periods);
     t_run("loops are cut after their first period", loop_cuts);
+    t_run("repetition has parts", loop_parts);
     t_run("draws follow the probabilities", draws);
     t_run("beam search is OpenAI's with times summed out, token by token", beam_reference);
     t_run("a wide beam finds the best of all sequences", beam_exhaustive);
