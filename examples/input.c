@@ -5,17 +5,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define NO_PROGRAM 127 /* the exit status by which shells, and our child, say "cannot be run" */
+#define TICK_MS 250                    /* *end is looked at so often */
+#define HEAD_LEAST 64                  /* bytes that tell what it is */
+#define HEAD_MOST ((size_t)64 << 20)   /* longest header of a WAV stream that ffmpeg may get */
+#define TAIL_SIZE ((size_t)128 << 10)  /* room for the last page of an Ogg file, twice */
+#define PAGE_MOST ((size_t)65307)      /* bytes of the longest Ogg page */
 
 __attribute__((format(printf, 2, 3)))
 static int fail(input *in, const char *format, ...)
@@ -27,265 +29,571 @@ static int fail(input *in, const char *format, ...)
     return -1;
 }
 
-static void drop(input *in)
+/* ---- bytes ---- */
+
+/* Appends to head; 0, or -1 without memory. */
+static int keep(input *in, const unsigned char *bytes, size_t n)
 {
-    if (in->mapped) {
-        munmap(in->bytes, in->size);
-    } else {
-        free(in->bytes);
+    if (in->head_size + n > in->head_room) {
+        size_t room = 2 * (in->head_size + n);
+        unsigned char *head = room <= 2 * HEAD_MOST ? realloc(in->head, room) : NULL;
+        if (head == NULL) {
+            return -1;
+        }
+        in->head = head;
+        in->head_room = room;
     }
-    in->bytes = NULL;
-    in->size = 0;
-    in->mapped = 0;
+    memcpy(in->head + in->head_size, bytes, n);
+    in->head_size += n;
+    return 0;
 }
 
-/* Reads fd to its end into a buffer that doubles. */
-static int read_all(input *in, int fd, const volatile sig_atomic_t *stop)
+static void keep_tail(input *in, const unsigned char *bytes, size_t n)
 {
-    size_t room = 0;
-    for (;;) {
+    if (in->tail == NULL) {
+        return;
+    }
+    if (n > PAGE_MOST) {
+        bytes += n - PAGE_MOST;
+        n = PAGE_MOST;
+    }
+    if (in->tail_size + n > TAIL_SIZE) {
+        size_t drop = in->tail_size + n - PAGE_MOST;
+        drop = drop < in->tail_size ? drop : in->tail_size;
+        memmove(in->tail, in->tail + drop, in->tail_size - drop);
+        in->tail_size -= drop;
+    }
+    memcpy(in->tail + in->tail_size, bytes, n);
+    in->tail_size += n;
+}
+
+/* 1..size bytes; 0 at the end, or when the input shall end; -1 on failure. Signals interrupt the
+ * wait, and the tick is for one that comes just before it. */
+static int64_t read_fd(input *in, void *buffer, size_t size)
+{
+    while (!*in->from.end) {
+        struct pollfd p;
         ssize_t n;
-        if (in->size == room) {
-            size_t larger = room == 0 ? (size_t)1 << 20 : room * 2;
-            void *bytes = larger > room ? realloc(in->bytes, larger) : NULL;
-            if (bytes == NULL) {
-                return fail(in, "too long for the memory of this machine");
-            }
-            in->bytes = bytes;
-            room = larger;
+        memset(&p, 0, sizeof p);
+        p.fd = in->fd;
+        p.events = POLLIN;
+        if (poll(&p, 1, TICK_MS) <= 0) {
+            continue;
         }
-        n = read(fd, (char *)in->bytes + in->size, room - in->size);
-        if (n > 0) {
-            in->size += (size_t)n;
-        } else if (n == 0) {
-            return 0;
-        } else if (errno != EINTR) {
-            return fail(in, "%s", strerror(errno));
+        n = read(in->fd, buffer, size);
+        if (n >= 0) {
+            return n;
         }
-        if (*stop) {
-            return fail(in, "cancelled");
+        if (errno != EINTR && errno != EAGAIN) {
+            in->read_error = errno;
+            return -1;
         }
     }
+    return 0;
 }
 
-/* The bytes of a file: mapped when it is a regular one. */
-static int load(input *in, int fd, const volatile sig_atomic_t *stop)
+/* The same with what head has first. */
+static int64_t read_bytes(void *user, void *buffer, size_t size)
+{
+    input *in = user;
+    size_t n = in->head_size - in->head_at;
+    int64_t got;
+    if (n > 0) {
+        n = n < size ? n : size;
+        memcpy(buffer, in->head + in->head_at, n);
+        in->head_at += n;
+        return (int64_t)n;
+    }
+    got = read_fd(in, buffer, size);
+    if (got > 0 && in->keeping) {
+        if (keep(in, buffer, (size_t)got) != 0) {
+            in->read_error = EFBIG;
+            return -1;
+        }
+        in->head_at = in->head_size;
+    }
+    if (got > 0) {
+        keep_tail(in, buffer, (size_t)got);
+    }
+    return got;
+}
+
+static int fd_to_wait_for(void *user)
+{
+    const input *in = user;
+    return in->head_at < in->head_size ? -1 : in->fd;
+}
+
+static int open_fd(input *in)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0) {
+    /* Opening a FIFO waits for its writer; a signal interrupts it. */
+    do {
+        in->fd = strcmp(in->path, "-") == 0 ? dup(0) : open(in->path, O_RDONLY | O_CLOEXEC);
+    } while (in->fd < 0 && errno == EINTR && !*in->from.end);
+    if (in->fd < 0 || fstat(in->fd, &info) != 0) {
         return fail(in, "%s", strerror(errno));
     }
     if (S_ISDIR(info.st_mode)) {
         return fail(in, "is a directory");
     }
-    if (S_ISREG(info.st_mode) && info.st_size > 0 && (uintmax_t)info.st_size <= SIZE_MAX &&
-        lseek(fd, 0, SEEK_CUR) == 0) {
-        void *bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (bytes != MAP_FAILED) {
-            in->bytes = bytes;
-            in->size = (size_t)info.st_size;
-            in->mapped = 1;
-            return 0;
-        }
-    }
-    return read_all(in, fd, stop);
+    in->seekable = S_ISREG(info.st_mode) && lseek(in->fd, 0, SEEK_CUR) == 0;
+    return 0;
 }
 
-/* In the child: becomes ffmpeg. 16 kHz, 16 bit and, unless one channel is wanted, mono, which is
- * how OpenAI's own loader asks for it. A WAV header says how many channels there are. */
-static void become_ffmpeg(const char *name, int in_fd, int out_fd, int err_fd, int mix)
+/* The first bytes, which stay in head. */
+static int look(input *in)
 {
-    const char *argv[24];
-    size_t n = 0;
-    if (dup2(in_fd, 0) < 0 || dup2(out_fd, 1) < 0 || dup2(err_fd, 2) < 0) {
-        _exit(NO_PROGRAM);
+    unsigned char bytes[64];
+    int64_t n = 1;
+    in->keeping = 1;
+    while (in->head_size < HEAD_LEAST && n > 0) {
+        n = read_bytes(in, bytes, sizeof bytes);
     }
-    argv[n++] = "ffmpeg";
-    argv[n++] = "-nostdin";
-    argv[n++] = "-v";
-    argv[n++] = "error";
-    argv[n++] = "-i";
-    argv[n++] = name;
-    argv[n++] = "-vn";
-    argv[n++] = "-ar";
-    argv[n++] = "16000";
-    if (mix) {
-        argv[n++] = "-ac";
-        argv[n++] = "1";
+    in->keeping = 0;
+    in->head_at = 0;
+    if (n < 0) {
+        return fail(in, "%s", strerror(in->read_error));
     }
-    argv[n++] = "-c:a";
-    argv[n++] = "pcm_s16le";
-    argv[n++] = "-f";
-    argv[n++] = "wav";
-    argv[n++] = "-";
-    argv[n] = NULL;
-    execvp(argv[0], (char *const *)(uintptr_t)argv);
-    _exit(NO_PROGRAM);
+    if (*in->from.end) {
+        return fail(in, "cancelled");
+    }
+    return in->head_size > 0 ? 0 : fail(in, "is empty");
 }
 
-/* The last line that ffmpeg wrote, without the file name it repeats. */
-static const char *last_words(FILE *log, const char *name, char *line, size_t size)
-{
-    char text[256];
-    size_t length = strlen(name);
-    snprintf(line, size, "no reason given");
-    rewind(log);
-    while (fgets(text, sizeof text, log) != NULL) {
-        size_t i, skip = strncmp(text, name, length) == 0 && text[length] == ':' ? length + 1 : 0;
-        text[strcspn(text, "\r\n")] = '\0';
-        for (i = 0; text[i] != '\0'; i++) {
-            if ((unsigned char)text[i] < ' ') {
-                text[i] = ' ';
-            }
-        }
-        skip += strspn(text + skip, " ");
-        if (text[skip] != '\0') {
-            snprintf(line, size, "%s", text + skip);
-        }
-    }
-    return line;
-}
+/* ---- ffmpeg ---- */
 
-static int run_ffmpeg(input *in, const char *name, int in_fd, FILE *log, int mix,
-                      const volatile sig_atomic_t *stop)
+/* Whether ffmpeg makes the same of it only if it can seek: MP4 may have its index at the end, MP3
+ * with a header (which streams have not) is cut to its length, others look for tags at the end. */
+static int wants_seeking(const input *in)
 {
-    char reason[256];
-    int ends[2], status = 0, result;
-    pid_t child;
-    if (pipe(ends) != 0) {
-        return fail(in, "cannot start ffmpeg: %s", strerror(errno));
-    }
-    child = fork();
-    if (child == 0) {
-        close(ends[0]);
-        become_ffmpeg(name, in_fd, ends[1], fileno(log), mix);
-    }
-    close(ends[1]);
-    if (child < 0) {
-        close(ends[0]);
-        return fail(in, "cannot start ffmpeg: %s", strerror(errno));
-    }
-    result = read_all(in, ends[0], stop);
-    close(ends[0]);
-    if (result != 0) {
-        kill(child, SIGKILL); /* nothing that it could say matters any more */
-    }
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) {
-            return fail(in, "lost track of ffmpeg: %s", strerror(errno));
+    static const struct {
+        size_t at;
+        char magic[5];
+    } kinds[] = {
+        {4, "ftyp"}, {4, "moov"}, {4, "mdat"}, {4, "wide"}, {4, "free"}, {4, "skip"}, {4, "pnot"},
+        {0, "ID3\3"}, {0, "ID3\4"}, {0, "ID3\2"}, {21, "Xing"}, {21, "Info"}, {23, "Xing"},
+        {23, "Info"}, {36, "Xing"}, {36, "Info"}, {38, "Xing"}, {38, "Info"}, {13, "Xing"},
+        {13, "Info"}, {0, "wvpk"}, {0, "MAC "}
+    };
+    size_t i;
+    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (in->head_size >= kinds[i].at + 4 &&
+            memcmp(in->head + kinds[i].at, kinds[i].magic, 4) == 0) {
+            return 1;
         }
-    }
-    if (result != 0) {
-        return result;
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_PROGRAM) {
-        return fail(in, "ffmpeg, which reads other formats, is not installed");
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        return fail(in, "ffmpeg cannot read it: %s",
-                    last_words(log, name, reason, sizeof reason));
     }
     return 0;
 }
 
-/* A temporary file with the bytes that came from a pipe: unlike a pipe ffmpeg can seek in it, which
- * some formats need. */
-static FILE *spool(const input *in)
+/* A new file without a name, in $TMPDIR or where there is room. */
+static int temporary_file(void)
 {
-    FILE *file = tmpfile();
-    if (file != NULL &&
-        (fwrite(in->bytes, 1, in->size, file) != in->size || fflush(file) != 0)) {
-        fclose(file);
-        file = NULL;
-    }
-    return file;
-}
-
-/* Replaces the bytes by what ffmpeg makes of them. */
-static int convert(input *in, const char *path, int mix, const volatile sig_atomic_t *stop)
-{
-    int from_stdin = strcmp(path, "-") == 0, result = -1, null = -1;
-    /* "file:" keeps ffmpeg from taking a name for a protocol or an option. */
-    size_t room = strlen(path) + sizeof "file:/dev/stdin";
-    char *name = malloc(room);
-    FILE *log = tmpfile(), *data = from_stdin ? spool(in) : NULL;
-    drop(in);
-    null = open("/dev/null", O_RDONLY);
-    if (name == NULL || log == NULL || null < 0 || (from_stdin && data == NULL)) {
-        fail(in, "cannot make a temporary file for ffmpeg: %s", strerror(errno));
-    } else {
-        snprintf(name, room, "file:%s", from_stdin ? "/dev/stdin" : path);
-        if (data != NULL) {
-            rewind(data);
+    const char *places[] = {NULL, "/tmp", "/var/tmp", "/dev/shm"};
+    size_t i;
+    places[0] = getenv("TMPDIR");
+    for (i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char name[4096];
+        int n = places[i] != NULL ? snprintf(name, sizeof name, "%s/transcribe.XXXXXX", places[i])
+                                  : -1;
+        int fd = n > 0 && (size_t)n < sizeof name ? mkstemp(name) : -1;
+        if (fd >= 0) {
+            unlink(name);
+            return fd;
         }
-        result = run_ffmpeg(in, name, data != NULL ? fileno(data) : null, log, mix, stop);
     }
-    if (data != NULL) {
-        fclose(data);
-    }
-    if (log != NULL) {
-        fclose(log);
-    }
-    if (null >= 0) {
-        close(null);
-    }
-    free(name);
-    return result;
+    return -1;
 }
 
-static int looks_like_wav(const input *in)
+/* Copies a stream into a temporary file, which takes its place. */
+static int spool(input *in)
 {
-    const char *bytes = in->bytes;
-    return in->size >= 12 && memcmp(bytes + 8, "WAVE", 4) == 0 &&
-           (memcmp(bytes, "RIFF", 4) == 0 || memcmp(bytes, "RF64", 4) == 0);
+    unsigned char *buffer = malloc(65536);
+    int fd = temporary_file();
+    int64_t n = 1;
+    while (fd >= 0 && buffer != NULL && n > 0) {
+        ssize_t done = 0;
+        n = read_bytes(in, buffer, 65536);
+        while (done < n) {
+            ssize_t wrote = write(fd, buffer + done, (size_t)(n - done));
+            if (wrote < 0 && errno != EINTR) {
+                n = -2;
+            }
+            done += wrote > 0 ? wrote : 0;
+        }
+    }
+    free(buffer);
+    if (fd < 0 || buffer == NULL || n == -2) {
+        int failure = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        return fail(in, "cannot write a temporary file, which this format needs when it comes "
+                    "from a pipe (%s); set TMPDIR", strerror(failure));
+    }
+    close(in->fd);
+    in->fd = fd;
+    in->seekable = 1;
+    return n < 0 ? fail(in, "%s", strerror(in->read_error))
+         : *in->from.end ? fail(in, "cancelled") : lseek(fd, 0, SEEK_SET) == 0 ? 0
+         : fail(in, "%s", strerror(errno));
 }
 
-/* The bytes are there: WAV as they are, or else by way of ffmpeg. */
-static int decode(input *in, const char *path, int channel, const volatile sig_atomic_t *stop)
+/* Lets ffmpeg read it, and reads the WAV file that it makes of it. first: what the library said. */
+static int convert(input *in, const char *first)
 {
-    wnpu_error first = {0, ""}, second = {0, ""};
-    char why[sizeof in->why];
-    int wav = looks_like_wav(in);
-    if (in->size == 0) {
-        return fail(in, "is empty");
+    ffmpeg_input from;
+    wnpu_error error = {0, ""};
+    int spooled = !in->seekable && wants_seeking(in);
+    if (spooled && spool(in) != 0) {
+        return -1;
     }
-    if (wnpu_wav_open(&in->audio, in->bytes, in->size, &first) == WNPU_OK) {
+    memset(&from, 0, sizeof from);
+    from.name = in->seekable && !spooled && strcmp(in->path, "-") != 0 ? in->path : NULL;
+    from.seekable_fd = in->seekable && from.name == NULL ? in->fd : -1;
+    from.source = read_bytes;
+    from.source_fd = fd_to_wait_for;
+    from.user = in;
+    from.track = in->from.track;
+    from.stall_ms = in->from.stall_ms;
+    from.end = in->from.end;
+    if (!in->seekable && in->head_size >= 4 && memcmp(in->head, "OggS", 4) == 0) {
+        in->tail = malloc(TAIL_SIZE);
+    }
+    in->uses_ffmpeg = 1;
+    if (in->seekable) {
+        (void)lseek(in->fd, 0, SEEK_SET);
+    }
+    if (ffmpeg_open(&in->child, &from) != 0) {
+        return fail(in, "cannot start ffmpeg: %s", strerror(errno));
+    }
+    wnpu_wav_reader_init(&in->wav, sizeof in->wav);
+    in->wav.read = ffmpeg_read;
+    in->wav.user = &in->child;
+    if (wnpu_wav_reader_open(&in->wav, &in->inner, &error) != WNPU_OK) {
+        const char *why = *in->from.end ? "cancelled" : ffmpeg_finish(&in->child);
+        return why == NULL ? fail(in, "holds no sound")
+             : in->child.from.track >= 0 && strstr(why, "there is no") != NULL
+                 ? fail(in, "%s", why)
+                 : fail(in, "%s, and %s%s", first, strncmp(why, "ffmpeg", 6) == 0 ? "" :
+                        "ffmpeg cannot read it: ", why);
+    }
+    return 0;
+}
+
+/* ---- samples ---- */
+
+static size_t frame_size(const input *in)
+{
+    static const unsigned char widths[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1}; /* wnpu_sample_format */
+    return in->inner.channels * (size_t)widths[in->inner.format];
+}
+
+/* Raw samples, as frames. */
+static int64_t read_raw(void *user, void *buffer, size_t max_frames)
+{
+    input *in = user;
+    size_t frame = frame_size(in), got = 0;
+    int64_t n = 1;
+    while (n > 0 && max_frames > 0 && (got == 0 || got % frame != 0)) {
+        n = read_bytes(in, (char *)buffer + got, max_frames * frame - got);
+        got += n > 0 ? (size_t)n : 0;
+    }
+    return got >= frame ? (int64_t)(got / frame) : n;
+}
+
+/* WAV of a kind that cannot be read as a stream: the samples come first. */
+static int open_in_memory(input *in)
+{
+    wnpu_error error = {0, ""};
+    unsigned char bytes[4096];
+    int64_t n = 1;
+    in->keeping = 1;
+    in->head_at = in->head_size;
+    while (n > 0) {
+        n = read_bytes(in, bytes, sizeof bytes);
+    }
+    in->keeping = 0;
+    if (n < 0) {
+        return fail(in, "%s", strerror(in->read_error));
+    }
+    return wnpu_wav_open(&in->inner, in->head, in->head_size, &error) == WNPU_OK
+               ? 0 : fail(in, "%s", error.message);
+}
+
+static int open_wav(input *in, wnpu_error *error)
+{
+    int status;
+    wnpu_wav_reader_init(&in->wav, sizeof in->wav);
+    in->wav.read = read_bytes;
+    in->wav.user = in;
+    in->keeping = 1;
+    status = wnpu_wav_reader_open(&in->wav, &in->inner, error);
+    in->keeping = 0;
+    if (status == WNPU_OK) {
+        free(in->head); /* all of it was read */
+        in->head = NULL;
+        in->head_at = in->head_size = in->head_room = 0;
+        in->uses_wav = 1;
+    } else if (status != WNPU_E_UNSUPPORTED) {
+        in->head_at = 0;
+    }
+    return status;
+}
+
+static int open_samples(input *in)
+{
+    wnpu_error error = {0, "not a WAV file"};
+    int wav = in->head_size >= 12 && memcmp(in->head + 8, "WAVE", 4) == 0 &&
+              (memcmp(in->head, "RIFF", 4) == 0 || memcmp(in->head, "RF64", 4) == 0 ||
+               memcmp(in->head, "BW64", 4) == 0);
+    int status = WNPU_E_AUDIO;
+    if (in->from.raw != NULL) {
+        in->inner.format = in->from.raw->format;
+        in->inner.rate = in->from.raw->rate;
+        in->inner.channels = in->from.raw->channels;
+        in->inner.read = read_raw;
+        in->inner.user = in;
         return 0;
     }
-    if (convert(in, path, channel < 0, stop) != 0) {
-        memcpy(why, in->why, sizeof why);
-        return *stop ? -1 : fail(in, "%s, and %s", wav ? first.message : "not a WAV file", why);
+    if (wav) {
+        status = open_wav(in, &error);
     }
-    if (wnpu_wav_open(&in->audio, in->bytes, in->size, &second) != WNPU_OK) {
-        return wav ? fail(in, "%s", first.message) /* a WAV file without sound, as a rule */
-                   : fail(in, "cannot use what ffmpeg made of it: %s", second.message);
+    if (status == WNPU_E_UNSUPPORTED) {
+        return open_in_memory(in);
     }
-    return in->audio.frames > 0 ? 0 : fail(in, "holds no sound");
+    if (status != WNPU_OK && *in->from.end) {
+        return fail(in, "cancelled");
+    }
+    if (status != WNPU_OK && in->read_error != 0) {
+        return fail(in, "%s", strerror(in->read_error));
+    }
+    return status == WNPU_OK ? 0 : convert(in, error.message);
 }
 
-int input_open(input *in, const char *path, int channel, const volatile sig_atomic_t *stop)
+static void silence(const input *in, unsigned char *frames, size_t from, size_t to, size_t frame)
 {
-    int result, fd;
+    const int32_t format = in->inner.format;
+    int value = format == WNPU_SAMPLE_U8 ? 0x80 : format == WNPU_SAMPLE_ALAW ? 0xd5
+              : format == WNPU_SAMPLE_ULAW ? 0xff : 0;
+    memset(frames + from * frame, value, (to - from) * frame);
+}
+
+/* ---- the recording ---- */
+
+static uint64_t frame_at(const input *in, int64_t ms)
+{
+    uint64_t rate = in->inner.rate, t = ms > 0 ? (uint64_t)ms : 0;
+    return t / 1000 * rate + t % 1000 * rate / 1000;
+}
+
+/* Of n frames from in->at on, silences those outside of all clips. */
+static void cut_out(const input *in, unsigned char *frames, size_t n)
+{
+    uint64_t done = 0; /* frames up to there are settled */
+    size_t i, frame = frame_size(in);
+    for (i = 0; i < in->from.n_clips; i++) {
+        uint64_t begin = frame_at(in, in->from.clips[i].t0_ms);
+        uint64_t end = frame_at(in, in->from.clips[i].t1_ms);
+        begin = begin > in->at ? begin - in->at : 0;
+        end = end > in->at ? end - in->at : 0;
+        begin = begin < n ? begin : n;
+        end = end < n ? end : n;
+        if (begin > done) {
+            silence(in, frames, (size_t)done, (size_t)begin, frame);
+        }
+        done = end > done ? end : done;
+    }
+}
+
+static int64_t next_frames(input *in, void *buffer, size_t max_frames)
+{
+    int64_t n;
+    if (in->inner.read == NULL) { /* in memory */
+        uint64_t left = in->inner.frames - in->at;
+        n = left < max_frames ? (int64_t)left : (int64_t)max_frames;
+        memcpy(buffer, (const unsigned char *)in->inner.data + (size_t)in->at * frame_size(in),
+               (size_t)n * frame_size(in));
+        return n;
+    }
+    return in->inner.read(in->inner.user, buffer, max_frames);
+}
+
+/* The recording's reader. */
+static int64_t read_frames(void *user, void *buffer, size_t max_frames)
+{
+    input *in = user;
+    int64_t n = 0;
+    if (in->from.n_clips > 0) {
+        uint64_t end = frame_at(in, in->from.clips[in->from.n_clips - 1].t1_ms);
+        uint64_t left = end > in->at ? end - in->at : 0;
+        max_frames = left < max_frames ? (size_t)left : max_frames;
+    }
+    if (max_frames > 0 && !*in->from.end) {
+        n = next_frames(in, buffer, max_frames);
+        in->ended |= n == 0 && !*in->from.end;
+    }
+    if (n > 0 && in->from.n_clips > 0) {
+        cut_out(in, buffer, (size_t)n);
+    }
+    in->at += n > 0 ? (uint64_t)n : 0;
+    return n;
+}
+
+/* All frames into memory. */
+static int load(input *in)
+{
+    size_t frame = frame_size(in), room = 0, have = 0;
+    int64_t n = 1;
+    while (n > 0) {
+        if (have == room) {
+            void *larger = room <= SIZE_MAX / 4 / frame
+                               ? realloc(in->memory, (2 * room + 65536) * frame) : NULL;
+            if (larger == NULL) {
+                return fail(in, "too long for the memory of this machine");
+            }
+            in->memory = larger;
+            room = 2 * room + 65536;
+        }
+        n = read_frames(in, (char *)in->memory + have * frame, room - have);
+        have += n > 0 ? (size_t)n : 0;
+    }
+    in->audio.read = NULL;
+    in->audio.user = NULL;
+    in->audio.data = in->memory;
+    in->audio.frames = have;
+    return n == 0 || have > 0 ? 0 : fail(in, "%s", strerror(in->read_error));
+}
+
+int input_open(input *in, const char *path, const input_options *options)
+{
     memset(in, 0, sizeof *in);
     wnpu_audio_init(&in->audio, sizeof in->audio);
-    fd = strcmp(path, "-") == 0 ? dup(0) : open(path, O_RDONLY);
-    if (fd < 0) {
-        return fail(in, "%s", strerror(errno));
+    wnpu_audio_init(&in->inner, sizeof in->inner);
+    in->path = path;
+    in->from = *options;
+    in->fd = -1;
+    in->child.child = in->child.in = in->child.out = in->child.err = -1;
+    if (open_fd(in) != 0 || look(in) != 0 || open_samples(in) != 0) {
+        return -1;
     }
-    result = load(in, fd, stop);
-    close(fd);
-    if (result == 0) {
-        result = decode(in, path, channel, stop);
+    if (options->channel >= (int)in->inner.channels) {
+        return fail(in, "has no channel %d: it has %u, counted from 0", options->channel,
+                    (unsigned)in->inner.channels);
     }
-    if (result == 0 && channel >= (int)in->audio.channels) {
-        result = fail(in, "has no channel %d: it has %u, counted from 0", channel,
-                      (unsigned)in->audio.channels);
+    in->audio.format = in->inner.format;
+    in->audio.rate = in->inner.rate;
+    in->audio.channels = in->inner.channels;
+    in->audio.channel = options->channel;
+    in->audio.frames = in->inner.frames;
+    if (in->uses_ffmpeg && in->child.duration_ms > 0) {
+        in->audio.frames = frame_at(in, in->child.duration_ms);
     }
-    in->audio.channel = channel;
-    return result;
+    if (options->n_clips > 0) {
+        uint64_t end = frame_at(in, options->clips[options->n_clips - 1].t1_ms);
+        in->audio.frames = in->audio.frames > end ? end : in->audio.frames;
+    }
+    in->audio.read = read_frames;
+    in->audio.user = in;
+    return options->whole ? load(in) : 0;
+}
+
+/* ---- what was wrong ---- */
+
+/* Whether the last page of an Ogg file, of which bytes are the end, is not its last one by its own
+ * account, or not whole. RFC 3533, 6. */
+static int ogg_is_cut(const unsigned char *bytes, size_t size)
+{
+    size_t at, i, length;
+    for (at = size >= 27 ? size - 27 : 0; at > 0 && memcmp(bytes + at, "OggS", 4) != 0; at--) {
+    }
+    if (size < 27 || memcmp(bytes + at, "OggS", 4) != 0) {
+        return 1;
+    }
+    length = 27 + (size_t)bytes[at + 26];
+    for (i = 0; i < bytes[at + 26] && at + 27 + i < size; i++) {
+        length += bytes[at + 27 + i];
+    }
+    return (bytes[at + 5] & 4) == 0 || length > size - at;
+}
+
+static int is_cut_ogg(input *in)
+{
+    unsigned char *tail = in->tail;
+    size_t size = in->tail_size;
+    int cut = 0;
+    if (in->head_size < 4 || memcmp(in->head, "OggS", 4) != 0) {
+        return 0;
+    }
+    if (in->seekable) {
+        off_t end = lseek(in->fd, 0, SEEK_END);
+        off_t from = end > (off_t)PAGE_MOST ? end - (off_t)PAGE_MOST : 0;
+        ssize_t n;
+        tail = malloc(PAGE_MOST);
+        n = tail != NULL && end >= 0 ? pread(in->fd, tail, PAGE_MOST, from) : -1;
+        size = n > 0 ? (size_t)n : 0;
+        cut = n > 0 && ogg_is_cut(tail, size);
+        free(tail);
+        return cut;
+    }
+    return tail != NULL && ogg_is_cut(tail, size);
+}
+
+static input_state state_of_child(input *in)
+{
+    const char *why = ffmpeg_finish(&in->child);
+    int64_t read_ms = (int64_t)(in->at / (in->inner.rate / 1000));
+    int64_t duration = in->child.video ? -1 : in->child.duration_ms;
+    if (why != NULL) {
+        (void)fail(in, "damaged or cut short: %s", why);
+        return INPUT_CUT;
+    }
+    if (duration > 0 && read_ms + 500 + duration / 50 < duration) {
+        (void)fail(in, "cut short: it holds %.1f s of sound, and %.1f s by its header",
+                   (double)read_ms / 1e3, (double)duration / 1e3);
+        return INPUT_CUT;
+    }
+    if (is_cut_ogg(in)) {
+        (void)fail(in, "cut short: it has no last page");
+        return INPUT_CUT;
+    }
+    return INPUT_WHOLE;
+}
+
+input_state input_finish(input *in)
+{
+    if (in->read_error != 0) {
+        (void)fail(in, "reading failed: %s", strerror(in->read_error));
+        return INPUT_CUT;
+    }
+    if (!in->ended) { /* the run, the clips or the user ended it */
+        return INPUT_WHOLE;
+    }
+    if (in->uses_ffmpeg) {
+        return state_of_child(in);
+    }
+    if (in->uses_wav && (in->wav.problems & WNPU_WAV_CUT) != 0) {
+        (void)fail(in, "cut short: the file ends before its data chunk does");
+        return INPUT_CUT;
+    }
+    if (in->uses_wav && (in->wav.problems & WNPU_WAV_LONGER) != 0) {
+        (void)fail(in, "the data chunk's size is too small; the sound behind it was read as well");
+        return INPUT_ODD;
+    }
+    return INPUT_WHOLE;
 }
 
 void input_close(input *in)
 {
-    drop(in);
+    if (in->uses_ffmpeg) {
+        ffmpeg_close(&in->child);
+    }
+    if (in->fd >= 0) {
+        close(in->fd);
+    }
+    free(in->head);
+    free(in->tail);
+    free(in->memory);
+    memset(in, 0, sizeof *in);
+    in->fd = -1;
 }

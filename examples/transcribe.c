@@ -1,8 +1,8 @@
 /*
  * transcribe.c - recordings in, text or subtitles out. See --help.
  *
- *     cc -DNO_NPU -I. examples/transcribe.c examples/input.c examples/output.c examples/npu.c \
- *        whisper_npu.c -o transcribe -lm -lpthread
+ *     cc -DNO_NPU -I. examples/transcribe.c examples/input.c examples/ffmpeg.c examples/output.c \
+ *        examples/npu.c whisper_npu.c -o transcribe -lm -lpthread
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */
@@ -44,7 +44,8 @@ static const char help_hear[] =
 "Usage: transcribe [options] FILE...\n"
 "\n"
 "Writes what is said in each FILE. A FILE is a WAV file of any usual kind, anything\n"
-"else that ffmpeg can read (if ffmpeg is installed), or - for standard input.\n"
+"else that ffmpeg can read (if ffmpeg is installed), or - for standard input. Pipes\n"
+"and FIFOs are read as they come.\n"
 "\n"
 "What to hear\n"
 "  -m, --model FILE      a ggml Whisper model, or a pack that build/pack made of one; packs\n"
@@ -67,6 +68,17 @@ static const char help_hear[] =
 "      --commands FILE   which of these phrases, one a line, was said? Writes it, its\n"
 "                        log-probability, the margin to the next, and that one, with tabs\n"
 "      --channel N|mix   use one channel, counted from 0; default: the mean of all\n"
+"      --track N         audio track of a file, counted from 0; default: ffmpeg's choice\n"
+"      --offset T, --duration T\n"
+"                        hear only from there on, and only so long: seconds, M:S or H:M:S.\n"
+"                        Times in the output are still those of the file\n"
+"      --clip-timestamps LIST\n"
+"                        hear only these stretches: start,end,start,end,...; the last one\n"
+"                        may have no end\n"
+"      --raw FORMAT[,RATE[,CHANNELS]]\n"
+"                        FILEs are samples without a header (16000,1): u8, s16le, s24le,\n"
+"                        s32le, f32le, f64le, alaw, mulaw\n"
+"      --stall SECONDS   give up on ffmpeg after so long without progress; 0: never (30)\n"
 "      --max-tokens N    at most N tokens a window, 1 to 224\n"
 "      --no-timestamps   one segment a window, without times inside\n"
 "      --words           measure when each word is said: segments begin and end with\n"
@@ -172,7 +184,8 @@ static const char help_work[] =
 "  4  cancelled by SIGINT or SIGTERM; the text up to there is written\n"
 "  5  an output cannot be written; that is found out before anything runs, but for outputs\n"
 "     that nobody reads any more\n"
-"  6  anything else, such as no memory or an incomplete result\n"
+"  6  anything else, such as no memory, an incomplete result, or a FILE that is damaged\n"
+"     or cut short, of which everything that is there is written\n"
 "  7  --require-npu, and the NPU could not do its part; the text up to there is written\n"
 "  8  an output could not be written, and its text is somewhere else: a line on standard\n"
 "     error says where\n"
@@ -184,7 +197,8 @@ static const char help_work[] =
 "  transcribe --subtitles -o talk.srt film.mp4  subtitles, by way of ffmpeg\n"
 "  transcribe -f txt,srt,json -o talk talk.wav  talk.txt, talk.srt and talk.json\n"
 "  transcribe -f json -o out/ *.wav             out/NAME.json for each\n"
-"  arecord -q -f S16_LE -r 16000 -d 10 | transcribe -\n";
+"  arecord -q -f S16_LE -r 16000 -d 10 | transcribe -\n"
+"  arecord -q -t raw -f S16_LE -r 16000 | transcribe --raw s16le,16000 -\n";
 
 /* Lines of a file, or parts of a list. */
 typedef struct list {
@@ -203,7 +217,10 @@ typedef struct options {
     int n_formats;
     int subtitles;            /* the preset */
     wnpu_write_options layout; /* what was given beside it; -1: not given */
-    int channel;
+    input_options input;
+    wnpu_audio raw;           /* what input.raw points to */
+    int64_t offset_ms, duration_ms; /* -1: not given */
+    input_clip *clips;        /* what input.clips points to */
     int spans;                /* speech only, no text */
     int device;               /* in JSON, too */
     int quiet, verbose, terminal; /* terminal: standard error is one */
@@ -275,7 +292,8 @@ enum {
     OPT_HOTWORDS, OPT_BOOST, OPT_COMMANDS, OPT_LANGUAGES, OPT_LANGUAGE_MODE,
     OPT_VAD, OPT_VAD_THRESHOLD, OPT_VAD_SPEECH, OPT_VAD_SILENCE, OPT_VAD_PAD, OPT_SPANS,
     OPT_DEVICE, OPT_BATCH, OPT_SUBTITLES, OPT_LINE_WIDTH, OPT_LINES, OPT_MAX_CUE, OPT_MIN_CUE,
-    OPT_GAP, OPT_READING
+    OPT_GAP, OPT_READING,
+    OPT_TRACK, OPT_OFFSET, OPT_DURATION, OPT_CLIPS, OPT_RAW, OPT_STALL
 };
 
 static const struct option long_options[] = {
@@ -285,6 +303,12 @@ static const struct option long_options[] = {
     {"prompt", required_argument, NULL, 'P'},
     {"condition", no_argument, NULL, 'C'},
     {"channel", required_argument, NULL, 'H'},
+    {"track", required_argument, NULL, OPT_TRACK},
+    {"offset", required_argument, NULL, OPT_OFFSET},
+    {"duration", required_argument, NULL, OPT_DURATION},
+    {"clip-timestamps", required_argument, NULL, OPT_CLIPS},
+    {"raw", required_argument, NULL, OPT_RAW},
+    {"stall", required_argument, NULL, OPT_STALL},
     {"beam", required_argument, NULL, OPT_BEAM},
     {"patience", required_argument, NULL, OPT_PATIENCE},
     {"length-penalty", required_argument, NULL, OPT_LENGTH_PENALTY},
@@ -523,6 +547,142 @@ static int take_layout_option(options *o, int option, const char *value)
     }
 }
 
+/* Seconds, M:S or H:M:S, each with a fraction or without. Ends at *end. */
+static int duration(const char *text, const char **end, int64_t *ms)
+{
+    double seconds = 0.0;
+    int parts;
+    for (parts = 1; parts <= 3; parts++) {
+        char *after;
+        double part = *text >= '0' && *text <= '9' ? strtod(text, &after) : -1.0;
+        if (!(part >= 0.0 && part < 1e9)) {
+            return -1;
+        }
+        seconds = seconds * 60.0 + part;
+        text = after;
+        if (*text != ':') {
+            break;
+        }
+        text++;
+    }
+    *end = text;
+    *ms = (int64_t)(seconds * 1000.0 + 0.5);
+    return parts <= 3 ? 0 : -1;
+}
+
+static int take_duration(const char *value, int64_t *ms)
+{
+    const char *end;
+    return duration(value, &end, ms) == 0 && *end == '\0' ? 0
+         : complain(EXIT_USAGE, "%s is no time, such as 90, 1:30 or 0:01:30.5; see --help", value);
+}
+
+#define TO_THE_END INT64_C(1000000000000) /* ms: no recording is as long */
+
+/* "start,end,start,end,...": the last end may be missing. */
+static int take_clips(options *o, const char *value)
+{
+    const char *at = value;
+    size_t n = 0, i, most = strlen(value) / 2 + 1;
+    int64_t last = 0;
+    free(o->clips);
+    o->clips = malloc((most / 2 + 1) * sizeof *o->clips);
+    for (i = 0; o->clips != NULL && i <= most; i++) {
+        int64_t ms;
+        if (duration(at, &at, &ms) != 0 || ms < last || (i % 2 == 1 && ms == last) ||
+            (*at != '\0' && *at != ',')) {
+            break;
+        }
+        last = ms;
+        n = i / 2;
+        o->clips[n].t1_ms = i % 2 == 1 ? ms : TO_THE_END;
+        if (i % 2 == 0) {
+            o->clips[n].t0_ms = ms;
+        }
+        if (*at++ == '\0') {
+            o->input.clips = o->clips;
+            o->input.n_clips = n + 1;
+            return 0;
+        }
+    }
+    return complain(EXIT_USAGE, "%s is no list of times that grow, such as 0,1.5,60,1:30; see "
+                    "--help", value);
+}
+
+/* FORMAT[,RATE[,CHANNELS]] */
+static int take_raw(options *o, const char *value)
+{
+    static const struct {
+        const char *name;
+        int32_t format;
+    } names[] = {
+        {"u8", WNPU_SAMPLE_U8}, {"s16le", WNPU_SAMPLE_S16LE}, {"s24le", WNPU_SAMPLE_S24LE},
+        {"s32le", WNPU_SAMPLE_S32LE}, {"f32le", WNPU_SAMPLE_F32LE}, {"f64le", WNPU_SAMPLE_F64LE},
+        {"alaw", WNPU_SAMPLE_ALAW}, {"mulaw", WNPU_SAMPLE_ULAW}
+    };
+    size_t i, length = strcspn(value, ",");
+    int rate = 16000, channels = 1, end = 0;
+    wnpu_audio_init(&o->raw, sizeof o->raw);
+    o->input.raw = NULL;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i].name) == length && strncmp(value, names[i].name, length) == 0) {
+            o->raw.format = names[i].format;
+            o->input.raw = &o->raw;
+        }
+    }
+    value += length;
+    if (*value != '\0' && sscanf(value, ",%6d%n,%3d%n", &rate, &end, &channels, &end) >= 1) {
+        value += end;
+    }
+    if (o->input.raw == NULL || *value != '\0' || rate < 8000 || rate > 192000 || channels < 1 ||
+        channels > 256) {
+        return complain(EXIT_USAGE, "--raw wants FORMAT[,RATE[,CHANNELS]], such as "
+                        "s16le,16000,1; see --help");
+    }
+    o->raw.rate = (uint32_t)rate;
+    o->raw.channels = (uint32_t)channels;
+    return 0;
+}
+
+static int take_input_option(options *o, int option, const char *value)
+{
+    int n = 0, failed;
+    switch (option) {
+    case OPT_TRACK: return number(value, 0, 999, &o->input.track);
+    case OPT_OFFSET: return take_duration(value, &o->offset_ms);
+    case OPT_DURATION: return take_duration(value, &o->duration_ms);
+    case OPT_CLIPS: return take_clips(o, value);
+    case OPT_RAW: return take_raw(o, value);
+    case OPT_STALL:
+        failed = number(value, 0, 86400, &n);
+        o->input.stall_ms = (int64_t)n * 1000;
+        return failed;
+    default: return take_layout_option(o, option, value);
+    }
+}
+
+/* What of the recording is heard. */
+static int settle_input(options *o)
+{
+    static input_clip one;
+    if (o->offset_ms >= 0 || o->duration_ms >= 0) {
+        if (o->input.clips != NULL) {
+            return complain(EXIT_USAGE, "--clip-timestamps and --offset or --duration say the same "
+                            "in two ways; see --help");
+        }
+        if (o->duration_ms == 0) {
+            return complain(EXIT_USAGE, "--duration is 0; see --help");
+        }
+        one.t0_ms = o->offset_ms > 0 ? o->offset_ms : 0;
+        one.t1_ms = o->duration_ms > 0 ? one.t0_ms + o->duration_ms : TO_THE_END;
+        o->input.clips = &one;
+        o->input.n_clips = 1;
+    }
+    o->input.end = &stop;
+    o->input.whole = o->params.language_windows > 1; /* which hears the beginning twice */
+    return 0;
+}
+
 /* Options of the search and what it may say. */
 static int take_voice_option(options *o, int option, const char *value)
 {
@@ -537,7 +697,7 @@ static int take_voice_option(options *o, int option, const char *value)
     case OPT_VAD_PAD: return number(value, 0, 2000, &p->vad_pad_ms);
     case OPT_SPANS: o->spans = 1; return 0;
     case OPT_DEVICE: o->device = 1; return 0;
-    default: return take_layout_option(o, option, value);
+    default: return take_input_option(o, option, value);
     }
 }
 
@@ -675,8 +835,8 @@ static int take_option(options *o, int option, const char *value)
     case 'R': o->config.require_accel = 1; break;
     case 'M': return number(value, 1, 224, &o->params.max_tokens);
     case 'H':
-        o->channel = WNPU_CHANNEL_MIX;
-        return strcmp(value, "mix") == 0 ? 0 : number(value, 0, 255, &o->channel);
+        o->input.channel = WNPU_CHANNEL_MIX;
+        return strcmp(value, "mix") == 0 ? 0 : number(value, 0, 255, &o->input.channel);
     case 't':
         failed = number(value, 1, 64, &n);
         o->config.threads = (uint32_t)n;
@@ -892,6 +1052,9 @@ static int settle(options *o)
 {
     int code;
     settle_search(o);
+    if (settle_input(o) != 0) {
+        return EXIT_USAGE;
+    }
     if (o->n_files == 0) {
         return complain(EXIT_USAGE, "no recording given; see --help");
     }
@@ -1290,16 +1453,27 @@ static int run(const options *o, wnpu_session *session, int index, const input *
     return code != 0 ? code : written;
 }
 
+/* What the input was like, now that it has been read: code, or that sound is missing. */
+static int tell_input(const options *o, input *in, const char *from, int code)
+{
+    input_state state = input_finish(in);
+    if (state == INPUT_CUT || (state == INPUT_ODD && !o->quiet)) {
+        complain(0, "%s: %s", from, in->why);
+    }
+    return state == INPUT_CUT && code == 0 ? EXIT_OTHER : code;
+}
+
 static int transcribe(const options *o, wnpu_session *session, int index, outputs *out)
 {
     const char *from = o->files[index];
     input in;
     int code = open_outputs(o, from, out); /* first: a pipe can be heard only once */
     if (code == 0) {
-        if (input_open(&in, from, o->channel, &stop) != 0) {
+        if (input_open(&in, from, &o->input) != 0) {
             code = stop ? EXIT_CANCELLED : complain(EXIT_INPUT, "%s: %s", from, in.why);
         } else {
             code = run(o, session, index, &in, out);
+            code = tell_input(o, &in, from, code);
         }
         input_close(&in);
     }
@@ -1371,7 +1545,10 @@ int main(int argc, char **argv)
     opterr = 0; /* its messages would write options as they are */
     memset(&o, 0, sizeof o);
     memset(&o.layout, -1, sizeof o.layout); /* nothing was given */
-    o.channel = WNPU_CHANNEL_MIX;
+    o.input.channel = WNPU_CHANNEL_MIX;
+    o.input.track = -1;
+    o.input.stall_ms = 30000;
+    o.offset_ms = o.duration_ms = -1;
     o.terminal = isatty(STDERR_FILENO);
     wnpu_config_init(&o.config, sizeof o.config);
     wnpu_params_init(&o.params, sizeof o.params);
@@ -1409,5 +1586,6 @@ int main(int argc, char **argv)
     free(o.hotwords.items);
     free(o.commands.text);
     free(o.commands.items);
+    free(o.clips);
     return code;
 }

@@ -1,0 +1,364 @@
+/* ffmpeg.c - see ffmpeg.h */
+#define _XOPEN_SOURCE 700
+
+#include "ffmpeg.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NO_PROGRAM 127 /* the exit status by which shells, and our child, say "cannot be run" */
+#define FEED_SIZE 65536u
+#define TICK_MS 250    /* *end is looked at so often */
+
+/* Demuxers that read nothing but their input. Left out are all that open what a file names, such as
+ * concat, dash, hls, image2, imf, sdp and scripts. */
+static const char formats[] =
+    "aac,ac3,adx,aea,aiff,amr,amrnb,amrwb,ape,aptx,aptx_hd,asf,asf_o,ast,au,avi,caf,dff,dsf,dts,"
+    "dtshd,dv,eac3,flac,flv,g722,gsm,gxf,ircam,iff,latm,loas,matroska,mlp,mov,mp3,mpc,mpc8,mpeg,"
+    "mpegts,mxf,nistsphere,nut,ogg,oma,paf,pvf,rm,rso,sds,sox,tak,truehd,tta,vqf,voc,w64,wav,wsaud,"
+    "wtv,wv,xa,xwma";
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void close_end(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+    }
+    *fd = -1;
+}
+
+/* In the child: descriptors 0 to 2 are set already. -v level+verbose marks what is an error, and
+ * tells the input's duration and what aresample does. aresample fills the time before the first sample and holes in the time
+ * stamps with silence. */
+static void become_ffmpeg(const char *name, const char *protocol, int track)
+{
+    const char *argv[40];
+    char map[32];
+    size_t n = 0;
+    argv[n++] = "ffmpeg";
+    argv[n++] = "-nostdin";
+    argv[n++] = "-hide_banner";
+    argv[n++] = "-nostats";
+    argv[n++] = "-v";
+    argv[n++] = "level+verbose";
+    argv[n++] = "-protocol_whitelist";
+    argv[n++] = protocol;
+    argv[n++] = "-format_whitelist";
+    argv[n++] = formats;
+    argv[n++] = "-i";
+    argv[n++] = name;
+    if (track >= 0) {
+        (void)snprintf(map, sizeof map, "0:a:%d", track);
+        argv[n++] = "-map";
+        argv[n++] = map;
+    }
+    argv[n++] = "-vn";
+    argv[n++] = "-sn";
+    argv[n++] = "-dn";
+    argv[n++] = "-af";
+    argv[n++] = "aresample=async=1:first_pts=0";
+    argv[n++] = "-ar";
+    argv[n++] = "16000";
+    argv[n++] = "-c:a";
+    argv[n++] = "pcm_s16le";
+    argv[n++] = "-f";
+    argv[n++] = "wav";
+    argv[n++] = "pipe:1";
+    argv[n] = NULL;
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(NO_PROGRAM);
+}
+
+/* ends[0] is ours. All four are above 2, so that the child can move its own to 0 to 2. */
+static int make_pipe(int ends[2], int feeding)
+{
+    int i, failed = feeding ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends);
+    for (i = 0; i < 2 && failed == 0; i++) {
+        int high = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
+        close(ends[i]);
+        ends[i] = high;
+        failed = high < 0 ? -1 : 0;
+    }
+    return failed;
+}
+
+/* The child's standard input: the file itself, the feed's other end, or nothing. */
+static int child_input(const ffmpeg *f, const int feed[2])
+{
+    return f->from.seekable_fd >= 0 ? dup(f->from.seekable_fd)
+         : feed[1] >= 0 ? dup(feed[1]) : open("/dev/null", O_RDONLY);
+}
+
+int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
+{
+    const int feeding = from->name == NULL && from->seekable_fd < 0;
+    int feed[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1}, input = -1, failure;
+    size_t room = (from->name != NULL ? strlen(from->name) : 0) + sizeof "file:/dev/stdin";
+    char *name = malloc(room);
+    memset(f, 0, sizeof *f);
+    f->from = *from;
+    f->child = f->in = f->out = f->err = -1;
+    f->duration_ms = -1;
+    f->feed = malloc(FEED_SIZE);
+    if (name == NULL || f->feed == NULL || (feeding && make_pipe(feed, 1) != 0) ||
+        make_pipe(out, 0) != 0 || make_pipe(err, 0) != 0 || (input = child_input(f, feed)) < 0) {
+        failure = errno;
+    } else {
+        /* "file:" keeps ffmpeg from taking a name for a protocol or an option. */
+        (void)snprintf(name, room, "%s%s", feeding ? "pipe:0" : "file:",
+                       feeding ? "" : from->name != NULL ? from->name : "/dev/stdin");
+        (void)snprintf(f->name, sizeof f->name, "%s", name);
+        f->child = fork();
+        failure = errno;
+        if (f->child == 0) {
+            if (dup2(input, 0) < 0 || dup2(out[1], 1) < 0 || dup2(err[1], 2) < 0) {
+                _exit(NO_PROGRAM);
+            }
+            become_ffmpeg(name, feeding ? "pipe" : "file", from->track);
+        }
+    }
+    free(name);
+    close_end(&input);
+    close_end(&feed[1]);
+    close_end(&out[1]);
+    close_end(&err[1]);
+    f->in = feed[0];
+    f->out = out[0];
+    f->err = err[0];
+    errno = failure;
+    return f->child > 0 ? 0 : -1;
+}
+
+/* ---- its messages ---- */
+
+static void copy_message(char *to, size_t size, const char *text)
+{
+    size_t i;
+    for (i = 0; i + 1 < size && text[i] != '\0'; i++) {
+        to[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? ' ' : text[i];
+    }
+    to[i] = '\0';
+}
+
+/* "HH:MM:SS.cc", or "N/A" */
+static int64_t duration_from(const char *text)
+{
+    long hours, minutes;
+    double seconds;
+    return sscanf(text, "%ld:%ld:%lf", &hours, &minutes, &seconds) == 3
+               ? ((int64_t)hours * 60 + minutes) * 60000 + (int64_t)(seconds * 1000.0) : -1;
+}
+
+static int has(const char *text, const char *words)
+{
+    return strstr(text, words) != NULL;
+}
+
+/* One line: "[where @ address] [level] message". */
+static void take_line(ffmpeg *f)
+{
+    const char *text = f->line, *end;
+    int error = 0, warning = 0, mpegts = has(text, "[mpegts @");
+    size_t n = strlen(f->name);
+    while (*text == '[' && (end = strchr(text, ']')) != NULL) {
+        error |= strncmp(text, "[error]", 7) == 0 || strncmp(text, "[fatal]", 7) == 0 ||
+                 strncmp(text, "[panic]", 7) == 0;
+        warning |= strncmp(text, "[warning]", 9) == 0;
+        text = end + 1 + strspn(end + 1, " ");
+    }
+    if (strncmp(text, f->name, n) == 0 && text[n] == ':') {
+        text += n + 1 + strspn(text + n + 1, " ");
+    }
+    if (*text != '\0') {
+        copy_message(f->last, sizeof f->last, text);
+    }
+    if (error && !has(text, "invalid for wav")) { /* more than 4 GiB, but nobody reads the size */
+        copy_message(f->error, sizeof f->error, text);
+    }
+    if (((error && !has(text, "invalid for wav")) ||
+         (warning && !mpegts && (has(text, "acket corrupt") || has(text, "corrupt input") ||
+                                 has(text, "duration do not match")))) && f->damage[0] == '\0') {
+        copy_message(f->damage, sizeof f->damage, text);
+    } else if (warning && has(text, "Estimating duration")) {
+        f->duration_ms = -2; /* not from a header */
+    } else if (strncmp(text, "Duration: ", 10) == 0 && f->duration_ms == -1) {
+        f->duration_ms = duration_from(text + 10);
+    } else if (strncmp(text, "Input #0, flac,", 15) == 0) {
+        f->gapless = 1;
+    } else if (f->gapless && has(text, "audio samples of silence") && f->damage[0] == '\0') {
+        copy_message(f->damage, sizeof f->damage, "frames are missing");
+    } else if (strncmp(text, "Stream #0:", 10) == 0 && has(text, ": Video:")) {
+        f->video |= !has(text, "(attached pic)");
+    }
+}
+
+/* Returns bytes read, 0 at their end. What does not fit into a line is dropped. */
+static ssize_t take_messages(ffmpeg *f)
+{
+    char text[1024];
+    ssize_t i, n = read(f->err, text, sizeof text);
+    for (i = 0; i < n; i++) {
+        if (text[i] == '\n') {
+            f->line[f->line_size] = '\0';
+            take_line(f);
+            f->line_size = 0;
+        } else if (f->line_size + 1 < sizeof f->line && text[i] != '\0') {
+            f->line[f->line_size++] = text[i];
+        }
+    }
+    if (n == 0) {
+        f->line[f->line_size] = '\0';
+        take_line(f);
+        f->line_size = 0;
+    }
+    if (n == 0 || (n < 0 && errno != EINTR)) {
+        close_end(&f->err);
+    }
+    return n;
+}
+
+/* ---- its output ---- */
+
+/* Moves bytes from the source towards ffmpeg. 1 if some moved. */
+static int feed(ffmpeg *f, int writable, int readable)
+{
+    int moved = 0;
+    if (writable && f->feed_at < f->feed_have) {
+        ssize_t n = send(f->in, f->feed + f->feed_at, f->feed_have - f->feed_at,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+            f->feed_at += (size_t)n;
+            moved = 1;
+        } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            close_end(&f->in); /* it has read enough */
+        }
+    }
+    if (readable && f->in >= 0 && f->feed_at == f->feed_have) {
+        int64_t n = f->from.source(f->from.user, f->feed, FEED_SIZE);
+        f->feed_at = 0;
+        f->feed_have = n > 0 ? (size_t)n : 0;
+        moved = 1;
+        if (n <= 0) {
+            close_end(&f->in);
+        }
+    }
+    return moved;
+}
+
+/* Waits up to TICK_MS for something to do and does it, but for reading out. 1 if there was, or if
+ * the source keeps us waiting; 2 when out can be read. */
+static int step(ffmpeg *f)
+{
+    const int empty = f->feed_at == f->feed_have;
+    const int wanted = f->in >= 0 && empty ? f->from.source_fd(f->from.user) : -1;
+    const int at_hand = f->in >= 0 && empty && wanted < 0;
+    struct pollfd p[4];
+    int moved;
+    memset(p, 0, sizeof p);
+    p[0].fd = f->out;
+    p[1].fd = f->err;
+    p[2].fd = empty ? -1 : f->in;
+    p[3].fd = wanted;
+    p[0].events = p[1].events = p[3].events = POLLIN;
+    p[2].events = POLLOUT;
+    if (poll(p, 4, at_hand ? 0 : TICK_MS) < 0) {
+        return 0;
+    }
+    moved = feed(f, p[2].revents != 0, at_hand || p[3].revents != 0);
+    if (p[1].revents != 0 && take_messages(f) > 0) {
+        moved = 1;
+    }
+    return p[0].revents != 0 ? 2 : moved || wanted >= 0;
+}
+
+int64_t ffmpeg_read(void *user, void *buffer, size_t size)
+{
+    ffmpeg *f = user;
+    int64_t last = now_ms();
+    while (f->out >= 0 && size > 0 && !*f->from.end) {
+        int done = step(f);
+        if (done == 2) {
+            ssize_t n = read(f->out, buffer, size);
+            if (n > 0) {
+                return n;
+            }
+            if (n == 0 || errno != EINTR) {
+                close_end(&f->out);
+            }
+        } else if (done == 1) {
+            last = now_ms();
+        } else if (f->from.stall_ms > 0 && now_ms() - last > f->from.stall_ms) {
+            f->stalled = 1;
+            kill(f->child, SIGKILL);
+            close_end(&f->out);
+        }
+    }
+    return 0;
+}
+
+const char *ffmpeg_finish(ffmpeg *f)
+{
+    const int64_t begin = now_ms(), patience = f->from.stall_ms > 0 ? f->from.stall_ms : 30000;
+    close_end(&f->in);
+    while (f->err >= 0 && f->child > 0 && !f->stalled) { /* it closes them when it ends */
+        struct pollfd p;
+        memset(&p, 0, sizeof p);
+        p.fd = f->err;
+        p.events = POLLIN;
+        if (poll(&p, 1, TICK_MS) > 0) {
+            (void)take_messages(f);
+        } else if (now_ms() - begin > patience || *f->from.end) {
+            f->stalled = !*f->from.end;
+            kill(f->child, SIGKILL);
+            break;
+        }
+    }
+    while (f->child > 0 && waitpid(f->child, &f->status, 0) < 0 && errno == EINTR) {
+    }
+    f->child = -1;
+    if (f->stalled) {
+        return "ffmpeg made no progress";
+    }
+    if (WIFEXITED(f->status) && WEXITSTATUS(f->status) == NO_PROGRAM) {
+        return "ffmpeg, which reads other formats, is not installed";
+    }
+    if (has(f->damage, "ormat not on whitelist")) {
+        return "a playlist, a script or a rare format, which are not read";
+    }
+    if (has(f->damage, "matches no streams") || has(f->error, "does not contain any stream")) {
+        return f->from.track > 0 ? "there is no such audio track" : "there is no audio in it";
+    }
+    if (f->status != 0) {
+        return f->damage[0] != '\0' ? f->damage : f->last[0] != '\0' ? f->last : "no reason given";
+    }
+    return f->damage[0] != '\0' ? f->damage : NULL;
+}
+
+void ffmpeg_close(ffmpeg *f)
+{
+    if (f->child > 0) {
+        kill(f->child, SIGKILL); /* nothing that it could say matters any more */
+        while (waitpid(f->child, &f->status, 0) < 0 && errno == EINTR) {
+        }
+        f->child = -1;
+    }
+    close_end(&f->in);
+    close_end(&f->out);
+    close_end(&f->err);
+    free(f->feed);
+    f->feed = NULL;
+}
