@@ -20,6 +20,7 @@
  *   15. se_  search and zl_ how well text compresses
  *   16. al_  alignment and words
  *   17. rs_  results and writers
+ *   24. pm_  run parameters
  *   21. np_  the bridge to an accelerator
  *   19. va_  voice activity
  *   18. wi_  windows: the long-form driver
@@ -18035,6 +18036,444 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
 }
 
 /* ======================================================================
+ * 24. pm_  run parameters
+ *
+ *  Owns      the table of all run parameters: name, type, place, default,
+ *            range, command-line option and meaning of each.
+ *  Assumes   nothing.
+ *  Ensures   defaults, range checks, the fingerprint of a run, parameters
+ *            by name and the command line's options all come from this
+ *            table: a new parameter is a field in the header and one row.
+ *  Costs     nothing at run time beyond the checks.
+ * ====================================================================== */
+#define PM_NONE (-1e30)          /* there is no value that switches it off */
+#define PM_AT(field) offsetof(wnpu_params, field)
+
+/* Columns: field; option, where one starting "--no-" sets a BOOL to 0; choices; group; meaning;
+ * offset and type; default; lowest and highest value; a value that switches it off, which the range
+ * need not contain ("off" on the command line). */
+typedef struct pm_row {
+    const char *name, *option, *choices, *group, *meaning;
+    uint16_t offset;
+    uint8_t type;                /* wnpu_param_type */
+    double fallback, low, high, off;
+} pm_row;
+
+static const pm_row pm_table[] = {
+    {"task", "--translate", "transcribe|translate", "basic",
+     "write the language spoken, or translate it into English (multilingual models)",
+     PM_AT(task), WNPU_PARAM_CHOICE, WNPU_TRANSCRIBE, 0, 1, PM_NONE},
+    {"language", "--language", NULL, "basic",
+     "the language spoken, a code or a name; auto detects it",
+     PM_AT(language), WNPU_PARAM_LANGUAGE, WNPU_LANGUAGE_AUTO, -1, TK_LANGUAGES - 1, PM_NONE},
+    {"timestamps", "--no-timestamps", NULL, "basic",
+     "segments end at the model's timestamps; without, a window is one segment",
+     PM_AT(timestamps), WNPU_PARAM_BOOL, 1, 0, 1, PM_NONE},
+    {"max_initial_timestamp_ms", NULL, NULL, "basic",
+     "latest beginning of a window's first segment",
+     PM_AT(max_initial_timestamp_ms), WNPU_PARAM_INT, 1000, 0, 30000, PM_NONE},
+    {"words", "--words", NULL, "basic",
+     "measure when each word is said; segments begin and end with their words",
+     PM_AT(words), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE},
+    {"max_tokens", "--max-tokens", NULL, "basic",
+     "tokens in a window at most; 0: half of the text context",
+     PM_AT(max_tokens), WNPU_PARAM_INT, 0, 0, SE_MAX_TOKENS, PM_NONE},
+
+    {"beam", "--beam", NULL, "search",
+     "hypotheses of the beam search; 1 is greedy search",
+     PM_AT(beam), WNPU_PARAM_INT, 1, 1, SE_MAX_WIDTH, PM_NONE},
+    {"patience", "--patience", NULL, "search",
+     "a beam ends when this many times its hypotheses have ended",
+     PM_AT(patience), WNPU_PARAM_FLOAT, 1, 0.1, 16, PM_NONE},
+    {"length_penalty", "--length-penalty", NULL, "search",
+     "exponent of the length rule, which compares texts of different lengths",
+     PM_AT(length_penalty), WNPU_PARAM_FLOAT, 1, -4, 4, PM_NONE},
+    {"length_rule", "--length-rule", "power|ratio", "search",
+     "log-probability of n tokens over n^X, or over ((5 + n) / 6)^X",
+     PM_AT(length_rule), WNPU_PARAM_CHOICE, WNPU_LENGTH_POWER, 0, 1, PM_NONE},
+    {"temperature", "--temperature", NULL, "search",
+     "temperature of a window's first decoding; above 0 it samples",
+     PM_AT(temperature), WNPU_PARAM_FLOAT, 0, 0, 2, PM_NONE},
+    {"best_of", "--best-of", NULL, "search",
+     "samples drawn at a temperature above 0; 0: 5, or as many as the session has room for",
+     PM_AT(best_of), WNPU_PARAM_INT, 0, 0, SE_MAX_WIDTH, PM_NONE},
+    {"seed", "--seed", NULL, "search",
+     "the same seed draws the same samples",
+     PM_AT(seed), WNPU_PARAM_SEED, 0, 0, 0, PM_NONE},
+    {"repetition_penalty", "--repetition-penalty", NULL, "search",
+     "divides the logits of tokens that the window has already",
+     PM_AT(repetition_penalty), WNPU_PARAM_FLOAT, 1, 0.5, 4, PM_NONE},
+    {"no_repeat_ngram", "--no-repeat-ngram", NULL, "search",
+     "no such number of tokens in a row twice in a window; 0: off",
+     PM_AT(no_repeat_ngram), WNPU_PARAM_INT, 0, 0, 64, PM_NONE},
+    {"suppress_blank", NULL, NULL, "search",
+     "no blank and no end of text as a window's first token",
+     PM_AT(suppress_blank), WNPU_PARAM_BOOL, 1, 0, 1, PM_NONE},
+    {"suppress_non_speech", "--no-suppress-nonspeech", NULL, "search",
+     "no symbols that are not spoken, such as brackets and notes",
+     PM_AT(suppress_non_speech), WNPU_PARAM_BOOL, 1, 0, 1, PM_NONE},
+    {"suppress", NULL, NULL, "search",
+     "further tokens that are never chosen",
+     PM_AT(suppress), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
+
+    {"temperature_step", "--temperature-step", NULL, "gates",
+     "a window that fails a gate is decoded again at a temperature higher by this, up to 1",
+     PM_AT(temperature_step), WNPU_PARAM_FLOAT, 0.2, 0.05, 1, 0},
+    {"compression_threshold", "--compression-threshold", NULL, "gates",
+     "text that zlib shrinks by more than this factor fails",
+     PM_AT(compression_threshold), WNPU_PARAM_FLOAT, 2.4, 0, INFINITY, 0},
+    {"logprob_threshold", "--logprob-threshold", NULL, "gates",
+     "lowest mean log-probability of a window's tokens",
+     PM_AT(logprob_threshold), WNPU_PARAM_FLOAT, -1, -INFINITY, INFINITY, -INFINITY},
+    {"first_logprob_threshold", "--first-token-threshold", NULL, "gates",
+     "lowest log-probability of a window's first text token",
+     PM_AT(first_logprob_threshold), WNPU_PARAM_FLOAT, 0, -INFINITY, 0, 0},
+    {"no_speech_threshold", "--no-speech-threshold", NULL, "gates",
+     "an improbable window is silent above this no-speech probability",
+     PM_AT(no_speech_threshold), WNPU_PARAM_FLOAT, 0.6, -INFINITY, INFINITY, 1},
+    {"stop_loops", "--no-loop-check", NULL, "gates",
+     "stop a decoding that repeats itself",
+     PM_AT(stop_loops), WNPU_PARAM_BOOL, 1, 0, 1, PM_NONE},
+
+    {"initial_prompt", "--prompt", NULL, "prompts",
+     "text that might have been said before: names, spelling, style",
+     PM_AT(initial_prompt), WNPU_PARAM_TEXT, 0, 0, 0, PM_NONE},
+    {"carry_initial_prompt", "--carry-prompt", NULL, "prompts",
+     "the prompt before every window, not only before the first",
+     PM_AT(carry_initial_prompt), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE},
+    {"condition_on_previous", "--condition", NULL, "prompts",
+     "each window follows the text of the one before it",
+     PM_AT(condition_on_previous), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE},
+    {"prefix", "--prefix", NULL, "prompts",
+     "what the text begins with",
+     PM_AT(prefix), WNPU_PARAM_TEXT, 0, 0, 0, PM_NONE},
+    {"hotwords", "--hotwords", NULL, "prompts",
+     "words that are likely",
+     PM_AT(hotwords), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
+    {"hotword_boost", "--hotword-boost", NULL, "prompts",
+     "how likely, in natural logarithms per token",
+     PM_AT(hotword_boost), WNPU_PARAM_FLOAT, 2, 0, 20, PM_NONE},
+
+    {"language_mode", "--language-mode", "once|each", "language",
+     "detect the language once, or for every window",
+     PM_AT(language_mode), WNPU_PARAM_CHOICE, WNPU_LANGUAGE_ONCE, 0, 1, PM_NONE},
+    {"language_windows", NULL, NULL, "language",
+     "once: from so many windows of 30 s",
+     PM_AT(language_windows), WNPU_PARAM_INT, 1, 1, 20, PM_NONE},
+    {"language_margin", NULL, NULL, "language",
+     "each: the lead in probability with which another language takes over",
+     PM_AT(language_margin), WNPU_PARAM_FLOAT, 0.3, 0, 1, PM_NONE},
+    {"languages", "--languages", NULL, "language",
+     "only these languages are considered",
+     PM_AT(languages), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
+
+    {"vad", "--vad", NULL, "voice",
+     "decode only where there is speech",
+     PM_AT(vad), WNPU_PARAM_BOOL, 1, 0, 1, PM_NONE},
+    {"vad_threshold", "--vad-threshold", NULL, "voice",
+     "probability of speech that begins a span; lower finds more",
+     PM_AT(vad_threshold), WNPU_PARAM_FLOAT, 0.5, 0.05, 0.95, PM_NONE},
+    {"vad_min_speech_ms", "--vad-min-speech", NULL, "voice",
+     "spans with less speech are dropped, ms",
+     PM_AT(vad_min_speech_ms), WNPU_PARAM_INT, 100, 0, 5000, PM_NONE},
+    {"vad_min_silence_ms", "--vad-min-silence", NULL, "voice",
+     "shorter pauses do not end a span, ms",
+     PM_AT(vad_min_silence_ms), WNPU_PARAM_INT, 700, 0, 10000, PM_NONE},
+    {"vad_pad_ms", "--vad-pad", NULL, "voice",
+     "added before and after a span, ms",
+     PM_AT(vad_pad_ms), WNPU_PARAM_INT, 300, 0, 2000, PM_NONE}
+};
+#define PM_ROWS (sizeof pm_table / sizeof pm_table[0])
+
+/* Bytes of a parameter's field; a LIST is a pointer followed by a size_t. */
+static size_t pm_size(const pm_row *row)
+{
+    switch (row->type) {
+    case WNPU_PARAM_FLOAT: return sizeof(float);
+    case WNPU_PARAM_SEED: return sizeof(uint64_t);
+    case WNPU_PARAM_TEXT: return sizeof(char *);
+    case WNPU_PARAM_LIST: return sizeof(void *);
+    default: return sizeof(int32_t);
+    }
+}
+
+static int pm_is_int(const pm_row *row)
+{
+    return pm_size(row) == sizeof(int32_t) && row->type != WNPU_PARAM_FLOAT;
+}
+
+/* Writes a number into the row's field: an int32_t or a float. */
+static void pm_store(wnpu_params *p, const pm_row *row, double value)
+{
+    float real = (float)value;
+    if (row->type == WNPU_PARAM_FLOAT) {
+        memcpy((char *)p + row->offset, &real, sizeof real);
+    } else if (pm_is_int(row)) {
+        int32_t number = (int32_t)value;
+        memcpy((char *)p + row->offset, &number, sizeof number);
+    }
+}
+
+/* The number in the row's field. */
+static double pm_load(const wnpu_params *p, const pm_row *row)
+{
+    int32_t number;
+    float real;
+    if (row->type == WNPU_PARAM_FLOAT) {
+        memcpy(&real, (const char *)p + row->offset, sizeof real);
+        return (double)real;
+    }
+    memcpy(&number, (const char *)p + row->offset, sizeof number);
+    return (double)number;
+}
+
+static void pm_defaults(wnpu_params *p)
+{
+    size_t i;
+    memset(p, 0, sizeof *p);
+    for (i = 0; i < PM_ROWS; i++) {
+        pm_store(p, &pm_table[i], pm_table[i].fallback);
+    }
+}
+
+/* Bounds of a float are floats, too. NaN is outside every range. */
+static int pm_within(const pm_row *row, double value)
+{
+    int real = row->type == WNPU_PARAM_FLOAT;
+    double low = real ? (double)(float)row->low : row->low;
+    double high = real ? (double)(float)row->high : row->high;
+    value = real ? (double)(float)value : value;
+    return (value >= low && value <= high) || value == row->off;
+}
+
+/* E_ARGUMENT, with the name, the value and the range, if a number is outside its range. A BOOL may
+ * have any value. */
+static int pm_check(const wnpu_params *p, wnpu_error *error)
+{
+    size_t i;
+    for (i = 0; i < PM_ROWS; i++) {
+        const pm_row *row = &pm_table[i];
+        double value;
+        if ((row->type != WNPU_PARAM_FLOAT && !pm_is_int(row)) || row->type == WNPU_PARAM_BOOL) {
+            continue;
+        }
+        value = pm_load(p, row);
+        if (!pm_within(row, value)) {
+            return er_set(error, WNPU_E_ARGUMENT, "%s %g is outside %g..%g", row->name,
+                          value, row->low, row->high);
+        }
+    }
+    return WNPU_OK;
+}
+
+static uint64_t pm_mix(uint64_t sum, const void *data, size_t size)
+{
+    uint64_t both[2];
+    both[0] = sum;
+    both[1] = size > 0 ? mf_checksum(data, size) : 0;
+    return mf_checksum(both, sizeof both);
+}
+
+static uint64_t pm_mix_text(uint64_t sum, const char *text)
+{
+    return text != NULL ? pm_mix(sum, text, strlen(text) + 1) : pm_mix(sum, "", 0);
+}
+
+/* A number that stands for everything in checked parameters that affects the output. Of on_logits
+ * it knows only whether there is one. */
+static uint64_t pm_fingerprint(const wnpu_params *p)
+{
+    uint64_t sum = p->on_logits != NULL;
+    size_t i;
+    for (i = 0; i < PM_ROWS; i++) {
+        const pm_row *row = &pm_table[i];
+        if (row->type != WNPU_PARAM_TEXT && row->type != WNPU_PARAM_LIST) {
+            sum = pm_mix(sum, (const char *)p + row->offset, pm_size(row));
+        }
+    }
+    sum = pm_mix_text(sum, p->initial_prompt);
+    sum = pm_mix_text(sum, p->prefix);
+    sum = pm_mix(sum, p->suppress, p->n_suppress * sizeof(int32_t));
+    sum = pm_mix(sum, p->languages, p->n_languages * sizeof(int32_t));
+    for (i = 0; i < p->n_hotwords; i++) {
+        sum = pm_mix_text(sum, p->hotwords[i]);
+    }
+    return sum;
+}
+
+/* ---- by name ---- */
+
+WNPU_API int wnpu_param_info(size_t index, wnpu_param *info)
+{
+    wnpu_param ours;
+    const pm_row *row = index < PM_ROWS ? &pm_table[index] : NULL;
+    if (row == NULL || info == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    memset(&ours, 0, sizeof ours);
+    ours.type = row->type;
+    ours.name = row->name;
+    ours.option = row->option;
+    ours.choices = row->choices;
+    ours.group = row->group;
+    ours.meaning = row->meaning;
+    ours.fallback = row->fallback;
+    ours.low = row->low;
+    ours.high = row->high;
+    ours.has_off = row->off != PM_NONE;
+    ours.off = ours.has_off ? row->off : 0.0;
+    return er_export(info, &ours, sizeof ours);
+}
+
+/* The number of the word among the choices "a|b|c", or -1. */
+static int pm_choice(const char *choices, const char *word)
+{
+    size_t length = strlen(word);
+    int n = 0;
+    for (;; n++) {
+        size_t span = strcspn(choices, "|");
+        if (span == length && memcmp(choices, word, span) == 0) {
+            return n;
+        }
+        if (choices[span] == '\0') {
+            return -1;
+        }
+        choices += span + 1;
+    }
+}
+
+/* A decimal number without the locale's help: sign, digits, a point and digits. 1 when the whole
+ * text is one. */
+static int pm_number(const char *text, double *value)
+{
+    double whole = 0.0, scale = 1.0;
+    int digits = 0, negative = *text == '-';
+    text += *text == '-' || *text == '+';
+    for (; *text >= '0' && *text <= '9'; text++, digits++) {
+        whole = whole * 10.0 + (*text - '0');
+    }
+    if (*text == '.') {
+        for (text++; *text >= '0' && *text <= '9'; text++, digits++) {
+            whole = whole * 10.0 + (*text - '0');
+            scale *= 10.0;
+        }
+    }
+    *value = (negative ? -whole : whole) / scale;
+    return digits > 0 && digits < 300 && *text == '\0';
+}
+
+/* 1 when the whole text is a number from 0 to 2^64 - 1. */
+static int pm_seed(const char *text, uint64_t *seed)
+{
+    const char *from = text;
+    *seed = 0;
+    for (; *text >= '0' && *text <= '9'; text++) {
+        uint64_t digit = (uint64_t)(*text - '0');
+        if (*seed > (UINT64_MAX - digit) / 10) {
+            return 0;
+        }
+        *seed = *seed * 10 + digit;
+    }
+    return text != from && *text == '\0';
+}
+
+/* Text as the number that the row's field holds. 0 when it is none. */
+static int pm_parse(const pm_row *row, const char *text, double *value)
+{
+    int n;
+    switch (row->type) {
+    case WNPU_PARAM_BOOL:
+        n = pm_choice("0|1|off|on|false|true|no|yes", text);
+        *value = (double)(n & 1);
+        return n >= 0;
+    case WNPU_PARAM_CHOICE:
+        n = pm_choice(row->choices, text);
+        *value = (double)n;
+        return n >= 0;
+    case WNPU_PARAM_LANGUAGE:
+        n = strcmp(text, "auto") == 0 ? WNPU_LANGUAGE_AUTO : wnpu_language_id(text);
+        *value = (double)n;
+        return n >= 0 || strcmp(text, "auto") == 0;
+    default:
+        if (row->off != PM_NONE && strcmp(text, "off") == 0) {
+            *value = row->off;
+            return 1;
+        }
+        n = pm_number(text, value);
+        return n && (row->type == WNPU_PARAM_FLOAT || *value == floor(*value));
+    }
+}
+
+/* What a value may be, for messages. */
+static int pm_refuse(const pm_row *row, const char *value, wnpu_error *error)
+{
+    switch (row->type) {
+    case WNPU_PARAM_BOOL:
+        return er_set(error, WNPU_E_ARGUMENT, "%s: \"%.60s\" is neither 0 nor 1", row->name, value);
+    case WNPU_PARAM_CHOICE:
+        return er_set(error, WNPU_E_ARGUMENT, "%s: \"%.60s\" is none of %s", row->name, value,
+                      row->choices);
+    case WNPU_PARAM_LANGUAGE:
+        return er_set(error, WNPU_E_ARGUMENT, "%s: \"%.60s\" is not a language that Whisper knows",
+                      row->name, value);
+    case WNPU_PARAM_SEED:
+        return er_set(error, WNPU_E_ARGUMENT, "%s: \"%.60s\" is not a number from 0 to 2^64 - 1",
+                      row->name, value);
+    default:
+        return er_set(error, WNPU_E_ARGUMENT, "%s: \"%.60s\" is not a number from %g to %g%s",
+                      row->name, value, row->low, row->high,
+                      row->off != PM_NONE ? ", or off" : "");
+    }
+}
+
+static const pm_row *pm_find(const char *name)
+{
+    size_t i;
+    for (i = 0; i < PM_ROWS; i++) {
+        if (strcmp(pm_table[i].name, name) == 0) {
+            return &pm_table[i];
+        }
+    }
+    return NULL;
+}
+
+WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *value,
+                             wnpu_error *error)
+{
+    const pm_row *row = name != NULL ? pm_find(name) : NULL;
+    double number = 0.0;
+    uint64_t seed = 0;
+    er_clear(error);
+    if (params == NULL || name == NULL || value == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "parameters, name or value are NULL");
+    }
+    if (row == NULL) {
+        return er_set(error, WNPU_E_ARGUMENT, "there is no parameter \"%.60s\"", name);
+    }
+    if (row->type == WNPU_PARAM_LIST) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "%s is a list: set the field", row->name);
+    }
+    if (params->struct_size < row->offset + pm_size(row)) {
+        return er_set(error, WNPU_E_VERSION, "the program's wnpu_params has no %s; compile it with "
+                      "this library's header", row->name);
+    }
+    if (row->type == WNPU_PARAM_TEXT) {
+        memcpy((char *)params + row->offset, &value, sizeof value);
+    } else if (row->type == WNPU_PARAM_SEED) {
+        if (!pm_seed(value, &seed)) {
+            return pm_refuse(row, value, error);
+        }
+        memcpy((char *)params + row->offset, &seed, sizeof seed);
+    } else {
+        if (!pm_parse(row, value, &number) || !pm_within(row, number)) {
+            return pm_refuse(row, value, error);
+        }
+        pm_store(params, row, number);
+    }
+    return WNPU_OK;
+}
+
+/* ======================================================================
  * 21. np_  the bridge to an accelerator
  *
  *  Owns      the plan of which product runs on which of the accelerator's
@@ -21893,85 +22332,24 @@ static int wi_language(wi_run *r)
     return wi_check_languages(r);
 }
 
-static int wi_check_int(wi_run *r, const char *name, int32_t value, int32_t low, int32_t high)
-{
-    return value >= low && value <= high ? WNPU_OK
-        : er_set(&r->error, WNPU_E_ARGUMENT, "%s %d is outside %d..%d", name, (int)value, (int)low,
-                 (int)high);
-}
-
-/* What is not a number is outside, too. */
-static int wi_check_float(wi_run *r, const char *name, float value, float low, float high)
-{
-    return value >= low && value <= high ? WNPU_OK
-        : er_set(&r->error, WNPU_E_ARGUMENT, "%s %g is outside %g..%g", name, (double)value,
-                 (double)low, (double)high);
-}
-
-static int wi_check_ints(wi_run *r)
+/* What the session's configuration limits beyond the ranges of the parameters. */
+static int wi_check_slots(wi_run *r)
 {
     const wnpu_params *p = &r->params;
-    const struct { const char *name; int32_t value, low, high; } list[] = {
-        {"task", p->task, WNPU_TRANSCRIBE, WNPU_TRANSLATE},
-        {"language", p->language, WNPU_LANGUAGE_AUTO, TK_LANGUAGES - 1},
-        {"max_initial_timestamp_ms", p->max_initial_timestamp_ms, 0, 30000},
-        {"max_tokens", p->max_tokens, 0, (int32_t)SE_MAX_TOKENS},
-        {"length_rule", p->length_rule, WNPU_LENGTH_POWER, WNPU_LENGTH_RATIO},
-        {"no_repeat_ngram", p->no_repeat_ngram, 0, 64},
-        {"language_mode", p->language_mode, WNPU_LANGUAGE_ONCE, WNPU_LANGUAGE_EACH},
-        {"language_windows", p->language_windows, 1, 20},
-        {"vad_min_speech_ms", p->vad_min_speech_ms, 0, 5000},
-        {"vad_min_silence_ms", p->vad_min_silence_ms, 0, 10000},
-        {"vad_pad_ms", p->vad_pad_ms, 0, 2000}
-    };
-    size_t i;
-    int status = WNPU_OK, slots = (int)r->beams;
-    for (i = 0; i < sizeof list / sizeof list[0] && status == WNPU_OK; i++) {
-        status = wi_check_int(r, list[i].name, list[i].value, list[i].low, list[i].high);
+    int slots = (int)r->beams;
+    if (p->beam > slots || p->best_of > slots) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "%s %d is outside %d..%d; max_beams of the "
+                      "session's configuration is the limit", p->beam > slots ? "beam" : "best_of",
+                      (int)(p->beam > slots ? p->beam : p->best_of), p->beam > slots, slots);
     }
-    if (status == WNPU_OK && (p->beam < 1 || p->beam > slots)) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "beam %d is outside 1..%d; max_beams of the "
-                      "session's configuration is the limit", (int)p->beam, slots);
-    }
-    if (status == WNPU_OK && (p->best_of < 0 || p->best_of > slots)) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "best_of %d is outside 0..%d; max_beams of the "
-                      "session's configuration is the limit", (int)p->best_of, slots);
-    }
-    return status;
-}
-
-static int wi_check_floats(wi_run *r)
-{
-    const wnpu_params *p = &r->params;
-    const struct { const char *name; float value, low, high; } list[] = {
-        {"no_speech_threshold", p->no_speech_threshold, -INFINITY, INFINITY},
-        {"logprob_threshold", p->logprob_threshold, -INFINITY, INFINITY},
-        {"patience", p->patience, 0.1f, 16.0f},
-        {"length_penalty", p->length_penalty, -4.0f, 4.0f},
-        {"temperature", p->temperature, 0.0f, 2.0f},
-        {"compression_threshold", p->compression_threshold, 0.0f, INFINITY},
-        {"first_logprob_threshold", p->first_logprob_threshold, -INFINITY, 0.0f},
-        {"hotword_boost", p->hotword_boost, 0.0f, 20.0f},
-        {"repetition_penalty", p->repetition_penalty, 0.5f, 4.0f},
-        {"language_margin", p->language_margin, 0.0f, 1.0f},
-        {"vad_threshold", p->vad_threshold, 0.05f, 0.95f}
-    };
-    size_t i;
-    int status = WNPU_OK;
-    for (i = 0; i < sizeof list / sizeof list[0] && status == WNPU_OK; i++) {
-        status = wi_check_float(r, list[i].name, list[i].value, list[i].low, list[i].high);
-    }
-    if (status == WNPU_OK && p->temperature_step != 0.0f) {
-        status = wi_check_float(r, "temperature_step", p->temperature_step, 0.05f, 1.0f);
-    }
-    return status;
+    return WNPU_OK;
 }
 
 static int wi_check(wi_run *r)
 {
     const wnpu_params *p = &r->params;
-    int status = wi_check_ints(r);
-    status = status == WNPU_OK ? wi_check_floats(r) : status;
+    int status = pm_check(p, &r->error);
+    status = status == WNPU_OK ? wi_check_slots(r) : status;
     if (status != WNPU_OK) {
         return status;
     }
@@ -22141,57 +22519,6 @@ static void wi_end_language(wi_run *r)
     }
 }
 
-static uint64_t wi_mix(uint64_t sum, const void *data, size_t size)
-{
-    uint64_t both[2];
-    both[0] = sum;
-    both[1] = size > 0 ? mf_checksum(data, size) : 0;
-    return mf_checksum(both, sizeof both);
-}
-
-static uint64_t wi_mix_text(uint64_t sum, const char *text)
-{
-    return text != NULL ? wi_mix(sum, text, strlen(text) + 1) : wi_mix(sum, "", 0);
-}
-
-/* Of everything in the parameters that has a say in the output; they have been checked. */
-static uint64_t wi_fingerprint(const wnpu_params *p)
-{
-    static const size_t holes[][2] = { /* padding, which may hold anything */
-        {offsetof(wnpu_params, temperature) + sizeof p->temperature, offsetof(wnpu_params, seed)},
-        {offsetof(wnpu_params, carry_initial_prompt) + sizeof p->carry_initial_prompt,
-         offsetof(wnpu_params, prefix)},
-        {offsetof(wnpu_params, no_repeat_ngram) + sizeof p->no_repeat_ngram,
-         offsetof(wnpu_params, on_logits)},
-        {offsetof(wnpu_params, language_margin) + sizeof p->language_margin,
-         offsetof(wnpu_params, languages)},
-        {offsetof(wnpu_params, vad_pad_ms) + sizeof p->vad_pad_ms, sizeof *p}
-    };
-    wnpu_params q = *p;
-    uint64_t sum;
-    size_t i;
-    for (i = 0; i < sizeof holes / sizeof holes[0]; i++) {
-        memset((char *)&q + holes[i][0], 0, holes[i][1] - holes[i][0]);
-    }
-    q.struct_size = q.on_logits != NULL;
-    q.suppress = q.languages = NULL;
-    q.initial_prompt = q.prefix = NULL;
-    q.hotwords = NULL;
-    q.user = NULL;
-    q.on_segment = NULL;
-    q.on_progress = NULL;
-    q.on_logits = NULL;
-    sum = wi_mix(0, &q, sizeof q);
-    sum = wi_mix_text(sum, p->initial_prompt);
-    sum = wi_mix_text(sum, p->prefix);
-    sum = wi_mix(sum, p->suppress, p->n_suppress * sizeof(int32_t));
-    sum = wi_mix(sum, p->languages, p->n_languages * sizeof(int32_t));
-    for (i = 0; i < p->n_hotwords; i++) {
-        sum = wi_mix_text(sum, p->hotwords[i]);
-    }
-    return sum;
-}
-
 /* The windows from here to the end, and what a run ends with. */
 static int wi_finish(wi_run *r, int status)
 {
@@ -22215,7 +22542,7 @@ static int wi_resume(wi_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
     int status = wi_check(r);
-    if (status == WNPU_OK && wi_fingerprint(&r->params) != r->asked) {
+    if (status == WNPU_OK && pm_fingerprint(&r->params) != r->asked) {
         status = er_set(&r->error, WNPU_E_ARGUMENT, "these are not the parameters that the run "
                         "began with; only callbacks may differ");
     }
@@ -22255,7 +22582,7 @@ static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
         status = wi_look_ahead(r, audio);
     }
     if (status == WNPU_OK && !wi_cancelled(r)) { /* else all this may have been cut short */
-        r->asked = wi_fingerprint(&r->params);
+        r->asked = pm_fingerprint(&r->params);
         wi_set_mark(r);
     }
     return wi_finish(r, status);
@@ -22632,12 +22959,12 @@ static uint32_t sn_layout(void)
 /* Sizes, and a sample of everything else that a model is made of. */
 static uint64_t sn_model(const wnpu_model *m)
 {
-    uint64_t sum = wi_mix(0, m->data, m->data_size < 4096 ? m->data_size : 4096);
+    uint64_t sum = pm_mix(0, m->data, m->data_size < 4096 ? m->data_size : 4096);
     uint64_t size = m->data_size;
     size_t at;
-    sum = wi_mix(sum, &size, sizeof size);
+    sum = pm_mix(sum, &size, sizeof size);
     for (at = 4096; at + 64 <= m->data_size; at += 65536) {
-        sum = wi_mix(sum, m->data + at, 64);
+        sum = pm_mix(sum, m->data + at, 64);
     }
     return sum;
 }
@@ -23034,29 +23361,7 @@ WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size)
     if (params == NULL || struct_size < sizeof p.struct_size) {
         return;
     }
-    memset(&p, 0, sizeof p);
-    p.language = WNPU_LANGUAGE_AUTO;
-    p.timestamps = 1;
-    p.suppress_blank = 1;
-    p.suppress_non_speech = 1;
-    p.max_initial_timestamp_ms = 1000;
-    p.no_speech_threshold = 0.6f;
-    p.logprob_threshold = -1.0f;
-    p.beam = 1;
-    p.patience = 1.0f;
-    p.length_penalty = 1.0f;
-    p.temperature_step = 0.2f;
-    p.compression_threshold = 2.4f;
-    p.stop_loops = 1;
-    p.hotword_boost = 2.0f;
-    p.repetition_penalty = 1.0f;
-    p.language_windows = 1;
-    p.language_margin = 0.3f;
-    p.vad = 1;
-    p.vad_threshold = 0.5f;
-    p.vad_min_speech_ms = 100;
-    p.vad_min_silence_ms = 700;
-    p.vad_pad_ms = 300;
+    pm_defaults(&p);
     memset(params, 0, struct_size);
     memcpy(params, &p, struct_size < sizeof p ? struct_size : sizeof p);
     params->struct_size = (uint32_t)struct_size;

@@ -95,6 +95,8 @@ extern "C" {
 #define wnpu_cancel              WNPU_RENAMED(WNPU_PREFIX, cancel)
 #define wnpu_session_error       WNPU_RENAMED(WNPU_PREFIX, session_error)
 #define wnpu_params_init         WNPU_RENAMED(WNPU_PREFIX, params_init)
+#define wnpu_params_set          WNPU_RENAMED(WNPU_PREFIX, params_set)
+#define wnpu_param_info          WNPU_RENAMED(WNPU_PREFIX, param_info)
 #define wnpu_transcribe          WNPU_RENAMED(WNPU_PREFIX, transcribe)
 #define wnpu_resume              WNPU_RENAMED(WNPU_PREFIX, resume)
 #define wnpu_get_position        WNPU_RENAMED(WNPU_PREFIX, get_position)
@@ -795,6 +797,45 @@ typedef struct wnpu_params {
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
 
+/* -- Parameters by name, for command lines, configuration files and bindings to other languages. */
+typedef enum wnpu_param_type {
+    WNPU_PARAM_BOOL = 0,      /* int32_t; any value but 0 is 1 */
+    WNPU_PARAM_INT = 1,       /* int32_t */
+    WNPU_PARAM_FLOAT = 2,     /* float */
+    WNPU_PARAM_CHOICE = 3,    /* int32_t, the number of a word in choices, from 0 */
+    WNPU_PARAM_LANGUAGE = 4,  /* int32_t, a language's number or WNPU_LANGUAGE_AUTO */
+    WNPU_PARAM_SEED = 5,      /* uint64_t */
+    WNPU_PARAM_TEXT = 6,      /* const char *, UTF-8 */
+    WNPU_PARAM_LIST = 7       /* a pointer and a size_t n_...; by its field only */
+} wnpu_param_type;
+
+/* What is known of one parameter. Strings are static. */
+typedef struct wnpu_param {
+    uint32_t struct_size;     /* set by the caller */
+    int32_t type;             /* wnpu_param_type */
+    const char *name;         /* of the field of wnpu_params */
+    const char *option;       /* of the example's command line, "--beam"; one that begins with
+                                 "--no-" sets a BOOL to 0; NULL if there is none */
+    const char *choices;      /* of a CHOICE: "power|ratio"; else NULL */
+    const char *group;        /* basic, search, gates, prompts, language, voice */
+    const char *meaning;      /* in one line */
+    double fallback;          /* the default, where the type is a number */
+    double low, high;         /* the range, both included; may be infinite */
+    int32_t has_off;          /* 1: the value off is allowed too, and switches it off */
+    double off;
+} wnpu_param;
+
+/* Parameter number index, from 0 in the order of groups. Errors: E_ARGUMENT behind the last one. */
+WNPU_API int wnpu_param_info(size_t index, wnpu_param *info);
+/* Sets one parameter of a structure that wnpu_params_init() has initialised. value is a decimal
+ * number; 0, 1, off, on, false, true, no or yes for a BOOL; a word for a CHOICE; a code, a name or
+ * "auto" for a LANGUAGE; "off" where has_off is 1. The pointer to a TEXT is kept: it must live until
+ * the runs with these parameters are over. On error nothing changes. Errors: E_ARGUMENT (unknown
+ * name, or a value that is malformed or outside its range), E_UNSUPPORTED (a LIST), E_VERSION (the
+ * program was compiled with a header that does not have the parameter). */
+WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *value,
+                             wnpu_error *error);
+
 /* Transcribes a whole recording in the calling thread. params may be NULL for defaults. Results of
  * the run before are forgotten. Returns WNPU_OK, WNPU_INCOMPLETE when the ledger has unresolved
  * spans, or a negative error; whatever was transcribed before an error stays readable. Errors:
@@ -1249,8 +1290,8 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
  * wnpu_amdxdna_diagnose() says more. */
 WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **accel,
                                wnpu_error *error);
-/* NULL is allowed. Not while a session uses it. Waits for the driver where it is renewing a context,
- * which takes some seconds when the firmware is dead. */
+/* NULL is allowed. Not while a session uses it. Waits for the driver where it is renewing a
+ * context, which takes some seconds when the firmware is dead. */
 WNPU_API void wnpu_amdxdna_close(wnpu_accel *accel);
 
 typedef enum wnpu_amdxdna_cause {
