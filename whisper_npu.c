@@ -17670,9 +17670,20 @@ static void rs_spell_plain(rs_out *o, const char *text, size_t length, const cha
     rs_bytes(o, text, length);
 }
 
+/* An invisible word joiner (U+2060) where text would be taken for something else, in formats that
+ * have no escape for it. */
+#define RS_JOINER "\xe2\x81\xa0"
+
+/* Players take "{\" for the beginning of a command in any kind of subtitles, and hide it. */
+static void rs_guard(rs_out *o, char c, const char before[3])
+{
+    rs_text(o, c == '\\' && before[2] == '{' ? RS_JOINER : "");
+}
+
 /* "-->" belongs to the times of a cue, and SubRip has no way to escape it. */
 static void rs_spell_srt(rs_out *o, const char *text, size_t length, const char before[3])
 {
+    rs_guard(o, text[0], before);
     if (text[0] == '>' && before[1] == '-' && before[2] == '-') {
         rs_text(o, " ");
     }
@@ -17681,7 +17692,7 @@ static void rs_spell_srt(rs_out *o, const char *text, size_t length, const char 
 
 static void rs_spell_vtt(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    (void)before;
+    rs_guard(o, text[0], before);
     if (text[0] == '&' || text[0] == '<' || text[0] == '>') {
         rs_text(o, text[0] == '&' ? "&amp;" : text[0] == '<' ? "&lt;" : "&gt;");
     } else {
@@ -17696,12 +17707,12 @@ static void rs_spell_csv(rs_out *o, const char *text, size_t length, const char 
     rs_bytes(o, text, length);
 }
 
-/* "[12:34.56]" and "<12:34.56>" are times, and LRC has no way to escape them: an invisible word
- * joiner (U+2060) keeps the digits from the bracket. */
+/* "[12:34.56]" and "<12:34.56>" are times, and LRC has no way to escape them. */
 static void rs_spell_lrc(rs_out *o, const char *text, size_t length, const char before[3])
 {
+    rs_guard(o, text[0], before);
     if (text[0] >= '0' && text[0] <= '9' && (before[2] == '[' || before[2] == '<')) {
-        rs_text(o, "\xe2\x81\xa0");
+        rs_text(o, RS_JOINER);
     }
     rs_bytes(o, text, length);
 }
@@ -17710,10 +17721,10 @@ static void rs_spell_lrc(rs_out *o, const char *text, size_t length, const char 
  * word joiner. */
 static void rs_spell_ass(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    (void)before;
+    rs_guard(o, text[0], before); /* some players do not know the escapes */
     rs_text(o, text[0] == '{' || text[0] == '}' ? "\\" : "");
     rs_bytes(o, text, length);
-    rs_text(o, text[0] == '\\' ? "\xe2\x81\xa0" : "");
+    rs_text(o, text[0] == '\\' ? RS_JOINER : "");
 }
 
 /* The text of a cue, with newline between its lines. Blanks are written as spaces. */

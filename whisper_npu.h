@@ -1035,8 +1035,10 @@ WNPU_API int wnpu_format_from_name(const char *name);
 
 /* Writes the results of the last run. Every format is valid UTF-8 with "\n" line ends (csv: RFC
  * 4180). In all formats but JSON control characters in the text are written as spaces. In srt "-->"
- * within a text is written as "-- >"; vtt, csv and ass are escaped by their own rules. In srt, vtt,
- * lrc and ass cues never overlap, and end at least 1 ms (ass: 10 ms) after they begin.
+ * within a text is written as "-- >"; vtt, csv and ass are escaped by their own rules; what else
+ * would be taken for markup by usual players ("{\" in subtitles, "[12:34]" in lrc) is broken by an
+ * invisible U+2060, except for <i> and its like in srt. In srt, vtt, lrc and ass cues never overlap,
+ * and end at least 1 ms (ass: 10 ms) after they begin.
  * Errors: E_ARGUMENT, E_IO. */
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user);

@@ -437,14 +437,16 @@ static int replace(const output *out, output_fill_fn fill, void *user)
     char *name;
     int error, fd = open_beside(out, &name);
     if (fd < 0) {
-        return errno == EPERM && out->exists ? write_in_place(out, fill, user) : errno;
+        return errno == EPERM && out->exists && !out->strict ? write_in_place(out, fill, user)
+                                                             : errno;
     }
     error = pour(out, fd, 0, fill, user);
     if (close(fd) != 0 && error == 0) {
         error = errno;
     }
     if (error == 0 && rename(name, out->path) != 0) {
-        error = write_in_place(out, fill, user); /* some names can be written but not replaced */
+        error = errno; /* some names can be written but not replaced */
+        error = out->strict ? error : write_in_place(out, fill, user);
     } else if (error == 0) {
         free(name);
         return 0;
@@ -526,4 +528,18 @@ int output_save(output *out, output_fill_fn fill, void *user)
         (void)snprintf(out->where, sizeof out->where, "%s", error != 0 ? "" : "standard output");
     }
     return error != 0 ? -1 : 1;
+}
+
+void output_safely(FILE *file, const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    for (; *t != '\0'; t++) {
+        if (*t == 0xc2 && t[1] >= 0x80 && t[1] < 0xa0) {
+            fprintf(file, "\\u%04x", *++t); /* controls beyond ASCII */
+        } else if (*t < 32 || *t == 127) {
+            fprintf(file, "\\x%02x", *t);
+        } else {
+            fputc(*t, file);
+        }
+    }
 }

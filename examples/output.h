@@ -26,7 +26,8 @@ typedef enum output_kind {
 typedef struct output {
     output_kind kind;
     char *path;               /* with symbolic links resolved; NULL: standard output */
-    int strict;               /* may be set after output_open(): no other place will do */
+    int strict;               /* may be set after output_open(): a whole file or none, no other
+                                 place and not in place */
     char *buffer;             /* may be set after output_open(), with its size: used for writing */
     size_t buffer_size;
     int fd;                   /* of a stream, else -1 */
@@ -60,5 +61,9 @@ int output_save(output *out, output_fill_fn fill, void *user);
 
 /* Frees what output_open() took. */
 void output_close(output *out);
+
+/* Writes text with control characters as escapes: file names and the like must neither end a line
+ * nor command a terminal. */
+void output_safely(FILE *file, const char *text);
 
 #endif

@@ -43,11 +43,13 @@ static const char help[] =
 __attribute__((format(printf, 2, 3)))
 static int complain(int code, const char *format, ...)
 {
+    char line[8192];
     va_list args;
-    fputs("pack: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    fputs("pack: ", stderr);
+    output_safely(stderr, line);
     fputc('\n', stderr);
     return code;
 }
@@ -122,6 +124,11 @@ static int save(const wnpu_model *model, const char *from, const char *to)
     int failed;
     if (output_open(&out, strcmp(to, "-") == 0 ? NULL : to) != 0) {
         return complain(EXIT_OUTPUT, "%s: %s", to, out.why);
+    }
+    if (out.kind == OUTPUT_IN_PLACE) {
+        output_close(&out);
+        return complain(EXIT_OUTPUT, "%s: can only be written in place, and programs may have it "
+                        "mapped; remove it first", to);
     }
     out.strict = 1;
     out.buffer = buffer;

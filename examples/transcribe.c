@@ -246,22 +246,6 @@ static void on_signal(int number)
     }
 }
 
-/* Text with control characters as escapes: file names and the like must neither end a line nor
- * command a terminal. */
-static void put_safe(FILE *file, const char *text)
-{
-    const unsigned char *t = (const unsigned char *)text;
-    for (; *t != '\0'; t++) {
-        if (*t == 0xc2 && t[1] >= 0x80 && t[1] < 0xa0) {
-            fprintf(file, "\\u%04x", *++t); /* controls beyond ASCII */
-        } else if (*t < 32 || *t == 127) {
-            fprintf(file, "\\x%02x", *t);
-        } else {
-            fputc(*t, file);
-        }
-    }
-}
-
 __attribute__((format(printf, 2, 3)))
 static int complain(int code, const char *format, ...)
 {
@@ -271,7 +255,7 @@ static int complain(int code, const char *format, ...)
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
     fputs("transcribe: ", stderr);
-    put_safe(stderr, line);
+    output_safely(stderr, line);
     fputc('\n', stderr);
     return code;
 }
@@ -1141,7 +1125,9 @@ static int open_model(const options *o, wnpu_model **model)
         memset(&info, 0, sizeof info);
         info.struct_size = sizeof info;
         wnpu_model_get_info(*model, &info);
-        fprintf(stderr, "model %s: %s, %s, %.0f MB in memory, %.0f MB shared\n", path, info.name,
+        fputs("model ", stderr);
+        output_safely(stderr, path);
+        fprintf(stderr, ": %s, %s, %.0f MB in memory, %.0f MB shared\n", info.name,
                 info.weight_type, (double)info.bytes / 1e6, (double)info.shared_bytes / 1e6);
     }
     return status;
@@ -1199,7 +1185,7 @@ static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
     if (p->on && now != p->shown) {
         p->shown = now;
         fputs("\r\033[K", stderr);
-        put_safe(stderr, p->name);
+        output_safely(stderr, p->name);
         fprintf(stderr, ": %d%s", now, total_ms > 0 ? " %" : " s");
         fflush(stderr);
     }
@@ -1216,7 +1202,7 @@ static void tell_speed(const options *o, const char *name, const wnpu_session *s
         return;
     }
     audio = (double)s.audio_ms;
-    put_safe(stderr, name);
+    output_safely(stderr, name);
     fprintf(stderr, ": %.1f s of sound in %.2f s, %.1f times real time\n", audio / 1e3,
             s.total_ms / 1e3, s.total_ms > 0 ? audio / s.total_ms : 0.0);
     if (o->verbose) {

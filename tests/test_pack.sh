@@ -65,6 +65,12 @@ test_forms() {
         same "$T/json" "$T/ggml.json"
         same "$T/$form.wnpu" "$T/toy.bin.wnpu"
     done
+    cp "$T/toy.bin" "$T/same.bin" && cp "$T/toy.bin" "$T/many.wnpu"
+    ln "$T/many.wnpu" "$T/many2.wnpu"
+    run 5 "$pack" "$T/same.bin" "$T/same.bin" # never over the model itself
+    run 5 "$pack" "$T/toy.bin" "$T/many.wnpu" # nor into a file that may be mapped
+    same "$T/toy.bin" "$T/same.bin"
+    same "$T/toy.bin" "$T/many2.wnpu"
     run 0 "$pack" "$T/toy.bin.wnpu" - # a pack of a pack, on standard output
     same "$T/out" "$T/toy.bin.wnpu"
 }

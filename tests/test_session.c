@@ -640,6 +640,8 @@ static life_bytes format_of(const wnpu_model *m, const rs_store *store, int form
     return t;
 }
 
+#define J "\xe2\x81\xa0" /* U+2060 */
+
 /* Text that looks like markup, and a segment without length, in each format but JSON. */
 static void markup(void)
 {
@@ -648,18 +650,19 @@ static void markup(void)
     static const char *const want[] = {
         "A&B <i>up</i> ---> \"down\"   {\\an8}\\N [12:34.56]<1:2>\n",
         "1\n101:00:00,007 --> 101:00:00,008\n"
-            "A&B <i>up</i> --- > \"down\"   {\\an8}\\N [12:34.56]<1:2>\n\n",
+            "A&B <i>up</i> --- > \"down\"   {" J "\\an8}\\N [12:34.56]<1:2>\n\n",
         "WEBVTT\n\n101:00:00.007 --> 101:00:00.008\n"
-            "A&amp;B &lt;i&gt;up&lt;/i&gt; ---&gt; \"down\"   {\\an8}\\N [12:34.56]&lt;1:2&gt;\n\n",
+            "A&amp;B &lt;i&gt;up&lt;/i&gt; ---&gt; \"down\"   {" J "\\an8}\\N [12:34.56]&lt;1:2&gt;"
+            "\n\n",
         "start\tend\ttext\n363600007\t363600007\t"
             "A&B <i>up</i> ---> \"down\"   {\\an8}\\N [12:34.56]<1:2>\n",
         NULL, NULL,
         "start,end,text\r\n363600007,363600007,"
             "\"A&B <i>up</i> ---> \"\"down\"\"   {\\an8}\\N [12:34.56]<1:2>\"\r\n",
-        "[6060:00.00]A&B <i>up</i> ---> \"down\"   {\\an8}\\N "
-            "[\xe2\x81\xa0" "12:34.56]<\xe2\x81\xa0" "1:2>\n",
+        "[6060:00.00]A&B <i>up</i> ---> \"down\"   {" J "\\an8}\\N "
+            "[" J "12:34.56]<" J "1:2>\n",
         "Dialogue: 0,101:00:00.00,101:00:00.01,Default,,0,0,0,,A&B <i>up</i> ---> \"down\"   "
-            "\\{\\\xe2\x81\xa0" "an8\\}\\\xe2\x81\xa0" "N [12:34.56]<1:2>\n"
+            "\\{" J "\\" J "an8\\}\\" J "N [12:34.56]<1:2>\n"
     };
     static unsigned char block[16384];
     wnpu_model *m = life_float_toy(7);
