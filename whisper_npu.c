@@ -13967,6 +13967,7 @@ typedef struct se_hypothesis {
     int32_t least_end;                  /* behind a timestamp before this one text has to go on */
     int ended;                          /* by end of text */
     size_t loop;                        /* tokens before a loop, 0: no loop */
+    int heard;                          /* 1: the audio repeats itself before the loop, too */
     uint32_t loop_at;                   /* encoder position where the loop begins, 0: unknown */
     size_t judge_at;                    /* text tokens before repetition is judged again */
     unsigned char again[SE_MAX_TOKENS]; /* 1: the token repeats earlier ones, and so does the
@@ -14539,14 +14540,13 @@ static void se_restore(se_search *s, const se_hypothesis *h)
     (void)se_feed_from(s->decoder, h->slot, s->fed, 0, s->p->n + n, 0, 0, NULL);
 }
 
-/* Marks what was found to be said again, and when to look again. */
-static void se_mark(se_hypothesis *h, const se_parts *parts, size_t period, size_t length)
+/* Marks the parts from the second to the last that the audio supports. */
+static void se_mark(se_hypothesis *h, const se_parts *parts, size_t supported)
 {
     size_t i;
-    for (i = parts->begin[1]; i < parts->begin[parts->n]; i++) {
+    for (i = parts->begin[1]; supported > 1 && i < parts->begin[supported]; i++) {
         h->again[i] = 1;
     }
-    h->judge_at = length + (period > SE_LOOP_LONG ? period : SE_LOOP_LONG);
 }
 
 /* 1 if the hypothesis, whose caches hold all but its latest token, ends in a loop: it repeats itself
@@ -14573,13 +14573,17 @@ static int se_loops(se_search *s, se_hypothesis *h, const int32_t *before, size_
         se_restore(s, h);
     }
     if (keep == parts.n) {
-        se_mark(h, &parts, period, length);
+        se_mark(h, &parts, keep);
+        h->judge_at = length + (period > SE_LOOP_LONG ? period : SE_LOOP_LONG);
         return 0;
     }
     while (keep < parts.n && h->again[parts.begin[keep]]) { /* what was found before stays */
         keep++;
     }
-    if (keep < SE_KEPT) {
+    h->heard = keep >= SE_KEPT;
+    if (h->heard) {
+        se_mark(h, &parts, keep);
+    } else {
         keep = !begun;
     }
     h->loop = se_cut(h, v, &parts, keep);
@@ -21778,8 +21782,16 @@ static const se_hypothesis *wi_search(wi_run *r, const se_prompt *p, const se_op
     return &r->foreseen.found[i];
 }
 
-/* One decoding of the window; keeps it if it is the best so far. Returns why it is refused. */
-static uint32_t wi_attempt(wi_run *r, float temperature, int context, uint32_t attempt)
+/* Whether a decoding passes the gates, or would but for a loop that follows repetition that was
+ * heard: the loop is cut off, and what follows is decoded with the next window. */
+static int wi_passes(const se_hypothesis *h, uint32_t reasons)
+{
+    return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->heard);
+}
+
+/* One decoding of the window; keeps it if it is the best so far. Returns why it is refused, and
+ * whether it passes all the same. */
+static uint32_t wi_attempt(wi_run *r, float temperature, int context, uint32_t attempt, int *passes)
 {
     se_options options;
     se_prompt prompt;
@@ -21796,15 +21808,16 @@ static uint32_t wi_attempt(wi_run *r, float temperature, int context, uint32_t a
     o.first_logprob = h->first_logprob;
     o.prompted = prompt.sot > 0;
     reasons = wi_refusals(r, &o, h->loop > 0);
-    if (attempt == 0 || reasons == 0 || wi_better(r, &o, h->loop > 0, r->hypothesis->loop > 0)) {
+    *passes = wi_passes(h, reasons);
+    if (attempt == 0 || *passes || wi_better(r, &o, h->loop > 0, r->hypothesis->loop > 0)) {
         *r->hypothesis = *h;
         r->origin = o;
     }
     return reasons;
 }
 
-/* Decodes the window until a decoding passes the gates: text that repeats itself first once more
- * without the text before it, then at rising temperatures. */
+/* Decodes the window until a decoding passes: text that repeats itself first once more without the
+ * text before it, then at rising temperatures. */
 static void wi_attempts(wi_run *r)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
@@ -21812,14 +21825,15 @@ static void wi_attempts(wi_run *r)
     int context = r->n_previous + r->n_initial > 0;
     uint32_t attempt, reasons, all = 0, hotter = 0;
     float temperature = p->temperature;
+    int passes = 0;
     memset(&r->origin, 0, sizeof r->origin);
     for (attempt = 0; ; attempt++) {
-        reasons = wi_attempt(r, temperature, context, attempt);
-        if (reasons == 0 || wi_cancelled(r)) {
+        reasons = wi_attempt(r, temperature, context, attempt, &passes);
+        r->stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !wi_cancelled(r);
+        if (passes || wi_cancelled(r)) {
             break;
         }
         all |= reasons;
-        r->stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0;
         if (context && (reasons & repeats) != 0) {
             context = 0;
             continue;
@@ -21831,9 +21845,9 @@ static void wi_attempts(wi_run *r)
     }
     r->origin.retries = (int32_t)attempt;
     r->origin.reasons = all;
-    r->origin.accepted = reasons == 0;
+    r->origin.accepted = passes;
     r->stats.retries += attempt;
-    r->stats.unaccepted += reasons != 0;
+    r->stats.unaccepted += !passes;
 }
 
 /* What the next window is told of this one. */
@@ -21848,13 +21862,14 @@ static void wi_carry(wi_run *r, size_t taken)
 }
 
 /* After a text that was cut off before a loop the rest of the window is heard again, from its last
- * timestamp on; but if that loops as well, it is left alone. */
+ * timestamp on; but if that loops as well, and nothing was heard before it, it is left alone. */
 static size_t wi_after_loop(wi_run *r, size_t frames)
 {
     const se_hypothesis *h = r->hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
     size_t used = last > t0 ? (size_t)(last - t0) * WI_FRAMES_A_STEP : frames;
-    return ++r->cuts <= 2 && used >= 100 ? used : frames;
+    r->cuts += !h->heard;
+    return r->cuts <= 2 && used >= 100 ? used : frames;
 }
 
 /* Measures the words of the window's text, if they are asked for, over its first frames. */
@@ -21917,7 +21932,7 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
         r->stats.silent++;
         return wi_close(r, 1, used);
     }
-    cut = r->hypothesis->loop > 0 && !r->origin.accepted;
+    cut = r->hypothesis->loop > 0;
     if (cut) {
         wi_cut_loop(r, r->hypothesis);
     }
