@@ -2,7 +2,7 @@
  * transcribe.c - recordings in, text or subtitles out. See --help.
  *
  *     cc -DNO_NPU -I. examples/transcribe.c examples/input.c examples/ffmpeg.c examples/output.c \
- *        examples/npu.c whisper_npu.c -o transcribe -lm -lpthread
+ *        examples/replay.c examples/npu.c whisper_npu.c -o transcribe -lm -lpthread
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */
@@ -11,6 +11,7 @@
 #include "input.h"
 #include "npu.h"
 #include "output.h"
+#include "replay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,16 +50,16 @@ static const char help_hear[] =
 "\n"
 "What to hear\n"
 "  -m, --model FILE      a ggml Whisper model, or a pack that build/pack made of one; packs\n"
-"                        open at once. Default: ggml-base.en.bin in the cache\n"
-"                        that scripts/fetch.sh fills (~/.cache/whisper_npu), or\n"
-"                        ggml-tiny.bin if that is missing, if a language other than\n"
-"                        English is given, or with --translate\n"
+"                        open at once. Default: of the cache that scripts/fetch.sh fills\n"
+"                        (~/.cache/whisper_npu) ggml-tiny.bin, which detects the language;\n"
+"                        ggml-base.en.bin instead for FILEs that are certainly English,\n"
+"                        and with --language en\n"
 "  -l, --language LANG   code or name of the language spoken; auto detects it (default)\n"
 "      --translate       write in English, whatever is spoken (multilingual models)\n"
 "      --languages LIST  only these come into question: codes or names, with commas\n"
-"      --language-mode M the language of the recording: first (of its first 30 s; the\n"
+"      --language-mode M the language of the recording: first (of its first speech; the\n"
 "                        default), a number from 1 to 20 (the average of so many 30 s), or\n"
-"                        each (every window its own)\n"
+"                        each (every window its own; a pause of 3 s ends a window)\n"
 "      --prompt TEXT     what might have been said before: names, spelling, style\n"
 "      --carry-prompt    the prompt before every window, not only the first\n"
 "      --condition       let each window of 30 s follow the text of the one before it\n"
@@ -170,7 +171,9 @@ static const char help_work[] =
 "What to tell\n"
 "  -q, --quiet           nothing but errors\n"
 "  -v, --verbose         model, speed and times of each stage, on standard error.\n"
-"                        Without it, progress and speed show on a terminal only\n"
+"                        Without it, speed shows on a terminal only\n"
+"      --progress        how much is done, on standard error: on a terminal in one line\n"
+"                        (which is the default there), else in a line for each step\n"
 "      --list-languages  codes and names, then exit\n"
 "      --self-test       compare the library with known answers, then exit: 0 or 6\n"
 "      --version         then exit\n"
@@ -181,7 +184,8 @@ static const char help_work[] =
 "  1  an option is wrong, or does not fit the model or this CPU\n"
 "  2  the model cannot be opened\n"
 "  3  a FILE cannot be read; the others are done\n"
-"  4  cancelled by SIGINT or SIGTERM; the text up to there is written\n"
+"  4  ended early by SIGINT (Ctrl-C), SIGTERM or SIGHUP; the text up to there is written\n"
+"     to every output. A second signal ends the program at once\n"
 "  5  an output cannot be written; that is found out before anything runs, but for outputs\n"
 "     that nobody reads any more\n"
 "  6  anything else, such as no memory, an incomplete result, or a FILE that is damaged\n"
@@ -223,7 +227,7 @@ typedef struct options {
     input_clip *clips;        /* what input.clips points to */
     int spans;                /* speech only, no text */
     int device;               /* in JSON, too */
-    int quiet, verbose, terminal; /* terminal: standard error is one */
+    int quiet, verbose, progress, terminal; /* terminal: standard error is one */
     wnpu_config config;
     wnpu_params params;
     list hotwords, commands;
@@ -234,14 +238,21 @@ typedef struct options {
 
 /* All that the signal handler touches. */
 static volatile sig_atomic_t stop;
+static volatile sig_atomic_t finishes; /* a pipe is read: what was heard of it is transcribed, as it
+                                          cannot be heard again */
 static _Atomic(wnpu_session *) running;
 
+/* The first signal ends the recording, a second one the program. */
 static void on_signal(int number)
 {
     wnpu_session *session = atomic_load(&running);
-    (void)number;
+    if (stop) {
+        signal(number, SIG_DFL);
+        raise(number); /* delivered when this returns */
+        return;
+    }
     stop = 1;
-    if (session != NULL) {
+    if (session != NULL && !finishes) {
         wnpu_cancel(session);
     }
 }
@@ -275,8 +286,8 @@ enum {
     OPT_NO_SPEECH, OPT_NO_LOOP_CHECK, OPT_REPETITION, OPT_NO_REPEAT, OPT_CARRY, OPT_PREFIX,
     OPT_HOTWORDS, OPT_BOOST, OPT_COMMANDS, OPT_LANGUAGES, OPT_LANGUAGE_MODE,
     OPT_VAD, OPT_VAD_THRESHOLD, OPT_VAD_SPEECH, OPT_VAD_SILENCE, OPT_VAD_PAD, OPT_SPANS,
-    OPT_DEVICE, OPT_BATCH, OPT_SUBTITLES, OPT_LINE_WIDTH, OPT_LINES, OPT_MAX_CUE, OPT_MIN_CUE,
-    OPT_GAP, OPT_READING,
+    OPT_DEVICE, OPT_BATCH, OPT_PROGRESS, OPT_SUBTITLES, OPT_LINE_WIDTH, OPT_LINES, OPT_MAX_CUE,
+    OPT_MIN_CUE, OPT_GAP, OPT_READING,
     OPT_TRACK, OPT_OFFSET, OPT_DURATION, OPT_CLIPS, OPT_RAW, OPT_STALL
 };
 
@@ -343,6 +354,7 @@ static const struct option long_options[] = {
     {"npu", required_argument, NULL, 'U'},
     {"npu-all", no_argument, NULL, 'A'},
     {"require-npu", no_argument, NULL, 'R'},
+    {"progress", no_argument, NULL, OPT_PROGRESS},
     {"quiet", no_argument, NULL, 'q'},
     {"verbose", no_argument, NULL, 'v'},
     {"list-languages", no_argument, NULL, 'L'},
@@ -681,6 +693,7 @@ static int take_voice_option(options *o, int option, const char *value)
     case OPT_VAD_PAD: return number(value, 0, 2000, &p->vad_pad_ms);
     case OPT_SPANS: o->spans = 1; return 0;
     case OPT_DEVICE: o->device = 1; return 0;
+    case OPT_PROGRESS: o->progress = 1; return 0;
     default: return take_input_option(o, option, value);
     }
 }
@@ -1065,28 +1078,77 @@ static int settle(options *o)
 
 /* ---- the model ---- */
 
-/* The default model in the cache: 0 and path filled in, or -1. */
-static int cached_model(const options *o, char path[PATH_SIZE])
+#define ENGLISH_ONLY "ggml-base.en.bin"
+#define MULTILINGUAL "ggml-tiny.bin"
+
+/* A model that is open. */
+typedef struct engine {
+    char path[PATH_SIZE];     /* "" if there is none */
+    wnpu_model *model;
+    wnpu_session *session;
+} engine;
+
+/* Recordings in English have the English-only model if both are there and the language is to be
+ * found out; all others have the first one. */
+typedef struct engines {
+    engine first, english;
+} engines;
+
+/* Whether a model of that name is in the cache; its path. */
+static int in_cache(const char *name, char path[PATH_SIZE])
 {
-    static const char *const names[] = {"ggml-base.en.bin", "ggml-tiny.bin"};
     const char *cache = getenv("WHISPER_NPU_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
-    int english = o->params.language <= 0 && o->params.task == WNPU_TRANSCRIBE;
-    int i, n;
-    for (i = english ? 0 : 1; i < 2; i++) {
-        if (cache != NULL) {
-            n = snprintf(path, PATH_SIZE, "%s/%s", cache, names[i]);
-        } else if (xdg != NULL) {
-            n = snprintf(path, PATH_SIZE, "%s/whisper_npu/%s", xdg, names[i]);
-        } else {
-            n = snprintf(path, PATH_SIZE, "%s/.cache/whisper_npu/%s", home != NULL ? home : "",
-                         names[i]);
-        }
-        if (n > 0 && (size_t)n < PATH_SIZE && access(path, F_OK) == 0) {
-            return 0;
-        }
+    int n = cache != NULL ? snprintf(path, PATH_SIZE, "%s/%s", cache, name)
+          : xdg != NULL   ? snprintf(path, PATH_SIZE, "%s/whisper_npu/%s", xdg, name)
+                          : snprintf(path, PATH_SIZE, "%s/.cache/whisper_npu/%s",
+                                     home != NULL ? home : "", name);
+    if (n > 0 && (size_t)n < PATH_SIZE && access(path, F_OK) == 0) {
+        return 1;
     }
-    return -1;
+    path[0] = '\0';
+    return 0;
+}
+
+/* Whether English is among the languages that come into question. */
+static int may_be_english(const options *o)
+{
+    size_t i, n = o->params.n_languages;
+    for (i = 0; i < n && o->languages[i] != 0; i++) {
+    }
+    return o->params.language <= 0 && o->params.task == WNPU_TRANSCRIBE && (n == 0 || i < n);
+}
+
+/* Whether the language is to be found out, of the recording as a whole and before it is decoded. */
+static int asks_language(const options *o)
+{
+    return o->params.language == WNPU_LANGUAGE_AUTO && o->params.n_languages != 1 && !o->spans;
+}
+
+/* Which models are to be used. */
+static int find_models(const options *o, engines *e)
+{
+    char english[PATH_SIZE];
+    int multilingual = in_cache(MULTILINGUAL, e->first.path);
+    int follows = o->params.language_mode == WNPU_LANGUAGE_EACH || o->params.language_windows > 1;
+    if (o->model != NULL) {
+        (void)snprintf(e->first.path, PATH_SIZE, "%s", o->model);
+        return 0;
+    }
+    if (may_be_english(o) && in_cache(ENGLISH_ONLY, english)) {
+        if (!multilingual || !asks_language(o)) {
+            strcpy(e->first.path, english);
+        } else if (!follows) {
+            strcpy(e->english.path, english);
+        }
+        if (!multilingual && asks_language(o) && !o->quiet) {
+            (void)complain(0, "the language is not checked: " ENGLISH_ONLY " knows English only, "
+                           "and there is no " MULTILINGUAL "; scripts/fetch.sh tiny fetches it");
+        }
+        return 0;
+    }
+    return multilingual ? 0 : complain(EXIT_MODEL, "no --model given and none in the cache that "
+                                       "fits; scripts/fetch.sh tiny fetches one");
 }
 
 static void on_log(void *user, wnpu_log_level level, const char *text)
@@ -1100,18 +1162,12 @@ static void on_log(void *user, wnpu_log_level level, const char *text)
     }
 }
 
-static int open_model(const options *o, wnpu_model **model)
+static int open_model(const options *o, const char *path, wnpu_model **model)
 {
     wnpu_model_config config;
     wnpu_model_info info;
     wnpu_error error = {0, ""};
-    char found[PATH_SIZE];
-    const char *path = o->model != NULL ? o->model : found;
     int status;
-    if (o->model == NULL && cached_model(o, found) != 0) {
-        return complain(EXIT_MODEL, "no --model given and none in the cache; "
-                        "scripts/fetch.sh tiny fetches one");
-    }
     wnpu_model_config_init(&config, sizeof config);
     config.keep_float = o->config.compute == WNPU_COMPUTE_FLOAT;
     config.threads = o->config.threads;
@@ -1158,9 +1214,9 @@ static int open_session(const options *o, const wnpu_model *model, wnpu_session 
     sigemptyset(&ours);
     sigaddset(&ours, SIGINT);
     sigaddset(&ours, SIGTERM);
+    sigaddset(&ours, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &ours, &before);
     status = open_fastest(o, model, session, &error);
-    atomic_store(&running, *session);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (status == WNPU_OK) {
         return 0;
@@ -1169,27 +1225,102 @@ static int open_session(const options *o, const wnpu_model *model, wnpu_session 
                     : status == WNPU_E_ACCEL ? EXIT_NPU : EXIT_OTHER, "%s", error.message);
 }
 
+static int open_engine(const options *o, engine *e)
+{
+    int code = open_model(o, e->path, &e->model);
+    return code != 0 ? code : open_session(o, e->model, &e->session);
+}
+
+/* ---- languages ---- */
+
+/* Least probability of a language that is certain. Of 110 English clips tiny gives 106 at least
+ * that much, and of 27 others none to English; of the 4 of them that it takes for another language 3
+ * are below, and 5 of the 23 that it names right. */
+#define CERTAIN 0.8f
+
+/* The most probable of the languages in question. */
+static int likeliest(const options *o, const float *probabilities)
+{
+    int best = o->params.n_languages > 0 ? o->languages[0] : 0, i;
+    int n = o->params.n_languages > 0 ? (int)o->params.n_languages : wnpu_language_count();
+    for (i = 0; i < n; i++) {
+        int language = o->params.n_languages > 0 ? o->languages[i] : i;
+        best = probabilities[language] > probabilities[best] ? language : best;
+    }
+    return best;
+}
+
+/* The engine for a recording, whose beginning is heard for that. */
+static engine *choose_engine(const options *o, engines *e, const char *name,
+                             const wnpu_audio *audio)
+{
+    float p[100] = {0};
+    engine *chosen = &e->first;
+    int language;
+    if (wnpu_detect_language(e->first.session, audio, p, sizeof p / sizeof p[0]) < 0) {
+        return chosen; /* the run will fail in the same way, and say so */
+    }
+    language = likeliest(o, p);
+    if (language == 0 && p[0] >= CERTAIN) {
+        chosen = e->english.session != NULL || open_engine(o, &e->english) == 0 ? &e->english
+                                                                                : chosen;
+    }
+    if (!o->quiet) {
+        (void)complain(0, "%s: the language is %s (probability %.2f); model %s", name,
+                       wnpu_language_name(language), (double)p[language],
+                       strrchr(chosen->path, '/') + 1);
+    }
+    return chosen;
+}
+
+/* After a run: says so if it is not certain which language was spoken. */
+static void tell_doubt(const options *o, const char *name, const wnpu_session *session)
+{
+    wnpu_stats s;
+    s.struct_size = sizeof s;
+    if (!o->quiet && asks_language(o) && o->params.language_mode == WNPU_LANGUAGE_ONCE && wnpu_segment_count(session) > 0 &&
+        wnpu_get_stats(session, &s) == WNPU_OK && s.language_probability < CERTAIN) {
+        (void)complain(0, "%s: the language is perhaps %s (probability %.2f); --language gives it, "
+                       "--languages those that come into question", name,
+                       wnpu_language_name(s.language), (double)s.language_probability);
+    }
+}
+
 /* ---- the work ---- */
 
 typedef struct progress {
     const char *name;
-    int shown;                /* what the terminal shows now, -1 nothing */
-    int on;
+    int shown;                /* what was shown last, -1 nothing */
+    int on, terminal;         /* terminal: one line, which is written over */
 } progress;
 
-static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
+static void clear_progress(progress *p)
 {
-    progress *p = user;
+    if (p->terminal && p->shown >= 0) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+        p->shown = -1;
+    }
+}
+
+static void show_progress(progress *p, int64_t done_ms, int64_t total_ms)
+{
     /* Percent, or seconds when nobody knows how long it is. */
     int now = (int)(total_ms > 0 ? done_ms * 100 / total_ms : done_ms / 1000);
-    if (p->on && now != p->shown) {
-        p->shown = now;
-        fputs("\r\033[K", stderr);
-        output_safely(stderr, p->name);
-        fprintf(stderr, ": %d%s", now, total_ms > 0 ? " %" : " s");
-        fflush(stderr);
+    if (!p->on || now == p->shown) {
+        return;
     }
-    return stop;
+    p->shown = now;
+    fputs(p->terminal ? "\r\033[K" : "transcribe: ", stderr);
+    output_safely(stderr, p->name);
+    if (total_ms > 0) {
+        fprintf(stderr, ": %d %% (%lld of %lld s)", now, (long long)(done_ms / 1000),
+                (long long)(total_ms / 1000));
+    } else {
+        fprintf(stderr, ": %d s", now);
+    }
+    fputs(p->terminal ? "" : "\n", stderr);
+    fflush(stderr);
 }
 
 static void tell_speed(const options *o, const char *name, const wnpu_session *session)
@@ -1244,6 +1375,8 @@ typedef struct content {
     int index, format;        /* of the input; wnpu_format */
     int shared;               /* several inputs share standard output */
     int first;                /* this is the first one there */
+    const wnpu_write_cursor *written; /* what went there during the run, or NULL; the first time that
+                                 the output is filled, only the rest is written */
 } content;
 
 static int put(wnpu_write_fn write, void *sink, const char *text)
@@ -1327,14 +1460,12 @@ static int put_json_string(wnpu_write_fn write, void *sink, const char *text)
     return status == WNPU_OK ? put(write, sink, "\"") : status;
 }
 
-/* An output_fill_fn: the results of one input in one format. */
-static int fill(void *user, wnpu_write_fn write, void *sink)
+/* What stands before the results of one of several inputs. */
+static int put_name(const content *c, wnpu_write_fn write, void *sink)
 {
-    const content *c = user;
     const char *name = c->o->files[c->index];
-    wnpu_write_options layout = c->o->layout;
-    int status = WNPU_OK, json = is_array(c->o);
-    if (json) {
+    int status = WNPU_OK;
+    if (is_array(c->o)) {
         status = put(write, sink, c->first ? "[{\"file\": " : ",\n{\"file\": ");
         status = status == WNPU_OK ? put_json_string(write, sink, name) : status;
         status = status == WNPU_OK ? put(write, sink, ", \"result\":\n") : status;
@@ -1343,19 +1474,38 @@ static int fill(void *user, wnpu_write_fn write, void *sink)
         status = status == WNPU_OK ? put_line(write, sink, name) : status;
         status = status == WNPU_OK ? put(write, sink, " <==\n") : status;
     }
+    return status;
+}
+
+/* An output_fill_fn: the results of one input in one format. */
+static int fill(void *user, wnpu_write_fn write, void *sink)
+{
+    content *c = user;
+    wnpu_write_options layout = c->o->layout;
+    wnpu_write_cursor cursor;
+    int status = WNPU_OK, rest = c->written != NULL;
+    if (rest) {
+        cursor = *c->written;
+        cursor.last = 1;
+        c->written = NULL;
+    } else {
+        status = put_name(c, write, sink);
+    }
     layout.format = c->o->device && c->format == WNPU_FORMAT_JSON ? WNPU_FORMAT_JSON_DEVICE
                                                                   : c->format;
     if (status == WNPU_OK) {
         status = c->o->spans ? put_spans(c->session, write, sink)
                : c->choice != NULL && c->format == WNPU_FORMAT_TXT ? put_choice(c, write, sink)
-               : wnpu_write_with(c->session, &layout, NULL, write, sink);
+               : wnpu_write_with(c->session, &layout, rest ? &cursor : NULL, write, sink);
     }
-    return json && status == WNPU_OK ? put(write, sink, "}") : status;
+    return is_array(c->o) && status == WNPU_OK ? put(write, sink, "}") : status;
 }
 
 /* The outputs of one input. */
 typedef struct outputs {
     output of[MAX_OUTPUTS];
+    wnpu_write_cursor cursors[MAX_OUTPUTS]; /* of what was written during the run; struct_size 0:
+                                 nothing was */
     int n;
     int written;              /* results on standard output so far */
 } outputs;
@@ -1388,12 +1538,13 @@ static int open_outputs(const options *o, const char *from, outputs *out)
 static int write_results(const options *o, const wnpu_session *session, int index,
                          const wnpu_choice *choice, outputs *out)
 {
-    content c = {o, session, choice, index, 0, is_shared(o), out->written == 0};
+    content c = {o, session, choice, index, 0, is_shared(o), out->written == 0, NULL};
     int target, code = 0;
     for (target = 0; target < out->n; target++) {
         output *one = &out->of[target];
         int saved;
         c.format = o->formats[target];
+        c.written = out->cursors[target].struct_size > 0 ? &out->cursors[target] : NULL;
         saved = output_save(one, fill, &c);
         out->written += one->kind == OUTPUT_STDOUT && saved == 0;
         if (saved != 0) {
@@ -1407,27 +1558,89 @@ static int write_results(const options *o, const wnpu_session *session, int inde
     return code;
 }
 
-/* The run itself: in is open, out too. */
-static int run(const options *o, wnpu_session *session, int index, const input *in, outputs *out)
+static const char *input_name(const options *o, int index)
 {
-    const char *name = strcmp(o->files[index], "-") == 0 ? "standard input" : o->files[index];
-    progress shown = {name, -1, o->terminal && !o->quiet};
+    return strcmp(o->files[index], "-") == 0 ? "standard input" : o->files[index];
+}
+
+/* A run whose text is written as it comes. */
+typedef struct live {
+    const options *o;
+    wnpu_session *session;
+    outputs *out;
+    int index;
+    int text_on_terminal;     /* where the progress is, too */
+    int failed;               /* after the run it is tried again, and perhaps elsewhere */
+    progress shown;
+} live;
+
+static int64_t write_fd(void *user, const void *data, size_t size)
+{
+    ssize_t n;
+    do {
+        n = write(*(const int *)user, data, size);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* What is final goes to standard output, FIFOs and devices at once. */
+static int on_segment(void *user, const wnpu_segment *segment)
+{
+    live *l = user;
+    content c = {l->o, l->session, NULL, l->index, 0, is_shared(l->o), l->out->written == 0, NULL};
+    wnpu_write_options layout = l->o->layout;
+    int target;
+    (void)segment;
+    for (target = 0; target < l->out->n && !l->failed; target++) {
+        output *one = &l->out->of[target];
+        wnpu_write_cursor *cursor = &l->out->cursors[target];
+        int fd = one->kind == OUTPUT_STDOUT ? STDOUT_FILENO : one->kind == OUTPUT_STREAM ? one->fd : -1;
+        layout.format = l->o->formats[target];
+        if (fd < 0 || layout.format == WNPU_FORMAT_JSON) {
+            continue;
+        }
+        if (l->text_on_terminal) {
+            clear_progress(&l->shown);
+        }
+        if (cursor->struct_size == 0) {
+            l->failed = put_name(&c, write_fd, &fd) != WNPU_OK;
+            cursor->struct_size = l->failed ? 0 : sizeof *cursor;
+        }
+        l->failed = l->failed ||
+                    wnpu_write_with(l->session, &layout, cursor, write_fd, &fd) != WNPU_OK;
+    }
+    return 0;
+}
+
+static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
+{
+    live *l = user;
+    show_progress(&l->shown, done_ms, total_ms);
+    return stop && !finishes;
+}
+
+/* The run itself: out is open. */
+static int run(const options *o, wnpu_session *session, int index, const wnpu_audio *audio,
+               outputs *out)
+{
+    const char *name = input_name(o, index);
+    live l = {o, session, out, index, o->terminal && isatty(STDOUT_FILENO), 0,
+              {name, -1, o->progress || (o->terminal && !o->quiet), o->terminal}};
     wnpu_params params = o->params;
     wnpu_choice choice;
     int status, code, written = 0, chosen = o->commands.n > 0;
     params.on_progress = on_progress;
-    params.user = &shown;
+    params.on_segment = chosen ? NULL : on_segment;
+    params.user = &l;
+    memset(out->cursors, 0, sizeof out->cursors);
     memset(&choice, 0, sizeof choice);
     choice.struct_size = sizeof choice;
-    status = chosen ? wnpu_choose(session, &params, &in->audio, o->commands.items, o->commands.n,
-                                  &choice)
-           : o->spans ? wnpu_detect_speech(session, &params, &in->audio)
-                    : wnpu_transcribe(session, &params, &in->audio);
+    status = chosen ? wnpu_choose(session, &params, audio, o->commands.items, o->commands.n, &choice)
+           : o->spans ? wnpu_detect_speech(session, &params, audio)
+                    : wnpu_transcribe(session, &params, audio);
     chosen = chosen && status == WNPU_OK;
     code = code_of(status);
-    if (shown.shown >= 0) {
-        fputs("\r\033[K", stderr);
-    }
+    clear_progress(&l.shown);
     if (status != WNPU_OK) {
         const char *why = wnpu_session_error(session);
         complain(code, "%s: %s", name, why[0] != '\0' ? why : wnpu_strerror(status));
@@ -1435,6 +1648,7 @@ static int run(const options *o, wnpu_session *session, int index, const input *
     if (status >= 0 || status == WNPU_E_CANCELLED || wnpu_segment_count(session) > 0) {
         written = write_results(o, session, index, chosen ? &choice : NULL, out);
     }
+    tell_doubt(o, name, session);
     tell_speed(o, name, session);
     return code != 0 ? code : written;
 }
@@ -1449,7 +1663,33 @@ static int tell_input(const options *o, input *in, const char *from, int code)
     return state == INPUT_CUT && code == 0 ? EXIT_OTHER : code;
 }
 
-static int transcribe(const options *o, wnpu_session *session, int index, outputs *out)
+/* The input is open. */
+static int hear(const options *o, engines *e, int index, const input *in, outputs *out)
+{
+    wnpu_audio audio = in->audio;
+    engine *chosen = &e->first;
+    replay heard;
+    int code;
+    finishes = !in->seekable;
+    replay_begin(&heard, &audio);
+    atomic_store(&running, e->first.session);
+    if (e->english.path[0] != '\0') {
+        chosen = choose_engine(o, e, input_name(o, index), &audio);
+    }
+    replay_again(&heard);
+    atomic_store(&running, chosen->session);
+    code = stop && !finishes ? EXIT_CANCELLED : run(o, chosen->session, index, &audio, out);
+    if (stop && code == 0) {
+        code = complain(EXIT_CANCELLED, "%s: ended by a signal; what was heard is written",
+                        input_name(o, index));
+    }
+    atomic_store(&running, NULL);
+    finishes = 0;
+    replay_end(&heard);
+    return code;
+}
+
+static int transcribe(const options *o, engines *e, int index, outputs *out)
 {
     const char *from = o->files[index];
     input in;
@@ -1458,7 +1698,7 @@ static int transcribe(const options *o, wnpu_session *session, int index, output
         if (input_open(&in, from, &o->input) != 0) {
             code = stop ? EXIT_CANCELLED : complain(EXIT_INPUT, "%s: %s", from, in.why);
         } else {
-            code = run(o, session, index, &in, out);
+            code = hear(o, e, index, &in, out);
             code = tell_input(o, &in, from, code);
         }
         input_close(&in);
@@ -1480,32 +1720,31 @@ static int open_npu(options *o)
 
 static int transcribe_all(options *o)
 {
-    wnpu_model *model = NULL;
-    wnpu_session *session = NULL;
+    engines e;
     outputs out;
-    int i, code = open_model(o, &model);
+    int i, code;
+    memset(&e, 0, sizeof e);
     memset(&out, 0, sizeof out);
-    if (code == 0) {
-        code = open_npu(o);
-    }
-    if (code == 0) {
-        code = open_session(o, model, &session);
-    }
-    for (i = 0; session != NULL && i < o->n_files && !stop; i++) {
-        int one = transcribe(o, session, i, &out);
+    code = find_models(o, &e);
+    code = code == 0 ? open_model(o, e.first.path, &e.first.model) : code;
+    code = code == 0 ? open_npu(o) : code;
+    code = code == 0 ? open_session(o, e.first.model, &e.first.session) : code;
+    for (i = 0; e.first.session != NULL && i < o->n_files && !stop; i++) {
+        int one = transcribe(o, &e, i, &out);
         code = one == EXIT_CANCELLED || code == 0 ? one : code;
         if (one == EXIT_USAGE) {
             break; /* the others would fail in the same way */
         }
     }
-    if (session != NULL && is_array(o) &&
+    if (e.first.session != NULL && is_array(o) &&
         (fputs(out.written > 0 ? "]\n" : "[]\n", stdout) == EOF || fflush(stdout) != 0)) {
         code = code == 0 ? complain(EXIT_OUTPUT, "standard output: %s", strerror(errno)) : code;
     }
-    atomic_store(&running, NULL);
-    wnpu_session_close(session);
+    wnpu_session_close(e.first.session);
+    wnpu_session_close(e.english.session);
     npu_close(o->config.accel);
-    wnpu_model_close(model);
+    wnpu_model_close(e.first.model);
+    wnpu_model_close(e.english.model);
     return stop ? EXIT_CANCELLED : code;
 }
 
@@ -1517,6 +1756,22 @@ static void open_standard(void)
     for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
+
+/* A signal that is ignored, as by nohup, stays so. */
+static void catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action, before;
+    size_t i;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    sigemptyset(&action.sa_mask);
+    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            sigaction(numbers[i], &action, NULL);
         }
     }
 }
@@ -1562,11 +1817,7 @@ int main(int argc, char **argv)
     if (code != 0) {
         return code;
     }
-    /* The first signal cancels, a second one kills. */
-    action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    catch_signals();
     code = transcribe_all(&o);
     free(o.hotwords.text);
     free(o.hotwords.items);

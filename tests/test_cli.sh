@@ -47,6 +47,7 @@ wav_header() {
 # 8 s of speech, 2 s of silence, 20 minutes of speech, all from the recording's samples at the end.
 make_recordings() {
     { wav_header 256000 1; tail -c 960000 "$demo" | head -c 256000; } >"$T/speech.wav"
+    tail -c 256000 "$T/speech.wav" >"$T/spoken"
     { wav_header 64000 1; head -c 64000 /dev/zero; } >"$T/silence.wav"
     { wav_header 64000 2; head -c 64000 /dev/zero; } >"$T/stereo.wav"
     tail -c 960000 "$demo" >"$T/raw"
@@ -69,7 +70,7 @@ test_help() {
         compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
-        language-mode vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device batch \
+        language-mode progress vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device batch \
         subtitles max-line-width max-lines max-cue-ms min-cue-ms min-gap-ms reading-speed; do
         has "$T/out" "--$option"
     done
@@ -589,7 +590,7 @@ test_output_directory() {
 }
 
 test_signals() {
-    for signal in INT TERM; do
+    for signal in INT TERM HUP; do
         run 4 timeout --foreground --preserve-status -s $signal 3 "$transcribe" -m "$model" --threads 1 \
             --isa scalar -f json -o "$T/$signal/" "$T/long.wav" "$T/speech.wav"
         [ -f "$T/$signal/long.json" ] || fail "the text up to $signal was not written"
@@ -599,9 +600,96 @@ test_signals() {
                 "$T/$signal/long.json" || fail "what was written is not whole"
         fi
     done
+    nohup "$transcribe" -q -m "$model" "$T/speech.wav" >"$T/out" 2>"$T/err" &
+    pid=$!
+    sleep 0.2
+    kill -HUP $pid
+    wait $pid || fail "an ignored signal: $? $(cat "$T/err")"
+    same "$T/speech.txt" "$T/out"
+    # The second of two signals of any kind ends the program.
+    "$transcribe" -q -m "$model" "$T/long.wav" >"$T/out" 2>"$T/err" &
+    pid=$!
+    sleep 1
+    kill -STOP $pid
+    kill -HUP $pid
+    kill -TERM $pid
+    kill -CONT $pid
+    wait $pid
+    got=$?
+    [ $got -eq 143 ] || [ $got -eq 129 ] || fail "two signals: status $got"
+    [ -z "$(find "$T" -name '.transcribe-*')" ] || fail "a temporary file is left"
+    # Of a pipe what was heard by then is transcribed.
+    run 4 sh -c '{ cat "$1"; sleep 5; } | { shift; timeout --foreground --preserve-status -s INT 3 \
+        "$@" --raw s16le -; exit $?; }' sh "$T/spoken" "$transcribe" -m "$model" -l en
+    same "$T/speech.txt" "$T/out"
     # Waiting for input that does not come.
     run 4 sh -c 'sleep 6 | timeout --foreground --preserve-status -s TERM 2 "$@" -; exit $?' sh \
         "$transcribe" -m "$model"
+}
+
+# Text comes while the recording is still being transcribed, and all of it is what a file has.
+test_live() {
+    for format in txt srt; do
+        mkfifo "$T/live.$format.fifo"
+        "$transcribe" -q -m "$model" -f $format "$T/long.wav" >"$T/live.$format.fifo" 2>"$T/err" &
+        pid=$!
+        { head -n 3 >"$T/live.$format"; kill -0 $pid && kill -TERM $pid; cat >>"$T/live.$format"; } \
+            <"$T/live.$format.fifo" || fail "$format: nothing before the end"
+        wait $pid
+        [ $? -eq 4 ] || fail "$format: a signal after three lines"
+        [ "$(wc -l <"$T/live.$format")" -ge 3 ] || fail "$format: $(cat "$T/live.$format")"
+    done
+    cat "$T/raw" "$T/raw" "$T/raw" >"$T/raw3"
+    { wav_header 2880000 1; cat "$T/raw3"; } >"$T/90s.wav"
+    for options in '-f srt' '-f vtt --subtitles' '-f txt -f tsv'; do
+        # shellcheck disable=SC2086 # several words are wanted
+        case $options in
+        *tsv) run 0 "$transcribe" -q -m "$model" "$T/90s.wav" "$T/speech.wav" -o - ;;
+        *) run 0 "$transcribe" -q -m "$model" $options "$T/90s.wav" ;;
+        esac
+        cp "$T/out" "$T/live"
+        # shellcheck disable=SC2086
+        case $options in
+        *tsv)
+            run 0 "$transcribe" -q -m "$model" -o "$T/d/" "$T/90s.wav" "$T/speech.wav"
+            { printf '==> %s <==\n' "$T/90s.wav"; cat "$T/d/90s.txt"
+              printf '\n==> %s <==\n' "$T/speech.wav"; cat "$T/d/speech.txt"; } >"$T/whole" ;;
+        *) run 0 "$transcribe" -q -m "$model" $options -o "$T/whole" "$T/90s.wav" ;;
+        esac
+        same "$T/live" "$T/whole"
+    done
+}
+
+# In lines where it is not a terminal, in one line that is written over where it is.
+test_progress() {
+    run 0 "$transcribe" -m "$model" --progress "$T/speech.wav"
+    same "$T/speech.txt" "$T/out"
+    grep -q "^transcribe: $T/speech.wav: 100 % (8 of 8 s)\$" "$T/err" || fail "$(cat "$T/err")"
+    grep -q "$(printf '\r')" "$T/err" && fail "a carriage return that is not for a terminal"
+    command -v python3 >/dev/null 2>&1 || { skip "no python3 to make a terminal"; return; }
+    python3 - "$transcribe" -m "$model" "$T/speech.wav" >"$T/err" <<'END'
+import os, pty, subprocess, sys
+master, slave = pty.openpty()
+p = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)
+os.close(slave)
+seen = b''
+while True:
+    try:
+        part = os.read(master, 4096)
+    except OSError:
+        break
+    if not part:
+        break
+    seen += part
+sys.stdout.buffer.write(seen.replace(b'\r\n', b'\n'))
+sys.exit(p.wait())
+END
+    [ $? -eq 0 ] || fail "on a terminal: $(cat "$T/err")"
+    grep -q "$(printf '\r\033\\[K')$T/speech.wav: 100 % (8 of 8 s)$(printf '\r\033\\[K')" "$T/err" ||
+        fail "on a terminal: $(cat -v "$T/err")"
+    # The text is there, undisturbed.
+    sed "s/.*$(printf '\033')\\[K//" "$T/err" | grep -v 'times real time' >"$T/out"
+    same "$T/speech.txt" "$T/out"
 }
 
 test_ffmpeg_absent() {
@@ -661,8 +749,8 @@ t_run test_models
 if [ -n "$model" ] && [ -n "$demo" ]; then
     make_recordings
     for t in text spans commands minimal_errors bad_inputs several_files stdin formats output_file \
-        output_device output_directory output_refused output_kept output_several output_lost output_space \
-        subtitles signals ffmpeg_absent \
+        output_device output_directory output_refused output_kept output_several output_lost \
+        output_space subtitles signals live progress ffmpeg_absent \
         ffmpeg_pretended ffmpeg_real; do
         t_run test_$t
     done

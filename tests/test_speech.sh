@@ -146,6 +146,49 @@ test_language_pauses() {
     grep -q '^{"language": "de"' "$T/three.json" || fail "$(head -n 3 "$T/three.json")"
 }
 
+# Without --model the language of each recording decides which of two models writes the text.
+test_language_models() {
+    need "$tiny" || return
+    need "$base" || return
+    mkdir -p "$T/both" "$T/english"
+    ln -sf "$tiny" "$T/both/ggml-tiny.bin"
+    ln -sf "$base" "$T/both/ggml-base.en.bin"
+    ln -sf "$base" "$T/english/ggml-base.en.bin"
+    en=$speech/short/vctk_p226_008.wav de=$speech/multi/de_rhasspy_0962.wav
+    sv=$speech/multi/sv_common_voice_sv-SE_18746534.wav
+    "$build/transcribe" -q -m "$base" "$en" >"$T/en.base"
+    "$build/transcribe" -q -m "$tiny" "$de" >"$T/de.tiny"
+    WHISPER_NPU_CACHE=$T/both "$build/transcribe" -o "$T/both/" "$en" "$de" "$sv" 2>"$T/log" ||
+        fail "status $?: $(cat "$T/log")"
+    cmp -s "$T/en.base" "$T/both/vctk_p226_008.txt" || fail "English is not by base.en"
+    cmp -s "$T/de.tiny" "$T/both/de_rhasspy_0962.txt" || fail "German is not by tiny"
+    grep -q 'vctk_p226_008.wav: the language is english (probability 0.9.); model ggml-base.en' \
+        "$T/log" || fail "English: $(cat "$T/log")"
+    grep -q 'de_rhasspy_0962.wav: the language is german (probability 0.9.); model ggml-tiny.bin' \
+        "$T/log" || fail "German: $(cat "$T/log")"
+    # What may be English or not has the model that knows both, and a warning.
+    grep -q 'SE_18746534.wav: the language is english (probability 0.[67].); model ggml-tiny.bin' \
+        "$T/log" || fail "doubtful: $(cat "$T/log")"
+    [ "$(grep -c 'the language is perhaps' "$T/log")" -eq 1 ] || fail "doubts: $(cat "$T/log")"
+    # The same through a pipe, which cannot go back to its beginning.
+    for clip in "$en" "$de"; do
+        cat "$clip" | WHISPER_NPU_CACHE=$T/both "$build/transcribe" -q - >"$T/piped" 2>"$T/log" ||
+            fail "a pipe: $(cat "$T/log")"
+        cmp -s "$T/piped" "$T/en.base" || cmp -s "$T/piped" "$T/de.tiny" || fail "another text"
+        [ ! -s "$T/log" ] || fail "not quiet: $(cat "$T/log")"
+    done
+    WHISPER_NPU_CACHE=$T/both "$build/transcribe" -l en "$en" >"$T/piped" 2>"$T/log"
+    cmp -s "$T/piped" "$T/en.base" || fail "--language en is not by base.en"
+    [ ! -s "$T/log" ] || fail "said what was given: $(cat "$T/log")"
+    WHISPER_NPU_CACHE=$T/both "$build/transcribe" --languages de,fr "$en" >"$T/piped" 2>"$T/log"
+    ! cmp -s "$T/piped" "$T/en.base" || fail "English, which was not allowed"
+    WHISPER_NPU_CACHE=$T/english "$build/transcribe" "$en" >"$T/piped" 2>"$T/log"
+    grep -q 'the language is not checked' "$T/log" || fail "no warning: $(cat "$T/log")"
+    cmp -s "$T/piped" "$T/en.base" || fail "not by the only model"
+    WHISPER_NPU_CACHE=$T/english "$build/transcribe" -l de "$de" >"$T/piped" 2>"$T/log"
+    [ $? -eq 2 ] || fail "German with nothing but an English-only model"
+}
+
 # One utterance in many containers; what cannot be read is refused, the rest is read right.
 test_hard() {
     need "$tiny" || return
@@ -179,5 +222,6 @@ t_run test_short_base_en
 t_run test_long
 t_run test_languages
 t_run test_language_pauses
+t_run test_language_models
 t_run test_hard
 t_end
