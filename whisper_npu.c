@@ -1204,7 +1204,8 @@ static float mt_log1(float x)
 #define AU_BANK 32768u      /* floats of filter coefficients, 128 KiB */
 #define AU_HALF_MAX 280u    /* half the taps at AU_RATE_MAX */
 #define AU_WINDOW 5120u     /* floats between source and filter */
-#define AU_PROBE 1000000u   /* frames looked at for cancelling channels */
+#define AU_STRETCHES 20u    /* a second: each is judged for itself, see au_judge() */
+#define AU_PROBES 8000u     /* frames a second that are looked at for that */
 #define AU_RAW 65536u       /* bytes between a reader and the conversion */
 
 typedef struct au_stream {
@@ -1214,10 +1215,15 @@ typedef struct au_stream {
     uint64_t consumed;      /* frames taken from the source */
     int ended;              /* the source has no more, or failed */
     wnpu_error fault;       /* why it failed, if it did; reported after the last sample */
-    const int *cancel;      /* atomic: opening gives up; NULL: never */
 
     unsigned char *raw;     /* [AU_RAW] what a reader delivered last */
     size_t raw_at, raw_have; /* frames in raw: given on, present */
+    int reader_ended;       /* the reader has no more than is in raw, or failed */
+
+    size_t stretch;         /* frames left of the stretch that was judged last */
+    int32_t heard;          /* channel that is heard in it, or WNPU_CHANNEL_MIX */
+    uint32_t scale;         /* full scale of floats is 2^scale: 0, or 15, 23 or 31 */
+    uint64_t opposed;       /* frames in which channels cancelled */
 
     /* The filter bank, kept while streams of one rate follow each other. */
     uint32_t bank_rate;     /* the rate it is for, 0 if none */
@@ -1298,7 +1304,8 @@ static uint32_t au_ulaw(unsigned code)
     return c & 0x80u ? 0u - value : value;
 }
 
-WNPU_INLINE float au_sample(const unsigned char *p, int32_t format)
+/* gain is for floats alone, and a power of two. */
+WNPU_INLINE float au_sample(const unsigned char *p, int32_t format, float gain)
 {
     uint64_t bits64;
     uint32_t bits;
@@ -1316,129 +1323,249 @@ WNPU_INLINE float au_sample(const unsigned char *p, int32_t format)
     case WNPU_SAMPLE_F32LE:
         bits = au_le32(p);
         memcpy(&f, &bits, sizeof f);
-        return au_from_float(f);
+        return au_from_float(f * gain);
     case WNPU_SAMPLE_F64LE:
         bits64 = au_le64(p);
         memcpy(&d, &bits64, sizeof d);
-        return au_from_double(d);
+        return au_from_double(d * (double)gain);
     case WNPU_SAMPLE_ALAW: return au_from_int(au_alaw(p[0]) << 16);
     case WNPU_SAMPLE_ULAW: return au_from_int(au_ulaw(p[0]) << 16);
     default: /* WNPU_SAMPLE_F32; au_open() lets nothing else in */
         memcpy(&f, p, sizeof f);
-        return au_from_float(f);
+        return au_from_float(f * gain);
     }
 }
 
-/* out[i]: the chosen channel of frame i, or the mean of all, added up from channel 0. */
+static float au_gain(const au_stream *s)
+{
+    return 1.0f / (float)((uint32_t)1 << s->scale);
+}
+
+/* out[i]: the channel of frame i that is heard, or the mean of all, added up from channel 0. */
 static void au_convert(const au_stream *s, const unsigned char *frames, float *out, size_t n)
 {
     const int32_t format = s->audio.format;
     const size_t width = s->width, frame = s->frame, channels = s->audio.channels;
+    const float gain = au_gain(s);
     size_t i, c;
-    if (s->audio.channel >= 0 || channels == 1) {
-        frames += s->audio.channel > 0 ? (size_t)s->audio.channel * width : 0;
+    if (s->heard >= 0 || channels == 1) {
+        frames += s->heard > 0 ? (size_t)s->heard * width : 0;
         for (i = 0; i < n; i++) {
-            out[i] = au_sample(frames + i * frame, format);
+            out[i] = au_sample(frames + i * frame, format, gain);
         }
         return;
     }
     for (i = 0; i < n; i++) {
         const unsigned char *p = frames + i * frame;
-        float sum = au_sample(p, format);
+        float sum = au_sample(p, format, gain);
         for (c = 1; c < channels; c++) {
             p += width;
-            sum += au_sample(p, format);
+            sum += au_sample(p, format, gain);
         }
         out[i] = sum / (float)channels;
     }
 }
 
-/* Channels of opposite sign, as a balanced line recorded on two of them, have no mean. When the
- * mean of a recording in memory is 30 dB or more below its loudest channel, that channel is heard
- * instead. Looks at up to AU_PROBE frames spread over the whole. */
-static void au_uncancel(au_stream *s)
+/* ---- stretches ----
+ *
+ * A recording is judged in stretches of 1 / AU_STRETCHES of a second, which begin at multiples of
+ * their length, so that the result depends neither on how it is cut into blocks nor on whether it
+ * is read or in memory. */
+
+static int au_mixes(const wnpu_audio *a)
 {
-    const size_t channels = s->audio.channels;
-    const uint64_t step = s->audio.frames / AU_PROBE + 1;
-    double mean_power = 0.0, power[AU_CHANNELS_MAX] = {0.0};
-    size_t c, loudest = 0;
-    uint64_t i;
-    if (s->audio.read != NULL || s->audio.channel >= 0 || channels == 1) {
-        return;
-    }
-    for (i = 0; i < s->audio.frames; i += step) {
-        const unsigned char *p = (const unsigned char *)s->audio.data + (size_t)i * s->frame;
+    return a->channel == WNPU_CHANNEL_MIX && a->channels > 1;
+}
+
+static int au_is_float(const wnpu_audio *a)
+{
+    return a->format == WNPU_SAMPLE_F32 || a->format == WNPU_SAMPLE_F32LE ||
+           a->format == WNPU_SAMPLE_F64LE;
+}
+
+static int au_is_judged(const wnpu_audio *a)
+{
+    return au_mixes(a) || au_is_float(a);
+}
+
+static size_t au_stretch_frames(const wnpu_audio *a)
+{
+    size_t most = AU_RAW / (a->channels * (size_t)au_widths[a->format]);
+    return a->rate / AU_STRETCHES < most ? a->rate / AU_STRETCHES : most;
+}
+
+/* Channels of opposite sign, as a balanced line recorded on two of them, have no mean. Where it is
+ * 30 dB below the loudest channel, or 16 dB below what independent channels would have, that
+ * channel is heard instead, until the mean is only 10 dB below. In silence all stays as it is. */
+static void au_judge_channels(au_stream *s, const unsigned char *frames, size_t n)
+{
+    const size_t channels = s->audio.channels, step = s->audio.rate / AU_PROBES;
+    const float gain = au_gain(s);
+    double mean_power = 0.0, sum = 0.0, apart, power[AU_CHANNELS_MAX] = {0.0};
+    size_t i, c, loudest = 0, probes = 0;
+    for (i = 0; i < n; i += step) {
+        const unsigned char *p = frames + i * s->frame;
         double mean = 0.0;
-        if (s->cancel != NULL && __atomic_load_n(s->cancel, __ATOMIC_RELAXED)) {
-            return;
-        }
         for (c = 0; c < channels; c++) {
-            double x = (double)au_sample(p + c * s->width, s->audio.format);
+            double x = (double)au_sample(p + c * s->width, s->audio.format, gain);
             power[c] += x * x;
-            mean += x / (double)channels;
+            mean += x;
         }
+        mean /= (double)channels;
         mean_power += mean * mean;
+        probes++;
     }
-    for (c = 1; c < channels; c++) {
+    for (c = 0; c < channels; c++) {
         loudest = power[c] > power[loudest] ? c : loudest;
+        sum += power[c];
     }
-    if (mean_power < power[loudest] * 1e-3) {
-        s->audio.channel = (int32_t)loudest;
+    if (power[loudest] > 1e-9 * (double)probes) { /* -90 dB */
+        apart = sum / ((double)channels * (double)channels);
+        if (mean_power >= power[loudest] * 1e-3 &&
+            mean_power >= apart * (s->heard >= 0 ? 0.1 : 0.025)) {
+            s->heard = WNPU_CHANNEL_MIX;
+        } else if (s->heard < 0 || power[s->heard] < power[loudest] * 0.25) {
+            s->heard = (int32_t)loudest;
+        }
+    }
+    s->opposed += s->heard >= 0 ? n : 0;
+}
+
+/* A sample of a float format as it is. */
+static double au_float(const unsigned char *p, int32_t format)
+{
+    uint64_t bits64;
+    uint32_t bits;
+    double d;
+    float f;
+    if (format == WNPU_SAMPLE_F64LE) {
+        bits64 = au_le64(p);
+        memcpy(&d, &bits64, sizeof d);
+        return d;
+    }
+    if (format == WNPU_SAMPLE_F32LE) {
+        bits = au_le32(p);
+        memcpy(&f, &bits, sizeof f);
+    } else {
+        memcpy(&f, p, sizeof f);
+    }
+    return (double)f;
+}
+
+/* Floats with the full scale of integers: where one in eight of them is 24 dB above full scale, or
+ * all are whole numbers and some 18 dB above, full scale is 2^15, 2^23 or 2^31 from there on. */
+static void au_judge_scale(au_stream *s, const unsigned char *frames, size_t n)
+{
+    const size_t channels = s->audio.channels, step = s->audio.rate / AU_PROBES;
+    const double full = (double)((uint32_t)1 << s->scale);
+    size_t i, c, probes = 0, over = 0, whole = 0, silent = 0;
+    double peak = 0.0;
+    for (i = 0; i < n; i += step) {
+        for (c = 0; c < channels; c++) {
+            double x = fabs(au_float(frames + i * s->frame + c * s->width, s->audio.format));
+            if (x <= 1e15) { /* neither NaN nor beyond any scale */
+                peak = x > peak ? x : peak;
+                over += x > 16.0 * full;
+                whole += x == (double)(int64_t)x;
+                silent += x == 0.0;
+            }
+            probes++;
+        }
+    }
+    if (over * 8 > probes ||
+        (s->scale == 0 && peak >= 8.0 && whole == probes && (probes - silent) * 8 > probes)) {
+        s->scale = s->scale < 15 && peak <= 65536.0 ? 15
+                 : s->scale < 23 && peak <= 16777216.0 ? 23 : 31;
     }
 }
 
 /* ---- source ---- */
 
-/* Asks the reader for more. 0 when there is none; a failure ends the stream like an end, so that
- * what came before is still heard. */
-static int au_fill_raw(au_stream *s)
+/* Asks the reader for up to want frames, or if whole is set for all of them. A failure ends the
+ * stream like an end, so that what came before is still heard. */
+static void au_fill_raw(au_stream *s, size_t want, int whole)
 {
-    size_t room = AU_RAW / s->frame;
-    int64_t got = s->audio.read(s->audio.user, s->raw, room);
     s->raw_at = 0;
     s->raw_have = 0;
-    if (got < 0) {
-        (void)er_set(&s->fault, WNPU_E_IO, "the audio reader failed with %lld after %llu frames",
-                     (long long)got, (unsigned long long)s->consumed);
-        return 0;
+    do {
+        size_t room = want - s->raw_have;
+        int64_t got = s->audio.read(s->audio.user, s->raw + s->raw_have * s->frame, room);
+        if (got < 0) {
+            (void)er_set(&s->fault, WNPU_E_IO, "the audio reader failed with %lld after %llu "
+                         "frames", (long long)got,
+                         (unsigned long long)(s->consumed + s->raw_have));
+        } else if ((uint64_t)got > room) {
+            (void)er_set(&s->fault, WNPU_E_IO, "the audio reader returned %lld frames where at "
+                         "most %llu were asked for; correct its return value", (long long)got,
+                         (unsigned long long)room);
+            got = -1;
+        }
+        s->reader_ended = got <= 0;
+        s->raw_have += got > 0 ? (size_t)got : 0;
+    } while (whole && !s->reader_ended && s->raw_have < want);
+}
+
+/* Where the next frame is. */
+static const unsigned char *au_next(const au_stream *s)
+{
+    return s->audio.read != NULL
+               ? s->raw + s->raw_at * s->frame
+               : (const unsigned char *)s->audio.data + (size_t)s->consumed * s->frame;
+}
+
+/* Goes on to the next stretch: 0 at the end. */
+static int au_next_stretch(au_stream *s)
+{
+    const int judged = au_is_judged(&s->audio);
+    const size_t most = judged ? au_stretch_frames(&s->audio) : AU_RAW / s->frame;
+    if (s->audio.read != NULL) {
+        if (s->reader_ended) {
+            return 0;
+        }
+        au_fill_raw(s, most, judged);
+        s->stretch = s->raw_have;
+    } else {
+        uint64_t left = s->audio.frames - s->consumed;
+        s->stretch = left < most ? (size_t)left : most;
     }
-    if ((uint64_t)got > room) {
-        (void)er_set(&s->fault, WNPU_E_IO, "the audio reader returned %lld frames where at most "
-                     "%llu were asked for; correct its return value", (long long)got,
-                     (unsigned long long)room);
-        return 0;
+    if (s->stretch > 0 && au_is_float(&s->audio)) {
+        au_judge_scale(s, au_next(s), s->stretch);
     }
-    s->raw_have = (size_t)got;
-    return got > 0;
+    if (s->stretch > 0 && au_mixes(&s->audio)) {
+        au_judge_channels(s, au_next(s), s->stretch);
+    }
+    return s->stretch > 0;
 }
 
 /* 1..n samples of mono at the source's rate; 0 at the end or after a failure. */
 static size_t au_pull(au_stream *s, float *out, size_t n)
 {
-    const unsigned char *from;
     if (s->ended || n == 0) {
         return 0;
     }
-    if (s->audio.read != NULL) {
-        if (s->raw_at == s->raw_have && !au_fill_raw(s)) {
-            s->ended = 1;
-            return 0;
-        }
-        n = s->raw_have - s->raw_at < n ? s->raw_have - s->raw_at : n;
-        from = s->raw + s->raw_at * s->frame;
-        s->raw_at += n;
-    } else {
-        uint64_t left = s->audio.frames - s->consumed;
-        if (left == 0) {
-            s->ended = 1;
-            return 0;
-        }
-        n = left < n ? (size_t)left : n;
-        from = (const unsigned char *)s->audio.data + (size_t)s->consumed * s->frame;
+    if (s->stretch == 0 && !au_next_stretch(s)) {
+        s->ended = 1;
+        return 0;
     }
-    au_convert(s, from, out, n);
+    n = s->stretch < n ? s->stretch : n;
+    au_convert(s, au_next(s), out, n);
+    s->raw_at += s->audio.read != NULL ? n : 0;
     s->consumed += n;
+    s->stretch -= n;
     return n;
+}
+
+/* What is left of the stretch in which a stream continues, which was judged. */
+static size_t au_rest_of_stretch(const au_stream *s)
+{
+    const size_t most = au_stretch_frames(&s->audio);
+    const uint64_t left = s->audio.frames - s->consumed;
+    size_t rest = (size_t)(s->consumed % most);
+    if (s->reader) {
+        return s->raw_have - s->raw_at;
+    }
+    rest = au_is_judged(&s->audio) && rest > 0 ? most - rest : 0;
+    return left < rest ? (size_t)left : rest;
 }
 
 /* ---- resampler ----
@@ -1702,8 +1829,11 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     s->consumed = 0;
     s->ended = 1;
     er_clear(&s->fault);
-    s->raw_at = s->raw_have = 0;
+    s->raw_at = s->raw_have = s->stretch = 0;
     s->at = s->have = s->real = 0;
+    s->scale = 0;
+    s->opposed = 0;
+    s->reader_ended = 0;
     if (status != WNPU_OK) {
         wnpu_audio_init(&s->audio, sizeof s->audio);
         return status;
@@ -1712,7 +1842,7 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     s->frame = s->width * s->audio.channels;
     s->reader = s->audio.read != NULL;
     s->ended = 0;
-    au_uncancel(s);
+    s->heard = s->audio.channel;
     if (s->audio.rate != AU_RATE) {
         au_design(s, s->audio.rate);
         s->have = s->real = s->half - 1; /* silence before the first frame */
@@ -1739,8 +1869,9 @@ static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
         return er_set(error, WNPU_E_ARGUMENT, "audio: this is not the recording that the run began "
                       "with: format, rate, channels, frames and data or read must be the same");
     }
-    a.channel = s->audio.channel; /* as au_uncancel() chose */
+    a.channel = s->audio.channel;
     s->audio = a;
+    s->reader_ended = 0;
     if (a.rate != AU_RATE) {
         au_design(s, a.rate);
     }
@@ -1796,7 +1927,7 @@ static void au_wipe(au_stream *s)
     s->consumed = 0;
     s->ended = 1;
     s->at = s->have = s->real = 0;
-    s->raw_at = s->raw_have = 0;
+    s->raw_at = s->raw_have = s->stretch = 0;
     er_clear(&s->fault);
 }
 
@@ -22849,7 +22980,6 @@ static void wi_start(wi_run *r)
     r->search.cancel = r->cancel;
     r->search.judge.function = wi_judge;
     r->search.judge.user = r;
-    r->stream->cancel = r->cancel;
     se_wipe(&r->search, r->engine.model->n_text_ctx);
     wi_begin(r);
 }
@@ -22896,7 +23026,7 @@ static void wi_wipe(wi_run *r)
  *  a window computes from these is not in it, nor is what wnpu_resume()
  *  is given again: parameters, of which it has a fingerprint, and audio.
  * ====================================================================== */
-#define SN_VERSION 2u
+#define SN_VERSION 3u
 #define SN_LOUDEST 64.0f /* far more than a limited sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -22926,6 +23056,9 @@ typedef struct sn_state {
     sn_list speech, ledger;
     uint32_t format, rate, channels, phase;
     int32_t channel, reader, ended, heard_all;
+    uint64_t opposed;
+    int32_t heard;
+    uint32_t scale;
     int32_t language;       /* of the run so far */
     float language_probability;
     va_image voice;
@@ -23032,6 +23165,9 @@ static void sn_tell_stream(const au_stream *a, sn_state *s)
     s->channel = a->audio.channel;
     s->reader = a->reader;
     s->ended = a->ended;
+    s->opposed = a->opposed;
+    s->heard = a->heard;
+    s->scale = a->scale;
 }
 
 static void sn_tell(const wi_run *r, sn_state *s)
@@ -23173,7 +23309,12 @@ static int sn_is_stream(const sn_state *s)
     if (s->format > INT32_MAX || au_check(&a, NULL) != WNPU_OK || s->reader >> 1 != 0 ||
         s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->kept > AU_WINDOW ||
         s->real > s->kept || s->taken > AU_RAW / (au_widths[s->format] * s->channels) ||
-        (!s->reader && (s->taken > 0 || s->consumed > s->frames))) {
+        (!s->reader && (s->taken > 0 || s->consumed > s->frames)) ||
+        (s->reader && au_is_judged(&a) && s->taken > au_stretch_frames(&a)) ||
+        s->heard < WNPU_CHANNEL_MIX || s->heard >= (int64_t)s->channels ||
+        (!au_mixes(&a) && s->heard != s->channel) || s->opposed > s->consumed + AU_RAW ||
+        (s->scale != 0 && (!au_is_float(&a) ||
+                           (s->scale != 15 && s->scale != 23 && s->scale != 31)))) {
         return 0;
     }
     return s->rate == AU_RATE ? s->kept == 0 && s->phase == 0
@@ -23302,6 +23443,11 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
     a->have = (size_t)s->kept;
     a->real = (size_t)s->real;
     a->raw_have = (size_t)s->taken;
+    a->heard = s->heard;
+    a->scale = s->scale;
+    a->opposed = s->opposed;
+    a->reader_ended = 0;
+    a->stretch = au_rest_of_stretch(a);
     er_clear(&a->fault);
 }
 
@@ -23795,9 +23941,27 @@ static int ap_params(wnpu_session *s, const wnpu_params *given)
     return WNPU_OK;
 }
 
+/* What the stream made of a recording that it could not take as it was. */
+static void ap_tell_audio(const wnpu_session *s)
+{
+    const au_stream *a = s->run.stream;
+    if (s->run.stats.opposed_ms >= 500) {
+        er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each other "
+               "in %.1f s of the recording; their loudest one was heard there",
+               (double)s->run.stats.opposed_ms / 1e3);
+    }
+    if (a->scale > 0) {
+        er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the float samples have the "
+               "full scale of integers instead of 1; they were divided by 2^%u",
+               (unsigned)a->scale);
+    }
+}
+
 static void ap_finish_stats(wnpu_session *s, double begin)
 {
     wnpu_stats *t = &s->run.stats;
+    t->opposed_ms = (uint32_t)au_ms(s->run.stream, s->run.stream->opposed);
+    ap_tell_audio(s);
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
     t->language = s->run.language < 0 ? 0 : s->run.language; /* refused before it was asked */

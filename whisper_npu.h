@@ -383,15 +383,18 @@ typedef enum wnpu_sample_format {
 
 /* A recording, held in memory or pulled through read. Samples are interleaved; a frame is one
  * sample of each channel. Any length from no frames to 24 hours and beyond is legal. Samples that
- * are NaN or infinite count as 0, others are limited to -4..4. */
+ * are NaN or infinite count as 0, others are limited to -4..4. Floats with the full scale of 16, 24
+ * or 32-bit integers are noticed when they exceed 1 by far, and divided by it from that stretch of
+ * 50 ms on; a warning is logged. */
 typedef struct wnpu_audio {
     uint32_t struct_size;     /* set by wnpu_audio_init() */
     int32_t format;           /* wnpu_sample_format; default F32 */
     uint32_t rate;            /* 8000..192000 frames per second; default 16000 */
     uint32_t channels;        /* 1..256; default 1 */
     int32_t channel;          /* 0..channels-1, or WNPU_CHANNEL_MIX for the mean; default mix. In
-                                 memory, channels that cancel (mean 30 dB below the loudest) are
-                                 noticed, and the loudest is taken */
+                                 stretches of 50 ms or less whose channels cancel each other (mean
+                                 30 dB below the loudest, or 16 dB below that of independent
+                                 channels), the loudest is taken; a warning is logged */
     const void *data;         /* frames * channels samples; any alignment; NULL when read is set */
     uint64_t frames;          /* with read: the total if known, else 0; for progress only */
     /* Copies up to max_frames frames into buffer and returns how many, 0 at the end, or a negative
@@ -572,7 +575,8 @@ typedef struct wnpu_stats {
     int64_t unresolved_ms;    /* length of all unresolved spans of the ledger */
     uint32_t returns;         /* windows decoded again because speech was left without text, at
                                  most one in a second of the recording */
-    uint32_t reserved;        /* 0 */
+    uint32_t opposed_ms;      /* length of the stretches whose channels cancel each other, see
+                                 wnpu_audio.channel */
 } wnpu_stats;
 
 /* ---------------------------------------------------------------- sessions ---- */

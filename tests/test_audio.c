@@ -557,6 +557,23 @@ static int64_t reader_read(void *user, void *buffer, size_t max_frames)
     return (int64_t)n;
 }
 
+/* Up to most frames a call; 0 only once, at the end. */
+struct pieces {
+    const void *data;
+    size_t frame, left, most;
+};
+
+static int64_t pieces_read(void *user, void *buffer, size_t max_frames)
+{
+    struct pieces *p = user;
+    size_t n = p->left < p->most ? p->left : p->most;
+    n = n < max_frames ? n : max_frames;
+    memcpy(buffer, p->data, n * p->frame);
+    p->data = (const unsigned char *)p->data + n * p->frame;
+    p->left -= n;
+    return (int64_t)n;
+}
+
 static void test_chunks(void)
 {
     size_t i, k, n1, n2, frames = 30011;
@@ -815,6 +832,128 @@ static void test_bits(void)
         free(y);
     }
     free(x);
+}
+
+/* ---- what is judged stretch by stretch ---- */
+
+/* a in memory and by a reader of any habit gives the same; returned with *n samples. */
+static float *either_way(const wnpu_audio *a, size_t *n, const char *what)
+{
+    static const size_t most[] = {1, 13, 799, 800, 801, 100000};
+    float *want = read_all(a, n, 0), *got;
+    size_t i, m, frame = a->channels * (size_t)au_widths[a->format];
+    got = read_all(a, &m, 1);
+    T_CHECK(m == *n && memcmp(got, want, m * sizeof *got) == 0, "%s: chopped", what);
+    free(got);
+    for (i = 0; i < sizeof most / sizeof most[0]; i++) {
+        struct pieces p = {a->data, frame, (size_t)a->frames, most[i]};
+        wnpu_audio r = *a;
+        r.data = NULL;
+        r.read = pieces_read;
+        r.user = &p;
+        got = read_all(&r, &m, 1);
+        T_CHECK(m == *n && memcmp(got, want, m * sizeof *got) == 0, "%s: read by %zu", what,
+                most[i]);
+        free(got);
+    }
+    return want;
+}
+
+/* Channels that cancel in the second half only, or in the first, or nearly. The other half is their
+ * mean, and silence changes nothing. */
+static void test_cancelling(void)
+{
+    enum { HALF = 16000 };
+    int16_t *v = need(2 * HALF * 2 * sizeof *v);
+    void *memory;
+    au_stream *s = stream_new(&memory);
+    int which;
+    for (which = 0; which < 4; which++) {
+        wnpu_audio a = audio_of(WNPU_SAMPLE_S16, 16000, 2, v, 2 * HALF);
+        size_t n, i, wrong = 0;
+        float *y;
+        for (i = 0; i < 2 * HALF; i++) {
+            int opposed = which == 3 ? 0 : (i < HALF) == (which == 1);
+            int16_t x = i % 8000 < 2000 ? 0 : (int16_t)((int)(rnd() % 20001) - 10000);
+            v[2 * i] = x;
+            v[2 * i + 1] = (int16_t)(opposed ? -x + (which == 2 ? x / 50 : 0)
+                                     : which == 3 ? (int)(rnd() % 20001) - 10000 : x);
+        }
+        y = either_way(&a, &n, "cancelling");
+        for (i = 0; i < n; i++) {
+            int opposed = which < 3 && (i < HALF) == (which == 1);
+            float left = (float)v[2 * i] / 32768.0f, right = (float)v[2 * i + 1] / 32768.0f;
+            float want = opposed ? left : (left + right) / 2.0f;
+            wrong += fabsf(want - y[i]) > 1e-6f;
+        }
+        T_CHECK(n == 2 * HALF && wrong == 0, "case %d: %zu of %zu samples are wrong", which, wrong,
+                n);
+        free(y);
+        T_CHECK(au_open(s, &a, NULL) == WNPU_OK, "opens");
+        y = need((2 * HALF) * sizeof *y);
+        T_CHECK(au_read(s, y, 2 * HALF, NULL) == 2 * HALF, "reads");
+        /* The silence at the begin counts with what was before it. */
+        T_CHECK(which == 3 ? s->opposed == 0 : s->opposed > HALF / 2 && s->opposed <= HALF + 2000,
+                "case %d: %llu frames", which, (unsigned long long)s->opposed);
+        free(y);
+    }
+    free(memory);
+    free(v);
+}
+
+/* Floats with the full scale of integers. */
+static void test_scale(void)
+{
+    static const double scales[] = {32768.0, 8388608.0, 2147483648.0, 1.0, 4.0};
+    enum { FRAMES = 32000 };
+    float *v = need(FRAMES * sizeof *v);
+    double *d = need(FRAMES * sizeof *d);
+    size_t i, k, n;
+    for (k = 0; k < sizeof scales / sizeof scales[0]; k++) {
+        int format;
+        for (format = 0; format < 2; format++) {
+            wnpu_audio a = audio_of(format == 0 ? WNPU_SAMPLE_F32 : WNPU_SAMPLE_F64LE, 16000, 1,
+                                    format == 0 ? (const void *)v : d, FRAMES);
+            size_t wrong = 0;
+            uint64_t bits;
+            float *y;
+            for (i = 0; i < FRAMES; i++) { /* noise of -12 dB after a quarter of a second */
+                double x = i < 4000 ? 0.0 : 0.25 * ((double)(rnd() % 20001) / 10000.0 - 1.0);
+                v[i] = (float)(x * scales[k]);
+                x *= scales[k];
+                memcpy(&bits, &x, sizeof bits);
+                put_le((unsigned char *)&d[i], bits, 8);
+            }
+            v[20000] = 3.0e38f; /* one that is damaged */
+            y = either_way(&a, &n, "scale");
+            for (i = 0; i < n; i++) {
+                float want = (float)((format == 0 ? (double)v[i] : d[i]) /
+                                     (scales[k] < 10.0 ? 1.0 : scales[k]));
+                want = want > 4.0f ? 4.0f : want;
+                wrong += fabsf(want - y[i]) > 1e-6f;
+            }
+            T_CHECK(n == FRAMES && wrong == 0, "scale %g: %zu wrong", scales[k], wrong);
+            free(y);
+        }
+    }
+    /* Whole numbers, soft ones: 16 bits that became floats. A few large floats are no integers. */
+    for (i = 0; i < FRAMES; i++) {
+        v[i] = (float)((int)(rnd() % 21) - 10);
+    }
+    {
+        wnpu_audio a = audio_of(WNPU_SAMPLE_F32, 16000, 1, v, FRAMES);
+        float *y = either_way(&a, &n, "soft integers");
+        T_CHECK(y[0] == v[0] / 32768.0f && y[FRAMES - 1] == v[FRAMES - 1] / 32768.0f, "soft");
+        free(y);
+        for (i = 0; i < FRAMES; i++) {
+            v[i] = i % 100 == 0 ? 1000.0f : 0.5f;
+        }
+        y = either_way(&a, &n, "glitches");
+        T_CHECK(y[0] == 4.0f && y[1] == 0.5f && y[FRAMES - 1] == 0.5f, "glitches");
+        free(y);
+    }
+    free(v);
+    free(d);
 }
 
 /* ---- WAV files, built here ---- */
@@ -1666,6 +1805,8 @@ int main(void)
     t_run("audio arguments", test_arguments);
     t_run("audio init", test_init);
     t_run("stream arena", test_arena);
+    t_run("channels that cancel", test_cancelling);
+    t_run("floats of another scale", test_scale);
     t_run("WAV formats", test_wav_formats);
     t_run("WAV widths", test_wav_widths);
     t_run("WAV chunks", test_wav_chunks);

@@ -197,6 +197,35 @@ test_clips() {
     run 1 t --offset -1 "$T/late.wav"
 }
 
+# Channels of opposite sign, all along or in the second half only, and floats up to 32767.
+test_channels() {
+    command -v python3 >/dev/null 2>&1 || { skip "no python3"; return; }
+    python3 - "$T/raw" "$T/opposed" "$T/half" "$T/floats" <<'END'
+import array, sys
+x = array.array("h", open(sys.argv[1], "rb").read())
+def write(name, pairs): array.array("h", [v for p in pairs for v in p]).tofile(open(name, "wb"))
+write(sys.argv[2], [(v, max(-32767, -v) if v != -32768 else 32767) for v in x])
+write(sys.argv[3], [(v, v if i < len(x) // 2 else min(32767, -v)) for i, v in enumerate(x)])
+array.array("f", x).tofile(open(sys.argv[4], "wb"))
+END
+    for kind in opposed half; do
+        run 0 t --raw s16le,16000,2 "$T/$kind"
+        same "$T/speech.txt" "$T/out"
+        has "$T/err" "cancel each other"
+        piped "$T/$kind" 0 t --raw s16le,16000,2 -
+        same "$T/speech.txt" "$T/out"
+        if [ -n "$ffmpeg" ]; then
+            make_with -f s16le -ar 16000 -ac 2 -i "$T/$kind" "$T/$kind.flac"
+            run 0 t "$T/$kind.flac"
+            same "$T/speech.txt" "$T/out"
+            has "$T/err" "cancel each other"
+        fi
+    done
+    run 0 t --raw f32le,16000,1 "$T/floats"
+    same "$T/speech.txt" "$T/out"
+    has "$T/err" "full scale of integers"
+}
+
 test_names() {
     mkdir -p "$T/names"
     for name in '-o' 'http:x' 'concat:a|b' 'a
@@ -376,7 +405,7 @@ fi
 ffmpeg=$(command -v ffmpeg)
 make_recordings
 [ -z "$ffmpeg" ] || make_with -i "$T/speech.wav" "$T/speech.flac"
-t_all pipes as_it_comes raw wav_sizes shrinking clips names end
+t_all pipes as_it_comes raw wav_sizes shrinking clips channels names end
 if [ -n "$ffmpeg" ]; then
     t_all formats cut timestamps tracks playlists temporary_files stall
 else
