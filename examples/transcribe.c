@@ -1278,7 +1278,8 @@ static void tell_doubt(const options *o, const char *name, const wnpu_session *s
 {
     wnpu_stats s;
     s.struct_size = sizeof s;
-    if (!o->quiet && asks_language(o) && o->params.language_mode == WNPU_LANGUAGE_ONCE && wnpu_segment_count(session) > 0 &&
+    if (!o->quiet && asks_language(o) && o->params.language_mode == WNPU_LANGUAGE_ONCE &&
+        wnpu_segment_count(session) > 0 &&
         wnpu_get_stats(session, &s) == WNPU_OK && s.language_probability < CERTAIN) {
         (void)complain(0, "%s: the language is perhaps %s (probability %.2f); --language gives it, "
                        "--languages those that come into question", name,
@@ -1594,7 +1595,8 @@ static int on_segment(void *user, const wnpu_segment *segment)
     for (target = 0; target < l->out->n && !l->failed; target++) {
         output *one = &l->out->of[target];
         wnpu_write_cursor *cursor = &l->out->cursors[target];
-        int fd = one->kind == OUTPUT_STDOUT ? STDOUT_FILENO : one->kind == OUTPUT_STREAM ? one->fd : -1;
+        int fd = one->kind == OUTPUT_STDOUT ? STDOUT_FILENO
+               : one->kind == OUTPUT_STREAM ? one->fd : -1;
         layout.format = l->o->formats[target];
         if (fd < 0 || layout.format == WNPU_FORMAT_JSON) {
             continue;
@@ -1635,7 +1637,8 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
     memset(out->cursors, 0, sizeof out->cursors);
     memset(&choice, 0, sizeof choice);
     choice.struct_size = sizeof choice;
-    status = chosen ? wnpu_choose(session, &params, audio, o->commands.items, o->commands.n, &choice)
+    status = chosen ? wnpu_choose(session, &params, audio, o->commands.items, o->commands.n,
+                                  &choice)
            : o->spans ? wnpu_detect_speech(session, &params, audio)
                     : wnpu_transcribe(session, &params, audio);
     chosen = chosen && status == WNPU_OK;

@@ -619,7 +619,9 @@ static void without_pauses(void)
 /* The first pause that is long enough, of spans of speech in milliseconds. */
 static void pauses(void)
 {
-    static const wnpu_speech_span spans[] = {{1000, 2000}, {4980, 6000}, {9000, 9500}, {20000, 21000}};
+    static const wnpu_speech_span spans[] = {
+        {1000, 2000}, {4980, 6000}, {9000, 9500}, {20000, 21000}
+    };
     static const struct {
         int64_t from, to, pause, answer;
     } cases[] = {
