@@ -24,6 +24,58 @@ static au_stream *fuzz_stream(void)
     return stream;
 }
 
+typedef struct fuzz_pipe {
+    const uint8_t *bytes;
+    size_t left;
+} fuzz_pipe;
+
+static int64_t fuzz_read(void *user, void *buffer, size_t size)
+{
+    fuzz_pipe *p = user;
+    size_t n = size > 1 ? size / 2 : size;
+    n = n < p->left ? n : p->left;
+    if (n > 0) {
+        memcpy(buffer, p->bytes, n);
+    }
+    p->bytes += n;
+    p->left -= n;
+    return (int64_t)n;
+}
+
+/* The same bytes as a stream: at least the frames of memory, and the same bits. */
+static void fuzz_as_stream(const uint8_t *bytes, size_t size, const wnpu_audio *memory)
+{
+    static unsigned char block[4096];
+    fuzz_pipe pipe = {bytes, size};
+    wnpu_wav_reader reader;
+    wnpu_audio audio;
+    wnpu_error error;
+    uint64_t at = 0;
+    int64_t n;
+    wnpu_audio_init(&audio, sizeof audio);
+    wnpu_wav_reader_init(&reader, sizeof reader);
+    reader.read = fuzz_read;
+    reader.user = &pipe;
+    if (wnpu_wav_reader_open(&reader, &audio, &error) == WNPU_OK) {
+        size_t frame = audio.channels * (size_t)au_widths[audio.format];
+        while ((n = audio.read(audio.user, block, sizeof block / frame)) > 0) {
+            size_t i, same = at < memory->frames ? (size_t)(memory->frames - at) * frame : 0;
+            const unsigned char *want = memory->data;
+            for (i = 0; i < (size_t)n * frame && i < same; i++) {
+                if (block[i] != want[(size_t)at * frame + i]) {
+                    abort();
+                }
+            }
+            at += (uint64_t)n;
+        }
+        if (n < 0 || at < memory->frames) {
+            abort();
+        }
+    } else if (error.message[0] == '\0') {
+        abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static float out[1024];
@@ -67,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     } else if (audio.frames != 0 || audio.data != NULL || error.message[0] == '\0') {
         abort();
     }
+    fuzz_as_stream(copy, size, &audio);
     free(copy);
     return 0;
 }

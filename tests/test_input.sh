@@ -246,8 +246,9 @@ test_end() {
     mkfifo "$T/never"
     run 4 timeout --foreground --preserve-status -s INT 1 "$transcribe" -m "$model" "$T/never"
     mkfifo "$T/stays"
-    { cat "$T/speech.wav"; sleep 5; } >"$T/stays" &
-    run 4 timeout --foreground --preserve-status -s INT 3 "$transcribe" -m "$model" "$T/stays"
+    { cat "$T/speech.wav"; sleep 8; } >"$T/stays" &
+    run 4 timeout --foreground --preserve-status -s INT 4 "$transcribe" -m "$model" "$T/stays"
+    same "$T/speech.txt" "$T/out"
     wait
 }
 
