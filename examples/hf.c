@@ -485,6 +485,7 @@ static const char *const layered[][2] = {
     {"encoder_attn.out_proj.bias", "cross_attn.out.bias"}
 };
 
+#define EMBEDDING 7 /* of single */
 #define SINGLE (sizeof single / sizeof single[0])
 #define LAYERED (sizeof layered / sizeof layered[0])
 #define ENCODER_PARTS 15u
@@ -521,7 +522,7 @@ static int name_tensors(hf *h)
     size_t i, layer;
     int decoder;
     h->n_tensors = in_layer(h, 1, (size_t)h->sizes[TEXT_LAYER]);
-    h->tensors = calloc(h->n_tensors, sizeof *h->tensors);
+    h->tensors = calloc(h->n_tensors + 1, sizeof *h->tensors); /* the last is proj_out.weight */
     h->pieces = calloc(2 * h->n_tensors + 1, sizeof *h->pieces);
     if (h->tensors == NULL || h->pieces == NULL) {
         return fail(h, "no memory for the list of tensors");
@@ -601,8 +602,11 @@ static int take_tensor(hf *h, const char *file, json key, json entry, uint64_t d
     size_t length = json_string(key, text, sizeof text - 1), number;
     const char *name = text;
     text[length < sizeof text - 1 ? length : sizeof text - 1] = '\0';
-    if (strcmp(name, "__metadata__") == 0 || strcmp(name, "proj_out.weight") == 0) {
-        return 0; /* the output projection is the embedding */
+    if (strcmp(name, "__metadata__") == 0) {
+        return 0;
+    }
+    if (strcmp(name, "proj_out.weight") == 0) {
+        return describe(h, &h->tensors[h->n_tensors], file, text, entry, data_at, room);
     }
     if (strncmp(name, "model.", 6) == 0) {
         name += 6;
@@ -695,6 +699,27 @@ static int read_shards(hf *h, const char *index)
     return failed ? -1 : 0;
 }
 
+/* A model has one matrix for embedding and output. Where files hold both, they have to be equal: a
+ * fine-tune may have changed one alone. */
+static int check_projection(hf *h)
+{
+    const struct hf_tensor *e = &h->tensors[EMBEDDING], *p = &h->tensors[h->n_tensors];
+    uint64_t size = e->widen ? e->bytes / 2 : e->bytes, at;
+    unsigned char ours[16384], theirs[16384];
+    int same = p->bytes == e->bytes && p->widen == e->widen;
+    for (at = 0; p->file[0] != '\0' && same && at < size; at += sizeof ours) {
+        size_t n = size - at < sizeof ours ? (size_t)(size - at) : sizeof ours;
+        if (read_all(h, e->file, e->offset + at, ours, n) != 0 ||
+            read_all(h, p->file, p->offset + at, theirs, n) != 0) {
+            return -1;
+        }
+        same = memcmp(ours, theirs, n) == 0;
+    }
+    return p->file[0] == '\0' || same ? 0 : fail(h, "%s: proj_out.weight is not the embedding; an "
+                                                 "output projection of its own is not supported",
+                                                 p->file);
+}
+
 static int read_weights(hf *h)
 {
     static const char one[] = "model.safetensors", many[] = "model.safetensors.index.json";
@@ -714,7 +739,7 @@ static int read_weights(hf *h)
                         (unsigned long)missing, h->tensors[i].name);
         }
     }
-    return failed ? -1 : 0;
+    return failed ? -1 : check_projection(h);
 }
 
 /* ---- the ggml file ---- */

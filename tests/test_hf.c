@@ -422,6 +422,63 @@ static void test_weight_refusals(void)
     refused_with(file, "\"data_offsets\": [", "\"data_0ffsets\": [", "data_offsets");
 }
 
+/* Adds proj_out.weight to a safetensors header: the embedding's entry, with the data from byte
+ * `from` of its own or, if that is negative, with the very same. */
+static void add_projection(toy_bytes *file, long from)
+{
+    static const char name[] = "\"model.decoder.embed_tokens.weight\": ";
+    toy_bytes header = {NULL, 0, 0, 0}, whole = {NULL, 0, 0, 0};
+    size_t length = toy_get_u32(file->data);
+    char *text = calloc(length + 1, 1), *entry, *end, *at, offsets[64];
+    unsigned long first = 0, last = 0;
+    memcpy(text, file->data + 8, length);
+    entry = strstr(text, name) + strlen(name);
+    end = strchr(entry, '}') + 1;
+    at = strstr(entry, "\"data_offsets\": [");
+    T_CHECK(sscanf(at, "\"data_offsets\": [%lu, %lu]", &first, &last) == 2, "no offsets");
+    toy_puts(&header, "{\"proj_out.weight\": ");
+    toy_put(&header, entry, (size_t)(at - entry));
+    if (from >= 0) {
+        last = last - first + (unsigned long)from;
+        first = (unsigned long)from;
+    }
+    (void)snprintf(offsets, sizeof offsets, "\"data_offsets\": [%lu, %lu]}", first, last);
+    toy_puts(&header, offsets);
+    toy_puts(&header, ", ");
+    toy_puts(&header, text + 1);
+    T_CHECK(end > at, "an entry ends");
+    toy_put_i32(&whole, (int32_t)header.size);
+    toy_put_i32(&whole, 0);
+    toy_put(&whole, header.data, header.size);
+    toy_put(&whole, file->data + 8 + length, file->size - 8 - length);
+    free(text);
+    free(header.data);
+    free(file->data);
+    *file = whole;
+}
+
+/* An output projection that is stored as well has to be the embedding. */
+static void test_projection(void)
+{
+    toy_options o = toy_least(TOY_F32);
+    int other;
+    for (other = 0; other < 2; other++) {
+        toy_dir dir;
+        size_t size = 0;
+        unsigned char *ggml = toy_hf(&dir, &o, TOY_HF_F32, &size);
+        add_projection(toy_dir_file(&dir, "model.safetensors"), other ? 0 : -1);
+        if (other) {
+            refused(&dir, "proj_out.weight is not the embedding");
+        } else {
+            hf h;
+            T_CHECK(hf_open(&h, &dir.files) == 0, "%s", h.why);
+            hf_close(&h);
+        }
+        toy_dir_free(&dir);
+        free(ggml);
+    }
+}
+
 static void test_file_refusals(void)
 {
     toy_options o = toy_least(TOY_F32);
@@ -477,6 +534,7 @@ int main(void)
     t_run("mel filters of a real model", test_real_filters);
     t_run("messages: configuration and vocabulary", test_config_refusals);
     t_run("messages: weights", test_weight_refusals);
+    t_run("an output projection beside the embedding", test_projection);
     t_run("messages: files", test_file_refusals);
     return t_end();
 }
