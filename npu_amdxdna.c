@@ -417,6 +417,28 @@ static uint64_t xu_round(uint64_t bytes, uint64_t step)
  * ends a hung command after 2.03 s (Linux 7.2 and later). */
 #define XU_COOLDOWN_MS 1250u
 
+/* The rule of whisper_npu.c for sizes of structures: shorter than ours, or longer by no more than
+ * this. Others are mistakes, and nothing is read or written. */
+#define XU_NEWER 256u
+
+static int xu_is_size(uint32_t theirs, size_t ours)
+{
+    return theirs >= sizeof(uint32_t) && theirs % sizeof(uint32_t) == 0 &&
+           theirs <= ours + XU_NEWER;
+}
+
+/* Fills a structure of the caller's size; what is beyond ours becomes 0. */
+static int xu_export(void *theirs, uint32_t size, const void *ours, size_t our_size)
+{
+    if (!xu_is_size(size, our_size)) {
+        return WNPU_E_ARGUMENT;
+    }
+    memset(theirs, 0, size);
+    memcpy(theirs, ours, size < our_size ? size : our_size);
+    memcpy(theirs, &size, sizeof size);
+    return WNPU_OK;
+}
+
 /* The caller's configuration over our defaults; fields that we do not know must be zero. */
 static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *theirs,
                      wnpu_allocator *allocator, wnpu_error *error)
@@ -425,7 +447,7 @@ static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *their
     memset(ours, 0, sizeof *ours);
     ours->struct_size = (uint32_t)sizeof *ours;
     if (theirs != NULL) {
-        if (size < sizeof(uint32_t) || size > 65536u) {
+        if (!xu_is_size(size, sizeof *ours)) {
             return xu_fail(error, WNPU_E_VERSION, "wnpu_amdxdna_config has no struct_size; fill it "
                            "with wnpu_amdxdna_config_init()");
         }
@@ -456,10 +478,13 @@ static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *their
 
 WNPU_API void wnpu_amdxdna_config_init(wnpu_amdxdna_config *config, size_t struct_size)
 {
-    if (config != NULL && struct_size >= sizeof(uint32_t) && struct_size <= 65536u) {
-        uint32_t size = (uint32_t)struct_size;
-        memset(config, 0, struct_size);
-        memcpy(config, &size, sizeof size);
+    wnpu_amdxdna_config c;
+    uint32_t none = 0;
+    memset(&c, 0, sizeof c); /* every default is 0 or NULL */
+    if (config != NULL && struct_size >= sizeof none &&
+        xu_export(config, struct_size <= UINT32_MAX ? (uint32_t)struct_size : 0, &c, sizeof c) !=
+        WNPU_OK) {
+        memcpy(config, &none, sizeof none);
     }
 }
 /* ======================================================================
@@ -3750,11 +3775,7 @@ static int xs_describe(void *opaque, wnpu_accel_info *info)
     xs_accel *self = opaque;
     wnpu_accel_info ours;
     uint32_t size = info == NULL ? 0 : info->struct_size;
-    if (size < sizeof(uint32_t)) {
-        return WNPU_E_ARGUMENT;
-    }
     memset(&ours, 0, sizeof ours);
-    ours.struct_size = size;
     ours.n_shapes = self->n_shapes;
     ours.shapes = self->shapes;
     ours.max_in_flight = XJ_SLOTS;
@@ -3762,9 +3783,7 @@ static int xs_describe(void *opaque, wnpu_accel_info *info)
     ours.memory_fixed = self->fixed;
     ours.memory_limit = self->e.config.memory_limit;
     ours.name = self->e.device.name;
-    memset(info, 0, size);
-    memcpy(info, &ours, size < sizeof ours ? size : sizeof ours);
-    return WNPU_OK;
+    return xu_export(info, size, &ours, sizeof ours);
 }
 
 /* A free place for a weight; the table doubles. */
@@ -4001,16 +4020,10 @@ static int xs_account(void *opaque, wnpu_accel_account *account)
     xs_accel *self = opaque;
     wnpu_accel_account ours;
     uint32_t size = account == NULL ? 0 : account->struct_size;
-    if (size < sizeof(uint32_t)) {
-        return WNPU_E_ARGUMENT;
-    }
     ours = self->e.account;
-    ours.struct_size = size;
     ours.health = xs_health(self);
     ours.bytes_locked = self->e.space.locked;
-    memset(account, 0, size);
-    memcpy(account, &ours, size < sizeof ours ? size : sizeof ours);
-    return WNPU_OK;
+    return xu_export(account, size, &ours, sizeof ours);
 }
 
 /* Puts image and stream back if something wrote over them: both lie in memory of this process. */
@@ -5088,7 +5101,7 @@ WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
     xr_exam x;
     uint32_t size = diagnosis == NULL ? 0 : diagnosis->struct_size;
     int cause, code;
-    if (size < sizeof(uint32_t) || size > 65536u) {
+    if (!xu_is_size(size, sizeof ours)) {
         return WNPU_E_ARGUMENT;
     }
     memset(&x, 0, sizeof x);
@@ -5112,8 +5125,5 @@ WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
     if (cause == WNPU_AMDXDNA_FINE) {
         (void)xr_say(&x, WNPU_AMDXDNA_FINE, NULL);
     }
-    ours.struct_size = size;
-    memset(diagnosis, 0, size); /* a newer caller's fields that are unknown here become 0 */
-    memcpy(diagnosis, &ours, size < sizeof ours ? size : sizeof ours);
-    return WNPU_OK;
+    return xu_export(diagnosis, size, &ours, sizeof ours);
 }

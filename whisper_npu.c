@@ -97,6 +97,14 @@
 #ifndef WNPU_NO_THREADS
 #include <pthread.h>
 #endif
+#if defined(__linux__) && (defined(_DEFAULT_SOURCE) || defined(_GNU_SOURCE))
+#define WNPU_LINUX 1 /* and syscall() is declared */
+#include <sys/syscall.h>
+#endif
+#ifndef WNPU_NO_STDIO
+#include <fcntl.h>
+#include <sys/stat.h>
+#endif
 
 /* 32-bit x86 computes floats in 80 bits unless told otherwise. gcc can be told here, but then its
  * own headers for larger instruction sets fail: those want -msse2 -mfpmath=sse. */
@@ -179,6 +187,18 @@
 #define MT_PARTS (16u / WNPU_LANES) /* vectors that a reduction's 16 lanes take */
 #endif /* WNPU_PART */
 #ifndef WNPU_PART
+/* ---- sizes of structures ----
+ * One rule for every public structure. Its user's may be shorter than ours, of an older header, or
+ * longer, of a newer one, but by no more than ER_NEWER: any other size is a mistake, and nothing is
+ * read or written. It has room for its first field, which says the size, and fields are 4 bytes or
+ * multiples of that. */
+#define ER_NEWER 256u
+
+static int er_is_size(size_t theirs, size_t ours)
+{
+    return theirs >= sizeof(uint32_t) && theirs % sizeof(uint32_t) == 0 &&
+           theirs <= ours + ER_NEWER;
+}
 
 /* Whether a structure of its user, which begins with its size, has zeros where we know nothing. */
 static int er_is_known(const void *theirs, size_t our_size)
@@ -186,16 +206,19 @@ static int er_is_known(const void *theirs, size_t our_size)
     uint32_t size;
     size_t i;
     memcpy(&size, theirs, sizeof size);
-    for (i = our_size; i < size && size <= 65536u; i++) {
+    if (!er_is_size(size, our_size)) {
+        return 0;
+    }
+    for (i = our_size; i < size; i++) {
         if (((const unsigned char *)theirs)[i] != 0) {
             return 0;
         }
     }
-    return size >= sizeof size && size <= 65536u;
+    return 1;
 }
 
-/* A configuration structure as its user knows it may be shorter or longer than ours. The known
- * part is copied over defaults; a longer one must hold zeros where we know nothing. */
+/* A configuration structure: the known part is copied over defaults; a longer one must hold zeros
+ * where we know nothing. */
 static int er_import(void *ours, size_t our_size, const void *theirs, uint32_t their_size)
 {
     if (!er_is_known(theirs, our_size)) {
@@ -205,19 +228,43 @@ static int er_import(void *ours, size_t our_size, const void *theirs, uint32_t t
     return WNPU_OK;
 }
 
-/* The other way round: fills *theirs, which its user declared, as far as it goes; what is beyond
- * ours becomes 0. Its first field says how large it is. */
+/* The other way round, and for structures that do not tell their size: fills *theirs as far as it
+ * goes; what is beyond ours becomes 0. */
+static int er_fill(void *theirs, size_t their_size, const void *ours, size_t our_size)
+{
+    if (!er_is_size(their_size, our_size)) {
+        return WNPU_E_ARGUMENT;
+    }
+    memset(theirs, 0, their_size);
+    memcpy(theirs, ours, their_size < our_size ? their_size : our_size);
+    return WNPU_OK;
+}
+
+/* Structures that tell their size, which stays. */
 static int er_export(void *theirs, const void *ours, size_t our_size)
 {
     uint32_t size;
+    int status;
     memcpy(&size, theirs, sizeof size);
-    if (size < sizeof size || size > 65536u) {
-        return WNPU_E_ARGUMENT;
+    status = er_fill(theirs, size, ours, our_size);
+    if (status == WNPU_OK) {
+        memcpy(theirs, &size, sizeof size);
     }
-    memset(theirs, 0, size);
-    memcpy(theirs, ours, size < our_size ? size : our_size);
+    return status;
+}
+
+/* Defaults for a structure of a size that its user passes. Of a size that cannot be right only the
+ * first field is set, to 0, which every function refuses. */
+static void er_init(void *theirs, size_t their_size, const void *ours, size_t our_size)
+{
+    uint32_t size = 0;
+    if (theirs == NULL || their_size < sizeof size) {
+        return;
+    }
+    if (er_fill(theirs, their_size, ours, our_size) == WNPU_OK) {
+        size = (uint32_t)their_size;
+    }
     memcpy(theirs, &size, sizeof size);
-    return WNPU_OK;
 }
 
 /* Fills *error, if there is one, and returns code: `return er_set(error, WNPU_E_IO, "...")`. */
@@ -253,6 +300,77 @@ static void er_log(wnpu_log_fn log, void *user, wnpu_log_level level, const char
         va_end(args);
         log(user, level, text);
     }
+}
+
+/* ---- the floating-point environment ----
+ * Results are defined for round to nearest, subnormal numbers kept and no traps. A host may have
+ * set something else in its thread: public functions that compute set the default and put back
+ * what they found, status flags included; threads of our own set it when they begin. Written
+ * without <fenv.h>, which does not know flushing to zero and whose pragma compilers ignore. */
+#define ER_MXCSR 0x1f80u /* nearest, all exceptions masked, FTZ and DAZ off */
+#define ER_X87 0x037fu
+
+WNPU_INLINE uint64_t er_float_get(void)
+{
+    uint64_t state = 0;
+#if defined(__SSE__)
+    state = __builtin_ia32_stmxcsr();
+#if defined(__i386__)
+    {
+        uint16_t control;
+        __asm__ __volatile__("fnstcw %0" : "=m"(control));
+        state |= (uint64_t)control << 32;
+    }
+#endif
+#elif defined(__aarch64__)
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(state));
+#elif defined(__arm__) && defined(__ARM_FP)
+    uint32_t word;
+    __asm__ __volatile__("vmrs %0, fpscr" : "=r"(word));
+    state = word;
+#elif defined(__riscv_flen)
+    unsigned long word;
+    __asm__ __volatile__("frcsr %0" : "=r"(word));
+    state = word;
+#endif
+    return state;
+}
+
+WNPU_INLINE void er_float_put(uint64_t state)
+{
+    __asm__ __volatile__("" ::: "memory"); /* what was computed before is stored before */
+#if defined(__SSE__)
+    __builtin_ia32_ldmxcsr((uint32_t)state);
+#if defined(__i386__)
+    {
+        uint16_t control = (uint16_t)(state >> 32);
+        __asm__ __volatile__("fldcw %0" : : "m"(control));
+    }
+#endif
+#elif defined(__aarch64__)
+    __asm__ __volatile__("msr fpcr, %0" : : "r"(state));
+#elif defined(__arm__) && defined(__ARM_FP)
+    __asm__ __volatile__("vmsr fpscr, %0" : : "r"((uint32_t)state));
+#elif defined(__riscv_flen)
+    __asm__ __volatile__("fscsr %0" : : "r"((unsigned long)state));
+#else
+    (void)state;
+#endif
+    __asm__ __volatile__("" ::: "memory");
+}
+
+/* Sets the default and returns what er_float_put() puts back. */
+static uint64_t er_float_default(void)
+{
+    uint64_t found = er_float_get();
+#if defined(__i386__)
+    er_float_put((uint64_t)ER_X87 << 32 | ER_MXCSR);
+#elif defined(__SSE__)
+    er_float_put(ER_MXCSR);
+#else
+    er_float_put(0); /* nearest, nothing flushed, no traps: Arm's FPCR and FPSCR, RISC-V's fcsr */
+#endif
+    return found;
 }
 
 static double er_now_ms(void)
@@ -596,7 +714,9 @@ static void tp_drain(tp_pool *pool, unsigned worker)
 
 static void tp_host_lane(void *context, size_t lane)
 {
+    uint64_t found = er_float_default();
     tp_drain(context, (unsigned)lane);
+    er_float_put(found);
 }
 
 #ifndef WNPU_NO_THREADS
@@ -634,6 +754,7 @@ static void *tp_main(void *argument)
 {
     struct tp_worker *self = argument;
     tp_pool *pool = self->pool;
+    (void)er_float_default();
     for (;;) {
         tp_wait(pool, self->index, &pool->quit);
         if (__atomic_load_n(&pool->quit, __ATOMIC_ACQUIRE)) {
@@ -656,6 +777,7 @@ static void tp_start(tp_pool *pool, size_t count, tp_items items, tp_task task, 
         tp_publish(pool, count);
         if (pool->threads > 1 && count > 1) {
             pool->host(pool->host_user, pool->threads, tp_host_lane, pool);
+            (void)er_float_default();
         } else {
             tp_drain(pool, 0);
         }
@@ -750,10 +872,157 @@ static int tp_open(tp_pool *pool, unsigned threads, wnpu_parallel_for_fn host, v
     return WNPU_OK;
 }
 
+/* ---- how many CPUs there are for this process ---- */
+
+/* In the affinity mask of the calling thread; 0: not known. */
+static unsigned tp_affinity(void)
+{
+    unsigned n = 0;
+#if defined(WNPU_LINUX) && defined(SYS_sched_getaffinity)
+    unsigned long mask[1024 / sizeof(unsigned long)]; /* 8,192 CPUs */
+    long i, bytes = syscall(SYS_sched_getaffinity, 0L, sizeof mask, mask);
+    for (i = 0; i < bytes / (long)sizeof *mask; i++) {
+        n += (unsigned)__builtin_popcountl(mask[i]);
+    }
+#endif
+    return n;
+}
+
+#if defined(WNPU_LINUX) && !defined(WNPU_NO_STDIO)
+#define TP_CGROUP 4096u /* bytes of /proc/self/cgroup that are looked at, and of a path */
+
+/* Reads the beginning of a small file as a string. Returns 0 if there is none. */
+static int tp_read_file(const char *root, const char *path, const char *name, char *text,
+                        size_t size)
+{
+    char full[TP_CGROUP + 256];
+    ssize_t n = -1;
+    int file, length = snprintf(full, sizeof full, "%s%s%s", root, path, name);
+    if (length < 0 || (size_t)length >= sizeof full) {
+        return 0;
+    }
+    file = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file >= 0) {
+        n = read(file, text, size - 1);
+        (void)close(file);
+    }
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* A decimal number at *at, which moves on behind it and the blanks after it; -1: none ("max"). */
+static int64_t tp_number(const char **at)
+{
+    int64_t n = **at >= '0' && **at <= '9' ? 0 : -1;
+    for (; **at >= '0' && **at <= '9' && n < INT64_MAX / 20; ++*at) {
+        n = n * 10 + (**at - '0');
+    }
+    for (; **at == ' ' || **at == '\n'; ++*at) {
+    }
+    return n;
+}
+
+/* CPUs that a control group grants, rounded up; UINT_MAX: no limit. Version 2 has one file, "QUOTA
+ * PERIOD", version 1 two. */
+static unsigned tp_group_cpus(const char *root, const char *path, int version)
+{
+    char text[64], text2[64];
+    const char *at = text, *at2 = text2;
+    int64_t quota, period;
+    if (version == 2 ? !tp_read_file(root, path, "/cpu.max", text, sizeof text)
+                     : !tp_read_file(root, path, "/cpu.cfs_quota_us", text, sizeof text) ||
+                       !tp_read_file(root, path, "/cpu.cfs_period_us", text2, sizeof text2)) {
+        return UINT_MAX;
+    }
+    quota = tp_number(&at);
+    period = tp_number(version == 2 ? &at : &at2);
+    if (quota <= 0 || period <= 0 || quota / period >= (int64_t)TP_MAX_THREADS) {
+        return UINT_MAX;
+    }
+    return (unsigned)((quota + period - 1) / period);
+}
+
+/* The least that a group and those around it grant. path is what the kernel says, below the place
+ * where control groups are mounted; in a container it may not exist there, but its parents do. */
+static unsigned tp_groups_cpus(const char *root, const char *mount, char *path, int version)
+{
+    unsigned least = UINT_MAX;
+    char full[TP_CGROUP + 64];
+    for (;;) {
+        char *slash = strrchr(path, '/');
+        int length = snprintf(full, sizeof full, "%s%s", mount, path);
+        unsigned n = length > 0 && (size_t)length < sizeof full
+                         ? tp_group_cpus(root, full, version) : UINT_MAX;
+        least = n < least ? n : least;
+        if (slash == NULL) {
+            return least;
+        }
+        *slash = '\0';
+    }
+}
+
+/* Whether a list "a,b,c" of length n has the name "cpu". */
+static int tp_has_cpu(const char *list, size_t n)
+{
+    size_t i, begin = 0;
+    for (i = 0; i <= n; i++) {
+        if (i == n || list[i] == ',') {
+            if (i - begin == 3 && memcmp(list + begin, "cpu", 3) == 0) {
+                return 1;
+            }
+            begin = i + 1;
+        }
+    }
+    return 0;
+}
+
+/* The quota of the process's control groups. root is put before every path. */
+static unsigned tp_quota(const char *root)
+{
+    char groups[TP_CGROUP], *line, *next;
+    unsigned least = UINT_MAX, n;
+    if (!tp_read_file(root, "/proc/self", "/cgroup", groups, sizeof groups)) {
+        return UINT_MAX;
+    }
+    for (line = groups; *line != '\0'; line = next) {
+        char *list = strchr(line, ':'), *path = list != NULL ? strchr(list + 1, ':') : NULL;
+        next = strchr(line, '\n');
+        next = next != NULL ? next : line + strlen(line);
+        if (*next != '\0') {
+            *next++ = '\0';
+        }
+        if (path == NULL || path >= next) {
+            continue;
+        }
+        n = UINT_MAX;
+        if (path == list + 1) {
+            n = tp_groups_cpus(root, "/sys/fs/cgroup", path + 1, 2);
+        } else if (tp_has_cpu(list + 1, (size_t)(path - list) - 1)) {
+            n = tp_groups_cpus(root, "/sys/fs/cgroup/cpu", path + 1, 1);
+        }
+        least = n < least ? n : least;
+    }
+    return least;
+}
+#else
+static unsigned tp_quota(const char *root)
+{
+    (void)root;
+    return UINT_MAX;
+}
+#endif
+
+/* CPUs that this process may use, 1..64: those online, less where an affinity mask or the quota of
+ * a control group says so. */
 static unsigned tp_cpus(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1u : n > 64 ? 64u : (unsigned)n;
+    unsigned n = tp_affinity(), quota = tp_quota("");
+    if (n == 0) {
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        n = online < 1 ? 1u : online > 64 ? 64u : (unsigned)online;
+    }
+    n = n < quota ? n : quota;
+    return n < TP_MAX_THREADS ? n : TP_MAX_THREADS;
 }
 
 /* ---- pages of new memory ---- */
@@ -1490,6 +1759,7 @@ static void au_fill_raw(au_stream *s, size_t want, int whole)
     do {
         size_t room = want - s->raw_have;
         int64_t got = s->audio.read(s->audio.user, s->raw + s->raw_have * s->frame, room);
+        (void)er_float_default();
         if (got < 0) {
             (void)er_set(&s->fault, WNPU_E_IO, "the audio reader failed with %lld after %llu "
                          "frames", (long long)got,
@@ -1934,17 +2204,12 @@ static void au_wipe(au_stream *s)
 WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size)
 {
     wnpu_audio standard;
-    if (audio == NULL || struct_size < sizeof standard.struct_size || struct_size > UINT32_MAX) {
-        return;
-    }
     memset(&standard, 0, sizeof standard);
-    standard.struct_size = (uint32_t)struct_size;
     standard.format = WNPU_SAMPLE_F32;
     standard.rate = AU_RATE;
     standard.channels = 1;
     standard.channel = WNPU_CHANNEL_MIX;
-    memset(audio, 0, struct_size);
-    memcpy(audio, &standard, struct_size < sizeof standard ? struct_size : sizeof standard);
+    er_init(audio, struct_size, &standard, sizeof standard);
 }
 
 /* ---- WAV ----
@@ -2299,7 +2564,7 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
     if (audio == NULL || (data == NULL && size > 0)) {
         return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_open: audio or data is NULL");
     }
-    if (audio->struct_size < known || audio->struct_size > 65536u) {
+    if (audio->struct_size < known || !er_is_size(audio->struct_size, sizeof *audio)) {
         return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_open: struct_size is %lu; call "
                       "wnpu_audio_init() first", (unsigned long)audio->struct_size);
     }
@@ -2500,10 +2765,9 @@ static int64_t au_wav_read(void *user, void *buffer, size_t max_frames)
 
 WNPU_API void wnpu_wav_reader_init(wnpu_wav_reader *reader, size_t struct_size)
 {
-    if (reader != NULL && struct_size >= sizeof reader->struct_size && struct_size <= UINT32_MAX) {
-        memset(reader, 0, struct_size);
-        reader->struct_size = (uint32_t)struct_size;
-    }
+    wnpu_wav_reader r;
+    memset(&r, 0, sizeof r);
+    er_init(reader, struct_size, &r, sizeof r);
 }
 
 WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wnpu_error *error)
@@ -2515,7 +2779,7 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
     int status;
     er_clear(error);
     if (reader == NULL || audio == NULL || audio->struct_size < known ||
-        audio->struct_size > 65536u) {
+        !er_is_size(audio->struct_size, sizeof *audio)) {
         return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_reader_open: reader or audio is NULL or was "
                       "not initialised; call wnpu_audio_init() first");
     }
@@ -8932,6 +9196,7 @@ WNPU_API int wnpu_language_id(const char *code_or_name)
 
 typedef struct tk_vocab {
     int32_t n_vocab;         /* logits */
+    int32_t n_mels;          /* of the model; 0: not known */
     int32_t n_base;          /* tokens in the file; ordinary ones are those below eot */
     int32_t n_added;         /* by tk_add() so far */
     uint32_t *offset;        /* [n_base + 1] into bytes */
@@ -9094,24 +9359,28 @@ static int32_t tk_named(const tk_vocab *v, const char *name)
 }
 
 /* Where the special tokens are: eot is the number of ordinary tokens, and the rest follows from
- * the number of languages. OpenAI's three vocabularies are known; for another one the file's names
- * decide, or else the count of tokens. */
+ * the number of languages. Both come from the names of tokens if the file has these; ggml files
+ * seldom do. Then OpenAI's three vocabularies are known by their sizes, and for another one the
+ * count of tokens decides. A size that two layouts have is refused. */
 static int tk_layout(const tk_vocab *v, int32_t *eot, int32_t *languages, wnpu_error *error)
 {
-    int32_t named;
-    if (v->n_vocab >= 51864 && v->n_vocab <= 51866) {
-        *eot = v->n_vocab == 51864 ? TK_GPT2_ORDINARY : TK_GPT2_ORDINARY + 1;
-        *languages = v->n_vocab == 51866 ? 100 : 99;
-    } else {
-        named = tk_named(v, "<|endoftext|>");
-        *eot = named >= 0 ? named : v->n_base;
-        named = tk_named(v, "<|translate|>");
-        *languages = named >= 0 ? named - *eot - 2 : v->n_vocab - *eot - TK_OTHER_SPECIALS;
-    }
+    int32_t named = tk_named(v, "<|endoftext|>"), translate = tk_named(v, "<|translate|>");
+    int known = v->n_vocab >= 51864 && v->n_vocab <= 51866;
+    *eot = named >= 0 ? named : !known ? v->n_base
+           : v->n_vocab == 51864 ? TK_GPT2_ORDINARY : TK_GPT2_ORDINARY + 1;
+    *languages = translate >= 0 ? translate - *eot - 2
+                 : !known ? v->n_vocab - *eot - TK_OTHER_SPECIALS
+                 : v->n_vocab == 51866 && *eot > TK_GPT2_ORDINARY ? 100 : 99;
     if (v->n_base < *eot) {
         return er_set(error, WNPU_E_MODEL, "the file holds %ld of the %ld ordinary tokens that a "
                       "vocabulary of %ld has; it is damaged", (long)v->n_base, (long)*eot,
                       (long)v->n_vocab);
+    }
+    if (translate < 0 && v->n_vocab == 51866 && *languages == 100 && v->n_mels > 0 &&
+        v->n_mels < 128) {
+        return er_set(error, WNPU_E_UNSUPPORTED, "51866 tokens and %ld mel bins: with 100 "
+                      "languages, or with 99 and an added token? The file does not name them; make a pack of "
+                      "the Hugging Face files, which do", (long)v->n_mels);
     }
     if (*languages < 0 || *languages > TK_LANGUAGES ||
         v->n_vocab - *eot - TK_OTHER_SPECIALS < *languages) {
@@ -9122,30 +9391,64 @@ static int tk_layout(const tk_vocab *v, int32_t *eot, int32_t *languages, wnpu_e
     return WNPU_OK;
 }
 
-static void tk_name(tk_vocab *v, int32_t id, const char *name)
+/* The name of special token id, eot..eot + n_special - 1. */
+static void tk_special_name(const tk_vocab *v, int32_t id, char name[TK_NAME])
 {
-    (void)snprintf(v->special + (size_t)(id - v->eot) * TK_NAME, TK_NAME, "<|%s|>", name);
+    const char *word = id == v->eot ? "endoftext" : id == v->sot ? "startoftranscript"
+                       : id < v->translate ? tk_languages[id - v->language0][0]
+                       : id == v->translate ? "translate" : id == v->transcribe ? "transcribe"
+                       : id == v->sot_lm ? "startoflm" : id == v->sot_prev ? "startofprev"
+                       : id == v->no_speech ? "nospeech" : "notimestamps";
+    int32_t step = id - v->timestamp0;
+    if (step >= 0) {
+        (void)snprintf(name, TK_NAME, "<|%d.%02d|>", (int)(step / 50 % 100), (int)(step % 50 * 2));
+    } else {
+        (void)snprintf(name, TK_NAME, "<|%s|>", word);
+    }
 }
 
 static void tk_name_all(tk_vocab *v)
 {
     int32_t i;
-    tk_name(v, v->eot, "endoftext");
-    tk_name(v, v->sot, "startoftranscript");
-    for (i = v->language0; i < v->translate; i++) {
-        tk_name(v, i, tk_languages[i - v->language0][0]);
+    for (i = 0; i < v->n_special; i++) {
+        tk_special_name(v, v->eot + i, v->special + (size_t)i * TK_NAME);
     }
-    tk_name(v, v->translate, "translate");
-    tk_name(v, v->transcribe, "transcribe");
-    tk_name(v, v->sot_lm, "startoflm");
-    tk_name(v, v->sot_prev, "startofprev");
-    tk_name(v, v->no_speech, "nospeech");
-    tk_name(v, v->no_timestamps, "notimestamps");
-    for (i = 0; i < TK_TIMESTAMPS; i++) {
-        char seconds[16];
-        (void)snprintf(seconds, sizeof seconds, "%d.%02d", (int)(i / 50), (int)(i % 50 * 2));
-        tk_name(v, v->timestamp0 + i, seconds);
+}
+
+/* Whether what the file calls token id is another word for name, which the layout gives it. */
+static int tk_is_alias(const tk_vocab *v, int32_t id, const char *text, size_t length)
+{
+    static const char captions[] = "<|nocaptions|>"; /* nospeech in transformers until 2023 */
+    char code[TK_NAME];
+    if (id == v->no_speech) {
+        return length == sizeof captions - 1 && memcmp(text, captions, length) == 0;
     }
+    if (id < v->language0 || id >= v->translate || length < 5 || length >= sizeof code) {
+        return 0;
+    }
+    memcpy(code, text + 2, length - 4);
+    code[length - 4] = '\0';
+    return memcmp(text, "<|", 2) == 0 && wnpu_language_id(code) == id - v->language0;
+}
+
+/* What the file calls special has to be what the layout says; other texts there mean nothing. */
+static int tk_check_names(const tk_vocab *v, wnpu_error *error)
+{
+    int32_t id;
+    for (id = v->eot; id < v->n_base && id < v->eot + v->n_special; id++) {
+        const char *text = v->bytes + v->offset[id];
+        size_t length = tk_length(v, id);
+        char name[TK_NAME];
+        tk_special_name(v, id, name);
+        if (length > 4 && memcmp(text, "<|", 2) == 0 && memcmp(text + length - 2, "|>", 2) == 0 &&
+            (length != strlen(name) || memcmp(text, name, length) != 0) &&
+            !tk_is_alias(v, id, text, length)) {
+            return er_set(error, WNPU_E_UNSUPPORTED, "token %ld has another name in the file than "
+                          "%s, which belongs there: its special tokens are not those of a Whisper "
+                          "model, or tokens were added before them", (long)id, name);
+        }
+    }
+    return WNPU_OK;
 }
 
 /* The numbers of the special tokens. */
@@ -9169,7 +9472,7 @@ static int tk_settle(tk_vocab *v, wnpu_error *error)
     v->no_timestamps = v->translate + 5;
     v->timestamp0 = v->translate + 6;
     v->n_special = TK_OTHER_SPECIALS + languages;
-    return WNPU_OK;
+    return tk_check_names(v, error);
 }
 
 static void tk_find_bytes(tk_vocab *v)
@@ -9486,11 +9789,6 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
  *  little-endian. Names are those of OpenAI's state dict. The other is our
  *  own, see "packs" below.
  * ====================================================================== */
-#ifndef WNPU_NO_STDIO
-#include <fcntl.h>
-#include <sys/stat.h>
-#endif
-
 typedef struct mf_norm {
     float *weight, *bias; /* [d], padded with zeros to a multiple of 16 */
 } mf_norm;
@@ -9539,6 +9837,7 @@ struct wnpu_model {
     void *map;             /* the same, if it is a mapped file, else NULL */
     wnpu_allocator allocator; /* of this block */
     size_t size;
+    tp_atomic fingerprint; /* atomic: see sn_model(); 0: not made yet */
 };
 
 /* ---- the sizes in the header, in the file's order ---- */
@@ -9750,6 +10049,7 @@ static int mf_read(const mf_loader *l, uint64_t from, unsigned char *to, size_t 
     while (*have < n) {
         size_t ask = want - *have;
         int64_t got = l->source.read(l->source.user, from + *have, to + *have, ask);
+        (void)er_float_default();
         if (got <= 0 || (uint64_t)got > ask) {
             return er_set(error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu answered "
                           "%lld; the file is unreadable or was cut while it was read",
@@ -10350,6 +10650,7 @@ static void mf_take_data(mf_loader *l, wnpu_model *m, int keep)
     mf_section_begin(l, NULL, 0, "vocabulary");
     tk_take(&l->data, &m->vocab, (int32_t)s[MF_VOCAB], (int32_t)l->n_base,
             (size_t)l->vocab_bytes);
+    m->vocab.n_mels = (int32_t)s[MF_MELS];
     l->texts_end = l->data.used;
     mf_section_begin(l, NULL, 0, "encoder.conv1");
     gm_take(&l->data, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
@@ -11384,10 +11685,9 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
 
 WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size)
 {
-    if (config != NULL && struct_size >= sizeof config->struct_size) {
-        memset(config, 0, struct_size); /* every default is 0 or NULL */
-        config->struct_size = (uint32_t)struct_size;
-    }
+    wnpu_model_config c;
+    memset(&c, 0, sizeof c); /* every default is 0 or NULL */
+    er_init(config, struct_size, &c, sizeof c);
 }
 
 /* The arguments that all ways of opening have. *model becomes NULL. */
@@ -11461,20 +11761,22 @@ static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char
                     int anywhere, const wnpu_model_config *config, wnpu_error *error)
 {
     wnpu_allocator allocator = ar_allocator(config->allocator);
+    uint64_t environment = er_float_default();
     wnpu_error local;
     mf_loader *l;
     int status;
     error = error != NULL ? error : &local; /* the log gets the message in any case */
     l = mf_make_loader(&allocator, source, config, error);
-    if (l == NULL) {
-        return WNPU_E_MEMORY;
+    status = l != NULL ? WNPU_OK : WNPU_E_MEMORY;
+    if (l != NULL) {
+        l->anywhere = anywhere;
+        status = mf_open(l, config, &allocator, image, model);
+        if (status != WNPU_OK) {
+            er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
+        }
+        allocator.release(allocator.user, l, sizeof *l);
     }
-    l->anywhere = anywhere;
-    status = mf_open(l, config, &allocator, image, model);
-    if (status != WNPU_OK) {
-        er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
-    }
-    allocator.release(allocator.user, l, sizeof *l);
+    er_float_put(environment);
     return status;
 }
 
@@ -11517,8 +11819,8 @@ WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_mod
     mf_loader *l;
     int status = mf_settings(&none, config, &settings, error);
     status = status == WNPU_OK ? mf_check_source(source, error) : status;
-    if (status == WNPU_OK && (memory == NULL || memory->struct_size < sizeof memory->struct_size ||
-                              memory->struct_size > 65536u)) {
+    if (status == WNPU_OK && (memory == NULL ||
+                              !er_is_size(memory->struct_size, sizeof *memory))) {
         status = er_set(error, WNPU_E_ARGUMENT, "memory is NULL or its struct_size is not set");
     }
     if (status != WNPU_OK) {
@@ -11645,9 +11947,10 @@ static int mf_open_path(const char *path, int *file, uint64_t *size, wnpu_error 
     }
     if (!S_ISREG(info.st_mode)) {
         (void)close(*file);
-        return er_set(error, WNPU_E_IO, "'%s%s' is %s; give the path of a model file",
-                      skip ? "..." : "", shown,
-                      S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+        return er_set(error, WNPU_E_IO, "'%s%s' is %s", skip ? "..." : "", shown,
+                      S_ISDIR(info.st_mode) ? "a directory; of a Hugging Face model make a pack "
+                      "with build/pack DIRECTORY MODEL.wnpu, and open that"
+                      : "not a regular file; give the path of a model file");
     }
     *size = (uint64_t)info.st_size;
     return WNPU_OK;
@@ -12008,7 +12311,26 @@ typedef struct en_engine {
     float *query_scale; /* [heads][ctx] */
     float *query_exact; /* float path: [heads][ctx, hd] */
     en_heads self;
+    void (*beat)(void *user, float share); /* NULL: nobody wants to know, see en_beat() */
+    void *beat_user;
 } en_engine;
+
+#define EN_BEAT 0.5f /* share of a window's work that the encoder counts as */
+
+/* Between two parts of a window's work, layers or tokens, in the thread of the run: how much of it
+ * is done, 0..1. */
+static void en_beat(const en_engine *e, float share)
+{
+    if (e->beat != NULL) {
+        e->beat(e->beat_user, share);
+    }
+}
+
+/* The same after layers of the encoder. */
+static void en_beat_layer(const en_engine *e, size_t done)
+{
+    en_beat(e, EN_BEAT * (float)done / (float)e->model->n_audio_layer);
+}
 
 static size_t en_blocks(size_t rows, size_t block)
 {
@@ -12674,6 +12996,7 @@ static void en_run(en_engine *e)
     for (job.layer = 0; job.layer < e->model->n_audio_layer; job.layer++) {
         tp_run(e->pool, e->self.heads * en_blocks(ctx, EN_QUERIES), en_attend_task, e);
         tp_run(e->pool, blocks, en_rear_task, &job);
+        en_beat_layer(e, job.layer + 1);
     }
 }
 
@@ -14084,6 +14407,7 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
  * ====================================================================== */
 #define SE_MAX_TOKENS 224u /* half of the text context, OpenAI's sample_len */
 #define SE_MAX_WIDTH DE_LOGITS
+#define SE_LARGEST 1e3f /* ten times a model's largest logit, and exact to 1e-4 */
 
 typedef struct se_hypothesis {
     int32_t tokens[SE_MAX_TOKENS];      /* timestamps included, no end of text */
@@ -14628,18 +14952,37 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
     se_rank(context, index, se_row(context, index));
 }
 
+/* What a user's function made of logits becomes what the search can compute with: what is not a
+ * number is forbidden, and so are tokens without a meaning; larger numbers than a model's are moved
+ * down together, since probabilities depend on differences alone. */
+static void se_tame(const se_search *s, float *logits, size_t vocab)
+{
+    const tk_vocab *v = s->rules->vocab;
+    float most = LR_NEVER;
+    size_t j;
+    lr_forbid(logits, v->eot + v->n_special, v->n_vocab);
+    for (j = 0; j < vocab; j++) {
+        logits[j] = logits[j] < INFINITY ? logits[j] : LR_NEVER; /* not a number, too */
+        most = logits[j] > most ? logits[j] : most;
+    }
+    if (most > LR_NEVER && fabsf(most) > SE_LARGEST) {
+        for (j = 0; j < vocab; j++) {
+            logits[j] -= most;
+        }
+    }
+}
+
 /* The user's function sees one row after the other, in the thread of the run. */
 static void se_filter_rows(se_search *s)
 {
-    size_t i, j, vocab = (size_t)s->rules->vocab->n_vocab;
+    size_t i, vocab = (size_t)s->rules->vocab->n_vocab;
     for (i = 0; i < s->n_live; i++) {
         const se_hypothesis *h = &s->live[i];
         float *logits = se_row(s, i);
         se_apply(s, h, logits);
         s->filter.function(s->filter.user, h->tokens, h->n, logits, vocab);
-        for (j = 0; j < vocab; j++) {
-            logits[j] = logits[j] < INFINITY ? logits[j] : LR_NEVER; /* not a number, too */
-        }
+        (void)er_float_default();
+        se_tame(s, logits, vocab);
     }
 }
 
@@ -14658,7 +15001,7 @@ static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_can
         return;
     }
     to->tokens[to->n] = c->token;
-    to->probability[to->n] = mt_exp1(c->logprob);
+    to->probability[to->n] = c->logprob < 0.0f ? mt_exp1(c->logprob) : 1.0f; /* rounded */
     to->n++;
 }
 
@@ -14833,6 +15176,12 @@ static de_row se_next(const se_search *s, const se_hypothesis *h, size_t window)
     return row;
 }
 
+/* Says that a token more is there. Nobody knows how many will come. */
+static void se_beat(const se_search *s, size_t tokens)
+{
+    en_beat(s->decoder->e, EN_BEAT + (1.0f - EN_BEAT) * (float)tokens / (float)(tokens + 50));
+}
+
 static void se_step(se_search *s)
 {
     de_row row[SE_MAX_WIDTH + 1];
@@ -14896,6 +15245,7 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
         s->live = s->next;
         s->next = before;
         s->n_live = n;
+        se_beat(s, before[0].n);
     } while (!se_done(s));
     /* Unfinished ones fill up what was asked for, as in OpenAI's finalize(). */
     for (i = 0; i < s->n_live && s->n_ended < o->width; i++) {
@@ -15004,6 +15354,7 @@ static void se_run_windows(se_search *s, const se_prompt *p, const se_options *o
     for (se_extend_windows(s, window, found); !se_done(s);
          se_extend_windows(s, window, found)) {
         se_step_windows(s, window, steps);
+        se_beat(s, s->live[0].n);
     }
     for (i = 0; i < s->n_live; i++) {
         found[s->live[i].slot] = s->live[i];
@@ -16720,6 +17071,7 @@ static int rs_add_ledger(rs_store *s, const wnpu_ledger_span *span)
 typedef struct rs_part {
     const unsigned char *front; /* of the store; need not be aligned */
     size_t at, end;
+    int64_t begin_ms, end_ms;   /* of the latest segment */
 } rs_part;
 
 static int rs_claim(rs_part *p, size_t at, size_t n, size_t elem)
@@ -16756,6 +17108,11 @@ static int rs_is_time(int64_t t0_ms, int64_t t1_ms)
     return t0_ms >= 0 && t0_ms <= t1_ms && t1_ms <= (int64_t)1 << 50;
 }
 
+static int rs_is_within(float x, float low, float high)
+{
+    return x >= low && x <= high; /* and a number */
+}
+
 static int rs_claim_tokens(rs_part *p, const rs_record *r, const tk_vocab *v)
 {
     wnpu_token t;
@@ -16765,7 +17122,8 @@ static int rs_claim_tokens(rs_part *p, const rs_record *r, const tk_vocab *v)
     }
     for (i = 0; i < r->segment.n_tokens; i++) {
         memcpy(&t, p->front + r->tokens + i * sizeof t, sizeof t);
-        if (t.id < 0 || t.id >= v->eot || !rs_is_time(0, t.t0_ms) || !rs_is_time(0, t.t1_ms)) {
+        if (t.id < 0 || t.id >= v->eot || !rs_is_time(t.t0_ms, t.t1_ms) ||
+            !rs_is_within(t.probability, 0.0f, 1.0f)) {
             return 0;
         }
     }
@@ -16780,11 +17138,23 @@ static int rs_claim_words(rs_part *p, const rs_record *r)
         memcpy(&w, p->front + r->words + i * sizeof w, sizeof w);
         if (!rs_claim_text(p, w.text, w.word.text_length) || w.word.first_token > tokens ||
             w.word.n_tokens > tokens - w.word.first_token ||
-            !rs_is_time(0, w.word.t0_ms) || !rs_is_time(0, w.word.t1_ms)) {
+            !rs_is_time(w.word.t0_ms, w.word.t1_ms) ||
+            !rs_is_within(w.word.probability, 0.0f, 1.001f)) {
             return 0;
         }
     }
     return 1;
+}
+
+/* How a window came by its text. */
+static int rs_is_origin(const wnpu_segment *s)
+{
+    return rs_is_within(s->mean_logprob, -1e6f, 0.0f) && rs_is_within(s->no_speech, 0.0f, 1.001f) &&
+           rs_is_within(s->temperature, 0.0f, 4.0f) &&
+           rs_is_within(s->compression_ratio, 0.0f, 1e6f) &&
+           rs_is_within(s->first_logprob, -1e6f, 1e-3f) && rs_is_within(s->voice, 0.0f, 1.0f) &&
+           s->window >= 0 && s->retries >= 0 && s->reasons < 2u * WNPU_REFUSED_FIRST_TOKEN &&
+           s->accepted >> 1 == 0 && s->prompted >> 1 == 0 && s->device >> 1 == 0;
 }
 
 static int rs_is_record(rs_part *p, size_t at, const tk_vocab *v)
@@ -16796,6 +17166,11 @@ static int rs_is_record(rs_part *p, size_t at, const tk_vocab *v)
     }
     memcpy(&r, p->front + at, sizeof r);
     s = &r.segment;
+    if (s->t0_ms < p->begin_ms || !rs_is_origin(s)) {
+        return 0;
+    }
+    p->begin_ms = s->t0_ms;
+    p->end_ms = s->t1_ms > p->end_ms ? s->t1_ms : p->end_ms;
     return rs_is_time(s->t0_ms, s->t1_ms) && s->language >= 0 && s->language < TK_LANGUAGES &&
            rs_claim_tokens(p, &r, v) && rs_claim(p, r.words, r.n_words, sizeof(rs_word)) &&
            rs_claim_text(p, r.text, s->text_length) && rs_claim_words(p, &r);
@@ -16807,6 +17182,7 @@ typedef struct rs_chain {
     size_t at, left;        /* the next chunk; how many there are, the spare one included */
     size_t seen;            /* things in the chunks before */
     int64_t end_ms;         /* where the last of them ends */
+    int64_t step_ms;        /* of speech: all but the last end are multiples of that */
 } rs_chain;
 
 static void rs_begin_chain(rs_chain *c, const rs_list *l)
@@ -16826,8 +17202,10 @@ static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
         span->t0_ms < c->end_ms) {
         return 0;
     }
-    return c->list->elem != sizeof *span ||
-           (span->t0_ms == c->end_ms && span->reason >= 0 &&
+    if (c->list->elem != sizeof *span) {
+        return span->t0_ms % c->step_ms == 0 && c->end_ms % c->step_ms == 0;
+    }
+    return (span->t0_ms == c->end_ms && span->reason >= 0 &&
             span->reason <= WNPU_REASON_FAILED && span->kind == kind);
 }
 
@@ -16859,19 +17237,24 @@ static int rs_claim_chunk(rs_part *p, rs_chain *c)
 
 /* Whether s describes what rs_add() and rs_list_add() could have written: nothing that is read from
  * it then leaves it, and nothing that is added changes anything else. front and offsets (the last
- * record's first) stand for its memory and need not be aligned. Tells where the last span of each
- * list ends. */
+ * record's first) stand for its memory and need not be aligned. Tells where each list ends. */
+typedef struct rs_ends {
+    int64_t speech_ms, ledger_ms, text_ms;
+    int64_t step_ms;        /* given: of the detector */
+} rs_ends;
+
 static int rs_is_store(const rs_store *s, const unsigned char *front, const unsigned char *offsets,
-                       const tk_vocab *v, int64_t *speech_ms, int64_t *ledger_ms)
+                       const tk_vocab *v, rs_ends *ends)
 {
     size_t records = s->count;
     rs_chain speech, ledger;
     rs_part p;
     int good = 1;
+    memset(&p, 0, sizeof p);
     p.front = front;
-    p.at = 0;
     p.end = s->used;
     rs_begin_chain(&speech, &s->speech);
+    speech.step_ms = ends->step_ms;
     rs_begin_chain(&ledger, &s->ledger);
     while (good && (records > 0 || speech.left > 0 || ledger.left > 0)) {
         size_t a = speech.left > 0 ? speech.at : SIZE_MAX;
@@ -16888,8 +17271,9 @@ static int rs_is_store(const rs_store *s, const unsigned char *front, const unsi
             good = rs_claim_chunk(&p, a < b ? &speech : &ledger);
         }
     }
-    *speech_ms = speech.end_ms;
-    *ledger_ms = ledger.end_ms;
+    ends->speech_ms = speech.end_ms;
+    ends->ledger_ms = ledger.end_ms;
+    ends->text_ms = p.end_ms;
     return good;
 }
 
@@ -16947,6 +17331,7 @@ static void rs_flush(rs_out *o)
     size_t done = 0;
     while (!o->failed && done < o->used) {
         int64_t n = o->write(o->user, o->buffer + done, o->used - done);
+        (void)er_float_default();
         if (n <= 0 || (uint64_t)n > o->used - done) {
             o->failed = 1;
         } else {
@@ -18611,10 +18996,13 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
         }
         memcpy((char *)params + row->offset, &seed, sizeof seed);
     } else {
-        if (!pm_parse(row, value, &number) || !pm_within(row, number)) {
-            return pm_refuse(row, value, error);
+        uint64_t environment = er_float_default();
+        int good = pm_parse(row, value, &number) && pm_within(row, number);
+        if (good) {
+            pm_store(params, row, number);
         }
-        pm_store(params, row, number);
+        er_float_put(environment);
+        return good ? WNPU_OK : pm_refuse(row, value, error);
     }
     return WNPU_OK;
 }
@@ -19651,6 +20039,7 @@ static void np_run(np_bridge *b)
     np_drain(b);
     for (i = 0; i < b->e->model->n_audio_layer && !np_cancelled(b); i++) {
         np_layer(b, i);
+        en_beat_layer(b->e, i + 1);
     }
 }
 
@@ -20875,6 +21264,14 @@ typedef struct wi_foreseen {
     se_hypothesis *found;          /* [WI_BATCH] */
 } wi_foreseen;
 
+/* Which window the run works at. */
+typedef struct wi_place {
+    uint64_t frame;
+    size_t have, content, window; /* samples, those behind the window included; frames; caches */
+    int64_t piece_ms, until_ms;
+    int32_t device;
+} wi_place;
+
 /* What a window changes before it is known to be finished. */
 typedef struct wi_mark {
     wnpu_stats stats;
@@ -20927,7 +21324,12 @@ typedef struct wi_run {
     int64_t piece_ms;       /* where windows end that begin before it */
     wi_foreseen foreseen;
     wnpu_params params;
-    const int *cancel;      /* atomic */
+    int *cancel;            /* atomic */
+    int stopped;            /* by the progress callback, now or behind the window */
+    int onwards;            /* no window has been finished since the run was taken up again */
+    int64_t told_ms;        /* to it at last */
+    double told_at;         /* and when, see er_now_ms() */
+    const wi_place *home;   /* the window whose turn it is while later ones are encoded; or NULL */
     int32_t language;       /* -1 until known */
     int32_t rival;          /* the language that led in the window before, -1: none */
     float language_probability;
@@ -21488,7 +21890,7 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
         return status;
     }
     d.t0_ms = begin;
-    d.t1_ms = stop;
+    d.t1_ms = stop > begin ? stop : begin;
     status = rs_list_reserve(&r->store, &r->store.ledger);
     status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
     if (status != WNPU_OK) {
@@ -21501,9 +21903,11 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     status = wi_account(r, stop > said_ms ? stop : said_ms, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
     r->said_ms = said_ms > r->said_ms ? said_ms : r->said_ms;
     if (status == WNPU_OK && r->params.on_segment != NULL &&
-        rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK &&
-        r->params.on_segment(r->params.user, &segment) != 0) {
-        return er_set(&r->error, WNPU_E_CANCELLED, "the segment callback asked to stop");
+        rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
+        int refuses = r->params.on_segment(r->params.user, &segment);
+        (void)er_float_default();
+        status = refuses ? er_set(&r->error, WNPU_E_CANCELLED, "the segment callback asked to stop")
+                         : WNPU_OK;
     }
     return status;
 }
@@ -21516,13 +21920,25 @@ static int wi_single_end(const se_hypothesis *h, int32_t t0)
                      : h->n == 1 && h->tokens[0] >= t0;
 }
 
+/* The latest timestamp among the first n tokens, in steps; 0 if there is none. The rules let no
+ * timestamp come before an earlier one, but a host's on_logits may choose any token anywhere. */
+static size_t wi_latest(const se_hypothesis *h, int32_t t0, size_t n)
+{
+    size_t i, latest = 0;
+    for (i = 0; i < n; i++) {
+        size_t step = h->tokens[i] > t0 ? (size_t)(h->tokens[i] - t0) : 0;
+        latest = step > latest ? step : latest;
+    }
+    return latest < TK_TIMESTAMPS ? latest : TK_TIMESTAMPS - 1;
+}
+
 /* Frames that the window uses up: to the last pair of timestamps, if it ends in speech. */
 static size_t wi_used(const se_hypothesis *h, int32_t t0, size_t frames)
 {
     size_t i, used = frames;
     for (i = wi_single_end(h, t0) ? 0 : h->n; i > 1; i--) {
         if (h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0) {
-            used = (size_t)(h->tokens[i - 2] - t0) * WI_FRAMES_A_STEP;
+            used = wi_latest(h, t0, i - 1) * WI_FRAMES_A_STEP;
             break;
         }
     }
@@ -21530,7 +21946,8 @@ static size_t wi_used(const se_hypothesis *h, int32_t t0, size_t frames)
 }
 
 /* Cuts the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe() does,
- * and tells how many frames the window has used up and how many tokens the segments have. */
+ * and tells how many frames the window has used up and how many tokens the segments have. A segment
+ * begins at its first token if that is a timestamp, else where the one before it ended. */
 static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
 {
     const se_hypothesis *h = r->hypothesis;
@@ -21545,9 +21962,9 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
         if (!pair && !(i == h->n && single_end && pairs > 0)) {
             continue;
         }
-        begin = (int64_t)(h->tokens[last] - t0) * WI_STEP_MS;
+        begin = (int64_t)wi_latest(h, t0, h->tokens[last] >= t0 ? last + 1 : last) * WI_STEP_MS;
         status = wi_emit(r, last, i, base + begin,
-                         base + (int64_t)(h->tokens[i - 1] - t0) * WI_STEP_MS, next);
+                         base + (int64_t)wi_latest(h, t0, i) * WI_STEP_MS, next);
         pairs += (size_t)pair;
         last = i;
     }
@@ -21558,14 +21975,11 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
     *used = frames;
     *taken = h->n;
     begin = 0;
-    for (i = h->n; i > 0 && pairs == 0; i--) {
-        if (h->tokens[i - 1] > t0) {
-            length = (int64_t)(h->tokens[i - 1] - t0) * WI_STEP_MS;
-            pairs = 1;
-        }
+    if (wi_latest(h, t0, h->n) > 0) {
+        length = (int64_t)wi_latest(h, t0, h->n) * WI_STEP_MS;
     }
-    if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)(h->tokens[0] - t0) * WI_STEP_MS < length) {
-        begin = (int64_t)(h->tokens[0] - t0) * WI_STEP_MS;
+    if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)wi_latest(h, t0, 1) * WI_STEP_MS < length) {
+        begin = (int64_t)wi_latest(h, t0, 1) * WI_STEP_MS;
     }
     return wi_emit(r, 0, h->n, base + begin, base + length, next);
 }
@@ -21933,6 +22347,7 @@ static uint32_t wi_attempt(wi_run *r, float temperature, int context, uint32_t a
     wi_options(r, temperature, attempt, &options);
     h = wi_search(r, &prompt, &options);
     o.mean_logprob = se_mean_logprob(h);
+    o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounded */
     o.no_speech = h->no_speech;
     o.temperature = temperature;
     o.compression_ratio = wi_compression(r, h);
@@ -21998,7 +22413,7 @@ static size_t wi_after_loop(wi_run *r, size_t frames)
 {
     const se_hypothesis *h = r->hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
-    size_t used = last > t0 ? (size_t)(last - t0) * WI_FRAMES_A_STEP : frames;
+    size_t used = last > t0 ? wi_latest(h, t0, h->n) * WI_FRAMES_A_STEP : frames;
     r->cuts += !h->heard;
     return r->cuts <= 2 && used >= 100 ? used : frames;
 }
@@ -22089,19 +22504,83 @@ static int wi_decode(wi_run *r, size_t frames, size_t *used)
     return status;
 }
 
+static wi_place wi_where(const wi_run *r)
+{
+    wi_place p;
+    p.frame = r->frame;
+    p.have = r->have + r->ahead;
+    p.content = r->content;
+    p.window = r->decoder.window;
+    p.piece_ms = r->piece_ms;
+    p.until_ms = r->until_ms;
+    p.device = r->device;
+    return p;
+}
+
+static void wi_go(wi_run *r, const wi_place *p)
+{
+    r->frame = p->frame;
+    wi_set_have(r, p->have);
+    r->content = p->content;
+    r->decoder.window = p->window;
+    r->piece_ms = p->piece_ms;
+    r->until_ms = p->until_ms;
+    r->device = p->device;
+}
+
+/* Calls the host's function, in which snapshots may be taken. What it is told never goes back. */
+static int wi_tell(wi_run *r, int64_t done_ms)
+{
+    int stop;
+    r->told_ms = done_ms > r->told_ms ? done_ms : r->told_ms;
+    r->told_at = er_now_ms();
+    r->pausing = 1;
+    stop = r->params.on_progress(r->params.user, r->told_ms, au_total_ms(r->stream));
+    (void)er_float_default();
+    r->pausing = 0;
+    return stop;
+}
+
 static int wi_progress(wi_run *r, int64_t done_ms)
 {
-    int64_t total = au_total_ms(r->stream);
-    int stop = 0;
+    r->onwards = 0;
     if (r->params.on_progress != NULL) {
-        r->pausing = 1;
-        stop = r->params.on_progress(r->params.user, done_ms, total);
-        r->pausing = 0;
+        r->stopped |= wi_tell(r, done_ms) != 0;
     }
-    if (stop) {
+    if (r->stopped) {
         return er_set(&r->error, WNPU_E_CANCELLED, "the progress callback asked to stop");
     }
     return WNPU_OK;
+}
+
+#ifndef WI_BEAT_MS
+#define WI_BEAT_MS 1000.0 /* inside a window the host is called no more often; tests have less */
+#endif
+
+/* Inside a window, see en_beat(). The run can go on from before the window, so the host may take a
+ * snapshot, and may stop it at once; but in the first window of a run that goes on only behind it,
+ * or a host that stops at each call would never get further. */
+static void wi_beat(void *user, float share)
+{
+    wi_run *r = user;
+    wi_place here;
+    int64_t done_ms = r->told_ms;
+    if (r->params.on_progress == NULL || !r->whole || wi_cancelled(r) ||
+        er_now_ms() - r->told_at < WI_BEAT_MS) {
+        return;
+    }
+    if (r->home == NULL) {
+        done_ms = wi_clock(r, (int64_t)(share * (float)r->content * 10.0f));
+    }
+    here = wi_where(r);
+    if (r->home != NULL) {
+        wi_go(r, r->home);
+    }
+    r->stopped |= wi_tell(r, done_ms) != 0;
+    wi_go(r, &here);
+    if (r->stopped && !r->onwards) {
+        __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
+    }
 }
 
 /* Where to cut these steps: in the middle of the last pause of WI_PAUSE_MS, else of the longest. */
@@ -22223,36 +22702,29 @@ static void wi_note(wi_run *r)
  * something to be decoded first. */
 static void wi_encode_next(wi_run *r)
 {
-    const size_t have = r->have + r->ahead, content = r->content, window = r->decoder.window;
-    const uint64_t frame = r->frame;
-    const int64_t piece_ms = r->piece_ms, until_ms = r->until_ms;
-    const int32_t device = r->device;
-    size_t used = content, at = 0;
+    const wi_place home = wi_where(r);
+    size_t used = r->content, at = 0;
     r->foreseen.n = 0;
     wi_note(r);
+    r->home = &home;
     r->until_ms = -1;
     while (r->foreseen.n < r->batch && !wi_cancelled(r)) {
         at += used * ML_HOP;
         r->frame += used;
-        wi_set_have(r, at + ML_MARGIN < have ? have - at : ML_MARGIN);
+        wi_set_have(r, at + ML_MARGIN < home.have ? home.have - at : ML_MARGIN);
         if (wi_frames(r) == 0 || (r->ahead < WI_SURE && !r->heard_all)) {
             break;
         }
         used = wi_gate(r, wi_frames(r));
         if (used == 0) {
             used = r->content;
-            r->decoder.window = (window + r->foreseen.n) % r->batch;
+            r->decoder.window = (home.window + r->foreseen.n) % r->batch;
             wi_encode_span(r, r->span + at, r->content);
             wi_note(r);
         }
     }
-    r->frame = frame;
-    wi_set_have(r, have);
-    r->content = content;
-    r->piece_ms = piece_ms;
-    r->until_ms = until_ms;
-    r->decoder.window = window;
-    r->device = device;
+    wi_go(r, &home);
+    r->home = NULL;
 }
 
 /* Decodes the window and the next ones together, if that is possible and none of them is known. */
@@ -22380,7 +22852,8 @@ static int wi_windows(wi_run *r)
         }
     }
     return status == WNPU_OK && wi_cancelled(r)
-               ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
+               ? er_set(&r->error, WNPU_E_CANCELLED, r->stopped
+                        ? "the progress callback asked to stop" : "cancelled") : status;
 }
 
 /* What was read and not settled is the ledger's last span, for that reason. */
@@ -22388,7 +22861,9 @@ static void wi_set_rest(wi_run *r, int reason)
 {
     wnpu_ledger_span span;
     size_t i;
-    r->stats.audio_ms = wi_end_ms(r);
+    /* What was read ahead of the window belongs to it: speech has been found there, too. */
+    r->stats.audio_ms = wi_clock(r, (int64_t)((r->have + r->ahead - ML_MARGIN) /
+                                              (ML_RATE / 1000u)));
     r->store.rest.t0_ms = r->settled_ms;
     r->store.rest.t1_ms = r->stats.audio_ms;
     r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
@@ -22626,6 +23101,9 @@ static void wi_begin(wi_run *r)
     r->frame = 0;
     r->window = 0;
     r->cuts = 0;
+    r->stopped = r->onwards = 0;
+    r->told_ms = 0;
+    r->told_at = er_now_ms();
     r->whole = 0;
     r->content = ML_FRAMES;
     r->settled_ms = 0;
@@ -22708,6 +23186,10 @@ static int wi_resume(wi_run *r, const wnpu_audio *audio)
         return status;
     }
     r->whole = 0;
+    r->stopped = 0;
+    r->onwards = 1;
+    r->told_ms = 0;
+    r->told_at = er_now_ms();
     status = wi_language(r);
     status = status == WNPU_OK ? wi_rules(r) : status;
     status = status == WNPU_OK ? wi_prompts(r, 1) : status;
@@ -22851,7 +23333,8 @@ static void wi_choice_text(wi_run *r, const se_choice *c)
         uint32_t parent = t->nodes[at].parent;
         float before = parent >= LR_ROOTS ? r->phrase_score[parent] : 0.0f;
         h->tokens[t->nodes[at].depth - 1] = t->nodes[at].token;
-        h->probability[t->nodes[at].depth - 1] = mt_exp1(r->phrase_score[at] - before);
+        before = r->phrase_score[at] - before;
+        h->probability[t->nodes[at].depth - 1] = before < 0.0f ? mt_exp1(before) : 1.0f;
     }
     h->sum_logprob = c->logprob[0];
     h->first_logprob = h->n > 0 ? mt_log1(h->probability[0] > 1e-30f ? h->probability[0] : 1e-30f)
@@ -22973,6 +23456,8 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
 static void wi_start(wi_run *r)
 {
     en_start(&r->engine);
+    r->engine.beat = wi_beat;
+    r->engine.beat_user = r;
     va_prepare(&r->voice, r->engine.op, r->engine.fft);
     (void)al_heads(r->engine.model, r->aligner.heads, &r->aligner.lag_ms);
     r->search.decoder = &r->decoder;
@@ -23115,15 +23600,22 @@ static uint32_t sn_layout(void)
     return (uint32_t)mf_checksum(sizes, sizeof sizes);
 }
 
-/* Sizes, and a sample of everything else that a model is made of. */
-static uint64_t sn_model(const wnpu_model *m)
+/* Fingerprint of the exact model: its sizes and all that it was made into, which a pack and the
+ * file that it was made from have in common. Opening would take a tenth longer with it, so it is
+ * made when it is first asked for, which takes about 10 ms for base and is then noted. */
+static uint64_t sn_model(const wnpu_model *model)
 {
-    uint64_t sum = pm_mix(0, m->data, m->data_size < 4096 ? m->data_size : 4096);
-    uint64_t size = m->data_size;
-    size_t at;
-    sum = pm_mix(sum, &size, sizeof size);
-    for (at = 4096; at + 64 <= m->data_size; at += 65536) {
-        sum = pm_mix(sum, m->data + at, 64);
+    wnpu_model *m = (wnpu_model *)(uintptr_t)model; /* the note is all that ever changes in it */
+    uint64_t sum = __atomic_load_n(&m->fingerprint, __ATOMIC_RELAXED);
+    if (sum == 0) {
+        const uint32_t sizes[] = {
+            m->n_audio_ctx, m->n_audio_state, m->n_audio_head, m->n_audio_layer, m->n_text_ctx,
+            m->n_text_state, m->n_text_head, m->n_text_layer, m->n_mels, (uint32_t)m->has_float,
+            (uint32_t)m->vocab.n_vocab, (uint32_t)m->vocab.n_base
+        };
+        sum = pm_mix(pm_mix(0, sizes, sizeof sizes), m->data, m->data_size);
+        sum = sum != 0 ? sum : 1;
+        __atomic_store_n(&m->fingerprint, sum, __ATOMIC_RELAXED);
     }
     return sum;
 }
@@ -23195,9 +23687,9 @@ static void sn_tell(const wi_run *r, sn_state *s)
     s->heard_all = r->heard_all;
     s->language = r->language;
     s->language_probability = r->language_probability;
-    if (r->pausing && r->heard_weight > 0.0f) { /* as wi_end_language() would decide */
-        s->language = wi_best_language(r, r->heard);
-        s->language_probability = wi_heard(r, s->language);
+    if (r->pausing && r->mark.heard_weight > 0.0f) { /* as wi_end_language() would decide */
+        s->language = wi_best_language(r, r->mark.heard);
+        s->language_probability = r->mark.heard[s->language] / r->mark.heard_weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
     va_tell(&r->voice, &s->voice);
@@ -23298,6 +23790,21 @@ static int sn_are_languages(const wi_run *r, const sn_state *s)
     return 1;
 }
 
+/* Samples from the recording's first to the last that was read. */
+static uint64_t sn_samples(const sn_state *s)
+{
+    return s->frame * ML_HOP + (s->have - ML_MARGIN) + s->ahead;
+}
+
+/* Whether the source stands where the samples end: exactly, or as far ahead as a resampler is. */
+static int sn_is_position(const sn_state *s)
+{
+    uint64_t samples = sn_samples(s);
+    double ahead = (double)s->consumed - (double)samples * (double)s->rate / (double)AU_RATE;
+    return s->rate == AU_RATE ? s->consumed == samples
+                              : ahead > -(double)AU_WINDOW && ahead < (double)AU_WINDOW;
+}
+
 static int sn_is_stream(const sn_state *s)
 {
     wnpu_audio a;
@@ -23309,7 +23816,7 @@ static int sn_is_stream(const sn_state *s)
     if (s->format > INT32_MAX || au_check(&a, NULL) != WNPU_OK || s->reader >> 1 != 0 ||
         s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->kept > AU_WINDOW ||
         s->real > s->kept || s->taken > AU_RAW / (au_widths[s->format] * s->channels) ||
-        (!s->reader && (s->taken > 0 || s->consumed > s->frames)) ||
+        (!s->reader && (s->taken > 0 || s->consumed > s->frames)) || !sn_is_position(s) ||
         (s->reader && au_is_judged(&a) && s->taken > au_stretch_frames(&a)) ||
         s->heard < WNPU_CHANNEL_MIX || s->heard >= (int64_t)s->channels ||
         (!au_mixes(&a) && s->heard != s->channel) || s->opposed > s->consumed + AU_RAW ||
@@ -23347,17 +23854,40 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
     return 1;
 }
 
-/* The clock, in milliseconds: what has been settled lies between the window's begin and the end of
- * what was read, and spans and detector reach as far. */
-static int sn_are_times(const sn_state *s, int64_t speech_ms, int64_t ledger_ms)
+/* Where windows end in pauses: at a step of the detector in the window, or nowhere. */
+static int sn_is_piece(const wi_run *r, const sn_state *s)
 {
-    uint64_t samples = s->frame * ML_HOP + (s->have - ML_MARGIN) + s->ahead;
+    int64_t end = (int64_t)s->frame * 10 + ML_FRAMES * 10;
+    return s->piece_ms == 0 || (r->batch > 0 && (s->piece_ms == INT64_MAX ||
+           (s->piece_ms > 0 && s->piece_ms <= end && s->piece_ms % VA_STEP_MS == 0)));
+}
+
+/* Counts and times of the run so far, which are only told. */
+static int sn_are_stats(const wnpu_stats *t)
+{
+    const double times[] = {t->total_ms, t->audio_in_ms, t->log_mel_ms, t->encoder_ms, t->cross_ms,
+                            t->decoder_ms, t->voice_ms};
+    size_t i;
+    for (i = 0; i < sizeof times / sizeof times[0]; i++) {
+        if (!(times[i] >= 0.0 && times[i] < 1e15)) {
+            return 0;
+        }
+    }
+    return t->speech_ms >= 0 && t->audio_ms >= 0 && t->unresolved_ms >= 0;
+}
+
+/* The clock, in milliseconds: what has been settled lies between the window's begin and the end of
+ * what was read, and text, spans and detector reach as far. */
+static int sn_are_times(const wi_run *r, const sn_state *s, const rs_ends *ends)
+{
+    uint64_t samples = sn_samples(s);
     int64_t base = (int64_t)s->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
-    return s->settled_ms == ledger_ms && s->settled_ms >= base && s->settled_ms <= end &&
+    return s->settled_ms == ends->ledger_ms && s->settled_ms >= base && s->settled_ms <= end &&
            s->said_ms >= base && s->said_ms <= end && s->again_ms >= -1 && s->again_ms <= end &&
            s->until_ms >= -1 && s->until_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
-           speech_ms <= end && s->past <= s->speech.count &&
-           s->mark.stats.speech_ms >= 0 && s->mark.stats.speech_ms <= end &&
+           (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
+           ends->speech_ms <= end && ends->text_ms <= end && s->past <= s->speech.count &&
+           sn_is_piece(r, s) && sn_are_stats(&s->mark.stats) && s->mark.stats.speech_ms <= end &&
            va_is_image(&s->voice, s->voice.heard > 0 ? samples : 0);
 }
 
@@ -23397,7 +23927,7 @@ static int sn_is_sane(const wi_run *r, const unsigned char *block, size_t size)
     const tk_vocab *v = &r->engine.model->vocab;
     const unsigned char *p = block + sizeof(sn_head);
     size_t left = size - sizeof(sn_head) - sizeof(sn_state), floats;
-    int64_t speech_ms, ledger_ms;
+    rs_ends ends;
     rs_store store;
     uint64_t bytes;
     sn_state s;
@@ -23405,8 +23935,9 @@ static int sn_is_sane(const wi_run *r, const unsigned char *block, size_t size)
     p += sizeof s;
     if (s.frame > (uint64_t)1 << 40 || s.have < ML_MARGIN || s.have > ML_SPAN ||
         s.ahead > (s.have < ML_SPAN ? 0 : r->capacity - ML_SPAN) || s.piece_ms < 0 ||
-        s.n_previous > wi_previous_capacity(r->engine.model) || s.window > INT32_MAX ||
+        s.n_previous > wi_previous_capacity(r->engine.model) || s.window > INT32_MAX / 2 ||
         s.cuts > INT32_MAX || s.heard_all >> 1 != 0 || s.voice.have > VA_BUFFER ||
+        (s.heard_all && (!s.ended || s.voice.open)) ||
         !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
         return 0;
     }
@@ -23421,8 +23952,8 @@ static int sn_is_sane(const wi_run *r, const unsigned char *block, size_t size)
         return 0;
     }
     p += left - (size_t)(s.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t));
-    return rs_is_store(&store, p, p + s.used, v, &speech_ms, &ledger_ms) &&
-           sn_are_times(&s, speech_ms, ledger_ms);
+    ends.step_ms = VA_STEP_MS;
+    return rs_is_store(&store, p, p + s.used, v, &ends) && sn_are_times(r, &s, &ends);
 }
 
 static void sn_read_stream(au_stream *a, const sn_state *s)
@@ -23510,33 +24041,25 @@ struct wnpu_session {
     int cancel;          /* atomic */
     int busy;            /* atomic */
     wnpu_isa isa;
+    uint64_t environment; /* the caller's floating-point environment, while it is busy */
+    pid_t process;       /* that opened it */
 };
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size)
 {
     wnpu_config c;
-    if (config == NULL || struct_size < sizeof c.struct_size) {
-        return;
-    }
     memset(&c, 0, sizeof c);
     c.result_bytes = 8u << 20;
     c.max_beams = 5;
     c.max_phrase_tokens = 4096;
-    memset(config, 0, struct_size);
-    memcpy(config, &c, struct_size < sizeof c ? struct_size : sizeof c);
-    config->struct_size = (uint32_t)struct_size;
+    er_init(config, struct_size, &c, sizeof c);
 }
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size)
 {
     wnpu_params p;
-    if (params == NULL || struct_size < sizeof p.struct_size) {
-        return;
-    }
     pm_defaults(&p);
-    memset(params, 0, struct_size);
-    memcpy(params, &p, struct_size < sizeof p ? struct_size : sizeof p);
-    params->struct_size = (uint32_t)struct_size;
+    er_init(params, struct_size, &p, sizeof p);
 }
 
 /* What the kernels assume of a model; all of OpenAI's fulfil it. */
@@ -23777,7 +24300,9 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     s->allocator = allocator;
     s->size = need;
     s->owned = memory == NULL;
+    s->process = getpid();
     s->run.cancel = &s->cancel;
+    s->environment = er_float_default();
     status = ap_permit((wnpu_isa)c.isa, error);
     if (status == WNPU_OK) {
         status = tp_open(&s->pool, c.threads, c.parallel_for, c.parallel_user, &s->cancel, error);
@@ -23791,6 +24316,7 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
             tp_close(&s->pool);
         }
     }
+    er_float_put(s->environment);
     if (status != WNPU_OK) {
         if (s->owned) {
             allocator.release(allocator.user, s, need);
@@ -23856,13 +24382,19 @@ static void ap_wipe(wnpu_session *s)
     s->pool.host = host;
 }
 
+/* Whether this is a child of the process that opened the session. */
+static int ap_forked(const wnpu_session *s)
+{
+    return s->process != getpid();
+}
+
 WNPU_API void wnpu_session_close(wnpu_session *session)
 {
     wnpu_allocator allocator;
     size_t size;
     int owned;
-    if (session == NULL) {
-        return;
+    if (session == NULL || ap_forked(session)) {
+        return; /* the threads, the accelerator and perhaps a lock of the allocator are not here */
     }
     np_close(&session->run.bridge);
     ap_wipe(session);
@@ -23880,10 +24412,15 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
 static int ap_enter(wnpu_session *s)
 {
     int idle = 0;
+    if (ap_forked(s)) {
+        return er_set(&s->run.error, WNPU_E_STATE, "the session was opened by another process, of "
+                      "which this is a fork; open one here");
+    }
     if (!__atomic_compare_exchange_n(&s->busy, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         return WNPU_E_STATE;
     }
     __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED);
+    s->environment = er_float_default();
     return WNPU_OK;
 }
 
@@ -23892,6 +24429,7 @@ static int ap_leave(wnpu_session *s, int status)
     if (status < 0) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_ERROR, "%s", s->run.error.message);
     }
+    er_float_put(s->environment);
     __atomic_store_n(&s->busy, 0, __ATOMIC_RELEASE);
     return status;
 }
@@ -23973,7 +24511,7 @@ static void ap_finish_stats(wnpu_session *s, double begin)
 static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                   int (*run)(wi_run *r, const wnpu_audio *audio))
 {
-    double begin = er_now_ms();
+    double begin;
     int status;
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
@@ -23981,6 +24519,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
+    begin = er_now_ms();
     wi_begin(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK) {
@@ -24001,7 +24540,8 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 /* Whether there is a run that can go on, and nobody works at it. */
 static int ap_whole(const wnpu_session *s)
 {
-    return s->run.whole && (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.pausing);
+    return s->run.whole && !ap_forked(s) &&
+           (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.pausing);
 }
 
 WNPU_API size_t wnpu_snapshot_size(wnpu_session *session)
@@ -24016,6 +24556,7 @@ WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session)
 
 WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
 {
+    uint64_t environment;
     size_t need;
     if (session == NULL || memory == NULL) {
         return WNPU_E_ARGUMENT;
@@ -24028,7 +24569,9 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
         return er_set(&session->run.error, WNPU_E_MEMORY, "a snapshot takes %lu bytes now, but "
                       "there is room for %lu", (unsigned long)need, (unsigned long)size);
     }
+    environment = er_float_default();
     sn_write(&session->run, &session->config, memory, need);
+    er_float_put(environment);
     return WNPU_OK;
 }
 
@@ -24058,7 +24601,7 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
 
 WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio)
 {
-    double begin = er_now_ms(), before;
+    double begin, before;
     int status;
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
@@ -24066,6 +24609,7 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
+    begin = er_now_ms();
     er_clear(&session->run.error);
     if (!session->run.whole) {
         return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
@@ -24093,7 +24637,7 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames)
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice)
 {
-    double begin = er_now_ms();
+    double begin;
     wnpu_choice none;
     int status;
     memset(&none, 0, sizeof none);
@@ -24103,6 +24647,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
+    begin = er_now_ms();
     wi_begin(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
@@ -24121,7 +24666,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
                                   float *probabilities, size_t count)
 {
     float all[WI_LANGUAGES];
-    double begin = er_now_ms();
+    double begin;
     int status;
     if (session == NULL || (probabilities == NULL && count > 0)) {
         return WNPU_E_ARGUMENT;
@@ -24129,6 +24674,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
+    begin = er_now_ms();
     memset(all, 0, sizeof all);
     wi_begin(&session->run);
     (void)ap_params(session, NULL);
@@ -24164,11 +24710,7 @@ WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
         return WNPU_E_ARGUMENT;
     }
     status = rs_get(&session->run.store, index, &ours);
-    if (status == WNPU_OK) {
-        memset(segment, 0, size);
-        memcpy(segment, &ours, size < sizeof ours ? size : sizeof ours);
-    }
-    return status;
+    return status == WNPU_OK ? er_fill(segment, size, &ours, sizeof ours) : status;
 }
 
 #ifndef WNPU_PREFIX
@@ -24182,17 +24724,20 @@ WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_
 WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count)
 {
     const wi_run *r;
+    uint64_t environment;
     int32_t n;
     size_t i;
     if (session == NULL || (probabilities == NULL && count > 0)) {
         return WNPU_E_ARGUMENT;
     }
+    environment = er_float_default();
     r = &session->run;
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
         probabilities[i] = i < (size_t)n && r->heard_weight > 0.0f ? wi_heard(r, (int32_t)i)
                            : (int32_t)i == r->stats.language && n > 0 ? 1.0f : 0.0f;
     }
+    er_float_put(environment);
     return n;
 }
 
@@ -24311,10 +24856,9 @@ WNPU_API int wnpu_format_from_name(const char *name)
 
 WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size)
 {
-    if (options != NULL && struct_size >= sizeof options->struct_size) {
-        memset(options, 0, struct_size); /* every default is 0 */
-        options->struct_size = (uint32_t)struct_size;
-    }
+    wnpu_write_options o;
+    memset(&o, 0, sizeof o); /* every default is 0 */
+    er_init(options, struct_size, &o, sizeof o);
 }
 
 WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
@@ -24353,6 +24897,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     wnpu_write_options ours;
     wnpu_write_cursor at;
     rs_summary summary;
+    uint64_t environment;
     int status;
     if (session == NULL || options == NULL || write == NULL) {
         return WNPU_E_ARGUMENT;
@@ -24373,8 +24918,10 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     summary.n_languages = wnpu_get_languages(session, languages, WI_LANGUAGES);
     summary.languages = session->run.heard_weight > 0.0f ? languages : NULL;
     summary.choice = session->run.choice.struct_size > 0 ? &session->run.choice : NULL;
+    environment = er_float_default();
     status = rs_write(&session->run.store, &session->run.engine.model->vocab, &summary, &ours, &at,
                       write, user);
+    er_float_put(environment);
     if (status == WNPU_OK && cursor != NULL) {
         uint32_t size = cursor->struct_size;
         at.struct_size = size;
@@ -24869,25 +25416,23 @@ static int sf_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found, w
 WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error)
 {
     wnpu_allocator ours = ar_allocator(allocator);
-    uint64_t found[SF_STEPS];
+    uint64_t found[SF_STEPS], environment;
     sf_run *r;
     int status;
     er_clear(error);
     if (ours.alloc == NULL || ours.release == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "the allocator lacks alloc or release; fill both in");
     }
+    environment = er_float_default();
     status = sf_check_tables(error);
-    if (status != WNPU_OK) {
-        return status;
+    r = status == WNPU_OK ? mf_alloc(&ours, sizeof *r, "the self test", error) : NULL;
+    if (r != NULL) {
+        memset(r, 0, sizeof *r);
+        status = sf_all(r, &ours, found, error);
+        ours.release(ours.user, r, sizeof *r);
     }
-    r = mf_alloc(&ours, sizeof *r, "the self test", error);
-    if (r == NULL) {
-        return WNPU_E_MEMORY;
-    }
-    memset(r, 0, sizeof *r);
-    status = sf_all(r, &ours, found, error);
-    ours.release(ours.user, r, sizeof *r);
-    return status;
+    er_float_put(environment);
+    return status == WNPU_OK && r == NULL ? WNPU_E_MEMORY : status;
 }
 
 #else /* WNPU_PART */

@@ -29,10 +29,18 @@
  *             milliseconds on a current CPU, apart from your callbacks and an accelerator's jobs in
  *             flight. Results so far stay readable and the session stays usable.
  * Threads     One pool per session, asleep when idle; or your own parallel-for; or one thread.
+ * Fork        A session belongs to the process that opened it: in a forked child its calls answer
+ *             E_STATE, results stay readable, and wnpu_session_close() frees nothing. A child may
+ *             use the model and open sessions of its own.
+ * Floats      Round to nearest, without flushing to zero and without traps, whatever the calling
+ *             thread has set. What it has set is back when a function returns; callbacks run with
+ *             the library's setting.
  * Clean hands No globals, environment, locale, signals, output, exit() or abort().
  * ABI         Structures that you fill carry their own size. Fill them with their _init function
  *             first, then change fields: a newer library then works with an older header, and an
- *             older library refuses (E_VERSION) what it does not know, and leaves 0 in results.
+ *             older library refuses (E_VERSION) what it does not know, and leaves 0 in results. A
+ *             size is a multiple of 4 and at most 256 bytes above the library's own; others are
+ *             refused (E_VERSION in what you fill, E_ARGUMENT in results), and nothing is written.
  * Times       Milliseconds of the recording's own clock, from its first sample, as int64_t.
  * Text        Always whole, valid UTF-8, NUL-terminated.
  */
@@ -244,8 +252,8 @@ typedef struct wnpu_model_config {
                                  used in place; default 0 */
     uint32_t full_check;      /* 1: wnpu_model_verify() before opening succeeds; default 0 */
     /* For other models; packs ignore them. */
-    uint32_t threads;         /* that turn weights into INT8, 1..64; 0 (default): one per online
-                                 CPU, at most 4, and fewer for small files. They end before
+    uint32_t threads;         /* that turn weights into INT8, 1..64; 0 (default): one per CPU, see
+                                 wnpu_config, at most 4, and fewer for small files. They end before
                                  opening does. A program compiled before this field: 1 */
     uint32_t reserved;        /* 0 */
     wnpu_parallel_for_fn parallel_for; /* NULL (default): own threads, see wnpu_config */
@@ -599,7 +607,9 @@ typedef enum wnpu_accel_use {
 /* What is fixed while a session is open. */
 typedef struct wnpu_config {
     uint32_t struct_size;     /* set by wnpu_config_init() */
-    uint32_t threads;         /* 1..64; 0 (default): one per online CPU, at most 8 */
+    uint32_t threads;         /* 1..64; 0 (default): one for each CPU that the calling thread may
+                                 use, at most 8. On Linux that is what its affinity mask has, and
+                                 no more than the quota of its control group, rounded up */
     int32_t compute;          /* wnpu_compute; default INT8 */
     int32_t isa;              /* wnpu_isa; default AUTO. E_UNSUPPORTED if the CPU lacks it, or
                                  the system refuses AMX */
@@ -717,7 +727,10 @@ typedef struct wnpu_params {
     /* Each segment as soon as it is final. The view is valid during the call; the same segment
      * stays readable by wnpu_get_segment(). A non-zero answer cancels. */
     int (*on_segment)(void *user, const wnpu_segment *segment);
-    /* Audio done so far and in total (total -1 if unknown). A non-zero answer cancels. */
+    /* Audio done so far and in total (total -1 if unknown): after each window, and within a window
+     * that takes long also after layers of the encoder and between tokens, at most once a
+     * second. done_ms never goes back. A non-zero answer cancels: at once, but in the first window
+     * after wnpu_resume() at its end, so that a host that stops at each call still gets on. */
     int (*on_progress)(void *user, int64_t done_ms, int64_t total_ms);
     void *user;
     int32_t words;            /* 1: times of words and tokens are measured, and segments begin and
@@ -863,7 +876,9 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames);
 /* A snapshot is such a run as a block of bytes, which may be moved, kept and sent: results so far,
  * the audio of the current window, and what goes from window to window. wnpu_restore() takes it
  * into a session, of any process and machine and with any threads, instruction set and accelerator,
- * that has the same model, compute, max_beams, result_bytes and max_phrase_tokens. Results can then
+ * that has the same compute, max_beams, result_bytes and max_phrase_tokens and exactly the same
+ * model, or the pack made of it: every weight counts, which is found out when the first snapshot of
+ * a model is taken or restored, in about 10 ms for each 100 MB. Results can then
  * be read, with what was not decoded yet as cancelled in the ledger, and wnpu_resume() goes on. A
  * snapshot holds audio and text in the clear.
  *

@@ -37,6 +37,8 @@ static void list_close(token_list *list)
 }
 
 /* A vocabulary from a list, through the arena twice as the model loader does. */
+static int32_t vocab_mels; /* of the models whose vocabularies these are; 0: not known */
+
 static int vocab_open(vocab *out, int32_t n_vocab, const token_list *list, wnpu_error *error)
 {
     ar_arena arena;
@@ -56,6 +58,7 @@ static int vocab_open(vocab *out, int32_t n_vocab, const token_list *list, wnpu_
     tk_take(&arena, &out->v, n_vocab, list->n, list->offset[list->n]);
     T_CHECK(arena.used == arena.size && !arena.overflow, "measured %zu, took %zu", arena.size,
             arena.used);
+    out->v.n_mels = vocab_mels;
     for (i = 0; i < list->n; i++) {
         code = tk_add(&out->v, i, list->bytes + list->offset[i],
                       list->offset[i + 1] - list->offset[i]);
@@ -356,6 +359,100 @@ static void test_special_other(void)
     }
     vocab_close(&m);
     list_close(&list);
+}
+
+/* A list as the Hugging Face converter writes it: ordinary tokens, then the special ones by name,
+ * then added ones; extra of these come before the timestamps. Without timestamps: the list ends
+ * before them, as older tokenizers do. */
+static void list_named(token_list *list, int32_t ordinary, int32_t languages, int32_t extra,
+                       int32_t added, int timestamps)
+{
+    static const char *const others[] = {"translate", "transcribe", "startoflm", "startofprev",
+                                         "nocaptions", "notimestamps"};
+    int32_t i;
+    char name[32];
+    list_open(list, 1 << 20, ordinary + languages + 1509 + extra + added);
+    for (i = 0; i < ordinary; i++) {
+        snprintf(name, sizeof name, "w%05d", (int)i);
+        name[0] = i < 256 ? (char)i : name[0];
+        list_add(list, name, i < 256 ? 1 : strlen(name));
+    }
+    list_add(list, "<|endoftext|>", 13);
+    list_add(list, "<|startoftranscript|>", 21);
+    for (i = 0; i < languages; i++) {
+        snprintf(name, sizeof name, "<|%s|>", wnpu_language_code(i));
+        list_add(list, name, strlen(name));
+    }
+    for (i = 0; i < 6; i++) {
+        snprintf(name, sizeof name, "<|%s|>", others[i]);
+        list_add(list, name, strlen(name));
+    }
+    for (i = 0; i < extra; i++) {
+        snprintf(name, sizeof name, "[before %d]", (int)i);
+        list_add(list, name, strlen(name));
+    }
+    for (i = 0; i < 1501 && timestamps; i++) {
+        snprintf(name, sizeof name, "<|%d.%02d|>", (int)(i / 50), (int)(i % 50 * 2));
+        list_add(list, name, strlen(name));
+    }
+    for (i = 0; i < added; i++) {
+        snprintf(name, sizeof name, "[added %d]", (int)i);
+        list_add(list, name, strlen(name));
+    }
+}
+
+/* Fine-tunes with added tokens have the sizes of other vocabularies. Their names tell; without
+ * names what cannot be told is refused. */
+static void test_added(void)
+{
+    static const struct {
+        int32_t ordinary, languages, extra, added, n_vocab, mels;
+        int timestamps, status;
+    } named[] = {
+        {50257, 99, 0, 0, 51865, 80, 1, WNPU_OK}, {50257, 99, 0, 0, 51865, 80, 0, WNPU_OK},
+        {50257, 99, 0, 1, 51866, 80, 1, WNPU_OK},   /* a multilingual one and a token */
+        {50257, 99, 0, 1, 51866, 128, 1, WNPU_OK},
+        {50257, 100, 0, 0, 51866, 128, 1, WNPU_OK}, /* large-v3 */
+        {50257, 100, 0, 0, 51866, 80, 1, WNPU_OK},
+        {50256, 99, 0, 1, 51865, 80, 1, WNPU_OK},   /* an English one and a token */
+        {50256, 99, 0, 2, 51866, 80, 1, WNPU_OK},
+        {50257, 100, 0, 30, 51896, 128, 1, WNPU_OK}, /* CrisperWhisper 2.0's size */
+        {50257, 99, 0, 31, 51896, 80, 1, WNPU_OK},
+        {50257, 100, 30, 0, 51896, 128, 1, WNPU_E_UNSUPPORTED},
+        {50257, 99, 1, 0, 51866, 80, 1, WNPU_E_UNSUPPORTED}
+    };
+    static const struct { int32_t ordinary, n_vocab, mels; int status; } plain[] = {
+        {50257, 51865, 80, WNPU_OK}, {50257, 51866, 128, WNPU_OK}, {50256, 51864, 80, WNPU_OK},
+        {50257, 51866, 80, WNPU_E_UNSUPPORTED}, {50258, 51866, 80, WNPU_E_UNSUPPORTED},
+        {50257, 51867, 80, WNPU_E_MODEL}, {50257, 51896, 128, WNPU_E_MODEL},
+        {50256, 51865, 80, WNPU_E_MODEL} /* an English one and a token */
+    };
+    token_list list;
+    wnpu_error error;
+    vocab m;
+    size_t i;
+    int status;
+    for (i = 0; i < sizeof named / sizeof named[0]; i++) {
+        list_named(&list, named[i].ordinary, named[i].languages, named[i].extra, named[i].added,
+                   named[i].timestamps);
+        vocab_mels = named[i].mels;
+        status = vocab_open(&m, named[i].n_vocab, &list, &error);
+        T_CHECK(status == named[i].status, "names %zu: %d, %s", i, status, error.message);
+        if (status == WNPU_OK) {
+            check_special(&m.v, named[i].ordinary, named[i].languages, named[i].ordinary > 50256);
+        }
+        vocab_close(&m);
+        list_close(&list);
+    }
+    for (i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+        list_synthetic(&list, plain[i].ordinary);
+        vocab_mels = plain[i].mels;
+        status = vocab_open(&m, plain[i].n_vocab, &list, &error);
+        T_CHECK(status == plain[i].status, "without names %zu: %d, %s", i, status, error.message);
+        vocab_close(&m);
+        list_close(&list);
+    }
+    vocab_mels = 0;
 }
 
 static void test_refused(void)
@@ -1337,6 +1434,7 @@ int main(void)
     t_run("languages", test_languages);
     t_run("special tokens", test_special);
     t_run("special tokens of other vocabularies", test_special_other);
+    t_run("tokens added by fine-tunes", test_added);
     t_run("vocabularies that are refused", test_refused);
     t_run("odd vocabularies", test_odd_vocabularies);
     t_run("colliding tokens", test_collisions);
