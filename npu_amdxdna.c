@@ -2,12 +2,12 @@
  * npu_amdxdna.c - the AMD XDNA accelerator of whisper_npu.
  *
  * Finds the NPU, checks and loads a pack of prebuilt kernels, keeps weights in device memory,
- * submits products through the amdxdna driver's ioctls, recovers from what goes wrong and says
- * what is the matter. It needs whisper_npu.h, libc and libdrm (cc -c npu_amdxdna.c, link -ldrm) and
- * nothing of whisper_npu.c, which reaches it only through the wnpu_accel that it fills.
+ * submits matrix products through the amdxdna driver's ioctls, recovers from failures and
+ * diagnoses them. It needs whisper_npu.h, libc and libdrm (cc -c npu_amdxdna.c, link -ldrm) and
+ * nothing from whisper_npu.c, which uses it only through the wnpu_accel that it fills in.
  *
- * Written from the facts of the driver's interface (Linux 6.16 to 7.3 and the out-of-tree driver;
- * the numbers are those of the kernel's amdxdna_accel.h), not yet run on hardware.
+ * Written from the driver's published interface (Linux 6.16 to 7.3 and the out-of-tree driver; the
+ * numbers are those of the kernel's amdxdna_accel.h). Not yet run on hardware.
  *
  *   1. xa_  the driver's interface
  *   2. xu_  errors, time, memory
@@ -21,19 +21,18 @@
  *  10. xk_  kernels, weights, operands
  *  11. xj_  jobs
  *  12. xv_  self-test
- *  13. xm_  renewing contexts
- *  14. xs_  states, the seam
- *  15. xr_  the doctor
+ *  13. xm_  reopening contexts
+ *  14. xs_  device states and the wnpu_accel interface
+ *  15. xr_  diagnosis
  */
 /* ======================================================================
  *  1. xa_  the driver's interface
  *
- *  Owns      every structure, number and limit that the kernel knows.
- *  Assumes   natural alignment of 32 and 64-bit members at the offsets
- *            given, which the checks below prove at compile time.
- *  Ensures   no dependence on the installed kernel headers: they may be
+ *  Owns      the structures, numbers and limits of the kernel's interface.
+ *  Assumes   natural alignment of 32 and 64-bit members; the checks below
+ *            prove sizes and offsets at compile time.
+ *  Ensures   independence of the installed kernel headers, which may be
  *            older than the running kernel.
- *  Costs     nothing.
  * ====================================================================== */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* madvise, MAP_ANONYMOUS, O_CLOEXEC under -std=c99 */
@@ -94,7 +93,7 @@ XA_AT(xa_create_hwctx, umq_doorbell, 44);
 XA_AT(xa_create_hwctx, handle, 48);
 XA_AT(xa_create_hwctx, syncobj, 52);
 
-/* 24 bytes on mainline; the out-of-tree driver reads 32, and 0xff says "any start column". */
+/* 24 bytes on mainline; the out-of-tree driver reads 32, and start_col 0xff means "any column". */
 struct xa_qos {
     uint32_t gops, fps, dma_bandwidth, latency, frame_exec_time, priority, start_col, reserved;
 };
@@ -125,7 +124,7 @@ XA_AT(xa_config_hwctx, param_val, 8);
 XA_AT(xa_config_hwctx, param_val_size, 16);
 XA_AT(xa_config_hwctx, pad, 20);
 
-/* CONFIG_CU with exactly one compute unit, which is all that a context of ours has. */
+/* CONFIG_CU with exactly one compute unit, which is all that our contexts use. */
 struct xa_config_cu {
     uint16_t num_cus, pad[3];
     uint32_t cu_bo;
@@ -242,7 +241,7 @@ XA_AT(xa_firmware, minor, 4);
 XA_AT(xa_firmware, patch, 8);
 XA_AT(xa_firmware, build, 12);
 
-/* drm.h's own structure, whose layout the kernel froze long ago. */
+/* drm.h's own structure, whose layout is stable kernel ABI. */
 XA_CHECK(timeline_wait, sizeof(struct drm_syncobj_timeline_wait) >= 40);
 XA_CHECK(gem_close, sizeof(struct drm_gem_close) == 8);
 XA_CHECK(syncobj_destroy, sizeof(struct drm_syncobj_destroy) == 8);
@@ -275,14 +274,14 @@ enum { XA_STATE_NEW = 1, XA_STATE_COMPLETED = 4, XA_STATE_ERROR = 5, XA_STATE_TI
 #define XA_HEAP_BASE UINT64_C(0x04000000)  /* device address of the heap, always */
 #define XA_HEAP_BYTES ((size_t)64 << 20)   /* the one size that every driver accepts */
 #define XA_DEV_ALIGN ((size_t)32 << 10)    /* DEV buffers start on 32 KiB */
-#define XA_CMD_BYTES ((size_t)4096)        /* 6.18 and older over-read short ones */
-#define XA_IN_FLIGHT 4u                    /* commands of a context; a fifth blocks */
-#define XA_CHAIN_MOST 24u                  /* what AMD's own runtime allows itself */
-#define XA_LIST_BYTES 4096u                /* a chain's slots together */
+#define XA_CMD_BYTES ((size_t)4096)        /* Linux 6.18 and older read past shorter buffers */
+#define XA_IN_FLIGHT 4u                    /* commands of a context; a fifth submission blocks */
+#define XA_CHAIN_MAX 24u                   /* the limit of AMD's own runtime (XRT) */
+#define XA_LIST_BYTES 4096u                /* all slots of a chain together */
 #define XA_NODES 256                       /* minors of the accel class */
 #define XA_DRIVER "amdxdna_accel_driver"
 
-/* A compiler that reads this file without x86 cannot flush caches itself. */
+/* CLFLUSH needs x86 intrinsics; other targets flush through the driver. */
 #if defined(__x86_64__) || defined(__i386__)
 #define XA_X86 1
 #include <cpuid.h>
@@ -294,8 +293,8 @@ enum { XA_STATE_NEW = 1, XA_STATE_COMPLETED = 4, XA_STATE_ERROR = 5, XA_STATE_TI
  *
  *  Owns      small helpers that every section uses.
  *  Assumes   nothing.
- *  Ensures   unaligned little-endian reads, sizes that do not overflow.
- *  Costs     nothing worth naming.
+ *  Ensures   unaligned little-endian reads, overflow-free range checks.
+ *  Costs     nothing measurable.
  * ====================================================================== */
 __attribute__((format(printf, 3, 4)))
 static int xu_fail(wnpu_error *error, int code, const char *format, ...)
@@ -324,9 +323,9 @@ static void xu_log(const wnpu_amdxdna_config *config, wnpu_log_level level,
     }
 }
 
-/* snprintf into a field, cutting what does not fit. */
+/* snprintf into a field, truncating what does not fit. */
 __attribute__((format(printf, 3, 4)))
-static void xu_text(char *field, size_t size, const char *format, ...)
+static void xu_print(char *field, size_t size, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -374,13 +373,13 @@ static void xu_release(void *user, void *memory, size_t size)
 }
 
 /* Cleared memory, or NULL. */
-static void *xu_new(const wnpu_allocator *allocator, size_t size)
+static void *xu_alloc(const wnpu_allocator *allocator, size_t size)
 {
     void *memory = size == 0 ? NULL : allocator->alloc(allocator->user, size, 64);
     return memory == NULL ? NULL : memset(memory, 0, size);
 }
 
-static void xu_drop(const wnpu_allocator *allocator, void *memory, size_t size)
+static void xu_free(const wnpu_allocator *allocator, void *memory, size_t size)
 {
     if (memory != NULL) {
         allocator->release(allocator->user, memory, size);
@@ -402,23 +401,23 @@ static uint64_t xu_le64(const uint8_t *p)
     return (uint64_t)xu_le32(p) | (uint64_t)xu_le32(p + 4) << 32;
 }
 
-/* 1 when [offset, offset + bytes) lies inside size. */
+/* 1 when [offset, offset + bytes) lies inside [0, size). */
 static int xu_inside(uint64_t offset, uint64_t bytes, uint64_t size)
 {
     return offset <= size && bytes <= size - offset;
 }
 
-static uint64_t xu_round(uint64_t bytes, uint64_t step)
+static uint64_t xu_round_up(uint64_t bytes, uint64_t step)
 {
     return (bytes + step - 1) / step * step;
 }
 
-/* With a job's deadline of 1 s this keeps the first probe clear of the driver's watchdog, which
- * ends a hung command after 2.03 s (Linux 7.2 and later). */
+/* With a job deadline of 1 s this delays the first probe past the driver's watchdog, which aborts
+ * a hung command after 2.03 s (Linux 7.2 and later). */
 #define XU_COOLDOWN_MS 1250u
 
-/* The rule of whisper_npu.c for sizes of structures: shorter than ours, or longer by no more than
- * this. Others are mistakes, and nothing is read or written. */
+/* Accepted values of struct_size, as in whisper_npu.c: up to our size plus this many bytes. Other
+ * sizes are errors of the caller, and the structure is neither read nor written. */
 #define XU_NEWER 256u
 
 static int xu_is_size(uint32_t theirs, size_t ours)
@@ -427,7 +426,7 @@ static int xu_is_size(uint32_t theirs, size_t ours)
            theirs <= ours + XU_NEWER;
 }
 
-/* Fills a structure of the caller's size; what is beyond ours becomes 0. */
+/* Fills a structure of the caller's size; bytes beyond ours become 0. */
 static int xu_export(void *theirs, uint32_t size, const void *ours, size_t our_size)
 {
     if (!xu_is_size(size, our_size)) {
@@ -439,9 +438,9 @@ static int xu_export(void *theirs, uint32_t size, const void *ours, size_t our_s
     return WNPU_OK;
 }
 
-/* The caller's configuration over our defaults; fields that we do not know must be zero. */
-static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *theirs,
-                     wnpu_allocator *allocator, wnpu_error *error)
+/* Merges the caller's configuration with the defaults. Fields beyond our version must be zero. */
+static int xu_merge_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *theirs,
+                           wnpu_allocator *allocator, wnpu_error *error)
 {
     uint32_t i, size = theirs == NULL ? 0 : theirs->struct_size;
     memset(ours, 0, sizeof *ours);
@@ -453,14 +452,14 @@ static int xu_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config *their
         }
         for (i = (uint32_t)sizeof *ours; i < size; i++) {
             if (((const unsigned char *)theirs)[i] != 0) {
-                return xu_fail(error, WNPU_E_VERSION, "wnpu_amdxdna_config asks for something "
+                return xu_fail(error, WNPU_E_VERSION, "wnpu_amdxdna_config sets a field that is "
                                "newer than this library");
             }
         }
         memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
     }
     if (ours->flush_mode < 0 || ours->flush_mode > WNPU_AMDXDNA_FLUSH_DRIVER ||
-        ours->max_chain > XA_CHAIN_MOST || ours->test_ms > 1500 || ours->reserved != 0 ||
+        ours->max_chain > XA_CHAIN_MAX || ours->test_ms > 1500 || ours->reserved != 0 ||
         ours->cooldown_ms > 3600000u) {
         return xu_fail(error, WNPU_E_ARGUMENT, "a field of wnpu_amdxdna_config is out of range");
     }
@@ -490,12 +489,12 @@ WNPU_API void wnpu_amdxdna_config_init(wnpu_amdxdna_config *config, size_t struc
 /* ======================================================================
  *  3. xh_  SHA-256
  *
- *  Owns      the hash that a manifest states for each file (FIPS 180-4).
- *  Assumes   nothing.
- *  Ensures   any length, one call.
+ *  Owns      the digest that a manifest states for each file (FIPS 180-4).
+ *  Assumes   the whole message in memory.
+ *  Ensures   messages of any length, one call.
  *  Costs     about 5 ns a byte; packs are read once.
  * ====================================================================== */
-/* First 32 bits of the fractional parts of the cube roots of the first 64 primes. */
+/* First 32 bits of the fractional products of the cube roots of the first 64 primes. */
 static const uint32_t xh_k[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -566,33 +565,34 @@ static void xh_sha256(uint8_t digest[32], const uint8_t *data, size_t size)
 /* ======================================================================
  *  4. xt_  instruction streams
  *
- *  Owns      the reading of TXN binaries, versions 0.1 and 1.0 (formats:
+ *  Owns      the validation of TXN binaries, versions 0.1 and 1.0 (formats:
  *            aie-rt xaie_txn.h, mlir-aie TxnEncoding.h; registers: the
  *            AIE2 register database of mlir-aie).
- *  Assumes   nothing about the bytes.
- *  Ensures   a stream that passes writes only into its partition, moves
+ *  Assumes   nothing: the bytes are untrusted input.
+ *  Ensures   an accepted stream writes only inside its partition, moves
  *            host memory only inside the kernel's buffers and in their
- *            direction, and returns only when its last write to host
- *            memory has been reported. With shared address spaces a stream
+ *            direction, and ends only when its last write to host memory
+ *            has completed. With a shared address space (SVA) a stream
  *            could otherwise write anywhere in the process.
  *  Costs     one pass, 6 KiB of stack.
  *
- *  To prove the second point the walk plays the shim DMAs: it keeps the
- *  buffer descriptors as the stream writes them, notes which argument a
- *  patch put into each, and computes the reach of every descriptor that is
- *  pushed into a queue. Operations whose effect cannot be followed that
- *  way (loading code, updating from scratch memory) are refused.
+ *  For the second guarantee the check simulates the shim DMAs: it keeps the
+ *  buffer descriptors (BDs) as the stream writes them, records which
+ *  argument an address patch refers to, and computes the address range of
+ *  every BD that is pushed to a task queue. Operations whose effect cannot
+ *  be followed that way (loading code, updating from scratch memory) are
+ *  refused.
  * ====================================================================== */
 #define XT_COLUMNS 8u
 #define XT_BDS 16u
-#define XT_ARGS 5u               /* buffers in the usual register map of mlir-aie */
-#define XT_MOST ((size_t)16 << 20)
+#define XT_ARGS 5u               /* buffer arguments in mlir-aie's usual register map */
+#define XT_BYTES_MAX ((size_t)16 << 20)
 #define XT_BD_BASE 0x1d000u
 #define XT_BD_END 0x1d200u
 
 enum { XT_IN = 1, XT_OUT = 2 };
 
-/* What a stream has to respect. */
+/* What a stream is checked against. */
 typedef struct xt_limits {
     unsigned generation;         /* 3: NPU1; 4: NPU4 to 6 */
     unsigned columns;            /* of the partition */
@@ -603,17 +603,17 @@ typedef struct xt_limits {
 
 typedef struct xt_walk {
     const xt_limits *limits;
-    const uint8_t *at;           /* the operation under way */
+    const uint8_t *at;           /* the current operation */
     uint32_t left;               /* bytes from there to the end */
-    uint32_t op;                 /* its number, for messages */
+    uint32_t op;                 /* its index, for messages */
     int optimised;               /* version 1.0 */
     uint32_t bd[XT_COLUMNS][XT_BDS][8];
-    uint8_t patched[XT_COLUMNS][XT_BDS]; /* argument + 1; 0: holds an address of the stream's own */
+    uint8_t patched[XT_COLUMNS][XT_BDS]; /* argument + 1; 0: an address that was not patched in */
     uint64_t offset[XT_COLUMNS][XT_BDS];
     uint32_t issued[XT_COLUMNS][4];      /* completion tokens of S2MM 0, 1, MM2S 0, 1 */
     uint32_t awaited[XT_COLUMNS][4];
-    uint8_t silent[XT_COLUMNS][4];       /* the last task of the queue issues no token */
-    unsigned touched;            /* arguments that some task moves */
+    uint8_t without_token[XT_COLUMNS][4]; /* the queue's last task issues no token */
+    unsigned touched;            /* bit i: a task transfers argument i */
     wnpu_error *error;
 } xt_walk;
 
@@ -634,8 +634,8 @@ static uint32_t xt_word(const xt_walk *walk, unsigned index)
     return xu_le32(walk->at + 4 * (size_t)index);
 }
 
-/* Words from the lowest to one past the highest that a descriptor visits in all its iterations. */
-static uint64_t xt_reach(const uint32_t bd[8])
+/* Extent of a descriptor over all iterations: words from the lowest address to the highest. */
+static uint64_t xt_extent(const uint32_t bd[8])
 {
     uint64_t length = bd[0], n0, n1, n2, rest;
     uint64_t wrap0 = bd[3] >> 20 & 0x3ff, wrap1 = bd[4] >> 20 & 0x3ff;
@@ -649,7 +649,7 @@ static uint64_t xt_reach(const uint32_t bd[8])
     return (n0 - 1) * step0 + (n1 - 1) * step1 + (n2 - 1) * step2 + (n3 - 1) * step3 + 1;
 }
 
-/* One descriptor that a queue of the given direction is about to run. */
+/* Checks a descriptor that a queue of the given direction is about to run. */
 static int xt_descriptor(xt_walk *walk, unsigned column, unsigned id, unsigned direction)
 {
     const uint32_t *bd = walk->bd[column][id];
@@ -658,7 +658,7 @@ static int xt_descriptor(xt_walk *walk, unsigned column, unsigned id, unsigned d
         return xt_refuse(walk, "column %u starts descriptor %u, which is not set up", column, id);
     }
     if (arg == 0) {
-        return xt_refuse(walk, "column %u starts descriptor %u on an address that is no argument",
+        return xt_refuse(walk, "column %u starts descriptor %u, whose address is no argument",
                          column, id);
     }
     arg--;
@@ -666,24 +666,24 @@ static int xt_descriptor(xt_walk *walk, unsigned column, unsigned id, unsigned d
         return xt_refuse(walk, "argument %u is %s against its declared direction", arg,
                          direction == XT_OUT ? "written" : "read");
     }
-    if (!xu_inside(walk->offset[column][id], xt_reach(bd) * 4, walk->limits->bytes[arg])) {
+    if (!xu_inside(walk->offset[column][id], xt_extent(bd) * 4, walk->limits->bytes[arg])) {
         return xt_refuse(walk, "a transfer leaves argument %u: offset %llu, %llu bytes, of %llu",
                          arg, (unsigned long long)walk->offset[column][id],
-                         (unsigned long long)(xt_reach(bd) * 4),
+                         (unsigned long long)(xt_extent(bd) * 4),
                          (unsigned long long)walk->limits->bytes[arg]);
     }
     walk->touched |= 1u << arg;
     return WNPU_OK;
 }
 
-/* A write to a task queue: run a descriptor and those that it names as next. */
-static int xt_push(xt_walk *walk, unsigned column, unsigned queue, uint32_t value)
+/* A write to a task queue: checks the descriptor that it starts and those chained to it. */
+static int xt_start_task(xt_walk *walk, unsigned column, unsigned queue, uint32_t value)
 {
     unsigned id = value & 0xf, seen = 0, direction = queue < 2 ? XT_OUT : XT_IN;
     for (;;) {
         int code;
         if ((seen >> id & 1) != 0) {
-            return xt_refuse(walk, "column %u runs descriptors in a circle", column);
+            return xt_refuse(walk, "column %u runs descriptors in a cycle", column);
         }
         seen |= 1u << id;
         code = xt_descriptor(walk, column, id, direction);
@@ -695,13 +695,13 @@ static int xt_push(xt_walk *walk, unsigned column, unsigned queue, uint32_t valu
         }
         id = walk->bd[column][id][7] >> 27 & 0xf;
     }
-    walk->silent[column][queue] = (uint8_t)((value >> 31) == 0);
+    walk->without_token[column][queue] = (uint8_t)((value >> 31) == 0);
     walk->issued[column][queue] += value >> 31;
     return WNPU_OK;
 }
 
-/* A register write, mask says which bits. Registers that cannot move host memory are only checked
- * for lying inside the partition. */
+/* A register write; mask selects the bits. Registers that cannot move host memory are only checked
+ * to lie inside the partition. */
 static int xt_write(xt_walk *walk, uint32_t address, uint32_t value, uint32_t mask)
 {
     static const uint32_t queues[4] = {0x1d204, 0x1d20c, 0x1d214, 0x1d21c};
@@ -728,14 +728,14 @@ static int xt_write(xt_walk *walk, uint32_t address, uint32_t value, uint32_t ma
     }
     for (queue = 0; queue < 4; queue++) {
         if (reg == queues[queue]) {
-            return mask == UINT32_MAX ? xt_push(walk, column, queue, value)
+            return mask == UINT32_MAX ? xt_start_task(walk, column, queue, value)
                                       : xt_refuse(walk, "writes a task queue under a mask");
         }
     }
     return WNPU_OK;
 }
 
-static int xt_block(xt_walk *walk, uint32_t address, const uint8_t *data, uint32_t bytes)
+static int xt_block_write(xt_walk *walk, uint32_t address, const uint8_t *data, uint32_t bytes)
 {
     uint32_t i;
     if (!xu_inside(address & 0xfffff, bytes, 0x100000)) {
@@ -750,14 +750,14 @@ static int xt_block(xt_walk *walk, uint32_t address, const uint8_t *data, uint32
     return WNPU_OK;
 }
 
-/* The firmware will put address of argument + offset into words 1 and 2 of a descriptor. */
+/* Address patch: the firmware stores address of argument + offset in words 1 and 2 of a BD. */
 static int xt_patch(xt_walk *walk, uint32_t address, uint64_t arg, uint64_t offset)
 {
     unsigned column = address >> 25, row = address >> 20 & 0x1f, id;
     uint32_t reg = address & 0xfffff;
     if (column >= walk->limits->columns || row != 0 || reg < XT_BD_BASE || reg >= XT_BD_END ||
         reg % 32 != 4) {
-        return xt_refuse(walk, "patches 0x%lx, which is no descriptor's address in the partition",
+        return xt_refuse(walk, "patches 0x%lx, which is no BD address word of the partition",
                          (unsigned long)address);
     }
     if (arg >= walk->limits->n_args) {
@@ -776,27 +776,27 @@ static int xt_patch(xt_walk *walk, uint32_t address, uint64_t arg, uint64_t offs
 }
 
 /* Waits for one token of a channel in each of some columns. */
-static int xt_token(xt_walk *walk, uint32_t where, uint32_t what)
+static int xt_wait_token(xt_walk *walk, uint32_t where, uint32_t what)
 {
     unsigned direction = where & 0xff, row = where >> 8 & 0xff, column = where >> 16 & 0xff;
     unsigned rows = what >> 8 & 0xff, columns = what >> 16 & 0xff, channel = what >> 24;
     unsigned queue = direction * 2 + channel;
     if (direction > 1 || channel > 1 || row != 0 || rows != 1 || columns == 0 ||
         column + columns > walk->limits->columns) {
-        return xt_refuse(walk, "waits for tokens from somewhere else than shim queues of the "
+        return xt_refuse(walk, "waits for tokens of something other than shim queues of the "
                          "partition");
     }
     for (; columns > 0; columns--, column++) {
         if (++walk->awaited[column][queue] > walk->issued[column][queue]) {
-            return xt_refuse(walk, "waits for a token of column %u that nothing issues", column);
+            return xt_refuse(walk, "waits for a token of column %u that no task issues", column);
         }
     }
     return WNPU_OK;
 }
 
-/* Bytes of the operation at hand, or 0 with the reason in *error. Sizes that the format fixes are
- * demanded, because the firmware steps by its own idea of them. */
-static uint32_t xt_size(xt_walk *walk)
+/* Bytes of the current operation, or 0 with the reason in *error. Where the format fixes a size it
+ * is required, because the firmware advances by its own table of sizes. */
+static uint32_t xt_op_size(xt_walk *walk)
 {
     uint32_t op = xt_word(walk, 0) & 0xff, at = UINT32_MAX, least = 0, most = 0, size;
     switch (op) {
@@ -831,7 +831,7 @@ static uint32_t xt_size(xt_walk *walk)
     return size;
 }
 
-static int xt_old(xt_walk *walk, uint32_t size)
+static int xt_apply_v0(xt_walk *walk, uint32_t size)
 {
     switch (xt_word(walk, 0) & 0xff) {
     case 0x00:
@@ -839,13 +839,13 @@ static int xt_old(xt_walk *walk, uint32_t size)
             return xt_refuse(walk, "writes beyond the 32-bit register space");
         }
         return xt_write(walk, xt_word(walk, 2), xt_word(walk, 4), UINT32_MAX);
-    case 0x01: return xt_block(walk, xt_word(walk, 2), walk->at + 16, size - 16);
+    case 0x01: return xt_block_write(walk, xt_word(walk, 2), walk->at + 16, size - 16);
     case 0x03:
         if (xt_word(walk, 3) != 0) {
             return xt_refuse(walk, "writes beyond the 32-bit register space");
         }
         return xt_write(walk, xt_word(walk, 2), xt_word(walk, 4), xt_word(walk, 5));
-    case 0x80: return xt_token(walk, xt_word(walk, 2), xt_word(walk, 3));
+    case 0x80: return xt_wait_token(walk, xt_word(walk, 2), xt_word(walk, 3));
     case 0x81:
         if (xt_word(walk, 5) != 0 || xt_word(walk, 7) != 0) {
             return xt_refuse(walk, "a patch of an unknown kind");
@@ -855,13 +855,13 @@ static int xt_old(xt_walk *walk, uint32_t size)
     }
 }
 
-static int xt_new(xt_walk *walk, uint32_t size)
+static int xt_apply_v1(xt_walk *walk, uint32_t size)
 {
     switch (xt_word(walk, 0) & 0xff) {
     case 0x00: return xt_write(walk, xt_word(walk, 1), xt_word(walk, 2), UINT32_MAX);
-    case 0x01: return xt_block(walk, xt_word(walk, 1), walk->at + 12, size - 12);
+    case 0x01: return xt_block_write(walk, xt_word(walk, 1), walk->at + 12, size - 12);
     case 0x03: return xt_write(walk, xt_word(walk, 1), xt_word(walk, 2), xt_word(walk, 3));
-    case 0x80: return xt_token(walk, xt_word(walk, 2), xt_word(walk, 3));
+    case 0x80: return xt_wait_token(walk, xt_word(walk, 2), xt_word(walk, 3));
     case 0x81: return xt_patch(walk, xt_word(walk, 2), walk->at[12], xu_le64(walk->at + 16));
     default: return WNPU_OK;
     }
@@ -870,7 +870,7 @@ static int xt_new(xt_walk *walk, uint32_t size)
 static int xt_header(xt_walk *walk, const uint8_t *data, size_t size)
 {
     unsigned version, columns;
-    if (size < 16 || size % 4 != 0 || size > XT_MOST) {
+    if (size < 16 || size % 4 != 0 || size > XT_BYTES_MAX) {
         return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: %lu bytes is no "
                        "possible length", (unsigned long)size);
     }
@@ -898,15 +898,15 @@ static int xt_header(xt_walk *walk, const uint8_t *data, size_t size)
     return WNPU_OK;
 }
 
-/* After the last operation: everything written to host memory was waited for, and no token is left
- * over that would answer the next run's wait. */
-static int xt_end(xt_walk *walk)
+/* After the last operation: every write to host memory was waited for, and no token is left over
+ * that would satisfy a wait of the next run. */
+static int xt_check_end(xt_walk *walk)
 {
     unsigned column, queue, arg;
     for (column = 0; column < walk->limits->columns; column++) {
         for (queue = 0; queue < 4; queue++) {
             if (walk->awaited[column][queue] != walk->issued[column][queue] ||
-                (queue < 2 && walk->silent[column][queue])) {
+                (queue < 2 && walk->without_token[column][queue])) {
                 return xu_fail(walk->error, WNPU_E_MODEL, "instruction stream refused: it does not "
                                "end by waiting for the completion tokens of column %u", column);
             }
@@ -921,7 +921,7 @@ static int xt_end(xt_walk *walk)
     return WNPU_OK;
 }
 
-/* WNPU_OK, or E_MODEL with the reason. */
+/* Validates a stream: WNPU_OK, or WNPU_E_MODEL with the reason. */
 static int xt_check(const uint8_t *data, size_t size, const xt_limits *limits, wnpu_error *error)
 {
     xt_walk walk;
@@ -946,11 +946,11 @@ static int xt_check(const uint8_t *data, size_t size, const xt_limits *limits, w
             return xt_refuse(&walk, "the file ends before its %lu operations do",
                              (unsigned long)ops);
         }
-        bytes = xt_size(&walk);
+        bytes = xt_op_size(&walk);
         if (bytes == 0) {
             return WNPU_E_MODEL;
         }
-        code = walk.optimised ? xt_new(&walk, bytes) : xt_old(&walk, bytes);
+        code = walk.optimised ? xt_apply_v1(&walk, bytes) : xt_apply_v0(&walk, bytes);
         if (code != WNPU_OK) {
             return code;
         }
@@ -961,40 +961,40 @@ static int xt_check(const uint8_t *data, size_t size, const xt_limits *limits, w
         return xt_refuse(&walk, "%lu bytes are left after the last operation",
                          (unsigned long)walk.left);
     }
-    return xt_end(&walk);
+    return xt_check_end(&walk);
 }
 /* ======================================================================
  *  5. xc_  containers
  *
- *  Owns      the reading of xclbin files (AXLF; layout: XRT xclbin.h) and
+ *  Owns      the parser of xclbin files (AXLF; layout: XRT xclbin.h) and
  *            of bare PDIs.
- *  Assumes   nothing about the bytes.
+ *  Assumes   nothing: the bytes are untrusted input.
  *  Ensures   every offset and count is checked against its section before
  *            it is followed; the image found lies inside the file.
- *  Costs     a walk over a few headers.
+ *  Costs     a pass over a few headers.
  * ====================================================================== */
 #define XC_SECTIONS 0x10000u
-#define XC_MOST ((size_t)48 << 20)   /* the heap has 64 MiB for everything */
+#define XC_BYTES_MAX ((size_t)48 << 20) /* must fit into the 64 MiB heap beside everything else */
 #define XC_PARTITION 32u
 #define XC_IP_LAYOUT 8u
-#define XC_NAME_MOST 256u        /* bytes of a name, with its NUL */
+#define XC_NAME_MAX 256u         /* bytes of a name, including its NUL */
 
 /* What an overlay file holds for one kernel. */
 typedef struct xc_image {
     const uint8_t *pdi;
     size_t bytes;
-    unsigned columns;            /* 0: a bare PDI does not say */
-    uint32_t ops_per_cycle;      /* 0: as above */
+    unsigned columns;            /* 0: unknown (a bare PDI) */
+    uint32_t ops_per_cycle;      /* 0: unknown */
     uint8_t function;            /* for CONFIG_CU */
 } xc_image;
 
 typedef struct xc_section {
     const uint8_t *data;
     uint64_t bytes;
-    uint64_t unread;             /* bytes of tables that may still be read, see xc_spend() */
+    uint64_t unread;             /* bytes of tables still unread, see xc_charge() */
 } xc_section;
 
-/* Every PDI that mlir-aie and AMD's overlays hold begins so: four lanes of width detection. */
+/* The first 16 bytes of every PDI: the bus width detection pattern of four lanes. */
 static const uint8_t xc_sync[16] = {
     0xdd, 0x00, 0x00, 0x00, 0x44, 0x33, 0x22, 0x11, 0x88, 0x77, 0x66, 0x55, 0xcc, 0xbb, 0xaa, 0x99
 };
@@ -1012,7 +1012,7 @@ static int xc_refuse(wnpu_error *error, const char *format, ...)
 
 static int xc_pdi(xc_image *image, const uint8_t *data, uint64_t bytes, wnpu_error *error)
 {
-    if (bytes < sizeof xc_sync || bytes > XC_MOST || bytes % 4 != 0) {
+    if (bytes < sizeof xc_sync || bytes > XC_BYTES_MAX || bytes % 4 != 0) {
         return xc_refuse(error, "a PDI of %llu bytes is not possible", (unsigned long long)bytes);
     }
     if (memcmp(data, xc_sync, sizeof xc_sync) != 0) {
@@ -1023,10 +1023,10 @@ static int xc_pdi(xc_image *image, const uint8_t *data, uint64_t bytes, wnpu_err
     return WNPU_OK;
 }
 
-/* Accounts for a table of a section before it is read. The tables of a real file do not overlap, so
- * all of them together fit into their section. Without this limit a small file whose tables name
- * the same bytes again and again would keep the reader busy for days. */
-static int xc_spend(xc_section *s, uint64_t bytes)
+/* Charges a table to its section's budget before it is read. The tables of a genuine file do not
+ * overlap, so together they fit into their section. Without this limit a small untrusted file whose
+ * tables refer to the same bytes over and over would keep the parser busy for days. */
+static int xc_charge(xc_section *s, uint64_t bytes)
 {
     if (bytes > s->unread) {
         return -1;
@@ -1035,7 +1035,7 @@ static int xc_spend(xc_section *s, uint64_t bytes)
     return 0;
 }
 
-/* An {count, offset} pair of elements inside the partition section. */
+/* Reads a {count, offset} pair at byte `at` and checks that its elements lie in the section. */
 static int xc_array(const xc_section *s, uint64_t at, uint64_t element, uint64_t most,
                     uint32_t *count, uint64_t *offset)
 {
@@ -1050,25 +1050,25 @@ static int xc_array(const xc_section *s, uint64_t at, uint64_t element, uint64_t
 static int xc_string(const xc_section *s, uint64_t at)
 {
     uint64_t offset = xu_le32(s->data + at), left = offset < s->bytes ? s->bytes - offset : 0;
-    left = left < XC_NAME_MOST ? left : XC_NAME_MOST;
+    left = left < XC_NAME_MAX ? left : XC_NAME_MAX;
     return left > 0 && memchr(s->data + offset, 0, (size_t)left) != NULL ? 0 : -1;
 }
 
 /* 1 when the PDI entry at offset lists kernel_id in one of its groups, 0 when not, -1 damaged. */
-static int xc_lists(xc_section *s, uint64_t entry, uint64_t kernel_id)
+static int xc_lists_kernel(xc_section *s, uint64_t entry, uint64_t kernel_id)
 {
     uint32_t groups, ids, pre, g, i;
     uint64_t group_at, id_at, pre_at;
     int found = 0;
     if (xc_array(s, entry + 24, 96, 4096, &groups, &group_at) != 0 ||
-        xc_spend(s, (uint64_t)groups * 96) != 0) {
+        xc_charge(s, (uint64_t)groups * 96) != 0) {
         return -1;
     }
     for (g = 0; g < groups; g++) {
         uint64_t group = group_at + (uint64_t)g * 96;
         if (xc_string(s, group) != 0 || xc_array(s, group + 16, 8, 4096, &ids, &id_at) != 0 ||
             xc_array(s, group + 24, 4, 4096, &pre, &pre_at) != 0 ||
-            xc_spend(s, (uint64_t)ids * 8) != 0) {
+            xc_charge(s, (uint64_t)ids * 8) != 0) {
             return -1;
         }
         for (i = 0; i < ids; i++) {
@@ -1078,8 +1078,8 @@ static int xc_lists(xc_section *s, uint64_t entry, uint64_t kernel_id)
     return found;
 }
 
-/* The AIE_PARTITION section: its width and the PDI of a kernel (any, if there is only one PDI and
- * the file names no kernel). */
+/* The AIE_PARTITION section: its width and the PDI of a kernel (if the file names no kernel, its
+ * only PDI). */
 static int xc_partition(xc_image *image, xc_section *s, int has_id, uint64_t kernel_id,
                         wnpu_error *error)
 {
@@ -1088,13 +1088,13 @@ static int xc_partition(xc_image *image, xc_section *s, int has_id, uint64_t ker
     if (s->bytes < 184 || xc_string(s, 4) != 0 ||
         xc_array(s, 40, 2, 256, &starts, &start_at) != 0 ||
         xc_array(s, 120, 96, 4096, &pdis, &pdi_at) != 0 ||
-        xc_spend(s, (uint64_t)pdis * 96) != 0) {
+        xc_charge(s, (uint64_t)pdis * 96) != 0) {
         return xc_refuse(error, "its AIE_PARTITION section is damaged");
     }
     image->ops_per_cycle = xu_le32(s->data + 8);
     image->columns = xu_le16(s->data + 32);
     if (image->columns == 0 || image->columns > XT_COLUMNS) {
-        return xc_refuse(error, "it wants %u columns; devices have 1 to %u", image->columns,
+        return xc_refuse(error, "it needs %u columns; devices have 1 to %u", image->columns,
                          XT_COLUMNS);
     }
     if (pdis == 0) {
@@ -1102,8 +1102,8 @@ static int xc_partition(xc_image *image, xc_section *s, int has_id, uint64_t ker
     }
     for (i = 0; i < pdis; i++) {
         uint64_t entry = pdi_at + (uint64_t)i * 96;
-        int lists = xc_lists(s, entry, kernel_id);
-        if (lists < 0 || xc_array(s, entry + 16, 1, XC_MOST, &bytes, &at) != 0) {
+        int lists = xc_lists_kernel(s, entry, kernel_id);
+        if (lists < 0 || xc_array(s, entry + 16, 1, XC_BYTES_MAX, &bytes, &at) != 0) {
             return xc_refuse(error, "PDI %lu of its AIE_PARTITION section is damaged",
                              (unsigned long)i);
         }
@@ -1119,8 +1119,8 @@ static int xc_partition(xc_image *image, xc_section *s, int has_id, uint64_t ker
                                           (unsigned long long)kernel_id);
 }
 
-/* The IP_LAYOUT section: the DPU kernel called name (or the first one) and its id. Returns 1 when
- * found, 0 when not, or a negative error. */
+/* Searches the IP_LAYOUT section for the DPU kernel called name (the first one if name is "") and
+ * its id. Returns 1 when found, 0 when not, or a negative error. */
 static int xc_kernel(const xc_section *s, const char *name, uint64_t *id, uint8_t *function,
                      wnpu_error *error)
 {
@@ -1137,10 +1137,10 @@ static int xc_kernel(const xc_section *s, const char *name, uint64_t *id, uint8_
         const uint8_t *entry = s->data + 8 + (size_t)i * 80;
         uint32_t properties = xu_le32(entry + 4);
         if (xu_le32(entry) != 7 || (properties & 3) != 1) {
-            continue; /* not a kernel, or not one for the array */
+            continue; /* not a kernel, or not a DPU kernel */
         }
         if (memchr(entry + 16, 0, 64) == NULL) {
-            return xc_refuse(error, "a name in its IP_LAYOUT section does not end");
+            return xc_refuse(error, "a name in its IP_LAYOUT section is not terminated");
         }
         if (length == 0 || (strncmp((const char *)entry + 16, name, length) == 0 &&
                             (entry[16 + length] == ':' || entry[16 + length] == 0))) {
@@ -1152,7 +1152,7 @@ static int xc_kernel(const xc_section *s, const char *name, uint64_t *id, uint8_
     return 0;
 }
 
-/* The section table: every section must lie in the file, one of each kind that we read. */
+/* The section table: every section must lie in the file, with at most one of each kind we read. */
 static int xc_sections(const uint8_t *data, size_t size, xc_section *partition, xc_section *layout,
                        wnpu_error *error)
 {
@@ -1179,8 +1179,8 @@ static int xc_sections(const uint8_t *data, size_t size, xc_section *partition, 
     return WNPU_OK;
 }
 
-/* kernel: its name in the file, "" for the first; id: its DPU kernel id, 0 for any. The image
- * points into data. */
+/* Finds a kernel's image in an xclbin. kernel: its name, "" for the first; id: its DPU kernel id, 0
+ * for any. The image points into data. */
 static int xc_xclbin(xc_image *image, const uint8_t *data, size_t size, const char *kernel,
                      uint64_t id, wnpu_error *error)
 {
@@ -1217,13 +1217,13 @@ static int xc_xclbin(xc_image *image, const uint8_t *data, size_t size, const ch
 /* ======================================================================
  *  6. xp_  kernel packs
  *
- *  Owns      the manifest and the bytes of the files it names, from a
+ *  Owns      the manifest and the contents of the files it names, from a
  *            directory or through callbacks.
- *  Assumes   nothing about either.
- *  Ensures   a pack that opens is whole: every hash, container, stream and
- *            shape was checked. Nothing is submitted that was not.
- *  Costs     the files once in memory while opening, the streams and images
- *            as long as the accelerator lives.
+ *  Assumes   nothing about either: both are untrusted input.
+ *  Ensures   a pack that opens is complete: every hash, container, stream
+ *            and shape was checked before anything is submitted.
+ *  Costs     the files once in memory while opening; streams and images
+ *            for the lifetime of the accelerator.
  *
  *  The manifest, format 1: ASCII lines of at most 1,024 bytes; # comments;
  *  a record name, then key=value fields separated by blanks; values of
@@ -1235,9 +1235,9 @@ static int xc_xclbin(xc_image *image, const uint8_t *data, size_t size, const ch
 #define XP_FIELDS 48u
 #define XP_LINE 1024u
 #define XP_NAME 64u
-#define XP_MANIFEST_MOST ((size_t)1 << 20)
+#define XP_MANIFEST_MAX ((size_t)1 << 20)
 #define XP_CORE_MEMORY 65536u
-#define XP_CORE_STACK 3328u      /* what mlir-aie's design leaves for stack and locks */
+#define XP_CORE_STACK 3328u      /* reserved for stack and locks by mlir-aie's design */
 
 typedef struct xp_field {
     const char *key, *value;
@@ -1247,7 +1247,7 @@ typedef struct xp_record {
     char line[XP_LINE + 1];
     xp_field fields[XP_FIELDS];
     unsigned n_fields;
-    unsigned number;             /* of the line, from 1 */
+    unsigned number;             /* line number, from 1 */
     const char *name;
 } xp_record;
 
@@ -1267,7 +1267,7 @@ typedef struct xp_kernel {
     unsigned overlay;
     uint8_t hash[32];
     uint32_t m, n, k, tile_m, tile_n, tile_k;
-    unsigned a_bytes, b_bytes;   /* of one element: 1 or 2 */
+    unsigned a_bytes, b_bytes;   /* per element: 1 or 2 */
     int b_is_kn;                 /* B is [K, N] instead of [N, K] */
     unsigned a_arg, b_arg, c_arg, c_direction;
     uint8_t *data;               /* the stream */
@@ -1313,7 +1313,7 @@ static const char *xp_find(const xp_record *record, const char *key)
     return NULL;
 }
 
-/* Cuts record->line into name and fields. A line without any gives an empty name. */
+/* Splits record->line into name and fields. A line without any gives an empty name. */
 static int xp_split(xp_record *record, wnpu_error *error)
 {
     char *p = record->line;
@@ -1329,7 +1329,7 @@ static int xp_split(xp_record *record, wnpu_error *error)
             if (*p == '=' && equals == NULL) {
                 equals = p;
             } else if (!xp_value_char(*p)) {
-                return xp_refuse(error, record, "a character that has no place there");
+                return xp_refuse(error, record, "an invalid character");
             }
         }
         if (*p != '\0') {
@@ -1347,14 +1347,14 @@ static int xp_split(xp_record *record, wnpu_error *error)
         }
         *equals = '\0';
         if (record->n_fields == XP_FIELDS || xp_find(record, start) != NULL) {
-            return xp_refuse(error, record, "the key %.40s twice, or too many keys", start);
+            return xp_refuse(error, record, "duplicate key %.40s, or too many keys", start);
         }
         record->fields[record->n_fields].key = start;
         record->fields[record->n_fields++].value = equals + 1;
     }
 }
 
-/* A text of at most size - 1 bytes. fallback NULL: the key is required. */
+/* Copies a string value of at most size - 1 bytes. fallback NULL: the key is required. */
 static int xp_string(const xp_record *record, const char *key, const char *fallback, char *to,
                      size_t size, wnpu_error *error)
 {
@@ -1371,7 +1371,7 @@ static int xp_string(const xp_record *record, const char *key, const char *fallb
     return WNPU_OK;
 }
 
-/* Also a plain file name: nothing that leaves the pack. The alphabet has no slash. */
+/* A string that is also a plain file name inside the pack; the alphabet has no slash. */
 static int xp_file(const xp_record *record, const char *key, char *to, wnpu_error *error)
 {
     int code = xp_string(record, key, NULL, to, XP_NAME, error);
@@ -1381,7 +1381,7 @@ static int xp_file(const xp_record *record, const char *key, char *to, wnpu_erro
     return code;
 }
 
-/* Decimal or 0x, low..high. fallback is taken when the key is absent and it is in the range. */
+/* A decimal or 0x number in low..high. An absent key gives fallback if that is in the range. */
 static int xp_number(const xp_record *record, const char *key, uint32_t low, uint32_t high,
                      uint32_t fallback, uint32_t *to, wnpu_error *error)
 {
@@ -1421,7 +1421,7 @@ static int xp_number(const xp_record *record, const char *key, uint32_t low, uin
     return WNPU_OK;
 }
 
-/* One of some words; its index, or a negative error. */
+/* Index of the value in a list of words, or a negative error. */
 static int xp_choice(const xp_record *record, const char *key, const char *const *words,
                      wnpu_error *error)
 {
@@ -1538,7 +1538,7 @@ static int xp_overlay_record(xp_pack *pack, const xp_record *record, wnpu_error 
     return WNPU_OK;
 }
 
-/* Types, layouts and directions: what is not exactly the contract of section 10 is refused. */
+/* Types, layouts and directions: anything outside the contract of section 10 is refused. */
 static int xp_types(xp_kernel *p, const xp_record *record, wnpu_error *error)
 {
     static const char *const small[] = {"i8", "i16", NULL}, *const wide[] = {"i32", NULL};
@@ -1566,9 +1566,9 @@ static int xp_types(xp_kernel *p, const xp_record *record, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* Shapes are made of whole tiles that fit into a core. How many rows and columns of tiles a design
- * has at work at a time is its own matter: designs differ, the columns of a pack are those of the
- * partition, and xt_check() follows what the stream really moves. */
+/* Shapes consist of whole tiles that fit into a core's memory. How many rows and columns of tiles a
+ * design processes at a time is not restricted here: the columns of a pack are those of the
+ * partition, and xt_check() follows the transfers that the stream really makes. */
 static int xp_shape(const xp_kernel *p, const xp_record *record, wnpu_error *error)
 {
     uint64_t core = 2 * ((uint64_t)p->tile_m * p->tile_k * p->a_bytes +
@@ -1603,7 +1603,7 @@ static int xp_arguments(const xp_kernel *p, const xp_record *record, wnpu_error 
             return code;
         }
         if (got != want[i]) {
-            return xp_refuse(error, record, "%s is %lu, the shape makes it %llu", keys[i],
+            return xp_refuse(error, record, "%s is %lu, the shape needs %llu", keys[i],
                              (unsigned long)got, (unsigned long long)want[i]);
         }
     }
@@ -1616,7 +1616,7 @@ static int xp_arguments(const xp_kernel *p, const xp_record *record, wnpu_error 
 static int xp_kernel_record(xp_pack *pack, const xp_record *record, wnpu_error *error)
 {
     xp_kernel *p = &pack->kernels[pack->n_kernels];
-    /* K of at most 65536: 127 * 127 * 65536 fits into int32. */
+    /* K is at most 65536, so that 127 * 127 * 65536 fits into int32. */
     struct { const char *key; uint32_t low, high, fallback, *to; } numbers[] = {
         {"m", 1, 65536, 0, NULL}, {"n", 1, 65536, 0, NULL}, {"k", 1, 65536, 0, NULL},
         {"tile_m", 1, 4096, 0, NULL}, {"tile_n", 1, 4096, 0, NULL}, {"tile_k", 1, 4096, 0, NULL},
@@ -1629,7 +1629,7 @@ static int xp_kernel_record(xp_pack *pack, const xp_record *record, wnpu_error *
         return xp_refuse(error, record, "op is missing");
     }
     if (strcmp(op, "gemm") != 0) {
-        return WNPU_OK; /* room to grow */
+        return WNPU_OK; /* skipped, for later formats */
     }
     if (pack->n_kernels == XP_KERNELS) {
         return xp_refuse(error, record, "more than %u kernels", XP_KERNELS);
@@ -1646,7 +1646,7 @@ static int xp_kernel_record(xp_pack *pack, const xp_record *record, wnpu_error *
     }
     overlay = xp_overlay_index(pack, xp_find(record, "overlay"));
     if (code == WNPU_OK && overlay < 0) {
-        code = xp_refuse(error, record, "overlay is missing or names none that stands before");
+        code = xp_refuse(error, record, "overlay is missing or not declared above");
     }
     p->overlay = overlay < 0 ? 0 : (unsigned)overlay;
     if (code == WNPU_OK) {
@@ -1672,7 +1672,7 @@ static int xp_kernel_record(xp_pack *pack, const xp_record *record, wnpu_error *
     return code;
 }
 
-/* The manifest's text into *pack; files are not touched. */
+/* Parses the manifest text into *pack; opens no files. */
 static int xp_parse(xp_pack *pack, const char *text, size_t size, wnpu_error *error)
 {
     xp_record record;
@@ -1717,12 +1717,12 @@ static int xp_parse(xp_pack *pack, const char *text, size_t size, wnpu_error *er
     }
     return pack->n_kernels > 0 ? WNPU_OK
                                : xu_fail(error, WNPU_E_MODEL, "kernel pack refused: its manifest "
-                                         "names no kernel that this library can use");
+                                         "contains no kernel that this library can use");
 }
 
-/* Reads a whole file of a directory; *data comes from the allocator. */
-static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory, const char *name,
-                         size_t most, uint8_t **data, size_t *size, wnpu_error *error)
+/* Reads a whole file of a directory into *data from the allocator. */
+static int xp_read_path(const wnpu_allocator *allocator, const char *directory, const char *name,
+                        size_t most, uint8_t **data, size_t *size, wnpu_error *error)
 {
     char path[1024];
     struct stat status;
@@ -1731,7 +1731,7 @@ static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory,
     if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path) {
         return xu_fail(error, WNPU_E_ARGUMENT, "the path of the kernel pack is too long");
     }
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not block */
     if (fd < 0 || fstat(fd, &status) != 0) {
         int err = errno;
         if (fd >= 0) {
@@ -1746,9 +1746,9 @@ static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory,
     *size = (size_t)status.st_size;
     if (status.st_size <= 0 || (uint64_t)status.st_size > most) {
         (void)close(fd);
-        return xu_fail(error, WNPU_E_MODEL, "kernel pack refused: %s has an impossible size", name);
+        return xu_fail(error, WNPU_E_MODEL, "kernel pack refused: invalid size of %s", name);
     }
-    *data = xu_new(allocator, *size);
+    *data = xu_alloc(allocator, *size);
     while (*data != NULL && done < *size) {
         ssize_t n = read(fd, *data + done, *size - done);
         if (n <= 0 && !(n < 0 && errno == EINTR)) {
@@ -1758,20 +1758,20 @@ static int xp_slurp_path(const wnpu_allocator *allocator, const char *directory,
     }
     (void)close(fd);
     if (*data == NULL) {
-        return xu_fail(error, WNPU_E_MEMORY, "no memory for %s", name);
+        return xu_fail(error, WNPU_E_MEMORY, "out of memory reading %s", name);
     }
     if (done < *size) {
-        xu_drop(allocator, *data, *size);
+        xu_free(allocator, *data, *size);
         *data = NULL;
         return xu_fail(error, WNPU_E_IO, "cannot read %.160s", path);
     }
     return WNPU_OK;
 }
 
-/* The same through callbacks. */
-static int xp_slurp(const wnpu_allocator *allocator, const wnpu_amdxdna_config *config,
-                    const char *name, size_t most, uint8_t **data, size_t *size,
-                    wnpu_error *error)
+/* Reads a whole file of the pack into *data, from the directory or through the callbacks. */
+static int xp_read_file(const wnpu_allocator *allocator, const wnpu_amdxdna_config *config,
+                        const char *name, size_t most, uint8_t **data, size_t *size,
+                        wnpu_error *error)
 {
     const wnpu_amdxdna_files *files = config->files;
     int64_t bytes;
@@ -1779,24 +1779,24 @@ static int xp_slurp(const wnpu_allocator *allocator, const wnpu_amdxdna_config *
     *data = NULL;
     *size = 0;
     if (files == NULL) {
-        return xp_slurp_path(allocator, config->pack, name, most, data, size, error);
+        return xp_read_path(allocator, config->pack, name, most, data, size, error);
     }
     bytes = files->size(files->user, name);
     if (bytes < 0) {
         return xu_fail(error, WNPU_E_IO, "the kernel pack has no file %s", name);
     }
     if (bytes == 0 || (uint64_t)bytes > most) {
-        return xu_fail(error, WNPU_E_MODEL, "kernel pack refused: %s has an impossible size", name);
+        return xu_fail(error, WNPU_E_MODEL, "kernel pack refused: invalid size of %s", name);
     }
-    *data = xu_new(allocator, (size_t)bytes);
+    *data = xu_alloc(allocator, (size_t)bytes);
     if (*data == NULL) {
-        return xu_fail(error, WNPU_E_MEMORY, "no memory for %s", name);
+        return xu_fail(error, WNPU_E_MEMORY, "out of memory reading %s", name);
     }
     *size = (size_t)bytes;
     while (done < *size) {
         int64_t n = files->read(files->user, name, done, *data + done, *size - done);
         if (n <= 0 || (uint64_t)n > *size - done) {
-            xu_drop(allocator, *data, *size);
+            xu_free(allocator, *data, *size);
             *data = NULL;
             return xu_fail(error, WNPU_E_IO, "cannot read %s of the kernel pack", name);
         }
@@ -1815,13 +1815,13 @@ static int xp_verify(const uint8_t hash[32], const uint8_t *data, size_t size, c
                                    "that the manifest describes (SHA-256 differs)", name);
 }
 
-/* Puts the file's name before a reason that does not know it. */
-static int xp_named(wnpu_error *error, int code, const char *name)
+/* Prefixes the file's name to the message of a check that does not know it. */
+static int xp_add_name(wnpu_error *error, int code, const char *name)
 {
     if (code != WNPU_OK && error != NULL) {
         char reason[sizeof error->message];
         memcpy(reason, error->message, sizeof reason);
-        xu_text(error->message, sizeof error->message, "%.63s: %.180s", name, reason);
+        xu_print(error->message, sizeof error->message, "%.63s: %.180s", name, reason);
     }
     return code;
 }
@@ -1829,7 +1829,8 @@ static int xp_named(wnpu_error *error, int code, const char *name)
 static int xp_load_overlay(xp_pack *pack, xp_overlay *o, const wnpu_amdxdna_config *config,
                            wnpu_error *error)
 {
-    int code = xp_slurp(&pack->allocator, config, o->file, XC_MOST, &o->data, &o->size, error);
+    int code = xp_read_file(&pack->allocator, config, o->file, XC_BYTES_MAX, &o->data, &o->size,
+                            error);
     if (code == WNPU_OK) {
         code = xp_verify(o->hash, o->data, o->size, o->file, error);
     }
@@ -1844,17 +1845,18 @@ static int xp_load_overlay(xp_pack *pack, xp_overlay *o, const wnpu_amdxdna_conf
         code = xc_xclbin(&o->image, o->data, o->size, o->kernel, o->dpu_kernel_id, error);
     }
     if (code == WNPU_OK && o->image.columns != pack->columns) {
-        code = xu_fail(error, WNPU_E_MODEL, "overlay refused: it wants %u columns, the manifest "
+        code = xu_fail(error, WNPU_E_MODEL, "overlay refused: it needs %u columns, the manifest "
                        "says %u", o->image.columns, pack->columns);
     }
-    return xp_named(error, code, o->file);
+    return xp_add_name(error, code, o->file);
 }
 
 static int xp_load_kernel(xp_pack *pack, xp_kernel *p, const wnpu_amdxdna_config *config,
                           wnpu_error *error)
 {
     xt_limits limits;
-    int code = xp_slurp(&pack->allocator, config, p->file, XT_MOST, &p->data, &p->bytes, error);
+    int code = xp_read_file(&pack->allocator, config, p->file, XT_BYTES_MAX, &p->data, &p->bytes,
+                            error);
     if (code == WNPU_OK) {
         code = xp_verify(p->hash, p->data, p->bytes, p->file, error);
     }
@@ -1871,7 +1873,7 @@ static int xp_load_kernel(xp_pack *pack, xp_kernel *p, const wnpu_amdxdna_config
     limits.direction[p->a_arg] = XT_IN;
     limits.direction[p->b_arg] = XT_IN;
     limits.direction[p->c_arg] = p->c_direction;
-    return xp_named(error, xt_check(p->data, p->bytes, &limits, error), p->file);
+    return xp_add_name(error, xt_check(p->data, p->bytes, &limits, error), p->file);
 }
 
 static void xp_close(xp_pack *pack)
@@ -1883,15 +1885,15 @@ static void xp_close(xp_pack *pack)
     }
     allocator = pack->allocator;
     for (i = 0; i < pack->n_kernels; i++) {
-        xu_drop(&allocator, pack->kernels[i].data, pack->kernels[i].bytes);
+        xu_free(&allocator, pack->kernels[i].data, pack->kernels[i].bytes);
     }
     for (i = 0; i < pack->n_overlays; i++) {
-        xu_drop(&allocator, pack->overlays[i].data, pack->overlays[i].size);
+        xu_free(&allocator, pack->overlays[i].data, pack->overlays[i].size);
     }
-    xu_drop(&allocator, pack, sizeof *pack);
+    xu_free(&allocator, pack, sizeof *pack);
 }
 
-/* The whole pack, checked. On failure *pack is NULL. */
+/* Opens and checks a whole pack. On failure *pack is NULL. */
 static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
                    const wnpu_allocator *allocator, wnpu_error *error)
 {
@@ -1907,12 +1909,12 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
     if (config->files != NULL && (config->files->size == NULL || config->files->read == NULL)) {
         return xu_fail(error, WNPU_E_ARGUMENT, "the callbacks of the kernel pack are not set");
     }
-    pack = xu_new(allocator, sizeof *pack);
+    pack = xu_alloc(allocator, sizeof *pack);
     if (pack == NULL) {
-        return xu_fail(error, WNPU_E_MEMORY, "no memory for the kernel pack");
+        return xu_fail(error, WNPU_E_MEMORY, "out of memory opening the kernel pack");
     }
     pack->allocator = *allocator;
-    code = xp_slurp(allocator, config, "manifest", XP_MANIFEST_MOST, &text, &size, error);
+    code = xp_read_file(allocator, config, "manifest", XP_MANIFEST_MAX, &text, &size, error);
     if (code == WNPU_OK) {
         code = xp_parse(pack, (const char *)text, size, error);
     }
@@ -1924,7 +1926,7 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
     for (i = 0; code == WNPU_OK && i < pack->n_kernels; i++) {
         code = xp_load_kernel(pack, &pack->kernels[i], config, error);
     }
-    xu_drop(allocator, text, size);
+    xu_free(allocator, text, size);
     if (code != WNPU_OK) {
         xp_close(pack);
         return code;
@@ -1935,15 +1937,15 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
 /* ======================================================================
  *  7. xd_  the device
  *
- *  Owns      the descriptor of the node, what is known of device, driver
- *            and firmware, and the way ioctls are called.
- *  Assumes   nothing: nodes of other makers share the directory.
- *  Ensures   an error is returned with its typed cause; EINTR is the only
- *            answer that is retried (libdrm's drmIoctl also loops on
- *            EAGAIN, which this driver returns as a real answer). The
- *            descriptor is never duplicated and not inherited by exec: up
- *            to Linux 6.19 closing any copy ends every context.
- *  Costs     opening tries up to 256 names.
+ *  Owns      the node's file descriptor, the properties of device, driver
+ *            and firmware, the calling of ioctls.
+ *  Assumes   nothing: nodes of other vendors share the directory.
+ *  Ensures   an error is returned with its typed cause; only EINTR is
+ *            retried (libdrm's drmIoctl also loops on EAGAIN, which this
+ *            driver returns as a real error). The descriptor is never
+ *            duplicated and not inherited by exec: up to Linux 6.19
+ *            closing any copy ends every context.
+ *  Costs     opening tries up to 256 node names.
  * ====================================================================== */
 enum { XD_NPU1 = 1, XD_NPU4 = 4, XD_NPU5 = 5, XD_NPU6 = 6 };
 
@@ -1951,24 +1953,24 @@ typedef struct xd_device {
     int fd;                      /* -1: closed */
     pid_t pid;                   /* the process that opened it */
     int kind;                    /* 1, 4, 5, 6 */
-    unsigned pci_device, pci_revision; /* 0 when sysfs is not there */
-    unsigned columns;            /* that a partition may have */
+    unsigned pci_device, pci_revision; /* 0 without sysfs */
+    unsigned columns;            /* most that a partition may have */
     unsigned core_rows;
     int major, minor;            /* of the driver's interface */
-    int chains;                  /* 1: command chains report errors right */
+    int chains;                  /* 1: command chains report errors correctly */
     int has_firmware;
     struct xa_firmware firmware;
     char node[64];
     char name[80];
 } xd_device;
 
-/* Where and why something failed: an error for the caller, a cause for the doctor. */
+/* A failure: an error for the caller and a cause for the diagnosis. */
 typedef struct xd_why {
     wnpu_error *error;
     int cause;                   /* wnpu_amdxdna_cause */
 } xd_why;
 
-/* The step that failed, for the mapping from errno to cause; recorded machines name them so. */
+/* Steps of opening, for the mapping from errno to cause; recorded machines use these names. */
 static const char *const xd_steps[] = {
     "open", "version", "metadata", "heap", "map", "context", "config", "buffer", "submit"
 };
@@ -1976,7 +1978,7 @@ enum {
     XD_OPEN, XD_VERSION, XD_METADATA, XD_HEAP, XD_MAP, XD_CONTEXT, XD_CONFIG, XD_BUFFER, XD_SUBMIT
 };
 
-/* What an errno of a step means. */
+/* Maps the errno of a step to a cause. */
 static int xd_cause(int step, int err)
 {
     /* The driver answers ENODEV once its channel to the firmware is closed or the device is
@@ -1994,10 +1996,10 @@ static int xd_cause(int step, int err)
         return err == EPERM ? WNPU_AMDXDNA_MEMLOCK
                : err == ENOMEM || err == ENOSPC || err == EAGAIN ? WNPU_AMDXDNA_MEMORY
                : WNPU_AMDXDNA_OTHER;
-    case XD_MAP: /* a locked mapping over the limit answers EAGAIN */
+    case XD_MAP: /* EAGAIN: over the limit of locked memory */
         return err == EAGAIN || err == EPERM ? WNPU_AMDXDNA_MEMLOCK
                : err == ENOMEM ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_OTHER;
-    case XD_CONTEXT: /* the firmware's refusal of one too many is turned into EINVAL */
+    case XD_CONTEXT: /* the driver turns the firmware's "too many contexts" into EINVAL */
         return err == ETIME ? WNPU_AMDXDNA_DEVICE_GONE
                : err == EINVAL || err == EBUSY ? WNPU_AMDXDNA_CONTEXTS
                : err == ENOSPC || err == EAGAIN || err == ENOMEM ? WNPU_AMDXDNA_MEMORY
@@ -2021,17 +2023,17 @@ static int xd_fail(xd_why *why, int cause, int code, const char *format, ...)
     return code;
 }
 
-/* A system call of a step failed. */
+/* Records the failure of a step's system call. */
 static int xd_errno(xd_why *why, int step, int err, const char *what)
 {
     int cause = xd_cause(step, err);
     int code = cause == WNPU_AMDXDNA_MEMORY || cause == WNPU_AMDXDNA_MEMLOCK ? WNPU_E_MEMORY
                                                                              : WNPU_E_ACCEL;
-    return xd_fail(why, cause, code, "%s failed: %s (errno %d); run npu_doctor for the cure", what,
+    return xd_fail(why, cause, code, "%s failed: %s (errno %d); run npu_doctor for advice", what,
                    strerror(err), err);
 }
 
-/* 0 or a positive errno. A signal restarts the call, but not for ever. */
+/* ioctl() that restarts after signals, a bounded number of times. 0 or a positive errno. */
 static int xd_ioctl(int fd, unsigned long request, void *argument)
 {
     int tries;
@@ -2046,7 +2048,7 @@ static int xd_ioctl(int fd, unsigned long request, void *argument)
     return EINTR;
 }
 
-/* Gives something back. That must not fail for a passing reason, or it would stay for ever. */
+/* An ioctl that frees something. Transient failures are retried: they would leak the object. */
 static int xd_release(int fd, unsigned long request, void *argument)
 {
     int tries, err = 0;
@@ -2059,7 +2061,7 @@ static int xd_release(int fd, unsigned long request, void *argument)
     return err;
 }
 
-/* A small text file under root, its line end removed. Returns 0 or a positive errno. */
+/* Reads a small text file under root without its line end. Returns 0 or a positive errno. */
 static int xd_read(const char *root, const char *path, char *text, size_t size)
 {
     char full[512];
@@ -2086,12 +2088,12 @@ static int xd_read(const char *root, const char *path, char *text, size_t size)
     return err;
 }
 
-/* A hexadecimal or decimal number in a sysfs file, or -1. */
+/* Reads a hexadecimal or decimal number from a sysfs file; -1 if there is none. */
 static long xd_number(const char *root, const char *directory, const char *file)
 {
     char path[256], text[32], *end;
     long value;
-    xu_text(path, sizeof path, "%s/%s", directory, file);
+    xu_print(path, sizeof path, "%s/%s", directory, file);
     if (xd_read(root, path, text, sizeof text) != 0 || text[0] == '\0') {
         return -1;
     }
@@ -2099,7 +2101,7 @@ static long xd_number(const char *root, const char *directory, const char *file)
     return *end != '\0' || value < 0 ? -1 : value;
 }
 
-/* NPU1, 4, 5 or 6 by PCI id; 0 for anything else. */
+/* NPU1, 4, 5 or 6 by PCI id; 0 for other devices. */
 static int xd_kind(long vendor, long device, long revision)
 {
     if (vendor != 0x1022) {
@@ -2115,14 +2117,14 @@ static int xd_kind(long vendor, long device, long revision)
     return 0;
 }
 
-/* NPUs with user queues, whose protocol is another. */
+/* NPUs with user queues, which need a different protocol. */
 static int xd_user_queues(long vendor, long device)
 {
     return vendor == 0x1022 && (device == 0x17f1 || device == 0x17f2 || device == 0x17f3 ||
                                 device == 0x1b0a || device == 0x1b0b || device == 0x1b0c);
 }
 
-/* Who drives the node. Answers E_UNSUPPORTED with cause OTHER_DRIVER for other makers' nodes. */
+/* Identifies the node's driver. Nodes of other vendors give E_UNSUPPORTED, cause OTHER_DRIVER. */
 static int xd_version(xd_device *device, xd_why *why)
 {
     drmVersionPtr version;
@@ -2131,7 +2133,7 @@ static int xd_version(xd_device *device, xd_why *why)
     version = drmGetVersion(device->fd);
     if (version == NULL) {
         return xd_fail(why, WNPU_AMDXDNA_OTHER_DRIVER, WNPU_E_UNSUPPORTED,
-                       "%s does not tell its driver's version", device->node);
+                       "%s: the driver does not report its version", device->node);
     }
     device->major = version->version_major;
     device->minor = version->version_minor;
@@ -2139,23 +2141,23 @@ static int xd_version(xd_device *device, xd_why *why)
     drmFreeVersion(version);
     if (!ours) {
         return xd_fail(why, WNPU_AMDXDNA_OTHER_DRIVER, WNPU_E_UNSUPPORTED,
-                       "%s belongs to an accelerator of another maker", device->node);
+                       "%s belongs to an accelerator of another vendor", device->node);
     }
     if (device->major > 1 || device->major < 0) {
         return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_UNSUPPORTED, "driver interface %d.%d is "
                        "newer than this library knows; update the library", device->major,
                        device->minor);
     }
-    /* 6.14 to 6.17 (0.0) store the low bits of a firmware status as state of a failed chain, which
-     * can read as "completed". From 6.18 (0.1), and in the out-of-tree driver, chains are right. */
+    /* Linux 6.14 to 6.17 (0.0) store the low bits of a firmware status as the state of a failed
+     * chain, which can read as "completed". 6.18 (0.1) and the out-of-tree driver are correct. */
     device->chains = device->major == 1 || device->minor >= 1;
     return WNPU_OK;
 }
 
-/* What firmware reports about array and version. */
+/* Queries the array's layout and the firmware version. */
 static int xd_metadata(xd_device *device, xd_why *why)
 {
-    /* Up to 6.18 the driver copies its whole structure whatever size we state: leave room. */
+    /* Up to 6.18 the driver copies its whole structure whatever size we state: leave space. */
     union { struct xa_metadata metadata; struct xa_firmware firmware; uint8_t room[512]; } u;
     struct xa_get_info info;
     int err;
@@ -2166,32 +2168,32 @@ static int xd_metadata(xd_device *device, xd_why *why)
     info.buffer = (uint64_t)(uintptr_t)&u;
     err = xd_ioctl(device->fd, XA_GET_INFO, &info);
     if (err != 0) {
-        return xd_errno(why, XD_METADATA, err, "asking the NPU for its layout");
+        return xd_errno(why, XD_METADATA, err, "querying the NPU's layout");
     }
-    if (device->kind == 0) { /* no sysfs: the two families differ in width */
+    if (device->kind == 0) { /* no sysfs: the two families differ in the number of columns */
         device->kind = u.metadata.cols == 5 ? XD_NPU1 : u.metadata.cols == 8 ? XD_NPU4 : 0;
     }
-    /* Column 0 of NPU1 has no way to host memory. */
+    /* Column 0 of NPU1 has no shim DMA to host memory. */
     device->columns = device->kind == XD_NPU1 ? u.metadata.cols - 1u : u.metadata.cols;
     device->core_rows = u.metadata.core.row_count;
     if (device->kind == 0 || u.metadata.rows != 6 || device->core_rows == 0 ||
         device->core_rows > 5 || u.metadata.cols < 2 || device->columns > XT_COLUMNS) {
         return xd_fail(why, WNPU_AMDXDNA_UNKNOWN_DEVICE, WNPU_E_UNSUPPORTED, "the NPU reports %u "
-                       "columns, %u rows, %u of them cores: not a kind that is supported",
+                       "columns, %u rows, %u of them cores: not a supported layout",
                        u.metadata.cols, u.metadata.rows, u.metadata.core.row_count);
     }
     memset(&u, 0, sizeof u);
     info.param = XA_INFO_FIRMWARE;
     info.buffer_size = (uint32_t)sizeof u.firmware;
     info.buffer = (uint64_t)(uintptr_t)&u;
-    if (xd_ioctl(device->fd, XA_GET_INFO, &info) == 0) { /* nothing depends on it */
+    if (xd_ioctl(device->fd, XA_GET_INFO, &info) == 0) { /* informative only */
         device->firmware = u.firmware;
         device->has_firmware = 1;
     }
     return WNPU_OK;
 }
 
-/* Number at the end of a node's name, which is its minor; -1 without. */
+/* The number at the end of a node's name, which is its device minor; -1 if there is none. */
 static int xd_minor(const char *node)
 {
     size_t length = strlen(node), digits = 0;
@@ -2202,19 +2204,19 @@ static int xd_minor(const char *node)
     return digits == 0 ? -1 : atoi(node + length - digits);
 }
 
-/* Fills in what sysfs knows. Refuses user-queue devices and unknown ids. */
+/* Fills in the properties known to sysfs. Refuses user-queue devices and unknown ids. */
 static int xd_identity(xd_device *device, const char *root, xd_why *why)
 {
     char directory[96];
     long vendor, id, revision, type;
-    xu_text(directory, sizeof directory, "/sys/dev/char/261:%d/device", xd_minor(device->node));
+    xu_print(directory, sizeof directory, "/sys/dev/char/261:%d/device", xd_minor(device->node));
     vendor = xd_number(root, directory, "vendor");
     id = xd_number(root, directory, "device");
     revision = xd_number(root, directory, "revision");
     type = xd_number(root, directory, "device_type");
     device->kind = 0;
     if (vendor < 0 || id < 0 || revision < 0) {
-        return WNPU_OK; /* a container without sysfs; the metadata will tell */
+        return WNPU_OK; /* a container without sysfs: the metadata decides */
     }
     device->pci_device = (unsigned)id;
     device->pci_revision = (unsigned)revision;
@@ -2247,9 +2249,9 @@ static int xd_try(xd_device *device, const char *root, const char *node, xd_why 
     char path[512];
     int code;
     memset(device, 0, sizeof *device);
-    xu_text(device->node, sizeof device->node, "%s", node);
+    xu_print(device->node, sizeof device->node, "%s", node);
     device->pid = getpid();
-    xu_text(path, sizeof path, "%s%s", root, node);
+    xu_print(path, sizeof path, "%s%s", root, node);
     do {
         device->fd = open(path, O_RDWR | O_CLOEXEC);
     } while (device->fd < 0 && errno == EINTR);
@@ -2270,15 +2272,15 @@ static int xd_try(xd_device *device, const char *root, const char *node, xd_why 
         xd_close(device);
         return code;
     }
-    xu_text(device->name, sizeof device->name, "AMD XDNA NPU%d, amdxdna %d.%d, firmware "
-            "%lu.%lu.%lu.%lu", device->kind, device->major, device->minor,
-            (unsigned long)device->firmware.major, (unsigned long)device->firmware.minor,
-            (unsigned long)device->firmware.patch, (unsigned long)device->firmware.build);
+    xu_print(device->name, sizeof device->name, "AMD XDNA NPU%d, amdxdna %d.%d, firmware "
+             "%lu.%lu.%lu.%lu", device->kind, device->major, device->minor,
+             (unsigned long)device->firmware.major, (unsigned long)device->firmware.minor,
+             (unsigned long)device->firmware.patch, (unsigned long)device->firmware.build);
     return WNPU_OK;
 }
 
-/* The named node, or the first that is an NPU of ours. Reasons of AMD nodes outrank those of
- * others, and any reason outranks "there is none". */
+/* Opens the named node, or the first supported NPU. Failures of AMD nodes take precedence over
+ * those of other nodes, and any failure over "there is no NPU". */
 static int xd_open(xd_device *device, const wnpu_amdxdna_config *config, xd_why *why)
 {
     wnpu_error error, kept;
@@ -2289,11 +2291,11 @@ static int xd_open(xd_device *device, const wnpu_amdxdna_config *config, xd_why 
     }
     each.error = &error;
     kept.code = WNPU_E_UNSUPPORTED;
-    xu_text(kept.message, sizeof kept.message, "there is no NPU: no /dev/accel/accel* node; run "
-            "npu_doctor for the reason");
+    xu_print(kept.message, sizeof kept.message, "there is no NPU: no /dev/accel/accel* node; run "
+             "npu_doctor for the cause");
     for (i = 0; i < XA_NODES; i++) {
         char node[32];
-        xu_text(node, sizeof node, "/dev/accel/accel%d", i);
+        xu_print(node, sizeof node, "/dev/accel/accel%d", i);
         code = xd_try(device, config->root, node, &each);
         if (code == WNPU_OK) {
             return WNPU_OK;
@@ -2309,43 +2311,43 @@ static int xd_open(xd_device *device, const wnpu_amdxdna_config *config, xd_why 
 /* ======================================================================
  *  8. xb_  buffers
  *
- *  Owns      buffer objects, their one mapping, the heap, cache flushing.
+ *  Owns      buffer objects, their single mapping, the heap, cache flushes.
  *  Assumes   an open device; no buffer is freed while the device uses it.
- *  Ensures   one heap of exactly 64 MiB at a 64 MiB boundary (firmware is
- *            given its address; every driver accepts that size), every
- *            other buffer mapped exactly once, readable and writable (a
- *            read-only mapping upsets the driver), never inherited by fork.
- *            The address given to the device is the one that the driver
- *            names, or, where it names none, that of the mapping.
- *  Costs     a system call or three for each buffer; 64 MiB for the heap.
+ *  Ensures   one heap of exactly 64 MiB at a 64 MiB boundary (the firmware
+ *            gets its address; every driver accepts that size), every
+ *            other buffer mapped exactly once, readable and writable (the
+ *            driver mishandles read-only mappings), not inherited by fork.
+ *            The device address is the one that the driver reports, or,
+ *            where it reports none, that of the mapping.
+ *  Costs     one to three system calls per buffer; 64 MiB for the heap.
  *
- *  The NPU does not see the CPU's caches and the CPU not what the NPU
- *  writes: what the device will read is written back first, what it has
- *  written is invalidated before it is read, and an output buffer is
- *  flushed after any write of the CPU lest a dirty line fall onto it later.
+ *  The NPU is not coherent with the CPU's caches: inputs are written back
+ *  before the device reads them, outputs are invalidated before the CPU
+ *  reads them, and an output buffer is flushed after every CPU write, so
+ *  that no dirty line is evicted over the device's results.
  * ====================================================================== */
-#define XB_LINE 64u              /* cache line of every CPU that has such an NPU */
+#define XB_LINE 64u              /* cache line of every CPU with such an NPU */
 
 typedef struct xb_bo {
     uint32_t handle;             /* 0: none */
     uint32_t type;
     size_t bytes;                /* rounded to pages */
-    uint8_t *va;                 /* where the CPU sees it */
-    uint64_t address;            /* where the device sees it */
+    uint8_t *va;                 /* the CPU's mapping */
+    uint64_t address;            /* device address */
 } xb_bo;
 
 typedef struct xb_space {
     xd_device *device;
     const wnpu_amdxdna_config *config;
     size_t page;
-    int clflushopt;              /* the CPU has it */
+    int clflushopt;              /* the CPU supports it */
     xb_bo heap;
-    uint64_t locked;             /* bytes of all buffers but those inside the heap */
+    uint64_t locked;             /* bytes of all buffers except those inside the heap */
 } xb_space;
 
-/* 3 MiB of dirty lines took 0.15 ms on a Zen 3 by either instruction, absent ones 0.06 ms. On a
- * Sapphire Rapids they took 7 ms by CLFLUSH, which waits for each line there, and 0.3 ms, 0.2 ms by
- * CLFLUSHOPT. Every CPU that has such an NPU has CLFLUSHOPT. */
+/* Measured for 3 MiB: 0.15 ms dirty and 0.06 ms uncached on a Zen 3, with either instruction. On a
+ * Sapphire Rapids CLFLUSH, which is serialised there, took 7 ms, CLFLUSHOPT 0.3 and 0.2 ms. Every
+ * CPU with such an NPU has CLFLUSHOPT. */
 #if defined(XA_X86)
 static int xb_has_clflushopt(void)
 {
@@ -2356,7 +2358,7 @@ static int xb_has_clflushopt(void)
 __attribute__((target("sse2,clflushopt")))
 static void xb_clflush(const uint8_t *from, const uint8_t *to, int clflushopt)
 {
-    _mm_mfence(); /* neither is ordered against younger loads, nor CLFLUSHOPT against stores */
+    _mm_mfence(); /* orders both against later loads, and CLFLUSHOPT against stores */
     for (; clflushopt && from < to; from += XB_LINE) {
         _mm_clflushopt((void *)(uintptr_t)from);
     }
@@ -2372,7 +2374,7 @@ static int xb_has_clflushopt(void)
 }
 #endif
 
-/* A space without heap. */
+/* Initialises a space without a heap. */
 static void xb_begin(xb_space *space, xd_device *device, const wnpu_amdxdna_config *config,
                      size_t page)
 {
@@ -2383,11 +2385,11 @@ static void xb_begin(xb_space *space, xd_device *device, const wnpu_amdxdna_conf
     space->clflushopt = xb_has_clflushopt();
 }
 
-/* Writes back and invalidates part of a buffer. 0 or a positive errno. */
+/* Writes back and invalidates the cache lines of part of a buffer. 0 or a positive errno. */
 static int xb_flush(const xb_space *space, const xb_bo *bo, size_t offset, size_t bytes)
 {
     size_t from = offset / XB_LINE * XB_LINE;
-    size_t to = (size_t)xu_round((uint64_t)offset + bytes, XB_LINE);
+    size_t to = (size_t)xu_round_up((uint64_t)offset + bytes, XB_LINE);
     struct xa_sync_bo sync;
     to = to > bo->bytes ? bo->bytes : to;
     if (from >= to) {
@@ -2403,7 +2405,7 @@ static int xb_flush(const xb_space *space, const xb_bo *bo, size_t offset, size_
         return 0;
     }
 #endif
-    /* Direction 0 does the same as 1 and is the one that every version answers with success. */
+    /* Direction 0 has the same effect as 1, and every driver version accepts it. */
     memset(&sync, 0, sizeof sync);
     sync.handle = bo->handle;
     sync.offset = from;
@@ -2414,7 +2416,7 @@ static int xb_flush(const xb_space *space, const xb_bo *bo, size_t offset, size_
 static void xb_free(xb_space *space, xb_bo *bo)
 {
     struct drm_gem_close gem;
-    int own = space->device->pid == getpid(); /* a forked child has neither mapping nor right */
+    int own = space->device->pid == getpid(); /* a forked child does not own the mapping */
     if (bo->handle == 0) {
         return;
     }
@@ -2432,7 +2434,7 @@ static void xb_free(xb_space *space, xb_bo *bo)
     memset(bo, 0, sizeof *bo);
 }
 
-/* A mapping at a multiple of 64 MiB, by reserving twice as much and giving back the rest. */
+/* Maps the heap at a multiple of 64 MiB: reserves twice as much and unmaps the rest. */
 static void *xb_map_heap(int fd, uint64_t offset)
 {
     uint8_t *reserve, *aligned;
@@ -2464,7 +2466,7 @@ static void *xb_map_heap(int fd, uint64_t offset)
 }
 
 /* Maps a new buffer and finds its device address. 0 or a positive errno; *step for the message. */
-static int xb_place(xb_space *space, xb_bo *bo, int *step)
+static int xb_map(xb_space *space, xb_bo *bo, int *step)
 {
     struct xa_get_bo_info info;
     void *va;
@@ -2475,7 +2477,7 @@ static int xb_place(xb_space *space, xb_bo *bo, int *step)
     if (err != 0) {
         return err;
     }
-    if (bo->type == XA_BO_DEV) { /* lives in the heap, cannot be mapped itself */
+    if (bo->type == XA_BO_DEV) { /* part of the heap, has no mapping of its own */
         uint64_t at = info.xdna_addr - XA_HEAP_BASE;
         if (info.xdna_addr < XA_HEAP_BASE || !xu_inside(at, bo->bytes, XA_HEAP_BYTES) ||
             at % XA_DEV_ALIGN != 0) {
@@ -2501,7 +2503,7 @@ static int xb_place(xb_space *space, xb_bo *bo, int *step)
     return bo->type == XA_BO_HEAP && bo->address != XA_HEAP_BASE ? EPROTO : 0;
 }
 
-/* A new buffer of at least so many bytes; nothing is left behind when it fails. */
+/* Creates a buffer of at least the given size; releases everything when it fails. */
 static int xb_new(xb_space *space, xb_bo *bo, uint32_t type, uint64_t bytes, xd_why *why)
 {
     struct xa_create_bo create;
@@ -2511,7 +2513,7 @@ static int xb_new(xb_space *space, xb_bo *bo, uint32_t type, uint64_t bytes, xd_
         return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_ARGUMENT, "a buffer of %llu bytes",
                        (unsigned long long)bytes);
     }
-    bytes = xu_round(bytes, space->page);
+    bytes = xu_round_up(bytes, space->page);
     if (type != XA_BO_DEV && space->config->memory_limit != 0 &&
         (bytes > space->config->memory_limit ||
          space->locked > space->config->memory_limit - bytes)) {
@@ -2535,7 +2537,7 @@ static int xb_new(xb_space *space, xb_bo *bo, uint32_t type, uint64_t bytes, xd_
     if (type != XA_BO_DEV) {
         space->locked += bytes;
     }
-    err = xb_place(space, bo, &step);
+    err = xb_map(space, bo, &step);
     if (err != 0) {
         xb_free(space, bo);
         return xd_errno(why, step, err, "mapping a buffer of the NPU");
@@ -2543,7 +2545,7 @@ static int xb_new(xb_space *space, xb_bo *bo, uint32_t type, uint64_t bytes, xd_
     return WNPU_OK;
 }
 
-/* A DEV buffer with the given content, as PDIs and instruction streams need. */
+/* Creates a DEV buffer with the given content, for PDIs and instruction streams. */
 static int xb_load(xb_space *space, xb_bo *bo, const uint8_t *data, size_t bytes, xd_why *why)
 {
     int err, code = xb_new(space, bo, XA_BO_DEV, bytes, why);
@@ -2561,17 +2563,17 @@ static int xb_load(xb_space *space, xb_bo *bo, const uint8_t *data, size_t bytes
 /* ======================================================================
  *  9. xq_  contexts and commands
  *
- *  Owns      hardware contexts, the bytes of command buffers, submission
+ *  Owns      hardware contexts, the contents of command buffers, submission
  *            and waiting.
- *  Assumes   heap, then its mapping, then contexts: the driver insists.
+ *  Assumes   the order that the driver requires: heap, its mapping, contexts.
  *  Ensures   one context for each overlay with exactly one compute unit,
  *            whose PDI handle stays open as long as the context (the driver
  *            looks the handle up again after a timeout or a suspend, and a
- *            closed one can take the NPU away from everybody); at most four
- *            commands in flight; the whole command is written anew for each
- *            submission, because failures wipe it.
- *  Costs     a context takes 128 KiB of the heap and one of six (NPU1) or
- *            sixteen that the machine has.
+ *            closed one can disable the NPU for every process); at most
+ *            four commands in flight; each submission rewrites the whole
+ *            command, because failures clear it.
+ *  Costs     a context takes 128 KiB of the heap and one of the machine's
+ *            six (NPU1) or sixteen contexts.
  * ====================================================================== */
 #define XQ_PRIORITY_NORMAL 0x200u
 #define XQ_TXN UINT64_C(3)       /* opcode argument: a transaction stream follows */
@@ -2580,7 +2582,7 @@ static int xb_load(xb_space *space, xb_bo *bo, const uint8_t *data, size_t bytes
 
 typedef struct xq_context {
     int open;
-    int suspect;                 /* answered "not executed" twice: make it anew */
+    int suspect;                 /* twice reported "not executed": reopen it */
     uint32_t handle, syncobj;
     unsigned columns;
     uint32_t ops_per_cycle;
@@ -2594,13 +2596,13 @@ static void xq_store32(uint8_t *p, size_t word, uint32_t value)
     memcpy(p + 4 * word, &value, sizeof value);
 }
 
-/* Bits 3:0 state, 22:12 payload words, 27:23 opcode, 31:28 type 3 as AMD's runtime writes it. */
+/* Bits 3:0 state, 22:12 payload words, 27:23 opcode, 31:28 type 3, as in AMD's runtime. */
 static uint32_t xq_header(uint32_t opcode, uint32_t words)
 {
     return (uint32_t)XA_STATE_NEW | words << 12 | opcode << 23 | UINT32_C(3) << 28;
 }
 
-/* The state that the driver left in a command. The kernel writes it, not the device: no flush. */
+/* The driver's state of a command. The kernel writes it, not the device, so no flush is needed. */
 static unsigned xq_state(const xb_bo *command)
 {
     return *(const volatile uint32_t *)(const volatile void *)command->va & 0xf;
@@ -2624,7 +2626,7 @@ static void xq_start(const xb_bo *command, const xb_bo *stream, size_t stream_by
     xq_store32(p, 0, xq_header(XA_OP_START_CU, XQ_WORDS));
 }
 
-/* CMD_CHAIN over commands that were filled before. */
+/* Writes a CMD_CHAIN over commands that are already filled in. */
 static void xq_chain(const xb_bo *chain, const uint32_t *handles, size_t count)
 {
     uint8_t *p = chain->va;
@@ -2637,16 +2639,16 @@ static void xq_chain(const xb_bo *chain, const uint32_t *handles, size_t count)
     xq_store32(p, 0, xq_header(XA_OP_CHAIN, (uint32_t)(6 + 2 * count)));
 }
 
-/* Products in one job. A chain: the driver packs them into 4096 bytes, 52 + 60 each on the way that
- * newer firmware takes, 8 + 60 on the older; the client cannot see which, so the longer counts. */
+/* Most products of a job. The driver packs a chain into 4096 bytes: 52 + 60 each with the newer
+ * firmware interface, 8 + 60 with the older. Clients cannot tell which, so the larger counts. */
 static unsigned xq_chain_limit(const xd_device *device)
 {
     unsigned slot = 52 + (XQ_WORDS - 1) * 4, most;
-    if (!device->chains) { /* single commands: two jobs of two, never more than four in flight */
+    if (!device->chains) { /* single commands: two jobs of two, so at most four in flight */
         return XA_IN_FLIGHT / 2;
     }
     most = XA_LIST_BYTES / slot;
-    return most < XA_CHAIN_MOST ? most : XA_CHAIN_MOST;
+    return most < XA_CHAIN_MAX ? most : XA_CHAIN_MAX;
 }
 
 static void xq_close(xb_space *space, xq_context *context)
@@ -2654,7 +2656,7 @@ static void xq_close(xb_space *space, xq_context *context)
     struct drm_syncobj_destroy sync;
     struct xa_destroy_hwctx destroy;
     if (context->open && space->device->pid == getpid()) {
-        if (context->syncobj != 0) { /* not released with the context */
+        if (context->syncobj != 0) { /* the context does not release it */
             memset(&sync, 0, sizeof sync);
             sync.handle = context->syncobj;
             (void)xd_release(space->device->fd, DRM_IOCTL_SYNCOBJ_DESTROY, &sync);
@@ -2670,7 +2672,7 @@ static void xq_close(xb_space *space, xq_context *context)
     context->suspect = 0;
 }
 
-/* Opens the context around a PDI that is loaded already and stays so. */
+/* Opens a context for a PDI that is already loaded and stays loaded. */
 static int xq_open(xb_space *space, xq_context *context, xd_why *why)
 {
     struct xa_qos qos;
@@ -2678,7 +2680,7 @@ static int xq_open(xb_space *space, xq_context *context, xd_why *why)
     struct xa_config_cu cu;
     struct xa_config_hwctx config;
     int err;
-    memset(&qos, 0, sizeof qos); /* no figures: full speed */
+    memset(&qos, 0, sizeof qos); /* no requirements: full speed */
     qos.priority = XQ_PRIORITY_NORMAL;
     qos.start_col = 0xff;
     memset(&create, 0, sizeof create);
@@ -2710,8 +2712,8 @@ static int xq_open(xb_space *space, xq_context *context, xd_why *why)
     return WNPU_OK;
 }
 
-/* Hands a command to the driver. args names every buffer that the device will touch, each once.
- * 0 or a positive errno. */
+/* Submits a command. args lists every buffer that the device will access, each once. 0 or a
+ * positive errno. */
 static int xq_submit(xb_space *space, xq_context *context, const xb_bo *command,
                      const uint32_t *args, size_t n_args, uint64_t *seq)
 {
@@ -2742,7 +2744,7 @@ static int xq_wait_once(xb_space *space, const xq_context *context, uint64_t seq
     struct xa_wait_cmd command;
     uint32_t handle = context->syncobj;
     uint64_t point = seq;
-    if (handle == 0) { /* out-of-tree driver without a timeline; 0 would mean for ever */
+    if (handle == 0) { /* out-of-tree driver without a timeline; 0 would wait without limit */
         int64_t left = (deadline_ns - xu_now_ns()) / 1000000;
         memset(&command, 0, sizeof command);
         command.hwctx = context->handle;
@@ -2759,15 +2761,15 @@ static int xq_wait_once(xb_space *space, const xq_context *context, uint64_t seq
     return xd_ioctl(space->device->fd, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT, &wait);
 }
 
-/* Waits until a command has left the driver, whatever became of it: 0, ETIME, or an errno. */
+/* Waits until a command has left the driver, successful or not: 0, ETIME, or an errno. */
 static int xq_wait(xb_space *space, const xq_context *context, const xb_bo *command, uint64_t seq,
                    int64_t deadline_ns)
 {
     if (seq != 0) {
         return xq_wait_once(space, context, seq, deadline_ns);
     }
-    /* Point 0 means "the newest submitted so far", which may be a later command than the first.
-     * So look at its header too, in slices. */
+    /* Point 0 means "the newest submission so far", possibly a later command than this one.
+     * So wait in slices and check the command's header too. */
     for (;;) {
         int64_t now = xu_now_ns(), slice = xu_add_ns(now, 1000000);
         int err;
@@ -2786,14 +2788,15 @@ static int xq_wait(xb_space *space, const xq_context *context, const xb_bo *comm
 /* ======================================================================
  * 10. xk_  kernels, weights, operands
  *
- *  Owns      what is known of each kernel on the device, resident weights,
- *            the layouts that kernels expect.
+ *  Owns      the state of each kernel on the device, resident weights, the
+ *            operand layouts of the kernels.
  *  Assumes   a checked pack.
- *  Ensures   a weight is padded with zeros in the kernel's own layout, so
- *            whatever lies in the padding of A meets zeros. int8 values are
- *            widened where the kernel wants int16: same integers, exactly.
- *  Costs     A is copied once (its padding not at all), B once for ever,
- *            C not at all when the caller takes it where it lies.
+ *  Ensures   weights are padded with zeros in the kernel's layout, so the
+ *            padding of A may hold anything. int8 values are widened where
+ *            the kernel expects int16, which is exact.
+ *  Costs     A is copied once per job (without its padding), B once when
+ *            it becomes resident, C not at all if the caller reads it in
+ *            place.
  * ====================================================================== */
 typedef struct xk_kernel {
     const xp_kernel *p;
@@ -2802,7 +2805,8 @@ typedef struct xk_kernel {
 } xk_kernel;
 
 typedef struct xk_weight {
-    int used, condemned;         /* condemned: to be freed when no job flies with it */
+    int used;
+    int release_pending;         /* to be freed when no job in flight uses it */
     uint32_t generation;
     uint32_t kernel, n, k;
     xb_bo bo;
@@ -2812,7 +2816,7 @@ static uint64_t xk_bytes_a(const xp_kernel *p) { return (uint64_t)p->m * p->k * 
 static uint64_t xk_bytes_b(const xp_kernel *p) { return (uint64_t)p->n * p->k * p->b_bytes; }
 static uint64_t xk_bytes_c(const xp_kernel *p) { return (uint64_t)p->m * p->n * 4; }
 
-static void xk_put_row(uint8_t *to, const int8_t *from, size_t count, unsigned bytes)
+static void xk_pack_row(uint8_t *to, const int8_t *from, size_t count, unsigned bytes)
 {
     size_t i;
     if (bytes == 1) {
@@ -2825,34 +2829,34 @@ static void xk_put_row(uint8_t *to, const int8_t *from, size_t count, unsigned b
     }
 }
 
-/* A [m, k] into the kernel's [M, K]; returns the bytes that have to be flushed from the start. */
-static size_t xk_put_a(const xp_kernel *p, uint8_t *to, uint32_t m, uint32_t k, const int8_t *a,
-                       size_t lda)
+/* Copies A [m, k] into the kernel's [M, K]; returns the bytes to flush from the start. */
+static size_t xk_pack_a(const xp_kernel *p, uint8_t *to, uint32_t m, uint32_t k, const int8_t *a,
+                        size_t lda)
 {
     size_t stride = (size_t)p->k * p->a_bytes, i;
     if (p->a_bytes == 1 && k == p->k && lda == k) {
         memcpy(to, a, (size_t)m * k);
     } else {
         for (i = 0; i < m; i++) {
-            xk_put_row(to + i * stride, a + i * lda, k, p->a_bytes);
+            xk_pack_row(to + i * stride, a + i * lda, k, p->a_bytes);
         }
     }
     return m * stride;
 }
 
-/* B [n, k] into the kernel's [N, K], or [K, N], zero elsewhere. */
-static void xk_put_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, const int8_t *b,
-                     size_t ldb)
+/* Copies B [n, k] into the kernel's [N, K] or [K, N], zero elsewhere. */
+static void xk_pack_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, const int8_t *b,
+                      size_t ldb)
 {
     size_t i, j;
     memset(to, 0, (size_t)xk_bytes_b(p));
     for (j = 0; j < n; j++) {
         if (!p->b_is_kn) {
-            xk_put_row(to + j * p->k * p->b_bytes, b + j * ldb, k, p->b_bytes);
+            xk_pack_row(to + j * p->k * p->b_bytes, b + j * ldb, k, p->b_bytes);
             continue;
         }
         for (i = 0; i < k; i++) {
-            xk_put_row(to + (i * p->n + j) * p->b_bytes, b + j * ldb + i, 1, p->b_bytes);
+            xk_pack_row(to + (i * p->n + j) * p->b_bytes, b + j * ldb + i, 1, p->b_bytes);
         }
     }
 }
@@ -2860,49 +2864,48 @@ static void xk_put_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, co
  * 11. xj_  jobs
  *
  *  Owns      two sets of staging buffers and the commands in flight.
- *  Assumes   the seam's rules were checked by its functions (section 13).
- *  Ensures   a job ends in one of three ways: delivered whole; failed with
- *            its buffers free again; or given up at its deadline, and then
- *            its buffers are a zombie's until the driver reports the
- *            command's end, so the device never writes into memory that
- *            means something else. A command that the driver did not
- *            execute (state still "new" after its signal) or that ended in
- *            an error is submitted once more after a pause: both happen for
- *            some tens of milliseconds after a timeout. Success is state 4
- *            and nothing else.
- *  Costs     one submission and one wait a job where the driver chains,
- *            one a product elsewhere.
+ *  Assumes   the functions of section 14 checked the interface's rules.
+ *  Ensures   a job ends in one of three ways: delivered completely; failed
+ *            with its buffers free again; or given up at its deadline. Its
+ *            buffers then stay reserved (a zombie) until the driver reports
+ *            the command's end, so the device never writes into reused
+ *            memory. A command that the driver did not execute (state still
+ *            "new" after its signal) or that ended in an error is submitted
+ *            once more after a pause: both happen for some tens of
+ *            milliseconds after a timeout. Only state 4 is success.
+ *  Costs     one submission and one wait per job where the driver supports
+ *            chains, else one per product.
  * ====================================================================== */
 #define XJ_SLOTS 2u
-/* After a timeout the driver rebuilds the context, within 10 to 20 ms on Linux 7.2; commands that
- * come meanwhile end untouched, or in an error when they meet a context without its kernel. */
+/* After a timeout the driver rebuilds the context, within 10 to 20 ms on Linux 7.2. Commands that
+ * arrive meanwhile end without being executed, or in an error if the context has no kernel yet. */
 #define XJ_REBUILD_NS INT64_C(50000000)
 #define XJ_CONTEXTS 16u
 
-enum { XJ_FREE, XJ_FLYING, XJ_ZOMBIE };
+enum { XJ_FREE, XJ_IN_FLIGHT, XJ_ZOMBIE };
 
-typedef struct xj_part {
+typedef struct xj_product {
     xb_bo command, a, c;
-    unsigned a_part;             /* the part whose copy of A this one uses */
+    unsigned a_from;             /* the part whose copy of A is used */
     uint32_t weight, kernel, m;
-    const int8_t *source;        /* A as given, to find equal ones; not read later */
+    const int8_t *source;        /* the caller's A, to detect equal ones; not read later */
     size_t lda;
     int32_t *out;
     size_t ldc;
     void (*take)(void *user, size_t index, const int32_t *c, size_t ldc);
     void *user;
-} xj_part;
+} xj_product;
 
 typedef struct xj_slot {
     int state;
     uint32_t generation;
     unsigned context;
     size_t count;                /* products */
-    size_t commands, done;       /* given to the driver; known to have left it */
-    uint64_t seq[XA_CHAIN_MOST];
+    size_t commands, done;       /* submitted; known to have completed */
+    uint64_t seq[XA_CHAIN_MAX];
     int64_t submitted_ns;
     xb_bo chain;
-    xj_part parts[XA_CHAIN_MOST];
+    xj_product products[XA_CHAIN_MAX];
 } xj_slot;
 
 typedef struct xj_engine {
@@ -2912,34 +2915,34 @@ typedef struct xj_engine {
     xb_space space;
     xp_pack *pack;
     xq_context contexts[XJ_CONTEXTS];
-    xk_kernel *kernels;          /* one for each of the pack's, working or not */
-    unsigned chain;              /* products in a job */
+    xk_kernel *kernels;          /* one per kernel of the pack, working or not */
+    unsigned chain;              /* most products of a job */
     xj_slot slots[XJ_SLOTS];
     xk_weight *weights;
     size_t n_weights;
-    int64_t quiet_until_ns;      /* the driver may be rebuilding a context until then */
+    int64_t rebuild_until_ns;    /* the driver may be rebuilding a context until then */
     wnpu_accel_account account;
 } xj_engine;
 
-/* The command buffer that the driver was given for command i of a job. */
+/* The command buffer that was submitted for command i of a job. */
 static const xb_bo *xj_command(const xj_engine *e, const xj_slot *slot, size_t i)
 {
-    return e->device.chains && slot->count > 1 ? &slot->chain : &slot->parts[i].command;
+    return e->device.chains && slot->count > 1 ? &slot->chain : &slot->products[i].command;
 }
 
-/* Every buffer of parts first..end-1, each once: a duplicate is an error (EALREADY), and what is
- * not named may be paged out. */
-static size_t xj_args(const xj_engine *e, const xj_slot *slot, size_t first, size_t end,
-                      uint32_t *args)
+/* Lists every buffer of products first..end-1 once: duplicates are an error (EALREADY), and buffers
+ * that are not listed may be paged out. */
+static size_t xj_buffers(const xj_engine *e, const xj_slot *slot, size_t first, size_t end,
+                         uint32_t *args)
 {
     size_t n = 0, i, j, k;
     for (i = first; i < end; i++) {
-        const xj_part *part = &slot->parts[i];
+        const xj_product *product = &slot->products[i];
         uint32_t four[4];
-        four[0] = e->kernels[part->kernel].stream.handle;
-        four[1] = slot->parts[part->a_part].a.handle;
-        four[2] = e->weights[part->weight].bo.handle;
-        four[3] = part->c.handle;
+        four[0] = e->kernels[product->kernel].stream.handle;
+        four[1] = slot->products[product->a_from].a.handle;
+        four[2] = e->weights[product->weight].bo.handle;
+        four[3] = product->c.handle;
         for (j = 0; j < 4; j++) {
             for (k = 0; k < n && args[k] != four[j]; k++) {
             }
@@ -2951,39 +2954,39 @@ static size_t xj_args(const xj_engine *e, const xj_slot *slot, size_t first, siz
     return n;
 }
 
-/* Writes every command of the job anew: header, payload, chain. */
-static void xj_fill(const xj_engine *e, const xj_slot *slot)
+/* Writes every command of the job: header, payload, chain. */
+static void xj_write_commands(const xj_engine *e, const xj_slot *slot)
 {
-    uint32_t handles[XA_CHAIN_MOST];
+    uint32_t handles[XA_CHAIN_MAX];
     size_t i;
     for (i = 0; i < slot->count; i++) {
-        const xj_part *part = &slot->parts[i];
-        const xk_kernel *kernel = &e->kernels[part->kernel];
+        const xj_product *product = &slot->products[i];
+        const xk_kernel *kernel = &e->kernels[product->kernel];
         uint64_t address[3];
-        address[kernel->p->a_arg] = slot->parts[part->a_part].a.address;
-        address[kernel->p->b_arg] = e->weights[part->weight].bo.address;
-        address[kernel->p->c_arg] = part->c.address;
-        xq_start(&part->command, &kernel->stream, kernel->p->bytes, address);
-        handles[i] = part->command.handle;
+        address[kernel->p->a_arg] = slot->products[product->a_from].a.address;
+        address[kernel->p->b_arg] = e->weights[product->weight].bo.address;
+        address[kernel->p->c_arg] = product->c.address;
+        xq_start(&product->command, &kernel->stream, kernel->p->bytes, address);
+        handles[i] = product->command.handle;
     }
     if (e->device.chains && slot->count > 1) {
         xq_chain(&slot->chain, handles, slot->count);
     }
 }
 
-/* Hands the filled commands to the driver. 0 or an errno; then those given already stay counted. */
-static int xj_launch(xj_engine *e, xj_slot *slot)
+/* Submits the filled commands. 0 or an errno; commands submitted before a failure stay counted. */
+static int xj_submit(xj_engine *e, xj_slot *slot)
 {
-    uint32_t args[4 * XA_CHAIN_MOST];
+    uint32_t args[4 * XA_CHAIN_MAX];
     int whole = e->device.chains || slot->count == 1, err = 0;
     size_t wanted = whole ? 1 : slot->count, n;
-    xj_fill(e, slot);
+    xj_write_commands(e, slot);
     slot->commands = 0;
     slot->done = 0;
     slot->submitted_ns = xu_now_ns();
     while (slot->commands < wanted && err == 0) {
         size_t i = slot->commands;
-        n = xj_args(e, slot, i, whole ? slot->count : i + 1, args);
+        n = xj_buffers(e, slot, i, whole ? slot->count : i + 1, args);
         err = xq_submit(&e->space, &e->contexts[slot->context], xj_command(e, slot, i), args, n,
                         &slot->seq[i]);
         if (err == 0) {
@@ -2994,31 +2997,31 @@ static int xj_launch(xj_engine *e, xj_slot *slot)
     return err;
 }
 
-/* Copies the A of every part that is the first with it, and writes it back to memory. */
+/* Copies each distinct A into its staging buffer and writes it back to memory. */
 static int xj_upload(xj_engine *e, xj_slot *slot)
 {
     size_t i, j;
     for (i = 0; i < slot->count; i++) {
-        xj_part *part = &slot->parts[i];
-        const xk_weight *weight = &e->weights[part->weight];
-        const xp_kernel *p = e->kernels[part->kernel].p;
+        xj_product *product = &slot->products[i];
+        const xk_weight *weight = &e->weights[product->weight];
+        const xp_kernel *p = e->kernels[product->kernel].p;
         size_t bytes;
         int err;
         for (j = 0; j < i; j++) {
-            const xj_part *other = &slot->parts[j];
+            const xj_product *other = &slot->products[j];
             const xp_kernel *q = e->kernels[other->kernel].p;
-            if (other->source == part->source && other->lda == part->lda && other->m == part->m &&
-                e->weights[other->weight].k == weight->k && q->k == p->k &&
-                q->a_bytes == p->a_bytes && q->m == p->m) {
+            if (other->source == product->source && other->lda == product->lda &&
+                other->m == product->m && e->weights[other->weight].k == weight->k &&
+                q->k == p->k && q->a_bytes == p->a_bytes && q->m == p->m) {
                 break;
             }
         }
-        part->a_part = j < i ? slot->parts[j].a_part : (unsigned)i;
+        product->a_from = j < i ? slot->products[j].a_from : (unsigned)i;
         if (j < i) {
             continue;
         }
-        bytes = xk_put_a(p, part->a.va, part->m, weight->k, part->source, part->lda);
-        err = xb_flush(&e->space, &part->a, 0, bytes);
+        bytes = xk_pack_a(p, product->a.va, product->m, weight->k, product->source, product->lda);
+        err = xb_flush(&e->space, &product->a, 0, bytes);
         if (err != 0) {
             return err;
         }
@@ -3027,7 +3030,7 @@ static int xj_upload(xj_engine *e, xj_slot *slot)
     return 0;
 }
 
-/* Looks whether the driver is done with what was given up; waits for it until deadline_ns. */
+/* Frees the slots of given-up jobs that have completed; waits for them until deadline_ns. */
 static void xj_reap(xj_engine *e, int64_t deadline_ns)
 {
     size_t i, s;
@@ -3050,10 +3053,10 @@ static void xj_reap(xj_engine *e, int64_t deadline_ns)
         for (s = 0; s < XJ_SLOTS; s++) {
             busy |= e->slots[s].state == XJ_ZOMBIE;
         }
-        if (weight->used && weight->condemned && !busy) {
+        if (weight->used && weight->release_pending && !busy) {
             xb_free(&e->space, &weight->bo);
             weight->used = 0;
-            weight->condemned = 0;
+            weight->release_pending = 0;
         }
     }
 }
@@ -3068,23 +3071,23 @@ static int xj_zombies(const xj_engine *e)
     return n;
 }
 
-/* Starts a job whose parts [0, count) have weight, kernel, m, source and receiver set. */
+/* Starts a job whose products [0, count) have weight, kernel, m, source and destination set. */
 static int xj_start(xj_engine *e, xj_slot *slot, size_t count, xd_why *why)
 {
     int err;
     slot->count = count;
-    slot->context = e->kernels[slot->parts[0].kernel].context;
+    slot->context = e->kernels[slot->products[0].kernel].context;
     slot->generation++;
     err = xj_upload(e, slot);
     if (err == 0) {
-        err = xj_launch(e, slot);
-        slot->state = slot->commands == 0 ? XJ_FREE : err != 0 ? XJ_ZOMBIE : XJ_FLYING;
+        err = xj_submit(e, slot);
+        slot->state = slot->commands == 0 ? XJ_FREE : err != 0 ? XJ_ZOMBIE : XJ_IN_FLIGHT;
     }
     return err == 0 ? WNPU_OK : xd_errno(why, XD_SUBMIT, err, "submitting to the NPU");
 }
 
-/* Waits until every command of the job has left the driver; 0 or an errno. */
-static int xj_settle(xj_engine *e, xj_slot *slot, int64_t deadline_ns)
+/* Waits until every command of the job has completed; 0 or an errno. */
+static int xj_wait_all(xj_engine *e, xj_slot *slot, int64_t deadline_ns)
 {
     xq_context *context = &e->contexts[slot->context];
     while (slot->done < slot->commands) {
@@ -3100,8 +3103,8 @@ static int xj_settle(xj_engine *e, xj_slot *slot, int64_t deadline_ns)
     return 0;
 }
 
-/* The first state among the job's commands that is not "completed", else "completed". */
-static unsigned xj_verdict(const xj_engine *e, const xj_slot *slot)
+/* The first state other than "completed" among the job's commands, else "completed". */
+static unsigned xj_end_state(const xj_engine *e, const xj_slot *slot)
 {
     size_t i;
     for (i = 0; i < slot->commands; i++) {
@@ -3122,45 +3125,45 @@ static const char *xj_state_name(unsigned state)
     return state < sizeof names / sizeof names[0] ? names[state] : "unknown";
 }
 
-/* Gives the results to whom they belong. */
+/* Copies or hands out the results of a completed job. */
 static int xj_deliver(xj_engine *e, const xj_slot *slot)
 {
     size_t i, row;
-    for (i = 0; i < slot->count; i++) { /* all or nothing: what can fail comes first */
-        const xj_part *part = &slot->parts[i];
-        size_t bytes = (size_t)part->m * e->kernels[part->kernel].p->n * 4;
-        int err = xb_flush(&e->space, &part->c, 0, bytes);
+    for (i = 0; i < slot->count; i++) { /* all or nothing: fallible steps first */
+        const xj_product *product = &slot->products[i];
+        size_t bytes = (size_t)product->m * e->kernels[product->kernel].p->n * 4;
+        int err = xb_flush(&e->space, &product->c, 0, bytes);
         if (err != 0) {
             return err;
         }
         e->account.bytes_out += bytes;
     }
     for (i = 0; i < slot->count; i++) {
-        const xj_part *part = &slot->parts[i];
-        const xk_weight *weight = &e->weights[part->weight];
-        const xp_kernel *p = e->kernels[part->kernel].p;
-        const int32_t *c = (const int32_t *)(const void *)part->c.va;
-        if (part->take != NULL) {
-            part->take(part->user, i, c, p->n);
+        const xj_product *product = &slot->products[i];
+        const xk_weight *weight = &e->weights[product->weight];
+        const xp_kernel *p = e->kernels[product->kernel].p;
+        const int32_t *c = (const int32_t *)(const void *)product->c.va;
+        if (product->take != NULL) {
+            product->take(product->user, i, c, p->n);
         }
-        for (row = 0; part->out != NULL && row < part->m; row++) {
-            memcpy(part->out + row * part->ldc, c + row * p->n, (size_t)weight->n * 4);
+        for (row = 0; product->out != NULL && row < product->m; row++) {
+            memcpy(product->out + row * product->ldc, c + row * p->n, (size_t)weight->n * 4);
         }
         e->account.products++;
-        e->account.macs += (uint64_t)part->m * weight->n * weight->k;
+        e->account.macs += (uint64_t)product->m * weight->n * weight->k;
         e->account.padded_macs += (uint64_t)p->m * p->n * p->k;
     }
     e->account.jobs++;
     return 0;
 }
 
-/* The whole end of a job: wait, judge, perhaps once more, deliver. */
+/* Completes a job: waits, checks the state, resubmits once if that may help, delivers. */
 static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *why)
 {
     int err, again = 0;
     unsigned state;
     for (;; again = 1) {
-        err = xj_settle(e, slot, deadline_ns);
+        err = xj_wait_all(e, slot, deadline_ns);
         if (err != 0) {
             slot->state = XJ_ZOMBIE;
             return err == ETIME
@@ -3169,7 +3172,7 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
                        : xd_errno(why, XD_SUBMIT, err, "waiting for the NPU");
         }
         e->account.busy_ms += (double)(xu_now_ns() - slot->submitted_ns) * 1e-6;
-        state = xj_verdict(e, slot);
+        state = xj_end_state(e, slot);
         if ((state != XA_STATE_NEW && state != XA_STATE_ERROR) || again) {
             break;
         }
@@ -3178,7 +3181,7 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
         }
         xu_sleep_until(xu_now_ns() + XJ_REBUILD_NS);
         e->account.retries++;
-        err = xj_launch(e, slot);
+        err = xj_submit(e, slot);
         if (err != 0) {
             slot->state = slot->commands == 0 ? XJ_FREE : XJ_ZOMBIE;
             return xd_errno(why, XD_SUBMIT, err, "submitting to the NPU again");
@@ -3186,7 +3189,7 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
     }
     slot->state = XJ_FREE;
     if (state == XA_STATE_TIMEOUT) {
-        e->quiet_until_ns = xu_add_ns(xu_now_ns(), XJ_REBUILD_NS);
+        e->rebuild_until_ns = xu_add_ns(xu_now_ns(), XJ_REBUILD_NS);
     }
     if (state != XA_STATE_COMPLETED) {
         e->contexts[slot->context].suspect |= state == XA_STATE_NEW;
@@ -3197,56 +3200,56 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
     return err == 0 ? WNPU_OK : xd_errno(why, XD_BUFFER, err, "flushing a result");
 }
 
-/* Staging buffers for one slot. Outputs and inputs are flushed once so that no line of their
- * creation is dirty. */
-static int xj_staging(xj_engine *e, xj_slot *slot, uint64_t a_bytes, uint64_t c_bytes, xd_why *why)
+/* Creates the staging buffers of a slot. They are flushed once, so that no cache line is dirty from
+ * their creation. */
+static int xj_alloc_staging(xj_engine *e, xj_slot *slot, uint64_t a_bytes, uint64_t c_bytes,
+                            xd_why *why)
 {
     unsigned i;
     int err = 0, code = xb_new(&e->space, &slot->chain, XA_BO_CMD, XA_CMD_BYTES, why);
     for (i = 0; i < e->chain && code == WNPU_OK && err == 0; i++) {
-        xj_part *part = &slot->parts[i];
-        code = xb_new(&e->space, &part->command, XA_BO_CMD, XA_CMD_BYTES, why);
+        xj_product *product = &slot->products[i];
+        code = xb_new(&e->space, &product->command, XA_BO_CMD, XA_CMD_BYTES, why);
         if (code == WNPU_OK) {
-            code = xb_new(&e->space, &part->a, XA_BO_SHMEM, a_bytes, why);
+            code = xb_new(&e->space, &product->a, XA_BO_SHMEM, a_bytes, why);
         }
         if (code == WNPU_OK) {
-            code = xb_new(&e->space, &part->c, XA_BO_SHMEM, c_bytes, why);
+            code = xb_new(&e->space, &product->c, XA_BO_SHMEM, c_bytes, why);
         }
         if (code == WNPU_OK) {
-            err = xb_flush(&e->space, &part->a, 0, part->a.bytes);
-            err = err != 0 ? err : xb_flush(&e->space, &part->c, 0, part->c.bytes);
+            err = xb_flush(&e->space, &product->a, 0, product->a.bytes);
+            err = err != 0 ? err : xb_flush(&e->space, &product->c, 0, product->c.bytes);
         }
     }
     return err != 0 ? xd_errno(why, XD_BUFFER, err, "flushing a buffer of the NPU") : code;
 }
 
-static void xj_unstage(xj_engine *e, xj_slot *slot)
+static void xj_free_staging(xj_engine *e, xj_slot *slot)
 {
-    size_t i = XA_CHAIN_MOST;
+    size_t i = XA_CHAIN_MAX;
     while (i-- > 0) {
-        xb_free(&e->space, &slot->parts[i].c);
-        xb_free(&e->space, &slot->parts[i].a);
-        xb_free(&e->space, &slot->parts[i].command);
+        xb_free(&e->space, &slot->products[i].c);
+        xb_free(&e->space, &slot->products[i].a);
+        xb_free(&e->space, &slot->products[i].command);
     }
     xb_free(&e->space, &slot->chain);
 }
 /* ======================================================================
  * 12. xv_  self-test
  *
- *  Owns      the proof that a kernel multiplies, before its first use and
- *            after every recovery.
- *  Assumes   weight 0 of the engine is set aside for it, nothing flies.
- *  Ensures   every element of every result was checked: each row against
- *            a random combination of its columns, C r = A (B r) modulo
- *            2^32 with r odd (which finds every single wrong element and
- *            lets others pass with less than one chance in millions), and
- *            three rows element by element. The output buffer is filled
- *            with something else first, so that a result which was not
- *            written is seen.
+ *  Owns      the test that a kernel multiplies correctly, before its first
+ *            use and after every recovery.
+ *  Assumes   weight 0 of the engine is reserved for it, no job in flight.
+ *  Ensures   every element of every result is checked: each row through a
+ *            random combination of its columns, C r = A (B r) modulo 2^32
+ *            with r odd (detects every single wrong element and misses
+ *            several with a probability below one in millions), and three
+ *            rows element by element. The output buffer is filled with
+ *            other values first, so that missing writes are detected.
  *  Costs     five submissions and some milliseconds of CPU.
  * ====================================================================== */
-#define XV_RUNS 2u               /* whose shortest time counts */
-#define XV_CHAIN 3u              /* products in a chain, to know what one more costs */
+#define XV_RUNS 2u               /* the shortest counts */
+#define XV_CHAIN 3u              /* products of the chain that measures the cost of one more */
 
 typedef struct xv_scratch {
     int8_t *a, *b;               /* [M, K], [N, K] of the largest kernels */
@@ -3261,7 +3264,7 @@ typedef struct xv_test {
     long bad_row;                /* -1: none */
 } xv_test;
 
-/* splitmix64 (S. Vigna): the next of a sequence of well-mixed numbers. */
+/* splitmix64 (S. Vigna): the next pseudo-random number. */
 static uint64_t xv_random(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -3270,7 +3273,7 @@ static uint64_t xv_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* -127..127, or only the two ends. */
+/* Random values in -127..127, or only -127 and 127. */
 static void xv_values(int8_t *to, size_t count, uint64_t *state, int extremes)
 {
     size_t i;
@@ -3280,7 +3283,7 @@ static void xv_values(int8_t *to, size_t count, uint64_t *state, int extremes)
     }
 }
 
-/* B r and the r themselves, modulo 2^32. */
+/* Random odd r and the product B r, modulo 2^32. */
 static void xv_project(const xv_test *test, uint64_t *state)
 {
     const xp_kernel *p = test->p;
@@ -3296,7 +3299,7 @@ static void xv_project(const xv_test *test, uint64_t *state)
     }
 }
 
-static int xv_row(const xv_test *test, size_t row, const int32_t *c, int whole)
+static int xv_check_row(const xv_test *test, size_t row, const int32_t *c, int whole)
 {
     const xp_kernel *p = test->p;
     const xv_scratch *s = test->scratch;
@@ -3321,7 +3324,7 @@ static int xv_row(const xv_test *test, size_t row, const int32_t *c, int whole)
     return left == right ? 0 : -1;
 }
 
-static void xv_take(void *user, size_t index, const int32_t *c, size_t ldc)
+static void xv_receive(void *user, size_t index, const int32_t *c, size_t ldc)
 {
     xv_test *test = user;
     size_t row, m = test->p->m;
@@ -3329,13 +3332,13 @@ static void xv_take(void *user, size_t index, const int32_t *c, size_t ldc)
     test->products++;
     for (row = 0; row < m && test->bad_row < 0; row++) {
         int whole = row == 0 || row == m / 2 || row == m - 1;
-        if (xv_row(test, row, c + row * ldc, whole) != 0) {
+        if (xv_check_row(test, row, c + row * ldc, whole) != 0) {
             test->bad_row = (long)row;
         }
     }
 }
 
-/* Operands of a job of count equal products, fresh numbers, and results that were not written. */
+/* Fills a job of count equal products with random operands and overwrites its result buffers. */
 static int xv_fill(xj_engine *e, const xv_test *test, uint32_t kernel, size_t count, int extremes,
                    uint64_t seed)
 {
@@ -3351,28 +3354,28 @@ static int xv_fill(xj_engine *e, const xv_test *test, uint32_t kernel, size_t co
     weight->kernel = kernel;
     weight->n = p->n;
     weight->k = p->k;
-    xk_put_b(p, weight->bo.va, p->n, p->k, s->b, p->k);
+    xk_pack_b(p, weight->bo.va, p->n, p->k, s->b, p->k);
     err = xb_flush(&e->space, &weight->bo, 0, (size_t)xk_bytes_b(p));
     for (i = 0; i < count && err == 0; i++) {
-        xj_part *part = &slot->parts[i];
-        part->weight = 0;
-        part->kernel = kernel;
-        part->m = p->m;
-        part->source = s->a;
-        part->lda = p->k;
-        part->out = NULL;
-        part->take = xv_take;
-        /* Invalidate before writing too: lines that nobody read since the device wrote them are
-         * stale here, and a write that begins in the middle of one would bring the rest back. */
-        err = xb_flush(&e->space, &part->c, 0, (size_t)xk_bytes_c(p));
-        memset(part->c.va, 0x5a, (size_t)xk_bytes_c(p));
-        err = err != 0 ? err : xb_flush(&e->space, &part->c, 0, (size_t)xk_bytes_c(p));
+        xj_product *product = &slot->products[i];
+        product->weight = 0;
+        product->kernel = kernel;
+        product->m = p->m;
+        product->source = s->a;
+        product->lda = p->k;
+        product->out = NULL;
+        product->take = xv_receive;
+        /* Invalidate before writing too: lines not read since the device wrote them are stale, and
+         * a partial write to such a line would bring its stale rest back. */
+        err = xb_flush(&e->space, &product->c, 0, (size_t)xk_bytes_c(p));
+        memset(product->c.va, 0x5a, (size_t)xk_bytes_c(p));
+        err = err != 0 ? err : xb_flush(&e->space, &product->c, 0, (size_t)xk_bytes_c(p));
     }
     return err;
 }
 
-/* One job of count equal products, run so many times; *us gets the shortest time that the driver
- * took, without the check of the results. Each run has test_ms from its submission on, but not
+/* Runs a job of count equal products `runs` times; *us gets the shortest time in the driver, not
+ * counting the check of the results. Each run may take test_ms from its submission on, but not
  * beyond deadline_ns. */
 static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t count, unsigned runs,
                   int extremes, uint64_t seed, int64_t deadline_ns, double *us, xd_why *why)
@@ -3390,7 +3393,7 @@ static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t cou
         return xd_errno(why, XD_BUFFER, err, "flushing a buffer of the NPU");
     }
     for (i = 0; i < count; i++) {
-        slot->parts[i].user = &test;
+        slot->products[i].user = &test;
     }
     for (i = 0; i < runs && code == WNPU_OK && test.bad_row < 0; i++) {
         int64_t own = xu_add_ns(xu_now_ns(), (int64_t)e->config.test_ms * 1000000);
@@ -3404,18 +3407,18 @@ static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t cou
     }
     if (code == WNPU_OK && test.bad_row >= 0) {
         return xd_fail(why, WNPU_AMDXDNA_SELF_TEST, WNPU_E_ACCEL, "kernel %lux%lux%lu computes "
-                       "something else than a product (row %ld is wrong)",
+                       "a wrong product (row %ld)",
                        (unsigned long)test.p->m, (unsigned long)test.p->n,
                        (unsigned long)test.p->k, test.bad_row);
     }
     if (code == WNPU_OK && test.products != count * runs) {
-        return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_INTERNAL, "a self-test lost a product");
+        return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_INTERNAL, "a self-test got too few results");
     }
     return code;
 }
 
-/* Everything about one kernel, and what it costs. The first run may wake the device, and other
- * programs make some runs longer: each cost is the shortest of a few. */
+/* Tests one kernel and measures its costs. The first run may wake the device, and other programs
+ * delay some runs, so each cost is the shortest of a few runs. */
 static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel,
                      wnpu_accel_shape *shape, xd_why *why)
 {
@@ -3435,26 +3438,26 @@ static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel,
 }
 
 /* ======================================================================
- * 13. xm_  renewing contexts
+ * 13. xm_  reopening contexts
  *
- *  Owns      the helper thread that closes contexts and opens them anew.
- *  Assumes   while a renewal is under way nobody else uses the contexts:
- *            the accelerator is SUSPECT and takes no jobs.
+ *  Owns      the helper thread that closes contexts and opens them again.
+ *  Assumes   while it works nobody else uses the contexts: the accelerator
+ *            is SUSPECT and accepts no jobs.
  *  Ensures   a probe keeps its deadline although the driver may block for
  *            seconds: CREATE_HWCTX up to 5 s when the firmware is dead,
- *            DESTROY_HWCTX up to 2 s when a command hangs. A renewal that
- *            takes longer than its probe is collected by a later probe.
+ *            DESTROY_HWCTX up to 2 s when a command hangs. Work that takes
+ *            longer than its probe is collected by a later probe.
  *  Costs     one thread per accelerator, created at opening with all
  *            signals blocked, asleep otherwise; one descriptor. Without
  *            threads (WNPU_NO_THREADS) a probe may block that long.
  * ====================================================================== */
 enum { XM_IDLE, XM_RUNNING, XM_DONE };
 
-typedef struct xm_renewal {
+typedef struct xm_reopening {
     xb_space *space;
     xq_context *contexts;
-    unsigned wanted;             /* bit c: context c is closed and opened anew */
-    int pending;                 /* started and not collected; the caller's, not the thread's */
+    unsigned wanted;             /* bit c: context c is closed and opened again */
+    int pending;                 /* started, not collected; used by the caller only */
     int state;                   /* XM_IDLE, XM_RUNNING, XM_DONE */
     int code;                    /* valid in XM_DONE, with its error and cause */
     wnpu_error error;
@@ -3464,12 +3467,12 @@ typedef struct xm_renewal {
     pthread_mutex_t lock;        /* guards state and quit */
     pthread_cond_t changed;
     int started, quit;
-    int done_fd;                 /* eventfd: readable when a renewal has ended */
+    int done_fd;                 /* eventfd: readable when the thread has finished */
 #endif
-} xm_renewal;
+} xm_reopening;
 
-/* Closes and opens every wanted context. A failure leaves the others as they are. */
-static int xm_work(xm_renewal *r)
+/* Closes and opens every wanted context. A failure leaves the remaining ones as they are. */
+static int xm_work(xm_reopening *r)
 {
     unsigned c;
     int code = WNPU_OK;
@@ -3485,25 +3488,25 @@ static int xm_work(xm_renewal *r)
 }
 
 #ifdef WNPU_NO_THREADS
-static int xm_begin(xm_renewal *r)
+static int xm_begin(xm_reopening *r)
 {
     (void)r;
     return 0;
 }
 
-static void xm_end(xm_renewal *r)
+static void xm_end(xm_reopening *r)
 {
     (void)r;
 }
 
-static void xm_start(xm_renewal *r, unsigned wanted)
+static void xm_start(xm_reopening *r, unsigned wanted)
 {
     r->wanted = wanted;
     r->code = xm_work(r);
     r->state = XM_DONE;
 }
 
-static int xm_wait(xm_renewal *r, int64_t deadline_ns)
+static int xm_wait(xm_reopening *r, int64_t deadline_ns)
 {
     (void)deadline_ns;
     return r->state == XM_DONE;
@@ -3511,7 +3514,7 @@ static int xm_wait(xm_renewal *r, int64_t deadline_ns)
 #else
 static void *xm_main(void *opaque)
 {
-    xm_renewal *r = opaque;
+    xm_reopening *r = opaque;
     const uint64_t one = 1;
     ssize_t written;
     (void)pthread_mutex_lock(&r->lock);
@@ -3524,7 +3527,7 @@ static void *xm_main(void *opaque)
         r->code = xm_work(r);
         (void)pthread_mutex_lock(&r->lock);
         r->state = XM_DONE;
-        written = write(r->done_fd, &one, sizeof one); /* only wakes the waiter earlier */
+        written = write(r->done_fd, &one, sizeof one); /* only an early wake-up */
         (void)written;
     }
     (void)pthread_mutex_unlock(&r->lock);
@@ -3532,7 +3535,7 @@ static void *xm_main(void *opaque)
 }
 
 /* Creates the thread. 0 or a positive errno. */
-static int xm_begin(xm_renewal *r)
+static int xm_begin(xm_reopening *r)
 {
     sigset_t all, old;
     int err;
@@ -3556,9 +3559,9 @@ static int xm_begin(xm_renewal *r)
     return 0;
 }
 
-/* Waits for a renewal under way: up to some seconds. In a forked child there is no thread to wait
- * for, and the descriptor is the parent's. */
-static void xm_end(xm_renewal *r)
+/* Waits for the thread, up to some seconds. A forked child has no thread, and the descriptor is the
+ * parent's. */
+static void xm_end(xm_reopening *r)
 {
     if (!r->started || r->space->device->pid != getpid()) {
         return;
@@ -3574,7 +3577,7 @@ static void xm_end(xm_renewal *r)
     r->started = 0;
 }
 
-static void xm_start(xm_renewal *r, unsigned wanted)
+static void xm_start(xm_reopening *r, unsigned wanted)
 {
     r->wanted = wanted;
     (void)pthread_mutex_lock(&r->lock);
@@ -3583,8 +3586,8 @@ static void xm_start(xm_renewal *r, unsigned wanted)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* 1 when the renewal has ended by then, 0 when it is still under way. */
-static int xm_wait(xm_renewal *r, int64_t deadline_ns)
+/* Waits until the deadline: 1 when the thread has finished, 0 when it is still busy. */
+static int xm_wait(xm_reopening *r, int64_t deadline_ns)
 {
     struct pollfd done;
     uint64_t count;
@@ -3606,13 +3609,14 @@ static int xm_wait(xm_renewal *r, int64_t deadline_ns)
 }
 #endif
 /* ======================================================================
- * 14. xs_  states, the seam
+ * 14. xs_  device states and the wnpu_accel interface
  *
  *  Owns      opening and closing, health, the functions of wnpu_accel.
  *  Assumes   one thread at a time.
- *  Ensures   opening unwinds in reverse order through one exit; whatever
- *            fails later leaves an accelerator that answers.
- *  Costs     opening: the pack's check, the self-tests; no memory later
+ *  Ensures   opening unwinds in reverse order through one exit; later
+ *            failures leave an accelerator whose functions still return.
+ *  Costs     opening: the check of the pack and the self-tests; nothing is
+ *            allocated after the last resident().
  *            than resident().
  *
  *             +-----------------------------------------------+
@@ -3628,28 +3632,28 @@ static int xm_wait(xm_renewal *r, int64_t deadline_ns)
  *             +--------->| OFF |<-----------------------------+
  *              forked    +-----+    eighth failure in a row
  *
- *  Only OK takes jobs. Jobs that fly when another fails may still be waited
- *  for. The caller does the work itself in every other state.
+ *  Only OK accepts jobs. Jobs in flight when another fails may still be
+ *  waited for. In every other state the caller computes on the CPU.
  * ====================================================================== */
-#define XS_PROBES 8u             /* failed ones in a row before giving up */
+#define XS_PROBES 8u             /* failed ones in a row before the accelerator is OFF */
 #define XS_DOUBLINGS 6u
-#define XS_CHAIN 8u              /* products in a job, unless the caller says otherwise */
-#define XS_STAGING ((uint64_t)96 << 20) /* or fewer, when their buffers would take more */
-#define XS_PATIENCE_NS INT64_C(20000000) /* for a late job before a probe gives up on it */
-#define XS_FORGIVEN 64u          /* good jobs that clear the record */
+#define XS_CHAIN 8u              /* default of products in a job */
+#define XS_STAGING ((uint64_t)96 << 20) /* upper bound of their buffers; else fewer products */
+#define XS_LATE_JOB_NS INT64_C(20000000) /* a probe's wait for a job that is late */
+#define XS_RESET_JOBS 64u        /* jobs without failure that reset the failure count */
 
 typedef struct xs_accel {
-    wnpu_accel seam;
+    wnpu_accel api;
     xj_engine e;
     xv_scratch scratch;
-    wnpu_accel_shape *shapes;    /* of kernels that passed */
+    wnpu_accel_shape *shapes;    /* of the kernels that passed their test */
     uint32_t *shape_kernel;
     uint32_t n_shapes;
-    int state;                   /* OK, SUSPECT, OFF; PROBE is SUSPECT whose pause is over */
+    int state;                   /* OK, SUSPECT, OFF; PROBE is SUSPECT after its pause */
     int64_t resume_ns;
-    unsigned strikes, failed_probes, good_jobs;
+    unsigned failures_in_row, failed_probes, good_jobs;
     uint64_t fixed;
-    xm_renewal renewal;
+    xm_reopening reopening;
 } xs_accel;
 
 static void xs_reset_why(xd_why *why, wnpu_error *error)
@@ -3658,9 +3662,9 @@ static void xs_reset_why(xd_why *why, wnpu_error *error)
     why->cause = WNPU_AMDXDNA_OTHER;
 }
 
-/* Largest operands of a pack, rounded to pages, and what opening locks with so many products in a
- * job. */
-static uint64_t xs_fixed(const xp_pack *pack, unsigned chain, uint64_t page, uint64_t most[3])
+/* Largest operands of a pack, rounded to pages, and the bytes that opening locks with `chain`
+ * products in a job. */
+static uint64_t xs_fixed_bytes(const xp_pack *pack, unsigned chain, uint64_t page, uint64_t most[3])
 {
     unsigned i;
     most[0] = most[1] = most[2] = 0;
@@ -3672,11 +3676,11 @@ static uint64_t xs_fixed(const xp_pack *pack, unsigned chain, uint64_t page, uin
         bytes[1] = xk_bytes_b(p);
         bytes[2] = xk_bytes_c(p);
         for (j = 0; j < 3; j++) {
-            bytes[j] = xu_round(bytes[j], page);
+            bytes[j] = xu_round_up(bytes[j], page);
             most[j] = bytes[j] > most[j] ? bytes[j] : most[j];
         }
     }
-    return XA_HEAP_BYTES + most[1] + XJ_SLOTS * (xu_round(XA_CMD_BYTES, page) * (chain + 1) +
+    return XA_HEAP_BYTES + most[1] + XJ_SLOTS * (xu_round_up(XA_CMD_BYTES, page) * (chain + 1) +
                                                  chain * (most[0] + most[2]));
 }
 
@@ -3686,7 +3690,7 @@ static uint64_t xs_page(void)
     return page < 4096 ? 4096u : (uint64_t)page;
 }
 
-/* Products in a job as far as pack and configuration decide. */
+/* Products in a job as far as they depend on pack and configuration. */
 static unsigned xs_chain(const xp_pack *pack, const wnpu_amdxdna_config *config, uint64_t page)
 {
     uint64_t most[3];
@@ -3694,7 +3698,7 @@ static unsigned xs_chain(const xp_pack *pack, const wnpu_amdxdna_config *config,
     if (config->max_chain != 0) {
         return config->max_chain;
     }
-    while (chain > 2 && xs_fixed(pack, chain, page, most) - XA_HEAP_BYTES > XS_STAGING) {
+    while (chain > 2 && xs_fixed_bytes(pack, chain, page, most) - XA_HEAP_BYTES > XS_STAGING) {
         chain--;
     }
     return chain;
@@ -3708,12 +3712,12 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
     xp_pack *pack;
     uint64_t most[3], total;
     unsigned i, chain;
-    int code = xu_config(&ours, config, &allocator, error);
+    int code = xu_merge_config(&ours, config, &allocator, error);
     if (code != WNPU_OK || (code = xp_open(&pack, &ours, &allocator, error)) != WNPU_OK) {
         return code;
     }
     chain = xs_chain(pack, &ours, xs_page());
-    total = xs_fixed(pack, chain, xs_page(), most);
+    total = xs_fixed_bytes(pack, chain, xs_page(), most);
     for (i = 0; i < pack->n_kernels && i < capacity && shapes != NULL; i++) {
         const xp_kernel *p = &pack->kernels[i];
         memset(&shapes[i], 0, sizeof shapes[i]);
@@ -3721,7 +3725,7 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
         shapes[i].n = p->n;
         shapes[i].k = p->k;
         shapes[i].group = p->overlay;
-        shapes[i].resident_bytes = xu_round(xk_bytes_b(p), xs_page());
+        shapes[i].resident_bytes = xu_round_up(xk_bytes_b(p), xs_page());
     }
     if (fixed != NULL) {
         *fixed = total;
@@ -3731,27 +3735,27 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
     return code;
 }
 
-/* A failure while in use: cool down. */
+/* A failure in use: SUSPECT, with a pause before the next probe. */
 static void xs_suspect(xs_accel *self, const char *reason)
 {
     wnpu_accel_account *account = &self->e.account;
-    unsigned shift = self->strikes < XS_DOUBLINGS ? self->strikes : XS_DOUBLINGS;
+    unsigned shift = self->failures_in_row < XS_DOUBLINGS ? self->failures_in_row : XS_DOUBLINGS;
     account->failures++;
     if (account->first_failure[0] == '\0') {
-        xu_text(account->first_failure, sizeof account->first_failure, "%.190s", reason);
+        xu_print(account->first_failure, sizeof account->first_failure, "%.190s", reason);
     }
     if (self->state != WNPU_ACCEL_OK) {
-        return; /* a second job of the same accident */
+        return; /* another job of the same failure */
     }
     self->state = WNPU_ACCEL_SUSPECT;
     self->resume_ns = xu_add_ns(xu_now_ns(),
                                 (int64_t)self->e.config.cooldown_ms * 1000000 << shift);
-    self->strikes++;
+    self->failures_in_row++;
     self->good_jobs = 0;
-    xu_log(&self->e.config, WNPU_LOG_WARNING, "NPU set aside: %s", reason);
+    xu_log(&self->e.config, WNPU_LOG_WARNING, "NPU disabled until the next probe: %s", reason);
 }
 
-static int xs_forked(const xs_accel *self, wnpu_error *error)
+static int xs_check_process(const xs_accel *self, wnpu_error *error)
 {
     return self->e.device.pid == getpid()
                ? WNPU_OK : xu_fail(error, WNPU_E_STATE, "the NPU was opened by another process; "
@@ -3761,7 +3765,7 @@ static int xs_forked(const xs_accel *self, wnpu_error *error)
 static int xs_health(void *opaque)
 {
     xs_accel *self = opaque;
-    if (xs_forked(self, NULL) != WNPU_OK) {
+    if (xs_check_process(self, NULL) != WNPU_OK) {
         return WNPU_ACCEL_OFF;
     }
     if (self->state == WNPU_ACCEL_SUSPECT && xu_now_ns() >= self->resume_ns) {
@@ -3786,7 +3790,7 @@ static int xs_describe(void *opaque, wnpu_accel_info *info)
     return xu_export(info, size, &ours, sizeof ours);
 }
 
-/* A free place for a weight; the table doubles. */
+/* An unused entry for a weight; the table grows by doubling. */
 static xk_weight *xs_weight_slot(xj_engine *e, size_t *index)
 {
     size_t i, more = e->n_weights == 0 ? 64 : 2 * e->n_weights;
@@ -3800,14 +3804,14 @@ static xk_weight *xs_weight_slot(xj_engine *e, size_t *index)
     if (more > (size_t)1 << 24) {
         return NULL;
     }
-    grown = xu_new(&e->allocator, more * sizeof *grown);
+    grown = xu_alloc(&e->allocator, more * sizeof *grown);
     if (grown == NULL) {
         return NULL;
     }
     if (e->n_weights > 0) {
         memcpy(grown, e->weights, e->n_weights * sizeof *grown);
     }
-    xu_drop(&e->allocator, e->weights, e->n_weights * sizeof *grown);
+    xu_free(&e->allocator, e->weights, e->n_weights * sizeof *grown);
     *index = e->n_weights;
     e->weights = grown;
     e->n_weights = more;
@@ -3824,7 +3828,7 @@ static int xs_resident(void *opaque, uint32_t shape, uint32_t n, uint32_t k, con
     wnpu_error local;
     xd_why why;
     size_t index;
-    int err, code = xs_forked(self, error);
+    int err, code = xs_check_process(self, error);
     if (code != WNPU_OK) {
         return code;
     }
@@ -3835,20 +3839,20 @@ static int xs_resident(void *opaque, uint32_t shape, uint32_t n, uint32_t k, con
     xj_reap(e, 0);
     weight = xs_weight_slot(e, &index);
     if (weight == NULL) {
-        return xu_fail(error, WNPU_E_MEMORY, "no memory for a weight's record");
+        return xu_fail(error, WNPU_E_MEMORY, "out of memory for the table of weights");
     }
     xs_reset_why(&why, &local);
     p = e->kernels[self->shape_kernel[shape]].p;
     code = xb_new(&e->space, &weight->bo, XA_BO_SHMEM, xk_bytes_b(p), &why);
     if (code == WNPU_OK) {
-        xk_put_b(p, weight->bo.va, n, k, data, ldb);
+        xk_pack_b(p, weight->bo.va, n, k, data, ldb);
         err = xb_flush(&e->space, &weight->bo, 0, weight->bo.bytes);
         if (err != 0) {
             xb_free(&e->space, &weight->bo);
             code = xd_errno(&why, XD_BUFFER, err, "flushing a weight");
         }
     }
-    if (code != WNPU_OK) { /* no memory is no fault of the device's */
+    if (code != WNPU_OK) { /* out of memory is not a device failure */
         if (code != WNPU_E_MEMORY) {
             xs_suspect(self, local.message);
         }
@@ -3856,7 +3860,7 @@ static int xs_resident(void *opaque, uint32_t shape, uint32_t n, uint32_t k, con
     }
     e->account.bytes_in += xk_bytes_b(p);
     weight->used = 1;
-    weight->condemned = 0;
+    weight->release_pending = 0;
     weight->generation++;
     weight->kernel = self->shape_kernel[shape];
     weight->n = n;
@@ -3865,12 +3869,12 @@ static int xs_resident(void *opaque, uint32_t shape, uint32_t n, uint32_t k, con
     return WNPU_OK;
 }
 
-/* Weight 0 is the self-test's and has no name. */
+/* Looks up a weight by handle. Weight 0 belongs to the self-test and has no handle. */
 static xk_weight *xs_weight(xj_engine *e, uint64_t b)
 {
     uint64_t index = b & UINT32_MAX;
     xk_weight *weight = index > 0 && index < e->n_weights ? &e->weights[index] : NULL;
-    return weight != NULL && weight->used && !weight->condemned &&
+    return weight != NULL && weight->used && !weight->release_pending &&
            weight->generation == (uint32_t)(b >> 32) ? weight : NULL;
 }
 
@@ -3880,7 +3884,7 @@ static int xs_release(void *opaque, uint64_t b)
     xj_engine *e = &self->e;
     xk_weight *weight = xs_weight(e, b);
     size_t s, i;
-    if (xs_forked(self, NULL) != WNPU_OK) {
+    if (xs_check_process(self, NULL) != WNPU_OK) {
         return WNPU_E_STATE;
     }
     if (weight == NULL) {
@@ -3888,29 +3892,29 @@ static int xs_release(void *opaque, uint64_t b)
     }
     for (s = 0; s < XJ_SLOTS; s++) {
         const xj_slot *slot = &e->slots[s];
-        for (i = 0; slot->state == XJ_FLYING && i < slot->count; i++) {
-            if (&e->weights[slot->parts[i].weight] == weight) {
+        for (i = 0; slot->state == XJ_IN_FLIGHT && i < slot->count; i++) {
+            if (&e->weights[slot->products[i].weight] == weight) {
                 return WNPU_E_STATE;
             }
         }
     }
-    weight->condemned = 1; /* freed at once unless a job that was given up may still read it */
+    weight->release_pending = 1; /* freed at once unless a given-up job may still read it */
     xj_reap(e, 0);
     return WNPU_OK;
 }
 
-static int xs_check(xs_accel *self, const wnpu_accel_product *product, uint32_t group,
-                    wnpu_error *error)
+static int xs_check_product(xs_accel *self, const wnpu_accel_product *product, uint32_t group,
+                            wnpu_error *error)
 {
     const xk_weight *weight = xs_weight(&self->e, product->b);
     const wnpu_accel_shape *shape;
     if (product->shape >= self->n_shapes) {
-        return xu_fail(error, WNPU_E_ARGUMENT, "a product names shape %lu of %lu",
+        return xu_fail(error, WNPU_E_ARGUMENT, "a product refers to shape %lu of %lu",
                        (unsigned long)product->shape, (unsigned long)self->n_shapes);
     }
     shape = &self->shapes[product->shape];
     if (weight == NULL || weight->kernel != self->shape_kernel[product->shape]) {
-        return xu_fail(error, WNPU_E_ARGUMENT, "a product names a weight that is not resident for "
+        return xu_fail(error, WNPU_E_ARGUMENT, "a product uses a weight that is not resident for "
                        "its shape");
     }
     if (product->m == 0 || product->m > shape->m || product->a == NULL ||
@@ -3919,7 +3923,7 @@ static int xs_check(xs_accel *self, const wnpu_accel_product *product, uint32_t 
         return xu_fail(error, WNPU_E_ARGUMENT, "a product's operands do not fit its shape");
     }
     if (shape->group != group) {
-        return xu_fail(error, WNPU_E_ARGUMENT, "the products of a job are of different groups");
+        return xu_fail(error, WNPU_E_ARGUMENT, "the products of a job belong to different groups");
     }
     return WNPU_OK;
 }
@@ -3933,12 +3937,12 @@ static int xs_submit(void *opaque, const wnpu_accel_product *products, size_t co
     wnpu_error local;
     xd_why why;
     size_t i, s;
-    int code = xs_forked(self, error);
+    int code = xs_check_process(self, error);
     if (code != WNPU_OK) {
         return code;
     }
     if (self->state != WNPU_ACCEL_OK) {
-        return xu_fail(error, WNPU_E_STATE, "the NPU is set aside; ask health()");
+        return xu_fail(error, WNPU_E_STATE, "the NPU accepts no jobs at present; see health()");
     }
     if (products == NULL || job == NULL || count == 0 || count > e->chain) {
         return xu_fail(error, WNPU_E_ARGUMENT, "a job has 1 to %u products", e->chain);
@@ -3951,22 +3955,22 @@ static int xs_submit(void *opaque, const wnpu_accel_product *products, size_t co
     }
     for (i = 0; i < count; i++) {
         const wnpu_accel_product *from = &products[i];
-        xj_part *part = &slot->parts[i];
+        xj_product *product = &slot->products[i];
         uint32_t first = products[0].shape < self->n_shapes
                              ? self->shapes[products[0].shape].group : UINT32_MAX;
-        code = xs_check(self, from, first, error);
+        code = xs_check_product(self, from, first, error);
         if (code != WNPU_OK) {
             return code;
         }
-        part->weight = (uint32_t)(from->b & UINT32_MAX);
-        part->kernel = self->shape_kernel[from->shape];
-        part->m = from->m;
-        part->source = from->a;
-        part->lda = from->lda;
-        part->out = from->c;
-        part->ldc = from->ldc;
-        part->take = from->c == NULL ? from->take : NULL;
-        part->user = from->user;
+        product->weight = (uint32_t)(from->b & UINT32_MAX);
+        product->kernel = self->shape_kernel[from->shape];
+        product->m = from->m;
+        product->source = from->a;
+        product->lda = from->lda;
+        product->out = from->c;
+        product->ldc = from->ldc;
+        product->take = from->c == NULL ? from->take : NULL;
+        product->user = from->user;
     }
     xs_reset_why(&why, &local);
     code = xj_start(e, slot, count, &why);
@@ -3986,11 +3990,11 @@ static int xs_wait(void *opaque, uint64_t job, int64_t deadline_ns, wnpu_error *
     wnpu_error local;
     xd_why why;
     int64_t start = xu_now_ns();
-    int code = xs_forked(self, error);
+    int code = xs_check_process(self, error);
     if (code != WNPU_OK) {
         return code;
     }
-    if (index >= XJ_SLOTS || e->slots[index].state != XJ_FLYING ||
+    if (index >= XJ_SLOTS || e->slots[index].state != XJ_IN_FLIGHT ||
         e->slots[index].generation != (uint32_t)(job >> 8)) {
         return xu_fail(error, WNPU_E_ARGUMENT, "no such job is in flight");
     }
@@ -4001,8 +4005,8 @@ static int xs_wait(void *opaque, uint64_t job, int64_t deadline_ns, wnpu_error *
         xs_suspect(self, local.message);
         return xu_fail(error, code, "%s", local.message);
     }
-    if (self->state == WNPU_ACCEL_OK && ++self->good_jobs >= XS_FORGIVEN) {
-        self->strikes = 0;
+    if (self->state == WNPU_ACCEL_OK && ++self->good_jobs >= XS_RESET_JOBS) {
+        self->failures_in_row = 0;
     }
     return WNPU_OK;
 }
@@ -4010,7 +4014,7 @@ static int xs_wait(void *opaque, uint64_t job, int64_t deadline_ns, wnpu_error *
 static void xs_distrust(void *opaque, const char *reason)
 {
     xs_accel *self = opaque;
-    if (xs_forked(self, NULL) == WNPU_OK) {
+    if (xs_check_process(self, NULL) == WNPU_OK) {
         xs_suspect(self, reason == NULL ? "a result was wrong" : reason);
     }
 }
@@ -4026,7 +4030,7 @@ static int xs_account(void *opaque, wnpu_accel_account *account)
     return xu_export(account, size, &ours, sizeof ours);
 }
 
-/* Puts image and stream back if something wrote over them: both lie in memory of this process. */
+/* Restores an image or stream that was overwritten: both are writable memory of this process. */
 static int xs_restore(xj_engine *e, xb_bo *bo, const uint8_t *data, size_t bytes)
 {
     if (bo->handle == 0 || memcmp(bo->va, data, bytes) == 0) {
@@ -4036,9 +4040,9 @@ static int xs_restore(xj_engine *e, xb_bo *bo, const uint8_t *data, size_t bytes
     return xb_flush(&e->space, bo, 0, bytes);
 }
 
-/* The contexts that a probe has to renew: those under suspicion or with a command that hangs, and
- * all of them when an earlier probe has failed. */
-static unsigned xs_worn_out(const xs_accel *self)
+/* Bit set of the contexts that a probe has to reopen: suspect ones and those with a hung command,
+ * or all of them after a failed probe. */
+static unsigned xs_contexts_to_reopen(const xs_accel *self)
 {
     const xj_engine *e = &self->e;
     unsigned c, s, wanted = 0;
@@ -4056,15 +4060,15 @@ static unsigned xs_worn_out(const xs_accel *self)
     return wanted;
 }
 
-/* Renews the contexts that need it, or collects a renewal that an earlier probe has started. Jobs
- * of a closed context have ended: the driver aborts them and the device has let go of them. */
-static int xs_renew(xs_accel *self, int64_t deadline_ns, xd_why *why)
+/* Reopens the contexts that need it, or collects what an earlier probe started. Jobs of a closed
+ * context have ended: the driver aborts them and the device no longer accesses their buffers. */
+static int xs_reopen(xs_accel *self, int64_t deadline_ns, xd_why *why)
 {
     xj_engine *e = &self->e;
-    xm_renewal *r = &self->renewal;
+    xm_reopening *r = &self->reopening;
     unsigned wanted, s;
     if (!r->pending) {
-        wanted = xs_worn_out(self);
+        wanted = xs_contexts_to_reopen(self);
         if (wanted == 0) {
             return WNPU_OK;
         }
@@ -4072,7 +4076,7 @@ static int xs_renew(xs_accel *self, int64_t deadline_ns, xd_why *why)
         r->pending = 1;
     }
     if (!xm_wait(r, deadline_ns)) {
-        return xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the driver is still renewing "
+        return xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the driver is still reopening "
                        "a hardware context");
     }
     r->pending = 0;
@@ -4087,15 +4091,15 @@ static int xs_renew(xs_accel *self, int64_t deadline_ns, xd_why *why)
                               : xd_fail(why, r->why.cause, r->code, "%s", r->error.message);
 }
 
-/* Images and streams restored, contexts renewed where they need it, and one kernel of each context
- * tested. */
-static int xs_revive(xs_accel *self, int64_t deadline_ns, xd_why *why)
+/* Recovery: restores images and streams, reopens contexts where necessary, tests one kernel of each
+ * context. */
+static int xs_recover(xs_accel *self, int64_t deadline_ns, xd_why *why)
 {
     xj_engine *e = &self->e;
     int64_t now = xu_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
     unsigned c, i;
     int code = WNPU_OK, err = 0;
-    for (c = 0; c < e->pack->n_overlays && err == 0 && !self->renewal.pending; c++) {
+    for (c = 0; c < e->pack->n_overlays && err == 0 && !self->reopening.pending; c++) {
         const xp_overlay *o = &e->pack->overlays[c];
         err = xs_restore(e, &e->contexts[c].pdi, o->image.pdi, o->image.bytes);
     }
@@ -4105,7 +4109,7 @@ static int xs_revive(xs_accel *self, int64_t deadline_ns, xd_why *why)
     if (err != 0) {
         return xd_errno(why, XD_BUFFER, err, "restoring a kernel");
     }
-    code = xs_renew(self, deadline_ns - left / 4, why); /* the rest is for the tests */
+    code = xs_reopen(self, deadline_ns - left / 4, why); /* the rest is for the tests */
     for (c = 0; c < e->pack->n_overlays && code == WNPU_OK; c++) {
         for (i = 0; i < self->n_shapes && self->shapes[i].group != c; i++) {
         }
@@ -4118,8 +4122,8 @@ static int xs_revive(xs_accel *self, int64_t deadline_ns, xd_why *why)
     return code;
 }
 
-/* After an unbind every call on the descriptor fails, for ever. */
-static int xs_unplugged(const xs_accel *self)
+/* After an unbind every call on the descriptor fails permanently. */
+static int xs_removed(const xs_accel *self)
 {
     drmVersionPtr version;
     errno = 0;
@@ -4131,15 +4135,15 @@ static int xs_unplugged(const xs_accel *self)
     return errno == ENODEV;
 }
 
-/* Sets the pause after a probe that did not succeed. */
+/* Starts the next, longer pause after a failed probe. */
 static void xs_probe_failed(xs_accel *self, const char *reason)
 {
-    self->state = WNPU_ACCEL_OK; /* so that the pause is set anew, longer */
+    self->state = WNPU_ACCEL_OK; /* lets xs_suspect() set a longer pause */
     xs_suspect(self, reason);
-    if (xs_unplugged(self)) {
+    if (xs_removed(self)) {
         xu_log(&self->e.config, WNPU_LOG_WARNING, "the NPU was removed or unbound from its driver");
         self->state = WNPU_ACCEL_OFF;
-    } else if (!self->renewal.pending && ++self->failed_probes >= XS_PROBES) {
+    } else if (!self->reopening.pending && ++self->failed_probes >= XS_PROBES) {
         self->state = WNPU_ACCEL_OFF;
     }
 }
@@ -4152,31 +4156,31 @@ static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
     wnpu_error local;
     xd_why why;
     size_t s;
-    int code = xs_forked(self, error);
+    int code = xs_check_process(self, error);
     if (code != WNPU_OK) {
         return code;
     }
     for (s = 0; s < XJ_SLOTS; s++) {
-        if (e->slots[s].state == XJ_FLYING) {
+        if (e->slots[s].state == XJ_IN_FLIGHT) {
             return xu_fail(error, WNPU_E_STATE, "wait for the jobs in flight before a probe");
         }
     }
     if (self->state != WNPU_ACCEL_SUSPECT) {
         return self->state == WNPU_ACCEL_OK ? WNPU_OK
-               : xu_fail(error, WNPU_E_STATE, "the NPU failed too often; open it anew");
+               : xu_fail(error, WNPU_E_STATE, "the NPU failed too often; reopen the accelerator");
     }
     e->account.probes++;
     xs_reset_why(&why, &local);
-    if (!self->renewal.pending) { /* else the contexts are not ours to use */
-        xu_sleep_until(e->quiet_until_ns < deadline_ns ? e->quiet_until_ns : deadline_ns);
-        patience = xu_add_ns(xu_now_ns(), XS_PATIENCE_NS);
+    if (!self->reopening.pending) { /* else the helper thread owns the contexts */
+        xu_sleep_until(e->rebuild_until_ns < deadline_ns ? e->rebuild_until_ns : deadline_ns);
+        patience = xu_add_ns(xu_now_ns(), XS_LATE_JOB_NS);
         xj_reap(e, patience < deadline_ns ? patience : deadline_ns);
     }
-    code = xs_revive(self, deadline_ns, &why);
+    code = xs_recover(self, deadline_ns, &why);
     if (code == WNPU_OK) {
         self->state = WNPU_ACCEL_OK;
         self->failed_probes = 0;
-        xu_log(&e->config, WNPU_LOG_INFO, "NPU is back after probe %llu",
+        xu_log(&e->config, WNPU_LOG_INFO, "NPU usable again after probe %llu",
                (unsigned long long)e->account.probes);
         return WNPU_OK;
     }
@@ -4184,14 +4188,14 @@ static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
     return xu_fail(error, code, "%s", local.message);
 }
 
-/* Everything back, in reverse order of opening. Contexts first: once they are gone the device
- * touches no buffer any more. */
+/* Releases everything in reverse order of opening. Contexts come first: without them the device
+ * accesses no buffer. */
 static void xs_teardown(xs_accel *self)
 {
     xj_engine *e = &self->e;
     wnpu_allocator allocator = e->allocator;
     size_t i;
-    xm_end(&self->renewal);
+    xm_end(&self->reopening);
     for (i = 0; i < XJ_CONTEXTS; i++) {
         xq_close(&e->space, &e->contexts[i]);
     }
@@ -4205,23 +4209,23 @@ static void xs_teardown(xs_accel *self)
         xb_free(&e->space, &e->contexts[i].pdi);
     }
     for (i = XJ_SLOTS; i-- > 0;) {
-        xj_unstage(e, &e->slots[i]);
+        xj_free_staging(e, &e->slots[i]);
     }
     xb_free(&e->space, &e->space.heap);
     xd_close(&e->device);
     if (e->pack != NULL) {
         size_t n = e->pack->n_kernels;
-        xu_drop(&allocator, e->kernels, n * sizeof *e->kernels);
-        xu_drop(&allocator, self->shapes, n * sizeof *self->shapes);
-        xu_drop(&allocator, self->shape_kernel, n * sizeof *self->shape_kernel);
+        xu_free(&allocator, e->kernels, n * sizeof *e->kernels);
+        xu_free(&allocator, self->shapes, n * sizeof *self->shapes);
+        xu_free(&allocator, self->shape_kernel, n * sizeof *self->shape_kernel);
     }
-    xu_drop(&allocator, e->weights, e->n_weights * sizeof *e->weights);
-    xu_drop(&allocator, self->scratch.a, self->scratch.a_size);
-    xu_drop(&allocator, self->scratch.b, self->scratch.b_size);
-    xu_drop(&allocator, self->scratch.r, self->scratch.r_size);
-    xu_drop(&allocator, self->scratch.br, self->scratch.br_size);
+    xu_free(&allocator, e->weights, e->n_weights * sizeof *e->weights);
+    xu_free(&allocator, self->scratch.a, self->scratch.a_size);
+    xu_free(&allocator, self->scratch.b, self->scratch.b_size);
+    xu_free(&allocator, self->scratch.r, self->scratch.r_size);
+    xu_free(&allocator, self->scratch.br, self->scratch.br_size);
     xp_close(e->pack);
-    xu_drop(&allocator, self, sizeof *self);
+    xu_free(&allocator, self, sizeof *self);
 }
 
 static void xs_close(void *opaque)
@@ -4237,7 +4241,7 @@ WNPU_API void wnpu_amdxdna_close(wnpu_accel *accel)
 }
 
 /* Host memory: tables and the self-test's operands. */
-static int xs_tables(xs_accel *self, xd_why *why)
+static int xs_alloc_tables(xs_accel *self, xd_why *why)
 {
     xj_engine *e = &self->e;
     xv_scratch *s = &self->scratch;
@@ -4250,17 +4254,18 @@ static int xs_tables(xs_accel *self, xd_why *why)
         s->r_size = p->n * sizeof *s->r > s->r_size ? p->n * sizeof *s->r : s->r_size;
         s->br_size = p->k * sizeof *s->br > s->br_size ? p->k * sizeof *s->br : s->br_size;
     }
-    e->kernels = xu_new(&e->allocator, n * sizeof *e->kernels);
-    self->shapes = xu_new(&e->allocator, n * sizeof *self->shapes);
-    self->shape_kernel = xu_new(&e->allocator, n * sizeof *self->shape_kernel);
-    s->a = xu_new(&e->allocator, s->a_size);
-    s->b = xu_new(&e->allocator, s->b_size);
-    s->r = xu_new(&e->allocator, s->r_size);
-    s->br = xu_new(&e->allocator, s->br_size);
+    e->kernels = xu_alloc(&e->allocator, n * sizeof *e->kernels);
+    self->shapes = xu_alloc(&e->allocator, n * sizeof *self->shapes);
+    self->shape_kernel = xu_alloc(&e->allocator, n * sizeof *self->shape_kernel);
+    s->a = xu_alloc(&e->allocator, s->a_size);
+    s->b = xu_alloc(&e->allocator, s->b_size);
+    s->r = xu_alloc(&e->allocator, s->r_size);
+    s->br = xu_alloc(&e->allocator, s->br_size);
     if (e->kernels == NULL || self->shapes == NULL || self->shape_kernel == NULL ||
         s->a == NULL || s->b == NULL || s->r == NULL || s->br == NULL ||
         xs_weight_slot(e, &index) == NULL) {
-        return xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "no memory for the NPU's tables");
+        return xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "out of memory for the NPU's "
+                       "tables");
     }
     for (i = 0; i < n; i++) {
         e->kernels[i].p = &e->pack->kernels[i];
@@ -4269,18 +4274,18 @@ static int xs_tables(xs_accel *self, xd_why *why)
     return WNPU_OK;
 }
 
-/* Heap, staging, images, contexts, streams. A context that the machine has no room for takes its
- * kernels with it, unless it is the first. */
-static int xs_device(xs_accel *self, xd_why *why)
+/* Creates heap, staging buffers, images, contexts and streams. If the machine has no context left
+ * for an overlay, its kernels are skipped, unless it is the first. */
+static int xs_open_device(xs_accel *self, xd_why *why)
 {
     xj_engine *e = &self->e;
     uint64_t most[3];
     unsigned i, open_contexts = 0;
     int code;
-    self->fixed = xs_fixed(e->pack, e->chain, e->space.page, most);
+    self->fixed = xs_fixed_bytes(e->pack, e->chain, e->space.page, most);
     code = xb_new(&e->space, &e->space.heap, XA_BO_HEAP, XA_HEAP_BYTES, why);
     for (i = 0; i < XJ_SLOTS && code == WNPU_OK; i++) {
-        code = xj_staging(e, &e->slots[i], most[0], most[2], why);
+        code = xj_alloc_staging(e, &e->slots[i], most[0], most[2], why);
     }
     if (code == WNPU_OK) {
         code = xb_new(&e->space, &e->weights[0].bo, XA_BO_SHMEM, most[1], why);
@@ -4303,7 +4308,7 @@ static int xs_device(xs_accel *self, xd_why *why)
         if (code == WNPU_OK) {
             open_contexts++;
         } else if (open_contexts > 0) {
-            xu_log(&e->config, WNPU_LOG_WARNING, "overlay %s is left out: no context for it",
+            xu_log(&e->config, WNPU_LOG_WARNING, "overlay %s is skipped: no context is free",
                    o->id);
             xb_free(&e->space, &context->pdi);
             code = WNPU_OK;
@@ -4318,8 +4323,8 @@ static int xs_device(xs_accel *self, xd_why *why)
     return code;
 }
 
-/* Tests every kernel and offers those that pass. */
-static int xs_tests(xs_accel *self, xd_why *why)
+/* Tests every kernel; those that pass become shapes. */
+static int xs_test_kernels(xs_accel *self, xd_why *why)
 {
     xj_engine *e = &self->e;
     unsigned i;
@@ -4332,7 +4337,7 @@ static int xs_tests(xs_accel *self, xd_why *why)
         }
         code = xv_kernel(e, &self->scratch, i, shape, why);
         if (code != WNPU_OK) {
-            xu_log(&e->config, WNPU_LOG_WARNING, "kernel %s is left out: %s", p->id,
+            xu_log(&e->config, WNPU_LOG_WARNING, "kernel %s is skipped: %s", p->id,
                    why->error != NULL ? why->error->message : "self-test failed");
             if (xj_zombies(e) != 0) {
                 break; /* the device hangs */
@@ -4343,33 +4348,33 @@ static int xs_tests(xs_accel *self, xd_why *why)
         shape->n = p->n;
         shape->k = p->k;
         shape->group = p->overlay;
-        shape->resident_bytes = xu_round(xk_bytes_b(p), e->space.page);
+        shape->resident_bytes = xu_round_up(xk_bytes_b(p), e->space.page);
         self->shape_kernel[self->n_shapes++] = i;
     }
     if (xj_zombies(e) != 0) {
         return code;
     }
-    return self->n_shapes > 0 ? WNPU_OK : code; /* code: the last kernel's reason */
+    return self->n_shapes > 0 ? WNPU_OK : code; /* code: of the last kernel */
 }
 
-static void xs_seam(xs_accel *self)
+static void xs_set_functions(xs_accel *self)
 {
-    self->seam.struct_size = (uint32_t)sizeof self->seam;
-    self->seam.self = self;
-    self->seam.describe = xs_describe;
-    self->seam.resident = xs_resident;
-    self->seam.release = xs_release;
-    self->seam.submit = xs_submit;
-    self->seam.wait = xs_wait;
-    self->seam.health = xs_health;
-    self->seam.probe = xs_probe;
-    self->seam.distrust = xs_distrust;
-    self->seam.account = xs_account;
-    self->seam.close = xs_close;
+    self->api.struct_size = (uint32_t)sizeof self->api;
+    self->api.self = self;
+    self->api.describe = xs_describe;
+    self->api.resident = xs_resident;
+    self->api.release = xs_release;
+    self->api.submit = xs_submit;
+    self->api.wait = xs_wait;
+    self->api.health = xs_health;
+    self->api.probe = xs_probe;
+    self->api.distrust = xs_distrust;
+    self->api.account = xs_account;
+    self->api.close = xs_close;
 }
 
 /* 1 when a pack was built for this device. */
-static int xs_fits(const xp_pack *pack, const xd_device *device)
+static int xs_pack_matches(const xp_pack *pack, const xd_device *device)
 {
     return pack->generation == (device->kind == XD_NPU1 ? 3u : 4u) &&
            pack->columns <= device->columns;
@@ -4389,7 +4394,7 @@ static int xs_bring_up(xs_accel *self, xd_why *why)
     if (code != WNPU_OK) {
         return code;
     }
-    if (!xs_fits(e->pack, &e->device)) {
+    if (!xs_pack_matches(e->pack, &e->device)) {
         return xd_fail(why, WNPU_AMDXDNA_PACK_DEVICE, WNPU_E_UNSUPPORTED, "kernel pack %s is for "
                        "%s with %u columns, this is an NPU%d with %u; build or get a pack for it",
                        e->pack->name, e->pack->device, e->pack->columns, e->device.kind,
@@ -4398,14 +4403,14 @@ static int xs_bring_up(xs_accel *self, xd_why *why)
     limit = xq_chain_limit(&e->device);
     e->chain = xs_chain(e->pack, &e->config, e->space.page);
     e->chain = e->chain < limit ? e->chain : limit;
-    code = xs_tables(self, why);
+    code = xs_alloc_tables(self, why);
     if (code == WNPU_OK) {
-        code = xs_device(self, why);
+        code = xs_open_device(self, why);
     }
-    return code == WNPU_OK ? xs_tests(self, why) : code;
+    return code == WNPU_OK ? xs_test_kernels(self, why) : code;
 }
 
-/* wnpu_amdxdna_open() with a cause for the doctor. */
+/* wnpu_amdxdna_open() that also returns a cause. */
 static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *why)
 {
     wnpu_amdxdna_config ours;
@@ -4414,13 +4419,14 @@ static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *wh
     int code;
     *out = NULL;
     why->cause = WNPU_AMDXDNA_OTHER;
-    code = xu_config(&ours, config, &allocator, why->error);
+    code = xu_merge_config(&ours, config, &allocator, why->error);
     if (code != WNPU_OK) {
         return code;
     }
-    self = xu_new(&allocator, sizeof *self);
+    self = xu_alloc(&allocator, sizeof *self);
     if (self == NULL) {
-        return xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "no memory for the accelerator");
+        return xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "out of memory for the "
+                       "accelerator");
     }
     self->e.allocator = allocator;
     self->e.config = ours;
@@ -4428,12 +4434,12 @@ static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *wh
     self->e.device.pid = getpid();
     xb_begin(&self->e.space, &self->e.device, &self->e.config, (size_t)xs_page());
     self->e.account.struct_size = (uint32_t)sizeof self->e.account;
-    xs_seam(self);
-    self->renewal.space = &self->e.space;
-    self->renewal.contexts = self->e.contexts;
+    xs_set_functions(self);
+    self->reopening.space = &self->e.space;
+    self->reopening.contexts = self->e.contexts;
     code = xs_bring_up(self, why);
     if (code == WNPU_OK) {
-        int err = xm_begin(&self->renewal);
+        int err = xm_begin(&self->reopening);
         code = err == 0 ? WNPU_OK
                : xd_fail(why, WNPU_AMDXDNA_MEMORY, WNPU_E_MEMORY, "creating the accelerator's "
                          "thread failed: %s", strerror(err));
@@ -4442,8 +4448,8 @@ static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *wh
         xs_teardown(self);
         return code;
     }
-    memset(&self->e.account, 0, sizeof self->e.account); /* the self-tests do not count */
-    /* What belongs to the caller and is not needed after opening. */
+    memset(&self->e.account, 0, sizeof self->e.account); /* without the self-tests */
+    /* Pointers to the caller's memory that is not needed after opening. */
     self->e.config.pack = NULL;
     self->e.config.files = NULL;
     self->e.config.node = NULL;
@@ -4463,13 +4469,13 @@ WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **a
     xd_why why;
     int code;
     if (accel == NULL) {
-        return xu_fail(error, WNPU_E_ARGUMENT, "nowhere to put the accelerator");
+        return xu_fail(error, WNPU_E_ARGUMENT, "accel is NULL");
     }
     *accel = NULL;
     why.error = error != NULL ? error : &local;
     code = xs_open(config, &self, &why);
     if (code == WNPU_OK) {
-        *accel = &self->seam;
+        *accel = &self->api;
         if (error != NULL) {
             error->code = WNPU_OK;
             error->message[0] = '\0';
@@ -4478,16 +4484,17 @@ WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **a
     return code;
 }
 /* ======================================================================
- * 15. xr_  the doctor
+ * 15. xr_  diagnosis
  *
- *  Owns      the way from "it does not work" to one cause and its cure.
+ *  Owns      the search for the one cause why the NPU does not work, and
+ *            its remedy.
  *  Assumes   nothing; every file may be missing.
- *  Ensures   the first thing in the way is named, in the order in which a
- *            machine comes up: device, driver, firmware, node, rights,
- *            memory, contexts, pack. With a root it reads recorded files
- *            only; what the device answered then stands in the record's
- *            file amdxdna-steps: a step (open, heap, map, context, ...) and
- *            its errno on each line, and "driver 0.10".
+ *  Ensures   the first obstacle is reported, in the order in which a
+ *            machine starts: device, driver, firmware, node, permissions,
+ *            memory, contexts, pack. With a root only recorded files are
+ *            read; the device's answers are then in amdxdna-steps: a step
+ *            (open, heap, map, context, ...) and its errno on each line,
+ *            and "driver 0.10".
  *  Costs     some hundred small files, and the self-tests on a live NPU.
  * ====================================================================== */
 typedef struct xr_exam {
@@ -4495,9 +4502,9 @@ typedef struct xr_exam {
     wnpu_allocator allocator;
     wnpu_amdxdna_diagnosis *out;
     const char *root;
-    char pci[160];               /* directory of the NPU's PCI device, "" if none was found */
+    char pci[160];               /* directory of the NPU's PCI device, "" if not found */
     long vendor, device, revision;
-    int minor_node;              /* N of its accel node, -1 */
+    int minor_node;              /* N of /dev/accel/accelN, or -1 */
 } xr_exam;
 
 typedef struct xr_entry {
@@ -4510,7 +4517,7 @@ static const xr_entry xr_table[] = {
     {"no-npu", "There is no AMD NPU on the PCI bus.",
      "Check that the processor is a Ryzen AI model and that the NPU (IPU) is enabled in the "
      "firmware setup; otherwise run on the CPU."},
-    {"unknown-device", "The NPU is of a kind that this library does not know.",
+    {"unknown-device", "This library does not support this model of NPU.",
      "Update the library; supported are 1022:1502 rev 00 and 1022:17f0 rev 10, 11, 20."},
     {"kernel-old", "The running kernel is older than 6.14, the first with the amdxdna driver.",
      "Boot Linux 6.14 or later (6.18 or later is better: it chains commands), or install AMD's "
@@ -4526,11 +4533,11 @@ static const xr_entry xr_table[] = {
     {"firmware-missing", "The NPU's firmware file is not installed.",
      "Install linux-firmware (Debian: firmware-amd-graphics), rebuild the initramfs if amdxdna is "
      "in it, then: sudo modprobe -r amdxdna; sudo modprobe amdxdna"},
-    {"firmware-old", "The NPU's firmware is older than the driver wants.",
+    {"firmware-old", "The NPU's firmware is older than the driver requires.",
      "Update linux-firmware and reboot."},
-    {"firmware-new", "The NPU's firmware speaks a protocol that this driver does not know.",
+    {"firmware-new", "The NPU's firmware uses a protocol that this driver does not support.",
      "Update the kernel, or go back to the firmware version that came with the distribution."},
-    {"firmware-unknown", "The NPU runs but tells no firmware version.",
+    {"firmware-unknown", "The NPU runs but reports no firmware version.",
      "Reload the driver: sudo modprobe -r amdxdna; sudo modprobe amdxdna; then update "
      "linux-firmware."},
     {"iommu-missing", "The IOMMU is off; the driver needs it to share memory with the NPU.",
@@ -4538,7 +4545,7 @@ static const xr_entry xr_table[] = {
      "kernel command line."},
     {"hypervisor", "This is a virtual machine; the amdxdna driver refuses to run in one.",
      "Run on the host, or on the CPU."},
-    {"driver-failed", "The amdxdna driver is loaded but did not take the NPU.",
+    {"driver-failed", "The amdxdna driver is loaded but did not bind to the NPU.",
      "Look for its reason: sudo dmesg | grep amdxdna; then update kernel and linux-firmware "
      "together."},
     {"no-node", "The driver runs but there is no node under /dev/accel.",
@@ -4547,15 +4554,15 @@ static const xr_entry xr_table[] = {
     {"permission", "This user may not open the NPU's node.",
      "Add a udev rule: SUBSYSTEM==\"accel\", KERNEL==\"accel*\", GROUP=\"render\", MODE=\"0660\"; "
      "then: sudo usermod -aG render $USER, and log in again."},
-    {"other-driver", "The nodes under /dev/accel belong to accelerators of other makers.",
+    {"other-driver", "The nodes under /dev/accel belong to accelerators of other vendors.",
      "Name the NPU's node in the configuration, or load amdxdna."},
-    {"user-queues", "This NPU works with user queues, another protocol.",
+    {"user-queues", "This NPU uses user queues, a different protocol.",
      "It is not supported yet; run on the CPU."},
     {"sva", "The driver could not share the address space of the process with the NPU.",
      "Enable IOMMU with PASID support in the firmware setup; remove iommu=off and amd_iommu=off; "
-     "from Linux 7.1, amdxdna.force_iova=1 does without."},
-    {"device-gone", "The NPU's firmware does not answer any more.",
-     "End every program that uses the NPU and wait 6 seconds: the driver loads the firmware anew "
+     "from Linux 7.1, amdxdna.force_iova=1 avoids it."},
+    {"device-gone", "The NPU's firmware no longer responds.",
+     "End every program that uses the NPU and wait 6 seconds: the driver reloads the firmware "
      "after 5 seconds without use. If that fails, reload the driver: sudo modprobe -r amdxdna; "
      "sudo modprobe amdxdna; or reboot."},
     {"memlock", "The limit on locked memory (RLIMIT_MEMLOCK) is too low.",
@@ -4563,18 +4570,18 @@ static const xr_entry xr_table[] = {
      "/etc/security/limits.d/npu.conf, or LimitMEMLOCK=infinity in the unit; log in again."},
     {"memory", "There is not enough memory for the NPU's buffers.",
      "Free memory, lower max_chain, or raise memory_limit."},
-    {"contexts", "Every hardware context of the NPU is taken (6 on NPU1, 16 on later ones).",
+    {"contexts", "Every hardware context of the NPU is in use (6 on NPU1, 16 on later ones).",
      "Close other programs that use the NPU; xrt-smi examine lists them. If there are none, look "
      "at /sys/module/amdxdna/parameters/aie2_max_col, which limits the columns of a context."},
-    {"pack-missing", "There is no kernel pack at that place.",
-     "Give the directory that holds the file named manifest; README says how to build a pack."},
+    {"pack-missing", "There is no kernel pack at that path.",
+     "Pass the directory that contains the file named manifest; README says how to build a pack."},
     {"pack-damaged", "A file of the kernel pack is damaged or was refused.",
      "Copy or build the pack again."},
     {"pack-device", "The kernel pack was built for another device.",
      "Build or get a pack for this NPU: npu1 for Phoenix and Hawk Point, npu2 for Strix and "
      "later."},
-    {"self-test", "The kernels run but compute something else than they should.",
-     "Do not use this pack on this machine; rebuild it with current tools and report it."},
+    {"self-test", "The kernels run but compute wrong results.",
+     "Do not use this pack on this machine; rebuild it with current tools and report the fault."},
     {"other", "Something else is wrong.", "Look at: sudo dmesg | grep amdxdna"}
 };
 #define XR_CAUSES ((int)(sizeof xr_table / sizeof xr_table[0]))
@@ -4585,13 +4592,13 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause)
     return cause >= 0 && cause < XR_CAUSES ? xr_table[cause].name : "unknown";
 }
 
-/* The finding, in the table's words unless there are better ones. */
-static int xr_say(xr_exam *x, int cause, const char *message)
+/* Reports a cause with its text from the table, and message if it is not NULL. */
+static int xr_report(xr_exam *x, int cause, const char *message)
 {
     x->out->cause = cause;
-    xu_text(x->out->message, sizeof x->out->message, "%s%s%s", xr_table[cause].message,
-            message != NULL ? " " : "", message != NULL ? message : "");
-    xu_text(x->out->cure, sizeof x->out->cure, "%s", xr_table[cause].cure);
+    xu_print(x->out->message, sizeof x->out->message, "%s%s%s", xr_table[cause].message,
+             message != NULL ? " " : "", message != NULL ? message : "");
+    xu_print(x->out->cure, sizeof x->out->cure, "%s", xr_table[cause].cure);
     return cause;
 }
 
@@ -4599,18 +4606,18 @@ static int xr_exists(const xr_exam *x, const char *path)
 {
     char full[512];
     struct stat status;
-    xu_text(full, sizeof full, "%s%s", x->root, path);
+    xu_print(full, sizeof full, "%s%s", x->root, path);
     return lstat(full, &status) == 0;
 }
 
-/* 1 when a file holds the text; then rest (may be NULL) gets what follows it on its line. Reads
- * record after record, so it also serves the kernel's log device. */
+/* Searches a file for a text: 1 when found; rest (may be NULL) then gets the remainder of its line.
+ * Reads record by record, so that it also works for /dev/kmsg. */
 static int xr_grep(const xr_exam *x, const char *path, const char *text, char *rest, size_t size)
 {
-    char full[512], buffer[8193] = "\n"; /* so that a first line too follows a line end */
+    char full[512], buffer[8193] = "\n"; /* lets "\n..." match the first line */
     size_t kept = 1, length = strlen(text), rounds;
     int fd, found = 0;
-    xu_text(full, sizeof full, "%s%s", x->root, path);
+    xu_print(full, sizeof full, "%s%s", x->root, path);
     fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return 0;
@@ -4620,7 +4627,7 @@ static int xr_grep(const xr_exam *x, const char *path, const char *text, char *r
         char *hit;
         size_t i, all;
         if (n < 0 && (errno == EINTR || errno == EPIPE)) {
-            continue; /* EPIPE: the log moved on under the reader */
+            continue; /* EPIPE: records were overwritten, continue */
         }
         if (n <= 0) {
             break;
@@ -4635,10 +4642,10 @@ static int xr_grep(const xr_exam *x, const char *path, const char *text, char *r
             found = 1;
             hit[length + strcspn(hit + length, "\n")] = '\0';
             if (rest != NULL) {
-                xu_text(rest, size, "%s", hit + length);
+                xu_print(rest, size, "%s", hit + length);
             }
         }
-        /* What may be the beginning of the text stays; so does the line it stands on. */
+        /* Keep the current line and a possible beginning of the text for the next read. */
         kept = all < 512 ? all : 512;
         memmove(buffer, buffer + all - kept, kept);
     }
@@ -4646,7 +4653,7 @@ static int xr_grep(const xr_exam *x, const char *path, const char *text, char *r
     return found;
 }
 
-/* Calls visit for each name in a directory until it answers non-zero; returns that. */
+/* Calls visit for each name in a directory until it returns non-zero; returns that value. */
 static int xr_list(xr_exam *x, const char *path, int (*visit)(xr_exam *x, const char *path,
                                                              const char *name))
 {
@@ -4654,7 +4661,7 @@ static int xr_list(xr_exam *x, const char *path, int (*visit)(xr_exam *x, const 
     DIR *directory;
     struct dirent *entry;
     int answer = 0;
-    xu_text(full, sizeof full, "%s%s", x->root, path);
+    xu_print(full, sizeof full, "%s%s", x->root, path);
     directory = opendir(full);
     if (directory == NULL) {
         return 0;
@@ -4676,19 +4683,19 @@ static int xr_any(xr_exam *x, const char *path, const char *name)
     return 1;
 }
 
-/* Finds the NPU on the bus; 1502 and 17f0 in any revision count, so that unknown ones are seen. */
+/* Finds the NPU on the PCI bus. 1502 and 17f0 match in any revision, so that new ones are found. */
 static int xr_pci(xr_exam *x, const char *path, const char *name)
 {
     char directory[160];
     long vendor, device;
-    xu_text(directory, sizeof directory, "%s/%s", path, name);
+    xu_print(directory, sizeof directory, "%s/%s", path, name);
     vendor = xd_number(x->root, directory, "vendor");
     device = xd_number(x->root, directory, "device");
     if (vendor != 0x1022 ||
         (device != 0x1502 && device != 0x17f0 && !xd_user_queues(vendor, device))) {
         return 0;
     }
-    xu_text(x->pci, sizeof x->pci, "%s", directory);
+    xu_print(x->pci, sizeof x->pci, "%s", directory);
     x->vendor = vendor;
     x->device = device;
     x->revision = xd_number(x->root, directory, "revision");
@@ -4698,7 +4705,7 @@ static int xr_pci(xr_exam *x, const char *path, const char *name)
 static int xr_blacklist(xr_exam *x, const char *path, const char *name)
 {
     char file[256];
-    xu_text(file, sizeof file, "%s/%s", path, name);
+    xu_print(file, sizeof file, "%s/%s", path, name);
     return xr_grep(x, file, "\nblacklist amdxdna", NULL, 0) ||
            xr_grep(x, file, "\ninstall amdxdna /bin/", NULL, 0);
 }
@@ -4707,29 +4714,29 @@ static void xr_name(xr_exam *x)
 {
     int kind = xd_kind(x->vendor, x->device, x->revision);
     char name[16];
-    xu_text(name, sizeof name, kind != 0 ? "NPU%d" : "NPU", kind);
-    xu_text(x->out->device, sizeof x->out->device, "%s (%04lx:%04lx rev %02lx)", name,
-            (unsigned long)x->vendor, (unsigned long)x->device, (unsigned long)x->revision);
+    xu_print(name, sizeof name, kind != 0 ? "NPU%d" : "NPU", kind);
+    xu_print(x->out->device, sizeof x->out->device, "%s (%04lx:%04lx rev %02lx)", name,
+             (unsigned long)x->vendor, (unsigned long)x->device, (unsigned long)x->revision);
 }
 
 static int xr_find_device(xr_exam *x)
 {
     if (!xr_exists(x, "/sys/bus/pci/devices")) {
-        return WNPU_AMDXDNA_FINE; /* a container: no way to tell */
+        return WNPU_AMDXDNA_FINE; /* a container: unknown */
     }
     if (!xr_list(x, "/sys/bus/pci/devices", xr_pci)) {
-        return xr_say(x, WNPU_AMDXDNA_NO_NPU, NULL);
+        return xr_report(x, WNPU_AMDXDNA_NO_NPU, NULL);
     }
     xr_name(x);
     if (xd_user_queues(x->vendor, x->device) ||
         xd_number(x->root, x->pci, "device_type") > 0) {
-        return xr_say(x, WNPU_AMDXDNA_USER_QUEUES, NULL);
+        return xr_report(x, WNPU_AMDXDNA_USER_QUEUES, NULL);
     }
     return xd_kind(x->vendor, x->device, x->revision) != 0
-               ? WNPU_AMDXDNA_FINE : xr_say(x, WNPU_AMDXDNA_UNKNOWN_DEVICE, x->out->device);
+               ? WNPU_AMDXDNA_FINE : xr_report(x, WNPU_AMDXDNA_UNKNOWN_DEVICE, x->out->device);
 }
 
-/* Is the driver there at all? */
+/* Checks that the driver is installed and loaded. */
 static int xr_module(xr_exam *x)
 {
     char path[192], file[224];
@@ -4738,24 +4745,24 @@ static int xr_module(xr_exam *x)
     if (xr_exists(x, "/sys/module/amdxdna")) {
         return WNPU_AMDXDNA_FINE;
     }
-    xu_text(path, sizeof path, "/lib/modules/%s", x->out->kernel);
-    xu_text(file, sizeof file, "%s/modules.dep", path);
+    xu_print(path, sizeof path, "/lib/modules/%s", x->out->kernel);
+    xu_print(file, sizeof file, "%s/modules.dep", path);
     if (xr_grep(x, file, "/amdxdna.ko", NULL, 0)) {
         char line[64];
         if (xr_list(x, "/etc/modprobe.d", xr_blacklist) ||
             xr_grep(x, "/proc/cmdline", "blacklist=amdxdna", line, sizeof line)) {
-            return xr_say(x, WNPU_AMDXDNA_MODULE_BLOCKED, NULL);
+            return xr_report(x, WNPU_AMDXDNA_MODULE_BLOCKED, NULL);
         }
-        return xr_say(x, WNPU_AMDXDNA_MODULE_MISSING, NULL);
+        return xr_report(x, WNPU_AMDXDNA_MODULE_MISSING, NULL);
     }
     major = strtol(x->out->kernel, &end, 10);
     if (*end == '.') {
         minor = strtol(end + 1, &end, 10);
     }
     if (major > 0 && (major < 6 || (major == 6 && minor < 14))) {
-        return xr_say(x, WNPU_AMDXDNA_KERNEL_OLD, x->out->kernel);
+        return xr_report(x, WNPU_AMDXDNA_KERNEL_OLD, x->out->kernel);
     }
-    return xr_say(x, WNPU_AMDXDNA_KERNEL_NO_DRIVER, x->out->kernel);
+    return xr_report(x, WNPU_AMDXDNA_KERNEL_NO_DRIVER, x->out->kernel);
 }
 
 static int xr_firmware_file(const xr_exam *x)
@@ -4768,8 +4775,8 @@ static int xr_firmware_file(const xr_exam *x)
     size_t i, j;
     for (i = 0; i < sizeof roots / sizeof roots[0]; i++) {
         for (j = 0; j < sizeof names / sizeof names[0]; j++) {
-            xu_text(path, sizeof path, "%s/amdnpu/%04lx_%02lx/%s", roots[i],
-                    (unsigned long)x->device, (unsigned long)x->revision, names[j]);
+            xu_print(path, sizeof path, "%s/amdnpu/%04lx_%02lx/%s", roots[i],
+                     (unsigned long)x->device, (unsigned long)x->revision, names[j]);
             if (xr_exists(x, path)) {
                 return 1;
             }
@@ -4778,37 +4785,38 @@ static int xr_firmware_file(const xr_exam *x)
     return 0;
 }
 
-/* The driver is loaded; why does it not drive the device? Its own words in the kernel's log first
- * (they need the right to read it), then what is known to stop it. */
+/* The driver is loaded but not bound: finds out why. First from its messages in the kernel log (if
+ * readable), then from known causes. */
 static int xr_unbound(xr_exam *x)
 {
     char path[192], rest[160], *digits;
-    xu_text(path, sizeof path, "%s/driver", x->pci);
+    int older;
+    xu_print(path, sizeof path, "%s/driver", x->pci);
     if (x->pci[0] == '\0' || xr_exists(x, path)) {
         return WNPU_AMDXDNA_FINE;
     }
     if (xr_grep(x, "/dev/kmsg", "Incompatible firmware protocol", rest, sizeof rest)) {
-        /* "... major 7 minor 2": the drivers of Linux 6.14 to 6.19 speak 5 (NPU1) and 6. */
+        /* "... major 7 minor 2": the drivers of Linux 6.14 to 6.19 support 5 (NPU1) and 6. */
         digits = strpbrk(rest, "0123456789");
-        return xr_say(x, digits != NULL && strtol(digits, NULL, 10) < (x->device == 0x1502 ? 5 : 6)
-                             ? WNPU_AMDXDNA_FIRMWARE_OLD : WNPU_AMDXDNA_FIRMWARE_NEW, NULL);
+        older = digits != NULL && strtol(digits, NULL, 10) < (x->device == 0x1502 ? 5 : 6);
+        return xr_report(x, older ? WNPU_AMDXDNA_FIRMWARE_OLD : WNPU_AMDXDNA_FIRMWARE_NEW, NULL);
     }
     if (xr_grep(x, "/dev/kmsg", "Firmware minor version smaller", NULL, 0)) {
-        return xr_say(x, WNPU_AMDXDNA_FIRMWARE_OLD, NULL);
+        return xr_report(x, WNPU_AMDXDNA_FIRMWARE_OLD, NULL);
     }
     if (!xr_firmware_file(x)) {
-        return xr_say(x, WNPU_AMDXDNA_FIRMWARE_MISSING, NULL);
+        return xr_report(x, WNPU_AMDXDNA_FIRMWARE_MISSING, NULL);
     }
     if (xr_grep(x, "/proc/cpuinfo", " hypervisor", NULL, 0)) {
-        return xr_say(x, WNPU_AMDXDNA_HYPERVISOR, NULL);
+        return xr_report(x, WNPU_AMDXDNA_HYPERVISOR, NULL);
     }
     if (!xr_list(x, "/sys/kernel/iommu_groups", xr_any)) {
-        return xr_say(x, WNPU_AMDXDNA_IOMMU_MISSING, NULL);
+        return xr_report(x, WNPU_AMDXDNA_IOMMU_MISSING, NULL);
     }
-    return xr_say(x, WNPU_AMDXDNA_DRIVER_FAILED, NULL);
+    return xr_report(x, WNPU_AMDXDNA_DRIVER_FAILED, NULL);
 }
 
-/* Which node is the NPU's, if any. */
+/* Finds the NPU's node. */
 static int xr_node(xr_exam *x)
 {
     int i, others = 0;
@@ -4816,11 +4824,11 @@ static int xr_node(xr_exam *x)
     for (i = 0; i < XA_NODES && x->minor_node < 0; i++) {
         char node[64], directory[64];
         long vendor, device;
-        xu_text(node, sizeof node, "/dev/accel/accel%d", i);
+        xu_print(node, sizeof node, "/dev/accel/accel%d", i);
         if (!xr_exists(x, node)) {
             continue;
         }
-        xu_text(directory, sizeof directory, "/sys/dev/char/261:%d/device", i);
+        xu_print(directory, sizeof directory, "/sys/dev/char/261:%d/device", i);
         vendor = xd_number(x->root, directory, "vendor");
         device = xd_number(x->root, directory, "device");
         if (vendor >= 0 && (vendor != x->vendor || device != x->device)) {
@@ -4828,16 +4836,16 @@ static int xr_node(xr_exam *x)
             continue;
         }
         x->minor_node = i;
-        xu_text(x->out->node, sizeof x->out->node, "%s", node);
+        xu_print(x->out->node, sizeof x->out->node, "%s", node);
         if (xd_number(x->root, directory, "device_type") > 0) {
-            return xr_say(x, WNPU_AMDXDNA_USER_QUEUES, NULL);
+            return xr_report(x, WNPU_AMDXDNA_USER_QUEUES, NULL);
         }
     }
     return x->minor_node >= 0 ? WNPU_AMDXDNA_FINE
-           : xr_say(x, others > 0 ? WNPU_AMDXDNA_OTHER_DRIVER : WNPU_AMDXDNA_NO_NODE, NULL);
+           : xr_report(x, others > 0 ? WNPU_AMDXDNA_OTHER_DRIVER : WNPU_AMDXDNA_NO_NODE, NULL);
 }
 
-/* A number among those of a "\nGroups:" line. */
+/* 1 if a "\nGroups:" line contains the group. */
 static int xr_in_groups(const char *text, unsigned long group)
 {
     char *end;
@@ -4853,14 +4861,14 @@ static int xr_in_groups(const char *text, unsigned long group)
     }
 }
 
-/* Rights by the mode bits and the recorded identity: on a live machine open() tells. */
-static int xr_rights(xr_exam *x)
+/* Permissions by mode bits and the recorded identity; on a live machine open() decides. */
+static int xr_permissions(xr_exam *x)
 {
     char full[512], uid[64] = "", gid[64] = "", groups[1024] = "", why[96];
     struct stat status;
     unsigned long user;
     unsigned need = 6, mode;
-    xu_text(full, sizeof full, "%s%s", x->root, x->out->node);
+    xu_print(full, sizeof full, "%s%s", x->root, x->out->node);
     if (x->root[0] == '\0' || stat(full, &status) != 0 ||
         !xr_grep(x, "/proc/self/status", "\nUid:", uid, sizeof uid)) {
         return WNPU_AMDXDNA_FINE;
@@ -4875,23 +4883,23 @@ static int xr_rights(xr_exam *x)
          (mode >> 3 & need) == need) || (mode & need) == need) {
         return WNPU_AMDXDNA_FINE;
     }
-    xu_text(why, sizeof why, "%.60s has mode %04o.", x->out->node, mode);
-    return xr_say(x, WNPU_AMDXDNA_PERMISSION, why);
+    xu_print(why, sizeof why, "%.60s has mode %04o.", x->out->node, mode);
+    return xr_report(x, WNPU_AMDXDNA_PERMISSION, why);
 }
 
 static int xr_firmware(xr_exam *x)
 {
     char text[32] = "", path[192];
-    xu_text(path, sizeof path, "%s/fw_version", x->pci);
+    xu_print(path, sizeof path, "%s/fw_version", x->pci);
     if (x->pci[0] == '\0' || xd_read(x->root, path, text, sizeof text) != 0) {
         return WNPU_AMDXDNA_FINE; /* older drivers have no such file */
     }
-    xu_text(x->out->firmware, sizeof x->out->firmware, "%s", text);
-    return strspn(text, "0.") == strlen(text) ? xr_say(x, WNPU_AMDXDNA_FIRMWARE_UNKNOWN, NULL)
+    xu_print(x->out->firmware, sizeof x->out->firmware, "%s", text);
+    return strspn(text, "0.") == strlen(text) ? xr_report(x, WNPU_AMDXDNA_FIRMWARE_UNKNOWN, NULL)
                                               : WNPU_AMDXDNA_FINE;
 }
 
-/* What needs no device: limits, the pack. */
+/* The limit on locked memory, and the bytes that the NPU part would lock. */
 static void xr_limits(xr_exam *x)
 {
     char text[128] = "";
@@ -4910,62 +4918,62 @@ static void xr_limits(xr_exam *x)
     }
 }
 
-/* The module option aie2_max_col when it leaves fewer columns than a kernel wants, else 0. The
- * driver refuses such a context with the same error as one too many. */
+/* The module option aie2_max_col if it allows fewer columns than a kernel needs, else 0. The driver
+ * refuses such a context with the same error as one too many. */
 static long xr_column_limit(const xr_exam *x)
 {
     long limit = xd_number(x->root, "/sys/module/amdxdna/parameters", "aie2_max_col");
     return limit >= 1 && limit < (long)XT_COLUMNS ? limit : 0;
 }
 
-/* A failed step. Running out of memory under a low limit is the limit's fault. */
+/* Reports a failed step. Running out of memory under a low limit is attributed to the limit. */
 static int xr_step(xr_exam *x, int cause, const char *message)
 {
     char text[192];
     int low = x->out->memlock_limit < x->out->memlock_needed;
     if (cause == WNPU_AMDXDNA_MEMLOCK || (cause == WNPU_AMDXDNA_MEMORY && low)) {
-        xu_text(text, sizeof text, "Needed: %llu bytes; limit: %llu bytes.",
-                (unsigned long long)x->out->memlock_needed,
-                (unsigned long long)x->out->memlock_limit);
-        return xr_say(x, WNPU_AMDXDNA_MEMLOCK, text);
+        xu_print(text, sizeof text, "Needed: %llu bytes; limit: %llu bytes.",
+                 (unsigned long long)x->out->memlock_needed,
+                 (unsigned long long)x->out->memlock_limit);
+        return xr_report(x, WNPU_AMDXDNA_MEMLOCK, text);
     }
     if (cause == WNPU_AMDXDNA_CONTEXTS && xr_column_limit(x) != 0) {
-        xu_text(text, sizeof text, "Or the kernel wants more columns than the driver gives: its "
-                "module option aie2_max_col is %ld.", xr_column_limit(x));
-        return xr_say(x, cause, text);
+        xu_print(text, sizeof text, "Or the kernel needs more columns than the driver allows: its "
+                 "module option aie2_max_col is %ld.", xr_column_limit(x));
+        return xr_report(x, cause, text);
     }
     if (cause == WNPU_AMDXDNA_SVA && xr_exists(x, "/sys/kernel") &&
         !xr_list(x, "/sys/kernel/iommu_groups", xr_any)) {
-        return xr_say(x, WNPU_AMDXDNA_IOMMU_MISSING, message);
+        return xr_report(x, WNPU_AMDXDNA_IOMMU_MISSING, message);
     }
-    return xr_say(x, cause, message);
+    return xr_report(x, cause, message);
 }
 
-/* The record of what a device answered. */
+/* Diagnoses the recorded answers of a device. */
 static int xr_recorded(xr_exam *x)
 {
     size_t step;
     char rest[48];
     if (xr_grep(x, "/amdxdna-steps", "\ndriver ", rest, sizeof rest)) {
-        xu_text(x->out->driver, sizeof x->out->driver, "amdxdna %s", rest);
+        xu_print(x->out->driver, sizeof x->out->driver, "amdxdna %s", rest);
     }
     for (step = 0; step < sizeof xd_steps / sizeof xd_steps[0]; step++) {
         char key[32], text[96];
         int err;
-        xu_text(key, sizeof key, "\n%s ", xd_steps[step]);
+        xu_print(key, sizeof key, "\n%s ", xd_steps[step]);
         if (!xr_grep(x, "/amdxdna-steps", key, rest, sizeof rest)) {
             continue;
         }
         err = (int)strtol(rest, NULL, 10);
         if (err > 0) {
-            xu_text(text, sizeof text, "(%s: %s)", xd_steps[step], strerror(err));
+            xu_print(text, sizeof text, "(%s: %s)", xd_steps[step], strerror(err));
             return xr_step(x, xd_cause((int)step, err), text);
         }
     }
     return WNPU_AMDXDNA_FINE;
 }
 
-/* Only the pack, against the kind of device found (0: none known). */
+/* Checks the pack alone, against the kind of device found (0: none). */
 static int xr_pack(xr_exam *x, int kind)
 {
     wnpu_error error;
@@ -4976,17 +4984,17 @@ static int xr_pack(xr_exam *x, int kind)
     }
     code = xp_open(&pack, &x->config, &x->allocator, &error);
     if (code != WNPU_OK) {
-        return xr_say(x, code == WNPU_E_MODEL ? WNPU_AMDXDNA_PACK_DAMAGED
-                         : code == WNPU_E_MEMORY ? WNPU_AMDXDNA_MEMORY
-                                                 : WNPU_AMDXDNA_PACK_MISSING, error.message);
+        return xr_report(x, code == WNPU_E_MODEL    ? WNPU_AMDXDNA_PACK_DAMAGED
+                            : code == WNPU_E_MEMORY ? WNPU_AMDXDNA_MEMORY
+                                                    : WNPU_AMDXDNA_PACK_MISSING, error.message);
     }
     wrong = kind != 0 && pack->generation != (kind == XD_NPU1 ? 3u : 4u);
     xp_close(pack);
-    return wrong ? xr_say(x, WNPU_AMDXDNA_PACK_DEVICE, NULL) : WNPU_AMDXDNA_FINE;
+    return wrong ? xr_report(x, WNPU_AMDXDNA_PACK_DEVICE, NULL) : WNPU_AMDXDNA_FINE;
 }
 
-/* Without a pack: the heap, and a context over all columns. */
-static int xr_bare(xr_exam *x, xd_device *device)
+/* Without a pack: checks the heap and a context over all columns. */
+static int xr_without_pack(xr_exam *x, xd_device *device)
 {
     wnpu_error error;
     xd_why why;
@@ -5024,7 +5032,7 @@ static int xr_bare(xr_exam *x, xd_device *device)
         return xr_step(x, why.cause, error.message);
     }
     if (err != 0) {
-        xu_text(error.message, sizeof error.message, "(context: %s)", strerror(err));
+        xu_print(error.message, sizeof error.message, "(context: %s)", strerror(err));
         return xr_step(x, xd_cause(XD_CONTEXT, err), error.message);
     }
     return WNPU_AMDXDNA_FINE;
@@ -5033,27 +5041,27 @@ static int xr_bare(xr_exam *x, xd_device *device)
 static void xr_describe(xr_exam *x, const xd_device *device)
 {
     wnpu_amdxdna_diagnosis *out = x->out;
-    xu_text(out->node, sizeof out->node, "%s", device->node);
-    xu_text(out->driver, sizeof out->driver, "amdxdna %d.%d", device->major, device->minor);
-    xu_text(out->device, sizeof out->device, "NPU%d (1022:%04x rev %02x)", device->kind,
-            device->pci_device, device->pci_revision);
-    xu_text(out->firmware, sizeof out->firmware, "%lu.%lu.%lu.%lu",
-            (unsigned long)device->firmware.major, (unsigned long)device->firmware.minor,
-            (unsigned long)device->firmware.patch, (unsigned long)device->firmware.build);
+    xu_print(out->node, sizeof out->node, "%s", device->node);
+    xu_print(out->driver, sizeof out->driver, "amdxdna %d.%d", device->major, device->minor);
+    xu_print(out->device, sizeof out->device, "NPU%d (1022:%04x rev %02x)", device->kind,
+             device->pci_device, device->pci_revision);
+    xu_print(out->firmware, sizeof out->firmware, "%lu.%lu.%lu.%lu",
+             (unsigned long)device->firmware.major, (unsigned long)device->firmware.minor,
+             (unsigned long)device->firmware.patch, (unsigned long)device->firmware.build);
 }
 
-/* What the files of a machine tell. */
+/* Diagnosis from the files of a machine. */
 static int xr_files(xr_exam *x)
 {
     int cause = xr_find_device(x);
     cause = cause == WNPU_AMDXDNA_FINE ? xr_module(x) : cause;
     cause = cause == WNPU_AMDXDNA_FINE ? xr_unbound(x) : cause;
     cause = cause == WNPU_AMDXDNA_FINE ? xr_node(x) : cause;
-    cause = cause == WNPU_AMDXDNA_FINE ? xr_rights(x) : cause;
+    cause = cause == WNPU_AMDXDNA_FINE ? xr_permissions(x) : cause;
     return cause == WNPU_AMDXDNA_FINE ? xr_firmware(x) : cause;
 }
 
-/* On the running machine the device is asked first; files explain why it does not answer. */
+/* On the running machine the device is tried first; files explain why it does not respond. */
 static int xr_live(xr_exam *x)
 {
     wnpu_error error;
@@ -5076,11 +5084,11 @@ static int xr_live(xr_exam *x)
     if (device.has_firmware && device.firmware.major == 0 && device.firmware.minor == 0 &&
         device.firmware.patch == 0) {
         xd_close(&device);
-        return xr_say(x, WNPU_AMDXDNA_FIRMWARE_UNKNOWN, NULL);
+        return xr_report(x, WNPU_AMDXDNA_FIRMWARE_UNKNOWN, NULL);
     }
     cause = xr_pack(x, kind);
     if (cause == WNPU_AMDXDNA_FINE && x->config.pack == NULL && x->config.files == NULL) {
-        cause = xr_bare(x, &device);
+        cause = xr_without_pack(x, &device);
     }
     xd_close(&device);
     if (cause != WNPU_AMDXDNA_FINE || (x->config.pack == NULL && x->config.files == NULL)) {
@@ -5090,7 +5098,7 @@ static int xr_live(xr_exam *x)
     if (code != WNPU_OK) {
         return xr_step(x, why.cause, error.message);
     }
-    wnpu_amdxdna_close(&accel->seam);
+    wnpu_amdxdna_close(&accel->api);
     return WNPU_AMDXDNA_FINE;
 }
 
@@ -5106,7 +5114,7 @@ WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
     }
     memset(&x, 0, sizeof x);
     memset(&ours, 0, sizeof ours);
-    code = xu_config(&x.config, config, &x.allocator, NULL);
+    code = xu_merge_config(&x.config, config, &x.allocator, NULL);
     if (code != WNPU_OK) {
         return code;
     }
@@ -5123,7 +5131,7 @@ WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
                     ? xr_pack(&x, xd_kind(x.vendor, x.device, x.revision)) : cause;
     }
     if (cause == WNPU_AMDXDNA_FINE) {
-        (void)xr_say(&x, WNPU_AMDXDNA_FINE, NULL);
+        (void)xr_report(&x, WNPU_AMDXDNA_FINE, NULL);
     }
     return xu_export(diagnosis, size, &ours, sizeof ours);
 }

@@ -297,7 +297,7 @@ static void test_driver_failed(void)
 {
     healthy();
     drop(PCI "/driver");
-    expect(WNPU_AMDXDNA_DRIVER_FAILED, "did not take", "dmesg");
+    expect(WNPU_AMDXDNA_DRIVER_FAILED, "did not bind", "dmesg");
 }
 
 static void test_no_node(void)
@@ -312,7 +312,7 @@ static void test_other_driver(void)
     healthy();
     put_number(NODE, "vendor", 0x8086, 4);
     put_number(NODE, "device", 0x7d1d, 4);
-    expect(WNPU_AMDXDNA_OTHER_DRIVER, "other makers", "");
+    expect(WNPU_AMDXDNA_OTHER_DRIVER, "other vendors", "");
 }
 
 static void test_permission(void)
@@ -372,7 +372,7 @@ static void test_memory(void)
 static void test_contexts(void)
 {
     steps("driver 0.10\nopen 0\nheap 0\nmap 0\ncontext 22\n");
-    expect(WNPU_AMDXDNA_CONTEXTS, "taken", "Close other programs");
+    expect(WNPU_AMDXDNA_CONTEXTS, "in use", "Close other programs");
     put("/sys/module/amdxdna/parameters/aie2_max_col", "2\n");
     expect(WNPU_AMDXDNA_CONTEXTS, "aie2_max_col is 2", "aie2_max_col");
     put("/sys/module/amdxdna/parameters/aie2_max_col", "128\n"); /* the driver's default */
@@ -382,11 +382,11 @@ static void test_contexts(void)
 static void test_gone(void)
 {
     steps("driver 0.8\nopen 0\nheap 0\nmap 0\ncontext 62\n");
-    expect(WNPU_AMDXDNA_DEVICE_GONE, "does not answer", "reboot");
+    expect(WNPU_AMDXDNA_DEVICE_GONE, "no longer responds", "reboot");
     steps("driver 0.10\nopen 0\nheap 0\nmap 0\ncontext 19\n"); /* ENODEV: a closed channel */
-    expect(WNPU_AMDXDNA_DEVICE_GONE, "does not answer", "wait 6 seconds");
+    expect(WNPU_AMDXDNA_DEVICE_GONE, "no longer responds", "wait 6 seconds");
     steps("driver 0.10\nopen 0\nheap 0\nmap 0\ncontext 32\n"); /* EPIPE: a broken one */
-    expect(WNPU_AMDXDNA_DEVICE_GONE, "does not answer", "wait 6 seconds");
+    expect(WNPU_AMDXDNA_DEVICE_GONE, "no longer responds", "wait 6 seconds");
 }
 
 static void test_pack(void)

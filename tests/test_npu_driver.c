@@ -297,7 +297,7 @@ static int create_bo(struct xa_create_bo *c)
     bo->bytes = c->size;
     if (c->type == XA_BO_DEV) {
         bo->address = XA_HEAP_BASE + d.heap_used;
-        d.heap_used += xu_round(c->size, XA_DEV_ALIGN);
+        d.heap_used += xu_round_up(c->size, XA_DEV_ALIGN);
     }
     if (c->type == XA_BO_HEAP) {
         bo->address = XA_HEAP_BASE;
@@ -413,7 +413,7 @@ static int exec(struct xa_exec_cmd *e, uint8_t byte)
     }
     if ((header >> 23 & 31) == XA_OP_CHAIN) {
         memcpy(&count, bo->va + 4, 4);
-        for (i = 0; i < count && i < XA_CHAIN_MOST; i++) {
+        for (i = 0; i < count && i < XA_CHAIN_MAX; i++) {
             thing *part = find(d.bo, (uint32_t)word64(bo->va + 28 + 8 * i));
             if (part != NULL && part->va != NULL) {
                 multiply(part->va, byte);
@@ -957,7 +957,7 @@ static void test_off(void)
     T_CHECK(accel->health(accel->self) == WNPU_ACCEL_OFF && probes == 2 + (int)XS_PROBES,
             "off after %d probes", probes);
     T_CHECK(accel->probe(accel->self, d.now_ns, &error) == WNPU_E_STATE &&
-            strstr(error.message, "open it anew") != NULL, "%s", error.message);
+            strstr(error.message, "reopen the accelerator") != NULL, "%s", error.message);
     wnpu_amdxdna_close(accel);
     T_CHECK(end() == 0, "off");
 }
@@ -1001,7 +1001,7 @@ static void test_blocked(void)
     d.block_ms = 1500;
     code = accel->probe(accel->self, d.now_ns + 500000000, &error);
     T_CHECK(code == WNPU_E_ACCEL && real_ms() - start < 1000 &&
-            strstr(error.message, "still renewing") != NULL, "%d after %lld ms: %s", code,
+            strstr(error.message, "still reopening") != NULL, "%d after %lld ms: %s", code,
             (long long)(real_ms() - start), error.message);
     T_CHECK(accel->health(accel->self) == WNPU_ACCEL_SUSPECT &&
             submit(accel, b, 0, ROWS, &id) == WNPU_E_STATE, "jobs are taken meanwhile");

@@ -291,16 +291,16 @@ static void test_stream_refusals(void)
         REFUSED("read against", l.direction[0] = XT_OUT);
         REFUSED("no argument", k.no_patch = 1);
         REFUSED("no argument", k.late = 1);
-        REFUSED("no descriptor's address", k.patch_reg = 0x1d008);
-        REFUSED("no descriptor's address", k.patch_reg = 0x1d204);
-        REFUSED("no descriptor's address", k.patch_reg = 0x8001d004u);
-        REFUSED("no descriptor's address", k.patch_reg = 0x11d004);
+        REFUSED("no BD address word", k.patch_reg = 0x1d008);
+        REFUSED("no BD address word", k.patch_reg = 0x1d204);
+        REFUSED("no BD address word", k.patch_reg = 0x8001d004u);
+        REFUSED("no BD address word", k.patch_reg = 0x11d004);
         REFUSED("descriptor 7, which is not set up", k.wrong_bd = 7);
-        REFUSED("in a circle", k.next = 1u << 26 | 1u << 27);
+        REFUSED("in a cycle", k.next = 1u << 26 | 1u << 27);
         REFUSED("descriptor 9, which is not set up", k.next = 1u << 26 | 9u << 27);
         REFUSED("under a mask", k.masked_queue = 1);
         REFUSED("does not end by waiting", k.tokens = 0);
-        REFUSED("that nothing issues", k.tokens = 2);
+        REFUSED("that no task issues", k.tokens = 2);
         REFUSED("does not end by waiting", k.push_c = 2; k.tokens = 0);
         REFUSED("never touches argument 1", k.no_b = 1);
         REFUSED("left after the last operation", k.tail = 4);
@@ -384,8 +384,8 @@ static void test_stream_reach(void)
                 }
             }
         }
-        T_CHECK(xt_reach(bd) == most + 1, "round %d: %llu, wanted %llu", round,
-                (unsigned long long)xt_reach(bd), (unsigned long long)most + 1);
+        T_CHECK(xt_extent(bd) == most + 1, "round %d: %llu, wanted %llu", round,
+                (unsigned long long)xt_extent(bd), (unsigned long long)most + 1);
     }
 }
 
@@ -489,8 +489,8 @@ static void test_container(void)
     C_REFUSED("PDI 0", put32(s + 192 + 28, 0x2f1));
     C_REFUSED("PDI 0", put32(s + 288, 0x2ff); s[0x2ff] = 'x');
     C_REFUSED("PDI 0", put32(s + 288 + 20, 0x2f9));
-    C_REFUSED("wants 0 columns", put16(s + 32, 0));
-    C_REFUSED("wants 9 columns", put16(s + 32, 9));
+    C_REFUSED("needs 0 columns", put16(s + 32, 0));
+    C_REFUSED("needs 9 columns", put16(s + 32, 9));
     C_REFUSED("no PDI belongs", put64(s + 384, 0x902));
     C_REFUSED("synchronisation pattern", s[0x200] = 0);
     C_REFUSED("not possible", put32(s + 192 + 16, 62));
@@ -499,7 +499,7 @@ static void test_container(void)
     C_REFUSED("no kernel", put32(b + c.layout + 8, 1));
     C_REFUSED("no kernel", b[c.layout + 8 + 16] = 'X');
     C_REFUSED("no kernel", put32(b + c.layout + 8 + 4, 0x09020001));
-    C_REFUSED("does not end", memset(b + c.layout + 8 + 16, 'x', 64));
+    C_REFUSED("not terminated", memset(b + c.layout + 8 + 16, 'x', 64));
     for (i = 0; i < good.size; i++) { /* exact copies: a read past the end is seen */
         uint8_t *exact = malloc(i == 0 ? 1 : i);
         memcpy(exact, good.bytes, i);
@@ -636,16 +636,16 @@ static void test_manifest(void)
     m_refused("device=npu1", "nothing=1", "device is missing");
     m_refused("columns=4", "columns=9", "columns is outside");
     m_refused("columns=4", "columns=0x", "columns is not a number");
-    m_refused("columns=4", "columns=4 columns=4", "twice");
+    m_refused("columns=4", "columns=4 columns=4", "duplicate key");
     m_refused("columns=4", "columns=", "not key=value");
     m_refused("columns=4", "columns", "not key=value");
-    m_refused("name=t", "name=\"t\"", "no place there");
-    m_refused("file=g.xclbin", "file=../g.xclbin", "no place there");
+    m_refused("name=t", "name=\"t\"", "invalid character");
+    m_refused("file=g.xclbin", "file=../g.xclbin", "invalid character");
     m_refused("file=g.xclbin", "file=.g", "dot");
     m_refused("kind=xclbin", "kind=elf", "kind=elf is not supported");
     m_refused("sha256=00", "sha256=0G", "64 lower-case");
     m_refused("sha256=00", "sha256=0", "64 lower-case");
-    m_refused("overlay=g op=gemm", "overlay=h op=gemm", "names none");
+    m_refused("overlay=g op=gemm", "overlay=h op=gemm", "not declared above");
     m_refused("m=512", "m=500", "whole tiles");
     m_refused("k=64", "k=96", "whole tiles");
     m_refused("n=128", "n=120", "whole tiles");
@@ -661,7 +661,7 @@ static void test_manifest(void)
     m_refused("a_layout=mk", "a_layout=km", "a_layout=km");
     m_refused("b_arg=1", "b_arg=0", "same argument");
     m_refused("b_arg=1", "b_arg=3", "b_arg is outside");
-    m_refused("a_bytes=32768", "a_bytes=32767", "a_bytes is 32767, the shape makes it 32768");
+    m_refused("a_bytes=32768", "a_bytes=32767", "a_bytes is 32767, the shape needs 32768");
     m_refused("c_dir=out", "c_dir=in", "c_dir=in");
     m_refused("op=gemm", "op=gelu", "no kernel that this library can use");
     m_refused("id=k1 ", "", "id is missing");
@@ -801,7 +801,7 @@ static void test_pack_callbacks(void)
         memcpy(strstr(m.manifest, "sha256=") + 7, one, 64);
     }
     T_CHECK(wnpu_amdxdna_memory(&config, NULL, 0, NULL, &error) == WNPU_E_MODEL &&
-            ends_with_reason(&error, "it wants 2 columns"), "columns: %s", error.message);
+            ends_with_reason(&error, "it needs 2 columns"), "columns: %s", error.message);
     config.files = NULL;
     config.pack = "/nonexistent";
     T_CHECK(wnpu_amdxdna_memory(&config, NULL, 0, NULL, &error) == WNPU_E_IO, "no directory");
@@ -876,8 +876,8 @@ static void test_layouts(void)
             }
             memset(a, 0x77, sizeof a);
             memset(b, 0x77, sizeof b);
-            T_CHECK(xk_put_a(&p, a, 3, 7, source, 9) == 3u * 8 * p.a_bytes, "bytes of A");
-            xk_put_b(&p, b, 5, 7, source, 9);
+            T_CHECK(xk_pack_a(&p, a, 3, 7, source, 9) == 3u * 8 * p.a_bytes, "bytes of A");
+            xk_pack_b(&p, b, 5, 7, source, 9);
             for (i = 0; i < 3; i++) {
                 for (j = 0; j < 7; j++) {
                     int16_t got = 0;
