@@ -146,8 +146,10 @@
 
 /* Values of WNPU_PART. */
 #define MT_PART_MATHS 1
-#define OP_PART_FLOATS 2 /* operators of floats */
-#define OP_PART_BYTES 3  /* operators with results of 8 and 16 bits, and searches */
+#define GM_PART_FLOATS 2 /* float32 products */
+#define GM_PART_INT16 3  /* products of int16 values */
+#define OP_PART_FLOATS 4 /* operators of floats */
+#define OP_PART_BYTES 5  /* operators with results of 8 and 16 bits, and searches */
 
 /* Values of WNPU_WIDTH besides 128, 256 and 512: whatever the compiler makes of its own vectors for
  * the baseline of the machine. */
@@ -166,20 +168,24 @@
 /* Names, attribute and lanes (floats in a vector) of a part; see the build switches above. */
 #if WNPU_WIDTH == WNPU_BASE
 #define MT(name) mt_##name
+#define GM(name) gm_##name##_base
 #define OP(name) op_##name##_base
 #define WNPU_LANES MT_LANES
 #define WNPU_TARGET
 #elif WNPU_WIDTH == 128
+#define GM(name) gm_##name##_128
 #define OP(name) op_##name##_128
 #define WNPU_LANES 4u
 #define WNPU_TARGET OP_128
 #elif WNPU_WIDTH == 256
 #define MT(name) mt_##name
+#define GM(name) gm_##name##_256
 #define OP(name) op_##name##_256
 #define WNPU_LANES 8u
 #define WNPU_TARGET OP_256
 #else
 #define MT(name) mt_##name##_512
+#define GM(name) gm_##name##_512
 #define OP(name) op_##name##_512
 #define WNPU_LANES 16u
 #define WNPU_TARGET OP_512
@@ -3113,8 +3119,8 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
 typedef struct gm_weight {
     uint32_t n, k;       /* B is [n, k] */
     uint32_t n16, k4;    /* panels of 16 columns; groups of 4 along k */
-    int half;            /* 1: values are multiples of 16 from -112 to 112, in 4 bits each */
-    int8_t *packed;      /* [n16][k4][16][4]; if half, [n16][k4 / 2][16][4], see gm_fold() */
+    int int4;            /* 1: values are multiples of 16 from -112 to 112, in 4 bits each */
+    int8_t *packed;      /* [n16][k4][16][4]; if int4, [n16][k4 / 2][16][4], see gm_fold() */
     float *scale;        /* [n16*16], one per output channel, 0 in the padding */
     int32_t *correction; /* [n16*16]: -128 * sum over k of B[n,:], 0 in the padding */
     float *bias;         /* [n16*16], 0 in the padding; NULL if none */
@@ -3128,7 +3134,30 @@ typedef struct gm_sparse {
     uint16_t *n;     /* [tiles][stretches] how many these are */
 } gm_sparse;
 
-/* The kernels of one instruction set. Columns come in whole panels: ldc >= panels * 16. */
+/* One product: c[rows][panels * 16] = A * B over k4 groups. */
+typedef struct gm_product {
+    int32_t *c;                /* [rows][ldc]; ldc >= panels * 16 */
+    size_t ldc;
+    const void *a;             /* rows packed by the kernels */
+    size_t rows;
+    const int8_t *b;           /* panels, pitch groups apart */
+    size_t pitch;
+    const int32_t *correction; /* of the first panel of b; NULL for an A that pack_u() packed */
+    size_t k4, panels;
+    const gm_sparse *sparse;   /* sparse_tile() only: what survey() found */
+} gm_product;
+
+/* A product in float32: c[rows][panels * 16] = A * B. */
+typedef struct gm_float_product {
+    float *c;       /* [rows][ldc] */
+    size_t ldc;
+    const float *a; /* [rows][lda] */
+    size_t lda, rows;
+    const float *b; /* [panels][k][16] */
+    size_t k, panels;
+} gm_float_product;
+
+/* The kernels of one instruction set. */
 typedef struct gm_kernels {
     wnpu_isa isa;
     uint32_t rows; /* of a register tile; blocks are best a multiple of it */
@@ -3143,29 +3172,21 @@ typedef struct gm_kernels {
      * multiplied. */
     void (*pack_joined)(void *packed_a, const int8_t *high, const int8_t *low, size_t rows,
                         size_t k4);
-    /* c[rows][panels * 16] = A * B over k4 groups; the panels of b are pitch groups apart.
-     * correction belongs to the first panel of b; NULL for kernels whose correct is NULL, and for
-     * an A that pack_u() packed. */
-    void (*tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
-                 size_t pitch, const int32_t *correction, size_t k4, size_t panels);
-    /* The same for at most GM_FEW rows and a B in 4 bits, whose panels follow each other. NULL: B
-     * is widened to bytes for tile. */
-    void (*half_tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
-                      const int32_t *correction, size_t k4, size_t panels);
-    /* Finds where a packed A is not zero, and the same product that makes use of it. NULL: finding
-     * costs as much as it gains. */
+    void (*tile)(const gm_product *p);
+    /* tile() for at most GM_FEW rows and a B in 4 bits, whose panels follow each other: pitch does
+     * not matter. NULL: B is widened to bytes for tile(). */
+    void (*int4_tile)(const gm_product *p);
+    /* Finds where a packed A is not zero, for sparse_tile(), which is tile() without the rest.
+     * NULL: finding costs as much as it gains. */
     void (*survey)(gm_sparse *sparse, const void *packed_a, size_t rows, size_t k4);
-    void (*sparse_tile)(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
-                        size_t pitch, const gm_sparse *sparse, size_t k4, size_t panels);
-    /* Adds GM_DIGIT times the products of n groups of each panel of b to c; a is what
-     * gm_pack_outliers() made of these. NULL: such groups are copied for tile. */
-    void (*outliers)(int32_t *c, size_t ldc, const int32_t *a, size_t rows, const int8_t *b,
-                     size_t pitch, const uint16_t *group, size_t n, size_t panels);
-    /* Fills correction[panels * 16] for a B packed at run time; NULL: tile needs none. */
+    void (*sparse_tile)(const gm_product *p);
+    /* Adds GM_DIGIT times the products of n groups of each panel of b to c; p->a is what
+     * gm_pack_outliers() made of these, k4 does not matter. NULL: such groups are copied for
+     * tile(). */
+    void (*outliers)(const gm_product *p, const uint16_t *group, size_t n);
+    /* Fills correction[panels * 16] for a B packed at run time; NULL: tile() ignores it. */
     void (*correct)(int32_t *correction, const int8_t *b, size_t k4, size_t panels);
-    /* The same product in float32; panels are [k][16] and k * 16 floats apart. */
-    void (*ftile)(float *c, size_t ldc, const float *a, size_t lda, size_t rows,
-                  const float *panel, size_t k, size_t panels);
+    void (*ftile)(const gm_float_product *p);
 } gm_kernels;
 
 /* ---- the definition: plain C, also the kernel of the scalar instruction set ---- */
@@ -3191,43 +3212,52 @@ static void gm_pack8(void *packed_a, const int8_t *a, size_t lda, size_t rows, s
     }
 }
 
-static void gm_scalar_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                           const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                           size_t panels)
+static void gm_scalar_tile(const gm_product *product)
 {
     size_t p, r, g, n;
-    (void)correction;
-    for (p = 0; p < panels; p++) {
-        for (r = 0; r < rows; r++) {
-            const int8_t *y = b + p * pitch * GM_GROUP;
-            const int8_t *x = (const int8_t *)packed_a + gm_bytes8(r, k4);
+    for (p = 0; p < product->panels; p++) {
+        for (r = 0; r < product->rows; r++) {
+            const int8_t *y = product->b + p * product->pitch * GM_GROUP;
+            const int8_t *x = (const int8_t *)product->a + gm_bytes8(r, product->k4);
             int32_t sum[16] = {0};
-            for (g = 0; g < k4; g++, x += 4, y += GM_GROUP) {
+            for (g = 0; g < product->k4; g++, x += 4, y += GM_GROUP) {
                 for (n = 0; n < 16; n++) {
                     sum[n] += x[0] * y[n * 4] + x[1] * y[n * 4 + 1] +
                               x[2] * y[n * 4 + 2] + x[3] * y[n * 4 + 3];
                 }
             }
-            memcpy(c + r * ldc + p * 16, sum, sizeof sum);
+            memcpy(product->c + r * product->ldc + p * 16, sum, sizeof sum);
         }
     }
 }
 
 /* ---- float32: sums along k ascending, each product rounded before it is added ---- */
 
-/* Columns are independent, so the width of the vectors does not matter to the result; it does to
- * gcc, which keeps vectors wider than the machine's registers in memory. Hence two of a kind. */
-typedef float gm_f8 __attribute__((vector_size(32)));
-typedef float gm_f8u __attribute__((vector_size(32), aligned(4), may_alias));
+#endif /* WNPU_PART */
+#if defined(WNPU_PART) && WNPU_PART == GM_PART_FLOATS
+/* ---- part: float32 products. Columns are independent, so that the width of the vectors does not
+ * matter to the result ---- */
 
-/* 8 columns of R rows, 1 or 4. */
-WNPU_INLINE void gm_float4(float *c, size_t ldc, const float *a, size_t lda, const float *b,
-                           size_t k, int R)
+#if WNPU_WIDTH == WNPU_BASE
+#define GM_BYTES 16
+#else
+#define GM_BYTES 32
+#endif
+#define GM_C (GM_BYTES / 2u) /* columns of two vectors */
+
+typedef float GM(f) __attribute__((vector_size(GM_BYTES)));
+typedef float GM(f_at) __attribute__((vector_size(GM_BYTES), aligned(4), may_alias));
+
+/* GM_C columns of R rows, 1 or 4, from row r and column n on. */
+WNPU_INLINE WNPU_TARGET void GM(float_rows)(const gm_float_product *p, size_t r, size_t n, int R)
 {
-    mt_f4 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+    GM(f) s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+    const size_t lda = p->lda, ldc = p->ldc, k = p->k;
+    const float *a = p->a + r * lda, *b = p->b + n / 16 * k * 16 + n % 16;
+    float *c = p->c + r * ldc + n;
     size_t i;
     for (i = 0; i < k; i++, b += 16) {
-        mt_f4 y = *(const mt_f4u *)b, z = *(const mt_f4u *)(b + 4);
+        GM(f) y = *(const GM(f_at) *)b, z = *(const GM(f_at) *)(b + GM_C / 2);
         s0 = s0 + y * a[i], t0 = t0 + z * a[i];
         if (R > 1) {
             s1 = s1 + y * a[lda + i], t1 = t1 + z * a[lda + i];
@@ -3235,28 +3265,40 @@ WNPU_INLINE void gm_float4(float *c, size_t ldc, const float *a, size_t lda, con
             s3 = s3 + y * a[lda * 3 + i], t3 = t3 + z * a[lda * 3 + i];
         }
     }
-    *(mt_f4u *)c = s0, *(mt_f4u *)(c + 4) = t0;
+    *(GM(f_at) *)c = s0, *(GM(f_at) *)(c + GM_C / 2) = t0;
     if (R > 1) {
-        *(mt_f4u *)(c + ldc) = s1, *(mt_f4u *)(c + ldc + 4) = t1;
-        *(mt_f4u *)(c + ldc * 2) = s2, *(mt_f4u *)(c + ldc * 2 + 4) = t2;
-        *(mt_f4u *)(c + ldc * 3) = s3, *(mt_f4u *)(c + ldc * 3 + 4) = t3;
+        *(GM(f_at) *)(c + ldc) = s1, *(GM(f_at) *)(c + ldc + GM_C / 2) = t1;
+        *(GM(f_at) *)(c + ldc * 2) = s2, *(GM(f_at) *)(c + ldc * 2 + GM_C / 2) = t2;
+        *(GM(f_at) *)(c + ldc * 3) = s3, *(GM(f_at) *)(c + ldc * 3 + GM_C / 2) = t3;
     }
 }
 
-static void gm_ftile4(float *c, size_t ldc, const float *a, size_t lda, size_t rows,
-                      const float *panel, size_t k, size_t panels)
+WNPU_TARGET static void GM(ftile)(const gm_float_product *p)
 {
-    size_t p, r;
-    for (p = 0; p < panels * 2; p++) {
-        const float *b = panel + p / 2 * k * 16 + p % 2 * 8;
-        for (r = 0; r + 4 <= rows; r += 4) {
-            gm_float4(c + r * ldc + p * 8, ldc, a + r * lda, lda, b, k, 4);
+    size_t n, r;
+    for (n = 0; n < p->panels * 16; n += GM_C) {
+        for (r = 0; r + 4 <= p->rows; r += 4) {
+            GM(float_rows)(p, r, n, 4);
         }
-        for (; r < rows; r++) {
-            gm_float4(c + r * ldc + p * 8, ldc, a + r * lda, lda, b, k, 1);
+        for (; r < p->rows; r++) {
+            GM(float_rows)(p, r, n, 1);
         }
     }
 }
+
+#undef GM_BYTES
+#undef GM_C
+#endif
+#ifndef WNPU_PART
+
+#define WNPU_PART GM_PART_FLOATS
+#define WNPU_WIDTH WNPU_BASE
+#include WNPU_SELF
+#ifdef WNPU_X86
+#define WNPU_WIDTH 256
+#include WNPU_SELF
+#endif
+#undef WNPU_PART
 
 static const gm_kernels gm_scalar = {
     .isa = WNPU_ISA_SCALAR,
@@ -3264,10 +3306,58 @@ static const gm_kernels gm_scalar = {
     .a_bytes = gm_bytes8,
     .pack_a = gm_pack8,
     .tile = gm_scalar_tile,
-    .ftile = gm_ftile4,
+    .ftile = gm_ftile_base,
 };
 
-/* ---- the walk over a block that the kernels below share ---- */
+/* ---- the driver that all kernels below share ---- */
+
+/* A part of a product that stays in registers and the nearest caches: at most a tile of rows and of
+ * panels, over a stretch of groups. */
+typedef struct gm_block {
+    int32_t *c;          /* [rows][ldc] */
+    size_t ldc;
+    const int32_t *from; /* sums begin with these: corrections (ldfrom 0), the stretch before (c
+                          * itself), or NULL for zeros */
+    size_t ldfrom;
+    const char *a;       /* packed rows, stride bytes apart */
+    size_t stride;
+    size_t rows;
+    const int8_t *b;     /* panels, pitch groups apart */
+    size_t pitch;
+    size_t groups, panels;
+    size_t next;         /* kernels of few rows prefetch so many bytes behind each group; 0: none */
+} gm_block;
+
+typedef void (*gm_micro)(const gm_block *t);
+
+/* A whole tile of rows times n groups of one panel, at `group` bytes from a. */
+typedef void (*gm_some)(const gm_block *t, const uint16_t *group, size_t n);
+
+/* How a kernel wants a product to be cut. */
+typedef struct gm_shape {
+    gm_micro micro;
+    gm_some some;        /* for whole tiles of a sparse A; NULL: there is none */
+    size_t rows, panels; /* of a tile */
+    size_t group_bytes;  /* of a row of A in a group */
+    size_t stretch;      /* groups; 0: all of k4 */
+} gm_shape;
+
+WNPU_INLINE const int32_t *gm_at(const int32_t *from, size_t offset)
+{
+    return from != NULL ? from + offset : NULL;
+}
+
+/* The block that begins with row r and column n of another; its number of rows and panels is the
+ * caller's. */
+WNPU_INLINE gm_block gm_block_at(const gm_block *t, size_t r, size_t n)
+{
+    gm_block part = *t;
+    part.c += r * t->ldc + n;
+    part.from = gm_at(t->from, r * t->ldfrom + n);
+    part.a += r * t->stride;
+    part.b += n / 16 * t->pitch * GM_GROUP + n % 16 * 4;
+    return part;
+}
 
 /* What will be read next; past the end of B nothing happens. */
 WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
@@ -3275,33 +3365,20 @@ WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 3);
 }
 
-/* The same into the second-level cache, which takes more requests at once; a Zen 5 prefers the
- * other where B is read from front to back (0.95 of the time for a token). */
+/* Into the second-level cache, which takes more requests at once; a Zen 5 prefers gm_prefetch()
+ * where B is read from front to back (0.95 of the time for a token). */
 WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 2);
 }
 
-/* The same for what is read once, so that it takes no place from other data. */
+/* For what is read once: it displaces no other data. */
 WNPU_INLINE void gm_prefetch_once(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 0);
 }
 
-/* A kernel of at most tile_rows rows and so many panels, over a stretch of groups. A row of a is
- * stride bytes; panels are pitch groups apart. Sums start from `from`: corrections (ldfrom 0), the
- * stretch before (c itself), or NULL for zeros. A kernel of few rows waits for memory and asks for
- * what lies next bytes behind each group that it reads. */
-typedef void (*gm_micro)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                         const char *a, size_t stride, size_t rows, const int8_t *b,
-                         size_t pitch, size_t groups, size_t panels, size_t next);
-
-WNPU_INLINE const int32_t *gm_at(const int32_t *from, size_t offset)
-{
-    return from != NULL ? from + offset : NULL;
-}
-
-/* n groups, from first on, of each panel that the walk reads next. */
+/* Prefetches n groups, from first on, of each panel that the driver reads next. */
 WNPU_INLINE void gm_walk_ahead(const int8_t *b, size_t pitch, size_t panels, size_t first,
                                size_t n)
 {
@@ -3313,10 +3390,10 @@ WNPU_INLINE void gm_walk_ahead(const int8_t *b, size_t pitch, size_t panels, siz
     }
 }
 
-#define GM_AHEAD 16384u /* bytes that a kernel which waits for memory reads ahead at least */
+#define GM_AHEAD 16384u /* bytes that a kernel limited by memory prefetches ahead at least */
 
-/* How far ahead that is, after ng of k4 groups: the next stretch of the same panels, or what comes
- * behind np panels. 0 for a small B: it is the beginning of a cache, and behind it is room. */
+/* gm_block.next after ng of k4 groups: the next stretch of the same panels, or what comes behind np
+ * panels. 0 for a small B: it is the beginning of a cache of keys, with unused room behind it. */
 WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, size_t np)
 {
     size_t bytes = pitch * GM_GROUP * np;
@@ -3329,61 +3406,54 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
     return bytes > GM_AHEAD ? bytes : GM_AHEAD;
 }
 
-#define GM_NEAR 16384u /* bytes that are read ahead in a B which is read from front to back */
-#define GM_FEW 16u /* rows: up to so many wait for memory */
-#define GM_MANY 24u /* more of them leave time to read ahead */
-
-/* A whole tile of rows times n groups of one panel, at `group` bytes from a. */
-typedef void (*gm_some)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
-                        size_t stride, const int8_t *b, const uint16_t *group, size_t n);
+#define GM_NEAR 16384u /* bytes prefetched ahead in a B that is read from front to back */
+#define GM_FEW 16u     /* up to so many rows, products are limited by memory bandwidth */
+#define GM_MANY 24u    /* with more rows there is time to prefetch */
 
 /* The panels' part of a stretch and a tile's rows should stay in the nearest caches. With many rows
- * there is time to fetch what comes next, a little with each tile: the weights of a layer are read
- * from far away again and again. sparse: whole tiles go through some, over groups that are not
- * zero; NULL: all rows take all groups. */
-WNPU_INLINE void gm_walk_sparse(gm_micro micro, gm_some some, size_t tile_rows, size_t tile_panels,
-                                size_t group_bytes, size_t stretch, int32_t *c, size_t ldc,
-                                const void *packed_a, size_t rows, const int8_t *b, size_t pitch,
-                                const int32_t *correction, const gm_sparse *sparse, size_t k4,
-                                size_t panels)
+ * the next panels are prefetched, a little with each tile, because the weights of a layer come from
+ * memory again and again. Whole tiles of a sparse A go through shape->some. */
+WNPU_INLINE void gm_walk(const gm_shape *shape, const gm_product *product)
 {
-    size_t p, q, g, r, stride = k4 * group_bytes + GM_PAD;
-    size_t stretches = (k4 + stretch - 1) / stretch;
-    for (p = 0; p < panels; p += tile_panels) {
-        size_t np = panels - p < tile_panels ? panels - p : tile_panels;
-        for (g = 0; g < k4; g += stretch) {
-            size_t ng = k4 - g < stretch ? k4 - g : stretch, ldfrom = g > 0 ? ldc : 0;
-            size_t ahead = rows > GM_MANY ? (ng * tile_rows + rows - 1) / rows : 0;
-            size_t after = g + ng < k4 ? p * pitch + g + ng : (p + np) * pitch;
-            size_t next = gm_next(k4, panels, ng, pitch, np);
-            const int8_t *y = b + (p * pitch + g) * GM_GROUP;
-            for (r = 0; r < rows; r += tile_rows) {
-                size_t nr = rows - r < tile_rows ? rows - r : tile_rows, tile = r / tile_rows;
-                const char *a = (const char *)packed_a + r * stride + g * group_bytes;
-                int32_t *out = c + r * ldc + p * 16;
-                const int32_t *from = g > 0 ? out : gm_at(correction, p * 16);
-                gm_walk_ahead(b, pitch, np, after + tile * ahead, ahead);
-                if (sparse == NULL || nr < tile_rows) {
-                    micro(out, ldc, from, ldfrom, a, stride, nr, y, pitch, ng, np, next);
+    const gm_product m = *product;
+    const gm_shape s = *shape;
+    const size_t length = s.stretch > 0 ? s.stretch : m.k4;
+    const size_t stretches = length > 0 ? (m.k4 + length - 1) / length : 0;
+    size_t p, q, g, r;
+    gm_block t;
+    t.ldc = m.ldc;
+    t.stride = m.k4 * s.group_bytes + GM_PAD;
+    t.pitch = m.pitch;
+    for (p = 0; p < m.panels; p += s.panels) {
+        const size_t np = m.panels - p < s.panels ? m.panels - p : s.panels;
+        for (g = 0; g < m.k4; g += length) {
+            const size_t ng = m.k4 - g < length ? m.k4 - g : length;
+            const size_t ahead = m.rows > GM_MANY ? (ng * s.rows + m.rows - 1) / m.rows : 0;
+            const size_t after = g + ng < m.k4 ? p * m.pitch + g + ng : (p + np) * m.pitch;
+            t.ldfrom = g > 0 ? m.ldc : 0;
+            t.groups = ng;
+            t.next = gm_next(m.k4, m.panels, ng, m.pitch, np);
+            for (r = 0; r < m.rows; r += s.rows) {
+                const size_t tile = r / s.rows;
+                t.rows = m.rows - r < s.rows ? m.rows - r : s.rows;
+                t.panels = np;
+                t.a = (const char *)m.a + r * t.stride + g * s.group_bytes;
+                t.b = m.b + (p * m.pitch + g) * GM_GROUP;
+                t.c = m.c + r * m.ldc + p * 16;
+                t.from = g > 0 ? t.c : gm_at(m.correction, p * 16);
+                gm_walk_ahead(m.b, m.pitch, np, after + tile * ahead, ahead);
+                if (s.some == NULL || t.rows < s.rows) {
+                    s.micro(&t);
                     continue;
                 }
                 for (q = 0; q < np; q++) {
-                    some(out + q * 16, ldc, gm_at(from, q * 16), ldfrom, a, stride,
-                         y + q * pitch * GM_GROUP, sparse->group + tile * k4 + g,
-                         sparse->n[tile * stretches + g / stretch]);
+                    const gm_block one = gm_block_at(&t, 0, q * 16);
+                    s.some(&one, m.sparse->group + tile * m.k4 + g,
+                           m.sparse->n[tile * stretches + g / length]);
                 }
             }
         }
     }
-}
-
-WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, size_t group_bytes,
-                         size_t stretch, int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                         size_t panels)
-{
-    gm_walk_sparse(micro, NULL, tile_rows, tile_panels, group_bytes, stretch, c, ldc, packed_a,
-                   rows, b, pitch, correction, NULL, k4, panels);
 }
 
 #ifdef WNPU_X86
@@ -3399,63 +3469,6 @@ WNPU_INLINE void gm_walk(gm_micro micro, size_t tile_rows, size_t tile_panels, s
 static size_t gm_bytes16(size_t rows, size_t k4)
 {
     return rows * (k4 * 8 + GM_PAD);
-}
-
-GM_SSE41 static void gm_sse41_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
-                                   size_t k4)
-{
-    size_t r, g;
-    for (r = 0; r < rows; r++) {
-        char *to = (char *)packed_a + gm_bytes16(r, k4);
-        const int8_t *x = a + r * lda;
-        for (g = 0; g + 2 <= k4; g += 2, x += 8, to += 16) {
-            __m128i v = _mm_loadl_epi64((const __m128i *)x);
-            _mm_storeu_si128((__m128i *)to, _mm_cvtepi8_epi16(v));
-        }
-        if (g < k4) {
-            int32_t last;
-            memcpy(&last, x, 4);
-            _mm_storel_epi64((__m128i *)to, _mm_cvtepi8_epi16(_mm_cvtsi32_si128(last)));
-        }
-    }
-}
-
-GM_SSE41 static void gm_sse41_pack_u(void *packed_a, const uint8_t *a, size_t lda, size_t rows,
-                                   size_t k4)
-{
-    size_t r, g;
-    for (r = 0; r < rows; r++) {
-        char *to = (char *)packed_a + gm_bytes16(r, k4);
-        const uint8_t *x = a + r * lda;
-        for (g = 0; g + 2 <= k4; g += 2, x += 8, to += 16) {
-            __m128i v = _mm_loadl_epi64((const __m128i *)x);
-            _mm_storeu_si128((__m128i *)to, _mm_cvtepu8_epi16(v));
-        }
-        if (g < k4) {
-            int32_t last;
-            memcpy(&last, x, 4);
-            _mm_storel_epi64((__m128i *)to, _mm_cvtepu8_epi16(_mm_cvtsi32_si128(last)));
-        }
-    }
-}
-
-GM_SSE41 static void gm_sse41_pack_joined(void *packed_a, const int8_t *high, const int8_t *low,
-                                          size_t rows, size_t k4)
-{
-    const __m128i unit = _mm_set1_epi16(GM_DIGIT);
-    size_t r, i;
-    for (r = 0; r < rows; r++, high += k4 * 4, low += k4 * 4) {
-        char *to = (char *)packed_a + gm_bytes16(r, k4);
-        for (i = 0; i < k4 * 4; i += 4) {
-            int32_t h, l;
-            __m128i v;
-            memcpy(&h, high + i, 4);
-            memcpy(&l, low + i, 4);
-            v = _mm_mullo_epi16(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(h)), unit);
-            v = _mm_add_epi16(v, _mm_cvtepi8_epi16(_mm_cvtsi32_si128(l)));
-            _mm_storel_epi64((__m128i *)(void *)(to + 2 * i), v);
-        }
-    }
 }
 
 /* What is not zero in n groups of 6 rows; returns how many they are. */
@@ -3530,421 +3543,153 @@ GM_SSE41 static void gm_make_quads(gm_quads *quads, const char *a, size_t stride
 }
 
 /* Rows of quads times one panel: c = or += 16 times the product. */
-typedef void (*gm_half)(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows, const int8_t *b,
+typedef void (*gm_int4)(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows, const int8_t *b,
                         size_t groups, int first);
 
 /* For an A of bytes, which pack_a() widened. */
-GM_SSE41 static void gm_half16(gm_half half, int repeat, int32_t *c, size_t ldc,
-                               const void *packed_a, size_t rows, const int8_t *b, size_t k4,
-                               size_t panels)
+GM_SSE41 static void gm_int4_rows(gm_int4 int4, int repeat, const gm_product *m)
 {
-    const size_t stride = gm_bytes16(1, k4), groups = k4 / 2;
+    const size_t stride = gm_bytes16(1, m->k4), groups = m->k4 / 2;
     gm_quads quads;
     size_t r, g, p, nr, ng;
-    for (r = 0; r < rows; r += nr) {
-        const char *x = (const char *)packed_a + r * stride;
-        nr = rows - r >= GM_QUAD_ROWS ? GM_QUAD_ROWS : rows - r >= 2 ? 2 : 1;
+    for (r = 0; r < m->rows; r += nr) {
+        const char *x = (const char *)m->a + r * stride;
+        nr = m->rows - r >= GM_QUAD_ROWS ? GM_QUAD_ROWS : m->rows - r >= 2 ? 2 : 1;
         for (g = 0; g < groups; g += ng) {
             ng = GM_QUADS / (nr * (repeat ? 2 : 1));
             ng = groups - g < ng ? groups - g : ng;
             gm_make_quads(&quads, x + g * 16, stride, nr, ng, repeat);
-            for (p = 0; p < panels; p++) {
-                half(c + r * ldc + p * 16, ldc, &quads, nr, b + (p * groups + g) * GM_GROUP, ng,
-                     g == 0);
+            for (p = 0; p < m->panels; p++) {
+                int4(m->c + r * m->ldc + p * 16, m->ldc, &quads, nr,
+                     m->b + (p * groups + g) * GM_GROUP, ng, g == 0);
             }
         }
     }
 }
 
-/* sum += x * y in the register of the sum: left to itself clang rotates and spills the sums. */
-WNPU_INLINE GM_SSE41 void gm_sse41_add(__m128i *sum, __m128i x, __m128i y)
+/* Element i of a row of int16, which may lie at any address. */
+WNPU_INLINE void gm_put16(char *to, size_t i, int v)
 {
-    __m128i product = _mm_madd_epi16(x, y);
-    __asm__("paddd %1, %0" : "+x"(*sum) : "x"(product));
+    const int16_t word = (int16_t)v;
+    memcpy(to + 2 * i, &word, 2);
 }
 
-/* 4 N columns of R rows; R * N is at most 4. */
-WNPU_INLINE GM_SSE41 void gm_sse41_half4(int32_t *c, size_t ldc, const gm_quads *quads,
-                                         const int8_t *b, size_t groups, int first, int R, int N)
+#endif /* WNPU_X86 */
+#endif /* WNPU_PART */
+#if defined(WNPU_PART) && WNPU_PART == GM_PART_INT16
+/* ---- part: kernels of int16 products, 128 bits (SSE4.1) and 256 bits (AVX2) ---- */
+
+#define GM_C (WNPU_WIDTH / 64u) /* columns in a vector of partial sums */
+
+/* Primitives; v is a vector of int32 or int16 lanes.
+ *   spread(a)      the 8 bytes at a, in all 64-bit lanes
+ *   widen(b)       bytes at b as int16; widen_u(b): unsigned bytes
+ *   pair(s, x, y)  s[j] += x[2 i] * y[j][2 i] + x[2 i + 1] * y[j][2 i + 1] for j = 0, 1
+ *   columns(a, b)  sums of neighbours in a, then in b
+ *   quad(x, i)     the i-th four bytes of gm_quads, in all 32-bit lanes */
+#if WNPU_WIDTH == 128
+typedef __m128i GM(v);
+typedef __m128i GM(four); /* an element of gm_quads */
+
+WNPU_INLINE WNPU_TARGET GM(v) GM(load)(const void *p)
 {
-    const __m128i flip = _mm_set1_epi8((char)0x88), low = _mm_set1_epi8(0x0f);
-    const __m128i *x = quads->v;
-    __m128i s[4], t[4];
-    size_t g, i;
-    int r, n;
-    MT_UNROLL
-    for (r = 0; r < R * N; r++) {
-        s[r] = _mm_setzero_si128();
-    }
-    for (g = 0; g < groups; g += GM_QUAD_GROUPS) {
-        MT_UNROLL
-        for (r = 0; r < R * N; r++) {
-            t[r] = _mm_setzero_si128();
-        }
-        for (i = g; i < g + GM_QUAD_GROUPS && i < groups; i++, b += GM_GROUP, x += 2 * R) {
-            gm_prefetch2(b, GM_NEAR);
-            MT_UNROLL
-            for (n = 0; n < N; n++) {
-                const __m128i *at = (const __m128i *)(const void *)(b + 16 * n);
-                const __m128i v = _mm_xor_si128(_mm_loadu_si128(at), flip);
-                const __m128i y0 = _mm_and_si128(v, low);
-                const __m128i y1 = _mm_and_si128(_mm_srli_epi16(v, 4), low);
-                MT_UNROLL
-                for (r = 0; r < R; r++) {
-                    t[r * N + n] = _mm_add_epi16(t[r * N + n], _mm_maddubs_epi16(y0, x[2 * r]));
-                    t[r * N + n] = _mm_add_epi16(t[r * N + n],
-                                                 _mm_maddubs_epi16(y1, x[2 * r + 1]));
-                }
-            }
-        }
-        MT_UNROLL
-        for (r = 0; r < R * N; r++) {
-            s[r] = _mm_add_epi32(s[r], _mm_madd_epi16(t[r], _mm_set1_epi16(1)));
-        }
-    }
-    MT_UNROLL
-    for (r = 0; r < R * N; r++) {
-        __m128i *out = (__m128i *)(void *)(c + (size_t)(r / N) * ldc + r % N * 4);
-        const __m128i old = first ? _mm_setzero_si128() : _mm_loadu_si128(out);
-        s[r] = _mm_slli_epi32(_mm_sub_epi32(s[r], _mm_set1_epi32(quads->more[r / N])), 4);
-        _mm_storeu_si128(out, _mm_add_epi32(old, s[r]));
-    }
+    return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* A gm_half. */
-GM_SSE41 static void gm_sse41_half(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows,
-                                   const int8_t *b, size_t groups, int first)
+WNPU_INLINE WNPU_TARGET void GM(store)(void *p, GM(v) a) { _mm_storeu_si128((__m128i *)p, a); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(zero)(void) { return _mm_setzero_si128(); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(bytes)(int x) { return _mm_set1_epi8((char)x); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(words)(int x) { return _mm_set1_epi16((short)x); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(ints)(int x) { return _mm_set1_epi32(x); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(and)(GM(v) a, GM(v) b) { return _mm_and_si128(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(xor)(GM(v) a, GM(v) b) { return _mm_xor_si128(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(add)(GM(v) a, GM(v) b) { return _mm_add_epi32(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(sub)(GM(v) a, GM(v) b) { return _mm_sub_epi32(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(times16)(GM(v) a) { return _mm_slli_epi32(a, 4); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(high4)(GM(v) a) { return _mm_srli_epi16(a, 4); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(add16)(GM(v) a, GM(v) b) { return _mm_add_epi16(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(mul16)(GM(v) a, GM(v) b) { return _mm_mullo_epi16(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(madd)(GM(v) a, GM(v) b) { return _mm_madd_epi16(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(maddubs)(GM(v) u, GM(v) s) { return _mm_maddubs_epi16(u, s); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(columns)(GM(v) a, GM(v) b) { return _mm_hadd_epi32(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(quad)(const GM(four) *x, int i) { return x[i]; }
+
+WNPU_INLINE WNPU_TARGET GM(v) GM(spread)(const char *a)
 {
-    size_t n;
-    if (rows == 1) {
-        gm_sse41_half4(c, ldc, quads, b, groups, first, 1, 4);
-        return;
-    }
-    for (n = 0; n < 16 && rows == 2; n += 8) {
-        gm_sse41_half4(c + n, ldc, quads, b + n * 4, groups, first, 2, 2);
-    }
-    for (n = 0; n < 16 && rows == 4; n += 4) {
-        gm_sse41_half4(c + n, ldc, quads, b + n * 4, groups, first, 4, 1);
-    }
+    __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)a);
+    return _mm_castpd_si128(_mm_movedup_pd(_mm_castsi128_pd(x)));
 }
 
-static void gm_sse41_half_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                               const int8_t *b, const int32_t *correction, size_t k4,
-                               size_t panels)
+WNPU_INLINE WNPU_TARGET GM(v) GM(widen)(const void *b)
 {
-    (void)correction;
-    gm_half16(gm_sse41_half, 1, c, ldc, packed_a, rows, b, k4, panels);
+    return _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)b));
 }
 
-typedef struct gm_sse41_row { __m128i v[4]; } gm_sse41_row;
-
-/* One row times one group of 2 C columns. The empty asm makes the next row's load wait in the
- * instruction stream: compilers otherwise hoist the loads of all rows and spill the sums. */
-WNPU_INLINE GM_SSE41 void gm_sse41_step(gm_sse41_row *sum, const char *a, const char **lo,
-                                        const char **hi, const __m128i *y, int C)
+WNPU_INLINE WNPU_TARGET GM(v) GM(widen_u)(const void *b)
 {
-    __m128i x = _mm_loadl_epi64((const __m128i *)a);
-    x = _mm_castpd_si128(_mm_movedup_pd(_mm_castsi128_pd(x)));
-    gm_sse41_add(&sum->v[0], x, y[0]);
-    gm_sse41_add(&sum->v[1], x, y[1]);
-    if (C > 2) {
-        gm_sse41_add(&sum->v[2], x, y[2]);
-        gm_sse41_add(&sum->v[3], x, y[3]);
-    }
-    __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]));
+    return _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)b));
 }
 
-WNPU_INLINE GM_SSE41 void gm_sse41_store(int32_t *c, const int32_t *from, const gm_sse41_row *sum,
-                                         int C)
+/* In the register of the sum: left to itself clang rotates and spills the sums. */
+WNPU_INLINE WNPU_TARGET void GM(pair)(GM(v) *sum, GM(v) x, const GM(v) *y)
 {
     int j;
-    for (j = 0; j < C; j += 2) {
-        __m128i v = _mm_hadd_epi32(sum->v[j], sum->v[j + 1]);
-        if (from != NULL) {
-            v = _mm_add_epi32(v, _mm_loadu_si128((const __m128i *)(from + 2 * j)));
-        }
-        _mm_storeu_si128((__m128i *)(c + 2 * j), v);
-    }
-}
-
-/* R rows (1, 2, 4 or 6) times one group of 2 C columns; rows 0 to 2 stand from lo on, the others
- * from hi: few registers. */
-WNPU_INLINE GM_SSE41 void gm_sse41_group(gm_sse41_row *s, const char **lo, const char **hi,
-                                         size_t stride, const int8_t *b, int R, int C)
-{
-    __m128i y[4];
-    y[0] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)b));
-    y[1] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 8)));
-    if (C > 2) {
-        y[2] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 16)));
-        y[3] = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(b + 24)));
-    }
-    gm_sse41_step(&s[0], *lo, lo, hi, y, C);
-    if (R > 1) {
-        gm_sse41_step(&s[1], *lo + stride, lo, hi, y, C);
-    }
-    if (R > 2) {
-        gm_sse41_step(&s[2], *lo + stride * 2, lo, hi, y, C);
-        gm_sse41_step(&s[3], *hi, lo, hi, y, C);
-    }
-    if (R > 4) {
-        gm_sse41_step(&s[4], *hi + stride, lo, hi, y, C);
-        gm_sse41_step(&s[5], *hi + stride * 2, lo, hi, y, C);
-    }
-}
-
-WNPU_INLINE GM_SSE41 void gm_sse41_finish(int32_t *c, size_t ldc, const int32_t *from,
-                                          size_t ldfrom, const gm_sse41_row *s, int R, int C)
-{
-    int r;
     MT_UNROLL
-    for (r = 0; r < R; r++) {
-        gm_sse41_store(c + ldc * (size_t)r, gm_at(from, ldfrom * (size_t)r), &s[r], C);
+    for (j = 0; j < 2; j++) {
+        __m128i product = _mm_madd_epi16(x, y[j]);
+        __asm__("paddd %1, %0" : "+x"(sum[j]) : "x"(product));
     }
 }
+#else
+typedef __m256i GM(v);
+typedef gm_four GM(four);
 
-/* The same times one panel. */
-WNPU_INLINE GM_SSE41 void gm_sse41_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                         const char *a, size_t stride, const int8_t *b,
-                                         size_t groups, size_t next, int R, int C)
+WNPU_INLINE WNPU_TARGET GM(v) GM(load)(const void *p)
 {
-    gm_sse41_row s[6] = {{{_mm_setzero_si128()}}};
-    const char *lo = a, *hi = a + stride * 3;
-    size_t g;
-    for (g = 0; g < groups; g++, lo += 8, hi += 8, b += GM_GROUP) {
-        if (R < 6) {
-            gm_prefetch(b, next);
-        }
-        gm_sse41_group(s, &lo, &hi, stride, b, R, C);
-    }
-    gm_sse41_finish(c, ldc, from, ldfrom, s, R, C);
+    return _mm256_loadu_si256((const __m256i *)p);
 }
 
-/* All rows of a tile times one panel. */
-WNPU_INLINE GM_SSE41 void gm_sse41_panel(int32_t *c, size_t ldc, const int32_t *from,
-                                         size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                         const int8_t *b, size_t groups, size_t next)
+WNPU_INLINE WNPU_TARGET void GM(store)(void *p, GM(v) a) { _mm256_storeu_si256((__m256i *)p, a); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(zero)(void) { return _mm256_setzero_si256(); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(bytes)(int x) { return _mm256_set1_epi8((char)x); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(words)(int x) { return _mm256_set1_epi16((short)x); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(ints)(int x) { return _mm256_set1_epi32(x); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(and)(GM(v) a, GM(v) b) { return _mm256_and_si256(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(xor)(GM(v) a, GM(v) b) { return _mm256_xor_si256(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(add)(GM(v) a, GM(v) b) { return _mm256_add_epi32(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(sub)(GM(v) a, GM(v) b) { return _mm256_sub_epi32(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(times16)(GM(v) a) { return _mm256_slli_epi32(a, 4); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(high4)(GM(v) a) { return _mm256_srli_epi16(a, 4); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(add16)(GM(v) a, GM(v) b) { return _mm256_add_epi16(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(mul16)(GM(v) a, GM(v) b) { return _mm256_mullo_epi16(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(madd)(GM(v) a, GM(v) b) { return _mm256_madd_epi16(a, b); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(maddubs)(GM(v) u, GM(v) s) { return _mm256_maddubs_epi16(u, s); }
+WNPU_INLINE WNPU_TARGET GM(v) GM(quad)(const GM(four) *x, int i) { return _mm256_set1_epi32(x[i]); }
+
+/* hadd works within halves: columns 0 1 4 5 2 3 6 7 */
+WNPU_INLINE WNPU_TARGET GM(v) GM(columns)(GM(v) a, GM(v) b)
 {
-    size_t r = rows == 6 ? 6 : rows >= 4 ? 4 : 0, n;
-    for (n = 0; n < 16 && r > 0; n += 4) {
-        const int32_t *start = gm_at(from, n);
-        if (r == 6) {
-            gm_sse41_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 6, 2);
-        } else {
-            gm_sse41_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 4, 2);
-        }
-    }
-    for (; r < rows; r += 2) {
-        const char *x = a + r * stride;
-        for (n = 0; n < 16; n += 8) {
-            const int32_t *start = gm_at(from, r * ldfrom + n);
-            if (r + 2 <= rows) {
-                gm_sse41_tile1(c + r * ldc + n, ldc, start, ldfrom, x, stride, b + n * 4, groups,
-                               next, 2, 4);
-            } else {
-                gm_sse41_tile1(c + r * ldc + n, ldc, start, ldfrom, x, stride, b + n * 4, groups,
-                               next, 1, 4);
-            }
-        }
-    }
+    return _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8);
 }
 
-GM_SSE41 static void gm_sse41_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                    const char *a, size_t stride, size_t rows, const int8_t *b,
-                                    size_t pitch, size_t groups, size_t panels, size_t next)
+WNPU_INLINE WNPU_TARGET GM(v) GM(spread)(const char *a)
 {
-    size_t p;
-    for (p = 0; p < panels; p++) {
-        gm_sse41_panel(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride,
-                       rows, b + p * pitch * GM_GROUP, groups, next);
-    }
+    return _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)(const void *)a));
 }
 
-static void gm_sse41_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                          const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                          size_t panels)
+WNPU_INLINE WNPU_TARGET GM(v) GM(widen)(const void *b)
 {
-    (void)correction;
-    /* Few rows wait for memory: the kernels of up to 4 rows prefetch, the one of 6 does not. */
-    gm_walk(gm_sse41_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, GM_STRETCH, c, ldc,
-            packed_a, rows, b, pitch, NULL, k4, panels);
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
 }
 
-/* A gm_some. */
-GM_SSE41 static void gm_sse41_some(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                   const char *a, size_t stride, const int8_t *b,
-                                   const uint16_t *group, size_t n)
+WNPU_INLINE WNPU_TARGET GM(v) GM(widen_u)(const void *b)
 {
-    size_t column, i;
-    for (column = 0; column < 16; column += 4, b += 16) {
-        gm_sse41_row s[6] = {{{_mm_setzero_si128()}}};
-        for (i = 0; i < n; i++) {
-            const size_t at = group[i];
-            const char *lo = a + at, *hi = lo + stride * 3;
-            gm_sse41_group(s, &lo, &hi, stride, b + at * (GM_GROUP / 8), 6, 2);
-        }
-        gm_sse41_finish(c + column, ldc, gm_at(from, column), ldfrom, s, 6, 2);
-    }
+    return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)b));
 }
 
-static void gm_sse41_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                            const int8_t *b, size_t pitch, const gm_sparse *sparse, size_t k4,
-                            size_t panels)
-{
-    gm_walk_sparse(gm_sse41_micro, gm_sse41_some, 6, 4, 8, GM_STRETCH, c, ldc, packed_a, rows, b,
-                   pitch, NULL, sparse, k4, panels);
-}
-
-static const gm_kernels gm_sse41 = {
-    .isa = WNPU_ISA_SSE41,
-    .rows = 6,
-    .a_bytes = gm_bytes16,
-    .pack_a = gm_sse41_pack,
-    .pack_u = gm_sse41_pack_u,
-    .pack_joined = gm_sse41_pack_joined,
-    .tile = gm_sse41_tile,
-    .half_tile = gm_sse41_half_tile,
-    .survey = gm_survey16,
-    .sparse_tile = gm_sse41_sparse,
-    .ftile = gm_ftile4,
-};
-
-/* AVX2: the same with twice the width. */
-GM_AVX2 static void gm_avx2_pack(void *packed_a, const int8_t *a, size_t lda, size_t rows,
-                                 size_t k4)
-{
-    size_t r, g;
-    for (r = 0; r < rows; r++) {
-        char *to = (char *)packed_a + gm_bytes16(r, k4);
-        const int8_t *x = a + r * lda;
-        for (g = 0; g + 4 <= k4; g += 4, x += 16, to += 32) {
-            __m128i v = _mm_loadu_si128((const __m128i *)x);
-            _mm256_storeu_si256((__m256i *)to, _mm256_cvtepi8_epi16(v));
-        }
-        for (; g < k4; g++, x += 4, to += 8) {
-            int32_t four;
-            memcpy(&four, x, 4);
-            _mm_storel_epi64((__m128i *)to, _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four)));
-        }
-    }
-}
-
-GM_AVX2 static void gm_avx2_pack_u(void *packed_a, const uint8_t *a, size_t lda, size_t rows,
-                                 size_t k4)
-{
-    size_t r, g;
-    for (r = 0; r < rows; r++) {
-        char *to = (char *)packed_a + gm_bytes16(r, k4);
-        const uint8_t *x = a + r * lda;
-        for (g = 0; g + 4 <= k4; g += 4, x += 16, to += 32) {
-            __m128i v = _mm_loadu_si128((const __m128i *)x);
-            _mm256_storeu_si256((__m256i *)to, _mm256_cvtepu8_epi16(v));
-        }
-        for (; g < k4; g++, x += 4, to += 8) {
-            int32_t four;
-            memcpy(&four, x, 4);
-            _mm_storel_epi64((__m128i *)to, _mm_cvtepu8_epi16(_mm_cvtsi32_si128(four)));
-        }
-    }
-}
-
-GM_AVX2 static void gm_avx2_pack_joined(void *packed_a, const int8_t *high, const int8_t *low,
-                                        size_t rows, size_t k4)
-{
-    const __m256i unit = _mm256_set1_epi16(GM_DIGIT);
-    size_t r, i;
-    for (r = 0; r < rows; r++, high += k4 * 4, low += k4 * 4) {
-        char *to = (char *)packed_a + gm_bytes16(r, k4);
-        for (i = 0; i + 16 <= k4 * 4; i += 16) {
-            __m256i h = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(high + i)));
-            __m256i l = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(low + i)));
-            h = _mm256_add_epi16(_mm256_mullo_epi16(h, unit), l);
-            _mm256_storeu_si256((__m256i *)(void *)(to + 2 * i), h);
-        }
-        for (; i < k4 * 4; i++) {
-            int16_t v = (int16_t)(GM_DIGIT * high[i] + low[i]);
-            memcpy(to + 2 * i, &v, 2);
-        }
-    }
-}
-
-/* 8 N columns of R rows; R * N is at most 4. */
-WNPU_INLINE GM_AVX2 void gm_avx2_half8(int32_t *c, size_t ldc, const gm_quads *quads,
-                                       const int8_t *b, size_t groups, int first, int R, int N)
-{
-    const __m256i flip = _mm256_set1_epi8((char)0x88), low = _mm256_set1_epi8(0x0f);
-    const gm_four *x = (const gm_four *)(const void *)quads->v;
-    __m256i s[4], t[4];
-    size_t g, i;
-    int r, n;
-    MT_UNROLL
-    for (r = 0; r < R * N; r++) {
-        s[r] = _mm256_setzero_si256();
-    }
-    for (g = 0; g < groups; g += GM_QUAD_GROUPS) {
-        MT_UNROLL
-        for (r = 0; r < R * N; r++) {
-            t[r] = _mm256_setzero_si256();
-        }
-        for (i = g; i < g + GM_QUAD_GROUPS && i < groups; i++, b += GM_GROUP, x += 2 * R) {
-            gm_prefetch2(b, GM_NEAR);
-            MT_UNROLL
-            for (n = 0; n < N; n++) {
-                const __m256i *at = (const __m256i *)(const void *)(b + 32 * n);
-                const __m256i v = _mm256_xor_si256(_mm256_loadu_si256(at), flip);
-                const __m256i y0 = _mm256_and_si256(v, low);
-                const __m256i y1 = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
-                MT_UNROLL
-                for (r = 0; r < R; r++) {
-                    const __m256i x0 = _mm256_set1_epi32(x[2 * r]);
-                    const __m256i x1 = _mm256_set1_epi32(x[2 * r + 1]);
-                    __m256i *sum = &t[r * N + n];
-                    *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(y0, x0));
-                    *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(y1, x1));
-                }
-            }
-        }
-        MT_UNROLL
-        for (r = 0; r < R * N; r++) {
-            s[r] = _mm256_add_epi32(s[r], _mm256_madd_epi16(t[r], _mm256_set1_epi16(1)));
-        }
-    }
-    MT_UNROLL
-    for (r = 0; r < R * N; r++) {
-        __m256i *out = (__m256i *)(void *)(c + (size_t)(r / N) * ldc + r % N * 8);
-        const __m256i old = first ? _mm256_setzero_si256() : _mm256_loadu_si256(out);
-        s[r] = _mm256_slli_epi32(_mm256_sub_epi32(s[r], _mm256_set1_epi32(quads->more[r / N])), 4);
-        _mm256_storeu_si256(out, _mm256_add_epi32(old, s[r]));
-    }
-}
-
-/* A gm_half. */
-GM_AVX2 static void gm_avx2_half(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows,
-                                 const int8_t *b, size_t groups, int first)
-{
-    if (rows == 4) {
-        gm_avx2_half8(c, ldc, quads, b, groups, first, 4, 1);
-        gm_avx2_half8(c + 8, ldc, quads, b + 32, groups, first, 4, 1);
-    } else if (rows == 2) {
-        gm_avx2_half8(c, ldc, quads, b, groups, first, 2, 2);
-    } else {
-        gm_avx2_half8(c, ldc, quads, b, groups, first, 1, 2);
-    }
-}
-
-static void gm_avx2_half_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                              const int8_t *b, const int32_t *correction, size_t k4,
-                              size_t panels)
-{
-    (void)correction;
-    gm_half16(gm_avx2_half, 0, c, ldc, packed_a, rows, b, k4, panels);
-}
-
-typedef struct gm_avx2_row { __m256i v[4]; } gm_avx2_row;
-
-/* sum += x * y for two vectors. Zen 3 is 8 % faster when both products come before both sums than
- * when they take turns. gcc does that by itself, clang needs the asm. */
-WNPU_INLINE GM_AVX2 void gm_avx2_pair(__m256i *sum, __m256i x, const __m256i *y)
+/* Zen 3 is 8 % faster when both products come before both sums than when they take turns. gcc does
+ * that by itself, clang needs the asm. */
+WNPU_INLINE WNPU_TARGET void GM(pair)(GM(v) *sum, GM(v) x, const GM(v) *y)
 {
 #if defined(__clang__)
     __m256i p = _mm256_madd_epi16(x, y[0]), q = _mm256_madd_epi16(x, y[1]);
@@ -3956,15 +3701,145 @@ WNPU_INLINE GM_AVX2 void gm_avx2_pair(__m256i *sum, __m256i x, const __m256i *y)
     sum[1] = _mm256_add_epi32(sum[1], _mm256_madd_epi16(x, y[1]));
 #endif
 }
+#endif
 
-/* One row times one group of 4 C columns; for the asm see gm_sse41_step. */
-WNPU_INLINE GM_AVX2 void gm_avx2_step(gm_avx2_row *sum, const char *a, const char **lo,
-                                      const char **hi, const __m256i *y, int C)
+/* ---- packing of A ---- */
+
+/* Values of a row as int16. */
+WNPU_TARGET static void GM(pack)(void *packed_a, const int8_t *a, size_t lda, size_t rows,
+                                 size_t k4)
 {
-    __m256i x = _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)a));
-    gm_avx2_pair(sum->v, x, y);
+    size_t r, i, n = k4 * 4;
+    for (r = 0; r < rows; r++, a += lda) {
+        char *to = (char *)packed_a + gm_bytes16(r, k4);
+        for (i = 0; i + 4 * GM_C <= n; i += 4 * GM_C) {
+            GM(store)(to + 2 * i, GM(widen)(a + i));
+        }
+        for (; i < n; i++) {
+            gm_put16(to, i, a[i]);
+        }
+    }
+}
+
+WNPU_TARGET static void GM(pack_u)(void *packed_a, const uint8_t *a, size_t lda, size_t rows,
+                                   size_t k4)
+{
+    size_t r, i, n = k4 * 4;
+    for (r = 0; r < rows; r++, a += lda) {
+        char *to = (char *)packed_a + gm_bytes16(r, k4);
+        for (i = 0; i + 4 * GM_C <= n; i += 4 * GM_C) {
+            GM(store)(to + 2 * i, GM(widen_u)(a + i));
+        }
+        for (; i < n; i++) {
+            gm_put16(to, i, a[i]);
+        }
+    }
+}
+
+WNPU_TARGET static void GM(pack_joined)(void *packed_a, const int8_t *high, const int8_t *low,
+                                        size_t rows, size_t k4)
+{
+    size_t r, i, n = k4 * 4;
+    for (r = 0; r < rows; r++, high += n, low += n) {
+        char *to = (char *)packed_a + gm_bytes16(r, k4);
+        for (i = 0; i + 4 * GM_C <= n; i += 4 * GM_C) {
+            GM(v) h = GM(mul16)(GM(widen)(high + i), GM(words)(GM_DIGIT));
+            GM(store)(to + 2 * i, GM(add16)(h, GM(widen)(low + i)));
+        }
+        for (; i < n; i++) {
+            gm_put16(to, i, GM_DIGIT * high[i] + low[i]);
+        }
+    }
+}
+
+/* ---- weights in 4 bits ---- */
+
+/* 2 GM_C N columns of R rows; R * N is at most 4. first: c is set, else added to. */
+WNPU_INLINE WNPU_TARGET void GM(int4_columns)(int32_t *c, size_t ldc, const gm_quads *quads,
+                                              const int8_t *b, size_t groups, int first, int R,
+                                              int N)
+{
+    const GM(v) flip = GM(bytes)(0x88), low = GM(bytes)(0x0f);
+    const GM(four) *x = (const GM(four) *)(const void *)quads->v;
+    GM(v) s[4], t[4];
+    size_t g, i;
+    int r, n;
+    MT_UNROLL
+    for (r = 0; r < R * N; r++) {
+        s[r] = GM(zero)();
+    }
+    for (g = 0; g < groups; g += GM_QUAD_GROUPS) {
+        MT_UNROLL
+        for (r = 0; r < R * N; r++) {
+            t[r] = GM(zero)();
+        }
+        for (i = g; i < g + GM_QUAD_GROUPS && i < groups; i++, b += GM_GROUP, x += 2 * R) {
+            gm_prefetch2(b, GM_NEAR);
+            MT_UNROLL
+            for (n = 0; n < N; n++) {
+                const GM(v) v = GM(xor)(GM(load)(b + WNPU_WIDTH / 8 * n), flip);
+                const GM(v) y0 = GM(and)(v, low), y1 = GM(and)(GM(high4)(v), low);
+                MT_UNROLL
+                for (r = 0; r < R; r++) {
+                    const GM(v) x0 = GM(quad)(x, 2 * r), x1 = GM(quad)(x, 2 * r + 1);
+                    GM(v) *sum = &t[r * N + n];
+                    *sum = GM(add16)(*sum, GM(maddubs)(y0, x0));
+                    *sum = GM(add16)(*sum, GM(maddubs)(y1, x1));
+                }
+            }
+        }
+        MT_UNROLL
+        for (r = 0; r < R * N; r++) {
+            s[r] = GM(add)(s[r], GM(madd)(t[r], GM(words)(1)));
+        }
+    }
+    MT_UNROLL
+    for (r = 0; r < R * N; r++) {
+        int32_t *out = c + (size_t)(r / N) * ldc + (size_t)(r % N) * 2 * GM_C;
+        const GM(v) old = first ? GM(zero)() : GM(load)(out);
+        s[r] = GM(times16)(GM(sub)(s[r], GM(ints)(quads->more[r / N])));
+        GM(store)(out, GM(add)(old, s[r]));
+    }
+}
+
+#define GM_N(R) (8 / (int)GM_C < 4 / (R) ? 8 / (int)GM_C : 4 / (R))
+
+/* A gm_int4. */
+WNPU_TARGET static void GM(int4)(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows,
+                                 const int8_t *b, size_t groups, int first)
+{
+    size_t n;
+    for (n = 0; n < 16 && rows == 1; n += 2 * GM_C * GM_N(1)) {
+        GM(int4_columns)(c + n, ldc, quads, b + n * 4, groups, first, 1, GM_N(1));
+    }
+    for (n = 0; n < 16 && rows == 2; n += 2 * GM_C * GM_N(2)) {
+        GM(int4_columns)(c + n, ldc, quads, b + n * 4, groups, first, 2, GM_N(2));
+    }
+    for (n = 0; n < 16 && rows == 4; n += 2 * GM_C * GM_N(4)) {
+        GM(int4_columns)(c + n, ldc, quads, b + n * 4, groups, first, 4, GM_N(4));
+    }
+}
+
+static void GM(int4_tile)(const gm_product *p)
+{
+    gm_int4_rows(GM(int4), WNPU_WIDTH == 128, p);
+}
+
+/* ---- tiles ---- */
+
+typedef struct { GM(v) v[4]; } GM(row);
+
+/* One row times one group of C vectors of columns. The empty asm makes the next row's load wait in
+ * the instruction stream: compilers otherwise hoist the loads of all rows and spill the sums. */
+WNPU_INLINE WNPU_TARGET void GM(step)(GM(row) *sum, const char *a, const char **lo,
+                                      const char **hi, const GM(v) *y, int C)
+{
+    GM(v) x = GM(spread)(a);
+    GM(pair)(sum->v, x, y);
     if (C > 2) {
-        gm_avx2_pair(sum->v + 2, x, y + 2);
+        GM(pair)(sum->v + 2, x, y + 2);
+    }
+    if (C > 2 && WNPU_WIDTH > 128) {
         __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]), "+x"(sum->v[2]),
                      "+x"(sum->v[3]));
     } else {
@@ -3972,194 +3847,177 @@ WNPU_INLINE GM_AVX2 void gm_avx2_step(gm_avx2_row *sum, const char *a, const cha
     }
 }
 
-WNPU_INLINE GM_AVX2 void gm_avx2_store(int32_t *c, const int32_t *from, const gm_avx2_row *sum,
-                                       int C)
+/* R rows (1, 2, 4 or 6) times one group of C vectors of columns; rows 0 to 2 stand from lo on, the
+ * others from hi: few registers. */
+WNPU_INLINE WNPU_TARGET void GM(group)(GM(row) *s, const char **lo, const char **hi, size_t stride,
+                                       const int8_t *b, int R, int C)
 {
+    GM(v) y[4];
     int j;
-    for (j = 0; j < C; j += 2) {
-        /* hadd works within halves: columns 0 1 4 5 2 3 6 7 */
-        __m256i v = _mm256_permute4x64_epi64(_mm256_hadd_epi32(sum->v[j], sum->v[j + 1]), 0xd8);
-        if (from != NULL) {
-            v = _mm256_add_epi32(v, _mm256_loadu_si256((const __m256i *)(from + 4 * j)));
-        }
-        _mm256_storeu_si256((__m256i *)(c + 4 * j), v);
+    MT_UNROLL
+    for (j = 0; j < C; j++) {
+        y[j] = GM(widen)(b + j * (WNPU_WIDTH / 16));
     }
-}
-
-/* R rows (1, 2, 4 or 6) times one group of 4 C columns; rows 0 to 2 stand from lo on, the others
- * from hi: few registers. */
-WNPU_INLINE GM_AVX2 void gm_avx2_group(gm_avx2_row *s, const char **lo, const char **hi,
-                                       size_t stride, const int8_t *b, int R, int C)
-{
-    __m256i y[4];
-    y[0] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
-    y[1] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 16)));
-    if (C > 2) {
-        y[2] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 32)));
-        y[3] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(b + 48)));
-    }
-    gm_avx2_step(&s[0], *lo, lo, hi, y, C);
+    GM(step)(&s[0], *lo, lo, hi, y, C);
     if (R > 1) {
-        gm_avx2_step(&s[1], *lo + stride, lo, hi, y, C);
+        GM(step)(&s[1], *lo + stride, lo, hi, y, C);
     }
     if (R > 2) {
-        gm_avx2_step(&s[2], *lo + stride * 2, lo, hi, y, C);
-        gm_avx2_step(&s[3], *hi, lo, hi, y, C);
+        GM(step)(&s[2], *lo + stride * 2, lo, hi, y, C);
+        GM(step)(&s[3], *hi, lo, hi, y, C);
     }
     if (R > 4) {
-        gm_avx2_step(&s[4], *hi + stride, lo, hi, y, C);
-        gm_avx2_step(&s[5], *hi + stride * 2, lo, hi, y, C);
+        GM(step)(&s[4], *hi + stride, lo, hi, y, C);
+        GM(step)(&s[5], *hi + stride * 2, lo, hi, y, C);
     }
 }
 
-WNPU_INLINE GM_AVX2 void gm_avx2_finish(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                        const gm_avx2_row *s, int R, int C)
+WNPU_INLINE WNPU_TARGET void GM(finish)(const gm_block *t, const GM(row) *s, int R, int C)
 {
-    int r;
+    int r, j;
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_avx2_store(c + ldc * (size_t)r, gm_at(from, ldfrom * (size_t)r), &s[r], C);
+        const int32_t *from = gm_at(t->from, t->ldfrom * (size_t)r);
+        int32_t *c = t->c + t->ldc * (size_t)r;
+        MT_UNROLL
+        for (j = 0; j < C; j += 2) {
+            GM(v) v = GM(columns)(s[r].v[j], s[r].v[j + 1]);
+            if (from != NULL) {
+                v = GM(add)(v, GM(load)(from + GM_C * (size_t)j));
+            }
+            GM(store)(c + GM_C * (size_t)j, v);
+        }
     }
 }
 
-/* The same times one panel. */
-WNPU_INLINE GM_AVX2 void gm_avx2_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                       const char *a, size_t stride, const int8_t *b, size_t groups,
-                                       size_t next, int R, int C)
+/* R rows times GM_C C columns. */
+WNPU_INLINE WNPU_TARGET void GM(tile1)(const gm_block *t, int R, int C)
 {
-    gm_avx2_row s[6] = {{{_mm256_setzero_si256()}}};
-    const char *lo = a, *hi = a + stride * 3;
+    GM(row) s[6] = {{{GM(zero)()}}};
+    const char *lo = t->a, *hi = t->a + t->stride * 3;
+    const int8_t *b = t->b;
+    const size_t stride = t->stride, groups = t->groups, next = t->next;
     size_t g;
     for (g = 0; g < groups; g++, lo += 8, hi += 8, b += GM_GROUP) {
         if (R < 6) {
             gm_prefetch(b, next);
         }
-        gm_avx2_group(s, &lo, &hi, stride, b, R, C);
+        GM(group)(s, &lo, &hi, stride, b, R, C);
     }
-    gm_avx2_finish(c, ldc, from, ldfrom, s, R, C);
+    GM(finish)(t, s, R, C);
 }
 
-/* All rows of a tile times one panel. */
-WNPU_INLINE GM_AVX2 void gm_avx2_panel(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                       const char *a, size_t stride, size_t rows, const int8_t *b,
-                                       size_t groups, size_t next)
+/* All rows of a tile times one panel: tiles of 6 or 4 rows, pairs and a last row. */
+WNPU_INLINE WNPU_TARGET void GM(panel)(const gm_block *t)
 {
-    size_t r = rows == 6 ? 6 : rows >= 4 ? 4 : 0, n;
-    for (n = 0; n < 16 && r > 0; n += 8) {
-        const int32_t *start = gm_at(from, n);
+    size_t r = t->rows == 6 ? 6 : t->rows >= 4 ? 4 : 0, n;
+    for (n = 0; n < 16 && r > 0; n += 2 * GM_C) {
+        const gm_block part = gm_block_at(t, 0, n);
         if (r == 6) {
-            gm_avx2_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 6, 2);
+            GM(tile1)(&part, 6, 2);
         } else {
-            gm_avx2_tile1(c + n, ldc, start, ldfrom, a, stride, b + n * 4, groups, next, 4, 2);
+            GM(tile1)(&part, 4, 2);
         }
     }
-    for (; r < rows; r += 2) {
-        const int32_t *start = gm_at(from, r * ldfrom);
-        if (r + 2 <= rows) {
-            gm_avx2_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, groups, next,
-                          2, 4);
-        } else {
-            gm_avx2_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, groups, next,
-                          1, 4);
+    for (; r < t->rows; r += 2) {
+        for (n = 0; n < 16; n += 4 * GM_C) {
+            const gm_block part = gm_block_at(t, r, n);
+            if (r + 2 <= t->rows) {
+                GM(tile1)(&part, 2, 4);
+            } else {
+                GM(tile1)(&part, 1, 4);
+            }
         }
     }
 }
 
-GM_AVX2 static void gm_avx2_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                  const char *a, size_t stride, size_t rows, const int8_t *b,
-                                  size_t pitch, size_t groups, size_t panels, size_t next)
+WNPU_TARGET static void GM(micro)(const gm_block *t)
 {
     size_t p;
-    for (p = 0; p < panels; p++) {
-        gm_avx2_panel(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride,
-                      rows, b + p * pitch * GM_GROUP, groups, next);
-    }
-}
-
-static void gm_avx2_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                         size_t panels)
-{
-    (void)correction;
-    /* Few rows wait for memory: the kernels of up to 4 rows prefetch, the one of 6 does not. */
-    gm_walk(gm_avx2_micro, rows < 12 ? 4 : 6, rows < 12 ? 1 : 4, 8, GM_STRETCH, c, ldc,
-            packed_a, rows, b, pitch, NULL, k4, panels);
-}
-
-/* 16 columns of R rows, 1 or 4. */
-WNPU_INLINE GM_AVX2 void gm_float8(float *c, size_t ldc, const float *a, size_t lda,
-                                   const float *b, size_t k, int R)
-{
-    gm_f8 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
-    size_t i;
-    for (i = 0; i < k; i++, b += 16) {
-        gm_f8 y = *(const gm_f8u *)b, z = *(const gm_f8u *)(b + 8);
-        s0 = s0 + y * a[i], t0 = t0 + z * a[i];
-        if (R > 1) {
-            s1 = s1 + y * a[lda + i], t1 = t1 + z * a[lda + i];
-            s2 = s2 + y * a[lda * 2 + i], t2 = t2 + z * a[lda * 2 + i];
-            s3 = s3 + y * a[lda * 3 + i], t3 = t3 + z * a[lda * 3 + i];
-        }
-    }
-    *(gm_f8u *)c = s0, *(gm_f8u *)(c + 8) = t0;
-    if (R > 1) {
-        *(gm_f8u *)(c + ldc) = s1, *(gm_f8u *)(c + ldc + 8) = t1;
-        *(gm_f8u *)(c + ldc * 2) = s2, *(gm_f8u *)(c + ldc * 2 + 8) = t2;
-        *(gm_f8u *)(c + ldc * 3) = s3, *(gm_f8u *)(c + ldc * 3 + 8) = t3;
-    }
-}
-
-GM_AVX2 static void gm_ftile8(float *c, size_t ldc, const float *a, size_t lda, size_t rows,
-                              const float *panel, size_t k, size_t panels)
-{
-    size_t p, r;
-    for (p = 0; p < panels; p++, panel += k * 16) {
-        for (r = 0; r + 4 <= rows; r += 4) {
-            gm_float8(c + r * ldc + p * 16, ldc, a + r * lda, lda, panel, k, 4);
-        }
-        for (; r < rows; r++) {
-            gm_float8(c + r * ldc + p * 16, ldc, a + r * lda, lda, panel, k, 1);
-        }
+    for (p = 0; p < t->panels; p++) {
+        const gm_block one = gm_block_at(t, 0, p * 16);
+        GM(panel)(&one);
     }
 }
 
 /* A gm_some. */
-GM_AVX2 static void gm_avx2_some(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                 const char *a, size_t stride, const int8_t *b,
-                                 const uint16_t *group, size_t n)
+WNPU_TARGET static void GM(some)(const gm_block *t, const uint16_t *group, size_t n)
 {
     size_t column, i;
-    for (column = 0; column < 16; column += 8, b += 32) {
-        gm_avx2_row s[6] = {{{_mm256_setzero_si256()}}};
+    for (column = 0; column < 16; column += 2 * GM_C) {
+        const gm_block part = gm_block_at(t, 0, column);
+        GM(row) s[6] = {{{GM(zero)()}}};
         for (i = 0; i < n; i++) {
             const size_t at = group[i];
-            const char *lo = a + at, *hi = lo + stride * 3;
-            gm_avx2_group(s, &lo, &hi, stride, b + at * (GM_GROUP / 8), 6, 2);
+            const char *lo = part.a + at, *hi = lo + part.stride * 3;
+            GM(group)(s, &lo, &hi, part.stride, part.b + at * (GM_GROUP / 8), 6, 2);
         }
-        gm_avx2_finish(c + column, ldc, gm_at(from, column), ldfrom, s, 6, 2);
+        GM(finish)(&part, s, 6, 2);
     }
 }
 
-static void gm_avx2_sparse(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                           const int8_t *b, size_t pitch, const gm_sparse *sparse, size_t k4,
-                           size_t panels)
+static void GM(tile)(const gm_product *p)
 {
-    gm_walk_sparse(gm_avx2_micro, gm_avx2_some, 6, 4, 8, GM_STRETCH, c, ldc, packed_a, rows, b,
-                   pitch, NULL, sparse, k4, panels);
+    /* Few rows are limited by memory: the kernels of up to 4 rows prefetch, the one of 6 does
+     * not. */
+    static const gm_shape few = {GM(micro), NULL, 4, 1, 8, GM_STRETCH};
+    static const gm_shape many = {GM(micro), NULL, 6, 4, 8, GM_STRETCH};
+    gm_product plain = *p;
+    plain.correction = NULL;
+    if (p->rows < 12) {
+        gm_walk(&few, &plain);
+    } else {
+        gm_walk(&many, &plain);
+    }
 }
+
+static void GM(sparse_tile)(const gm_product *p)
+{
+    static const gm_shape shape = {GM(micro), GM(some), 6, 4, 8, GM_STRETCH};
+    gm_product plain = *p;
+    plain.correction = NULL;
+    gm_walk(&shape, &plain);
+}
+
+#undef GM_C
+#undef GM_N
+#endif
+#ifndef WNPU_PART
+#ifdef WNPU_X86
+
+#define WNPU_PART GM_PART_INT16
+#define WNPU_WIDTH 128
+#include WNPU_SELF
+#define WNPU_WIDTH 256
+#include WNPU_SELF
+#undef WNPU_PART
+
+static const gm_kernels gm_sse41 = {
+    .isa = WNPU_ISA_SSE41,
+    .rows = 6,
+    .a_bytes = gm_bytes16,
+    .pack_a = gm_pack_128,
+    .pack_u = gm_pack_u_128,
+    .pack_joined = gm_pack_joined_128,
+    .tile = gm_tile_128,
+    .int4_tile = gm_int4_tile_128,
+    .survey = gm_survey16,
+    .sparse_tile = gm_sparse_tile_128,
+    .ftile = gm_ftile_base,
+};
 
 static const gm_kernels gm_avx2 = {
     .isa = WNPU_ISA_AVX2,
     .rows = 6,
     .a_bytes = gm_bytes16,
-    .pack_a = gm_avx2_pack,
-    .pack_u = gm_avx2_pack_u,
-    .pack_joined = gm_avx2_pack_joined,
-    .tile = gm_avx2_tile,
-    .half_tile = gm_avx2_half_tile,
+    .pack_a = gm_pack_256,
+    .pack_u = gm_pack_u_256,
+    .pack_joined = gm_pack_joined_256,
+    .tile = gm_tile_256,
+    .int4_tile = gm_int4_tile_256,
     .survey = gm_survey16,
-    .sparse_tile = gm_avx2_sparse,
-    .ftile = gm_ftile8,
+    .sparse_tile = gm_sparse_tile_256,
+    .ftile = gm_ftile_256,
 };
 
 /* ---- what AVX-VNNI and AVX-512 VNNI share ---- */
@@ -4182,6 +4040,43 @@ GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, si
             to[i] = (uint8_t)(x[i] + 128);
         }
     }
+}
+
+/* High digits as one block: a has rows of 1 + n words, see gm_list_outliers(). */
+WNPU_INLINE gm_block gm_outlier_block(const gm_product *m, size_t n)
+{
+    gm_block t;
+    t.c = m->c;
+    t.ldc = m->ldc;
+    t.from = NULL;
+    t.ldfrom = 0;
+    t.a = m->a;
+    t.stride = (n + 1) * sizeof(int32_t);
+    t.rows = m->rows;
+    t.b = m->b;
+    t.pitch = m->pitch;
+    t.groups = n;
+    t.panels = m->panels;
+    t.next = 0;
+    return t;
+}
+
+/* A B in 4 bits as one block: groups of 4 bits, and rows of bytes. */
+WNPU_INLINE gm_block gm_int4_block(const gm_product *m)
+{
+    gm_block t;
+    t.c = m->c;
+    t.ldc = m->ldc;
+    t.from = m->correction;
+    t.ldfrom = 0;
+    t.a = m->a;
+    t.stride = gm_bytes8(1, m->k4);
+    t.rows = m->rows;
+    t.b = m->b;
+    t.pitch = t.groups = m->k4 / 2;
+    t.panels = m->panels;
+    t.next = 0;
+    return t;
 }
 
 /* ---- AVX-VNNI: vpdpbusd with AVX2's registers ---- */
@@ -4287,17 +4182,17 @@ WNPU_INLINE GM_VNNI void gm_vnni_group(gm_vnni_row *s, const char **lo, const ch
 
 /* Sums of R rows times P panels (1, or 2 of up to 2 rows): 12 of them, 2 loads and 1 broadcast fit
  * 16 registers. ahead NULL: nothing is read ahead (unrolled, that would be a fifth slower). */
-WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_t ldfrom,
-                                      const char *a, size_t stride, const int8_t *b, size_t k4,
-                                      size_t groups, gm_share *ahead, int R, int P)
+WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const gm_block *t, gm_share *ahead, int R,
+                                      int P)
 {
-    const char *lo = a, *hi = a + stride * 3;
-    const size_t panel = k4 * GM_GROUP;
+    const char *lo = t->a, *hi = t->a + t->stride * 3;
+    const int8_t *b = t->b;
+    const size_t panel = t->pitch * GM_GROUP, stride = t->stride, groups = t->groups;
     size_t g;
     int r;
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_vnni_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
+        gm_vnni_start(&s[r], gm_at(t->from, t->ldfrom * (size_t)r), P);
     }
     for (g = 0; g < groups && ahead == NULL; g++, lo += 4, hi += 4, b += GM_GROUP) {
         gm_vnni_group(s, &lo, &hi, stride, b, panel, R, P);
@@ -4309,113 +4204,108 @@ WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const int32_t *from, size_
     }
 }
 
-WNPU_INLINE GM_VNNI void gm_vnni_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                       const char *a, size_t stride, const int8_t *b, size_t k4,
-                                       size_t groups, gm_share *ahead, int R, int P)
+WNPU_INLINE GM_VNNI void gm_vnni_tile1(const gm_block *t, gm_share *ahead, int R, int P)
 {
     gm_vnni_row s[6];
     int r, j;
-    gm_vnni_sums(s, from, ldfrom, a, stride, b, k4, groups, ahead, R, P);
+    gm_vnni_sums(s, t, ahead, R, P);
     MT_UNROLL
     for (r = 0; r < R; r++) {
         MT_UNROLL
         for (j = 0; j < 2 * P; j++) {
-            _mm256_storeu_si256((__m256i *)(void *)(c + (size_t)r * ldc + j * 8), s[r].v[j]);
+            _mm256_storeu_si256((__m256i *)(void *)(t->c + (size_t)r * t->ldc + j * 8), s[r].v[j]);
         }
     }
 }
 
-/* R rows times all panels, P at a time where there are as many. */
-WNPU_INLINE GM_VNNI void gm_vnni_part(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                      const char *a, size_t stride, const int8_t *b, size_t k4,
-                                      size_t groups, size_t panels, const gm_share *few, int R,
-                                      int P)
+/* R rows times all panels, P at a time where there are as many. few: what they read ahead in the
+ * first panels; NULL: nothing. */
+WNPU_INLINE GM_VNNI void gm_vnni_part(const gm_block *t, const gm_share *few, int R, int P)
 {
     size_t p = 0;
     gm_share share;
-    for (; p < panels; p += (size_t)P) {
-        const int32_t *start = gm_at(from, p * 16);
-        const int8_t *y = b + p * k4 * GM_GROUP;
+    for (; p < t->panels; p += (size_t)P) {
+        const gm_block part = gm_block_at(t, 0, p * 16);
         gm_share *ahead = NULL;
         if (few != NULL) {
             share = *few;
-            share.at += p * k4 * GM_GROUP;
+            share.at += p * t->pitch * GM_GROUP;
             ahead = &share;
         }
-        if (panels - p < (size_t)P) {
-            gm_vnni_tile1(c + p * 16, ldc, start, ldfrom, a, stride, y, k4, groups, ahead, R, 1);
+        if (t->panels - p < (size_t)P) {
+            gm_vnni_tile1(&part, ahead, R, 1);
             return;
         }
-        gm_vnni_tile1(c + p * 16, ldc, start, ldfrom, a, stride, y, k4, groups, ahead, R, P);
+        gm_vnni_tile1(&part, ahead, R, P);
     }
 }
 
-/* At most GM_FEW rows wait for memory: what the first part of them has read is near for the others,
- * and each reads its share ahead, so that memory never rests. */
-GM_VNNI static void gm_vnni_few(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                const char *a, size_t stride, size_t rows, const int8_t *b,
-                                size_t pitch, size_t groups, size_t panels, size_t next)
+/* At most GM_FEW rows are limited by memory: what the first part of them has read is in the nearest
+ * caches for the others, and each reads its share ahead, so that memory is always busy. */
+WNPU_INLINE GM_VNNI void gm_vnni_few_ahead(const gm_block *t, size_t next)
 {
     size_t done = 0;
-    while (done < rows) {
-        /* 8 rows are 6 and 2: four have 8 sums, which wait for themselves. */
-        size_t left = rows - done, take = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        gm_share share = gm_share_of(done, take, rows, b, groups, next);
+    while (done < t->rows) {
+        /* 8 rows are 6 and 2: four have 8 sums, too few to hide the latency of an addition. */
+        const size_t left = t->rows - done;
+        const size_t take = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        const gm_share share = gm_share_of(done, take, t->rows, t->b, t->groups, next);
+        const gm_block part = gm_block_at(t, done, 0);
         if (take == 6) {
-            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 6, 1);
+            gm_vnni_part(&part, &share, 6, 1);
         } else if (take == 4) {
-            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 4, 1);
+            gm_vnni_part(&part, &share, 4, 1);
         } else if (take == 2) {
-            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 2, 2);
+            gm_vnni_part(&part, &share, 2, 2);
         } else {
-            gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, &share, 1, 2);
+            gm_vnni_part(&part, &share, 1, 2);
         }
         done += take;
-        c += take * ldc;
-        a += take * stride;
-        from = gm_at(from, take * ldfrom);
     }
 }
 
-GM_VNNI static void gm_vnni_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                  const char *a, size_t stride, size_t rows, const int8_t *b,
-                                  size_t pitch, size_t groups, size_t panels, size_t next)
+GM_VNNI static void gm_vnni_few(const gm_block *t) { gm_vnni_few_ahead(t, t->next); }
+
+GM_VNNI static void gm_vnni_micro(const gm_block *t)
 {
-    (void)next;
-    if (rows == 6) {
-        gm_vnni_part(c, ldc, from, ldfrom, a, stride, b, pitch, groups, panels, NULL, 6, 1);
+    if (t->rows == 6) {
+        gm_vnni_part(t, NULL, 6, 1);
     } else {
-        gm_vnni_few(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, 0);
+        gm_block rest = *t;
+        rest.next = 0;
+        gm_vnni_few(&rest);
     }
 }
 
-static void gm_vnni_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                         size_t panels)
+static void gm_vnni_tile(const gm_product *p)
 {
-    if (rows > GM_FEW) {
-        gm_walk(gm_vnni_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch, correction, k4,
-                panels);
+    static const gm_shape many = {gm_vnni_micro, NULL, 6, 4, 4, 128};
+    static const gm_shape few = {gm_vnni_few, NULL, GM_FEW, 4, 4, 128};
+    static const gm_shape two = {gm_vnni_few, NULL, GM_FEW, 4, 4, 0};
+    if (p->rows > GM_FEW) {
+        gm_walk(&many, p);
+    } else if (p->rows > 2) {
+        gm_walk(&few, p);
     } else {
-        gm_walk(gm_vnni_few, GM_FEW, 4, 4, rows <= 2 ? k4 : 128, c, ldc, packed_a, rows, b, pitch,
-                correction, k4, panels);
+        gm_walk(&two, p);
     }
 }
 
 /* R rows (1 or 2) times one panel in 4 bits: two groups of bytes from each of its own, with sums of
- * their own, because sums wait for themselves. */
-WNPU_INLINE GM_VNNI void gm_vnni_half(int32_t *c, size_t ldc, const char *a, size_t stride,
-                                      const int8_t *b, const int32_t *correction, size_t groups,
-                                      int R)
+ * their own, to hide the latency of additions. */
+WNPU_INLINE GM_VNNI void gm_vnni_int4(const gm_block *t, int R)
 {
     const __m256i upper = _mm256_set1_epi8((char)0xf0);
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    const size_t groups = t->groups, stride = t->stride;
     __m256i s[8];
     size_t g;
     int r, n;
     MT_UNROLL
     for (r = 0; r < 4 * R; r++) {
         s[r] = r % 2 ? _mm256_setzero_si256() :
-               _mm256_loadu_si256((const __m256i *)(const void *)(correction + r % 4 / 2 * 8));
+               _mm256_loadu_si256((const __m256i *)(const void *)(t->from + r % 4 / 2 * 8));
     }
     for (g = 0; g < groups; g++, a += 8, b += GM_GROUP) {
         gm_prefetch2(b, GM_NEAR);
@@ -4436,32 +4326,33 @@ WNPU_INLINE GM_VNNI void gm_vnni_half(int32_t *c, size_t ldc, const char *a, siz
     }
     MT_UNROLL
     for (r = 0; r < 2 * R; r++) {
-        __m256i *out = (__m256i *)(void *)(c + (size_t)(r / 2) * ldc + r % 2 * 8);
+        __m256i *out = (__m256i *)(void *)(t->c + (size_t)(r / 2) * t->ldc + r % 2 * 8);
         _mm256_storeu_si256(out, _mm256_add_epi32(s[2 * r], s[2 * r + 1]));
     }
 }
 
-GM_VNNI static void gm_vnni_half_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                                      const int8_t *b, const int32_t *correction, size_t k4,
-                                      size_t panels)
+GM_VNNI static void gm_vnni_int4_tile(const gm_product *m)
 {
-    const size_t stride = gm_bytes8(1, k4);
+    const gm_block all = gm_int4_block(m);
     size_t p, r;
-    for (p = 0; p < panels; p++, b += k4 / 2 * GM_GROUP, correction += 16, c += 16) {
-        const char *a = packed_a;
-        for (r = 0; r + 2 <= rows; r += 2) {
-            gm_vnni_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 2);
-        }
-        if (r < rows) {
-            gm_vnni_half(c + r * ldc, ldc, a + r * stride, stride, b, correction, k4 / 2, 1);
+    for (p = 0; p < m->panels; p++) {
+        for (r = 0; r < m->rows; r += 2) {
+            const gm_block part = gm_block_at(&all, r, p * 16);
+            if (r + 2 <= m->rows) {
+                gm_vnni_int4(&part, 2);
+            } else {
+                gm_vnni_int4(&part, 1);
+            }
         }
     }
 }
 
 /* See gm_avx512_outliers(). R rows times one panel. */
-WNPU_INLINE GM_VNNI void gm_vnni_outlier(int32_t *c, size_t ldc, const int32_t *a, size_t stride,
-                                         const int8_t *b, const uint16_t *group, size_t n, int R)
+WNPU_INLINE GM_VNNI void gm_vnni_outlier(const gm_block *t, const uint16_t *group, int R)
 {
+    const int32_t *a = (const int32_t *)(const void *)t->a;
+    const size_t stride = t->stride / sizeof *a, n = t->groups;
+    const int8_t *b = t->b;
     const __m256i signs = _mm256_set1_epi8(-128), digit = _mm256_set1_epi32(GM_DIGIT);
     __m256i s[8], y[2], x;
     size_t g;
@@ -4485,25 +4376,25 @@ WNPU_INLINE GM_VNNI void gm_vnni_outlier(int32_t *c, size_t ldc, const int32_t *
     for (r = 0; r < R; r++) {
         MT_UNROLL
         for (j = 0; j < 2; j++) {
-            __m256i *to = (__m256i *)(void *)(c + (size_t)r * ldc + j * 8);
+            __m256i *to = (__m256i *)(void *)(t->c + (size_t)r * t->ldc + j * 8);
             x = _mm256_mullo_epi32(s[2 * r + j], digit);
             _mm256_storeu_si256(to, _mm256_add_epi32(x, _mm256_loadu_si256(to)));
         }
     }
 }
 
-GM_VNNI static void gm_vnni_outliers(int32_t *c, size_t ldc, const int32_t *a, size_t rows,
-                                     const int8_t *b, size_t pitch, const uint16_t *group,
-                                     size_t n, size_t panels)
+GM_VNNI static void gm_vnni_outliers(const gm_product *m, const uint16_t *group, size_t n)
 {
-    const size_t stride = n + 1;
+    const gm_block all = gm_outlier_block(m, n);
     size_t p, r;
-    for (p = 0; p < panels; p++, b += pitch * GM_GROUP, c += 16) {
-        for (r = 0; r + 4 <= rows; r += 4) {
-            gm_vnni_outlier(c + r * ldc, ldc, a + r * stride, stride, b, group, n, 4);
+    for (p = 0; p < m->panels; p++) {
+        for (r = 0; r + 4 <= m->rows; r += 4) {
+            const gm_block part = gm_block_at(&all, r, p * 16);
+            gm_vnni_outlier(&part, group, 4);
         }
-        for (; r < rows; r++) {
-            gm_vnni_outlier(c + r * ldc, ldc, a + r * stride, stride, b, group, n, 1);
+        for (; r < m->rows; r++) {
+            const gm_block part = gm_block_at(&all, r, p * 16);
+            gm_vnni_outlier(&part, group, 1);
         }
     }
 }
@@ -4530,10 +4421,10 @@ static const gm_kernels gm_vnni = {
     .pack_a = gm_plus_pack,
     .unsigned_a = 1,
     .tile = gm_vnni_tile,
-    .half_tile = gm_vnni_half_tile,
+    .int4_tile = gm_vnni_int4_tile,
     .outliers = gm_vnni_outliers,
     .correct = gm_vnni_correct,
-    .ftile = gm_ftile8,
+    .ftile = gm_ftile_256,
 };
 #endif /* WNPU_VNNI */
 
@@ -4611,18 +4502,19 @@ WNPU_INLINE const char *gm_avx512_at(const char *a, const size_t *odd, int r)
 }
 
 /* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
- * registers. ahead is for four panels: the lines that many bytes behind are asked for; NULL: none
+ * registers. ahead is for four panels: the lines that many bytes behind are prefetched; NULL: none
  * are. The loop is not unrolled: gcc may keep sums on the stack then. */
-WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from, size_t ldfrom,
-                                          const char *a, size_t stride, const int8_t *b, size_t k4,
-                                          size_t groups, const size_t *ahead, int R, int P)
+WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const gm_block *t, const size_t *ahead,
+                                          int R, int P)
 {
-    const size_t odd[4] = {stride, stride * 3, stride * 5, 0}, panel = k4 * GM_GROUP;
-    const char *end = a + groups * 4;
+    const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, 0};
+    const size_t panel = t->pitch * GM_GROUP;
+    const char *a = t->a, *end = a + t->groups * 4;
+    const int8_t *b = t->b;
     int r, p;
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_avx512_start(&s[r], gm_at(from, ldfrom * (size_t)r), P);
+        gm_avx512_start(&s[r], gm_at(t->from, t->ldfrom * (size_t)r), P);
     }
     for (; a < end; a += 4, b += GM_GROUP) {
         __m512i y[4];
@@ -4640,55 +4532,45 @@ WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const int32_t *from,
     }
 }
 
-WNPU_INLINE GM_AVX512 void gm_avx512_tile1(int32_t *c, size_t ldc, const int32_t *from,
-                                           size_t ldfrom, const char *a, size_t stride,
-                                           const int8_t *b, size_t k4, size_t groups,
-                                           const size_t *ahead, int R, int P)
+WNPU_INLINE GM_AVX512 void gm_avx512_tile1(const gm_block *t, const size_t *ahead, int R, int P)
 {
     gm_avx512_row s[6];
     int r;
-    gm_avx512_sums(s, from, ldfrom, a, stride, b, k4, groups, ahead, R, P);
+    gm_avx512_sums(s, t, ahead, R, P);
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_avx512_store(c + (size_t)r * ldc, &s[r], P);
+        gm_avx512_store(t->c + (size_t)r * t->ldc, &s[r], P);
     }
 }
 
 /* All rows of a tile over P panels. */
-WNPU_INLINE GM_AVX512 void gm_avx512_rows(int32_t *c, size_t ldc, const int32_t *from,
-                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                          const int8_t *b, size_t k4, size_t groups, int P)
+WNPU_INLINE GM_AVX512 void gm_avx512_rows(const gm_block *t, int P)
 {
     size_t r = 0;
-    if (rows == 6) {
-        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, k4, groups, NULL, 6, P);
+    if (t->rows == 6) {
+        gm_avx512_tile1(t, NULL, 6, P);
         return;
     }
-    for (; r < rows; r += 2) {
-        const int32_t *start = gm_at(from, r * ldfrom);
-        if (r + 2 <= rows) {
-            gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
-                            NULL, 2, P);
+    for (; r < t->rows; r += 2) {
+        const gm_block part = gm_block_at(t, r, 0);
+        if (r + 2 <= t->rows) {
+            gm_avx512_tile1(&part, NULL, 2, P);
         } else {
-            gm_avx512_tile1(c + r * ldc, ldc, start, ldfrom, a + r * stride, stride, b, k4, groups,
-                            NULL, 1, P);
+            gm_avx512_tile1(&part, NULL, 1, P);
         }
     }
 }
 
-GM_AVX512 static void gm_avx512_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                      const char *a, size_t stride, size_t rows, const int8_t *b,
-                                      size_t pitch, size_t groups, size_t panels, size_t next)
+GM_AVX512 static void gm_avx512_micro(const gm_block *t)
 {
     size_t p;
-    (void)next;
-    if (panels == 4) {
-        gm_avx512_rows(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, 4);
+    if (t->panels == 4) {
+        gm_avx512_rows(t, 4);
         return;
     }
-    for (p = 0; p < panels; p++) {
-        gm_avx512_rows(c + p * 16, ldc, gm_at(from, p * 16), ldfrom, a, stride, rows,
-                       b + p * pitch * GM_GROUP, pitch, groups, 1);
+    for (p = 0; p < t->panels; p++) {
+        const gm_block one = gm_block_at(t, 0, p * 16);
+        gm_avx512_rows(&one, 1);
     }
 }
 
@@ -4715,22 +4597,21 @@ WNPU_INLINE GM_AVX512 void gm_avx512_group(__m512i *sum, const char *a, const ch
     }
 }
 
-/* R rows times P panels (1 or 2), and the line `ahead` bytes behind each group is asked for. S
- * groups in turn have sums of their own (16 at most in all), because sums wait for themselves. */
-WNPU_INLINE GM_AVX512 void gm_avx512_panels(int32_t *c, size_t ldc, const int32_t *from,
-                                            size_t ldfrom, const char *a, size_t stride,
-                                            const int8_t *b, size_t panel, size_t groups,
-                                            size_t ahead, int R, int P, int S)
+/* R rows times P panels (1 or 2), and the line `ahead` bytes behind each group is prefetched. S
+ * groups in turn have sums of their own (16 at most in all), to hide the latency of additions. */
+WNPU_INLINE GM_AVX512 void gm_avx512_panels(const gm_block *t, size_t ahead, int R, int P, int S)
 {
-    const size_t odd[4] = {stride, stride * 3, stride * 5, stride * 7};
-    const char *hi = R > 8 ? a + stride * 8 : a;
+    const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, t->stride * 7};
+    const size_t panel = P > 1 ? t->pitch * GM_GROUP : 0, groups = t->groups;
+    const char *a = t->a, *hi = R > 8 ? a + t->stride * 8 : a;
+    const int8_t *b = t->b;
     __m512i s[16];
     size_t g;
     int i, k;
     MT_UNROLL
     for (i = 0; i < R * P * S; i++) {
-        s[i] = i < R * P && from != NULL ?
-               _mm512_loadu_si512(from + (size_t)(i % R) * ldfrom + i / R * 16) :
+        s[i] = i < R * P && t->from != NULL ?
+               _mm512_loadu_si512(t->from + (size_t)(i % R) * t->ldfrom + i / R * 16) :
                _mm512_setzero_si512();
     }
     for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
@@ -4748,151 +4629,99 @@ WNPU_INLINE GM_AVX512 void gm_avx512_panels(int32_t *c, size_t ldc, const int32_
     }
     MT_UNROLL
     for (i = 0; i < R * P; i++) {
-        _mm512_storeu_si512(c + (size_t)(i % R) * ldc + i / R * 16, s[i]);
+        _mm512_storeu_si512(t->c + (size_t)(i % R) * t->ldc + i / R * 16, s[i]);
     }
 }
 
 /* At most GM_FEW rows times one panel: B is read once, in the order in which it lies in memory. An
  * odd row of more than 8 goes by itself. */
-GM_AVX512 static void gm_avx512_few_micro(int32_t *c, size_t ldc, const int32_t *from,
-                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                          const int8_t *b, size_t pitch, size_t groups,
-                                          size_t panels, size_t next)
+GM_AVX512 static void gm_avx512_few_micro(const gm_block *t)
 {
-    const size_t ahead = next > 0 ? GM_NEAR : 0, most = rows < 8 ? rows : rows / 2 * 2;
-    (void)pitch;
-    (void)panels;
-    switch (most) {
-    case 16:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 16, 1, 1);
-        break;
-    case 14:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 14, 1, 1);
-        break;
-    case 12:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 12, 1, 1);
-        break;
-    case 10:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 10, 1, 1);
-        break;
-    case 8:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 8, 1, 2);
-        break;
-    case 7:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 7, 1, 2);
-        break;
-    case 6:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 6, 1, 2);
-        break;
-    case 5:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 5, 1, 3);
-        break;
-    case 4:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 4, 1, 4);
-        break;
-    case 3:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 3, 1, 4);
-        break;
-    case 2:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 2, 1, 4);
-        break;
-    case 1:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, 0, groups, ahead, 1, 1, 4);
-        break;
-    default:
-        break;
+    const size_t ahead = t->next > 0 ? GM_NEAR : 0, most = t->rows < 8 ? t->rows : t->rows / 2 * 2;
+    switch (most) { /* rows, panels, sums in turn */
+    case 16: gm_avx512_panels(t, ahead, 16, 1, 1); break;
+    case 14: gm_avx512_panels(t, ahead, 14, 1, 1); break;
+    case 12: gm_avx512_panels(t, ahead, 12, 1, 1); break;
+    case 10: gm_avx512_panels(t, ahead, 10, 1, 1); break;
+    case 8: gm_avx512_panels(t, ahead, 8, 1, 2); break;
+    case 7: gm_avx512_panels(t, ahead, 7, 1, 2); break;
+    case 6: gm_avx512_panels(t, ahead, 6, 1, 2); break;
+    case 5: gm_avx512_panels(t, ahead, 5, 1, 3); break;
+    case 4: gm_avx512_panels(t, ahead, 4, 1, 4); break;
+    case 3: gm_avx512_panels(t, ahead, 3, 1, 4); break;
+    case 2: gm_avx512_panels(t, ahead, 2, 1, 4); break;
+    case 1: gm_avx512_panels(t, ahead, 1, 1, 4); break;
+    default: break;
     }
-    if (most < rows) {
-        gm_avx512_panels(c + most * ldc, ldc, gm_at(from, most * ldfrom), ldfrom, a + most * stride,
-                         stride, b, 0, groups, ahead, 1, 1, 4);
+    if (most < t->rows) {
+        const gm_block last = gm_block_at(t, most, 0);
+        gm_avx512_panels(&last, ahead, 1, 1, 4);
     }
 }
 
 /* 3 to 8 rows times two panels: a broadcast serves both, or loads take longer than products. */
-GM_AVX512 static void gm_avx512_pair_micro(int32_t *c, size_t ldc, const int32_t *from,
-                                           size_t ldfrom, const char *a, size_t stride,
-                                           size_t rows, const int8_t *b, size_t pitch,
-                                           size_t groups, size_t panels, size_t next)
+GM_AVX512 static void gm_avx512_pair_micro(const gm_block *t)
 {
-    const size_t panel = pitch * GM_GROUP;
-    if (panels == 1) {
-        gm_avx512_few_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
+    if (t->panels == 1) {
+        gm_avx512_few_micro(t);
         return;
     }
-    switch (rows) {
-    case 8:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 8, 2, 1);
-        break;
-    case 7:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 7, 2, 1);
-        break;
-    case 6:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 6, 2, 1);
-        break;
-    case 5:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 5, 2, 1);
-        break;
-    case 4:
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 4, 2, 2);
-        break;
-    default: /* 3 */
-        gm_avx512_panels(c, ldc, from, ldfrom, a, stride, b, panel, groups, next, 3, 2, 2);
-        break;
+    switch (t->rows) { /* rows, panels, sums in turn */
+    case 8: gm_avx512_panels(t, t->next, 8, 2, 1); break;
+    case 7: gm_avx512_panels(t, t->next, 7, 2, 1); break;
+    case 6: gm_avx512_panels(t, t->next, 6, 2, 1); break;
+    case 5: gm_avx512_panels(t, t->next, 5, 2, 1); break;
+    case 4: gm_avx512_panels(t, t->next, 4, 2, 2); break;
+    default: gm_avx512_panels(t, t->next, 3, 2, 2); break; /* 3 */
     }
 }
 
-/* One or two rows wait for memory: four panels are four places to read from. */
-GM_AVX512 static void gm_avx512_two_micro(int32_t *c, size_t ldc, const int32_t *from,
-                                          size_t ldfrom, const char *a, size_t stride, size_t rows,
-                                          const int8_t *b, size_t pitch, size_t groups,
-                                          size_t panels, size_t next)
+/* One or two rows are limited by memory: four panels are four streams to read. */
+GM_AVX512 static void gm_avx512_two_micro(const gm_block *t)
 {
-    if (panels < 4) {
-        gm_avx512_micro(c, ldc, from, ldfrom, a, stride, rows, b, pitch, groups, panels, next);
-    } else if (rows == 2) {
-        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, &next, 2, 4);
+    const size_t ahead = t->next;
+    if (t->panels < 4) {
+        gm_avx512_micro(t);
+    } else if (t->rows == 2) {
+        gm_avx512_tile1(t, &ahead, 2, 4);
     } else {
-        gm_avx512_tile1(c, ldc, from, ldfrom, a, stride, b, pitch, groups, &next, 1, 4);
+        gm_avx512_tile1(t, &ahead, 1, 4);
     }
 }
 
-#define GM_SHORT 64u /* groups: four panels of so few lie in one page, where places to read from
-                      * disturb each other (22 GB/s in place of 34 on Zen 4) */
+#define GM_SHORT 64u /* groups: four panels of so few lie in one page, where streams disturb each
+                      * other (22 GB/s in place of 34 on Zen 4) */
 
-/* Two panels at a time are two places to read from, which makes weights take longer, though the
- * products take less. Attention's are near: its keys have two panels in a page, and its values'
+/* Two panels at a time are two streams, which slows the reading of weights, though the products
+ * take less. Attention's are in the caches: its keys have two panels in a page, and its values'
  * panels (a part of each is multiplied) lie apart anyway. */
-static int gm_avx512_in_pairs(size_t rows, size_t pitch, size_t k4)
+static int gm_avx512_in_pairs(const gm_product *p)
 {
-    return rows >= 3 && rows <= 8 && (pitch <= GM_SHORT / 2 || pitch > k4);
+    return p->rows >= 3 && p->rows <= 8 && (p->pitch <= GM_SHORT / 2 || p->pitch > p->k4);
 }
 
 /* Reads B from front to back, however few rows there are. */
-static void gm_avx512_forward_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                                   const int8_t *b, size_t pitch, const int32_t *correction,
-                                   size_t k4, size_t panels)
+static void gm_avx512_forward_tile(const gm_product *p)
 {
-    if (rows > GM_FEW) {
-        gm_walk(gm_avx512_micro, 6, 4, 4, 128, c, ldc, packed_a, rows, b, pitch, correction, k4,
-                panels);
-    } else if (gm_avx512_in_pairs(rows, pitch, k4)) {
-        gm_walk(gm_avx512_pair_micro, 8, 2, 4, k4, c, ldc, packed_a, rows, b, pitch, correction, k4,
-                panels);
+    static const gm_shape many = {gm_avx512_micro, NULL, 6, 4, 4, 128};
+    static const gm_shape pairs = {gm_avx512_pair_micro, NULL, 8, 2, 4, 0};
+    static const gm_shape few = {gm_avx512_few_micro, NULL, GM_FEW, 1, 4, 0};
+    if (p->rows > GM_FEW) {
+        gm_walk(&many, p);
+    } else if (gm_avx512_in_pairs(p)) {
+        gm_walk(&pairs, p);
     } else {
-        gm_walk(gm_avx512_few_micro, GM_FEW, 1, 4, k4, c, ldc, packed_a, rows, b, pitch, correction,
-                k4, panels);
+        gm_walk(&few, p);
     }
 }
 
-static void gm_avx512_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                           const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                           size_t panels)
+static void gm_avx512_tile(const gm_product *p)
 {
-    if (rows > 2 || pitch < GM_SHORT) {
-        gm_avx512_forward_tile(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
+    static const gm_shape two = {gm_avx512_two_micro, NULL, 2, 4, 4, 0};
+    if (p->rows > 2 || p->pitch < GM_SHORT) {
+        gm_avx512_forward_tile(p);
     } else {
-        gm_walk(gm_avx512_two_micro, 2, 4, 4, k4, c, ldc, packed_a, rows, b, pitch, correction, k4,
-                panels);
+        gm_walk(&two, p);
     }
 }
 
@@ -4911,10 +4740,11 @@ GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, si
 }
 
 /* High digits of R rows times n groups of P panels (1 or 2), see gm_avx512_outliers(). */
-WNPU_INLINE GM_AVX512 void gm_avx512_outlier(int32_t *c, size_t ldc, const int32_t *a,
-                                             size_t stride, const int8_t *b, size_t panel,
-                                             const uint16_t *group, size_t n, int R, int P)
+WNPU_INLINE GM_AVX512 void gm_avx512_outlier(const gm_block *t, const uint16_t *group, int R, int P)
 {
+    const int32_t *a = (const int32_t *)(const void *)t->a;
+    const size_t stride = t->stride / sizeof *a, n = t->groups, panel = t->pitch * GM_GROUP;
+    const int8_t *b = t->b;
     const __m512i signs = _mm512_set1_epi8(-128), digit = _mm512_set1_epi32(GM_DIGIT);
     __m512i s[16], y[2], x;
     size_t g;
@@ -4940,7 +4770,7 @@ WNPU_INLINE GM_AVX512 void gm_avx512_outlier(int32_t *c, size_t ldc, const int32
     }
     MT_UNROLL
     for (r = 0; r < R * P; r++) {
-        int32_t *to = c + (size_t)(r / P) * ldc + r % P * 16;
+        int32_t *to = t->c + (size_t)(r / P) * t->ldc + r % P * 16;
         x = _mm512_mullo_epi32(s[r], digit);
         _mm512_storeu_si512(to, _mm512_add_epi32(x, _mm512_loadu_si512(to)));
     }
@@ -4948,31 +4778,31 @@ WNPU_INLINE GM_AVX512 void gm_avx512_outlier(int32_t *c, size_t ldc, const int32
 
 /* B takes the place of the unsigned bytes: what 128 more of each adds depends on the row alone, and
  * sums begin with it. */
-GM_AVX512 static void gm_avx512_outliers(int32_t *c, size_t ldc, const int32_t *a, size_t rows,
-                                         const int8_t *b, size_t pitch, const uint16_t *group,
-                                         size_t n, size_t panels)
+GM_AVX512 static void gm_avx512_outliers(const gm_product *m, const uint16_t *group, size_t n)
 {
-    const size_t stride = n + 1, panel = pitch * GM_GROUP;
+    const gm_block all = gm_outlier_block(m, n);
+    const size_t rows = m->rows;
     size_t p, r;
-    for (p = 0; p < panels; p += 2, b += 2 * panel, c += 32) {
-        for (r = 0; r < rows && p + 1 == panels; r++) {
-            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 1, 1);
+    for (p = 0; p < m->panels; p += 2) {
+        gm_block part = gm_block_at(&all, 0, p * 16);
+        for (r = 0; r < rows && p + 1 == m->panels; r++, part = gm_block_at(&all, r, p * 16)) {
+            gm_avx512_outlier(&part, group, 1, 1);
         }
-        for (; r + 8 <= rows; r += 8) {
-            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 8, 2);
+        for (; r + 8 <= rows; r += 8, part = gm_block_at(&all, r, p * 16)) {
+            gm_avx512_outlier(&part, group, 8, 2);
         }
-        for (; r + 4 <= rows; r += 4) {
-            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 4, 2);
+        for (; r + 4 <= rows; r += 4, part = gm_block_at(&all, r, p * 16)) {
+            gm_avx512_outlier(&part, group, 4, 2);
         }
-        for (; r < rows; r++) {
-            gm_avx512_outlier(c + r * ldc, ldc, a + r * stride, stride, b, panel, group, n, 1, 2);
+        for (; r < rows; r++, part = gm_block_at(&all, r, p * 16)) {
+            gm_avx512_outlier(&part, group, 1, 2);
         }
     }
 }
 
 /* R rows times one group of P panels in 4 bits, which is two groups of bytes. sum [P][R], and from
  * `apart` on for the second of these. P lines are asked for, from `ahead` bytes behind b on. */
-WNPU_INLINE GM_AVX512 void gm_avx512_half_group(__m512i *sum, const char *a, const size_t *odd,
+WNPU_INLINE GM_AVX512 void gm_avx512_int4_group(__m512i *sum, const char *a, const size_t *odd,
                                                 const int8_t *b, size_t panel, size_t ahead, int R,
                                                 int P, int apart)
 {
@@ -5001,30 +4831,30 @@ WNPU_INLINE GM_AVX512 void gm_avx512_half_group(__m512i *sum, const char *a, con
 }
 
 /* R rows times P panels (1 or 2) in 4 bits. S groups in turn have sums of their own, and so have
- * the two halves of a group if there are few, because sums wait for themselves. What comes next is
- * asked for from front to back, whatever P is. */
-WNPU_INLINE GM_AVX512 void gm_avx512_half(int32_t *c, size_t ldc, const char *a, size_t stride,
-                                          const int8_t *b, const int32_t *correction,
-                                          size_t groups, int R, int P, int S)
+ * the two groups of bytes in a group if there are few, to hide the latency of additions. What comes
+ * next is prefetched from front to back, whatever P is. */
+WNPU_INLINE GM_AVX512 void gm_avx512_int4(const gm_block *t, int R, int P, int S)
 {
-    const size_t odd[4] = {stride, stride * 3, stride * 5, stride * 7};
-    const size_t panel = groups * GM_GROUP, others = (size_t)(P - 1) * GM_GROUP;
+    const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, t->stride * 7};
+    const size_t groups = t->groups, panel = groups * GM_GROUP, others = (size_t)(P - 1) * GM_GROUP;
     const int sums = R * P, apart = sums > 8 ? 0 : sums, each = sums + apart;
+    const char *a = t->a;
+    const int8_t *b = t->b;
     __m512i s[16];
     size_t g, ahead = GM_NEAR;
     int i, k;
     MT_UNROLL
     for (i = 0; i < each * S; i++) {
-        s[i] = i < sums ? _mm512_loadu_si512(correction + i / R * 16) : _mm512_setzero_si512();
+        s[i] = i < sums ? _mm512_loadu_si512(t->from + i / R * 16) : _mm512_setzero_si512();
     }
     for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
         MT_UNROLL
         for (k = 0; k < S; k++, a += 8, b += GM_GROUP, ahead += others) {
-            gm_avx512_half_group(s + k * each, a, odd, b, panel, ahead, R, P, apart);
+            gm_avx512_int4_group(s + k * each, a, odd, b, panel, ahead, R, P, apart);
         }
     }
     for (; g < groups; g++, a += 8, b += GM_GROUP, ahead += others) {
-        gm_avx512_half_group(s, a, odd, b, panel, ahead, R, P, apart);
+        gm_avx512_int4_group(s, a, odd, b, panel, ahead, R, P, apart);
     }
     MT_UNROLL
     for (i = sums; i < each * S; i++) {
@@ -5032,93 +4862,53 @@ WNPU_INLINE GM_AVX512 void gm_avx512_half(int32_t *c, size_t ldc, const char *a,
     }
     MT_UNROLL
     for (i = 0; i < sums; i++) {
-        _mm512_storeu_si512(c + (size_t)(i % R) * ldc + i / R * 16, s[i]);
+        _mm512_storeu_si512(t->c + (size_t)(i % R) * t->ldc + i / R * 16, s[i]);
     }
 }
 
-/* 1 to 8 rows times one panel. */
-GM_AVX512 static void gm_avx512_half_one(int32_t *c, size_t ldc, const char *a, size_t stride,
-                                         size_t rows, const int8_t *b, const int32_t *correction,
-                                         size_t groups)
+/* 1 to 8 rows times one panel: rows, panels, sums in turn. */
+GM_AVX512 static void gm_avx512_int4_one(const gm_block *t)
 {
-    switch (rows) {
-    case 8:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 8, 1, 1);
-        break;
-    case 7:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 7, 1, 1);
-        break;
-    case 6:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 6, 1, 1);
-        break;
-    case 5:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 5, 1, 1);
-        break;
-    case 4:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 4, 1, 2);
-        break;
-    case 3:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 3, 1, 2);
-        break;
-    case 2:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 2, 1, 2);
-        break;
-    default:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 1, 1, 2);
-        break;
+    switch (t->rows) {
+    case 8: gm_avx512_int4(t, 8, 1, 1); break;
+    case 7: gm_avx512_int4(t, 7, 1, 1); break;
+    case 6: gm_avx512_int4(t, 6, 1, 1); break;
+    case 5: gm_avx512_int4(t, 5, 1, 1); break;
+    case 4: gm_avx512_int4(t, 4, 1, 2); break;
+    case 3: gm_avx512_int4(t, 3, 1, 2); break;
+    case 2: gm_avx512_int4(t, 2, 1, 2); break;
+    default: gm_avx512_int4(t, 1, 1, 2); break;
     }
 }
 
-/* The same times two panels: a broadcast serves both. */
-GM_AVX512 static void gm_avx512_half_two(int32_t *c, size_t ldc, const char *a, size_t stride,
-                                         size_t rows, const int8_t *b, const int32_t *correction,
-                                         size_t groups)
+/* 1 to 8 rows times two panels: a broadcast serves both. */
+GM_AVX512 static void gm_avx512_int4_two(const gm_block *t)
 {
-    switch (rows) {
-    case 8:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 8, 2, 1);
-        break;
-    case 7:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 7, 2, 1);
-        break;
-    case 6:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 6, 2, 1);
-        break;
-    case 5:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 5, 2, 1);
-        break;
-    case 4:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 4, 2, 1);
-        break;
-    case 3:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 3, 2, 1);
-        break;
-    case 2:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 2, 2, 2);
-        break;
-    default:
-        gm_avx512_half(c, ldc, a, stride, b, correction, groups, 1, 2, 2);
-        break;
+    switch (t->rows) {
+    case 8: gm_avx512_int4(t, 8, 2, 1); break;
+    case 7: gm_avx512_int4(t, 7, 2, 1); break;
+    case 6: gm_avx512_int4(t, 6, 2, 1); break;
+    case 5: gm_avx512_int4(t, 5, 2, 1); break;
+    case 4: gm_avx512_int4(t, 4, 2, 1); break;
+    case 3: gm_avx512_int4(t, 3, 2, 1); break;
+    case 2: gm_avx512_int4(t, 2, 2, 2); break;
+    default: gm_avx512_int4(t, 1, 2, 2); break;
     }
 }
 
-GM_AVX512 static void gm_avx512_half_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                                          const int8_t *b, const int32_t *correction, size_t k4,
-                                          size_t panels)
+GM_AVX512 static void gm_avx512_int4_tile(const gm_product *m)
 {
-    const size_t stride = gm_bytes8(1, k4), groups = k4 / 2;
-    size_t p, r, np, nr;
-    for (p = 0; p < panels; p += np) {
-        np = rows > 2 && panels - p >= 2 ? 2 : 1;
-        for (r = 0; r < rows; r += nr) {
-            const char *a = (const char *)packed_a + r * stride;
-            const int8_t *from = b + p * groups * GM_GROUP;
-            int32_t *to = c + r * ldc + p * 16;
-            nr = rows - r < 8 ? rows - r : 8;
+    const gm_block all = gm_int4_block(m);
+    size_t p, r, np;
+    for (p = 0; p < m->panels; p += np) {
+        np = m->rows > 2 && m->panels - p >= 2 ? 2 : 1;
+        for (r = 0; r < m->rows; r += 8) {
+            gm_block part = gm_block_at(&all, r, p * 16);
+            part.rows = m->rows - r < 8 ? m->rows - r : 8;
             if (np == 2) {
-                gm_avx512_half_two(to, ldc, a, stride, nr, from, correction + p * 16, groups);
+                gm_avx512_int4_two(&part);
             } else {
-                gm_avx512_half_one(to, ldc, a, stride, nr, from, correction + p * 16, groups);
+                gm_avx512_int4_one(&part);
             }
         }
     }
@@ -5131,10 +4921,10 @@ static const gm_kernels gm_avx512 = {
     .pack_a = gm_plus_pack,
     .unsigned_a = 1,
     .tile = gm_avx512_tile,
-    .half_tile = gm_avx512_half_tile,
+    .int4_tile = gm_avx512_int4_tile,
     .outliers = gm_avx512_outliers,
     .correct = gm_avx512_correct,
-    .ftile = gm_ftile8,
+    .ftile = gm_ftile_256,
 };
 
 static const gm_kernels gm_avx512_forward = {
@@ -5144,10 +4934,10 @@ static const gm_kernels gm_avx512_forward = {
     .pack_a = gm_plus_pack,
     .unsigned_a = 1,
     .tile = gm_avx512_forward_tile,
-    .half_tile = gm_avx512_half_tile,
+    .int4_tile = gm_avx512_int4_tile,
     .outliers = gm_avx512_outliers,
     .correct = gm_avx512_correct,
-    .ftile = gm_ftile8,
+    .ftile = gm_ftile_256,
 };
 
 #ifdef WNPU_AMX
@@ -5229,14 +5019,15 @@ WNPU_INLINE GM_AMX void gm_amx_step(const char *a, size_t stride, const int8_t *
 }
 
 /* The last groups are fewer than a tile has: B's are followed by others, so zeros are put behind a
- * copy; what stands behind A's, at most GM_PAD bytes, then does not matter. */
-WNPU_INLINE GM_AMX void gm_amx_sums(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                    const char *a, size_t stride, size_t second, const int8_t *b,
-                                    size_t groups, int R)
+ * copy; what stands behind A's, at most GM_PAD bytes, then does not matter. One panel. */
+WNPU_INLINE GM_AMX void gm_amx_sums(const gm_block *t, size_t second, int R)
 {
     int8_t tail[GM_TILE * GM_GROUP] __attribute__((aligned(64)));
+    const size_t groups = t->groups, stride = t->stride;
+    const char *a = t->a;
+    const int8_t *b = t->b;
     size_t g;
-    gm_amx_start(from, ldfrom, second, R);
+    gm_amx_start(t->from, t->ldfrom, second, R);
     for (g = 0; g + GM_TILE <= groups; g += GM_TILE) {
         gm_amx_step(a + g * 4, stride, b + g * GM_GROUP, second, R);
     }
@@ -5246,47 +5037,47 @@ WNPU_INLINE GM_AMX void gm_amx_sums(int32_t *c, size_t ldc, const int32_t *from,
         gm_amx_fence();
         gm_amx_step(a + g * 4, stride, tail, second, R);
     }
-    _tile_stored(0, c, ldc * sizeof *c);
+    _tile_stored(0, t->c, t->ldc * sizeof *t->c);
     if (R > 1) {
-        _tile_stored(1, c + second * ldc, ldc * sizeof *c);
+        _tile_stored(1, t->c + second * t->ldc, t->ldc * sizeof *t->c);
     }
 }
 
-/* rows as in gm_amx_open(). */
-GM_AMX static void gm_amx_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                const char *a, size_t stride, size_t rows, const int8_t *b,
-                                size_t pitch, size_t groups, size_t panels, size_t next)
+/* rows as in gm_amx_open(); the driver prefetches. */
+GM_AMX static void gm_amx_micro(const gm_block *t)
 {
-    const size_t second = rows - gm_amx_height(rows);
+    const size_t second = t->rows - gm_amx_height(t->rows);
     size_t p;
-    (void)next; /* the walk reads ahead */
     gm_amx_fence();
-    for (p = 0; p < panels; p++, c += 16, from = gm_at(from, 16), b += pitch * GM_GROUP) {
-        if (rows > GM_TILE) {
-            gm_amx_sums(c, ldc, from, ldfrom, a, stride, second, b, groups, 2);
+    for (p = 0; p < t->panels; p++) {
+        const gm_block one = gm_block_at(t, 0, p * 16);
+        if (t->rows > GM_TILE) {
+            gm_amx_sums(&one, second, 2);
         } else {
-            gm_amx_sums(c, ldc, from, ldfrom, a, stride, second, b, groups, 1);
+            gm_amx_sums(&one, second, 1);
         }
     }
     gm_amx_fence();
 }
 
-/* Rows that fill all tiles, then the rest. A few rows wait for memory, and AVX-512 is enough for
- * them. */
-GM_AMX static void gm_amx_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                               const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                               size_t panels)
+/* Rows that fill all tiles, then the rest. A few rows are limited by memory, and AVX-512 is enough
+ * for them. */
+GM_AMX static void gm_amx_tile(const gm_product *p)
 {
-    size_t r, n;
-    if (rows <= GM_FEW) {
-        gm_avx512_tile(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
+    static const gm_shape shape = {gm_amx_micro, NULL, GM_TILES, 4, 4, 128};
+    gm_product part = *p;
+    size_t r;
+    if (p->rows <= GM_FEW) {
+        gm_avx512_tile(p);
         return;
     }
-    for (r = 0; r < rows; r += n) {
-        n = rows - r < GM_TILES ? rows - r : (rows - r) / GM_TILES * GM_TILES;
-        gm_amx_open(n < GM_TILES ? n : GM_TILES);
-        gm_walk(gm_amx_micro, GM_TILES, 4, 4, 128, c + r * ldc, ldc,
-                (const char *)packed_a + gm_bytes8(r, k4), n, b, pitch, correction, k4, panels);
+    for (r = 0; r < p->rows; r += part.rows) {
+        const size_t left = p->rows - r;
+        part.rows = left < GM_TILES ? left : left / GM_TILES * GM_TILES;
+        part.c = p->c + r * p->ldc;
+        part.a = (const char *)p->a + gm_bytes8(r, p->k4);
+        gm_amx_open(part.rows < GM_TILES ? part.rows : GM_TILES);
+        gm_walk(&shape, &part);
     }
     gm_amx_close();
 }
@@ -5298,10 +5089,10 @@ static const gm_kernels gm_amx = {
     .pack_a = gm_plus_pack,
     .unsigned_a = 1,
     .tile = gm_amx_tile,
-    .half_tile = gm_avx512_half_tile,
+    .int4_tile = gm_avx512_int4_tile,
     .outliers = gm_avx512_outliers,
     .correct = gm_avx512_correct,
-    .ftile = gm_ftile8,
+    .ftile = gm_ftile_256,
 };
 #endif /* WNPU_AMX */
 #endif /* WNPU_X86 */
@@ -5367,11 +5158,13 @@ WNPU_INLINE void gm_neon_load(int8x8_t *y, const int8_t *b)
 }
 
 /* R rows, 1, 2 or 4, times 8 columns. */
-WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                               const char *a, size_t stride, const int8_t *b, size_t groups, int R)
+WNPU_INLINE void gm_neon_tile1(const gm_block *t, int R)
 {
     const int32x4_t zero = vdupq_n_s32(0);
     gm_neon_row s[4] = {{{zero, zero, zero, zero}}};
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    const size_t stride = t->stride, groups = t->groups;
     int8x8_t y[8], x = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
     size_t g;
     int r;
@@ -5393,59 +5186,47 @@ WNPU_INLINE void gm_neon_tile1(int32_t *c, size_t ldc, const int32_t *from, size
     }
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_neon_store(c + ldc * (size_t)r, gm_at(from, ldfrom * (size_t)r), &s[r]);
+        gm_neon_store(t->c + t->ldc * (size_t)r, gm_at(t->from, t->ldfrom * (size_t)r), &s[r]);
     }
 }
 
 /* Multiplies R rows, 1, 2 or 4. */
-typedef void (*gm_arm_tile1)(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                             const char *a, size_t stride, const int8_t *b, size_t groups, int R);
+typedef void (*gm_arm_tile1)(const gm_block *t, int R);
 
 /* Up to 4 rows; tile1 is inlined for each number of them. */
-WNPU_INLINE void gm_arm_rows(gm_arm_tile1 tile1, int32_t *c, size_t ldc, const int32_t *from,
-                             size_t ldfrom, const char *a, size_t stride, size_t rows,
-                             const int8_t *b, size_t groups)
+WNPU_INLINE void gm_arm_rows(gm_arm_tile1 tile1, const gm_block *t)
 {
-    size_t r = 0;
-    if (rows == 4) {
-        tile1(c, ldc, from, ldfrom, a, stride, b, groups, 4);
+    gm_block part;
+    if (t->rows == 4) {
+        tile1(t, 4);
         return;
     }
-    if (rows >= 2) {
-        tile1(c, ldc, from, ldfrom, a, stride, b, groups, 2);
-        r = 2;
+    if (t->rows >= 2) {
+        tile1(t, 2);
     }
-    if (r < rows) {
-        tile1(c + r * ldc, ldc, gm_at(from, r * ldfrom), ldfrom, a + r * stride, stride, b, groups,
-              1);
+    if (t->rows % 2 != 0) {
+        part = gm_block_at(t, t->rows - 1, 0);
+        tile1(&part, 1);
     }
 }
 
 /* Up to 4 rows times 8 columns. */
-static void gm_neon_half(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom, const char *a,
-                         size_t stride, size_t rows, const int8_t *b, size_t groups)
+static void gm_neon_eight(const gm_block *t) { gm_arm_rows(gm_neon_tile1, t); }
+
+/* One panel. */
+static void gm_neon_micro(const gm_block *t)
 {
-    gm_arm_rows(gm_neon_tile1, c, ldc, from, ldfrom, a, stride, rows, b, groups);
+    const gm_block right = gm_block_at(t, 0, 8);
+    gm_neon_eight(t);
+    gm_neon_eight(&right);
 }
 
-static void gm_neon_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                          const char *a, size_t stride, size_t rows, const int8_t *b,
-                          size_t pitch, size_t groups, size_t panels, size_t next)
+static void gm_neon_tile(const gm_product *p)
 {
-    (void)pitch;
-    (void)panels; /* 1 */
-    (void)next;
-    gm_neon_half(c, ldc, from, ldfrom, a, stride, rows, b, groups);
-    gm_neon_half(c + 8, ldc, gm_at(from, 8), ldfrom, a, stride, rows, b + 32, groups);
-}
-
-static void gm_neon_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                         const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                         size_t panels)
-{
-    (void)correction;
-    gm_walk(gm_neon_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, pitch, NULL, k4,
-            panels);
+    static const gm_shape shape = {gm_neon_micro, NULL, 4, 1, 4, 256};
+    gm_product plain = *p;
+    plain.correction = NULL;
+    gm_walk(&shape, &plain);
 }
 
 static const gm_kernels gm_neon = {
@@ -5454,7 +5235,7 @@ static const gm_kernels gm_neon = {
     .a_bytes = gm_bytes8,
     .pack_a = gm_pack8,
     .tile = gm_neon_tile,
-    .ftile = gm_ftile4,
+    .ftile = gm_ftile_base,
 };
 
 /* ---- NEON with dot products: one instruction is 4 columns times 4 along k ---- */
@@ -5535,17 +5316,18 @@ WNPU_INLINE GM_DOT void gm_dot_load(int8x16_t *x, const char *a, size_t stride, 
 }
 
 /* R rows, 1, 2 or 4, times one panel. */
-WNPU_INLINE GM_DOT void gm_dot_tile1(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                     const char *a, size_t stride, const int8_t *b, size_t groups,
-                                     int R)
+WNPU_INLINE GM_DOT void gm_dot_tile1(const gm_block *t, int R)
 {
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    const size_t stride = t->stride, groups = t->groups;
     gm_dot_row s[4];
     int8x16_t x[4];
     size_t g;
     int r;
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_dot_start(&s[r], gm_at(from, ldfrom * (size_t)r));
+        gm_dot_start(&s[r], gm_at(t->from, t->ldfrom * (size_t)r));
     }
     for (g = 0; g + 4 <= groups; g += 4, a += 16, b += 4 * GM_GROUP) {
         gm_dot_load(x, a, stride, R);
@@ -5560,27 +5342,19 @@ WNPU_INLINE GM_DOT void gm_dot_tile1(int32_t *c, size_t ldc, const int32_t *from
     }
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_dot_store(c + ldc * (size_t)r, &s[r]);
+        gm_dot_store(t->c + t->ldc * (size_t)r, &s[r]);
     }
 }
 
-GM_DOT static void gm_dot_micro(int32_t *c, size_t ldc, const int32_t *from, size_t ldfrom,
-                                const char *a, size_t stride, size_t rows, const int8_t *b,
-                                size_t pitch, size_t groups, size_t panels, size_t next)
-{
-    (void)pitch;
-    (void)panels; /* 1 */
-    (void)next;
-    gm_arm_rows(gm_dot_tile1, c, ldc, from, ldfrom, a, stride, rows, b, groups);
-}
+/* One panel. */
+GM_DOT static void gm_dot_micro(const gm_block *t) { gm_arm_rows(gm_dot_tile1, t); }
 
-static void gm_dot_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                        const int8_t *b, size_t pitch, const int32_t *correction, size_t k4,
-                        size_t panels)
+static void gm_dot_tile(const gm_product *p)
 {
-    (void)correction;
-    gm_walk(gm_dot_micro, 4, 1, 4, 256, c, ldc, packed_a, rows, b, pitch, NULL, k4,
-            panels);
+    static const gm_shape shape = {gm_dot_micro, NULL, 4, 1, 4, 256};
+    gm_product plain = *p;
+    plain.correction = NULL;
+    gm_walk(&shape, &plain);
 }
 
 static const gm_kernels gm_dot = {
@@ -5589,7 +5363,7 @@ static const gm_kernels gm_dot = {
     .a_bytes = gm_bytes8,
     .pack_a = gm_pack8,
     .tile = gm_dot_tile,
-    .ftile = gm_ftile4,
+    .ftile = gm_ftile_base,
 };
 
 /* ---- NEON with int8 matrices: one instruction is 2 rows times 2 columns times 8 along k ---- */
@@ -5705,19 +5479,21 @@ WNPU_INLINE GM_I8MM void gm_i8mm_pairs(gm_i8mm_pair *s, const uint8_t *a, size_t
     }
 }
 
-/* P pairs of rows, 1, 4 or 6, times 8 columns; the last pair may be half. 24 sums, 4 columns and a
+/* P pairs of rows, 1, 4 or 6, times 8 columns; the last may have one row. 24 sums, 4 columns and a
  * pair of rows fit the registers. */
-WNPU_INLINE GM_I8MM void gm_i8mm_tile1(int32_t *c, size_t ldc, const int32_t *from,
-                                       const uint8_t *a, size_t stride, const int8_t *b,
-                                       size_t groups, size_t rows, int P)
+WNPU_INLINE GM_I8MM void gm_i8mm_tile1(const gm_block *t, int P)
 {
+    const uint8_t *a = (const uint8_t *)t->a;
+    const int8_t *b = t->b;
+    const size_t stride = t->stride, groups = t->groups, ldc = t->ldc;
+    int32_t *c = t->c;
     gm_i8mm_pair s[6];
     int8x16_t y[4];
     size_t g;
     int p;
     MT_UNROLL
     for (p = 0; p < P; p++) {
-        gm_i8mm_start(&s[p], from);
+        gm_i8mm_start(&s[p], t->from);
     }
     for (g = 0; g + 2 <= groups; g += 2, a += 16, b += 2 * GM_GROUP) {
         gm_i8mm_load(y, b, 1);
@@ -5729,28 +5505,36 @@ WNPU_INLINE GM_I8MM void gm_i8mm_tile1(int32_t *c, size_t ldc, const int32_t *fr
     }
     MT_UNROLL
     for (p = 0; p < P; p++, c += 2 * ldc) {
-        gm_i8mm_store(c, ldc, &s[p], 2 * (size_t)p + 1 < rows);
+        gm_i8mm_store(c, ldc, &s[p], 2 * (size_t)p + 1 < t->rows);
     }
 }
 
-GM_I8MM static void gm_i8mm_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                                 const int8_t *b, size_t pitch, const int32_t *correction,
-                                 size_t k4, size_t panels)
+/* stride of a block is that of a pair of rows. */
+GM_I8MM static void gm_i8mm_tile(const gm_product *m)
 {
-    size_t p, r, take, stride = gm_i8mm_stride(k4);
-    for (p = 0; p < panels * 2; p++) {
-        const int8_t *half = b + p / 2 * pitch * GM_GROUP + p % 2 * 32;
-        const int32_t *from = gm_at(correction, p * 8);
-        for (r = 0; r < rows; r += take) {
-            const uint8_t *a = (const uint8_t *)packed_a + r / 2 * stride;
-            int32_t *out = c + r * ldc + p * 8;
-            take = rows - r >= 11 ? 12 : rows - r >= 7 ? 8 : 2;
+    size_t n, r, take;
+    gm_block t;
+    t.ldc = m->ldc;
+    t.ldfrom = 0;
+    t.stride = gm_i8mm_stride(m->k4);
+    t.pitch = m->pitch;
+    t.groups = m->k4;
+    t.panels = 1;
+    t.next = 0;
+    for (n = 0; n < m->panels * 16; n += 8) {
+        t.b = m->b + n / 16 * m->pitch * GM_GROUP + n % 16 * 4;
+        t.from = gm_at(m->correction, n);
+        for (r = 0; r < m->rows; r += take) {
+            t.a = (const char *)m->a + r / 2 * t.stride;
+            t.c = m->c + r * m->ldc + n;
+            t.rows = m->rows - r;
+            take = t.rows >= 11 ? 12 : t.rows >= 7 ? 8 : 2;
             if (take == 12) {
-                gm_i8mm_tile1(out, ldc, from, a, stride, half, k4, rows - r, 6);
+                gm_i8mm_tile1(&t, 6);
             } else if (take == 8) {
-                gm_i8mm_tile1(out, ldc, from, a, stride, half, k4, rows - r, 4);
+                gm_i8mm_tile1(&t, 4);
             } else {
-                gm_i8mm_tile1(out, ldc, from, a, stride, half, k4, rows - r, 1);
+                gm_i8mm_tile1(&t, 1);
             }
         }
     }
@@ -5778,26 +5562,26 @@ static const gm_kernels gm_i8mm = {
     .pack_u = gm_i8mm_pack_u,
     .tile = gm_i8mm_tile,
     .correct = gm_i8mm_correct,
-    .ftile = gm_ftile4,
+    .ftile = gm_ftile_base,
 };
 #endif /* WNPU_ARM */
 
 /* ---- weights ---- */
 
-/* Sets the fields and takes the memory of a [n, k] weight, in 4 bits if half; all pointers NULL
+/* Sets the fields and takes the memory of a [n, k] weight, in 4 bits if int4; all pointers NULL
  * while measuring. Rows are set one by one, the rest has to be zero. */
-static void gm_take_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int half, int bias,
+static void gm_take_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int int4, int bias,
                        int keep_float)
 {
     size_t columns, groups, floats;
     memset(w, 0, sizeof *w);
     w->n = n;
     w->k = k;
-    w->half = half;
+    w->int4 = int4;
     w->n16 = n / 16 + (n % 16 != 0);
-    w->k4 = half ? (k / 8 + (k % 8 != 0)) * 2 : k / 4 + (k % 4 != 0);
+    w->k4 = int4 ? (k / 8 + (k % 8 != 0)) * 2 : k / 4 + (k % 4 != 0);
     columns = (size_t)w->n16 * 16;
-    if (ar_mul(w->n16, half ? w->k4 / 2 : w->k4, &groups) != 0 ||
+    if (ar_mul(w->n16, int4 ? w->k4 / 2 : w->k4, &groups) != 0 ||
         ar_mul(columns, k, &floats) != 0 || columns / 16 != w->n16) {
         arena->overflow = 1;
         return;
@@ -5818,7 +5602,7 @@ static void gm_take(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int b
 /* Groups that a panel is stored in. */
 static size_t gm_groups(const gm_weight *w)
 {
-    return w->half ? w->k4 / 2 : w->k4;
+    return w->int4 ? w->k4 / 2 : w->k4;
 }
 
 /* One row's first byte; four of its bytes stand together in each group. */
@@ -5919,7 +5703,7 @@ static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *va
 {
     size_t groups = gm_groups(w);
     uint32_t i;
-    for (i = 0; i < n && w->half; i++) {
+    for (i = 0; i < n && w->int4; i++) {
         gm_fold(values + i * stride, groups);
     }
     gm_pack_panel_rows(w->packed, groups, row, n, values, stride);
@@ -5937,19 +5721,22 @@ static void gm_widen(int8_t *to, const int8_t *from, size_t n)
     }
 }
 
-/* c[rows][n * 16] = A * B for n panels of a B in 4 bits; wide has room for them in bytes. */
-static void gm_tile_half(const gm_kernels *gm, int8_t *wide, int32_t *c, size_t ldc,
-                         const void *packed_a, size_t rows, const gm_weight *w, size_t panel,
-                         size_t n)
+/* A product with n panels of a weight in 4 bits, from `panel` on; p says all but b, pitch,
+ * correction, k4 and panels. wide has room for the panels in bytes. */
+static void gm_tile_int4(const gm_kernels *gm, gm_product *p, int8_t *wide, const gm_weight *w,
+                         size_t panel, size_t n)
 {
-    const int8_t *columns = gm_row(w, (uint32_t)panel * 16);
-    const int32_t *correction = w->correction + panel * 16;
-    if (gm->half_tile != NULL && rows <= GM_FEW) {
-        gm->half_tile(c, ldc, packed_a, rows, columns, correction, w->k4, n);
-    } else {
-        gm_widen(wide, columns, n * gm_groups(w));
-        gm->tile(c, ldc, packed_a, rows, wide, w->k4, correction, w->k4, n);
+    p->b = gm_row(w, (uint32_t)panel * 16);
+    p->correction = w->correction + panel * 16;
+    p->k4 = p->pitch = w->k4;
+    p->panels = n;
+    if (gm->int4_tile != NULL && p->rows <= GM_FEW) {
+        gm->int4_tile(p);
+        return;
     }
+    gm_widen(wide, p->b, n * gm_groups(w));
+    p->b = wide;
+    gm->tile(p);
 }
 
 /* One row as int8, [4 k4]. */
@@ -5957,10 +5744,10 @@ static void gm_get_bytes(const gm_weight *w, uint32_t row, int8_t *bytes)
 {
     const int8_t *from = gm_row(w, row);
     size_t g, n = gm_groups(w);
-    for (g = 0; g < n && !w->half; g++) {
+    for (g = 0; g < n && !w->int4; g++) {
         memcpy(bytes + g * 4, from + g * GM_GROUP, 4);
     }
-    for (g = 0; g < n && w->half; g++, bytes += 8) {
+    for (g = 0; g < n && w->int4; g++, bytes += 8) {
         uint32_t v, four[2];
         memcpy(&v, from + g * GM_GROUP, 4);
         four[0] = v << 4 & 0xf0f0f0f0u;
@@ -6168,24 +5955,26 @@ static const void *gm_pack_p(const gm_kernels *gm, void *packed, uint8_t *w, siz
     return w;
 }
 
-/* c[rows][panels * 16] = P * B; c has room for another row. sparse: scratch for kernels that leave
- * zeros out. */
-static void gm_tile_p(const gm_kernels *gm, int32_t *c, size_t ldc, const void *packed_p,
-                      size_t rows, const int8_t *b, size_t pitch, size_t k4, size_t panels,
-                      gm_sparse *sparse)
+/* product, of an A from gm_pack_p(): c has room for another row. sparse: scratch for kernels that
+ * leave zeros out. */
+static void gm_tile_p(const gm_kernels *gm, const gm_product *product, gm_sparse *sparse)
 {
-    const int32_t *sums = c + rows * ldc;
+    gm_product p = *product;
+    const int32_t *sums = p.c + p.rows * p.ldc;
     size_t r, i;
     int is_signed = gm->pack_u == NULL && !gm->unsigned_a;
-    if (gm->survey != NULL && rows >= 2 * gm->rows) {
-        gm->survey(sparse, packed_p, rows, k4);
-        gm->sparse_tile(c, ldc, packed_p, rows, b, pitch, sparse, k4, panels);
+    p.correction = NULL;
+    if (gm->survey != NULL && p.rows >= 2 * gm->rows) {
+        gm->survey(sparse, p.a, p.rows, p.k4);
+        p.sparse = sparse;
+        gm->sparse_tile(&p);
         return;
     }
-    gm->tile(c, ldc, packed_p, is_signed ? rows + 1 : rows, b, pitch, NULL, k4, panels);
-    for (r = 0; r < rows && is_signed; r++) {
-        for (i = 0; i < panels * 16; i++) {
-            c[r * ldc + i] += 128 * sums[i];
+    p.rows += is_signed ? 1 : 0;
+    gm->tile(&p);
+    for (r = 0; r + 1 < p.rows && is_signed; r++) {
+        for (i = 0; i < p.panels * 16; i++) {
+            p.c[r * p.ldc + i] += 128 * sums[i];
         }
     }
 }
@@ -6358,6 +6147,35 @@ typedef struct op_keys {
     size_t k4;
     const float *key, *value_log2, *value_inverse;
 } op_keys;
+
+/* Packed queries times keys from at on, over all groups; c and panels are the caller's. */
+WNPU_INLINE gm_block op_keys_block(const op_keys *keys, size_t at, const char *queries, size_t rows)
+{
+    gm_block t = {0};
+    t.from = keys->correction + at;
+    t.a = queries;
+    t.stride = keys->k4 * 4 + GM_PAD;
+    t.rows = rows;
+    t.b = keys->packed + at * keys->k4 * 4;
+    t.pitch = t.groups = keys->k4;
+    return t;
+}
+
+/* The product of at most n keys from at on, c [rows, n]. */
+WNPU_INLINE gm_product op_keys_product(const op_keys *keys, size_t at, size_t n, int32_t *c,
+                                       const void *queries, size_t rows)
+{
+    gm_product p = {0};
+    p.c = c;
+    p.ldc = n;
+    p.a = queries;
+    p.rows = rows;
+    p.b = keys->packed + at * keys->k4 * 4;
+    p.k4 = p.pitch = keys->k4;
+    p.correction = keys->correction + at;
+    p.panels = n / 16;
+    return p;
+}
 
 /* A row's exponents u of n keys, to the nearest, halves to even. Those from n to the next multiple
  * of 16 become the least there is; so does 2^31 or more, or what is no number, because x86 has it
@@ -8069,49 +7887,59 @@ WNPU_INLINE size_t op_stretch(size_t n, size_t at)
     return n - at < OP_STRETCH ? n - at : OP_STRETCH;
 }
 
-/* gm_avx2_micro() for one row, which the compiler then knows: 2 % of a token. */
-WNPU_INLINE OP_256 void op_one_sums_256(int32_t *c, const int32_t *from, const char *a,
-                                          const int8_t *b, size_t pitch, size_t groups,
-                                          size_t panels, size_t next)
+/* gm_micro_256() for one row, which the compiler then knows: 2 % of a token. */
+WNPU_INLINE OP_256 void op_one_sums_256(const gm_block *t)
 {
     size_t p;
-    for (p = 0; p < panels; p++) {
-        gm_avx2_tile1(c + p * 16, 0, gm_at(from, p * 16), 0, a, 0, b + p * pitch * GM_GROUP, groups,
-                      next, 1, 4);
+    for (p = 0; p < t->panels; p++) {
+        const gm_block one = gm_block_at(t, 0, p * 16);
+        gm_tile1_256(&one, 1, 4);
     }
 }
 
 OP_256 static void op_one_exponents_256(op_online *row, int16_t *u, const char *query, size_t n,
-                                          float query_scale, const op_keys *keys)
+                                        float query_scale, const op_keys *keys)
 {
     int32_t sums[OP_STRETCH];
+    gm_block t = {0};
     size_t at;
+    t.c = sums;
+    t.a = query;
+    t.pitch = t.groups = OP_HEAD / 4;
+    t.next = op_keys_ahead(n);
     row->most = -32768;
     for (at = 0; at < n; at += OP_STRETCH) {
         const size_t few = op_stretch(n, at);
         int most;
-        op_one_sums_256(sums, NULL, query, keys->packed + at * OP_HEAD, OP_HEAD / 4, OP_HEAD / 4,
-                         (few + 15) / 16, op_keys_ahead(n));
-        most = op_narrow_256(u + at, sums, few, query_scale, keys->key + at,
-                              keys->value_log2 + at);
+        t.b = keys->packed + at * OP_HEAD;
+        t.panels = (few + 15) / 16;
+        op_one_sums_256(&t);
+        most = op_narrow_256(u + at, sums, few, query_scale, keys->key + at, keys->value_log2 + at);
         row->most = most > row->most ? most : row->most;
     }
 }
 
 OP_256 static void op_one_values_256(op_online *row, const int16_t *u, int32_t *acc, size_t n,
-                                       const op_inverse *inverse, const int8_t *values,
-                                       size_t pitch)
+                                     const op_inverse *inverse, const int8_t *values, size_t pitch)
 {
+    gm_block t = {0};
     uint32_t sum = 0;
     size_t at;
+    t.c = acc;
+    t.pitch = pitch;
+    t.panels = OP_HEAD / 16;
+    t.next = OP_VALUES_AHEAD;
     for (at = 0; at < n; at += OP_STRETCH) {
-        const size_t few = op_stretch(n, at), groups = (few + 15) / 16 * 4;
+        const size_t few = op_stretch(n, at);
         uint8_t weights[OP_STRETCH];
         char wide[2 * OP_STRETCH];
+        t.groups = (few + 15) / 16 * 4;
         sum += op_weigh_256(weights, u + at, few, row->most, inverse->part + at);
-        gm_avx2_pack_u(wide, weights, 0, 1, groups);
-        op_one_sums_256(acc, at > 0 ? acc : NULL, wide, values + at / 4 * GM_GROUP, pitch, groups,
-                         OP_HEAD / 16, OP_VALUES_AHEAD);
+        gm_pack_u_256(wide, weights, 0, 1, t.groups);
+        t.from = at > 0 ? acc : NULL;
+        t.a = wide;
+        t.b = values + at / 4 * GM_GROUP;
+        op_one_sums_256(&t);
     }
     op_online_add(row, sum, inverse->unit);
 }
@@ -8141,9 +7969,9 @@ WNPU_INLINE GM_VNNI void op_vnni_tile(op_s_256 *best, int16_t *u, const char *qu
                                       const float *query_scale, const op_keys *keys, size_t at)
 {
     gm_vnni_row s[6];
+    const gm_block t = op_keys_block(keys, at, queries, 6);
     size_t r;
-    gm_vnni_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
-                 keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 1);
+    gm_vnni_sums(s, &t, NULL, 6, 1);
     MT_UNROLL
     for (r = 0; r < 6; r++) {
         op_s_256 v = op_exponents_of_256((op_i_256)s[r].v[0], (op_i_256)s[r].v[1], keys->key + at,
@@ -8158,9 +7986,9 @@ OP_256 static void op_vnni_rest(op_online *row, int16_t *u, const void *queries,
                                 size_t at, size_t n, const float *query_scale, const op_keys *keys)
 {
     int32_t acc[OP_PRODUCT * 16];
+    const gm_product p = op_keys_product(keys, at, 16, acc, queries, rows);
     size_t r;
-    gm_vnni_tile(acc, 16, queries, rows, keys->packed + at * keys->k4 * 4, keys->k4,
-                 keys->correction + at, keys->k4, 1);
+    gm_vnni_tile(&p);
     for (r = 0; r < rows; r++) {
         int most = op_narrow_256(u + r * OP_KEYS + at, acc + r * 16, n - at, query_scale[r],
                                   keys->key + at, keys->value_log2 + at);
@@ -8226,10 +8054,10 @@ WNPU_INLINE GM_AVX512 void op_product_tile_512(op_s_512 *best, int16_t *u, const
                                                const float *query_scale, const op_keys *keys,
                                                size_t at)
 {
+    const gm_block t = op_keys_block(keys, at, queries, 6);
     gm_avx512_row s[6];
     size_t r;
-    gm_avx512_sums(s, keys->correction + at, 0, queries, keys->k4 * 4 + GM_PAD,
-                   keys->packed + at * keys->k4 * 4, keys->k4, keys->k4, NULL, 6, 4);
+    gm_avx512_sums(s, &t, NULL, 6, 4);
     MT_UNROLL
     for (r = 0; r < 6; r++) {
         op_product_row_512(best + r, u + r * OP_KEYS, &s[r], query_scale[r], keys, at);
@@ -8242,9 +8070,10 @@ OP_512 static void op_product_rest_512(op_online *row, int16_t *u, const void *q
                                        const op_keys *keys)
 {
     int32_t acc[OP_PRODUCT * 64];
+    gm_product p = op_keys_product(keys, at, 64, acc, queries, rows);
     size_t r;
-    gm_avx512_tile(acc, 64, queries, rows, keys->packed + at * keys->k4 * 4, keys->k4,
-                   keys->correction + at, keys->k4, (n - at + 15) / 16);
+    p.panels = (n - at + 15) / 16;
+    gm_avx512_tile(&p);
     for (r = 0; r < rows; r++) {
         int most = op_narrow_512(u + r * OP_KEYS + at, acc + r * 64, n - at, query_scale[r],
                                   keys->key + at, keys->value_log2 + at);
@@ -8426,7 +8255,6 @@ WNPU_INLINE GM_AMX void op_product_sums_512(op_s_512 *best, int16_t *u, const in
 GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries, size_t rows,
                                  size_t n, const float *query_scale, const op_keys *keys)
 {
-    const size_t stride = keys->k4 * 4 + GM_PAD;
     int32_t acc[OP_PRODUCT * 64] __attribute__((aligned(64)));
     op_s_512 best[OP_PRODUCT];
     size_t i;
@@ -8436,8 +8264,11 @@ GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries
     op_product_start_512(best);
     gm_amx_open(rows);
     for (i = 0; i + 64 <= n; i += 64) {
-        gm_amx_micro(acc, 64, keys->correction + i, 0, queries, stride, rows,
-                     keys->packed + i * keys->k4 * 4, keys->k4, keys->k4, 4, 0);
+        gm_block t = op_keys_block(keys, i, queries, rows);
+        t.c = acc;
+        t.ldc = 64;
+        t.panels = 4;
+        gm_amx_micro(&t);
         op_product_sums_512(best, u, acc, rows, query_scale, keys, i);
     }
     gm_amx_close();
@@ -12620,8 +12451,16 @@ static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker
 {
     size_t column = panel * 16, width = n * 16, r;
     float *product = (float *)(void *)w->acc;
-    e->gm->ftile(product, width, in->input, in->input_stride, rows,
-                 weight->exact + column * weight->k, weight->k, n);
+    gm_float_product p;
+    p.c = product;
+    p.ldc = width;
+    p.a = in->input;
+    p.lda = in->input_stride;
+    p.rows = rows;
+    p.b = weight->exact + column * weight->k;
+    p.k = weight->k;
+    p.panels = n;
+    e->gm->ftile(&p);
     for (r = 0; r < rows; r++) {
         e->op->bias(out + r * ldo, product + r * width, width,
                     weight->bias != NULL ? weight->bias + column : NULL, finish);
@@ -12645,23 +12484,33 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
 {
     int8_t *columns = (int8_t *)(void *)w->wide;
     const char *packed = in->packed_high;
-    int32_t *high = w->acc + rows * n * 16, correction[EN_CHUNK * 16];
+    int32_t correction[EN_CHUNK * 16];
+    gm_product p = {0};
     size_t first, m;
+    p.ldc = n * 16;
+    p.rows = rows;
+    p.panels = n;
     if (e->gm->outliers != NULL) {
-        e->gm->outliers(w->acc, n * 16, (const int32_t *)(const void *)packed, rows,
-                        weight->packed + panel * weight->k4 * GM_GROUP, weight->k4, in->outlier,
-                        in->n_outliers, n);
+        p.c = w->acc;
+        p.a = packed;
+        p.b = weight->packed + panel * weight->k4 * GM_GROUP;
+        p.pitch = weight->k4;
+        e->gm->outliers(&p, in->outlier, in->n_outliers);
         return;
     }
+    p.c = w->acc + rows * n * 16;
+    p.b = columns;
+    p.correction = e->gm->correct != NULL ? correction : NULL;
     for (first = 0; first < in->n_outliers; first += GM_OUTLIERS) {
         m = gm_outliers_at(in->n_outliers, first);
         gm_gather(columns, weight, panel, n, in->outlier + first, in->n_outliers - first, m);
         if (e->gm->correct != NULL) {
             e->gm->correct(correction, columns, m, n);
         }
-        e->gm->tile(high, n * 16, packed, rows, columns, m,
-                    e->gm->correct != NULL ? correction : NULL, m, n);
-        e->op->join(w->acc, high, rows * n * 16);
+        p.a = packed;
+        p.k4 = p.pitch = m;
+        e->gm->tile(&p);
+        e->op->join(w->acc, p.c, rows * n * 16);
         packed += e->gm->a_bytes(rows, GM_OUTLIERS);
     }
 }
@@ -12670,20 +12519,26 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
 static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const gm_weight *weight,
                     size_t panel, size_t n, size_t rows)
 {
-    size_t column = panel * 16;
-    const int8_t *columns = weight->packed + column * 4 * weight->k4;
-    if (weight->half) {
-        gm_tile_half(e->gm, (int8_t *)(void *)w->wide, w->acc, n * 16, in->packed, rows, weight,
-                     panel, n);
+    gm_product p = {0};
+    p.c = w->acc;
+    p.ldc = n * 16;
+    p.a = in->packed;
+    p.rows = rows;
+    if (weight->int4) {
+        gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->wide, weight, panel, n);
         return;
     }
+    p.b = weight->packed + panel * 16 * 4 * weight->k4;
+    p.k4 = p.pitch = weight->k4;
+    p.panels = n;
     if (in->has_zeros) {
-        e->gm->sparse_tile(w->acc, n * 16, in->packed, rows, columns, weight->k4, &in->sparse,
-                           weight->k4, n);
+        p.sparse = &in->sparse;
+        e->gm->sparse_tile(&p);
         return;
     }
-    e->gm->tile(w->acc, n * 16, in->packed, in->both ? 2 * rows : rows, columns, weight->k4,
-                weight->correction + column, weight->k4, n);
+    p.rows = in->both ? 2 * rows : rows;
+    p.correction = weight->correction + panel * 16;
+    e->gm->tile(&p);
     if (in->both) {
         e->op->join(w->acc, w->acc + rows * n * 16, rows * n * 16);
     }
@@ -12749,13 +12604,26 @@ static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h,
                             size_t n, const float *q, size_t rows, float *out, size_t ldo)
 {
     size_t hd = h->hd, base = head * h->keys * hd, panels = (n + 15) / 16, width = panels * 16, r;
-    e->gm->ftile(w->scores, width, q, hd, rows, h->kf + base, hd, panels);
+    gm_float_product scores = {0}, p = {0};
+    scores.c = w->scores;
+    scores.ldc = width;
+    scores.a = q;
+    scores.lda = scores.k = hd;
+    scores.rows = p.rows = rows;
+    scores.b = h->kf + base;
+    scores.panels = panels;
+    e->gm->ftile(&scores);
     for (r = 0; r < rows; r++) {
         e->op->softmax_float(w->scores + r * width, n);
     }
+    p.ldc = ldo;
+    p.a = w->scores;
+    p.lda = p.k = width;
+    p.panels = 1;
     for (r = 0; r < hd / 16; r++) {
-        e->gm->ftile(out + r * 16, ldo, w->scores, width, rows, h->vf + base + r * h->keys * 16,
-                     width, 1);
+        p.c = out + r * 16;
+        p.b = h->vf + base + r * h->keys * 16;
+        e->gm->ftile(&p);
     }
 }
 
@@ -12766,7 +12634,7 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
 {
     size_t hd = h->hd, at = head * h->keys + first, padded = en_round16(n);
     const int8_t *values = h->v + head * h->keys * hd + first * 16;
-    const void *weights;
+    gm_product p = {0};
     op_keys keys;
     keys.packed = h->k + at * hd;
     keys.correction = h->k_fix + at;
@@ -12788,14 +12656,21 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     }
     if (e->op->product == NULL || rows % e->gm->rows != 0 ||
         !e->op->product(w->online, w->u, w->queries, rows, n, q_scale, &keys)) {
-        e->gm->tile(w->acc, EN_KEYS, w->queries, rows, keys.packed, hd / 4, keys.correction, hd / 4,
-                    padded / 16);
+        p = op_keys_product(&keys, 0, EN_KEYS, w->acc, w->queries, rows);
+        p.panels = padded / 16;
+        e->gm->tile(&p);
         e->op->exponents(w->online, w->u, w->acc, EN_KEYS, rows, n, q_scale, &keys);
     }
     e->op->weights(w->online, w->p, gm_p_stride(padded / 4), w->u, rows, n, &keys);
-    weights = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
-    gm_tile_p(e->gm, w->acc, hd, weights, rows, values, h->keys / 4, padded / 4, hd / 16,
-              &w->sparse);
+    p.c = w->acc;
+    p.ldc = hd;
+    p.a = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
+    p.rows = rows;
+    p.b = values;
+    p.pitch = h->keys / 4;
+    p.k4 = padded / 4;
+    p.panels = hd / 16;
+    gm_tile_p(e->gm, &p, &w->sparse);
     e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
 }
 
@@ -13328,7 +13203,7 @@ static void de_expect(const de_decoder *d, const gm_weight *w, unsigned worker)
     item = de_item(d, w);
     (void)tp_share(d->e->pool, worker, en_blocks(w->n16, item), &first);
     en_fetch_columns(w, first * item, EN_CHUNK);
-    first *= item * w->k4 * GM_GROUP / (w->half ? 2 : 1);
+    first *= item * w->k4 * GM_GROUP / (w->int4 ? 2 : 1);
     for (i = 0; i < GM_NEAR; i += GM_GROUP) {
         gm_prefetch(w->packed, first + i);
     }
@@ -15959,15 +15834,31 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
     float *out = a->weights + first * a->stride;
     int8_t q[EN_QUERIES * EN_MAX_HEAD];
     if (e->exact) {
-        e->gm->ftile(out, a->stride, query, hd, n, h->kf + base * hd, hd, a->stride / 16);
+        gm_float_product p;
+        p.c = out;
+        p.ldc = a->stride;
+        p.a = query;
+        p.lda = p.k = hd;
+        p.rows = n;
+        p.b = h->kf + base * hd;
+        p.panels = a->stride / 16;
+        e->gm->ftile(&p);
     } else {
         e->op->quantise(q, query, hd, n, hd, w->scale);
         e->gm->pack_a(w->queries, q, hd, n, hd / 4);
     }
     for (from = 0; !e->exact && from < a->stride; from += EN_KEYS) {
         size_t keys = a->stride - from < EN_KEYS ? a->stride - from : EN_KEYS, at = base + from;
-        e->gm->tile(w->acc, EN_KEYS, w->queries, n, h->k + at * hd, hd / 4, h->k_fix + at, hd / 4,
-                    keys / 16);
+        gm_product p = {0};
+        p.c = w->acc;
+        p.ldc = EN_KEYS;
+        p.a = w->queries;
+        p.rows = n;
+        p.b = h->k + at * hd;
+        p.k4 = p.pitch = hd / 4;
+        p.correction = h->k_fix + at;
+        p.panels = keys / 16;
+        e->gm->tile(&p);
         e->op->dequantise(out + from, a->stride, w->acc, EN_KEYS, n, keys, w->scale,
                           h->k_scale + at, NULL, OP_STORE);
     }
@@ -25168,6 +25059,7 @@ static int sf_check_matmul(sf_run *r, const gm_kernels *gm, wnpu_error *error)
     int8_t a[SF_ROWS * SF_K], b[SF_COLUMNS * SF_K], packed[SF_COLUMNS * SF_K];
     int32_t c[SF_ROWS * SF_COLUMNS], correction[SF_COLUMNS], sum;
     uint32_t random = 1, i, m, n;
+    gm_product p = {0};
     for (i = 0; i < SF_ROWS * SF_K; i++) { /* the last row has the largest values only */
         uint32_t x = sf_random(&random);
         a[i] = (int8_t)(i / SF_K == SF_ROWS - 1 ? (x & 64 ? 127 : -127) : (int)(x % 255) - 127);
@@ -25183,8 +25075,15 @@ static int sf_check_matmul(sf_run *r, const gm_kernels *gm, wnpu_error *error)
         gm->correct(correction, packed, SF_K / 4, SF_COLUMNS / 16);
     }
     gm->pack_a(r->engine.worker[0].packed, a, SF_K, SF_ROWS, SF_K / 4);
-    gm->tile(c, SF_COLUMNS, r->engine.worker[0].packed, SF_ROWS, packed, SF_K / 4,
-             gm->correct != NULL ? correction : NULL, SF_K / 4, SF_COLUMNS / 16);
+    p.c = c;
+    p.ldc = SF_COLUMNS;
+    p.a = r->engine.worker[0].packed;
+    p.rows = SF_ROWS;
+    p.b = packed;
+    p.k4 = p.pitch = SF_K / 4;
+    p.correction = gm->correct != NULL ? correction : NULL;
+    p.panels = SF_COLUMNS / 16;
+    gm->tile(&p);
     for (m = 0; m < SF_ROWS; m++) {
         for (n = 0; n < SF_COLUMNS; n++) {
             for (i = 0, sum = 0; i < SF_K; i++) {
@@ -25437,6 +25336,7 @@ WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error)
 
 #else /* WNPU_PART */
 #undef MT
+#undef GM
 #undef OP
 #undef MT_PARTS
 #undef WNPU_LANES

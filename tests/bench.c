@@ -182,11 +182,9 @@ PEAK_WIDE static void read_all(const void *from, size_t bytes)
     (void)sink;
 }
 
-static void read_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
-                      size_t pitch, const int32_t *correction, size_t k4, size_t panels)
+static void read_panels(const int8_t *b, size_t pitch, size_t k4, size_t panels)
 {
     size_t p;
-    (void)c, (void)ldc, (void)packed_a, (void)rows, (void)correction;
     if (pitch == k4) { /* they follow each other */
         k4 *= panels;
         panels = 1;
@@ -196,19 +194,16 @@ static void read_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
     }
 }
 
-static void read_half_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows,
-                           const int8_t *b, const int32_t *correction, size_t k4, size_t panels)
+static void read_tile(const gm_product *p) { read_panels(p->b, p->pitch, p->k4, p->panels); }
+
+static void read_int4_tile(const gm_product *p)
 {
-    (void)c, (void)ldc, (void)packed_a, (void)rows, (void)correction;
-    read_all(b, panels * k4 * GM_GROUP / 2);
+    read_all(p->b, p->panels * p->k4 * GM_GROUP / 2);
 }
 
-static void read_no_outliers(int32_t *c, size_t ldc, const int32_t *a, size_t rows,
-                             const int8_t *b, size_t pitch, const uint16_t *group, size_t n,
-                             size_t panels)
+static void read_no_outliers(const gm_product *p, const uint16_t *group, size_t n)
 {
-    (void)c, (void)ldc, (void)a, (void)rows, (void)b, (void)pitch, (void)group, (void)n;
-    (void)panels;
+    (void)p, (void)group, (void)n;
 }
 
 static int read_attend(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
@@ -216,9 +211,9 @@ static int read_attend(op_online *row, int16_t *u, int32_t *acc, const void *que
                        const int8_t *values, size_t pitch)
 {
     size_t panels = (n + 15) / 16, r;
-    (void)u, (void)queries, (void)query_scale;
-    read_tile(acc, 0, NULL, 0, keys->packed, keys->k4, NULL, keys->k4, panels);
-    read_tile(acc, 0, NULL, 0, values, pitch, NULL, panels * 4, OP_HEAD / 16);
+    (void)u, (void)acc, (void)queries, (void)query_scale;
+    read_panels(keys->packed, keys->k4, keys->k4, panels);
+    read_panels(values, pitch, panels * 4, OP_HEAD / 16);
     for (r = 0; r < rows; r++) {
         row[r].sum = 1.0f;
         row[r].keep = row[r].add = 0.0f;
@@ -248,7 +243,7 @@ static void only_read(const en_engine *e, gm_kernels *gm, op_kernels *op)
     *gm = *e->gm;
     *op = *e->op;
     gm->tile = read_tile;
-    gm->half_tile = read_half_tile;
+    gm->int4_tile = read_int4_tile;
     gm->outliers = read_no_outliers;
     op->attend = read_attend;
     op->complete = read_no_logits;

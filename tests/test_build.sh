@@ -168,8 +168,8 @@ test_registers() {
     fi
     gcc -O2 -std=c11 -c whisper_npu.c -o "$T/registers.o" || fail "does not compile"
     objdump -d --no-show-raw-insn "$T/registers.o" >"$T/registers"
-    for function in gm_avx2_micro gm_avx2_some gm_avx512_micro gm_avx512_few_micro \
-        gm_avx512_pair_micro gm_avx512_two_micro gm_avx512_half_one gm_avx512_half_two; do
+    for function in gm_micro_256 gm_some_256 gm_avx512_micro gm_avx512_few_micro \
+        gm_avx512_pair_micro gm_avx512_two_micro gm_avx512_int4_one gm_avx512_int4_two; do
         awk -v name="^<$function[.>]" '/^[0-9a-f]+ </ { in_it = $2 ~ name; found += in_it }
             in_it && /%[yz]mm/ && /\(%r[sb]p/ { print; bad = 1 } END { exit bad || !found }' \
             "$T/registers" >"$T/stack" ||

@@ -476,18 +476,29 @@ static void fill_block(one_block *b, const op_kernels *op, const gm_kernels *gm,
 static void step_by_step(one_block *b, const op_kernels *op, const gm_kernels *gm)
 {
     static uint16_t group[BLOCK_ROWS * OP_KEYS / 4], count[BLOCK_ROWS];
-    const void *weights;
+    gm_product p = {0};
     gm_sparse sparse;
     sparse.group = group;
     sparse.n = count;
     start_rows(b->row);
-    gm->tile(b->acc, OP_KEYS, b->queries, BLOCK_ROWS, b->packed, b->hd / 4, b->correction,
-             b->hd / 4, b->padded / 16);
+    p.c = b->acc;
+    p.ldc = OP_KEYS;
+    p.a = b->queries;
+    p.rows = BLOCK_ROWS;
+    p.b = b->packed;
+    p.k4 = p.pitch = b->hd / 4;
+    p.correction = b->correction;
+    p.panels = b->padded / 16;
+    gm->tile(&p);
     op->exponents(b->row, b->u, b->acc, OP_KEYS, BLOCK_ROWS, b->n, b->query, &b->keys);
     op->weights(b->row, b->p, gm_p_stride(b->padded / 4), b->u, BLOCK_ROWS, b->n, &b->keys);
-    weights = gm_pack_p(gm, b->packed_p, b->p, BLOCK_ROWS, b->padded / 4);
-    gm_tile_p(gm, b->sums, b->hd, weights, BLOCK_ROWS, b->v, b->padded / 4, b->padded / 4,
-              b->hd / 16, &sparse);
+    p.c = b->sums;
+    p.ldc = b->hd;
+    p.a = gm_pack_p(gm, b->packed_p, b->p, BLOCK_ROWS, b->padded / 4);
+    p.b = b->v;
+    p.k4 = p.pitch = b->padded / 4;
+    p.panels = b->hd / 16;
+    gm_tile_p(gm, &p, &sparse);
 }
 
 /* op->product() against the product and op->exponents(). The scale of the queries decides whether

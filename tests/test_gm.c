@@ -167,21 +167,30 @@ static void check_product(const problem *p, const gm_kernels *kernels, size_t ro
     size_t count = (rows - 1) * ldc + panels * 16;
     int32_t *c = at_the_edge(1, count * sizeof *c);
     void *packed_a = at_the_edge(2, kernels->a_bytes(rows, p->k4));
+    gm_product product = {0};
     for (i = 0; i < count; i++) {
         c[i] = CANARY;
     }
     kernels->pack_a(packed_a, p->a, p->lda, rows, p->k4);
+    product.c = c;
+    product.ldc = ldc;
+    product.a = packed_a;
+    product.rows = rows;
+    product.b = p->packed;
+    product.k4 = product.pitch = p->k4;
+    product.correction = kernels->correct != NULL ? p->correction : NULL;
+    product.panels = panels;
     if (sparse) {
         gm_sparse found;
         found.group = malloc(MAX_ROWS / 6 * p->k4 * sizeof(uint16_t));
         found.n = malloc(MAX_ROWS / 6 * (p->k4 / GM_STRETCH + 1) * sizeof(uint16_t));
         kernels->survey(&found, packed_a, rows, p->k4);
-        kernels->sparse_tile(c, ldc, packed_a, rows, p->packed, p->k4, &found, p->k4, panels);
+        product.sparse = &found;
+        kernels->sparse_tile(&product);
         free(found.group);
         free(found.n);
     } else {
-        kernels->tile(c, ldc, packed_a, rows, p->packed, p->k4,
-                      kernels->correct != NULL ? p->correction : NULL, p->k4, panels);
+        kernels->tile(&product);
     }
     for (m = 0; m < rows; m++) {
         for (n = 0; n < panels * 16; n++) {
@@ -306,6 +315,7 @@ static void test_zeros(void)
 /* The deepest product that the section allows: 131072 * 127 * 127 is just below 2^31. */
 static void test_deepest(void)
 {
+    gm_product product = {0};
     const gm_kernels *list[8];
     const size_t k4 = 131072 / 4;
     size_t n = kernel_list(list), i, m, j;
@@ -322,7 +332,15 @@ static void test_deepest(void)
             correction[j] = -128 * 127 * 131072;
         }
         list[i]->pack_a(packed_a, a, k4 * 4, 3, k4);
-        list[i]->tile(c, 16, packed_a, 3, b, k4, correction, k4, 1);
+        product.c = c;
+        product.ldc = 16;
+        product.a = packed_a;
+        product.rows = 3;
+        product.b = b;
+        product.k4 = product.pitch = k4;
+        product.correction = correction;
+        product.panels = 1;
+        list[i]->tile(&product);
         for (m = 0; m < 3; m++) {
             for (j = 0; j < 16; j++) {
                 T_CHECK(c[m * 16 + j] == expected[m], "%s: row %zu is %d, not %d",
@@ -342,6 +360,7 @@ static void check_joined(const gm_kernels *kernels, size_t rows, size_t k4, int 
     static int8_t high[ROWS * DEEPEST], low[ROWS * DEEPEST], b[PANELS * DEEPEST * 16];
     static int32_t c[ROWS * PANELS * 16];
     void *packed = at_the_edge(2, kernels->a_bytes(rows, k4));
+    gm_product product = {0};
     size_t wrong = 0, i, r, n, k;
     for (i = 0; i < rows * k4 * 4; i++) {
         high[i] = fill_value(most ? FILL_MAX : FILL_RANDOM, i);
@@ -351,7 +370,14 @@ static void check_joined(const gm_kernels *kernels, size_t rows, size_t k4, int 
         b[i] = fill_value(most ? FILL_MIN : FILL_RANDOM, i);
     }
     kernels->pack_joined(packed, high, low, rows, k4);
-    kernels->tile(c, PANELS * 16, packed, rows, b, k4, NULL, k4, PANELS);
+    product.c = c;
+    product.ldc = PANELS * 16;
+    product.a = packed;
+    product.rows = rows;
+    product.b = b;
+    product.k4 = product.pitch = k4;
+    product.panels = PANELS;
+    kernels->tile(&product);
     for (r = 0; r < rows; r++) {
         for (n = 0; n < PANELS * 16; n++) {
             int64_t sum = 0;
@@ -483,6 +509,7 @@ static void check_weights(const gm_kernels *kernels, size_t rows, size_t k4)
     static int32_t c[(ROWS + 1) * PANELS * 16];
     const size_t stride = gm_p_stride(k4);
     static uint16_t group[ROWS / 6 * PITCH], n[ROWS / 6];
+    gm_product product = {0};
     gm_sparse sparse = {group, n};
     uint8_t *w = malloc((rows + 1) * stride), *copy = malloc(rows * stride);
     void *packed = malloc(kernels->a_bytes(rows, k4));
@@ -497,8 +524,15 @@ static void check_weights(const gm_kernels *kernels, size_t rows, size_t k4)
         }
     }
     memcpy(w, copy, rows * stride);
-    gm_tile_p(kernels, c, PANELS * 16, gm_pack_p(kernels, packed, w, rows, k4), rows, b, PITCH, k4,
-              PANELS, &sparse);
+    product.c = c;
+    product.ldc = PANELS * 16;
+    product.a = gm_pack_p(kernels, packed, w, rows, k4);
+    product.rows = rows;
+    product.b = b;
+    product.pitch = PITCH;
+    product.k4 = k4;
+    product.panels = PANELS;
+    gm_tile_p(kernels, &product, &sparse);
     for (r = 0; r < rows; r++) {
         for (j = 0; j < PANELS * 16; j++) {
             int32_t sum = 0;
@@ -530,7 +564,7 @@ static void test_attention_weights(void)
 }
 
 /* A weight in 4 bits in memory of exactly the measured size, filled with zeros. */
-static void *half_open(gm_weight *w, uint32_t n, uint32_t k)
+static void *int4_open(gm_weight *w, uint32_t n, uint32_t k)
 {
     ar_arena arena = {NULL, 0, 0, 0};
     void *memory = NULL;
@@ -547,15 +581,16 @@ static void *half_open(gm_weight *w, uint32_t n, uint32_t k)
 }
 
 /* B in 4 bits, whose values stand for 16 times as much. */
-static void check_half(const gm_kernels *kernels, size_t rows, uint32_t k, size_t panels, fill how)
+static void check_int4(const gm_kernels *kernels, size_t rows, uint32_t k, size_t panels, fill how)
 {
     gm_weight w;
-    void *memory = half_open(&w, (uint32_t)panels * 16, k);
+    void *memory = int4_open(&w, (uint32_t)panels * 16, k);
     size_t k4 = w.k4, r, n, i, wrong = 0;
     int8_t *a = calloc(rows, k4 * 4), *b = calloc(panels * 16, k4 * 4), *bytes = malloc(k4 * 4);
     int8_t *wide = malloc(panels * k4 * GM_GROUP);
     int32_t *c = malloc(rows * panels * 16 * sizeof *c);
     void *packed = at_the_edge(2, kernels->a_bytes(rows, k4));
+    gm_product product = {0};
     for (i = 0; i < panels * 16 * k4 * 4; i++) {
         b[i] = (int8_t)(fill_value(how, i) / 18); /* -7 to 7 */
         b[i] = i % (k4 * 4) < k ? b[i] : 0;
@@ -578,7 +613,11 @@ static void check_half(const gm_kernels *kernels, size_t rows, uint32_t k, size_
     }
     T_CHECK(wrong == 0, "%zu values were not kept", wrong);
     kernels->pack_a(packed, a, k4 * 4, rows, k4);
-    gm_tile_half(kernels, wide, c, panels * 16, packed, rows, &w, 0, panels);
+    product.c = c;
+    product.ldc = panels * 16;
+    product.a = packed;
+    product.rows = rows;
+    gm_tile_int4(kernels, &product, wide, &w, 0, panels);
     for (r = 0; r < rows * panels * 16; r++) {
         int32_t sum = 0;
         for (i = 0; i < k4 * 4; i++) {
@@ -596,7 +635,7 @@ static void check_half(const gm_kernels *kernels, size_t rows, uint32_t k, size_
     free(memory);
 }
 
-static void test_half(void)
+static void test_int4(void)
 {
     static const uint32_t ks[] = {1, 8, 12, 64, 384, 520, 1288};
     const gm_kernels *list[8];
@@ -604,11 +643,11 @@ static void test_half(void)
     for (i = 0; i < n; i++) {
         for (j = 0; j < sizeof ks / sizeof ks[0]; j++) {
             for (rows = 1; rows <= GM_FEW + 1; rows++) {
-                check_half(list[i], rows, ks[j], 1 + rows % 4,
+                check_int4(list[i], rows, ks[j], 1 + rows % 4,
                            rows % 3 == 0 ? FILL_SIGNS : FILL_RANDOM);
             }
-            check_half(list[i], 3, ks[j], 2, FILL_MAX);
-            check_half(list[i], 3, ks[j], 2, FILL_MIN);
+            check_int4(list[i], 3, ks[j], 2, FILL_MAX);
+            check_int4(list[i], 3, ks[j], 2, FILL_MIN);
         }
     }
 }
@@ -889,6 +928,7 @@ static void check_float(const gm_kernels *kernels, size_t rows, size_t panels, s
     const size_t count = (rows - 1) * ldc + panels * 16;
     float *a = malloc((rows - 1) * lda * sizeof *a + k * sizeof *a);
     float *b = malloc(panels * k * 16 * sizeof *b), *c = malloc(count * sizeof *c);
+    gm_float_product p;
     size_t m, n, i, wrong = 0;
     for (i = 0; i < (rows - 1) * lda + k; i++) {
         a[i] = random_float();
@@ -899,7 +939,15 @@ static void check_float(const gm_kernels *kernels, size_t rows, size_t panels, s
     for (i = 0; i < count; i++) {
         c[i] = 1234.0f;
     }
-    kernels->ftile(c, ldc, a, lda, rows, b, k, panels);
+    p.c = c;
+    p.ldc = ldc;
+    p.a = a;
+    p.lda = lda;
+    p.rows = rows;
+    p.b = b;
+    p.k = k;
+    p.panels = panels;
+    kernels->ftile(&p);
     for (m = 0; m < rows; m++) {
         for (n = 0; n < panels * 16; n++) {
             volatile float sum = 0.0f, product; /* volatile: each step is rounded on its own */
@@ -950,7 +998,7 @@ int main(void)
     t_run("rows of two digits: few groups apart, or both with all weights", test_digits);
     t_run("weights of attention, signed and unsigned", test_attention_weights);
     t_run("float products have one order", test_float);
-    t_run("weights in 4 bits", test_half);
+    t_run("weights in 4 bits", test_int4);
     t_run("choice of kernels", test_select);
     t_run("weights and their padding", test_weights);
     t_run("rounding half to even", test_rounding);

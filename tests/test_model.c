@@ -115,7 +115,7 @@ static void check_rows(const gm_weight *w, size_t first, const char *name, size_
             largest = fabsf(want) > largest ? fabsf(want) : largest;
             bad += !same(values[column], want);
         }
-        bad += !w->half && fabsf(w->scale[first + row] * 127 - largest) > largest * 1e-6f;
+        bad += !w->int4 && fabsf(w->scale[first + row] * 127 - largest) > largest * 1e-6f;
     }
     T_CHECK(bad == 0, "%s: %u values differ", name, (unsigned)bad);
 }

@@ -89,11 +89,10 @@ static op_kernels bad_op;
 static const gm_kernels *good_gm;
 static const op_kernels *good_op;
 
-static void bad_tile(int32_t *c, size_t ldc, const void *packed_a, size_t rows, const int8_t *b,
-                     size_t pitch, const int32_t *correction, size_t k4, size_t panels)
+static void bad_tile(const gm_product *p)
 {
-    good_gm->tile(c, ldc, packed_a, rows, b, pitch, correction, k4, panels);
-    c[(rows - 1) * ldc] ^= 1;
+    good_gm->tile(p);
+    p->c[(p->rows - 1) * p->ldc] ^= 1;
 }
 
 static void bad_powers(const ft_tables *t, const ml_filters *f, const float *x, float *out,
