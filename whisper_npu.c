@@ -21,7 +21,7 @@
  *   16. al_  alignment and words
  *   17. rs_  results and writers
  *   24. pm_  run parameters
- *   21. np_  the bridge to an accelerator
+ *   21. np_  encoder products on an accelerator
  *   19. va_  voice activity
  *   18. wi_  windows: the long-form driver
  *   20. sn_  snapshots
@@ -18899,45 +18899,51 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
 }
 
 /* ======================================================================
- * 21. np_  the bridge to an accelerator
+ * 21. np_  encoder products on an accelerator
  *
- *  Owns      the plan of which product runs on which of the accelerator's
- *            shapes, the resident weights, the rows on their way there
- *            and back, the account.
- *  Assumes   an accelerator that keeps to the header's chapter; nothing
- *            about its results.
- *  Ensures   the bytes of en_run() and en_cross(). The accelerator gets
- *            the int8 rows that the CPU would multiply, and its int32 sums
- *            are used where they fit their row's checksum; the CPU makes
- *            the others from the same rows.
- *  Costs     a checksum: as many multiplications as a row of the input
- *            and one of the output have values. For each encoder position
- *            4 d bytes of rows and d of the next product's.
+ *  Owns      the plan that assigns products to the accelerator's shapes,
+ *            the resident weights, the staging of rows and results, the
+ *            statistics.
+ *  Assumes   an accelerator that keeps the contract of the public header;
+ *            its results are untrusted.
+ *  Ensures   the same bytes as en_run() and en_cross(). The accelerator
+ *            gets the int8 rows that the CPU would multiply, and its int32
+ *            sums are used where they match the checksum of their row; the
+ *            CPU computes the other rows from the same operands.
+ *  Costs     a checksum: one multiplication per value of an input row and
+ *            of an output row. Per encoder position 4 d bytes of operand
+ *            rows, and d for the operand of the next product.
  *
- *  Rows travel in chunks. Each walks through the encoder on its own:
+ *  The encoder positions are divided into chunks. Each chunk goes through
+ *  the stages on its own:
  *
  *    conv1, conv2, QKV | attention, attn_out, fc1, fc2, QKV | ... | norm
  *
- *  and stops only where attention needs the keys of all. While a product
- *  of one chunk is with the accelerator the CPU finishes another chunk's
- *  (check, dequantise, norm, GELU, quantise) or attends.
+ *  and waits for the others only before attention, which needs all keys.
+ *  While the accelerator multiplies for one chunk, the CPU does another
+ *  chunk's epilogue (check, dequantise, norm, GELU, quantise) or attention.
  *
- *  What the accelerator's state (section 13 of npu_amdxdna.c draws the
- *  diagram) means here:
- *    OK       windows use it; the first failure sends the rest of the
- *             window's products to the CPU
+ *  Terms: a stage's product is cut into tiles of [m_step, n_step, k_step],
+ *  each one product of the accelerator; a job is a chain of tiles. A unit
+ *  is one weight of a stage: cross_kv has a unit per decoder layer, other
+ *  stages have one.
+ *
+ *  Behaviour in the accelerator's states (diagram in section 14 of
+ *  npu_amdxdna.c):
+ *    OK       windows use it; after a failure the remaining products of
+ *             the window run on the CPU
  *    SUSPECT  windows run in en_run(), as without an accelerator
- *    PROBE    probe() before the next window, then as the answer says
- *    OFF      as SUSPECT, until it is opened anew
+ *    PROBE    probe() before the next window decides
+ *    OFF      as SUSPECT, until the accelerator is opened again
  * ====================================================================== */
-#define NP_CHUNKS 4u          /* an encoder layer then takes at most 16 waits */
-#define NP_ROWS 48u           /* rows of a block, at most EN_ROWS */
-#define NP_CHAIN 32u          /* products in a job at most */
-#define NP_JOBS 4u            /* jobs in flight at most */
-#define NP_PIECES 4u          /* of a chunk's attention; between them a job is looked after */
-#define NP_LEAST_MS 250.0     /* bounds of a wait; */
-#define NP_MOST_MS 1000.0     /* amdxdna's watchdog bites at 2 s, or later in older kernels */
-#define NP_PATIENCE 8.0       /* times what jobs are expected to take */
+#define NP_CHUNKS 4u          /* at most 16 waits per encoder layer */
+#define NP_ROWS 48u           /* rows of a block of epilogue work, at most EN_ROWS */
+#define NP_CHAIN 32u          /* most tiles of a job */
+#define NP_JOBS 4u            /* most jobs in flight */
+#define NP_HEAD_GROUPS 4u     /* of a chunk's attention; jobs are polled in between */
+#define NP_WAIT_MIN_MS 250.0  /* bounds of the time limit of a wait */
+#define NP_WAIT_MAX_MS 1000.0 /* amdxdna's watchdog fires after 2 s, later in older kernels */
+#define NP_WAIT_FACTOR 8.0    /* limit = this times the expected duration */
 #define NP_PROBE_MS 500.0
 
 enum { NP_CONV1, NP_CONV2, NP_QKV, NP_ATTEND, NP_OUT, NP_FC1, NP_FC2, NP_CROSS, NP_STAGES };
@@ -18946,95 +18952,95 @@ static const char *const np_names[NP_STAGES] = {
     "conv1", "conv2", "qkv", "attention", "attn_out", "fc1", "fc2", "cross_kv"
 };
 
-/* How one stage's product is cut into products of a shape. */
-typedef struct np_how {
-    int planned;            /* 0: the CPU's */
-    uint32_t rows, n, k;    /* of a whole chunk's product: C is [rows, n], A [rows, k] */
-    uint32_t units;         /* weights that the same rows are multiplied with, one after another */
+/* How one stage's product is cut into tiles of one of the accelerator's shapes. */
+typedef struct np_tiling {
+    int planned;            /* 0: runs on the CPU */
+    uint32_t rows, n, k;    /* product of a whole chunk: A is [rows, k], C [rows, n] */
+    uint32_t units;         /* weights that the same rows are multiplied with in turn */
     uint32_t shape;
-    uint32_t m_step, n_step, k_step; /* of a part; the last one may be smaller */
-    uint32_t n_parts, k_parts;
-    double first_us, next_us; /* of the products of a job */
-    double us;              /* a chunk's products */
-    uint64_t jobs;          /* that they take */
-} np_how;
+    uint32_t m_step, n_step, k_step; /* of a tile; the last one may be smaller */
+    uint32_t n_tiles, k_tiles;
+    double first_us, next_us; /* estimated time of a job's first tile, of each further one */
+    double us;              /* estimated time of a chunk */
+    uint64_t jobs;          /* jobs of a chunk */
+} np_tiling;
 
 typedef struct np_plan {
-    np_how how[NP_STAGES];
-    uint32_t chunk, chunks; /* rows of one, the last may have fewer; how many */
-    uint32_t chain, jobs;   /* products in a job, jobs in flight */
-    int any;                /* something is planned */
-    double us;              /* estimated for a window */
+    np_tiling tiling[NP_STAGES];
+    uint32_t chunk, chunks; /* positions of a chunk (the last may have fewer); their number */
+    uint32_t chain, jobs;   /* most tiles of a job, most jobs in flight */
+    int any;                /* some stage is planned */
+    double us;              /* estimated time of a window */
 } np_plan;
 
 typedef struct np_weight {
     const gm_weight *weight;
     int resident;
-    uint64_t *names;        /* [k_parts][n_parts] */
+    uint64_t *handles;      /* [k_tiles][n_tiles] handles of the tiles */
     uint32_t *sums;         /* [k]: B r of the checksum */
 } np_weight;
 
 typedef struct np_chunk {
     size_t t0, n;           /* encoder positions t0..t0+n-1 */
-    unsigned stage;         /* whose product is under way */
+    unsigned stage;         /* current stage */
     size_t layer;
-    int8_t *a[2];           /* quantised rows: of conv2, attn_out, fc2; of the others */
+    int8_t *a[2];           /* quantised operand rows: [0] conv2, attn_out, fc2; [1] the others */
     float *scale[2];        /* their scales */
-    int32_t *kept;          /* [rows, n] sums of earlier jobs, where one is not enough; or NULL */
-    size_t next, flying;    /* parts submitted; jobs in flight */
-    size_t unit;            /* units that are done */
-    int lost;               /* a job failed: the CPU does what is left of the stage */
-    int parked;             /* that waits until the old keys are not needed any more */
-    int wrong;              /* atomic: a checksum of the unit did not fit */
-    size_t cpu_rows;        /* atomic: that the CPU multiplied */
+    int32_t *partial;       /* [rows, n] partial sums if a unit takes several jobs; or NULL */
+    size_t next, in_flight; /* tiles submitted; jobs in flight */
+    size_t unit;            /* units completed */
+    int failed;             /* a job failed: the CPU completes the stage */
+    int parked;             /* QKV waits until attention no longer reads the previous keys */
+    int wrong;              /* atomic: a checksum of the unit did not match */
+    size_t cpu_rows;        /* atomic: rows that the CPU multiplied */
 } np_chunk;
 
 typedef struct np_job {
     uint64_t id;
     np_chunk *chunk;
-    size_t first, count;    /* parts of the chunk's stage */
-    double us;              /* expected */
+    size_t first, count;    /* tiles of the chunk's stage */
+    double us;              /* estimated time */
 } np_job;
 
 typedef struct np_bridge {
     en_engine *e;
-    en_heads *cross;        /* [n_text_layer] of the window under way */
+    en_heads *cross;        /* [n_text_layer] keys and values of the current window */
     wnpu_accel *accel;      /* NULL: none */
     wnpu_accel_info info;
     int required;
     np_plan plan;
-    np_weight *weights;     /* conv1, conv2, 4 an encoder layer, cross_kv of each decoder layer */
-    uint32_t *random;       /* [4 d] the checksum's r: odd, so that no wrong sum goes unnoticed */
-    int32_t *sum;           /* [threads, widest n_step] */
-    int8_t *part;           /* [n_step, k_step] of the largest part, while opening */
+    np_weight *weights;     /* conv1, conv2, 4 per encoder layer, cross_kv of each decoder layer */
+    uint32_t *random;       /* [4 d] r of the checksums; odd, see np_randomise() */
+    int32_t *sum;           /* [threads, largest n_step] scratch */
+    int8_t *tile;           /* [n_step, k_step] of the largest tile, while opening */
     np_chunk chunk[NP_CHUNKS];
-    np_job job[NP_JOBS];    /* in flight, oldest first */
+    np_job job[NP_JOBS];    /* jobs in flight, oldest first */
     size_t n_jobs;
-    np_chunk *queue[NP_CHUNKS]; /* chunks with something to submit */
+    np_chunk *queue[NP_CHUNKS]; /* chunks with tiles to submit */
     size_t n_queue;
-    const np_job *landed;   /* being delivered, else NULL */
+    const np_job *delivered; /* the job whose results are being delivered, or NULL */
     struct {
         const int32_t *c;
         size_t ldc;
-    } view[NP_CHAIN];       /* its results */
-    size_t seen;
-    double inside_ms;       /* spent in its delivery */
-    int attending;          /* keys and queries of the layer are in use */
-    int down;               /* no more for this window */
-    int wrong;              /* a checksum of the landed job did not fit */
-    int fell;               /* a planned product was the CPU's, in this run */
+    } view[NP_CHAIN];       /* results of its tiles */
+    size_t n_delivered;
+    double delivery_ms;     /* time of the CPU passes within wait() */
+    int attending;          /* attention reads the keys and queries of the layer */
+    int stopped;            /* not used for the rest of the window */
+    int wrong;              /* a checksum of the delivered job did not match */
+    int fell_back;          /* the CPU computed a planned product in this run */
     uint64_t resident_bytes;
     char missing[192];      /* why a planned weight is not resident */
-    void *scratch;          /* rows and kept sums, which echo the audio */
+    void *scratch;          /* operand rows and partial sums: derived from the audio */
     size_t scratch_bytes;
     wnpu_accel_stats stats;
     wnpu_accel_stage stage[NP_STAGES];
 } np_bridge;
 
-/* ---- checksums: exact modulo 2^32, so their order does not matter ---- */
+/* ---- checksums: modulo 2^32, so independent of the order of summation ---- */
 
 /* The r of all checksums: splitmix64 (S. Vigna), made odd. An odd r[i] has an inverse modulo 2^32,
- * so a single wrong sum changes the checksum always, several with all but 2^-32 of chance. */
+ * so a single wrong sum always changes the checksum; several are missed with probability 2^-32. */
 static void np_randomise(uint32_t *r, size_t n)
 {
     uint64_t state = UINT64_C(0x77687370);
@@ -19049,22 +19055,22 @@ static void np_randomise(uint32_t *r, size_t n)
 
 /* ---- the plan ---- */
 
-/* What one product costs before anybody measured it: the public figures for NPU1 (empty submission
- * 275 us, 48 us more in a chain: tibrezus/xdna-npu-toolkit; 1.9 TOPS sustained in int8 and a change
- * of context of 1.4 ms: drakosha/whisper-xdna). */
+/* Estimates used when the accelerator reports no costs, from public figures for NPU1 (275 us per
+ * empty submission, 48 us more per product of a chain: tibrezus/xdna-npu-toolkit; 1.9 TOPS
+ * sustained in int8, 1.4 ms per change of context: drakosha/whisper-xdna). */
 #define NP_FIRST_US 275.0
 #define NP_NEXT_US 48.0
 #define NP_MACS_US 0.95e6
 #define NP_SWITCH_US 1400.0
-#define NP_CALLS_US 50.0      /* a job's price on the CPU: system calls and a wake-up, a guess */
+#define NP_CALLS_US 50.0      /* CPU time of a job: system calls and a wake-up (assumed) */
 
-/* Times that a stage happens in a window. */
-static uint32_t np_times(const wnpu_model *m, unsigned stage)
+/* How often a stage runs in a window. */
+static uint32_t np_runs(const wnpu_model *m, unsigned stage)
 {
     return stage == NP_CONV1 || stage == NP_CONV2 || stage == NP_CROSS ? 1u : m->n_audio_layer;
 }
 
-/* Multiply-accumulates of a stage for rows encoder positions. */
+/* Multiply-accumulates of a stage for so many encoder positions. */
 static uint64_t np_macs(const wnpu_model *m, unsigned stage, size_t rows)
 {
     uint64_t d = m->n_audio_state, n = rows;
@@ -19078,71 +19084,73 @@ static uint64_t np_macs(const wnpu_model *m, unsigned stage, size_t rows)
     }
 }
 
-static void np_operands(const wnpu_model *m, unsigned stage, uint32_t chunk, np_how *how)
+static void np_set_operands(const wnpu_model *m, unsigned stage, uint32_t chunk, np_tiling *tiling)
 {
     uint32_t d = m->n_audio_state;
-    memset(how, 0, sizeof *how);
-    how->rows = stage == NP_CONV1 ? 2 * chunk : chunk;
-    how->n = stage == NP_QKV ? 3 * d : stage == NP_FC1 ? 4 * d : stage == NP_CROSS ? 2 * d : d;
-    how->k = stage == NP_CONV1 ? 3 * m->n_mels : stage == NP_CONV2 ? 3 * d
+    memset(tiling, 0, sizeof *tiling);
+    tiling->rows = stage == NP_CONV1 ? 2 * chunk : chunk;
+    tiling->n = stage == NP_QKV ? 3 * d : stage == NP_FC1 ? 4 * d : stage == NP_CROSS ? 2 * d : d;
+    tiling->k = stage == NP_CONV1 ? 3 * m->n_mels : stage == NP_CONV2 ? 3 * d
              : stage == NP_FC2 ? 4 * d : d;
-    how->units = stage == NP_CROSS ? m->n_text_layer : 1;
+    tiling->units = stage == NP_CROSS ? m->n_text_layer : 1;
 }
 
-/* Products that rows of a unit take. */
-static size_t np_parts(const np_how *how, size_t rows)
+/* Tiles of a unit with so many rows. */
+static size_t np_tiles(const np_tiling *tiling, size_t rows)
 {
-    return en_blocks(rows, how->m_step) * how->n_parts * how->k_parts;
+    return en_blocks(rows, tiling->m_step) * tiling->n_tiles * tiling->k_tiles;
 }
 
-/* Cuts a product for a shape; 0 if it cannot be. */
-static int np_cut(np_how *how, const wnpu_accel_shape *s, uint32_t index, uint32_t chain)
+/* Sets the tiles of a product for a shape; 0 if the shape cannot be used. */
+static int np_set_tiling(np_tiling *tiling, const wnpu_accel_shape *s, uint32_t index,
+                         uint32_t chain)
 {
     double work = (double)s->m * s->n * s->k / NP_MACS_US;
-    size_t parts, products;
-    how->shape = index;
-    how->m_step = s->m < how->rows ? s->m : how->rows;
-    how->n_step = s->n < how->n ? s->n & ~15u : how->n;
-    how->k_step = s->k < how->k ? s->k : how->k;
-    if (how->m_step == 0 || how->n_step == 0 || how->k_step == 0) {
+    size_t tiles, products;
+    tiling->shape = index;
+    tiling->m_step = s->m < tiling->rows ? s->m : tiling->rows;
+    tiling->n_step = s->n < tiling->n ? s->n & ~15u : tiling->n;
+    tiling->k_step = s->k < tiling->k ? s->k : tiling->k;
+    if (tiling->m_step == 0 || tiling->n_step == 0 || tiling->k_step == 0) {
         return 0;
     }
-    how->n_parts = (uint32_t)en_blocks(how->n, how->n_step);
-    how->k_parts = (uint32_t)en_blocks(how->k, how->k_step);
-    how->first_us = s->cost_us > 0.0 ? s->cost_us : NP_FIRST_US + work;
-    how->next_us = s->chained_us > 0.0 ? s->chained_us : NP_NEXT_US + work;
-    parts = np_parts(how, how->rows);
-    products = parts * how->units;
-    how->jobs = parts > chain ? how->units * en_blocks(parts, chain)
-                              : en_blocks(how->units, chain / parts);
-    how->us = (double)how->jobs * how->first_us + (double)(products - how->jobs) * how->next_us;
+    tiling->n_tiles = (uint32_t)en_blocks(tiling->n, tiling->n_step);
+    tiling->k_tiles = (uint32_t)en_blocks(tiling->k, tiling->k_step);
+    tiling->first_us = s->cost_us > 0.0 ? s->cost_us : NP_FIRST_US + work;
+    tiling->next_us = s->chained_us > 0.0 ? s->chained_us : NP_NEXT_US + work;
+    tiles = np_tiles(tiling, tiling->rows);
+    products = tiles * tiling->units;
+    tiling->jobs = tiles > chain ? tiling->units * en_blocks(tiles, chain)
+                              : en_blocks(tiling->units, chain / tiles);
+    tiling->us = (double)tiling->jobs * tiling->first_us +
+                 (double)(products - tiling->jobs) * tiling->next_us;
     return 1;
 }
 
-/* A plan with so many chunks from the shapes of one group, or of all with group NULL. Returns the
- * time of a window: the longer of what CPU and accelerator do, and what the first chunk has to be
- * ahead. */
-static double np_draft(np_plan *p, const wnpu_model *m, const wnpu_accel_info *info,
-                       const uint32_t *group, double cpu_rate, int all)
+/* Plans all stages for p->chunks chunks with the shapes of one group, or of all groups if group is
+ * NULL. Returns the estimated time of a window: the longer of CPU and accelerator time, plus the
+ * part of the shorter one that does not overlap (the first chunk). */
+static double np_estimate(np_plan *p, const wnpu_model *m, const wnpu_accel_info *info,
+                          const uint32_t *group, double cpu_rate, int all)
 {
     double npu = 0.0, cpu = (double)np_macs(m, NP_ATTEND, m->n_audio_ctx) * m->n_audio_layer /
-                            cpu_rate * 2.0; /* softmax and all, about half as fast */
+                            cpu_rate * 2.0; /* attention with softmax runs at about half the rate */
     uint64_t jobs = 0;
     uint32_t first = 0, i;
     int mixed = 0;
     unsigned stage;
     p->any = 0;
     for (stage = 0; stage < NP_STAGES; stage++) {
-        np_how *best = &p->how[stage], how;
-        uint32_t times = np_times(m, stage);
+        np_tiling *best = &p->tiling[stage], tiling;
+        uint32_t times = np_runs(m, stage);
         double alone = (double)np_macs(m, stage, m->n_audio_ctx) * times / cpu_rate, there;
-        np_operands(m, stage, p->chunk, best);
+        np_set_operands(m, stage, p->chunk, best);
         for (i = 0; stage != NP_ATTEND && i < info->n_shapes; i++) {
-            np_operands(m, stage, p->chunk, &how);
+            np_set_operands(m, stage, p->chunk, &tiling);
             if ((group == NULL || info->shapes[i].group == *group) &&
-                np_cut(&how, &info->shapes[i], i, p->chain) &&
-                (!best->planned || how.us < best->us)) {
-                *best = how;
+                np_set_tiling(&tiling, &info->shapes[i], i, p->chain) &&
+                (!best->planned || tiling.us < best->us)) {
+                *best = tiling;
                 best->planned = 1;
             }
         }
@@ -19163,8 +19171,8 @@ static double np_draft(np_plan *p, const wnpu_model *m, const wnpu_accel_info *i
     return (npu > cpu ? npu : cpu) + (npu < cpu ? npu : cpu) / p->chunks;
 }
 
-/* The best plan: a function of model, shapes, instruction set, threads and use alone. Unless all is
- * to be there, doing nothing may be best. */
+/* Chooses the plan with the shortest estimate. It depends only on model, shapes, instruction set,
+ * threads and `all`. Unless all stages have to be planned, an empty plan may be the shortest. */
 static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_info *info,
                          wnpu_isa isa, unsigned threads, int all)
 {
@@ -19175,15 +19183,15 @@ static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_in
     memset(&nothing, 0, sizeof nothing);
     plan->chunk = m->n_audio_ctx;
     plan->chunks = 1;
-    plan->us = np_draft(plan, m, &nothing, NULL, cpu_rate, 0);
+    plan->us = np_estimate(plan, m, &nothing, NULL, cpu_rate, 0);
     for (chunks = 1; chunks <= NP_CHUNKS; chunks++) {
-        for (i = 0; i <= info->n_shapes; i++) { /* the last round takes all groups */
+        for (i = 0; i <= info->n_shapes; i++) { /* i == n_shapes: shapes of all groups */
             np_plan p;
             for (j = 0; j < i && i < info->n_shapes &&
                  info->shapes[j].group != info->shapes[i].group; j++) {
             }
             if (j < i && i < info->n_shapes) {
-                continue; /* had it */
+                continue; /* this group was tried before */
             }
             memset(&p, 0, sizeof p);
             p.chain = info->max_chain < 1 ? 1 : info->max_chain < NP_CHAIN ? info->max_chain
@@ -19193,8 +19201,8 @@ static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_in
             p.chunk = (uint32_t)(en_blocks(en_blocks(m->n_audio_ctx, chunks), EN_QUERIES) *
                                  EN_QUERIES);
             p.chunks = (uint32_t)en_blocks(m->n_audio_ctx, p.chunk);
-            p.us = np_draft(&p, m, info, i < info->n_shapes ? &info->shapes[i].group : NULL,
-                            cpu_rate, all);
+            p.us = np_estimate(&p, m, info, i < info->n_shapes ? &info->shapes[i].group : NULL,
+                               cpu_rate, all);
             if (p.us < plan->us || (all && p.any && !plan->any)) {
                 *plan = p;
             }
@@ -19207,7 +19215,7 @@ static size_t np_n_weights(const wnpu_model *m)
     return 2 + 4 * (size_t)m->n_audio_layer + m->n_text_layer;
 }
 
-/* The stage and layer of weight i, and the weight itself. */
+/* Weight i, with its stage. */
 static const gm_weight *np_source(const wnpu_model *m, size_t i, unsigned *stage)
 {
     static const unsigned stages[4] = {NP_QKV, NP_OUT, NP_FC1, NP_FC2};
@@ -19235,27 +19243,27 @@ static np_weight *np_weight_of(const np_bridge *b, unsigned stage, size_t layer)
     return &b->weights[i];
 }
 
-/* Bytes of the accelerator's memory that a plan's weights take. */
+/* Bytes of accelerator memory that the weights of a plan occupy. */
 static uint64_t np_bytes(const np_plan *p, const wnpu_model *m, const wnpu_accel_info *info)
 {
     uint64_t bytes = 0;
     unsigned stage;
     size_t i;
     for (i = 0; i < np_n_weights(m); i++) {
-        const np_how *how;
+        const np_tiling *tiling;
         (void)np_source(m, i, &stage);
-        how = &p->how[stage];
-        if (how->planned) {
-            bytes += (uint64_t)how->n_parts * how->k_parts *
-                     info->shapes[how->shape].resident_bytes;
+        tiling = &p->tiling[stage];
+        if (tiling->planned) {
+            bytes += (uint64_t)tiling->n_tiles * tiling->k_tiles *
+                     info->shapes[tiling->shape].resident_bytes;
         }
     }
     return bytes;
 }
 
-/* ---- a job's results, row by row ---- */
+/* ---- results of a job, row by row ---- */
 
-static unsigned np_side(unsigned stage)
+static unsigned np_operand_set(unsigned stage)
 {
     return stage != NP_CONV2 && stage != NP_OUT && stage != NP_FC2;
 }
@@ -19265,130 +19273,131 @@ static size_t np_rows(const np_chunk *c)
     return c->stage == NP_CONV1 ? 2 * c->n : c->n;
 }
 
-/* One pass of the pool over a chunk. */
+/* One parallel pass over the rows of a chunk. */
 typedef struct np_pass {
     np_bridge *b;
     np_chunk *c;
     size_t unit;
-    int landed;             /* the unit's results are there, apart from what was kept */
+    int delivered;          /* the unit's remaining results are in b->view */
 } np_pass;
 
-/* Columns of part ni of one row of the product, summed over the parts of k. */
-static const int32_t *np_columns(const np_pass *p, size_t row, size_t ni, size_t n, int32_t *sum)
+/* Columns of tile column ni of one row of the product, summed over the tiles along k. */
+static const int32_t *np_row_tile(const np_pass *p, size_t row, size_t ni, size_t n, int32_t *sum)
 {
     const np_bridge *b = p->b;
-    const np_how *how = &b->plan.how[p->c->stage];
-    size_t parts = np_parts(how, np_rows(p->c)), mi = row / how->m_step, ki, i, pieces = 0;
-    const int32_t *piece = NULL;
-    if (parts > b->plan.chain) {
-        piece = p->c->kept + row * how->n + ni * how->n_step;
-        pieces = 1;
+    const np_tiling *tiling = &b->plan.tiling[p->c->stage];
+    size_t tiles = np_tiles(tiling, np_rows(p->c)), mi = row / tiling->m_step, ki, i, terms = 0;
+    const int32_t *term = NULL;
+    if (tiles > b->plan.chain) {
+        term = p->c->partial + row * tiling->n + ni * tiling->n_step;
+        terms = 1;
     }
-    for (ki = 0; ki < how->k_parts; ki++) {
-        size_t index = p->unit * parts + (mi * how->k_parts + ki) * how->n_parts + ni;
+    for (ki = 0; ki < tiling->k_tiles; ki++) {
+        size_t index = p->unit * tiles + (mi * tiling->k_tiles + ki) * tiling->n_tiles + ni;
         const int32_t *from;
-        if (index < b->landed->first || index - b->landed->first >= b->landed->count) {
-            continue; /* kept */
+        if (index < b->delivered->first || index - b->delivered->first >= b->delivered->count) {
+            continue; /* already in the partial sums */
         }
-        index -= b->landed->first;
-        from = b->view[index].c + (row - mi * how->m_step) * b->view[index].ldc;
-        if (pieces++ == 0) {
-            piece = from;
+        index -= b->delivered->first;
+        from = b->view[index].c + (row - mi * tiling->m_step) * b->view[index].ldc;
+        if (terms++ == 0) {
+            term = from;
             continue;
         }
-        if (pieces == 2) {
-            memcpy(sum, piece, n * sizeof *sum);
-            piece = sum;
+        if (terms == 2) {
+            memcpy(sum, term, n * sizeof *sum);
+            term = sum;
         }
         for (i = 0; i < n; i++) {
             sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)from[i]);
         }
     }
-    return piece;
+    return term;
 }
 
-static size_t np_width(const np_how *how, size_t ni)
+static size_t np_tile_columns(const np_tiling *tiling, size_t ni)
 {
-    size_t left = how->n - ni * how->n_step;
-    return left < how->n_step ? left : how->n_step;
+    size_t left = tiling->n - ni * tiling->n_step;
+    return left < tiling->n_step ? left : tiling->n_step;
 }
 
-/* 1 if C r = A (B r) for each of n rows. */
-static int np_right(const np_pass *p, size_t row, size_t n, int32_t *scratch)
+/* Verifies the checksums C r = A (B r) of n rows: 1 if all match. */
+static int np_verify(const np_pass *p, size_t row, size_t n, int32_t *scratch)
 {
     const np_bridge *b = p->b;
-    const np_how *how = &b->plan.how[p->c->stage];
+    const np_tiling *tiling = &b->plan.tiling[p->c->stage];
     const np_weight *w = np_weight_of(b, p->c->stage, p->c->layer + p->unit);
-    const int8_t *a = p->c->a[np_side(p->c->stage)] + row * how->k;
+    const int8_t *a = p->c->a[np_operand_set(p->c->stage)] + row * tiling->k;
     size_t r, ni;
     for (r = 0; r < n; r++) {
         uint32_t sum = 0;
-        for (ni = 0; ni < how->n_parts; ni++) {
-            size_t width = np_width(how, ni);
-            sum += b->e->op->dot32(np_columns(p, row + r, ni, width, scratch),
-                            b->random + ni * how->n_step, width);
+        for (ni = 0; ni < tiling->n_tiles; ni++) {
+            size_t width = np_tile_columns(tiling, ni);
+            sum += b->e->op->dot32(np_row_tile(p, row + r, ni, width, scratch),
+                            b->random + ni * tiling->n_step, width);
         }
-        if (sum != b->e->op->dot8(a + r * how->k, w->sums, how->k)) {
+        if (sum != b->e->op->dot8(a + r * tiling->k, w->sums, tiling->k)) {
             return 0;
         }
     }
     return 1;
 }
 
-/* out = finish(rows of the stage's product): the accelerator's sums if they are there and right,
- * else the CPU's. n is at most NP_ROWS. */
+/* out = finish(rows of the stage's product): from the accelerator's sums if they are present and
+ * verified, else computed on the CPU. n is at most NP_ROWS. */
 static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, float *out, size_t ldo,
                        op_finish finish)
 {
     np_bridge *b = p->b;
     const en_engine *e = b->e;
-    const np_how *how = &b->plan.how[p->c->stage];
+    const np_tiling *tiling = &b->plan.tiling[p->c->stage];
     const gm_weight *weight = np_weight_of(b, p->c->stage, p->c->layer + p->unit)->weight;
-    const float *scale = p->c->scale[np_side(p->c->stage)] + row;
-    int32_t *sum = b->sum + (size_t)(w - e->worker) * how->n_step;
+    const float *scale = p->c->scale[np_operand_set(p->c->stage)] + row;
+    int32_t *sum = b->sum + (size_t)(w - e->worker) * tiling->n_step;
     size_t r, ni;
-    if (p->landed && np_right(p, row, n, sum)) {
+    if (p->delivered && np_verify(p, row, n, sum)) {
         for (r = 0; r < n; r++) {
-            for (ni = 0; ni < how->n_parts; ni++) {
-                size_t at = ni * how->n_step, width = np_width(how, ni);
+            for (ni = 0; ni < tiling->n_tiles; ni++) {
+                size_t at = ni * tiling->n_step, width = np_tile_columns(tiling, ni);
                 e->op->dequantise(out + r * ldo + at, ldo,
-                                  np_columns(p, row + r, ni, width, sum), width, 1, width,
+                                  np_row_tile(p, row + r, ni, width, sum), width, 1, width,
                                   scale + r, weight->scale + at,
                                   weight->bias != NULL ? weight->bias + at : NULL, finish);
             }
         }
         return;
     }
-    if (p->landed) {
+    if (p->delivered) {
         __atomic_store_n(&p->c->wrong, 1, __ATOMIC_RELAXED);
     }
     __atomic_fetch_add(&p->c->cpu_rows, n, __ATOMIC_RELAXED);
     memcpy(w->scale, scale, n * sizeof *scale);
-    e->gm->pack_a(w->packed, p->c->a[np_side(p->c->stage)] + row * how->k, how->k, n, how->k / 4);
+    e->gm->pack_a(w->packed, p->c->a[np_operand_set(p->c->stage)] + row * tiling->k, tiling->k, n,
+                  tiling->k / 4);
     en_multiply(e, w, w, weight, 0, weight->n16, n, out, ldo, finish);
 }
 
-/* ---- what the CPU does with a block of rows before and after a product ---- */
+/* ---- the CPU's work on a block of rows before and after a product ---- */
 
-/* Rows of x [n, k], stride ldx, as input of a stage. */
+/* Quantises x [n, k], stride ldx, as operand rows of a stage. */
 static void np_quantise(const np_pass *p, unsigned stage, size_t row, size_t n, const float *x,
                         size_t ldx)
 {
-    size_t k = p->b->plan.how[stage].k;
-    p->b->e->op->quantise(p->c->a[np_side(stage)] + row * k, x, ldx, n, k,
-                          p->c->scale[np_side(stage)] + row);
+    size_t k = p->b->plan.tiling[stage].k;
+    p->b->e->op->quantise(p->c->a[np_operand_set(stage)] + row * k, x, ldx, n, k,
+                          p->c->scale[np_operand_set(stage)] + row);
 }
 
-/* Layer norm of the residual stream as input of a stage. */
-static void np_normed(const np_pass *p, en_worker *w, const mf_norm *norm, unsigned stage,
-                      size_t row, size_t n)
+/* Layer norm of the residual stream, quantised as operand rows of a stage. */
+static void np_quantise_norm(const np_pass *p, en_worker *w, const mf_norm *norm, unsigned stage,
+                             size_t row, size_t n)
 {
     size_t d = p->b->e->model->n_audio_state;
     en_norm(p->b->e, norm, w->rows, p->b->e->x + (p->c->t0 + row) * d, n, d);
     np_quantise(p, stage, row, n, w->rows, d);
 }
 
-/* Input of conv1, attn_out and cross_kv, which do not follow from another product. */
+/* Operand rows of conv1, attn_out and cross_kv, which are not the output of another product. */
 static void np_input_task(void *context, size_t index, unsigned worker)
 {
     const np_pass *p = context;
@@ -19404,8 +19413,8 @@ static void np_input_task(void *context, size_t index, unsigned worker)
     }
 }
 
-/* conv1 gives two rows for each of conv2, which also sees the row before: 2 t - 1 to 2 t + 1. The
- * one before the chunk is the CPU's (or zero padding). */
+/* A row of conv2 reads three rows of conv1: 2 t - 1 to 2 t + 1. The one before the chunk is
+ * computed on the CPU (or is zero padding). */
 static void np_after_conv1(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     size_t d = p->b->e->model->n_audio_state, rows = 2 * n + 1, done = 0;
@@ -19429,7 +19438,7 @@ static void np_after_conv2(const np_pass *p, en_worker *w, size_t row, size_t n)
     for (i = 0; i < n * d; i++) {
         e->x[at + i] += e->model->audio_position[at + i];
     }
-    np_normed(p, w, &e->model->encoder[0].attn_norm, NP_QKV, row, n);
+    np_quantise_norm(p, w, &e->model->encoder[0].attn_norm, NP_QKV, row, n);
 }
 
 static void np_after_qkv(const np_pass *p, en_worker *w, size_t row, size_t n)
@@ -19452,7 +19461,7 @@ static void np_after_fc2(const np_pass *p, en_worker *w, size_t row, size_t n)
     float *x = p->b->e->x + (p->c->t0 + row) * d;
     np_product(p, w, row, n, x, d, OP_ADD);
     if (p->c->layer + 1 < m->n_audio_layer) {
-        np_normed(p, w, &m->encoder[p->c->layer + 1].attn_norm, NP_QKV, row, n);
+        np_quantise_norm(p, w, &m->encoder[p->c->layer + 1].attn_norm, NP_QKV, row, n);
     } else {
         en_norm(p->b->e, &m->encoder_norm, x, x, n, d);
     }
@@ -19469,7 +19478,7 @@ static void np_after_cross(const np_pass *p, en_worker *w, size_t row, size_t n)
     }
 }
 
-/* A product's rows become the next one's input. */
+/* Epilogue of the current stage: turns its product's rows into operand rows of the next stage. */
 static void np_after_task(void *context, size_t index, unsigned worker)
 {
     const np_pass *p = context;
@@ -19483,7 +19492,7 @@ static void np_after_task(void *context, size_t index, unsigned worker)
     case NP_QKV: np_after_qkv(p, w, row, n); break;
     case NP_OUT:
         np_product(p, w, row, n, e->x + (p->c->t0 + row) * d, d, OP_ADD);
-        np_normed(p, w, &e->model->encoder[p->c->layer].mlp_norm, NP_FC1, row, n);
+        np_quantise_norm(p, w, &e->model->encoder[p->c->layer].mlp_norm, NP_FC1, row, n);
         break;
     case NP_FC1:
         np_product(p, w, row, n, w->wide, 4 * d, OP_GELU);
@@ -19494,36 +19503,36 @@ static void np_after_task(void *context, size_t index, unsigned worker)
     }
 }
 
-/* Adds the landed job's results to what was kept of its unit. */
-static void np_keep_task(void *context, size_t index, unsigned worker)
+/* Adds the results of the delivered job to the partial sums of its unit. */
+static void np_add_partial_task(void *context, size_t index, unsigned worker)
 {
     const np_pass *p = context;
     const np_bridge *b = p->b;
-    const np_how *how = &b->plan.how[p->c->stage];
-    size_t parts = np_parts(how, np_rows(p->c)), row, i, j;
+    const np_tiling *tiling = &b->plan.tiling[p->c->stage];
+    size_t tiles = np_tiles(tiling, np_rows(p->c)), row, i, j;
     size_t end = np_rows(p->c) - index * NP_ROWS < NP_ROWS ? np_rows(p->c) : (index + 1) * NP_ROWS;
     (void)worker;
     for (row = index * NP_ROWS; row < end; row++) {
-        int32_t *kept = p->c->kept + row * how->n;
-        if (b->landed->first % parts == 0) {
-            memset(kept, 0, how->n * sizeof *kept);
+        int32_t *partial = p->c->partial + row * tiling->n;
+        if (b->delivered->first % tiles == 0) {
+            memset(partial, 0, tiling->n * sizeof *partial);
         }
-        for (i = 0; i < b->landed->count; i++) {
-            size_t part = (b->landed->first + i) % parts, ni = part % how->n_parts;
-            size_t first = part / how->n_parts / how->k_parts * how->m_step;
+        for (i = 0; i < b->delivered->count; i++) {
+            size_t tile = (b->delivered->first + i) % tiles, ni = tile % tiling->n_tiles;
+            size_t first = tile / tiling->n_tiles / tiling->k_tiles * tiling->m_step;
             const int32_t *from = b->view[i].c + (row - first) * b->view[i].ldc;
-            int32_t *to = kept + ni * how->n_step;
-            if (row < first || row - first >= how->m_step) {
+            int32_t *to = partial + ni * tiling->n_step;
+            if (row < first || row - first >= tiling->m_step) {
                 continue;
             }
-            for (j = 0; j < np_width(how, ni); j++) {
+            for (j = 0; j < np_tile_columns(tiling, ni); j++) {
                 to[j] = (int32_t)((uint32_t)to[j] + (uint32_t)from[j]);
             }
         }
     }
 }
 
-/* ---- the way of a chunk ---- */
+/* ---- progress of a chunk ---- */
 
 static int np_cancelled(const np_bridge *b)
 {
@@ -19535,18 +19544,18 @@ static int64_t np_deadline(double ms)
     return (int64_t)((er_now_ms() + ms) * 1e6);
 }
 
-static void np_note(np_bridge *b, const char *reason)
+static void np_set_reason(np_bridge *b, const char *reason)
 {
     if (b->stats.first_reason[0] == '\0') {
         (void)snprintf(b->stats.first_reason, sizeof b->stats.first_reason, "%.190s", reason);
     }
 }
 
-/* The accelerator is left alone for the rest of the window. */
-static void np_trouble(np_bridge *b, const char *reason)
+/* Stops using the accelerator for the rest of the window. */
+static void np_stop_using(np_bridge *b, const char *reason)
 {
-    b->down = 1;
-    np_note(b, reason);
+    b->stopped = 1;
+    np_set_reason(b, reason);
 }
 
 static wnpu_accel_account np_account(const np_bridge *b)
@@ -19558,8 +19567,9 @@ static wnpu_accel_account np_account(const np_bridge *b)
     return account;
 }
 
-/* Books what the accelerator did since `before`. */
-static void np_book(const np_bridge *b, wnpu_accel_stage *s, const wnpu_accel_account *before)
+/* Adds the accelerator's counters since `before` to a stage. */
+static void np_add_account(const np_bridge *b, wnpu_accel_stage *s,
+                           const wnpu_accel_account *before)
 {
     wnpu_accel_account now = np_account(b);
     s->padded_macs += now.padded_macs - before->padded_macs;
@@ -19570,27 +19580,27 @@ static void np_book(const np_bridge *b, wnpu_accel_stage *s, const wnpu_accel_ac
     s->busy_ms += now.busy_ms - before->busy_ms;
 }
 
-/* Runs one pass over blocks of rows. */
+/* Runs a pass over blocks of NP_ROWS rows. */
 static void np_run_pass(np_pass *p, size_t rows, tp_task task)
 {
     double begin = er_now_ms(), took;
     tp_run(p->b->e->pool, en_blocks(rows, NP_ROWS), task, p);
     took = er_now_ms() - begin;
     p->b->stage[p->c->stage].cpu_ms += took;
-    p->b->inside_ms += took;
+    p->b->delivery_ms += took;
 }
 
-/* Finishes one unit of the chunk's stage, with the landed job's results or without any. */
-static void np_finish(np_bridge *b, np_chunk *c, int landed)
+/* Completes one unit of the chunk's stage, with results of the accelerator or without. */
+static void np_finish(np_bridge *b, np_chunk *c, int delivered)
 {
     wnpu_accel_stage *s = &b->stage[c->stage];
-    const np_how *how = &b->plan.how[c->stage];
-    uint64_t row_macs = (uint64_t)how->n * how->k, cpu;
+    const np_tiling *tiling = &b->plan.tiling[c->stage];
+    uint64_t row_macs = (uint64_t)tiling->n * tiling->k, cpu;
     np_pass pass;
     pass.b = b;
     pass.c = c;
     pass.unit = c->unit;
-    pass.landed = landed;
+    pass.delivered = delivered;
     c->wrong = 0;
     c->cpu_rows = 0;
     np_run_pass(&pass, c->n, np_after_task);
@@ -19598,24 +19608,24 @@ static void np_finish(np_bridge *b, np_chunk *c, int landed)
     if (np_cancelled(b)) {
         return;
     }
-    /* conv1's rows may be asked for twice, at the ends of blocks */
+    /* adjacent blocks of conv2 both read a row of conv1: count it once */
     cpu = c->cpu_rows < np_rows(c) ? c->cpu_rows : np_rows(c);
     s->macs += row_macs * np_rows(c);
     s->accel_macs += row_macs * (np_rows(c) - cpu);
-    if (how->planned && cpu > 0) {
+    if (tiling->planned && cpu > 0) {
         if (!np_weight_of(b, c->stage, c->layer + c->unit - 1)->resident) {
-            np_note(b, b->missing);
+            np_set_reason(b, b->missing);
         }
         s->fallback_macs += row_macs * cpu;
         b->stats.fallbacks++;
         b->stats.wrong += (uint32_t)c->wrong;
         b->wrong |= c->wrong;
-        b->fell = 1;
+        b->fell_back = 1;
     }
 }
 
-/* What follows after the chunk's stage, or NP_STAGES where it stops. */
-static unsigned np_after(const np_bridge *b, const np_chunk *c)
+/* The stage after the chunk's current one, or NP_STAGES where the chunk waits for the others. */
+static unsigned np_next_stage(const np_bridge *b, const np_chunk *c)
 {
     switch (c->stage) {
     case NP_CONV1: return NP_CONV2;
@@ -19627,34 +19637,35 @@ static unsigned np_after(const np_bridge *b, const np_chunk *c)
     }
 }
 
-/* Puts the chunk before a stage whose input is there. 1 if it has to be submitted. */
+/* Sets the chunk's next stage; its operand rows are ready. 1 if it has to be submitted. */
 static int np_enter(np_bridge *b, np_chunk *c, unsigned stage, size_t layer)
 {
     c->stage = stage;
     c->layer = layer;
     c->next = 0;
     c->unit = 0;
-    c->lost = 0;
+    c->failed = 0;
     c->parked = 0;
-    return !b->down && b->plan.how[stage].planned && np_weight_of(b, stage, layer)->resident;
+    return !b->stopped && b->plan.tiling[stage].planned && np_weight_of(b, stage, layer)->resident;
 }
 
-/* The rest of the chunk's stage on the CPU, and so on until there is something to submit or the
- * chunk stops. Keys and queries must stay while they are attended to: then it is parked. */
-static void np_go_on(np_bridge *b, np_chunk *c)
+/* Completes the chunk's stage and following ones on the CPU until there is something to submit or
+ * the chunk has to wait. While attention reads keys and queries, QKV must not overwrite them: the
+ * chunk is then parked. */
+static void np_advance(np_bridge *b, np_chunk *c)
 {
-    const np_how *how;
+    const np_tiling *tiling;
     for (;;) {
         unsigned next;
-        how = &b->plan.how[c->stage];
-        if (c->unit < how->units && c->stage == NP_QKV && b->attending) {
+        tiling = &b->plan.tiling[c->stage];
+        if (c->unit < tiling->units && c->stage == NP_QKV && b->attending) {
             c->parked = 1;
             return;
         }
-        while (c->unit < how->units && !np_cancelled(b)) {
+        while (c->unit < tiling->units && !np_cancelled(b)) {
             np_finish(b, c, 0);
         }
-        next = np_after(b, c);
+        next = np_next_stage(b, c);
         if (next == NP_STAGES || np_cancelled(b)) {
             return;
         }
@@ -19665,50 +19676,51 @@ static void np_go_on(np_bridge *b, np_chunk *c)
     }
 }
 
-/* Fills the seam's description of part index of the chunk's stage. */
+/* Fills the accelerator's description of tile `index` of the chunk's stage. */
 static void np_describe(np_bridge *b, const np_chunk *c, size_t index, wnpu_accel_product *to)
 {
-    const np_how *how = &b->plan.how[c->stage];
-    size_t parts = np_parts(how, np_rows(c)), unit = index / parts, part = index % parts;
-    size_t ni = part % how->n_parts, ki = part / how->n_parts % how->k_parts;
-    size_t first = part / how->n_parts / how->k_parts * how->m_step;
+    const np_tiling *tiling = &b->plan.tiling[c->stage];
+    size_t tiles = np_tiles(tiling, np_rows(c)), unit = index / tiles, tile = index % tiles;
+    size_t ni = tile % tiling->n_tiles, ki = tile / tiling->n_tiles % tiling->k_tiles;
+    size_t first = tile / tiling->n_tiles / tiling->k_tiles * tiling->m_step;
     const np_weight *w = np_weight_of(b, c->stage, c->layer + unit);
     size_t left = np_rows(c) - first;
     memset(to, 0, sizeof *to);
-    to->shape = how->shape;
-    to->m = (uint32_t)(left < how->m_step ? left : how->m_step);
-    to->b = w->names[ki * how->n_parts + ni];
-    to->a = c->a[np_side(c->stage)] + first * how->k + ki * how->k_step;
-    to->lda = how->k;
+    to->shape = tiling->shape;
+    to->m = (uint32_t)(left < tiling->m_step ? left : tiling->m_step);
+    to->b = w->handles[ki * tiling->n_tiles + ni];
+    to->a = c->a[np_operand_set(c->stage)] + first * tiling->k + ki * tiling->k_step;
+    to->lda = tiling->k;
     to->user = b;
 }
 
-/* Takes results out of wait(): what is whole becomes the next stage's input at once, what is not is
- * kept. */
-static void np_land(void *user, size_t index, const int32_t *c, size_t ldc)
+/* Callback of wait(): receives the results of a tile. When the job is complete, complete units are
+ * passed to the next stage and the rest is added to the partial sums. */
+static void np_receive(void *user, size_t index, const int32_t *c, size_t ldc)
 {
     np_bridge *b = user;
-    np_chunk *chunk = b->landed->chunk;
-    const np_how *how = &b->plan.how[chunk->stage];
-    size_t parts = np_parts(how, np_rows(chunk)), end = b->landed->first + b->landed->count;
+    np_chunk *chunk = b->delivered->chunk;
+    const np_tiling *tiling = &b->plan.tiling[chunk->stage];
+    size_t tiles = np_tiles(tiling, np_rows(chunk));
+    size_t end = b->delivered->first + b->delivered->count;
     np_pass pass;
-    if (index >= b->landed->count || index != b->seen) {
-        return; /* not what the header says; the job will count as failed */
+    if (index >= b->delivered->count || index != b->n_delivered) {
+        return; /* violates the contract: the job counts as failed */
     }
     b->view[index].c = c;
     b->view[index].ldc = ldc;
-    b->seen++;
-    if (b->seen < b->landed->count || chunk->lost || np_cancelled(b)) {
+    b->n_delivered++;
+    if (b->n_delivered < b->delivered->count || chunk->failed || np_cancelled(b)) {
         return;
     }
-    if (end % parts != 0) {
+    if (end % tiles != 0) {
         pass.b = b;
         pass.c = chunk;
         pass.unit = chunk->unit;
-        pass.landed = 1;
-        np_run_pass(&pass, np_rows(chunk), np_keep_task);
+        pass.delivered = 1;
+        np_run_pass(&pass, np_rows(chunk), np_add_partial_task);
     }
-    while (chunk->unit < end / parts && !np_cancelled(b)) {
+    while (chunk->unit < end / tiles && !np_cancelled(b)) {
         np_finish(b, chunk, 1);
     }
 }
@@ -19716,44 +19728,45 @@ static void np_land(void *user, size_t index, const int32_t *c, size_t ldc)
 /* Submits the next job of a chunk. */
 static int np_submit(np_bridge *b, np_chunk *c)
 {
-    const np_how *how = &b->plan.how[c->stage];
-    size_t parts = np_parts(how, np_rows(c)), total = parts * how->units, count, i;
+    const np_tiling *tiling = &b->plan.tiling[c->stage];
+    size_t tiles = np_tiles(tiling, np_rows(c)), total = tiles * tiling->units, count, i;
     wnpu_accel_product product[NP_CHAIN];
     wnpu_accel_account before = np_account(b);
     double begin = er_now_ms();
     wnpu_error error;
     np_job *job = &b->job[b->n_jobs];
     int code;
-    if (parts > b->plan.chain) {
-        count = parts - c->next % parts < b->plan.chain ? parts - c->next % parts : b->plan.chain;
+    if (tiles > b->plan.chain) {
+        count = tiles - c->next % tiles < b->plan.chain ? tiles - c->next % tiles : b->plan.chain;
     } else {
-        count = b->plan.chain / parts * parts;
+        count = b->plan.chain / tiles * tiles;
         count = total - c->next < count ? total - c->next : count;
     }
     for (i = 0; i < count; i++) {
         np_describe(b, c, c->next + i, &product[i]);
-        product[i].take = np_land;
+        product[i].take = np_receive;
     }
     er_clear(&error);
     code = b->accel->submit(b->accel->self, product, count, &job->id, &error);
-    np_book(b, &b->stage[c->stage], &before);
+    np_add_account(b, &b->stage[c->stage], &before);
     b->stage[c->stage].cpu_ms += er_now_ms() - begin;
     if (code != WNPU_OK) {
-        np_trouble(b, error.message[0] != '\0' ? error.message : "a job was refused");
+        np_stop_using(b, error.message[0] != '\0' ? error.message
+                                                 : "the accelerator refused a job");
         return code;
     }
     job->chunk = c;
     job->first = c->next;
     job->count = count;
-    job->us = how->first_us + (double)(count - 1) * how->next_us;
+    job->us = tiling->first_us + (double)(count - 1) * tiling->next_us;
     b->n_jobs++;
     b->stage[c->stage].jobs++;
     c->next += count;
-    c->flying++;
+    c->in_flight++;
     return WNPU_OK;
 }
 
-static void np_unqueue(np_bridge *b, const np_chunk *c)
+static void np_dequeue(np_bridge *b, const np_chunk *c)
 {
     size_t i, n = 0;
     for (i = 0; i < b->n_queue; i++) {
@@ -19764,19 +19777,19 @@ static void np_unqueue(np_bridge *b, const np_chunk *c)
     b->n_queue = n;
 }
 
-/* Submits as much as may fly. After a failure the queue goes to the CPU. */
-static void np_pump(np_bridge *b)
+/* Submits queued chunks up to the limit of jobs. After a failure they continue on the CPU. */
+static void np_submit_queued(np_bridge *b)
 {
-    while (b->n_queue > 0 && (b->n_jobs < b->plan.jobs || b->down || np_cancelled(b))) {
+    while (b->n_queue > 0 && (b->n_jobs < b->plan.jobs || b->stopped || np_cancelled(b))) {
         np_chunk *c = b->queue[0];
-        const np_how *how = &b->plan.how[c->stage];
-        int code = b->down || np_cancelled(b) ? WNPU_E_ACCEL : np_submit(b, c);
-        c->lost |= code != WNPU_OK;
-        if (c->lost || c->next == np_parts(how, np_rows(c)) * how->units) {
-            np_unqueue(b, c);
+        const np_tiling *tiling = &b->plan.tiling[c->stage];
+        int code = b->stopped || np_cancelled(b) ? WNPU_E_ACCEL : np_submit(b, c);
+        c->failed |= code != WNPU_OK;
+        if (c->failed || c->next == np_tiles(tiling, np_rows(c)) * tiling->units) {
+            np_dequeue(b, c);
         }
-        if (c->lost && c->flying == 0) {
-            np_go_on(b, c);
+        if (c->failed && c->in_flight == 0) {
+            np_advance(b, c);
         }
     }
 }
@@ -19786,24 +19799,24 @@ static void np_start(np_bridge *b, np_chunk *c, unsigned stage, size_t layer)
     if (np_enter(b, c, stage, layer)) {
         b->queue[b->n_queue++] = c;
     } else {
-        np_go_on(b, c);
+        np_advance(b, c);
     }
-    np_pump(b);
+    np_submit_queued(b);
 }
 
-/* Tells the accelerator about a wrong result. */
+/* Reports a wrong result to the accelerator. */
 static void np_distrust(np_bridge *b, const np_chunk *c)
 {
     char reason[96];
-    (void)snprintf(reason, sizeof reason, "a result does not fit its checksum (%s of layer %lu, "
+    (void)snprintf(reason, sizeof reason, "a result does not match its checksum (%s of layer %lu, "
                    "positions from %lu on)", np_names[c->stage], (unsigned long)c->layer,
                    (unsigned long)c->t0);
-    np_trouble(b, reason);
+    np_stop_using(b, reason);
     b->accel->distrust(b->accel->self, reason);
 }
 
-/* Waits for a job in flight and takes its chunk on. */
-static void np_retire(np_bridge *b, size_t index)
+/* Waits for a job in flight and continues with its chunk. */
+static void np_complete_job(np_bridge *b, size_t index)
 {
     np_job job = b->job[index];
     np_chunk *c = job.chunk;
@@ -19816,38 +19829,40 @@ static void np_retire(np_bridge *b, size_t index)
     for (i = 0; i <= index; i++) {
         expected += b->job[i].us;
     }
-    limit = NP_PATIENCE * expected * 1e-3;
-    limit = limit < NP_LEAST_MS ? NP_LEAST_MS : limit < NP_MOST_MS ? limit : NP_MOST_MS;
+    limit = NP_WAIT_FACTOR * expected * 1e-3;
+    limit = limit < NP_WAIT_MIN_MS ? NP_WAIT_MIN_MS
+            : limit < NP_WAIT_MAX_MS ? limit : NP_WAIT_MAX_MS;
     b->n_jobs--;
     memmove(b->job + index, b->job + index + 1, (b->n_jobs - index) * sizeof b->job[0]);
-    b->landed = &job;
-    b->seen = 0;
+    b->delivered = &job;
+    b->n_delivered = 0;
     b->wrong = 0;
-    b->inside_ms = 0.0;
+    b->delivery_ms = 0.0;
     er_clear(&error);
     code = b->accel->wait(b->accel->self, job.id, np_deadline(limit), &error);
-    s->waited_ms += er_now_ms() - begin - b->inside_ms;
-    b->landed = NULL;
-    np_book(b, s, &before);
-    c->flying--;
-    if (code != WNPU_OK || b->seen != job.count) {
-        np_trouble(b, error.message[0] != '\0' ? error.message : "a job was lost");
-        c->lost = 1;
-        np_unqueue(b, c);
+    s->waited_ms += er_now_ms() - begin - b->delivery_ms;
+    b->delivered = NULL;
+    np_add_account(b, s, &before);
+    c->in_flight--;
+    if (code != WNPU_OK || b->n_delivered != job.count) {
+        np_stop_using(b, error.message[0] != '\0' ? error.message
+                                                 : "a job's results were not delivered");
+        c->failed = 1;
+        np_dequeue(b, c);
     } else if (b->wrong) {
         np_distrust(b, c);
     }
-    if (c->flying == 0 && (c->lost || c->unit == b->plan.how[c->stage].units)) {
-        np_go_on(b, c);
+    if (c->in_flight == 0 && (c->failed || c->unit == b->plan.tiling[c->stage].units)) {
+        np_advance(b, c);
     }
-    np_pump(b);
+    np_submit_queued(b);
 }
 
 /* ---- a window ---- */
 
 typedef struct np_attention {
     en_engine *e;
-    size_t head, block, blocks; /* first head, first block of queries, blocks of the chunk */
+    size_t head, block, blocks; /* first head; first block of queries; blocks of the chunk */
 } np_attention;
 
 static void np_attend_task(void *context, size_t index, unsigned worker)
@@ -19858,15 +19873,15 @@ static void np_attend_task(void *context, size_t index, unsigned worker)
                    worker);
 }
 
-/* One piece of a chunk's attention: some of the heads. */
-static void np_attend(np_bridge *b, const np_chunk *c, size_t piece)
+/* Attention of a chunk for one group of heads. */
+static void np_attend(np_bridge *b, const np_chunk *c, size_t group)
 {
     wnpu_accel_stage *s = &b->stage[NP_ATTEND];
-    size_t heads = b->e->self.heads, end = heads * (piece + 1) / NP_PIECES;
+    size_t heads = b->e->self.heads, end = heads * (group + 1) / NP_HEAD_GROUPS;
     double begin = er_now_ms();
     np_attention a;
     a.e = b->e;
-    a.head = heads * piece / NP_PIECES;
+    a.head = heads * group / NP_HEAD_GROUPS;
     a.block = c->t0 / EN_QUERIES;
     a.blocks = en_blocks(c->n, EN_QUERIES);
     tp_run(b->e->pool, (end - a.head) * a.blocks, np_attend_task, &a);
@@ -19884,26 +19899,26 @@ static void np_input(np_bridge *b, np_chunk *c, unsigned stage)
     np_run_pass(&pass, np_rows(c), np_input_task);
 }
 
-/* Until no job flies and no chunk has anything to submit. */
+/* Completes all jobs and everything that follows from them. */
 static void np_drain(np_bridge *b)
 {
     while (b->n_jobs > 0) {
-        np_retire(b, 0);
+        np_complete_job(b, 0);
     }
 }
 
-/* Attention and all that follows of one layer, up to the keys of the next. */
+/* Attention and the following stages of a layer, up to the keys of the next layer. */
 static void np_layer(np_bridge *b, size_t layer)
 {
-    size_t i, j, piece;
+    size_t i, j, group;
     b->attending = 1;
     for (i = 0; i < b->plan.chunks; i++) {
-        for (piece = 0; piece < NP_PIECES; piece++) {
-            np_attend(b, &b->chunk[i], piece);
+        for (group = 0; group < NP_HEAD_GROUPS; group++) {
+            np_attend(b, &b->chunk[i], group);
             for (j = 0; j < b->n_jobs && b->job[j].chunk->stage == NP_QKV; j++) {
             }
             if (j < b->n_jobs) {
-                np_retire(b, j);
+                np_complete_job(b, j);
             }
         }
         np_input(b, &b->chunk[i], NP_OUT);
@@ -19913,13 +19928,13 @@ static void np_layer(np_bridge *b, size_t layer)
     for (i = 0; i < b->plan.chunks; i++) {
         if (b->chunk[i].parked) {
             b->chunk[i].parked = 0;
-            np_go_on(b, &b->chunk[i]);
+            np_advance(b, &b->chunk[i]);
         }
     }
     np_drain(b);
 }
 
-/* en_run() with the accelerator. */
+/* The encoder: same result as en_run(). */
 static void np_run(np_bridge *b)
 {
     size_t i;
@@ -19934,7 +19949,7 @@ static void np_run(np_bridge *b)
     }
 }
 
-/* en_cross() with the accelerator. */
+/* Keys and values of cross-attention: same result as en_cross(). */
 static void np_cross(np_bridge *b, en_heads *cross)
 {
     size_t i;
@@ -19946,10 +19961,10 @@ static void np_cross(np_bridge *b, en_heads *cross)
     np_drain(b);
 }
 
-/* ---- turns, windows, runs ---- */
+/* ---- exclusive use, windows, runs ---- */
 
-/* 1 if this session may call the accelerator now. */
-static int np_turn(np_bridge *b, int patient)
+/* Acquires exclusive use of the accelerator. 0 if another session has it and wait is 0. */
+static int np_lock(np_bridge *b, int wait)
 {
     for (;;) {
         struct timespec pause = {0, 1000000};
@@ -19958,39 +19973,39 @@ static int np_turn(np_bridge *b, int patient)
                                         __ATOMIC_RELAXED)) {
             return 1;
         }
-        if (!patient) {
+        if (!wait) {
             return 0;
         }
         (void)nanosleep(&pause, NULL);
     }
 }
 
-static void np_yield(np_bridge *b)
+static void np_unlock(np_bridge *b)
 {
     __atomic_store_n(&b->accel->in_use, 0, __ATOMIC_RELEASE);
 }
 
-/* A window that runs in en_run() and en_cross(). */
-static void np_without(np_bridge *b, const char *reason)
+/* Accounts for a window that runs in en_run() and en_cross(). */
+static void np_count_cpu_window(np_bridge *b, const char *reason)
 {
     const wnpu_model *m = b->e->model;
     unsigned i;
     for (i = 0; i < NP_STAGES; i++) {
-        uint64_t macs = np_macs(m, i, m->n_audio_ctx) * np_times(m, i);
+        uint64_t macs = np_macs(m, i, m->n_audio_ctx) * np_runs(m, i);
         b->stage[i].macs += macs;
-        if (b->plan.how[i].planned) {
+        if (b->plan.tiling[i].planned) {
             b->stage[i].fallback_macs += macs;
-            b->stats.fallbacks += b->plan.chunks * np_times(m, i) * b->plan.how[i].units;
+            b->stats.fallbacks += b->plan.chunks * np_runs(m, i) * b->plan.tiling[i].units;
         }
     }
     b->stats.windows_without++;
-    b->fell |= b->stats.fallbacks > 0;
+    b->fell_back |= b->stats.fallbacks > 0;
     if (b->stats.fallbacks > 0) {
-        np_note(b, reason);
+        np_set_reason(b, reason);
     }
 }
 
-/* Before a window: 1 if np_run(), np_cross() and then np_end() are to be called. */
+/* Before a window: 1 if np_run(), np_cross() and then np_end() have to be called. */
 static int np_begin(np_bridge *b)
 {
     wnpu_error error;
@@ -20000,11 +20015,11 @@ static int np_begin(np_bridge *b)
     }
     b->stats.windows++;
     if (!b->plan.any) {
-        np_without(b, b->missing);
+        np_count_cpu_window(b, b->missing);
         return 0;
     }
-    if (!np_turn(b, b->required)) {
-        np_without(b, "another session is using the accelerator");
+    if (!np_lock(b, b->required)) {
+        np_count_cpu_window(b, "another session is using the accelerator");
         return 0;
     }
     er_clear(&error);
@@ -20017,47 +20032,47 @@ static int np_begin(np_bridge *b)
     b->stats.health = health;
     if (health != WNPU_ACCEL_OK) {
         wnpu_accel_account account = np_account(b);
-        np_yield(b);
-        np_without(b, error.message[0] != '\0' ? error.message
-                      : account.first_failure[0] != '\0' ? account.first_failure
-                      : "the accelerator is set aside");
+        np_unlock(b);
+        np_count_cpu_window(b, error.message[0] != '\0' ? error.message
+                               : account.first_failure[0] != '\0' ? account.first_failure
+                               : "the accelerator is not available");
         return 0;
     }
-    b->down = 0;
+    b->stopped = 0;
     return 1;
 }
 
 static void np_end(np_bridge *b)
 {
     b->stats.health = b->accel->health(b->accel->self);
-    np_yield(b);
+    np_unlock(b);
 }
 
-/* E_ACCEL if the accelerator was required and a planned product was not its own. */
-static int np_verdict(const np_bridge *b, wnpu_error *error)
+/* E_ACCEL if the accelerator was required and the CPU computed a planned product. */
+static int np_check_required(const np_bridge *b, wnpu_error *error)
 {
-    if (b->accel == NULL || !b->required || !b->fell) {
+    if (b->accel == NULL || !b->required || !b->fell_back) {
         return WNPU_OK;
     }
-    return er_set(error, WNPU_E_ACCEL, "the accelerator was required, but the CPU had to help: %s",
+    return er_set(error, WNPU_E_ACCEL, "the accelerator was required, but part ran on the CPU: %s",
                   b->stats.first_reason);
 }
 
-/* Forgets the account of the run before. */
+/* Clears the statistics of the previous run. */
 static void np_reset(np_bridge *b)
 {
     unsigned i;
     memset(&b->stats, 0, sizeof b->stats);
     memset(b->stage, 0, sizeof b->stage);
-    b->fell = 0;
+    b->fell_back = 0;
     for (i = 0; i < NP_STAGES && b->accel != NULL; i++) {
         b->stage[i].name = np_names[i];
-        b->stage[i].planned = b->plan.how[i].planned;
+        b->stage[i].planned = b->plan.tiling[i].planned;
     }
 }
 
-/* The account of the last run. */
-static void np_tell(const np_bridge *b, wnpu_accel_stats *to)
+/* Statistics of the last run. */
+static void np_get_stats(const np_bridge *b, wnpu_accel_stats *to)
 {
     unsigned i;
     *to = b->stats;
@@ -20076,12 +20091,12 @@ static void np_tell(const np_bridge *b, wnpu_accel_stats *to)
 
 /* ---- opening and closing ---- */
 
-/* Asks the accelerator what it can do; the answer may be from an author of another header. */
-static int np_ask(const wnpu_accel *accel, wnpu_accel_info *info, wnpu_error *error)
+/* Queries the accelerator's properties; it may have been compiled with a different header. */
+static int np_query(const wnpu_accel *accel, wnpu_accel_info *info, wnpu_error *error)
 {
     if (accel->struct_size < sizeof *accel) {
-        return er_set(error, WNPU_E_VERSION, "the accelerator was made with an older header "
-                      "(struct_size %u, this library needs %u): compile it anew",
+        return er_set(error, WNPU_E_VERSION, "the accelerator was compiled with an older header "
+                      "(struct_size %u, this library needs %u): recompile it",
                       (unsigned)accel->struct_size, (unsigned)sizeof *accel);
     }
     if (accel->describe == NULL || accel->resident == NULL || accel->release == NULL ||
@@ -20093,13 +20108,13 @@ static int np_ask(const wnpu_accel *accel, wnpu_accel_info *info, wnpu_error *er
     info->struct_size = (uint32_t)sizeof *info;
     if (accel->describe(accel->self, info) != WNPU_OK ||
         (info->n_shapes > 0 && info->shapes == NULL)) {
-        return er_set(error, WNPU_E_ACCEL, "the accelerator does not tell what it can do");
+        return er_set(error, WNPU_E_ACCEL, "the accelerator does not report its shapes");
     }
     return WNPU_OK;
 }
 
-/* A part of a weight, from panels back to rows. */
-static void np_unpack(int8_t *to, const gm_weight *w, size_t n0, size_t n, size_t k0, size_t k)
+/* Extracts a tile of a weight: packed panels to rows [n, k]. */
+static void np_unpack_tile(int8_t *to, const gm_weight *w, size_t n0, size_t n, size_t k0, size_t k)
 {
     size_t i, j;
     for (i = 0; i < n; i++) {
@@ -20110,8 +20125,8 @@ static void np_unpack(int8_t *to, const gm_weight *w, size_t n0, size_t n, size_
     }
 }
 
-/* sums = B r, modulo 2^32. */
-static void np_project(const np_bridge *b, np_weight *w)
+/* sums = B r modulo 2^32. */
+static void np_sum_weight(const np_bridge *b, np_weight *w)
 {
     const gm_weight *g = w->weight;
     size_t n, k;
@@ -20128,31 +20143,32 @@ static void np_project(const np_bridge *b, np_weight *w)
 static void np_release(np_bridge *b, np_weight *w, size_t count)
 {
     while (count-- > 0) {
-        (void)b->accel->release(b->accel->self, w->names[count]);
+        (void)b->accel->release(b->accel->self, w->handles[count]);
     }
     w->resident = 0;
 }
 
-static void np_evict(np_bridge *b, np_weight *w, const np_how *how)
+static void np_evict(np_bridge *b, np_weight *w, const np_tiling *tiling)
 {
-    size_t parts = (size_t)how->n_parts * how->k_parts;
-    np_release(b, w, parts);
-    b->resident_bytes -= parts * b->info.shapes[how->shape].resident_bytes;
+    size_t tiles = (size_t)tiling->n_tiles * tiling->k_tiles;
+    np_release(b, w, tiles);
+    b->resident_bytes -= tiles * b->info.shapes[tiling->shape].resident_bytes;
 }
 
-/* All parts of a weight, or none. */
-static int np_reside(np_bridge *b, np_weight *w, const np_how *how, wnpu_error *error)
+/* Makes all tiles of a weight resident, or none. */
+static int np_make_resident(np_bridge *b, np_weight *w, const np_tiling *tiling, wnpu_error *error)
 {
     size_t ki, ni, count = 0;
-    for (ki = 0; ki < how->k_parts; ki++) {
-        for (ni = 0; ni < how->n_parts; ni++) {
-            size_t n0 = ni * how->n_step, n = np_width(how, ni), k0 = ki * how->k_step;
-            size_t k = how->k - k0 < how->k_step ? how->k - k0 : how->k_step;
+    for (ki = 0; ki < tiling->k_tiles; ki++) {
+        for (ni = 0; ni < tiling->n_tiles; ni++) {
+            size_t n0 = ni * tiling->n_step, n = np_tile_columns(tiling, ni);
+            size_t k0 = ki * tiling->k_step;
+            size_t k = tiling->k - k0 < tiling->k_step ? tiling->k - k0 : tiling->k_step;
             int code;
-            np_unpack(b->part, w->weight, n0, n, k0, k);
+            np_unpack_tile(b->tile, w->weight, n0, n, k0, k);
             er_clear(error);
-            code = b->accel->resident(b->accel->self, how->shape, (uint32_t)n, (uint32_t)k,
-                                      b->part, k, &w->names[count], error);
+            code = b->accel->resident(b->accel->self, tiling->shape, (uint32_t)n, (uint32_t)k,
+                                      b->tile, k, &w->handles[count], error);
             if (code != WNPU_OK) {
                 np_release(b, w, count);
                 return code;
@@ -20161,11 +20177,11 @@ static int np_reside(np_bridge *b, np_weight *w, const np_how *how, wnpu_error *
         }
     }
     w->resident = 1;
-    b->resident_bytes += count * b->info.shapes[how->shape].resident_bytes;
+    b->resident_bytes += count * b->info.shapes[tiling->shape].resident_bytes;
     return WNPU_OK;
 }
 
-/* Gives back what a session holds; nothing of it flies. */
+/* Releases the resident weights of a session; no job is in flight. */
 static void np_close(np_bridge *b)
 {
     size_t i;
@@ -20173,33 +20189,33 @@ static void np_close(np_bridge *b)
     if (b->accel == NULL || b->resident_bytes == 0) {
         return;
     }
-    (void)np_turn(b, 1);
+    (void)np_lock(b, 1);
     for (i = np_n_weights(b->e->model); i-- > 0;) {
         (void)np_source(b->e->model, i, &stage);
         if (b->weights[i].resident) {
-            np_evict(b, &b->weights[i], &b->plan.how[stage]);
+            np_evict(b, &b->weights[i], &b->plan.tiling[stage]);
         }
     }
-    np_yield(b);
+    np_unlock(b);
 }
 
-/* Cross-attention's weights share their jobs: one that is missing takes the others with it. */
-static void np_whole_cross(np_bridge *b)
+/* The units of cross_kv share jobs: if one weight is not resident, the others are evicted too. */
+static void np_require_all_cross(np_bridge *b)
 {
-    const np_how *how = &b->plan.how[NP_CROSS];
+    const np_tiling *tiling = &b->plan.tiling[NP_CROSS];
     size_t l, layers = b->e->model->n_text_layer, there = 0;
     for (l = 0; l < layers; l++) {
         there += (size_t)np_weight_of(b, NP_CROSS, l)->resident;
     }
     for (l = 0; l < layers && there < layers; l++) {
         if (np_weight_of(b, NP_CROSS, l)->resident) {
-            np_evict(b, np_weight_of(b, NP_CROSS, l), how);
+            np_evict(b, np_weight_of(b, NP_CROSS, l), tiling);
         }
     }
 }
 
-/* Puts the planned weights into the accelerator's memory. What finds no room stays the CPU's;
- * that is an error only if the accelerator is required. */
+/* Makes the planned weights resident. Those that do not fit stay on the CPU, which is an error only
+ * if the accelerator is required. */
 static int np_open(np_bridge *b, const wnpu_config *config, wnpu_error *error)
 {
     wnpu_error why, first;
@@ -20212,21 +20228,21 @@ static int np_open(np_bridge *b, const wnpu_config *config, wnpu_error *error)
     }
     er_clear(&first);
     np_randomise(b->random, 4 * (size_t)b->e->model->n_audio_state);
-    (void)np_turn(b, 1);
+    (void)np_lock(b, 1);
     for (i = 0; i < n; i++) {
         np_weight *w = &b->weights[i];
         (void)np_source(b->e->model, i, &stage);
-        if (b->plan.how[stage].planned) {
+        if (b->plan.tiling[stage].planned) {
             planned++;
-            if (np_reside(b, w, &b->plan.how[stage], &why) == WNPU_OK) {
-                np_project(b, w);
+            if (np_make_resident(b, w, &b->plan.tiling[stage], &why) == WNPU_OK) {
+                np_sum_weight(b, w);
             } else {
                 first = missing++ == 0 ? why : first;
             }
         }
     }
-    np_whole_cross(b);
-    np_yield(b);
+    np_require_all_cross(b);
+    np_unlock(b);
     if (missing > 0 && b->required) {
         np_close(b);
         return er_set(error, WNPU_E_ACCEL, "%lu of %lu weights are not in the accelerator's "
@@ -20237,7 +20253,7 @@ static int np_open(np_bridge *b, const wnpu_config *config, wnpu_error *error)
         (void)snprintf(b->missing, sizeof b->missing, "%.190s", first.message);
         b->plan.any = b->resident_bytes > 0;
         er_log(config->log, config->log_user, WNPU_LOG_WARNING, "%lu of %lu weights are not in the "
-               "accelerator's memory, the CPU does their part: %s", (unsigned long)missing,
+               "accelerator's memory, their products run on the CPU: %s", (unsigned long)missing,
                (unsigned long)planned, first.message);
     }
     return WNPU_OK;
@@ -20245,20 +20261,22 @@ static int np_open(np_bridge *b, const wnpu_config *config, wnpu_error *error)
 
 /* ---- memory ---- */
 
-/* Lays the bridge out. accel, info and plan are set before; without a plan it takes nothing. */
-static void np_take(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers)
+/* Carves the bridge's memory; accel, info and plan are set. An empty plan needs no memory. */
+static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers)
 {
     const wnpu_model *m = e->model;
-    size_t d = m->n_audio_state, part = 0, kept = 0, width = 0, before, i;
+    size_t d = m->n_audio_state, tile = 0, partial = 0, width = 0, before, i;
     const np_plan *p = &b->plan;
     unsigned stage;
     b->e = e;
     for (i = 0; i < NP_STAGES && p->any; i++) {
-        const np_how *how = &p->how[i];
-        size_t bytes = (size_t)how->n_step * how->k_step, sums = (size_t)how->rows * how->n;
-        part = how->planned && bytes > part ? bytes : part;
-        width = how->n_step > width ? how->n_step : width;
-        kept = how->planned && np_parts(how, how->rows) > p->chain && sums > kept ? sums : kept;
+        const np_tiling *tiling = &p->tiling[i];
+        size_t bytes = (size_t)tiling->n_step * tiling->k_step;
+        size_t sums = (size_t)tiling->rows * tiling->n;
+        int several_jobs = tiling->planned && np_tiles(tiling, tiling->rows) > p->chain;
+        tile = tiling->planned && bytes > tile ? bytes : tile;
+        width = tiling->n_step > width ? tiling->n_step : width;
+        partial = several_jobs && sums > partial ? sums : partial;
     }
     if (!p->any) {
         return;
@@ -20268,15 +20286,15 @@ static void np_take(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers)
         np_weight w;
         memset(&w, 0, sizeof w);
         w.weight = np_source(m, i, &stage);
-        w.names = ar_take(arena, (size_t)p->how[stage].n_parts * p->how[stage].k_parts,
-                          sizeof *w.names);
+        w.handles = ar_take(arena, (size_t)p->tiling[stage].n_tiles * p->tiling[stage].k_tiles,
+                            sizeof *w.handles);
         w.sums = ar_take(arena, w.weight->k, sizeof *w.sums);
         if (b->weights != NULL) {
             b->weights[i] = w;
         }
     }
     b->random = ar_take(arena, 4 * d, sizeof *b->random);
-    b->part = ar_take(arena, part, 1);
+    b->tile = ar_take(arena, tile, 1);
     before = arena->used;
     b->scratch = ar_take(arena, 0, 1);
     b->sum = ar_take(arena, workers * width, sizeof *b->sum);
@@ -20289,7 +20307,7 @@ static void np_take(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers)
         c->a[1] = ar_take(arena, conv > rows ? conv : rows, 1);
         c->scale[0] = ar_take(arena, p->chunk, sizeof(float));
         c->scale[1] = ar_take(arena, 2 * (size_t)p->chunk, sizeof(float));
-        c->kept = kept > 0 ? ar_take(arena, kept, sizeof *c->kept) : NULL;
+        c->partial = partial > 0 ? ar_take(arena, partial, sizeof *c->partial) : NULL;
     }
     b->scratch_bytes = arena->used - before;
 }
@@ -22736,7 +22754,7 @@ static int wi_windows(wi_run *r)
             wi_set_mark(r);
         }
         if (status == WNPU_OK) {
-            status = np_verdict(&r->bridge, &r->error);
+            status = np_check_required(&r->bridge, &r->error);
         }
         if (status == WNPU_OK) {
             status = wi_progress(r, wi_end_ms(r) < wi_clock(r, 0) ? wi_end_ms(r) : wi_clock(r, 0));
@@ -23088,7 +23106,7 @@ static int wi_resume(wi_run *r, const wnpu_audio *audio)
     wi_back_to_mark(r);
     memset(&r->store.rest, 0, sizeof r->store.rest);
     r->voice.rules = wi_voice_rules(&r->params);
-    r->bridge.fell = 0; /* an accelerator that is required gets another chance */
+    r->bridge.fell_back = 0; /* an accelerator that is required gets another chance */
     status = status == WNPU_OK ? wi_fill(r) : status; /* cancelled while it read, perhaps */
     r->stats.audio_in_ms += wi_lap(&since);
     if (status == WNPU_OK) {
@@ -23190,7 +23208,7 @@ static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
     }
     r->stats.audio_ms = wi_end_ms(r);
     return wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
-                           : np_verdict(&r->bridge, &r->error);
+                           : np_check_required(&r->bridge, &r->error);
 }
 
 /* ---- the choice among phrases ---- */
@@ -23319,7 +23337,7 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
     r->beams = c->max_beams;
     r->batch = c->batch;
     de_take(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
-    np_take(arena, &r->bridge, &r->engine, n_workers);
+    np_carve(arena, &r->bridge, &r->engine, n_workers);
     r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
     lr_trie_take(arena, &r->rules.trie, c->max_phrase_tokens);
     r->phrase_score = ar_take(arena, phrase_nodes, sizeof(float));
@@ -23989,7 +24007,7 @@ static int ap_check_accel(const wnpu_config *c, wnpu_error *error)
         return er_set(error, WNPU_E_UNSUPPORTED, "accelerators multiply integers; leave accel NULL "
                       "for WNPU_COMPUTE_FLOAT");
     }
-    return np_ask(c->accel, &info, error);
+    return np_query(c->accel, &info, error);
 }
 
 static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
@@ -24068,7 +24086,7 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
     s->run.engine.op = op_select(s->isa);
     s->run.engine.pool = &s->pool;
     s->run.engine.exact = c->compute == WNPU_COMPUTE_FLOAT;
-    if (c->accel != NULL && np_ask(c->accel, &s->run.bridge.info, NULL) == WNPU_OK) {
+    if (c->accel != NULL && np_query(c->accel, &s->run.bridge.info, NULL) == WNPU_OK) {
         s->run.bridge.accel = c->accel;
         s->run.bridge.required = c->require_accel != 0;
         np_make_plan(&s->run.bridge.plan, model, &s->run.bridge.info, s->isa, c->threads,
@@ -24117,7 +24135,7 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
                      (unsigned)info->struct_size);
         return 0;
     }
-    if (info == NULL && (c.accel == NULL || np_ask(c.accel, &asked, error) != WNPU_OK)) {
+    if (info == NULL && (c.accel == NULL || np_query(c.accel, &asked, error) != WNPU_OK)) {
         return 0; /* nothing without an accelerator */
     }
     np_make_plan(&plan, model, &asked, c.isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c.isa,
@@ -24711,7 +24729,7 @@ WNPU_API int wnpu_get_accel_stats(const wnpu_session *session, wnpu_accel_stats 
     if (session == NULL || stats == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    np_tell(&session->run.bridge, &ours);
+    np_get_stats(&session->run.bridge, &ours);
     return er_export(stats, &ours, sizeof ours);
 }
 

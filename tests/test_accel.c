@@ -509,7 +509,7 @@ static void unpacks(void)
                     w->packed[((n / 16 * (size_t)w->k4 + k / 4) * 16 + n % 16) * 4 + k % 4];
             }
         }
-        np_unpack(part, w, n0, w->n - n0, k0, w->k - k0);
+        np_unpack_tile(part, w, n0, w->n - n0, k0, w->k - k0);
         for (n = n0; n < w->n; n++) {
             T_CHECK(memcmp(part + (n - n0) * (w->k - k0), whole + n * w->k + k0, w->k - k0) == 0,
                     "weight %d, row %u", (int)i, n);

@@ -466,7 +466,7 @@ static void test_program(void)
     snprintf(options, sizeof options, "-q --npu %s/run-npu1-i8 --npu-all --require-npu",
              packs_path);
     T_CHECK(cli(environment, options, npu_path) == 7 &&
-            said("required, but the CPU had to help: the NPU ended a command in state 5"),
+            said("required, but part ran on the CPU: the NPU ended a command in state 5"),
             "a required NPU that fails");
     T_CHECK(cli("", options, npu_path) == 7 && said("^npu: "), "a required NPU that is not there");
     snprintf(options, sizeof options, "--npu %s/run-npu1-i8", packs_path);
