@@ -419,7 +419,7 @@ WNPU_API const char *wnpu_strerror(int code)
  *
  *  Owns      the layout of every block of memory the library holds.
  *  Assumes   the block, when there is one, is aligned to 64 bytes.
- *  Ensures   measuring (base NULL) and taking walk the same code, so the
+ *  Ensures   measuring (base NULL) and carving run through one code, so the
  *            measured size is exact; sizes that overflow are caught.
  *  Costs     at most 63 bytes of padding for each piece.
  * ====================================================================== */
@@ -487,8 +487,8 @@ static wnpu_allocator ar_allocator(const wnpu_allocator *given)
     return given != NULL ? *given : standard;
 }
 
-/* Weights are read whole for each token: large pages spare the walks of page tables, 5 to 10 % of
- * a decoder step. Returns whether they may be had. */
+/* Requests large pages. All weights are read for each token; with large pages there are fewer page
+ * table walks, 5 to 10 % of a decoder step. Returns 0 if the system has none. */
 static int ar_ask_large(void *memory, size_t size)
 {
 #ifdef MADV_HUGEPAGE
@@ -500,7 +500,8 @@ static int ar_ask_large(void *memory, size_t size)
 #endif
 }
 
-/* The same for memory of an allocator: only our own is asked for. */
+/* ar_ask_large() for memory of an allocator, if that is our own. Returns whether large pages may be
+ * had. */
 static int ar_large(const wnpu_allocator *allocator, void *memory, size_t size)
 {
     return allocator->alloc == ar_malloc && ar_ask_large(memory, size);
@@ -809,8 +810,8 @@ static void tp_run(tp_pool *pool, size_t count, tp_task task, void *context)
     tp_start(pool, count, NULL, task, context);
 }
 
-/* The same for all parts of a job, one after the other: saves the way from the worker that is the
- * last with a part to the caller, and back. */
+/* Runs all parts of a job, one after the other. The worker that finishes a part last begins the
+ * next one, which saves a round trip to the caller. */
 static void tp_run_parts(tp_pool *pool, tp_items items, tp_task task, void *context)
 {
     tp_start(pool, items(context, 0), items, task, context);
@@ -1115,11 +1116,11 @@ static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory
  *
  *  Owns      exp, log, erf and reductions.
  *  Assumes   round to nearest even, no contraction (section 1).
- *  Ensures   the same bits on every instruction set: all float work is
- *            written once over 16 lanes with the compilers' vector
- *            extension, which lowers to whatever width a function's
- *            target has. Reductions add lane i to lane i+8, then i+4,
- *            i+2, i+1.
+ *  Ensures   the same bits on every instruction set: float operators are
+ *            written once, with the compilers' vector extension, and
+ *            compiled for vectors of 4, 8 or 16 lanes. Reductions have 16
+ *            lanes whatever the width, and add lane i to lane i+8, then
+ *            i+4, i+2, i+1.
  *  Costs     exp about 14 operations, log about 16, GELU about 30.
  *
  *  Functions here are always inlined into callers that carry a target
@@ -3112,9 +3113,25 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
  *            Few rows cost one pass over the weights.
  *
  *  C[m,n] = sum over k of A[m,k] * B[n,k].  B is packed once, in one form
- *  for all instruction sets: panels of 16 columns n, in them groups of 4
- *  along k, [n16][k4][16][4], zero padded. One group is 64 bytes. A is
- *  brought into the form that a kernel likes block by block (pack_a).
+ *  for all instruction sets, [n16][k4][16][4], zero padded. A is packed
+ *  block by block, in the form of each kernel (pack_a).
+ *
+ *  Terms
+ *    row         of A and C, index m
+ *    column      of C, a row n of B: an output channel of a weight
+ *    group       4 values along k of a row, or of 16 columns: 64 bytes
+ *    panel       16 columns of B with all their groups
+ *    pitch       groups from a panel to the next
+ *    block       rows of A that are packed and multiplied together
+ *    tile        rows and panels whose sums stay in registers
+ *    stretch     groups that a tile goes through before the next tile
+ *    correction  -128 times the sum of a column, which makes products of
+ *                A + 128 those of A
+ *    outlier     a group of A with a value beyond 8 bits, as two digits
+ *    int4        weights in 4 bits: multiples of 16 from -112 to 112
+ *
+ *  The driver (gm_walk) cuts a product into tiles for every instruction
+ *  set; a gm_shape says how. An instruction set brings kernels of tiles.
  * ====================================================================== */
 typedef struct gm_weight {
     uint32_t n, k;       /* B is [n, k] */
@@ -3128,7 +3145,7 @@ typedef struct gm_weight {
 } gm_weight;
 
 /* Where A is not zero. GELU and softmax leave groups that are zero in all rows of a register tile,
- * a fifth to a third of them, which products need not look at. */
+ * a fifth to a third of them, which products can skip. */
 typedef struct gm_sparse {
     uint16_t *group; /* [tiles][k4] the others: bytes from the beginning of a stretch of a row */
     uint16_t *n;     /* [tiles][stretches] how many these are */
@@ -3333,7 +3350,7 @@ typedef void (*gm_micro)(const gm_block *t);
 /* A whole tile of rows times n groups of one panel, at `group` bytes from a. */
 typedef void (*gm_some)(const gm_block *t, const uint16_t *group, size_t n);
 
-/* How a kernel wants a product to be cut. */
+/* How the driver cuts a product for a kernel. */
 typedef struct gm_shape {
     gm_micro micro;
     gm_some some;        /* for whole tiles of a sparse A; NULL: there is none */
@@ -3505,9 +3522,9 @@ static void gm_survey16(gm_sparse *sparse, const void *packed_a, size_t rows, si
 typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
 /* Weights in 4 bits: with 8 added they are unsigned, and pmaddubsw multiplies them by the bytes of
- * A as they are. What that adds depends on the row alone and is taken off. Bytes stand as
- * [group][row][2 fours], for SSE4.1 each four times: AVX2 repeats what it loads. */
-#define GM_QUADS 512u    /* vectors of two fours, or of four times the same */
+ * A as they are. What that adds depends on the row alone and is subtracted. Bytes are stored
+ * as [group][row][2 fours], for SSE4.1 each four times: AVX2 repeats what it loads. */
+#define GM_QUADS 512u    /* vectors of two fours, or of one four repeated */
 #define GM_QUAD_ROWS 4u  /* rows of them at most */
 #define GM_QUAD_GROUPS 4 /* whose products fit 16 bits: 4 * 4 * 15 * 128 */
 
@@ -4087,7 +4104,7 @@ WNPU_INLINE gm_block gm_int4_block(const gm_product *m)
 #define GM_ROUNDS 8u /* 16 rows go through a kernel as 6, 6 and 4: 3, 3 and 2 of these */
 
 /* A share of what few rows read ahead: in the rounds from first to last of each GM_ROUNDS, next
- * bytes behind at, line after line, as the hardware's own reading ahead wants it. */
+ * bytes behind at, line after line, as hardware prefetchers expect. */
 typedef struct gm_share {
     const int8_t *at;
     size_t next;
@@ -4801,7 +4818,7 @@ GM_AVX512 static void gm_avx512_outliers(const gm_product *m, const uint16_t *gr
 }
 
 /* R rows times one group of P panels in 4 bits, which is two groups of bytes. sum [P][R], and from
- * `apart` on for the second of these. P lines are asked for, from `ahead` bytes behind b on. */
+ * `apart` on for the second of these. P lines are prefetched, from `ahead` bytes behind b on. */
 WNPU_INLINE GM_AVX512 void gm_avx512_int4_group(__m512i *sum, const char *a, const size_t *odd,
                                                 const int8_t *b, size_t panel, size_t ahead, int R,
                                                 int P, int apart)
@@ -4941,7 +4958,7 @@ static const gm_kernels gm_avx512_forward = {
 };
 
 #ifdef WNPU_AMX
-/* ---- AMX: AVX-512's forms of A and B are tiles as they stand ---- */
+/* ---- AMX: the packed forms of AVX-512 are tiles as they are ---- */
 
 /* A tile has up to 16 rows of 64 bytes. B's are 16 groups of a panel; tdpbusd adds the products of
  * rows of A and 64 values along k to rows of 16 sums. Tiles 0 and 1 are sums, 2 has rows of A, 3 a
@@ -4986,7 +5003,7 @@ GM_AMX static void gm_amx_open(size_t rows)
     _tile_loadconfig(&shape);
 }
 
-/* The host's threads leave without tiles, which spares the system from saving them. */
+/* Threads of the host leave without tile state, so that the system need not save it. */
 GM_AMX static void gm_amx_close(void)
 {
     _tile_release();
@@ -5387,7 +5404,7 @@ static size_t gm_i8mm_bytes(size_t rows, size_t k4)
     return (rows + 1) / 2 * gm_i8mm_stride(k4);
 }
 
-/* What stands behind the last values of a row is 0. */
+/* The padding behind the last values of a row is 0. */
 WNPU_INLINE void gm_i8mm_put(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4,
                              uint64_t flip)
 {
@@ -5605,7 +5622,7 @@ static size_t gm_groups(const gm_weight *w)
     return w->int4 ? w->k4 / 2 : w->k4;
 }
 
-/* One row's first byte; four of its bytes stand together in each group. */
+/* One row's first byte; four of its bytes are adjacent in each group. */
 static int8_t *gm_row(const gm_weight *w, uint32_t row)
 {
     return w->packed + (size_t)(row / 16) * gm_groups(w) * GM_GROUP + row % 16 * 4;
@@ -5800,7 +5817,7 @@ static size_t gm_find_outliers(uint16_t *group, const int8_t *high, size_t rows,
     return found;
 }
 
-/* How many of n groups are multiplied together from `first` on: kernels like multiples of 4. */
+/* How many of n groups are multiplied together from `first` on, rounded up to a multiple of 4. */
 static size_t gm_outliers_at(size_t n, size_t first)
 {
     size_t left = n - first;
@@ -5816,8 +5833,8 @@ static size_t gm_outlier_bytes(const gm_kernels *gm, size_t rows, size_t k4)
     return (k4 + GM_OUTLIERS - 1) / GM_OUTLIERS * gm->a_bytes(rows, GM_OUTLIERS);
 }
 
-/* The n groups of rows as kernels like them that find B's by themselves, [rows][1 + n]: -128 times
- * the sum of a row, and its groups. */
+/* The n groups of rows for gm_kernels.outliers(), [rows][1 + n]: -128 times the sum of a row, and
+ * its groups. */
 static void gm_list_outliers(int32_t *to, const int8_t *high, size_t rows, size_t k4,
                              const uint16_t *group, size_t n)
 {
@@ -5833,8 +5850,8 @@ static void gm_list_outliers(int32_t *to, const int8_t *high, size_t rows, size_
     }
 }
 
-/* The same for at most GM_FEW rows and all other kernels: GM_OUTLIERS groups at a time, missing
- * ones zero. */
+/* Packs n groups of high digits of at most GM_FEW rows: for gm_kernels.outliers(), or for tile(),
+ * GM_OUTLIERS groups at a time with zeros for missing ones. */
 static void gm_pack_outliers(const gm_kernels *gm, char *packed, const int8_t *high, size_t rows,
                              size_t k4, const uint16_t *group, size_t n)
 {
@@ -5929,7 +5946,7 @@ static int32_t gm_sum(const int8_t *values, size_t n)
 
 /* ---- weights of attention: 0..255 ---- */
 
-/* Rows of weights stand at w with a stride of gm_p_stride(). Kernels that multiply unsigned bytes
+/* Rows of weights begin at w with a stride of gm_p_stride(). Kernels that multiply unsigned bytes
  * take them there; those that widen pack them; for the rest p - 128 takes their place, and a row of
  * ones is added below, which yields the sums of the columns that 128 has to be multiplied with. So
  * there has to be room for another row. */
@@ -5985,8 +6002,10 @@ static void gm_tile_p(const gm_kernels *gm, const gm_product *product, gm_sparse
  *  Owns      layer norm, softmax, GELU, quantise, dequantise, the mel
  *            chain of section 6 and sums over logits.
  *  Assumes   lengths that are multiples of 16 unless said otherwise.
- *  Ensures   the same bits from every set of the table: each operator is
- *            written once and compiled for several targets.
+ *  Ensures   the same bits from every instruction set. Operators are
+ *            parts (section 1), compiled once per width of vectors from
+ *            about fifteen primitives. Functions that end in _base define
+ *            the results.
  *  Costs     about one nanosecond a value at most (softmax), on AVX2.
  * ====================================================================== */
 
@@ -6102,11 +6121,11 @@ static float op_quantise_fine_base(int8_t *high, int8_t *low, const float *x, si
     return op_quantise_fine_body(op_fine_base, high, low, x, n, op_square_body(x, n, 0.0f));
 }
 
-/* Columns of a product that are finished at a time. Rows are long, so each chunk goes to lines that
- * the hardware does not expect. */
+/* Columns of a product that are finished at a time. Rows are long, so hardware prefetchers do not
+ * foresee the lines of the next chunk. */
 #define OP_CHUNK 64u
 
-/* Asks for where the row's next chunk will go: a whole product lies between the two. */
+/* Prefetches where the row's next chunk will go: a whole product lies between the two. */
 WNPU_INLINE void op_expect_next(const float *out)
 {
     gm_prefetch2((const int8_t *)(const void *)out, OP_CHUNK * sizeof(float));
@@ -6127,13 +6146,13 @@ WNPU_INLINE void op_expect_next(const float *out)
 #define OP_MOST 32511
 #define OP_LEAST (-28672)
 
-/* What a row's softmax knows after the blocks so far (online softmax, Milakov and Gimelshein,
+/* State of a row's softmax after the blocks so far (online softmax, Milakov and Gimelshein,
  * 2018). */
 typedef struct op_online {
     float top;    /* largest exponent; -1e30 before the first block */
     float sum;    /* of 255 * 2^((exponent - top) / 256), without the values' scales */
     float peak;   /* largest exponent of the last block */
-    int32_t most; /* the same as it stands in the row of 16 bits */
+    int32_t most; /* peak as an element of the row of 16 bits */
     float keep;   /* what the output so far has to be multiplied with */
     float add;    /* and what the last block's has to be, before it is added */
 } op_online;
@@ -6178,7 +6197,7 @@ WNPU_INLINE gm_product op_keys_product(const op_keys *keys, size_t at, size_t n,
 }
 
 /* A row's exponents u of n keys, to the nearest, halves to even. Those from n to the next multiple
- * of 16 become the least there is; so does 2^31 or more, or what is no number, because x86 has it
+ * of 16 become the least there is; so do 2^31 and more, and NaN, because x86 has it
  * so. Returns the largest. The order in u is the instruction set's own. */
 typedef int (*op_narrow)(int16_t *u, const int32_t *acc, size_t n, float query_scale,
                          const float *key, const float *value_log2);
@@ -6272,7 +6291,7 @@ WNPU_INLINE void op_exponents_body(op_narrow narrow, op_online *row, int16_t *u,
 
 /* The inverses of a block's value scales for the weights, whole numbers up to 32767. Those of
  * over 1024 times the least count as that: their values are too small to matter, and the others
- * keep 5 bits at least. What stands for keys beyond the last is of no use: their weights are 0. */
+ * keep 5 bits at least. Values for keys beyond the last do not matter: their weights are 0. */
 typedef struct op_inverse {
     int16_t part[OP_KEYS];
     float unit, limit, scale;
@@ -6363,7 +6382,7 @@ WNPU_INLINE void op_online_next(op_online *row, size_t rows)
         float top = row->peak > row->top ? row->peak : row->top;
         float keep = mt_exp2_1((row->top - top) * (1.0f / OP_OCTAVE));
         float add = mt_exp2_1((row->peak - top) * (1.0f / OP_OCTAVE));
-        row->keep = row->top < top ? keep : 1.0f; /* exactly 1, and no branch to foretell */
+        row->keep = row->top < top ? keep : 1.0f; /* exactly 1, and branch-free */
         row->add = row->peak < top ? add : 1.0f;
         row->top = top;
     }
@@ -6403,11 +6422,11 @@ static void op_weights_base(op_online *row, uint8_t *p, size_t ldp, const int16_
     op_weights_body(op_inverse_base, op_weigh_base, row, p, ldp, u, rows, n, keys);
 }
 
-/* How far behind the keys of one row that are read more are asked for: fewer end before that. */
+/* Prefetch distance in bytes for n keys; 0 if there are fewer. */
 WNPU_INLINE size_t op_keys_ahead(size_t n) { return n > GM_NEAR / OP_HEAD ? GM_NEAR : 0; }
 
-/* What attention of one row is made of: its exponents of n keys; what the values' scales are to all
- * rows; and its weights times values, whose panels are pitch groups apart. */
+/* The steps of attention of one row: its exponents of n keys; the inverses of the values' scales,
+ * common to all rows; and its weights times values, whose panels are pitch groups apart. */
 typedef struct op_one_row {
     void (*exponents)(op_online *row, int16_t *u, const char *query, size_t n, float query_scale,
                       const op_keys *keys);
@@ -6456,7 +6475,7 @@ static float op_dot(const float *x, const float *y, size_t n)
     return mt_acc_sum(&sum);
 }
 
-#define OP_APART 4u /* columns of a matrix that may stand apart from its product in integers */
+#define OP_APART 4u /* columns of a matrix at most that are multiplied in float */
 
 /* What has to be added to such a product: one number, and n columns times what they meet. */
 typedef struct op_rest {
@@ -6475,8 +6494,7 @@ WNPU_INLINE float op_top(const mt_f4 *v)
     return mt_larger(mt_larger((*v)[0], (*v)[2]), mt_larger((*v)[1], (*v)[3]));
 }
 
-/* Largest of n values, in four chains that do not wait for each other; what is not a number does
- * not count. -infinity for none. */
+/* Largest of n values, in four independent chains; NaN does not count. -infinity for none. */
 static float op_largest_base(const float *x, size_t n)
 {
     mt_f4 a = (mt_f4){0} - INFINITY, b = a, c = a, d = a;
@@ -7560,7 +7578,7 @@ WNPU_TARGET static void OP(halves)(float *out, const unsigned char *in, size_t n
 }
 
 /* Indices from first to end - 1 of the values that are at least `least`, in rising order. Returns
- * how many there are, or capacity + 1 if they are more than that. No branch asks for each value:
+ * how many there are, or capacity + 1 if they are more than that. There is no branch per value:
  * where one is large, its neighbours often are. */
 WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const float *x, size_t first,
                                     size_t end, float least)
@@ -7811,9 +7829,9 @@ typedef struct op_kernels {
     int (*product)(op_online *row, int16_t *u, const void *queries, size_t rows, size_t n,
                    const float *query_scale, const op_keys *keys);
     /* For one or two rows, packed likewise, all that attention does with a block of n keys and
-     * values of a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows wait for
-     * memory, which is read all along; the second finds all in the nearest caches. Returns 0 like
-     * product. NULL: not faster here. */
+     * values of a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows are
+     * limited by memory bandwidth, so memory is read throughout; the second row finds all in the
+     * caches. Returns 0 like product. NULL: not faster here. */
     int (*attend)(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
                   size_t n, const float *query_scale, const op_keys *keys, const int8_t *values,
                   size_t pitch);
@@ -7887,7 +7905,7 @@ WNPU_INLINE size_t op_stretch(size_t n, size_t at)
     return n - at < OP_STRETCH ? n - at : OP_STRETCH;
 }
 
-/* gm_micro_256() for one row, which the compiler then knows: 2 % of a token. */
+/* gm_micro_256() specialised for one row: 2 % of a token. */
 WNPU_INLINE OP_256 void op_one_sums_256(const gm_block *t)
 {
     size_t p;
@@ -8049,7 +8067,7 @@ WNPU_INLINE OP_512 void op_product_row_512(op_s_512 *best, int16_t *u, const gm_
     *best = op_max_s_512(*best, op_max_s_512(a, b));
 }
 
-/* The same for a tile of 6 rows. */
+/* Exponents of 64 keys for a tile of 6 rows. */
 WNPU_INLINE GM_AVX512 void op_product_tile_512(op_s_512 *best, int16_t *u, const char *queries,
                                                const float *query_scale, const op_keys *keys,
                                                size_t at)
@@ -8123,7 +8141,7 @@ GM_AVX512 static int op_product_512(op_online *row, int16_t *u, const void *quer
     return op_product_end_512(best, row, u, queries, rows, i, n, query_scale, keys);
 }
 
-/* Sums of one query and so many panels of keys. The lines `ahead` bytes behind are asked for. */
+/* Sums of one query and so many panels of keys. The lines `ahead` bytes behind are prefetched. */
 WNPU_INLINE GM_AVX512 void op_one_scores_512(gm_avx512_row *s, const char *query,
                                              const int8_t *keys, const int32_t *correction,
                                              size_t panels, size_t ahead)
@@ -8165,7 +8183,7 @@ GM_AVX512 static void op_one_exponents_512(op_online *row, int16_t *u, const cha
 }
 
 /* Adds weights of so many groups of four keys, an even number, times values to sums, whose panels
- * are pitch bytes apart. Odd groups have sums of their own, as sums wait for themselves. */
+ * are pitch bytes apart. Odd groups have sums of their own, to hide the latency of additions. */
 WNPU_INLINE GM_AVX512 void op_one_values_512(__m512i *sum, const uint8_t *weights,
                                              const int8_t *values, size_t pitch, size_t groups)
 {

@@ -75,6 +75,22 @@ test_switches() {
     ! nm -u "$T/object.o" | grep -qE ' (fopen|pthread_create)$' || fail "switched off, yet there"
 }
 
+# The file includes itself: also under another name, from another folder, and when it is included.
+test_renamed() {
+    mkdir -p "$T/far/src"
+    cp whisper_npu.h whisper_npu.c "$T/far/src/"
+    mv "$T/far/src/whisper_npu.c" "$T/far/src/speech.c"
+    echo '#include "src/speech.c"' >"$T/far/all.c"
+    for c in $compilers; do
+        for file in far/src/speech.c "$T/far/src/speech.c" far/all.c; do
+            (cd "$T" && $c -std=c99 -fsyntax-only "$file") 2>"$T/log" ||
+                fail "$c $file: $(grep -m 3 -E 'error' "$T/log")"
+        done
+        $c -std=c99 -fsyntax-only -DWNPU_SELF='"speech.c"' "$T/far/src/speech.c" 2>"$T/log" ||
+            fail "$c with WNPU_SELF: $(grep -m 3 -E 'error' "$T/log")"
+    done
+}
+
 test_no_fast_math() {
     for c in $compilers; do
         if "$c" -std=c99 -ffast-math -c whisper_npu.c -o "$T/object.o" >"$T/log" 2>&1; then
@@ -346,7 +362,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     t_end
     exit
 fi
-for t in plain_c99 no_flags no_warnings npu switches no_fast_math header_is_cxx header_is_c99 \
+for t in plain_c99 no_flags no_warnings npu switches renamed no_fast_math header_is_cxx header_is_c99 \
     symbols calls registers lines functions contents minimal_is_short \
     make_remakes make_spaces make_elsewhere; do
     t_run test_$t
