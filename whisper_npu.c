@@ -20342,42 +20342,42 @@ static void np_wipe(np_bridge *b)
  *
  *  Owns      the detector: samples to features, features to a probability
  *            of speech every 20 ms, probabilities to spans of speech.
- *  Assumes   16 kHz mono samples, in order; spans are taken out after
+ *  Assumes   16 kHz mono samples, in order; the caller takes a span after
  *            each push.
- *  Ensures   constant memory for any length; the same spans however the
- *            samples are cut into pushes, and on every instruction set.
+ *  Ensures   constant memory for any length; the same spans for any
+ *            division of the samples into pushes and every instruction set.
  *  Costs     40 KiB; 4 to 7 ms for 30 s on one core.
  *
- *  Features are log powers of 24 mel-like bands, once as the shape of the
- *  spectrum and once above a floor that follows each band's minimum (after
+ *  Features are the log powers of 24 mel-like bands, relative to their mean
+ *  and relative to a noise floor that tracks each band's minimum (after
  *  R. Martin, "Noise power spectral density estimation based on optimal
- *  smoothing and minimum statistics", 2001); the level below the loudest
- *  of late; and the strength, place and movement of the pitch, from the
+ *  smoothing and minimum statistics", 2001); the level relative to the
+ *  recent maximum; and strength, lag and movement of the pitch, from the
  *  normalised cross-correlation of the low-passed signal (after D. Talkin,
  *  "A robust algorithm for pitch tracking", 1995). A small recurrent
- *  network (Cho et al., 2014) turns them into a probability; it looks
- *  200 ms ahead. Its weights are our own: tests/train_vad.py makes them.
- *  It hears everything twice, as it is and with what a narrow band lacks
- *  filled in, and the more probable of both counts.
+ *  network (GRU; Cho et al., 2014) turns them into a probability, with a
+ *  look-ahead of 200 ms. tests/train_vad.py trained its weights. The
+ *  network runs twice, on the spectrum as it is and with the bands filled
+ *  in that a band-limited channel lacks; the larger probability counts.
  * ====================================================================== */
 #define VA_STEP 320u             /* samples of one decision, 20 ms */
 #define VA_STEP_MS 20
-#define VA_BLOCK (2u * VA_STEP)  /* four mel frames: a multiple of every ML_BATCH */
-#define VA_REACH 224u            /* samples that features need around a block */
-#define VA_BUFFER (VA_BLOCK + 2u * VA_REACH)
+#define VA_BLOCK (2u * VA_STEP)  /* four mel frames: a multiple of every possible ML_BATCH */
+#define VA_CONTEXT 224u          /* context samples before and after a block */
+#define VA_BUFFER (VA_BLOCK + 2u * VA_CONTEXT)
 #define VA_BANDS 24u
 #define VA_LAG0 8u               /* pitch lags at 4 kHz: 500 Hz .. */
 #define VA_LAGS 56u              /* .. 63.5 Hz */
-#define VA_CORRELATE 120u        /* samples at 4 kHz that are compared, 30 ms */
-#define VA_VOICE (VA_CORRELATE + VA_LAG0 + VA_LAGS) /* samples at 4 kHz around a step's centre */
-#define VA_LOW (VA_VOICE + VA_STEP / 4u)            /* those of both steps of a block */
+#define VA_CORRELATION 120u      /* length of the correlation in samples at 4 kHz, 30 ms */
+#define VA_PITCH_SPAN (VA_CORRELATION + VA_LAG0 + VA_LAGS) /* samples at 4 kHz around a step */
+#define VA_LOW (VA_PITCH_SPAN + VA_STEP / 4u)       /* the same span for both steps of a block */
 #define VA_INPUTS (2u * VA_BANDS + 4u)
 #define VA_DENSE 16u             /* width of the first layer */
-#define VA_STATE 24u             /* and of the recurrent one */
-#define VA_MISSING 3.0f          /* bands so far (30 dB) below the loudest are not there */
+#define VA_STATE 24u             /* width of the recurrent layer */
+#define VA_ABSENT 3.0f           /* bands this far (30 dB) below the loudest are absent */
 #define VA_AHEAD 10u             /* steps that the network looks ahead */
-#define VA_HISTORY 2048u         /* steps that stay readable, 41 s .. */
-#define VA_LONG 16384u           /* .. or 328 s, where windows far ahead are cut */
+#define VA_HISTORY 2048u         /* steps of history, 41 s .. */
+#define VA_LONG_HISTORY 16384u   /* .. or 328 s, if windows are cut far ahead */
 
 typedef struct va_weights {      /* the last row of each is the bias */
     float dense[VA_INPUTS + 1][VA_DENSE];
@@ -20386,9 +20386,9 @@ typedef struct va_weights {      /* the last row of each is the bias */
     float out[VA_STATE + 1];
 } va_weights;
 
-/* In steps; wnpu_params says what they mean. */
+/* Rules for spans, in steps; defined at wnpu_params. */
 typedef struct va_rules {
-    float on, off;               /* probabilities that begin and continue a span */
+    float on, off;               /* probabilities needed to begin and to continue a span */
     uint64_t least, gap, pad;
 } va_rules;
 
@@ -20403,22 +20403,23 @@ typedef struct va_detector {
     ml_filters filters;          /* [VA_BANDS, ML_BINS] */
     float *filter_weight;
     va_weights *weights;
-    float *x;                    /* [VA_BUFFER] from VA_REACH before the next block */
-    float *power;                /* [4, VA_BANDS] of a block's frames */
-    float *low;                  /* [VA_LOW] the block at 4 kHz, from VA_VOICE / 2 before the centre
-                                    of its first step */
+    float *x;                    /* [VA_BUFFER] samples from VA_CONTEXT before the next block on */
+    float *power;                /* [4, VA_BANDS] powers of a block's frames */
+    float *low;                  /* [VA_LOW] the block at 4 kHz, from VA_PITCH_SPAN / 2 before
+                                    the centre of its first step on */
     unsigned char *history;      /* [kept] probability * 255 of step i at i % kept */
-    size_t kept;                 /* VA_HISTORY or VA_LONG */
+    size_t kept;                 /* VA_HISTORY or VA_LONG_HISTORY */
     size_t have;                 /* samples in x */
     uint64_t heard;              /* samples pushed */
     uint64_t seen;               /* steps that the network has seen */
     uint64_t step;               /* steps decided */
-    float floor[VA_BANDS], top, voiced, lag; /* what features remember, */
-    float loud[VA_BANDS];        /* and the loudest of each band, falling by 1 dB a second */
-    float state[2][VA_STATE];    /* after the spectrum as it is; after that with all bands */
+    float floor[VA_BANDS], top, voiced, lag; /* state of the features: noise floors, recent maximum
+                                    level, strength and log lag of the last pitch */
+    float loud[VA_BANDS];        /* recent maximum of each band, falling by 1 dB per second */
+    float state[2][VA_STATE];    /* of the network: [0] spectrum as it is, [1] bands filled in */
     va_rules rules;
-    int open, full;              /* a span has begun; span has not been taken out yet */
-    uint64_t first, end, count;  /* of the open span: unpadded, and its steps of speech */
+    int open, complete;          /* a span has begun; `span` is complete and not yet taken */
+    uint64_t first, end, count;  /* open span without padding; its number of speech steps */
     va_span span;
 } va_detector;
 
@@ -20604,7 +20605,7 @@ static const int8_t va_table[3897] = {
 };
 /* va-table-end */
 
-/* Edges of the bands in FFT bins of 40 Hz: band b rises from edge b to b + 1 and falls to b + 2.
+/* Edges of the bands in FFT bins of 40 Hz: band b is a triangle from edge b over b + 1 to b + 2.
  * Evenly spaced in mel, but at least two bins apart. */
 static const unsigned char va_edges[VA_BANDS + 2] = {
     1, 3, 5, 7, 9, 11, 13, 15, 18, 21, 24, 28, 32, 37, 43, 49, 56, 64, 73, 84, 96, 110, 127, 147,
@@ -20626,7 +20627,7 @@ static void va_make_filters(va_detector *v)
     ml_init(&v->filters, v->filter_weight, VA_BANDS);
 }
 
-/* Each part of the table is its weights times a scale, then the biases times another. */
+/* The table has four arrays: int8 weights times a scale, then int8 biases times another scale. */
 static void va_unpack(va_weights *w)
 {
     float *part[4];
@@ -20650,19 +20651,20 @@ static void va_unpack(va_weights *w)
     }
 }
 
-/* To 4 kHz through three running means of 8 samples, which pass up to 700 Hz or so. */
-static void va_lower(va_detector *v)
+/* Decimates to 4 kHz through three cascaded moving averages of 8 samples (pass band to about
+ * 700 Hz). */
+static void va_decimate(va_detector *v)
 {
-    static const float taps[24] = { /* and two zeros */
+    static const float taps[24] = { /* zero-padded from 22 */
         1, 3, 6, 10, 15, 21, 28, 36, 42, 46, 48, 48, 46, 42, 36, 28, 21, 15, 10, 6, 3, 1
     };
-    const float *x = v->x + VA_REACH + VA_STEP / 2u - VA_VOICE / 2u * 4u - 11u;
-    float every[4][VA_LOW + 6]; /* fourth sample, from the first four on: neighbours are in a row */
+    const float *x = v->x + VA_CONTEXT + VA_STEP / 2u - VA_PITCH_SPAN / 2u * 4u - 11u;
+    float phase[4][VA_LOW + 6]; /* polyphase: [k] is every fourth sample from k on */
     size_t j, i, k;
     for (j = 0; j < VA_LOW + 5; j++) {
         MT_UNROLL
         for (k = 0; k < 4; k++) {
-            every[k][j] = x[4 * j + k];
+            phase[k][j] = x[4 * j + k];
         }
     }
     for (j = 0; j < VA_LOW; j += 8) {
@@ -20670,7 +20672,7 @@ static void va_lower(va_detector *v)
         for (i = 0; i < 6; i++) {
             MT_UNROLL
             for (k = 0; k < 4; k++) {
-                const float *at = every[k] + j + i;
+                const float *at = phase[k] + j + i;
                 a += *(const mt_f4u *)(const void *)at * taps[4 * i + k];
                 b += *(const mt_f4u *)(const void *)(at + 4) * taps[4 * i + k];
             }
@@ -20680,23 +20682,23 @@ static void va_lower(va_detector *v)
     }
 }
 
-/* Normalised cross-correlation of y with itself, VA_LAG0 and more samples later. */
+/* Normalised cross-correlation of y with itself, delayed by VA_LAG0 samples and more. */
 static void va_correlate(const float *y, float *correlation /* [VA_LAGS] */)
 {
-    float x[VA_VOICE], before[VA_VOICE + 1], mean = 0.0f;
+    float x[VA_PITCH_SPAN], before[VA_PITCH_SPAN + 1], mean = 0.0f;
     size_t i, lag, k;
-    for (i = 0; i < VA_VOICE; i++) {
+    for (i = 0; i < VA_PITCH_SPAN; i++) {
         mean += y[i];
     }
-    mean *= 1.0f / (float)VA_VOICE;
-    before[0] = 0.0f; /* energy before each sample */
-    for (i = 0; i < VA_VOICE; i++) {
+    mean *= 1.0f / (float)VA_PITCH_SPAN;
+    before[0] = 0.0f; /* before[i]: energy of the samples before i */
+    for (i = 0; i < VA_PITCH_SPAN; i++) {
         x[i] = y[i] - mean;
         before[i + 1] = before[i] + x[i] * x[i];
     }
     for (lag = 0; lag < VA_LAGS; lag += VA_LAGS / 2u) {
         mt_f4 sum[VA_LAGS / 8u] = {{0.0f}};
-        for (i = 0; i < VA_CORRELATE; i++) {
+        for (i = 0; i < VA_CORRELATION; i++) {
             const float *later = x + VA_LAG0 + lag + i;
             MT_UNROLL
             for (k = 0; k < VA_LAGS / 8u; k++) {
@@ -20707,20 +20709,21 @@ static void va_correlate(const float *y, float *correlation /* [VA_LAGS] */)
     }
     for (lag = 0; lag < VA_LAGS; lag++) {
         size_t at = VA_LAG0 + lag;
-        float energy = before[at + VA_CORRELATE] - before[at];
-        /* The constant lies at -120 dB: silence has no pitch. */
-        correlation[lag] /= sqrtf(before[VA_CORRELATE] * (energy > 0.0f ? energy : 0.0f) + 1e-16f);
+        float energy = before[at + VA_CORRELATION] - before[at];
+        /* The constant is at -120 dB, so that silence has no pitch. */
+        energy = energy > 0.0f ? energy : 0.0f;
+        correlation[lag] /= sqrtf(before[VA_CORRELATION] * energy + 1e-16f);
     }
 }
 
-/* Strength, place and movement of the pitch. */
+/* Pitch features: strength, log lag and movement. */
 static void va_pitch(va_detector *v, const float *y, float *out /* [3] */)
 {
     float correlation[VA_LAGS], best = -1.0f, voiced, lag, moved;
     size_t i, at = 0;
     va_correlate(y, correlation);
     for (i = 0; i < VA_LAGS; i++) {
-        float value = correlation[i] * (1.0f - 0.0015f * (float)i); /* no octaves below */
+        float value = correlation[i] * (1.0f - 0.0015f * (float)i); /* not a multiple of the lag */
         if (value > best) {
             best = value;
             at = i;
@@ -20736,7 +20739,7 @@ static void va_pitch(va_detector *v, const float *y, float *out /* [3] */)
     v->lag = lag;
 }
 
-/* Step 0 or 1 of the block; v->power and v->low are filled. */
+/* Features of step 0 or 1 of the block; v->power and v->low are filled. */
 static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
 {
     const float *p = v->power + 2 * step * VA_BANDS;
@@ -20765,13 +20768,13 @@ static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
     }
     for (b = 0; b < VA_BANDS; b++) {
         float above = x[b] - v->floor[b];
-        /* Down at once, up by 2 dB a second: between syllables every band shows its floor. */
+        /* Falls fast, rises by 2 dB per second: every band shows its floor between syllables. */
         v->floor[b] += above < 0.0f ? 0.25f * above : above < 0.004f ? above : 0.004f;
         v->loud[b] = x[b] > v->loud[b] ? x[b] : v->loud[b] - 0.002f;
         f[b] = 0.5f * (x[b] - mean);
         f[VA_BANDS + b] = 0.5f * (above < -1.0f ? -1.0f : above < 4.0f ? above : 4.0f);
     }
-    /* The loudest of late, falling by 1 dB a second, and never below white noise at -90 dB. */
+    /* Recent maximum, falling by 1 dB per second, at least the level of white noise at -90 dB. */
     v->top = level > v->top ? v->top + 0.3f * (level - v->top) : v->top - 0.002f;
     v->top = v->top > -4.5f ? v->top : -4.5f;
     level -= v->top;
@@ -20779,20 +20782,20 @@ static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
     va_pitch(v, v->low + step * (VA_STEP / 4u), f + 2 * VA_BANDS + 1);
 }
 
-/* A line, a radio or a codec passes a part of the spectrum, and a network that knows whole ones
- * may hear no voice in it: steep edges at 350 and 2800 Hz hid all speech. In these features bands
- * of which nothing has come of late take after the nearest of the others. */
-static void va_fill(const va_detector *v, float *f /* [VA_INPUTS] */)
+/* Fills in the bands that a band-limited channel (telephone, radio, codec) lacks. The network was
+ * trained on full spectra and may miss speech otherwise: steep edges at 350 and 2800 Hz hid all of
+ * it. Bands without recent energy get the features of the nearest band that has some. */
+static void va_fill_bands(const va_detector *v, float *f /* [VA_INPUTS] */)
 {
     float least = v->loud[0], mean = 0.0f, whole[2 * VA_BANDS];
     size_t b, i, near;
     for (b = 1; b < VA_BANDS; b++) {
         least = v->loud[b] > least ? v->loud[b] : least;
     }
-    least -= VA_MISSING;
+    least -= VA_ABSENT;
     for (b = 0; b < VA_BANDS; b++) {
         near = b;
-        for (i = 1; v->loud[near] < least; i++) { /* ends: one is the loudest */
+        for (i = 1; v->loud[near] < least; i++) { /* terminates: the loudest band is present */
             near = b + i < VA_BANDS && v->loud[b + i] >= least ? b + i : b >= i ? b - i : near;
         }
         whole[b] = f[near];
@@ -20806,8 +20809,8 @@ static void va_fill(const va_detector *v, float *f /* [VA_INPUTS] */)
     }
 }
 
-/* The first 4 C of out[n] = in[m] * w[m][n] + the bias in row m. Vectors of four stay in registers
- * on every processor, which those of MT_LANES do not. */
+/* The first 4 C columns of out[n] = in[m] * w[m][n] + the bias in row m. Vectors of four fit into
+ * registers on every processor, those of MT_LANES do not. */
 WNPU_INLINE void va_columns(float *out, const float *in, const float *w, size_t m, size_t n, int C)
 {
     mt_f4 sum[6];
@@ -20829,7 +20832,7 @@ WNPU_INLINE void va_columns(float *out, const float *in, const float *w, size_t 
     }
 }
 
-/* All of them; n is VA_DENSE or 3 VA_STATE. */
+/* out[n] = in[m] * w[m][n] + bias; n is VA_DENSE or 3 VA_STATE. */
 static void va_multiply(float *out, const float *in, const float *w, size_t m, size_t n)
 {
     size_t j;
@@ -20849,7 +20852,7 @@ static void va_sigmoid(mt_vec *x)
     x->v = 1.0f / (1.0f + x->v);
 }
 
-/* One step of the network: the probability of speech VA_AHEAD steps ago. */
+/* One step of the network: returns the probability of speech VA_AHEAD steps earlier. */
 static float va_network(const va_weights *w, float *state /* [VA_STATE] */, const float *f)
 {
     float dense[VA_DENSE], in[3 * VA_STATE], back[3 * VA_STATE], sum = w->out[VA_STATE];
@@ -20885,23 +20888,23 @@ static float va_network(const va_weights *w, float *state /* [VA_STATE] */, cons
     return 1.0f / (1.0f + mt_exp1(-sum));
 }
 
-static void va_close(va_detector *v)
+static void va_end_span(va_detector *v)
 {
     v->open = 0;
     if (v->count >= v->rules.least) {
         v->span.first = v->first > v->rules.pad ? v->first - v->rules.pad : 0;
         v->span.end = v->end + v->rules.pad;
-        v->full = 1;
+        v->complete = 1;
     }
 }
 
-/* At most one span ends in a block, because a gap is longer than that. */
-static int va_take_span(va_detector *v, va_span *span)
+/* Takes the completed span, if any. A block completes at most one, as gaps are longer than it. */
+static int va_pop_span(va_detector *v, va_span *span)
 {
-    int full = v->full;
+    int complete = v->complete;
     *span = v->span;
-    v->full = 0;
-    return full;
+    v->complete = 0;
+    return complete;
 }
 
 static void va_decide(va_detector *v, float p)
@@ -20918,32 +20921,33 @@ static void va_decide(va_detector *v, float p)
     }
     v->step++;
     if (v->open && v->step - v->end >= v->rules.gap) {
-        va_close(v);
+        va_end_span(v);
     }
 }
 
-/* The spectra of the block in v->x, and the block at 4 kHz. */
-static void va_look(va_detector *v)
+/* Spectra of the block in v->x, and the block at 4 kHz. */
+static void va_analyse(va_detector *v)
 {
     size_t t;
     for (t = 0; t < 4; t += ML_BATCH) {
-        v->op->mel_powers(v->fft, &v->filters, v->x + VA_REACH - ML_MARGIN + t * ML_HOP,
+        v->op->mel_powers(v->fft, &v->filters, v->x + VA_CONTEXT - ML_MARGIN + t * ML_HOP,
                           v->power + t * VA_BANDS, VA_BANDS, v->scratch);
     }
-    va_lower(v);
+    va_decimate(v);
 }
 
-/* Voices are heard in the spectrum as it is or in the one with all bands: behind a radio's edges
- * some are loud in one and some in the other, and what is not heard is lost. */
+/* Processes a block. The larger of both probabilities counts: of voices behind a narrow channel
+ * some are detected in the original spectrum only and some in the filled one only, and missed
+ * speech is lost. */
 static void va_block(va_detector *v)
 {
     float f[VA_INPUTS], p, q;
     size_t step;
-    va_look(v);
+    va_analyse(v);
     for (step = 0; step < 2; step++) {
         va_features(v, step, f);
         p = va_network(v->weights, v->state[0], f);
-        va_fill(v, f);
+        va_fill_bands(v, f);
         q = va_network(v->weights, v->state[1], f);
         if (v->seen++ >= VA_AHEAD) {
             va_decide(v, p > q ? p : q);
@@ -20953,8 +20957,8 @@ static void va_block(va_detector *v)
     memmove(v->x, v->x + VA_BLOCK, v->have * sizeof(float));
 }
 
-/* Takes samples up to where a span ends, at most n; returns how many. *found tells whether *span
- * was set. */
+/* Consumes up to n samples, stopping where a span is complete; returns how many. *found: *span was
+ * set. */
 static size_t va_push(va_detector *v, const float *samples, size_t n, va_span *span, int *found)
 {
     size_t done = 0;
@@ -20967,13 +20971,13 @@ static size_t va_push(va_detector *v, const float *samples, size_t n, va_span *s
         if (v->have >= VA_BUFFER) {
             va_block(v);
         }
-        *found = va_take_span(v, span);
+        *found = va_pop_span(v, span);
     }
     v->heard += done;
     return done;
 }
 
-/* After the last sample: decides what is left. To be called until it returns 0. */
+/* After the last sample: decides the remaining steps. Call until it returns 0. */
 static int va_finish(va_detector *v, va_span *span)
 {
     static const float silence[VA_BLOCK];
@@ -20984,8 +20988,8 @@ static int va_finish(va_detector *v, va_span *span)
     }
     v->heard = heard;
     if (!found && v->open) {
-        va_close(v);
-        found = va_take_span(v, span);
+        va_end_span(v);
+        found = va_pop_span(v, span);
     }
     if (found && span->end > steps) {
         span->end = steps;
@@ -20993,15 +20997,15 @@ static int va_finish(va_detector *v, va_span *span)
     return found && span->first < span->end;
 }
 
-/* The step before which no span can begin any more, other than those taken out. */
-static uint64_t va_known(const va_detector *v)
+/* The step before which no further span can begin, except those already taken. */
+static uint64_t va_settled(const va_detector *v)
 {
     uint64_t step = v->open ? v->first : v->step;
     return step > v->rules.pad ? step - v->rules.pad : 0;
 }
 
-/* Steps of speech in first..end-1, which must be among the last v->kept decided. */
-static uint64_t va_count(const va_detector *v, uint64_t first, uint64_t end)
+/* Steps of speech in first..end-1, which must be among the last v->kept decided steps. */
+static uint64_t va_speech_steps(const va_detector *v, uint64_t first, uint64_t end)
 {
     unsigned char least = (unsigned char)(v->rules.off * 255.0f);
     uint64_t n = 0;
@@ -21011,27 +21015,27 @@ static uint64_t va_count(const va_detector *v, uint64_t first, uint64_t end)
     return n;
 }
 
-/* For a new recording. */
+/* Resets the detector for a new recording. */
 static void va_begin(va_detector *v, const va_rules *rules)
 {
     v->rules = *rules;
-    memset(v->x, 0, VA_REACH * sizeof(float));
+    memset(v->x, 0, VA_CONTEXT * sizeof(float));
     memset(v->history, 0, v->kept);
     memset(v->state, 0, sizeof v->state);
-    v->have = VA_REACH;
+    v->have = VA_CONTEXT;
     v->heard = v->seen = v->step = 0;
     v->voiced = v->lag = 0.0f;
-    v->open = v->full = 0;
+    v->open = v->complete = 0;
 }
 
-/* What a detector knows between two pushes, besides v->x[have] and v->history. */
+/* The detector's state between two pushes, without v->x[have] and v->history. */
 typedef struct va_image {
     uint64_t have, heard, seen, first, end, count;
     float floor[VA_BANDS], loud[VA_BANDS], state[2 * VA_STATE], top, voiced, lag;
     int32_t open;
 } va_image;
 
-static void va_tell(const va_detector *v, va_image *i)
+static void va_get_image(const va_detector *v, va_image *i)
 {
     memset(i, 0, sizeof *i);
     i->have = v->have;
@@ -21041,7 +21045,7 @@ static void va_tell(const va_detector *v, va_image *i)
     memcpy(i->state, v->state, sizeof i->state);
     i->voiced = v->voiced;
     i->lag = v->lag;
-    if (v->seen > 0) { /* before the first step these hold what the recording before left */
+    if (v->seen > 0) { /* before the first step these are stale */
         memcpy(i->floor, v->floor, sizeof i->floor);
         memcpy(i->loud, v->loud, sizeof i->loud);
         i->top = v->top;
@@ -21066,12 +21070,12 @@ static int va_are_within(const float *x, size_t n, float limit)
     return i == n;
 }
 
-/* Whether a detector that has heard so many samples may know that. Beyond them there is what
- * va_finish() pushed. */
-static int va_is_image(const va_image *i, uint64_t heard)
+/* Checks an image from untrusted input: whether it can be the state after `heard` samples. More may
+ * have been processed, because va_finish() pushes silence. */
+static int va_is_valid_image(const va_image *i, uint64_t heard)
 {
-    uint64_t step = va_decided(i->seen), pushed = i->have + i->seen * VA_STEP - VA_REACH;
-    return i->heard == heard && i->have >= VA_REACH && i->have < VA_BUFFER && i->seen % 2 == 0 &&
+    uint64_t step = va_decided(i->seen), pushed = i->have + i->seen * VA_STEP - VA_CONTEXT;
+    return i->heard == heard && i->have >= VA_CONTEXT && i->have < VA_BUFFER && i->seen % 2 == 0 &&
            i->seen <= heard / VA_STEP + 4 * VA_AHEAD && pushed >= heard &&
            pushed <= heard + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
            va_are_within(i->loud, VA_BANDS, 100.0f) &&
@@ -21082,7 +21086,7 @@ static int va_is_image(const va_image *i, uint64_t heard)
                     : i->first == 0 && i->end == 0 && i->count == 0);
 }
 
-/* Instead of va_begin(); v->x and v->history follow. v->rules have to be set before a push. */
+/* Used instead of va_begin(); v->x and v->history follow. Set v->rules before the next push. */
 static void va_restore(va_detector *v, const va_image *i)
 {
     v->have = (size_t)i->have;
@@ -21096,7 +21100,7 @@ static void va_restore(va_detector *v, const va_image *i)
     v->voiced = i->voiced;
     v->lag = i->lag;
     v->open = i->open;
-    v->full = 0;
+    v->complete = 0;
     v->first = i->first;
     v->end = i->end;
     v->count = i->count;
@@ -21114,7 +21118,7 @@ static void va_wipe(va_detector *v)
     ar_wipe(v->scratch, sizeof *v->scratch);
 }
 
-static void va_take(ar_arena *arena, va_detector *v, size_t kept)
+static void va_carve(ar_arena *arena, va_detector *v, size_t kept)
 {
     v->filter_weight = ar_take(arena, (size_t)VA_BANDS * ML_BINS, sizeof(float));
     v->filters.first = ar_take(arena, VA_BANDS, sizeof(uint16_t));
@@ -21128,7 +21132,7 @@ static void va_take(ar_arena *arena, va_detector *v, size_t kept)
     v->kept = kept;
 }
 
-/* Tables; called once after the memory is there. */
+/* Computes the tables; called once when the memory exists. */
 static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *fft)
 {
     v->op = op;
@@ -21353,7 +21357,7 @@ static int wi_speech(const wi_run *r, size_t index, wnpu_speech_span *span)
 /* All before this instant is either in a span or no speech. */
 static int64_t wi_known_ms(const wi_run *r)
 {
-    return r->heard_all ? INT64_MAX : (int64_t)va_known(&r->voice) * VA_STEP_MS;
+    return r->heard_all ? INT64_MAX : (int64_t)va_settled(&r->voice) * VA_STEP_MS;
 }
 
 /* The first instant from ms on where there is speech, or may be. */
@@ -21407,7 +21411,7 @@ static uint64_t wi_voiced_in(const wi_run *r, int64_t t0_ms, int64_t t1_ms, uint
 {
     uint64_t a = t0_ms > 0 ? (uint64_t)t0_ms / VA_STEP_MS : 0;
     uint64_t b = t1_ms > 0 ? (uint64_t)t1_ms / VA_STEP_MS : 0;
-    return va_count(&r->voice, a > first ? a : first, b < end ? b : end);
+    return va_speech_steps(&r->voice, a > first ? a : first, b < end ? b : end);
 }
 
 /* Milliseconds of speech in t0_ms..t1_ms, without the padding of spans. */
@@ -22065,7 +22069,8 @@ static size_t wi_number(const wi_run *r)
 /* Voice in the window that begins at step `base`, between two encoder positions. */
 static int64_t wi_voice_between(const wi_run *r, uint64_t base, uint32_t from, uint32_t to)
 {
-    return r->params.vad ? (int64_t)va_count(&r->voice, base + from, base + to) * VA_STEP_MS : -1;
+    return r->params.vad
+               ? (int64_t)va_speech_steps(&r->voice, base + from, base + to) * VA_STEP_MS : -1;
 }
 
 /* What the aligner followed of tokens begin..end-1, which are part k of n. */
@@ -22515,7 +22520,7 @@ static uint64_t wi_cut(const wi_run *r, uint64_t first, uint64_t end)
 {
     uint64_t at = end, most = 0, since, i;
     for (i = since = first; i < end; i++) {
-        if (va_count(&r->voice, i, i + 1) > 0) {
+        if (va_speech_steps(&r->voice, i, i + 1) > 0) {
             since = i + 1;
         } else if (i + 1 - since >= most || i + 1 - since >= WI_PAUSE_MS / VA_STEP_MS) {
             most = i + 1 - since;
@@ -22609,7 +22614,7 @@ static int32_t wi_least_end(const wi_run *r)
     uint64_t base = (uint64_t)wi_clock(r, 0) / VA_STEP_MS, at = base + r->content / 2, said = 0;
     while (at > base && said < WI_LEFT_MS / VA_STEP_MS) {
         at--;
-        said += va_count(&r->voice, at, at + 1);
+        said += va_speech_steps(&r->voice, at, at + 1);
     }
     return wi_cuts_windows(r) ? t0 + (int32_t)(at - base) : t0;
 }
@@ -23376,7 +23381,7 @@ static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_con
     r->compress = ar_take(arena, 1, sizeof(zl_work));
     r->text = ar_take(arena, 2 * ZL_MAX, 1);
     r->heard = ar_take(arena, WI_LANGUAGES, sizeof(float));
-    va_take(arena, &r->voice, c->batch > 0 ? VA_LONG : VA_HISTORY);
+    va_carve(arena, &r->voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
 }
 
 /* Once the memory is there. */
@@ -23619,7 +23624,7 @@ static void sn_tell(const wi_run *r, sn_state *s)
         s->language_probability = r->mark.heard[s->language] / r->mark.heard_weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
-    va_tell(&r->voice, &s->voice);
+    va_get_image(&r->voice, &s->voice);
     s->mark = r->mark;
 }
 
@@ -23815,7 +23820,7 @@ static int sn_are_times(const wi_run *r, const sn_state *s, const rs_ends *ends)
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
            ends->speech_ms <= end && ends->text_ms <= end && s->past <= s->speech.count &&
            sn_is_piece(r, s) && sn_are_stats(&s->mark.stats) && s->mark.stats.speech_ms <= end &&
-           va_is_image(&s->voice, s->voice.heard > 0 ? samples : 0);
+           va_is_valid_image(&s->voice, s->voice.heard > 0 ? samples : 0);
 }
 
 static int sn_is_list(const sn_list *in, size_t elem, size_t size, rs_list *l)

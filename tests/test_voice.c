@@ -17,12 +17,12 @@ static void rig_open(rig *d, const op_kernels *op)
 {
     ar_arena arena;
     memset(&arena, 0, sizeof arena);
-    va_take(&arena, &d->v, VA_HISTORY);
+    va_carve(&arena, &d->v, VA_HISTORY);
     arena.size = arena.used;
     d->memory = arena.base = aligned_alloc(64, arena.size);
     memset(arena.base, 0xa5, arena.size);
     arena.used = 0;
-    va_take(&arena, &d->v, VA_HISTORY);
+    va_carve(&arena, &d->v, VA_HISTORY);
     T_CHECK(arena.used == arena.size, "measured %lu, took %lu", (unsigned long)arena.size,
             (unsigned long)arena.used);
     ft_init(&d->fft);
@@ -134,11 +134,11 @@ static void shapes_of_spectra(void)
             double p[VA_BANDS], want[2 * VA_BANDS], whole[2 * VA_BANDS];
             int b;
             if (step % 2 == 0) {
-                long i, first = step * 320 - (long)VA_REACH;
+                long i, first = step * 320 - (long)VA_CONTEXT;
                 for (i = 0; i < (long)VA_BUFFER; i++) {
                     d.v.x[i] = first + i >= 0 && first + i < n ? x[first + i] : 0;
                 }
-                va_look(&d.v);
+                va_analyse(&d.v);
             }
             va_features(&d.v, (size_t)step % 2, f);
             d.v.seen++;
@@ -149,7 +149,7 @@ static void shapes_of_spectra(void)
             for (b = 0; b < 2 * (int)VA_BANDS; b++) {
                 worst = fmax(worst, fabs(f[b] - want[b]));
             }
-            va_fill(&d.v, f);
+            va_fill_bands(&d.v, f);
             for (b = 0; b < 2 * (int)VA_BANDS; b++) {
                 worst = fmax(worst, fabs(f[b] - whole[b]));
             }
@@ -177,7 +177,7 @@ static void pitches(void)
             x[i] = (int)i % periods[k] < 8 ? 0.3f : 0.0f;
         }
         memcpy(d.v.x, x, sizeof x);
-        va_look(&d.v);
+        va_analyse(&d.v);
         va_features(&d.v, 0, f);
         lag = 22 * exp((double)(f[2 * VA_BANDS + 2] / f[2 * VA_BANDS + 1]));
         T_CHECK(f[2 * VA_BANDS + 1] > 0.95f, "period %d: %g", periods[k],
@@ -187,11 +187,11 @@ static void pitches(void)
     for (i = 0; i < VA_BUFFER; i++) {
         d.v.x[i] = (float)(voice_chance() - 0.5);
     }
-    va_look(&d.v);
+    va_analyse(&d.v);
     va_features(&d.v, 0, f);
     T_CHECK(f[2 * VA_BANDS + 1] < 0.6f, "noise: %g", (double)f[2 * VA_BANDS + 1]);
     memset(d.v.x, 0, sizeof x);
-    va_look(&d.v);
+    va_analyse(&d.v);
     va_features(&d.v, 0, f);
     T_CHECK(f[2 * VA_BANDS + 1] == 0.0f, "silence: %g", (double)f[2 * VA_BANDS + 1]);
     free(d.memory);
@@ -262,7 +262,7 @@ static void spans_of(const va_rules *rules, const char *steps, char *out)
     for (; *steps != '\0'; steps++) {
         va_decide(&d.v, *steps == '#' ? 0.9f : *steps == '+' ? 0.4f : 0.1f);
         d.v.heard += VA_STEP;
-        if (va_take_span(&d.v, &span)) {
+        if (va_pop_span(&d.v, &span)) {
             out += sprintf(out, "%d-%d ", (int)span.first, (int)span.end);
         }
     }

@@ -17,14 +17,14 @@ static int detector_open(detector *d)
 {
     ar_arena arena;
     memset(&arena, 0, sizeof arena);
-    va_take(&arena, &d->v, VA_HISTORY);
+    va_carve(&arena, &d->v, VA_HISTORY);
     arena.size = arena.used;
     if (posix_memalign(&d->memory, AR_ALIGN, arena.size) != 0) {
         return -1;
     }
     arena.base = d->memory;
     arena.used = 0;
-    va_take(&arena, &d->v, VA_HISTORY);
+    va_carve(&arena, &d->v, VA_HISTORY);
     ft_init(&d->fft);
     va_prepare(&d->v, op_select(cp_best()), &d->fft);
     return 0;
@@ -35,7 +35,7 @@ static void features_of(va_detector *v, uint64_t most)
 {
     float f[VA_INPUTS];
     size_t step;
-    va_look(v);
+    va_analyse(v);
     for (step = 0; step < 2; step++) {
         va_features(v, step, f);
         v->seen++;
