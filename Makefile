@@ -126,7 +126,7 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 
 # Programs of more than one object. With libdrm the archive has npu_amdxdna.o, and programs that use
 # it want -ldrm.
-OBJECTS_transcribe = input ffmpeg output replay npu
+OBJECTS_transcribe = options values help results input ffmpeg output replay npu
 OBJECTS_pack = hf json output
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \

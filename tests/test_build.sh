@@ -240,8 +240,8 @@ int wnpu_drm(void) { return 0; }
 #else
 int wnpu_drm(void) { (void)wnpu_npu; return 1; }
 #endif'
-    for name in input hf json; do
-        small examples/$name 'extern int unused;'
+    for name in $(sed -n 's/^OBJECTS_[a-z]* = //p' Makefile); do
+        [ "$name" = npu ] || small "examples/$name" 'extern int unused;'
     done
     small examples/output 'int wnpu_output(void) { return 0; }'
     small examples/transcribe '#include <stdio.h>

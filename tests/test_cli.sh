@@ -64,7 +64,8 @@ test_help() {
     run 0 "$transcribe" --help
     empty "$T/err"
     for option in model language translate threads isa compute format output prompt \
-        no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages quiet \
+        no-timestamps condition no-suppress-nonspeech max-tokens channel list-languages \
+        list-options quiet \
         verbose version self-test help npu npu-all require-npu beam patience \
         length-penalty length-rule temperature best-of seed temperature-step no-fallback \
         compression-threshold logprob-threshold \
@@ -80,23 +81,26 @@ test_help() {
     awk 'length($0) > 90 { exit 1 }' "$T/out" || fail "a line of --help is too long"
 }
 
-# What --help, README and wnpu_params know is the same.
+# What --help, the documents and wnpu_params know is the same.
 test_readme() {
     "$transcribe" --help | grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/help"
-    grep -oE -- '--[a-z][a-z-]+' README.md | sort -u >"$T/readme"
+    grep -ohE -- '--[a-z][a-z-]+' README.md examples/README.md | sort -u >"$T/readme"
     { grep -E '^(\| .*`| +build/transcribe)' README.md; cat examples/README.md; } |
         grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/rows"
     comm -23 "$T/help" "$T/readme" >"$T/out"
-    [ ! -s "$T/out" ] || fail "not in README: $(tr '\n' ' ' <"$T/out")"
+    [ ! -s "$T/out" ] || fail "not documented: $(tr '\n' ' ' <"$T/out")"
     comm -23 "$T/rows" "$T/help" >"$T/out"
-    [ ! -s "$T/out" ] || fail "in README but not in --help: $(tr '\n' ' ' <"$T/out")"
+    [ ! -s "$T/out" ] || fail "documented but not in --help: $(tr '\n' ' ' <"$T/out")"
+    sed -n '/^## All options$/,/^## /p' examples/README.md | grep '^|' >"$T/readme"
+    run 0 "$transcribe" --list-options
+    same "$T/readme" "$T/out"
     sed -n '/^typedef struct wnpu_params/,/^}/p' whisper_npu.h |
         sed -nE 's/^    [a-z][^;/]*[ *(]([a-z_]+)(\)\(|;).*$/\1/p' >"$T/fields"
     [ "$(grep -c . "$T/fields")" -ge 40 ] || fail "fields: $(tr '\n' ' ' <"$T/fields")"
     while read -r field; do
         case $field in
         struct_size | reserved | n_*) ;;
-        *) grep -q "^|.*\`$field\`" README.md || fail "$field is in no table of README" ;;
+        *) grep -q "^|.*\`$field\`" README.md examples/README.md || fail "$field is in no table" ;;
         esac
     done <"$T/fields"
 }
@@ -121,6 +125,69 @@ test_limits() {
     done
 }
 
+# What --list-options says of an option, as lines of exit status, option and value: both ends of its
+# range, words and off are accepted, and refused what is beyond them.
+option_cases() {
+    awk -F ' *[|] *' '
+        BEGIN { CONVFMT = OFMT = "%.12g" }
+        function takes(value) { print 2, option, value }
+        function refuses(value) { print 1, option, value }
+        function refuses_below(x) { refuses(x - 1); refuses(x - 0.001) }
+        function refuses_above(x) { refuses(x + 1); refuses(x + 0.001) }
+        NR < 3 || !match($2, /--[a-z-]+/) { next }
+        { option = substr($2, RSTART, RLENGTH); off = sub(/, or off$/, "", $5); range = 1 }
+        $2 !~ /--[a-z-]+ / { if ($3 != "") takes(""); next } # without a value
+        $5 ~ /^-?[0-9.]+ to -?[0-9.]+$/ {
+            split($5, end, " to ")
+            takes(end[1]); takes(end[2]); refuses_below(end[1]); refuses_above(end[2])
+            range = 0
+        }
+        $5 ~ /^-?[0-9.]+ or more$/ { takes($5 + 0); takes(1000); refuses_below($5 + 0); range = 0 }
+        $5 ~ /^-?[0-9.]+ or less$/ { takes($5 + 0); takes(-1000); refuses_above($5 + 0); range = 0 }
+        $5 == "any number" { takes(-1000); takes(1000); range = 0 }
+        $5 == "0 to 2^64 - 1" {
+            takes(0); takes("18446744073709551615"); refuses(-1); refuses("18446744073709551616")
+            range = 0
+        }
+        !range { if (off) takes("off"); else refuses("off"); refuses("nonsense"); refuses("1x") }
+        range && $3 != "" && $5 ~ /^[a-z]+(, [a-z]+)+$/ { # words
+            n = split($5, word, ", ")
+            for (i = 1; i <= n; i++) takes(word[i])
+            refuses("nonsense"); range = 0
+        }
+        range && $3 == "language" { takes("auto"); takes("de"); refuses("klingon"); range = 0 }
+        range && $3 ~ /^(initial_prompt|prefix|hotwords)$/ { takes("word"); range = 0 }
+        range && $3 == "languages" { takes("en,de"); refuses("en,klingon"); range = 0 }
+        range && $3 == "language_mode" {
+            takes("first"); takes("each"); takes(1); takes(20); refuses(0); refuses(21); range = 0
+        }
+        range && $3 != "" { print "untested", option }'
+}
+
+# Every run parameter that has an option in the library's table: it is listed with that option, and
+# has the range that is listed.
+test_parameters() {
+    run 0 "$transcribe" --list-options
+    sed 's/\\|/!/g' "$T/out" >"$T/table" # in a cell
+    sed -n '/pm_table\[\] = {$/,/^};/p' whisper_npu.c |
+        sed -nE 's/^    \{"([a-z_]+)", "(--[a-z-]+)",.*/\2 \1/p' | sort >"$T/want"
+    [ "$(grep -c . "$T/want")" -ge 34 ] || fail "parameters: $(cat "$T/want")"
+    awk -F ' *[|] *' 'match($2, /--[a-z-]+/) && $3 != "" {
+        gsub(/`/, "", $3); print substr($2, RSTART, RLENGTH), $3 }' "$T/table" | sort >"$T/listed"
+    comm -23 "$T/want" "$T/listed" >"$T/out"
+    [ ! -s "$T/out" ] || fail "not listed: $(cat "$T/out")"
+    sed 's/`//g' "$T/table" | option_cases >"$T/cases"
+    [ "$(grep -c . "$T/cases")" -ge 200 ] || fail "cases: $(cat "$T/cases")"
+    ! grep untested "$T/cases" || fail "a kind of range that the test does not know"
+    while read -r status option value; do
+        set -- --subtitles "$option" # which --max-lines needs
+        [ -z "$value" ] || set -- "$@" "$value"
+        [ "$option" != --min-cue-ms ] || set -- "$@" --max-cue-ms 60000
+        run "$status" "$transcribe" --model "$T/none" "$@" a.wav
+        [ "$status" -eq 2 ] || has "$T/err" "transcribe: $option: "
+    done <"$T/cases"
+}
+
 test_version_and_languages() {
     run 0 "$transcribe" --version
     grep -qE '^transcribe \(whisper_npu\) [0-9]+\.[0-9]+\.[0-9]+$' "$T/out" || fail "--version"
@@ -138,7 +205,7 @@ test_usage_errors() {
         '--channel left' --model --npu --npu-all --require-npu '--beam 0' \
         '--beam 17' '--best-of 17' '--patience 0' '--batch 0' '--batch 9' \
         '--length-penalty 5' '--length-rule x' '--temperature -1' '--temperature nan' \
-        '--seed -1' '--temperature-step 2' '--compression-threshold x' '--logprob-threshold 1' \
+        '--seed -1' '--temperature-step 2' '--compression-threshold x' '--logprob-threshold x' \
         '--repetition-penalty 0' '--no-repeat-ngram 65' '--hotword-boost 21' \
         '--languages en,klingon' '--language-mode sometimes' '--language-mode 21' \
         '--vad maybe' '--vad-threshold 0.01' '--vad-threshold 1' '--vad-threshold x' \
@@ -742,6 +809,7 @@ test_ffmpeg_real() {
 t_run test_help
 t_run test_readme
 t_run test_limits
+t_run test_parameters
 t_run test_version_and_languages
 t_run test_usage_errors
 t_run test_lists

@@ -1,0 +1,423 @@
+/*
+ * results.c - see results.h.
+ */
+#define _XOPEN_SOURCE 700
+
+#include "results.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- where results go ---- */
+
+static int is_dir(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static const char *name_of(const char *path)
+{
+    return strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+}
+
+/* What follows the last dot of a file's name, or NULL if there is none. */
+static const char *ending_of(const char *path)
+{
+    const char *name = name_of(path), *dot = strrchr(name, '.');
+    return dot != NULL && dot != name ? dot + 1 : NULL;
+}
+
+static int is_standard(const options *o, int target)
+{
+    return strcmp(o->outputs[o->n_outputs > 1 ? target : 0], "-") == 0;
+}
+
+/* Where result number target of one input goes: 0 and path filled in, or -1 when that is too long.
+ * In a directory it has the name of the input with another ending. */
+static int target_path(const options *o, const char *from, int target, char path[PATH_SIZE])
+{
+    const char *to = o->outputs[o->n_outputs > 1 ? target : 0], *ending = ending_of(from);
+    const char *format = wnpu_format_name(o->formats[target]);
+    size_t length = strlen(to);
+    int took;
+    if (o->output_is_dir) {
+        const char *base = strcmp(from, "-") == 0 ? "stdin" : name_of(from);
+        int n = (int)(ending != NULL ? (size_t)(ending - 1 - base) : strlen(base));
+        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", to, to[length - 1] == '/' ? "" : "/", n,
+                        base, format);
+    } else if (o->n_outputs == 1 && o->n_formats > 1) {
+        ending = ending_of(to);
+        if (ending != NULL && wnpu_format_from_name(ending) >= 0) {
+            length = (size_t)(ending - 1 - to);
+        }
+        took = snprintf(path, PATH_SIZE, "%.*s.%s", (int)length, to, format);
+    } else {
+        took = snprintf(path, PATH_SIZE, "%s", to);
+    }
+    return took > 0 && (size_t)took < PATH_SIZE ? 0 : -1;
+}
+
+/* Several inputs write to standard output: text under their names, or one JSON array. */
+static int is_shared(const options *o)
+{
+    return o->n_files > 1 && is_standard(o, 0);
+}
+
+int results_are_array(const options *o)
+{
+    return is_shared(o) && o->formats[0] == WNPU_FORMAT_JSON && !o->spans;
+}
+
+/* The format of a file by its ending, or -1 after a complaint. */
+static int format_of(const char *path)
+{
+    const char *ending = ending_of(path);
+    int format = ending != NULL && strcmp(path, "-") != 0 ? wnpu_format_from_name(ending)
+                                                          : WNPU_FORMAT_TXT;
+    if (format < 0) {
+        (void)complain(EXIT_USAGE, "%s: no format has the ending .%s; give --format, see --help",
+                       path, ending);
+    }
+    return format;
+}
+
+/* Finds the format of each output. */
+static int settle_formats(options *o)
+{
+    int i, given = o->n_formats;
+    if (o->n_outputs == 0) {
+        o->outputs[o->n_outputs++] = "-";
+    }
+    if (o->n_outputs == 1) {
+        const char *to = o->outputs[0];
+        o->output_is_dir = strcmp(to, "-") != 0 &&
+                           (o->n_files > 1 || to[strlen(to) - 1] == '/' || is_dir(to));
+        if (given == 0) {
+            o->n_formats = 1;
+            o->formats[0] = o->output_is_dir ? WNPU_FORMAT_TXT : format_of(to);
+        }
+        if (o->n_formats > 1 && is_standard(o, 0)) {
+            return complain(EXIT_USAGE, "several formats cannot share standard output; add "
+                            "--output NAME or DIRECTORY, see --help");
+        }
+        return o->formats[0] < 0 ? EXIT_USAGE : 0;
+    }
+    if (o->n_files > 1 || given > 0) {
+        return complain(EXIT_USAGE, "several --output options are for one FILE, and their endings "
+                        "tell the formats; see --help");
+    }
+    for (i = 0; i < o->n_outputs; i++) {
+        o->formats[i] = format_of(o->outputs[i]);
+        if (o->formats[i] < 0) {
+            return EXIT_USAGE;
+        }
+    }
+    o->n_formats = o->n_outputs;
+    return 0;
+}
+
+/* The layout of subtitles: the preset, and what was given beside it. */
+static int settle_layout(options *o)
+{
+    wnpu_write_options given = o->layout, *l = &o->layout;
+    int i;
+    wnpu_write_options_init(l, sizeof *l);
+    if (o->subtitles) {
+        wnpu_write_options_subtitles(l);
+    }
+    l->max_line_width = given.max_line_width >= 0 ? given.max_line_width : l->max_line_width;
+    l->max_lines = given.max_lines >= 0 ? given.max_lines : l->max_lines;
+    l->max_cue_ms = given.max_cue_ms >= 0 ? given.max_cue_ms : l->max_cue_ms;
+    l->min_gap_ms = given.min_gap_ms >= 0 ? given.min_gap_ms : l->min_gap_ms;
+    l->reading_speed = given.reading_speed >= 0 ? given.reading_speed : l->reading_speed;
+    if (l->max_cue_ms > 0 && l->max_cue_ms < l->min_cue_ms) {
+        l->min_cue_ms = l->max_cue_ms; /* the preset's */
+    }
+    l->min_cue_ms = given.min_cue_ms >= 0 ? given.min_cue_ms : l->min_cue_ms;
+    if (l->max_lines > 0 && l->max_line_width == 0) {
+        return complain(EXIT_USAGE, "--max-lines wants --max-line-width; see --help");
+    }
+    if (l->max_cue_ms > 0 && l->min_cue_ms > l->max_cue_ms) {
+        return complain(EXIT_USAGE, "--min-cue-ms is more than --max-cue-ms; see --help");
+    }
+    for (i = 0; i < o->n_formats; i++) {
+        int f = o->formats[i];
+        if ((f == WNPU_FORMAT_SRT || f == WNPU_FORMAT_VTT || f == WNPU_FORMAT_ASS ||
+             f == WNPU_FORMAT_LRC) && (l->max_line_width > 0 || l->max_cue_ms > 0 ||
+                                       l->min_cue_ms > 0 || l->min_gap_ms > 0 ||
+                                       l->reading_speed > 0)) {
+            o->params.words = 1; /* cues need the times of words */
+        }
+    }
+    return 0;
+}
+
+/* Finds out what cannot be written, before anything runs. */
+static int check_outputs(const options *o)
+{
+    char path[PATH_SIZE], why[256];
+    int i, target, code = 0;
+    output_protect(o->model, o->model != NULL ? o->model : "");
+    for (i = 0; i < o->n_files; i++) {
+        output_protect(o->files[i], o->files[i]);
+    }
+    for (i = 0; i < o->n_files && code == 0; i++) {
+        for (target = 0; target < o->n_formats && code == 0; target++) {
+            int standard = is_standard(o, target);
+            if (!standard && target_path(o, o->files[i], target, path) != 0) {
+                code = complain(EXIT_OUTPUT, "%s: %s", o->outputs[0], strerror(ENAMETOOLONG));
+            } else {
+                int failed = output_check(standard ? NULL : path, o->files[i], why);
+                code = failed == 0 ? 0 : complain(failed == -2 ? EXIT_USAGE : EXIT_OUTPUT, "%s: %s",
+                                                  standard ? "standard output" : path, why);
+            }
+        }
+    }
+    output_forget();
+    return code;
+}
+
+int results_settle(options *o)
+{
+    int code = settle_formats(o);
+    if (code == 0) {
+        code = settle_layout(o);
+    }
+    if (code != 0) {
+        return code;
+    }
+    if (is_shared(o) && o->formats[0] != WNPU_FORMAT_TXT && !results_are_array(o)) {
+        return complain(EXIT_USAGE, "several %s files cannot share standard output; "
+                        "add --output DIRECTORY", wnpu_format_name(o->formats[0]));
+    }
+    if (o->output_is_dir && mkdir(o->outputs[0], 0777) != 0 && !is_dir(o->outputs[0])) {
+        return complain(EXIT_OUTPUT, "%s: %s", o->outputs[0],
+                        strerror(errno == EEXIST ? ENOTDIR : errno));
+    }
+    return check_outputs(o);
+}
+
+/* ---- contents ---- */
+
+/* What one output is filled with. */
+typedef struct content {
+    const options *o;
+    const wnpu_session *session;
+    const wnpu_choice *choice; /* NULL: no list of phrases */
+    int index, format;        /* of the input; wnpu_format */
+    int shared;               /* several inputs share standard output */
+    int first;                /* this is the first one there */
+    const wnpu_write_cursor *written; /* what was written during the run, or NULL; the first time
+                                 that the output is filled, only the rest is written */
+} content;
+
+static int put(wnpu_write_fn write, void *sink, const char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        int64_t n = write(sink, text, left);
+        if (n <= 0) {
+            return WNPU_E_IO;
+        }
+        text += n;
+        left -= (size_t)n;
+    }
+    return WNPU_OK;
+}
+
+/* Text on one line: controls become spaces. */
+static int put_line(wnpu_write_fn write, void *sink, const char *text)
+{
+    int status = WNPU_OK;
+    for (; *text != '\0' && status == WNPU_OK; text++) {
+        char one[2] = {*text, '\0'};
+        one[0] = (unsigned char)one[0] < 32 || one[0] == 127 ? ' ' : one[0];
+        status = put(write, sink, one);
+    }
+    return status;
+}
+
+/* The phrase that was said, how sure that is, and the one after it. */
+static int put_choice(const content *c, wnpu_write_fn write, void *sink)
+{
+    const list *l = &c->o->commands;
+    char numbers[64];
+    int status = put_line(write, sink, l->items[c->choice->best]);
+    (void)snprintf(numbers, sizeof numbers, "\t%.3f\t%.3f\t", (double)c->choice->best_logprob,
+                   (double)c->choice->margin);
+    status = status == WNPU_OK ? put(write, sink, numbers) : status;
+    if (status == WNPU_OK && c->choice->second >= 0) {
+        status = put_line(write, sink, l->items[c->choice->second]);
+    }
+    return status == WNPU_OK ? put(write, sink, "\n") : status;
+}
+
+static int put_spans(const wnpu_session *session, wnpu_write_fn write, void *sink)
+{
+    wnpu_speech_span span;
+    size_t i;
+    int status = WNPU_OK;
+    for (i = 0; status == WNPU_OK && wnpu_get_speech_span(session, i, &span) == WNPU_OK; i++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "%lld\t%lld\n", (long long)span.t0_ms,
+                       (long long)span.t1_ms);
+        status = put(write, sink, line);
+    }
+    return status;
+}
+
+/* A JSON string; what is not UTF-8 or no text becomes "?". */
+static int put_json_string(wnpu_write_fn write, void *sink, const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    int status = put(write, sink, "\"");
+    while (*t != '\0' && status == WNPU_OK) {
+        char part[8];
+        size_t i, n = *t < 0x80 ? 1 : *t >= 0xc2 && *t < 0xe0 ? 2 : *t >= 0xe0 && *t < 0xf0 ? 3
+                    : *t >= 0xf0 && *t < 0xf5 ? 4 : 0;
+        for (i = 1; i < n && (t[i] & 0xc0) == 0x80; i++) {
+        }
+        if (n == 0 || i < n || *t < 32 || *t == 127 || (*t == 0xe0 && t[1] < 0xa0) ||
+            (*t == 0xed && t[1] > 0x9f) || (*t == 0xf0 && t[1] < 0x90) ||
+            (*t == 0xf4 && t[1] > 0x8f)) {
+            n = 1;
+            (void)snprintf(part, sizeof part, "?");
+        } else {
+            (void)snprintf(part, sizeof part, "%s%.*s", *t == '"' || *t == '\\' ? "\\" : "", (int)n,
+                           (const char *)t);
+        }
+        status = put(write, sink, part);
+        t += n;
+    }
+    return status == WNPU_OK ? put(write, sink, "\"") : status;
+}
+
+/* What stands before the results of one of several inputs. */
+static int put_name(const content *c, wnpu_write_fn write, void *sink)
+{
+    const char *name = c->o->files[c->index];
+    int status = WNPU_OK;
+    if (results_are_array(c->o)) {
+        status = put(write, sink, c->first ? "[{\"file\": " : ",\n{\"file\": ");
+        status = status == WNPU_OK ? put_json_string(write, sink, name) : status;
+        status = status == WNPU_OK ? put(write, sink, ", \"result\":\n") : status;
+    } else if (c->shared) {
+        status = put(write, sink, c->first ? "==> " : "\n==> ");
+        status = status == WNPU_OK ? put_line(write, sink, name) : status;
+        status = status == WNPU_OK ? put(write, sink, " <==\n") : status;
+    }
+    return status;
+}
+
+/* An output_fill_fn: the results of one input in one format. */
+static int fill(void *user, wnpu_write_fn write, void *sink)
+{
+    content *c = user;
+    wnpu_write_options layout = c->o->layout;
+    wnpu_write_cursor cursor;
+    int status = WNPU_OK, rest = c->written != NULL;
+    if (rest) {
+        cursor = *c->written;
+        cursor.last = 1;
+        c->written = NULL;
+    } else {
+        status = put_name(c, write, sink);
+    }
+    layout.format = c->o->device && c->format == WNPU_FORMAT_JSON ? WNPU_FORMAT_JSON_DEVICE
+                                                                  : c->format;
+    if (status == WNPU_OK) {
+        status = c->o->spans ? put_spans(c->session, write, sink)
+               : c->choice != NULL && c->format == WNPU_FORMAT_TXT ? put_choice(c, write, sink)
+               : wnpu_write_with(c->session, &layout, rest ? &cursor : NULL, write, sink);
+    }
+    return results_are_array(c->o) && status == WNPU_OK ? put(write, sink, "}") : status;
+}
+
+/* ---- outputs of one input ---- */
+
+void results_close(outputs *out)
+{
+    while (out->n > 0) {
+        output_close(&out->of[--out->n]);
+    }
+}
+
+int results_open(const options *o, int index, outputs *out)
+{
+    const char *from = o->files[index];
+    char path[PATH_SIZE];
+    for (out->n = 0; out->n < o->n_formats; out->n++) {
+        int standard = is_standard(o, out->n);
+        if (!standard && target_path(o, from, out->n, path) != 0) {
+            return EXIT_OUTPUT; /* cannot be: check_outputs() was content */
+        }
+        if (output_open(&out->of[out->n], standard ? NULL : path) != 0) {
+            return complain(EXIT_OUTPUT, "%s: %s", standard ? "standard output" : path,
+                            out->of[out->n].why);
+        }
+    }
+    return 0;
+}
+
+int results_write(const options *o, const wnpu_session *session, int index,
+                  const wnpu_choice *choice, outputs *out)
+{
+    content c = {o, session, choice, index, 0, is_shared(o), out->written == 0, NULL};
+    int target, code = 0;
+    for (target = 0; target < out->n; target++) {
+        output *one = &out->of[target];
+        int saved;
+        c.format = o->formats[target];
+        c.written = out->cursors[target].struct_size > 0 ? &out->cursors[target] : NULL;
+        saved = output_save(one, fill, &c);
+        out->written += one->kind == OUTPUT_STDOUT && saved == 0;
+        if (saved != 0) {
+            const char *name = one->kind == OUTPUT_STDOUT ? "standard output" : one->path;
+            int failed = saved > 0 ? complain(EXIT_ELSEWHERE, "%s: %s; the text is in %s", name,
+                                              one->why, one->where)
+                                   : complain(EXIT_OUTPUT, "%s: %s", name, one->why);
+            code = code == EXIT_OUTPUT ? code : failed;
+        }
+    }
+    return code;
+}
+
+static int64_t write_fd(void *user, const void *data, size_t size)
+{
+    ssize_t n;
+    do {
+        n = write(*(const int *)user, data, size);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+int results_stream(const options *o, const wnpu_session *session, int index, outputs *out)
+{
+    content c = {o, session, NULL, index, 0, is_shared(o), out->written == 0, NULL};
+    wnpu_write_options layout = o->layout;
+    int target;
+    for (target = 0; target < out->n; target++) {
+        const output *one = &out->of[target];
+        wnpu_write_cursor *cursor = &out->cursors[target];
+        int fd = one->kind == OUTPUT_STDOUT ? STDOUT_FILENO
+               : one->kind == OUTPUT_STREAM ? one->fd : -1;
+        layout.format = o->formats[target];
+        if (fd < 0 || layout.format == WNPU_FORMAT_JSON) {
+            continue;
+        }
+        if (cursor->struct_size == 0) {
+            if (put_name(&c, write_fd, &fd) != WNPU_OK) {
+                return -1;
+            }
+            cursor->struct_size = sizeof *cursor;
+        }
+        if (wnpu_write_with(session, &layout, cursor, write_fd, &fd) != WNPU_OK) {
+            return -1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,337 @@
+/*
+ * values.c - see values.h.
+ */
+#define _XOPEN_SOURCE 700
+
+#include "values.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int bad_value(const option_info *info, const char *value)
+{
+    return complain(EXIT_USAGE, "--%s: must be %s, not \"%s\"; see --help", info->name,
+                    info->range, value);
+}
+
+int value_number(const option_info *info, const char *value, int *result)
+{
+    char *end;
+    long n;
+    errno = 0;
+    n = strtol(value, &end, 10);
+    if (end == value || *end != '\0' || errno != 0 || n < info->low || n > info->high) {
+        return bad_value(info, value);
+    }
+    *result = (int)n;
+    return 0;
+}
+
+/* The whole of a file as a string; NULL with errno set. */
+static char *slurp(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = NULL;
+    size_t n = 0, capacity = 0, took = 1;
+    while (file != NULL && took > 0) {
+        if (n + 1 >= capacity) {
+            char *grown = realloc(text, capacity = 2 * capacity + 4096);
+            if (grown == NULL) {
+                break;
+            }
+            text = grown;
+        }
+        took = fread(text + n, 1, capacity - n - 1, file);
+        n += took;
+    }
+    if (file == NULL || took > 0 || ferror(file)) {
+        free(text);
+        text = NULL;
+    } else {
+        text[n] = '\0';
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return text;
+}
+
+void value_free_list(list *l)
+{
+    free(l->text);
+    free(l->items);
+    memset(l, 0, sizeof *l);
+}
+
+/* Splits text, which becomes the list's, at any of the separators. Empty items are left out. */
+static int split(list *l, char *text, const char *separators)
+{
+    char *at, *item;
+    if (text == NULL) {
+        return complain(EXIT_USAGE, "list: %s", strerror(errno));
+    }
+    value_free_list(l);
+    l->text = text;
+    l->bytes = strlen(text);
+    l->items = malloc((l->bytes / 2 + 1) * sizeof *l->items);
+    if (l->items == NULL) {
+        return complain(EXIT_OTHER, "no memory");
+    }
+    for (item = strtok_r(text, separators, &at); item != NULL;
+         item = strtok_r(NULL, separators, &at)) {
+        char *end = item + strlen(item);
+        while (*item == ' ' || *item == '\t') {
+            item++;
+        }
+        while (end > item && (end[-1] == ' ' || end[-1] == '\t')) {
+            *--end = '\0';
+        }
+        if (*item != '\0') {
+            l->items[l->n++] = item;
+        }
+    }
+    return 0;
+}
+
+/* Reads a list file: one item per line, UTF-8 with or without a byte order mark, any line
+ * ends. Blanks around items are removed; a file without items is an error. */
+static int read_list(list *l, const char *path)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    char *text = slurp(path);
+    int failed;
+    if (text == NULL) {
+        return complain(EXIT_USAGE, "%s: %s", path, strerror(errno));
+    }
+    if (strncmp(text, "\xff\xfe", 2) == 0 || strncmp(text, "\xfe\xff", 2) == 0) {
+        free(text);
+        return complain(EXIT_USAGE, "%s: is UTF-16; save it as UTF-8", path);
+    }
+    if (strncmp(text, mark, 3) == 0) {
+        memmove(text, text + 3, strlen(text + 3) + 1);
+    }
+    failed = split(l, text, "\r\n");
+    if (failed == 0 && l->n == 0) {
+        failed = complain(EXIT_USAGE, "%s: has no lines with text", path);
+    }
+    return failed;
+}
+
+/* ---- options with a syntax of their own ---- */
+
+int value_languages(options *o, const option_info *info, const char *value)
+{
+    const size_t most = sizeof o->languages / sizeof o->languages[0];
+    list l = {NULL, NULL, 0, 0};
+    size_t i;
+    int failed = split(&l, strdup(value), ",");
+    for (i = 0; i < l.n && i < most && failed == 0; i++) {
+        o->languages[i] = wnpu_language_id(l.items[i]);
+        if (o->languages[i] < 0) {
+            failed = complain(EXIT_USAGE, "--%s: no such language: %s; see --list-languages or "
+                              "--help", info->name, l.items[i]);
+        }
+    }
+    o->params.languages = o->languages;
+    o->params.n_languages = i;
+    value_free_list(&l);
+    return failed;
+}
+
+/* Sets two parameters: language_mode, and language_windows for a number. */
+int value_language_mode(options *o, const option_info *info, const char *value)
+{
+    int each = strcmp(value, "each") == 0;
+    o->params.language_mode = each ? WNPU_LANGUAGE_EACH : WNPU_LANGUAGE_ONCE;
+    o->params.language_windows = 1;
+    return each || strcmp(value, "first") == 0 || strcmp(value, "once") == 0
+               ? 0 : value_number(info, value, &o->params.language_windows);
+}
+
+int value_hotwords(options *o, const option_info *info, const char *value)
+{
+    (void)info;
+    return value[0] == '@' ? read_list(&o->hotwords, value + 1)
+                           : split(&o->hotwords, strdup(value), ",\n");
+}
+
+int value_commands(options *o, const option_info *info, const char *value)
+{
+    (void)info;
+    return read_list(&o->commands, value);
+}
+
+int value_channel(options *o, const option_info *info, const char *value)
+{
+    o->input.channel = WNPU_CHANNEL_MIX;
+    return strcmp(value, "mix") == 0 ? 0 : value_number(info, value, &o->input.channel);
+}
+
+int value_stall(options *o, const option_info *info, const char *value)
+{
+    int seconds = 0, failed = value_number(info, value, &seconds);
+    o->input.stall_ms = (int64_t)seconds * 1000;
+    return failed;
+}
+
+/* Seconds, M:S or H:M:S, each with a fraction or without. Ends at *end. */
+static int duration(const char *text, const char **end, int64_t *ms)
+{
+    double seconds = 0.0;
+    int parts;
+    for (parts = 1; parts <= 3; parts++) {
+        char *after;
+        double part = *text >= '0' && *text <= '9' ? strtod(text, &after) : -1.0;
+        if (!(part >= 0.0 && part < 1e9)) {
+            return -1;
+        }
+        seconds = seconds * 60.0 + part;
+        text = after;
+        if (*text != ':') {
+            break;
+        }
+        text++;
+    }
+    *end = text;
+    *ms = (int64_t)(seconds * 1000.0 + 0.5);
+    return parts <= 3 ? 0 : -1;
+}
+
+static int take_time(const option_info *info, const char *value, int64_t *ms)
+{
+    const char *end;
+    return duration(value, &end, ms) == 0 && *end == '\0' ? 0
+         : complain(EXIT_USAGE, "--%s: %s is not a time, such as 90, 1:30 or 0:01:30.5; see --help",
+                    info->name, value);
+}
+
+int value_offset(options *o, const option_info *info, const char *value)
+{
+    return take_time(info, value, &o->offset_ms);
+}
+
+int value_duration(options *o, const option_info *info, const char *value)
+{
+    return take_time(info, value, &o->duration_ms);
+}
+
+/* "start,end,start,end,...": the last end may be missing. */
+int value_clips(options *o, const option_info *info, const char *value)
+{
+    const char *at = value;
+    size_t n = 0, i, most = strlen(value) / 2 + 1;
+    int64_t last = 0;
+    free(o->clips);
+    o->clips = malloc((most / 2 + 1) * sizeof *o->clips);
+    for (i = 0; o->clips != NULL && i <= most; i++) {
+        int64_t ms;
+        if (duration(at, &at, &ms) != 0 || ms < last || (i % 2 == 1 && ms == last) ||
+            (*at != '\0' && *at != ',')) {
+            break;
+        }
+        last = ms;
+        n = i / 2;
+        o->clips[n].t1_ms = i % 2 == 1 ? ms : VALUE_TO_THE_END;
+        if (i % 2 == 0) {
+            o->clips[n].t0_ms = ms;
+        }
+        if (*at++ == '\0') {
+            o->input.clips = o->clips;
+            o->input.n_clips = n + 1;
+            return 0;
+        }
+    }
+    return complain(EXIT_USAGE, "--%s: %s is not a list of increasing times, such as "
+                    "0,1.5,60,1:30; see --help", info->name, value);
+}
+
+/* FORMAT[,RATE[,CHANNELS]] */
+int value_raw(options *o, const option_info *info, const char *value)
+{
+    static const struct {
+        const char *name;
+        int32_t format;
+    } names[] = {
+        {"u8", WNPU_SAMPLE_U8}, {"s16le", WNPU_SAMPLE_S16LE}, {"s24le", WNPU_SAMPLE_S24LE},
+        {"s32le", WNPU_SAMPLE_S32LE}, {"f32le", WNPU_SAMPLE_F32LE}, {"f64le", WNPU_SAMPLE_F64LE},
+        {"alaw", WNPU_SAMPLE_ALAW}, {"mulaw", WNPU_SAMPLE_ULAW}
+    };
+    size_t i, length = strcspn(value, ",");
+    int rate = 16000, channels = 1, end = 0;
+    wnpu_audio_init(&o->raw, sizeof o->raw);
+    o->input.raw = NULL;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i].name) == length && strncmp(value, names[i].name, length) == 0) {
+            o->raw.format = names[i].format;
+            o->input.raw = &o->raw;
+        }
+    }
+    value += length;
+    if (*value != '\0' && sscanf(value, ",%6d%n,%3d%n", &rate, &end, &channels, &end) >= 1) {
+        value += end;
+    }
+    if (o->input.raw == NULL || *value != '\0' || rate < 8000 || rate > 192000 || channels < 1 ||
+        channels > 256) {
+        return complain(EXIT_USAGE, "--%s: the value is FORMAT[,RATE[,CHANNELS]], such as "
+                        "s16le,16000,1; see --help", info->name);
+    }
+    o->raw.rate = (uint32_t)rate;
+    o->raw.channels = (uint32_t)channels;
+    return 0;
+}
+
+int value_formats(options *o, const option_info *info, const char *value)
+{
+    list l = {NULL, NULL, 0, 0};
+    size_t i;
+    int k, failed = split(&l, strdup(value), ",");
+    o->n_formats = 0;
+    for (i = 0; i < l.n && failed == 0; i++) {
+        int format = wnpu_format_from_name(l.items[i]);
+        for (k = 0; k < o->n_formats && o->formats[k] != format; k++) {
+        }
+        if (format < 0) {
+            failed = bad_value(info, l.items[i]);
+        } else if (k == o->n_formats) { /* there are fewer than MAX_OUTPUTS */
+            o->formats[o->n_formats++] = format;
+        }
+    }
+    value_free_list(&l);
+    return failed != 0 || o->n_formats > 0 ? failed : bad_value(info, value);
+}
+
+int value_output(options *o, const option_info *info, const char *value)
+{
+    if (value[0] == '\0') {
+        return complain(EXIT_USAGE, "--%s has no name; see --help", info->name);
+    }
+    if (o->n_outputs == MAX_OUTPUTS) {
+        return complain(EXIT_USAGE, "more than %d times --%s; see --help", MAX_OUTPUTS, info->name);
+    }
+    o->outputs[o->n_outputs++] = value;
+    return 0;
+}
+
+int value_isa(options *o, const option_info *info, const char *value)
+{
+    o->config.isa = wnpu_isa_from_name(value);
+    return o->config.isa < 0 ? bad_value(info, value) : 0;
+}
+
+const char *value_compute_name(int compute)
+{
+    static const char *const names[] = {"int8", "float"}; /* wnpu_compute */
+    return compute >= 0 && compute < 2 ? names[compute] : NULL;
+}
+
+int value_compute(options *o, const option_info *info, const char *value)
+{
+    int compute = 0;
+    while (value_compute_name(compute) != NULL && strcmp(value_compute_name(compute), value) != 0) {
+        compute++;
+    }
+    o->config.compute = compute;
+    return value_compute_name(compute) == NULL ? bad_value(info, value) : 0;
+}

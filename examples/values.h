@@ -1,0 +1,34 @@
+/*
+ * values.h - values of command line options that have a syntax of their own. Each value_ function
+ * stores what value says in o, or says on standard error what is wrong with it; it returns 0 or an
+ * exit status. Strings are kept by reference.
+ */
+#ifndef VALUES_H
+#define VALUES_H
+
+#include "options.h"
+
+#define VALUE_TO_THE_END INT64_C(1000000000000) /* ms: longer than any recording */
+
+int value_languages(options *o, const option_info *info, const char *value);
+int value_language_mode(options *o, const option_info *info, const char *value);
+int value_hotwords(options *o, const option_info *info, const char *value);
+int value_commands(options *o, const option_info *info, const char *value);
+int value_channel(options *o, const option_info *info, const char *value);
+int value_stall(options *o, const option_info *info, const char *value);
+int value_offset(options *o, const option_info *info, const char *value);
+int value_duration(options *o, const option_info *info, const char *value);
+int value_clips(options *o, const option_info *info, const char *value);
+int value_raw(options *o, const option_info *info, const char *value);
+int value_formats(options *o, const option_info *info, const char *value);
+int value_output(options *o, const option_info *info, const char *value);
+int value_isa(options *o, const option_info *info, const char *value);
+int value_compute(options *o, const option_info *info, const char *value);
+/* "int8", "float"; NULL: there is no such wnpu_compute. */
+const char *value_compute_name(int compute);
+
+/* A whole number from info->low to info->high. */
+int value_number(const option_info *info, const char *value, int *result);
+void value_free_list(list *l);
+
+#endif
