@@ -20,13 +20,17 @@
  *   15. se_  search and zl_ how well text compresses
  *   16. al_  alignment and words
  *   17. rs_  results and writers
- *   24. pm_  run parameters
- *   21. np_  encoder products on an accelerator
- *   19. va_  voice activity
- *   18. wi_  windows: the long-form driver
- *   20. sn_  snapshots
- *   22. ap_  public API: sessions and runs
- *   23. sf_  self test
+ *   18. pm_  run parameters
+ *   19. np_  encoder products on an accelerator
+ *   20. va_  voice activity
+ *   21. ru_  the state of a run
+ *   22. aw_  the audio window and where it ends
+ *   23. lg_  the ledger and the admission of segments
+ *   24. wd_  decoding of one window
+ *   25. wi_  windows: the long-form driver
+ *   26. sn_  snapshots
+ *   27. ap_  public API: sessions and runs
+ *   28. sf_  self test
  */
 
 /* ======================================================================
@@ -2292,7 +2296,7 @@ static int au_chunk_follows(const unsigned char *p, size_t n)
     return kind == 2;
 }
 
-/* What follows a data chunk: samples that its size does not count? p[0..n-1] is what comes, of which
+/* What follows a data chunk: samples not counted by its size? p[0..n-1] is what comes, of which
  * AU_AHEAD bytes are looked at; fewer only where the file ends. counted: bytes that the file has
  * from there on by its header. Few zeros at the end of a file are padding. */
 static int au_sound_goes_on(const unsigned char *p, size_t n, uint64_t counted)
@@ -8564,7 +8568,7 @@ static const op_kernels *op_select(wnpu_isa isa)
 }
 
 /* ======================================================================
- *  10. tk_  tokenizer and languages
+ * 10. tk_  tokenizer and languages
  *
  *  Owns      the vocabulary of a model and the numbers of its special
  *            tokens, bytes to tokens and back, the languages, the tokens
@@ -9618,7 +9622,7 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
 }
 
 /* ======================================================================
- *  11. mf_  model files
+ * 11. mf_  model files
  *
  *  Owns      wnpu_model: one block with sizes, vocabulary and weights, or
  *            one with sizes and pointers into a pack.
@@ -17102,7 +17106,7 @@ static void rs_begin_chain(rs_chain *c, const rs_list *l)
     c->at = l->count > 0 ? l->first : l->spare;
 }
 
-/* What wi_account() and wi_add_speech() add. Speech has neither kind nor reason. */
+/* What lg_account() and aw_add_speech() add. Speech has neither kind nor reason. */
 static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
 {
     int kind = span->reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
@@ -18476,7 +18480,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
 }
 
 /* ======================================================================
- * 24. pm_  run parameters
+ * 18. pm_  run parameters
  *
  *  Owns      the table of all run parameters: name, type, place, default,
  *            range, command-line option and meaning of each.
@@ -18917,7 +18921,7 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
 }
 
 /* ======================================================================
- * 21. np_  encoder products on an accelerator
+ * 19. np_  encoder products on an accelerator
  *
  *  Owns      the plan that assigns products to the accelerator's shapes,
  *            the resident weights, the staging of rows and results, the
@@ -20338,7 +20342,7 @@ static void np_wipe(np_bridge *b)
 }
 
 /* ======================================================================
- * 19. va_  voice activity
+ * 20. va_  voice activity
  *
  *  Owns      the detector: samples to features, features to a probability
  *            of speech every 20 ms, probabilities to spans of speech.
@@ -21142,148 +21146,154 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 }
 
 /* ======================================================================
- * 18. wi_  windows: the long-form driver
+ * 21. ru_  the state of a run
  *
- *  Owns      one run: audio to windows of 30 s, windows to segments, the
- *            prompt that each window gets, times on the recording's clock.
+ *  Owns      what the next four sections share: the audio window, the
+ *            ledger, the context of a window, the language, the decoding.
  *  Assumes   engine, decoder and store are laid out.
- *  Ensures   OpenAI's seek rule: a window begins where the last finished
- *            segment of the one before ended. Memory stays the same for
- *            any length. The run ends: each window moves on by a frame
- *            or more, but for one in each second of speech at most, which
- *            is to be decoded again (wi_hole).
- *  Costs     an encoder run and the decoding a window.
- *
- *  Log-mel is floored at the maximum of each 30 s window minus 8, as in
- *  training. (OpenAI's transcribe() takes the maximum of the whole file,
- *  which a stream cannot know.) Audio behind the end is digital silence.
+ *  Ensures   all memory of a run is in one structure of fixed size.
+ *  Costs     nothing.
  * ====================================================================== */
-#define WI_STEP_MS 20          /* one timestamp */
-#define WI_FRAMES_A_STEP 2u    /* mel frames in it */
-#define WI_BLOCK 8000u         /* samples read between two looks at the cancel flag */
-#define WI_PROMPT_BYTES 4096u  /* far more than the decoder's context holds */
-#define WI_MAX_GIVEN 112u      /* tokens of a prefix at most, half of a window's */
-#define WI_CARRIED 0.5f        /* text from this temperature on is no context for the next window */
-#define WI_LANGUAGES 128u      /* more than there are */
-#define WI_LEAD_MS 2000        /* shorter silence at a window's begin is decoded along: the detector
-                                  may have missed the first words */
-#define WI_TRAIL_MS 1000       /* the same for silence behind the window's last speech */
-#define WI_BREAK_MS 3000       /* a pause that long ends a window */
-#define WI_LEFT_MS 1000        /* so much speech without text is decoded again */
-#define WI_STRAY_MS 500        /* the model's times may be wrong by so much */
-#define WI_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
-#define WI_BATCH 8u            /* windows decoded together at most */
-#define WI_SURE (ML_RATE / 2u) /* samples behind a window that tell what the detector says of it */
-#define WI_AHEAD ((WI_BATCH - 1u) * ML_FRAMES * ML_HOP + WI_SURE) /* that are heard ahead */
-#define WI_CUT_MS 10000        /* where windows end in pauses: these lie in the last so many ms */
-#define WI_PAUSE_MS 200        /* shorter ones do if there is no other */
-#define WI_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
-#define WI_TOLD_S 3.0f         /* seconds of speech that tell the language of a recording if it is */
-#define WI_TOLD_SURE 0.8f      /* at least that probable, */
-#define WI_TOLD_MOST_S 15.0f   /* and seconds that do in any case */
+#define RU_MAX_GIVEN 112u      /* tokens of a prefix at most, half of a window's */
+#define RU_LANGUAGES 128u      /* more than there are */
+#define RU_BATCH 8u            /* windows decoded together at most */
+#define RU_SURE (ML_RATE / 2u) /* samples behind a window that tell what the detector says of it */
+#define RU_AHEAD ((RU_BATCH - 1u) * ML_FRAMES * ML_HOP + RU_SURE) /* that are heard ahead */
 
 /* Windows that were decoded together before their turn came. What is not known of a window is found
  * out when it is there, with the same result. */
-typedef struct wi_foreseen {
+typedef struct ru_foreseen {
     size_t n;
-    uint64_t frame[WI_BATCH];      /* where they begin */
-    size_t content[WI_BATCH];      /* frames */
-    size_t window[WI_BATCH];       /* numbers of their cross-attention caches */
-    int32_t device[WI_BATCH];      /* that encoded them */
-    int32_t least_end[WI_BATCH];   /* see se_hypothesis */
-    uint32_t steps[WI_BATCH];      /* that their own decoding would take */
-    se_hypothesis *found;          /* [WI_BATCH] */
-} wi_foreseen;
+    uint64_t frame[RU_BATCH];      /* where they begin */
+    size_t content[RU_BATCH];      /* frames */
+    size_t window[RU_BATCH];       /* numbers of their cross-attention caches */
+    int32_t device[RU_BATCH];      /* that encoded them */
+    int32_t least_end[RU_BATCH];   /* see se_hypothesis */
+    uint32_t steps[RU_BATCH];      /* that their own decoding would take */
+    se_hypothesis *found;          /* [RU_BATCH] */
+} ru_foreseen;
 
 /* Which window the run works at. */
-typedef struct wi_place {
+typedef struct ru_place {
     uint64_t frame;
     size_t have, content, window; /* samples, those behind the window included; frames; caches */
     int64_t piece_ms, until_ms;
     int32_t device;
-} wi_place;
+} ru_place;
 
 /* What a window changes before it is known to be finished. */
-typedef struct wi_mark {
+typedef struct ru_mark {
     wnpu_stats stats;
     int32_t language, rival;
     float language_probability, heard_weight;
-    float heard[WI_LANGUAGES];
-} wi_mark;
+    float heard[RU_LANGUAGES];
+} ru_mark;
 
-typedef struct wi_run {
-    en_engine engine;
-    de_decoder decoder;
-    np_bridge bridge;
-    lr_rules rules;
-    rs_store store;
+/* The audio window: up to ML_SPAN samples of the recording, what the voice activity detector knows
+ * of them, and where the window ends. */
+typedef struct ru_audio {
     au_stream *stream;
     float *span;            /* [capacity] from ML_MARGIN before the window's first frame */
-    size_t capacity;        /* ML_SPAN, and WI_AHEAD more if windows are decoded together */
+    size_t capacity;        /* ML_SPAN, and RU_AHEAD more if windows are decoded together */
     size_t have;            /* valid samples of the window; fewer than ML_SPAN only at the end */
     size_t ahead;           /* and behind them */
     size_t written;         /* of span, from its beginning; what lies behind may not be there yet */
     uint64_t frame;         /* the window's first frame on the recording's clock, 10 ms each */
+    va_detector voice;
+    int heard_all;          /* the detector knows that the recording has ended */
+    size_t past;            /* speech spans that end before the window */
+    size_t content;         /* frames of the window that are decoded; silence is put behind them */
+    int64_t until_ms;       /* the window shall end here at the latest, or -1 */
+    size_t batch;           /* windows that may be decoded together; 0: no windows end in pauses */
+    int64_t piece_ms;       /* where windows end that begin before it */
+} ru_audio;
+
+/* What of the recording is accounted for; times on its clock. */
+typedef struct ru_ledger {
+    int64_t settled_ms;     /* the ledger is written up to here */
+    int64_t said_ms;        /* the same by the text's own times: words must not change the text */
+    int64_t left_ms;        /* begin of speech that the window left without text, or -1 */
+    int64_t again_ms;       /* begin of the latest speech that was decoded again, or -1 */
+} ru_ledger;
+
+/* Tokens that precede a window's text. */
+typedef struct ru_context {
+    int32_t *previous;      /* [n_text_ctx / 2 - 1] latest tokens, oldest first */
+    size_t n_previous;
+    int32_t *initial;       /* [n_text_ctx / 2 - 1] initial prompt, if it is carried */
+    size_t n_initial;
+    int32_t *given;         /* [RU_MAX_GIVEN] what the first window begins with */
+    size_t n_given;
+    int32_t *prompt;        /* [n_text_ctx] */
+} ru_context;
+
+/* The language spoken: what is decided, and what was heard so far. */
+typedef struct ru_tongue {
+    int32_t id;       /* -1 until known */
+    int32_t rival;          /* the language that led in the window before, -1: none */
+    float probability;
+    float *heard;           /* [RU_LANGUAGES] weighted sums of the languages' probabilities */
+    float weight;
+} ru_tongue;
+
+/* Decoding of one window: its search, its text and how that came about. */
+typedef struct ru_text {
     se_search search;
     se_hypothesis *hypothesis; /* the window's text */
     rs_origin origin;       /* how it came about */
     int32_t device;         /* that encoded the window */
     al_aligner aligner;
-    int32_t *previous;      /* [n_text_ctx / 2 - 1] latest tokens, oldest first */
-    size_t n_previous;
-    int32_t *initial;       /* [n_text_ctx / 2 - 1] initial prompt, if it is carried */
-    size_t n_initial;
-    int32_t *given;         /* [WI_MAX_GIVEN] what the first window begins with */
-    size_t n_given;
-    int32_t *prompt;        /* [n_text_ctx] */
     zl_work *compress;
     char *text;             /* [2][ZL_MAX] of a decoding, to be compressed */
     uint32_t window;        /* number of the window, from 0 */
-    va_detector voice;
-    int heard_all;          /* the detector knows that the recording has ended */
-    size_t past;            /* speech spans that end before the window */
     size_t kept;            /* tokens of the window before those that will be decoded again */
-    size_t content;         /* frames of the window that are decoded; silence is put behind them */
-    int64_t settled_ms;     /* the ledger is written up to here */
-    int64_t said_ms;        /* the same by the text's own times: words must not change the text */
-    int64_t left_ms;        /* begin of speech that the window left without text, or -1 */
-    int64_t again_ms;       /* begin of the latest speech that was decoded again, or -1 */
-    int64_t until_ms;       /* the window shall end here at the latest, or -1 */
     unsigned cuts;          /* windows in a row whose text was cut off before a loop */
     size_t beams;           /* hypotheses of a window at most; the search may have room for more */
-    size_t batch;           /* windows that may be decoded together; 0: no windows end in pauses */
-    int64_t piece_ms;       /* where windows end that begin before it */
-    wi_foreseen foreseen;
+} ru_text;
+
+/* The choice among phrases. */
+typedef struct ru_phrase {
+    float *score;    /* [max_phrase_tokens + LR_ROOTS] see se_choosing */
+    unsigned char *state; /* likewise */
+    wnpu_choice choice;     /* struct_size 0: none was made */
+} ru_phrase;
+
+/* Everything of a run. */
+typedef struct ru_run {
+    en_engine engine;
+    de_decoder decoder;
+    np_bridge bridge;
+    lr_rules rules;
+    rs_store store;
+    ru_foreseen foreseen;
     wnpu_params params;
     int *cancel;            /* atomic */
     int stopped;            /* by the progress callback, now or behind the window */
     int onwards;            /* no window has been finished since the run was taken up again */
     int64_t told_ms;        /* to it at last */
     double told_at;         /* and when, see er_now_ms() */
-    const wi_place *home;   /* the window whose turn it is while later ones are encoded; or NULL */
-    int32_t language;       /* -1 until known */
-    int32_t rival;          /* the language that led in the window before, -1: none */
-    float language_probability;
-    float *heard;           /* [WI_LANGUAGES] weighted sums of the languages' probabilities */
-    float heard_weight;
-    float *phrase_score;    /* [max_phrase_tokens + LR_ROOTS] see se_choosing */
-    unsigned char *phrase_state; /* likewise */
-    wnpu_choice choice;     /* struct_size 0: none was made */
+    const ru_place *home;   /* the window whose turn it is while later ones are encoded; or NULL */
     wnpu_stats stats;
     wnpu_error error;
-    wi_mark mark;           /* how things stood before the window */
+    ru_mark mark;           /* how things stood before the window */
     int whole;              /* nothing beyond the mark has changed: the run can go on */
     int pausing;            /* the progress callback runs */
     uint64_t asked;         /* fingerprint of the run's parameters */
-} wi_run;
+    ru_audio audio;
+    ru_ledger ledger;
+    ru_context context;
+    ru_tongue tongue;
+    ru_text text;
+    ru_phrase phrase;
+} ru_run;
 
-static int wi_cancelled(const wi_run *r)
+static int ru_cancelled(const ru_run *r)
 {
     return __atomic_load_n(r->cancel, __ATOMIC_RELAXED);
 }
 
 /* Milliseconds since *since, which becomes now. */
-static double wi_lap(double *since)
+static double ru_lap(double *since)
 {
     double now = er_now_ms(), lap = now - *since;
     *since = now;
@@ -21291,23 +21301,43 @@ static double wi_lap(double *since)
 }
 
 /* The one place where a window's time becomes the recording's. */
-static int64_t wi_clock(const wi_run *r, int64_t ms_in_window)
+static int64_t ru_clock(const ru_run *r, int64_t ms_in_window)
 {
-    return (int64_t)(r->frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
+    return (int64_t)(r->audio.frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
 }
 
 /* End of the audio known so far, which no segment passes. */
-static int64_t wi_end_ms(const wi_run *r)
+static int64_t ru_end_ms(const ru_run *r)
 {
-    return wi_clock(r, (int64_t)((r->have - ML_MARGIN) / (ML_RATE / 1000u)));
+    return ru_clock(r, (int64_t)((r->audio.have - ML_MARGIN) / (ML_RATE / 1000u)));
 }
+
+/* ======================================================================
+ * 22. aw_  the audio window and where it ends
+ *
+ *  Owns      samples from the recording to the window, speech found in
+ *            them, and the cut rule.
+ *  Assumes   a stream that yields mono samples of 16 kHz.
+ *  Ensures   where a window ends depends on the audio up to 200 ms behind
+ *            that end and not on how the audio was read. Audio behind the
+ *            end of the recording is digital silence.
+ *  Costs     a copy of the samples, and the detector.
+ *
+ *  Log-mel is floored at the maximum of each 30 s window minus 8, as in
+ *  training. (OpenAI's transcribe() takes the maximum of the whole file,
+ *  which a stream cannot know.)
+ * ====================================================================== */
+#define AW_BLOCK 8000u         /* samples read between two looks at the cancel flag */
+#define AW_BREAK_MS 3000       /* a pause that long ends a window */
+#define AW_CUT_MS 10000        /* where windows end in pauses: these lie in the last so many ms */
+#define AW_PAUSE_MS 200        /* shorter ones do if there is no other */
 
 /* ---- voice activity ---- */
 
-static int wi_add_speech(wi_run *r, const va_span *span)
+static int aw_add_speech(ru_run *r, const va_span *span)
 {
     wnpu_speech_span found;
-    int64_t end = (int64_t)(r->voice.heard / (ML_RATE / 1000u));
+    int64_t end = (int64_t)(r->audio.voice.heard / (ML_RATE / 1000u));
     found.t0_ms = (int64_t)span->first * VA_STEP_MS;
     found.t1_ms = (int64_t)span->end * VA_STEP_MS;
     found.t1_ms = found.t1_ms < end ? found.t1_ms : end;
@@ -21323,28 +21353,28 @@ static int wi_add_speech(wi_run *r, const va_span *span)
 }
 
 /* Shows new samples to the detector; none: the recording has ended. */
-static int wi_listen(wi_run *r, const float *samples, size_t n)
+static int aw_listen(ru_run *r, const float *samples, size_t n)
 {
     double since = er_now_ms();
     va_span span;
     int status = WNPU_OK, found;
     size_t done = 0;
     while (done < n && status == WNPU_OK) {
-        done += va_push(&r->voice, samples + done, n - done, &span, &found);
-        status = found ? wi_add_speech(r, &span) : WNPU_OK;
+        done += va_push(&r->audio.voice, samples + done, n - done, &span, &found);
+        status = found ? aw_add_speech(r, &span) : WNPU_OK;
     }
-    if (n == 0 && !r->heard_all) {
-        while (status == WNPU_OK && va_finish(&r->voice, &span)) {
-            status = wi_add_speech(r, &span);
+    if (n == 0 && !r->audio.heard_all) {
+        while (status == WNPU_OK && va_finish(&r->audio.voice, &span)) {
+            status = aw_add_speech(r, &span);
         }
-        r->heard_all = 1;
+        r->audio.heard_all = 1;
     }
-    r->stats.voice_ms += wi_lap(&since);
+    r->stats.voice_ms += ru_lap(&since);
     return status;
 }
 
 /* Speech spans are looked up from the first that does not end before the window. */
-static int wi_speech(const wi_run *r, size_t index, wnpu_speech_span *span)
+static int aw_speech(const ru_run *r, size_t index, wnpu_speech_span *span)
 {
     const unsigned char *at = rs_list_get(&r->store, &r->store.speech, index);
     if (at == NULL) {
@@ -21355,18 +21385,18 @@ static int wi_speech(const wi_run *r, size_t index, wnpu_speech_span *span)
 }
 
 /* All before this instant is either in a span or no speech. */
-static int64_t wi_known_ms(const wi_run *r)
+static int64_t aw_known_ms(const ru_run *r)
 {
-    return r->heard_all ? INT64_MAX : (int64_t)va_settled(&r->voice) * VA_STEP_MS;
+    return r->audio.heard_all ? INT64_MAX : (int64_t)va_settled(&r->audio.voice) * VA_STEP_MS;
 }
 
 /* The first instant from ms on where there is speech, or may be. */
-static int64_t wi_speech_from(const wi_run *r, int64_t ms)
+static int64_t aw_speech_from(const ru_run *r, int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
-    int64_t known = wi_known_ms(r);
-    for (i = r->past; wi_speech(r, i, &span); i++) {
+    int64_t known = aw_known_ms(r);
+    for (i = r->audio.past; aw_speech(r, i, &span); i++) {
         if (span.t1_ms > ms) {
             return span.t0_ms > ms ? span.t0_ms : ms;
         }
@@ -21375,29 +21405,29 @@ static int64_t wi_speech_from(const wi_run *r, int64_t ms)
 }
 
 /* End of the last speech that begins before ms, or may. */
-static int64_t wi_speech_until(const wi_run *r, int64_t ms)
+static int64_t aw_speech_until(const ru_run *r, int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
     int64_t end = 0;
-    if (!r->heard_all && r->voice.open) {
+    if (!r->audio.heard_all && r->audio.voice.open) {
         return ms;
     }
-    for (i = r->past; wi_speech(r, i, &span) && span.t0_ms < ms; i++) {
+    for (i = r->audio.past; aw_speech(r, i, &span) && span.t0_ms < ms; i++) {
         end = span.t1_ms < ms ? span.t1_ms : ms;
     }
     return end;
 }
 
-/* Where the speech ends before the first pause of at least pause_ms that begins after from_ms, or -1
- * if there is none. Of a pause that is not over at to_ms only the part before it counts, so that the
- * answer does not depend on how much more has been read. */
-static int64_t wi_pause(const wi_run *r, int64_t from_ms, int64_t to_ms, int64_t pause_ms)
+/* Where the speech ends before the first pause of at least pause_ms that begins after from_ms, or
+ * -1 if there is none. Of a pause that is not over at to_ms only the part before it counts, so that
+ * the answer does not depend on how much more has been read. */
+static int64_t aw_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, int64_t pause_ms)
 {
     wnpu_speech_span span;
     size_t i;
-    for (i = r->past; wi_speech(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
-        int64_t next = wi_speech_from(r, span.t1_ms);
+    for (i = r->audio.past; aw_speech(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
+        int64_t next = aw_speech_from(r, span.t1_ms);
         if (span.t1_ms > from_ms && (next < to_ms ? next : to_ms) - span.t1_ms >= pause_ms) {
             return span.t1_ms;
         }
@@ -21406,229 +21436,257 @@ static int64_t wi_pause(const wi_run *r, int64_t from_ms, int64_t to_ms, int64_t
 }
 
 /* Steps of speech in t0_ms..t1_ms and a span of steps. */
-static uint64_t wi_voiced_in(const wi_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
+static uint64_t aw_voiced_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
                              uint64_t end)
 {
     uint64_t a = t0_ms > 0 ? (uint64_t)t0_ms / VA_STEP_MS : 0;
     uint64_t b = t1_ms > 0 ? (uint64_t)t1_ms / VA_STEP_MS : 0;
-    return va_speech_steps(&r->voice, a > first ? a : first, b < end ? b : end);
+    return va_speech_steps(&r->audio.voice, a > first ? a : first, b < end ? b : end);
 }
 
 /* Milliseconds of speech in t0_ms..t1_ms, without the padding of spans. */
-static int64_t wi_voiced(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+static int64_t aw_voiced(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
     wnpu_speech_span span;
     uint64_t steps = 0;
     size_t i;
-    for (i = r->past; wi_speech(r, i, &span) && span.t0_ms < t1_ms; i++) {
-        steps += wi_voiced_in(r, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
+    for (i = r->audio.past; aw_speech(r, i, &span) && span.t0_ms < t1_ms; i++) {
+        steps += aw_voiced_in(r, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
                               (uint64_t)span.t1_ms / VA_STEP_MS);
     }
-    if (!r->heard_all && r->voice.open) { /* speech without a pause is in no list yet */
-        steps += wi_voiced_in(r, t0_ms, t1_ms, r->voice.first, r->voice.step);
+    if (!r->audio.heard_all && r->audio.voice.open) { /* speech without a pause is in no list yet */
+        steps += aw_voiced_in(r, t0_ms, t1_ms, r->audio.voice.first, r->audio.voice.step);
     }
     return (int64_t)steps * VA_STEP_MS;
 }
 
-static float wi_share(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+static float aw_share(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
-    return t1_ms > t0_ms ? (float)wi_voiced(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
+    return t1_ms > t0_ms ? (float)aw_voiced(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
 }
 
 /* Says how many samples there are, from the window's first on. */
-static void wi_set_have(wi_run *r, size_t have)
+static void aw_set_have(ru_run *r, size_t have)
 {
-    r->have = have < ML_SPAN ? have : ML_SPAN;
-    r->ahead = have - r->have;
+    r->audio.have = have < ML_SPAN ? have : ML_SPAN;
+    r->audio.ahead = have - r->audio.have;
 }
 
 /* Room in the span for so many samples behind the first `have`, or less. */
-static size_t wi_room(wi_run *r, size_t have, size_t most)
+static size_t aw_room(ru_run *r, size_t have, size_t most)
 {
-    size_t n = r->capacity - have < most ? r->capacity - have : most;
-    r->written = have + n > r->written ? have + n : r->written;
+    size_t n = r->audio.capacity - have < most ? r->audio.capacity - have : most;
+    r->audio.written = have + n > r->audio.written ? have + n : r->audio.written;
     return n;
 }
 
 /* Behind the samples comes silence, as far as a window that begins among them reaches. */
-static void wi_silence(wi_run *r, size_t have)
+static void aw_silence(ru_run *r, size_t have)
 {
-    memset(r->span + have, 0, wi_room(r, have, ML_SPAN) * sizeof(float));
+    memset(r->audio.span + have, 0, aw_room(r, have, ML_SPAN) * sizeof(float));
 }
 
 /* Reads on until the span is full, the recording ends or the run is cancelled. */
-static int wi_fill(wi_run *r)
+static int aw_fill(ru_run *r)
 {
     int status = WNPU_OK;
-    size_t have = r->have + r->ahead;
-    while (have < r->capacity && status == WNPU_OK && !wi_cancelled(r)) {
-        size_t room = wi_room(r, have, WI_BLOCK);
-        int64_t n = au_read(r->stream, r->span + have, room, &r->error);
+    size_t have = r->audio.have + r->audio.ahead;
+    while (have < r->audio.capacity && status == WNPU_OK && !ru_cancelled(r)) {
+        size_t room = aw_room(r, have, AW_BLOCK);
+        int64_t n = au_read(r->audio.stream, r->audio.span + have, room, &r->error);
         if (n < 0) {
             return (int)n;
         }
         if (r->params.vad) {
-            status = wi_listen(r, r->span + have, (size_t)n);
+            status = aw_listen(r, r->audio.span + have, (size_t)n);
         }
         if (n == 0) {
             break;
         }
         have += (size_t)n;
-        wi_set_have(r, have);
+        aw_set_have(r, have);
     }
-    wi_silence(r, have);
+    aw_silence(r, have);
     return status;
 }
 
-static uint64_t wi_steps(int32_t ms)
+static uint64_t aw_steps(int32_t ms)
 {
     return ((uint64_t)ms + VA_STEP_MS / 2) / VA_STEP_MS;
 }
 
 /* A pause that ends a span is at least as long as the padding on both sides of it. */
-static va_rules wi_voice_rules(const wnpu_params *p)
+static va_rules aw_voice_rules(const wnpu_params *p)
 {
     va_rules rules;
     rules.on = p->vad_threshold;
     rules.off = p->vad_threshold > 0.2f ? p->vad_threshold - 0.15f : 0.05f;
-    rules.least = wi_steps(p->vad_min_speech_ms);
-    rules.pad = wi_steps(p->vad_pad_ms);
-    rules.gap = wi_steps(p->vad_min_silence_ms);
+    rules.least = aw_steps(p->vad_min_speech_ms);
+    rules.pad = aw_steps(p->vad_pad_ms);
+    rules.gap = aw_steps(p->vad_min_silence_ms);
     rules.gap = rules.gap > 2 * rules.pad ? rules.gap : 2 * rules.pad;
     rules.gap = rules.gap > 2 ? rules.gap : 2; /* at most one span ends in a block */
     return rules;
 }
 
-static void wi_begin_voice(wi_run *r)
+static void aw_begin_voice(ru_run *r)
 {
-    va_rules rules = wi_voice_rules(&r->params);
-    va_begin(&r->voice, &rules);
-    r->heard_all = 0;
-    r->past = 0;
+    va_rules rules = aw_voice_rules(&r->params);
+    va_begin(&r->audio.voice, &rules);
+    r->audio.heard_all = 0;
+    r->audio.past = 0;
     r->store.speech.count = 0; /* a look ahead for languages has heard it before */
     r->stats.speech_ms = 0;
 }
 
 /* The first window: reflected samples stand before the recording's first one. */
-static int wi_begin_audio(wi_run *r)
+static int aw_begin_audio(ru_run *r)
 {
     size_t i;
     int status;
-    r->frame = 0;
-    wi_set_have(r, ML_MARGIN);
-    wi_begin_voice(r);
-    status = wi_fill(r);
+    r->audio.frame = 0;
+    aw_set_have(r, ML_MARGIN);
+    aw_begin_voice(r);
+    status = aw_fill(r);
     for (i = 1; i <= ML_MARGIN; i++) {
-        r->span[ML_MARGIN - i] = r->span[ML_MARGIN + i];
+        r->audio.span[ML_MARGIN - i] = r->audio.span[ML_MARGIN + i];
     }
     return status;
 }
 
 /* Mel frames of real audio in the window, 0..3000. */
-static size_t wi_frames(const wi_run *r)
+static size_t aw_frames(const ru_run *r)
 {
-    size_t n = (r->have - ML_MARGIN) / ML_HOP;
+    size_t n = (r->audio.have - ML_MARGIN) / ML_HOP;
     return n < ML_FRAMES ? n : ML_FRAMES;
 }
 
-static int wi_advance(wi_run *r, size_t frames)
+static int aw_advance(ru_run *r, size_t frames)
 {
-    size_t shift = frames * ML_HOP, have = r->have + r->ahead;
+    size_t shift = frames * ML_HOP, have = r->audio.have + r->audio.ahead;
     wnpu_speech_span span;
-    r->frame += frames;
-    while (wi_speech(r, r->past, &span) && span.t1_ms <= wi_clock(r, 0)) {
-        r->past++;
+    r->audio.frame += frames;
+    while (aw_speech(r, r->audio.past, &span) && span.t1_ms <= ru_clock(r, 0)) {
+        r->audio.past++;
     }
     if (shift + ML_MARGIN >= have) {
-        wi_set_have(r, ML_MARGIN); /* nothing is left */
+        aw_set_have(r, ML_MARGIN); /* nothing is left */
         return WNPU_OK;
     }
-    wi_set_have(r, have - shift);
-    memmove(r->span, r->span + shift, (have - shift) * sizeof(float));
-    return wi_fill(r);
+    aw_set_have(r, have - shift);
+    memmove(r->audio.span, r->audio.span + shift, (have - shift) * sizeof(float));
+    return aw_fill(r);
 }
 
-static size_t wi_previous_capacity(const wnpu_model *m)
+/* Whether every window ends in a pause. */
+static int aw_cuts_windows(const ru_run *r)
 {
-    return m->n_text_ctx / 2 - 1;
+    return r->audio.batch > 0 && r->params.vad;
 }
 
-/* Appends text to what the next window is told, dropping the oldest. */
-static void wi_remember(wi_run *r, const int32_t *tokens, size_t n)
+/* Where a long pause ends the window, or -1. */
+static int64_t aw_break(const ru_run *r)
 {
-    size_t capacity = wi_previous_capacity(r->engine.model), keep;
-    if (n > capacity) {
-        tokens += n - capacity;
-        n = capacity;
-    }
-    keep = r->n_previous < capacity - n ? r->n_previous : capacity - n;
-    memmove(r->previous, r->previous + (r->n_previous - keep), keep * sizeof(int32_t));
-    memcpy(r->previous + keep, tokens, n * sizeof(int32_t));
-    r->n_previous = keep + n;
+    return r->params.vad ? aw_pause(r, ru_clock(r, 0), ru_clock(r, (int64_t)aw_frames(r) * 10),
+                                    AW_BREAK_MS) : -1;
 }
 
-/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>] [prefix]; the
- * text before only if it is wanted. */
-static void wi_prompt(wi_run *r, int context, se_prompt *p)
+/* Whether the window ends in a pause. */
+static int aw_ends_in_pause(const ru_run *r)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
-    size_t n = 0, room = wi_previous_capacity(r->engine.model) - r->n_initial, latest;
-    latest = r->n_previous < room ? r->n_previous : room;
-    p->n_before = 0;
-    p->before = r->previous + (r->n_previous - latest);
-    if (context && r->n_initial + latest > 0) {
-        r->prompt[n++] = v->sot_prev;
-        memcpy(r->prompt + n, r->initial, r->n_initial * sizeof(int32_t));
-        n += r->n_initial;
-        memcpy(r->prompt + n, p->before, latest * sizeof(int32_t));
-        n += latest;
-        p->n_before = latest;
-    }
-    p->sot = n;
-    n += tk_start(v, r->language, r->params.task, r->prompt + n);
-    if (!r->params.timestamps) {
-        r->prompt[n++] = v->no_timestamps;
-    }
-    p->n_given = r->frame == 0 ? r->n_given : 0;
-    memcpy(r->prompt + n, r->given, p->n_given * sizeof(int32_t));
-    p->tokens = r->prompt;
-    p->n = n + p->n_given;
+    return aw_cuts_windows(r) || aw_break(r) == ru_clock(r, (int64_t)r->audio.content * 10);
 }
+
+/* Where to cut these steps: in the middle of the last pause of AW_PAUSE_MS, else of the longest. */
+static uint64_t aw_cut(const ru_run *r, uint64_t first, uint64_t end)
+{
+    uint64_t at = end, most = 0, since, i;
+    for (i = since = first; i < end; i++) {
+        if (va_speech_steps(&r->audio.voice, i, i + 1) > 0) {
+            since = i + 1;
+        } else if (i + 1 - since >= most || i + 1 - since >= AW_PAUSE_MS / VA_STEP_MS) {
+            most = i + 1 - since;
+            at = since + most / 2;
+        }
+    }
+    return at;
+}
+
+/* How many of the frames belong to the window. A long pause ends it: what is said behind one has
+ * nothing to do with what is said before it, and may be in another language. Where windows are
+ * decoded together, none depends on the text of the one before it, so each ends in a pause; only
+ * what its text leaves is decoded by itself, up to that pause. */
+static size_t aw_piece(ru_run *r, size_t frames)
+{
+    int64_t base = ru_clock(r, 0), end = base + (int64_t)frames * 10, rest = aw_break(r);
+    if (aw_cuts_windows(r)) {
+        if (r->audio.piece_ms <= base) {
+            uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
+            uint64_t at = aw_cut(r, last - AW_CUT_MS / VA_STEP_MS, last);
+            r->audio.piece_ms = r->audio.ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+        }
+        r->audio.piece_ms = rest >= 0 && rest < r->audio.piece_ms ? rest : r->audio.piece_ms;
+        end = r->audio.piece_ms < end ? r->audio.piece_ms : end;
+    } else if (rest >= 0) {
+        end = rest;
+    }
+    return (size_t)(end - base) / 10u;
+}
+
+/* ======================================================================
+ * 23. lg_  the ledger and the admission of segments
+ *
+ *  Owns      what became of each millisecond, and which text of a window
+ *            becomes a segment.
+ *  Assumes   a decoded window.
+ *  Ensures   the ledger's spans follow each other from 0 to the end of the
+ *            audio read; text that is not credible is dropped and said so.
+ *  Costs     nothing worth mentioning.
+ * ====================================================================== */
+#define LG_STEP_MS 20          /* one timestamp */
+#define LG_FRAMES_A_STEP 2u    /* mel frames in it */
+#define LG_CARRIED 0.5f        /* text from this temperature on is no context for the next window */
+#define LG_LEAD_MS 2000        /* shorter silence at a window's begin is decoded along: the detector
+                                  may have missed the first words */
+#define LG_TRAIL_MS 1000       /* the same for silence behind the window's last speech */
+#define LG_LEFT_MS 1000        /* so much speech without text is decoded again */
+#define LG_STRAY_MS 500        /* the model's times may be wrong by so much */
+#define LG_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
 
 /* ---- the ledger ---- */
 
 /* The ledger goes on to end_ms. */
-static int wi_account(wi_run *r, int64_t end_ms, int kind, int reason)
+static int lg_account(ru_run *r, int64_t end_ms, int kind, int reason)
 {
     wnpu_ledger_span span;
-    span.t0_ms = r->settled_ms;
+    span.t0_ms = r->ledger.settled_ms;
     span.t1_ms = end_ms;
     span.kind = kind;
     span.reason = reason;
-    if (end_ms <= r->settled_ms) {
+    if (end_ms <= r->ledger.settled_ms) {
         return WNPU_OK;
     }
     if (rs_add_ledger(&r->store, &span) != WNPU_OK) {
         return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu spans of the "
                       "ledger; raise result_bytes", (unsigned long)r->store.ledger.count);
     }
-    r->settled_ms = end_ms;
+    r->ledger.settled_ms = end_ms;
     return WNPU_OK;
 }
 
 /* What lies before end_ms and has no text: no voice, or voice that reason is given for. What the
  * detector has not decided yet counts as voice. */
-static int wi_settle(wi_run *r, int64_t end_ms, int reason)
+static int lg_settle(ru_run *r, int64_t end_ms, int reason)
 {
     int kind = reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED : WNPU_LEDGER_SILENCE;
-    int64_t known = wi_known_ms(r);
+    int64_t known = aw_known_ms(r);
     int status = WNPU_OK;
-    size_t i = r->past;
-    while (status == WNPU_OK && r->settled_ms < end_ms) {
-        int64_t at = r->settled_ms, end = end_ms;
+    size_t i = r->audio.past;
+    while (status == WNPU_OK && r->ledger.settled_ms < end_ms) {
+        int64_t at = r->ledger.settled_ms, end = end_ms;
         wnpu_speech_span span;
         int there, quiet;
-        while ((there = wi_speech(r, i, &span)) != 0 && span.t1_ms <= at) {
+        while ((there = aw_speech(r, i, &span)) != 0 && span.t1_ms <= at) {
             i++;
         }
         quiet = r->params.vad && (there ? span.t0_ms > at : known > at);
@@ -21638,23 +21696,24 @@ static int wi_settle(wi_run *r, int64_t end_ms, int reason)
         } else if (quiet) {
             end = known < end ? known : end;
         }
-        status = quiet ? wi_account(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
-                       : wi_account(r, end, kind, reason);
+        status = quiet ? lg_account(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
+                       : lg_account(r, end, kind, reason);
     }
-    r->said_ms = end_ms > r->said_ms ? end_ms : r->said_ms;
+    r->ledger.said_ms = end_ms > r->ledger.said_ms ? end_ms : r->ledger.said_ms;
     return status;
 }
 
 /* Whether there is enough speech without text before end_ms to be decoded again. Then *begin is
- * where; it is -1 if that has been tried. Each return begins at least WI_LEFT_MS after the one
- * before it, so a recording of n ms has at most n / WI_LEFT_MS + 1 of them; and only a window with
+ * where; it is -1 if that has been tried. Each return begins at least LG_LEFT_MS after the one
+ * before it, so a recording of n ms has at most n / LG_LEFT_MS + 1 of them; and only a window with
  * a return can fail to move on. */
-static int wi_hole(const wi_run *r, int64_t end_ms, int64_t *begin)
+static int lg_hole(const ru_run *r, int64_t end_ms, int64_t *begin)
 {
-    int64_t from = wi_speech_from(r, r->said_ms);
-    int tried = r->until_ms >= 0 || (r->again_ms >= 0 && from < r->again_ms + WI_LEFT_MS);
+    int64_t from = aw_speech_from(r, r->ledger.said_ms);
+    int tried = r->audio.until_ms >= 0 ||
+                (r->ledger.again_ms >= 0 && from < r->ledger.again_ms + LG_LEFT_MS);
     *begin = -1;
-    if (!r->params.vad || wi_voiced(r, r->said_ms, end_ms) < WI_LEFT_MS) {
+    if (!r->params.vad || aw_voiced(r, r->ledger.said_ms, end_ms) < LG_LEFT_MS) {
         return 0;
     }
     if (!tried) {
@@ -21664,20 +21723,20 @@ static int wi_hole(const wi_run *r, int64_t end_ms, int64_t *begin)
 }
 
 /* Where the sound ends that the window's text was made from, which no segment passes. */
-static int64_t wi_heard_ms(const wi_run *r)
+static int64_t lg_heard_ms(const ru_run *r)
 {
-    int64_t end = wi_end_ms(r), content = wi_clock(r, (int64_t)r->content * 10);
-    return r->content < wi_frames(r) && content < end ? content : end;
+    int64_t end = ru_end_ms(r), content = ru_clock(r, (int64_t)r->audio.content * 10);
+    return r->audio.content < aw_frames(r) && content < end ? content : end;
 }
 
 /* Text behind the sound that it was made from, even if the model's times are off a little. */
-static int wi_stray(const wi_run *r, int64_t t0_ms)
+static int lg_stray(const ru_run *r, int64_t t0_ms)
 {
-    return r->params.vad && t0_ms >= wi_heard_ms(r) + WI_STRAY_MS;
+    return r->params.vad && t0_ms >= lg_heard_ms(r) + LG_STRAY_MS;
 }
 
 /* Whether a segment has signs, but neither a letter nor a digit of any script. */
-static int wi_wordless(const wi_run *r, const rs_draft *d)
+static int lg_wordless(const ru_run *r, const rs_draft *d)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     size_t i, k, length;
@@ -21697,9 +21756,9 @@ static int wi_wordless(const wi_run *r, const rs_draft *d)
 
 /* Whether text is the last resort: sampled so hot that it is no context for the next window, and
  * refused by the gates like every decoding before it. */
-static int wi_last_resort(const rs_origin *o)
+static int lg_last_resort(const rs_origin *o)
 {
-    return !o->accepted && o->temperature >= WI_CARRIED;
+    return !o->accepted && o->temperature >= LG_CARRIED;
 }
 
 /* Text that is not to be believed. OpenAI's rule for silence wants both of two doubts, of the
@@ -21710,38 +21769,38 @@ static int wi_last_resort(const rs_origin *o)
  * conversation over a bad line is heard in parts. The limit is that of OpenAI's rule. Speech
  * at 0 dB stays below it: there words are improbable, or without voice, but the model hears that
  * somebody speaks. Of less than a second the share of voice says nothing. */
-static int wi_doubtful(const wi_run *r, const rs_draft *d)
+static int lg_doubtful(const ru_run *r, const rs_draft *d)
 {
     const wnpu_params *p = &r->params;
-    float around = wi_share(r, wi_clock(r, 0), wi_heard_ms(r));
+    float around = aw_share(r, ru_clock(r, 0), lg_heard_ms(r));
     float voice = d->voice > around ? d->voice : around;
-    float voiceless = d->t1_ms - d->t0_ms < WI_SHORT_MS ? 0.0f : 1.0f - voice;
+    float voiceless = d->t1_ms - d->t0_ms < LG_SHORT_MS ? 0.0f : 1.0f - voice;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
-    return p->vad && (wi_wordless(r, d) || wi_last_resort(&d->origin) ||
+    return p->vad && (lg_wordless(r, d) || lg_last_resort(&d->origin) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
 /* Before a segment is stored: *refused is set if it is not to be. Accounts for what is before its
  * own time or that of its first word, begins_ms. */
-static int wi_admit(wi_run *r, size_t from, const rs_draft *d, int64_t begins_ms, int *refused)
+static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms, int *refused)
 {
     int64_t begin;
     int reason = WNPU_REASON_PAUSE, status;
     *refused = 0;
-    if (wi_hole(r, d->t0_ms, &begin)) {
+    if (lg_hole(r, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= 0) {
-            r->left_ms = begin; /* this and what follows comes after that */
-            r->until_ms = d->t0_ms;
-            r->kept = from;
+            r->ledger.left_ms = begin; /* this and what follows comes after that */
+            r->audio.until_ms = d->t0_ms;
+            r->text.kept = from;
             *refused = 1;
             return WNPU_OK;
         }
     }
-    status = wi_settle(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
-    if (status == WNPU_OK && wi_doubtful(r, d)) {
+    status = lg_settle(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
+    if (status == WNPU_OK && lg_doubtful(r, d)) {
         /* A voice that the model hears as well, but of which it makes no sense, is not silence. */
-        status = wi_settle(r, d->t1_ms, d->voice >= 0.5f &&
+        status = lg_settle(r, d->t1_ms, d->voice >= 0.5f &&
                            d->origin.no_speech <= r->params.no_speech_threshold
                            ? WNPU_REASON_NO_TEXT : WNPU_REASON_NO_SPEECH);
         *refused = 1;
@@ -21750,46 +21809,46 @@ static int wi_admit(wi_run *r, size_t from, const rs_draft *d, int64_t begins_ms
 }
 
 /* After the segments of a window: says how far it is used up, and settles that. */
-static int wi_close(wi_run *r, int silent, size_t *used)
+static int lg_close(ru_run *r, int silent, size_t *used)
 {
-    int64_t base = wi_clock(r, 0), begin, end = wi_clock(r, (int64_t)*used * 10);
+    int64_t base = ru_clock(r, 0), begin, end = ru_clock(r, (int64_t)*used * 10);
     int reason = silent ? WNPU_REASON_NO_SPEECH : WNPU_REASON_PAUSE;
-    int limited = r->until_ms >= 0 && r->left_ms < 0;
-    if (!silent && r->left_ms < 0 && wi_hole(r, end, &begin)) {
+    int limited = r->audio.until_ms >= 0 && r->ledger.left_ms < 0;
+    if (!silent && r->ledger.left_ms < 0 && lg_hole(r, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
-        if (begin >= base + WI_LEFT_MS) {
-            r->left_ms = begin;
+        if (begin >= base + LG_LEFT_MS) {
+            r->ledger.left_ms = begin;
         }
     }
-    if (r->left_ms >= 0) {
-        *used = (size_t)(r->left_ms - base) / 10u;
-        end = wi_clock(r, (int64_t)*used * 10);
+    if (r->ledger.left_ms >= 0) {
+        *used = (size_t)(r->ledger.left_ms - base) / 10u;
+        end = ru_clock(r, (int64_t)*used * 10);
         reason = WNPU_REASON_PAUSE;
-        r->again_ms = r->left_ms;
-        r->left_ms = -1;
+        r->ledger.again_ms = r->ledger.left_ms;
+        r->ledger.left_ms = -1;
         r->stats.returns++;
     }
     if (limited) {
-        r->until_ms = -1;
+        r->audio.until_ms = -1;
     }
-    return wi_settle(r, end, reason);
+    return lg_settle(r, end, reason);
 }
 
 /* Where the window's first segment begins, which lasts from t0_ms to t1_ms by the model's word. The
  * model may not date its first words later than max_initial_timestamp_ms, so silence before them is
  * taken off here. */
-static int64_t wi_first_ms(const wi_run *r, int64_t t0_ms, int64_t t1_ms)
+static int64_t lg_first_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
-    int64_t speech = r->params.vad ? wi_speech_from(r, wi_clock(r, 0)) : t0_ms;
+    int64_t speech = r->params.vad ? aw_speech_from(r, ru_clock(r, 0)) : t0_ms;
     return speech > t0_ms && speech < t1_ms ? speech : t0_ms;
 }
 
 /* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
  * begins at next_ms. */
-static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms, int64_t next_ms)
+static int lg_emit(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms, int64_t next_ms)
 {
-    const se_hypothesis *h = r->hypothesis;
-    int64_t end = wi_heard_ms(r);
+    const se_hypothesis *h = r->text.hypothesis;
+    int64_t end = lg_heard_ms(r);
     rs_draft d;
     wnpu_segment segment;
     int stored, status, refused;
@@ -21799,24 +21858,24 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     d.tokens = h->tokens + from;
     d.probability = h->probability + from;
     d.n = to - from;
-    d.language = r->language;
-    d.window = (int32_t)r->window;
-    d.origin = r->origin;
-    d.origin.device = r->device;
+    d.language = r->tongue.id;
+    d.window = (int32_t)r->text.window;
+    d.origin = r->text.origin;
+    d.origin.device = r->text.device;
     d.words = NULL;
     d.n_words = 0;
-    begin = from == 0 ? wi_first_ms(r, begin, stop) : begin;
-    d.word_text = r->aligner.text;
-    d.at_ms = r->aligner.at_ms;
+    begin = from == 0 ? lg_first_ms(r, begin, stop) : begin;
+    d.word_text = r->text.aligner.text;
+    d.at_ms = r->text.aligner.at_ms;
     if (r->params.words) {
-        d.words = al_segment(&r->aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
+        d.words = al_segment(&r->text.aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
                              &d.n_words);
     }
-    if (r->left_ms >= 0 || wi_stray(r, t0_ms)) {
+    if (r->ledger.left_ms >= 0 || lg_stray(r, t0_ms)) {
         return WNPU_OK;
     }
-    d.voice = wi_share(r, d.t0_ms, d.t1_ms);
-    status = wi_admit(r, from, &d, begin, &refused);
+    d.voice = aw_share(r, d.t0_ms, d.t1_ms);
+    status = lg_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
         return status;
     }
@@ -21831,8 +21890,8 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     if (!stored) {
         return WNPU_OK;
     }
-    status = wi_account(r, stop > said_ms ? stop : said_ms, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
-    r->said_ms = said_ms > r->said_ms ? said_ms : r->said_ms;
+    status = lg_account(r, stop > said_ms ? stop : said_ms, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
+    r->ledger.said_ms = said_ms > r->ledger.said_ms ? said_ms : r->ledger.said_ms;
     if (status == WNPU_OK && r->params.on_segment != NULL &&
         rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
         int refuses = r->params.on_segment(r->params.user, &segment);
@@ -21845,7 +21904,7 @@ static int wi_emit(wi_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
 
 /* Whether the window's last token is a timestamp without another one before it, which says that
  * nothing is spoken behind it. */
-static int wi_single_end(const se_hypothesis *h, int32_t t0)
+static int lg_single_end(const se_hypothesis *h, int32_t t0)
 {
     return h->n >= 2 ? h->tokens[h->n - 1] >= t0 && h->tokens[h->n - 2] < t0
                      : h->n == 1 && h->tokens[0] >= t0;
@@ -21853,7 +21912,7 @@ static int wi_single_end(const se_hypothesis *h, int32_t t0)
 
 /* The latest timestamp among the first n tokens, in steps; 0 if there is none. The rules let no
  * timestamp come before an earlier one, but a host's on_logits may choose any token anywhere. */
-static size_t wi_latest(const se_hypothesis *h, int32_t t0, size_t n)
+static size_t lg_latest(const se_hypothesis *h, int32_t t0, size_t n)
 {
     size_t i, latest = 0;
     for (i = 0; i < n; i++) {
@@ -21864,12 +21923,12 @@ static size_t wi_latest(const se_hypothesis *h, int32_t t0, size_t n)
 }
 
 /* Frames that the window uses up: to the last pair of timestamps, if it ends in speech. */
-static size_t wi_used(const se_hypothesis *h, int32_t t0, size_t frames)
+static size_t lg_used(const se_hypothesis *h, int32_t t0, size_t frames)
 {
     size_t i, used = frames;
-    for (i = wi_single_end(h, t0) ? 0 : h->n; i > 1; i--) {
+    for (i = lg_single_end(h, t0) ? 0 : h->n; i > 1; i--) {
         if (h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0) {
-            used = wi_latest(h, t0, i - 1) * WI_FRAMES_A_STEP;
+            used = lg_latest(h, t0, i - 1) * LG_FRAMES_A_STEP;
             break;
         }
     }
@@ -21879,23 +21938,23 @@ static size_t wi_used(const se_hypothesis *h, int32_t t0, size_t frames)
 /* Cuts the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe() does,
  * and tells how many frames the window has used up and how many tokens the segments have. A segment
  * begins at its first token if that is a timestamp, else where the one before it ended. */
-static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
+static int lg_segments(ru_run *r, size_t frames, size_t *used, size_t *taken)
 {
-    const se_hypothesis *h = r->hypothesis;
+    const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    int64_t base = wi_clock(r, 0), begin, length = (int64_t)frames * 10, next;
+    int64_t base = ru_clock(r, 0), begin, length = (int64_t)frames * 10, next;
     size_t i, last = 0, pairs = 0;
-    int status = WNPU_OK, single_end = wi_single_end(h, t0);
-    *used = wi_used(h, t0, frames);
+    int status = WNPU_OK, single_end = lg_single_end(h, t0);
+    *used = lg_used(h, t0, frames);
     next = base + (int64_t)*used * 10;
     for (i = 1; i <= h->n && status == WNPU_OK; i++) {
         int pair = i < h->n && h->tokens[i] >= t0 && h->tokens[i - 1] >= t0;
         if (!pair && !(i == h->n && single_end && pairs > 0)) {
             continue;
         }
-        begin = (int64_t)wi_latest(h, t0, h->tokens[last] >= t0 ? last + 1 : last) * WI_STEP_MS;
-        status = wi_emit(r, last, i, base + begin,
-                         base + (int64_t)wi_latest(h, t0, i) * WI_STEP_MS, next);
+        begin = (int64_t)lg_latest(h, t0, h->tokens[last] >= t0 ? last + 1 : last) * LG_STEP_MS;
+        status = lg_emit(r, last, i, base + begin,
+                         base + (int64_t)lg_latest(h, t0, i) * LG_STEP_MS, next);
         pairs += (size_t)pair;
         last = i;
     }
@@ -21906,49 +21965,176 @@ static int wi_segments(wi_run *r, size_t frames, size_t *used, size_t *taken)
     *used = frames;
     *taken = h->n;
     begin = 0;
-    if (wi_latest(h, t0, h->n) > 0) {
-        length = (int64_t)wi_latest(h, t0, h->n) * WI_STEP_MS;
+    if (lg_latest(h, t0, h->n) > 0) {
+        length = (int64_t)lg_latest(h, t0, h->n) * LG_STEP_MS;
     }
-    if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)wi_latest(h, t0, 1) * WI_STEP_MS < length) {
-        begin = (int64_t)wi_latest(h, t0, 1) * WI_STEP_MS;
+    if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)lg_latest(h, t0, 1) * LG_STEP_MS < length) {
+        begin = (int64_t)lg_latest(h, t0, 1) * LG_STEP_MS;
     }
-    return wi_emit(r, 0, h->n, base + begin, base + length, next);
+    return lg_emit(r, 0, h->n, base + begin, base + length, next);
+}
+
+/* How many frames at the window's begin are to be skipped because nobody speaks there. Otherwise
+ * sets how many are decoded: up to the end of speech, if there is silence behind it. */
+static size_t lg_gate(ru_run *r, size_t frames)
+{
+    int64_t base = ru_clock(r, 0), end, begin, last, known;
+    r->audio.content = frames;
+    if (!r->params.vad) {
+        return 0;
+    }
+    frames = r->audio.content = aw_piece(r, frames);
+    end = ru_clock(r, (int64_t)frames * 10);
+    begin = aw_speech_from(r, base);
+    if (begin >= end) {
+        return frames;
+    }
+    if (begin - base >= LG_LEAD_MS) {
+        return (size_t)(begin - base) / 10u;
+    }
+    last = aw_speech_until(r, end);
+    known = aw_known_ms(r) < end ? aw_known_ms(r) : end;
+    if (r->audio.until_ms >= 0 && r->audio.until_ms < last) {
+        last = r->audio.until_ms;
+    }
+    if (last > base && (known - last >= LG_TRAIL_MS || last == r->audio.until_ms)) {
+        r->audio.content = (size_t)(last - base + 9) / 10u;
+    }
+    return 0;
+}
+
+/* What was read and not settled is the ledger's last span, for that reason. */
+static void lg_set_rest(ru_run *r, int reason)
+{
+    wnpu_ledger_span span;
+    size_t i;
+    /* What was read ahead of the window belongs to it: speech has been found there, too. */
+    r->stats.audio_ms = ru_clock(r, (int64_t)((r->audio.have + r->audio.ahead - ML_MARGIN) /
+                                              (ML_RATE / 1000u)));
+    r->store.rest.t0_ms = r->ledger.settled_ms;
+    r->store.rest.t1_ms = r->stats.audio_ms;
+    r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
+    r->store.rest.reason = reason;
+    r->stats.unresolved_ms = 0;
+    for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
+        r->stats.unresolved_ms += span.kind == WNPU_LEDGER_UNRESOLVED ? span.t1_ms - span.t0_ms : 0;
+    }
+}
+
+/* Whatever way the run ended: the ledger reaches to the end of what was read. */
+static int lg_close_ledger(ru_run *r, int status)
+{
+    if (status == WNPU_OK) {
+        status = lg_settle(r, ru_end_ms(r), WNPU_REASON_PAUSE);
+    }
+    lg_set_rest(r, status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
+                : status == WNPU_E_FULL ? WNPU_REASON_FULL
+                : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT
+                : WNPU_REASON_FAILED);
+    if (status != WNPU_OK || r->stats.unresolved_ms == 0) {
+        return status;
+    }
+    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech stayed without text; the ledger "
+                  "says where", (long)r->stats.unresolved_ms);
+}
+
+/* ======================================================================
+ * 24. wd_  decoding of one window
+ *
+ *  Owns      prompt, language, search, repetition, gates and fallback of
+ *            the window at hand.
+ *  Assumes   a filled audio window.
+ *  Ensures   the result depends on the window's audio, the parameters and
+ *            the context that earlier windows left, on nothing else.
+ *  Costs     an encoder run and the decoding.
+ * ====================================================================== */
+#define WD_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
+#define WD_TOLD_S 3.0f         /* seconds of speech that settle the language if it is */
+#define WD_TOLD_SURE 0.8f      /* at least that probable, */
+#define WD_TOLD_MOST_S 15.0f   /* and seconds that do in any case */
+
+static size_t wd_previous_capacity(const wnpu_model *m)
+{
+    return m->n_text_ctx / 2 - 1;
+}
+
+/* Appends text to what the next window is told, dropping the oldest. */
+static void wd_remember(ru_run *r, const int32_t *tokens, size_t n)
+{
+    size_t capacity = wd_previous_capacity(r->engine.model), keep;
+    if (n > capacity) {
+        tokens += n - capacity;
+        n = capacity;
+    }
+    keep = r->context.n_previous < capacity - n ? r->context.n_previous : capacity - n;
+    memmove(r->context.previous, r->context.previous + (r->context.n_previous - keep),
+            keep * sizeof(int32_t));
+    memcpy(r->context.previous + keep, tokens, n * sizeof(int32_t));
+    r->context.n_previous = keep + n;
+}
+
+/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>] [prefix]; the
+ * text before only if it is wanted. */
+static void wd_prompt(ru_run *r, int context, se_prompt *p)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t n = 0, room = wd_previous_capacity(r->engine.model) - r->context.n_initial, latest;
+    latest = r->context.n_previous < room ? r->context.n_previous : room;
+    p->n_before = 0;
+    p->before = r->context.previous + (r->context.n_previous - latest);
+    if (context && r->context.n_initial + latest > 0) {
+        r->context.prompt[n++] = v->sot_prev;
+        memcpy(r->context.prompt + n, r->context.initial, r->context.n_initial * sizeof(int32_t));
+        n += r->context.n_initial;
+        memcpy(r->context.prompt + n, p->before, latest * sizeof(int32_t));
+        n += latest;
+        p->n_before = latest;
+    }
+    p->sot = n;
+    n += tk_start(v, r->tongue.id, r->params.task, r->context.prompt + n);
+    if (!r->params.timestamps) {
+        r->context.prompt[n++] = v->no_timestamps;
+    }
+    p->n_given = r->audio.frame == 0 ? r->context.n_given : 0;
+    memcpy(r->context.prompt + n, r->context.given, p->n_given * sizeof(int32_t));
+    p->tokens = r->context.prompt;
+    p->n = n + p->n_given;
 }
 
 /* The samples of a window, of which so many frames count, become the caches of decoder.window. */
-static void wi_encode_span(wi_run *r, const float *span, size_t content)
+static void wd_encode_span(ru_run *r, const float *span, size_t content)
 {
     double since = er_now_ms();
     int bridged;
     en_log_mel(&r->engine, span, content);
-    r->stats.log_mel_ms += wi_lap(&since);
+    r->stats.log_mel_ms += ru_lap(&since);
     bridged = np_begin(&r->bridge);
-    r->device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
+    r->text.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
         np_run(&r->bridge);
     } else {
         en_run(&r->engine);
     }
-    r->stats.encoder_ms += wi_lap(&since);
+    r->stats.encoder_ms += ru_lap(&since);
     if (bridged) {
         np_cross(&r->bridge, de_cross(&r->decoder));
         np_end(&r->bridge);
     } else {
         en_cross(&r->engine, de_cross(&r->decoder));
     }
-    r->stats.cross_ms += wi_lap(&since);
+    r->stats.cross_ms += ru_lap(&since);
 }
 
-static void wi_encode(wi_run *r)
+static void wd_encode(ru_run *r)
 {
-    se_forget(&r->search);
-    wi_encode_span(r, r->span, r->content);
+    se_forget(&r->text.search);
+    wd_encode_span(r, r->audio.span, r->audio.content);
     r->stats.windows++;
 }
 
 /* ---- languages ---- */
 
-static int wi_may_be(const wi_run *r, int32_t language)
+static int wd_may_be(const ru_run *r, int32_t language)
 {
     size_t i, n = r->params.n_languages;
     for (i = 0; i < n && r->params.languages[i] != language; i++) {
@@ -21957,11 +22143,11 @@ static int wi_may_be(const wi_run *r, int32_t language)
 }
 
 /* The most probable of the languages in question. */
-static int32_t wi_best_language(const wi_run *r, const float *probability)
+static int32_t wd_best_language(const ru_run *r, const float *probability)
 {
     int32_t i, best = -1;
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        if (wi_may_be(r, i) && (best < 0 || probability[i] > probability[best])) {
+        if (wd_may_be(r, i) && (best < 0 || probability[i] > probability[best])) {
             best = i;
         }
     }
@@ -21969,97 +22155,98 @@ static int32_t wi_best_language(const wi_run *r, const float *probability)
 }
 
 /* Seconds of speech in the window, as far as anybody can tell. */
-static float wi_seconds(const wi_run *r)
+static float wd_seconds(const ru_run *r)
 {
-    int64_t ms = r->params.vad ? wi_voiced(r, wi_clock(r, 0), wi_heard_ms(r))
-                               : (int64_t)r->content * 10;
+    int64_t ms = r->params.vad ? aw_voiced(r, ru_clock(r, 0), lg_heard_ms(r))
+                               : (int64_t)r->audio.content * 10;
     return (float)ms / 1000.0f;
 }
 
 /* Asks the encoded window, and adds its answer to what was heard, by the seconds of speech in it
  * and the model's belief that they are speech. 0 if the run was cancelled: the answer may come from
  * a step that was cut short, and is not counted. */
-static int wi_hear(wi_run *r, float *probability /* [WI_LANGUAGES] */)
+static int wd_hear(ru_run *r, float *probability /* [RU_LANGUAGES] */)
 {
     float no_speech = 0.0f, weight;
     int32_t i;
     se_languages(&r->decoder, probability, &no_speech);
-    se_forget(&r->search); /* it fed a prompt of its own */
-    if (wi_cancelled(r)) {
+    se_forget(&r->text.search); /* it fed a prompt of its own */
+    if (ru_cancelled(r)) {
         return 0;
     }
     r->stats.prompt_tokens++;
-    weight = no_speech < 1.0f ? (1.0f - no_speech) * wi_seconds(r) : 0.0f;
+    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_seconds(r) : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that silence alone still has an answer */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        r->heard[i] += weight * probability[i];
+        r->tongue.heard[i] += weight * probability[i];
     }
-    r->heard_weight += weight;
+    r->tongue.weight += weight;
     return 1;
 }
 
 /* The average of all that was heard. */
-static float wi_heard(const wi_run *r, int32_t language)
+static float wd_heard(const ru_run *r, int32_t language)
 {
-    return r->heard_weight > 0.0f ? r->heard[language] / r->heard_weight : 0.0f;
+    return r->tongue.weight > 0.0f ? r->tongue.heard[language] / r->tongue.weight : 0.0f;
 }
 
-static void wi_decide_language(wi_run *r)
+static void wd_decide_language(ru_run *r)
 {
-    r->language = wi_best_language(r, r->heard);
-    r->language_probability = wi_heard(r, r->language);
+    r->tongue.id = wd_best_language(r, r->tongue.heard);
+    r->tongue.probability = wd_heard(r, r->tongue.id);
 }
 
 /* Whether enough was heard to tell the language of a recording: a word before a long pause may not
  * be enough, and then the windows after it have a say, too. */
-static int wi_is_told(const wi_run *r)
+static int wd_is_told(const ru_run *r)
 {
-    return r->language >= 0 && (r->heard_weight >= WI_TOLD_MOST_S ||
-           (r->heard_weight >= WI_TOLD_S && wi_heard(r, r->language) >= WI_TOLD_SURE));
+    return r->tongue.id >= 0 && (r->tongue.weight >= WD_TOLD_MOST_S ||
+           (r->tongue.weight >= WD_TOLD_S && wd_heard(r, r->tongue.id) >= WD_TOLD_SURE));
 }
 
 /* Whether the window is to be asked for its language before it is decoded. */
-static int wi_asks_language(const wi_run *r)
+static int wd_asks_language(const ru_run *r)
 {
     const wnpu_params *p = &r->params;
     if (p->language != WNPU_LANGUAGE_AUTO || !r->engine.model->vocab.multilingual) {
         return 0;
     }
-    return r->language < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
-           (p->language_windows < 2 && !wi_is_told(r));
+    return r->tongue.id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
+           (p->language_windows < 2 && !wd_is_told(r));
 }
 
 /* A window of its own mind: the language changes when another leads clearly, or twice in a row. */
-static void wi_follow_language(wi_run *r, const float *probability)
+static void wd_follow_language(ru_run *r, const float *probability)
 {
-    int32_t best = wi_best_language(r, probability);
-    if (r->language < 0 || best == r->rival ||
-        probability[best] - probability[r->language] >= r->params.language_margin) {
-        r->language = best;
+    int32_t best = wd_best_language(r, probability);
+    if (r->tongue.id < 0 || best == r->tongue.rival ||
+        probability[best] - probability[r->tongue.id] >= r->params.language_margin) {
+        r->tongue.id = best;
     }
-    r->rival = best != r->language ? best : -1;
+    r->tongue.rival = best != r->tongue.id ? best : -1;
 }
 
 /* Before the window is decoded. */
-static void wi_find_language(wi_run *r)
+static void wd_find_language(ru_run *r)
 {
-    float probability[WI_LANGUAGES];
-    if (!wi_asks_language(r) || !wi_hear(r, probability)) {
+    float probability[RU_LANGUAGES];
+    if (!wd_asks_language(r) || !wd_hear(r, probability)) {
         return;
     }
     if (r->params.language_mode == WNPU_LANGUAGE_EACH) {
-        wi_follow_language(r, probability);
+        wd_follow_language(r, probability);
     } else {
-        wi_decide_language(r);
+        wd_decide_language(r);
     }
 }
 
 /* The number among the foreseen of the window whose turn it is; else there are not so many. */
-static size_t wi_number(const wi_run *r)
+static size_t wd_number(const ru_run *r)
 {
-    const wi_foreseen *f = &r->foreseen;
+    const ru_foreseen *f = &r->foreseen;
     size_t i;
-    for (i = 0; i < f->n && (f->frame[i] != r->frame || f->content[i] != r->content); i++) {
+    for (i = 0; i < f->n && (f->frame[i] != r->audio.frame ||
+                             f->content[i] != r->audio.content); i++) {
     }
     return i;
 }
@@ -22067,17 +22254,17 @@ static size_t wi_number(const wi_run *r)
 /* ---- repetition ---- */
 
 /* Voice in the window that begins at step `base`, between two encoder positions. */
-static int64_t wi_voice_between(const wi_run *r, uint64_t base, uint32_t from, uint32_t to)
+static int64_t wd_voice_between(const ru_run *r, uint64_t base, uint32_t from, uint32_t to)
 {
     return r->params.vad
-               ? (int64_t)va_speech_steps(&r->voice, base + from, base + to) * VA_STEP_MS : -1;
+               ? (int64_t)va_speech_steps(&r->audio.voice, base + from, base + to) * VA_STEP_MS : -1;
 }
 
 /* What the aligner followed of tokens begin..end-1, which are part k of n. */
-static al_part wi_part(const wi_run *r, const int32_t *tokens, const se_parts *parts, size_t k,
+static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *parts, size_t k,
                        uint64_t base)
 {
-    const al_aligner *a = &r->aligner;
+    const al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
     size_t i, length, n = 0, last = parts->begin[k], end = parts->begin[k + 1];
     uint32_t from = a->path[last], to;
@@ -22094,7 +22281,7 @@ static al_part wi_part(const wi_run *r, const int32_t *tokens, const se_parts *p
     to = k + 1 < parts->n ? a->path[end] : a->path[last];
     part.ms = (int64_t)(to - from) * AL_STEP_MS;
     part.inner_ms = (int64_t)(a->path[last] - from) * AL_STEP_MS;
-    part.voice_ms = wi_voice_between(r, base, from, to);
+    part.voice_ms = wd_voice_between(r, base, from, to);
     part.near /= (float)n;
     if (k + 1 == parts->n && last > parts->begin[k]) { /* without its last token */
         tk_text(v, tokens[last], &length);
@@ -22104,24 +22291,24 @@ static al_part wi_part(const wi_run *r, const int32_t *tokens, const se_parts *p
 }
 
 /* A se_judge. */
-static size_t wi_judge(void *user, const int32_t *tokens, se_parts *parts, size_t slot,
+static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_t slot,
                        size_t window)
 {
-    wi_run *r = user;
-    const wi_foreseen *f = &r->foreseen;
-    al_aligner *a = &r->aligner;
+    ru_run *r = user;
+    const ru_foreseen *f = &r->foreseen;
+    al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
-    size_t frames = window == SE_ALONE ? r->content : f->content[window], start, n, k;
-    uint64_t base = (window == SE_ALONE ? r->frame : f->frame[window]) / WI_FRAMES_A_STEP;
+    size_t frames = window == SE_ALONE ? r->audio.content : f->content[window], start, n, k;
+    uint64_t base = (window == SE_ALONE ? r->audio.frame : f->frame[window]) / LG_FRAMES_A_STEP;
     n = parts->begin[parts->n];
-    start = tk_start(v, r->language, r->params.task, a->tokens);
+    start = tk_start(v, r->tongue.id, r->params.task, a->tokens);
     if (!r->params.timestamps) {
         a->tokens[start++] = v->no_timestamps;
     }
     memcpy(a->tokens + start, tokens, n * sizeof(int32_t));
     al_follow(a, start, n, slot, frames);
     for (k = 0; k < parts->n; k++) {
-        a->part[k] = wi_part(r, tokens, parts, k, base);
+        a->part[k] = wd_part(r, tokens, parts, k, base);
     }
     k = al_supported(a->part, parts->n);
     parts->at = k < parts->n ? a->path[parts->begin[k]] : 0;
@@ -22132,10 +22319,10 @@ static size_t wi_judge(void *user, const int32_t *tokens, se_parts *parts, size_
 
 /* The text of a decoding over its size in zlib's form, as OpenAI's compression_ratio(), but without
  * repetition that was heard. */
-static float wi_compression(wi_run *r, const se_hypothesis *h)
+static float wd_compression(ru_run *r, const se_hypothesis *h)
 {
     const tk_vocab *v = &r->engine.model->vocab;
-    char *raw = r->text, *text = r->text + ZL_MAX;
+    char *raw = r->text.text, *text = r->text.text + ZL_MAX;
     size_t i, length, n = 0, begin = 0;
     for (i = 0; i < h->n; i++) {
         const char *bytes = h->tokens[i] < v->eot && !h->again[i]
@@ -22154,24 +22341,25 @@ static float wi_compression(wi_run *r, const se_hypothesis *h)
     while (begin < n && rs_blank(text + begin, 1)) {
         begin++;
     }
-    return n > begin ? (float)(n - begin) / (float)zl_size(r->compress, text + begin, n - begin)
+    return n > begin ? (float)(n - begin) /
+                       (float)zl_size(r->text.compress, text + begin, n - begin)
                      : 0.0f;
 }
 
-static int wi_has_logprob_gate(const wi_run *r)
+static int wd_has_logprob_gate(const ru_run *r)
 {
     return r->params.logprob_threshold > -INFINITY;
 }
 
 /* OpenAI's rule for silence, after the last decoding of a window. */
-static int wi_silent(const wi_run *r)
+static int wd_silent(const ru_run *r)
 {
-    return r->origin.no_speech > r->params.no_speech_threshold &&
-           !(wi_has_logprob_gate(r) && r->origin.mean_logprob > r->params.logprob_threshold);
+    return r->text.origin.no_speech > r->params.no_speech_threshold &&
+           !(wd_has_logprob_gate(r) && r->text.origin.mean_logprob > r->params.logprob_threshold);
 }
 
 /* Which gates a decoding fails. Silence is no failure: no decoding would be better. */
-static uint32_t wi_refusals(const wi_run *r, const rs_origin *o, int loop)
+static uint32_t wd_refusals(const ru_run *r, const rs_origin *o, int loop)
 {
     const wnpu_params *p = &r->params;
     uint32_t reasons = loop ? WNPU_REFUSED_LOOP : 0;
@@ -22184,28 +22372,28 @@ static uint32_t wi_refusals(const wi_run *r, const rs_origin *o, int loop)
     if (p->first_logprob_threshold < 0.0f && o->first_logprob < p->first_logprob_threshold) {
         reasons |= WNPU_REFUSED_FIRST_TOKEN;
     }
-    return wi_has_logprob_gate(r) && o->no_speech > p->no_speech_threshold &&
+    return wd_has_logprob_gate(r) && o->no_speech > p->no_speech_threshold &&
            o->mean_logprob < p->logprob_threshold ? 0 : reasons;
 }
 
 /* 1 if the new decoding is the better one of two that were refused: no loop before a loop, text
  * that does not repeat itself before one that does, then the more probable one. */
-static int wi_better(const wi_run *r, const rs_origin *o, int loop, int old_loop)
+static int wd_better(const ru_run *r, const rs_origin *o, int loop, int old_loop)
 {
     float limit = r->params.compression_threshold;
     int repeats = limit > 0.0f && o->compression_ratio > limit;
-    int old_repeats = limit > 0.0f && r->origin.compression_ratio > limit;
+    int old_repeats = limit > 0.0f && r->text.origin.compression_ratio > limit;
     if (loop != old_loop) {
         return loop < old_loop;
     }
     if (repeats != old_repeats) {
         return repeats < old_repeats;
     }
-    return o->mean_logprob > r->origin.mean_logprob;
+    return o->mean_logprob > r->text.origin.mean_logprob;
 }
 
 /* The latest timestamp among the first n tokens. */
-static int32_t wi_last_time(const se_hypothesis *h, size_t n, int32_t t0)
+static int32_t wd_last_time(const se_hypothesis *h, size_t n, int32_t t0)
 {
     while (n > 0 && h->tokens[n - 1] < t0) {
         n--;
@@ -22215,13 +22403,13 @@ static int32_t wi_last_time(const se_hypothesis *h, size_t n, int32_t t0)
 
 /* Cuts the text off before its loop, with the timestamp that may follow; if there is none, one is
  * put there that says where the loop begins, if that is known. */
-static void wi_cut_loop(const wi_run *r, se_hypothesis *h)
+static void wd_cut_loop(const ru_run *r, se_hypothesis *h)
 {
     int32_t t0 = r->engine.model->vocab.timestamp0, at = t0 + (int32_t)h->loop_at;
     size_t n = h->loop;
     if (n < h->n && h->tokens[n] >= t0) {
         n++;
-    } else if (n < h->n && h->loop_at > 0 && r->params.timestamps && at > wi_last_time(h, n, t0)) {
+    } else if (n < h->n && h->loop_at > 0 && r->params.timestamps && at > wd_last_time(h, n, t0)) {
         h->tokens[n] = at;
         h->probability[n++] = 1.0f;
     }
@@ -22229,13 +22417,14 @@ static void wi_cut_loop(const wi_run *r, se_hypothesis *h)
     h->n_given = h->n_given < n ? h->n_given : n;
 }
 
-static void wi_options(const wi_run *r, float temperature, uint64_t attempt, se_options *o)
+static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_options *o)
 {
     const wnpu_params *p = &r->params;
     size_t samples = p->best_of > 0 ? (size_t)p->best_of : 5;
     /* Logits divided by less would not be finite; by this the best one is as good as certain. */
     o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
-    o->width = temperature > 0.0f ? (samples < r->beams ? samples : r->beams) : (size_t)p->beam;
+    o->width = temperature > 0.0f ? (samples < r->text.beams ? samples : r->text.beams)
+                                  : (size_t)p->beam;
     o->patience = p->patience;
     o->length_penalty = p->length_penalty;
     o->length_rule = p->length_rule;
@@ -22244,71 +22433,71 @@ static void wi_options(const wi_run *r, float temperature, uint64_t attempt, se_
         o->max_tokens = (size_t)p->max_tokens;
     }
     o->stop_loops = p->stop_loops != 0;
-    o->seed = se_mix(se_mix(p->seed, r->window), attempt);
+    o->seed = se_mix(se_mix(p->seed, r->text.window), attempt);
 }
 
 /* Finds the window's text, or knows it already. */
-static const se_hypothesis *wi_search(wi_run *r, const se_prompt *p, const se_options *o)
+static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_options *o)
 {
-    size_t i = wi_number(r);
-    if (i == r->foreseen.n || !se_is_greedy(&r->search, p, o)) {
-        return se_run(&r->search, p, o);
+    size_t i = wd_number(r);
+    if (i == r->foreseen.n || !se_is_greedy(&r->text.search, p, o)) {
+        return se_run(&r->text.search, p, o);
     }
-    r->search.steps += r->foreseen.steps[i];
-    r->search.prompt_tokens += (uint32_t)p->n;
+    r->text.search.steps += r->foreseen.steps[i];
+    r->text.search.prompt_tokens += (uint32_t)p->n;
     return &r->foreseen.found[i];
 }
 
 /* Whether a decoding passes the gates, or would but for a loop that follows repetition that was
  * heard: the loop is cut off, and what follows is decoded with the next window. */
-static int wi_passes(const se_hypothesis *h, uint32_t reasons)
+static int wd_passes(const se_hypothesis *h, uint32_t reasons)
 {
     return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->heard);
 }
 
 /* One decoding of the window; keeps it if it is the best so far. Returns why it is refused, and
  * whether it passes all the same. */
-static uint32_t wi_attempt(wi_run *r, float temperature, int context, uint32_t attempt, int *passes)
+static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t attempt, int *passes)
 {
     se_options options;
     se_prompt prompt;
     const se_hypothesis *h;
-    rs_origin o = r->origin;
+    rs_origin o = r->text.origin;
     uint32_t reasons;
-    wi_prompt(r, context, &prompt);
-    wi_options(r, temperature, attempt, &options);
-    h = wi_search(r, &prompt, &options);
+    wd_prompt(r, context, &prompt);
+    wd_options(r, temperature, attempt, &options);
+    h = wd_search(r, &prompt, &options);
     o.mean_logprob = se_mean_logprob(h);
     o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounded */
     o.no_speech = h->no_speech;
     o.temperature = temperature;
-    o.compression_ratio = wi_compression(r, h);
+    o.compression_ratio = wd_compression(r, h);
     o.first_logprob = h->first_logprob;
     o.prompted = prompt.sot > 0;
-    reasons = wi_refusals(r, &o, h->loop > 0);
-    *passes = wi_passes(h, reasons);
-    if (attempt == 0 || *passes || wi_better(r, &o, h->loop > 0, r->hypothesis->loop > 0)) {
-        *r->hypothesis = *h;
-        r->origin = o;
+    reasons = wd_refusals(r, &o, h->loop > 0);
+    *passes = wd_passes(h, reasons);
+    if (attempt == 0 || *passes || wd_better(r, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
+        *r->text.hypothesis = *h;
+        r->text.origin = o;
     }
     return reasons;
 }
 
 /* Decodes the window until a decoding passes: text that repeats itself first once more without the
  * text before it, then at rising temperatures. */
-static void wi_attempts(wi_run *r)
+static void wd_attempts(ru_run *r)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
     const wnpu_params *p = &r->params;
-    int context = r->n_previous + r->n_initial > 0;
+    int context = r->context.n_previous + r->context.n_initial > 0;
     uint32_t attempt, reasons, all = 0, hotter = 0;
     float temperature = p->temperature;
     int passes = 0;
-    memset(&r->origin, 0, sizeof r->origin);
+    memset(&r->text.origin, 0, sizeof r->text.origin);
     for (attempt = 0; ; attempt++) {
-        reasons = wi_attempt(r, temperature, context, attempt, &passes);
-        r->stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !wi_cancelled(r);
-        if (passes || wi_cancelled(r)) {
+        reasons = wd_attempt(r, temperature, context, attempt, &passes);
+        r->stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !ru_cancelled(r);
+        if (passes || ru_cancelled(r)) {
             break;
         }
         all |= reasons;
@@ -22321,159 +22510,156 @@ static void wi_attempts(wi_run *r)
             break;
         }
     }
-    r->origin.retries = (int32_t)attempt;
-    r->origin.reasons = all;
-    r->origin.accepted = passes;
+    r->text.origin.retries = (int32_t)attempt;
+    r->text.origin.reasons = all;
+    r->text.origin.accepted = passes;
     r->stats.retries += attempt;
     r->stats.unaccepted += !passes;
 }
 
 /* What the next window is told of this one. */
-static void wi_carry(wi_run *r, size_t taken)
+static void wd_carry(ru_run *r, size_t taken)
 {
-    if (!r->params.condition_on_previous || !r->origin.accepted ||
-        r->origin.temperature >= WI_CARRIED) {
-        r->n_previous = 0;
+    if (!r->params.condition_on_previous || !r->text.origin.accepted ||
+        r->text.origin.temperature >= LG_CARRIED) {
+        r->context.n_previous = 0;
         return;
     }
-    wi_remember(r, r->hypothesis->tokens, taken);
+    wd_remember(r, r->text.hypothesis->tokens, taken);
 }
 
 /* After a text that was cut off before a loop the rest of the window is heard again, from its last
  * timestamp on; but if that loops as well, and nothing was heard before it, it is left alone. */
-static size_t wi_after_loop(wi_run *r, size_t frames)
+static size_t wd_after_loop(ru_run *r, size_t frames)
 {
-    const se_hypothesis *h = r->hypothesis;
+    const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
-    size_t used = last > t0 ? wi_latest(h, t0, h->n) * WI_FRAMES_A_STEP : frames;
-    r->cuts += !h->heard;
-    return r->cuts <= 2 && used >= 100 ? used : frames;
+    size_t used = last > t0 ? lg_latest(h, t0, h->n) * LG_FRAMES_A_STEP : frames;
+    r->text.cuts += !h->heard;
+    return r->text.cuts <= 2 && used >= 100 ? used : frames;
 }
 
 /* Measures the words of the window's text, if they are asked for, over its first frames. */
-static void wi_align(wi_run *r, size_t frames)
+static void wd_align(ru_run *r, size_t frames)
 {
-    const se_hypothesis *h = r->hypothesis;
+    const se_hypothesis *h = r->text.hypothesis;
     if (r->params.words) {
-        al_window(&r->aligner, r->language, r->params.task, h->tokens, h->probability, h->n,
-                  r->span + ML_MARGIN, frames, wi_clock(r, 0));
+        al_window(&r->text.aligner, r->tongue.id, r->params.task, h->tokens, h->probability, h->n,
+                  r->audio.span + ML_MARGIN, frames, ru_clock(r, 0));
     }
-}
-
-/* Whether every window ends in a pause. */
-static int wi_cuts_windows(const wi_run *r)
-{
-    return r->batch > 0 && r->params.vad;
-}
-
-/* Where a long pause ends the window, or -1. */
-static int64_t wi_break(const wi_run *r)
-{
-    return r->params.vad ? wi_pause(r, wi_clock(r, 0), wi_clock(r, (int64_t)wi_frames(r) * 10),
-                                    WI_BREAK_MS) : -1;
-}
-
-/* Whether the window ends in a pause. */
-static int wi_ends_in_pause(const wi_run *r)
-{
-    return wi_cuts_windows(r) || wi_break(r) == wi_clock(r, (int64_t)r->content * 10);
 }
 
 /* Whether nothing is left of a window that ends in a pause: no speech behind the frames that were
  * used, and no text behind the tokens that were taken. */
-static int wi_is_done(const wi_run *r, size_t used, size_t taken)
+static int wd_is_done(const ru_run *r, size_t used, size_t taken)
 {
-    const se_hypothesis *h = r->hypothesis;
+    const se_hypothesis *h = r->text.hypothesis;
     while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
         taken++;
     }
-    return wi_ends_in_pause(r) && r->left_ms < 0 && taken == h->n &&
-           wi_voiced(r, wi_clock(r, (int64_t)used * 10), wi_heard_ms(r)) < WI_REST_MS;
+    return aw_ends_in_pause(r) && r->ledger.left_ms < 0 && taken == h->n &&
+           aw_voiced(r, ru_clock(r, (int64_t)used * 10), lg_heard_ms(r)) < WD_REST_MS;
 }
 
 /* Decodes the window and stores its segments. */
-static int wi_decode(wi_run *r, size_t frames, size_t *used)
+static int wd_decode(ru_run *r, size_t frames, size_t *used)
 {
     size_t taken = 0;
     int status, cut;
     *used = frames;
-    wi_attempts(r);
-    r->kept = r->hypothesis->n;
-    r->stats.tokens += r->search.steps;
-    r->stats.prompt_tokens += r->search.prompt_tokens;
-    r->search.steps = r->search.prompt_tokens = 0;
-    if (wi_cancelled(r)) {
+    wd_attempts(r);
+    r->text.kept = r->text.hypothesis->n;
+    r->stats.tokens += r->text.search.steps;
+    r->stats.prompt_tokens += r->text.search.prompt_tokens;
+    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    if (ru_cancelled(r)) {
         return WNPU_OK; /* the tokens may come from a step that was cut short */
     }
-    if (wi_silent(r)) {
+    if (wd_silent(r)) {
         r->whole = 0;
         r->stats.silent++;
-        return wi_close(r, 1, used);
+        return lg_close(r, 1, used);
     }
-    cut = r->hypothesis->loop > 0;
+    cut = r->text.hypothesis->loop > 0;
     if (cut) {
-        wi_cut_loop(r, r->hypothesis);
+        wd_cut_loop(r, r->text.hypothesis);
     }
-    wi_align(r, wi_used(r->hypothesis, r->engine.model->vocab.timestamp0, frames));
-    if (wi_cancelled(r)) {
+    wd_align(r, lg_used(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
+    if (ru_cancelled(r)) {
         return WNPU_OK;
     }
     r->whole = 0;
-    status = wi_segments(r, frames, used, &taken);
+    status = lg_segments(r, frames, used, &taken);
     if (cut) {
-        *used = wi_after_loop(r, frames);
+        *used = wd_after_loop(r, frames);
     } else {
-        r->cuts = 0;
+        r->text.cuts = 0;
     }
-    if (wi_is_done(r, *used, taken)) {
+    if (wd_is_done(r, *used, taken)) {
         *used = frames;
     }
     if (*used == 0 || *used > frames) {
         *used = frames;
     }
-    status = status == WNPU_OK ? wi_close(r, 0, used) : status;
-    wi_carry(r, taken < r->kept ? taken : r->kept);
+    status = status == WNPU_OK ? lg_close(r, 0, used) : status;
+    wd_carry(r, taken < r->text.kept ? taken : r->text.kept);
     return status;
 }
 
-static wi_place wi_where(const wi_run *r)
+/* ======================================================================
+ * 25. wi_  windows: the long-form driver
+ *
+ *  Owns      one run from its parameters to its status: the order of
+ *            windows, windows decoded together, cancel, resume, the
+ *            detection of language and speech alone, the choice of phrases.
+ *  Assumes   nothing of the parameters: they are checked here.
+ *  Ensures   OpenAI's seek rule: a window begins where the last finished
+ *            segment of the one before ended. Memory stays the same for
+ *            any length. The run ends: each window moves on by a frame
+ *            or more, but for one in each second of speech at most, which
+ *            is to be decoded again (lg_hole).
+ *  Costs     what its windows cost.
+ * ====================================================================== */
+#define WI_PROMPT_BYTES 4096u  /* far more than the decoder's context holds */
+
+static ru_place wi_where(const ru_run *r)
 {
-    wi_place p;
-    p.frame = r->frame;
-    p.have = r->have + r->ahead;
-    p.content = r->content;
+    ru_place p;
+    p.frame = r->audio.frame;
+    p.have = r->audio.have + r->audio.ahead;
+    p.content = r->audio.content;
     p.window = r->decoder.window;
-    p.piece_ms = r->piece_ms;
-    p.until_ms = r->until_ms;
-    p.device = r->device;
+    p.piece_ms = r->audio.piece_ms;
+    p.until_ms = r->audio.until_ms;
+    p.device = r->text.device;
     return p;
 }
 
-static void wi_go(wi_run *r, const wi_place *p)
+static void wi_go(ru_run *r, const ru_place *p)
 {
-    r->frame = p->frame;
-    wi_set_have(r, p->have);
-    r->content = p->content;
+    r->audio.frame = p->frame;
+    aw_set_have(r, p->have);
+    r->audio.content = p->content;
     r->decoder.window = p->window;
-    r->piece_ms = p->piece_ms;
-    r->until_ms = p->until_ms;
-    r->device = p->device;
+    r->audio.piece_ms = p->piece_ms;
+    r->audio.until_ms = p->until_ms;
+    r->text.device = p->device;
 }
 
 /* Calls the host's function, in which snapshots may be taken. What it is told never goes back. */
-static int wi_tell(wi_run *r, int64_t done_ms)
+static int wi_tell(ru_run *r, int64_t done_ms)
 {
     int stop;
     r->told_ms = done_ms > r->told_ms ? done_ms : r->told_ms;
     r->told_at = er_now_ms();
     r->pausing = 1;
-    stop = r->params.on_progress(r->params.user, r->told_ms, au_total_ms(r->stream));
+    stop = r->params.on_progress(r->params.user, r->told_ms, au_total_ms(r->audio.stream));
     (void)er_float_default();
     r->pausing = 0;
     return stop;
 }
 
-static int wi_progress(wi_run *r, int64_t done_ms)
+static int wi_progress(ru_run *r, int64_t done_ms)
 {
     r->onwards = 0;
     if (r->params.on_progress != NULL) {
@@ -22494,15 +22680,15 @@ static int wi_progress(wi_run *r, int64_t done_ms)
  * or a host that stops at each call would never get further. */
 static void wi_beat(void *user, float share)
 {
-    wi_run *r = user;
-    wi_place here;
+    ru_run *r = user;
+    ru_place here;
     int64_t done_ms = r->told_ms;
-    if (r->params.on_progress == NULL || !r->whole || wi_cancelled(r) ||
+    if (r->params.on_progress == NULL || !r->whole || ru_cancelled(r) ||
         er_now_ms() - r->told_at < WI_BEAT_MS) {
         return;
     }
     if (r->home == NULL) {
-        done_ms = wi_clock(r, (int64_t)(share * (float)r->content * 10.0f));
+        done_ms = ru_clock(r, (int64_t)(share * (float)r->audio.content * 10.0f));
     }
     here = wi_where(r);
     if (r->home != NULL) {
@@ -22515,143 +22701,79 @@ static void wi_beat(void *user, float share)
     }
 }
 
-/* Where to cut these steps: in the middle of the last pause of WI_PAUSE_MS, else of the longest. */
-static uint64_t wi_cut(const wi_run *r, uint64_t first, uint64_t end)
-{
-    uint64_t at = end, most = 0, since, i;
-    for (i = since = first; i < end; i++) {
-        if (va_speech_steps(&r->voice, i, i + 1) > 0) {
-            since = i + 1;
-        } else if (i + 1 - since >= most || i + 1 - since >= WI_PAUSE_MS / VA_STEP_MS) {
-            most = i + 1 - since;
-            at = since + most / 2;
-        }
-    }
-    return at;
-}
-
-/* How many of the frames belong to the window. A long pause ends it: what is said behind one has
- * nothing to do with what is said before it, and may be in another language. Where windows are
- * decoded together, none depends on the text of the one before it, so each ends in a pause; only
- * what its text leaves is decoded by itself, up to that pause. */
-static size_t wi_piece(wi_run *r, size_t frames)
-{
-    int64_t base = wi_clock(r, 0), end = base + (int64_t)frames * 10, rest = wi_break(r);
-    if (wi_cuts_windows(r)) {
-        if (r->piece_ms <= base) {
-            uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
-            uint64_t at = wi_cut(r, last - WI_CUT_MS / VA_STEP_MS, last);
-            r->piece_ms = r->ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
-        }
-        r->piece_ms = rest >= 0 && rest < r->piece_ms ? rest : r->piece_ms;
-        end = r->piece_ms < end ? r->piece_ms : end;
-    } else if (rest >= 0) {
-        end = rest;
-    }
-    return (size_t)(end - base) / 10u;
-}
-
-/* How many frames at the window's begin are to be skipped because nobody speaks there. Otherwise
- * sets how many are decoded: up to the end of speech, if there is silence behind it. */
-static size_t wi_gate(wi_run *r, size_t frames)
-{
-    int64_t base = wi_clock(r, 0), end, begin, last, known;
-    r->content = frames;
-    if (!r->params.vad) {
-        return 0;
-    }
-    frames = r->content = wi_piece(r, frames);
-    end = wi_clock(r, (int64_t)frames * 10);
-    begin = wi_speech_from(r, base);
-    if (begin >= end) {
-        return frames;
-    }
-    if (begin - base >= WI_LEAD_MS) {
-        return (size_t)(begin - base) / 10u;
-    }
-    last = wi_speech_until(r, end);
-    known = wi_known_ms(r) < end ? wi_known_ms(r) : end;
-    if (r->until_ms >= 0 && r->until_ms < last) {
-        last = r->until_ms;
-    }
-    if (last > base && (known - last >= WI_TRAIL_MS || last == r->until_ms)) {
-        r->content = (size_t)(last - base + 9) / 10u;
-    }
-    return 0;
-}
-
 /* Asks the windows of the first language_windows times 30 s before anything is decoded. The caller
  * begins the audio anew. */
-static int wi_first_windows(wi_run *r)
+static int wi_first_windows(ru_run *r)
 {
     const uint64_t end = (uint64_t)r->params.language_windows * ML_FRAMES;
-    float probability[WI_LANGUAGES];
+    float probability[RU_LANGUAGES];
     size_t frames;
     int status = WNPU_OK;
-    while (status == WNPU_OK && r->frame < end && (frames = wi_frames(r)) > 0) {
-        size_t used = wi_gate(r, frames);
+    while (status == WNPU_OK && r->audio.frame < end && (frames = aw_frames(r)) > 0) {
+        size_t used = lg_gate(r, frames);
         if (used == 0) {
-            used = r->content;
-            wi_encode(r);
-            if (wi_cancelled(r) || !wi_hear(r, probability)) {
+            used = r->audio.content;
+            wd_encode(r);
+            if (ru_cancelled(r) || !wd_hear(r, probability)) {
                 return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
             }
         }
-        status = wi_advance(r, used);
+        status = aw_advance(r, used);
     }
-    if (status == WNPU_OK && r->heard_weight > 0.0f) {
-        wi_decide_language(r);
+    if (status == WNPU_OK && r->tongue.weight > 0.0f) {
+        wd_decide_language(r);
     }
-    r->piece_ms = 0;
+    r->audio.piece_ms = 0;
     return status;
 }
 
 /* The first timestamp behind which less is said in the window than would be decoded again. Where
  * each window ends in a pause, nothing is left to the next one; the model likes to. */
-static int32_t wi_least_end(const wi_run *r)
+static int32_t wi_least_end(const ru_run *r)
 {
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    uint64_t base = (uint64_t)wi_clock(r, 0) / VA_STEP_MS, at = base + r->content / 2, said = 0;
-    while (at > base && said < WI_LEFT_MS / VA_STEP_MS) {
+    uint64_t base = (uint64_t)ru_clock(r, 0) / VA_STEP_MS, at = base + r->audio.content / 2;
+    uint64_t said = 0;
+    while (at > base && said < LG_LEFT_MS / VA_STEP_MS) {
         at--;
-        said += va_speech_steps(&r->voice, at, at + 1);
+        said += va_speech_steps(&r->audio.voice, at, at + 1);
     }
-    return wi_cuts_windows(r) ? t0 + (int32_t)(at - base) : t0;
+    return aw_cuts_windows(r) ? t0 + (int32_t)(at - base) : t0;
 }
 
 /* Notes the window that was just encoded. */
-static void wi_note(wi_run *r)
+static void wi_note(ru_run *r)
 {
-    wi_foreseen *f = &r->foreseen;
-    f->frame[f->n] = r->frame;
-    f->content[f->n] = r->content;
+    ru_foreseen *f = &r->foreseen;
+    f->frame[f->n] = r->audio.frame;
+    f->content[f->n] = r->audio.content;
     f->window[f->n] = r->decoder.window;
     f->least_end[f->n] = wi_least_end(r);
-    f->device[f->n++] = r->device;
+    f->device[f->n++] = r->text.device;
 }
 
 /* Notes the window whose turn it is, and encodes those that will follow it unless a text leaves
  * something to be decoded first. */
-static void wi_encode_next(wi_run *r)
+static void wi_encode_next(ru_run *r)
 {
-    const wi_place home = wi_where(r);
-    size_t used = r->content, at = 0;
+    const ru_place home = wi_where(r);
+    size_t used = r->audio.content, at = 0;
     r->foreseen.n = 0;
     wi_note(r);
     r->home = &home;
-    r->until_ms = -1;
-    while (r->foreseen.n < r->batch && !wi_cancelled(r)) {
+    r->audio.until_ms = -1;
+    while (r->foreseen.n < r->audio.batch && !ru_cancelled(r)) {
         at += used * ML_HOP;
-        r->frame += used;
-        wi_set_have(r, at + ML_MARGIN < home.have ? home.have - at : ML_MARGIN);
-        if (wi_frames(r) == 0 || (r->ahead < WI_SURE && !r->heard_all)) {
+        r->audio.frame += used;
+        aw_set_have(r, at + ML_MARGIN < home.have ? home.have - at : ML_MARGIN);
+        if (aw_frames(r) == 0 || (r->audio.ahead < RU_SURE && !r->audio.heard_all)) {
             break;
         }
-        used = wi_gate(r, wi_frames(r));
+        used = lg_gate(r, aw_frames(r));
         if (used == 0) {
-            used = r->content;
-            r->decoder.window = (home.window + r->foreseen.n) % r->batch;
-            wi_encode_span(r, r->span + at, r->content);
+            used = r->audio.content;
+            r->decoder.window = (home.window + r->foreseen.n) % r->audio.batch;
+            wd_encode_span(r, r->audio.span + at, r->audio.content);
             wi_note(r);
         }
     }
@@ -22660,108 +22782,108 @@ static void wi_encode_next(wi_run *r)
 }
 
 /* Decodes the window and the next ones together, if that is possible and none of them is known. */
-static void wi_look_on(wi_run *r)
+static void wi_look_on(ru_run *r)
 {
-    wi_foreseen *f = &r->foreseen;
+    ru_foreseen *f = &r->foreseen;
     se_prompt prompt;
     se_options options;
     size_t i;
     for (i = 0; i < f->n; i++) {
-        if (f->frame[i] > r->frame) {
+        if (f->frame[i] > r->audio.frame) {
             return;
         }
     }
     f->n = 0;
-    wi_prompt(r, r->n_previous + r->n_initial > 0, &prompt);
-    wi_options(r, r->params.temperature, 0, &options);
-    if (r->batch < 2 || !wi_cuts_windows(r) || r->params.condition_on_previous ||
-        wi_asks_language(r) || !se_is_greedy(&r->search, &prompt, &options)) {
+    wd_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
+    wd_options(r, r->params.temperature, 0, &options);
+    if (r->audio.batch < 2 || !aw_cuts_windows(r) || r->params.condition_on_previous ||
+        wd_asks_language(r) || !se_is_greedy(&r->text.search, &prompt, &options)) {
         return;
     }
     wi_encode_next(r);
-    if (!wi_cancelled(r) && f->n > 1) {
+    if (!ru_cancelled(r) && f->n > 1) {
         double since = er_now_ms();
-        se_run_windows(&r->search, &prompt, &options, f->n, f->window, f->least_end, f->found,
+        se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end, f->found,
                        f->steps);
-        r->stats.decoder_ms += wi_lap(&since);
+        r->stats.decoder_ms += ru_lap(&since);
     }
-    if (wi_cancelled(r) || f->n < 2) {
+    if (ru_cancelled(r) || f->n < 2) {
         f->n = 0;
     }
 }
 
 /* The window's caches, and what is known before its text. */
-static void wi_prepare(wi_run *r)
+static void wi_prepare(ru_run *r)
 {
-    size_t i = wi_number(r);
+    size_t i = wd_number(r);
     double since;
     if (i < r->foreseen.n) {
-        se_forget(&r->search);
+        se_forget(&r->text.search);
         r->decoder.window = r->foreseen.window[i];
-        r->device = r->foreseen.device[i];
+        r->text.device = r->foreseen.device[i];
         r->stats.windows++;
         return;
     }
-    wi_encode(r);
+    wd_encode(r);
     since = er_now_ms();
-    if (!wi_cancelled(r)) {
-        wi_find_language(r);
+    if (!ru_cancelled(r)) {
+        wd_find_language(r);
     }
-    r->stats.decoder_ms += wi_lap(&since);
-    if (!wi_cancelled(r)) {
+    r->stats.decoder_ms += ru_lap(&since);
+    if (!ru_cancelled(r)) {
         wi_look_on(r);
     }
 }
 
 /* One window: encoded, decoded, stored, settled. */
-static int wi_window(wi_run *r, size_t *used)
+static int wi_window(ru_run *r, size_t *used)
 {
     double since;
     int status;
     wi_prepare(r);
-    r->search.least_end = wi_least_end(r);
+    r->text.search.least_end = wi_least_end(r);
     since = er_now_ms();
-    status = wi_cancelled(r) ? WNPU_OK : wi_decode(r, r->content, used);
-    r->stats.decoder_ms += wi_lap(&since);
+    status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->audio.content, used);
+    r->stats.decoder_ms += ru_lap(&since);
     if (!r->whole) { /* not cancelled */
-        r->window++;
+        r->text.window++;
     }
     return status;
 }
 
 /* Between two windows: a run that ends before the next one is finished can go on from here. */
-static void wi_set_mark(wi_run *r)
+static void wi_set_mark(ru_run *r)
 {
     r->mark.stats = r->stats;
-    r->mark.language = r->language;
-    r->mark.rival = r->rival;
-    r->mark.language_probability = r->language_probability;
-    r->mark.heard_weight = r->heard_weight;
-    memcpy(r->mark.heard, r->heard, sizeof r->mark.heard);
+    r->mark.language = r->tongue.id;
+    r->mark.rival = r->tongue.rival;
+    r->mark.language_probability = r->tongue.probability;
+    r->mark.heard_weight = r->tongue.weight;
+    memcpy(r->mark.heard, r->tongue.heard, sizeof r->mark.heard);
     r->whole = 1;
 }
 
-static void wi_back_to_mark(wi_run *r)
+static void wi_back_to_mark(ru_run *r)
 {
     r->stats = r->mark.stats;
-    r->language = r->mark.language;
-    r->rival = r->mark.rival;
-    r->language_probability = r->mark.language_probability;
-    r->heard_weight = r->mark.heard_weight;
-    memcpy(r->heard, r->mark.heard, sizeof r->mark.heard);
+    r->tongue.id = r->mark.language;
+    r->tongue.rival = r->mark.rival;
+    r->tongue.probability = r->mark.language_probability;
+    r->tongue.weight = r->mark.heard_weight;
+    memcpy(r->tongue.heard, r->mark.heard, sizeof r->mark.heard);
 }
 
-static int wi_windows(wi_run *r)
+static int wi_windows(ru_run *r)
 {
     int status = WNPU_OK;
     size_t frames;
-    while (status == WNPU_OK && !wi_cancelled(r) && (frames = wi_frames(r)) > 0) {
-        size_t used = wi_gate(r, frames);
+    while (status == WNPU_OK && !ru_cancelled(r) && (frames = aw_frames(r)) > 0) {
+        size_t used = lg_gate(r, frames);
         double since;
         if (used > 0) {
             r->whole = 0;
             r->stats.skips++;
-            status = wi_settle(r, wi_clock(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
+            status = lg_settle(r, ru_clock(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
         } else {
             status = wi_window(r, &used);
         }
@@ -22770,8 +22892,8 @@ static int wi_windows(wi_run *r)
         }
         since = er_now_ms();
         if (status == WNPU_OK) {
-            status = wi_advance(r, used);
-            r->stats.audio_in_ms += wi_lap(&since);
+            status = aw_advance(r, used);
+            r->stats.audio_in_ms += ru_lap(&since);
         }
         if (status == WNPU_OK) {
             wi_set_mark(r);
@@ -22780,51 +22902,16 @@ static int wi_windows(wi_run *r)
             status = np_check_required(&r->bridge, &r->error);
         }
         if (status == WNPU_OK) {
-            status = wi_progress(r, wi_end_ms(r) < wi_clock(r, 0) ? wi_end_ms(r) : wi_clock(r, 0));
+            status = wi_progress(r, ru_end_ms(r) < ru_clock(r, 0) ? ru_end_ms(r) : ru_clock(r, 0));
         }
     }
-    return status == WNPU_OK && wi_cancelled(r)
+    return status == WNPU_OK && ru_cancelled(r)
                ? er_set(&r->error, WNPU_E_CANCELLED, r->stopped
                         ? "the progress callback asked to stop" : "cancelled") : status;
 }
 
-/* What was read and not settled is the ledger's last span, for that reason. */
-static void wi_set_rest(wi_run *r, int reason)
-{
-    wnpu_ledger_span span;
-    size_t i;
-    /* What was read ahead of the window belongs to it: speech has been found there, too. */
-    r->stats.audio_ms = wi_clock(r, (int64_t)((r->have + r->ahead - ML_MARGIN) /
-                                              (ML_RATE / 1000u)));
-    r->store.rest.t0_ms = r->settled_ms;
-    r->store.rest.t1_ms = r->stats.audio_ms;
-    r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
-    r->store.rest.reason = reason;
-    r->stats.unresolved_ms = 0;
-    for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
-        r->stats.unresolved_ms += span.kind == WNPU_LEDGER_UNRESOLVED ? span.t1_ms - span.t0_ms : 0;
-    }
-}
-
-/* Whatever way the run ended: the ledger reaches to the end of what was read. */
-static int wi_close_ledger(wi_run *r, int status)
-{
-    if (status == WNPU_OK) {
-        status = wi_settle(r, wi_end_ms(r), WNPU_REASON_PAUSE);
-    }
-    wi_set_rest(r, status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
-                : status == WNPU_E_FULL ? WNPU_REASON_FULL
-                : status == WNPU_E_IO || status == WNPU_E_AUDIO ? WNPU_REASON_INPUT
-                : WNPU_REASON_FAILED);
-    if (status != WNPU_OK || r->stats.unresolved_ms == 0) {
-        return status;
-    }
-    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech stayed without text; the ledger "
-                  "says where", (long)r->stats.unresolved_ms);
-}
-
 /* Checks parameters against the model and sets the rules up. */
-static int wi_rules(wi_run *r)
+static int wi_rules(ru_run *r)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const wnpu_params *p = &r->params;
@@ -22833,11 +22920,11 @@ static int wi_rules(wi_run *r)
     r->rules.op = r->engine.op;
     r->rules.timestamps = p->timestamps != 0;
     r->rules.suppress_blank = p->suppress_blank != 0;
-    r->rules.max_initial = p->max_initial_timestamp_ms / WI_STEP_MS;
+    r->rules.max_initial = p->max_initial_timestamp_ms / LG_STEP_MS;
     r->rules.repetition = p->repetition_penalty;
     r->rules.no_repeat = (size_t)p->no_repeat_ngram;
-    r->search.filter.function = p->on_logits;
-    r->search.filter.user = p->user;
+    r->text.search.filter.function = p->on_logits;
+    r->text.search.filter.user = p->user;
     if (tk_encode(v, " ", 1, &r->rules.blank, 1) != 1) {
         r->rules.blank = -1;
     }
@@ -22857,7 +22944,7 @@ static int wi_rules(wi_run *r)
     return WNPU_OK;
 }
 
-static int wi_check_languages(wi_run *r)
+static int wi_check_languages(ru_run *r)
 {
     const wnpu_params *p = &r->params;
     int32_t n = r->engine.model->vocab.n_languages;
@@ -22868,27 +22955,27 @@ static int wi_check_languages(wi_run *r)
                           "not know", (unsigned long)i, (int)p->languages[i]);
         }
     }
-    if (!wi_may_be(r, p->language) && p->language >= 0) {
+    if (!wd_may_be(r, p->language) && p->language >= 0) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
                       "languages allowed", (int)p->language);
     }
     return WNPU_OK;
 }
 
-static int wi_language(wi_run *r)
+static int wi_language(ru_run *r)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const wnpu_params *p = &r->params;
-    r->language = p->language;
-    r->language_probability = p->language < 0 ? 0.0f : 1.0f;
+    r->tongue.id = p->language;
+    r->tongue.probability = p->language < 0 ? 0.0f : 1.0f;
     if (!v->multilingual) {
         if (p->language > 0 || p->task == WNPU_TRANSLATE) {
             return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
                           "multilingual one to %s", p->task == WNPU_TRANSLATE ? "translate"
                           : "transcribe another language");
         }
-        r->language = 0;
-        r->language_probability = 1.0f;
+        r->tongue.id = 0;
+        r->tongue.probability = 1.0f;
     } else if (p->language >= v->n_languages) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
                       "has %d", (int)p->language, (int)v->n_languages);
@@ -22897,10 +22984,10 @@ static int wi_language(wi_run *r)
 }
 
 /* What the session's configuration limits beyond the ranges of the parameters. */
-static int wi_check_slots(wi_run *r)
+static int wi_check_slots(ru_run *r)
 {
     const wnpu_params *p = &r->params;
-    int slots = (int)r->beams;
+    int slots = (int)r->text.beams;
     if (p->beam > slots || p->best_of > slots) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "%s %d is outside %d..%d; max_beams of the "
                       "session's configuration is the limit", p->beam > slots ? "beam" : "best_of",
@@ -22909,7 +22996,7 @@ static int wi_check_slots(wi_run *r)
     return WNPU_OK;
 }
 
-static int wi_check(wi_run *r)
+static int wi_check(ru_run *r)
 {
     const wnpu_params *p = &r->params;
     int status = pm_check(p, &r->error);
@@ -22929,7 +23016,7 @@ static int wi_check(wi_run *r)
 }
 
 /* Tokens of " " and the text without blanks around it, as OpenAI encodes prompts. */
-static int wi_tokens(wi_run *r, const char *name, const char *text, int32_t *tokens,
+static int wi_tokens(ru_run *r, const char *name, const char *text, int32_t *tokens,
                      size_t capacity, size_t *n)
 {
     char spaced[WI_PROMPT_BYTES];
@@ -22963,41 +23050,41 @@ static int wi_tokens(wi_run *r, const char *name, const char *text, int32_t *tok
 
 static size_t wi_given_capacity(const wnpu_model *m)
 {
-    return m->n_text_ctx / 4 < WI_MAX_GIVEN ? m->n_text_ctx / 4 : WI_MAX_GIVEN;
+    return m->n_text_ctx / 4 < RU_MAX_GIVEN ? m->n_text_ctx / 4 : RU_MAX_GIVEN;
 }
 
 /* The initial prompt, and what the first window begins with. A run that goes on has its text before
  * already. */
-static int wi_prompts(wi_run *r, int onwards)
+static int wi_prompts(ru_run *r, int onwards)
 {
     const wnpu_model *m = r->engine.model;
     const wnpu_params *p = &r->params;
     int status = WNPU_OK, timed = p->timestamps != 0;
     if (p->carry_initial_prompt) {
-        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->initial,
-                           wi_previous_capacity(m), &r->n_initial);
+        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->context.initial,
+                           wd_previous_capacity(m), &r->context.n_initial);
     } else if (!onwards) {
-        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->previous,
-                           wi_previous_capacity(m), &r->n_previous);
+        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->context.previous,
+                           wd_previous_capacity(m), &r->context.n_previous);
     }
     if (status != WNPU_OK) {
         return status;
     }
-    status = wi_tokens(r, "prefix", p->prefix, r->given + timed,
-                       wi_given_capacity(m) - (size_t)timed, &r->n_given);
-    if (timed && r->n_given > 0) {
-        r->given[0] = m->vocab.timestamp0;
-        r->n_given++;
+    status = wi_tokens(r, "prefix", p->prefix, r->context.given + timed,
+                       wi_given_capacity(m) - (size_t)timed, &r->context.n_given);
+    if (timed && r->context.n_given > 0) {
+        r->context.given[0] = m->vocab.timestamp0;
+        r->context.n_given++;
     }
     return status;
 }
 
 /* Fills the trie with phrases. */
-static int wi_phrases(wi_run *r, const char *name, const char *const *phrases, size_t n)
+static int wi_phrases(ru_run *r, const char *name, const char *const *phrases, size_t n)
 {
     size_t i;
     lr_trie_clear(&r->rules.trie);
-    for (i = 0; i < n && !wi_cancelled(r); i++) {
+    for (i = 0; i < n && !ru_cancelled(r); i++) {
         int status = phrases[i] != NULL ? lr_add_phrase(&r->rules.trie, &r->engine.model->vocab,
                                                         phrases[i], (int32_t)i)
                                         : WNPU_E_ARGUMENT;
@@ -23016,87 +23103,87 @@ static int wi_phrases(wi_run *r, const char *name, const char *const *phrases, s
     return WNPU_OK;
 }
 
-static void wi_begin(wi_run *r)
+static void wi_begin(ru_run *r)
 {
     rs_reset(&r->store);
     memset(&r->stats, 0, sizeof r->stats);
     np_reset(&r->bridge);
-    memset(&r->choice, 0, sizeof r->choice);
-    memset(r->heard, 0, WI_LANGUAGES * sizeof *r->heard);
-    r->heard_weight = 0.0f;
-    r->language = 0;
-    r->rival = -1;
-    r->language_probability = 0.0f;
+    memset(&r->phrase.choice, 0, sizeof r->phrase.choice);
+    memset(r->tongue.heard, 0, RU_LANGUAGES * sizeof *r->tongue.heard);
+    r->tongue.weight = 0.0f;
+    r->tongue.id = 0;
+    r->tongue.rival = -1;
+    r->tongue.probability = 0.0f;
     r->decoder.window = 0;
     r->foreseen.n = 0;
-    wi_set_have(r, ML_MARGIN);
-    r->frame = 0;
-    r->window = 0;
-    r->cuts = 0;
+    aw_set_have(r, ML_MARGIN);
+    r->audio.frame = 0;
+    r->text.window = 0;
+    r->text.cuts = 0;
     r->stopped = r->onwards = 0;
     r->told_ms = 0;
     r->told_at = er_now_ms();
     r->whole = 0;
-    r->content = ML_FRAMES;
-    r->settled_ms = 0;
-    r->said_ms = 0;
-    r->left_ms = r->again_ms = r->until_ms = -1;
-    r->piece_ms = 0;
-    r->n_previous = r->n_initial = r->n_given = 0;
-    r->search.steps = r->search.prompt_tokens = 0;
+    r->audio.content = ML_FRAMES;
+    r->ledger.settled_ms = 0;
+    r->ledger.said_ms = 0;
+    r->ledger.left_ms = r->ledger.again_ms = r->audio.until_ms = -1;
+    r->audio.piece_ms = 0;
+    r->context.n_previous = r->context.n_initial = r->context.n_given = 0;
+    r->text.search.steps = r->text.search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
-    al_begin(&r->aligner);
+    al_begin(&r->text.aligner);
     er_clear(&r->error);
 }
 
 /* 1 if several windows decide the language before anything is decoded. */
-static int wi_looks_ahead(const wi_run *r)
+static int wi_looks_ahead(const ru_run *r)
 {
     return r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual &&
            r->params.language_mode == WNPU_LANGUAGE_ONCE && r->params.language_windows > 1;
 }
 
 /* Reads the audio's start twice. */
-static int wi_look_ahead(wi_run *r, const wnpu_audio *audio)
+static int wi_look_ahead(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_first_windows(r);
-    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
-    return status == WNPU_OK ? wi_begin_audio(r) : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
+    return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
 
 /* Everything up to the first window. */
-static int wi_open(wi_run *r, const wnpu_audio *audio)
+static int wi_open(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_check(r);
     status = status == WNPU_OK ? wi_language(r) : status;
     status = status == WNPU_OK ? wi_rules(r) : status;
     status = status == WNPU_OK ? wi_prompts(r, 0) : status;
-    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
-    return status == WNPU_OK ? wi_begin_audio(r) : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
+    return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
 
 /* The language of most of the recording is the run's. */
-static void wi_end_language(wi_run *r)
+static void wi_end_language(ru_run *r)
 {
-    if (r->heard_weight > 0.0f) {
-        wi_decide_language(r);
+    if (r->tongue.weight > 0.0f) {
+        wd_decide_language(r);
     }
-    if (r->language < 0) {
-        r->language = 0; /* no audio, nothing to detect */
+    if (r->tongue.id < 0) {
+        r->tongue.id = 0; /* no audio, nothing to detect */
     }
 }
 
 /* The windows from here to the end, and what a run ends with. */
-static int wi_finish(wi_run *r, int status)
+static int wi_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
         status = wi_windows(r);
     }
     wi_end_language(r);
-    return wi_close_ledger(r, status);
+    return lg_close_ledger(r, status);
 }
 
-static int wi_hotwords(wi_run *r)
+static int wi_hotwords(ru_run *r)
 {
     int status = wi_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords);
     lr_trie_price(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
@@ -23105,7 +23192,7 @@ static int wi_hotwords(wi_run *r)
 
 /* Goes on where a run stopped between two windows, or inside one, which is then decoded anew. On
  * E_ARGUMENT nothing has changed. */
-static int wi_resume(wi_run *r, const wnpu_audio *audio)
+static int wi_resume(ru_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
     int status = wi_check(r);
@@ -23113,7 +23200,7 @@ static int wi_resume(wi_run *r, const wnpu_audio *audio)
         status = er_set(&r->error, WNPU_E_ARGUMENT, "these are not the parameters that the run "
                         "began with; only callbacks may differ");
     }
-    status = status == WNPU_OK ? au_continue(r->stream, audio, &r->error) : status;
+    status = status == WNPU_OK ? au_continue(r->audio.stream, audio, &r->error) : status;
     if (status != WNPU_OK) {
         return status;
     }
@@ -23128,17 +23215,17 @@ static int wi_resume(wi_run *r, const wnpu_audio *audio)
     status = status == WNPU_OK ? wi_hotwords(r) : status;
     wi_back_to_mark(r);
     memset(&r->store.rest, 0, sizeof r->store.rest);
-    r->voice.rules = wi_voice_rules(&r->params);
+    r->audio.voice.rules = aw_voice_rules(&r->params);
     r->bridge.fell_back = 0; /* an accelerator that is required gets another chance */
-    status = status == WNPU_OK ? wi_fill(r) : status; /* cancelled while it read, perhaps */
-    r->stats.audio_in_ms += wi_lap(&since);
+    status = status == WNPU_OK ? aw_fill(r) : status; /* cancelled while it read, perhaps */
+    r->stats.audio_in_ms += ru_lap(&since);
     if (status == WNPU_OK) {
         wi_set_mark(r); /* cancelled or not: all of this is done again */
     }
     return wi_finish(r, status);
 }
 
-static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
+static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
     int status;
@@ -23147,12 +23234,12 @@ static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
                       "reader cannot go back to the start", (int)r->params.language_windows);
     }
     status = wi_open(r, audio);
-    r->stats.audio_in_ms += wi_lap(&since);
+    r->stats.audio_in_ms += ru_lap(&since);
     status = status == WNPU_OK ? wi_hotwords(r) : status;
     if (status == WNPU_OK && wi_looks_ahead(r)) {
         status = wi_look_ahead(r, audio);
     }
-    if (status == WNPU_OK && !wi_cancelled(r)) { /* else all this may have been cut short */
+    if (status == WNPU_OK && !ru_cancelled(r)) { /* else all this may have been cut short */
         r->asked = pm_fingerprint(&r->params);
         wi_set_mark(r);
     }
@@ -23160,28 +23247,28 @@ static int wi_transcribe(wi_run *r, const wnpu_audio *audio)
 }
 
 /* Only the detector runs. */
-static int wi_find_speech(wi_run *r, const wnpu_audio *audio)
+static int wi_find_speech(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_check(r);
     size_t frames;
-    status = status == WNPU_OK ? au_open(r->stream, audio, &r->error) : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
     if (status != WNPU_OK) {
         return status;
     }
     r->params.vad = 1;
-    status = wi_begin_audio(r);
-    while (status == WNPU_OK && !wi_cancelled(r) && (frames = wi_frames(r)) > 0) {
-        status = wi_advance(r, frames);
-        status = status == WNPU_OK ? wi_progress(r, wi_clock(r, 0)) : status;
+    status = aw_begin_audio(r);
+    while (status == WNPU_OK && !ru_cancelled(r) && (frames = aw_frames(r)) > 0) {
+        status = aw_advance(r, frames);
+        status = status == WNPU_OK ? wi_progress(r, ru_clock(r, 0)) : status;
     }
-    if (status == WNPU_OK && wi_cancelled(r)) {
+    if (status == WNPU_OK && ru_cancelled(r)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    r->past = 0;
+    r->audio.past = 0;
     if (status == WNPU_OK) {
-        status = wi_settle(r, wi_end_ms(r), WNPU_REASON_NO_TEXT);
+        status = lg_settle(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
     }
-    status = wi_close_ledger(r, status);
+    status = lg_close_ledger(r, status);
     if (status == WNPU_INCOMPLETE) { /* nobody was asked for text */
         er_clear(&r->error);
         status = WNPU_OK;
@@ -23191,26 +23278,26 @@ static int wi_find_speech(wi_run *r, const wnpu_audio *audio)
 
 /* Asks the windows with speech until they have told the language. The first window is asked in any
  * case, so that singing that the detector does not hear has an answer. */
-static int wi_ask(wi_run *r)
+static int wi_ask(ru_run *r)
 {
-    float probability[WI_LANGUAGES];
+    float probability[RU_LANGUAGES];
     size_t frames;
     int status = WNPU_OK;
-    while (status == WNPU_OK && !wi_cancelled(r) && !wi_is_told(r) && (frames = wi_frames(r)) > 0) {
-        size_t used = wi_gate(r, frames);
-        if (used == 0 || (r->frame == 0 && used == r->content)) {
-            used = r->content;
-            wi_encode(r);
-            if (!wi_cancelled(r) && wi_hear(r, probability)) {
-                wi_decide_language(r);
+    while (status == WNPU_OK && !ru_cancelled(r) && !wd_is_told(r) && (frames = aw_frames(r)) > 0) {
+        size_t used = lg_gate(r, frames);
+        if (used == 0 || (r->audio.frame == 0 && used == r->audio.content)) {
+            used = r->audio.content;
+            wd_encode(r);
+            if (!ru_cancelled(r) && wd_hear(r, probability)) {
+                wd_decide_language(r);
             }
         }
-        status = wi_advance(r, used);
+        status = aw_advance(r, used);
     }
     return status;
 }
 
-static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
+static int wi_detect(ru_run *r, const wnpu_audio *audio, float *probability)
 {
     int32_t i;
     int status;
@@ -23218,26 +23305,26 @@ static int wi_detect(wi_run *r, const wnpu_audio *audio, float *probability)
         return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
                       "multilingual one to detect languages");
     }
-    r->language = -1;
-    status = au_open(r->stream, audio, &r->error);
-    status = status == WNPU_OK ? wi_begin_audio(r) : status;
+    r->tongue.id = -1;
+    status = au_open(r->audio.stream, audio, &r->error);
+    status = status == WNPU_OK ? aw_begin_audio(r) : status;
     status = status == WNPU_OK ? wi_ask(r) : status;
     if (status != WNPU_OK) {
         return status;
     }
     wi_end_language(r);
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        probability[i] = wi_heard(r, i);
+        probability[i] = wd_heard(r, i);
     }
-    r->stats.audio_ms = wi_end_ms(r);
-    return wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
+    r->stats.audio_ms = ru_end_ms(r);
+    return ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
                            : np_check_required(&r->bridge, &r->error);
 }
 
 /* ---- the choice among phrases ---- */
 
 /* Marks the tokens after which a phrase counts as whole: end of text, and punctuation. */
-static void wi_phrase_ends(wi_run *r, unsigned char *ends)
+static void wi_phrase_ends(ru_run *r, unsigned char *ends)
 {
     static const char *const marks[] = {".", ",", "!", "?", ";", ":", "...", "\xe3\x80\x82",
                                         "\xe3\x80\x81", "\xef\xbc\x81", "\xef\xbc\x9f"};
@@ -23254,76 +23341,76 @@ static void wi_phrase_ends(wi_run *r, unsigned char *ends)
 }
 
 /* The phrase as a hypothesis, so that it becomes a segment like any other. */
-static void wi_choice_text(wi_run *r, const se_choice *c)
+static void wi_choice_text(ru_run *r, const se_choice *c)
 {
     const lr_trie *t = &r->rules.trie;
-    se_hypothesis *h = r->hypothesis;
+    se_hypothesis *h = r->text.hypothesis;
     uint32_t at;
     memset(h, 0, sizeof *h);
     h->n = c->phrase[0] >= 0 ? t->nodes[c->node].depth : 0;
     for (at = c->node; h->n > 0 && at >= LR_ROOTS; at = t->nodes[at].parent) {
         uint32_t parent = t->nodes[at].parent;
-        float before = parent >= LR_ROOTS ? r->phrase_score[parent] : 0.0f;
+        float before = parent >= LR_ROOTS ? r->phrase.score[parent] : 0.0f;
         h->tokens[t->nodes[at].depth - 1] = t->nodes[at].token;
-        before = r->phrase_score[at] - before;
+        before = r->phrase.score[at] - before;
         h->probability[t->nodes[at].depth - 1] = before < 0.0f ? mt_exp1(before) : 1.0f;
     }
     h->sum_logprob = c->logprob[0];
     h->first_logprob = h->n > 0 ? mt_log1(h->probability[0] > 1e-30f ? h->probability[0] : 1e-30f)
                                 : 0.0f;
-    memset(&r->origin, 0, sizeof r->origin);
-    r->origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
-    r->origin.no_speech = r->search.fed_no_speech;
-    r->origin.compression_ratio = wi_compression(r, h);
-    r->origin.first_logprob = h->first_logprob;
-    r->origin.accepted = 1;
+    memset(&r->text.origin, 0, sizeof r->text.origin);
+    r->text.origin.mean_logprob = h->n > 0 ? se_mean_logprob(h) : 0.0f;
+    r->text.origin.no_speech = r->text.search.fed_no_speech;
+    r->text.origin.compression_ratio = wd_compression(r, h);
+    r->text.origin.first_logprob = h->first_logprob;
+    r->text.origin.accepted = 1;
 }
 
-static int wi_pick(wi_run *r)
+static int wi_pick(ru_run *r)
 {
     se_choosing c;
     se_choice found;
     se_prompt prompt;
-    int64_t end = wi_end_ms(r);
-    wi_prompt(r, r->n_previous + r->n_initial > 0, &prompt);
+    int64_t end = ru_end_ms(r);
+    wd_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
                       "not fit into the decoder's context of %u", (unsigned long)prompt.n,
                       (unsigned)r->rules.trie.depth, (unsigned)r->engine.model->n_text_ctx);
     }
     memset(&c, 0, sizeof c);
-    c.search = &r->search;
+    c.search = &r->text.search;
     c.trie = &r->rules.trie;
     c.ends = r->rules.never; /* no token is suppressed here */
-    c.score = r->phrase_score;
-    c.state = r->phrase_state;
-    c.path = r->prompt;
+    c.score = r->phrase.score;
+    c.state = r->phrase.state;
+    c.path = r->context.prompt;
     c.n_prompt = prompt.n;
     c.sot = prompt.sot;
     se_choose(&c, &found);
-    r->stats.tokens += r->search.steps;
-    r->stats.prompt_tokens += r->search.prompt_tokens;
-    if (wi_cancelled(r)) {
+    r->stats.tokens += r->text.search.steps;
+    r->stats.prompt_tokens += r->text.search.prompt_tokens;
+    if (ru_cancelled(r)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    r->choice.struct_size = sizeof r->choice;
-    r->choice.best = found.phrase[0];
-    r->choice.second = found.phrase[1];
-    r->choice.best_logprob = found.logprob[0];
-    r->choice.second_logprob = found.logprob[1];
-    r->choice.margin = found.logprob[0] - found.logprob[1];
-    r->choice.no_speech = r->search.fed_no_speech;
+    r->phrase.choice.struct_size = sizeof r->phrase.choice;
+    r->phrase.choice.best = found.phrase[0];
+    r->phrase.choice.second = found.phrase[1];
+    r->phrase.choice.best_logprob = found.logprob[0];
+    r->phrase.choice.second_logprob = found.logprob[1];
+    r->phrase.choice.margin = found.logprob[0] - found.logprob[1];
+    r->phrase.choice.no_speech = r->text.search.fed_no_speech;
     wi_choice_text(r, &found);
-    r->origin.prompted = prompt.sot > 0;
-    wi_align(r, wi_frames(r)); /* samples beyond the window's last frame are known already */
-    if (wi_cancelled(r)) {
+    r->text.origin.prompted = prompt.sot > 0;
+    wd_align(r, aw_frames(r)); /* samples beyond the window's last frame are known already */
+    if (ru_cancelled(r)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     end = end < (int64_t)ML_FRAMES * 10 ? end : (int64_t)ML_FRAMES * 10;
-    return wi_emit(r, 0, r->hypothesis->n, 0, end, end);
+    return lg_emit(r, 0, r->text.hypothesis->n, 0, end, end);
 }
 
-static int wi_choose(wi_run *r, const wnpu_audio *audio, const char *const *phrases, size_t n)
+static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phrases, size_t n)
 {
     double since = er_now_ms();
     int status;
@@ -23331,108 +23418,108 @@ static int wi_choose(wi_run *r, const wnpu_audio *audio, const char *const *phra
     r->params.prefix = NULL;
     r->params.vad = 0; /* it always chooses */
     status = wi_open(r, audio);
-    r->stats.audio_in_ms += wi_lap(&since);
+    r->stats.audio_in_ms += ru_lap(&since);
     status = status == WNPU_OK ? wi_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
         wi_end_language(r);
         return status;
     }
     wi_phrase_ends(r, r->rules.never);
-    wi_encode(r);
+    wd_encode(r);
     since = er_now_ms();
-    if (!wi_cancelled(r)) {
-        wi_find_language(r);
+    if (!ru_cancelled(r)) {
+        wd_find_language(r);
     }
-    status = wi_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : wi_pick(r);
-    r->stats.decoder_ms += wi_lap(&since);
+    status = ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : wi_pick(r);
+    r->stats.decoder_ms += ru_lap(&since);
     wi_end_language(r);
-    return wi_close_ledger(r, status);
+    return lg_close_ledger(r, status);
 }
 
 /* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
  * float switch of the engine and the bridge's plan are set by the caller before. */
-static void wi_take(ar_arena *arena, wi_run *r, size_t n_workers, const wnpu_config *c)
+static void wi_take(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
 {
     const wnpu_model *m = r->engine.model;
     size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
     en_take(arena, &r->engine, n_workers);
     size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
-    r->beams = c->max_beams;
-    r->batch = c->batch;
+    r->text.beams = c->max_beams;
+    r->audio.batch = c->batch;
     de_take(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
     np_carve(arena, &r->bridge, &r->engine, n_workers);
     r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
     lr_trie_take(arena, &r->rules.trie, c->max_phrase_tokens);
-    r->phrase_score = ar_take(arena, phrase_nodes, sizeof(float));
-    r->phrase_state = ar_take(arena, phrase_nodes, 1);
+    r->phrase.score = ar_take(arena, phrase_nodes, sizeof(float));
+    r->phrase.state = ar_take(arena, phrase_nodes, 1);
     r->store.base = ar_take(arena, (size_t)c->result_bytes, 1);
     r->store.size = (size_t)c->result_bytes;
-    au_stream_take(arena, &r->stream);
-    r->capacity = c->batch > 0 ? ML_SPAN + WI_AHEAD : ML_SPAN;
-    r->span = ar_take(arena, r->capacity, sizeof(float));
-    r->foreseen.found = c->batch > 1 ? ar_take(arena, WI_BATCH, sizeof(se_hypothesis)) : NULL;
-    se_take(arena, &r->search, slots, m);
-    r->hypothesis = ar_take(arena, 1, sizeof(se_hypothesis));
-    al_take(arena, &r->aligner, &r->decoder);
-    r->previous = ar_take(arena, wi_previous_capacity(m), sizeof(int32_t));
-    r->initial = ar_take(arena, wi_previous_capacity(m), sizeof(int32_t));
-    r->given = ar_take(arena, wi_given_capacity(m), sizeof(int32_t));
-    r->prompt = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
-    r->compress = ar_take(arena, 1, sizeof(zl_work));
-    r->text = ar_take(arena, 2 * ZL_MAX, 1);
-    r->heard = ar_take(arena, WI_LANGUAGES, sizeof(float));
-    va_carve(arena, &r->voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
+    au_stream_take(arena, &r->audio.stream);
+    r->audio.capacity = c->batch > 0 ? ML_SPAN + RU_AHEAD : ML_SPAN;
+    r->audio.span = ar_take(arena, r->audio.capacity, sizeof(float));
+    r->foreseen.found = c->batch > 1 ? ar_take(arena, RU_BATCH, sizeof(se_hypothesis)) : NULL;
+    se_take(arena, &r->text.search, slots, m);
+    r->text.hypothesis = ar_take(arena, 1, sizeof(se_hypothesis));
+    al_take(arena, &r->text.aligner, &r->decoder);
+    r->context.previous = ar_take(arena, wd_previous_capacity(m), sizeof(int32_t));
+    r->context.initial = ar_take(arena, wd_previous_capacity(m), sizeof(int32_t));
+    r->context.given = ar_take(arena, wi_given_capacity(m), sizeof(int32_t));
+    r->context.prompt = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
+    r->text.compress = ar_take(arena, 1, sizeof(zl_work));
+    r->text.text = ar_take(arena, 2 * ZL_MAX, 1);
+    r->tongue.heard = ar_take(arena, RU_LANGUAGES, sizeof(float));
+    va_carve(arena, &r->audio.voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
 }
 
 /* Once the memory is there. */
-static void wi_start(wi_run *r)
+static void wi_start(ru_run *r)
 {
     en_start(&r->engine);
     r->engine.beat = wi_beat;
     r->engine.beat_user = r;
-    va_prepare(&r->voice, r->engine.op, r->engine.fft);
-    (void)al_heads(r->engine.model, r->aligner.heads, &r->aligner.lag_ms);
-    r->search.decoder = &r->decoder;
-    r->search.rules = &r->rules;
-    r->search.cancel = r->cancel;
-    r->search.judge.function = wi_judge;
-    r->search.judge.user = r;
-    se_wipe(&r->search, r->engine.model->n_text_ctx);
+    va_prepare(&r->audio.voice, r->engine.op, r->engine.fft);
+    (void)al_heads(r->engine.model, r->text.aligner.heads, &r->text.aligner.lag_ms);
+    r->text.search.decoder = &r->decoder;
+    r->text.search.rules = &r->rules;
+    r->text.search.cancel = r->cancel;
+    r->text.search.judge.function = wd_judge;
+    r->text.search.judge.user = r;
+    se_wipe(&r->text.search, r->engine.model->n_text_ctx);
     wi_begin(r);
 }
 
 /* What may echo audio or text. */
-static void wi_wipe(wi_run *r)
+static void wi_wipe(ru_run *r)
 {
     const wnpu_model *m = r->engine.model;
-    size_t previous = wi_previous_capacity(m) * sizeof(int32_t);
+    size_t previous = wd_previous_capacity(m) * sizeof(int32_t);
     en_clear_heads(&r->engine.self, r->engine.self.keys);
     de_wipe(&r->decoder);
-    au_wipe(r->stream);
-    ar_wipe(r->span, r->written * sizeof(float));
+    au_wipe(r->audio.stream);
+    ar_wipe(r->audio.span, r->audio.written * sizeof(float));
     if (r->foreseen.found != NULL) {
-        ar_wipe(r->foreseen.found, WI_BATCH * sizeof(se_hypothesis));
+        ar_wipe(r->foreseen.found, RU_BATCH * sizeof(se_hypothesis));
     }
-    va_wipe(&r->voice);
-    ar_wipe(r->hypothesis, sizeof *r->hypothesis);
-    al_wipe(&r->aligner);
-    ar_wipe(r->previous, previous);
-    ar_wipe(r->initial, previous);
-    ar_wipe(r->given, wi_given_capacity(m) * sizeof(int32_t));
-    ar_wipe(r->prompt, m->n_text_ctx * sizeof(int32_t));
-    ar_wipe(r->compress, sizeof *r->compress);
-    ar_wipe(r->text, 2 * ZL_MAX);
+    va_wipe(&r->audio.voice);
+    ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
+    al_wipe(&r->text.aligner);
+    ar_wipe(r->context.previous, previous);
+    ar_wipe(r->context.initial, previous);
+    ar_wipe(r->context.given, wi_given_capacity(m) * sizeof(int32_t));
+    ar_wipe(r->context.prompt, m->n_text_ctx * sizeof(int32_t));
+    ar_wipe(r->text.compress, sizeof *r->text.compress);
+    ar_wipe(r->text.text, 2 * ZL_MAX);
     ar_wipe(r->rules.trie.nodes, r->rules.trie.capacity * sizeof(lr_node));
-    ar_wipe(r->phrase_score, r->rules.trie.capacity * sizeof(float));
+    ar_wipe(r->phrase.score, r->rules.trie.capacity * sizeof(float));
     np_wipe(&r->bridge);
     ar_wipe(r->engine.mel, (ML_FRAMES + 2) * (size_t)m->n_mels * sizeof(float));
 }
 
 /* ======================================================================
- * 20. sn_  snapshots
+ * 26. sn_  snapshots
  *
  *  Owns      the form of a run between two windows as a block of bytes.
- *  Assumes   the run is whole, see wi_run.
+ *  Assumes   the run is whole, see ru_run.
  *  Ensures   a block from anywhere is checked to the last index before
  *            anything of the session changes.
  *  Costs     2 MB, 15 with windows ahead, and the results; a few ms.
@@ -23479,7 +23566,7 @@ typedef struct sn_state {
     int32_t language;       /* of the run so far */
     float language_probability;
     va_image voice;
-    wi_mark mark;
+    ru_mark mark;
 } sn_state;
 
 /* Walks through a block: measures, writes or reads it, by the same code. */
@@ -23500,16 +23587,16 @@ static void sn_piece(sn_walk *w, void *data, size_t size)
 }
 
 /* All pieces behind the head. s says how long they are, and is told or filled first. */
-static void sn_pieces(sn_walk *w, wi_run *r, sn_state *s)
+static void sn_pieces(sn_walk *w, ru_run *r, sn_state *s)
 {
-    au_stream *a = r->stream;
+    au_stream *a = r->audio.stream;
     unsigned char *back = r->store.base + r->store.size;
     sn_piece(w, s, sizeof *s);
-    sn_piece(w, r->previous, (size_t)s->n_previous * sizeof(int32_t));
-    sn_piece(w, r->span, (size_t)(s->have + s->ahead) * sizeof(float));
+    sn_piece(w, r->context.previous, (size_t)s->n_previous * sizeof(int32_t));
+    sn_piece(w, r->audio.span, (size_t)(s->have + s->ahead) * sizeof(float));
     sn_piece(w, a->window + a->at, (size_t)s->kept * sizeof(float));
-    sn_piece(w, r->voice.x, (size_t)s->voice.have * sizeof(float));
-    sn_piece(w, r->voice.history, r->voice.kept);
+    sn_piece(w, r->audio.voice.x, (size_t)s->voice.have * sizeof(float));
+    sn_piece(w, r->audio.voice.history, r->audio.voice.kept);
     sn_piece(w, a->raw + a->raw_at * a->frame, (size_t)s->taken * a->frame);
     sn_piece(w, r->store.base, (size_t)s->used);
     sn_piece(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
@@ -23526,7 +23613,7 @@ static uint32_t sn_layout(void)
     sizes[4] = sizeof(sn_state);
     sizes[5] = sizeof(size_t);
     sizes[6] = ML_SPAN;
-    sizes[7] = WI_LANGUAGES;
+    sizes[7] = RU_LANGUAGES;
     sizes[8] = RS_CHUNK;
     sizes[9] = VA_BUFFER;
     return (uint32_t)mf_checksum(sizes, sizeof sizes);
@@ -23552,7 +23639,7 @@ static uint64_t sn_model(const wnpu_model *model)
     return sum;
 }
 
-static void sn_fill_head(const wi_run *r, const wnpu_config *c, sn_head *h)
+static void sn_fill_head(const ru_run *r, const wnpu_config *c, sn_head *h)
 {
     memset(h, 0, sizeof *h);
     memcpy(h->magic, sn_magic, sizeof h->magic);
@@ -23594,42 +23681,42 @@ static void sn_tell_stream(const au_stream *a, sn_state *s)
     s->scale = a->scale;
 }
 
-static void sn_tell(const wi_run *r, sn_state *s)
+static void sn_tell(const ru_run *r, sn_state *s)
 {
     memset(s, 0, sizeof *s);
     s->asked = r->asked;
-    s->frame = r->frame;
-    s->have = r->have;
-    s->ahead = r->ahead;
-    s->n_previous = r->n_previous;
-    s->window = r->window;
-    s->cuts = r->cuts;
-    s->last_ms = r->aligner.last_ms;
-    s->settled_ms = r->settled_ms;
-    s->said_ms = r->said_ms;
-    s->again_ms = r->again_ms;
-    s->until_ms = r->until_ms;
-    s->piece_ms = r->piece_ms;
-    s->past = r->past;
+    s->frame = r->audio.frame;
+    s->have = r->audio.have;
+    s->ahead = r->audio.ahead;
+    s->n_previous = r->context.n_previous;
+    s->window = r->text.window;
+    s->cuts = r->text.cuts;
+    s->last_ms = r->text.aligner.last_ms;
+    s->settled_ms = r->ledger.settled_ms;
+    s->said_ms = r->ledger.said_ms;
+    s->again_ms = r->ledger.again_ms;
+    s->until_ms = r->audio.until_ms;
+    s->piece_ms = r->audio.piece_ms;
+    s->past = r->audio.past;
     s->used = r->store.used;
     s->count = r->store.count;
     sn_tell_list(&r->store.speech, &s->speech);
     sn_tell_list(&r->store.ledger, &s->ledger);
-    sn_tell_stream(r->stream, s);
-    s->heard_all = r->heard_all;
-    s->language = r->language;
-    s->language_probability = r->language_probability;
+    sn_tell_stream(r->audio.stream, s);
+    s->heard_all = r->audio.heard_all;
+    s->language = r->tongue.id;
+    s->language_probability = r->tongue.probability;
     if (r->pausing && r->mark.heard_weight > 0.0f) { /* as wi_end_language() would decide */
-        s->language = wi_best_language(r, r->mark.heard);
+        s->language = wd_best_language(r, r->mark.heard);
         s->language_probability = r->mark.heard[s->language] / r->mark.heard_weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
-    va_get_image(&r->voice, &s->voice);
+    va_get_image(&r->audio.voice, &s->voice);
     s->mark = r->mark;
 }
 
 /* Bytes of a snapshot now. */
-static size_t sn_size(wi_run *r)
+static size_t sn_size(ru_run *r)
 {
     sn_walk w = {NULL, NULL, sizeof(sn_head)};
     sn_state s;
@@ -23638,14 +23725,14 @@ static size_t sn_size(wi_run *r)
     return w.at;
 }
 
-static size_t sn_most(const wi_run *r)
+static size_t sn_most(const ru_run *r)
 {
-    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + r->voice.kept +
-           (wi_previous_capacity(r->engine.model) + r->capacity + AU_WINDOW + VA_BUFFER) *
+    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + r->audio.voice.kept +
+           (wd_previous_capacity(r->engine.model) + r->audio.capacity + AU_WINDOW + VA_BUFFER) *
            sizeof(float);
 }
 
-static void sn_write(wi_run *r, const wnpu_config *c, unsigned char *block, size_t size)
+static void sn_write(ru_run *r, const wnpu_config *c, unsigned char *block, size_t size)
 {
     sn_walk w = {NULL, NULL, sizeof(sn_head)};
     sn_head h;
@@ -23662,7 +23749,7 @@ static void sn_write(wi_run *r, const wnpu_config *c, unsigned char *block, size
 
 /* ---- a block from anywhere ---- */
 
-static int sn_check_head(wi_run *r, const wnpu_config *c, const unsigned char *block, size_t size)
+static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *block, size_t size)
 {
     sn_head h, ours;
     if (size < sizeof h + sizeof(sn_state) || memcmp(block, sn_magic, sizeof sn_magic) != 0) {
@@ -23702,9 +23789,9 @@ static int sn_check_head(wi_run *r, const wnpu_config *c, const unsigned char *b
 }
 
 /* A model of one language has heard nothing of others. */
-static int sn_are_languages(const wi_run *r, const sn_state *s)
+static int sn_are_languages(const ru_run *r, const sn_state *s)
 {
-    const wi_mark *m = &s->mark;
+    const ru_mark *m = &s->mark;
     const tk_vocab *v = &r->engine.model->vocab;
     int32_t n = v->multilingual ? v->n_languages : 1, least = v->multilingual ? -1 : 0, i;
     if (m->language < least || m->language >= n || m->rival < -1 || m->rival >= n ||
@@ -23714,7 +23801,7 @@ static int sn_are_languages(const wi_run *r, const sn_state *s)
         (!v->multilingual && m->heard_weight > 0.0f)) {
         return 0;
     }
-    for (i = 0; i < (int32_t)WI_LANGUAGES; i++) {
+    for (i = 0; i < (int32_t)RU_LANGUAGES; i++) {
         if (!(m->heard[i] >= 0.0f && m->heard[i] < 1e12f)) {
             return 0;
         }
@@ -23787,10 +23874,10 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
 }
 
 /* Where windows end in pauses: at a step of the detector in the window, or nowhere. */
-static int sn_is_piece(const wi_run *r, const sn_state *s)
+static int sn_is_piece(const ru_run *r, const sn_state *s)
 {
     int64_t end = (int64_t)s->frame * 10 + ML_FRAMES * 10;
-    return s->piece_ms == 0 || (r->batch > 0 && (s->piece_ms == INT64_MAX ||
+    return s->piece_ms == 0 || (r->audio.batch > 0 && (s->piece_ms == INT64_MAX ||
            (s->piece_ms > 0 && s->piece_ms <= end && s->piece_ms % VA_STEP_MS == 0)));
 }
 
@@ -23810,7 +23897,7 @@ static int sn_are_stats(const wnpu_stats *t)
 
 /* The clock, in milliseconds: what has been settled lies between the window's begin and the end of
  * what was read, and text, spans and detector reach as far. */
-static int sn_are_times(const wi_run *r, const sn_state *s, const rs_ends *ends)
+static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
 {
     uint64_t samples = sn_samples(s);
     int64_t base = (int64_t)s->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
@@ -23854,7 +23941,7 @@ static int sn_is_store(const sn_state *s, const rs_store *ours, rs_store *store)
 }
 
 /* What the checksum cannot tell: whether the block is one that a session could have written. */
-static int sn_is_sane(const wi_run *r, const unsigned char *block, size_t size)
+static int sn_is_sane(const ru_run *r, const unsigned char *block, size_t size)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const unsigned char *p = block + sizeof(sn_head);
@@ -23866,15 +23953,15 @@ static int sn_is_sane(const wi_run *r, const unsigned char *block, size_t size)
     memcpy(&s, p, sizeof s);
     p += sizeof s;
     if (s.frame > (uint64_t)1 << 40 || s.have < ML_MARGIN || s.have > ML_SPAN ||
-        s.ahead > (s.have < ML_SPAN ? 0 : r->capacity - ML_SPAN) || s.piece_ms < 0 ||
-        s.n_previous > wi_previous_capacity(r->engine.model) || s.window > INT32_MAX / 2 ||
+        s.ahead > (s.have < ML_SPAN ? 0 : r->audio.capacity - ML_SPAN) || s.piece_ms < 0 ||
+        s.n_previous > wd_previous_capacity(r->engine.model) || s.window > INT32_MAX / 2 ||
         s.cuts > INT32_MAX || s.heard_all >> 1 != 0 || s.voice.have > VA_BUFFER ||
         (s.heard_all && (!s.ended || s.voice.open)) ||
         !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
         return 0;
     }
     floats = (size_t)(s.have + s.ahead + s.kept + s.voice.have);
-    bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->voice.kept +
+    bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->audio.voice.kept +
             s.taken * au_widths[s.format] * s.channels + s.used + s.count * sizeof(uint32_t);
     if (bytes != left || !sn_are_tokens(p, (size_t)s.n_previous, v)) {
         return 0;
@@ -23915,44 +24002,44 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
 }
 
 /* The block has passed all checks, and the run has been begun anew. */
-static void sn_read(wi_run *r, const unsigned char *block)
+static void sn_read(ru_run *r, const unsigned char *block)
 {
     sn_walk w = {NULL, NULL, sizeof(sn_head)};
     rs_store store;
     sn_state s;
     memcpy(&s, block + sizeof(sn_head), sizeof s);
-    sn_read_stream(r->stream, &s);
+    sn_read_stream(r->audio.stream, &s);
     w.in = block;
-    (void)wi_room(r, 0, (size_t)(s.have + s.ahead));
+    (void)aw_room(r, 0, (size_t)(s.have + s.ahead));
     sn_pieces(&w, r, &s);
     (void)sn_is_store(&s, &r->store, &store);
     r->store = store;
     r->asked = s.asked;
-    r->frame = s.frame;
-    wi_set_have(r, (size_t)(s.have + s.ahead));
-    r->n_previous = (size_t)s.n_previous;
-    r->window = (uint32_t)s.window;
-    r->cuts = (unsigned)s.cuts;
-    r->aligner.last_ms = s.last_ms;
-    r->settled_ms = s.settled_ms;
-    r->said_ms = s.said_ms;
-    r->again_ms = s.again_ms;
-    r->until_ms = s.until_ms;
-    r->piece_ms = s.piece_ms;
-    r->past = (size_t)s.past;
-    r->heard_all = s.heard_all;
-    va_restore(&r->voice, &s.voice);
+    r->audio.frame = s.frame;
+    aw_set_have(r, (size_t)(s.have + s.ahead));
+    r->context.n_previous = (size_t)s.n_previous;
+    r->text.window = (uint32_t)s.window;
+    r->text.cuts = (unsigned)s.cuts;
+    r->text.aligner.last_ms = s.last_ms;
+    r->ledger.settled_ms = s.settled_ms;
+    r->ledger.said_ms = s.said_ms;
+    r->ledger.again_ms = s.again_ms;
+    r->audio.until_ms = s.until_ms;
+    r->audio.piece_ms = s.piece_ms;
+    r->audio.past = (size_t)s.past;
+    r->audio.heard_all = s.heard_all;
+    va_restore(&r->audio.voice, &s.voice);
     r->mark = s.mark;
-    wi_silence(r, r->have + r->ahead);
+    aw_silence(r, r->audio.have + r->audio.ahead);
     wi_back_to_mark(r);
-    r->language = s.language;
-    r->language_probability = s.language_probability;
-    wi_set_rest(r, WNPU_REASON_CANCELLED);
+    r->tongue.id = s.language;
+    r->tongue.probability = s.language_probability;
+    lg_set_rest(r, WNPU_REASON_CANCELLED);
     r->whole = 1;
 }
 
 /* ======================================================================
- * 22. ap_  public API: sessions and runs
+ * 27. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -23964,7 +24051,7 @@ static void sn_read(wi_run *r, const unsigned char *block)
 #define AP_MAX_PHRASE_TOKENS (1u << 20)
 
 struct wnpu_session {
-    wi_run run;
+    ru_run run;
     tp_pool pool;
     wnpu_config config;
     wnpu_allocator allocator;
@@ -24065,9 +24152,9 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
         return er_set(error, WNPU_E_ARGUMENT, "max_beams %u is outside 1..%u",
                       (unsigned)c->max_beams, SE_MAX_WIDTH);
     }
-    if (c->batch > WI_BATCH) {
+    if (c->batch > RU_BATCH) {
         return er_set(error, WNPU_E_ARGUMENT, "batch %u is outside 0..%u", (unsigned)c->batch,
-                      WI_BATCH);
+                      RU_BATCH);
     }
     if (c->max_phrase_tokens < 1 || c->max_phrase_tokens > AP_MAX_PHRASE_TOKENS) {
         return er_set(error, WNPU_E_ARGUMENT, "max_phrase_tokens %u is outside 1..%u",
@@ -24271,14 +24358,14 @@ static void ap_holes(const wnpu_session *s, ap_area *hole)
 {
     const de_decoder *d = &s->run.decoder;
     const rs_store *store = &s->run.store;
-    const al_aligner *a = &s->run.aligner;
+    const al_aligner *a = &s->run.text.aligner;
     hole[0].at = d->used_windows == d->windows ? en_heads_begin(&d->self[0]) :
                  en_heads_begin(&d->cross[d->used_windows * d->e->model->n_text_layer]);
     hole[0].end = (unsigned char *)d->x;
     hole[1].at = store->base + store->used;
     hole[1].end = store->base + store->size - store->count * sizeof(uint32_t);
-    hole[2].at = (unsigned char *)(s->run.span + s->run.written);
-    hole[2].end = (unsigned char *)(s->run.span + s->run.capacity);
+    hole[2].at = (unsigned char *)(s->run.audio.span + s->run.audio.written);
+    hole[2].end = (unsigned char *)(s->run.audio.span + s->run.audio.capacity);
     hole[3].at = (unsigned char *)a->query;
     hole[3].end = a->used ? hole[3].at : (unsigned char *)a->words;
 }
@@ -24368,7 +24455,7 @@ static int ap_leave(wnpu_session *s, int status)
 
 WNPU_API int wnpu_reset(wnpu_session *session)
 {
-    wi_run *r;
+    ru_run *r;
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
     }
@@ -24414,7 +24501,7 @@ static int ap_params(wnpu_session *s, const wnpu_params *given)
 /* What the stream made of a recording that it could not take as it was. */
 static void ap_tell_audio(const wnpu_session *s)
 {
-    const au_stream *a = s->run.stream;
+    const au_stream *a = s->run.audio.stream;
     if (s->run.stats.opposed_ms >= 500) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each other "
                "in %.1f s of the recording; their loudest one was heard there",
@@ -24430,18 +24517,18 @@ static void ap_tell_audio(const wnpu_session *s)
 static void ap_finish_stats(wnpu_session *s, double begin)
 {
     wnpu_stats *t = &s->run.stats;
-    t->opposed_ms = (uint32_t)au_ms(s->run.stream, s->run.stream->opposed);
+    t->opposed_ms = (uint32_t)au_ms(s->run.audio.stream, s->run.audio.stream->opposed);
     ap_tell_audio(s);
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
-    t->language = s->run.language < 0 ? 0 : s->run.language; /* refused before it was asked */
-    t->language_probability = s->run.language_probability;
+    t->language = s->run.tongue.id < 0 ? 0 : s->run.tongue.id; /* refused before it was asked */
+    t->language_probability = s->run.tongue.probability;
     t->total_ms = er_now_ms() - begin;
 }
 
 /* What wnpu_transcribe() and wnpu_detect_speech() do around their own part. */
 static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
-                  int (*run)(wi_run *r, const wnpu_audio *audio))
+                  int (*run)(ru_run *r, const wnpu_audio *audio))
 {
     double begin;
     int status;
@@ -24509,7 +24596,7 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
 
 WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t size)
 {
-    wi_run *r;
+    ru_run *r;
     int status;
     if (session == NULL || snapshot == NULL) {
         return WNPU_E_ARGUMENT;
@@ -24562,7 +24649,7 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames)
     if (session == NULL || frames == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    *frames = au_taken(session->run.stream);
+    *frames = au_taken(session->run.audio.stream);
     return WNPU_OK;
 }
 
@@ -24588,7 +24675,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     }
     status = status == WNPU_OK ? wi_choose(&session->run, audio, phrases, n_phrases) : status;
     if (status == WNPU_OK) {
-        (void)er_export(choice, &session->run.choice, sizeof *choice);
+        (void)er_export(choice, &session->run.phrase.choice, sizeof *choice);
     }
     ap_finish_stats(session, begin);
     return ap_leave(session, status);
@@ -24597,7 +24684,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
 WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio,
                                   float *probabilities, size_t count)
 {
-    float all[WI_LANGUAGES];
+    float all[RU_LANGUAGES];
     double begin;
     int status;
     if (session == NULL || (probabilities == NULL && count > 0)) {
@@ -24616,7 +24703,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
         for (i = 0; i < count; i++) {
             probabilities[i] = i < sizeof all / sizeof all[0] ? all[i] : 0.0f;
         }
-        status = session->run.language;
+        status = session->run.tongue.id;
     }
     ap_finish_stats(session, begin);
     return ap_leave(session, status);
@@ -24655,7 +24742,7 @@ WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_
 
 WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilities, size_t count)
 {
-    const wi_run *r;
+    const ru_run *r;
     uint64_t environment;
     int32_t n;
     size_t i;
@@ -24666,7 +24753,7 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
     r = &session->run;
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
-        probabilities[i] = i < (size_t)n && r->heard_weight > 0.0f ? wi_heard(r, (int32_t)i)
+        probabilities[i] = i < (size_t)n && r->tongue.weight > 0.0f ? wd_heard(r, (int32_t)i)
                            : (int32_t)i == r->stats.language && n > 0 ? 1.0f : 0.0f;
     }
     er_float_put(environment);
@@ -24729,7 +24816,7 @@ WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats)
 WNPU_API int wnpu_get_memory(const wnpu_session *session, wnpu_memory *memory)
 {
     wnpu_memory ours;
-    const wi_run *r;
+    const ru_run *r;
     if (session == NULL || memory == NULL) {
         return WNPU_E_ARGUMENT;
     }
@@ -24825,7 +24912,7 @@ static int wnpu_check_write_options(const wnpu_write_options *o)
 WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_options *options,
                              wnpu_write_cursor *cursor, wnpu_write_fn write, void *user)
 {
-    float languages[WI_LANGUAGES];
+    float languages[RU_LANGUAGES];
     wnpu_write_options ours;
     wnpu_write_cursor at;
     rs_summary summary;
@@ -24847,9 +24934,10 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     }
     summary.language = session->run.stats.language;
     summary.duration_ms = session->run.stats.audio_ms;
-    summary.n_languages = wnpu_get_languages(session, languages, WI_LANGUAGES);
-    summary.languages = session->run.heard_weight > 0.0f ? languages : NULL;
-    summary.choice = session->run.choice.struct_size > 0 ? &session->run.choice : NULL;
+    summary.n_languages = wnpu_get_languages(session, languages, RU_LANGUAGES);
+    summary.languages = session->run.tongue.weight > 0.0f ? languages : NULL;
+    summary.choice = session->run.phrase.choice.struct_size > 0 ? &session->run.phrase.choice
+                                                                 : NULL;
     environment = er_float_default();
     status = rs_write(&session->run.store, &session->run.engine.model->vocab, &summary, &ours, &at,
                       write, user);
@@ -24872,7 +24960,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 23. sf_  self test
+ * 28. sf_  self test
  *
  *  Owns      known answers for the tables, the FFT and log-mel, the matmul,
  *            the tokenizer, and one window of a toy model.

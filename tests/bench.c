@@ -138,27 +138,27 @@ static double sustained(const bench *b, peak_rate before, double bytes)
 /* Stages of a window of noise: their time does not depend on what is said. */
 static void bench_encoder(bench *b)
 {
-    wi_run *r = &b->session->run;
+    ru_run *r = &b->session->run;
     double mel[ROUNDS], encoder[ROUNDS], cross[ROUNDS], peak[ROUNDS], fraction[ROUNDS];
     double mean[ROUNDS], part[ROUNDS];
     uint32_t seed = 1;
     size_t i;
     for (i = 0; i < ML_SPAN; i++) {
         seed = seed * 1664525u + 1013904223u;
-        r->span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
+        r->audio.span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
     }
-    wi_encode(r);
+    wd_encode(r);
     b->encoder_macs = encoder_macs(b->model);
     for (i = 0; i < ROUNDS; i++) {
         double since;
         peak_rate before = rate_now(b, 0.0);
         since = er_now_ms();
-        en_log_mel(&r->engine, r->span, ML_FRAMES);
-        mel[i] = wi_lap(&since);
+        en_log_mel(&r->engine, r->audio.span, ML_FRAMES);
+        mel[i] = ru_lap(&since);
         en_run(&r->engine);
-        encoder[i] = wi_lap(&since);
+        encoder[i] = ru_lap(&since);
         en_cross(&r->engine, r->decoder.cross);
-        cross[i] = wi_lap(&since);
+        cross[i] = ru_lap(&since);
         peak[i] = before.best;
         mean[i] = sustained(b, before, 0.0);
         fraction[i] = b->encoder_macs / encoder[i] * 1e3 / peak[i];

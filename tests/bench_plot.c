@@ -181,7 +181,7 @@ static void time_encoder(plot *p, const char *name, tp_task task, size_t count, 
 /* A window of noise: time does not depend on what is said. */
 static void measure_encoder(plot *p)
 {
-    wi_run *r = &p->session->run;
+    ru_run *r = &p->session->run;
     const wnpu_model *m = p->model;
     double t = m->n_audio_ctx, d = m->n_audio_state, in = 3.0 * m->n_mels, ms[ROUNDS], kv;
     size_t blocks = en_blocks(m->n_audio_ctx, r->engine.rows), i;
@@ -189,9 +189,9 @@ static void measure_encoder(plot *p)
     uint32_t seed = 1;
     for (i = 0; i < ML_SPAN; i++) {
         seed = seed * 1664525u + 1013904223u;
-        r->span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
+        r->audio.span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
     }
-    wi_encode(r);
+    wd_encode(r);
     time_encoder(p, "conv1", conv1_task, en_blocks(2 * m->n_audio_ctx, r->engine.rows), 0,
                  2 * t * in * d, in * d + 2 * t * (4.0 * m->n_mels + 4 * d));
     time_encoder(p, "conv2", conv2_task, blocks, 0, t * 3 * d * d,
@@ -247,7 +247,7 @@ static void watch(void *user, size_t count, void (*task)(void *, size_t), void *
     job.context = context;
     tp_run(&p->pool, count, run_lane, &job);
     if (p->decoder != NULL) {
-        p->part_ms[part_of(p)] += wi_lap(&p->since);
+        p->part_ms[part_of(p)] += ru_lap(&p->since);
     }
 }
 
@@ -295,7 +295,7 @@ static void measure_steps(plot *p, de_decoder *d, size_t rows, plot_group group)
         p->decoder = d;
         p->since = er_now_ms();
         de_step(d, row, rows);
-        p->part_ms[VOCABULARY] += wi_lap(&p->since);
+        p->part_ms[VOCABULARY] += ru_lap(&p->since);
         p->decoder = NULL;
         for (j = 0; j < PARTS; j++) {
             ms[j][i] = p->part_ms[j];

@@ -399,7 +399,7 @@ typedef struct findings {
 /* One window's encoder, with or without the accelerator; the milliseconds that it took. */
 static double encode(wnpu_session *s)
 {
-    wi_run *r = &s->run;
+    ru_run *r = &s->run;
     double start = real_us();
     if (r->bridge.accel == NULL) {
         en_run(&r->engine);

@@ -1,4 +1,4 @@
-/* test_accel.c - the bridge (section 21 of whisper_npu.c) with an accelerator of the test's own: it
+/* test_accel.c - the bridge (section np_ of whisper_npu.c) with an accelerator of the test's own: it
  * multiplies by three nested loops, keeps a strict eye on the seam's rules, and fails on demand. */
 #include "../whisper_npu.c"
 #include "life.h"
@@ -429,8 +429,8 @@ static state encode(wnpu_session *s)
     const wnpu_model *m = model;
     state to = {14695981039346656037u, 14695981039346656037u};
     size_t l, n;
-    memcpy(s->run.span, window, sizeof window);
-    wi_encode(&s->run);
+    memcpy(s->run.audio.span, window, sizeof window);
+    wd_encode(&s->run);
     to.x = fnv(to.x, s->run.engine.x, (size_t)m->n_audio_ctx * m->n_audio_state * sizeof(float));
     for (l = 0; l < m->n_text_layer; l++) {
         const en_heads *h = &s->run.decoder.cross[l];

@@ -26,7 +26,7 @@ static void encode_windows(wnpu_session *s, size_t n)
     for (i = 0; i < n; i++) {
         float *x = life_burst(ML_SPAN, (uint32_t)(31 + 7 * i));
         s->run.decoder.window = i;
-        wi_encode_span(&s->run, x, ML_FRAMES);
+        wd_encode_span(&s->run, x, ML_FRAMES);
         free(x);
     }
 }
@@ -44,11 +44,11 @@ static int same_hypothesis(const se_hypothesis *a, const se_hypothesis *b)
 /* Compares n windows at once with one after the other; returns how many texts ended by themselves. */
 static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size_t *loops)
 {
-    static se_hypothesis found[WI_BATCH];
+    static se_hypothesis found[RU_BATCH];
     const tk_vocab *v = &s->run.engine.model->vocab;
-    size_t window[WI_BATCH], i, ended = 0;
-    uint32_t steps[WI_BATCH];
-    int32_t prompt[3], least_end[WI_BATCH];
+    size_t window[RU_BATCH], i, ended = 0;
+    uint32_t steps[RU_BATCH];
+    int32_t prompt[3], least_end[RU_BATCH];
     se_options o;
     se_prompt p;
     memset(&p, 0, sizeof p);
@@ -65,19 +65,19 @@ static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size
         s->run.foreseen.content[i] = ML_FRAMES; /* for who judges repetition */
         s->run.foreseen.frame[i] = 0;
     }
-    T_CHECK(se_is_greedy(&s->run.search, &p, &o), "greedy");
-    se_run_windows(&s->run.search, &p, &o, n, window, least_end, found, steps);
+    T_CHECK(se_is_greedy(&s->run.text.search, &p, &o), "greedy");
+    se_run_windows(&s->run.text.search, &p, &o, n, window, least_end, found, steps);
     for (i = 0; i < n; i++) {
         const se_hypothesis *h;
-        se_forget(&s->run.search);
+        se_forget(&s->run.text.search);
         s->run.decoder.window = window[i];
-        s->run.search.least_end = least_end[i];
-        s->run.search.steps = 0;
-        h = se_run(&s->run.search, &p, &o);
+        s->run.text.search.least_end = least_end[i];
+        s->run.text.search.steps = 0;
+        h = se_run(&s->run.text.search, &p, &o);
         T_CHECK(same_hypothesis(&found[i], h), "window %zu of %zu: %zu tokens, alone %zu", i, n,
                 found[i].n, h->n);
-        T_CHECK(steps[i] == s->run.search.steps, "window %zu: %u steps, alone %u", i, steps[i],
-                s->run.search.steps);
+        T_CHECK(steps[i] == s->run.text.search.steps, "window %zu: %u steps, alone %u", i, steps[i],
+                s->run.text.search.steps);
         ended += (size_t)h->ended;
         *loops += h->loop > 0;
     }
@@ -92,12 +92,12 @@ static void windows_at_once(void)
     for (compute = WNPU_COMPUTE_INT8; compute <= WNPU_COMPUTE_FLOAT; compute++) {
         for (seed = 1; seed <= 3; seed++) {
             wnpu_model *m = life_float_toy(seed);
-            wnpu_session *s = open_batch(m, 1 + seed % 2, WI_BATCH, compute);
+            wnpu_session *s = open_batch(m, 1 + seed % 2, RU_BATCH, compute);
             wnpu_params_init(&s->run.params, sizeof s->run.params);
             s->run.params.suppress_non_speech = 0;
             T_CHECK(wi_rules(&s->run) == WNPU_OK, "rules");
-            encode_windows(s, WI_BATCH);
-            for (n = 1; n <= WI_BATCH; n++) {
+            encode_windows(s, RU_BATCH);
+            for (n = 1; n <= RU_BATCH; n++) {
                 ended += compare_windows(s, n, n % 2 ? 20 : 60, &loops);
                 texts += n;
             }
@@ -116,7 +116,7 @@ static size_t judged;
 
 static size_t agree(void *user, const int32_t *tokens, se_parts *parts, size_t slot, size_t window)
 {
-    size_t supported = wi_judge(user, tokens, parts, slot, window);
+    size_t supported = wd_judge(user, tokens, parts, slot, window);
     judged++;
     T_CHECK(supported <= parts->n, "%zu of %zu parts", supported, parts->n);
     return parts->n;
@@ -125,7 +125,7 @@ static size_t agree(void *user, const int32_t *tokens, se_parts *parts, size_t s
 static void compare_judges(wnpu_session *s, size_t width, float temperature)
 {
     static se_hypothesis plain;
-    se_search *search = &s->run.search;
+    se_search *search = &s->run.text.search;
     int32_t prompt[3];
     se_options o;
     se_prompt p;
@@ -154,13 +154,13 @@ static void judges_leave_no_trace(void)
     judged = 0;
     for (seed = 1; seed <= 3; seed++) {
         wnpu_model *m = life_float_toy(seed);
-        wnpu_session *s = open_batch(m, 1 + seed % 2, WI_BATCH, WNPU_COMPUTE_INT8);
+        wnpu_session *s = open_batch(m, 1 + seed % 2, RU_BATCH, WNPU_COMPUTE_INT8);
         wnpu_params_init(&s->run.params, sizeof s->run.params);
         s->run.params.suppress_non_speech = 0;
         T_CHECK(wi_rules(&s->run) == WNPU_OK, "rules");
-        encode_windows(s, WI_BATCH);
-        s->run.search.judge.function = agree;
-        for (i = 0; i < WI_BATCH; i++) {
+        encode_windows(s, RU_BATCH);
+        s->run.text.search.judge.function = agree;
+        for (i = 0; i < RU_BATCH; i++) {
             s->run.decoder.window = i;
             for (width = 1; width <= 2; width++) {
                 compare_judges(s, width, 0.0f);
@@ -224,18 +224,18 @@ static int count_together(void *user, int64_t done_ms, int64_t total_ms)
 static int in_a_pause(void *user, int64_t done_ms, int64_t total_ms)
 {
     const witness *w = user;
-    const wi_run *r = &w->session->run;
+    const ru_run *r = &w->session->run;
     float loudest = 0.0f;
     size_t i;
     (void)done_ms;
     (void)total_ms;
-    for (i = 0; r->piece_ms < INT64_MAX && i < RATE / 20; i++) {
-        float y = fabsf(w->x[(size_t)r->piece_ms * (RATE / 1000) - RATE / 40 + i]);
+    for (i = 0; r->audio.piece_ms < INT64_MAX && i < RATE / 20; i++) {
+        float y = fabsf(w->x[(size_t)r->audio.piece_ms * (RATE / 1000) - RATE / 40 + i]);
         loudest = y > loudest ? y : loudest;
     }
-    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->piece_ms,
+    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->audio.piece_ms,
             (double)loudest);
-    T_CHECK(wi_clock(r, 0) <= r->piece_ms, "a window passes the pause");
+    T_CHECK(ru_clock(r, 0) <= r->audio.piece_ms, "a window passes the pause");
     return 0;
 }
 
@@ -390,18 +390,18 @@ static void room(void)
     wnpu_config c = life_config(1);
     wnpu_session *s = NULL;
     wnpu_error error;
-    size_t size[WI_BATCH + 1], i;
-    for (i = 0; i <= WI_BATCH; i++) {
+    size_t size[RU_BATCH + 1], i;
+    for (i = 0; i <= RU_BATCH; i++) {
         c.batch = (uint32_t)i;
         size[i] = wnpu_session_size(m, &c, &error);
     }
-    T_CHECK(size[1] - size[0] > WI_AHEAD * sizeof(float) &&
-            size[1] - size[0] < WI_AHEAD * sizeof(float) + 65536, "%zu bytes to hear ahead",
+    T_CHECK(size[1] - size[0] > RU_AHEAD * sizeof(float) &&
+            size[1] - size[0] < RU_AHEAD * sizeof(float) + 65536, "%zu bytes to hear ahead",
             size[1] - size[0]);
     T_CHECK(size[5] - size[4] + AR_ALIGN >= size[4] - size[3] &&
             size[5] - size[4] <= size[4] - size[3] + AR_ALIGN, "each takes its caches");
     T_CHECK(size[7] - size[6] > size[5] - size[4] + 65536, "beyond max_beams a hypothesis as well");
-    c.batch = WI_BATCH + 1;
+    c.batch = RU_BATCH + 1;
     T_CHECK(wnpu_session_size(m, &c, &error) == 0 && error.code == WNPU_E_ARGUMENT, "too many");
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_ARGUMENT && s == NULL &&
             strstr(error.message, "batch") != NULL, "%s", error.message);

@@ -121,7 +121,7 @@ static void all_words(void)
     memcpy(&s, good + state, sizeof s);
     results = n - (size_t)s.used - (size_t)s.count * sizeof(uint32_t);
     T_CHECK(s.speech.count > 0 && s.ledger.count > 0 && s.voice.seen > 0, "has all parts");
-    words(good, n, state, state + offsetof(sn_state, mark) + offsetof(wi_mark, heard) + 16);
+    words(good, n, state, state + offsetof(sn_state, mark) + offsetof(ru_mark, heard) + 16);
     words(good, n, results, n - results > 1600 ? results + 1600 : n);
     words(good, n, n - s.count * sizeof(uint32_t), n);
     printf("  %d refused, %d taken, %d continued\n", refused, taken, gone_on);

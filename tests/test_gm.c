@@ -1,4 +1,4 @@
-/* Tests of section 7, the INT8 matmul, against triple loops written from its definition. The
+/* Tests of section gm_, the INT8 matmul, against triple loops written from its definition. The
  * instruction sets are those that the machine has; test_gm_avx512.c includes this file to run the
  * kernels of AVX-512, AVX-VNNI and AMX on an emulation. */
 #include "../whisper_npu.c"

@@ -1,4 +1,4 @@
-/* Runs the tests of test_gm.c with section 7's kernels for AVX-512, AVX-VNNI and AMX on top of an
+/* Runs the tests of test_gm.c with section gm_'s kernels for AVX-512, AVX-VNNI and AMX on top of an
  * emulation of the intrinsics, so that machines without these test them too. */
 #define _POSIX_C_SOURCE 200809L
 #include "simde_avx512.h"

@@ -1,4 +1,4 @@
-/* Section 8's operators for AVX-512, AVX-VNNI and AMX on top of an emulation of the intrinsics, so
+/* Section op_'s operators for AVX-512, AVX-VNNI and AMX on top of an emulation of the intrinsics, so
  * that machines without these test them too: they must give the bits of the definition. */
 #define _POSIX_C_SOURCE 200809L
 #include "simde_avx512.h"

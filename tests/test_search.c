@@ -32,8 +32,8 @@ static wnpu_session *encoded(const wnpu_model *m, unsigned threads, unsigned bea
     s->run.params.vad = 0; /* toys' sounds are no speech */
     s->run.params.suppress_non_speech = 0;
     T_CHECK(wi_rules(&s->run) == WNPU_OK, "rules");
-    memcpy(s->run.span, x, ML_SPAN * sizeof *x);
-    wi_encode(&s->run);
+    memcpy(s->run.audio.span, x, ML_SPAN * sizeof *x);
+    wd_encode(&s->run);
     free(x);
     return s;
 }
@@ -477,8 +477,8 @@ static int same_as_slow(wnpu_session *s, const se_options *o, const char *what)
     se_hypothesis h;
     slow_hyp slow;
     size_t i, same = 1;
-    se_forget(&s->run.search);
-    h = *se_run(&s->run.search, &p, o);
+    se_forget(&s->run.text.search);
+    h = *se_run(&s->run.text.search, &p, o);
     slow = slow_beam(s, &p, o);
     for (i = 0; i < slow.n && i < h.n; i++) {
         same = same && h.tokens[i] == slow.tokens[i];
@@ -517,8 +517,8 @@ static void beam_reference(void)
     for (compute = 0; compute < 2; compute++) {
         wnpu_session *s = encoded(m, 2, 16, compute);
         size_t k;
-        s->run.search.filter.function = eager_end;
-        s->run.search.filter.user = &eagerness;
+        s->run.text.search.filter.function = eager_end;
+        s->run.text.search.filter.user = &eagerness;
         for (k = 0; k < sizeof cases / sizeof cases[0]; k++) {
             se_options o = options_of(cases[k].width, cases[k].tokens);
             char what[64];
@@ -588,8 +588,8 @@ static void beam_exhaustive(void)
                 }
             }
         }
-        se_forget(&s->run.search);
-        found = *se_run(&s->run.search, &p, &o);
+        se_forget(&s->run.text.search);
+        found = *se_run(&s->run.text.search, &p, &o);
         T_CHECK(found.n == best.n && memcmp(found.tokens, best.tokens, best.n * 4) == 0 &&
                 fabs((double)(found.sum_logprob - best.sum)) < 1e-4,
                 "round %d: %lu tokens with %g, not %lu with %g", round, (unsigned long)found.n,
@@ -652,8 +652,8 @@ static void sampling(void)
                 best = slow_rank(&o, &other) > slow_rank(&o, &best) ? other : best;
             }
             o.width = width;
-            se_forget(&s->run.search);
-            h = *se_run(&s->run.search, &p, &o);
+            se_forget(&s->run.text.search);
+            h = *se_run(&s->run.text.search, &p, &o);
             T_CHECK(h.n == best.n && memcmp(h.tokens, best.tokens, h.n * sizeof(int32_t)) == 0,
                     "seed %d, %lu samples: others", (int)seed, (unsigned long)width);
             T_CHECK(fabs((double)(h.sum_logprob - best.sum)) < 1e-3, "sum %g, not %g",
@@ -685,9 +685,9 @@ static void prompts_are_kept(void)
                 q.sot = i == 1 ? p.sot : 0;
             }
             if (round == 0) {
-                se_forget(&s->run.search);
+                se_forget(&s->run.text.search);
             }
-            kept = *se_run(&s->run.search, &q, &o);
+            kept = *se_run(&s->run.text.search, &q, &o);
             if (round == 0) {
                 fresh[i] = kept;
             }
@@ -737,7 +737,7 @@ static size_t follow(wnpu_session *s, script *played, const se_prompt *p, float 
 {
     static int32_t all[512];
     static float want[SCRIPT_VOCAB];
-    se_search *search = &s->run.search;
+    se_search *search = &s->run.text.search;
     size_t vocab = (size_t)s->run.engine.model->vocab.n_vocab, i, spared;
     se_options o = options_of(1, SE_MAX_TOKENS);
     o.temperature = temperature;
@@ -1050,7 +1050,7 @@ static void choices(void)
         T_CHECK(wnpu_choose(s, &p, &a, all, count, &c) == WNPU_OK, "%s", wnpu_session_error(s));
         T_CHECK(wnpu_segment_count(s) == 1 && wnpu_get_segment(s, 0, &g) == WNPU_OK &&
                 g.t0_ms == 0 && g.t1_ms == 7000, "one segment");
-        wi_prompt(&s->run, 0, &prompt);
+        wd_prompt(&s->run, 0, &prompt);
         for (i = 0; i < count; i++) {
             logprob[i] = slow_phrase(s, all[i], &prompt);
             if (logprob[i] > first) {
@@ -1209,7 +1209,7 @@ static void gates(void)
     wnpu_params p = gates_of();
     act acts[3];
     played r;
-    s->run.search.judge.function = NULL; /* a toy's attention would decide at random */
+    s->run.text.search.judge.function = NULL; /* a toy's attention would decide at random */
     r = perform_on(s, p, &fine, 1, 5);
     ORIGIN(r, 0.0f, 0, 0, 1, 0);
     T_CHECK(r.g.mean_logprob > -1e-5f && r.g.first_logprob > -1e-5f, "sure");
@@ -1269,7 +1269,7 @@ static void gates_all_fail(void)
     wnpu_session *s = open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     played r;
-    s->run.search.judge.function = NULL; /* a toy's attention would decide at random */
+    s->run.text.search.judge.function = NULL; /* a toy's attention would decide at random */
     r = perform_on(s, p, acts, 6, 5);
     T_CHECK(r.stats.unaccepted == 1 && r.stats.retries == 5 && r.stats.loops == 2, "six tries");
     ORIGIN(r, 0.6f, 5, r.g.reasons, 0, 0); /* the most probable without a repetition */
@@ -1338,7 +1338,7 @@ static void prompt_layout(void)
 {
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 5, 0);
-    wi_run *r = &s->run;
+    ru_run *r = &s->run;
     const tk_vocab *v = &m->vocab;
     wnpu_params *p = &r->params;
     int32_t told[300], said[300], given[100];
@@ -1354,8 +1354,8 @@ static void prompt_layout(void)
     p->carry_initial_prompt = 1;
     p->prefix = "Dear Sir";
     T_CHECK(wi_prompts(r, 0) == WNPU_OK, "%s", r->error.message);
-    wi_remember(r, said, n_said);
-    wi_prompt(r, 1, &q);
+    wd_remember(r, said, n_said);
+    wd_prompt(r, 1, &q);
     T_CHECK(q.tokens[0] == v->sot_prev && memcmp(q.tokens + 1, told, n_told * 4) == 0 &&
             memcmp(q.tokens + 1 + n_told, said, n_said * 4) == 0 && q.sot == 1 + n_told + n_said,
             "told, then said");
@@ -1364,15 +1364,15 @@ static void prompt_layout(void)
             q.tokens[q.sot + 2] == v->transcribe && q.tokens[q.sot + 3] == v->timestamp0 &&
             memcmp(q.tokens + q.sot + 4, given, n_given * 4) == 0 && q.n_given == n_given + 1 &&
             q.n == q.sot + 4 + n_given, "and what is given");
-    wi_prompt(r, 0, &q);
+    wd_prompt(r, 0, &q);
     T_CHECK(q.sot == 0 && q.tokens[0] == v->sot && q.n_before == 0, "without it");
-    r->frame = 1;
-    wi_prompt(r, 0, &q);
+    r->audio.frame = 1;
+    wd_prompt(r, 0, &q);
     T_CHECK(q.n_given == 0 && q.n == 3, "the prefix is for the first window");
     memset(said, 0, sizeof said);
     said[299] = 7;
-    wi_remember(r, said, 300);
-    wi_prompt(r, 1, &q);
+    wd_remember(r, said, 300);
+    wd_prompt(r, 1, &q);
     T_CHECK(q.sot == 224 && memcmp(q.tokens + 1, told, n_told * 4) == 0 && q.tokens[223] == 7,
             "the oldest is dropped, what is carried stays: %d", (int)q.sot);
     wnpu_session_close(s);
@@ -1410,7 +1410,7 @@ static void languages(void)
 {
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 1, 0);
-    wi_run *r = &s->run;
+    ru_run *r = &s->run;
     size_t n = 16000 * 70, i;
     float *x = life_burst(n, 3), first[2] = {0}, average[2] = {0}, one[2], sum[2] = {0}, weight = 0;
     wnpu_audio a = life_audio(x, n), pulled;
@@ -1444,15 +1444,15 @@ static void languages(void)
         wnpu_audio part = life_audio(x + i * 480000, i < 2 ? 480000 : n - 960000);
         float w;
         wi_begin(r);
-        T_CHECK(au_open(r->stream, &part, NULL) == WNPU_OK && wi_begin_audio(r) == WNPU_OK, "part");
+        T_CHECK(au_open(r->audio.stream, &part, NULL) == WNPU_OK && aw_begin_audio(r) == WNPU_OK, "part");
         if (i > 0) { /* no reflection stands before it, but the end of the window before */
-            memcpy(r->span, x + i * 480000 - ML_MARGIN, ML_MARGIN * sizeof *x);
+            memcpy(r->audio.span, x + i * 480000 - ML_MARGIN, ML_MARGIN * sizeof *x);
         }
         if (i < 2) {
-            memcpy(r->span + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
+            memcpy(r->audio.span + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
         }
-        r->content = wi_frames(r);
-        wi_encode(r);
+        r->audio.content = aw_frames(r);
+        wd_encode(r);
         se_languages(&r->decoder, one, &w);
         w = (1 - w) * (i < 2 ? 30 : 10); /* seconds that are believed to be speech */
         sum[0] += w * one[0];
@@ -1483,22 +1483,22 @@ static void language_settles(void)
     };
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 1, 0);
-    wi_run *r = &s->run;
+    ru_run *r = &s->run;
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         wi_begin(r);
         wnpu_params_init(&r->params, sizeof r->params);
-        r->language = -1;
-        T_CHECK(wi_asks_language(r), "nothing is known");
-        r->heard_weight = cases[i].seconds;
-        r->heard[1] = cases[i].seconds * cases[i].p;
-        r->heard[0] = cases[i].seconds - r->heard[1];
-        wi_decide_language(r);
-        T_CHECK(wi_asks_language(r) == !cases[i].told, "case %d", (int)i);
+        r->tongue.id = -1;
+        T_CHECK(wd_asks_language(r), "nothing is known");
+        r->tongue.weight = cases[i].seconds;
+        r->tongue.heard[1] = cases[i].seconds * cases[i].p;
+        r->tongue.heard[0] = cases[i].seconds - r->tongue.heard[1];
+        wd_decide_language(r);
+        T_CHECK(wd_asks_language(r) == !cases[i].told, "case %d", (int)i);
         r->params.language_mode = WNPU_LANGUAGE_EACH;
-        T_CHECK(wi_asks_language(r), "every window is asked");
+        T_CHECK(wd_asks_language(r), "every window is asked");
         r->params.language = 0;
-        T_CHECK(!wi_asks_language(r), "a given language is not asked for");
+        T_CHECK(!wd_asks_language(r), "a given language is not asked for");
     }
     wnpu_session_close(s);
     wnpu_model_close(m);
@@ -1512,18 +1512,18 @@ static void language_changes(void)
     };
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 1, 1, 0);
-    wi_run *r = &s->run;
+    ru_run *r = &s->run;
     size_t i;
     wi_begin(r);
     wnpu_params_init(&r->params, sizeof r->params);
     r->params.vad = 0; /* toys' sounds are no speech */
-    r->language = -1;
+    r->tongue.id = -1;
     for (i = 0; i < sizeof windows / sizeof windows[0]; i++) {
-        float p[WI_LANGUAGES] = {0};
+        float p[RU_LANGUAGES] = {0};
         p[1] = windows[i].p;
         p[0] = 1 - p[1];
-        wi_follow_language(r, p);
-        T_CHECK(r->language == windows[i].language, "window %d: language %d", (int)i, r->language);
+        wd_follow_language(r, p);
+        T_CHECK(r->tongue.id == windows[i].language, "window %d: language %d", (int)i, r->tongue.id);
     }
     wnpu_session_close(s);
     wnpu_model_close(m);
@@ -1700,7 +1700,7 @@ static void older_callers(void)
     wnpu_config_init(&c, offsetof(wnpu_config, max_beams));
     T_CHECK(c.max_beams == 0xeeeeeeeeu, "nothing beyond an older configuration is written");
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
-    T_CHECK(s->run.search.slots == 5, "it gets the defaults");
+    T_CHECK(s->run.text.search.slots == 5, "it gets the defaults");
     memset(&p, 0xee, sizeof p);
     wnpu_params_init(&p, offsetof(wnpu_params, beam));
     T_CHECK(p.best_of == (int32_t)0xeeeeeeee, "nor beyond older parameters");
@@ -1825,8 +1825,8 @@ static void spoilt_logits(void)
             p.on_logits = spoil;
             p.user = &how;
             T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-            T_CHECK(how == 3 || s->run.hypothesis->n <= 3, "filter %d, mode %d: %lu tokens", how,
-                    mode, (unsigned long)s->run.hypothesis->n);
+            T_CHECK(how == 3 || s->run.text.hypothesis->n <= 3, "filter %d, mode %d: %lu tokens", how,
+                    mode, (unsigned long)s->run.text.hypothesis->n);
         }
     }
     wnpu_session_close(s);

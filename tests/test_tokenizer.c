@@ -1,4 +1,4 @@
-/* Tests of section 10: languages, vocabulary, encoding, suppression, UTF-8. The models, when they
+/* Tests of section tk_: languages, vocabulary, encoding, suppression, UTF-8. The models, when they
  * are there, hold OpenAI's real vocabularies; everything else needs no data. */
 #include "../whisper_npu.c"
 #include "t.h"

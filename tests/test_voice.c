@@ -632,17 +632,17 @@ static void pauses(void)
     };
     wnpu_model *m = life_toy(7, NULL);
     wnpu_session *s = open_session(m, 1 << 20);
-    wi_run *r = &s->run;
+    ru_run *r = &s->run;
     size_t i;
     wi_begin(r);
     wnpu_params_init(&r->params, sizeof r->params);
-    wi_begin_voice(r);
-    r->heard_all = 1;
+    aw_begin_voice(r);
+    r->audio.heard_all = 1;
     for (i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
     }
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t at = wi_pause(r, cases[i].from, cases[i].to, cases[i].pause);
+        int64_t at = aw_pause(r, cases[i].from, cases[i].to, cases[i].pause);
         T_CHECK(at == cases[i].answer, "case %d: %ld, not %ld", (int)i, (long)at,
                 (long)cases[i].answer);
     }

@@ -1,4 +1,4 @@
-/* Tests of section 16: the path through the attention, the filter, grouping, pauses, segments, and
+/* Tests of section al_: the path through the attention, the filter, grouping, pauses, segments, and
  * words through the public API on toy models. No data is needed. */
 #include "../whisper_npu.c"
 #include "life.h"
@@ -217,15 +217,15 @@ static void the_matrix(void)
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = open_session(m, 2, 0, WNPU_COMPUTE_FLOAT);
     wnpu_session *q = open_session(m, 2, 0, WNPU_COMPUTE_INT8);
-    al_aligner *a = &s->run.aligner, *b = &q->run.aligner;
+    al_aligner *a = &s->run.text.aligner, *b = &q->run.text.aligner;
     float *x = speechlike(ML_SPAN), probability[40];
     int32_t tokens[40];
     size_t i, r, f, rows, heads;
     double *w, *want, worst = 0, xy = 0, xx = 0, yy = 0;
-    memcpy(s->run.span, x, ML_SPAN * sizeof *x);
-    memcpy(q->run.span, x, ML_SPAN * sizeof *x);
-    wi_encode(&s->run);
-    wi_encode(&q->run);
+    memcpy(s->run.audio.span, x, ML_SPAN * sizeof *x);
+    memcpy(q->run.audio.span, x, ML_SPAN * sizeof *x);
+    wd_encode(&s->run);
+    wd_encode(&q->run);
     for (i = 0; i < 40; i++) {
         tokens[i] = (int32_t)(i * 31 % 300);
         probability[i] = 1.0f;
@@ -233,9 +233,9 @@ static void the_matrix(void)
     heads = a->n_heads;
     T_CHECK(heads == 2 && a->heads[0].layer == 1 && a->heads[1].head == 1,
             "a model of one's own: all heads of the top half of the layers");
-    s->run.have = q->run.have = ML_SPAN;
-    al_window(a, 0, 0, tokens, probability, 40, s->run.span + ML_MARGIN, 1777, 0);
-    al_window(b, 0, 0, tokens, probability, 40, q->run.span + ML_MARGIN, 1777, 0);
+    s->run.audio.have = q->run.audio.have = ML_SPAN;
+    al_window(a, 0, 0, tokens, probability, 40, s->run.audio.span + ML_MARGIN, 1777, 0);
+    al_window(b, 0, 0, tokens, probability, 40, q->run.audio.span + ML_MARGIN, 1777, 0);
     rows = al_rows(a);
     T_CHECK(a->frames == 888 && rows == a->lead + 42, "%zu frames, %zu rows", a->frames, rows);
     T_CHECK(a->n_words > 1 && a->n_words <= 40, "%zu words", a->n_words);
@@ -925,7 +925,7 @@ static void accessors(void)
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK && wnpu_word_count(s, 0) == 0, "has none");
     T_CHECK(wnpu_reset(s) == WNPU_OK && wnpu_word_count(s, 0) == 0, "a reset forgets");
     for (n = 0; n < SE_MAX_TOKENS * sizeof(al_word); n++) {
-        T_CHECK(((unsigned char *)s->run.aligner.words)[n] == 0, "words were not wiped");
+        T_CHECK(((unsigned char *)s->run.text.aligner.words)[n] == 0, "words were not wiped");
     }
     wnpu_session_close(s);
     free(x);
