@@ -154,6 +154,7 @@
 #define GM_PART_INT16 3  /* products of int16 values */
 #define OP_PART_FLOATS 4 /* operators of floats */
 #define OP_PART_BYTES 5  /* operators with results of 8 and 16 bits, and searches */
+#define OP_PART_PRODUCTS 6 /* exponents of attention straight from products */
 
 /* Values of WNPU_WIDTH besides 128, 256 and 512: whatever the compiler makes of its own vectors for
  * the baseline of the machine. */
@@ -6596,10 +6597,10 @@ static int32_t op_digits_base(int8_t *q, int8_t *low, const float *x, size_t n, 
     return total;
 }
 
-/* IEEE halves to singles, exact, for infinities and NaN as well. Subnormals are made by subtracting
- * normal numbers: a host may have set the CPU to flush them. (AArch64 has another bit for halves,
+/* float16 to float32, exact, for infinities and NaN as well. Subnormals are made by subtracting
+ * normal numbers: a host may have set the CPU to flush them. (AArch64 has another bit for float16,
  * which does not concern conversions.) */
-WNPU_INLINE void op_half_vec(mt_vec *out, const mt_iv *half)
+WNPU_INLINE void op_f16_vec(mt_vec *out, const mt_iv *half)
 {
 #ifdef WNPU_ARM
     out->v = (mt_fv)vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32((uint32x4_t)*half)));
@@ -6612,11 +6613,11 @@ WNPU_INLINE void op_half_vec(mt_vec *out, const mt_iv *half)
 #endif
 }
 
-WNPU_INLINE float op_half(const unsigned char *in)
+WNPU_INLINE float op_f16(const unsigned char *in)
 {
     mt_iv half = (mt_iv){0} + (int32_t)((uint32_t)in[0] | (uint32_t)in[1] << 8);
     mt_vec out;
-    op_half_vec(&out, &half);
+    op_f16_vec(&out, &half);
     return out.v[0];
 }
 
@@ -6627,15 +6628,15 @@ static const uint32_t op_bit[32] = {
     1u << 29, 1u << 30, 1u << 31
 };
 
-/* What follows the half d in a block of 4 or 5 bits: half m if offset is 0, 32 high bits if high,
- * 16 bytes whose low nibbles are elements 0..15 and high nibbles 16..31. Values are
+/* What follows the float16 d in a block of 4 or 5 bits: float16 m if offset is 0, 32 high bits if
+ * high, 16 bytes whose low nibbles are elements 0..15 and high nibbles 16..31. Values are
  * (q - offset) * d or q * d + m (dequantize_row_q4_0 and its like in ggml-quants.c). */
 WNPU_INLINE void op_block45(const unsigned char *in, float *out, float d, int offset, int high)
 {
     float m = 0.0f;
     uint32_t bits = 0, j;
     if (offset == 0) {
-        m = op_half(in);
+        m = op_f16(in);
         in += 2;
     }
     if (high) {
@@ -7538,14 +7539,14 @@ WNPU_TARGET static size_t OP(argmax)(const float *x, size_t n)
 }
 
 #if WNPU_WIDTH == 512
-WNPU_TARGET static void OP(halves)(float *out, const unsigned char *in, size_t n)
+WNPU_TARGET static void OP(from_f16)(float *out, const unsigned char *in, size_t n)
 {
     size_t i;
     for (i = 0; i + 16 <= n; i += 16) {
         __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)(in + 2 * i));
         _mm512_storeu_ps(out + i, _mm512_cvtph_ps(half));
     }
-    op_halves_256(out + i, in + 2 * i, n - i);
+    op_from_f16_256(out + i, in + 2 * i, n - i);
 }
 
 /* Like op_above_256(), in vectors as long as a whole one has room. */
@@ -7566,18 +7567,18 @@ WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const floa
 }
 
 #else /* what costs little is the code of AVX2 there */
-WNPU_TARGET static void OP(halves)(float *out, const unsigned char *in, size_t n)
+WNPU_TARGET static void OP(from_f16)(float *out, const unsigned char *in, size_t n)
 {
     size_t i;
     for (i = 0; i + WNPU_LANES <= n; i += WNPU_LANES) {
         mt_iv half;
         mt_vec v;
         mt_load_uint16(&half, in + 2 * i);
-        op_half_vec(&v, &half);
+        op_f16_vec(&v, &half);
         mt_vstore(out + i, &v);
     }
     for (; i < n; i++) {
-        out[i] = op_half(in + 2 * i);
+        out[i] = op_f16(in + 2 * i);
     }
 }
 
@@ -7784,7 +7785,7 @@ WNPU_TARGET static void OP(blocks)(float *out, uint32_t type, const unsigned cha
     int offset = type == 2 ? 8 : type == 6 ? 16 : 0, high = type >= 6;
     size_t i, j;
     for (i = 0; i < n; i += 32, in += bytes) {
-        const float d = op_half(in);
+        const float d = op_f16(in);
         for (j = 0; type == 8 && j < 32; j += WNPU_LANES) {
             mt_vec v;
             mt_vload_int8(&v, (const int8_t *)(in + 2 + j));
@@ -7860,7 +7861,7 @@ typedef struct op_kernels {
     void (*mel_floor)(float *x, size_t n, float least);
     uint32_t (*size)(const float *x, size_t n);
     int32_t (*digits)(int8_t *q, int8_t *low, const float *x, size_t n, float scale);
-    void (*halves)(float *out, const unsigned char *in, size_t n);
+    void (*from_f16)(float *out, const unsigned char *in, size_t n);
     void (*blocks)(float *out, uint32_t type, const unsigned char *in, size_t bytes, size_t n);
 } op_kernels;
 
@@ -7873,7 +7874,7 @@ typedef struct op_kernels {
     .dot8 = op_dot8_##set
 #define OP_FLOATS(set)                                                                            \
     .dequantise = op_dequantise_##set, .blend = op_blend_##set, .sum_exp = op_sum_exp_##set,      \
-    .dot_int8 = op_dot_int8_##set, .complete = op_complete_##set, .halves = op_halves_##set
+    .dot_int8 = op_dot_int8_##set, .complete = op_complete_##set, .from_f16 = op_from_f16_##set
 #define OP_SEARCH(set)                                                                            \
     .size = op_size_##set, .largest = op_largest_##set, .argmax = op_argmax_##set,                \
     .above = op_above_##set
@@ -7983,167 +7984,154 @@ static const op_kernels op_256_kernels = {
     .attend = op_attend_256,
 };
 
-#ifdef WNPU_VNNI
-/* ---- AVX-VNNI: AVX2, but for products ---- */
+#endif /* WNPU_X86 */
+#endif /* WNPU_PART */
+#if defined(WNPU_PART) && WNPU_PART == OP_PART_PRODUCTS
+/* ---- part: exponents of attention without scores in between, for vpdpbusd: 256 bits are AVX-VNNI,
+ * 512 bits AVX-512 ---- */
 
-/* Exponents of 16 keys from at on for 6 rows; best has each row's largest, by columns. */
-WNPU_INLINE GM_VNNI void op_vnni_tile(op_s_256 *best, int16_t *u, const char *queries,
-                                      const float *query_scale, const op_keys *keys, size_t at)
+#if WNPU_WIDTH == 256
+#define OP_AT 16u /* keys at a time */
+#define OP_TILE GM_VNNI
+typedef gm_vnni_row OP(sums);
+
+/* Exponents of OP_AT keys from at on; best has the row's largest, by columns. */
+WNPU_INLINE WNPU_TARGET void OP(product_row)(OP(s) *best, int16_t *u, const OP(sums) *s,
+                                             float query_scale, const op_keys *keys, size_t at)
 {
-    gm_vnni_row s[6];
+    OP(s) v = OP(exponents_of)((OP(i))s->v[0], (OP(i))s->v[1], keys->key + at,
+                               keys->value_log2 + at, OP(all)(query_scale));
+    OP(store_s)(u + at, v);
+    *best = OP(max_s)(*best, v);
+}
+#else
+#define OP_AT 64u
+#define OP_TILE GM_AVX512
+typedef gm_avx512_row OP(sums);
+
+WNPU_INLINE WNPU_TARGET void OP(product_row)(OP(s) *best, int16_t *u, const OP(sums) *s,
+                                             float query_scale, const op_keys *keys, size_t at)
+{
+    const float *key = keys->key + at, *log2 = keys->value_log2 + at;
+    const OP(f) query = OP(all)(query_scale);
+    const OP(i) x = OP(exponent)((OP(i))s->v[0], key, log2, query);
+    const OP(i) y = OP(exponent)((OP(i))s->v[2], key + 32, log2 + 32, query);
+    OP(s) a = OP(packs)(x, OP(exponent)((OP(i))s->v[1], key + 16, log2 + 16, query));
+    OP(s) b = OP(packs)(y, OP(exponent)((OP(i))s->v[3], key + 48, log2 + 48, query));
+    OP(store_s)(u + at, a);
+    OP(store_s)(u + at + 32, b);
+    *best = OP(max_s)(*best, OP(max_s)(a, b));
+}
+#endif
+
+/* Exponents of OP_AT keys for a tile of 6 rows. */
+WNPU_INLINE OP_TILE void OP(product_tile)(OP(s) *best, int16_t *u, const char *queries,
+                                          const float *query_scale, const op_keys *keys, size_t at)
+{
     const gm_block t = op_keys_block(keys, at, queries, 6);
+    OP(sums) s[6];
     size_t r;
+#if WNPU_WIDTH == 256
     gm_vnni_sums(s, &t, NULL, 6, 1);
+#else
+    gm_avx512_sums(s, &t, NULL, 6, 4);
+#endif
     MT_UNROLL
     for (r = 0; r < 6; r++) {
-        op_s_256 v = op_exponents_of_256((op_i_256)s[r].v[0], (op_i_256)s[r].v[1], keys->key + at,
-                                         keys->value_log2 + at, op_all_256(query_scale[r]));
-        op_store_s_256(u + r * OP_KEYS + at, v);
-        best[r] = op_max_s_256(best[r], v);
+        OP(product_row)(best + r, u + r * OP_KEYS, &s[r], query_scale[r], keys, at);
     }
 }
 
-/* Exponents of the last keys, fewer than 16; raises the rows' largest. */
-OP_256 static void op_vnni_rest(op_online *row, int16_t *u, const void *queries, size_t rows,
-                                size_t at, size_t n, const float *query_scale, const op_keys *keys)
+/* Exponents of the keys that do not fill a tile; raises the rows' largest. */
+WNPU_TARGET static void OP(product_rest)(op_online *row, int16_t *u, const void *queries,
+                                         size_t rows, size_t at, size_t n,
+                                         const float *query_scale, const op_keys *keys)
 {
-    int32_t acc[OP_PRODUCT * 16];
-    const gm_product p = op_keys_product(keys, at, 16, acc, queries, rows);
+    int32_t acc[OP_PRODUCT * OP_AT];
+    gm_product p = op_keys_product(keys, at, OP_AT, acc, queries, rows);
     size_t r;
+    p.panels = (n - at + 15) / 16;
+#if WNPU_WIDTH == 256
     gm_vnni_tile(&p);
+#else
+    gm_avx512_tile(&p);
+#endif
     for (r = 0; r < rows; r++) {
-        int most = op_narrow_256(u + r * OP_KEYS + at, acc + r * 16, n - at, query_scale[r],
-                                  keys->key + at, keys->value_log2 + at);
+        int most = OP(narrow)(u + r * OP_KEYS + at, acc + r * OP_AT, n - at, query_scale[r],
+                              keys->key + at, keys->value_log2 + at);
         row[r].most = most > row[r].most ? most : row[r].most;
     }
 }
 
-GM_VNNI static int op_product_vnni(op_online *row, int16_t *u, const void *queries, size_t rows,
-                                   size_t n, const float *query_scale, const op_keys *keys)
+WNPU_INLINE WNPU_TARGET void OP(product_start)(OP(s) *best)
 {
-    const size_t stride = keys->k4 * 4 + GM_PAD;
-    op_s_256 best[OP_PRODUCT];
-    size_t i, r;
-    if (rows > OP_PRODUCT) {
-        return 0;
+    size_t r;
+    for (r = 0; r < OP_PRODUCT; r++) {
+        best[r] = OP(all_s)(INT16_MIN);
     }
+}
+
+/* What is left to do when the keys before at are done. */
+WNPU_TARGET static int OP(product_end)(const OP(s) *best, op_online *row, int16_t *u,
+                                       const void *queries, size_t rows, size_t at, size_t n,
+                                       const float *query_scale, const op_keys *keys)
+{
+    size_t r;
     for (r = 0; r < rows; r++) {
-        best[r] = op_all_s_256(INT16_MIN);
+        row[r].most = OP(top_s)(best[r]);
     }
-    for (i = 0; i + 16 <= n; i += 16) {
-        for (r = 0; r < rows; r += 6) {
-            op_vnni_tile(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
-                         query_scale + r, keys, i);
-        }
-    }
-    for (r = 0; r < rows; r++) {
-        row[r].most = op_top_s_256(best[r]);
-    }
-    if (i < n) {
-        op_vnni_rest(row, u, queries, rows, i, n, query_scale, keys);
+    if (at < n) {
+        OP(product_rest)(row, u, queries, rows, at, n, query_scale, keys);
     }
     return op_product_within(row, rows);
 }
 
+/* See op_kernels.product(). */
+OP_TILE static int OP(product)(op_online *row, int16_t *u, const void *queries, size_t rows,
+                               size_t n, const float *query_scale, const op_keys *keys)
+{
+    const size_t stride = keys->k4 * 4 + GM_PAD;
+    OP(s) best[OP_PRODUCT];
+    size_t i, r;
+    if (rows > OP_PRODUCT) {
+        return 0;
+    }
+    OP(product_start)(best);
+    for (i = 0; i + OP_AT <= n; i += OP_AT) {
+        for (r = 0; r < rows; r += 6) {
+            OP(product_tile)(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
+                             query_scale + r, keys, i);
+        }
+    }
+    return OP(product_end)(best, row, u, queries, rows, i, n, query_scale, keys);
+}
+
+#undef OP_AT
+#undef OP_TILE
+#endif
+#ifndef WNPU_PART
+#ifdef WNPU_X86
+
+#define WNPU_PART OP_PART_PRODUCTS
+#ifdef WNPU_VNNI
+#define WNPU_WIDTH 256
+#include WNPU_SELF
+#endif
+#define WNPU_WIDTH 512
+#include WNPU_SELF
+#undef WNPU_PART
+
+#ifdef WNPU_VNNI
 static const op_kernels op_vnni_kernels = {
     OP_PLAIN(256),
     OP_FLOATS(256),
     OP_SEARCH(256),
     OP_BYTES(256),
-    .product = op_product_vnni,
+    .product = op_product_256,
 };
 #endif
 
-/* ---- AVX-512: attention without scores in between ---- */
-
-/* Exponents of 64 keys from at on; best has the row's largest, by columns. */
-WNPU_INLINE OP_512 void op_product_row_512(op_s_512 *best, int16_t *u, const gm_avx512_row *s,
-                                           float query_scale, const op_keys *keys, size_t at)
-{
-    const float *key = keys->key + at, *log2 = keys->value_log2 + at;
-    const op_f_512 query = op_all_512(query_scale);
-    const op_i_512 x = op_exponent_512((op_i_512)s->v[0], key, log2, query);
-    const op_i_512 y = op_exponent_512((op_i_512)s->v[2], key + 32, log2 + 32, query);
-    op_s_512 a = op_packs_512(x, op_exponent_512((op_i_512)s->v[1], key + 16, log2 + 16, query));
-    op_s_512 b = op_packs_512(y, op_exponent_512((op_i_512)s->v[3], key + 48, log2 + 48, query));
-    op_store_s_512(u + at, a);
-    op_store_s_512(u + at + 32, b);
-    *best = op_max_s_512(*best, op_max_s_512(a, b));
-}
-
-/* Exponents of 64 keys for a tile of 6 rows. */
-WNPU_INLINE GM_AVX512 void op_product_tile_512(op_s_512 *best, int16_t *u, const char *queries,
-                                               const float *query_scale, const op_keys *keys,
-                                               size_t at)
-{
-    const gm_block t = op_keys_block(keys, at, queries, 6);
-    gm_avx512_row s[6];
-    size_t r;
-    gm_avx512_sums(s, &t, NULL, 6, 4);
-    MT_UNROLL
-    for (r = 0; r < 6; r++) {
-        op_product_row_512(best + r, u + r * OP_KEYS, &s[r], query_scale[r], keys, at);
-    }
-}
-
-/* Exponents of the keys that do not fill a tile; raises the rows' largest. */
-OP_512 static void op_product_rest_512(op_online *row, int16_t *u, const void *queries, size_t rows,
-                                       size_t at, size_t n, const float *query_scale,
-                                       const op_keys *keys)
-{
-    int32_t acc[OP_PRODUCT * 64];
-    gm_product p = op_keys_product(keys, at, 64, acc, queries, rows);
-    size_t r;
-    p.panels = (n - at + 15) / 16;
-    gm_avx512_tile(&p);
-    for (r = 0; r < rows; r++) {
-        int most = op_narrow_512(u + r * OP_KEYS + at, acc + r * 64, n - at, query_scale[r],
-                                  keys->key + at, keys->value_log2 + at);
-        row[r].most = most > row[r].most ? most : row[r].most;
-    }
-}
-
-WNPU_INLINE OP_512 void op_product_start_512(op_s_512 *best)
-{
-    size_t r;
-    for (r = 0; r < OP_PRODUCT; r++) {
-        best[r] = op_all_s_512(INT16_MIN);
-    }
-}
-
-/* What is left to do when the keys before at are done. */
-OP_512 static int op_product_end_512(const op_s_512 *best, op_online *row, int16_t *u,
-                                     const void *queries, size_t rows, size_t at, size_t n,
-                                     const float *query_scale, const op_keys *keys)
-{
-    size_t r;
-    for (r = 0; r < rows; r++) {
-        row[r].most = op_top_s_512(best[r]);
-    }
-    if (at < n) {
-        op_product_rest_512(row, u, queries, rows, at, n, query_scale, keys);
-    }
-    return op_product_within(row, rows);
-}
-
-GM_AVX512 static int op_product_512(op_online *row, int16_t *u, const void *queries, size_t rows,
-                                    size_t n, const float *query_scale, const op_keys *keys)
-{
-    const size_t stride = keys->k4 * 4 + GM_PAD;
-    op_s_512 best[OP_PRODUCT];
-    size_t i, r;
-    if (rows > OP_PRODUCT) {
-        return 0;
-    }
-    op_product_start_512(best);
-    for (i = 0; i + 64 <= n; i += 64) {
-        for (r = 0; r < rows; r += 6) {
-            op_product_tile_512(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
-                            query_scale + r, keys, i);
-        }
-    }
-    return op_product_end_512(best, row, u, queries, rows, i, n, query_scale, keys);
-}
+/* ---- AVX-512: attention of one or two rows ---- */
 
 /* Sums of one query and so many panels of keys. The lines `ahead` bytes behind are prefetched. */
 WNPU_INLINE GM_AVX512 void op_one_scores_512(gm_avx512_row *s, const char *query,
@@ -9980,7 +9968,7 @@ static void mf_row(const op_kernels *op, uint32_t type, const unsigned char *in,
     if (type == 0) {
         mf_row_f32(in, out, n);
     } else if (type == 1) {
-        op->halves(out, in, n);
+        op->from_f16(out, in, n);
     } else {
         op->blocks(out, type, in, mf_types[type].bytes, n);
     }

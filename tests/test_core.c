@@ -356,7 +356,7 @@ static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
     o->size = op->size(a->x[0], n);
     o->sums[0] = op->digits(o->digit, o->second, a->x[0], n, 0.012f);
     o->sums[1] = op->digits(o->first, NULL, a->x[1], n, 0.024f);
-    op->halves(o->halves, (const unsigned char *)a->acc[0], n);
+    op->from_f16(o->halves, (const unsigned char *)a->acc[0], n);
     ask_blocks(op, (const unsigned char *)a->acc[0], n / 32 * 32, o);
 }
 

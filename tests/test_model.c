@@ -412,7 +412,7 @@ static void test_half(void)
         bytes[2 * h] = (unsigned char)(h & 255);
         bytes[2 * h + 1] = (unsigned char)(h >> 8);
     }
-    op->halves(values, bytes, 65536);
+    op->from_f16(values, bytes, 65536);
     for (h = 0; h < 65536; h++) {
         uint32_t sign = h >> 15 << 31;
         float one;
@@ -424,7 +424,7 @@ static void test_half(void)
         } else {
             bad += values[h] == values[h];
         }
-        op->halves(&one, bytes + 2 * h, 1); /* the way for rests of rows */
+        op->from_f16(&one, bytes + 2 * h, 1); /* the way for rests of rows */
         bad += one != values[h] && (one == one || values[h] == values[h]);
         bad += mf_sane(op, &values[h], 1) != ((h & 0x7fff) <= 0x7bff);
     }
