@@ -528,7 +528,10 @@ static void broken(char *error, size_t size, int *rules, int rule, size_t at, co
 static int target_ok(const aie_isa *isa, const uint8_t *code, size_t size, size_t target)
 {
     aie_bundle b;
-    for (size_t at = 0; at < target && at < size; ) {
+    if (target >= size) {
+        return 1; /* in another block */
+    }
+    for (size_t at = 0; at < target; ) {
         int n = aie_decode(isa, code + at, size - at, &b);
         if (n == 0) {
             return 0;

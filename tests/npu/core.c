@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What differs on AIE2P, by AIE2PSchedule.td. */
+static const struct { core_kind kind; core_timing timing; } aie2p_timings[] = {
+    {CORE_MAC, {6, 4, 0, 'v'}}, {CORE_MAC2, {6, 4, 0, 'v'}}, {CORE_CLEAR, {6, 1, 0, 'v'}},
+};
+
 const core_timing core_timings[CORE_KINDS] = {
     [CORE_SCALAR] = {1, 1, 0, 0},    [CORE_MUL] = {2, 1, 0, 0},       [CORE_POINTER] = {1, 1, 0, 0},
     [CORE_LOAD] = {7, 1, 5, 0},      [CORE_LOAD_UPS] = {9, 7, 5, 0},  [CORE_UPS] = {3, 1, 0, 0},
@@ -423,7 +428,7 @@ static void store_now(core *c, const task *t)
 /* ---------------------------------------------------------------- scalar instructions */
 
 enum { ADD, SUB, AND, OR, XOR, LSHL, ASHL, MUL, EQ, NE, LT, LTU, GE, GEU, EQZ, NEZ, ABS, SEL_NEZ,
-       SEL_EQZ, EXT_S8, EXT_U8, EXT_S16, EXT_U16, MOVE, CLZ };
+       SEL_EQZ, EXT_S8, EXT_U8, EXT_S16, EXT_U16, MOVE, MAC };
 
 static uint32_t shift_left(uint32_t v, int32_t by, int arithmetic)
 {
@@ -477,7 +482,9 @@ static uint32_t operand(const core *c, const uop *u, int n)
 static void run_scalar(core *c, const uop *u)
 {
     uint32_t a = operand(c, u, 1), b = u->n > 2 ? operand(c, u, 2) : 0;
-    set_scalar(c, u->reg[0], c->timing[u->kind].result, compute(c, u->variant, a, b));
+    uint32_t v = u->variant == MAC ? read_scalar(c, u->reg[0]) + a * b
+                                   : compute(c, u->variant, a, b);
+    set_scalar(c, u->reg[0], c->timing[u->kind].result, v);
 }
 
 static void run_nothing(core *c, const uop *u)
@@ -749,11 +756,12 @@ static const meaning meanings[] = {
     {"event", run_nothing, CORE_SCALAR, 0}, {"done", run_done, CORE_SCALAR, 0},
     {"mov", run_scalar, CORE_SCALAR, MOVE}, {"mova", run_scalar, CORE_SCALAR, MOVE},
     {"movx", run_scalar, CORE_SCALAR, MOVE}, {"movxm", run_scalar, CORE_SCALAR, MOVE},
+    {"movs", run_scalar, CORE_SCALAR, MOVE},
     {"add", run_scalar, CORE_SCALAR, ADD}, {"add.nc", run_scalar, CORE_SCALAR, ADD},
     {"sub", run_scalar, CORE_SCALAR, SUB}, {"and", run_scalar, CORE_SCALAR, AND},
     {"or", run_scalar, CORE_SCALAR, OR}, {"xor", run_scalar, CORE_SCALAR, XOR},
     {"lshl", run_scalar, CORE_SCALAR, LSHL}, {"ashl", run_scalar, CORE_SCALAR, ASHL},
-    {"mul", run_scalar, CORE_MUL, MUL}, {"eq", run_scalar, CORE_SCALAR, EQ},
+    {"mul", run_scalar, CORE_MUL, MUL}, {"mac", run_scalar, CORE_MUL, MAC}, {"eq", run_scalar, CORE_SCALAR, EQ},
     {"ne", run_scalar, CORE_SCALAR, NE}, {"lt", run_scalar, CORE_SCALAR, LT},
     {"ltu", run_scalar, CORE_SCALAR, LTU}, {"ge", run_scalar, CORE_SCALAR, GE},
     {"geu", run_scalar, CORE_SCALAR, GEU}, {"eqz", run_scalar, CORE_SCALAR, EQZ},
@@ -767,7 +775,7 @@ static const meaning meanings[] = {
     {"jz", run_branch, CORE_BRANCH, 'z'}, {"jnzd", run_branch, CORE_BRANCH, 'd'},
     {"acq", NULL, CORE_LOCK, 0}, {"rel", run_release, CORE_LOCK, 0},
     {"padda", run_pad, CORE_POINTER, 0}, {"paddb", run_pad, CORE_POINTER, 0},
-    {"padds", run_pad, CORE_POINTER, 0}, {"padda.2d", run_pad, CORE_POINTER, 0},
+    {"padds", run_pad, CORE_POINTER, 0}, {"paddxm", run_pad, CORE_POINTER, 0}, {"padda.2d", run_pad, CORE_POINTER, 0},
     {"paddb.2d", run_pad, CORE_POINTER, 0}, {"padds.2d", run_pad, CORE_POINTER, 0},
     {"lda", run_load, CORE_LOAD, 0}, {"vlda", run_load, CORE_LOAD, 0},
     {"vldb", run_load, CORE_LOAD, 0}, {"vlda.2d", run_load, CORE_LOAD, 0},
@@ -1017,6 +1025,9 @@ core *core_new(const aie_isa *isa)
         }
         c->isa = isa;
         memcpy(c->timing, core_timings, sizeof c->timing);
+        for (size_t i = 0; isa != aie2() && i < sizeof aie2p_timings / sizeof *aie2p_timings; i++) {
+            c->timing[aie2p_timings[i].kind] = aie2p_timings[i].timing;
+        }
     }
     return c;
 }

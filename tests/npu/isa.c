@@ -13,10 +13,9 @@ static const struct {
 } files[AIE_FILES] = {
     [AIE_R] = {"r", 0, 32}, [AIE_P] = {"p", 0, 8}, [AIE_M] = {"m", 0, 8}, [AIE_DN] = {"dn", 0, 8},
     [AIE_DJ] = {"dj", 0, 8}, [AIE_DC] = {"dc", 0, 8}, [AIE_S] = {"s", 0, 4},
-    [AIE_L] = {"l", 0, 8}, [AIE_D] = {"d", 0, 8}, [AIE_D3] = {"3d", 0, 4},
+    [AIE_L] = {"l", 0, 16}, [AIE_D] = {"d", 0, 8}, [AIE_D3] = {"3d", 0, 4},
     [AIE_X] = {"x", 0, 16}, [AIE_Y] = {"y", 0, 8}, [AIE_CM] = {"cm", 0, 9}, [AIE_DM] = {"dm", 0, 5},
-    [AIE_Q] = {"q", 0, 4}, [AIE_QX] = {"qx", 0, 4}, [AIE_E] = {"e", 0, 12}, [AIE_F] = {"f", 0, 12},
-    [AIE_EX] = {"ex", 0, 12}, [AIE_LF] = {"lf", 0, 2},
+    [AIE_Q] = {"q", 0, 4}, [AIE_QX] = {"qx", 0, 4},
 };
 
 static const char *const specials[AIE_SPECIALS] = {
@@ -24,7 +23,10 @@ static const char *const specials[AIE_SPECIALS] = {
     "crfpmask", "crmcden", "crpacksign", "crrnd", "crscden", "crsrssign", "crsat", "crupssign",
     "crunpacksign", "srcarry", "srcompr_uf", "srf2fflags", "srf2iflags", "srfpflags", "srms0",
     "srsrs_of", "srss0", "srsparse_of", "srups_of", "crsrsmode", "crupsmode", "crunpacksize",
-    "crpacksize", "crfifo",
+    "crpacksize", "crf2bmask", "crfpcnvfl2fxmask", "crfpcnvfx2flmask", "crfpnlfmask", "packsign0",
+    "packsign1", "srssign0", "srssign1", "unpacksign0", "unpacksign1", "upssign0", "upssign1",
+    "vaddsign0", "vaddsign1", "srf2bflags", "srfpcnvfl2fx", "srfpcnvfx2fl", "srfpnlf", "srfifo_of",
+    "srfifo_uf",
 };
 
 /* Parts of a wider register, in the order of their index: wl0 wh0 wl1, amll0 amlh0 amhl0, and so on. */
@@ -46,7 +48,6 @@ static const struct {
 } parts_p[] = {
     {AIE_BM, 4, 64, 5, {"bmll", "bmlh", "bmhl", "bmhh"}},
     {AIE_CM, 2, 64, 5, {"cml", "cmh", NULL, NULL}},
-    {AIE_LF, 2, 64, 1, {"lfl", "lfh", NULL, NULL}},
 };
 
 size_t aie_register_name(int reg, char *text, size_t size)
@@ -77,7 +78,7 @@ size_t aie_register_name(int reg, char *text, size_t size)
 int aie_register(const char *name, size_t length)
 {
     static int count;
-    static struct { int reg; char name[16]; } known[512];
+    static struct { int reg; char name[20]; } known[512];
     if (count == 0) {
         for (int file = 0; file < AIE_FILES; file++) {
             for (int index = 0; index < 84; index++) {
@@ -293,6 +294,12 @@ const aie_isa *aie2(void)
 {
     static const aie_isa *isa;
     return isa != NULL ? isa : (isa = parse(&aie2_tables));
+}
+
+const aie_isa *aie2p(void)
+{
+    static const aie_isa *isa;
+    return isa != NULL ? isa : (isa = parse(&aie2p_tables));
 }
 
 const aie_tables *aie_isa_tables(const aie_isa *isa)

@@ -2,8 +2,8 @@
  *
  * A program is a sequence of bundles of 2 to 16 bytes. The lowest bits of a bundle give its format:
  * its size, and which slots (one instruction each) lie where in it. An instruction is a row of the
- * table of its slot: fixed bits, and operands in bit fields. The tables are in isa_aie2.c, which
- * states their source; everything else is in isa.c and assemble.c. */
+ * table of its slot: fixed bits, and operands in bit fields. The tables are in isa_aie2.c and
+ * isa_aie2p.c, which state their source; everything else is in isa.c and assemble.c. */
 #ifndef NPU_ISA_H
 #define NPU_ISA_H
 #include <stddef.h>
@@ -23,7 +23,6 @@ typedef enum {
     AIE_W, AIE_X, AIE_Y,                          /* vectors of 256, 512 and 1,024 bits */
     AIE_AM, AIE_BM, AIE_CM, AIE_DM,               /* accumulators of 256 to 2,048 bits */
     AIE_Q, AIE_QX, AIE_QW,                        /* masks of sparse operands, with vector */
-    AIE_E, AIE_F, AIE_EX, AIE_LF,                 /* AIE2P: exponents, FIFOs */
     AIE_FILES
 } aie_file;
 
@@ -34,7 +33,11 @@ typedef enum {
     AIE_CR_UNPACK_SIGN,
     AIE_SR_CARRY, AIE_SR_COMPR_UF, AIE_SR_F2F_FLAGS, AIE_SR_F2I_FLAGS, AIE_SR_FP_FLAGS,
     AIE_SR_MS0, AIE_SR_SRS_OF, AIE_SR_SS0, AIE_SR_SPARSE_OF, AIE_SR_UPS_OF,
-    AIE_CR_SRS_MODE, AIE_CR_UPS_MODE, AIE_CR_UNPACK_SIZE, AIE_CR_PACK_SIZE, AIE_CR_FIFO,
+    AIE_CR_SRS_MODE, AIE_CR_UPS_MODE, AIE_CR_UNPACK_SIZE, AIE_CR_PACK_SIZE, AIE_CR_F2B_MASK,
+    AIE_CR_FL2FX_MASK, AIE_CR_FX2FL_MASK, AIE_CR_NLF_MASK, AIE_PACK_SIGN0, AIE_PACK_SIGN1,
+    AIE_SRS_SIGN0, AIE_SRS_SIGN1, AIE_UNPACK_SIGN0, AIE_UNPACK_SIGN1, AIE_UPS_SIGN0, AIE_UPS_SIGN1,
+    AIE_VADD_SIGN0, AIE_VADD_SIGN1, AIE_SR_F2B_FLAGS, AIE_SR_FL2FX, AIE_SR_FX2FL, AIE_SR_NLF,
+    AIE_SR_FIFO_OF, AIE_SR_FIFO_UF,
     AIE_SPECIALS
 } aie_special;
 
@@ -73,7 +76,7 @@ typedef struct {
     uint8_t bits[AIE_SLOTS];
 } aie_tables;
 
-extern const aie_tables aie2_tables;
+extern const aie_tables aie2_tables, aie2p_tables;
 
 #define AIE_OPERANDS 7
 
@@ -106,6 +109,7 @@ typedef struct aie_isa aie_isa;
 
 /* The parsed tables; built on the first call, not thread-safe. */
 const aie_isa *aie2(void);
+const aie_isa *aie2p(void);
 const aie_tables *aie_isa_tables(const aie_isa *isa);
 size_t aie_op_count(const aie_isa *isa);
 const aie_op *aie_op_at(const aie_isa *isa, size_t index);

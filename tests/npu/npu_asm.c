@@ -1,9 +1,9 @@
-/* npu_asm.c - assembler and disassembler of AIE2 cores.
+/* npu_asm.c - assembler and disassembler of AIE2 and AIE2P cores.
  *
- * usage: npu_asm assemble FILE.s OUT.bin     program memory of one core
- *        npu_asm disassemble FILE            a program, or each core of a PDI or xclbin
- *        npu_asm check FILE...               disassemble and assemble again: same bytes?
- *        npu_asm cdo FILE                    the commands of a PDI or xclbin */
+ * usage: npu_asm [--aie2p] assemble FILE.s OUT.bin     program memory of one core
+ *        npu_asm [--aie2p] disassemble FILE            a program, or each core of a PDI or xclbin
+ *        npu_asm [--aie2p] check FILE...               disassemble and assemble again: same bytes?
+ *        npu_asm [--aie2p] cdo FILE                    the commands of a PDI or xclbin */
 #include "cdo.h"
 #include "isa.h"
 
@@ -42,15 +42,23 @@ static uint8_t *read_file(const char *name, size_t *size)
     return bytes;
 }
 
-/* Bundles until the program ends; the words behind it are padding of zeros. */
+/* The rest of a program memory is zeros: padding, or on AIE2P NOPs. */
+static int only_zeros(const uint8_t *code, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (code[i] != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Until the program ends; some blocks end with a fragment of two bytes. */
 static void check_program(checker *c, const uint8_t *code, size_t size)
 {
     char error[160] = "";
-    while (size >= 16 && memcmp(code + size - 16, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16) == 0) {
-        size -= 16;
-    }
     c->programs++;
-    for (size_t at = 0; at < size; ) {
+    for (size_t at = 0; at + 4 <= size && !only_zeros(code + at, size - at); ) {
         aie_bundle b;
         char text[640];
         uint8_t again[16] = {0};
@@ -160,11 +168,16 @@ int main(int argc, char **argv)
 {
     checker c = {aie2(), "", 0, 0, 0, 0, 0, 0, 0};
     int bad = 0;
+    if (argc > 1 && strcmp(argv[1], "--aie2p") == 0) {
+        c.isa = aie2p();
+        argv++;
+        argc--;
+    }
     if (argc == 4 && strcmp(argv[1], "assemble") == 0) {
         return assemble(c.isa, argv[2], argv[3]);
     }
     if (argc < 3) {
-        fprintf(stderr, "usage: npu_asm assemble FILE.s OUT | disassemble FILE | "
+        fprintf(stderr, "usage: npu_asm [--aie2p] assemble FILE.s OUT | disassemble FILE | "
                         "check FILE... | cdo FILE\n");
         return 2;
     }
