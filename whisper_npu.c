@@ -13046,142 +13046,142 @@ static void en_start(en_engine *e)
 /* ======================================================================
  * 13. de_  decoder step and KV caches
  *
- *  Owns      self-attention caches of each slot (hypothesis), the cross-
- *            attention caches of the window, the logits.
+ *  Owns      self-attention KV caches of each slot (hypothesis), the cross-
+ *            attention KV caches of each window, the logits.
  *  Assumes   en_cross() has filled the window's caches.
  *  Ensures   a step appends keys and values in place, up to n_text_ctx
- *            positions; a row's logits do not depend on which rows are
- *            computed with it, nor on the split between threads.
- *  Costs     one pass over the decoder's weights a step, however many
- *            rows it has: the step is bound by memory.
+ *            positions; a row's logits do not depend on the other rows of
+ *            the step, nor on the number of threads.
+ *  Costs     one pass over the decoder's weights per step, for any number
+ *            of rows: the step is limited by memory bandwidth.
  * ====================================================================== */
-#define DE_ROWS 16u    /* rows of a step at most; longer prompts take several */
-#define DE_NEAR 12.0f    /* logits so far below the best keep what 4 bits know of them */
-#define DE_REFINED 4096u /* tokens of a row that get their second digits at most */
-#define DE_MATTERS 8.0f  /* logits so far below the best keep what a row of int8 knows of them */
-#define DE_FULL 64u      /* tokens of a row that are computed in full at most */
-#define DE_PIECES 16u    /* of the vocabulary, that second digits are shared out in */
-#define DE_SHARES 4u     /* of a row's tokens that are computed in full */
-#define DE_AHEAD 8u      /* tokens whose digits are asked for before they are used */
-#define DE_STRETCH 128u /* logits whose largest is kept, a multiple of 16 EN_CHUNK */
-#define DE_LOGITS 16u  /* rows of a step whose logits may be asked for */
+#define DE_ROWS 16u      /* most rows of a step; longer prompts take several steps */
+#define DE_LOW_MARGIN 12.0f /* logits further below the best stay 4-bit products */
+#define DE_LOW_MAX 4096u /* most tokens of a row whose low digits are added */
+#define DE_FULL_MARGIN 8.0f /* logits further below the best keep the int8 row */
+#define DE_FULL_MAX 64u  /* most tokens of a row that are computed with the float row */
+#define DE_LOW_ITEMS 16u /* items that the vocabulary is divided into to add low digits */
+#define DE_FULL_ITEMS 4u /* items that a row's fully computed tokens are divided into */
+#define DE_PREFETCH 8u   /* prefetch distance in tokens for low digits */
+#define DE_BLOCK 128u    /* logits of a block whose largest is kept, a multiple of 16 EN_CHUNK */
+#define DE_LOGITS 16u    /* most rows of a step with logits */
 
 typedef struct de_row {
     int32_t token;
     uint32_t position;
-    uint32_t slot;      /* whose self-attention cache */
-    uint32_t window;    /* whose cross-attention cache */
-    int want;           /* 1: logits wanted */
+    uint32_t slot;      /* index of its self-attention KV cache */
+    uint32_t window;    /* index of its cross-attention KV cache */
+    int want;           /* 1: compute logits */
 } de_row;
 
-/* Rows that follow each other and share a cache. */
+/* Consecutive rows that share a cache. */
 typedef struct de_run {
     size_t first, n;
 } de_run;
 
-/* Is told the queries [n_rows, d] of a layer's cross-attention. */
+/* Callback that receives the queries [n_rows, d] of a layer's cross-attention. */
 typedef void (*de_tap)(void *user, size_t layer, const de_row *rows, size_t n_rows,
                        const float *query);
 
-/* What is done with all rows before anything else can be. */
+/* Stages of a step: each is complete for all rows before the next begins. */
 typedef enum de_kind {
     DE_QKV, DE_SELF, DE_ATTN_OUT, DE_CROSS_Q, DE_CROSS, DE_CROSS_OUT, DE_FC1, DE_FC2, DE_OF_LAYER,
-    /* and after the last layer, the last three where there are 4 bits: */
-    DE_VOCAB = DE_OF_LAYER, DE_FIND, DE_DIGITS, DE_COMPLETE, DE_KINDS
+    /* after the last layer; the last three only with 4-bit weights: */
+    DE_VOCAB = DE_OF_LAYER, DE_SELECT, DE_ADD_LOW, DE_ADD_FULL, DE_KINDS
 } de_kind;
 
-/* A part of a step. */
-typedef struct de_part {
+/* A stage of a step. */
+typedef struct de_stage {
     de_kind kind;
     size_t layer;
     size_t items;
-    size_t chunk;       /* panels of an item of a product, heads of an item of self-attention */
-    /* of a product: out = finish(norm(in) * weight^T + bias) */
+    size_t chunk;       /* of an item: panels of a product, heads of self-attention */
+    /* products only: out = finish(norm(in) * weight^T + bias) */
     const gm_weight *weight;
     const mf_norm *norm; /* NULL: none */
     const float *in;    /* [rows, weight->k] */
     float *out;         /* [rows, ldo] */
     size_t rows, ldo;
     op_finish finish;
-    const gm_weight *after; /* what will be multiplied with next; NULL: nothing is known */
-} de_part;
+    const gm_weight *next_weight; /* weight of the next product, to prefetch; or NULL */
+} de_stage;
 
-/* What a worker knows of the part that it works for, and the rows that are multiplied in it: to
- * find that out, norm and round costs less than having it from another core. No line of the cache
- * has two of these. */
+/* A worker's copy of the current stage and of its input rows. Every worker prepares the rows
+ * itself, since norm and quantisation cost less than fetching them from another core. The padding
+ * keeps neighbours from sharing a cache line. */
 typedef struct de_worker {
-    uint64_t number;    /* of the part, over all steps */
-    de_part part;
-    int ready;          /* rows are prepared */
+    uint64_t number;    /* stage number, counted over all steps */
+    de_stage stage;
+    int ready;          /* rows are valid */
     en_worker rows;
     float *normed;      /* [DE_ROWS, d] */
-    unsigned char room[64];
+    unsigned char padding[64];
 } de_worker;
 
 typedef struct de_decoder {
     en_engine *e;
     size_t slots, windows;
-    size_t window;      /* whose caches are looked at, but where rows say which */
+    size_t window;      /* current window, where rows do not name theirs */
     en_heads *self;     /* [slots][n_text_layer] */
     en_heads *cross;    /* [windows][n_text_layer] */
     de_worker *worker;  /* [n_workers] */
     float *x;           /* [DE_ROWS, d] residual stream */
-    float *normed;      /* [DE_ROWS, d] what logits are computed of */
+    float *normed;      /* [DE_ROWS, d] input of the logits */
     float *qkv;         /* [DE_ROWS, 3 d] */
     float *attended;    /* [DE_ROWS, d] */
     float *wide;        /* [DE_ROWS, 4 d] */
-    size_t used_slots, used_windows; /* the first, which were written to */
-    size_t longest;     /* positions of a slot that were written to at most */
-    size_t sure;        /* bytes from the arena's beginning on that whoever decodes writes to */
+    size_t used_slots, used_windows; /* slots and windows 0..used-1 have been written to */
+    size_t longest;     /* most positions written in a slot */
+    size_t always_used; /* leading bytes of the arena that every run writes to */
     size_t logit_rows;  /* DE_LOGITS, or as many as there are slots (three at least: se_prefill) */
     float *logits;      /* [logit_rows, n_vocab rounded up to 16] */
-    float *largest;     /* [logit_rows, de_stretches()] largest of each DE_STRETCH logits */
-    op_rest *rest;      /* [logit_rows] what 4 bits do not hold of them */
-    uint32_t *close;    /* [logit_rows, DE_REFINED] tokens whose logits know more than 4 bits */
-    size_t *n_close;    /* [logit_rows] how many */
-    float *near;        /* [logit_rows, DE_REFINED] their logits with the second digits */
-    /* the step that is under way */
-    uint64_t number;    /* of its first part */
+    float *largest;     /* [logit_rows, de_blocks()] largest logit of each block */
+    op_rest *rest;      /* [logit_rows] terms of the logits that the 4-bit weights lack */
+    uint32_t *candidates; /* [logit_rows, DE_LOW_MAX] tokens whose low digits are added */
+    size_t *n_candidates; /* [logit_rows] number of candidates */
+    float *refined;     /* [logit_rows, DE_LOW_MAX] logits of the candidates with low digits */
+    /* the current step */
+    uint64_t number;    /* number of its first stage */
     const de_row *rows;
     size_t n_rows, n_wanted;
     de_run slot_run[DE_ROWS], window_run[DE_ROWS];
     size_t slot_runs, window_runs;
-    de_tap tap;         /* NULL: nobody listens */
+    de_tap tap;         /* NULL: none */
     void *tap_user;
 } de_decoder;
 
-/* Stretches of DE_STRETCH logits that a row has. */
-static size_t de_stretches(const wnpu_model *m)
+/* Blocks of DE_BLOCK logits in a row. */
+static size_t de_blocks(const wnpu_model *m)
 {
-    return en_blocks((size_t)m->vocab.n_vocab, DE_STRETCH);
+    return en_blocks((size_t)m->vocab.n_vocab, DE_BLOCK);
 }
 
-/* Logits of n panels from `panel` on, a stretch at most, and their largest while they are near. */
-static void de_logits(const de_decoder *d, const de_part *part, const en_worker *in, en_worker *w,
+/* Logits of n panels from `panel` on, at most a block, and their maximum while still in cache. */
+static void de_logits(const de_decoder *d, const de_stage *stage, const en_worker *in, en_worker *w,
                       size_t panel, size_t n)
 {
     const wnpu_model *m = d->e->model;
     const op_kernels *op = d->e->op;
-    const size_t first = panel * 16, stretches = de_stretches(m);
+    const size_t first = panel * 16, blocks = de_blocks(m);
     size_t last = (size_t)m->vocab.n_vocab, p, each, row;
     for (p = panel; p < panel + n && !tp_cancelled(d->e->pool); p += each) {
         size_t column = p * 16;
         each = panel + n - p < EN_CHUNK ? panel + n - p : EN_CHUNK;
-        en_fetch_columns(part->weight, p + each, EN_CHUNK);
-        en_sums(d->e, in, w, part->weight, p, each, part->rows);
-        op->complete(part->out + column, part->ldo, w->acc, part->rows, each * 16, in->scale,
-                     part->weight->scale + column, d->rest, m->apart_values + column, part->ldo);
+        en_fetch_columns(stage->weight, p + each, EN_CHUNK);
+        en_sums(d->e, in, w, stage->weight, p, each, stage->rows);
+        op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, each * 16, in->scale,
+                     stage->weight->scale + column, d->rest, m->apart_values + column, stage->ldo);
     }
     last = first + n * 16 < last ? first + n * 16 : last;
-    for (row = 0; row < part->rows; row++) {
-        d->largest[row * stretches + first / DE_STRETCH] =
-            op->largest(part->out + row * part->ldo + first, last - first);
+    for (row = 0; row < stage->rows; row++) {
+        d->largest[row * blocks + first / DE_BLOCK] =
+            op->largest(stage->out + row * stage->ldo + first, last - first);
     }
 }
 
-/* Columns are shared out in chunks of panels, about `each` for every thread, so that a thread that
- * others slow down does less: as many for one thread as for the other, a multiple of unit, and not
- * less than 8 panels, below which starting costs more. */
+/* Panels of an item: about `each` items per thread, so that delayed threads can do fewer. Every
+ * thread gets the same number of items; a chunk is a multiple of unit and at least 8 panels, below
+ * which the overhead of an item dominates. */
 static size_t de_chunk(size_t panels, size_t threads, size_t each, size_t unit)
 {
     size_t chunk = panels;
@@ -13194,17 +13194,17 @@ static size_t de_chunk(size_t panels, size_t threads, size_t each, size_t unit)
     return chunk;
 }
 
-/* Panels of an item of a product. */
+/* Panels of an item of a product with a weight. */
 static size_t de_item(const de_decoder *d, const gm_weight *weight)
 {
     const int logits = weight == &d->e->model->embedding;
     return de_chunk(weight->n16, d->e->pool->threads, logits ? 16 : 2,
-                    logits ? DE_STRETCH / 16 : EN_CHUNK);
+                    logits ? DE_BLOCK / 16 : EN_CHUNK);
 }
 
-/* A worker whose lane is at its end asks for where its lane of the next product begins, so that
- * memory does not rest meanwhile. */
-static void de_expect(const de_decoder *d, const gm_weight *w, unsigned worker)
+/* A worker without further items of the stage prefetches the beginning of its share of the next
+ * weight, so that the memory bus is not idle meanwhile. */
+static void de_prefetch_next(const de_decoder *d, const gm_weight *w, unsigned worker)
 {
     size_t first, item, i;
     if (w == NULL || tp_has_items(&d->e->pool->lane[worker])) {
@@ -13219,20 +13219,20 @@ static void de_expect(const de_decoder *d, const gm_weight *w, unsigned worker)
     }
 }
 
-/* The rows that are multiplied in a worker's part. */
+/* The input rows of a worker's stage, normalised and quantised on first use. */
 static const en_worker *de_prepare(const de_decoder *d, de_worker *own)
 {
-    const de_part *part = &own->part;
-    const float *x = part->in;
+    const de_stage *stage = &own->stage;
+    const float *x = stage->in;
     if (own->ready) {
         return &own->rows;
     }
-    if (part->norm != NULL) {
-        en_norm(d->e, part->norm, own->normed, x, part->rows, part->weight->k);
+    if (stage->norm != NULL) {
+        en_norm(d->e, stage->norm, own->normed, x, stage->rows, stage->weight->k);
         x = own->normed;
     }
-    own->rows.fine = part->kind != DE_VOCAB; /* of which those that matter are computed in full */
-    en_prepare(d->e, &own->rows, NULL, x, part->weight->k, part->rows, part->weight->k);
+    own->rows.fine = stage->kind != DE_VOCAB; /* DE_ADD_FULL computes the largest anew */
+    en_prepare(d->e, &own->rows, NULL, x, stage->weight->k, stage->rows, stage->weight->k);
     own->ready = 1;
     return &own->rows;
 }
@@ -13240,22 +13240,22 @@ static const en_worker *de_prepare(const de_decoder *d, de_worker *own)
 static void de_multiply(de_decoder *d, size_t item, unsigned worker)
 {
     en_worker *w = &d->e->worker[worker];
-    const de_part *part = &d->worker[worker].part;
+    const de_stage *stage = &d->worker[worker].stage;
     const en_worker *in = de_prepare(d, &d->worker[worker]);
-    size_t panel = item * part->chunk, left = part->weight->n16 - panel, n;
-    size_t end = left < part->chunk ? part->weight->n16 : panel + part->chunk;
-    if (part->kind != DE_VOCAB || d->e->exact) {
-        en_multiply(d->e, in, w, part->weight, panel, end - panel, part->rows,
-                    part->out + panel * 16, part->ldo, part->finish);
+    size_t panel = item * stage->chunk, left = stage->weight->n16 - panel, n;
+    size_t end = left < stage->chunk ? stage->weight->n16 : panel + stage->chunk;
+    if (stage->kind != DE_VOCAB || d->e->exact) {
+        en_multiply(d->e, in, w, stage->weight, panel, end - panel, stage->rows,
+                    stage->out + panel * 16, stage->ldo, stage->finish);
         panel = end;
     }
     for (; panel < end; panel += n) {
-        n = end - panel > DE_STRETCH / 16 ? DE_STRETCH / 16 : end - panel;
-        de_logits(d, part, in, w, panel, n);
+        n = end - panel > DE_BLOCK / 16 ? DE_BLOCK / 16 : end - panel;
+        de_logits(d, stage, in, w, panel, n);
     }
 }
 
-/* Rows of one head's queries, stride ldx, over the first n keys of h. */
+/* Attention of rows of one head's queries, stride ldx, over the first n keys of h. */
 static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_t head, size_t n,
                       const float *x, size_t ldx, size_t rows, float *out, size_t ldo)
 {
@@ -13277,8 +13277,8 @@ static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_
     en_attend_int8(e, w, h, head, n, q8, scale, rows, out, ldo);
 }
 
-/* A head's keys and values lie in many short pieces: all are asked for before the first is used. */
-WNPU_INLINE void de_fetch_head(const en_heads *h, size_t head, size_t n)
+/* Prefetches a head's keys and values: many short pieces, so hardware prefetchers do not help. */
+WNPU_INLINE void de_prefetch_head(const en_heads *h, size_t head, size_t n)
 {
     size_t at = head * h->keys;
     if (h->kf != NULL) {
@@ -13292,8 +13292,8 @@ WNPU_INLINE void de_fetch_head(const en_heads *h, size_t head, size_t n)
     gm_walk_ahead(h->v + at * h->hd, h->keys / 4, h->hd / 16, 0, (n + 3) / 4);
 }
 
-/* So many heads, from `first` on, of a run of rows of one slot: appends their keys and values, then
- * attends over the slot's positions, each row up to its own. */
+/* Self-attention of some heads, from `first` on, for consecutive rows of one slot: appends their
+ * keys and values, then attends over the slot's positions, each row up to its own. */
 static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t heads,
                           unsigned worker)
 {
@@ -13301,16 +13301,16 @@ static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t
     size_t n = e->model->n_text_state, hd = n / e->model->n_text_head, head, i;
     const de_row *rows = d->rows + run->first;
     const float *x = d->qkv + run->first * 3 * n;
-    en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->worker[worker].part.layer];
+    en_heads *h = &d->self[rows->slot * e->model->n_text_layer + d->worker[worker].stage.layer];
     float *out = d->attended + run->first * n;
-    de_fetch_head(h, first, rows->position);
+    de_prefetch_head(h, first, rows->position);
     for (i = 0; i < run->n; i++) {
         const float *k = x + i * 3 * n + n + first * hd;
         en_put_position(e, h, first, heads, rows[i].position, k, k + n);
     }
     for (head = first; head < first + heads; head++) {
         if (head + 1 < first + heads) {
-            de_fetch_head(h, head + 1, rows->position);
+            de_prefetch_head(h, head + 1, rows->position);
         }
         for (i = 0; i < run->n; i++) {
             de_attend(e, &e->worker[worker], h, head, rows[i].position + 1,
@@ -13319,15 +13319,15 @@ static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t
     }
 }
 
-/* Item: run * parts of the heads + such a part. */
+/* Item: run * groups of heads + group. */
 static void de_self(de_decoder *d, size_t item, unsigned worker)
 {
-    const de_part *part = &d->worker[worker].part;
-    size_t each = d->e->model->n_text_head / part->chunk;
-    de_self_heads(d, &d->slot_run[item / each], item % each * part->chunk, part->chunk, worker);
+    const de_stage *stage = &d->worker[worker].stage;
+    size_t each = d->e->model->n_text_head / stage->chunk;
+    de_self_heads(d, &d->slot_run[item / each], item % each * stage->chunk, stage->chunk, worker);
 }
 
-/* Heads of an item: several, as one takes little longer than being claimed. */
+/* Heads of an item: several, as claiming an item costs about as much as one head. */
 static size_t de_self_chunk(const de_decoder *d)
 {
     size_t heads = d->e->model->n_text_head, chunk;
@@ -13339,7 +13339,7 @@ static size_t de_self_chunk(const de_decoder *d)
     return chunk;
 }
 
-/* One head of a run of rows of one window. Item: run * heads + head. */
+/* Cross-attention of one head for consecutive rows of one window. Item: run * heads + head. */
 static void de_cross_head(de_decoder *d, size_t item, unsigned worker)
 {
     const en_engine *e = d->e;
@@ -13347,13 +13347,13 @@ static void de_cross_head(de_decoder *d, size_t item, unsigned worker)
     size_t hd = n / heads;
     const de_run *run = &d->window_run[item / heads];
     const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer +
-                                  d->worker[worker].part.layer];
+                                  d->worker[worker].stage.layer];
     de_attend(e, &e->worker[worker], h, head, e->model->n_audio_ctx,
               d->qkv + run->first * n + head * hd, n, run->n,
               d->attended + run->first * n + head * hd, n);
 }
 
-/* Finds the runs of rows that share a slot, or a window. */
+/* Finds the runs of consecutive rows that share a slot or a window. */
 static void de_find_runs(de_decoder *d, const de_row *rows, size_t n_rows)
 {
     size_t i;
@@ -13378,29 +13378,31 @@ static size_t de_logits_stride(const wnpu_model *m)
     return en_round16((size_t)m->vocab.n_vocab);
 }
 
-/* How logits are computed. First they are 4 bits times int8. Those near the best (exp(-12) of it
- * or more; where these are many, fewer) get their second digits, and the largest of these (exp(-8))
- * are computed in full. What 4 bits and a row of int8 are off by is little beside these
- * (tests/test_attention.c looks how much), so the best is always computed in full. */
+/* Logits are computed in three passes. First all of them as products of 4-bit weights and int8
+ * rows. Those near the best (exp(-12) of its probability or more; fewer if there are too many) then
+ * get the products of their low digits, and the largest of these (exp(-8)) are computed in full.
+ * The error of the first passes is small against these margins (measured in
+ * tests/test_attention.c), so the best logit is always computed in full. */
 
-/* The tokens of a row whose logits are at least `least`, in rising order. Returns how many, or
- * something above DE_REFINED if they are more than that. */
-static size_t de_find_close(const de_decoder *d, size_t row, float least)
+/* Lists the tokens of a row whose logits are at least `least`, in ascending order. Returns their
+ * number, or a value above DE_LOW_MAX if there are more than that. */
+static size_t de_find_candidates(const de_decoder *d, size_t row, float least)
 {
     const wnpu_model *m = d->e->model;
-    size_t vocab = (size_t)m->vocab.n_vocab, stretches = de_stretches(m), count = 0, p;
+    size_t vocab = (size_t)m->vocab.n_vocab, blocks = de_blocks(m), count = 0, p;
     const float *logits = d->logits + row * de_logits_stride(m);
-    uint32_t *close = d->close + row * DE_REFINED;
-    for (p = 0; p < stretches && count <= DE_REFINED; p++) {
-        size_t at = p * DE_STRETCH, end = vocab - at < DE_STRETCH ? vocab : at + DE_STRETCH;
-        if (d->largest[row * stretches + p] >= least) {
-            count += d->e->op->above(close + count, DE_REFINED - count, logits, at, end, least);
+    uint32_t *candidates = d->candidates + row * DE_LOW_MAX;
+    for (p = 0; p < blocks && count <= DE_LOW_MAX; p++) {
+        size_t at = p * DE_BLOCK, end = vocab - at < DE_BLOCK ? vocab : at + DE_BLOCK;
+        if (d->largest[row * blocks + p] >= least) {
+            count += d->e->op->above(candidates + count, DE_LOW_MAX - count, logits, at, end,
+                                     least);
         }
     }
     return count;
 }
 
-/* What 4 bits do not hold of the logits of x [n_text_state]. */
+/* Terms of the logits of x [n_text_state] that the 4-bit weights lack: mean, separate columns. */
 static void de_find_rest(const de_decoder *d, const float *x, op_rest *rest)
 {
     const wnpu_model *m = d->e->model;
@@ -13412,7 +13414,7 @@ static void de_find_rest(const de_decoder *d, const float *x, op_rest *rest)
     rest->n = i;
 }
 
-/* What the second digits of a token add to its logit. */
+/* Contribution of a token's low digits to its logit. */
 static float de_low(const en_engine *e, const float *x, uint32_t token)
 {
     const wnpu_model *m = e->model;
@@ -13420,7 +13422,7 @@ static float de_low(const en_engine *e, const float *x, uint32_t token)
                            m->n_text_state) * (m->embedding.scale[token] * (16.0f / 254.0f));
 }
 
-/* The product of x [n_text_state] with all that is known of a token. */
+/* A token's logit in full precision: x [n_text_state] times all digits of its weights. */
 static float de_logit(const en_engine *e, const float *x, const op_rest *rest, uint32_t token)
 {
     const wnpu_model *m = e->model;
@@ -13436,21 +13438,21 @@ static float de_logit(const en_engine *e, const float *x, const op_rest *rest, u
     return sum;
 }
 
-/* Lists the logits near the best; where these are too many, only those nearer. */
-static void de_list(const de_decoder *d, size_t row)
+/* Selects the candidates of a row: logits near the best, with a smaller margin if too many. */
+static void de_select_candidates(const de_decoder *d, size_t row)
 {
-    size_t count, stretches = de_stretches(d->e->model);
-    float margin = DE_NEAR, best = d->e->op->largest(d->largest + row * stretches, stretches);
-    count = de_find_close(d, row, best - margin);
-    while (count > DE_REFINED && margin > 0.1f) {
+    size_t count, blocks = de_blocks(d->e->model);
+    float margin = DE_LOW_MARGIN, best = d->e->op->largest(d->largest + row * blocks, blocks);
+    count = de_find_candidates(d, row, best - margin);
+    while (count > DE_LOW_MAX && margin > 0.1f) {
         margin *= 0.75f;
-        count = de_find_close(d, row, best - margin);
+        count = de_find_candidates(d, row, best - margin);
     }
-    d->n_close[row] = count < DE_REFINED ? count : DE_REFINED;
+    d->n_candidates[row] = count < DE_LOW_MAX ? count : DE_LOW_MAX;
 }
 
-/* The first of n rising tokens that is at least `token`. */
-static size_t de_from(const uint32_t *tokens, size_t n, size_t token)
+/* Index of the first of n ascending tokens that is at least `token` (n if none is). */
+static size_t de_lower_bound(const uint32_t *tokens, size_t n, size_t token)
 {
     size_t first = 0, last = n;
     while (first < last) {
@@ -13464,9 +13466,9 @@ static size_t de_from(const uint32_t *tokens, size_t n, size_t token)
     return first;
 }
 
-/* Asks for the second digits of a token: one row in sixty, or in two hundred, is looked at, each in
- * a page of its own. */
-WNPU_INLINE void de_fetch_low(const wnpu_model *m, uint32_t token)
+/* Prefetches a token's low digits: one row in sixty to two hundred is read, each on another page,
+ * so hardware prefetchers do not help. */
+WNPU_INLINE void de_prefetch_low(const wnpu_model *m, uint32_t token)
 {
     const size_t n = m->n_text_state;
     const int8_t *low = m->embedding_low + token * n;
@@ -13476,55 +13478,57 @@ WNPU_INLINE void de_fetch_low(const wnpu_model *m, uint32_t token)
     }
 }
 
-/* Second digits for the tokens of all lists in a piece of the vocabulary: beams have many of them
- * in common. */
-static void de_add_low(const de_decoder *d, size_t piece)
+/* Adds low digits for the candidates of all rows in one part of the vocabulary. Items divide the
+ * vocabulary rather than the rows because beams share many candidates. */
+static void de_add_low(const de_decoder *d, size_t item)
 {
     const wnpu_model *m = d->e->model;
     const size_t vocab = (size_t)m->vocab.n_vocab, n = m->n_text_state;
     size_t row;
     for (row = 0; row < d->n_wanted; row++) {
-        const uint32_t *close = d->close + row * DE_REFINED;
-        const size_t end = de_from(close, d->n_close[row], vocab * (piece + 1) / DE_PIECES);
-        float *logits = d->logits + row * de_logits_stride(m), *near = d->near + row * DE_REFINED;
-        size_t i = de_from(close, end, vocab * piece / DE_PIECES), ahead;
-        for (ahead = i; ahead < end && ahead < i + DE_AHEAD; ahead++) {
-            de_fetch_low(m, close[ahead]);
+        const uint32_t *candidates = d->candidates + row * DE_LOW_MAX;
+        const size_t end = de_lower_bound(candidates, d->n_candidates[row],
+                                          vocab * (item + 1) / DE_LOW_ITEMS);
+        float *logits = d->logits + row * de_logits_stride(m);
+        float *refined = d->refined + row * DE_LOW_MAX;
+        size_t i = de_lower_bound(candidates, end, vocab * item / DE_LOW_ITEMS), ahead;
+        for (ahead = i; ahead < end && ahead < i + DE_PREFETCH; ahead++) {
+            de_prefetch_low(m, candidates[ahead]);
         }
         for (; i < end; i++) {
-            if (i + DE_AHEAD < end) {
-                de_fetch_low(m, close[i + DE_AHEAD]);
+            if (i + DE_PREFETCH < end) {
+                de_prefetch_low(m, candidates[i + DE_PREFETCH]);
             }
-            near[i] = logits[close[i]] + de_low(d->e, d->normed + row * n, close[i]);
-            logits[close[i]] = near[i];
+            refined[i] = logits[candidates[i]] + de_low(d->e, d->normed + row * n, candidates[i]);
+            logits[candidates[i]] = refined[i];
         }
     }
 }
 
-/* A share of a row's logits that matter, in full. Item: row * DE_SHARES + share. */
-static void de_full(const de_decoder *d, size_t item)
+/* Computes a share of a row's largest logits in full. Item: row * DE_FULL_ITEMS + share. */
+static void de_compute_full(const de_decoder *d, size_t item)
 {
     const op_kernels *op = d->e->op;
-    const size_t row = item / DE_SHARES, share = item % DE_SHARES, n = d->n_close[row];
-    const uint32_t *close = d->close + row * DE_REFINED;
-    const float *near = d->near + row * DE_REFINED, best = op->largest(near, n);
+    const size_t row = item / DE_FULL_ITEMS, share = item % DE_FULL_ITEMS, n = d->n_candidates[row];
+    const uint32_t *candidates = d->candidates + row * DE_LOW_MAX;
+    const float *refined = d->refined + row * DE_LOW_MAX, best = op->largest(refined, n);
     const size_t stride = de_logits_stride(d->e->model);
-    uint32_t found[DE_FULL];
-    float margin = DE_MATTERS;
-    size_t count = op->above(found, DE_FULL, near, 0, n, best - margin), i;
-    while (count > DE_FULL && margin > 0.1f) {
+    uint32_t found[DE_FULL_MAX];
+    float margin = DE_FULL_MARGIN;
+    size_t count = op->above(found, DE_FULL_MAX, refined, 0, n, best - margin), i;
+    while (count > DE_FULL_MAX && margin > 0.1f) {
         margin *= 0.75f;
-        count = op->above(found, DE_FULL, near, 0, n, best - margin);
+        count = op->above(found, DE_FULL_MAX, refined, 0, n, best - margin);
     }
-    count = count < DE_FULL ? count : DE_FULL;
-    for (i = count * share / DE_SHARES; i < count * (share + 1) / DE_SHARES; i++) {
-        uint32_t token = close[found[i]];
+    count = count < DE_FULL_MAX ? count : DE_FULL_MAX;
+    for (i = count * share / DE_FULL_ITEMS; i < count * (share + 1) / DE_FULL_ITEMS; i++) {
+        uint32_t token = candidates[found[i]];
         d->logits[row * stride + token] =
             de_logit(d->e, d->normed + row * d->e->model->n_text_state, &d->rest[row], token);
     }
 }
 
-/* The embedding of a token at a position. */
+/* x = embedding of the row's token + embedding of its position. */
 static void de_embed(const de_decoder *d, const de_row *row, float *x)
 {
     const wnpu_model *m = d->e->model;
@@ -13549,14 +13553,14 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
     }
 }
 
-/* A slot whose positions before end are written to. */
-static void de_use(de_decoder *d, size_t slot, size_t end)
+/* Records that a slot's positions before end are written. */
+static void de_mark_used(de_decoder *d, size_t slot, size_t end)
 {
     d->used_slots = d->used_slots > slot ? d->used_slots : slot + 1;
     d->longest = d->longest > end ? d->longest : end;
 }
 
-/* The cross-attention caches of d->window, [n_text_layer]; en_cross() fills all but their tails. */
+/* The cross-attention caches of d->window, [n_text_layer]; en_cross() fills all but the padding. */
 static en_heads *de_cross(de_decoder *d)
 {
     const wnpu_model *m = d->e->model;
@@ -13569,8 +13573,8 @@ static en_heads *de_cross(de_decoder *d)
     return d->cross + d->window * m->n_text_layer;
 }
 
-/* Moves the rows whose logits are wanted to the front and norms them. */
-static void de_choose(de_decoder *d)
+/* Moves the rows whose logits are wanted to the front and normalises them. */
+static void de_select_rows(de_decoder *d)
 {
     const wnpu_model *m = d->e->model;
     size_t n = m->n_text_state, r;
@@ -13586,99 +13590,99 @@ static void de_choose(de_decoder *d)
     }
 }
 
-static void de_product(const de_decoder *d, de_part *part, const gm_weight *weight,
-                       const mf_norm *norm, const float *in, float *out, op_finish finish,
-                       const gm_weight *after)
+static void de_set_product(const de_decoder *d, de_stage *stage, const gm_weight *weight,
+                           const mf_norm *norm, const float *in, float *out, op_finish finish,
+                           const gm_weight *next_weight)
 {
-    part->weight = weight;
-    part->norm = norm;
-    part->in = in;
-    part->out = out;
-    part->ldo = (size_t)weight->n16 * 16;
-    part->finish = finish;
-    part->after = after;
-    part->chunk = de_item(d, weight);
-    part->items = part->rows > 0 ? en_blocks(weight->n16, part->chunk) : 0;
+    stage->weight = weight;
+    stage->norm = norm;
+    stage->in = in;
+    stage->out = out;
+    stage->ldo = (size_t)weight->n16 * 16;
+    stage->finish = finish;
+    stage->next_weight = next_weight;
+    stage->chunk = de_item(d, weight);
+    stage->items = stage->rows > 0 ? en_blocks(weight->n16, stage->chunk) : 0;
 }
 
-/* A part that is a product, with what it reads and writes. */
-static void de_find_product(const de_decoder *d, de_part *part)
+/* Fills in a stage that is a product. */
+static void de_get_product(const de_decoder *d, de_stage *stage)
 {
     const wnpu_model *m = d->e->model;
-    const mf_layer *l = &m->decoder[part->layer];
-    switch (part->kind) {
+    const mf_layer *l = &m->decoder[stage->layer];
+    switch (stage->kind) {
     case DE_QKV:
-        de_product(d, part, &l->qkv, &l->attn_norm, d->x, d->qkv, OP_STORE, &l->attn_out);
+        de_set_product(d, stage, &l->qkv, &l->attn_norm, d->x, d->qkv, OP_STORE, &l->attn_out);
         break;
     case DE_ATTN_OUT:
-        de_product(d, part, &l->attn_out, NULL, d->attended, d->x, OP_ADD, &l->cross_q);
+        de_set_product(d, stage, &l->attn_out, NULL, d->attended, d->x, OP_ADD, &l->cross_q);
         break;
     case DE_CROSS_Q:
-        de_product(d, part, &l->cross_q, &l->cross_norm, d->x, d->qkv, OP_STORE, NULL);
+        de_set_product(d, stage, &l->cross_q, &l->cross_norm, d->x, d->qkv, OP_STORE, NULL);
         break;
     case DE_CROSS_OUT:
-        de_product(d, part, &l->cross_out, NULL, d->attended, d->x, OP_ADD, &l->fc1);
+        de_set_product(d, stage, &l->cross_out, NULL, d->attended, d->x, OP_ADD, &l->fc1);
         break;
     case DE_FC1:
-        de_product(d, part, &l->fc1, &l->mlp_norm, d->x, d->wide, OP_GELU, &l->fc2);
+        de_set_product(d, stage, &l->fc1, &l->mlp_norm, d->x, d->wide, OP_GELU, &l->fc2);
         break;
     case DE_FC2:
-        de_product(d, part, &l->fc2, NULL, d->wide, d->x, OP_ADD,
-                   part->layer + 1 < m->n_text_layer ? &l[1].qkv : &m->embedding);
+        de_set_product(d, stage, &l->fc2, NULL, d->wide, d->x, OP_ADD,
+                       stage->layer + 1 < m->n_text_layer ? &l[1].qkv : &m->embedding);
         break;
     default:
-        de_product(d, part, &m->embedding, NULL, d->normed, d->logits, OP_STORE, NULL);
+        de_set_product(d, stage, &m->embedding, NULL, d->normed, d->logits, OP_STORE, NULL);
         break;
     }
 }
 
-/* What part `at` of a step is; behind the last one it has no items. */
-static void de_find_part(const de_decoder *d, size_t at, de_part *part)
+/* Stage `at` of a step; beyond the last one it has no items. */
+static void de_get_stage(const de_decoder *d, size_t at, de_stage *stage)
 {
     const wnpu_model *m = d->e->model;
     const size_t layers = m->n_text_layer, heads = m->n_text_head;
-    memset(part, 0, sizeof *part);
-    part->layer = at / DE_OF_LAYER;
-    part->kind = (de_kind)(at % DE_OF_LAYER);
-    if (part->layer >= layers) {
+    memset(stage, 0, sizeof *stage);
+    stage->layer = at / DE_OF_LAYER;
+    stage->kind = (de_kind)(at % DE_OF_LAYER);
+    if (stage->layer >= layers) {
         at -= layers * DE_OF_LAYER;
-        part->kind = at < (d->e->exact ? 1u : (size_t)(DE_KINDS - DE_VOCAB))
+        stage->kind = at < (d->e->exact ? 1u : (size_t)(DE_KINDS - DE_VOCAB))
                          ? (de_kind)(DE_VOCAB + at) : DE_KINDS;
     }
-    part->rows = part->kind < DE_VOCAB ? d->n_rows : d->n_wanted;
-    switch (part->kind) {
+    stage->rows = stage->kind < DE_VOCAB ? d->n_rows : d->n_wanted;
+    switch (stage->kind) {
     case DE_SELF:
-        part->chunk = de_self_chunk(d);
-        part->items = d->slot_runs * heads / part->chunk;
+        stage->chunk = de_self_chunk(d);
+        stage->items = d->slot_runs * heads / stage->chunk;
         break;
     case DE_CROSS:
-        part->items = d->window_runs * heads;
-        part->after = &m->decoder[part->layer].cross_out;
+        stage->items = d->window_runs * heads;
+        stage->next_weight = &m->decoder[stage->layer].cross_out;
         break;
-    case DE_FIND: part->items = d->n_wanted; break;
-    case DE_DIGITS: part->items = DE_PIECES; break;
-    case DE_COMPLETE: part->items = d->n_wanted * DE_SHARES; break;
+    case DE_SELECT: stage->items = d->n_wanted; break;
+    case DE_ADD_LOW: stage->items = DE_LOW_ITEMS; break;
+    case DE_ADD_FULL: stage->items = d->n_wanted * DE_FULL_ITEMS; break;
     case DE_KINDS: break;
-    default: de_find_product(d, part); break;
+    default: de_get_product(d, stage); break;
     }
 }
 
-/* Items of a part, after what has to be done before it. */
-static size_t de_items(void *context, size_t at)
+/* Number of items of a stage, after the serial work that precedes it. */
+static size_t de_stage_items(void *context, size_t at)
 {
     de_decoder *d = context;
-    de_part part;
+    de_stage stage;
     if (tp_cancelled(d->e->pool)) {
         return 0;
     }
     if (at == d->e->model->n_text_layer * DE_OF_LAYER) {
-        de_choose(d);
+        de_select_rows(d);
     }
-    de_find_part(d, at, &part);
-    if (part.kind == DE_CROSS && d->tap != NULL) {
-        d->tap(d->tap_user, part.layer, d->rows, d->n_rows, d->qkv);
+    de_get_stage(d, at, &stage);
+    if (stage.kind == DE_CROSS && d->tap != NULL) {
+        d->tap(d->tap_user, stage.layer, d->rows, d->n_rows, d->qkv);
     }
-    return part.items;
+    return stage.items;
 }
 
 static void de_task(void *context, size_t index, unsigned worker)
@@ -13689,47 +13693,47 @@ static void de_task(void *context, size_t index, unsigned worker)
     if (own->number != d->number + at) {
         own->number = d->number + at;
         own->ready = 0;
-        de_find_part(d, at, &own->part);
+        de_get_stage(d, at, &own->stage);
     }
-    switch (own->part.kind) {
+    switch (own->stage.kind) {
     case DE_SELF: de_self(d, item, worker); break;
     case DE_CROSS: de_cross_head(d, item, worker); break;
-    case DE_FIND: de_list(d, item); break;
-    case DE_DIGITS: de_add_low(d, item); break;
-    case DE_COMPLETE: de_full(d, item); break;
+    case DE_SELECT: de_select_candidates(d, item); break;
+    case DE_ADD_LOW: de_add_low(d, item); break;
+    case DE_ADD_FULL: de_compute_full(d, item); break;
     default: de_multiply(d, item, worker); break;
     }
-    de_expect(d, own->part.after, worker);
+    de_prefetch_next(d, own->stage.next_weight, worker);
 }
 
-/* One step of n_rows <= DE_ROWS rows. Rows of one slot must follow each other and be consecutive
- * positions in rising order; rows of one window should follow each other. d->logits gets one row
- * [n_vocab] for each row that wants it, in order. */
+/* One step of n_rows <= DE_ROWS rows. Rows of one slot must be adjacent, with consecutive ascending
+ * positions; rows of one window should be adjacent. d->logits gets one row [n_vocab] for each row
+ * with `want`, in order. */
 static void de_step(de_decoder *d, const de_row *rows, size_t n_rows)
 {
     size_t r;
     for (r = 0; r < n_rows; r++) {
-        de_use(d, rows[r].slot, rows[r].position + 1);
+        de_mark_used(d, rows[r].slot, rows[r].position + 1);
         de_embed(d, &rows[r], d->x + r * d->e->model->n_text_state);
     }
     de_find_runs(d, rows, n_rows);
     d->n_rows = n_rows;
     d->number += d->e->model->n_text_layer * DE_OF_LAYER + DE_KINDS; /* more than a step has */
-    tp_run_parts(d->e->pool, de_items, de_task, d);
+    tp_run_parts(d->e->pool, de_stage_items, de_task, d);
 }
 
-/* Copies positions first..end-1 from one slot's self-attention caches to another's, whose earlier
- * positions must be the same already. */
+/* Copies positions first..end-1 of the self-attention caches from one slot to another whose earlier
+ * positions are equal already. */
 static void de_copy(de_decoder *d, size_t to, size_t from, size_t first, size_t end)
 {
     size_t layers = d->e->model->n_text_layer, i;
-    de_use(d, to, end);
+    de_mark_used(d, to, end);
     for (i = 0; i < layers && first < end; i++) {
         en_copy_heads(&d->self[to * layers + i], &d->self[from * layers + i], first, end);
     }
 }
 
-static void de_take_worker(ar_arena *arena, const en_engine *e, de_worker *own)
+static void de_carve_worker(ar_arena *arena, const en_engine *e, de_worker *own)
 {
     const size_t n = e->model->n_text_state;
     memset(own, 0, sizeof *own);
@@ -13743,7 +13747,7 @@ static void de_take_worker(ar_arena *arena, const en_engine *e, de_worker *own)
     }
 }
 
-static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, size_t windows)
+static void de_carve(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, size_t windows)
 {
     const wnpu_model *m = e->model;
     size_t n = m->n_text_state, hd = n / m->n_text_head, i;
@@ -13758,7 +13762,7 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     for (i = 0; i < windows * m->n_text_layer; i++) {
         en_take_heads(arena, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head, hd,
                       m->n_audio_ctx, e->exact);
-        d->sure = i + 1 == m->n_text_layer ? arena->used : d->sure;
+        d->always_used = i + 1 == m->n_text_layer ? arena->used : d->always_used;
     }
     for (i = 0; i < slots * m->n_text_layer; i++) {
         en_take_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
@@ -13771,18 +13775,18 @@ static void de_take(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots, 
     d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
     d->logit_rows = slots < 3 ? 3 : slots < DE_LOGITS ? slots : DE_LOGITS;
     d->logits = ar_take(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
-    d->largest = ar_take(arena, d->logit_rows * de_stretches(m), sizeof(float));
+    d->largest = ar_take(arena, d->logit_rows * de_blocks(m), sizeof(float));
     d->rest = ar_take(arena, d->logit_rows, sizeof(op_rest));
-    d->close = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(uint32_t));
-    d->n_close = ar_take(arena, d->logit_rows, sizeof(size_t));
-    d->near = ar_take(arena, d->logit_rows * DE_REFINED, sizeof(float));
+    d->candidates = ar_take(arena, d->logit_rows * DE_LOW_MAX, sizeof(uint32_t));
+    d->n_candidates = ar_take(arena, d->logit_rows, sizeof(size_t));
+    d->refined = ar_take(arena, d->logit_rows * DE_LOW_MAX, sizeof(float));
     d->worker = ar_take(arena, e->n_workers, sizeof *d->worker);
     for (i = 0; i < e->n_workers; i++) {
-        de_take_worker(arena, e, d->worker != NULL ? &d->worker[i] : &nobody);
+        de_carve_worker(arena, e, d->worker != NULL ? &d->worker[i] : &nobody);
     }
 }
 
-/* Clears the caches of slots where they were written to. */
+/* Clears the written part of the self-attention caches. */
 static void de_wipe_slots(de_decoder *d)
 {
     size_t i;
@@ -13791,7 +13795,7 @@ static void de_wipe_slots(de_decoder *d)
     }
 }
 
-/* Those of windows, too. */
+/* Clears the written part of all caches. */
 static void de_wipe(de_decoder *d)
 {
     size_t i;
@@ -14736,7 +14740,7 @@ static float se_times(const lr_rules *r, float *logits, int only_best)
 }
 
 /* The best tokens of a row, the first of which is known, best first and the lowest of equals first,
- * with their raised logits as logprob. near is room for DE_REFINED tokens: all are close to it. */
+ * with their raised logits as logprob. near is room for DE_LOW_MAX tokens: all are close to it. */
 static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, size_t best,
                      size_t want, uint32_t *near, se_candidate *c)
 {
@@ -14748,10 +14752,10 @@ static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, si
         return 1;
     }
     for (margin = 4.0f; margin < 1e4f && count < want; margin *= 4.0f) {
-        count = op->above(near, DE_REFINED, logits, 0, vocab, logits[best] - margin);
+        count = op->above(near, DE_LOW_MAX, logits, 0, vocab, logits[best] - margin);
     }
-    for (i = 0; i < (count <= DE_REFINED ? count : vocab); i++) {
-        size_t token = count <= DE_REFINED ? near[i] : i;
+    for (i = 0; i < (count <= DE_LOW_MAX ? count : vocab); i++) {
+        size_t token = count <= DE_LOW_MAX ? near[i] : i;
         if (logits[token] > least) {
             n += n < want;
             for (at = n - 1; at > 0 && c[at - 1].logprob < logits[token]; at--) {
@@ -14819,7 +14823,7 @@ static void se_rank(se_search *s, size_t index, float *logits)
         best = r->op->argmax(logits, vocab);
     }
     n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
-        : se_top(r->op, logits, vocab, best, want, s->decoder->close + index * DE_REFINED, c);
+        : se_top(r->op, logits, vocab, best, want, s->decoder->candidates + index * DE_LOW_MAX, c);
     for (i = 0; i < n; i++) {
         float worth = lr_worth(&r->trie, &paths, c[i].token);
         int timed = rivals && c[i].token >= r->vocab->timestamp0;
@@ -23434,7 +23438,7 @@ static void wi_take(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_con
     size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
     r->text.beams = c->max_beams;
     r->audio.batch = c->batch;
-    de_take(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
+    de_carve(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
     np_carve(arena, &r->bridge, &r->engine, n_workers);
     r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
     lr_trie_take(arena, &r->rules.trie, c->max_phrase_tokens);
@@ -24206,7 +24210,7 @@ static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, size_t *
         (void)er_set(error, WNPU_E_MEMORY, "the session does not fit into the address space");
         return 0;
     }
-    *sure = scratch.run.decoder.sure;
+    *sure = scratch.run.decoder.always_used;
     return arena.used;
 }
 
@@ -25335,7 +25339,7 @@ static void sf_take(sf_run *r, ar_arena *arena, wnpu_isa isa, int exact)
     r->engine.exact = exact;
     r->samples = ar_take(arena, SF_SAMPLES, sizeof(float));
     en_take(arena, &r->engine, 1);
-    de_take(arena, &r->decoder, &r->engine, 1, 1);
+    de_carve(arena, &r->decoder, &r->engine, 1, 1);
 }
 
 /* Everything that depends on the instruction set. found gets the checksums. */

@@ -348,7 +348,7 @@ static void bench_decoder(bench *b)
     void *memory;
     size_t i;
     memset(&arena, 0, sizeof arena);
-    de_take(&arena, &d, &b->session->run.engine, 8, 8);
+    de_carve(&arena, &d, &b->session->run.engine, 8, 8);
     arena.size = arena.used;
     memory = ar_malloc(NULL, arena.size, 64);
     if (memory == NULL) {
@@ -357,7 +357,7 @@ static void bench_decoder(bench *b)
     (void)ar_ask_large(memory, arena.size); /* as a session's */
     arena.base = memory;
     arena.used = 0;
-    de_take(&arena, &d, &b->session->run.engine, 8, 8);
+    de_carve(&arena, &d, &b->session->run.engine, 8, 8);
     for (i = 0; i < d.windows; i++) {
         d.window = i;
         en_cross(&b->session->run.engine, de_cross(&d));

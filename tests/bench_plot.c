@@ -215,8 +215,8 @@ static void measure_encoder(plot *p)
 
 static part part_of(const plot *p)
 {
-    de_part of;
-    de_find_part(p->decoder, p->session->pool.part, &of);
+    de_stage of;
+    de_get_stage(p->decoder, p->session->pool.part, &of);
     switch (of.kind) {
     case DE_QKV: return QKV;
     case DE_SELF: return SELF;
@@ -317,7 +317,7 @@ static void measure_decoder(plot *p)
     ar_arena arena;
     void *memory;
     memset(&arena, 0, sizeof arena);
-    de_take(&arena, &d, &p->session->run.engine, BEAMS, 1);
+    de_carve(&arena, &d, &p->session->run.engine, BEAMS, 1);
     arena.size = arena.used;
     memory = ar_malloc(NULL, arena.size, 64);
     if (memory == NULL) {
@@ -325,7 +325,7 @@ static void measure_decoder(plot *p)
     }
     arena.base = memory;
     arena.used = 0;
-    de_take(&arena, &d, &p->session->run.engine, BEAMS, 1);
+    de_carve(&arena, &d, &p->session->run.engine, BEAMS, 1);
     en_cross(&p->session->run.engine, de_cross(&d));
     measure_steps(p, &d, 1, ONE_ROW);
     measure_steps(p, &d, BEAMS, EIGHT_ROWS);

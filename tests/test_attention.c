@@ -213,8 +213,8 @@ static void look_at_part(pair *p, size_t at)
     const de_decoder *d = &p->exact->run.decoder;
     const de_decoder *i = &p->int8->run.decoder;
     size_t n = p->model->n_text_state, l;
-    de_part part;
-    de_find_part(d, at, &part);
+    de_stage part;
+    de_get_stage(d, at, &part);
     l = part.layer;
     if (part.kind == DE_SELF) {
         attend_decoder(p, &p->self[l], &i->self[l], &d->self[l], 3 * n, 1);
@@ -285,9 +285,9 @@ static void first_look(de_decoder *d)
 {
     de_worker *own = &d->worker[0];
     size_t item;
-    de_find_part(d, d->e->model->n_text_layer * DE_OF_LAYER, &own->part);
+    de_get_stage(d, d->e->model->n_text_layer * DE_OF_LAYER, &own->stage);
     own->ready = 0;
-    for (item = 0; item < own->part.items; item++) {
+    for (item = 0; item < own->stage.items; item++) {
         de_multiply(d, item, 0);
     }
 }
@@ -334,7 +334,8 @@ static void check_logits(pair *p)
     }
     printf("  logits: off by %.2f at most; the winner %.2f behind at first\n", worst.off,
            worst.behind);
-    T_CHECK(worst.off > 0.0 && worst.off < DE_NEAR / 2.0 && worst.behind < DE_NEAR / 4.0,
+    T_CHECK(worst.off > 0.0 && worst.off < DE_LOW_MARGIN / 2.0 &&
+            worst.behind < DE_LOW_MARGIN / 4.0,
             "logits are off by %g, a winner is %g behind", worst.off, worst.behind);
 }
 
