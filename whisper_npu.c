@@ -449,7 +449,7 @@ static int ar_add(size_t a, size_t b, size_t *sum)
 
 /* count elements of elem bytes, aligned to 64 and not cleared; NULL while measuring, or when the
  * block is too small (then used passes size, which the caller checks once at the end). */
-static void *ar_take(ar_arena *arena, size_t count, size_t elem)
+static void *ar_carve(ar_arena *arena, size_t count, size_t elem)
 {
     size_t bytes, end, start = arena->used;
     if (ar_mul(count, elem, &bytes) != 0 || ar_add(bytes, AR_ALIGN - 1, &bytes) != 0 ||
@@ -2029,12 +2029,12 @@ static size_t au_resample(au_stream *s, float *out, size_t n)
 /* ---- stream ---- */
 
 /* Takes a stream and all that it will ever need from arena. *stream is NULL while measuring. */
-static void au_stream_take(ar_arena *arena, au_stream **stream)
+static void au_stream_carve(ar_arena *arena, au_stream **stream)
 {
-    au_stream *s = ar_take(arena, 1, sizeof *s);
-    float *bank = ar_take(arena, AU_BANK, sizeof(float));
-    float *window = ar_take(arena, AU_WINDOW, sizeof(float));
-    unsigned char *raw = ar_take(arena, AU_RAW, 1);
+    au_stream *s = ar_carve(arena, 1, sizeof *s);
+    float *bank = ar_carve(arena, AU_BANK, sizeof(float));
+    float *window = ar_carve(arena, AU_WINDOW, sizeof(float));
+    unsigned char *raw = ar_carve(arena, AU_RAW, 1);
     *stream = NULL;
     if (s == NULL || bank == NULL || window == NULL || raw == NULL) {
         return;
@@ -5592,8 +5592,8 @@ static const gm_kernels gm_i8mm = {
 
 /* Sets the fields and takes the memory of a [n, k] weight, in 4 bits if int4; all pointers NULL
  * while measuring. Rows are set one by one, the rest has to be zero. */
-static void gm_take_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int int4, int bias,
-                       int keep_float)
+static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int int4, int bias,
+                        int keep_float)
 {
     size_t columns, groups, floats;
     memset(w, 0, sizeof *w);
@@ -5608,17 +5608,18 @@ static void gm_take_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, in
         arena->overflow = 1;
         return;
     }
-    w->packed = ar_take(arena, groups, GM_GROUP);
-    w->scale = ar_take(arena, columns, sizeof(float));
-    w->correction = ar_take(arena, columns, sizeof(int32_t));
-    w->bias = bias ? ar_take(arena, columns, sizeof(float)) : NULL;
-    w->exact = keep_float ? ar_take(arena, floats, sizeof(float)) : NULL;
+    w->packed = ar_carve(arena, groups, GM_GROUP);
+    w->scale = ar_carve(arena, columns, sizeof(float));
+    w->correction = ar_carve(arena, columns, sizeof(int32_t));
+    w->bias = bias ? ar_carve(arena, columns, sizeof(float)) : NULL;
+    w->exact = keep_float ? ar_carve(arena, floats, sizeof(float)) : NULL;
 }
 
 /* In bytes. */
-static void gm_take(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int bias, int keep_float)
+static void gm_carve(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int bias,
+                     int keep_float)
 {
-    gm_take_as(arena, w, n, k, 0, bias, keep_float);
+    gm_carve_as(arena, w, n, k, 0, bias, keep_float);
 }
 
 /* Groups that a panel is stored in. */
@@ -9058,7 +9059,7 @@ typedef struct tk_vocab {
     int32_t timestamp0;      /* <|0.00|>; one each 20 ms */
 } tk_vocab;
 
-/* To be asked before tk_take() with what a file claims. total_bytes is the sum of the tokens'
+/* To be asked before tk_carve() with what a file claims. total_bytes is the sum of the tokens'
  * lengths. */
 static int tk_check(int32_t n_vocab, int32_t n_base, size_t total_bytes, wnpu_error *error)
 {
@@ -9072,8 +9073,8 @@ static int tk_check(int32_t n_vocab, int32_t n_base, size_t total_bytes, wnpu_er
 }
 
 /* Room for a vocabulary whose sizes tk_check() accepts; others count as an overflow. */
-static void tk_take(ar_arena *arena, tk_vocab *v, int32_t n_vocab, int32_t n_base,
-                    size_t total_bytes)
+static void tk_carve(ar_arena *arena, tk_vocab *v, int32_t n_vocab, int32_t n_base,
+                     size_t total_bytes)
 {
     uint32_t slots = 512;
     memset(v, 0, sizeof *v);
@@ -9088,10 +9089,10 @@ static void tk_take(ar_arena *arena, tk_vocab *v, int32_t n_vocab, int32_t n_bas
     v->n_base = n_base;
     v->bytes_size = total_bytes + (size_t)n_base;
     v->slot_mask = slots - 1;
-    v->offset = ar_take(arena, (size_t)n_base + 1, sizeof *v->offset);
-    v->bytes = ar_take(arena, v->bytes_size, 1);
-    v->slots = ar_take(arena, slots, sizeof *v->slots);
-    v->special = ar_take(arena, TK_LANGUAGES + TK_OTHER_SPECIALS, TK_NAME);
+    v->offset = ar_carve(arena, (size_t)n_base + 1, sizeof *v->offset);
+    v->bytes = ar_carve(arena, v->bytes_size, 1);
+    v->slots = ar_carve(arena, slots, sizeof *v->slots);
+    v->special = ar_carve(arena, TK_LANGUAGES + TK_OTHER_SPECIALS, TK_NAME);
 }
 
 /* Adds token id, which must be the next one. */
@@ -9347,7 +9348,7 @@ static int tk_finish(tk_vocab *v, wnpu_error *error)
     return code;
 }
 
-/* In place of tk_add() and tk_finish(), when tk_take() laid the vocabulary over the bytes of a
+/* In place of tk_add() and tk_finish(), when tk_carve() laid the vocabulary over the bytes of a
  * finished one: checks all that could lead out of them, and writes nothing there. */
 static int tk_attach(tk_vocab *v, wnpu_error *error)
 {
@@ -9941,7 +9942,7 @@ static void mf_seek(mf_loader *l, uint64_t position)
     l->position = position;
 }
 
-static int mf_take_u32(mf_loader *l, const char *what, uint32_t *value)
+static int mf_read_u32(mf_loader *l, const char *what, uint32_t *value)
 {
     const unsigned char *bytes;
     int status = mf_need(l, 4, what, &bytes);
@@ -10057,7 +10058,7 @@ static int mf_read_sizes(mf_loader *l, uint32_t n, uint32_t at)
     unsigned i;
     int status = WNPU_OK;
     for (i = 0; status == WNPU_OK && i < n; i++) {
-        status = mf_take_u32(l, "the header", &l->sizes[i]);
+        status = mf_read_u32(l, "the header", &l->sizes[i]);
         if (status == WNPU_OK && (l->sizes[i] < mf_limits[i].least ||
                                   l->sizes[i] > mf_limits[i].most)) {
             return er_set(l->error, WNPU_E_MODEL, "%s at byte %u is %ld, expected %u to %u; the "
@@ -10084,9 +10085,9 @@ static int mf_filters(mf_loader *l)
 {
     uint32_t mels = 0, bins = 0;
     uint64_t at = l->position, bytes;
-    int status = mf_take_u32(l, "the mel filters", &mels);
+    int status = mf_read_u32(l, "the mel filters", &mels);
     if (status == WNPU_OK) {
-        status = mf_take_u32(l, "the mel filters", &bins);
+        status = mf_read_u32(l, "the mel filters", &bins);
     }
     if (status != WNPU_OK) {
         return status;
@@ -10112,7 +10113,7 @@ static int mf_filters(mf_loader *l)
 /* Length of the token at the position, which moves to its bytes. */
 static int mf_token(mf_loader *l, uint32_t token, uint32_t *length)
 {
-    int status = mf_take_u32(l, "the vocabulary", length);
+    int status = mf_read_u32(l, "the vocabulary", length);
     if (status == WNPU_OK && *length > MF_MAX_TOKEN) {
         return er_set(l->error, WNPU_E_MODEL, "token %u at byte %llu has length %ld, expected at "
                       "most %u; the file is damaged", (unsigned)token,
@@ -10126,7 +10127,7 @@ static int mf_tokens(mf_loader *l)
     const unsigned char *bytes;
     uint32_t i, length = 0;
     uint64_t at = l->position;
-    int status = mf_take_u32(l, "the vocabulary", &l->n_base);
+    int status = mf_read_u32(l, "the vocabulary", &l->n_base);
     if (status == WNPU_OK && (l->n_base == 0 || l->n_base > l->sizes[MF_VOCAB])) {
         return er_set(l->error, WNPU_E_MODEL, "the vocabulary at byte %llu has %ld tokens, "
                       "expected 1 to n_vocab = %u; the file is damaged", (unsigned long long)at,
@@ -10428,99 +10429,99 @@ static size_t mf_section_end(const mf_loader *l, uint32_t section)
     return section + 1 < l->n_sections ? l->sections[section + 1].start : l->data.used;
 }
 
-static void mf_take_norm(mf_loader *l, mf_norm *norm, uint32_t d)
+static void mf_carve_norm(mf_loader *l, mf_norm *norm, uint32_t d)
 {
     size_t padded = ((size_t)d + 15) / 16 * 16;
-    norm->weight = ar_take(&l->data, padded, sizeof(float));
-    norm->bias = ar_take(&l->data, padded, sizeof(float));
+    norm->weight = ar_carve(&l->data, padded, sizeof(float));
+    norm->bias = ar_carve(&l->data, padded, sizeof(float));
 }
 
-static void mf_take_layer(mf_loader *l, mf_layer *layer, uint32_t number, int decoder, int keep)
+static void mf_carve_layer(mf_loader *l, mf_layer *layer, uint32_t number, int decoder, int keep)
 {
     const char *part = decoder ? "decoder" : "encoder";
     const uint32_t d = l->sizes[MF_TEXT_STATE];
     memset(layer, 0, sizeof *layer);
     mf_section_begin(l, part, number, "attn_norm");
-    mf_take_norm(l, &layer->attn_norm, d);
+    mf_carve_norm(l, &layer->attn_norm, d);
     mf_section_begin(l, part, number, "qkv");
-    gm_take(&l->data, &layer->qkv, 3 * d, d, 1, keep);
+    gm_carve(&l->data, &layer->qkv, 3 * d, d, 1, keep);
     mf_section_begin(l, part, number, "attn_out");
-    gm_take(&l->data, &layer->attn_out, d, d, 1, keep);
+    gm_carve(&l->data, &layer->attn_out, d, d, 1, keep);
     if (decoder) {
         mf_section_begin(l, part, number, "cross_norm");
-        mf_take_norm(l, &layer->cross_norm, d);
+        mf_carve_norm(l, &layer->cross_norm, d);
         mf_section_begin(l, part, number, "cross_q");
-        gm_take(&l->data, &layer->cross_q, d, d, 1, keep);
+        gm_carve(&l->data, &layer->cross_q, d, d, 1, keep);
         mf_section_begin(l, part, number, "cross_kv");
-        gm_take(&l->data, &layer->cross_kv, 2 * d, d, 1, keep);
+        gm_carve(&l->data, &layer->cross_kv, 2 * d, d, 1, keep);
         mf_section_begin(l, part, number, "cross_out");
-        gm_take(&l->data, &layer->cross_out, d, d, 1, keep);
+        gm_carve(&l->data, &layer->cross_out, d, d, 1, keep);
     }
     mf_section_begin(l, part, number, "mlp_norm");
-    mf_take_norm(l, &layer->mlp_norm, d);
+    mf_carve_norm(l, &layer->mlp_norm, d);
     mf_section_begin(l, part, number, "fc1");
-    gm_take(&l->data, &layer->fc1, 4 * d, d, 1, keep);
+    gm_carve(&l->data, &layer->fc1, 4 * d, d, 1, keep);
     mf_section_begin(l, part, number, "fc2");
-    gm_take(&l->data, &layer->fc2, d, 4 * d, 1, keep);
+    gm_carve(&l->data, &layer->fc2, d, 4 * d, 1, keep);
 }
 
-static mf_layer *mf_take_layers(mf_loader *l, uint32_t count, int decoder, int keep)
+static mf_layer *mf_carve_layers(mf_loader *l, uint32_t count, int decoder, int keep)
 {
     uint32_t i;
-    mf_layer *layers = ar_take(&l->head, count, sizeof *layers);
+    mf_layer *layers = ar_carve(&l->head, count, sizeof *layers);
     for (i = 0; i < count; i++) {
-        mf_take_layer(l, layers != NULL ? &layers[i] : &l->scratch_layer, i, decoder, keep);
+        mf_carve_layer(l, layers != NULL ? &layers[i] : &l->scratch_layer, i, decoder, keep);
     }
     return layers;
 }
 
-static float *mf_take_floats(mf_loader *l, const char *section, size_t count)
+static float *mf_carve_floats(mf_loader *l, const char *section, size_t count)
 {
     mf_section_begin(l, NULL, 0, section);
-    return ar_take(&l->data, count, sizeof(float));
+    return ar_carve(&l->data, count, sizeof(float));
 }
 
 /* Lays the data out. Where everything lies in them follows from the sizes alone: a pack is an image
- * of them, and any change to what is taken here, or in tk_take() and gm_take(), has to raise
+ * of them, and any change to what is taken here, or in tk_carve() and gm_carve(), has to raise
  * MF_PACK_VERSION. */
-static void mf_take_data(mf_loader *l, wnpu_model *m, int keep)
+static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
 {
     const uint32_t *s = l->sizes;
     uint32_t d = s[MF_TEXT_STATE];
-    m->filters = mf_take_floats(l, "filters", (size_t)s[MF_MELS] * MF_BINS);
+    m->filters = mf_carve_floats(l, "filters", (size_t)s[MF_MELS] * MF_BINS);
     mf_section_begin(l, NULL, 0, "vocabulary");
-    tk_take(&l->data, &m->vocab, (int32_t)s[MF_VOCAB], (int32_t)l->n_base,
-            (size_t)l->vocab_bytes);
+    tk_carve(&l->data, &m->vocab, (int32_t)s[MF_VOCAB], (int32_t)l->n_base,
+             (size_t)l->vocab_bytes);
     m->vocab.n_mels = (int32_t)s[MF_MELS];
     l->texts_end = l->data.used;
     mf_section_begin(l, NULL, 0, "encoder.conv1");
-    gm_take(&l->data, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
+    gm_carve(&l->data, &m->conv1, d, 3 * s[MF_MELS], 1, keep);
     mf_section_begin(l, NULL, 0, "encoder.conv2");
-    gm_take(&l->data, &m->conv2, d, 3 * d, 1, keep);
-    m->audio_position = mf_take_floats(l, "encoder.position", (size_t)s[MF_AUDIO_CTX] * d);
-    m->encoder = mf_take_layers(l, s[MF_AUDIO_LAYER], 0, keep);
+    gm_carve(&l->data, &m->conv2, d, 3 * d, 1, keep);
+    m->audio_position = mf_carve_floats(l, "encoder.position", (size_t)s[MF_AUDIO_CTX] * d);
+    m->encoder = mf_carve_layers(l, s[MF_AUDIO_LAYER], 0, keep);
     mf_section_begin(l, NULL, 0, "encoder.norm");
-    mf_take_norm(l, &m->encoder_norm, d);
+    mf_carve_norm(l, &m->encoder_norm, d);
     mf_section_begin(l, NULL, 0, "decoder.embedding");
-    gm_take_as(&l->data, &m->embedding, s[MF_VOCAB], d, 1, 0, keep);
+    gm_carve_as(&l->data, &m->embedding, s[MF_VOCAB], d, 1, 0, keep);
     mf_section_begin(l, NULL, 0, "decoder.embedding_low");
-    m->embedding_low = ar_take(&l->data, (size_t)s[MF_VOCAB] * d, 1);
-    m->embedding_mean = mf_take_floats(l, "decoder.embedding_mean", d);
+    m->embedding_low = ar_carve(&l->data, (size_t)s[MF_VOCAB] * d, 1);
+    m->embedding_mean = mf_carve_floats(l, "decoder.embedding_mean", d);
     mf_section_begin(l, NULL, 0, "decoder.embedding_apart");
-    m->apart = ar_take(&l->data, OP_APART, sizeof *m->apart);
-    m->apart_values = ar_take(&l->data, OP_APART * ((size_t)m->embedding.n16 * 16), sizeof(float));
-    m->text_position = mf_take_floats(l, "decoder.position", (size_t)s[MF_TEXT_CTX] * d);
-    m->decoder = mf_take_layers(l, s[MF_TEXT_LAYER], 1, keep);
+    m->apart = ar_carve(&l->data, OP_APART, sizeof *m->apart);
+    m->apart_values = ar_carve(&l->data, OP_APART * ((size_t)m->embedding.n16 * 16), sizeof(float));
+    m->text_position = mf_carve_floats(l, "decoder.position", (size_t)s[MF_TEXT_CTX] * d);
+    m->decoder = mf_carve_layers(l, s[MF_TEXT_LAYER], 1, keep);
     mf_section_begin(l, NULL, 0, "decoder.norm");
-    mf_take_norm(l, &m->decoder_norm, d);
+    mf_carve_norm(l, &m->decoder_norm, d);
 }
 
 /* Measures or lays out the model in l->head and l->data; the first piece of the head is wnpu_model
  * itself. */
-static wnpu_model *mf_take(mf_loader *l, int keep)
+static wnpu_model *mf_carve(mf_loader *l, int keep)
 {
     const uint32_t *s = l->sizes;
-    wnpu_model *m = ar_take(&l->head, 1, sizeof *m);
+    wnpu_model *m = ar_carve(&l->head, 1, sizeof *m);
     m = m != NULL ? m : &l->scratch;
     memset(m, 0, sizeof *m);
     m->n_audio_ctx = s[MF_AUDIO_CTX];
@@ -10535,7 +10536,7 @@ static wnpu_model *mf_take(mf_loader *l, int keep)
     m->has_float = keep;
     m->weight_type = mf_types[l->weight_type].name;
     l->n_sections = 0;
-    mf_take_data(l, m, keep);
+    mf_carve_data(l, m, keep);
     return m;
 }
 
@@ -10997,7 +10998,7 @@ static int mf_measure(mf_loader *l, int keep, size_t *head, size_t *data)
     size_t both;
     memset(&l->head, 0, sizeof l->head);
     memset(&l->data, 0, sizeof l->data);
-    (void)mf_take(l, keep);
+    (void)mf_carve(l, keep);
     *head = l->head.used;
     *data = l->data.used;
     if (l->head.overflow || l->data.overflow || ar_add(*head, *data, &both) != 0) {
@@ -11017,7 +11018,7 @@ static int mf_place(mf_loader *l, int keep, void *head, size_t head_size, unsign
     l->head.size = head_size;
     l->data.base = data;
     l->data.size = data_size;
-    *model = mf_take(l, keep);
+    *model = mf_carve(l, keep);
     if (l->head.used != head_size || l->data.used != data_size) {
         return er_set(l->error, WNPU_E_INTERNAL, "a model was measured as %llu and %llu bytes and "
                       "takes %llu and %llu; please report it", (unsigned long long)head_size,
@@ -12096,7 +12097,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 #define EN_STRIP 8u    /* rows quantised and packed at a time */
 #define EN_CHUNK (OP_CHUNK / 16u) /* panels of 16 columns multiplied between two epilogues */
 
-/* Scratch of one worker; sizes in en_take_worker(). */
+/* Scratch of one worker; sizes in en_carve_worker(). */
 typedef struct en_worker {
     int8_t *q;          /* [rows, 4 d] quantised input, rows as en_engine has it */
     int16_t *u;         /* [EN_QUERIES, EN_KEYS] exponents of attention */
@@ -12191,23 +12192,23 @@ static size_t en_round16(size_t n)
     return (n + 15u) & ~(size_t)15u;
 }
 
-static void en_take_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd, size_t keys,
-                          int exact)
+static void en_carve_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd, size_t keys,
+                           int exact)
 {
     memset(h, 0, sizeof *h);
     h->keys = en_round16(keys);
     h->heads = heads;
     h->hd = hd;
     if (exact) {
-        h->kf = ar_take(arena, heads * h->keys * hd, sizeof(float));
-        h->vf = ar_take(arena, heads * h->keys * hd, sizeof(float));
+        h->kf = ar_carve(arena, heads * h->keys * hd, sizeof(float));
+        h->vf = ar_carve(arena, heads * h->keys * hd, sizeof(float));
     } else {
-        h->k = ar_take(arena, heads * h->keys * hd, 1);
-        h->v = ar_take(arena, heads * h->keys * hd, 1);
-        h->k_fix = ar_take(arena, heads * h->keys, sizeof(int32_t));
-        h->k_scale = ar_take(arena, heads * h->keys, sizeof(float));
-        h->v_log2 = ar_take(arena, heads * h->keys, sizeof(float));
-        h->v_inverse = ar_take(arena, heads * h->keys, sizeof(float));
+        h->k = ar_carve(arena, heads * h->keys * hd, 1);
+        h->v = ar_carve(arena, heads * h->keys * hd, 1);
+        h->k_fix = ar_carve(arena, heads * h->keys, sizeof(int32_t));
+        h->k_scale = ar_carve(arena, heads * h->keys, sizeof(float));
+        h->v_log2 = ar_carve(arena, heads * h->keys, sizeof(float));
+        h->v_inverse = ar_carve(arena, heads * h->keys, sizeof(float));
     }
 }
 
@@ -12964,7 +12965,7 @@ static size_t en_columns(const wnpu_model *m)
     return head > EN_CHUNK * 16 ? head : EN_CHUNK * 16;
 }
 
-static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
+static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
 {
     size_t d = e->model->n_audio_state > e->model->n_text_state ? e->model->n_audio_state
                                                                  : e->model->n_text_state;
@@ -12978,58 +12979,58 @@ static void en_take_worker(ar_arena *arena, const en_engine *e, en_worker *w)
         packed = e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4);
     }
     memset(w, 0, sizeof *w);
-    w->scale = ar_take(arena, e->rows, sizeof(float));
-    w->acc = ar_take(arena, acc > product ? acc : product, sizeof(int32_t));
-    w->wide = ar_take(arena, e->rows * 4 * d, sizeof(float));
-    w->rows = ar_take(arena, e->rows * d, sizeof(float));
-    w->mel = ar_take(arena, 1, sizeof(ml_scratch));
+    w->scale = ar_carve(arena, e->rows, sizeof(float));
+    w->acc = ar_carve(arena, acc > product ? acc : product, sizeof(int32_t));
+    w->wide = ar_carve(arena, e->rows * 4 * d, sizeof(float));
+    w->rows = ar_carve(arena, e->rows * d, sizeof(float));
+    w->mel = ar_carve(arena, 1, sizeof(ml_scratch));
     if (e->exact) {
-        w->scores = ar_take(arena, EN_QUERIES * keys, sizeof(float));
+        w->scores = ar_carve(arena, EN_QUERIES * keys, sizeof(float));
         return;
     }
-    w->q = ar_take(arena, strip > heads ? strip : heads, 1);
-    w->u = ar_take(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
-    w->p = ar_take(arena, (EN_QUERIES + 1) * gm_p_stride(EN_KEYS / 4), 1);
-    w->online = ar_take(arena, EN_QUERIES, sizeof(op_online));
-    w->packed = ar_take(arena, packed, 1);
-    w->queries = ar_take(arena, e->gm->a_bytes(EN_QUERIES, EN_MAX_HEAD / 4), 1);
+    w->q = ar_carve(arena, strip > heads ? strip : heads, 1);
+    w->u = ar_carve(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
+    w->p = ar_carve(arena, (EN_QUERIES + 1) * gm_p_stride(EN_KEYS / 4), 1);
+    w->online = ar_carve(arena, EN_QUERIES, sizeof(op_online));
+    w->packed = ar_carve(arena, packed, 1);
+    w->queries = ar_carve(arena, e->gm->a_bytes(EN_QUERIES, EN_MAX_HEAD / 4), 1);
     if (e->gm->survey != NULL) {
         size_t tiles = e->rows / e->gm->rows, groups = tiles * (k / 4);
         size_t weights = EN_QUERIES / e->gm->rows * (EN_KEYS / 4);
-        w->sparse.group = ar_take(arena, groups > weights ? groups : weights, sizeof(uint16_t));
-        w->sparse.n = ar_take(arena, tiles * (k / 4 / GM_STRETCH + 1), sizeof(uint16_t));
+        w->sparse.group = ar_carve(arena, groups > weights ? groups : weights, sizeof(uint16_t));
+        w->sparse.n = ar_carve(arena, tiles * (k / 4 / GM_STRETCH + 1), sizeof(uint16_t));
     }
 }
 
 /* Lays the engine out; with a measuring arena all pointers stay NULL. Model, kernels, pool and the
  * float switch are set by the caller before. */
-static void en_take(ar_arena *arena, en_engine *e, size_t n_workers)
+static void en_carve(ar_arena *arena, en_engine *e, size_t n_workers)
 {
     const wnpu_model *m = e->model;
     size_t d = m->n_audio_state, ctx = m->n_audio_ctx, hd = d / m->n_audio_head, i;
     en_worker nothing;
     e->rows = en_block_rows(ctx, n_workers);
     e->n_workers = n_workers;
-    e->worker = ar_take(arena, n_workers, sizeof(en_worker));
+    e->worker = ar_carve(arena, n_workers, sizeof(en_worker));
     for (i = 0; i < n_workers; i++) {
-        en_take_worker(arena, e, e->worker != NULL ? &e->worker[i] : &nothing);
+        en_carve_worker(arena, e, e->worker != NULL ? &e->worker[i] : &nothing);
     }
-    e->fft = ar_take(arena, 1, sizeof(ft_tables));
-    e->filters.first = ar_take(arena, m->n_mels, sizeof(uint16_t));
-    e->filters.last = ar_take(arena, m->n_mels, sizeof(uint16_t));
-    e->mel = ar_take(arena, (ML_FRAMES + 2) * (size_t)m->n_mels, sizeof(float));
-    e->x = ar_take(arena, ctx * d, sizeof(float));
-    e->attended = ar_take(arena, ctx * d, sizeof(float));
+    e->fft = ar_carve(arena, 1, sizeof(ft_tables));
+    e->filters.first = ar_carve(arena, m->n_mels, sizeof(uint16_t));
+    e->filters.last = ar_carve(arena, m->n_mels, sizeof(uint16_t));
+    e->mel = ar_carve(arena, (ML_FRAMES + 2) * (size_t)m->n_mels, sizeof(float));
+    e->x = ar_carve(arena, ctx * d, sizeof(float));
+    e->attended = ar_carve(arena, ctx * d, sizeof(float));
     e->query = NULL;
     e->query_scale = NULL;
     e->query_exact = NULL;
     if (e->exact) {
-        e->query_exact = ar_take(arena, ctx * d, sizeof(float));
+        e->query_exact = ar_carve(arena, ctx * d, sizeof(float));
     } else {
-        e->query = ar_take(arena, ctx * d, 1);
-        e->query_scale = ar_take(arena, ctx * m->n_audio_head, sizeof(float));
+        e->query = ar_carve(arena, ctx * d, 1);
+        e->query_scale = ar_carve(arena, ctx * m->n_audio_head, sizeof(float));
     }
-    en_take_heads(arena, &e->self, m->n_audio_head, hd, ctx, e->exact);
+    en_carve_heads(arena, &e->self, m->n_audio_head, hd, ctx, e->exact);
 }
 
 /* Tables and zero padding; called once after the memory is there. */
@@ -13737,13 +13738,13 @@ static void de_carve_worker(ar_arena *arena, const en_engine *e, de_worker *own)
 {
     const size_t n = e->model->n_text_state;
     memset(own, 0, sizeof *own);
-    own->normed = ar_take(arena, DE_ROWS * n, sizeof(float));
+    own->normed = ar_carve(arena, DE_ROWS * n, sizeof(float));
     if (!e->exact) {
-        own->rows.q = ar_take(arena, 2 * DE_ROWS * 4 * n, 1);
-        own->rows.scale = ar_take(arena, DE_ROWS, sizeof(float));
-        own->rows.packed = ar_take(arena, e->gm->a_bytes(DE_ROWS, n), 1);
-        own->rows.outlier = ar_take(arena, n, sizeof(uint16_t));
-        own->rows.packed_high = ar_take(arena, gm_outlier_bytes(e->gm, DE_ROWS, n), 1);
+        own->rows.q = ar_carve(arena, 2 * DE_ROWS * 4 * n, 1);
+        own->rows.scale = ar_carve(arena, DE_ROWS, sizeof(float));
+        own->rows.packed = ar_carve(arena, e->gm->a_bytes(DE_ROWS, n), 1);
+        own->rows.outlier = ar_carve(arena, n, sizeof(uint16_t));
+        own->rows.packed_high = ar_carve(arena, gm_outlier_bytes(e->gm, DE_ROWS, n), 1);
     }
 }
 
@@ -13757,30 +13758,30 @@ static void de_carve(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots,
     d->e = e;
     d->slots = slots;
     d->windows = windows;
-    d->self = ar_take(arena, slots * m->n_text_layer, sizeof(en_heads));
-    d->cross = ar_take(arena, windows * m->n_text_layer, sizeof(en_heads));
+    d->self = ar_carve(arena, slots * m->n_text_layer, sizeof(en_heads));
+    d->cross = ar_carve(arena, windows * m->n_text_layer, sizeof(en_heads));
     for (i = 0; i < windows * m->n_text_layer; i++) {
-        en_take_heads(arena, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head, hd,
-                      m->n_audio_ctx, e->exact);
+        en_carve_heads(arena, d->cross != NULL ? &d->cross[i] : &nothing, m->n_text_head, hd,
+                       m->n_audio_ctx, e->exact);
         d->always_used = i + 1 == m->n_text_layer ? arena->used : d->always_used;
     }
     for (i = 0; i < slots * m->n_text_layer; i++) {
-        en_take_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
-                      m->n_text_ctx, e->exact);
+        en_carve_heads(arena, d->self != NULL ? &d->self[i] : &nothing, m->n_text_head, hd,
+                       m->n_text_ctx, e->exact);
     }
-    d->x = ar_take(arena, DE_ROWS * n, sizeof(float));
-    d->normed = ar_take(arena, DE_ROWS * n, sizeof(float));
-    d->qkv = ar_take(arena, DE_ROWS * 3 * n, sizeof(float));
-    d->attended = ar_take(arena, DE_ROWS * n, sizeof(float));
-    d->wide = ar_take(arena, DE_ROWS * 4 * n, sizeof(float));
+    d->x = ar_carve(arena, DE_ROWS * n, sizeof(float));
+    d->normed = ar_carve(arena, DE_ROWS * n, sizeof(float));
+    d->qkv = ar_carve(arena, DE_ROWS * 3 * n, sizeof(float));
+    d->attended = ar_carve(arena, DE_ROWS * n, sizeof(float));
+    d->wide = ar_carve(arena, DE_ROWS * 4 * n, sizeof(float));
     d->logit_rows = slots < 3 ? 3 : slots < DE_LOGITS ? slots : DE_LOGITS;
-    d->logits = ar_take(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
-    d->largest = ar_take(arena, d->logit_rows * de_blocks(m), sizeof(float));
-    d->rest = ar_take(arena, d->logit_rows, sizeof(op_rest));
-    d->candidates = ar_take(arena, d->logit_rows * DE_LOW_MAX, sizeof(uint32_t));
-    d->n_candidates = ar_take(arena, d->logit_rows, sizeof(size_t));
-    d->refined = ar_take(arena, d->logit_rows * DE_LOW_MAX, sizeof(float));
-    d->worker = ar_take(arena, e->n_workers, sizeof *d->worker);
+    d->logits = ar_carve(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
+    d->largest = ar_carve(arena, d->logit_rows * de_blocks(m), sizeof(float));
+    d->rest = ar_carve(arena, d->logit_rows, sizeof(op_rest));
+    d->candidates = ar_carve(arena, d->logit_rows * DE_LOW_MAX, sizeof(uint32_t));
+    d->n_candidates = ar_carve(arena, d->logit_rows, sizeof(size_t));
+    d->refined = ar_carve(arena, d->logit_rows * DE_LOW_MAX, sizeof(float));
+    d->worker = ar_carve(arena, e->n_workers, sizeof *d->worker);
     for (i = 0; i < e->n_workers; i++) {
         de_carve_worker(arena, e, d->worker != NULL ? &d->worker[i] : &nobody);
     }
@@ -13845,15 +13846,15 @@ typedef struct lr_trie {
     uint32_t capacity, used, mask, depth;
 } lr_trie;
 
-static void lr_trie_take(ar_arena *arena, lr_trie *t, uint32_t capacity)
+static void lr_trie_carve(ar_arena *arena, lr_trie *t, uint32_t capacity)
 {
     t->capacity = capacity + LR_ROOTS;
     t->mask = 1;
     while (t->mask < 2 * t->capacity) {
         t->mask *= 2;
     }
-    t->nodes = ar_take(arena, t->capacity, sizeof(lr_node));
-    t->table = ar_take(arena, t->mask, sizeof(uint32_t));
+    t->nodes = ar_carve(arena, t->capacity, sizeof(lr_node));
+    t->table = ar_carve(arena, t->mask, sizeof(uint32_t));
     t->mask--;
 }
 
@@ -15367,16 +15368,16 @@ static void se_choose(se_choosing *c, se_choice *choice)
     }
 }
 
-static void se_take(ar_arena *arena, se_search *s, size_t slots, const wnpu_model *m)
+static void se_carve(ar_arena *arena, se_search *s, size_t slots, const wnpu_model *m)
 {
     s->slots = slots;
-    s->live = ar_take(arena, slots, sizeof(se_hypothesis));
-    s->next = ar_take(arena, slots, sizeof(se_hypothesis));
-    s->best = ar_take(arena, 1, sizeof(se_hypothesis));
-    s->candidate = ar_take(arena, slots * (slots + 1), sizeof(se_candidate));
-    s->n_candidates = ar_take(arena, slots, sizeof(size_t));
-    s->shared = ar_take(arena, slots * slots, sizeof(uint32_t));
-    s->fed = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
+    s->live = ar_carve(arena, slots, sizeof(se_hypothesis));
+    s->next = ar_carve(arena, slots, sizeof(se_hypothesis));
+    s->best = ar_carve(arena, 1, sizeof(se_hypothesis));
+    s->candidate = ar_carve(arena, slots * (slots + 1), sizeof(se_candidate));
+    s->n_candidates = ar_carve(arena, slots, sizeof(size_t));
+    s->shared = ar_carve(arena, slots * slots, sizeof(uint32_t));
+    s->fed = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
 }
 
 static void se_wipe(se_search *s, size_t n_text_ctx)
@@ -16602,19 +16603,19 @@ static const al_word *al_segment(al_aligner *a, size_t end, int64_t end_ms, int6
 /* ---- memory ---- */
 
 /* Lays an aligner out; with a measuring arena all pointers stay NULL. */
-static void al_take(ar_arena *arena, al_aligner *a, de_decoder *decoder)
+static void al_carve(ar_arena *arena, al_aligner *a, de_decoder *decoder)
 {
     const wnpu_model *m = decoder->e->model;
     size_t ctx = en_round16(m->n_audio_ctx), hd = m->n_text_state / m->n_text_head;
     a->decoder = decoder;
     a->n_heads = al_heads(m, NULL, &a->lag_ms);
-    a->heads = ar_take(arena, a->n_heads, sizeof(al_head));
-    a->query = ar_take(arena, a->n_heads * AL_ROWS * hd, sizeof(float));
-    a->weights = ar_take(arena, AL_ROWS * ctx, sizeof(float));
-    a->matrix = ar_take(arena, AL_ROWS * ctx, sizeof(float));
-    a->cost = ar_take(arena, 2 * (ctx + 1), sizeof(float));
-    a->words = ar_take(arena, SE_MAX_TOKENS, sizeof(al_word));
-    a->pauses = ar_take(arena, AL_PAUSES, sizeof(al_pause));
+    a->heads = ar_carve(arena, a->n_heads, sizeof(al_head));
+    a->query = ar_carve(arena, a->n_heads * AL_ROWS * hd, sizeof(float));
+    a->weights = ar_carve(arena, AL_ROWS * ctx, sizeof(float));
+    a->matrix = ar_carve(arena, AL_ROWS * ctx, sizeof(float));
+    a->cost = ar_carve(arena, 2 * (ctx + 1), sizeof(float));
+    a->words = ar_carve(arena, SE_MAX_TOKENS, sizeof(al_word));
+    a->pauses = ar_carve(arena, AL_PAUSES, sizeof(al_pause));
     a->trace = (uint8_t *)a->weights;
     a->text = (char *)a->weights;
     a->choice = (uint8_t *)a->matrix;
@@ -20295,33 +20296,33 @@ static void np_carve(ar_arena *arena, np_bridge *b, en_engine *e, size_t workers
     if (!p->any) {
         return;
     }
-    b->weights = ar_take(arena, np_n_weights(m), sizeof *b->weights);
+    b->weights = ar_carve(arena, np_n_weights(m), sizeof *b->weights);
     for (i = 0; i < np_n_weights(m); i++) {
         np_weight w;
         memset(&w, 0, sizeof w);
         w.weight = np_source(m, i, &stage);
-        w.handles = ar_take(arena, (size_t)p->tiling[stage].n_tiles * p->tiling[stage].k_tiles,
-                            sizeof *w.handles);
-        w.sums = ar_take(arena, w.weight->k, sizeof *w.sums);
+        w.handles = ar_carve(arena, (size_t)p->tiling[stage].n_tiles * p->tiling[stage].k_tiles,
+                             sizeof *w.handles);
+        w.sums = ar_carve(arena, w.weight->k, sizeof *w.sums);
         if (b->weights != NULL) {
             b->weights[i] = w;
         }
     }
-    b->random = ar_take(arena, 4 * d, sizeof *b->random);
-    b->tile = ar_take(arena, tile, 1);
+    b->random = ar_carve(arena, 4 * d, sizeof *b->random);
+    b->tile = ar_carve(arena, tile, 1);
     before = arena->used;
-    b->scratch = ar_take(arena, 0, 1);
-    b->sum = ar_take(arena, workers * width, sizeof *b->sum);
+    b->scratch = ar_carve(arena, 0, 1);
+    b->sum = ar_carve(arena, workers * width, sizeof *b->sum);
     for (i = 0; i < p->chunks; i++) {
         np_chunk *c = &b->chunk[i];
         size_t conv = 2 * (size_t)p->chunk * 3 * m->n_mels, rows = (size_t)p->chunk * d;
         c->t0 = i * p->chunk;
         c->n = m->n_audio_ctx - c->t0 < p->chunk ? m->n_audio_ctx - c->t0 : p->chunk;
-        c->a[0] = ar_take(arena, 4 * rows, 1);
-        c->a[1] = ar_take(arena, conv > rows ? conv : rows, 1);
-        c->scale[0] = ar_take(arena, p->chunk, sizeof(float));
-        c->scale[1] = ar_take(arena, 2 * (size_t)p->chunk, sizeof(float));
-        c->partial = partial > 0 ? ar_take(arena, partial, sizeof *c->partial) : NULL;
+        c->a[0] = ar_carve(arena, 4 * rows, 1);
+        c->a[1] = ar_carve(arena, conv > rows ? conv : rows, 1);
+        c->scale[0] = ar_carve(arena, p->chunk, sizeof(float));
+        c->scale[1] = ar_carve(arena, 2 * (size_t)p->chunk, sizeof(float));
+        c->partial = partial > 0 ? ar_carve(arena, partial, sizeof *c->partial) : NULL;
     }
     b->scratch_bytes = arena->used - before;
 }
@@ -21116,15 +21117,15 @@ static void va_wipe(va_detector *v)
 
 static void va_carve(ar_arena *arena, va_detector *v, size_t kept)
 {
-    v->filter_weight = ar_take(arena, (size_t)VA_BANDS * ML_BINS, sizeof(float));
-    v->filters.first = ar_take(arena, VA_BANDS, sizeof(uint16_t));
-    v->filters.last = ar_take(arena, VA_BANDS, sizeof(uint16_t));
-    v->scratch = ar_take(arena, 1, sizeof(ml_scratch));
-    v->weights = ar_take(arena, 1, sizeof(va_weights));
-    v->x = ar_take(arena, VA_BUFFER + VA_BLOCK, sizeof(float));
-    v->power = ar_take(arena, 4 * VA_BANDS, sizeof(float));
-    v->low = ar_take(arena, VA_LOW, sizeof(float));
-    v->history = ar_take(arena, kept, 1);
+    v->filter_weight = ar_carve(arena, (size_t)VA_BANDS * ML_BINS, sizeof(float));
+    v->filters.first = ar_carve(arena, VA_BANDS, sizeof(uint16_t));
+    v->filters.last = ar_carve(arena, VA_BANDS, sizeof(uint16_t));
+    v->scratch = ar_carve(arena, 1, sizeof(ml_scratch));
+    v->weights = ar_carve(arena, 1, sizeof(va_weights));
+    v->x = ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float));
+    v->power = ar_carve(arena, 4 * VA_BANDS, sizeof(float));
+    v->low = ar_carve(arena, VA_LOW, sizeof(float));
+    v->history = ar_carve(arena, kept, 1);
     v->kept = kept;
 }
 
@@ -23430,36 +23431,36 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
 
 /* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
  * float switch of the engine and the bridge's plan are set by the caller before. */
-static void wi_take(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
+static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
 {
     const wnpu_model *m = r->engine.model;
     size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
-    en_take(arena, &r->engine, n_workers);
+    en_carve(arena, &r->engine, n_workers);
     size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
     r->text.beams = c->max_beams;
     r->audio.batch = c->batch;
     de_carve(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
     np_carve(arena, &r->bridge, &r->engine, n_workers);
-    r->rules.never = ar_take(arena, (size_t)m->vocab.n_vocab, 1);
-    lr_trie_take(arena, &r->rules.trie, c->max_phrase_tokens);
-    r->phrase.score = ar_take(arena, phrase_nodes, sizeof(float));
-    r->phrase.state = ar_take(arena, phrase_nodes, 1);
-    r->store.base = ar_take(arena, (size_t)c->result_bytes, 1);
+    r->rules.never = ar_carve(arena, (size_t)m->vocab.n_vocab, 1);
+    lr_trie_carve(arena, &r->rules.trie, c->max_phrase_tokens);
+    r->phrase.score = ar_carve(arena, phrase_nodes, sizeof(float));
+    r->phrase.state = ar_carve(arena, phrase_nodes, 1);
+    r->store.base = ar_carve(arena, (size_t)c->result_bytes, 1);
     r->store.size = (size_t)c->result_bytes;
-    au_stream_take(arena, &r->audio.stream);
+    au_stream_carve(arena, &r->audio.stream);
     r->audio.capacity = c->batch > 0 ? ML_SPAN + RU_AHEAD : ML_SPAN;
-    r->audio.span = ar_take(arena, r->audio.capacity, sizeof(float));
-    r->foreseen.found = c->batch > 1 ? ar_take(arena, RU_BATCH, sizeof(se_hypothesis)) : NULL;
-    se_take(arena, &r->text.search, slots, m);
-    r->text.hypothesis = ar_take(arena, 1, sizeof(se_hypothesis));
-    al_take(arena, &r->text.aligner, &r->decoder);
-    r->context.previous = ar_take(arena, wd_previous_capacity(m), sizeof(int32_t));
-    r->context.initial = ar_take(arena, wd_previous_capacity(m), sizeof(int32_t));
-    r->context.given = ar_take(arena, wi_given_capacity(m), sizeof(int32_t));
-    r->context.prompt = ar_take(arena, m->n_text_ctx, sizeof(int32_t));
-    r->text.compress = ar_take(arena, 1, sizeof(zl_work));
-    r->text.text = ar_take(arena, 2 * ZL_MAX, 1);
-    r->tongue.heard = ar_take(arena, RU_LANGUAGES, sizeof(float));
+    r->audio.span = ar_carve(arena, r->audio.capacity, sizeof(float));
+    r->foreseen.found = c->batch > 1 ? ar_carve(arena, RU_BATCH, sizeof(se_hypothesis)) : NULL;
+    se_carve(arena, &r->text.search, slots, m);
+    r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
+    al_carve(arena, &r->text.aligner, &r->decoder);
+    r->context.previous = ar_carve(arena, wd_previous_capacity(m), sizeof(int32_t));
+    r->context.initial = ar_carve(arena, wd_previous_capacity(m), sizeof(int32_t));
+    r->context.given = ar_carve(arena, wi_given_capacity(m), sizeof(int32_t));
+    r->context.prompt = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
+    r->text.compress = ar_carve(arena, 1, sizeof(zl_work));
+    r->text.text = ar_carve(arena, 2 * ZL_MAX, 1);
+    r->tongue.heard = ar_carve(arena, RU_LANGUAGES, sizeof(float));
     va_carve(arena, &r->audio.voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
 }
 
@@ -24181,7 +24182,7 @@ static int ap_config(wnpu_config *c, const wnpu_model *model, const wnpu_config 
 static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
                       const wnpu_config *c)
 {
-    ar_take(arena, 1, sizeof *s);
+    ar_carve(arena, 1, sizeof *s);
     s->isa = c->isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c->isa;
     s->run.engine.model = model;
     s->run.engine.gm = gm_select(s->isa);
@@ -24194,7 +24195,7 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
         np_make_plan(&s->run.bridge.plan, model, &s->run.bridge.info, s->isa, c->threads,
                      c->accel_use == WNPU_ACCEL_ALL);
     }
-    wi_take(arena, &s->run, c->threads, c);
+    wi_carve(arena, &s->run, c->threads, c);
 }
 
 /* The size of a session, and how much of it from its beginning on any run writes to. */
@@ -25330,15 +25331,15 @@ static void sf_window(sf_run *r, uint64_t *found)
 /* ---- the test ---- */
 
 /* Lays engine and decoder out for an instruction set. */
-static void sf_take(sf_run *r, ar_arena *arena, wnpu_isa isa, int exact)
+static void sf_carve(sf_run *r, ar_arena *arena, wnpu_isa isa, int exact)
 {
     r->engine.model = r->model;
     r->engine.gm = gm_select(isa);
     r->engine.op = op_select(isa);
     r->engine.pool = &r->pool;
     r->engine.exact = exact;
-    r->samples = ar_take(arena, SF_SAMPLES, sizeof(float));
-    en_take(arena, &r->engine, 1);
+    r->samples = ar_carve(arena, SF_SAMPLES, sizeof(float));
+    en_carve(arena, &r->engine, 1);
     de_carve(arena, &r->decoder, &r->engine, 1, 1);
 }
 
@@ -25352,7 +25353,7 @@ static int sf_check_isa(sf_run *r, const wnpu_allocator *allocator, wnpu_isa isa
         size_t size;
         memset(&arena, 0, sizeof arena);
         memset(&r->engine, 0, sizeof r->engine);
-        sf_take(r, &arena, isa, exact);
+        sf_carve(r, &arena, isa, exact);
         size = arena.used;
         arena.base = mf_alloc(allocator, size, "the self test", error);
         if (arena.base == NULL) {
@@ -25361,7 +25362,7 @@ static int sf_check_isa(sf_run *r, const wnpu_allocator *allocator, wnpu_isa isa
         arena.size = size;
         arena.used = 0;
         memset(arena.base, 0, size);
-        sf_take(r, &arena, isa, exact);
+        sf_carve(r, &arena, isa, exact);
         en_start(&r->engine);
         if (!exact) {
             status = sf_check_matmul(r, r->engine.gm, error);

@@ -15,11 +15,11 @@ static au_stream *fuzz_stream(void)
     if (stream == NULL) {
         ar_arena arena;
         memset(&arena, 0, sizeof arena);
-        au_stream_take(&arena, &stream);
+        au_stream_carve(&arena, &stream);
         arena.size = arena.used;
         arena.base = ar_malloc(NULL, arena.size, AR_ALIGN);
         arena.used = 0;
-        au_stream_take(&arena, &stream);
+        au_stream_carve(&arena, &stream);
     }
     return stream;
 }

@@ -86,7 +86,7 @@ static void use_weights(wnpu_model *m)
     if (tp_open(&r.pool, 1, NULL, NULL, &r.cancel, NULL) != WNPU_OK) {
         abort();
     }
-    sf_take(&r, &arena, WNPU_ISA_AUTO, 0);
+    sf_carve(&r, &arena, WNPU_ISA_AUTO, 0);
     arena.size = arena.used;
     arena.used = 0;
     arena.base = allocator.alloc(NULL, arena.size, 64);
@@ -94,7 +94,7 @@ static void use_weights(wnpu_model *m)
         abort();
     }
     memset(arena.base, 0, arena.size);
-    sf_take(&r, &arena, WNPU_ISA_AUTO, 0);
+    sf_carve(&r, &arena, WNPU_ISA_AUTO, 0);
     en_start(&r.engine);
     for (i = 0; i < 2 * m->n_audio_ctx * m->n_mels; i++) {
         r.engine.mel[m->n_mels + i] = (float)(i % 17) * 0.1f - 0.8f;

@@ -31,7 +31,7 @@ static au_stream *stream_new(void **memory)
     ar_arena arena;
     au_stream *s;
     memset(&arena, 0, sizeof arena);
-    au_stream_take(&arena, &s);
+    au_stream_carve(&arena, &s);
     T_CHECK(s == NULL && arena.used > 0, "measuring takes nothing");
     arena.size = arena.used;
     arena.used = 0;
@@ -40,7 +40,7 @@ static au_stream *stream_new(void **memory)
         exit(2);
     }
     memset(*memory, 0xa5, arena.size);
-    au_stream_take(&arena, &s);
+    au_stream_carve(&arena, &s);
     T_CHECK(s != NULL && arena.used == arena.size, "size %zu used %zu", arena.size, arena.used);
     return s;
 }
@@ -782,7 +782,7 @@ static void test_arena(void)
     size_t full, size;
     unsigned char *memory;
     memset(&arena, 0, sizeof arena);
-    au_stream_take(&arena, &s);
+    au_stream_carve(&arena, &s);
     full = arena.used;
     T_CHECK(full <= 256 * 1024, "%zu bytes", full);
     memory = ar_malloc(NULL, full, 64);
@@ -793,7 +793,7 @@ static void test_arena(void)
         memset(&arena, 0, sizeof arena);
         arena.base = memory;
         arena.size = size;
-        au_stream_take(&arena, &s);
+        au_stream_carve(&arena, &s);
         T_CHECK(s == NULL && arena.used == full, "size %zu", size);
     }
     free(memory);

@@ -11,18 +11,18 @@ static void arena(void)
     void *a, *b;
     memset(&measure, 0, sizeof measure);
     memset(&real, 0, sizeof real);
-    T_CHECK(ar_take(&measure, 3, 5) == NULL && measure.used == 64, "measures in steps of 64");
-    ar_take(&measure, 65, 1);
+    T_CHECK(ar_carve(&measure, 3, 5) == NULL && measure.used == 64, "measures in steps of 64");
+    ar_carve(&measure, 65, 1);
     T_CHECK(measure.used == 192, "used %lu", (unsigned long)measure.used);
     real.base = block;
     real.size = measure.used;
-    a = ar_take(&real, 3, 5);
-    b = ar_take(&real, 65, 1);
+    a = ar_carve(&real, 3, 5);
+    b = ar_carve(&real, 65, 1);
     T_CHECK(a == block && b == block + 64 && real.used == measure.used, "same walk");
-    T_CHECK(ar_take(&real, 1, 1) == NULL, "no byte beyond the block");
-    T_CHECK(ar_take(&measure, SIZE_MAX / 2, 3) == NULL && measure.overflow, "overflow is seen");
+    T_CHECK(ar_carve(&real, 1, 1) == NULL, "no byte beyond the block");
+    T_CHECK(ar_carve(&measure, SIZE_MAX / 2, 3) == NULL && measure.overflow, "overflow is seen");
     memset(&measure, 0, sizeof measure);
-    ar_take(&measure, SIZE_MAX - 5, 1);
+    ar_carve(&measure, SIZE_MAX - 5, 1);
     T_CHECK(measure.overflow, "rounding up overflows");
 }
 

@@ -568,14 +568,14 @@ static void *int4_open(gm_weight *w, uint32_t n, uint32_t k)
 {
     ar_arena arena = {NULL, 0, 0, 0};
     void *memory = NULL;
-    gm_take_as(&arena, w, n, k, 1, 0, 0);
+    gm_carve_as(&arena, w, n, k, 1, 0, 0);
     arena.size = arena.used;
     arena.used = 0;
     if (posix_memalign(&memory, 64, arena.size) != 0) {
         abort();
     }
     arena.base = memset(memory, 0, arena.size);
-    gm_take_as(&arena, w, n, k, 1, 0, 0);
+    gm_carve_as(&arena, w, n, k, 1, 0, 0);
     T_CHECK(arena.used == arena.size && w->k4 == (k + 7) / 8 * 2, "sizes");
     return memory;
 }
@@ -672,7 +672,7 @@ static void *weight_open(gm_weight *w, uint32_t n, uint32_t k, int bias, int kee
 {
     ar_arena arena = {NULL, 0, 0, 0};
     void *memory = NULL;
-    gm_take(&arena, w, n, k, bias, keep_float);
+    gm_carve(&arena, w, n, k, bias, keep_float);
     T_CHECK(!arena.overflow && w->packed == NULL && w->scale == NULL && w->correction == NULL &&
             w->bias == NULL && w->exact == NULL, "measuring gives pointers");
     arena.size = arena.used;
@@ -682,7 +682,7 @@ static void *weight_open(gm_weight *w, uint32_t n, uint32_t k, int bias, int kee
     }
     memset(memory, 0, arena.size);
     arena.base = memory;
-    gm_take(&arena, w, n, k, bias, keep_float);
+    gm_carve(&arena, w, n, k, bias, keep_float);
     T_CHECK(arena.used == arena.size && w->packed != NULL && w->scale != NULL &&
             w->correction != NULL, "taking differs from measuring");
     T_CHECK((w->bias != NULL) == bias && (w->exact != NULL) == keep_float, "bias or exact");
@@ -836,11 +836,11 @@ static void test_odd_floats(void)
     free(memory);
 }
 
-static void test_take_overflow(void)
+static void test_carve_overflow(void)
 {
     ar_arena arena = {NULL, 0, 0, 0};
     gm_weight w;
-    gm_take(&arena, &w, 0xffffffffu, 0xffffffffu, 1, 1);
+    gm_carve(&arena, &w, 0xffffffffu, 0xffffffffu, 1, 1);
     T_CHECK(arena.overflow && w.packed == NULL, "2^64 weights were accepted");
     T_CHECK(w.n16 == 0x10000000u && w.k4 == 0x40000000u, "sizes wrapped");
 }
@@ -1003,7 +1003,7 @@ int main(void)
     t_run("weights and their padding", test_weights);
     t_run("rounding half to even", test_rounding);
     t_run("zeros, subnormals, NaN and infinities", test_odd_floats);
-    t_run("sizes that overflow", test_take_overflow);
+    t_run("sizes that overflow", test_carve_overflow);
     t_run("packing rows", test_pack_rows);
     t_run("packing the transpose", test_pack_steps);
     t_run("sums of bytes", test_sums);

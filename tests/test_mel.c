@@ -101,18 +101,18 @@ static void lab_open(lab *l, wnpu_isa isa, unsigned threads)
     for (round = 0; round < 2; round++) {
         size_t i;
         arena.used = 0;
-        l->e.worker = ar_take(&arena, threads, sizeof(en_worker));
+        l->e.worker = ar_carve(&arena, threads, sizeof(en_worker));
         for (i = 0; i < threads; i++) {
-            ml_scratch *s = ar_take(&arena, 1, sizeof *s);
+            ml_scratch *s = ar_carve(&arena, 1, sizeof *s);
             if (l->e.worker != NULL) {
                 l->e.worker[i].mel = s;
             }
         }
-        l->e.fft = ar_take(&arena, 1, sizeof(ft_tables));
-        l->e.filters.first = ar_take(&arena, MELS, sizeof(uint16_t));
-        l->e.filters.last = ar_take(&arena, MELS, sizeof(uint16_t));
-        l->e.mel = ar_take(&arena, 3002 * MELS, sizeof(float));
-        l->span = ar_take(&arena, ML_SPAN, sizeof(float));
+        l->e.fft = ar_carve(&arena, 1, sizeof(ft_tables));
+        l->e.filters.first = ar_carve(&arena, MELS, sizeof(uint16_t));
+        l->e.filters.last = ar_carve(&arena, MELS, sizeof(uint16_t));
+        l->e.mel = ar_carve(&arena, 3002 * MELS, sizeof(float));
+        l->span = ar_carve(&arena, ML_SPAN, sizeof(float));
         if (round == 0) {
             arena.size = arena.used;
             l->memory = ar_malloc(NULL, arena.size, 64);

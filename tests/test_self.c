@@ -122,13 +122,13 @@ static int with(const gm_kernels *gm, const op_kernels *op, wnpu_error *error)
         void *memory = NULL;
         memset(&arena, 0, sizeof arena);
         memset(&r->engine, 0, sizeof r->engine);
-        sf_take(r, &arena, WNPU_ISA_SCALAR, exact);
+        sf_carve(r, &arena, WNPU_ISA_SCALAR, exact);
         arena.size = arena.used;
         arena.used = 0;
         T_CHECK(posix_memalign(&memory, 64, arena.size) == 0, "no memory");
         memset(memory, 0, arena.size);
         arena.base = memory;
-        sf_take(r, &arena, WNPU_ISA_SCALAR, exact);
+        sf_carve(r, &arena, WNPU_ISA_SCALAR, exact);
         en_start(&r->engine);
         r->engine.gm = gm;
         r->engine.op = op;

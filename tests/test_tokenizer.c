@@ -46,7 +46,7 @@ static int vocab_open(vocab *out, int32_t n_vocab, const token_list *list, wnpu_
     int code;
     memset(&arena, 0, sizeof arena);
     out->memory = NULL;
-    tk_take(&arena, &out->v, n_vocab, list->n, list->offset[list->n]);
+    tk_carve(&arena, &out->v, n_vocab, list->n, list->offset[list->n]);
     if (arena.overflow) {
         return WNPU_E_MODEL;
     }
@@ -55,7 +55,7 @@ static int vocab_open(vocab *out, int32_t n_vocab, const token_list *list, wnpu_
     arena.size = arena.used;
     memset(arena.base, 0xa5, arena.size);
     arena.used = 0;
-    tk_take(&arena, &out->v, n_vocab, list->n, list->offset[list->n]);
+    tk_carve(&arena, &out->v, n_vocab, list->n, list->offset[list->n]);
     T_CHECK(arena.used == arena.size && !arena.overflow, "measured %zu, took %zu", arena.size,
             arena.used);
     out->v.n_mels = vocab_mels;
@@ -470,7 +470,7 @@ static void test_refused(void)
         memset(&arena, 0, sizeof arena);
         T_CHECK(tk_check((int32_t)sizes[i].n_vocab, (int32_t)sizes[i].n_base, sizes[i].bytes,
                          &error) == WNPU_E_MODEL, "sizes %zu", i);
-        tk_take(&arena, &m.v, (int32_t)sizes[i].n_vocab, (int32_t)sizes[i].n_base, sizes[i].bytes);
+        tk_carve(&arena, &m.v, (int32_t)sizes[i].n_vocab, (int32_t)sizes[i].n_base, sizes[i].bytes);
         T_CHECK(arena.overflow, "taking sizes %zu", i);
     }
     list_synthetic(&list, 50200);
