@@ -13809,35 +13809,36 @@ static void de_wipe(de_decoder *d)
 /* ======================================================================
  * 14. lr_  logit rules
  *
- *  Owns      which tokens may come next, and how much dearer or cheaper
- *            some of them are; the trie of hotwords and commands.
+ *  Owns      which tokens are allowed next, the penalties and bonuses of
+ *            their logits, the trie of hotwords and commands.
  *  Assumes   logits of one row, and the tokens chosen so far in this
  *            window (without the prompt).
  *  Ensures   OpenAI's decoding rules in OpenAI's order (SuppressBlank,
- *            SuppressTokens, ApplyTimestampRules): forbidden logits are
- *            minus infinity afterwards. Penalties come before them.
+ *            SuppressTokens, ApplyTimestampRules), after the penalties;
+ *            logits of forbidden tokens are minus infinity.
  *  Costs     a pass over the vocabulary and one sum of exponentials over
- *            the timestamps; hotwords cost what their first tokens count.
+ *            the timestamps; hotwords: proportional to the number of their
+ *            first tokens.
  * ====================================================================== */
-#define LR_NEVER (-INFINITY)
+#define LR_FORBIDDEN (-INFINITY)
 
 /* ---- phrases ----
- * Hotwords and commands are paths in a trie of tokens. It has two roots: paths from node 0 may
- * begin anywhere, paths from node 1 only where no word is under way, since they lack the space
- * that begins a word ("cat" must not be boosted inside "con" + "cat"). */
+ * Hotwords and commands are paths in a trie of tokens. It has two roots: paths from LR_ANYWHERE may
+ * begin at any token, paths from LR_BOUNDARY only at a word boundary, because they lack the leading
+ * space of a word ("cat" must not be boosted inside "con" + "cat"). */
 #define LR_ANYWHERE 0u
 #define LR_BOUNDARY 1u
 #define LR_ROOTS 2u
-#define LR_DEPTH 32u          /* tokens of a phrase at most */
-#define LR_PHRASE_BYTES 256u  /* with a space before it and a NUL behind */
-#define LR_ALIVE (2u * (LR_DEPTH + 1u))
+#define LR_MAX_TOKENS 32u     /* most tokens of a phrase */
+#define LR_PHRASE_BYTES 256u  /* including a leading space and the NUL */
+#define LR_MAX_PATHS (2u * (LR_MAX_TOKENS + 1u))
 
 typedef struct lr_node {
     int32_t token;
-    uint32_t parent, child, sibling; /* 0: none; no root is anybody's child */
-    int32_t phrase;         /* number of the phrase that ends here, or -1 */
+    uint32_t parent, child, sibling; /* 0: none (a root is never a child) */
+    int32_t phrase;         /* index of the phrase that ends here, or -1 */
     uint32_t depth;
-    float bonus;            /* of the tokens since the root or the last phrase that ended */
+    float bonus;            /* summed since the root, or since a phrase that ends on the path */
 } lr_node;
 
 typedef struct lr_trie {
@@ -13871,7 +13872,7 @@ static void lr_trie_clear(lr_trie *t)
     t->depth = 0;
 }
 
-/* Where the child is, or belongs; the table is never more than half full. */
+/* The hash slot of a child, or the free one where it belongs. The table is at most half full. */
 static uint32_t *lr_slot(const lr_trie *t, uint32_t parent, int32_t token)
 {
     uint32_t h = parent * 0x9e3779b1u ^ (uint32_t)token * 0x85ebca6bu;
@@ -13884,13 +13885,13 @@ static uint32_t *lr_slot(const lr_trie *t, uint32_t parent, int32_t token)
     }
 }
 
-/* 0 if there is none. */
+/* The child of a node by token, 0 if there is none. */
 static uint32_t lr_child(const lr_trie *t, uint32_t node, int32_t token)
 {
     return *lr_slot(t, node, token);
 }
 
-/* Adds a path; E_MEMORY when the trie is full, and then nothing more should be added. */
+/* Adds a path. E_MEMORY: the trie is full, and no further path may be added. */
 static int lr_trie_add(lr_trie *t, uint32_t root, const int32_t *tokens, size_t n, int32_t phrase)
 {
     uint32_t at = root;
@@ -13920,37 +13921,37 @@ static int lr_trie_add(lr_trie *t, uint32_t root, const int32_t *tokens, size_t 
     return WNPU_OK;
 }
 
-/* Small letters of Latin, Greek and Cyrillic, each step-th from first to last, and how far below
- * them their capitals are. Both take the same number of bytes in UTF-8. */
+/* Lower-case letters of Latin, Greek and Cyrillic: every step-th from first to last, and the
+ * distance to their capitals. Both have the same length in UTF-8. */
 static const struct {
     uint16_t first, last;
     uint8_t step, shift;
-} lr_small[] = {
+} lr_lower[] = {
     {0x61, 0x7a, 1, 32}, {0xe0, 0xf6, 1, 32}, {0xf8, 0xfe, 1, 32}, {0x101, 0x12f, 2, 1},
     {0x133, 0x137, 2, 1}, {0x13a, 0x148, 2, 1}, {0x14b, 0x177, 2, 1}, {0x17a, 0x17e, 2, 1},
     {0x3b1, 0x3c1, 1, 32}, {0x3c3, 0x3c9, 1, 32}, {0x430, 0x44f, 1, 32}, {0x450, 0x45f, 1, 80}
 };
 
-static int32_t lr_case(int32_t code, int upper)
+static int32_t lr_change_case(int32_t code, int upper)
 {
     size_t i;
-    for (i = 0; i < sizeof lr_small / sizeof lr_small[0]; i++) {
-        int32_t small = upper ? code : code + lr_small[i].shift;
-        if (small >= lr_small[i].first && small <= lr_small[i].last &&
-            (small - lr_small[i].first) % lr_small[i].step == 0) {
-            return upper ? code - lr_small[i].shift : small;
+    for (i = 0; i < sizeof lr_lower / sizeof lr_lower[0]; i++) {
+        int32_t small = upper ? code : code + lr_lower[i].shift;
+        if (small >= lr_lower[i].first && small <= lr_lower[i].last &&
+            (small - lr_lower[i].first) % lr_lower[i].step == 0) {
+            return upper ? code - lr_lower[i].shift : small;
         }
     }
     return code;
 }
 
-/* Rewrites text in place: its first character, or all of them, as capitals or small letters. */
+/* Changes the case of the first character, or of all, in place. */
 static void lr_recase(char *text, size_t length, int upper, int all)
 {
     size_t at = 0, used;
     int cut;
     for (at = 0; at < length && (all || at == 0); at += used) {
-        int32_t code = lr_case(tk_next(text + at, length - at, &used, &cut), upper);
+        int32_t code = lr_change_case(tk_next(text + at, length - at, &used, &cut), upper);
         if (code > 0 && used == 1) {
             text[at] = (char)code;
         } else if (code > 0 && used == 2) {
@@ -13961,26 +13962,27 @@ static void lr_recase(char *text, size_t length, int upper, int all)
 }
 
 /* 1 for scripts that write no spaces between words: kana, Han, Thai, Lao, Khmer, Burmese. */
-static int lr_is_unspaced(int32_t c)
+static int lr_is_unspaced_script(int32_t c)
 {
     return (c >= 0xe00 && c <= 0x109f) || (c >= 0x1780 && c <= 0x17ff) ||
            (c >= 0x3040 && c <= 0x30ff) || (c >= 0x3400 && c <= 0x9fff) ||
            (c >= 0xf900 && c <= 0xfaff) || (c >= 0x20000 && c <= 0x3ffff);
 }
 
-static int lr_unspaced(const char *text, size_t length)
+static int lr_begins_unspaced(const char *text, size_t length)
 {
     size_t used;
     int cut;
-    return length > 0 && lr_is_unspaced(tk_next(text, length, &used, &cut));
+    return length > 0 && lr_is_unspaced_script(tk_next(text, length, &used, &cut));
 }
 
-/* Adds a phrase as given, with a capital, in small letters and in capitals, each with and without
- * a space before it. E_ARGUMENT: empty or too long; E_MEMORY: the trie is full; E_UNSUPPORTED. */
+/* Adds the variants of a phrase: as given, capitalised, lower case, upper case, each with and
+ * without a leading space. E_ARGUMENT: empty or too long; E_MEMORY: the trie is full; or
+ * E_UNSUPPORTED. */
 static int lr_add_phrase(lr_trie *t, const tk_vocab *v, const char *text, int32_t phrase)
 {
     char spaced[LR_PHRASE_BYTES];
-    int32_t tokens[LR_DEPTH];
+    int32_t tokens[LR_MAX_TOKENS];
     size_t length = strlen(text);
     int how, space, status = WNPU_OK;
     for (; *text == ' '; text++, length--) {
@@ -13997,19 +13999,20 @@ static int lr_add_phrase(lr_trie *t, const tk_vocab *v, const char *text, int32_
             lr_recase(spaced + 1, length, how != 2, how != 1);
         }
         for (space = 1; space >= 0 && status == WNPU_OK; space--) {
-            uint32_t root = space || lr_unspaced(text, length) ? LR_ANYWHERE : LR_BOUNDARY;
-            int64_t n = tk_encode(v, spaced + !space, length + (size_t)space, tokens, LR_DEPTH);
-            status = n < 0 ? (int)n : n > LR_DEPTH ? WNPU_E_ARGUMENT
+            uint32_t root = space || lr_begins_unspaced(text, length) ? LR_ANYWHERE : LR_BOUNDARY;
+            int64_t n = tk_encode(v, spaced + !space, length + (size_t)space, tokens,
+                                  LR_MAX_TOKENS);
+            status = n < 0 ? (int)n : n > LR_MAX_TOKENS ? WNPU_E_ARGUMENT
                                     : lr_trie_add(t, root, tokens, (size_t)n, phrase);
         }
     }
     return status;
 }
 
-/* Gives each token of a path its bonus, once all phrases are in. Most paths that a first token
- * begins are not meant. A beam keeps a hypothesis without them beside one with them, and half a
- * bonus does it good; greedy search cannot take a first token back and gets none for it. */
-static void lr_trie_price(lr_trie *t, float boost, int beam)
+/* Sets the bonus of each node, after the last phrase was added. Most occurrences of a phrase's
+ * first token are not the phrase. Beam search keeps hypotheses with and without it, so half a bonus
+ * for the first token helps; greedy search cannot undo a first token, which gets no bonus there. */
+static void lr_trie_set_bonus(lr_trie *t, float boost, int beam)
 {
     uint32_t i;
     for (i = LR_ROOTS; i < t->used; i++) {
@@ -14026,13 +14029,13 @@ static void lr_trie_price(lr_trie *t, float boost, int beam)
 typedef struct lr_rules {
     const tk_vocab *vocab;
     const op_kernels *op;
-    unsigned char *never;   /* [n_vocab] 1: suppressed in every position */
+    unsigned char *never;   /* [n_vocab] 1: suppressed at every position */
     int timestamps;         /* apply the timestamp rules */
     int suppress_blank;
     int32_t blank;          /* token of " ", or -1 */
     int32_t max_initial;    /* highest first timestamp, in steps of 20 ms */
-    float repetition;       /* penalty of tokens that are there already; 1: none */
-    size_t no_repeat;       /* no sequence of so many text tokens twice; 0: off */
+    float repetition;       /* penalty factor for tokens already in the text; 1: none */
+    size_t no_repeat;       /* n-gram length that may not repeat, in text tokens; 0: off */
     lr_trie trie;           /* hotwords */
 } lr_rules;
 
@@ -14040,13 +14043,14 @@ static void lr_forbid(float *logits, int32_t first, int32_t last)
 {
     int32_t i;
     for (i = first; i < last; i++) {
-        logits[i] = LR_NEVER;
+        logits[i] = LR_FORBIDDEN;
     }
 }
 
-/* Tokens that are text already lose: CTRL's penalty (Keskar and others, 2019), as in CTranslate2,
- * but timestamps have rules of their own. */
-static void lr_repetition(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
+/* Penalises tokens that the text already contains, as in CTRL (Keskar et al., 2019) and
+ * CTranslate2; timestamps are exempt, having rules of their own. */
+static void lr_penalise_repetition(const lr_rules *r, float *logits, const int32_t *tokens,
+                                   size_t n)
 {
     size_t i, j;
     for (i = 0; i < n; i++) {
@@ -14059,9 +14063,9 @@ static void lr_repetition(const lr_rules *r, float *logits, const int32_t *token
     }
 }
 
-/* Forbids the text token that would end a sequence of no_repeat text tokens that is there
- * already. Timestamps between them do not count. */
-static void lr_no_repeat(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
+/* Forbids tokens that would complete a repeated n-gram of no_repeat text tokens. Timestamps between
+ * them are ignored. */
+static void lr_forbid_repeats(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
 {
     size_t i, back, length = r->no_repeat;
     for (i = n; i > 0; i--) {
@@ -14069,7 +14073,7 @@ static void lr_no_repeat(const lr_rules *r, float *logits, const int32_t *tokens
         if (tokens[at] >= r->vocab->eot) {
             continue;
         }
-        /* tokens[at] is the last of a sequence: do the length - 1 before it equal the latest? */
+        /* compare the length - 1 text tokens before tokens[at] with the last ones */
         for (back = 1; back < length; back++) {
             while (at > 0 && tokens[at - 1] >= r->vocab->eot) {
                 at--;
@@ -14084,13 +14088,13 @@ static void lr_no_repeat(const lr_rules *r, float *logits, const int32_t *tokens
             end--;
         }
         if (back == length) {
-            logits[tokens[i - 1]] = LR_NEVER;
+            logits[tokens[i - 1]] = LR_FORBIDDEN;
         }
     }
 }
 
-/* Timestamps come in pairs (end, begin) except right before the end of text, never go back, and
- * the first token is one. */
+/* Timestamp rules: timestamps come in pairs (end, begin) except before the end of text, never
+ * decrease, and a window begins with one. */
 static void lr_timestamp_pairs(const lr_rules *r, float *logits, const int32_t *tokens, size_t n)
 {
     const tk_vocab *v = r->vocab;
@@ -14098,7 +14102,7 @@ static void lr_timestamp_pairs(const lr_rules *r, float *logits, const int32_t *
     int last_is = n >= 1 && tokens[n - 1] >= t0;
     int before_is = n < 2 || tokens[n - 2] >= t0;
     size_t i;
-    logits[v->no_timestamps] = LR_NEVER;
+    logits[v->no_timestamps] = LR_FORBIDDEN;
     if (last_is && before_is) {
         lr_forbid(logits, t0, v->n_vocab);
     } else if (last_is) {
@@ -14110,7 +14114,7 @@ static void lr_timestamp_pairs(const lr_rules *r, float *logits, const int32_t *
         }
     }
     if (last >= 0) {
-        /* A single timestamp may be repeated to begin the next segment; otherwise time moves on. */
+        /* The first of a pair may be repeated as the second; otherwise timestamps increase. */
         lr_forbid(logits, t0, last_is && !before_is ? last : last + 1);
     }
     if (n == 0) {
@@ -14121,14 +14125,14 @@ static void lr_timestamp_pairs(const lr_rules *r, float *logits, const int32_t *
     }
 }
 
-/* If all timestamps together are more probable than the best text token, take a timestamp. */
+/* Forbids text if the timestamps together are more probable than the best text token. */
 static void lr_prefer_timestamp(const lr_rules *r, float *logits)
 {
     int32_t t0 = r->vocab->timestamp0, n = r->vocab->n_vocab;
     float best_text = logits[r->op->argmax(logits, (size_t)t0)];
     float best_time = logits[t0 + (int32_t)r->op->argmax(logits + t0, (size_t)(n - t0))];
     float sum;
-    if (best_time == LR_NEVER) {
+    if (best_time == LR_FORBIDDEN) {
         return;
     }
     sum = r->op->sum_exp(logits + t0, (size_t)(n - t0), best_time);
@@ -14137,7 +14141,8 @@ static void lr_prefer_timestamp(const lr_rules *r, float *logits)
     }
 }
 
-/* Forbids what is suppressed in every position. That is few: 64 are looked at at once. */
+/* Forbids the tokens suppressed at every position. They are sparse, so 64 flags are tested at a
+ * time. */
 static void lr_suppress(const lr_rules *r, float *logits)
 {
     const int32_t n = r->vocab->n_vocab;
@@ -14152,7 +14157,7 @@ static void lr_suppress(const lr_rules *r, float *logits)
             continue;
         }
         for (k = i; k < end; k++) {
-            logits[k] = r->never[k] ? LR_NEVER : logits[k];
+            logits[k] = r->never[k] ? LR_FORBIDDEN : logits[k];
         }
     }
 }
@@ -14161,15 +14166,15 @@ static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, si
 {
     const tk_vocab *v = r->vocab;
     if (r->repetition != 1.0f) {
-        lr_repetition(r, logits, tokens, n);
+        lr_penalise_repetition(r, logits, tokens, n);
     }
     if (r->no_repeat > 0) {
-        lr_no_repeat(r, logits, tokens, n);
+        lr_forbid_repeats(r, logits, tokens, n);
     }
     if (n == 0 && r->suppress_blank) {
-        logits[v->eot] = LR_NEVER;
+        logits[v->eot] = LR_FORBIDDEN;
         if (r->blank >= 0) {
-            logits[r->blank] = LR_NEVER;
+            logits[r->blank] = LR_FORBIDDEN;
         }
     }
     lr_suppress(r, logits);
@@ -14182,9 +14187,9 @@ static void lr_apply(const lr_rules *r, float *logits, const int32_t *tokens, si
 }
 
 /* ---- hotwords ----
- * A token that leads along a path earns the path's bonus so far; leaving the path before its end
- * gives all of it back; reaching the end keeps it. Nothing is remembered for that: the paths under
- * way follow from the latest tokens. */
+ * A token on a path earns the bonus of the path up to it; leaving the path before its end takes all
+ * of it back, completing it keeps it. This needs no state: the current paths follow from the latest
+ * tokens. */
 
 static int lr_at_boundary(const tk_vocab *v, const int32_t *tokens, size_t at)
 {
@@ -14196,14 +14201,14 @@ static int lr_at_boundary(const tk_vocab *v, const int32_t *tokens, size_t at)
              (last >= 'A' && last <= 'Z'));
 }
 
-/* Where a hypothesis stands in the trie. */
+/* Current paths of a hypothesis in the trie. */
 typedef struct lr_paths {
-    uint32_t node[LR_ALIVE]; /* longest path first, down to the roots where one may begin now */
+    uint32_t node[LR_MAX_PATHS]; /* last node of each path, longest first, and the roots allowed */
     size_t n;                /* 0 without hotwords */
-    float loan;              /* bonus of the paths under way */
+    float provisional;       /* provisional bonus of the incomplete paths */
 } lr_paths;
 
-/* The node that tokens lead to from a root, or UINT32_MAX. */
+/* The node reached from a root by the tokens, or UINT32_MAX. */
 static uint32_t lr_walk(const lr_trie *t, uint32_t root, const int32_t *tokens, size_t n)
 {
     uint32_t at = root;
@@ -14217,18 +14222,18 @@ static uint32_t lr_walk(const lr_trie *t, uint32_t root, const int32_t *tokens, 
     return at;
 }
 
-static void lr_follow(const lr_rules *r, const int32_t *tokens, size_t n, lr_paths *p)
+static void lr_find_paths(const lr_rules *r, const int32_t *tokens, size_t n, lr_paths *p)
 {
     const lr_trie *t = &r->trie;
     size_t start = n > t->depth ? n - t->depth : 0, i;
     p->n = 0;
-    p->loan = 0.0f;
+    p->provisional = 0.0f;
     if (t->used <= LR_ROOTS) {
         return;
     }
     for (i = n; i > start; i--) {
         if (tokens[i - 1] >= r->vocab->eot) {
-            start = i; /* no path leads over a timestamp */
+            start = i; /* paths do not contain timestamps */
         }
     }
     for (; start <= n; start++) {
@@ -14238,32 +14243,34 @@ static void lr_follow(const lr_rules *r, const int32_t *tokens, size_t n, lr_pat
             if (at != UINT32_MAX) {
                 const lr_node *node = &t->nodes[at];
                 p->node[p->n++] = at;
-                p->loan = node->phrase < 0 && node->bonus > p->loan ? node->bonus : p->loan;
+                if (node->phrase < 0 && node->bonus > p->provisional) {
+                    p->provisional = node->bonus;
+                }
             }
         }
     }
 }
 
-/* What a hypothesis has with token: earned for good, and on loan. */
-static float lr_worth(const lr_trie *t, const lr_paths *p, int32_t token)
+/* Total bonus of a hypothesis after `token`: of completed paths plus the provisional one. */
+static float lr_bonus(const lr_trie *t, const lr_paths *p, int32_t token)
 {
-    float loan = 0.0f, earned = 0.0f;
+    float provisional = 0.0f, earned = 0.0f;
     size_t i;
     for (i = 0; i < p->n; i++) {
         uint32_t child = lr_child(t, p->node[i], token);
-        float bonus = t->nodes[child].bonus; /* 0 in node 0, which stands for no child */
+        float bonus = t->nodes[child].bonus; /* 0 for node 0 (no child) */
         if (t->nodes[child].phrase >= 0) {
             earned = bonus > earned ? bonus : earned;
         } else {
-            loan = bonus > loan ? bonus : loan;
+            provisional = bonus > provisional ? bonus : provisional;
         }
     }
-    return earned + loan;
+    return earned + provisional;
 }
 
-/* Raises the logits of tokens that lead along paths by their worth. All tokens lose the loan, which
- * is left to the hypothesis's score. Call it when the sum over logits is known: the probabilities
- * that are reported are the model's own. */
+/* Adds to the logits of tokens that continue paths the bonus they would have. The provisional bonus
+ * that every token would lose is left to the hypothesis's score instead. Call it after the sum over
+ * the logits was computed, so that reported probabilities are those of the model. */
 static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
 {
     size_t i, j;
@@ -14273,8 +14280,8 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
             int32_t token = t->nodes[child].token;
             for (j = 0; j < i && lr_child(t, p->node[j], token) == 0; j++) {
             }
-            if (j == i) { /* else it was raised already */
-                logits[token] += lr_worth(t, p, token);
+            if (j == i) { /* else already raised */
+                logits[token] += lr_bonus(t, p, token);
             }
         }
     }
@@ -14746,7 +14753,7 @@ static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, si
                      size_t want, uint32_t *near, se_candidate *c)
 {
     size_t n = 0, i, at, count = 0;
-    float margin, least = LR_NEVER;
+    float margin, least = LR_FORBIDDEN;
     if (want == 1) {
         c->logprob = logits[best];
         c->token = (int32_t)best;
@@ -14764,7 +14771,7 @@ static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, si
             }
             c[at].logprob = logits[token];
             c[at].token = (int32_t)token;
-            least = n == want ? c[want - 1].logprob : LR_NEVER;
+            least = n == want ? c[want - 1].logprob : LR_FORBIDDEN;
         }
     }
     return n;
@@ -14792,7 +14799,7 @@ static void se_apply(const se_search *s, const se_hypothesis *h, float *logits)
     const tk_vocab *v = s->rules->vocab;
     lr_apply(s->rules, logits, h->tokens, h->n);
     if (h->n > 1 && h->tokens[h->n - 1] >= v->timestamp0 && h->tokens[h->n - 1] < h->least_end) {
-        logits[v->eot] = LR_NEVER;
+        logits[v->eot] = LR_FORBIDDEN;
     }
 }
 
@@ -14810,7 +14817,7 @@ static void se_rank(se_search *s, size_t index, float *logits)
         se_apply(s, h, logits);
     }
     total = se_log_sum(r->op, logits, vocab, &best);
-    if (!(logits[best] > LR_NEVER)) {
+    if (!(logits[best] > LR_FORBIDDEN)) {
         return; /* nothing is allowed */
     }
     /* Greedy search needs no second: if the best is the end of text, it ends. */
@@ -14818,7 +14825,7 @@ static void se_rank(se_search *s, size_t index, float *logits)
     if (rivals) {
         times = se_times(r, logits, s->o->temperature <= 0.0f);
     }
-    lr_follow(r, h->tokens, h->n, &paths);
+    lr_find_paths(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
     if (paths.n > 0) { /* else it is the best still: the best timestamp was not forbidden */
         best = r->op->argmax(logits, vocab);
@@ -14826,11 +14833,11 @@ static void se_rank(se_search *s, size_t index, float *logits)
     n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
         : se_top(r->op, logits, vocab, best, want, s->decoder->candidates + index * DE_LOW_MAX, c);
     for (i = 0; i < n; i++) {
-        float worth = lr_worth(&r->trie, &paths, c[i].token);
+        float worth = lr_bonus(&r->trie, &paths, c[i].token);
         int timed = rivals && c[i].token >= r->vocab->timestamp0;
         float other = timed ? times - c[i].logprob : 0.0f;
         c[i].logprob -= worth + total;
-        c[i].bonus = h->bonus + worth - paths.loan + other;
+        c[i].bonus = h->bonus + worth - paths.provisional + other;
         c[i].score = h->sum_logprob + c[i].logprob + c[i].bonus;
     }
     s->n_candidates[index] = n;
@@ -14848,14 +14855,14 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
 static void se_tame(const se_search *s, float *logits, size_t vocab)
 {
     const tk_vocab *v = s->rules->vocab;
-    float most = LR_NEVER;
+    float most = LR_FORBIDDEN;
     size_t j;
     lr_forbid(logits, v->eot + v->n_special, v->n_vocab);
     for (j = 0; j < vocab; j++) {
-        logits[j] = logits[j] < INFINITY ? logits[j] : LR_NEVER; /* not a number, too */
+        logits[j] = logits[j] < INFINITY ? logits[j] : LR_FORBIDDEN; /* not a number, too */
         most = logits[j] > most ? logits[j] : most;
     }
-    if (most > LR_NEVER && fabsf(most) > SE_LARGEST) {
+    if (most > LR_FORBIDDEN && fabsf(most) > SE_LARGEST) {
         for (j = 0; j < vocab; j++) {
             logits[j] -= most;
         }
@@ -15341,7 +15348,7 @@ static void se_choose(se_choosing *c, se_choice *choice)
     float total;
     const float *logits = se_visit(c, LR_ANYWHERE, &total);
     choice->phrase[0] = choice->phrase[1] = -1;
-    choice->logprob[0] = choice->logprob[1] = LR_NEVER;
+    choice->logprob[0] = choice->logprob[1] = LR_FORBIDDEN;
     choice->node = 0;
     memset(c->state, SE_UNSEEN, c->trie->used);
     for (node = 0; node < LR_ROOTS; node++) {
@@ -17663,7 +17670,7 @@ static int rs_is_blank(int32_t c)
 /* Scripts whose words are not set apart by spaces, and their punctuation. */
 static int rs_is_unspaced(int32_t c)
 {
-    return lr_is_unspaced(c) || (c >= 0x3001 && c <= 0x303f) || (c >= 0xff01 && c <= 0xff60);
+    return lr_is_unspaced_script(c) || (c >= 0x3001 && c <= 0x303f) || (c >= 0xff01 && c <= 0xff60);
 }
 
 /* One character of a text and the marks that belong to it. */
@@ -23090,7 +23097,7 @@ static int wi_phrases(ru_run *r, const char *name, const char *const *phrases, s
             return er_set(&r->error, status, status == WNPU_E_UNSUPPORTED
                           ? "this model's vocabulary cannot write %s[%lu]"
                           : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", name,
-                          (unsigned long)i, LR_PHRASE_BYTES - 2, LR_DEPTH);
+                          (unsigned long)i, LR_PHRASE_BYTES - 2, LR_MAX_TOKENS);
         }
     }
     return WNPU_OK;
@@ -23179,7 +23186,7 @@ static int wi_finish(ru_run *r, int status)
 static int wi_hotwords(ru_run *r)
 {
     int status = wi_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords);
-    lr_trie_price(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
+    lr_trie_set_bonus(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
     return status;
 }
 

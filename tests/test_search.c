@@ -283,7 +283,7 @@ static void draws(void)
     double total = 0, chi = 0;
     int i, rounds = 40000, bins = 0;
     for (i = 0; i < N; i++) {
-        logits[i] = i % 7 == 3 ? LR_NEVER : (float)(i % 50) * 0.1f;
+        logits[i] = i % 7 == 3 ? LR_FORBIDDEN : (float)(i % 50) * 0.1f;
         total += exp((double)logits[i]);
     }
     for (i = 0; i < rounds; i++) {
@@ -293,8 +293,8 @@ static void draws(void)
     }
     for (i = 0; i < N; i++) {
         double expected = rounds * exp((double)logits[i]) / total;
-        T_CHECK(logits[i] > LR_NEVER || count[i] == 0, "a forbidden token was drawn");
-        if (logits[i] > LR_NEVER) {
+        T_CHECK(logits[i] > LR_FORBIDDEN || count[i] == 0, "a forbidden token was drawn");
+        if (logits[i] > LR_FORBIDDEN) {
             chi += (count[i] - expected) * (count[i] - expected) / expected;
             bins++;
         }
@@ -303,9 +303,9 @@ static void draws(void)
     T_CHECK(fabs(chi - bins) < 5 * sqrt(2.0 * bins), "chi square %.0f of %d", chi, bins);
     T_CHECK(se_draw(op, logits, N, 0.0f) == 0, "the first");
     i = (int)se_draw(op, logits, N, 0.99999994f);
-    T_CHECK(i >= N - 3 && logits[i] > LR_NEVER, "the last: %d", i);
+    T_CHECK(i >= N - 3 && logits[i] > LR_FORBIDDEN, "the last: %d", i);
     for (i = 0; i < N; i++) {
-        logits[i] = i == 300 ? 5.0f : LR_NEVER;
+        logits[i] = i == 300 ? 5.0f : LR_FORBIDDEN;
     }
     T_CHECK(se_draw(op, logits, N, 0.0f) == 300 && se_draw(op, logits, N, 0.9999f) == 300, "one");
     T_CHECK(se_uniform(1, 2, 3) == se_uniform(1, 2, 3) && se_uniform(1, 2, 3) != se_uniform(1, 3, 2)
@@ -329,11 +329,11 @@ static float slow_bonus(const lr_rules *r, const slow_hyp *h, int ended)
     float bonus = 0;
     size_t i;
     for (i = 0; i < h->n; i++) {
-        lr_follow(r, h->tokens, i, &paths);
-        bonus += lr_worth(&r->trie, &paths, h->tokens[i]) - paths.loan;
+        lr_find_paths(r, h->tokens, i, &paths);
+        bonus += lr_bonus(&r->trie, &paths, h->tokens[i]) - paths.provisional;
     }
-    lr_follow(r, h->tokens, h->n, &paths);
-    return ended ? bonus - paths.loan : bonus;
+    lr_find_paths(r, h->tokens, h->n, &paths);
+    return ended ? bonus - paths.provisional : bonus;
 }
 
 /* The toy model hardly ever ends by itself: raise the end of text, as a filter may. */
@@ -372,11 +372,11 @@ static size_t slow_time(const tk_vocab *v, const float *logprob, float *all)
     size_t t, best = (size_t)v->timestamp0;
     double sum = 0;
     for (t = best; t < (size_t)v->n_vocab; t++) {
-        sum += logprob[t] > LR_NEVER ? exp((double)logprob[t]) : 0;
+        sum += logprob[t] > LR_FORBIDDEN ? exp((double)logprob[t]) : 0;
         best = logprob[t] > logprob[best] ? t : best;
     }
-    *all = sum > 0 ? (float)log(sum) : LR_NEVER;
-    return logprob[best] > LR_NEVER ? best : 0;
+    *all = sum > 0 ? (float)log(sum) : LR_FORBIDDEN;
+    return logprob[best] > LR_FORBIDDEN ? best : 0;
 }
 
 typedef struct slow_entry {
@@ -426,7 +426,7 @@ static slow_hyp slow_beam(wnpu_session *s, const se_prompt *p, const se_options 
             slow_logprobs(s, p, &live[i], logprob);
             time = slow_time(&s->run.engine.model->vocab, logprob, &all);
             for (t = 0; t < vocab; t++) {
-                if (logprob[t] > LR_NEVER && (t < t0 || t == time)) {
+                if (logprob[t] > LR_FORBIDDEN && (t < t0 || t == time)) {
                     slow_hyp h = live[i];
                     h.tokens[h.n] = (int32_t)t;
                     h.n += (int32_t)t != s->run.engine.model->vocab.eot;
@@ -502,7 +502,7 @@ static void random_hotwords(wnpu_session *s)
         }
         lr_trie_add(&s->run.rules.trie, LR_ANYWHERE, tokens, 3, i);
     }
-    lr_trie_price(&s->run.rules.trie, 3.0f, 1);
+    lr_trie_set_bonus(&s->run.rules.trie, 3.0f, 1);
 }
 
 static void beam_reference(void)
@@ -719,7 +719,7 @@ static void follow_script(void *user, const int32_t *tokens, size_t n, float *lo
     memcpy(p->logits[n], logits, vocab * sizeof *logits);
     p->seen = n + 1;
     for (i = 0; i < vocab; i++) {
-        logits[i] = i == (size_t)p->token[n] ? 1.0f : LR_NEVER;
+        logits[i] = i == (size_t)p->token[n] ? 1.0f : LR_FORBIDDEN;
     }
 }
 
@@ -833,7 +833,7 @@ static void penalties(void)
             logits[i] = want[i] = (float)dice(2000) / 100.0f - 10.0f;
         }
         r->repetition = 1.3f;
-        lr_repetition(r, logits, tokens, n);
+        lr_penalise_repetition(r, logits, tokens, n);
         for (i = 0; i < 4; i++) {
             for (k = 0; k < n_text && text[k] != (int32_t)i; k++) {
             }
@@ -843,11 +843,11 @@ static void penalties(void)
         }
         T_CHECK(memcmp(logits, want, (size_t)v->n_vocab * sizeof *want) == 0, "repetition");
         r->no_repeat = g;
-        lr_no_repeat(r, logits, tokens, n);
+        lr_forbid_repeats(r, logits, tokens, n);
         for (i = 0; i + g <= n_text; i++) { /* text[i..i+g-1] begins like the end of text */
             if (n_text >= g - 1 &&
                 memcmp(text + i, text + n_text - (g - 1), (g - 1) * sizeof *text) == 0) {
-                want[text[i + g - 1]] = LR_NEVER;
+                want[text[i + g - 1]] = LR_FORBIDDEN;
             }
         }
         T_CHECK(memcmp(logits, want, (size_t)v->n_vocab * sizeof *want) == 0,
@@ -910,23 +910,23 @@ static void hotwords(void)
             }
             lr_trie_add(&r->trie, LR_ANYWHERE, tokens, i, t);
         }
-        lr_trie_price(&r->trie, 2.0f, 1);
+        lr_trie_set_bonus(&r->trie, 2.0f, 1);
         for (i = 0; i < 32; i++) {
             text[i] = (char)('a' + dice(3));
-            lr_follow(r, tokens, i, &paths);
-            bonus += lr_worth(&r->trie, &paths, text[i]) - paths.loan;
+            lr_find_paths(r, tokens, i, &paths);
+            bonus += lr_bonus(&r->trie, &paths, text[i]) - paths.provisional;
             tokens[i] = text[i];
             if (round < 20) { /* the sparse way of raising logits equals the dense one */
                 for (t = 0; t < vocab; t++) {
                     sparse[t] = (float)t;
-                    dense[t] = sparse[t] + lr_worth(&r->trie, &paths, t);
+                    dense[t] = sparse[t] + lr_bonus(&r->trie, &paths, t);
                 }
                 lr_boost(&r->trie, &paths, sparse);
                 T_CHECK(memcmp(dense, sparse, (size_t)vocab * sizeof(float)) == 0, "boost");
             }
         }
-        lr_follow(r, tokens, 32, &paths);
-        bonus -= paths.loan; /* the end of text pays back */
+        lr_find_paths(r, tokens, 32, &paths);
+        bonus -= paths.provisional; /* the end of text pays back */
         want = slow_earned(phrases, (size_t)n_phrases, text, 2.0f);
         T_CHECK(fabs((double)(bonus - want)) < 1e-3, "%s with %d phrases: %g, not %g", text,
                 n_phrases, (double)bonus, (double)want);
@@ -943,11 +943,11 @@ static float bonus_of(wnpu_session *s, const char *text)
     int64_t n = tk_encode(r->vocab, text, strlen(text), tokens, 64), i;
     float bonus = 0.0f;
     for (i = 0; i < n; i++) {
-        lr_follow(r, tokens, (size_t)i, &paths);
-        bonus += lr_worth(&r->trie, &paths, tokens[i]) - paths.loan;
+        lr_find_paths(r, tokens, (size_t)i, &paths);
+        bonus += lr_bonus(&r->trie, &paths, tokens[i]) - paths.provisional;
     }
-    lr_follow(r, tokens, (size_t)n, &paths);
-    return bonus - paths.loan;
+    lr_find_paths(r, tokens, (size_t)n, &paths);
+    return bonus - paths.provisional;
 }
 
 static void hotword_spellings(void)
@@ -967,7 +967,7 @@ static void hotword_spellings(void)
     wnpu_session *s = encoded(m, 1, 1, 0);
     size_t i;
     T_CHECK(wi_phrases(&s->run, "hotwords", phrases, 4) == WNPU_OK, "%s", s->run.error.message);
-    lr_trie_price(&s->run.rules.trie, 2.0f, 0);
+    lr_trie_set_bonus(&s->run.rules.trie, 2.0f, 0);
     for (i = 0; i < sizeof found / sizeof found[0]; i++) {
         T_CHECK(bonus_of(s, found[i]) > 1.0f, "'%s' is not favoured: %g", found[i],
                 (double)bonus_of(s, found[i]));
@@ -1140,7 +1140,7 @@ static void play(void *user, const int32_t *tokens, size_t n, float *logits, siz
     next = (int)n < a->length ? next : 300;                        /* 300: end of text */
     for (i = 0; i < n_vocab; i++) {
         int unsure = (int)n >= a->unsure_from && (int)n < a->unsure_to && i >= 200 && i < 300;
-        logits[i] = i == next ? 0.0f : unsure ? -0.001f : LR_NEVER;
+        logits[i] = i == next ? 0.0f : unsure ? -0.001f : LR_FORBIDDEN;
     }
 }
 
