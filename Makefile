@@ -10,7 +10,7 @@
 #   make check-long    make test with 1,000 random faults in the NPU part, 10,000 cancels of base.en,
 #                      1,000 snapshots, 10 hours of sound, 30 minutes of sounds in which nobody
 #                      speaks, and with SPEECH=DIR real models on the simulated device, see
-#                      tests/npu_speech.sh: hours
+#                      tests/npu/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (base.en): a model, not a measurement
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-tsan     sixteen sessions at once under ThreadSanitizer
@@ -22,7 +22,7 @@
 #                      (/usr/local), under DESTDIR; make uninstall takes them away
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
-#   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/accuracy.sh
+#   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
 #   make clean
 #
 # BUILD=DIR puts everything elsewhere, and from another directory make -f PATH/Makefile builds into
@@ -71,16 +71,26 @@ NPU_OBJECTS = $(if $(LIBDRM),npu_amdxdna)
 NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor
 NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack)
 # Assembler and simulated cores: they need neither the library nor libdrm.
-KIT_PROGRAMS = $(basename $(notdir $(wildcard tests/test_npu_isa.c tests/test_npu_core.c \
-    tests/test_npu_kernel.c)))
-KIT = $(basename $(notdir $(filter-out %/npu_asm.c,$(wildcard tests/npu/*.c))))
+KIT_PROGRAMS = $(basename $(notdir $(wildcard tests/npu/test_npu_isa.c tests/npu/test_npu_core.c \
+    tests/npu/test_npu_kernel.c)))
+KIT = $(filter-out test_% sim_% npu_asm npu_estimate make_pack,\
+    $(basename $(notdir $(wildcard tests/npu/*.c))))
 
-EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench.c),bench) $(if $(LIBDRM),npu_doctor)
+EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench/bench.c),bench) \
+    $(if $(LIBDRM),npu_doctor)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
-    $(basename $(notdir $(wildcard tests/test_*.c))))
+    $(basename $(notdir $(wildcard tests/*/test_*.c))))
 NPU_FUZZERS = fuzz_pack fuzz_driver
 FUZZERS = $(filter-out $(if $(LIBDRM),,$(NPU_FUZZERS)),\
-    $(basename $(notdir $(wildcard tests/fuzz_*.c))))
+    $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c))))
+
+# Where the sources of those programs are.
+vpath test_%.c tests/unit:tests/api:tests/npu
+vpath fuzz_%.c tests/fuzz
+vpath bench%.c tests/bench
+vpath make_%.c tests/lib:tests/npu:tests/speech
+vpath sim_%.c tests/npu
+vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-tsan test-aarch64 \
     matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean FORCE
@@ -139,13 +149,13 @@ $(B)/npu.o: $(B)/linked_with
 $(B)/transcribe $(B)/npu_doctor: private OWN_LIBS = $(if $(LIBDRM),$(DRM_LIBS))
 
 # Programs of one source file, which may include the library's to see its inside.
-$(B)/%: tests/%.c $(B)/linked_with | $(B)
+$(B)/%: %.c $(B)/linked_with | $(B)
 	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o "$@"
 
 # gcc notes of what they include that vectors of 64 bytes were passed otherwise before 2010.
 $(B)/tests/test_op_avx512 $(B)/tests/test_gm_avx512: private override CFLAGS += -Wno-psabi
 
-$(B)/tests/%: tests/%.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
+$(B)/tests/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 	$(COMPILE) $(OWN_CFLAGS) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) $(OWN_LIBS) \
 	    -o "$@"
 
@@ -167,11 +177,11 @@ $(KIT_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = "$(BUILD)/kit/kit.a"
 
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
-SIMULATOR = $(basename $(notdir $(wildcard tests/sim_*.c)))
+SIMULATOR = $(basename $(notdir $(wildcard tests/npu/sim_*.c)))
 $(B)/libsim_amdxdna.so: $(SIMULATOR:%=$(B)/sim/%.o)
 	$(CC) -shared $(SIMULATOR:%="$(BUILD)/sim/%.o") -ldl -lpthread -o "$@"
 
-$(B)/sim/%.o: tests/%.c $(B)/linked_with | $(B)/sim
+$(B)/sim/%.o: %.c $(B)/linked_with | $(B)/sim
 	$(CC) -std=c11 -O3 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o "$@"
 
 # The fuzzers' library is instrumented too.
@@ -181,7 +191,7 @@ $(B)/fuzz/libwhisper_npu.a: whisper_npu.c $(B)/fuzz/fuzzed_with | $(B)/fuzz
 	rm -f "$@"
 	$(AR) rcs "$@" "$(BUILD)/fuzz/whisper_npu.o"
 
-$(B)/fuzz/%: tests/%.c $(B)/fuzz/libwhisper_npu.a $(B)/fuzz/fuzzed_with
+$(B)/fuzz/%: %.c $(B)/fuzz/libwhisper_npu.a $(B)/fuzz/fuzzed_with
 	$(FUZZ_CC) $(OWN_CFLAGS) -I. $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP $< \
 	    "$(BUILD)/fuzz/libwhisper_npu.a" $(LDLIBS) $(OWN_LIBS) -o "$@"
 
@@ -196,7 +206,7 @@ fuzz: $(FUZZERS:%=$(B)/fuzz/%)
 	@echo "Run one with a directory for its findings:"
 	@for f in $(FUZZERS); do echo "    mkdir -p '$(BUILD)/corpus/$$f' && '$(BUILD)/fuzz/$$f'" \
 	    "-max_total_time=600 '$(BUILD)/corpus/$$f'" \
-	    "$$([ ! -d tests/corpus/$$f ] || echo tests/corpus/$$f)"; done
+	    "$$([ ! -d tests/fuzz/corpus/$$f ] || echo tests/fuzz/corpus/$$f)"; done
 
 demo: $(B)/transcribe
 	@model=$$(scripts/fetch.sh tiny) && recording=$$(scripts/fetch.sh demo) && \
@@ -217,14 +227,14 @@ test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/t
     $(B)/tests/test_accel $(B)/tests/test_sim $(KIT_PROGRAMS:%=$(B)/tests/%) $(NPU_TOOLS)
 	@tests/run "$(BUILD)" test_accel test_sim $(KIT_PROGRAMS) $(NPU_PROGRAMS)
 
-# TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/test_flat.c.
+# TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests
 	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
 	    WNPU_FREE_SECONDS=90 TEST_TIMEOUT=86400 tests/run "$(BUILD)"
-	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu_speech.sh "$(SPEECH)" $(MODELS)
+	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu/npu_speech.sh "$(SPEECH)" $(MODELS)
 
 # Includes the library's source, to run the encoder alone.
-$(B)/npu_estimate: tests/npu_estimate.c $(NPU_OBJECTS:%=$(B)/%.o) $(B)/linked_with | $(B)
+$(B)/npu_estimate: tests/npu/npu_estimate.c $(NPU_OBJECTS:%=$(B)/%.o) $(B)/linked_with | $(B)
 	$(CC) -std=gnu11 -O2 $(CPPFLAGS) -I. $(LDFLAGS) -MMD -MP -MF "$@.d" $< \
 	    $(NPU_OBJECTS:%="$(BUILD)/%.o") $(LDLIBS) $(DRM_LIBS) -ldl -o "$@"
 
@@ -232,7 +242,7 @@ MODEL ?= $$(scripts/fetch.sh base.en)
 STATE ?= 512
 npu-estimate: $(B)/npu_estimate $(NPU_TOOLS)
 	@for device in npu1 npu4; do \
-	    WNPU_BUILD="$(BUILD)" tests/npu_pack.sh "$(BUILD)/estimate-$$device" $$device i8 $(STATE) \
+	    WNPU_BUILD="$(BUILD)" tests/npu/npu_pack.sh "$(BUILD)/estimate-$$device" $$device i8 $(STATE) \
 	        >/dev/null && \
 	    SIM_AMDXDNA_DEVICE=$$device SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_CLOCK=model \
 	        SIM_AMDXDNA_QUIET=1 LD_PRELOAD="$(BUILD)/libsim_amdxdna.so" "$(BUILD)/npu_estimate" \
@@ -257,7 +267,7 @@ test-aarch64:
 matrix: $(B)/transcribe
 	+@if command -v aarch64-linux-gnu-gcc >/dev/null; then \
 	    $(MAKE) $(AARCH64) "$(B)/aarch64/transcribe"; fi
-	@WNPU_BUILD="$(BUILD)" tests/matrix.sh $(MATRIX)
+	@WNPU_BUILD="$(BUILD)" tests/api/matrix.sh $(MATRIX)
 
 check-symbols: $(LIBRARY:%=$(B)/%.o)
 	@nm -g --defined-only $(LIBRARY:%="$(BUILD)/%.o") | awk '/^[0-9a-f]+ [A-Z] / && $$NF !~ /^_?wnpu_/ { print "not ours: " $$0; bad = 1 } \
@@ -308,14 +318,14 @@ bench-plot: $(B)/bench_plot
 	@echo "$(BUILD)/roofline.svg"
 
 accuracy: $(B)/transcribe $(B)/wer
-	@WNPU_BUILD="$(BUILD)" tests/accuracy.sh "$(SPEECH)" $(MODELS)
+	@WNPU_BUILD="$(BUILD)" tests/speech/accuracy.sh "$(SPEECH)" $(MODELS)
 
 clean:
 	rm -rf build "$(BUILD)"
 
 # Made by -MMD, one beside each object or program.
 MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) npu_estimate \
-    $(basename $(notdir $(wildcard tests/*.c)))
+    $(basename $(notdir $(wildcard tests/*/*.c)))
 NOTES = $(patsubst %,$(B)/%.d,$(sort $(MADE))) $(TESTS:%=$(B)/tests/%.d) $(SIMULATOR:%=$(B)/sim/%.d) \
     $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d $(KIT:%=$(B)/kit/%.d) $(B)/kit/npu_asm.d
 $(NOTES): ;

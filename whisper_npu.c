@@ -13383,7 +13383,7 @@ static size_t de_logits_stride(const wnpu_model *m)
  * rows. Those near the best (exp(-12) of its probability or more; fewer if there are too many) then
  * get the products of their low digits, and the largest of these (exp(-8)) are computed in full.
  * The error of the first passes is small against these margins (measured in
- * tests/test_attention.c), so the best logit is always computed in full. */
+ * tests/unit/test_attention.c), so the best logit is always computed in full. */
 
 /* Lists the tokens of a row whose logits are at least `least`, in ascending order. Returns their
  * number, or a value above DE_LOW_MAX if there are more than that. */
@@ -20360,7 +20360,7 @@ static void np_wipe(np_bridge *b)
  *  normalised cross-correlation of the low-passed signal (after D. Talkin,
  *  "A robust algorithm for pitch tracking", 1995). A small recurrent
  *  network (GRU; Cho et al., 2014) turns them into a probability, with a
- *  look-ahead of 200 ms. tests/train_vad.py trained its weights. The
+ *  look-ahead of 200 ms. tests/speech/train_vad.py trained its weights. The
  *  network runs twice, on the spectrum as it is and with the bands filled
  *  in that a band-limited channel lacks; the larger probability counts.
  * ====================================================================== */
@@ -20427,7 +20427,7 @@ typedef struct va_detector {
     va_span span;
 } va_detector;
 
-/* va-table-begin: written by tests/train_vad.py */
+/* va-table-begin: written by tests/speech/train_vad.py */
 static const float va_scales[4][2] = {
     {0.00922470487f, 0.00164828174f},
     {0.0123713157f, 0.0181575178f},
@@ -24970,7 +24970,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
  *  Costs     about 20 ms, 1.5 MiB while it runs.
  *
  *  Whoever changes what the library computes has to change sf_answers,
- *  knowingly: tests/test_self.c prints the new ones.
+ *  knowingly: tests/unit/test_self.c prints the new ones.
  * ====================================================================== */
 
 /* ---- tables ---- */

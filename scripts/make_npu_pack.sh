@@ -12,7 +12,7 @@
 #     build/npu_doctor --pack DIR
 #
 # which tests every kernel on the NPU. The grammar of the manifest is at the top of
-# tests/make_pack.c.
+# tests/npu/make_pack.c.
 set -eu
 if [ $# -lt 5 ]; then
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2

@@ -1,0 +1,66 @@
+#!/bin/sh
+# test_abi.sh - programs compiled with an older and with a newer header, linked to the library of
+# now. abi/whisper_npu_0_1.h is the header of 0.1 as it was; the newer one is today's with a
+# field more at the end of every structure that carries its size.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+npu=
+if [ "${WNPU_LIBDRM-}" != no ] && nm "$build/libwhisper_npu.a" 2>/dev/null |
+    grep -q ' T wnpu_amdxdna_open$'; then
+    npu="-DWITH_NPU $(pkg-config --libs libdrm 2>/dev/null || echo -ldrm)"
+fi
+
+# client NAME HEADER FLAGS...: $T/NAME, compiled with HEADER.
+client() {
+    name=$1 header=$2
+    shift 2
+    # shellcheck disable=SC2086 # several words are wanted
+    "${CC:-cc}" -std=c11 -Wall -Wextra -Werror ${WNPU_SANITIZED:+-fsanitize=address,undefined} \
+        "-DABI_HEADER=\"$header\"" "$@" tests/api/abi/client.c "$build/libwhisper_npu.a" \
+        -o "$T/$name" -lm -lpthread ${npu#-DWITH_NPU} >"$T/log" 2>&1 ||
+        fail "$name does not compile: $(grep -m 3 -E 'error|warning|undefined' "$T/log")"
+}
+
+"$build/make_toy" "$T" || exit 1
+
+# shellcheck disable=SC2086
+test_structures() {
+    client now "$PWD/whisper_npu.h" ${npu:+-DWITH_NPU} || return
+    "$T/now" --structures "$T/toy.bin" >"$T/out" 2>&1 || fail "$(grep -v '^wnpu_' "$T/out")"
+    # None is forgotten.
+    sed -n -e '/^typedef struct wnpu_/,/^}/p' -e '/^struct wnpu_/,/^}/p' whisper_npu.h |
+        awk '/struct wnpu_[a-z_]* \{/ { name = $(NF - 1) } /uint32_t struct_size;/ { print name }' |
+        grep -v "${npu:+^$}${npu:-^wnpu_amdxdna}" | sort >"$T/declared"
+    grep '^wnpu_' "$T/out" | sort | diff "$T/declared" - >"$T/differ" ||
+        fail "structures that carry a size and those tested: $(cat "$T/differ")"
+}
+
+test_older() {
+    [ -x "$T/now" ] || client now "$PWD/whisper_npu.h"
+    client older "whisper_npu_0_1.h" -DABI_OLDER
+    "$T/now" "$T/toy.bin" >"$T/want" 2>"$T/err" || fail "today's: $(cat "$T/err")"
+    grep -q '"words"' "$T/want" || fail "the toy says nothing"
+    "$T/older" "$T/toy.bin" >"$T/out" 2>"$T/err" || fail "0.1: $(cat "$T/err")"
+    cmp -s "$T/out" "$T/want" || fail "a program of 0.1 reads: $(diff "$T/want" "$T/out" | head -5)"
+}
+
+test_newer() {
+    awk '/struct wnpu_[a-z_]* \{/ { sized = 0 } /uint32_t struct_size;/ { sized = 1 }
+         /^}/ && sized { print "    uint64_t abi_future;"; sized = 0 } { print }' whisper_npu.h \
+        >"$T/newer.h"
+    [ "$(grep -c abi_future "$T/newer.h")" -gt 10 ] || fail "the newer header is not newer"
+    client newer "$T/newer.h" -DABI_NEWER
+    "$T/newer" "$T/toy.bin" >"$T/out" 2>"$T/err" || fail "newer: $(cat "$T/err")"
+    cmp -s "$T/out" "$T/want" || fail "a newer program reads: $(diff "$T/want" "$T/out" | head -5)"
+}
+
+for t in structures older newer; do
+    t_run test_$t
+done
+t_end

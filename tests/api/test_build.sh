@@ -1,0 +1,374 @@
+#!/bin/sh
+# test_build.sh - what the README promises about compiling the library, and about its source.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+strict='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
+compilers=
+for c in gcc clang; do
+    command -v $c >/dev/null 2>&1 && compilers="$compilers $c"
+done
+sources='whisper_npu.h whisper_npu.c'
+[ ! -f npu_amdxdna.c ] || sources="$sources npu_amdxdna.c"
+
+# npu_amdxdna.c is compiled where libdrm's headers are.
+drm=$(pkg-config --cflags libdrm 2>/dev/null || echo -I/usr/include/libdrm)
+npu=no
+# shellcheck disable=SC2086 # several words are wanted
+if [ -f npu_amdxdna.c ] && echo | "${CC:-cc}" $drm -include xf86drm.h -E -x c - >"$T/log" 2>&1; then
+    npu=yes
+fi
+
+# compile_npu COMPILER FLAGS...: npu_amdxdna.c into $T/npu.o.
+# shellcheck disable=SC2086
+compile_npu() {
+    "$@" $drm -c npu_amdxdna.c -o "$T/npu.o" >"$T/log" 2>&1 ||
+        fail "$* -c npu_amdxdna.c: $(grep -m 3 -E 'error|warning' "$T/log")"
+}
+
+# compile COMPILER FLAGS...: whisper_npu.c into $T/object.o; fails with the first complaints.
+compile() {
+    "$@" -c whisper_npu.c -o "$T/object.o" >"$T/log" 2>&1 ||
+        fail "$* -c whisper_npu.c: $(grep -m 3 -E 'error|warning' "$T/log")"
+}
+
+# Every compiler, or a word that one is missing.
+each() {
+    [ "$compilers" = " gcc clang" ] || skip "not both of gcc and clang are installed"
+    for c in $compilers; do
+        compile "$c" "$@"
+    done
+}
+
+test_plain_c99() { each -std=c99; }
+
+test_no_flags() { each; }
+
+# -fsyntax-only would miss what only the optimiser sees.
+# shellcheck disable=SC2086 # several words are wanted
+test_no_warnings() { each -std=c99 -O2 $strict; }
+
+# shellcheck disable=SC2086
+test_npu() {
+    [ $npu = yes ] || { skip "no libdrm headers"; return; }
+    for c in $compilers; do
+        compile_npu $c
+        compile_npu $c -std=c99 -O2 $strict
+    done
+    # Copies of the descriptor end contexts (Linux up to 6.19), drmIoctl() repeats EAGAIN for ever.
+    nm -u "$T/npu.o" | awk '{ print $NF }' | grep -E '^(dup[23]?|fcntl(64)?|fork|system|popen|exit|'\
+'abort|getenv|signal|sigaction|printf|fprintf|pthread_create|drm.*)$' |
+        grep -vE '^drm(Get|Free)Version$' >"$T/calls"
+    [ ! -s "$T/calls" ] || fail "npu_amdxdna.c calls: $(tr '\n' ' ' <"$T/calls")"
+}
+
+# shellcheck disable=SC2086
+test_switches() {
+    for switch in WNPU_NO_THREADS WNPU_NO_SIMD WNPU_NO_STDIO; do
+        each -std=c99 -D$switch $strict
+    done
+    each -std=c99 -DWNPU_NO_THREADS -DWNPU_NO_SIMD -DWNPU_NO_STDIO $strict
+    ! nm -u "$T/object.o" | grep -qE ' (fopen|pthread_create)$' || fail "switched off, yet there"
+}
+
+# The file includes itself: also under another name, from another folder, and when it is included.
+test_renamed() {
+    mkdir -p "$T/far/src"
+    cp whisper_npu.h whisper_npu.c "$T/far/src/"
+    mv "$T/far/src/whisper_npu.c" "$T/far/src/speech.c"
+    echo '#include "src/speech.c"' >"$T/far/all.c"
+    for c in $compilers; do
+        for file in far/src/speech.c "$T/far/src/speech.c" far/all.c; do
+            (cd "$T" && $c -std=c99 -fsyntax-only "$file") 2>"$T/log" ||
+                fail "$c $file: $(grep -m 3 -E 'error' "$T/log")"
+        done
+        $c -std=c99 -fsyntax-only -DWNPU_SELF='"speech.c"' "$T/far/src/speech.c" 2>"$T/log" ||
+            fail "$c with WNPU_SELF: $(grep -m 3 -E 'error' "$T/log")"
+    done
+}
+
+test_no_fast_math() {
+    for c in $compilers; do
+        if "$c" -std=c99 -ffast-math -c whisper_npu.c -o "$T/object.o" >"$T/log" 2>&1; then
+            fail "$c -ffast-math was accepted"
+        fi
+        grep -q '#error.*ffast-math' "$T/log" || fail "$c -ffast-math: no reason given"
+    done
+}
+
+test_header_is_cxx() {
+    found=no
+    printf '#include "whisper_npu.h"\nint main() { return wnpu_version() == 0; }\n' >"$T/x.cpp"
+    for c in g++ clang++; do
+        command -v $c >/dev/null 2>&1 || continue
+        found=yes
+        $c -std=c++11 -Wall -Wextra -Wpedantic -Werror -I. -c "$T/x.cpp" -o "$T/x.o" 2>"$T/log" ||
+            fail "$c: $(head -n 3 "$T/log")"
+    done
+    [ $found = yes ] || skip "no C++ compiler"
+}
+
+# shellcheck disable=SC2086
+test_header_is_c99() {
+    printf '#include "whisper_npu.h"\nint main(void) { return WNPU_OK; }\n' >"$T/x.c"
+    for c in $compilers; do
+        $c -std=c99 $strict -I. -c "$T/x.c" -o "$T/x.o" 2>"$T/log" ||
+            fail "$c: $(head -n 3 "$T/log")"
+    done
+}
+
+# The header's functions are in whisper_npu.c and npu_amdxdna.c together.
+test_symbols() {
+    compile "${CC:-cc}" -O2
+    nm -g --defined-only "$T/object.o" >"$T/names"
+    if [ $npu = yes ]; then
+        compile_npu "${CC:-cc}" -O2
+        nm -g --defined-only "$T/npu.o" >>"$T/names"
+    fi
+    awk 'NF && $NF !~ /^_?wnpu_/ { print $NF }' "$T/names" >"$T/foreign"
+    [ ! -s "$T/foreign" ] || fail "global symbols of other names: $(tr '\n' ' ' <"$T/foreign")"
+    awk '$2 ~ /[BDCGS]/' "$T/names" >"$T/data"
+    [ ! -s "$T/data" ] || fail "global data: $(cat "$T/data")"
+    # Every function of the header is there.
+    without=$([ $npu = yes ] || echo '^wnpu_amdxdna_')
+    sed -n 's/^WNPU_API .*[ *]\(wnpu_[a-z0-9_]*\)(.*/\1/p' whisper_npu.h |
+        grep -v "${without:-^$}" | sort >"$T/declared"
+    awk '{ print $NF }' "$T/names" | sort >"$T/defined"
+    comm -3 "$T/declared" "$T/defined" >"$T/differ"
+    [ -s "$T/declared" ] || fail "found no declarations in the header"
+    [ ! -s "$T/differ" ] || fail "header and object differ in: $(tr '\n' ' ' <"$T/differ")"
+    # WNPU_PREFIX renames all but the function that 0.1 called, which only such programs need.
+    sed -n 's/^WNPU_API .*[ *]\(wnpu_[a-z0-9_]*\)(.*/\1/p' whisper_npu.h |
+        grep -v '^wnpu_get_segment$' >"$T/declared"
+    sed -n 's/^#define wnpu_\([a-z0-9_]*\) *WNPU_RENAMED(WNPU_PREFIX, \1)$/wnpu_\1/p' \
+        whisper_npu.h | diff "$T/declared" - >"$T/differ" ||
+        fail "WNPU_PREFIX does not rename what is declared: $(head -n 5 "$T/differ")"
+}
+
+# Clean hands: no environment, locale, signals, output, exit.
+test_calls() {
+    compile "${CC:-cc}" -O2
+    nm -u "$T/object.o" | awk '{ print $NF }' | grep -E '^_?(exit|_exit|abort|__assert_fail|'\
+'getenv|secure_getenv|setenv|setlocale|localeconv|strtod|signal|sigaction|raise|kill|fork|system|popen|'\
+'printf|__printf_chk|fprintf|__fprintf_chk|vfprintf|puts|putchar|perror|stdout|stderr|stdin|'\
+'fwrite|write|rand|srand|strtok|strerror|environ)$' >"$T/calls"
+    [ ! -s "$T/calls" ] || fail "calls that a library must not make: $(tr '\n' ' ' <"$T/calls")"
+    # Data that can change is a global by another name. .data.rel.ro are constant pointers.
+    size -A "$T/object.o" | awk '($1 ~ /^\.(data|bss|tdata|tbss)/ && $1 !~ /^\.data\.rel\.ro/) &&
+        $2 > 0' >"$T/data"
+    [ ! -s "$T/data" ] || fail "writable data: $(tr '\n' ' ' <"$T/data")"
+}
+
+test_lines() {
+    # shellcheck disable=SC2086
+    # In the C locale a character of UTF-8 is its first byte and some to take away.
+    LC_ALL=C awk '{ gsub(/[\200-\277]/, "") }
+         length($0) > 100 { print "  " FILENAME ":" FNR ": " length($0) " columns" }
+         /\t/ { print "  " FILENAME ":" FNR ": tab" }
+         /[ \t]$/ { print "  " FILENAME ":" FNR ": blank at the end" }' \
+        $sources examples/*.[ch] >"$T/long"
+    [ ! -s "$T/long" ] || fail "$(head -n 20 "$T/long")"
+}
+
+# Sums of products stay in registers. Whether gcc keeps an unrolled loop's sums there depends on what
+# stands around it: when it did not, the encoder took an eighth longer and every answer was right.
+test_registers() {
+    if [ "$(uname -m)" != x86_64 ]; then
+        echo "  skipped: only for x86-64"
+        t_skip_now=1
+        return
+    fi
+    gcc -O2 -std=c11 -c whisper_npu.c -o "$T/registers.o" || fail "does not compile"
+    objdump -d --no-show-raw-insn "$T/registers.o" >"$T/registers"
+    for function in gm_micro_256 gm_some_256 gm_avx512_micro gm_avx512_few_micro \
+        gm_avx512_pair_micro gm_avx512_two_micro gm_avx512_int4_one gm_avx512_int4_two; do
+        awk -v name="^<$function[.>]" '/^[0-9a-f]+ </ { in_it = $2 ~ name; found += in_it }
+            in_it && /%[yz]mm/ && /\(%r[sb]p/ { print; bad = 1 } END { exit bad || !found }' \
+            "$T/registers" >"$T/stack" ||
+            fail "$function is missing or keeps vectors on the stack: $(head -n 4 "$T/stack")"
+    done
+}
+
+# A function body stands between { and } in the first column.
+test_functions() {
+    # shellcheck disable=SC2086
+    awk 'FNR == 1 { start = 0 } /^\{/ { start = FNR }
+         /^\}/ && start { if (FNR - start > 75) print FILENAME ":" start ": " FNR - start " lines"
+                          start = 0 }' $sources examples/*.c >"$T/long"
+    [ ! -s "$T/long" ] || fail "long functions: $(cat "$T/long")"
+}
+
+# The contents block at the top and the sections' banners name the same things in one order.
+test_contents() {
+    contents whisper_npu.c
+    contents npu_amdxdna.c
+}
+
+contents() {
+    awk '{ gsub(/ +/, " ") } /\*\// && !done { done = 1; next }
+         !done && /^ \* [0-9]+\. / { print }' "$1" >"$T/contents"
+    awk '{ gsub(/ +/, " ") } after && /^ \* [0-9]+\. / { print }
+         { after = /^\/\* =+$/ }' "$1" >"$T/banners"
+    [ -s "$T/contents" ] || fail "$1: no contents block"
+    cmp -s "$T/contents" "$T/banners" ||
+        fail "$1: contents and banners differ: $(diff "$T/contents" "$T/banners" | head -n 8)"
+    awk 'seen[$2]++ { exit 1 }' "$T/banners" || fail "$1: two sections have one number"
+}
+
+test_minimal_is_short() {
+    [ "$(wc -l <examples/minimal.c)" -le 40 ] || fail "examples/minimal.c has over 40 lines"
+}
+
+# A tree with the real Makefile and sources of a few lines each in $T/tree, and in $T/cc a compiler
+# for which libdrm is missing as long as $T/no_libdrm exists.
+small_tree() {
+    rm -rf "$T/tree" && mkdir -p "$T/tree/examples" || return
+    cp Makefile "$T/tree"
+    grep '^#define WNPU_VERSION_[MP]' whisper_npu.h >"$T/tree/whisper_npu.h"
+    {
+        echo 'int wnpu_small(void); int wnpu_npu(void); int wnpu_drm(void); int drmAvailable(void);'
+        echo 'int wnpu_output(void);'
+    } >>"$T/tree/whisper_npu.h"
+    small whisper_npu 'int wnpu_small(void) { return LEVEL; }'
+    small npu_amdxdna 'int wnpu_npu(void) { return drmAvailable(); }'
+    small examples/npu '#ifdef NO_NPU
+int wnpu_drm(void) { return 0; }
+#else
+int wnpu_drm(void) { (void)wnpu_npu; return 1; }
+#endif'
+    for name in $(sed -n 's/^OBJECTS_[a-z]* = //p' Makefile); do
+        [ "$name" = npu ] || small "examples/$name" 'extern int unused;'
+    done
+    small examples/output 'int wnpu_output(void) { return 0; }'
+    small examples/transcribe '#include <stdio.h>
+int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
+    for name in minimal pack npu_doctor; do
+        small examples/$name 'int main(void) { return wnpu_small(); }'
+    done
+    for folder in bench lib npu speech; do
+        mkdir -p "$T/tree/tests/$folder"
+    done
+    small tests/npu/test_npu 'int main(void) { return wnpu_npu() - wnpu_npu(); }'
+    for name in speech/wer speech/make_sounds bench/bench_plot lib/make_toy npu/sim_small \
+        npu/make_pack; do
+        echo 'int main(void) { return 0; }' >"$T/tree/tests/$name.c"
+    done
+    printf '#!/bin/sh\ncase "$*" in *xf86drm*) [ ! -e "%s/no_libdrm" ] || exit 1 ;; esac\nexec %s "$@"\n' \
+        "$T" "${CC:-cc}" >"$T/cc"
+    chmod +x "$T/cc"
+}
+
+# small NAME TEXT: a source file of the small tree.
+small() {
+    printf '#include "whisper_npu.h"\n#ifndef LEVEL\n#define LEVEL 0\n#endif\n%b\n' "$2" \
+        >"$T/tree/$1.c"
+}
+
+# small_make ARGUMENTS...: make as a user runs it, whatever the make above this test was told.
+small_make() {
+    env -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES make -s CC="$T/cc" "$@" >"$T/log" 2>&1 ||
+        fail "make $*: $(tail -n 3 "$T/log")"
+}
+
+# says WANTED PROGRAM
+says() {
+    [ "$("$2" 2>&1)" = "$1" ] || fail "$2 says '$("$2" 2>&1)' and not '$1'"
+}
+
+# Objects, archive and programs depend on the compiler, on flags and on what was found.
+test_make_remakes() {
+    small_tree
+    touch "$T/no_libdrm"
+    small_make -C "$T/tree"
+    says '0 0' "$T/tree/build/transcribe"
+    small_make -C "$T/tree" CPPFLAGS=-DLEVEL=1
+    says '1 0' "$T/tree/build/transcribe"
+    small_make -C "$T/tree" CFLAGS="-DLEVEL=2 -DTEXT='\"a b\"'"
+    says '2 0' "$T/tree/build/transcribe"
+    printf '#!/bin/sh\ncase $1 in --version) echo cc 99 ;; *) exec "%s" "$@" -DLEVEL=3 ;; esac\n' \
+        "$T/cc" >"$T/cc2"
+    chmod +x "$T/cc2"
+    small_make -C "$T/tree" CC="$T/cc2"
+    says '3 0' "$T/tree/build/transcribe"
+    sed -i 's/LEVEL=3/LEVEL=4/; s/cc 99/cc 100/' "$T/cc2"
+    small_make -C "$T/tree" CC="$T/cc2"
+    says '4 0' "$T/tree/build/transcribe"
+    # Nothing is made again when nothing changed.
+    touch "$T/stamp"
+    small_make -C "$T/tree" CC="$T/cc2"
+    [ -z "$(find "$T/tree/build" -type f -newer "$T/stamp")" ] ||
+        fail "made again without need: $(find "$T/tree/build" -type f -newer "$T/stamp")"
+    [ $npu = yes ] || { skip "no libdrm headers"; return; }
+    small_make -C "$T/tree"
+    rm "$T/no_libdrm"
+    small_make -C "$T/tree" tests
+    says '0 1' "$T/tree/build/transcribe"
+    [ -x "$T/tree/build/tests/test_npu" ] || fail "no test of the NPU part after libdrm came"
+    touch "$T/no_libdrm"
+    small_make -C "$T/tree"
+    says '0 0' "$T/tree/build/transcribe"
+    [ "$(ar t "$T/tree/build/libwhisper_npu.a")" = whisper_npu.o ] ||
+        fail "the archive keeps npu_amdxdna.o when libdrm is gone"
+    rm -f "$T/no_libdrm"
+}
+
+test_make_spaces() {
+    small_tree
+    small_make -C "$T/tree" tests BUILD="$T/a b's"
+    says '0 1' "$T/a b's/transcribe"
+    sed -i 's/return LEVEL/return LEVEL + 5/' "$T/tree/whisper_npu.c"
+    touch -d '+2 seconds' "$T/tree/whisper_npu.c"
+    small_make -C "$T/tree" BUILD="$T/a b's"
+    says '5 1' "$T/a b's/transcribe"
+    touch -d '+4 seconds' "$T/tree/whisper_npu.h"
+    touch "$T/stamp"
+    small_make -C "$T/tree" BUILD="$T/a b's"
+    [ "$T/a b's/transcribe" -nt "$T/stamp" ] || fail "a changed header is not noticed"
+    to="$T/root of it/opt/my wnpu"
+    small_make -C "$T/tree" install BUILD="$T/a b's" DESTDIR="$T/root of it" PREFIX='/opt/my wnpu'
+    says '5 1' "$to/bin/transcribe"
+    for f in include/whisper_npu.h lib/libwnpu.a lib/pkgconfig/wnpu.pc; do
+        [ -f "$to/$f" ] || fail "$f is not installed"
+    done
+    if command -v pkg-config >/dev/null; then
+        flags=$(PKG_CONFIG_PATH="$to/lib/pkgconfig" pkg-config --cflags --libs wnpu)
+        eval "set -- $flags"
+        [ "$1|$2" = '-I/opt/my wnpu/include|-L/opt/my wnpu/lib' ] || fail "pkg-config says $flags"
+    fi
+    small_make -C "$T/tree" uninstall BUILD="$T/a b's" DESTDIR="$T/root of it" PREFIX='/opt/my wnpu'
+    [ -z "$(find "$T/root of it" -type f)" ] || fail "uninstall leaves $(find "$T/root of it" -type f)"
+    small_make -C "$T/tree" clean BUILD="$T/a b's"
+    [ ! -e "$T/a b's" ] || fail "clean leaves the build directory"
+}
+
+# The build directory is the caller's, like every path that is given.
+test_make_elsewhere() {
+    small_tree
+    mkdir -p "$T/my home" && mv "$T/tree" "$T/my home/the source"
+    mkdir -p "$T/else where"
+    (cd "$T/else where" && small_make -f "$T/my home/the source/Makefile" && exit "$t_bad") || t_bad=1
+    says '0 1' "$T/else where/build/transcribe"
+    (cd "$T/else where" && small_make -f '../my home/the source/Makefile' all install BUILD=out \
+        DESTDIR=staged PREFIX=/usr && exit "$t_bad") || t_bad=1
+    says '0 1' "$T/else where/staged/usr/bin/transcribe"
+    [ -d "$T/else where/out" ] || fail "BUILD=out is not in the caller's directory"
+    [ ! -e "$T/my home/the source/build" ] || fail "the source directory was written to"
+    (cd "$T/else where" && small_make -f '../my home/the source/Makefile' check-symbols BUILD=out &&
+        exit "$t_bad") || t_bad=1
+}
+
+if [ -n "${WNPU_SANITIZED-}" ]; then
+    echo "nothing here depends on sanitizers"
+    t_end
+    exit
+fi
+for t in plain_c99 no_flags no_warnings npu switches renamed no_fast_math header_is_cxx header_is_c99 \
+    symbols calls registers lines functions contents minimal_is_short \
+    make_remakes make_spaces make_elsewhere; do
+    t_run test_$t
+done
+t_end

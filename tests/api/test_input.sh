@@ -1,0 +1,415 @@
+#!/bin/sh
+# test_input.sh - what build/transcribe makes of inputs: pipes, FIFOs, damaged files, containers.
+# Needs the model tiny and the demo recording in the cache (scripts/fetch.sh tiny demo); most of it
+# needs ffmpeg, too.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
+transcribe=$build/transcribe
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+model=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
+
+# run CODE COMMAND...: output into $T/out and $T/err; fails unless it exits with CODE.
+run() {
+    want=$1
+    shift
+    "$@" >"$T/out" 2>"$T/err"
+    got=$?
+    [ "$got" -eq "$want" ] ||
+        fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
+}
+
+# piped FILE CODE COMMAND...: run, with the file's bytes through a pipe
+piped() {
+    file=$1 want=$2
+    shift 2
+    # shellcheck disable=SC2002 # a pipe is what is tested
+    cat "$file" | "$@" >"$T/out" 2>"$T/err"
+    got=$?
+    [ "$got" -eq "$want" ] || fail "status $got, not $want: cat $file | $* ($(head -c 300 "$T/err"))"
+}
+
+# t OPTION-OR-FILE...: transcribes; the text is what most tests compare.
+t() { timeout 60 "$transcribe" -m "$model" "$@"; }
+has() { grep -qF -e "$2" "$1" || fail "no '$2' in $(basename "$1"): $(head -c 300 "$1")"; }
+empty() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty: $(head -c 300 "$1")"; }
+filled() { [ -s "$1" ] || fail "$(basename "$1") is empty or missing"; }
+same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
+make_with() { ffmpeg -nostdin -y -v error "$@" </dev/null || fail "ffmpeg $*"; }
+
+# first_cue FILE: ms at which the first cue of a TSV file begins.
+first_cue() { sed -n '2s/	.*//p' "$1"; }
+
+# between LOW HIGH VALUE WHAT
+between() {
+    [ -n "$3" ] && [ "$3" -ge "$1" ] && [ "$3" -le "$2" ] || fail "$4: $3 is not $1 to $2"
+}
+
+byte() { printf '%b' "\\0$(printf '%03o' $(($1 & 255)))"; }
+le16() { byte "$1"; byte $(($1 >> 8)); }
+le32() { le16 $(($1 & 65535)); le16 $(($1 >> 16 & 65535)); }
+
+# wav_header BYTES [FORMAT [BITS]]: mono at 16 kHz; BYTES of samples by its data chunk
+wav_header() {
+    format=${2:-1} bits=${3:-16}
+    printf RIFF; le32 $(($1 + 36)); printf 'WAVEfmt '; le32 16
+    le16 "$format"; le16 1; le32 16000; le32 $((2000 * bits)); le16 $((bits / 8)); le16 "$bits"
+    printf data; le32 "$1"
+}
+
+# 8 s of the demo: 256,000 bytes of samples.
+make_recordings() {
+    tail -c 822400 "$demo" | head -c 256000 >"$T/raw"
+    { wav_header 256000; cat "$T/raw"; } >"$T/speech.wav"
+    t "$T/speech.wav" >"$T/speech.txt" || fail "the recording itself"
+    t -f json "$T/speech.wav" >"$T/speech.json" || fail "the recording itself"
+    filled "$T/speech.txt"
+}
+
+# ---- WAV and raw samples ----
+
+test_pipes() {
+    mkfifo "$T/fifo"
+    cat "$T/speech.wav" >"$T/fifo" &
+    run 0 t -f json "$T/fifo"
+    wait
+    same "$T/speech.json" "$T/out"
+    piped "$T/speech.wav" 0 t -f json /dev/stdin
+    same "$T/speech.json" "$T/out"
+    # In pieces that fit nothing.
+    { dd bs=777 2>/dev/null | t -f json - >"$T/out" 2>"$T/err" || fail "in pieces"; } \
+        <"$T/speech.wav"
+    same "$T/speech.json" "$T/out"
+    # A file from the middle of which standard input begins.
+    { printf 'some bytes'; cat "$T/speech.wav"; } >"$T/middle"
+    { dd bs=10 count=1 of=/dev/null 2>/dev/null; t -f json -; } <"$T/middle" >"$T/out" 2>"$T/err" ||
+        fail "from the middle of a file"
+    same "$T/speech.json" "$T/out"
+}
+
+# The text of a recording that goes on is there before its end: the writer waits for it.
+test_as_it_comes() {
+    mkfifo "$T/slow"
+    { cat "$T/speech.wav"; sleep 4; } >"$T/slow" &
+    begin=$(date +%s)
+    run 0 t --spans --duration 2 "$T/slow"
+    filled "$T/out"
+    [ $(($(date +%s) - begin)) -lt 4 ] || fail "the whole pipe was read for its first 2 s"
+    wait
+}
+
+test_raw() {
+    run 0 t -f json --raw s16le,16000,1 "$T/raw"
+    same "$T/speech.json" "$T/out"
+    piped "$T/raw" 0 t -f json --raw s16le -
+    same "$T/speech.json" "$T/out"
+    run 0 t --raw s16le,16000 "$T/raw"
+    for wrong in s16 s16le, s16le,1 s16le,16000,0 s16le,16000,1,1 s16be s16le,x; do
+        run 1 t --raw "$wrong" "$T/raw"
+        has "$T/err" --help
+    done
+}
+
+test_wav_sizes() {
+    for size in 100000 100001 8 2; do # not updated to the end
+        { wav_header $size; cat "$T/raw"; } >"$T/x.wav"
+        run 0 t "$T/x.wav"
+        same "$T/speech.txt" "$T/out"
+        has "$T/err" "too small"
+    done
+    run 0 t -q "$T/x.wav"
+    empty "$T/err"
+    for size in 0 4294967295 2147483647 2147479552; do # what recorders write first
+        { wav_header $size; cat "$T/raw"; } >"$T/x.wav"
+        run 0 t "$T/x.wav"
+        same "$T/speech.txt" "$T/out"
+        empty "$T/err"
+    done
+    { wav_header 512000; cat "$T/raw"; } >"$T/x.wav" # cut
+    run 6 t "$T/x.wav"
+    same "$T/speech.txt" "$T/out"
+    has "$T/err" "cut short"
+    piped "$T/x.wav" 6 t -
+    same "$T/speech.txt" "$T/out"
+    { wav_header 256000; cat "$T/raw"; printf LIST; le32 4; printf 'INFO'; } >"$T/x.wav"
+    run 0 t -f json "$T/x.wav"
+    same "$T/speech.json" "$T/out"
+    empty "$T/err"
+    # Two data chunks, of which the second holds the second half.
+    { wav_header 128000; head -c 128000 "$T/raw"; printf data; le32 128000
+      tail -c 128000 "$T/raw"; } >"$T/x.wav"
+    run 0 t -f json "$T/x.wav"
+    same "$T/speech.json" "$T/out"
+    # The samples come before their format.
+    { printf RIFF; le32 256036; printf WAVEdata; le32 256000; cat "$T/raw"
+      wav_header 0 | tail -c +13 | head -c 24; } >"$T/x.wav"
+    run 0 t -f json "$T/x.wav"
+    same "$T/speech.json" "$T/out"
+}
+
+# A file that becomes shorter while it is read: speech, and an hour of silence that is cut off.
+test_shrinking() {
+    { wav_header 115456000; cat "$T/raw"; head -c 115200000 /dev/zero; } >"$T/x.wav"
+    t -q "$T/x.wav" >"$T/out" 2>"$T/err" &
+    pid=$!
+    sleep 1
+    dd if=/dev/null of="$T/x.wav" bs=1 seek=256044 2>/dev/null
+    wait $pid
+    got=$?
+    [ $got -eq 6 ] || fail "status $got: $(cat "$T/err")"
+    filled "$T/out"
+    has "$T/err" "cut short"
+}
+
+# Times are those of the file, and what is outside is not heard.
+test_clips() {
+    { wav_header 384000; head -c 128000 /dev/zero; cat "$T/raw"; } >"$T/late.wav"
+    run 0 t -f tsv "$T/late.wav"
+    between 3500 4500 "$(first_cue "$T/out")" "speech after 4 s"
+    run 0 t -f tsv --offset 0:04 "$T/late.wav"
+    between 3500 4500 "$(first_cue "$T/out")" "--offset 4"
+    run 0 t -f tsv --offset 3.5 --duration 1:00:00 "$T/late.wav"
+    between 3500 4500 "$(first_cue "$T/out")" "--offset 3.5"
+    run 0 t -f json --duration 4 "$T/late.wav"
+    has "$T/out" '"text": ""'
+    has "$T/out" '"end": 4.000, "kind": "silence"'
+    # Two stretches, the second to the end, are what silence between them leaves.
+    { wav_header 384000; head -c 128000 /dev/zero; head -c 64000 "$T/raw"; head -c 64000 /dev/zero
+      tail -c 128000 "$T/raw"; } >"$T/holes.wav"
+    run 0 t -f json "$T/holes.wav"
+    cp "$T/out" "$T/want"
+    run 0 t -f json --clip-timestamps 4,6,8 "$T/late.wav"
+    same "$T/want" "$T/out"
+    piped "$T/late.wav" 0 t -f json --clip-timestamps 0:04,6,0:00:08,1000 -
+    same "$T/want" "$T/out"
+    for wrong in 3,2 1,1 x 1,,2 1,2,1 ''; do
+        run 1 t --clip-timestamps "$wrong" "$T/late.wav"
+        has "$T/err" --help
+    done
+    run 1 t --clip-timestamps 1,2 --offset 3 "$T/late.wav"
+    run 1 t --offset 1:2:3:4 "$T/late.wav"
+    run 1 t --duration 0 "$T/late.wav"
+    run 1 t --offset -1 "$T/late.wav"
+}
+
+# Channels of opposite sign, all along or in the second half only, and floats up to 32767.
+test_channels() {
+    command -v python3 >/dev/null 2>&1 || { skip "no python3"; return; }
+    python3 - "$T/raw" "$T/opposed" "$T/half" "$T/floats" <<'END'
+import array, sys
+x = array.array("h", open(sys.argv[1], "rb").read())
+def write(name, pairs): array.array("h", [v for p in pairs for v in p]).tofile(open(name, "wb"))
+write(sys.argv[2], [(v, max(-32767, -v) if v != -32768 else 32767) for v in x])
+write(sys.argv[3], [(v, v if i < len(x) // 2 else min(32767, -v)) for i, v in enumerate(x)])
+array.array("f", x).tofile(open(sys.argv[4], "wb"))
+END
+    for kind in opposed half; do
+        run 0 t --raw s16le,16000,2 "$T/$kind"
+        same "$T/speech.txt" "$T/out"
+        has "$T/err" "cancel each other"
+        piped "$T/$kind" 0 t --raw s16le,16000,2 -
+        same "$T/speech.txt" "$T/out"
+        if [ -n "$ffmpeg" ]; then
+            make_with -f s16le -ar 16000 -ac 2 -i "$T/$kind" "$T/$kind.flac"
+            run 0 t "$T/$kind.flac"
+            same "$T/speech.txt" "$T/out"
+            has "$T/err" "cancel each other"
+        fi
+    done
+    run 0 t --raw f32le,16000,1 "$T/floats"
+    same "$T/speech.txt" "$T/out"
+    has "$T/err" "full scale of integers"
+}
+
+test_names() {
+    mkdir -p "$T/names"
+    for name in '-o' 'http:x' 'concat:a|b' 'a
+b' 'pipe:0' 'noending'; do
+        cp "$T/speech.wav" "$T/names/$name"
+        (cd "$T/names" && t -f json -- "$name") >"$T/out" 2>"$T/err" || fail "$name: $(cat "$T/err")"
+        same "$T/speech.json" "$T/out"
+        if [ -n "$ffmpeg" ]; then
+            cp "$T/speech.flac" "$T/names/$name"
+            (cd "$T/names" && t -- "$name") >"$T/out" 2>"$T/err" || fail "$name: $(cat "$T/err")"
+            same "$T/speech.txt" "$T/out"
+        fi
+    done
+}
+
+# Waiting ends with a signal, wherever the input waits, and what was heard is kept.
+test_end() {
+    mkfifo "$T/never"
+    run 4 timeout --foreground --preserve-status -s INT 1 "$transcribe" -m "$model" "$T/never"
+    mkfifo "$T/stays"
+    { cat "$T/speech.wav"; sleep 8; } >"$T/stays" &
+    run 4 timeout --foreground --preserve-status -s INT 4 "$transcribe" -m "$model" "$T/stays"
+    same "$T/speech.txt" "$T/out"
+    wait
+}
+
+# ---- ffmpeg ----
+
+# The same from a file and from a pipe, whatever the format.
+test_formats() {
+    make_with -i "$T/speech.wav" -c:a adpcm_ima_wav "$T/f.adpcm.wav"
+    for ending in mp3 m4a ogg opus flac mkv webm aac wma ts w64 caf aiff avi; do
+        make_with -i "$T/speech.wav" "$T/f.$ending"
+    done
+    for file in "$T"/f.*; do
+        run 0 t -f json "$file"
+        has "$T/out" '"kind": "text"'
+        empty "$T/err"
+        cp "$T/out" "$T/want"
+        piped "$file" 0 t -f json -
+        same "$T/want" "$T/out"
+        empty "$T/err"
+    done
+    run 0 t -f json "$T/f.flac"
+    same "$T/speech.json" "$T/out"
+    run 0 t -f json "$T/f.w64"
+    same "$T/speech.json" "$T/out"
+    mkfifo "$T/compressed"
+    cat "$T/f.flac" >"$T/compressed" &
+    run 0 t -f json "$T/compressed"
+    wait
+    same "$T/speech.json" "$T/out"
+}
+
+test_cut() {
+    make_with -i "$T/speech.wav" -movflags +faststart "$T/f.fast.m4a"
+    for ending in mp3 fast.m4a ogg opus flac mkv webm wma; do
+        size=$(wc -c <"$T/f.$ending")
+        head -c $((size * 8 / 10)) "$T/f.$ending" >"$T/cut.$ending"
+        run 6 t "$T/cut.$ending"
+        filled "$T/out"
+        has "$T/err" "cut short"
+        piped "$T/cut.$ending" 6 t -
+        filled "$T/out"
+        has "$T/err" "cut short"
+    done
+    # Damaged in the middle.
+    size=$(wc -c <"$T/f.flac")
+    { head -c $((size / 2)) "$T/f.flac"; head -c 4000 /dev/zero
+      tail -c +$((size / 2 + 4001)) "$T/f.flac"; } >"$T/damaged.flac"
+    run 6 t "$T/damaged.flac"
+    filled "$T/out"
+    has "$T/err" "damaged"
+    # Its index is gone.
+    head -c 10000 "$T/f.m4a" >"$T/cut.m4a"
+    run 3 t "$T/cut.m4a"
+    has "$T/err" "moov"
+}
+
+# Sound that begins 4 s after the picture, and a hole of 3 s in the time stamps.
+test_timestamps() {
+    make_with -f lavfi -i color=s=64x64:r=5:d=12 -itsoffset 4 -i "$T/speech.wav" -c:v mpeg4 \
+        -c:a aac "$T/delayed.mkv"
+    run 0 t -f tsv "$T/delayed.mkv"
+    between 3500 4500 "$(first_cue "$T/out")" "delayed.mkv"
+    make_with -i "$T/speech.wav" -af 'asetpts=if(gt(T\,4)\,PTS+3/TB\,PTS)' -c:a pcm_s16le \
+        "$T/hole.mkv"
+    run 0 t -f json "$T/hole.mkv"
+    grep -q '"duration": 11\.' "$T/out" || fail "hole: $(grep duration "$T/out")"
+}
+
+test_tracks() {
+    make_with -i "$T/speech.wav" -f lavfi -i anullsrc=r=16000:cl=mono:d=8 -map 1 -map 0 -c:a flac \
+        "$T/two.mkv"
+    run 0 t --track 1 -f json "$T/two.mkv"
+    same "$T/speech.json" "$T/out"
+    run 0 t --track 0 "$T/two.mkv"
+    empty "$T/out"
+    run 3 t --track 2 "$T/two.mkv"
+    has "$T/err" "no such audio track"
+    make_with -f lavfi -i color=s=64x64:r=5:d=1 -c:v mpeg4 "$T/silent.mkv"
+    run 3 t "$T/silent.mkv"
+    has "$T/err" "no audio"
+    # A picture on the cover.
+    make_with -f lavfi -i color=s=64x64:d=1 -frames:v 1 "$T/cover.png"
+    make_with -i "$T/speech.wav" -i "$T/cover.png" -map 0 -map 1 -c:a flac -c:v copy \
+        -disposition:v attached_pic "$T/cover.flac"
+    run 0 t -f json "$T/cover.flac"
+    same "$T/speech.json" "$T/out"
+    empty "$T/err"
+}
+
+# Nothing but the one input is opened.
+test_playlists() {
+    cp "$T/speech.flac" "$T/secret.flac"
+    printf '#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nhttp://192.0.2.1/a.ts\n' >"$T/live.mp3"
+    printf '#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nsecret.flac\n#EXT-X-ENDLIST\n' \
+        >"$T/list.m3u8"
+    printf 'ffconcat version 1.0\nfile secret.flac\n' >"$T/concat.mp3"
+    printf 'v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=audio 5004 RTP/AVP 0\n' \
+        >"$T/stream.sdp"
+    for file in live.mp3 list.m3u8 concat.mp3 stream.sdp; do
+        run 3 t "$T/$file" "$T/speech.wav"
+        has "$T/err" "$file"
+        [ "$(wc -l <"$T/err")" -eq 1 ] || fail "$file: not one line"
+        has "$T/out" "$(cat "$T/speech.txt")"
+        piped "$T/$file" 3 t -
+    done
+    run 3 sh -c 'cd "$1" && shift && exec "$@"' sh "$T" "$transcribe" -m "$model" \
+        concat:secret.flac http://192.0.2.1/a.mp3
+}
+
+# No room for temporary files is needed but for MP4 from a pipe, which takes TMPDIR.
+test_temporary_files() {
+    mkdir -p "$T/tmp"
+    run 0 env TMPDIR="$T/none" "$transcribe" -m "$model" "$T/f.mp3"
+    piped "$T/f.m4a" 0 env TMPDIR="$T/tmp" "$transcribe" -m "$model" -
+    filled "$T/out"
+    [ -z "$(ls "$T/tmp")" ] || fail "left in TMPDIR: $(ls "$T/tmp")"
+    if command -v strace >/dev/null 2>&1; then
+        strace -f -o "$T/trace" "$transcribe" -m "$model" "$T/f.mp3" >/dev/null 2>&1
+        grep -E 'O_CREAT' "$T/trace" | grep -v /dev/null | grep -q . && fail "a file was made"
+    fi
+}
+
+# A stand-in that hangs before it writes anything, or after.
+test_stall() {
+    mkdir -p "$T/bin"
+    printf '#!/bin/sh\n[ -z "$HALF" ] || cat "%s"\nexec sleep 30 >/dev/null\n' "$T/speech.wav" \
+        >"$T/bin/ffmpeg"
+    sed 's/ >.dev.null$//' "$T/bin/ffmpeg" >"$T/bin/x" && mv "$T/bin/x" "$T/bin/ffmpeg"
+    chmod +x "$T/bin/ffmpeg"
+    cp "$T/raw" "$T/any.mp3"
+    begin=$(date +%s)
+    run 3 env PATH="$T/bin:$PATH" "$transcribe" -m "$model" --stall 1 "$T/any.mp3"
+    has "$T/err" "no progress"
+    run 6 env HALF=1 PATH="$T/bin:$PATH" "$transcribe" -m "$model" --stall 1 -f txt "$T/any.mp3"
+    has "$T/err" "no progress"
+    same "$T/speech.txt" "$T/out"
+    [ $(($(date +%s) - begin)) -lt 20 ] || fail "it took $(($(date +%s) - begin)) s"
+    run 1 t --stall -1 "$T/any.mp3"
+}
+
+t_all() {
+    for name in "$@"; do
+        t_run "test_$name"
+    done
+}
+
+no_model() { skip "no model in the cache: scripts/fetch.sh tiny demo"; }
+no_ffmpeg() { skip "ffmpeg is not installed"; }
+
+if [ -z "$model" ] || [ -z "$demo" ]; then
+    t_run no_model
+    t_end
+    exit
+fi
+ffmpeg=$(command -v ffmpeg)
+make_recordings
+[ -z "$ffmpeg" ] || make_with -i "$T/speech.wav" "$T/speech.flac"
+t_all pipes as_it_comes raw wav_sizes shrinking clips channels names end
+if [ -n "$ffmpeg" ]; then
+    t_all formats cut timestamps tracks playlists temporary_files stall
+else
+    t_run no_ffmpeg
+fi
+t_end

@@ -1,0 +1,183 @@
+/* test_params.c - run parameters by name: the table that wnpu_param_info() shows against the
+ * structure that wnpu_params_init() fills, and every value that wnpu_params_set() takes or refuses.
+ * Uses the public header only. */
+#include "../../whisper_npu.h"
+#include "../lib/t.h"
+#include <math.h>
+
+/* Fields that are no parameters by name: callbacks and what belongs to them. */
+static const char *const callbacks[] = {"on_segment", "on_progress", "user", "on_logits"};
+
+static wnpu_param param(size_t index)
+{
+    wnpu_param info;
+    memset(&info, 0, sizeof info);
+    info.struct_size = (uint32_t)sizeof info;
+    if (wnpu_param_info(index, &info) != WNPU_OK) {
+        info.name = NULL;
+    }
+    return info;
+}
+
+static int set(wnpu_params *p, const char *name, const char *value)
+{
+    wnpu_error error = {0, ""};
+    int code = wnpu_params_set(p, name, value, &error);
+    T_CHECK((code == WNPU_OK) == (error.message[0] == '\0') && error.code == code,
+            "%s=%s: %d but \"%s\"", name, value, code, error.message);
+    return code;
+}
+
+static int is_number(const wnpu_param *info)
+{
+    return info->type == WNPU_PARAM_INT || info->type == WNPU_PARAM_FLOAT;
+}
+
+static void test_table(void)
+{
+    size_t i, j, n_options = 0;
+    for (i = 0; param(i).name != NULL; i++) {
+        wnpu_param a = param(i);
+        T_CHECK(a.meaning != NULL && a.group != NULL && a.struct_size == sizeof a, "%s", a.name);
+        T_CHECK(strlen(a.meaning) < 100 && strchr(a.meaning, '\n') == NULL, "%s: \"%s\"", a.name,
+                a.meaning);
+        T_CHECK((a.type == WNPU_PARAM_CHOICE) == (a.choices != NULL), "%s: choices", a.name);
+        T_CHECK(!is_number(&a) || (a.fallback >= a.low && a.fallback <= a.high) ||
+                a.fallback == a.off, "%s: default %g", a.name, a.fallback);
+        n_options += a.option != NULL;
+        for (j = 0; j < i; j++) {
+            wnpu_param b = param(j);
+            T_CHECK(strcmp(a.name, b.name) != 0, "two parameters %s", a.name);
+            T_CHECK(a.option == NULL || b.option == NULL || strcmp(a.option, b.option) != 0,
+                    "two options %s", a.option);
+        }
+        for (j = 0; j < sizeof callbacks / sizeof callbacks[0]; j++) {
+            T_CHECK(strcmp(a.name, callbacks[j]) != 0, "%s", a.name);
+        }
+    }
+    T_CHECK(i >= 39 && n_options >= 30, "%d parameters, %d options", (int)i, (int)n_options);
+    T_CHECK(wnpu_param_info(i, NULL) == WNPU_E_ARGUMENT && wnpu_param_info(0, NULL) ==
+            WNPU_E_ARGUMENT, "nothing to fill");
+}
+
+/* A caller with an older or newer header gets what fits. */
+static void test_sizes(void)
+{
+    unsigned char room[512];
+    wnpu_param *info = (wnpu_param *)(void *)room;
+    const size_t newer = sizeof *info + 200;
+    memset(room, 0xaa, sizeof room);
+    info->struct_size = (uint32_t)(offsetof(wnpu_param, option));
+    T_CHECK(wnpu_param_info(0, info) == WNPU_OK && strcmp(info->name, "task") == 0 &&
+            room[offsetof(wnpu_param, option)] == 0xaa, "an older header");
+    info->struct_size = (uint32_t)newer;
+    T_CHECK(wnpu_param_info(0, info) == WNPU_OK && room[newer - 1] == 0 && room[newer] == 0xaa,
+            "a newer header");
+    info->struct_size = 2;
+    T_CHECK(wnpu_param_info(0, info) == WNPU_E_ARGUMENT, "no size");
+}
+
+/* Setting every parameter to its default gives what wnpu_params_init() gives. */
+static void test_defaults(void)
+{
+    wnpu_params defaults, p;
+    size_t i;
+    wnpu_params_init(&defaults, sizeof defaults);
+    p = defaults;
+    for (i = 0; param(i).name != NULL; i++) {
+        wnpu_param a = param(i);
+        char text[64];
+        snprintf(text, sizeof text, "%.9g", a.fallback);
+        if (is_number(&a)) {
+            T_CHECK(set(&p, a.name, a.has_off && a.fallback == a.off ? "off" : text) == WNPU_OK,
+                    "%s=%s", a.name, text);
+        } else if (a.type == WNPU_PARAM_BOOL) {
+            T_CHECK(set(&p, a.name, a.fallback != 0.0 ? "yes" : "off") == WNPU_OK, "%s", a.name);
+        }
+    }
+    T_CHECK(set(&p, "task", "transcribe") == WNPU_OK && set(&p, "language", "auto") == WNPU_OK &&
+            set(&p, "length_rule", "power") == WNPU_OK && set(&p, "seed", "0") == WNPU_OK &&
+            set(&p, "language_mode", "once") == WNPU_OK, "words");
+    T_CHECK(memcmp(&p, &defaults, sizeof p) == 0, "defaults differ");
+}
+
+/* Bounds are taken, what is beyond them is refused, and then nothing has changed. */
+static void test_ranges(void)
+{
+    static const char *const nonsense[] = {"", " 1", "1 ", "nan", "inf", "1e1", "0x1", "--1",
+                                           "1.2.3", "one", "."};
+    size_t i, j;
+    for (i = 0; param(i).name != NULL; i++) {
+        wnpu_param a = param(i);
+        wnpu_params p, before;
+        char text[64];
+        double step = a.type == WNPU_PARAM_FLOAT ? 0.001 : 1.0;
+        if (!is_number(&a)) {
+            continue;
+        }
+        wnpu_params_init(&p, sizeof p);
+        if (isfinite(a.low)) {
+            snprintf(text, sizeof text, "%.9g", a.low);
+            T_CHECK(set(&p, a.name, text) == WNPU_OK, "%s=%s", a.name, text);
+            before = p;
+            snprintf(text, sizeof text, "%.9f", a.low - step);
+            T_CHECK(set(&p, a.name, text) == WNPU_E_ARGUMENT ||
+                    (a.has_off && a.off == a.low - step), "%s=%s", a.name, text);
+            T_CHECK(memcmp(&p, &before, sizeof p) == 0, "%s has changed", a.name);
+        }
+        if (isfinite(a.high)) {
+            snprintf(text, sizeof text, "%.9g", a.high);
+            T_CHECK(set(&p, a.name, text) == WNPU_OK, "%s=%s", a.name, text);
+            snprintf(text, sizeof text, "%.9f", a.high + step);
+            T_CHECK(set(&p, a.name, text) == WNPU_E_ARGUMENT, "%s=%s", a.name, text);
+        }
+        T_CHECK(set(&p, a.name, "off") == (a.has_off ? WNPU_OK : WNPU_E_ARGUMENT), "%s=off",
+                a.name);
+        T_CHECK(a.type == WNPU_PARAM_FLOAT || set(&p, a.name, "1.5") == WNPU_E_ARGUMENT, "%s=1.5",
+                a.name);
+        for (j = 0; j < sizeof nonsense / sizeof nonsense[0]; j++) {
+            T_CHECK(set(&p, a.name, nonsense[j]) == WNPU_E_ARGUMENT, "%s=\"%s\"", a.name,
+                    nonsense[j]);
+        }
+    }
+}
+
+static void test_values(void)
+{
+    static const char text[] = "Dr. Klemperer";
+    wnpu_params p;
+    wnpu_params_init(&p, sizeof p);
+    T_CHECK(set(&p, "beam", "5") == WNPU_OK && p.beam == 5, "beam");
+    T_CHECK(set(&p, "patience", "0.25") == WNPU_OK && p.patience == 0.25f, "patience");
+    T_CHECK(set(&p, "language", "de") == WNPU_OK && p.language == wnpu_language_id("de") &&
+            set(&p, "language", "french") == WNPU_OK && p.language == wnpu_language_id("fr") &&
+            set(&p, "language", "klingon") == WNPU_E_ARGUMENT, "language");
+    T_CHECK(set(&p, "task", "translate") == WNPU_OK && p.task == WNPU_TRANSLATE &&
+            set(&p, "task", "trans") == WNPU_E_ARGUMENT && set(&p, "task", "") == WNPU_E_ARGUMENT &&
+            set(&p, "task", "translate|") == WNPU_E_ARGUMENT, "task");
+    T_CHECK(set(&p, "seed", "18446744073709551615") == WNPU_OK && p.seed == UINT64_MAX &&
+            set(&p, "seed", "18446744073709551616") == WNPU_E_ARGUMENT &&
+            set(&p, "seed", "-1") == WNPU_E_ARGUMENT && p.seed == UINT64_MAX, "seed");
+    T_CHECK(set(&p, "initial_prompt", text) == WNPU_OK && p.initial_prompt == text, "a text");
+    T_CHECK(set(&p, "vad", "off") == WNPU_OK && p.vad == 0 && set(&p, "vad", "maybe") ==
+            WNPU_E_ARGUMENT, "a switch");
+    T_CHECK(set(&p, "logprob_threshold", "off") == WNPU_OK && p.logprob_threshold == -INFINITY,
+            "off");
+    T_CHECK(set(&p, "hotwords", "a,b") == WNPU_E_UNSUPPORTED, "a list");
+    T_CHECK(set(&p, "beams", "5") == WNPU_E_ARGUMENT, "an unknown name");
+    T_CHECK(wnpu_params_set(&p, NULL, "5", NULL) == WNPU_E_ARGUMENT &&
+            wnpu_params_set(&p, "beam", NULL, NULL) == WNPU_E_ARGUMENT &&
+            wnpu_params_set(NULL, "beam", "5", NULL) == WNPU_E_ARGUMENT, "NULL");
+    wnpu_params_init(&p, offsetof(wnpu_params, vad)); /* compiled with an older header */
+    T_CHECK(set(&p, "beam", "3") == WNPU_OK && set(&p, "vad", "0") == WNPU_E_VERSION, "older");
+}
+
+int main(void)
+{
+    t_run("the table", test_table);
+    t_run("sizes of the structure", test_sizes);
+    t_run("defaults", test_defaults);
+    t_run("ranges", test_ranges);
+    t_run("values", test_values);
+    return t_end();
+}

@@ -1,0 +1,67 @@
+#!/bin/sh
+# test_bench.sh - what the benchmarks write can be read by machines. Needs the model tiny and the
+# demo recording in the cache (scripts/fetch.sh tiny demo). How fast anything is does not matter.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+build=${WNPU_BUILD:-build}
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null) &&
+    demo=$(scripts/fetch.sh --offline demo 2>/dev/null) || demo=
+
+need() {
+    [ -n "$demo" ] || { skip "no data; scripts/fetch.sh tiny demo gets it"; return 1; }
+    command -v python3 >/dev/null 2>&1 || { skip "no python3"; return 1; }
+}
+
+test_json() {
+    need || return
+    "$build/bench" --model "$tiny" --threads 2 --commit 0123abc --json >"$T/json" \
+        2>"$T/log" || fail "$(cat "$T/log")"
+    python3 - "$T/json" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import json, math, sys
+bench = json.load(open(sys.argv[1]))
+for key in ("peak_gmac_s", "bandwidth_gb_s", "log_mel_ms", "encoder_ms", "encoder_fraction_of_peak",
+            "decoder_ms_per_token", "decoder_fraction_of_bandwidth", "decoder_beams8_over_1",
+            "decoder_windows8_over_1", "realtime_factor", "rss_mb", "model_open_ms",
+            "sustained_gmac_s", "encoder_fraction_of_sustained", "sustained_gb_s",
+            "decoder_fraction_of_sustained", "decoder_reading_ms",
+            "decoder_reading_windows8_over_1"):
+    value = bench[key]
+    assert isinstance(value, (int, float)) and math.isfinite(value) and value > 0, (key, value)
+assert bench["threads"] == 2 and bench["model"] == "tiny", bench
+assert bench["isa"] not in ("", "auto", "scalar"), bench
+assert bench["machine"] and bench["commit"] == "0123abc", bench
+PYTHON
+}
+
+test_plot() {
+    need || return
+    "$build/bench_plot" --model "$tiny" --output "$T/plot.svg" --commit 'a <"&"> commit' \
+        >"$T/table" 2>"$T/log" || fail "$(cat "$T/log")"
+    python3 - "$T/plot.svg" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import sys, xml.etree.ElementTree as xml
+svg = xml.parse(sys.argv[1]).getroot()
+assert svg.tag == "{http://www.w3.org/2000/svg}svg", svg.tag
+texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
+labels = ("conv1 conv2 qkv attention attn_out fc1 fc2 cross_kv "
+          + "qkv self-attention projections cross-attention mlp vocabulary " * 2).split()
+for label in set(labels):
+    assert texts.count(label) == labels.count(label), (label, texts)
+assert any('a <"&"> commit' in t for t in texts), texts
+assert not any("nan" in t or "inf" in t.split() for t in texts), texts
+PYTHON
+    [ "$(wc -l <"$T/table")" -eq 21 ] || fail "a table of $(wc -l <"$T/table") lines"
+}
+
+if [ -n "${WNPU_SANITIZED-}" ]; then
+    echo "nothing here is worth a sanitizer's time"
+    t_end
+    exit
+fi
+t_run test_json
+t_run test_plot
+t_end

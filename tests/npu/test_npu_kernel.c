@@ -1,0 +1,262 @@
+/* test_npu_kernel.c - our int8 matrix product: the program, the configuration and the instruction
+ * streams, executed by the simulated array. */
+#include "isa.h"
+#include "matmul.h"
+#include "overlay.h"
+#include "product.h"
+#include "../lib/t.h"
+
+static char source[1 << 17];
+static uint8_t code[CORE_PROGRAM];
+static uint8_t pdi[1 << 18];
+static uint32_t stream[1 << 16];
+
+/* Assembles the source; its bytes, padded to words. */
+static size_t assemble(const char *text)
+{
+    char error[200] = "";
+    memset(code, 0, sizeof code);
+    long n = aie_assemble(aie2(), text, code, sizeof code, error, sizeof error);
+    T_CHECK(n > 0, "%s", error);
+    return n > 0 ? (size_t)(n + 3) / 4 * 4 : 0;
+}
+
+static size_t assemble_ours(void)
+{
+    size_t length = matmul_source_aie2(source, sizeof source);
+    T_CHECK(length < sizeof source, "the source has %zu bytes", length);
+    return assemble(source);
+}
+
+typedef struct {
+    long wrong;               /* -1: did not finish */
+    array_counts counts;
+    char why[240];
+} outcome;
+
+/* Runs one product with the program in `code`. kind: 0 random, 1 only -127 and 127, 2 all 127. */
+static outcome multiply(size_t program, int columns, uint32_t m, uint32_t k, uint32_t n, int kind)
+{
+    outcome o = {-1, {0}, ""};
+    overlay design = {columns, 3, code, program};
+    overlay_shape shape = {m, k, n};
+    product p;
+    size_t image = overlay_pdi(&design, pdi, sizeof pdi);
+    size_t words = overlay_stream(&design, &shape, stream, sizeof stream / sizeof *stream);
+    int8_t *b = malloc((size_t)k * n);
+    T_CHECK(image > 0 && words > 0, "no overlay or stream for %ux%ux%u", (unsigned)m, (unsigned)k,
+            (unsigned)n);
+    if (image == 0 || words == 0 || b == NULL || !product_new(&p, 8, m, k, n)) {
+        free(b);
+        return o;
+    }
+    product_fill(&p, p.memory + p.args[0], (size_t)m * k, 127, kind > 0, 5);
+    product_fill(&p, b, (size_t)k * n, 127, kind > 0, 6);
+    if (kind == 2) {
+        memset(p.memory + p.args[0], 127, (size_t)m * k);
+        memset(b, 127, (size_t)k * n);
+    }
+    overlay_tile_b(&shape, b, (int8_t *)(p.memory + p.args[1]));
+    array *a = array_new(aie2(), columns, product_host, &p);
+    if (array_configure(a, pdi, image) == 0 && array_run(a, stream, words, p.args, 3) == 0) {
+        o.wrong = product_wrong(&p, b);
+    }
+    o.counts = *array_count(a);
+    snprintf(o.why, sizeof o.why, "%s", array_message(a));
+    array_free(a);
+    free(p.memory);
+    free(b);
+    return o;
+}
+
+static void check_product(size_t program, int columns, uint32_t m, uint32_t k, uint32_t n, int kind)
+{
+    outcome o = multiply(program, columns, m, k, n, kind);
+    T_CHECK(o.wrong == 0, "%ux%ux%u on %d columns: %ld wrong %s", (unsigned)m, (unsigned)k,
+            (unsigned)n, columns, o.wrong, o.why);
+}
+
+static void test_program(void)
+{
+    char error[200] = "";
+    size_t n = assemble_ours();
+    T_CHECK(n > 0 && n <= 4096, "%zu bytes", n);
+    T_CHECK(aie_check_rules(aie2(), code, n, error, sizeof error) == 0, "%s", error);
+}
+
+static void test_exact(void)
+{
+    static const struct { int columns; uint32_t m, k, n; } shapes[] = {
+        {1, 64, 64, 64}, {1, 64, 320, 64}, {1, 192, 128, 256}, {2, 128, 64, 128}, {2, 384, 192, 256},
+        {3, 192, 128, 384}, {4, 256, 64, 256}, {4, 256, 384, 512}, {4, 1280, 64, 256},
+    };
+    size_t n = assemble_ours();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_product(n, shapes[i].columns, shapes[i].m, shapes[i].k, shapes[i].n, 0);
+    }
+    check_product(n, 4, 256, 512, 256, 1);
+    check_product(n, 1, 64, 5120, 64, 2); /* 5120 * 127^2 fits 32 bits */
+}
+
+/* One array, several shapes one after the other: only streams change. */
+static void test_one_overlay(void)
+{
+    static const overlay_shape shapes[] = {{128, 64, 128}, {128, 512, 256}, {256, 128, 128},
+                                           {128, 64, 128}};
+    size_t n = assemble_ours();
+    overlay design = {2, 3, code, n};
+    product p;
+    int8_t *b = malloc(512 * 256);
+    size_t image = overlay_pdi(&design, pdi, sizeof pdi);
+    product now = {NULL, 0, {0}, 0, 0, 0, 0};
+    T_CHECK(product_new(&p, 8, 256, 512, 256), "memory");
+    array *a = array_new(aie2(), 2, product_host, &p);
+    T_CHECK(array_configure(a, pdi, image) == 0, "%s", array_message(a));
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const overlay_shape *s = &shapes[i];
+        now = p;
+        now.m = s->m;
+        now.k = s->k;
+        now.n = s->n;
+        size_t words = overlay_stream(&design, s, stream, sizeof stream / sizeof *stream);
+        product_fill(&p, p.memory + p.args[0], (size_t)s->m * s->k, 127, 0, 7 + (uint32_t)i);
+        product_fill(&p, b, (size_t)s->k * s->n, 127, 0, 17 + (uint32_t)i);
+        overlay_tile_b(s, b, (int8_t *)(p.memory + p.args[1]));
+        int ok = array_run(a, stream, words, p.args, 3) == 0;
+        T_CHECK(ok && product_wrong(&now, b) == 0 && !array_shim_busy(a), "shape %zu: %s", i,
+                array_message(a));
+    }
+    array_free(a);
+    free(p.memory);
+    free(b);
+}
+
+/* base's feed-forward products, 1,500 rows padded to 1,536, host memory to host memory. */
+static void test_speed(void)
+{
+    static const overlay_shape shapes[] = {{1536, 512, 2048}, {1536, 2048, 512}};
+    size_t n = assemble_ours();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const overlay_shape *s = &shapes[i];
+        outcome o = multiply(n, 4, s->m, s->k, s->n, 0);
+        double share = (double)o.counts.macs / 256 / o.counts.cores / (double)o.counts.cycles;
+        printf("  %ux%ux%u: %lu cycles, %.1f %% of 16 cores' peak, %lu bank conflicts\n",
+               (unsigned)s->m, (unsigned)s->k, (unsigned)s->n, (unsigned long)o.counts.cycles,
+               100 * share, (unsigned long)o.counts.bank_stalls);
+        T_CHECK(o.wrong == 0, "%ld wrong %s", o.wrong, o.why);
+        T_CHECK(o.counts.macs == (uint64_t)s->m * s->k * s->n && share >= 0.6, "%.3f of the peak",
+                share);
+    }
+}
+
+/* Every other shape of tiny to large-v3, padded as the library would; with TEST_NPU_SHAPES only. */
+static void test_all_shapes(void)
+{
+    static const uint32_t states[] = {384, 512, 768, 1024, 1280};
+    if (getenv("TEST_NPU_SHAPES") == NULL) {
+        printf("  TEST_NPU_SHAPES=1 runs them: minutes\n");
+        t_skip_now = 1;
+        return;
+    }
+    size_t n = assemble_ours();
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        uint32_t d = states[i], wide = (d + 255) / 256 * 256;
+        const overlay_shape shapes[3] = {{1536, d, wide}, {1536, d, 4 * d}, {1536, 4 * d, wide}};
+        for (int k = 0; k < 3; k++) {
+            outcome o = multiply(n, 4, shapes[k].m, shapes[k].k, shapes[k].n, k % 2);
+            T_CHECK(o.wrong == 0, "state %u: %ld wrong %s", (unsigned)d, o.wrong, o.why);
+            printf("  1536x%ux%u: %lu cycles, %.1f %% of the peak\n", (unsigned)shapes[k].k,
+                   (unsigned)shapes[k].n, (unsigned long)o.counts.cycles,
+                   100 * (double)o.counts.macs / 4096 / (double)o.counts.cycles);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- faults are seen */
+
+/* One bit of the vector instruction in each bundle of the loop, another one each time. */
+static void test_flipped_bits(void)
+{
+    size_t n = assemble_ours(), loop = 0;
+    uint8_t good[CORE_PROGRAM];
+    for (size_t at = 0; at + 16 <= n && loop == 0; ) { /* the first bundle with a VMAC */
+        aie_bundle b;
+        int bytes = aie_decode(aie2(), code + at, n - at, &b);
+        loop = b.slot[AIE_VEC].op != NULL && strcmp(b.slot[AIE_VEC].op->mnemonic, "vmac") == 0 ? at
+                                                                                              : 0;
+        at += (size_t)bytes;
+    }
+    T_CHECK(loop > 0 && loop % 16 == 0, "the loop is at 0x%zx", loop);
+    memcpy(good, code, sizeof good);
+    for (int i = 0; i < 128; i++) {
+        int bit = 1 + i * 5 % 26; /* of the 128-bit format: the slot is in bits 1 to 26 */
+        code[loop + (size_t)i * 16 + (size_t)bit / 8] ^= (uint8_t)(1 << bit % 8);
+        outcome o = multiply(n, 1, 64, 128, 64, 0);
+        T_CHECK(o.wrong != 0, "bit %d of bundle %d: still right", bit, i);
+        memcpy(code, good, sizeof good);
+    }
+}
+
+static void replace(const char *old, const char *by)
+{
+    char *at = strstr(source, old);
+    size_t was = strlen(old), is = strlen(by);
+    T_CHECK(at != NULL && strlen(source) + is < sizeof source, "`%s` is not in the source", old);
+    if (at != NULL) {
+        memmove(at + is, at + was, strlen(at + was) + 1);
+        memcpy(at, by, is);
+    }
+}
+
+/* A or B is given back when it was just taken, so that it is overwritten while it is read; C is handed
+ * over when the tile begins. */
+static void test_early_release(void)
+{
+    static const struct { const char *name, *late, *left, *early; } cases[] = {
+        {"A", "flush:\n    rel #48, r2; padds", "flush:\n    padds", "rel #48, r2"},
+        {"B", "; rel #50, r2\n    vst amlh6", "\n    vst amlh6", "rel #50, r2"},
+        {"C", "    rel #53, r2\n    j #tile", "    nop\n    j #tile", "rel #53, r2"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char early[64];
+        assemble_ours();
+        if (strstr(source, cases[i].late) == NULL) {
+            T_CHECK(0, "%s: `%s` is not in the source", cases[i].name, cases[i].late);
+            continue;
+        }
+        snprintf(early, sizeof early, "    lda r5, [p7, #0]; %s\n", cases[i].early);
+        replace(cases[i].late, cases[i].left);
+        replace("    lda r5, [p7, #0]\n", early);
+        outcome o = multiply(assemble(source), 1, 64, 1024, 64, 0);
+        T_CHECK(o.wrong != 0, "%s released too early is not seen", cases[i].name);
+    }
+}
+
+static void test_refused(void)
+{
+    overlay design = {4, 3, code, 64}, five = {5, 3, code, 64};
+    static const overlay_shape bad[] = {{128, 64, 256}, {256, 32, 256}, {256, 64, 128}, {0, 64, 256},
+                                        {256, 64, 256 * 65}, {1536 * 16, 64, 256 * 4}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        T_CHECK(overlay_stream(&design, &bad[i], stream, sizeof stream / 4) == 0, "shape %zu", i);
+    }
+    overlay_shape good = {256, 64, 256};
+    size_t words = overlay_stream(&design, &good, stream, sizeof stream / 4);
+    T_CHECK(words > 0 && overlay_stream(&design, &good, stream, words - 1) == 0, "no room");
+    T_CHECK(overlay_pdi(&five, pdi, sizeof pdi) == 0, "five columns");
+    size_t size = overlay_pdi(&design, pdi, sizeof pdi);
+    T_CHECK(size > 0 && overlay_pdi(&design, pdi, size - 1) == 0, "no room for the PDI");
+}
+
+int main(void)
+{
+    t_run("the program and its rules", test_program);
+    t_run("exact products", test_exact);
+    t_run("one overlay, many shapes", test_one_overlay);
+    t_run("cycles of base's feed-forward", test_speed);
+    t_run("flipped bits are seen", test_flipped_bits);
+    t_run("locks released too early are seen", test_early_release);
+    t_run("what is refused", test_refused);
+    t_run("all shapes", test_all_shapes);
+    return t_end();
+}

@@ -1,0 +1,173 @@
+#!/bin/sh
+# test_voice.sh - voice activity with real models: no words where nobody speaks, no speech without
+# words, a ledger that adds up. WNPU_FREE_SECONDS (default 10) seconds of each kind of sound of
+# make_sounds are made; `make check-long` takes 90, which is 30 minutes in all.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+build=${WNPU_BUILD:-build}
+speech=${WNPU_SPEECH:-../shared/speech}
+seconds=${WNPU_FREE_SECONDS:-10}
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+
+# free_of_words MODEL: not one word in any of the sounds.
+free_of_words() {
+    [ -n "$1" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    mkdir -p "$T/sounds" "$T/text"
+    for kind in $("$build/make_sounds"); do
+        [ -f "$T/sounds/$kind.wav" ] ||
+            "$build/make_sounds" "$kind" "$seconds" 17 >"$T/sounds/$kind.wav"
+    done
+    "$build/transcribe" -q -m "$1" -f tsv -o "$T/text/" "$T"/sounds/*.wav 2>"$T/log" ||
+        [ $? -eq 6 ] || fail "$(cat "$T/log")" # something like a voice, without words
+    for kind in $("$build/make_sounds"); do
+        words=$(sed 1d "$T/text/$kind.tsv" | cut -f 3 | tr '\n' ' ')
+        [ -z "$words" ] || fail "$kind: $words"
+    done
+    printf '  %s kinds of sound, %s s each\n' "$("$build/make_sounds" | wc -l)" "$seconds"
+}
+
+test_free_tiny() { free_of_words "$tiny"; }
+test_free_base_en() { free_of_words "$base"; }
+
+# Reads JSON files; complains of a ledger with gaps, or that does not reach the end, or of speech at
+# the end that has no text.
+cat >"$T/ledger.py" <<'END'
+import json, sys
+for path in sys.argv[1:]:
+    with open(path, encoding='utf-8') as f:
+        r = json.load(f)
+    at, text = 0.0, 0.0
+    for s in r['ledger']:
+        if s['start'] != at or s['end'] <= at:
+            print(path, 'ledger:', s, 'after', at)
+        if s['kind'] == 'unresolved':
+            print(path, 'unresolved:', s)
+        at = s['end']
+        text = at if s['kind'] == 'text' else text
+    if at != r['duration']:
+        print(path, 'the ledger ends at', at, 'of', r['duration'])
+    spoken = r['speech'][-1]['end'] if r['speech'] else 0.0
+    if spoken > text + 1.5:
+        print(path, 'speech up to', spoken, 'but text up to', text)
+END
+
+# json_of MODEL < paths: each into $T/json/.
+json_of() {
+    rm -rf "$T/json"
+    mkdir -p "$T/json"
+    while read -r path; do
+        "$build/transcribe" -q -m "$1" -l en -f json -o "$T/json/$(basename "$path").json" \
+            "$path" 2>"$T/log" || fail "$(basename "$path"): status $?: $(cat "$T/log")"
+    done
+}
+
+test_ledgers() {
+    [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
+    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    command -v python3 >/dev/null 2>&1 || { skip "no python3 to read JSON"; return; }
+    ls "$speech"/hard/trim_*.wav "$speech"/hard/*19-198-0001.wav "$speech"/long/*.wav |
+        grep -v fmt_ >"$T/paths"
+    json_of "$tiny" <"$T/paths"
+    python3 "$T/ledger.py" "$T"/json/*.json >"$T/log" 2>&1 || fail "ledger.py failed"
+    [ ! -s "$T/log" ] || fail "$(cat "$T/log")"
+    [ "$(ls "$T/json" | wc -l)" -eq "$(wc -l <"$T/paths")" ] || fail "files are missing"
+}
+
+# Speech between long silences: found where it is, and all of it transcribed.
+test_islands() {
+    [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
+    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    clip=$speech/hard/fmt_19-198-0001_stereo.wav
+    wav=$speech/hard/wavhdr_extensible.wav
+    [ -f "$clip" ] || { skip "no clip"; return; }
+    command -v python3 >/dev/null 2>&1 || { skip "no python3 to write a WAV file"; return; }
+    # 47 s of silence, the clip, 95 s of silence, the clip, 33 s of silence
+    python3 - "$wav" "$T/islands.wav" <<'END'
+import sys, wave
+data = open(sys.argv[1], 'rb').read()
+data = data[data.index(b'data') + 8:]
+data = data[:len(data) // 2 * 2]
+with wave.open(sys.argv[2], 'wb') as w:
+    w.setnchannels(1)
+    w.setsampwidth(2)
+    w.setframerate(16000)
+    for part in (47, data, 95, data, 33):
+        w.writeframes(bytes(part * 32000) if isinstance(part, int) else part)
+END
+    "$build/transcribe" -q -m "$tiny" --spans "$T/islands.wav" >"$T/spans" 2>"$T/log" ||
+        fail "status $?: $(cat "$T/log")"
+    awk '{ if ($1 < 46000 || $2 > 167000 || ($1 > 60000 && $1 < 152000)) exit 1 }
+         END { if (NR < 2) exit 1 }' "$T/spans" || fail "spans: $(tr '\n\t' ';-' <"$T/spans")"
+    "$build/transcribe" -q -m "$tiny" -l en -f tsv "$T/islands.wav" >"$T/out" 2>"$T/log" ||
+        fail "status $?: $(cat "$T/log")"
+    for words in 'little work' advertised; do
+        [ "$(grep -c -i "$words" "$T/out")" -eq 2 ] || fail "$words: $(cat "$T/out")"
+    done
+    awk -F '\t' 'NR > 1 && ($1 < 46000 || $2 > 167000 || ($1 > 60000 && $1 < 152000)) { exit 1 }' \
+        "$T/out" || fail "times: $(cat "$T/out")"
+}
+
+# A radio with steep edges passes 350 to 2800 Hz, and noise: speech is heard in it, and written.
+test_narrow() {
+    wav=$speech/hard/wavhdr_extensible.wav
+    [ -f "$wav" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
+    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    command -v python3 >/dev/null 2>&1 || { skip "no python3 to write a WAV file"; return; }
+    python3 - "$wav" "$T/narrow.wav" <<'END'
+import array, cmath, random, sys, wave
+
+def fft(x, sign):
+    if len(x) == 1:
+        return x
+    even, odd, n = fft(x[0::2], sign), fft(x[1::2], sign), len(x)
+    odd = [cmath.exp(sign * 2j * cmath.pi * k / n) * v for k, v in enumerate(odd)]
+    return [a + b for a, b in zip(even, odd)] + [a - b for a, b in zip(even, odd)]
+
+data = open(sys.argv[1], 'rb').read()
+data = data[data.index(b'data') + 8:]
+x = array.array('h', data[:len(data) // 2 * 2])
+random.seed(1)
+level = (sum(v * v for v in x) / len(x)) ** 0.5 * 0.25 # 12 dB below speech in all, 17 in the band
+n = 1 << (len(x) - 1).bit_length()
+y = fft([v + random.gauss(0, level) for v in x] + [0] * (n - len(x)), -1)
+y = [v if 350 <= min(k, n - k) * 16000 / n <= 2800 else 0 for k, v in enumerate(y)]
+y = [int(round(v.real / n)) for v in fft(y, 1)[:len(x)]]
+with wave.open(sys.argv[2], 'wb') as w:
+    w.setnchannels(1)
+    w.setsampwidth(2)
+    w.setframerate(16000)
+    w.writeframes(array.array('h', [max(-32768, min(32767, v)) for v in y]).tobytes())
+END
+    "$build/transcribe" -q -m "$tiny" -l en -f tsv "$T/narrow.wav" >"$T/out" 2>"$T/log" ||
+        fail "status $?: $(cat "$T/log")"
+    for words in 'little work' advertised; do
+        grep -q -i "$words" "$T/out" || fail "$words: $(cat "$T/out")"
+    done
+}
+
+# The demo's recording is a radio's, too: as many words are in it as without the detector.
+test_radio() {
+    wav=$(scripts/fetch.sh --offline demo 2>/dev/null)
+    [ -n "$wav" ] && [ -n "$tiny" ] && [ -n "$base" ] ||
+        { skip "no recording or no models; scripts/fetch.sh all gets them"; return; }
+    for model in "$tiny" "$base"; do
+        for vad in off on; do
+            "$build/transcribe" -q -m "$model" --vad $vad "$wav" >"$T/$vad" 2>"$T/log" ||
+                fail "status $?: $(cat "$T/log")"
+        done
+        [ "$(wc -w <"$T/off")" -gt 40 ] || fail "no words: $(cat "$T/off")"
+        [ $(($(wc -w <"$T/on") * 10)) -ge $(($(wc -w <"$T/off") * 9)) ] ||
+            fail "words are missing: $(cat "$T/on")"
+    done
+}
+
+for t in free_tiny free_base_en ledgers islands narrow radio; do
+    t_run test_$t
+done
+t_end

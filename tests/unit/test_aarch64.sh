@@ -1,0 +1,36 @@
+#!/bin/sh
+# test_aarch64.sh - NEON's products and operators in an emulator. test_machines.sh runs a whole
+# transcription on more machines; `make test-aarch64` runs all other tests there, which takes a
+# while.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+cc=aarch64-linux-gnu-gcc
+
+# emulated TEST: its C file for AArch64.
+emulated() {
+    if ! command -v $cc >/dev/null 2>&1 || ! command -v qemu-aarch64 >/dev/null 2>&1; then
+        skip "no $cc, or no qemu-aarch64"
+        return
+    fi
+    if $cc -std=c11 -O2 -static -I. "tests/unit/$1.c" -o "$T/$1" -lm -lpthread 2>"$T/log"; then
+        qemu-aarch64 "$T/$1" >"$T/out" 2>&1 || fail "$(tail -n 20 "$T/out")"
+    else
+        fail "$(grep -m 5 -E 'error|undefined' "$T/log")"
+    fi
+}
+
+test_products() { emulated test_gm; }
+test_operators() { emulated test_core; }
+
+if [ -n "${WNPU_SANITIZED-}" ]; then
+    echo "nothing here depends on sanitizers"
+    t_end
+    exit
+fi
+t_run test_products
+t_run test_operators
+t_end

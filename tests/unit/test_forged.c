@@ -1,0 +1,228 @@
+/* test_forged.c - snapshots with wrong values under a right checksum: each word of a good one is
+ * replaced by values that tempt. What is refused leaves the session as it was; what is taken has to
+ * survive all writers and another snapshot, and, where the words of the state are replaced, the run
+ * to its end. tests/fuzz/fuzz_snapshot.c looks for more. */
+#include "../../whisper_npu.c"
+#include "../lib/life.h"
+#include "../lib/voicelike.h"
+
+static life_sounds sounds;
+static wnpu_session *session;
+static int taken, refused, gone_on;
+
+#define CALLS 400 /* of the progress function by a run of 31 s, far more than there are */
+static int calls;
+
+static int enough(void *user, int64_t done_ms, int64_t total_ms)
+{
+    (void)total_ms;
+    return (done_ms > *(int64_t *)user && wnpu_segment_count(session) > 0) || ++calls > CALLS;
+}
+
+/* Until after stop_ms, from the beginning or onwards. */
+static int run(int onwards, int64_t stop_ms)
+{
+    int status;
+    wnpu_params p;
+    life_mode_params(&sounds, LIFE_WORDS, 1, &p);
+    p.vad = 1;
+    p.max_tokens = 8;
+    p.on_progress = enough;
+    p.user = &stop_ms;
+    calls = 0;
+    status = onwards ? wnpu_resume(session, &p, &sounds.plain)
+                     : wnpu_transcribe(session, &p, &sounds.plain);
+    T_CHECK(calls <= CALLS, "the run does not end");
+    return status;
+}
+
+static int64_t nowhere(void *user, const void *data, size_t size)
+{
+    (void)user;
+    (void)data;
+    return (int64_t)size;
+}
+
+static void sign(unsigned char *block, size_t size)
+{
+    uint64_t sum = mf_checksum(block + offsetof(sn_head, model), size - offsetof(sn_head, model));
+    memcpy(block + offsetof(sn_head, checksum), &sum, sizeof sum);
+}
+
+/* Restores the block with size bytes at where replaced. */
+static void forge(const unsigned char *good, unsigned char *block, size_t n, size_t where,
+                  const void *value, size_t size)
+{
+    static unsigned char again[8 << 20];
+    static life_text before, after;
+    int status;
+    memcpy(block + where, value, size);
+    sign(block, n);
+    life_json(session, &before);
+    status = wnpu_restore(session, block, n);
+    memcpy(block + where, good + where, size);
+    life_json(session, &after);
+    if (status != WNPU_OK) {
+        refused++;
+        T_CHECK(status == WNPU_E_ARGUMENT, "at %lu: status %d", (unsigned long)where, status);
+        T_CHECK(life_same(&before, &after), "at %lu: refused, but results changed",
+                (unsigned long)where);
+        return;
+    }
+    taken++;
+    T_CHECK(wnpu_write(session, WNPU_FORMAT_VTT, nowhere, NULL) == WNPU_OK, "writes");
+    n = wnpu_snapshot_size(session);
+    T_CHECK(n > 0 && n <= sizeof again && wnpu_snapshot(session, again, n) == WNPU_OK &&
+            wnpu_restore(session, again, n) == WNPU_OK, "at %lu: %s", (unsigned long)where,
+            wnpu_session_error(session));
+    if (taken % (where < sizeof(sn_head) + offsetof(sn_state, mark) ? 5 : 400) == 1) {
+        gone_on++;
+        status = run(1, INT64_MAX);
+        T_CHECK(status == WNPU_OK || status == WNPU_INCOMPLETE || status == WNPU_E_ARGUMENT ||
+                status == WNPU_E_FULL, "at %lu: goes on to status %d, %s", (unsigned long)where,
+                status, wnpu_session_error(session));
+        life_json(session, &after);
+    }
+}
+
+static void words(const unsigned char *good, size_t n, size_t from, size_t to)
+{
+    static const uint32_t values[] = {0, 1, 0x7f, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
+                                      0x7fc00000};
+    unsigned char *block = malloc(n);
+    uint64_t wide;
+    size_t at, i;
+    memcpy(block, good, n);
+    for (at = from; at + 8 <= to; at += 4) {
+        for (i = 0; i < sizeof values / sizeof values[0]; i++) {
+            forge(good, block, n, at, &values[i], sizeof values[i]);
+        }
+        memcpy(&wide, good + at, sizeof wide);
+        for (i = 0; i < 4 && at % 8 == 0; i++) {
+            uint64_t change = i == 0 ? wide + 1 : i == 1 ? wide - 1 : i == 2 ? wide + 8 : ~wide;
+            forge(good, block, n, at, &change, sizeof change);
+        }
+    }
+    free(block);
+}
+
+/* The model's second window has begun; what is left of the audio is short. */
+static void all_words(void)
+{
+    size_t n, results, state = sizeof(sn_head);
+    unsigned char *good;
+    sn_state s;
+    T_CHECK(run(0, 0) == WNPU_E_CANCELLED && wnpu_segment_count(session) > 0, "%s",
+            wnpu_session_error(session));
+    n = wnpu_snapshot_size(session);
+    good = malloc(n);
+    T_CHECK(n > 0 && wnpu_snapshot(session, good, n) == WNPU_OK, "%s",
+            wnpu_session_error(session));
+    memcpy(&s, good + state, sizeof s);
+    results = n - (size_t)s.used - (size_t)s.count * sizeof(uint32_t);
+    T_CHECK(s.speech.count > 0 && s.ledger.count > 0 && s.voice.seen > 0, "has all parts");
+    words(good, n, state, state + offsetof(sn_state, mark) + offsetof(ru_mark, heard) + 16);
+    words(good, n, results, n - results > 1600 ? results + 1600 : n);
+    words(good, n, n - s.count * sizeof(uint32_t), n);
+    printf("  %d refused, %d taken, %d continued\n", refused, taken, gone_on);
+    T_CHECK(refused > 1000 && gone_on > 0, "too few");
+    free(good);
+}
+
+/* Where windows end in pauses, a place between two frames would let none of them move on. */
+static void pieces(void)
+{
+    static const int64_t off[] = {1, 5, 9, 10, 11, 19, 21, 30001, 30020, -1, -5};
+    wnpu_session *own = session;
+    wnpu_config c = life_config(1);
+    unsigned char *good, *block;
+    size_t n, i;
+    sn_state s;
+    int status;
+    c.batch = 2;
+    session = life_open(own->run.engine.model, &c);
+    T_CHECK(run(0, 0) == WNPU_E_CANCELLED, "%s", wnpu_session_error(session));
+    n = wnpu_snapshot_size(session);
+    good = malloc(n);
+    block = malloc(n);
+    T_CHECK(n > 0 && wnpu_snapshot(session, good, n) == WNPU_OK, "%s", wnpu_session_error(session));
+    for (i = 0; i < sizeof off / sizeof off[0]; i++) {
+        memcpy(block, good, n);
+        memcpy(&s, good + sizeof(sn_head), sizeof s);
+        s.piece_ms = (int64_t)s.frame * 10 + off[i];
+        memcpy(block + sizeof(sn_head), &s, sizeof s);
+        sign(block, n);
+        status = wnpu_restore(session, block, n);
+        T_CHECK(status == WNPU_E_ARGUMENT || s.piece_ms % VA_STEP_MS == 0, "%ld ms: %d",
+                (long)s.piece_ms, status);
+        T_CHECK(status != WNPU_OK || run(1, INT64_MAX) >= WNPU_OK, "%ld ms: %s", (long)s.piece_ms,
+                wnpu_session_error(session));
+    }
+    T_CHECK(wnpu_restore(session, good, n) == WNPU_OK && run(1, INT64_MAX) >= WNPU_OK, "%s",
+            wnpu_session_error(session));
+    free(block);
+    free(good);
+    wnpu_session_close(session);
+    session = own;
+}
+
+/* Models that differ in one byte of what they are made into do not take each other's snapshots; a
+ * pack and its file do. */
+static int64_t keep(void *user, const void *data, size_t size)
+{
+    return life_grow(user, data, size);
+}
+
+static void one_byte(void)
+{
+    wnpu_model *own = (wnpu_model *)(uintptr_t)session->run.engine.model, *other = NULL;
+    wnpu_session *s;
+    life_bytes pack = {NULL, 0};
+    unsigned char *aligned, *block;
+    size_t n, i, at, data_at;
+    wnpu_error error;
+    int refusals = 0;
+    T_CHECK(run(0, 0) == WNPU_E_CANCELLED, "%s", wnpu_session_error(session));
+    n = wnpu_snapshot_size(session);
+    block = malloc(n);
+    T_CHECK(wnpu_snapshot(session, block, n) == WNPU_OK, "%s", wnpu_session_error(session));
+    T_CHECK(wnpu_model_save(own, keep, &pack, &error) == WNPU_OK, "%s", error.message);
+    T_CHECK(posix_memalign((void **)&aligned, 64, pack.n) == 0, "no memory");
+    data_at = pack.n - own->data_size;
+    for (i = 0; i < 41; i++) {
+        at = data_at + own->data_size / 40 * i;
+        memcpy(aligned, pack.bytes, pack.n);
+        if (i < 40) { /* the last one is the same model */
+            at += 4096; /* behind the vocabulary's offsets, which are checked */
+            aligned[at < pack.n ? at : pack.n - 1] ^= 1;
+        }
+        if (wnpu_model_open_static(&other, aligned, pack.n, NULL, &error) != WNPU_OK) {
+            T_CHECK(i < 40 && error.code == WNPU_E_MODEL, "%s", error.message);
+            continue;
+        }
+        s = life_session(other, 1);
+        T_CHECK(wnpu_restore(s, block, n) == (i < 40 ? WNPU_E_ARGUMENT : WNPU_OK), "byte %lu: %s",
+                (unsigned long)at, wnpu_session_error(s));
+        refusals += i < 40;
+        wnpu_session_close(s);
+        wnpu_model_close(other);
+    }
+    T_CHECK(refusals > 20, "only %d models could be opened", refusals);
+    free(aligned);
+    free(pack.bytes);
+    free(block);
+}
+
+int main(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    session = life_session(m, 1);
+    life_derive_sounds(&sounds, voicelike(16000 * 31, 1), 31);
+    t_run("words of a snapshot replaced under a right checksum", all_words);
+    t_run("windows end at steps of the detector", pieces);
+    t_run("a snapshot belongs to one exact model", one_byte);
+    wnpu_session_close(session);
+    wnpu_model_close(m);
+    life_free_sounds(&sounds);
+    return t_end();
+}
