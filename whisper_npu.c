@@ -17,7 +17,7 @@
  *   12. en_  encoder
  *   13. de_  decoder step and KV caches
  *   14. lr_  logit rules
- *   15. se_  search and zl_ how well text compresses
+ *   15. se_  search and zl_ compressed size of text
  *   16. al_  alignment and words
  *   17. rs_  results and writers
  *   18. pm_  run parameters
@@ -14288,44 +14288,43 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
 }
 
 /* ======================================================================
- * 15. se_  search and zl_ how well text compresses
+ * 15. se_  search and zl_ compressed size of text
  *
  *  Owns      the hypotheses of a window: their tokens, probabilities and
- *            cache slots; the test for loops; the choice among phrases;
- *            the size that zlib would give a text.
+ *            cache slots; loop detection; the choice among phrases; the
+ *            size of a text after zlib compression.
  *  Assumes   the window's cross-attention caches are filled.
- *  Ensures   OpenAI's beam search and sampling (whisper/decoding.py), but
- *            what competes are texts, not texts with times: timestamps are
- *            summed out. A beam of one is greedy search. Ties go to the
- *            better source, then to the lower token. A sample is a function
- *            of seed, hypothesis and position, whatever else is going on.
- *  Costs     a decoder step a token, for all hypotheses together; a fork
+ *  Ensures   OpenAI's beam search and sampling (whisper/decoding.py), except
+ *            that hypotheses are ranked by their text alone: timestamps are
+ *            marginalised. A beam of one is greedy search. Ties go to the
+ *            better parent, then to the lower token. A sample depends only
+ *            on seed, hypothesis and position.
+ *  Costs     one decoder step per token for all hypotheses together; a fork
  *            copies only the positions that two slots do not share.
  * ====================================================================== */
 #define SE_MAX_TOKENS 224u /* half of the text context, OpenAI's sample_len */
 #define SE_MAX_WIDTH DE_LOGITS
-#define SE_LARGEST 1e3f /* ten times a model's largest logit, and exact to 1e-4 */
+#define SE_MAX_LOGIT 1e3f /* ten times a model's largest logit; floats up to here resolve 1e-4 */
 
 typedef struct se_hypothesis {
     int32_t tokens[SE_MAX_TOKENS];      /* timestamps included, no end of text */
-    float probability[SE_MAX_TOKENS];   /* after the rules; 1 for given ones */
-    size_t n, n_given;                  /* all tokens; those given by the prefix, not chosen */
-    float sum_logprob;                  /* of chosen ones, end of text included */
-    float first_logprob;                /* of the first chosen one that is no timestamp */
-    int begun;                          /* there is such a one */
+    float probability[SE_MAX_TOKENS];   /* after the rules; 1 for tokens of the prefix */
+    size_t n, n_given;                  /* all tokens; those of the prefix, which were not chosen */
+    float sum_logprob;                  /* of the chosen tokens, including end of text */
+    float first_logprob;                /* of the first chosen token that is no timestamp */
+    int begun;                          /* first_logprob is set */
     float bonus;                        /* for ranking only: of hotwords, and of all timestamps that
-                                           might stand in place of its own */
+                                           could replace the chosen ones */
     float no_speech;                    /* probability at the start-of-transcript position */
-    int32_t least_end;                  /* behind a timestamp before this one text has to go on */
-    int ended;                          /* by end of text */
-    size_t loop;                        /* tokens before a loop, 0: no loop */
-    int heard;                          /* 1: the audio repeats itself before the loop, too */
+    int32_t least_end;                  /* after a timestamp below this one the text may not end */
+    int ended;                          /* with end of text */
+    size_t loop;                        /* number of tokens before a loop, 0: no loop */
+    int heard;                          /* 1: the audio confirms repetition before the loop */
     uint32_t loop_at;                   /* encoder position where the loop begins, 0: unknown */
-    size_t judge_at;                    /* text tokens before repetition is judged again */
-    unsigned char again[SE_MAX_TOKENS]; /* 1: the token repeats earlier ones, and so does the
-                                           audio */
-    uint32_t slot;                      /* of its caches */
-    uint32_t id;                        /* number among the samples */
+    size_t judge_at;                    /* text tokens at which repetition is judged again */
+    unsigned char again[SE_MAX_TOKENS]; /* 1: a repetition that the audio confirms */
+    uint32_t slot;                      /* of its KV caches */
+    uint32_t id;                        /* index among the samples */
 } se_hypothesis;
 
 static float se_mean_logprob(const se_hypothesis *h)
@@ -14333,17 +14332,17 @@ static float se_mean_logprob(const se_hypothesis *h)
     return h->sum_logprob / (float)(h->n - h->n_given + 1); /* end of text counts, as in OpenAI's */
 }
 
-/* Log of the sum of exp over all logits, and their maximum's index. */
+/* Log of the sum of exp over all logits; *best gets the index of their maximum. */
 static float se_log_sum(const op_kernels *op, const float *logits, size_t n, size_t *best)
 {
     *best = op->argmax(logits, n);
     return logits[*best] + mt_log1(op->sum_exp(logits, n, logits[*best]));
 }
 
-/* Feeds prompt tokens from..n-1 into a slot and leaves the logits of the last one in a row of
- * d->logits, which is returned. With from <= first < n - 1 the probability that no_speech has at
- * that position is stored as well. With ahead = 1 a guess stands at tokens[n] and is fed too, for
- * logits in the row behind; it has to be part of the last step. */
+/* Feeds prompt tokens from..n-1 into a slot and returns the logits of the last one, a row of
+ * d->logits. If from <= first < n - 1, *no_speech gets the probability of no_speech at position
+ * first. With ahead = 1, a draft token stands at tokens[n] and is fed as well; its logits are in
+ * the next row, so it must fall into the last step. */
 static float *se_feed_from(de_decoder *d, size_t slot, const int32_t *tokens, size_t from, size_t n,
                            size_t ahead, size_t first, float *no_speech)
 {
@@ -14377,7 +14376,7 @@ static float *se_feed(de_decoder *d, const int32_t *tokens, size_t n, size_t fir
     return se_feed_from(d, 0, tokens, 0, n, 0, first, no_speech);
 }
 
-/* Probabilities of the model's languages from the window's caches, and of <|nospeech|>. */
+/* Probabilities of the model's languages and of <|nospeech|>, from the window's caches. */
 static void se_languages(de_decoder *d, float *probability /* [n_languages] */, float *no_speech)
 {
     const tk_vocab *v = &d->e->model->vocab;
@@ -14389,9 +14388,9 @@ static void se_languages(de_decoder *d, float *probability /* [n_languages] */, 
     }
 }
 
-/* ---- chance ----
- * SplitMix64 (Steele, Lea and Flood, 2014) of counters instead of a running state: no draw depends
- * on how many were made before it. */
+/* ---- random numbers ----
+ * SplitMix64 (Steele, Lea and Flood, 2014) as a counter-based generator: a draw does not depend on
+ * the number of draws before it. */
 static uint64_t se_mix(uint64_t seed, uint64_t counter)
 {
     uint64_t z = seed + (counter + 1) * 0x9e3779b97f4a7c15u;
@@ -14406,8 +14405,8 @@ static float se_uniform(uint64_t seed, uint32_t id, size_t position)
     return (float)(se_mix(se_mix(seed, id), position) >> 40) * (1.0f / 16777216.0f);
 }
 
-/* The token in whose share of the sum of exp(logits) u falls; blocks of logits are skipped by their
- * sums. Logits are divided by the temperature already. */
+/* Samples a token: inverse of the cumulative sum of exp(logits) at u, skipping whole blocks by
+ * their sums. The logits are already divided by the temperature. */
 #define SE_BLOCK 256u
 
 static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float u)
@@ -14432,32 +14431,32 @@ static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float
                 return i;
             }
         }
-        sum += block; /* the block's sum was rounded otherwise than its parts */
+        sum += block; /* block sum and element sums are rounded differently */
     }
     return mt_exp1(logits[last] - maximum) > 0.0f ? last : op->argmax(logits, n);
 }
 
 /* ---- loops ----
- * Whisper's typical failure is to write the same words again and again. A period of p text tokens
- * (timestamps do not count) is suspected to be a loop when it occurs for the fourth time, or the
- * third time if it is long, and covers at least 16 tokens. People do repeat themselves, so the text
- * alone does not decide: se_judge compares each occurrence with the audio. */
-#define SE_PERIOD 32u /* longest */
-#define SE_LOOP_LONG 8u
-#define SE_LOOP_LEAST 16u
-#define SE_KEPT 3u      /* of a loop, fewer occurrences that the audio supports may do so by chance */
-#define SE_LATEST (SE_MAX_TOKENS + 4u * SE_PERIOD) /* text tokens that are searched for a period */
+ * A typical failure of Whisper is endless repetition of the same words. A period of p text tokens
+ * (timestamps are ignored) is a suspected loop at its fourth occurrence, or at the third if it is
+ * long, if all together have at least 16 tokens. Speech can repeat itself too, so the text alone
+ * does not decide: se_judge compares each occurrence with the audio. */
+#define SE_MAX_PERIOD 32u /* longest period that is detected */
+#define SE_LONG_PERIOD 8u
+#define SE_LOOP_TOKENS 16u
+#define SE_MIN_CONFIRMED 3u /* fewer occurrences than this may be confirmed by chance */
+#define SE_HISTORY (SE_MAX_TOKENS + 4u * SE_MAX_PERIOD) /* text tokens searched for a period */
 
-/* Consecutive parts of a hypothesis: part i has the tokens begin[i]..begin[i + 1] - 1. */
+/* Consecutive ranges of a hypothesis: part i has the tokens begin[i]..begin[i + 1] - 1. */
 typedef struct se_parts {
     uint32_t begin[SE_MAX_TOKENS + 1];
     size_t n;
-    uint32_t at;            /* set by the judge: encoder position where the first part begins that
-                               the audio does not support, 0: unknown */
+    uint32_t at;            /* set by the judge: encoder position of the first part that the audio
+                               does not confirm, 0: unknown */
 } se_parts;
 
-/* Tells how many of the parts, from the first on, the audio supports. May overwrite the slot's
- * caches and the decoder's logits. window is an index of se_run_windows(), or SE_ALONE. */
+/* Callback: returns how many of the parts, from the first on, the audio confirms. May overwrite the
+ * slot's caches and the decoder's logits. window: index of se_run_windows(), or SE_ALONE. */
 #define SE_ALONE SIZE_MAX
 
 typedef struct se_judge {
@@ -14466,13 +14465,13 @@ typedef struct se_judge {
     void *user;
 } se_judge;
 
-/* latest[0] is the last token. Returns the period, or 0. */
+/* Period of a repetition at the end of a text, or 0. latest[0] is its last token. */
 static size_t se_period(const int32_t *latest, size_t n)
 {
     size_t p, same;
-    for (p = 1; p <= SE_PERIOD && 3 * p <= n; p++) {
-        size_t need = p >= SE_LOOP_LONG ? 2 * p : 3 * p;
-        need = need + p < SE_LOOP_LEAST ? SE_LOOP_LEAST - p : need;
+    for (p = 1; p <= SE_MAX_PERIOD && 3 * p <= n; p++) {
+        size_t need = p >= SE_LONG_PERIOD ? 2 * p : 3 * p;
+        need = need + p < SE_LOOP_TOKENS ? SE_LOOP_TOKENS - p : need;
         for (same = 0; same + p < n && latest[same] == latest[same + p]; same++) {
         }
         if (same >= need) {
@@ -14482,7 +14481,7 @@ static size_t se_period(const int32_t *latest, size_t n)
     return 0;
 }
 
-/* Text tokens of a hypothesis. */
+/* Number of text tokens of a hypothesis. */
 static size_t se_length(const se_hypothesis *h, const tk_vocab *v)
 {
     size_t i, n = 0;
@@ -14492,13 +14491,13 @@ static size_t se_length(const se_hypothesis *h, const tk_vocab *v)
     return n;
 }
 
-/* Returns the period that the hypothesis, read on from the text before it, ends in, or 0. parts are
- * the complete occurrences in the hypothesis itself; *begun is set if the first of all stands before
- * it. */
-static size_t se_repeats(const se_hypothesis *h, const tk_vocab *v, const int32_t *before,
-                         size_t n_before, se_parts *parts, int *begun)
+/* Finds a repetition at the end of the hypothesis, continued into the text before it. Returns its
+ * period, or 0. parts: the complete occurrences in the hypothesis; *begun: the first occurrence is
+ * in the text before. */
+static size_t se_find_repetition(const se_hypothesis *h, const tk_vocab *v, const int32_t *before,
+                                 size_t n_before, se_parts *parts, int *begun)
 {
-    int32_t latest[SE_LATEST];
+    int32_t latest[SE_HISTORY];
     uint32_t where[SE_MAX_TOKENS];
     size_t n = 0, inside, i, p, same, run;
     for (i = h->n; i > 0; i--) {
@@ -14508,7 +14507,7 @@ static size_t se_repeats(const se_hypothesis *h, const tk_vocab *v, const int32_
         }
     }
     inside = n;
-    for (i = n_before; i > 0 && n < SE_LATEST; i--) {
+    for (i = n_before; i > 0 && n < SE_HISTORY; i--) {
         if (before[i - 1] < v->eot) {
             latest[n++] = before[i - 1];
         }
@@ -14529,8 +14528,9 @@ static size_t se_repeats(const se_hypothesis *h, const tk_vocab *v, const int32_
     return p;
 }
 
-/* Where to cut a hypothesis so that the first `keep` parts stay: behind their last text token. */
-static size_t se_cut(const se_hypothesis *h, const tk_vocab *v, const se_parts *parts, size_t keep)
+/* Length to which a hypothesis is cut to keep its first `keep` parts: to their last text token. */
+static size_t se_cut_length(const se_hypothesis *h, const tk_vocab *v, const se_parts *parts,
+                            size_t keep)
 {
     size_t n = keep > 0 ? parts->begin[keep] : 0;
     while (n > 0 && h->tokens[n - 1] >= v->eot) {
@@ -14543,7 +14543,7 @@ static size_t se_cut(const se_hypothesis *h, const tk_vocab *v, const se_parts *
 
 typedef struct se_options {
     float temperature;      /* 0: beam search; above: sampling */
-    size_t width;           /* hypotheses at once, 1..SE_MAX_WIDTH */
+    size_t width;           /* number of hypotheses, 1..SE_MAX_WIDTH */
     float patience, length_penalty;
     int length_rule;        /* wnpu_length_rule */
     size_t max_tokens;      /* in the window, 1..SE_MAX_TOKENS */
@@ -14554,14 +14554,14 @@ typedef struct se_options {
 typedef struct se_prompt {
     const int32_t *tokens;  /* [n] */
     size_t n, sot;          /* length, and index of <|startoftranscript|> */
-    size_t n_given;         /* its last tokens are the beginning of every hypothesis */
-    const int32_t *before;  /* [n_before] text before the window, to tell loops by */
+    size_t n_given;         /* number of last tokens that begin every hypothesis */
+    const int32_t *before;  /* [n_before] text before the window, for loop detection */
     size_t n_before;
 } se_prompt;
 
-/* A hypothesis with one token more. */
+/* A hypothesis extended by one token. */
 typedef struct se_candidate {
-    float score, bonus;     /* of the whole, see se_hypothesis */
+    float score, bonus;     /* of the extended hypothesis */
     float logprob;          /* of the token */
     int32_t token;
 } se_candidate;
@@ -14578,32 +14578,32 @@ typedef struct se_search {
     const lr_rules *rules;
     const int *cancel;
     se_filter filter;
-    se_judge judge;               /* function NULL: all repetition is a loop */
+    se_judge judge;               /* function NULL: every repetition is a loop */
     size_t slots;
     se_hypothesis *live, *next;   /* [slots] */
-    se_hypothesis *best;          /* of those that ended */
+    se_hypothesis *best;          /* best that ended */
     se_candidate *candidate;      /* [slots][slots + 1] best first */
     size_t *n_candidates;         /* [slots] */
-    uint32_t *shared;             /* [slots][slots] positions that two slots have in common */
-    int32_t *fed;                 /* [n_text_ctx] prompt in slot 0 */
+    uint32_t *shared;             /* [slots][slots] leading positions that two slots share */
+    int32_t *fed;                 /* [n_text_ctx] tokens in slot 0 */
     size_t n_fed, fed_sot;
     float fed_no_speech;
-    uint32_t steps;               /* of the run, spared ones included, prompts not */
+    uint32_t steps;               /* steps of the run, including skipped ones, without prompts */
     uint32_t prompt_tokens;       /* positions fed as prompts */
-    int32_t least_end;            /* of the hypotheses of se_run() */
-    /* the decoding that is under way */
+    int32_t least_end;            /* se_hypothesis.least_end in se_run() */
+    /* the current decoding */
     const se_options *o;
     const se_prompt *p;
     size_t n_live, n_ended;
-    size_t most;                  /* hypotheses that have to end in a beam search */
+    size_t needed;                /* number of endings that complete a beam search */
     int has_best;
     float best_score;
     float *logits;                /* a row for each live hypothesis */
-    int32_t guess;                /* fed behind the latest token; its logits are the next row */
+    int32_t draft;                /* fed after the latest token; its logits are the next row */
 } se_search;
 
-/* Caches of the window before are worth nothing for the next one. */
-static void se_forget(se_search *s)
+/* Invalidates what is known about the slots; used when the window changes. */
+static void se_invalidate(se_search *s)
 {
     memset(s->shared, 0, s->slots * s->slots * sizeof *s->shared);
     s->n_fed = 0;
@@ -14615,9 +14615,9 @@ static float se_power(float x, float p)
     return p == 0.0f ? 1.0f : p == 1.0f ? x : mt_exp1(p * mt_log1(x));
 }
 
-/* Ranks hypotheses that ended. Power: CTranslate2's rule, and with 1 OpenAI's default. Ratio:
- * OpenAI's with a length penalty given (Wu and others, 2016). The length is that of the text:
- * neither its end nor timestamps count, whose probability is not in the sum either. */
+/* Score of a hypothesis that ended. WNPU_LENGTH_POWER: as CTranslate2; with exponent 1 OpenAI's
+ * default. WNPU_LENGTH_RATIO: OpenAI's rule with a length penalty (Wu et al., 2016). The length is
+ * that of the text: end of text and timestamps count neither here nor in the log-probability. */
 static float se_score(const se_options *o, const se_hypothesis *h, int32_t eot)
 {
     size_t i, n = 0;
@@ -14630,7 +14630,7 @@ static float se_score(const se_options *o, const se_hypothesis *h, int32_t eot)
     return (h->sum_logprob + h->bonus) / se_power(base, o->length_penalty);
 }
 
-/* Takes h as the result if it is the best so far; anything is better than a loop. */
+/* Makes h the result if it is better than the current one; a loop is worse than anything else. */
 static void se_consider(se_search *s, const se_hypothesis *h)
 {
     float score = se_score(s->o, h, s->rules->vocab->eot);
@@ -14642,9 +14642,9 @@ static void se_consider(se_search *s, const se_hypothesis *h)
     }
 }
 
-/* Positions of slot 0 that hold the beginning of tokens already; the last of them is always fed,
+/* Number of positions of slot 0 that can be reused for tokens. The last token is always fed again,
  * for its logits. */
-static size_t se_kept(const se_search *s, const int32_t *tokens, size_t n)
+static size_t se_reusable(const se_search *s, const int32_t *tokens, size_t n)
 {
     size_t kept = 0;
     while (kept < s->n_fed && kept + 1 < n && s->fed[kept] == tokens[kept]) {
@@ -14653,10 +14653,10 @@ static size_t se_kept(const se_search *s, const int32_t *tokens, size_t n)
     return kept;
 }
 
-/* What nearly always comes next where timestamps are wanted: a window begins at 0.00, and a segment
- * where the one before it ended. A step that feeds this as well takes 1.06 times as long and spares
- * the next one; wrong, it changes nothing. One hypothesis only; -1: nothing is that likely. */
-static int32_t se_guess(const se_search *s, const int32_t *tokens, size_t n)
+/* Draft token: what nearly always follows if timestamps are on. A window begins at 0.00, and a
+ * segment where the previous one ended. A step with the draft takes 1.06 times as long and saves
+ * the next one; a wrong draft has no effect. Only for a single hypothesis; -1: no draft. */
+static int32_t se_draft(const se_search *s, const int32_t *tokens, size_t n)
 {
     int32_t first = s->rules->vocab->timestamp0;
     if (!s->rules->timestamps || s->o->width > 1) {
@@ -14666,21 +14666,21 @@ static int32_t se_guess(const se_search *s, const int32_t *tokens, size_t n)
          : n > 1 && tokens[n - 1] >= first && tokens[n - 2] < first ? tokens[n - 1] : -1;
 }
 
-/* Brings tokens into slot 0 from position 0 on, and a guess what follows if it is not -1 and fits;
- * returns the logits of the last one. The probability of silence is asked at index sot. */
-static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t sot, int32_t guess)
+/* Brings tokens into slot 0 from position 0 on, followed by a draft token if it is not -1 and fits;
+ * returns the logits of the last token. The probability of no speech is read at index sot. */
+static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t sot, int32_t draft)
 {
-    size_t kept = se_kept(s, tokens, n), ahead, i;
+    size_t kept = se_reusable(s, tokens, n), ahead, i;
     float *logits;
     if (kept > sot && s->fed_sot != sot) {
         kept = sot;
     }
-    ahead = guess >= 0 && (n - kept) % DE_ROWS != 0 && n < s->decoder->e->model->n_text_ctx;
+    ahead = draft >= 0 && (n - kept) % DE_ROWS != 0 && n < s->decoder->e->model->n_text_ctx;
     memcpy(s->fed, tokens, n * sizeof(int32_t));
     if (ahead) {
-        s->fed[n] = guess;
+        s->fed[n] = draft;
     }
-    s->guess = ahead ? guess : -1;
+    s->draft = ahead ? draft : -1;
     logits = se_feed_from(s->decoder, 0, s->fed, kept, n, ahead, sot,
                           kept <= sot ? &s->fed_no_speech : NULL);
     s->prompt_tokens += (uint32_t)(n - kept);
@@ -14694,8 +14694,8 @@ static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t s
     return logits;
 }
 
-/* How many hypotheses have to end in a beam search: OpenAI's round(beam_size * patience). */
-static size_t se_most(const se_options *o)
+/* Endings that complete a beam search: OpenAI's round(beam_size * patience). */
+static size_t se_needed_endings(const se_options *o)
 {
     float most = (float)o->width * o->patience + 0.5f;
     return most < 1.0f ? 1 : (size_t)most;
@@ -14705,13 +14705,13 @@ static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
 {
     se_hypothesis *h = &s->live[0];
     size_t i;
-    s->most = se_most(o);
+    s->needed = se_needed_endings(o);
     s->o = o;
     s->p = p;
     s->n_ended = 0;
     s->has_best = 0;
     s->logits = se_prefill(s, p->tokens, p->n, p->sot,
-                           se_guess(s, p->tokens + p->n - p->n_given, p->n_given));
+                           se_draft(s, p->tokens + p->n - p->n_given, p->n_given));
     memset(h, 0, sizeof *h);
     h->no_speech = s->fed_no_speech;
     h->least_end = s->least_end;
@@ -14734,9 +14734,8 @@ static se_candidate *se_candidates(const se_search *s, size_t index)
 }
 
 /* Log of the sum of exp over all timestamps. With only_best all but the most probable one are then
- * forbidden: hypotheses with one text and several times would fill a beam, and other texts, which
- * have just one time each, would get lost. */
-static float se_times(const lr_rules *r, float *logits, int only_best)
+ * forbidden: otherwise hypotheses that differ only in their timestamps would fill the beam. */
+static float se_sum_timestamps(const lr_rules *r, float *logits, int only_best)
 {
     size_t t0 = (size_t)r->vocab->timestamp0, n = (size_t)r->vocab->n_vocab - t0, best;
     float sum = se_log_sum(r->op, logits + t0, n, &best), highest = logits[t0 + best];
@@ -14747,10 +14746,10 @@ static float se_times(const lr_rules *r, float *logits, int only_best)
     return sum;
 }
 
-/* The best tokens of a row, the first of which is known, best first and the lowest of equals first,
- * with their raised logits as logprob. near is room for DE_LOW_MAX tokens: all are close to it. */
-static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, size_t best,
-                     size_t want, uint32_t *near, se_candidate *c)
+/* The `want` best tokens of a row whose best is known, in descending order, equal ones by ascending
+ * token; logprob gets the logit. near: scratch for DE_LOW_MAX tokens. */
+static size_t se_best_tokens(const op_kernels *op, const float *logits, size_t vocab, size_t best,
+                             size_t want, uint32_t *near, se_candidate *c)
 {
     size_t n = 0, i, at, count = 0;
     float margin, least = LR_FORBIDDEN;
@@ -14777,7 +14776,7 @@ static size_t se_top(const op_kernels *op, const float *logits, size_t vocab, si
     return n;
 }
 
-/* Samples from a row, which is scaled in place. The first step draws for every hypothesis. */
+/* Samples from a row, which is scaled in place. The first step draws once per hypothesis. */
 static size_t se_sample(const se_search *s, const se_hypothesis *h, float *logits, size_t vocab,
                         se_candidate *c)
 {
@@ -14793,7 +14792,7 @@ static size_t se_sample(const se_search *s, const se_hypothesis *h, float *logit
     return n;
 }
 
-/* The rules, and that a text may not end where more is said. */
+/* Applies the rules, and forbids end of text before h->least_end. */
 static void se_apply(const se_search *s, const se_hypothesis *h, float *logits)
 {
     const tk_vocab *v = s->rules->vocab;
@@ -14803,7 +14802,7 @@ static void se_apply(const se_search *s, const se_hypothesis *h, float *logits)
     }
 }
 
-/* Rules and candidates of one live hypothesis with these logits. */
+/* Applies the rules to the logits of a live hypothesis and ranks its candidates. */
 static void se_rank(se_search *s, size_t index, float *logits)
 {
     const lr_rules *r = s->rules;
@@ -14811,33 +14810,34 @@ static void se_rank(se_search *s, size_t index, float *logits)
     se_candidate *c = se_candidates(s, index);
     size_t vocab = (size_t)r->vocab->n_vocab, best, i, n, want;
     float total, times = 0.0f;
-    int rivals = s->o->width > 1 || s->most > 1; /* else nothing is ever compared with it */
+    int rivals = s->o->width > 1 || s->needed > 1; /* else its score is never compared */
     lr_paths paths;
-    if (s->filter.function == NULL) { /* else they were applied before */
+    if (s->filter.function == NULL) { /* else se_filter_rows() has applied them */
         se_apply(s, h, logits);
     }
     total = se_log_sum(r->op, logits, vocab, &best);
     if (!(logits[best] > LR_FORBIDDEN)) {
         return; /* nothing is allowed */
     }
-    /* Greedy search needs no second: if the best is the end of text, it ends. */
+    /* Greedy search needs one candidate: if that is end of text, it ends. */
     want = rivals ? s->o->width + 1 : 1;
     if (rivals) {
-        times = se_times(r, logits, s->o->temperature <= 0.0f);
+        times = se_sum_timestamps(r, logits, s->o->temperature <= 0.0f);
     }
     lr_find_paths(r, h->tokens, h->n, &paths);
     lr_boost(&r->trie, &paths, logits);
-    if (paths.n > 0) { /* else it is the best still: the best timestamp was not forbidden */
+    if (paths.n > 0) { /* else unchanged: the best timestamp was not forbidden */
         best = r->op->argmax(logits, vocab);
     }
     n = s->o->temperature > 0.0f ? se_sample(s, h, logits, vocab, c)
-        : se_top(r->op, logits, vocab, best, want, s->decoder->candidates + index * DE_LOW_MAX, c);
+        : se_best_tokens(r->op, logits, vocab, best, want,
+                         s->decoder->candidates + index * DE_LOW_MAX, c);
     for (i = 0; i < n; i++) {
-        float worth = lr_bonus(&r->trie, &paths, c[i].token);
+        float bonus = lr_bonus(&r->trie, &paths, c[i].token);
         int timed = rivals && c[i].token >= r->vocab->timestamp0;
         float other = timed ? times - c[i].logprob : 0.0f;
-        c[i].logprob -= worth + total;
-        c[i].bonus = h->bonus + worth - paths.provisional + other;
+        c[i].logprob -= bonus + total;
+        c[i].bonus = h->bonus + bonus - paths.provisional + other;
         c[i].score = h->sum_logprob + c[i].logprob + c[i].bonus;
     }
     s->n_candidates[index] = n;
@@ -14849,27 +14849,27 @@ static void se_rank_task(void *context, size_t index, unsigned worker)
     se_rank(context, index, se_row(context, index));
 }
 
-/* What a user's function made of logits becomes what the search can compute with: what is not a
- * number is forbidden, and so are tokens without a meaning; larger numbers than a model's are moved
- * down together, since probabilities depend on differences alone. */
-static void se_tame(const se_search *s, float *logits, size_t vocab)
+/* Makes the logits of a user's callback safe for the search: NaN, +infinity and tokens without
+ * meaning become forbidden; if the maximum is too large, all are shifted, which leaves the
+ * probabilities unchanged. */
+static void se_sanitise(const se_search *s, float *logits, size_t vocab)
 {
     const tk_vocab *v = s->rules->vocab;
-    float most = LR_FORBIDDEN;
+    float maximum = LR_FORBIDDEN;
     size_t j;
     lr_forbid(logits, v->eot + v->n_special, v->n_vocab);
     for (j = 0; j < vocab; j++) {
-        logits[j] = logits[j] < INFINITY ? logits[j] : LR_FORBIDDEN; /* not a number, too */
-        most = logits[j] > most ? logits[j] : most;
+        logits[j] = logits[j] < INFINITY ? logits[j] : LR_FORBIDDEN; /* false for NaN, too */
+        maximum = logits[j] > maximum ? logits[j] : maximum;
     }
-    if (most > LR_FORBIDDEN && fabsf(most) > SE_LARGEST) {
+    if (maximum > LR_FORBIDDEN && fabsf(maximum) > SE_MAX_LOGIT) {
         for (j = 0; j < vocab; j++) {
-            logits[j] -= most;
+            logits[j] -= maximum;
         }
     }
 }
 
-/* The user's function sees one row after the other, in the thread of the run. */
+/* Calls the user's callback for each row, in the thread of the run. */
 static void se_filter_rows(se_search *s)
 {
     size_t i, vocab = (size_t)s->rules->vocab->n_vocab;
@@ -14879,7 +14879,7 @@ static void se_filter_rows(se_search *s)
         se_apply(s, h, logits);
         s->filter.function(s->filter.user, h->tokens, h->n, logits, vocab);
         (void)er_float_default();
-        se_tame(s, logits, vocab);
+        se_sanitise(s, logits, vocab);
     }
 }
 
@@ -14898,7 +14898,7 @@ static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_can
         return;
     }
     to->tokens[to->n] = c->token;
-    to->probability[to->n] = c->logprob < 0.0f ? mt_exp1(c->logprob) : 1.0f; /* rounded */
+    to->probability[to->n] = c->logprob < 0.0f ? mt_exp1(c->logprob) : 1.0f; /* rounding */
     to->n++;
 }
 
@@ -14911,8 +14911,8 @@ static void se_restore(se_search *s, const se_hypothesis *h)
     (void)se_feed_from(s->decoder, h->slot, s->fed, 0, s->p->n + n, 0, 0, NULL);
 }
 
-/* Marks the parts from the second to the last that the audio supports. */
-static void se_mark(se_hypothesis *h, const se_parts *parts, size_t supported)
+/* Marks the tokens of the second to the last part that the audio confirms. */
+static void se_mark_confirmed(se_hypothesis *h, const se_parts *parts, size_t supported)
 {
     size_t i;
     for (i = parts->begin[1]; supported > 1 && i < parts->begin[supported]; i++) {
@@ -14920,11 +14920,11 @@ static void se_mark(se_hypothesis *h, const se_parts *parts, size_t supported)
     }
 }
 
-/* 1 if the hypothesis, whose caches hold all but its latest token, ends in a loop: it repeats itself
- * where the audio does not. h->loop is then where to cut it so that what was heard stays, and one
- * period at least, unless it began before the window. */
-static int se_loops(se_search *s, se_hypothesis *h, const int32_t *before, size_t n_before,
-                    size_t window)
+/* 1 if the hypothesis, whose caches hold all but its latest token, ends in a loop: a repetition
+ * that the audio does not confirm. h->loop is then the length to cut it to, which keeps the
+ * confirmed occurrences, and at least one unless the repetition began before the window. */
+static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before, size_t n_before,
+                           size_t window)
 {
     const tk_vocab *v = s->rules->vocab;
     size_t length, period, keep = 0;
@@ -14934,9 +14934,9 @@ static int se_loops(se_search *s, se_hypothesis *h, const int32_t *before, size_
         return 0;
     }
     length = se_length(h, v);
-    period = length < h->judge_at ? 0 : se_repeats(h, v, before, n_before, &parts, &begun);
+    period = length < h->judge_at ? 0 : se_find_repetition(h, v, before, n_before, &parts, &begun);
     if (period == 0 || parts.n == 0) {
-        return 0; /* or the first period that began in the window is not complete */
+        return 0; /* or no occurrence in the window is complete */
     }
     parts.at = 0;
     if (s->judge.function != NULL) {
@@ -14944,44 +14944,44 @@ static int se_loops(se_search *s, se_hypothesis *h, const int32_t *before, size_
         se_restore(s, h);
     }
     if (keep == parts.n) {
-        se_mark(h, &parts, keep);
-        h->judge_at = length + (period > SE_LOOP_LONG ? period : SE_LOOP_LONG);
+        se_mark_confirmed(h, &parts, keep);
+        h->judge_at = length + (period > SE_LONG_PERIOD ? period : SE_LONG_PERIOD);
         return 0;
     }
-    while (keep < parts.n && h->again[parts.begin[keep]]) { /* what was found before stays */
+    while (keep < parts.n && h->again[parts.begin[keep]]) { /* confirmed earlier */
         keep++;
     }
-    h->heard = keep >= SE_KEPT;
+    h->heard = keep >= SE_MIN_CONFIRMED;
     if (h->heard) {
-        se_mark(h, &parts, keep);
+        se_mark_confirmed(h, &parts, keep);
     } else {
         keep = !begun;
     }
-    h->loop = se_cut(h, v, &parts, keep);
+    h->loop = se_cut_length(h, v, &parts, keep);
     h->loop_at = parts.at;
     return 1;
 }
 
-/* Puts the candidate where it belongs; 1 if it lives on in to. */
-static int se_place(se_search *s, se_hypothesis *to)
+/* Handles an extended hypothesis that ends or loops; 1 if it stays alive in *to. */
+static int se_keep_alive(se_search *s, se_hypothesis *to)
 {
     if (to->ended) {
-        if (s->n_ended < s->most || s->o->temperature > 0.0f) {
+        if (s->n_ended < s->needed || s->o->temperature > 0.0f) {
             se_consider(s, to);
             s->n_ended++;
         }
         return 0;
     }
-    if (s->o->stop_loops && se_loops(s, to, s->p->before, s->p->n_before, SE_ALONE)) {
-        se_consider(s, to); /* in case there is nothing better */
+    if (s->o->stop_loops && se_ends_in_loop(s, to, s->p->before, s->p->n_before, SE_ALONE)) {
+        se_consider(s, to); /* used if nothing else is found */
         return 0;
     }
     return 1;
 }
 
-/* Beam search: of all candidates, best first, as many live on as the beam is wide. Those that end
- * before the last of these has been found count as ended. */
-static size_t se_expand(se_search *s)
+/* Beam search step: the best candidates of all hypotheses, in descending order, until `width` of
+ * them stay alive. Those that end before that count as ended. */
+static size_t se_expand_beam(se_search *s)
 {
     size_t head[SE_MAX_WIDTH] = {0}, n = 0, i;
     while (n < s->o->width) {
@@ -14999,26 +14999,26 @@ static size_t se_expand(se_search *s)
         }
         head[from]++;
         se_extend(&s->next[n], &s->live[from], best, s->rules->vocab->eot);
-        n += (size_t)se_place(s, &s->next[n]);
+        n += (size_t)se_keep_alive(s, &s->next[n]);
     }
     return n;
 }
 
-/* Sampling: every hypothesis goes its own way. */
-static size_t se_advance(se_search *s)
+/* Sampling step: every hypothesis is extended by its own sample. */
+static size_t se_expand_samples(se_search *s)
 {
     size_t n = 0, i, k;
     for (i = 0; i < s->n_live; i++) {
         for (k = 0; k < s->n_candidates[i]; k++) {
             se_extend(&s->next[n], &s->live[i], &se_candidates(s, i)[k], s->rules->vocab->eot);
             s->next[n].id = s->n_candidates[i] > 1 ? (uint32_t)k : s->live[i].id;
-            n += (size_t)se_place(s, &s->next[n]);
+            n += (size_t)se_keep_alive(s, &s->next[n]);
         }
     }
     return n;
 }
 
-/* Positions in the caches of the live hypotheses: all but their latest token. */
+/* Number of positions in the caches of the live hypotheses: all but their latest token. */
 static size_t se_cached(const se_search *s)
 {
     return s->p->n + s->live[0].n - s->live[0].n_given - 1;
@@ -15035,34 +15035,34 @@ static void se_copy(se_search *s, size_t to, size_t from, size_t end)
     shared[to * n + from] = shared[from * n + to] = (uint32_t)end;
 }
 
-/* Gives every live hypothesis a slot with its own past: the first child stays in its parent's, the
- * others go to free ones, the most similar first. */
+/* Gives every live hypothesis a slot with its own history: the first child keeps its parent's slot,
+ * others get free slots, preferring those that share the most positions. */
 static void se_fork(se_search *s)
 {
-    unsigned char taken[SE_MAX_WIDTH] = {0}, settled[SE_MAX_WIDTH] = {0};
+    unsigned char in_use[SE_MAX_WIDTH] = {0}, settled[SE_MAX_WIDTH] = {0};
     size_t i, j, end = se_cached(s);
     for (i = 0; i < s->n_live; i++) {
-        settled[i] = !taken[s->live[i].slot];
-        taken[s->live[i].slot] = 1;
+        settled[i] = !in_use[s->live[i].slot];
+        in_use[s->live[i].slot] = 1;
     }
     for (i = 0; i < s->n_live; i++) {
         size_t from = s->live[i].slot, to = s->slots;
         for (j = 0; j < s->slots && !settled[i]; j++) {
-            if (!taken[j] && (to == s->slots || s->shared[j * s->slots + from] >
-                                                s->shared[to * s->slots + from])) {
+            if (!in_use[j] && (to == s->slots || s->shared[j * s->slots + from] >
+                                                     s->shared[to * s->slots + from])) {
                 to = j;
             }
         }
         if (!settled[i]) {
             se_copy(s, to, from, end);
             s->live[i].slot = (uint32_t)to;
-            taken[to] = 1;
+            in_use[to] = 1;
         }
     }
 }
 
-/* The step of a live hypothesis whose latest token has not been fed yet. */
-static de_row se_next(const se_search *s, const se_hypothesis *h, size_t window)
+/* The decoder row of a live hypothesis whose latest token has not been fed yet. */
+static de_row se_next_row(const se_search *s, const se_hypothesis *h, size_t window)
 {
     de_row row;
     row.token = h->tokens[h->n - 1];
@@ -15073,8 +15073,8 @@ static de_row se_next(const se_search *s, const se_hypothesis *h, size_t window)
     return row;
 }
 
-/* Says that a token more is there. Nobody knows how many will come. */
-static void se_beat(const se_search *s, size_t tokens)
+/* Reports progress; the final number of tokens is unknown. */
+static void se_report_progress(const se_search *s, size_t tokens)
 {
     en_beat(s->decoder->e, EN_BEAT + (1.0f - EN_BEAT) * (float)tokens / (float)(tokens + 50));
 }
@@ -15086,36 +15086,36 @@ static void se_step(se_search *s)
     const wnpu_model *m = s->decoder->e->model;
     size_t i, position = se_cached(s), n = s->n_live;
     s->steps++;
-    if (h->tokens[h->n - 1] == s->guess) {
-        s->guess = -1;
+    if (h->tokens[h->n - 1] == s->draft) {
+        s->draft = -1;
         s->logits += de_logits_stride(m);
         return;
     }
     for (i = 0; i < n; i++, h++) {
-        row[i] = se_next(s, h, s->decoder->window);
+        row[i] = se_next_row(s, h, s->decoder->window);
     }
-    s->guess = position + 1 < m->n_text_ctx ? se_guess(s, s->live->tokens, s->live->n) : -1;
-    if (s->guess >= 0) {
+    s->draft = position + 1 < m->n_text_ctx ? se_draft(s, s->live->tokens, s->live->n) : -1;
+    if (s->draft >= 0) {
         row[n] = row[n - 1];
-        row[n].token = s->guess;
+        row[n].token = s->draft;
         row[n++].position++;
     }
     de_step(s->decoder, row, n);
     s->logits = s->decoder->logits;
 }
 
-/* Nothing is left to do, or there is no room for more. All live hypotheses have the same length. */
+/* 1 if the search is complete or out of space. All live hypotheses have the same length. */
 static int se_done(const se_search *s)
 {
     const se_hypothesis *h = &s->live[0];
-    return s->n_live == 0 || (s->o->temperature <= 0.0f && s->n_ended >= s->most) ||
+    return s->n_live == 0 || (s->o->temperature <= 0.0f && s->n_ended >= s->needed) ||
            h->n - h->n_given >= s->o->max_tokens || h->n >= SE_MAX_TOKENS ||
            se_cached(s) + 1 >= s->decoder->e->model->n_text_ctx ||
            __atomic_load_n(s->cancel, __ATOMIC_RELAXED);
 }
 
-/* Decodes the window after a prompt and returns the best hypothesis, which stays until the next
- * call. Stops between tokens when *cancel is set. */
+/* Decodes the window after a prompt and returns the best hypothesis, valid until the next call.
+ * Stops between tokens when *cancel is set. */
 static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_options *o)
 {
     size_t i;
@@ -15135,16 +15135,16 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
         }
         memset(s->n_candidates, 0, n_before * sizeof *s->n_candidates); /* a cancelled pool skips */
         tp_run(s->decoder->e->pool, n_before, se_rank_task, s);
-        n = o->temperature > 0.0f ? se_advance(s) : se_expand(s);
+        n = o->temperature > 0.0f ? se_expand_samples(s) : se_expand_beam(s);
         if (n == 0 && !s->has_best) {
-            se_consider(s, &before[0]); /* everything is forbidden */
+            se_consider(s, &before[0]); /* all tokens are forbidden */
         }
         s->live = s->next;
         s->next = before;
         s->n_live = n;
-        se_beat(s, before[0].n);
+        se_report_progress(s, before[0].n);
     } while (!se_done(s));
-    /* Unfinished ones fill up what was asked for, as in OpenAI's finalize(). */
+    /* Unfinished hypotheses fill the beam, as in OpenAI's finalize(). */
     for (i = 0; i < s->n_live && s->n_ended < o->width; i++) {
         se_consider(s, &s->live[i]);
         s->n_ended++;
@@ -15154,15 +15154,14 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
 
 /* ---- several windows at once ---- */
 
-/* Whether se_run_windows() can do it: nothing that looks at more than one hypothesis, and nothing
- * before the window. */
+/* 1 if se_run_windows() can do it: a single hypothesis, no callback, no prefix. */
 static int se_is_greedy(const se_search *s, const se_prompt *p, const se_options *o)
 {
-    return o->temperature <= 0.0f && o->width == 1 && se_most(o) == 1 && p->n_given == 0 &&
-           p->sot == 0 && s->filter.function == NULL;
+    return o->temperature <= 0.0f && o->width == 1 && se_needed_endings(o) == 1 &&
+           p->n_given == 0 && p->sot == 0 && s->filter.function == NULL;
 }
 
-/* Feeds the prompt into a slot for a window and ranks what follows it. */
+/* Feeds the prompt into a slot for a window and ranks the candidates. */
 static void se_begin_window(se_search *s, size_t slot, size_t window, int32_t least_end)
 {
     de_decoder *d = s->decoder;
@@ -15179,19 +15178,19 @@ static void se_begin_window(se_search *s, size_t slot, size_t window, int32_t le
     se_rank(s, slot, logits);
 }
 
-/* The same as se_loops() for the window of a hypothesis. */
-static int se_loops_in(se_search *s, se_hypothesis *h, size_t window)
+/* Calls se_ends_in_loop() with the window of a hypothesis. */
+static int se_ends_in_loop_in(se_search *s, se_hypothesis *h, size_t window)
 {
     size_t before = s->decoder->window;
     int loops;
     s->decoder->window = window;
-    loops = se_loops(s, h, NULL, 0, h->slot);
+    loops = se_ends_in_loop(s, h, NULL, 0, h->slot);
     s->decoder->window = before;
     return loops;
 }
 
-/* Each live hypothesis takes its candidate; those that end, and those with none, are written to
- * found. The others stay, in order. */
+/* Extends each live hypothesis by its candidate. Those that end or have no candidate are written to
+ * found; the others stay live, in order. */
 static void se_extend_windows(se_search *s, const size_t *window, se_hypothesis *found)
 {
     se_hypothesis *before = s->live, *to;
@@ -15203,7 +15202,7 @@ static void se_extend_windows(se_search *s, const size_t *window, se_hypothesis 
             se_extend(to, &before[i], se_candidates(s, i), s->rules->vocab->eot);
         }
         if (s->n_candidates[i] == 0 || to->ended ||
-            (s->o->stop_loops && se_loops_in(s, to, window[to->slot]))) {
+            (s->o->stop_loops && se_ends_in_loop_in(s, to, window[to->slot]))) {
             found[to->slot] = *to;
         } else {
             n++;
@@ -15214,15 +15213,15 @@ static void se_extend_windows(se_search *s, const size_t *window, se_hypothesis 
     s->n_live = n;
 }
 
-/* A step for all live hypotheses, and their candidates. */
+/* One decoder step for all live hypotheses, and their candidates. */
 static void se_step_windows(se_search *s, const size_t *window, uint32_t *steps)
 {
     de_row row[SE_MAX_WIDTH];
     size_t i, n = s->n_live;
-    memset(row, 0, sizeof row); /* gcc cannot know that there is a live one */
+    memset(row, 0, sizeof row); /* silences gcc, which cannot know that n > 0 */
     for (i = 0; i < n; i++) {
         const se_hypothesis *h = &s->live[i];
-        row[i] = se_next(s, h, window[h->slot]);
+        row[i] = se_next_row(s, h, window[h->slot]);
         steps[h->slot]++;
     }
     de_step(s->decoder, row, n);
@@ -15232,8 +15231,8 @@ static void se_step_windows(se_search *s, const size_t *window, uint32_t *steps)
 }
 
 /* Greedy search in n windows at once: found[i] is what se_run() would find after the same prompt
- * with the caches window[i], and steps[i] how many steps that takes. Stops between tokens when
- * *cancel is set; what was found is worth nothing then. */
+ * with the caches window[i], steps[i] its number of steps. Stops between tokens when *cancel is
+ * set; found is then invalid. */
 static void se_run_windows(se_search *s, const se_prompt *p, const se_options *o, size_t n,
                            const size_t *window, const int32_t *least_end, se_hypothesis *found,
                            uint32_t *steps)
@@ -15241,7 +15240,7 @@ static void se_run_windows(se_search *s, const se_prompt *p, const se_options *o
     size_t i;
     s->o = o;
     s->p = p;
-    s->most = 1;
+    s->needed = 1;
     s->n_ended = 0;
     s->n_live = n;
     for (i = 0; i < n; i++) {
@@ -15251,27 +15250,27 @@ static void se_run_windows(se_search *s, const se_prompt *p, const se_options *o
     for (se_extend_windows(s, window, found); !se_done(s);
          se_extend_windows(s, window, found)) {
         se_step_windows(s, window, steps);
-        se_beat(s, s->live[0].n);
+        se_report_progress(s, s->live[0].n);
     }
     for (i = 0; i < s->n_live; i++) {
         found[s->live[i].slot] = s->live[i];
     }
-    se_forget(s); /* its slots hold other texts than it knows of */
+    se_invalidate(s); /* s->fed and s->shared do not describe the slots */
 }
 
 /* ---- the choice among phrases ---- */
 
-/* The two best of a list: -1 if there are fewer. */
+/* The two best phrases of a list; -1 if there are fewer. */
 typedef struct se_choice {
     int32_t phrase[2];
-    float logprob[2];       /* that the model says exactly this, and no more */
-    uint32_t node;          /* where the best one ends */
+    float logprob[2];       /* log-probability of exactly this phrase and its end */
+    uint32_t node;          /* last node of the best one */
 } se_choice;
 
 typedef struct se_choosing {
     se_search *search;
     const lr_trie *trie;
-    const unsigned char *ends;  /* [n_vocab] 1: tokens after which the phrase counts as whole */
+    const unsigned char *ends;  /* [n_vocab] 1: tokens that may follow a complete phrase */
     float *score;               /* [capacity] log-probability of the path to a node */
     unsigned char *state;       /* [capacity] */
     int32_t *path;              /* [n_text_ctx] the prompt, then a path */
@@ -15280,8 +15279,8 @@ typedef struct se_choosing {
 
 enum { SE_UNSEEN, SE_OPEN, SE_DONE };
 
-/* A phrase is complete with this log-probability. Its spellings compete, the best one counts. */
-static void se_complete(se_choice *c, int32_t phrase, float logprob, uint32_t node)
+/* Records a complete phrase with its log-probability. Of several spellings the best one counts. */
+static void se_add_complete(se_choice *c, int32_t phrase, float logprob, uint32_t node)
 {
     int k = phrase == c->phrase[0] ? 0 : phrase == c->phrase[1] ? 1 : 2;
     if (k < 2 && logprob <= c->logprob[k]) {
@@ -15303,8 +15302,8 @@ static void se_complete(se_choice *c, int32_t phrase, float logprob, uint32_t no
     c->logprob[k] = logprob;
 }
 
-/* Opens the children of a node whose logits are here. */
-static void se_open(const se_choosing *c, uint32_t node, const float *logits, float total)
+/* Opens the children of a node, given the logits after it. */
+static void se_open_children(const se_choosing *c, uint32_t node, const float *logits, float total)
 {
     uint32_t child;
     float score = node < LR_ROOTS ? 0.0f : c->score[node];
@@ -15314,8 +15313,8 @@ static void se_open(const se_choosing *c, uint32_t node, const float *logits, fl
     }
 }
 
-/* Feeds the path to a node; the logits behind it and the log of their sum. */
-static const float *se_visit(se_choosing *c, uint32_t node, float *total)
+/* Feeds the path to a node; returns the logits after it and the log of their sum of exp. */
+static const float *se_feed_path(se_choosing *c, uint32_t node, float *total)
 {
     size_t n = c->n_prompt + c->trie->nodes[node].depth, i = n, best;
     const float *logits;
@@ -15329,7 +15328,7 @@ static const float *se_visit(se_choosing *c, uint32_t node, float *total)
     return logits;
 }
 
-static float se_end(const se_choosing *c, const float *logits, float total)
+static float se_end_logprob(const se_choosing *c, const float *logits, float total)
 {
     float sum = 0.0f;
     int32_t i;
@@ -15339,20 +15338,20 @@ static float se_end(const se_choosing *c, const float *logits, float total)
     return sum > 1e-30f ? mt_log1(sum) : -69.0f;
 }
 
-/* Finds the most probable phrase and the one after it by uniform-cost search: paths are followed in
- * the order of their probability, which can only fall, until neither answer can be beaten. Exact,
- * and most of a long list is never looked at. */
+/* Finds the two most probable phrases by uniform-cost search: nodes are expanded in the order of
+ * their probability, which can only decrease along a path, until no open node can beat the second.
+ * The result is exact, and most of a long list is never visited. */
 static void se_choose(se_choosing *c, se_choice *choice)
 {
     uint32_t node;
     float total;
-    const float *logits = se_visit(c, LR_ANYWHERE, &total);
+    const float *logits = se_feed_path(c, LR_ANYWHERE, &total);
     choice->phrase[0] = choice->phrase[1] = -1;
     choice->logprob[0] = choice->logprob[1] = LR_FORBIDDEN;
     choice->node = 0;
     memset(c->state, SE_UNSEEN, c->trie->used);
     for (node = 0; node < LR_ROOTS; node++) {
-        se_open(c, node, logits, total);
+        se_open_children(c, node, logits, total);
     }
     while (!__atomic_load_n(c->search->cancel, __ATOMIC_RELAXED)) {
         uint32_t best = 0;
@@ -15364,14 +15363,14 @@ static void se_choose(se_choosing *c, se_choice *choice)
         if (best == 0 || choice->logprob[1] >= c->score[best]) {
             return;
         }
-        logits = se_visit(c, best, &total);
+        logits = se_feed_path(c, best, &total);
         c->search->steps++;
         c->state[best] = SE_DONE;
         if (c->trie->nodes[best].phrase >= 0) {
-            se_complete(choice, c->trie->nodes[best].phrase,
-                        c->score[best] + se_end(c, logits, total), best);
+            se_add_complete(choice, c->trie->nodes[best].phrase,
+                            c->score[best] + se_end_logprob(c, logits, total), best);
         }
-        se_open(c, best, logits, total);
+        se_open_children(c, best, logits, total);
     }
 }
 
@@ -15394,30 +15393,30 @@ static void se_wipe(se_search *s, size_t n_text_ctx)
     ar_wipe(s->best, sizeof *s->best);
     ar_wipe(s->candidate, s->slots * (s->slots + 1) * sizeof *s->candidate);
     ar_wipe(s->fed, n_text_ctx * sizeof *s->fed);
-    se_forget(s);
+    se_invalidate(s);
 }
 
-/* ---- how well text compresses ----
- * The size that zlib's compress() gives a text at its default level 6, which is what OpenAI's
- * compression ratio means. Only the size is worked out: matches are found as deflate's lazy
- * strategy finds them (RFC 1951, and the published limits of zlib's level 6), their symbols are
- * counted, and the smallest of a stored, a fixed and a dynamic block is taken. */
-#define ZL_MAX 16384u        /* bytes of text that are looked at */
+/* ---- compressed size of text ----
+ * The size of a text after zlib's compress() at the default level 6, as used for OpenAI's
+ * compression ratio. Only the size is computed: matches are found by deflate's lazy matching (RFC
+ * 1951, and the published limits of zlib's level 6), their symbols are counted, and the smallest of
+ * a stored, a fixed and a dynamic block is used. */
+#define ZL_MAX 16384u        /* most bytes of text */
 #define ZL_HASH 4096u
 #define ZL_LITERALS 286u
 #define ZL_DISTANCES 30u
-#define ZL_LAZY 16u          /* a match of this length is taken without looking further */
-#define ZL_GOOD 8u           /* with one of this length, the next is sought less hard */
-#define ZL_NICE 128u         /* the search ends at a match of this length */
-#define ZL_CHAIN 128u        /* places looked at */
-#define ZL_FAR 4096u         /* matches of 3 bytes do not pay beyond */
+#define ZL_MAX_LAZY 16u      /* from this match length on no lazy search */
+#define ZL_GOOD_LENGTH 8u    /* from this length on the next search uses a quarter of the chain */
+#define ZL_NICE_LENGTH 128u  /* a match of this length ends the search */
+#define ZL_MAX_CHAIN 128u    /* most positions that a search visits */
+#define ZL_MAX_FAR 4096u     /* largest distance of matches of 3 bytes */
 
 typedef struct zl_work {
-    uint16_t head[ZL_HASH];  /* latest position with a hash, 0: none (nor is position 0 ever found,
-                                as in zlib) */
-    uint16_t before[ZL_MAX]; /* the one before it */
-    uint32_t literal[ZL_LITERALS], distance[ZL_DISTANCES]; /* symbols so far */
-    size_t extra;            /* bits besides the symbols */
+    uint16_t head[ZL_HASH];  /* latest position with a hash, 0: none (position 0 is never found, as
+                                in zlib) */
+    uint16_t before[ZL_MAX]; /* previous position with the same hash */
+    uint32_t literal[ZL_LITERALS], distance[ZL_DISTANCES]; /* symbol counts */
+    size_t extra;            /* extra bits of lengths and distances */
     const unsigned char *text;
     size_t n;
 } zl_work;
@@ -15428,7 +15427,7 @@ static uint32_t zl_hash(const unsigned char *p)
             (uint32_t)p[2] * 2246822519u) >> 20;
 }
 
-/* Puts position at into the chains and returns the latest one with the same hash. */
+/* Inserts position `at` into the hash chains and returns the previous one with its hash. */
 static size_t zl_insert(zl_work *w, size_t at)
 {
     uint32_t h;
@@ -15441,18 +15440,18 @@ static size_t zl_insert(zl_work *w, size_t at)
     return w->before[at];
 }
 
-/* Longest match of the text at `at`, longer than best; its length, or best, and where it is. */
+/* Longest match of the text at `at`, if longer than best: its length and *where; else best. */
 static size_t zl_match(const zl_work *w, size_t at, size_t from, size_t best, size_t *where)
 {
-    size_t chain = best >= ZL_GOOD ? ZL_CHAIN / 4 : ZL_CHAIN, left = w->n - at;
-    size_t nice = left < ZL_NICE ? left : ZL_NICE, longest = left < 258 ? left : 258;
+    size_t chain = best >= ZL_GOOD_LENGTH ? ZL_MAX_CHAIN / 4 : ZL_MAX_CHAIN, left = w->n - at;
+    size_t nice = left < ZL_NICE_LENGTH ? left : ZL_NICE_LENGTH, longest = left < 258 ? left : 258;
     const unsigned char *p = w->text;
     for (; from > 0 && chain > 0; from = w->before[from]) {
         size_t same = 0;
         while (same < longest && p[from + same] == p[at + same]) {
             same++;
         }
-        chain -= same >= 3; /* others are there only because my hash is shorter than zlib's */
+        chain -= same >= 3; /* shorter ones are collisions that zlib's hash does not have */
         if (same > best) {
             best = same;
             *where = from;
@@ -15464,8 +15463,9 @@ static size_t zl_match(const zl_work *w, size_t at, size_t from, size_t best, si
     return best;
 }
 
-/* The group that value >= 0 falls into, when groups of 1 << extra bits come `each` to a size. */
-static uint32_t zl_group(size_t value, uint32_t each, uint32_t *extra)
+/* Code of a length or distance (RFC 1951, 3.2.5): codes come in groups of `each` with the same
+ * number of extra bits. */
+static uint32_t zl_code(size_t value, uint32_t each, uint32_t *extra)
 {
     uint32_t code = 0;
     size_t first = 0;
@@ -15485,23 +15485,23 @@ static void zl_count_match(zl_work *w, size_t length, size_t distance)
     if (length == 258) {
         w->literal[285]++;
     } else {
-        w->literal[257 + zl_group(length - 3, 4, &extra)]++;
+        w->literal[257 + zl_code(length - 3, 4, &extra)]++;
         w->extra += extra;
     }
-    w->distance[zl_group(distance - 1, 2, &extra)]++;
+    w->distance[zl_code(distance - 1, 2, &extra)]++;
     w->extra += extra;
 }
 
-/* Deflate's lazy strategy: a match is put off by one byte in case a longer one begins there. */
+/* Deflate's lazy matching: a match is emitted only if the next byte does not begin a longer one. */
 static void zl_parse(zl_work *w)
 {
     size_t at = 0, length = 2, where = 0, pending = 0;
     while (at < w->n) {
         size_t from = zl_insert(w, at), before = length, old = where;
         length = 2;
-        if (from > 0 && before < ZL_LAZY) {
+        if (from > 0 && before < ZL_MAX_LAZY) {
             length = zl_match(w, at, from, before, &where);
-            length = length == 3 && at - where > ZL_FAR ? 2 : length;
+            length = length == 3 && at - where > ZL_MAX_FAR ? 2 : length;
         }
         if (before >= 3 && length <= before) {
             size_t end = at - 1 + before;
@@ -15525,8 +15525,8 @@ static void zl_parse(zl_work *w)
     w->literal[256]++;
 }
 
-/* The least weight that is not 0, the first of equals; taken out. */
-static uint32_t zl_least(uint32_t *weight, size_t n, size_t *where)
+/* Removes and returns the smallest non-zero weight, the first of equal ones. */
+static uint32_t zl_remove_smallest(uint32_t *weight, size_t n, size_t *where)
 {
     uint32_t least = UINT32_MAX;
     size_t i;
@@ -15540,7 +15540,7 @@ static uint32_t zl_least(uint32_t *weight, size_t n, size_t *where)
     return least;
 }
 
-/* Cuts code lengths to limit bits and lengthens others until the code is one again. */
+/* Limits code lengths and lengthens other codes until the code is valid again (Kraft sum <= 1). */
 static void zl_limit(uint8_t *bits, size_t n, unsigned limit)
 {
     uint32_t room = 0, full = (uint32_t)1 << limit;
@@ -15561,8 +15561,8 @@ static void zl_limit(uint8_t *bits, size_t n, unsigned limit)
     }
 }
 
-/* Code lengths of a Huffman code with at most limit bits, 0 for symbols that do not occur. There
- * are two codes at least, as in zlib. Returns the number of symbols up to the last with a code. */
+/* Lengths of a Huffman code of at most limit bits, 0 for unused symbols. There are at least two
+ * codes, as in zlib. Returns the number of symbols up to the last used one. */
 static size_t zl_huffman(const uint32_t *count, size_t n, unsigned limit, uint8_t *bits)
 {
     uint32_t weight[2 * ZL_LITERALS];
@@ -15579,7 +15579,8 @@ static size_t zl_huffman(const uint32_t *count, size_t n, unsigned limit, uint8_
     memset(parent, 0, sizeof parent);
     for (; used > 1; used--, nodes++) {
         size_t a = 0, b = 0;
-        uint32_t sum = zl_least(weight, nodes, &a) + zl_least(weight, nodes, &b);
+        uint32_t sum = zl_remove_smallest(weight, nodes, &a) +
+                       zl_remove_smallest(weight, nodes, &b);
         weight[nodes] = sum;
         parent[a] = parent[b] = (uint16_t)nodes;
     }
@@ -15594,8 +15595,8 @@ static size_t zl_huffman(const uint32_t *count, size_t n, unsigned limit, uint8_
     return end;
 }
 
-/* Counts the symbols that code lengths are written with; returns their extra bits. */
-static size_t zl_runs(const uint8_t *bits, size_t n, uint32_t *count)
+/* Counts the run-length symbols that encode the code lengths; returns their extra bits. */
+static size_t zl_count_runs(const uint8_t *bits, size_t n, uint32_t *count)
 {
     size_t i, run, extra = 0;
     for (i = 0; i < n; i += run) {
@@ -15618,7 +15619,7 @@ static size_t zl_runs(const uint8_t *bits, size_t n, uint32_t *count)
     return extra;
 }
 
-/* Bits of a dynamic block besides the extra bits of its matches. */
+/* Bits of a dynamic block without the extra bits of its matches. */
 static size_t zl_dynamic(const zl_work *w)
 {
     static const uint8_t order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1,
@@ -15627,7 +15628,8 @@ static size_t zl_dynamic(const zl_work *w)
     uint32_t count[19] = {0};
     size_t literals = zl_huffman(w->literal, ZL_LITERALS, 15, literal), i, sent = 4;
     size_t distances = zl_huffman(w->distance, ZL_DISTANCES, 15, distance);
-    size_t total = 14 + zl_runs(literal, literals, count) + zl_runs(distance, distances, count);
+    size_t total = 14 + zl_count_runs(literal, literals, count) +
+                   zl_count_runs(distance, distances, count);
     zl_huffman(count, 19, 7, code);
     for (i = 0; i < 19; i++) {
         total += (size_t)count[i] * code[i];
@@ -15642,7 +15644,7 @@ static size_t zl_dynamic(const zl_work *w)
     return total + 3 * sent;
 }
 
-/* The same for a fixed block. */
+/* Bits of a fixed block without the extra bits of its matches. */
 static size_t zl_fixed(const zl_work *w)
 {
     size_t total = 0, i;
@@ -15655,7 +15657,7 @@ static size_t zl_fixed(const zl_work *w)
     return total;
 }
 
-/* Bytes that zlib would need for n <= ZL_MAX bytes of text. */
+/* Size of n <= ZL_MAX bytes of text after compression by zlib. */
 static size_t zl_size(zl_work *w, const char *text, size_t n)
 {
     size_t bits, fixed, packed;
@@ -15666,7 +15668,7 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
     bits = zl_dynamic(w);
     fixed = zl_fixed(w);
     packed = ((bits < fixed ? bits : fixed) + w->extra + 3 + 7) / 8;
-    return 6 + (n + 4 <= packed ? n + 5 : packed); /* a header of 2, a checksum of 4 */
+    return 6 + (n + 4 <= packed ? n + 5 : packed); /* 2 bytes of header, 4 of checksum */
 }
 
 /* ======================================================================
@@ -22127,7 +22129,7 @@ static void wd_encode_span(ru_run *r, const float *span, size_t content)
 
 static void wd_encode(ru_run *r)
 {
-    se_forget(&r->text.search);
+    se_invalidate(&r->text.search);
     wd_encode_span(r, r->audio.span, r->audio.content);
     r->stats.windows++;
 }
@@ -22170,7 +22172,7 @@ static int wd_hear(ru_run *r, float *probability /* [RU_LANGUAGES] */)
     float no_speech = 0.0f, weight;
     int32_t i;
     se_languages(&r->decoder, probability, &no_speech);
-    se_forget(&r->text.search); /* it fed a prompt of its own */
+    se_invalidate(&r->text.search); /* it fed a prompt of its own */
     if (ru_cancelled(r)) {
         return 0;
     }
@@ -22818,7 +22820,7 @@ static void wi_prepare(ru_run *r)
     size_t i = wd_number(r);
     double since;
     if (i < r->foreseen.n) {
-        se_forget(&r->text.search);
+        se_invalidate(&r->text.search);
         r->decoder.window = r->foreseen.window[i];
         r->text.device = r->foreseen.device[i];
         r->stats.windows++;

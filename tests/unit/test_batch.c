@@ -69,7 +69,7 @@ static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size
     se_run_windows(&s->run.text.search, &p, &o, n, window, least_end, found, steps);
     for (i = 0; i < n; i++) {
         const se_hypothesis *h;
-        se_forget(&s->run.text.search);
+        se_invalidate(&s->run.text.search);
         s->run.decoder.window = window[i];
         s->run.text.search.least_end = least_end[i];
         s->run.text.search.steps = 0;
@@ -138,10 +138,10 @@ static void compare_judges(wnpu_session *s, size_t width, float temperature)
     o.temperature = temperature;
     o.patience = o.length_penalty = 1.0f;
     o.max_tokens = 120;
-    se_forget(search);
+    se_invalidate(search);
     plain = *se_run(search, &p, &o);
     o.stop_loops = 1;
-    se_forget(search);
+    se_invalidate(search);
     h = se_run(search, &p, &o);
     T_CHECK(same_hypothesis(&plain, h), "%zu hypotheses at %g: %zu tokens, judged %zu", width,
             (double)temperature, plain.n, h->n);

@@ -158,7 +158,7 @@ static void compressed_size(void)
 static size_t slow_period(const int32_t *latest, size_t n)
 {
     size_t p, length, i;
-    for (p = 1; p <= SE_PERIOD; p++) {
+    for (p = 1; p <= SE_MAX_PERIOD; p++) {
         for (length = p < 8 ? 4 * p : 3 * p; length <= n; length++) {
             int same = length >= 16;
             for (i = 0; i + p < length; i++) {
@@ -212,12 +212,12 @@ static void loop_cuts(void)
             h.tokens[h.n++] = first + k;
         }
         h.loop = 0;
-        T_CHECK(se_loops(&search, &h, NULL, 0, SE_ALONE) == (i > 3), "%lu repetitions",
+        T_CHECK(se_ends_in_loop(&search, &h, NULL, 0, SE_ALONE) == (i > 3), "%lu repetitions",
                 (unsigned long)i);
         T_CHECK(i <= 3 || h.loop == 9, "cut after the first c d e f: %lu", (unsigned long)h.loop);
         h.tokens[h.n++] = v->timestamp0 + (int32_t)i + 1;
     }
-    T_CHECK(!se_loops(&search, &h, NULL, 0, SE_ALONE), "no new text, nothing new");
+    T_CHECK(!se_ends_in_loop(&search, &h, NULL, 0, SE_ALONE), "no new text, nothing new");
     for (i = 0; i < 40; i++) {
         before[i] = 20 + (int32_t)(i % 4);
     }
@@ -226,11 +226,12 @@ static void loop_cuts(void)
     for (i = 1; i < 5; i++) {
         h.tokens[i] = 20 + (int32_t)((i - 1) % 4);
     }
-    T_CHECK(!se_loops(&search, &h, NULL, 0, SE_ALONE), "no loop in the window itself");
-    T_CHECK(se_loops(&search, &h, before, 40, SE_ALONE) && h.loop == 1, "one that goes on: %lu",
+    T_CHECK(!se_ends_in_loop(&search, &h, NULL, 0, SE_ALONE), "no loop in the window itself");
+    T_CHECK(se_ends_in_loop(&search, &h, before, 40, SE_ALONE) && h.loop == 1,
+            "one that goes on: %lu",
             (unsigned long)h.loop);
     h.n = 4;
-    T_CHECK(!se_loops(&search, &h, before, 40, SE_ALONE), "not complete yet");
+    T_CHECK(!se_ends_in_loop(&search, &h, before, 40, SE_ALONE), "not complete yet");
     wnpu_model_close(m);
 }
 
@@ -249,24 +250,26 @@ static void loop_parts(void)
         h.n += i % 7 == 0;
         h.tokens[h.n++] = (int32_t)(i % 7);
     }
-    T_CHECK(se_repeats(&h, v, NULL, 0, &parts, &begun) == 7 && parts.n == 8 && !begun, "%lu parts",
+    T_CHECK(se_find_repetition(&h, v, NULL, 0, &parts, &begun) == 7 && parts.n == 8 && !begun,
+            "%lu parts",
             (unsigned long)parts.n);
     for (i = 0; i <= 8; i++) {
         T_CHECK(parts.begin[i] == 1 + 8 * i, "part %lu begins at %lu", (unsigned long)i,
                 (unsigned long)parts.begin[i]);
     }
-    T_CHECK(se_cut(&h, v, &parts, 3) == 24 && h.tokens[24] >= v->timestamp0, "after three");
+    T_CHECK(se_cut_length(&h, v, &parts, 3) == 24 && h.tokens[24] >= v->timestamp0, "after three");
     for (i = 0; i < 50; i++) { /* ends with 2: the window's 0 is no continuation of it */
         before[i] = (int32_t)(i % 7) + (i < 45 ? 0 : 70);
     }
-    T_CHECK(se_repeats(&h, v, before, 50, &parts, &begun) == 7 && !begun, "another text before");
+    T_CHECK(se_find_repetition(&h, v, before, 50, &parts, &begun) == 7 && !begun,
+            "another text before");
     for (i = 0; i < 50; i++) {
         before[i] = (int32_t)((i + 3) % 7); /* 3 .. 3 */
     }
     for (i = 0, h.n = 0; i < 30; i++) {
         h.tokens[h.n++] = (int32_t)((i + 4) % 7);
     }
-    T_CHECK(se_repeats(&h, v, before, 50, &parts, &begun) == 7 && begun, "it began before");
+    T_CHECK(se_find_repetition(&h, v, before, 50, &parts, &begun) == 7 && begun, "it began before");
     T_CHECK(parts.n == 3 && parts.begin[0] == 6 && parts.begin[3] == 27, "%lu parts from %lu on",
             (unsigned long)parts.n, (unsigned long)parts.begin[0]);
     wnpu_model_close(m);
@@ -477,7 +480,7 @@ static int same_as_slow(wnpu_session *s, const se_options *o, const char *what)
     se_hypothesis h;
     slow_hyp slow;
     size_t i, same = 1;
-    se_forget(&s->run.text.search);
+    se_invalidate(&s->run.text.search);
     h = *se_run(&s->run.text.search, &p, o);
     slow = slow_beam(s, &p, o);
     for (i = 0; i < slow.n && i < h.n; i++) {
@@ -588,7 +591,7 @@ static void beam_exhaustive(void)
                 }
             }
         }
-        se_forget(&s->run.text.search);
+        se_invalidate(&s->run.text.search);
         found = *se_run(&s->run.text.search, &p, &o);
         T_CHECK(found.n == best.n && memcmp(found.tokens, best.tokens, best.n * 4) == 0 &&
                 fabs((double)(found.sum_logprob - best.sum)) < 1e-4,
@@ -652,7 +655,7 @@ static void sampling(void)
                 best = slow_rank(&o, &other) > slow_rank(&o, &best) ? other : best;
             }
             o.width = width;
-            se_forget(&s->run.text.search);
+            se_invalidate(&s->run.text.search);
             h = *se_run(&s->run.text.search, &p, &o);
             T_CHECK(h.n == best.n && memcmp(h.tokens, best.tokens, h.n * sizeof(int32_t)) == 0,
                     "seed %d, %lu samples: others", (int)seed, (unsigned long)width);
@@ -685,7 +688,7 @@ static void prompts_are_kept(void)
                 q.sot = i == 1 ? p.sot : 0;
             }
             if (round == 0) {
-                se_forget(&s->run.text.search);
+                se_invalidate(&s->run.text.search);
             }
             kept = *se_run(&s->run.text.search, &q, &o);
             if (round == 0) {
@@ -747,7 +750,7 @@ static size_t follow(wnpu_session *s, script *played, const se_prompt *p, float 
     s->run.decoder.tap = count_steps;
     s->run.decoder.tap_user = played;
     search->steps = 0;
-    se_forget(search);
+    se_invalidate(search);
     (void)se_run(search, p, &o);
     s->run.decoder.tap = NULL;
     spared = search->steps + (p->n + DE_ROWS - 1) / DE_ROWS - played->fed;
