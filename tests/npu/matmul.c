@@ -257,3 +257,160 @@ size_t matmul_source_aie2(char *text, size_t size)
     flush(&w);
     return w.length;
 }
+
+/* ---------------------------------------------------------------- AIE2P
+ *
+ * VMAC is 8x8 by 8x8 there, and five accumulators hold 64 results each. A block is 16 x 16: dm0 to dm3.
+ * Per step of k, four cycles: LDB loads A0, A1, B0, B1 of 64 bytes; the products follow 9 to 12 cycles
+ * behind. A block begins every 48 cycles, because C passes through the same accumulators: its 16 rows
+ * of 64 bytes are stored from cycle 43 on, and loaded for the next block four cycles ahead of that.
+ * The streams of A and B take 1,024 cycles for what the products take 512 (768 with C), so nothing is
+ * gained by a tighter schedule: larger tiles would be needed, and C would not fit. */
+
+enum { BLOCK_P = 48, STORES_P = 43, LOADS_P = 39 };
+
+/* C's n-th 64 bytes of a block: accumulator n / 4, its part n % 4. */
+static const char *const parts_of_dm[4] = {"bmll", "bmlh", "bmhl", "bmhh"};
+
+static void c_part(char *to, const char *what, int n, int pointer)
+{
+    snprintf(to, WORDS, "%s %s%d, [p%d, #%d]", what, parts_of_dm[n % 4], n / 4,
+             pointer + n / 4 % 2, n / 8 * 256 + n % 4 * 64);
+}
+
+static void operands_p(slots *s, int t, int last_in_row)
+{
+    int g = t / 4, order = t % 4, set = g % 2 * 4;
+    if (g < 8) {
+        const char *step = t == 29 && !last_in_row ? "m4" : t == 31 && last_in_row ? "m2" : "#64";
+        snprintf(s->ldb, WORDS, "vldb x%d, [p%d], %s", set + order, order / 2, step);
+    }
+    int v = t - 9;
+    if (v >= 0 && v < 32) {
+        int q = v % 4, from = v / 4 % 2 * 4;
+        snprintf(s->vec, WORDS, "vmac dm%d, dm%d, x%d, x%d, r0", q, q, from + q % 2,
+                 from + 2 + q / 2);
+    }
+}
+
+static void pointers_p(slots *s, int t, int block)
+{
+    if (t == 10 || t == 11) { /* after the loads of this block */
+        snprintf(s->lda, WORDS, "padda [p%d], m%d", t - 8, block == BLOCKS - 1);
+    } else if (t == 12 || t == 13) { /* after the stores of the block before */
+        snprintf(s->st, WORDS, "padds [p%d], %s", t - 8, block == 0 ? "m3" : "m5");
+    }
+}
+
+static void body_p(writer *w)
+{
+    line(w, "row:\n");
+    for (int t = 0; t < BLOCK_P * BLOCKS; t++) {
+        slots s = {"nopa", "nopb", "nops", "nopx", "nopm", "nopv"};
+        int block = t / BLOCK_P, at = t % BLOCK_P;
+        operands_p(&s, at, block == BLOCKS - 1);
+        pointers_p(&s, at, block);
+        if (at >= LOADS_P || at <= 6) {
+            c_part(s.lda, "vlda", at <= 6 ? at + BLOCK_P - LOADS_P : at - LOADS_P, 2);
+        }
+        if (at >= STORES_P || at <= 10) {
+            c_part(s.st, "vst", at <= 10 ? at + BLOCK_P - STORES_P : at - STORES_P, 4);
+        }
+        if (t == 70) {
+            snprintf(s.alu, WORDS, "add r3, r3, #-1");
+        } else if (t == 80) {
+            snprintf(s.mv, WORDS, "mov m3, r17");
+        } else if (t == BLOCK_P * BLOCKS - 6) {
+            snprintf(s.alu, WORDS, "jnz r3, #row");
+            s.mv[0] = '\0';
+        }
+        bundle(w, &s);
+    }
+}
+
+/* The stores of the last block that the loop leaves behind, with other work beside each. */
+static void rest_of_c(writer *w, const char *const beside[11])
+{
+    for (int n = BLOCK_P - STORES_P; n < 16; n++) {
+        char st[WORDS];
+        const char *with = beside[n - (BLOCK_P - STORES_P)];
+        c_part(st, "vst", n, 4);
+        line(w, "    %s%s%s\n", st, with[0] != '\0' ? "; " : "", with);
+    }
+}
+
+/* The first nine loads of C of a step's first block. */
+static void first_c_p(writer *w, const char *const beside[9])
+{
+    for (int n = 0; n < BLOCK_P - LOADS_P; n++) {
+        char lda[WORDS];
+        c_part(lda, "vlda", n, 2);
+        line(w, "    %s%s%s\n", lda, beside[n][0] != '\0' ? "; " : "", beside[n]);
+    }
+}
+
+static void start_p(writer *w)
+{
+    line(w, "// r0 mode of VMAC (int8 8x8 by 8x8, signed), r1 and r2 for locks, r3 rows of blocks,\n"
+            "// r5 steps of k, r10 and r11 next A and B, r14 and r15 C and C + 8 rows\n"
+            "start:\n    movxm r0, #776\n    mova r1, #-1; movx r2, #1\n    movxm r12, #%d\n"
+            "    movxm r13, #%d\n    mova r18, #0\n    vbcst.32 x0, r18\n    movxm r17, #2560\n"
+            "    movxm r16, #512\n    movxm r20, #%d\n    movxm r21, #%d\n    movxm r23, #2048\n"
+            "    movxm r10, #%d\n    movxm r11, #%d\n    movxm r14, #%d\n    movxm p7, #%d\n"
+            "    movxm m2, #-4032\n    movxm m4, #-960\n    movxm m5, #512\n"
+            "    add r15, r14, r23; mov p6, r20\n    sub r19, r14, r21\n    add r22, r21, r23\n",
+         MATMUL_A_SIZE, MATMUL_C_SIZE, 0x70000 + MATMUL_ZEROS, 0x70000 + MATMUL_SCRATCH,
+         0x70000 + MATMUL_A, 0x70000 + MATMUL_B, 0x70000 + MATMUL_C, 0x70000 + MATMUL_STEPS);
+    for (int i = 0; i < 8; i++) {
+        line(w, "    vst x0, [p6], #64\n");
+    }
+    line(w, "    nop\n    nop\n    nop\n    nop\n");
+}
+
+static void tile_p(writer *w)
+{
+    static const char *const beside[9] = {"", "", "", "", "", "", "", "mov r3, #4",
+                                          "add r5, r5, #-1"};
+    line(w, "    .align 16\ntile:\n    acq #%d, r1\n    mov p2, r20\n    mov p3, r20\n"
+            "    mov m0, r18\n    acq #%d, r1\n    mov m1, r18\n    mov p0, r10\n    mov p1, r11\n"
+            "    acq #%d, r1\n    lda r5, [p7, #0]; xor r10, r10, r12; mov p4, r21\n"
+            "    xor r11, r11, r12; mov p5, r22\n    mov m3, r19\n",
+         48 + MATMUL_C_FREE, 48 + MATMUL_A_FULL, 48 + MATMUL_B_FULL);
+    first_c_p(w, beside);
+    line(w, "    .align 16\n");
+}
+
+static void next_p(writer *w)
+{
+    char locks[2][64];
+    const char *rest[11] = {locks[0], "mov p2, r14", "mov p3, r15", "mov m0, r16", locks[1],
+                            "jz r5, #flush", "mov m1, r17", "mov m3, r19", "mov p0, r10",
+                            "mov p1, r11", "mov p4, r21"};
+    static const char *const beside[9] = {"mov p5, r22", "mov r3, #4", "add r5, r5, #-1",
+                                          "j #row", "", "", "", "", ""};
+    snprintf(locks[0], sizeof locks[0], "rel #%d, r2", 48 + MATMUL_A_FREE);
+    snprintf(locks[1], sizeof locks[1], "rel #%d, r2", 48 + MATMUL_B_FREE);
+    rest_of_c(w, rest);
+    line(w, "    acq #%d, r1\n    xor r10, r10, r12\n    xor r11, r11, r12\n    nop\n"
+            "    acq #%d, r1\n",
+         48 + MATMUL_A_FULL, 48 + MATMUL_B_FULL);
+    first_c_p(w, beside);
+}
+
+static void flush_p(writer *w)
+{
+    line(w, "    .align 16\nflush:\n    xor r14, r14, r13\n    add r15, r14, r23\n"
+            "    sub r19, r14, r21\n    nop\n    nop\n    rel #%d, r2\n    j #tile\n"
+            "    nop\n    nop\n    nop\n    nop\n    nop\n", 48 + MATMUL_C_FULL);
+}
+
+size_t matmul_source_aie2p(char *text, size_t size)
+{
+    writer w = {text, size, 0};
+    start_p(&w);
+    tile_p(&w);
+    body_p(&w);
+    next_p(&w);
+    flush_p(&w);
+    return w.length;
+}

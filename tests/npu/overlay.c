@@ -105,8 +105,20 @@ typedef struct {
     int bd, next;            /* of a ring */
     uint32_t base, length;   /* words */
     int acquire, release;    /* locks, by one */
-    int reorder;             /* rows of 64 bytes into groups of 4 rows x 8 bytes */
+    int reorder;             /* see orders; 0: as it lies */
 } ring_part;
+
+/* Orders in which a memory tile sends what it holds: words that follow each other (step 1), then the
+ * next dimensions, each with its step in words; the last one goes on to the end. */
+static const struct {
+    uint8_t wrap[3];
+    uint16_t step[4];
+} orders[] = {
+    {{0, 0, 0}, {1, 1, 1, 1}},
+    {{2, 4, 8}, {1, 16, 2, 64}},   /* A for AIE2: of rows of 64 bytes, 4 rows x 8 bytes */
+    {{2, 16, 8}, {1, 16, 2, 256}}, /* A for AIE2P: 16 rows x 8 bytes */
+    {{8, 8, 8}, {1, 64, 8, 512}},  /* C of AIE2P: rows of 64 results from parts of 8 x 8 */
+};
 
 static void core_descriptor(writer *w, int column, int row, const ring_part *p)
 {
@@ -126,11 +138,11 @@ static void memory_descriptor(writer *w, int column, const ring_part *p)
         1u << 31 | (uint32_t)(64 + p->acquire) | 0x7fu << 8 | 1u << 15 |
             (uint32_t)(64 + p->release) << 16 | 1u << 24,
     };
-    if (p->reorder) {
-        words[2] = 2u << 17 | 0;          /* 2 words, */
-        words[3] = 4u << 17 | (16 - 1);   /* of 4 rows, */
-        words[4] = 8u << 17 | (2 - 1);    /* 8 times along the rows, */
-        words[5] = 64 - 1;                /* then the next 4 rows */
+    if (p->reorder != 0) {
+        for (int i = 0; i < 4; i++) {
+            words[2 + i] = (orders[p->reorder].step[i] - 1u) |
+                           (i < 3 ? (uint32_t)orders[p->reorder].wrap[i] << 17 : 0);
+        }
     }
     write_words(w, column, 1, 0xa0000 + 0x20 * (uint32_t)p->bd, words, 8);
 }
@@ -253,7 +265,7 @@ static void memory_c(writer *w, const overlay *o, int column)
             int r = from + i % (to - from), second = i / (to - from);
             ring_part sent = {first + i, first + (i + 1) % count,
                               MEMORY_C + (uint32_t)(2 * r + second) * size, size,
-                              LOCK_C + 2 * r + 1, LOCK_C + 2 * r, 0};
+                              LOCK_C + 2 * r + 1, LOCK_C + 2 * r, o->generation == 4 ? 3 : 0};
             memory_descriptor(w, column, &sent);
         }
         if (count > 0) {
@@ -273,7 +285,7 @@ static void memory_tile(writer *w, const overlay *o, int column)
         lock_value(w, column, 1, LOCK_C + 2 * r + 1, 0);
         connect(w, column, 1, MEM_M_DMA0 + 2 + r, MEM_S_NORTH0 + r);
     }
-    memory_ring(w, column, 0, 0, LOCK_A, 1);
+    memory_ring(w, column, 0, 0, LOCK_A, o->generation == 4 ? 2 : 1);
     memory_ring(w, column, 24, MEMORY_B, LOCK_B, 0);
     memory_c(w, o, column);
     connect(w, column, 1, MEM_M_DMA0, MEM_S_SOUTH0);
