@@ -1462,61 +1462,61 @@ static float mt_log1(float x)
 /* ======================================================================
  *  5. au_  audio: sample formats, channel mixing, resampling, WAV
  *
- *  Owns      everything between a caller's recording and 16 kHz mono.
- *  Assumes   a reader callback keeps to the buffer that it is given.
- *  Ensures   constant memory for any length and rate; output bits depend
- *            on the recording alone, not on how it is cut into blocks;
- *            output sample m belongs to the instant m / 16000 s of the
- *            recording, which is silent outside its frames; there are
- *            ceil(frames * 16000 / rate) of them. A rate of 16000 passes
- *            through untouched. Pass band flat within 0.1 dB to 7 kHz, or
- *            to 0.45 rate if that is lower; aliases and images of more
- *            than 80 dB below the signal.
- *  Costs     215 KiB; 16000 dot products of 48 to 560 taps a second of
- *            recording, twice that for rates with more phases than fit;
- *            up to a few ms when a stream opens with a new rate.
+ *  Owns      conversion of a caller's recording to 16 kHz mono.
+ *  Assumes   a reader callback writes only to the buffer it is given.
+ *  Ensures   constant memory for any length and rate; the output depends
+ *            on the recording alone, not on how many frames a reader
+ *            returns at a time; output sample m is the signal at
+ *            m / 16000 s, with silence before and after the recording;
+ *            there are ceil(frames * 16000 / rate) output samples. At a
+ *            rate of 16000 samples are not changed. The pass band is flat
+ *            within 0.1 dB to 7 kHz, or to 0.45 rate if that is lower;
+ *            aliases and images are at least 80 dB below the signal.
+ *  Costs     215 KiB; 16000 dot products of 48 to 560 taps per second of
+ *            recording, twice that for rates with more phases than rows
+ *            fit; up to a few ms when a stream opens with a new rate.
  * ====================================================================== */
-#define AU_RATE 16000u      /* what Whisper's models hear */
+#define AU_RATE 16000u      /* sample rate of Whisper's input, in Hz */
 #define AU_RATE_MIN 8000u
 #define AU_RATE_MAX 192000u
 #define AU_CHANNELS_MAX 256u
 #define AU_LIMIT 4.0f       /* 12 dB above full scale, see the header */
 
 #define AU_BANK 32768u      /* floats of filter coefficients, 128 KiB */
-#define AU_HALF_MAX 280u    /* half the taps at AU_RATE_MAX */
-#define AU_WINDOW 5120u     /* floats between source and filter */
-#define AU_STRETCHES 20u    /* a second: each is judged for itself, see au_judge() */
-#define AU_PROBES 8000u     /* frames a second that are looked at for that */
-#define AU_RAW 65536u       /* bytes between a reader and the conversion */
+#define AU_HALF_MAX 280u    /* half the filter taps at AU_RATE_MAX */
+#define AU_WINDOW 5120u     /* floats between the source and the filter */
+#define AU_INTERVALS_PER_SECOND 20u /* see "intervals" below */
+#define AU_PROBES_PER_SECOND 8000u  /* frames examined in each interval, per second */
+#define AU_RAW 65536u       /* bytes between a reader and the sample conversion */
 
 typedef struct au_stream {
-    wnpu_audio audio;       /* what was opened, with defaults beyond the caller's structure */
-    size_t width, frame;    /* bytes of a sample and of a frame */
-    int reader;             /* it is read, not in memory */
-    uint64_t consumed;      /* frames taken from the source */
-    int ended;              /* the source has no more, or failed */
-    wnpu_error fault;       /* why it failed, if it did; reported after the last sample */
+    wnpu_audio audio;       /* as opened, with defaults for fields the caller's lacks */
+    size_t width, frame;    /* bytes per sample and per frame */
+    int reader;             /* the source is a reader callback, not memory */
+    uint64_t consumed;      /* frames converted so far */
+    int ended;              /* the source is exhausted or failed */
+    wnpu_error fault;       /* error of the reader, if any; reported after the last sample */
 
-    unsigned char *raw;     /* [AU_RAW] what a reader delivered last */
-    size_t raw_at, raw_have; /* frames in raw: given on, present */
-    int reader_ended;       /* the reader has no more than is in raw, or failed */
+    unsigned char *raw;     /* [AU_RAW] what the reader returned last */
+    size_t raw_at, raw_have; /* in frames: position in raw, frames in raw */
+    int reader_ended;       /* the reader returned its last frames, or failed */
 
-    size_t stretch;         /* frames left of the stretch that was judged last */
-    int32_t heard;          /* channel that is heard in it, or WNPU_CHANNEL_MIX */
-    uint32_t scale;         /* full scale of floats is 2^scale: 0, or 15, 23 or 31 */
-    uint64_t opposed;       /* frames in which channels cancelled */
+    size_t interval_left;   /* frames left in the current interval */
+    int32_t used_channel;   /* channel in use there, or WNPU_CHANNEL_MIX */
+    uint32_t scale;         /* full scale of float samples is 2^scale: 0, 15, 23 or 31 */
+    uint64_t opposed;       /* frames in intervals whose channels cancel each other */
 
-    /* The filter bank, kept while streams of one rate follow each other. */
-    uint32_t bank_rate;     /* the rate it is for, 0 if none */
-    uint32_t phases;        /* an output lies at one of so many points between two inputs */
-    uint32_t step, step_phase; /* from one output to the next: inputs and phases */
-    uint32_t rows;          /* intervals that the bank divides one input sample into */
+    /* The filter bank. It is reused while consecutive recordings have the same rate. */
+    uint32_t bank_rate;     /* the rate it was designed for, 0 if none */
+    uint32_t phases;        /* output positions between two input samples */
+    uint32_t step, step_phase; /* distance of two outputs: whole inputs, and phases */
+    uint32_t rows;          /* intervals into which the bank divides one input sample */
     size_t half, taps;      /* taps = 2 half, a multiple of 16 */
     float *bank;            /* [rows or rows + 1, taps] */
 
     float *window;          /* [AU_WINDOW] mono at the source's rate */
     size_t at;              /* first tap of the next output in window */
-    size_t have, real;      /* floats in window; without the silence after the end */
+    size_t have, real;      /* floats in window; those of them before the trailing silence */
     uint32_t phase;         /* of the next output */
 } au_stream;
 
@@ -1539,7 +1539,7 @@ static uint64_t au_le64(const unsigned char *p)
     return (uint64_t)au_le32(p) | (uint64_t)au_le32(p + 4) << 32;
 }
 
-/* All integer formats come here with their sign in bit 31. */
+/* Every integer format is converted with its sign in bit 31. */
 static float au_from_int(uint32_t bits)
 {
     int32_t value;
@@ -1555,7 +1555,7 @@ static float au_from_float(float x)
     return x;
 }
 
-/* Limited before it becomes a float, where a large value would turn infinite. */
+/* Clipped before the conversion to float, where a large value would become infinite. */
 static float au_from_double(double x)
 {
     if (!(x >= -AU_LIMIT && x <= AU_LIMIT)) {
@@ -1564,8 +1564,8 @@ static float au_from_double(double x)
     return (float)x;
 }
 
-/* ITU-T G.711: even bits are inverted; sign (1 is positive), 3 bits of segment, 4 of step. The
- * result is the middle of the step, in 16 bits. */
+/* A-law of ITU-T G.711: even bits are inverted; sign (1 is positive), 3 bits of segment, 4 of step.
+ * Returns the middle of the step as a 16-bit value. */
 static uint32_t au_alaw(unsigned code)
 {
     unsigned c = code ^ 0x55u, segment = c >> 4 & 7u;
@@ -1576,8 +1576,8 @@ static uint32_t au_alaw(unsigned code)
     return c & 0x80u ? value : 0u - value;
 }
 
-/* ITU-T G.711: all bits are inverted; sign (1 is negative), segment, step; biased by 33 steps of
- * 4 so that each segment is twice as long as the one before. */
+/* u-law of ITU-T G.711: all bits are inverted; sign (1 is negative), segment, step; biased by 33
+ * steps of 4, so that each segment is twice as long as the one before. */
 static uint32_t au_ulaw(unsigned code)
 {
     unsigned c = ~code;
@@ -1585,7 +1585,7 @@ static uint32_t au_ulaw(unsigned code)
     return c & 0x80u ? 0u - value : value;
 }
 
-/* gain is for floats alone, and a power of two. */
+/* gain applies to float formats only and is a power of two. */
 WNPU_INLINE float au_sample(const unsigned char *p, int32_t format, float gain)
 {
     uint64_t bits64;
@@ -1611,7 +1611,7 @@ WNPU_INLINE float au_sample(const unsigned char *p, int32_t format, float gain)
         return au_from_double(d * (double)gain);
     case WNPU_SAMPLE_ALAW: return au_from_int(au_alaw(p[0]) << 16);
     case WNPU_SAMPLE_ULAW: return au_from_int(au_ulaw(p[0]) << 16);
-    default: /* WNPU_SAMPLE_F32; au_open() lets nothing else in */
+    default: /* WNPU_SAMPLE_F32; au_open() refuses all other values */
         memcpy(&f, p, sizeof f);
         return au_from_float(f * gain);
     }
@@ -1622,15 +1622,15 @@ static float au_gain(const au_stream *s)
     return 1.0f / (float)((uint32_t)1 << s->scale);
 }
 
-/* out[i]: the channel of frame i that is heard, or the mean of all, added up from channel 0. */
+/* out[i] is the selected channel of frame i, or the mean of all channels, summed from channel 0. */
 static void au_convert(const au_stream *s, const unsigned char *frames, float *out, size_t n)
 {
     const int32_t format = s->audio.format;
     const size_t width = s->width, frame = s->frame, channels = s->audio.channels;
     const float gain = au_gain(s);
     size_t i, c;
-    if (s->heard >= 0 || channels == 1) {
-        frames += s->heard > 0 ? (size_t)s->heard * width : 0;
+    if (s->used_channel >= 0 || channels == 1) {
+        frames += s->used_channel > 0 ? (size_t)s->used_channel * width : 0;
         for (i = 0; i < n; i++) {
             out[i] = au_sample(frames + i * frame, format, gain);
         }
@@ -1647,13 +1647,14 @@ static void au_convert(const au_stream *s, const unsigned char *frames, float *o
     }
 }
 
-/* ---- stretches ----
+/* ---- intervals ----
  *
- * A recording is judged in stretches of 1 / AU_STRETCHES of a second, which begin at multiples of
- * their length, so that the result depends neither on how it is cut into blocks nor on whether it
- * is read or in memory. */
+ * The channel and the scale of float samples are chosen for each interval of
+ * 1 / AU_INTERVALS_PER_SECOND s. Intervals begin at multiples of their length, so the result
+ * depends
+ * neither on how many frames a reader returns at a time nor on whether the source is a reader. */
 
-static int au_mixes(const wnpu_audio *a)
+static int au_mixes_channels(const wnpu_audio *a)
 {
     return a->channel == WNPU_CHANNEL_MIX && a->channels > 1;
 }
@@ -1664,23 +1665,24 @@ static int au_is_float(const wnpu_audio *a)
            a->format == WNPU_SAMPLE_F64LE;
 }
 
-static int au_is_judged(const wnpu_audio *a)
+static int au_is_analysed(const wnpu_audio *a)
 {
-    return au_mixes(a) || au_is_float(a);
+    return au_mixes_channels(a) || au_is_float(a);
 }
 
-static size_t au_stretch_frames(const wnpu_audio *a)
+static size_t au_interval_frames(const wnpu_audio *a)
 {
     size_t most = AU_RAW / (a->channels * (size_t)au_widths[a->format]);
-    return a->rate / AU_STRETCHES < most ? a->rate / AU_STRETCHES : most;
+    return a->rate / AU_INTERVALS_PER_SECOND < most ? a->rate / AU_INTERVALS_PER_SECOND : most;
 }
 
-/* Channels of opposite sign, as a balanced line recorded on two of them, have no mean. Where it is
- * 30 dB below the loudest channel, or 16 dB below what independent channels would have, that
- * channel is heard instead, until the mean is only 10 dB below. In silence all stays as it is. */
-static void au_judge_channels(au_stream *s, const unsigned char *frames, size_t n)
+/* The mean of channels with opposite polarity, such as a balanced line recorded as two channels, is
+ * silence. If the power of the mean is 30 dB below that of the loudest channel, or 16 dB below that
+ * of the mean of independent channels, the loudest channel is used instead, until the mean is
+ * within 10 dB again. During silence nothing changes. */
+static void au_choose_channel(au_stream *s, const unsigned char *frames, size_t n)
 {
-    const size_t channels = s->audio.channels, step = s->audio.rate / AU_PROBES;
+    const size_t channels = s->audio.channels, step = s->audio.rate / AU_PROBES_PER_SECOND;
     const float gain = au_gain(s);
     double mean_power = 0.0, sum = 0.0, apart, power[AU_CHANNELS_MAX] = {0.0};
     size_t i, c, loudest = 0, probes = 0;
@@ -1703,17 +1705,17 @@ static void au_judge_channels(au_stream *s, const unsigned char *frames, size_t 
     if (power[loudest] > 1e-9 * (double)probes) { /* -90 dB */
         apart = sum / ((double)channels * (double)channels);
         if (mean_power >= power[loudest] * 1e-3 &&
-            mean_power >= apart * (s->heard >= 0 ? 0.1 : 0.025)) {
-            s->heard = WNPU_CHANNEL_MIX;
-        } else if (s->heard < 0 || power[s->heard] < power[loudest] * 0.25) {
-            s->heard = (int32_t)loudest;
+            mean_power >= apart * (s->used_channel >= 0 ? 0.1 : 0.025)) {
+            s->used_channel = WNPU_CHANNEL_MIX;
+        } else if (s->used_channel < 0 || power[s->used_channel] < power[loudest] * 0.25) {
+            s->used_channel = (int32_t)loudest;
         }
     }
-    s->opposed += s->heard >= 0 ? n : 0;
+    s->opposed += s->used_channel >= 0 ? n : 0;
 }
 
-/* A sample of a float format as it is. */
-static double au_float(const unsigned char *p, int32_t format)
+/* The value of a sample of a float format, neither scaled nor clipped. */
+static double au_raw_float(const unsigned char *p, int32_t format)
 {
     uint64_t bits64;
     uint32_t bits;
@@ -1733,18 +1735,18 @@ static double au_float(const unsigned char *p, int32_t format)
     return (double)f;
 }
 
-/* Floats with the full scale of integers: where one in eight of them is 24 dB above full scale, or
- * all are whole numbers and some 18 dB above, full scale is 2^15, 2^23 or 2^31 from there on. */
-static void au_judge_scale(au_stream *s, const unsigned char *frames, size_t n)
+/* Detects float samples in the range of integers: if one in eight is 24 dB above full scale, or all
+ * are integers and some are 18 dB above it, full scale is 2^15, 2^23 or 2^31 from here on. */
+static void au_detect_scale(au_stream *s, const unsigned char *frames, size_t n)
 {
-    const size_t channels = s->audio.channels, step = s->audio.rate / AU_PROBES;
+    const size_t channels = s->audio.channels, step = s->audio.rate / AU_PROBES_PER_SECOND;
     const double full = (double)((uint32_t)1 << s->scale);
     size_t i, c, probes = 0, over = 0, whole = 0, silent = 0;
     double peak = 0.0;
     for (i = 0; i < n; i += step) {
         for (c = 0; c < channels; c++) {
-            double x = fabs(au_float(frames + i * s->frame + c * s->width, s->audio.format));
-            if (x <= 1e15) { /* neither NaN nor beyond any scale */
+            double x = fabs(au_raw_float(frames + i * s->frame + c * s->width, s->audio.format));
+            if (x <= 1e15) { /* false for NaN too */
                 peak = x > peak ? x : peak;
                 over += x > 16.0 * full;
                 whole += x == (double)(int64_t)x;
@@ -1762,8 +1764,8 @@ static void au_judge_scale(au_stream *s, const unsigned char *frames, size_t n)
 
 /* ---- source ---- */
 
-/* Asks the reader for up to want frames, or if whole is set for all of them. A failure ends the
- * stream like an end, so that what came before is still heard. */
+/* Reads up to `want` frames, in one call or, if whole is set, until they are complete. A failure
+ * ends the stream as its end would, so that the frames before it are still used. */
 static void au_fill_raw(au_stream *s, size_t want, int whole)
 {
     s->raw_at = 0;
@@ -1787,7 +1789,7 @@ static void au_fill_raw(au_stream *s, size_t want, int whole)
     } while (whole && !s->reader_ended && s->raw_have < want);
 }
 
-/* Where the next frame is. */
+/* Address of the next frame. */
 static const unsigned char *au_next(const au_stream *s)
 {
     return s->audio.read != NULL
@@ -1795,74 +1797,78 @@ static const unsigned char *au_next(const au_stream *s)
                : (const unsigned char *)s->audio.data + (size_t)s->consumed * s->frame;
 }
 
-/* Goes on to the next stretch: 0 at the end. */
-static int au_next_stretch(au_stream *s)
+/* Begins the next interval. Returns 0 at the end. */
+static int au_next_interval(au_stream *s)
 {
-    const int judged = au_is_judged(&s->audio);
-    const size_t most = judged ? au_stretch_frames(&s->audio) : AU_RAW / s->frame;
+    const int judged = au_is_analysed(&s->audio);
+    const size_t most = judged ? au_interval_frames(&s->audio) : AU_RAW / s->frame;
     if (s->audio.read != NULL) {
         if (s->reader_ended) {
             return 0;
         }
         au_fill_raw(s, most, judged);
-        s->stretch = s->raw_have;
+        s->interval_left = s->raw_have;
     } else {
         uint64_t left = s->audio.frames - s->consumed;
-        s->stretch = left < most ? (size_t)left : most;
+        s->interval_left = left < most ? (size_t)left : most;
     }
-    if (s->stretch > 0 && au_is_float(&s->audio)) {
-        au_judge_scale(s, au_next(s), s->stretch);
+    if (s->interval_left > 0 && au_is_float(&s->audio)) {
+        au_detect_scale(s, au_next(s), s->interval_left);
     }
-    if (s->stretch > 0 && au_mixes(&s->audio)) {
-        au_judge_channels(s, au_next(s), s->stretch);
+    if (s->interval_left > 0 && au_mixes_channels(&s->audio)) {
+        au_choose_channel(s, au_next(s), s->interval_left);
     }
-    return s->stretch > 0;
+    return s->interval_left > 0;
 }
 
-/* 1..n samples of mono at the source's rate; 0 at the end or after a failure. */
-static size_t au_pull(au_stream *s, float *out, size_t n)
+/* Reads 1..n mono samples at the source's rate into out. Returns 0 at the end or after a
+ * failure. */
+static size_t au_read_mono(au_stream *s, float *out, size_t n)
 {
     if (s->ended || n == 0) {
         return 0;
     }
-    if (s->stretch == 0 && !au_next_stretch(s)) {
+    if (s->interval_left == 0 && !au_next_interval(s)) {
         s->ended = 1;
         return 0;
     }
-    n = s->stretch < n ? s->stretch : n;
+    n = s->interval_left < n ? s->interval_left : n;
     au_convert(s, au_next(s), out, n);
     s->raw_at += s->audio.read != NULL ? n : 0;
     s->consumed += n;
-    s->stretch -= n;
+    s->interval_left -= n;
     return n;
 }
 
-/* What is left of the stretch in which a stream continues, which was judged. */
-static size_t au_rest_of_stretch(const au_stream *s)
+/* Frames left of the interval in which a restored stream continues; it was analysed before. */
+static size_t au_rest_of_interval(const au_stream *s)
 {
-    const size_t most = au_stretch_frames(&s->audio);
+    const size_t most = au_interval_frames(&s->audio);
     const uint64_t left = s->audio.frames - s->consumed;
     size_t rest = (size_t)(s->consumed % most);
     if (s->reader) {
         return s->raw_have - s->raw_at;
     }
-    rest = au_is_judged(&s->audio) && rest > 0 ? most - rest : 0;
+    rest = au_is_analysed(&s->audio) && rest > 0 ? most - rest : 0;
     return left < rest ? (size_t)left : rest;
 }
 
 /* ---- resampler ----
  *
  * Output m lies at m * rate / 16000 input samples, a multiple of 1 / phases. Its value is the
- * band-limited signal there: the sum over inputs k of x[k] h(m * rate / 16000 - k), h being a
+ * band-limited signal there: the sum over inputs k of x[k] h(m * rate / 16000 - k), where h is a
  * Kaiser-windowed sinc (J. Kaiser 1974; A. Oppenheim, R. Schafer, "Discrete-Time Signal
- * Processing", 7.5.3, for its two formulas). The bank holds h at the points that occur, or where
- * these are too many at evenly spaced ones, with a straight line between neighbours: that is
- * wrong by (pi cutoff / rows)^2 / 2 at most, cutoff in cycles per input sample, which is 94 dB
- * below the signal at 255 rows and the highest cutoff, 0.5. */
+ * Processing", 7.5.3, for its two formulas). The bank holds h at every phase or, if there are too
+ * many, at evenly spaced points with linear interpolation between them. The error of that is at
+ * most
+ * (pi cutoff / rows)^2 / 2 with cutoff in cycles per input sample: 94 dB below the signal at 255
+ * rows
+ * and the highest cutoff, 0.5. */
 
 #define AU_STOP_DB 90.0
 
-/* The library's own, as libm's last bits vary between machines. Taylor series, |error| < 1e-15. */
+/* sin(pi x) without libm, whose last bits differ between platforms. Taylor series, |error| <
+ * 1e-15. */
 static double au_sin_pi(double x)
 {
     int64_t k = (int64_t)(x + (x < 0.0 ? -0.5 : 0.5));
@@ -1875,8 +1881,8 @@ static double au_sin_pi(double x)
     return k & 1 ? -sum : sum;
 }
 
-/* Modified Bessel function of the first kind and order 0; its power series (9.6.12 in Abramowitz
- * and Stegun), which for our arguments below 9 ends after about 30 terms. */
+/* Modified Bessel function of the first kind, order 0: the power series 9.6.12 of Abramowitz and
+ * Stegun, which converges after about 30 terms for the arguments used here (below 9). */
 static double au_bessel(double x)
 {
     double quarter = x * x / 4.0, term = 1.0, sum = 1.0;
@@ -1888,8 +1894,8 @@ static double au_bessel(double x)
     return sum;
 }
 
-/* h at t input samples from its centre, apart from a constant factor. */
-static double au_kernel(double t, double cutoff, double half)
+/* h at t input samples from its centre, up to a constant factor. */
+static double au_windowed_sinc(double t, double cutoff, double half)
 {
     const double beta = 0.1102 * (AU_STOP_DB - 8.7);
     double u = t / half, x = 2.0 * cutoff * t;
@@ -1907,8 +1913,8 @@ static uint32_t au_gcd(uint32_t a, uint32_t b)
     return a;
 }
 
-/* Row r holds h(r / rows - k) for k = 1 - half .. half. Its sum is made 1, so that a constant
- * offset in a recording stays constant. h is even: row rows - r is row r backwards. */
+/* Row r holds h(r / rows - k) for k = 1 - half .. half, normalised to a sum of 1 so that a constant
+ * input stays constant. h is even: row rows - r is row r reversed. */
 static void au_design_rows(au_stream *s, double cutoff)
 {
     double row[2 * AU_HALF_MAX], sum;
@@ -1926,7 +1932,7 @@ static void au_design_rows(au_stream *s, double cutoff)
         sum = 0.0;
         for (i = 0; i < s->taps; i++) {
             double k = (double)i + 1.0 - (double)s->half;
-            row[i] = au_kernel((double)r / (double)s->rows - k, cutoff, (double)s->half);
+            row[i] = au_windowed_sinc((double)r / (double)s->rows - k, cutoff, (double)s->half);
             sum += row[i];
         }
         for (i = 0; i < s->taps; i++) {
@@ -1935,8 +1941,8 @@ static void au_design_rows(au_stream *s, double cutoff)
     }
 }
 
-/* Down: what lies above 16000 - 7000 Hz would fold below 7 kHz, so the stop band begins there.
- * Up: the images of all that a source can hold begin at half its rate. */
+/* When decimating, frequencies above 16000 - 7000 Hz would alias below 7 kHz, so the stop band
+ * begins there. When interpolating, images begin at half the source's rate. */
 static void au_design(au_stream *s, uint32_t rate)
 {
     double pass = 7000.0, stop = 9000.0, r = (double)rate, taps;
@@ -1950,19 +1956,20 @@ static void au_design(au_stream *s, uint32_t rate)
     }
     taps = (AU_STOP_DB - 7.95) / (14.36 * (stop - pass) / r);
     s->half = ((size_t)(taps / 16.0) + 1) * 8;
-    s->half = s->half > AU_HALF_MAX ? AU_HALF_MAX : s->half; /* exactly reached at AU_RATE_MAX */
+    s->half = s->half > AU_HALF_MAX ? AU_HALF_MAX : s->half; /* reached at AU_RATE_MAX */
     s->taps = 2 * s->half;
     s->phases = AU_RATE / common;
     s->step = rate / common / s->phases;
     s->step_phase = rate / common % s->phases;
     s->rows = (uint32_t)(AU_BANK / s->taps);
-    s->rows = s->phases <= s->rows ? s->phases : s->rows - 1; /* one more ends the last interval */
+    s->rows = s->phases <= s->rows ? s->phases : s->rows - 1; /* one more row ends the last
+                                                               * interval */
     au_design_rows(s, 0.5 * (pass + stop) / r);
     s->bank_rate = rate;
 }
 
-/* taps is a multiple of 16; lane i adds up every 16th product from i on. Four lanes at a time are
- * what every baseline has registers for. */
+/* Dot product; taps is a multiple of 16. Lane i sums every 16th product from i on. Vectors of four
+ * lanes fit the registers of every baseline instruction set. */
 WNPU_INLINE float au_dot(const float *x, const float *h, size_t taps)
 {
     mt_f4 sum[4] = {{0}};
@@ -1976,15 +1983,15 @@ WNPU_INLINE float au_dot(const float *x, const float *h, size_t taps)
     return mt_sum16(sum);
 }
 
-/* Drops what no output needs any more and appends what the source gives; after its end, silence
- * for the second half of the last filters. */
-static void au_slide(au_stream *s)
+/* Removes samples that no further output needs and appends samples of the source; after its end,
+ * silence for the second half of the last filters. */
+static void au_refill_window(au_stream *s)
 {
     size_t kept = s->have - s->at, got;
     memmove(s->window, s->window + s->at, kept * sizeof(float));
     s->at = 0;
     s->have = kept;
-    got = au_pull(s, s->window + kept, AU_WINDOW - AU_HALF_MAX - kept);
+    got = au_read_mono(s, s->window + kept, AU_WINDOW - AU_HALF_MAX - kept);
     s->have += got;
     s->real = s->have;
     if (got == 0) {
@@ -2004,7 +2011,7 @@ static size_t au_resample(au_stream *s, float *out, size_t n)
             break;
         }
         if (s->at + taps > s->have) {
-            au_slide(s);
+            au_refill_window(s);
             continue;
         }
         place = s->phase * s->rows; /* below 16000 * 32768 / 48, in units of 1 / (phases rows) */
@@ -2028,7 +2035,7 @@ static size_t au_resample(au_stream *s, float *out, size_t n)
 
 /* ---- stream ---- */
 
-/* Takes a stream and all that it will ever need from arena. *stream is NULL while measuring. */
+/* Carves a stream with all memory it will ever use. *stream is NULL while measuring. */
 static void au_stream_carve(ar_arena *arena, au_stream **stream)
 {
     au_stream *s = ar_carve(arena, 1, sizeof *s);
@@ -2052,7 +2059,7 @@ static int au_check(const wnpu_audio *a, wnpu_error *error)
 {
     uint64_t bytes;
     if (a->format < 0 || (size_t)a->format >= sizeof au_widths) {
-        return er_set(error, WNPU_E_ARGUMENT, "audio: format %d is no wnpu_sample_format",
+        return er_set(error, WNPU_E_ARGUMENT, "audio: format %d is not a wnpu_sample_format",
                       (int)a->format);
     }
     if (a->rate < AU_RATE_MIN || a->rate > AU_RATE_MAX) {
@@ -2085,8 +2092,8 @@ static int au_check(const wnpu_audio *a, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* The caller's recording, whatever his header's age, into *ours, which has defaults. Errors:
- * E_ARGUMENT, E_VERSION. */
+/* Copies the caller's structure, of whichever version, into *ours; other fields get defaults.
+ * Errors: E_ARGUMENT, E_VERSION. */
 static int au_import(wnpu_audio *ours, const wnpu_audio *audio, wnpu_error *error)
 {
     int status;
@@ -2103,15 +2110,15 @@ static int au_import(wnpu_audio *ours, const wnpu_audio *audio, wnpu_error *erro
     return au_check(ours, error);
 }
 
-/* Begins a recording; the one before is forgotten. data or the reader must last as long. On
- * failure the stream is at its end. Errors: E_ARGUMENT, E_VERSION. */
+/* Opens a recording in place of the current one. data or the reader must stay valid while the
+ * stream is read. On failure the stream is at its end. Errors: E_ARGUMENT, E_VERSION. */
 static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
 {
     int status = au_import(&s->audio, audio, error);
     s->consumed = 0;
     s->ended = 1;
     er_clear(&s->fault);
-    s->raw_at = s->raw_have = s->stretch = 0;
+    s->raw_at = s->raw_have = s->interval_left = 0;
     s->at = s->have = s->real = 0;
     s->scale = 0;
     s->opposed = 0;
@@ -2124,7 +2131,7 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     s->frame = s->width * s->audio.channels;
     s->reader = s->audio.read != NULL;
     s->ended = 0;
-    s->heard = s->audio.channel;
+    s->used_channel = s->audio.channel;
     if (s->audio.rate != AU_RATE) {
         au_design(s, s->audio.rate);
         s->have = s->real = s->half - 1; /* silence before the first frame */
@@ -2134,9 +2141,9 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* Goes on with a recording where the stream stands, with the same one by another name: after
- * wnpu_restore() pointers are of another process. A reader continues where the stream stopped
- * reading. On failure nothing has changed. Errors: E_ARGUMENT, E_VERSION. */
+/* Continues the current recording with a new description of it: after wnpu_restore() the pointers
+ * are those of another process. A reader continues where the stream stopped reading. On failure
+ * nothing changes. Errors: E_ARGUMENT, E_VERSION. */
 static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
 {
     wnpu_audio a;
@@ -2148,8 +2155,8 @@ static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
         a.channels != s->audio.channels || (a.read != NULL) != s->reader ||
         (a.channel != s->audio.channel && a.channel != WNPU_CHANNEL_MIX) ||
         (!s->reader && a.frames != s->audio.frames)) {
-        return er_set(error, WNPU_E_ARGUMENT, "audio: this is not the recording that the run began "
-                      "with: format, rate, channels, frames and data or read must be the same");
+        return er_set(error, WNPU_E_ARGUMENT, "audio: not the recording of this run: format, "
+                      "rate, channels, frames and use of data or read must be the same");
     }
     a.channel = s->audio.channel;
     s->audio = a;
@@ -2160,19 +2167,19 @@ static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* Frames that were taken from the source, those in raw included. */
-static uint64_t au_taken(const au_stream *s)
+/* Frames obtained from the source, including those still in raw. */
+static uint64_t au_frames_read(const au_stream *s)
 {
     return s->consumed + (s->raw_have - s->raw_at);
 }
 
-/* Up to n samples at 16 kHz into out[n]. Returns how many, fewer than n only where the recording
- * ends or fails; after that 0, or the negative error (E_IO), however often it is called. */
+/* Writes up to n samples at 16 kHz to out[n]. Returns how many: fewer than n only where the
+ * recording ends or fails, and from then on 0 or the negative error (E_IO). */
 static int64_t au_read(au_stream *s, float *out, size_t n, wnpu_error *error)
 {
     size_t made = 0, got;
     if (s->audio.rate == AU_RATE) {
-        while (made < n && (got = au_pull(s, out + made, n - made)) > 0) {
+        while (made < n && (got = au_read_mono(s, out + made, n - made)) > 0) {
             made += got;
         }
     } else {
@@ -2184,14 +2191,14 @@ static int64_t au_read(au_stream *s, float *out, size_t n, wnpu_error *error)
     return (int64_t)made;
 }
 
-/* Whole milliseconds of frames, without overflow for any number of them. */
+/* Frames in whole milliseconds, rounded down; does not overflow. */
 static int64_t au_ms(const au_stream *s, uint64_t frames)
 {
     uint64_t rate = s->audio.rate;
     return (int64_t)(frames / rate * 1000u + frames % rate * 1000u / rate);
 }
 
-/* Length of the recording, or -1 while a reader has not told. */
+/* Length of the recording in ms, or -1 while it is unknown because a reader has not ended. */
 static int64_t au_total_ms(const au_stream *s)
 {
     if (s->ended) {
@@ -2200,7 +2207,7 @@ static int64_t au_total_ms(const au_stream *s)
     return s->audio.read != NULL && s->audio.frames == 0 ? -1 : au_ms(s, s->audio.frames);
 }
 
-/* Forgets the recording and wipes what was heard of it. The filter bank stays. */
+/* Clears the recording and all samples of it. The filter bank stays. */
 static void au_wipe(au_stream *s)
 {
     ar_wipe(s->window, AU_WINDOW * sizeof(float));
@@ -2209,7 +2216,7 @@ static void au_wipe(au_stream *s)
     s->consumed = 0;
     s->ended = 1;
     s->at = s->have = s->real = 0;
-    s->raw_at = s->raw_have = s->stretch = 0;
+    s->raw_at = s->raw_have = s->interval_left = 0;
     er_clear(&s->fault);
 }
 
@@ -2226,26 +2233,27 @@ WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size)
 
 /* ---- WAV ----
  *
- * After "Multimedia Programming Interface and Data Specifications 1.0" (IBM and Microsoft, 1991),
- * "Multiple channel audio data and WAVE files" (Microsoft, 2001) for EXTENSIBLE and ITU-R BS.2088
- * for RF64 and BW64. Sizes in headers are claims: recorders that stream or crash leave zeros,
- * ones or the size they hoped for. */
-#define AU_AHEAD 2048u      /* bytes behind a chunk that decide what they are */
+ * From "Multimedia Programming Interface and Data Specifications 1.0" (IBM and Microsoft, 1991),
+ * "Multiple channel audio data and WAVE files" (Microsoft, 2001) for EXTENSIBLE, and ITU-R BS.2088
+ * for RF64 and BW64. Sizes in headers are not reliable: recorders that stream or crash leave zeros,
+ * all ones, or a size chosen in advance. */
+#define AU_LOOKAHEAD 2048u      /* bytes after a chunk that are examined to tell what follows */
 #define AU_SIZE_UNKNOWN UINT64_MAX
-#define AU_SIZE_HOPED 0x7fff0000u /* from here on data sizes may be what a recorder hoped for */
+#define AU_SIZE_GUESS 0x7fff0000u /* larger sizes may be placeholders of recorders */
 
 typedef struct au_wav {
     const unsigned char *data;
     uint64_t size;
-    uint64_t riff_end;        /* offset where the file ends after its header, 0 if that is no use */
-    uint64_t long_size;       /* of the audio, from a ds64 chunk */
+    uint64_t riff_end;        /* where the file ends according to its header; 0: not known */
+    uint64_t long_size;       /* bytes of audio according to a ds64 chunk */
     int has_long_size, has_format, has_data;
     uint32_t tag, channels, rate, align, bits;
-    uint64_t audio, audio_size; /* offset and bytes of the samples */
+    uint64_t audio, audio_size; /* offset and size of the samples in bytes */
 } au_wav;
 
-/* 2: a chunk that WAV files are known to have begins at p, 1: one may, 0: none can. */
-static int au_chunk(const unsigned char *p, size_t n)
+/* Whether p[0..n-1] begins with a chunk: 2: one with a name known from WAV files; 1: perhaps, the
+ * name is printable; 0: no. */
+static int au_is_chunk(const unsigned char *p, size_t n)
 {
     static const char known[][5] = {
         "fmt ", "data", "LIST", "fact", "ds64", "bext", "JUNK", "junk", "PAD ", "FLLR", "cue ",
@@ -2269,19 +2277,19 @@ static int au_chunk(const unsigned char *p, size_t n)
     return 1;
 }
 
-/* Bytes between a chunk of odd or even size and the next, which may begin in p[0..n-1]. Odd ones
- * are padded, but not by every writer. */
+/* Bytes of padding (0 or 1) between a chunk of the given size and the next one, which may begin in
+ * p[0..n-1]. Chunks of odd size are padded, but not by every writer. */
 static size_t au_padding(const unsigned char *p, size_t n, uint64_t size)
 {
-    return size % 2 == 0 || n == 0 || au_chunk(p, n) > au_chunk(p + 1, n - 1) ? 0 : 1;
+    return size % 2 == 0 || n == 0 || au_is_chunk(p, n) > au_is_chunk(p + 1, n - 1) ? 0 : 1;
 }
 
-/* Whether p[0..n-1] begin with chunks of unknown names that lead to a known one, or exactly to the
- * end of p, or with a known one. */
+/* Whether p[0..n-1] is a sequence of chunks with unknown names that leads to a known one or ends
+ * exactly at the end of p, or begins with a known one. */
 static int au_chunk_follows(const unsigned char *p, size_t n)
 {
     size_t at = 0;
-    int kind = au_chunk(p, n);
+    int kind = au_is_chunk(p, n);
     while (kind == 1) {
         uint64_t size = au_le32(p + at + 4);
         if (size > n - at - 8) {
@@ -2292,30 +2300,31 @@ static int au_chunk_follows(const unsigned char *p, size_t n)
         if (at >= n) {
             return 1;
         }
-        kind = au_chunk(p + at, n - at);
+        kind = au_is_chunk(p + at, n - at);
     }
     return kind == 2;
 }
 
-/* What follows a data chunk: samples not counted by its size? p[0..n-1] is what comes, of which
- * AU_AHEAD bytes are looked at; fewer only where the file ends. counted: bytes that the file has
- * from there on by its header. Few zeros at the end of a file are padding. */
-static int au_sound_goes_on(const unsigned char *p, size_t n, uint64_t counted)
+/* Whether p[0..n-1], which follows a data chunk, are further samples that its size does not
+ * include. At most AU_LOOKAHEAD bytes are examined; n is smaller only at the end of the file.
+ * counted: bytes from there to the end of the file according to its header. A few zeros at the end
+ * of the file are padding. */
+static int au_samples_continue(const unsigned char *p, size_t n, uint64_t counted)
 {
     size_t i = 0;
-    n = n < AU_AHEAD ? n : AU_AHEAD;
+    n = n < AU_LOOKAHEAD ? n : AU_LOOKAHEAD;
     if (n < 8 || au_chunk_follows(p, n) ||
-        (au_chunk(p, n) == 1 && counted >= 8 && au_le32(p + 4) <= counted - 8)) {
+        (au_is_chunk(p, n) == 1 && counted >= 8 && au_le32(p + 4) <= counted - 8)) {
         return 0;
     }
-    while (n < AU_AHEAD && i < n && p[i] == 0) {
+    while (n < AU_LOOKAHEAD && i < n && p[i] == 0) {
         i++;
     }
     return i < n;
 }
 
-/* Names what a file is that is not ours to read. */
-static int au_wav_foreign(const au_wav *w, wnpu_error *error)
+/* Reports the container format of a file that is not WAV. */
+static int au_wav_refuse_container(const au_wav *w, wnpu_error *error)
 {
     static const struct {
         unsigned at;
@@ -2343,7 +2352,7 @@ static int au_wav_foreign(const au_wav *w, wnpu_error *error)
 
 static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_error *error)
 {
-    /* The rest of a GUID whose first two bytes are a classic format tag. */
+    /* the rest of a GUID whose first two bytes are a classic format tag */
     static const unsigned char guid[14] = {
         0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71
     };
@@ -2375,12 +2384,12 @@ static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_e
     return WNPU_OK;
 }
 
-/* What the header says about the samples' bytes. p: the data chunk; n: bytes from there on, or at
- * least AU_AHEAD + 8 of them. */
+/* Size of the samples in bytes according to the header. p is the data chunk; n is the number of
+ * bytes from there on, at least AU_LOOKAHEAD + 8 unless the file ends. */
 static uint64_t au_wav_data_size(const au_wav *w, const unsigned char *p, size_t n)
 {
     uint64_t size = au_le32(p + 4);
-    n = n - 8 < AU_AHEAD ? n - 8 : AU_AHEAD;
+    n = n - 8 < AU_LOOKAHEAD ? n - 8 : AU_LOOKAHEAD;
     if (size == UINT32_MAX) {
         size = w->has_long_size && w->long_size > 0 ? w->long_size : AU_SIZE_UNKNOWN;
     }
@@ -2390,37 +2399,39 @@ static uint64_t au_wav_data_size(const au_wav *w, const unsigned char *p, size_t
     return size;
 }
 
-/* Bytes that the header counts from offset on. */
+/* Bytes from offset to the end of the file according to its header. */
 static uint64_t au_wav_counted(const au_wav *w, uint64_t offset)
 {
     return w->riff_end > offset ? w->riff_end - offset : 0;
 }
 
-/* The head of the file: what kind it is and where its header says that it ends. */
+/* Reads the file header: the form type and where the file should end. */
 static void au_wav_begin(au_wav *w)
 {
     uint32_t size = au_le32(w->data + 4);
-    w->riff_end = memcmp(w->data, "RIFF", 4) == 0 && size < AU_SIZE_HOPED ? (uint64_t)size + 8 : 0;
+    w->riff_end = memcmp(w->data, "RIFF", 4) == 0 && size < AU_SIZE_GUESS ? (uint64_t)size + 8 : 0;
 }
 
-/* Returns the offset to look for more chunks at. Where the size is too small, it was not updated to
- * the end, or is what 32 bits could hold of it: whole multiples of 2^32 are missing. */
+/* Returns the offset of the next chunk. A size that is too small was not updated by the recorder,
+ * or is the low 32 bits of the real one: multiples of 2^32 are added. */
 static uint64_t au_wav_data_chunk(au_wav *w, uint64_t offset, unsigned *problems)
 {
     const uint64_t begin = offset + 8, rest = w->size - begin;
     uint64_t size = au_wav_data_size(w, w->data + offset, (size_t)(w->size - offset)), next = 0;
-    const int hoped = size >= AU_SIZE_HOPED && !w->has_long_size;
+    const int size_guessed = size >= AU_SIZE_GUESS && !w->has_long_size;
     while (size < rest) {
         const unsigned char *p = w->data + begin + size;
         size_t n = (size_t)(rest - size), padding = au_padding(p, n, size);
         next = begin + size + padding;
-        if (size == 0 || !au_sound_goes_on(p + padding, n - padding, au_wav_counted(w, next))) {
+        if (size == 0 || !au_samples_continue(p + padding, n - padding, au_wav_counted(w, next))) {
             break;
         }
         *problems |= WNPU_WAV_LONGER;
         size += (uint64_t)1 << 32;
     }
-    *problems |= size > rest && !hoped && (*problems & WNPU_WAV_LONGER) == 0 ? WNPU_WAV_CUT : 0;
+    if (size > rest && !size_guessed && (*problems & WNPU_WAV_LONGER) == 0) {
+        *problems |= WNPU_WAV_CUT;
+    }
     w->has_data = 1;
     if (w->audio_size == 0) {
         w->audio = begin;
@@ -2462,12 +2473,12 @@ static int au_wav_chunks(au_wav *w, unsigned *problems, wnpu_error *error)
     return WNPU_OK;
 }
 
-static int au_wav_refuse(const au_wav *w, wnpu_error *error)
+static int au_wav_refuse_codec(const au_wav *w, wnpu_error *error)
 {
     static const struct {
         uint32_t tag;
         const char *name;
-    } tags[] = { /* names of mmreg.h */
+    } tags[] = { /* names from mmreg.h */
         {0x0002, "Microsoft ADPCM"}, {0x0010, "OKI ADPCM"}, {0x0011, "IMA ADPCM"},
         {0x0017, "Dialogic OKI ADPCM"}, {0x0020, "Yamaha ADPCM"}, {0x0022, "TrueSpeech"},
         {0x0031, "GSM 6.10"}, {0x0040, "G.721 ADPCM"}, {0x0042, "G.723.1"}, {0x0045, "G.726 ADPCM"},
@@ -2487,9 +2498,9 @@ static int au_wav_refuse(const au_wav *w, wnpu_error *error)
                   "to PCM", (unsigned long)w->tag, (unsigned long)w->bits);
 }
 
-/* The wnpu_sample_format, or -1. Samples are as wide as their bits need (fewer valid bits are the
- * upper ones); some writers hold 24 bits in four bytes. The block alignment decides only then,
- * and where bits is 0: it is wrong more often. */
+/* The wnpu_sample_format, or -1. The width of a sample is its bits rounded up to bytes (fewer valid
+ * bits are the upper ones), but some writers store 24 bits in four bytes. The block alignment is
+ * used only in that case and where bits is 0, because it is wrong more often. */
 static int au_wav_sample(const au_wav *w)
 {
     static const int pcm[] = {
@@ -2502,14 +2513,14 @@ static int au_wav_sample(const au_wav *w)
     switch (w->tag) {
     case 1: return bytes >= 1 && bytes <= 4 ? pcm[bytes - 1] : -1;
     case 3: return bytes == 4 ? WNPU_SAMPLE_F32LE : bytes == 8 ? WNPU_SAMPLE_F64LE : -1;
-    /* These always have 8 bits; a header may tell the 16 that they stand for. */
+    /* Always 8 bits; some headers state the 16 bits of the decoded samples. */
     case 6: return bytes == 1 || w->align == w->channels ? WNPU_SAMPLE_ALAW : -1;
     case 7: return bytes == 1 || w->align == w->channels ? WNPU_SAMPLE_ULAW : -1;
     default: return -1;
     }
 }
 
-/* What the fmt chunk says. *frame: bytes of a frame. */
+/* Describes the samples from the fmt chunk. *frame receives the bytes per frame. */
 static int au_wav_describe(const au_wav *w, wnpu_audio *audio, size_t *frame, wnpu_error *error)
 {
     int format;
@@ -2519,7 +2530,7 @@ static int au_wav_describe(const au_wav *w, wnpu_audio *audio, size_t *frame, wn
     }
     format = au_wav_sample(w);
     if (format < 0) {
-        return au_wav_refuse(w, error);
+        return au_wav_refuse_codec(w, error);
     }
     if (w->rate < AU_RATE_MIN || w->rate > AU_RATE_MAX) {
         return er_set(error, WNPU_E_AUDIO, "WAV: sample rate %lu is outside %lu..%lu; convert it",
@@ -2539,30 +2550,30 @@ static int au_wav_no_samples(const au_wav *w, wnpu_error *error)
                   w->has_data ? "its data chunk is empty" : "the file has no data chunk");
 }
 
-/* Is it ours to read? w: at least its first 12 bytes, fewer only where the file ends. */
+/* Checks for a WAV file. w holds at least the first 12 bytes, fewer only if the file is shorter. */
 static int au_wav_check(const au_wav *w, wnpu_error *error)
 {
     if (w->size < 12 || (memcmp(w->data, "RIFF", 4) != 0 && memcmp(w->data, "RF64", 4) != 0 &&
                          memcmp(w->data, "BW64", 4) != 0)) {
-        return au_wav_foreign(w, error);
+        return au_wav_refuse_container(w, error);
     }
     return memcmp(w->data + 8, "WAVE", 4) == 0 ? WNPU_OK : er_set(error, WNPU_E_AUDIO,
-           "not a WAV file: a RIFF file of another kind");
+           "a RIFF file, but not a WAV file");
 }
 
-/* A warning beside success. */
-static void au_wav_tell(unsigned problems, wnpu_error *error)
+/* Sets a warning; the status stays WNPU_OK. */
+static void au_wav_warn(unsigned problems, wnpu_error *error)
 {
     if (problems != 0) {
         (void)er_set(error, WNPU_OK, "WAV: %s", problems & WNPU_WAV_CUT
                      ? "the file ends before its data chunk does"
                      : problems & WNPU_WAV_LONGER
-                     ? "the samples go on after the end of the data chunk, and were taken as well"
-                     : "only the first of several data chunks was taken");
+                     ? "there are samples after the end of the data chunk; they were read too"
+                     : "only the first of several data chunks was read");
     }
 }
 
-/* *audio must come from wnpu_audio_init(): its size tells which fields its user knows. On failure
+/* *audio must come from wnpu_audio_init(): its size tells which fields the caller knows. On failure
  * it describes an empty recording. */
 WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnpu_error *error)
 {
@@ -2602,25 +2613,25 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
         return au_wav_no_samples(&w, error);
     }
     memcpy(audio, &found, known);
-    au_wav_tell(problems, error);
+    au_wav_warn(problems, error);
     return WNPU_OK;
 }
 
-/* ---- WAV from a pipe ----
+/* ---- WAV from a stream ----
  *
- * The same rules, with AU_AHEAD bytes in hand instead of the whole file. */
+ * Follows the rules above with a window of AU_LOOKAHEAD bytes in place of the whole file. */
 typedef struct au_wav_state {
-    au_wav wav;               /* what the header says; its data points to ahead while it is read */
-    uint64_t offset;          /* of ahead[at] in the file */
-    uint64_t left;            /* bytes of the data chunk still to come, or AU_SIZE_UNKNOWN */
-    uint64_t size;            /* of that chunk, as known so far */
-    int64_t failure;          /* what read returned, if that was negative */
-    uint32_t frame;           /* bytes */
-    uint32_t hoped;           /* a missing rest is no surprise */
-    uint32_t at, have;        /* in ahead */
-    uint32_t ended;           /* read has no more */
+    au_wav wav;               /* the header; w.data points to ahead while it is parsed */
+    uint64_t offset;          /* position of ahead[at] in the file */
+    uint64_t left;            /* bytes of the data chunk not yet read, or AU_SIZE_UNKNOWN */
+    uint64_t size;            /* bytes of the data chunk as far as known */
+    int64_t failure;          /* the negative value that read returned, or 0 */
+    uint32_t frame;           /* bytes per frame */
+    uint32_t size_guessed;           /* the file may end before the data chunk does */
+    uint32_t at, have;        /* bytes in ahead: position, end */
+    uint32_t ended;           /* read returned 0 or failed */
     uint32_t open;
-    unsigned char ahead[AU_AHEAD + 16];
+    unsigned char ahead[AU_LOOKAHEAD + 16];
 } au_wav_state;
 
 typedef char au_wav_state_fits[sizeof(au_wav_state) <= sizeof((wnpu_wav_reader *)0)->work ? 1 : -1];
@@ -2632,8 +2643,8 @@ static au_wav_state *au_wav_state_of(wnpu_wav_reader *reader)
     return state;
 }
 
-/* Up to n bytes; 0 at the end. */
-static size_t au_wav_take(wnpu_wav_reader *reader, unsigned char *out, size_t n)
+/* Reads up to n bytes. Returns how many; 0 at the end. */
+static size_t au_wav_get(wnpu_wav_reader *reader, unsigned char *out, size_t n)
 {
     au_wav_state *s = au_wav_state_of(reader);
     int64_t got = 0;
@@ -2653,7 +2664,7 @@ static size_t au_wav_take(wnpu_wav_reader *reader, unsigned char *out, size_t n)
     return (size_t)got;
 }
 
-/* Fills ahead, as far as there is more; returns how much is there from s->ahead on. */
+/* Refills ahead as far as possible. Returns the number of bytes from s->ahead on. */
 static size_t au_wav_peek(wnpu_wav_reader *reader)
 {
     au_wav_state *s = au_wav_state_of(reader);
@@ -2688,8 +2699,8 @@ static void au_wav_skip(wnpu_wav_reader *reader, uint64_t n)
     }
 }
 
-/* From one chunk to the next: 1 when the samples of a data chunk come next, 0 at the end, or
- * a negative error. */
+/* Advances over chunks to the next data chunk. Returns 1 when its samples come next, 0 at the end
+ * of the file, or a negative error. */
 static int au_wav_seek_data(wnpu_wav_reader *reader, wnpu_error *error)
 {
     au_wav_state *s = au_wav_state_of(reader);
@@ -2715,7 +2726,7 @@ static int au_wav_seek_data(wnpu_wav_reader *reader, wnpu_error *error)
                               "samples; read the file whole, with wnpu_wav_open()");
             }
             s->left = s->size = au_wav_data_size(w, p, n);
-            s->hoped = s->size >= AU_SIZE_HOPED && !w->has_long_size;
+            s->size_guessed = s->size >= AU_SIZE_GUESS && !w->has_long_size;
             if (s->size > 0) {
                 au_wav_skip(reader, 8);
                 return au_wav_peek(reader) > 0;
@@ -2730,25 +2741,26 @@ static int au_wav_seek_data(wnpu_wav_reader *reader, wnpu_error *error)
 
 enum { AU_END, AU_SAME_CHUNK, AU_NEW_CHUNK };
 
-/* The samples that the data chunk's size counts are over: are there more? */
-static int au_wav_more(wnpu_wav_reader *reader)
+/* Decides what follows once the size of the data chunk is used up: AU_END, AU_SAME_CHUNK,
+ * AU_NEW_CHUNK. */
+static int au_wav_after_data(wnpu_wav_reader *reader)
 {
     au_wav_state *s = au_wav_state_of(reader);
     size_t n = au_wav_peek(reader);
     size_t padding = au_padding(s->ahead, n, s->size);
-    if (au_sound_goes_on(s->ahead + padding, n - padding,
-                         au_wav_counted(&s->wav, s->offset + padding))) {
+    if (au_samples_continue(s->ahead + padding, n - padding,
+                            au_wav_counted(&s->wav, s->offset + padding))) {
         reader->problems |= WNPU_WAV_LONGER;
         s->left = (uint64_t)1 << 32;
         s->size += s->left;
-        s->hoped = 1;
+        s->size_guessed = 1;
         return AU_SAME_CHUNK;
     }
     au_wav_skip(reader, padding);
     return au_wav_seek_data(reader, NULL) > 0 ? AU_NEW_CHUNK : AU_END;
 }
 
-/* The reader of the recording. */
+/* The read callback of the recording. */
 static int64_t au_wav_read(void *user, void *buffer, size_t max_frames)
 {
     wnpu_wav_reader *reader = user;
@@ -2757,17 +2769,17 @@ static int64_t au_wav_read(void *user, void *buffer, size_t max_frames)
     size_t frame = s->frame, want = max_frames * frame, got = 0, n = 1;
     while (want > 0 && n > 0 && (got == 0 || got % frame != 0)) {
         if (s->left == 0) {
-            int more = au_wav_more(reader);
-            got -= more != AU_SAME_CHUNK ? got % frame : 0; /* it ended inside a frame */
+            int more = au_wav_after_data(reader);
+            got -= more != AU_SAME_CHUNK ? got % frame : 0; /* ended within a frame */
             if (more == AU_END || (got > 0 && got % frame == 0)) {
                 break;
             }
         }
-        n = au_wav_take(reader, out + got, want - got < s->left ? want - got : (size_t)s->left);
+        n = au_wav_get(reader, out + got, want - got < s->left ? want - got : (size_t)s->left);
         got += n;
         s->left -= s->left != AU_SIZE_UNKNOWN ? n : 0;
     }
-    if (n == 0 && s->left > 0 && s->left != AU_SIZE_UNKNOWN && !s->hoped) {
+    if (n == 0 && s->left > 0 && s->left != AU_SIZE_UNKNOWN && !s->size_guessed) {
         reader->problems |= WNPU_WAV_CUT;
     }
     got /= frame;
@@ -2833,7 +2845,7 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
         return au_wav_no_samples(&s->wav, error);
     }
     s->frame = (uint32_t)frame;
-    found.frames = s->left == AU_SIZE_UNKNOWN || s->hoped ? 0 : s->left / frame;
+    found.frames = s->left == AU_SIZE_UNKNOWN || s->size_guessed ? 0 : s->left / frame;
     found.read = au_wav_read;
     found.user = reader;
     memcpy(audio, &found, known);
@@ -2847,14 +2859,14 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
  *  Assumes   16 kHz mono samples.
  *  Ensures   OpenAI's definition: 400-sample periodic Hann window, hop
  *            160, frame t centred on sample 160 t, power spectrum, the
- *            model's own filters, log10 with 1e-10 as least power, floor
+ *            model's own filters, log10 of powers of at least 1e-10, floor
  *            at the maximum of the 30 s window minus 8, (x + 4) / 4.
  *  Costs     about 2 ms for 30 s on one core.
  *
- *  Several frames are transformed at once, one in each lane of a vector
- *  of doubles, so the FFT needs no shuffles. Doubles because the floor lies
- *  80 dB below the loudest bin: single precision leaves errors of 2e-4
- *  down there, against a tolerance of 1e-4.
+ *  Several frames are transformed at once, one in each lane of a vector of
+ *  doubles, so the FFT needs no shuffles. Double precision is needed
+ *  because the floor lies 80 dB below the loudest bin: floats have errors
+ *  of 2e-4 there, and the tolerance is 1e-4.
  * ====================================================================== */
 #define ML_RATE 16000u
 #define ML_HOP 160u
@@ -2862,11 +2874,11 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
 #define ML_HALF (ML_FFT / 2u)
 #define ML_BINS (ML_HALF + 1u)
 #define ML_FRAMES 3000u                        /* of a 30 s window */
-#define ML_WINDOW (ML_FRAMES * ML_HOP)         /* 480000 samples */
-#define ML_MARGIN (ML_FFT / 2u)                /* samples a frame reaches before and after */
-#define ML_SPAN (ML_WINDOW + 2u * ML_MARGIN)   /* samples that all frames of a window touch */
-#define ML_LEAST 1e-10f                        /* power of silence */
-#define ML_BATCH (MT_LANES / 2u) /* frames at once, one in each lane */
+#define ML_WINDOW (ML_FRAMES * ML_HOP)         /* 480,000 samples */
+#define ML_MARGIN (ML_FFT / 2u)                /* samples of a frame before and after its centre */
+#define ML_SPAN (ML_WINDOW + 2u * ML_MARGIN)   /* samples that the frames of a window read */
+#define ML_POWER_MIN 1e-10f                        /* lower limit of the power, that of silence */
+#define ML_BATCH (MT_LANES / 2u) /* frames processed together, one per lane */
 
 typedef double ft_vd __attribute__((vector_size(ML_BATCH * 8)));
 
@@ -2875,8 +2887,8 @@ typedef struct ft_tables {
     double cosine[ML_FFT], sine[ML_FFT]; /* of 2 pi i / 400 */
 } ft_tables;
 
-/* sin(2 pi i / 400) by Taylor's series around 0, with additions and multiplications only, so that
- * no platform's libm can change a table. */
+/* sin(2 pi i / 400) as a Taylor series around 0, with additions and multiplications only: tables
+ * must not depend on the platform's libm. */
 static double ft_sine(unsigned i)
 {
     double x, x2, term, sum;
@@ -2909,7 +2921,7 @@ static void ft_init(ft_tables *t)
     }
 }
 
-/* A batch of 200 complex values, one frame in each lane. */
+/* 200 complex values of each frame in a batch, one frame per lane. */
 typedef struct ft_batch {
     ft_vd re[ML_HALF], im[ML_HALF];
 } ft_batch;
@@ -2993,8 +3005,8 @@ WNPU_INLINE void ft_step(const ft_tables *t, const ft_batch *x, ft_batch *y, uns
     }
 }
 
-/* Power spectra of the ML_BATCH frames that start at x, x + 160, ...: power[bin] has a lane for
- * each. The real input is packed as 200 complex values (even samples real, odd imaginary). */
+/* Power spectra of the ML_BATCH frames that start at x, x + 160, ...: power[bin] has one lane per
+ * frame. The real input is packed as 200 complex values (even samples real, odd imaginary). */
 WNPU_INLINE void ft_power(const ft_tables *t, const float *x, ft_vd *power /* [201] */,
                            ft_batch *a, ft_batch *b)
 {
@@ -3024,9 +3036,9 @@ WNPU_INLINE void ft_power(const ft_tables *t, const float *x, ft_vd *power /* [2
 }
 
 typedef struct ml_filters {
-    const float *weight;   /* [n_mels, 201] row-major, the model's own */
+    const float *weight;   /* [n_mels, 201] row-major, from the model */
     uint32_t n_mels;
-    uint16_t *first, *last; /* [n_mels]: bins first..last-1 are not zero */
+    uint16_t *first, *last; /* [n_mels]: only bins first..last-1 are non-zero */
 } ml_filters;
 
 static void ml_init(ml_filters *f, const float *weight, uint32_t n_mels)
@@ -3069,12 +3081,12 @@ WNPU_INLINE void ml_powers_body(const ft_tables *t, const ml_filters *f, const f
         }
         for (lane = 0; lane < ML_BATCH; lane++) {
             double value = sum[lane];
-            out[lane * ldo + m] = value > 1e-10 ? (float)value : ML_LEAST;
+            out[lane * ldo + m] = value > 1e-10 ? (float)value : ML_POWER_MIN;
         }
     }
 }
 
-/* In place: x becomes log10 x; returns the largest. n is a multiple of MT_LANES. */
+/* Replaces x[i] by log10 x[i]. Returns the largest result. n is a multiple of MT_LANES. */
 WNPU_INLINE float ml_log_body(float *x, size_t n)
 {
     mt_vec best, v;
@@ -12940,7 +12952,7 @@ static void en_mel_task(void *context, size_t index, unsigned worker)
     }
     for (t = (first > job->frames ? first : job->frames) * mels; t < (first + EN_MEL_FRAMES) * mels;
          t++) {
-        e->mel[mels + t] = ML_LEAST;
+        e->mel[mels + t] = ML_POWER_MIN;
     }
 }
 
@@ -23679,7 +23691,7 @@ static void sn_tell_stream(const au_stream *a, sn_state *s)
     s->reader = a->reader;
     s->ended = a->ended;
     s->opposed = a->opposed;
-    s->heard = a->heard;
+    s->heard = a->used_channel;
     s->scale = a->scale;
 }
 
@@ -23838,9 +23850,9 @@ static int sn_is_stream(const sn_state *s)
         s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->kept > AU_WINDOW ||
         s->real > s->kept || s->taken > AU_RAW / (au_widths[s->format] * s->channels) ||
         (!s->reader && (s->taken > 0 || s->consumed > s->frames)) || !sn_is_position(s) ||
-        (s->reader && au_is_judged(&a) && s->taken > au_stretch_frames(&a)) ||
+        (s->reader && au_is_analysed(&a) && s->taken > au_interval_frames(&a)) ||
         s->heard < WNPU_CHANNEL_MIX || s->heard >= (int64_t)s->channels ||
-        (!au_mixes(&a) && s->heard != s->channel) || s->opposed > s->consumed + AU_RAW ||
+        (!au_mixes_channels(&a) && s->heard != s->channel) || s->opposed > s->consumed + AU_RAW ||
         (s->scale != 0 && (!au_is_float(&a) ||
                            (s->scale != 15 && s->scale != 23 && s->scale != 31)))) {
         return 0;
@@ -23995,11 +24007,11 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
     a->have = (size_t)s->kept;
     a->real = (size_t)s->real;
     a->raw_have = (size_t)s->taken;
-    a->heard = s->heard;
+    a->used_channel = s->heard;
     a->scale = s->scale;
     a->opposed = s->opposed;
     a->reader_ended = 0;
-    a->stretch = au_rest_of_stretch(a);
+    a->interval_left = au_rest_of_interval(a);
     er_clear(&a->fault);
 }
 
@@ -24651,7 +24663,7 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames)
     if (session == NULL || frames == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    *frames = au_taken(session->run.audio.stream);
+    *frames = au_frames_read(session->run.audio.stream);
     return WNPU_OK;
 }
 
