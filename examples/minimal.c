@@ -1,10 +1,11 @@
-/* minimal.c - a model and a WAV file in, text out.
+/* minimal.c - a model and a WAV file in, text out; the example in whisper_npu.h. Files are cut at
+ * 64 MiB, half an hour of 16 kHz mono.
  *     cc -I. examples/minimal.c whisper_npu.c -o minimal -lm -lpthread
  */
 #include <stdio.h>
 #include "whisper_npu.h"
 
-static unsigned char wav[64 << 20]; /* half an hour of 16 kHz mono; a longer file is cut */
+static unsigned char wav[64 << 20];
 
 int main(int argc, char **argv)
 {

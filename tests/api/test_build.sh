@@ -219,6 +219,43 @@ contents() {
     awk 'seen[$2]++ { exit 1 }' "$T/banners" || fail "$1: two sections have one number"
 }
 
+# The example on the first screen of the header is examples/minimal.c, and compiles as C and C++.
+test_header_example() {
+    sed -n '/^ \*     #include <stdio.h>/,/^ \*     }$/s/^ \*\( \{5\}\)\{0,1\}//p' \
+        whisper_npu.h >"$T/example.c"
+    sed -n '/^#include/,$p' examples/minimal.c | diff - "$T/example.c" >"$T/differ" ||
+        fail "whisper_npu.h and examples/minimal.c differ: $(head -n 5 "$T/differ")"
+    [ "$(grep -n '^ \* THE CONTRACT' whisper_npu.h | cut -d : -f 1)" -le 60 ] ||
+        fail "the example is not on the first screen"
+    for c in 'gcc -std=c99' 'clang -std=c11' 'g++ -x c++ -std=c++11'; do
+        command -v "${c%% *}" >/dev/null 2>&1 || continue
+        # shellcheck disable=SC2086 # several words are wanted
+        $c -Wall -Wextra -Wpedantic -Werror -I. -fsyntax-only "$T/example.c" 2>"$T/log" ||
+            fail "$c: $(head -n 3 "$T/log")"
+    done
+}
+
+# WNPU_PREFIX works however the header is found, in C and C++, and when it is included twice.
+test_prefix() {
+    mkdir -p "$T/some/where"
+    cp whisper_npu.h "$T/some/where"
+    for line in '"whisper_npu.h"' '<whisper_npu.h>' '"some/where/whisper_npu.h"' \
+        '"../some/where/whisper_npu.h"' "\"$T/some/where/whisper_npu.h\""; do
+        mkdir -p "$T/far"
+        printf '#include %s\n#include %s\nunsigned f(void);\nunsigned f(void) { return %s; }\n' \
+            "$line" "$line" 'wnpu_version() + (unsigned)wnpu_transcribe(NULL, NULL, NULL)' \
+            >"$T/far/prefix.c"
+        for c in 'gcc -std=c99' 'clang -std=c11' 'g++ -x c++ -std=c++11'; do
+            command -v "${c%% *}" >/dev/null 2>&1 || continue
+            # shellcheck disable=SC2086 # several words are wanted
+            (cd "$T" && $c -Wall -Wextra -Wpedantic -Werror -DWNPU_PREFIX=acme_ -I. -Isome/where \
+                -c far/prefix.c -o prefix.o) 2>"$T/log" || fail "$c $line: $(head -n 3 "$T/log")"
+            [ "$(nm -u "$T/prefix.o" | awk '/wnpu_|acme_/ { print $NF }' | tr '\n' ' ')" = \
+                "acme_transcribe acme_version " ] || fail "$c $line: $(nm -u "$T/prefix.o")"
+        done
+    done
+}
+
 test_minimal_is_short() {
     [ "$(wc -l <examples/minimal.c)" -le 40 ] || fail "examples/minimal.c has over 40 lines"
 }
@@ -367,7 +404,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     exit
 fi
 for t in plain_c99 no_flags no_warnings npu switches renamed no_fast_math header_is_cxx header_is_c99 \
-    symbols calls registers lines functions contents minimal_is_short \
+    symbols calls registers lines functions contents header_example prefix minimal_is_short \
     make_remakes make_spaces make_elsewhere; do
     t_run test_$t
 done

@@ -60,6 +60,38 @@ static void test_table(void)
             WNPU_E_ARGUMENT, "nothing to fill");
 }
 
+/* The overview before wnpu_params in the header lists the same parameters by the same groups in the
+ * same order: " * Title (group)..." and " *   name ...". */
+static void test_overview(void)
+{
+    char line[256], group[32] = "", word[64];
+    size_t n = 0;
+    int inside = 0;
+    FILE *file = fopen("whisper_npu.h", "r");
+    T_CHECK(file != NULL, "whisper_npu.h is not in the current directory");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL &&
+           strncmp(line, "typedef struct wnpu_params {", 28) != 0) {
+        inside = inside || strncmp(line, "/* Run parameters.", 18) == 0;
+        if (!inside || strncmp(line, " * Callbacks", 12) == 0) {
+            inside = 0;
+        } else if (sscanf(line, " * %*[A-Za-z ] (%31[a-z])", word) == 1) {
+            snprintf(group, sizeof group, "%s", word);
+        } else if (sscanf(line, " *   %63[a-z_]", word) == 1 && strncmp(line, " *    ", 6) != 0 &&
+                   strncmp(line, " *   ", 5) == 0) {
+            wnpu_param info = param(n);
+            T_CHECK(info.name != NULL && strcmp(info.name, word) == 0 &&
+                    strcmp(info.group, group) == 0, "number %d: %s of %s in the header, %s of %s",
+                    (int)n, word, group, info.name ? info.name : "none",
+                    info.name ? info.group : "none");
+            n++;
+        }
+    }
+    T_CHECK(n >= 39 && param(n).name == NULL, "%d parameters in the header", (int)n);
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
 /* A caller with an older or newer header gets what fits. */
 static void test_sizes(void)
 {
@@ -175,6 +207,7 @@ static void test_values(void)
 int main(void)
 {
     t_run("the table", test_table);
+    t_run("the overview in the header", test_overview);
     t_run("sizes of the structure", test_sizes);
     t_run("defaults", test_defaults);
     t_run("ranges", test_ranges);
