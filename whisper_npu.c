@@ -423,17 +423,17 @@ WNPU_API const char *wnpu_strerror(int code)
  *  2. ar_  arena and checked sizes
  *
  *  Owns      the layout of every block of memory the library holds.
- *  Assumes   the block, when there is one, is aligned to 64 bytes.
- *  Ensures   measuring (base NULL) and carving run through one code, so the
- *            measured size is exact; sizes that overflow are caught.
- *  Costs     at most 63 bytes of padding for each piece.
+ *  Assumes   the block, if there is one, is aligned to 64 bytes.
+ *  Ensures   measuring (base NULL) and carving run the same code, so the
+ *            measured size is exact; sizes that overflow are detected.
+ *  Costs     at most 63 bytes of padding per allocation.
  * ====================================================================== */
 #define AR_ALIGN 64u
 
 typedef struct ar_arena {
     unsigned char *base; /* NULL while measuring */
     size_t size;         /* bytes at base */
-    size_t used;         /* bytes taken so far */
+    size_t used;         /* bytes carved so far */
     int overflow;        /* a size did not fit into size_t */
 } ar_arena;
 
@@ -447,8 +447,9 @@ static int ar_add(size_t a, size_t b, size_t *sum)
     return __builtin_add_overflow(a, b, sum) ? -1 : 0;
 }
 
-/* count elements of elem bytes, aligned to 64 and not cleared; NULL while measuring, or when the
- * block is too small (then used passes size, which the caller checks once at the end). */
+/* Carves count elements of elem bytes, aligned to 64 and not cleared. Returns NULL while measuring
+ * or when the block is too small (then used exceeds size, which the caller checks once at the
+ * end). */
 static void *ar_carve(ar_arena *arena, size_t count, size_t elem)
 {
     size_t bytes, end, start = arena->used;
@@ -464,8 +465,8 @@ static void *ar_carve(ar_arena *arena, size_t count, size_t elem)
     return arena->base + start;
 }
 
-#define AR_PAGE ((size_t)4096) /* where pages are larger the call fails, or gets them too */
-#define AR_HUGE ((size_t)2 << 20) /* size of a large page on x86-64 and most of AArch64 */
+#define AR_PAGE ((size_t)4096) /* with larger pages the call fails or includes more */
+#define AR_HUGE ((size_t)2 << 20) /* huge page on x86-64 and most of AArch64 */
 
 static void *ar_malloc(void *user, size_t size, size_t alignment)
 {
@@ -492,9 +493,9 @@ static wnpu_allocator ar_allocator(const wnpu_allocator *given)
     return given != NULL ? *given : standard;
 }
 
-/* Requests large pages. All weights are read for each token; with large pages there are fewer page
- * table walks, 5 to 10 % of a decoder step. Returns 0 if the system has none. */
-static int ar_ask_large(void *memory, size_t size)
+/* Requests huge pages. A decoder step reads all weights; huge pages reduce page table walks and
+ * save 5 to 10 % of its time. Returns 0 if the system has none. */
+static int ar_advise_huge(void *memory, size_t size)
 {
 #ifdef MADV_HUGEPAGE
     return size >= AR_HUGE && madvise(memory, size & ~(AR_HUGE - 1), MADV_HUGEPAGE) == 0;
@@ -505,16 +506,16 @@ static int ar_ask_large(void *memory, size_t size)
 #endif
 }
 
-/* ar_ask_large() for memory of an allocator, if that is our own. Returns whether large pages may be
- * had. */
-static int ar_large(const wnpu_allocator *allocator, void *memory, size_t size)
+/* Requests huge pages for memory of the default allocator; other allocators decide for themselves.
+ * Returns whether the request succeeded. */
+static int ar_use_huge(const wnpu_allocator *allocator, void *memory, size_t size)
 {
-    return allocator->alloc == ar_malloc && ar_ask_large(memory, size);
+    return allocator->alloc == ar_malloc && ar_advise_huge(memory, size);
 }
 
-/* Gets the pages of memory about to be written, in one call in place of a fault for each: half the
- * time. Where the system cannot (Linux before 5.14), faults get them. */
-static void ar_pages(void *memory, size_t size)
+/* Populates pages that are about to be written in one system call instead of one page fault each,
+ * which halves the time. Where the system cannot (Linux before 5.14), page faults do it. */
+static void ar_populate(void *memory, size_t size)
 {
 #ifdef MADV_POPULATE_WRITE
     size_t skip = (size_t)-(uintptr_t)memory % AR_PAGE;
@@ -528,7 +529,7 @@ static void ar_pages(void *memory, size_t size)
 #endif
 }
 
-/* memset that a compiler may not drop because the memory is released next. */
+/* memset that the compiler must not remove although the memory is released next. */
 static void ar_wipe(void *memory, size_t size)
 {
     memset(memory, 0, size);
@@ -541,56 +542,59 @@ static void ar_wipe(void *memory, size_t size)
  *  Owns      the worker threads of one session.
  *  Assumes   one caller at a time; tasks do not call tp_run().
  *  Ensures   each index runs exactly once; tp_run() returns when all are
- *            done, and does not wait for workers that never woke up. Parts
- *            of a job follow each other, with no item of two under way.
+ *            done and does not wait for workers that are still asleep.
+ *            The parts of a job run one after another: no items of two
+ *            parts run at the same time.
  *  Costs     less than a microsecond while workers still spin, a futex
  *            wake after that. An idle pool uses no CPU.
  *
- *  Each worker has a lane: items of a job that follow each other, so that
- *  it reads memory in order and finds near what it had in the job before.
- *  One word holds a lane: generation << 32 | items left. A worker claims an
- *  item by counting the word down with compare-and-swap, its own lane's
- *  first, then those of others. So a claim can never touch a job that is
- *  over, and the job's fields stay put until all claimed items are done.
- *  That they are, a worker tells once for each lane, when it is empty, and
- *  who is the last to do so begins the next part: cores may be half a
- *  microsecond, there and back, from each other.
+ *  Each worker has a queue of consecutive items, so it reads memory in
+ *  order, and much of what it cached during the previous job. The state of
+ *  a queue is one word: generation << 32 | items left. A worker claims an
+ *  item by decrementing the word with compare-and-swap, from its own queue
+ *  first, then from those of the others. A stale claim fails because the
+ *  generation differs, so it cannot touch a later job, and the job's fields
+ *  do not change before all claimed items are done. A worker reports
+ *  finished items once per queue, when the queue is empty; the worker that
+ *  reports the last one begins the next part. This keeps traffic between
+ *  cores low: a round trip may take half a microsecond.
  * ====================================================================== */
 typedef void (*tp_task)(void *context, size_t index, unsigned worker);
 
-/* Parts of a job count from 0, and the items of part p from p * TP_PART. */
+/* Parts of a job are numbered from 0; items of part p are numbered from p * TP_PART. */
 #define TP_PART ((size_t)1 << 20)
 
-/* How many items a part has, 0 if the job ended before it. Called on whichever thread, when nothing
- * of the part before is under way. */
+/* Number of items of a part; 0 ends the job. Called on any thread, while no item of the previous
+ * part is running. */
 typedef size_t (*tp_items)(void *context, size_t part);
 
 #define TP_MAX_THREADS 64u
-#define TP_SPINS 2000u /* about 20 to 60 microseconds of pause instructions */
+#define TP_SPINS 2000u /* pause instructions, about 20 to 60 us */
 
-/* 32-bit x86 would put it at any multiple of 4, where a line of the cache may end in its middle. */
+/* The ABI of 32-bit x86 aligns uint64_t to 4 bytes, so it could cross a cache line. */
 typedef uint64_t tp_atomic __attribute__((aligned(8)));
 
-/* A worker's share of a job. No line of the cache has two of them. */
-typedef struct tp_lane {
+/* The items of a job assigned to one worker. Padded so that no two share a cache line. */
+typedef struct tp_queue {
     tp_atomic left;         /* atomic: generation << 32 | items not yet claimed */
-    size_t end;             /* behind its last item */
-    unsigned char room[128 - sizeof(tp_atomic) - sizeof(size_t)];
-} tp_lane;
+    size_t end;             /* one past its last item */
+    unsigned char padding[128 - sizeof(tp_atomic) - sizeof(size_t)];
+} tp_queue;
 
 typedef struct tp_pool {
-    unsigned threads;       /* workers that may run at once, the caller (worker 0) included */
-    uint32_t generation;    /* of the last part */
-    /* Workers read the rest at each item: this changes then, and has a line of its own. */
-    unsigned char before[64];
-    tp_atomic pending;      /* atomic: items of the part not yet finished */
-    unsigned sleepers;      /* atomic, changed under lock: threads that wait for work or the end */
+    unsigned threads;       /* workers that may run at once, including the caller (worker 0) */
+    uint32_t generation;    /* number of the last part begun */
+    /* Written once per queue; on cache lines of their own, because workers read the other fields
+     * for each item. */
+    unsigned char pad_before[64];
+    tp_atomic pending;      /* atomic: unfinished items of the part */
+    unsigned sleepers;      /* atomic, changed under lock: threads that wait */
     size_t part;
-    unsigned char behind[64];
+    unsigned char pad_after[64];
     tp_items items;         /* NULL: the job has one part */
     tp_task task;
     void *context;
-    wnpu_parallel_for_fn host; /* NULL: own threads */
+    wnpu_parallel_for_fn host; /* NULL: the pool's own threads */
     void *host_user;
     const int *cancel;      /* atomic: when non-zero, remaining items are skipped */
 #ifndef WNPU_NO_THREADS
@@ -605,8 +609,8 @@ typedef struct tp_pool {
         unsigned index;
     } workers[TP_MAX_THREADS];
 #endif
-    int over;                   /* atomic: no part is left */
-    tp_lane lane[TP_MAX_THREADS]; /* one for each of `threads` */
+    int over;                   /* atomic: the last part is finished */
+    tp_queue queue[TP_MAX_THREADS]; /* [threads] */
 } tp_pool;
 
 WNPU_INLINE void tp_pause(void)
@@ -618,45 +622,46 @@ WNPU_INLINE void tp_pause(void)
 #endif
 }
 
-/* Long tasks look as well, and give up: what they leave behind is never used. */
+/* Also polled by long tasks, which may return early: after a cancel no result is used. */
 WNPU_INLINE int tp_cancelled(const tp_pool *pool)
 {
     return pool->cancel != NULL && __atomic_load_n(pool->cancel, __ATOMIC_RELAXED);
 }
 
-/* How many of count items a worker's lane has; *first is the first of them. */
-static size_t tp_share(const tp_pool *pool, size_t worker, size_t count, size_t *first)
+/* Number of items, out of count, that a worker's queue receives; *first is the first of them. */
+static size_t tp_queue_share(const tp_pool *pool, size_t worker, size_t count, size_t *first)
 {
     size_t each = count / pool->threads, rest = count % pool->threads;
     *first = worker * each + (worker < rest ? worker : rest);
     return each + (worker < rest);
 }
 
-/* Whether a lane has items that nobody claimed. */
-WNPU_INLINE int tp_has_items(const tp_lane *lane)
+/* Whether the queue has unclaimed items. */
+WNPU_INLINE int tp_has_items(const tp_queue *queue)
 {
-    return (uint32_t)__atomic_load_n(&lane->left, __ATOMIC_ACQUIRE) != 0;
+    return (uint32_t)__atomic_load_n(&queue->left, __ATOMIC_ACQUIRE) != 0;
 }
 
-/* Claims the next item of a lane. Returns 0 if there is none. */
-WNPU_INLINE int tp_claim(tp_lane *lane, size_t *index)
+/* Claims the next item of a queue. Returns 0 if it is empty. */
+WNPU_INLINE int tp_claim(tp_queue *queue, size_t *index)
 {
-    uint64_t left = __atomic_load_n(&lane->left, __ATOMIC_ACQUIRE);
+    uint64_t left = __atomic_load_n(&queue->left, __ATOMIC_ACQUIRE);
     while ((uint32_t)left != 0) {
-        if (__atomic_compare_exchange_n(&lane->left, &left, left - 1, 0, __ATOMIC_ACQ_REL,
+        if (__atomic_compare_exchange_n(&queue->left, &left, left - 1, 0, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE)) {
-            *index = lane->end - (size_t)(uint32_t)left;
+            *index = queue->end - (size_t)(uint32_t)left;
             return 1;
         }
     }
     return 0;
 }
 
-/* Wakes who sleeps, as a part of count items began or, with 0, the last one is over. */
+/* Wakes waiting threads because a part of count items began or, with 0, the job ended. */
 static void tp_wake(tp_pool *pool, size_t count)
 {
 #ifndef WNPU_NO_THREADS
-    /* Written to, not just read: who sleeps later than this sees what was written before. */
+    /* A read-modify-write rather than a load: a thread that goes to sleep after it sees the queues
+     * as written before. */
     if (pool->started > 0 && __atomic_fetch_add(&pool->sleepers, 0, __ATOMIC_ACQ_REL) != 0 &&
         (count > 1 || __atomic_load_n(&pool->caller_sleeps, __ATOMIC_ACQUIRE))) {
         pthread_mutex_lock(&pool->lock);
@@ -672,26 +677,26 @@ static void tp_wake(tp_pool *pool, size_t count)
 /* Begins a part of count items. */
 static void tp_publish(tp_pool *pool, size_t count)
 {
-    unsigned i = count < pool->threads ? (unsigned)count : pool->threads; /* lanes with items */
+    unsigned i = count < pool->threads ? (unsigned)count : pool->threads; /* queues with items */
     pool->generation++;
     __atomic_store_n(&pool->pending, (uint64_t)count, __ATOMIC_RELAXED);
     while (i-- > 0) {
-        size_t first, n = tp_share(pool, i, count, &first);
-        pool->lane[i].end = pool->part * TP_PART + first + n;
-        __atomic_store_n(&pool->lane[i].left, (uint64_t)pool->generation << 32 | n,
+        size_t first, n = tp_queue_share(pool, i, count, &first);
+        pool->queue[i].end = pool->part * TP_PART + first + n;
+        __atomic_store_n(&pool->queue[i].left, (uint64_t)pool->generation << 32 | n,
                          __ATOMIC_RELEASE);
     }
     tp_wake(pool, count);
 }
 
-/* Goes on to the next part; returns its items, 0 if there is none. */
+/* Advances to the next part. Returns its number of items, 0 at the end of the job. */
 static size_t tp_advance(tp_pool *pool)
 {
     return pool->items != NULL ? pool->items(pool->context, ++pool->part) : 0;
 }
 
-/* So many claimed items are done. Returns whether they were the last of a part, and another part
- * began; a host's threads are given that by the caller. */
+/* Reports `done` claimed items as finished. Returns 1 if they ended a part and the next one began.
+ * With a host's threads the caller begins the next part. */
 static int tp_finish(tp_pool *pool, size_t done)
 {
     size_t count;
@@ -708,14 +713,14 @@ static int tp_finish(tp_pool *pool, size_t done)
     return 0;
 }
 
-/* Claims and runs items until none is left. */
+/* Claims and runs items until all queues are empty. */
 static void tp_drain(tp_pool *pool, unsigned worker)
 {
     unsigned i = 0;
     while (i < pool->threads) {
-        tp_lane *lane = &pool->lane[(worker + i) % pool->threads];
+        tp_queue *queue = &pool->queue[(worker + i) % pool->threads];
         size_t index, done = 0;
-        for (; tp_claim(lane, &index); done++) {
+        for (; tp_claim(queue, &index); done++) {
             if (!tp_cancelled(pool)) {
                 pool->task(pool->context, index, worker);
             }
@@ -724,20 +729,20 @@ static void tp_drain(tp_pool *pool, unsigned worker)
     }
 }
 
-static void tp_host_lane(void *context, size_t lane)
+static void tp_host_worker(void *context, size_t worker)
 {
     uint64_t found = er_float_default();
-    tp_drain(context, (unsigned)lane);
+    tp_drain(context, (unsigned)worker);
     er_float_put(found);
 }
 
 #ifndef WNPU_NO_THREADS
 static int tp_ready(const tp_pool *pool, unsigned worker, const int *end)
 {
-    return tp_has_items(&pool->lane[worker]) || __atomic_load_n(end, __ATOMIC_ACQUIRE);
+    return tp_has_items(&pool->queue[worker]) || __atomic_load_n(end, __ATOMIC_ACQUIRE);
 }
 
-/* Waits until a worker's lane has items or *end is not 0. */
+/* Waits until the worker's queue has items or *end is non-zero. */
 static void tp_wait(tp_pool *pool, unsigned worker, const int *end)
 {
     unsigned spins = 0;
@@ -777,7 +782,7 @@ static void *tp_main(void *argument)
 }
 #endif
 
-/* Runs the parts of a job, of which the first has count items. */
+/* Runs all parts of a job; the first one has count items. */
 static void tp_start(tp_pool *pool, size_t count, tp_items items, tp_task task, void *context)
 {
     pool->part = 0;
@@ -788,7 +793,7 @@ static void tp_start(tp_pool *pool, size_t count, tp_items items, tp_task task, 
     while (pool->host != NULL && count > 0) {
         tp_publish(pool, count);
         if (pool->threads > 1 && count > 1) {
-            pool->host(pool->host_user, pool->threads, tp_host_lane, pool);
+            pool->host(pool->host_user, pool->threads, tp_host_worker, pool);
             (void)er_float_default();
         } else {
             tp_drain(pool, 0);
@@ -808,15 +813,15 @@ static void tp_start(tp_pool *pool, size_t count, tp_items items, tp_task task, 
 #endif
 }
 
-/* Runs task(context, i, worker) for i in 0..count-1; worker is below pool->threads and no two
- * tasks run at once with the same one. */
+/* Runs task(context, i, worker) for i in 0..count-1. worker < pool->threads, and tasks that run at
+ * the same time have different workers. */
 static void tp_run(tp_pool *pool, size_t count, tp_task task, void *context)
 {
     tp_start(pool, count, NULL, task, context);
 }
 
-/* Runs all parts of a job, one after the other. The worker that finishes a part last begins the
- * next one, which saves a round trip to the caller. */
+/* Runs the parts of a job one after another. The worker that finishes a part begins the next one,
+ * which saves a round trip to the caller. */
 static void tp_run_parts(tp_pool *pool, tp_items items, tp_task task, void *context)
 {
     tp_start(pool, items(context, 0), items, task, context);
@@ -843,7 +848,7 @@ static void tp_close(tp_pool *pool)
 #endif
 }
 
-/* Starts threads - 1 workers unless the host brings its own parallel-for. */
+/* Starts threads - 1 workers, unless the host provides a parallel-for. */
 static int tp_open(tp_pool *pool, unsigned threads, wnpu_parallel_for_fn host, void *host_user,
                    const int *cancel, wnpu_error *error)
 {
@@ -884,9 +889,9 @@ static int tp_open(tp_pool *pool, unsigned threads, wnpu_parallel_for_fn host, v
     return WNPU_OK;
 }
 
-/* ---- how many CPUs there are for this process ---- */
+/* ---- CPUs available to this process ---- */
 
-/* In the affinity mask of the calling thread; 0: not known. */
+/* CPUs in the affinity mask of the calling thread; 0 if unknown. */
 static unsigned tp_affinity(void)
 {
     unsigned n = 0;
@@ -901,9 +906,9 @@ static unsigned tp_affinity(void)
 }
 
 #if defined(WNPU_LINUX) && !defined(WNPU_NO_STDIO)
-#define TP_CGROUP 4096u /* bytes of /proc/self/cgroup that are looked at, and of a path */
+#define TP_CGROUP 4096u /* size limit of /proc/self/cgroup and of a path */
 
-/* Reads the beginning of a small file as a string. Returns 0 if there is none. */
+/* Reads the beginning of a small file as a string. Returns 0 if there is no such file. */
 static int tp_read_file(const char *root, const char *path, const char *name, char *text,
                         size_t size)
 {
@@ -922,7 +927,8 @@ static int tp_read_file(const char *root, const char *path, const char *name, ch
     return n > 0;
 }
 
-/* A decimal number at *at, which moves on behind it and the blanks after it; -1: none ("max"). */
+/* Parses a decimal number at *at and advances past it and the white space behind it. Returns -1 if
+ * there is none ("max"). */
 static int64_t tp_number(const char **at)
 {
     int64_t n = **at >= '0' && **at <= '9' ? 0 : -1;
@@ -934,8 +940,8 @@ static int64_t tp_number(const char **at)
     return n;
 }
 
-/* CPUs that a control group grants, rounded up; UINT_MAX: no limit. Version 2 has one file, "QUOTA
- * PERIOD", version 1 two. */
+/* CPU quota of a control group, rounded up; UINT_MAX if unlimited. Version 2 has one file, "QUOTA
+ * PERIOD", version 1 has two. */
 static unsigned tp_group_cpus(const char *root, const char *path, int version)
 {
     char text[64], text2[64];
@@ -954,8 +960,9 @@ static unsigned tp_group_cpus(const char *root, const char *path, int version)
     return (unsigned)((quota + period - 1) / period);
 }
 
-/* The least that a group and those around it grant. path is what the kernel says, below the place
- * where control groups are mounted; in a container it may not exist there, but its parents do. */
+/* The smallest quota of a group and its ancestors. path is relative to the mount point of the
+ * control group file system, as the kernel reports it; in a container it may not exist there
+ * although its ancestors do. */
 static unsigned tp_groups_cpus(const char *root, const char *mount, char *path, int version)
 {
     unsigned least = UINT_MAX;
@@ -973,7 +980,7 @@ static unsigned tp_groups_cpus(const char *root, const char *mount, char *path, 
     }
 }
 
-/* Whether a list "a,b,c" of length n has the name "cpu". */
+/* Whether the comma-separated list of length n contains "cpu". */
 static int tp_has_cpu(const char *list, size_t n)
 {
     size_t i, begin = 0;
@@ -988,7 +995,7 @@ static int tp_has_cpu(const char *list, size_t n)
     return 0;
 }
 
-/* The quota of the process's control groups. root is put before every path. */
+/* The CPU quota of the process's control groups. root is prepended to every path. */
 static unsigned tp_quota(const char *root)
 {
     char groups[TP_CGROUP], *line, *next;
@@ -1024,8 +1031,8 @@ static unsigned tp_quota(const char *root)
 }
 #endif
 
-/* CPUs that this process may use, 1..64: those online, less where an affinity mask or the quota of
- * a control group says so. */
+/* CPUs that this process may use, 1..64: the affinity mask or, if unknown, those online, limited by
+ * the control groups' quota. */
 static unsigned tp_cpus(void)
 {
     unsigned n = tp_affinity(), quota = tp_quota("");
@@ -1037,60 +1044,61 @@ static unsigned tp_cpus(void)
     return n < TP_MAX_THREADS ? n : TP_MAX_THREADS;
 }
 
-/* ---- pages of new memory ---- */
-#define TP_SAMPLE ((size_t)256 << 10) /* bytes in small pages that tell what these cost */
+/* ---- zeroing new memory ---- */
+#define TP_SAMPLE ((size_t)256 << 10) /* bytes whose time in small pages is measured */
 
-typedef struct tp_blank {
+typedef struct tp_zeroing {
     const wnpu_allocator *allocator;
     unsigned char *memory;
     size_t done, size;
-    int whole;     /* 0: parts that are not in a large page are left */
-    double enough; /* milliseconds that a large page may take */
-    int slow;      /* atomic: one took longer */
-} tp_blank;
+    int whole;     /* 0: parts outside huge pages are skipped */
+    double limit_ms; /* limit for a huge page in milliseconds */
+    int slow;      /* atomic: a huge page exceeded the limit */
+} tp_zeroing;
 
-static size_t tp_blank_pages(const tp_blank *b)
+static size_t tp_zeroing_pages(const tp_zeroing *b)
 {
     return (b->size + AR_HUGE - 1) / AR_HUGE;
 }
 
-static void tp_blank_page(tp_blank *b, size_t index)
+static void tp_zero_page(tp_zeroing *b, size_t index)
 {
     const size_t at = index > 0 ? index * AR_HUGE : b->done, to = (index + 1) * AR_HUGE;
-    const size_t n = (to < b->size ? to : b->size) - at; /* less than AR_HUGE: small pages */
+    const size_t n = (to < b->size ? to : b->size) - at; /* < AR_HUGE at the end: small pages */
     const double since = er_now_ms();
     const int large = !__atomic_load_n(&b->slow, __ATOMIC_RELAXED) &&
-                      ar_large(b->allocator, b->memory + at, n);
+                      ar_use_huge(b->allocator, b->memory + at, n);
     if (!large && !b->whole) {
         return;
     }
-    ar_pages(b->memory + at, n);
+    ar_populate(b->memory + at, n);
     memset(b->memory + at, 0, n);
-    if (large && er_now_ms() - since > b->enough) {
+    if (large && er_now_ms() - since > b->limit_ms) {
         __atomic_store_n(&b->slow, 1, __ATOMIC_RELAXED);
     }
 }
 
-static void tp_blank_task(void *context, size_t index, unsigned worker)
+static void tp_zero_task(void *context, size_t index, unsigned worker)
 {
     (void)worker;
-    tp_blank_page(context, index);
+    tp_zero_page(context, index);
 }
 
-/* Begins to clear new memory, but for its first `used` bytes (fewer than AR_HUGE - TP_SAMPLE): what
- * is left are its pages, in any order and by any threads. They are large ones as long as these are
- * had quickly, then small ones if the whole of it is wanted, else none.
+/* Prepares to zero new memory except its first `used` bytes (fewer than AR_HUGE - TP_SAMPLE). What
+ * remains is split into pages of AR_HUGE bytes, which may be zeroed in any order and by any thread.
+ * They become huge pages while these are fast, then small pages, or none unless `whole` is set.
  *
- * A large page is made in a seventh of the time of as many small ones, or less, unless a virtual
- * machine has to get its memory from its host first: that takes as long as the small ones take, or
- * seven times as long. So large ones may take a little longer, or a millisecond, until one takes
- * more. What counts is the time until they were written to, as some virtual machines get memory
- * only then; who needs all of it can ask for small ones all at once, others get each by a fault. */
-static void tp_blank_start(tp_blank *b, const wnpu_allocator *allocator, void *memory, size_t used,
-                           size_t size, int whole)
+ * Zeroing a huge page takes at most a seventh of the time of the small pages it replaces, unless a
+ * virtual machine has to obtain its memory from the host first: then it takes as long as the small
+ * pages, or seven times as long. So huge pages are used while each takes no more than 1.25 times
+ * the time of small pages, or 1 ms. The time is measured until the memory has been written, because
+ * some virtual machines obtain memory only then. If all of the memory is needed, small pages are
+ * populated in one call; otherwise by page faults on first use. */
+static void tp_zeroing_start(tp_zeroing *b, const wnpu_allocator *allocator, void *memory,
+                             size_t used, size_t size, int whole)
 {
     const size_t sample = size - used < TP_SAMPLE ? size - used : TP_SAMPLE;
-    const size_t at = used > 0 ? used : size - sample; /* beside what is in a small page already */
+    const size_t at = used > 0 ? used : size - sample; /* next to bytes in small pages */
     const double since = er_now_ms();
     memset(b, 0, sizeof *b);
     b->allocator = allocator;
@@ -1099,21 +1107,21 @@ static void tp_blank_start(tp_blank *b, const wnpu_allocator *allocator, void *m
     b->size = used > 0 ? size : at;
     b->whole = whole;
     if (whole) {
-        ar_pages(b->memory + at, sample);
+        ar_populate(b->memory + at, sample);
     }
     memset(b->memory + at, 0, sample);
-    b->enough = (er_now_ms() - since) * 1.25 * (AR_HUGE / TP_SAMPLE);
-    b->enough = b->enough > 1 ? b->enough : 1;
+    b->limit_ms = (er_now_ms() - since) * 1.25 * (AR_HUGE / TP_SAMPLE);
+    b->limit_ms = b->limit_ms > 1 ? b->limit_ms : 1;
 }
 
-/* Clears new memory with all threads. Returns whether no large page was slow. */
-static int tp_clear(tp_pool *pool, const wnpu_allocator *allocator, void *memory, size_t used,
-                    size_t size, int whole)
+/* Zeroes new memory with all threads. Returns 1 if no huge page exceeded the limit. */
+static int tp_zero(tp_pool *pool, const wnpu_allocator *allocator, void *memory, size_t used,
+                   size_t size, int whole)
 {
-    tp_blank blank;
-    tp_blank_start(&blank, allocator, memory, used, size, whole);
-    tp_run(pool, tp_blank_pages(&blank), tp_blank_task, &blank);
-    return !blank.slow;
+    tp_zeroing job;
+    tp_zeroing_start(&job, allocator, memory, used, size, whole);
+    tp_run(pool, tp_zeroing_pages(&job), tp_zero_task, &job);
+    return !job.slow;
 }
 
 /* ======================================================================
@@ -8571,27 +8579,27 @@ static const op_kernels *op_select(wnpu_isa isa)
 /* ======================================================================
  * 10. tk_  tokenizer and languages
  *
- *  Owns      the vocabulary of a model and the numbers of its special
- *            tokens, bytes to tokens and back, the languages, the tokens
- *            that are never speech, and UTF-8.
- *  Assumes   tokens are added in the order of their ids, which is the
- *            order in which their merges were learned.
+ *  Owns      the vocabulary of a model and the ids of its special tokens,
+ *            encoding and decoding, the languages, the tokens that are
+ *            never speech, and UTF-8.
+ *  Assumes   tokens are added in the order of their ids, which is that in
+ *            which the merges of byte pair encoding were learned.
  *  Ensures   tokens equal those of OpenAI's tiktoken; encoding and then
- *            decoding returns any bytes unchanged; text made by tk_utf8()
- *            is whole, valid UTF-8 without NUL.
- *  Costs     about 1.1 MB for each vocabulary; encoding takes 7 KB of
- *            stack, no heap, and at most some 2 microseconds a byte.
+ *            decoding returns any bytes unchanged; tk_sanitize_utf8()
+ *            returns complete, valid UTF-8 without NUL.
+ *  Costs     about 1.1 MB per vocabulary; encoding uses 7 KB of stack, no
+ *            heap, and at most about 2 microseconds per byte.
  *
- *  Facts about tokens and languages: whisper/tokenizer.py in OpenAI's
+ *  Source of the tokens and languages: whisper/tokenizer.py in OpenAI's
  *  repository, commit c0d2f62.
  * ====================================================================== */
 
 /* ---- UTF-8 (RFC 3629) ---- */
 
-/* The character at text, which has left >= 1 bytes, or -1 if there is none. *used gets its bytes,
- * or those of the maximal invalid subpart (Unicode standard, chapter 3.9); *cut is set when only
- * the end of text is what makes it invalid. */
-static int32_t tk_next(const char *text, size_t left, size_t *used, int *cut)
+/* Decodes the character at text, which has left >= 1 bytes. Returns its code point, or -1 if it is
+ * invalid. *used receives its bytes, or those of the maximal invalid subpart (Unicode standard,
+ * chapter 3.9); *cut is set if the character is only incomplete because the text ends. */
+static int32_t tk_decode_utf8(const char *text, size_t left, size_t *used, int *cut)
 {
     const unsigned char *p = (const unsigned char *)text;
     uint32_t lead = p[0], code, low, high;
@@ -8606,7 +8614,7 @@ static int32_t tk_next(const char *text, size_t left, size_t *used, int *cut)
     }
     need = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
     code = lead & (0x3fu >> need);
-    /* Second bytes that would be overlong, a surrogate, or above U+10FFFF. */
+    /* Excludes overlong forms, surrogates, and code points above U+10FFFF. */
     low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
     high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
     for (i = 1; i <= need; i++) {
@@ -8625,25 +8633,26 @@ static int32_t tk_next(const char *text, size_t left, size_t *used, int *cut)
     return (int32_t)code;
 }
 
-/* Copies text with each NUL and each maximal invalid subpart replaced by U+FFFD. Works like
- * snprintf: returns the bytes that the whole result has without its NUL; writes as many whole
- * characters as fit into capacity with a NUL, and the NUL, unless capacity is 0. The result holds
- * no other NUL, so strlen() is what was written. out and in must not overlap. */
-static size_t tk_utf8(char *out, size_t capacity, const char *in, size_t length)
+/* Copies text with each NUL and each maximal invalid subpart replaced by U+FFFD. Like snprintf,
+ * returns the length of the complete result without its terminating NUL; writes as many whole
+ * characters as fit and a NUL, or nothing if capacity is 0. The result contains no other NUL, so
+ * strlen() is the number of bytes written. out and in must not overlap. */
+static size_t tk_sanitize_utf8(char *out, size_t capacity, const char *in, size_t length)
 {
     size_t at = 0, need = 0, written = 0;
     while (at < length) {
         const char *from = in + at;
         size_t used, bytes;
         int cut;
-        int32_t code = tk_next(from, length - at, &used, &cut);
+        int32_t code = tk_decode_utf8(from, length - at, &used, &cut);
         at += used;
         bytes = used;
         if (code <= 0) {
             from = "\xef\xbf\xbd";
             bytes = 3;
         }
-        /* Once one character was left out, need runs ahead and no later one may be written. */
+        /* After one character was omitted, need is ahead of written and no later one may be
+         * written. */
         if (need == written && written < capacity && bytes < capacity - written) {
             memcpy(out + written, from, bytes);
             written += bytes;
@@ -8849,14 +8858,14 @@ static int tk_in(const uint32_t (*ranges)[2], size_t n, uint32_t code)
     return low < n && code >= ranges[low][0];
 }
 
-/* Class of a code point; -1 (invalid bytes) counts as a symbol. */
+/* -1 (an invalid byte) counts as a symbol. */
 static tk_class tk_classify(int32_t code)
 {
     uint32_t c = (uint32_t)code;
     if (code < 0) {
         return TK_OTHER;
     }
-    if (c < 0x80) { /* most text; also the only place where control characters are spaces */
+    if (c < 0x80) { /* most text; control characters count as spaces only here */
         return (c | 0x20) - 'a' < 26 ? TK_LETTER : c - '0' < 10 ? TK_NUMBER :
                c == ' ' || c - 9 < 5 ? TK_SPACE : TK_OTHER;
     }
@@ -8873,7 +8882,7 @@ static tk_class tk_classify(int32_t code)
 
 #define TK_LANGUAGES 100
 
-/* Code and English name in the order of their tokens. */
+/* Code and English name, in the order of the language tokens. */
 static const char *const tk_languages[][2] = {
     {"en", "english"}, {"zh", "chinese"}, {"de", "german"}, {"es", "spanish"}, {"ru", "russian"},
     {"ko", "korean"}, {"fr", "french"}, {"ja", "japanese"}, {"pt", "portuguese"}, {"tr", "turkish"},
@@ -8899,8 +8908,8 @@ static const char *const tk_languages[][2] = {
     {"yue", "cantonese"}
 };
 
-/* Other English names, and other codes: ISO 639-2 and 639-3, and codes that were replaced or that
- * stand for the same language. */
+/* Other English names and codes: ISO 639-2 and 639-3, deprecated codes, and codes of the same
+ * language. */
 static const char *const tk_aliases[][2] = {
     {"my", "burmese"}, {"ca", "valencian"}, {"nl", "flemish"}, {"ht", "haitian"},
     {"lb", "letzeburgesch"}, {"ps", "pushto"}, {"pa", "panjabi"}, {"ro", "moldavian"},
@@ -8947,9 +8956,9 @@ WNPU_API const char *wnpu_language_name(int language)
     return language >= 0 && language < TK_LANGUAGES ? tk_languages[language][1] : NULL;
 }
 
-/* Whether given is the lower-case name but for the case of ASCII letters; tolower() would ask the
- * locale. */
-static int tk_same(const char *name, const char *given)
+/* Whether given equals the lower-case name if the case of ASCII letters is ignored. tolower() would
+ * depend on the locale. */
+static int tk_equals_ascii_nocase(const char *name, const char *given)
 {
     size_t i;
     for (i = 0; name[i] != '\0'; i++) {
@@ -8964,20 +8973,20 @@ static int tk_same(const char *name, const char *given)
     return given[i] == '\0';
 }
 
-/* The language with this code or name, -1 if there is none. */
-static int tk_language_named(const char *wanted)
+/* Index of the language with this code or name, or -1. */
+static int tk_find_language(const char *wanted)
 {
     size_t i;
     int language;
     for (i = 0; i < sizeof tk_aliases / sizeof tk_aliases[0]; i++) {
-        if (tk_same(tk_aliases[i][1], wanted)) {
+        if (tk_equals_ascii_nocase(tk_aliases[i][1], wanted)) {
             wanted = tk_aliases[i][0];
             break;
         }
     }
     for (language = 0; language < TK_LANGUAGES; language++) {
-        if (tk_same(tk_languages[language][0], wanted) ||
-            tk_same(tk_languages[language][1], wanted)) {
+        if (tk_equals_ascii_nocase(tk_languages[language][0], wanted) ||
+            tk_equals_ascii_nocase(tk_languages[language][1], wanted)) {
             return language;
         }
     }
@@ -8989,8 +8998,8 @@ static int tk_is_alphanumeric(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Whether text is a sequence of BCP 47 subtags, each with its separator in front, and perhaps the
- * encoding or modifier of a POSIX locale name at the end. */
+/* Whether text is a sequence of BCP 47 subtags, each preceded by its separator, optionally followed
+ * by the encoding or modifier of a POSIX locale name. */
 static int tk_are_subtags(const char *text)
 {
     while (*text == '-' || *text == '_') {
@@ -9010,7 +9019,7 @@ WNPU_API int wnpu_language_id(const char *code_or_name)
     char primary[4] = "";
     const char *tag = code_or_name;
     size_t length = 0;
-    int language = tag != NULL ? tk_language_named(tag) : -1;
+    int language = tag != NULL ? tk_find_language(tag) : -1;
     if (tag == NULL || language >= 0) {
         return language;
     }
@@ -9021,7 +9030,7 @@ WNPU_API int wnpu_language_id(const char *code_or_name)
         return -1;
     }
     memcpy(primary, tag, length);
-    language = tk_language_named(primary);
+    language = tk_find_language(primary);
     /* An extended language subtag names the language itself: zh-yue is Cantonese. */
     if (language >= 0 && tag[length] != '\0') {
         size_t extended = 0;
@@ -9032,7 +9041,7 @@ WNPU_API int wnpu_language_id(const char *code_or_name)
         if (extended == 3 && (next[0] < '0' || next[0] > '9')) {
             memcpy(primary, next, extended);
             primary[extended] = '\0';
-            return tk_language_named(primary) >= 0 ? tk_language_named(primary) : language;
+            return tk_find_language(primary) >= 0 ? tk_find_language(primary) : language;
         }
     }
     return language;
@@ -9043,48 +9052,49 @@ WNPU_API int wnpu_language_id(const char *code_or_name)
 #define TK_TIMESTAMPS 1501     /* <|0.00|> to <|30.00|> */
 #define TK_OTHER_SPECIALS 1509 /* timestamps and all others that are not languages */
 #define TK_NAME 24             /* bytes for the name of a special token */
-#define TK_GPT2_ORDINARY 50256 /* in the vocabulary of the English-only models, which is GPT-2's */
+#define TK_GPT2_ORDINARY 50256 /* of the English-only models, whose vocabulary is GPT-2's */
 #define TK_MAX_VOCAB (1 << 20)
 #define TK_MAX_BYTES ((size_t)1 << 28)
-#define TK_MAX_PROBES 256      /* at half load, runs in the table stay far below 100 slots */
+#define TK_MAX_PROBES 256      /* runs of used slots stay far below 100 at half load */
 
 typedef struct tk_vocab {
-    int32_t n_vocab;         /* logits */
-    int32_t n_mels;          /* of the model; 0: not known */
-    int32_t n_base;          /* tokens in the file; ordinary ones are those below eot */
-    int32_t n_added;         /* by tk_add() so far */
+    int32_t n_vocab;         /* size of the logits */
+    int32_t n_mels;          /* of the model; 0: unknown */
+    int32_t n_base;          /* tokens in the file; those below eot are ordinary */
+    int32_t n_added;         /* tokens added so far */
     uint32_t *offset;        /* [n_base + 1] into bytes */
     char *bytes;             /* token bytes, each followed by a NUL */
     size_t bytes_size;
-    uint32_t *slots;         /* [slot_mask + 1] bytes -> id + 1; 0 is empty; linear probing */
+    uint32_t *slots;         /* [slot_mask + 1] hash table from bytes to id + 1; 0: empty; linear
+                              * probing */
     uint32_t slot_mask;
     uint32_t longest;        /* bytes of the longest ordinary token */
     int32_t byte_id[256];    /* token of each single byte */
-    int32_t encodable;       /* all single bytes have a token */
+    int32_t encodable;       /* every single byte has a token */
     char *special;           /* [n_special][TK_NAME] names from eot on */
-    int32_t n_special;       /* to the last timestamp; ids behind that have no meaning */
+    int32_t n_special;       /* up to the last timestamp; higher ids are unused */
     int32_t multilingual;
-    int32_t n_languages;     /* usable ones: 0 when not multilingual */
+    int32_t n_languages;     /* 0 when not multilingual */
     int32_t eot, sot;
-    int32_t language0;       /* <|en|>; all languages are the ids from here to translate - 1 */
+    int32_t language0;       /* <|en|>; language tokens end at translate - 1 */
     int32_t translate, transcribe, sot_lm, sot_prev, no_speech, no_timestamps;
-    int32_t timestamp0;      /* <|0.00|>; one each 20 ms */
+    int32_t timestamp0;      /* <|0.00|>; one token per 20 ms */
 } tk_vocab;
 
-/* To be asked before tk_carve() with what a file claims. total_bytes is the sum of the tokens'
+/* Checks sizes from a file before tk_carve() uses them. total_bytes is the sum of the tokens'
  * lengths. */
 static int tk_check(int32_t n_vocab, int32_t n_base, size_t total_bytes, wnpu_error *error)
 {
     if (n_vocab < 1 || n_vocab > TK_MAX_VOCAB || n_base < 1 || n_base > n_vocab ||
         total_bytes > TK_MAX_BYTES) {
-        return er_set(error, WNPU_E_MODEL, "the file names %ld tokens for a vocabulary of %ld, "
-                      "which cannot be; it is damaged or not a Whisper model",
+        return er_set(error, WNPU_E_MODEL, "the file has %ld tokens for a vocabulary of %ld, "
+                      "which is not possible; it is damaged or not a Whisper model",
                       (long)n_base, (long)n_vocab);
     }
     return WNPU_OK;
 }
 
-/* Room for a vocabulary whose sizes tk_check() accepts; others count as an overflow. */
+/* Carves a vocabulary of sizes that tk_check() accepts; others are treated as an overflow. */
 static void tk_carve(ar_arena *arena, tk_vocab *v, int32_t n_vocab, int32_t n_base,
                      size_t total_bytes)
 {
@@ -9118,7 +9128,7 @@ static int tk_add(tk_vocab *v, int32_t id, const char *bytes, size_t length)
         v->offset[0] = 0;
     }
     at = v->offset[id];
-    if (length >= v->bytes_size - at) { /* the sizes changed since they were added up */
+    if (length >= v->bytes_size - at) { /* the sizes changed since they were summed */
         return WNPU_E_MODEL;
     }
     if (length > 0) {
@@ -9135,7 +9145,7 @@ static size_t tk_length(const tk_vocab *v, int32_t id)
     return (size_t)v->offset[id + 1] - v->offset[id] - 1;
 }
 
-/* FNV-1a with the final mix of MurmurHash3, since the low bits choose the slot. */
+/* FNV-1a with the final mix of MurmurHash3, because the low bits select the slot. */
 static uint32_t tk_hash(const char *bytes, size_t length)
 {
     uint32_t h = 2166136261u;
@@ -9148,8 +9158,8 @@ static uint32_t tk_hash(const char *bytes, size_t length)
     return h ^ h >> 16;
 }
 
-/* The slot that holds the bytes, or the empty one where they belong; NULL after too many probes,
- * which only a file made for it can bring about. */
+/* The slot that holds the bytes, or the empty one where they would be stored. NULL after too many
+ * probes, which only a maliciously constructed file causes. */
 static uint32_t *tk_slot(const tk_vocab *v, const char *bytes, size_t length)
 {
     uint32_t at = tk_hash(bytes, length), probes;
@@ -9164,7 +9174,7 @@ static uint32_t *tk_slot(const tk_vocab *v, const char *bytes, size_t length)
     return NULL;
 }
 
-/* The lowest ordinary token with exactly these bytes; -1 if there is none. */
+/* The lowest ordinary token with exactly these bytes, or -1. */
 static int32_t tk_find(const tk_vocab *v, const char *bytes, size_t length)
 {
     const uint32_t *slot;
@@ -9175,9 +9185,9 @@ static int32_t tk_find(const tk_vocab *v, const char *bytes, size_t length)
     return slot == NULL ? -1 : (int32_t)*slot - 1;
 }
 
-/* Fills the table with the ordinary tokens. The multilingual vocabulary has an empty token, 50256,
- * which no text encodes to. */
-static int tk_index(tk_vocab *v, int32_t n_ordinary, wnpu_error *error)
+/* Enters the ordinary tokens into the hash table. The multilingual vocabulary has one empty token,
+ * 50256, which is never the result of encoding. */
+static int tk_build_table(tk_vocab *v, int32_t n_ordinary, wnpu_error *error)
 {
     int32_t id;
     memset(v->slots, 0, ((size_t)v->slot_mask + 1) * sizeof *v->slots);
@@ -9186,8 +9196,8 @@ static int tk_index(tk_vocab *v, int32_t n_ordinary, wnpu_error *error)
         if (length > 0) {
             uint32_t *slot = tk_slot(v, v->bytes + v->offset[id], length);
             if (slot == NULL) {
-                return er_set(error, WNPU_E_MODEL, "the vocabulary is not that of a language: "
-                              "its tokens collide; the model file was tampered with");
+                return er_set(error, WNPU_E_MODEL, "the hashes of the vocabulary's tokens collide: "
+                              "the model file was tampered with");
             }
             if (*slot == 0) {
                 *slot = (uint32_t)id + 1;
@@ -9198,9 +9208,9 @@ static int tk_index(tk_vocab *v, int32_t n_ordinary, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* The first token with this name; files made from other tools' vocabularies list special tokens
- * among the ordinary ones. */
-static int32_t tk_named(const tk_vocab *v, const char *name)
+/* The first token with this name, or -1. Files converted from other tools' vocabularies list
+ * special tokens among the ordinary ones. */
+static int32_t tk_find_special(const tk_vocab *v, const char *name)
 {
     size_t length = strlen(name);
     int32_t id;
@@ -9212,13 +9222,14 @@ static int32_t tk_named(const tk_vocab *v, const char *name)
     return -1;
 }
 
-/* Where the special tokens are: eot is the number of ordinary tokens, and the rest follows from
- * the number of languages. Both come from the names of tokens if the file has these; ggml files
- * seldom do. Then OpenAI's three vocabularies are known by their sizes, and for another one the
- * count of tokens decides. A size that two layouts have is refused. */
+/* Finds where the special tokens are: eot is the number of ordinary tokens, the others follow from
+ * the number of languages. Both are taken from the names of tokens if the file has them; ggml files
+ * rarely do. Otherwise OpenAI's three vocabularies are recognised by their sizes, and others by the
+ * number of tokens. Sizes that two layouts share are refused. */
 static int tk_layout(const tk_vocab *v, int32_t *eot, int32_t *languages, wnpu_error *error)
 {
-    int32_t named = tk_named(v, "<|endoftext|>"), translate = tk_named(v, "<|translate|>");
+    int32_t named = tk_find_special(v, "<|endoftext|>");
+    int32_t translate = tk_find_special(v, "<|translate|>");
     int known = v->n_vocab >= 51864 && v->n_vocab <= 51866;
     *eot = named >= 0 ? named : !known ? v->n_base
            : v->n_vocab == 51864 ? TK_GPT2_ORDINARY : TK_GPT2_ORDINARY + 1;
@@ -9238,8 +9249,8 @@ static int tk_layout(const tk_vocab *v, int32_t *eot, int32_t *languages, wnpu_e
     }
     if (*languages < 0 || *languages > TK_LANGUAGES ||
         v->n_vocab - *eot - TK_OTHER_SPECIALS < *languages) {
-        return er_set(error, WNPU_E_MODEL, "cannot tell where the special tokens are among %ld "
-                      "with %ld ordinary ones; known sizes are 51864, 51865 and 51866",
+        return er_set(error, WNPU_E_MODEL, "cannot tell which of %ld tokens, with %ld ordinary "
+                      "ones, are special; known sizes are 51864, 51865 and 51866",
                       (long)v->n_vocab, (long)*eot);
     }
     return WNPU_OK;
@@ -9269,7 +9280,7 @@ static void tk_name_all(tk_vocab *v)
     }
 }
 
-/* Whether what the file calls token id is another word for name, which the layout gives it. */
+/* Whether the file's text of token id is an accepted alternative of its name in the layout. */
 static int tk_is_alias(const tk_vocab *v, int32_t id, const char *text, size_t length)
 {
     static const char captions[] = "<|nocaptions|>"; /* nospeech in transformers until 2023 */
@@ -9285,7 +9296,8 @@ static int tk_is_alias(const tk_vocab *v, int32_t id, const char *text, size_t l
     return memcmp(text, "<|", 2) == 0 && wnpu_language_id(code) == id - v->language0;
 }
 
-/* What the file calls special has to be what the layout says; other texts there mean nothing. */
+/* Checks that special tokens named in the file are where the layout has them; other texts in that
+ * range are ignored. */
 static int tk_check_names(const tk_vocab *v, wnpu_error *error)
 {
     int32_t id;
@@ -9305,8 +9317,8 @@ static int tk_check_names(const tk_vocab *v, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* The numbers of the special tokens. */
-static int tk_settle(tk_vocab *v, wnpu_error *error)
+/* Assigns the ids of the special tokens. */
+static int tk_assign_special_ids(tk_vocab *v, wnpu_error *error)
 {
     int32_t eot = 0, languages = 0;
     int code = tk_layout(v, &eot, &languages, error);
@@ -9340,7 +9352,7 @@ static void tk_find_bytes(tk_vocab *v)
     }
 }
 
-/* After all tokens were added: finds the special tokens and builds the table. */
+/* Call after all tokens were added: finds the special tokens and builds the hash table. */
 static int tk_finish(tk_vocab *v, wnpu_error *error)
 {
     int code;
@@ -9348,20 +9360,21 @@ static int tk_finish(tk_vocab *v, wnpu_error *error)
         return er_set(error, WNPU_E_MODEL, "the vocabulary ends after %ld of %ld tokens; the file "
                       "is truncated", (long)v->n_added, (long)v->n_base);
     }
-    code = tk_settle(v, error);
+    code = tk_assign_special_ids(v, error);
     if (code != WNPU_OK) {
         return code;
     }
     tk_name_all(v);
-    code = tk_index(v, v->eot, error);
+    code = tk_build_table(v, v->eot, error);
     if (code == WNPU_OK) {
         tk_find_bytes(v);
     }
     return code;
 }
 
-/* In place of tk_add() and tk_finish(), when tk_carve() laid the vocabulary over the bytes of a
- * finished one: checks all that could lead out of them, and writes nothing there. */
+/* Used in place of tk_add() and tk_finish() when tk_carve() placed the vocabulary over the data of
+ * a finished one: checks everything that could cause accesses out of bounds, and writes nothing to
+ * that data. */
 static int tk_attach(tk_vocab *v, wnpu_error *error)
 {
     int bad = v->offset[0] != 0 || v->offset[v->n_base] != v->bytes_size;
@@ -9373,7 +9386,7 @@ static int tk_attach(tk_vocab *v, wnpu_error *error)
     }
     v->n_added = v->n_base;
     if (!bad) {
-        int code = tk_settle(v, error);
+        int code = tk_assign_special_ids(v, error);
         if (code != WNPU_OK) {
             return code;
         }
@@ -9385,7 +9398,7 @@ static int tk_attach(tk_vocab *v, wnpu_error *error)
         }
     }
     if (bad) {
-        return er_set(error, WNPU_E_MODEL, "the tables of the vocabulary contradict themselves; "
+        return er_set(error, WNPU_E_MODEL, "the tables of the vocabulary are inconsistent; "
                       "the file is damaged");
     }
     for (id = 0; id < v->eot; id++) {
@@ -9396,7 +9409,7 @@ static int tk_attach(tk_vocab *v, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* The bytes of a token, or the name of a special one; NULL out of range. */
+/* The bytes of a token, or the name of a special one; NULL if out of range. */
 static const char *tk_text(const tk_vocab *v, int32_t token, size_t *length)
 {
     const char *text = NULL;
@@ -9416,19 +9429,20 @@ static const char *tk_text(const tk_vocab *v, int32_t token, size_t *length)
 }
 
 /* ---- encoding ----
- * Text is split into pieces, then in each piece the adjacent pair of tokens whose union has the
- * lowest id is joined, the first of equals first, until no union is a token. tiktoken also takes a
- * piece that is a token as it is. */
+ * Text is split into pieces. Within a piece, the adjacent pair of tokens whose concatenation has
+ * the
+ * lowest id is merged, the leftmost of equals first, until no concatenation is a token (byte pair
+ * encoding). As in tiktoken, a piece that is itself a token is not split. */
 
-#define TK_WINDOW 1024 /* bytes of a piece that are joined at once */
+#define TK_WINDOW 1024 /* bytes of a piece that are merged at once */
 
-typedef struct tk_out {
+typedef struct tk_output {
     int32_t *tokens;
     size_t capacity;
-    size_t count; /* may pass capacity */
-} tk_out;
+    size_t count; /* may exceed capacity */
+} tk_output;
 
-static void tk_emit(tk_out *out, int32_t token)
+static void tk_emit(tk_output *out, int32_t token)
 {
     if (out->count < out->capacity) {
         out->tokens[out->count] = token;
@@ -9439,13 +9453,13 @@ static void tk_emit(tk_out *out, int32_t token)
 static tk_class tk_class_at(const char *text, size_t left, size_t *used)
 {
     int cut;
-    return tk_classify(tk_next(text, left, used, &cut));
+    return tk_classify(tk_decode_utf8(text, left, used, &cut));
 }
 
-/* Bytes of the next piece of text, left >= 1, after GPT-2's pattern
+/* Returns the bytes of the next piece of text, left >= 1, as GPT-2's pattern
  *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- * where the last but one leaves the last space of several to the word behind it. */
-static size_t tk_split(const char *text, size_t left)
+ * matches them; its last but one alternative leaves the last of several spaces to the next word. */
+static size_t tk_piece_length(const char *text, size_t left)
 {
     size_t at = 0, last = 0, used;
     tk_class kind;
@@ -9467,11 +9481,11 @@ static size_t tk_split(const char *text, size_t left)
     return kind == TK_SPACE && at < left && last > 0 ? last : at;
 }
 
-/* Joins text, at most TK_WINDOW bytes: start[0..n-1] are where its tokens begin, start[n] is
- * length. Returns n. */
-static size_t tk_join(const tk_vocab *v, const char *text, size_t length, uint16_t *start)
+/* Merges text of at most TK_WINDOW bytes: its tokens begin at start[0..n-1], start[n] is length.
+ * Returns n. */
+static size_t tk_merge(const tk_vocab *v, const char *text, size_t length, uint16_t *start)
 {
-    int32_t rank[TK_WINDOW]; /* of the union of tokens i and i + 1 */
+    int32_t rank[TK_WINDOW]; /* id of the concatenation of tokens i and i + 1, or -1 */
     size_t i, n = length;
     for (i = 0; i <= n; i++) {
         start[i] = (uint16_t)i;
@@ -9481,7 +9495,7 @@ static size_t tk_join(const tk_vocab *v, const char *text, size_t length, uint16
     }
     for (;;) {
         size_t best = n;
-        uint32_t lowest = UINT32_MAX; /* a rank of -1 is the same and never lower */
+        uint32_t lowest = UINT32_MAX; /* equals rank -1, so that is never lower */
         for (i = 0; i + 1 < n; i++) {
             if ((uint32_t)rank[i] < lowest) {
                 lowest = (uint32_t)rank[i];
@@ -9504,10 +9518,10 @@ static size_t tk_join(const tk_vocab *v, const char *text, size_t length, uint16
     }
 }
 
-/* Tokens of one piece. Longer than TK_WINDOW, it is joined window by window, each keeping the
- * tokens that begin in its first half and the next beginning where they end: the same tokens as
- * joining all at once, unless a chain of joins carries an influence over half a window. */
-static void tk_piece(const tk_vocab *v, const char *text, size_t length, tk_out *out)
+/* Encodes one piece. A piece longer than TK_WINDOW is encoded in windows: each keeps the tokens
+ * that begin in its first half, and the next window begins where they end. The result is that of
+ * merging the whole piece, unless a chain of dependent merges spans half a window. */
+static void tk_encode_piece(const tk_vocab *v, const char *text, size_t length, tk_output *out)
 {
     uint16_t start[TK_WINDOW + 1];
     int32_t whole = tk_find(v, text, length);
@@ -9517,7 +9531,7 @@ static void tk_piece(const tk_vocab *v, const char *text, size_t length, tk_out 
     }
     while (length > 0) {
         size_t window = length < TK_WINDOW ? length : TK_WINDOW;
-        size_t n = tk_join(v, text, window, start), i;
+        size_t n = tk_merge(v, text, window, start), i;
         for (i = 0; i < n && (window == length || start[i] < TK_WINDOW / 2); i++) {
             size_t bytes = (size_t)start[i + 1] - start[i];
             tk_emit(out, bytes == 1 ? v->byte_id[(unsigned char)text[start[i]]] :
@@ -9528,12 +9542,12 @@ static void tk_piece(const tk_vocab *v, const char *text, size_t length, tk_out 
     }
 }
 
-/* Tokens of any bytes: writes up to capacity and returns how many there are, or E_UNSUPPORTED when
- * the vocabulary lacks single bytes. Bytes that are not UTF-8 count as symbols. */
+/* Encodes any bytes: writes up to capacity tokens and returns how many there are, or E_UNSUPPORTED
+ * if the vocabulary lacks single bytes. Bytes that are not UTF-8 are treated as symbols. */
 static int64_t tk_encode(const tk_vocab *v, const char *text, size_t length, int32_t *tokens,
                          size_t capacity)
 {
-    tk_out out;
+    tk_output out;
     size_t at = 0;
     if (!v->encodable) {
         return WNPU_E_UNSUPPORTED;
@@ -9542,16 +9556,16 @@ static int64_t tk_encode(const tk_vocab *v, const char *text, size_t length, int
     out.capacity = capacity;
     out.count = 0;
     while (at < length) {
-        size_t piece = tk_split(text + at, length - at);
-        tk_piece(v, text + at, piece, &out);
+        size_t piece = tk_piece_length(text + at, length - at);
+        tk_encode_piece(v, text + at, piece, &out);
         at += piece;
     }
     return (int64_t)out.count;
 }
 
-/* What a window's transcript begins with: <|startoftranscript|> and, for multilingual models,
- * language and task. Writes at most 3 tokens and returns their number. */
-static size_t tk_start(const tk_vocab *v, int32_t language, int32_t task, int32_t *out)
+/* The start of a transcript: <|startoftranscript|> and, for multilingual models, language and task.
+ * Writes at most 3 tokens and returns their number. */
+static size_t tk_start_tokens(const tk_vocab *v, int32_t language, int32_t task, int32_t *out)
 {
     size_t n = 0;
     out[n++] = v->sot;
@@ -9564,8 +9578,8 @@ static size_t tk_start(const tk_vocab *v, int32_t language, int32_t task, int32_
 
 /* ---- tokens that are never speech ---- */
 
-/* OpenAI's symbols that mark speakers, sounds and notes rather than speech: suppressed when they
- * are a single token, with or without a space before them. */
+/* OpenAI's symbols for speakers, sounds and notes: suppressed if they are a single token, with or
+ * without a leading space. */
 static const char *const tk_symbols[] = {
     "\"", "#", "(", ")", "*", "+", "/", ":", ";", "<", "=", ">", "@", "[", "\\", "]", "^", "_",
     "`", "{", "|", "}", "~", "\xe3\x80\x8c", "\xe3\x80\x8d", "\xe3\x80\x8e", "\xe3\x80\x8f", "<<",
@@ -9573,14 +9587,14 @@ static const char *const tk_symbols[] = {
     "{{", "}}", "\xe2\x99\xaa\xe2\x99\xaa", "\xe2\x99\xaa\xe2\x99\xaa\xe2\x99\xaa"
 };
 
-/* U+2669 to U+266F: their first token counts even when there are more, since it can only begin
- * one of U+2640 to U+267F. */
+/* U+2669 to U+266F: their first token is suppressed even if there are several, because it can only
+ * begin one of U+2640 to U+267F. */
 static const char *const tk_music[] = {
     "\xe2\x99\xa9", "\xe2\x99\xaa", "\xe2\x99\xab", "\xe2\x99\xac", "\xe2\x99\xad",
     "\xe2\x99\xae", "\xe2\x99\xaf"
 };
 
-/* Marks the first token of symbol if it is the only one or any will do. */
+/* Marks the first token of symbol if it is the only one, or in any case if `any` is set. */
 static void tk_suppress(const tk_vocab *v, unsigned char *mask, const char *symbol, int any)
 {
     int32_t first = -1;
@@ -9590,13 +9604,14 @@ static void tk_suppress(const tk_vocab *v, unsigned char *mask, const char *symb
     }
 }
 
-/* OpenAI's non_speech_tokens; mask[n_vocab], 1 = never. Other entries stay as they are. */
+/* OpenAI's non_speech_tokens: sets mask[id] to 1, of mask[n_vocab]. Other entries are not
+ * changed. */
 static void tk_suppress_non_speech(const tk_vocab *v, unsigned char *mask)
 {
     const size_t symbols = sizeof tk_symbols / sizeof tk_symbols[0];
     const size_t music = sizeof tk_music / sizeof tk_music[0];
     size_t i;
-    /* Hyphens and quotes are fine between words, but not where a word begins. */
+    /* Hyphens and quotes are allowed within and between words, but not at the start of one. */
     tk_suppress(v, mask, " -", 1);
     tk_suppress(v, mask, " '", 1);
     for (i = 0; i < symbols + music; i++) {
@@ -9608,9 +9623,9 @@ static void tk_suppress_non_speech(const tk_vocab *v, unsigned char *mask)
     }
 }
 
-/* Special tokens that are never part of a transcript: those that OpenAI's _get_suppress_tokens()
- * (whisper/decoding.py) names, all languages, and ids without a meaning. eot, no_timestamps and
- * the timestamps have rules of their own. */
+/* Special tokens that are never part of a transcript: those of OpenAI's _get_suppress_tokens()
+ * (whisper/decoding.py), all languages, and unused ids. eot, no_timestamps and the timestamps have
+ * their own rules. */
 static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
 {
     int32_t id;
@@ -10713,7 +10728,7 @@ typedef struct mf_job {
     mf_loader *l;
     mf_team *team;
     wnpu_model *m;
-    tp_blank blank;      /* its memory, and how many pages of that were cleared beforehand */
+    tp_zeroing zeroing;    /* of its memory, and how many pages of that were done beforehand */
     size_t cleared;
     int status;          /* not WNPU_OK: why there is no next part */
     uint32_t tensor;     /* the one under way */
@@ -10936,7 +10951,7 @@ static size_t mf_next(void *context, size_t part)
 {
     mf_job *j = context;
     if (part == 0) {
-        return j->status == WNPU_OK ? 1 + tp_blank_pages(&j->blank) - j->cleared : 0;
+        return j->status == WNPU_OK ? 1 + tp_zeroing_pages(&j->zeroing) - j->cleared : 0;
     }
     if (j->status == WNPU_OK && j->part != NULL) {
         j->status = mf_look_back(j);
@@ -10961,7 +10976,7 @@ static void mf_task(void *context, size_t index, unsigned worker)
     if (j->part != NULL) {
         mf_load_rows(j, item, &j->team->worker[worker]);
     } else if (item > 0) {
-        tp_blank_page(&j->blank, j->cleared + item - 1);
+        tp_zero_page(&j->zeroing, j->cleared + item - 1);
     } else if (j->l->anywhere) {
         j->status = mf_load_texts(j->l, j->m);
     }
@@ -11067,10 +11082,10 @@ static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team,
     j.l = l;
     j.team = team;
     /* padding is zero, in a pack as well */
-    tp_blank_start(&j.blank, allocator, memory, 0, head + data, 1);
-    for (; j.cleared < tp_blank_pages(&j.blank) && j.cleared * AR_HUGE < head + l->texts_end;
+    tp_zeroing_start(&j.zeroing, allocator, memory, 0, head + data, 1);
+    for (; j.cleared < tp_zeroing_pages(&j.zeroing) && j.cleared * AR_HUGE < head + l->texts_end;
          j.cleared++) {
-        tp_blank_page(&j.blank, j.cleared);
+        tp_zero_page(&j.zeroing, j.cleared);
     }
     status = mf_place(l, keep, memory, head, memory + head, data, model);
     j.m = *model;
@@ -11526,7 +11541,7 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
         status = status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
     }
     if (status == WNPU_OK) {
-        (void)ar_large(allocator, *model, (*model)->size); /* what is left, in the background */
+        (void)ar_use_huge(allocator, *model, (*model)->size); /* what is left, in the background */
         er_log(config->log, config->log_user, WNPU_LOG_INFO,
                "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory and %llu "
                "used in place, in %d ms", (*model)->name, (*model)->weight_type,
@@ -11826,7 +11841,7 @@ static void *mf_map(int file, uint64_t size)
     if (map == MAP_FAILED) {
         return NULL;
     }
-    (void)ar_ask_large(map, (size_t)size); /* what is not in memory yet comes in large pages */
+    (void)ar_advise_huge(map, (size_t)size); /* what is not in memory yet comes in large pages */
     return map;
 }
 
@@ -13128,7 +13143,7 @@ typedef struct de_worker {
     int ready;          /* rows are valid */
     en_worker rows;
     float *normed;      /* [DE_ROWS, d] */
-    unsigned char padding[64];
+    unsigned char pad_before[64];
 } de_worker;
 
 typedef struct de_decoder {
@@ -13220,11 +13235,11 @@ static size_t de_item(const de_decoder *d, const gm_weight *weight)
 static void de_prefetch_next(const de_decoder *d, const gm_weight *w, unsigned worker)
 {
     size_t first, item, i;
-    if (w == NULL || tp_has_items(&d->e->pool->lane[worker])) {
+    if (w == NULL || tp_has_items(&d->e->pool->queue[worker])) {
         return;
     }
     item = de_item(d, w);
-    (void)tp_share(d->e->pool, worker, en_blocks(w->n16, item), &first);
+    (void)tp_queue_share(d->e->pool, worker, en_blocks(w->n16, item), &first);
     en_fetch_columns(w, first * item, EN_CHUNK);
     first *= item * w->k4 * GM_GROUP / (w->int4 ? 2 : 1);
     for (i = 0; i < GM_NEAR; i += GM_GROUP) {
@@ -13963,7 +13978,7 @@ static void lr_recase(char *text, size_t length, int upper, int all)
     size_t at = 0, used;
     int cut;
     for (at = 0; at < length && (all || at == 0); at += used) {
-        int32_t code = lr_change_case(tk_next(text + at, length - at, &used, &cut), upper);
+        int32_t code = lr_change_case(tk_decode_utf8(text + at, length - at, &used, &cut), upper);
         if (code > 0 && used == 1) {
             text[at] = (char)code;
         } else if (code > 0 && used == 2) {
@@ -13985,7 +14000,7 @@ static int lr_begins_unspaced(const char *text, size_t length)
 {
     size_t used;
     int cut;
-    return length > 0 && lr_is_unspaced_script(tk_next(text, length, &used, &cut));
+    return length > 0 && lr_is_unspaced_script(tk_decode_utf8(text, length, &used, &cut));
 }
 
 /* Adds the variants of a phrase: as given, capitalised, lower case, upper case, each with and
@@ -16231,7 +16246,7 @@ static void al_split(al_aligner *a, size_t first, size_t end, uint32_t part, int
     int cut;
     for (i = first; i < end; i++) {
         while (at < a->stop[i]) {
-            (void)tk_next(a->text + at, a->stop[end - 1] - at, &used, &cut);
+            (void)tk_decode_utf8(a->text + at, a->stop[end - 1] - at, &used, &cut);
             at += used;
         }
         if (at == a->stop[i]) {
@@ -16537,7 +16552,7 @@ static void al_window(al_aligner *a, int32_t language, int32_t task, const int32
     int spaced = task == WNPU_TRANSLATE || al_spaced(language);
     size_t i;
     al_set_frames(a, frames);
-    a->lead = tk_start(&m->vocab, language, task, a->tokens);
+    a->lead = tk_start_tokens(&m->vocab, language, task, a->tokens);
     a->n_text = a->n_words = a->next = 0;
     for (i = 0; i < n; i++) {
         if (tokens[i] < m->vocab.eot) {
@@ -16835,8 +16850,8 @@ static size_t rs_put_words(rs_store *s, const rs_draft *d, rs_word *out, size_t 
         out[i].word.probability = w->probability;
         out[i].word.first_token = w->first - first;
         out[i].word.n_tokens = w->n;
-        out[i].word.text_length = tk_utf8((char *)s->base + text, 3 * w->length + 1,
-                                          d->word_text + w->text, w->length);
+        out[i].word.text_length = tk_sanitize_utf8((char *)s->base + text, 3 * w->length + 1,
+                                                   d->word_text + w->text, w->length);
         out[i].text = text;
         text += out[i].word.text_length + 1;
         for (k = w->first; k < w->first + w->n; k++) {
@@ -16884,7 +16899,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
         ar_wipe(s->base + raw, bytes);
         return WNPU_OK;
     }
-    length = tk_utf8((char *)s->base + text, 3 * bytes + 1, (char *)s->base + raw, bytes);
+    length = tk_sanitize_utf8((char *)s->base + text, 3 * bytes + 1, (char *)s->base + raw, bytes);
     s->base[text + length] = '\0';
     memset(s->base + s->used, 0, text - s->used); /* a snapshot has no other bytes than ours */
     memset(&record, 0, sizeof record);
@@ -17023,7 +17038,7 @@ static int rs_claim_text(rs_part *p, size_t at, size_t length)
     }
     text = (const char *)p->front + at;
     for (i = 0; i < length; i += n) {
-        if (tk_next(text + i, length - i, &n, &cut) <= 0) {
+        if (tk_decode_utf8(text + i, length - i, &n, &cut) <= 0) {
             return 0;
         }
     }
@@ -17376,7 +17391,7 @@ static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
     rs_text(o, ",\n   \"tokens\": [");
     for (i = 0; i < s->n_tokens; i++) {
         const char *bytes = tk_text(v, s->tokens[i].id, &length);
-        n = bytes != NULL ? tk_utf8(text, sizeof text, bytes, length) : 0;
+        n = bytes != NULL ? tk_sanitize_utf8(text, sizeof text, bytes, length) : 0;
         n = n < sizeof text ? n : 0;
         rs_text(o, i > 0 ? ",\n    {\"id\": " : "\n    {\"id\": ");
         rs_number(o, s->tokens[i].id, 1);
@@ -17698,10 +17713,10 @@ static rs_glyph rs_next_glyph(const char *text, size_t length)
     rs_glyph g;
     size_t used;
     int cut, joined = 0;
-    g.code = tk_next(text, length, &g.length, &cut);
+    g.code = tk_decode_utf8(text, length, &g.length, &cut);
     g.width = RS_IN(rs_marks, (uint32_t)g.code) ? 0 : RS_IN(rs_wide, (uint32_t)g.code) ? 2 : 1;
     while (g.length < length && !rs_is_blank(g.code)) {
-        int32_t c = tk_next(text + g.length, length - g.length, &used, &cut);
+        int32_t c = tk_decode_utf8(text + g.length, length - g.length, &used, &cut);
         /* U+200D joins emoji; U+1F3FB to U+1F3FF are tones of the one before. */
         if (!joined && !RS_IN(rs_marks, (uint32_t)c) && !(c >= 0x1f3fb && c <= 0x1f3ff)) {
             break;
@@ -17813,7 +17828,7 @@ static size_t rs_skip_blanks(rs_reader *r)
     size_t used, from = r->at;
     int cut;
     while (r->at < r->s.text_length &&
-           rs_is_blank(tk_next(r->s.text + r->at, r->s.text_length - r->at, &used, &cut))) {
+           rs_is_blank(tk_decode_utf8(r->s.text + r->at, r->s.text_length - r->at, &used, &cut))) {
         r->at += used;
     }
     return r->at - from;
@@ -17864,14 +17879,14 @@ static rs_place rs_place_between(const rs_atom *before, const rs_atom *after, in
 {
     size_t used;
     int cut, pause = after->t0_ms - before->t1_ms >= RS_PAUSE_MS;
-    int32_t first = tk_next(after->text, after->length, &used, &cut);
+    int32_t first = tk_decode_utf8(after->text, after->length, &used, &cut);
     rs_place place = rs_end_of(before->text, before->length);
     if (!blanks && !rs_is_unspaced(first) && place == RS_AT_SPACE && before->width > 0) {
         size_t at = before->length - 1;
         while (at > 0 && ((unsigned char)before->text[at] & 0xc0) == 0x80) {
             at--;
         }
-        if (!rs_is_unspaced(tk_next(before->text + at, before->length - at, &used, &cut))) {
+        if (!rs_is_unspaced(tk_decode_utf8(before->text + at, before->length - at, &used, &cut))) {
             return RS_IN_WORD;
         }
     }
@@ -18188,7 +18203,7 @@ static void rs_spell(rs_out *o, const rs_cue *c, rs_spell_fn spell, const char *
         }
         for (at = 0; at < a->length; at += used) {
             const char *text = a->text + at;
-            if (rs_is_blank(tk_next(text, a->length - at, &used, &cut))) {
+            if (rs_is_blank(tk_decode_utf8(text, a->length - at, &used, &cut))) {
                 rs_text(o, " ");
             } else {
                 spell(o, text, used, before);
@@ -22105,7 +22120,7 @@ static void wd_prompt(ru_run *r, int context, se_prompt *p)
         p->n_before = latest;
     }
     p->sot = n;
-    n += tk_start(v, r->tongue.id, r->params.task, r->context.prompt + n);
+    n += tk_start_tokens(v, r->tongue.id, r->params.task, r->context.prompt + n);
     if (!r->params.timestamps) {
         r->context.prompt[n++] = v->no_timestamps;
     }
@@ -22315,7 +22330,7 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
     size_t frames = window == SE_ALONE ? r->audio.content : f->content[window], start, n, k;
     uint64_t base = (window == SE_ALONE ? r->audio.frame : f->frame[window]) / LG_FRAMES_A_STEP;
     n = parts->begin[parts->n];
-    start = tk_start(v, r->tongue.id, r->params.task, a->tokens);
+    start = tk_start_tokens(v, r->tongue.id, r->params.task, a->tokens);
     if (!r->params.timestamps) {
         a->tokens[start++] = v->no_timestamps;
     }
@@ -22347,7 +22362,7 @@ static float wd_compression(ru_run *r, const se_hypothesis *h)
             n += length;
         }
     }
-    n = tk_utf8(text, ZL_MAX, raw, n);
+    n = tk_sanitize_utf8(text, ZL_MAX, raw, n);
     n = n < ZL_MAX ? n : strlen(text);
     while (n > 0 && rs_blank(text + n - 1, 1)) {
         n--;
@@ -24289,8 +24304,8 @@ static void ap_pages(wnpu_session *s, size_t sure)
         return;
     }
     s->pool.host = NULL; /* it is for runs */
-    if (tp_clear(&s->pool, &s->allocator, memory, sizeof *s, large, 0)) {
-        (void)ar_large(&s->allocator, memory + large, s->size - large);
+    if (tp_zero(&s->pool, &s->allocator, memory, sizeof *s, large, 0)) {
+        (void)ar_use_huge(&s->allocator, memory + large, s->size - large);
     }
     s->pool.host = host;
 }
@@ -25286,7 +25301,7 @@ static int sf_check_tokens(const tk_vocab *v, wnpu_error *error)
     int32_t is[32];
     int64_t n = tk_encode(v, text, sizeof text - 1, is, 32);
     char whole[8];
-    size_t length = tk_utf8(whole, sizeof whole, "\xe2\x82" "A\xff", 4);
+    size_t length = tk_sanitize_utf8(whole, sizeof whole, "\xe2\x82" "A\xff", 4);
     if (n != count || memcmp(is, want, sizeof want) != 0) {
         return er_set(error, WNPU_E_INTERNAL, "self test: the tokenizer makes %ld other tokens of "
                       "a known text", (long)n);

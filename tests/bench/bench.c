@@ -354,7 +354,7 @@ static void bench_decoder(bench *b)
     if (memory == NULL) {
         die("decoder", "out of memory");
     }
-    (void)ar_ask_large(memory, arena.size); /* as a session's */
+    (void)ar_advise_huge(memory, arena.size); /* as a session's */
     arena.base = memory;
     arena.used = 0;
     de_carve(&arena, &d, &b->session->run.engine, 8, 8);

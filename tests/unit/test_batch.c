@@ -53,7 +53,7 @@ static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size
     se_prompt p;
     memset(&p, 0, sizeof p);
     p.tokens = prompt;
-    p.n = tk_start(v, 0, WNPU_TRANSCRIBE, prompt);
+    p.n = tk_start_tokens(v, 0, WNPU_TRANSCRIBE, prompt);
     memset(&o, 0, sizeof o);
     o.width = 1;
     o.patience = o.length_penalty = 1.0f;
@@ -132,7 +132,7 @@ static void compare_judges(wnpu_session *s, size_t width, float temperature)
     const se_hypothesis *h;
     memset(&p, 0, sizeof p);
     p.tokens = prompt;
-    p.n = tk_start(&s->run.engine.model->vocab, 0, WNPU_TRANSCRIBE, prompt);
+    p.n = tk_start_tokens(&s->run.engine.model->vocab, 0, WNPU_TRANSCRIBE, prompt);
     memset(&o, 0, sizeof o);
     o.width = width;
     o.temperature = temperature;

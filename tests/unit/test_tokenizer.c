@@ -1334,7 +1334,7 @@ static void check_utf8(const unsigned char *text, size_t length)
     char want[64], got[64];
     size_t n = reference_utf8(want, text, length), m;
     memset(got, 'x', sizeof got);
-    m = tk_utf8(got, sizeof got, (const char *)text, length);
+    m = tk_sanitize_utf8(got, sizeof got, (const char *)text, length);
     if (m != n || memcmp(got, want, n) != 0 || got[n] != '\0' || got[n + 1] != 'x') {
         T_CHECK(0, "%zu bytes %02x %02x %02x %02x: %zu, not %zu", length, text[0],
                 length > 1 ? text[1] : 0, length > 2 ? text[2] : 0, length > 3 ? text[3] : 0, m,
@@ -1399,7 +1399,7 @@ static void test_utf8_table(void)
     int i;
     for (i = 0; i < COUNT(table); i++) {
         char out[64];
-        size_t n = tk_utf8(out, sizeof out, table[i].in, table[i].length);
+        size_t n = tk_sanitize_utf8(out, sizeof out, table[i].in, table[i].length);
         T_CHECK(n == strlen(table[i].want) && strcmp(out, table[i].want) == 0, "row %d", i);
     }
 }
@@ -1417,7 +1417,7 @@ static void test_utf8_capacity(void)
         char out[32];
         size_t n, i, fits = 0;
         memset(out, 'x', sizeof out);
-        n = tk_utf8(capacity > 0 ? out : NULL, capacity, in, sizeof in - 1);
+        n = tk_sanitize_utf8(capacity > 0 ? out : NULL, capacity, in, sizeof in - 1);
         T_CHECK(n == need, "%zu bytes needed", n);
         for (i = 0; i < sizeof ends / sizeof ends[0]; i++) {
             fits = ends[i] < capacity ? ends[i] : fits;

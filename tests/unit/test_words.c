@@ -1067,7 +1067,7 @@ static size_t sub_width(const char *line, size_t length)
     size_t i, used, width = 0;
     int cut;
     for (i = 0; i < length; i += used) {
-        int32_t c = tk_next(line + i, length - i, &used, &cut);
+        int32_t c = tk_decode_utf8(line + i, length - i, &used, &cut);
         width += c == 0x301 || c == 0x1f3fd ? 0 : c < 0x1000 ? 1 : 2;
     }
     return width;
