@@ -101,16 +101,16 @@ static const option_row rows[] = {
      .meaning = "give up on ffmpeg after this time without progress; 0: never"},
 
     {.name = "format", .letter = 'f', .argument = "LIST", .group = "output", .take = value_formats,
-     .word = wnpu_format_name, .fallback = "by the ending of the output, else txt",
+     .word = wnpu_format_name, .fallback = "by the extension of the output, else txt",
      .meaning = "one or more formats, separated by commas; tsv and csv have times in ms, json has "
-         "everything. An unknown ending of an output is an error unless this is given"},
+         "everything. An unknown extension of an output is an error unless this is given"},
     {.name = "output", .letter = 'o', .argument = "PATH", .group = "output", .take = value_output,
      .fallback = "-",
-     .meaning = "a file; with several formats its name without the ending (talk: talk.txt, "
+     .meaning = "a file; with several formats its name without the extension (talk: talk.txt, "
          "talk.srt); or a directory, which gets NAME.FORMAT for each FILE and is created if PATH "
          "ends with / or there are several FILEs. Can be repeated for files with different "
-         "endings. - is standard output, where several FILEs are written under ==> NAME <== lines "
-         "(txt) or as one array (json)"},
+         "extensions. - is standard output, where several FILEs are written under ==> NAME <== "
+         "lines (txt) or as one array (json)"},
     {.name = "spans", .group = "output", .type = ROW_FLAG, .at = AT(spans), .high = 1,
      .meaning = "write begin and end of each stretch of speech in ms, and no text"},
     {.name = "device", .group = "output", .type = ROW_FLAG, .at = AT(device), .high = 1,
@@ -430,14 +430,15 @@ static int take_option(options *o, const option_info *info, const char *value)
     }
 }
 
-/* The options for getopt_long(), numbered from FIRST in the order of options_info(), and the letters
- * of those that have one. The caller frees the result. NULL: no memory. */
+/* The options for getopt_long(), numbered from FIRST in the order of options_info(), and the
+ * letters of those that have one. The caller frees the result. NULL: no memory. */
 #define FIRST 256
 static struct option *make_getopt(char letters[], size_t room)
 {
     option_info info;
     struct option *all;
     size_t i, n = 0, used = 0;
+    letters[used++] = ':'; /* a missing value is reported as such */
     while (options_info(n, &info) == 0) {
         n++;
     }
@@ -550,8 +551,8 @@ int options_parse(options *o, int argc, char **argv, int *code)
     while (*code == 0 && !ends && (found = getopt_long(argc, argv, letters, known, NULL)) != -1) {
         option_info info;
         if (find_option(found, &info) != 0) {
-            *code = complain(EXIT_USAGE, "%s: no such option, or a value is missing; see --help",
-                             argv[optind - 1]);
+            *code = complain(EXIT_USAGE, "%s: %s; see --help", argv[optind - 1],
+                             found == ':' ? "the value is missing" : "no such option");
         } else if (info.row != NULL && info.row->type == ROW_PRINT) {
             *code = info.row->print();
             ends = 1;

@@ -24,8 +24,8 @@ static const char *name_of(const char *path)
     return strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
 }
 
-/* What follows the last dot of a file's name, or NULL if there is none. */
-static const char *ending_of(const char *path)
+/* The extension of a file name, without the dot, or NULL if there is none. */
+static const char *extension_of(const char *path)
 {
     const char *name = name_of(path), *dot = strrchr(name, '.');
     return dot != NULL && dot != name ? dot + 1 : NULL;
@@ -36,23 +36,23 @@ static int is_standard(const options *o, int target)
     return strcmp(o->outputs[o->n_outputs > 1 ? target : 0], "-") == 0;
 }
 
-/* Where result number target of one input goes: 0 and path filled in, or -1 when that is too long.
- * In a directory it has the name of the input with another ending. */
+/* The path of output number target of one input. Returns 0, or -1 if it is too long. In a directory
+ * it is the name of the input with the extension of the format. */
 static int target_path(const options *o, const char *from, int target, char path[PATH_SIZE])
 {
-    const char *to = o->outputs[o->n_outputs > 1 ? target : 0], *ending = ending_of(from);
+    const char *to = o->outputs[o->n_outputs > 1 ? target : 0], *extension = extension_of(from);
     const char *format = wnpu_format_name(o->formats[target]);
     size_t length = strlen(to);
     int took;
     if (o->output_is_dir) {
         const char *base = strcmp(from, "-") == 0 ? "stdin" : name_of(from);
-        int n = (int)(ending != NULL ? (size_t)(ending - 1 - base) : strlen(base));
+        int n = (int)(extension != NULL ? (size_t)(extension - 1 - base) : strlen(base));
         took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", to, to[length - 1] == '/' ? "" : "/", n,
                         base, format);
     } else if (o->n_outputs == 1 && o->n_formats > 1) {
-        ending = ending_of(to);
-        if (ending != NULL && wnpu_format_from_name(ending) >= 0) {
-            length = (size_t)(ending - 1 - to);
+        extension = extension_of(to);
+        if (extension != NULL && wnpu_format_from_name(extension) >= 0) {
+            length = (size_t)(extension - 1 - to);
         }
         took = snprintf(path, PATH_SIZE, "%.*s.%s", (int)length, to, format);
     } else {
@@ -61,7 +61,7 @@ static int target_path(const options *o, const char *from, int target, char path
     return took > 0 && (size_t)took < PATH_SIZE ? 0 : -1;
 }
 
-/* Several inputs write to standard output: text under their names, or one JSON array. */
+/* Whether several inputs share standard output: as text under their names, or one JSON array. */
 static int is_shared(const options *o)
 {
     return o->n_files > 1 && is_standard(o, 0);
@@ -72,15 +72,15 @@ int results_are_array(const options *o)
     return is_shared(o) && o->formats[0] == WNPU_FORMAT_JSON && !o->spans;
 }
 
-/* The format of a file by its ending, or -1 after a complaint. */
+/* The format of a file by its extension. Prints an error and returns -1 if there is none. */
 static int format_of(const char *path)
 {
-    const char *ending = ending_of(path);
-    int format = ending != NULL && strcmp(path, "-") != 0 ? wnpu_format_from_name(ending)
+    const char *extension = extension_of(path);
+    int format = extension != NULL && strcmp(path, "-") != 0 ? wnpu_format_from_name(extension)
                                                           : WNPU_FORMAT_TXT;
     if (format < 0) {
-        (void)complain(EXIT_USAGE, "%s: no format has the ending .%s; give --format, see --help",
-                       path, ending);
+        (void)complain(EXIT_USAGE, "%s: no format has the extension .%s; give --format, see --help",
+                       path, extension);
     }
     return format;
 }
@@ -107,8 +107,8 @@ static int settle_formats(options *o)
         return o->formats[0] < 0 ? EXIT_USAGE : 0;
     }
     if (o->n_files > 1 || given > 0) {
-        return complain(EXIT_USAGE, "several --output options are for one FILE, and their endings "
-                        "tell the formats; see --help");
+        return complain(EXIT_USAGE, "several --output options are for one FILE, and their "
+                        "extensions give the formats; see --help");
     }
     for (i = 0; i < o->n_outputs; i++) {
         o->formats[i] = format_of(o->outputs[i]);
@@ -120,7 +120,7 @@ static int settle_formats(options *o)
     return 0;
 }
 
-/* The layout of subtitles: the preset, and what was given beside it. */
+/* The layout of subtitles: the preset, changed by the options that were given. */
 static int settle_layout(options *o)
 {
     wnpu_write_options given = o->layout, *l = &o->layout;
@@ -139,7 +139,7 @@ static int settle_layout(options *o)
     }
     l->min_cue_ms = given.min_cue_ms >= 0 ? given.min_cue_ms : l->min_cue_ms;
     if (l->max_lines > 0 && l->max_line_width == 0) {
-        return complain(EXIT_USAGE, "--max-lines wants --max-line-width; see --help");
+        return complain(EXIT_USAGE, "--max-lines needs --max-line-width; see --help");
     }
     if (l->max_cue_ms > 0 && l->min_cue_ms > l->max_cue_ms) {
         return complain(EXIT_USAGE, "--min-cue-ms is more than --max-cue-ms; see --help");
@@ -156,7 +156,7 @@ static int settle_layout(options *o)
     return 0;
 }
 
-/* Finds out what cannot be written, before anything runs. */
+/* Checks before the run that every output can be written. */
 static int check_outputs(const options *o)
 {
     char path[PATH_SIZE], why[256];
@@ -203,7 +203,7 @@ int results_settle(options *o)
 
 /* ---- contents ---- */
 
-/* What one output is filled with. */
+/* What is written to one output. */
 typedef struct content {
     const options *o;
     const wnpu_session *session;
@@ -229,7 +229,7 @@ static int put(wnpu_write_fn write, void *sink, const char *text)
     return WNPU_OK;
 }
 
-/* Text on one line: controls become spaces. */
+/* Text on one line: control characters become spaces. */
 static int put_line(wnpu_write_fn write, void *sink, const char *text)
 {
     int status = WNPU_OK;
@@ -241,7 +241,7 @@ static int put_line(wnpu_write_fn write, void *sink, const char *text)
     return status;
 }
 
-/* The phrase that was said, how sure that is, and the one after it. */
+/* The phrase that was said, its log-probability and margin, and the second best. */
 static int put_choice(const content *c, wnpu_write_fn write, void *sink)
 {
     const list *l = &c->o->commands;
@@ -270,7 +270,7 @@ static int put_spans(const wnpu_session *session, wnpu_write_fn write, void *sin
     return status;
 }
 
-/* A JSON string; what is not UTF-8 or no text becomes "?". */
+/* A JSON string; control characters and invalid UTF-8 become "?". */
 static int put_json_string(wnpu_write_fn write, void *sink, const char *text)
 {
     const unsigned char *t = (const unsigned char *)text;
@@ -296,7 +296,7 @@ static int put_json_string(wnpu_write_fn write, void *sink, const char *text)
     return status == WNPU_OK ? put(write, sink, "\"") : status;
 }
 
-/* What stands before the results of one of several inputs. */
+/* What precedes the results of one of several inputs. */
 static int put_name(const content *c, wnpu_write_fn write, void *sink)
 {
     const char *name = c->o->files[c->index];

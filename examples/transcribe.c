@@ -1,5 +1,5 @@
 /*
- * transcribe.c - recordings in, text or subtitles out. See --help.
+ * transcribe.c - transcribes recordings to text, subtitles or JSON. See --help.
  *
  *     cc -DNO_NPU -I. examples/transcribe.c examples/options.c examples/values.c \
  *        examples/help.c examples/results.c examples/input.c examples/ffmpeg.c \
@@ -27,10 +27,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* All that the signal handler touches. */
+/* Everything that the signal handler uses. */
 static volatile sig_atomic_t stop;
-static volatile sig_atomic_t finishes; /* a pipe is read: what was heard of it is transcribed, as it
-                                          cannot be heard again */
+static volatile sig_atomic_t finishes; /* the input is a pipe: what was read of it is transcribed
+                                          first, since it cannot be read again */
 static _Atomic(wnpu_session *) running;
 
 /* The first signal ends the recording, a second one the program. */
@@ -53,20 +53,20 @@ static void on_signal(int number)
 #define ENGLISH_ONLY "ggml-base.en.bin"
 #define MULTILINGUAL "ggml-tiny.bin"
 
-/* A model that is open. */
+/* A model and its session. */
 typedef struct engine {
     char path[PATH_SIZE];     /* "" if there is none */
     wnpu_model *model;
     wnpu_session *session;
 } engine;
 
-/* Recordings in English have the English-only model if both are there and the language is to be
- * found out; all others have the first one. */
+/* English recordings use the English-only model if both models are there and the language is to be
+ * detected; all others use the first one. */
 typedef struct engines {
     engine first, english;
 } engines;
 
-/* Whether a model of that name is in the cache; its path. */
+/* Whether a model of that name is in the cache; sets its path. */
 static int in_cache(const char *name, char path[PATH_SIZE])
 {
     const char *cache = getenv("WHISPER_NPU_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
@@ -82,7 +82,7 @@ static int in_cache(const char *name, char path[PATH_SIZE])
     return 0;
 }
 
-/* Whether English is among the languages that come into question. */
+/* Whether English is among the languages that are considered. */
 static int may_be_english(const options *o)
 {
     size_t i, n = o->params.n_languages;
@@ -91,13 +91,13 @@ static int may_be_english(const options *o)
     return o->params.language <= 0 && o->params.task == WNPU_TRANSCRIBE && (n == 0 || i < n);
 }
 
-/* Whether the language is to be found out, of the recording as a whole and before it is decoded. */
+/* Whether the language of the recording as a whole is to be detected before it is decoded. */
 static int asks_language(const options *o)
 {
     return o->params.language == WNPU_LANGUAGE_AUTO && o->params.n_languages != 1 && !o->spans;
 }
 
-/* Which models are to be used. */
+/* Finds the models to use. */
 static int find_models(const options *o, engines *e)
 {
     char english[PATH_SIZE];
@@ -161,8 +161,9 @@ static int open_model(const options *o, const char *path, wnpu_model **model)
     return status;
 }
 
-/* The library does not ask the system for AMX on behalf of its hosts, whose signal frames would
- * grow. This process is our own; without it, or where it is refused, the best of the others. */
+/* The library never requests AMX from the system unasked, because it enlarges the signal frames of
+ * the host. This process is our own, so we request it; if it is refused or missing, the library
+ * chooses another instruction set. */
 static int open_fastest(const options *o, const wnpu_model *model, wnpu_session **session,
                         wnpu_error *error)
 {
@@ -176,7 +177,7 @@ static int open_fastest(const options *o, const wnpu_model *model, wnpu_session 
            wnpu_session_open(session, model, &o->config, NULL, 0, error);
 }
 
-/* The pool's threads are started with the signals blocked: a signal then always interrupts this
+/* The threads of the pool are started with signals blocked, so that a signal always interrupts this
  * thread, and with it a read() that waits for input. */
 static int open_session(const options *o, const wnpu_model *model, wnpu_session **session)
 {
@@ -206,12 +207,12 @@ static int open_engine(const options *o, engine *e)
 /* ---- languages ---- */
 
 /* Lowest probability at which a language counts as certain. With tiny, 106 of 110 English clips
- * reach it, and none of 27 clips in other languages reaches it for English. Of these 27, 4 are taken
- * for a wrong language, 3 of them below it; of the other 23, 5 are below it. */
+ * reach it, and none of 27 clips in other languages reaches it for English. Of these 27, 4 are
+ * taken for a wrong language, 3 of them below it; of the other 23, 5 are below it. */
 #define CERTAIN 0.8f
 
-/* The most probable of the languages in question. */
-static int likeliest(const options *o, const float *probabilities)
+/* The most probable of the languages that are considered. */
+static int most_probable(const options *o, const float *probabilities)
 {
     int best = o->params.n_languages > 0 ? o->languages[0] : 0, i;
     int n = o->params.n_languages > 0 ? (int)o->params.n_languages : wnpu_language_count();
@@ -222,7 +223,7 @@ static int likeliest(const options *o, const float *probabilities)
     return best;
 }
 
-/* The engine for a recording, whose beginning is heard for that. */
+/* Detects the language at the beginning of a recording, and chooses the engine for it. */
 static engine *choose_engine(const options *o, engines *e, const char *name,
                              const wnpu_audio *audio)
 {
@@ -232,7 +233,7 @@ static engine *choose_engine(const options *o, engines *e, const char *name,
     if (wnpu_detect_language(e->first.session, audio, p, sizeof p / sizeof p[0]) < 0) {
         return chosen; /* the run will fail in the same way, and say so */
     }
-    language = likeliest(o, p);
+    language = most_probable(o, p);
     if (language == 0 && p[0] >= CERTAIN) {
         chosen = e->english.session != NULL || open_engine(o, &e->english) == 0 ? &e->english
                                                                                 : chosen;
@@ -245,8 +246,8 @@ static engine *choose_engine(const options *o, engines *e, const char *name,
     return chosen;
 }
 
-/* After a run: says so if it is not certain which language was spoken. */
-static void tell_doubt(const options *o, const char *name, const wnpu_session *session)
+/* After a run: prints a warning if the language is not certain. */
+static void warn_language(const options *o, const char *name, const wnpu_session *session)
 {
     wnpu_stats s;
     s.struct_size = sizeof s;
@@ -296,7 +297,7 @@ static void show_progress(progress *p, int64_t done_ms, int64_t total_ms)
     fflush(stderr);
 }
 
-static void tell_speed(const options *o, const char *name, const wnpu_session *session)
+static void print_speed(const options *o, const char *name, const wnpu_session *session)
 {
     wnpu_stats s;
     double audio;
@@ -327,7 +328,7 @@ static void tell_speed(const options *o, const char *name, const wnpu_session *s
     }
 }
 
-/* What the exit status says about the end of a run. */
+/* The exit status for the status of a run. */
 static int code_of(int status)
 {
     switch (status) {
@@ -345,14 +346,14 @@ static const char *input_name(const options *o, int index)
     return strcmp(o->files[index], "-") == 0 ? "standard input" : o->files[index];
 }
 
-/* A run whose text is written as it comes. */
+/* A run whose text is written while it goes on. */
 typedef struct live {
     const options *o;
     wnpu_session *session;
     outputs *out;
     int index;
-    int text_on_terminal;     /* where the progress is, too */
-    int failed;               /* after the run it is tried again, and perhaps elsewhere */
+    int text_on_terminal;     /* which shows the progress as well */
+    int failed;               /* writing is tried again after the run */
     progress shown;
 } live;
 
@@ -374,7 +375,7 @@ static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
     return stop && !finishes;
 }
 
-/* The run itself: out is open. */
+/* Runs a session and writes its results; out is open. */
 static int run(const options *o, wnpu_session *session, int index, const wnpu_audio *audio,
                outputs *out)
 {
@@ -404,13 +405,14 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
     if (status >= 0 || status == WNPU_E_CANCELLED || wnpu_segment_count(session) > 0) {
         written = results_write(o, session, index, chosen ? &choice : NULL, out);
     }
-    tell_doubt(o, name, session);
-    tell_speed(o, name, session);
+    warn_language(o, name, session);
+    print_speed(o, name, session);
     return code != 0 ? code : written;
 }
 
-/* What the input was like, now that it has been read: code, or that sound is missing. */
-static int tell_input(const options *o, input *in, const char *from, int code)
+/* Prints what was wrong with an input that has been read. Returns code, or if that is 0 the status
+ * for an input that was cut short. */
+static int report_input(const options *o, input *in, const char *from, int code)
 {
     input_state state = input_finish(in);
     if (state == INPUT_CUT || (state == INPUT_ODD && !o->quiet)) {
@@ -419,8 +421,8 @@ static int tell_input(const options *o, input *in, const char *from, int code)
     return state == INPUT_CUT && code == 0 ? EXIT_OTHER : code;
 }
 
-/* The input is open. */
-static int hear(const options *o, engines *e, int index, const input *in, outputs *out)
+/* Transcribes an input that is open. */
+static int transcribe_input(const options *o, engines *e, int index, const input *in, outputs *out)
 {
     wnpu_audio audio = in->audio;
     engine *chosen = &e->first;
@@ -454,8 +456,8 @@ static int transcribe(const options *o, engines *e, int index, outputs *out)
         if (input_open(&in, from, &o->input) != 0) {
             code = stop ? EXIT_CANCELLED : complain(EXIT_INPUT, "%s: %s", from, in.why);
         } else {
-            code = hear(o, e, index, &in, out);
-            code = tell_input(o, &in, from, code);
+            code = transcribe_input(o, e, index, &in, out);
+            code = report_input(o, &in, from, code);
         }
         input_close(&in);
     }
@@ -463,7 +465,7 @@ static int transcribe(const options *o, engines *e, int index, outputs *out)
     return code;
 }
 
-/* An NPU that does not open is a reason to stop only if it is required. */
+/* An NPU that cannot be opened is an error only with --require-npu. */
 static int open_npu(options *o)
 {
     int status = o->npu != NULL ? npu_open(&o->config.accel, o->npu, on_log, o) : WNPU_OK;
@@ -504,8 +506,8 @@ static int transcribe_all(options *o)
     return stop ? EXIT_CANCELLED : code;
 }
 
-/* A descriptor 0 to 2 that is closed would go to the next file that is opened, and messages or text
- * into it. They are opened in a way that reading or writing fails. */
+/* If one of descriptors 0 to 2 is closed, the next file opened would get its number, and messages
+ * or text would be written into it. So they are opened, such that reading or writing fails. */
 static void open_standard(void)
 {
     int fd;
@@ -516,7 +518,7 @@ static void open_standard(void)
     }
 }
 
-/* A signal that is ignored, as by nohup, stays so. */
+/* A signal that was ignored at the start, as with nohup, stays ignored. */
 static void catch_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};

@@ -71,7 +71,8 @@ test_help() {
         compression-threshold logprob-threshold \
         first-token-threshold no-speech-threshold no-loop-check repetition-penalty \
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
-        language-mode progress vad vad-threshold vad-min-speech vad-min-silence vad-pad spans device batch \
+        language-mode progress vad vad-threshold vad-min-speech vad-min-silence vad-pad spans \
+        device batch \
         subtitles max-line-width max-lines max-cue-ms min-cue-ms min-gap-ms reading-speed; do
         has "$T/out" "--$option"
     done
@@ -200,7 +201,8 @@ test_version_and_languages() {
 }
 
 test_usage_errors() {
-    for wrong in --wrong '--patience 0.09' '--temperature-step 0.04' '--threads 0' '--threads 65' '--threads x' '--max-tokens 225' \
+    for wrong in --wrong '--patience 0.09' '--temperature-step 0.04' '--threads 0' \
+        '--threads 65' '--threads x' '--max-tokens 225' \
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
         '--channel left' --model --npu --npu-all --require-npu '--beam 0' \
         '--beam 17' '--best-of 17' '--patience 0' '--batch 0' '--batch 9' \
@@ -210,7 +212,8 @@ test_usage_errors() {
         '--languages en,klingon' '--language-mode sometimes' '--language-mode 21' \
         '--vad maybe' '--vad-threshold 0.01' '--vad-threshold 1' '--vad-threshold x' \
         '--vad-min-speech -1' '--vad-min-speech 5001' '--vad-min-silence 10001' \
-        '--vad-min-silence 1s' '--vad-pad 2001' '--vad-pad -1' '--max-line-width 7' '--max-line-width 1001' \
+        '--vad-min-silence 1s' '--vad-pad 2001' '--vad-pad -1' '--max-line-width 7' \
+        '--max-line-width 1001' \
         '--max-lines 0' '--max-lines 17' '--max-lines 2' '--max-cue-ms 499' '--max-cue-ms 60001' \
         '--min-cue-ms -1' '--min-cue-ms 10001' '--min-gap-ms 1001' '--reading-speed 4' \
         '--reading-speed 101' '--max-cue-ms 1000 --min-cue-ms 1001' '--format txt,doc' \
@@ -221,6 +224,10 @@ test_usage_errors() {
         empty "$T/out"
         has "$T/err" --help
     done
+    run 1 "$transcribe" a.wav --beam
+    has "$T/err" "--beam: the value is missing"
+    run 1 "$transcribe" a.wav --beams 2
+    has "$T/err" "--beams: no such option"
     run 1 "$transcribe" --commands "$T/none" a.wav
     has "$T/err" "$T/none"
     run 1 "$transcribe" --hotwords "@$T/none" a.wav
