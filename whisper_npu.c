@@ -13259,7 +13259,7 @@ static const en_worker *de_prepare(const de_decoder *d, de_worker *own)
         en_norm(d->e, stage->norm, own->normed, x, stage->rows, stage->weight->k);
         x = own->normed;
     }
-    own->rows.fine = stage->kind != DE_VOCAB; /* DE_ADD_FULL computes the largest anew */
+    own->rows.fine = stage->kind != DE_VOCAB; /* DE_ADD_FULL recomputes the largest */
     en_prepare(d->e, &own->rows, NULL, x, stage->weight->k, stage->rows, stage->weight->k);
     own->ready = 1;
     return &own->rows;
@@ -19121,7 +19121,7 @@ static uint32_t np_runs(const wnpu_model *m, unsigned stage)
     return stage == NP_CONV1 || stage == NP_CONV2 || stage == NP_CROSS ? 1u : m->n_audio_layer;
 }
 
-/* Multiply-accumulates of a stage for so many encoder positions. */
+/* Multiply-accumulates of a stage for `rows` encoder positions. */
 static uint64_t np_macs(const wnpu_model *m, unsigned stage, size_t rows)
 {
     uint64_t d = m->n_audio_state, n = rows;
@@ -19146,7 +19146,7 @@ static void np_set_operands(const wnpu_model *m, unsigned stage, uint32_t chunk,
     tiling->units = stage == NP_CROSS ? m->n_text_layer : 1;
 }
 
-/* Tiles of a unit with so many rows. */
+/* Tiles of a unit with `rows` rows. */
 static size_t np_tiles(const np_tiling *tiling, size_t rows)
 {
     return en_blocks(rows, tiling->m_step) * tiling->n_tiles * tiling->k_tiles;
