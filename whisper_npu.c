@@ -17135,7 +17135,7 @@ static void rs_begin_chain(rs_chain *c, const rs_list *l)
     c->at = l->count > 0 ? l->first : l->spare;
 }
 
-/* What lg_account() and aw_add_speech() add. Speech has neither kind nor reason. */
+/* What lg_append() and aw_add_speech() add. Speech has neither kind nor reason. */
 static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
 {
     int kind = span->reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
@@ -21177,141 +21177,148 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 /* ======================================================================
  * 21. ru_  the state of a run
  *
- *  Owns      what the next four sections share: the audio window, the
- *            ledger, the context of a window, the language, the decoding.
- *  Assumes   engine, decoder and store are laid out.
- *  Ensures   all memory of a run is in one structure of fixed size.
+ *  Owns      the data shared by the next four sections: audio window,
+ *            ledger, context of a window, language, decoding.
+ *  Assumes   engine, decoder and result store are initialised.
+ *  Ensures   all state of a run is in one structure of fixed size.
  *  Costs     nothing.
  * ====================================================================== */
-#define RU_MAX_GIVEN 112u      /* tokens of a prefix at most, half of a window's */
+#define RU_MAX_PREFIX 112u     /* most tokens of a prefix, half of those of a window */
 #define RU_LANGUAGES 128u      /* more than there are */
-#define RU_BATCH 8u            /* windows decoded together at most */
-#define RU_SURE (ML_RATE / 2u) /* samples behind a window that tell what the detector says of it */
-#define RU_AHEAD ((RU_BATCH - 1u) * ML_FRAMES * ML_HOP + RU_SURE) /* that are heard ahead */
+#define RU_MAX_BATCH 8u        /* most windows decoded together */
+/* Samples after the end of a window that the detector needs to decide where its speech ends. */
+#define RU_DETECTOR_DELAY (ML_RATE / 2u)
+/* Samples read beyond the current window when windows are decoded together. */
+#define RU_LOOKAHEAD ((RU_MAX_BATCH - 1u) * ML_FRAMES * ML_HOP + RU_DETECTOR_DELAY)
 
-/* Windows that were decoded together before their turn came. What is not known of a window is found
- * out when it is there, with the same result. */
-typedef struct ru_foreseen {
+/* Windows decoded together, before the run reaches them. A window that is not among them when the
+ * run reaches it is decoded then, with the same result. */
+typedef struct ru_lookahead {
     size_t n;
-    uint64_t frame[RU_BATCH];      /* where they begin */
-    size_t content[RU_BATCH];      /* frames */
-    size_t window[RU_BATCH];       /* numbers of their cross-attention caches */
-    int32_t device[RU_BATCH];      /* that encoded them */
-    int32_t least_end[RU_BATCH];   /* see se_hypothesis */
-    uint32_t steps[RU_BATCH];      /* that their own decoding would take */
-    se_hypothesis *found;          /* [RU_BATCH] */
-} ru_foreseen;
+    uint64_t frame[RU_MAX_BATCH];      /* where they begin, as in ru_audio */
+    size_t content[RU_MAX_BATCH];      /* frames, as in ru_audio */
+    size_t window[RU_MAX_BATCH];       /* indices of their cross-attention caches */
+    int32_t device[RU_MAX_BATCH];      /* wnpu_device that encoded them */
+    int32_t least_end[RU_MAX_BATCH];   /* see se_hypothesis */
+    uint32_t steps[RU_MAX_BATCH];      /* decoder steps that each would need by itself */
+    se_hypothesis *hypothesis;         /* [RU_MAX_BATCH] */
+} ru_lookahead;
 
-/* Which window the run works at. */
-typedef struct ru_place {
+/* Which window the run is working on. */
+typedef struct ru_position {
     uint64_t frame;
-    size_t have, content, window; /* samples, those behind the window included; frames; caches */
-    int64_t piece_ms, until_ms;
+    size_t n_samples;       /* including those after the window */
+    size_t content;
+    size_t window;          /* index of its cross-attention cache */
+    int64_t cut_ms, limit_ms;
     int32_t device;
-} ru_place;
+} ru_position;
 
-/* What a window changes before it is known to be finished. */
-typedef struct ru_mark {
+/* State that a window changes before it is known to be completed, as it was before the window. */
+typedef struct ru_checkpoint {
     wnpu_stats stats;
     int32_t language, rival;
-    float language_probability, heard_weight;
-    float heard[RU_LANGUAGES];
-} ru_mark;
+    float language_probability, language_weight;
+    float language_sums[RU_LANGUAGES];
+} ru_checkpoint;
 
-/* The audio window: up to ML_SPAN samples of the recording, what the voice activity detector knows
- * of them, and where the window ends. */
+/* The audio window: up to ML_SPAN samples of the recording, the speech found in them, and where the
+ * window ends. */
 typedef struct ru_audio {
     au_stream *stream;
-    float *span;            /* [capacity] from ML_MARGIN before the window's first frame */
-    size_t capacity;        /* ML_SPAN, and RU_AHEAD more if windows are decoded together */
-    size_t have;            /* valid samples of the window; fewer than ML_SPAN only at the end */
-    size_t ahead;           /* and behind them */
-    size_t written;         /* of span, from its beginning; what lies behind may not be there yet */
-    uint64_t frame;         /* the window's first frame on the recording's clock, 10 ms each */
+    float *samples;         /* [capacity], from ML_MARGIN before the window's first frame */
+    size_t capacity;        /* ML_SPAN, and RU_LOOKAHEAD more if windows are decoded together */
+    size_t n_samples;       /* of the window; fewer than ML_SPAN only at the recording's end */
+    size_t n_ahead;         /* samples after those of the window */
+    size_t written;         /* samples ever written; memory after them may be untouched */
+    uint64_t frame;         /* the window's first frame, in frames of 10 ms from the recording's
+                               beginning */
     va_detector voice;
-    int heard_all;          /* the detector knows that the recording has ended */
-    size_t past;            /* speech spans that end before the window */
-    size_t content;         /* frames of the window that are decoded; silence is put behind them */
-    int64_t until_ms;       /* the window shall end here at the latest, or -1 */
-    size_t batch;           /* windows that may be decoded together; 0: no windows end in pauses */
-    int64_t piece_ms;       /* where windows end that begin before it */
+    int detector_done;      /* the detector has processed the recording's end */
+    size_t spans_passed;    /* speech spans that end before the window */
+    size_t content;         /* frames of the window that are decoded; silence replaces the rest */
+    int64_t limit_ms;       /* latest end of this window, or -1 */
+    size_t batch;           /* windows that may be decoded together; 0: windows need not end in
+                               pauses */
+    int64_t cut_ms;         /* end of all windows that begin before it */
 } ru_audio;
 
-/* What of the recording is accounted for; times on its clock. */
+/* What the ledger covers. Times are those of the recording. */
 typedef struct ru_ledger {
-    int64_t settled_ms;     /* the ledger is written up to here */
-    int64_t said_ms;        /* the same by the text's own times: words must not change the text */
-    int64_t left_ms;        /* begin of speech that the window left without text, or -1 */
-    int64_t again_ms;       /* begin of the latest speech that was decoded again, or -1 */
+    int64_t covered_ms;     /* end of the ledger */
+    int64_t covered_text_ms; /* the same by the model's timestamps instead of times of words, which
+                                must not change the text */
+    int64_t gap_ms;         /* beginning of speech in the window without text, or -1 */
+    int64_t last_return_ms; /* beginning of the last speech that was decoded again, or -1 */
 } ru_ledger;
 
-/* Tokens that precede a window's text. */
+/* Tokens before a window's text. */
 typedef struct ru_context {
-    int32_t *previous;      /* [n_text_ctx / 2 - 1] latest tokens, oldest first */
+    int32_t *previous;      /* [n_text_ctx / 2 - 1] text of earlier windows, oldest first */
     size_t n_previous;
-    int32_t *initial;       /* [n_text_ctx / 2 - 1] initial prompt, if it is carried */
+    int32_t *initial;       /* [n_text_ctx / 2 - 1] initial prompt, with carry_initial_prompt */
     size_t n_initial;
-    int32_t *given;         /* [RU_MAX_GIVEN] what the first window begins with */
-    size_t n_given;
+    int32_t *prefix;        /* [RU_MAX_PREFIX] beginning of the first window's text */
+    size_t n_prefix;
     int32_t *prompt;        /* [n_text_ctx] */
 } ru_context;
 
-/* The language spoken: what is decided, and what was heard so far. */
-typedef struct ru_tongue {
-    int32_t id;       /* -1 until known */
-    int32_t rival;          /* the language that led in the window before, -1: none */
-    float probability;
-    float *heard;           /* [RU_LANGUAGES] weighted sums of the languages' probabilities */
-    float weight;
-} ru_tongue;
+/* The language spoken, and its detection. */
+typedef struct ru_language {
+    int32_t id;             /* -1: not known yet */
+    int32_t rival;          /* most probable language of the previous window if not id, else -1 */
+    float probability;      /* of id */
+    float *sums;            /* [RU_LANGUAGES] weighted sums of probabilities of all windows */
+    float weight;           /* sum of the weights, seconds of speech */
+} ru_language;
 
-/* Decoding of one window: its search, its text and how that came about. */
+/* Decoding of a window. */
 typedef struct ru_text {
     se_search search;
     se_hypothesis *hypothesis; /* the window's text */
-    rs_origin origin;       /* how it came about */
-    int32_t device;         /* that encoded the window */
+    rs_origin origin;       /* how it was decoded */
+    int32_t device;         /* wnpu_device that encoded the window */
     al_aligner aligner;
     zl_work *compress;
-    char *text;             /* [2][ZL_MAX] of a decoding, to be compressed */
+    char *buffer;           /* [2][ZL_MAX] text of a decoding that is to be compressed */
     uint32_t window;        /* number of the window, from 0 */
-    size_t kept;            /* tokens of the window before those that will be decoded again */
-    unsigned cuts;          /* windows in a row whose text was cut off before a loop */
-    size_t beams;           /* hypotheses of a window at most; the search may have room for more */
+    size_t n_final;         /* tokens of the window before those that will be decoded again */
+    unsigned loop_cuts;     /* consecutive windows whose text was cut before a loop */
+    size_t max_beams;       /* most hypotheses of a window; the search may have room for more */
 } ru_text;
 
-/* The choice among phrases. */
+/* Choice among phrases. */
 typedef struct ru_phrase {
-    float *score;    /* [max_phrase_tokens + LR_ROOTS] see se_choosing */
-    unsigned char *state; /* likewise */
-    wnpu_choice choice;     /* struct_size 0: none was made */
+    float *score;           /* [max_phrase_tokens + LR_ROOTS], see se_choosing */
+    unsigned char *state;   /* [max_phrase_tokens + LR_ROOTS], see se_choosing */
+    wnpu_choice choice;     /* struct_size 0: no result */
 } ru_phrase;
 
-/* Everything of a run. */
+/* All state of a run. */
 typedef struct ru_run {
     en_engine engine;
     de_decoder decoder;
     np_bridge bridge;
     lr_rules rules;
     rs_store store;
-    ru_foreseen foreseen;
+    ru_lookahead lookahead;
     wnpu_params params;
     int *cancel;            /* atomic */
-    int stopped;            /* by the progress callback, now or behind the window */
-    int onwards;            /* no window has been finished since the run was taken up again */
-    int64_t told_ms;        /* to it at last */
-    double told_at;         /* and when, see er_now_ms() */
-    const ru_place *home;   /* the window whose turn it is while later ones are encoded; or NULL */
+    int stop_requested;     /* by the progress callback, at once or after the window */
+    int resumed;            /* no window has been completed since wnpu_resume() */
+    int64_t reported_ms;    /* last value passed to the progress callback */
+    double reported_at;     /* when, see er_now_ms() */
+    const ru_position *current; /* the run's window while later ones are encoded; else NULL */
     wnpu_stats stats;
     wnpu_error error;
-    ru_mark mark;           /* how things stood before the window */
-    int whole;              /* nothing beyond the mark has changed: the run can go on */
-    int pausing;            /* the progress callback runs */
-    uint64_t asked;         /* fingerprint of the run's parameters */
+    ru_checkpoint checkpoint;
+    int resumable;          /* only what the checkpoint restores has changed since it was saved */
+    int in_progress_call;   /* the progress callback is running */
+    uint64_t fingerprint;   /* of the run's parameters */
     ru_audio audio;
     ru_ledger ledger;
     ru_context context;
-    ru_tongue tongue;
+    ru_language language;
     ru_text text;
     ru_phrase phrase;
 } ru_run;
@@ -21322,7 +21329,7 @@ static int ru_cancelled(const ru_run *r)
 }
 
 /* Milliseconds since *since, which becomes now. */
-static double ru_lap(double *since)
+static double ru_elapsed_ms(double *since)
 {
     double now = er_now_ms(), lap = now - *since;
     *since = now;
@@ -21330,7 +21337,7 @@ static double ru_lap(double *since)
 }
 
 /* The one place where a window's time becomes the recording's. */
-static int64_t ru_clock(const ru_run *r, int64_t ms_in_window)
+static int64_t ru_recording_ms(const ru_run *r, int64_t ms_in_window)
 {
     return (int64_t)(r->audio.frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
 }
@@ -21338,7 +21345,7 @@ static int64_t ru_clock(const ru_run *r, int64_t ms_in_window)
 /* End of the audio known so far, which no segment passes. */
 static int64_t ru_end_ms(const ru_run *r)
 {
-    return ru_clock(r, (int64_t)((r->audio.have - ML_MARGIN) / (ML_RATE / 1000u)));
+    return ru_recording_ms(r, (int64_t)((r->audio.n_samples - ML_MARGIN) / (ML_RATE / 1000u)));
 }
 
 /* ======================================================================
@@ -21357,9 +21364,9 @@ static int64_t ru_end_ms(const ru_run *r)
  *  which a stream cannot know.)
  * ====================================================================== */
 #define AW_BLOCK 8000u         /* samples read between two looks at the cancel flag */
-#define AW_BREAK_MS 3000       /* a pause that long ends a window */
-#define AW_CUT_MS 10000        /* where windows end in pauses: these lie in the last so many ms */
-#define AW_PAUSE_MS 200        /* shorter ones do if there is no other */
+#define AW_LONG_PAUSE_MS 3000  /* a pause of this length ends a window */
+#define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
+#define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
 /* ---- voice activity ---- */
 
@@ -21382,7 +21389,7 @@ static int aw_add_speech(ru_run *r, const va_span *span)
 }
 
 /* Shows new samples to the detector; none: the recording has ended. */
-static int aw_listen(ru_run *r, const float *samples, size_t n)
+static int aw_detect(ru_run *r, const float *samples, size_t n)
 {
     double since = er_now_ms();
     va_span span;
@@ -21392,18 +21399,18 @@ static int aw_listen(ru_run *r, const float *samples, size_t n)
         done += va_push(&r->audio.voice, samples + done, n - done, &span, &found);
         status = found ? aw_add_speech(r, &span) : WNPU_OK;
     }
-    if (n == 0 && !r->audio.heard_all) {
+    if (n == 0 && !r->audio.detector_done) {
         while (status == WNPU_OK && va_finish(&r->audio.voice, &span)) {
             status = aw_add_speech(r, &span);
         }
-        r->audio.heard_all = 1;
+        r->audio.detector_done = 1;
     }
-    r->stats.voice_ms += ru_lap(&since);
+    r->stats.voice_ms += ru_elapsed_ms(&since);
     return status;
 }
 
 /* Speech spans are looked up from the first that does not end before the window. */
-static int aw_speech(const ru_run *r, size_t index, wnpu_speech_span *span)
+static int aw_get_span(const ru_run *r, size_t index, wnpu_speech_span *span)
 {
     const unsigned char *at = rs_list_get(&r->store, &r->store.speech, index);
     if (at == NULL) {
@@ -21414,18 +21421,18 @@ static int aw_speech(const ru_run *r, size_t index, wnpu_speech_span *span)
 }
 
 /* All before this instant is either in a span or no speech. */
-static int64_t aw_known_ms(const ru_run *r)
+static int64_t aw_decided_ms(const ru_run *r)
 {
-    return r->audio.heard_all ? INT64_MAX : (int64_t)va_settled(&r->audio.voice) * VA_STEP_MS;
+    return r->audio.detector_done ? INT64_MAX : (int64_t)va_settled(&r->audio.voice) * VA_STEP_MS;
 }
 
 /* The first instant from ms on where there is speech, or may be. */
-static int64_t aw_speech_from(const ru_run *r, int64_t ms)
+static int64_t aw_next_speech_ms(const ru_run *r, int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
-    int64_t known = aw_known_ms(r);
-    for (i = r->audio.past; aw_speech(r, i, &span); i++) {
+    int64_t known = aw_decided_ms(r);
+    for (i = r->audio.spans_passed; aw_get_span(r, i, &span); i++) {
         if (span.t1_ms > ms) {
             return span.t0_ms > ms ? span.t0_ms : ms;
         }
@@ -21434,15 +21441,15 @@ static int64_t aw_speech_from(const ru_run *r, int64_t ms)
 }
 
 /* End of the last speech that begins before ms, or may. */
-static int64_t aw_speech_until(const ru_run *r, int64_t ms)
+static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
 {
     wnpu_speech_span span;
     size_t i;
     int64_t end = 0;
-    if (!r->audio.heard_all && r->audio.voice.open) {
+    if (!r->audio.detector_done && r->audio.voice.open) {
         return ms;
     }
-    for (i = r->audio.past; aw_speech(r, i, &span) && span.t0_ms < ms; i++) {
+    for (i = r->audio.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < ms; i++) {
         end = span.t1_ms < ms ? span.t1_ms : ms;
     }
     return end;
@@ -21451,12 +21458,13 @@ static int64_t aw_speech_until(const ru_run *r, int64_t ms)
 /* Where the speech ends before the first pause of at least pause_ms that begins after from_ms, or
  * -1 if there is none. Of a pause that is not over at to_ms only the part before it counts, so that
  * the answer does not depend on how much more has been read. */
-static int64_t aw_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, int64_t pause_ms)
+static int64_t aw_find_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, int64_t pause_ms)
 {
     wnpu_speech_span span;
     size_t i;
-    for (i = r->audio.past; aw_speech(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
-        int64_t next = aw_speech_from(r, span.t1_ms);
+    for (i = r->audio.spans_passed;
+         aw_get_span(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
+        int64_t next = aw_next_speech_ms(r, span.t1_ms);
         if (span.t1_ms > from_ms && (next < to_ms ? next : to_ms) - span.t1_ms >= pause_ms) {
             return span.t1_ms;
         }
@@ -21465,7 +21473,7 @@ static int64_t aw_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, int64_t
 }
 
 /* Steps of speech in t0_ms..t1_ms and a span of steps. */
-static uint64_t aw_voiced_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
+static uint64_t aw_speech_steps_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
                              uint64_t end)
 {
     uint64_t a = t0_ms > 0 ? (uint64_t)t0_ms / VA_STEP_MS : 0;
@@ -21474,35 +21482,35 @@ static uint64_t aw_voiced_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms, uint
 }
 
 /* Milliseconds of speech in t0_ms..t1_ms, without the padding of spans. */
-static int64_t aw_voiced(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+static int64_t aw_speech_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
     wnpu_speech_span span;
     uint64_t steps = 0;
     size_t i;
-    for (i = r->audio.past; aw_speech(r, i, &span) && span.t0_ms < t1_ms; i++) {
-        steps += aw_voiced_in(r, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
+    for (i = r->audio.spans_passed; aw_get_span(r, i, &span) && span.t0_ms < t1_ms; i++) {
+        steps += aw_speech_steps_in(r, t0_ms, t1_ms, (uint64_t)span.t0_ms / VA_STEP_MS,
                               (uint64_t)span.t1_ms / VA_STEP_MS);
     }
-    if (!r->audio.heard_all && r->audio.voice.open) { /* speech without a pause is in no list yet */
-        steps += aw_voiced_in(r, t0_ms, t1_ms, r->audio.voice.first, r->audio.voice.step);
+    if (!r->audio.detector_done && r->audio.voice.open) { /* a span that is not in the list yet */
+        steps += aw_speech_steps_in(r, t0_ms, t1_ms, r->audio.voice.first, r->audio.voice.step);
     }
     return (int64_t)steps * VA_STEP_MS;
 }
 
-static float aw_share(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+static float aw_speech_share(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
-    return t1_ms > t0_ms ? (float)aw_voiced(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
+    return t1_ms > t0_ms ? (float)aw_speech_ms(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
 }
 
 /* Says how many samples there are, from the window's first on. */
-static void aw_set_have(ru_run *r, size_t have)
+static void aw_set_samples(ru_run *r, size_t have)
 {
-    r->audio.have = have < ML_SPAN ? have : ML_SPAN;
-    r->audio.ahead = have - r->audio.have;
+    r->audio.n_samples = have < ML_SPAN ? have : ML_SPAN;
+    r->audio.n_ahead = have - r->audio.n_samples;
 }
 
 /* Room in the span for so many samples behind the first `have`, or less. */
-static size_t aw_room(ru_run *r, size_t have, size_t most)
+static size_t aw_reserve(ru_run *r, size_t have, size_t most)
 {
     size_t n = r->audio.capacity - have < most ? r->audio.capacity - have : most;
     r->audio.written = have + n > r->audio.written ? have + n : r->audio.written;
@@ -21510,32 +21518,32 @@ static size_t aw_room(ru_run *r, size_t have, size_t most)
 }
 
 /* Behind the samples comes silence, as far as a window that begins among them reaches. */
-static void aw_silence(ru_run *r, size_t have)
+static void aw_pad_silence(ru_run *r, size_t have)
 {
-    memset(r->audio.span + have, 0, aw_room(r, have, ML_SPAN) * sizeof(float));
+    memset(r->audio.samples + have, 0, aw_reserve(r, have, ML_SPAN) * sizeof(float));
 }
 
 /* Reads on until the span is full, the recording ends or the run is cancelled. */
 static int aw_fill(ru_run *r)
 {
     int status = WNPU_OK;
-    size_t have = r->audio.have + r->audio.ahead;
+    size_t have = r->audio.n_samples + r->audio.n_ahead;
     while (have < r->audio.capacity && status == WNPU_OK && !ru_cancelled(r)) {
-        size_t room = aw_room(r, have, AW_BLOCK);
-        int64_t n = au_read(r->audio.stream, r->audio.span + have, room, &r->error);
+        size_t room = aw_reserve(r, have, AW_BLOCK);
+        int64_t n = au_read(r->audio.stream, r->audio.samples + have, room, &r->error);
         if (n < 0) {
             return (int)n;
         }
         if (r->params.vad) {
-            status = aw_listen(r, r->audio.span + have, (size_t)n);
+            status = aw_detect(r, r->audio.samples + have, (size_t)n);
         }
         if (n == 0) {
             break;
         }
         have += (size_t)n;
-        aw_set_have(r, have);
+        aw_set_samples(r, have);
     }
-    aw_silence(r, have);
+    aw_pad_silence(r, have);
     return status;
 }
 
@@ -21558,12 +21566,12 @@ static va_rules aw_voice_rules(const wnpu_params *p)
     return rules;
 }
 
-static void aw_begin_voice(ru_run *r)
+static void aw_begin_detector(ru_run *r)
 {
     va_rules rules = aw_voice_rules(&r->params);
     va_begin(&r->audio.voice, &rules);
-    r->audio.heard_all = 0;
-    r->audio.past = 0;
+    r->audio.detector_done = 0;
+    r->audio.spans_passed = 0;
     r->store.speech.count = 0; /* a look ahead for languages has heard it before */
     r->stats.speech_ms = 0;
 }
@@ -21574,11 +21582,11 @@ static int aw_begin_audio(ru_run *r)
     size_t i;
     int status;
     r->audio.frame = 0;
-    aw_set_have(r, ML_MARGIN);
-    aw_begin_voice(r);
+    aw_set_samples(r, ML_MARGIN);
+    aw_begin_detector(r);
     status = aw_fill(r);
     for (i = 1; i <= ML_MARGIN; i++) {
-        r->audio.span[ML_MARGIN - i] = r->audio.span[ML_MARGIN + i];
+        r->audio.samples[ML_MARGIN - i] = r->audio.samples[ML_MARGIN + i];
     }
     return status;
 }
@@ -21586,24 +21594,24 @@ static int aw_begin_audio(ru_run *r)
 /* Mel frames of real audio in the window, 0..3000. */
 static size_t aw_frames(const ru_run *r)
 {
-    size_t n = (r->audio.have - ML_MARGIN) / ML_HOP;
+    size_t n = (r->audio.n_samples - ML_MARGIN) / ML_HOP;
     return n < ML_FRAMES ? n : ML_FRAMES;
 }
 
 static int aw_advance(ru_run *r, size_t frames)
 {
-    size_t shift = frames * ML_HOP, have = r->audio.have + r->audio.ahead;
+    size_t shift = frames * ML_HOP, have = r->audio.n_samples + r->audio.n_ahead;
     wnpu_speech_span span;
     r->audio.frame += frames;
-    while (aw_speech(r, r->audio.past, &span) && span.t1_ms <= ru_clock(r, 0)) {
-        r->audio.past++;
+    while (aw_get_span(r, r->audio.spans_passed, &span) && span.t1_ms <= ru_recording_ms(r, 0)) {
+        r->audio.spans_passed++;
     }
     if (shift + ML_MARGIN >= have) {
-        aw_set_have(r, ML_MARGIN); /* nothing is left */
+        aw_set_samples(r, ML_MARGIN); /* nothing is left */
         return WNPU_OK;
     }
-    aw_set_have(r, have - shift);
-    memmove(r->audio.span, r->audio.span + shift, (have - shift) * sizeof(float));
+    aw_set_samples(r, have - shift);
+    memmove(r->audio.samples, r->audio.samples + shift, (have - shift) * sizeof(float));
     return aw_fill(r);
 }
 
@@ -21614,26 +21622,28 @@ static int aw_cuts_windows(const ru_run *r)
 }
 
 /* Where a long pause ends the window, or -1. */
-static int64_t aw_break(const ru_run *r)
+static int64_t aw_long_pause_ms(const ru_run *r)
 {
-    return r->params.vad ? aw_pause(r, ru_clock(r, 0), ru_clock(r, (int64_t)aw_frames(r) * 10),
-                                    AW_BREAK_MS) : -1;
+    int64_t end = ru_recording_ms(r, (int64_t)aw_frames(r) * 10);
+    return r->params.vad ? aw_find_pause(r, ru_recording_ms(r, 0), end, AW_LONG_PAUSE_MS) : -1;
 }
 
 /* Whether the window ends in a pause. */
 static int aw_ends_in_pause(const ru_run *r)
 {
-    return aw_cuts_windows(r) || aw_break(r) == ru_clock(r, (int64_t)r->audio.content * 10);
+    return aw_cuts_windows(r) ||
+           aw_long_pause_ms(r) == ru_recording_ms(r, (int64_t)r->audio.content * 10);
 }
 
-/* Where to cut these steps: in the middle of the last pause of AW_PAUSE_MS, else of the longest. */
-static uint64_t aw_cut(const ru_run *r, uint64_t first, uint64_t end)
+/* The step in first..end-1 at which to end a window: the middle of the last pause of at least
+ * AW_SHORT_PAUSE_MS, otherwise of the longest pause. */
+static uint64_t aw_find_cut(const ru_run *r, uint64_t first, uint64_t end)
 {
     uint64_t at = end, most = 0, since, i;
     for (i = since = first; i < end; i++) {
         if (va_speech_steps(&r->audio.voice, i, i + 1) > 0) {
             since = i + 1;
-        } else if (i + 1 - since >= most || i + 1 - since >= AW_PAUSE_MS / VA_STEP_MS) {
+        } else if (i + 1 - since >= most || i + 1 - since >= AW_SHORT_PAUSE_MS / VA_STEP_MS) {
             most = i + 1 - since;
             at = since + most / 2;
         }
@@ -21645,19 +21655,20 @@ static uint64_t aw_cut(const ru_run *r, uint64_t first, uint64_t end)
  * nothing to do with what is said before it, and may be in another language. Where windows are
  * decoded together, none depends on the text of the one before it, so each ends in a pause; only
  * what its text leaves is decoded by itself, up to that pause. */
-static size_t aw_piece(ru_run *r, size_t frames)
+static size_t aw_window_frames(ru_run *r, size_t frames)
 {
-    int64_t base = ru_clock(r, 0), end = base + (int64_t)frames * 10, rest = aw_break(r);
+    int64_t base = ru_recording_ms(r, 0), end = base + (int64_t)frames * 10;
+    int64_t pause = aw_long_pause_ms(r);
     if (aw_cuts_windows(r)) {
-        if (r->audio.piece_ms <= base) {
+        if (r->audio.cut_ms <= base) {
             uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
-            uint64_t at = aw_cut(r, last - AW_CUT_MS / VA_STEP_MS, last);
-            r->audio.piece_ms = r->audio.ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+            uint64_t at = aw_find_cut(r, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
+            r->audio.cut_ms = r->audio.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
         }
-        r->audio.piece_ms = rest >= 0 && rest < r->audio.piece_ms ? rest : r->audio.piece_ms;
-        end = r->audio.piece_ms < end ? r->audio.piece_ms : end;
-    } else if (rest >= 0) {
-        end = rest;
+        r->audio.cut_ms = pause >= 0 && pause < r->audio.cut_ms ? pause : r->audio.cut_ms;
+        end = r->audio.cut_ms < end ? r->audio.cut_ms : end;
+    } else if (pause >= 0) {
+        end = pause;
     }
     return (size_t)(end - base) / 10u;
 }
@@ -21672,50 +21683,50 @@ static size_t aw_piece(ru_run *r, size_t frames)
  *            audio read; text that is not credible is dropped and said so.
  *  Costs     nothing worth mentioning.
  * ====================================================================== */
-#define LG_STEP_MS 20          /* one timestamp */
-#define LG_FRAMES_A_STEP 2u    /* mel frames in it */
-#define LG_CARRIED 0.5f        /* text from this temperature on is no context for the next window */
-#define LG_LEAD_MS 2000        /* shorter silence at a window's begin is decoded along: the detector
-                                  may have missed the first words */
-#define LG_TRAIL_MS 1000       /* the same for silence behind the window's last speech */
-#define LG_LEFT_MS 1000        /* so much speech without text is decoded again */
-#define LG_STRAY_MS 500        /* the model's times may be wrong by so much */
-#define LG_SHORT_MS 1000       /* shorter segments may be half silence, and speech all the same */
+#define LG_STEP_MS 20          /* between two timestamps */
+#define LG_FRAMES_PER_STEP 2u  /* mel frames in it */
+#define LG_CONTEXT_TEMPERATURE 0.5f /* text decoded at this or more is no context for later text */
+#define LG_LEADING_SILENCE_MS 2000 /* skip this much silence at the beginning of a window; less is
+                                      decoded, since the detector may have missed the first words */
+#define LG_TRAILING_SILENCE_MS 1000 /* omit this much silence after the last speech of a window */
+#define LG_GAP_MS 1000         /* decode this much speech without text again */
+#define LG_TOLERANCE_MS 500    /* error of the model's timestamps */
+#define LG_SHORT_SEGMENT_MS 1000 /* the share of voice in shorter segments says nothing */
 
 /* ---- the ledger ---- */
 
 /* The ledger goes on to end_ms. */
-static int lg_account(ru_run *r, int64_t end_ms, int kind, int reason)
+static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
 {
     wnpu_ledger_span span;
-    span.t0_ms = r->ledger.settled_ms;
+    span.t0_ms = r->ledger.covered_ms;
     span.t1_ms = end_ms;
     span.kind = kind;
     span.reason = reason;
-    if (end_ms <= r->ledger.settled_ms) {
+    if (end_ms <= r->ledger.covered_ms) {
         return WNPU_OK;
     }
     if (rs_add_ledger(&r->store, &span) != WNPU_OK) {
         return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu spans of the "
                       "ledger; raise result_bytes", (unsigned long)r->store.ledger.count);
     }
-    r->ledger.settled_ms = end_ms;
+    r->ledger.covered_ms = end_ms;
     return WNPU_OK;
 }
 
 /* What lies before end_ms and has no text: no voice, or voice that reason is given for. What the
  * detector has not decided yet counts as voice. */
-static int lg_settle(ru_run *r, int64_t end_ms, int reason)
+static int lg_cover(ru_run *r, int64_t end_ms, int reason)
 {
     int kind = reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED : WNPU_LEDGER_SILENCE;
-    int64_t known = aw_known_ms(r);
+    int64_t known = aw_decided_ms(r);
     int status = WNPU_OK;
-    size_t i = r->audio.past;
-    while (status == WNPU_OK && r->ledger.settled_ms < end_ms) {
-        int64_t at = r->ledger.settled_ms, end = end_ms;
+    size_t i = r->audio.spans_passed;
+    while (status == WNPU_OK && r->ledger.covered_ms < end_ms) {
+        int64_t at = r->ledger.covered_ms, end = end_ms;
         wnpu_speech_span span;
         int there, quiet;
-        while ((there = aw_speech(r, i, &span)) != 0 && span.t1_ms <= at) {
+        while ((there = aw_get_span(r, i, &span)) != 0 && span.t1_ms <= at) {
             i++;
         }
         quiet = r->params.vad && (there ? span.t0_ms > at : known > at);
@@ -21725,24 +21736,26 @@ static int lg_settle(ru_run *r, int64_t end_ms, int reason)
         } else if (quiet) {
             end = known < end ? known : end;
         }
-        status = quiet ? lg_account(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
-                       : lg_account(r, end, kind, reason);
+        status = quiet ? lg_append(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
+                       : lg_append(r, end, kind, reason);
     }
-    r->ledger.said_ms = end_ms > r->ledger.said_ms ? end_ms : r->ledger.said_ms;
+    if (end_ms > r->ledger.covered_text_ms) {
+        r->ledger.covered_text_ms = end_ms;
+    }
     return status;
 }
 
 /* Whether there is enough speech without text before end_ms to be decoded again. Then *begin is
- * where; it is -1 if that has been tried. Each return begins at least LG_LEFT_MS after the one
- * before it, so a recording of n ms has at most n / LG_LEFT_MS + 1 of them; and only a window with
+ * where; it is -1 if that has been tried. Each return begins at least LG_GAP_MS after the one
+ * before it, so a recording of n ms has at most n / LG_GAP_MS + 1 of them; and only a window with
  * a return can fail to move on. */
-static int lg_hole(const ru_run *r, int64_t end_ms, int64_t *begin)
+static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
 {
-    int64_t from = aw_speech_from(r, r->ledger.said_ms);
-    int tried = r->audio.until_ms >= 0 ||
-                (r->ledger.again_ms >= 0 && from < r->ledger.again_ms + LG_LEFT_MS);
+    int64_t from = aw_next_speech_ms(r, r->ledger.covered_text_ms);
+    int tried = r->audio.limit_ms >= 0 ||
+                (r->ledger.last_return_ms >= 0 && from < r->ledger.last_return_ms + LG_GAP_MS);
     *begin = -1;
-    if (!r->params.vad || aw_voiced(r, r->ledger.said_ms, end_ms) < LG_LEFT_MS) {
+    if (!r->params.vad || aw_speech_ms(r, r->ledger.covered_text_ms, end_ms) < LG_GAP_MS) {
         return 0;
     }
     if (!tried) {
@@ -21752,20 +21765,20 @@ static int lg_hole(const ru_run *r, int64_t end_ms, int64_t *begin)
 }
 
 /* Where the sound ends that the window's text was made from, which no segment passes. */
-static int64_t lg_heard_ms(const ru_run *r)
+static int64_t lg_content_end_ms(const ru_run *r)
 {
-    int64_t end = ru_end_ms(r), content = ru_clock(r, (int64_t)r->audio.content * 10);
+    int64_t end = ru_end_ms(r), content = ru_recording_ms(r, (int64_t)r->audio.content * 10);
     return r->audio.content < aw_frames(r) && content < end ? content : end;
 }
 
 /* Text behind the sound that it was made from, even if the model's times are off a little. */
-static int lg_stray(const ru_run *r, int64_t t0_ms)
+static int lg_is_past_content(const ru_run *r, int64_t t0_ms)
 {
-    return r->params.vad && t0_ms >= lg_heard_ms(r) + LG_STRAY_MS;
+    return r->params.vad && t0_ms >= lg_content_end_ms(r) + LG_TOLERANCE_MS;
 }
 
 /* Whether a segment has signs, but neither a letter nor a digit of any script. */
-static int lg_wordless(const ru_run *r, const rs_draft *d)
+static int lg_has_no_letters(const ru_run *r, const rs_draft *d)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     size_t i, k, length;
@@ -21785,9 +21798,9 @@ static int lg_wordless(const ru_run *r, const rs_draft *d)
 
 /* Whether text is the last resort: sampled so hot that it is no context for the next window, and
  * refused by the gates like every decoding before it. */
-static int lg_last_resort(const rs_origin *o)
+static int lg_is_last_resort(const rs_origin *o)
 {
-    return !o->accepted && o->temperature >= LG_CARRIED;
+    return !o->accepted && o->temperature >= LG_CONTEXT_TEMPERATURE;
 }
 
 /* Text that is not to be believed. OpenAI's rule for silence wants both of two doubts, of the
@@ -21798,14 +21811,14 @@ static int lg_last_resort(const rs_origin *o)
  * conversation over a bad line is heard in parts. The limit is that of OpenAI's rule. Speech
  * at 0 dB stays below it: there words are improbable, or without voice, but the model hears that
  * somebody speaks. Of less than a second the share of voice says nothing. */
-static int lg_doubtful(const ru_run *r, const rs_draft *d)
+static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
 {
     const wnpu_params *p = &r->params;
-    float around = aw_share(r, ru_clock(r, 0), lg_heard_ms(r));
+    float around = aw_speech_share(r, ru_recording_ms(r, 0), lg_content_end_ms(r));
     float voice = d->voice > around ? d->voice : around;
-    float voiceless = d->t1_ms - d->t0_ms < LG_SHORT_MS ? 0.0f : 1.0f - voice;
+    float voiceless = d->t1_ms - d->t0_ms < LG_SHORT_SEGMENT_MS ? 0.0f : 1.0f - voice;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
-    return p->vad && (lg_wordless(r, d) || lg_last_resort(&d->origin) ||
+    return p->vad && (lg_has_no_letters(r, d) || lg_is_last_resort(&d->origin) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
@@ -21816,20 +21829,20 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     int64_t begin;
     int reason = WNPU_REASON_PAUSE, status;
     *refused = 0;
-    if (lg_hole(r, d->t0_ms, &begin)) {
+    if (lg_find_gap(r, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= 0) {
-            r->ledger.left_ms = begin; /* this and what follows comes after that */
-            r->audio.until_ms = d->t0_ms;
-            r->text.kept = from;
+            r->ledger.gap_ms = begin; /* this and what follows comes after that */
+            r->audio.limit_ms = d->t0_ms;
+            r->text.n_final = from;
             *refused = 1;
             return WNPU_OK;
         }
     }
-    status = lg_settle(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
-    if (status == WNPU_OK && lg_doubtful(r, d)) {
+    status = lg_cover(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
+    if (status == WNPU_OK && lg_is_unreliable(r, d)) {
         /* A voice that the model hears as well, but of which it makes no sense, is not silence. */
-        status = lg_settle(r, d->t1_ms, d->voice >= 0.5f &&
+        status = lg_cover(r, d->t1_ms, d->voice >= 0.5f &&
                            d->origin.no_speech <= r->params.no_speech_threshold
                            ? WNPU_REASON_NO_TEXT : WNPU_REASON_NO_SPEECH);
         *refused = 1;
@@ -21838,72 +21851,73 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
 }
 
 /* After the segments of a window: says how far it is used up, and settles that. */
-static int lg_close(ru_run *r, int silent, size_t *used)
+static int lg_finish_window(ru_run *r, int silent, size_t *used)
 {
-    int64_t base = ru_clock(r, 0), begin, end = ru_clock(r, (int64_t)*used * 10);
+    int64_t base = ru_recording_ms(r, 0), begin, end = ru_recording_ms(r, (int64_t)*used * 10);
     int reason = silent ? WNPU_REASON_NO_SPEECH : WNPU_REASON_PAUSE;
-    int limited = r->audio.until_ms >= 0 && r->ledger.left_ms < 0;
-    if (!silent && r->ledger.left_ms < 0 && lg_hole(r, end, &begin)) {
+    int limited = r->audio.limit_ms >= 0 && r->ledger.gap_ms < 0;
+    if (!silent && r->ledger.gap_ms < 0 && lg_find_gap(r, end, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
-        if (begin >= base + LG_LEFT_MS) {
-            r->ledger.left_ms = begin;
+        if (begin >= base + LG_GAP_MS) {
+            r->ledger.gap_ms = begin;
         }
     }
-    if (r->ledger.left_ms >= 0) {
-        *used = (size_t)(r->ledger.left_ms - base) / 10u;
-        end = ru_clock(r, (int64_t)*used * 10);
+    if (r->ledger.gap_ms >= 0) {
+        *used = (size_t)(r->ledger.gap_ms - base) / 10u;
+        end = ru_recording_ms(r, (int64_t)*used * 10);
         reason = WNPU_REASON_PAUSE;
-        r->ledger.again_ms = r->ledger.left_ms;
-        r->ledger.left_ms = -1;
+        r->ledger.last_return_ms = r->ledger.gap_ms;
+        r->ledger.gap_ms = -1;
         r->stats.returns++;
     }
     if (limited) {
-        r->audio.until_ms = -1;
+        r->audio.limit_ms = -1;
     }
-    return lg_settle(r, end, reason);
+    return lg_cover(r, end, reason);
 }
 
 /* Where the window's first segment begins, which lasts from t0_ms to t1_ms by the model's word. The
  * model may not date its first words later than max_initial_timestamp_ms, so silence before them is
  * taken off here. */
-static int64_t lg_first_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+static int64_t lg_first_begin_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
-    int64_t speech = r->params.vad ? aw_speech_from(r, ru_clock(r, 0)) : t0_ms;
+    int64_t speech = r->params.vad ? aw_next_speech_ms(r, ru_recording_ms(r, 0)) : t0_ms;
     return speech > t0_ms && speech < t1_ms ? speech : t0_ms;
 }
 
 /* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
  * begins at next_ms. */
-static int lg_emit(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms, int64_t next_ms)
+static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
+                          int64_t next_ms)
 {
     const se_hypothesis *h = r->text.hypothesis;
-    int64_t end = lg_heard_ms(r);
+    int64_t end = lg_content_end_ms(r);
     rs_draft d;
     wnpu_segment segment;
     int stored, status, refused;
-    int64_t said_ms, begin, stop; /* begin and stop: by its words, if they are asked for */
+    int64_t model_end, begin, stop; /* begin and stop: times of words, if they are requested */
     d.t0_ms = begin = t0_ms < end ? t0_ms : end;
-    d.t1_ms = said_ms = stop = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
+    d.t1_ms = model_end = stop = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
     d.tokens = h->tokens + from;
     d.probability = h->probability + from;
     d.n = to - from;
-    d.language = r->tongue.id;
+    d.language = r->language.id;
     d.window = (int32_t)r->text.window;
     d.origin = r->text.origin;
     d.origin.device = r->text.device;
     d.words = NULL;
     d.n_words = 0;
-    begin = from == 0 ? lg_first_ms(r, begin, stop) : begin;
+    begin = from == 0 ? lg_first_begin_ms(r, begin, stop) : begin;
     d.word_text = r->text.aligner.text;
     d.at_ms = r->text.aligner.at_ms;
     if (r->params.words) {
         d.words = al_segment(&r->text.aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
                              &d.n_words);
     }
-    if (r->ledger.left_ms >= 0 || lg_stray(r, t0_ms)) {
+    if (r->ledger.gap_ms >= 0 || lg_is_past_content(r, t0_ms)) {
         return WNPU_OK;
     }
-    d.voice = aw_share(r, d.t0_ms, d.t1_ms);
+    d.voice = aw_speech_share(r, d.t0_ms, d.t1_ms);
     status = lg_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
         return status;
@@ -21919,8 +21933,10 @@ static int lg_emit(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_
     if (!stored) {
         return WNPU_OK;
     }
-    status = lg_account(r, stop > said_ms ? stop : said_ms, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
-    r->ledger.said_ms = said_ms > r->ledger.said_ms ? said_ms : r->ledger.said_ms;
+    status = lg_append(r, stop > model_end ? stop : model_end, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
+    if (model_end > r->ledger.covered_text_ms) {
+        r->ledger.covered_text_ms = model_end;
+    }
     if (status == WNPU_OK && r->params.on_segment != NULL &&
         rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
         int refuses = r->params.on_segment(r->params.user, &segment);
@@ -21941,7 +21957,7 @@ static int lg_single_end(const se_hypothesis *h, int32_t t0)
 
 /* The latest timestamp among the first n tokens, in steps; 0 if there is none. The rules let no
  * timestamp come before an earlier one, but a host's on_logits may choose any token anywhere. */
-static size_t lg_latest(const se_hypothesis *h, int32_t t0, size_t n)
+static size_t lg_latest_step(const se_hypothesis *h, int32_t t0, size_t n)
 {
     size_t i, latest = 0;
     for (i = 0; i < n; i++) {
@@ -21952,12 +21968,12 @@ static size_t lg_latest(const se_hypothesis *h, int32_t t0, size_t n)
 }
 
 /* Frames that the window uses up: to the last pair of timestamps, if it ends in speech. */
-static size_t lg_used(const se_hypothesis *h, int32_t t0, size_t frames)
+static size_t lg_used_frames(const se_hypothesis *h, int32_t t0, size_t frames)
 {
     size_t i, used = frames;
     for (i = lg_single_end(h, t0) ? 0 : h->n; i > 1; i--) {
         if (h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0) {
-            used = lg_latest(h, t0, i - 1) * LG_FRAMES_A_STEP;
+            used = lg_latest_step(h, t0, i - 1) * LG_FRAMES_PER_STEP;
             break;
         }
     }
@@ -21967,23 +21983,24 @@ static size_t lg_used(const se_hypothesis *h, int32_t t0, size_t frames)
 /* Cuts the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe() does,
  * and tells how many frames the window has used up and how many tokens the segments have. A segment
  * begins at its first token if that is a timestamp, else where the one before it ended. */
-static int lg_segments(ru_run *r, size_t frames, size_t *used, size_t *taken)
+static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken)
 {
     const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    int64_t base = ru_clock(r, 0), begin, length = (int64_t)frames * 10, next;
+    int64_t base = ru_recording_ms(r, 0), begin, length = (int64_t)frames * 10, next;
     size_t i, last = 0, pairs = 0;
     int status = WNPU_OK, single_end = lg_single_end(h, t0);
-    *used = lg_used(h, t0, frames);
+    *used = lg_used_frames(h, t0, frames);
     next = base + (int64_t)*used * 10;
     for (i = 1; i <= h->n && status == WNPU_OK; i++) {
         int pair = i < h->n && h->tokens[i] >= t0 && h->tokens[i - 1] >= t0;
         if (!pair && !(i == h->n && single_end && pairs > 0)) {
             continue;
         }
-        begin = (int64_t)lg_latest(h, t0, h->tokens[last] >= t0 ? last + 1 : last) * LG_STEP_MS;
-        status = lg_emit(r, last, i, base + begin,
-                         base + (int64_t)lg_latest(h, t0, i) * LG_STEP_MS, next);
+        begin = (int64_t)lg_latest_step(h, t0, h->tokens[last] >= t0 ? last + 1 : last) *
+                LG_STEP_MS;
+        status = lg_add_segment(r, last, i, base + begin,
+                         base + (int64_t)lg_latest_step(h, t0, i) * LG_STEP_MS, next);
         pairs += (size_t)pair;
         last = i;
     }
@@ -21994,39 +22011,39 @@ static int lg_segments(ru_run *r, size_t frames, size_t *used, size_t *taken)
     *used = frames;
     *taken = h->n;
     begin = 0;
-    if (lg_latest(h, t0, h->n) > 0) {
-        length = (int64_t)lg_latest(h, t0, h->n) * LG_STEP_MS;
+    if (lg_latest_step(h, t0, h->n) > 0) {
+        length = (int64_t)lg_latest_step(h, t0, h->n) * LG_STEP_MS;
     }
-    if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)lg_latest(h, t0, 1) * LG_STEP_MS < length) {
-        begin = (int64_t)lg_latest(h, t0, 1) * LG_STEP_MS;
+    if (h->n > 1 && h->tokens[0] >= t0 && (int64_t)lg_latest_step(h, t0, 1) * LG_STEP_MS < length) {
+        begin = (int64_t)lg_latest_step(h, t0, 1) * LG_STEP_MS;
     }
-    return lg_emit(r, 0, h->n, base + begin, base + length, next);
+    return lg_add_segment(r, 0, h->n, base + begin, base + length, next);
 }
 
 /* How many frames at the window's begin are to be skipped because nobody speaks there. Otherwise
  * sets how many are decoded: up to the end of speech, if there is silence behind it. */
-static size_t lg_gate(ru_run *r, size_t frames)
+static size_t lg_skip_silence(ru_run *r, size_t frames)
 {
-    int64_t base = ru_clock(r, 0), end, begin, last, known;
+    int64_t base = ru_recording_ms(r, 0), end, begin, last, known;
     r->audio.content = frames;
     if (!r->params.vad) {
         return 0;
     }
-    frames = r->audio.content = aw_piece(r, frames);
-    end = ru_clock(r, (int64_t)frames * 10);
-    begin = aw_speech_from(r, base);
+    frames = r->audio.content = aw_window_frames(r, frames);
+    end = ru_recording_ms(r, (int64_t)frames * 10);
+    begin = aw_next_speech_ms(r, base);
     if (begin >= end) {
         return frames;
     }
-    if (begin - base >= LG_LEAD_MS) {
+    if (begin - base >= LG_LEADING_SILENCE_MS) {
         return (size_t)(begin - base) / 10u;
     }
-    last = aw_speech_until(r, end);
-    known = aw_known_ms(r) < end ? aw_known_ms(r) : end;
-    if (r->audio.until_ms >= 0 && r->audio.until_ms < last) {
-        last = r->audio.until_ms;
+    last = aw_last_speech_ms(r, end);
+    known = aw_decided_ms(r) < end ? aw_decided_ms(r) : end;
+    if (r->audio.limit_ms >= 0 && r->audio.limit_ms < last) {
+        last = r->audio.limit_ms;
     }
-    if (last > base && (known - last >= LG_TRAIL_MS || last == r->audio.until_ms)) {
+    if (last > base && (known - last >= LG_TRAILING_SILENCE_MS || last == r->audio.limit_ms)) {
         r->audio.content = (size_t)(last - base + 9) / 10u;
     }
     return 0;
@@ -22038,9 +22055,9 @@ static void lg_set_rest(ru_run *r, int reason)
     wnpu_ledger_span span;
     size_t i;
     /* What was read ahead of the window belongs to it: speech has been found there, too. */
-    r->stats.audio_ms = ru_clock(r, (int64_t)((r->audio.have + r->audio.ahead - ML_MARGIN) /
-                                              (ML_RATE / 1000u)));
-    r->store.rest.t0_ms = r->ledger.settled_ms;
+    size_t n_read = r->audio.n_samples + r->audio.n_ahead - ML_MARGIN;
+    r->stats.audio_ms = ru_recording_ms(r, (int64_t)(n_read / (ML_RATE / 1000u)));
+    r->store.rest.t0_ms = r->ledger.covered_ms;
     r->store.rest.t1_ms = r->stats.audio_ms;
     r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
     r->store.rest.reason = reason;
@@ -22051,10 +22068,10 @@ static void lg_set_rest(ru_run *r, int reason)
 }
 
 /* Whatever way the run ended: the ledger reaches to the end of what was read. */
-static int lg_close_ledger(ru_run *r, int status)
+static int lg_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
-        status = lg_settle(r, ru_end_ms(r), WNPU_REASON_PAUSE);
+        status = lg_cover(r, ru_end_ms(r), WNPU_REASON_PAUSE);
     }
     lg_set_rest(r, status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
                 : status == WNPU_E_FULL ? WNPU_REASON_FULL
@@ -22077,10 +22094,10 @@ static int lg_close_ledger(ru_run *r, int status)
  *            the context that earlier windows left, on nothing else.
  *  Costs     an encoder run and the decoding.
  * ====================================================================== */
-#define WD_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
-#define WD_TOLD_S 3.0f         /* seconds of speech that settle the language if it is */
-#define WD_TOLD_SURE 0.8f      /* at least that probable, */
-#define WD_TOLD_MOST_S 15.0f   /* and seconds that do in any case */
+#define WD_MIN_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
+#define WD_LANGUAGE_MIN_S 3.0f         /* seconds of speech that settle the language if it is */
+#define WD_LANGUAGE_SURE 0.8f      /* at least that probable, */
+#define WD_LANGUAGE_MAX_S 15.0f   /* and seconds that do in any case */
 
 static size_t wd_previous_capacity(const wnpu_model *m)
 {
@@ -22088,7 +22105,7 @@ static size_t wd_previous_capacity(const wnpu_model *m)
 }
 
 /* Appends text to what the next window is told, dropping the oldest. */
-static void wd_remember(ru_run *r, const int32_t *tokens, size_t n)
+static void wd_append_context(ru_run *r, const int32_t *tokens, size_t n)
 {
     size_t capacity = wd_previous_capacity(r->engine.model), keep;
     if (n > capacity) {
@@ -22104,7 +22121,7 @@ static void wd_remember(ru_run *r, const int32_t *tokens, size_t n)
 
 /* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>] [prefix]; the
  * text before only if it is wanted. */
-static void wd_prompt(ru_run *r, int context, se_prompt *p)
+static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     size_t n = 0, room = wd_previous_capacity(r->engine.model) - r->context.n_initial, latest;
@@ -22120,23 +22137,23 @@ static void wd_prompt(ru_run *r, int context, se_prompt *p)
         p->n_before = latest;
     }
     p->sot = n;
-    n += tk_start_tokens(v, r->tongue.id, r->params.task, r->context.prompt + n);
+    n += tk_start_tokens(v, r->language.id, r->params.task, r->context.prompt + n);
     if (!r->params.timestamps) {
         r->context.prompt[n++] = v->no_timestamps;
     }
-    p->n_given = r->audio.frame == 0 ? r->context.n_given : 0;
-    memcpy(r->context.prompt + n, r->context.given, p->n_given * sizeof(int32_t));
+    p->n_given = r->audio.frame == 0 ? r->context.n_prefix : 0;
+    memcpy(r->context.prompt + n, r->context.prefix, p->n_given * sizeof(int32_t));
     p->tokens = r->context.prompt;
     p->n = n + p->n_given;
 }
 
 /* The samples of a window, of which so many frames count, become the caches of decoder.window. */
-static void wd_encode_span(ru_run *r, const float *span, size_t content)
+static void wd_encode_samples(ru_run *r, const float *span, size_t content)
 {
     double since = er_now_ms();
     int bridged;
     en_log_mel(&r->engine, span, content);
-    r->stats.log_mel_ms += ru_lap(&since);
+    r->stats.log_mel_ms += ru_elapsed_ms(&since);
     bridged = np_begin(&r->bridge);
     r->text.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
@@ -22144,26 +22161,26 @@ static void wd_encode_span(ru_run *r, const float *span, size_t content)
     } else {
         en_run(&r->engine);
     }
-    r->stats.encoder_ms += ru_lap(&since);
+    r->stats.encoder_ms += ru_elapsed_ms(&since);
     if (bridged) {
         np_cross(&r->bridge, de_cross(&r->decoder));
         np_end(&r->bridge);
     } else {
         en_cross(&r->engine, de_cross(&r->decoder));
     }
-    r->stats.cross_ms += ru_lap(&since);
+    r->stats.cross_ms += ru_elapsed_ms(&since);
 }
 
 static void wd_encode(ru_run *r)
 {
     se_invalidate(&r->text.search);
-    wd_encode_span(r, r->audio.span, r->audio.content);
+    wd_encode_samples(r, r->audio.samples, r->audio.content);
     r->stats.windows++;
 }
 
 /* ---- languages ---- */
 
-static int wd_may_be(const ru_run *r, int32_t language)
+static int wd_is_allowed_language(const ru_run *r, int32_t language)
 {
     size_t i, n = r->params.n_languages;
     for (i = 0; i < n && r->params.languages[i] != language; i++) {
@@ -22176,7 +22193,7 @@ static int32_t wd_best_language(const ru_run *r, const float *probability)
 {
     int32_t i, best = -1;
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        if (wd_may_be(r, i) && (best < 0 || probability[i] > probability[best])) {
+        if (wd_is_allowed_language(r, i) && (best < 0 || probability[i] > probability[best])) {
             best = i;
         }
     }
@@ -22184,9 +22201,9 @@ static int32_t wd_best_language(const ru_run *r, const float *probability)
 }
 
 /* Seconds of speech in the window, as far as anybody can tell. */
-static float wd_seconds(const ru_run *r)
+static float wd_speech_s(const ru_run *r)
 {
-    int64_t ms = r->params.vad ? aw_voiced(r, ru_clock(r, 0), lg_heard_ms(r))
+    int64_t ms = r->params.vad ? aw_speech_ms(r, ru_recording_ms(r, 0), lg_content_end_ms(r))
                                : (int64_t)r->audio.content * 10;
     return (float)ms / 1000.0f;
 }
@@ -22194,7 +22211,7 @@ static float wd_seconds(const ru_run *r)
 /* Asks the encoded window, and adds its answer to what was heard, by the seconds of speech in it
  * and the model's belief that they are speech. 0 if the run was cancelled: the answer may come from
  * a step that was cut short, and is not counted. */
-static int wd_hear(ru_run *r, float *probability /* [RU_LANGUAGES] */)
+static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
 {
     float no_speech = 0.0f, weight;
     int32_t i;
@@ -22204,62 +22221,63 @@ static int wd_hear(ru_run *r, float *probability /* [RU_LANGUAGES] */)
         return 0;
     }
     r->stats.prompt_tokens++;
-    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_seconds(r) : 0.0f;
+    weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(r) : 0.0f;
     weight = weight > 1e-6f ? weight : 1e-6f; /* so that silence alone still has an answer */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        r->tongue.heard[i] += weight * probability[i];
+        r->language.sums[i] += weight * probability[i];
     }
-    r->tongue.weight += weight;
+    r->language.weight += weight;
     return 1;
 }
 
 /* The average of all that was heard. */
-static float wd_heard(const ru_run *r, int32_t language)
+static float wd_mean_probability(const ru_run *r, int32_t language)
 {
-    return r->tongue.weight > 0.0f ? r->tongue.heard[language] / r->tongue.weight : 0.0f;
+    return r->language.weight > 0.0f ? r->language.sums[language] / r->language.weight : 0.0f;
 }
 
 static void wd_decide_language(ru_run *r)
 {
-    r->tongue.id = wd_best_language(r, r->tongue.heard);
-    r->tongue.probability = wd_heard(r, r->tongue.id);
+    r->language.id = wd_best_language(r, r->language.sums);
+    r->language.probability = wd_mean_probability(r, r->language.id);
 }
 
 /* Whether enough was heard to tell the language of a recording: a word before a long pause may not
  * be enough, and then the windows after it have a say, too. */
-static int wd_is_told(const ru_run *r)
+static int wd_is_language_certain(const ru_run *r)
 {
-    return r->tongue.id >= 0 && (r->tongue.weight >= WD_TOLD_MOST_S ||
-           (r->tongue.weight >= WD_TOLD_S && wd_heard(r, r->tongue.id) >= WD_TOLD_SURE));
+    return r->language.id >= 0 && (r->language.weight >= WD_LANGUAGE_MAX_S ||
+           (r->language.weight >= WD_LANGUAGE_MIN_S &&
+            wd_mean_probability(r, r->language.id) >= WD_LANGUAGE_SURE));
 }
 
 /* Whether the window is to be asked for its language before it is decoded. */
-static int wd_asks_language(const ru_run *r)
+static int wd_needs_language(const ru_run *r)
 {
     const wnpu_params *p = &r->params;
     if (p->language != WNPU_LANGUAGE_AUTO || !r->engine.model->vocab.multilingual) {
         return 0;
     }
-    return r->tongue.id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
-           (p->language_windows < 2 && !wd_is_told(r));
+    return r->language.id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
+           (p->language_windows < 2 && !wd_is_language_certain(r));
 }
 
 /* A window of its own mind: the language changes when another leads clearly, or twice in a row. */
 static void wd_follow_language(ru_run *r, const float *probability)
 {
     int32_t best = wd_best_language(r, probability);
-    if (r->tongue.id < 0 || best == r->tongue.rival ||
-        probability[best] - probability[r->tongue.id] >= r->params.language_margin) {
-        r->tongue.id = best;
+    if (r->language.id < 0 || best == r->language.rival ||
+        probability[best] - probability[r->language.id] >= r->params.language_margin) {
+        r->language.id = best;
     }
-    r->tongue.rival = best != r->tongue.id ? best : -1;
+    r->language.rival = best != r->language.id ? best : -1;
 }
 
 /* Before the window is decoded. */
-static void wd_find_language(ru_run *r)
+static void wd_update_language(ru_run *r)
 {
     float probability[RU_LANGUAGES];
-    if (!wd_asks_language(r) || !wd_hear(r, probability)) {
+    if (!wd_needs_language(r) || !wd_add_detection(r, probability)) {
         return;
     }
     if (r->params.language_mode == WNPU_LANGUAGE_EACH) {
@@ -22270,9 +22288,9 @@ static void wd_find_language(ru_run *r)
 }
 
 /* The number among the foreseen of the window whose turn it is; else there are not so many. */
-static size_t wd_number(const ru_run *r)
+static size_t wd_lookahead_index(const ru_run *r)
 {
-    const ru_foreseen *f = &r->foreseen;
+    const ru_lookahead *f = &r->lookahead;
     size_t i;
     for (i = 0; i < f->n && (f->frame[i] != r->audio.frame ||
                              f->content[i] != r->audio.content); i++) {
@@ -22285,8 +22303,10 @@ static size_t wd_number(const ru_run *r)
 /* Voice in the window that begins at step `base`, between two encoder positions. */
 static int64_t wd_voice_between(const ru_run *r, uint64_t base, uint32_t from, uint32_t to)
 {
-    return r->params.vad
-               ? (int64_t)va_speech_steps(&r->audio.voice, base + from, base + to) * VA_STEP_MS : -1;
+    if (!r->params.vad) {
+        return -1;
+    }
+    return (int64_t)va_speech_steps(&r->audio.voice, base + from, base + to) * VA_STEP_MS;
 }
 
 /* What the aligner followed of tokens begin..end-1, which are part k of n. */
@@ -22324,13 +22344,13 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
                        size_t window)
 {
     ru_run *r = user;
-    const ru_foreseen *f = &r->foreseen;
+    const ru_lookahead *f = &r->lookahead;
     al_aligner *a = &r->text.aligner;
     const tk_vocab *v = &r->engine.model->vocab;
     size_t frames = window == SE_ALONE ? r->audio.content : f->content[window], start, n, k;
-    uint64_t base = (window == SE_ALONE ? r->audio.frame : f->frame[window]) / LG_FRAMES_A_STEP;
+    uint64_t base = (window == SE_ALONE ? r->audio.frame : f->frame[window]) / LG_FRAMES_PER_STEP;
     n = parts->begin[parts->n];
-    start = tk_start_tokens(v, r->tongue.id, r->params.task, a->tokens);
+    start = tk_start_tokens(v, r->language.id, r->params.task, a->tokens);
     if (!r->params.timestamps) {
         a->tokens[start++] = v->no_timestamps;
     }
@@ -22351,7 +22371,7 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
 static float wd_compression(ru_run *r, const se_hypothesis *h)
 {
     const tk_vocab *v = &r->engine.model->vocab;
-    char *raw = r->text.text, *text = r->text.text + ZL_MAX;
+    char *raw = r->text.buffer, *text = r->text.buffer + ZL_MAX;
     size_t i, length, n = 0, begin = 0;
     for (i = 0; i < h->n; i++) {
         const char *bytes = h->tokens[i] < v->eot && !h->again[i]
@@ -22381,7 +22401,7 @@ static int wd_has_logprob_gate(const ru_run *r)
 }
 
 /* OpenAI's rule for silence, after the last decoding of a window. */
-static int wd_silent(const ru_run *r)
+static int wd_is_silence(const ru_run *r)
 {
     return r->text.origin.no_speech > r->params.no_speech_threshold &&
            !(wd_has_logprob_gate(r) && r->text.origin.mean_logprob > r->params.logprob_threshold);
@@ -22407,7 +22427,7 @@ static uint32_t wd_refusals(const ru_run *r, const rs_origin *o, int loop)
 
 /* 1 if the new decoding is the better one of two that were refused: no loop before a loop, text
  * that does not repeat itself before one that does, then the more probable one. */
-static int wd_better(const ru_run *r, const rs_origin *o, int loop, int old_loop)
+static int wd_is_better(const ru_run *r, const rs_origin *o, int loop, int old_loop)
 {
     float limit = r->params.compression_threshold;
     int repeats = limit > 0.0f && o->compression_ratio > limit;
@@ -22422,7 +22442,7 @@ static int wd_better(const ru_run *r, const rs_origin *o, int loop, int old_loop
 }
 
 /* The latest timestamp among the first n tokens. */
-static int32_t wd_last_time(const se_hypothesis *h, size_t n, int32_t t0)
+static int32_t wd_last_timestamp(const se_hypothesis *h, size_t n, int32_t t0)
 {
     while (n > 0 && h->tokens[n - 1] < t0) {
         n--;
@@ -22438,7 +22458,8 @@ static void wd_cut_loop(const ru_run *r, se_hypothesis *h)
     size_t n = h->loop;
     if (n < h->n && h->tokens[n] >= t0) {
         n++;
-    } else if (n < h->n && h->loop_at > 0 && r->params.timestamps && at > wd_last_time(h, n, t0)) {
+    } else if (n < h->n && h->loop_at > 0 && r->params.timestamps &&
+               at > wd_last_timestamp(h, n, t0)) {
         h->tokens[n] = at;
         h->probability[n++] = 1.0f;
     }
@@ -22452,7 +22473,7 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
     size_t samples = p->best_of > 0 ? (size_t)p->best_of : 5;
     /* Logits divided by less would not be finite; by this the best one is as good as certain. */
     o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
-    o->width = temperature > 0.0f ? (samples < r->text.beams ? samples : r->text.beams)
+    o->width = temperature > 0.0f ? (samples < r->text.max_beams ? samples : r->text.max_beams)
                                   : (size_t)p->beam;
     o->patience = p->patience;
     o->length_penalty = p->length_penalty;
@@ -22468,13 +22489,13 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
 /* Finds the window's text, or knows it already. */
 static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_options *o)
 {
-    size_t i = wd_number(r);
-    if (i == r->foreseen.n || !se_is_greedy(&r->text.search, p, o)) {
+    size_t i = wd_lookahead_index(r);
+    if (i == r->lookahead.n || !se_is_greedy(&r->text.search, p, o)) {
         return se_run(&r->text.search, p, o);
     }
-    r->text.search.steps += r->foreseen.steps[i];
+    r->text.search.steps += r->lookahead.steps[i];
     r->text.search.prompt_tokens += (uint32_t)p->n;
-    return &r->foreseen.found[i];
+    return &r->lookahead.hypothesis[i];
 }
 
 /* Whether a decoding passes the gates, or would but for a loop that follows repetition that was
@@ -22493,7 +22514,7 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     const se_hypothesis *h;
     rs_origin o = r->text.origin;
     uint32_t reasons;
-    wd_prompt(r, context, &prompt);
+    wd_make_prompt(r, context, &prompt);
     wd_options(r, temperature, attempt, &options);
     h = wd_search(r, &prompt, &options);
     o.mean_logprob = se_mean_logprob(h);
@@ -22505,7 +22526,7 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     o.prompted = prompt.sot > 0;
     reasons = wd_refusals(r, &o, h->loop > 0);
     *passes = wd_passes(h, reasons);
-    if (attempt == 0 || *passes || wd_better(r, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
+    if (attempt == 0 || *passes || wd_is_better(r, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
         *r->text.hypothesis = *h;
         r->text.origin = o;
     }
@@ -22547,25 +22568,25 @@ static void wd_attempts(ru_run *r)
 }
 
 /* What the next window is told of this one. */
-static void wd_carry(ru_run *r, size_t taken)
+static void wd_update_context(ru_run *r, size_t taken)
 {
     if (!r->params.condition_on_previous || !r->text.origin.accepted ||
-        r->text.origin.temperature >= LG_CARRIED) {
+        r->text.origin.temperature >= LG_CONTEXT_TEMPERATURE) {
         r->context.n_previous = 0;
         return;
     }
-    wd_remember(r, r->text.hypothesis->tokens, taken);
+    wd_append_context(r, r->text.hypothesis->tokens, taken);
 }
 
 /* After a text that was cut off before a loop the rest of the window is heard again, from its last
  * timestamp on; but if that loops as well, and nothing was heard before it, it is left alone. */
-static size_t wd_after_loop(ru_run *r, size_t frames)
+static size_t wd_used_before_loop(ru_run *r, size_t frames)
 {
     const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
-    size_t used = last > t0 ? lg_latest(h, t0, h->n) * LG_FRAMES_A_STEP : frames;
-    r->text.cuts += !h->heard;
-    return r->text.cuts <= 2 && used >= 100 ? used : frames;
+    size_t used = last > t0 ? lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP : frames;
+    r->text.loop_cuts += !h->heard;
+    return r->text.loop_cuts <= 2 && used >= 100 ? used : frames;
 }
 
 /* Measures the words of the window's text, if they are asked for, over its first frames. */
@@ -22573,21 +22594,22 @@ static void wd_align(ru_run *r, size_t frames)
 {
     const se_hypothesis *h = r->text.hypothesis;
     if (r->params.words) {
-        al_window(&r->text.aligner, r->tongue.id, r->params.task, h->tokens, h->probability, h->n,
-                  r->audio.span + ML_MARGIN, frames, ru_clock(r, 0));
+        al_window(&r->text.aligner, r->language.id, r->params.task, h->tokens, h->probability, h->n,
+                  r->audio.samples + ML_MARGIN, frames, ru_recording_ms(r, 0));
     }
 }
 
 /* Whether nothing is left of a window that ends in a pause: no speech behind the frames that were
  * used, and no text behind the tokens that were taken. */
-static int wd_is_done(const ru_run *r, size_t used, size_t taken)
+static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
 {
     const se_hypothesis *h = r->text.hypothesis;
     while (taken < h->n && h->tokens[taken] >= r->engine.model->vocab.timestamp0) {
         taken++;
     }
-    return aw_ends_in_pause(r) && r->ledger.left_ms < 0 && taken == h->n &&
-           aw_voiced(r, ru_clock(r, (int64_t)used * 10), lg_heard_ms(r)) < WD_REST_MS;
+    return aw_ends_in_pause(r) && r->ledger.gap_ms < 0 && taken == h->n &&
+           aw_speech_ms(r, ru_recording_ms(r, (int64_t)used * 10), lg_content_end_ms(r)) <
+               WD_MIN_REST_MS;
 }
 
 /* Decodes the window and stores its segments. */
@@ -22597,41 +22619,41 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     int status, cut;
     *used = frames;
     wd_attempts(r);
-    r->text.kept = r->text.hypothesis->n;
+    r->text.n_final = r->text.hypothesis->n;
     r->stats.tokens += r->text.search.steps;
     r->stats.prompt_tokens += r->text.search.prompt_tokens;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     if (ru_cancelled(r)) {
         return WNPU_OK; /* the tokens may come from a step that was cut short */
     }
-    if (wd_silent(r)) {
-        r->whole = 0;
+    if (wd_is_silence(r)) {
+        r->resumable = 0;
         r->stats.silent++;
-        return lg_close(r, 1, used);
+        return lg_finish_window(r, 1, used);
     }
     cut = r->text.hypothesis->loop > 0;
     if (cut) {
         wd_cut_loop(r, r->text.hypothesis);
     }
-    wd_align(r, lg_used(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
+    wd_align(r, lg_used_frames(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
     if (ru_cancelled(r)) {
         return WNPU_OK;
     }
-    r->whole = 0;
-    status = lg_segments(r, frames, used, &taken);
+    r->resumable = 0;
+    status = lg_add_segments(r, frames, used, &taken);
     if (cut) {
-        *used = wd_after_loop(r, frames);
+        *used = wd_used_before_loop(r, frames);
     } else {
-        r->text.cuts = 0;
+        r->text.loop_cuts = 0;
     }
-    if (wd_is_done(r, *used, taken)) {
+    if (wd_is_finished(r, *used, taken)) {
         *used = frames;
     }
     if (*used == 0 || *used > frames) {
         *used = frames;
     }
-    status = status == WNPU_OK ? lg_close(r, 0, used) : status;
-    wd_carry(r, taken < r->text.kept ? taken : r->text.kept);
+    status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
+    wd_update_context(r, taken < r->text.n_final ? taken : r->text.n_final);
     return status;
 }
 
@@ -22646,113 +22668,113 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
  *            segment of the one before ended. Memory stays the same for
  *            any length. The run ends: each window moves on by a frame
  *            or more, but for one in each second of speech at most, which
- *            is to be decoded again (lg_hole).
+ *            is to be decoded again (lg_find_gap).
  *  Costs     what its windows cost.
  * ====================================================================== */
 #define WI_PROMPT_BYTES 4096u  /* far more than the decoder's context holds */
 
-static ru_place wi_where(const ru_run *r)
+static ru_position wi_get_position(const ru_run *r)
 {
-    ru_place p;
+    ru_position p;
     p.frame = r->audio.frame;
-    p.have = r->audio.have + r->audio.ahead;
+    p.n_samples = r->audio.n_samples + r->audio.n_ahead;
     p.content = r->audio.content;
     p.window = r->decoder.window;
-    p.piece_ms = r->audio.piece_ms;
-    p.until_ms = r->audio.until_ms;
+    p.cut_ms = r->audio.cut_ms;
+    p.limit_ms = r->audio.limit_ms;
     p.device = r->text.device;
     return p;
 }
 
-static void wi_go(ru_run *r, const ru_place *p)
+static void wi_set_position(ru_run *r, const ru_position *p)
 {
     r->audio.frame = p->frame;
-    aw_set_have(r, p->have);
+    aw_set_samples(r, p->n_samples);
     r->audio.content = p->content;
     r->decoder.window = p->window;
-    r->audio.piece_ms = p->piece_ms;
-    r->audio.until_ms = p->until_ms;
+    r->audio.cut_ms = p->cut_ms;
+    r->audio.limit_ms = p->limit_ms;
     r->text.device = p->device;
 }
 
 /* Calls the host's function, in which snapshots may be taken. What it is told never goes back. */
-static int wi_tell(ru_run *r, int64_t done_ms)
+static int wi_report_progress(ru_run *r, int64_t done_ms)
 {
     int stop;
-    r->told_ms = done_ms > r->told_ms ? done_ms : r->told_ms;
-    r->told_at = er_now_ms();
-    r->pausing = 1;
-    stop = r->params.on_progress(r->params.user, r->told_ms, au_total_ms(r->audio.stream));
+    r->reported_ms = done_ms > r->reported_ms ? done_ms : r->reported_ms;
+    r->reported_at = er_now_ms();
+    r->in_progress_call = 1;
+    stop = r->params.on_progress(r->params.user, r->reported_ms, au_total_ms(r->audio.stream));
     (void)er_float_default();
-    r->pausing = 0;
+    r->in_progress_call = 0;
     return stop;
 }
 
-static int wi_progress(ru_run *r, int64_t done_ms)
+static int wi_progress_after_window(ru_run *r, int64_t done_ms)
 {
-    r->onwards = 0;
+    r->resumed = 0;
     if (r->params.on_progress != NULL) {
-        r->stopped |= wi_tell(r, done_ms) != 0;
+        r->stop_requested |= wi_report_progress(r, done_ms) != 0;
     }
-    if (r->stopped) {
+    if (r->stop_requested) {
         return er_set(&r->error, WNPU_E_CANCELLED, "the progress callback asked to stop");
     }
     return WNPU_OK;
 }
 
-#ifndef WI_BEAT_MS
-#define WI_BEAT_MS 1000.0 /* inside a window the host is called no more often; tests have less */
+#ifndef WI_PROGRESS_MS
+#define WI_PROGRESS_MS 1000.0 /* least time between two calls inside a window; less in tests */
 #endif
 
 /* Inside a window, see en_beat(). The run can go on from before the window, so the host may take a
  * snapshot, and may stop it at once; but in the first window of a run that goes on only behind it,
  * or a host that stops at each call would never get further. */
-static void wi_beat(void *user, float share)
+static void wi_progress_in_window(void *user, float share)
 {
     ru_run *r = user;
-    ru_place here;
-    int64_t done_ms = r->told_ms;
-    if (r->params.on_progress == NULL || !r->whole || ru_cancelled(r) ||
-        er_now_ms() - r->told_at < WI_BEAT_MS) {
+    ru_position here;
+    int64_t done_ms = r->reported_ms;
+    if (r->params.on_progress == NULL || !r->resumable || ru_cancelled(r) ||
+        er_now_ms() - r->reported_at < WI_PROGRESS_MS) {
         return;
     }
-    if (r->home == NULL) {
-        done_ms = ru_clock(r, (int64_t)(share * (float)r->audio.content * 10.0f));
+    if (r->current == NULL) {
+        done_ms = ru_recording_ms(r, (int64_t)(share * (float)r->audio.content * 10.0f));
     }
-    here = wi_where(r);
-    if (r->home != NULL) {
-        wi_go(r, r->home);
+    here = wi_get_position(r);
+    if (r->current != NULL) {
+        wi_set_position(r, r->current);
     }
-    r->stopped |= wi_tell(r, done_ms) != 0;
-    wi_go(r, &here);
-    if (r->stopped && !r->onwards) {
+    r->stop_requested |= wi_report_progress(r, done_ms) != 0;
+    wi_set_position(r, &here);
+    if (r->stop_requested && !r->resumed) {
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
     }
 }
 
 /* Asks the windows of the first language_windows times 30 s before anything is decoded. The caller
  * begins the audio anew. */
-static int wi_first_windows(ru_run *r)
+static int wi_detect_in_windows(ru_run *r)
 {
     const uint64_t end = (uint64_t)r->params.language_windows * ML_FRAMES;
     float probability[RU_LANGUAGES];
     size_t frames;
     int status = WNPU_OK;
     while (status == WNPU_OK && r->audio.frame < end && (frames = aw_frames(r)) > 0) {
-        size_t used = lg_gate(r, frames);
+        size_t used = lg_skip_silence(r, frames);
         if (used == 0) {
             used = r->audio.content;
             wd_encode(r);
-            if (ru_cancelled(r) || !wd_hear(r, probability)) {
+            if (ru_cancelled(r) || !wd_add_detection(r, probability)) {
                 return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
             }
         }
         status = aw_advance(r, used);
     }
-    if (status == WNPU_OK && r->tongue.weight > 0.0f) {
+    if (status == WNPU_OK && r->language.weight > 0.0f) {
         wd_decide_language(r);
     }
-    r->audio.piece_ms = 0;
+    r->audio.cut_ms = 0;
     return status;
 }
 
@@ -22761,9 +22783,9 @@ static int wi_first_windows(ru_run *r)
 static int32_t wi_least_end(const ru_run *r)
 {
     int32_t t0 = r->engine.model->vocab.timestamp0;
-    uint64_t base = (uint64_t)ru_clock(r, 0) / VA_STEP_MS, at = base + r->audio.content / 2;
+    uint64_t base = (uint64_t)ru_recording_ms(r, 0) / VA_STEP_MS, at = base + r->audio.content / 2;
     uint64_t said = 0;
-    while (at > base && said < LG_LEFT_MS / VA_STEP_MS) {
+    while (at > base && said < LG_GAP_MS / VA_STEP_MS) {
         at--;
         said += va_speech_steps(&r->audio.voice, at, at + 1);
     }
@@ -22771,9 +22793,9 @@ static int32_t wi_least_end(const ru_run *r)
 }
 
 /* Notes the window that was just encoded. */
-static void wi_note(ru_run *r)
+static void wi_add_lookahead(ru_run *r)
 {
-    ru_foreseen *f = &r->foreseen;
+    ru_lookahead *f = &r->lookahead;
     f->frame[f->n] = r->audio.frame;
     f->content[f->n] = r->audio.content;
     f->window[f->n] = r->decoder.window;
@@ -22783,37 +22805,38 @@ static void wi_note(ru_run *r)
 
 /* Notes the window whose turn it is, and encodes those that will follow it unless a text leaves
  * something to be decoded first. */
-static void wi_encode_next(ru_run *r)
+static void wi_encode_ahead(ru_run *r)
 {
-    const ru_place home = wi_where(r);
+    const ru_position current = wi_get_position(r);
     size_t used = r->audio.content, at = 0;
-    r->foreseen.n = 0;
-    wi_note(r);
-    r->home = &home;
-    r->audio.until_ms = -1;
-    while (r->foreseen.n < r->audio.batch && !ru_cancelled(r)) {
+    r->lookahead.n = 0;
+    wi_add_lookahead(r);
+    r->current = &current;
+    r->audio.limit_ms = -1;
+    while (r->lookahead.n < r->audio.batch && !ru_cancelled(r)) {
         at += used * ML_HOP;
         r->audio.frame += used;
-        aw_set_have(r, at + ML_MARGIN < home.have ? home.have - at : ML_MARGIN);
-        if (aw_frames(r) == 0 || (r->audio.ahead < RU_SURE && !r->audio.heard_all)) {
+        aw_set_samples(r, at + ML_MARGIN < current.n_samples ? current.n_samples - at : ML_MARGIN);
+        if (aw_frames(r) == 0 ||
+            (r->audio.n_ahead < RU_DETECTOR_DELAY && !r->audio.detector_done)) {
             break;
         }
-        used = lg_gate(r, aw_frames(r));
+        used = lg_skip_silence(r, aw_frames(r));
         if (used == 0) {
             used = r->audio.content;
-            r->decoder.window = (home.window + r->foreseen.n) % r->audio.batch;
-            wd_encode_span(r, r->audio.span + at, r->audio.content);
-            wi_note(r);
+            r->decoder.window = (current.window + r->lookahead.n) % r->audio.batch;
+            wd_encode_samples(r, r->audio.samples + at, r->audio.content);
+            wi_add_lookahead(r);
         }
     }
-    wi_go(r, &home);
-    r->home = NULL;
+    wi_set_position(r, &current);
+    r->current = NULL;
 }
 
 /* Decodes the window and the next ones together, if that is possible and none of them is known. */
-static void wi_look_on(ru_run *r)
+static void wi_decode_ahead(ru_run *r)
 {
-    ru_foreseen *f = &r->foreseen;
+    ru_lookahead *f = &r->lookahead;
     se_prompt prompt;
     se_options options;
     size_t i;
@@ -22823,18 +22846,18 @@ static void wi_look_on(ru_run *r)
         }
     }
     f->n = 0;
-    wd_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
+    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
     wd_options(r, r->params.temperature, 0, &options);
     if (r->audio.batch < 2 || !aw_cuts_windows(r) || r->params.condition_on_previous ||
-        wd_asks_language(r) || !se_is_greedy(&r->text.search, &prompt, &options)) {
+        wd_needs_language(r) || !se_is_greedy(&r->text.search, &prompt, &options)) {
         return;
     }
-    wi_encode_next(r);
+    wi_encode_ahead(r);
     if (!ru_cancelled(r) && f->n > 1) {
         double since = er_now_ms();
-        se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end, f->found,
-                       f->steps);
-        r->stats.decoder_ms += ru_lap(&since);
+        se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end,
+                       f->hypothesis, f->steps);
+        r->stats.decoder_ms += ru_elapsed_ms(&since);
     }
     if (ru_cancelled(r) || f->n < 2) {
         f->n = 0;
@@ -22844,28 +22867,28 @@ static void wi_look_on(ru_run *r)
 /* The window's caches, and what is known before its text. */
 static void wi_prepare(ru_run *r)
 {
-    size_t i = wd_number(r);
+    size_t i = wd_lookahead_index(r);
     double since;
-    if (i < r->foreseen.n) {
+    if (i < r->lookahead.n) {
         se_invalidate(&r->text.search);
-        r->decoder.window = r->foreseen.window[i];
-        r->text.device = r->foreseen.device[i];
+        r->decoder.window = r->lookahead.window[i];
+        r->text.device = r->lookahead.device[i];
         r->stats.windows++;
         return;
     }
     wd_encode(r);
     since = er_now_ms();
     if (!ru_cancelled(r)) {
-        wd_find_language(r);
+        wd_update_language(r);
     }
-    r->stats.decoder_ms += ru_lap(&since);
+    r->stats.decoder_ms += ru_elapsed_ms(&since);
     if (!ru_cancelled(r)) {
-        wi_look_on(r);
+        wi_decode_ahead(r);
     }
 }
 
 /* One window: encoded, decoded, stored, settled. */
-static int wi_window(ru_run *r, size_t *used)
+static int wi_run_window(ru_run *r, size_t *used)
 {
     double since;
     int status;
@@ -22873,74 +22896,75 @@ static int wi_window(ru_run *r, size_t *used)
     r->text.search.least_end = wi_least_end(r);
     since = er_now_ms();
     status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->audio.content, used);
-    r->stats.decoder_ms += ru_lap(&since);
-    if (!r->whole) { /* not cancelled */
+    r->stats.decoder_ms += ru_elapsed_ms(&since);
+    if (!r->resumable) { /* not cancelled */
         r->text.window++;
     }
     return status;
 }
 
 /* Between two windows: a run that ends before the next one is finished can go on from here. */
-static void wi_set_mark(ru_run *r)
+static void wi_save_checkpoint(ru_run *r)
 {
-    r->mark.stats = r->stats;
-    r->mark.language = r->tongue.id;
-    r->mark.rival = r->tongue.rival;
-    r->mark.language_probability = r->tongue.probability;
-    r->mark.heard_weight = r->tongue.weight;
-    memcpy(r->mark.heard, r->tongue.heard, sizeof r->mark.heard);
-    r->whole = 1;
+    r->checkpoint.stats = r->stats;
+    r->checkpoint.language = r->language.id;
+    r->checkpoint.rival = r->language.rival;
+    r->checkpoint.language_probability = r->language.probability;
+    r->checkpoint.language_weight = r->language.weight;
+    memcpy(r->checkpoint.language_sums, r->language.sums, sizeof r->checkpoint.language_sums);
+    r->resumable = 1;
 }
 
-static void wi_back_to_mark(ru_run *r)
+static void wi_load_checkpoint(ru_run *r)
 {
-    r->stats = r->mark.stats;
-    r->tongue.id = r->mark.language;
-    r->tongue.rival = r->mark.rival;
-    r->tongue.probability = r->mark.language_probability;
-    r->tongue.weight = r->mark.heard_weight;
-    memcpy(r->tongue.heard, r->mark.heard, sizeof r->mark.heard);
+    r->stats = r->checkpoint.stats;
+    r->language.id = r->checkpoint.language;
+    r->language.rival = r->checkpoint.rival;
+    r->language.probability = r->checkpoint.language_probability;
+    r->language.weight = r->checkpoint.language_weight;
+    memcpy(r->language.sums, r->checkpoint.language_sums, sizeof r->checkpoint.language_sums);
 }
 
-static int wi_windows(ru_run *r)
+static int wi_run_windows(ru_run *r)
 {
     int status = WNPU_OK;
     size_t frames;
     while (status == WNPU_OK && !ru_cancelled(r) && (frames = aw_frames(r)) > 0) {
-        size_t used = lg_gate(r, frames);
+        size_t used = lg_skip_silence(r, frames);
         double since;
         if (used > 0) {
-            r->whole = 0;
+            r->resumable = 0;
             r->stats.skips++;
-            status = lg_settle(r, ru_clock(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
+            status = lg_cover(r, ru_recording_ms(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
         } else {
-            status = wi_window(r, &used);
+            status = wi_run_window(r, &used);
         }
-        if (status == WNPU_OK && r->whole) {
+        if (status == WNPU_OK && r->resumable) {
             break; /* cancelled */
         }
         since = er_now_ms();
         if (status == WNPU_OK) {
             status = aw_advance(r, used);
-            r->stats.audio_in_ms += ru_lap(&since);
+            r->stats.audio_in_ms += ru_elapsed_ms(&since);
         }
         if (status == WNPU_OK) {
-            wi_set_mark(r);
+            wi_save_checkpoint(r);
         }
         if (status == WNPU_OK) {
             status = np_check_required(&r->bridge, &r->error);
         }
         if (status == WNPU_OK) {
-            status = wi_progress(r, ru_end_ms(r) < ru_clock(r, 0) ? ru_end_ms(r) : ru_clock(r, 0));
+            int64_t done_ms = ru_recording_ms(r, 0);
+            status = wi_progress_after_window(r, ru_end_ms(r) < done_ms ? ru_end_ms(r) : done_ms);
         }
     }
     return status == WNPU_OK && ru_cancelled(r)
-               ? er_set(&r->error, WNPU_E_CANCELLED, r->stopped
+               ? er_set(&r->error, WNPU_E_CANCELLED, r->stop_requested
                         ? "the progress callback asked to stop" : "cancelled") : status;
 }
 
 /* Checks parameters against the model and sets the rules up. */
-static int wi_rules(ru_run *r)
+static int wi_set_rules(ru_run *r)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const wnpu_params *p = &r->params;
@@ -22984,27 +23008,27 @@ static int wi_check_languages(ru_run *r)
                           "not know", (unsigned long)i, (int)p->languages[i]);
         }
     }
-    if (!wd_may_be(r, p->language) && p->language >= 0) {
+    if (!wd_is_allowed_language(r, p->language) && p->language >= 0) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
                       "languages allowed", (int)p->language);
     }
     return WNPU_OK;
 }
 
-static int wi_language(ru_run *r)
+static int wi_set_language(ru_run *r)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const wnpu_params *p = &r->params;
-    r->tongue.id = p->language;
-    r->tongue.probability = p->language < 0 ? 0.0f : 1.0f;
+    r->language.id = p->language;
+    r->language.probability = p->language < 0 ? 0.0f : 1.0f;
     if (!v->multilingual) {
         if (p->language > 0 || p->task == WNPU_TRANSLATE) {
             return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
                           "multilingual one to %s", p->task == WNPU_TRANSLATE ? "translate"
                           : "transcribe another language");
         }
-        r->tongue.id = 0;
-        r->tongue.probability = 1.0f;
+        r->language.id = 0;
+        r->language.probability = 1.0f;
     } else if (p->language >= v->n_languages) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is unknown to this model, which "
                       "has %d", (int)p->language, (int)v->n_languages);
@@ -23013,10 +23037,10 @@ static int wi_language(ru_run *r)
 }
 
 /* What the session's configuration limits beyond the ranges of the parameters. */
-static int wi_check_slots(ru_run *r)
+static int wi_check_beams(ru_run *r)
 {
     const wnpu_params *p = &r->params;
-    int slots = (int)r->text.beams;
+    int slots = (int)r->text.max_beams;
     if (p->beam > slots || p->best_of > slots) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "%s %d is outside %d..%d; max_beams of the "
                       "session's configuration is the limit", p->beam > slots ? "beam" : "best_of",
@@ -23029,7 +23053,7 @@ static int wi_check(ru_run *r)
 {
     const wnpu_params *p = &r->params;
     int status = pm_check(p, &r->error);
-    status = status == WNPU_OK ? wi_check_slots(r) : status;
+    status = status == WNPU_OK ? wi_check_beams(r) : status;
     if (status != WNPU_OK) {
         return status;
     }
@@ -23045,7 +23069,7 @@ static int wi_check(ru_run *r)
 }
 
 /* Tokens of " " and the text without blanks around it, as OpenAI encodes prompts. */
-static int wi_tokens(ru_run *r, const char *name, const char *text, int32_t *tokens,
+static int wi_encode_text(ru_run *r, const char *name, const char *text, int32_t *tokens,
                      size_t capacity, size_t *n)
 {
     char spaced[WI_PROMPT_BYTES];
@@ -23077,39 +23101,39 @@ static int wi_tokens(ru_run *r, const char *name, const char *text, int32_t *tok
     return WNPU_OK;
 }
 
-static size_t wi_given_capacity(const wnpu_model *m)
+static size_t wi_prefix_capacity(const wnpu_model *m)
 {
-    return m->n_text_ctx / 4 < RU_MAX_GIVEN ? m->n_text_ctx / 4 : RU_MAX_GIVEN;
+    return m->n_text_ctx / 4 < RU_MAX_PREFIX ? m->n_text_ctx / 4 : RU_MAX_PREFIX;
 }
 
 /* The initial prompt, and what the first window begins with. A run that goes on has its text before
  * already. */
-static int wi_prompts(ru_run *r, int onwards)
+static int wi_set_prompts(ru_run *r, int onwards)
 {
     const wnpu_model *m = r->engine.model;
     const wnpu_params *p = &r->params;
     int status = WNPU_OK, timed = p->timestamps != 0;
     if (p->carry_initial_prompt) {
-        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->context.initial,
+        status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.initial,
                            wd_previous_capacity(m), &r->context.n_initial);
     } else if (!onwards) {
-        status = wi_tokens(r, "initial_prompt", p->initial_prompt, r->context.previous,
+        status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.previous,
                            wd_previous_capacity(m), &r->context.n_previous);
     }
     if (status != WNPU_OK) {
         return status;
     }
-    status = wi_tokens(r, "prefix", p->prefix, r->context.given + timed,
-                       wi_given_capacity(m) - (size_t)timed, &r->context.n_given);
-    if (timed && r->context.n_given > 0) {
-        r->context.given[0] = m->vocab.timestamp0;
-        r->context.n_given++;
+    status = wi_encode_text(r, "prefix", p->prefix, r->context.prefix + timed,
+                       wi_prefix_capacity(m) - (size_t)timed, &r->context.n_prefix);
+    if (timed && r->context.n_prefix > 0) {
+        r->context.prefix[0] = m->vocab.timestamp0;
+        r->context.n_prefix++;
     }
     return status;
 }
 
 /* Fills the trie with phrases. */
-static int wi_phrases(ru_run *r, const char *name, const char *const *phrases, size_t n)
+static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrases, size_t n)
 {
     size_t i;
     lr_trie_clear(&r->rules.trie);
@@ -23132,33 +23156,33 @@ static int wi_phrases(ru_run *r, const char *name, const char *const *phrases, s
     return WNPU_OK;
 }
 
-static void wi_begin(ru_run *r)
+static void wi_reset(ru_run *r)
 {
     rs_reset(&r->store);
     memset(&r->stats, 0, sizeof r->stats);
     np_reset(&r->bridge);
     memset(&r->phrase.choice, 0, sizeof r->phrase.choice);
-    memset(r->tongue.heard, 0, RU_LANGUAGES * sizeof *r->tongue.heard);
-    r->tongue.weight = 0.0f;
-    r->tongue.id = 0;
-    r->tongue.rival = -1;
-    r->tongue.probability = 0.0f;
+    memset(r->language.sums, 0, RU_LANGUAGES * sizeof *r->language.sums);
+    r->language.weight = 0.0f;
+    r->language.id = 0;
+    r->language.rival = -1;
+    r->language.probability = 0.0f;
     r->decoder.window = 0;
-    r->foreseen.n = 0;
-    aw_set_have(r, ML_MARGIN);
+    r->lookahead.n = 0;
+    aw_set_samples(r, ML_MARGIN);
     r->audio.frame = 0;
     r->text.window = 0;
-    r->text.cuts = 0;
-    r->stopped = r->onwards = 0;
-    r->told_ms = 0;
-    r->told_at = er_now_ms();
-    r->whole = 0;
+    r->text.loop_cuts = 0;
+    r->stop_requested = r->resumed = 0;
+    r->reported_ms = 0;
+    r->reported_at = er_now_ms();
+    r->resumable = 0;
     r->audio.content = ML_FRAMES;
-    r->ledger.settled_ms = 0;
-    r->ledger.said_ms = 0;
-    r->ledger.left_ms = r->ledger.again_ms = r->audio.until_ms = -1;
-    r->audio.piece_ms = 0;
-    r->context.n_previous = r->context.n_initial = r->context.n_given = 0;
+    r->ledger.covered_ms = 0;
+    r->ledger.covered_text_ms = 0;
+    r->ledger.gap_ms = r->ledger.last_return_ms = r->audio.limit_ms = -1;
+    r->audio.cut_ms = 0;
+    r->context.n_previous = r->context.n_initial = r->context.n_prefix = 0;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
     al_begin(&r->text.aligner);
@@ -23166,16 +23190,16 @@ static void wi_begin(ru_run *r)
 }
 
 /* 1 if several windows decide the language before anything is decoded. */
-static int wi_looks_ahead(const ru_run *r)
+static int wi_detects_first(const ru_run *r)
 {
     return r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual &&
            r->params.language_mode == WNPU_LANGUAGE_ONCE && r->params.language_windows > 1;
 }
 
 /* Reads the audio's start twice. */
-static int wi_look_ahead(ru_run *r, const wnpu_audio *audio)
+static int wi_detect_first(ru_run *r, const wnpu_audio *audio)
 {
-    int status = wi_first_windows(r);
+    int status = wi_detect_in_windows(r);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
     return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
@@ -23184,21 +23208,21 @@ static int wi_look_ahead(ru_run *r, const wnpu_audio *audio)
 static int wi_open(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_check(r);
-    status = status == WNPU_OK ? wi_language(r) : status;
-    status = status == WNPU_OK ? wi_rules(r) : status;
-    status = status == WNPU_OK ? wi_prompts(r, 0) : status;
+    status = status == WNPU_OK ? wi_set_language(r) : status;
+    status = status == WNPU_OK ? wi_set_rules(r) : status;
+    status = status == WNPU_OK ? wi_set_prompts(r, 0) : status;
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
     return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
 
 /* The language of most of the recording is the run's. */
-static void wi_end_language(ru_run *r)
+static void wi_finish_language(ru_run *r)
 {
-    if (r->tongue.weight > 0.0f) {
+    if (r->language.weight > 0.0f) {
         wd_decide_language(r);
     }
-    if (r->tongue.id < 0) {
-        r->tongue.id = 0; /* no audio, nothing to detect */
+    if (r->language.id < 0) {
+        r->language.id = 0; /* no audio, nothing to detect */
     }
 }
 
@@ -23206,15 +23230,15 @@ static void wi_end_language(ru_run *r)
 static int wi_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
-        status = wi_windows(r);
+        status = wi_run_windows(r);
     }
-    wi_end_language(r);
-    return lg_close_ledger(r, status);
+    wi_finish_language(r);
+    return lg_finish(r, status);
 }
 
-static int wi_hotwords(ru_run *r)
+static int wi_set_hotwords(ru_run *r)
 {
-    int status = wi_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords);
+    int status = wi_add_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords);
     lr_trie_set_bonus(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
     return status;
 }
@@ -23225,7 +23249,7 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
     int status = wi_check(r);
-    if (status == WNPU_OK && pm_fingerprint(&r->params) != r->asked) {
+    if (status == WNPU_OK && pm_fingerprint(&r->params) != r->fingerprint) {
         status = er_set(&r->error, WNPU_E_ARGUMENT, "these are not the parameters that the run "
                         "began with; only callbacks may differ");
     }
@@ -23233,23 +23257,23 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     if (status != WNPU_OK) {
         return status;
     }
-    r->whole = 0;
-    r->stopped = 0;
-    r->onwards = 1;
-    r->told_ms = 0;
-    r->told_at = er_now_ms();
-    status = wi_language(r);
-    status = status == WNPU_OK ? wi_rules(r) : status;
-    status = status == WNPU_OK ? wi_prompts(r, 1) : status;
-    status = status == WNPU_OK ? wi_hotwords(r) : status;
-    wi_back_to_mark(r);
+    r->resumable = 0;
+    r->stop_requested = 0;
+    r->resumed = 1;
+    r->reported_ms = 0;
+    r->reported_at = er_now_ms();
+    status = wi_set_language(r);
+    status = status == WNPU_OK ? wi_set_rules(r) : status;
+    status = status == WNPU_OK ? wi_set_prompts(r, 1) : status;
+    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
+    wi_load_checkpoint(r);
     memset(&r->store.rest, 0, sizeof r->store.rest);
     r->audio.voice.rules = aw_voice_rules(&r->params);
     r->bridge.fell_back = 0; /* an accelerator that is required gets another chance */
     status = status == WNPU_OK ? aw_fill(r) : status; /* cancelled while it read, perhaps */
-    r->stats.audio_in_ms += ru_lap(&since);
+    r->stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
-        wi_set_mark(r); /* cancelled or not: all of this is done again */
+        wi_save_checkpoint(r); /* cancelled or not: all of this is done again */
     }
     return wi_finish(r, status);
 }
@@ -23258,25 +23282,25 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
     int status;
-    if (wi_looks_ahead(r) && audio != NULL && audio->read != NULL) {
+    if (wi_detects_first(r) && audio != NULL && audio->read != NULL) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
                       "reader cannot go back to the start", (int)r->params.language_windows);
     }
     status = wi_open(r, audio);
-    r->stats.audio_in_ms += ru_lap(&since);
-    status = status == WNPU_OK ? wi_hotwords(r) : status;
-    if (status == WNPU_OK && wi_looks_ahead(r)) {
-        status = wi_look_ahead(r, audio);
+    r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
+    if (status == WNPU_OK && wi_detects_first(r)) {
+        status = wi_detect_first(r, audio);
     }
     if (status == WNPU_OK && !ru_cancelled(r)) { /* else all this may have been cut short */
-        r->asked = pm_fingerprint(&r->params);
-        wi_set_mark(r);
+        r->fingerprint = pm_fingerprint(&r->params);
+        wi_save_checkpoint(r);
     }
     return wi_finish(r, status);
 }
 
 /* Only the detector runs. */
-static int wi_find_speech(ru_run *r, const wnpu_audio *audio)
+static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_check(r);
     size_t frames;
@@ -23288,16 +23312,16 @@ static int wi_find_speech(ru_run *r, const wnpu_audio *audio)
     status = aw_begin_audio(r);
     while (status == WNPU_OK && !ru_cancelled(r) && (frames = aw_frames(r)) > 0) {
         status = aw_advance(r, frames);
-        status = status == WNPU_OK ? wi_progress(r, ru_clock(r, 0)) : status;
+        status = status == WNPU_OK ? wi_progress_after_window(r, ru_recording_ms(r, 0)) : status;
     }
     if (status == WNPU_OK && ru_cancelled(r)) {
         status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
-    r->audio.past = 0;
+    r->audio.spans_passed = 0;
     if (status == WNPU_OK) {
-        status = lg_settle(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
+        status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
     }
-    status = lg_close_ledger(r, status);
+    status = lg_finish(r, status);
     if (status == WNPU_INCOMPLETE) { /* nobody was asked for text */
         er_clear(&r->error);
         status = WNPU_OK;
@@ -23307,17 +23331,18 @@ static int wi_find_speech(ru_run *r, const wnpu_audio *audio)
 
 /* Asks the windows with speech until they have told the language. The first window is asked in any
  * case, so that singing that the detector does not hear has an answer. */
-static int wi_ask(ru_run *r)
+static int wi_detect_in_speech(ru_run *r)
 {
     float probability[RU_LANGUAGES];
     size_t frames;
     int status = WNPU_OK;
-    while (status == WNPU_OK && !ru_cancelled(r) && !wd_is_told(r) && (frames = aw_frames(r)) > 0) {
-        size_t used = lg_gate(r, frames);
+    while (status == WNPU_OK && !ru_cancelled(r) && !wd_is_language_certain(r) &&
+           (frames = aw_frames(r)) > 0) {
+        size_t used = lg_skip_silence(r, frames);
         if (used == 0 || (r->audio.frame == 0 && used == r->audio.content)) {
             used = r->audio.content;
             wd_encode(r);
-            if (!ru_cancelled(r) && wd_hear(r, probability)) {
+            if (!ru_cancelled(r) && wd_add_detection(r, probability)) {
                 wd_decide_language(r);
             }
         }
@@ -23326,7 +23351,7 @@ static int wi_ask(ru_run *r)
     return status;
 }
 
-static int wi_detect(ru_run *r, const wnpu_audio *audio, float *probability)
+static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probability)
 {
     int32_t i;
     int status;
@@ -23334,16 +23359,16 @@ static int wi_detect(ru_run *r, const wnpu_audio *audio, float *probability)
         return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
                       "multilingual one to detect languages");
     }
-    r->tongue.id = -1;
+    r->language.id = -1;
     status = au_open(r->audio.stream, audio, &r->error);
     status = status == WNPU_OK ? aw_begin_audio(r) : status;
-    status = status == WNPU_OK ? wi_ask(r) : status;
+    status = status == WNPU_OK ? wi_detect_in_speech(r) : status;
     if (status != WNPU_OK) {
         return status;
     }
-    wi_end_language(r);
+    wi_finish_language(r);
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
-        probability[i] = wd_heard(r, i);
+        probability[i] = wd_mean_probability(r, i);
     }
     r->stats.audio_ms = ru_end_ms(r);
     return ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
@@ -23370,7 +23395,7 @@ static void wi_phrase_ends(ru_run *r, unsigned char *ends)
 }
 
 /* The phrase as a hypothesis, so that it becomes a segment like any other. */
-static void wi_choice_text(ru_run *r, const se_choice *c)
+static void wi_set_choice_text(ru_run *r, const se_choice *c)
 {
     const lr_trie *t = &r->rules.trie;
     se_hypothesis *h = r->text.hypothesis;
@@ -23395,13 +23420,13 @@ static void wi_choice_text(ru_run *r, const se_choice *c)
     r->text.origin.accepted = 1;
 }
 
-static int wi_pick(ru_run *r)
+static int wi_choose_phrase(ru_run *r)
 {
     se_choosing c;
     se_choice found;
     se_prompt prompt;
     int64_t end = ru_end_ms(r);
-    wd_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
+    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &prompt);
     if (prompt.n + r->rules.trie.depth > r->engine.model->n_text_ctx) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the prompt's %lu and a phrase's %u tokens do "
                       "not fit into the decoder's context of %u", (unsigned long)prompt.n,
@@ -23429,14 +23454,14 @@ static int wi_pick(ru_run *r)
     r->phrase.choice.second_logprob = found.logprob[1];
     r->phrase.choice.margin = found.logprob[0] - found.logprob[1];
     r->phrase.choice.no_speech = r->text.search.fed_no_speech;
-    wi_choice_text(r, &found);
+    wi_set_choice_text(r, &found);
     r->text.origin.prompted = prompt.sot > 0;
     wd_align(r, aw_frames(r)); /* samples beyond the window's last frame are known already */
     if (ru_cancelled(r)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     end = end < (int64_t)ML_FRAMES * 10 ? end : (int64_t)ML_FRAMES * 10;
-    return lg_emit(r, 0, r->text.hypothesis->n, 0, end, end);
+    return lg_add_segment(r, 0, r->text.hypothesis->n, 0, end, end);
 }
 
 static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phrases, size_t n)
@@ -23447,22 +23472,23 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->params.prefix = NULL;
     r->params.vad = 0; /* it always chooses */
     status = wi_open(r, audio);
-    r->stats.audio_in_ms += ru_lap(&since);
-    status = status == WNPU_OK ? wi_phrases(r, "phrases", phrases, n) : status;
+    r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
-        wi_end_language(r);
+        wi_finish_language(r);
         return status;
     }
     wi_phrase_ends(r, r->rules.never);
     wd_encode(r);
     since = er_now_ms();
     if (!ru_cancelled(r)) {
-        wd_find_language(r);
+        wd_update_language(r);
     }
-    status = ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : wi_pick(r);
-    r->stats.decoder_ms += ru_lap(&since);
-    wi_end_language(r);
-    return lg_close_ledger(r, status);
+    status = ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled")
+                             : wi_choose_phrase(r);
+    r->stats.decoder_ms += ru_elapsed_ms(&since);
+    wi_finish_language(r);
+    return lg_finish(r, status);
 }
 
 /* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
@@ -23473,7 +23499,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
     en_carve(arena, &r->engine, n_workers);
     size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
-    r->text.beams = c->max_beams;
+    r->text.max_beams = c->max_beams;
     r->audio.batch = c->batch;
     de_carve(arena, &r->decoder, &r->engine, slots, c->batch > 1 ? c->batch : 1);
     np_carve(arena, &r->bridge, &r->engine, n_workers);
@@ -23484,19 +23510,20 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->store.base = ar_carve(arena, (size_t)c->result_bytes, 1);
     r->store.size = (size_t)c->result_bytes;
     au_stream_carve(arena, &r->audio.stream);
-    r->audio.capacity = c->batch > 0 ? ML_SPAN + RU_AHEAD : ML_SPAN;
-    r->audio.span = ar_carve(arena, r->audio.capacity, sizeof(float));
-    r->foreseen.found = c->batch > 1 ? ar_carve(arena, RU_BATCH, sizeof(se_hypothesis)) : NULL;
+    r->audio.capacity = c->batch > 0 ? ML_SPAN + RU_LOOKAHEAD : ML_SPAN;
+    r->audio.samples = ar_carve(arena, r->audio.capacity, sizeof(float));
+    r->lookahead.hypothesis = c->batch > 1
+                                  ? ar_carve(arena, RU_MAX_BATCH, sizeof(se_hypothesis)) : NULL;
     se_carve(arena, &r->text.search, slots, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
     al_carve(arena, &r->text.aligner, &r->decoder);
     r->context.previous = ar_carve(arena, wd_previous_capacity(m), sizeof(int32_t));
     r->context.initial = ar_carve(arena, wd_previous_capacity(m), sizeof(int32_t));
-    r->context.given = ar_carve(arena, wi_given_capacity(m), sizeof(int32_t));
+    r->context.prefix = ar_carve(arena, wi_prefix_capacity(m), sizeof(int32_t));
     r->context.prompt = ar_carve(arena, m->n_text_ctx, sizeof(int32_t));
     r->text.compress = ar_carve(arena, 1, sizeof(zl_work));
-    r->text.text = ar_carve(arena, 2 * ZL_MAX, 1);
-    r->tongue.heard = ar_carve(arena, RU_LANGUAGES, sizeof(float));
+    r->text.buffer = ar_carve(arena, 2 * ZL_MAX, 1);
+    r->language.sums = ar_carve(arena, RU_LANGUAGES, sizeof(float));
     va_carve(arena, &r->audio.voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
 }
 
@@ -23504,7 +23531,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
 static void wi_start(ru_run *r)
 {
     en_start(&r->engine);
-    r->engine.beat = wi_beat;
+    r->engine.beat = wi_progress_in_window;
     r->engine.beat_user = r;
     va_prepare(&r->audio.voice, r->engine.op, r->engine.fft);
     (void)al_heads(r->engine.model, r->text.aligner.heads, &r->text.aligner.lag_ms);
@@ -23514,7 +23541,7 @@ static void wi_start(ru_run *r)
     r->text.search.judge.function = wd_judge;
     r->text.search.judge.user = r;
     se_wipe(&r->text.search, r->engine.model->n_text_ctx);
-    wi_begin(r);
+    wi_reset(r);
 }
 
 /* What may echo audio or text. */
@@ -23525,19 +23552,19 @@ static void wi_wipe(ru_run *r)
     en_clear_heads(&r->engine.self, r->engine.self.keys);
     de_wipe(&r->decoder);
     au_wipe(r->audio.stream);
-    ar_wipe(r->audio.span, r->audio.written * sizeof(float));
-    if (r->foreseen.found != NULL) {
-        ar_wipe(r->foreseen.found, RU_BATCH * sizeof(se_hypothesis));
+    ar_wipe(r->audio.samples, r->audio.written * sizeof(float));
+    if (r->lookahead.hypothesis != NULL) {
+        ar_wipe(r->lookahead.hypothesis, RU_MAX_BATCH * sizeof(se_hypothesis));
     }
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
     al_wipe(&r->text.aligner);
     ar_wipe(r->context.previous, previous);
     ar_wipe(r->context.initial, previous);
-    ar_wipe(r->context.given, wi_given_capacity(m) * sizeof(int32_t));
+    ar_wipe(r->context.prefix, wi_prefix_capacity(m) * sizeof(int32_t));
     ar_wipe(r->context.prompt, m->n_text_ctx * sizeof(int32_t));
     ar_wipe(r->text.compress, sizeof *r->text.compress);
-    ar_wipe(r->text.text, 2 * ZL_MAX);
+    ar_wipe(r->text.buffer, 2 * ZL_MAX);
     ar_wipe(r->rules.trie.nodes, r->rules.trie.capacity * sizeof(lr_node));
     ar_wipe(r->phrase.score, r->rules.trie.capacity * sizeof(float));
     np_wipe(&r->bridge);
@@ -23560,7 +23587,7 @@ static void wi_wipe(ru_run *r)
  *  is given again: parameters, of which it has a fingerprint, and audio.
  * ====================================================================== */
 #define SN_VERSION 3u
-#define SN_LOUDEST 64.0f /* far more than a limited sample can become by resampling */
+#define SN_MAX_SAMPLE 64.0f /* far more than a limited sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
 
@@ -23580,32 +23607,32 @@ typedef struct sn_list {
 } sn_list;
 
 typedef struct sn_state {
-    uint64_t asked, frame, have, ahead, n_previous, window, cuts;
-    int64_t last_ms, settled_ms, said_ms, again_ms, until_ms, piece_ms;
-    uint64_t past;          /* of the speech spans */
-    uint64_t consumed, frames, taken; /* of the source; taken: frames in raw */
-    uint64_t kept, real;    /* floats in the resampler's window */
+    uint64_t fingerprint, frame, n_samples, n_ahead, n_previous, window, loop_cuts;
+    int64_t last_ms, covered_ms, covered_text_ms, last_return_ms, limit_ms, cut_ms;
+    uint64_t spans_passed;          /* of the speech spans */
+    uint64_t consumed, frames, n_raw; /* of the source; n_raw: frames in raw */
+    uint64_t n_resampler, real; /* floats in the resampler's window */
     uint64_t used, count;   /* of the store */
     sn_list speech, ledger;
     uint32_t format, rate, channels, phase;
-    int32_t channel, reader, ended, heard_all;
+    int32_t channel, reader, ended, detector_done;
     uint64_t opposed;
-    int32_t heard;
+    int32_t used_channel;
     uint32_t scale;
     int32_t language;       /* of the run so far */
     float language_probability;
     va_image voice;
-    ru_mark mark;
+    ru_checkpoint checkpoint;
 } sn_state;
 
 /* Walks through a block: measures, writes or reads it, by the same code. */
-typedef struct sn_walk {
+typedef struct sn_cursor {
     unsigned char *out;         /* NULL: not written */
     const unsigned char *in;    /* NULL: not read */
     size_t at;
-} sn_walk;
+} sn_cursor;
 
-static void sn_piece(sn_walk *w, void *data, size_t size)
+static void sn_transfer(sn_cursor *w, void *data, size_t size)
 {
     if (w->out != NULL) {
         memcpy(w->out + w->at, data, size);
@@ -23616,19 +23643,19 @@ static void sn_piece(sn_walk *w, void *data, size_t size)
 }
 
 /* All pieces behind the head. s says how long they are, and is told or filled first. */
-static void sn_pieces(sn_walk *w, ru_run *r, sn_state *s)
+static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
 {
     au_stream *a = r->audio.stream;
     unsigned char *back = r->store.base + r->store.size;
-    sn_piece(w, s, sizeof *s);
-    sn_piece(w, r->context.previous, (size_t)s->n_previous * sizeof(int32_t));
-    sn_piece(w, r->audio.span, (size_t)(s->have + s->ahead) * sizeof(float));
-    sn_piece(w, a->window + a->at, (size_t)s->kept * sizeof(float));
-    sn_piece(w, r->audio.voice.x, (size_t)s->voice.have * sizeof(float));
-    sn_piece(w, r->audio.voice.history, r->audio.voice.kept);
-    sn_piece(w, a->raw + a->raw_at * a->frame, (size_t)s->taken * a->frame);
-    sn_piece(w, r->store.base, (size_t)s->used);
-    sn_piece(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
+    sn_transfer(w, s, sizeof *s);
+    sn_transfer(w, r->context.previous, (size_t)s->n_previous * sizeof(int32_t));
+    sn_transfer(w, r->audio.samples, (size_t)(s->n_samples + s->n_ahead) * sizeof(float));
+    sn_transfer(w, a->window + a->at, (size_t)s->n_resampler * sizeof(float));
+    sn_transfer(w, r->audio.voice.x, (size_t)s->voice.have * sizeof(float));
+    sn_transfer(w, r->audio.voice.history, r->audio.voice.kept);
+    sn_transfer(w, a->raw + a->raw_at * a->frame, (size_t)s->n_raw * a->frame);
+    sn_transfer(w, r->store.base, (size_t)s->used);
+    sn_transfer(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
 }
 
 /* What the structures of this build look like, and the words they are made of. */
@@ -23682,7 +23709,7 @@ static void sn_fill_head(const ru_run *r, const wnpu_config *c, sn_head *h)
     h->batch = c->batch;
 }
 
-static void sn_tell_list(const rs_list *l, sn_list *out)
+static void sn_get_list(const rs_list *l, sn_list *out)
 {
     out->count = l->count;
     out->first = l->first;
@@ -23691,12 +23718,12 @@ static void sn_tell_list(const rs_list *l, sn_list *out)
     out->has_spare = l->has_spare != 0;
 }
 
-static void sn_tell_stream(const au_stream *a, sn_state *s)
+static void sn_get_stream(const au_stream *a, sn_state *s)
 {
     s->consumed = a->consumed;
     s->frames = a->audio.frames;
-    s->taken = a->raw_have - a->raw_at;
-    s->kept = a->have - a->at;
+    s->n_raw = a->raw_have - a->raw_at;
+    s->n_resampler = a->have - a->at;
     s->real = a->real > a->at ? a->real - a->at : 0;
     s->format = (uint32_t)a->audio.format;
     s->rate = a->audio.rate;
@@ -23706,55 +23733,56 @@ static void sn_tell_stream(const au_stream *a, sn_state *s)
     s->reader = a->reader;
     s->ended = a->ended;
     s->opposed = a->opposed;
-    s->heard = a->used_channel;
+    s->used_channel = a->used_channel;
     s->scale = a->scale;
 }
 
-static void sn_tell(const ru_run *r, sn_state *s)
+static void sn_get_state(const ru_run *r, sn_state *s)
 {
     memset(s, 0, sizeof *s);
-    s->asked = r->asked;
+    s->fingerprint = r->fingerprint;
     s->frame = r->audio.frame;
-    s->have = r->audio.have;
-    s->ahead = r->audio.ahead;
+    s->n_samples = r->audio.n_samples;
+    s->n_ahead = r->audio.n_ahead;
     s->n_previous = r->context.n_previous;
     s->window = r->text.window;
-    s->cuts = r->text.cuts;
+    s->loop_cuts = r->text.loop_cuts;
     s->last_ms = r->text.aligner.last_ms;
-    s->settled_ms = r->ledger.settled_ms;
-    s->said_ms = r->ledger.said_ms;
-    s->again_ms = r->ledger.again_ms;
-    s->until_ms = r->audio.until_ms;
-    s->piece_ms = r->audio.piece_ms;
-    s->past = r->audio.past;
+    s->covered_ms = r->ledger.covered_ms;
+    s->covered_text_ms = r->ledger.covered_text_ms;
+    s->last_return_ms = r->ledger.last_return_ms;
+    s->limit_ms = r->audio.limit_ms;
+    s->cut_ms = r->audio.cut_ms;
+    s->spans_passed = r->audio.spans_passed;
     s->used = r->store.used;
     s->count = r->store.count;
-    sn_tell_list(&r->store.speech, &s->speech);
-    sn_tell_list(&r->store.ledger, &s->ledger);
-    sn_tell_stream(r->audio.stream, s);
-    s->heard_all = r->audio.heard_all;
-    s->language = r->tongue.id;
-    s->language_probability = r->tongue.probability;
-    if (r->pausing && r->mark.heard_weight > 0.0f) { /* as wi_end_language() would decide */
-        s->language = wd_best_language(r, r->mark.heard);
-        s->language_probability = r->mark.heard[s->language] / r->mark.heard_weight;
+    sn_get_list(&r->store.speech, &s->speech);
+    sn_get_list(&r->store.ledger, &s->ledger);
+    sn_get_stream(r->audio.stream, s);
+    s->detector_done = r->audio.detector_done;
+    s->language = r->language.id;
+    s->language_probability = r->language.probability;
+    if (r->in_progress_call && r->checkpoint.language_weight > 0.0f) { /* wi_finish_language() */
+        s->language = wd_best_language(r, r->checkpoint.language_sums);
+        s->language_probability = r->checkpoint.language_sums[s->language] /
+                                  r->checkpoint.language_weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
     va_get_image(&r->audio.voice, &s->voice);
-    s->mark = r->mark;
+    s->checkpoint = r->checkpoint;
 }
 
 /* Bytes of a snapshot now. */
 static size_t sn_size(ru_run *r)
 {
-    sn_walk w = {NULL, NULL, sizeof(sn_head)};
+    sn_cursor w = {NULL, NULL, sizeof(sn_head)};
     sn_state s;
-    sn_tell(r, &s);
-    sn_pieces(&w, r, &s);
+    sn_get_state(r, &s);
+    sn_transfer_all(&w, r, &s);
     return w.at;
 }
 
-static size_t sn_most(const ru_run *r)
+static size_t sn_max_size(const ru_run *r)
 {
     return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + r->audio.voice.kept +
            (wd_previous_capacity(r->engine.model) + r->audio.capacity + AU_WINDOW + VA_BUFFER) *
@@ -23763,12 +23791,12 @@ static size_t sn_most(const ru_run *r)
 
 static void sn_write(ru_run *r, const wnpu_config *c, unsigned char *block, size_t size)
 {
-    sn_walk w = {NULL, NULL, sizeof(sn_head)};
+    sn_cursor w = {NULL, NULL, sizeof(sn_head)};
     sn_head h;
     sn_state s;
     w.out = block;
-    sn_tell(r, &s);
-    sn_pieces(&w, r, &s);
+    sn_get_state(r, &s);
+    sn_transfer_all(&w, r, &s);
     sn_fill_head(r, c, &h);
     h.size = size;
     memcpy(block, &h, sizeof h);
@@ -23820,18 +23848,18 @@ static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *b
 /* A model of one language has heard nothing of others. */
 static int sn_are_languages(const ru_run *r, const sn_state *s)
 {
-    const ru_mark *m = &s->mark;
+    const ru_checkpoint *m = &s->checkpoint;
     const tk_vocab *v = &r->engine.model->vocab;
     int32_t n = v->multilingual ? v->n_languages : 1, least = v->multilingual ? -1 : 0, i;
     if (m->language < least || m->language >= n || m->rival < -1 || m->rival >= n ||
         s->language < 0 || s->language >= n ||
         !(s->language_probability >= 0.0f && s->language_probability <= 1.001f) ||
-        !(m->heard_weight >= 0.0f && m->heard_weight < 1e12f) ||
-        (!v->multilingual && m->heard_weight > 0.0f)) {
+        !(m->language_weight >= 0.0f && m->language_weight < 1e12f) ||
+        (!v->multilingual && m->language_weight > 0.0f)) {
         return 0;
     }
     for (i = 0; i < (int32_t)RU_LANGUAGES; i++) {
-        if (!(m->heard[i] >= 0.0f && m->heard[i] < 1e12f)) {
+        if (!(m->language_sums[i] >= 0.0f && m->language_sums[i] < 1e12f)) {
             return 0;
         }
     }
@@ -23841,7 +23869,7 @@ static int sn_are_languages(const ru_run *r, const sn_state *s)
 /* Samples from the recording's first to the last that was read. */
 static uint64_t sn_samples(const sn_state *s)
 {
-    return s->frame * ML_HOP + (s->have - ML_MARGIN) + s->ahead;
+    return s->frame * ML_HOP + (s->n_samples - ML_MARGIN) + s->n_ahead;
 }
 
 /* Whether the source stands where the samples end: exactly, or as far ahead as a resampler is. */
@@ -23862,17 +23890,18 @@ static int sn_is_stream(const sn_state *s)
     a.channels = s->channels;
     a.channel = s->channel;
     if (s->format > INT32_MAX || au_check(&a, NULL) != WNPU_OK || s->reader >> 1 != 0 ||
-        s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->kept > AU_WINDOW ||
-        s->real > s->kept || s->taken > AU_RAW / (au_widths[s->format] * s->channels) ||
-        (!s->reader && (s->taken > 0 || s->consumed > s->frames)) || !sn_is_position(s) ||
-        (s->reader && au_is_analysed(&a) && s->taken > au_interval_frames(&a)) ||
-        s->heard < WNPU_CHANNEL_MIX || s->heard >= (int64_t)s->channels ||
-        (!au_mixes_channels(&a) && s->heard != s->channel) || s->opposed > s->consumed + AU_RAW ||
+        s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->n_resampler > AU_WINDOW ||
+        s->real > s->n_resampler || s->n_raw > AU_RAW / (au_widths[s->format] * s->channels) ||
+        (!s->reader && (s->n_raw > 0 || s->consumed > s->frames)) || !sn_is_position(s) ||
+        (s->reader && au_is_analysed(&a) && s->n_raw > au_interval_frames(&a)) ||
+        s->used_channel < WNPU_CHANNEL_MIX || s->used_channel >= (int64_t)s->channels ||
+        (!au_mixes_channels(&a) && s->used_channel != s->channel) ||
+        s->opposed > s->consumed + AU_RAW ||
         (s->scale != 0 && (!au_is_float(&a) ||
                            (s->scale != 15 && s->scale != 23 && s->scale != 31)))) {
         return 0;
     }
-    return s->rate == AU_RATE ? s->kept == 0 && s->phase == 0
+    return s->rate == AU_RATE ? s->n_resampler == 0 && s->phase == 0
                               : s->phase < AU_RATE / au_gcd(s->rate, AU_RATE);
 }
 
@@ -23882,7 +23911,7 @@ static int sn_are_samples(const unsigned char *block, size_t n)
     size_t i;
     for (i = 0; i < n; i++) {
         memcpy(&x, block + i * sizeof x, sizeof x);
-        if (!(x >= -SN_LOUDEST && x <= SN_LOUDEST)) {
+        if (!(x >= -SN_MAX_SAMPLE && x <= SN_MAX_SAMPLE)) {
             return 0;
         }
     }
@@ -23903,11 +23932,11 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
 }
 
 /* Where windows end in pauses: at a step of the detector in the window, or nowhere. */
-static int sn_is_piece(const ru_run *r, const sn_state *s)
+static int sn_is_cut(const ru_run *r, const sn_state *s)
 {
     int64_t end = (int64_t)s->frame * 10 + ML_FRAMES * 10;
-    return s->piece_ms == 0 || (r->audio.batch > 0 && (s->piece_ms == INT64_MAX ||
-           (s->piece_ms > 0 && s->piece_ms <= end && s->piece_ms % VA_STEP_MS == 0)));
+    return s->cut_ms == 0 || (r->audio.batch > 0 && (s->cut_ms == INT64_MAX ||
+           (s->cut_ms > 0 && s->cut_ms <= end && s->cut_ms % VA_STEP_MS == 0)));
 }
 
 /* Counts and times of the run so far, which are only told. */
@@ -23930,12 +23959,14 @@ static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
 {
     uint64_t samples = sn_samples(s);
     int64_t base = (int64_t)s->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
-    return s->settled_ms == ends->ledger_ms && s->settled_ms >= base && s->settled_ms <= end &&
-           s->said_ms >= base && s->said_ms <= end && s->again_ms >= -1 && s->again_ms <= end &&
-           s->until_ms >= -1 && s->until_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
+    return s->covered_ms == ends->ledger_ms && s->covered_ms >= base && s->covered_ms <= end &&
+           s->covered_text_ms >= base && s->covered_text_ms <= end &&
+           s->last_return_ms >= -1 && s->last_return_ms <= end &&
+           s->limit_ms >= -1 && s->limit_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
-           ends->speech_ms <= end && ends->text_ms <= end && s->past <= s->speech.count &&
-           sn_is_piece(r, s) && sn_are_stats(&s->mark.stats) && s->mark.stats.speech_ms <= end &&
+           ends->speech_ms <= end && ends->text_ms <= end && s->spans_passed <= s->speech.count &&
+           sn_is_cut(r, s) && sn_are_stats(&s->checkpoint.stats) &&
+           s->checkpoint.stats.speech_ms <= end &&
            va_is_valid_image(&s->voice, s->voice.heard > 0 ? samples : 0);
 }
 
@@ -23970,7 +24001,7 @@ static int sn_is_store(const sn_state *s, const rs_store *ours, rs_store *store)
 }
 
 /* What the checksum cannot tell: whether the block is one that a session could have written. */
-static int sn_is_sane(const ru_run *r, const unsigned char *block, size_t size)
+static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const unsigned char *p = block + sizeof(sn_head);
@@ -23981,17 +24012,17 @@ static int sn_is_sane(const ru_run *r, const unsigned char *block, size_t size)
     sn_state s;
     memcpy(&s, p, sizeof s);
     p += sizeof s;
-    if (s.frame > (uint64_t)1 << 40 || s.have < ML_MARGIN || s.have > ML_SPAN ||
-        s.ahead > (s.have < ML_SPAN ? 0 : r->audio.capacity - ML_SPAN) || s.piece_ms < 0 ||
+    if (s.frame > (uint64_t)1 << 40 || s.n_samples < ML_MARGIN || s.n_samples > ML_SPAN ||
+        s.n_ahead > (s.n_samples < ML_SPAN ? 0 : r->audio.capacity - ML_SPAN) || s.cut_ms < 0 ||
         s.n_previous > wd_previous_capacity(r->engine.model) || s.window > INT32_MAX / 2 ||
-        s.cuts > INT32_MAX || s.heard_all >> 1 != 0 || s.voice.have > VA_BUFFER ||
-        (s.heard_all && (!s.ended || s.voice.open)) ||
+        s.loop_cuts > INT32_MAX || s.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
+        (s.detector_done && (!s.ended || s.voice.open)) ||
         !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
         return 0;
     }
-    floats = (size_t)(s.have + s.ahead + s.kept + s.voice.have);
+    floats = (size_t)(s.n_samples + s.n_ahead + s.n_resampler + s.voice.have);
     bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->audio.voice.kept +
-            s.taken * au_widths[s.format] * s.channels + s.used + s.count * sizeof(uint32_t);
+            s.n_raw * au_widths[s.format] * s.channels + s.used + s.count * sizeof(uint32_t);
     if (bytes != left || !sn_are_tokens(p, (size_t)s.n_previous, v)) {
         return 0;
     }
@@ -24019,10 +24050,10 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
     a->width = au_widths[s->format];
     a->frame = a->width * s->channels;
     a->at = a->raw_at = 0;
-    a->have = (size_t)s->kept;
+    a->have = (size_t)s->n_resampler;
     a->real = (size_t)s->real;
-    a->raw_have = (size_t)s->taken;
-    a->used_channel = s->heard;
+    a->raw_have = (size_t)s->n_raw;
+    a->used_channel = s->used_channel;
     a->scale = s->scale;
     a->opposed = s->opposed;
     a->reader_ended = 0;
@@ -24033,38 +24064,38 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
 /* The block has passed all checks, and the run has been begun anew. */
 static void sn_read(ru_run *r, const unsigned char *block)
 {
-    sn_walk w = {NULL, NULL, sizeof(sn_head)};
+    sn_cursor w = {NULL, NULL, sizeof(sn_head)};
     rs_store store;
     sn_state s;
     memcpy(&s, block + sizeof(sn_head), sizeof s);
     sn_read_stream(r->audio.stream, &s);
     w.in = block;
-    (void)aw_room(r, 0, (size_t)(s.have + s.ahead));
-    sn_pieces(&w, r, &s);
+    (void)aw_reserve(r, 0, (size_t)(s.n_samples + s.n_ahead));
+    sn_transfer_all(&w, r, &s);
     (void)sn_is_store(&s, &r->store, &store);
     r->store = store;
-    r->asked = s.asked;
+    r->fingerprint = s.fingerprint;
     r->audio.frame = s.frame;
-    aw_set_have(r, (size_t)(s.have + s.ahead));
+    aw_set_samples(r, (size_t)(s.n_samples + s.n_ahead));
     r->context.n_previous = (size_t)s.n_previous;
     r->text.window = (uint32_t)s.window;
-    r->text.cuts = (unsigned)s.cuts;
+    r->text.loop_cuts = (unsigned)s.loop_cuts;
     r->text.aligner.last_ms = s.last_ms;
-    r->ledger.settled_ms = s.settled_ms;
-    r->ledger.said_ms = s.said_ms;
-    r->ledger.again_ms = s.again_ms;
-    r->audio.until_ms = s.until_ms;
-    r->audio.piece_ms = s.piece_ms;
-    r->audio.past = (size_t)s.past;
-    r->audio.heard_all = s.heard_all;
+    r->ledger.covered_ms = s.covered_ms;
+    r->ledger.covered_text_ms = s.covered_text_ms;
+    r->ledger.last_return_ms = s.last_return_ms;
+    r->audio.limit_ms = s.limit_ms;
+    r->audio.cut_ms = s.cut_ms;
+    r->audio.spans_passed = (size_t)s.spans_passed;
+    r->audio.detector_done = s.detector_done;
     va_restore(&r->audio.voice, &s.voice);
-    r->mark = s.mark;
-    aw_silence(r, r->audio.have + r->audio.ahead);
-    wi_back_to_mark(r);
-    r->tongue.id = s.language;
-    r->tongue.probability = s.language_probability;
+    r->checkpoint = s.checkpoint;
+    aw_pad_silence(r, r->audio.n_samples + r->audio.n_ahead);
+    wi_load_checkpoint(r);
+    r->language.id = s.language;
+    r->language.probability = s.language_probability;
     lg_set_rest(r, WNPU_REASON_CANCELLED);
-    r->whole = 1;
+    r->resumable = 1;
 }
 
 /* ======================================================================
@@ -24181,9 +24212,9 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
         return er_set(error, WNPU_E_ARGUMENT, "max_beams %u is outside 1..%u",
                       (unsigned)c->max_beams, SE_MAX_WIDTH);
     }
-    if (c->batch > RU_BATCH) {
+    if (c->batch > RU_MAX_BATCH) {
         return er_set(error, WNPU_E_ARGUMENT, "batch %u is outside 0..%u", (unsigned)c->batch,
-                      RU_BATCH);
+                      RU_MAX_BATCH);
     }
     if (c->max_phrase_tokens < 1 || c->max_phrase_tokens > AP_MAX_PHRASE_TOKENS) {
         return er_set(error, WNPU_E_ARGUMENT, "max_phrase_tokens %u is outside 1..%u",
@@ -24235,7 +24266,7 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
 }
 
 /* The size of a session, and how much of it from its beginning on any run writes to. */
-static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, size_t *sure,
+static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, size_t *written,
                          wnpu_error *error)
 {
     wnpu_session scratch;
@@ -24247,7 +24278,7 @@ static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, size_t *
         (void)er_set(error, WNPU_E_MEMORY, "the session does not fit into the address space");
         return 0;
     }
-    *sure = scratch.run.decoder.always_used;
+    *written = scratch.run.decoder.always_used;
     return arena.used;
 }
 
@@ -24255,8 +24286,9 @@ WNPU_API size_t wnpu_session_size(const wnpu_model *model, const wnpu_config *co
                                   wnpu_error *error)
 {
     wnpu_config c;
-    size_t sure;
-    return ap_config(&c, model, config, error) == WNPU_OK ? ap_measure(model, &c, &sure, error) : 0;
+    size_t written;
+    return ap_config(&c, model, config, error) == WNPU_OK ? ap_measure(model, &c, &written, error)
+                                                          : 0;
 }
 
 WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_config *config,
@@ -24283,7 +24315,7 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
 }
 
 /* Only who names AMX wants the process changed for it. */
-static int ap_permit(wnpu_isa isa, wnpu_error *error)
+static int ap_request_isa(wnpu_isa isa, wnpu_error *error)
 {
     int refused = cp_request(isa);
     return refused == 0 ? WNPU_OK :
@@ -24295,11 +24327,11 @@ static int ap_permit(wnpu_isa isa, wnpu_error *error)
 /* Gets the pages of what any run writes to, the first `sure` bytes, if there are large ones, which
  * then are for the rest, too. Small ones are left to be got by the threads that need them. Clears
  * what it gets, so nothing but the session itself may lie there yet. */
-static void ap_pages(wnpu_session *s, size_t sure)
+static void ap_get_pages(wnpu_session *s, size_t written)
 {
     const wnpu_parallel_for_fn host = s->pool.host;
     unsigned char *memory = (unsigned char *)s;
-    size_t large = sure / AR_HUGE * AR_HUGE;
+    size_t large = written / AR_HUGE * AR_HUGE;
     if (!s->owned || s->allocator.alloc != ar_malloc || large == 0) {
         return;
     }
@@ -24319,12 +24351,12 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     wnpu_allocator allocator;
     ar_arena arena;
     int status = ap_config(&c, model, config, error);
-    size_t need, sure = 0;
+    size_t need, written = 0;
     if (session == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "session is NULL");
     }
     *session = NULL;
-    need = status == WNPU_OK ? ap_measure(model, &c, &sure, error) : 0;
+    need = status == WNPU_OK ? ap_measure(model, &c, &written, error) : 0;
     if (need == 0) {
         return status != WNPU_OK ? status : WNPU_E_MEMORY;
     }
@@ -24351,12 +24383,12 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     s->process = getpid();
     s->run.cancel = &s->cancel;
     s->environment = er_float_default();
-    status = ap_permit((wnpu_isa)c.isa, error);
+    status = ap_request_isa((wnpu_isa)c.isa, error);
     if (status == WNPU_OK) {
         status = tp_open(&s->pool, c.threads, c.parallel_for, c.parallel_user, &s->cancel, error);
     }
     if (status == WNPU_OK) {
-        ap_pages(s, sure);
+        ap_get_pages(s, written);
         ap_layout(&arena, s, model, &c);
         wi_start(&s->run);
         status = np_open(&s->run.bridge, &c, error);
@@ -24379,32 +24411,32 @@ typedef struct ap_area {
     unsigned char *at, *end;
 } ap_area;
 
-#define AP_HOLES 4u
-#define AP_PIECE ((size_t)1 << 20)
+#define AP_UNWRITTEN 4u
+#define AP_WIPE_BYTES ((size_t)1 << 20)
 
 /* Parts of a session, in order of memory, that were not written to, and the caches of slots. */
-static void ap_holes(const wnpu_session *s, ap_area *hole)
+static void ap_unwritten(const wnpu_session *s, ap_area *part)
 {
     const de_decoder *d = &s->run.decoder;
     const rs_store *store = &s->run.store;
     const al_aligner *a = &s->run.text.aligner;
-    hole[0].at = d->used_windows == d->windows ? en_heads_begin(&d->self[0]) :
+    part[0].at = d->used_windows == d->windows ? en_heads_begin(&d->self[0]) :
                  en_heads_begin(&d->cross[d->used_windows * d->e->model->n_text_layer]);
-    hole[0].end = (unsigned char *)d->x;
-    hole[1].at = store->base + store->used;
-    hole[1].end = store->base + store->size - store->count * sizeof(uint32_t);
-    hole[2].at = (unsigned char *)(s->run.audio.span + s->run.audio.written);
-    hole[2].end = (unsigned char *)(s->run.audio.span + s->run.audio.capacity);
-    hole[3].at = (unsigned char *)a->query;
-    hole[3].end = a->used ? hole[3].at : (unsigned char *)a->words;
+    part[0].end = (unsigned char *)d->x;
+    part[1].at = store->base + store->used;
+    part[1].end = store->base + store->size - store->count * sizeof(uint32_t);
+    part[2].at = (unsigned char *)(s->run.audio.samples + s->run.audio.written);
+    part[2].end = (unsigned char *)(s->run.audio.samples + s->run.audio.capacity);
+    part[3].at = (unsigned char *)a->query;
+    part[3].end = a->used ? part[3].at : (unsigned char *)a->words;
 }
 
 static void ap_wipe_task(void *context, size_t index, unsigned worker)
 {
     const ap_area *area = context;
-    size_t at = index * AP_PIECE, left = (size_t)(area->end - area->at) - at;
+    size_t at = index * AP_WIPE_BYTES, left = (size_t)(area->end - area->at) - at;
     (void)worker;
-    ar_wipe(area->at + at, left < AP_PIECE ? left : AP_PIECE);
+    ar_wipe(area->at + at, left < AP_WIPE_BYTES ? left : AP_WIPE_BYTES);
 }
 
 /* Wipes all but the session itself, with its own threads. Memory that it allocated is wiped where
@@ -24413,19 +24445,19 @@ static void ap_wipe(wnpu_session *s)
 {
     const wnpu_parallel_for_fn host = s->pool.host;
     unsigned char *end = (unsigned char *)s + s->size;
-    ap_area hole[AP_HOLES], area;
-    size_t n = s->owned ? AP_HOLES : 0, i;
+    ap_area part[AP_UNWRITTEN], area;
+    size_t n = s->owned ? AP_UNWRITTEN : 0, i;
     if (s->owned) {
-        ap_holes(s, hole);
+        ap_unwritten(s, part);
         de_wipe_slots(&s->run.decoder);
     }
     __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED); /* workers skip tasks otherwise */
     s->pool.host = NULL; /* its threads may be gone: the caller does it all */
     for (i = 0, area.at = (unsigned char *)(s + 1); i <= n; i++) {
-        area.end = i < n ? hole[i].at : end;
-        tp_run(&s->pool, ((size_t)(area.end - area.at) + AP_PIECE - 1) / AP_PIECE, ap_wipe_task,
-               &area);
-        area.at = i < n ? hole[i].end : end;
+        area.end = i < n ? part[i].at : end;
+        tp_run(&s->pool, ((size_t)(area.end - area.at) + AP_WIPE_BYTES - 1) / AP_WIPE_BYTES,
+               ap_wipe_task, &area);
+        area.at = i < n ? part[i].end : end;
     }
     s->pool.host = host;
 }
@@ -24492,7 +24524,7 @@ WNPU_API int wnpu_reset(wnpu_session *session)
         return WNPU_E_STATE;
     }
     r = &session->run;
-    wi_begin(r);
+    wi_reset(r);
     wi_wipe(r);
     wi_start(r);
     return ap_leave(session, WNPU_OK);
@@ -24528,12 +24560,12 @@ static int ap_params(wnpu_session *s, const wnpu_params *given)
 }
 
 /* What the stream made of a recording that it could not take as it was. */
-static void ap_tell_audio(const wnpu_session *s)
+static void ap_warn_audio(const wnpu_session *s)
 {
     const au_stream *a = s->run.audio.stream;
     if (s->run.stats.opposed_ms >= 500) {
-        er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each other "
-               "in %.1f s of the recording; their loudest one was heard there",
+        er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each "
+               "other in %.1f s of the recording; their loudest one was heard there",
                (double)s->run.stats.opposed_ms / 1e3);
     }
     if (a->scale > 0) {
@@ -24547,11 +24579,11 @@ static void ap_finish_stats(wnpu_session *s, double begin)
 {
     wnpu_stats *t = &s->run.stats;
     t->opposed_ms = (uint32_t)au_ms(s->run.audio.stream, s->run.audio.stream->opposed);
-    ap_tell_audio(s);
+    ap_warn_audio(s);
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
-    t->language = s->run.tongue.id < 0 ? 0 : s->run.tongue.id; /* refused before it was asked */
-    t->language_probability = s->run.tongue.probability;
+    t->language = s->run.language.id < 0 ? 0 : s->run.language.id; /* refused before it was asked */
+    t->language_probability = s->run.language.probability;
     t->total_ms = er_now_ms() - begin;
 }
 
@@ -24568,7 +24600,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
         return WNPU_E_STATE;
     }
     begin = er_now_ms();
-    wi_begin(&session->run);
+    wi_reset(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK) {
         status = run(&session->run, audio);
@@ -24586,20 +24618,20 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 /* ---- snapshots ---- */
 
 /* Whether there is a run that can go on, and nobody works at it. */
-static int ap_whole(const wnpu_session *s)
+static int ap_is_resumable(const wnpu_session *s)
 {
-    return s->run.whole && !ap_forked(s) &&
-           (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.pausing);
+    return s->run.resumable && !ap_forked(s) &&
+           (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.in_progress_call);
 }
 
 WNPU_API size_t wnpu_snapshot_size(wnpu_session *session)
 {
-    return session != NULL && ap_whole(session) ? sn_size(&session->run) : 0;
+    return session != NULL && ap_is_resumable(session) ? sn_size(&session->run) : 0;
 }
 
 WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session)
 {
-    return session != NULL ? sn_most(&session->run) : 0;
+    return session != NULL ? sn_max_size(&session->run) : 0;
 }
 
 WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
@@ -24609,7 +24641,7 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
     if (session == NULL || memory == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    if (!ap_whole(session)) {
+    if (!ap_is_resumable(session)) {
         return WNPU_E_STATE;
     }
     need = sn_size(&session->run);
@@ -24635,12 +24667,12 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
     }
     r = &session->run;
     status = sn_check_head(r, &session->config, snapshot, size);
-    if (status == WNPU_OK && !sn_is_sane(r, snapshot, size)) {
+    if (status == WNPU_OK && !sn_is_valid(r, snapshot, size)) {
         status = er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged, though its checksum "
                         "fits: no session has written it");
     }
     if (status == WNPU_OK) {
-        wi_begin(r);
+        wi_reset(r);
         sn_read(r, snapshot);
         ap_finish_stats(session, er_now_ms());
     }
@@ -24659,7 +24691,7 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     }
     begin = er_now_ms();
     er_clear(&session->run.error);
-    if (!session->run.whole) {
+    if (!session->run.resumable) {
         return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
                                         "could go on; wnpu_transcribe() begins one"));
     }
@@ -24696,7 +24728,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
         return WNPU_E_STATE;
     }
     begin = er_now_ms();
-    wi_begin(&session->run);
+    wi_reset(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
         status = er_set(&session->run.error, WNPU_E_ARGUMENT, "%lu phrases; give 1 to 65535",
@@ -24724,15 +24756,15 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
     }
     begin = er_now_ms();
     memset(all, 0, sizeof all);
-    wi_begin(&session->run);
+    wi_reset(&session->run);
     (void)ap_params(session, NULL);
-    status = wi_detect(&session->run, audio, all);
+    status = wi_detect_language(&session->run, audio, all);
     if (status == WNPU_OK) {
         size_t i;
         for (i = 0; i < count; i++) {
             probabilities[i] = i < sizeof all / sizeof all[0] ? all[i] : 0.0f;
         }
-        status = session->run.tongue.id;
+        status = session->run.language.id;
     }
     ap_finish_stats(session, begin);
     return ap_leave(session, status);
@@ -24741,7 +24773,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
 WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params,
                                 const wnpu_audio *audio)
 {
-    return ap_run(session, params, audio, wi_find_speech);
+    return ap_run(session, params, audio, wi_detect_speech);
 }
 
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session)
@@ -24782,8 +24814,9 @@ WNPU_API int wnpu_get_languages(const wnpu_session *session, float *probabilitie
     r = &session->run;
     n = r->engine.model->vocab.n_languages;
     for (i = 0; i < count; i++) {
-        probabilities[i] = i < (size_t)n && r->tongue.weight > 0.0f ? wd_heard(r, (int32_t)i)
-                           : (int32_t)i == r->stats.language && n > 0 ? 1.0f : 0.0f;
+        probabilities[i] = i < (size_t)n && r->language.weight > 0.0f
+                               ? wd_mean_probability(r, (int32_t)i)
+                               : (int32_t)i == r->stats.language && n > 0 ? 1.0f : 0.0f;
     }
     er_float_put(environment);
     return n;
@@ -24925,7 +24958,7 @@ WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
     memcpy(options, &ours, options->struct_size < sizeof ours ? options->struct_size : sizeof ours);
 }
 
-static int wnpu_check_write_options(const wnpu_write_options *o)
+static int ap_check_write_options(const wnpu_write_options *o)
 {
     return o->format >= 0 && o->format < RS_WRITERS &&
            (o->max_line_width == 0 || (o->max_line_width >= 8 && o->max_line_width <= 1000)) &&
@@ -24958,13 +24991,13 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
                             er_import(&at, sizeof at, cursor, cursor->struct_size) != WNPU_OK))) {
         return WNPU_E_VERSION;
     }
-    if (!wnpu_check_write_options(&ours)) {
+    if (!ap_check_write_options(&ours)) {
         return WNPU_E_ARGUMENT;
     }
     summary.language = session->run.stats.language;
     summary.duration_ms = session->run.stats.audio_ms;
     summary.n_languages = wnpu_get_languages(session, languages, RU_LANGUAGES);
-    summary.languages = session->run.tongue.weight > 0.0f ? languages : NULL;
+    summary.languages = session->run.language.weight > 0.0f ? languages : NULL;
     summary.choice = session->run.phrase.choice.struct_size > 0 ? &session->run.phrase.choice
                                                                  : NULL;
     environment = er_float_default();
@@ -25450,7 +25483,8 @@ static int sf_open(sf_run *r, const wnpu_allocator *allocator, wnpu_error *error
 }
 
 /* All of it; found gets the last instruction set's checksums. */
-static int sf_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found, wnpu_error *error)
+static int sf_check_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found,
+                        wnpu_error *error)
 {
     int isa, status = sf_open(r, allocator, error);
     if (status == WNPU_OK) {
@@ -25485,7 +25519,7 @@ WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error)
     r = status == WNPU_OK ? mf_alloc(&ours, sizeof *r, "the self test", error) : NULL;
     if (r != NULL) {
         memset(r, 0, sizeof *r);
-        status = sf_all(r, &ours, found, error);
+        status = sf_check_all(r, &ours, found, error);
         ours.release(ours.user, r, sizeof *r);
     }
     er_float_put(environment);

@@ -145,7 +145,7 @@ static void bench_encoder(bench *b)
     size_t i;
     for (i = 0; i < ML_SPAN; i++) {
         seed = seed * 1664525u + 1013904223u;
-        r->audio.span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
+        r->audio.samples[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
     }
     wd_encode(r);
     b->encoder_macs = encoder_macs(b->model);
@@ -153,12 +153,12 @@ static void bench_encoder(bench *b)
         double since;
         peak_rate before = rate_now(b, 0.0);
         since = er_now_ms();
-        en_log_mel(&r->engine, r->audio.span, ML_FRAMES);
-        mel[i] = ru_lap(&since);
+        en_log_mel(&r->engine, r->audio.samples, ML_FRAMES);
+        mel[i] = ru_elapsed_ms(&since);
         en_run(&r->engine);
-        encoder[i] = ru_lap(&since);
+        encoder[i] = ru_elapsed_ms(&since);
         en_cross(&r->engine, r->decoder.cross);
-        cross[i] = ru_lap(&since);
+        cross[i] = ru_elapsed_ms(&since);
         peak[i] = before.best;
         mean[i] = sustained(b, before, 0.0);
         fraction[i] = b->encoder_macs / encoder[i] * 1e3 / peak[i];

@@ -189,7 +189,7 @@ static void measure_encoder(plot *p)
     uint32_t seed = 1;
     for (i = 0; i < ML_SPAN; i++) {
         seed = seed * 1664525u + 1013904223u;
-        r->audio.span[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
+        r->audio.samples[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
     }
     wd_encode(r);
     time_encoder(p, "conv1", conv1_task, en_blocks(2 * m->n_audio_ctx, r->engine.rows), 0,
@@ -247,7 +247,7 @@ static void watch(void *user, size_t count, void (*task)(void *, size_t), void *
     job.context = context;
     tp_run(&p->pool, count, run_lane, &job);
     if (p->decoder != NULL) {
-        p->part_ms[part_of(p)] += ru_lap(&p->since);
+        p->part_ms[part_of(p)] += ru_elapsed_ms(&p->since);
     }
 }
 
@@ -295,7 +295,7 @@ static void measure_steps(plot *p, de_decoder *d, size_t rows, plot_group group)
         p->decoder = d;
         p->since = er_now_ms();
         de_step(d, row, rows);
-        p->part_ms[VOCABULARY] += ru_lap(&p->since);
+        p->part_ms[VOCABULARY] += ru_elapsed_ms(&p->since);
         p->decoder = NULL;
         for (j = 0; j < PARTS; j++) {
             ms[j][i] = p->part_ms[j];

@@ -429,7 +429,7 @@ static state encode(wnpu_session *s)
     const wnpu_model *m = model;
     state to = {14695981039346656037u, 14695981039346656037u};
     size_t l, n;
-    memcpy(s->run.audio.span, window, sizeof window);
+    memcpy(s->run.audio.samples, window, sizeof window);
     wd_encode(&s->run);
     to.x = fnv(to.x, s->run.engine.x, (size_t)m->n_audio_ctx * m->n_audio_state * sizeof(float));
     for (l = 0; l < m->n_text_layer; l++) {

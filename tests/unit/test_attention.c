@@ -242,7 +242,7 @@ static void look_on(void *user, size_t count, void (*task)(void *, size_t), void
 static void encode(pair *p)
 {
     en_engine *f = &p->exact->run.engine;
-    en_log_mel(f, p->exact->run.audio.span, ML_FRAMES);
+    en_log_mel(f, p->exact->run.audio.samples, ML_FRAMES);
     en_run(f);
     T_CHECK(p->layers == f->model->n_audio_layer, "saw %d layers", (int)p->layers);
 }
@@ -461,7 +461,7 @@ static void layers(const char *variable, const char *name)
     p.got = p.model != NULL ? calloc(DE_ROWS * p.model->n_text_state, sizeof(float)) : NULL;
     if (p.exact != NULL && p.int8 != NULL && p.got != NULL && t_bad == 0) {
         find_tokens(&p, &audio);
-        fill_span(p.exact->run.audio.span, &audio);
+        fill_span(p.exact->run.audio.samples, &audio);
         encode(&p);
         decode(&p);
         check_logits(&p);

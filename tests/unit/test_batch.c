@@ -26,7 +26,7 @@ static void encode_windows(wnpu_session *s, size_t n)
     for (i = 0; i < n; i++) {
         float *x = life_burst(ML_SPAN, (uint32_t)(31 + 7 * i));
         s->run.decoder.window = i;
-        wd_encode_span(&s->run, x, ML_FRAMES);
+        wd_encode_samples(&s->run, x, ML_FRAMES);
         free(x);
     }
 }
@@ -44,11 +44,11 @@ static int same_hypothesis(const se_hypothesis *a, const se_hypothesis *b)
 /* Compares n windows at once with one after the other; returns how many texts ended by themselves. */
 static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size_t *loops)
 {
-    static se_hypothesis found[RU_BATCH];
+    static se_hypothesis found[RU_MAX_BATCH];
     const tk_vocab *v = &s->run.engine.model->vocab;
-    size_t window[RU_BATCH], i, ended = 0;
-    uint32_t steps[RU_BATCH];
-    int32_t prompt[3], least_end[RU_BATCH];
+    size_t window[RU_MAX_BATCH], i, ended = 0;
+    uint32_t steps[RU_MAX_BATCH];
+    int32_t prompt[3], least_end[RU_MAX_BATCH];
     se_options o;
     se_prompt p;
     memset(&p, 0, sizeof p);
@@ -62,8 +62,8 @@ static size_t compare_windows(wnpu_session *s, size_t n, size_t max_tokens, size
     for (i = 0; i < n; i++) {
         window[i] = (i + 1) % n;
         least_end[i] = v->timestamp0 + 100 * (int32_t)(i % 3);
-        s->run.foreseen.content[i] = ML_FRAMES; /* for who judges repetition */
-        s->run.foreseen.frame[i] = 0;
+        s->run.lookahead.content[i] = ML_FRAMES; /* for who judges repetition */
+        s->run.lookahead.frame[i] = 0;
     }
     T_CHECK(se_is_greedy(&s->run.text.search, &p, &o), "greedy");
     se_run_windows(&s->run.text.search, &p, &o, n, window, least_end, found, steps);
@@ -92,12 +92,12 @@ static void windows_at_once(void)
     for (compute = WNPU_COMPUTE_INT8; compute <= WNPU_COMPUTE_FLOAT; compute++) {
         for (seed = 1; seed <= 3; seed++) {
             wnpu_model *m = life_float_toy(seed);
-            wnpu_session *s = open_batch(m, 1 + seed % 2, RU_BATCH, compute);
+            wnpu_session *s = open_batch(m, 1 + seed % 2, RU_MAX_BATCH, compute);
             wnpu_params_init(&s->run.params, sizeof s->run.params);
             s->run.params.suppress_non_speech = 0;
-            T_CHECK(wi_rules(&s->run) == WNPU_OK, "rules");
-            encode_windows(s, RU_BATCH);
-            for (n = 1; n <= RU_BATCH; n++) {
+            T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
+            encode_windows(s, RU_MAX_BATCH);
+            for (n = 1; n <= RU_MAX_BATCH; n++) {
                 ended += compare_windows(s, n, n % 2 ? 20 : 60, &loops);
                 texts += n;
             }
@@ -154,13 +154,13 @@ static void judges_leave_no_trace(void)
     judged = 0;
     for (seed = 1; seed <= 3; seed++) {
         wnpu_model *m = life_float_toy(seed);
-        wnpu_session *s = open_batch(m, 1 + seed % 2, RU_BATCH, WNPU_COMPUTE_INT8);
+        wnpu_session *s = open_batch(m, 1 + seed % 2, RU_MAX_BATCH, WNPU_COMPUTE_INT8);
         wnpu_params_init(&s->run.params, sizeof s->run.params);
         s->run.params.suppress_non_speech = 0;
-        T_CHECK(wi_rules(&s->run) == WNPU_OK, "rules");
-        encode_windows(s, RU_BATCH);
+        T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
+        encode_windows(s, RU_MAX_BATCH);
         s->run.text.search.judge.function = agree;
-        for (i = 0; i < RU_BATCH; i++) {
+        for (i = 0; i < RU_MAX_BATCH; i++) {
             s->run.decoder.window = i;
             for (width = 1; width <= 2; width++) {
                 compare_judges(s, width, 0.0f);
@@ -213,7 +213,7 @@ typedef struct witness {
 static int count_together(void *user, int64_t done_ms, int64_t total_ms)
 {
     witness *w = user;
-    size_t n = w->session->run.foreseen.n;
+    size_t n = w->session->run.lookahead.n;
     (void)done_ms;
     (void)total_ms;
     w->together = n > w->together ? n : w->together;
@@ -229,13 +229,13 @@ static int in_a_pause(void *user, int64_t done_ms, int64_t total_ms)
     size_t i;
     (void)done_ms;
     (void)total_ms;
-    for (i = 0; r->audio.piece_ms < INT64_MAX && i < RATE / 20; i++) {
-        float y = fabsf(w->x[(size_t)r->audio.piece_ms * (RATE / 1000) - RATE / 40 + i]);
+    for (i = 0; r->audio.cut_ms < INT64_MAX && i < RATE / 20; i++) {
+        float y = fabsf(w->x[(size_t)r->audio.cut_ms * (RATE / 1000) - RATE / 40 + i]);
         loudest = y > loudest ? y : loudest;
     }
-    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->audio.piece_ms,
+    T_CHECK(loudest < 0.01f, "cut at %ld ms, where %g is heard", (long)r->audio.cut_ms,
             (double)loudest);
-    T_CHECK(ru_clock(r, 0) <= r->audio.piece_ms, "a window passes the pause");
+    T_CHECK(ru_recording_ms(r, 0) <= r->audio.cut_ms, "a window passes the pause");
     return 0;
 }
 
@@ -390,18 +390,18 @@ static void room(void)
     wnpu_config c = life_config(1);
     wnpu_session *s = NULL;
     wnpu_error error;
-    size_t size[RU_BATCH + 1], i;
-    for (i = 0; i <= RU_BATCH; i++) {
+    size_t size[RU_MAX_BATCH + 1], i;
+    for (i = 0; i <= RU_MAX_BATCH; i++) {
         c.batch = (uint32_t)i;
         size[i] = wnpu_session_size(m, &c, &error);
     }
-    T_CHECK(size[1] - size[0] > RU_AHEAD * sizeof(float) &&
-            size[1] - size[0] < RU_AHEAD * sizeof(float) + 65536, "%zu bytes to hear ahead",
+    T_CHECK(size[1] - size[0] > RU_LOOKAHEAD * sizeof(float) &&
+            size[1] - size[0] < RU_LOOKAHEAD * sizeof(float) + 65536, "%zu bytes to hear ahead",
             size[1] - size[0]);
     T_CHECK(size[5] - size[4] + AR_ALIGN >= size[4] - size[3] &&
             size[5] - size[4] <= size[4] - size[3] + AR_ALIGN, "each takes its caches");
     T_CHECK(size[7] - size[6] > size[5] - size[4] + 65536, "beyond max_beams a hypothesis as well");
-    c.batch = RU_BATCH + 1;
+    c.batch = RU_MAX_BATCH + 1;
     T_CHECK(wnpu_session_size(m, &c, &error) == 0 && error.code == WNPU_E_ARGUMENT, "too many");
     T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_ARGUMENT && s == NULL &&
             strstr(error.message, "batch") != NULL, "%s", error.message);

@@ -2,7 +2,7 @@
  * environment, fork(), wrong sizes of structures, CPUs that it may not use, callbacks that force
  * tokens or stop. */
 #define _GNU_SOURCE 1
-#define WI_BEAT_MS 20.0 /* so that short windows are long enough */
+#define WI_PROGRESS_MS 20.0 /* so that short windows are long enough */
 #include "../../whisper_npu.c"
 #include "../lib/life.h"
 #include "../lib/voicelike.h"

@@ -75,7 +75,7 @@ static void forge(const unsigned char *good, unsigned char *block, size_t n, siz
     T_CHECK(n > 0 && n <= sizeof again && wnpu_snapshot(session, again, n) == WNPU_OK &&
             wnpu_restore(session, again, n) == WNPU_OK, "at %lu: %s", (unsigned long)where,
             wnpu_session_error(session));
-    if (taken % (where < sizeof(sn_head) + offsetof(sn_state, mark) ? 5 : 400) == 1) {
+    if (taken % (where < sizeof(sn_head) + offsetof(sn_state, checkpoint) ? 5 : 400) == 1) {
         gone_on++;
         status = run(1, INT64_MAX);
         T_CHECK(status == WNPU_OK || status == WNPU_INCOMPLETE || status == WNPU_E_ARGUMENT ||
@@ -121,7 +121,8 @@ static void all_words(void)
     memcpy(&s, good + state, sizeof s);
     results = n - (size_t)s.used - (size_t)s.count * sizeof(uint32_t);
     T_CHECK(s.speech.count > 0 && s.ledger.count > 0 && s.voice.seen > 0, "has all parts");
-    words(good, n, state, state + offsetof(sn_state, mark) + offsetof(ru_mark, heard) + 16);
+    words(good, n, state, state + offsetof(sn_state, checkpoint) +
+          offsetof(ru_checkpoint, language_sums) + 16);
     words(good, n, results, n - results > 1600 ? results + 1600 : n);
     words(good, n, n - s.count * sizeof(uint32_t), n);
     printf("  %d refused, %d taken, %d continued\n", refused, taken, gone_on);
@@ -149,13 +150,13 @@ static void pieces(void)
     for (i = 0; i < sizeof off / sizeof off[0]; i++) {
         memcpy(block, good, n);
         memcpy(&s, good + sizeof(sn_head), sizeof s);
-        s.piece_ms = (int64_t)s.frame * 10 + off[i];
+        s.cut_ms = (int64_t)s.frame * 10 + off[i];
         memcpy(block + sizeof(sn_head), &s, sizeof s);
         sign(block, n);
         status = wnpu_restore(session, block, n);
-        T_CHECK(status == WNPU_E_ARGUMENT || s.piece_ms % VA_STEP_MS == 0, "%ld ms: %d",
-                (long)s.piece_ms, status);
-        T_CHECK(status != WNPU_OK || run(1, INT64_MAX) >= WNPU_OK, "%ld ms: %s", (long)s.piece_ms,
+        T_CHECK(status == WNPU_E_ARGUMENT || s.cut_ms % VA_STEP_MS == 0, "%ld ms: %d",
+                (long)s.cut_ms, status);
+        T_CHECK(status != WNPU_OK || run(1, INT64_MAX) >= WNPU_OK, "%ld ms: %s", (long)s.cut_ms,
                 wnpu_session_error(session));
     }
     T_CHECK(wnpu_restore(session, good, n) == WNPU_OK && run(1, INT64_MAX) >= WNPU_OK, "%s",

@@ -31,8 +31,8 @@ static wnpu_session *encoded(const wnpu_model *m, unsigned threads, unsigned bea
     wnpu_params_init(&s->run.params, sizeof s->run.params);
     s->run.params.vad = 0; /* toys' sounds are no speech */
     s->run.params.suppress_non_speech = 0;
-    T_CHECK(wi_rules(&s->run) == WNPU_OK, "rules");
-    memcpy(s->run.audio.span, x, ML_SPAN * sizeof *x);
+    T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
+    memcpy(s->run.audio.samples, x, ML_SPAN * sizeof *x);
     wd_encode(&s->run);
     free(x);
     return s;
@@ -969,7 +969,7 @@ static void hotword_spellings(void)
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 1, 0);
     size_t i;
-    T_CHECK(wi_phrases(&s->run, "hotwords", phrases, 4) == WNPU_OK, "%s", s->run.error.message);
+    T_CHECK(wi_add_phrases(&s->run, "hotwords", phrases, 4) == WNPU_OK, "%s", s->run.error.message);
     lr_trie_set_bonus(&s->run.rules.trie, 2.0f, 0);
     for (i = 0; i < sizeof found / sizeof found[0]; i++) {
         T_CHECK(bonus_of(s, found[i]) > 1.0f, "'%s' is not favoured: %g", found[i],
@@ -1053,7 +1053,7 @@ static void choices(void)
         T_CHECK(wnpu_choose(s, &p, &a, all, count, &c) == WNPU_OK, "%s", wnpu_session_error(s));
         T_CHECK(wnpu_segment_count(s) == 1 && wnpu_get_segment(s, 0, &g) == WNPU_OK &&
                 g.t0_ms == 0 && g.t1_ms == 7000, "one segment");
-        wd_prompt(&s->run, 0, &prompt);
+        wd_make_prompt(&s->run, 0, &prompt);
         for (i = 0; i < count; i++) {
             logprob[i] = slow_phrase(s, all[i], &prompt);
             if (logprob[i] > first) {
@@ -1349,16 +1349,16 @@ static void prompt_layout(void)
     se_prompt q;
     wnpu_params_init(p, sizeof *p);
     p->vad = 0; /* toys' sounds are no speech */
-    wi_begin(r);
+    wi_reset(r);
     n_told = (size_t)tk_encode(v, " Otto", 5, told, 300);
     n_said = (size_t)tk_encode(v, " we said", 8, said, 300);
     n_given = (size_t)tk_encode(v, " Dear Sir", 9, given, 100);
     p->initial_prompt = " Otto ";
     p->carry_initial_prompt = 1;
     p->prefix = "Dear Sir";
-    T_CHECK(wi_prompts(r, 0) == WNPU_OK, "%s", r->error.message);
-    wd_remember(r, said, n_said);
-    wd_prompt(r, 1, &q);
+    T_CHECK(wi_set_prompts(r, 0) == WNPU_OK, "%s", r->error.message);
+    wd_append_context(r, said, n_said);
+    wd_make_prompt(r, 1, &q);
     T_CHECK(q.tokens[0] == v->sot_prev && memcmp(q.tokens + 1, told, n_told * 4) == 0 &&
             memcmp(q.tokens + 1 + n_told, said, n_said * 4) == 0 && q.sot == 1 + n_told + n_said,
             "told, then said");
@@ -1367,15 +1367,15 @@ static void prompt_layout(void)
             q.tokens[q.sot + 2] == v->transcribe && q.tokens[q.sot + 3] == v->timestamp0 &&
             memcmp(q.tokens + q.sot + 4, given, n_given * 4) == 0 && q.n_given == n_given + 1 &&
             q.n == q.sot + 4 + n_given, "and what is given");
-    wd_prompt(r, 0, &q);
+    wd_make_prompt(r, 0, &q);
     T_CHECK(q.sot == 0 && q.tokens[0] == v->sot && q.n_before == 0, "without it");
     r->audio.frame = 1;
-    wd_prompt(r, 0, &q);
+    wd_make_prompt(r, 0, &q);
     T_CHECK(q.n_given == 0 && q.n == 3, "the prefix is for the first window");
     memset(said, 0, sizeof said);
     said[299] = 7;
-    wd_remember(r, said, 300);
-    wd_prompt(r, 1, &q);
+    wd_append_context(r, said, 300);
+    wd_make_prompt(r, 1, &q);
     T_CHECK(q.sot == 224 && memcmp(q.tokens + 1, told, n_told * 4) == 0 && q.tokens[223] == 7,
             "the oldest is dropped, what is carried stays: %d", (int)q.sot);
     wnpu_session_close(s);
@@ -1446,13 +1446,13 @@ static void languages(void)
     for (i = 0; i < 3; i++) { /* the definition: windows of 30 s one by one */
         wnpu_audio part = life_audio(x + i * 480000, i < 2 ? 480000 : n - 960000);
         float w;
-        wi_begin(r);
+        wi_reset(r);
         T_CHECK(au_open(r->audio.stream, &part, NULL) == WNPU_OK && aw_begin_audio(r) == WNPU_OK, "part");
         if (i > 0) { /* no reflection stands before it, but the end of the window before */
-            memcpy(r->audio.span, x + i * 480000 - ML_MARGIN, ML_MARGIN * sizeof *x);
+            memcpy(r->audio.samples, x + i * 480000 - ML_MARGIN, ML_MARGIN * sizeof *x);
         }
         if (i < 2) {
-            memcpy(r->audio.span + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
+            memcpy(r->audio.samples + ML_SPAN - ML_MARGIN, x + (i + 1) * 480000, ML_MARGIN * sizeof *x);
         }
         r->audio.content = aw_frames(r);
         wd_encode(r);
@@ -1489,19 +1489,19 @@ static void language_settles(void)
     ru_run *r = &s->run;
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        wi_begin(r);
+        wi_reset(r);
         wnpu_params_init(&r->params, sizeof r->params);
-        r->tongue.id = -1;
-        T_CHECK(wd_asks_language(r), "nothing is known");
-        r->tongue.weight = cases[i].seconds;
-        r->tongue.heard[1] = cases[i].seconds * cases[i].p;
-        r->tongue.heard[0] = cases[i].seconds - r->tongue.heard[1];
+        r->language.id = -1;
+        T_CHECK(wd_needs_language(r), "nothing is known");
+        r->language.weight = cases[i].seconds;
+        r->language.sums[1] = cases[i].seconds * cases[i].p;
+        r->language.sums[0] = cases[i].seconds - r->language.sums[1];
         wd_decide_language(r);
-        T_CHECK(wd_asks_language(r) == !cases[i].told, "case %d", (int)i);
+        T_CHECK(wd_needs_language(r) == !cases[i].told, "case %d", (int)i);
         r->params.language_mode = WNPU_LANGUAGE_EACH;
-        T_CHECK(wd_asks_language(r), "every window is asked");
+        T_CHECK(wd_needs_language(r), "every window is asked");
         r->params.language = 0;
-        T_CHECK(!wd_asks_language(r), "a given language is not asked for");
+        T_CHECK(!wd_needs_language(r), "a given language is not asked for");
     }
     wnpu_session_close(s);
     wnpu_model_close(m);
@@ -1517,16 +1517,16 @@ static void language_changes(void)
     wnpu_session *s = open_session(m, 1, 1, 0);
     ru_run *r = &s->run;
     size_t i;
-    wi_begin(r);
+    wi_reset(r);
     wnpu_params_init(&r->params, sizeof r->params);
     r->params.vad = 0; /* toys' sounds are no speech */
-    r->tongue.id = -1;
+    r->language.id = -1;
     for (i = 0; i < sizeof windows / sizeof windows[0]; i++) {
         float p[RU_LANGUAGES] = {0};
         p[1] = windows[i].p;
         p[0] = 1 - p[1];
         wd_follow_language(r, p);
-        T_CHECK(r->tongue.id == windows[i].language, "window %d: language %d", (int)i, r->tongue.id);
+        T_CHECK(r->language.id == windows[i].language, "window %d: language %d", (int)i, r->language.id);
     }
     wnpu_session_close(s);
     wnpu_model_close(m);

@@ -545,7 +545,7 @@ static void cache(void)
         size_t vocab = (size_t)m->vocab.n_vocab, i, n = 448, checked = 0;
         float *kept = malloc(vocab * sizeof *kept), *x = life_sound(ML_SPAN);
         static int32_t tokens[448];
-        memcpy(s->run.audio.span, x, ML_SPAN * sizeof *x);
+        memcpy(s->run.audio.samples, x, ML_SPAN * sizeof *x);
         wd_encode(&s->run);
         for (i = 0; i < n; i++) {
             tokens[i] = (int32_t)(i * 31 % 300);
@@ -584,8 +584,8 @@ static void stale_cache(void)
     int32_t tokens[40];
     float *x = life_sound(ML_SPAN), *last_a, *last_b;
     int i;
-    memcpy(a->run.audio.span, x, ML_SPAN * sizeof *x);
-    memcpy(b->run.audio.span, x, ML_SPAN * sizeof *x);
+    memcpy(a->run.audio.samples, x, ML_SPAN * sizeof *x);
+    memcpy(b->run.audio.samples, x, ML_SPAN * sizeof *x);
     wd_encode(&a->run);
     wd_encode(&b->run);
     for (i = 0; i < 40; i++) {

@@ -634,15 +634,15 @@ static void pauses(void)
     wnpu_session *s = open_session(m, 1 << 20);
     ru_run *r = &s->run;
     size_t i;
-    wi_begin(r);
+    wi_reset(r);
     wnpu_params_init(&r->params, sizeof r->params);
-    aw_begin_voice(r);
-    r->audio.heard_all = 1;
+    aw_begin_detector(r);
+    r->audio.detector_done = 1;
     for (i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
     }
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t at = aw_pause(r, cases[i].from, cases[i].to, cases[i].pause);
+        int64_t at = aw_find_pause(r, cases[i].from, cases[i].to, cases[i].pause);
         T_CHECK(at == cases[i].answer, "case %d: %ld, not %ld", (int)i, (long)at,
                 (long)cases[i].answer);
     }

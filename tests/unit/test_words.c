@@ -222,8 +222,8 @@ static void the_matrix(void)
     int32_t tokens[40];
     size_t i, r, f, rows, heads;
     double *w, *want, worst = 0, xy = 0, xx = 0, yy = 0;
-    memcpy(s->run.audio.span, x, ML_SPAN * sizeof *x);
-    memcpy(q->run.audio.span, x, ML_SPAN * sizeof *x);
+    memcpy(s->run.audio.samples, x, ML_SPAN * sizeof *x);
+    memcpy(q->run.audio.samples, x, ML_SPAN * sizeof *x);
     wd_encode(&s->run);
     wd_encode(&q->run);
     for (i = 0; i < 40; i++) {
@@ -233,9 +233,9 @@ static void the_matrix(void)
     heads = a->n_heads;
     T_CHECK(heads == 2 && a->heads[0].layer == 1 && a->heads[1].head == 1,
             "a model of one's own: all heads of the top half of the layers");
-    s->run.audio.have = q->run.audio.have = ML_SPAN;
-    al_window(a, 0, 0, tokens, probability, 40, s->run.audio.span + ML_MARGIN, 1777, 0);
-    al_window(b, 0, 0, tokens, probability, 40, q->run.audio.span + ML_MARGIN, 1777, 0);
+    s->run.audio.n_samples = q->run.audio.n_samples = ML_SPAN;
+    al_window(a, 0, 0, tokens, probability, 40, s->run.audio.samples + ML_MARGIN, 1777, 0);
+    al_window(b, 0, 0, tokens, probability, 40, q->run.audio.samples + ML_MARGIN, 1777, 0);
     rows = al_rows(a);
     T_CHECK(a->frames == 888 && rows == a->lead + 42, "%zu frames, %zu rows", a->frames, rows);
     T_CHECK(a->n_words > 1 && a->n_words <= 40, "%zu words", a->n_words);
