@@ -172,16 +172,16 @@ $(B)/kit/kit.a: $(KIT:%=$(B)/kit/%.o) $(B)/linked_with
 $(B)/npu_asm: $(B)/kit/npu_asm.o $(B)/kit/kit.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" "$(BUILD)/kit/kit.a" $(LDLIBS) -o "$@"
 
-$(KIT_PROGRAMS:%=$(B)/tests/%): $(B)/kit/kit.a
-$(KIT_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = "$(BUILD)/kit/kit.a"
+$(KIT_PROGRAMS:%=$(B)/tests/%) $(B)/tests/test_sim: $(B)/kit/kit.a
+$(KIT_PROGRAMS:%=$(B)/tests/%) $(B)/tests/test_sim: private OWN_LIBS = "$(BUILD)/kit/kit.a"
 
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
-SIMULATOR = $(basename $(notdir $(wildcard tests/npu/sim_*.c)))
+SIMULATOR = $(basename $(notdir $(wildcard tests/npu/sim_*.c))) array cdo core isa isa_aie2 isa_aie2p
 $(B)/libsim_amdxdna.so: $(SIMULATOR:%=$(B)/sim/%.o)
 	$(CC) -shared $(SIMULATOR:%="$(BUILD)/sim/%.o") -ldl -lpthread -o "$@"
 
-$(B)/sim/%.o: %.c $(B)/linked_with | $(B)/sim
+$(B)/sim/%.o: tests/npu/%.c $(B)/linked_with | $(B)/sim
 	$(CC) -std=c11 -O3 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o "$@"
 
 # The fuzzers' library is instrumented too.

@@ -26,7 +26,8 @@
  *                         default 15 (10 to 20 were seen)
  *   SIM_AMDXDNA_MEMLOCK   RLIMIT_MEMLOCK in bytes; default the real one
  *   SIM_AMDXDNA_ADMIN     1: the program has CAP_SYS_ADMIN
- *   SIM_AMDXDNA_CORES     the cores that a PDI of unknown content makes, see sim_cores_text()
+ *   SIM_AMDXDNA_CORES     the cores that a PDI of unknown content makes, see sim_cores_text();
+ *                         without it the PDI's machine code is executed, see sim_machine.c
  *   SIM_AMDXDNA_LOG       a file for the log and the report
  *   SIM_AMDXDNA_QUIET     1: no report on stderr
  *   SIM_AMDXDNA_FAULT     faults, separated by ';'. N is "3" (the third), "3+" (from it on) or "*"

@@ -8,6 +8,7 @@
  *   sim_driver.c   the driver: every ioctl with its checks in the real order
  *   sim_engine.c   scheduler, firmware, watchdog: from a queued command to its state
  *   sim_array.c    the array: instruction stream, buffer descriptors, cores
+ *   sim_machine.c  the same for PDIs with machine code, which is executed
  *
  * One lock (sim.lock) guards everything; functions whose comment does not say otherwise are called
  * with it held. Only the array computes without it. Errors are negative errno values.
@@ -93,6 +94,8 @@ typedef struct sim_cores {
     uint32_t rtp;
     uint32_t b_nk;              /* B arrives as n rows of k */
     uint32_t a[SIM_MAX_ROWS], b[SIM_MAX_COLS], c[SIM_MAX_COLS]; /* column | channel << 8 */
+    const uint8_t *image;       /* a PDI of machine code, see sim_machine.c; then only generation, */
+    size_t image_size;          /* bits and columns are set */
 } sim_cores;
 
 /* A part of a buffer object that a command uses, or that the CPU wrote meanwhile. */
@@ -299,4 +302,9 @@ int sim_cores_text(const char *text, sim_cores *cores);
 void sim_array_reset(void);     /* power-up and context switches lose what streams have set */
 /* Runs a stream without the lock; returns a firmware status. */
 uint32_t sim_array_run(sim_array *array);
+
+/* sim_machine.c, for sim_array.c */
+int sim_machine_parse(const uint8_t *pdi, size_t size, sim_cores *cores);
+void sim_machine_reset(void);
+uint32_t sim_machine_run(sim_array *array);
 #endif

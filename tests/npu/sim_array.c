@@ -64,6 +64,7 @@ static struct {
 void sim_array_reset(void)
 {
     memset(&hw, 0, sizeof hw);
+    sim_machine_reset();
 }
 
 __attribute__((format(printf, 2, 3)))
@@ -117,7 +118,8 @@ int sim_cores_parse(const uint8_t *pdi, size_t size, sim_cores *cores)
         return -1;
     }
     if (memcmp(words, "SIMC", 4) != 0) {
-        return sim.cores[0] != '\0' ? sim_cores_text(sim.cores, cores) : -1;
+        return sim.cores[0] != '\0' ? sim_cores_text(sim.cores, cores)
+                                    : sim_machine_parse(pdi, size, cores);
     }
     total = word_at(words + 33 * 4);
     if (word_at(words + 4) != 1 || total > size || total < 16 + 36 * 4) {
@@ -827,6 +829,9 @@ static uint32_t run_stream(sim_array *array)
 /* Work that a stream leaves behind is dropped: its descriptors' windows end with the command. */
 uint32_t sim_array_run(sim_array *array)
 {
+    if (array->cores->image != NULL) {
+        return sim_machine_run(array);
+    }
     uint32_t status = run_stream(array);
     memset(hw.channels, 0, sizeof hw.channels);
     return status;

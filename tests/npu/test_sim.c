@@ -7,6 +7,9 @@
  */
 #define _GNU_SOURCE
 #include "../lib/t.h"
+#include "isa.h"
+#include "matmul.h"
+#include "overlay.h"
 #include "pack_gen.h"
 #include <dirent.h>
 #include <dlfcn.h>
@@ -369,15 +372,12 @@ static void fill_command(product *p)
     put_address(&p->cmd, 60, 0);
 }
 
-static product make_product(npu *n, pg_spec spec)
+static product make_product_of(npu *n, pg_spec spec, const pg_buf *stream)
 {
-    pg_buf stream = { NULL, 0, 0 };
     product p = { .spec = spec };
     size_t m = spec.m, k = spec.k, w = spec.n;
-    pg_stream_write(&spec, &stream);
-    p.stream_bytes = stream.size;
-    p.stream = put_dev(n, &stream, 1, &p.stream_addr);
-    pg_free(&stream);
+    p.stream_bytes = stream->size;
+    p.stream = put_dev(n, stream, 1, &p.stream_addr);
     p.a = make_buffer(n, SHMEM, m * k * spec.bits / 8);
     p.b = make_buffer(n, SHMEM, w * k * spec.bits / 8);
     p.c = make_buffer(n, SHMEM, m * w * 4);
@@ -393,6 +393,15 @@ static product make_product(npu *n, pg_spec spec)
     p.args[2] = p.b.handle;
     p.args[3] = p.c.handle;
     fill_command(&p);
+    return p;
+}
+
+static product make_product(npu *n, pg_spec spec)
+{
+    pg_buf stream = { NULL, 0, 0 };
+    pg_stream_write(&spec, &stream);
+    product p = make_product_of(n, spec, &stream);
+    pg_free(&stream);
     return p;
 }
 
@@ -908,6 +917,49 @@ static void case_gemm(void)
         spec.m *= 1 + variant % 3;
         multiply_with(spec);
     }
+}
+
+/* The machine code of our own overlay (overlay.h), through the driver: two shapes with one PDI. */
+static void case_machine(void)
+{
+    static char source[1 << 17];
+    static uint8_t code[16384], image[1 << 18];
+    static uint32_t words[1 << 15];
+    static const overlay_shape shapes[2] = {{256, 192, 512}, {512, 64, 256}};
+    char error[200] = "";
+    npu n;
+    size_t length = npu4 ? matmul_source_aie2p(source, sizeof source)
+                         : matmul_source_aie2(source, sizeof source);
+    long size = aie_assemble(npu4 ? aie2p() : aie2(), source, code, sizeof code, error,
+                             sizeof error);
+    overlay design = { 4, npu4 ? 4 : 3, code, (size_t)(size + 3) / 4 * 4 };
+    pg_buf pdi = { image, overlay_pdi(&design, image, sizeof image), sizeof image };
+    uint64_t addr;
+    T_CHECK(length < sizeof source && size > 0 && pdi.size > 0, "overlay: %s", error);
+    open_heap(&n);
+    T_CHECK(make_context(n.fd, 16, &n.ctx, &n.syncobj) == 0, "context");
+    n.pdi = put_dev(&n, &pdi, 1, &addr);
+    T_CHECK(configure(&n, n.ctx, n.pdi) == 0, "CONFIG_CU");
+    for (int i = 0; i < 2; i++) {
+        const overlay_shape *s = &shapes[i];
+        pg_spec spec = { .bits = 8, .m = s->m, .k = s->k, .n = s->n };
+        size_t count = overlay_stream(&design, s, words, sizeof words / sizeof *words), bad;
+        pg_buf stream = { (uint8_t *)words, count * 4, sizeof words };
+        product p = make_product_of(&n, spec, &stream);
+        int8_t *b = malloc((size_t)s->k * s->n);
+        memcpy(b, p.b.va, (size_t)s->k * s->n);
+        overlay_tile_b(s, b, (int8_t *)p.b.va);
+        flush(p.b.va, p.b.size);
+        T_CHECK(run_product(&n, &p) == 4, "state");
+        flush(p.c.va, p.c.size);
+        memcpy(p.b.va, b, (size_t)s->k * s->n);
+        bad = wrong(&p);
+        T_CHECK(bad == 0, "%zu of %u elements wrong", bad, s->m * s->n);
+        free(b);
+        free_product(&n, &p);
+    }
+    close_context(&n);
+    close_npu(&n);
 }
 
 /* The size that Whisper base needs, and that it is quick enough. */
@@ -1783,6 +1835,7 @@ static const test_case cases[] = {
     { "gemm_coherent", case_gemm, "7.2/npu1", "CACHE=off", CLEAN },
     { "gemm_clflush", case_gemm, "7.2/npu1 7.2/npu4", "CACHE=trap", CLEAN },
     { "cache_clflush", case_cache, "7.2/npu1", "CACHE=trap", NO_LEAKS },
+    { "machine", case_machine, "7.2/npu1 7.2/npu4", "", CLEAN },
     { "gemm_large", case_gemm_large, "7.2/npu1 7.2/npu4", "", CLEAN },
     { "bad_stream", case_bad_stream, "6.18/npu1 7.2/npu1 7.2/npu4", "TIMESCALE=0.001", NO_LEAKS },
     { "cache", case_cache, "6.18/npu1 7.2/npu1 7.2/npu4", "", NO_LEAKS },
