@@ -2812,8 +2812,8 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
     er_clear(error);
     if (reader == NULL || audio == NULL || audio->struct_size < known ||
         !er_is_size(audio->struct_size, sizeof *audio)) {
-        return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_reader_open: reader or audio is NULL or was "
-                      "not initialised; call wnpu_audio_init() first");
+        return er_set(error, WNPU_E_ARGUMENT, "wnpu_wav_reader_open: reader or audio is NULL or "
+                      "was not initialised; call wnpu_audio_init() first");
     }
     if (reader->struct_size < sizeof *reader || !er_is_known(reader, sizeof *reader)) {
         return er_set(error, WNPU_E_VERSION, "wnpu_wav_reader_open: struct_size %lu or a field "
@@ -9244,8 +9244,8 @@ static int tk_layout(const tk_vocab *v, int32_t *eot, int32_t *languages, wnpu_e
     if (translate < 0 && v->n_vocab == 51866 && *languages == 100 && v->n_mels > 0 &&
         v->n_mels < 128) {
         return er_set(error, WNPU_E_UNSUPPORTED, "51866 tokens and %ld mel bins: with 100 "
-                      "languages, or with 99 and an added token? The file does not name them; make a pack of "
-                      "the Hugging Face files, which do", (long)v->n_mels);
+                      "languages, or with 99 and an added token? The file does not name them; make a "
+                      "pack of the Hugging Face files, which do", (long)v->n_mels);
     }
     if (*languages < 0 || *languages > TK_LANGUAGES ||
         v->n_vocab - *eot - TK_OTHER_SPECIALS < *languages) {
@@ -16049,8 +16049,8 @@ static void al_warp(const float *gain, size_t n, size_t m, size_t ld, float *cos
     }
 }
 
-/* Feeds a->tokens into a slot; matrix [n_text + 1, frames] and first [n_text + 1] are what attention
- * and the path through it say. */
+/* Feeds a->tokens into a slot; matrix [n_text + 1, frames] and first [n_text + 1] are what
+ * attention and the path through it say. */
 static void al_trace(al_aligner *a, size_t slot, uint32_t *first)
 {
     en_engine *e = a->decoder->e;

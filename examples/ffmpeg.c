@@ -42,8 +42,8 @@ static void close_end(int *fd)
 }
 
 /* In the child: descriptors 0 to 2 are set already. -v level+verbose marks what is an error, and
- * tells the input's duration and what aresample does. aresample fills the time before the first sample and holes in the time
- * stamps with silence. */
+ * tells the input's duration and what aresample does. aresample fills the time before the first
+ * sample and holes in the time stamps with silence. */
 static void become_ffmpeg(const char *name, const char *protocol, int track)
 {
     const char *argv[40];

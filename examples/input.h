@@ -26,7 +26,7 @@ typedef struct input_options {
     const input_clip *clips;  /* in order; the rest of the recording counts as silence, and it ends
                                  with the last one. NULL: all is heard */
     size_t n_clips;
-    int whole;                /* 1: read all of it into memory first, so that it can be read twice */
+    int whole;                /* 1: read all into memory first, so that it can be read twice */
     int64_t stall_ms;         /* ffmpeg is given up after so long without progress; 0: never */
     /* A signal handler ends the input by setting this: what was read so far is the recording, and
      * a wait for slow input is over within 250 ms. */
