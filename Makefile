@@ -22,6 +22,7 @@
 #                      (/usr/local), under DESTDIR; make uninstall takes them away
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
+#   make outline       the sections of the library's sources: first line, lines, functions
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
 #   make clean
 #
@@ -93,7 +94,7 @@ vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-tsan test-aarch64 \
-    matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean FORCE
+    outline matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -307,6 +308,9 @@ uninstall:
 	rm -f $(PROGRAMS:%=$(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)%") \
 	    $(call staged,$(INCLUDEDIR)/whisper_npu.h) $(call staged,$(LIBDIR)/libwnpu.a) \
 	    $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)
+
+outline:
+	@awk -f scripts/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)
 
 BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" "$$(scripts/fetch.sh demo)"
 bench: $(B)/bench

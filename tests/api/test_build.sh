@@ -219,6 +219,32 @@ contents() {
     awk 'seen[$2]++ { exit 1 }' "$T/banners" || fail "$1: two sections have one number"
 }
 
+# A section uses only sections before it. That the check finds such uses is checked on a copy in which
+# the second section calls the last.
+test_order() {
+    # shellcheck disable=SC2086 # several words are wanted
+    awk -v uses=1 -f scripts/outline.awk ${sources#whisper_npu.h } >"$T/uses" ||
+        fail "scripts/outline.awk: status $?"
+    [ ! -s "$T/uses" ] || fail "uses of later sections: $(head -n 10 "$T/uses")"
+    last=$(sed -n 's/^ \* [0-9]*\. \([a-z][a-z]_\)  .*/\1/p' whisper_npu.c | tail -n 1)
+    awk -v name="${last}forbidden" '{ print } /^ \*  2\. ar_/ { second = 1 }
+        second && /^\{/ { print name "(); /* " name " */"; second = 0 }' whisper_npu.c >"$T/order.c"
+    awk -v uses=1 -f scripts/outline.awk "$T/order.c" | sed 's/.*: //' >"$T/uses"
+    [ "$(cat "$T/uses")" = "${last}forbidden in section 2" ] || fail "not found: $(cat "$T/uses")"
+}
+
+# make outline lists every section with its lines and functions.
+test_outline() {
+    ${MAKE:-make} -s outline >"$T/out" 2>"$T/log" || fail "make outline: $(head -n 3 "$T/log")"
+    # shellcheck disable=SC2086
+    sed -n 's/^ \* *\([0-9][0-9]*\. [a-z][a-z]_  \)/\1/p' ${sources#whisper_npu.h } |
+        awk '{ gsub(/ +/, " ") } !seen[$0]++' >"$T/want"
+    awk '$1 * $2 > 0 { sub(/^ *[0-9]+ +[0-9]+ +[0-9]+ +/, ""); gsub(/ +/, " "); print }' "$T/out" |
+        diff "$T/want" - >"$T/differ" || fail "sections: $(head -n 5 "$T/differ")"
+    awk '$4 == "1." && $5 == "er_" && ($1 < 10 || $2 < 100 || $3 < 5) { exit 1 }' "$T/out" ||
+        fail "$(cat "$T/out")"
+}
+
 # The example on the first screen of the header is examples/minimal.c, and compiles as C and C++.
 test_header_example() {
     sed -n '/^ \*     #include <stdio.h>/,/^ \*     }$/s/^ \*\( \{5\}\)\{0,1\}//p' \
@@ -404,8 +430,8 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     exit
 fi
 for t in plain_c99 no_flags no_warnings npu switches renamed no_fast_math header_is_cxx header_is_c99 \
-    symbols calls registers lines functions contents header_example prefix minimal_is_short \
-    make_remakes make_spaces make_elsewhere; do
+    symbols calls registers lines functions contents order outline header_example prefix \
+    minimal_is_short make_remakes make_spaces make_elsewhere; do
     t_run test_$t
 done
 t_end

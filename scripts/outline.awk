@@ -1,0 +1,93 @@
+# outline.awk - sections of a C file by their banners:
+#
+#     /* =====...
+#      * 22. aw_  the audio window and where it ends
+#
+# Prints for each section its first line, its lines, its functions (bodies that begin with "{" in the
+# first column) and its title. With -v uses=1 prints identifiers of later sections instead, as
+# "FILE:LINE: IDENTIFIER in section PREFIX": a section may use only those before it. A title names
+# its prefixes ("ft_  FFT and ml_ log-mel"), which in upper case are those of its macros. Exceptions:
+# the preprocessor lines of section 1, which name the parts that the file compiles more than once,
+# and va_list and its functions from <stdarg.h>.
+
+# The line without comments, strings and character constants.
+function code(line,    out, c, i) {
+    out = ""
+    for (i = 1; i <= length(line); i++) {
+        c = substr(line, i, 1)
+        if (comment) {
+            if (substr(line, i, 2) == "*/") {
+                comment = 0
+                i++
+            }
+        } else if (substr(line, i, 2) == "/*") {
+            comment = 1
+            i++
+        } else if (c == "\"" || c == "'") {
+            for (i++; i <= length(line) && substr(line, i, 1) != c; i++) {
+                if (substr(line, i, 1) == "\\") {
+                    i++
+                }
+            }
+        } else {
+            out = out c
+        }
+    }
+    return out
+}
+
+function finish() {
+    if (section > 0 && !uses) {
+        printf "%6d %6d %4d  %s\n", first, FNR_last - first + 1, functions, title
+    }
+}
+
+FNR == 1 {
+    finish()
+    if (!uses) {
+        print (NR == 1 ? "" : "\n") FILENAME "\n  line  lines functions"
+    }
+    section = functions = comment = after = 0
+    split("", order)
+    # The contents block at the top names all sections before the first one begins.
+    while ((getline ahead < FILENAME) > 0 && ahead !~ /^ \*\//) {
+        if (ahead ~ /^ \* +[0-9]+\. /) {
+            n = split(ahead, word, /[^A-Za-z0-9_]+/)
+            for (i = 1; i <= n; i++) {
+                if (word[i] ~ /^[a-z][a-z]_$/) {
+                    order[word[i]] = word[2] + 0
+                }
+            }
+        }
+    }
+    close(FILENAME)
+}
+
+after && /^ \* +[0-9]+\. / {
+    finish()
+    first = FNR - 1
+    functions = 0
+    title = substr($0, 4)
+    split(title, word, /[. ]+/)
+    section = word[1] == "" ? word[2] + 0 : word[1] + 0
+}
+
+{
+    after = /^\/\* =+$/
+    FNR_last = FNR
+}
+
+/^\{/ { functions++ }
+
+uses && !(section == 1 && /^#/) {
+    n = split(code($0), word, /[^A-Za-z0-9_]+/)
+    for (i = 1; i <= n && section > 0; i++) {
+        prefix = tolower(substr(word[i], 1, 3))
+        if (word[i] ~ /^([a-z][a-z]_[a-z0-9]|[A-Z][A-Z]_[A-Z0-9])/ && prefix in order &&
+            order[prefix] > section && word[i] !~ /^va_(list|start|arg|copy|end)$/) {
+            print FILENAME ":" FNR ": " word[i] " in section " section
+        }
+    }
+}
+
+END { finish() }
