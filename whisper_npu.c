@@ -6501,11 +6501,11 @@ static float op_dot(const float *x, const float *y, size_t n)
     return mt_acc_sum(&sum);
 }
 
-#define OP_APART 4u /* columns of a matrix at most that are multiplied in float */
+#define OP_WIDE_MAX 4u /* columns of a matrix at most that are multiplied in float */
 
 /* What has to be added to such a product: one number, and n columns times what they meet. */
 typedef struct op_rest {
-    float common, x[OP_APART];
+    float common, x[OP_WIDE_MAX];
     size_t n;
 } op_rest;
 
@@ -7524,15 +7524,15 @@ WNPU_INLINE WNPU_TARGET void OP(complete_row)(float *out, const int32_t *acc, si
 }
 
 /* Rows of out[i] = acc[i] * (row_scale * scale[i]) + common + x[0] columns[i] +
- * x[1] columns[ldc + i]..., in this order; acc is [rows, n]. A model has OP_APART columns. */
+ * x[1] columns[ldc + i]..., in this order; acc is [rows, n]. A model has OP_WIDE_MAX columns. */
 WNPU_TARGET static void OP(complete)(float *out, size_t ldo, const int32_t *acc, size_t rows,
                                      size_t n, const float *row_scale, const float *scale,
                                      const op_rest *rest, const float *columns, size_t ldc)
 {
     size_t r;
     for (r = 0; r < rows; r++, out += ldo, acc += n, rest++) {
-        if (rest->n == OP_APART) {
-            OP(complete_row)(out, acc, n, row_scale[r], scale, rest, columns, ldc, OP_APART);
+        if (rest->n == OP_WIDE_MAX) {
+            OP(complete_row)(out, acc, n, row_scale[r], scale, rest, columns, ldc, OP_WIDE_MAX);
         } else {
             OP(complete_row)(out, acc, n, row_scale[r], scale, rest, columns, ldc, rest->n);
         }
@@ -9642,27 +9642,29 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
  *
  *  Owns      wnpu_model: one block with sizes, vocabulary and weights, or
  *            one with sizes and pointers into a pack.
- *  Assumes   nothing about the bytes of a file, nor that a source answers
- *            twice the same.
- *  Ensures   the block is asked for only after every tensor was found with
- *            its whole data, so its size is in proportion to the file's;
- *            weights are finite and at most 65504. A refusal names tensor,
- *            byte, what was expected and what was found. What a pack holds
- *            is what the library would have made of the file it is from.
+ *  Assumes   nothing about the bytes of a file, nor that reading the same
+ *            part of a source twice returns the same bytes.
+ *  Ensures   the block is allocated only after every tensor was found with
+ *            all its data, so its size is in proportion to the file's;
+ *            weights are finite and at most 65504 in magnitude. Messages
+ *            about invalid files name the tensor, the byte offset, what was
+ *            expected and what was found. A pack has the same contents as
+ *            the library makes of the file it was written from.
  *  Costs     two passes: headers, then each byte once. About 400 KiB while
- *            opening. base.en in f16 takes about a quarter of a second, its
- *            pack one or two milliseconds.
+ *            opening. base.en in f16 opens in about a quarter of a second,
+ *            its pack in one or two milliseconds.
  *
  *  One format is whisper.cpp's (models/convert-pt-to-ggml.py): magic, 11
- *  sizes, mel filters, tokens, tensors until the end of the file, all
- *  little-endian. Names are those of OpenAI's state dict. The other is our
- *  own, see "packs" below.
+ *  sizes, mel filters, tokens, tensors up to the end of the file, all
+ *  little-endian. Tensors have the names of OpenAI's state dict. The other
+ *  is this library's own, see "packs" below. A tensor type is a row of
+ *  mf_types, a file format a row of mf_formats.
  * ====================================================================== */
 typedef struct mf_norm {
     float *weight, *bias; /* [d], padded with zeros to a multiple of 16 */
 } mf_norm;
 
-typedef struct mf_layer { /* the encoder's leave the cross_ fields empty */
+typedef struct mf_layer { /* the cross_ fields are unused in the encoder */
     mf_norm attn_norm;
     gm_weight qkv;       /* [3d, d]: rows of query, key, value; key has bias 0 */
     gm_weight attn_out;  /* [d, d] */
@@ -9689,24 +9691,25 @@ struct wnpu_model {
     float *audio_position; /* [n_audio_ctx, d] */
     mf_layer *encoder;     /* [n_audio_layer] */
     mf_norm encoder_norm;
-    /* Tokens, and the output projection: the sum of these. */
-    gm_weight embedding;   /* [n_vocab, d] in 4 bits */
-    int8_t *embedding_low; /* [n_vocab, d]: what these leave, in steps of 16 scale / 254 */
-    float *embedding_mean; /* [d]: what many tokens are in the mean; 0 in columns apart */
-    uint32_t *apart;       /* [OP_APART] columns far wider than others, in 4 bits 0; d: no more */
-    float *apart_values;   /* [OP_APART][n_vocab rounded up to 16]: what they hold */
+    /* Token embedding; also the output projection. Its value is the sum of the following parts. */
+    gm_weight embedding;   /* [n_vocab, d] int4 */
+    int8_t *embedding_low; /* [n_vocab, d] remainders of int4, in steps of 16 scale / 254 */
+    float *embedding_mean; /* [d] mean over many tokens; 0 in wide_columns */
+    /* Columns far wider than the others, 0 in int4, and their values; d: unused. */
+    uint32_t *wide_columns; /* [OP_WIDE_MAX] */
+    float *wide_values;    /* [OP_WIDE_MAX][n_vocab rounded up to 16] */
     float *text_position;  /* [n_text_ctx, d] */
     mf_layer *decoder;     /* [n_text_layer] */
     mf_norm decoder_norm;
-    unsigned char *data;   /* where all of the above but the structures lies, as in a pack */
+    unsigned char *data;   /* the weights and tables above, laid out as in a pack */
     size_t data_size;
-    const unsigned char *image; /* the pack that data is a part of, else NULL */
+    const unsigned char *image; /* the pack that contains data, or NULL */
     size_t image_size;
-    size_t shared;         /* bytes of it that are not part of this block */
-    void *map;             /* the same, if it is a mapped file, else NULL */
+    size_t shared;         /* bytes of the pack that are not in this block */
+    void *map;             /* image if it is a mapped file, else NULL */
     wnpu_allocator allocator; /* of this block */
     size_t size;
-    tp_atomic fingerprint; /* atomic: see sn_model(); 0: not made yet */
+    tp_atomic fingerprint; /* atomic: see sn_model(); 0: not computed yet */
 };
 
 /* ---- the sizes in the header, in the file's order ---- */
@@ -9717,7 +9720,7 @@ enum {
 };
 
 #define MF_MAX_LAYERS 64u
-#define MF_MAX_STATE 4096u /* 4 * 4096 products of 127 * 127 are far from 2^31 */
+#define MF_MAX_STATE 4096u /* 4 * 4096 products of 127 * 127 fit easily into int32 */
 
 static const struct {
     const char *name;
@@ -9733,7 +9736,7 @@ static const struct {
 
 /* ---- the tensors that a model must have ---- */
 
-typedef enum mf_shape { /* ne, fastest dimension first */
+typedef enum mf_shape { /* dimensions, fastest first */
     MF_D,         /* {d} */
     MF_4D,        /* {4d} */
     MF_DD,        /* {d, d} */
@@ -9746,14 +9749,14 @@ typedef enum mf_shape { /* ne, fastest dimension first */
     MF_EMBED      /* {d, n_vocab} */
 } mf_shape;
 
-typedef enum mf_goes { MF_FLOATS, MF_ROWS, MF_BIAS, MF_TOKENS } mf_goes;
+typedef enum mf_target { MF_FLOATS, MF_ROWS, MF_BIAS, MF_TOKENS } mf_target;
 
 typedef struct mf_part {
     const char *name;
     size_t offset; /* of a float * (MF_FLOATS) or a gm_weight in wnpu_model or mf_layer */
     mf_shape shape;
-    mf_goes goes;
-    uint32_t first; /* its rows begin at first * d of the weight */
+    mf_target target;
+    uint32_t first; /* the tensor begins at row first * d of the weight */
 } mf_part;
 
 #define MF_IN_MODEL(field) offsetof(struct wnpu_model, field)
@@ -9789,7 +9792,7 @@ static const mf_part mf_block[] = {
     {"mlp.0.bias", MF_IN_LAYER(fc1), MF_4D, MF_BIAS, 0},
     {"mlp.2.weight", MF_IN_LAYER(fc2), MF_FC2, MF_ROWS, 0},
     {"mlp.2.bias", MF_IN_LAYER(fc2), MF_D, MF_BIAS, 0},
-    /* the decoder's only */
+    /* decoder only */
     {"cross_attn_ln.weight", MF_IN_LAYER(cross_norm.weight), MF_D, MF_FLOATS, 0},
     {"cross_attn_ln.bias", MF_IN_LAYER(cross_norm.bias), MF_D, MF_FLOATS, 0},
     {"cross_attn.query.weight", MF_IN_LAYER(cross_q), MF_DD, MF_ROWS, 0},
@@ -9806,77 +9809,65 @@ static const mf_part mf_block[] = {
 #define MF_ENCODER_PARTS 15u
 #define MF_MAX_TENSORS (MF_SINGLE + MF_MAX_LAYERS * (MF_ENCODER_PARTS + MF_DECODER_PARTS))
 
-/* ---- tensor types: ggml's numbers, elements and bytes of a block (ggml-common.h) ---- */
-
-#define MF_TYPES 9u
-
-static const struct {
-    const char *name; /* NULL: not one of ours */
-    uint32_t elements, bytes;
-} mf_types[MF_TYPES] = {
-    {"f32", 1, 4}, {"f16", 1, 2}, {"q4_0", 32, 18}, {"q4_1", 32, 20}, {NULL, 0, 0},
-    {NULL, 0, 0}, {"q5_0", 32, 22}, {"q5_1", 32, 24}, {"q8_0", 32, 34}
-};
-
 /* ---- the state of one opening ---- */
 
-#define MF_BUFFER 262144u          /* bytes read at once */
-#define MF_READ 65536u             /* the same by each worker; MF_ROW floats at least */
-#define MF_ROW (4u * MF_MAX_STATE) /* floats of the longest row, fc2's */
+#define MF_BUFFER 262144u          /* bytes per read */
+#define MF_READ 65536u             /* bytes per read of each worker; at least MF_ROW floats */
+#define MF_ROW (4u * MF_MAX_STATE) /* floats of the longest row (fc2) */
 #define MF_MAX_TOKEN 1024u         /* bytes of a token; the longest real one has 128 */
 #define MF_MAX_NAME 63u            /* the longest real one has 41 */
 #define MF_BINS 201u               /* of an FFT of 400 samples */
 
 typedef struct mf_tensor {
-    uint64_t offset; /* of the data; 0: not seen */
+    uint64_t offset; /* of its data; 0: not found yet */
     uint32_t type;
 } mf_tensor;
 
-/* A section of a model's data: what a pack checks as one and names when it is damaged. */
+/* A section of a model's data: the unit of a pack's checksums and of messages about damage. */
 #define MF_MAX_SECTIONS (12u + MF_MAX_LAYERS * (6u + 10u))
 #define MF_SECTION_NAME 40u
 
 typedef struct mf_section {
     char name[MF_SECTION_NAME];
-    size_t start; /* its end is the next one's start, or the end of the data */
+    size_t start; /* ends where the next section starts, or at the end of the data */
 } mf_section;
 
 typedef struct mf_loader {
     wnpu_source source;
     wnpu_error *error;
     uint64_t position;  /* file offset of buffer[start] */
-    size_t start, have; /* buffer[start..have-1] was read and not yet used */
-    size_t ahead;       /* how much to read at once */
+    size_t start, have; /* buffer[start..have-1] is read but not consumed */
+    size_t ahead;       /* bytes to read at once */
     uint32_t sizes[MF_SIZES];
     uint64_t filters_at, tokens_at, vocab_bytes;
     uint32_t n_base;    /* tokens in the file */
-    uint32_t n_tensors; /* that must be there */
+    uint32_t n_tensors; /* required tensors */
     uint32_t found;
     uint32_t weight_type;
     char name[MF_MAX_NAME + 1];
-    ar_arena head, data; /* of the model: structures with pointers, and what they point to */
-    size_t texts_end;    /* in the data: filters and vocabulary lie before it */
-    wnpu_model scratch; /* stands for the model while its size is measured */
+    ar_arena head, data; /* of the model: structures with pointers, and the data they point to */
+    size_t texts_end;    /* end of filters and vocabulary in data */
+    wnpu_model scratch; /* stands for the model while it is measured */
     mf_layer scratch_layer;
     uint32_t n_sections;
     mf_section sections[MF_MAX_SECTIONS];
     mf_tensor tensors[MF_MAX_TENSORS];
     const op_kernels *op;
-    unsigned threads;   /* that turn rows of the file into rows of the model */
-    int anywhere;       /* the source may be read by any of them */
+    unsigned threads;   /* number of workers that convert rows */
+    int parallel_reads; /* workers may read the source themselves */
     unsigned char buffer[MF_BUFFER];
 } mf_loader;
 
 typedef struct mf_worker {
     float row[MF_ROW];
-    int8_t digits[GM_WOVEN][MF_ROW + 8]; /* rows that are not in their places yet */
-    float turned[3 * MF_MAX_STATE]; /* a convolution's row */
-    unsigned char bytes[MF_READ]; /* of the file: a row or more */
-    uint32_t unread;  /* the first row of the tensor that it could not read, or UINT32_MAX */
-    wnpu_error error; /* why not */
+    int8_t digits[GM_WOVEN][MF_ROW + 8]; /* quantised rows not yet stored in the weight */
+    float transposed[3 * MF_MAX_STATE]; /* a transposed row of a convolution */
+    unsigned char bytes[MF_READ]; /* of the file: one or more rows */
+    uint32_t unread;  /* first row of the tensor that could not be read, or UINT32_MAX */
+    wnpu_error error; /* of that row */
 } mf_worker;
 
-/* What opening takes while it reads weights. */
+/* Threads and scratch for reading weights. */
 typedef struct mf_team {
     tp_pool pool;
     mf_worker worker[]; /* [threads] */
@@ -9899,7 +9890,8 @@ WNPU_INLINE uint64_t mf_u64(const unsigned char *p)
     return mf_u32(p) | (uint64_t)mf_u32(p + 4) << 32;
 }
 
-/* Text of unknown origin for a message: what is not plain ASCII becomes '?'. out has size bytes. */
+/* Makes untrusted text printable for a message: characters other than printable ASCII become '?'.
+ * out has size bytes. */
 static const char *mf_printable(char *out, size_t size, const void *bytes, size_t length)
 {
     const unsigned char *in = bytes;
@@ -9911,7 +9903,7 @@ static const char *mf_printable(char *out, size_t size, const void *bytes, size_
     return out;
 }
 
-/* Reads on until *have of want bytes that begin at byte `from` are n or more. */
+/* Reads until *have is at least n, of `want` bytes that begin at file offset `from`. */
 static int mf_read(const mf_loader *l, uint64_t from, unsigned char *to, size_t *have, size_t n,
                    size_t want, wnpu_error *error)
 {
@@ -9920,7 +9912,7 @@ static int mf_read(const mf_loader *l, uint64_t from, unsigned char *to, size_t 
         int64_t got = l->source.read(l->source.user, from + *have, to + *have, ask);
         (void)er_float_default();
         if (got <= 0 || (uint64_t)got > ask) {
-            return er_set(error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu answered "
+            return er_set(error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu returned "
                           "%lld; the file is unreadable or was cut while it was read",
                           (unsigned long long)ask, (unsigned long long)(from + *have),
                           (unsigned long long)l->source.size, (long long)got);
@@ -9930,7 +9922,8 @@ static int mf_read(const mf_loader *l, uint64_t from, unsigned char *to, size_t 
     return WNPU_OK;
 }
 
-/* Makes n <= MF_BUFFER bytes available at *bytes; what says in which part of the file they lie. */
+/* Makes n <= MF_BUFFER bytes available at *bytes. `what` names this part of the file in
+ * messages. */
 static int mf_need(mf_loader *l, size_t n, const char *what, const unsigned char **bytes)
 {
     uint64_t left = l->source.size - l->position;
@@ -9982,7 +9975,7 @@ static int mf_read_u32(mf_loader *l, const char *what, uint32_t *value)
 
 /* ---- numbers ---- */
 
-static void mf_row_f32(const unsigned char *in, float *out, size_t n)
+static void mf_read_floats(const unsigned char *in, float *out, size_t n)
 {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -9990,30 +9983,69 @@ static void mf_row_f32(const unsigned char *in, float *out, size_t n)
     }
 }
 
-static void mf_row(const op_kernels *op, uint32_t type, const unsigned char *in, float *out,
-                   size_t n)
+static void mf_decode_f32(const op_kernels *op, const unsigned char *in, float *out, size_t n)
 {
-    if (type == 0) {
-        mf_row_f32(in, out, n);
-    } else if (type == 1) {
-        op->from_f16(out, in, n);
+    (void)op;
+    mf_read_floats(in, out, n);
+}
+
+static void mf_decode_f16(const op_kernels *op, const unsigned char *in, float *out, size_t n)
+{
+    op->from_f16(out, in, n);
+}
+
+/* Tensor types of ggml (ggml-common.h), by their numbers. */
+static const struct {
+    const char *name;         /* NULL: not supported */
+    uint32_t elements, bytes; /* of a block */
+    void (*decode)(const op_kernels *op, const unsigned char *in, float *out, size_t n);
+                              /* a row; NULL: op_kernels.blocks() */
+} mf_types[] = {
+    [0] = {"f32", 1, 4, mf_decode_f32},
+    [1] = {"f16", 1, 2, mf_decode_f16},
+    [2] = {"q4_0", 32, 18, NULL},
+    [3] = {"q4_1", 32, 20, NULL},
+    [6] = {"q5_0", 32, 22, NULL},
+    [7] = {"q5_1", 32, 24, NULL},
+    [8] = {"q8_0", 32, 34, NULL},
+};
+
+#define MF_TYPES ((uint32_t)(sizeof mf_types / sizeof mf_types[0]))
+
+static int mf_is_type(uint32_t type)
+{
+    return type < MF_TYPES && mf_types[type].name != NULL;
+}
+
+/* Bytes of n values, which are whole blocks. */
+static uint64_t mf_type_bytes(uint32_t type, uint64_t n)
+{
+    return n / mf_types[type].elements * mf_types[type].bytes;
+}
+
+static void mf_decode_row(const op_kernels *op, uint32_t type, const unsigned char *in, float *out,
+                          size_t n)
+{
+    if (mf_types[type].decode != NULL) {
+        mf_types[type].decode(op, in, out, n);
     } else {
         op->blocks(out, type, in, mf_types[type].bytes, n);
     }
 }
 
-/* What op_kernels.size() gives for values of at most 65504 (the largest half) in magnitude, which
- * no NaN is. With this bound no sum or product of the network leaves the range of floats. */
-#define MF_LARGEST 0x477fe000u
+/* Upper limit for op_kernels.size() of a weight: its magnitude is at most 65504, the largest f16
+ * value, and it is not NaN. Within this limit no sum or product of the network overflows a
+ * float. */
+#define MF_SIZE_MAX 0x477fe000u
 
-static int mf_sane(const op_kernels *op, const float *x, size_t n)
+static int mf_is_valid(const op_kernels *op, const float *x, size_t n)
 {
-    return op->size(x, n) <= MF_LARGEST;
+    return op->size(x, n) <= MF_SIZE_MAX;
 }
 
 /* ---- pass 1: header, filters, tokens ---- */
 
-/* What is often mistaken for a model. Anything unknown is reported by its first bytes. */
+/* Files often mistaken for models. Others are reported with their first bytes. */
 static const struct {
     size_t length;
     const char *start, *what;
@@ -10049,7 +10081,7 @@ static int mf_magic(mf_loader *l)
             break;
         }
     }
-    /* safetensors: the length of a JSON header in 8 bytes, then the header */
+    /* safetensors: 8 bytes with the length of a JSON header, then the header */
     if (n > 8 && bytes[8] == '{' && mf_u32(bytes + 4) == 0 && mf_u32(bytes) < l->source.size) {
         what = "a safetensors file";
     }
@@ -10079,7 +10111,7 @@ static int mf_heads(mf_loader *l, uint32_t state, uint32_t heads, uint32_t at)
     return WNPU_OK;
 }
 
-/* Reads the first n sizes, which begin at byte `at`, and checks them all. */
+/* Reads the first n sizes, which begin at file offset `at`, and checks all of them. */
 static int mf_read_sizes(mf_loader *l, uint32_t n, uint32_t at)
 {
     unsigned i;
@@ -10137,8 +10169,8 @@ static int mf_filters(mf_loader *l)
     return WNPU_OK;
 }
 
-/* Length of the token at the position, which moves to its bytes. */
-static int mf_token(mf_loader *l, uint32_t token, uint32_t *length)
+/* Reads the length of the token at the current position. */
+static int mf_read_token_length(mf_loader *l, uint32_t token, uint32_t *length)
 {
     int status = mf_read_u32(l, "the vocabulary", length);
     if (status == WNPU_OK && *length > MF_MAX_TOKEN) {
@@ -10162,7 +10194,7 @@ static int mf_tokens(mf_loader *l)
     }
     l->tokens_at = l->position;
     for (i = 0; status == WNPU_OK && i < l->n_base; i++) {
-        status = mf_token(l, i, &length);
+        status = mf_read_token_length(l, i, &length);
         if (status == WNPU_OK) {
             status = mf_need(l, length, "the vocabulary", &bytes);
         }
@@ -10199,7 +10231,7 @@ static void mf_ne(const mf_loader *l, mf_shape shape, uint32_t ne[3])
     }
 }
 
-/* Tensors are numbered: the single ones, then the encoder's layers, then the decoder's. */
+/* Tensors are numbered: those outside layers, then the encoder's layers, then the decoder's. */
 static const mf_part *mf_find(const mf_loader *l, uint32_t tensor, int *decoder, uint32_t *layer)
 {
     uint32_t encoder_end = MF_SINGLE + l->sizes[MF_AUDIO_LAYER] * MF_ENCODER_PARTS;
@@ -10230,8 +10262,8 @@ static const char *mf_name(mf_loader *l, uint32_t tensor)
     return l->name;
 }
 
-/* The number of the tensor called name, or n_tensors if the model has none of that name. */
-static uint32_t mf_number(const mf_loader *l, const char *name)
+/* Number of the tensor with this name, or n_tensors if the model has none. */
+static uint32_t mf_tensor_number(const mf_loader *l, const char *name)
 {
     int decoder = strncmp(name, "decoder.blocks.", 15) == 0;
     uint32_t i, layer = 0, parts = decoder ? MF_DECODER_PARTS : MF_ENCODER_PARTS;
@@ -10245,7 +10277,7 @@ static uint32_t mf_number(const mf_loader *l, const char *name)
         return l->n_tensors;
     }
     if (*p == '0' && p[1] != '.') {
-        return l->n_tensors; /* only one way to write a number */
+        return l->n_tensors; /* reject "00" and the like */
     }
     for (i = 0; i < 2 && *p >= '0' && *p <= '9'; i++, p++) {
         layer = layer * 10 + (uint32_t)(*p - '0');
@@ -10262,7 +10294,7 @@ static uint32_t mf_number(const mf_loader *l, const char *name)
     return l->n_tensors;
 }
 
-/* "{3, 80, 384}" */
+/* formats dimensions as "{3, 80, 384}" */
 static const char *mf_print_ne(char out[64], const uint32_t *ne, uint32_t n)
 {
     size_t used = 0;
@@ -10275,7 +10307,7 @@ static const char *mf_print_ne(char out[64], const uint32_t *ne, uint32_t n)
     return out;
 }
 
-/* Writers differ in dimensions of 1 (a bias of d may be {d} or {1, d}), which change nothing. */
+/* Dimensions of 1 are ignored: writers differ (a bias of d may be {d} or {1, d}). */
 static int mf_same_shape(const uint32_t *a, uint32_t n, const uint32_t *b, uint32_t m)
 {
     uint32_t i = 0, j = 0;
@@ -10295,9 +10327,9 @@ static int mf_same_shape(const uint32_t *a, uint32_t n, const uint32_t *b, uint3
     }
 }
 
-/* Checks a tensor whose data begin at the position, notes it and skips the data. */
-static int mf_note(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t type, const uint32_t *ne,
-                   uint32_t n_dims)
+/* Checks and registers a tensor whose data begin at the current position, and skips them. */
+static int mf_add_tensor(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t type,
+                         const uint32_t *ne, uint32_t n_dims)
 {
     uint32_t want[3], layer;
     int decoder;
@@ -10316,7 +10348,7 @@ static int mf_note(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t type, co
                       mf_print_ne(is, ne, n_dims), mf_print_ne(should, want, want[2] > 1 ? 3 :
                       want[1] > 1 ? 2 : 1));
     }
-    if (type >= MF_TYPES || mf_types[type].name == NULL) {
+    if (!mf_is_type(type)) {
         return er_set(l->error, WNPU_E_UNSUPPORTED, "tensor '%s' at byte %llu has type %ld, "
                       "expected f32, f16, q4_0, q4_1, q5_0, q5_1 or q8_0; convert the model", name,
                       (unsigned long long)at, (long)(int32_t)type);
@@ -10326,7 +10358,7 @@ static int mf_note(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t type, co
                       "expected a multiple of 32; the file is damaged", name,
                       (unsigned long long)at, mf_types[type].name, (unsigned)ne[0]);
     }
-    bytes = (uint64_t)want[0] * want[1] * want[2] / mf_types[type].elements * mf_types[type].bytes;
+    bytes = mf_type_bytes(type, (uint64_t)want[0] * want[1] * want[2]);
     if (bytes > l->source.size - l->position) {
         return er_set(l->error, WNPU_E_MODEL, "the file ends at byte %llu, inside tensor '%s' at "
                       "byte %llu that needs %llu bytes; it is truncated, get it again",
@@ -10370,17 +10402,17 @@ static int mf_tensor_header(mf_loader *l)
     memcpy(name, bytes + 4 * n_dims, length);
     name[length] = '\0';
     mf_used(l, 4 * n_dims + length);
-    tensor = strlen(name) == length ? mf_number(l, name) : l->n_tensors;
+    tensor = strlen(name) == length ? mf_tensor_number(l, name) : l->n_tensors;
     if (tensor == l->n_tensors) {
         return er_set(l->error, WNPU_E_MODEL, "tensor '%s' at byte %llu is unknown for a model of "
                       "%u encoder and %u decoder layers; the file is damaged or not Whisper's",
                       mf_printable(shown, sizeof shown, name, length), (unsigned long long)at,
                       (unsigned)l->sizes[MF_AUDIO_LAYER], (unsigned)l->sizes[MF_TEXT_LAYER]);
     }
-    return mf_note(l, at, tensor, type, ne, n_dims);
+    return mf_add_tensor(l, at, tensor, type, ne, n_dims);
 }
 
-/* The type that most parameters have. */
+/* The type of most parameters. */
 static uint32_t mf_main_type(const mf_loader *l)
 {
     uint64_t count[MF_TYPES] = {0};
@@ -10438,7 +10470,8 @@ static int mf_index(mf_loader *l)
 
 /* ---- the block ---- */
 
-/* What is taken of the data from here on belongs to this section; part NULL: not in a layer. */
+/* Begins a section; what is carved from data from here on belongs to it. part NULL: not in a
+ * layer. */
 static void mf_section_begin(mf_loader *l, const char *part, uint32_t layer, const char *name)
 {
     mf_section *section = &l->sections[l->n_sections++];
@@ -10508,9 +10541,8 @@ static float *mf_carve_floats(mf_loader *l, const char *section, size_t count)
     return ar_carve(&l->data, count, sizeof(float));
 }
 
-/* Lays the data out. Where everything lies in them follows from the sizes alone: a pack is an image
- * of them, and any change to what is taken here, or in tk_carve() and gm_carve(), has to raise
- * MF_PACK_VERSION. */
+/* Carves the data. Their layout depends on the sizes alone, and a pack is an image of them: any
+ * change here, in tk_carve() or in gm_carve() must raise MF_PACK_VERSION. */
 static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
 {
     const uint32_t *s = l->sizes;
@@ -10535,16 +10567,17 @@ static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
     m->embedding_low = ar_carve(&l->data, (size_t)s[MF_VOCAB] * d, 1);
     m->embedding_mean = mf_carve_floats(l, "decoder.embedding_mean", d);
     mf_section_begin(l, NULL, 0, "decoder.embedding_apart");
-    m->apart = ar_carve(&l->data, OP_APART, sizeof *m->apart);
-    m->apart_values = ar_carve(&l->data, OP_APART * ((size_t)m->embedding.n16 * 16), sizeof(float));
+    m->wide_columns = ar_carve(&l->data, OP_WIDE_MAX, sizeof *m->wide_columns);
+    m->wide_values = ar_carve(&l->data, OP_WIDE_MAX * ((size_t)m->embedding.n16 * 16),
+                              sizeof(float));
     m->text_position = mf_carve_floats(l, "decoder.position", (size_t)s[MF_TEXT_CTX] * d);
     m->decoder = mf_carve_layers(l, s[MF_TEXT_LAYER], 1, keep);
     mf_section_begin(l, NULL, 0, "decoder.norm");
     mf_carve_norm(l, &m->decoder_norm, d);
 }
 
-/* Measures or lays out the model in l->head and l->data; the first piece of the head is wnpu_model
- * itself. */
+/* Measures or lays out the model in l->head and l->data. The first object in head is the
+ * wnpu_model. */
 static wnpu_model *mf_carve(mf_loader *l, int keep)
 {
     const uint32_t *s = l->sizes;
@@ -10567,7 +10600,8 @@ static wnpu_model *mf_carve(mf_loader *l, int keep)
     return m;
 }
 
-/* OpenAI's models by their sizes (whisper/__init__.py). large-v1 and -v2 cannot be told apart. */
+/* OpenAI's models, recognised by their sizes (whisper/__init__.py). large-v1 and -v2 have the same
+ * sizes. */
 static const char *mf_model_name(const mf_loader *l)
 {
     static const struct {
@@ -10610,9 +10644,9 @@ static int mf_load_filters(mf_loader *l, wnpu_model *m)
         if (status != WNPU_OK) {
             return status;
         }
-        mf_row_f32(bytes, row, MF_BINS);
+        mf_read_floats(bytes, row, MF_BINS);
         mf_used(l, MF_BINS * 4);
-        if (!mf_sane(l->op, row, MF_BINS)) {
+        if (!mf_is_valid(l->op, row, MF_BINS)) {
             return er_set(l->error, WNPU_E_MODEL, "mel filter %u before byte %llu has a value that "
                           "is not finite or beyond 65504; the file is damaged", (unsigned)i,
                           (unsigned long long)l->position);
@@ -10627,7 +10661,7 @@ static int mf_load_tokens(mf_loader *l, wnpu_model *m)
     uint32_t i, length = 0;
     mf_seek(l, l->tokens_at);
     for (i = 0; i < l->n_base; i++) {
-        int status = mf_token(l, i, &length);
+        int status = mf_read_token_length(l, i, &length);
         if (status == WNPU_OK) {
             status = mf_need(l, length, "the vocabulary", &bytes);
         }
@@ -10649,17 +10683,17 @@ static int mf_load_texts(mf_loader *l, wnpu_model *m)
     return status == WNPU_OK ? mf_load_tokens(l, m) : status;
 }
 
-/* Files hold a convolution's row as [channel, tap]; ours is [tap, channel], so that three frames
- * of input that lie one after another are a row to multiply it with. */
-static const float *mf_turn(mf_worker *w, uint32_t channels)
+/* Transposes a convolution's row from [channel, tap] to [tap, channel], so that three consecutive
+ * frames of input form the row it is multiplied with. */
+static const float *mf_transpose_conv(mf_worker *w, uint32_t channels)
 {
     uint32_t tap, channel;
     for (tap = 0; tap < 3; tap++) {
         for (channel = 0; channel < channels; channel++) {
-            w->turned[tap * channels + channel] = w->row[channel * 3 + tap];
+            w->transposed[tap * channels + channel] = w->row[channel * 3 + tap];
         }
     }
-    return w->turned;
+    return w->transposed;
 }
 
 static void mf_keep_exact(gm_weight *w, uint32_t row, const float *values)
@@ -10670,9 +10704,9 @@ static void mf_keep_exact(gm_weight *w, uint32_t row, const float *values)
     }
 }
 
-/* Scale, correction and q [4 k4] of row `row` from k finite values, the largest of which has the
- * bits of peak: scale = max|w| / 127, values w / scale. A row whose scale would be 0 (zeros, or all
- * below 127 * 2^-150) becomes 0. */
+/* Quantises row `row` of w: its scale and correction, and q [4 k4]. values are k finite values, the
+ * largest of which in magnitude has the bits `peak`; scale = max|w| / 127, q = values / scale. A
+ * row whose scale would be 0 (all below 127 * 2^-150) becomes 0. */
 static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const float *values,
                        uint32_t peak, int8_t *q)
 {
@@ -10689,12 +10723,12 @@ static void mf_set_row(const op_kernels *op, gm_weight *w, uint32_t row, const f
     w->scale[row] = scale;
 }
 
-#define MF_HALF 7.49f /* steps of 4 bits for a row's largest value: it rounds to 7 */
+#define MF_INT4_PEAK 7.49f /* the largest value of a row in int4 steps; it rounds to 7 */
 
-#define MF_LEAST 1e-36f /* a step: less has too few bits to be one */
+#define MF_STEP_MIN 1e-36f /* smaller steps would have too few significant bits */
 
-/* The same for a token's embedding, whose values are changed: what it shares with others (less is
- * that with its sign turned) and what stands apart is taken off, and the rest is two digits. */
+/* Quantises the embedding of token `row`; values is overwritten. The mean (minus_mean is its
+ * negative) and wide_columns are removed first; the rest becomes an int4 value and a remainder. */
 static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w, uint32_t row,
                          float *values, const float *less, int8_t *q)
 {
@@ -10703,14 +10737,14 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
     size_t i;
     mf_keep_exact(w, row, values);
     op->bias(values, values, w->k, less, OP_STORE);
-    for (i = 0; i < OP_APART && m->apart[i] < w->k; i++) {
-        m->apart_values[i * w->n16 * 16 + row] = values[m->apart[i]];
-        values[m->apart[i]] = 0.0f;
+    for (i = 0; i < OP_WIDE_MAX && m->wide_columns[i] < w->k; i++) {
+        m->wide_values[i * w->n16 * 16 + row] = values[m->wide_columns[i]];
+        values[m->wide_columns[i]] = 0.0f;
     }
     peak = op->size(values, w->k);
     memcpy(&scale, &peak, sizeof scale);
-    scale = scale / MF_HALF;
-    if (scale < MF_LEAST) {
+    scale = scale / MF_INT4_PEAK;
+    if (scale < MF_STEP_MIN) {
         scale = 0.0f;
         memset(q, 0, (size_t)w->k4 * 4);
     } else {
@@ -10721,29 +10755,30 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
     w->scale[row] = scale * (1.0f / 16.0f);
 }
 
-#define MF_PIECE 64u /* rows that a worker takes at once: whole panels, and not too many reads */
+#define MF_CHUNK_ROWS 64u /* rows per work item: whole panels, and few reads */
 
-/* A model being filled, tensor by tensor. */
+/* State of loading a model, tensor by tensor. */
 typedef struct mf_job {
     mf_loader *l;
     mf_team *team;
     wnpu_model *m;
-    tp_zeroing zeroing;    /* of its memory, and how many pages of that were done beforehand */
+    tp_zeroing zeroing;    /* its progress in zeroing the model's memory, and the pages that were
+                            * done before */
     size_t cleared;
-    int status;          /* not WNPU_OK: why there is no next part */
-    uint32_t tensor;     /* the one under way */
-    const mf_part *part; /* NULL: none is yet */
+    int status;          /* if not WNPU_OK, why there is no next part */
+    uint32_t tensor;     /* the current one */
+    const mf_part *part; /* NULL: none yet */
     uint64_t position;   /* of its data in the file */
-    void *at;            /* where the part is in the model */
+    void *at;            /* destination in the model */
     uint32_t type, rows, columns;
     uint32_t channels;   /* of a convolution, else 0 */
     size_t bytes;        /* of a row in the file */
-    uint32_t done, n;    /* rows done..done+n-1 are under way */
-    uint32_t bad;        /* atomic: the first row with a value that is not finite or too large */
+    uint32_t done, n;    /* current rows: done..done+n-1 */
+    uint32_t bad;        /* atomic: first row with a value that is not finite or too large */
 } mf_job;
 
-/* Weights become the worker's digits number `held`, all else is put in its place. 0 if the row has
- * a value that is not finite or too large. */
+/* Converts one row. Rows of weights go to the worker's digits[held], others to their place in the
+ * model. Returns 0 if a value is not finite or too large. */
 static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsigned char *bytes,
                        uint32_t held)
 {
@@ -10751,19 +10786,19 @@ static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsign
     const float *values = w->row;
     size_t first = (size_t)j->part->first * j->m->n_text_state;
     uint32_t peak;
-    mf_row(op, j->type, bytes, w->row, j->columns);
+    mf_decode_row(op, j->type, bytes, w->row, j->columns);
     peak = op->size(w->row, j->columns);
-    if (peak > MF_LARGEST) {
+    if (peak > MF_SIZE_MAX) {
         return 0;
     }
     if (j->channels > 0) {
-        values = mf_turn(w, j->channels);
+        values = mf_transpose_conv(w, j->channels);
     }
-    if (j->part->goes == MF_TOKENS) {
-        mf_set_token(op, j->m, j->at, row, w->row, j->team->worker[0].turned, w->digits[held]);
-    } else if (j->part->goes == MF_ROWS) {
+    if (j->part->target == MF_TOKENS) {
+        mf_set_token(op, j->m, j->at, row, w->row, j->team->worker[0].transposed, w->digits[held]);
+    } else if (j->part->target == MF_ROWS) {
         mf_set_row(op, j->at, (uint32_t)first + row, values, peak, w->digits[held]);
-    } else if (j->part->goes == MF_BIAS) {
+    } else if (j->part->target == MF_BIAS) {
         memcpy(((gm_weight *)j->at)->bias + first, values, j->columns * sizeof(float));
     } else {
         memcpy(*(float **)j->at + (size_t)row * j->columns, values, j->columns * sizeof(float));
@@ -10773,7 +10808,7 @@ static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsign
 
 static void mf_put_rows(const mf_job *j, mf_worker *w, uint32_t row, uint32_t n)
 {
-    if (j->part->goes == MF_TOKENS || j->part->goes == MF_ROWS) {
+    if (j->part->target == MF_TOKENS || j->part->target == MF_ROWS) {
         row += j->part->first * j->m->n_text_state;
         gm_put_rows(j->at, row, n, w->digits[0], sizeof w->digits[0]);
     }
@@ -10786,12 +10821,12 @@ static int mf_read_rows(const mf_job *j, uint32_t row, uint32_t n, unsigned char
     return mf_read(j->l, j->position + (uint64_t)row * j->bytes, to, &have, bytes, bytes, error);
 }
 
-/* Loads rows row..end-1; answers the first that has a bad value, else end. */
-static uint32_t mf_load_piece(const mf_job *j, mf_worker *w, uint32_t row, uint32_t end)
+/* Loads rows row..end-1. Returns the first one with a bad value, or end. */
+static uint32_t mf_load_chunk(const mf_job *j, mf_worker *w, uint32_t row, uint32_t end)
 {
     const unsigned char *bytes =
-        j->l->anywhere ? w->bytes : j->l->buffer + (size_t)(row - j->done) * j->bytes;
-    uint32_t had = j->l->anywhere ? row : end, most = (uint32_t)(sizeof w->bytes / j->bytes);
+        j->l->parallel_reads ? w->bytes : j->l->buffer + (size_t)(row - j->done) * j->bytes;
+    uint32_t had = j->l->parallel_reads ? row : end, most = (uint32_t)(sizeof w->bytes / j->bytes);
     uint32_t held = 0;
     for (; row < end; row++, bytes += j->bytes) {
         if (row == had) {
@@ -10813,12 +10848,12 @@ static uint32_t mf_load_piece(const mf_job *j, mf_worker *w, uint32_t row, uint3
     return end;
 }
 
-/* Pieces come in order, so that the first row of all that cannot be read is a worker's first. */
+/* Chunks are claimed in order, so the first unreadable row of all is the first of some worker. */
 static void mf_load_rows(mf_job *j, size_t piece, mf_worker *w)
 {
-    uint32_t row = j->done + (uint32_t)piece * MF_PIECE, bad;
-    uint32_t end = j->done + j->n - row < MF_PIECE ? j->done + j->n : row + MF_PIECE;
-    row = w->unread == UINT32_MAX ? mf_load_piece(j, w, row, end) : end;
+    uint32_t row = j->done + (uint32_t)piece * MF_CHUNK_ROWS, bad;
+    uint32_t end = j->done + j->n - row < MF_CHUNK_ROWS ? j->done + j->n : row + MF_CHUNK_ROWS;
+    row = w->unread == UINT32_MAX ? mf_load_chunk(j, w, row, end) : end;
     bad = __atomic_load_n(&j->bad, __ATOMIC_RELAXED);
     while (row < end && row < bad && !__atomic_compare_exchange_n(
                &j->bad, &bad, row, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -10833,11 +10868,11 @@ static int mf_bad_row(const mf_job *j)
                   (unsigned long long)(j->position + (uint64_t)j->bad * j->bytes));
 }
 
-#define MF_SAMPLE 1024u /* tokens, the first, that tell what all have in common */
-#define MF_WIDE 2.0f   /* columns so much wider than the mean stand apart */
+#define MF_MEAN_TOKENS 1024u /* the mean is taken over the first so many tokens */
+#define MF_WIDTH_RATIO 2.0f   /* minimum ratio of a float column's width to the mean width */
 
-/* sum[columns] += the embeddings of n tokens, or how far they are from the mean. */
-static int mf_sample(const mf_job *j, uint32_t n, float *sum, const float *mean)
+/* sum[columns] += the embeddings of the first n tokens, or their distances from the mean. */
+static int mf_sum_embeddings(const mf_job *j, uint32_t n, float *sum, const float *mean)
 {
     const uint32_t most = (uint32_t)(MF_BUFFER / j->bytes);
     uint32_t row, i;
@@ -10849,7 +10884,7 @@ static int mf_sample(const mf_job *j, uint32_t n, float *sum, const float *mean)
         if (status != WNPU_OK) {
             return status;
         }
-        mf_row(j->l->op, j->type, j->l->buffer + row % most * j->bytes, values, j->columns);
+        mf_decode_row(j->l->op, j->type, j->l->buffer + row % most * j->bytes, values, j->columns);
         for (i = 0; i < j->columns; i++) {
             sum[i] += mean != NULL ? fabsf(values[i] - mean[i]) : values[i];
         }
@@ -10857,44 +10892,44 @@ static int mf_sample(const mf_job *j, uint32_t n, float *sum, const float *mean)
     return WNPU_OK;
 }
 
-/* The mean of the embeddings, and up to OP_APART columns far wider than others, the widest first.
- * In OpenAI's models the mean is nine tenths of a token's length, and one column holds 4 to 16 % of
- * what is left: without these, 4 bits hold 3 to 16 times as much of the rest. */
-static int mf_find_shared(const mf_job *j)
+/* Computes the mean of the embeddings and finds up to OP_WIDE_MAX columns that are far wider
+ * than the others, widest first. In OpenAI's models the mean is nine tenths of a token's norm, and
+ * one column holds 4 to 16 % of the remainder: without these, int4 is 3 to 16 times as precise. */
+static int mf_find_mean(const mf_job *j)
 {
-    float *mean = j->m->embedding_mean, *width = j->team->worker[0].turned, all = 0.0f;
-    float *less = width; /* when widths are no longer needed */
-    uint32_t n = j->rows < MF_SAMPLE ? j->rows : MF_SAMPLE, i, k, widest;
-    int status = mf_sample(j, n, mean, NULL);
+    float *mean = j->m->embedding_mean, *width = j->team->worker[0].transposed, all = 0.0f;
+    float *less = width; /* reuses width, which is no longer needed then */
+    uint32_t n = j->rows < MF_MEAN_TOKENS ? j->rows : MF_MEAN_TOKENS, i, k, widest;
+    int status = mf_sum_embeddings(j, n, mean, NULL);
     for (i = 0; i < j->columns; i++) {
         mean[i] = mean[i] / (float)n;
         width[i] = 0.0f;
     }
     if (status == WNPU_OK) {
-        status = mf_sample(j, n, width, mean);
+        status = mf_sum_embeddings(j, n, width, mean);
     }
     for (i = 0; i < j->columns; i++) {
         all += width[i];
     }
-    for (k = 0; k < OP_APART; k++) {
+    for (k = 0; k < OP_WIDE_MAX; k++) {
         for (i = 1, widest = 0; i < j->columns; i++) {
             widest = width[i] > width[widest] ? i : widest;
         }
-        if (width[widest] * (float)j->columns <= MF_WIDE * all) {
-            widest = j->columns; /* there are no more */
+        if (width[widest] * (float)j->columns <= MF_WIDTH_RATIO * all) {
+            widest = j->columns; /* no further column */
         } else {
             width[widest] = mean[widest] = 0.0f;
         }
-        j->m->apart[k] = widest;
+        j->m->wide_columns[k] = widest;
     }
-    for (i = 0; i < MF_MAX_STATE; i++) { /* in vectors, as far as these go */
+    for (i = 0; i < MF_MAX_STATE; i++) { /* beyond columns for whole vectors */
         less[i] = i < j->columns ? -mean[i] : 0.0f;
     }
     return status;
 }
 
-/* What became of the rows that were under way. */
-static int mf_look_back(const mf_job *j)
+/* Returns the status of the rows just processed. */
+static int mf_check_rows(const mf_job *j)
 {
     const mf_worker *first = &j->team->worker[0];
     unsigned i;
@@ -10924,16 +10959,16 @@ static int mf_begin_tensor(mf_job *j, uint32_t tensor)
     j->channels = j->part->shape == MF_CONV1 || j->part->shape == MF_CONV2 ? ne[1] : 0;
     j->columns = j->channels > 0 ? ne[0] * ne[1] : ne[0];
     j->rows = j->channels > 0 ? ne[2] : ne[1];
-    j->bytes = (size_t)j->columns / mf_types[j->type].elements * mf_types[j->type].bytes;
+    j->bytes = (size_t)mf_type_bytes(j->type, j->columns);
     j->position = l->tensors[tensor].offset;
     j->done = j->n = 0;
-    return j->part->goes == MF_TOKENS ? mf_find_shared(j) : WNPU_OK;
+    return j->part->target == MF_TOKENS ? mf_find_mean(j) : WNPU_OK;
 }
 
-/* Rows that come next: all of a tensor, which workers read themselves, or a buffer of it. */
+/* Selects the next rows: the whole tensor if workers read it themselves, else one buffer of it. */
 static int mf_begin_rows(mf_job *j)
 {
-    uint32_t most = j->l->anywhere ? j->rows : (uint32_t)(MF_BUFFER / j->bytes);
+    uint32_t most = j->l->parallel_reads ? j->rows : (uint32_t)(MF_BUFFER / j->bytes);
     unsigned i;
     j->done += j->n;
     j->n = j->rows - j->done < most ? j->rows - j->done : most;
@@ -10941,20 +10976,20 @@ static int mf_begin_rows(mf_job *j)
     for (i = 0; i < j->l->threads; i++) {
         j->team->worker[i].unread = UINT32_MAX;
     }
-    return j->l->anywhere ? WNPU_OK :
+    return j->l->parallel_reads ? WNPU_OK :
            mf_read_rows(j, j->done, j->n, j->l->buffer, j->l->error);
 }
 
-/* Items of the next part. The first part is memory and, if any worker may read them, the texts;
- * all others are rows. */
-static size_t mf_next(void *context, size_t part)
+/* Number of items of the next part. The first part zeroes memory and, if any worker may read the
+ * source, loads filters and vocabulary; all others convert rows. */
+static size_t mf_next_part(void *context, size_t part)
 {
     mf_job *j = context;
     if (part == 0) {
         return j->status == WNPU_OK ? 1 + tp_zeroing_pages(&j->zeroing) - j->cleared : 0;
     }
     if (j->status == WNPU_OK && j->part != NULL) {
-        j->status = mf_look_back(j);
+        j->status = mf_check_rows(j);
     }
     if (j->status == WNPU_OK && (j->part == NULL || j->done + j->n == j->rows)) {
         uint32_t tensor = j->part == NULL ? 0 : j->tensor + 1;
@@ -10966,7 +11001,7 @@ static size_t mf_next(void *context, size_t part)
     if (j->status == WNPU_OK) {
         j->status = mf_begin_rows(j);
     }
-    return j->status == WNPU_OK ? (j->n + MF_PIECE - 1) / MF_PIECE : 0;
+    return j->status == WNPU_OK ? (j->n + MF_CHUNK_ROWS - 1) / MF_CHUNK_ROWS : 0;
 }
 
 static void mf_task(void *context, size_t index, unsigned worker)
@@ -10977,24 +11012,24 @@ static void mf_task(void *context, size_t index, unsigned worker)
         mf_load_rows(j, item, &j->team->worker[worker]);
     } else if (item > 0) {
         tp_zero_page(&j->zeroing, j->cleared + item - 1);
-    } else if (j->l->anywhere) {
+    } else if (j->l->parallel_reads) {
         j->status = mf_load_texts(j->l, j->m);
     }
 }
 
-/* Fills a model whose filters and vocabulary lie in pages that are cleared. */
+/* Loads a model. The pages of filters and vocabulary were zeroed before. */
 static int mf_load(mf_job *j)
 {
     mf_loader *l = j->l;
     tp_pool *pool = &j->team->pool;
     size_t part = 0, items;
     l->ahead = MF_BUFFER;
-    if (l->anywhere) {
-        tp_run_parts(pool, mf_next, mf_task, j);
+    if (l->parallel_reads) {
+        tp_run_parts(pool, mf_next_part, mf_task, j);
         return j->status;
     }
     j->status = mf_load_texts(l, j->m);
-    while ((items = mf_next(j, part++)) > 0) { /* here, where the source may be read */
+    while ((items = mf_next_part(j, part++)) > 0) { /* rows are read by this thread */
         tp_run(pool, items, mf_task, j);
     }
     return j->status;
@@ -11002,7 +11037,7 @@ static int mf_load(mf_job *j)
 
 /* ---- the model's memory ---- */
 
-/* Memory from an allocator that may be the host's, and so may be wrong about alignment. */
+/* Allocates memory. The allocator may be the host's, so the alignment is checked. */
 static void *mf_alloc(const wnpu_allocator *allocator, size_t size, const char *what,
                       wnpu_error *error)
 {
@@ -11019,7 +11054,7 @@ static void *mf_alloc(const wnpu_allocator *allocator, size_t size, const char *
     return memory;
 }
 
-/* The size of the head and of the data. */
+/* Sizes of head and data. */
 static int mf_measure(mf_loader *l, int keep, size_t *head, size_t *data)
 {
     size_t both;
@@ -11035,9 +11070,9 @@ static int mf_measure(mf_loader *l, int keep, size_t *head, size_t *data)
     return WNPU_OK;
 }
 
-/* Lays the model out in memory that holds the head, and over the data, which may be elsewhere. */
-static int mf_place(mf_loader *l, int keep, void *head, size_t head_size, unsigned char *data,
-                    size_t data_size, wnpu_model **model)
+/* Lays out the model in memory for the head and in data, which may be elsewhere. */
+static int mf_lay_out(mf_loader *l, int keep, void *head, size_t head_size, unsigned char *data,
+                      size_t data_size, wnpu_model **model)
 {
     memset(&l->head, 0, sizeof l->head);
     memset(&l->data, 0, sizeof l->data);
@@ -11063,7 +11098,7 @@ static size_t mf_team_size(const mf_loader *l)
     return sizeof(mf_team) + l->threads * sizeof(mf_worker);
 }
 
-/* Starts the threads. Where there can be none, and none were asked for, one is enough. */
+/* Starts the threads. If the system has none, one is enough unless the caller set a number. */
 static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *config)
 {
     int status = tp_open(&team->pool, l->threads, config->parallel_for, config->parallel_user, NULL,
@@ -11072,7 +11107,7 @@ static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *c
            tp_open(&team->pool, 1, NULL, NULL, NULL, l->error);
 }
 
-/* Lays the model out in memory and fills it. */
+/* Lays out the model in memory and loads it. */
 static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team, int keep,
                    unsigned char *memory, size_t head, size_t data, wnpu_model **model)
 {
@@ -11081,13 +11116,13 @@ static int mf_fill(mf_loader *l, const wnpu_allocator *allocator, mf_team *team,
     memset(&j, 0, sizeof j);
     j.l = l;
     j.team = team;
-    /* padding is zero, in a pack as well */
+    /* padding is zero, as in a pack */
     tp_zeroing_start(&j.zeroing, allocator, memory, 0, head + data, 1);
     for (; j.cleared < tp_zeroing_pages(&j.zeroing) && j.cleared * AR_HUGE < head + l->texts_end;
          j.cleared++) {
         tp_zero_page(&j.zeroing, j.cleared);
     }
-    status = mf_place(l, keep, memory, head, memory + head, data, model);
+    status = mf_lay_out(l, keep, memory, head, memory + head, data, model);
     j.m = *model;
     return status == WNPU_OK ? mf_load(&j) : status;
 }
@@ -11127,23 +11162,23 @@ static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_al
 
 /* ---- packs: .wnpu files ----
  *
- * The data of a model as they lie in memory, behind a header that says where each section is and
- * what its checksum is. Numbers are little-endian:
+ * An image of a model's data in memory, preceded by a header with the position and checksum of each
+ * section. Numbers are little-endian:
  *
- *      0   8  89 57 4e 50 55 0d 0a 1a: text-mode transfers, which change line ends, spoil it
+ *      0   8  89 57 4e 50 55 0d 0a 1a: detects transfers in text mode, which change line ends
  *      8   4  MF_PACK_VERSION
  *     12   4  0x01020304
  *     16   8  size of the file
- *     24   8  checksum of all from byte 32 to the data
- *     32   8  where the data begin: a multiple of 4096
+ *     24   8  checksum of bytes 32 to the start of the data
+ *     32   8  start of the data: a multiple of 4096
  *     40   4  number of sections
  *     44  40  n_vocab to n_mels as in a ggml file
- *     84   4  tokens that have a text
+ *     84   4  number of tokens with a text
  *     88   8  bytes of these texts
- *     96   4  ggml's number of the type that most weights had; from here zeros to 128
+ *     96   4  ggml's number of the type that most weights had; zeros from here to 128
  *    128  64  for each section: name[40], offset in the file, bytes, checksum; then zeros
  *
- * Sections touch, so that every byte of the file is part of a checksum. */
+ * Sections are contiguous, so every byte of the file is covered by a checksum. */
 #define MF_PACK_VERSION 2u
 #define MF_PACK_HEADER 128u
 #define MF_PACK_ENTRY 64u
@@ -11167,8 +11202,8 @@ static void mf_put64(unsigned char *p, uint64_t x)
     mf_put32(p + 4, (uint32_t)(x >> 32));
 }
 
-/* Checksums are XXH64 with seed 0 (Yann Collet, xxHash specification 0.1.1): fast without any
- * instruction set, and known to other tools (xxhsum). */
+/* Checksums are XXH64 with seed 0 (Yann Collet, xxHash specification 0.1.1): fast without SIMD, and
+ * available in other tools (xxhsum). */
 #define MF_XX1 0x9e3779b185ebca87u
 #define MF_XX2 0xc2b2ae3d27d4eb4fu
 #define MF_XX3 0x165667b19e3779f9u
@@ -11224,8 +11259,7 @@ static size_t mf_pack_data_at(uint32_t n_sections)
     return (header + MF_PACK_PAGE - 1) / MF_PACK_PAGE * MF_PACK_PAGE;
 }
 
-/* The fixed part of the header at h, before anything in it is believed. *data_at gets where the
- * data begin. */
+/* Checks the fixed part of the header at h. *data_at receives the start of the data. */
 static int mf_pack_start(mf_loader *l, const unsigned char *h, size_t *data_at)
 {
     uint32_t version = mf_u32(h + 8), n = mf_u32(h + 40);
@@ -11255,8 +11289,8 @@ static int mf_pack_start(mf_loader *l, const unsigned char *h, size_t *data_at)
     return WNPU_OK;
 }
 
-/* Reads the header up to the data, which then stands at *h in the buffer, and takes from it what a
- * ggml file's first pass finds. */
+/* Reads the header, which then is at *h in the buffer up to the data, and takes from it what the
+ * first pass over a ggml file determines. */
 static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at)
 {
     uint64_t is, should;
@@ -11280,8 +11314,8 @@ static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at
     l->n_base = mf_u32(*h + 84);
     l->vocab_bytes = mf_u64(*h + 88);
     l->weight_type = mf_u32(*h + 96);
-    if (l->n_base > TK_MAX_VOCAB || l->vocab_bytes > TK_MAX_BYTES || l->weight_type >= MF_TYPES ||
-        mf_types[l->weight_type].name == NULL) {
+    if (l->n_base > TK_MAX_VOCAB || l->vocab_bytes > TK_MAX_BYTES ||
+        !mf_is_type(l->weight_type)) {
         return er_set(l->error, WNPU_E_MODEL, "the pack claims %lu tokens of %llu bytes and "
                       "weights of type %lu; it is damaged", (unsigned long)l->n_base,
                       (unsigned long long)l->vocab_bytes, (unsigned long)l->weight_type);
@@ -11294,7 +11328,7 @@ static int mf_pack_header(mf_loader *l, const unsigned char **h, size_t *data_at
                     l->error);
 }
 
-/* One row of the table of sections. */
+/* Formats one row of the table of sections. */
 static void mf_pack_entry(const mf_loader *l, uint32_t section, size_t data_at,
                           unsigned char entry[MF_PACK_ENTRY])
 {
@@ -11305,7 +11339,7 @@ static void mf_pack_entry(const mf_loader *l, uint32_t section, size_t data_at,
     mf_put64(entry + 48, mf_section_end(l, section) - s->start);
 }
 
-/* The table of the header h has to say what was measured. */
+/* Checks the table of sections in header h against the measured layout. */
 static int mf_pack_table(const mf_loader *l, const unsigned char *h, size_t data_at)
 {
     uint32_t i, n = mf_u32(h + 40);
@@ -11338,18 +11372,18 @@ static int mf_pack_table(const mf_loader *l, const unsigned char *h, size_t data
 static int mf_sane_rows(const op_kernels *op, const gm_weight *w, float largest_scale)
 {
     size_t n = (size_t)w->n16 * 16, i;
-    int sane = w->bias == NULL || mf_sane(op, w->bias, n);
+    int sane = w->bias == NULL || mf_is_valid(op, w->bias, n);
     for (i = 0; i < n; i++) {
-        sane &= mt_bits(w->scale[i]) <= mt_bits(largest_scale); /* not negative either */
+        sane &= mt_bits(w->scale[i]) <= mt_bits(largest_scale); /* also refuses negative values */
     }
     return sane;
 }
 
-/* What mf_load_tensor() ensures of the floats. */
+/* Checks float values for the limits that mf_load_row() enforces. */
 static int mf_pack_values(mf_loader *l, wnpu_model *m)
 {
     uint32_t tensor, layer, ne[3];
-    int bad = !mf_sane(l->op, m->filters, (size_t)m->n_mels * MF_BINS), decoder;
+    int bad = !mf_is_valid(l->op, m->filters, (size_t)m->n_mels * MF_BINS), decoder;
     if (bad) {
         return er_set(l->error, WNPU_E_MODEL, "a mel filter has a value that is not finite or "
                       "beyond 65504; the pack is damaged");
@@ -11359,16 +11393,16 @@ static int mf_pack_values(mf_loader *l, wnpu_model *m)
         unsigned char *base = decoder < 0 ? (unsigned char *)m :
                               (unsigned char *)&(decoder ? m->decoder : m->encoder)[layer];
         const void *at = base + part->offset;
-        if (part->goes == MF_FLOATS) {
+        if (part->target == MF_FLOATS) {
             mf_ne(l, part->shape, ne);
-            bad = !mf_sane(l->op, *(float *const *)at, (size_t)ne[0] * ne[1]);
-        } else if (part->goes == MF_ROWS && part->first == 0) {
+            bad = !mf_is_valid(l->op, *(float *const *)at, (size_t)ne[0] * ne[1]);
+        } else if (part->target == MF_ROWS && part->first == 0) {
             bad = !mf_sane_rows(l->op, at, 65504.0f / 127.0f);
-        } else if (part->goes == MF_TOKENS) {
+        } else if (part->target == MF_TOKENS) {
             size_t n = (size_t)m->embedding.n16 * 16;
-            bad = !mf_sane_rows(l->op, at, 2.0f * 65504.0f / (16.0f * MF_HALF)) ||
-                  !mf_sane(l->op, m->embedding_mean, m->n_text_state) ||
-                  !mf_sane(l->op, m->apart_values, OP_APART * n);
+            bad = !mf_sane_rows(l->op, at, 2.0f * 65504.0f / (16.0f * MF_INT4_PEAK)) ||
+                  !mf_is_valid(l->op, m->embedding_mean, m->n_text_state) ||
+                  !mf_is_valid(l->op, m->wide_values, OP_WIDE_MAX * n);
         }
         if (bad) {
             return er_set(l->error, WNPU_E_MODEL, "tensor '%s' or its bias has a value that is "
@@ -11378,7 +11412,7 @@ static int mf_pack_values(mf_loader *l, wnpu_model *m)
     return WNPU_OK;
 }
 
-/* Copies the pack into memory; the header from the buffer, where it was checked. */
+/* Copies the pack into memory; its header comes from the buffer, where it was checked. */
 static int mf_pack_read(mf_loader *l, unsigned char *image, const unsigned char *h, size_t data_at)
 {
     uint64_t done = data_at, size = l->source.size;
@@ -11387,7 +11421,7 @@ static int mf_pack_read(mf_loader *l, unsigned char *image, const unsigned char 
         size_t ask = size - done < (1u << 30) ? (size_t)(size - done) : 1u << 30;
         int64_t got = l->source.read(l->source.user, done, image + done, ask);
         if (got <= 0 || (uint64_t)got > ask) {
-            return er_set(l->error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu answered "
+            return er_set(l->error, WNPU_E_IO, "reading %llu bytes at byte %llu of %llu returned "
                           "%lld; the file is unreadable or was cut while it was read",
                           (unsigned long long)ask, (unsigned long long)done,
                           (unsigned long long)size, (long long)got);
@@ -11425,7 +11459,7 @@ static int mf_verify(const wnpu_model *m, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* The model is laid out and the image is there. */
+/* Checks the pack's data once the model is laid out over its image. */
 static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_model *m)
 {
     int status = config->full_check ? mf_verify(m, l->error) : WNPU_OK;
@@ -11435,7 +11469,8 @@ static int mf_pack_check(mf_loader *l, const wnpu_model_config *config, wnpu_mod
     return status == WNPU_OK ? mf_pack_values(l, m) : status;
 }
 
-/* What opening takes: for structures, for the data, and where these begin in the file. */
+/* Reads the header and determines the bytes of structures, the bytes of the data, and their start
+ * in the file. */
 static int mf_pack_sizes(mf_loader *l, const wnpu_model_config *config, const unsigned char **h,
                          size_t *data_at, size_t *head, size_t *data)
 {
@@ -11453,7 +11488,7 @@ static int mf_pack_sizes(mf_loader *l, const wnpu_model_config *config, const un
     return status == WNPU_OK ? mf_pack_table(l, *h, *data_at) : status;
 }
 
-/* image: where the source's bytes lie and stay, or NULL to copy them. */
+/* image: the source's bytes, valid as long as the model, or NULL to copy them. */
 static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
                         const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
 {
@@ -11464,7 +11499,8 @@ static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
     if (status != WNPU_OK) {
         return status;
     }
-    own = image != NULL ? head : head + data_at + data; /* which is the size of the file */
+    own = image != NULL ? head : head + data_at + data; /* head + data_at + data is the size of
+                                                         * the file */
     memory = mf_alloc(allocator, own, "a model", l->error);
     if (memory == NULL) {
         return WNPU_E_MEMORY;
@@ -11474,7 +11510,7 @@ static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
         status = mf_pack_read(l, image, h, data_at);
     }
     if (status == WNPU_OK) {
-        status = mf_place(l, 0, memory, head, image + data_at, data, model);
+        status = mf_lay_out(l, 0, memory, head, image + data_at, data, model);
     }
     if (status == WNPU_OK) {
         (*model)->image = image;
@@ -11491,15 +11527,25 @@ static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
     return status;
 }
 
-static int mf_is_pack(const void *bytes, size_t size)
+static int mf_is_pack(const unsigned char *bytes, size_t n)
 {
-    return size >= sizeof mf_pack_magic &&
-           memcmp(bytes, mf_pack_magic, sizeof mf_pack_magic) == 0;
+    return n >= sizeof mf_pack_magic && memcmp(bytes, mf_pack_magic, sizeof mf_pack_magic) == 0;
+}
+
+static int mf_measure_pack(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
+{
+    const unsigned char *h = NULL;
+    size_t data_at = 0, head = 0, data = 0;
+    int status = mf_pack_sizes(l, config, &h, &data_at, &head, &data);
+    memory->held = head + (config->copy ? data_at + data : 0);
+    memory->shared = config->copy ? 0 : data_at + data;
+    memory->peak = memory->held + sizeof *l;
+    return status;
 }
 
 /* ---- opening ---- */
 
-/* Everything but the tensors' data. */
+/* Pass 1: all but the data of tensors. */
 static int mf_read_ggml(mf_loader *l)
 {
     int status = mf_magic(l);
@@ -11517,15 +11563,46 @@ static int mf_read_ggml(mf_loader *l)
     return status == WNPU_OK ? mf_index(l) : status;
 }
 
-/* Looks at the first bytes: a pack, or anything else? */
-static int mf_look(mf_loader *l, int *pack)
+static int mf_measure_ggml(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
 {
-    const unsigned char *bytes;
+    size_t head = 0, data = 0;
+    int status = mf_read_ggml(l);
+    status = status == WNPU_OK ? mf_measure(l, config->keep_float != 0, &head, &data) : status;
+    memory->held = head + data;
+    memory->peak = memory->held + sizeof *l + mf_team_size(l);
+    return status;
+}
+
+static int mf_open_ggml(mf_loader *l, const wnpu_model_config *config,
+                        const wnpu_allocator *allocator, unsigned char *image, wnpu_model **model)
+{
+    int status = mf_read_ggml(l);
+    (void)image;
+    return status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
+}
+
+/* File formats. The last one refuses everything that is not a model. */
+static const struct mf_format {
+    int (*recognise)(const unsigned char *bytes, size_t n); /* the first 8 bytes; NULL: any */
+    int (*measure)(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory);
+    int (*open)(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
+                unsigned char *image, wnpu_model **model);
+} mf_formats[] = {
+    {mf_is_pack, mf_measure_pack, mf_open_pack},
+    {NULL, mf_measure_ggml, mf_open_ggml},
+};
+
+static int mf_detect_format(mf_loader *l, const struct mf_format **format)
+{
+    const unsigned char *bytes = NULL;
     size_t n = l->source.size < 8 ? (size_t)l->source.size : 8;
     int status;
     l->ahead = 4096; /* headers are short and far apart */
     status = mf_need(l, n, "the magic number", &bytes);
-    *pack = status == WNPU_OK && mf_is_pack(bytes, n);
+    *format = mf_formats;
+    while (status == WNPU_OK && (*format)->recognise != NULL && !(*format)->recognise(bytes, n)) {
+        ++*format;
+    }
     return status;
 }
 
@@ -11533,15 +11610,12 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
                    unsigned char *image, wnpu_model **model)
 {
     double begin = er_now_ms();
-    int pack, status = mf_look(l, &pack);
-    if (status == WNPU_OK && pack) {
-        status = mf_open_pack(l, config, allocator, image, model);
-    } else if (status == WNPU_OK) {
-        status = mf_read_ggml(l);
-        status = status == WNPU_OK ? mf_build(l, config, allocator, model) : status;
-    }
+    const struct mf_format *format;
+    int status = mf_detect_format(l, &format);
+    status = status == WNPU_OK ? format->open(l, config, allocator, image, model) : status;
     if (status == WNPU_OK) {
-        (void)ar_use_huge(allocator, *model, (*model)->size); /* what is left, in the background */
+        /* Pages that are still small become huge in the background. */
+        (void)ar_use_huge(allocator, *model, (*model)->size);
         er_log(config->log, config->log_user, WNPU_LOG_INFO,
                "model %s, %s, %u tensors: %llu bytes of file became %llu bytes of memory and %llu "
                "used in place, in %d ms", (*model)->name, (*model)->weight_type,
@@ -11559,9 +11633,9 @@ WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_si
     er_init(config, struct_size, &c, sizeof c);
 }
 
-/* The arguments that all ways of opening have. *model becomes NULL. */
-static int mf_settings(wnpu_model **model, const wnpu_model_config *config, wnpu_model_config *ours,
-                       wnpu_error *error)
+/* Checks the arguments common to all ways of opening. *model becomes NULL. */
+static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
+                         wnpu_model_config *ours, wnpu_error *error)
 {
     er_clear(error);
     if (model == NULL) {
@@ -11571,12 +11645,12 @@ static int mf_settings(wnpu_model **model, const wnpu_model_config *config, wnpu
     wnpu_model_config_init(ours, sizeof *ours);
     if (config != NULL && er_import(ours, sizeof *ours, config, config->struct_size) != WNPU_OK) {
         return er_set(error, WNPU_E_VERSION, "struct_size %u of the model configuration is wrong "
-                      "or asks for what is unknown here; use wnpu_model_config_init()",
+                      "or sets fields unknown to this library; use wnpu_model_config_init()",
                       (unsigned)config->struct_size);
     }
     if (config != NULL &&
         config->struct_size < offsetof(wnpu_model_config, threads) + sizeof config->threads) {
-        ours->threads = 1; /* an older program expects none of its own accord */
+        ours->threads = 1; /* older programs do not expect threads */
     }
     if (ours->keep_float > 1 || ours->copy > 1 || ours->full_check > 1) {
         return er_set(error, WNPU_E_ARGUMENT, "keep_float is %u, copy %u, full_check %u, expected "
@@ -11594,8 +11668,8 @@ static int mf_settings(wnpu_model **model, const wnpu_model_config *config, wnpu
     return WNPU_OK;
 }
 
-#define MF_THREADS 4u /* by default: more of them wait for memory */
-#define MF_SHARE ((uint64_t)8 << 20) /* bytes of file that are worth one more */
+#define MF_THREADS 4u /* default; more threads are limited by memory bandwidth */
+#define MF_THREAD_BYTES ((uint64_t)8 << 20) /* bytes of file per thread */
 
 static unsigned mf_threads(const wnpu_model_config *config, uint64_t size)
 {
@@ -11606,16 +11680,17 @@ static unsigned mf_threads(const wnpu_model_config *config, uint64_t size)
     }
 #endif
     return config->threads > 0 ? config->threads
-           : size / MF_SHARE + 1 < most ? (unsigned)(size / MF_SHARE) + 1 : most;
+           : size / MF_THREAD_BYTES + 1 < most ? (unsigned)(size / MF_THREAD_BYTES) + 1 : most;
 }
 
-/* NULL without memory. */
+/* Returns NULL if there is no memory. */
 static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_source *source,
                                  const wnpu_model_config *config, wnpu_error *error)
 {
     mf_loader *l = mf_alloc(allocator, sizeof *l, "opening a model", error);
     if (l != NULL) {
-        memset(l, 0, offsetof(mf_loader, sections)); /* the rest is written before it is read */
+        memset(l, 0, offsetof(mf_loader, sections)); /* other fields are written before they are
+                                                      * read */
         l->source = *source;
         l->error = error;
         l->op = op_select(cp_best());
@@ -11624,21 +11699,21 @@ static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_sou
     return l;
 }
 
-/* image: where the source's bytes lie and stay while the model is open, if they do, else NULL.
- * anywhere: any thread may read the source. */
+/* image: the source's bytes if they stay valid while the model is open, else NULL.
+ * parallel_reads: any thread may read the source. */
 static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char *image,
-                    int anywhere, const wnpu_model_config *config, wnpu_error *error)
+                    int parallel_reads, const wnpu_model_config *config, wnpu_error *error)
 {
     wnpu_allocator allocator = ar_allocator(config->allocator);
     uint64_t environment = er_float_default();
     wnpu_error local;
     mf_loader *l;
     int status;
-    error = error != NULL ? error : &local; /* the log gets the message in any case */
+    error = error != NULL ? error : &local; /* the log needs the message in any case */
     l = mf_make_loader(&allocator, source, config, error);
     status = l != NULL ? WNPU_OK : WNPU_E_MEMORY;
     if (l != NULL) {
-        l->anywhere = anywhere;
+        l->parallel_reads = parallel_reads;
         status = mf_open(l, config, &allocator, image, model);
         if (status != WNPU_OK) {
             er_log(config->log, config->log_user, WNPU_LOG_ERROR, "%s", error->message);
@@ -11649,26 +11724,13 @@ static int mf_start(wnpu_model **model, const wnpu_source *source, unsigned char
     return status;
 }
 
-/* What opening the source takes, found out as opening does it. */
-static int mf_foresee(mf_loader *l, const wnpu_model_config *config, wnpu_model_memory *memory)
+/* Determines the memory that opening the source needs, in the same way as opening does. */
+static int mf_measure_source(mf_loader *l, const wnpu_model_config *config,
+                             wnpu_model_memory *memory)
 {
-    const unsigned char *h = NULL;
-    size_t data_at = 0, head = 0, data = 0;
-    int pack, status = mf_look(l, &pack);
-    if (status == WNPU_OK && pack) {
-        status = mf_pack_sizes(l, config, &h, &data_at, &head, &data);
-    } else if (status == WNPU_OK) {
-        status = mf_read_ggml(l);
-        status = status == WNPU_OK ? mf_measure(l, config->keep_float != 0, &head, &data) : status;
-    }
-    memory->held = head + (pack ? 0 : data);
-    memory->shared = pack ? data_at + data : 0;
-    if (config->copy) {
-        memory->held += memory->shared;
-        memory->shared = 0;
-    }
-    memory->peak = memory->held + sizeof *l + (pack ? 0 : mf_team_size(l));
-    return status;
+    const struct mf_format *format;
+    int status = mf_detect_format(l, &format);
+    return status == WNPU_OK ? format->measure(l, config, memory) : status;
 }
 
 static int mf_check_source(const wnpu_source *source, wnpu_error *error)
@@ -11686,7 +11748,7 @@ WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_mod
     wnpu_allocator allocator;
     wnpu_error local;
     mf_loader *l;
-    int status = mf_settings(&none, config, &settings, error);
+    int status = mf_check_args(&none, config, &settings, error);
     status = status == WNPU_OK ? mf_check_source(source, error) : status;
     if (status == WNPU_OK && (memory == NULL ||
                               !er_is_size(memory->struct_size, sizeof *memory))) {
@@ -11701,7 +11763,7 @@ WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_mod
         return WNPU_E_MEMORY;
     }
     memset(&ours, 0, sizeof ours);
-    status = mf_foresee(l, &settings, &ours);
+    status = mf_measure_source(l, &settings, &ours);
     allocator.release(allocator.user, l, sizeof *l);
     return status == WNPU_OK ? er_export(memory, &ours, sizeof ours) : status;
 }
@@ -11710,7 +11772,7 @@ WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *sourc
                                     const wnpu_model_config *config, wnpu_error *error)
 {
     wnpu_model_config ours;
-    int status = mf_settings(model, config, &ours, error);
+    int status = mf_check_args(model, config, &ours, error);
     status = status == WNPU_OK ? mf_check_source(source, error) : status;
     return status != WNPU_OK ? status : mf_start(model, source, NULL, 0, &ours, error);
 }
@@ -11731,7 +11793,7 @@ static int64_t mf_read_memory(void *user, uint64_t offset, void *buffer, size_t 
     return (int64_t)n;
 }
 
-/* stays: data may be used where they lie. */
+/* stays: data remain valid and may be used in place. */
 static int mf_start_memory(wnpu_model **model, const void *data, size_t size, int stays,
                            const wnpu_model_config *config, wnpu_error *error)
 {
@@ -11750,7 +11812,7 @@ WNPU_API int wnpu_model_open_memory(wnpu_model **model, const void *data, size_t
                                     const wnpu_model_config *config, wnpu_error *error)
 {
     wnpu_model_config ours;
-    int status = mf_settings(model, config, &ours, error);
+    int status = mf_check_args(model, config, &ours, error);
     if (status == WNPU_OK && data == NULL) {
         status = er_set(error, WNPU_E_ARGUMENT, "data is NULL; pass the bytes of a model");
     }
@@ -11761,7 +11823,7 @@ WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t
                                     const wnpu_model_config *config, wnpu_error *error)
 {
     wnpu_model_config ours;
-    int status = mf_settings(model, config, &ours, error);
+    int status = mf_check_args(model, config, &ours, error);
     if (status == WNPU_OK && (data == NULL || (uintptr_t)data % AR_ALIGN != 0)) {
         status = er_set(error, WNPU_E_ARGUMENT, "data is %s; pass the bytes of a model, aligned to "
                         "%u", data == NULL ? "NULL" : "not aligned", AR_ALIGN);
@@ -11780,7 +11842,7 @@ static int64_t mf_read_file(void *user, uint64_t offset, void *buffer, size_t si
     return got < 0 ? -(int64_t)errno : (int64_t)got;
 }
 
-/* strerror() depends on the locale and need not be safe in threads. */
+/* strerror() depends on the locale and need not be thread-safe. */
 static const char *mf_errno_text(int code)
 {
     switch (code) {
@@ -11795,7 +11857,7 @@ static const char *mf_errno_text(int code)
     }
 }
 
-/* Opens path and measures it. Never waits: a FIFO without a writer is refused like any other. */
+/* Opens path and determines its size. Never blocks: a FIFO without a writer is refused. */
 static int mf_open_path(const char *path, int *file, uint64_t *size, wnpu_error *error)
 {
     struct stat info;
@@ -11827,8 +11889,8 @@ static int mf_open_path(const char *path, int *file, uint64_t *size, wnpu_error 
 #endif
 
 #ifndef WNPU_NO_STDIO
-/* The file if it is a pack, mapped so that all processes share it; else, or if it cannot be mapped,
- * NULL: it is then read. */
+/* Maps the file if it is a pack, so that all processes share it. Returns NULL if it is not or
+ * cannot be mapped; it is read then. */
 static void *mf_map(int file, uint64_t size)
 {
     unsigned char magic[sizeof mf_pack_magic];
@@ -11841,7 +11903,7 @@ static void *mf_map(int file, uint64_t size)
     if (map == MAP_FAILED) {
         return NULL;
     }
-    (void)ar_advise_huge(map, (size_t)size); /* what is not in memory yet comes in large pages */
+    (void)ar_advise_huge(map, (size_t)size); /* pages not in memory yet become huge pages */
     return map;
 }
 
@@ -11871,7 +11933,7 @@ WNPU_API int wnpu_model_open(wnpu_model **model, const char *path, const wnpu_mo
                              wnpu_error *error)
 {
     wnpu_model_config ours;
-    int status = mf_settings(model, config, &ours, error);
+    int status = mf_check_args(model, config, &ours, error);
     if (status != WNPU_OK || path == NULL) {
         return status != WNPU_OK ? status :
                er_set(error, WNPU_E_ARGUMENT, "path is NULL; pass the name of a file");
@@ -11955,7 +12017,7 @@ static int mf_write(wnpu_write_fn write, void *user, const unsigned char *data, 
     while (done < size) {
         int64_t took = write(user, data + done, size - done);
         if (took <= 0 || (uint64_t)took > size - done) {
-            return er_set(error, WNPU_E_IO, "writing %llu bytes of a pack answered %lld",
+            return er_set(error, WNPU_E_IO, "writing %llu bytes of a pack returned %lld",
                           (unsigned long long)(size - done), (long long)took);
         }
         done += (size_t)took;
@@ -11963,7 +12025,7 @@ static int mf_write(wnpu_write_fn write, void *user, const unsigned char *data, 
     return WNPU_OK;
 }
 
-/* What a ggml file's first pass would find, and the layout. */
+/* Fills in what the first pass over a ggml file determines, and the layout. */
 static int mf_pack_plan(mf_loader *l, const wnpu_model *m)
 {
     const uint32_t sizes[MF_PACK_SIZES] = {
@@ -11987,7 +12049,7 @@ static int mf_pack_plan(mf_loader *l, const wnpu_model *m)
     return status;
 }
 
-/* The header in the buffer, which is large enough for any. Returns its size. */
+/* Writes the header to the buffer, which is large enough for any. Returns its size. */
 static size_t mf_pack_fill(mf_loader *l, const wnpu_model *m)
 {
     size_t data_at = mf_pack_data_at(l->n_sections);
@@ -13198,7 +13260,7 @@ static void de_logits(const de_decoder *d, const de_stage *stage, const en_worke
         en_fetch_columns(stage->weight, p + each, EN_CHUNK);
         en_sums(d->e, in, w, stage->weight, p, each, stage->rows);
         op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, each * 16, in->scale,
-                     stage->weight->scale + column, d->rest, m->apart_values + column, stage->ldo);
+                     stage->weight->scale + column, d->rest, m->wide_values + column, stage->ldo);
     }
     last = first + n * 16 < last ? first + n * 16 : last;
     for (row = 0; row < stage->rows; row++) {
@@ -13436,8 +13498,8 @@ static void de_find_rest(const de_decoder *d, const float *x, op_rest *rest)
     const wnpu_model *m = d->e->model;
     size_t i;
     rest->common = op_dot(x, m->embedding_mean, m->n_text_state);
-    for (i = 0; i < OP_APART && m->apart[i] < m->n_text_state; i++) {
-        rest->x[i] = x[m->apart[i]];
+    for (i = 0; i < OP_WIDE_MAX && m->wide_columns[i] < m->n_text_state; i++) {
+        rest->x[i] = x[m->wide_columns[i]];
     }
     rest->n = i;
 }
@@ -13461,7 +13523,7 @@ static float de_logit(const en_engine *e, const float *x, const op_rest *rest, u
     sum = e->op->dot_int8(x, high, n) * m->embedding.scale[token] + de_low(e, x, token) +
           rest->common;
     for (i = 0; i < rest->n; i++) {
-        sum += rest->x[i] * m->apart_values[i * de_logits_stride(m) + token];
+        sum += rest->x[i] * m->wide_values[i * de_logits_stride(m) + token];
     }
     return sum;
 }
@@ -13576,8 +13638,8 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
     for (i = 0; i < n; i++) {
         x[i] = scale * (float)high[i] + step * (float)low[i] + m->embedding_mean[i] + position[i];
     }
-    for (i = 0; i < OP_APART && m->apart[i] < n; i++) {
-        x[m->apart[i]] += m->apart_values[i * de_logits_stride(m) + token];
+    for (i = 0; i < OP_WIDE_MAX && m->wide_columns[i] < n; i++) {
+        x[m->wide_columns[i]] += m->wide_values[i * de_logits_stride(m) + token];
     }
 }
 
@@ -25167,8 +25229,8 @@ static void sf_put_tensor(sf_file *f, mf_loader *l, uint32_t tensor)
     }
     sf_put(f, name, strlen(name));
     /* Sizes that let signals neither fade nor grow; norms scale by about 1. */
-    size = part->goes == MF_ROWS && part->shape != MF_EMBED ? 0.25f : 0.5f;
-    if (part->shape == MF_D && part->goes == MF_FLOATS) {
+    size = part->target == MF_ROWS && part->shape != MF_EMBED ? 0.25f : 0.5f;
+    if (part->shape == MF_D && part->target == MF_FLOATS) {
         size = 0.125f;
         middle = strstr(name, "weight") != NULL ? 1.0f : 0.0f;
     }

@@ -364,8 +364,8 @@ static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
 static void ask_logits(const op_kernels *op, const one_question *a, const float *row_scale,
                        one_answer *o)
 {
-    const size_t n = ONE_N / OP_APART / 16 * 16;
-    op_rest rest[ONE_ROWS] = {{0.7f, {0.3f, -1.1f, 0.01f, 5.0f}, OP_APART}, {-2.0f, {0.9f}, 1}};
+    const size_t n = ONE_N / OP_WIDE_MAX / 16 * 16;
+    op_rest rest[ONE_ROWS] = {{0.7f, {0.3f, -1.1f, 0.01f, 5.0f}, OP_WIDE_MAX}, {-2.0f, {0.9f}, 1}};
     rest[2].common = 0.1f;
     op->complete(o->logits[0], ONE_N, a->acc[0], ONE_ROWS, n, row_scale, a->key, rest, a->b, n);
 }

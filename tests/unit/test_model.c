@@ -135,8 +135,8 @@ static void check_tokens(const wnpu_model *m)
             values[i] -= m->embedding_mean[i] + w->scale[row] * (float)high[i] +
                          step * (float)m->embedding_low[row * w->k + i];
         }
-        for (i = 0; i < OP_APART && m->apart[i] < w->k; i++) {
-            values[m->apart[i]] -= m->apart_values[i * rows + row];
+        for (i = 0; i < OP_WIDE_MAX && m->wide_columns[i] < w->k; i++) {
+            values[m->wide_columns[i]] -= m->wide_values[i * rows + row];
         }
         for (i = 0; i < w->k; i++) {
             bad += !(fabsf(values[i]) <= step * 0.51f + 1e-5f);
@@ -289,14 +289,15 @@ static void test_wide_columns(void)
             error.message);
     if (model != NULL) {
         double scale = 0.0;
-        T_CHECK(model->apart[0] == wide[0] && model->apart[1] == wide[1] && model->apart[2] == k,
-                "columns %u, %u and %u", (unsigned)model->apart[0], (unsigned)model->apart[1],
-                (unsigned)model->apart[2]);
+        T_CHECK(model->wide_columns[0] == wide[0] && model->wide_columns[1] == wide[1] &&
+                model->wide_columns[2] == k, "columns %u, %u and %u",
+                (unsigned)model->wide_columns[0], (unsigned)model->wide_columns[1],
+                (unsigned)model->wide_columns[2]);
         check_tokens(model);
         for (i = 0; i < t.rows; i++) {
             scale = model->embedding.scale[i] > scale ? model->embedding.scale[i] : scale;
         }
-        T_CHECK(scale * 16 * MF_HALF < 0.5, "4 bits reach to %g", scale * 16 * MF_HALF);
+        T_CHECK(scale * 16 * MF_INT4_PEAK < 0.5, "4 bits reach to %g", scale * 16 * MF_INT4_PEAK);
     }
     wnpu_model_close(model);
     free(file);
@@ -426,7 +427,7 @@ static void test_half(void)
         }
         op->from_f16(&one, bytes + 2 * h, 1); /* the way for rests of rows */
         bad += one != values[h] && (one == one || values[h] == values[h]);
-        bad += mf_sane(op, &values[h], 1) != ((h & 0x7fff) <= 0x7bff);
+        bad += mf_is_valid(op, &values[h], 1) != ((h & 0x7fff) <= 0x7bff);
     }
     T_CHECK(bad == 0, "%u halves are wrong", (unsigned)bad);
     free(values);
@@ -444,12 +445,12 @@ static void test_sane(void)
     for (i = 0; i < 37; i++) {
         x[i] = i % 2 ? 65504.0f : -65504.0f;
     }
-    T_CHECK(mf_sane(op, x, 37), "largest halves");
+    T_CHECK(mf_is_valid(op, x, 37), "largest halves");
     for (i = 0; i < 37; i++) {
         for (j = 0; j < sizeof bad / sizeof bad[0]; j++) {
             float kept = x[i];
             memcpy(&x[i], &bad[j], 4);
-            T_CHECK(!mf_sane(op, x, 37), "0x%08x at %u", (unsigned)bad[j], (unsigned)i);
+            T_CHECK(!mf_is_valid(op, x, 37), "0x%08x at %u", (unsigned)bad[j], (unsigned)i);
             x[i] = kept;
         }
     }

@@ -239,8 +239,8 @@ static void test_layout(void)
     pieces[n++] = m->encoder_norm.bias;
     pieces[n++] = m->embedding_low;
     pieces[n++] = m->embedding_mean;
-    pieces[n++] = m->apart;
-    pieces[n++] = m->apart_values;
+    pieces[n++] = m->wide_columns;
+    pieces[n++] = m->wide_values;
     pieces[n++] = m->text_position;
     pieces[n++] = m->decoder_norm.weight;
     pieces[n++] = m->decoder[0].mlp_norm.bias;
