@@ -12159,66 +12159,65 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 /* ======================================================================
  * 12. en_  encoder
  *
- *  Owns      the engine that encoder and decoder share (kernels, pool,
+ *  Owns      the engine shared by encoder and decoder (kernels, pool,
  *            scratch of each worker), convolutions, self-attention and
  *            feed-forward layers of the encoder, cross-attention caches.
  *  Assumes   n_audio_state and the head size are multiples of 16.
- *  Ensures   rows are independent of each other and of the split between
- *            threads, so the result does not depend on either.
+ *  Ensures   rows are computed independently of each other, so the result
+ *            does not depend on the number of threads.
  *  Costs     43.6 G multiply-accumulates for base, 18.5 G for tiny.
  *
- *  Work is cut into blocks of rows that run through a whole chain of
- *  operators while they are in the second-level cache:
+ *  Work is divided into blocks of rows. A block passes through a chain of
+ *  operators while it is in the L2 cache:
  *    front   conv1, GELU, conv2, GELU, position, QKV of layer 0
- *    attend  one head and one block of queries, scores to output
- *    rear    attention output, feed-forward pair, QKV of the next layer
- *  so a layer costs two passes of the pool and the wide intermediate
- *  tensors never reach memory. A cancelled pool ends a product within a
- *  few million multiply-accumulates, and the rest of its chain.
+ *    attend  one head and one block of queries, from scores to output
+ *    rear    attention output, feed-forward layers, QKV of the next layer
+ *  So a layer takes two runs of the pool, and the intermediate tensors of
+ *  4 d columns stay in the cache. A cancelled pool ends a product within a
+ *  few million multiply-accumulates, and then the rest of its chain.
  * ====================================================================== */
-#define EN_ROWS 192u   /* rows of a block at most: so often are the weights read again */
-#define EN_FEWEST 96u  /* and at least, however many workers there are */
-#define EN_QUERIES OP_PRODUCT /* rows of an attention block */
-#define EN_KEYS OP_KEYS /* keys of one; scores take 48 KiB */
+#define EN_BLOCK_ROWS_MAX 192u   /* most rows of a block; the weights are read once per block */
+#define EN_BLOCK_ROWS_MIN 96u  /* fewest rows of a block, for any number of workers */
+#define EN_QUERIES OP_PRODUCT /* rows of a block of queries */
+#define EN_KEYS OP_KEYS /* keys of a block; scores take 48 KiB */
 #define EN_MAX_HEAD 256u
-#define EN_BOTH 2u /* rows up to which both digits are multiplied with all weights */
+#define EN_TWO_DIGIT_ROWS 2u /* up to so many rows, both digits are multiplied with all weights */
 #define EN_LOG2E 1.44269504088896341f
-#define EN_STRIP 8u    /* rows quantised and packed at a time */
-#define EN_CHUNK (OP_CHUNK / 16u) /* panels of 16 columns multiplied between two epilogues */
+#define EN_QUANTISE_ROWS 8u    /* rows quantised and packed at a time */
+#define EN_PANELS (OP_CHUNK / 16u) /* panels multiplied before each epilogue */
 
 /* Scratch of one worker; sizes in en_carve_worker(). */
 typedef struct en_worker {
-    int8_t *q;          /* [rows, 4 d] quantised input, rows as en_engine has it */
+    int8_t *q;          /* [rows, 4 d] quantised input; rows as in en_engine */
     int16_t *u;         /* [EN_QUERIES, EN_KEYS] exponents of attention */
-    uint8_t *p;         /* its weights, see gm_p_stride() */
+    uint8_t *p;         /* attention weights, see gm_p_stride() */
     float *scale;       /* [rows] scales of q */
     op_online *online;  /* [EN_QUERIES] */
-    void *packed;       /* q as the kernels want it */
-    void *queries;      /* a block of queries likewise */
+    void *packed;       /* q packed for the kernels */
+    void *queries;      /* a block of queries, packed likewise */
     int32_t *acc;       /* [EN_QUERIES, EN_KEYS], [EN_QUERIES + 1, hd], [rows, en_columns()] */
     float *scores;      /* float path [EN_QUERIES, keys], else NULL */
-    float *wide;        /* [rows, 4 d] */
+    float *hidden;      /* [rows, 4 d] hidden activations */
     float *rows;        /* [rows, d] */
-    const float *input; /* float path: rows handed to en_prepare() */
+    const float *input; /* float path: the rows given to en_prepare() */
     size_t input_stride;
     int fine;           /* input has two digits, see op_quantise_fine_body() */
-    int both;           /* 1: packed has rows of low digits, then rows of high ones */
-    uint16_t *outlier;  /* [k / 4] where high digits are, if they are multiplied apart */
+    int both;           /* 1: packed holds the rows of low digits, then those of high digits */
+    uint16_t *outlier;  /* [k / 4] groups with high digits, if these are multiplied separately */
     size_t n_outliers;
-    char *packed_high;  /* high digits there, see gm_pack_outliers() */
-    gm_sparse sparse;   /* of the input, or of weights of attention, where kernels use it */
-    int has_zeros;      /* sparse is the input's */
+    char *packed_high;  /* packed high digits of those groups, see gm_pack_outliers() */
+    gm_sparse sparse;   /* of the input, or of attention weights, for kernels that use it */
+    int has_zeros;      /* sparse describes the input */
     ml_scratch *mel;
 } en_worker;
 
-/* Keys and values of one head, ready to be multiplied: keys as B [keys, hd], values as B [hd,
- * keys]. Each key and each value vector has a scale of its own. The float path holds the same as
- * float panels. */
+/* Keys and values of one head, ready for products: keys as B [keys, hd], values as B [hd, keys].
+ * Each key and value vector has its own scale. The float path stores float panels instead. */
 typedef struct en_heads {
     size_t keys;        /* capacity, a multiple of 16 */
     size_t heads, hd;
     int8_t *k, *v;      /* [heads][keys * hd], packed panels */
-    int32_t *k_fix;     /* [heads][keys] corrections of the keys' panels */
+    int32_t *k_correction;     /* [heads][keys] gm_weight.correction of the keys */
     float *k_scale;     /* [heads][keys] */
     float *v_log2, *v_inverse; /* [heads][keys] logarithm and inverse of the values' scales */
     float *kf, *vf;     /* float path, else NULL: [heads][keys * hd] */
@@ -12242,25 +12241,25 @@ typedef struct en_engine {
     float *query_scale; /* [heads][ctx] */
     float *query_exact; /* float path: [heads][ctx, hd] */
     en_heads self;
-    void (*beat)(void *user, float share); /* NULL: nobody wants to know, see en_beat() */
+    void (*beat)(void *user, float share); /* reports progress; may be NULL. See en_report() */
     void *beat_user;
 } en_engine;
 
-#define EN_BEAT 0.5f /* share of a window's work that the encoder counts as */
+#define EN_ENCODER_SHARE 0.5f /* the encoder's share of a window's work */
 
-/* Between two parts of a window's work, layers or tokens, in the thread of the run: how much of it
- * is done, 0..1. */
-static void en_beat(const en_engine *e, float share)
+/* Reports which share of a window's work is done, 0..1. Called in the thread of the run after each
+ * layer or token. */
+static void en_report(const en_engine *e, float share)
 {
     if (e->beat != NULL) {
         e->beat(e->beat_user, share);
     }
 }
 
-/* The same after layers of the encoder. */
-static void en_beat_layer(const en_engine *e, size_t done)
+/* Reports progress after `done` layers of the encoder. */
+static void en_report_layer(const en_engine *e, size_t done)
 {
-    en_beat(e, EN_BEAT * (float)done / (float)e->model->n_audio_layer);
+    en_report(e, EN_ENCODER_SHARE * (float)done / (float)e->model->n_audio_layer);
 }
 
 static size_t en_blocks(size_t rows, size_t block)
@@ -12268,12 +12267,13 @@ static size_t en_blocks(size_t rows, size_t block)
     return (rows + block - 1) / block;
 }
 
-/* As many rows as give each worker the same number of blocks; a multiple of all register tiles. */
+/* Rows of a block such that all workers have the same number of blocks; a multiple of all tile
+ * heights. */
 static size_t en_block_rows(size_t ctx, size_t n_workers)
 {
-    size_t blocks = n_workers * en_blocks(ctx, n_workers * EN_ROWS);
+    size_t blocks = n_workers * en_blocks(ctx, n_workers * EN_BLOCK_ROWS_MAX);
     size_t rows = en_blocks(en_blocks(ctx, blocks), 24) * 24;
-    return rows > EN_FEWEST ? rows : EN_FEWEST;
+    return rows > EN_BLOCK_ROWS_MIN ? rows : EN_BLOCK_ROWS_MIN;
 }
 
 static size_t en_round16(size_t n)
@@ -12294,7 +12294,7 @@ static void en_carve_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd
     } else {
         h->k = ar_carve(arena, heads * h->keys * hd, 1);
         h->v = ar_carve(arena, heads * h->keys * hd, 1);
-        h->k_fix = ar_carve(arena, heads * h->keys, sizeof(int32_t));
+        h->k_correction = ar_carve(arena, heads * h->keys, sizeof(int32_t));
         h->k_scale = ar_carve(arena, heads * h->keys, sizeof(float));
         h->v_log2 = ar_carve(arena, heads * h->keys, sizeof(float));
         h->v_inverse = ar_carve(arena, heads * h->keys, sizeof(float));
@@ -12306,7 +12306,7 @@ static unsigned char *en_heads_begin(const en_heads *h)
     return h->kf != NULL ? (unsigned char *)h->kf : (unsigned char *)h->k;
 }
 
-/* Clears positions first..end-1, both multiples of 16, of one head. */
+/* Zeroes positions first..end-1, both multiples of 16, of one head. */
 static void en_clear_head(en_heads *h, size_t head, size_t first, size_t end)
 {
     size_t at = head * h->keys + first, n = end - first, panel;
@@ -12323,13 +12323,13 @@ static void en_clear_head(en_heads *h, size_t head, size_t first, size_t end)
         return;
     }
     memset(h->k + at * h->hd, 0, n * h->hd);
-    memset(h->k_fix + at, 0, n * sizeof(int32_t));
+    memset(h->k_correction + at, 0, n * sizeof(int32_t));
     memset(h->k_scale + at, 0, n * sizeof(float));
     memset(h->v_log2 + at, 0, n * sizeof(float));
     memset(h->v_inverse + at, 0, n * sizeof(float));
 }
 
-/* Clears the first n positions, a multiple of 16, of all heads. */
+/* Zeroes the first n positions, a multiple of 16, of all heads. */
 static void en_clear_heads(en_heads *h, size_t n)
 {
     size_t head;
@@ -12338,7 +12338,8 @@ static void en_clear_heads(en_heads *h, size_t n)
     }
 }
 
-/* Clears the last group of 16, which n positions do not fill: it is multiplied as a whole. */
+/* Zeroes the last group of 16 positions, which n positions only partly fill: it is multiplied as a
+ * whole. */
 static void en_clear_tail(en_heads *h, size_t n)
 {
     size_t head;
@@ -12347,19 +12348,19 @@ static void en_clear_tail(en_heads *h, size_t n)
     }
 }
 
-/* Puts n quantised key vectors q [n, hd] at positions t0.. of one head; their scales are the
- * caller's. */
+/* Packs n quantised key vectors q [n, hd] as positions t0... of one head. The caller stores their
+ * scales. */
 static void en_pack_keys(en_heads *h, size_t head, size_t t0, size_t n, const int8_t *q)
 {
     size_t hd = h->hd, base = head * h->keys, i;
     gm_pack_panel_rows(h->k + base * hd, hd / 4, t0, n, q, hd);
     for (i = 0; i < n; i++) {
-        h->k_fix[base + t0 + i] = -128 * gm_sum(q + i * hd, hd); /* see gm_weight.correction */
+        h->k_correction[base + t0 + i] = -128 * gm_sum(q + i * hd, hd);
     }
 }
 
-/* Puts a quantised value vector [hd], a column of B, at position t: byte by byte. */
-static void en_put_value(en_heads *h, size_t head, size_t t, const int8_t *q)
+/* Stores a quantised value vector [hd], a column of B, at position t: single bytes. */
+static void en_store_value(en_heads *h, size_t head, size_t t, const int8_t *q)
 {
     int8_t *v = h->v + head * h->keys * h->hd + t / 4 * GM_GROUP + t % 4;
     size_t c;
@@ -12368,10 +12369,10 @@ static void en_put_value(en_heads *h, size_t head, size_t t, const int8_t *q)
     }
 }
 
-/* Stores the key vectors of rows t0..t0+n-1 of one head; x is [n, hd] with stride ldx, q scratch of
- * [n, hd]. */
-static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
-                        const float *x, size_t ldx, int8_t *q)
+/* Quantises and stores the key vectors of positions t0..t0+n-1 of one head. x is [n, hd] with row
+ * stride ldx; q is scratch for [n, hd]. */
+static void en_store_keys(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
+                          const float *x, size_t ldx, int8_t *q)
 {
     size_t hd = h->hd, base = head * h->keys, t, c;
     for (t = t0; h->kf != NULL && t < t0 + n; t++, x += ldx) {
@@ -12387,14 +12388,15 @@ static void en_put_keys(const en_engine *e, en_heads *h, size_t head, size_t t0,
     en_pack_keys(h, head, t0, n, q);
 }
 
-/* Stores the value vectors likewise, as columns of B [hd, keys]: four steps at a time where whole
- * groups of the packed form are written, else byte by byte. At most EN_ROWS. */
-static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
-                          const float *x, size_t ldx, int8_t *q)
+/* Quantises and stores the value vectors of positions t0..t0+n-1, at most EN_BLOCK_ROWS_MAX, as
+ * columns of B [hd, keys]: four positions at a time where they fill groups of the packed form, else
+ * single bytes. */
+static void en_store_values(const en_engine *e, en_heads *h, size_t head, size_t t0, size_t n,
+                            const float *x, size_t ldx, int8_t *q)
 {
     size_t hd = h->hd, base = head * h->keys, t, c, steps;
     int8_t *v = h->v + base * hd;
-    float scale[EN_ROWS];
+    float scale[EN_BLOCK_ROWS_MAX];
     for (t = t0; h->vf != NULL && t < t0 + n; t++, x += ldx) {
         float *panel = h->vf + base * hd + t * 16;
         for (c = 0; c < hd; c++) {
@@ -12411,15 +12413,16 @@ static void en_put_values(const en_engine *e, en_heads *h, size_t head, size_t t
         if (steps == 4) {
             gm_pack_panel_steps(v, h->keys / 4, t / 4, q, hd, 4, hd);
         } else {
-            en_put_value(h, head, t, q);
+            en_store_value(h, head, t, q);
         }
     }
 }
 
-/* Stores the key and value vectors k and v [heads, hd] of one position of so many heads, from
- * `first` on, at once. The first of a group of 16 clears the group, whose memory may be new. */
-static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_t heads, size_t t,
-                            const float *k, const float *v)
+/* Stores the key and value vectors k and v [heads, hd] of position t, for `heads` heads from
+ * `first` on. The first position of a group of 16 zeroes the group, whose memory may be
+ * uninitialised. */
+static void en_store_position(const en_engine *e, en_heads *h, size_t first, size_t heads, size_t t,
+                              const float *k, const float *v)
 {
     size_t hd = h->hd, at = first * h->keys + t, i;
     int8_t q[MF_MAX_STATE];
@@ -12428,8 +12431,8 @@ static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_
         en_clear_head(h, first + i, t, t + 16);
     }
     for (i = 0; i < heads && h->kf != NULL; i++) {
-        en_put_keys(e, h, first + i, t, 1, k + i * hd, hd, q);
-        en_put_values(e, h, first + i, t, 1, v + i * hd, hd, q);
+        en_store_keys(e, h, first + i, t, 1, k + i * hd, hd, q);
+        en_store_values(e, h, first + i, t, 1, v + i * hd, hd, q);
     }
     if (h->kf != NULL) {
         return;
@@ -12442,13 +12445,13 @@ static void en_put_position(const en_engine *e, en_heads *h, size_t first, size_
     e->op->quantise(q, v, hd, heads, hd, scale);
     e->op->value_scales(log2, inverse, scale, heads);
     for (i = 0; i < heads; i++) {
-        en_put_value(h, first + i, t, q + i * hd);
+        en_store_value(h, first + i, t, q + i * hd);
         h->v_log2[at + i * h->keys] = log2[i];
         h->v_inverse[at + i * h->keys] = inverse[i];
     }
 }
 
-/* Copies the vectors of positions first..end-1, by whole groups of 16; those before first in the
+/* Copies the vectors of positions first..end-1 in whole groups of 16; positions before first in the
  * same group must be equal already. */
 static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size_t end)
 {
@@ -12468,14 +12471,14 @@ static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size
             continue;
         }
         memcpy(to->k + at * hd, from->k + at * hd, n * hd);
-        memcpy(to->k_fix + at, from->k_fix + at, n * sizeof(int32_t));
+        memcpy(to->k_correction + at, from->k_correction + at, n * sizeof(int32_t));
         memcpy(to->k_scale + at, from->k_scale + at, n * sizeof(float));
         memcpy(to->v_log2 + at, from->v_log2 + at, n * sizeof(float));
         memcpy(to->v_inverse + at, from->v_inverse + at, n * sizeof(float));
     }
 }
 
-/* Layer norm of rows of x [rows, d] into y, which may be x. */
+/* Layer norm of the rows of x [rows, d] into y, which may be x. */
 static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const float *x, size_t rows,
                     size_t d)
 {
@@ -12485,9 +12488,9 @@ static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const flo
     }
 }
 
-/* The forms of rows with two digits that kernels take: 16 bits; or rows of bytes and, apart, the
- * few groups that have high digits; or, where weights are waited for anyway, rows of low digits,
- * then as many of high ones. */
+/* Packs rows with two digits in the form the kernels use: 16-bit values; or rows of bytes and,
+ * separately, the few groups with high digits; or, where the product is limited by memory
+ * bandwidth, all rows of low digits followed by all rows of high digits. */
 static void en_prepare_fine(const en_engine *e, en_worker *w, const float *x, size_t ldx,
                             size_t rows, size_t k)
 {
@@ -12500,7 +12503,7 @@ static void en_prepare_fine(const en_engine *e, en_worker *w, const float *x, si
         e->gm->pack_joined(w->packed, high, low, rows, k / 4);
         return;
     }
-    w->both = rows <= EN_BOTH;
+    w->both = rows <= EN_TWO_DIGIT_ROWS;
     e->gm->pack_a(w->packed, low, k, w->both ? 2 * rows : rows, k / 4);
     if (w->both) {
         return;
@@ -12509,10 +12512,10 @@ static void en_prepare_fine(const en_engine *e, en_worker *w, const float *x, si
     gm_pack_outliers(e->gm, w->packed_high, high, rows, k / 4, w->outlier, w->n_outliers);
 }
 
-/* Brings rows of float input [rows, k] (row stride ldx), or their layer norm (ldx is k) where norm
- * is not NULL, into the form that en_multiply() takes: a few rows at a time, which stay in the
- * nearest cache. With w->fine outliers have a second digit, which costs little arithmetic and no
- * weight traffic: at most GM_FEW rows then, and no norm. */
+/* Quantises and packs float input [rows, k] (row stride ldx), or its layer norm (ldx is k) if norm
+ * is not NULL, for en_multiply(). A few rows at a time, so that they stay in the L1 cache. With
+ * w->fine, outliers have a second digit, which adds little arithmetic and no reads of weights; then
+ * rows <= GM_FEW and norm is NULL. */
 static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, const float *x,
                        size_t ldx, size_t rows, size_t k)
 {
@@ -12533,8 +12536,8 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
         en_prepare_fine(e, w, x, ldx, rows, k);
         return;
     }
-    for (r = 0; r < rows; r += EN_STRIP) {
-        size_t n = rows - r < EN_STRIP ? rows - r : EN_STRIP;
+    for (r = 0; r < rows; r += EN_QUANTISE_ROWS) {
+        size_t n = rows - r < EN_QUANTISE_ROWS ? rows - r : EN_QUANTISE_ROWS;
         const float *from = x + r * ldx;
         if (norm != NULL) {
             en_norm(e, norm, w->rows, from, n, k);
@@ -12567,7 +12570,7 @@ static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker
     }
 }
 
-/* The same for what GELU left. */
+/* Quantises and packs the output of GELU, many of whose groups are zero. */
 static void en_prepare_sparse(const en_engine *e, en_worker *w, const float *x, size_t ldx,
                               size_t rows, size_t k)
 {
@@ -12582,9 +12585,9 @@ static void en_prepare_sparse(const en_engine *e, en_worker *w, const float *x, 
 static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *w,
                             const gm_weight *weight, size_t panel, size_t n, size_t rows)
 {
-    int8_t *columns = (int8_t *)(void *)w->wide;
+    int8_t *columns = (int8_t *)(void *)w->hidden;
     const char *packed = in->packed_high;
-    int32_t correction[EN_CHUNK * 16];
+    int32_t correction[EN_PANELS * 16];
     gm_product p = {0};
     size_t first, m;
     p.ldc = n * 16;
@@ -12615,9 +12618,9 @@ static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *
     }
 }
 
-/* w->acc [rows, 16 n] = input * columns of n panels. */
-static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const gm_weight *weight,
-                    size_t panel, size_t n, size_t rows)
+/* Integer products: w->acc [rows, 16 n] = input * columns of n panels. */
+static void en_products(const en_engine *e, const en_worker *in, en_worker *w,
+                        const gm_weight *weight, size_t panel, size_t n, size_t rows)
 {
     gm_product p = {0};
     p.c = w->acc;
@@ -12625,7 +12628,7 @@ static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const
     p.a = in->packed;
     p.rows = rows;
     if (weight->int4) {
-        gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->wide, weight, panel, n);
+        gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->hidden, weight, panel, n);
         return;
     }
     p.b = weight->packed + panel * 16 * 4 * weight->k4;
@@ -12647,10 +12650,11 @@ static void en_sums(const en_engine *e, const en_worker *in, en_worker *w, const
     }
 }
 
-/* What follows them, for rows from `first` on; out points at the first of these. */
-static void en_finish(const en_engine *e, const en_worker *in, const en_worker *w,
-                      const gm_weight *weight, size_t panel, size_t n, size_t first, size_t rows,
-                      float *out, size_t ldo, op_finish finish)
+/* Dequantises w->acc for rows from `first` on and applies bias and activation; out is the first of
+ * these rows. */
+static void en_epilogue(const en_engine *e, const en_worker *in, const en_worker *w,
+                        const gm_weight *weight, size_t panel, size_t n, size_t first, size_t rows,
+                        float *out, size_t ldo, op_finish finish)
 {
     size_t column = panel * 16, width = n * 16;
     e->op->dequantise(out, ldo, w->acc + first * width, width, rows, width, in->scale + first,
@@ -12658,48 +12662,49 @@ static void en_finish(const en_engine *e, const en_worker *in, const en_worker *
                       weight->bias != NULL ? weight->bias + column : NULL, finish);
 }
 
-/* Asks memory for n bytes. Inlined, because gcc drops calls of functions that do nothing else. */
-WNPU_INLINE void en_fetch(const void *from, size_t n)
+/* Prefetches n bytes. Always inlined, because gcc removes calls of functions that only prefetch. */
+WNPU_INLINE void en_prefetch(const void *from, size_t n)
 {
     gm_walk_ahead(from, 0, 1, 0, (n + GM_GROUP - 1) / GM_GROUP);
 }
 
-/* What so many panels have beside their weights: a few lines each, far from these. */
-WNPU_INLINE void en_fetch_columns(const gm_weight *weight, size_t panel, size_t n)
+/* Prefetches scales, corrections and biases of n panels: a few cache lines each, far from the
+ * weights. */
+WNPU_INLINE void en_prefetch_columns(const gm_weight *weight, size_t panel, size_t n)
 {
     size_t left = panel < weight->n16 ? weight->n16 - panel : 0, column = panel * 16;
     size_t bytes = (n < left ? n : left) * 16 * sizeof(float);
-    en_fetch(weight->correction + column, bytes);
-    en_fetch(weight->scale + column, bytes);
+    en_prefetch(weight->correction + column, bytes);
+    en_prefetch(weight->scale + column, bytes);
     if (weight->bias != NULL) {
-        en_fetch(weight->bias + column, bytes);
+        en_prefetch(weight->bias + column, bytes);
     }
 }
 
-/* out[:, 16 panel .. 16 (panel + panels)) = finish(input * weight^T + bias) for prepared rows;
- * out points at the first of these columns. */
+/* out[:, 16 panel .. 16 (panel + panels)) = finish(input * weight^T + bias) for prepared rows. out
+ * is the first of these columns. */
 static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
                         const gm_weight *weight, size_t panel, size_t panels, size_t rows,
                         float *out, size_t ldo, op_finish finish)
 {
     size_t p;
-    for (p = panel; p < panel + panels && !tp_cancelled(e->pool); p += EN_CHUNK) {
-        size_t n = panel + panels - p < EN_CHUNK ? panel + panels - p : EN_CHUNK;
+    for (p = panel; p < panel + panels && !tp_cancelled(e->pool); p += EN_PANELS) {
+        size_t n = panel + panels - p < EN_PANELS ? panel + panels - p : EN_PANELS;
         float *to = out + (p - panel) * 16;
-        if (rows <= GM_FEW) { /* they wait for memory */
-            en_fetch_columns(weight, p + n, EN_CHUNK);
+        if (rows <= GM_FEW) { /* limited by memory bandwidth */
+            en_prefetch_columns(weight, p + n, EN_PANELS);
         }
         if (e->exact) {
             en_multiply_float(e, in, w, weight, p, n, rows, to, ldo, finish);
         } else {
-            en_sums(e, in, w, weight, p, n, rows);
-            en_finish(e, in, w, weight, p, n, 0, rows, to, ldo, finish);
+            en_products(e, in, w, weight, p, n, rows);
+            en_epilogue(e, in, w, weight, p, n, 0, rows, to, ldo, finish);
         }
     }
 }
 
-/* Attention of rows queries [rows, hd] of one head over the first n keys of h on the float path,
- * 1/sqrt(hd) included in q. out is [rows, hd], stride ldo. */
+/* Attention in float: `rows` queries [rows, hd] of one head over the first n keys of h. The queries
+ * include the factor 1/sqrt(hd). out is [rows, hd] with row stride ldo. */
 static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
                             size_t n, const float *q, size_t rows, float *out, size_t ldo)
 {
@@ -12727,7 +12732,7 @@ static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h,
     }
 }
 
-/* One block of keys, first..first+n-1, for w->queries. */
+/* Adds one block of keys, first..first+n-1, to the attention of w->queries. */
 static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
                             size_t first, size_t n, int last, const float *q_scale, size_t rows,
                             float *out, size_t ldo)
@@ -12737,16 +12742,17 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     gm_product p = {0};
     op_keys keys;
     keys.packed = h->k + at * hd;
-    keys.correction = h->k_fix + at;
+    keys.correction = h->k_correction + at;
     keys.k4 = hd / 4;
     keys.key = h->k_scale + at;
     keys.value_log2 = h->v_log2 + at;
     keys.value_inverse = h->v_inverse + at;
-    if (rows <= GM_FEW) { /* they wait for memory: for values now, for keys before the next block */
-        en_fetch(keys.value_log2, n * sizeof(float));
-        en_fetch(keys.value_inverse, n * sizeof(float));
-        en_fetch(keys.key + n, n * sizeof(float));
-        en_fetch(keys.correction + n, n * sizeof(int32_t));
+    if (rows <= GM_FEW) { /* limited by memory bandwidth: prefetch values now, the next block's
+                           * keys later */
+        en_prefetch(keys.value_log2, n * sizeof(float));
+        en_prefetch(keys.value_inverse, n * sizeof(float));
+        en_prefetch(keys.key + n, n * sizeof(float));
+        en_prefetch(keys.correction + n, n * sizeof(int32_t));
     }
     if (e->op->attend != NULL && rows <= OP_ATTEND && hd == OP_HEAD &&
         e->op->attend(w->online, w->u, w->acc, w->queries, rows, n, q_scale, &keys, values,
@@ -12774,8 +12780,8 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
 }
 
-/* The same in INT8 for q [rows, hd] with scales, which include 1/sqrt(hd). Weights have 8 bits and
- * are relative to the largest of their row and block, so that a block of small ones keeps its
+/* Attention in int8 for queries q [rows, hd], whose scales include 1/sqrt(hd). Weights have 8 bits
+ * relative to the largest of their row and block, so a block of small weights keeps its
  * precision. */
 static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
                            size_t n, const int8_t *q, const float *q_scale, size_t rows, float *out,
@@ -12798,19 +12804,19 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
 
 typedef enum en_part { EN_QUERY, EN_KEY, EN_VALUE } en_part;
 
-/* Stores queries, or keys or values in h, of rows t0..t0+n-1 of one head; x is [n, hd] with stride
- * ldx. */
-static void en_put(en_engine *e, en_worker *w, en_heads *h, en_part part, size_t head, size_t t0,
-                   size_t n, const float *x, size_t ldx)
+/* Stores the queries of rows t0..t0+n-1 of one head, or their keys or values in h. x is [n, hd]
+ * with row stride ldx. */
+static void en_store(en_engine *e, en_worker *w, en_heads *h, en_part part, size_t head, size_t t0,
+                     size_t n, const float *x, size_t ldx)
 {
     const float scale = 1.0f / sqrtf((float)h->hd);
     size_t at = head * e->model->n_audio_ctx + t0, hd = h->hd, r;
     if (part == EN_KEY) {
-        en_put_keys(e, h, head, t0, n, x, ldx, w->q);
+        en_store_keys(e, h, head, t0, n, x, ldx, w->q);
         return;
     }
     if (part == EN_VALUE) {
-        en_put_values(e, h, head, t0, n, x, ldx, w->q);
+        en_store_values(e, h, head, t0, n, x, ldx, w->q);
         return;
     }
     if (!e->exact) {
@@ -12826,44 +12832,43 @@ static void en_put(en_engine *e, en_worker *w, en_heads *h, en_part part, size_t
     }
 }
 
-/* The columns of weight that are one head's queries, keys or values, from panel on, for prepared
- * rows: multiplied all at once, then finished and stored a few rows at a time, which stay in the
- * nearest cache. */
-static void en_put_product(en_engine *e, en_worker *w, const gm_weight *weight, size_t panel,
-                           en_heads *h, en_part part, size_t head, size_t t0, size_t n)
+/* Multiplies prepared rows by the columns of one head's queries, keys or values, from panel on,
+ * then dequantises and stores them, a few rows at a time, so that they stay in the L1 cache. */
+static void en_store_product(en_engine *e, en_worker *w, const gm_weight *weight, size_t panel,
+                             en_heads *h, en_part part, size_t head, size_t t0, size_t n)
 {
     size_t hd = h->hd, r;
     if (tp_cancelled(e->pool)) {
         return;
     }
     if (e->exact) {
-        en_multiply(e, w, w, weight, panel, hd / 16, n, w->wide, hd, OP_STORE);
-        en_put(e, w, h, part, head, t0, n, w->wide, hd);
+        en_multiply(e, w, w, weight, panel, hd / 16, n, w->hidden, hd, OP_STORE);
+        en_store(e, w, h, part, head, t0, n, w->hidden, hd);
         return;
     }
-    en_sums(e, w, w, weight, panel, hd / 16, n);
+    en_products(e, w, w, weight, panel, hd / 16, n);
     for (r = 0; r < n; r += EN_QUERIES) {
         size_t rows = n - r < EN_QUERIES ? n - r : EN_QUERIES;
-        en_finish(e, w, w, weight, panel, hd / 16, r, rows, w->wide, hd, OP_STORE);
-        en_put(e, w, h, part, head, t0 + r, rows, w->wide, hd);
+        en_epilogue(e, w, w, weight, panel, hd / 16, r, rows, w->hidden, hd, OP_STORE);
+        en_store(e, w, h, part, head, t0 + r, rows, w->hidden, hd);
     }
 }
 
-/* Query, key and value of one layer for rows t0..t0+n-1 of x. */
+/* Queries, keys and values of one layer for rows t0..t0+n-1 of x. */
 static void en_qkv(en_engine *e, en_worker *w, const mf_layer *layer, size_t t0, size_t n)
 {
     size_t d = e->model->n_audio_state, heads = e->self.heads, panels = e->self.hd / 16, i;
     en_prepare(e, w, &layer->attn_norm, e->x + t0 * d, d, n, d);
     for (i = 0; i < heads; i++) {
-        en_put_product(e, w, &layer->qkv, i * panels, &e->self, EN_QUERY, i, t0, n);
-        en_put_product(e, w, &layer->qkv, (heads + i) * panels, &e->self, EN_KEY, i, t0, n);
-        en_put_product(e, w, &layer->qkv, (2 * heads + i) * panels, &e->self, EN_VALUE, i, t0, n);
+        en_store_product(e, w, &layer->qkv, i * panels, &e->self, EN_QUERY, i, t0, n);
+        en_store_product(e, w, &layer->qkv, (heads + i) * panels, &e->self, EN_KEY, i, t0, n);
+        en_store_product(e, w, &layer->qkv, (2 * heads + i) * panels, &e->self, EN_VALUE, i, t0, n);
     }
 }
 
-/* Rows of the first convolution with GELU, first..first+n-1 (row -1 is the zero padding of the
- * second one), into out [n, d]. Frames are rows of e->mel, so that a row's input is 3 n_mels
- * consecutive floats. */
+/* First convolution and GELU for rows first..first+n-1 (row -1 is the zero padding of the second
+ * one), into out [n, d]. Frames are rows of e->mel, so the input of a row is 3 n_mels consecutive
+ * floats. */
 static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, float *out)
 {
     size_t d = e->model->n_audio_state, mels = e->model->n_mels, done = 0;
@@ -12886,11 +12891,11 @@ static void en_front_task(void *context, size_t index, unsigned worker)
     en_worker *w = &e->worker[worker];
     size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows, i;
     size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
-    en_conv1(e, w, (ptrdiff_t)(2 * t0) - 1, 2 * n + 1, w->wide);
+    en_conv1(e, w, (ptrdiff_t)(2 * t0) - 1, 2 * n + 1, w->hidden);
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare_sparse(e, w, w->wide, 2 * d, n, 3 * d);
+    en_prepare_sparse(e, w, w->hidden, 2 * d, n, 3 * d);
     en_multiply(e, w, w, &e->model->conv2, 0, d / 16, n, e->x + t0 * d, d, OP_GELU);
     for (i = 0; i < n * d; i++) {
         e->x[t0 * d + i] += e->model->audio_position[t0 * d + i];
@@ -12901,7 +12906,7 @@ static void en_front_task(void *context, size_t index, unsigned worker)
     en_qkv(e, w, &e->model->encoder[0], t0, n);
 }
 
-/* Index: head * blocks of queries + block. */
+/* index = head * blocks of queries + block */
 static void en_attend_task(void *context, size_t index, unsigned worker)
 {
     en_engine *e = context;
@@ -12924,15 +12929,15 @@ typedef struct en_layer_job {
     size_t layer;
 } en_layer_job;
 
-/* The feed-forward pair on rows of the residual stream x [n, d]. */
+/* The feed-forward layers on rows of the residual stream x [n, d]. */
 static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, size_t n, size_t d)
 {
     en_prepare(e, w, &layer->mlp_norm, x, d, n, d);
-    en_multiply(e, w, w, &layer->fc1, 0, d / 4, n, w->wide, 4 * d, OP_GELU);
+    en_multiply(e, w, w, &layer->fc1, 0, d / 4, n, w->hidden, 4 * d, OP_GELU);
     if (tp_cancelled(e->pool)) {
         return;
     }
-    en_prepare_sparse(e, w, w->wide, 4 * d, n, 4 * d);
+    en_prepare_sparse(e, w, w->hidden, 4 * d, n, 4 * d);
     en_multiply(e, w, w, &layer->fc2, 0, d / 16, n, x, d, OP_ADD);
 }
 
@@ -12960,8 +12965,8 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     en_norm(e, &e->model->encoder_norm, x, x, n, d);
 }
 
-/* e->mel to e->x, the encoder's output [n_audio_ctx, d]. Stops early when the pool is cancelled;
- * the caller looks at its flag. */
+/* Runs the encoder from e->mel to e->x [n_audio_ctx, d]. Returns early if the pool was cancelled;
+ * the caller checks that. */
 static void en_run(en_engine *e)
 {
     size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, e->rows);
@@ -12971,7 +12976,7 @@ static void en_run(en_engine *e)
     for (job.layer = 0; job.layer < e->model->n_audio_layer; job.layer++) {
         tp_run(e->pool, e->self.heads * en_blocks(ctx, EN_QUERIES), en_attend_task, e);
         tp_run(e->pool, blocks, en_rear_task, &job);
-        en_beat_layer(e, job.layer + 1);
+        en_report_layer(e, job.layer + 1);
     }
 }
 
@@ -12980,7 +12985,7 @@ typedef struct en_cross_job {
     en_heads *cross; /* [n_text_layer] */
 } en_cross_job;
 
-/* Keys and values of all decoder layers for one block of encoder rows. */
+/* Cross-attention keys and values of all decoder layers for one block of encoder rows. */
 static void en_cross_task(void *context, size_t index, unsigned worker)
 {
     en_cross_job *job = context;
@@ -12994,8 +12999,8 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
         en_heads *h = &job->cross[l];
         size_t panels = h->hd / 16;
         for (head = 0; head < h->heads; head++) {
-            en_put_product(e, w, kv, head * panels, h, EN_KEY, head, t0, n);
-            en_put_product(e, w, kv, (h->heads + head) * panels, h, EN_VALUE, head, t0, n);
+            en_store_product(e, w, kv, head * panels, h, EN_KEY, head, t0, n);
+            en_store_product(e, w, kv, (h->heads + head) * panels, h, EN_VALUE, head, t0, n);
         }
     }
 }
@@ -13008,15 +13013,15 @@ static void en_cross(en_engine *e, en_heads *cross)
     tp_run(e->pool, en_blocks(e->model->n_audio_ctx, e->rows), en_cross_task, &job);
 }
 
-/* Log-mel of a window: span holds ML_SPAN samples, ML_MARGIN before the first frame's centre. From
- * frame `frames` on it is taken for silence. */
+/* Log-mel of a window: span holds ML_SPAN samples, which begin ML_MARGIN before the centre of the
+ * first frame. Frames from `frames` on are silence. */
 typedef struct en_mel_job {
     en_engine *e;
     const float *span;
     size_t frames;
 } en_mel_job;
 
-#define EN_MEL_FRAMES 120u /* frames of one task, a multiple of every ML_BATCH */
+#define EN_MEL_FRAMES 120u /* frames per task, a multiple of every ML_BATCH */
 
 static void en_mel_task(void *context, size_t index, unsigned worker)
 {
@@ -13046,12 +13051,12 @@ static void en_log_mel(en_engine *e, const float *span, size_t frames)
     e->op->mel_floor(e->mel + mels, n, largest - 8.0f);
 }
 
-/* Columns that are multiplied at a time at most: a chunk or a head. */
+/* Most columns multiplied at a time: a chunk or a head. */
 static size_t en_columns(const wnpu_model *m)
 {
     size_t audio = m->n_audio_state / m->n_audio_head, text = m->n_text_state / m->n_text_head;
     size_t head = audio > text ? audio : text;
-    return head > EN_CHUNK * 16 ? head : EN_CHUNK * 16;
+    return head > EN_PANELS * 16 ? head : EN_PANELS * 16;
 }
 
 static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
@@ -13062,7 +13067,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
                                                                          : e->model->n_text_ctx);
     size_t k = 4 * d > 3 * (size_t)e->model->n_mels ? 4 * d : 3 * (size_t)e->model->n_mels;
     size_t packed = e->gm->a_bytes(e->rows, k / 4);
-    size_t strip = EN_STRIP * k, heads = e->rows * EN_MAX_HEAD;
+    size_t strip = EN_QUANTISE_ROWS * k, heads = e->rows * EN_MAX_HEAD;
     size_t acc = (EN_QUERIES + 1) * EN_KEYS, product = e->rows * en_columns(e->model);
     if (e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4) > packed) {
         packed = e->gm->a_bytes(EN_QUERIES, EN_KEYS / 4);
@@ -13070,7 +13075,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     memset(w, 0, sizeof *w);
     w->scale = ar_carve(arena, e->rows, sizeof(float));
     w->acc = ar_carve(arena, acc > product ? acc : product, sizeof(int32_t));
-    w->wide = ar_carve(arena, e->rows * 4 * d, sizeof(float));
+    w->hidden = ar_carve(arena, e->rows * 4 * d, sizeof(float));
     w->rows = ar_carve(arena, e->rows * d, sizeof(float));
     w->mel = ar_carve(arena, 1, sizeof(ml_scratch));
     if (e->exact) {
@@ -13091,8 +13096,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     }
 }
 
-/* Lays the engine out; with a measuring arena all pointers stay NULL. Model, kernels, pool and the
- * float switch are set by the caller before. */
+/* Carves the engine. The caller has set model, kernels, pool and exact. */
 static void en_carve(ar_arena *arena, en_engine *e, size_t n_workers)
 {
     const wnpu_model *m = e->model;
@@ -13122,7 +13126,7 @@ static void en_carve(ar_arena *arena, en_engine *e, size_t n_workers)
     en_carve_heads(arena, &e->self, m->n_audio_head, hd, ctx, e->exact);
 }
 
-/* Tables and zero padding; called once after the memory is there. */
+/* Computes tables and zero padding. Called once, when memory is present. */
 static void en_start(en_engine *e)
 {
     size_t mels = e->model->n_mels;
@@ -13153,7 +13157,7 @@ static void en_start(en_engine *e)
 #define DE_LOW_ITEMS 16u /* items that the vocabulary is divided into to add low digits */
 #define DE_FULL_ITEMS 4u /* items that a row's fully computed tokens are divided into */
 #define DE_PREFETCH 8u   /* prefetch distance in tokens for low digits */
-#define DE_BLOCK 128u    /* logits of a block whose largest is kept, a multiple of 16 EN_CHUNK */
+#define DE_BLOCK 128u    /* logits of a block whose largest is kept, a multiple of 16 EN_PANELS */
 #define DE_LOGITS 16u    /* most rows of a step with logits */
 
 typedef struct de_row {
@@ -13219,7 +13223,7 @@ typedef struct de_decoder {
     float *normed;      /* [DE_ROWS, d] input of the logits */
     float *qkv;         /* [DE_ROWS, 3 d] */
     float *attended;    /* [DE_ROWS, d] */
-    float *wide;        /* [DE_ROWS, 4 d] */
+    float *hidden;      /* [DE_ROWS, 4 d] */
     size_t used_slots, used_windows; /* slots and windows 0..used-1 have been written to */
     size_t longest;     /* most positions written in a slot */
     size_t always_used; /* leading bytes of the arena that every run writes to */
@@ -13256,9 +13260,9 @@ static void de_logits(const de_decoder *d, const de_stage *stage, const en_worke
     size_t last = (size_t)m->vocab.n_vocab, p, each, row;
     for (p = panel; p < panel + n && !tp_cancelled(d->e->pool); p += each) {
         size_t column = p * 16;
-        each = panel + n - p < EN_CHUNK ? panel + n - p : EN_CHUNK;
-        en_fetch_columns(stage->weight, p + each, EN_CHUNK);
-        en_sums(d->e, in, w, stage->weight, p, each, stage->rows);
+        each = panel + n - p < EN_PANELS ? panel + n - p : EN_PANELS;
+        en_prefetch_columns(stage->weight, p + each, EN_PANELS);
+        en_products(d->e, in, w, stage->weight, p, each, stage->rows);
         op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, each * 16, in->scale,
                      stage->weight->scale + column, d->rest, m->wide_values + column, stage->ldo);
     }
@@ -13289,7 +13293,7 @@ static size_t de_item(const de_decoder *d, const gm_weight *weight)
 {
     const int logits = weight == &d->e->model->embedding;
     return de_chunk(weight->n16, d->e->pool->threads, logits ? 16 : 2,
-                    logits ? DE_BLOCK / 16 : EN_CHUNK);
+                    logits ? DE_BLOCK / 16 : EN_PANELS);
 }
 
 /* A worker without further items of the stage prefetches the beginning of its share of the next
@@ -13302,7 +13306,7 @@ static void de_prefetch_next(const de_decoder *d, const gm_weight *w, unsigned w
     }
     item = de_item(d, w);
     (void)tp_queue_share(d->e->pool, worker, en_blocks(w->n16, item), &first);
-    en_fetch_columns(w, first * item, EN_CHUNK);
+    en_prefetch_columns(w, first * item, EN_PANELS);
     first *= item * w->k4 * GM_GROUP / (w->int4 ? 2 : 1);
     for (i = 0; i < GM_NEAR; i += GM_GROUP) {
         gm_prefetch(w->packed, first + i);
@@ -13374,11 +13378,11 @@ WNPU_INLINE void de_prefetch_head(const en_heads *h, size_t head, size_t n)
     if (h->kf != NULL) {
         return;
     }
-    en_fetch(h->k + at * h->hd, n * h->hd);
-    en_fetch(h->k_scale + at, n * sizeof(float));
-    en_fetch(h->k_fix + at, n * sizeof(int32_t));
-    en_fetch(h->v_log2 + at, n * sizeof(float));
-    en_fetch(h->v_inverse + at, n * sizeof(float));
+    en_prefetch(h->k + at * h->hd, n * h->hd);
+    en_prefetch(h->k_scale + at, n * sizeof(float));
+    en_prefetch(h->k_correction + at, n * sizeof(int32_t));
+    en_prefetch(h->v_log2 + at, n * sizeof(float));
+    en_prefetch(h->v_inverse + at, n * sizeof(float));
     gm_walk_ahead(h->v + at * h->hd, h->keys / 4, h->hd / 16, 0, (n + 3) / 4);
 }
 
@@ -13396,7 +13400,7 @@ static void de_self_heads(de_decoder *d, const de_run *run, size_t first, size_t
     de_prefetch_head(h, first, rows->position);
     for (i = 0; i < run->n; i++) {
         const float *k = x + i * 3 * n + n + first * hd;
-        en_put_position(e, h, first, heads, rows[i].position, k, k + n);
+        en_store_position(e, h, first, heads, rows[i].position, k, k + n);
     }
     for (head = first; head < first + heads; head++) {
         if (head + 1 < first + heads) {
@@ -13714,10 +13718,10 @@ static void de_get_product(const de_decoder *d, de_stage *stage)
         de_set_product(d, stage, &l->cross_out, NULL, d->attended, d->x, OP_ADD, &l->fc1);
         break;
     case DE_FC1:
-        de_set_product(d, stage, &l->fc1, &l->mlp_norm, d->x, d->wide, OP_GELU, &l->fc2);
+        de_set_product(d, stage, &l->fc1, &l->mlp_norm, d->x, d->hidden, OP_GELU, &l->fc2);
         break;
     case DE_FC2:
-        de_set_product(d, stage, &l->fc2, NULL, d->wide, d->x, OP_ADD,
+        de_set_product(d, stage, &l->fc2, NULL, d->hidden, d->x, OP_ADD,
                        stage->layer + 1 < m->n_text_layer ? &l[1].qkv : &m->embedding);
         break;
     default:
@@ -13862,7 +13866,7 @@ static void de_carve(ar_arena *arena, de_decoder *d, en_engine *e, size_t slots,
     d->normed = ar_carve(arena, DE_ROWS * n, sizeof(float));
     d->qkv = ar_carve(arena, DE_ROWS * 3 * n, sizeof(float));
     d->attended = ar_carve(arena, DE_ROWS * n, sizeof(float));
-    d->wide = ar_carve(arena, DE_ROWS * 4 * n, sizeof(float));
+    d->hidden = ar_carve(arena, DE_ROWS * 4 * n, sizeof(float));
     d->logit_rows = slots < 3 ? 3 : slots < DE_LOGITS ? slots : DE_LOGITS;
     d->logits = ar_carve(arena, d->logit_rows * de_logits_stride(m), sizeof(float));
     d->largest = ar_carve(arena, d->logit_rows * de_blocks(m), sizeof(float));
@@ -15165,7 +15169,8 @@ static de_row se_next_row(const se_search *s, const se_hypothesis *h, size_t win
 /* Reports progress; the final number of tokens is unknown. */
 static void se_report_progress(const se_search *s, size_t tokens)
 {
-    en_beat(s->decoder->e, EN_BEAT + (1.0f - EN_BEAT) * (float)tokens / (float)(tokens + 50));
+    en_report(s->decoder->e, EN_ENCODER_SHARE +
+              (1.0f - EN_ENCODER_SHARE) * (float)tokens / (float)(tokens + 50));
 }
 
 static void se_step(se_search *s)
@@ -15969,7 +15974,7 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
         p.rows = n;
         p.b = h->k + at * hd;
         p.k4 = p.pitch = hd / 4;
-        p.correction = h->k_fix + at;
+        p.correction = h->k_correction + at;
         p.panels = keys / 16;
         e->gm->tile(&p);
         e->op->dequantise(out + from, a->stride, w->acc, EN_KEYS, n, keys, w->scale,
@@ -16073,7 +16078,7 @@ static void al_smooth_task(void *context, size_t row, unsigned worker)
         memset(sum, 0, a->stride * sizeof *sum);
     }
     al_smooth(sum, a->weights + (a->lead + row) * a->stride, a->frames,
-              a->decoder->e->worker[worker].wide);
+              a->decoder->e->worker[worker].hidden);
 }
 
 /* ---- the path ---- */
@@ -19050,7 +19055,7 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
  *    OFF      as SUSPECT, until the accelerator is opened again
  * ====================================================================== */
 #define NP_CHUNKS 4u          /* at most 16 waits per encoder layer */
-#define NP_ROWS 48u           /* rows of a block of epilogue work, at most EN_ROWS */
+#define NP_ROWS 48u           /* rows of a block of epilogue work, at most EN_BLOCK_ROWS_MAX */
 #define NP_CHAIN 32u          /* most tiles of a job */
 #define NP_JOBS 4u            /* most jobs in flight */
 #define NP_HEAD_GROUPS 4u     /* of a chunk's attention; jobs are polled in between */
@@ -19532,15 +19537,15 @@ static void np_after_conv1(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     size_t d = p->b->e->model->n_audio_state, rows = 2 * n + 1, done = 0;
     if (row == 0) {
-        en_conv1(p->b->e, w, (ptrdiff_t)(2 * p->c->t0) - 1, 1, w->wide);
+        en_conv1(p->b->e, w, (ptrdiff_t)(2 * p->c->t0) - 1, 1, w->hidden);
         done = 1;
     }
     while (done < rows) {
         size_t some = rows - done < NP_ROWS ? rows - done : NP_ROWS;
-        np_product(p, w, 2 * row + done - 1, some, w->wide + done * d, d, OP_GELU);
+        np_product(p, w, 2 * row + done - 1, some, w->hidden + done * d, d, OP_GELU);
         done += some;
     }
-    np_quantise(p, NP_CONV2, row, n, w->wide, 2 * d);
+    np_quantise(p, NP_CONV2, row, n, w->hidden, 2 * d);
 }
 
 static void np_after_conv2(const np_pass *p, en_worker *w, size_t row, size_t n)
@@ -19558,12 +19563,12 @@ static void np_after_qkv(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     en_engine *e = p->b->e;
     size_t d = e->model->n_audio_state, t = p->c->t0 + row, head;
-    np_product(p, w, row, n, w->wide, 3 * d, OP_STORE);
+    np_product(p, w, row, n, w->hidden, 3 * d, OP_STORE);
     for (head = 0; head < e->self.heads; head++) {
-        const float *x = w->wide + head * e->self.hd;
-        en_put(e, w, &e->self, EN_QUERY, head, t, n, x, 3 * d);
-        en_put(e, w, &e->self, EN_KEY, head, t, n, x + d, 3 * d);
-        en_put(e, w, &e->self, EN_VALUE, head, t, n, x + 2 * d, 3 * d);
+        const float *x = w->hidden + head * e->self.hd;
+        en_store(e, w, &e->self, EN_QUERY, head, t, n, x, 3 * d);
+        en_store(e, w, &e->self, EN_KEY, head, t, n, x + d, 3 * d);
+        en_store(e, w, &e->self, EN_VALUE, head, t, n, x + 2 * d, 3 * d);
     }
 }
 
@@ -19584,10 +19589,10 @@ static void np_after_cross(const np_pass *p, en_worker *w, size_t row, size_t n)
 {
     en_heads *h = &p->b->cross[p->unit];
     size_t d = p->b->e->model->n_audio_state, t = p->c->t0 + row, head;
-    np_product(p, w, row, n, w->wide, 2 * d, OP_STORE);
+    np_product(p, w, row, n, w->hidden, 2 * d, OP_STORE);
     for (head = 0; head < h->heads; head++) {
-        en_put_keys(p->b->e, h, head, t, n, w->wide + head * h->hd, 2 * d, w->q);
-        en_put_values(p->b->e, h, head, t, n, w->wide + d + head * h->hd, 2 * d, w->q);
+        en_store_keys(p->b->e, h, head, t, n, w->hidden + head * h->hd, 2 * d, w->q);
+        en_store_values(p->b->e, h, head, t, n, w->hidden + d + head * h->hd, 2 * d, w->q);
     }
 }
 
@@ -19608,8 +19613,8 @@ static void np_after_task(void *context, size_t index, unsigned worker)
         np_quantise_norm(p, w, &e->model->encoder[p->c->layer].mlp_norm, NP_FC1, row, n);
         break;
     case NP_FC1:
-        np_product(p, w, row, n, w->wide, 4 * d, OP_GELU);
-        np_quantise(p, NP_FC2, row, n, w->wide, 4 * d);
+        np_product(p, w, row, n, w->hidden, 4 * d, OP_GELU);
+        np_quantise(p, NP_FC2, row, n, w->hidden, 4 * d);
         break;
     case NP_FC2: np_after_fc2(p, w, row, n); break;
     default: np_after_cross(p, w, row, n); break;
@@ -20058,7 +20063,7 @@ static void np_run(np_bridge *b)
     np_drain(b);
     for (i = 0; i < b->e->model->n_audio_layer && !np_cancelled(b); i++) {
         np_layer(b, i);
-        en_beat_layer(b->e, i + 1);
+        en_report_layer(b->e, i + 1);
     }
 }
 
@@ -22788,8 +22793,8 @@ static int wi_progress_after_window(ru_run *r, int64_t done_ms)
 #define WI_PROGRESS_MS 1000.0 /* least time between two calls inside a window; less in tests */
 #endif
 
-/* Inside a window, see en_beat(). The run can go on from before the window, so the host may take a
- * snapshot, and may stop it at once; but in the first window of a run that goes on only behind it,
+/* Inside a window, see en_report(). The run can go on from before the window, so the host may take
+ * a snapshot, and may stop it at once; but in the first window of a run that goes on only behind it,
  * or a host that stops at each call would never get further. */
 static void wi_progress_in_window(void *user, float share)
 {

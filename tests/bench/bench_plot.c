@@ -98,7 +98,7 @@ static void conv1_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t rows = 2 * s->e->model->n_audio_ctx, t0 = index * s->e->rows;
-    en_conv1(s->e, w, (ptrdiff_t)t0, rows - t0 < s->e->rows ? rows - t0 : s->e->rows, w->wide);
+    en_conv1(s->e, w, (ptrdiff_t)t0, rows - t0 < s->e->rows ? rows - t0 : s->e->rows, w->hidden);
 }
 
 /* Rows t0..t0+n-1 of the residual stream. */
@@ -114,7 +114,7 @@ static void conv2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare_sparse(s->e, w, w->wide, 2 * d, n, 3 * d);
+    en_prepare_sparse(s->e, w, w->hidden, 2 * d, n, 3 * d);
     en_multiply(s->e, w, w, &s->e->model->conv2, 0, d / 16, n, s->e->x + t0 * d, d, OP_GELU);
 }
 
@@ -146,7 +146,7 @@ static void fc1_task(void *context, size_t index, unsigned worker)
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
     en_prepare(s->e, w, &s->layer->mlp_norm, s->e->x + t0 * d, d, n, d);
-    en_multiply(s->e, w, w, &s->layer->fc1, 0, d / 4, n, w->wide, 4 * d, OP_GELU);
+    en_multiply(s->e, w, w, &s->layer->fc1, 0, d / 4, n, w->hidden, 4 * d, OP_GELU);
 }
 
 static void fc2_task(void *context, size_t index, unsigned worker)
@@ -154,7 +154,7 @@ static void fc2_task(void *context, size_t index, unsigned worker)
     stage *s = context;
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
-    en_prepare_sparse(s->e, w, w->wide, 4 * d, n, 4 * d);
+    en_prepare_sparse(s->e, w, w->hidden, 4 * d, n, 4 * d);
     en_multiply(s->e, w, w, &s->layer->fc2, 0, d / 16, n, s->e->x + t0 * d, d, OP_ADD);
 }
 

@@ -437,7 +437,7 @@ static state encode(wnpu_session *s)
         n = h->heads * h->keys;
         to.cross = fnv(to.cross, h->k, n * h->hd);
         to.cross = fnv(to.cross, h->v, n * h->hd);
-        to.cross = fnv(to.cross, h->k_fix, n * sizeof *h->k_fix);
+        to.cross = fnv(to.cross, h->k_correction, n * sizeof *h->k_correction);
         to.cross = fnv(to.cross, h->k_scale, n * sizeof(float));
         to.cross = fnv(to.cross, h->v_log2, n * sizeof(float));
     }

@@ -119,8 +119,8 @@ static void check_float(const en_heads *h, size_t head, size_t n, const float *q
 static void hand_over(const en_engine *e, en_heads *to, const en_heads *from, size_t t0, size_t n,
                       size_t steps)
 {
-    float x[EN_ROWS * EN_MAX_HEAD];
-    int8_t q[EN_ROWS * EN_MAX_HEAD];
+    float x[EN_BLOCK_ROWS_MAX * EN_MAX_HEAD];
+    int8_t q[EN_BLOCK_ROWS_MAX * EN_MAX_HEAD];
     size_t head, t, i, hd = from->hd;
     for (head = 0; head < from->heads; head++) {
         for (t = t0; t < t0 + n; t += steps) {
@@ -128,11 +128,11 @@ static void hand_over(const en_engine *e, en_heads *to, const en_heads *from, si
             for (i = 0; i < rows; i++) {
                 get_key(from, head, t + i, x + i * hd);
             }
-            en_put_keys(e, to, head, t, rows, x, hd, q);
+            en_store_keys(e, to, head, t, rows, x, hd, q);
             for (i = 0; i < rows; i++) {
                 get_value(from, head, t + i, x + i * hd);
             }
-            en_put_values(e, to, head, t, rows, x, hd, q);
+            en_store_values(e, to, head, t, rows, x, hd, q);
         }
     }
 }
@@ -146,7 +146,7 @@ static void attend_encoder(pair *p)
     size_t ctx = f->model->n_audio_ctx, d = f->model->n_audio_state, hd = f->self.hd, t, head;
     figures sum;
     memset(&sum, 0, sizeof sum);
-    hand_over(e, &e->self, &f->self, 0, ctx, EN_ROWS);
+    hand_over(e, &e->self, &f->self, 0, ctx, EN_BLOCK_ROWS_MAX);
     e->op->quantise(e->query, f->query_exact, hd, f->self.heads * ctx, hd, e->query_scale);
     tp_run(e->pool, f->self.heads * en_blocks(ctx, EN_QUERIES), en_attend_task, e);
     for (t = 0; t < ctx; t++) {
@@ -253,7 +253,7 @@ static void decode(pair *p)
     size_t done, r;
     en_cross(d->e, d->cross);
     for (r = 0; r < p->model->n_text_layer; r++) {
-        hand_over(i->e, &i->cross[r], &d->cross[r], 0, p->model->n_audio_ctx, EN_ROWS);
+        hand_over(i->e, &i->cross[r], &d->cross[r], 0, p->model->n_audio_ctx, EN_BLOCK_ROWS_MAX);
     }
     for (done = 0; done < p->n; done += DE_ROWS) {
         size_t rows = p->n - done < DE_ROWS ? p->n - done : DE_ROWS;
