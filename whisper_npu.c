@@ -22794,8 +22794,8 @@ static int wi_progress_after_window(ru_run *r, int64_t done_ms)
 #endif
 
 /* Inside a window, see en_report(). The run can go on from before the window, so the host may take
- * a snapshot, and may stop it at once; but in the first window of a run that goes on only behind it,
- * or a host that stops at each call would never get further. */
+ * a snapshot, and may stop it at once; but in the first window of a run that goes on only behind
+ * it, or a host that stops at each call would never get further. */
 static void wi_progress_in_window(void *user, float share)
 {
     ru_run *r = user;

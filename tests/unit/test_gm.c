@@ -433,7 +433,7 @@ static void check_digits(const gm_kernels *kernels, size_t rows, size_t k4, size
     in.packed = at_the_edge(1, packed);
     in.packed_high = at_the_edge(2, gm_outlier_bytes(kernels, rows, k4));
     w.acc = acc;
-    w.wide = (float *)(void *)wide;
+    w.hidden = (float *)(void *)wide;
     for (i = 0; i < rows * k; i++) {
         x[i] = (float)fill_value(FILL_RANDOM, i) *
                (rare > 0 && next_random() % (4 * rare) == 0 ? 30.0f : 1.0f);
