@@ -1225,7 +1225,7 @@ static void test_cut_while_read(void)
             int status;
             config.threads = threads[k];
             status = mf_start(&model, &source, NULL, 1, &config, &error);
-            T_CHECK(status == WNPU_E_IO && model == NULL && strstr(error.message, "answered 0") !=
+            T_CHECK(status == WNPU_E_IO && model == NULL && strstr(error.message, "returned 0") !=
                     NULL, "cut at %llu: %s", (unsigned long long)cut.end, error.message);
             T_CHECK(k == 0 || strcmp(first, error.message) == 0, "%u threads: %s, one: %s",
                     threads[k], error.message, first);
@@ -1386,6 +1386,7 @@ static void test_real_vocabulary(void)
         wnpu_error error;
         o.n_vocab = vocab[i];
         o.n_base = 50257;
+        o.mels = i == 2 ? 128 : o.mels; /* 51866 tokens are ambiguous with fewer */
         file = toy_model(&o, &size);
         T_CHECK(wnpu_model_open_memory(&model, file, size, NULL, &error) == WNPU_OK, "%s",
                 error.message);
