@@ -21395,7 +21395,7 @@ static int ru_cancelled(const ru_run *r)
     return __atomic_load_n(r->cancel, __ATOMIC_RELAXED);
 }
 
-/* Milliseconds since *since, which becomes now. */
+/* Milliseconds since *since, which is set to now. */
 static double ru_elapsed_ms(double *since)
 {
     double now = er_now_ms(), lap = now - *since;
@@ -21403,13 +21403,13 @@ static double ru_elapsed_ms(double *since)
     return lap;
 }
 
-/* The one place where a window's time becomes the recording's. */
+/* Converts a time in the window to one in the recording. No other function does. */
 static int64_t ru_recording_ms(const ru_run *r, int64_t ms_in_window)
 {
     return (int64_t)(r->audio.frame * ML_HOP / (ML_RATE / 1000u)) + ms_in_window;
 }
 
-/* End of the audio known so far, which no segment passes. */
+/* End of the audio read so far, at most that of the window. No segment ends later. */
 static int64_t ru_end_ms(const ru_run *r)
 {
     return ru_recording_ms(r, (int64_t)((r->audio.n_samples - ML_MARGIN) / (ML_RATE / 1000u)));
@@ -21418,19 +21418,19 @@ static int64_t ru_end_ms(const ru_run *r)
 /* ======================================================================
  * 22. aw_  the audio window and where it ends
  *
- *  Owns      samples from the recording to the window, speech found in
- *            them, and the cut rule.
- *  Assumes   a stream that yields mono samples of 16 kHz.
- *  Ensures   where a window ends depends on the audio up to 200 ms behind
- *            that end and not on how the audio was read. Audio behind the
- *            end of the recording is digital silence.
- *  Costs     a copy of the samples, and the detector.
+ *  Owns      the samples of the window, the speech found in them, and the
+ *            rule for the end of a window.
+ *  Assumes   a stream of mono samples at 16 kHz.
+ *  Ensures   the end of a window depends on the audio up to 200 ms after
+ *            it, and not on the sizes of reads. After the end of the
+ *            recording there is digital silence.
+ *  Costs     a copy of the samples, and the voice activity detector.
  *
- *  Log-mel is floored at the maximum of each 30 s window minus 8, as in
- *  training. (OpenAI's transcribe() takes the maximum of the whole file,
- *  which a stream cannot know.)
+ *  The log-mel spectrogram is clamped from below at the maximum of each
+ *  30 s window minus 8, as in training. (OpenAI's transcribe() uses the
+ *  maximum of the whole file, which is not known while streaming.)
  * ====================================================================== */
-#define AW_BLOCK 8000u         /* samples read between two looks at the cancel flag */
+#define AW_BLOCK 8000u         /* samples read between two tests of the cancel flag */
 #define AW_LONG_PAUSE_MS 3000  /* a pause of this length ends a window */
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
@@ -21455,7 +21455,7 @@ static int aw_add_speech(ru_run *r, const va_span *span)
     return WNPU_OK;
 }
 
-/* Shows new samples to the detector; none: the recording has ended. */
+/* Passes n new samples to the detector; n = 0: the recording has ended. */
 static int aw_detect(ru_run *r, const float *samples, size_t n)
 {
     double since = er_now_ms();
@@ -21476,7 +21476,7 @@ static int aw_detect(ru_run *r, const float *samples, size_t n)
     return status;
 }
 
-/* Speech spans are looked up from the first that does not end before the window. */
+/* Gets speech span number index; returns 0 if there is none. Searches begin at spans_passed. */
 static int aw_get_span(const ru_run *r, size_t index, wnpu_speech_span *span)
 {
     const unsigned char *at = rs_list_get(&r->store, &r->store.speech, index);
@@ -21487,13 +21487,13 @@ static int aw_get_span(const ru_run *r, size_t index, wnpu_speech_span *span)
     return 1;
 }
 
-/* All before this instant is either in a span or no speech. */
+/* Up to this time, everything outside speech spans is known to be no speech. */
 static int64_t aw_decided_ms(const ru_run *r)
 {
     return r->audio.detector_done ? INT64_MAX : (int64_t)va_settled(&r->audio.voice) * VA_STEP_MS;
 }
 
-/* The first instant from ms on where there is speech, or may be. */
+/* The first time from ms on at which there is speech, or the detector is undecided. */
 static int64_t aw_next_speech_ms(const ru_run *r, int64_t ms)
 {
     wnpu_speech_span span;
@@ -21507,7 +21507,7 @@ static int64_t aw_next_speech_ms(const ru_run *r, int64_t ms)
     return known > ms ? known : ms;
 }
 
-/* End of the last speech that begins before ms, or may. */
+/* End of the last speech that begins before ms, at most ms. Undecided audio counts as speech. */
 static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
 {
     wnpu_speech_span span;
@@ -21522,9 +21522,9 @@ static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
     return end;
 }
 
-/* Where the speech ends before the first pause of at least pause_ms that begins after from_ms, or
- * -1 if there is none. Of a pause that is not over at to_ms only the part before it counts, so that
- * the answer does not depend on how much more has been read. */
+/* End of the speech before the first pause of at least pause_ms that begins after from_ms, or -1 if
+ * there is none. Only the part of a pause before to_ms counts, so that the result does not depend
+ * on how much more has been read. */
 static int64_t aw_find_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, int64_t pause_ms)
 {
     wnpu_speech_span span;
@@ -21539,7 +21539,7 @@ static int64_t aw_find_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, in
     return -1;
 }
 
-/* Steps of speech in t0_ms..t1_ms and a span of steps. */
+/* Number of detector steps with speech in both t0_ms..t1_ms and the steps first..end-1. */
 static uint64_t aw_speech_steps_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
                              uint64_t end)
 {
@@ -21548,7 +21548,7 @@ static uint64_t aw_speech_steps_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms
     return va_speech_steps(&r->audio.voice, a > first ? a : first, b < end ? b : end);
 }
 
-/* Milliseconds of speech in t0_ms..t1_ms, without the padding of spans. */
+/* Milliseconds of speech in t0_ms..t1_ms, not counting the padding of spans. */
 static int64_t aw_speech_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
     wnpu_speech_span span;
@@ -21564,19 +21564,20 @@ static int64_t aw_speech_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
     return (int64_t)steps * VA_STEP_MS;
 }
 
+/* Share of t0_ms..t1_ms that is speech, 0..1. */
 static float aw_speech_share(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
     return t1_ms > t0_ms ? (float)aw_speech_ms(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
 }
 
-/* Says how many samples there are, from the window's first on. */
+/* Sets the number of samples, counted from ML_MARGIN before the window's first frame. */
 static void aw_set_samples(ru_run *r, size_t have)
 {
     r->audio.n_samples = have < ML_SPAN ? have : ML_SPAN;
     r->audio.n_ahead = have - r->audio.n_samples;
 }
 
-/* Room in the span for so many samples behind the first `have`, or less. */
+/* How many of `most` samples fit after the first `have`. They count as written. */
 static size_t aw_reserve(ru_run *r, size_t have, size_t most)
 {
     size_t n = r->audio.capacity - have < most ? r->audio.capacity - have : most;
@@ -21584,13 +21585,13 @@ static size_t aw_reserve(ru_run *r, size_t have, size_t most)
     return n;
 }
 
-/* Behind the samples comes silence, as far as a window that begins among them reaches. */
+/* Writes silence after the samples, as far as a window that begins among them reaches. */
 static void aw_pad_silence(ru_run *r, size_t have)
 {
     memset(r->audio.samples + have, 0, aw_reserve(r, have, ML_SPAN) * sizeof(float));
 }
 
-/* Reads on until the span is full, the recording ends or the run is cancelled. */
+/* Reads until the buffer is full, the recording ends or the run is cancelled. */
 static int aw_fill(ru_run *r)
 {
     int status = WNPU_OK;
@@ -21619,7 +21620,7 @@ static uint64_t aw_steps(int32_t ms)
     return ((uint64_t)ms + VA_STEP_MS / 2) / VA_STEP_MS;
 }
 
-/* A pause that ends a span is at least as long as the padding on both sides of it. */
+/* A pause that ends a span must be at least as long as the padding on both of its sides. */
 static va_rules aw_voice_rules(const wnpu_params *p)
 {
     va_rules rules;
@@ -21639,11 +21640,11 @@ static void aw_begin_detector(ru_run *r)
     va_begin(&r->audio.voice, &rules);
     r->audio.detector_done = 0;
     r->audio.spans_passed = 0;
-    r->store.speech.count = 0; /* a look ahead for languages has heard it before */
+    r->store.speech.count = 0; /* spans found while detecting the language */
     r->stats.speech_ms = 0;
 }
 
-/* The first window: reflected samples stand before the recording's first one. */
+/* Fills the first window. The margin before the recording is its reflected beginning. */
 static int aw_begin_audio(ru_run *r)
 {
     size_t i;
@@ -21665,6 +21666,7 @@ static size_t aw_frames(const ru_run *r)
     return n < ML_FRAMES ? n : ML_FRAMES;
 }
 
+/* Moves the window forward by frames, and reads more. */
 static int aw_advance(ru_run *r, size_t frames)
 {
     size_t shift = frames * ML_HOP, have = r->audio.n_samples + r->audio.n_ahead;
@@ -21682,20 +21684,20 @@ static int aw_advance(ru_run *r, size_t frames)
     return aw_fill(r);
 }
 
-/* Whether every window ends in a pause. */
+/* Whether all windows end in pauses, so that they can be decoded together. */
 static int aw_cuts_windows(const ru_run *r)
 {
     return r->audio.batch > 0 && r->params.vad;
 }
 
-/* Where a long pause ends the window, or -1. */
+/* Time at which a long pause ends the window, or -1. */
 static int64_t aw_long_pause_ms(const ru_run *r)
 {
     int64_t end = ru_recording_ms(r, (int64_t)aw_frames(r) * 10);
     return r->params.vad ? aw_find_pause(r, ru_recording_ms(r, 0), end, AW_LONG_PAUSE_MS) : -1;
 }
 
-/* Whether the window ends in a pause. */
+/* Whether this window ends in a pause. */
 static int aw_ends_in_pause(const ru_run *r)
 {
     return aw_cuts_windows(r) ||
@@ -21718,10 +21720,10 @@ static uint64_t aw_find_cut(const ru_run *r, uint64_t first, uint64_t end)
     return at;
 }
 
-/* How many of the frames belong to the window. A long pause ends it: what is said behind one has
- * nothing to do with what is said before it, and may be in another language. Where windows are
- * decoded together, none depends on the text of the one before it, so each ends in a pause; only
- * what its text leaves is decoded by itself, up to that pause. */
+/* How many of the frames belong to the window. A long pause ends it: speech after it is unrelated
+ * to speech before it and may be in another language. If windows are decoded together, no window
+ * depends on the text of the previous one, so each ends in a pause, cut_ms; speech that its text
+ * leaves out is decoded separately, up to that pause. */
 static size_t aw_window_frames(ru_run *r, size_t frames)
 {
     int64_t base = ru_recording_ms(r, 0), end = base + (int64_t)frames * 10;
@@ -21743,12 +21745,13 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 /* ======================================================================
  * 23. lg_  the ledger and the admission of segments
  *
- *  Owns      what became of each millisecond, and which text of a window
- *            becomes a segment.
+ *  Owns      what became of each millisecond of the recording, and which
+ *            text of a window becomes a segment.
  *  Assumes   a decoded window.
- *  Ensures   the ledger's spans follow each other from 0 to the end of the
- *            audio read; text that is not credible is dropped and said so.
- *  Costs     nothing worth mentioning.
+ *  Ensures   the spans of the ledger cover the audio from 0 to the end of
+ *            what was read; unreliable text is discarded, and the ledger
+ *            says so.
+ *  Costs     negligible.
  * ====================================================================== */
 #define LG_STEP_MS 20          /* between two timestamps */
 #define LG_FRAMES_PER_STEP 2u  /* mel frames in it */
@@ -21762,7 +21765,7 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 
 /* ---- the ledger ---- */
 
-/* The ledger goes on to end_ms. */
+/* Extends the ledger to end_ms. */
 static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
 {
     wnpu_ledger_span span;
@@ -21781,8 +21784,8 @@ static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
     return WNPU_OK;
 }
 
-/* What lies before end_ms and has no text: no voice, or voice that reason is given for. What the
- * detector has not decided yet counts as voice. */
+/* Extends the ledger to end_ms with audio that has no text: silence where there is no voice, and
+ * elsewhere a span with the given reason. Undecided audio counts as voice. */
 static int lg_cover(ru_run *r, int64_t end_ms, int reason)
 {
     int kind = reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED : WNPU_LEDGER_SILENCE;
@@ -21812,10 +21815,10 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
     return status;
 }
 
-/* Whether there is enough speech without text before end_ms to be decoded again. Then *begin is
- * where; it is -1 if that has been tried. Each return begins at least LG_GAP_MS after the one
- * before it, so a recording of n ms has at most n / LG_GAP_MS + 1 of them; and only a window with
- * a return can fail to move on. */
+/* Whether there is at least LG_GAP_MS of speech without text before end_ms. Then *begin is where to
+ * decode again, or -1 if that was tried already. Each return begins at least LG_GAP_MS after the
+ * previous one, so a recording of n ms has at most n / LG_GAP_MS + 1 of them. Only a window with a
+ * return may end where it began, so every run ends. */
 static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
 {
     int64_t from = aw_next_speech_ms(r, r->ledger.covered_text_ms);
@@ -21831,20 +21834,20 @@ static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
     return 1;
 }
 
-/* Where the sound ends that the window's text was made from, which no segment passes. */
+/* End of the audio that the window's text was decoded from. No segment ends later. */
 static int64_t lg_content_end_ms(const ru_run *r)
 {
     int64_t end = ru_end_ms(r), content = ru_recording_ms(r, (int64_t)r->audio.content * 10);
     return r->audio.content < aw_frames(r) && content < end ? content : end;
 }
 
-/* Text behind the sound that it was made from, even if the model's times are off a little. */
+/* Whether a segment begins after the decoded audio, allowing for errors of timestamps. */
 static int lg_is_past_content(const ru_run *r, int64_t t0_ms)
 {
     return r->params.vad && t0_ms >= lg_content_end_ms(r) + LG_TOLERANCE_MS;
 }
 
-/* Whether a segment has signs, but neither a letter nor a digit of any script. */
+/* Whether a segment has symbols, but neither a letter nor a digit of any script. */
 static int lg_has_no_letters(const ru_run *r, const rs_draft *d)
 {
     const tk_vocab *v = &r->engine.model->vocab;
@@ -21863,21 +21866,21 @@ static int lg_has_no_letters(const ru_run *r, const rs_draft *d)
     return signs;
 }
 
-/* Whether text is the last resort: sampled so hot that it is no context for the next window, and
- * refused by the gates like every decoding before it. */
+/* Whether all decodings were rejected and the text is from one at a temperature too high to be
+ * context for the next window. */
 static int lg_is_last_resort(const rs_origin *o)
 {
     return !o->accepted && o->temperature >= LG_CONTEXT_TEMPERATURE;
 }
 
-/* Text that is not to be believed. OpenAI's rule for silence wants both of two doubts, of the
- * model's no-speech probability and of its mean log-probability, since it was made for windows of
- * which nothing else is known. Here a detector has heard something, mostly speech but at times
- * music, and three doubts add up: those two, and the share of the segment without voice, which
- * counts half because much of faint speech is without, or that of the window if that is less: a
- * conversation over a bad line is heard in parts. The limit is that of OpenAI's rule. Speech
- * at 0 dB stays below it: there words are improbable, or without voice, but the model hears that
- * somebody speaks. Of less than a second the share of voice says nothing. */
+/* Whether the text of a segment is unreliable. OpenAI's rule for silence requires two conditions, a
+ * high no-speech probability and a low mean log-probability, because nothing else is known of a
+ * window. Here the detector has found something, mostly speech but sometimes music, and three terms
+ * are added: these two, and the share of the segment without voice. The share counts half, because
+ * much of faint speech is found to be without voice, and it is that of the window if that is less,
+ * because only parts of speech over a noisy line are found. The limit is that of OpenAI's rule.
+ * Speech at an SNR of 0 dB stays below it: its words are improbable or without voice, but its
+ * no-speech probability is low. For segments shorter than a second the share is not used. */
 static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
 {
     const wnpu_params *p = &r->params;
@@ -21889,8 +21892,8 @@ static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
-/* Before a segment is stored: *refused is set if it is not to be. Accounts for what is before its
- * own time or that of its first word, begins_ms. */
+/* Decides whether a segment is stored: *refused is 1 if not. Extends the ledger to the earlier of
+ * its own time and that of its first word, begins_ms. */
 static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms, int *refused)
 {
     int64_t begin;
@@ -21899,7 +21902,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     if (lg_find_gap(r, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
         if (begin >= 0) {
-            r->ledger.gap_ms = begin; /* this and what follows comes after that */
+            r->ledger.gap_ms = begin; /* later segments wait for the gap, too */
             r->audio.limit_ms = d->t0_ms;
             r->text.n_final = from;
             *refused = 1;
@@ -21908,7 +21911,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     }
     status = lg_cover(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
     if (status == WNPU_OK && lg_is_unreliable(r, d)) {
-        /* A voice that the model hears as well, but of which it makes no sense, is not silence. */
+        /* Voice with a low no-speech probability but unreliable text is not silence. */
         status = lg_cover(r, d->t1_ms, d->voice >= 0.5f &&
                            d->origin.no_speech <= r->params.no_speech_threshold
                            ? WNPU_REASON_NO_TEXT : WNPU_REASON_NO_SPEECH);
@@ -21917,7 +21920,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     return status;
 }
 
-/* After the segments of a window: says how far it is used up, and settles that. */
+/* Ends a window after its segments: sets how many frames it has used and extends the ledger. */
 static int lg_finish_window(ru_run *r, int silent, size_t *used)
 {
     int64_t base = ru_recording_ms(r, 0), begin, end = ru_recording_ms(r, (int64_t)*used * 10);
@@ -21943,17 +21946,16 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
     return lg_cover(r, end, reason);
 }
 
-/* Where the window's first segment begins, which lasts from t0_ms to t1_ms by the model's word. The
- * model may not date its first words later than max_initial_timestamp_ms, so silence before them is
- * taken off here. */
+/* Beginning of the window's first segment, from t0_ms to t1_ms by timestamps. The first timestamp
+ * is limited to max_initial_timestamp_ms, so silence before the first words is removed here. */
 static int64_t lg_first_begin_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
     int64_t speech = r->params.vad ? aw_next_speech_ms(r, ru_recording_ms(r, 0)) : t0_ms;
     return speech > t0_ms && speech < t1_ms ? speech : t0_ms;
 }
 
-/* A segment of tokens from..to-1 that says it lasts from t0_ms to t1_ms. The window after this one
- * begins at next_ms. */
+/* Adds a segment of the tokens from..to-1, which lasts from t0_ms to t1_ms by its timestamps. The
+ * next window begins at next_ms. */
 static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
                           int64_t next_ms)
 {
@@ -22014,16 +22016,15 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     return status;
 }
 
-/* Whether the window's last token is a timestamp without another one before it, which says that
- * nothing is spoken behind it. */
+/* Whether the last token is a single timestamp, which means that no speech follows it. */
 static int lg_single_end(const se_hypothesis *h, int32_t t0)
 {
     return h->n >= 2 ? h->tokens[h->n - 1] >= t0 && h->tokens[h->n - 2] < t0
                      : h->n == 1 && h->tokens[0] >= t0;
 }
 
-/* The latest timestamp among the first n tokens, in steps; 0 if there is none. The rules let no
- * timestamp come before an earlier one, but a host's on_logits may choose any token anywhere. */
+/* The latest timestamp among the first n tokens, in steps; 0 if there is none. The logit rules keep
+ * timestamps in order, but on_logits can change what is chosen. */
 static size_t lg_latest_step(const se_hypothesis *h, int32_t t0, size_t n)
 {
     size_t i, latest = 0;
@@ -22034,7 +22035,7 @@ static size_t lg_latest_step(const se_hypothesis *h, int32_t t0, size_t n)
     return latest < TK_TIMESTAMPS ? latest : TK_TIMESTAMPS - 1;
 }
 
-/* Frames that the window uses up: to the last pair of timestamps, if it ends in speech. */
+/* Frames that the window uses: up to its last pair of timestamps, if it ends in speech. */
 static size_t lg_used_frames(const se_hypothesis *h, int32_t t0, size_t frames)
 {
     size_t i, used = frames;
@@ -22047,9 +22048,9 @@ static size_t lg_used_frames(const se_hypothesis *h, int32_t t0, size_t frames)
     return used > 0 && used < frames ? used : frames;
 }
 
-/* Cuts the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe() does,
- * and tells how many frames the window has used up and how many tokens the segments have. A segment
- * begins at its first token if that is a timestamp, else where the one before it ended. */
+/* Divides the window's tokens into segments at pairs of timestamps, as OpenAI's transcribe(). Sets
+ * how many frames were used and how many tokens are in segments. A segment begins at its first
+ * token if that is a timestamp, otherwise at the end of the previous segment. */
 static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken)
 {
     const se_hypothesis *h = r->text.hypothesis;
@@ -22087,8 +22088,8 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
     return lg_add_segment(r, 0, h->n, base + begin, base + length, next);
 }
 
-/* How many frames at the window's begin are to be skipped because nobody speaks there. Otherwise
- * sets how many are decoded: up to the end of speech, if there is silence behind it. */
+/* Returns how many frames without speech to skip at the beginning of the window. If 0, sets how
+ * many frames to decode: up to the end of speech if silence follows it. */
 static size_t lg_skip_silence(ru_run *r, size_t frames)
 {
     int64_t base = ru_recording_ms(r, 0), end, begin, last, known;
@@ -22116,12 +22117,12 @@ static size_t lg_skip_silence(ru_run *r, size_t frames)
     return 0;
 }
 
-/* What was read and not settled is the ledger's last span, for that reason. */
+/* The last span of the ledger: audio that was read but not covered, with a reason. */
 static void lg_set_rest(ru_run *r, int reason)
 {
     wnpu_ledger_span span;
     size_t i;
-    /* What was read ahead of the window belongs to it: speech has been found there, too. */
+    /* Includes samples after the window, in which speech spans may have been found. */
     size_t n_read = r->audio.n_samples + r->audio.n_ahead - ML_MARGIN;
     r->stats.audio_ms = ru_recording_ms(r, (int64_t)(n_read / (ML_RATE / 1000u)));
     r->store.rest.t0_ms = r->ledger.covered_ms;
@@ -22134,7 +22135,7 @@ static void lg_set_rest(ru_run *r, int reason)
     }
 }
 
-/* Whatever way the run ended: the ledger reaches to the end of what was read. */
+/* Ends the ledger at the end of what was read, however the run ended. */
 static int lg_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
@@ -22147,31 +22148,32 @@ static int lg_finish(ru_run *r, int status)
     if (status != WNPU_OK || r->stats.unresolved_ms == 0) {
         return status;
     }
-    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech stayed without text; the ledger "
-                  "says where", (long)r->stats.unresolved_ms);
+    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech have no text; the ledger says "
+                  "where", (long)r->stats.unresolved_ms);
 }
 
 /* ======================================================================
  * 24. wd_  decoding of one window
  *
- *  Owns      prompt, language, search, repetition, gates and fallback of
- *            the window at hand.
+ *  Owns      prompt, language, search, repetition check, gates and
+ *            temperature fallback of one window.
  *  Assumes   a filled audio window.
- *  Ensures   the result depends on the window's audio, the parameters and
- *            the context that earlier windows left, on nothing else.
+ *  Ensures   the result depends only on the window's audio, the parameters
+ *            and the context left by earlier windows.
  *  Costs     an encoder run and the decoding.
  * ====================================================================== */
-#define WD_MIN_REST_MS 200         /* less speech than that is no rest of a window to be decoded */
-#define WD_LANGUAGE_MIN_S 3.0f         /* seconds of speech that settle the language if it is */
-#define WD_LANGUAGE_SURE 0.8f      /* at least that probable, */
-#define WD_LANGUAGE_MAX_S 15.0f   /* and seconds that do in any case */
+#define WD_MIN_REST_MS 200     /* decode the rest of a window only if it has this much speech */
+/* The language is certain after this much speech, in seconds, with this mean probability, */
+#define WD_LANGUAGE_MIN_S 3.0f
+#define WD_LANGUAGE_SURE 0.8f
+#define WD_LANGUAGE_MAX_S 15.0f /* or after this much in any case */
 
 static size_t wd_previous_capacity(const wnpu_model *m)
 {
     return m->n_text_ctx / 2 - 1;
 }
 
-/* Appends text to what the next window is told, dropping the oldest. */
+/* Appends tokens to the context of the next window, and drops the oldest ones. */
 static void wd_append_context(ru_run *r, const int32_t *tokens, size_t n)
 {
     size_t capacity = wd_previous_capacity(r->engine.model), keep;
@@ -22186,8 +22188,8 @@ static void wd_append_context(ru_run *r, const int32_t *tokens, size_t n)
     r->context.n_previous = keep + n;
 }
 
-/* [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>] [prefix]; the
- * text before only if it is wanted. */
+/* Composes [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>]
+ * [prefix]. Earlier text is included only if context is 1. */
 static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
 {
     const tk_vocab *v = &r->engine.model->vocab;
@@ -22214,7 +22216,7 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
     p->n = n + p->n_given;
 }
 
-/* The samples of a window, of which so many frames count, become the caches of decoder.window. */
+/* Encodes samples, of which the first `content` frames count, into the caches of decoder.window. */
 static void wd_encode_samples(ru_run *r, const float *span, size_t content)
 {
     double since = er_now_ms();
@@ -22255,7 +22257,7 @@ static int wd_is_allowed_language(const ru_run *r, int32_t language)
     return n == 0 || i < n;
 }
 
-/* The most probable of the languages in question. */
+/* The most probable one of the allowed languages. */
 static int32_t wd_best_language(const ru_run *r, const float *probability)
 {
     int32_t i, best = -1;
@@ -22267,7 +22269,7 @@ static int32_t wd_best_language(const ru_run *r, const float *probability)
     return best;
 }
 
-/* Seconds of speech in the window, as far as anybody can tell. */
+/* Seconds of speech in the window; without the detector, seconds of audio. */
 static float wd_speech_s(const ru_run *r)
 {
     int64_t ms = r->params.vad ? aw_speech_ms(r, ru_recording_ms(r, 0), lg_content_end_ms(r))
@@ -22275,21 +22277,21 @@ static float wd_speech_s(const ru_run *r)
     return (float)ms / 1000.0f;
 }
 
-/* Asks the encoded window, and adds its answer to what was heard, by the seconds of speech in it
- * and the model's belief that they are speech. 0 if the run was cancelled: the answer may come from
- * a step that was cut short, and is not counted. */
+/* Detects the language of the encoded window and adds the probabilities to the sums, weighted by
+ * its seconds of speech times the probability that it is speech. Returns 0 if the run was
+ * cancelled: the result may be incomplete, and is not added. */
 static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
 {
     float no_speech = 0.0f, weight;
     int32_t i;
     se_languages(&r->decoder, probability, &no_speech);
-    se_invalidate(&r->text.search); /* it fed a prompt of its own */
+    se_invalidate(&r->text.search); /* the detection used the decoder */
     if (ru_cancelled(r)) {
         return 0;
     }
     r->stats.prompt_tokens++;
     weight = no_speech < 1.0f ? (1.0f - no_speech) * wd_speech_s(r) : 0.0f;
-    weight = weight > 1e-6f ? weight : 1e-6f; /* so that silence alone still has an answer */
+    weight = weight > 1e-6f ? weight : 1e-6f; /* so that a recording of silence has a result, too */
     for (i = 0; i < r->engine.model->vocab.n_languages; i++) {
         r->language.sums[i] += weight * probability[i];
     }
@@ -22297,7 +22299,7 @@ static int wd_add_detection(ru_run *r, float *probability /* [RU_LANGUAGES] */)
     return 1;
 }
 
-/* The average of all that was heard. */
+/* Mean probability of a language over all windows. */
 static float wd_mean_probability(const ru_run *r, int32_t language)
 {
     return r->language.weight > 0.0f ? r->language.sums[language] / r->language.weight : 0.0f;
@@ -22309,8 +22311,8 @@ static void wd_decide_language(ru_run *r)
     r->language.probability = wd_mean_probability(r, r->language.id);
 }
 
-/* Whether enough was heard to tell the language of a recording: a word before a long pause may not
- * be enough, and then the windows after it have a say, too. */
+/* Whether the language of the recording is certain. A word before a long pause may not be enough;
+ * then the following windows are included. */
 static int wd_is_language_certain(const ru_run *r)
 {
     return r->language.id >= 0 && (r->language.weight >= WD_LANGUAGE_MAX_S ||
@@ -22318,7 +22320,7 @@ static int wd_is_language_certain(const ru_run *r)
             wd_mean_probability(r, r->language.id) >= WD_LANGUAGE_SURE));
 }
 
-/* Whether the window is to be asked for its language before it is decoded. */
+/* Whether the language has to be detected before the window is decoded. */
 static int wd_needs_language(const ru_run *r)
 {
     const wnpu_params *p = &r->params;
@@ -22329,7 +22331,7 @@ static int wd_needs_language(const ru_run *r)
            (p->language_windows < 2 && !wd_is_language_certain(r));
 }
 
-/* A window of its own mind: the language changes when another leads clearly, or twice in a row. */
+/* WNPU_LANGUAGE_EACH: the language changes when another leads clearly, or twice in a row. */
 static void wd_follow_language(ru_run *r, const float *probability)
 {
     int32_t best = wd_best_language(r, probability);
@@ -22340,7 +22342,7 @@ static void wd_follow_language(ru_run *r, const float *probability)
     r->language.rival = best != r->language.id ? best : -1;
 }
 
-/* Before the window is decoded. */
+/* Detects the language of the window if necessary; to be called before it is decoded. */
 static void wd_update_language(ru_run *r)
 {
     float probability[RU_LANGUAGES];
@@ -22354,7 +22356,7 @@ static void wd_update_language(ru_run *r)
     }
 }
 
-/* The number among the foreseen of the window whose turn it is; else there are not so many. */
+/* Index of the current window in the lookahead, or lookahead.n. */
 static size_t wd_lookahead_index(const ru_run *r)
 {
     const ru_lookahead *f = &r->lookahead;
@@ -22367,7 +22369,8 @@ static size_t wd_lookahead_index(const ru_run *r)
 
 /* ---- repetition ---- */
 
-/* Voice in the window that begins at step `base`, between two encoder positions. */
+/* Milliseconds of speech between two encoder positions of the window that begins at step `base`; -1
+ * without the detector. */
 static int64_t wd_voice_between(const ru_run *r, uint64_t base, uint32_t from, uint32_t to)
 {
     if (!r->params.vad) {
@@ -22376,7 +22379,7 @@ static int64_t wd_voice_between(const ru_run *r, uint64_t base, uint32_t from, u
     return (int64_t)va_speech_steps(&r->audio.voice, base + from, base + to) * VA_STEP_MS;
 }
 
-/* What the aligner followed of tokens begin..end-1, which are part k of n. */
+/* Describes part k of a repetition by the path of the aligner: letters, durations and voice. */
 static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *parts, size_t k,
                        uint64_t base)
 {
@@ -22399,14 +22402,14 @@ static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *p
     part.inner_ms = (int64_t)(a->path[last] - from) * AL_STEP_MS;
     part.voice_ms = wd_voice_between(r, base, from, to);
     part.near /= (float)n;
-    if (k + 1 == parts->n && last > parts->begin[k]) { /* without its last token */
+    if (k + 1 == parts->n && last > parts->begin[k]) { /* not counting its last token */
         tk_text(v, tokens[last], &length);
         part.letters -= al_letters(tk_text(v, tokens[last], &length), length);
     }
     return part;
 }
 
-/* A se_judge. */
+/* Implements se_judge: whether repetition is in the audio. */
 static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_t slot,
                        size_t window)
 {
@@ -22433,8 +22436,8 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
 
 /* ---- gates ---- */
 
-/* The text of a decoding over its size in zlib's form, as OpenAI's compression_ratio(), but without
- * repetition that was heard. */
+/* Size of a decoding's text divided by that of its zlib form, as OpenAI's compression_ratio(), but
+ * without repetition that is in the audio. */
 static float wd_compression(ru_run *r, const se_hypothesis *h)
 {
     const tk_vocab *v = &r->engine.model->vocab;
@@ -22467,14 +22470,15 @@ static int wd_has_logprob_gate(const ru_run *r)
     return r->params.logprob_threshold > -INFINITY;
 }
 
-/* OpenAI's rule for silence, after the last decoding of a window. */
+/* OpenAI's rule for silence, applied to the decoding that was kept. */
 static int wd_is_silence(const ru_run *r)
 {
     return r->text.origin.no_speech > r->params.no_speech_threshold &&
            !(wd_has_logprob_gate(r) && r->text.origin.mean_logprob > r->params.logprob_threshold);
 }
 
-/* Which gates a decoding fails. Silence is no failure: no decoding would be better. */
+/* Which gates a decoding fails, wnpu_refusal values. Silence fails none, since decoding it again
+ * would not be better. */
 static uint32_t wd_refusals(const ru_run *r, const rs_origin *o, int loop)
 {
     const wnpu_params *p = &r->params;
@@ -22492,8 +22496,8 @@ static uint32_t wd_refusals(const ru_run *r, const rs_origin *o, int loop)
            o->mean_logprob < p->logprob_threshold ? 0 : reasons;
 }
 
-/* 1 if the new decoding is the better one of two that were refused: no loop before a loop, text
- * that does not repeat itself before one that does, then the more probable one. */
+/* Whether a rejected decoding is better than the one kept before: no loop before loop, text that
+ * does not repeat itself before text that does, then the higher mean log-probability. */
 static int wd_is_better(const ru_run *r, const rs_origin *o, int loop, int old_loop)
 {
     float limit = r->params.compression_threshold;
@@ -22508,7 +22512,7 @@ static int wd_is_better(const ru_run *r, const rs_origin *o, int loop, int old_l
     return o->mean_logprob > r->text.origin.mean_logprob;
 }
 
-/* The latest timestamp among the first n tokens. */
+/* The last timestamp among the first n tokens, or t0. */
 static int32_t wd_last_timestamp(const se_hypothesis *h, size_t n, int32_t t0)
 {
     while (n > 0 && h->tokens[n - 1] < t0) {
@@ -22517,8 +22521,8 @@ static int32_t wd_last_timestamp(const se_hypothesis *h, size_t n, int32_t t0)
     return n > 0 ? h->tokens[n - 1] : t0;
 }
 
-/* Cuts the text off before its loop, with the timestamp that may follow; if there is none, one is
- * put there that says where the loop begins, if that is known. */
+/* Cuts the text before its loop and keeps a timestamp that follows. If there is none, it is set to
+ * the beginning of the loop, if that is known. */
 static void wd_cut_loop(const ru_run *r, se_hypothesis *h)
 {
     int32_t t0 = r->engine.model->vocab.timestamp0, at = t0 + (int32_t)h->loop_at;
@@ -22538,7 +22542,7 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
 {
     const wnpu_params *p = &r->params;
     size_t samples = p->best_of > 0 ? (size_t)p->best_of : 5;
-    /* Logits divided by less would not be finite; by this the best one is as good as certain. */
+    /* smaller ones would make logits infinite; this one is greedy in effect */
     o->temperature = temperature > 0.0f && temperature < 1e-6f ? 1e-6f : temperature;
     o->width = temperature > 0.0f ? (samples < r->text.max_beams ? samples : r->text.max_beams)
                                   : (size_t)p->beam;
@@ -22553,7 +22557,7 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
     o->seed = se_mix(se_mix(p->seed, r->text.window), attempt);
 }
 
-/* Finds the window's text, or knows it already. */
+/* Decodes the window, or returns its text from the lookahead. */
 static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_options *o)
 {
     size_t i = wd_lookahead_index(r);
@@ -22565,15 +22569,15 @@ static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_op
     return &r->lookahead.hypothesis[i];
 }
 
-/* Whether a decoding passes the gates, or would but for a loop that follows repetition that was
- * heard: the loop is cut off, and what follows is decoded with the next window. */
+/* Whether a decoding passes the gates. A loop after repetition that is in the audio passes: the
+ * loop is cut off, and the audio after it is decoded with the next window. */
 static int wd_passes(const se_hypothesis *h, uint32_t reasons)
 {
     return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->heard);
 }
 
-/* One decoding of the window; keeps it if it is the best so far. Returns why it is refused, and
- * whether it passes all the same. */
+/* Decodes the window once and keeps the result if it is the best so far. Returns the gates that it
+ * fails, and whether it is accepted. */
 static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t attempt, int *passes)
 {
     se_options options;
@@ -22585,7 +22589,7 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     wd_options(r, temperature, attempt, &options);
     h = wd_search(r, &prompt, &options);
     o.mean_logprob = se_mean_logprob(h);
-    o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounded */
+    o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounding errors */
     o.no_speech = h->no_speech;
     o.temperature = temperature;
     o.compression_ratio = wd_compression(r, h);
@@ -22600,14 +22604,14 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     return reasons;
 }
 
-/* Decodes the window until a decoding passes: text that repeats itself first once more without the
- * text before it, then at rising temperatures. */
+/* Decodes the window until a decoding is accepted: text that repeats itself once more without
+ * context, then at increasing temperatures. */
 static void wd_attempts(ru_run *r)
 {
     const uint32_t repeats = WNPU_REFUSED_LOOP | WNPU_REFUSED_COMPRESSION;
     const wnpu_params *p = &r->params;
     int context = r->context.n_previous + r->context.n_initial > 0;
-    uint32_t attempt, reasons, all = 0, hotter = 0;
+    uint32_t attempt, reasons, all = 0, steps = 0;
     float temperature = p->temperature;
     int passes = 0;
     memset(&r->text.origin, 0, sizeof r->text.origin);
@@ -22622,7 +22626,7 @@ static void wd_attempts(ru_run *r)
             context = 0;
             continue;
         }
-        temperature = p->temperature + (float)++hotter * p->temperature_step;
+        temperature = p->temperature + (float)++steps * p->temperature_step;
         if (!(p->temperature_step > 0.0f) || temperature > 1.0f + 1e-6f) {
             break;
         }
@@ -22634,7 +22638,7 @@ static void wd_attempts(ru_run *r)
     r->stats.unaccepted += !passes;
 }
 
-/* What the next window is told of this one. */
+/* Updates the context for the next window. */
 static void wd_update_context(ru_run *r, size_t taken)
 {
     if (!r->params.condition_on_previous || !r->text.origin.accepted ||
@@ -22645,8 +22649,9 @@ static void wd_update_context(ru_run *r, size_t taken)
     wd_append_context(r, r->text.hypothesis->tokens, taken);
 }
 
-/* After a text that was cut off before a loop the rest of the window is heard again, from its last
- * timestamp on; but if that loops as well, and nothing was heard before it, it is left alone. */
+/* Frames used by a window whose text was cut before a loop: up to its last timestamp, so that the
+ * rest is decoded again. If that happens repeatedly and the repetition is not in the audio, all
+ * frames are used. */
 static size_t wd_used_before_loop(ru_run *r, size_t frames)
 {
     const se_hypothesis *h = r->text.hypothesis;
@@ -22656,7 +22661,7 @@ static size_t wd_used_before_loop(ru_run *r, size_t frames)
     return r->text.loop_cuts <= 2 && used >= 100 ? used : frames;
 }
 
-/* Measures the words of the window's text, if they are asked for, over its first frames. */
+/* Measures times of words in the window's first frames, if they are requested. */
 static void wd_align(ru_run *r, size_t frames)
 {
     const se_hypothesis *h = r->text.hypothesis;
@@ -22666,8 +22671,8 @@ static void wd_align(ru_run *r, size_t frames)
     }
 }
 
-/* Whether nothing is left of a window that ends in a pause: no speech behind the frames that were
- * used, and no text behind the tokens that were taken. */
+/* Whether nothing remains in a window that ends in a pause: no speech after the used frames, and no
+ * text after the taken tokens. */
 static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
 {
     const se_hypothesis *h = r->text.hypothesis;
@@ -22679,7 +22684,7 @@ static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
                WD_MIN_REST_MS;
 }
 
-/* Decodes the window and stores its segments. */
+/* Decodes the window, stores its segments, and sets how many frames it has used. */
 static int wd_decode(ru_run *r, size_t frames, size_t *used)
 {
     size_t taken = 0;
@@ -22691,7 +22696,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     r->stats.prompt_tokens += r->text.search.prompt_tokens;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     if (ru_cancelled(r)) {
-        return WNPU_OK; /* the tokens may come from a step that was cut short */
+        return WNPU_OK; /* the tokens may be from an incomplete step */
     }
     if (wd_is_silence(r)) {
         r->resumable = 0;
