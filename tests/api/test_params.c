@@ -64,7 +64,7 @@ static void test_table(void)
  * same order: " * Title (group)..." and " *   name ...". */
 static void test_overview(void)
 {
-    char line[256], group[32] = "", word[64];
+    char line[256], group[64] = "", word[64];
     size_t n = 0;
     int inside = 0;
     FILE *file = fopen("whisper_npu.h", "r");
