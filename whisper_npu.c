@@ -22732,18 +22732,18 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
 /* ======================================================================
  * 25. wi_  windows: the long-form driver
  *
- *  Owns      one run from its parameters to its status: the order of
- *            windows, windows decoded together, cancel, resume, the
- *            detection of language and speech alone, the choice of phrases.
- *  Assumes   nothing of the parameters: they are checked here.
- *  Ensures   OpenAI's seek rule: a window begins where the last finished
- *            segment of the one before ended. Memory stays the same for
- *            any length. The run ends: each window moves on by a frame
- *            or more, but for one in each second of speech at most, which
- *            is to be decoded again (lg_find_gap).
- *  Costs     what its windows cost.
+ *  Owns      runs from parameters to status: the sequence of windows,
+ *            windows decoded together, cancelling, resuming, detection of
+ *            language or speech alone, choice among phrases.
+ *  Assumes   nothing about the parameters: they are checked here.
+ *  Ensures   OpenAI's seek rule: a window begins where the last complete
+ *            segment of the previous one ended. Memory does not depend on
+ *            the length of the recording. Every run ends: each window
+ *            advances by at least a frame, except those that are decoded
+ *            again, at most one per second of speech (lg_find_gap).
+ *  Costs     the sum of its windows.
  * ====================================================================== */
-#define WI_PROMPT_BYTES 4096u  /* far more than the decoder's context holds */
+#define WI_PROMPT_BYTES 4096u  /* much more than fits into the decoder's context */
 
 static ru_position wi_get_position(const ru_run *r)
 {
@@ -22769,7 +22769,7 @@ static void wi_set_position(ru_run *r, const ru_position *p)
     r->text.device = p->device;
 }
 
-/* Calls the host's function, in which snapshots may be taken. What it is told never goes back. */
+/* Calls on_progress, which may take a snapshot. The reported time never decreases. */
 static int wi_report_progress(ru_run *r, int64_t done_ms)
 {
     int stop;
@@ -22782,6 +22782,7 @@ static int wi_report_progress(ru_run *r, int64_t done_ms)
     return stop;
 }
 
+/* Reports progress after a window. */
 static int wi_progress_after_window(ru_run *r, int64_t done_ms)
 {
     r->resumed = 0;
@@ -22795,12 +22796,13 @@ static int wi_progress_after_window(ru_run *r, int64_t done_ms)
 }
 
 #ifndef WI_PROGRESS_MS
-#define WI_PROGRESS_MS 1000.0 /* least time between two calls inside a window; less in tests */
+#define WI_PROGRESS_MS 1000.0 /* minimum time between calls inside a window; less in tests */
 #endif
 
-/* Inside a window, see en_report(). The run can go on from before the window, so the host may take
- * a snapshot, and may stop it at once; but in the first window of a run that goes on only behind
- * it, or a host that stops at each call would never get further. */
+/* Reports progress inside a window, see en_report(). The callback may take a snapshot, which holds
+ * the state before the window, and may stop the run at once. In the first window after
+ * wnpu_resume() it stops the run only after the window: a host that stops at every call would
+ * otherwise never make progress. */
 static void wi_progress_in_window(void *user, float share)
 {
     ru_run *r = user;
@@ -22824,8 +22826,8 @@ static void wi_progress_in_window(void *user, float share)
     }
 }
 
-/* Asks the windows of the first language_windows times 30 s before anything is decoded. The caller
- * begins the audio anew. */
+/* Detects the language in the first language_windows times 30 s, before anything is decoded. The
+ * caller reopens the audio. */
 static int wi_detect_in_windows(ru_run *r)
 {
     const uint64_t end = (uint64_t)r->params.language_windows * ML_FRAMES;
@@ -22850,21 +22852,22 @@ static int wi_detect_in_windows(ru_run *r)
     return status;
 }
 
-/* The first timestamp behind which less is said in the window than would be decoded again. Where
- * each window ends in a pause, nothing is left to the next one; the model likes to. */
+/* The earliest timestamp that may end the window: less than LG_GAP_MS of speech follows it. Used
+ * where windows end in pauses, so that the model, which tends to stop early, leaves no speech to
+ * the next window. */
 static int32_t wi_least_end(const ru_run *r)
 {
     int32_t t0 = r->engine.model->vocab.timestamp0;
     uint64_t base = (uint64_t)ru_recording_ms(r, 0) / VA_STEP_MS, at = base + r->audio.content / 2;
-    uint64_t said = 0;
-    while (at > base && said < LG_GAP_MS / VA_STEP_MS) {
+    uint64_t speech = 0;
+    while (at > base && speech < LG_GAP_MS / VA_STEP_MS) {
         at--;
-        said += va_speech_steps(&r->audio.voice, at, at + 1);
+        speech += va_speech_steps(&r->audio.voice, at, at + 1);
     }
     return aw_cuts_windows(r) ? t0 + (int32_t)(at - base) : t0;
 }
 
-/* Notes the window that was just encoded. */
+/* Appends the window that was just encoded. */
 static void wi_add_lookahead(ru_run *r)
 {
     ru_lookahead *f = &r->lookahead;
@@ -22875,8 +22878,7 @@ static void wi_add_lookahead(ru_run *r)
     f->device[f->n++] = r->text.device;
 }
 
-/* Notes the window whose turn it is, and encodes those that will follow it unless a text leaves
- * something to be decoded first. */
+/* Appends the current window, and encodes those that follow it if its text leaves no gap. */
 static void wi_encode_ahead(ru_run *r)
 {
     const ru_position current = wi_get_position(r);
@@ -22905,7 +22907,8 @@ static void wi_encode_ahead(ru_run *r)
     r->current = NULL;
 }
 
-/* Decodes the window and the next ones together, if that is possible and none of them is known. */
+/* Decodes the current window and the next ones together, if that is possible and none of the
+ * following ones is decoded already. */
 static void wi_decode_ahead(ru_run *r)
 {
     ru_lookahead *f = &r->lookahead;
@@ -22936,7 +22939,7 @@ static void wi_decode_ahead(ru_run *r)
     }
 }
 
-/* The window's caches, and what is known before its text. */
+/* Encodes the window, detects its language and decodes ahead, or selects its lookahead caches. */
 static void wi_prepare(ru_run *r)
 {
     size_t i = wd_lookahead_index(r);
@@ -22959,7 +22962,7 @@ static void wi_prepare(ru_run *r)
     }
 }
 
-/* One window: encoded, decoded, stored, settled. */
+/* Encodes and decodes a window and stores its segments. */
 static int wi_run_window(ru_run *r, size_t *used)
 {
     double since;
@@ -22969,13 +22972,13 @@ static int wi_run_window(ru_run *r, size_t *used)
     since = er_now_ms();
     status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->audio.content, used);
     r->stats.decoder_ms += ru_elapsed_ms(&since);
-    if (!r->resumable) { /* not cancelled */
+    if (!r->resumable) { /* completed */
         r->text.window++;
     }
     return status;
 }
 
-/* Between two windows: a run that ends before the next one is finished can go on from here. */
+/* Saves the state between two windows. A run that ends inside the next window continues from it. */
 static void wi_save_checkpoint(ru_run *r)
 {
     r->checkpoint.stats = r->stats;
@@ -23035,7 +23038,7 @@ static int wi_run_windows(ru_run *r)
                         ? "the progress callback asked to stop" : "cancelled") : status;
 }
 
-/* Checks parameters against the model and sets the rules up. */
+/* Checks parameters against the model, and configures the logit rules. */
 static int wi_set_rules(ru_run *r)
 {
     const tk_vocab *v = &r->engine.model->vocab;
@@ -23077,7 +23080,7 @@ static int wi_check_languages(ru_run *r)
     for (i = 0; i < p->n_languages; i++) {
         if (p->languages[i] < 0 || p->languages[i] >= (n > 0 ? n : 1)) {
             return er_set(&r->error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
-                          "not know", (unsigned long)i, (int)p->languages[i]);
+                          "not have", (unsigned long)i, (int)p->languages[i]);
         }
     }
     if (!wd_is_allowed_language(r, p->language) && p->language >= 0) {
@@ -23095,7 +23098,7 @@ static int wi_set_language(ru_run *r)
     r->language.probability = p->language < 0 ? 0.0f : 1.0f;
     if (!v->multilingual) {
         if (p->language > 0 || p->task == WNPU_TRANSLATE) {
-            return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
+            return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
                           "multilingual one to %s", p->task == WNPU_TRANSLATE ? "translate"
                           : "transcribe another language");
         }
@@ -23108,7 +23111,7 @@ static int wi_set_language(ru_run *r)
     return wi_check_languages(r);
 }
 
-/* What the session's configuration limits beyond the ranges of the parameters. */
+/* Checks limits from the session's configuration. */
 static int wi_check_beams(ru_run *r)
 {
     const wnpu_params *p = &r->params;
@@ -23140,7 +23143,7 @@ static int wi_check(ru_run *r)
     return WNPU_OK;
 }
 
-/* Tokens of " " and the text without blanks around it, as OpenAI encodes prompts. */
+/* Encodes " " followed by the text without surrounding blanks, as OpenAI encodes prompts. */
 static int wi_encode_text(ru_run *r, const char *name, const char *text, int32_t *tokens,
                      size_t capacity, size_t *n)
 {
@@ -23163,7 +23166,7 @@ static int wi_encode_text(ru_run *r, const char *name, const char *text, int32_t
     memcpy(spaced + 1, text, length);
     count = tk_encode(&r->engine.model->vocab, spaced, length + 1, tokens, capacity);
     if (count < 0) {
-        return er_set(&r->error, (int)count, "this model's vocabulary cannot write %s", name);
+        return er_set(&r->error, (int)count, "this model's vocabulary cannot encode %s", name);
     }
     if ((uint64_t)count > capacity) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "%s has %ld tokens; at most %lu fit into the "
@@ -23178,9 +23181,8 @@ static size_t wi_prefix_capacity(const wnpu_model *m)
     return m->n_text_ctx / 4 < RU_MAX_PREFIX ? m->n_text_ctx / 4 : RU_MAX_PREFIX;
 }
 
-/* The initial prompt, and what the first window begins with. A run that goes on has its text before
- * already. */
-static int wi_set_prompts(ru_run *r, int onwards)
+/* Encodes the initial prompt and the prefix. A resumed run has its context already. */
+static int wi_set_prompts(ru_run *r, int resumed)
 {
     const wnpu_model *m = r->engine.model;
     const wnpu_params *p = &r->params;
@@ -23188,7 +23190,7 @@ static int wi_set_prompts(ru_run *r, int onwards)
     if (p->carry_initial_prompt) {
         status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.initial,
                            wd_previous_capacity(m), &r->context.n_initial);
-    } else if (!onwards) {
+    } else if (!resumed) {
         status = wi_encode_text(r, "initial_prompt", p->initial_prompt, r->context.previous,
                            wd_previous_capacity(m), &r->context.n_previous);
     }
@@ -23204,7 +23206,7 @@ static int wi_set_prompts(ru_run *r, int onwards)
     return status;
 }
 
-/* Fills the trie with phrases. */
+/* Fills the trie with n phrases; name is used in messages. */
 static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrases, size_t n)
 {
     size_t i;
@@ -23220,7 +23222,7 @@ static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrase
         }
         if (status != WNPU_OK) {
             return er_set(&r->error, status, status == WNPU_E_UNSUPPORTED
-                          ? "this model's vocabulary cannot write %s[%lu]"
+                          ? "this model's vocabulary cannot encode %s[%lu]"
                           : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", name,
                           (unsigned long)i, LR_PHRASE_BYTES - 2, LR_MAX_TOKENS);
         }
@@ -23228,6 +23230,7 @@ static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrase
     return WNPU_OK;
 }
 
+/* Discards results and state of the previous run. */
 static void wi_reset(ru_run *r)
 {
     rs_reset(&r->store);
@@ -23261,14 +23264,14 @@ static void wi_reset(ru_run *r)
     er_clear(&r->error);
 }
 
-/* 1 if several windows decide the language before anything is decoded. */
+/* Whether the language is detected in several windows before anything is decoded. */
 static int wi_detects_first(const ru_run *r)
 {
     return r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual &&
            r->params.language_mode == WNPU_LANGUAGE_ONCE && r->params.language_windows > 1;
 }
 
-/* Reads the audio's start twice. */
+/* Detects the language and returns to the beginning of the audio. */
 static int wi_detect_first(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_detect_in_windows(r);
@@ -23276,7 +23279,7 @@ static int wi_detect_first(ru_run *r, const wnpu_audio *audio)
     return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
 
-/* Everything up to the first window. */
+/* Prepares a run and fills its first window. */
 static int wi_open(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_check(r);
@@ -23287,7 +23290,7 @@ static int wi_open(ru_run *r, const wnpu_audio *audio)
     return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
 
-/* The language of most of the recording is the run's. */
+/* The language of the run is that of most of the recording. */
 static void wi_finish_language(ru_run *r)
 {
     if (r->language.weight > 0.0f) {
@@ -23298,7 +23301,7 @@ static void wi_finish_language(ru_run *r)
     }
 }
 
-/* The windows from here to the end, and what a run ends with. */
+/* Runs the remaining windows and ends the run. */
 static int wi_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
@@ -23315,15 +23318,15 @@ static int wi_set_hotwords(ru_run *r)
     return status;
 }
 
-/* Goes on where a run stopped between two windows, or inside one, which is then decoded anew. On
- * E_ARGUMENT nothing has changed. */
+/* Continues a run that stopped between two windows, or inside one, which is decoded again. On
+ * E_ARGUMENT nothing changes. */
 static int wi_resume(ru_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
     int status = wi_check(r);
     if (status == WNPU_OK && pm_fingerprint(&r->params) != r->fingerprint) {
-        status = er_set(&r->error, WNPU_E_ARGUMENT, "these are not the parameters that the run "
-                        "began with; only callbacks may differ");
+        status = er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
+                        "run was started with; only callbacks may differ");
     }
     status = status == WNPU_OK ? au_continue(r->audio.stream, audio, &r->error) : status;
     if (status != WNPU_OK) {
@@ -23341,11 +23344,11 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     wi_load_checkpoint(r);
     memset(&r->store.rest, 0, sizeof r->store.rest);
     r->audio.voice.rules = aw_voice_rules(&r->params);
-    r->bridge.fell_back = 0; /* an accelerator that is required gets another chance */
-    status = status == WNPU_OK ? aw_fill(r) : status; /* cancelled while it read, perhaps */
+    r->bridge.fell_back = 0; /* try a required accelerator again */
+    status = status == WNPU_OK ? aw_fill(r) : status; /* it may have been cancelled while reading */
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
-        wi_save_checkpoint(r); /* cancelled or not: all of this is done again */
+        wi_save_checkpoint(r); /* even if cancelled: all of the above is repeated */
     }
     return wi_finish(r, status);
 }
@@ -23364,14 +23367,14 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
     if (status == WNPU_OK && wi_detects_first(r)) {
         status = wi_detect_first(r, audio);
     }
-    if (status == WNPU_OK && !ru_cancelled(r)) { /* else all this may have been cut short */
+    if (status == WNPU_OK && !ru_cancelled(r)) { /* otherwise the above may be incomplete */
         r->fingerprint = pm_fingerprint(&r->params);
         wi_save_checkpoint(r);
     }
     return wi_finish(r, status);
 }
 
-/* Only the detector runs. */
+/* Runs the voice activity detector only. */
 static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_check(r);
@@ -23394,15 +23397,15 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
         status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
     }
     status = lg_finish(r, status);
-    if (status == WNPU_INCOMPLETE) { /* nobody was asked for text */
+    if (status == WNPU_INCOMPLETE) { /* text was not requested */
         er_clear(&r->error);
         status = WNPU_OK;
     }
     return status;
 }
 
-/* Asks the windows with speech until they have told the language. The first window is asked in any
- * case, so that singing that the detector does not hear has an answer. */
+/* Detects the language in windows with speech until it is certain. The first window is always
+ * included, so that singing that the detector does not find has a result. */
 static int wi_detect_in_speech(ru_run *r)
 {
     float probability[RU_LANGUAGES];
@@ -23428,7 +23431,7 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
     int32_t i;
     int status;
     if (!r->engine.model->vocab.multilingual) {
-        return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; take a "
+        return er_set(&r->error, WNPU_E_UNSUPPORTED, "this is an English-only model; use a "
                       "multilingual one to detect languages");
     }
     r->language.id = -1;
@@ -23449,7 +23452,7 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
 
 /* ---- the choice among phrases ---- */
 
-/* Marks the tokens after which a phrase counts as whole: end of text, and punctuation. */
+/* Marks the tokens that may follow a complete phrase: end of text and punctuation. */
 static void wi_phrase_ends(ru_run *r, unsigned char *ends)
 {
     static const char *const marks[] = {".", ",", "!", "?", ";", ":", "...", "\xe3\x80\x82",
@@ -23466,7 +23469,7 @@ static void wi_phrase_ends(ru_run *r, unsigned char *ends)
     }
 }
 
-/* The phrase as a hypothesis, so that it becomes a segment like any other. */
+/* Converts the phrase to a hypothesis, from which a segment is made. */
 static void wi_set_choice_text(ru_run *r, const se_choice *c)
 {
     const lr_trie *t = &r->rules.trie;
@@ -23507,7 +23510,7 @@ static int wi_choose_phrase(ru_run *r)
     memset(&c, 0, sizeof c);
     c.search = &r->text.search;
     c.trie = &r->rules.trie;
-    c.ends = r->rules.never; /* no token is suppressed here */
+    c.ends = r->rules.never; /* the suppression list is not used here */
     c.score = r->phrase.score;
     c.state = r->phrase.state;
     c.path = r->context.prompt;
@@ -23528,7 +23531,7 @@ static int wi_choose_phrase(ru_run *r)
     r->phrase.choice.no_speech = r->text.search.fed_no_speech;
     wi_set_choice_text(r, &found);
     r->text.origin.prompted = prompt.sot > 0;
-    wd_align(r, aw_frames(r)); /* samples beyond the window's last frame are known already */
+    wd_align(r, aw_frames(r)); /* samples after the window's last frame are not read */
     if (ru_cancelled(r)) {
         return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
@@ -23542,7 +23545,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     int status;
     r->params.timestamps = 0;
     r->params.prefix = NULL;
-    r->params.vad = 0; /* it always chooses */
+    r->params.vad = 0; /* it chooses in any case */
     status = wi_open(r, audio);
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
     status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
@@ -23563,8 +23566,8 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     return lg_finish(r, status);
 }
 
-/* Lays a run out; with a measuring arena all pointers stay NULL. model, kernels, pool and the
- * float switch of the engine and the bridge's plan are set by the caller before. */
+/* Allocates a run in the arena; all pointers remain NULL if the arena only measures. Before, the
+ * caller sets model, kernels, pool and float switch of the engine, and the bridge's plan. */
 static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
 {
     const wnpu_model *m = r->engine.model;
@@ -23599,7 +23602,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     va_carve(arena, &r->audio.voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
 }
 
-/* Once the memory is there. */
+/* Initialises the allocated memory. */
 static void wi_start(ru_run *r)
 {
     en_start(&r->engine);
@@ -23616,7 +23619,7 @@ static void wi_start(ru_run *r)
     wi_reset(r);
 }
 
-/* What may echo audio or text. */
+/* Erases everything that is derived from audio or text. */
 static void wi_wipe(ru_run *r)
 {
     const wnpu_model *m = r->engine.model;
@@ -23646,20 +23649,21 @@ static void wi_wipe(ru_run *r)
 /* ======================================================================
  * 26. sn_  snapshots
  *
- *  Owns      the form of a run between two windows as a block of bytes.
- *  Assumes   the run is whole, see ru_run.
- *  Ensures   a block from anywhere is checked to the last index before
- *            anything of the session changes.
- *  Costs     2 MB, 15 with windows ahead, and the results; a few ms.
+ *  Owns      the format of a run between two windows as a block of bytes.
+ *  Assumes   the run is resumable, see ru_run.
+ *  Ensures   untrusted blocks are validated completely, to the last index,
+ *            before the session changes.
+ *  Costs     2 MB, or 15 MB with lookahead, and the results; a few ms.
  *
- *  A head with a checksum, a structure of fixed size, then pieces whose
- *  sizes that tells: text before, samples of the window, the resampler
- *  and the detector, bytes of the reader, results and their offsets. What
- *  a window computes from these is not in it, nor is what wnpu_resume()
- *  is given again: parameters, of which it has a fingerprint, and audio.
+ *  A header with a checksum, a structure of fixed size (sn_state), then
+ *  arrays whose sizes it contains: context, samples of the window, of the
+ *  resampler and of the detector, bytes of the reader, results and their
+ *  offsets. Not included are values that a window computes from these, and
+ *  what is passed to wnpu_resume() again: the parameters, of which there
+ *  is a fingerprint, and the recording.
  * ====================================================================== */
 #define SN_VERSION 3u
-#define SN_MAX_SAMPLE 64.0f /* far more than a limited sample can become by resampling */
+#define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
 
@@ -23668,7 +23672,7 @@ typedef struct sn_head {
     uint32_t version;
     uint32_t layout;        /* fingerprint of the sizes of structures: library and word size */
     uint64_t size;          /* of the block */
-    uint64_t checksum;      /* of all that follows */
+    uint64_t checksum;      /* of everything after it */
     uint64_t model;         /* fingerprint */
     uint64_t result_bytes, max_phrase_tokens;
     uint32_t compute, max_beams, batch, reserved;
@@ -23681,7 +23685,7 @@ typedef struct sn_list {
 typedef struct sn_state {
     uint64_t fingerprint, frame, n_samples, n_ahead, n_previous, window, loop_cuts;
     int64_t last_ms, covered_ms, covered_text_ms, last_return_ms, limit_ms, cut_ms;
-    uint64_t spans_passed;          /* of the speech spans */
+    uint64_t spans_passed;
     uint64_t consumed, frames, n_raw; /* of the source; n_raw: frames in raw */
     uint64_t n_resampler, real; /* floats in the resampler's window */
     uint64_t used, count;   /* of the store */
@@ -23697,13 +23701,14 @@ typedef struct sn_state {
     ru_checkpoint checkpoint;
 } sn_state;
 
-/* Walks through a block: measures, writes or reads it, by the same code. */
+/* Position in a block that is measured, written or read by the same code. */
 typedef struct sn_cursor {
-    unsigned char *out;         /* NULL: not written */
-    const unsigned char *in;    /* NULL: not read */
+    unsigned char *out;         /* destination, or NULL */
+    const unsigned char *in;    /* source if out is NULL; both NULL: only measure */
     size_t at;
 } sn_cursor;
 
+/* Copies size bytes between data and the block. */
 static void sn_transfer(sn_cursor *w, void *data, size_t size)
 {
     if (w->out != NULL) {
@@ -23714,7 +23719,8 @@ static void sn_transfer(sn_cursor *w, void *data, size_t size)
     w->at += size;
 }
 
-/* All pieces behind the head. s says how long they are, and is told or filled first. */
+/* Transfers everything after the header. s contains the sizes; it is filled by the caller when
+ * writing, and also when reading. */
 static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
 {
     au_stream *a = r->audio.stream;
@@ -23730,7 +23736,7 @@ static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
     sn_transfer(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
 }
 
-/* What the structures of this build look like, and the words they are made of. */
+/* Fingerprint of the sizes of this build's structures and integers. */
 static uint32_t sn_layout(void)
 {
     uint64_t sizes[10];
@@ -23747,12 +23753,12 @@ static uint32_t sn_layout(void)
     return (uint32_t)mf_checksum(sizes, sizeof sizes);
 }
 
-/* Fingerprint of the exact model: its sizes and all that it was made into, which a pack and the
- * file that it was made from have in common. Opening would take a tenth longer with it, so it is
- * made when it is first asked for, which takes about 10 ms for base and is then noted. */
+/* Fingerprint of the model: its dimensions and its converted weights, which are the same for a pack
+ * and the file that it was made from. Computed at first use and stored in the model (about 10 ms
+ * for base), because it would make opening a tenth slower. */
 static uint64_t sn_model(const wnpu_model *model)
 {
-    wnpu_model *m = (wnpu_model *)(uintptr_t)model; /* the note is all that ever changes in it */
+    wnpu_model *m = (wnpu_model *)(uintptr_t)model; /* only this field of an open model changes */
     uint64_t sum = __atomic_load_n(&m->fingerprint, __ATOMIC_RELAXED);
     if (sum == 0) {
         const uint32_t sizes[] = {
@@ -23854,6 +23860,7 @@ static size_t sn_size(ru_run *r)
     return w.at;
 }
 
+/* Upper limit of sn_size() for this session. */
 static size_t sn_max_size(const ru_run *r)
 {
     return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + r->audio.voice.kept +
@@ -23876,13 +23883,13 @@ static void sn_write(ru_run *r, const wnpu_config *c, unsigned char *block, size
     memcpy(block, &h, sizeof h);
 }
 
-/* ---- a block from anywhere ---- */
+/* ---- validation of untrusted blocks ---- */
 
 static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *block, size_t size)
 {
     sn_head h, ours;
     if (size < sizeof h + sizeof(sn_state) || memcmp(block, sn_magic, sizeof sn_magic) != 0) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "these %lu bytes are no snapshot",
+        return er_set(&r->error, WNPU_E_ARGUMENT, "these %lu bytes are not a snapshot",
                       (unsigned long)size);
     }
     memcpy(&h, block, sizeof h);
@@ -23899,7 +23906,7 @@ static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *b
     if (h.checksum != mf_checksum(block + offsetof(sn_head, model),
                                   size - offsetof(sn_head, model))) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged: its checksum does not "
-                      "fit");
+                      "match");
     }
     if (h.model != ours.model) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a session with another "
@@ -23917,7 +23924,7 @@ static int sn_check_head(ru_run *r, const wnpu_config *c, const unsigned char *b
     return WNPU_OK;
 }
 
-/* A model of one language has heard nothing of others. */
+/* Languages and their probabilities. An English-only model has no sums. */
 static int sn_are_languages(const ru_run *r, const sn_state *s)
 {
     const ru_checkpoint *m = &s->checkpoint;
@@ -23938,13 +23945,14 @@ static int sn_are_languages(const ru_run *r, const sn_state *s)
     return 1;
 }
 
-/* Samples from the recording's first to the last that was read. */
+/* Number of samples from the recording's first to the last one read. */
 static uint64_t sn_samples(const sn_state *s)
 {
     return s->frame * ML_HOP + (s->n_samples - ML_MARGIN) + s->n_ahead;
 }
 
-/* Whether the source stands where the samples end: exactly, or as far ahead as a resampler is. */
+/* Whether the position of the source matches the samples: exactly, or within the length of the
+ * resampler's window. */
 static int sn_is_position(const sn_state *s)
 {
     uint64_t samples = sn_samples(s);
@@ -24003,7 +24011,7 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
     return 1;
 }
 
-/* Where windows end in pauses: at a step of the detector in the window, or nowhere. */
+/* cut_ms: a step of the detector inside the window, or no cut. */
 static int sn_is_cut(const ru_run *r, const sn_state *s)
 {
     int64_t end = (int64_t)s->frame * 10 + ML_FRAMES * 10;
@@ -24011,7 +24019,7 @@ static int sn_is_cut(const ru_run *r, const sn_state *s)
            (s->cut_ms > 0 && s->cut_ms <= end && s->cut_ms % VA_STEP_MS == 0)));
 }
 
-/* Counts and times of the run so far, which are only told. */
+/* Counts and times of the run so far, which are only reported. */
 static int sn_are_stats(const wnpu_stats *t)
 {
     const double times[] = {t->total_ms, t->audio_in_ms, t->log_mel_ms, t->encoder_ms, t->cross_ms,
@@ -24025,8 +24033,8 @@ static int sn_are_stats(const wnpu_stats *t)
     return t->speech_ms >= 0 && t->audio_ms >= 0 && t->unresolved_ms >= 0;
 }
 
-/* The clock, in milliseconds: what has been settled lies between the window's begin and the end of
- * what was read, and text, spans and detector reach as far. */
+/* Times: the covered part ends between the beginning of the window and the end of the samples, as
+ * do text, spans and the detector's state. */
 static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
 {
     uint64_t samples = sn_samples(s);
@@ -24058,7 +24066,7 @@ static int sn_is_list(const sn_list *in, size_t elem, size_t size, rs_list *l)
     return 1;
 }
 
-/* The store as s describes it, with a base of its own. */
+/* Makes a store from the sizes in s, with the base of ours. Returns 0 if they are not valid. */
 static int sn_is_store(const sn_state *s, const rs_store *ours, rs_store *store)
 {
     *store = *ours;
@@ -24072,7 +24080,7 @@ static int sn_is_store(const sn_state *s, const rs_store *ours, rs_store *store)
            sn_is_list(&s->ledger, sizeof(wnpu_ledger_span), ours->size, &store->ledger);
 }
 
-/* What the checksum cannot tell: whether the block is one that a session could have written. */
+/* Checks that a session could have written the block, since anybody can compute a checksum. */
 static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
 {
     const tk_vocab *v = &r->engine.model->vocab;
@@ -24133,7 +24141,7 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
     er_clear(&a->fault);
 }
 
-/* The block has passed all checks, and the run has been begun anew. */
+/* Loads a block that has passed all checks, after wi_reset(). */
 static void sn_read(ru_run *r, const unsigned char *block)
 {
     sn_cursor w = {NULL, NULL, sizeof(sn_head)};
@@ -24175,7 +24183,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
- *  Ensures   what the header says.
+ *  Ensures   the contract in whisper_npu.h.
  *  Costs     nothing beyond the work itself.
  * ====================================================================== */
 #define AP_MIN_RESULTS (64u << 10)
@@ -24192,8 +24200,8 @@ struct wnpu_session {
     int cancel;          /* atomic */
     int busy;            /* atomic */
     wnpu_isa isa;
-    uint64_t environment; /* the caller's floating-point environment, while it is busy */
-    pid_t process;       /* that opened it */
+    uint64_t environment; /* of the calling thread during a call, to be restored */
+    pid_t process;       /* process that opened the session */
 };
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size)
@@ -24213,7 +24221,7 @@ WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size)
     er_init(params, struct_size, &p, sizeof p);
 }
 
-/* What the kernels assume of a model; all of OpenAI's fulfil it. */
+/* Checks what the kernels assume about a model. All of OpenAI's models satisfy it. */
 static int ap_check_model(const wnpu_model *m, wnpu_error *error)
 {
     uint32_t audio_head = m->n_audio_state / m->n_audio_head;
@@ -24317,7 +24325,8 @@ static int ap_config(wnpu_config *c, const wnpu_model *model, const wnpu_config 
     return ap_check_config(c, model, error);
 }
 
-/* The whole session in one block. s is the block itself, or a scratch session while measuring. */
+/* Allocates the session in one block. s is the block itself, or a temporary session if the arena
+ * only measures. */
 static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
                       const wnpu_config *c)
 {
@@ -24337,7 +24346,8 @@ static void ap_layout(ar_arena *arena, wnpu_session *s, const wnpu_model *model,
     wi_carve(arena, &s->run, c->threads, c);
 }
 
-/* The size of a session, and how much of it from its beginning on any run writes to. */
+/* Returns the size of a session; *written receives how many bytes from its beginning every run
+ * writes to. */
 static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, size_t *written,
                          wnpu_error *error)
 {
@@ -24386,7 +24396,7 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
     return np_bytes(&plan, model, &asked);
 }
 
-/* Only who names AMX wants the process changed for it. */
+/* Requests permission for AMX, which changes the process, so only if it was selected by name. */
 static int ap_request_isa(wnpu_isa isa, wnpu_error *error)
 {
     int refused = cp_request(isa);
@@ -24396,9 +24406,10 @@ static int ap_request_isa(wnpu_isa isa, wnpu_error *error)
                   "calls too strict", wnpu_isa_name(isa), refused);
 }
 
-/* Gets the pages of what any run writes to, the first `sure` bytes, if there are large ones, which
- * then are for the rest, too. Small ones are left to be got by the threads that need them. Clears
- * what it gets, so nothing but the session itself may lie there yet. */
+/* Allocates the pages that every run writes to, the first `written` bytes, as large pages if
+ * possible; the remaining memory then uses large pages, too. Otherwise pages are allocated when
+ * threads first write to them. Clears the memory, which must contain nothing but the session
+ * structure. */
 static void ap_get_pages(wnpu_session *s, size_t written)
 {
     const wnpu_parallel_for_fn host = s->pool.host;
@@ -24407,7 +24418,7 @@ static void ap_get_pages(wnpu_session *s, size_t written)
     if (!s->owned || s->allocator.alloc != ar_malloc || large == 0) {
         return;
     }
-    s->pool.host = NULL; /* it is for runs */
+    s->pool.host = NULL; /* the host's threads are for runs only */
     if (tp_zero(&s->pool, &s->allocator, memory, sizeof *s, large, 0)) {
         (void)ar_use_huge(&s->allocator, memory + large, s->size - large);
     }
@@ -24486,7 +24497,7 @@ typedef struct ap_area {
 #define AP_UNWRITTEN 4u
 #define AP_WIPE_BYTES ((size_t)1 << 20)
 
-/* Parts of a session, in order of memory, that were not written to, and the caches of slots. */
+/* Parts of a session that were not written to, in order of address, and the caches of slots. */
 static void ap_unwritten(const wnpu_session *s, ap_area *part)
 {
     const de_decoder *d = &s->run.decoder;
@@ -24511,8 +24522,9 @@ static void ap_wipe_task(void *context, size_t index, unsigned worker)
     ar_wipe(area->at + at, left < AP_WIPE_BYTES ? left : AP_WIPE_BYTES);
 }
 
-/* Wipes all but the session itself, with its own threads. Memory that it allocated is wiped where
- * it was written to: the system may not have given the rest of it yet. */
+/* Erases everything but the session structure, with the session's own threads. In memory that the
+ * session allocated only parts that were written to are erased: the system may not have provided
+ * the others yet. */
 static void ap_wipe(wnpu_session *s)
 {
     const wnpu_parallel_for_fn host = s->pool.host;
@@ -24523,8 +24535,8 @@ static void ap_wipe(wnpu_session *s)
         ap_unwritten(s, part);
         de_wipe_slots(&s->run.decoder);
     }
-    __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED); /* workers skip tasks otherwise */
-    s->pool.host = NULL; /* its threads may be gone: the caller does it all */
+    __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED); /* otherwise workers skip tasks */
+    s->pool.host = NULL; /* the host's threads may have ended: use the calling thread */
     for (i = 0, area.at = (unsigned char *)(s + 1); i <= n; i++) {
         area.end = i < n ? part[i].at : end;
         tp_run(&s->pool, ((size_t)(area.end - area.at) + AP_WIPE_BYTES - 1) / AP_WIPE_BYTES,
@@ -24534,7 +24546,7 @@ static void ap_wipe(wnpu_session *s)
     s->pool.host = host;
 }
 
-/* Whether this is a child of the process that opened the session. */
+/* Whether the calling process is a forked child of the one that opened the session. */
 static int ap_forked(const wnpu_session *s)
 {
     return s->process != getpid();
@@ -24546,7 +24558,7 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
     size_t size;
     int owned;
     if (session == NULL || ap_forked(session)) {
-        return; /* the threads, the accelerator and perhaps a lock of the allocator are not here */
+        return; /* threads and accelerator belong to the parent, and the allocator may be locked */
     }
     np_close(&session->run.bridge);
     ap_wipe(session);
@@ -24560,13 +24572,13 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
     }
 }
 
-/* A session runs one call at a time. */
+/* Begins a call. A session executes one call at a time. */
 static int ap_enter(wnpu_session *s)
 {
     int idle = 0;
     if (ap_forked(s)) {
-        return er_set(&s->run.error, WNPU_E_STATE, "the session was opened by another process, of "
-                      "which this is a fork; open one here");
+        return er_set(&s->run.error, WNPU_E_STATE, "the session was opened by the parent of this "
+                      "forked process; open one here");
     }
     if (!__atomic_compare_exchange_n(&s->busy, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         return WNPU_E_STATE;
@@ -24576,6 +24588,7 @@ static int ap_enter(wnpu_session *s)
     return WNPU_OK;
 }
 
+/* Ends a call; logs its error. */
 static int ap_leave(wnpu_session *s, int status)
 {
     if (status < 0) {
@@ -24625,13 +24638,14 @@ static int ap_params(wnpu_session *s, const wnpu_params *given)
                           (unsigned)given->struct_size);
         }
         if (given->struct_size < offsetof(wnpu_params, vad) + sizeof given->vad) {
-            s->run.params.vad = 0; /* an older program gets what it got, and no new status */
+            s->run.params.vad = 0; /* programs compiled before vad existed get the results and
+                                      statuses that they expect */
         }
     }
     return WNPU_OK;
 }
 
-/* What the stream made of a recording that it could not take as it was. */
+/* Logs corrections that the audio stream made. */
 static void ap_warn_audio(const wnpu_session *s)
 {
     const au_stream *a = s->run.audio.stream;
@@ -24654,12 +24668,13 @@ static void ap_finish_stats(wnpu_session *s, double begin)
     ap_warn_audio(s);
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
-    t->language = s->run.language.id < 0 ? 0 : s->run.language.id; /* refused before it was asked */
+    t->language = s->run.language.id < 0 ? 0 : s->run.language.id; /* not detected before an error
+                                                                      */
     t->language_probability = s->run.language.probability;
     t->total_ms = er_now_ms() - begin;
 }
 
-/* What wnpu_transcribe() and wnpu_detect_speech() do around their own part. */
+/* Common part of wnpu_transcribe() and wnpu_detect_speech(). */
 static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                   int (*run)(ru_run *r, const wnpu_audio *audio))
 {
@@ -24689,7 +24704,7 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 
 /* ---- snapshots ---- */
 
-/* Whether there is a run that can go on, and nobody works at it. */
+/* Whether there is a run that can be resumed and no call is working on it. */
 static int ap_is_resumable(const wnpu_session *s)
 {
     return s->run.resumable && !ap_forked(s) &&
@@ -24718,7 +24733,7 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
     }
     need = sn_size(&session->run);
     if (size < need) {
-        return er_set(&session->run.error, WNPU_E_MEMORY, "a snapshot takes %lu bytes now, but "
+        return er_set(&session->run.error, WNPU_E_MEMORY, "a snapshot needs %lu bytes now, but "
                       "there is room for %lu", (unsigned long)need, (unsigned long)size);
     }
     environment = er_float_default();
@@ -24740,8 +24755,8 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
     r = &session->run;
     status = sn_check_head(r, &session->config, snapshot, size);
     if (status == WNPU_OK && !sn_is_valid(r, snapshot, size)) {
-        status = er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged, though its checksum "
-                        "fits: no session has written it");
+        status = er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged although its checksum "
+                        "matches: it was not written by a session");
     }
     if (status == WNPU_OK) {
         wi_reset(r);
@@ -24765,7 +24780,7 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     er_clear(&session->run.error);
     if (!session->run.resumable) {
         return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
-                                        "could go on; wnpu_transcribe() begins one"));
+                                        "can continue; wnpu_transcribe() starts one"));
     }
     before = session->run.stats.total_ms;
     status = ap_params(session, params);
@@ -24866,7 +24881,7 @@ WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
 }
 
 #ifndef WNPU_PREFIX
-/* In parentheses, since the header has a macro of this name. */
+/* in parentheses, because the header also has a macro of this name */
 WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_segment *segment)
 {
     return wnpu_get_segment_sized(session, index, segment, offsetof(wnpu_segment, temperature));

@@ -432,8 +432,8 @@ static void damage(void)
     unsigned char *block = first_window(LIFE_WORDS | VAD, s, &size), *cut;
     static const unsigned char zeros[4096];
     T_CHECK(run(LIFE_GREEDY, t, 0, NULL) == WNPU_OK, "%s", wnpu_session_error(t));
-    refused(t, zeros, sizeof zeros, WNPU_E_ARGUMENT, "no snapshot");
-    refused(t, block, 0, WNPU_E_ARGUMENT, "no snapshot");
+    refused(t, zeros, sizeof zeros, WNPU_E_ARGUMENT, "not a snapshot");
+    refused(t, block, 0, WNPU_E_ARGUMENT, "not a snapshot");
     for (i = 0; i < size; i += i < 600 ? 7 : 1 + size / 100) {
         int status;
         block[i] ^= 0x10;
