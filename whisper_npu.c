@@ -15771,97 +15771,99 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
  *  Owns      times of tokens and words inside a window.
  *  Assumes   the window's cross-attention caches are filled; slot 0 of the
  *            decoder may be overwritten.
- *  Ensures   words in order, inside segment and recording, whose texts in
- *            a row are the segment's text; the same times for any number
- *            of threads. The text itself is never touched.
+ *  Ensures   words are in order and inside segment and recording; their
+ *            texts concatenated are the segment's text; the times do not
+ *            depend on the number of threads. The text is not changed.
  *  Costs     one more pass of the decoder over the window's text, many
- *            positions at a time, and 3 to 4 MB of every session.
+ *            positions at a time, and 3 to 4 MB in every session.
  *
  *  The method is that of OpenAI's timing.py (whisper, commit c0d2f62): the
- *  text is fed once more, the attention of a few heads that follow the
- *  sound is normalised, smoothed and averaged, and dynamic time warping
- *  finds the path through it. Queries are kept instead of attention, so
- *  that one head's matrix at a time is enough. Two things are our own,
- *  because heads are early or late and pauses stick to words: what is
- *  known of the heads' lag is added, and words begin and end where pauses
- *  that can be heard end and begin.
+ *  text is fed to the decoder once more, the attention of a few alignment
+ *  heads is normalised, smoothed and summed, and dynamic time warping finds
+ *  the path through it. Queries are kept instead of attention weights, so
+ *  memory for the matrix of one head is enough. Two steps are added,
+ *  because heads are early or late and pauses are included in words: the
+ *  measured lag of the heads is added, and words begin and end at pauses
+ *  detected in the audio.
  * ====================================================================== */
-#define AL_STEP_MS 20                 /* one position of the encoder */
-#define AL_ROWS (SE_MAX_TOKENS + 5u)  /* start, language, task, no timestamps, text, end of text */
-#define AL_REACH 3u                   /* the median filter's, to both sides: a width of 7 */
-#define AL_FRAMES 128u                /* frames of one task that normalises */
-#define AL_LONG_MS 700                /* no usual word is longer, see al_median_ms() */
-#define AL_NEAR_MS 500                /* between a segment's own end and its last word's */
-#define AL_FRAME_MS 10                /* of levels; a pause has AL_PAUSE of them at least */
-#define AL_PAUSE 6u
-#define AL_PAUSES (ML_FRAMES / (AL_PAUSE + 1u) + 1u) /* in a window at most */
-#define AL_QUIET_DB 40                /* below the loudest frames: quiet in any noise */
-#define AL_BEFORE 15u         /* positions before and behind the path that count as near */
-#define AL_BEHIND 36u
-#define AL_RANGE_DB 20                /* between quiet and loud frames, else nothing is a pause */
+#define AL_STEP_MS 20 /* length of an encoder position */
+#define AL_ROWS (SE_MAX_TOKENS + 5u) /* start, language, task, no timestamps, text, end of text */
+#define AL_MEDIAN_RADIUS 3u   /* half width of the median filter, whose width is 7 */
+#define AL_TASK_FRAMES 128u   /* frames per normalisation task */
+#define AL_MEDIAN_MAX_MS 700  /* limit of the median word duration, see al_median_ms() */
+#define AL_TOLERANCE_MS 500   /* most by which words may exceed their segment's times */
+#define AL_FRAME_MS 10        /* frame of the level analysis */
+#define AL_PAUSE_FRAMES 6u    /* shortest pause */
+#define AL_MAX_PAUSES (ML_FRAMES / (AL_PAUSE_FRAMES + 1u) + 1u) /* in a window */
+#define AL_QUIET_DB 40        /* below the loudest frames: silence whatever the noise level */
+#define AL_RANGE_DB 20        /* least range of levels in which pauses are detected */
+/* Attention is near the path from 15 positions before it to 36 after it. */
+#define AL_NEAR_BEFORE 15u
+#define AL_NEAR_AFTER 36u
 
 typedef struct al_head { uint16_t layer, head; } al_head;
 
 typedef struct al_word {
-    size_t first, n;        /* tokens, counted in the window's text tokens */
-    size_t text, length;    /* bytes in the window's text */
-    int64_t t0_ms, t1_ms;   /* on the recording's clock */
-    float probability;      /* mean over its tokens, without punctuation that was merged */
-    uint32_t part;          /* words are made and merged between two timestamp tokens only */
-    int heard_begin, heard_end; /* a pause says when it begins, or ends */
+    size_t first, n;        /* indices into the window's text tokens */
+    size_t text, length;    /* in the window's text, in bytes */
+    int64_t t0_ms, t1_ms;   /* in the recording */
+    float probability;      /* mean over its tokens, without merged punctuation */
+    uint32_t part;          /* number of the pair of timestamps around it; words are not merged
+                             * across parts */
+    int pause_begin, pause_end; /* begin or end was set by a pause */
 } al_word;
 
 typedef struct al_pause {
     int64_t t0_ms, t1_ms;
 } al_pause;
 
-/* What is known of a part of repetitive text, or of several. */
+/* Measurements of one part of repetitive text, or sums over several. */
 typedef struct al_part {
-    int64_t ms;         /* from its begin to the begin of the next part */
-    int64_t inner_ms;   /* from its begin to the begin of its last token */
-    int64_t voice_ms;   /* speech in ms; -1: unknown */
+    int64_t ms;         /* from its start to the start of the next part */
+    int64_t inner_ms;   /* from its start to the start of its last token */
+    int64_t voice_ms;   /* detected speech within ms; -1: unknown */
     size_t letters;
-    float near;         /* mean */
+    float near;         /* mean share of attention near the path */
 } al_part;
 
 typedef struct al_aligner {
     de_decoder *decoder;
-    al_head *heads;         /* [n_heads] in order of layers */
+    al_head *heads;         /* [n_heads], ordered by layer */
     size_t n_heads;
-    int used;               /* query to cost were written to */
-    int64_t lag_ms;         /* how late speech passes from word to word after the path does */
+    int used;               /* query to cost hold data */
+    int64_t lag_ms;         /* delay by which the speaker starts a word after the path does */
     float *query;           /* [n_heads, AL_ROWS, hd] times 1/sqrt(hd) */
-    float *weights;         /* [AL_ROWS, stride] attention of one head; its memory then serves */
-    uint8_t *trace;         /*   as steps of the path [n_text + 1, frames], */
-    char *text;             /*   and then as the bytes of the text */
-    float *matrix;          /* [n_text + 1, stride] sum over the heads; then serves */
-    uint8_t *choice;        /*   to match pauses: [pauses, words + 1] */
+    float *weights;         /* [AL_ROWS, stride] attention of one head; also used as */
+    uint8_t *trace;         /* steps of the path [n_text + 1, frames], and */
+    char *text;             /* the bytes of the text */
+    float *matrix;          /* [n_text + 1, stride] sum over the heads; also used as */
+    uint8_t *choice;        /* table for matching pauses [pauses, words + 1] */
     float *cost;            /* [2, 1 + n_audio_ctx] */
-    /* the window under way */
-    int32_t tokens[AL_ROWS];      /* as they are fed */
+    /* The current window. */
+    int32_t tokens[AL_ROWS];      /* as fed to the decoder */
     size_t lead;                  /* tokens before <|notimestamps|> */
     size_t n_text;
-    size_t frames, stride;        /* encoder positions of real audio; rounded up to 16 */
+    size_t frames, stride;        /* encoder positions of audio; rounded up to 16 */
     size_t head;                  /* index into heads */
-    uint32_t from[SE_MAX_TOKENS]; /* index of each text token among the window's tokens */
+    uint32_t from[SE_MAX_TOKENS]; /* index of each text token in the window's tokens */
     uint32_t stop[SE_MAX_TOKENS]; /* end of its bytes in text */
-    int64_t at_ms[SE_MAX_TOKENS + 1]; /* where each begins and the last one ends */
-    uint32_t path[SE_MAX_TOKENS]; /* see al_follow() */
-    float near[SE_MAX_TOKENS];    /* likewise */
+    int64_t at_ms[SE_MAX_TOKENS + 1]; /* start of each text token, and end of the last one */
+    uint32_t path[SE_MAX_TOKENS]; /* see al_align_partial() */
+    float near[SE_MAX_TOKENS];    /* see al_align_partial() */
     al_part part[SE_MAX_TOKENS];
     al_word *words;               /* [SE_MAX_TOKENS] */
-    size_t n_words, next;         /* next: first word that no segment has taken */
-    al_pause *pauses;             /* [AL_PAUSES] */
+    size_t n_words, next;         /* next: first word not yet assigned to a segment */
+    al_pause *pauses;             /* [AL_MAX_PAUSES] */
     size_t n_pauses;
-    int64_t median_ms;            /* of the words' durations */
-    int64_t last_ms;              /* end of the last segment of the run so far */
+    int64_t median_ms;            /* of word durations */
+    int64_t last_ms;              /* end of the run's latest segment */
 } al_aligner;
 
 /* ---- heads ---- */
 
-/* Heads that follow the sound: _ALIGNMENT_HEADS in OpenAI's whisper/__init__.py, as layer, head.
- * A file of large-v1 looks like one of large-v2, whose heads are taken for both. The lag is our
- * own measurement, see tests/NOTES.md; 0 where none was made. */
+/* Alignment heads as {layer, head}: _ALIGNMENT_HEADS in OpenAI's whisper/__init__.py. large-v1 and
+ * large-v2 have the same sizes; the heads of large-v2 are used for both. The lag was measured for
+ * this library, see tests/NOTES.md; 0 where it was not. */
 static const struct {
     const char *model;
     int lag_ms;
@@ -15888,8 +15890,8 @@ static const struct {
     {"turbo", 0, 6, {{2, 4}, {2, 11}, {3, 3}, {3, 6}, {3, 11}, {3, 14}}}
 };
 
-/* The model's alignment heads into out, if that is not NULL; returns their number. For a model
- * that is not OpenAI's these are all heads of the top half of its layers, as there. */
+/* Number of the model's alignment heads, which are written to out unless that is NULL. For models
+ * that are not OpenAI's, all heads of the upper half of the layers, as in whisper. */
 static size_t al_heads(const wnpu_model *m, al_head *out, int64_t *lag_ms)
 {
     size_t i, k, n = 0;
@@ -15918,9 +15920,9 @@ static size_t al_heads(const wnpu_model *m, al_head *out, int64_t *lag_ms)
 
 /* ---- the matrix ---- */
 
-/* A de_tap: keeps the queries of the alignment heads. */
-static void al_keep(void *context, size_t layer, const de_row *rows, size_t n_rows,
-                    const float *query)
+/* A de_tap that copies the queries of the alignment heads. */
+static void al_capture_queries(void *context, size_t layer, const de_row *rows, size_t n_rows,
+                               const float *query)
 {
     al_aligner *a = context;
     const wnpu_model *m = a->decoder->e->model;
@@ -15939,7 +15941,7 @@ static size_t al_rows(const al_aligner *a)
     return a->lead + 1 + a->n_text + 1;
 }
 
-/* Attention of one block of tokens to the frames of real audio. */
+/* Attention weights of one block of tokens over the frames of audio. */
 static void al_attend_task(void *context, size_t index, unsigned worker)
 {
     al_aligner *a = context;
@@ -15985,14 +15987,14 @@ static void al_attend_task(void *context, size_t index, unsigned worker)
     }
 }
 
-/* For a block of frames: mean 0 and variance 1 over all tokens. A frame that all tokens attend to
- * alike (because exp() gave 0 for all) says nothing and becomes 0. */
+/* Normalises a block of frames to mean 0 and variance 1 over all tokens. A frame to which all
+ * tokens attend equally (because exp() underflowed for all) becomes 0. */
 static void al_normalise_task(void *context, size_t index, unsigned worker)
 {
     al_aligner *a = context;
-    size_t first = index * AL_FRAMES, rows = al_rows(a), r, f;
-    size_t n = a->stride - first < AL_FRAMES ? a->stride - first : AL_FRAMES;
-    float mean[AL_FRAMES], deviation[AL_FRAMES];
+    size_t first = index * AL_TASK_FRAMES, rows = al_rows(a), r, f;
+    size_t n = a->stride - first < AL_TASK_FRAMES ? a->stride - first : AL_TASK_FRAMES;
+    float mean[AL_TASK_FRAMES], deviation[AL_TASK_FRAMES];
     (void)worker;
     for (f = 0; f < n; f++) {
         mean[f] = 0.0f;
@@ -16023,16 +16025,16 @@ static void al_normalise_task(void *context, size_t index, unsigned worker)
     }
 }
 
-/* The smaller values to a, the larger ones to b. */
-WNPU_INLINE void al_order(mt_vec *a, mt_vec *b)
+/* Puts the smaller values into a, the larger ones into b. */
+WNPU_INLINE void al_sort_pair(mt_vec *a, mt_vec *b)
 {
     mt_iv gt = a->v > b->v, x = (mt_iv)a->v, y = (mt_iv)b->v;
     a->v = (mt_fv)((gt & y) | (~gt & x));
     b->v = (mt_fv)((gt & x) | (~gt & y));
 }
 
-/* Median of seven values in each lane, by a sorting network without the exchanges that cannot
- * reach the middle. Returns it in v[3]. */
+/* Median of seven values per lane: a sorting network without the exchanges that cannot affect the
+ * median. The result is in v[3]. */
 WNPU_INLINE void al_median7(mt_vec v[7])
 {
     static const unsigned char pairs[][2] = {
@@ -16041,16 +16043,16 @@ WNPU_INLINE void al_median7(mt_vec v[7])
     };
     size_t i;
     for (i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        al_order(&v[pairs[i][0]], &v[pairs[i][1]]);
+        al_sort_pair(&v[pairs[i][0]], &v[pairs[i][1]]);
     }
 }
 
-/* sum [n rounded up to 16] += median filter of x [n], whose ends are mirrored. So short a row that
- * it cannot be mirrored stays as it is. wide is scratch of n + 32 floats. */
+/* sum [n rounded up to 16] += median filter of x [n] with mirrored ends. Rows too short to be
+ * mirrored are added unfiltered. wide is scratch for n + 32 floats. */
 static void al_smooth(float *sum, const float *x, size_t n, float *wide)
 {
-    size_t i, k, reach = n > AL_REACH ? AL_REACH : 0;
-    mt_vec v[2 * AL_REACH + 1], total;
+    size_t i, k, reach = n > AL_MEDIAN_RADIUS ? AL_MEDIAN_RADIUS : 0;
+    mt_vec v[2 * AL_MEDIAN_RADIUS + 1], total;
     memset(wide, 0, (n + 32) * sizeof *wide);
     memcpy(wide + reach, x, n * sizeof *x);
     for (i = 1; i <= reach; i++) {
@@ -16058,18 +16060,18 @@ static void al_smooth(float *sum, const float *x, size_t n, float *wide)
         wide[reach + n - 1 + i] = x[n - 1 - i];
     }
     for (i = 0; i < n; i += MT_LANES) {
-        for (k = 0; k < 2 * AL_REACH + 1; k++) {
+        for (k = 0; k < 2 * AL_MEDIAN_RADIUS + 1; k++) {
             mt_vload(&v[k], wide + i + (reach > 0 ? k : 0));
         }
         al_median7(v);
         mt_vload(&total, sum + i);
-        total.v += v[AL_REACH].v;
+        total.v += v[AL_MEDIAN_RADIUS].v;
         mt_vstore(sum + i, &total);
     }
 }
 
-/* Rows from <|notimestamps|>, which hears the first token of text coming, to the last token of
- * text, which hears the end coming. */
+/* Rows from that of <|notimestamps|>, which predicts the first text token, to that of the last text
+ * token, which predicts the end of text. */
 static void al_smooth_task(void *context, size_t row, unsigned worker)
 {
     al_aligner *a = context;
@@ -16083,11 +16085,11 @@ static void al_smooth_task(void *context, size_t row, unsigned worker)
 
 /* ---- the path ---- */
 
-/* Dynamic time warping (H. Sakoe and S. Chiba, 1978) through gain [n, m], row stride ld: the path
- * from the first cell to the last with steps of one row, one column or both that gains most. Among
- * equals it comes from the left, as in timing.py (which takes that way even when the other two are
- * better, if these are equal). first[i] gets the column in which the path enters row i. cost is
- * scratch of 2 (m + 1), trace of n m. */
+/* Dynamic time warping (H. Sakoe and S. Chiba, 1978): the path with the largest sum through gain
+ * [n, m] (row stride ld), from the first cell to the last, in steps of one row, one column, or
+ * both. When predecessors are equal, the one to the left is chosen, as in timing.py (which does so
+ * whenever the other two are equal, even if they are better). first[i] receives the column in which
+ * the path enters row i. cost is scratch for 2 (m + 1) floats, trace for n m bytes. */
 static void al_warp(const float *gain, size_t n, size_t m, size_t ld, float *cost, uint8_t *trace,
                     uint32_t *first)
 {
@@ -16116,37 +16118,36 @@ static void al_warp(const float *gain, size_t n, size_t m, size_t ld, float *cos
     }
 }
 
-/* Feeds a->tokens into a slot; matrix [n_text + 1, frames] and first [n_text + 1] are what
- * attention and the path through it say. */
-static void al_trace(al_aligner *a, size_t slot, uint32_t *first)
+/* Feeds a->tokens into a slot and aligns them: first [n_text + 1] receives the path through the
+ * summed attention, which stays in a->matrix [n_text + 1, frames]. */
+static void al_align(al_aligner *a, size_t slot, uint32_t *first)
 {
     en_engine *e = a->decoder->e;
     size_t rows = al_rows(a);
-    a->decoder->tap = al_keep;
+    a->decoder->tap = al_capture_queries;
     a->decoder->tap_user = a;
     (void)se_feed_from(a->decoder, slot, a->tokens, 0, rows, 0, rows, NULL);
     a->decoder->tap = NULL;
     for (a->head = 0; a->head < a->n_heads; a->head++) {
         tp_run(e->pool, en_blocks(rows, EN_QUERIES), al_attend_task, a);
-        tp_run(e->pool, en_blocks(a->stride, AL_FRAMES), al_normalise_task, a);
+        tp_run(e->pool, en_blocks(a->stride, AL_TASK_FRAMES), al_normalise_task, a);
         tp_run(e->pool, a->n_text + 1, al_smooth_task, a);
     }
     al_warp(a->matrix, a->n_text + 1, a->frames, a->stride, a->cost, a->trace, first);
 }
 
-/* Finds when each token of the text begins, in milliseconds on the recording's clock, whose time at
- * the window's begin is base_ms. */
-static void al_find(al_aligner *a, int64_t base_ms)
+/* Determines the start of each text token in ms. The window begins at base_ms in the recording. */
+static void al_token_times(al_aligner *a, int64_t base_ms)
 {
     uint32_t first[SE_MAX_TOKENS + 1];
     size_t i;
-    al_trace(a, 0, first);
+    al_align(a, 0, first);
     for (i = 0; i <= a->n_text; i++) {
         a->at_ms[i] = base_ms + (int64_t)first[i] * AL_STEP_MS;
     }
 }
 
-/* Says how many frames of 10 ms count. */
+/* Sets the audio length in frames of 10 ms. */
 static void al_set_frames(al_aligner *a, size_t frames)
 {
     size_t most = a->decoder->e->model->n_audio_ctx;
@@ -16155,13 +16156,13 @@ static void al_set_frames(al_aligner *a, size_t frames)
     a->stride = en_round16(a->frames);
 }
 
-/* Share of a row's attention, of all heads together, that lies around the path. */
-static void al_add_near(al_aligner *a)
+/* Adds the share of each row's attention, over all heads, that is near the path. */
+static void al_sum_near(al_aligner *a)
 {
     size_t i, f;
     for (i = 0; i <= a->n_text; i++) {
-        size_t from = a->path[i] > AL_BEFORE ? a->path[i] - AL_BEFORE : 0;
-        size_t end = a->path[i] + AL_BEHIND < a->frames ? a->path[i] + AL_BEHIND : a->frames;
+        size_t from = a->path[i] > AL_NEAR_BEFORE ? a->path[i] - AL_NEAR_BEFORE : 0;
+        size_t after = a->path[i] + AL_NEAR_AFTER, end = after < a->frames ? after : a->frames;
         const float *row = a->weights + (a->lead + i) * a->stride;
         float sum = 0.0f;
         for (f = from; f < end; f++) {
@@ -16171,34 +16172,36 @@ static void al_add_near(al_aligner *a)
     }
 }
 
-/* Follows a text while it is decoded, its timestamps included, through the window's first frames
- * (10 ms each) by means of a slot, whose caches are overwritten. The n >= 1 tokens behind the first
- * `start` of a->tokens are the text. path[i] becomes the encoder position at which token i begins,
- * near[i] the share of its attention that lies around there. */
-static void al_follow(al_aligner *a, size_t start, size_t n, size_t slot, size_t frames)
+/* Aligns text that is still being decoded, including its timestamps, with the window's first frames
+ * (10 ms each). The caches of the slot are overwritten. The text is the n >= 1 tokens after the
+ * first `start` of a->tokens. path[i] receives the encoder position at which token i begins,
+ * near[i] the share of its attention near the path. */
+static void al_align_partial(al_aligner *a, size_t start, size_t n, size_t slot, size_t frames)
 {
     al_set_frames(a, frames);
-    a->lead = start - 1; /* whose row hears the first token coming */
+    a->lead = start - 1; /* its row predicts the first text token */
     a->n_text = n - 1;
-    al_trace(a, slot, a->path);
+    al_align(a, slot, a->path);
     memset(a->near, 0, n * sizeof *a->near);
     for (a->head = 0; a->head < a->n_heads; a->head++) {
         tp_run(a->decoder->e->pool, en_blocks(al_rows(a), EN_QUERIES), al_attend_task, a);
-        al_add_near(a);
+        al_sum_near(a);
     }
 }
 
 /* ---- repetition ----
- * Text that repeats itself is true if the audio does: the path goes on from part to part as fast as
- * people speak, and attention is near it. In a loop the path stands still, or attention looks
- * elsewhere. Limits are measured, see tests/NOTES.md. */
-#define AL_NEAR_LEAST 0.14f   /* of attention, on average; noise has 0.11 */
-#define AL_LETTER_MS 30       /* nobody speaks faster, on average */
-#define AL_VOICE_MS 15        /* of each letter, voice is heard for so long at least */
-#define AL_LETTER 1u          /* of a Chinese character or a syllable of Korean: three letters */
+ * Repeated text is real if the audio contains it: then the path advances at a speaking rate from
+ * part
+ * to part, and attention is near the path. In a decoding loop the path stalls, or attention is
+ * elsewhere. The limits are measured, see tests/NOTES.md. */
+#define AL_NEAR_MIN 0.14f         /* mean share of attention near the path; noise has 0.11 */
+#define AL_MS_PER_LETTER 30       /* shortest mean duration of a letter */
+#define AL_VOICE_MS_PER_LETTER 15 /* least detected speech per letter */
+#define AL_LETTER 1u              /* letters; 3 for a Chinese character or a Korean syllable */
 #define AL_CHARACTER 3u
 
-/* Letters of a text, by how long they take to say; signs and blanks are letters, too. */
+/* Length of a text in letters, weighted by the time to speak them; symbols and spaces count as
+ * letters. */
 static size_t al_letters(const char *text, size_t length)
 {
     size_t i, n = 0;
@@ -16209,21 +16212,21 @@ static size_t al_letters(const char *text, size_t length)
     return n;
 }
 
-/* How many of the parts the audio supports, from the first on. Of the last one it is not known how
- * long it lasts, but how long it has lasted. The path may pass over a single part. */
+/* Number of leading parts that the audio supports. The duration of the last part is only known so
+ * far. The path may skip a single part. */
 static size_t al_supported(const al_part *part, size_t n)
 {
     al_part sum = {0, 0, 0, 0, 0.0f};
-    int64_t ms = 0, inner_ms = 0; /* of the parts before the latest two */
+    int64_t ms = 0, inner_ms = 0; /* of all parts but the last two */
     size_t k;
     for (k = 0; k < n; k++) {
         sum.ms += part[k].ms;
         sum.voice_ms += part[k].voice_ms;
         sum.letters += part[k].letters;
         sum.near += part[k].near;
-        if (sum.near < AL_NEAR_LEAST * (float)(k + 1) ||
-            sum.ms < AL_LETTER_MS * (int64_t)sum.letters ||
-            (sum.voice_ms >= 0 && sum.voice_ms < AL_VOICE_MS * (int64_t)sum.letters)) {
+        if (sum.near < AL_NEAR_MIN * (float)(k + 1) ||
+            sum.ms < AL_MS_PER_LETTER * (int64_t)sum.letters ||
+            (sum.voice_ms >= 0 && sum.voice_ms < AL_VOICE_MS_PER_LETTER * (int64_t)sum.letters)) {
             return k;
         }
         if (k < 2) {
@@ -16233,7 +16236,7 @@ static size_t al_supported(const al_part *part, size_t n)
         inner_ms += part[k - 2].inner_ms;
         if (2 * (int64_t)(k - 1) * (part[k - 1].inner_ms + part[k].inner_ms) < inner_ms ||
             (k + 1 < n && 2 * (int64_t)(k - 1) * (part[k - 1].ms + part[k].ms) < ms)) {
-            return k - 1; /* the path stands still */
+            return k - 1; /* the path stalls */
         }
     }
     return n;
@@ -16241,8 +16244,8 @@ static size_t al_supported(const al_part *part, size_t n)
 
 /* ---- words ---- */
 
-/* Whether text stands somewhere in set, as Python's `text in set`; nothing stands in every set. */
-static int al_in(const char *set, const char *text, size_t length)
+/* Whether text occurs in set, like Python's `text in set`; the empty text occurs in every set. */
+static int al_contains(const char *set, const char *text, size_t length)
 {
     size_t n = strlen(set), i;
     for (i = 0; i + length <= n; i++) {
@@ -16258,8 +16261,8 @@ static int al_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The same for text without the blanks around it. */
-static int al_in_stripped(const char *set, const char *text, size_t length)
+/* Whether text without surrounding spaces occurs in set. */
+static int al_contains_stripped(const char *set, const char *text, size_t length)
 {
     while (length > 0 && al_blank(text[0])) {
         text++;
@@ -16268,11 +16271,11 @@ static int al_in_stripped(const char *set, const char *text, size_t length)
     while (length > 0 && al_blank(text[length - 1])) {
         length--;
     }
-    return al_in(set, text, length);
+    return al_contains(set, text, length);
 }
 
-/* Languages that are written without spaces between words (timing of single characters there). */
-static int al_spaced(int32_t language)
+/* Whether the language separates words by spaces; otherwise characters are timed. */
+static int al_uses_spaces(int32_t language)
 {
     static const char *const unspaced[] = {"zh", "ja", "th", "lo", "my", "yue"};
     size_t i;
@@ -16284,17 +16287,17 @@ static int al_spaced(int32_t language)
     return 1;
 }
 
-/* Appends whole characters, tokens first..end-1 with the bytes from text on, to the last word, or
- * makes a new one of them: Python's string.punctuation and a leading space begin words. */
+/* Appends complete characters (tokens first..end-1, bytes from text on) to the last word, or begins
+ * a new word with them: Python's string.punctuation and leading spaces begin words. */
 static void al_append(al_aligner *a, size_t first, size_t end, size_t text, uint32_t part,
                       int spaced)
 {
+    static const char punctuation[] = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
     const char *bytes = a->text + text;
     size_t length = a->stop[end - 1] - text;
     al_word *w = a->n_words > 0 ? &a->words[a->n_words - 1] : NULL;
     if (w == NULL || w->part != part || !spaced ||
-        (length > 0 && (bytes[0] == ' ' ||
-                        al_in_stripped("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", bytes, length)))) {
+        (length > 0 && (bytes[0] == ' ' || al_contains_stripped(punctuation, bytes, length)))) {
         w = &a->words[a->n_words++];
         memset(w, 0, sizeof *w);
         w->first = first;
@@ -16305,8 +16308,8 @@ static void al_append(al_aligner *a, size_t first, size_t end, size_t text, uint
     w->length += length;
 }
 
-/* Words of the text tokens first..end-1, between two timestamps. A token may end inside a
- * character; words end where both end. */
+/* Splits text tokens first..end-1, between two timestamps, into words. Tokens may end within a
+ * character; words end where both a token and a character end. */
 static void al_split(al_aligner *a, size_t first, size_t end, uint32_t part, int spaced)
 {
     size_t begin = first > 0 ? a->stop[first - 1] : 0, at = begin, token = first, used, i;
@@ -16330,8 +16333,8 @@ static void al_join(al_word *left, const al_word *right)
     left->length += right->length;
 }
 
-/* Drops words without tokens. */
-static void al_compact(al_aligner *a)
+/* Removes words without tokens. */
+static void al_remove_empty(al_aligner *a)
 {
     size_t i, n = 0;
     for (i = 0; i < a->n_words; i++) {
@@ -16342,9 +16345,9 @@ static void al_compact(al_aligner *a)
     a->n_words = n;
 }
 
-/* Joins punctuation to the words that it belongs to, whose times stay what they are: openers to
- * the word behind, others to the word before. */
-static void al_punctuate(al_aligner *a)
+/* Merges punctuation into the adjacent word without changing that word's times: opening marks into
+ * the following word, others into the preceding one. */
+static void al_merge_punctuation(al_aligner *a)
 {
     static const char openers[] = "\"'\xe2\x80\x9c\xc2\xbf([{-";
     static const char closers[] = "\"'.\xe3\x80\x82,\xef\xbc\x8c!\xef\xbc\x81?\xef\xbc\x9f:"
@@ -16355,31 +16358,31 @@ static void al_punctuate(al_aligner *a)
         al_word joined = *next;
         const char *text = a->text + w->text;
         if (w->part != next->part || w->length == 0 || text[0] != ' ' ||
-            !al_in_stripped(openers, text, w->length)) {
+            !al_contains_stripped(openers, text, w->length)) {
             continue;
         }
         joined.first = w->first;
         joined.text = w->text;
         al_join(&joined, w);
-        *w = joined; /* and it may be joined to another opener before it */
+        *w = joined; /* another opening mark before it may be merged next */
         next->n = 0;
     }
-    al_compact(a);
+    al_remove_empty(a);
     for (i = 0, k = 1; k < a->n_words; k++) {
         al_word *w = &a->words[i], *next = &a->words[k];
         const char *text = a->text + w->text;
         if (w->part == next->part && w->length > 0 && text[w->length - 1] != ' ' &&
-            al_in(closers, a->text + next->text, next->length)) {
+            al_contains(closers, a->text + next->text, next->length)) {
             al_join(w, next);
             next->n = 0;
         } else {
             i = k;
         }
     }
-    al_compact(a);
+    al_remove_empty(a);
 }
 
-/* The median of the durations above 0, at most AL_LONG_MS. */
+/* Median of the positive word durations, limited to AL_MEDIAN_MAX_MS. */
 static int64_t al_median_ms(const al_aligner *a)
 {
     int64_t sorted[SE_MAX_TOKENS], median;
@@ -16394,12 +16397,12 @@ static int64_t al_median_ms(const al_aligner *a)
         }
     }
     median = n > 0 ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
-    return median < AL_LONG_MS ? median : AL_LONG_MS;
+    return median < AL_MEDIAN_MAX_MS ? median : AL_MEDIAN_MAX_MS;
 }
 
-/* Pauses stick to the words beside them. Between sentences, where they are long, no word is to be
- * longer than twice the median. */
-static void al_shorten(al_aligner *a)
+/* Dynamic time warping includes pauses in adjacent words. At sentence boundaries, where pauses are
+ * long, words are limited to twice the median duration. */
+static void al_limit_words(al_aligner *a)
 {
     static const char ends[] = ".\xe3\x80\x82!\xef\xbc\x81?\xef\xbc\x9f";
     int64_t most = 2 * a->median_ms;
@@ -16409,9 +16412,9 @@ static void al_shorten(al_aligner *a)
         if (w->t1_ms - w->t0_ms <= most) {
             continue;
         }
-        if (al_in(ends, a->text + w->text, w->length)) {
+        if (al_contains(ends, a->text + w->text, w->length)) {
             w->t1_ms = w->t0_ms + most;
-        } else if (al_in(ends, a->text + before->text, before->length)) {
+        } else if (al_contains(ends, a->text + before->text, before->length)) {
             w->t0_ms = w->t1_ms - most;
         }
     }
@@ -16422,17 +16425,16 @@ static int64_t al_clamp(int64_t ms, int64_t least, int64_t most)
     return ms < least ? least : ms > most ? most : ms;
 }
 
-/* Where text token i really begins. The first one has no path before it, so it begins with the
- * window. */
-static int64_t al_time(const al_aligner *a, size_t i)
+/* Start of text token i. The path of the first one begins with the window. */
+static int64_t al_token_time(const al_aligner *a, size_t i)
 {
     return i == 0 ? a->at_ms[0] : al_clamp(a->at_ms[i] + a->lag_ms, a->at_ms[0],
                                            a->at_ms[0] + (int64_t)a->frames * AL_STEP_MS);
 }
 
-/* Bytes and words of the text, once its times are known. probability belongs to the window's
- * tokens. */
-static void al_words(al_aligner *a, const tk_vocab *v, const float *probability, int spaced)
+/* Builds the words of the text once the times of its tokens are known. probability is indexed by
+ * the window's tokens. */
+static void al_make_words(al_aligner *a, const tk_vocab *v, const float *probability, int spaced)
 {
     size_t i, k, length, used = 0, first = 0;
     uint32_t part = 0;
@@ -16455,15 +16457,15 @@ static void al_words(al_aligner *a, const tk_vocab *v, const float *probability,
             sum += probability[a->from[w->first + k]];
         }
         w->probability = sum / (float)w->n;
-        w->t0_ms = al_time(a, w->first);
-        w->t1_ms = al_time(a, w->first + w->n);
+        w->t0_ms = al_token_time(a, w->first);
+        w->t1_ms = al_token_time(a, w->first + w->n);
     }
 }
 
 /* ---- pauses ---- */
 
-/* Power of the differences of neighbouring samples, which hum and offsets do not reach, in whole
- * decibels for each frame. */
+/* Level of each frame in whole decibels: the power of differences between adjacent samples, which
+ * suppresses hum and offsets. */
 static void al_levels(const float *samples, size_t frames, uint8_t *level)
 {
     size_t hop = ML_RATE / 1000u * AL_FRAME_MS, f, i;
@@ -16480,7 +16482,7 @@ static void al_levels(const float *samples, size_t frames, uint8_t *level)
     }
 }
 
-/* The level that a share of all frames, in percent, does not pass. */
+/* The given percentile of the frames' levels. */
 static int al_level_of(const uint8_t *level, size_t frames, size_t percent)
 {
     size_t count[256], f, sum = 0;
@@ -16498,9 +16500,9 @@ static int al_level_of(const uint8_t *level, size_t frames, size_t percent)
     return i;
 }
 
-/* Finds pauses in the window's samples: AL_PAUSE frames and more below a level between the quiet
- * and the loud ones. In noise or music there are none. */
-static void al_listen(al_aligner *a, const float *samples, size_t frames)
+/* Finds pauses in the window's samples: at least AL_PAUSE_FRAMES frames below a threshold between
+ * the quiet and the loud levels. Noise and music have none. */
+static void al_find_pauses(al_aligner *a, const float *samples, size_t frames)
 {
     uint8_t level[ML_FRAMES] = {0};
     size_t f, begin;
@@ -16514,17 +16516,17 @@ static void al_listen(al_aligner *a, const float *samples, size_t frames)
     for (f = 0; high - low >= AL_RANGE_DB && f < frames; f++) {
         for (begin = f; f < frames && level[f] < limit; f++) {
         }
-        if (f - begin >= AL_PAUSE) {
+        if (f - begin >= AL_PAUSE_FRAMES) {
             a->pauses[a->n_pauses].t0_ms = a->at_ms[0] + (int64_t)begin * AL_FRAME_MS;
             a->pauses[a->n_pauses++].t1_ms = a->at_ms[0] + (int64_t)f * AL_FRAME_MS;
         }
     }
 }
 
-/* How far a pause is from where the path has boundary k, before word k or behind the last one. The
- * path says nothing of when the first word begins, but it is to have a usual length. Between two
- * words there may be punctuation. */
-static int64_t al_distance(const al_aligner *a, const al_pause *p, size_t k)
+/* Distance of a pause from the path's boundary k, before word k or after the last one. The path
+ * does not tell when the first word begins; the median duration is assumed. Punctuation may be
+ * between two words. */
+static int64_t al_pause_distance(const al_aligner *a, const al_pause *p, size_t k)
 {
     int64_t low = k > 0 ? a->words[k - 1].t1_ms : a->words[0].t0_ms;
     int64_t high = k == 0 ? a->words[0].t1_ms - a->median_ms
@@ -16533,10 +16535,11 @@ static int64_t al_distance(const al_aligner *a, const al_pause *p, size_t k)
     return p->t0_ms > high ? p->t0_ms - high : low > p->t1_ms ? low - p->t1_ms : 0;
 }
 
-/* Chooses a boundary between words for each pause, in order, or none: the least sum of distances
- * and of what it costs to leave a pause inside a word. That is the more the longer it is; many
- * consonants begin with one of 50 to 100 ms. to[i] gets the boundary, or n_words + 1 for none. */
-static void al_match(al_aligner *a, size_t *to)
+/* Assigns pauses in order to word boundaries, at most one boundary each, so that the sum of
+ * distances and of costs for pauses within words is smallest. The cost grows with the pause,
+ * because many consonants begin with 50 to 100 ms of silence. to[i] receives the boundary, or
+ * n_words + 1 for none. */
+static void al_match_pauses(al_aligner *a, size_t *to)
 {
     int64_t cost[2][SE_MAX_TOKENS + 1], *old = cost[0], *now = cost[1], *swap;
     size_t n = a->n_words, none = n + 1, i, k;
@@ -16545,8 +16548,8 @@ static void al_match(al_aligner *a, size_t *to)
         const al_pause *p = &a->pauses[i];
         int64_t length = p->t1_ms - p->t0_ms, skip = 50 + (length < 500 ? length : 500);
         uint8_t *choice = a->choice + i * (n + 1);
-        for (k = 0; k <= n; k++) { /* the least cost with boundaries up to k */
-            int64_t distance = al_distance(a, p, k);
+        for (k = 0; k <= n; k++) { /* least cost with boundaries up to k */
+            int64_t distance = al_pause_distance(a, p, k);
             now[k] = old[k] + (distance <= skip ? distance : skip);
             choice[k] = (uint8_t)(distance <= skip ? k : none);
             if (k > 0 && now[k - 1] < now[k]) {
@@ -16564,9 +16567,9 @@ static void al_match(al_aligner *a, size_t *to)
     }
 }
 
-/* Words first..end-1 between two pauses, or the window's ends, from t0_ms to t1_ms: each gets a
- * step of time at least, if there is that much. */
-static void al_fit(al_aligner *a, size_t first, size_t end, int64_t t0_ms, int64_t t1_ms)
+/* Fits words first..end-1, between two pauses or the window's limits, into t0_ms..t1_ms; each gets
+ * at least one step if the time suffices. */
+static void al_fit_words(al_aligner *a, size_t first, size_t end, int64_t t0_ms, int64_t t1_ms)
 {
     int64_t left = (int64_t)(end - first) * AL_STEP_MS, step = AL_STEP_MS;
     if (t1_ms - t0_ms < left) {
@@ -16581,42 +16584,43 @@ static void al_fit(al_aligner *a, size_t first, size_t end, int64_t t0_ms, int64
     }
 }
 
-/* Words beside pauses that can be heard begin and end with them. */
-static void al_hear(al_aligner *a, const float *samples, size_t frames)
+/* Moves the begin and end of words next to detected pauses to these pauses. */
+static void al_snap_to_pauses(al_aligner *a, const float *samples, size_t frames)
 {
-    size_t to[AL_PAUSES], i, first = 0;
+    size_t to[AL_MAX_PAUSES], i, first = 0;
     int64_t begin = a->at_ms[0];
-    al_listen(a, samples, frames);
-    al_match(a, to);
+    al_find_pauses(a, samples, frames);
+    al_match_pauses(a, to);
     for (i = 0; i < a->n_pauses; i++) {
-        if (to[i] > 0 && to[i] <= a->n_words && !a->words[to[i] - 1].heard_end) {
-            a->words[to[i] - 1].heard_end = 1;
+        if (to[i] > 0 && to[i] <= a->n_words && !a->words[to[i] - 1].pause_end) {
+            a->words[to[i] - 1].pause_end = 1;
             a->words[to[i] - 1].t1_ms = a->pauses[i].t0_ms;
         }
-        if (to[i] < a->n_words) { /* of several pauses at one boundary, noise between, the last */
-            a->words[to[i]].heard_begin = 1;
+        if (to[i] < a->n_words) { /* of several pauses at one boundary, separated by noise, the
+                                   * last */
+            a->words[to[i]].pause_begin = 1;
             a->words[to[i]].t0_ms = a->pauses[i].t1_ms;
         }
     }
     for (i = 0; i < a->n_words; i++) {
-        begin = a->words[i].heard_begin ? a->words[i].t0_ms : begin;
-        if (a->words[i].heard_end || i + 1 == a->n_words) {
-            al_fit(a, first, i + 1, begin, a->words[i].heard_end ? a->words[i].t1_ms : a->at_ms[0]
-                   + (int64_t)frames * AL_FRAME_MS);
+        begin = a->words[i].pause_begin ? a->words[i].t0_ms : begin;
+        if (a->words[i].pause_end || i + 1 == a->n_words) {
+            al_fit_words(a, first, i + 1, begin, a->words[i].pause_end ? a->words[i].t1_ms
+                         : a->at_ms[0] + (int64_t)frames * AL_FRAME_MS);
             begin = a->words[i].t1_ms;
             first = i + 1;
         }
     }
 }
 
-/* Finds the words of a window: n <= SE_MAX_TOKENS tokens, timestamps included, that were decoded
- * from its first frames (10 ms each), with the samples of these. base_ms is where it begins. */
+/* Finds the words of a window: n <= SE_MAX_TOKENS tokens, including timestamps, decoded from its
+ * first frames (10 ms each), and the samples of these frames. The window begins at base_ms. */
 static void al_window(al_aligner *a, int32_t language, int32_t task, const int32_t *tokens,
                       const float *probability, size_t n, const float *samples, size_t frames,
                       int64_t base_ms)
 {
     const wnpu_model *m = a->decoder->e->model;
-    int spaced = task == WNPU_TRANSLATE || al_spaced(language);
+    int spaced = task == WNPU_TRANSLATE || al_uses_spaces(language);
     size_t i;
     al_set_frames(a, frames);
     a->lead = tk_start_tokens(&m->vocab, language, task, a->tokens);
@@ -16632,43 +16636,43 @@ static void al_window(al_aligner *a, int32_t language, int32_t task, const int32
     }
     a->tokens[a->lead] = m->vocab.no_timestamps;
     a->tokens[a->lead + 1 + a->n_text] = m->vocab.eot;
-    al_find(a, base_ms);
-    al_words(a, &m->vocab, probability, spaced);
+    al_token_times(a, base_ms);
+    al_make_words(a, &m->vocab, probability, spaced);
     a->median_ms = al_median_ms(a);
-    al_shorten(a);
-    al_punctuate(a);
-    al_hear(a, samples, frames);
+    al_limit_words(a);
+    al_merge_punctuation(a);
+    al_snap_to_pauses(a, samples, frames);
 }
 
 /* ---- segments ---- */
 
-/* A pause before a segment that could not be heard sticks to its first or second word. */
-static void al_shorten_first(const al_aligner *a, al_word *w, size_t n)
+/* Limits the first or second word of a segment, which may include an undetected pause before it. */
+static void al_limit_first_words(const al_aligner *a, al_word *w, size_t n)
 {
     int64_t most = 2 * a->median_ms;
-    if (w[0].heard_begin || w[0].t1_ms - a->last_ms <= 2 * most ||
+    if (w[0].pause_begin || w[0].t1_ms - a->last_ms <= 2 * most ||
         (w[0].t1_ms - w[0].t0_ms <= most && (n < 2 || w[1].t1_ms - w[0].t0_ms <= 2 * most))) {
         return;
     }
-    if (n > 1 && w[1].t1_ms - w[1].t0_ms > most && !w[0].heard_end) {
+    if (n > 1 && w[1].t1_ms - w[1].t0_ms > most && !w[0].pause_end) {
         w[0].t1_ms = w[1].t1_ms / 2 > w[1].t1_ms - most ? w[1].t1_ms / 2 : w[1].t1_ms - most;
         w[1].t0_ms = w[0].t1_ms;
     }
     w[0].t0_ms = w[0].t1_ms > most ? w[0].t1_ms - most : 0;
 }
 
-/* The segment's own times, from timestamp tokens, and those of its words: the words decide, unless
- * they reach half a second and more beyond the segment without a pause to confirm it. */
-static void al_agree(const al_aligner *a, al_word *w, size_t n, int64_t *t0_ms, int64_t *t1_ms)
+/* Reconciles a segment's times, from timestamp tokens, with those of its words. The words decide
+ * unless they exceed the segment by AL_TOLERANCE_MS or more without a pause that confirms it. */
+static void al_reconcile(const al_aligner *a, al_word *w, size_t n, int64_t *t0_ms, int64_t *t1_ms)
 {
     al_word *last = &w[n - 1];
-    if (!w->heard_begin && *t0_ms < w->t1_ms && *t0_ms - AL_NEAR_MS > w->t0_ms) {
+    if (!w->pause_begin && *t0_ms < w->t1_ms && *t0_ms - AL_TOLERANCE_MS > w->t0_ms) {
         int64_t shortest = w->t1_ms - a->median_ms;
         w->t0_ms = al_clamp(*t0_ms < shortest ? *t0_ms : shortest, 0, INT64_MAX);
     } else {
         *t0_ms = w->t0_ms;
     }
-    if (!last->heard_end && *t1_ms > last->t0_ms && *t1_ms + AL_NEAR_MS < last->t1_ms) {
+    if (!last->pause_end && *t1_ms > last->t0_ms && *t1_ms + AL_TOLERANCE_MS < last->t1_ms) {
         int64_t longest = last->t0_ms + a->median_ms;
         last->t1_ms = longest > *t1_ms ? longest : *t1_ms;
     } else {
@@ -16676,8 +16680,8 @@ static void al_agree(const al_aligner *a, al_word *w, size_t n, int64_t *t0_ms, 
     }
 }
 
-/* Takes the next segment's words, those that begin before index end of the window's tokens, and
- * corrects its times, which come before end_ms. Returns the words; *n gets their number. */
+/* Returns the words of the next segment, those that begin before index end of the window's tokens,
+ * and adjusts the segment's times, which are before end_ms. *n receives the number of words. */
 static const al_word *al_segment(al_aligner *a, size_t end, int64_t end_ms, int64_t *t0_ms,
                                  int64_t *t1_ms, size_t *n)
 {
@@ -16690,8 +16694,8 @@ static const al_word *al_segment(al_aligner *a, size_t end, int64_t end_ms, int6
     if (*n == 0) {
         return w;
     }
-    al_shorten_first(a, w, *n);
-    al_agree(a, w, *n, t0_ms, t1_ms);
+    al_limit_first_words(a, w, *n);
+    al_reconcile(a, w, *n, t0_ms, t1_ms);
     for (i = 0; i < *n; i++) {
         w[i].t0_ms = al_clamp(w[i].t0_ms, at, end_ms);
         w[i].t1_ms = al_clamp(w[i].t1_ms, w[i].t0_ms, end_ms);
@@ -16705,7 +16709,7 @@ static const al_word *al_segment(al_aligner *a, size_t end, int64_t end_ms, int6
 
 /* ---- memory ---- */
 
-/* Lays an aligner out; with a measuring arena all pointers stay NULL. */
+/* Carves an aligner. */
 static void al_carve(ar_arena *arena, al_aligner *a, de_decoder *decoder)
 {
     const wnpu_model *m = decoder->e->model;
@@ -16718,14 +16722,14 @@ static void al_carve(ar_arena *arena, al_aligner *a, de_decoder *decoder)
     a->matrix = ar_carve(arena, AL_ROWS * ctx, sizeof(float));
     a->cost = ar_carve(arena, 2 * (ctx + 1), sizeof(float));
     a->words = ar_carve(arena, SE_MAX_TOKENS, sizeof(al_word));
-    a->pauses = ar_carve(arena, AL_PAUSES, sizeof(al_pause));
+    a->pauses = ar_carve(arena, AL_MAX_PAUSES, sizeof(al_pause));
     a->trace = (uint8_t *)a->weights;
     a->text = (char *)a->weights;
     a->choice = (uint8_t *)a->matrix;
 }
 
-/* Wipes what echoes the text. */
-static void al_wipe(al_aligner *a)
+/* Clears everything derived from the text. */
+static void al_clear(al_aligner *a)
 {
     const wnpu_model *m = a->decoder->e->model;
     size_t rows = AL_ROWS * en_round16(m->n_audio_ctx), hd = m->n_text_state / m->n_text_head;
@@ -16741,8 +16745,8 @@ static void al_wipe(al_aligner *a)
     ar_wipe(a->words, SE_MAX_TOKENS * sizeof *a->words);
 }
 
-/* Forgets the run before. */
-static void al_begin(al_aligner *a)
+/* Resets the state of the previous run. */
+static void al_reset(al_aligner *a)
 {
     a->n_words = a->next = a->n_text = 0;
     a->last_ms = 0;
@@ -22425,7 +22429,7 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
         a->tokens[start++] = v->no_timestamps;
     }
     memcpy(a->tokens + start, tokens, n * sizeof(int32_t));
-    al_follow(a, start, n, slot, frames);
+    al_align_partial(a, start, n, slot, frames);
     for (k = 0; k < parts->n; k++) {
         a->part[k] = wd_part(r, tokens, parts, k, base);
     }
@@ -23260,7 +23264,7 @@ static void wi_reset(ru_run *r)
     r->context.n_previous = r->context.n_initial = r->context.n_prefix = 0;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
-    al_begin(&r->text.aligner);
+    al_reset(&r->text.aligner);
     er_clear(&r->error);
 }
 
@@ -23633,7 +23637,7 @@ static void wi_wipe(ru_run *r)
     }
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
-    al_wipe(&r->text.aligner);
+    al_clear(&r->text.aligner);
     ar_wipe(r->context.previous, previous);
     ar_wipe(r->context.initial, previous);
     ar_wipe(r->context.prefix, wi_prefix_capacity(m) * sizeof(int32_t));

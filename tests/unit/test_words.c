@@ -242,7 +242,7 @@ static void the_matrix(void)
     for (a->head = 0; a->head < heads; a->head++) { /* again: its memory has served otherwise */
         al_attend_task(a, 0, 0);
         al_attend_task(a, 1, 0);
-        for (i = 0; i < en_blocks(a->stride, AL_FRAMES); i++) {
+        for (i = 0; i < en_blocks(a->stride, AL_TASK_FRAMES); i++) {
             al_normalise_task(a, i, 0);
         }
         for (i = 0; i <= a->n_text; i++) {
@@ -270,7 +270,7 @@ static void the_matrix(void)
     for (b->head = 0; b->head < heads; b->head++) {
         al_attend_task(b, 0, 0);
         al_attend_task(b, 1, 0);
-        for (i = 0; i < en_blocks(b->stride, AL_FRAMES); i++) {
+        for (i = 0; i < en_blocks(b->stride, AL_TASK_FRAMES); i++) {
             al_normalise_task(b, i, 0);
         }
         for (i = 0; i <= b->n_text; i++) {
@@ -373,8 +373,8 @@ static const char *grouped(const char *tokens, int spaced)
     for (i = 0; i <= n; i++) {
         a.at_ms[i] = (int64_t)(100 * i);
     }
-    al_words(&a, &v, probability, spaced);
-    al_punctuate(&a);
+    al_make_words(&a, &v, probability, spaced);
+    al_merge_punctuation(&a);
     for (i = 0, used = 0, at = 0; i < a.n_words; i++) {
         T_CHECK(words[i].text == at && words[i].n > 0, "%s: word %zu leaves a gap", tokens, i);
         T_CHECK(words[i].first == (i > 0 ? words[i - 1].first + words[i - 1].n : 0),
@@ -433,10 +433,10 @@ static void grouping(void)
                 cases[i].words);
     }
     for (i = 0; i < sizeof spaced / sizeof spaced[0]; i++) {
-        T_CHECK(al_spaced(wnpu_language_id(spaced[i])), "%s has spaces", spaced[i]);
+        T_CHECK(al_uses_spaces(wnpu_language_id(spaced[i])), "%s has spaces", spaced[i]);
     }
     for (i = 0; i < sizeof unspaced / sizeof unspaced[0]; i++) {
-        T_CHECK(!al_spaced(wnpu_language_id(unspaced[i])), "%s has no spaces", unspaced[i]);
+        T_CHECK(!al_uses_spaces(wnpu_language_id(unspaced[i])), "%s has no spaces", unspaced[i]);
     }
 }
 
@@ -482,12 +482,12 @@ static void durations(void)
     window_of(&a, words, text, even, "", 0);
     T_CHECK(a.median_ms == 0, "median %d", (int)a.median_ms);
     window_of(&a, words, text, ends, "a.b.c", 5); /* median 300 */
-    al_shorten(&a);
+    al_limit_words(&a);
     T_CHECK(words[1].t0_ms == 300 && words[1].t1_ms == 900, "a mark ends at %d",
             (int)words[1].t1_ms);
     T_CHECK(words[3].t0_ms == 3200 && words[3].t1_ms == 3800, "so does the other");
     window_of(&a, words, text, ends, "ab?cd", 5);
-    al_shorten(&a);
+    al_limit_words(&a);
     T_CHECK(words[1].t1_ms == 3000, "a word inside a sentence stays");
     T_CHECK(words[3].t0_ms == 5400 && words[3].t1_ms == 6000,
             "the first of a sentence begins late");
@@ -534,7 +534,7 @@ static void segments(void)
             "the word decides: it ends before the segment begins");
     T_CHECK(w[2].t1_ms == 2000 && t1 == 2000, "the segment decides: the last word is too long");
     window_of(&a, words, text, near, "abc", 3);
-    words[2].heard_end = 1;
+    words[2].pause_end = 1;
     t0 = 1550;
     t1 = 2000;
     w = al_segment(&a, 9, 30000, &t0, &t1, &n);
@@ -555,7 +555,7 @@ static int64_t best_match(const al_aligner *a, size_t i, size_t least)
     length = a->pauses[i].t1_ms - a->pauses[i].t0_ms;
     best = 50 + (length < 500 ? length : 500) + best_match(a, i + 1, least);
     for (k = least; k <= a->n_words; k++) {
-        cost = al_distance(a, &a->pauses[i], k) + best_match(a, i + 1, k);
+        cost = al_pause_distance(a, &a->pauses[i], k) + best_match(a, i + 1, k);
         best = cost < best ? cost : best;
     }
     return best;
@@ -590,13 +590,13 @@ static void matching(void)
             at += 60 + (int64_t)(random32() % 70 * 10);
             pauses[i].t1_ms = at;
         }
-        al_match(&a, to);
+        al_match_pauses(&a, to);
         for (i = 0; i < a.n_pauses; i++) {
             int64_t length = pauses[i].t1_ms - pauses[i].t0_ms;
             T_CHECK(to[i] == a.n_words + 1 || (to[i] <= a.n_words && to[i] >= last),
                     "boundary %zu after %zu", to[i], last);
             last = to[i] <= a.n_words ? to[i] : last;
-            cost += to[i] <= a.n_words ? al_distance(&a, &pauses[i], to[i])
+            cost += to[i] <= a.n_words ? al_pause_distance(&a, &pauses[i], to[i])
                                        : 50 + (length < 500 ? length : 500);
         }
         T_CHECK(cost == best_match(&a, 0, 0), "cost %d, %d is possible", (int)cost,
@@ -611,8 +611,8 @@ static void hearing(void)
     static const int spoken[3][2] = {{200, 500}, {580, 900}, {1400, 1700}};
     static const int wrong[3][2] = {{0, 620}, {620, 800}, {800, 1600}};
     static float x[32000];
-    static al_pause pauses[AL_PAUSES];
-    static uint8_t choice[AL_PAUSES * 4];
+    static al_pause pauses[AL_MAX_PAUSES];
+    static uint8_t choice[AL_MAX_PAUSES * 4];
     al_aligner a;
     al_word words[3];
     char text[3];
@@ -629,12 +629,12 @@ static void hearing(void)
     a.pauses = pauses;
     a.choice = choice;
     a.frames = 100;
-    al_hear(&a, x, 200);
+    al_snap_to_pauses(&a, x, 200);
     T_CHECK(a.n_pauses == 4, "%zu pauses", a.n_pauses);
     for (k = 0; k < 3; k++) {
         T_CHECK(labs((long)words[k].t0_ms - spoken[k][0]) <= 10 &&
                 labs((long)words[k].t1_ms - spoken[k][1]) <= 10 &&
-                words[k].heard_begin && words[k].heard_end, "word %zu at %d..%d", k,
+                words[k].pause_begin && words[k].pause_end, "word %zu at %d..%d", k,
                 (int)words[k].t0_ms, (int)words[k].t1_ms);
     }
     for (i = 0; i < 32000; i++) {
@@ -643,14 +643,14 @@ static void hearing(void)
     window_of(&a, words, text, wrong, "abc", 3);
     a.pauses = pauses;
     a.choice = choice;
-    al_hear(&a, x, 200);
+    al_snap_to_pauses(&a, x, 200);
     T_CHECK(a.n_pauses == 0 && words[0].t1_ms == 620 && words[2].t1_ms == 1600,
             "noise has no pauses");
     memset(x, 0, sizeof x);
     window_of(&a, words, text, wrong, "abc", 3);
     a.pauses = pauses;
     a.choice = choice;
-    al_hear(&a, x, 200);
+    al_snap_to_pauses(&a, x, 200);
     T_CHECK(a.n_pauses == 0, "nor has silence");
 }
 
