@@ -30,7 +30,7 @@
  *   25. wi_  windows: the long-form driver
  *   26. sn_  snapshots
  *   27. ap_  public API: sessions and runs
- *   28. sf_  self test
+ *   28. sf_  self-test
  */
 
 /* ======================================================================
@@ -25113,17 +25113,17 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 28. sf_  self test
+ * 28. sf_  self-test
  *
- *  Owns      known answers for the tables, the FFT and log-mel, the matmul,
- *            the tokenizer, and one window of a toy model.
- *  Assumes   nothing: it is for machines and programs that are in doubt.
- *  Ensures   every instruction set of this machine gives the bytes that it
- *            gave when the answers were written down. What differs is named.
- *  Costs     about 20 ms, 1.5 MiB while it runs.
+ *  Owns      known results for tables, FFT, log-mel, matrix product and
+ *            tokenizer, and for one window of a small model.
+ *  Assumes   nothing: it is for machines and builds that may be faulty.
+ *  Ensures   every available instruction set gives the known results; an
+ *            error says what differs and where.
+ *  Costs     about 20 ms, and 1.5 MiB while it runs.
  *
- *  Whoever changes what the library computes has to change sf_answers,
- *  knowingly: tests/unit/test_self.c prints the new ones.
+ *  A change of the library's results must also change sf_answers:
+ *  tests/unit/test_self.c prints the new values.
  * ====================================================================== */
 
 /* ---- tables ---- */
@@ -25131,7 +25131,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 typedef struct sf_table {
     const char *name;
     const void *at;
-    size_t size;         /* bytes, or with strings the number of pointers */
+    size_t size;         /* bytes; for strings the number of pointers */
     int strings;
     uint64_t checksum;
 } sf_table;
@@ -25156,7 +25156,8 @@ static uint64_t sf_table_checksum(const sf_table *t)
     const void *at = t->at;
     uint64_t sum = 0;
     size_t i;
-    __asm__ __volatile__("" : "+r"(at)); /* memory is asked, not what the compiler knows */
+    __asm__ __volatile__("" : "+r"(at)); /* read the memory instead of constants known to the
+                                            compiler */
     if (!t->strings) {
         return mf_checksum(at, t->size);
     }
@@ -25171,34 +25172,34 @@ static int sf_check_tables(wnpu_error *error)
 {
     size_t i;
     for (i = 0; i < SF_TABLES; i++) {
-        uint64_t is = sf_table_checksum(&sf_tables[i]);
-        if (is != sf_tables[i].checksum) {
-            return er_set(error, WNPU_E_INTERNAL, "self test: the table of %s is damaged, it has "
-                          "checksum 0x%016llx; load the program again, check its file and the "
-                          "memory", sf_tables[i].name, (unsigned long long)is);
+        uint64_t found = sf_table_checksum(&sf_tables[i]);
+        if (found != sf_tables[i].checksum) {
+            return er_set(error, WNPU_E_INTERNAL, "self-test: the table of %s is damaged, its "
+                          "checksum is 0x%016llx; load the program again, check its file and the "
+                          "memory", sf_tables[i].name, (unsigned long long)found);
         }
     }
     return WNPU_OK;
 }
 
-/* ---- the toy model ---- */
+/* ---- the model of the test ---- */
 
 #define SF_STATE 32u
 #define SF_MELS 16u
 #define SF_AUDIO_CTX 40u
-#define SF_TOKENS 263u /* that have a text */
+#define SF_TOKENS 263u /* tokens with text */
 #define SF_SAMPLES (2u * SF_AUDIO_CTX * ML_HOP + ML_FFT)
 
 static const uint32_t sf_sizes[MF_SIZES] = {
     SF_TOKENS + TK_OTHER_SPECIALS + 2u, SF_AUDIO_CTX, SF_STATE, 2, 1, 16, SF_STATE, 2, 1, SF_MELS, 0
 };
 
-/* Behind the single bytes; in the order in which they would have been learned. */
+/* Tokens after those of single bytes, in order of their merges. */
 static const char *const sf_words[SF_TOKENS - 256u] = {
     " t", "he", " the", "er", "in", "ing", "\xc3\xa9"
 };
 
-/* A ggml file as it is written; base NULL: its size is measured. */
+/* A ggml file that is written to base; base NULL: only its size is computed. */
 typedef struct sf_file {
     unsigned char *base;
     size_t size;
@@ -25229,7 +25230,7 @@ static uint32_t sf_random(uint32_t *state)
     return *state;
 }
 
-/* -1 <= x < 1, exact */
+/* Uniform in -1..1, exact. */
 static float sf_uniform(uint32_t *state)
 {
     return (float)((int32_t)(sf_random(state) >> 16) - 32768) * (1.0f / 32768.0f);
@@ -25246,7 +25247,7 @@ static void sf_put_tensor(sf_file *f, mf_loader *l, uint32_t tensor)
     int decoder;
     const mf_part *part = mf_find(l, tensor, &decoder, &layer);
     const char *name = mf_name(l, tensor);
-    float size, middle = 0.0f;
+    float scale, mean = 0.0f;
     mf_ne(l, part->shape, ne);
     n = ne[0] * ne[1] * ne[2];
     dims = ne[2] > 1 ? 3 : ne[1] > 1 ? 2 : 1;
@@ -25257,14 +25258,14 @@ static void sf_put_tensor(sf_file *f, mf_loader *l, uint32_t tensor)
         sf_put32(f, ne[i]);
     }
     sf_put(f, name, strlen(name));
-    /* Sizes that let signals neither fade nor grow; norms scale by about 1. */
-    size = part->target == MF_ROWS && part->shape != MF_EMBED ? 0.25f : 0.5f;
+    /* scales that keep signals at about constant size; weights of norms are about 1 */
+    scale = part->target == MF_ROWS && part->shape != MF_EMBED ? 0.25f : 0.5f;
     if (part->shape == MF_D && part->target == MF_FLOATS) {
-        size = 0.125f;
-        middle = strstr(name, "weight") != NULL ? 1.0f : 0.0f;
+        scale = 0.125f;
+        mean = strstr(name, "weight") != NULL ? 1.0f : 0.0f;
     }
     for (i = 0; i < n; i++) {
-        sf_put_float(f, middle + size * sf_uniform(&f->random));
+        sf_put_float(f, mean + scale * sf_uniform(&f->random));
     }
 }
 
@@ -25280,10 +25281,10 @@ static void sf_put_model(sf_file *f, mf_loader *l)
     }
     sf_put32(f, SF_MELS);
     sf_put32(f, MF_BINS);
-    for (m = 0; m < SF_MELS; m++) { /* triangles of 24 bins, 12 apart */
+    for (m = 0; m < SF_MELS; m++) { /* triangular filters of 24 bins, 12 apart */
         for (i = 0; i < MF_BINS; i++) {
-            uint32_t far = i > 12 * m ? i - 12 * m : 24;
-            sf_put_float(f, far < 24 ? (float)(far < 12 ? far : 24 - far) * 0.0625f : 0.0f);
+            uint32_t x = i > 12 * m ? i - 12 * m : 24;
+            sf_put_float(f, x < 24 ? (float)(x < 12 ? x : 24 - x) * 0.0625f : 0.0f);
         }
     }
     sf_put32(f, SF_TOKENS);
@@ -25299,7 +25300,7 @@ static void sf_put_model(sf_file *f, mf_loader *l)
     }
 }
 
-/* ---- known answers ---- */
+/* ---- known results ---- */
 
 typedef enum sf_step {
     SF_MEL, SF_ENCODER, SF_LOGITS, SF_NEXT, SF_FLOAT_ENCODER, SF_FLOAT_LOGITS, SF_FLOAT_NEXT,
@@ -25319,9 +25320,9 @@ static const struct {
     {"the float decoder's second step", 0xf9d4e1cbd1d271f2u}
 };
 
-/* What a test needs in memory, all in one block. */
+/* All memory of a test, in one block. */
 typedef struct sf_run {
-    mf_loader *loader;   /* names and shapes for the file */
+    mf_loader *loader;   /* names and shapes of tensors */
     sf_file file;
     wnpu_model *model;
     float *samples;      /* [SF_SAMPLES] */
@@ -25331,18 +25332,18 @@ typedef struct sf_run {
     de_decoder decoder;
 } sf_run;
 
-#define SF_K 68u     /* of the products: no multiple of what the kernels take at once */
+#define SF_K 68u     /* size of the products; not multiples of what the kernels compute at once */
 #define SF_ROWS 35u
 #define SF_COLUMNS 48u
 
-/* A product against its definition. */
+/* Compares a matrix product with its definition. */
 static int sf_check_matmul(sf_run *r, const gm_kernels *gm, wnpu_error *error)
 {
     int8_t a[SF_ROWS * SF_K], b[SF_COLUMNS * SF_K], packed[SF_COLUMNS * SF_K];
     int32_t c[SF_ROWS * SF_COLUMNS], correction[SF_COLUMNS], sum;
     uint32_t random = 1, i, m, n;
     gm_product p = {0};
-    for (i = 0; i < SF_ROWS * SF_K; i++) { /* the last row has the largest values only */
+    for (i = 0; i < SF_ROWS * SF_K; i++) { /* the last row has extreme values only */
         uint32_t x = sf_random(&random);
         a[i] = (int8_t)(i / SF_K == SF_ROWS - 1 ? (x & 64 ? 127 : -127) : (int)(x % 255) - 127);
     }
@@ -25372,7 +25373,7 @@ static int sf_check_matmul(sf_run *r, const gm_kernels *gm, wnpu_error *error)
                 sum += a[m * SF_K + i] * b[n * SF_K + i];
             }
             if (c[m * SF_COLUMNS + n] != sum) {
-                return er_set(error, WNPU_E_INTERNAL, "self test: a matrix product on %s gives %ld "
+                return er_set(error, WNPU_E_INTERNAL, "self-test: a matrix product on %s gives %ld "
                               "for %ld; choose another instruction set", wnpu_isa_name(gm->isa),
                               (long)c[m * SF_COLUMNS + n], (long)sum);
             }
@@ -25381,14 +25382,14 @@ static int sf_check_matmul(sf_run *r, const gm_kernels *gm, wnpu_error *error)
     return WNPU_OK;
 }
 
-/* The spectrum of a tone of 1000 Hz with amplitude 1, by theory: the window has a sum of 200, so
- * (200 / 2)^2 in bin 25, a quarter of it beside, nothing elsewhere. */
+/* Compares the spectrum of a sine of 1000 Hz and amplitude 1 with its theoretical values: the
+ * window sums to 200, so bin 25 is (200 / 2)^2, its neighbours a quarter of that, all others 0. */
 static int sf_check_fft(sf_run *r, const op_kernels *op, wnpu_isa isa, wnpu_error *error)
 {
     static const unsigned bins[4] = {24, 25, 26, 100};
     static const float want[4] = {2500.0f, 10000.0f, 2500.0f, 0.0f};
     en_engine *e = &r->engine;
-    float *pick = e->mel, *out = e->attended; /* both are free here, and large enough */
+    float *pick = e->mel, *out = e->attended; /* not in use here, and large enough */
     uint16_t first[4], last[4];
     ml_filters filters;
     unsigned i, lane;
@@ -25406,7 +25407,7 @@ static int sf_check_fft(sf_run *r, const op_kernels *op, wnpu_isa isa, wnpu_erro
     for (lane = 0; lane < ML_BATCH; lane++) {
         for (i = 0; i < 4; i++) {
             if (!(fabsf(out[lane * 4 + i] - want[i]) <= want[i] * 1e-6f + 1e-6f)) {
-                return er_set(error, WNPU_E_INTERNAL, "self test: bin %u of a tone's spectrum on "
+                return er_set(error, WNPU_E_INTERNAL, "self-test: bin %u of a tone's spectrum on "
                               "%s is %.9g for %g; choose another instruction set", bins[i],
                               wnpu_isa_name(isa), (double)out[lane * 4 + i], (double)want[i]);
             }
@@ -25422,19 +25423,19 @@ static int sf_check_tokens(const tk_vocab *v, wnpu_error *error)
         258, 'r', 'e', ',', ' ', 's', 261, 261, 262, ' ', '1', '2'
     };
     const int32_t count = (int32_t)(sizeof want / sizeof want[0]);
-    int32_t is[32];
-    int64_t n = tk_encode(v, text, sizeof text - 1, is, 32);
-    char whole[8];
-    size_t length = tk_sanitize_utf8(whole, sizeof whole, "\xe2\x82" "A\xff", 4);
-    if (n != count || memcmp(is, want, sizeof want) != 0) {
-        return er_set(error, WNPU_E_INTERNAL, "self test: the tokenizer makes %ld other tokens of "
+    int32_t found[32];
+    int64_t n = tk_encode(v, text, sizeof text - 1, found, 32);
+    char repaired[8];
+    size_t length = tk_sanitize_utf8(repaired, sizeof repaired, "\xe2\x82" "A\xff", 4);
+    if (n != count || memcmp(found, want, sizeof want) != 0) {
+        return er_set(error, WNPU_E_INTERNAL, "self-test: the tokenizer gives %ld other tokens for "
                       "a known text", (long)n);
     }
-    if (length != 7 || memcmp(whole, "\xef\xbf\xbd" "A\xef\xbf\xbd", 8) != 0) {
-        return er_set(error, WNPU_E_INTERNAL, "self test: broken UTF-8 is not made whole");
+    if (length != 7 || memcmp(repaired, "\xef\xbf\xbd" "A\xef\xbf\xbd", 8) != 0) {
+        return er_set(error, WNPU_E_INTERNAL, "self-test: invalid UTF-8 is not repaired");
     }
     if (strcmp(tk_text(v, v->timestamp0 + 77, NULL), "<|1.54|>") != 0) {
-        return er_set(error, WNPU_E_INTERNAL, "self test: a timestamp has another name");
+        return er_set(error, WNPU_E_INTERNAL, "self-test: a timestamp token has another name");
     }
     return WNPU_OK;
 }
@@ -25452,8 +25453,8 @@ static void sf_step_decoder(de_decoder *d, const int32_t *tokens, uint32_t first
     de_step(d, rows, n);
 }
 
-/* One window: checksums of what each step gives, found[SF_STEPS]. Those of the float path come last
- * and are the only ones that change with it. */
+/* Processes one window and stores the checksum of each step in found[SF_STEPS]. Those of float
+ * computation come last, and are the only ones that differ with e->exact. */
 static void sf_window(sf_run *r, uint64_t *found)
 {
     en_engine *e = &r->engine;
@@ -25463,7 +25464,7 @@ static void sf_window(sf_run *r, uint64_t *found)
     uint32_t random = 7, i;
     float largest;
     memset(e->mel, 0, (ML_FRAMES + 2) * SF_MELS * sizeof(float));
-    for (i = 0; i < SF_SAMPLES; i++) { /* noise that swells, and a tone */
+    for (i = 0; i < SF_SAMPLES; i++) { /* increasing noise, and a sine */
         r->samples[i] = sf_uniform(&random) * (float)i * 0x1p-16f +
                         0.5f * (float)e->fft->sine[31u * i % ML_FFT];
     }
@@ -25488,9 +25489,9 @@ static void sf_window(sf_run *r, uint64_t *found)
     step[2] = mf_checksum(r->decoder.logits, vocab * sizeof(float)) ^ mt_bits(largest);
 }
 
-/* ---- the test ---- */
+/* ---- the self-test ---- */
 
-/* Lays engine and decoder out for an instruction set. */
+/* Allocates engine and decoder for an instruction set. */
 static void sf_carve(sf_run *r, ar_arena *arena, wnpu_isa isa, int exact)
 {
     r->engine.model = r->model;
@@ -25503,7 +25504,7 @@ static void sf_carve(sf_run *r, ar_arena *arena, wnpu_isa isa, int exact)
     de_carve(arena, &r->decoder, &r->engine, 1, 1);
 }
 
-/* Everything that depends on the instruction set. found gets the checksums. */
+/* Tests what depends on the instruction set; found receives the checksums. */
 static int sf_check_isa(sf_run *r, const wnpu_allocator *allocator, wnpu_isa isa, uint64_t *found,
                         wnpu_error *error)
 {
@@ -25515,7 +25516,7 @@ static int sf_check_isa(sf_run *r, const wnpu_allocator *allocator, wnpu_isa isa
         memset(&r->engine, 0, sizeof r->engine);
         sf_carve(r, &arena, isa, exact);
         size = arena.used;
-        arena.base = mf_alloc(allocator, size, "the self test", error);
+        arena.base = mf_alloc(allocator, size, "the self-test", error);
         if (arena.base == NULL) {
             return WNPU_E_MEMORY;
         }
@@ -25541,7 +25542,7 @@ static int sf_check_answers(wnpu_isa isa, const uint64_t *found, wnpu_error *err
     int i;
     for (i = 0; i < SF_STEPS; i++) {
         if (found[i] != sf_answers[i].checksum) {
-            return er_set(error, WNPU_E_INTERNAL, "self test: %s on %s gives 0x%016llx for "
+            return er_set(error, WNPU_E_INTERNAL, "self-test: %s on %s gives 0x%016llx for "
                           "0x%016llx; choose another instruction set, check the compiler",
                           sf_answers[i].what, wnpu_isa_name(isa), (unsigned long long)found[i],
                           (unsigned long long)sf_answers[i].checksum);
@@ -25550,17 +25551,17 @@ static int sf_check_answers(wnpu_isa isa, const uint64_t *found, wnpu_error *err
     return WNPU_OK;
 }
 
-/* Opens the toy model. */
+/* Writes and opens the model of the test. */
 static int sf_open(sf_run *r, const wnpu_allocator *allocator, wnpu_error *error)
 {
     wnpu_model_config config;
     int status = WNPU_E_MEMORY;
-    r->loader = mf_alloc(allocator, sizeof *r->loader, "the self test", error);
+    r->loader = mf_alloc(allocator, sizeof *r->loader, "the self-test", error);
     if (r->loader == NULL) {
         return status;
     }
     sf_put_model(&r->file, r->loader);
-    r->file.base = mf_alloc(allocator, r->file.size, "the self test", error);
+    r->file.base = mf_alloc(allocator, r->file.size, "the self-test", error);
     if (r->file.base != NULL) {
         sf_put_model(&r->file, r->loader);
         wnpu_model_config_init(&config, sizeof config);
@@ -25573,7 +25574,7 @@ static int sf_open(sf_run *r, const wnpu_allocator *allocator, wnpu_error *error
     return status;
 }
 
-/* All of it; found gets the last instruction set's checksums. */
+/* Runs all tests; found receives the checksums of the last instruction set. */
 static int sf_check_all(sf_run *r, const wnpu_allocator *allocator, uint64_t *found,
                         wnpu_error *error)
 {
@@ -25607,7 +25608,7 @@ WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error)
     }
     environment = er_float_default();
     status = sf_check_tables(error);
-    r = status == WNPU_OK ? mf_alloc(&ours, sizeof *r, "the self test", error) : NULL;
+    r = status == WNPU_OK ? mf_alloc(&ours, sizeof *r, "the self-test", error) : NULL;
     if (r != NULL) {
         memset(r, 0, sizeof *r);
         status = sf_check_all(r, &ours, found, error);
