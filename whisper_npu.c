@@ -9244,8 +9244,8 @@ static int tk_layout(const tk_vocab *v, int32_t *eot, int32_t *languages, wnpu_e
     if (translate < 0 && v->n_vocab == 51866 && *languages == 100 && v->n_mels > 0 &&
         v->n_mels < 128) {
         return er_set(error, WNPU_E_UNSUPPORTED, "51866 tokens and %ld mel bins: with 100 "
-                      "languages, or with 99 and an added token? The file does not name them; make a "
-                      "pack of the Hugging Face files, which do", (long)v->n_mels);
+                      "languages, or with 99 and an added token? The file does not name them; make "
+                      "a pack of the Hugging Face files, which do", (long)v->n_mels);
     }
     if (*languages < 0 || *languages > TK_LANGUAGES ||
         v->n_vocab - *eot - TK_OTHER_SPECIALS < *languages) {
@@ -14412,7 +14412,7 @@ typedef struct se_hypothesis {
     int32_t least_end;                  /* after a timestamp below this one the text may not end */
     int ended;                          /* with end of text */
     size_t loop;                        /* number of tokens before a loop, 0: no loop */
-    int heard;                          /* 1: the audio confirms repetition before the loop */
+    int confirmed;                      /* 1: the audio confirms repetition before the loop */
     uint32_t loop_at;                   /* encoder position where the loop begins, 0: unknown */
     size_t judge_at;                    /* text tokens at which repetition is judged again */
     unsigned char again[SE_MAX_TOKENS]; /* 1: a repetition that the audio confirms */
@@ -15044,8 +15044,8 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
     while (keep < parts.n && h->again[parts.begin[keep]]) { /* confirmed earlier */
         keep++;
     }
-    h->heard = keep >= SE_MIN_CONFIRMED;
-    if (h->heard) {
+    h->confirmed = keep >= SE_MIN_CONFIRMED;
+    if (h->confirmed) {
         se_mark_confirmed(h, &parts, keep);
     } else {
         keep = !begun;
@@ -20514,7 +20514,7 @@ typedef struct va_detector {
     unsigned char *history;      /* [kept] probability * 255 of step i at i % kept */
     size_t kept;                 /* VA_HISTORY or VA_LONG_HISTORY */
     size_t have;                 /* samples in x */
-    uint64_t heard;              /* samples pushed */
+    uint64_t n_pushed;           /* samples pushed */
     uint64_t seen;               /* steps that the network has seen */
     uint64_t step;               /* steps decided */
     float floor[VA_BANDS], top, voiced, lag; /* state of the features: noise floors, recent maximum
@@ -21077,7 +21077,7 @@ static size_t va_push(va_detector *v, const float *samples, size_t n, va_span *s
         }
         *found = va_pop_span(v, span);
     }
-    v->heard += done;
+    v->n_pushed += done;
     return done;
 }
 
@@ -21085,12 +21085,12 @@ static size_t va_push(va_detector *v, const float *samples, size_t n, va_span *s
 static int va_finish(va_detector *v, va_span *span)
 {
     static const float silence[VA_BLOCK];
-    uint64_t heard = v->heard, steps = (heard + VA_STEP - 1) / VA_STEP;
+    uint64_t n_pushed = v->n_pushed, steps = (n_pushed + VA_STEP - 1) / VA_STEP;
     int found = 0;
     while (v->step < steps && !found) {
         (void)va_push(v, silence, VA_BLOCK, span, &found);
     }
-    v->heard = heard;
+    v->n_pushed = n_pushed;
     if (!found && v->open) {
         va_end_span(v);
         found = va_pop_span(v, span);
@@ -21127,14 +21127,14 @@ static void va_begin(va_detector *v, const va_rules *rules)
     memset(v->history, 0, v->kept);
     memset(v->state, 0, sizeof v->state);
     v->have = VA_CONTEXT;
-    v->heard = v->seen = v->step = 0;
+    v->n_pushed = v->seen = v->step = 0;
     v->voiced = v->lag = 0.0f;
     v->open = v->complete = 0;
 }
 
 /* The detector's state between two pushes, without v->x[have] and v->history. */
 typedef struct va_image {
-    uint64_t have, heard, seen, first, end, count;
+    uint64_t have, n_pushed, seen, first, end, count;
     float floor[VA_BANDS], loud[VA_BANDS], state[2 * VA_STATE], top, voiced, lag;
     int32_t open;
 } va_image;
@@ -21143,7 +21143,7 @@ static void va_get_image(const va_detector *v, va_image *i)
 {
     memset(i, 0, sizeof *i);
     i->have = v->have;
-    i->heard = v->heard;
+    i->n_pushed = v->n_pushed;
     i->seen = v->seen;
     i->open = v->open;
     memcpy(i->state, v->state, sizeof i->state);
@@ -21174,14 +21174,14 @@ static int va_are_within(const float *x, size_t n, float limit)
     return i == n;
 }
 
-/* Checks an image from untrusted input: whether it can be the state after `heard` samples. More may
+/* Checks an image from untrusted input: whether it can be the state after `samples` samples. More may
  * have been processed, because va_finish() pushes silence. */
-static int va_is_valid_image(const va_image *i, uint64_t heard)
+static int va_is_valid_image(const va_image *i, uint64_t samples)
 {
     uint64_t step = va_decided(i->seen), pushed = i->have + i->seen * VA_STEP - VA_CONTEXT;
-    return i->heard == heard && i->have >= VA_CONTEXT && i->have < VA_BUFFER && i->seen % 2 == 0 &&
-           i->seen <= heard / VA_STEP + 4 * VA_AHEAD && pushed >= heard &&
-           pushed <= heard + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
+    return i->n_pushed == samples && i->have >= VA_CONTEXT && i->have < VA_BUFFER && i->seen % 2 == 0 &&
+           i->seen <= samples / VA_STEP + 4 * VA_AHEAD && pushed >= samples &&
+           pushed <= samples + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
            va_are_within(i->loud, VA_BANDS, 100.0f) &&
            va_are_within(i->state, 2 * VA_STATE, 1.001f) && va_are_within(&i->top, 1, 100.0f) &&
            va_are_within(&i->voiced, 1, 2.0f) && va_are_within(&i->lag, 1, 10.0f) &&
@@ -21194,7 +21194,7 @@ static int va_is_valid_image(const va_image *i, uint64_t heard)
 static void va_restore(va_detector *v, const va_image *i)
 {
     v->have = (size_t)i->have;
-    v->heard = i->heard;
+    v->n_pushed = i->n_pushed;
     v->seen = i->seen;
     v->step = va_decided(i->seen);
     memcpy(v->floor, i->floor, sizeof v->floor);
@@ -21444,7 +21444,7 @@ static int64_t ru_end_ms(const ru_run *r)
 static int aw_add_speech(ru_run *r, const va_span *span)
 {
     wnpu_speech_span found;
-    int64_t end = (int64_t)(r->audio.voice.heard / (ML_RATE / 1000u));
+    int64_t end = (int64_t)(r->audio.voice.n_pushed / (ML_RATE / 1000u));
     found.t0_ms = (int64_t)span->first * VA_STEP_MS;
     found.t1_ms = (int64_t)span->end * VA_STEP_MS;
     found.t1_ms = found.t1_ms < end ? found.t1_ms : end;
@@ -22014,8 +22014,8 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
         rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
         int refuses = r->params.on_segment(r->params.user, &segment);
         (void)er_float_default();
-        status = refuses ? er_set(&r->error, WNPU_E_CANCELLED, "the segment callback asked to stop")
-                         : WNPU_OK;
+        status = refuses ? er_set(&r->error, WNPU_E_CANCELLED,
+                                  "the segment callback requested a stop") : WNPU_OK;
     }
     return status;
 }
@@ -22577,7 +22577,7 @@ static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_op
  * loop is cut off, and the audio after it is decoded with the next window. */
 static int wd_passes(const se_hypothesis *h, uint32_t reasons)
 {
-    return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->heard);
+    return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->confirmed);
 }
 
 /* Decodes the window once and keeps the result if it is the best so far. Returns the gates that it
@@ -22661,7 +22661,7 @@ static size_t wd_used_before_loop(ru_run *r, size_t frames)
     const se_hypothesis *h = r->text.hypothesis;
     int32_t t0 = r->engine.model->vocab.timestamp0, last = h->n > 0 ? h->tokens[h->n - 1] : 0;
     size_t used = last > t0 ? lg_latest_step(h, t0, h->n) * LG_FRAMES_PER_STEP : frames;
-    r->text.loop_cuts += !h->heard;
+    r->text.loop_cuts += !h->confirmed;
     return r->text.loop_cuts <= 2 && used >= 100 ? used : frames;
 }
 
@@ -22794,7 +22794,7 @@ static int wi_progress_after_window(ru_run *r, int64_t done_ms)
         r->stop_requested |= wi_report_progress(r, done_ms) != 0;
     }
     if (r->stop_requested) {
-        return er_set(&r->error, WNPU_E_CANCELLED, "the progress callback asked to stop");
+        return er_set(&r->error, WNPU_E_CANCELLED, "the progress callback requested a stop");
     }
     return WNPU_OK;
 }
@@ -23039,7 +23039,7 @@ static int wi_run_windows(ru_run *r)
     }
     return status == WNPU_OK && ru_cancelled(r)
                ? er_set(&r->error, WNPU_E_CANCELLED, r->stop_requested
-                        ? "the progress callback asked to stop" : "cancelled") : status;
+                        ? "the progress callback requested a stop" : "cancelled") : status;
 }
 
 /* Checks parameters against the model, and configures the logit rules. */
@@ -24051,7 +24051,7 @@ static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
            ends->speech_ms <= end && ends->text_ms <= end && s->spans_passed <= s->speech.count &&
            sn_is_cut(r, s) && sn_are_stats(&s->checkpoint.stats) &&
            s->checkpoint.stats.speech_ms <= end &&
-           va_is_valid_image(&s->voice, s->voice.heard > 0 ? samples : 0);
+           va_is_valid_image(&s->voice, s->voice.n_pushed > 0 ? samples : 0);
 }
 
 static int sn_is_list(const sn_list *in, size_t elem, size_t size, rs_list *l)
@@ -24380,24 +24380,24 @@ WNPU_API size_t wnpu_session_size(const wnpu_model *model, const wnpu_config *co
 WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_config *config,
                                            const wnpu_accel_info *info, wnpu_error *error)
 {
-    wnpu_accel_info asked;
+    wnpu_accel_info target;
     wnpu_config c;
     np_plan plan;
     if (ap_config(&c, model, config, error) != WNPU_OK) {
         return 0;
     }
-    memset(&asked, 0, sizeof asked);
-    if (info != NULL && er_import(&asked, sizeof asked, info, info->struct_size) != WNPU_OK) {
+    memset(&target, 0, sizeof target);
+    if (info != NULL && er_import(&target, sizeof target, info, info->struct_size) != WNPU_OK) {
         (void)er_set(error, WNPU_E_VERSION, "info: struct_size %u or a field beyond it is unknown",
                      (unsigned)info->struct_size);
         return 0;
     }
-    if (info == NULL && (c.accel == NULL || np_query(c.accel, &asked, error) != WNPU_OK)) {
+    if (info == NULL && (c.accel == NULL || np_query(c.accel, &target, error) != WNPU_OK)) {
         return 0; /* nothing without an accelerator */
     }
-    np_make_plan(&plan, model, &asked, c.isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c.isa,
+    np_make_plan(&plan, model, &target, c.isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c.isa,
                  c.threads, c.accel_use == WNPU_ACCEL_ALL);
-    return np_bytes(&plan, model, &asked);
+    return np_bytes(&plan, model, &target);
 }
 
 /* Requests permission for AMX, which changes the process, so only if it was selected by name. */
@@ -24655,7 +24655,7 @@ static void ap_warn_audio(const wnpu_session *s)
     const au_stream *a = s->run.audio.stream;
     if (s->run.stats.opposed_ms >= 500) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each "
-               "other in %.1f s of the recording; their loudest one was heard there",
+               "other in %.1f s of the recording; the loudest one was used there",
                (double)s->run.stats.opposed_ms / 1e3);
     }
     if (a->scale > 0) {

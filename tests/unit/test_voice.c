@@ -261,7 +261,7 @@ static void spans_of(const va_rules *rules, const char *steps, char *out)
     *out = '\0';
     for (; *steps != '\0'; steps++) {
         va_decide(&d.v, *steps == '#' ? 0.9f : *steps == '+' ? 0.4f : 0.1f);
-        d.v.heard += VA_STEP;
+        d.v.n_pushed += VA_STEP;
         if (va_pop_span(&d.v, &span)) {
             out += sprintf(out, "%d-%d ", (int)span.first, (int)span.end);
         }
