@@ -21174,14 +21174,15 @@ static int va_are_within(const float *x, size_t n, float limit)
     return i == n;
 }
 
-/* Checks an image from untrusted input: whether it can be the state after `samples` samples. More may
- * have been processed, because va_finish() pushes silence. */
-static int va_is_valid_image(const va_image *i, uint64_t samples)
+/* Whether an image from untrusted input can be the state after total samples. The detector may have
+ * processed more, because va_finish() pushes silence. */
+static int va_is_valid_image(const va_image *i, uint64_t total)
 {
     uint64_t step = va_decided(i->seen), pushed = i->have + i->seen * VA_STEP - VA_CONTEXT;
-    return i->n_pushed == samples && i->have >= VA_CONTEXT && i->have < VA_BUFFER && i->seen % 2 == 0 &&
-           i->seen <= samples / VA_STEP + 4 * VA_AHEAD && pushed >= samples &&
-           pushed <= samples + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
+    return i->n_pushed == total && i->have >= VA_CONTEXT && i->have < VA_BUFFER &&
+           i->seen % 2 == 0 &&
+           i->seen <= total / VA_STEP + 4 * VA_AHEAD && pushed >= total &&
+           pushed <= total + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
            va_are_within(i->loud, VA_BANDS, 100.0f) &&
            va_are_within(i->state, 2 * VA_STATE, 1.001f) && va_are_within(&i->top, 1, 100.0f) &&
            va_are_within(&i->voiced, 1, 2.0f) && va_are_within(&i->lag, 1, 10.0f) &&
