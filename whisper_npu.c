@@ -1,7 +1,8 @@
 /*
  * whisper_npu.c - the whole pipeline of whisper_npu: a recording in, its text out.
- * One translation unit, in dependency order: a reader may stop at any section and has understood
- * everything above it. whisper_npu.h is the contract.
+ * One translation unit, in dependency order: a section uses only sections before it, which
+ * tests/api/test_build.sh checks. Each begins with a banner that says what it owns, assumes and
+ * ensures; "make outline" lists them with lines and functions. whisper_npu.h is the contract.
  *
  *    1. er_  build switches, types, errors
  *    2. ar_  arena and checked sizes

@@ -53,9 +53,10 @@
  * THE CONTRACT
  *
  * Objects     A wnpu_model is immutable once open; any number of sessions in any number of threads
- *             can use it at the same time. A wnpu_session may be used by one thread at a time; the
- *             only function that may be called on a busy session is wnpu_cancel(). Close all
- *             sessions of a model before the model.
+ *             can use it at the same time. A wnpu_session may be used by one thread at a time:
+ *             while a call is in progress, other threads may only call wnpu_cancel(). Callbacks of
+ *             a run may also read results, write them, and take snapshots. Close all sessions of a
+ *             model before the model.
  * Ownership   The library copies everything it keeps, except for wnpu_model_open_static(). Pointers
  *             that it returns are views: results are valid until the next run, wnpu_reset() or
  *             wnpu_session_close() of their session; strings of a model until the model is closed.
@@ -983,8 +984,9 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
 
 /* ---------------------------------------------------------------- reading results ---- */
 
-/* All results are those of the last run of the session, and views: see "Ownership". A session that
- * is not NULL is required; with NULL counts are 0. */
+/* These functions return results of the session's last run, as views: see "Ownership". For session
+ * NULL, counts are 0 and the other functions return E_ARGUMENT. They may be called in callbacks of
+ * the run, and otherwise between calls, in the session's thread. */
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session);
 /* Writes the first size bytes of *segment. size is sizeof(wnpu_segment) of the caller's header, so
  * that a newer library writes only fields that the caller knows. Errors: E_ARGUMENT. */
