@@ -21714,13 +21714,13 @@ static int aw_ends_in_pause(const ru_run *r)
  * AW_SHORT_PAUSE_MS, otherwise of the longest pause. */
 static uint64_t aw_find_cut(const ru_run *r, uint64_t first, uint64_t end)
 {
-    uint64_t at = end, most = 0, since, i;
-    for (i = since = first; i < end; i++) {
+    uint64_t at = end, longest = 0, begin, i;
+    for (i = begin = first; i < end; i++) {
         if (va_speech_steps(&r->audio.voice, i, i + 1) > 0) {
-            since = i + 1;
-        } else if (i + 1 - since >= most || i + 1 - since >= AW_SHORT_PAUSE_MS / VA_STEP_MS) {
-            most = i + 1 - since;
-            at = since + most / 2;
+            begin = i + 1;
+        } else if (i + 1 - begin >= longest || i + 1 - begin >= AW_SHORT_PAUSE_MS / VA_STEP_MS) {
+            longest = i + 1 - begin;
+            at = begin + longest / 2;
         }
     }
     return at;
@@ -21801,19 +21801,19 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
     while (status == WNPU_OK && r->ledger.covered_ms < end_ms) {
         int64_t at = r->ledger.covered_ms, end = end_ms;
         wnpu_speech_span span;
-        int there, quiet;
-        while ((there = aw_get_span(r, i, &span)) != 0 && span.t1_ms <= at) {
+        int found, silent;
+        while ((found = aw_get_span(r, i, &span)) != 0 && span.t1_ms <= at) {
             i++;
         }
-        quiet = r->params.vad && (there ? span.t0_ms > at : known > at);
-        if (there) {
-            int64_t edge = quiet ? span.t0_ms : span.t1_ms;
+        silent = r->params.vad && (found ? span.t0_ms > at : known > at);
+        if (found) {
+            int64_t edge = silent ? span.t0_ms : span.t1_ms;
             end = edge < end ? edge : end;
-        } else if (quiet) {
+        } else if (silent) {
             end = known < end ? known : end;
         }
-        status = quiet ? lg_append(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
-                       : lg_append(r, end, kind, reason);
+        status = silent ? lg_append(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
+                        : lg_append(r, end, kind, reason);
     }
     if (end_ms > r->ledger.covered_text_ms) {
         r->ledger.covered_text_ms = end_ms;
@@ -21858,7 +21858,7 @@ static int lg_has_no_letters(const ru_run *r, const rs_draft *d)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     size_t i, k, length;
-    int signs = 0;
+    int symbols = 0;
     for (i = 0; i < d->n; i++) {
         const char *text = d->tokens[i] < v->eot ? tk_text(v, d->tokens[i], &length) : NULL;
         for (k = 0; text != NULL && k < length; k++) {
@@ -21866,10 +21866,10 @@ static int lg_has_no_letters(const ru_run *r, const rs_draft *d)
             if (c >= 0x80 || (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z')) {
                 return 0;
             }
-            signs |= c > ' ';
+            symbols |= c > ' ';
         }
     }
-    return signs;
+    return symbols;
 }
 
 /* Whether all decodings were rejected and the text is from one at a temperature too high to be
@@ -22014,9 +22014,9 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     }
     if (status == WNPU_OK && r->params.on_segment != NULL &&
         rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
-        int refuses = r->params.on_segment(r->params.user, &segment);
+        int stop_run = r->params.on_segment(r->params.user, &segment);
         (void)er_float_default();
-        status = refuses ? er_set(&r->error, WNPU_E_CANCELLED,
+        status = stop_run ? er_set(&r->error, WNPU_E_CANCELLED,
                                   "the segment callback requested a stop") : WNPU_OK;
     }
     return status;
@@ -23271,14 +23271,14 @@ static void wi_reset(ru_run *r)
 }
 
 /* Whether the language is detected in several windows before anything is decoded. */
-static int wi_detects_first(const ru_run *r)
+static int wi_is_language_first(const ru_run *r)
 {
     return r->params.language == WNPU_LANGUAGE_AUTO && r->engine.model->vocab.multilingual &&
            r->params.language_mode == WNPU_LANGUAGE_ONCE && r->params.language_windows > 1;
 }
 
 /* Detects the language and returns to the beginning of the audio. */
-static int wi_detect_first(ru_run *r, const wnpu_audio *audio)
+static int wi_detect_language_first(ru_run *r, const wnpu_audio *audio)
 {
     int status = wi_detect_in_windows(r);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
@@ -23363,15 +23363,15 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 {
     double since = er_now_ms();
     int status;
-    if (wi_detects_first(r) && audio != NULL && audio->read != NULL) {
+    if (wi_is_language_first(r) && audio != NULL && audio->read != NULL) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
                       "reader cannot go back to the start", (int)r->params.language_windows);
     }
     status = wi_open(r, audio);
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
-    if (status == WNPU_OK && wi_detects_first(r)) {
-        status = wi_detect_first(r, audio);
+    if (status == WNPU_OK && wi_is_language_first(r)) {
+        status = wi_detect_language_first(r, audio);
     }
     if (status == WNPU_OK && !ru_cancelled(r)) { /* otherwise the above may be incomplete */
         r->fingerprint = pm_fingerprint(&r->params);
