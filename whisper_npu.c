@@ -16757,38 +16757,40 @@ static void al_reset(al_aligner *a)
  * 17. rs_  results and writers
  *
  *  Owns      the store of one run's segments, the layout of subtitles, and
- *            one writer for each format.
+ *            one writer per format, a row of rs_writers.
  *  Assumes   a block of fixed size.
- *  Ensures   a segment is stored whole or not at all; text is valid UTF-8;
- *            numbers are written by our own code, so no locale and no
- *            libc can change a byte.
- *  Costs     about 30 bytes a token, 170 bytes a segment, 80 bytes a word.
+ *  Ensures   a segment is stored completely or not at all; text is valid
+ *            UTF-8; numbers are formatted here, so the output does not
+ *            depend on locale or libc.
+ *  Costs     about 30 bytes per token, 170 per segment, 80 per word.
  * ====================================================================== */
 
-/* Things of one size in chunks of RS_CHUNK, each in the block wherever there was room. A chunk is
- * the offset of the next one and then its things; all but the last are full. */
+/* A list of elements of one size, in chunks of RS_CHUNK placed in the block wherever there was
+ * room. A chunk is the offset of the next one followed by its elements; all but the last are
+ * full. */
 #define RS_CHUNK 32u
 typedef struct rs_list {
-    size_t elem, count;     /* bytes of one thing; things */
-    size_t first, last;     /* chunks' offsets */
-    size_t spare;           /* an empty chunk behind the last one */
+    size_t elem, count;     /* bytes of an element; number of elements */
+    size_t first, last;     /* offsets of chunks */
+    size_t spare;           /* an empty chunk after the last one */
     int has_spare;
 } rs_list;
 
-/* Records grow from the front of the block, their offsets from the back. */
+/* Records grow from the front of the block, their offsets from its end. */
 typedef struct rs_store {
     unsigned char *base;
     size_t size, used, count;
-    size_t peak;            /* most bytes of any run before */
+    size_t peak;            /* most bytes used by previous runs */
     rs_list speech;         /* wnpu_speech_span */
     rs_list ledger;         /* wnpu_ledger_span */
-    wnpu_ledger_span rest;  /* the ledger's last span, which must always fit; empty if t0 = t1 */
+    wnpu_ledger_span rest;  /* the last span of the ledger, which must always fit; empty if t0 =
+                             * t1 */
 } rs_store;
 
 typedef struct rs_record {
-    wnpu_segment segment;   /* its pointers are set when it is read */
+    wnpu_segment segment;   /* pointers are set when it is read */
     size_t text, tokens;    /* offsets into the block */
-    size_t words, n_words;  /* likewise, of rs_words */
+    size_t words, n_words;  /* words: offset of an array of rs_word */
 } rs_record;
 
 typedef struct rs_word {
@@ -16796,7 +16798,7 @@ typedef struct rs_word {
     size_t text;            /* offset into the block */
 } rs_word;
 
-/* How a window came by its text; see wnpu_segment. */
+/* How a window's text was decoded; see wnpu_segment. */
 typedef struct rs_origin {
     float mean_logprob, no_speech, temperature, compression_ratio, first_logprob;
     int32_t retries;
@@ -16804,7 +16806,7 @@ typedef struct rs_origin {
     int32_t accepted, prompted, device;
 } rs_origin;
 
-/* What a window has to say about one segment. */
+/* One segment to be stored. */
 typedef struct rs_draft {
     int64_t t0_ms, t1_ms;
     const int32_t *tokens;
@@ -16813,19 +16815,19 @@ typedef struct rs_draft {
     int32_t language, window;
     rs_origin origin;
     float voice;
-    const al_word *words;   /* of the segment, if they were asked for */
+    const al_word *words;   /* its words if requested, else NULL */
     size_t n_words;
-    const char *word_text;  /* bytes that the words refer to */
-    const int64_t *at_ms;   /* begin of each of the window's text tokens, and the last one's end */
+    const char *word_text;  /* bytes of the words */
+    const int64_t *at_ms;   /* start of each of the window's text tokens, and end of the last one */
 } rs_draft;
 
-/* What the run has to say as a whole. */
+/* Properties of the run as a whole. */
 typedef struct rs_summary {
     int32_t language;
     int64_t duration_ms;
-    const float *languages;     /* [n_languages] probabilities, or NULL when it was given */
+    const float *languages;     /* [n_languages] probabilities; NULL if the language was given */
     int32_t n_languages;
-    const wnpu_choice *choice;  /* NULL: no list of phrases */
+    const wnpu_choice *choice;  /* NULL: there is no list of phrases */
 } rs_summary;
 
 static size_t rs_used(const rs_store *s)
@@ -16852,16 +16854,16 @@ static void rs_reset(rs_store *s)
     s->ledger.elem = sizeof(wnpu_ledger_span);
 }
 
-/* Room for bytes at the front, aligned to 8; s->size if there is none. */
-static size_t rs_room(const rs_store *s, size_t used, size_t bytes)
+/* Offset at the front, aligned to 8, with room for bytes; s->size if there is none. */
+static size_t rs_find_room(const rs_store *s, size_t used, size_t bytes)
 {
     size_t start = (used + 7u) & ~(size_t)7u, back = (s->count + 1) * sizeof(uint32_t);
     return back <= s->size && start <= s->size - back && bytes <= s->size - back - start
                ? start : s->size;
 }
 
-/* Concatenates the bytes of the draft's text tokens at out; returns how many there are. */
-static size_t rs_gather(const tk_vocab *v, const rs_draft *d, char *out)
+/* Concatenates the bytes of the draft's text tokens at out. Returns their number. */
+static size_t rs_join_tokens(const tk_vocab *v, const rs_draft *d, char *out)
 {
     size_t i, length, total = 0;
     for (i = 0; i < d->n; i++) {
@@ -16887,9 +16889,9 @@ static int rs_blank(const char *text, size_t length)
     return 1;
 }
 
-/* Token times share the segment's span in proportion to the bytes of text, unless they were
- * measured. */
-static size_t rs_put_tokens(const tk_vocab *v, const rs_draft *d, size_t bytes, wnpu_token *out)
+/* Unless token times were measured, the segment's duration is divided among the tokens in
+ * proportion to their bytes. */
+static size_t rs_store_tokens(const tk_vocab *v, const rs_draft *d, size_t bytes, wnpu_token *out)
 {
     size_t i, n = 0, length, before = 0;
     int64_t span = d->t1_ms - d->t0_ms;
@@ -16907,11 +16909,11 @@ static size_t rs_put_tokens(const tk_vocab *v, const rs_draft *d, size_t bytes, 
     return n;
 }
 
-/* Words into out, their texts to offset text of the store on, and measured times into the tokens.
- * Words follow each other without gaps from the segment's first token on. Returns the offset behind
- * the last text. */
-static size_t rs_put_words(rs_store *s, const rs_draft *d, rs_word *out, size_t text,
-                           wnpu_token *tokens)
+/* Writes words to out, their texts from offset text of the store on, and measured times to the
+ * tokens. Words are contiguous from the segment's first token on. Returns the offset after the last
+ * text. */
+static size_t rs_store_words(rs_store *s, const rs_draft *d, rs_word *out, size_t text,
+                             wnpu_token *tokens)
 {
     size_t i, k, first = d->n_words > 0 ? d->words[0].first : 0;
     for (i = 0; i < d->n_words; i++) {
@@ -16948,37 +16950,38 @@ static void rs_put_origin(const rs_origin *o, wnpu_segment *s)
     s->device = o->device;
 }
 
-/* Stores a segment; *stored tells whether there was any text in it. E_FULL leaves the store as it
- * was. */
+/* Stores a segment. *stored is 0 if it has no text. E_FULL leaves the store unchanged. */
 static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored)
 {
-    size_t bytes = rs_gather(v, d, NULL), at, tokens, words, text, raw, length;
-    size_t spelled = d->n_words > 0 ? 3 * bytes + d->n_words : 0; /* the words' texts */
+    size_t bytes = rs_join_tokens(v, d, NULL), at, tokens, words, text, raw, length;
+    size_t spelled = d->n_words > 0 ? 3 * bytes + d->n_words : 0; /* upper bound for the words'
+                                                                   * texts */
     rs_record record;
     uint32_t offset;
     *stored = 0;
-    at = rs_room(s, s->used, sizeof record);
-    tokens = rs_room(s, at + sizeof record, d->n * sizeof(wnpu_token));
-    words = rs_room(s, tokens + d->n * sizeof(wnpu_token), d->n_words * sizeof(rs_word));
-    text = rs_room(s, words + d->n_words * sizeof(rs_word), 3 * bytes + 1 + spelled);
-    raw = rs_room(s, text + 3 * bytes + 1 + spelled, bytes); /* scratch, not kept */
+    at = rs_find_room(s, s->used, sizeof record);
+    tokens = rs_find_room(s, at + sizeof record, d->n * sizeof(wnpu_token));
+    words = rs_find_room(s, tokens + d->n * sizeof(wnpu_token), d->n_words * sizeof(rs_word));
+    text = rs_find_room(s, words + d->n_words * sizeof(rs_word), 3 * bytes + 1 + spelled);
+    raw = rs_find_room(s, text + 3 * bytes + 1 + spelled, bytes); /* scratch */
     if (at == s->size || tokens == s->size || words == s->size || text == s->size ||
         raw == s->size) {
         return WNPU_E_FULL;
     }
-    rs_gather(v, d, (char *)s->base + raw);
+    rs_join_tokens(v, d, (char *)s->base + raw);
     if (rs_blank((char *)s->base + raw, bytes)) {
         ar_wipe(s->base + raw, bytes);
         return WNPU_OK;
     }
     length = tk_sanitize_utf8((char *)s->base + text, 3 * bytes + 1, (char *)s->base + raw, bytes);
     s->base[text + length] = '\0';
-    memset(s->base + s->used, 0, text - s->used); /* a snapshot has no other bytes than ours */
+    memset(s->base + s->used, 0, text - s->used); /* padding is part of snapshots */
     memset(&record, 0, sizeof record);
     record.segment.t0_ms = d->t0_ms;
     record.segment.t1_ms = d->t1_ms;
     record.segment.text_length = length;
-    record.segment.n_tokens = rs_put_tokens(v, d, bytes, (wnpu_token *)(void *)(s->base + tokens));
+    record.segment.n_tokens = rs_store_tokens(v, d, bytes,
+                                              (wnpu_token *)(void *)(s->base + tokens));
     record.segment.language = d->language;
     record.segment.window = d->window;
     rs_put_origin(&d->origin, &record.segment);
@@ -16991,17 +16994,17 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     offset = (uint32_t)at;
     s->count++;
     memcpy(s->base + s->size - s->count * sizeof offset, &offset, sizeof offset);
-    s->used = rs_put_words(s, d, (rs_word *)(void *)(s->base + words), text + length + 1,
-                           (wnpu_token *)(void *)(s->base + tokens));
-    ar_wipe(s->base + s->used, raw + bytes - s->used); /* no text is left behind what is used */
+    s->used = rs_store_words(s, d, (rs_word *)(void *)(s->base + words), text + length + 1,
+                             (wnpu_token *)(void *)(s->base + tokens));
+    ar_wipe(s->base + s->used, raw + bytes - s->used); /* leave no text beyond the used bytes */
     *stored = 1;
     return WNPU_OK;
 }
 
-/* Makes sure that RS_CHUNK more things fit. */
+/* Ensures that RS_CHUNK more elements fit. */
 static int rs_list_reserve(rs_store *s, rs_list *l)
 {
-    size_t bytes = sizeof(size_t) + RS_CHUNK * l->elem, at = rs_room(s, s->used, bytes);
+    size_t bytes = sizeof(size_t) + RS_CHUNK * l->elem, at = rs_find_room(s, s->used, bytes);
     if (l->has_spare) {
         return WNPU_OK;
     }
@@ -17033,7 +17036,7 @@ static int rs_list_add(rs_store *s, rs_list *l, const void *thing)
     return WNPU_OK;
 }
 
-/* NULL beyond the end. */
+/* NULL if index is out of range. */
 static unsigned char *rs_list_get(const rs_store *s, const rs_list *l, size_t index)
 {
     size_t at = l->first, i;
@@ -17046,7 +17049,7 @@ static unsigned char *rs_list_get(const rs_store *s, const rs_list *l, size_t in
     return s->base + at + sizeof at + index % RS_CHUNK * l->elem;
 }
 
-/* The index-th span of the ledger; the rest stands behind those in the list. */
+/* Span number index of the ledger; `rest` follows those in the list. */
 static int rs_get_ledger(const rs_store *s, size_t index, wnpu_ledger_span *span)
 {
     const unsigned char *found = rs_list_get(s, &s->ledger, index);
@@ -17060,7 +17063,7 @@ static int rs_get_ledger(const rs_store *s, size_t index, wnpu_ledger_span *span
     return WNPU_OK;
 }
 
-/* Spans that follow each other and are of one kind become one. */
+/* Contiguous spans of the same kind are merged. */
 static int rs_add_ledger(rs_store *s, const wnpu_ledger_span *span)
 {
     wnpu_ledger_span last;
@@ -17078,17 +17081,17 @@ static int rs_add_ledger(rs_store *s, const wnpu_ledger_span *span)
     return rs_list_add(s, &s->ledger, span);
 }
 
-/* ---- a store from elsewhere ---- */
+/* ---- validation of a store from a snapshot ---- */
 
-/* Bytes that no part of a store has claimed yet. Claims come in the order in which parts are put
- * there, so that nothing is looked at twice and no two overlap. */
-typedef struct rs_part {
-    const unsigned char *front; /* of the store; need not be aligned */
+/* Bytes of a store that no part has claimed yet. Parts are claimed in the order in which they were
+ * stored, so that every byte is checked once and no two parts overlap. */
+typedef struct rs_claims {
+    const unsigned char *front; /* start of the store; need not be aligned */
     size_t at, end;
     int64_t begin_ms, end_ms;   /* of the latest segment */
-} rs_part;
+} rs_claims;
 
-static int rs_claim(rs_part *p, size_t at, size_t n, size_t elem)
+static int rs_claim(rs_claims *p, size_t at, size_t n, size_t elem)
 {
     size_t bytes;
     if (ar_mul(n, elem, &bytes) != 0 || at < p->at || at > p->end || bytes > p->end - at ||
@@ -17099,8 +17102,8 @@ static int rs_claim(rs_part *p, size_t at, size_t n, size_t elem)
     return 1;
 }
 
-/* A whole string of length bytes of valid UTF-8 without NUL. */
-static int rs_claim_text(rs_part *p, size_t at, size_t length)
+/* Claims a complete string of length bytes of valid UTF-8 without NUL. */
+static int rs_claim_text(rs_claims *p, size_t at, size_t length)
 {
     const char *text;
     size_t i, n;
@@ -17124,10 +17127,10 @@ static int rs_is_time(int64_t t0_ms, int64_t t1_ms)
 
 static int rs_is_within(float x, float low, float high)
 {
-    return x >= low && x <= high; /* and a number */
+    return x >= low && x <= high; /* false for NaN */
 }
 
-static int rs_claim_tokens(rs_part *p, const rs_record *r, const tk_vocab *v)
+static int rs_claim_tokens(rs_claims *p, const rs_record *r, const tk_vocab *v)
 {
     wnpu_token t;
     size_t i;
@@ -17144,7 +17147,7 @@ static int rs_claim_tokens(rs_part *p, const rs_record *r, const tk_vocab *v)
     return 1;
 }
 
-static int rs_claim_words(rs_part *p, const rs_record *r)
+static int rs_claim_words(rs_claims *p, const rs_record *r)
 {
     size_t i, tokens = r->segment.n_tokens;
     rs_word w;
@@ -17160,7 +17163,7 @@ static int rs_claim_words(rs_part *p, const rs_record *r)
     return 1;
 }
 
-/* How a window came by its text. */
+/* Whether the fields of rs_origin are valid. */
 static int rs_is_origin(const wnpu_segment *s)
 {
     return rs_is_within(s->mean_logprob, -1e6f, 0.0f) && rs_is_within(s->no_speech, 0.0f, 1.001f) &&
@@ -17171,7 +17174,7 @@ static int rs_is_origin(const wnpu_segment *s)
            s->accepted >> 1 == 0 && s->prompted >> 1 == 0 && s->device >> 1 == 0;
 }
 
-static int rs_is_record(rs_part *p, size_t at, const tk_vocab *v)
+static int rs_is_record(rs_claims *p, size_t at, const tk_vocab *v)
 {
     const wnpu_segment *s;
     rs_record r;
@@ -17190,13 +17193,13 @@ static int rs_is_record(rs_part *p, size_t at, const tk_vocab *v)
            rs_claim_text(p, r.text, s->text_length) && rs_claim_words(p, &r);
 }
 
-/* A list's chunks, from the first on. */
+/* The chunks of a list, from the first on. */
 typedef struct rs_chain {
     const rs_list *list;
-    size_t at, left;        /* the next chunk; how many there are, the spare one included */
-    size_t seen;            /* things in the chunks before */
-    int64_t end_ms;         /* where the last of them ends */
-    int64_t step_ms;        /* of speech: all but the last end are multiples of that */
+    size_t at, left;        /* next chunk; number of chunks left, including the spare one */
+    size_t seen;            /* elements in previous chunks */
+    int64_t end_ms;         /* end of the last element */
+    int64_t step_ms;        /* speech only: all ends but the last are multiples of this */
 } rs_chain;
 
 static void rs_begin_chain(rs_chain *c, const rs_list *l)
@@ -17207,7 +17210,8 @@ static void rs_begin_chain(rs_chain *c, const rs_list *l)
     c->at = l->count > 0 ? l->first : l->spare;
 }
 
-/* What lg_append() and aw_add_speech() add. Speech has neither kind nor reason. */
+/* Whether lg_append() or aw_add_speech() can have added the span. Speech has neither kind nor
+ * reason. */
 static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
 {
     int kind = span->reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
@@ -17223,7 +17227,7 @@ static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
             span->reason <= WNPU_REASON_FAILED && span->kind == kind);
 }
 
-static int rs_claim_chunk(rs_part *p, rs_chain *c)
+static int rs_claim_chunk(rs_claims *p, rs_chain *c)
 {
     const rs_list *l = c->list;
     size_t at = c->at, spare = l->has_spare != 0;
@@ -17242,19 +17246,19 @@ static int rs_claim_chunk(rs_part *p, rs_chain *c)
         }
         c->end_ms = span.t1_ms;
     }
-    if (--c->left == spare) { /* the last one that has something in it; it leads nowhere */
+    if (--c->left == spare) { /* the last non-empty chunk has no successor */
         c->at = l->spare;
         return at == l->last;
     }
     return 1;
 }
 
-/* Whether s describes what rs_add() and rs_list_add() could have written: nothing that is read from
- * it then leaves it, and nothing that is added changes anything else. front and offsets (the last
- * record's first) stand for its memory and need not be aligned. Tells where each list ends. */
+/* Whether s can have been written by rs_add() and rs_list_add(): reading from it then stays within
+ * it, and adding to it overwrites nothing. front and offsets (the record of the last segment comes
+ * first) replace its memory and need not be aligned. Also determines the end of each list. */
 typedef struct rs_ends {
     int64_t speech_ms, ledger_ms, text_ms;
-    int64_t step_ms;        /* given: of the detector */
+    int64_t step_ms;        /* input: step of the detector */
 } rs_ends;
 
 static int rs_is_store(const rs_store *s, const unsigned char *front, const unsigned char *offsets,
@@ -17262,7 +17266,7 @@ static int rs_is_store(const rs_store *s, const unsigned char *front, const unsi
 {
     size_t records = s->count;
     rs_chain speech, ledger;
-    rs_part p;
+    rs_claims p;
     int good = 1;
     memset(&p, 0, sizeof p);
     p.front = front;
@@ -17278,7 +17282,7 @@ static int rs_is_store(const rs_store *s, const unsigned char *front, const unsi
             memcpy(&offset, offsets + (records - 1) * sizeof offset, sizeof offset);
             c = offset;
         }
-        if (c < a && c < b) { /* in the order in which they lie there */
+        if (c < a && c < b) { /* in the order of their addresses */
             good = rs_is_record(&p, c, v);
             records--;
         } else {
@@ -17291,8 +17295,8 @@ static int rs_is_store(const rs_store *s, const unsigned char *front, const unsi
     return good;
 }
 
-/* The record of a segment, which is there. */
-static rs_record rs_find(const rs_store *s, size_t index)
+/* The record of an existing segment. */
+static rs_record rs_get_record(const rs_store *s, size_t index)
 {
     rs_record record;
     uint32_t offset;
@@ -17307,7 +17311,7 @@ static int rs_get(const rs_store *s, size_t index, wnpu_segment *segment)
     if (index >= s->count) {
         return WNPU_E_ARGUMENT;
     }
-    record = rs_find(s, index);
+    record = rs_get_record(s, index);
     *segment = record.segment;
     segment->text = (const char *)s->base + record.text;
     segment->tokens = (const wnpu_token *)(const void *)(s->base + record.tokens);
@@ -17316,7 +17320,7 @@ static int rs_get(const rs_store *s, size_t index, wnpu_segment *segment)
 
 static size_t rs_word_count(const rs_store *s, size_t segment)
 {
-    return segment < s->count ? rs_find(s, segment).n_words : 0;
+    return segment < s->count ? rs_get_record(s, segment).n_words : 0;
 }
 
 static int rs_get_word(const rs_store *s, size_t segment, size_t index, wnpu_word *word)
@@ -17325,13 +17329,13 @@ static int rs_get_word(const rs_store *s, size_t segment, size_t index, wnpu_wor
     if (index >= rs_word_count(s, segment)) {
         return WNPU_E_ARGUMENT;
     }
-    memcpy(&w, s->base + rs_find(s, segment).words + index * sizeof w, sizeof w);
+    memcpy(&w, s->base + rs_get_record(s, segment).words + index * sizeof w, sizeof w);
     *word = w.word;
     word->text = (const char *)s->base + w.text;
     return WNPU_OK;
 }
 
-/* Buffered output to the user's function; after a failure everything is dropped. */
+/* Buffered output to the host's function; after a failure the rest is discarded. */
 typedef struct rs_out {
     wnpu_write_fn write;
     void *user;
@@ -17375,7 +17379,7 @@ static void rs_text(rs_out *o, const char *text)
     rs_bytes(o, text, strlen(text));
 }
 
-/* Decimal with at least width digits. */
+/* Decimal number with at least width digits. */
 static void rs_number(rs_out *o, int64_t value, int width)
 {
     char digits[24];
@@ -17391,7 +17395,7 @@ static void rs_number(rs_out *o, int64_t value, int width)
     rs_bytes(o, digits + at, sizeof digits - at);
 }
 
-/* value rounded to six decimals; not finite is written as null. */
+/* Writes value with six decimals; null if it is not finite. */
 static void rs_fraction(rs_out *o, float value)
 {
     double scaled = (double)value * 1e6;
@@ -17429,7 +17433,7 @@ static void rs_clock(rs_out *o, int64_t ms, const char *mark)
     rs_number(o, ms % 1000, 3);
 }
 
-/* The inside of a JSON string. */
+/* The contents of a JSON string. */
 static void rs_json_escaped(rs_out *o, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
@@ -17480,7 +17484,7 @@ static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
     rs_text(o, "]");
 }
 
-/* With the names of OpenAI's JSON. */
+/* Member names are those of OpenAI's JSON. */
 static void rs_json_words(rs_out *o, const rs_store *store, size_t segment)
 {
     size_t i;
@@ -17509,7 +17513,7 @@ static void rs_json_language(rs_out *o, int32_t language)
     rs_json_string(o, code, strlen(code));
 }
 
-/* A member of an object, with a comma before it. */
+/* A member of an object, preceded by a comma. */
 static void rs_json_member(rs_out *o, const char *name, float value)
 {
     rs_text(o, ", \"");
@@ -17526,7 +17530,7 @@ static void rs_json_count(rs_out *o, const char *name, int64_t value)
     rs_number(o, value, 1);
 }
 
-/* Why the text is what it is. */
+/* How the text was decoded. */
 static void rs_json_origin(rs_out *o, const wnpu_segment *s)
 {
     static const char *const reasons[] = {"loop", "compression_ratio", "avg_logprob",
@@ -17551,7 +17555,7 @@ static void rs_json_origin(rs_out *o, const wnpu_segment *s)
     rs_text(o, s->prompted ? ", \"prompted\": true" : ", \"prompted\": false");
 }
 
-/* Languages that come into question at all; wnpu_get_languages() has the others. */
+/* Languages with a probability of at least 0.001; wnpu_get_languages() returns all. */
 static void rs_json_languages(rs_out *o, const rs_summary *m)
 {
     int32_t i;
@@ -17620,7 +17624,7 @@ static void rs_json_ledger(rs_out *o, const rs_store *store)
     rs_text(o, "]");
 }
 
-/* Devices are told only where they are asked for: without them the bytes are the same on all. */
+/* Devices are included only on request: without them the output is the same on all machines. */
 static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m,
                     int devices)
 {
@@ -17741,7 +17745,8 @@ static const uint32_t rs_wide[][2] = {
     {0x20000, 0x3fffd}
 };
 
-/* Closing punctuation and small kana never begin a line, opening punctuation never ends one. */
+/* Closing punctuation and small kana must not begin a line, opening punctuation must not end
+ * one. */
 static const uint32_t rs_closing[][2] = {
     {0x21, 0x21}, {0x25, 0x25}, {0x29, 0x29}, {0x2c, 0x2c}, {0x2e, 0x2e}, {0x3a, 0x3b},
     {0x3f, 0x3f}, {0x5d, 0x5d}, {0x7d, 0x7d}, {0xbb, 0xbb}, {0x2019, 0x2019}, {0x201d, 0x201d},
@@ -17762,21 +17767,21 @@ static const uint32_t rs_opening[][2] = {
 };
 #define RS_IN(ranges, code) tk_in((ranges), sizeof (ranges) / sizeof (ranges)[0], (code))
 
-/* Controls and what else ends a line somewhere are blanks in a format made of lines. */
+/* Control characters and other line separators count as spaces in line-based formats. */
 static int rs_is_blank(int32_t c)
 {
     return (c >= 0 && c <= 32) || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
 }
 
-/* Scripts whose words are not set apart by spaces, and their punctuation. */
+/* Scripts that do not separate words by spaces, and their punctuation. */
 static int rs_is_unspaced(int32_t c)
 {
     return lr_is_unspaced_script(c) || (c >= 0x3001 && c <= 0x303f) || (c >= 0xff01 && c <= 0xff60);
 }
 
-/* One character of a text and the marks that belong to it. */
+/* A character with its combining marks. */
 typedef struct rs_glyph {
-    int32_t code;           /* of the first code point; -1: no UTF-8 */
+    int32_t code;           /* first code point; -1: invalid UTF-8 */
     size_t length, width;   /* bytes, columns */
 } rs_glyph;
 
@@ -17789,7 +17794,7 @@ static rs_glyph rs_next_glyph(const char *text, size_t length)
     g.width = RS_IN(rs_marks, (uint32_t)g.code) ? 0 : RS_IN(rs_wide, (uint32_t)g.code) ? 2 : 1;
     while (g.length < length && !rs_is_blank(g.code)) {
         int32_t c = tk_decode_utf8(text + g.length, length - g.length, &used, &cut);
-        /* U+200D joins emoji; U+1F3FB to U+1F3FF are tones of the one before. */
+        /* U+200D joins emoji; U+1F3FB to U+1F3FF are skin tones of the previous one. */
         if (!joined && !RS_IN(rs_marks, (uint32_t)c) && !(c >= 0x1f3fb && c <= 0x1f3ff)) {
             break;
         }
@@ -17799,45 +17804,45 @@ static rs_glyph rs_next_glyph(const char *text, size_t length)
     return g;
 }
 
-/* ---- atoms: what lines and cues are made of ---- */
+/* ---- atoms: the indivisible parts of lines and cues ---- */
 
 enum {
-    RS_ATOMS = 128,         /* in a cue at most */
-    RS_PAUSE_MS = 300,      /* between words: nearly as good a place for a break as a comma */
-    RS_LONG_PAUSE_MS = 1500 /* not to be bridged by a cue if it can be helped */
+    RS_ATOMS = 128,         /* most atoms of a cue */
+    RS_PAUSE_MS = 300,      /* between words: nearly as good for a break as a comma */
+    RS_LONG_PAUSE_MS = 1500 /* cues avoid to span it */
 };
 
-/* Places to break, the best first. */
+/* Places for breaks, best first. */
 typedef enum rs_place {
     RS_AT_SEGMENT, RS_AT_SENTENCE, RS_AT_CLAUSE, RS_AT_PAUSE, RS_AT_SPACE, RS_AT_CHARACTER,
-    RS_BEHIND_SHORT, /* a space behind a short word, which mostly belongs to what follows */
+    RS_AFTER_SHORT_WORD, /* after a short word, which usually belongs to the next one */
     RS_IN_WORD, RS_PLACES
 } rs_place;
 
-/* A word; or a character of a script without spaces, with its punctuation; or a piece of a word
- * that is longer than a line. Never longer than a line. */
+/* A word; or a character of a script without spaces, with its punctuation; or part of a word longer
+ * than a line. At most one line long. */
 typedef struct rs_atom {
-    const char *text;       /* view of the segment's, without blanks around it */
+    const char *text;       /* points into the segment's text, without surrounding spaces */
     size_t length, width;   /* bytes, columns */
     int64_t t0_ms, t1_ms;
-    size_t segment, end;    /* where it is: segment, byte behind it */
-    unsigned char place;    /* rs_place before it */
-    unsigned char spaced;   /* a space before it, unless it begins a line */
+    size_t segment, end;    /* segment, and byte after the atom */
+    unsigned char place;    /* rs_place before the atom */
+    unsigned char spaced;   /* preceded by a space, unless it begins a line */
     unsigned char line;     /* begins a line */
 } rs_atom;
 
-/* Reads the atoms of segment after segment. */
+/* Iterates over the atoms of all segments. */
 typedef struct rs_reader {
     const rs_store *store;
     size_t line_width;      /* 0: no limit */
-    size_t segment, at;     /* of the next atom: segment, byte of its text */
-    wnpu_segment s;         /* segment, if there is one */
-    int open, timed;        /* s is read; its words are its text */
-    size_t word, word_at;   /* a word of it and the byte where it begins */
+    size_t segment, at;     /* of the next atom: segment, byte in its text */
+    wnpu_segment s;         /* the current segment, if any */
+    int open, timed;        /* s is loaded; its words make up its text */
+    size_t word, word_at;   /* current word, and the byte where it begins */
     wnpu_word w;
 } rs_reader;
 
-/* Whether the words of a segment are its text, and so have the times of each part of it. */
+/* Whether the words of a segment make up its text, so that each part of it has a time. */
 static int rs_is_timed(const rs_store *store, size_t segment, const wnpu_segment *s)
 {
     size_t i, at = 0;
@@ -17852,7 +17857,7 @@ static int rs_is_timed(const rs_store *store, size_t segment, const wnpu_segment
     return i > 0 && at == s->text_length;
 }
 
-/* Opens the segment if that is to be done; 0 if there is none. */
+/* Loads the segment if necessary. Returns 0 if there is none. */
 static int rs_read_segment(rs_reader *r)
 {
     if (!r->open && rs_get(r->store, r->segment, &r->s) == WNPU_OK) {
@@ -17866,8 +17871,9 @@ static int rs_read_segment(rs_reader *r)
     return r->open;
 }
 
-/* When byte at of the segment's text is said, or if end what is before it ends: by the word that it
- * is in, or by its share of the segment. Bytes have to come in order. */
+/* Time at which byte `at` of the segment's text is spoken or, if `end` is set, at which the text
+ * before it ends: from the words or, without them, in proportion to the bytes. Calls must have
+ * ascending bytes. */
 static int64_t rs_time_at(rs_reader *r, size_t at, int end)
 {
     int64_t t0 = r->s.t0_ms, t1 = r->s.t1_ms;
@@ -17894,7 +17900,7 @@ static int64_t rs_time_at(rs_reader *r, size_t at, int end)
          : t0 + (t1 - t0) * (int64_t)(at - first) / (int64_t)(last - first);
 }
 
-/* Skips blanks. Returns how many bytes. */
+/* Skips spaces. Returns their number in bytes. */
 static size_t rs_skip_blanks(rs_reader *r)
 {
     size_t used, from = r->at;
@@ -17906,16 +17912,16 @@ static size_t rs_skip_blanks(rs_reader *r)
     return r->at - from;
 }
 
-/* Whether the atom that ends with the one character may be told from what begins with the other. */
-static int rs_may_part(int32_t before, int32_t after)
+/* Whether a line may be broken between the two characters. */
+static int rs_may_break(int32_t before, int32_t after)
 {
     return (rs_is_unspaced(before) || rs_is_unspaced(after)) &&
            !RS_IN(rs_closing, (uint32_t)after) && !RS_IN(rs_opening, (uint32_t)before);
 }
 
-/* What kind of place the end of text is, by its punctuation. Quotes and brackets may follow it; a
- * short word with a full stop is taken for an abbreviation. */
-static rs_place rs_end_of(const char *text, size_t length)
+/* Place after text according to its punctuation, which quotes and brackets may follow. A short word
+ * with a full stop is regarded as an abbreviation. */
+static rs_place rs_place_after(const char *text, size_t length)
 {
     static const char *const sentences[] = {".", "?", "!", "\xe2\x80\xa6", "\xe3\x80\x82",
                                             "\xef\xbc\x9f", "\xef\xbc\x81", "\xd8\x9f",
@@ -17946,13 +17952,13 @@ static rs_place rs_end_of(const char *text, size_t length)
     return RS_AT_SPACE;
 }
 
-/* The place between two atoms of a segment. blanks: there are some. */
+/* Place between two atoms of a segment. blanks: they are separated by spaces. */
 static rs_place rs_place_between(const rs_atom *before, const rs_atom *after, int blanks)
 {
     size_t used;
     int cut, pause = after->t0_ms - before->t1_ms >= RS_PAUSE_MS;
     int32_t first = tk_decode_utf8(after->text, after->length, &used, &cut);
-    rs_place place = rs_end_of(before->text, before->length);
+    rs_place place = rs_place_after(before->text, before->length);
     if (!blanks && !rs_is_unspaced(first) && place == RS_AT_SPACE && before->width > 0) {
         size_t at = before->length - 1;
         while (at > 0 && ((unsigned char)before->text[at] & 0xc0) == 0x80) {
@@ -17963,12 +17969,12 @@ static rs_place rs_place_between(const rs_atom *before, const rs_atom *after, in
         }
     }
     if (place == RS_AT_SPACE) {
-        place = !blanks ? RS_AT_CHARACTER : before->width <= 3 ? RS_BEHIND_SHORT : place;
+        place = !blanks ? RS_AT_CHARACTER : before->width <= 3 ? RS_AFTER_SHORT_WORD : place;
     }
     return place > RS_AT_PAUSE && pause ? RS_AT_PAUSE : place;
 }
 
-/* The length of the atom at r->at, with its width. */
+/* Length and width of the atom at r->at. */
 static size_t rs_measure_atom(const rs_reader *r, size_t *width)
 {
     const char *text = r->s.text + r->at;
@@ -17977,7 +17983,7 @@ static size_t rs_measure_atom(const rs_reader *r, size_t *width)
     *width = 0;
     while (length < left) {
         rs_glyph g = rs_next_glyph(text + length, left - length);
-        int parts = length > 0 && rs_may_part(before, g.code);
+        int parts = length > 0 && rs_may_break(before, g.code);
         int full = r->line_width > 0 && *width > 0 && *width + g.width > r->line_width;
         if (rs_is_blank(g.code) || parts || full) {
             break;
@@ -17989,8 +17995,8 @@ static size_t rs_measure_atom(const rs_reader *r, size_t *width)
     return length;
 }
 
-/* The next atom of the segment; 0 at its end, and then the next call is for the next segment. last
- * is the one before it in the same segment, or NULL. */
+/* Reads the next atom of the segment. Returns 0 at its end; the next call then continues with the
+ * next segment. last is the previous atom of the segment, or NULL. */
 static int rs_read_atom(rs_reader *r, const rs_atom *last, rs_atom *a)
 {
     size_t blanks = rs_skip_blanks(r);
@@ -18019,28 +18025,28 @@ static int64_t rs_later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- blocks: text that is broken into cues together ---- */
+/* ---- blocks: text that is divided into cues together ---- */
 
-/* A segment; or several when those before the last would be too short on their own. What follows is
- * known, so that results to come change nothing. */
+/* One segment, or several if those before the last are too short for cues of their own. A block is
+ * read only when the text after it cannot change it. */
 typedef struct rs_block {
     rs_atom atoms[RS_ATOMS];
     size_t n;
-    int whole;              /* all of it is in atoms */
-    int64_t next_ms;        /* when what follows the atoms begins */
-    uint32_t best[RS_ATOMS + 1];      /* least cost of all from this atom on */
-    unsigned char to[RS_ATOMS];       /* where the cue that begins with it ends */
+    int whole;              /* the block is complete in atoms */
+    int64_t next_ms;        /* start of what follows the atoms */
+    uint32_t best[RS_ATOMS + 1];      /* least cost of the cues from this atom on */
+    unsigned char to[RS_ATOMS];       /* end of the cue that begins with this atom */
 } rs_block;
 
-/* Whether the segment before next has to share its cues with it. */
-static int rs_is_joined(const rs_store *store, const wnpu_write_options *o, size_t next)
+/* Whether segment `next` is in the same block as the one before. */
+static int rs_shares_block(const rs_store *store, const wnpu_write_options *o, size_t next)
 {
     wnpu_segment a, b;
     return rs_get(store, next - 1, &a) == WNPU_OK && rs_get(store, next, &b) == WNPU_OK &&
            a.language == b.language && b.t0_ms - a.t0_ms < o->min_cue_ms + o->min_gap_ms;
 }
 
-/* Reads a block from r on; 0 if there is none that is final. */
+/* Reads the block at r. Returns 0 if there is none that is final. */
 static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, int64_t end_ms,
                          rs_block *b)
 {
@@ -18061,7 +18067,7 @@ static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, in
         } else {
             begin = b->n;
             b->whole = rs_get(r->store, r->segment, &after) != WNPU_OK ? last
-                     : b->n > 0 && !rs_is_joined(r->store, o, r->segment);
+                     : b->n > 0 && !rs_shares_block(r->store, o, r->segment);
             if (b->whole && rs_get(r->store, r->segment, &after) == WNPU_OK) {
                 b->next_ms = after.t0_ms;
             }
@@ -18073,7 +18079,7 @@ static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, in
     return 0;
 }
 
-/* Lines that atoms from i to before j take when each takes as much as it can. */
+/* Number of lines for atoms i to before j if each line is filled. */
 static size_t rs_count_lines(const rs_atom *a, size_t i, size_t j, size_t line_width)
 {
     size_t k, lines = 1, width = a[i].width;
@@ -18087,8 +18093,8 @@ static size_t rs_count_lines(const rs_atom *a, size_t i, size_t j, size_t line_w
     return lines;
 }
 
-/* What a cue costs that is made of the atoms from i to before j and ends at next_ms at the latest:
- * the break after it, long pauses inside, and what viewers miss. Units have no meaning. */
+/* Cost of a cue of atoms i to before j that ends at next_ms at the latest: for the break after it,
+ * long pauses in it, and text shown too briefly to read. In arbitrary units. */
 static uint32_t rs_cue_cost(const rs_block *b, const wnpu_write_options *o, size_t i, size_t j,
                             size_t width)
 {
@@ -18105,7 +18111,7 @@ static uint32_t rs_cue_cost(const rs_block *b, const wnpu_write_options *o, size
     }
     room = room > 0 ? room : 0;
     if (room < need) {
-        cost += 2000 + 1000 * (need - room) / need; /* any other place is better */
+        cost += 2000 + 1000 * (need - room) / need; /* worse than any other place */
     }
     if (o->reading_speed > 0) {
         need = (int64_t)width * 1000 / o->reading_speed;
@@ -18121,7 +18127,8 @@ static uint32_t rs_cue_cost(const rs_block *b, const wnpu_write_options *o, size
     return (uint32_t)cost;
 }
 
-/* Finds the cheapest cues of a block within the limits. A single atom is always within. */
+/* Finds the cues of a block with the least cost within the limits. A single atom is always
+ * allowed. */
 static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
 {
     const rs_atom *a = b->atoms;
@@ -18152,8 +18159,8 @@ static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
     }
 }
 
-/* Marks the atoms from i to before j that begin a line: as few lines as possible, and of those the
- * ones of about equal width that begin at good places. */
+/* Marks the atoms from i to before j that begin a line: as few lines as possible and, among these
+ * solutions, lines of similar width that begin at good places. */
 static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
 {
     static const size_t place[RS_PLACES] = {0, 0, 2, 4, 8, 9, 10, 40};
@@ -18186,7 +18193,7 @@ static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
 
 /* ---- writers ---- */
 
-/* What is to be written as one: a segment, or a cue of the layout. */
+/* A unit of output: a segment, or a cue of the layout. */
 typedef struct rs_cue {
     int64_t t0_ms, t1_ms;
     uint64_t number;        /* from 1 */
@@ -18194,9 +18201,9 @@ typedef struct rs_cue {
     size_t n;
 } rs_cue;
 
-/* Writes one character of a text, which is no blank, as a format has to spell it. before has the
- * three bytes that were written before it in the line. */
-typedef void (*rs_spell_fn)(rs_out *o, const char *text, size_t length, const char before[3]);
+/* Writes one character of a text, which is not a space, with the escapes of a format. before holds
+ * the three bytes before it in the line. */
+typedef void (*rs_escape_fn)(rs_out *o, const char *text, size_t length, const char before[3]);
 
 static void rs_spell_plain(rs_out *o, const char *text, size_t length, const char before[3])
 {
@@ -18204,20 +18211,20 @@ static void rs_spell_plain(rs_out *o, const char *text, size_t length, const cha
     rs_bytes(o, text, length);
 }
 
-/* An invisible word joiner (U+2060) where text would be taken for something else, in formats that
- * have no escape for it. */
+/* Word joiner (U+2060), invisible. Inserted where a format without escapes would misinterpret
+ * text. */
 #define RS_JOINER "\xe2\x81\xa0"
 
-/* Players take "{\" for the beginning of a command in any kind of subtitles, and hide it. */
-static void rs_guard(rs_out *o, char c, const char before[3])
+/* Players interpret "{\" as the start of a command in all subtitle formats, and hide it. */
+static void rs_break_command(rs_out *o, char c, const char before[3])
 {
     rs_text(o, c == '\\' && before[2] == '{' ? RS_JOINER : "");
 }
 
-/* "-->" belongs to the times of a cue, and SubRip has no way to escape it. */
-static void rs_spell_srt(rs_out *o, const char *text, size_t length, const char before[3])
+/* "-->" separates the times of a cue; SubRip has no escape for it. */
+static void rs_escape_srt(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_guard(o, text[0], before);
+    rs_break_command(o, text[0], before);
     if (text[0] == '>' && before[1] == '-' && before[2] == '-') {
         rs_text(o, " ");
     }
@@ -18226,7 +18233,7 @@ static void rs_spell_srt(rs_out *o, const char *text, size_t length, const char 
 
 static void rs_spell_vtt(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_guard(o, text[0], before);
+    rs_break_command(o, text[0], before);
     if (text[0] == '&' || text[0] == '<' || text[0] == '>') {
         rs_text(o, text[0] == '&' ? "&amp;" : text[0] == '<' ? "&lt;" : "&gt;");
     } else {
@@ -18241,28 +18248,28 @@ static void rs_spell_csv(rs_out *o, const char *text, size_t length, const char 
     rs_bytes(o, text, length);
 }
 
-/* "[12:34.56]" and "<12:34.56>" are times, and LRC has no way to escape them. */
-static void rs_spell_lrc(rs_out *o, const char *text, size_t length, const char before[3])
+/* "[12:34.56]" and "<12:34.56>" are times; LRC has no escape for them. */
+static void rs_escape_lrc(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_guard(o, text[0], before);
+    rs_break_command(o, text[0], before);
     if (text[0] >= '0' && text[0] <= '9' && (before[2] == '[' || before[2] == '<')) {
         rs_text(o, RS_JOINER);
     }
     rs_bytes(o, text, length);
 }
 
-/* Braces are escaped by a backslash, and a backslash is told from the beginning of an escape by a
- * word joiner. */
-static void rs_spell_ass(rs_out *o, const char *text, size_t length, const char before[3])
+/* Braces are escaped by a backslash. A backslash in the text is followed by a word joiner so that
+ * it does not start an escape. */
+static void rs_escape_ass(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_guard(o, text[0], before); /* some players do not know the escapes */
+    rs_break_command(o, text[0], before); /* some players do not know the escapes */
     rs_text(o, text[0] == '{' || text[0] == '}' ? "\\" : "");
     rs_bytes(o, text, length);
     rs_text(o, text[0] == '\\' ? RS_JOINER : "");
 }
 
-/* The text of a cue, with newline between its lines. Blanks are written as spaces. */
-static void rs_spell(rs_out *o, const rs_cue *c, rs_spell_fn spell, const char *newline)
+/* The text of a cue with newline between its lines. All kinds of space are written as spaces. */
+static void rs_write_escaped(rs_out *o, const rs_cue *c, rs_escape_fn spell, const char *newline)
 {
     char before[3] = {0, 0, 0};
     size_t i, at, used;
@@ -18287,10 +18294,10 @@ static void rs_spell(rs_out *o, const rs_cue *c, rs_spell_fn spell, const char *
     }
 }
 
-/* One line of text alone. */
+/* The text on one line. */
 static void rs_txt_cue(rs_out *o, const rs_cue *c)
 {
-    rs_spell(o, c, rs_spell_plain, " ");
+    rs_write_escaped(o, c, rs_spell_plain, " ");
     rs_text(o, "\n");
 }
 
@@ -18302,7 +18309,7 @@ static void rs_srt_cue(rs_out *o, const rs_cue *c)
     rs_text(o, " --> ");
     rs_clock(o, c->t1_ms, ",");
     rs_text(o, "\n");
-    rs_spell(o, c, rs_spell_srt, "\n");
+    rs_write_escaped(o, c, rs_escape_srt, "\n");
     rs_text(o, "\n\n");
 }
 
@@ -18312,7 +18319,7 @@ static void rs_vtt_cue(rs_out *o, const rs_cue *c)
     rs_text(o, " --> ");
     rs_clock(o, c->t1_ms, ".");
     rs_text(o, "\n");
-    rs_spell(o, c, rs_spell_vtt, "\n");
+    rs_write_escaped(o, c, rs_spell_vtt, "\n");
     rs_text(o, "\n\n");
 }
 
@@ -18331,12 +18338,12 @@ static void rs_csv_cue(rs_out *o, const rs_cue *c)
     rs_text(o, ",");
     rs_number(o, c->t1_ms, 1);
     rs_text(o, ",\"");
-    rs_spell(o, c, rs_spell_csv, " ");
+    rs_write_escaped(o, c, rs_spell_csv, " ");
     rs_text(o, "\"\r\n");
 }
 
-/* Minutes (with hours: ", and the rest with hundredths of a second. */
-static void rs_hundredths(rs_out *o, int64_t ms, int hours)
+/* "mm:ss.cc", or "h:mm:ss.cc" if hours is set. */
+static void rs_centiseconds(rs_out *o, int64_t ms, int hours)
 {
     if (hours) {
         rs_number(o, ms / 3600000, 1);
@@ -18352,20 +18359,20 @@ static void rs_hundredths(rs_out *o, int64_t ms, int hours)
 static void rs_lrc_cue(rs_out *o, const rs_cue *c)
 {
     rs_text(o, "[");
-    rs_hundredths(o, c->t0_ms, 0);
+    rs_centiseconds(o, c->t0_ms, 0);
     rs_text(o, "]");
-    rs_spell(o, c, rs_spell_lrc, " ");
+    rs_write_escaped(o, c, rs_escape_lrc, " ");
     rs_text(o, "\n");
 }
 
 static void rs_ass_cue(rs_out *o, const rs_cue *c)
 {
     rs_text(o, "Dialogue: 0,");
-    rs_hundredths(o, c->t0_ms, 1);
+    rs_centiseconds(o, c->t0_ms, 1);
     rs_text(o, ",");
-    rs_hundredths(o, c->t1_ms, 1);
+    rs_centiseconds(o, c->t1_ms, 1);
     rs_text(o, ",Default,,0,0,0,,");
-    rs_spell(o, c, rs_spell_ass, "\\N");
+    rs_write_escaped(o, c, rs_escape_ass, "\\N");
     rs_text(o, "\n");
 }
 
@@ -18381,13 +18388,14 @@ static const char rs_ass_head[] =
     "[Events]\n"
     "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n";
 
-/* One row for each wnpu_format. */
+/* One row per wnpu_format. */
 typedef struct rs_writer {
-    const char *name;       /* and ending of files */
-    const char *head;       /* what a file begins with */
+    const char *name;       /* also the extension of files */
+    const char *head;       /* start of the file */
     void (*cue)(rs_out *o, const rs_cue *c); /* NULL: JSON, which needs all results at once */
-    int tick_ms;            /* of cues, which do not overlap; 0: segments, as they are */
-    int one_line;           /* a cue has no more */
+    int tick_ms;            /* resolution of cue times, which do not overlap; 0: segment times
+                             * unchanged */
+    int one_line;           /* cues have a single line */
 } rs_writer;
 
 static const rs_writer rs_writers[] = {
@@ -18403,7 +18411,7 @@ static const rs_writer rs_writers[] = {
 };
 #define RS_WRITERS ((int)(sizeof rs_writers / sizeof rs_writers[0]))
 
-/* One output in the making. */
+/* State of writing one output. */
 typedef struct rs_job {
     rs_out out;
     const rs_store *store;
@@ -18413,8 +18421,9 @@ typedef struct rs_job {
     int64_t end_ms;         /* of the recording */
 } rs_job;
 
-/* When a cue is shown whose words are said from t0 to t1, and the next one's from next_ms on. In
- * doubt no overlap and the longest time count most, then the gap, then the shortest time. */
+/* Display times of a cue whose words are spoken from t0 to t1; the next cue's words begin at
+ * next_ms. Priorities: no overlap and the longest duration, then the gap, then the shortest
+ * duration. */
 static void rs_time_cue(rs_job *job, rs_cue *c, int64_t next_ms, size_t width)
 {
     const wnpu_write_options *o = &job->options;
@@ -18431,7 +18440,7 @@ static void rs_time_cue(rs_job *job, rs_cue *c, int64_t next_ms, size_t width)
     if (c->t1_ms > next_ms - o->min_gap_ms) {
         c->t1_ms = next_ms - o->min_gap_ms;
     }
-    if (c->t1_ms - c->t0_ms < o->min_cue_ms) { /* there is no room behind: perhaps before */
+    if (c->t1_ms - c->t0_ms < o->min_cue_ms) { /* not enough time after the words: start earlier */
         c->t0_ms = rs_later(free_ms, rs_later(c->t1_ms, c->t0_ms) - o->min_cue_ms);
     }
     c->t0_ms = rs_later(rs_later(c->t0_ms, 0) / tick, (free_ms + tick - 1) / tick) * tick;
@@ -18448,8 +18457,8 @@ static void rs_put_cue(rs_job *job, rs_cue *c)
     job->writer->cue(&job->out, c);
 }
 
-/* One segment as it is. */
-static void rs_put_segment(rs_job *job, const wnpu_segment *s)
+/* Writes a segment as a cue. */
+static void rs_write_segment(rs_job *job, const wnpu_segment *s)
 {
     rs_reader r;
     rs_atom text;
@@ -18481,8 +18490,8 @@ static void rs_put_segment(rs_job *job, const wnpu_segment *s)
     rs_put_cue(job, &c);
 }
 
-/* Cues of a block. Unless all of it is there, the last one waits for what follows. */
-static void rs_put_block(rs_job *job, rs_block *b)
+/* Writes the cues of a block. If it is incomplete, the last cue is kept for the next call. */
+static void rs_write_block(rs_job *job, rs_block *b)
 {
     const wnpu_write_options *o = &job->options;
     size_t i, k, j;
@@ -18510,8 +18519,8 @@ static void rs_put_block(rs_job *job, rs_block *b)
     }
 }
 
-/* All cues that are final, in the layout that was asked for. */
-static void rs_put_laid_out(rs_job *job)
+/* Writes all cues that are final in the requested layout. */
+static void rs_write_layout(rs_job *job)
 {
     rs_reader r;
     rs_block block;
@@ -18524,7 +18533,7 @@ static void rs_put_laid_out(rs_job *job)
         if (!rs_read_block(&r, &job->options, job->at->last, job->end_ms, &block)) {
             return;
         }
-        rs_put_block(job, &block);
+        rs_write_block(job, &block);
     }
 }
 
@@ -18534,7 +18543,7 @@ static int rs_has_layout(const wnpu_write_options *o)
            o->min_gap_ms > 0 || o->reading_speed > 0;
 }
 
-/* Writes what follows the cursor at, and moves it. */
+/* Writes the results after the cursor and advances it. */
 static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
                     const wnpu_write_options *options, wnpu_write_cursor *at, wnpu_write_fn write,
                     void *user)
@@ -18554,7 +18563,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
     job.at = at;
     job.end_ms = summary != NULL && at->last ? summary->duration_ms : INT64_MAX / 2;
     laid_out = job.writer->tick_ms > 0 && rs_has_layout(options);
-    if (!laid_out) { /* the gap is part of a layout, too */
+    if (!laid_out) { /* the gap is part of a layout too */
         wnpu_write_options none = {0};
         job.options = none;
     }
@@ -18570,10 +18579,10 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
         at->begun = 1;
     }
     if (laid_out) {
-        rs_put_laid_out(&job);
+        rs_write_layout(&job);
     } else if (job.writer->cue != NULL) {
         for (; rs_get(store, (size_t)at->segment, &s) == WNPU_OK; at->segment++) {
-            rs_put_segment(&job, &s);
+            rs_write_segment(&job, &s);
         }
     }
     rs_flush(&job.out);
@@ -18591,12 +18600,12 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
  *            table: a new parameter is a field in the header and one row.
  *  Costs     nothing at run time beyond the checks.
  * ====================================================================== */
-#define PM_NONE (-1e30)          /* there is no value that switches it off */
+#define PM_NONE (-1e30)          /* no value switches the parameter off */
 #define PM_AT(field) offsetof(wnpu_params, field)
 
-/* Columns: field; option, where one starting "--no-" sets a BOOL to 0; choices; group; meaning;
- * offset and type; default; lowest and highest value; a value that switches it off, which the range
- * need not contain ("off" on the command line). */
+/* Columns: field; command-line option ("--no-..." sets a BOOL to 0); choices; group; meaning;
+ * offset and type; default; lowest and highest value; the value that switches it off ("off" on the
+ * command line), which may be outside the range. */
 typedef struct pm_row {
     const char *name, *option, *choices, *group, *meaning;
     uint16_t offset;
@@ -18747,7 +18756,7 @@ static int pm_is_int(const pm_row *row)
     return pm_size(row) == sizeof(int32_t) && row->type != WNPU_PARAM_FLOAT;
 }
 
-/* Writes a number into the row's field: an int32_t or a float. */
+/* Stores a number in the row's field, an int32_t or a float. */
 static void pm_store(wnpu_params *p, const pm_row *row, double value)
 {
     float real = (float)value;
@@ -18759,7 +18768,7 @@ static void pm_store(wnpu_params *p, const pm_row *row, double value)
     }
 }
 
-/* The number in the row's field. */
+/* Loads the number from the row's field. */
 static double pm_load(const wnpu_params *p, const pm_row *row)
 {
     int32_t number;
@@ -18781,7 +18790,7 @@ static void pm_defaults(wnpu_params *p)
     }
 }
 
-/* Bounds of a float are floats, too. NaN is outside every range. */
+/* Bounds of a float parameter are rounded to float. NaN is outside every range. */
 static int pm_within(const pm_row *row, double value)
 {
     int real = row->type == WNPU_PARAM_FLOAT;
@@ -18791,8 +18800,8 @@ static int pm_within(const pm_row *row, double value)
     return (value >= low && value <= high) || value == row->off;
 }
 
-/* E_ARGUMENT, with the name, the value and the range, if a number is outside its range. A BOOL may
- * have any value. */
+/* Returns E_ARGUMENT with name, value and range if a number is outside its range. A BOOL may have
+ * any value. */
 static int pm_check(const wnpu_params *p, wnpu_error *error)
 {
     size_t i;
@@ -18824,8 +18833,8 @@ static uint64_t pm_mix_text(uint64_t sum, const char *text)
     return text != NULL ? pm_mix(sum, text, strlen(text) + 1) : pm_mix(sum, "", 0);
 }
 
-/* A number that stands for everything in checked parameters that affects the output. Of on_logits
- * it knows only whether there is one. */
+/* Hash of all checked parameters that affect the output. on_logits is included only as set or not
+ * set. */
 static uint64_t pm_fingerprint(const wnpu_params *p)
 {
     uint64_t sum = p->on_logits != NULL;
@@ -18870,7 +18879,7 @@ WNPU_API int wnpu_param_info(size_t index, wnpu_param *info)
     return er_export(info, &ours, sizeof ours);
 }
 
-/* The number of the word among the choices "a|b|c", or -1. */
+/* Index of word among the choices "a|b|c", or -1. */
 static int pm_choice(const char *choices, const char *word)
 {
     size_t length = strlen(word);
@@ -18887,8 +18896,8 @@ static int pm_choice(const char *choices, const char *word)
     }
 }
 
-/* A decimal number without the locale's help: sign, digits, a point and digits. 1 when the whole
- * text is one. */
+/* Parses a decimal number independently of the locale: sign, digits, point, digits. Returns 1 if
+ * all of text is one. */
 static int pm_number(const char *text, double *value)
 {
     double whole = 0.0, scale = 1.0;
@@ -18907,7 +18916,7 @@ static int pm_number(const char *text, double *value)
     return digits > 0 && digits < 300 && *text == '\0';
 }
 
-/* 1 when the whole text is a number from 0 to 2^64 - 1. */
+/* Parses a number from 0 to 2^64 - 1. Returns 1 if all of text is one. */
 static int pm_seed(const char *text, uint64_t *seed)
 {
     const char *from = text;
@@ -18922,7 +18931,7 @@ static int pm_seed(const char *text, uint64_t *seed)
     return text != from && *text == '\0';
 }
 
-/* Text as the number that the row's field holds. 0 when it is none. */
+/* Converts text to the number that the row's field holds. Returns 0 if it is invalid. */
 static int pm_parse(const pm_row *row, const char *text, double *value)
 {
     int n;
@@ -18949,7 +18958,7 @@ static int pm_parse(const pm_row *row, const char *text, double *value)
     }
 }
 
-/* What a value may be, for messages. */
+/* Sets an error that states the allowed values. */
 static int pm_refuse(const pm_row *row, const char *value, wnpu_error *error)
 {
     switch (row->type) {
