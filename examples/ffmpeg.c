@@ -14,11 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NO_PROGRAM 127 /* the exit status by which shells, and our child, say "cannot be run" */
+#define NO_PROGRAM 127 /* exit status of a shell, and of the child, when the program cannot be
+                        * run */
 #define FEED_SIZE 65536u
-#define TICK_MS 250    /* *end is looked at so often */
+#define TICK_MS 250    /* interval at which *end is checked */
 
-/* Demuxers that read nothing but their input. Left out are all that open what a file names, such as
+/* Demuxers that read only their input. Excluded are all that open other files named in it, such as
  * concat, dash, hls, image2, imf, sdp and scripts. */
 static const char formats[] =
     "aac,ac3,adx,aea,aiff,amr,amrnb,amrwb,ape,aptx,aptx_hd,asf,asf_o,ast,au,avi,caf,dff,dsf,dts,"
@@ -41,9 +42,9 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-/* In the child: descriptors 0 to 2 are set already. -v level+verbose marks what is an error, and
- * tells the input's duration and what aresample does. aresample fills the time before the first
- * sample and holes in the time stamps with silence. */
+/* Runs in the child, whose descriptors 0 to 2 are set. -v level+verbose marks errors and reports
+ * the input's duration and the actions of aresample. aresample fills time before the first sample
+ * and gaps in the time stamps with silence. */
 static void become_ffmpeg(const char *name, const char *protocol, int track)
 {
     const char *argv[40];
@@ -83,7 +84,8 @@ static void become_ffmpeg(const char *name, const char *protocol, int track)
     _exit(NO_PROGRAM);
 }
 
-/* ends[0] is ours. All four are above 2, so that the child can move its own to 0 to 2. */
+/* The parent uses ends[0]. All four descriptors are above 2, so that the child can move its own to
+ * 0 to 2. */
 static int make_pipe(int ends[2], int feeding)
 {
     int i, failed = feeding ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends);
@@ -96,7 +98,7 @@ static int make_pipe(int ends[2], int feeding)
     return failed;
 }
 
-/* The child's standard input: the file itself, the feed's other end, or nothing. */
+/* The child's standard input: the file itself, the other end of feed, or nothing. */
 static int child_input(const ffmpeg *f, const int feed[2])
 {
     return f->from.seekable_fd >= 0 ? dup(f->from.seekable_fd)
@@ -118,7 +120,7 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
         make_pipe(out, 0) != 0 || make_pipe(err, 0) != 0 || (input = child_input(f, feed)) < 0) {
         failure = errno;
     } else {
-        /* "file:" keeps ffmpeg from taking a name for a protocol or an option. */
+        /* "file:" prevents ffmpeg from interpreting a name as a protocol or an option. */
         (void)snprintf(name, room, "%s%s", feeding ? "pipe:0" : "file:",
                        feeding ? "" : from->name != NULL ? from->name : "/dev/stdin");
         (void)snprintf(f->name, sizeof f->name, "%s", name);
@@ -143,7 +145,7 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
     return f->child > 0 ? 0 : -1;
 }
 
-/* ---- its messages ---- */
+/* ---- messages of ffmpeg ---- */
 
 static void copy_message(char *to, size_t size, const char *text)
 {
@@ -168,7 +170,7 @@ static int has(const char *text, const char *words)
     return strstr(text, words) != NULL;
 }
 
-/* One line: "[where @ address] [level] message". */
+/* Parses one line: "[where @ address] [level] message". */
 static void take_line(ffmpeg *f)
 {
     const char *text = f->line, *end;
@@ -186,7 +188,8 @@ static void take_line(ffmpeg *f)
     if (*text != '\0') {
         copy_message(f->last, sizeof f->last, text);
     }
-    if (error && !has(text, "invalid for wav")) { /* more than 4 GiB, but nobody reads the size */
+    if (error && !has(text, "invalid for wav")) { /* above 4 GiB; the size in the header is not
+                                                   * used */
         copy_message(f->error, sizeof f->error, text);
     }
     if (((error && !has(text, "invalid for wav")) ||
@@ -194,7 +197,7 @@ static void take_line(ffmpeg *f)
                                  has(text, "duration do not match")))) && f->damage[0] == '\0') {
         copy_message(f->damage, sizeof f->damage, text);
     } else if (warning && has(text, "Estimating duration")) {
-        f->duration_ms = -2; /* not from a header */
+        f->duration_ms = -2; /* estimated, not from a header */
     } else if (strncmp(text, "Duration: ", 10) == 0 && f->duration_ms == -1) {
         f->duration_ms = duration_from(text + 10);
     } else if (strncmp(text, "Input #0, flac,", 15) == 0) {
@@ -206,7 +209,8 @@ static void take_line(ffmpeg *f)
     }
 }
 
-/* Returns bytes read, 0 at their end. What does not fit into a line is dropped. */
+/* Reads messages. Returns the number of bytes, 0 at the end. Text beyond the length of a line is
+ * discarded. */
 static ssize_t take_messages(ffmpeg *f)
 {
     char text[1024];
@@ -231,9 +235,9 @@ static ssize_t take_messages(ffmpeg *f)
     return n;
 }
 
-/* ---- its output ---- */
+/* ---- output of ffmpeg ---- */
 
-/* Moves bytes from the source towards ffmpeg. 1 if some moved. */
+/* Moves bytes from the source to ffmpeg. Returns 1 if any were moved. */
 static int feed(ffmpeg *f, int writable, int readable)
 {
     int moved = 0;
@@ -244,7 +248,7 @@ static int feed(ffmpeg *f, int writable, int readable)
             f->feed_at += (size_t)n;
             moved = 1;
         } else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            close_end(&f->in); /* it has read enough */
+            close_end(&f->in); /* it needs no more input */
         }
     }
     if (readable && f->in >= 0 && f->feed_at == f->feed_have) {
@@ -259,8 +263,8 @@ static int feed(ffmpeg *f, int writable, int readable)
     return moved;
 }
 
-/* Waits up to TICK_MS for something to do and does it, but for reading out. 1 if there was, or if
- * the source keeps us waiting; 2 when out can be read. */
+/* Waits up to TICK_MS for an event and handles it, except for reading out. Returns 1 if there was
+ * one or the source is slow; 2 when out can be read. */
 static int step(ffmpeg *f)
 {
     const int empty = f->feed_at == f->feed_have;
@@ -314,7 +318,7 @@ const char *ffmpeg_finish(ffmpeg *f)
 {
     const int64_t begin = now_ms(), patience = f->from.stall_ms > 0 ? f->from.stall_ms : 30000;
     close_end(&f->in);
-    while (f->err >= 0 && f->child > 0 && !f->stalled) { /* it closes them when it ends */
+    while (f->err >= 0 && f->child > 0 && !f->stalled) { /* closed when ffmpeg ends */
         struct pollfd p;
         memset(&p, 0, sizeof p);
         p.fd = f->err;
@@ -351,7 +355,7 @@ const char *ffmpeg_finish(ffmpeg *f)
 void ffmpeg_close(ffmpeg *f)
 {
     if (f->child > 0) {
-        kill(f->child, SIGKILL); /* nothing that it could say matters any more */
+        kill(f->child, SIGKILL); /* its further messages are not needed */
         while (waitpid(f->child, &f->status, 0) < 0 && errno == EINTR) {
         }
         f->child = -1;

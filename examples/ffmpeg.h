@@ -1,9 +1,8 @@
-/*
- * ffmpeg.h - compressed audio as a stream of WAV bytes, by way of the program ffmpeg. POSIX.
+/* ffmpeg.h - decodes compressed audio to a stream of WAV bytes with the program ffmpeg. POSIX.
  *
- * ffmpeg runs as a child process. It may open nothing but the one input, and only the formats in a
- * list: no playlists, scripts or network addresses.
- */
+ * ffmpeg runs as a child process. It may open only the given input, and only formats from a list:
+ * no
+ * playlists, scripts or network addresses. */
 #ifndef FFMPEG_H
 #define FFMPEG_H
 
@@ -13,43 +12,44 @@
 #include <sys/types.h>
 
 typedef struct ffmpeg_input {
-    const char *name;         /* a file's name; NULL: seekable_fd, or else source */
+    const char *name;         /* file name; if NULL, seekable_fd or else source is used */
     int seekable_fd;          /* a regular file, read from its start; -1: none */
-    /* Bytes that are fed to ffmpeg as they come. source returns up to size of them, 0 at the end or
-     * a negative number on failure; source_fd the descriptor on which to wait for more, or -1 when
-     * there are some already. */
+    /* Bytes fed to ffmpeg as they arrive. source returns up to size of them, 0 at the end, or a
+     * negative number on failure. source_fd is the descriptor to poll for more, or -1 if source
+     * does not block. */
     int64_t (*source)(void *user, void *buffer, size_t size);
     int (*source_fd)(void *user);
     void *user;
-    int track;                /* which audio track, from 0; -1: ffmpeg chooses */
-    int64_t stall_ms;         /* give up after so long without progress; 0: never */
-    const volatile sig_atomic_t *end; /* nonzero: the output ends here */
+    int track;                /* audio track, from 0; -1: chosen by ffmpeg */
+    int64_t stall_ms;         /* limit for the time without progress; 0: none */
+    const volatile sig_atomic_t *end; /* when non-zero, the output ends */
 } ffmpeg_input;
 
 typedef struct ffmpeg {
     ffmpeg_input from;
-    char name[64];            /* what messages of ffmpeg call the input, if that fits */
+    char name[64];            /* name of the input in ffmpeg's messages, if it fits */
     pid_t child;              /* -1: none */
-    int in, out, err;         /* our ends of its pipes; -1: closed */
-    unsigned char *feed;      /* bytes on their way from source to in */
+    int in, out, err;         /* the parent's ends of the pipes; -1: closed */
+    unsigned char *feed;      /* bytes read from source but not yet written to in */
     size_t feed_at, feed_have;
-    char line[512];           /* of its messages, so far */
+    char line[512];           /* the message being received */
     size_t line_size;
-    char last[256], error[256], damage[256]; /* last message, last error, first sign of damage */
-    int64_t duration_ms;      /* of the input by its header, or -1 */
-    int video;                /* there is a moving picture, too */
-    int gapless;              /* a format without time stamps, where a hole means damage */
-    int stalled, status;      /* status: of waitpid() */
+    char last[256], error[256], damage[256]; /* the last message, the last error, the first sign
+                                              * of damage */
+    int64_t duration_ms;      /* of the input according to its header, or -1 */
+    int video;                /* the input also has video */
+    int gapless;              /* a format without time stamps, where a gap means damage */
+    int stalled, status;      /* status: from waitpid() */
 } ffmpeg;
 
-/* 0, or -1 with errno set. Call ffmpeg_close() in any case. */
+/* Returns 0, or -1 with errno set. Call ffmpeg_close() in both cases. */
 int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from);
-/* Bytes of a WAV file with 16-bit samples at 16 kHz and the input's channels, whose first sample
- * belongs to time 0 of the input: 1..size, or 0 at the end, or when *end is set. */
+/* Reads bytes of a WAV file with 16-bit samples at 16 kHz and the input's channels; its first
+ * sample is at time 0 of the input. Returns 1..size, or 0 at the end or when *end is set. */
 int64_t ffmpeg_read(void *f, void *buffer, size_t size);
-/* Waits for the child. NULL when all went well, else what was wrong. */
+/* Waits for the child. Returns NULL on success, else the error as text. */
 const char *ffmpeg_finish(ffmpeg *f);
-/* Ends a child that still runs. */
+/* Terminates a child that is still running. */
 void ffmpeg_close(ffmpeg *f);
 
 #endif

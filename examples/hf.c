@@ -1,10 +1,9 @@
-/*
- * hf.c - see hf.h
+/* hf.c - see hf.h
  *
- * Where the facts are from: names of tensors and keys of config.json, modeling_whisper.py and
- * configuration_whisper.py of transformers; the byte-level alphabet, GPT-2's encoder.py; mel
- * filters, librosa.filters.mel with its defaults (Slaney), which OpenAI's were made with.
- */
+ * Sources: modeling_whisper.py and configuration_whisper.py of transformers for names of tensors
+ * and
+ * keys of config.json; GPT-2's encoder.py for the byte-level alphabet; librosa.filters.mel with its
+ * defaults (Slaney), by which OpenAI's mel filters were made. */
 #include "hf.h"
 #include "json.h"
 
@@ -15,28 +14,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_JSON (64u << 20)    /* bytes of a JSON file; the largest real ones have 4 MB */
-#define MAX_HEADER (100u << 20) /* of a safetensors file's header, as their format says */
+#define MAX_JSON (64u << 20)    /* size limit of a JSON file; the largest known ones have 4 MB */
+#define MAX_HEADER (100u << 20) /* limit of a safetensors header, from the format's specification */
 #define MAX_LAYERS 64
-#define BINS 201                /* of an FFT of 400 samples */
+#define BINS 201                /* bins of an FFT of 400 samples */
 
-enum { /* of hf.sizes */
+enum { /* indices into hf.sizes */
     VOCAB, AUDIO_CTX, AUDIO_STATE, AUDIO_HEAD, AUDIO_LAYER,
     TEXT_CTX, TEXT_STATE, TEXT_HEAD, TEXT_LAYER, MELS, FTYPE
 };
 
 struct hf_tensor {
-    char name[64];              /* OpenAI's, as in ggml files */
+    char name[64];              /* OpenAI's name, as in ggml files */
     char file[128];             /* "": not found yet */
-    unsigned char head[12 + 4 * 4 + 64]; /* its header in the ggml file */
+    unsigned char head[12 + 4 * 4 + 64]; /* the tensor's header in the ggml file */
     size_t head_size;
     uint64_t offset, bytes;     /* of the data in the file */
-    int widen;                  /* BF16: each value becomes a float */
+    int widen;                  /* BF16: values are converted to float */
 };
 
 struct hf_piece {
     uint64_t start, size;       /* in the ggml file */
-    const unsigned char *memory; /* NULL: the data of tensor */
+    const unsigned char *memory; /* NULL: the tensor's data */
     const struct hf_tensor *tensor;
 };
 
@@ -48,7 +47,7 @@ static int fail(hf *h, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(h->why, sizeof h->why, format, args);
     va_end(args);
-    for (c = h->why; *c != '\0'; c++) { /* names come from files */
+    for (c = h->why; *c != '\0'; c++) { /* names come from untrusted files */
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
     }
     return -1;
@@ -75,7 +74,7 @@ static int read_all(hf *h, const char *name, uint64_t offset, void *buffer, size
     return 0;
 }
 
-/* A whole JSON file; *text is to be freed. */
+/* Reads a JSON file. The caller frees *text. */
 static int read_json(hf *h, const char *name, char **text, json *value)
 {
     int64_t size = h->files.size(h->files.user, name);
@@ -196,8 +195,8 @@ static double mel_to_hz(double mel)
     return mel < 15 ? mel * 200 / 3 : 1000 * exp(log(6.4) / 27 * (mel - 15));
 }
 
-/* Triangles of area 1, evenly spaced on Slaney's scale: linear to 1000 Hz, logarithmic above. The
- * rounding is librosa's, so that the filters of OpenAI's files come out bit by bit. */
+/* Triangles of area 1, evenly spaced on Slaney's mel scale: linear to 1000 Hz, logarithmic above.
+ * Rounds like librosa, so that the filters have the same bits as those in OpenAI's files. */
 static void slaney(float *filters, int n_mels)
 {
     double last = 15 + log(8.0) / (log(6.4) / 27), hz[3];
@@ -216,7 +215,7 @@ static void slaney(float *filters, int n_mels)
     }
 }
 
-/* [n_mels][201] numbers, or [201][n_mels]: both have been written. */
+/* Reads filters from JSON: [n_mels][201] numbers or [201][n_mels]; both occur. */
 static int listed(hf *h, json rows, float *filters, int n_mels)
 {
     const char *cursor = NULL, *inner;
@@ -296,9 +295,9 @@ static int put_filters(hf *h)
 /* ---- the vocabulary ---- */
 
 typedef struct words {
-    json *text;                 /* [n_vocab] strings; at NULL: no such token */
-    unsigned char *plain;       /* [n_vocab] 1: an added token, written as it is */
-    uint32_t count;             /* up to the last one */
+    json *text;                 /* [n_vocab] strings; if at is NULL there is no such token */
+    unsigned char *plain;       /* [n_vocab] 1: an added token, whose text is not byte-encoded */
+    uint32_t count;             /* one more than the highest id */
 } words;
 
 static int take_word(hf *h, words *w, const char *file, json text, json id, int plain)
@@ -314,7 +313,7 @@ static int take_word(hf *h, words *w, const char *file, json text, json id, int 
     return 0;
 }
 
-/* {"text": number, ...} */
+/* Reads {"text": id, ...}. */
 static int take_words(hf *h, words *w, const char *file, json map, int plain)
 {
     const char *cursor = NULL;
@@ -347,8 +346,8 @@ static int take_tokenizer(hf *h, words *w, json tokenizer)
     return 0;
 }
 
-/* Next character of UTF-8, or -1. Overlong forms do no harm here: they are no characters of the
- * alphabet. */
+/* Decodes the next UTF-8 character. Returns -1 if it is invalid. Overlong forms need no check: they
+ * are not in the alphabet. */
 static int32_t character(const unsigned char **at, const unsigned char *end)
 {
     int32_t code = *(*at)++;
@@ -364,8 +363,8 @@ static int32_t character(const unsigned char **at, const unsigned char *end)
     return code;
 }
 
-/* Byte-level BPE shows the 188 visible bytes of Latin-1 as themselves and the other 68 in order as
- * U+0100 and on. Turns text into the bytes it shows; returns how many, or -1. */
+/* Decodes byte-level BPE in place: it represents the 188 printable bytes of Latin-1 by themselves
+ * and the other 68, in order, by U+0100 and up. Returns the number of bytes, or -1. */
 static int32_t show_bytes(unsigned char *text, size_t length)
 {
     const unsigned char *at = text, *end = text + length;
@@ -440,9 +439,10 @@ static int put_vocabulary(hf *h)
     return failed ? -1 : 0;
 }
 
-/* ---- tensors: their names ---- */
+/* ---- names of tensors ---- */
 
-/* Theirs without "model.", and OpenAI's. In a layer both stand behind the layer's number. */
+/* Names of transformers without "model.", and OpenAI's. In layers both follow the layer's
+ * number. */
 static const char *const single[][2] = {
     {"encoder.conv1.weight", "encoder.conv1.weight"},
     {"encoder.conv1.bias", "encoder.conv1.bias"},
@@ -473,7 +473,7 @@ static const char *const layered[][2] = {
     {"fc1.bias", "mlp.0.bias"},
     {"fc2.weight", "mlp.2.weight"},
     {"fc2.bias", "mlp.2.bias"},
-    /* the decoder's only */
+    /* decoder only */
     {"encoder_attn_layer_norm.weight", "cross_attn_ln.weight"},
     {"encoder_attn_layer_norm.bias", "cross_attn_ln.bias"},
     {"encoder_attn.q_proj.weight", "cross_attn.query.weight"},
@@ -485,19 +485,19 @@ static const char *const layered[][2] = {
     {"encoder_attn.out_proj.bias", "cross_attn.out.bias"}
 };
 
-#define EMBEDDING 7 /* of single */
+#define EMBEDDING 7 /* index in single */
 #define SINGLE (sizeof single / sizeof single[0])
 #define LAYERED (sizeof layered / sizeof layered[0])
 #define ENCODER_PARTS 15u
 
-/* Tensors are numbered: the single ones, the encoder's layers, the decoder's. */
+/* Tensors are numbered: those outside layers, the encoder's layers, the decoder's layers. */
 static size_t in_layer(const hf *h, int decoder, size_t layer)
 {
     return decoder ? SINGLE + (size_t)h->sizes[AUDIO_LAYER] * ENCODER_PARTS + layer * LAYERED :
                      SINGLE + layer * ENCODER_PARTS;
 }
 
-/* The number of the tensor that they call name, or n_tensors. */
+/* Number of the tensor with this name in transformers, or n_tensors. */
 static size_t number_of(const hf *h, const char *name)
 {
     int decoder = strncmp(name, "decoder.layers.", 15) == 0;
@@ -522,7 +522,7 @@ static int name_tensors(hf *h)
     size_t i, layer;
     int decoder;
     h->n_tensors = in_layer(h, 1, (size_t)h->sizes[TEXT_LAYER]);
-    h->tensors = calloc(h->n_tensors + 1, sizeof *h->tensors); /* the last is proj_out.weight */
+    h->tensors = calloc(h->n_tensors + 1, sizeof *h->tensors); /* the last one is proj_out.weight */
     h->pieces = calloc(2 * h->n_tensors + 1, sizeof *h->pieces);
     if (h->tensors == NULL || h->pieces == NULL) {
         return fail(h, "no memory for the list of tensors");
@@ -542,10 +542,10 @@ static int name_tensors(hf *h)
     return 0;
 }
 
-/* ---- tensors: their data ---- */
+/* ---- data of tensors ---- */
 
-/* Fills in t from a header's {"dtype": ..., "shape": ..., "data_offsets": ...}. room is how many
- * bytes of data the file has, from data_at on. */
+/* Fills t from a header's {"dtype": ..., "shape": ..., "data_offsets": ...}. The file has room
+ * bytes of data from data_at on. */
 static int describe(hf *h, struct hf_tensor *t, const char *file, const char *name, json entry,
                     uint64_t data_at, uint64_t room)
 {
@@ -588,13 +588,13 @@ static int describe(hf *h, struct hf_tensor *t, const char *file, const char *na
     store32(t->head + 4, (uint32_t)strlen(t->name));
     store32(t->head + 8, half ? 1 : 0);
     for (i = 0; i < n_dims; i++) {
-        store32(t->head + 12 + 4 * i, (uint32_t)ne[n_dims - 1 - i]); /* ggml's order */
+        store32(t->head + 12 + 4 * i, (uint32_t)ne[n_dims - 1 - i]); /* in ggml's order */
     }
     memcpy(t->head + 12 + 4 * n_dims, t->name, strlen(t->name));
     return 0;
 }
 
-/* One entry of a safetensors header. */
+/* Reads one entry of a safetensors header. */
 static int take_tensor(hf *h, const char *file, json key, json entry, uint64_t data_at,
                        uint64_t room)
 {
@@ -623,7 +623,7 @@ static int take_tensor(hf *h, const char *file, json key, json entry, uint64_t d
     return describe(h, &h->tensors[number], file, text, entry, data_at, room);
 }
 
-/* Eight bytes with the size of a JSON header, the header, the data. */
+/* Reads a file: eight bytes with the size of the JSON header, the header, the data. */
 static int read_safetensors(hf *h, const char *file)
 {
     int64_t size = h->files.size(h->files.user, file);
@@ -662,8 +662,8 @@ static int read_safetensors(hf *h, const char *file)
     return failed ? -1 : 0;
 }
 
-/* {"weight_map": {tensor: file, ...}}: every file once. Names with a slash could lead out of the
- * directory. */
+/* Reads {"weight_map": {tensor: file, ...}} and each file once. Names with a slash are refused
+ * because they could refer to other directories. */
 static int read_shards(hf *h, const char *index)
 {
     char *text, (*seen)[128] = NULL;
@@ -699,8 +699,8 @@ static int read_shards(hf *h, const char *index)
     return failed ? -1 : 0;
 }
 
-/* A model has one matrix for embedding and output. Where files hold both, they have to be equal: a
- * fine-tune may have changed one alone. */
+/* The library uses one matrix for embedding and output projection. If the files contain both, they
+ * must be equal: fine-tuning may have changed only one. */
 static int check_projection(hf *h)
 {
     const struct hf_tensor *e = &h->tensors[EMBEDDING], *p = &h->tensors[h->n_tensors];
@@ -755,7 +755,7 @@ static void add_piece(hf *h, const unsigned char *memory, const struct hf_tensor
     h->source.size += size;
 }
 
-/* BF16 is the upper half of a float. offset and size are those of the floats. */
+/* BF16 values are the upper halves of floats. offset and size refer to the floats. */
 static int64_t read_wide(const hf *h, const struct hf_tensor *t, uint64_t offset,
                          unsigned char *buffer, size_t size)
 {
@@ -764,7 +764,7 @@ static int64_t read_wide(const hf *h, const struct hf_tensor *t, uint64_t offset
     int64_t got;
     want = want < sizeof in ? want : sizeof in;
     got = h->files.read(h->files.user, t->file, t->offset + offset / 4 * 2, in, want);
-    if (got == 1 && want > 1) { /* half a value is of no use */
+    if (got == 1 && want > 1) { /* half a value cannot be used */
         int64_t other = h->files.read(h->files.user, t->file, t->offset + offset / 4 * 2 + 1,
                                       in + 1, 1);
         got = other == 1 ? 2 : -1;
@@ -778,7 +778,7 @@ static int64_t read_wide(const hf *h, const struct hf_tensor *t, uint64_t offset
     return (int64_t)done;
 }
 
-/* Reads end with their piece: short ones are legal. */
+/* Reads do not cross pieces: short reads are allowed. */
 static int64_t read_source(void *user, uint64_t offset, void *buffer, size_t size)
 {
     const hf *h = user;

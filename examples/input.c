@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TICK_MS 250                    /* *end is looked at so often */
-#define HEAD_LEAST 64                  /* bytes that tell what it is */
-#define HEAD_MOST ((size_t)64 << 20)   /* longest header of a WAV stream that ffmpeg may get */
-#define TAIL_SIZE ((size_t)128 << 10)  /* room for the last page of an Ogg file, twice */
-#define PAGE_MOST ((size_t)65307)      /* bytes of the longest Ogg page */
+#define TICK_MS 250                    /* interval at which *end is checked */
+#define HEAD_LEAST 64                  /* least number of bytes to detect the format */
+#define HEAD_MOST ((size_t)64 << 20)   /* longest header of a WAV stream that is passed to ffmpeg */
+#define TAIL_SIZE ((size_t)128 << 10)  /* for the last page of an Ogg file, twice */
+#define PAGE_MOST ((size_t)65307)      /* longest Ogg page */
 
 __attribute__((format(printf, 2, 3)))
 static int fail(input *in, const char *format, ...)
@@ -31,7 +31,7 @@ static int fail(input *in, const char *format, ...)
 
 /* ---- bytes ---- */
 
-/* Appends to head; 0, or -1 without memory. */
+/* Appends to head. Returns 0, or -1 if there is no memory. */
 static int keep(input *in, const unsigned char *bytes, size_t n)
 {
     if (in->head_size + n > in->head_room) {
@@ -67,8 +67,8 @@ static void keep_tail(input *in, const unsigned char *bytes, size_t n)
     in->tail_size += n;
 }
 
-/* 1..size bytes; 0 at the end, or when the input shall end; -1 on failure. Signals interrupt the
- * wait, and the tick is for one that comes just before it. */
+/* Reads 1..size bytes. Returns 0 at the end or when *end is set, -1 on failure. Signals interrupt
+ * the wait; the tick covers those that arrive just before it. */
 static int64_t read_fd(input *in, void *buffer, size_t size)
 {
     while (!*in->from.end) {
@@ -92,7 +92,7 @@ static int64_t read_fd(input *in, void *buffer, size_t size)
     return 0;
 }
 
-/* The same with what head has first. */
+/* Reads from head first, then from the descriptor. */
 static int64_t read_bytes(void *user, void *buffer, size_t size)
 {
     input *in = user;
@@ -127,7 +127,7 @@ static int fd_to_wait_for(void *user)
 static int open_fd(input *in)
 {
     struct stat info;
-    /* Opening a FIFO waits for its writer; a signal interrupts it. */
+    /* Opening a FIFO blocks until it has a writer; a signal interrupts that. */
     do {
         in->fd = strcmp(in->path, "-") == 0 ? dup(0) : open(in->path, O_RDONLY | O_CLOEXEC);
     } while (in->fd < 0 && errno == EINTR && !*in->from.end);
@@ -141,7 +141,7 @@ static int open_fd(input *in)
     return 0;
 }
 
-/* The first bytes, which stay in head. */
+/* Reads the first bytes and keeps them in head. */
 static int look(input *in)
 {
     unsigned char bytes[64];
@@ -163,8 +163,8 @@ static int look(input *in)
 
 /* ---- ffmpeg ---- */
 
-/* Whether ffmpeg makes the same of it only if it can seek: MP4 may have its index at the end, MP3
- * with a header (which streams have not) is cut to its length, others look for tags at the end. */
+/* Whether ffmpeg needs to seek for the same result: MP4 may have its index at the end, MP3 with a
+ * header (which streams lack) is trimmed to its length, others are searched for tags at the end. */
 static int wants_seeking(const input *in)
 {
     static const struct {
@@ -186,7 +186,7 @@ static int wants_seeking(const input *in)
     return 0;
 }
 
-/* A new file without a name, in $TMPDIR or where there is room. */
+/* Creates a file without a name, in $TMPDIR or another directory with enough space. */
 static int temporary_file(void)
 {
     const char *places[] = {NULL, "/tmp", "/var/tmp", "/dev/shm"};
@@ -205,7 +205,7 @@ static int temporary_file(void)
     return -1;
 }
 
-/* Copies a stream into a temporary file, which takes its place. */
+/* Copies a stream to a temporary file and reads that instead. */
 static int spool(input *in)
 {
     unsigned char *buffer = malloc(65536);
@@ -239,7 +239,7 @@ static int spool(input *in)
          : fail(in, "%s", strerror(errno));
 }
 
-/* Lets ffmpeg read it, and reads the WAV file that it makes of it. first: what the library said. */
+/* Runs ffmpeg on the input and opens its WAV output. first: the library's error message. */
 static int convert(input *in, const char *first)
 {
     ffmpeg_input from;
@@ -289,7 +289,7 @@ static size_t frame_size(const input *in)
     return in->inner.channels * (size_t)widths[in->inner.format];
 }
 
-/* Raw samples, as frames. */
+/* Reads raw samples as frames. */
 static int64_t read_raw(void *user, void *buffer, size_t max_frames)
 {
     input *in = user;
@@ -302,7 +302,7 @@ static int64_t read_raw(void *user, void *buffer, size_t max_frames)
     return got >= frame ? (int64_t)(got / frame) : n;
 }
 
-/* WAV of a kind that cannot be read as a stream: the samples come first. */
+/* Opens a WAV file whose fmt chunk follows the samples, which cannot be read as a stream. */
 static int open_in_memory(input *in)
 {
     wnpu_error error = {0, ""};
@@ -331,7 +331,7 @@ static int open_wav(input *in, wnpu_error *error)
     status = wnpu_wav_reader_open(&in->wav, &in->inner, error);
     in->keeping = 0;
     if (status == WNPU_OK) {
-        free(in->head); /* all of it was read */
+        free(in->head); /* it was read completely */
         in->head = NULL;
         in->head_at = in->head_size = in->head_room = 0;
         in->uses_wav = 1;
@@ -387,10 +387,10 @@ static uint64_t frame_at(const input *in, int64_t ms)
     return t / 1000 * rate + t % 1000 * rate / 1000;
 }
 
-/* Of n frames from in->at on, silences those outside of all clips. */
+/* Silences frames outside all clips among the n frames from in->at on. */
 static void cut_out(const input *in, unsigned char *frames, size_t n)
 {
-    uint64_t done = 0; /* frames up to there are settled */
+    uint64_t done = 0; /* frames processed */
     size_t i, frame = frame_size(in);
     for (i = 0; i < in->from.n_clips; i++) {
         uint64_t begin = frame_at(in, in->from.clips[i].t0_ms);
@@ -419,7 +419,7 @@ static int64_t next_frames(input *in, void *buffer, size_t max_frames)
     return in->inner.read(in->inner.user, buffer, max_frames);
 }
 
-/* The recording's reader. */
+/* The read callback of the recording. */
 static int64_t read_frames(void *user, void *buffer, size_t max_frames)
 {
     input *in = user;
@@ -440,7 +440,7 @@ static int64_t read_frames(void *user, void *buffer, size_t max_frames)
     return n;
 }
 
-/* All frames into memory. */
+/* Reads all frames into memory. */
 static int load(input *in)
 {
     size_t frame = frame_size(in), room = 0, have = 0;
@@ -498,10 +498,10 @@ int input_open(input *in, const char *path, const input_options *options)
     return options->whole ? load(in) : 0;
 }
 
-/* ---- what was wrong ---- */
+/* ---- damage ---- */
 
-/* Whether the last page of an Ogg file, of which bytes are the end, is not its last one by its own
- * account, or not whole. RFC 3533, 6. */
+/* Whether an Ogg file, of which bytes are the end, is truncated: its last page is incomplete or not
+ * marked as last. RFC 3533, section 6. */
 static int ogg_is_cut(const unsigned char *bytes, size_t size)
 {
     size_t at, i, length;
@@ -566,7 +566,7 @@ input_state input_finish(input *in)
         (void)fail(in, "reading failed: %s", strerror(in->read_error));
         return INPUT_CUT;
     }
-    if (!in->ended) { /* the run, the clips or the user ended it */
+    if (!in->ended) { /* ended by the run, the clips or the user */
         return INPUT_WHOLE;
     }
     if (in->uses_ffmpeg) {
