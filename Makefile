@@ -154,7 +154,7 @@ $(B)/%: %.c $(B)/linked_with | $(B)
 	$(COMPILE) $(LDFLAGS) $< $(LDLIBS) -o "$@"
 
 # gcc notes of what they include that vectors of 64 bytes were passed otherwise before 2010.
-$(B)/tests/test_op_avx512 $(B)/tests/test_gm_avx512: private override CFLAGS += -Wno-psabi
+$(B)/tests/test_kernels_avx512: private override CFLAGS += -Wno-psabi
 
 $(B)/tests/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 	$(COMPILE) $(OWN_CFLAGS) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) $(OWN_LIBS) \
@@ -225,8 +225,8 @@ test: tests
 	@tests/run "$(BUILD)"
 
 test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/tests/%)) \
-    $(B)/tests/test_accel $(B)/tests/test_sim $(KIT_PROGRAMS:%=$(B)/tests/%) $(NPU_TOOLS)
-	@tests/run "$(BUILD)" test_accel test_sim $(KIT_PROGRAMS) $(NPU_PROGRAMS)
+    $(B)/tests/test_decoding $(B)/tests/test_sim $(KIT_PROGRAMS:%=$(B)/tests/%) $(NPU_TOOLS)
+	@tests/run "$(BUILD)" test_decoding:accel test_sim $(KIT_PROGRAMS) $(NPU_PROGRAMS)
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests

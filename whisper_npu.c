@@ -13477,7 +13477,7 @@ static size_t de_logits_stride(const wnpu_model *m)
  * rows. Those near the best (exp(-12) of its probability or more; fewer if there are too many) then
  * get the products of their low digits, and the largest of these (exp(-8)) are computed in full.
  * The error of the first passes is small against these margins (measured in
- * tests/unit/test_attention.c), so the best logit is always computed in full. */
+ * tests/unit/attention.c), so the best logit is always computed in full. */
 
 /* Lists the tokens of a row whose logits are at least `least`, in ascending order. Returns their
  * number, or a value above DE_LOW_MAX if there are more than that. */
@@ -25134,7 +25134,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
  *  Costs     about 20 ms, and 1.5 MiB while it runs.
  *
  *  A change of the library's results must also change sf_answers:
- *  tests/unit/test_self.c prints the new values.
+ *  tests/unit/self.c prints the new values.
  * ====================================================================== */
 
 /* ---- tables ---- */

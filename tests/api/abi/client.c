@@ -421,7 +421,7 @@ static void accelerator(void)
 #define FILLED(type, get) {#type, sizeof(type), get, NULL, NULL, 0}
 #define USED(type, use, good, least) {#type, sizeof(type), NULL, use, good, least}
 
-/* wnpu_accel_account is filled by accelerators: tests/unit/test_accel.c, tests/npu/test_npu.c. */
+/* wnpu_accel_account is filled by accelerators: tests/unit/accel.c, tests/npu/test_npu.c. */
 static void structures(void)
 {
     static wnpu_accel_info info;

@@ -11,7 +11,6 @@
  *
  * Then the INT8 path's logits for the same tokens: most are int8 times int8, and those that matter
  * are computed in full. All of them in full must have the same winner at every position. */
-#include "../../whisper_npu.c"
 #include "../lib/t.h"
 
 typedef struct figures {
@@ -85,8 +84,8 @@ static void get_value(const en_heads *h, size_t head, size_t t, float *x)
 }
 
 /* The float path itself against the definition, for one query. */
-static void check_float(const en_heads *h, size_t head, size_t n, const float *query, float unit,
-                        const float *out)
+static void attention_check_float(const en_heads *h, size_t head, size_t n, const float *query,
+                                  float unit, const float *out)
 {
     static double weight[1500];
     double sum[EN_MAX_HEAD] = {0}, top = -1e30, total = 0.0, peak = 0.0, worst = 0.0;
@@ -157,8 +156,8 @@ static void attend_encoder(pair *p)
     }
     for (t = p->layers; t < ctx; t += 61) {
         head = t % f->self.heads;
-        check_float(&f->self, head, ctx, f->query_exact + (head * ctx + t) * hd, 1.0f,
-                    f->attended + t * d + head * hd);
+        attention_check_float(&f->self, head, ctx, f->query_exact + (head * ctx + t) * hd, 1.0f,
+                              f->attended + t * d + head * hd);
     }
     check("encoder", p->layers++, &sum);
 }
@@ -190,9 +189,9 @@ static void attend_decoder(pair *p, figures *sum, en_heads *heads, const en_head
     }
     r = d->rows[0].position % d->n_rows;
     head = d->rows[0].position % heads->heads;
-    check_float(exact, head, self ? d->rows[r].position + 1 : e->model->n_audio_ctx,
-                d->qkv + r * stride + head * hd, 1.0f / sqrtf((float)hd),
-                d->attended + r * n + head * hd);
+    attention_check_float(exact, head, self ? d->rows[r].position + 1 : e->model->n_audio_ctx,
+                          d->qkv + r * stride + head * hd, 1.0f / sqrtf((float)hd),
+                          d->attended + r * n + head * hd);
 }
 
 typedef struct lanes {
@@ -473,7 +472,7 @@ static void layers(const char *variable, const char *name)
     wnpu_model_close(p.model);
 }
 
-static void tiny(void) { layers("WNPU_MODEL_TINY", "ggml-tiny.bin"); }
+static void attention_tiny(void) { layers("WNPU_MODEL_TINY", "ggml-tiny.bin"); }
 
 static void base_en(void)
 {
@@ -485,9 +484,8 @@ static void base_en(void)
     layers("WNPU_MODEL_BASE_EN", "ggml-base.en.bin");
 }
 
-int main(void)
+static void attention_tests(void)
 {
-    t_run("attention in INT8 and in float, every layer of tiny", tiny);
+    t_run("attention in INT8 and in float, every layer of tiny", attention_tiny);
     t_run("attention in INT8 and in float, every layer of base.en", base_en);
-    return t_end();
 }

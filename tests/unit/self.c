@@ -1,10 +1,8 @@
-/* test_self.c - the self test: that it passes, that it finds damage, that it leaves nothing behind.
+/* self.c - the self test: that it passes, that it finds damage, that it leaves nothing behind.
  *
- *     build/tests/test_self --answers
+ *     build/tests/test_kernels --answers
  *
  * prints what this machine computes, for sf_tables and sf_answers, after a change on purpose. */
-#define _GNU_SOURCE
-#include "../../whisper_npu.c"
 #include "../lib/life.h"
 
 static void test_passes(void)
@@ -197,15 +195,11 @@ static int print_answers(void)
     return status != WNPU_OK;
 }
 
-int main(int argc, char **argv)
+static void self_tests(void)
 {
-    if (argc == 2 && strcmp(argv[1], "--answers") == 0) {
-        return print_answers();
-    }
     (void)cp_request(WNPU_ISA_AMX); /* where refused, or not there, the test goes without */
     t_run("passes, and leaves nothing behind", test_passes);
     t_run("without memory", test_no_memory);
     t_run("damaged tables are named", test_tables);
     t_run("wrong kernels are found", test_kernels);
-    return t_end();
 }

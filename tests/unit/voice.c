@@ -1,5 +1,4 @@
 /* Voice activity detection against slow definitions of its parts, and the ledger of runs. */
-#include "../../whisper_npu.c"
 #include "../lib/life.h"
 #include "../lib/voicelike.h"
 
@@ -335,7 +334,7 @@ static unsigned char *heard(const op_kernels *op, const float *x, size_t n, size
     return out;
 }
 
-static void one_answer(void)
+static void voice_one_answer(void)
 {
     static const size_t pieces[] = {1, 319, 640, 4001, 0};
     size_t n = 16000 * 20 + 77, size, other, i, isa;
@@ -362,7 +361,7 @@ static void one_answer(void)
 
 /* ---- the ledger, on a toy model that talks nonsense ---- */
 
-static wnpu_session *open_session(const wnpu_model *m, uint64_t result_bytes)
+static wnpu_session *voice_open_session(const wnpu_model *m, uint64_t result_bytes)
 {
     wnpu_config c;
     wnpu_session *s = NULL;
@@ -374,7 +373,7 @@ static wnpu_session *open_session(const wnpu_model *m, uint64_t result_bytes)
     return s;
 }
 
-static wnpu_params params_of(int vad)
+static wnpu_params voice_params_of(int vad)
 {
     wnpu_params p;
     wnpu_params_init(&p, sizeof p);
@@ -440,13 +439,13 @@ static void ledgers(void)
     static const double seconds[] = {0, 0.0001, 0.009, 0.01, 0.0199, 0.02, 0.1, 0.5, 0.99, 1, 7.3,
                                      29.98, 30, 30.02, 65};
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = open_session(m, 1 << 20);
+    wnpu_session *s = voice_open_session(m, 1 << 20);
     float *x = voicelike(16000 * 65, 0.5), *silence = calloc(16000 * 65, sizeof *silence);
     size_t k;
     int vad;
     for (k = 0; k < sizeof seconds / sizeof seconds[0]; k++) {
         for (vad = 0; vad < 2; vad++) {
-            wnpu_params p = params_of(vad);
+            wnpu_params p = voice_params_of(vad);
             wnpu_audio a = life_audio(x, (size_t)(seconds[k] * 16000));
             char what[64];
             int64_t sum[3];
@@ -468,14 +467,14 @@ static void ledgers(void)
     wnpu_model_close(m);
 }
 
-typedef struct source {
+typedef struct voice_source {
     const float *x;
     size_t n, at, fail_at;
-} source;
+} voice_source;
 
-static int64_t pull(void *user, void *buffer, size_t max_frames)
+static int64_t voice_pull(void *user, void *buffer, size_t max_frames)
 {
-    source *s = user;
+    voice_source *s = user;
     size_t n = s->n - s->at < max_frames ? s->n - s->at : max_frames;
     n = n < 999 ? n : 999;
     if (s->fail_at > 0 && s->at >= s->fail_at) {
@@ -496,15 +495,15 @@ static int stop_at(void *user, int64_t done_ms, int64_t total_ms)
 static void early_ends(void)
 {
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = open_session(m, 64 << 10);
+    wnpu_session *s = voice_open_session(m, 64 << 10);
     size_t n = 16000 * 95, i;
     float *x = voicelike(n, 0.5);
     int vad;
     for (vad = 0; vad < 2; vad++) {
-        wnpu_params p = params_of(vad);
+        wnpu_params p = voice_params_of(vad);
         wnpu_audio a = life_audio(x, n);
         wnpu_ledger_span last;
-        source src = {x, n, 0, 16000 * 61};
+        voice_source src = {x, n, 0, 16000 * 61};
         int64_t sum[3], when = 31000;
         int status, full = 0;
         p.user = &when;
@@ -517,7 +516,7 @@ static void early_ends(void)
 
         p.on_progress = NULL;
         wnpu_audio_init(&a, sizeof a);
-        a.read = pull;
+        a.read = voice_pull;
         a.user = &src;
         status = wnpu_transcribe(s, &p, &a);
         T_CHECK(status == WNPU_E_IO, "status %d", status);
@@ -551,15 +550,15 @@ static void early_ends(void)
 
 enum { WORD = -1, END = -2 }; /* else timestamps in 20 ms */
 
-typedef struct script {
+typedef struct voice_script {
     const int *first, *later;  /* what the first window says, and all others */
     int32_t timestamp0, end;
     int started;               /* the first window has been decoded */
-} script;
+} voice_script;
 
 static void recite(void *user, const int32_t *tokens, size_t n, float *logits, size_t n_vocab)
 {
-    script *s = user;
+    voice_script *s = user;
     const int *say = s->started ? s->later : s->first;
     int next = say[n];
     size_t i;
@@ -588,14 +587,14 @@ static void without_pauses(void)
 {
     static const int all[] = {0, WORD, 1500, END};
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = open_session(m, 1 << 20);
+    wnpu_session *s = voice_open_session(m, 1 << 20);
     float *x = voicelike(16000 * 70, 0.5), voice[3] = {0};
     int pause;
     for (pause = 700; pause <= 10000; pause += 9300) {
-        wnpu_params p = params_of(1);
+        wnpu_params p = voice_params_of(1);
         wnpu_audio a = life_audio(x, 16000 * 70);
         const tk_vocab *v = &s->run.engine.model->vocab;
-        script told = {all, all, v->timestamp0, v->eot, 0};
+        voice_script told = {all, all, v->timestamp0, v->eot, 0};
         wnpu_segment segment;
         size_t i;
         p.on_logits = recite;
@@ -617,7 +616,7 @@ static void without_pauses(void)
 }
 
 /* The first pause that is long enough, of spans of speech in milliseconds. */
-static void pauses(void)
+static void voice_pauses(void)
 {
     static const wnpu_speech_span spans[] = {
         {1000, 2000}, {4980, 6000}, {9000, 9500}, {20000, 21000}
@@ -631,7 +630,7 @@ static void pauses(void)
         {9500, 23980, 3000, -1}, {9500, 24000, 3000, 21000}, {0, 30000, 10500, 9500}, {0, 30000, 10520, -1}
     };
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = open_session(m, 1 << 20);
+    wnpu_session *s = voice_open_session(m, 1 << 20);
     ru_run *r = &s->run;
     size_t i;
     wi_reset(r);
@@ -675,17 +674,17 @@ static void long_pauses(void)
     for (batch = 0; batch < 3; batch++) {
         wnpu_session *s = NULL;
         wnpu_config c;
-        wnpu_params p = params_of(1);
+        wnpu_params p = voice_params_of(1);
         wnpu_audio a = life_audio(x, n);
         wnpu_segment segment;
         int64_t sum[3];
-        script told;
+        voice_script told;
         int status;
         wnpu_config_init(&c, sizeof c);
         c.batch = batch;
         T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, NULL) == WNPU_OK, "session");
-        told = (script){all, all, s->run.engine.model->vocab.timestamp0,
-                        s->run.engine.model->vocab.eot, 0};
+        told = (voice_script){all, all, s->run.engine.model->vocab.timestamp0,
+                              s->run.engine.model->vocab.eot, 0};
         p.on_logits = recite;
         p.user = &told;
         p.max_tokens = 0;
@@ -706,7 +705,7 @@ static void long_pauses(void)
 
 /* However little a model says, and wherever, the run goes on to the end: each return begins a
  * second after the one before, and all other windows move on. */
-static void progress(void)
+static void voice_progress(void)
 {
     static const int silent[] = {END}, brief[] = {0, WORD, 1, END}, early[] = {0, WORD, 50, END},
         late[] = {1400, WORD, 1500, END}, slow[] = {0, WORD, 1, 1, END},
@@ -726,14 +725,14 @@ static void progress(void)
         {"the begin when asked again", late, all, 29, 1}
     };
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = open_session(m, 1 << 20);
+    wnpu_session *s = voice_open_session(m, 1 << 20);
     float *x = voicelike(16000 * 70, 0.5);
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        wnpu_params p = params_of(1);
+        wnpu_params p = voice_params_of(1);
         wnpu_audio a = life_audio(x, (size_t)cases[i].seconds * 16000);
         const tk_vocab *v = &s->run.engine.model->vocab;
-        script told = {cases[i].first, cases[i].later, v->timestamp0, v->eot, 0};
+        voice_script told = {cases[i].first, cases[i].later, v->timestamp0, v->eot, 0};
         wnpu_stats stats;
         int64_t sum[3];
         int status;
@@ -766,9 +765,9 @@ static void progress(void)
 
 /* ---- runs are functions, with voice activity too ---- */
 
-static life_bytes json_of(wnpu_session *s, const wnpu_audio *a)
+static life_bytes voice_json_of(wnpu_session *s, const wnpu_audio *a)
 {
-    wnpu_params p = params_of(1);
+    wnpu_params p = voice_params_of(1);
     T_CHECK(wnpu_transcribe(s, &p, a) >= 0, "%s", wnpu_session_error(s));
     return life_written(s, WNPU_FORMAT_JSON);
 }
@@ -779,16 +778,17 @@ static void functions(void)
     size_t n = 16000 * 50;
     float *x = voicelike(n, 0.5);
     wnpu_audio a = life_audio(x, n), b = life_audio(x + 70000, n / 3), pulled;
-    source src = {x, n, 0, 0};
-    wnpu_session *s = open_session(m, 1 << 20);
-    life_bytes first = json_of(s, &a), other = json_of(s, &b), again = json_of(s, &a), third;
+    voice_source src = {x, n, 0, 0};
+    wnpu_session *s = voice_open_session(m, 1 << 20);
+    life_bytes first = voice_json_of(s, &a), other = voice_json_of(s, &b);
+    life_bytes again = voice_json_of(s, &a), third;
     int isa;
     T_CHECK(life_alike(first, again), "A after B is not A");
     T_CHECK(!life_alike(first, other), "B is A");
     wnpu_audio_init(&pulled, sizeof pulled);
-    pulled.read = pull;
+    pulled.read = voice_pull;
     pulled.user = &src;
-    third = json_of(s, &pulled);
+    third = voice_json_of(s, &pulled);
     T_CHECK(life_alike(first, third), "audio that is pulled differs");
     free(third.bytes);
     wnpu_session_close(s);
@@ -801,7 +801,7 @@ static void functions(void)
         if (wnpu_isa_available((wnpu_isa)isa)) {
             s = NULL;
             T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
-            third = json_of(s, &a);
+            third = voice_json_of(s, &a);
             T_CHECK(life_alike(first, third), "%s differs", wnpu_isa_name((wnpu_isa)isa));
             free(third.bytes);
             wnpu_session_close(s);
@@ -818,11 +818,11 @@ static void functions(void)
 static void speech_alone(void)
 {
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = open_session(m, 1 << 20);
+    wnpu_session *s = voice_open_session(m, 1 << 20);
     size_t n = 16000 * 75, i, count;
     float *x = voicelike(n, 0.5);
     wnpu_audio a = life_audio(x, n);
-    wnpu_params p = params_of(1);
+    wnpu_params p = voice_params_of(1);
     wnpu_speech_span found[64], span;
     int64_t sum[3];
     T_CHECK(wnpu_detect_speech(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
@@ -841,7 +841,7 @@ static void speech_alone(void)
     T_CHECK(wnpu_reset(s) == WNPU_OK && wnpu_speech_span_count(s) == 0 &&
             wnpu_ledger_count(s) == 0, "reset forgets");
 #define REFUSED(change)                                                                       \
-    p = params_of(1);                                                                         \
+    p = voice_params_of(1);                                                                   \
     change;                                                                                   \
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_ARGUMENT, #change);                          \
     T_CHECK(wnpu_detect_speech(s, &p, &a) == WNPU_E_ARGUMENT, #change)
@@ -856,20 +856,20 @@ static void speech_alone(void)
     wnpu_model_close(m);
 }
 
-int main(void)
+static void voice_tests(void)
 {
+    voice_seed = 5; /* the same sounds whatever ran before */
     t_run("shapes of spectra", shapes_of_spectra);
     t_run("pitches", pitches);
     t_run("the network", network);
     t_run("spans", spans);
-    t_run("one answer", one_answer);
+    t_run("one answer", voice_one_answer);
     t_run("ledgers", ledgers);
     t_run("early ends", early_ends);
     t_run("speech without pauses", without_pauses);
-    t_run("pauses", pauses);
+    t_run("pauses", voice_pauses);
     t_run("long pauses end windows", long_pauses);
-    t_run("progress", progress);
+    t_run("progress", voice_progress);
     t_run("functions", functions);
     t_run("speech alone", speech_alone);
-    return t_end();
 }

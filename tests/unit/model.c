@@ -1,6 +1,4 @@
-/* test_model.c - model files: what is loaded, what is refused and how, and that nothing leaks. */
-#include "../../whisper_npu.c"
-
+/* model.c - model files: what is loaded, what is refused and how, and that nothing leaks. */
 #include "../lib/t.h"
 #include "../lib/toy_model.h"
 #include <pthread.h>
@@ -92,7 +90,7 @@ static void find(const char *name, toy_tensor *t)
     T_CHECK(there, "the toy lacks %s", name);
 }
 
-static int same(float a, float b)
+static int model_same(float a, float b)
 {
     return memcmp(&a, &b, sizeof a) == 0 || (a == 0 && b == 0);
 }
@@ -113,7 +111,7 @@ static void check_rows(const gm_weight *w, size_t first, const char *name, size_
             float want = toy_value(the_file, &t, row * k + i);
             size_t column = taps == 3 ? i % 3 * (k / 3) + i / 3 : i;
             largest = fabsf(want) > largest ? fabsf(want) : largest;
-            bad += !same(values[column], want);
+            bad += !model_same(values[column], want);
         }
         bad += !w->int4 && fabsf(w->scale[first + row] * 127 - largest) > largest * 1e-6f;
     }
@@ -121,7 +119,7 @@ static void check_rows(const gm_weight *w, size_t first, const char *name, size_
 }
 
 /* Both digits of each token, the mean and the columns apart are the token to half a step. */
-static void check_tokens(const wnpu_model *m)
+static void model_check_tokens(const wnpu_model *m)
 {
     const gm_weight *w = &m->embedding;
     size_t row, i, bad = 0, rows = w->n16 * 16u;
@@ -155,7 +153,7 @@ static void check_floats(const float *is, size_t n, size_t padded, const char *n
         T_CHECK(t.rows * t.columns == n, "%s: size", name);
     }
     for (i = 0; i < padded; i++) {
-        bad += !same(is[i], name != NULL && i < n ? toy_value(the_file, &t, i) : 0.0f);
+        bad += !model_same(is[i], name != NULL && i < n ? toy_value(the_file, &t, i) : 0.0f);
     }
     T_CHECK(bad == 0, "%s: %u values differ", name != NULL ? name : "zeros", (unsigned)bad);
 }
@@ -230,7 +228,7 @@ static void check_model(const wnpu_model *m)
     check_floats(m->encoder_norm.bias, d, d16, "encoder.ln_post.bias");
     check_rows(&m->embedding, 0, "decoder.token_embedding.weight", 1);
     T_CHECK(m->embedding.bias == NULL, "the embedding has a bias");
-    check_tokens(m);
+    model_check_tokens(m);
     i = m->n_text_ctx * d;
     check_floats(m->text_position, i, i, "decoder.positional_embedding");
     check_floats(m->decoder_norm.weight, d, d16, "decoder.ln.weight");
@@ -293,7 +291,7 @@ static void test_wide_columns(void)
                 model->wide_columns[2] == k, "columns %u, %u and %u",
                 (unsigned)model->wide_columns[0], (unsigned)model->wide_columns[1],
                 (unsigned)model->wide_columns[2]);
-        check_tokens(model);
+        model_check_tokens(model);
         for (i = 0; i < t.rows; i++) {
             scale = model->embedding.scale[i] > scale ? model->embedding.scale[i] : scale;
         }
@@ -571,7 +569,7 @@ static void put_i32(unsigned char *p, int32_t x)
 }
 
 /* Opens the edited file and frees it. The message must hold both texts. */
-static void refused(edit *e, int status, const char *text, const char *more)
+static void model_refused(edit *e, int status, const char *text, const char *more)
 {
     wnpu_error error;
     counter c;
@@ -608,7 +606,7 @@ static void test_header_messages(void)
         edit e;
         edit_begin(&e, TOY_F16);
         put_i32(e.file + 4 * cases[i].index, cases[i].value);
-        refused(&e, WNPU_E_MODEL, cases[i].text, "; the file is damaged");
+        model_refused(&e, WNPU_E_MODEL, cases[i].text, "; the file is damaged");
     }
 }
 
@@ -618,25 +616,26 @@ static void test_token_messages(void)
     size_t at = 14 * 4 + 201 * 4;
     edit_begin(&e, TOY_F16);
     put_i32(e.file + at, 0);
-    refused(&e, WNPU_E_MODEL, "vocabulary at byte 860 has 0 tokens", "n_vocab = 1766");
+    model_refused(&e, WNPU_E_MODEL, "vocabulary at byte 860 has 0 tokens", "n_vocab = 1766");
     edit_begin(&e, TOY_F16);
     put_i32(e.file + at, 1767);
-    refused(&e, WNPU_E_MODEL, "vocabulary at byte 860 has 1767 tokens", "expected 1 to");
+    model_refused(&e, WNPU_E_MODEL, "vocabulary at byte 860 has 1767 tokens", "expected 1 to");
     edit_begin(&e, TOY_F16);
     put_i32(e.file + at, -1);
-    refused(&e, WNPU_E_MODEL, "has -1 tokens", "byte 860");
+    model_refused(&e, WNPU_E_MODEL, "has -1 tokens", "byte 860");
     edit_begin(&e, TOY_F16);
     put_i32(e.file + at + 4 + 5 * 3, 1025);
-    refused(&e, WNPU_E_MODEL, "token 3 at byte 879 has length 1025", "at most 1024");
+    model_refused(&e, WNPU_E_MODEL, "token 3 at byte 879 has length 1025", "at most 1024");
     edit_begin(&e, TOY_F16);
     put_i32(e.file + at + 4 + 5 * 3, -2);
-    refused(&e, WNPU_E_MODEL, "token 3 at byte 879 has length -2", "damaged");
+    model_refused(&e, WNPU_E_MODEL, "token 3 at byte 879 has length -2", "damaged");
     edit_begin(&e, TOY_F16);
     e.size = at + 4 + 5 * 7 + 2;
-    refused(&e, WNPU_E_MODEL, "ends at byte 901, inside the vocabulary at byte 899", "4 bytes");
+    model_refused(&e, WNPU_E_MODEL, "ends at byte 901, inside the vocabulary at byte 899",
+                  "4 bytes");
     edit_begin(&e, TOY_F16);
     e.size = toy_tensors_at(e.file);
-    refused(&e, WNPU_E_MODEL, "no tensors", "for-tests-ggml");
+    model_refused(&e, WNPU_E_MODEL, "no tensors", "for-tests-ggml");
 }
 
 static void test_tensor_messages(void)
@@ -651,73 +650,73 @@ static void test_tensor_messages(void)
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header, 0);
     AT("at byte %lu has 0 dimensions", t.header);
-    refused(&e, WNPU_E_MODEL, text, "expected 1 to 4");
+    model_refused(&e, WNPU_E_MODEL, text, "expected 1 to 4");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header, 5);
-    refused(&e, WNPU_E_MODEL, "has 5 dimensions", "damaged");
+    model_refused(&e, WNPU_E_MODEL, "has 5 dimensions", "damaged");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 4, -3);
-    refused(&e, WNPU_E_MODEL, "a name of -3 bytes", "1 to 63");
+    model_refused(&e, WNPU_E_MODEL, "a name of -3 bytes", "1 to 63");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 8, 12); /* Q4_K */
     AT("tensor 'decoder.blocks.0.mlp.0.weight' at byte %lu has type 12", t.header);
-    refused(&e, WNPU_E_UNSUPPORTED, text, "q5_1 or q8_0");
+    model_refused(&e, WNPU_E_UNSUPPORTED, text, "q5_1 or q8_0");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 8, 5);
-    refused(&e, WNPU_E_UNSUPPORTED, "has type 5", "expected f32");
+    model_refused(&e, WNPU_E_UNSUPPORTED, "has type 5", "expected f32");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 8, -1);
-    refused(&e, WNPU_E_UNSUPPORTED, "has type -1", "expected f32");
+    model_refused(&e, WNPU_E_UNSUPPORTED, "has type -1", "expected f32");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 8, TOY_Q8_0);
-    refused(&e, WNPU_E_MODEL, "is q8_0 with rows of 4", "multiple of 32");
+    model_refused(&e, WNPU_E_MODEL, "is q8_0 with rows of 4", "multiple of 32");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 16, 17);
-    refused(&e, WNPU_E_MODEL, "has shape {4, 17}, expected {4, 16}", "mlp.0.weight");
+    model_refused(&e, WNPU_E_MODEL, "has shape {4, 17}, expected {4, 16}", "mlp.0.weight");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     put_i32(e.file + t.header + 12, -4);
-    refused(&e, WNPU_E_MODEL, "has shape {-4, 16}, expected {4, 16}", "mlp.0.weight");
+    model_refused(&e, WNPU_E_MODEL, "has shape {-4, 16}, expected {4, 16}", "mlp.0.weight");
     BEGIN(TOY_F16, "decoder.ln.bias");
     put_i32(e.file + t.header + 12, 0);
-    refused(&e, WNPU_E_MODEL, "has shape {0}, expected {4}", "'decoder.ln.bias'");
+    model_refused(&e, WNPU_E_MODEL, "has shape {0}, expected {4}", "'decoder.ln.bias'");
     BEGIN(TOY_F16, "encoder.conv2.weight");
     put_i32(e.file + t.header + 12, 4);
-    refused(&e, WNPU_E_MODEL, "has shape {4, 4, 4}, expected {3, 4, 4}", "conv2");
+    model_refused(&e, WNPU_E_MODEL, "has shape {4, 4, 4}, expected {3, 4, 4}", "conv2");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     e.file[t.data - 9] = '9'; /* mlp90.weight */
     AT("at byte %lu is unknown for a model of 1 encoder and 1 decoder layers", t.header);
-    refused(&e, WNPU_E_MODEL, text, "'decoder.blocks.0.mlp90.weight'");
+    model_refused(&e, WNPU_E_MODEL, text, "'decoder.blocks.0.mlp90.weight'");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     e.file[t.data - 14] = '1'; /* layer 1 of 1 */
-    refused(&e, WNPU_E_MODEL, "'decoder.blocks.1.mlp.0.weight'", "unknown");
+    model_refused(&e, WNPU_E_MODEL, "'decoder.blocks.1.mlp.0.weight'", "unknown");
     BEGIN(TOY_F16, "decoder.blocks.0.mlp.0.weight");
     e.file[t.data - 1] = '\n';
     e.file[t.data - 2] = 0;
-    refused(&e, WNPU_E_MODEL, "mlp.0.weig?" "?'", "unknown");
+    model_refused(&e, WNPU_E_MODEL, "mlp.0.weig?" "?'", "unknown");
     BEGIN(TOY_F16, "encoder.blocks.0.attn.query.weight");
     memcpy(e.file + t.data - 12, "value.weight", 12);
-    refused(&e, WNPU_E_MODEL, "'encoder.blocks.0.attn.value.weight'", "is there twice");
+    model_refused(&e, WNPU_E_MODEL, "'encoder.blocks.0.attn.value.weight'", "is there twice");
     BEGIN(TOY_F16, "encoder.ln_post.bias"); /* the last one of the file */
     e.size = t.header;
     AT("missing, 49 of 50 are there up to the end at byte %lu", t.header);
-    refused(&e, WNPU_E_MODEL, text, "'encoder.ln_post.bias'");
+    model_refused(&e, WNPU_E_MODEL, text, "'encoder.ln_post.bias'");
     BEGIN(TOY_F16, "encoder.ln_post.bias");
     e.size = t.header + 11;
-    refused(&e, WNPU_E_MODEL, "inside a tensor's header", "needs 12 bytes");
+    model_refused(&e, WNPU_E_MODEL, "inside a tensor's header", "needs 12 bytes");
     BEGIN(TOY_F16, "encoder.ln_post.bias");
     e.size -= 3;
     AT("inside tensor 'encoder.ln_post.bias' at byte %lu that needs 16 bytes", t.data);
-    refused(&e, WNPU_E_MODEL, text, "truncated");
+    model_refused(&e, WNPU_E_MODEL, text, "truncated");
     BEGIN(TOY_F32, "encoder.blocks.0.attn.query.weight");
     put_i32(e.file + t.data + 4 * 7, 0x7fc00000);
     AT("value in row 1 at byte %lu that is not finite", t.data + 16);
-    refused(&e, WNPU_E_MODEL, text, "'encoder.blocks.0.attn.query.weight'");
+    model_refused(&e, WNPU_E_MODEL, text, "'encoder.blocks.0.attn.query.weight'");
     BEGIN(TOY_F16, "encoder.conv1.weight");
     e.file[t.data + 1] = 0x7c; /* infinity */
-    refused(&e, WNPU_E_MODEL, "'encoder.conv1.weight'", "not finite");
+    model_refused(&e, WNPU_E_MODEL, "'encoder.conv1.weight'", "not finite");
     edit_begin(&e, TOY_F16);
     put_i32(e.file + 56, (int32_t)0xff800000u);
-    refused(&e, WNPU_E_MODEL, "mel filter 0", "not finite");
+    model_refused(&e, WNPU_E_MODEL, "mel filter 0", "not finite");
 #undef BEGIN
 #undef AT
 }
@@ -758,13 +757,13 @@ static void test_longer_names(void)
     edit e;
     edit_begin(&e, TOY_F16);
     longer_name(&e, "decoder.ln.bias", 15, '\0'); /* as a C string it would be right */
-    refused(&e, WNPU_E_MODEL, "'decoder.ln.bias?'", "unknown");
+    model_refused(&e, WNPU_E_MODEL, "'decoder.ln.bias?'", "unknown");
     edit_begin(&e, TOY_F16);
     longer_name(&e, "decoder.blocks.0.mlp_ln.bias", 15, '0');
-    refused(&e, WNPU_E_MODEL, "'decoder.blocks.00.mlp_ln.bias'", "unknown");
+    model_refused(&e, WNPU_E_MODEL, "'decoder.blocks.00.mlp_ln.bias'", "unknown");
     edit_begin(&e, TOY_F16);
     longer_name(&e, "decoder.blocks.0.mlp_ln.bias", 15, '4');
-    refused(&e, WNPU_E_MODEL, "'decoder.blocks.40.mlp_ln.bias'", "unknown");
+    model_refused(&e, WNPU_E_MODEL, "'decoder.blocks.40.mlp_ln.bias'", "unknown");
 }
 
 static void test_foreign(void)
@@ -790,7 +789,7 @@ static void test_foreign(void)
         e.size = cases[i].size;
         e.file = malloc(e.size + 1);
         memcpy(e.file, cases[i].bytes, e.size);
-        refused(&e, WNPU_E_MODEL, cases[i].text, "");
+        model_refused(&e, WNPU_E_MODEL, cases[i].text, "");
     }
 }
 
@@ -893,14 +892,14 @@ static void test_hostile_sizes(void)
     T_CHECK(c.calls == 1 && c.largest < 512 * 1024, "took %u bytes", (unsigned)c.largest);
 }
 
-static uint32_t random_state = 12345;
+static uint32_t model_random_state = 12345;
 
 static uint32_t random_u32(void)
 {
-    random_state ^= random_state << 13; /* xorshift32 (Marsaglia 2003) */
-    random_state ^= random_state >> 17;
-    random_state ^= random_state << 5;
-    return random_state;
+    model_random_state ^= model_random_state << 13; /* xorshift32 (Marsaglia 2003) */
+    model_random_state ^= model_random_state >> 17;
+    model_random_state ^= model_random_state << 5;
+    return model_random_state;
 }
 
 static void test_corruption(void)
@@ -1281,7 +1280,7 @@ static void log_line(void *user, wnpu_log_level level, const char *text)
     (void)snprintf(log_text, sizeof log_text, "%.500s", text);
 }
 
-static void test_arguments(void)
+static void model_test_arguments(void)
 {
     edit e;
     wnpu_source source;
@@ -1462,7 +1461,7 @@ static void test_real_base_en(void)
 }
 #endif
 
-int main(void)
+static void model_tests(void)
 {
     t_run("halves become floats exactly", test_half);
     t_run("finite and bounded numbers are told from others", test_sane);
@@ -1488,12 +1487,11 @@ int main(void)
     t_run("one model from any number of threads", test_threads);
     t_run("the same first missing byte from any number of threads", test_cut_while_read);
     t_run("a source that changes", test_changing_source);
-    t_run("arguments and configuration", test_arguments);
+    t_run("arguments and configuration", model_test_arguments);
 #ifndef WNPU_NO_STDIO
     t_run("files", test_files);
     t_run("ggml-tiny.bin", test_real_tiny);
     t_run("ggml-base.en.bin", test_real_base_en);
 #endif
     t_run("OpenAI's vocabularies", test_real_vocabulary);
-    return t_end();
 }

@@ -1,14 +1,13 @@
 /* Tests of section tk_: languages, vocabulary, encoding, suppression, UTF-8. The models, when they
  * are there, hold OpenAI's real vocabularies; everything else needs no data. */
-#include "../../whisper_npu.c"
 #include "../lib/t.h"
 
 /* ---- vocabularies ---- */
 
-typedef struct vocab {
+typedef struct tokenizer_vocab {
     tk_vocab v;
     void *memory;
-} vocab;
+} tokenizer_vocab;
 
 typedef struct token_list {
     char *bytes;
@@ -39,7 +38,8 @@ static void list_close(token_list *list)
 /* A vocabulary from a list, through the arena twice as the model loader does. */
 static int32_t vocab_mels; /* of the models whose vocabularies these are; 0: not known */
 
-static int vocab_open(vocab *out, int32_t n_vocab, const token_list *list, wnpu_error *error)
+static int vocab_open(tokenizer_vocab *out, int32_t n_vocab, const token_list *list,
+                      wnpu_error *error)
 {
     ar_arena arena;
     int32_t i;
@@ -69,7 +69,7 @@ static int vocab_open(vocab *out, int32_t n_vocab, const token_list *list, wnpu_
     return tk_finish(&out->v, error);
 }
 
-static void vocab_close(vocab *out)
+static void vocab_close(tokenizer_vocab *out)
 {
     ar_free(NULL, out->memory, 0);
     out->memory = NULL;
@@ -98,7 +98,7 @@ static int32_t read_i32(FILE *file)
 }
 
 /* Reads the vocabulary of a ggml model file. Returns 0 when there is no such file. */
-static int vocab_read(vocab *out, const char *path)
+static int vocab_read(tokenizer_vocab *out, const char *path)
 {
     token_list list;
     wnpu_error error;
@@ -134,7 +134,7 @@ static int vocab_read(vocab *out, const char *path)
 }
 
 /* The model named by the environment, or the one in the user's cache. */
-static int vocab_model(vocab *out, const char *variable, const char *name)
+static int vocab_model(tokenizer_vocab *out, const char *variable, const char *name)
 {
     const char *path = getenv(variable), *home = getenv("HOME");
     char text[1024];
@@ -149,22 +149,23 @@ static int vocab_model(vocab *out, const char *variable, const char *name)
     return 1;
 }
 
-static int model_tiny(vocab *out)
+static int model_tiny(tokenizer_vocab *out)
 {
     return vocab_model(out, "WNPU_MODEL_TINY", "ggml-tiny.bin");
 }
 
-static int model_base_en(vocab *out)
+static int model_base_en(tokenizer_vocab *out)
 {
     return vocab_model(out, "WNPU_MODEL_BASE_EN", "ggml-base.en.bin");
 }
 
-static uint32_t random_state = 1;
+static uint32_t tokenizer_random_state = 1;
 
 static uint32_t random_next(void)
 {
-    random_state = random_state * 1664525u + 1013904223u; /* Numerical Recipes */
-    return random_state >> 8;
+    /* Numerical Recipes */
+    tokenizer_random_state = tokenizer_random_state * 1664525u + 1013904223u;
+    return tokenizer_random_state >> 8;
 }
 
 /* ---- languages ---- */
@@ -284,7 +285,7 @@ static void test_special(void)
     size_t i, length = 1;
     for (i = 0; i < sizeof known / sizeof known[0]; i++) {
         token_list list;
-        vocab m;
+        tokenizer_vocab m;
         list_synthetic(&list, known[i][1]);
         T_CHECK(vocab_open(&m, known[i][0], &list, NULL) == WNPU_OK, "vocabulary %zu", i);
         check_special(&m.v, known[i][2], known[i][3], known[i][0] > 51864);
@@ -301,7 +302,7 @@ static void test_special(void)
     {
         /* The absolute numbers that OpenAI's three vocabularies are known by. */
         token_list list;
-        vocab m;
+        tokenizer_vocab m;
         list_synthetic(&list, 50257);
         T_CHECK(vocab_open(&m, 51864, &list, NULL) == WNPU_OK, "english");
         T_CHECK(m.v.eot == 50256 && m.v.translate == 50357 && m.v.timestamp0 == 50363, "english");
@@ -321,7 +322,7 @@ static void test_special_other(void)
 {
     unsigned char mask[280 + 1509 + 100 + 20];
     token_list list;
-    vocab m;
+    tokenizer_vocab m;
     int32_t i;
     list_synthetic(&list, 300);
     T_CHECK(vocab_open(&m, 300 + 1509 + 99, &list, NULL) == WNPU_OK, "99 languages by count");
@@ -429,7 +430,7 @@ static void test_added(void)
     };
     token_list list;
     wnpu_error error;
-    vocab m;
+    tokenizer_vocab m;
     size_t i;
     int status;
     for (i = 0; i < sizeof named / sizeof named[0]; i++) {
@@ -463,7 +464,7 @@ static void test_refused(void)
     };
     wnpu_error error;
     token_list list;
-    vocab m;
+    tokenizer_vocab m;
     size_t i;
     for (i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         ar_arena arena;
@@ -496,7 +497,7 @@ static void test_refused(void)
 static void test_odd_vocabularies(void)
 {
     token_list list;
-    vocab m;
+    tokenizer_vocab m;
     int32_t ids[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
     unsigned char mask[2048] = {0};
     list_synthetic(&list, 256);
@@ -532,7 +533,7 @@ static void test_collisions(void)
     enum { N = 256 + 600 };
     token_list list;
     wnpu_error error;
-    vocab m;
+    tokenizer_vocab m;
     uint32_t i;
     list_synthetic(&list, 256);
     list.bytes = realloc(list.bytes, N * 16);
@@ -886,7 +887,7 @@ static void check_encodings(const tk_vocab *v)
 
 static void test_encodings_multilingual(void)
 {
-    vocab m;
+    tokenizer_vocab m;
     if (model_tiny(&m)) {
         check_encodings(&m.v);
         vocab_close(&m);
@@ -895,7 +896,7 @@ static void test_encodings_multilingual(void)
 
 static void test_encodings_english(void)
 {
-    vocab m;
+    tokenizer_vocab m;
     if (model_base_en(&m)) {
         check_encodings(&m.v);
         vocab_close(&m);
@@ -1075,7 +1076,7 @@ static int round_trip(const tk_vocab *v, const char *text, size_t length, int32_
     return n >= 0 && n <= (int64_t)capacity && at == length;
 }
 
-static void check_tokens(const tk_vocab *v)
+static void tokenizer_check_tokens(const tk_vocab *v)
 {
     int32_t id, ids[256];
     int differ = 0;
@@ -1137,14 +1138,14 @@ static void check_random(const tk_vocab *v)
 
 static void check_all(const tk_vocab *v)
 {
-    check_tokens(v);
+    tokenizer_check_tokens(v);
     check_pieces(v);
     check_random(v);
 }
 
 static void test_round_trip_multilingual(void)
 {
-    vocab m;
+    tokenizer_vocab m;
     if (model_tiny(&m)) {
         size_t length = 1;
         T_CHECK(tk_text(&m.v, 50256, &length)[0] == '\0' && length == 0, "50256 is empty");
@@ -1156,7 +1157,7 @@ static void test_round_trip_multilingual(void)
 
 static void test_round_trip_english(void)
 {
-    vocab m;
+    tokenizer_vocab m;
     if (model_base_en(&m)) {
         check_special(&m.v, 50256, 99, 0);
         check_all(&m.v);
@@ -1172,7 +1173,7 @@ static void test_round_trip_synthetic(void)
         "--", "----", "an", "ana", "nan", "na", "anan", "et", "ta", "12", "123", "\xd0\xb0", "ba"
     };
     token_list list;
-    vocab m;
+    tokenizer_vocab m;
     int i;
     list_synthetic(&list, 256);
     list.bytes = realloc(list.bytes, 4096);
@@ -1244,7 +1245,7 @@ static void check_suppression(const tk_vocab *v, const int32_t *want, int n)
 
 static void test_suppression_multilingual(void)
 {
-    vocab m;
+    tokenizer_vocab m;
     if (model_tiny(&m)) {
         check_suppression(&m.v, non_speech_multilingual, COUNT(non_speech_multilingual));
         vocab_close(&m);
@@ -1253,7 +1254,7 @@ static void test_suppression_multilingual(void)
 
 static void test_suppression_english(void)
 {
-    vocab m;
+    tokenizer_vocab m;
     if (model_base_en(&m)) {
         check_suppression(&m.v, non_speech_english, COUNT(non_speech_english));
         vocab_close(&m);
@@ -1264,7 +1265,7 @@ static void test_suppression_english(void)
 static void test_suppression_synthetic(void)
 {
     token_list list;
-    vocab m;
+    tokenizer_vocab m;
     int32_t want[64];
     int n = 0, c;
     for (c = 1; c < 256; c++) {
@@ -1429,7 +1430,7 @@ static void test_utf8_capacity(void)
     }
 }
 
-int main(void)
+static void tokenizer_tests(void)
 {
     t_run("languages", test_languages);
     t_run("special tokens", test_special);
@@ -1450,5 +1451,4 @@ int main(void)
     t_run("utf-8 table", test_utf8_table);
     t_run("utf-8 exhaustive", test_utf8_exhaustive);
     t_run("utf-8 capacity", test_utf8_capacity);
-    return t_end();
 }

@@ -1,22 +1,22 @@
-/* test_forged.c - snapshots with wrong values under a right checksum: each word of a good one is
+/* forged.c - snapshots with wrong values under a right checksum: each word of a good one is
  * replaced by values that tempt. What is refused leaves the session as it was; what is taken has to
  * survive all writers and another snapshot, and, where the words of the state are replaced, the run
  * to its end. tests/fuzz/fuzz_snapshot.c looks for more. */
-#include "../../whisper_npu.c"
 #include "../lib/life.h"
 #include "../lib/voicelike.h"
 
 static life_sounds sounds;
 static wnpu_session *session;
-static int taken, refused, gone_on;
+static int taken, forged_refused, gone_on;
 
 #define CALLS 400 /* of the progress function by a run of 31 s, far more than there are */
-static int calls;
+static int forged_calls;
 
 static int enough(void *user, int64_t done_ms, int64_t total_ms)
 {
     (void)total_ms;
-    return (done_ms > *(int64_t *)user && wnpu_segment_count(session) > 0) || ++calls > CALLS;
+    return (done_ms > *(int64_t *)user && wnpu_segment_count(session) > 0) ||
+           ++forged_calls > CALLS;
 }
 
 /* Until after stop_ms, from the beginning or onwards. */
@@ -29,10 +29,10 @@ static int run(int onwards, int64_t stop_ms)
     p.max_tokens = 8;
     p.on_progress = enough;
     p.user = &stop_ms;
-    calls = 0;
+    forged_calls = 0;
     status = onwards ? wnpu_resume(session, &p, &sounds.plain)
                      : wnpu_transcribe(session, &p, &sounds.plain);
-    T_CHECK(calls <= CALLS, "the run does not end");
+    T_CHECK(forged_calls <= CALLS, "the run does not end");
     return status;
 }
 
@@ -43,7 +43,7 @@ static int64_t nowhere(void *user, const void *data, size_t size)
     return (int64_t)size;
 }
 
-static void sign(unsigned char *block, size_t size)
+static void forged_sign(unsigned char *block, size_t size)
 {
     uint64_t sum = mf_checksum(block + offsetof(sn_head, model), size - offsetof(sn_head, model));
     memcpy(block + offsetof(sn_head, checksum), &sum, sizeof sum);
@@ -57,13 +57,13 @@ static void forge(const unsigned char *good, unsigned char *block, size_t n, siz
     static life_text before, after;
     int status;
     memcpy(block + where, value, size);
-    sign(block, n);
+    forged_sign(block, n);
     life_json(session, &before);
     status = wnpu_restore(session, block, n);
     memcpy(block + where, good + where, size);
     life_json(session, &after);
     if (status != WNPU_OK) {
-        refused++;
+        forged_refused++;
         T_CHECK(status == WNPU_E_ARGUMENT, "at %lu: status %d", (unsigned long)where, status);
         T_CHECK(life_same(&before, &after), "at %lu: refused, but results changed",
                 (unsigned long)where);
@@ -85,7 +85,7 @@ static void forge(const unsigned char *good, unsigned char *block, size_t n, siz
     }
 }
 
-static void words(const unsigned char *good, size_t n, size_t from, size_t to)
+static void replace_words(const unsigned char *good, size_t n, size_t from, size_t to)
 {
     static const uint32_t values[] = {0, 1, 0x7f, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
                                       0x7fc00000};
@@ -121,17 +121,17 @@ static void all_words(void)
     memcpy(&s, good + state, sizeof s);
     results = n - (size_t)s.used - (size_t)s.count * sizeof(uint32_t);
     T_CHECK(s.speech.count > 0 && s.ledger.count > 0 && s.voice.seen > 0, "has all parts");
-    words(good, n, state, state + offsetof(sn_state, checkpoint) +
-          offsetof(ru_checkpoint, language_sums) + 16);
-    words(good, n, results, n - results > 1600 ? results + 1600 : n);
-    words(good, n, n - s.count * sizeof(uint32_t), n);
-    printf("  %d refused, %d taken, %d continued\n", refused, taken, gone_on);
-    T_CHECK(refused > 1000 && gone_on > 0, "too few");
+    replace_words(good, n, state, state + offsetof(sn_state, checkpoint) +
+                  offsetof(ru_checkpoint, language_sums) + 16);
+    replace_words(good, n, results, n - results > 1600 ? results + 1600 : n);
+    replace_words(good, n, n - s.count * sizeof(uint32_t), n);
+    printf("  %d refused, %d taken, %d continued\n", forged_refused, taken, gone_on);
+    T_CHECK(forged_refused > 1000 && gone_on > 0, "too few");
     free(good);
 }
 
 /* Where windows end in pauses, a place between two frames would let none of them move on. */
-static void pieces(void)
+static void forged_pieces(void)
 {
     static const int64_t off[] = {1, 5, 9, 10, 11, 19, 21, 30001, 30020, -1, -5};
     wnpu_session *own = session;
@@ -152,7 +152,7 @@ static void pieces(void)
         memcpy(&s, good + sizeof(sn_head), sizeof s);
         s.cut_ms = (int64_t)s.frame * 10 + off[i];
         memcpy(block + sizeof(sn_head), &s, sizeof s);
-        sign(block, n);
+        forged_sign(block, n);
         status = wnpu_restore(session, block, n);
         T_CHECK(status == WNPU_E_ARGUMENT || s.cut_ms % VA_STEP_MS == 0, "%ld ms: %d",
                 (long)s.cut_ms, status);
@@ -214,16 +214,15 @@ static void one_byte(void)
     free(block);
 }
 
-int main(void)
+static void forged_tests(void)
 {
     wnpu_model *m = life_toy(7, NULL);
     session = life_session(m, 1);
     life_derive_sounds(&sounds, voicelike(16000 * 31, 1), 31);
     t_run("words of a snapshot replaced under a right checksum", all_words);
-    t_run("windows end at steps of the detector", pieces);
+    t_run("windows end at steps of the detector", forged_pieces);
     t_run("a snapshot belongs to one exact model", one_byte);
     wnpu_session_close(session);
     wnpu_model_close(m);
     life_free_sounds(&sounds);
-    return t_end();
 }

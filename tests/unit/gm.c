@@ -1,7 +1,6 @@
 /* Tests of section gm_, the INT8 matmul, against triple loops written from its definition. The
- * instruction sets are those that the machine has; test_gm_avx512.c includes this file to run the
+ * instruction sets are those that the machine has; test_kernels_avx512.c includes this file to run the
  * kernels of AVX-512, AVX-VNNI and AMX on an emulation. */
-#include "../../whisper_npu.c"
 #include "../lib/t.h"
 #include <float.h>
 #include <sys/mman.h>
@@ -410,9 +409,9 @@ static void test_joined(void)
 static void check_digits(const gm_kernels *kernels, size_t rows, size_t k4, size_t panels,
                          uint32_t rare)
 {
-    enum { MOST = GM_FEW * 4 * 520 };
-    static float x[MOST], scale[GM_FEW];
-    static int8_t q[2 * MOST], b[4 * 520 * GM_GROUP], wide[4 * GM_OUTLIERS * GM_GROUP];
+    enum { gm_MOST = GM_FEW * 4 * 520 };
+    static float x[gm_MOST], scale[GM_FEW];
+    static int8_t q[2 * gm_MOST], b[4 * 520 * GM_GROUP], wide[4 * GM_OUTLIERS * GM_GROUP];
     static uint16_t group[520];
     static int32_t acc[2 * GM_FEW * 64], correction[64];
     const size_t k = k4 * 4, packed = kernels->a_bytes(rows > 4 ? rows : 4, k4);
@@ -922,7 +921,7 @@ static void test_sums(void)
 
 /* ---- float ---- */
 
-static void check_float(const gm_kernels *kernels, size_t rows, size_t panels, size_t k)
+static void gm_check_float(const gm_kernels *kernels, size_t rows, size_t panels, size_t k)
 {
     const size_t lda = k + next_random() % 3, ldc = panels * 16 + next_random() % 3;
     const size_t count = (rows - 1) * ldc + panels * 16;
@@ -979,14 +978,14 @@ static void test_float(void)
         for (j = 0; j < sizeof ks / sizeof ks[0]; j++) {
             for (rows = 1; rows <= 9; rows++) {
                 for (panels = 1; panels <= 3; panels++) {
-                    check_float(list[i], rows, panels, ks[j]);
+                    gm_check_float(list[i], rows, panels, ks[j]);
                 }
             }
         }
     }
 }
 
-int main(void)
+static void gm_tests(void)
 {
     t_run("products, every count of rows and panels", test_every_row_count);
     t_run("products, every depth", test_every_depth);
@@ -1007,5 +1006,4 @@ int main(void)
     t_run("packing rows", test_pack_rows);
     t_run("packing the transpose", test_pack_steps);
     t_run("sums of bytes", test_sums);
-    return t_end();
 }

@@ -1,6 +1,5 @@
-/* test_accel.c - the bridge (section np_ of whisper_npu.c) with an accelerator of the test's own: it
+/* accel.c - the bridge (section np_ of whisper_npu.c) with an accelerator of the test's own: it
  * multiplies by three nested loops, keeps a strict eye on the seam's rules, and fails on demand. */
-#include "../../whisper_npu.c"
 #include "../lib/life.h"
 
 /* ---- an accelerator that obeys the header to the letter ---- */
@@ -12,12 +11,12 @@
 
 /* Floats, which every CPU multiplies fast, are exact below 2^24: 1,040 products of int8. */
 #define MAX_K 1040u
-typedef float wide __attribute__((vector_size(64), aligned(4)));
+typedef float accel_wide __attribute__((vector_size(64), aligned(4)));
 
 typedef struct fake_weight {
     uint32_t shape, n, k;
     size_t n16;                 /* vectors in a row */
-    wide *data;                 /* [k, n16] of B's columns */
+    accel_wide *data;                 /* [k, n16] of B's columns */
 } fake_weight;
 
 typedef struct fake_job {
@@ -53,7 +52,7 @@ typedef struct fake {
     wnpu_accel_account account;
 } fake;
 
-static void rule(fake *f, int ok, const char *what)
+static void accel_rule(fake *f, int ok, const char *what)
 {
     if (!ok) {
         f->broken++;
@@ -64,8 +63,8 @@ static void rule(fake *f, int ok, const char *what)
 static fake *enter(void *self)
 {
     fake *f = self;
-    rule(f, __atomic_add_fetch(&f->inside, 1, __ATOMIC_SEQ_CST) == 1, "one caller at a time");
-    rule(f, f->seam.in_use == 1, "a caller has its turn");
+    accel_rule(f, __atomic_add_fetch(&f->inside, 1, __ATOMIC_SEQ_CST) == 1, "one caller at a time");
+    accel_rule(f, f->seam.in_use == 1, "a caller has its turn");
     return f;
 }
 
@@ -99,8 +98,8 @@ static int fake_resident(void *self, uint32_t shape, uint32_t n, uint32_t k, con
     fake *f = enter(self);
     fake_weight *w = &f->weight[f->n_weights];
     uint32_t i, j;
-    rule(f, shape < f->n_shapes && n >= 1 && k >= 1 && ldb >= k && n <= f->shapes[shape].n &&
-         k <= f->shapes[shape].k && n <= MAX_N && k <= MAX_K, "a weight fits its shape");
+    accel_rule(f, shape < f->n_shapes && n >= 1 && k >= 1 && ldb >= k && n <= f->shapes[shape].n &&
+               k <= f->shapes[shape].k && n <= MAX_N && k <= MAX_K, "a weight fits its shape");
     if (f->limit != 0 && f->locked + f->shapes[shape].resident_bytes > f->limit) {
         return leave(f, er_set(error, WNPU_E_MEMORY, "the fake is full"));
     }
@@ -112,7 +111,7 @@ static int fake_resident(void *self, uint32_t shape, uint32_t n, uint32_t k, con
     w->data = calloc(w->n16 * k, sizeof *w->data);
     for (i = 0; i < n; i++) {
         for (j = 0; j < k; j++) {
-            rule(f, data[i * ldb + j] > -128, "weights are above -128");
+            accel_rule(f, data[i * ldb + j] > -128, "weights are above -128");
             w->data[j * w->n16 + i / 16][i % 16] = data[i * ldb + j];
         }
     }
@@ -132,9 +131,9 @@ static int fake_release(void *self, uint64_t b)
     fake_weight *w = weight_of(f, b);
     size_t i;
     for (i = 0; i < MAX_FLIGHT; i++) {
-        rule(f, !f->job[i].used, "no release in flight");
+        accel_rule(f, !f->job[i].used, "no release in flight");
     }
-    rule(f, w != NULL, "a weight is released once");
+    accel_rule(f, w != NULL, "a weight is released once");
     if (w != NULL) {
         f->locked -= f->shapes[w->shape].resident_bytes;
         free(w->data);
@@ -152,7 +151,7 @@ static int32_t *multiply(const wnpu_accel_product *p, const int8_t *a, const fak
     int32_t *c = malloc((size_t)p->m * ldc * sizeof *c);
     size_t i, j, l;
     for (i = 0; i < p->m; i++) {
-        wide sum[MAX_N / 16];
+        accel_wide sum[MAX_N / 16];
         memset(sum, 0, w->n16 * sizeof *sum);
         for (l = 0; l < w->k; l++) {
             for (j = 0; j < w->n16; j++) {
@@ -189,17 +188,19 @@ static int fake_submit(void *self, const wnpu_accel_product *products, size_t co
         flying += (uint32_t)f->job[i].used;
         to = f->job[i].used ? to : &f->job[i];
     }
-    rule(f, flying < f->flight && to != NULL, "jobs in flight are limited");
-    rule(f, count >= 1 && count <= f->chain && count <= NP_CHAIN, "a job's products are limited");
+    accel_rule(f, flying < f->flight && to != NULL, "jobs in flight are limited");
+    accel_rule(f, count >= 1 && count <= f->chain && count <= NP_CHAIN,
+               "a job's products are limited");
     to->used = 1;
     to->count = count;
     for (i = 0; i < count; i++) {
         const wnpu_accel_product *p = &products[i];
         const fake_weight *w = weight_of(f, p->b);
-        rule(f, w != NULL && p->shape == w->shape && p->m >= 1 && p->m <= f->shapes[p->shape].m &&
-             p->lda >= w->k && p->c == NULL && p->take != NULL, "a product fits");
-        rule(f, f->shapes[p->shape].group == f->shapes[products[0].shape].group,
-             "a job has one group");
+        accel_rule(f, w != NULL && p->shape == w->shape && p->m >= 1 &&
+                   p->m <= f->shapes[p->shape].m &&
+                   p->lda >= w->k && p->c == NULL && p->take != NULL, "a product fits");
+        accel_rule(f, f->shapes[p->shape].group == f->shapes[products[0].shape].group,
+                   "a job has one group");
         to->product[i] = *p;
         to->a[i] = malloc((size_t)p->m * w->k);
         for (r = 0; r < p->m; r++) {
@@ -214,7 +215,7 @@ static int fake_submit(void *self, const wnpu_accel_product *products, size_t co
 }
 
 /* Spoils the results of a job. */
-static void spoil(fake *f, fake_job *j, size_t ldc)
+static void accel_spoil(fake *f, fake_job *j, size_t ldc)
 {
     size_t i = draw(&f->seed) % j->count, m = j->product[i].m;
     const fake_weight *w = weight_of(f, j->product[i].b);
@@ -236,8 +237,8 @@ static int fake_wait(void *self, uint64_t job, int64_t deadline_ns, wnpu_error *
     int64_t left = deadline_ns - np_deadline(0.0);
     int now = ++f->waits == f->at, failed = 0;
     size_t i, ldc;
-    rule(f, job < MAX_FLIGHT && j->used, "a job is waited for once");
-    rule(f, left > 0 && left <= 1000000000, "a wait has a deadline within a second");
+    accel_rule(f, job < MAX_FLIGHT && j->used, "a job is waited for once");
+    accel_rule(f, left > 0 && left <= 1000000000, "a wait has a deadline within a second");
     ldc = f->shapes[j->product[0].shape].n + 3;
     for (i = 0; i < j->count; i++) {
         const fake_weight *w = weight_of(f, j->product[i].b);
@@ -245,7 +246,7 @@ static int fake_wait(void *self, uint64_t job, int64_t deadline_ns, wnpu_error *
         f->account.macs += (uint64_t)j->product[i].m * w->n * w->k;
     }
     if (now && f->fault >= FLIP && f->fault <= STALE) {
-        spoil(f, j, ldc);
+        accel_spoil(f, j, ldc);
     }
     if (now && f->cancel_at != NULL) {
         f->fired = 1;
@@ -287,9 +288,9 @@ static int fake_probe(void *self, int64_t deadline_ns, wnpu_error *error)
     fake *f = enter(self);
     size_t i;
     (void)deadline_ns;
-    rule(f, f->health == WNPU_ACCEL_PROBE, "probe() is for PROBE");
+    accel_rule(f, f->health == WNPU_ACCEL_PROBE, "probe() is for PROBE");
     for (i = 0; i < MAX_FLIGHT; i++) {
-        rule(f, !f->job[i].used, "no probe in flight");
+        accel_rule(f, !f->job[i].used, "no probe in flight");
     }
     if (f->probe_fails-- > 0) {
         f->health = WNPU_ACCEL_SUSPECT;
@@ -302,8 +303,8 @@ static int fake_probe(void *self, int64_t deadline_ns, wnpu_error *error)
 static void fake_distrust(void *self, const char *reason)
 {
     fake *f = enter(self);
-    rule(f, reason != NULL && reason[0] != '\0', "distrust has a reason");
-    rule(f, f->fault >= FLIP && f->fault <= STALE && f->fired, "distrust without cause");
+    accel_rule(f, reason != NULL && reason[0] != '\0', "distrust has a reason");
+    accel_rule(f, f->fault >= FLIP && f->fault <= STALE && f->fired, "distrust without cause");
     f->health = WNPU_ACCEL_SUSPECT;
     leave(f, 0);
 }
@@ -364,7 +365,7 @@ static void fake_end(fake *f)
 /* ---- a window, with and without ---- */
 
 static wnpu_model *model;
-static float window[ML_SPAN];
+static float accel_window[ML_SPAN];
 
 static void make_window(void)
 {
@@ -383,12 +384,12 @@ static void make_window(void)
     free(file);
     for (i = 0; i < ML_SPAN; i++) {
         double t = (double)i / 16000;
-        window[i] = (float)(0.3 * sin(t * 1100 * (1 + 0.2 * sin(t * 3))) * (sin(t * 4) > 0) +
-                            0.01 * ((double)draw(&s) / 8388608.0 - 1));
+        accel_window[i] = (float)(0.3 * sin(t * 1100 * (1 + 0.2 * sin(t * 3))) * (sin(t * 4) > 0) +
+                                  0.01 * ((double)draw(&s) / 8388608.0 - 1));
     }
 }
 
-static int isa = WNPU_ISA_AUTO;
+static int accel_isa = WNPU_ISA_AUTO;
 
 static wnpu_session *session_on(fake *f, unsigned threads, int use, int required)
 {
@@ -398,7 +399,7 @@ static wnpu_session *session_on(fake *f, unsigned threads, int use, int required
     int code;
     wnpu_config_init(&c, sizeof c);
     c.threads = threads;
-    c.isa = isa;
+    c.isa = accel_isa;
     c.result_bytes = 1 << 16;
     c.accel = f != NULL ? &f->seam : NULL;
     c.accel_use = (uint32_t)use;
@@ -429,7 +430,7 @@ static state encode(wnpu_session *s)
     const wnpu_model *m = model;
     state to = {14695981039346656037u, 14695981039346656037u};
     size_t l, n;
-    memcpy(s->run.audio.samples, window, sizeof window);
+    memcpy(s->run.audio.samples, accel_window, sizeof accel_window);
     wd_encode(&s->run);
     to.x = fnv(to.x, s->run.engine.x, (size_t)m->n_audio_ctx * m->n_audio_state * sizeof(float));
     for (l = 0; l < m->n_text_layer; l++) {
@@ -444,7 +445,7 @@ static state encode(wnpu_session *s)
     return to;
 }
 
-static int same(state a, state b)
+static int accel_same(state a, state b)
 {
     return a.x == b.x && a.cross == b.cross;
 }
@@ -583,7 +584,7 @@ static void same_bytes(void)
         random_shapes(f, seed);
         s = session_on(f, 1 + seed % 3, WNPU_ACCEL_ALL, 1);
         chunks_seen[s->run.bridge.plan.chunks]++;
-        T_CHECK(same(encode(s), on_cpu()), "shapes %u: another answer", seed);
+        T_CHECK(accel_same(encode(s), on_cpu()), "shapes %u: another answer", seed);
         stats = stats_of(s);
         T_CHECK(stats.fallbacks == 0 && stats.windows == 1 && stats.windows_without == 0 &&
                 stats.first_reason[0] == '\0', "shapes %u: %u fallbacks, %s", seed,
@@ -611,7 +612,7 @@ static void accidents(void)
         f->fault = 1 + (int)(seed % (FAULTS - 1));
         f->at = 1 + draw(&f->seed) % 24;
         s = session_on(f, 1 + seed % 3, WNPU_ACCEL_ALL, 0);
-        T_CHECK(same(encode(s), on_cpu()), "seed %u, fault %d at %d: another answer", seed,
+        T_CHECK(accel_same(encode(s), on_cpu()), "seed %u, fault %d at %d: another answer", seed,
                 f->fault, (int)f->at);
         stats = stats_of(s);
         /* Taking half a job is only possible where it has two. */
@@ -630,7 +631,7 @@ static void accidents(void)
         /* The next window finds it well again. */
         f->health = WNPU_ACCEL_OK;
         f->at = 0;
-        T_CHECK(same(encode(s), on_cpu()), "seed %u: another answer afterwards", seed);
+        T_CHECK(accel_same(encode(s), on_cpu()), "seed %u: another answer afterwards", seed);
         wnpu_session_close(s);
         fake_end(f);
     }
@@ -658,7 +659,7 @@ static void every_bit(void)
         f->at = 1 + bit % 10;
         f->seed = bit * 77777;
         s = session_on(f, 1, WNPU_ACCEL_ALL, 0);
-        T_CHECK(same(encode(s), on_cpu()), "bit %u", bit);
+        T_CHECK(accel_same(encode(s), on_cpu()), "bit %u", bit);
         stats = stats_of(s);
         T_CHECK(stats.wrong == 1 && f->fired, "bit %u: %u wrong", bit, stats.wrong);
         for (i = 0; i < NP_STAGES; i++) {
@@ -687,7 +688,7 @@ static void probing(void)
     f->probe_fails = 1;
     s = session_on(f, 2, WNPU_ACCEL_ALL, 0);
     for (i = 0; i < 6; i++) {
-        T_CHECK(same(encode(s), on_cpu()), "window %d", i);
+        T_CHECK(accel_same(encode(s), on_cpu()), "window %d", i);
     }
     stats = stats_of(s);
     T_CHECK(stats.windows == 6 && stats.probes == 2 && stats.windows_without >= 2 &&
@@ -699,12 +700,12 @@ static void probing(void)
     T_CHECK(stats.macs == 6 * (products_macs() + attention_macs()), "account");
     f->health = WNPU_ACCEL_OFF;
     f->submits = 0;
-    T_CHECK(same(encode(s), on_cpu()) && f->submits == 0, "off is left alone");
+    T_CHECK(accel_same(encode(s), on_cpu()) && f->submits == 0, "off is left alone");
     wnpu_session_close(s);
     fake_end(f);
 }
 
-static void memory(void)
+static void accel_memory(void)
 {
     wnpu_config c;
     wnpu_error error;
@@ -737,7 +738,7 @@ static void memory(void)
         wnpu_accel_stats stats;
         f->limit = 1 + whole * part / 8;
         s = session_on(f, 2, WNPU_ACCEL_ALL, 0);
-        T_CHECK(f->locked <= f->limit && same(encode(s), on_cpu()), "limit %u/8", part);
+        T_CHECK(f->locked <= f->limit && accel_same(encode(s), on_cpu()), "limit %u/8", part);
         stats = stats_of(s);
         T_CHECK(stats.fallbacks > 0 && strcmp(stats.first_reason, "the fake is full") == 0 &&
                 stats.accel_macs < products_macs() && (part == 0) == (stats.accel_macs == 0),
@@ -770,7 +771,7 @@ static void exact_size(void)
         memset(block + size, 0xee, 64);
         T_CHECK(wnpu_session_open(&s, model, &c, block, size, &error) == WNPU_OK, "%s",
                 error.message);
-        T_CHECK(same(encode(s), on_cpu()), "seed %u", seed);
+        T_CHECK(accel_same(encode(s), on_cpu()), "seed %u", seed);
         T_CHECK(s->run.bridge.scratch_bytes > 0, "rows are somewhere");
         T_CHECK(wnpu_reset(s) == WNPU_OK, "reset");
         for (i = 0; i < s->run.bridge.scratch_bytes; i++) {
@@ -795,20 +796,20 @@ static void which_use(void)
     fake *f = fake_new();
     fake_shape(f, 1536, 256, 256, 0);
     f->shapes[0].cost_us = f->shapes[0].chained_us = 1e9;
-    isa = WNPU_ISA_SCALAR; /* else a toy is not worth the calls */
+    accel_isa = WNPU_ISA_SCALAR; /* else a toy is not worth the calls */
     s = session_on(f, 2, WNPU_ACCEL_FASTER, 0);
-    T_CHECK(same(encode(s), on_cpu()) && f->n_weights == 0 && f->submits == 0 &&
+    T_CHECK(accel_same(encode(s), on_cpu()) && f->n_weights == 0 && f->submits == 0 &&
             stats_of(s).fallbacks == 0, "a slow accelerator is left alone");
     wnpu_session_close(s);
     T_CHECK(session_on(f, 2, WNPU_ACCEL_FASTER, 1) == NULL, "required, but nothing would run");
     wnpu_config_init(&c, sizeof c);
     c.accel = &f->seam;
-    c.isa = isa;
+    c.isa = accel_isa;
     T_CHECK(wnpu_session_accel_bytes(model, &c, NULL, &error) == 0 && error.code == WNPU_OK,
             "nothing would run");
     f->shapes[0].cost_us = f->shapes[0].chained_us = 0.001;
     s = session_on(f, 2, WNPU_ACCEL_FASTER, 1);
-    T_CHECK(same(encode(s), on_cpu()) && stats_of(s).accel_macs == products_macs(),
+    T_CHECK(accel_same(encode(s), on_cpu()) && stats_of(s).accel_macs == products_macs(),
             "a fast one does all");
     wnpu_session_close(s);
     /* One kernel is good at one thing only. */
@@ -816,9 +817,9 @@ static void which_use(void)
     f->shapes[0].cost_us = f->shapes[0].chained_us = 1e9;
     f->shapes[1].cost_us = f->shapes[1].chained_us = 0.001;
     s = session_on(f, 2, WNPU_ACCEL_FASTER, 0);
-    T_CHECK(same(encode(s), on_cpu()) && stats_of(s).accel_macs > 0, "the better of two");
+    T_CHECK(accel_same(encode(s), on_cpu()) && stats_of(s).accel_macs > 0, "the better of two");
     wnpu_session_close(s);
-    isa = WNPU_ISA_AUTO;
+    accel_isa = WNPU_ISA_AUTO;
     fake_end(f);
 }
 
@@ -847,13 +848,13 @@ static void waits(void)
     f->chain = 1;
     s = session_on(f, 2, WNPU_ACCEL_ALL, 1);
     f->submits = 0;
-    T_CHECK(same(encode(s), on_cpu()) && f->submits > 8 * submits, "one product a job");
+    T_CHECK(accel_same(encode(s), on_cpu()) && f->submits > 8 * submits, "one product a job");
     wnpu_session_close(s);
     fake_end(f);
 }
 
 /* A run over two windows and a bit. */
-static int transcribe(wnpu_session *s, life_bytes *t)
+static int accel_transcribe(wnpu_session *s, life_bytes *t)
 {
     static float audio[16000 * 64];
     wnpu_params p;
@@ -861,7 +862,7 @@ static int transcribe(wnpu_session *s, life_bytes *t)
     int code;
     size_t i;
     for (i = 0; i < sizeof audio / sizeof audio[0]; i++) {
-        audio[i] = window[i % ML_SPAN];
+        audio[i] = accel_window[i % ML_SPAN];
     }
     wnpu_params_init(&p, sizeof p);
     p.max_tokens = 8;
@@ -891,14 +892,14 @@ static size_t devices_named(const wnpu_session *s, const char *member, const lif
     return count;
 }
 
-static void runs(void)
+static void accel_runs(void)
 {
     fake *f = fake_new();
     wnpu_session *s = session_on(NULL, 2, 0, 0);
     life_bytes cpu, npu, part;
     wnpu_accel_stats stats;
     wnpu_accel_stage stage;
-    T_CHECK(transcribe(s, &cpu) == WNPU_OK && wnpu_segment_count(s) >= 3, "on the CPU");
+    T_CHECK(accel_transcribe(s, &cpu) == WNPU_OK && wnpu_segment_count(s) >= 3, "on the CPU");
     stats = stats_of(s);
     stage.struct_size = sizeof stage;
     T_CHECK(stats.windows == 0 && stats.name[0] == '\0' &&
@@ -907,7 +908,7 @@ static void runs(void)
     wnpu_session_close(s);
     fake_shape(f, 512, 256, 256, 0);
     s = session_on(f, 2, WNPU_ACCEL_ALL, 1);
-    T_CHECK(transcribe(s, &npu) == WNPU_OK && npu.n == cpu.n &&
+    T_CHECK(accel_transcribe(s, &npu) == WNPU_OK && npu.n == cpu.n &&
             memcmp(npu.bytes, cpu.bytes, cpu.n) == 0, "the same JSON");
     stats = stats_of(s);
     T_CHECK(stats.windows == 3 && stats.accel_macs == 3 * products_macs() &&
@@ -919,14 +920,14 @@ static void runs(void)
     /* Required, and it fails in the second window: that window's text is kept, then E_ACCEL. */
     f->fault = FAIL_WAIT;
     f->at = f->waits + f->waits / 2;
-    T_CHECK(transcribe(s, &part) == WNPU_E_ACCEL && f->fired, "required");
+    T_CHECK(accel_transcribe(s, &part) == WNPU_E_ACCEL && f->fired, "required");
     T_CHECK(strstr(wnpu_session_error(s), "the fake does not finish") != NULL, "%s",
             wnpu_session_error(s));
     T_CHECK(wnpu_segment_count(s) == 2, "%d segments are kept", (int)wnpu_segment_count(s));
     free(part.bytes);
     f->health = WNPU_ACCEL_OK;
     f->at = 0;
-    T_CHECK(transcribe(s, &npu) == WNPU_OK && npu.n == cpu.n &&
+    T_CHECK(accel_transcribe(s, &npu) == WNPU_OK && npu.n == cpu.n &&
             memcmp(npu.bytes, cpu.bytes, cpu.n) == 0, "usable afterwards");
     T_CHECK(stats_of(s).fallbacks == 0, "each run has its own account");
     free(npu.bytes);
@@ -953,7 +954,7 @@ static void cancelling(void)
         f->waits = 0;
         f->at = at;
         f->cancel_at = s;
-        T_CHECK(transcribe(s, &t) == WNPU_E_CANCELLED && f->fired, "cancelled at wait %d",
+        T_CHECK(accel_transcribe(s, &t) == WNPU_E_CANCELLED && f->fired, "cancelled at wait %d",
                 (int)at);
         for (i = 0; i < MAX_FLIGHT; i++) {
             used += (size_t)f->job[i].used;
@@ -964,7 +965,7 @@ static void cancelling(void)
         f->at = 0;
     }
     __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED);
-    T_CHECK(same(encode(s), on_cpu()), "usable afterwards");
+    T_CHECK(accel_same(encode(s), on_cpu()), "usable afterwards");
     wnpu_session_close(s);
     fake_end(f);
 }
@@ -975,7 +976,7 @@ static void *share(void *session)
     int i;
     long bad_ones = 0;
     for (i = 0; i < 4; i++) {
-        bad_ones += !same(encode(session), on_cpu());
+        bad_ones += !accel_same(encode(session), on_cpu());
     }
     return (void *)bad_ones;
 }
@@ -1038,7 +1039,7 @@ static void strangers(void)
     c.require_accel = 0;
     T_CHECK(wnpu_session_open(&s, model, &c, NULL, 0, &error) == WNPU_OK, "no shapes: %s",
             error.message);
-    T_CHECK(same(encode(s), on_cpu()) && stats_of(s).fallbacks == 0, "no shapes");
+    T_CHECK(accel_same(encode(s), on_cpu()) && stats_of(s).fallbacks == 0, "no shapes");
     wnpu_session_close(s);
     memset(&info, 0, sizeof info);
     info.struct_size = 2;
@@ -1050,12 +1051,12 @@ static void strangers(void)
     f->shapes[0].resident_bytes = 90000;
     T_CHECK(wnpu_session_open(&s, model, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
     f->flight = f->chain = 1;
-    T_CHECK(same(encode(s), on_cpu()) && stats_of(s).accel_macs == products_macs(), "newer");
+    T_CHECK(accel_same(encode(s), on_cpu()) && stats_of(s).accel_macs == products_macs(), "newer");
     wnpu_session_close(s);
     fake_end(f);
 }
 
-int main(void)
+static void accel_tests(void)
 {
     make_window();
     t_run("weights come out of their packed form", unpacks);
@@ -1064,16 +1065,17 @@ int main(void)
     t_run("the same bytes, whatever goes wrong", accidents);
     t_run("each wrong bit is found", every_bit);
     t_run("an accelerator that failed is probed and comes back", probing);
-    t_run("its memory is known beforehand and kept to", memory);
+    t_run("its memory is known beforehand and kept to", accel_memory);
     t_run("the session's memory is exact and wiped", exact_size);
     t_run("what is slower there stays on the CPU", which_use);
     t_run("a handful of waits a layer", waits);
-    t_run("whole runs, and accelerators that are required", runs);
+    t_run("whole runs, and accelerators that are required", accel_runs);
     t_run("cancelling", cancelling);
 #ifndef WNPU_NO_THREADS
     t_run("sessions take turns", sharing);
 #endif
     t_run("accelerators of other headers", strangers);
     wnpu_model_close(model);
-    return t_end();
 }
+
+#undef REFUSED

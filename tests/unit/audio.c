@@ -1,8 +1,7 @@
-/* test_audio.c - section au_: sample formats, channels, resampling, streams, WAV files.
+/* audio.c - section au_: sample formats, channels, resampling, streams, WAV files.
  * References are written from definitions: a sine stays a sine at any rate, G.711's tables of
  * decision values, the layout of RIFF. Recordings are looked for in the directory that the
  * environment variable WNPU_SPEECH names, else in ../shared/speech. */
-#include "../../whisper_npu.c"
 #include "../lib/t.h"
 
 #define PI 3.14159265358979323846
@@ -15,7 +14,7 @@ static uint32_t rnd(void)
     return rnd_state >> 8;
 }
 
-static void *need(size_t size)
+static void *audio_need(size_t size)
 {
     void *memory = malloc(size > 0 ? size : 1);
     if (memory == NULL) {
@@ -59,13 +58,13 @@ static wnpu_audio audio_of(int format, uint32_t rate, uint32_t channels, const v
 }
 
 /* All of a recording, to be freed; pieces of random length when chop is set. */
-static float *read_all(const wnpu_audio *audio, size_t *count, int chop)
+static float *audio_read_all(const wnpu_audio *audio, size_t *count, int chop)
 {
     void *memory;
     au_stream *s = stream_new(&memory);
     wnpu_error error;
     size_t room = 1 << 16, n = 0;
-    float *out = need(room * sizeof *out);
+    float *out = audio_need(room * sizeof *out);
     int status = au_open(s, audio, &error);
     T_CHECK(status == WNPU_OK, "open: %s", error.message);
     while (status == WNPU_OK) {
@@ -97,11 +96,11 @@ static float *read_all(const wnpu_audio *audio, size_t *count, int chop)
 
 /* ---- sample formats ---- */
 
-static void check_one(int format, const void *bytes, double expected, const char *what)
+static void check_one(int format, const void *audio_bytes, double expected, const char *what)
 {
-    wnpu_audio a = audio_of(format, 16000, 1, bytes, 1);
+    wnpu_audio a = audio_of(format, 16000, 1, audio_bytes, 1);
     size_t n;
-    float *out = read_all(&a, &n, 0);
+    float *out = audio_read_all(&a, &n, 0);
     float want = (float)expected;
     T_CHECK(n == 1 && memcmp(out, &want, sizeof want) == 0, "%s: %.9g instead of %.9g", what,
             (double)out[0], expected);
@@ -137,10 +136,10 @@ static void test_integers(void)
     }
 }
 
-static void put_le(unsigned char *p, uint64_t bits, int bytes)
+static void put_le(unsigned char *p, uint64_t bits, int audio_bytes)
 {
     int i;
-    for (i = 0; i < bytes; i++) {
+    for (i = 0; i < audio_bytes; i++) {
         p[i] = (unsigned char)(bits >> (8 * i));
     }
 }
@@ -158,25 +157,25 @@ static void test_floats(void)
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         float f = (float)cases[i].in;
         double d = cases[i].in;
-        unsigned char bytes[8];
+        unsigned char audio_bytes[8];
         uint32_t b32;
         uint64_t b64;
         memcpy(&b32, &f, 4);
         memcpy(&b64, &d, 8);
         check_one(WNPU_SAMPLE_F32, &f, cases[i].out, "f32");
-        put_le(bytes, b32, 4);
-        check_one(WNPU_SAMPLE_F32LE, bytes, cases[i].out, "f32le");
-        put_le(bytes, b64, 8);
-        check_one(WNPU_SAMPLE_F64LE, bytes, cases[i].out, "f64le");
+        put_le(audio_bytes, b32, 4);
+        check_one(WNPU_SAMPLE_F32LE, audio_bytes, cases[i].out, "f32le");
+        put_le(audio_bytes, b64, 8);
+        check_one(WNPU_SAMPLE_F64LE, audio_bytes, cases[i].out, "f64le");
     }
     {
         /* Finite, though not as a float: limited, not taken for an infinity. */
         double d = -1e300;
-        unsigned char bytes[8];
+        unsigned char audio_bytes[8];
         uint64_t b64;
         memcpy(&b64, &d, 8);
-        put_le(bytes, b64, 8);
-        check_one(WNPU_SAMPLE_F64LE, bytes, -4.0, "f64le -1e300");
+        put_le(audio_bytes, b64, 8);
+        check_one(WNPU_SAMPLE_F64LE, audio_bytes, -4.0, "f64le -1e300");
     }
 }
 
@@ -222,8 +221,8 @@ static void test_channels(void)
     for (i = 0; i < 4; i++) {
         uint32_t channels = counts[i], c;
         size_t frames = 700, f, n;
-        unsigned char *raw = need(frames * channels * 2 + 1), *odd = raw + 1;
-        int16_t *v = need(frames * channels * 2);
+        unsigned char *raw = audio_need(frames * channels * 2 + 1), *odd = raw + 1;
+        int16_t *v = audio_need(frames * channels * 2);
         wnpu_audio a;
         float *out;
         for (f = 0; f < frames * channels; f++) {
@@ -231,7 +230,7 @@ static void test_channels(void)
         }
         memcpy(odd, v, frames * channels * 2); /* any alignment is legal */
         a = audio_of(WNPU_SAMPLE_S16, 16000, channels, odd, frames);
-        out = read_all(&a, &n, 1);
+        out = audio_read_all(&a, &n, 1);
         T_CHECK(n == frames, "%zu", n);
         for (f = 0; f < frames; f++) {
             float sum = 0.0f;
@@ -244,7 +243,7 @@ static void test_channels(void)
         free(out);
         for (c = 0; c < channels; c += channels > 7 ? 51 : 1) {
             a.channel = (int32_t)c;
-            out = read_all(&a, &n, 0);
+            out = audio_read_all(&a, &n, 0);
             for (f = 0; f < frames; f++) {
                 float want = (float)v[f * channels + c] / 32768.0f;
                 T_CHECK(memcmp(&out[f], &want, 4) == 0, "channel %u, frame %zu", c, f);
@@ -266,7 +265,7 @@ static const uint32_t rates[] = {
 
 static float *sine(double hz, uint32_t rate, size_t frames, double phase)
 {
-    float *x = need(frames * sizeof *x);
+    float *x = audio_need(frames * sizeof *x);
     size_t i;
     for (i = 0; i < frames; i++) {
         x[i] = (float)sin(2.0 * PI * hz * (double)i / (double)rate + phase);
@@ -313,7 +312,7 @@ static void pass_band(uint32_t rate)
         double phase = 0.3 + (double)i, a, b, rest, gain;
         float *x = sine(hz[i], rate, frames, phase);
         wnpu_audio audio = audio_of(WNPU_SAMPLE_F32, rate, 1, x, frames);
-        float *y = read_all(&audio, &n, 0);
+        float *y = audio_read_all(&audio, &n, 0);
         fit(y, 300, n - 300, hz[i], phase, &a, &b, &rest);
         gain = 20.0 * log10(sqrt(a * a + b * b));
         T_CHECK(fabs(gain) <= 0.1, "%u Hz: gain at %.0f Hz is %.3f dB", rate, hz[i], gain);
@@ -336,7 +335,7 @@ static void stop_band(uint32_t rate)
         double hz = from + (to - from) * (double)i / 12.0, phase = 0.7, a, b, rest;
         float *x = sine(hz, rate, frames, phase);
         wnpu_audio audio = audio_of(WNPU_SAMPLE_F32, rate, 1, x, frames);
-        float *y = read_all(&audio, &n, 0);
+        float *y = audio_read_all(&audio, &n, 0);
         if (rate < 16000) {
             fit(y, 300, n - 300, hz, phase, &a, &b, &rest);
         } else { /* no sine is wanted: fit none */
@@ -364,7 +363,7 @@ static void fold(uint32_t rate)
         double at, a, b, rest;
         float *x = sine(hz, rate, frames, 0.0);
         wnpu_audio audio = audio_of(WNPU_SAMPLE_F32, rate, 1, x, frames);
-        float *y = read_all(&audio, &n, 0), *z = need(n * sizeof *z);
+        float *y = audio_read_all(&audio, &n, 0), *z = audio_need(n * sizeof *z);
         size_t k;
         memcpy(z, y, n * sizeof *z);
         /* Take away the sine and its two reflections, then look for what is left. */
@@ -415,13 +414,13 @@ static void test_stop_band(void)
 static void test_constant(void)
 {
     size_t i, k, n, frames = 20000;
-    float *x = need(frames * sizeof *x);
+    float *x = audio_need(frames * sizeof *x);
     for (k = 0; k < frames; k++) {
         x[k] = 0.5f;
     }
     for (i = 0; i < RATES; i++) {
         wnpu_audio a = audio_of(WNPU_SAMPLE_F32, rates[i], 1, x, frames);
-        float *y = read_all(&a, &n, 0);
+        float *y = audio_read_all(&a, &n, 0);
         for (k = 300; k + 300 < n; k++) {
             T_CHECK(fabsf(y[k] - 0.5f) < 2e-7f, "%u Hz: y[%zu] = %.8f", rates[i], k, (double)y[k]);
         }
@@ -434,7 +433,7 @@ static void test_constant(void)
 static void test_delay(void)
 {
     size_t i, k, n, frames = 4000;
-    float *x = need(frames * sizeof *x);
+    float *x = audio_need(frames * sizeof *x);
     for (i = 0; i < RATES; i++) {
         size_t at[] = {0, rates[i] / 100, frames - 1}, j;
         for (j = 0; j < 3; j++) {
@@ -443,7 +442,7 @@ static void test_delay(void)
             float *y;
             memset(x, 0, frames * sizeof *x);
             x[at[j]] = 1.0f;
-            y = read_all(&a, &n, 0);
+            y = audio_read_all(&a, &n, 0);
             for (k = 0; k < n; k++) {
                 if (fabs((double)y[k]) > peak) {
                     peak = fabs((double)y[k]);
@@ -462,7 +461,7 @@ static void test_lengths(void)
 {
     static const size_t frames[] = {0, 1, 2, 3, 5, 11, 12, 13, 24, 47, 48, 160, 441, 1000, 4095,
                                     4096, 4097, 12289};
-    float *x = need(12289 * sizeof *x);
+    float *x = audio_need(12289 * sizeof *x);
     size_t i, k, n;
     memset(x, 0, 12289 * sizeof *x);
     for (i = 0; i <= RATES; i++) {
@@ -470,7 +469,7 @@ static void test_lengths(void)
         for (k = 0; k < sizeof frames / sizeof frames[0]; k++) {
             wnpu_audio a = audio_of(WNPU_SAMPLE_F32, rate, 1, frames[k] > 0 ? x : NULL, frames[k]);
             size_t want = (frames[k] * 16000 + rate - 1) / rate;
-            free(read_all(&a, &n, 1));
+            free(audio_read_all(&a, &n, 1));
             T_CHECK(n == want, "%zu frames at %u Hz give %zu, not %zu", frames[k], rate, n, want);
         }
     }
@@ -482,7 +481,7 @@ static void test_definition(void)
 {
     static const uint32_t some[] = {8000, 11025, 44100, 47999, 96000};
     size_t i, m, n, k, frames = 3000;
-    float *x = need(frames * sizeof *x);
+    float *x = audio_need(frames * sizeof *x);
     for (k = 0; k < frames; k++) {
         x[k] = (float)(rnd() & 0xffff) / 32768.0f - 1.0f;
     }
@@ -491,7 +490,7 @@ static void test_definition(void)
         double stop = rate < 16000 ? 0.5 * rate : 9000, cutoff = (pass + stop) / 2 / rate;
         double half = 8.0 * (floor(82.05 / 14.36 / ((stop - pass) / rate) / 16.0) + 1.0);
         wnpu_audio a = audio_of(WNPU_SAMPLE_F32, some[i], 1, x, frames);
-        float *y = read_all(&a, &n, 0);
+        float *y = audio_read_all(&a, &n, 0);
         double power = 0, error = 0;
         for (m = 0; m < n; m += 7) {
             double sum = 0, weight = 0, at = (double)m * rate / 16000.0;
@@ -523,7 +522,7 @@ static void test_definition(void)
 
 /* ---- streams ---- */
 
-struct reader {
+struct audio_reader {
     const unsigned char *data;
     size_t frame, frames, at;
     int mode; /* 0: random pieces, 1: one frame each, 2: all that fits */
@@ -535,7 +534,7 @@ struct reader {
 
 static int64_t reader_read(void *user, void *buffer, size_t max_frames)
 {
-    struct reader *r = user;
+    struct audio_reader *r = user;
     size_t n = r->frames - r->at;
     r->calls++;
     r->calls_after_end += r->ended != 0;
@@ -558,14 +557,14 @@ static int64_t reader_read(void *user, void *buffer, size_t max_frames)
 }
 
 /* Up to most frames a call; 0 only once, at the end. */
-struct pieces {
+struct audio_pieces {
     const void *data;
     size_t frame, left, most;
 };
 
 static int64_t pieces_read(void *user, void *buffer, size_t max_frames)
 {
-    struct pieces *p = user;
+    struct audio_pieces *p = user;
     size_t n = p->left < p->most ? p->left : p->most;
     n = n < max_frames ? n : max_frames;
     memcpy(buffer, p->data, n * p->frame);
@@ -577,20 +576,20 @@ static int64_t pieces_read(void *user, void *buffer, size_t max_frames)
 static void test_chunks(void)
 {
     size_t i, k, n1, n2, frames = 30011;
-    int16_t *x = need(frames * 4);
+    int16_t *x = audio_need(frames * 4);
     for (k = 0; k < frames * 2; k++) {
         x[k] = (int16_t)(rnd() & 0xffff);
     }
     for (i = 0; i <= RATES; i++) {
         uint32_t rate = i < RATES ? rates[i] : 16000;
         wnpu_audio a = audio_of(WNPU_SAMPLE_S16, rate, 2, x, frames);
-        float *whole = read_all(&a, &n1, 0), *part;
+        float *whole = audio_read_all(&a, &n1, 0), *part;
         int mode;
-        part = read_all(&a, &n2, 1);
+        part = audio_read_all(&a, &n2, 1);
         T_CHECK(n1 == n2 && memcmp(whole, part, n1 * 4) == 0, "%u Hz: pieces differ", rate);
         free(part);
         for (mode = 0; mode < 3; mode++) {
-            struct reader r;
+            struct audio_reader r;
             memset(&r, 0, sizeof r);
             r.data = (const unsigned char *)x;
             r.frame = 4;
@@ -600,7 +599,7 @@ static void test_chunks(void)
             a.frames = 0;
             a.read = reader_read;
             a.user = &r;
-            part = read_all(&a, &n2, mode != 2);
+            part = audio_read_all(&a, &n2, mode != 2);
             T_CHECK(n1 == n2 && memcmp(whole, part, n1 * 4) == 0, "%u Hz, mode %d differs", rate,
                     mode);
             T_CHECK(r.calls_after_end == 0, "the reader is not asked again after its end");
@@ -615,7 +614,7 @@ static void test_chunks(void)
 static void test_untouched(void)
 {
     size_t k, n, frames = 100000;
-    float *x = need(frames * sizeof *x), *y;
+    float *x = audio_need(frames * sizeof *x), *y;
     wnpu_audio a = audio_of(WNPU_SAMPLE_F32, 16000, 1, x, frames);
     for (k = 0; k < frames; k++) {
         uint32_t bits = rnd() << 8 ^ rnd();
@@ -624,7 +623,7 @@ static void test_untouched(void)
             x[k] = -0.0f;
         }
     }
-    y = read_all(&a, &n, 1);
+    y = audio_read_all(&a, &n, 1);
     T_CHECK(n == frames && memcmp(x, y, n * 4) == 0, "bits differ");
     free(x);
     free(y);
@@ -636,7 +635,7 @@ static void test_faults(void)
     static const uint32_t some[] = {16000, 8000, 44100};
     static const int64_t answers[] = {-1, -77, INT64_MIN, INT64_MAX, INT64_MAX - 1};
     static const size_t points[] = {0, 1, 500, 9000};
-    float *x = need(10000 * sizeof *x), *out = need(40000 * sizeof *out);
+    float *x = audio_need(10000 * sizeof *x), *out = audio_need(40000 * sizeof *out);
     void *memory;
     au_stream *s = stream_new(&memory);
     size_t i, j, k;
@@ -648,7 +647,7 @@ static void test_faults(void)
             for (k = 0; k < 4; k++) {
                 wnpu_audio a = audio_of(WNPU_SAMPLE_F32, some[i], 1, NULL, 0), cut;
                 size_t want = (points[k] * 16000 + some[i] - 1) / some[i], n;
-                struct reader r;
+                struct audio_reader r;
                 wnpu_error e;
                 int64_t got;
                 float *expect;
@@ -665,7 +664,7 @@ static void test_faults(void)
                 got = want == 0 ? 0 : au_read(s, out, 40000, &e);
                 T_CHECK(got == (int64_t)want, "%lld instead of %zu", (long long)got, want);
                 cut = audio_of(WNPU_SAMPLE_F32, some[i], 1, x, points[k]);
-                expect = read_all(&cut, &n, 0);
+                expect = audio_read_all(&cut, &n, 0);
                 T_CHECK(n == want && memcmp(expect, out, n * 4) == 0, "samples before a failure");
                 free(expect);
                 for (n = 0; n < 2; n++) {
@@ -685,7 +684,7 @@ static void test_faults(void)
     free(out);
 }
 
-static void refused(au_stream *s, const wnpu_audio *a, int code, const char *word)
+static void audio_refused(au_stream *s, const wnpu_audio *a, int code, const char *word)
 {
     wnpu_error e;
     float y;
@@ -696,7 +695,7 @@ static void refused(au_stream *s, const wnpu_audio *a, int code, const char *wor
     T_CHECK(au_read(s, &y, 1, &e) == 0, "a refused stream is at its end");
 }
 
-static void test_arguments(void)
+static void audio_test_arguments(void)
 {
     static float x[8];
     struct {
@@ -705,27 +704,27 @@ static void test_arguments(void)
     } longer;
     const wnpu_audio good = audio_of(WNPU_SAMPLE_F32, 16000, 1, x, 8);
     wnpu_audio a;
-    struct reader r;
+    struct audio_reader r;
     void *memory;
     au_stream *s = stream_new(&memory);
     wnpu_error e;
-    refused(s, NULL, WNPU_E_ARGUMENT, "NULL");
-    a = good; a.struct_size = 0; refused(s, &a, WNPU_E_VERSION, "struct_size");
-    a = good; a.struct_size = 70000; refused(s, &a, WNPU_E_VERSION, "struct_size");
-    a = good; a.format = 10; refused(s, &a, WNPU_E_ARGUMENT, "format 10");
-    a = good; a.format = -1; refused(s, &a, WNPU_E_ARGUMENT, "format -1");
-    a = good; a.rate = 7999; refused(s, &a, WNPU_E_ARGUMENT, "7999");
-    a = good; a.rate = 192001; refused(s, &a, WNPU_E_ARGUMENT, "192001");
-    a = good; a.rate = 0; refused(s, &a, WNPU_E_ARGUMENT, "rate 0");
-    a = good; a.rate = UINT32_MAX; refused(s, &a, WNPU_E_ARGUMENT, "4294967295");
-    a = good; a.channels = 0; refused(s, &a, WNPU_E_ARGUMENT, "0 channels");
-    a = good; a.channels = 257; refused(s, &a, WNPU_E_ARGUMENT, "257 channels");
-    a = good; a.channel = 1; refused(s, &a, WNPU_E_ARGUMENT, "channel 1");
-    a = good; a.channel = -2; refused(s, &a, WNPU_E_ARGUMENT, "channel -2");
-    a = good; a.data = NULL; refused(s, &a, WNPU_E_ARGUMENT, "data is NULL");
-    a = good; a.frames = UINT64_MAX; refused(s, &a, WNPU_E_ARGUMENT, "memory");
-    a = good; a.frames = UINT64_MAX / 4 + 2; refused(s, &a, WNPU_E_ARGUMENT, "memory");
-    a = good; a.read = reader_read; a.user = &r; refused(s, &a, WNPU_E_ARGUMENT, "both");
+    audio_refused(s, NULL, WNPU_E_ARGUMENT, "NULL");
+    a = good; a.struct_size = 0; audio_refused(s, &a, WNPU_E_VERSION, "struct_size");
+    a = good; a.struct_size = 70000; audio_refused(s, &a, WNPU_E_VERSION, "struct_size");
+    a = good; a.format = 10; audio_refused(s, &a, WNPU_E_ARGUMENT, "format 10");
+    a = good; a.format = -1; audio_refused(s, &a, WNPU_E_ARGUMENT, "format -1");
+    a = good; a.rate = 7999; audio_refused(s, &a, WNPU_E_ARGUMENT, "7999");
+    a = good; a.rate = 192001; audio_refused(s, &a, WNPU_E_ARGUMENT, "192001");
+    a = good; a.rate = 0; audio_refused(s, &a, WNPU_E_ARGUMENT, "rate 0");
+    a = good; a.rate = UINT32_MAX; audio_refused(s, &a, WNPU_E_ARGUMENT, "4294967295");
+    a = good; a.channels = 0; audio_refused(s, &a, WNPU_E_ARGUMENT, "0 channels");
+    a = good; a.channels = 257; audio_refused(s, &a, WNPU_E_ARGUMENT, "257 channels");
+    a = good; a.channel = 1; audio_refused(s, &a, WNPU_E_ARGUMENT, "channel 1");
+    a = good; a.channel = -2; audio_refused(s, &a, WNPU_E_ARGUMENT, "channel -2");
+    a = good; a.data = NULL; audio_refused(s, &a, WNPU_E_ARGUMENT, "data is NULL");
+    a = good; a.frames = UINT64_MAX; audio_refused(s, &a, WNPU_E_ARGUMENT, "memory");
+    a = good; a.frames = UINT64_MAX / 4 + 2; audio_refused(s, &a, WNPU_E_ARGUMENT, "memory");
+    a = good; a.read = reader_read; a.user = &r; audio_refused(s, &a, WNPU_E_ARGUMENT, "both");
     /* A newer user's structure: what we do not know must be zero. */
     memset(&longer, 0, sizeof longer);
     longer.audio = good;
@@ -733,7 +732,7 @@ static void test_arguments(void)
     T_CHECK(au_open(s, &longer.audio, &e) == WNPU_OK, "longer, zeros");
     T_CHECK(au_total_ms(s) == 0, "8 frames are no whole millisecond");
     longer.more[3] = 1;
-    refused(s, &longer.audio, WNPU_E_VERSION, "struct_size");
+    audio_refused(s, &longer.audio, WNPU_E_VERSION, "struct_size");
     /* An older user's: the rest keeps defaults, even if the memory behind says otherwise. */
     a = good;
     a.read = reader_read;
@@ -810,7 +809,7 @@ static void test_bits(void)
         {191999, 0xbaeab684}
     };
     size_t i, k, n, frames = 8000;
-    int16_t *x = need(frames * 2);
+    int16_t *x = audio_need(frames * 2);
     uint32_t state = 12345;
     for (k = 0; k < frames; k++) {
         state = state * 1664525u + 1013904223u;
@@ -818,7 +817,7 @@ static void test_bits(void)
     }
     for (i = 0; i < 5; i++) {
         wnpu_audio a = audio_of(WNPU_SAMPLE_S16, known[i].rate, 1, x, frames);
-        float *y = read_all(&a, &n, 0);
+        float *y = audio_read_all(&a, &n, 0);
         uint32_t hash = 2166136261u;
         for (k = 0; k < n; k++) {
             uint32_t bits;
@@ -840,18 +839,18 @@ static void test_bits(void)
 static float *either_way(const wnpu_audio *a, size_t *n, const char *what)
 {
     static const size_t most[] = {1, 13, 799, 800, 801, 100000};
-    float *want = read_all(a, n, 0), *got;
+    float *want = audio_read_all(a, n, 0), *got;
     size_t i, m, frame = a->channels * (size_t)au_widths[a->format];
-    got = read_all(a, &m, 1);
+    got = audio_read_all(a, &m, 1);
     T_CHECK(m == *n && memcmp(got, want, m * sizeof *got) == 0, "%s: chopped", what);
     free(got);
     for (i = 0; i < sizeof most / sizeof most[0]; i++) {
-        struct pieces p = {a->data, frame, (size_t)a->frames, most[i]};
+        struct audio_pieces p = {a->data, frame, (size_t)a->frames, most[i]};
         wnpu_audio r = *a;
         r.data = NULL;
         r.read = pieces_read;
         r.user = &p;
-        got = read_all(&r, &m, 1);
+        got = audio_read_all(&r, &m, 1);
         T_CHECK(m == *n && memcmp(got, want, m * sizeof *got) == 0, "%s: read by %zu", what,
                 most[i]);
         free(got);
@@ -864,7 +863,7 @@ static float *either_way(const wnpu_audio *a, size_t *n, const char *what)
 static void test_cancelling(void)
 {
     enum { HALF = 16000 };
-    int16_t *v = need(2 * HALF * 2 * sizeof *v);
+    int16_t *v = audio_need(2 * HALF * 2 * sizeof *v);
     void *memory;
     au_stream *s = stream_new(&memory);
     int which;
@@ -890,7 +889,7 @@ static void test_cancelling(void)
                 n);
         free(y);
         T_CHECK(au_open(s, &a, NULL) == WNPU_OK, "opens");
-        y = need((2 * HALF) * sizeof *y);
+        y = audio_need((2 * HALF) * sizeof *y);
         T_CHECK(au_read(s, y, 2 * HALF, NULL) == 2 * HALF, "reads");
         /* The silence at the begin counts with what was before it. */
         T_CHECK(which == 3 ? s->opposed == 0 : s->opposed > HALF / 2 && s->opposed <= HALF + 2000,
@@ -906,8 +905,8 @@ static void test_scale(void)
 {
     static const double scales[] = {32768.0, 8388608.0, 2147483648.0, 1.0, 4.0};
     enum { FRAMES = 32000 };
-    float *v = need(FRAMES * sizeof *v);
-    double *d = need(FRAMES * sizeof *d);
+    float *v = audio_need(FRAMES * sizeof *v);
+    double *d = audio_need(FRAMES * sizeof *d);
     size_t i, k, n;
     for (k = 0; k < sizeof scales / sizeof scales[0]; k++) {
         int format;
@@ -958,37 +957,37 @@ static void test_scale(void)
 
 /* ---- WAV files, built here ---- */
 
-struct bytes {
+struct audio_bytes {
     unsigned char data[4096];
     size_t n;
 };
 
-static void put(struct bytes *b, const char *name, uint32_t size)
+static void put_chunk(struct audio_bytes *b, const char *name, uint32_t size)
 {
     memcpy(b->data + b->n, name, 4);
     put_le(b->data + b->n + 4, size, 4);
     b->n += 8;
 }
 
-static void put_int(struct bytes *b, uint64_t value, int bytes)
+static void put_int(struct audio_bytes *b, uint64_t value, int audio_bytes)
 {
-    put_le(b->data + b->n, value, bytes);
-    b->n += (size_t)bytes;
+    put_le(b->data + b->n, value, audio_bytes);
+    b->n += (size_t)audio_bytes;
 }
 
-static void begin(struct bytes *b, const char *riff)
+static void begin(struct audio_bytes *b, const char *riff)
 {
     b->n = 0;
-    put(b, riff, 0);
+    put_chunk(b, riff, 0);
     memcpy(b->data + 8, "WAVE", 4);
     b->n = 12;
 }
 
-static void put_fmt(struct bytes *b, uint32_t size, unsigned tag, unsigned channels, uint32_t rate,
-                    unsigned bits)
+static void put_fmt(struct audio_bytes *b, uint32_t size, unsigned tag, unsigned channels,
+                    uint32_t rate, unsigned bits)
 {
     size_t start = b->n + 8;
-    put(b, "fmt ", size);
+    put_chunk(b, "fmt ", size);
     memset(b->data + start, 0, size);
     put_int(b, tag, 2);
     put_int(b, channels, 2);
@@ -999,7 +998,7 @@ static void put_fmt(struct bytes *b, uint32_t size, unsigned tag, unsigned chann
     b->n = start + size;
 }
 
-static void put_extensible(struct bytes *b, unsigned tag, unsigned channels, unsigned bits)
+static void put_extensible(struct audio_bytes *b, unsigned tag, unsigned channels, unsigned bits)
 {
     static const unsigned char tail[14] = {
         0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71
@@ -1011,7 +1010,7 @@ static void put_extensible(struct bytes *b, unsigned tag, unsigned channels, uns
     memcpy(b->data + b->n - 14, tail, 14);
 }
 
-static void put_samples(struct bytes *b, size_t n)
+static void put_samples(struct audio_bytes *b, size_t n)
 {
     size_t i;
     for (i = 0; i < n; i++) {
@@ -1020,9 +1019,9 @@ static void put_samples(struct bytes *b, size_t n)
 }
 
 /* Opens a copy of exactly the file's size, so that tools see a byte read too far. */
-static int wav(const struct bytes *b, wnpu_audio *a, wnpu_error *e, unsigned char **copy)
+static int wav(const struct audio_bytes *b, wnpu_audio *a, wnpu_error *e, unsigned char **copy)
 {
-    *copy = need(b->n);
+    *copy = audio_need(b->n);
     memcpy(*copy, b->data, b->n);
     wnpu_audio_init(a, sizeof *a);
     return wnpu_wav_open(a, *copy, b->n, e);
@@ -1049,11 +1048,11 @@ static int64_t pipe_read(void *user, void *buffer, size_t size)
 
 /* What a reader makes of the file must be what wnpu_wav_open() made of it: a, of status. Returns the
  * reader's problems. */
-static unsigned streamed(const struct bytes *b, const wnpu_audio *a, int status)
+static unsigned streamed(const struct audio_bytes *b, const wnpu_audio *a, int status)
 {
     static const size_t chops[] = {1, 7, 64, 100000};
     unsigned char got[4096 + 64];
-    wnpu_wav_reader reader;
+    wnpu_wav_reader audio_reader;
     unsigned problems = 0;
     size_t i;
     for (i = 0; i < sizeof chops / sizeof chops[0]; i++) {
@@ -1064,10 +1063,10 @@ static unsigned streamed(const struct bytes *b, const wnpu_audio *a, int status)
         int64_t n;
         int opened;
         wnpu_audio_init(&s, sizeof s);
-        wnpu_wav_reader_init(&reader, sizeof reader);
-        reader.read = pipe_read;
-        reader.user = &pipe;
-        opened = wnpu_wav_reader_open(&reader, &s, &e);
+        wnpu_wav_reader_init(&audio_reader, sizeof audio_reader);
+        audio_reader.read = pipe_read;
+        audio_reader.user = &pipe;
+        opened = wnpu_wav_reader_open(&audio_reader, &s, &e);
         if (opened == WNPU_E_UNSUPPORTED && strstr(e.message, "fmt") != NULL) {
             return 0;
         }
@@ -1086,8 +1085,8 @@ static unsigned streamed(const struct bytes *b, const wnpu_audio *a, int status)
         while ((n = s.read(s.user, got + frames * frame, (sizeof got / frame) - frames)) > 0) {
             frames += (size_t)n;
         }
-        problems = reader.problems;
-        T_CHECK(n == 0 && reader.frames == frames && s.read(s.user, got, 1) == 0, "its end");
+        problems = audio_reader.problems;
+        T_CHECK(n == 0 && audio_reader.frames == frames && s.read(s.user, got, 1) == 0, "its end");
         T_CHECK(frames >= a->frames && memcmp(got, a->data, (size_t)a->frames * frame) == 0,
                 "streamed by %zu: %zu frames, not %llu", chops[i], frames,
                 (unsigned long long)a->frames);
@@ -1095,7 +1094,7 @@ static unsigned streamed(const struct bytes *b, const wnpu_audio *a, int status)
     return problems;
 }
 
-static void readable(const struct bytes *b, int format, uint32_t channels, uint64_t frames,
+static void readable(const struct audio_bytes *b, int format, uint32_t channels, uint64_t frames,
                      size_t at, const char *what)
 {
     unsigned char *copy;
@@ -1115,7 +1114,7 @@ static void readable(const struct bytes *b, int format, uint32_t channels, uint6
     free(copy);
 }
 
-static void unreadable(const struct bytes *b, const char *word)
+static void unreadable(const struct audio_bytes *b, const char *word)
 {
     unsigned char *copy;
     wnpu_audio a;
@@ -1139,23 +1138,23 @@ static void test_wav_formats(void)
         {6, 8, WNPU_SAMPLE_ALAW, 1}, {7, 8, WNPU_SAMPLE_ULAW, 1}
     };
     static const uint32_t sizes[] = {16, 18, 40, 20};
-    struct bytes b;
+    struct audio_bytes b;
     size_t i, k;
     unsigned channels;
     for (i = 0; i < 8; i++) {
         for (channels = 1; channels <= 5; channels++) {
-            uint32_t bytes = 24 * channels * kinds[i].width;
+            uint32_t audio_bytes = 24 * channels * kinds[i].width;
             for (k = 0; k < 4; k++) {
                 begin(&b, "RIFF");
                 put_fmt(&b, sizes[k], kinds[i].tag, channels, 16000, kinds[i].bits);
-                put(&b, "data", bytes);
-                put_samples(&b, bytes);
+                put_chunk(&b, "data", audio_bytes);
+                put_samples(&b, audio_bytes);
                 readable(&b, kinds[i].format, channels, 24, 28 + sizes[k], "plain");
             }
             begin(&b, "RIFF");
             put_extensible(&b, kinds[i].tag, channels, kinds[i].bits);
-            put(&b, "data", bytes);
-            put_samples(&b, bytes);
+            put_chunk(&b, "data", audio_bytes);
+            put_samples(&b, audio_bytes);
             readable(&b, kinds[i].format, channels, 24, 68, "extensible");
         }
     }
@@ -1164,10 +1163,10 @@ static void test_wav_formats(void)
 /* Widths and alignments that are not the usual ones. */
 static void test_wav_widths(void)
 {
-    struct bytes b;
+    struct audio_bytes b;
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 24);
-    put(&b, "data", 9); /* frames of 3 bytes, 3 of them: an odd size, and no pad */
+    put_chunk(&b, "data", 9); /* frames of 3 bytes, 3 of them: an odd size, and no pad */
     put_samples(&b, 9);
     readable(&b, WNPU_SAMPLE_S24LE, 1, 3, 44, "odd frames");
     put_le(b.data + 34, 20, 2); /* 20 bits in 3 bytes */
@@ -1200,7 +1199,7 @@ static void test_wav_chunks(void)
 {
     static const char text[] = "some text";
     unsigned length, padded;
-    struct bytes b;
+    struct audio_bytes b;
     for (length = 0; length <= 9; length++) {
         for (padded = 0; padded < 2; padded++) {
             size_t at;
@@ -1211,7 +1210,7 @@ static void test_wav_chunks(void)
                 at = 0;
                 for (step = 0; step < 3; step++) {
                     if (step == where) {
-                        put(&b, length % 2 ? "xYz " : "LIST", length);
+                        put_chunk(&b, length % 2 ? "xYz " : "LIST", length);
                         memcpy(b.data + b.n, text, length);
                         b.n += length;
                         if (padded && length % 2) {
@@ -1221,7 +1220,7 @@ static void test_wav_chunks(void)
                     if (step == 0) {
                         put_fmt(&b, 16, 1, 1, 16000, 16);
                     } else if (step == 1) {
-                        put(&b, "data", 20);
+                        put_chunk(&b, "data", 20);
                         at = b.n;
                         put_samples(&b, 20);
                     }
@@ -1232,18 +1231,18 @@ static void test_wav_chunks(void)
     }
     for (padded = 0; padded < 2; padded++) { /* data before fmt, with an odd size */
         begin(&b, "RIFF");
-        put(&b, "data", 21);
+        put_chunk(&b, "data", 21);
         put_samples(&b, 21 + padded);
         put_fmt(&b, 16, 1, 1, 16000, 8);
         readable(&b, WNPU_SAMPLE_U8, 1, 21, 20, "data first");
     }
     begin(&b, "RIFF"); /* the first fmt and the first data that holds anything count */
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", 0);
+    put_chunk(&b, "data", 0);
     put_fmt(&b, 16, 1, 2, 8000, 8);
-    put(&b, "data", 8);
+    put_chunk(&b, "data", 8);
     put_samples(&b, 8);
-    put(&b, "data", 4);
+    put_chunk(&b, "data", 4);
     put_samples(&b, 4);
     readable(&b, WNPU_SAMPLE_S16LE, 1, 4, 76, "two of each");
 }
@@ -1251,32 +1250,32 @@ static void test_wav_chunks(void)
 static void test_wav_sizes(void)
 {
     static const uint32_t claims[] = {0, UINT32_MAX, 0x7fffffff, 0x7fffffff - 36, 41, 1000000};
-    struct bytes b;
+    struct audio_bytes b;
     size_t i;
     for (i = 0; i < 6; i++) {
         begin(&b, "RIFF");
         put_le(b.data + 4, i % 2 ? 0xffffffff : 0, 4); /* the outer size says nothing */
         put_fmt(&b, 16, 1, 2, 16000, 16);
-        put(&b, "data", claims[i]);
+        put_chunk(&b, "data", claims[i]);
         put_samples(&b, 39); /* 9 frames and 3 bytes */
         readable(&b, WNPU_SAMPLE_S16LE, 2, 9, 44, "claimed size");
     }
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", 20);
+    put_chunk(&b, "data", 20);
     put_samples(&b, 25); /* bytes behind the last chunk */
     readable(&b, WNPU_SAMPLE_S16LE, 1, 10, 44, "tail");
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", 0);
+    put_chunk(&b, "data", 0);
     unreadable(&b, "no audio data");
-    put(&b, "LIST", 4); /* the data chunk is truly empty */
+    put_chunk(&b, "LIST", 4); /* the data chunk is truly empty */
     put_int(&b, 0x41414141, 4);
     unreadable(&b, "no audio data");
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", 0);
-    put(&b, "abcd", 5); /* unknown, but it leads to the end of the file */
+    put_chunk(&b, "data", 0);
+    put_chunk(&b, "abcd", 5); /* unknown, but it leads to the end of the file */
     put_samples(&b, 5);
     unreadable(&b, "no audio data");
     put_int(&b, 0, 1);
@@ -1284,13 +1283,13 @@ static void test_wav_sizes(void)
     for (i = 0; i < 4; i++) { /* too short for a chunk: samples that look like text */
         begin(&b, "RIFF");
         put_fmt(&b, 16, 1, 1, 16000, 16);
-        put(&b, "data", 0);
+        put_chunk(&b, "data", 0);
         put_int(&b, UINT64_C(0x41414141414141), 4 + (int)i);
         readable(&b, WNPU_SAMPLE_S16LE, 1, 2 + i / 2, 44, "text at the end");
     }
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", 1);
+    put_chunk(&b, "data", 1);
     put_samples(&b, 1);
     unreadable(&b, "no audio data");
     begin(&b, "RIFF");
@@ -1300,7 +1299,8 @@ static void test_wav_sizes(void)
 
 /* What is wrong with a file that is read: its problems as a stream, which wnpu_wav_open() must name
  * too. */
-static void troubled(const struct bytes *b, uint64_t frames, unsigned problems, const char *word)
+static void troubled(const struct audio_bytes *b, uint64_t frames, unsigned problems,
+                     const char *word)
 {
     unsigned char *copy;
     wnpu_audio a;
@@ -1318,12 +1318,12 @@ static void troubled(const struct bytes *b, uint64_t frames, unsigned problems, 
 /* A data size that is too small or too large. riff: what the outer size counts. */
 static void test_wav_wrong_sizes(void)
 {
-    struct bytes b;
+    struct audio_bytes b;
     unsigned riff;
     for (riff = 0; riff < 3; riff++) {
         begin(&b, "RIFF");
         put_fmt(&b, 16, 1, 1, 16000, 16);
-        put(&b, "data", 100);
+        put_chunk(&b, "data", 100);
         put_le(b.data + 4, riff == 0 ? 0 : riff == 1 ? (uint64_t)b.n + 100 - 8 : UINT32_MAX, 4);
         put_samples(&b, 1000);
         troubled(&b, 500, WNPU_WAV_LONGER, "after the end of the data chunk");
@@ -1331,7 +1331,7 @@ static void test_wav_wrong_sizes(void)
         troubled(&b, 30, WNPU_WAV_CUT, "ends before");
         b.n = 44 + 100;
         troubled(&b, 50, 0, "");
-        put(&b, "LIST", 6);
+        put_chunk(&b, "LIST", 6);
         put_samples(&b, 6);
         troubled(&b, 50, 0, "");
         b.n = 44 + 100;
@@ -1344,10 +1344,10 @@ static void test_wav_wrong_sizes(void)
     /* Samples that look like a chunk's name, with a size that leads nowhere. */
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", 100);
+    put_chunk(&b, "data", 100);
     put_le(b.data + 4, b.n + 100 - 8, 4);
     put_samples(&b, 100);
-    put(&b, "abcd", 999);
+    put_chunk(&b, "abcd", 999);
     put_samples(&b, 500);
     troubled(&b, 50 + 4 + 250, WNPU_WAV_LONGER, "after the end of the data chunk");
     /* A chunk of unknown name, larger than what is looked at, that the outer size counts. */
@@ -1357,7 +1357,7 @@ static void test_wav_wrong_sizes(void)
     /* The size is odd. */
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 8);
-    put(&b, "data", 101);
+    put_chunk(&b, "data", 101);
     put_samples(&b, 300);
     troubled(&b, 300, WNPU_WAV_LONGER, "after the end of the data chunk");
     /* What recorders hope for is no loss. */
@@ -1369,18 +1369,18 @@ static void test_wav_wrong_sizes(void)
 static void test_wav_parts(void)
 {
     struct pipe_end pipe;
-    wnpu_wav_reader reader;
+    wnpu_wav_reader audio_reader;
     unsigned char got[64];
     wnpu_audio a;
     wnpu_error e;
-    struct bytes b;
+    struct audio_bytes b;
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", 21);
+    put_chunk(&b, "data", 21);
     put_samples(&b, 22);
-    put(&b, "LIST", 4);
+    put_chunk(&b, "LIST", 4);
     put_samples(&b, 4);
-    put(&b, "data", 8);
+    put_chunk(&b, "data", 8);
     put_samples(&b, 8);
     troubled(&b, 10, 0, "several data chunks");
     pipe.data = b.data;
@@ -1388,21 +1388,22 @@ static void test_wav_parts(void)
     pipe.chop = 5;
     pipe.failure = -7;
     wnpu_audio_init(&a, sizeof a);
-    wnpu_wav_reader_init(&reader, sizeof reader);
-    T_CHECK(wnpu_wav_reader_open(&reader, &a, &e) == WNPU_E_ARGUMENT, "no read");
-    reader.read = pipe_read;
-    reader.user = &pipe;
-    T_CHECK(wnpu_wav_reader_open(&reader, NULL, &e) == WNPU_E_ARGUMENT, "no audio");
-    T_CHECK(wnpu_wav_reader_open(&reader, &a, &e) == WNPU_OK && a.frames == 10, "%s", e.message);
-    while (reader.frames < 10) {
-        int64_t n = a.read(a.user, got + 2 * reader.frames, 10 - (size_t)reader.frames);
+    wnpu_wav_reader_init(&audio_reader, sizeof audio_reader);
+    T_CHECK(wnpu_wav_reader_open(&audio_reader, &a, &e) == WNPU_E_ARGUMENT, "no read");
+    audio_reader.read = pipe_read;
+    audio_reader.user = &pipe;
+    T_CHECK(wnpu_wav_reader_open(&audio_reader, NULL, &e) == WNPU_E_ARGUMENT, "no audio");
+    T_CHECK(wnpu_wav_reader_open(&audio_reader, &a, &e) == WNPU_OK && a.frames == 10, "%s",
+            e.message);
+    while (audio_reader.frames < 10) {
+        int64_t n = a.read(a.user, got + 2 * audio_reader.frames, 10 - (size_t)audio_reader.frames);
         T_CHECK(n > 0, "%lld", (long long)n);
         if (n <= 0) {
             return;
         }
     }
-    while (reader.frames < 14) {
-        int64_t n = a.read(a.user, got + 2 * reader.frames, 14 - (size_t)reader.frames);
+    while (audio_reader.frames < 14) {
+        int64_t n = a.read(a.user, got + 2 * audio_reader.frames, 14 - (size_t)audio_reader.frames);
         T_CHECK(n > 0, "%lld of the second chunk", (long long)n);
         if (n <= 0) {
             return;
@@ -1410,13 +1411,13 @@ static void test_wav_parts(void)
     }
     T_CHECK(got[0] == 0x80 && got[20] == 0x80 && got[27] == 0x87, "both parts");
     T_CHECK(a.read(a.user, got, 1) == -7 && a.read(a.user, got, 1) == -7, "the failure");
-    reader.struct_size -= 8;
-    T_CHECK(wnpu_wav_reader_open(&reader, &a, &e) == WNPU_E_VERSION, "an older header");
+    audio_reader.struct_size -= 8;
+    T_CHECK(wnpu_wav_reader_open(&audio_reader, &a, &e) == WNPU_E_VERSION, "an older header");
 }
 
-static void put_ds64(struct bytes *b, uint64_t size)
+static void put_ds64(struct audio_bytes *b, uint64_t size)
 {
-    put(b, "ds64", 28);
+    put_chunk(b, "ds64", 28);
     put_int(b, 0, 8);
     put_int(b, size, 8);
     put_int(b, 0, 8);
@@ -1429,14 +1430,14 @@ static void test_wav_rf64(void)
     static const uint64_t claims[] = {20, 0, UINT64_MAX, UINT64_C(1) << 40, 29};
     /* 20 is too small: what follows is neither a chunk nor the end. */
     static const uint64_t frames[] = {14, 14, 14, 14, 14};
-    struct bytes b;
+    struct audio_bytes b;
     size_t i;
     for (i = 0; i < 10; i++) {
         begin(&b, names[i % 2]);
         put_le(b.data + 4, UINT32_MAX, 4);
         put_ds64(&b, claims[i / 2]);
         put_fmt(&b, 16, 1, 1, 16000, 16);
-        put(&b, "data", UINT32_MAX);
+        put_chunk(&b, "data", UINT32_MAX);
         put_samples(&b, 29);
         readable(&b, WNPU_SAMPLE_S16LE, 1, frames[i / 2], 80, names[i % 2]);
         put_le(b.data + 76, 24, 4); /* a size that fits into 32 bits is the one */
@@ -1444,7 +1445,7 @@ static void test_wav_rf64(void)
     }
     begin(&b, "RF64");
     put_fmt(&b, 16, 1, 1, 16000, 16);
-    put(&b, "data", UINT32_MAX);
+    put_chunk(&b, "data", UINT32_MAX);
     put_samples(&b, 12);
     readable(&b, WNPU_SAMPLE_S16LE, 1, 6, 44, "RF64 without ds64");
 }
@@ -1468,12 +1469,12 @@ static void test_wav_refused(void)
         {"\x30\x26\xb2\x75............", "WMA"}, {"hello, I am text", "not a WAV"},
         {"RIFF....AVI LIST", "not a WAV file"}
     };
-    struct bytes b;
+    struct audio_bytes b;
     size_t i;
     for (i = 0; i < 7; i++) {
         begin(&b, "RIFF");
         put_fmt(&b, 20, tags[i].tag, 1, 16000, 4);
-        put(&b, "data", 20);
+        put_chunk(&b, "data", 20);
         put_samples(&b, 20);
         unreadable(&b, tags[i].word);
     }
@@ -1500,20 +1501,20 @@ static void test_wav_refused(void)
     for (i = 0; i < 4; i++) {
         begin(&b, "RIFF");
         put_fmt(&b, 16, 1, i == 0 ? 0 : i == 1 ? 257 : 1, i == 2 ? 7999 : 192001, 8);
-        put(&b, "data", 600);
+        put_chunk(&b, "data", 600);
         put_samples(&b, 600);
         unreadable(&b, i == 0 ? "0 channels" : i == 1 ? "257 channels" : i == 2 ? "7999" :
                    "192001");
     }
     begin(&b, "RIFF");
-    put(&b, "data", 20);
+    put_chunk(&b, "data", 20);
     put_samples(&b, 20);
     unreadable(&b, "no fmt chunk");
 }
 
 static void test_wav_arguments(void)
 {
-    struct bytes b;
+    struct audio_bytes b;
     wnpu_error e;
     struct {
         wnpu_audio audio;
@@ -1522,7 +1523,7 @@ static void test_wav_arguments(void)
     wnpu_audio a;
     begin(&b, "RIFF");
     put_fmt(&b, 16, 1, 1, 44100, 16);
-    put(&b, "data", 20);
+    put_chunk(&b, "data", 20);
     put_samples(&b, 20);
     wnpu_audio_init(&a, sizeof a);
     T_CHECK(wnpu_wav_open(NULL, b.data, b.n, &e) == WNPU_E_ARGUMENT, "no audio");
@@ -1538,7 +1539,7 @@ static void test_wav_arguments(void)
 }
 
 /* Whatever a file is cut down to or changed into: an answer, nothing read outside. */
-static void any_bytes(const struct bytes *b, au_stream *s)
+static void any_bytes(const struct audio_bytes *b, au_stream *s)
 {
     static float out[4096];
     unsigned char *copy;
@@ -1565,18 +1566,18 @@ static void any_bytes(const struct bytes *b, au_stream *s)
 
 static void test_wav_damaged(void)
 {
-    struct bytes files[5], cut;
+    struct audio_bytes files[5], cut;
     void *memory;
     au_stream *s = stream_new(&memory);
     size_t i, n, k;
     for (i = 0; i < 5; i++) {
-        struct bytes *b = &files[i];
+        struct audio_bytes *b = &files[i];
         begin(b, i == 2 ? "RF64" : "RIFF");
         if (i == 2) {
             put_ds64(b, 120);
         }
         if (i == 3) {
-            put(b, "LIST", 5);
+            put_chunk(b, "LIST", 5);
             put_samples(b, 5);
         }
         if (i == 1) {
@@ -1584,11 +1585,11 @@ static void test_wav_damaged(void)
         } else {
             put_fmt(b, 18, i == 4 ? 7 : 1, 1 + (unsigned)i, 44100, i == 4 ? 8 : 24);
         }
-        put(b, "fact", 4);
+        put_chunk(b, "fact", 4);
         put_int(b, 10, 4);
-        put(b, "data", i == 2 ? UINT32_MAX : i == 3 ? 0 : 120);
+        put_chunk(b, "data", i == 2 ? UINT32_MAX : i == 3 ? 0 : 120);
         put_samples(b, 120);
-        put(b, "LIST", 11);
+        put_chunk(b, "LIST", 11);
         put_samples(b, 12);
         for (n = 0; n <= b->n; n++) {
             cut = *b;
@@ -1630,7 +1631,7 @@ static unsigned char *load(const char *name, size_t *size)
         fseek(file, 0, SEEK_END);
         length = ftell(file);
         fseek(file, 0, SEEK_SET);
-        data = need((size_t)length);
+        data = audio_need((size_t)length);
         *size = fread(data, 1, (size_t)length, file);
         T_CHECK(*size == (size_t)length, "%s: short read", name);
         fclose(file);
@@ -1651,7 +1652,7 @@ static float *recording(const char *name, size_t *n, int32_t channel)
     e.message[0] = '\0';
     if (data != NULL && wnpu_wav_open(&a, data, size, &e) == WNPU_OK) {
         a.channel = channel;
-        out = read_all(&a, n, 0);
+        out = audio_read_all(&a, n, 0);
     }
     T_CHECK(out != NULL, "%s: %s", name, data == NULL ? "missing" : e.message);
     free(data);
@@ -1702,7 +1703,7 @@ static void test_recordings(void)
         t_skip("no recordings; WNPU_SPEECH names their directory");
         return;
     }
-    want = need(UTTERANCE * sizeof *want);
+    want = audio_need(UTTERANCE * sizeof *want);
     for (i = 0; i < UTTERANCE; i++) { /* 68 bytes of header */
         int v = original[68 + 2 * i] | original[69 + 2 * i] << 8;
         want[i] = (float)(v > 32767 ? v - 65536 : v) / 32768.0f;
@@ -1785,7 +1786,7 @@ static void test_recordings_more(void)
     free(want);
 }
 
-int main(void)
+static void audio_tests(void)
 {
     t_run("integer samples", test_integers);
     t_run("float samples", test_floats);
@@ -1802,7 +1803,7 @@ int main(void)
     t_run("pieces do not matter", test_chunks);
     t_run("16 kHz is untouched", test_untouched);
     t_run("reader failures", test_faults);
-    t_run("audio arguments", test_arguments);
+    t_run("audio arguments", audio_test_arguments);
     t_run("audio init", test_init);
     t_run("stream arena", test_arena);
     t_run("channels that cancel", test_cancelling);
@@ -1819,5 +1820,4 @@ int main(void)
     t_run("WAV damaged", test_wav_damaged);
     t_run("recordings against their original", test_recordings);
     t_run("recordings, lengths and refusals", test_recordings_more);
-    return t_end();
 }

@@ -1,10 +1,9 @@
 /* Arena, thread pool, maths, float operators, logit rules, results: against slow references. */
-#include "../../whisper_npu.c"
 #include "../lib/t.h"
 
 /* ---- arena ---- */
 
-static void arena(void)
+static void core_arena(void)
 {
     unsigned char block[1024] __attribute__((aligned(64)));
     ar_arena measure, real;
@@ -54,7 +53,7 @@ static void host_for(void *user, size_t count, void (*task)(void *, size_t), voi
     }
 }
 
-static void pool(void)
+static void core_pool(void)
 {
     unsigned threads;
     int host, calls = 0;
@@ -299,18 +298,18 @@ static void maths(void)
 
 /* ---- operators ---- */
 
-static uint32_t seed = 1;
+static uint32_t core_seed = 1;
 
 static float noise(float scale)
 {
-    seed = seed * 1664525u + 1013904223u;
-    return ((float)(seed >> 8) / 8388608.0f - 1.0f) * scale;
+    core_seed = core_seed * 1664525u + 1013904223u;
+    return ((float)(core_seed >> 8) / 8388608.0f - 1.0f) * scale;
 }
 
 /* Everything that an operator wrote, for comparison between instruction sets. */
 enum { ONE_N = 1504, ONE_ROWS = 3, ONE_HEAD = 64 };
 
-typedef struct one_answer {
+typedef struct core_one_answer {
     float norm[ONE_N], out[ONE_ROWS][ONE_N], blended[ONE_ROWS][ONE_HEAD];
     int32_t joined[2 * ONE_N];
     float log2[ONE_N], inverse[ONE_N], scale[ONE_ROWS], fine_scale, sum;
@@ -323,7 +322,7 @@ typedef struct one_answer {
     int8_t digit[ONE_N], second[ONE_N], first[ONE_N];
     float halves[ONE_N], blocks[5][ONE_N], logits[ONE_ROWS][ONE_N];
     int32_t sums[2];
-} one_answer;
+} core_one_answer;
 
 typedef struct one_question {
     float x[ONE_ROWS][ONE_N], w[ONE_N], b[ONE_N], key[ONE_N], value[ONE_N];
@@ -334,7 +333,8 @@ typedef struct one_question {
 } one_question;
 
 /* A row of each of ggml's types in blocks, whose halves are finite. */
-static void ask_blocks(const op_kernels *op, const unsigned char *bytes, size_t n, one_answer *o)
+static void ask_blocks(const op_kernels *op, const unsigned char *bytes, size_t n,
+                       core_one_answer *o)
 {
     static const uint32_t types[5][2] = {{2, 18}, {3, 20}, {6, 22}, {7, 24}, {8, 34}};
     unsigned char row[ONE_N / 32 * 34];
@@ -350,7 +350,7 @@ static void ask_blocks(const op_kernels *op, const unsigned char *bytes, size_t 
 }
 
 /* A row of a weight; sizes are not multiples of 16, and 0.012 makes some pass 127. */
-static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
+static void ask_row(const op_kernels *op, const one_question *a, core_one_answer *o)
 {
     const size_t n = a->n - 5;
     o->size = op->size(a->x[0], n);
@@ -362,7 +362,7 @@ static void ask_row(const op_kernels *op, const one_question *a, one_answer *o)
 
 /* Rows of logits with all columns apart, one and none. */
 static void ask_logits(const op_kernels *op, const one_question *a, const float *row_scale,
-                       one_answer *o)
+                       core_one_answer *o)
 {
     const size_t n = ONE_N / OP_WIDE_MAX / 16 * 16;
     op_rest rest[ONE_ROWS] = {{0.7f, {0.3f, -1.1f, 0.01f, 5.0f}, OP_WIDE_MAX}, {-2.0f, {0.9f}, 1}};
@@ -370,7 +370,7 @@ static void ask_logits(const op_kernels *op, const one_question *a, const float 
     op->complete(o->logits[0], ONE_N, a->acc[0], ONE_ROWS, n, row_scale, a->key, rest, a->b, n);
 }
 
-static void ask(const op_kernels *op, const one_question *a, one_answer *o)
+static void ask(const op_kernels *op, const one_question *a, core_one_answer *o)
 {
     const float row_scale[ONE_ROWS] = {0.01f, 0.02f, 0.0004f};
     const float octaves[ONE_ROWS] = {2.5f, a->far, 0.1f};
@@ -588,13 +588,13 @@ static void fill_question(one_question *a, int round)
 /* Rows of all widths, also such as do not fill vectors, some with a NaN, all with outliers. */
 static void same_bytes(const op_kernels *op, const char *name)
 {
-    enum { MOST = 2048 };
+    enum { core_MOST = 2048 };
     const op_kernels *plain = op_select(WNPU_ISA_SCALAR);
-    static float x[2 * MOST];
-    static int8_t q[2][2 * MOST], low[2][MOST];
+    static float x[2 * core_MOST];
+    static int8_t q[2][2 * core_MOST], low[2][core_MOST];
     float scale[2][2], fine[2];
     size_t n, i;
-    for (n = 16; n <= MOST; n += n < 512 ? 16 : 496) {
+    for (n = 16; n <= core_MOST; n += n < 512 ? 16 : 496) {
         for (i = 0; i < 2 * n; i++) {
             x[i] = n % 48 == 0 && i % 7 == 3 ? NAN : noise(3) + (float)(n / 512);
             x[i] *= i % 61 == 5 ? 20.0f : 1.0f;
@@ -634,7 +634,7 @@ static void finds_largest(const op_kernels *op, const char *name)
 
 static void same_answers(const op_kernels *op, const char *name)
 {
-    static one_answer want, got;
+    static core_one_answer want, got;
     static one_question a;
     int round, i;
     same_bytes(op, name);
@@ -890,12 +890,12 @@ static void rules(void)
         float bias = noise(12);
         r.suppress_blank = round % 2;
         for (i = 0; i < n; i++) { /* mostly what the rules would have allowed */
-            seed = seed * 1664525u + 1013904223u;
-            if (i == 0 || (seed >> 20) % 3 == 0) {
-                at += (int32_t)((seed >> 10) % 20);
+            core_seed = core_seed * 1664525u + 1013904223u;
+            if (i == 0 || (core_seed >> 20) % 3 == 0) {
+                at += (int32_t)((core_seed >> 10) % 20);
                 tokens[i] = at;
             } else {
-                tokens[i] = (int32_t)((seed >> 10) % 300);
+                tokens[i] = (int32_t)((core_seed >> 10) % 300);
             }
         }
         for (i = 0; i < VOCAB; i++) {
@@ -958,10 +958,10 @@ static void numbers(void)
     T_CHECK(strncmp(fraction(0.9999999f), "1.000000", 8) == 0, "%s", fraction(0.9999999f));
 }
 
-int main(void)
+__attribute__((unused)) static void core_tests(void)
 {
-    t_run("arena: measuring and taking agree, overflow is caught", arena);
-    t_run("pool: each item once, own or the host's threads", pool);
+    t_run("arena: measuring and taking agree, overflow is caught", core_arena);
+    t_run("pool: each item once, own or the host's threads", core_pool);
     t_run("pool: a lane's items in order, the own lane first", pool_order);
     t_run("pool: parts one after the other", pool_parts);
     t_run("pages: memory is cleared, and nothing beside it", pages);
@@ -972,5 +972,4 @@ int main(void)
     t_run("softmax over blocks of keys", attention_definition);
     t_run("logit rules against OpenAI's, written slowly", rules);
     t_run("numbers in writers", numbers);
-    return t_end();
 }

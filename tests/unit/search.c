@@ -1,5 +1,4 @@
 /* Search, rules, gates and prompts, against slow references written from their definitions. */
-#include "../../whisper_npu.c"
 #include "../lib/life.h"
 #include <ctype.h>
 
@@ -11,8 +10,8 @@ static uint32_t dice(uint32_t sides)
     return (dice_state >> 8) % sides;
 }
 
-static wnpu_session *open_session(const wnpu_model *m, unsigned threads, unsigned beams,
-                                  int compute)
+static wnpu_session *search_open_session(const wnpu_model *m, unsigned threads, unsigned beams,
+                                         int compute)
 {
     wnpu_config c;
     wnpu_config_init(&c, sizeof c);
@@ -26,7 +25,7 @@ static wnpu_session *open_session(const wnpu_model *m, unsigned threads, unsigne
 /* A session whose first window is encoded, with rules that allow all but special tokens. */
 static wnpu_session *encoded(const wnpu_model *m, unsigned threads, unsigned beams, int compute)
 {
-    wnpu_session *s = open_session(m, threads, beams, compute);
+    wnpu_session *s = search_open_session(m, threads, beams, compute);
     float *x = life_burst(ML_SPAN, 99);
     wnpu_params_init(&s->run.params, sizeof s->run.params);
     s->run.params.vad = 0; /* toys' sounds are no speech */
@@ -172,7 +171,7 @@ static size_t slow_period(const int32_t *latest, size_t n)
     return 0;
 }
 
-static void periods(void)
+static void search_periods(void)
 {
     int32_t x[128];
     size_t n, i, p;
@@ -708,15 +707,15 @@ static void prompts_are_kept(void)
 #define SCRIPT 12
 #define SCRIPT_VOCAB 2048
 
-typedef struct script {
+typedef struct search_script {
     int32_t token[SCRIPT];
     size_t n, seen, fed;   /* seen: tokens asked for; fed: steps of the decoder */
     float logits[SCRIPT][SCRIPT_VOCAB];
-} script;
+} search_script;
 
 static void follow_script(void *user, const int32_t *tokens, size_t n, float *logits, size_t vocab)
 {
-    script *p = user;
+    search_script *p = user;
     size_t i;
     T_CHECK(n == p->seen && n < p->n && memcmp(tokens, p->token, n * sizeof *tokens) == 0, "order");
     memcpy(p->logits[n], logits, vocab * sizeof *logits);
@@ -731,12 +730,12 @@ static void count_steps(void *user, size_t layer, const de_row *rows, size_t n, 
     (void)rows;
     (void)n;
     (void)query;
-    ((script *)user)->fed += layer == 0;
+    ((search_script *)user)->fed += layer == 0;
 }
 
 /* Follows the script after a prompt; each row of logits is what feeding all anew gives, guessed or
  * not. Returns the steps that guesses spared. */
-static size_t follow(wnpu_session *s, script *played, const se_prompt *p, float temperature)
+static size_t follow(wnpu_session *s, search_script *played, const se_prompt *p, float temperature)
 {
     static int32_t all[512];
     static float want[SCRIPT_VOCAB];
@@ -772,7 +771,7 @@ static void guesses(void)
 {
     wnpu_model *m = life_float_toy(7);
     static int32_t tokens[512];
-    static script played;
+    static search_script played;
     const int32_t t = m->vocab.timestamp0, eot = m->vocab.eot;
     const struct { int32_t token[SCRIPT]; size_t n, first, pairs; } scripts[] = {
         {{t, 5, 6, t + 50, t + 50, 7, t + 90, t + 90, 8, 9, t + 99, eot}, 12, 1, 2},
@@ -1035,7 +1034,7 @@ static void choices(void)
     static const char *const all[] = {"on", "off", "open", "close", "on the", "the", "stop it",
                                       "Aha", "no", "go", "left", "right", "a"};
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 2, 2, 0);
+    wnpu_session *s = search_open_session(m, 2, 2, 0);
     float *x = life_burst(16000 * 7, 5);
     wnpu_audio a = life_audio(x, 16000 * 7);
     wnpu_params p;
@@ -1208,7 +1207,7 @@ static void gates(void)
     static const act fine = {50, 12, 0, 0}, loop = {3, 200, 0, 0}, repeats = {40, 160, 0, 0},
                      unsure = {50, 12, 0, 6}, first = {50, 60, 0, 1};
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 5, 0);
+    wnpu_session *s = search_open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     act acts[3];
     played r;
@@ -1269,7 +1268,7 @@ static void gates_all_fail(void)
                                {50, 30, 0, 25}, {2, 90, 0, 0}};
     static const act loops = {3, 200, 0, 0};
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 5, 0);
+    wnpu_session *s = search_open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     played r;
     s->run.text.search.judge.function = NULL; /* a toy's attention would decide at random */
@@ -1299,7 +1298,7 @@ static void context(void)
     static const act fine = {50, 12, 0, 0}, unsure = {50, 12, 0, 6};
     static const struct { int refused, carried; } cases[] = {{0, 1}, {2, 1}, {3, 0}, {6, 0}};
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 5, 0);
+    wnpu_session *s = search_open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     act acts[9];
     wnpu_segment g;
@@ -1340,7 +1339,7 @@ static void context(void)
 static void prompt_layout(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 5, 0);
+    wnpu_session *s = search_open_session(m, 1, 5, 0);
     ru_run *r = &s->run;
     const tk_vocab *v = &m->vocab;
     wnpu_params *p = &r->params;
@@ -1386,7 +1385,7 @@ static void prefix(void)
 {
     static const act fine = {50, 12, 0, 0};
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 5, 0);
+    wnpu_session *s = search_open_session(m, 1, 5, 0);
     wnpu_params p = gates_of();
     played r;
     p.prefix = " Dear Sir";
@@ -1412,7 +1411,7 @@ static int64_t no_reader(void *user, void *buffer, size_t max_frames)
 static void languages(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 1, 0);
+    wnpu_session *s = search_open_session(m, 1, 1, 0);
     ru_run *r = &s->run;
     size_t n = 16000 * 70, i;
     float *x = life_burst(n, 3), first[2] = {0}, average[2] = {0}, one[2], sum[2] = {0}, weight = 0;
@@ -1485,7 +1484,7 @@ static void language_settles(void)
         {15, 0.7f, 1}
     };
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 1, 0);
+    wnpu_session *s = search_open_session(m, 1, 1, 0);
     ru_run *r = &s->run;
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -1514,7 +1513,7 @@ static void language_changes(void)
         {0.36f, 1}, {0.36f, 0}
     };
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 1, 0);
+    wnpu_session *s = search_open_session(m, 1, 1, 0);
     ru_run *r = &s->run;
     size_t i;
     wi_reset(r);
@@ -1534,18 +1533,18 @@ static void language_changes(void)
 
 /* ---- the whole ---- */
 
-static char *json_of(wnpu_session *s)
+static char *search_json_of(wnpu_session *s)
 {
     return life_written(s, WNPU_FORMAT_JSON).bytes;
 }
 
 /* Every kind of search and every state that a run may leave behind: A, B, A gives A twice, for any
  * number of threads. */
-static void a_b_a(void)
+static void search_a_b_a(void)
 {
     static const char *const words[] = {"Otto", "Anna", "the"};
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 8, 0), *t = open_session(m, 3, 8, 0);
+    wnpu_session *s = search_open_session(m, 1, 8, 0), *t = search_open_session(m, 3, 8, 0);
     size_t n = 16000 * 40;
     float *x = life_burst(n, 3), *y = life_burst(n, 4);
     wnpu_audio a = life_audio(x, n), b = life_audio(y, n / 2);
@@ -1577,13 +1576,13 @@ static void a_b_a(void)
         q.hotwords = words;
         q.n_hotwords = 2;
         T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-        one = json_of(s);
+        one = search_json_of(s);
         T_CHECK(wnpu_transcribe(s, &q, &b) == WNPU_OK, "%s", wnpu_session_error(s));
-        two = json_of(s);
+        two = search_json_of(s);
         T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-        three = json_of(s);
+        three = search_json_of(s);
         T_CHECK(wnpu_transcribe(t, &p, &a) == WNPU_OK, "%s", wnpu_session_error(t));
-        four = json_of(t);
+        four = search_json_of(t);
         T_CHECK(strcmp(one, three) == 0, "case %d: the same run, another answer", k);
         T_CHECK(strcmp(one, four) == 0, "case %d: more threads, another answer", k);
         T_CHECK(strcmp(one, two) != 0, "case %d: the other run is another", k);
@@ -1607,7 +1606,7 @@ static void coldest(void)
 {
     static const float cold[] = {1e-4f, 1e-30f, 1e-38f, 1e-40f, 1e-45f};
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 5, 0);
+    wnpu_session *s = search_open_session(m, 1, 5, 0);
     float *x = life_burst(16000 * 20, 3);
     wnpu_audio a = life_audio(x, 16000 * 20);
     wnpu_params p;
@@ -1671,7 +1670,7 @@ static void instruction_sets(void)
                 p.hotwords = words;
                 p.n_hotwords = 2;
                 T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-                next = json_of(s);
+                next = search_json_of(s);
                 T_CHECK(first == NULL || strcmp(first, next) == 0,
                         "mode %d, compute %d: %s differs", mode, compute,
                         wnpu_isa_name((wnpu_isa)isa));
@@ -1738,7 +1737,7 @@ static void older_callers(void)
 static void refused(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 5, 0);
+    wnpu_session *s = search_open_session(m, 1, 5, 0);
     float x[160] = {0};
     wnpu_audio a = life_audio(x, 160);
     wnpu_params p;
@@ -1796,7 +1795,7 @@ static void refused(void)
 }
 
 /* Filters that leave nothing, or nonsense, end the text and nothing else. */
-static void spoil(void *user, const int32_t *tokens, size_t n, float *logits, size_t n_vocab)
+static void search_spoil(void *user, const int32_t *tokens, size_t n, float *logits, size_t n_vocab)
 {
     int how = *(int *)user;
     size_t i;
@@ -1809,7 +1808,7 @@ static void spoil(void *user, const int32_t *tokens, size_t n, float *logits, si
 static void spoilt_logits(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 2, 5, 0);
+    wnpu_session *s = search_open_session(m, 2, 5, 0);
     size_t n = 16000 * 3;
     float *x = life_burst(n, 3);
     wnpu_audio a = life_audio(x, n);
@@ -1825,7 +1824,7 @@ static void spoilt_logits(void)
             p.temperature_step = 0;
             p.max_tokens = 10;
             p.timestamps = 0;
-            p.on_logits = spoil;
+            p.on_logits = search_spoil;
             p.user = &how;
             T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
             T_CHECK(how == 3 || s->run.text.hypothesis->n <= 3, "filter %d, mode %d: %lu tokens", how,
@@ -1837,10 +1836,10 @@ static void spoilt_logits(void)
     wnpu_model_close(m);
 }
 
-int main(void)
+static void search_tests(void)
 {
     t_run("compressed size is zlib's within 2 %", compressed_size);
-    t_run("periods, against their definition", periods);
+    t_run("periods, against their definition", search_periods);
     t_run("loops are cut after their first period", loop_cuts);
     t_run("repetition has parts", loop_parts);
     t_run("draws follow the probabilities", draws);
@@ -1862,11 +1861,13 @@ int main(void)
     t_run("languages: allowed ones, and averages", languages);
     t_run("a language settles", language_settles);
     t_run("languages change reluctantly", language_changes);
-    t_run("a run is a function: A, B, A for every kind of search", a_b_a);
+    t_run("a run is a function: A, B, A for every kind of search", search_a_b_a);
     t_run("the coldest samples are greedy search", coldest);
     t_run("every instruction set gives the same beams and samples", instruction_sets);
     t_run("older and newer callers", older_callers);
     t_run("bad parameters are refused with a reason", refused);
     t_run("logits that a filter has spoilt", spoilt_logits);
-    return t_end();
 }
+
+#undef NO_SESSION
+#undef REFUSED

@@ -1,7 +1,5 @@
-/* test_hf.c - the readers of examples/: JSON, safetensors, and Hugging Face models as a whole, which
+/* hf.c - the readers of examples/: JSON, safetensors, and Hugging Face models as a whole, which
  * have to be the same models as their ggml files. */
-#include "../../whisper_npu.c"
-
 #include "../../examples/json.c"
 #include "../../examples/hf.c"
 #include "../lib/t.h"
@@ -143,7 +141,7 @@ static wnpu_model *open_dir(toy_dir *dir)
     return m;
 }
 
-static void same(const wnpu_model *a, const wnpu_model *b, const char *what)
+static void hf_same(const wnpu_model *a, const wnpu_model *b, const char *what)
 {
     T_CHECK(a != NULL && b != NULL && a->data_size == b->data_size &&
             memcmp(a->data, b->data, a->data_size) == 0, "%s: another model", what);
@@ -194,11 +192,11 @@ static void test_types(void)
         }
         a = open_bytes(ggml, size);
         b = open_dir(&dir);
-        same(a, b, i == 0 ? "F32" : i == 1 ? "F16" : "BF16");
+        hf_same(a, b, i == 0 ? "F32" : i == 1 ? "F16" : "BF16");
         wnpu_model_close(b);
         dir.most = 7; /* short reads, and odd ones */
         b = open_dir(&dir);
-        same(a, b, "short reads");
+        hf_same(a, b, "short reads");
         wnpu_model_close(b);
         wnpu_model_close(a);
         toy_dir_free(&dir);
@@ -227,7 +225,7 @@ static void test_other_files(void)
                  "\"b\": \"model-00002-of-00002.safetensors\", "
                  "\"c\": \"model-00001-of-00002.safetensors\"}}");
     b = open_dir(&dir);
-    same(a, b, "shards");
+    hf_same(a, b, "shards");
     wnpu_model_close(b);
     for (i = 8; i + 8 < out->size; i++) { /* as long as before, so that offsets stay */
         if (memcmp(out->data + i, "\"model.", 7) == 0) {
@@ -235,7 +233,7 @@ static void test_other_files(void)
         }
     }
     b = open_dir(&dir);
-    same(a, b, "no prefix");
+    hf_same(a, b, "no prefix");
     wnpu_model_close(b);
     out = toy_dir_file(&dir, "preprocessor_config.json");
     out->size = 0;
@@ -252,7 +250,7 @@ static void test_other_files(void)
     }
     toy_puts(out, "]}");
     b = open_dir(&dir);
-    same(a, b, "filters turned round");
+    hf_same(a, b, "filters turned round");
     wnpu_model_close(b);
     wnpu_model_close(a);
     toy_dir_free(&dir);
@@ -324,7 +322,7 @@ static void test_real_filters(void)
 
 /* ---- refusals ---- */
 
-static void refused(toy_dir *dir, const char *expected)
+static void hf_refused(toy_dir *dir, const char *expected)
 {
     wnpu_model *m = NULL;
     wnpu_error error = {0, ""};
@@ -364,7 +362,7 @@ static void refused_with(const char *file, const char *was, const char *is,
         toy_put(&changed, at + strlen(was), bytes->size - (size_t)(at - text) - strlen(was));
         free(bytes->data);
         *bytes = changed;
-        refused(&dir, expected);
+        hf_refused(&dir, expected);
     }
     free(text);
     toy_dir_free(&dir);
@@ -468,7 +466,7 @@ static void test_projection(void)
         unsigned char *ggml = toy_hf(&dir, &o, TOY_HF_F32, &size);
         add_projection(toy_dir_file(&dir, "model.safetensors"), other ? 0 : -1);
         if (other) {
-            refused(&dir, "proj_out.weight is not the embedding");
+            hf_refused(&dir, "proj_out.weight is not the embedding");
         } else {
             hf h;
             T_CHECK(hf_open(&h, &dir.files) == 0, "%s", h.why);
@@ -490,39 +488,39 @@ static void test_file_refusals(void)
     wnpu_model *m;
     for (n = 0; n < whole; n += n < 100 ? 1 : 997) {
         out->size = n;
-        refused(&dir, n < 8 ? "is empty" : "");
+        hf_refused(&dir, n < 8 ? "is empty" : "");
     }
     out->size = whole;
     out->data[4] = 1;
-    refused(&dir, "not a safetensors file, or truncated");
+    hf_refused(&dir, "not a safetensors file, or truncated");
     out->data[4] = 0;
     dir.fail_at = whole - 1;
-    refused(&dir, "unreadable");
+    hf_refused(&dir, "unreadable");
     dir.fail_at = 9;
-    refused(&dir, "cannot be read");
+    hf_refused(&dir, "cannot be read");
     dir.fail_at = 0;
     toy_dir_remove(&dir, "model.safetensors");
-    refused(&dir, "neither model.safetensors nor");
+    hf_refused(&dir, "neither model.safetensors nor");
     toy_dir_text(&dir, "pytorch_model.bin", "PK");
-    refused(&dir, "safe_serialization");
+    hf_refused(&dir, "safe_serialization");
     index = toy_dir_file(&dir, "model.safetensors.index.json");
     toy_puts(index, "{\"weight_map\": {\"a\": \"../x\"}}");
-    refused(&dir, "impossible name");
+    hf_refused(&dir, "impossible name");
     toy_dir_text(&dir, "model.safetensors.index.json", "{\"weight_map\": {\"a\": \"x\"}}");
-    refused(&dir, "x: there is no such file");
+    hf_refused(&dir, "x: there is no such file");
     toy_dir_text(&dir, "model.safetensors.index.json", "{}");
-    refused(&dir, "50 tensors are missing"); /* 11 single, 15 and 24 in layers */
+    hf_refused(&dir, "50 tensors are missing"); /* 11 single, 15 and 24 in layers */
     toy_dir_remove(&dir, "tokenizer.json");
-    refused(&dir, "vocab.json: there is no such file");
+    hf_refused(&dir, "vocab.json: there is no such file");
     toy_dir_remove(&dir, "config.json");
-    refused(&dir, "config.json: there is no such file");
+    hf_refused(&dir, "config.json: there is no such file");
     m = open_bytes(ggml, size);
     wnpu_model_close(m);
     toy_dir_free(&dir);
     free(ggml);
 }
 
-int main(void)
+static void hf_tests(void)
 {
     t_run("JSON: what is and what is not", test_json_grammar);
     t_run("JSON: values", test_json_values);
@@ -536,5 +534,4 @@ int main(void)
     t_run("messages: weights", test_weight_refusals);
     t_run("an output projection beside the embedding", test_projection);
     t_run("messages: files", test_file_refusals);
-    return t_end();
 }

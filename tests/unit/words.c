@@ -1,14 +1,13 @@
 /* Tests of section al_: the path through the attention, the filter, grouping, pauses, segments, and
  * words through the public API on toy models. No data is needed. */
-#include "../../whisper_npu.c"
 #include "../lib/life.h"
 
-static uint32_t seed = 1;
+static uint32_t words_seed = 1;
 
 static uint32_t random32(void)
 {
-    seed = seed * 1664525u + 1013904223u;
-    return seed >> 8;
+    words_seed = words_seed * 1664525u + 1013904223u;
+    return words_seed >> 8;
 }
 
 static float uniform(void)
@@ -137,7 +136,7 @@ static void median_filter(void)
 
 /* ---- the matrix, against its definition in double precision ---- */
 
-static wnpu_session *open_session(const wnpu_model *m, unsigned threads, int isa, int compute)
+static wnpu_session *words_open_session(const wnpu_model *m, unsigned threads, int isa, int compute)
 {
     wnpu_config c;
     wnpu_config_init(&c, sizeof c);
@@ -215,8 +214,8 @@ static double filtered(const double *x, size_t n, size_t i)
 static void the_matrix(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 2, 0, WNPU_COMPUTE_FLOAT);
-    wnpu_session *q = open_session(m, 2, 0, WNPU_COMPUTE_INT8);
+    wnpu_session *s = words_open_session(m, 2, 0, WNPU_COMPUTE_FLOAT);
+    wnpu_session *q = words_open_session(m, 2, 0, WNPU_COMPUTE_INT8);
     al_aligner *a = &s->run.text.aligner, *b = &q->run.text.aligner;
     float *x = speechlike(ML_SPAN), probability[40];
     int32_t tokens[40];
@@ -493,7 +492,7 @@ static void durations(void)
             "the first of a sentence begins late");
 }
 
-static void segments(void)
+static void words_segments(void)
 {
     static const int first_long[][2] = {{0, 5000}, {5000, 5300}, {5300, 5600}, {5600, 5800}};
     static const int second_long[][2] = {{4000, 4300}, {4300, 8000}, {8000, 8300}, {8300, 8600}};
@@ -747,7 +746,7 @@ static void set_options(wnpu_params *p, int trial)
 static void options(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 2, 0, 0);
+    wnpu_session *s = words_open_session(m, 2, 0, 0);
     size_t n = 16000 * 40;
     float *x = speechlike(n);
     wnpu_audio a = life_audio(x, n);
@@ -776,7 +775,7 @@ static void options(void)
     wnpu_model_close(m);
 }
 
-static void any_length(void)
+static void words_any_length(void)
 {
     static const size_t lengths[] = {0, 1, 160, 161, 320, 480, 640, 800, 1600, 15999, 16000, 123456,
                                      479999, 480000, 480160, 700000};
@@ -785,7 +784,7 @@ static void any_length(void)
     size_t k;
     int compute;
     for (compute = 0; compute < 2; compute++) {
-        wnpu_session *s = open_session(m, 2, 0, compute);
+        wnpu_session *s = words_open_session(m, 2, 0, compute);
         for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
             wnpu_audio a = life_audio(x, lengths[k]);
             wnpu_params p = word_params();
@@ -807,7 +806,7 @@ static void of_a_choice(void)
                                      500000};
     static const char *const phrases[] = {"the tea", "a bc"};
     wnpu_model *m = life_float_toy(9);
-    wnpu_session *s = open_session(m, 2, 0, 0);
+    wnpu_session *s = words_open_session(m, 2, 0, 0);
     float *x = speechlike(500000);
     size_t k;
     for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
@@ -835,7 +834,7 @@ static void of_a_choice(void)
 }
 
 /* The same bytes for every instruction set and number of threads, and for A, B, A. */
-static void one_answer(void)
+static void words_one_answer(void)
 {
     wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 35;
@@ -848,7 +847,7 @@ static void one_answer(void)
             static const unsigned threads[] = {1, 3, 8};
             size_t k;
             for (k = 0; k < 3 && wnpu_isa_available((wnpu_isa)isa); k++) {
-                wnpu_session *s = open_session(m, threads[k], isa, compute);
+                wnpu_session *s = words_open_session(m, threads[k], isa, compute);
                 wnpu_params p = word_params();
                 life_bytes t;
                 if (k == 1) {
@@ -875,7 +874,7 @@ static void one_answer(void)
     wnpu_model_close(m);
 }
 
-static int on_segment(void *user, const wnpu_segment *segment)
+static int words_on_segment(void *user, const wnpu_segment *segment)
 {
     const wnpu_session *s = *(wnpu_session **)user;
     wnpu_word w;
@@ -888,7 +887,7 @@ static int on_segment(void *user, const wnpu_segment *segment)
 static void accessors(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 0, 0);
+    wnpu_session *s = words_open_session(m, 1, 0, 0);
     size_t n = 16000 * 10, words;
     float *x = speechlike(n);
     wnpu_audio a = life_audio(x, n);
@@ -899,7 +898,7 @@ static void accessors(void)
     } longer;
     wnpu_word w;
     wnpu_segment g;
-    p.on_segment = on_segment;
+    p.on_segment = words_on_segment;
     p.user = &s;
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
     words = wnpu_word_count(s, 0);
@@ -933,7 +932,7 @@ static void accessors(void)
 }
 
 /* A full store keeps whole segments with whole words. */
-static void full_store(void)
+static void words_full_store(void)
 {
     wnpu_model *m = life_float_toy(7);
     wnpu_config c;
@@ -1174,7 +1173,7 @@ static void subtitles(void)
     wnpu_model_close(m);
 }
 
-int main(void)
+static void words_tests(void)
 {
     t_run("the best path, against all paths of small matrices", warping);
     t_run("equals in the path", ties);
@@ -1183,15 +1182,14 @@ int main(void)
     t_run("alignment heads of known and unknown models", known_heads);
     t_run("words and punctuation in several languages", grouping);
     t_run("median, and long words between sentences", durations);
-    t_run("segments and their words agree", segments);
+    t_run("segments and their words agree", words_segments);
     t_run("pauses are matched best, against all matches", matching);
     t_run("words begin and end with pauses", hearing);
     t_run("words with all other options, and the same text", options);
-    t_run("words of any length of audio", any_length);
+    t_run("words of any length of audio", words_any_length);
     t_run("words of a chosen phrase", of_a_choice);
-    t_run("words are one answer", one_answer);
+    t_run("words are one answer", words_one_answer);
     t_run("asking for words", accessors);
-    t_run("words in a full store", full_store);
+    t_run("words in a full store", words_full_store);
     t_run("subtitles keep every word and limit", subtitles);
-    return t_end();
 }

@@ -1,6 +1,5 @@
 /* Behaviour of sessions on a toy model: the public header only, apart from the two tests at the
  * end that look at the decoder's caches. */
-#include "../../whisper_npu.c"
 #include "../lib/life.h"
 #include "../lib/voicelike.h"
 #include <pthread.h>
@@ -14,12 +13,12 @@ static wnpu_params short_params(void)
     wnpu_params_init(&p, sizeof p);
     p.max_tokens = 12;
     p.no_speech_threshold = 2;
-    p.vad = 0; /* test_voice.c has its tests */
+    p.vad = 0; /* voice.c has its tests */
     p.temperature_step = 0;
     return p;
 }
 
-static wnpu_session *open_session(const wnpu_model *m, unsigned threads, int isa, int compute)
+static wnpu_session *open_on(const wnpu_model *m, unsigned threads, int isa, int compute)
 {
     wnpu_config c;
     wnpu_session *s = NULL;
@@ -32,7 +31,7 @@ static wnpu_session *open_session(const wnpu_model *m, unsigned threads, int isa
     return s;
 }
 
-static void one_answer(void)
+static void session_one_answer(void)
 {
     wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 50;
@@ -45,7 +44,7 @@ static void one_answer(void)
             static const unsigned threads[] = {1, 2, 3, 8};
             size_t k;
             for (k = 0; k < 4 && wnpu_isa_available((wnpu_isa)isa); k++) {
-                wnpu_session *s = open_session(m, threads[k], isa, compute);
+                wnpu_session *s = open_on(m, threads[k], isa, compute);
                 wnpu_params p = short_params();
                 life_bytes t;
                 T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
@@ -86,7 +85,7 @@ static void permission(void)
     } else if (cp_permitted(WNPU_ISA_AMX)) {
         t_skip("somebody asked before");
     } else {
-        s = open_session(m, 1, WNPU_ISA_AUTO, WNPU_COMPUTE_INT8);
+        s = open_on(m, 1, WNPU_ISA_AUTO, WNPU_COMPUTE_INT8);
         T_CHECK(s->isa != WNPU_ISA_AMX, "auto takes AMX without permission");
         wnpu_session_close(s);
         T_CHECK(wnpu_session_size(m, &c, &error) > 0, "%s", error.message);
@@ -99,9 +98,9 @@ static void permission(void)
         T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_E_UNSUPPORTED && s == NULL &&
                 strstr(error.message, "alternate signal stack") != NULL, "%s", error.message);
         sigaltstack(&before, NULL);
-        wnpu_session_close(open_session(m, 1, WNPU_ISA_AMX, WNPU_COMPUTE_INT8));
+        wnpu_session_close(open_on(m, 1, WNPU_ISA_AMX, WNPU_COMPUTE_INT8));
         T_CHECK(cp_permitted(WNPU_ISA_AMX), "no permission");
-        s = open_session(m, 1, WNPU_ISA_AUTO, WNPU_COMPUTE_INT8);
+        s = open_on(m, 1, WNPU_ISA_AUTO, WNPU_COMPUTE_INT8);
         T_CHECK(s->isa == WNPU_ISA_AMX, "auto does not take AMX with permission");
         wnpu_session_close(s);
         T_CHECK(wnpu_self_test(NULL, &error) == WNPU_OK, "%s", error.message);
@@ -112,13 +111,13 @@ static void permission(void)
 #endif
 }
 
-static void a_b_a(void)
+static void session_a_b_a(void)
 {
     wnpu_model *m = life_float_toy(7);
     size_t n = 16000 * 35;
     float *x = life_sound(n);
     wnpu_audio a = life_audio(x, n), b = life_audio(x + 5000, n / 3);
-    wnpu_session *s = open_session(m, 2, 0, 0);
+    wnpu_session *s = open_on(m, 2, 0, 0);
     wnpu_params p = short_params();
     life_bytes t1, t2, t3;
     p.condition_on_previous = 1;
@@ -139,14 +138,14 @@ static void a_b_a(void)
     wnpu_model_close(m);
 }
 
-typedef struct source {
+typedef struct session_source {
     const float *x;
     size_t n, at, step, fail_at;
-} source;
+} session_source;
 
-static int64_t pull(void *user, void *buffer, size_t max_frames)
+static int64_t session_pull(void *user, void *buffer, size_t max_frames)
 {
-    source *s = user;
+    session_source *s = user;
     size_t n = s->n - s->at < max_frames ? s->n - s->at : max_frames;
     n = n < s->step ? n : s->step;
     if (s->fail_at > 0 && s->at >= s->fail_at) {
@@ -163,16 +162,16 @@ static void reader(void)
     size_t n = 16000 * 70;
     float *x = life_sound(n);
     wnpu_audio a = life_audio(x, n), b;
-    wnpu_session *s = open_session(m, 1, 0, 0);
+    wnpu_session *s = open_on(m, 1, 0, 0);
     wnpu_params p = short_params();
-    source src = {x, n, 0, 777, 0};
+    session_source src = {x, n, 0, 777, 0};
     life_bytes t1, t2;
     size_t whole;
     wnpu_transcribe(s, &p, &a);
     t1 = life_written(s, WNPU_FORMAT_JSON);
     whole = wnpu_segment_count(s);
     wnpu_audio_init(&b, sizeof b);
-    b.read = pull;
+    b.read = session_pull;
     b.user = &src;
     T_CHECK(wnpu_transcribe(s, &p, &b) == WNPU_OK, "%s", wnpu_session_error(s));
     t2 = life_written(s, WNPU_FORMAT_JSON);
@@ -189,13 +188,13 @@ static void reader(void)
     wnpu_model_close(m);
 }
 
-static void any_length(void)
+static void session_any_length(void)
 {
     static const size_t lengths[] = {0, 1, 159, 160, 161, 320, 400, 15999, 16000, 479999, 480000,
                                      480001, 480160};
     wnpu_model *m = life_float_toy(7);
     float *x = life_sound(500000);
-    wnpu_session *s = open_session(m, 2, 0, 0);
+    wnpu_session *s = open_on(m, 2, 0, 0);
     size_t k, i;
     for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
         wnpu_audio a = life_audio(x, lengths[k]);
@@ -229,7 +228,7 @@ static void any_length(void)
 
 /* ---- memory ---- */
 
-static void memory(void)
+static void session_memory(void)
 {
     wnpu_model *m = life_float_toy(7);
     wnpu_config c;
@@ -324,7 +323,7 @@ static void wiped(void)
     wnpu_model_close(m);
 }
 
-static void full_store(void)
+static void session_full_store(void)
 {
     wnpu_model *m = life_float_toy(7);
     wnpu_config c;
@@ -361,7 +360,7 @@ typedef struct watch {
     wnpu_session *session;
 } watch;
 
-static int on_segment(void *user, const wnpu_segment *segment)
+static int session_on_segment(void *user, const wnpu_segment *segment)
 {
     watch *w = user;
     w->segments++;
@@ -396,14 +395,14 @@ static void callbacks(void)
     size_t n = 16000 * 95;
     float *x = life_sound(n);
     wnpu_audio a = life_audio(x, n);
-    wnpu_session *s = open_session(m, 2, 0, 0);
+    wnpu_session *s = open_on(m, 2, 0, 0);
     wnpu_params p = short_params();
     watch w;
     pthread_t thread;
     life_bytes t1, t2;
     int i, cancelled = 0;
     memset(&w, 0, sizeof w);
-    p.on_segment = on_segment;
+    p.on_segment = session_on_segment;
     p.on_progress = on_progress;
     p.user = &w;
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs");
@@ -449,7 +448,7 @@ static void writes_nothing(wnpu_session *s)
 static void refused_runs(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 0, 0);
+    wnpu_session *s = open_on(m, 1, 0, 0);
     float x[160] = {0};
     wnpu_audio a = life_audio(x, 160);
     wnpu_params p;
@@ -471,7 +470,7 @@ static void refused_runs(void)
 static void bad_arguments(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = open_session(m, 1, 0, 0), *none;
+    wnpu_session *s = open_on(m, 1, 0, 0), *none;
     float x[160] = {0};
     wnpu_audio a = life_audio(x, 160);
     wnpu_params p;
@@ -540,7 +539,7 @@ static void cache(void)
     wnpu_model *m = life_float_toy(7);
     int compute;
     for (compute = 0; compute < 2; compute++) {
-        wnpu_session *s = open_session(m, 2, 0, compute);
+        wnpu_session *s = open_on(m, 2, 0, compute);
         de_decoder *d = &s->run.decoder;
         size_t vocab = (size_t)m->vocab.n_vocab, i, n = 448, checked = 0;
         float *kept = malloc(vocab * sizeof *kept), *x = life_sound(ML_SPAN);
@@ -579,7 +578,7 @@ static void cache(void)
 static void stale_cache(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *a = open_session(m, 1, 0, 0), *b = open_session(m, 1, 0, 0);
+    wnpu_session *a = open_on(m, 1, 0, 0), *b = open_on(m, 1, 0, 0);
     size_t vocab = (size_t)m->vocab.n_vocab;
     int32_t tokens[40];
     float *x = life_sound(ML_SPAN), *last_a, *last_b;
@@ -684,7 +683,7 @@ static void markup(void)
 }
 
 /* Lines break where their readers would. */
-static void lines(void)
+static void session_lines(void)
 {
     static const struct {
         const char *said, *want;
@@ -754,23 +753,26 @@ static void write_options(void)
     wnpu_model_close(m);
 }
 
-int main(void)
+static void session_tests(void)
 {
+    voice_seed = 5; /* the same sounds whatever ran before */
     t_run("AMX only for who asks", permission);
-    t_run("one answer: instruction sets, threads 1 2 3 8, int8 and float", one_answer);
-    t_run("a run is a function: A, B, A", a_b_a);
+    t_run("one answer: instruction sets, threads 1 2 3 8, int8 and float", session_one_answer);
+    t_run("a run is a function: A, B, A", session_a_b_a);
     t_run("audio through a reader, and a reader that fails", reader);
-    t_run("any length, times inside the recording", any_length);
-    t_run("memory is known beforehand and wiped", memory);
+    t_run("any length, times inside the recording", session_any_length);
+    t_run("memory is known beforehand and wiped", session_memory);
     t_run("whatever was asked for is wiped", wiped);
-    t_run("a full result store keeps what it has", full_store);
+    t_run("a full result store keeps what it has", session_full_store);
     t_run("text like markup, and no length, in subtitles", markup);
-    t_run("lines of subtitles", lines);
+    t_run("lines of subtitles", session_lines);
     t_run("options of writers", write_options);
     t_run("callbacks and cancelling", callbacks);
     t_run("bad arguments are refused with a reason", bad_arguments);
     t_run("a refused run can be written", refused_runs);
     t_run("decoding with the cache equals decoding without it", cache);
     t_run("stale caches do not matter", stale_cache);
-    return t_end();
 }
+
+#undef NO_SESSION
+#undef REFUSED

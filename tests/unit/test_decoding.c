@@ -1,0 +1,28 @@
+/* test_decoding.c - whole runs and their parts: sessions, search, words, voice activity detection,
+ * batches, accelerators.
+ *
+ *     build/tests/test_decoding [NAME...]    these files (search, ...), or tests called like that */
+#define _GNU_SOURCE
+#include "../../whisper_npu.c"
+#include "../lib/life.h"
+#include "session.c"
+#include "search.c"
+#include "words.c"
+#include "voice.c"
+#include "batch.c"
+#include "accel.c"
+
+int main(int argc, char **argv)
+{
+    static const t_file files[] = {
+        {"session", session_tests}, /* first: see permission() */
+        {"search", search_tests},
+        {"words", words_tests},
+        {"voice", voice_tests},
+        {"batch", batch_tests},
+        {"accel", accel_tests},
+        {NULL, NULL}
+    };
+    (void)argc;
+    return t_files(files, argv + 1);
+}
