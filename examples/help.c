@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COLUMN 28 /* where meanings begin */
-#define WIDTH 90  /* of --help */
+#define COLUMN 28 /* column of the meanings */
+#define WIDTH 90  /* line width of --help */
 
 static const char usage[] =
 "Usage: transcribe [options] FILE...\n"
@@ -17,7 +17,7 @@ static const char usage[] =
 "Transcribes each FILE: a WAV file, anything else that ffmpeg can read (if installed), or\n"
 "- for standard input. Pipes and FIFOs are read while they are being written.\n";
 
-/* In parts, since C99 compilers need not accept longer strings. */
+/* Divided, because C99 compilers need not accept longer strings. */
 static const char outputs[] =
 "\n"
 "Outputs are checked before anything runs: they must not be files that are read, and those\n"
@@ -52,7 +52,7 @@ static const char examples[] =
 "  arecord -q -f S16_LE -r 16000 -d 10 | transcribe -\n"
 "  arecord -q -t raw -f S16_LE -r 16000 | transcribe --raw s16le,16000 -\n";
 
-/* Groups of options in order; others follow under their own names. */
+/* Headings of groups of options in this order; other groups follow under their own names. */
 static const struct {
     const char *group, *heading;
 } headings[] = {
@@ -78,14 +78,14 @@ static size_t rank_of(const char *group)
     return i;
 }
 
-/* The exit status of what was printed. */
+/* The exit status after printing. */
 static int printed(void)
 {
     return fflush(stdout) == 0 && !ferror(stdout)
                ? 0 : complain(EXIT_OUTPUT, "standard output: %s", strerror(errno));
 }
 
-/* Calls print for each option that has one of these groups, in the order of groups and rows. */
+/* Calls print for each option in one of these groups, in the order of groups and rows. */
 static void for_each_option(void (*print)(const option_info *info, const char *heading))
 {
     option_info info, other;
@@ -103,14 +103,14 @@ static void for_each_option(void (*print)(const option_info *info, const char *h
                 continue;
             }
             if (k < i) {
-                break; /* printed with that one */
+                break; /* was printed with that row */
             }
             print(&other, other.group);
         }
     }
 }
 
-/* Whether the option switches its run parameter off: the meaning is then what it prevents. */
+/* Whether the option disables its run parameter: the meaning then describes what it prevents. */
 static int switches_off(const option_info *info)
 {
     return info->row == NULL && info->argument == NULL && info->name != NULL &&
@@ -119,7 +119,7 @@ static int switches_off(const option_info *info)
 
 /* ---- --help ---- */
 
-/* Prints text in lines from COLUMN on, the first of which begins at column at. */
+/* Prints text in lines that begin at COLUMN; the first one continues at column `at`. */
 static void print_wrapped(const char *text, size_t at)
 {
     size_t used;
@@ -147,7 +147,7 @@ static void print_wrapped(const char *text, size_t at)
 /* An option's meaning, and in parentheses its range and default. */
 static void print_help(const option_info *info, const char *heading)
 {
-    static const char *shown; /* the heading of the option before */
+    static const char *shown; /* the previous option's heading */
     const char *range = info->argument != NULL ? info->range : "";
     const char *fallback = info->argument != NULL ? info->fallback : "";
     char option[96], text[1024];
@@ -181,7 +181,7 @@ int help_print(void)
 
 /* ---- --list-options ---- */
 
-/* A cell of a Markdown table, where | would end it. */
+/* Prints a cell of a Markdown table, with | escaped. */
 static void print_cell(const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -247,7 +247,7 @@ int help_self_test(void)
     }
     fputs("self test passed:", stdout);
     for (isa = WNPU_ISA_SCALAR; wnpu_isa_name((wnpu_isa)isa) != NULL; isa++) {
-        if (wnpu_isa_available((wnpu_isa)isa) && isa != WNPU_ISA_AMX) { /* only on request */
+        if (wnpu_isa_available((wnpu_isa)isa) && isa != WNPU_ISA_AMX) { /* used only on request */
             printf(" %s", wnpu_isa_name((wnpu_isa)isa));
         }
     }

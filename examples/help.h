@@ -1,7 +1,5 @@
-/*
- * help.h - options of transcribe that print something and end the program. Each prints to standard
- * output and returns an exit status.
- */
+/* help.h - options of transcribe that print information and exit. Each prints to standard output
+ * and returns an exit status. */
 #ifndef HELP_H
 #define HELP_H
 

@@ -6,7 +6,7 @@
 
 #define MAX_DEPTH 64
 
-/* A place in the text while it is checked. */
+/* State of the check of a text. */
 typedef struct scan {
     const char *at, *end;
 } scan;
@@ -43,7 +43,7 @@ static int hex_digit(char c)
            c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Four hexadecimal digits, or -1. */
+/* Value of four hexadecimal digits, or -1. */
 static int32_t hex4(const char *at, const char *end)
 {
     int32_t code = 0;
@@ -116,7 +116,7 @@ static int check_word(scan *s, const char *word)
     return 0;
 }
 
-/* Moves behind the value that begins here; -1 with s->at at what is wrong. */
+/* Advances past the value at s->at. Returns -1 with s->at at the error. */
 static int check_value(scan *s, int depth)
 {
     char open = s->at < s->end ? *s->at : '\0';
@@ -235,7 +235,7 @@ json json_get(json object, const char *key)
     return value;
 }
 
-/* Appends a character as UTF-8; what does not fit is only counted. */
+/* Appends a character as UTF-8. Returns the new length even if there is no room. */
 static size_t put_character(char *out, size_t capacity, size_t length, int32_t code)
 {
     unsigned char bytes[4];
@@ -252,7 +252,7 @@ static size_t put_character(char *out, size_t capacity, size_t length, int32_t c
     return length + n;
 }
 
-/* The character of an escape, at points behind the backslash and moves behind the escape. */
+/* Decodes an escape sequence. at points after the backslash and is advanced past the sequence. */
 static int32_t unescape(const char **at, const char *end)
 {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
@@ -317,7 +317,7 @@ int json_number(json value, double *number)
     }
     memcpy(text, value.at, length);
     text[length] = '\0';
-    *number = strtod(text, NULL); /* the program has never left the C locale */
+    *number = strtod(text, NULL); /* the program stays in the C locale */
     return 0;
 }
 

@@ -1,9 +1,7 @@
-/*
- * json.h - reads JSON (RFC 8259) where it lies, without memory of its own.
+/* json.h - reads JSON (RFC 8259) in place, without allocating memory.
  *
- * json_parse() checks a whole text once; everything else then walks through it. A value is a view
- * of the text and lives as long as the text.
- */
+ * json_parse() checks a complete text once; the other functions then walk through it. A value is a
+ * view of the text and is valid as long as the text. */
 #ifndef JSON_H
 #define JSON_H
 
@@ -11,36 +9,36 @@
 #include <stdint.h>
 
 typedef struct json {
-    const char *at, *end;     /* its text, without blanks around; at NULL: there is no value */
+    const char *at, *end;     /* its text, without surrounding white space; if at is NULL there
+                               * is no value */
 } json;
 
-/* 0, or -1 when text[0..size-1] is not one JSON value, or nests deeper than 64. *wrong then gets
- * the offset of what is wrong and value->at is NULL. */
+/* Returns 0, or -1 if text[0..size-1] is not one JSON value or nests deeper than 64; then *wrong
+ * receives the offset of the error and value->at is NULL. */
 int json_parse(json *value, const char *text, size_t size, size_t *wrong);
 
-/* '{', '[', '"', 't', 'f', 'n', '0' for any number; 0 for no value. */
+/* Returns '{', '[', '"', 't', 'f' or 'n'; '0' for any number; 0 for no value. */
 char json_type(json value);
 
-/* Walks over an object (key and value) or an array (key is no value): 1 and the next one, or 0 at
- * the end or for anything else. Start with *cursor = NULL. */
+/* Iterates over an object (key and value) or an array (key is no value). Returns 1 and the next
+ * element, or 0 at the end or for other types. Start with *cursor = NULL. */
 int json_next(json container, const char **cursor, json *key, json *value);
 
-/* The value of a key, which is ASCII without quotes and backslashes. No value if it is not there,
- * or object is none. */
+/* The value of a key, which must be ASCII without quotes and backslashes. No value if the key is
+ * missing or object is not an object. */
 json json_get(json object, const char *key);
 
-/* The bytes of a string as UTF-8, escapes resolved; surrogates that lack their other half become
- * U+FFFD. Returns how many there are, and writes as many of them as fit, without NUL. 0 if it is no
- * string. */
+/* Decodes a string to UTF-8; unpaired surrogates become U+FFFD. Returns the length in bytes and
+ * writes as many as fit, without NUL. Returns 0 if value is not a string. */
 size_t json_string(json value, char *out, size_t capacity);
 
 /* Whether value is a string with exactly this text. */
 int json_is(json value, const char *text);
 
-/* 0 and *number, or -1 if it is no number, or one of 64 characters and more. */
+/* Returns 0 and *number, or -1 if value is not a number or has 64 characters or more. */
 int json_number(json value, double *number);
 
-/* 0 and *number, or -1 if it is no whole number from low to high. */
+/* Returns 0 and *number, or -1 if value is not an integer from low to high. */
 int json_integer(json value, int64_t low, int64_t high, int64_t *number);
 
 #endif

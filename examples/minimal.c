@@ -1,7 +1,6 @@
-/* minimal.c - a model and a WAV file in, text out; the example in whisper_npu.h. Files are cut at
- * 64 MiB, half an hour of 16 kHz mono.
- *     cc -I. examples/minimal.c whisper_npu.c -o minimal -lm -lpthread
- */
+/* minimal.c - transcribes a WAV file with a model; the example in whisper_npu.h. Reads at most
+ * 64 MiB of a file, half an hour of 16 kHz mono.
+ *     cc -I. examples/minimal.c whisper_npu.c -o minimal -lm -lpthread */
 #include <stdio.h>
 #include "whisper_npu.h"
 

@@ -1,6 +1,5 @@
-/*
- * npu.c - see npu.h. With NO_NPU defined it needs neither npu_amdxdna.c nor libdrm, and refuses.
- */
+/* npu.c - see npu.h. With NO_NPU defined it needs neither npu_amdxdna.c nor libdrm, and returns an
+ * error. */
 #include "npu.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* npu_doctor.c - why does the NPU not work, and what to do about it?
+/* npu_doctor.c - checks whether the NPU can be used and tells how to fix what prevents it.
  *
  *     npu_doctor                     the machine
  *     npu_doctor --pack DIR          also the kernel pack; tests and measures every kernel
@@ -6,10 +6,9 @@
  *     npu_doctor --root DIR          a recorded machine: its /sys, /proc, /dev under DIR
  *     npu_doctor --sync              flush caches through the driver instead of by CLFLUSH
  *
- * Exit status: 0 when the NPU works, 1 when something is in the way, 2 for wrong usage.
+ * Exit status: 0 if the NPU works, 1 if something prevents it, 2 for wrong usage.
  *
- *     cc npu_doctor.c npu_amdxdna.c -I. $(pkg-config --cflags --libs libdrm)
- */
+ *     cc npu_doctor.c npu_amdxdna.c -I. $(pkg-config --cflags --libs libdrm) */
 #include "whisper_npu.h"
 
 #include <stdio.h>
@@ -46,7 +45,7 @@ static void report(const wnpu_amdxdna_diagnosis *d)
     }
 }
 
-/* Opens the NPU with the pack and prints what its kernels took. */
+/* Opens the NPU with the pack and prints the time of each kernel. */
 static int kernels(const wnpu_amdxdna_config *config)
 {
     wnpu_accel *accel;

@@ -1,5 +1,5 @@
 /* output.c - see output.h */
-#define _GNU_SOURCE /* statx(), where there is one */
+#define _GNU_SOURCE /* statx(), if available */
 
 #include "output.h"
 
@@ -16,14 +16,15 @@
 #define O_CLOEXEC 0
 #endif
 
-static const char temporary[] = ".transcribe-XXXXXX"; /* short: the real name may be 255 bytes */
+static const char temporary[] = ".transcribe-XXXXXX"; /* short, because the output's name may
+                                                       * have 255 bytes */
 
 /* ---- files that are in use ---- */
 
 typedef struct claim {
     dev_t dev;
-    ino_t ino;                /* 0: there is no such file yet */
-    char *path;               /* of an output; NULL: the file is read */
+    ino_t ino;                /* 0: the file does not exist yet */
+    char *path;               /* of an output; NULL: an input */
     const char *label;
 } claim;
 
@@ -72,7 +73,7 @@ void output_forget(void)
     max_claims = 0;
 }
 
-/* The claim that info, or the path of a file that is not there yet, collides with; or NULL. */
+/* The claim that conflicts with the file info or, if that does not exist yet, its path; or NULL. */
 static const claim *find_claim(const struct stat *info, const char *path)
 {
     size_t i;
@@ -88,7 +89,7 @@ static const claim *find_claim(const struct stat *info, const char *path)
 
 /* ---- names ---- */
 
-/* DIRECTORY and NAME joined at the end of the directory part of path; NULL with errno set. */
+/* Joins path's directory and name. Returns NULL with errno set on failure. */
 static char *beside(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
@@ -101,7 +102,7 @@ static char *beside(const char *path, const char *name)
     return joined;
 }
 
-/* The directory that path is in; NULL with errno set. */
+/* The directory of path; NULL with errno set on failure. */
 static char *directory_of(const char *path)
 {
     char *dot = beside(path, "."), *directory = dot != NULL ? realpath(dot, NULL) : NULL;
@@ -109,8 +110,8 @@ static char *directory_of(const char *path)
     return directory;
 }
 
-/* Where a file is created when path is opened: a link to a file that is not there yet stays, and
- * the file comes to be where it leads. NULL with errno set. */
+/* Where opening path creates a file: a symbolic link to a file that does not exist yet is kept, and
+ * the file is created at its target. NULL with errno set on failure. */
 static char *resolve_new(const char *path)
 {
     char *at = strdup(path), link[PATH_MAX];
@@ -133,7 +134,7 @@ static char *resolve_new(const char *path)
         free(at);
         at = next;
     }
-    if (at != NULL) { /* the same file has one path, whatever it was called */
+    if (at != NULL) { /* the same file has one path, whatever name was given */
         const char *name = strrchr(at, '/') != NULL ? strrchr(at, '/') + 1 : at;
         char *directory = directory_of(at), *whole = NULL;
         if (directory != NULL && name[0] != '\0') {
@@ -151,17 +152,17 @@ static char *resolve_new(const char *path)
     return at;
 }
 
-/* ---- what can be known beforehand ---- */
+/* ---- checks before the run ---- */
 
 static int fail(output *out, int error)
 {
-    if (out->why[0] == '\0') { /* the first reason is the cause */
+    if (out->why[0] == '\0') { /* the first error is the cause */
         snprintf(out->why, sizeof out->why, "%s", strerror(error != 0 ? error : EIO));
     }
     return -1;
 }
 
-/* 1 if a file or directory is mounted at path: renaming onto it fails with EBUSY. */
+/* Whether path is a mount point: renaming a file to it fails with EBUSY. */
 static int is_mount(const char *path)
 {
 #ifdef STATX_ATTR_MOUNT_ROOT
@@ -178,9 +179,9 @@ static int is_mount(const char *path)
 #endif
 }
 
-/* Creates a file beside the output, with the mode and owner that the output has or is to have. The
- * descriptor and *name, or -1 with errno set. EPERM: it cannot be made like the one that is there.
- */
+/* Creates a file in the output's directory with the mode and owner of the existing output, or those
+ * of a new file. Returns the descriptor and *name, or -1 with errno set. EPERM: mode or owner
+ * cannot be reproduced. */
 static int open_beside(const output *out, char **name)
 {
     mode_t mask = umask(0);
@@ -212,7 +213,7 @@ static int open_beside(const output *out, char **name)
     return -1;
 }
 
-/* Until release_signals() no signal can end the program and leave a file behind. */
+/* Until release_signals(), no signal can end the program and leave a temporary file behind. */
 static void hold_signals(sigset_t *before)
 {
     sigset_t all;
@@ -225,7 +226,7 @@ static void release_signals(const sigset_t *before)
     sigprocmask(SIG_SETMASK, before, NULL);
 }
 
-/* Whether a file can be created beside the output and takes some bytes. 0, or errno. */
+/* Checks that a file can be created and written in the output's directory. Returns 0 or errno. */
 static int probe(const output *out)
 {
     static const char zeros[16384];
@@ -246,7 +247,7 @@ static int probe(const output *out)
     return error;
 }
 
-/* The output is a regular file, or will be. */
+/* Plans an output that is or will be a regular file. */
 static int plan_file(output *out, const char *path, const struct stat *info)
 {
     sigset_t before;
@@ -279,11 +280,12 @@ static int plan_file(output *out, const char *path, const struct stat *info)
     if (info == NULL || error == ENOSPC || error == EDQUOT || error == EFBIG) {
         return fail(out, error);
     }
-    out->kind = OUTPUT_IN_PLACE; /* the file may be written, though its directory may not */
+    out->kind = OUTPUT_IN_PLACE; /* the file is writable, but its directory is not */
     return 0;
 }
 
-/* Decides how path is to be written. *info: what is there, with st_ino 0 if nothing is. */
+/* Decides how path will be written. *info describes the existing file; st_ino is 0 if there is
+ * none. */
 static int plan(output *out, const char *path, struct stat *info)
 {
     struct stat standard;
@@ -371,7 +373,7 @@ void output_close(output *out)
 
 /* ---- writing ---- */
 
-/* A descriptor with a buffer. */
+/* A buffered descriptor. */
 typedef struct sink {
     int fd, error;
     char *buffer;
@@ -403,7 +405,8 @@ static int64_t sink_write(void *user, const void *data, size_t size)
     return s->used == s->size && sink_flush(s) != 0 ? -1 : (int64_t)part;
 }
 
-/* Fills fd, and unless it is a stream waits until that is safely with the system. 0, or errno. */
+/* Writes the contents to fd and, except for streams, waits until they are on the storage device.
+ * Returns 0 or errno. */
 static int pour(const output *out, int fd, int stream, output_fill_fn fill, void *user)
 {
     char buffer[16384];
@@ -456,7 +459,7 @@ static int replace(const output *out, output_fill_fn fill, void *user)
     return error;
 }
 
-/* Writes a new file in a directory, called like the output with a number. 0 if that went well. */
+/* Writes a new file in directory, named like the output plus a number. Returns 0 on success. */
 static int write_copy(output *out, const char *directory, output_fill_fn fill, void *user)
 {
     const char *name = out->path != NULL ? strrchr(out->path, '/') : NULL;
@@ -489,7 +492,7 @@ static int write_copy(output *out, const char *directory, output_fill_fn fill, v
     return failed;
 }
 
-/* A new file beside the output, else in TMPDIR. */
+/* Writes a new file in the output's directory or else in TMPDIR. */
 static int write_other_file(output *out, output_fill_fn fill, void *user)
 {
     const char *tmp = getenv("TMPDIR");
@@ -504,7 +507,8 @@ int output_save(output *out, output_fill_fn fill, void *user)
 {
     sigset_t before;
     int error;
-    if (out->kind == OUTPUT_STDOUT || out->kind == OUTPUT_STREAM) { /* may wait for a reader */
+    if (out->kind == OUTPUT_STDOUT || out->kind == OUTPUT_STREAM) { /* may block until there is a
+                                                                     * reader */
         error = out->kind == OUTPUT_STREAM ? pour(out, out->fd, 1, fill, user)
               : fflush(stdout) != 0 ? errno : pour(out, STDOUT_FILENO, 1, fill, user);
     } else {
@@ -517,7 +521,7 @@ int output_save(output *out, output_fill_fn fill, void *user)
         return 0;
     }
     fail(out, error);
-    if (error == EPIPE || out->strict) { /* EPIPE: nobody wants it any more */
+    if (error == EPIPE || out->strict) { /* EPIPE: the reader has gone */
         return -1;
     }
     hold_signals(&before);
@@ -535,7 +539,7 @@ void output_safely(FILE *file, const char *text)
     const unsigned char *t = (const unsigned char *)text;
     for (; *t != '\0'; t++) {
         if (*t == 0xc2 && t[1] >= 0x80 && t[1] < 0xa0) {
-            fprintf(file, "\\u%04x", *++t); /* controls beyond ASCII */
+            fprintf(file, "\\u%04x", *++t); /* other control characters */
         } else if (*t < 32 || *t == 127) {
             fprintf(file, "\\x%02x", *t);
         } else {

@@ -1,7 +1,5 @@
-/*
- * output.h - output files that cannot lose a finished run: what can fail is found out before the
- * run, and what still fails then is written somewhere else.
- */
+/* output.h - output files that never lose the results of a run: writability is checked before the
+ * run, and if writing fails nevertheless, the results are written elsewhere. */
 #ifndef OUTPUT_H
 #define OUTPUT_H
 
@@ -12,15 +10,16 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Writes everything that belongs into one output. May be called several times, for another place
- * each time. Returns WNPU_OK or what write failed with. */
+/* Writes the complete contents of an output. May be called several times with different sinks.
+ * Returns WNPU_OK or the error of write. */
 typedef int (*output_fill_fn)(void *user, wnpu_write_fn write, void *sink);
 
 typedef enum output_kind {
     OUTPUT_STDOUT,            /* standard output */
-    OUTPUT_STREAM,            /* a device, FIFO or terminal: opened beforehand, written as it is */
-    OUTPUT_REPLACE,           /* a file of that name appears whole, or replaces the one before */
-    OUTPUT_IN_PLACE           /* a file that has other names, another owner or is a mount point */
+    OUTPUT_STREAM,            /* a device, FIFO or terminal: opened before the run, written
+                               * directly */
+    OUTPUT_REPLACE,           /* a regular file, created or replaced atomically */
+    OUTPUT_IN_PLACE           /* a file with other hard links or another owner, or a mount point */
 } output_kind;
 
 typedef struct output {
@@ -28,42 +27,42 @@ typedef struct output {
     char *path;               /* with symbolic links resolved; NULL: standard output */
     int strict;               /* may be set after output_open(): a whole file or none, no other
                                  place and not in place */
-    char *buffer;             /* may be set after output_open(), with its size: used for writing */
+    char *buffer;             /* write buffer with its size; may be set after output_open() */
     size_t buffer_size;
-    int fd;                   /* of a stream, else -1 */
-    int exists;               /* there was a file */
-    mode_t mode;              /* of it */
+    int fd;                   /* descriptor of a stream, else -1 */
+    int exists;               /* the file existed before */
+    mode_t mode;              /* mode of the existing file */
     uid_t uid;
     gid_t gid;
-    char why[128];            /* what failed, one line; "" if nothing did */
-    char where[4352];         /* the other place that was written; "" if none was */
+    char why[128];            /* the error, one line; "" if none */
+    char where[4352];         /* the alternative file that was written; "" if none */
 } output;
 
-/* Notes a file that will be read: no output may be written over it. NULL and "-" are standard
+/* Registers a file that will be read, so that no output overwrites it. NULL and "-" are standard
  * input. label is kept by reference. */
 void output_protect(const char *path, const char *label);
-/* Forgets all files that were noted or claimed. */
+/* Removes all registered files and claims. */
 void output_forget(void);
 
-/* Finds out whether path (NULL: standard output) can be written, without changing it, and claims it
- * for label, which is kept by reference. 0; -1 if it cannot be written; -2 if it is a file that is
- * read, or was claimed before: with the reason in why. */
+/* Checks without changing it that path (NULL: standard output) can be written, and claims it for
+ * label, which is kept by reference. Returns 0; -1 if it cannot be written; -2 if it is an input or
+ * was claimed before. The error is in why. */
 int output_check(const char *path, const char *label, char why[256]);
 
-/* Before the run: decides how path will be written, and opens it if it is a stream. 0, or -1 with
- * the reason in out->why. */
+/* Call before the run: decides how path will be written, and opens it if it is a stream. Returns 0,
+ * or -1 with the error in out->why. */
 int output_open(output *out, const char *path);
 
-/* After the run. Returns 0; 1 if the output could not be written, for the reason out->why, but
- * out->where says where its contents are; or -1 if they are nowhere. Signals wait while it works on
- * files, so that no temporary one is left. */
+/* Call after the run. Returns 0; 1 if the output could not be written because of out->why but its
+ * contents are in out->where; -1 if they are lost. Signals are blocked while files are written, so
+ * no temporary file is left. */
 int output_save(output *out, output_fill_fn fill, void *user);
 
-/* Frees what output_open() took. */
+/* Releases what output_open() allocated. */
 void output_close(output *out);
 
-/* Writes text with control characters as escapes: file names and the like must neither end a line
- * nor command a terminal. */
+/* Writes text with control characters escaped: file names and the like must not break lines or
+ * control the terminal. */
 void output_safely(FILE *file, const char *text);
 
 #endif

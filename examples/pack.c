@@ -1,10 +1,8 @@
-/*
- * pack.c - makes a packed model (.wnpu), which opens in milliseconds and whose memory all
- * processes share, of a ggml file or of a Hugging Face model. See --help.
+/* pack.c - makes a packed model (.wnpu) from a ggml file or a Hugging Face model. Packs open in
+ * milliseconds, and all processes share their memory. See --help.
  *
  *     cc -I. examples/pack.c examples/hf.c examples/json.c examples/output.c whisper_npu.c \
- *        -o pack -lm -lpthread
- */
+ *        -o pack -lm -lpthread */
 #define _XOPEN_SOURCE 700
 
 #include "hf.h"
@@ -63,11 +61,11 @@ static int code_of(int status)
 
 typedef struct directory {
     const char *path;
-    char name[256];           /* of the file that is open */
+    char name[256];           /* the open file */
     int file;                 /* -1: none */
 } directory;
 
-/* Makes name the open file: its descriptor, or -1. */
+/* Opens name unless it is the open file. Returns its descriptor, or -1. */
 static int open_file(directory *d, const char *name)
 {
     char path[PATH_SIZE];
@@ -114,8 +112,8 @@ static int fill(void *user, wnpu_write_fn write, void *sink)
     return wnpu_model_save(p->model, write, sink, &p->error);
 }
 
-/* The pack is written in pieces of a large page each: Linux keeps a file as it was written, and who
- * maps it next then gets large pages. */
+/* The pack is written in pieces of a huge page: Linux caches a file as it was written, so processes
+ * that map it next get huge pages. */
 static int save(const wnpu_model *model, const char *from, const char *to)
 {
     static char buffer[2 << 20];

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a sample, by wnpu_sample_format. */
+/* Bytes per sample, by wnpu_sample_format. */
 static const size_t widths[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1};
 
-/* Room for so many more frames; 0 if there is none. */
+/* Makes room for `more` frames. Returns 0 if there is no memory. */
 static int make_room(replay *r, size_t more)
 {
     size_t room = 2 * r->room + more;

@@ -1,7 +1,5 @@
-/*
- * replay.h - audio that is pulled, such as a pipe, whose beginning can be heard twice: once to find
- * out its language, and once to transcribe it.
- */
+/* replay.h - lets the beginning of audio from a reader, such as a pipe, be read twice: first to
+ * detect its language, then to transcribe it. */
 #ifndef REPLAY_H
 #define REPLAY_H
 
@@ -10,21 +8,21 @@
 #include <stddef.h>
 
 typedef struct replay {
-    wnpu_audio inner;         /* where the sound comes from */
+    wnpu_audio inner;         /* the original audio */
     unsigned char *kept;      /* its first frames */
-    size_t frames, room;      /* that are kept, and that have room, in frames */
-    size_t at;                /* next of them to be heard again */
-    size_t width;             /* bytes of a frame */
-    int again;                /* heard for the second time */
-    int ended;                /* it ended, or failed, the first time */
-    int64_t end;              /* with that */
+    size_t frames, room;      /* frames kept, and capacity */
+    size_t at;                /* next kept frame to deliver again */
+    size_t width;             /* bytes per frame */
+    int again;                /* replay_again() was called */
+    int ended;                /* the audio ended or failed during the first pass */
+    int64_t end;              /* its last return value */
 } replay;
 
-/* From now on *audio delivers what it would have delivered, and keeps it. At REPLAY_MOST bytes it
- * says that it has ended. Audio in memory stays as it is. r must outlive the audio. */
+/* Replaces *audio by a reader that delivers the same frames and keeps them; it ends after
+ * REPLAY_MOST bytes. Audio in memory is not changed. r must outlive the audio. */
 #define REPLAY_MOST ((size_t)64 << 20)
 void replay_begin(replay *r, wnpu_audio *audio);
-/* The audio is at its beginning again, and has no other end than its own. */
+/* Starts the audio over from its beginning; it no longer ends at REPLAY_MOST bytes. */
 void replay_again(replay *r);
 void replay_end(replay *r);
 

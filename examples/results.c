@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- where results go ---- */
+/* ---- destinations ---- */
 
 static int is_dir(const char *path)
 {
@@ -24,7 +24,7 @@ static const char *name_of(const char *path)
     return strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
 }
 
-/* The extension of a file name, without the dot, or NULL if there is none. */
+/* The extension of a file name without the dot, or NULL. */
 static const char *extension_of(const char *path)
 {
     const char *name = name_of(path), *dot = strrchr(name, '.');
@@ -36,8 +36,8 @@ static int is_standard(const options *o, int target)
     return strcmp(o->outputs[o->n_outputs > 1 ? target : 0], "-") == 0;
 }
 
-/* The path of output number target of one input. Returns 0, or -1 if it is too long. In a directory
- * it is the name of the input with the extension of the format. */
+/* The path of output number target of one input. Returns 0, or -1 if it is too long. In an output
+ * directory, files are named after the input with the extension of the format. */
 static int target_path(const options *o, const char *from, int target, char path[PATH_SIZE])
 {
     const char *to = o->outputs[o->n_outputs > 1 ? target : 0], *extension = extension_of(from);
@@ -72,7 +72,7 @@ int results_are_array(const options *o)
     return is_shared(o) && o->formats[0] == WNPU_FORMAT_JSON && !o->spans;
 }
 
-/* The format of a file by its extension. Prints an error and returns -1 if there is none. */
+/* The format according to a file's extension. Prints an error and returns -1 if there is none. */
 static int format_of(const char *path)
 {
     const char *extension = extension_of(path);
@@ -85,7 +85,7 @@ static int format_of(const char *path)
     return format;
 }
 
-/* Finds the format of each output. */
+/* Determines the format of each output. */
 static int settle_formats(options *o)
 {
     int i, given = o->n_formats;
@@ -120,7 +120,7 @@ static int settle_formats(options *o)
     return 0;
 }
 
-/* The layout of subtitles: the preset, changed by the options that were given. */
+/* The layout of subtitles: the preset with the changes of other options. */
 static int settle_layout(options *o)
 {
     wnpu_write_options given = o->layout, *l = &o->layout;
@@ -135,7 +135,7 @@ static int settle_layout(options *o)
     l->min_gap_ms = given.min_gap_ms >= 0 ? given.min_gap_ms : l->min_gap_ms;
     l->reading_speed = given.reading_speed >= 0 ? given.reading_speed : l->reading_speed;
     if (l->max_cue_ms > 0 && l->max_cue_ms < l->min_cue_ms) {
-        l->min_cue_ms = l->max_cue_ms; /* the preset's */
+        l->min_cue_ms = l->max_cue_ms; /* those of the preset */
     }
     l->min_cue_ms = given.min_cue_ms >= 0 ? given.min_cue_ms : l->min_cue_ms;
     if (l->max_lines > 0 && l->max_line_width == 0) {
@@ -150,7 +150,7 @@ static int settle_layout(options *o)
              f == WNPU_FORMAT_LRC) && (l->max_line_width > 0 || l->max_cue_ms > 0 ||
                                        l->min_cue_ms > 0 || l->min_gap_ms > 0 ||
                                        l->reading_speed > 0)) {
-            o->params.words = 1; /* cues need the times of words */
+            o->params.words = 1; /* cues need word times */
         }
     }
     return 0;
@@ -203,14 +203,14 @@ int results_settle(options *o)
 
 /* ---- contents ---- */
 
-/* What is written to one output. */
+/* The contents of one output. */
 typedef struct content {
     const options *o;
     const wnpu_session *session;
-    const wnpu_choice *choice; /* NULL: no list of phrases */
-    int index, format;        /* of the input; wnpu_format */
+    const wnpu_choice *choice; /* NULL: no list of phrases was given */
+    int index, format;        /* index of the input; wnpu_format */
     int shared;               /* several inputs share standard output */
-    int first;                /* this is the first one there */
+    int first;                /* this is the first of them */
     const wnpu_write_cursor *written; /* what was written during the run, or NULL; the first time
                                  that the output is filled, only the rest is written */
 } content;
@@ -241,7 +241,7 @@ static int put_line(wnpu_write_fn write, void *sink, const char *text)
     return status;
 }
 
-/* The phrase that was said, its log-probability and margin, and the second best. */
+/* The recognised phrase with its log-probability and margin, and the second best. */
 static int put_choice(const content *c, wnpu_write_fn write, void *sink)
 {
     const list *l = &c->o->commands;
@@ -296,7 +296,7 @@ static int put_json_string(wnpu_write_fn write, void *sink, const char *text)
     return status == WNPU_OK ? put(write, sink, "\"") : status;
 }
 
-/* What precedes the results of one of several inputs. */
+/* Introduces the results of one of several inputs. */
 static int put_name(const content *c, wnpu_write_fn write, void *sink)
 {
     const char *name = c->o->files[c->index];
@@ -353,7 +353,7 @@ int results_open(const options *o, int index, outputs *out)
     for (out->n = 0; out->n < o->n_formats; out->n++) {
         int standard = is_standard(o, out->n);
         if (!standard && target_path(o, from, out->n, path) != 0) {
-            return EXIT_OUTPUT; /* cannot be: check_outputs() was content */
+            return EXIT_OUTPUT; /* not reached: check_outputs() passed */
         }
         if (output_open(&out->of[out->n], standard ? NULL : path) != 0) {
             return complain(EXIT_OUTPUT, "%s: %s", standard ? "standard output" : path,

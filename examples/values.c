@@ -29,7 +29,7 @@ int value_number(const option_info *info, const char *value, int *result)
     return 0;
 }
 
-/* The whole of a file as a string; NULL with errno set. */
+/* Reads a whole file as a string. Returns NULL with errno set on failure. */
 static char *slurp(const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -65,7 +65,7 @@ void value_free_list(list *l)
     memset(l, 0, sizeof *l);
 }
 
-/* Splits text, which becomes the list's, at any of the separators. Empty items are left out. */
+/* Splits text at any of the separators; the list takes ownership of it. Empty items are omitted. */
 static int split(list *l, char *text, const char *separators)
 {
     char *at, *item;
@@ -95,8 +95,8 @@ static int split(list *l, char *text, const char *separators)
     return 0;
 }
 
-/* Reads a list file: one item per line, UTF-8 with or without a byte order mark, any line
- * ends. Blanks around items are removed; a file without items is an error. */
+/* Reads a list file: one item per line, UTF-8 with or without a byte order mark, any line endings.
+ * Spaces around items are removed; a file without items is an error. */
 static int read_list(list *l, const char *path)
 {
     static const char mark[] = "\xef\xbb\xbf";
@@ -119,7 +119,7 @@ static int read_list(list *l, const char *path)
     return failed;
 }
 
-/* ---- options with a syntax of their own ---- */
+/* ---- options with their own syntax ---- */
 
 int value_languages(options *o, const option_info *info, const char *value)
 {
@@ -176,7 +176,7 @@ int value_stall(options *o, const option_info *info, const char *value)
     return failed;
 }
 
-/* Seconds, M:S or H:M:S, each with a fraction or without. Ends at *end. */
+/* Parses seconds, M:S or H:M:S, with an optional fraction. *end is set after it. */
 static int duration(const char *text, const char **end, int64_t *ms)
 {
     double seconds = 0.0;
@@ -217,7 +217,7 @@ int value_duration(options *o, const option_info *info, const char *value)
     return take_time(info, value, &o->duration_ms);
 }
 
-/* "start,end,start,end,...": the last end may be missing. */
+/* "start,end,start,end,..."; the last end is optional. */
 int value_clips(options *o, const option_info *info, const char *value)
 {
     const char *at = value;
@@ -294,7 +294,7 @@ int value_formats(options *o, const option_info *info, const char *value)
         }
         if (format < 0) {
             failed = bad_value(info, l.items[i]);
-        } else if (k == o->n_formats) { /* there are fewer than MAX_OUTPUTS */
+        } else if (k == o->n_formats) { /* fewer than MAX_OUTPUTS */
             o->formats[o->n_formats++] = format;
         }
     }

@@ -1,8 +1,6 @@
-/*
- * values.h - values of command line options that have a syntax of their own. Each value_ function
- * stores what value says in o, or says on standard error what is wrong with it; it returns 0 or an
- * exit status. Strings are kept by reference.
- */
+/* values.h - command line options with their own syntax. Each value_ function stores the value in o
+ * or prints an error to standard error; it returns 0 or an exit status. Strings are kept by
+ * reference. */
 #ifndef VALUES_H
 #define VALUES_H
 
@@ -24,10 +22,10 @@ int value_formats(options *o, const option_info *info, const char *value);
 int value_output(options *o, const option_info *info, const char *value);
 int value_isa(options *o, const option_info *info, const char *value);
 int value_compute(options *o, const option_info *info, const char *value);
-/* "int8", "float"; NULL: there is no such wnpu_compute. */
+/* "int8" or "float"; NULL if there is no such wnpu_compute. */
 const char *value_compute_name(int compute);
 
-/* A whole number from info->low to info->high. */
+/* Parses an integer from info->low to info->high. */
 int value_number(const option_info *info, const char *value, int *result);
 void value_free_list(list *l);
 
