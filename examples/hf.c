@@ -142,19 +142,19 @@ static int check_config(hf *h, json config)
         return fail(h, "config.json: model_type is not whisper");
     }
     if (gelu.at != NULL && !json_is(gelu, "gelu")) {
-        return fail(h, "config.json: activation_function has to be gelu");
+        return fail(h, "config.json: activation_function must be gelu");
     }
     if (json_type(json_get(config, "scale_embedding")) == 't') {
         return fail(h, "config.json: scale_embedding is not supported");
     }
     if (json_type(json_get(config, "tie_word_embeddings")) == 'f') {
-        return fail(h, "config.json: an output projection apart from the embedding "
-                    "(tie_word_embeddings) is not supported");
+        return fail(h, "config.json: a separate output projection "
+                    "(tie_word_embeddings: false) is not supported");
     }
     (void)json_integer(json_get(config, "encoder_ffn_dim"), 1, INT_MAX, &encoder);
     (void)json_integer(json_get(config, "decoder_ffn_dim"), 1, INT_MAX, &decoder);
     if (encoder != four || decoder != four) {
-        return fail(h, "config.json: encoder_ffn_dim and decoder_ffn_dim have to be 4 * d_model");
+        return fail(h, "config.json: encoder_ffn_dim and decoder_ffn_dim must be 4 * d_model");
     }
     return 0;
 }
@@ -239,7 +239,7 @@ static int listed(hf *h, json rows, float *filters, int n_mels)
         }
         bad |= c != n_cells;
     }
-    return !bad ? 0 : fail(h, "preprocessor_config.json: mel_filters are not %d times %d numbers",
+    return !bad ? 0 : fail(h, "preprocessor_config.json: mel_filters are not %d x %d numbers",
                            n_mels, BINS);
 }
 
@@ -563,7 +563,7 @@ static int describe(hf *h, struct hf_tensor *t, const char *file, const char *na
     while (n_dims < 5 && json_next(json_get(entry, "shape"), &cursor, &none, &item)) {
         if (n_dims == 4 || json_integer(item, 1, INT_MAX, &x) != 0 ||
             values > UINT64_MAX / 4 / (uint64_t)x) {
-            return fail(h, "%s: %s has a shape that cannot be", file, name);
+            return fail(h, "%s: %s has an invalid shape", file, name);
         }
         values *= (uint64_t)x;
         ne[n_dims++] = x;
@@ -576,8 +576,8 @@ static int describe(hf *h, struct hf_tensor *t, const char *file, const char *na
     }
     if (i != 2 || n_dims == 0 || range[0] > range[1] || (uint64_t)range[1] > room ||
         (uint64_t)(range[1] - range[0]) != values * width) {
-        return fail(h, "%s: %s has data_offsets that are not its shape's, or beyond the end of the "
-                    "file", file, name);
+        return fail(h, "%s: data_offsets of %s do not match its shape or exceed the file"
+                    "", file, name);
     }
     (void)snprintf(t->file, sizeof t->file, "%s", file);
     t->offset = data_at + (uint64_t)range[0];
@@ -678,7 +678,7 @@ static int read_shards(hf *h, const char *index)
         size_t length = json_string(value, file, sizeof file - 1);
         if (length == 0 || length > sizeof file - 1 || memchr(file, '/', length) != NULL ||
             memchr(file, '\0', length) != NULL || file[0] == '.') {
-            failed = fail(h, "%s: a file has an impossible name", index);
+            failed = fail(h, "%s: a file has an invalid name", index);
             break;
         }
         file[length] = '\0';
@@ -715,8 +715,8 @@ static int check_projection(hf *h)
         }
         same = memcmp(ours, theirs, n) == 0;
     }
-    return p->file[0] == '\0' || same ? 0 : fail(h, "%s: proj_out.weight is not the embedding; an "
-                                                 "output projection of its own is not supported",
+    return p->file[0] == '\0' || same ? 0 : fail(h, "%s: proj_out.weight is not the embedding; a "
+                                                 "separate output projection is not supported",
                                                  p->file);
 }
 

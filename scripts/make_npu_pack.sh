@@ -1,13 +1,13 @@
 #!/bin/sh
-# make_npu_pack.sh - makes a kernel pack of what mlir-aie's whole-array matrix multiplication
-# builds.
+# make_npu_pack.sh - makes a kernel pack from builds of mlir-aie's whole-array matrix multiplication
+# example.
 #
 #     scripts/make_npu_pack.sh DIR npu1|npu2 i8|i16 nk|kn FINAL.xclbin...
 #
-# DIR is made. npu1 is for Phoenix and Hawk Point, npu2 for Strix and later. i8 or i16 is the
-# example's dtype_in (dtype_out has to be i32), nk stands for b_col_maj=1, kn for b_col_maj=0. Each
-# FINAL.xclbin has the name that the example gives it, final_MxKxN_mxkxn_Cc.xclbin, and its
-# instructions insts_MxKxN_mxkxn_Cc.bin (or .txt) beside it. Check the pack with
+# DIR is created. npu1 is for Phoenix and Hawk Point, npu2 for Strix and later. i8 or i16 is the
+# example's dtype_in (dtype_out must be i32); nk means b_col_maj=1, kn means b_col_maj=0. Each
+# FINAL.xclbin must have the name given by the example, final_MxKxN_mxkxn_Cc.xclbin, with its
+# instructions insts_MxKxN_mxkxn_Cc.bin (or .txt) in the same directory. Check the pack with
 #
 #     build/npu_doctor --pack DIR
 #
@@ -29,12 +29,12 @@ bytes=$([ "$type" = i8 ] && echo 1 || echo 2)
 mkdir -p "$dir"
 columns=
 
-# number FILE OFFSET BYTES: a little-endian number of the file.
+# number FILE OFFSET BYTES: reads a little-endian number.
 number() { od -A n -j "$2" -N "$3" -t "u$3" "$1" | tr -d ' '; }
 
-# column_width FILE: of the partition that an xclbin wants, from its AIE_PARTITION section (kind 32).
-# Builds of mlir-aie since June 2026 want all 8 columns of an NPU4 for every design, so the columns
-# in the file's name, which are the design's, do not tell.
+# column_width FILE: columns of the partition that an xclbin requires, from its AIE_PARTITION section
+# (kind 32). They may differ from those in the file's name, which are the design's: since June 2026
+# mlir-aie requests all 8 columns of an NPU4 for every design.
 column_width() {
     [ "$(dd if="$1" bs=7 count=1 2>/dev/null)" = xclbin2 ] || return 1
     sections=$(number "$1" 448 4) i=0
@@ -54,7 +54,7 @@ for file; do
     name=$(basename "$file" .xclbin)
     suffix=${name#final_}
     # MxKxN_mxkxn_Cc
-    # shellcheck disable=SC2046 # seven numbers are wanted
+    # shellcheck disable=SC2046 # splits into seven numbers
     set -- $(printf '%s\n' "$suffix" |
         grep -E '^[0-9]+x[0-9]+x[0-9]+_[0-9]+x[0-9]+x[0-9]+_[0-9]+c$' | tr 'x_c' '   ')
     if [ $# -ne 7 ]; then
@@ -72,7 +72,7 @@ for file; do
         exit 1
     }
     if [ -n "$columns" ] && [ "$columns" != "$width" ]; then
-        echo "make_npu_pack.sh: kernels of $columns and $width columns do not go into one pack" >&2
+        echo "make_npu_pack.sh: kernels of $columns and $width columns cannot share a pack" >&2
         exit 1
     fi
     if [ -z "$columns" ]; then
