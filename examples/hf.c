@@ -576,8 +576,8 @@ static int describe(hf *h, struct hf_tensor *t, const char *file, const char *na
     }
     if (i != 2 || n_dims == 0 || range[0] > range[1] || (uint64_t)range[1] > room ||
         (uint64_t)(range[1] - range[0]) != values * width) {
-        return fail(h, "%s: data_offsets of %s do not match its shape or exceed the file"
-                    "", file, name);
+        return fail(h, "%s: data_offsets of %s do not match its shape or exceed the file",
+                    file, name);
     }
     (void)snprintf(t->file, sizeof t->file, "%s", file);
     t->offset = data_at + (uint64_t)range[0];

@@ -32,9 +32,9 @@ columns=
 # number FILE OFFSET BYTES: reads a little-endian number.
 number() { od -A n -j "$2" -N "$3" -t "u$3" "$1" | tr -d ' '; }
 
-# column_width FILE: columns of the partition that an xclbin requires, from its AIE_PARTITION section
-# (kind 32). They may differ from those in the file's name, which are the design's: since June 2026
-# mlir-aie requests all 8 columns of an NPU4 for every design.
+# column_width FILE: columns of the partition that an xclbin requires, from its section
+# AIE_PARTITION (kind 32). They may differ from those in the file's name, which are the design's:
+# since June 2026 mlir-aie requests all 8 columns of an NPU4 for every design.
 column_width() {
     [ "$(dd if="$1" bs=7 count=1 2>/dev/null)" = xclbin2 ] || return 1
     sections=$(number "$1" 448 4) i=0
