@@ -1971,8 +1971,7 @@ static void au_design(au_stream *s, uint32_t rate)
     s->step = rate / common / s->phases;
     s->step_phase = rate / common % s->phases;
     s->rows = (uint32_t)(AU_BANK / s->taps);
-    s->rows = s->phases <= s->rows ? s->phases : s->rows - 1; /* one more row ends the last
-                                                               * interval */
+    s->rows = s->phases <= s->rows ? s->phases : s->rows - 1; /* one more is stored */
     au_design_rows(s, 0.5 * (pass + stop) / r);
     s->bank_rate = rate;
 }
@@ -9066,8 +9065,7 @@ typedef struct tk_vocab {
     uint32_t *offset;        /* [n_base + 1] into bytes */
     char *bytes;             /* token bytes, each followed by a NUL */
     size_t bytes_size;
-    uint32_t *slots;         /* [slot_mask + 1] hash table from bytes to id + 1; 0: empty; linear
-                              * probing */
+    uint32_t *slots;         /* [slot_mask + 1] hash table: id + 1; 0: empty; linear probing */
     uint32_t slot_mask;
     uint32_t longest;        /* bytes of the longest ordinary token */
     int32_t byte_id[256];    /* token of each single byte */
@@ -10763,8 +10761,7 @@ typedef struct mf_job {
     mf_loader *l;
     mf_team *team;
     wnpu_model *m;
-    tp_zeroing zeroing;    /* its progress in zeroing the model's memory, and the pages that were
-                            * done before */
+    tp_zeroing zeroing;    /* of the model's memory; pages zeroed before the job */
     size_t cleared;
     int status;          /* if not WNPU_OK, why there is no next part */
     uint32_t tensor;     /* the current one */
@@ -11500,8 +11497,7 @@ static int mf_open_pack(mf_loader *l, const wnpu_model_config *config,
     if (status != WNPU_OK) {
         return status;
     }
-    own = image != NULL ? head : head + data_at + data; /* head + data_at + data is the size of
-                                                         * the file */
+    own = image != NULL ? head : head + data_at + data; /* data_at + data: the file */
     memory = mf_alloc(allocator, own, "a model", l->error);
     if (memory == NULL) {
         return WNPU_E_MEMORY;
@@ -11690,8 +11686,7 @@ static mf_loader *mf_make_loader(const wnpu_allocator *allocator, const wnpu_sou
 {
     mf_loader *l = mf_alloc(allocator, sizeof *l, "opening a model", error);
     if (l != NULL) {
-        memset(l, 0, offsetof(mf_loader, sections)); /* other fields are written before they are
-                                                      * read */
+        memset(l, 0, offsetof(mf_loader, sections)); /* the rest is set on use */
         l->source = *source;
         l->error = error;
         l->op = op_select(cp_best());
@@ -12748,8 +12743,8 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
     keys.key = h->k_scale + at;
     keys.value_log2 = h->v_log2 + at;
     keys.value_inverse = h->v_inverse + at;
-    if (rows <= GM_FEW) { /* limited by memory bandwidth: prefetch values now, the next block's
-                           * keys later */
+    /* Limited by memory bandwidth: prefetch values now, the next block's keys later. */
+    if (rows <= GM_FEW) {
         en_prefetch(keys.value_log2, n * sizeof(float));
         en_prefetch(keys.value_inverse, n * sizeof(float));
         en_prefetch(keys.key + n, n * sizeof(float));
@@ -15809,8 +15804,7 @@ typedef struct al_word {
     size_t text, length;    /* in the window's text, in bytes */
     int64_t t0_ms, t1_ms;   /* in the recording */
     float probability;      /* mean over its tokens, without merged punctuation */
-    uint32_t part;          /* number of the pair of timestamps around it; words are not merged
-                             * across parts */
+    uint32_t part;          /* number of the pair of timestamps around it */
     int pause_begin, pause_end; /* begin or end was set by a pause */
 } al_word;
 
@@ -16597,8 +16591,7 @@ static void al_snap_to_pauses(al_aligner *a, const float *samples, size_t frames
             a->words[to[i] - 1].pause_end = 1;
             a->words[to[i] - 1].t1_ms = a->pauses[i].t0_ms;
         }
-        if (to[i] < a->n_words) { /* of several pauses at one boundary, separated by noise, the
-                                   * last */
+        if (to[i] < a->n_words) { /* the last of several pauses at one boundary */
             a->words[to[i]].pause_begin = 1;
             a->words[to[i]].t0_ms = a->pauses[i].t1_ms;
         }
@@ -16783,8 +16776,7 @@ typedef struct rs_store {
     size_t peak;            /* most bytes used by previous runs */
     rs_list speech;         /* wnpu_speech_span */
     rs_list ledger;         /* wnpu_ledger_span */
-    wnpu_ledger_span rest;  /* the last span of the ledger, which must always fit; empty if t0 =
-                             * t1 */
+    wnpu_ledger_span rest;  /* the ledger's last span, which always fits; empty if t0 = t1 */
 } rs_store;
 
 typedef struct rs_record {
@@ -16954,8 +16946,7 @@ static void rs_put_origin(const rs_origin *o, wnpu_segment *s)
 static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored)
 {
     size_t bytes = rs_join_tokens(v, d, NULL), at, tokens, words, text, raw, length;
-    size_t spelled = d->n_words > 0 ? 3 * bytes + d->n_words : 0; /* upper bound for the words'
-                                                                   * texts */
+    size_t spelled = d->n_words > 0 ? 3 * bytes + d->n_words : 0; /* bound of words' texts */
     rs_record record;
     uint32_t offset;
     *stored = 0;
@@ -18393,8 +18384,7 @@ typedef struct rs_writer {
     const char *name;       /* also the extension of files */
     const char *head;       /* start of the file */
     void (*cue)(rs_out *o, const rs_cue *c); /* NULL: JSON, which needs all results at once */
-    int tick_ms;            /* resolution of cue times, which do not overlap; 0: segment times
-                             * unchanged */
+    int tick_ms;            /* resolution of cue times; 0: segment times are not changed */
     int one_line;           /* cues have a single line */
 } rs_writer;
 
