@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stddef.h>
 #ifndef ABI_OLDER
-#include "../t.h"
+#include "../../lib/t.h"
 #else
 #include <stdio.h>
 #include <string.h>
@@ -240,6 +240,11 @@ static int use_audio(void *from)
     return status;
 }
 
+static int get_param(void *to)
+{
+    return wnpu_param_info(0, to);
+}
+
 /* A WAV file of one sample, a byte at a time. */
 static int64_t read_wav(void *user, void *buffer, size_t size)
 {
@@ -448,6 +453,7 @@ static void structures(void)
         FILLED(wnpu_accel_stats, get_accel_stats),
         FILLED(wnpu_accel_stage, get_accel_stage),
         FILLED(wnpu_choice, get_choice),
+        FILLED(wnpu_param, get_param),
 #ifdef WITH_NPU
         USED(wnpu_amdxdna_config, use_amdxdna_config, &npu, 8),
         FILLED(wnpu_amdxdna_diagnosis, get_diagnosis),
