@@ -156,6 +156,10 @@ $(B)/%: %.c $(B)/linked_with | $(B)
 # gcc notes of what they include that vectors of 64 bytes were passed otherwise before 2010.
 $(B)/tests/test_kernels_avx512: private override CFLAGS += -Wno-psabi
 
+# Where allocations and files are tested, optimising the source again would only take time.
+$(B)/tests/test_faults $(B)/tests/test_memory $(B)/tests/test_wnpu: \
+    private override CFLAGS := $(subst -O2,-O1,$(CFLAGS))
+
 $(B)/tests/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 	$(COMPILE) $(OWN_CFLAGS) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) $(OWN_LIBS) \
 	    -o "$@"

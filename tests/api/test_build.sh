@@ -36,6 +36,15 @@ compile() {
         fail "$* -c whisper_npu.c: $(grep -m 3 -E 'error|warning' "$T/log")"
 }
 
+# optimised COMPILER: $T/COMPILER.o, compiled once for several tests.
+# shellcheck disable=SC2086 # several words are wanted
+optimised() {
+    [ ! -f "$T/$1.o" ] || return
+    rm -f "$T/object.o"
+    compile "$1" -std=c99 -O2 $strict
+    [ ! -f "$T/object.o" ] || mv "$T/object.o" "$T/$1.o"
+}
+
 # Every compiler, or a word that one is missing.
 each() {
     [ "$compilers" = " gcc clang" ] || skip "not both of gcc and clang are installed"
@@ -44,13 +53,18 @@ each() {
     done
 }
 
-test_plain_c99() { each -std=c99; }
+# test_no_flags generates code; the language is judged before.
+test_plain_c99() { each -std=c99 -fsyntax-only; }
 
 test_no_flags() { each; }
 
 # -fsyntax-only would miss what only the optimiser sees.
-# shellcheck disable=SC2086 # several words are wanted
-test_no_warnings() { each -std=c99 -O2 $strict; }
+test_no_warnings() {
+    [ "$compilers" = " gcc clang" ] || skip "not both of gcc and clang are installed"
+    for c in $compilers; do
+        optimised "$c"
+    done
+}
 
 # shellcheck disable=SC2086
 test_npu() {
@@ -123,10 +137,17 @@ test_header_is_c99() {
 
 # The header's functions are in whisper_npu.c and npu_amdxdna.c together.
 test_symbols() {
-    compile "${CC:-cc}" -O2
-    nm -g --defined-only "$T/object.o" >"$T/names"
+    for c in $compilers; do
+        symbols "$c"
+    done
+}
+
+# symbols COMPILER
+symbols() {
+    optimised "$1"
+    nm -g --defined-only "$T/$1.o" >"$T/names"
     if [ $npu = yes ]; then
-        compile_npu "${CC:-cc}" -O2
+        compile_npu "$1"
         nm -g --defined-only "$T/npu.o" >>"$T/names"
     fi
     awk 'NF && $NF !~ /^_?wnpu_/ { print $NF }' "$T/names" >"$T/foreign"
@@ -151,14 +172,21 @@ test_symbols() {
 
 # Clean hands: no environment, locale, signals, output, exit.
 test_calls() {
-    compile "${CC:-cc}" -O2
-    nm -u "$T/object.o" | awk '{ print $NF }' | grep -E '^_?(exit|_exit|abort|__assert_fail|'\
+    for c in $compilers; do
+        calls "$c"
+    done
+}
+
+# calls COMPILER
+calls() {
+    optimised "$1"
+    nm -u "$T/$1.o" | awk '{ print $NF }' | grep -E '^_?(exit|_exit|abort|__assert_fail|'\
 'getenv|secure_getenv|setenv|setlocale|localeconv|strtod|signal|sigaction|raise|kill|fork|system|popen|'\
 'printf|__printf_chk|fprintf|__fprintf_chk|vfprintf|puts|putchar|perror|stdout|stderr|stdin|'\
 'fwrite|write|rand|srand|strtok|strerror|environ)$' >"$T/calls"
     [ ! -s "$T/calls" ] || fail "calls that a library must not make: $(tr '\n' ' ' <"$T/calls")"
     # Data that can change is a global by another name. .data.rel.ro are constant pointers.
-    size -A "$T/object.o" | awk '($1 ~ /^\.(data|bss|tdata|tbss)/ && $1 !~ /^\.data\.rel\.ro/) &&
+    size -A "$T/$1.o" | awk '($1 ~ /^\.(data|bss|tdata|tbss)/ && $1 !~ /^\.data\.rel\.ro/) &&
         $2 > 0' >"$T/data"
     [ ! -s "$T/data" ] || fail "writable data: $(tr '\n' ' ' <"$T/data")"
 }
@@ -182,8 +210,8 @@ test_registers() {
         t_skip_now=1
         return
     fi
-    gcc -O2 -std=c11 -c whisper_npu.c -o "$T/registers.o" || fail "does not compile"
-    objdump -d --no-show-raw-insn "$T/registers.o" >"$T/registers"
+    optimised gcc
+    objdump -d --no-show-raw-insn "$T/gcc.o" >"$T/registers"
     for function in gm_micro_256 gm_some_256 gm_avx512_micro gm_avx512_few_micro \
         gm_avx512_pair_micro gm_avx512_two_micro gm_avx512_int4_one gm_avx512_int4_two; do
         awk -v name="^<$function[.>]" '/^[0-9a-f]+ </ { in_it = $2 ~ name; found += in_it }
