@@ -23,14 +23,14 @@ static life_sounds sounds; /* a voice, 25 s of silence, and a voice again */
 static unsigned char *good[KINDS];
 static size_t good_size[KINDS];
 
-static int left; /* calls of the progress function before the run is stopped */
+static int calls_left; /* calls of the progress function before the run is stopped */
 static wnpu_session *session;
 
 static int enough(void *user, int64_t done_ms, int64_t total_ms)
 {
     (void)user;
     (void)total_ms;
-    return wnpu_segment_count(session) > 0 && done_ms > 0 && --left <= 0;
+    return wnpu_segment_count(session) > 0 && done_ms > 0 && --calls_left <= 0;
 }
 
 /* One window, from the beginning or onwards. */
@@ -45,7 +45,7 @@ static int run(int mode, int onwards)
     p.on_progress = enough;
     reader.from = &sounds.plain;
     reader.at = 0;
-    left = onwards ? 2000 : 1;
+    calls_left = onwards ? 2000 : 1;
     if (onwards) {
         (void)wnpu_get_position(session, &reader.at);
         reader.at = reader.at < sounds.plain.frames ? reader.at : sounds.plain.frames;
