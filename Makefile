@@ -182,7 +182,8 @@ $(KIT_PROGRAMS:%=$(B)/tests/%) $(B)/tests/test_sim: private OWN_LIBS = "$(BUILD)
 
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
-SIMULATOR = $(basename $(notdir $(wildcard tests/npu/sim_*.c))) array cdo core isa isa_aie2 isa_aie2p
+SIMULATOR = $(basename $(notdir $(wildcard tests/npu/sim_*.c \
+    $(patsubst %,tests/npu/%.c,array cdo core isa isa_aie2 isa_aie2p))))
 $(B)/libsim_amdxdna.so: $(SIMULATOR:%=$(B)/sim/%.o)
 	$(CC) -shared $(SIMULATOR:%="$(BUILD)/sim/%.o") -ldl -lpthread -o "$@"
 
