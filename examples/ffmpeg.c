@@ -44,10 +44,12 @@ static void close_end(int *fd)
 
 /* Runs in the child, whose descriptors 0 to 2 are set. -v level+verbose marks errors and reports
  * the input's duration and the actions of aresample. aresample fills time before the first sample
- * and gaps in the time stamps with silence. */
-static void become_ffmpeg(const char *name, const char *protocol, int track)
+ * and gaps in the time stamps with silence. In MPEG and Ogg streams, ffmpeg starts the clock at the
+ * first packet that it decodes, unless there is an input offset, and removes gaps of more than
+ * 10 s. A file is searched for audio for one minute rather than 5 s. */
+static void become_ffmpeg(const char *name, int seekable, int track)
 {
-    const char *argv[40];
+    const char *argv[48];
     char map[32];
     size_t n = 0;
     argv[n++] = "ffmpeg";
@@ -57,9 +59,19 @@ static void become_ffmpeg(const char *name, const char *protocol, int track)
     argv[n++] = "-v";
     argv[n++] = "level+verbose";
     argv[n++] = "-protocol_whitelist";
-    argv[n++] = protocol;
+    argv[n++] = seekable ? "file" : "pipe";
     argv[n++] = "-format_whitelist";
     argv[n++] = formats;
+    argv[n++] = "-itsoffset";
+    argv[n++] = "0.000001";
+    argv[n++] = "-dts_delta_threshold";
+    argv[n++] = "3600";
+    if (seekable) {
+        argv[n++] = "-analyzeduration";
+        argv[n++] = "60000000";
+        argv[n++] = "-probesize";
+        argv[n++] = "64000000";
+    }
     argv[n++] = "-i";
     argv[n++] = name;
     if (track >= 0) {
@@ -80,6 +92,7 @@ static void become_ffmpeg(const char *name, const char *protocol, int track)
     argv[n++] = "wav";
     argv[n++] = "pipe:1";
     argv[n] = NULL;
+    (void)setpgid(0, 0); /* Ctrl-C is for us: what we feed to it is still to be decoded */
     execvp(argv[0], (char *const *)(uintptr_t)argv);
     _exit(NO_PROGRAM);
 }
@@ -98,16 +111,9 @@ static int make_pipe(int ends[2], int feeding)
     return failed;
 }
 
-/* The child's standard input: the file itself, the other end of feed, or nothing. */
-static int child_input(const ffmpeg *f, const int feed[2])
-{
-    return f->from.seekable_fd >= 0 ? dup(f->from.seekable_fd)
-         : feed[1] >= 0 ? dup(feed[1]) : open("/dev/null", O_RDONLY);
-}
-
 int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
 {
-    const int feeding = from->name == NULL && from->seekable_fd < 0;
+    const int feeding = from->seekable_fd < 0;
     int feed[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1}, input = -1, failure;
     size_t room = (from->name != NULL ? strlen(from->name) : 0) + sizeof "file:/dev/stdin";
     char *name = malloc(room);
@@ -117,7 +123,8 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
     f->duration_ms = -1;
     f->feed = malloc(FEED_SIZE);
     if (name == NULL || f->feed == NULL || (feeding && make_pipe(feed, 1) != 0) ||
-        make_pipe(out, 0) != 0 || make_pipe(err, 0) != 0 || (input = child_input(f, feed)) < 0) {
+        make_pipe(out, 0) != 0 || make_pipe(err, 0) != 0 ||
+        (input = dup(feeding ? feed[1] : from->seekable_fd)) < 0) {
         failure = errno;
     } else {
         /* "file:" prevents ffmpeg from interpreting a name as a protocol or an option. */
@@ -130,7 +137,7 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
             if (dup2(input, 0) < 0 || dup2(out[1], 1) < 0 || dup2(err[1], 2) < 0) {
                 _exit(NO_PROGRAM);
             }
-            become_ffmpeg(name, feeding ? "pipe" : "file", from->track);
+            become_ffmpeg(name, !feeding, from->track);
         }
     }
     free(name);

@@ -12,8 +12,8 @@
 #include <sys/types.h>
 
 typedef struct ffmpeg_input {
-    const char *name;         /* file name; if NULL, seekable_fd or else source is used */
-    int seekable_fd;          /* a regular file, read from its start; -1: none */
+    int seekable_fd;          /* a regular file, read from its start; -1: source is used */
+    const char *name;         /* of that file, or NULL */
     /* Bytes fed to ffmpeg as they arrive. source returns up to size of them, 0 at the end, or a
      * negative number on failure. source_fd is the descriptor to poll for more, or -1 if source
      * does not block. */

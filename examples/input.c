@@ -1,4 +1,5 @@
 /* input.c - see input.h */
+#define _DEFAULT_SOURCE /* ioctl() */
 #define _XOPEN_SOURCE 700
 
 #include "input.h"
@@ -10,10 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define TICK_MS 250                    /* interval at which *end is checked */
+#define WAITING_MOST (1 << 20)         /* most bytes read from a stream after *end is set */
 #define HEAD_LEAST 64                  /* least number of bytes to detect the format */
 #define HEAD_MOST ((size_t)64 << 20)   /* longest header of a WAV stream that is passed to ffmpeg */
 #define TAIL_SIZE ((size_t)128 << 10)  /* for the last page of an Ogg file, twice */
@@ -67,21 +70,46 @@ static void keep_tail(input *in, const unsigned char *bytes, size_t n)
     in->tail_size += n;
 }
 
-/* Reads 1..size bytes. Returns 0 at the end or when *end is set, -1 on failure. Signals interrupt
+/* The flag that stops processing. It never stops for a stream: only its bytes end. */
+static const volatile sig_atomic_t *end_of_work(const input *in)
+{
+    static const volatile sig_atomic_t never = 0;
+    return in->stream ? &never : in->from.end;
+}
+
+/* How many of up to size bytes to read after *end was set: those of a stream that have arrived. */
+static size_t last_bytes(input *in, size_t size)
+{
+    if (in->waiting < 0) {
+        int n = 0;
+        in->waiting = in->stream && ioctl(in->fd, FIONREAD, &n) == 0 && n > 0 ? n : 0;
+        in->waiting = in->waiting < WAITING_MOST ? in->waiting : WAITING_MOST;
+    }
+    return size < (size_t)in->waiting ? size : (size_t)in->waiting;
+}
+
+/* Reads 1..size bytes. Returns 0 at the end or after *end was set, -1 on failure. Signals interrupt
  * the wait; the tick covers those that arrive just before it. */
 static int64_t read_fd(input *in, void *buffer, size_t size)
 {
-    while (!*in->from.end) {
+    for (;;) {
         struct pollfd p;
         ssize_t n;
+        int ended = *in->from.end != 0;
+        size = ended ? last_bytes(in, size) : size;
+        if (size == 0) {
+            return 0;
+        }
         memset(&p, 0, sizeof p);
         p.fd = in->fd;
         p.events = POLLIN;
         if (poll(&p, 1, TICK_MS) <= 0) {
+            in->waiting = ended ? 0 : -1; /* somebody else has read them */
             continue;
         }
         n = read(in->fd, buffer, size);
         if (n >= 0) {
+            in->waiting -= ended ? n : 0;
             return n;
         }
         if (errno != EINTR && errno != EAGAIN) {
@@ -89,7 +117,6 @@ static int64_t read_fd(input *in, void *buffer, size_t size)
             return -1;
         }
     }
-    return 0;
 }
 
 /* Reads from head first, then from the descriptor. */
@@ -121,7 +148,7 @@ static int64_t read_bytes(void *user, void *buffer, size_t size)
 static int fd_to_wait_for(void *user)
 {
     const input *in = user;
-    return in->head_at < in->head_size ? -1 : in->fd;
+    return in->head_at < in->head_size || *in->from.end ? -1 : in->fd;
 }
 
 static int open_fd(input *in)
@@ -138,6 +165,7 @@ static int open_fd(input *in)
         return fail(in, "is a directory");
     }
     in->seekable = S_ISREG(info.st_mode) && lseek(in->fd, 0, SEEK_CUR) == 0;
+    in->stream = !in->seekable;
     return 0;
 }
 
@@ -155,7 +183,7 @@ static int look(input *in)
     if (n < 0) {
         return fail(in, "%s", strerror(in->read_error));
     }
-    if (*in->from.end) {
+    if (*end_of_work(in) || (*in->from.end && in->head_size == 0)) {
         return fail(in, "cancelled");
     }
     return in->head_size > 0 ? 0 : fail(in, "is empty");
@@ -235,8 +263,7 @@ static int spool(input *in)
     in->fd = fd;
     in->seekable = 1;
     return n < 0 ? fail(in, "%s", strerror(in->read_error))
-         : *in->from.end ? fail(in, "cancelled") : lseek(fd, 0, SEEK_SET) == 0 ? 0
-         : fail(in, "%s", strerror(errno));
+         : lseek(fd, 0, SEEK_SET) == 0 ? 0 : fail(in, "%s", strerror(errno));
 }
 
 /* Runs ffmpeg on the input and opens its WAV output. first: the library's error message. */
@@ -250,13 +277,13 @@ static int convert(input *in, const char *first)
     }
     memset(&from, 0, sizeof from);
     from.name = in->seekable && !spooled && strcmp(in->path, "-") != 0 ? in->path : NULL;
-    from.seekable_fd = in->seekable && from.name == NULL ? in->fd : -1;
+    from.seekable_fd = in->seekable ? in->fd : -1;
     from.source = read_bytes;
     from.source_fd = fd_to_wait_for;
     from.user = in;
     from.track = in->from.track;
     from.stall_ms = in->from.stall_ms;
-    from.end = in->from.end;
+    from.end = end_of_work(in);
     if (!in->seekable && in->head_size >= 4 && memcmp(in->head, "OggS", 4) == 0) {
         in->tail = malloc(TAIL_SIZE);
     }
@@ -271,7 +298,7 @@ static int convert(input *in, const char *first)
     in->wav.read = ffmpeg_read;
     in->wav.user = &in->child;
     if (wnpu_wav_reader_open(&in->wav, &in->inner, &error) != WNPU_OK) {
-        const char *why = *in->from.end ? "cancelled" : ffmpeg_finish(&in->child);
+        const char *why = *end_of_work(in) ? "cancelled" : ffmpeg_finish(&in->child);
         return why == NULL ? fail(in, "contains no audio")
              : in->child.from.track >= 0 && strstr(why, "there is no") != NULL
                  ? fail(in, "%s", why)
@@ -362,7 +389,7 @@ static int open_samples(input *in)
     if (status == WNPU_E_UNSUPPORTED) {
         return open_in_memory(in);
     }
-    if (status != WNPU_OK && *in->from.end) {
+    if (status != WNPU_OK && *end_of_work(in)) {
         return fail(in, "cancelled");
     }
     if (status != WNPU_OK && in->read_error != 0) {
@@ -429,7 +456,7 @@ static int64_t read_frames(void *user, void *buffer, size_t max_frames)
         uint64_t left = end > in->at ? end - in->at : 0;
         max_frames = left < max_frames ? (size_t)left : max_frames;
     }
-    if (max_frames > 0 && !*in->from.end) {
+    if (max_frames > 0 && !*end_of_work(in)) {
         n = next_frames(in, buffer, max_frames);
         in->ended |= n == 0 && !*in->from.end;
     }
@@ -473,6 +500,7 @@ int input_open(input *in, const char *path, const input_options *options)
     in->path = path;
     in->from = *options;
     in->fd = -1;
+    in->waiting = -1;
     in->child.child = in->child.in = in->child.out = in->child.err = -1;
     if (open_fd(in) != 0 || look(in) != 0 || open_samples(in) != 0) {
         return -1;
@@ -566,7 +594,7 @@ input_state input_finish(input *in)
         (void)fail(in, "reading failed: %s", strerror(in->read_error));
         return INPUT_CUT;
     }
-    if (!in->ended) { /* ended by the run, the clips or the user */
+    if (!in->ended || *in->from.end) { /* ended by the run, the clips or the user */
         return INPUT_WHOLE;
     }
     if (in->uses_ffmpeg) {

@@ -26,8 +26,9 @@ typedef struct input_options {
     size_t n_clips;
     int whole;                /* 1: read all into memory first, so that it can be read twice */
     int64_t stall_ms;         /* limit for the time without progress of ffmpeg; 0: none */
-    /* A signal handler may set this to end the input: the recording then ends with what was read so
-     * far, and waiting for slow input ends within 250 ms. */
+    /* A signal handler may set this to end the input; waiting for slow input ends within 250 ms.
+     * The recording then ends with what was delivered so far. Of a stream (anything but a regular
+     * file), all bytes that have arrived are still delivered. */
     const volatile sig_atomic_t *end;
 } input_options;
 
@@ -46,6 +47,8 @@ typedef struct input {
     input_options from;
     int fd;                   /* the descriptor being read */
     int seekable;             /* a regular file, read from its start */
+    int stream;               /* opened as a pipe or other stream; a copy in a file may replace it */
+    int64_t waiting;          /* bytes left to read after *end was set; -1: not set yet */
     unsigned char *head;      /* first bytes, read for format detection and still to be delivered */
     size_t head_at, head_size, head_room;
     int keeping;              /* bytes that are read are also appended to head */

@@ -428,7 +428,7 @@ static int transcribe_input(const options *o, engines *e, int index, const input
     engine *chosen = &e->first;
     replay heard;
     int code;
-    finishes = !in->seekable;
+    finishes = in->stream;
     replay_begin(&heard, &audio);
     atomic_store(&running, e->first.session);
     if (e->english.path[0] != '\0') {

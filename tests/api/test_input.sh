@@ -315,6 +315,44 @@ test_timestamps() {
         "$T/hole.mkv"
     run 0 t -f json "$T/hole.mkv"
     grep -q '"duration": 11\.' "$T/out" || fail "hole: $(grep duration "$T/out")"
+    # MPEG streams: ffmpeg would begin with the first sample, find no audio that begins late, and
+    # remove long holes.
+    for ending in ts mpg; do
+        make_with -f lavfi -i color=s=64x64:r=25:d=18 -itsoffset 8 -i "$T/speech.wav" \
+            -c:v mpeg2video -b:v 100k -c:a mp2 "$T/delayed.$ending"
+        run 0 t -f tsv "$T/delayed.$ending"
+        between 7500 8600 "$(first_cue "$T/out")" "delayed.$ending"
+    done
+    for ending in ts mpg ogg mp4; do
+        codec=mp2
+        [ $ending != ogg ] || codec=flac
+        [ $ending != mp4 ] || codec=aac
+        make_with -i "$T/speech.wav" -af 'asetpts=if(gt(T\,4)\,PTS+30/TB\,PTS)' -c:a $codec \
+            "$T/hole.$ending"
+        run 0 t -f json "$T/hole.$ending"
+        grep -q '"duration": 38\.' "$T/out" || fail "$ending: $(grep duration "$T/out")"
+    done
+}
+
+# A file that standard input is, for ffmpeg.
+test_redirected() {
+    for name in - /dev/stdin /proc/self/fd/0; do
+        t "$name" <"$T/speech.flac" >"$T/out" 2>"$T/err" || fail "$name: $(cat "$T/err")"
+        same "$T/speech.txt" "$T/out"
+    done
+}
+
+# Formats that need a file are spooled; a signal ends that, and what arrived is transcribed.
+test_end_of_spooled() {
+    for ending in mp3 m4a ogg; do
+        make_with -i "$T/speech.wav" "$T/end.$ending"
+        t "$T/end.$ending" >"$T/whole.txt" || fail "end.$ending"
+        mkfifo "$T/open.$ending"
+        { cat "$T/end.$ending"; sleep 6; } >"$T/open.$ending" &
+        run 4 timeout -s INT --preserve-status 4 "$transcribe" -m "$model" "$T/open.$ending"
+        same "$T/whole.txt" "$T/out"
+        wait
+    done
 }
 
 test_tracks() {
@@ -408,7 +446,7 @@ make_recordings
 [ -z "$ffmpeg" ] || make_with -i "$T/speech.wav" "$T/speech.flac"
 t_all pipes as_it_comes raw wav_sizes shrinking clips channels names end
 if [ -n "$ffmpeg" ]; then
-    t_all formats cut timestamps tracks playlists temporary_files stall
+    t_all formats cut timestamps redirected end_of_spooled tracks playlists temporary_files stall
 else
     t_run no_ffmpeg
 fi
