@@ -47,7 +47,7 @@ typedef struct input {
     input_options from;
     int fd;                   /* the descriptor being read */
     int seekable;             /* a regular file, read from its start */
-    int stream;               /* opened as a pipe or other stream; a copy in a file may replace it */
+    int stream;               /* opened as a pipe or the like; a copy in a file may replace it */
     int64_t waiting;          /* bytes left to read after *end was set; -1: not set yet */
     unsigned char *head;      /* first bytes, read for format detection and still to be delivered */
     size_t head_at, head_size, head_room;

@@ -33,6 +33,7 @@ typedef struct list {
     char *text;               /* NULs between the items */
     const char **items;
     size_t n, bytes;
+    const char *path;         /* of the file with the items, or NULL */
 } list;
 
 typedef struct options {

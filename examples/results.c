@@ -160,8 +160,13 @@ static int settle_layout(options *o)
 static int check_outputs(const options *o)
 {
     char path[PATH_SIZE], why[256];
+    const char *read[] = {o->model, o->hotwords.path, o->commands.path};
     int i, target, code = 0;
-    output_protect(o->model, o->model != NULL ? o->model : "");
+    for (i = 0; i < 3; i++) {
+        if (read[i] != NULL) {
+            output_protect(read[i], read[i]);
+        }
+    }
     for (i = 0; i < o->n_files; i++) {
         output_protect(o->files[i], o->files[i]);
     }

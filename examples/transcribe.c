@@ -82,6 +82,18 @@ static int in_cache(const char *name, char path[PATH_SIZE])
     return 0;
 }
 
+/* Keeps outputs from replacing models of the cache, one of which may be used. */
+static void protect_cache(void)
+{
+    char path[PATH_SIZE];
+    if (in_cache(ENGLISH_ONLY, path)) {
+        output_protect(path, "a model");
+    }
+    if (in_cache(MULTILINGUAL, path)) {
+        output_protect(path, "a model");
+    }
+}
+
 /* Whether English is among the languages that are considered. */
 static int may_be_english(const options *o)
 {
@@ -554,6 +566,7 @@ int main(int argc, char **argv)
     sigemptyset(&action.sa_mask);
     sigaction(SIGPIPE, &action, NULL);
     sigaction(SIGXFSZ, &action, NULL);
+    protect_cache();
     code = results_settle(&o);
     if (code == 0) {
         catch_signals();

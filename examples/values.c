@@ -29,8 +29,8 @@ int value_number(const option_info *info, const char *value, int *result)
     return 0;
 }
 
-/* Reads a whole file as a string. Returns NULL with errno set on failure. */
-static char *slurp(const char *path)
+/* Reads a whole file as a string and sets its size; NULL with errno set. */
+static char *slurp(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
     char *text = NULL;
@@ -51,6 +51,7 @@ static char *slurp(const char *path)
         text = NULL;
     } else {
         text[n] = '\0';
+        *size = n;
     }
     if (file != NULL) {
         fclose(file);
@@ -100,7 +101,8 @@ static int split(list *l, char *text, const char *separators)
 static int read_list(list *l, const char *path)
 {
     static const char mark[] = "\xef\xbb\xbf";
-    char *text = slurp(path);
+    size_t size = 0;
+    char *text = slurp(path, &size);
     int failed;
     if (text == NULL) {
         return complain(EXIT_USAGE, "%s: %s", path, strerror(errno));
@@ -109,10 +111,15 @@ static int read_list(list *l, const char *path)
         free(text);
         return complain(EXIT_USAGE, "%s: is UTF-16; save it as UTF-8", path);
     }
+    if (strlen(text) != size) {
+        free(text);
+        return complain(EXIT_USAGE, "%s: is not text: it contains NUL bytes", path);
+    }
     if (strncmp(text, mark, 3) == 0) {
         memmove(text, text + 3, strlen(text + 3) + 1);
     }
     failed = split(l, text, "\r\n");
+    l->path = path;
     if (failed == 0 && l->n == 0) {
         failed = complain(EXIT_USAGE, "%s: has no lines with text", path);
     }
@@ -124,7 +131,7 @@ static int read_list(list *l, const char *path)
 int value_languages(options *o, const option_info *info, const char *value)
 {
     const size_t most = sizeof o->languages / sizeof o->languages[0];
-    list l = {NULL, NULL, 0, 0};
+    list l = {NULL, NULL, 0, 0, NULL};
     size_t i;
     int failed = split(&l, strdup(value), ",");
     for (i = 0; i < l.n && i < most && failed == 0; i++) {
@@ -133,6 +140,9 @@ int value_languages(options *o, const option_info *info, const char *value)
             failed = complain(EXIT_USAGE, "--%s: no such language: %s; see --list-languages or "
                               "--help", info->name, l.items[i]);
         }
+    }
+    if (failed == 0 && i == 0) {
+        failed = complain(EXIT_USAGE, "--%s: the list is empty; see --help", info->name);
     }
     o->params.languages = o->languages;
     o->params.n_languages = i;
@@ -284,7 +294,7 @@ int value_raw(options *o, const option_info *info, const char *value)
 
 int value_formats(options *o, const option_info *info, const char *value)
 {
-    list l = {NULL, NULL, 0, 0};
+    list l = {NULL, NULL, 0, 0, NULL};
     size_t i;
     int k, failed = split(&l, strdup(value), ",");
     o->n_formats = 0;

@@ -257,11 +257,18 @@ test_lists() {
         printf '\377\376a\0' >"$T/list"
         run 1 "$transcribe" $command "$at$T/list" a.wav
         has "$T/err" "UTF-16"
+        printf 'one\0two\nthree\n' >"$T/list"
+        run 1 "$transcribe" $command "$at$T/list" a.wav
+        has "$T/err" "NUL"
         printf '\357\273\277word\r\n' >"$T/list"
         run 2 "$transcribe" -m "$T/none" $command "$at$T/list" a.wav
     done
     for tag in en-US zh-Hans-CN pt_BR nb iw fil eng; do
         run 2 "$transcribe" -m "$T/none" -l $tag --languages en,$tag a.wav
+    done
+    for list in '' ,; do
+        run 1 "$transcribe" --languages "$list" a.wav
+        has "$T/err" "empty"
     done
 }
 
@@ -463,6 +470,14 @@ test_output_refused() {
     [ $? -eq 1 ] || fail "standard input is the output: $(cat "$T/err")"
     cp "$model" "$T/r/model.txt"
     run 1 "$transcribe" -m "$T/r/model.txt" -o "$T/r/model.txt" "$T/silence.wav"
+    mkdir "$T/r/cache" && cp "$model" "$T/r/cache/ggml-tiny.bin"
+    run 1 env WHISPER_NPU_CACHE="$T/r/cache" "$transcribe" -f txt -o "$T/r/cache/ggml-tiny.bin" \
+        "$T/silence.wav"
+    has "$T/err" "a model"
+    echo "lights on" >"$T/r/list.txt"
+    run 1 "$transcribe" -m "$model" --commands "$T/r/list.txt" -o "$T/r/list.txt" "$T/silence.wav"
+    run 1 "$transcribe" -m "$model" --hotwords "@$T/r/list.txt" -o "$T/r/list.txt" "$T/silence.wav"
+    [ "$(cat "$T/r/list.txt")" = "lights on" ] || fail "a list that is read was replaced"
     sh -c 'exec "$@" >>"$0"' "$T/r/in.txt" "$transcribe" -q -m "$model" "$T/r/in.txt" 2>"$T/err"
     [ $? -eq 1 ] || fail "standard output is the input"
     same "$T/before" "$T/r/in.txt"
