@@ -375,6 +375,9 @@ static int open_samples(input *in)
               (memcmp(in->head, "RIFF", 4) == 0 || memcmp(in->head, "RF64", 4) == 0 ||
                memcmp(in->head, "BW64", 4) == 0);
     int status = WNPU_E_AUDIO;
+    if (in->from.track > 0 && (wav || in->from.raw != NULL)) {
+        return fail(in, "there is no such audio track");
+    }
     if (in->from.raw != NULL) {
         in->inner.format = in->from.raw->format;
         in->inner.rate = in->from.raw->rate;
@@ -588,7 +591,7 @@ static input_state state_of_child(input *in)
     return INPUT_WHOLE;
 }
 
-input_state input_finish(input *in)
+static input_state find_problems(input *in)
 {
     if (in->read_error != 0) {
         (void)fail(in, "reading failed: %s", strerror(in->read_error));
@@ -609,6 +612,18 @@ input_state input_finish(input *in)
         return INPUT_ODD;
     }
     return INPUT_WHOLE;
+}
+
+input_state input_finish(input *in)
+{
+    input_state state = find_problems(in);
+    if (state == INPUT_WHOLE && in->ended && in->from.n_clips > 0 &&
+        in->from.clips[0].t0_ms > 0 && in->at <= frame_at(in, in->from.clips[0].t0_ms)) {
+        (void)fail(in, "ends at %.1f s, before the part to transcribe begins",
+                   (double)in->at / in->inner.rate);
+        return INPUT_ODD;
+    }
+    return state;
 }
 
 void input_close(input *in)

@@ -195,6 +195,12 @@ test_clips() {
     run 1 t --offset 1:2:3:4 "$T/late.wav"
     run 1 t --duration 0 "$T/late.wav"
     run 1 t --offset -1 "$T/late.wav"
+    for ending in wav flac; do
+        [ -e "$T/speech.$ending" ] || continue
+        run 0 t --offset 9 "$T/speech.$ending"
+        empty "$T/out"
+        has "$T/err" "ends at 8.0 s"
+    done
 }
 
 # Channels of opposite sign, all along or in the second half only, and floats up to 32767.
@@ -364,6 +370,10 @@ test_tracks() {
     empty "$T/out"
     run 3 t --track 2 "$T/two.mkv"
     has "$T/err" "no such audio track"
+    run 3 t --track 1 "$T/speech.wav"
+    has "$T/err" "no such audio track"
+    run 0 t --track 0 "$T/speech.wav"
+    same "$T/speech.txt" "$T/out"
     make_with -f lavfi -i color=s=64x64:r=5:d=1 -c:v mpeg4 "$T/silent.mkv"
     run 3 t "$T/silent.mkv"
     has "$T/err" "no audio"
