@@ -6678,8 +6678,6 @@ WNPU_INLINE void op_block45(const unsigned char *in, float *out, float d, int of
     }
 }
 
-static const int32_t op_lane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
 #endif /* WNPU_PART */
 #if defined(WNPU_PART) && WNPU_PART == OP_PART_BYTES
 /* ---- part: operators with results of 8 and 16 bits, and searches ---- */
@@ -7208,8 +7206,9 @@ WNPU_INLINE WNPU_TARGET OP(s) OP(exponents_of)(OP(i) sum0, OP(i) sum1, const flo
 WNPU_INLINE WNPU_TARGET OP(i) OP(exponent_rest)(const int32_t *acc, const float *key,
                                                 const float *value_log2, OP(f) query, size_t n)
 {
+    static const int32_t lane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     OP(i) v = OP(exponent)(OP(load_i)(acc), key, value_log2, query);
-    OP(i) there = OP(load_i)(op_lane) < (int32_t)n;
+    OP(i) there = OP(load_i)(lane) < (int32_t)n;
     return (there & v) | (~there & -32768);
 }
 

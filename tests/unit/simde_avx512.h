@@ -292,6 +292,7 @@ __attribute__((unused)) static void emulated_dot(unsigned sums, unsigned left, u
 #undef _tile_stored
 #undef _tile_zero
 #undef _mm256_dpbusd_avx_epi32
+#undef _mm512_cmp_ps_mask
 #undef _mm512_setr_epi32
 #undef _mm512_slli_epi16
 #undef _mm512_slli_epi32
