@@ -21436,6 +21436,8 @@ static int64_t ru_end_ms(const ru_run *r)
  * ====================================================================== */
 #define AW_BLOCK 8000u         /* samples read between two tests of the cancel flag */
 #define AW_LONG_PAUSE_MS 3000  /* a pause of this length ends a window */
+#define AW_LEVEL_MS 2000       /* of the speech before a pause, to compare its level with */
+#define AW_QUIETER 32.0        /* a pause is silent when it is 15 dB below that */
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
@@ -21526,6 +21528,34 @@ static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
     return end;
 }
 
+/* Mean square of the samples in [t0_ms, t1_ms) on the recording's clock. While later windows are
+ * encoded ahead, the samples still begin at the current one. */
+static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
+{
+    const ru_position *current = r->current;
+    uint64_t frame = current != NULL ? current->frame : r->audio.frame;
+    size_t n = current != NULL ? current->n_samples : r->audio.n_samples + r->audio.n_ahead;
+    int64_t origin = (int64_t)(frame * ML_HOP) - (int64_t)ML_MARGIN, ms = ML_RATE / 1000;
+    int64_t i, from = t0_ms * ms - origin, to = t1_ms * ms - origin;
+    double sum = 0.0;
+    from = from > (int64_t)ML_MARGIN ? from : (int64_t)ML_MARGIN;
+    to = to < (int64_t)n ? to : (int64_t)n;
+    for (i = from; i < to; i++) {
+        sum += (double)r->audio.samples[i] * (double)r->audio.samples[i];
+    }
+    return to > from ? sum / (double)(to - from) : 0.0;
+}
+
+/* Whether the pause behind a span of speech is much quieter than the speech. The detector misses
+ * faint or distorted voices; a pause that is about as loud may hold one. */
+static int aw_is_quiet(const ru_run *r, const wnpu_speech_span *speech, int64_t pause_ms)
+{
+    int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
+                                                               : speech->t0_ms;
+    return aw_power(r, speech->t1_ms, speech->t1_ms + pause_ms) * AW_QUIETER <=
+           aw_power(r, from, speech->t1_ms);
+}
+
 /* End of the speech before the first pause of at least pause_ms that begins after from_ms, or -1 if
  * there is none. Only the part of a pause before to_ms counts, so that the result does not depend
  * on how much more has been read. */
@@ -21536,7 +21566,8 @@ static int64_t aw_find_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, in
     for (i = r->audio.spans_passed;
          aw_get_span(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
         int64_t next = aw_next_speech_ms(r, span.t1_ms);
-        if (span.t1_ms > from_ms && (next < to_ms ? next : to_ms) - span.t1_ms >= pause_ms) {
+        if (span.t1_ms > from_ms && (next < to_ms ? next : to_ms) - span.t1_ms >= pause_ms &&
+            aw_is_quiet(r, &span, pause_ms)) {
             return span.t1_ms;
         }
     }
