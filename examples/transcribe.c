@@ -433,6 +433,11 @@ static int report_input(const options *o, input *in, const char *from, int code)
     return state == INPUT_CUT && code == 0 ? EXIT_OTHER : code;
 }
 
+static int complain_unread(const options *o, int index)
+{
+    return complain(EXIT_CANCELLED, "%s: not transcribed: ended by a signal", input_name(o, index));
+}
+
 /* Transcribes an input that is open. */
 static int transcribe_input(const options *o, engines *e, int index, const input *in, outputs *out)
 {
@@ -448,7 +453,8 @@ static int transcribe_input(const options *o, engines *e, int index, const input
     }
     replay_again(&heard);
     atomic_store(&running, chosen->session);
-    code = stop && !finishes ? EXIT_CANCELLED : run(o, chosen->session, index, &audio, out);
+    code = stop && !finishes ? complain_unread(o, index)
+                             : run(o, chosen->session, index, &audio, out);
     if (stop && code == 0) {
         code = complain(EXIT_CANCELLED, "%s: ended by a signal; what was heard is written",
                         input_name(o, index));
@@ -466,7 +472,8 @@ static int transcribe(const options *o, engines *e, int index, outputs *out)
     int code = results_open(o, index, out); /* first: a pipe can be heard only once */
     if (code == 0) {
         if (input_open(&in, from, &o->input) != 0) {
-            code = stop ? EXIT_CANCELLED : complain(EXIT_INPUT, "%s: %s", from, in.why);
+            code = stop ? complain_unread(o, index)
+                        : complain(EXIT_INPUT, "%s: %s", from, in.why);
         } else {
             code = transcribe_input(o, e, index, &in, out);
             code = report_input(o, &in, from, code);
@@ -505,6 +512,9 @@ static int transcribe_all(options *o)
         if (one == EXIT_USAGE) {
             break; /* the others would fail in the same way */
         }
+    }
+    if (stop && i < o->n_files) {
+        code = complain_unread(o, i);
     }
     if (e.first.session != NULL && results_are_array(o) &&
         (fputs(out.written > 0 ? "]\n" : "[]\n", stdout) == EOF || fflush(stdout) != 0)) {

@@ -251,6 +251,7 @@ b' 'pipe:0' 'noending'; do
 test_end() {
     mkfifo "$T/never"
     run 4 timeout --foreground --preserve-status -s INT 1 "$transcribe" -m "$model" "$T/never"
+    has "$T/err" "not transcribed"
     mkfifo "$T/stays"
     { cat "$T/speech.wav"; sleep 8; } >"$T/stays" &
     run 4 timeout --foreground --preserve-status -s INT 4 "$transcribe" -m "$model" "$T/stays"
