@@ -16216,11 +16216,13 @@ static size_t al_supported(const al_part *part, size_t n)
     for (k = 0; k < n; k++) {
         sum.ms += part[k].ms;
         sum.voice_ms += part[k].voice_ms;
+        sum.inner_ms += part[k].inner_ms;
         sum.letters += part[k].letters;
         sum.near += part[k].near;
         if (sum.near < AL_NEAR_MIN * (float)(k + 1) ||
             sum.ms < AL_MS_PER_LETTER * (int64_t)sum.letters ||
-            (sum.voice_ms >= 0 && sum.voice_ms < AL_VOICE_MS_PER_LETTER * (int64_t)sum.letters)) {
+            (sum.voice_ms >= 0 && (sum.voice_ms < AL_VOICE_MS_PER_LETTER * (int64_t)sum.letters ||
+                                   2 * sum.voice_ms < sum.inner_ms))) {
             return k;
         }
         if (k < 2) {
@@ -21546,14 +21548,21 @@ static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
     return to > from ? sum / (double)(to - from) : 0.0;
 }
 
-/* Whether the pause behind a span of speech is much quieter than the speech. The detector misses
- * faint or distorted voices; a pause that is about as loud may hold one. */
+/* Whether the pause behind a span of speech is much quieter than the speech: at least two of its
+ * thirds. The detector misses faint and distorted voices; a pause that is about as loud as the
+ * speech may hold one. */
 static int aw_is_quiet(const ru_run *r, const wnpu_speech_span *speech, int64_t pause_ms)
 {
     int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
                                                                : speech->t0_ms;
-    return aw_power(r, speech->t1_ms, speech->t1_ms + pause_ms) * AW_QUIETER <=
-           aw_power(r, from, speech->t1_ms);
+    double level = aw_power(r, from, speech->t1_ms);
+    int64_t part;
+    int quiet = 0;
+    for (part = 0; part < 3; part++) {
+        quiet += aw_power(r, speech->t1_ms + part * pause_ms / 3,
+                          speech->t1_ms + (part + 1) * pause_ms / 3) * AW_QUIETER <= level;
+    }
+    return quiet >= 2;
 }
 
 /* End of the speech before the first pause of at least pause_ms that begins after from_ms, or -1 if

@@ -200,8 +200,11 @@ test_hard() {
     done
     for file in "$speech"/hard/fmt_* "$speech"/hard/chan_* "$speech"/hard/wavhdr_*; do
         name=$(basename "$file")
-        "$build/transcribe" -q -m "$tiny" -l en "$file" >"$T/out" 2>"$T/log" ||
-            fail "$name: $(cat "$T/log")"
+        "$build/transcribe" -q -m "$tiny" -l en "$file" >"$T/out" 2>"$T/log"
+        status=$?
+        # One header promises more than the file holds: a warning, and all that is there.
+        [ "$status" -eq "$([ "$name" = wavhdr_truncated.wav ] && echo 6 || echo 0)" ] ||
+            fail "$name: status $status: $(cat "$T/log")"
         text=$(tr '\n' ' ' <"$T/out")
         awk -F '\t' -v OFS='\t' -v path="hard/$name" '$1 == path { print $1, $8 }' \
             "$speech/manifest.tsv" >"$T/reference.tsv"
