@@ -21439,7 +21439,8 @@ static int64_t ru_end_ms(const ru_run *r)
 #define AW_BLOCK 8000u         /* samples read between two tests of the cancel flag */
 #define AW_LONG_PAUSE_MS 3000  /* a pause of this length ends a window */
 #define AW_LEVEL_MS 2000       /* of the speech before a pause, to compare its level with */
-#define AW_QUIETER 32.0        /* a pause is silent when it is 15 dB below that */
+#define AW_QUIETER 32.0        /* a pause is silent where it is 15 dB below that, */
+#define AW_BLOCK_MS 100        /* in each block of this length */
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
@@ -21548,26 +21549,30 @@ static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
     return to > from ? sum / (double)(to - from) : 0.0;
 }
 
-/* Whether the pause behind a span of speech is much quieter than the speech: at least two of its
- * thirds. The detector misses faint and distorted voices; a pause that is about as loud as the
- * speech may hold one. */
-static int aw_is_quiet(const ru_run *r, const wnpu_speech_span *speech, int64_t pause_ms)
+/* Begin of the first silence of at least pause_ms between a span of speech and until_ms, or -1. The
+ * detector misses faint and distorted voices, so silence also has to be much quieter than the
+ * speech, in each block. */
+static int64_t aw_find_silence(const ru_run *r, const wnpu_speech_span *speech, int64_t until_ms,
+                               int64_t pause_ms)
 {
     int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
                                                                : speech->t0_ms;
+    int64_t begin = speech->t1_ms, at;
     double level = aw_power(r, from, speech->t1_ms);
-    int64_t part;
-    int quiet = 0;
-    for (part = 0; part < 3; part++) {
-        quiet += aw_power(r, speech->t1_ms + part * pause_ms / 3,
-                          speech->t1_ms + (part + 1) * pause_ms / 3) * AW_QUIETER <= level;
+    for (at = begin; at + AW_BLOCK_MS <= until_ms && until_ms - begin >= pause_ms;
+         at += AW_BLOCK_MS) {
+        if (aw_power(r, at, at + AW_BLOCK_MS) * AW_QUIETER > level) {
+            begin = at + AW_BLOCK_MS;
+        } else if (at + AW_BLOCK_MS - begin >= pause_ms) {
+            return begin;
+        }
     }
-    return quiet >= 2;
+    return -1;
 }
 
-/* End of the speech before the first pause of at least pause_ms that begins after from_ms, or -1 if
- * there is none. Only the part of a pause before to_ms counts, so that the result does not depend
- * on how much more has been read. */
+/* Begin of the first silence of at least pause_ms after from_ms, or -1 if there is none. Only the
+ * part of a silence before to_ms counts, so that the result does not depend on how much more has
+ * been read. */
 static int64_t aw_find_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, int64_t pause_ms)
 {
     wnpu_speech_span span;
@@ -21575,9 +21580,9 @@ static int64_t aw_find_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, in
     for (i = r->audio.spans_passed;
          aw_get_span(r, i, &span) && span.t1_ms + pause_ms <= to_ms; i++) {
         int64_t next = aw_next_speech_ms(r, span.t1_ms);
-        if (span.t1_ms > from_ms && (next < to_ms ? next : to_ms) - span.t1_ms >= pause_ms &&
-            aw_is_quiet(r, &span, pause_ms)) {
-            return span.t1_ms;
+        int64_t begin = aw_find_silence(r, &span, next < to_ms ? next : to_ms, pause_ms);
+        if (begin > from_ms) {
+            return begin;
         }
     }
     return -1;
