@@ -42,6 +42,7 @@ static int snapshots(void)
 typedef struct stop {
     wnpu_session *session;
     int after;                  /* progress calls */
+    int with_text;              /* 1: calls before there is text do not count */
     int64_t us;                 /* or microseconds, and then a thread cancels */
     unsigned char *block;       /* room for a snapshot that the callback takes */
     size_t most, size;
@@ -52,6 +53,9 @@ static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
     stop *p = user;
     (void)done_ms;
     (void)total_ms;
+    if (p->with_text && wnpu_segment_count(p->session) == 0) {
+        return 0; /* on a slow machine, inside the first window */
+    }
     if (p->after > 0 && --p->after == 0) {
         p->size = wnpu_snapshot_size(p->session);
         T_CHECK(p->size > 0 && p->size <= p->most, "%lu bytes", (unsigned long)p->size);
@@ -335,6 +339,7 @@ static unsigned char *first_window(int mode, wnpu_session *s, size_t *size)
     stop p;
     memset(&p, 0, sizeof p);
     p.after = 1;
+    p.with_text = 1;
     p.most = wnpu_snapshot_most(s);
     p.block = malloc(p.most);
     T_CHECK(run(mode, s, 0, &p) == WNPU_E_CANCELLED && p.size > 0, "%s", wnpu_session_error(s));
