@@ -21441,6 +21441,7 @@ static int64_t ru_end_ms(const ru_run *r)
 #define AW_LEVEL_MS 2000       /* of the speech before a pause, to compare its level with */
 #define AW_QUIETER 32.0        /* a pause is silent where it is 15 dB below that, */
 #define AW_BLOCK_MS 100        /* in each block of this length */
+#define AW_TAIL_MS 1000        /* noise of this length behind speech is not speech */
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
@@ -21564,7 +21565,7 @@ static int64_t aw_find_silence(const ru_run *r, const wnpu_speech_span *speech, 
         if (aw_power(r, at, at + AW_BLOCK_MS) * AW_QUIETER > level) {
             begin = at + AW_BLOCK_MS;
         } else if (at + AW_BLOCK_MS - begin >= pause_ms) {
-            return begin;
+            return begin - speech->t1_ms > AW_TAIL_MS ? begin : speech->t1_ms;
         }
     }
     return -1;
