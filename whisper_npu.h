@@ -1369,7 +1369,8 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
  * those that fail are omitted, and opening fails if none is left. On failure *accel is NULL, and
  * wnpu_amdxdna_diagnose() gives details. Errors: E_ARGUMENT, E_IO, E_MEMORY, E_MODEL (the pack is
  * damaged), E_UNSUPPORTED (no suitable device, driver or pack), E_ACCEL (the device did not work),
- * E_VERSION. */
+ * E_VERSION. Creates one thread, with all signals blocked, which sleeps unless a hardware context
+ * has to be opened again: the driver may block for seconds then. */
 WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **accel,
                                wnpu_error *error);
 /* Closes the accelerator; no session may be using it. Waits while the driver recreates a context,

@@ -110,7 +110,7 @@ test_errors() {
     has "$T/err" "neither model.safetensors nor"
     head -c 100000 "$T/hf/model.safetensors" >"$T/part/model.safetensors"
     run 2 "$pack" "$T/part" "$T/x.wnpu"
-    has "$T/err" "beyond the end of the file"
+    has "$T/err" "exceed the file"
     [ ! -e "$T/x.wnpu" ] || fail "a failed run left a pack"
     run 5 "$pack" "$T/toy.bin" "$T/no/such/directory.wnpu"
     [ ! -e /dev/full ] || run 5 "$pack" "$T/toy.bin" /dev/full
