@@ -280,7 +280,7 @@ static void test_accidents(void)
         {"mmap=40:EAGAIN", "any", "mapping_a_buffer"},
         {"open=EACCES", "any", "Permission_denied"},
         {"ioctl=CREATE_HWCTX:1+:EINVAL", "any", "hardware_context"},
-        {"result=*:flipbit", "any", "something_else_than_a_product"},
+        {"result=*:flipbit", "any", "computes_a_wrong_product"},
         {"exec=1:timeout", "any", ""} /* one kernel is left out, the other does it all */
     };
     static const char *const kernels[] = {"6.18", "7.2"};

@@ -37,9 +37,16 @@ static int fails(int which)
     return 1;
 }
 
+/* Only the opening of the model counts as a call. Files of the system, which tell the CPU quota, are
+ * missing in the tests in which an open fails: the library must do without. */
 static int sys_open(const char *path, int flags, ...)
 {
-    int file = fails(OPEN) ? -1 : open(path, flags);
+    int of_system = strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0;
+    int fail = of_system ? sys.which == OPEN && sys.fail_at > 0 : fails(OPEN);
+    int file = fail ? -1 : open(path, flags);
+    if (fail && of_system) {
+        errno = ENOENT;
+    }
     sys.live[OPEN] += file >= 0;
     return file;
 }
