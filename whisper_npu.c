@@ -21558,13 +21558,13 @@ static int64_t aw_find_silence(const ru_run *r, const wnpu_speech_span *speech, 
 {
     int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
                                                                : speech->t0_ms;
-    int64_t begin = speech->t1_ms, at;
+    int64_t begin = speech->t1_ms, at, end;
     double level = aw_power(r, from, speech->t1_ms);
-    for (at = begin; at + AW_BLOCK_MS <= until_ms && until_ms - begin >= pause_ms;
-         at += AW_BLOCK_MS) {
-        if (aw_power(r, at, at + AW_BLOCK_MS) * AW_QUIETER > level) {
-            begin = at + AW_BLOCK_MS;
-        } else if (at + AW_BLOCK_MS - begin >= pause_ms) {
+    for (at = begin; until_ms - begin >= pause_ms; at = end) {
+        end = at + AW_BLOCK_MS < until_ms ? at + AW_BLOCK_MS : until_ms;
+        if (aw_power(r, at, end) * AW_QUIETER > level) {
+            begin = end;
+        } else if (end - begin >= pause_ms) {
             return begin - speech->t1_ms > AW_TAIL_MS ? begin : speech->t1_ms;
         }
     }
