@@ -37,8 +37,8 @@ static int fails(int which)
     return 1;
 }
 
-/* Only the opening of the model counts as a call. Files of the system, which tell the CPU quota, are
- * missing in the tests in which an open fails: the library must do without. */
+/* Only the opening of the model counts as a call. Files of the system, which tell the CPU quota,
+ * are missing in the tests in which an open fails: the library must do without. */
 static int sys_open(const char *path, int flags, ...)
 {
     int of_system = strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0;
