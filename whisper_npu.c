@@ -21559,7 +21559,7 @@ static int64_t aw_find_silence(const ru_run *r, const wnpu_speech_span *speech, 
     int64_t from = speech->t1_ms - AW_LEVEL_MS > speech->t0_ms ? speech->t1_ms - AW_LEVEL_MS
                                                                : speech->t0_ms;
     int64_t begin = speech->t1_ms, at, end;
-    double level = aw_power(r, from, speech->t1_ms);
+    double level = until_ms - begin >= pause_ms ? aw_power(r, from, begin) : 0.0;
     for (at = begin; until_ms - begin >= pause_ms; at = end) {
         end = at + AW_BLOCK_MS < until_ms ? at + AW_BLOCK_MS : until_ms;
         if (aw_power(r, at, end) * AW_QUIETER > level) {
