@@ -57,6 +57,12 @@ PYTHON
     [ "$(wc -l <"$T/table")" -eq 21 ] || fail "a table of $(wc -l <"$T/table") lines"
 }
 
+# What compare.sh uses of the library is still there.
+test_stages() {
+    ${CC:-cc} -std=gnu11 -fsyntax-only -Wall -Wextra -I. -DLIBRARY='"whisper_npu.c"' \
+        tests/bench/stages.c >"$T/log" 2>&1 || fail "$(head -n 3 "$T/log")"
+}
+
 if [ -n "${WNPU_SANITIZED-}" ]; then
     echo "nothing here is worth a sanitizer's time"
     t_end
@@ -64,4 +70,5 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 t_run test_json
 t_run test_plot
+t_run test_stages
 t_end

@@ -1,0 +1,102 @@
+#!/bin/sh
+# compare.sh - is one commit as fast as another? CPU time of both, stage by stage and instruction set
+# by instruction set, measured in turn, so that what else the machine does meets both alike.
+#
+# usage: tests/bench/compare.sh OLD NEW [MODEL [RECORDING.wav]]
+#
+# OLD and NEW are commits of this repository or directories with a whisper_npu.c. The model is tiny
+# and the recording that of `make demo` unless named (scripts/fetch.sh gets both). ISA lists the
+# instruction sets, STAGES the stages, SECONDS_PER_STAGE how long each is measured (15).
+# Ratios are NEW over OLD, the median of all pairs and the quotient of the smallest times; a stage is
+# marked if both are above 1.02. About 7 minutes for four sets, and two compilations.
+cd "$(dirname "$0")/../.." || exit 1
+root=$(pwd)
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+die() {
+    echo "compare.sh: $*" >&2
+    exit 1
+}
+
+case $# in
+2 | 3 | 4) ;;
+*) die "usage: tests/bench/compare.sh OLD NEW [MODEL [RECORDING.wav]]" ;;
+esac
+model=${3:-$(scripts/fetch.sh --offline tiny)} || die "scripts/fetch.sh tiny gets the model"
+recording=${4:-$(scripts/fetch.sh --offline demo)} || die "scripts/fetch.sh demo gets a recording"
+
+# build SOURCE NAME: the program of one side. Before this program there was de_take() for de_carve().
+build() {
+    if [ -f "$1/whisper_npu.c" ]; then
+        source=$(cd "$1" && pwd)
+    else
+        source=$T/source-$2
+        mkdir "$source"
+        git archive "$1" whisper_npu.c whisper_npu.h | tar -x -C "$source" -f - ||
+            die "$1 is neither a directory nor a commit"
+    fi
+    names=
+    grep -q 'de_carve' "$source/whisper_npu.c" || names=-Dde_carve=de_take
+    # shellcheck disable=SC2086 # CC may have arguments
+    ${CC:-cc} -O2 -std=gnu11 -I"$source" $names -DLIBRARY="\"$source/whisper_npu.c\"" \
+        "$root/tests/bench/stages.c" -o "$T/$2" -lm -lpthread || die "$1 does not compile"
+}
+
+# pair 0|1: a time of each side, old and new; the old one's is measured first if 0.
+pair() {
+    if [ "$1" -eq 0 ]; then
+        echo "$stage" >&3 && read -r old <&4 && echo "$stage" >&5 && read -r new <&6
+    else
+        echo "$stage" >&5 && read -r new <&6 && echo "$stage" >&3 && read -r old <&4
+    fi
+}
+
+# measure SET: a row of the table for each stage.
+measure() {
+    "$T/old" "$model" "$1" "$recording" <"$T/in-old" >"$T/out-old" &
+    "$T/new" "$model" "$1" "$recording" <"$T/in-new" >"$T/out-new" &
+    exec 3>"$T/in-old" 4<"$T/out-old" 5>"$T/in-new" 6<"$T/out-new"
+    for stage in ${STAGES:-encoder token beams8 windows8 clip}; do
+        pair 0 || die "$1, $stage: no answer" # to warm up
+        : >"$T/times"
+        end=$(($(date +%s) + SECONDS_PER_STAGE)) i=0
+        while [ "$(date +%s)" -lt $end ] || [ $i -lt 4 ]; do
+            pair $((i % 2)) || die "$1, $stage: no answer"
+            echo "$old $new" >>"$T/times"
+            i=$((i + 1))
+        done
+        report "$1"
+    done
+    exec 3>&- 4<&- 5>&- 6<&-
+    wait
+}
+
+report() {
+    awk '{ print $2 / $1 }' "$T/times" | sort -n >"$T/ratios"
+    awk -v set="$1" -v stage="$stage" -v ratios="$T/ratios" '
+        NR == 1 || $1 < old { old = $1 }
+        NR == 1 || $2 < new { new = $2 }
+        END {
+            while ((getline line <ratios) > 0) r[++n] = line
+            median = n % 2 ? r[(n + 1) / 2] : (r[n / 2] + r[n / 2 + 1]) / 2
+            slower = median > 1.02 && new / old > 1.02 ? "  slower" : ""
+            printf "%-9s %-9s %9.3f %9.3f %8.3f %8.3f %6d%s\n", set, stage, old, new, median,
+                new / old, n, slower
+        }' "$T/times"
+}
+
+SECONDS_PER_STAGE=${SECONDS_PER_STAGE:-15}
+build "$1" old
+build "$2" new
+mkfifo "$T/in-old" "$T/out-old" "$T/in-new" "$T/out-new"
+printf '%-9s %-9s %9s %9s %8s %8s %6s\n' set stage 'old ms' 'new ms' median least pairs
+for set in ${ISA:-sse4.1 avx2 avx-vnni avx512}; do
+    if "$T/new" "$model" "$set" "$recording" </dev/null >/dev/null 2>&1; then
+        measure "$set"
+    else
+        echo "$set: not on this machine"
+    fi
+done

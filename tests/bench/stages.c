@@ -1,0 +1,174 @@
+/* stages.c - times one stage of the library each time that a line on standard input names it, and
+ * prints the CPU time in milliseconds. tests/bench/compare.sh runs two of these in turn.
+ *
+ *     stages MODEL ISA RECORDING.wav
+ *
+ * Stages: encoder (a window of 30 s), token (the decoder's step), beams8 and windows8 (a step for
+ * eight beams, or for eight windows) and clip (the recording, greedy). One thread, so that CPU time
+ * is what the stage takes on an idle machine. LIBRARY is the whisper_npu.c to include, which may be
+ * of another commit: what is used here should rarely change its name. */
+#include LIBRARY
+
+#include <sys/resource.h>
+
+typedef struct stages {
+    wnpu_model *model;
+    wnpu_session *session;
+    wnpu_audio audio;
+    float samples[ML_SPAN];
+    de_decoder decoder; /* of its own, with eight slots and windows */
+} stages;
+
+enum { STEPS = 21, FROM = 80, ROWS = 8 };
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "stages: %s: %s\n", what, why);
+    exit(1);
+}
+
+static double cpu_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void open_audio(stages *s, const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    const size_t room = (size_t)64 << 20;
+    char *data = malloc(room);
+    wnpu_error error;
+    size_t n = f != NULL && data != NULL ? fread(data, 1, room, f) : 0;
+    wnpu_audio_init(&s->audio, sizeof s->audio);
+    if (n == 0 || wnpu_wav_open(&s->audio, data, n, &error) != WNPU_OK) {
+        die(path, n == 0 ? "cannot be read" : error.message);
+    }
+    fclose(f);
+}
+
+static void open_decoder(stages *s)
+{
+    ar_arena arena;
+    void *memory;
+    size_t i;
+    memset(&arena, 0, sizeof arena);
+    de_carve(&arena, &s->decoder, &s->session->run.engine, ROWS, ROWS);
+    arena.size = arena.used;
+    memory = ar_malloc(NULL, arena.size, 64);
+    if (memory == NULL) {
+        die("decoder", "out of memory");
+    }
+    arena.base = memory;
+    arena.used = 0;
+    de_carve(&arena, &s->decoder, &s->session->run.engine, ROWS, ROWS);
+    for (i = 0; i < ROWS; i++) {
+        s->decoder.window = i;
+        en_cross(&s->session->run.engine, de_cross(&s->decoder));
+    }
+}
+
+static void open_all(stages *s, const char *model, const char *isa, const char *recording)
+{
+    wnpu_config config;
+    wnpu_error error;
+    uint32_t seed = 1;
+    size_t i;
+    if (wnpu_model_open(&s->model, model, NULL, &error) != WNPU_OK) {
+        die(model, error.message);
+    }
+    wnpu_config_init(&config, sizeof config);
+    config.threads = 1;
+    config.isa = wnpu_isa_from_name(isa);
+    if (wnpu_session_open(&s->session, s->model, &config, NULL, 0, &error) != WNPU_OK) {
+        die("session", error.message);
+    }
+    for (i = 0; i < ML_SPAN; i++) { /* noise: the time does not depend on what is said */
+        seed = seed * 1664525u + 1013904223u;
+        s->samples[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
+    }
+    en_log_mel(&s->session->run.engine, s->samples, ML_FRAMES);
+    en_run(&s->session->run.engine);
+    open_decoder(s);
+    open_audio(s, recording);
+}
+
+/* The median of steps with greedy continuations of one prompt. */
+static double steps(stages *s, size_t rows, size_t windows)
+{
+    de_decoder *d = &s->decoder;
+    double time[STEPS];
+    int32_t token[ROWS];
+    size_t i, k;
+    for (k = 0; k < rows; k++) {
+        token[k] = (int32_t)(1000 + k);
+    }
+    for (i = 0; i < STEPS; i++) {
+        de_row row[DE_ROWS];
+        double since;
+        for (k = 0; k < rows; k++) {
+            row[k].token = token[k];
+            row[k].position = (uint32_t)(FROM + i);
+            row[k].slot = (uint32_t)k;
+            row[k].window = (uint32_t)(k * windows / rows);
+            row[k].want = 1;
+        }
+        since = cpu_ms();
+        de_step(d, row, rows);
+        time[i] = cpu_ms() - since;
+        for (k = 0; k < rows; k++) {
+            token[k] = (int32_t)d->e->op->argmax(d->logits + k * de_logits_stride(s->model),
+                                                 (size_t)s->model->vocab.eot);
+        }
+    }
+    qsort(time, STEPS, sizeof *time, by_value);
+    return time[STEPS / 2];
+}
+
+static double stage(stages *s, const char *name)
+{
+    double since;
+    if (strcmp(name, "token") == 0) {
+        return steps(s, 1, 1);
+    }
+    if (strcmp(name, "beams8") == 0) {
+        return steps(s, ROWS, 1);
+    }
+    if (strcmp(name, "windows8") == 0) {
+        return steps(s, ROWS, ROWS);
+    }
+    since = cpu_ms();
+    if (strcmp(name, "encoder") == 0) {
+        en_log_mel(&s->session->run.engine, s->samples, ML_FRAMES);
+        en_run(&s->session->run.engine);
+    } else if (strcmp(name, "clip") == 0) {
+        if (wnpu_transcribe(s->session, NULL, &s->audio) != WNPU_OK) {
+            die("clip", wnpu_session_error(s->session));
+        }
+    } else {
+        die(name, "unknown stage");
+    }
+    return cpu_ms() - since;
+}
+
+int main(int argc, char **argv)
+{
+    static stages s;
+    char name[40];
+    if (argc != 4) {
+        die("usage", "stages MODEL ISA RECORDING.wav");
+    }
+    open_all(&s, argv[1], argv[2], argv[3]);
+    while (scanf("%39s", name) == 1) {
+        printf("%.4f\n", stage(&s, name));
+        fflush(stdout);
+    }
+    return 0;
+}
