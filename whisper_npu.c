@@ -16756,7 +16756,7 @@ static void al_reset(al_aligner *a)
  *  Ensures   a segment is stored completely or not at all; text is valid
  *            UTF-8; numbers are formatted here, so the output does not
  *            depend on locale or libc.
- *  Costs     about 30 bytes per token, 170 per segment, 80 per word.
+ *  Costs     about 30 bytes per token, 180 per segment, 80 per word.
  * ====================================================================== */
 
 /* A list of elements of one size, in chunks of RS_CHUNK placed in the block wherever there was
@@ -16806,6 +16806,7 @@ typedef struct rs_draft {
     const float *probability;
     size_t n;
     int32_t language, window;
+    int64_t window_ms;
     rs_origin origin;
     float voice;
     const al_word *words;   /* its words if requested, else NULL */
@@ -16816,7 +16817,7 @@ typedef struct rs_draft {
 
 /* Properties of the run as a whole. */
 typedef struct rs_summary {
-    int32_t language;
+    int32_t language, task;
     int64_t duration_ms;
     const float *languages;     /* [n_languages] probabilities; NULL if the language was given */
     int32_t n_languages;
@@ -16976,6 +16977,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
                                               (wnpu_token *)(void *)(s->base + tokens));
     record.segment.language = d->language;
     record.segment.window = d->window;
+    record.segment.window_ms = d->window_ms;
     rs_put_origin(&d->origin, &record.segment);
     record.segment.voice = d->voice;
     record.text = text;
@@ -17162,7 +17164,7 @@ static int rs_is_origin(const wnpu_segment *s)
            rs_is_within(s->temperature, 0.0f, 4.0f) &&
            rs_is_within(s->compression_ratio, 0.0f, 1e6f) &&
            rs_is_within(s->first_logprob, -1e6f, 1e-3f) && rs_is_within(s->voice, 0.0f, 1.0f) &&
-           s->window >= 0 && s->retries >= 0 && s->reasons < 2u * WNPU_REFUSED_FIRST_TOKEN &&
+           s->window >= 0 && s->window_ms >= 0 && s->retries >= 0 && s->reasons < 2u * WNPU_REFUSED_FIRST_TOKEN &&
            s->accepted >> 1 == 0 && s->prompted >> 1 == 0 && s->device >> 1 == 0;
 }
 
@@ -17452,6 +17454,22 @@ static void rs_json_string(rs_out *o, const char *text, size_t length)
     rs_text(o, "\"");
 }
 
+/* The same for any bytes: each maximal invalid subpart of UTF-8 becomes U+FFFD. */
+static void rs_json_untrusted(rs_out *o, const char *text, size_t length)
+{
+    size_t at, used;
+    int cut;
+    rs_text(o, "\"");
+    for (at = 0; at < length; at += used) {
+        if (tk_decode_utf8(text + at, length - at, &used, &cut) < 0) {
+            rs_text(o, "\xef\xbf\xbd");
+        } else {
+            rs_json_escaped(o, text + at, used);
+        }
+    }
+    rs_text(o, "\"");
+}
+
 static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
 {
     size_t i, length, n;
@@ -17661,6 +17679,100 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const r
     }
     rs_text(o, "]");
     rs_json_ledger(o, store);
+    rs_text(o, "}\n");
+}
+
+/* ---- OpenAI's verbose_json ---- */
+
+/* The text without the spaces around it. */
+static void rs_json_trimmed(rs_out *o, const char *text, size_t length)
+{
+    while (length > 0 && *text == ' ') {
+        text++;
+        length--;
+    }
+    while (length > 0 && text[length - 1] == ' ') {
+        length--;
+    }
+    rs_json_string(o, text, length);
+}
+
+/* The text of all segments as one string, without the space before the first. */
+static void rs_verbose_text(rs_out *o, const rs_store *store)
+{
+    wnpu_segment s;
+    size_t i, skip;
+    rs_text(o, "\"");
+    for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
+        skip = i == 0 && s.text_length > 0 && s.text[0] == ' ';
+        rs_json_escaped(o, s.text + skip, s.text_length - skip);
+    }
+    rs_text(o, "\"");
+}
+
+static void rs_verbose_segment(rs_out *o, const wnpu_segment *s, size_t index)
+{
+    size_t i;
+    rs_text(o, index > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
+    rs_number(o, (int64_t)index, 1);
+    rs_json_count(o, "seek", s->window_ms / 10);
+    rs_text(o, ", \"start\": ");
+    rs_seconds(o, s->t0_ms);
+    rs_text(o, ", \"end\": ");
+    rs_seconds(o, s->t1_ms);
+    rs_text(o, ",\n   \"text\": ");
+    rs_json_string(o, s->text, s->text_length);
+    rs_text(o, ",\n   \"tokens\": [");
+    for (i = 0; i < s->n_tokens; i++) {
+        rs_text(o, i > 0 ? ", " : "");
+        rs_number(o, s->tokens[i].id, 1);
+    }
+    rs_text(o, "],\n   \"temperature\": ");
+    rs_fraction(o, s->temperature);
+    rs_json_member(o, "avg_logprob", s->mean_logprob);
+    rs_json_member(o, "compression_ratio", s->compression_ratio);
+    rs_json_member(o, "no_speech_prob", s->no_speech);
+    rs_text(o, "}");
+}
+
+/* Words of all segments in one list, as OpenAI's server writes them. */
+static void rs_verbose_words(rs_out *o, const rs_store *store)
+{
+    size_t i, k, n = 0;
+    wnpu_word w;
+    for (i = 0; i < store->count; i++) {
+        for (k = 0; rs_get_word(store, i, k, &w) == WNPU_OK; k++) {
+            rs_text(o, n++ > 0 ? ",\n  {\"word\": " : ",\n \"words\": [\n  {\"word\": ");
+            rs_json_trimmed(o, w.text, w.text_length);
+            rs_text(o, ", \"start\": ");
+            rs_seconds(o, w.t0_ms);
+            rs_text(o, ", \"end\": ");
+            rs_seconds(o, w.t1_ms);
+            rs_text(o, "}");
+        }
+    }
+    rs_text(o, n > 0 ? "]" : "");
+}
+
+static void rs_verbose(rs_out *o, const rs_store *store, const rs_summary *m)
+{
+    const char *language = wnpu_language_name(m->language);
+    size_t i;
+    wnpu_segment s;
+    rs_text(o, "{\"task\": \"");
+    rs_text(o, m->task == WNPU_TRANSLATE ? "translate" : "transcribe");
+    rs_text(o, "\", \"language\": ");
+    rs_json_string(o, language, strlen(language));
+    rs_text(o, ", \"duration\": ");
+    rs_seconds(o, m->duration_ms);
+    rs_text(o, ",\n \"text\": ");
+    rs_verbose_text(o, store);
+    rs_text(o, ",\n \"segments\": [");
+    for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
+        rs_verbose_segment(o, &s, i);
+    }
+    rs_text(o, "]");
+    rs_verbose_words(o, store);
     rs_text(o, "}\n");
 }
 
@@ -18398,7 +18510,8 @@ static const rs_writer rs_writers[] = {
     [WNPU_FORMAT_JSON_DEVICE] = {"json", "", NULL, 0, 0},
     [WNPU_FORMAT_CSV] = {"csv", "start,end,text\r\n", rs_csv_cue, 0, 1},
     [WNPU_FORMAT_LRC] = {"lrc", "", rs_lrc_cue, 10, 1},
-    [WNPU_FORMAT_ASS] = {"ass", rs_ass_head, rs_ass_cue, 10, 0}
+    [WNPU_FORMAT_ASS] = {"ass", rs_ass_head, rs_ass_cue, 10, 0},
+    [WNPU_FORMAT_VERBOSE_JSON] = {"verbose_json", "", NULL, 0, 0}
 };
 #define RS_WRITERS ((int)(sizeof rs_writers / sizeof rs_writers[0]))
 
@@ -18563,7 +18676,11 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
         return WNPU_E_ARGUMENT;
     }
     if (job.writer->cue == NULL && at->last && !at->begun) {
-        rs_json(&job.out, store, v, summary, options->format == WNPU_FORMAT_JSON_DEVICE);
+        if (options->format == WNPU_FORMAT_VERBOSE_JSON) {
+            rs_verbose(&job.out, store, summary);
+        } else {
+            rs_json(&job.out, store, v, summary, options->format == WNPU_FORMAT_JSON_DEVICE);
+        }
         at->begun = 1;
     } else if (job.writer->cue != NULL && !at->begun) {
         rs_text(&job.out, job.writer->head);
@@ -22022,6 +22139,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.n = to - from;
     d.language = r->language.id;
     d.window = (int32_t)r->text.window;
+    d.window_ms = ru_recording_ms(r, 0);
     d.origin = r->text.origin;
     d.origin.device = r->text.device;
     d.words = NULL;
@@ -25063,7 +25181,8 @@ WNPU_API int wnpu_format_from_name(const char *name)
     int format;
     for (format = 0; name != NULL && format < RS_WRITERS; format++) {
         const char *ours = rs_writers[format].name;
-        for (i = 0; ours[i] != '\0' && (name[i] | 32) == ours[i]; i++) {
+        for (i = 0; ours[i] != '\0' &&
+             (name[i] == ours[i] || (ours[i] >= 'a' && (name[i] | 32) == ours[i])); i++) {
         }
         if (ours[i] == '\0' && name[i] == '\0') {
             return format;
@@ -25132,6 +25251,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
         return WNPU_E_ARGUMENT;
     }
     summary.language = session->run.stats.language;
+    summary.task = session->run.params.task;
     summary.duration_ms = session->run.stats.audio_ms;
     summary.n_languages = wnpu_get_languages(session, languages, RU_LANGUAGES);
     summary.languages = session->run.language.weight > 0.0f ? languages : NULL;
@@ -25147,6 +25267,21 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
         memcpy(cursor, &at, size < sizeof at ? size : sizeof at);
     }
     return status;
+}
+
+WNPU_API int wnpu_write_json_string(const char *text, size_t length, wnpu_write_fn write, void *user)
+{
+    rs_out o;
+    if (text == NULL || write == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    o.write = write;
+    o.user = user;
+    o.used = 0;
+    o.failed = 0;
+    rs_json_untrusted(&o, text, length);
+    rs_flush(&o);
+    return o.failed ? WNPU_E_IO : WNPU_OK;
 }
 
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,

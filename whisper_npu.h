@@ -474,6 +474,7 @@ typedef struct wnpu_segment {
     int32_t device;           /* wnpu_device that computed the encoder */
     float voice;              /* share of the segment in which the voice activity detector found
                                  speech, 0..1; 0 if vad is off */
+    int64_t window_ms;        /* start of the window, at most t1_ms */
 } wnpu_segment;
 
 /* A span of speech found by the voice activity detector, padding included. Spans are in order and
@@ -1097,11 +1098,15 @@ typedef enum wnpu_format {
     /* Since 0.2: */
     WNPU_FORMAT_CSV = 6,      /* RFC 4180: the columns of TSV, quoted text, lines end with CR LF */
     WNPU_FORMAT_LRC = 7,      /* lyrics: [mm:ss.xx]text, no end times; minutes may exceed 99 */
-    WNPU_FORMAT_ASS = 8       /* Advanced SubStation Alpha 4.00+ */
+    WNPU_FORMAT_ASS = 8,      /* Advanced SubStation Alpha 4.00+ */
+    WNPU_FORMAT_VERBOSE_JSON = 9 /* the object that OpenAI's speech API calls verbose_json, and a
+                                    newline: task, language (its name), duration, text, segments,
+                                    and with wnpu_params.words all words in one list. "seek" is
+                                    window_ms in units of 10 ms */
 } wnpu_format;
 
-/* "txt", "srt", "vtt", "tsv", "json" (both JSON formats), "csv", "lrc" or "ass", also the usual
- * file name extension; NULL if format is unknown. Static storage. */
+/* "txt", "srt", "vtt", "tsv", "json" (both formats of our own), "csv", "lrc", "ass" or
+ * "verbose_json", also the usual file name extension; NULL if format is unknown. Static storage. */
 WNPU_API const char *wnpu_format_name(int format);
 /* The wnpu_format with this name, ignoring case; WNPU_FORMAT_JSON for "json"; -1 if unknown. */
 WNPU_API int wnpu_format_from_name(const char *name);
@@ -1166,6 +1171,13 @@ typedef struct wnpu_write_cursor {
  * not change. */
 WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_options *options,
                              wnpu_write_cursor *cursor, wnpu_write_fn write, void *user);
+
+/* Writes length bytes of text as a JSON string with its quotes, for programs that write JSON around
+ * results. Quotes, backslashes and control characters are escaped; invalid UTF-8 becomes U+FFFD.
+ * May be called in any thread at any time. Errors: E_ARGUMENT, E_IO (some bytes may have been
+ * written). */
+WNPU_API int wnpu_write_json_string(const char *text, size_t length, wnpu_write_fn write,
+                                    void *user);
 
 /* ---------------------------------------------------------------- self-test ---- */
 
@@ -1515,6 +1527,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_write_options_init  WNPU_RENAMED(WNPU_PREFIX, write_options_init)
 #define wnpu_write_options_subtitles WNPU_RENAMED(WNPU_PREFIX, write_options_subtitles)
 #define wnpu_write_with          WNPU_RENAMED(WNPU_PREFIX, write_with)
+#define wnpu_write_json_string   WNPU_RENAMED(WNPU_PREFIX, write_json_string)
 #define wnpu_self_test           WNPU_RENAMED(WNPU_PREFIX, self_test)
 #define wnpu_amdxdna_config_init WNPU_RENAMED(WNPU_PREFIX, amdxdna_config_init)
 #define wnpu_amdxdna_memory      WNPU_RENAMED(WNPU_PREFIX, amdxdna_memory)

@@ -275,32 +275,6 @@ static int put_spans(const wnpu_session *session, wnpu_write_fn write, void *sin
     return status;
 }
 
-/* A JSON string; control characters and invalid UTF-8 become "?". */
-static int put_json_string(wnpu_write_fn write, void *sink, const char *text)
-{
-    const unsigned char *t = (const unsigned char *)text;
-    int status = put(write, sink, "\"");
-    while (*t != '\0' && status == WNPU_OK) {
-        char part[8];
-        size_t i, n = *t < 0x80 ? 1 : *t >= 0xc2 && *t < 0xe0 ? 2 : *t >= 0xe0 && *t < 0xf0 ? 3
-                    : *t >= 0xf0 && *t < 0xf5 ? 4 : 0;
-        for (i = 1; i < n && (t[i] & 0xc0) == 0x80; i++) {
-        }
-        if (n == 0 || i < n || *t < 32 || *t == 127 || (*t == 0xe0 && t[1] < 0xa0) ||
-            (*t == 0xed && t[1] > 0x9f) || (*t == 0xf0 && t[1] < 0x90) ||
-            (*t == 0xf4 && t[1] > 0x8f)) {
-            n = 1;
-            (void)snprintf(part, sizeof part, "?");
-        } else {
-            (void)snprintf(part, sizeof part, "%s%.*s", *t == '"' || *t == '\\' ? "\\" : "", (int)n,
-                           (const char *)t);
-        }
-        status = put(write, sink, part);
-        t += n;
-    }
-    return status == WNPU_OK ? put(write, sink, "\"") : status;
-}
-
 /* Introduces the results of one of several inputs. */
 static int put_name(const content *c, wnpu_write_fn write, void *sink)
 {
@@ -308,7 +282,7 @@ static int put_name(const content *c, wnpu_write_fn write, void *sink)
     int status = WNPU_OK;
     if (results_are_array(c->o)) {
         status = put(write, sink, c->first ? "[{\"file\": " : ",\n{\"file\": ");
-        status = status == WNPU_OK ? put_json_string(write, sink, name) : status;
+        status = status == WNPU_OK ? wnpu_write_json_string(name, strlen(name), write, sink) : status;
         status = status == WNPU_OK ? put(write, sink, ", \"result\":\n") : status;
     } else if (c->shared) {
         status = put(write, sink, c->first ? "==> " : "\n==> ");
@@ -411,7 +385,8 @@ int results_stream(const options *o, const wnpu_session *session, int index, out
         int fd = one->kind == OUTPUT_STDOUT ? STDOUT_FILENO
                : one->kind == OUTPUT_STREAM ? one->fd : -1;
         layout.format = o->formats[target];
-        if (fd < 0 || layout.format == WNPU_FORMAT_JSON) {
+        if (fd < 0 || layout.format == WNPU_FORMAT_JSON ||
+            layout.format == WNPU_FORMAT_VERBOSE_JSON) {
             continue;
         }
         if (cursor->struct_size == 0) {

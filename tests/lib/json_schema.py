@@ -28,6 +28,14 @@ WHOLE = {"language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list, "
          "ledger": list}
 OPTIONAL = {"languages": dict, "choice": dict}
 DEVICES = ["cpu", "accelerator"]
+# OpenAI's verbose_json.
+VERBOSE = {"task": TEXT, "language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list}
+VERBOSE_SEGMENT = {
+    "id": COUNT, "seek": COUNT, "start": NUMBER, "end": NUMBER, "text": TEXT, "tokens": list,
+    "temperature": NUMBER, "avg_logprob": LOGPROB, "compression_ratio": NUMBER,
+    "no_speech_prob": PROBABILITY,
+}
+VERBOSE_WORD = {"word": TEXT, "start": NUMBER, "end": NUMBER}
 CHOICE = {"best": COUNT, "logprob": LOGPROB, "second": int, "second_logprob": LOGPROB,
           "margin": NUMBER}
 
@@ -103,9 +111,35 @@ def check_ledger(whole, path):
         assert abs(covered - (s["end"] - s["start"])) < 1e-6, f"{path}: {s['text']} is no text"
 
 
+def check_verbose(whole, path):
+    check(whole, VERBOSE, path, ["words"])
+    end = whole["duration"]
+    assert whole["task"] in ("transcribe", "translate"), f"{path}: {whole['task']}"
+    assert whole["language"].isalpha() and len(whole["language"]) > 3, f"{path}: a code"
+    text = "".join(s["text"] for s in whole["segments"])
+    assert whole["text"] == text.removeprefix(" "), f"{path}: text"
+    for i, s in enumerate(whole["segments"]):
+        where = f"{path}: segments[{i}]"
+        check(s, VERBOSE_SEGMENT, where)
+        assert s["id"] == i and s["start"] <= s["end"] <= end, f"{where}: times"
+        assert s["seek"] / 100 <= s["end"], f"{where}: seek"
+        assert s["tokens"] and all(fits(t, COUNT) for t in s["tokens"]), f"{where}: tokens"
+    at = 0
+    for i, w in enumerate(whole.get("words", [])):
+        check(w, VERBOSE_WORD, f"{path}: words[{i}]")
+        assert w["word"] == w["word"].strip(" ") != "", f"{path}: words[{i}]"
+        assert at <= w["start"] <= w["end"] <= end, f"{path}: words[{i}]"
+        at = w["end"]
+    if "words" in whole:
+        assert "".join(w["word"] for w in whole["words"]) == text.replace(" ", ""), f"{path}: words"
+
+
 def check_file(path):
     with open(path, encoding="utf-8") as file:
         whole = json.load(file)
+    if "task" in whole:
+        check_verbose(whole, path)
+        return
     check(whole, WHOLE, path, OPTIONAL)
     for key, kind in OPTIONAL.items():
         assert key not in whole or isinstance(whole[key], kind), f"{path}: {key}"

@@ -155,12 +155,16 @@ test_json() {
     run -f json --words --no-timestamps --beam 2 "$clip" && cp "$T/out" "$T/6.json"
     run -f json --device "$clip" && cp "$T/out" "$T/7.json"
     sed 's/, "device": "cpu"//' "$T/7.json" | cmp -s - "$T/1.json" || fail "--device changes more"
-    python3 tests/lib/json_schema.py "$T"/[1-7].json >"$T/log" 2>&1 || fail "$(tail -n 5 "$T/log")"
+    run -f verbose_json "$clip" && cp "$T/out" "$T/8.json"
+    run -f verbose_json --words -l de --translate "$german" &&
+        cp "$T/out" "$T/9.json"
+    python3 tests/lib/json_schema.py "$T"/[1-9].json >"$T/log" 2>&1 || fail "$(tail -n 5 "$T/log")"
     grep -q '"accepted": false' "$T/2.json" || fail "a gate that nothing passes"
     grep -q '"reasons": \["avg_logprob"\]' "$T/2.json" || fail "no reason"
     grep -q '"languages": {' "$T/3.json" || fail "no languages"
     grep -q '"device": "cpu"' "$T/7.json" || fail "no device"
-    for n in 5 6; do
+    grep -q '"task": "translate", "language": "german"' "$T/9.json" || fail "no task"
+    for n in 5 6 9; do
         grep -q '"words": \[' "$T/$n.json" || fail "no words in $n.json"
     done
 }

@@ -629,19 +629,23 @@ static life_bytes format_of(const wnpu_model *m, const rs_store *store, int form
     life_bytes t = {NULL, 0};
     wnpu_write_options o;
     wnpu_write_cursor c;
+    rs_summary summary;
     wnpu_write_options_init(&o, sizeof o);
     o.format = format;
     o.max_line_width = width;
     memset(&c, 0, sizeof c);
     c.last = 1;
-    T_CHECK(rs_write(store, &m->vocab, NULL, &o, &c, life_grow, &t) == WNPU_OK &&
+    memset(&summary, 0, sizeof summary);
+    summary.duration_ms = 363600007;
+    T_CHECK(rs_write(store, &m->vocab, &summary, &o, &c, life_grow, &t) == WNPU_OK &&
             t.bytes != NULL, "format %d is written", format);
     return t;
 }
 
 #define J "\xe2\x81\xa0" /* U+2060 */
 
-/* Text that looks like markup, and a segment without length, in each format but JSON. */
+/* Text that looks like markup, and a segment without length, in each format but JSON. Of
+ * verbose_json, the part before the token numbers is compared. */
 static void markup(void)
 {
     static const char said[] = " A&B <i>up</i> ---> \"down\"\n\x7f\xe2\x80\xa8"
@@ -661,7 +665,13 @@ static void markup(void)
         "[6060:00.00]A&B <i>up</i> ---> \"down\"   {" J "\\an8}\\N "
             "[" J "12:34.56]<" J "1:2>\n",
         "Dialogue: 0,101:00:00.00,101:00:00.01,Default,,0,0,0,,A&B <i>up</i> ---> \"down\"   "
-            "\\{" J "\\" J "an8\\}\\" J "N [12:34.56]<1:2>\n"
+            "\\{" J "\\" J "an8\\}\\" J "N [12:34.56]<1:2>\n",
+        "{\"task\": \"transcribe\", \"language\": \"english\", \"duration\": 363600.007,\n"
+            " \"text\": \"A&B <i>up</i> ---> \\\"down\\\"\\u000a\x7f\xe2\x80\xa8"
+            "{\\\\an8}\\\\N [12:34.56]<1:2> \",\n \"segments\": [\n"
+            "  {\"id\": 0, \"seek\": 0, \"start\": 363600.007, \"end\": 363600.007,\n"
+            "   \"text\": \" A&B <i>up</i> ---> \\\"down\\\"\\u000a\x7f\xe2\x80\xa8"
+            "{\\\\an8}\\\\N [12:34.56]<1:2> \",\n   \"tokens\": ["
     };
     static unsigned char block[16384];
     wnpu_model *m = life_float_toy(7);
@@ -673,7 +683,9 @@ static void markup(void)
             life_bytes t = format_of(m, &store, format, 0);
             const char *found = strstr(t.bytes, "Dialogue:");
             found = format == WNPU_FORMAT_ASS && found != NULL ? found : t.bytes;
-            T_CHECK(strcmp(found, want[format]) == 0, "format %d: %s", format, t.bytes);
+            T_CHECK(strncmp(found, want[format], strlen(want[format])) == 0 &&
+                    (format == WNPU_FORMAT_VERBOSE_JSON || strlen(found) == strlen(want[format])),
+                    "format %d: %s", format, t.bytes);
             T_CHECK(format != WNPU_FORMAT_ASS ||
                     strncmp(t.bytes, "[Script Info]\n", 14) == 0, "the head of ass");
             free(t.bytes);
@@ -713,10 +725,34 @@ static void session_lines(void)
     wnpu_model_close(m);
 }
 
+static int64_t refuses(void *user, const void *data, size_t size)
+{
+    (void)user;
+    (void)data;
+    (void)size;
+    return -1;
+}
+
+/* Any bytes become a valid JSON string. */
+static void json_string(void)
+{
+    static const char said[] = "a\"\\\x01\n\0\xc3\xa4\xff\xe2\x82x\xf0\x9f\x98\x80";
+    static const char want[] = "\"a\\\"\\\\\\u0001\\u000a\\u0000\xc3\xa4\xef\xbf\xbd\xef\xbf\xbdx"
+                               "\xf0\x9f\x98\x80\"";
+    life_bytes t = {NULL, 0};
+    T_CHECK(wnpu_write_json_string(said, sizeof said - 1, life_grow, &t) == WNPU_OK &&
+            t.n == sizeof want - 1 && memcmp(t.bytes, want, t.n) == 0, "%s",
+            t.bytes != NULL ? t.bytes : "");
+    free(t.bytes);
+    T_CHECK(wnpu_write_json_string(NULL, 0, life_grow, &t) == WNPU_E_ARGUMENT &&
+            wnpu_write_json_string("", 0, NULL, &t) == WNPU_E_ARGUMENT, "no text or no writer");
+    T_CHECK(wnpu_write_json_string("x", 1, refuses, NULL) == WNPU_E_IO, "a writer that fails");
+}
+
 /* Names of formats, and options that are refused. */
 static void write_options(void)
 {
-    static const int32_t wrong[][2] = {{0, -1}, {0, 9}, {1, 7}, {1, 1001}, {1, -1}, {2, 17},
+    static const int32_t wrong[][2] = {{0, -1}, {0, 10}, {1, 7}, {1, 1001}, {1, -1}, {2, 17},
                                        {3, 499}, {3, 60001}, {4, 10001}, {4, -1}, {5, 1001},
                                        {6, 4}, {6, 101}};
     wnpu_write_options o;
@@ -729,8 +765,10 @@ static void write_options(void)
         T_CHECK(wnpu_format_from_name(wnpu_format_name((int)i)) ==
                 (i == WNPU_FORMAT_JSON_DEVICE ? WNPU_FORMAT_JSON : (int)i), "format %d", (int)i);
     }
-    T_CHECK(i == 9 && wnpu_format_name(-1) == NULL, "%d formats", (int)i);
-    T_CHECK(wnpu_format_from_name("SrT") == WNPU_FORMAT_SRT && wnpu_format_from_name("sr") == -1 &&
+    T_CHECK(i == 10 && wnpu_format_name(-1) == NULL, "%d formats", (int)i);
+    T_CHECK(wnpu_format_from_name("VERBOSE_json") == WNPU_FORMAT_VERBOSE_JSON &&
+            wnpu_format_from_name("verbose\x7fjson") == -1 &&
+            wnpu_format_from_name("SrT") == WNPU_FORMAT_SRT && wnpu_format_from_name("sr") == -1 &&
             wnpu_format_from_name("srtx") == -1 && wnpu_format_from_name(NULL) == -1, "names");
     for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         int32_t *fields = &o.format;
@@ -766,6 +804,7 @@ static void session_tests(void)
     t_run("a full result store keeps what it has", session_full_store);
     t_run("text like markup, and no length, in subtitles", markup);
     t_run("lines of subtitles", session_lines);
+    t_run("JSON strings of any bytes", json_string);
     t_run("options of writers", write_options);
     t_run("callbacks and cancelling", callbacks);
     t_run("bad arguments are refused with a reason", bad_arguments);
