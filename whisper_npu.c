@@ -5,33 +5,34 @@
  * ensures; "make outline" lists them with lines and functions. whisper_npu.h is the contract.
  *
  *    1. er_  build switches, types, errors
- *    2. ar_  arena and checked sizes
- *    3. tp_  thread pool and parallel-for
- *    4. mt_  maths in 16 lanes
- *    5. au_  audio: sample formats, channel mixing, resampling, WAV
- *    6. ft_  FFT and ml_ log-mel
- *    7. gm_  INT8 matmul
- *    8. op_  float operators
- *    9. cp_  instruction sets
- *   10. tk_  tokenizer and languages
- *   11. mf_  model files
- *   12. en_  encoder
- *   13. de_  decoder step and KV caches
- *   14. lr_  logit rules
- *   15. se_  search and zl_ compressed size of text
- *   16. al_  alignment and words
- *   17. rs_  results and writers
- *   18. pm_  run parameters
- *   19. np_  encoder products on an accelerator
- *   20. va_  voice activity
- *   21. ru_  the state of a run
- *   22. aw_  the audio window and where it ends
- *   23. lg_  the ledger and the admission of segments
- *   24. wd_  decoding of one window
- *   25. wi_  windows: the long-form driver
- *   26. sn_  snapshots
- *   27. ap_  public API: sessions and runs
- *   28. sf_  self-test
+ *    2. os_  the operating system
+ *    3. ar_  arena and checked sizes
+ *    4. tp_  thread pool and parallel-for
+ *    5. mt_  maths in 16 lanes
+ *    6. au_  audio: sample formats, channel mixing, resampling, WAV
+ *    7. ft_  FFT and ml_ log-mel
+ *    8. gm_  INT8 matmul
+ *    9. op_  float operators
+ *   10. cp_  instruction sets
+ *   11. tk_  tokenizer and languages
+ *   12. mf_  model files
+ *   13. en_  encoder
+ *   14. de_  decoder step and KV caches
+ *   15. lr_  logit rules
+ *   16. se_  search and zl_ compressed size of text
+ *   17. al_  alignment and words
+ *   18. rs_  results and writers
+ *   19. pm_  run parameters
+ *   20. np_  encoder products on an accelerator
+ *   21. va_  voice activity
+ *   22. ru_  the state of a run
+ *   23. aw_  the audio window and where it ends
+ *   24. lg_  the ledger and the admission of segments
+ *   25. wd_  decoding of one window
+ *   26. wi_  windows: the long-form driver
+ *   27. sn_  snapshots
+ *   28. ap_  public API: sessions and runs
+ *   29. sf_  self-test
  */
 
 /* ======================================================================
@@ -44,9 +45,11 @@
  *  Costs     nothing.
  *
  *  Build switches, all off by default:
- *    WNPU_NO_THREADS  no pthreads: every session runs in its caller's thread
+ *    WNPU_NO_THREADS  no threads: every session runs in its caller's thread
  *    WNPU_NO_SIMD     no instruction set above the baseline of the compiler
  *    WNPU_NO_STDIO    no FILE: wnpu_model_open() answers E_UNSUPPORTED
+ *    WNPU_NO_OS       no operating system: WNPU_NO_THREADS, WNPU_NO_STDIO, and
+ *                     the application defines wnpu_clock_ms()
  *    WNPU_SELF        name of this file for #include, in quotes, if it was
  *                     renamed and the compiler is gcc before 12
  *
@@ -65,10 +68,32 @@
 #error "whisper_npu.c is for little-endian machines: models are used as their files have them"
 #endif
 
-#if !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
+#if defined(_MSC_VER) && !defined(__clang__)
+#error "whisper_npu.c needs gcc or clang: in Visual Studio use clang-cl, see the README"
+#endif
+
+/* On macOS and the BSDs _POSIX_C_SOURCE would hide what is not POSIX, such as the number of CPUs;
+ * without it everything is declared. */
+#if defined(__APPLE__)
+#ifndef _DARWIN_C_SOURCE
+#define _DARWIN_C_SOURCE 1
+#endif
+#elif !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(__FreeBSD__) && \
+    !defined(__OpenBSD__) && !defined(__NetBSD__) && !defined(__DragonFly__)
 #define _POSIX_C_SOURCE 200809L /* clock_gettime and sysconf under -std=c99 */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1       /* madvise */
+#endif
+#endif
+#if defined(__MINGW32__) && !defined(__USE_MINGW_ANSI_STDIO)
+#define __USE_MINGW_ANSI_STDIO 1 /* C99's vsnprintf() */
+#endif
+#ifdef WNPU_NO_OS
+#ifndef WNPU_NO_THREADS
+#define WNPU_NO_THREADS 1
+#endif
+#ifndef WNPU_NO_STDIO
+#define WNPU_NO_STDIO 1
 #endif
 #endif
 #ifndef _FILE_OFFSET_BITS
@@ -89,27 +114,12 @@
 
 #include "whisper_npu.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-#ifndef WNPU_NO_THREADS
-#include <pthread.h>
-#endif
-#if defined(__linux__) && (defined(_DEFAULT_SOURCE) || defined(_GNU_SOURCE))
-#define WNPU_LINUX 1 /* and syscall() is declared */
-#include <sys/syscall.h>
-#endif
-#ifndef WNPU_NO_STDIO
-#include <fcntl.h>
-#include <sys/stat.h>
-#endif
 
 /* 32-bit x86 computes floats in 80 bits unless told otherwise. gcc can be told here, but then its
  * own headers for larger instruction sets fail: those want -msse2 -mfpmath=sse. */
@@ -124,7 +134,7 @@
 #include <cpuid.h>
 #include <immintrin.h>
 /* AVX-VNNI and AMX: compilers that know them; and for AMX the system whose way of asking for it
- * section 9 knows. */
+ * section os_ knows. */
 #if (defined(__clang__) && __clang_major__ >= 12) || (!defined(__clang__) && __GNUC__ >= 11)
 #define WNPU_VNNI 1
 #if defined(__x86_64__) && defined(__linux__) && !defined(__ILP32__)
@@ -134,9 +144,6 @@
 #elif !defined(WNPU_NO_SIMD) && defined(__aarch64__)
 #define WNPU_ARM 1
 #include <arm_neon.h>
-#if defined(__linux__)
-#include <sys/auxv.h>
-#endif
 #endif
 
 #define WNPU_INLINE static inline __attribute__((always_inline, unused))
@@ -385,15 +392,6 @@ static uint64_t er_float_default(void)
     return found;
 }
 
-static double er_now_ms(void)
-{
-    struct timespec t;
-    if (clock_gettime(CLOCK_MONOTONIC, &t) != 0) {
-        return 0.0;
-    }
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 WNPU_API uint32_t wnpu_version(void)
 {
     return WNPU_VERSION_MAJOR * 10000u + WNPU_VERSION_MINOR * 100u + WNPU_VERSION_PATCH;
@@ -421,7 +419,680 @@ WNPU_API const char *wnpu_strerror(int code)
 }
 
 /* ======================================================================
- *  2. ar_  arena and checked sizes
+ *  2. os_  the operating system
+ *
+ *  Owns      every call to an operating system: clock, memory, files,
+ *            threads, processes, CPUs that may be used, CPU features that
+ *            only the system knows. No other section calls one, includes a
+ *            header of one, or tests for one.
+ *  Assumes   POSIX.1-2008, Windows 7 or later, or nothing (WNPU_NO_OS).
+ *  Ensures   the same results and messages on all of them. Paths are UTF-8.
+ *  Costs     nothing beyond the calls.
+ *
+ *  To add a system: a branch in each part of this section. What a system
+ *  does not have answers "no": no huge pages, no mapped files.
+ * ====================================================================== */
+#define OS_CPUS_MOST 64u /* more threads are never started */
+
+#if defined(WNPU_NO_OS)
+/* no headers */
+#elif defined(_WIN32)
+#ifndef WIN32_LEAN_AND_MEAN
+#define WIN32_LEAN_AND_MEAN 1
+#endif
+#ifndef NOMINMAX
+#define NOMINMAX 1
+#endif
+#include <windows.h>
+#undef near /* segments of 16-bit pointers, and IDL's name of a byte */
+#undef far
+#undef small
+#include <malloc.h>
+#else
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+#ifndef __wasi__
+#include <sys/mman.h>
+#define OS_MAPS 1
+#endif
+#ifndef WNPU_NO_THREADS
+#include <pthread.h>
+#endif
+#ifndef WNPU_NO_STDIO
+#include <fcntl.h>
+#include <sys/stat.h>
+#endif
+#if defined(__linux__) && (defined(_DEFAULT_SOURCE) || defined(_GNU_SOURCE))
+#define WNPU_LINUX 1 /* and syscall() is declared */
+#include <sys/syscall.h>
+#endif
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+#if defined(__FreeBSD__)
+#include <sys/param.h>
+#include <sys/cpuset.h>
+#endif
+#if defined(WNPU_ARM) && defined(__has_include)
+#if __has_include(<sys/auxv.h>)
+#include <sys/auxv.h>
+#endif
+#endif
+#endif
+
+/* ---- clock and process ---- */
+
+/* Milliseconds from an arbitrary start; never goes back. */
+static double os_now_ms(void)
+{
+#if defined(WNPU_NO_OS)
+    return wnpu_clock_ms();
+#elif defined(_WIN32)
+    LARGE_INTEGER ticks, per_second;
+    if (!QueryPerformanceFrequency(&per_second) || !QueryPerformanceCounter(&ticks)) {
+        return 0.0;
+    }
+    return (double)ticks.QuadPart * 1e3 / (double)per_second.QuadPart;
+#else
+    struct timespec t;
+    if (clock_gettime(CLOCK_MONOTONIC, &t) != 0) {
+        return 0.0;
+    }
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+#endif
+}
+
+/* Lets other threads run for about a millisecond. */
+static void os_pause(void)
+{
+#if defined(WNPU_NO_OS)
+    /* The caller's loop polls. */
+#elif defined(_WIN32)
+    Sleep(1);
+#else
+    const struct timespec pause = {0, 1000000};
+    (void)nanosleep(&pause, NULL);
+#endif
+}
+
+/* Number that differs in a forked child; 0 where there is no fork(). */
+static int64_t os_process(void)
+{
+#if defined(WNPU_NO_OS) || defined(_WIN32) || defined(__wasi__)
+    return 0;
+#else
+    return (int64_t)getpid();
+#endif
+}
+
+/* ---- memory ---- */
+
+/* alignment is a power of two and at least sizeof(void *). */
+static void *os_allocate(size_t size, size_t alignment)
+{
+#if defined(WNPU_NO_OS)
+    /* The address that malloc() returned stands before the block. */
+    void *whole = size <= SIZE_MAX - alignment - sizeof(void *)
+                      ? malloc(size + alignment + sizeof(void *)) : NULL;
+    uintptr_t at = ((uintptr_t)whole + sizeof(void *) + alignment - 1) &
+                   ~(uintptr_t)(alignment - 1);
+    if (whole != NULL) {
+        ((void **)at)[-1] = whole;
+    }
+    return whole != NULL ? (void *)at : NULL;
+#elif defined(_WIN32)
+    return _aligned_malloc(size, alignment);
+#else
+    void *memory = NULL;
+    return posix_memalign(&memory, alignment, size) == 0 ? memory : NULL;
+#endif
+}
+
+static void os_release(void *memory)
+{
+#if defined(WNPU_NO_OS)
+    if (memory != NULL) {
+        free(((void **)memory)[-1]);
+    }
+#elif defined(_WIN32)
+    _aligned_free(memory);
+#else
+    free(memory);
+#endif
+}
+
+#define OS_PAGE ((size_t)4096) /* with larger pages the call fails or includes more */
+#define OS_HUGE ((size_t)2 << 20) /* huge page on x86-64 and most of AArch64 */
+
+/* Requests huge pages. A decoder step reads all weights; huge pages reduce page table walks and
+ * save 5 to 10 % of its time. Returns 0 if the system has none. */
+static int os_advise_huge(void *memory, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    return size >= OS_HUGE && madvise(memory, size & ~(OS_HUGE - 1), MADV_HUGEPAGE) == 0;
+#else
+    (void)memory;
+    (void)size;
+    return 0;
+#endif
+}
+
+/* Populates pages that are about to be written in one system call instead of one page fault each,
+ * which halves the time. Where the system cannot (Linux before 5.14), page faults do it. */
+static void os_populate(void *memory, size_t size)
+{
+#ifdef MADV_POPULATE_WRITE
+    size_t skip = (size_t)-(uintptr_t)memory % OS_PAGE;
+    if (size > skip + OS_PAGE) {
+        (void)madvise((unsigned char *)memory + skip, (size - skip) & ~(OS_PAGE - 1),
+                      MADV_POPULATE_WRITE);
+    }
+#else
+    (void)memory;
+    (void)size;
+#endif
+}
+
+/* ---- files ---- */
+#ifndef WNPU_NO_STDIO
+typedef enum os_kind { OS_FILE, OS_DIRECTORY, OS_OTHER } os_kind;
+
+#ifdef _WIN32
+typedef HANDLE os_file;
+#define OS_CODE "Windows error" /* what the codes of this system are called */
+#define OS_UTF8 65001u          /* number of the code page */
+#define OS_PATH_MOST 4096       /* UTF-16 units of a path and its terminator */
+
+/* Codes as of GetLastError(). */
+static int os_open(os_file *file, const char *path, os_kind *kind, uint64_t *size)
+{
+    wchar_t wide[OS_PATH_MOST];
+    DWORD attributes, code;
+    LARGE_INTEGER bytes;
+    *kind = OS_FILE;
+    if (MultiByteToWideChar(OS_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, OS_PATH_MOST) == 0) {
+        code = GetLastError();
+        return (int)(code == ERROR_INSUFFICIENT_BUFFER ? ERROR_FILENAME_EXCED_RANGE : code);
+    }
+    attributes = GetFileAttributesW(wide);
+    if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY) != 0) {
+        *kind = OS_DIRECTORY;
+        *file = INVALID_HANDLE_VALUE;
+        return 0;
+    }
+    /* Others may write, rename and delete, as on POSIX. */
+    *file = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+                        NULL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, NULL);
+    if (*file == INVALID_HANDLE_VALUE) {
+        return (int)GetLastError();
+    }
+    if (GetFileType(*file) != FILE_TYPE_DISK) {
+        *kind = OS_OTHER;
+    } else if (!GetFileSizeEx(*file, &bytes)) {
+        code = GetLastError();
+        (void)CloseHandle(*file);
+        return (int)code;
+    } else {
+        *size = (uint64_t)bytes.QuadPart;
+    }
+    return 0;
+}
+
+static void os_close(os_file file)
+{
+    if (file != INVALID_HANDLE_VALUE) {
+        (void)CloseHandle(file);
+    }
+}
+
+static int64_t os_read_at(os_file file, uint64_t offset, void *buffer, size_t size)
+{
+    OVERLAPPED at;
+    DWORD got = 0;
+    memset(&at, 0, sizeof at);
+    at.Offset = (DWORD)(offset & 0xffffffffu);
+    at.OffsetHigh = (DWORD)(offset >> 32);
+    if (!ReadFile(file, buffer, size < (1u << 30) ? (DWORD)size : 1u << 30, &got, &at)) {
+        DWORD code = GetLastError();
+        return code == ERROR_HANDLE_EOF ? 0 : -(int64_t)code;
+    }
+    return (int64_t)got;
+}
+
+/* The mapping lives on without its two handles. */
+static void *os_map(os_file file, size_t size)
+{
+    HANDLE mapping = CreateFileMappingW(file, NULL, PAGE_READONLY, 0, 0, NULL);
+    void *map = mapping != NULL ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, size) : NULL;
+    if (mapping != NULL) {
+        (void)CloseHandle(mapping);
+    }
+    return map;
+}
+
+static void os_unmap(void *map, size_t size)
+{
+    (void)size;
+    (void)UnmapViewOfFile(map);
+}
+
+static const char *os_error_text(int code)
+{
+    switch (code) {
+    case ERROR_FILE_NOT_FOUND:
+    case ERROR_BAD_NETPATH: return "there is no such file";
+    case ERROR_PATH_NOT_FOUND: return "a part of the path does not exist";
+    case ERROR_ACCESS_DENIED: return "permission denied";
+    case ERROR_SHARING_VIOLATION: return "another program has it open and does not share it";
+    case ERROR_TOO_MANY_OPEN_FILES: return "too many open files";
+    case ERROR_FILENAME_EXCED_RANGE: return "the path is too long";
+    case ERROR_NO_UNICODE_TRANSLATION: return "the path is not UTF-8";
+    case ERROR_INVALID_NAME: return "the path has characters that Windows does not allow";
+    default: return "the system refused";
+    }
+}
+
+#else /* POSIX */
+typedef int os_file;
+#define OS_CODE "errno"
+
+/* Opens a file for reading and determines its kind and, if it is a regular file, its size. Never
+ * blocks: not for a FIFO without a writer either. Returns 0, with a file to be closed, or a code
+ * for os_error_text(). */
+static int os_open(os_file *file, const char *path, os_kind *kind, uint64_t *size)
+{
+    struct stat info;
+    do {
+        *file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    } while (*file < 0 && errno == EINTR);
+    if (*file < 0 || fstat(*file, &info) != 0) {
+        int code = errno;
+        if (*file >= 0) {
+            (void)close(*file);
+        }
+        return code;
+    }
+    *kind = S_ISREG(info.st_mode) ? OS_FILE : S_ISDIR(info.st_mode) ? OS_DIRECTORY : OS_OTHER;
+    *size = (uint64_t)info.st_size;
+    return 0;
+}
+
+static void os_close(os_file file) { (void)close(file); }
+
+/* Returns the number of bytes read, 0 at the end, or the negative code of an error. */
+static int64_t os_read_at(os_file file, uint64_t offset, void *buffer, size_t size)
+{
+    ssize_t got;
+    do {
+        got = pread(file, buffer, size, (off_t)offset);
+    } while (got < 0 && errno == EINTR);
+    return got < 0 ? -(int64_t)errno : (int64_t)got;
+}
+
+/* Maps the first size bytes read-only; NULL if that is not possible. The file may be closed. */
+static void *os_map(os_file file, size_t size)
+{
+#ifdef OS_MAPS
+    void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
+    return map == MAP_FAILED ? NULL : map;
+#else
+    (void)file;
+    (void)size;
+    return NULL;
+#endif
+}
+
+static void os_unmap(void *map, size_t size)
+{
+#ifdef OS_MAPS
+    (void)munmap(map, size);
+#else
+    (void)map;
+    (void)size;
+#endif
+}
+
+/* strerror() depends on the locale and need not be thread-safe. */
+static const char *os_error_text(int code)
+{
+    switch (code) {
+    case ENOENT: return "there is no such file";
+    case ENOTDIR: return "a part of the path is not a directory";
+    case EACCES: return "permission denied";
+    case EMFILE:
+    case ENFILE: return "too many open files";
+    case ENAMETOOLONG: return "the path is too long";
+    case EOVERFLOW: return "too large for this build, compile with -D_FILE_OFFSET_BITS=64";
+    default: return "the system refused";
+    }
+}
+#endif
+#endif /* WNPU_NO_STDIO */
+
+/* ---- threads ---- */
+#ifndef WNPU_NO_THREADS
+#ifdef _WIN32
+typedef SRWLOCK os_mutex;
+typedef CONDITION_VARIABLE os_condition;
+typedef struct os_thread {
+    HANDLE handle;
+    void (*run)(void *context);
+    void *context;
+} os_thread;
+
+static int os_mutex_init(os_mutex *mutex) { InitializeSRWLock(mutex); return 0; }
+static void os_mutex_destroy(os_mutex *mutex) { (void)mutex; }
+static void os_lock(os_mutex *mutex) { AcquireSRWLockExclusive(mutex); }
+static void os_unlock(os_mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
+
+static int os_condition_init(os_condition *c) { InitializeConditionVariable(c); return 0; }
+static void os_condition_destroy(os_condition *c) { (void)c; }
+static void os_wake_all(os_condition *c) { WakeAllConditionVariable(c); }
+
+static void os_wait(os_condition *c, os_mutex *mutex)
+{
+    (void)SleepConditionVariableSRW(c, mutex, INFINITE, 0);
+}
+
+static DWORD WINAPI os_thread_main(LPVOID argument)
+{
+    os_thread *thread = argument;
+    thread->run(thread->context);
+    return 0;
+}
+
+static int os_thread_start(os_thread *thread, void (*run)(void *context), void *context)
+{
+    thread->run = run;
+    thread->context = context;
+    thread->handle = CreateThread(NULL, 0, os_thread_main, thread, 0, NULL);
+    return thread->handle != NULL ? 0 : -1;
+}
+
+static void os_thread_join(os_thread *thread)
+{
+    (void)WaitForSingleObject(thread->handle, INFINITE);
+    (void)CloseHandle(thread->handle);
+}
+
+#else /* POSIX */
+typedef pthread_mutex_t os_mutex;
+typedef pthread_cond_t os_condition;
+typedef struct os_thread {
+    pthread_t handle;
+    void (*run)(void *context);
+    void *context;
+} os_thread;
+
+/* Functions that return int return 0 on success. */
+static int os_mutex_init(os_mutex *mutex) { return pthread_mutex_init(mutex, NULL); }
+static void os_mutex_destroy(os_mutex *mutex) { (void)pthread_mutex_destroy(mutex); }
+static void os_lock(os_mutex *mutex) { (void)pthread_mutex_lock(mutex); }
+static void os_unlock(os_mutex *mutex) { (void)pthread_mutex_unlock(mutex); }
+
+static int os_condition_init(os_condition *c) { return pthread_cond_init(c, NULL); }
+static void os_condition_destroy(os_condition *c) { (void)pthread_cond_destroy(c); }
+static void os_wake_all(os_condition *c) { (void)pthread_cond_broadcast(c); }
+static void os_wait(os_condition *c, os_mutex *mutex) { (void)pthread_cond_wait(c, mutex); }
+
+static void *os_thread_main(void *argument)
+{
+    os_thread *thread = argument;
+    thread->run(thread->context);
+    return NULL;
+}
+
+/* *thread must stay where it is until it has been joined. */
+static int os_thread_start(os_thread *thread, void (*run)(void *context), void *context)
+{
+    thread->run = run;
+    thread->context = context;
+    return pthread_create(&thread->handle, NULL, os_thread_main, thread);
+}
+
+static void os_thread_join(os_thread *thread) { (void)pthread_join(thread->handle, NULL); }
+#endif
+#endif /* WNPU_NO_THREADS */
+
+/* ---- CPUs available to this process ---- */
+
+/* CPUs in the affinity mask of the calling thread or process; 0 if unknown. */
+static unsigned os_affinity(void)
+{
+    unsigned n = 0;
+#if defined(WNPU_LINUX) && defined(SYS_sched_getaffinity)
+    unsigned long mask[1024 / sizeof(unsigned long)]; /* 8,192 CPUs */
+    long i, bytes = syscall(SYS_sched_getaffinity, 0L, sizeof mask, mask);
+    for (i = 0; i < bytes / (long)sizeof *mask; i++) {
+        n += (unsigned)__builtin_popcountl(mask[i]);
+    }
+#elif defined(__FreeBSD__)
+    cpuset_t set;
+    if (cpuset_getaffinity(CPU_LEVEL_WHICH, CPU_WHICH_TID, -1, sizeof set, &set) == 0) {
+        n = (unsigned)CPU_COUNT(&set);
+    }
+#elif defined(_WIN32) && !defined(WNPU_NO_OS)
+    DWORD_PTR ours = 0, all = 0;
+    if (GetProcessAffinityMask(GetCurrentProcess(), &ours, &all)) {
+        n = (unsigned)__builtin_popcountll((unsigned long long)ours);
+    }
+#endif
+    return n;
+}
+
+#if defined(WNPU_LINUX) && !defined(WNPU_NO_STDIO)
+#define OS_CGROUP 4096u /* size limit of /proc/self/cgroup and of a path */
+
+/* Reads the beginning of a small file as a string. Returns 0 if there is no such file. */
+static int os_read_file(const char *root, const char *path, const char *name, char *text,
+                        size_t size)
+{
+    char full[OS_CGROUP + 256];
+    ssize_t n = -1;
+    int file, length = snprintf(full, sizeof full, "%s%s%s", root, path, name);
+    if (length < 0 || (size_t)length >= sizeof full) {
+        return 0;
+    }
+    file = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file >= 0) {
+        n = read(file, text, size - 1);
+        (void)close(file);
+    }
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* Parses a decimal number at *at and advances past it and the white space behind it. Returns -1 if
+ * there is none ("max"). */
+static int64_t os_number(const char **at)
+{
+    int64_t n = **at >= '0' && **at <= '9' ? 0 : -1;
+    for (; **at >= '0' && **at <= '9' && n < INT64_MAX / 20; ++*at) {
+        n = n * 10 + (**at - '0');
+    }
+    for (; **at == ' ' || **at == '\n'; ++*at) {
+    }
+    return n;
+}
+
+/* CPU quota of a control group, rounded up; UINT_MAX if unlimited. Version 2 has one file, "QUOTA
+ * PERIOD", version 1 has two. */
+static unsigned os_group_cpus(const char *root, const char *path, int version)
+{
+    char text[64], text2[64];
+    const char *at = text, *at2 = text2;
+    int64_t quota, period;
+    if (version == 2 ? !os_read_file(root, path, "/cpu.max", text, sizeof text)
+                     : !os_read_file(root, path, "/cpu.cfs_quota_us", text, sizeof text) ||
+                       !os_read_file(root, path, "/cpu.cfs_period_us", text2, sizeof text2)) {
+        return UINT_MAX;
+    }
+    quota = os_number(&at);
+    period = os_number(version == 2 ? &at : &at2);
+    if (quota <= 0 || period <= 0 || quota / period >= (int64_t)OS_CPUS_MOST) {
+        return UINT_MAX;
+    }
+    return (unsigned)((quota + period - 1) / period);
+}
+
+/* The smallest quota of a group and its ancestors. path is relative to the mount point of the
+ * control group file system, as the kernel reports it; in a container it may not exist there
+ * although its ancestors do. */
+static unsigned os_groups_cpus(const char *root, const char *mount, char *path, int version)
+{
+    unsigned least = UINT_MAX;
+    char full[OS_CGROUP + 64];
+    for (;;) {
+        char *slash = strrchr(path, '/');
+        int length = snprintf(full, sizeof full, "%s%s", mount, path);
+        unsigned n = length > 0 && (size_t)length < sizeof full
+                         ? os_group_cpus(root, full, version) : UINT_MAX;
+        least = n < least ? n : least;
+        if (slash == NULL) {
+            return least;
+        }
+        *slash = '\0';
+    }
+}
+
+/* Whether the comma-separated list of length n contains "cpu". */
+static int os_has_cpu(const char *list, size_t n)
+{
+    size_t i, begin = 0;
+    for (i = 0; i <= n; i++) {
+        if (i == n || list[i] == ',') {
+            if (i - begin == 3 && memcmp(list + begin, "cpu", 3) == 0) {
+                return 1;
+            }
+            begin = i + 1;
+        }
+    }
+    return 0;
+}
+
+/* The CPU quota of the process's control groups. root is prepended to every path. */
+static unsigned os_quota(const char *root)
+{
+    char groups[OS_CGROUP], *line, *next;
+    unsigned least = UINT_MAX, n;
+    if (!os_read_file(root, "/proc/self", "/cgroup", groups, sizeof groups)) {
+        return UINT_MAX;
+    }
+    for (line = groups; *line != '\0'; line = next) {
+        char *list = strchr(line, ':'), *path = list != NULL ? strchr(list + 1, ':') : NULL;
+        next = strchr(line, '\n');
+        next = next != NULL ? next : line + strlen(line);
+        if (*next != '\0') {
+            *next++ = '\0';
+        }
+        if (path == NULL || path >= next) {
+            continue;
+        }
+        n = UINT_MAX;
+        if (path == list + 1) {
+            n = os_groups_cpus(root, "/sys/fs/cgroup", path + 1, 2);
+        } else if (os_has_cpu(list + 1, (size_t)(path - list) - 1)) {
+            n = os_groups_cpus(root, "/sys/fs/cgroup/cpu", path + 1, 1);
+        }
+        least = n < least ? n : least;
+    }
+    return least;
+}
+#else
+static unsigned os_quota(const char *root)
+{
+    (void)root;
+    return UINT_MAX;
+}
+#endif
+
+/* CPUs that are online; 1 if unknown. */
+static unsigned os_online(void)
+{
+#if defined(WNPU_NO_OS)
+    return 1;
+#elif defined(_WIN32)
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return info.dwNumberOfProcessors > 0 ? (unsigned)info.dwNumberOfProcessors : 1u;
+#elif defined(_SC_NPROCESSORS_ONLN)
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1u : online > (long)OS_CPUS_MOST ? OS_CPUS_MOST : (unsigned)online;
+#else
+    return 1;
+#endif
+}
+
+/* CPUs that this process may use, 1..64: the affinity mask or, if unknown, those online, limited by
+ * the control groups' quota. */
+static unsigned os_cpus(void)
+{
+    unsigned n = os_affinity(), quota = os_quota("");
+    n = n > 0 ? n : os_online();
+    n = n < quota ? n : quota;
+    return n < OS_CPUS_MOST ? n : OS_CPUS_MOST;
+}
+
+/* ---- CPU features that only the system knows ---- */
+#ifdef WNPU_AMX
+#define OS_TILE_DATA 18u      /* number of this state component, 8 KiB for each thread */
+#define OS_SUPPORTED 0x1021   /* ARCH_GET_XCOMP_SUPP */
+#define OS_PERMITTED 0x1022   /* ARCH_GET_XCOMP_PERM */
+#define OS_REQUEST 0x1023     /* ARCH_REQ_XCOMP_PERM */
+
+/* arch_prctl(), for which there is no header: 0 or a negative errno. */
+static long os_arch_prctl(int operation, uintptr_t argument)
+{
+    long result;
+    __asm__ __volatile__("syscall" : "=a"(result) : "0"(158L), "D"((long)operation), "S"(argument)
+                         : "rcx", "r11", "memory");
+    return result;
+}
+
+/* Whether tile data is among the supported, or the permitted, state components. */
+static int os_tile_data(int operation)
+{
+    uint64_t components = 0;
+    return os_arch_prctl(operation, (uintptr_t)&components) == 0 &&
+           (components >> OS_TILE_DATA & 1) != 0;
+}
+
+/* Requests tiles for the process with all its threads; 0 or the errno of a refusal. */
+static int os_request_tiles(void) { return (int)-os_arch_prctl(OS_REQUEST, OS_TILE_DATA); }
+#endif
+
+#ifdef WNPU_ARM
+/* Whether a CPU of AArch64 has the instructions SDOT and UDOT, or (i8mm) SMMLA and USMMLA. */
+static int os_has_dot(int i8mm)
+{
+#if defined(WNPU_NO_OS)
+    (void)i8mm;
+    return 0;
+#elif defined(_WIN32)
+    /* PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE, PF_ARM_V82_I8MM_INSTRUCTIONS_AVAILABLE */
+    return IsProcessorFeaturePresent(i8mm ? 66 : 43) != 0;
+#elif defined(__APPLE__)
+    int has = 0;
+    size_t size = sizeof has;
+    return sysctlbyname(i8mm ? "hw.optional.arm.FEAT_I8MM" : "hw.optional.arm.FEAT_DotProd", &has,
+                        &size, NULL, 0) == 0 && has != 0;
+#elif defined(__linux__)
+    /* HWCAP_ASIMDDP, HWCAP2_I8MM */
+    return (i8mm ? getauxval(AT_HWCAP2) >> 13 & 1 : getauxval(AT_HWCAP) >> 20 & 1) != 0;
+#elif (defined(__FreeBSD__) || defined(__OpenBSD__)) && defined(AT_HWCAP2)
+    unsigned long bits = 0;
+    return elf_aux_info(i8mm ? AT_HWCAP2 : AT_HWCAP, &bits, sizeof bits) == 0 &&
+           (bits >> (i8mm ? 13 : 20) & 1) != 0;
+#else
+    (void)i8mm;
+    return 0;
+#endif
+}
+#endif
+
+/* ======================================================================
+ *  3. ar_  arena and checked sizes
  *
  *  Owns      the layout of every block of memory the library holds.
  *  Assumes   the block, if there is one, is aligned to 64 bytes.
@@ -466,23 +1137,21 @@ static void *ar_carve(ar_arena *arena, size_t count, size_t elem)
     return arena->base + start;
 }
 
-#define AR_PAGE ((size_t)4096) /* with larger pages the call fails or includes more */
-#define AR_HUGE ((size_t)2 << 20) /* huge page on x86-64 and most of AArch64 */
+#define AR_HUGE OS_HUGE
 
 static void *ar_malloc(void *user, size_t size, size_t alignment)
 {
-    void *memory = NULL;
     (void)user;
     alignment = alignment < sizeof(void *) ? sizeof(void *) : alignment;
     alignment = size >= 8 * AR_HUGE ? AR_HUGE : alignment;
-    return posix_memalign(&memory, alignment, size) == 0 ? memory : NULL;
+    return os_allocate(size, alignment);
 }
 
 static void ar_free(void *user, void *memory, size_t size)
 {
     (void)user;
     (void)size;
-    free(memory);
+    os_release(memory);
 }
 
 static wnpu_allocator ar_allocator(const wnpu_allocator *given)
@@ -494,40 +1163,11 @@ static wnpu_allocator ar_allocator(const wnpu_allocator *given)
     return given != NULL ? *given : standard;
 }
 
-/* Requests huge pages. A decoder step reads all weights; huge pages reduce page table walks and
- * save 5 to 10 % of its time. Returns 0 if the system has none. */
-static int ar_advise_huge(void *memory, size_t size)
-{
-#ifdef MADV_HUGEPAGE
-    return size >= AR_HUGE && madvise(memory, size & ~(AR_HUGE - 1), MADV_HUGEPAGE) == 0;
-#else
-    (void)memory;
-    (void)size;
-    return 0;
-#endif
-}
-
 /* Requests huge pages for memory of the default allocator; other allocators decide for themselves.
  * Returns whether the request succeeded. */
 static int ar_use_huge(const wnpu_allocator *allocator, void *memory, size_t size)
 {
-    return allocator->alloc == ar_malloc && ar_advise_huge(memory, size);
-}
-
-/* Populates pages that are about to be written in one system call instead of one page fault each,
- * which halves the time. Where the system cannot (Linux before 5.14), page faults do it. */
-static void ar_populate(void *memory, size_t size)
-{
-#ifdef MADV_POPULATE_WRITE
-    size_t skip = (size_t)-(uintptr_t)memory % AR_PAGE;
-    if (size > skip + AR_PAGE) {
-        (void)madvise((unsigned char *)memory + skip, (size - skip) & ~(AR_PAGE - 1),
-                      MADV_POPULATE_WRITE);
-    }
-#else
-    (void)memory;
-    (void)size;
-#endif
+    return allocator->alloc == ar_malloc && os_advise_huge(memory, size);
 }
 
 /* memset that the compiler must not remove although the memory is released next. */
@@ -538,7 +1178,7 @@ static void ar_wipe(void *memory, size_t size)
 }
 
 /* ======================================================================
- *  3. tp_  thread pool and parallel-for
+ *  4. tp_  thread pool and parallel-for
  *
  *  Owns      the worker threads of one session.
  *  Assumes   one caller at a time; tasks do not call tp_run().
@@ -569,7 +1209,7 @@ typedef void (*tp_task)(void *context, size_t index, unsigned worker);
  * part is running. */
 typedef size_t (*tp_items)(void *context, size_t part);
 
-#define TP_MAX_THREADS 64u
+#define TP_MAX_THREADS OS_CPUS_MOST
 #define TP_SPINS 2000u /* pause instructions, about 20 to 60 us */
 
 /* The ABI of 32-bit x86 aligns uint64_t to 4 bytes, so it could cross a cache line. */
@@ -599,14 +1239,14 @@ typedef struct tp_pool {
     void *host_user;
     const int *cancel;      /* atomic: when non-zero, remaining items are skipped */
 #ifndef WNPU_NO_THREADS
-    pthread_mutex_t lock;
-    pthread_cond_t work;
+    os_mutex lock;
+    os_condition work;
     unsigned started;
     int caller_sleeps;          /* atomic, changed under lock */
     int quit;                   /* atomic */
     struct tp_worker {
         struct tp_pool *pool;
-        pthread_t thread;
+        os_thread thread;
         unsigned index;
     } workers[TP_MAX_THREADS];
 #endif
@@ -665,9 +1305,9 @@ static void tp_wake(tp_pool *pool, size_t count)
      * as written before. */
     if (pool->started > 0 && __atomic_fetch_add(&pool->sleepers, 0, __ATOMIC_ACQ_REL) != 0 &&
         (count > 1 || __atomic_load_n(&pool->caller_sleeps, __ATOMIC_ACQUIRE))) {
-        pthread_mutex_lock(&pool->lock);
-        pthread_cond_broadcast(&pool->work);
-        pthread_mutex_unlock(&pool->lock);
+        os_lock(&pool->lock);
+        os_wake_all(&pool->work);
+        os_unlock(&pool->lock);
     }
 #else
     (void)pool;
@@ -753,22 +1393,22 @@ static void tp_wait(tp_pool *pool, unsigned worker, const int *end)
     if (tp_ready(pool, worker, end)) {
         return;
     }
-    pthread_mutex_lock(&pool->lock);
+    os_lock(&pool->lock);
     if (worker == 0) {
         __atomic_store_n(&pool->caller_sleeps, 1, __ATOMIC_RELEASE);
     }
     __atomic_add_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
     while (!tp_ready(pool, worker, end)) {
-        pthread_cond_wait(&pool->work, &pool->lock);
+        os_wait(&pool->work, &pool->lock);
     }
     __atomic_sub_fetch(&pool->sleepers, 1, __ATOMIC_ACQ_REL);
     if (worker == 0) {
         __atomic_store_n(&pool->caller_sleeps, 0, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&pool->lock);
+    os_unlock(&pool->lock);
 }
 
-static void *tp_main(void *argument)
+static void tp_main(void *argument)
 {
     struct tp_worker *self = argument;
     tp_pool *pool = self->pool;
@@ -776,7 +1416,7 @@ static void *tp_main(void *argument)
     for (;;) {
         tp_wait(pool, self->index, &pool->quit);
         if (__atomic_load_n(&pool->quit, __ATOMIC_ACQUIRE)) {
-            return NULL;
+            return;
         }
         tp_drain(pool, self->index);
     }
@@ -835,15 +1475,15 @@ static void tp_close(tp_pool *pool)
     if (pool->host != NULL || pool->threads <= 1) {
         return;
     }
-    pthread_mutex_lock(&pool->lock);
+    os_lock(&pool->lock);
     __atomic_store_n(&pool->quit, 1, __ATOMIC_SEQ_CST);
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->lock);
+    os_wake_all(&pool->work);
+    os_unlock(&pool->lock);
     for (i = 0; i < pool->started; i++) {
-        pthread_join(pool->workers[i].thread, NULL);
+        os_thread_join(&pool->workers[i].thread);
     }
-    pthread_cond_destroy(&pool->work);
-    pthread_mutex_destroy(&pool->lock);
+    os_condition_destroy(&pool->work);
+    os_mutex_destroy(&pool->lock);
 #else
     (void)pool;
 #endif
@@ -867,18 +1507,18 @@ static int tp_open(tp_pool *pool, unsigned threads, wnpu_parallel_for_fn host, v
     if (host != NULL || threads <= 1) {
         return WNPU_OK;
     }
-    if (pthread_mutex_init(&pool->lock, NULL) != 0) {
+    if (os_mutex_init(&pool->lock) != 0) {
         return er_set(error, WNPU_E_MEMORY, "cannot create a mutex");
     }
-    if (pthread_cond_init(&pool->work, NULL) != 0) {
-        pthread_mutex_destroy(&pool->lock);
+    if (os_condition_init(&pool->work) != 0) {
+        os_mutex_destroy(&pool->lock);
         return er_set(error, WNPU_E_MEMORY, "cannot create a condition variable");
     }
     while (pool->started < threads - 1) {
         struct tp_worker *worker = &pool->workers[pool->started];
         worker->pool = pool;
         worker->index = pool->started + 1;
-        if (pthread_create(&worker->thread, NULL, tp_main, worker) != 0) {
+        if (os_thread_start(&worker->thread, tp_main, worker) != 0) {
             unsigned had = pool->started;
             tp_close(pool);
             return er_set(error, WNPU_E_MEMORY, "cannot create thread %u of %u; ask for fewer",
@@ -888,161 +1528,6 @@ static int tp_open(tp_pool *pool, unsigned threads, wnpu_parallel_for_fn host, v
     }
 #endif
     return WNPU_OK;
-}
-
-/* ---- CPUs available to this process ---- */
-
-/* CPUs in the affinity mask of the calling thread; 0 if unknown. */
-static unsigned tp_affinity(void)
-{
-    unsigned n = 0;
-#if defined(WNPU_LINUX) && defined(SYS_sched_getaffinity)
-    unsigned long mask[1024 / sizeof(unsigned long)]; /* 8,192 CPUs */
-    long i, bytes = syscall(SYS_sched_getaffinity, 0L, sizeof mask, mask);
-    for (i = 0; i < bytes / (long)sizeof *mask; i++) {
-        n += (unsigned)__builtin_popcountl(mask[i]);
-    }
-#endif
-    return n;
-}
-
-#if defined(WNPU_LINUX) && !defined(WNPU_NO_STDIO)
-#define TP_CGROUP 4096u /* size limit of /proc/self/cgroup and of a path */
-
-/* Reads the beginning of a small file as a string. Returns 0 if there is no such file. */
-static int tp_read_file(const char *root, const char *path, const char *name, char *text,
-                        size_t size)
-{
-    char full[TP_CGROUP + 256];
-    ssize_t n = -1;
-    int file, length = snprintf(full, sizeof full, "%s%s%s", root, path, name);
-    if (length < 0 || (size_t)length >= sizeof full) {
-        return 0;
-    }
-    file = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file >= 0) {
-        n = read(file, text, size - 1);
-        (void)close(file);
-    }
-    text[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
-
-/* Parses a decimal number at *at and advances past it and the white space behind it. Returns -1 if
- * there is none ("max"). */
-static int64_t tp_number(const char **at)
-{
-    int64_t n = **at >= '0' && **at <= '9' ? 0 : -1;
-    for (; **at >= '0' && **at <= '9' && n < INT64_MAX / 20; ++*at) {
-        n = n * 10 + (**at - '0');
-    }
-    for (; **at == ' ' || **at == '\n'; ++*at) {
-    }
-    return n;
-}
-
-/* CPU quota of a control group, rounded up; UINT_MAX if unlimited. Version 2 has one file, "QUOTA
- * PERIOD", version 1 has two. */
-static unsigned tp_group_cpus(const char *root, const char *path, int version)
-{
-    char text[64], text2[64];
-    const char *at = text, *at2 = text2;
-    int64_t quota, period;
-    if (version == 2 ? !tp_read_file(root, path, "/cpu.max", text, sizeof text)
-                     : !tp_read_file(root, path, "/cpu.cfs_quota_us", text, sizeof text) ||
-                       !tp_read_file(root, path, "/cpu.cfs_period_us", text2, sizeof text2)) {
-        return UINT_MAX;
-    }
-    quota = tp_number(&at);
-    period = tp_number(version == 2 ? &at : &at2);
-    if (quota <= 0 || period <= 0 || quota / period >= (int64_t)TP_MAX_THREADS) {
-        return UINT_MAX;
-    }
-    return (unsigned)((quota + period - 1) / period);
-}
-
-/* The smallest quota of a group and its ancestors. path is relative to the mount point of the
- * control group file system, as the kernel reports it; in a container it may not exist there
- * although its ancestors do. */
-static unsigned tp_groups_cpus(const char *root, const char *mount, char *path, int version)
-{
-    unsigned least = UINT_MAX;
-    char full[TP_CGROUP + 64];
-    for (;;) {
-        char *slash = strrchr(path, '/');
-        int length = snprintf(full, sizeof full, "%s%s", mount, path);
-        unsigned n = length > 0 && (size_t)length < sizeof full
-                         ? tp_group_cpus(root, full, version) : UINT_MAX;
-        least = n < least ? n : least;
-        if (slash == NULL) {
-            return least;
-        }
-        *slash = '\0';
-    }
-}
-
-/* Whether the comma-separated list of length n contains "cpu". */
-static int tp_has_cpu(const char *list, size_t n)
-{
-    size_t i, begin = 0;
-    for (i = 0; i <= n; i++) {
-        if (i == n || list[i] == ',') {
-            if (i - begin == 3 && memcmp(list + begin, "cpu", 3) == 0) {
-                return 1;
-            }
-            begin = i + 1;
-        }
-    }
-    return 0;
-}
-
-/* The CPU quota of the process's control groups. root is prepended to every path. */
-static unsigned tp_quota(const char *root)
-{
-    char groups[TP_CGROUP], *line, *next;
-    unsigned least = UINT_MAX, n;
-    if (!tp_read_file(root, "/proc/self", "/cgroup", groups, sizeof groups)) {
-        return UINT_MAX;
-    }
-    for (line = groups; *line != '\0'; line = next) {
-        char *list = strchr(line, ':'), *path = list != NULL ? strchr(list + 1, ':') : NULL;
-        next = strchr(line, '\n');
-        next = next != NULL ? next : line + strlen(line);
-        if (*next != '\0') {
-            *next++ = '\0';
-        }
-        if (path == NULL || path >= next) {
-            continue;
-        }
-        n = UINT_MAX;
-        if (path == list + 1) {
-            n = tp_groups_cpus(root, "/sys/fs/cgroup", path + 1, 2);
-        } else if (tp_has_cpu(list + 1, (size_t)(path - list) - 1)) {
-            n = tp_groups_cpus(root, "/sys/fs/cgroup/cpu", path + 1, 1);
-        }
-        least = n < least ? n : least;
-    }
-    return least;
-}
-#else
-static unsigned tp_quota(const char *root)
-{
-    (void)root;
-    return UINT_MAX;
-}
-#endif
-
-/* CPUs that this process may use, 1..64: the affinity mask or, if unknown, those online, limited by
- * the control groups' quota. */
-static unsigned tp_cpus(void)
-{
-    unsigned n = tp_affinity(), quota = tp_quota("");
-    if (n == 0) {
-        long online = sysconf(_SC_NPROCESSORS_ONLN);
-        n = online < 1 ? 1u : online > 64 ? 64u : (unsigned)online;
-    }
-    n = n < quota ? n : quota;
-    return n < TP_MAX_THREADS ? n : TP_MAX_THREADS;
 }
 
 /* ---- zeroing new memory ---- */
@@ -1066,15 +1551,15 @@ static void tp_zero_page(tp_zeroing *b, size_t index)
 {
     const size_t at = index > 0 ? index * AR_HUGE : b->done, to = (index + 1) * AR_HUGE;
     const size_t n = (to < b->size ? to : b->size) - at; /* < AR_HUGE at the end: small pages */
-    const double since = er_now_ms();
+    const double since = os_now_ms();
     const int large = !__atomic_load_n(&b->slow, __ATOMIC_RELAXED) &&
                       ar_use_huge(b->allocator, b->memory + at, n);
     if (!large && !b->whole) {
         return;
     }
-    ar_populate(b->memory + at, n);
+    os_populate(b->memory + at, n);
     memset(b->memory + at, 0, n);
-    if (large && er_now_ms() - since > b->limit_ms) {
+    if (large && os_now_ms() - since > b->limit_ms) {
         __atomic_store_n(&b->slow, 1, __ATOMIC_RELAXED);
     }
 }
@@ -1100,7 +1585,7 @@ static void tp_zeroing_start(tp_zeroing *b, const wnpu_allocator *allocator, voi
 {
     const size_t sample = size - used < TP_SAMPLE ? size - used : TP_SAMPLE;
     const size_t at = used > 0 ? used : size - sample; /* next to bytes in small pages */
-    const double since = er_now_ms();
+    const double since = os_now_ms();
     memset(b, 0, sizeof *b);
     b->allocator = allocator;
     b->memory = memory;
@@ -1108,10 +1593,10 @@ static void tp_zeroing_start(tp_zeroing *b, const wnpu_allocator *allocator, voi
     b->size = used > 0 ? size : at;
     b->whole = whole;
     if (whole) {
-        ar_populate(b->memory + at, sample);
+        os_populate(b->memory + at, sample);
     }
     memset(b->memory + at, 0, sample);
-    b->limit_ms = (er_now_ms() - since) * 1.25 * (AR_HUGE / TP_SAMPLE);
+    b->limit_ms = (os_now_ms() - since) * 1.25 * (AR_HUGE / TP_SAMPLE);
     b->limit_ms = b->limit_ms > 1 ? b->limit_ms : 1;
 }
 
@@ -1126,7 +1611,7 @@ static int tp_zero(tp_pool *pool, const wnpu_allocator *allocator, void *memory,
 }
 
 /* ======================================================================
- *  4. mt_  maths in 16 lanes
+ *  5. mt_  maths in 16 lanes
  *
  *  Owns      exp, log, erf and reductions.
  *  Assumes   round to nearest even, no contraction (section 1).
@@ -1469,7 +1954,7 @@ static float mt_log1(float x)
 }
 
 /* ======================================================================
- *  5. au_  audio: sample formats, channel mixing, resampling, WAV
+ *  6. au_  audio: sample formats, channel mixing, resampling, WAV
  *
  *  Owns      conversion of a caller's recording to 16 kHz mono.
  *  Assumes   a reader callback writes only to the buffer it is given.
@@ -1559,7 +2044,7 @@ static float au_from_int(uint32_t bits)
 static float au_from_float(float x)
 {
     if (!(x >= -AU_LIMIT && x <= AU_LIMIT)) { /* rare: too large, infinite or NaN */
-        return !isfinite(x) ? 0.0f : x > 0.0f ? AU_LIMIT : -AU_LIMIT;
+        return !__builtin_isfinite(x) ? 0.0f : x > 0.0f ? AU_LIMIT : -AU_LIMIT;
     }
     return x;
 }
@@ -1568,7 +2053,7 @@ static float au_from_float(float x)
 static float au_from_double(double x)
 {
     if (!(x >= -AU_LIMIT && x <= AU_LIMIT)) {
-        return !isfinite(x) ? 0.0f : x > 0.0 ? AU_LIMIT : -AU_LIMIT;
+        return !__builtin_isfinite(x) ? 0.0f : x > 0.0 ? AU_LIMIT : -AU_LIMIT;
     }
     return (float)x;
 }
@@ -2861,7 +3346,7 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
 }
 
 /* ======================================================================
- *  6. ft_  FFT and ml_ log-mel
+ *  7. ft_  FFT and ml_ log-mel
  *
  *  Owns      the 400-point real FFT, the Hann window and the mel sums.
  *  Assumes   16 kHz mono samples.
@@ -3124,7 +3609,7 @@ WNPU_INLINE void ml_floor_body(float *x, size_t n, float least)
 }
 
 /* ======================================================================
- *  7. gm_  INT8 matmul
+ *  8. gm_  INT8 matmul
  *
  *  Owns      the packed form of weights and every product of int8
  *            matrices; also the float32 products of the reference path.
@@ -6023,10 +6508,10 @@ static void gm_tile_p(const gm_kernels *gm, const gm_product *product, gm_sparse
 }
 
 /* ======================================================================
- *  8. op_  float operators
+ *  9. op_  float operators
  *
  *  Owns      layer norm, softmax, GELU, quantise, dequantise, the mel
- *            chain of section 6 and sums over logits.
+ *            chain of section ft_ and sums over logits.
  *  Assumes   lengths that are multiples of 16 unless said otherwise.
  *  Ensures   the same bits from every instruction set. Operators are
  *            parts (section 1), compiled once per width of vectors from
@@ -8316,7 +8801,7 @@ static const op_kernels op_amx_kernels = {
 #endif
 
 /* ======================================================================
- *  9. cp_  instruction sets
+ * 10. cp_  instruction sets
  *
  *  Owns      the table of instruction sets, their detection and the choice
  *            among them.
@@ -8326,29 +8811,44 @@ static const op_kernels op_amx_kernels = {
  *  Costs     a few CPUID instructions when a session is opened.
  *
  *  To add an instruction set: its enumerator in whisper_npu.h, its kernels
- *  in section 7, its operators in section 8 where they gain, and here a
+ *  in section gm_, its operators in op_ where they gain, and here a
  *  function that detects it and a row of cp_sets[].
  * ====================================================================== */
 static int cp_always(void) { return 1; }
 
 #ifdef WNPU_X86
-static int cp_sse41(void)
+/* Bits of XCR0: components of the CPU's state that the system saves. */
+#define CP_YMM 0x06u
+#define CP_ZMM 0xe6u
+#define CP_TILES 0x60000u
+
+/* EAX, EBX, ECX or EDX (0..3) of a leaf and subleaf of CPUID; 0 if the CPU does not have it. Not
+ * __builtin_cpu_supports(), which needs a runtime library that clang-cl does not link. */
+static unsigned cp_id(unsigned leaf, unsigned subleaf, unsigned reg)
 {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("sse4.1") != 0;
+    unsigned r[4] = {0, 0, 0, 0};
+    return __get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3]) ? r[reg] : 0;
 }
 
-static int cp_avx2(void)
+static int cp_saves(unsigned components)
 {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") != 0;
+    unsigned a, d;
+    if ((cp_id(1, 0, 2) >> 27 & 1) == 0) { /* OSXSAVE */
+        return 0;
+    }
+    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return (a & components) == components;
 }
 
+static int cp_sse41(void) { return cp_id(1, 0, 2) >> 19 & 1; }
+
+static int cp_avx2(void) { return cp_saves(CP_YMM) && (cp_id(7, 0, 1) >> 5 & 1) != 0; }
+
+/* AVX-512 F, BW, VL and VNNI. */
 static int cp_avx512(void)
 {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+    const unsigned b = cp_id(7, 0, 1);
+    return cp_saves(CP_ZMM) && (b >> 16 & b >> 30 & b >> 31 & cp_id(7, 0, 2) >> 11 & 1) != 0;
 }
 
 #define CP_ZEN5 0x1au /* the family of AMD's Zen 5 */
@@ -8370,68 +8870,27 @@ static int cp_reads_forward(void)
 #ifdef WNPU_VNNI
 static int cp_avx_vnni(void)
 {
-    unsigned a, b, c, d;
-    return cp_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+    return cp_avx2() && (cp_id(7, 1, 0) >> 4 & 1) != 0;
 }
 #endif
 
 #ifdef WNPU_AMX
-#define CP_TILE_DATA 18u      /* number of this state component, 8 KiB for each thread */
-#define CP_SUPPORTED 0x1021   /* ARCH_GET_XCOMP_SUPP */
-#define CP_PERMITTED 0x1022   /* ARCH_GET_XCOMP_PERM */
-#define CP_REQUEST 0x1023     /* ARCH_REQ_XCOMP_PERM */
-
-/* arch_prctl(), for which there is no header: 0 or a negative errno. */
-static long cp_arch_prctl(int operation, uintptr_t argument)
-{
-    long result;
-    __asm__ __volatile__("syscall" : "=a"(result) : "0"(158L), "D"((long)operation), "S"(argument)
-                         : "rcx", "r11", "memory");
-    return result;
-}
-
-/* Whether tile data is among the supported, or the permitted, state components. */
-static int cp_tile_data(int operation)
-{
-    uint64_t components = 0;
-    return cp_arch_prctl(operation, (uintptr_t)&components) == 0 &&
-           (components >> CP_TILE_DATA & 1) != 0;
-}
-
 /* AMX-TILE and AMX-INT8, and an operating system that saves both state components of the tiles. */
 static int cp_amx(void)
 {
-    unsigned a, b, c, d;
-    if (!cp_avx512() || !__get_cpuid(1, &a, &b, &c, &d) || (c >> 27 & 1) == 0) { /* OSXSAVE */
-        return 0;
-    }
-    __asm__ __volatile__("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-    if ((a >> 17 & 3) != 3 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-        return 0;
-    }
-    return (d >> 24 & 3) == 3 && cp_tile_data(CP_SUPPORTED);
+    return cp_avx512() && cp_saves(CP_TILES) && (cp_id(7, 0, 3) >> 24 & 3) == 3 &&
+           os_tile_data(OS_SUPPORTED);
 }
 
 /* Linux lets a process use tiles after it has asked, because they enlarge its signal frames. */
-static int cp_amx_permitted(void) { return cp_tile_data(CP_PERMITTED); }
-
-/* Asks for the process with all its threads; 0 or the errno of a refusal. */
-static int cp_amx_request(void) { return (int)-cp_arch_prctl(CP_REQUEST, CP_TILE_DATA); }
+static int cp_amx_permitted(void) { return os_tile_data(OS_PERMITTED); }
 #endif
 
 #ifdef WNPU_ARM
-#if defined(__linux__)
-static int cp_hwcap(unsigned bit) { return (getauxval(AT_HWCAP) >> bit & 1) != 0; }
-static int cp_hwcap2(unsigned bit) { return (getauxval(AT_HWCAP2) >> bit & 1) != 0; }
-#else
-static int cp_hwcap(unsigned bit) { return bit > 64; }
-static int cp_hwcap2(unsigned bit) { return bit > 64; }
-#endif
+static int cp_neon_dot(void) { return os_has_dot(0); }
 
-static int cp_neon_dot(void) { return cp_hwcap(20); } /* HWCAP_ASIMDDP */
-
-/* HWCAP2_I8MM; implies the dot product in practice, both are checked. */
-static int cp_neon_i8mm(void) { return cp_neon_dot() && cp_hwcap2(13); }
+/* Implies the dot product in practice, both are checked. */
+static int cp_neon_i8mm(void) { return cp_neon_dot() && os_has_dot(1); }
 #endif
 
 typedef struct cp_set {
@@ -8441,8 +8900,8 @@ typedef struct cp_set {
     int (*request)(void);   /* asks for permission: 0 or an errno; NULL: never needed */
     int rank;               /* AUTO takes the usable set of the highest rank */
     double rate;            /* int8 multiply-accumulates of a thread in a microsecond, roughly: what
-                             * section 7 reaches a cycle, at 3 GHz, 55 % of the time (README). Only
-                             * the choice between CPU and accelerator depends on it. */
+                             * gm_ reaches a cycle, at 3 GHz, 55 % of the time (README). Only the
+                             * choice between CPU and accelerator depends on it. */
     const gm_kernels *gm;
     const gm_kernels *gm_forward; /* for CPUs that read memory fastest from front to back */
     const op_kernels *op;
@@ -8485,7 +8944,7 @@ static const cp_set cp_sets[] = {
                .op = &op_512_kernels)},
     /* The rest of the encoder's work takes most of the time there. */
     [WNPU_ISA_AMX] = {"amx", .rank = 6, .rate = 300e3,
-        CP_AMX(.probe = cp_amx, .permitted = cp_amx_permitted, .request = cp_amx_request,
+        CP_AMX(.probe = cp_amx, .permitted = cp_amx_permitted, .request = os_request_tiles,
                .gm = &gm_amx, .op = &op_amx_kernels)},
     [WNPU_ISA_NEON] = {"neon", .rank = 2, .rate = 20e3, /* part of AArch64 */
         CP_ARM(.probe = cp_always, .gm = &gm_neon, .op = &op_128_kernels)},
@@ -8576,7 +9035,7 @@ static const op_kernels *op_select(wnpu_isa isa)
 }
 
 /* ======================================================================
- * 10. tk_  tokenizer and languages
+ * 11. tk_  tokenizer and languages
  *
  *  Owns      the vocabulary of a model and the ids of its special tokens,
  *            encoding and decoding, the languages, the tokens that are
@@ -9636,7 +10095,7 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
 }
 
 /* ======================================================================
- * 11. mf_  model files
+ * 12. mf_  model files
  *
  *  Owns      wnpu_model: one block with sizes, vocabulary and weights, or
  *            one with sizes and pointers into a pack.
@@ -11605,7 +12064,7 @@ static int mf_detect_format(mf_loader *l, const struct mf_format **format)
 static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_allocator *allocator,
                    unsigned char *image, wnpu_model **model)
 {
-    double begin = er_now_ms();
+    double begin = os_now_ms();
     const struct mf_format *format;
     int status = mf_detect_format(l, &format);
     status = status == WNPU_OK ? format->open(l, config, allocator, image, model) : status;
@@ -11617,7 +12076,7 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
                "used in place, in %d ms", (*model)->name, (*model)->weight_type,
                (unsigned)l->n_tensors, (unsigned long long)l->source.size,
                (unsigned long long)(*model)->size, (unsigned long long)(*model)->shared,
-               (int)(er_now_ms() - begin));
+               (int)(os_now_ms() - begin));
     }
     return status;
 }
@@ -11669,7 +12128,7 @@ static int mf_check_args(wnpu_model **model, const wnpu_model_config *config,
 
 static unsigned mf_threads(const wnpu_model_config *config, uint64_t size)
 {
-    unsigned cpus = tp_cpus(), most = cpus < MF_THREADS ? cpus : MF_THREADS;
+    unsigned cpus = os_cpus(), most = cpus < MF_THREADS ? cpus : MF_THREADS;
 #ifdef WNPU_NO_THREADS
     if (config->parallel_for == NULL) {
         return 1;
@@ -11830,63 +12289,35 @@ WNPU_API int wnpu_model_open_static(wnpu_model **model, const void *data, size_t
 #ifndef WNPU_NO_STDIO
 static int64_t mf_read_file(void *user, uint64_t offset, void *buffer, size_t size)
 {
-    ssize_t got;
-    do {
-        got = pread(*(const int *)user, buffer, size, (off_t)offset);
-    } while (got < 0 && errno == EINTR);
-    return got < 0 ? -(int64_t)errno : (int64_t)got;
-}
-
-/* strerror() depends on the locale and need not be thread-safe. */
-static const char *mf_errno_text(int code)
-{
-    switch (code) {
-    case ENOENT: return "there is no such file";
-    case ENOTDIR: return "a part of the path is not a directory";
-    case EACCES: return "permission denied";
-    case EMFILE:
-    case ENFILE: return "too many open files";
-    case ENAMETOOLONG: return "the path is too long";
-    case EOVERFLOW: return "too large for this build, compile with -D_FILE_OFFSET_BITS=64";
-    default: return "the system refused";
-    }
+    return os_read_at(*(const os_file *)user, offset, buffer, size);
 }
 
 /* Opens path and determines its size. Never blocks: a FIFO without a writer is refused. */
-static int mf_open_path(const char *path, int *file, uint64_t *size, wnpu_error *error)
+static int mf_open_path(const char *path, os_file *file, uint64_t *size, wnpu_error *error)
 {
-    struct stat info;
     char shown[100];
     size_t length = strlen(path);
     size_t skip = length > sizeof shown - 1 ? length - (sizeof shown - 1) : 0;
+    os_kind kind = OS_OTHER;
+    int code = os_open(file, path, &kind, size);
     (void)mf_printable(shown, sizeof shown, path + skip, length - skip);
-    do {
-        *file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    } while (*file < 0 && errno == EINTR);
-    if (*file < 0 || fstat(*file, &info) != 0) {
-        int code = errno;
-        if (*file >= 0) {
-            (void)close(*file);
-        }
-        return er_set(error, WNPU_E_IO, "cannot open '%s%s': %s (errno %d)", skip ? "..." : "",
-                      shown, mf_errno_text(code), code);
+    if (code != 0) {
+        return er_set(error, WNPU_E_IO, "cannot open '%s%s': %s (" OS_CODE " %d)",
+                      skip ? "..." : "", shown, os_error_text(code), code);
     }
-    if (!S_ISREG(info.st_mode)) {
-        (void)close(*file);
+    if (kind != OS_FILE) {
+        os_close(*file);
         return er_set(error, WNPU_E_IO, "'%s%s' is %s", skip ? "..." : "", shown,
-                      S_ISDIR(info.st_mode) ? "a directory; of a Hugging Face model make a pack "
+                      kind == OS_DIRECTORY ? "a directory; of a Hugging Face model make a pack "
                       "with build/pack DIRECTORY MODEL.wnpu, and open that"
                       : "not a regular file; give the path of a model file");
     }
-    *size = (uint64_t)info.st_size;
     return WNPU_OK;
 }
-#endif
 
-#ifndef WNPU_NO_STDIO
 /* Maps the file if it is a pack, so that all processes share it. Returns NULL if it is not or
  * cannot be mapped; it is read then. */
-static void *mf_map(int file, uint64_t size)
+static void *mf_map(os_file file, uint64_t size)
 {
     unsigned char magic[sizeof mf_pack_magic];
     void *map;
@@ -11894,15 +12325,14 @@ static void *mf_map(int file, uint64_t size)
         !mf_is_pack(magic, sizeof magic) || size > SIZE_MAX / 2) {
         return NULL;
     }
-    map = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (map == MAP_FAILED) {
-        return NULL;
+    map = os_map(file, (size_t)size);
+    if (map != NULL) {
+        (void)os_advise_huge(map, (size_t)size); /* pages not in memory yet become huge pages */
     }
-    (void)ar_advise_huge(map, (size_t)size); /* pages not in memory yet become huge pages */
     return map;
 }
 
-static int mf_start_file(wnpu_model **model, int file, uint64_t size,
+static int mf_start_file(wnpu_model **model, os_file file, uint64_t size,
                          const wnpu_model_config *config, wnpu_error *error)
 {
     void *map = config->copy ? NULL : mf_map(file, size);
@@ -11918,7 +12348,7 @@ static int mf_start_file(wnpu_model **model, int file, uint64_t size,
     if (status == WNPU_OK) {
         (*model)->map = map;
     } else {
-        (void)munmap(map, (size_t)size);
+        os_unmap(map, (size_t)size);
     }
     return status;
 }
@@ -11939,13 +12369,13 @@ WNPU_API int wnpu_model_open(wnpu_model **model, const char *path, const wnpu_mo
 #else
     {
         uint64_t size = 0;
-        int file = -1;
+        os_file file;
         status = mf_open_path(path, &file, &size, error);
         if (status != WNPU_OK) {
             return status;
         }
         status = mf_start_file(model, file, size, &ours, error);
-        (void)close(file);
+        os_close(file);
         return status;
     }
 #endif
@@ -11966,14 +12396,15 @@ WNPU_API int wnpu_model_measure(const char *path, const wnpu_model_config *confi
 #else
     {
         wnpu_source source;
-        int file = -1, status = mf_open_path(path, &file, &source.size, error);
+        os_file file;
+        int status = mf_open_path(path, &file, &source.size, error);
         if (status != WNPU_OK) {
             return status;
         }
         source.read = mf_read_file;
         source.user = &file;
         status = wnpu_model_measure_source(&source, config, memory, error);
-        (void)close(file);
+        os_close(file);
         return status;
     }
 #endif
@@ -11985,7 +12416,7 @@ WNPU_API void wnpu_model_close(wnpu_model *model)
         wnpu_allocator allocator = model->allocator;
 #ifndef WNPU_NO_STDIO
         if (model->map != NULL) {
-            (void)munmap(model->map, model->image_size);
+            os_unmap(model->map, model->image_size);
         }
 #endif
         allocator.release(allocator.user, model, model->size);
@@ -12152,7 +12583,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 }
 
 /* ======================================================================
- * 12. en_  encoder
+ * 13. en_  encoder
  *
  *  Owns      the engine shared by encoder and decoder (kernels, pool,
  *            scratch of each worker), convolutions, self-attention and
@@ -13133,7 +13564,7 @@ static void en_start(en_engine *e)
 }
 
 /* ======================================================================
- * 13. de_  decoder step and KV caches
+ * 14. de_  decoder step and KV caches
  *
  *  Owns      self-attention KV caches of each slot (hypothesis), the cross-
  *            attention KV caches of each window, the logits.
@@ -13895,7 +14326,7 @@ static void de_wipe(de_decoder *d)
 }
 
 /* ======================================================================
- * 14. lr_  logit rules
+ * 15. lr_  logit rules
  *
  *  Owns      which tokens are allowed next, the penalties and bonuses of
  *            their logits, the trie of hotwords and commands.
@@ -14376,7 +14807,7 @@ static void lr_boost(const lr_trie *t, const lr_paths *p, float *logits)
 }
 
 /* ======================================================================
- * 15. se_  search and zl_ compressed size of text
+ * 16. se_  search and zl_ compressed size of text
  *
  *  Owns      the hypotheses of a window: their tokens, probabilities and
  *            cache slots; loop detection; the choice among phrases; the
@@ -15761,7 +16192,7 @@ static size_t zl_size(zl_work *w, const char *text, size_t n)
 }
 
 /* ======================================================================
- * 16. al_  alignment and words
+ * 17. al_  alignment and words
  *
  *  Owns      times of tokens and words inside a window.
  *  Assumes   the window's cross-attention caches are filled; slot 0 of the
@@ -16748,7 +17179,7 @@ static void al_reset(al_aligner *a)
 }
 
 /* ======================================================================
- * 17. rs_  results and writers
+ * 18. rs_  results and writers
  *
  *  Owns      the store of one run's segments, the layout of subtitles, and
  *            one writer per format, a row of rs_writers.
@@ -18698,7 +19129,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
 }
 
 /* ======================================================================
- * 18. pm_  run parameters
+ * 19. pm_  run parameters
  *
  *  Owns      the table of all run parameters: name, type, place, default,
  *            range, command-line option and meaning of each.
@@ -19139,7 +19570,7 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
 }
 
 /* ======================================================================
- * 19. np_  encoder products on an accelerator
+ * 20. np_  encoder products on an accelerator
  *
  *  Owns      the plan that assigns products to the accelerator's shapes,
  *            the resident weights, the staging of rows and results, the
@@ -19781,7 +20212,7 @@ static int np_cancelled(const np_bridge *b)
 
 static int64_t np_deadline(double ms)
 {
-    return (int64_t)((er_now_ms() + ms) * 1e6);
+    return (int64_t)((os_now_ms() + ms) * 1e6);
 }
 
 static void np_set_reason(np_bridge *b, const char *reason)
@@ -19823,9 +20254,9 @@ static void np_add_account(const np_bridge *b, wnpu_accel_stage *s,
 /* Runs a pass over blocks of NP_ROWS rows. */
 static void np_run_pass(np_pass *p, size_t rows, tp_task task)
 {
-    double begin = er_now_ms(), took;
+    double begin = os_now_ms(), took;
     tp_run(p->b->e->pool, en_blocks(rows, NP_ROWS), task, p);
-    took = er_now_ms() - begin;
+    took = os_now_ms() - begin;
     p->b->stage[p->c->stage].cpu_ms += took;
     p->b->delivery_ms += took;
 }
@@ -19972,7 +20403,7 @@ static int np_submit(np_bridge *b, np_chunk *c)
     size_t tiles = np_tiles(tiling, np_rows(c)), total = tiles * tiling->units, count, i;
     wnpu_accel_product product[NP_CHAIN];
     wnpu_accel_account before = np_account(b);
-    double begin = er_now_ms();
+    double begin = os_now_ms();
     wnpu_error error;
     np_job *job = &b->job[b->n_jobs];
     int code;
@@ -19989,7 +20420,7 @@ static int np_submit(np_bridge *b, np_chunk *c)
     er_clear(&error);
     code = b->accel->submit(b->accel->self, product, count, &job->id, &error);
     np_add_account(b, &b->stage[c->stage], &before);
-    b->stage[c->stage].cpu_ms += er_now_ms() - begin;
+    b->stage[c->stage].cpu_ms += os_now_ms() - begin;
     if (code != WNPU_OK) {
         np_stop_using(b, error.message[0] != '\0' ? error.message
                                                  : "the accelerator refused a job");
@@ -20062,7 +20493,7 @@ static void np_complete_job(np_bridge *b, size_t index)
     np_chunk *c = job.chunk;
     wnpu_accel_stage *s = &b->stage[c->stage];
     wnpu_accel_account before = np_account(b);
-    double begin = er_now_ms(), expected = 0.0, limit;
+    double begin = os_now_ms(), expected = 0.0, limit;
     wnpu_error error;
     size_t i;
     int code;
@@ -20080,7 +20511,7 @@ static void np_complete_job(np_bridge *b, size_t index)
     b->delivery_ms = 0.0;
     er_clear(&error);
     code = b->accel->wait(b->accel->self, job.id, np_deadline(limit), &error);
-    s->waited_ms += er_now_ms() - begin - b->delivery_ms;
+    s->waited_ms += os_now_ms() - begin - b->delivery_ms;
     b->delivered = NULL;
     np_add_account(b, s, &before);
     c->in_flight--;
@@ -20118,14 +20549,14 @@ static void np_attend(np_bridge *b, const np_chunk *c, size_t group)
 {
     wnpu_accel_stage *s = &b->stage[NP_ATTEND];
     size_t heads = b->e->self.heads, end = heads * (group + 1) / NP_HEAD_GROUPS;
-    double begin = er_now_ms();
+    double begin = os_now_ms();
     np_attention a;
     a.e = b->e;
     a.head = heads * group / NP_HEAD_GROUPS;
     a.block = c->t0 / EN_QUERIES;
     a.blocks = en_blocks(c->n, EN_QUERIES);
     tp_run(b->e->pool, (end - a.head) * a.blocks, np_attend_task, &a);
-    s->cpu_ms += er_now_ms() - begin;
+    s->cpu_ms += os_now_ms() - begin;
     s->macs += 2 * (uint64_t)c->n * b->e->model->n_audio_ctx * (end - a.head) * b->e->self.hd;
 }
 
@@ -20207,7 +20638,6 @@ static void np_cross(np_bridge *b, en_heads *cross)
 static int np_lock(np_bridge *b, int wait)
 {
     for (;;) {
-        struct timespec pause = {0, 1000000};
         uint32_t idle = 0;
         if (__atomic_compare_exchange_n(&b->accel->in_use, &idle, 1u, 0, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED)) {
@@ -20216,7 +20646,7 @@ static int np_lock(np_bridge *b, int wait)
         if (!wait) {
             return 0;
         }
-        (void)nanosleep(&pause, NULL);
+        os_pause();
     }
 }
 
@@ -20560,7 +20990,7 @@ static void np_wipe(np_bridge *b)
 }
 
 /* ======================================================================
- * 20. va_  voice activity
+ * 21. va_  voice activity
  *
  *  Owns      the detector: samples to features, features to a probability
  *            of speech every 20 ms, probabilities to spans of speech.
@@ -21365,7 +21795,7 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 }
 
 /* ======================================================================
- * 21. ru_  the state of a run
+ * 22. ru_  the state of a run
  *
  *  Owns      the data shared by the next four sections: audio window,
  *            ledger, context of a window, language, decoding.
@@ -21497,7 +21927,7 @@ typedef struct ru_run {
     int stop_requested;     /* by the progress callback, at once or after the window */
     int resumed;            /* no window has been completed since wnpu_resume() */
     int64_t reported_ms;    /* last value passed to the progress callback */
-    double reported_at;     /* when, see er_now_ms() */
+    double reported_at;     /* when, see os_now_ms() */
     const ru_position *current; /* the run's window while later ones are encoded; else NULL */
     wnpu_stats stats;
     wnpu_error error;
@@ -21521,7 +21951,7 @@ static int ru_cancelled(const ru_run *r)
 /* Milliseconds since *since, which is set to now. */
 static double ru_elapsed_ms(double *since)
 {
-    double now = er_now_ms(), lap = now - *since;
+    double now = os_now_ms(), lap = now - *since;
     *since = now;
     return lap;
 }
@@ -21539,7 +21969,7 @@ static int64_t ru_end_ms(const ru_run *r)
 }
 
 /* ======================================================================
- * 22. aw_  the audio window and where it ends
+ * 23. aw_  the audio window and where it ends
  *
  *  Owns      the samples of the window, the speech found in them, and the
  *            rule for the end of a window.
@@ -21585,7 +22015,7 @@ static int aw_add_speech(ru_run *r, const va_span *span)
 /* Passes n new samples to the detector; n = 0: the recording has ended. */
 static int aw_detect(ru_run *r, const float *samples, size_t n)
 {
-    double since = er_now_ms();
+    double since = os_now_ms();
     va_span span;
     int status = WNPU_OK, found;
     size_t done = 0;
@@ -21910,7 +22340,7 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 }
 
 /* ======================================================================
- * 23. lg_  the ledger and the admission of segments
+ * 24. lg_  the ledger and the admission of segments
  *
  *  Owns      what became of each millisecond of the recording, and which
  *            text of a window becomes a segment.
@@ -22321,7 +22751,7 @@ static int lg_finish(ru_run *r, int status)
 }
 
 /* ======================================================================
- * 24. wd_  decoding of one window
+ * 25. wd_  decoding of one window
  *
  *  Owns      prompt, language, search, repetition check, gates and
  *            temperature fallback of one window.
@@ -22387,7 +22817,7 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
 /* Encodes samples, of which the first `content` frames count, into the caches of decoder.window. */
 static void wd_encode_samples(ru_run *r, const float *span, size_t content)
 {
-    double since = er_now_ms();
+    double since = os_now_ms();
     int bridged;
     en_log_mel(&r->engine, span, content);
     r->stats.log_mel_ms += ru_elapsed_ms(&since);
@@ -22898,7 +23328,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
 }
 
 /* ======================================================================
- * 25. wi_  windows: the long-form driver
+ * 26. wi_  windows: the long-form driver
  *
  *  Owns      runs from parameters to status: the sequence of windows,
  *            windows decoded together, cancelling, resuming, detection of
@@ -22942,7 +23372,7 @@ static int wi_report_progress(ru_run *r, int64_t done_ms)
 {
     int stop;
     r->reported_ms = done_ms > r->reported_ms ? done_ms : r->reported_ms;
-    r->reported_at = er_now_ms();
+    r->reported_at = os_now_ms();
     r->in_progress_call = 1;
     stop = r->params.on_progress(r->params.user, r->reported_ms, au_total_ms(r->audio.stream));
     (void)er_float_default();
@@ -22977,7 +23407,7 @@ static void wi_progress_in_window(void *user, float share)
     ru_position here;
     int64_t done_ms = r->reported_ms;
     if (r->params.on_progress == NULL || !r->resumable || ru_cancelled(r) ||
-        er_now_ms() - r->reported_at < WI_PROGRESS_MS) {
+        os_now_ms() - r->reported_at < WI_PROGRESS_MS) {
         return;
     }
     if (r->current == NULL) {
@@ -23097,7 +23527,7 @@ static void wi_decode_ahead(ru_run *r)
     }
     wi_encode_ahead(r);
     if (!ru_cancelled(r) && f->n > 1) {
-        double since = er_now_ms();
+        double since = os_now_ms();
         se_run_windows(&r->text.search, &prompt, &options, f->n, f->window, f->least_end,
                        f->hypothesis, f->steps);
         r->stats.decoder_ms += ru_elapsed_ms(&since);
@@ -23120,7 +23550,7 @@ static void wi_prepare(ru_run *r)
         return;
     }
     wd_encode(r);
-    since = er_now_ms();
+    since = os_now_ms();
     if (!ru_cancelled(r)) {
         wd_update_language(r);
     }
@@ -23137,7 +23567,7 @@ static int wi_run_window(ru_run *r, size_t *used)
     int status;
     wi_prepare(r);
     r->text.search.least_end = wi_least_end(r);
-    since = er_now_ms();
+    since = os_now_ms();
     status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->audio.content, used);
     r->stats.decoder_ms += ru_elapsed_ms(&since);
     if (!r->resumable) { /* completed */
@@ -23185,7 +23615,7 @@ static int wi_run_windows(ru_run *r)
         if (status == WNPU_OK && r->resumable) {
             break; /* cancelled */
         }
-        since = er_now_ms();
+        since = os_now_ms();
         if (status == WNPU_OK) {
             status = aw_advance(r, used);
             r->stats.audio_in_ms += ru_elapsed_ms(&since);
@@ -23418,7 +23848,7 @@ static void wi_reset(ru_run *r)
     r->text.loop_cuts = 0;
     r->stop_requested = r->resumed = 0;
     r->reported_ms = 0;
-    r->reported_at = er_now_ms();
+    r->reported_at = os_now_ms();
     r->resumable = 0;
     r->audio.content = ML_FRAMES;
     r->ledger.covered_ms = 0;
@@ -23490,7 +23920,7 @@ static int wi_set_hotwords(ru_run *r)
  * E_ARGUMENT nothing changes. */
 static int wi_resume(ru_run *r, const wnpu_audio *audio)
 {
-    double since = er_now_ms();
+    double since = os_now_ms();
     int status = wi_check(r);
     if (status == WNPU_OK && pm_fingerprint(&r->params) != r->fingerprint) {
         status = er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
@@ -23504,7 +23934,7 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
     r->stop_requested = 0;
     r->resumed = 1;
     r->reported_ms = 0;
-    r->reported_at = er_now_ms();
+    r->reported_at = os_now_ms();
     status = wi_set_language(r);
     status = status == WNPU_OK ? wi_set_rules(r) : status;
     status = status == WNPU_OK ? wi_set_prompts(r, 1) : status;
@@ -23523,7 +23953,7 @@ static int wi_resume(ru_run *r, const wnpu_audio *audio)
 
 static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
 {
-    double since = er_now_ms();
+    double since = os_now_ms();
     int status;
     if (wi_is_language_first(r) && audio != NULL && audio->read != NULL) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
@@ -23709,7 +24139,7 @@ static int wi_choose_phrase(ru_run *r)
 
 static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phrases, size_t n)
 {
-    double since = er_now_ms();
+    double since = os_now_ms();
     int status;
     r->params.timestamps = 0;
     r->params.prefix = NULL;
@@ -23723,7 +24153,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     }
     wi_phrase_ends(r, r->rules.never);
     wd_encode(r);
-    since = er_now_ms();
+    since = os_now_ms();
     if (!ru_cancelled(r)) {
         wd_update_language(r);
     }
@@ -23815,7 +24245,7 @@ static void wi_wipe(ru_run *r)
 }
 
 /* ======================================================================
- * 26. sn_  snapshots
+ * 27. sn_  snapshots
  *
  *  Owns      the format of a run between two windows as a block of bytes.
  *  Assumes   the run is resumable, see ru_run.
@@ -24347,7 +24777,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
 }
 
 /* ======================================================================
- * 27. ap_  public API: sessions and runs
+ * 28. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -24369,7 +24799,7 @@ struct wnpu_session {
     int busy;            /* atomic */
     wnpu_isa isa;
     uint64_t environment; /* of the calling thread during a call, to be restored */
-    pid_t process;       /* process that opened the session */
+    int64_t process;     /* process that opened the session */
 };
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size)
@@ -24430,7 +24860,7 @@ static int ap_check_accel(const wnpu_config *c, wnpu_error *error)
 
 static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
 {
-    unsigned cpus = tp_cpus();
+    unsigned cpus = os_cpus();
     if (c->threads > TP_MAX_THREADS) {
         return er_set(error, WNPU_E_ARGUMENT, "threads %u is outside 1..%u", (unsigned)c->threads,
                       TP_MAX_THREADS);
@@ -24631,7 +25061,7 @@ WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
     s->allocator = allocator;
     s->size = need;
     s->owned = memory == NULL;
-    s->process = getpid();
+    s->process = os_process();
     s->run.cancel = &s->cancel;
     s->environment = er_float_default();
     status = ap_request_isa((wnpu_isa)c.isa, error);
@@ -24717,7 +25147,7 @@ static void ap_wipe(wnpu_session *s)
 /* Whether the calling process is a forked child of the one that opened the session. */
 static int ap_forked(const wnpu_session *s)
 {
-    return s->process != getpid();
+    return s->process != os_process();
 }
 
 WNPU_API void wnpu_session_close(wnpu_session *session)
@@ -24839,7 +25269,7 @@ static void ap_finish_stats(wnpu_session *s, double begin)
     t->language = s->run.language.id < 0 ? 0 : s->run.language.id; /* not detected before an error
                                                                       */
     t->language_probability = s->run.language.probability;
-    t->total_ms = er_now_ms() - begin;
+    t->total_ms = os_now_ms() - begin;
 }
 
 /* Common part of wnpu_transcribe() and wnpu_detect_speech(). */
@@ -24854,7 +25284,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    begin = er_now_ms();
+    begin = os_now_ms();
     wi_reset(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK) {
@@ -24929,7 +25359,7 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
     if (status == WNPU_OK) {
         wi_reset(r);
         sn_read(r, snapshot);
-        ap_finish_stats(session, er_now_ms());
+        ap_finish_stats(session, os_now_ms());
     }
     return ap_leave(session, status);
 }
@@ -24944,7 +25374,7 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    begin = er_now_ms();
+    begin = os_now_ms();
     er_clear(&session->run.error);
     if (!session->run.resumable) {
         return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
@@ -24982,7 +25412,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    begin = er_now_ms();
+    begin = os_now_ms();
     wi_reset(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
@@ -25009,7 +25439,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
     if (ap_enter(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    begin = er_now_ms();
+    begin = os_now_ms();
     memset(all, 0, sizeof all);
     wi_reset(&session->run);
     (void)ap_params(session, NULL);
@@ -25294,7 +25724,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 28. sf_  self-test
+ * 29. sf_  self-test
  *
  *  Owns      known results for tables, FFT, log-mel, matrix product and
  *            tokenizer, and for one window of a small model.

@@ -159,6 +159,15 @@ WNPU_API uint32_t wnpu_version(void);
 /* Name of a wnpu_status, for messages. Never NULL; static storage. */
 WNPU_API const char *wnpu_strerror(int code);
 
+/* Only for a whisper_npu.c compiled with -DWNPU_NO_OS, which calls no operating system: it has no
+ * threads, files or clock, and by default allocates with malloc() and free(). The application
+ * defines this function, which returns milliseconds from any start and never goes back. Times of
+ * computation in statistics, progress once a second, and deadlines of an accelerator depend on it;
+ * texts do not. */
+#ifdef WNPU_NO_OS
+double wnpu_clock_ms(void);
+#endif
+
 /* ---------------------------------------------------------------- memory and logging ---- */
 
 /* Called only by wnpu_model_open*(), wnpu_model_measure*(), wnpu_model_save(), wnpu_session_open(),

@@ -90,6 +90,29 @@ test_switches() {
     ! nm -u "$T/object.o" | grep -qE ' (fopen|pthread_create)$' || fail "switched off, yet there"
 }
 
+# Without an operating system: what is called besides libc's memory, strings and formats, and libm, is
+# the application's clock. Every section but os_ is free of what would include or ask for a system.
+# shellcheck disable=SC2086
+test_no_os() {
+    each -std=c99 -O1 -DWNPU_NO_OS $strict
+    nm -u "$T/object.o" | awk '{ print $NF }' | grep -vE '^_*(wnpu_clock_ms|malloc|free|bcmp|mem[a-z]*|'\
+'str[a-z]*|v?snprintf|(__)?v?snprintf_chk|__mem[a-z]*_chk|qsort|bsearch|'\
+'(a?sin|a?cos|a?tan|exp|log|log2|log10|pow|sqrt|floor|ceil|round|rint|fabs|fmod|ldexp|frexp)f?|'\
+'(stack_chk_fail|GLOBAL_OFFSET_TABLE_|tls_get_addr))$' >"$T/calls"
+    [ ! -s "$T/calls" ] || fail "calls besides libc and the clock: $(tr '\n' ' ' <"$T/calls")"
+    ! nm -u "$T/object.o" | grep -q ' fopen$' || fail "opens files"
+    nm -u "$T/object.o" | grep -q ' wnpu_clock_ms$' || fail "the clock is not used"
+    awk '/^ \* +[0-9]+\. [a-z][a-z]_ / { section = $3 }
+        section != "" && section != "os_" && /^ *#.*(<sys\/|<unistd|<windows|<pthread|<fcntl|<time\.h|'\
+'_WIN32|__APPLE__|__FreeBSD__|__linux__)/ && !/define WNPU_AMX|defined\(__x86_64__\)|__MINGW32__/ &&
+        section != "er_" { print "  line " FNR ": " $0 }
+        section != "os_" && !/^ ?\*/ &&
+        /[^a-z_0-9>.](mmap|munmap|madvise|pread|fstat|nanosleep|getpid|sysconf|clock_gettime|'\
+'pthread_[a-z_]+|posix_memalign|syscall|open|close)\(/ { print "  line " FNR ": " $0 }' \
+        whisper_npu.c >"$T/calls"
+    [ ! -s "$T/calls" ] || fail "outside section os_: $(head -n 5 "$T/calls")"
+}
+
 # The file includes itself: also under another name, from another folder, and when it is included.
 test_renamed() {
     mkdir -p "$T/far/src"
@@ -249,17 +272,17 @@ contents() {
 }
 
 # A section uses only sections before it. That the check finds such uses is checked on a copy in which
-# the second section calls the last.
+# the third section calls the last.
 test_order() {
     # shellcheck disable=SC2086 # several words are wanted
     awk -v uses=1 -f scripts/outline.awk ${sources#whisper_npu.h } >"$T/uses" ||
         fail "scripts/outline.awk: status $?"
     [ ! -s "$T/uses" ] || fail "uses of later sections: $(head -n 10 "$T/uses")"
     last=$(sed -n 's/^ \* [0-9]*\. \([a-z][a-z]_\)  .*/\1/p' whisper_npu.c | tail -n 1)
-    awk -v name="${last}forbidden" '{ print } /^ \*  2\. ar_/ { second = 1 }
-        second && /^\{/ { print name "(); /* " name " */"; second = 0 }' whisper_npu.c >"$T/order.c"
+    awk -v name="${last}forbidden" '{ print } /^ \*  3\. ar_/ { third = 1 }
+        third && /^\{/ { print name "(); /* " name " */"; third = 0 }' whisper_npu.c >"$T/order.c"
     awk -v uses=1 -f scripts/outline.awk "$T/order.c" | sed 's/.*: //' >"$T/uses"
-    [ "$(cat "$T/uses")" = "${last}forbidden in section 2" ] || fail "not found: $(cat "$T/uses")"
+    [ "$(cat "$T/uses")" = "${last}forbidden in section 3" ] || fail "not found: $(cat "$T/uses")"
 }
 
 # make outline lists every section with its lines and functions.
@@ -458,7 +481,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     t_end
     exit
 fi
-for t in plain_c99 no_flags no_warnings npu switches renamed no_fast_math header_is_cxx header_is_c99 \
+for t in plain_c99 no_flags no_warnings npu switches no_os renamed no_fast_math header_is_cxx header_is_c99 \
     symbols calls registers lines functions contents order outline header_example prefix \
     minimal_is_short make_remakes make_spaces make_elsewhere; do
     t_run test_$t

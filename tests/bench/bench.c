@@ -106,11 +106,11 @@ static void open_all(bench *b)
     opening.threads = b->threads;
     for (i = 0; i < 3; i++) {
         wnpu_model_close(b->model);
-        since = er_now_ms();
+        since = os_now_ms();
         if (wnpu_model_open(&b->model, b->model_path, &opening, &error) != WNPU_OK) {
             die(b->model_path, error.message);
         }
-        open[i] = er_now_ms() - since;
+        open[i] = os_now_ms() - since;
     }
     b->open_ms = median(open, 3);
     wnpu_config_init(&config, sizeof config);
@@ -152,7 +152,7 @@ static void bench_encoder(bench *b)
     for (i = 0; i < ROUNDS; i++) {
         double since;
         peak_rate before = rate_now(b, 0.0);
-        since = er_now_ms();
+        since = os_now_ms();
         en_log_mel(&r->engine, r->audio.samples, ML_FRAMES);
         mel[i] = ru_elapsed_ms(&since);
         en_run(&r->engine);
@@ -271,9 +271,9 @@ static double time_steps(de_decoder *d, size_t rows, size_t windows, size_t from
             row[k].window = (uint32_t)(k * windows / rows);
             row[k].want = 1;
         }
-        since = er_now_ms();
+        since = os_now_ms();
         de_step(d, row, rows);
-        time[i] = er_now_ms() - since;
+        time[i] = os_now_ms() - since;
         for (k = 0; k < rows; k++) {
             token[k] = (int32_t)d->e->op->argmax(d->logits + k * de_logits_stride(m),
                                                  (size_t)m->vocab.eot);
@@ -354,7 +354,7 @@ static void bench_decoder(bench *b)
     if (memory == NULL) {
         die("decoder", "out of memory");
     }
-    (void)ar_advise_huge(memory, arena.size); /* as a session's */
+    (void)os_advise_huge(memory, arena.size); /* as a session's */
     arena.base = memory;
     arena.used = 0;
     de_carve(&arena, &d, &b->session->run.engine, 8, 8);
@@ -512,7 +512,7 @@ static void machine_name(char *out, size_t size)
         fclose(f);
     }
     uname(&u);
-    snprintf(out, size, "%s, %u CPUs, %s", cpu, tp_cpus(), u.machine);
+    snprintf(out, size, "%s, %u CPUs, %s", cpu, os_cpus(), u.machine);
 }
 
 int main(int argc, char **argv)

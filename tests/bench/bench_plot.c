@@ -168,12 +168,12 @@ static void time_encoder(plot *p, const char *name, tp_task task, size_t count, 
     stage s;
     s.e = e;
     for (i = 0; i < ROUNDS; i++) {
-        double since = er_now_ms();
+        double since = os_now_ms();
         for (l = 0; l < n; l++) {
             s.layer = &e->model->encoder[l];
             tp_run(&p->pool, count, task, &s);
         }
-        ms[i] = er_now_ms() - since;
+        ms[i] = os_now_ms() - since;
     }
     add(p, name, ENCODER, macs * (double)n, bytes * (double)n, median(ms, ROUNDS));
 }
@@ -203,9 +203,9 @@ static void measure_encoder(plot *p)
     time_encoder(p, "fc2", fc2_task, blocks, 1, t * 4 * d * d, 4 * d * d + t * (16 * d + 8 * d));
     kv = 2.0 * m->n_text_layer;
     for (i = 0; i < ROUNDS; i++) {
-        double since = er_now_ms();
+        double since = os_now_ms();
         en_cross(&r->engine, r->decoder.cross);
-        ms[i] = er_now_ms() - since;
+        ms[i] = os_now_ms() - since;
     }
     add(p, "cross_kv", ENCODER, t * kv * d * d, kv * d * d + t * (4 * d + kv * d),
         median(ms, ROUNDS));
@@ -293,7 +293,7 @@ static void measure_steps(plot *p, de_decoder *d, size_t rows, plot_group group)
         }
         memset(p->part_ms, 0, sizeof p->part_ms);
         p->decoder = d;
-        p->since = er_now_ms();
+        p->since = os_now_ms();
         de_step(d, row, rows);
         p->part_ms[VOCABULARY] += ru_elapsed_ms(&p->since);
         p->decoder = NULL;
@@ -648,7 +648,7 @@ static void open_all(plot *p)
     if (wnpu_model_open(&p->model, p->model_path, NULL, &error) != WNPU_OK) {
         die(p->model_path, error.message);
     }
-    p->threads = p->threads == 0 ? tp_cpus() : p->threads;
+    p->threads = p->threads == 0 ? os_cpus() : p->threads;
     if (tp_open(&p->pool, p->threads, NULL, NULL, NULL, &error) != WNPU_OK) {
         die("threads", error.message);
     }

@@ -373,7 +373,7 @@ static int peak_share(peak_team *team, size_t bytes)
         job->lines = bytes / team->threads / 128 * 4;
         if (job->lines > 0 &&
             posix_memalign((void **)&job->memory, AR_HUGE, job->lines * 32) == 0) {
-            (void)ar_advise_huge(job->memory, job->lines * 32); /* as weights and caches lie */
+            (void)os_advise_huge(job->memory, job->lines * 32); /* as weights and caches lie */
             memset(job->memory, 1, job->lines * 32); /* untouched pages are all the same zeros */
         }
         if (bytes > 0 && job->memory == NULL) {

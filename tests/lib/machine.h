@@ -32,6 +32,6 @@ static void machine_name(char *out, size_t size)
         fclose(f);
     }
     uname(&u);
-    snprintf(out, size, "%s, %u CPUs, %s", cpu, tp_cpus(), u.machine);
+    snprintf(out, size, "%s, %u CPUs, %s", cpu, os_cpus(), u.machine);
 }
 #endif

@@ -438,7 +438,7 @@ static void quotas(void)
     size_t i;
     char root[] = "/tmp/wnpu_quota_XXXXXX", command[64];
     T_CHECK(mkdtemp(root) != NULL, "no directory");
-    T_CHECK(tp_quota(root) == UINT_MAX, "without files there is no limit");
+    T_CHECK(os_quota(root) == UINT_MAX, "without files there is no limit");
     for (i = 0; i < sizeof list / sizeof list[0]; i++) {
         unsigned is;
         (void)snprintf(command, sizeof command, "rm -rf %s/sys %s/proc", root, root);
@@ -448,7 +448,7 @@ static void quotas(void)
         if (list[i].file2 != NULL) {
             put_file(root, list[i].file2, list[i].text2);
         }
-        is = tp_quota(root);
+        is = os_quota(root);
         T_CHECK(is == list[i].want, "case %lu: %u CPUs, expected %u", (unsigned long)i, is,
                 list[i].want);
     }
@@ -472,14 +472,14 @@ static void affinity(void)
     wnpu_params p = life_params();
     size_t cpu = 0;
     T_CHECK(sched_getaffinity(0, sizeof all, &all) == 0, "no affinity");
-    T_CHECK(tp_affinity() == (unsigned)CPU_COUNT(&all), "%u CPUs", tp_affinity());
+    T_CHECK(os_affinity() == (unsigned)CPU_COUNT(&all), "%u CPUs", os_affinity());
     while (!CPU_ISSET(cpu, &all)) {
         cpu++;
     }
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
     T_CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "cannot be set");
-    T_CHECK(tp_cpus() == 1, "%u CPUs on one", tp_cpus());
+    T_CHECK(os_cpus() == 1, "%u CPUs on one", os_cpus());
     T_CHECK(wnpu_session_open(&s, m, NULL, NULL, 0, NULL) == WNPU_OK, "session");
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
     memset(&stats, 0, sizeof stats);
