@@ -57,7 +57,8 @@
  *  once. The file includes itself for each width: WNPU_PART then names the
  *  part that is compiled again, WNPU_WIDTH the vectors' bits, and all else
  *  is skipped. Within a part MT(x), GM(x) and OP(x) are the names of x for
- *  that width: OP(quantise) is op_quantise_256() with AVX2.
+ *  that width: OP(quantise) is op_quantise_256() with AVX2. In the part for
+ *  vpdpbusd GM_N(x) is gm_vnni_x or gm_avx512_x.
  * ====================================================================== */
 #ifndef WNPU_PART
 #if defined(__FAST_MATH__)
@@ -160,6 +161,7 @@
 #define MT_PART_MATHS 1
 #define GM_PART_FLOATS 2 /* float32 products */
 #define GM_PART_INT16 3  /* products of int16 values */
+#define GM_PART_VNNI 7   /* products of bytes by vpdpbusd */
 #define OP_PART_FLOATS 4 /* operators of floats */
 #define OP_PART_BYTES 5  /* operators with results of 8 and 16 bits, and searches */
 #define OP_PART_PRODUCTS 6 /* exponents of attention straight from products */
@@ -3983,6 +3985,14 @@ WNPU_INLINE void gm_walk(const gm_shape *shape, const gm_product *product)
     }
 }
 
+/* For kernels of signed bytes, which need no correction. */
+WNPU_INLINE void gm_walk_plain(const gm_shape *shape, const gm_product *product)
+{
+    gm_product plain = *product;
+    plain.correction = NULL;
+    gm_walk(shape, &plain);
+}
+
 #ifdef WNPU_X86
 /* ---- SSE4.1 and AVX2: int16 products ---- */
 
@@ -4489,21 +4499,17 @@ static void GM(tile)(const gm_product *p)
      * not. */
     static const gm_shape few = {GM(micro), NULL, 4, 1, 8, GM_STRETCH};
     static const gm_shape many = {GM(micro), NULL, 6, 4, 8, GM_STRETCH};
-    gm_product plain = *p;
-    plain.correction = NULL;
     if (p->rows < 12) {
-        gm_walk(&few, &plain);
+        gm_walk_plain(&few, p);
     } else {
-        gm_walk(&many, &plain);
+        gm_walk_plain(&many, p);
     }
 }
 
 static void GM(sparse_tile)(const gm_product *p)
 {
     static const gm_shape shape = {GM(micro), GM(some), 6, 4, 8, GM_STRETCH};
-    gm_product plain = *p;
-    plain.correction = NULL;
-    gm_walk(&shape, &plain);
+    gm_walk_plain(&shape, p);
 }
 
 #undef GM_C
@@ -4569,48 +4575,442 @@ GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, si
     }
 }
 
-/* High digits as one block: a has rows of 1 + n words, see gm_list_outliers(). */
-WNPU_INLINE gm_block gm_outlier_block(const gm_product *m, size_t n)
-{
-    gm_block t;
-    t.c = m->c;
-    t.ldc = m->ldc;
-    t.from = NULL;
-    t.ldfrom = 0;
-    t.a = m->a;
-    t.stride = (n + 1) * sizeof(int32_t);
-    t.rows = m->rows;
-    t.b = m->b;
-    t.pitch = m->pitch;
-    t.groups = n;
-    t.panels = m->panels;
-    t.next = 0;
-    return t;
-}
+/* Attributes of functions for the two; a test defines GM_EMULATED to run them on an emulation. */
+#define GM_VNNI __attribute__((target("avx2,avxvnni")))
+#ifndef GM_EMULATED
+#define GM_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
+#else
+#define GM_AVX512
+#endif
 
-/* A B in 4 bits as one block: groups of 4 bits, and rows of bytes. */
-WNPU_INLINE gm_block gm_int4_block(const gm_product *m)
+/* Row r of 8, in a form that an address can have: odd[i] is 2 i + 1 times stride. */
+WNPU_INLINE const char *gm_row_at(const char *a, const size_t *odd, int r)
 {
-    gm_block t;
+    return a + (r % 2 == 1 ? odd[r / 2] : r == 6 ? odd[1] * 2 : odd[0] * (size_t)r);
+}
+#endif /* WNPU_X86 */
+
+/* A whole product as one block of rows that are stride bytes apart. */
+WNPU_INLINE gm_block gm_whole(const gm_product *m, size_t stride, size_t groups)
+{
+    gm_block t = {0};
     t.c = m->c;
     t.ldc = m->ldc;
     t.from = m->correction;
-    t.ldfrom = 0;
     t.a = m->a;
-    t.stride = gm_bytes8(1, m->k4);
+    t.stride = stride;
     t.rows = m->rows;
     t.b = m->b;
-    t.pitch = t.groups = m->k4 / 2;
+    t.pitch = m->pitch;
+    t.groups = groups;
     t.panels = m->panels;
-    t.next = 0;
     return t;
 }
+
+#endif /* WNPU_PART */
+#if defined(WNPU_PART) && WNPU_PART == GM_PART_VNNI
+/* ---- part: vpdpbusd, 256 bits (AVX-VNNI) and 512 bits (AVX-512 VNNI) ---- */
+
+#define GM_V (512 / WNPU_WIDTH) /* vectors of a panel's group */
+#define GM_C (WNPU_WIDTH / 32)  /* columns of a vector */
+
+/* Primitives; v is a vector of int32 lanes, or of bytes.
+ *   bytes(x), ints(x)  copies of a byte, of an int32
+ *   times16(a)         a << 4 of int16 lanes
+ *   mul(a, b)          a * b, the lower 32 bits
+ *   dot(s, x, y)       s += x[4 i] * y[4 i] + ... + x[4 i + 3] * y[4 i + 3], unsigned x, signed y;
+ *                      asm, so that s stays in its register: compilers move sums about
+ *   prefetch(b, n)     for a B that is read from front to back */
+#if WNPU_WIDTH == 256
+#define GM_N(name) gm_vnni_##name
+#define GM_T GM_VNNI
+typedef __m256i GM_N(v);
+
+WNPU_INLINE GM_T GM_N(v) GM_N(load)(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+WNPU_INLINE GM_T void GM_N(store)(void *p, GM_N(v) a) { _mm256_storeu_si256((__m256i *)p, a); }
+WNPU_INLINE GM_T GM_N(v) GM_N(zero)(void) { return _mm256_setzero_si256(); }
+WNPU_INLINE GM_T GM_N(v) GM_N(bytes)(int x) { return _mm256_set1_epi8((char)x); }
+WNPU_INLINE GM_T GM_N(v) GM_N(ints)(int x) { return _mm256_set1_epi32(x); }
+WNPU_INLINE GM_T GM_N(v) GM_N(and)(GM_N(v) a, GM_N(v) b) { return _mm256_and_si256(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(xor)(GM_N(v) a, GM_N(v) b) { return _mm256_xor_si256(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(add)(GM_N(v) a, GM_N(v) b) { return _mm256_add_epi32(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(sub)(GM_N(v) a, GM_N(v) b) { return _mm256_sub_epi32(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(mul)(GM_N(v) a, GM_N(v) b) { return _mm256_mullo_epi32(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(times16)(GM_N(v) a) { return _mm256_slli_epi16(a, 4); }
+WNPU_INLINE void GM_N(prefetch)(const int8_t *b, size_t ahead) { gm_prefetch2(b, ahead); }
+
+WNPU_INLINE GM_T void GM_N(dot)(GM_N(v) *sum, GM_N(v) x, GM_N(v) y)
+{
+#ifndef GM_EMULATED
+    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(x), "x"(y));
+#else
+    *sum = _mm256_dpbusd_avx_epi32(*sum, x, y);
+#endif
+}
+#else
+#define GM_N(name) gm_avx512_##name
+#define GM_T GM_AVX512
+typedef __m512i GM_N(v);
+
+WNPU_INLINE GM_T GM_N(v) GM_N(load)(const void *p) { return _mm512_loadu_si512(p); }
+WNPU_INLINE GM_T void GM_N(store)(void *p, GM_N(v) a) { _mm512_storeu_si512(p, a); }
+WNPU_INLINE GM_T GM_N(v) GM_N(zero)(void) { return _mm512_setzero_si512(); }
+WNPU_INLINE GM_T GM_N(v) GM_N(bytes)(int x) { return _mm512_set1_epi8((char)x); }
+WNPU_INLINE GM_T GM_N(v) GM_N(ints)(int x) { return _mm512_set1_epi32(x); }
+WNPU_INLINE GM_T GM_N(v) GM_N(and)(GM_N(v) a, GM_N(v) b) { return _mm512_and_si512(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(xor)(GM_N(v) a, GM_N(v) b) { return _mm512_xor_si512(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(add)(GM_N(v) a, GM_N(v) b) { return _mm512_add_epi32(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(sub)(GM_N(v) a, GM_N(v) b) { return _mm512_sub_epi32(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(mul)(GM_N(v) a, GM_N(v) b) { return _mm512_mullo_epi32(a, b); }
+WNPU_INLINE GM_T GM_N(v) GM_N(times16)(GM_N(v) a) { return _mm512_slli_epi16(a, 4); }
+WNPU_INLINE void GM_N(prefetch)(const int8_t *b, size_t ahead) { gm_prefetch(b, ahead); }
+
+WNPU_INLINE GM_T void GM_N(dot)(GM_N(v) *sum, GM_N(v) x, GM_N(v) y)
+{
+#ifndef GM_EMULATED
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(y));
+#else
+    *sum = _mm512_dpbusd_epi32(*sum, x, y);
+#endif
+}
+#endif
+
+/* Copies of four bytes at a. */
+WNPU_INLINE GM_T GM_N(v) GM_N(four)(const char *a)
+{
+    return GM_N(ints)(*(const gm_four *)(const void *)a);
+}
+
+/* Vector j of a group of panels that are `panel` bytes apart. */
+WNPU_INLINE GM_T GM_N(v) GM_N(column)(const int8_t *b, size_t panel, int j)
+{
+    return GM_N(load)(b + panel * (size_t)(j / GM_V) + j % GM_V * (WNPU_WIDTH / 8));
+}
+
+/* ---- tiles: sums of R rows times V vectors of columns ---- */
+
+typedef struct { GM_N(v) v[4]; } GM_N(row);
+
+WNPU_INLINE GM_T void GM_N(start)(GM_N(row) *sum, const gm_block *t, int R, int V)
+{
+    int r, j;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        const int32_t *from = gm_at(t->from, t->ldfrom * (size_t)r);
+        MT_UNROLL
+        for (j = 0; j < V; j++) {
+            sum[r].v[j] = from == NULL ? GM_N(zero)() : GM_N(load)(from + j * GM_C);
+        }
+    }
+}
+
+WNPU_INLINE GM_T void GM_N(finish)(const gm_block *t, const GM_N(row) *sum, int R, int V)
+{
+    int r, j;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        MT_UNROLL
+        for (j = 0; j < V; j++) {
+            GM_N(store)(t->c + (size_t)r * t->ldc + j * GM_C, sum[r].v[j]);
+        }
+    }
+}
+
+/* One row at `at` times a group. Compilers hoist the loads of other rows and run out of registers:
+ * with 512 bits the asm is one piece; with 256, an empty one makes the next row's address, a
+ * function of *a, wait for this row. 32-bit x86 has too few registers for the former. */
+WNPU_INLINE GM_T void GM_N(step)(GM_N(row) *sum, const char *at, const char **a,
+                                 const GM_N(v) *y, int V)
+{
+    int j;
+#if WNPU_WIDTH == 512 && defined(__x86_64__) && !defined(GM_EMULATED)
+    if (V == 4) {
+        GM_N(v) x;
+        __asm__("vpbroadcastd %5, %4\n\tvpdpbusd %6, %4, %0\n\tvpdpbusd %7, %4, %1\n\t"
+                "vpdpbusd %8, %4, %2\n\tvpdpbusd %9, %4, %3"
+                : "+v"(sum->v[0]), "+v"(sum->v[1]), "+v"(sum->v[2]), "+v"(sum->v[3]), "=&v"(x)
+                : "m"(*(const gm_four *)(const void *)at), "v"(y[0]), "v"(y[1]), "v"(y[2]),
+                  "v"(y[3]));
+        return;
+    }
+#endif
+    MT_UNROLL
+    for (j = 0; j < V; j++) {
+        GM_N(dot)(&sum->v[j], GM_N(four)(at), y[j]);
+    }
+#if WNPU_WIDTH == 256
+    __asm__("" : "+r"(*a), "+x"(sum->v[0]), "+x"(sum->v[1]));
+#else
+    (void)a;
+#endif
+}
+
+/* R rows, 6 at most, times one group. */
+WNPU_INLINE GM_T void GM_N(group)(GM_N(row) *s, const char **a, const size_t *odd,
+                                  const int8_t *b, size_t panel, int R, int V)
+{
+    GM_N(v) y[4];
+    int r, j;
+    MT_UNROLL
+    for (j = 0; j < V; j++) {
+        y[j] = GM_N(column)(b, panel, j);
+    }
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        GM_N(step)(&s[r], gm_row_at(*a, odd, r), a, y, V);
+    }
+}
+
+/* 12 sums, 2 loads and 1 broadcast fit the 16 registers of AVX-VNNI, 24, 4 and 1 the 32 of AVX-512.
+ * The loop is not unrolled: gcc may keep sums on the stack then. */
+WNPU_INLINE GM_T void GM_N(sums)(GM_N(row) *s, const gm_block *t, int R, int V)
+{
+    const size_t odd[3] = {t->stride, t->stride * 3, t->stride * 5};
+    const size_t panel = t->pitch * GM_GROUP, groups = t->groups;
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    size_t g;
+    GM_N(start)(s, t, R, V);
+    for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
+        GM_N(group)(s, &a, odd, b, panel, R, V);
+    }
+}
+
+WNPU_INLINE GM_T void GM_N(tile1)(const gm_block *t, int R, int V)
+{
+    GM_N(row) s[6];
+    GM_N(sums)(s, t, R, V);
+    GM_N(finish)(t, s, R, V);
+}
+
+/* ---- weights in 4 bits ---- */
+
+/* R rows times one group in 4 bits, which is two groups of bytes. sum [V][R], and from `apart` on
+ * for the second of these. Lines are prefetched from `ahead` bytes behind b on. */
+WNPU_INLINE GM_T void GM_N(int4_group)(GM_N(v) *sum, const char *a, const size_t *odd,
+                                       const int8_t *b, size_t panel, size_t ahead, int R, int V,
+                                       int apart)
+{
+    const GM_N(v) upper = GM_N(bytes)(0xf0);
+    GM_N(v) y[2][2], v;
+    int r, j, i;
+    MT_UNROLL
+    for (j = 0; j < V; j++) {
+        v = GM_N(column)(b, panel, j);
+        y[1][j] = GM_N(and)(v, upper);
+        y[0][j] = GM_N(and)(GM_N(times16)(v), upper);
+        if (j % GM_V == 0) {
+            GM_N(prefetch)(b, ahead + (size_t)j * GM_GROUP);
+        }
+    }
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        const char *x = gm_row_at(a, odd, r);
+        MT_UNROLL
+        for (i = 0; i < 2; i++, x += 4) {
+            v = GM_N(four)(x);
+            MT_UNROLL
+            for (j = 0; j < V; j++) {
+                GM_N(dot)(&sum[i * apart + j * R + r], v, y[i][j]);
+            }
+        }
+    }
+}
+
+/* R rows times V vectors of columns (1 or 2) in 4 bits. S groups in turn have sums of their own,
+ * and so have the two groups of bytes in a group if there are few, to hide the latency of
+ * additions. What comes next is prefetched from front to back, however many panels there are. */
+WNPU_INLINE GM_T void GM_N(int4)(const gm_block *t, int R, int V, int S)
+{
+    const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, t->stride * 7};
+    const size_t groups = t->groups, panel = groups * GM_GROUP;
+    const size_t others = V > GM_V ? GM_GROUP : 0;
+    const int sums = R * V, apart = sums > 8 ? 0 : sums, each = sums + apart;
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    GM_N(v) s[16];
+    size_t g, ahead = GM_NEAR;
+    int i, k;
+    MT_UNROLL
+    for (i = 0; i < each * S; i++) {
+        s[i] = i < sums ? GM_N(load)(t->from + i / R * GM_C) : GM_N(zero)();
+    }
+    for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
+        MT_UNROLL
+        for (k = 0; k < S; k++, a += 8, b += GM_GROUP, ahead += others) {
+            GM_N(int4_group)(s + k * each, a, odd, b, panel, ahead, R, V, apart);
+        }
+    }
+    for (; g < groups; g++, a += 8, b += GM_GROUP, ahead += others) {
+        GM_N(int4_group)(s, a, odd, b, panel, ahead, R, V, apart);
+    }
+    MT_UNROLL
+    for (i = sums; i < each * S; i++) {
+        s[i % sums] = GM_N(add)(s[i % sums], s[i]);
+    }
+    MT_UNROLL
+    for (i = 0; i < sums; i++) {
+        GM_N(store)(t->c + (size_t)(i % R) * t->ldc + i / R * GM_C, s[i]);
+    }
+}
+
+/* The rows of a block (GM_INT4_ROWS at most) times one panel, or two with AVX-512, where a
+ * broadcast serves both. */
+#if WNPU_WIDTH == 256
+#define GM_INT4_ROWS 2u
+WNPU_INLINE GM_T void GM_N(int4_rows)(const gm_block *t, size_t panels)
+{
+    (void)panels;
+    if (t->rows == 2) {
+        GM_N(int4)(t, 2, 2, 1);
+    } else {
+        GM_N(int4)(t, 1, 2, 1);
+    }
+}
+#else
+#define GM_INT4_ROWS 8u
+GM_T static void GM_N(int4_rows)(const gm_block *t, size_t panels)
+{
+    switch (t->rows + (panels == 2 ? 8 : 0)) { /* rows, panels, sums in turn */
+    case 1: GM_N(int4)(t, 1, 1, 2); break;
+    case 2: GM_N(int4)(t, 2, 1, 2); break;
+    case 3: GM_N(int4)(t, 3, 1, 2); break;
+    case 4: GM_N(int4)(t, 4, 1, 2); break;
+    case 5: GM_N(int4)(t, 5, 1, 1); break;
+    case 6: GM_N(int4)(t, 6, 1, 1); break;
+    case 7: GM_N(int4)(t, 7, 1, 1); break;
+    case 8: GM_N(int4)(t, 8, 1, 1); break;
+    case 8 + 1: GM_N(int4)(t, 1, 2, 2); break;
+    case 8 + 2: GM_N(int4)(t, 2, 2, 2); break;
+    case 8 + 3: GM_N(int4)(t, 3, 2, 1); break;
+    case 8 + 4: GM_N(int4)(t, 4, 2, 1); break;
+    case 8 + 5: GM_N(int4)(t, 5, 2, 1); break;
+    case 8 + 6: GM_N(int4)(t, 6, 2, 1); break;
+    case 8 + 7: GM_N(int4)(t, 7, 2, 1); break;
+    case 8 + 8: GM_N(int4)(t, 8, 2, 1); break;
+    default: break;
+    }
+}
+#endif
+
+GM_T static void GM_N(int4_tile)(const gm_product *m)
+{
+    gm_block all = gm_whole(m, gm_bytes8(1, m->k4), m->k4 / 2);
+    size_t p, r, np;
+    all.pitch = all.groups;
+    for (p = 0; p < m->panels; p += np) {
+        np = GM_V == 1 && m->rows > 2 && m->panels - p >= 2 ? 2 : 1;
+        for (r = 0; r < m->rows; r += GM_INT4_ROWS) {
+            gm_block part = gm_block_at(&all, r, p * 16);
+            part.rows = m->rows - r < GM_INT4_ROWS ? m->rows - r : GM_INT4_ROWS;
+            GM_N(int4_rows)(&part, np);
+        }
+    }
+}
+
+/* ---- outliers ---- */
+
+/* High digits of R rows times n groups of V vectors of columns (1 or 2). */
+WNPU_INLINE GM_T void GM_N(outlier)(const gm_block *t, const uint16_t *group, int R, int V)
+{
+    const int32_t *a = (const int32_t *)(const void *)t->a;
+    const size_t stride = t->stride / sizeof *a, n = t->groups, panel = t->pitch * GM_GROUP;
+    const int8_t *b = t->b;
+    GM_N(v) s[16], y[2], x;
+    size_t g;
+    int r, j;
+    MT_UNROLL
+    for (r = 0; r < R * V; r++) {
+        s[r] = GM_N(ints)(a[(size_t)(r / V) * stride]);
+    }
+    for (g = 0; g < n; g++) {
+        MT_UNROLL
+        for (j = 0; j < V; j++) {
+            y[j] = GM_N(xor)(GM_N(column)(b + group[g] * (size_t)GM_GROUP, panel, j),
+                             GM_N(bytes)(-128));
+        }
+        MT_UNROLL
+        for (r = 0; r < R; r++) {
+            x = GM_N(ints)(a[(size_t)r * stride + 1 + g]);
+            MT_UNROLL
+            for (j = 0; j < V; j++) {
+                GM_N(dot)(&s[r * V + j], y[j], x);
+            }
+        }
+    }
+    MT_UNROLL
+    for (r = 0; r < R * V; r++) {
+        int32_t *to = t->c + (size_t)(r / V) * t->ldc + r % V * GM_C;
+        GM_N(store)(to, GM_N(add)(GM_N(mul)(s[r], GM_N(ints)(GM_DIGIT)), GM_N(load)(to)));
+    }
+}
+
+/* m->a has rows of 1 + n words, see gm_list_outliers(). B takes the place of the unsigned bytes:
+ * what 128 more of each adds depends on the row alone, and sums begin with it. */
+GM_T static void GM_N(outliers)(const gm_product *m, const uint16_t *group, size_t n)
+{
+    const gm_block all = gm_whole(m, (n + 1) * sizeof(int32_t), n);
+    const size_t panels = 2 / GM_V; /* at a time */
+    size_t p, r, take;
+    for (p = 0; p < m->panels; p += panels) {
+        for (r = 0; r < m->rows; r += take) {
+            const gm_block part = gm_block_at(&all, r, p * 16);
+            const size_t left = p + panels > m->panels ? 0 : m->rows - r;
+            take = GM_V == 1 && left >= 8 ? 8 : left >= 4 ? 4 : 1;
+            if (take == 8) {
+                GM_N(outlier)(&part, group, 8, 2);
+            } else if (take == 4) {
+                GM_N(outlier)(&part, group, 4, 2);
+            } else if (left > 0) {
+                GM_N(outlier)(&part, group, 1, 2);
+            } else {
+                GM_N(outlier)(&part, group, 1, 1);
+            }
+        }
+    }
+}
+
+GM_T static void GM_N(correct)(int32_t *correction, const int8_t *b, size_t k4, size_t panels)
+{
+    const GM_N(v) offset = GM_N(bytes)(-128); /* 128 as an unsigned byte */
+    size_t p, g;
+    int j;
+    for (p = 0; p < panels; p++, b += k4 * GM_GROUP) {
+        for (j = 0; j < GM_V; j++, correction += GM_C) {
+            GM_N(v) sum = GM_N(zero)();
+            for (g = 0; g < k4; g++) {
+                GM_N(dot)(&sum, offset, GM_N(column)(b + g * GM_GROUP, 0, j));
+            }
+            GM_N(store)(correction, GM_N(sub)(GM_N(zero)(), sum));
+        }
+    }
+}
+
+#undef GM_V
+#undef GM_C
+#undef GM_N
+#undef GM_T
+#undef GM_INT4_ROWS
+#endif
+#ifndef WNPU_PART
+#ifdef WNPU_X86
+
+#define WNPU_PART GM_PART_VNNI
+#ifdef WNPU_VNNI
+#define WNPU_WIDTH 256
+#include WNPU_SELF
+#endif
+#define WNPU_WIDTH 512
+#include WNPU_SELF
+#undef WNPU_PART
 
 /* ---- AVX-VNNI: vpdpbusd with AVX2's registers ---- */
 
 #ifdef WNPU_VNNI
-#define GM_VNNI __attribute__((target("avx2,avxvnni")))
-
 #define GM_ROUNDS 8u /* 16 rows go through a kernel as 6, 6 and 4: 3, 3 and 2 of these */
 
 /* A share of what few rows read ahead: in the rounds from first to last of each GM_ROUNDS, next
@@ -4646,124 +5046,38 @@ WNPU_INLINE gm_share gm_share_of(size_t done, size_t take, size_t rows, const in
     return share;
 }
 
-typedef struct gm_vnni_row { __m256i v[4]; } gm_vnni_row; /* 8 columns each */
-
-WNPU_INLINE GM_VNNI void gm_vnni_start(gm_vnni_row *sum, const int32_t *from, int P)
+/* gm_vnni_tile1() of P panels, 1 or 2, which reads its share ahead. */
+WNPU_INLINE GM_VNNI void gm_vnni_ahead1(const gm_block *t, gm_share ahead, int R, int P)
 {
-    int j;
-    MT_UNROLL
-    for (j = 0; j < 2 * P; j++) {
-        sum->v[j] = from == NULL ? _mm256_setzero_si256() :
-                    _mm256_loadu_si256((const __m256i *)(const void *)(from + j * 8));
-    }
-}
-
-/* sum += x * y in the register of the sum, see gm_sse41_add(). */
-WNPU_INLINE GM_VNNI void gm_vnni_add(__m256i *sum, __m256i x, __m256i y)
-{
-#ifndef GM_EMULATED /* a test defines it to run these functions on an emulation */
-    __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(*sum) : "x"(x), "x"(y));
-#else
-    *sum = _mm256_dpbusd_avx_epi32(*sum, x, y);
-#endif
-}
-
-/* One row times one group of P panels; for the asm see gm_sse41_step(). */
-WNPU_INLINE GM_VNNI void gm_vnni_step(gm_vnni_row *sum, const char *a, const char **lo,
-                                      const char **hi, const __m256i *y, int P)
-{
-    __m256i x = _mm256_set1_epi32(*(const gm_four *)(const void *)a);
-    int j;
-    MT_UNROLL
-    for (j = 0; j < 2 * P; j++) {
-        gm_vnni_add(&sum->v[j], x, y[j]);
-    }
-    __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]));
-}
-
-/* R rows (1, 2, 4 or 6) times one group of P panels; rows 0 to 2 stand from lo on, the others from
- * hi. */
-WNPU_INLINE GM_VNNI void gm_vnni_group(gm_vnni_row *s, const char **lo, const char **hi,
-                                       size_t stride, const int8_t *b, size_t panel, int R, int P)
-{
-    __m256i y[4];
-    int j;
-    MT_UNROLL
-    for (j = 0; j < 2 * P; j++) {
-        const int8_t *at = b + (j > 1 ? panel : 0) + j % 2 * 32;
-        y[j] = _mm256_loadu_si256((const __m256i *)(const void *)at);
-    }
-    gm_vnni_step(&s[0], *lo, lo, hi, y, P);
-    if (R > 1) {
-        gm_vnni_step(&s[1], *lo + stride, lo, hi, y, P);
-    }
-    if (R > 2) {
-        gm_vnni_step(&s[2], *lo + stride * 2, lo, hi, y, P);
-        gm_vnni_step(&s[3], *hi, lo, hi, y, P);
-    }
-    if (R > 4) {
-        gm_vnni_step(&s[4], *hi + stride, lo, hi, y, P);
-        gm_vnni_step(&s[5], *hi + stride * 2, lo, hi, y, P);
-    }
-}
-
-/* Sums of R rows times P panels (1, or 2 of up to 2 rows): 12 of them, 2 loads and 1 broadcast fit
- * 16 registers. ahead NULL: nothing is read ahead (unrolled, that would be a fifth slower). */
-WNPU_INLINE GM_VNNI void gm_vnni_sums(gm_vnni_row *s, const gm_block *t, gm_share *ahead, int R,
-                                      int P)
-{
-    const char *lo = t->a, *hi = t->a + t->stride * 3;
+    const size_t odd[3] = {t->stride, t->stride * 3, t->stride * 5};
+    const size_t panel = t->pitch * GM_GROUP, groups = t->groups;
+    const char *a = t->a;
     const int8_t *b = t->b;
-    const size_t panel = t->pitch * GM_GROUP, stride = t->stride, groups = t->groups;
-    size_t g;
-    int r;
-    MT_UNROLL
-    for (r = 0; r < R; r++) {
-        gm_vnni_start(&s[r], gm_at(t->from, t->ldfrom * (size_t)r), P);
-    }
-    for (g = 0; g < groups && ahead == NULL; g++, lo += 4, hi += 4, b += GM_GROUP) {
-        gm_vnni_group(s, &lo, &hi, stride, b, panel, R, P);
-    }
-    MT_UNROLL4
-    for (g = 0; g < groups && ahead != NULL; g++, lo += 4, hi += 4, b += GM_GROUP) {
-        gm_share_ahead(ahead, g, panel, P);
-        gm_vnni_group(s, &lo, &hi, stride, b, panel, R, P);
-    }
-}
-
-WNPU_INLINE GM_VNNI void gm_vnni_tile1(const gm_block *t, gm_share *ahead, int R, int P)
-{
     gm_vnni_row s[6];
-    int r, j;
-    gm_vnni_sums(s, t, ahead, R, P);
-    MT_UNROLL
-    for (r = 0; r < R; r++) {
-        MT_UNROLL
-        for (j = 0; j < 2 * P; j++) {
-            _mm256_storeu_si256((__m256i *)(void *)(t->c + (size_t)r * t->ldc + j * 8), s[r].v[j]);
-        }
+    size_t g;
+    gm_vnni_start(s, t, R, 2 * P);
+    MT_UNROLL4
+    for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
+        gm_share_ahead(&ahead, g, panel, P);
+        gm_vnni_group(s, &a, odd, b, panel, R, 2 * P);
     }
+    gm_vnni_finish(t, s, R, 2 * P);
 }
 
 /* R rows times all panels, P at a time where there are as many. few: what they read ahead in the
- * first panels; NULL: nothing. */
+ * first panels. */
 WNPU_INLINE GM_VNNI void gm_vnni_part(const gm_block *t, const gm_share *few, int R, int P)
 {
     size_t p = 0;
-    gm_share share;
     for (; p < t->panels; p += (size_t)P) {
         const gm_block part = gm_block_at(t, 0, p * 16);
-        gm_share *ahead = NULL;
-        if (few != NULL) {
-            share = *few;
-            share.at += p * t->pitch * GM_GROUP;
-            ahead = &share;
-        }
+        gm_share share = *few;
+        share.at += p * t->pitch * GM_GROUP;
         if (t->panels - p < (size_t)P) {
-            gm_vnni_tile1(&part, ahead, R, 1);
+            gm_vnni_ahead1(&part, share, R, 1);
             return;
         }
-        gm_vnni_tile1(&part, ahead, R, P);
+        gm_vnni_ahead1(&part, share, R, P);
     }
 }
 
@@ -4795,12 +5109,15 @@ GM_VNNI static void gm_vnni_few(const gm_block *t) { gm_vnni_few_ahead(t, t->nex
 
 GM_VNNI static void gm_vnni_micro(const gm_block *t)
 {
-    if (t->rows == 6) {
-        gm_vnni_part(t, NULL, 6, 1);
-    } else {
-        gm_block rest = *t;
-        rest.next = 0;
-        gm_vnni_few(&rest);
+    gm_block part = *t;
+    size_t p;
+    part.next = 0;
+    if (t->rows < 6) {
+        gm_vnni_few(&part);
+    }
+    for (p = 0; p < t->panels && t->rows == 6; p++) {
+        part = gm_block_at(t, 0, p * 16);
+        gm_vnni_tile1(&part, 6, 2);
     }
 }
 
@@ -4815,129 +5132,6 @@ static void gm_vnni_tile(const gm_product *p)
         gm_walk(&few, p);
     } else {
         gm_walk(&two, p);
-    }
-}
-
-/* R rows (1 or 2) times one panel in 4 bits: two groups of bytes from each of its own, with sums of
- * their own, to hide the latency of additions. */
-WNPU_INLINE GM_VNNI void gm_vnni_int4(const gm_block *t, int R)
-{
-    const __m256i upper = _mm256_set1_epi8((char)0xf0);
-    const char *a = t->a;
-    const int8_t *b = t->b;
-    const size_t groups = t->groups, stride = t->stride;
-    __m256i s[8];
-    size_t g;
-    int r, n;
-    MT_UNROLL
-    for (r = 0; r < 4 * R; r++) {
-        s[r] = r % 2 ? _mm256_setzero_si256() :
-               _mm256_loadu_si256((const __m256i *)(const void *)(t->from + r % 4 / 2 * 8));
-    }
-    for (g = 0; g < groups; g++, a += 8, b += GM_GROUP) {
-        gm_prefetch2(b, GM_NEAR);
-        MT_UNROLL
-        for (n = 0; n < 2; n++) {
-            const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(b + 32 * n));
-            const __m256i y0 = _mm256_and_si256(_mm256_slli_epi16(v, 4), upper);
-            const __m256i y1 = _mm256_and_si256(v, upper);
-            MT_UNROLL
-            for (r = 0; r < R; r++) {
-                const char *x = a + (size_t)r * stride;
-                __m256i *sum = s + 4 * r + 2 * n;
-                gm_vnni_add(sum, _mm256_set1_epi32(*(const gm_four *)(const void *)x), y0);
-                x += 4;
-                gm_vnni_add(sum + 1, _mm256_set1_epi32(*(const gm_four *)(const void *)x), y1);
-            }
-        }
-    }
-    MT_UNROLL
-    for (r = 0; r < 2 * R; r++) {
-        __m256i *out = (__m256i *)(void *)(t->c + (size_t)(r / 2) * t->ldc + r % 2 * 8);
-        _mm256_storeu_si256(out, _mm256_add_epi32(s[2 * r], s[2 * r + 1]));
-    }
-}
-
-GM_VNNI static void gm_vnni_int4_tile(const gm_product *m)
-{
-    const gm_block all = gm_int4_block(m);
-    size_t p, r;
-    for (p = 0; p < m->panels; p++) {
-        for (r = 0; r < m->rows; r += 2) {
-            const gm_block part = gm_block_at(&all, r, p * 16);
-            if (r + 2 <= m->rows) {
-                gm_vnni_int4(&part, 2);
-            } else {
-                gm_vnni_int4(&part, 1);
-            }
-        }
-    }
-}
-
-/* See gm_avx512_outliers(). R rows times one panel. */
-WNPU_INLINE GM_VNNI void gm_vnni_outlier(const gm_block *t, const uint16_t *group, int R)
-{
-    const int32_t *a = (const int32_t *)(const void *)t->a;
-    const size_t stride = t->stride / sizeof *a, n = t->groups;
-    const int8_t *b = t->b;
-    const __m256i signs = _mm256_set1_epi8(-128), digit = _mm256_set1_epi32(GM_DIGIT);
-    __m256i s[8], y[2], x;
-    size_t g;
-    int r, j;
-    MT_UNROLL
-    for (r = 0; r < 2 * R; r++) {
-        s[r] = _mm256_set1_epi32(a[(size_t)(r / 2) * stride]);
-    }
-    for (g = 0; g < n; g++) {
-        const __m256i *at = (const __m256i *)(const void *)(b + group[g] * (size_t)GM_GROUP);
-        y[0] = _mm256_xor_si256(_mm256_loadu_si256(at), signs);
-        y[1] = _mm256_xor_si256(_mm256_loadu_si256(at + 1), signs);
-        MT_UNROLL
-        for (r = 0; r < R; r++) {
-            x = _mm256_set1_epi32(a[(size_t)r * stride + 1 + g]);
-            gm_vnni_add(&s[2 * r], y[0], x);
-            gm_vnni_add(&s[2 * r + 1], y[1], x);
-        }
-    }
-    MT_UNROLL
-    for (r = 0; r < R; r++) {
-        MT_UNROLL
-        for (j = 0; j < 2; j++) {
-            __m256i *to = (__m256i *)(void *)(t->c + (size_t)r * t->ldc + j * 8);
-            x = _mm256_mullo_epi32(s[2 * r + j], digit);
-            _mm256_storeu_si256(to, _mm256_add_epi32(x, _mm256_loadu_si256(to)));
-        }
-    }
-}
-
-GM_VNNI static void gm_vnni_outliers(const gm_product *m, const uint16_t *group, size_t n)
-{
-    const gm_block all = gm_outlier_block(m, n);
-    size_t p, r;
-    for (p = 0; p < m->panels; p++) {
-        for (r = 0; r + 4 <= m->rows; r += 4) {
-            const gm_block part = gm_block_at(&all, r, p * 16);
-            gm_vnni_outlier(&part, group, 4);
-        }
-        for (; r < m->rows; r++) {
-            const gm_block part = gm_block_at(&all, r, p * 16);
-            gm_vnni_outlier(&part, group, 1);
-        }
-    }
-}
-
-GM_VNNI static void gm_vnni_correct(int32_t *correction, const int8_t *b, size_t k4, size_t panels)
-{
-    const __m256i offset = _mm256_set1_epi8(-128); /* 128 as an unsigned byte */
-    const __m256i zero = _mm256_setzero_si256();
-    size_t p, g;
-    for (p = 0; p < panels * 2; p++) {
-        const int8_t *y = b + p / 2 * k4 * GM_GROUP + p % 2 * 32;
-        __m256i sum = zero;
-        for (g = 0; g < k4; g++, y += GM_GROUP) {
-            gm_vnni_add(&sum, offset, _mm256_loadu_si256((const __m256i *)(const void *)y));
-        }
-        _mm256_storeu_si256((__m256i *)(void *)(correction + p * 8), _mm256_sub_epi32(zero, sum));
     }
 }
 
@@ -4957,133 +5151,20 @@ static const gm_kernels gm_vnni = {
 
 /* ---- AVX-512 VNNI ---- */
 
-#ifndef GM_EMULATED /* a test defines it to run these functions on an emulation */
-#define GM_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
-#else
-#define GM_AVX512
-#endif
-
-typedef struct gm_avx512_row { __m512i v[4]; } gm_avx512_row;
-
-/* sum += x * y in the register of the sum, see gm_sse41_add(). */
-WNPU_INLINE GM_AVX512 void gm_avx512_add(__m512i *sum, __m512i x, __m512i y)
-{
-#ifndef GM_EMULATED
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(y));
-#else
-    *sum = _mm512_dpbusd_epi32(*sum, x, y);
-#endif
-}
-
-/* from NULL: zeros. */
-WNPU_INLINE GM_AVX512 void gm_avx512_start(gm_avx512_row *sum, const int32_t *from, int P)
-{
-    if (from == NULL) {
-        sum->v[0] = sum->v[1] = sum->v[2] = sum->v[3] = _mm512_setzero_si512();
-        return;
-    }
-    sum->v[0] = _mm512_loadu_si512(from);
-    if (P > 1) {
-        sum->v[1] = _mm512_loadu_si512(from + 16);
-        sum->v[2] = _mm512_loadu_si512(from + 32);
-        sum->v[3] = _mm512_loadu_si512(from + 48);
-    }
-}
-
-/* One row times one group of P panels. In one piece, so that nothing comes between: compilers
- * hoist the loads of other rows, and move the sums about. 32-bit x86 has too few registers. */
-WNPU_INLINE GM_AVX512 void gm_avx512_step(gm_avx512_row *sum, const char *a, const __m512i *y,
-                                          int P)
-{
-    const gm_four *four = (const gm_four *)(const void *)a;
-    int p;
-#if defined(__x86_64__) && !defined(GM_EMULATED)
-    if (P > 1) {
-        __m512i x;
-        __asm__("vpbroadcastd %5, %4\n\tvpdpbusd %6, %4, %0\n\tvpdpbusd %7, %4, %1\n\t"
-                "vpdpbusd %8, %4, %2\n\tvpdpbusd %9, %4, %3"
-                : "+v"(sum->v[0]), "+v"(sum->v[1]), "+v"(sum->v[2]), "+v"(sum->v[3]), "=&v"(x)
-                : "m"(*four), "v"(y[0]), "v"(y[1]), "v"(y[2]), "v"(y[3]));
-        return;
-    }
-#endif
-    for (p = 0; p < P; p++) {
-        gm_avx512_add(&sum->v[p], _mm512_set1_epi32(*four), y[p]);
-    }
-}
-
-WNPU_INLINE GM_AVX512 void gm_avx512_store(int32_t *c, const gm_avx512_row *sum, int P)
-{
-    _mm512_storeu_si512(c, sum->v[0]);
-    if (P > 1) {
-        _mm512_storeu_si512(c + 16, sum->v[1]);
-        _mm512_storeu_si512(c + 32, sum->v[2]);
-        _mm512_storeu_si512(c + 48, sum->v[3]);
-    }
-}
-
-/* Row r of 8, in a form that an address can have: odd[i] is 2 i + 1 times stride. */
-WNPU_INLINE const char *gm_avx512_at(const char *a, const size_t *odd, int r)
-{
-    return a + (r % 2 == 1 ? odd[r / 2] : r == 6 ? odd[1] * 2 : odd[0] * (size_t)r);
-}
-
-/* Sums of R rows (1, 2 or 6) times P panels (1 or 4): 24 of them, 4 loads and 1 broadcast fit 32
- * registers. ahead is for four panels: the lines that many bytes behind are prefetched; NULL: none
- * are. The loop is not unrolled: gcc may keep sums on the stack then. */
-WNPU_INLINE GM_AVX512 void gm_avx512_sums(gm_avx512_row *s, const gm_block *t, const size_t *ahead,
-                                          int R, int P)
-{
-    const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, 0};
-    const size_t panel = t->pitch * GM_GROUP;
-    const char *a = t->a, *end = a + t->groups * 4;
-    const int8_t *b = t->b;
-    int r, p;
-    MT_UNROLL
-    for (r = 0; r < R; r++) {
-        gm_avx512_start(&s[r], gm_at(t->from, t->ldfrom * (size_t)r), P);
-    }
-    for (; a < end; a += 4, b += GM_GROUP) {
-        __m512i y[4];
-        MT_UNROLL
-        for (p = 0; p < P; p++) {
-            y[p] = _mm512_loadu_si512(b + panel * (size_t)p);
-            if (ahead != NULL) {
-                gm_prefetch2(b + panel * (size_t)p, *ahead);
-            }
-        }
-        MT_UNROLL
-        for (r = 0; r < R; r++) {
-            gm_avx512_step(&s[r], gm_avx512_at(a, odd, r), y, P);
-        }
-    }
-}
-
-WNPU_INLINE GM_AVX512 void gm_avx512_tile1(const gm_block *t, const size_t *ahead, int R, int P)
-{
-    gm_avx512_row s[6];
-    int r;
-    gm_avx512_sums(s, t, ahead, R, P);
-    MT_UNROLL
-    for (r = 0; r < R; r++) {
-        gm_avx512_store(t->c + (size_t)r * t->ldc, &s[r], P);
-    }
-}
-
 /* All rows of a tile over P panels. */
 WNPU_INLINE GM_AVX512 void gm_avx512_rows(const gm_block *t, int P)
 {
     size_t r = 0;
     if (t->rows == 6) {
-        gm_avx512_tile1(t, NULL, 6, P);
+        gm_avx512_tile1(t, 6, P);
         return;
     }
     for (; r < t->rows; r += 2) {
         const gm_block part = gm_block_at(t, r, 0);
         if (r + 2 <= t->rows) {
-            gm_avx512_tile1(&part, NULL, 2, P);
+            gm_avx512_tile1(&part, 2, P);
         } else {
-            gm_avx512_tile1(&part, NULL, 1, P);
+            gm_avx512_tile1(&part, 1, P);
         }
     }
 }
@@ -5102,7 +5183,7 @@ GM_AVX512 static void gm_avx512_micro(const gm_block *t)
 }
 
 /* R rows times one group of P panels, `panel` bytes apart; hi is row 8. sum [P][R]. */
-WNPU_INLINE GM_AVX512 void gm_avx512_group(__m512i *sum, const char *a, const char *hi,
+WNPU_INLINE GM_AVX512 void gm_avx512_panels_group(__m512i *sum, const char *a, const char *hi,
                                            const size_t *odd, const int8_t *b, size_t panel,
                                            size_t ahead, int R, int P)
 {
@@ -5115,11 +5196,11 @@ WNPU_INLINE GM_AVX512 void gm_avx512_group(__m512i *sum, const char *a, const ch
     }
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        const char *at = gm_avx512_at(r < 8 ? a : hi, odd, r % 8);
-        const __m512i x = _mm512_set1_epi32(*(const gm_four *)(const void *)at);
+        const char *at = gm_row_at(r < 8 ? a : hi, odd, r % 8);
+        const __m512i x = gm_avx512_four(at);
         MT_UNROLL
         for (p = 0; p < P; p++) {
-            gm_avx512_add(&sum[p * R + r], x, y[p]);
+            gm_avx512_dot(&sum[p * R + r], x, y[p]);
         }
     }
 }
@@ -5144,11 +5225,11 @@ WNPU_INLINE GM_AVX512 void gm_avx512_panels(const gm_block *t, size_t ahead, int
     for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
         MT_UNROLL
         for (k = 0; k < S; k++, a += 4, hi += 4, b += GM_GROUP) {
-            gm_avx512_group(s + k * R * P, a, hi, odd, b, panel, ahead, R, P);
+            gm_avx512_panels_group(s + k * R * P, a, hi, odd, b, panel, ahead, R, P);
         }
     }
     for (; g < groups; g++, a += 4, hi += 4, b += GM_GROUP) {
-        gm_avx512_group(s, a, hi, odd, b, panel, ahead, R, P);
+        gm_avx512_panels_group(s, a, hi, odd, b, panel, ahead, R, P);
     }
     MT_UNROLL
     for (i = R * P; i < R * P * S; i++) {
@@ -5203,16 +5284,35 @@ GM_AVX512 static void gm_avx512_pair_micro(const gm_block *t)
     }
 }
 
-/* One or two rows are limited by memory: four panels are four streams to read. */
+/* R rows times four panels: four streams to read. */
+WNPU_INLINE GM_AVX512 void gm_avx512_streams(const gm_block *t, int R)
+{
+    const size_t odd[3] = {t->stride, t->stride * 3, t->stride * 5};
+    const size_t panel = t->pitch * GM_GROUP, groups = t->groups, ahead = t->next;
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    gm_avx512_row s[2];
+    size_t g, p;
+    gm_avx512_start(s, t, R, 4);
+    for (g = 0; g < groups; g++, a += 4, b += GM_GROUP) {
+        MT_UNROLL
+        for (p = 0; p < 4; p++) {
+            gm_prefetch2(b + panel * p, ahead);
+        }
+        gm_avx512_group(s, &a, odd, b, panel, R, 4);
+    }
+    gm_avx512_finish(t, s, R, 4);
+}
+
+/* One or two rows are limited by memory. */
 GM_AVX512 static void gm_avx512_two_micro(const gm_block *t)
 {
-    const size_t ahead = t->next;
     if (t->panels < 4) {
         gm_avx512_micro(t);
     } else if (t->rows == 2) {
-        gm_avx512_tile1(t, &ahead, 2, 4);
+        gm_avx512_streams(t, 2);
     } else {
-        gm_avx512_tile1(t, &ahead, 1, 4);
+        gm_avx512_streams(t, 1);
     }
 }
 
@@ -5249,195 +5349,6 @@ static void gm_avx512_tile(const gm_product *p)
         gm_avx512_forward_tile(p);
     } else {
         gm_walk(&two, p);
-    }
-}
-
-GM_AVX512 static void gm_avx512_correct(int32_t *correction, const int8_t *b, size_t k4,
-                                        size_t panels)
-{
-    const __m512i offset = _mm512_set1_epi8(-128); /* 128 as an unsigned byte */
-    size_t p, g;
-    for (p = 0; p < panels; p++) {
-        __m512i sum = _mm512_setzero_si512();
-        for (g = 0; g < k4; g++, b += GM_GROUP) {
-            sum = _mm512_dpbusd_epi32(sum, offset, _mm512_loadu_si512(b));
-        }
-        _mm512_storeu_si512(correction + p * 16, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
-    }
-}
-
-/* High digits of R rows times n groups of P panels (1 or 2), see gm_avx512_outliers(). */
-WNPU_INLINE GM_AVX512 void gm_avx512_outlier(const gm_block *t, const uint16_t *group, int R, int P)
-{
-    const int32_t *a = (const int32_t *)(const void *)t->a;
-    const size_t stride = t->stride / sizeof *a, n = t->groups, panel = t->pitch * GM_GROUP;
-    const int8_t *b = t->b;
-    const __m512i signs = _mm512_set1_epi8(-128), digit = _mm512_set1_epi32(GM_DIGIT);
-    __m512i s[16], y[2], x;
-    size_t g;
-    int r, p;
-    MT_UNROLL
-    for (r = 0; r < R * P; r++) {
-        s[r] = _mm512_set1_epi32(a[(size_t)(r / P) * stride]);
-    }
-    for (g = 0; g < n; g++) {
-        const int8_t *at = b + group[g] * (size_t)GM_GROUP;
-        MT_UNROLL
-        for (p = 0; p < P; p++) {
-            y[p] = _mm512_xor_si512(_mm512_loadu_si512(at + panel * (size_t)p), signs);
-        }
-        MT_UNROLL
-        for (r = 0; r < R; r++) {
-            x = _mm512_set1_epi32(a[(size_t)r * stride + 1 + g]);
-            MT_UNROLL
-            for (p = 0; p < P; p++) {
-                gm_avx512_add(&s[r * P + p], y[p], x);
-            }
-        }
-    }
-    MT_UNROLL
-    for (r = 0; r < R * P; r++) {
-        int32_t *to = t->c + (size_t)(r / P) * t->ldc + r % P * 16;
-        x = _mm512_mullo_epi32(s[r], digit);
-        _mm512_storeu_si512(to, _mm512_add_epi32(x, _mm512_loadu_si512(to)));
-    }
-}
-
-/* B takes the place of the unsigned bytes: what 128 more of each adds depends on the row alone, and
- * sums begin with it. */
-GM_AVX512 static void gm_avx512_outliers(const gm_product *m, const uint16_t *group, size_t n)
-{
-    const gm_block all = gm_outlier_block(m, n);
-    const size_t rows = m->rows;
-    size_t p, r;
-    for (p = 0; p < m->panels; p += 2) {
-        gm_block part = gm_block_at(&all, 0, p * 16);
-        for (r = 0; r < rows && p + 1 == m->panels; r++, part = gm_block_at(&all, r, p * 16)) {
-            gm_avx512_outlier(&part, group, 1, 1);
-        }
-        for (; r + 8 <= rows; r += 8, part = gm_block_at(&all, r, p * 16)) {
-            gm_avx512_outlier(&part, group, 8, 2);
-        }
-        for (; r + 4 <= rows; r += 4, part = gm_block_at(&all, r, p * 16)) {
-            gm_avx512_outlier(&part, group, 4, 2);
-        }
-        for (; r < rows; r++, part = gm_block_at(&all, r, p * 16)) {
-            gm_avx512_outlier(&part, group, 1, 2);
-        }
-    }
-}
-
-/* R rows times one group of P panels in 4 bits, which is two groups of bytes. sum [P][R], and from
- * `apart` on for the second of these. P lines are prefetched, from `ahead` bytes behind b on. */
-WNPU_INLINE GM_AVX512 void gm_avx512_int4_group(__m512i *sum, const char *a, const size_t *odd,
-                                                const int8_t *b, size_t panel, size_t ahead, int R,
-                                                int P, int apart)
-{
-    const __m512i upper = _mm512_set1_epi8((char)0xf0);
-    __m512i y[2][2], v;
-    int r, p, i;
-    MT_UNROLL
-    for (p = 0; p < P; p++) {
-        v = _mm512_loadu_si512(b + panel * (size_t)p);
-        y[1][p] = _mm512_and_si512(v, upper);
-        y[0][p] = _mm512_and_si512(_mm512_slli_epi16(v, 4), upper);
-        gm_prefetch(b, ahead + (size_t)p * GM_GROUP);
-    }
-    MT_UNROLL
-    for (r = 0; r < R; r++) {
-        const char *x = gm_avx512_at(a, odd, r);
-        MT_UNROLL
-        for (i = 0; i < 2; i++, x += 4) {
-            v = _mm512_set1_epi32(*(const gm_four *)(const void *)x);
-            MT_UNROLL
-            for (p = 0; p < P; p++) {
-                gm_avx512_add(&sum[i * apart + p * R + r], v, y[i][p]);
-            }
-        }
-    }
-}
-
-/* R rows times P panels (1 or 2) in 4 bits. S groups in turn have sums of their own, and so have
- * the two groups of bytes in a group if there are few, to hide the latency of additions. What comes
- * next is prefetched from front to back, whatever P is. */
-WNPU_INLINE GM_AVX512 void gm_avx512_int4(const gm_block *t, int R, int P, int S)
-{
-    const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, t->stride * 7};
-    const size_t groups = t->groups, panel = groups * GM_GROUP, others = (size_t)(P - 1) * GM_GROUP;
-    const int sums = R * P, apart = sums > 8 ? 0 : sums, each = sums + apart;
-    const char *a = t->a;
-    const int8_t *b = t->b;
-    __m512i s[16];
-    size_t g, ahead = GM_NEAR;
-    int i, k;
-    MT_UNROLL
-    for (i = 0; i < each * S; i++) {
-        s[i] = i < sums ? _mm512_loadu_si512(t->from + i / R * 16) : _mm512_setzero_si512();
-    }
-    for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
-        MT_UNROLL
-        for (k = 0; k < S; k++, a += 8, b += GM_GROUP, ahead += others) {
-            gm_avx512_int4_group(s + k * each, a, odd, b, panel, ahead, R, P, apart);
-        }
-    }
-    for (; g < groups; g++, a += 8, b += GM_GROUP, ahead += others) {
-        gm_avx512_int4_group(s, a, odd, b, panel, ahead, R, P, apart);
-    }
-    MT_UNROLL
-    for (i = sums; i < each * S; i++) {
-        s[i % sums] = _mm512_add_epi32(s[i % sums], s[i]);
-    }
-    MT_UNROLL
-    for (i = 0; i < sums; i++) {
-        _mm512_storeu_si512(t->c + (size_t)(i % R) * t->ldc + i / R * 16, s[i]);
-    }
-}
-
-/* 1 to 8 rows times one panel: rows, panels, sums in turn. */
-GM_AVX512 static void gm_avx512_int4_one(const gm_block *t)
-{
-    switch (t->rows) {
-    case 8: gm_avx512_int4(t, 8, 1, 1); break;
-    case 7: gm_avx512_int4(t, 7, 1, 1); break;
-    case 6: gm_avx512_int4(t, 6, 1, 1); break;
-    case 5: gm_avx512_int4(t, 5, 1, 1); break;
-    case 4: gm_avx512_int4(t, 4, 1, 2); break;
-    case 3: gm_avx512_int4(t, 3, 1, 2); break;
-    case 2: gm_avx512_int4(t, 2, 1, 2); break;
-    default: gm_avx512_int4(t, 1, 1, 2); break;
-    }
-}
-
-/* 1 to 8 rows times two panels: a broadcast serves both. */
-GM_AVX512 static void gm_avx512_int4_two(const gm_block *t)
-{
-    switch (t->rows) {
-    case 8: gm_avx512_int4(t, 8, 2, 1); break;
-    case 7: gm_avx512_int4(t, 7, 2, 1); break;
-    case 6: gm_avx512_int4(t, 6, 2, 1); break;
-    case 5: gm_avx512_int4(t, 5, 2, 1); break;
-    case 4: gm_avx512_int4(t, 4, 2, 1); break;
-    case 3: gm_avx512_int4(t, 3, 2, 1); break;
-    case 2: gm_avx512_int4(t, 2, 2, 2); break;
-    default: gm_avx512_int4(t, 1, 2, 2); break;
-    }
-}
-
-GM_AVX512 static void gm_avx512_int4_tile(const gm_product *m)
-{
-    const gm_block all = gm_int4_block(m);
-    size_t p, r, np;
-    for (p = 0; p < m->panels; p += np) {
-        np = m->rows > 2 && m->panels - p >= 2 ? 2 : 1;
-        for (r = 0; r < m->rows; r += 8) {
-            gm_block part = gm_block_at(&all, r, p * 16);
-            part.rows = m->rows - r < 8 ? m->rows - r : 8;
-            if (np == 2) {
-                gm_avx512_int4_two(&part);
-            } else {
-                gm_avx512_int4_one(&part);
-            }
-        }
     }
 }
 
@@ -5629,11 +5540,11 @@ static const gm_kernels gm_amx = {
 
 /* 2 * 127 * 127 = 32258: a product of one group and of the next are added in int16, then pairs of
  * those in int32. A sum holds two partial sums of two columns, as for SSE4.1. */
-typedef struct gm_neon_row { int32x4_t v[4]; } gm_neon_row;
+typedef struct gm_arm_row { int32x4_t v[4]; } gm_arm_row;
 
 /* One group of 8 columns. The packed rows end in GM_PAD bytes, so 8 can be loaded where only 4 are
  * used. */
-WNPU_INLINE void gm_neon_step(gm_neon_row *sum, const char *a, const int8x8_t *y)
+WNPU_INLINE void gm_neon_step(gm_arm_row *sum, const char *a, const int8x8_t *y)
 {
     int8x8_t x = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
     x = vreinterpret_s8_s32(vdup_lane_s32(vreinterpret_s32_s8(x), 0));
@@ -5648,7 +5559,7 @@ typedef struct gm_eight { char bytes[8]; } gm_eight;
 /* Two groups; y: 4 vectors of the first, then 4 of the second; a: the row's 8 values, which become
  * those at next. In one piece, because compilers mix the rows until the sums no longer fit the
  * registers, and with the next row's values on their way, because small cores wait for them. */
-WNPU_INLINE void gm_neon_pair(gm_neon_row *sum, int8x8_t *a, const char *next, const int8x8_t *y)
+WNPU_INLINE void gm_neon_pair(gm_arm_row *sum, int8x8_t *a, const char *next, const int8x8_t *y)
 {
     int8x8_t x, z;
     int16x8_t p0, p1, p2, p3;
@@ -5665,7 +5576,7 @@ WNPU_INLINE void gm_neon_pair(gm_neon_row *sum, int8x8_t *a, const char *next, c
               "w"(y[5]), "w"(y[6]), "w"(y[7]));
 }
 
-WNPU_INLINE void gm_neon_store(int32_t *c, const int32_t *from, const gm_neon_row *sum)
+WNPU_INLINE void gm_neon_store(int32_t *c, const int32_t *from, const gm_arm_row *sum)
 {
     int32x4_t lo = vpaddq_s32(sum->v[0], sum->v[1]), hi = vpaddq_s32(sum->v[2], sum->v[3]);
     if (from != NULL) {
@@ -5688,7 +5599,7 @@ WNPU_INLINE void gm_neon_load(int8x8_t *y, const int8_t *b)
 WNPU_INLINE void gm_neon_tile1(const gm_block *t, int R)
 {
     const int32x4_t zero = vdupq_n_s32(0);
-    gm_neon_row s[4] = {{{zero, zero, zero, zero}}};
+    gm_arm_row s[4] = {{{zero, zero, zero, zero}}};
     const char *a = t->a;
     const int8_t *b = t->b;
     const size_t stride = t->stride, groups = t->groups;
@@ -5751,9 +5662,7 @@ static void gm_neon_micro(const gm_block *t)
 static void gm_neon_tile(const gm_product *p)
 {
     static const gm_shape shape = {gm_neon_micro, NULL, 4, 1, 4, 256};
-    gm_product plain = *p;
-    plain.correction = NULL;
-    gm_walk(&shape, &plain);
+    gm_walk_plain(&shape, p);
 }
 
 static const gm_kernels gm_neon = {
@@ -5775,8 +5684,6 @@ static const gm_kernels gm_neon = {
 #define GM_DOT __attribute__((target("arch=armv8.2-a+dotprod")))
 #endif
 
-typedef struct gm_dot_row { int32x4_t v[4]; } gm_dot_row;
-
 /* lane: which 4 of the 16 values of x. Four spellings because it is part of the instruction. */
 WNPU_INLINE GM_DOT void gm_dot_add(int32x4_t *sum, int8x16_t x, int8x16_t y, int lane)
 {
@@ -5791,7 +5698,7 @@ WNPU_INLINE GM_DOT void gm_dot_add(int32x4_t *sum, int8x16_t x, int8x16_t y, int
     }
 }
 
-WNPU_INLINE GM_DOT void gm_dot_step(gm_dot_row *sum, int8x16_t x, const int8x16_t *y, int lane)
+WNPU_INLINE GM_DOT void gm_dot_step(gm_arm_row *sum, int8x16_t x, const int8x16_t *y, int lane)
 {
     gm_dot_add(&sum->v[0], x, y[0], lane);
     gm_dot_add(&sum->v[1], x, y[1], lane);
@@ -5799,7 +5706,7 @@ WNPU_INLINE GM_DOT void gm_dot_step(gm_dot_row *sum, int8x16_t x, const int8x16_
     gm_dot_add(&sum->v[3], x, y[3], lane);
 }
 
-WNPU_INLINE GM_DOT void gm_dot_start(gm_dot_row *sum, const int32_t *from)
+WNPU_INLINE GM_DOT void gm_dot_start(gm_arm_row *sum, const int32_t *from)
 {
     const int32x4_t zero = vdupq_n_s32(0);
     sum->v[0] = from != NULL ? vld1q_s32(from) : zero;
@@ -5808,7 +5715,7 @@ WNPU_INLINE GM_DOT void gm_dot_start(gm_dot_row *sum, const int32_t *from)
     sum->v[3] = from != NULL ? vld1q_s32(from + 12) : zero;
 }
 
-WNPU_INLINE GM_DOT void gm_dot_store(int32_t *c, const gm_dot_row *sum)
+WNPU_INLINE GM_DOT void gm_dot_store(int32_t *c, const gm_arm_row *sum)
 {
     vst1q_s32(c, sum->v[0]);
     vst1q_s32(c + 4, sum->v[1]);
@@ -5817,7 +5724,7 @@ WNPU_INLINE GM_DOT void gm_dot_store(int32_t *c, const gm_dot_row *sum)
 }
 
 /* One group of one panel times lane `lane` of R rows. */
-WNPU_INLINE GM_DOT void gm_dot_group(gm_dot_row *s, const int8x16_t *x, const int8_t *b, int lane,
+WNPU_INLINE GM_DOT void gm_dot_group(gm_arm_row *s, const int8x16_t *x, const int8_t *b, int lane,
                                      int R)
 {
     int8x16_t y[4];
@@ -5848,7 +5755,7 @@ WNPU_INLINE GM_DOT void gm_dot_tile1(const gm_block *t, int R)
     const char *a = t->a;
     const int8_t *b = t->b;
     const size_t stride = t->stride, groups = t->groups;
-    gm_dot_row s[4];
+    gm_arm_row s[4];
     int8x16_t x[4];
     size_t g;
     int r;
@@ -5879,9 +5786,7 @@ GM_DOT static void gm_dot_micro(const gm_block *t) { gm_arm_rows(gm_dot_tile1, t
 static void gm_dot_tile(const gm_product *p)
 {
     static const gm_shape shape = {gm_dot_micro, NULL, 4, 1, 4, 256};
-    gm_product plain = *p;
-    plain.correction = NULL;
-    gm_walk(&shape, &plain);
+    gm_walk_plain(&shape, p);
 }
 
 static const gm_kernels gm_dot = {
@@ -5945,9 +5850,8 @@ static void gm_i8mm_pack_u(void *packed_a, const uint8_t *a, size_t lda, size_t 
     gm_i8mm_put(packed_a, a, lda, rows, k4, 0);
 }
 
-typedef struct gm_i8mm_pair { int32x4_t v[4]; } gm_i8mm_pair; /* 2 rows times 8 columns */
-
-WNPU_INLINE GM_I8MM void gm_i8mm_step(gm_i8mm_pair *sum, const uint8_t *a, const int8x16_t *y)
+/* sum: of 2 rows times 8 columns, as in all functions below. */
+WNPU_INLINE GM_I8MM void gm_i8mm_step(gm_arm_row *sum, const uint8_t *a, const int8x16_t *y)
 {
     uint8x16_t x = vld1q_u8(a);
     __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum->v[0]) : "w"(x), "w"(y[0]));
@@ -5972,7 +5876,7 @@ WNPU_INLINE void gm_i8mm_load(int8x16_t *y, const int8_t *b, int both)
     y[3] = vreinterpretq_s8_s32(vzip2q_s32(hi, hi2));
 }
 
-WNPU_INLINE void gm_i8mm_start(gm_i8mm_pair *sum, const int32_t *from)
+WNPU_INLINE void gm_i8mm_start(gm_arm_row *sum, const int32_t *from)
 {
     int j;
     MT_UNROLL
@@ -5983,7 +5887,7 @@ WNPU_INLINE void gm_i8mm_start(gm_i8mm_pair *sum, const int32_t *from)
 }
 
 /* second: the pair has a second row. */
-WNPU_INLINE void gm_i8mm_store(int32_t *c, size_t ldc, const gm_i8mm_pair *sum, int second)
+WNPU_INLINE void gm_i8mm_store(int32_t *c, size_t ldc, const gm_arm_row *sum, int second)
 {
     int j;
     MT_UNROLL
@@ -5996,7 +5900,7 @@ WNPU_INLINE void gm_i8mm_store(int32_t *c, size_t ldc, const gm_i8mm_pair *sum, 
     }
 }
 
-WNPU_INLINE GM_I8MM void gm_i8mm_pairs(gm_i8mm_pair *s, const uint8_t *a, size_t stride,
+WNPU_INLINE GM_I8MM void gm_i8mm_pairs(gm_arm_row *s, const uint8_t *a, size_t stride,
                                        const int8x16_t *y, int P)
 {
     int p;
@@ -6014,7 +5918,7 @@ WNPU_INLINE GM_I8MM void gm_i8mm_tile1(const gm_block *t, int P)
     const int8_t *b = t->b;
     const size_t stride = t->stride, groups = t->groups, ldc = t->ldc;
     int32_t *c = t->c;
-    gm_i8mm_pair s[6];
+    gm_arm_row s[6];
     int8x16_t y[4];
     size_t g;
     int p;
@@ -6040,14 +5944,7 @@ WNPU_INLINE GM_I8MM void gm_i8mm_tile1(const gm_block *t, int P)
 GM_I8MM static void gm_i8mm_tile(const gm_product *m)
 {
     size_t n, r, take;
-    gm_block t;
-    t.ldc = m->ldc;
-    t.ldfrom = 0;
-    t.stride = gm_i8mm_stride(m->k4);
-    t.pitch = m->pitch;
-    t.groups = m->k4;
-    t.panels = 1;
-    t.next = 0;
+    gm_block t = gm_whole(m, gm_i8mm_stride(m->k4), m->k4);
     for (n = 0; n < m->panels * 16; n += 8) {
         t.b = m->b + n / 16 * m->pitch * GM_GROUP + n % 16 * 4;
         t.from = gm_at(m->correction, n);
@@ -8537,9 +8434,9 @@ WNPU_INLINE OP_TILE void OP(product_tile)(OP(s) *best, int16_t *u, const char *q
     OP(sums) s[6];
     size_t r;
 #if WNPU_WIDTH == 256
-    gm_vnni_sums(s, &t, NULL, 6, 1);
+    gm_vnni_sums(s, &t, 6, 2);
 #else
-    gm_avx512_sums(s, &t, NULL, 6, 4);
+    gm_avx512_sums(s, &t, 6, 4);
 #endif
     MT_UNROLL
     for (r = 0; r < 6; r++) {
@@ -8650,7 +8547,7 @@ WNPU_INLINE GM_AVX512 void op_one_scores_512(gm_avx512_row *s, const char *query
         for (g = 0; g < OP_HEAD / 4; g++, keys += GM_GROUP) {
             const gm_four *four = (const gm_four *)(const void *)(query + g * 4);
             gm_prefetch(keys, ahead);
-            gm_avx512_add(&sum, _mm512_set1_epi32(*four), _mm512_loadu_si512(keys));
+            gm_avx512_dot(&sum, _mm512_set1_epi32(*four), _mm512_loadu_si512(keys));
         }
         s->v[p] = sum;
     }
@@ -8692,8 +8589,8 @@ WNPU_INLINE GM_AVX512 void op_one_values_512(__m512i *sum, const uint8_t *weight
         MT_UNROLL
         for (p = 0; p < 4; p++) {
             const int8_t *y = values + (size_t)p * pitch;
-            gm_avx512_add(&sum[p], even, _mm512_loadu_si512(y));
-            gm_avx512_add(&sum[p + 4], odd, _mm512_loadu_si512(y + GM_GROUP));
+            gm_avx512_dot(&sum[p], even, _mm512_loadu_si512(y));
+            gm_avx512_dot(&sum[p + 4], odd, _mm512_loadu_si512(y + GM_GROUP));
         }
     }
 }

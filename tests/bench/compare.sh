@@ -54,28 +54,53 @@ pair() {
     fi
 }
 
-# measure SET: a row of the table for each stage.
-measure() {
-    "$T/old" "$model" "$1" "$recording" <"$T/in-old" >"$T/out-old" &
-    "$T/new" "$model" "$1" "$recording" <"$T/in-new" >"$T/out-new" &
+# start SIDE SET
+start() {
+    "$T/$1" "$model" "$2" "$recording" <"$T/in-$1" >"$T/out-$1" &
+}
+
+# launch SET SECONDS: all stages in turn, in new processes: how their memory lies in large pages and
+# caches decides some percent. The first to start takes turns.
+launch() {
+    if [ "$first" = old ]; then
+        start old "$1"
+        start new "$1"
+        first=new
+    else
+        start new "$1"
+        start old "$1"
+        first=old
+    fi
     exec 3>"$T/in-old" 4<"$T/out-old" 5>"$T/in-new" 6<"$T/out-new"
-    for stage in ${STAGES:-encoder token beams8 windows8 clip}; do
+    for stage in $stages; do
         pair 0 || die "$1, $stage: no answer" # to warm up
-        : >"$T/times"
-        end=$(($(date +%s) + SECONDS_PER_STAGE)) i=0
-        while [ "$(date +%s)" -lt $end ] || [ $i -lt 4 ]; do
+        end=$(($(date +%s) + $2)) i=0
+        while [ "$(date +%s)" -lt $end ] || [ $i -lt 2 ]; do
             pair $((i % 2)) || die "$1, $stage: no answer"
-            echo "$old $new" >>"$T/times"
+            echo "$old $new" >>"$T/times-$stage"
             i=$((i + 1))
         done
-        report "$1"
     done
     exec 3>&- 4<&- 5>&- 6<&-
     wait
 }
 
+# measure SET: a row of the table for each stage.
+measure() {
+    rm -f "$T"/times-*
+    i_launch=0
+    while [ $i_launch -lt $launches ]; do
+        launch "$1" $((SECONDS_PER_STAGE / launches))
+        i_launch=$((i_launch + 1))
+    done
+    for stage in $stages; do
+        report "$1" "$T/times-$stage"
+    done
+}
+
+# report SET FILE: the medians and the least of a stage's pairs of times.
 report() {
-    awk '{ print $2 / $1 }' "$T/times" | sort -n >"$T/ratios"
+    awk '{ print $2 / $1 }' "$2" | sort -n >"$T/ratios"
     awk -v set="$1" -v stage="$stage" -v ratios="$T/ratios" '
         NR == 1 || $1 < old { old = $1 }
         NR == 1 || $2 < new { new = $2 }
@@ -85,10 +110,11 @@ report() {
             slower = median > 1.02 && new / old > 1.02 ? "  slower" : ""
             printf "%-9s %-9s %9.3f %9.3f %8.3f %8.3f %6d%s\n", set, stage, old, new, median,
                 new / old, n, slower
-        }' "$T/times"
+        }' "$2"
 }
 
 SECONDS_PER_STAGE=${SECONDS_PER_STAGE:-15}
+stages=${STAGES:-encoder token beams8 windows8 clip} launches=3 first=old
 build "$1" old
 build "$2" new
 mkfifo "$T/in-old" "$T/out-old" "$T/in-new" "$T/out-new"
