@@ -25,14 +25,16 @@
  *   19. pm_  run parameters
  *   20. np_  encoder products on an accelerator
  *   21. va_  voice activity
- *   22. ru_  the state of a run
- *   23. aw_  the audio window and where it ends
- *   24. lg_  the ledger and the admission of segments
- *   25. wd_  decoding of one window
- *   26. wi_  windows: the long-form driver
- *   27. sn_  snapshots
- *   28. ap_  public API: sessions and runs
- *   29. sf_  self-test
+ *   22. ri_  the ring of live samples
+ *   23. ru_  the state of a run
+ *   24. aw_  the audio window and where it ends
+ *   25. lg_  the ledger and the admission of segments
+ *   26. wd_  decoding of one window
+ *   27. wi_  windows: the long-form driver
+ *   28. st_  live runs
+ *   29. sn_  snapshots
+ *   30. ap_  public API: sessions and runs
+ *   31. sf_  self-test
  */
 
 /* ======================================================================
@@ -1996,6 +1998,8 @@ typedef struct au_stream {
     unsigned char *raw;     /* [AU_RAW] what the reader returned last */
     size_t raw_at, raw_have; /* in frames: position in raw, frames in raw */
     int reader_ended;       /* the reader returned its last frames, or failed */
+    size_t (*ready)(const void *user); /* frames that a live reader has now, SIZE_MAX after its end;
+                               NULL for other sources, whose reader waits for frames */
 
     size_t interval_left;   /* frames left in the current interval */
     int32_t used_channel;   /* channel in use there, or WNPU_CHANNEL_MIX */
@@ -2293,6 +2297,14 @@ static const unsigned char *au_next(const au_stream *s)
                : (const unsigned char *)s->audio.data + (size_t)s->consumed * s->frame;
 }
 
+/* Whether the next interval has to wait for frames of a live source. */
+static int au_is_starved(const au_stream *s)
+{
+    return s->ready != NULL && !s->reader_ended && s->interval_left == 0 &&
+           s->ready(s->audio.user) < (au_is_analysed(&s->audio) ? au_interval_frames(&s->audio)
+                                                                : 1);
+}
+
 /* Begins the next interval. Returns 0 at the end. */
 static int au_next_interval(au_stream *s)
 {
@@ -2317,11 +2329,11 @@ static int au_next_interval(au_stream *s)
     return s->interval_left > 0;
 }
 
-/* Reads 1..n mono samples at the source's rate into out. Returns 0 at the end or after a
- * failure. */
+/* Reads 1..n mono samples at the source's rate into out. Returns 0 at the end, after a failure, or
+ * while a live source has no more. */
 static size_t au_read_mono(au_stream *s, float *out, size_t n)
 {
-    if (s->ended || n == 0) {
+    if (s->ended || n == 0 || au_is_starved(s)) {
         return 0;
     }
     if (s->interval_left == 0 && !au_next_interval(s)) {
@@ -2479,8 +2491,8 @@ WNPU_INLINE float au_dot(const float *x, const float *h, size_t taps)
 }
 
 /* Removes samples that no further output needs and appends samples of the source; after its end,
- * silence for the second half of the last filters. */
-static void au_refill_window(au_stream *s)
+ * silence for the second half of the last filters. Returns 0 if a live source has no samples. */
+static int au_refill_window(au_stream *s)
 {
     size_t kept = s->have - s->at, got;
     memmove(s->window, s->window + s->at, kept * sizeof(float));
@@ -2489,10 +2501,11 @@ static void au_refill_window(au_stream *s)
     got = au_read_mono(s, s->window + kept, AU_WINDOW - AU_HALF_MAX - kept);
     s->have += got;
     s->real = s->have;
-    if (got == 0) {
+    if (got == 0 && s->ended) {
         memset(s->window + s->have, 0, s->half * sizeof(float));
         s->have += s->half;
     }
+    return got > 0 || s->ended;
 }
 
 static size_t au_resample(au_stream *s, float *out, size_t n)
@@ -2506,7 +2519,9 @@ static size_t au_resample(au_stream *s, float *out, size_t n)
             break;
         }
         if (s->at + taps > s->have) {
-            au_refill_window(s);
+            if (!au_refill_window(s)) {
+                break;
+            }
             continue;
         }
         place = s->phase * s->rows; /* below 16000 * 32768 / 48, in units of 1 / (phases rows) */
@@ -2618,6 +2633,7 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     s->scale = 0;
     s->opposed = 0;
     s->reader_ended = 0;
+    s->ready = NULL;
     if (status != WNPU_OK) {
         wnpu_audio_init(&s->audio, sizeof s->audio);
         return status;
@@ -2669,7 +2685,8 @@ static uint64_t au_frames_read(const au_stream *s)
 }
 
 /* Writes up to n samples at 16 kHz to out[n]. Returns how many: fewer than n only where the
- * recording ends or fails, and from then on 0 or the negative error (E_IO). */
+ * recording ends or fails, and from then on 0 or the negative error (E_IO), or where a live source
+ * has no more (s->ended is 0 then). */
 static int64_t au_read(au_stream *s, float *out, size_t n, wnpu_error *error)
 {
     size_t made = 0, got;
@@ -17546,7 +17563,7 @@ static int rs_is_span(const rs_chain *c, const wnpu_ledger_span *span)
         return span->t0_ms % c->step_ms == 0 && c->end_ms % c->step_ms == 0;
     }
     return (span->t0_ms == c->end_ms && span->reason >= 0 &&
-            span->reason <= WNPU_REASON_FAILED && span->kind == kind);
+            span->reason <= WNPU_REASON_OVERRUN && span->kind == kind);
 }
 
 static int rs_claim_chunk(rs_claims *p, rs_chain *c)
@@ -17924,7 +17941,8 @@ static void rs_json_choice(rs_out *o, const wnpu_choice *c)
 WNPU_API const char *wnpu_ledger_reason_name(int reason)
 {
     static const char *const names[] = {
-        "none", "no-voice", "no-speech", "pause", "no-text", "cancelled", "full", "input", "failed"
+        "none", "no-voice", "no-speech", "pause", "no-text", "cancelled", "full", "input", "failed",
+        "overrun"
     };
     return reason >= 0 && reason < (int)(sizeof names / sizeof names[0]) ? names[reason] : NULL;
 }
@@ -21656,6 +21674,16 @@ static void va_restore(va_detector *v, const va_image *i)
     v->count = i->count;
 }
 
+/* Copies the detector's state to another with its own samples. They share the history, in which
+ * each writes the same. */
+static void va_copy(va_detector *to, const va_detector *from)
+{
+    float *x = to->x;
+    memcpy(x, from->x, from->have * sizeof(float));
+    *to = *from;
+    to->x = x;
+}
+
 static void va_wipe(va_detector *v)
 {
     ar_wipe(v->x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
@@ -21692,7 +21720,231 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 }
 
 /* ======================================================================
- * 22. ru_  the state of a run
+ * 22. ri_  the ring of live samples
+ *
+ *  Owns      samples between the thread that pushes them and the thread
+ *            that transcribes them, and the record of those that were
+ *            lost because there was no room.
+ *  Assumes   one pushing and one reading thread; ri_open() and ri_close()
+ *            while neither is at work.
+ *  Ensures   ri_push() takes no lock, never waits and makes no system
+ *            call. The reader gets silence for what was lost, so times
+ *            stay true. Everything has a fixed size.
+ *  Costs     one copy on each side.
+ *
+ *  Each side writes its own counters and reads those of the other. They
+ *  count frames and records without bound and wrap with size_t; only
+ *  differences are used. A counter is stored with release order after
+ *  what it counts, and loaded with acquire order before that is read.
+ *
+ *  A loss is recorded when the next frames are accepted, so losses in a
+ *  row are one record. After a loss nothing is accepted until a quarter
+ *  of the ring is free, and while all records are in use; what is pushed
+ *  in the meantime belongs to the same loss.
+ * ====================================================================== */
+#define RI_LOSSES 32u          /* records of losses that the reader has not reached */
+#define RI_SPANS 64u           /* losses that the reader has passed, but not the ledger */
+#define RI_LINE 64u            /* bytes between the two threads' counters */
+
+typedef struct ri_loss {
+    size_t at;              /* frames accepted before it */
+    size_t lost;            /* frames */
+} ri_loss;
+
+typedef struct ri_span {
+    uint64_t first, end;    /* frames since the beginning, silence included */
+} ri_span;
+
+typedef struct ri_ring {
+    unsigned char *bytes;   /* [size] */
+    size_t size;            /* wnpu_config.stream_bytes */
+    size_t frame;           /* bytes */
+    size_t frames;          /* that fit */
+    unsigned char silence;  /* value of the bytes of a silent sample */
+    int open;               /* atomic */
+    ri_loss loss[RI_LOSSES]; /* record i is loss[i % RI_LOSSES] */
+    unsigned char apart[RI_LINE];
+    /* of the pushing thread, atomic */
+    size_t head;            /* frames accepted */
+    size_t n_losses;        /* records written */
+    size_t pending;         /* frames lost since the last accepted one */
+    unsigned char apart_too[RI_LINE];
+    /* of the reading thread; the first two are atomic */
+    size_t tail;            /* frames read */
+    size_t n_passed;        /* records read */
+    size_t silent;          /* frames of silence still to be delivered */
+    int ended;              /* nothing will be pushed any more */
+    uint64_t delivered;     /* frames, silence included */
+    uint64_t lost;          /* frames of silence among them, and still to be delivered */
+    size_t n_spans;
+    ri_span span[RI_SPANS]; /* in order */
+} ri_ring;
+
+static size_t ri_load(const size_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+
+static void ri_store(size_t *counter, size_t value)
+{
+    __atomic_store_n(counter, value, __ATOMIC_RELEASE);
+}
+
+/* The value of all bytes of a silent sample. */
+static unsigned char ri_silence(int32_t format)
+{
+    return format == WNPU_SAMPLE_U8 ? 0x80 : format == WNPU_SAMPLE_ALAW ? 0xd5
+           : format == WNPU_SAMPLE_ULAW ? 0xff : 0;
+}
+
+/* Empties the ring and opens it for frames of this format. All of its memory is written to, so that
+ * pushing causes no page faults. */
+static void ri_open(ri_ring *q, const wnpu_audio *a)
+{
+    q->frame = (size_t)a->channels * au_widths[a->format];
+    q->frames = q->size / q->frame;
+    q->silence = ri_silence(a->format);
+    q->silent = q->n_spans = 0;
+    q->delivered = q->lost = 0;
+    q->ended = 0;
+    ri_store(&q->head, 0);
+    ri_store(&q->tail, 0);
+    ri_store(&q->pending, 0);
+    ri_store(&q->n_losses, 0);
+    ri_store(&q->n_passed, 0);
+    ar_wipe(q->bytes, q->size);
+    __atomic_store_n(&q->open, 1, __ATOMIC_RELEASE);
+}
+
+static int ri_is_open(const ri_ring *q)
+{
+    return __atomic_load_n(&q->open, __ATOMIC_ACQUIRE);
+}
+
+/* Closes the ring, and erases the samples in it. */
+static void ri_close(ri_ring *q)
+{
+    __atomic_store_n(&q->open, 0, __ATOMIC_RELEASE);
+    ar_wipe(q->bytes, q->size);
+}
+
+/* ---- the pushing thread ---- */
+
+/* Frames that ri_push() would accept now. */
+static size_t ri_room(const ri_ring *q)
+{
+    size_t room = q->frames - (q->head - ri_load(&q->tail));
+    if (q->pending > 0 && (room < (q->frames + 3) / 4 ||
+                           q->n_losses - ri_load(&q->n_passed) == RI_LOSSES)) {
+        return 0;
+    }
+    return room;
+}
+
+/* Appends up to n frames. Returns how many; the others are lost. */
+static size_t ri_push(ri_ring *q, const void *samples, size_t n)
+{
+    size_t room = ri_room(q), accepted = n < room ? n : room, at, part;
+    size_t pending = q->pending, lost = n - accepted;
+    if (accepted > 0) {
+        if (pending > 0) {
+            q->loss[q->n_losses % RI_LOSSES].at = q->head;
+            q->loss[q->n_losses % RI_LOSSES].lost = pending;
+            ri_store(&q->n_losses, q->n_losses + 1);
+            pending = 0;
+        }
+        at = q->head % q->frames;
+        part = q->frames - at < accepted ? q->frames - at : accepted;
+        memcpy(q->bytes + at * q->frame, samples, part * q->frame);
+        memcpy(q->bytes, (const unsigned char *)samples + part * q->frame,
+               (accepted - part) * q->frame);
+        ri_store(&q->head, q->head + accepted);
+    }
+    ri_store(&q->pending, lost < SIZE_MAX - pending ? pending + lost : SIZE_MAX);
+    return accepted;
+}
+
+/* ---- the reading thread ---- */
+
+static size_t ri_sum(size_t a, size_t b)
+{
+    return a < SIZE_MAX - b ? a + b : SIZE_MAX;
+}
+
+/* Frames that ri_read() can deliver now; SIZE_MAX after the end. user is the ring. */
+static size_t ri_ready(const void *user)
+{
+    const ri_ring *q = user;
+    size_t n = ri_sum(q->silent, ri_load(&q->head) - q->tail);
+    size_t last = ri_load(&q->n_losses), i;
+    for (i = q->n_passed; i != last; i++) {
+        n = ri_sum(n, q->loss[i % RI_LOSSES].lost);
+    }
+    return q->ended ? SIZE_MAX : n;
+}
+
+/* Begins to deliver silence for n lost frames. */
+static void ri_lose(ri_ring *q, size_t n)
+{
+    ri_span *last = &q->span[q->n_spans > 0 ? q->n_spans - 1 : 0];
+    if (q->n_spans < RI_SPANS) { /* otherwise the last one is extended */
+        last = &q->span[q->n_spans++];
+        last->first = q->delivered;
+    }
+    last->end = q->delivered + n;
+    q->silent = n;
+    q->lost += n;
+}
+
+/* Frames that can be read before the next loss. If that is reached, silence begins. */
+static size_t ri_reach(ri_ring *q)
+{
+    size_t head = ri_load(&q->head); /* before n_losses: so no loss before head is missed */
+    size_t left = head - q->tail;
+    if (q->n_passed != ri_load(&q->n_losses)) {
+        const ri_loss *next = &q->loss[q->n_passed % RI_LOSSES];
+        left = next->at - q->tail;
+        if (left == 0) {
+            ri_lose(q, next->lost);
+            ri_store(&q->n_passed, q->n_passed + 1);
+        }
+    } else if (left == 0 && q->ended && q->pending > 0) {
+        ri_lose(q, q->pending);
+        ri_store(&q->pending, 0);
+    }
+    return left;
+}
+
+/* Implements wnpu_audio.read; user is the ring. Returns 0 if there is nothing. */
+static int64_t ri_read(void *user, void *buffer, size_t most)
+{
+    ri_ring *q = user;
+    size_t n = q->silent == 0 ? ri_reach(q) : 0, at, part;
+    if (q->silent > 0) {
+        n = q->silent < most ? q->silent : most;
+        memset(buffer, q->silence, n * q->frame);
+        q->silent -= n;
+    } else {
+        n = n < most ? n : most;
+        at = q->tail % q->frames;
+        part = q->frames - at < n ? q->frames - at : n;
+        memcpy(buffer, q->bytes + at * q->frame, part * q->frame);
+        memcpy((unsigned char *)buffer + part * q->frame, q->bytes, (n - part) * q->frame);
+        ri_store(&q->tail, q->tail + n);
+    }
+    q->delivered += n;
+    return (int64_t)n;
+}
+
+/* Drops the first span of losses. */
+static void ri_drop_span(ri_ring *q)
+{
+    q->n_spans--;
+    memmove(q->span, q->span + 1, q->n_spans * sizeof q->span[0]);
+}
+
+/* ======================================================================
+ * 23. ru_  the state of a run
  *
  *  Owns      the data shared by the next four sections: audio window,
  *            ledger, context of a window, language, decoding.
@@ -21703,14 +21955,21 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 #define RU_MAX_PREFIX 112u     /* most tokens of a prefix, half of those of a window */
 #define RU_LANGUAGES 128u      /* more than there are */
 #define RU_MAX_BATCH 8u        /* most windows decoded together */
-/* Samples after the end of a window that the detector needs to decide where its speech ends. */
+/* Samples after 30 s that the detector needs to decide all of them, see aw_is_decided(). */
 #define RU_DETECTOR_DELAY (ML_RATE / 2u)
 /* Samples read beyond the current window when windows are decoded together. */
-#define RU_LOOKAHEAD ((RU_MAX_BATCH - 1u) * ML_FRAMES * ML_HOP + RU_DETECTOR_DELAY)
+#define RU_LOOKAHEAD ((RU_MAX_BATCH - 1u) * ML_FRAMES * ML_HOP)
+#define RU_AHEAD_SPANS 256u    /* most spans of speech found in them */
 
 /* Windows decoded together, before the run reaches them. A window that is not among them when the
- * run reaches it is decoded then, with the same result. */
+ * run reaches it is decoded then, with the same result. For that, the detector returns to where the
+ * current window was decided, and finds the ends of the next windows again when they are reached. */
 typedef struct ru_lookahead {
+    int active;                        /* the detector is ahead of the current window */
+    va_detector voice;                 /* then: its state at the current window */
+    int detector_done;                 /* likewise */
+    size_t n_spans;                    /* spans found since then */
+    wnpu_speech_span span[RU_AHEAD_SPANS];
     size_t n;
     uint64_t frame[RU_MAX_BATCH];      /* where they begin, as in ru_audio */
     size_t content[RU_MAX_BATCH];      /* frames, as in ru_audio */
@@ -21744,14 +22003,19 @@ typedef struct ru_checkpoint {
 typedef struct ru_audio {
     au_stream *stream;
     float *samples;         /* [capacity], from ML_MARGIN before the window's first frame */
-    size_t capacity;        /* ML_SPAN, and RU_LOOKAHEAD more if windows are decoded together */
-    size_t n_samples;       /* of the window; fewer than ML_SPAN only at the recording's end */
-    size_t n_ahead;         /* samples after those of the window */
+    size_t capacity;        /* ML_SPAN + RU_DETECTOR_DELAY, and RU_LOOKAHEAD more if windows are
+                               decoded together */
+    size_t n_samples;       /* read of the window's ML_SPAN */
+    size_t n_ahead;         /* read after those */
+    int complete;           /* the recording's end has been read */
     size_t written;         /* samples ever written; memory after them may be untouched */
     uint64_t frame;         /* the window's first frame, in frames of 10 ms from the recording's
                                beginning */
     va_detector voice;
-    int detector_done;      /* the detector has processed the recording's end */
+                            /* It has processed the samples up to aw_detected(), the fewest from
+                               which the window's end can be decided: whatever is asked of it has
+                               the same answer, however much more has been read. */
+    int detector_done;      /* it has processed the recording's end */
     size_t spans_passed;    /* speech spans that end before the window */
     size_t content;         /* frames of the window that are decoded; silence replaces the rest */
     int64_t limit_ms;       /* latest end of this window, or -1 */
@@ -21831,6 +22095,9 @@ typedef struct ru_run {
     ru_checkpoint checkpoint;
     int resumable;          /* only what the checkpoint restores has changed since it was saved */
     int in_progress_call;   /* the progress callback is running */
+    ri_ring ring;           /* of a live run */
+    int live;               /* a live run is open */
+    int live_status;        /* of its last step */
     uint64_t fingerprint;   /* of the run's parameters */
     ru_audio audio;
     ru_ledger ledger;
@@ -21866,14 +22133,16 @@ static int64_t ru_end_ms(const ru_run *r)
 }
 
 /* ======================================================================
- * 23. aw_  the audio window and where it ends
+ * 24. aw_  the audio window and where it ends
  *
  *  Owns      the samples of the window, the speech found in them, and the
  *            rule for the end of a window.
  *  Assumes   a stream of mono samples at 16 kHz.
- *  Ensures   the end of a window depends on the audio up to 200 ms after
- *            it, and not on the sizes of reads. After the end of the
- *            recording there is digital silence.
+ *  Ensures   the end of a window is decided as soon as the detector has
+ *            seen enough, and nothing depends on how much more was read:
+ *            a recording that arrives while it is transcribed has the
+ *            same windows and texts. After the end of the recording there
+ *            is digital silence.
  *  Costs     a copy of the samples, and the voice activity detector.
  *
  *  The log-mel spectrogram is clamped from below at the maximum of each
@@ -21899,6 +22168,13 @@ static int aw_add_speech(ru_run *r, const va_span *span)
     found.t1_ms = (int64_t)span->end * VA_STEP_MS;
     found.t1_ms = found.t1_ms < end ? found.t1_ms : end;
     if (found.t0_ms >= found.t1_ms) {
+        return WNPU_OK;
+    }
+    if (r->lookahead.active) {
+        if (r->lookahead.n_spans == RU_AHEAD_SPANS) {
+            return WNPU_E_FULL; /* no error of the run: the last window is not decided ahead */
+        }
+        r->lookahead.span[r->lookahead.n_spans++] = found;
         return WNPU_OK;
     }
     r->stats.speech_ms += found.t1_ms - found.t0_ms;
@@ -21934,10 +22210,15 @@ static int aw_detect(ru_run *r, const float *samples, size_t n)
 static int aw_get_span(const ru_run *r, size_t index, wnpu_speech_span *span)
 {
     const unsigned char *at = rs_list_get(&r->store, &r->store.speech, index);
-    if (at == NULL) {
+    size_t ahead = index - r->store.speech.count;
+    if (at != NULL) {
+        memcpy(span, at, sizeof *span);
+        return 1;
+    }
+    if (!r->lookahead.active || ahead >= r->lookahead.n_spans) {
         return 0;
     }
-    memcpy(span, at, sizeof *span);
+    *span = r->lookahead.span[ahead];
     return 1;
 }
 
@@ -21976,13 +22257,30 @@ static int64_t aw_last_speech_ms(const ru_run *r, int64_t ms)
     return end;
 }
 
-/* Mean square of the samples in [t0_ms, t1_ms) on the recording's clock. While later windows are
- * encoded ahead, the samples still begin at the current one. */
+/* The frame at which the samples begin: that of the window, or of the current one while later ones
+ * are encoded ahead. */
+static uint64_t aw_first_frame(const ru_run *r)
+{
+    return r->current != NULL ? r->current->frame : r->audio.frame;
+}
+
+/* Number of samples that have been read, counted from ML_MARGIN before that frame. */
+static size_t aw_have(const ru_run *r)
+{
+    return r->current != NULL ? r->current->n_samples : r->audio.n_samples + r->audio.n_ahead;
+}
+
+/* Those of them that the detector has processed. */
+static size_t aw_detected(const ru_run *r)
+{
+    return (size_t)(r->audio.voice.n_pushed - aw_first_frame(r) * ML_HOP) + ML_MARGIN;
+}
+
+/* Mean square of the samples in [t0_ms, t1_ms) on the recording's clock. */
 static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
-    const ru_position *current = r->current;
-    uint64_t frame = current != NULL ? current->frame : r->audio.frame;
-    size_t n = current != NULL ? current->n_samples : r->audio.n_samples + r->audio.n_ahead;
+    uint64_t frame = aw_first_frame(r);
+    size_t n = aw_have(r);
     int64_t origin = (int64_t)(frame * ML_HOP) - (int64_t)ML_MARGIN, ms = ML_RATE / 1000;
     int64_t i, from = t0_ms * ms - origin, to = t1_ms * ms - origin;
     double sum = 0.0;
@@ -22085,28 +22383,38 @@ static void aw_pad_silence(ru_run *r, size_t have)
     memset(r->audio.samples + have, 0, aw_reserve(r, have, ML_SPAN) * sizeof(float));
 }
 
-/* Reads until the buffer is full, the recording ends or the run is cancelled. */
+/* The margin before the recording is its reflected beginning. */
+static void aw_reflect(ru_run *r)
+{
+    size_t i;
+    for (i = 1; i <= ML_MARGIN; i++) {
+        r->audio.samples[ML_MARGIN - i] = r->audio.samples[ML_MARGIN + i];
+    }
+}
+
+/* Reads until the buffer is full, the recording ends, a live recording has no more or the run is
+ * cancelled. */
 static int aw_fill(ru_run *r)
 {
-    int status = WNPU_OK;
     size_t have = r->audio.n_samples + r->audio.n_ahead;
-    while (have < r->audio.capacity && status == WNPU_OK && !ru_cancelled(r)) {
+    int64_t n = 1;
+    while (have < r->audio.capacity && n > 0 && !ru_cancelled(r)) {
         size_t room = aw_reserve(r, have, AW_BLOCK);
-        int64_t n = au_read(r->audio.stream, r->audio.samples + have, room, &r->error);
+        n = au_read(r->audio.stream, r->audio.samples + have, room, &r->error);
         if (n < 0) {
             return (int)n;
-        }
-        if (r->params.vad) {
-            status = aw_detect(r, r->audio.samples + have, (size_t)n);
-        }
-        if (n == 0) {
-            break;
         }
         have += (size_t)n;
         aw_set_samples(r, have);
     }
-    aw_pad_silence(r, have);
-    return status;
+    if (n == 0 && r->audio.stream->ended) {
+        r->audio.complete = 1;
+        aw_pad_silence(r, have);
+    }
+    if (r->audio.frame == 0) {
+        aw_reflect(r);
+    }
+    return WNPU_OK;
 }
 
 static uint64_t aw_steps(int32_t ms)
@@ -22138,19 +22446,14 @@ static void aw_begin_detector(ru_run *r)
     r->stats.speech_ms = 0;
 }
 
-/* Fills the first window. The margin before the recording is its reflected beginning. */
+/* Fills the first window. */
 static int aw_begin_audio(ru_run *r)
 {
-    size_t i;
-    int status;
     r->audio.frame = 0;
+    r->audio.complete = 0;
     aw_set_samples(r, ML_MARGIN);
     aw_begin_detector(r);
-    status = aw_fill(r);
-    for (i = 1; i <= ML_MARGIN; i++) {
-        r->audio.samples[ML_MARGIN - i] = r->audio.samples[ML_MARGIN + i];
-    }
-    return status;
+    return aw_fill(r);
 }
 
 /* Mel frames of real audio in the window, 0..3000. */
@@ -22214,6 +22517,85 @@ static uint64_t aw_find_cut(const ru_run *r, uint64_t first, uint64_t end)
     return at;
 }
 
+/* ---- deciding the end of the window ---- */
+
+/* Passes the next samples to the detector: whole blocks, so that its states are the same for every
+ * division of the recording into reads. Sets *fed to 0 if they have not been read yet. */
+static int aw_feed_detector(ru_run *r, int *fed)
+{
+    size_t at = aw_detected(r), n = aw_have(r) - at;
+    *fed = n >= VA_BLOCK || (r->audio.complete && !r->audio.detector_done);
+    return *fed ? aw_detect(r, r->audio.samples + at, n < VA_BLOCK ? n : VA_BLOCK) : WNPU_OK;
+}
+
+/* Whether the end of the window is decided: it has been found, or 30 s or the rest of the recording
+ * have been searched for it. */
+static int aw_is_decided(const ru_run *r)
+{
+    int64_t base = ru_recording_ms(r, 0);
+    if (!r->params.vad) {
+        return r->audio.complete || r->audio.n_samples == ML_SPAN;
+    }
+    return r->audio.detector_done || (aw_cuts_windows(r) && r->audio.cut_ms > base) ||
+           (int64_t)r->audio.voice.step * VA_STEP_MS >= base + ML_FRAMES * 10 ||
+           aw_long_pause_ms(r) >= 0;
+}
+
+/* Runs the detector until the end of the window is decided. Sets *frames to those read of it; to 0
+ * if it cannot be decided yet, or the recording ends here. */
+static int aw_decide(ru_run *r, size_t *frames)
+{
+    int status = WNPU_OK, fed = 1;
+    *frames = 0;
+    while (status == WNPU_OK && fed && !ru_cancelled(r)) {
+        if (aw_is_decided(r) && aw_frames(r) > 0) {
+            *frames = aw_frames(r);
+            break;
+        }
+        status = r->params.vad ? aw_feed_detector(r, &fed) : WNPU_OK;
+        fed = fed && r->params.vad;
+    }
+    return status;
+}
+
+/* Runs the detector over everything that has been read. */
+static int aw_detect_all(ru_run *r)
+{
+    int status = WNPU_OK, fed = 1;
+    while (status == WNPU_OK && fed) {
+        status = aw_feed_detector(r, &fed);
+    }
+    return status;
+}
+
+/* Exchanges the detector at the current window and the one that is ahead of it. */
+static void aw_swap_detectors(ru_run *r)
+{
+    va_detector voice = r->audio.voice;
+    int done = r->audio.detector_done;
+    r->audio.voice = r->lookahead.voice;
+    r->audio.detector_done = r->lookahead.detector_done;
+    r->lookahead.voice = voice;
+    r->lookahead.detector_done = done;
+    r->lookahead.active = !r->lookahead.active;
+}
+
+/* From here on the detector may be ahead of the current window, until aw_end_ahead(). */
+static void aw_begin_ahead(ru_run *r)
+{
+    va_copy(&r->lookahead.voice, &r->audio.voice);
+    r->lookahead.detector_done = r->audio.detector_done;
+    r->lookahead.n_spans = 0;
+    r->lookahead.active = 1;
+}
+
+static void aw_end_ahead(ru_run *r)
+{
+    if (r->lookahead.active) {
+        aw_swap_detectors(r);
+    }
+}
+
 /* How many of the frames belong to the window. A long pause ends it: speech after it is unrelated
  * to speech before it and may be in another language. If windows are decoded together, no window
  * depends on the text of the previous one, so each ends in a pause, cut_ms; speech that its text
@@ -22223,12 +22605,13 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
     int64_t base = ru_recording_ms(r, 0), end = base + (int64_t)frames * 10;
     int64_t pause = aw_long_pause_ms(r);
     if (aw_cuts_windows(r)) {
-        if (r->audio.cut_ms <= base) {
+        if (r->audio.cut_ms <= base && pause < 0) {
             uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
             uint64_t at = aw_find_cut(r, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
             r->audio.cut_ms = r->audio.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+        } else if (pause >= 0 && (r->audio.cut_ms <= base || pause < r->audio.cut_ms)) {
+            r->audio.cut_ms = pause;
         }
-        r->audio.cut_ms = pause >= 0 && pause < r->audio.cut_ms ? pause : r->audio.cut_ms;
         end = r->audio.cut_ms < end ? r->audio.cut_ms : end;
     } else if (pause >= 0) {
         end = pause;
@@ -22237,7 +22620,7 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 }
 
 /* ======================================================================
- * 24. lg_  the ledger and the admission of segments
+ * 25. lg_  the ledger and the admission of segments
  *
  *  Owns      what became of each millisecond of the recording, and which
  *            text of a window becomes a segment.
@@ -22259,23 +22642,54 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 
 /* ---- the ledger ---- */
 
-/* Extends the ledger to end_ms. */
-static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
+/* The first loss of live samples that ends after the ledger. Returns 0 if there is none. */
+static int lg_next_loss(ru_run *r, int64_t *begin_ms, int64_t *end_ms)
+{
+    while (r->ring.n_spans > 0) {
+        const ri_span *lost = &r->ring.span[0];
+        *begin_ms = au_ms(r->audio.stream, lost->first);
+        *end_ms = au_ms(r->audio.stream, lost->end - 1) + 1;
+        if (*end_ms > r->ledger.covered_ms) {
+            return 1;
+        }
+        ri_drop_span(&r->ring);
+    }
+    return 0;
+}
+
+/* Appends one span, up to end_ms. */
+static int lg_append_span(ru_run *r, int64_t end_ms, int kind, int reason)
 {
     wnpu_ledger_span span;
     span.t0_ms = r->ledger.covered_ms;
     span.t1_ms = end_ms;
     span.kind = kind;
     span.reason = reason;
-    if (end_ms <= r->ledger.covered_ms) {
-        return WNPU_OK;
-    }
     if (rs_add_ledger(&r->store, &span) != WNPU_OK) {
         return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu spans of the "
                       "ledger; raise result_bytes", (unsigned long)r->store.ledger.count);
     }
+    r->stats.unresolved_ms += kind == WNPU_LEDGER_UNRESOLVED ? end_ms - r->ledger.covered_ms : 0;
     r->ledger.covered_ms = end_ms;
     return WNPU_OK;
+}
+
+/* Extends the ledger to end_ms. What was lost on the way is unresolved. */
+static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
+{
+    int64_t begin, end;
+    int status = WNPU_OK;
+    while (status == WNPU_OK && r->ledger.covered_ms < end_ms) {
+        if (!lg_next_loss(r, &begin, &end) || begin >= end_ms) {
+            status = lg_append_span(r, end_ms, kind, reason);
+        } else if (begin > r->ledger.covered_ms) {
+            status = lg_append_span(r, begin, kind, reason);
+        } else {
+            status = lg_append_span(r, end < end_ms ? end : end_ms, WNPU_LEDGER_UNRESOLVED,
+                                    WNPU_REASON_OVERRUN);
+        }
+    }
+    return status;
 }
 
 /* Extends the ledger to end_ms with audio that has no text: silence where there is no voice, and
@@ -22612,14 +23026,27 @@ static size_t lg_skip_silence(ru_run *r, size_t frames)
     return 0;
 }
 
+/* Length of the audio that has been read, including samples after the window, in which speech spans
+ * may have been found. */
+static int64_t lg_read_ms(const ru_run *r)
+{
+    size_t n_read = r->audio.n_samples + r->audio.n_ahead - ML_MARGIN;
+    return ru_recording_ms(r, (int64_t)(n_read / (ML_RATE / 1000u)));
+}
+
+/* Between the steps of a live run the ledger ends where the next window begins. */
+static void lg_set_open_end(ru_run *r)
+{
+    r->stats.audio_ms = lg_read_ms(r);
+    memset(&r->store.rest, 0, sizeof r->store.rest);
+}
+
 /* The last span of the ledger: audio that was read but not covered, with a reason. */
 static void lg_set_rest(ru_run *r, int reason)
 {
     wnpu_ledger_span span;
     size_t i;
-    /* Includes samples after the window, in which speech spans may have been found. */
-    size_t n_read = r->audio.n_samples + r->audio.n_ahead - ML_MARGIN;
-    r->stats.audio_ms = ru_recording_ms(r, (int64_t)(n_read / (ML_RATE / 1000u)));
+    r->stats.audio_ms = lg_read_ms(r);
     r->store.rest.t0_ms = r->ledger.covered_ms;
     r->store.rest.t1_ms = r->stats.audio_ms;
     r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
@@ -22648,7 +23075,7 @@ static int lg_finish(ru_run *r, int status)
 }
 
 /* ======================================================================
- * 25. wd_  decoding of one window
+ * 26. wd_  decoding of one window
  *
  *  Owns      prompt, language, search, repetition check, gates and
  *            temperature fallback of one window.
@@ -23225,7 +23652,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
 }
 
 /* ======================================================================
- * 26. wi_  windows: the long-form driver
+ * 27. wi_  windows: the long-form driver
  *
  *  Owns      runs from parameters to status: the sequence of windows,
  *            windows decoded together, cancelling, resuming, detection of
@@ -23302,6 +23729,7 @@ static void wi_progress_in_window(void *user, float share)
 {
     ru_run *r = user;
     ru_position here;
+    int ahead;
     int64_t done_ms = r->reported_ms;
     if (r->params.on_progress == NULL || !r->resumable || ru_cancelled(r) ||
         os_now_ms() - r->reported_at < WI_PROGRESS_MS) {
@@ -23311,10 +23739,17 @@ static void wi_progress_in_window(void *user, float share)
         done_ms = ru_recording_ms(r, (int64_t)(share * (float)r->audio.content * 10.0f));
     }
     here = wi_get_position(r);
+    ahead = r->lookahead.active;
     if (r->current != NULL) {
         wi_set_position(r, r->current);
     }
+    if (ahead) {
+        aw_swap_detectors(r);
+    }
     r->stop_requested |= wi_report_progress(r, done_ms) != 0;
+    if (ahead) {
+        aw_swap_detectors(r);
+    }
     wi_set_position(r, &here);
     if (r->stop_requested && !r->resumed) {
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
@@ -23328,8 +23763,8 @@ static int wi_detect_in_windows(ru_run *r)
     const uint64_t end = (uint64_t)r->params.language_windows * ML_FRAMES;
     float probability[RU_LANGUAGES];
     size_t frames;
-    int status = WNPU_OK;
-    while (status == WNPU_OK && r->audio.frame < end && (frames = aw_frames(r)) > 0) {
+    int status = aw_decide(r, &frames);
+    while (status == WNPU_OK && r->audio.frame < end && frames > 0) {
         size_t used = lg_skip_silence(r, frames);
         if (used == 0) {
             used = r->audio.content;
@@ -23339,6 +23774,7 @@ static int wi_detect_in_windows(ru_run *r)
             }
         }
         status = aw_advance(r, used);
+        status = status == WNPU_OK ? aw_decide(r, &frames) : status;
     }
     if (status == WNPU_OK && r->language.weight > 0.0f) {
         wd_decide_language(r);
@@ -23377,20 +23813,20 @@ static void wi_add_lookahead(ru_run *r)
 static void wi_encode_ahead(ru_run *r)
 {
     const ru_position current = wi_get_position(r);
-    size_t used = r->audio.content, at = 0;
+    size_t used = r->audio.content, at = 0, frames;
     r->lookahead.n = 0;
     wi_add_lookahead(r);
     r->current = &current;
     r->audio.limit_ms = -1;
+    aw_begin_ahead(r);
     while (r->lookahead.n < r->audio.batch && !ru_cancelled(r)) {
         at += used * ML_HOP;
         r->audio.frame += used;
         aw_set_samples(r, at + ML_MARGIN < current.n_samples ? current.n_samples - at : ML_MARGIN);
-        if (aw_frames(r) == 0 ||
-            (r->audio.n_ahead < RU_DETECTOR_DELAY && !r->audio.detector_done)) {
+        if (aw_decide(r, &frames) != WNPU_OK || frames == 0) {
             break;
         }
-        used = lg_skip_silence(r, aw_frames(r));
+        used = lg_skip_silence(r, frames);
         if (used == 0) {
             used = r->audio.content;
             r->decoder.window = (current.window + r->lookahead.n) % r->audio.batch;
@@ -23429,6 +23865,7 @@ static void wi_decode_ahead(ru_run *r)
                        f->hypothesis, f->steps);
         r->stats.decoder_ms += ru_elapsed_ms(&since);
     }
+    aw_end_ahead(r);
     if (ru_cancelled(r) || f->n < 2) {
         f->n = 0;
     }
@@ -23495,11 +23932,28 @@ static void wi_load_checkpoint(ru_run *r)
     memcpy(r->language.sums, r->checkpoint.language_sums, sizeof r->checkpoint.language_sums);
 }
 
+/* Decides the end of the next window, if the samples for that have been read; otherwise *frames is
+ * 0. The checkpoint is renewed, as the detector went on. */
+static int wi_decide(ru_run *r, size_t *frames)
+{
+    double since = os_now_ms();
+    int status = aw_decide(r, frames);
+    r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    if (status == WNPU_OK && r->resumable) {
+        wi_save_checkpoint(r);
+    } else {
+        r->resumable = 0;
+    }
+    return status;
+}
+
+/* Runs the windows whose ends can be decided from what has been read: all of a recording that is
+ * read until its end. */
 static int wi_run_windows(ru_run *r)
 {
-    int status = WNPU_OK;
-    size_t frames;
-    while (status == WNPU_OK && !ru_cancelled(r) && (frames = aw_frames(r)) > 0) {
+    size_t frames = 0;
+    int status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames);
+    while (status == WNPU_OK && !ru_cancelled(r) && frames > 0) {
         size_t used = lg_skip_silence(r, frames);
         double since;
         if (used > 0) {
@@ -23526,6 +23980,9 @@ static int wi_run_windows(ru_run *r)
         if (status == WNPU_OK) {
             int64_t done_ms = ru_recording_ms(r, 0);
             status = wi_progress_after_window(r, ru_end_ms(r) < done_ms ? ru_end_ms(r) : done_ms);
+        }
+        if (status == WNPU_OK) {
+            status = wi_decide(r, &frames);
         }
     }
     return status == WNPU_OK && ru_cancelled(r)
@@ -23741,6 +24198,7 @@ static void wi_reset(ru_run *r)
     r->lookahead.n = 0;
     aw_set_samples(r, ML_MARGIN);
     r->audio.frame = 0;
+    r->audio.complete = 0;
     r->text.window = 0;
     r->text.loop_cuts = 0;
     r->stop_requested = r->resumed = 0;
@@ -23756,6 +24214,11 @@ static void wi_reset(ru_run *r)
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
     al_reset(&r->text.aligner);
+    if (r->live) {
+        ri_close(&r->ring);
+    }
+    r->live = 0;
+    r->live_status = WNPU_OK;
     er_clear(&r->error);
 }
 
@@ -23774,13 +24237,19 @@ static int wi_detect_language_first(ru_run *r, const wnpu_audio *audio)
     return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
 
-/* Prepares a run and fills its first window. */
-static int wi_open(ru_run *r, const wnpu_audio *audio)
+/* Checks the parameters, and prepares everything that depends on them. */
+static int wi_configure(ru_run *r, int resumed)
 {
     int status = wi_check(r);
     status = status == WNPU_OK ? wi_set_language(r) : status;
     status = status == WNPU_OK ? wi_set_rules(r) : status;
-    status = status == WNPU_OK ? wi_set_prompts(r, 0) : status;
+    return status == WNPU_OK ? wi_set_prompts(r, resumed) : status;
+}
+
+/* Prepares a run and fills its first window. */
+static int wi_open(ru_run *r, const wnpu_audio *audio)
+{
+    int status = wi_configure(r, 0);
     status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
     return status == WNPU_OK ? aw_begin_audio(r) : status;
 }
@@ -23880,7 +24349,8 @@ static int wi_detect_speech(ru_run *r, const wnpu_audio *audio)
     }
     r->params.vad = 1;
     status = aw_begin_audio(r);
-    while (status == WNPU_OK && !ru_cancelled(r) && (frames = aw_frames(r)) > 0) {
+    while (status == WNPU_OK && !ru_cancelled(r) && (status = aw_detect_all(r)) == WNPU_OK &&
+           (frames = aw_frames(r)) > 0) {
         status = aw_advance(r, frames);
         status = status == WNPU_OK ? wi_progress_after_window(r, ru_recording_ms(r, 0)) : status;
     }
@@ -23907,7 +24377,7 @@ static int wi_detect_in_speech(ru_run *r)
     size_t frames;
     int status = WNPU_OK;
     while (status == WNPU_OK && !ru_cancelled(r) && !wd_is_language_certain(r) &&
-           (frames = aw_frames(r)) > 0) {
+           (status = aw_decide(r, &frames)) == WNPU_OK && frames > 0) {
         size_t used = lg_skip_silence(r, frames);
         if (used == 0 || (r->audio.frame == 0 && used == r->audio.content)) {
             used = r->audio.content;
@@ -24043,6 +24513,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->params.vad = 0; /* it chooses in any case */
     status = wi_open(r, audio);
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    r->audio.n_ahead = 0; /* samples after 30 s are not used */
     status = status == WNPU_OK ? wi_add_phrases(r, "phrases", phrases, n) : status;
     if (status != WNPU_OK) {
         wi_finish_language(r);
@@ -24079,11 +24550,15 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->phrase.state = ar_carve(arena, phrase_nodes, 1);
     r->store.base = ar_carve(arena, (size_t)c->result_bytes, 1);
     r->store.size = (size_t)c->result_bytes;
+    r->ring.size = (size_t)c->stream_bytes;
+    r->ring.bytes = ar_carve(arena, r->ring.size, 1);
     au_stream_carve(arena, &r->audio.stream);
-    r->audio.capacity = c->batch > 0 ? ML_SPAN + RU_LOOKAHEAD : ML_SPAN;
+    r->audio.capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
     r->audio.samples = ar_carve(arena, r->audio.capacity, sizeof(float));
     r->lookahead.hypothesis = c->batch > 1
                                   ? ar_carve(arena, RU_MAX_BATCH, sizeof(se_hypothesis)) : NULL;
+    r->lookahead.voice.x = c->batch > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float))
+                                        : NULL;
     se_carve(arena, &r->text.search, slots, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
     al_carve(arena, &r->text.aligner, &r->decoder);
@@ -24125,6 +24600,7 @@ static void wi_wipe(ru_run *r)
     ar_wipe(r->audio.samples, r->audio.written * sizeof(float));
     if (r->lookahead.hypothesis != NULL) {
         ar_wipe(r->lookahead.hypothesis, RU_MAX_BATCH * sizeof(se_hypothesis));
+        ar_wipe(r->lookahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
     }
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
@@ -24142,7 +24618,134 @@ static void wi_wipe(ru_run *r)
 }
 
 /* ======================================================================
- * 27. sn_  snapshots
+ * 28. st_  live runs
+ *
+ *  Owns      runs whose recording arrives while they are in progress.
+ *  Assumes   a ring, see ri_; the calls of one run in one thread.
+ *  Ensures   the same windows, results and status as wi_transcribe() of
+ *            the same recording; what is committed does not change.
+ *  Costs     the sum of the windows, and the detector.
+ *
+ *  A live run is a run whose source has no more samples at times: a step
+ *  reads what has been pushed and runs the windows whose ends can be
+ *  decided from that. Between two steps it is in the state of a run that
+ *  was cancelled between two windows, and so it is after a step that was
+ *  cancelled.
+ * ====================================================================== */
+
+/* The recording that the ring delivers. */
+static void st_set_audio(ru_run *r, const wnpu_stream_options *o, wnpu_audio *a)
+{
+    wnpu_audio_init(a, sizeof *a);
+    a->format = o->format;
+    a->rate = o->rate;
+    a->channels = o->channels;
+    a->channel = o->channel;
+    a->read = ri_read;
+    a->user = &r->ring;
+}
+
+/* Checks that a live run with this recording is possible in this session. */
+static int st_check(ru_run *r, const wnpu_audio *a)
+{
+    size_t least, frame;
+    int status = au_check(a, &r->error);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    if (r->ring.size == 0) {
+        return er_set(&r->error, WNPU_E_STATE, "the session has no room for live audio; set "
+                      "stream_bytes in its configuration");
+    }
+    frame = (size_t)a->channels * au_widths[a->format];
+    least = au_interval_frames(a);
+    if (r->ring.size / frame < least) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "stream_bytes %lu holds less than 50 ms of this "
+                      "audio; use at least %lu, better a few seconds",
+                      (unsigned long)r->ring.size, (unsigned long)(least * frame));
+    }
+    if (wi_is_language_first(r)) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
+                      "stream cannot go back to the start", (int)r->params.language_windows);
+    }
+    return WNPU_OK;
+}
+
+static int st_begin(ru_run *r, const wnpu_stream_options *o)
+{
+    wnpu_audio a;
+    int status;
+    st_set_audio(r, o, &a);
+    status = wi_configure(r, 0);
+    status = status == WNPU_OK ? st_check(r, &a) : status;
+    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
+    status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->error) : status;
+    if (status != WNPU_OK) {
+        return status;
+    }
+    ri_open(&r->ring, &a);
+    r->audio.stream->ready = ri_ready;
+    status = aw_begin_audio(r);
+    r->fingerprint = pm_fingerprint(&r->params);
+    r->live = 1;
+    wi_save_checkpoint(r);
+    return status;
+}
+
+/* Runs the windows that are due. */
+static int st_run(ru_run *r)
+{
+    double since = os_now_ms();
+    int status;
+    r->stop_requested = 0;
+    r->reported_at = since;
+    r->bridge.fell_back = 0;
+    wi_load_checkpoint(r);
+    memset(&r->store.rest, 0, sizeof r->store.rest);
+    status = aw_fill(r);
+    r->stats.audio_in_ms += ru_elapsed_ms(&since);
+    if (status == WNPU_OK) {
+        wi_save_checkpoint(r);
+        status = wi_run_windows(r);
+    } else {
+        r->resumable = 0;
+    }
+    return status;
+}
+
+/* A run that cannot continue remains as it is until it is finished. */
+static int st_step(ru_run *r)
+{
+    int status = r->resumable ? st_run(r) : r->live_status;
+    r->live_status = status;
+    if (r->resumable) {
+        lg_set_open_end(r);
+    } else {
+        (void)lg_finish(r, status);
+    }
+    return status;
+}
+
+/* The recording is over. If the call is cancelled, it can be repeated. */
+static int st_finish(ru_run *r)
+{
+    int status = r->live_status;
+    r->ring.ended = 1;
+    if (r->resumable) {
+        status = r->live_status = st_run(r);
+    }
+    if (status == WNPU_OK || !r->resumable) {
+        r->live = 0;
+        ri_close(&r->ring);
+    }
+    if (status == WNPU_OK) {
+        wi_finish_language(r);
+    }
+    return lg_finish(r, status);
+}
+
+/* ======================================================================
+ * 29. sn_  snapshots
  *
  *  Owns      the format of a run between two windows as a block of bytes.
  *  Assumes   the run is resumable, see ru_run.
@@ -24157,7 +24760,7 @@ static void wi_wipe(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 3u
+#define SN_VERSION 4u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -24542,7 +25145,9 @@ static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
            ends->speech_ms <= end && ends->text_ms <= end && s->spans_passed <= s->speech.count &&
            sn_is_cut(r, s) && sn_are_stats(&s->checkpoint.stats) &&
            s->checkpoint.stats.speech_ms <= end &&
-           va_is_valid_image(&s->voice, s->voice.n_pushed > 0 ? samples : 0);
+           s->voice.n_pushed <= samples &&
+           (s->voice.n_pushed == 0 || s->voice.n_pushed >= s->frame * ML_HOP) &&
+           va_is_valid_image(&s->voice, s->voice.n_pushed);
 }
 
 static int sn_is_list(const sn_list *in, size_t elem, size_t size, rs_list *l)
@@ -24674,7 +25279,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
 }
 
 /* ======================================================================
- * 28. ap_  public API: sessions and runs
+ * 30. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -24684,6 +25289,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
 #define AP_MIN_RESULTS (64u << 10)
 #define AP_MAX_RESULTS (1u << 30)
 #define AP_MAX_PHRASE_TOKENS (1u << 20)
+#define AP_MAX_STREAM (1u << 30)
 
 struct wnpu_session {
     ru_run run;
@@ -24790,6 +25396,9 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
     if (c->batch > RU_MAX_BATCH) {
         return er_set(error, WNPU_E_ARGUMENT, "batch %u is outside 0..%u", (unsigned)c->batch,
                       RU_MAX_BATCH);
+    }
+    if (c->stream_bytes > AP_MAX_STREAM) {
+        return er_set(error, WNPU_E_ARGUMENT, "stream_bytes is outside 0..%u", AP_MAX_STREAM);
     }
     if (c->max_phrase_tokens < 1 || c->max_phrase_tokens > AP_MAX_PHRASE_TOKENS) {
         return er_set(error, WNPU_E_ARGUMENT, "max_phrase_tokens %u is outside 1..%u",
@@ -25122,6 +25731,17 @@ WNPU_API const char *wnpu_session_error(const wnpu_session *session)
     return session != NULL ? session->run.error.message : "";
 }
 
+/* Begins a call that ends the current run, which must not be live. */
+static int ap_enter_new(wnpu_session *s)
+{
+    if (ap_enter(s) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    return !s->run.live ? WNPU_OK
+           : ap_leave(s, er_set(&s->run.error, WNPU_E_STATE, "a stream is open; "
+                                "wnpu_stream_finish() or wnpu_reset() ends it"));
+}
+
 static int ap_params(wnpu_session *s, const wnpu_params *given)
 {
     wnpu_params_init(&s->run.params, sizeof s->run.params);
@@ -25160,7 +25780,9 @@ static void ap_finish_stats(wnpu_session *s, double begin)
 {
     wnpu_stats *t = &s->run.stats;
     t->opposed_ms = (uint32_t)au_ms(s->run.audio.stream, s->run.audio.stream->opposed);
-    ap_warn_audio(s);
+    if (!s->run.live) {
+        ap_warn_audio(s);
+    }
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
     t->language = s->run.language.id < 0 ? 0 : s->run.language.id; /* not detected before an error
@@ -25178,7 +25800,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    if (ap_enter(session) != WNPU_OK) {
+    if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
     begin = os_now_ms();
@@ -25202,7 +25824,7 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 /* Whether there is a run that can be resumed and no call is working on it. */
 static int ap_is_resumable(const wnpu_session *s)
 {
-    return s->run.resumable && !ap_forked(s) &&
+    return s->run.resumable && !s->run.live && !ap_forked(s) &&
            (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.in_progress_call);
 }
 
@@ -25244,7 +25866,7 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
     if (session == NULL || snapshot == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    if (ap_enter(session) != WNPU_OK) {
+    if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
     r = &session->run;
@@ -25268,7 +25890,7 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    if (ap_enter(session) != WNPU_OK) {
+    if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
     begin = os_now_ms();
@@ -25296,6 +25918,134 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames)
     return WNPU_OK;
 }
 
+/* ---- live audio ---- */
+
+WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size)
+{
+    wnpu_stream_options o;
+    memset(&o, 0, sizeof o);
+    o.format = WNPU_SAMPLE_S16;
+    o.rate = AU_RATE;
+    o.channels = 1;
+    o.channel = WNPU_CHANNEL_MIX;
+    er_init(options, struct_size, &o, sizeof o);
+}
+
+static int ap_stream_options(wnpu_session *s, wnpu_stream_options *ours,
+                             const wnpu_stream_options *given)
+{
+    int status = WNPU_OK;
+    wnpu_stream_options_init(ours, sizeof *ours);
+    if (given != NULL) {
+        status = er_import(ours, sizeof *ours, given, given->struct_size);
+    }
+    return status == WNPU_OK ? status :
+           er_set(&s->run.error, status, "stream options: struct_size %u or a field beyond it is "
+                  "unknown to this library; fill them with wnpu_stream_options_init() first",
+                  (unsigned)given->struct_size);
+}
+
+WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
+                               const wnpu_stream_options *options)
+{
+    wnpu_stream_options ours;
+    double begin;
+    int status;
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter_new(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    begin = os_now_ms();
+    wi_reset(&session->run);
+    status = ap_params(session, params);
+    status = status == WNPU_OK ? ap_stream_options(session, &ours, options) : status;
+    status = status == WNPU_OK ? st_begin(&session->run, &ours) : status;
+    ap_finish_stats(session, begin);
+    return ap_leave(session, status);
+}
+
+WNPU_API size_t wnpu_stream_push(wnpu_session *session, const void *samples, size_t frames)
+{
+    return session != NULL && samples != NULL && ri_is_open(&session->run.ring)
+               ? ri_push(&session->run.ring, samples, frames) : 0;
+}
+
+WNPU_API size_t wnpu_stream_room(const wnpu_session *session)
+{
+    return session != NULL && ri_is_open(&session->run.ring) ? ri_room(&session->run.ring) : 0;
+}
+
+/* Common part of wnpu_stream_step() and wnpu_stream_finish(). */
+static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(ru_run *r))
+{
+    ru_run *r;
+    double begin, before;
+    uint64_t lost;
+    size_t segments;
+    int status;
+    if (events != NULL) {
+        *events = 0;
+    }
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    r = &session->run;
+    if (!r->live) {
+        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, "no stream is open; "
+                                        "wnpu_stream_begin() begins one"));
+    }
+    begin = os_now_ms();
+    before = r->stats.total_ms;
+    lost = r->ring.lost;
+    segments = r->store.count;
+    if (r->resumable) {
+        er_clear(&r->error);
+    }
+    status = call(r);
+    ap_finish_stats(session, begin);
+    r->stats.total_ms += before;
+    if (events != NULL) {
+        *events = (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
+                  (r->ring.lost > lost ? WNPU_EVENT_OVERRUN : 0u);
+    }
+    return ap_leave(session, status);
+}
+
+WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events)
+{
+    return ap_stream_call(session, events, st_step);
+}
+
+WNPU_API int wnpu_stream_finish(wnpu_session *session)
+{
+    return ap_stream_call(session, NULL, st_finish);
+}
+
+WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
+{
+    wnpu_live ours;
+    const ru_run *r;
+    if (session == NULL || live == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    r = &session->run;
+    if (!r->live) {
+        return WNPU_E_STATE;
+    }
+    memset(&ours, 0, sizeof ours);
+    ours.speaking = r->params.vad && !r->audio.detector_done && r->audio.voice.open;
+    ours.committed_ms = r->ledger.covered_ms;
+    ours.audio_ms = lg_read_ms(r);
+    ours.lag_ms = au_ms(r->audio.stream, r->ring.ended ? 0 : ri_ready(&r->ring));
+    ours.overrun_ms = au_ms(r->audio.stream, r->ring.lost);
+    return er_export(live, &ours, sizeof ours);
+}
+
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice)
 {
@@ -25306,7 +26056,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     if (session == NULL || choice == NULL || er_export(choice, &none, sizeof none) != WNPU_OK) {
         return WNPU_E_ARGUMENT;
     }
-    if (ap_enter(session) != WNPU_OK) {
+    if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
     begin = os_now_ms();
@@ -25333,7 +26083,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
     if (session == NULL || (probabilities == NULL && count > 0)) {
         return WNPU_E_ARGUMENT;
     }
-    if (ap_enter(session) != WNPU_OK) {
+    if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
     begin = os_now_ms();
@@ -25470,6 +26220,7 @@ WNPU_API int wnpu_get_memory(const wnpu_session *session, wnpu_memory *memory)
     ours.results = r->store.size;
     ours.results_used = rs_used(&r->store);
     ours.results_peak = rs_peak(&r->store);
+    ours.stream = r->ring.size;
     ours.phrase_tokens = r->rules.trie.used > LR_ROOTS ? r->rules.trie.used - LR_ROOTS : 0;
     ours.accel = r->bridge.resident_bytes;
     ours.model = r->engine.model->size;
@@ -25621,7 +26372,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 29. sf_  self-test
+ * 31. sf_  self-test
  *
  *  Owns      known results for tables, FFT, log-mel, matrix product and
  *            tokenizer, and for one window of a small model.

@@ -46,7 +46,7 @@
  *     }
  *
  * Chapters: status and errors; memory and logging; instruction sets; models; tokens and languages;
- * audio; results; sessions; runs; reading results; output formats; self-test. Then, for machines
+ * audio; results; sessions; runs; live audio; reading results; output formats; self-test. Then, for machines
  * with an NPU only: accelerator interface; AMD XDNA accelerator (npu_amdxdna.c). Last: renaming the
  * functions (WNPU_PREFIX).
  *
@@ -54,9 +54,9 @@
  *
  * Objects     A wnpu_model is immutable once open; any number of sessions in any number of threads
  *             can use it at the same time. A wnpu_session may be used by one thread at a time:
- *             while a call is in progress, other threads may only call wnpu_cancel(). Callbacks of
- *             a run may also read results, write them, and take snapshots. Close all sessions of a
- *             model before the model.
+ *             while a call is in progress, other threads may only call wnpu_cancel(), and one
+ *             thread wnpu_stream_push(). Callbacks of a run may also read results, write them, and
+ *             take snapshots. Close all sessions of a model before the model.
  * Ownership   The library copies everything it keeps, except for wnpu_model_open_static(). Pointers
  *             that it returns are views: results are valid until the next run, wnpu_reset() or
  *             wnpu_session_close() of their session; strings of a model until the model is closed.
@@ -512,12 +512,13 @@ typedef enum wnpu_ledger_reason {
     WNPU_REASON_CANCELLED = 5,
     WNPU_REASON_FULL = 6,     /* the result store was full */
     WNPU_REASON_INPUT = 7,    /* read, but the input failed before it was decoded */
-    WNPU_REASON_FAILED = 8    /* another error ended the run */
+    WNPU_REASON_FAILED = 8,   /* another error ended the run */
+    WNPU_REASON_OVERRUN = 9   /* live audio that was lost, see wnpu_stream_push() */
 } wnpu_ledger_reason;
 
 /* What became of a span of the recording. After every run, however it ended, the spans of the
  * ledger cover 0..wnpu_stats.audio_ms without gaps or overlaps. Audio that was not read is not
- * included. */
+ * included. Between the steps of a live run they cover 0..wnpu_live.committed_ms. */
 typedef struct wnpu_ledger_span {
     int64_t t0_ms, t1_ms;     /* t0_ms < t1_ms */
     int32_t kind;             /* wnpu_ledger_kind */
@@ -645,6 +646,12 @@ typedef struct wnpu_config {
                                    about 10 to 40 per phrase, 44 bytes each [4096] */
     uint32_t batch;           /* windows decoded together, 1..8; 0: sequential windows [0] */
     uint32_t reserved;
+    /* Since 0.2: */
+    uint64_t stream_bytes;    /* live samples that can wait between wnpu_stream_push() and
+                                 wnpu_stream_step(), in the format of the stream, up to 1 GiB. The
+                                 time of one window (about 1 s for base on two cores) is the least
+                                 that makes sense; 10 s of 16-bit samples at 16 kHz are 320000.
+                                 0: no live audio [0] */
 } wnpu_config;
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size);
@@ -992,6 +999,98 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
 WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params,
                                 const wnpu_audio *audio);
 
+/* ---------------------------------------------------------------- live audio ---- */
+
+/* A live run transcribes audio while it is recorded. One thread pushes samples as they arrive, for
+ * example in the callback of an audio device; another (or the same one) calls wnpu_stream_step() a
+ * few times per second, which decodes what is due, and wnpu_stream_finish() at the end:
+ *
+ *     config.stream_bytes = 320000;         // 10 s of 16-bit samples at 16 kHz
+ *     ... wnpu_session_open() ...
+ *     wnpu_stream_begin(session, NULL, NULL);
+ *     while (more && (status = wnpu_stream_step(session, NULL)) == WNPU_OK) {
+ *         for (; wnpu_get_segment(session, n, &segment) == WNPU_OK; n++)
+ *             printf("%s\n", segment.text);  // final
+ *         more = record(samples, 1600);     // meanwhile, or in another thread:
+ *         wnpu_stream_push(session, samples, 1600);
+ *     }
+ *     status = wnpu_stream_finish(session); // and print the remaining segments
+ *
+ * Segments, words, speech spans and ledger spans that can be read after a step are final: later
+ * steps only append to them (and extend the last ledger span). After wnpu_stream_finish() status and
+ * results are those of wnpu_transcribe() of the same recording with the same parameters, byte for
+ * byte, whatever the sizes of pushes and the times of steps were, unless samples were lost. A window
+ * is decoded as soon as its end is known, see wnpu_config.batch and "Voice activity" before
+ * wnpu_params.
+ *
+ * Between two steps all functions that read results can be used. The other functions that start a
+ * run return E_STATE until wnpu_stream_finish() or wnpu_reset() has ended the stream. */
+typedef struct wnpu_stream_options {
+    uint32_t struct_size;
+    int32_t format;           /* wnpu_sample_format [S16] */
+    uint32_t rate;            /* as in wnpu_audio [16000] */
+    uint32_t channels;        /* as in wnpu_audio [1] */
+    int32_t channel;          /* as in wnpu_audio [MIX] */
+} wnpu_stream_options;
+
+WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size);
+
+/* Begins a live run, and discards the results of the previous run. params and options may be NULL.
+ * Strings and arrays that params point to are copied as far as they are needed, except languages,
+ * which must remain valid until the stream has ended. No thread may be in wnpu_stream_push().
+ * Errors: E_ARGUMENT (also for language_windows above 1, which needs the audio as a whole, and if
+ * stream_bytes holds less than 50 ms), E_STATE (busy, a stream is open, or stream_bytes is 0),
+ * E_UNSUPPORTED, E_VERSION. */
+WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
+                               const wnpu_stream_options *options);
+
+/* Copies frames (one sample of each channel, interleaved) into the session and returns how many
+ * were accepted. Takes no lock, never waits and makes no system call, so it may be called in an
+ * audio callback. One thread at a time may push, also while another thread is in a step; none may
+ * push while wnpu_stream_begin(), wnpu_stream_finish(), wnpu_reset() or wnpu_session_close() is in
+ * progress, and none in a forked child. Returns 0 if no stream is open.
+ *
+ * Frames that are not accepted are lost: silence takes their place, so that times remain true, and
+ * the ledger reports it as unresolved, WNPU_REASON_OVERRUN. (Losses less than a second apart may be
+ * reported as one.) After a loss everything is lost until a quarter of the space is free, so that
+ * one gap takes the place of many. A program that can wait, because it reads from a file, calls
+ * wnpu_stream_room() before it pushes and loses nothing. */
+WNPU_API size_t wnpu_stream_push(wnpu_session *session, const void *samples, size_t frames);
+/* Number of frames that wnpu_stream_push() would accept now; for the thread that pushes. */
+WNPU_API size_t wnpu_stream_room(const wnpu_session *session);
+
+/* What has happened during a step. Values can be ORed. */
+typedef enum wnpu_event {
+    WNPU_EVENT_COMMITTED = 1, /* there are new segments */
+    WNPU_EVENT_OVERRUN = 2    /* samples have been lost */
+} wnpu_event;
+
+/* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
+ * is none. *events (may be NULL) receives wnpu_event values. After E_CANCELLED through wnpu_cancel()
+ * or on_progress, and after E_ACCEL, the next step continues and nothing is lost. After other errors
+ * the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset() are of use. Errors:
+ * those of wnpu_transcribe(); E_STATE also if no stream is open. */
+WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);
+/* Ends the recording, decodes the rest of it, and ends the stream. Returns what wnpu_transcribe()
+ * would return. After E_CANCELLED through wnpu_cancel() or on_progress, and after E_ACCEL, the
+ * stream is still open, and the call can be repeated. */
+WNPU_API int wnpu_stream_finish(wnpu_session *session);
+
+/* State of a live run. */
+typedef struct wnpu_live {
+    uint32_t struct_size;
+    int32_t speaking;         /* 1: the voice activity detector finds speech at the end of what has
+                                 been read; 0: it does not, or vad is off */
+    int64_t committed_ms;     /* everything before this time is final: text, silence or unresolved */
+    int64_t audio_ms;         /* audio read by steps */
+    int64_t lag_ms;           /* audio pushed, but not yet read by a step */
+    int64_t overrun_ms;       /* audio lost so far, as far as steps have reached it */
+} wnpu_live;
+
+/* Describes the live run between two steps, in the thread that steps. Errors: E_ARGUMENT, E_STATE
+ * (no stream is open). */
+WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live);
+
 /* ---------------------------------------------------------------- reading results ---- */
 
 /* These functions return results of the session's last run, as views: see "Ownership". For session
@@ -1022,8 +1121,8 @@ WNPU_API int wnpu_get_speech_span(const wnpu_session *session, size_t index,
 WNPU_API size_t wnpu_ledger_count(const wnpu_session *session);
 WNPU_API int wnpu_get_ledger_span(const wnpu_session *session, size_t index,
                                   wnpu_ledger_span *span);
-/* "none", "no-voice", "no-speech", "pause", "no-text", "cancelled", "full", "input" or "failed";
- * NULL if reason is unknown. Static storage. */
+/* "none", "no-voice", "no-speech", "pause", "no-text", "cancelled", "full", "input", "failed" or
+ * "overrun"; NULL if reason is unknown. Static storage. */
 WNPU_API const char *wnpu_ledger_reason_name(int reason);
 /* Errors: E_ARGUMENT. */
 WNPU_API int wnpu_get_stats(const wnpu_session *session, wnpu_stats *stats);
@@ -1041,6 +1140,7 @@ typedef struct wnpu_memory {
     uint64_t accel;           /* of this session's weights in the accelerator's memory */
     uint64_t model;           /* allocated for the model, which sessions share */
     uint64_t model_shared;    /* of a model that is mapped or used in place */
+    uint64_t stream;          /* part of the session's block for live samples, config.stream_bytes */
 } wnpu_memory;
 
 /* May be called between runs, or in a callback of the run. Errors: E_ARGUMENT. */
@@ -1516,6 +1616,13 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_detect_language     WNPU_RENAMED(WNPU_PREFIX, detect_language)
 #define wnpu_get_languages       WNPU_RENAMED(WNPU_PREFIX, get_languages)
 #define wnpu_choose              WNPU_RENAMED(WNPU_PREFIX, choose)
+#define wnpu_stream_options_init WNPU_RENAMED(WNPU_PREFIX, stream_options_init)
+#define wnpu_stream_begin        WNPU_RENAMED(WNPU_PREFIX, stream_begin)
+#define wnpu_stream_push         WNPU_RENAMED(WNPU_PREFIX, stream_push)
+#define wnpu_stream_room         WNPU_RENAMED(WNPU_PREFIX, stream_room)
+#define wnpu_stream_step         WNPU_RENAMED(WNPU_PREFIX, stream_step)
+#define wnpu_stream_finish       WNPU_RENAMED(WNPU_PREFIX, stream_finish)
+#define wnpu_get_live            WNPU_RENAMED(WNPU_PREFIX, get_live)
 #define wnpu_detect_speech       WNPU_RENAMED(WNPU_PREFIX, detect_speech)
 #define wnpu_segment_count       WNPU_RENAMED(WNPU_PREFIX, segment_count)
 #define wnpu_get_segment_sized   WNPU_RENAMED(WNPU_PREFIX, get_segment_sized)

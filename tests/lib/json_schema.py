@@ -22,7 +22,7 @@ LEDGER = {"start": NUMBER, "end": NUMBER, "kind": TEXT, "reason": TEXT}
 KINDS = {
     "text": ["none"],
     "silence": ["no-voice", "no-speech", "pause"],
-    "unresolved": ["no-text", "cancelled", "full", "input", "failed"],
+    "unresolved": ["no-text", "cancelled", "full", "input", "failed", "overrun"],
 }
 WHOLE = {"language": TEXT, "duration": NUMBER, "text": TEXT, "segments": list, "speech": list,
          "ledger": list}
