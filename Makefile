@@ -7,6 +7,7 @@
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
 #   make test-npu      the tests of the NPU part alone, on a simulated device
+#   make npu-code      assemble the NPU part's built-in kernels again, after changes of their assembly
 #   make check-long    make test with 1,000 random faults in the NPU part, 10,000 cancels of base.en,
 #                      1,000 snapshots, 10 hours of sound, 30 minutes of sounds in which nobody
 #                      speaks, and with SPEECH=DIR real models on the simulated device, see
@@ -69,12 +70,13 @@ DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
 LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
     -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
 NPU_OBJECTS = $(if $(LIBDRM),npu_amdxdna)
-NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor
+OVERLAY_PROGRAMS = test_npu_kernel test_sim
+NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor $(OVERLAY_PROGRAMS)
 NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack)
-# Assembler and simulated cores: they need neither the library nor libdrm.
-KIT_PROGRAMS = $(basename $(notdir $(wildcard tests/npu/test_npu_isa.c tests/npu/test_npu_core.c \
-    tests/npu/test_npu_kernel.c)))
-KIT = $(filter-out test_% sim_% npu_asm npu_estimate make_pack,\
+# Assembler and simulated cores: they need neither the library nor libdrm, except for overlay.c, which
+# gives tests the built-in design of npu_amdxdna.c.
+KIT_PROGRAMS = test_npu_isa test_npu_core
+KIT = $(filter-out test_% sim_% npu_asm npu_estimate make_pack make_code overlay,\
     $(basename $(notdir $(wildcard tests/npu/*.c))))
 
 EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench/bench.c),bench) \
@@ -93,7 +95,7 @@ vpath make_%.c tests/lib:tests/npu:tests/speech
 vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 
-.PHONY: all tests demo models test test-npu check-long npu-estimate test-asan test-tsan test-aarch64 \
+.PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan test-aarch64 \
     outline matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -168,7 +170,9 @@ $(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_CFLAGS = $(DRM_CFLAGS)
 $(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = $(DRM_LIBS)
 
 $(B)/kit/%.o: tests/npu/%.c $(B)/compiled_with | $(B)/kit
-	$(COMPILE) -c $< -o "$@"
+	$(COMPILE) $(OWN_CFLAGS) -c $< -o "$@"
+
+$(B)/kit/overlay.o: private OWN_CFLAGS = $(DRM_CFLAGS)
 
 $(B)/kit/kit.a: $(KIT:%=$(B)/kit/%.o) $(B)/linked_with
 	rm -f "$@"
@@ -177,8 +181,18 @@ $(B)/kit/kit.a: $(KIT:%=$(B)/kit/%.o) $(B)/linked_with
 $(B)/npu_asm: $(B)/kit/npu_asm.o $(B)/kit/kit.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" "$(BUILD)/kit/kit.a" $(LDLIBS) -o "$@"
 
-$(KIT_PROGRAMS:%=$(B)/tests/%) $(B)/tests/test_sim: $(B)/kit/kit.a
-$(KIT_PROGRAMS:%=$(B)/tests/%) $(B)/tests/test_sim: private OWN_LIBS = "$(BUILD)/kit/kit.a"
+$(KIT_PROGRAMS:%=$(B)/tests/%): $(B)/kit/kit.a
+$(KIT_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = "$(BUILD)/kit/kit.a"
+$(OVERLAY_PROGRAMS:%=$(B)/tests/%): $(B)/kit/overlay.o $(B)/kit/kit.a
+$(OVERLAY_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = "$(BUILD)/kit/overlay.o" \
+    "$(BUILD)/kit/kit.a" $(DRM_LIBS)
+
+# The built-in kernels' machine code, from its assembly into npu_amdxdna.c.
+$(B)/make_code: $(B)/kit/make_code.o $(B)/kit/kit.a $(B)/linked_with
+	$(CC) $(CFLAGS) $(LDFLAGS) "$<" "$(BUILD)/kit/kit.a" $(LDLIBS) -o "$@"
+
+npu-code: $(B)/make_code
+	"$(BUILD)/make_code" npu_amdxdna.c
 
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
@@ -230,8 +244,9 @@ test: tests
 	@tests/run "$(BUILD)"
 
 test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/tests/%)) \
-    $(B)/tests/test_decoding $(B)/tests/test_sim $(KIT_PROGRAMS:%=$(B)/tests/%) $(NPU_TOOLS)
-	@tests/run "$(BUILD)" test_decoding:accel test_sim $(KIT_PROGRAMS) $(NPU_PROGRAMS)
+    $(B)/tests/test_decoding $(KIT_PROGRAMS:%=$(B)/tests/%) $(NPU_TOOLS)
+	@tests/run "$(BUILD)" test_decoding:accel $(KIT_PROGRAMS) \
+	    $(if $(LIBDRM),$(NPU_PROGRAMS) test_npu_auto.sh)
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests
@@ -336,7 +351,8 @@ clean:
 MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) npu_estimate \
     $(basename $(notdir $(wildcard tests/*/*.c)))
 NOTES = $(patsubst %,$(B)/%.d,$(sort $(MADE))) $(TESTS:%=$(B)/tests/%.d) $(SIMULATOR:%=$(B)/sim/%.d) \
-    $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d $(KIT:%=$(B)/kit/%.d) $(B)/kit/npu_asm.d
+    $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d $(KIT:%=$(B)/kit/%.d) \
+    $(patsubst %,$(B)/kit/%.d,npu_asm make_code overlay)
 $(NOTES): ;
 -include $(NOTES)
 endif

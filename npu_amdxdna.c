@@ -1,7 +1,7 @@
 /*
  * npu_amdxdna.c - the AMD XDNA accelerator of whisper_npu.
  *
- * Finds the NPU, checks and loads a pack of prebuilt kernels, keeps weights in device memory,
+ * Finds the NPU, loads kernels of its own or a pack of others, keeps weights in device memory,
  * submits matrix products through the amdxdna driver's ioctls, recovers from failures and
  * diagnoses them. It needs whisper_npu.h, libc and libdrm (cc -c npu_amdxdna.c, link -ldrm) and
  * nothing from whisper_npu.c, which uses it only through the wnpu_accel that it fills in.
@@ -15,15 +15,16 @@
  *   4. xt_  instruction streams
  *   5. xc_  containers
  *   6. xp_  kernel packs
- *   7. xd_  the device
- *   8. xb_  buffers
- *   9. xq_  contexts and commands
- *  10. xk_  kernels, weights, operands
- *  11. xj_  jobs
- *  12. xv_  self-test
- *  13. xm_  reopening contexts
- *  14. xs_  device states and the wnpu_accel interface
- *  15. xr_  diagnosis
+ *   7. xo_  the built-in kernels
+ *   8. xd_  the device
+ *   9. xb_  buffers
+ *  10. xq_  contexts and commands
+ *  11. xk_  kernels, weights, operands
+ *  12. xj_  jobs
+ *  13. xv_  self-test
+ *  14. xm_  reopening contexts
+ *  15. xs_  device states and the wnpu_accel interface
+ *  16. xr_  diagnosis
  */
 /* ======================================================================
  *  1. xa_  the driver's interface
@@ -460,7 +461,7 @@ static int xu_merge_config(wnpu_amdxdna_config *ours, const wnpu_amdxdna_config 
     }
     if (ours->flush_mode < 0 || ours->flush_mode > WNPU_AMDXDNA_FLUSH_DRIVER ||
         ours->max_chain > XA_CHAIN_MAX || ours->test_ms > 1500 || ours->reserved != 0 ||
-        ours->cooldown_ms > 3600000u) {
+        ours->reserved2 != 0 || ours->cooldown_ms > 3600000u) {
         return xu_fail(error, WNPU_E_ARGUMENT, "a field of wnpu_amdxdna_config is out of range");
     }
     ours->test_ms = ours->test_ms == 0 ? 1000 : ours->test_ms;
@@ -1262,13 +1263,15 @@ typedef struct xp_overlay {
     xc_image image;
 } xp_overlay;
 
+enum { XP_NK, XP_KN, XP_TILES };  /* B is [N, K]; [K, N]; as xo_pack_b() has it */
+
 typedef struct xp_kernel {
     char id[XP_NAME], file[XP_NAME], verified[16];
     unsigned overlay;
     uint8_t hash[32];
     uint32_t m, n, k, tile_m, tile_n, tile_k;
     unsigned a_bytes, b_bytes;   /* per element: 1 or 2 */
-    int b_is_kn;                 /* B is [K, N] instead of [N, K] */
+    unsigned b_layout;           /* XP_NK, ... */
     unsigned a_arg, b_arg, c_arg, c_direction;
     uint8_t *data;               /* the stream */
     size_t bytes;
@@ -1538,7 +1541,7 @@ static int xp_overlay_record(xp_pack *pack, const xp_record *record, wnpu_error 
     return WNPU_OK;
 }
 
-/* Types, layouts and directions: anything outside the contract of section 10 is refused. */
+/* Types, layouts and directions: anything outside the contract of section 11 is refused. */
 static int xp_types(xp_kernel *p, const xp_record *record, wnpu_error *error)
 {
     static const char *const small[] = {"i8", "i16", NULL}, *const wide[] = {"i32", NULL};
@@ -1561,7 +1564,7 @@ static int xp_types(xp_kernel *p, const xp_record *record, wnpu_error *error)
         return xp_refuse(error, record, "a and b are of different types");
     }
     p->a_bytes = p->b_bytes = (unsigned)c[0].answer + 1;
-    p->b_is_kn = c[5].answer;
+    p->b_layout = (unsigned)c[5].answer;
     p->c_direction = c[9].answer == 0 ? XT_OUT : XT_IN | XT_OUT;
     return WNPU_OK;
 }
@@ -1851,18 +1854,10 @@ static int xp_load_overlay(xp_pack *pack, xp_overlay *o, const wnpu_amdxdna_conf
     return xp_add_name(error, code, o->file);
 }
 
-static int xp_load_kernel(xp_pack *pack, xp_kernel *p, const wnpu_amdxdna_config *config,
-                          wnpu_error *error)
+/* Checks a kernel's stream against its sizes. */
+static int xp_check_kernel(const xp_pack *pack, const xp_kernel *p, wnpu_error *error)
 {
     xt_limits limits;
-    int code = xp_read_file(&pack->allocator, config, p->file, XT_BYTES_MAX, &p->data, &p->bytes,
-                            error);
-    if (code == WNPU_OK) {
-        code = xp_verify(p->hash, p->data, p->bytes, p->file, error);
-    }
-    if (code != WNPU_OK) {
-        return code;
-    }
     memset(&limits, 0, sizeof limits);
     limits.generation = pack->generation;
     limits.columns = pack->columns;
@@ -1873,7 +1868,21 @@ static int xp_load_kernel(xp_pack *pack, xp_kernel *p, const wnpu_amdxdna_config
     limits.direction[p->a_arg] = XT_IN;
     limits.direction[p->b_arg] = XT_IN;
     limits.direction[p->c_arg] = p->c_direction;
-    return xp_add_name(error, xt_check(p->data, p->bytes, &limits, error), p->file);
+    return xt_check(p->data, p->bytes, &limits, error);
+}
+
+static int xp_load_kernel(xp_pack *pack, xp_kernel *p, const wnpu_amdxdna_config *config,
+                          wnpu_error *error)
+{
+    int code = xp_read_file(&pack->allocator, config, p->file, XT_BYTES_MAX, &p->data, &p->bytes,
+                            error);
+    if (code == WNPU_OK) {
+        code = xp_verify(p->hash, p->data, p->bytes, p->file, error);
+    }
+    if (code != WNPU_OK) {
+        return code;
+    }
+    return xp_add_name(error, xp_check_kernel(pack, p, error), p->file);
 }
 
 static void xp_close(xp_pack *pack)
@@ -1903,9 +1912,6 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
     unsigned i;
     int code;
     *out = NULL;
-    if (config->pack == NULL && config->files == NULL) {
-        return xu_fail(error, WNPU_E_ARGUMENT, "no kernel pack: set pack or files");
-    }
     if (config->files != NULL && (config->files->size == NULL || config->files->read == NULL)) {
         return xu_fail(error, WNPU_E_ARGUMENT, "the callbacks of the kernel pack are not set");
     }
@@ -1935,7 +1941,985 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
     return WNPU_OK;
 }
 /* ======================================================================
- *  7. xd_  the device
+ *  7. xo_  the built-in kernels
+ *
+ *  Owns      the machine code of one matrix product for each generation of
+ *            the array, and what surrounds it: the configuration (PDI) for
+ *            1, 2 or 4 columns and an instruction stream for each shape.
+ *  Assumes   nothing of the device beyond its generation and columns.
+ *  Ensures   one configuration serves every shape; shapes, layouts and
+ *            memory do not depend on the device. Streams pass xt_check()
+ *            like those of a pack.
+ *  Costs     about 50 KB for the configuration and 5 KB for each stream.
+ *
+ *  R columns of the array use R rows of cores. Column r's memory tile sends
+ *  rows of A to row r of the cores in all columns, and its own columns of B
+ *  to all rows of its column. Each core computes tiles of 64 x 64 results
+ *  with K in steps of 64; all sizes are in the stream. A [M, K] and
+ *  C [M, N] are row-major. B lies in tiles of 64 n x 64 k (xo_pack_b), all k
+ *  of 64 n one after the other.
+ *
+ *  tests/npu/matmul.c writes the assembly and describes its memory and
+ *  locks; tests/npu/make_code.c assembles it into the arrays below. It was
+ *  executed by a simulated core only (tests/npu/README.md), never by
+ *  hardware; like every kernel it has to pass the self-test of section 13.
+ *
+ *  Register offsets and fields: Xilinx/aie-rt, xaiemlgbl_params.h; the
+ *  container of a PDI: Xilinx/bootgen.
+ * ====================================================================== */
+/* make npu-code writes the lines from here to the end mark. */
+/* begin of code */
+static const uint32_t xo_code_aie2[661] = {
+    0x00061055, 0x48bb0000, 0x202a0083, 0xffe04800, 0x800010bb, 0x88000005, 0x07b90004, 0x00551849,
+    0x00004680, 0x088e8055, 0x80550000, 0xffffc98e, 0xaa000055, 0x80550007, 0x00003b11, 0x0b880055,
+    0x00550000, 0x00078500, 0xc5800055, 0x00550007, 0x00070700, 0xbe600055, 0x40550007, 0xfffff140,
+    0x38718055, 0x00550007, 0x00073a79, 0x1d0b2843, 0x001cfb87, 0x0e0281d9, 0x0e0681d9, 0x0e2281d9,
+    0x0e2681d9, 0x0e4281d9, 0x0e4681d9, 0x0e6281d9, 0x00038003, 0xccd03800, 0x00010001, 0x00010001,
+    0x16821219, 0x1a3a1659, 0x1b3a1659, 0x18291659, 0x348b28bb, 0x10311090, 0x964d4050, 0x445030e9,
+    0x5035164d, 0x28bb4850, 0xa6349acb, 0x4c507014, 0x1662121d, 0xc69d40d1, 0x44d132d6, 0x02468a99,
+    0x02668b99, 0x03028499, 0x03228599, 0x03428699, 0x03628799, 0x03068c99, 0x03268d99, 0x03468e99,
+    0x03668f99, 0x07028a59, 0x3800001d, 0x887d0050, 0x0450b914, 0x3914a819, 0x3914c819, 0x3914e87d,
+    0x780f00d2, 0x00000000, 0x88000000, 0x04d2b915, 0xa8000005, 0x483b1115, 0x5ff86013, 0x0115c80a,
+    0x3915e87d, 0x780b0150, 0x881d0000, 0x0550b914, 0x88000400, 0x00000003, 0x10000000, 0x22954052,
+    0x88042420, 0x00000003, 0x35043340, 0x22994452, 0x88080640, 0x00000003, 0x3c029040, 0x229d01d2,
+    0x880c2660, 0x00000003, 0xbc229140, 0x22b105d2, 0x88008c00, 0x00000003, 0x50000000, 0x22b54852,
+    0x8804ac20, 0x00000003, 0x70000000, 0x22b94c52, 0x88088e40, 0x00000003, 0x3c429240, 0x22bd0250,
+    0x880cae60, 0x00000003, 0xbc629340, 0x22910650, 0x88000400, 0x00000003, 0x90000000, 0x22956052,
+    0x88042420, 0x00000003, 0xb0000000, 0x22996452, 0x88080640, 0x00000003, 0x3d029440, 0x229d02d2,
+    0x880c2660, 0x00000003, 0xbd229540, 0x22b106d2, 0x88008c00, 0x00000003, 0xd0000000, 0x22b56852,
+    0x8804ac20, 0x00000003, 0xf0000000, 0x22b96c52, 0x88088e40, 0x00000003, 0x3d429640, 0x22bd0350,
+    0x880cae60, 0x00000003, 0xbd629740, 0x22910750, 0x88000400, 0x00000003, 0x10000000, 0x229540d3,
+    0x88042420, 0x00000003, 0x30000000, 0x229944d3, 0x88080640, 0x00000003, 0x3c069840, 0x229d03d2,
+    0x880c2660, 0x00000003, 0xbc269940, 0x22b107d2, 0x88008c00, 0x00000003, 0x50000000, 0x22b548d3,
+    0x8804ac20, 0x00000003, 0x70000000, 0x22b94cd3, 0x88088e40, 0x00000003, 0x3c469a40, 0x22bd0050,
+    0x880cae60, 0x00000003, 0xbc669b40, 0x22910450, 0x88000400, 0x00000003, 0x92083140, 0x229560d3,
+    0x88042420, 0x00000003, 0xb4683140, 0x229964d3, 0x88080640, 0x00000003, 0x3d069c40, 0x229d00d2,
+    0x880c2660, 0x00000003, 0xbd269d40, 0x22b104d2, 0x88008c00, 0x00000003, 0xd0000000, 0x22b568d3,
+    0x8804ac20, 0x00000003, 0xf3083140, 0x22b96cd3, 0x88088e40, 0x00000003, 0x3d469e40, 0x22bd0150,
+    0x880cae60, 0x00000003, 0xbd669f40, 0x22910550, 0x88100480, 0x00000003, 0x10000000, 0x22954050,
+    0x881424a0, 0x00000003, 0x35683140, 0x22994450, 0x881806c0, 0x00000003, 0x3c028040, 0x229d01d2,
+    0x881c26e0, 0x00000003, 0xbc228140, 0x22b105d2, 0x88108c80, 0x00000003, 0x50000000, 0x22b54850,
+    0x8814aca0, 0x00000003, 0x70000000, 0x22b94c50, 0x88188ec0, 0x00000003, 0x3c428240, 0x22bd0250,
+    0x881caee0, 0x00000003, 0xbc628340, 0x22910650, 0x0200902f, 0xff000000, 0x9114a8c7, 0x24a06050,
+    0x00038814, 0x00000000, 0x6450b000, 0x06c02299, 0x00038818, 0x84400000, 0x02d23d02, 0x26e0229d,
+    0x0003881c, 0x85400000, 0x06d2bd22, 0x8c8022b1, 0x00038810, 0x00000000, 0x6850d000, 0xaca022b5,
+    0x00038814, 0x00000000, 0x6c50f000, 0x8ec022b9, 0x00038818, 0x86400000, 0x03503d42, 0xaee022bd,
+    0x0003881c, 0x87400000, 0x0750bd62, 0x04802291, 0x00038810, 0x00000000, 0x40d11000, 0x24a02295,
+    0x00038814, 0x00000000, 0x44d13000, 0x06c02299, 0x00038818, 0x88400000, 0x03d23c06, 0x26e0229d,
+    0x0003881c, 0x89400000, 0x07d2bc26, 0x8c8022b1, 0x00038810, 0x00000000, 0x48d15000, 0xaca022b5,
+    0x00038814, 0x00000000, 0x4cd17000, 0x8ec022b9, 0x00038818, 0x8a400000, 0x00503c46, 0xaee022bd,
+    0x0003881c, 0x8b400000, 0x0450bc66, 0x04802291, 0x00038810, 0x31400000, 0x60d19208, 0x24a02295,
+    0x00038814, 0x33400000, 0x64d1b404, 0x06c02299, 0x00038818, 0x8c400000, 0x00d23d06, 0x26e0229d,
+    0x0003881c, 0x8d400000, 0x04d2bd26, 0x8c8022b1, 0x00038810, 0x00000000, 0x68d1d000, 0xaca022b5,
+    0x00038814, 0x31400000, 0x6cd1f308, 0x8ec022b9, 0x00038818, 0x8e400000, 0x01503d46, 0xaee022bd,
+    0x0003881c, 0x8f400000, 0x0550bd66, 0x04002291, 0x00038800, 0x00000000, 0x40521000, 0x24202295,
+    0x00038804, 0x33400000, 0x44523504, 0x06402299, 0x00038808, 0x90400000, 0x01d23c02, 0x2660229d,
+    0x0003880c, 0x91400000, 0x05d2bc22, 0x8c0022b1, 0x00038800, 0x00000000, 0x48525000, 0xac2022b5,
+    0x00038804, 0x00000000, 0x4c527000, 0x8e4022b9, 0x744b2808, 0x92400000, 0x02503c42, 0xae6022bd,
+    0x0003880c, 0x93400000, 0x0650bc62, 0x04002291, 0x00038800, 0x00000000, 0x60529000, 0x24202295,
+    0x00038804, 0x00000000, 0x6452b000, 0x06402299, 0x00038808, 0x94400000, 0x02d23d02, 0x2660229d,
+    0x0003880c, 0x95400000, 0x06d2bd22, 0x8c0022b1, 0x00038800, 0x00000000, 0x6852d000, 0xac2022b5,
+    0x00038804, 0x00000000, 0x6c52f000, 0x8e4022b9, 0x00038808, 0x96400000, 0x03503d42, 0xae6022bd,
+    0x0003880c, 0x97400000, 0x0750bd62, 0x04002291, 0x00038800, 0x00000000, 0x40d31000, 0x24202295,
+    0x00038804, 0x00000000, 0x44d33000, 0x06402299, 0x00038808, 0x98400000, 0x03d23c06, 0x2660229d,
+    0x0003880c, 0x99400000, 0x07d2bc26, 0x8c0022b1, 0x00038800, 0x00000000, 0x48d35000, 0xac2022b5,
+    0x00038804, 0x00000000, 0x4cd37000, 0x8e4022b9, 0x00038808, 0x9a400000, 0x00503c46, 0xae6022bd,
+    0x0003880c, 0x9b400000, 0x0450bc66, 0x04002291, 0x00038800, 0x31400000, 0x60d39228, 0x24202295,
+    0x00038804, 0x33400000, 0x64d3b404, 0x06402299, 0x00038808, 0x9c400000, 0x00d23d06, 0x2660229d,
+    0x0003880c, 0x9d400000, 0x04d2bd26, 0x8c0022b1, 0x00038800, 0x00000000, 0x68d3d000, 0xac2022b5,
+    0x00038804, 0x31400000, 0x6cd3f328, 0x8e4022b9, 0x00038808, 0x9e400000, 0x01503d46, 0xae6022bd,
+    0x0003880c, 0x9f400000, 0x0550bd66, 0x04802291, 0x00038810, 0x00000000, 0x40501000, 0x24a02295,
+    0x00038814, 0x33400000, 0x44503504, 0x06c02299, 0x00038818, 0x80400000, 0x01d23c02, 0x26e0229d,
+    0x0003881c, 0x81400000, 0x05d2bc22, 0x8c8022b1, 0x00038810, 0x00000000, 0x48505000, 0xaca022b5,
+    0x00038814, 0x00000000, 0x4c507000, 0x8ec022b9, 0x00038818, 0x82400000, 0x02503c42, 0xaee022bd,
+    0x0003881c, 0x83400000, 0x0650bc62, 0x04802291, 0x00038810, 0x00000000, 0x60509000, 0x24a02295,
+    0x00038814, 0x00000000, 0x6450b000, 0x06c02299, 0x00038818, 0x84400000, 0x02d23d02, 0x26e0229d,
+    0x0003881c, 0x85400000, 0x06d2bd22, 0x8c8022b1, 0x00038810, 0x00000000, 0x6850d000, 0xaca022b5,
+    0x00038814, 0x00000000, 0x6c50f000, 0x8ec022b9, 0x00038818, 0x86400000, 0x03503d42, 0xaee022bd,
+    0x0003881c, 0x87400000, 0x0750bd62, 0x04802291, 0x00038810, 0x00000000, 0x40d11000, 0x24a02295,
+    0x00038814, 0x00000000, 0x44d13000, 0x06c02299, 0x00038818, 0x88400000, 0x03d23c06, 0x26e0229d,
+    0x0003881c, 0x89400000, 0x07d2bc26, 0x8c8022b1, 0x00038810, 0x33400000, 0x48d15020, 0xaca022b5,
+    0x00038814, 0x00000000, 0x4cd17000, 0x8ec022b9, 0x00038818, 0x8a400000, 0x00503c46, 0xaee0293d,
+    0x0003881c, 0x8b400000, 0x0450bc66, 0x04802291, 0x00038810, 0x31400000, 0x60d19208, 0x24a02295,
+    0x00038814, 0x33400000, 0x64d1b404, 0x06c02299, 0x10006018, 0x8c46002a, 0x00d23d06, 0x26e0229d,
+    0x0003881c, 0x8d400000, 0x04d2bd26, 0x8c8022b1, 0x00038810, 0x00000000, 0x68d1d000, 0xaca022b5,
+    0x00038814, 0x31400000, 0x6cd1f308, 0x8ec022b9, 0x00038818, 0x8e400000, 0x01503d46, 0xaee022bd,
+    0x0003881c, 0x8f400000, 0x0550bd66, 0x01952291, 0x2804f000, 0x1a371659, 0x1337964d, 0x164d4050,
+    0x44503028, 0x5068964d, 0x964d4850, 0x4c5070e9, 0x1600221d, 0x164d40d1, 0x44d13035, 0x5294c69d,
+    0x964d48d1, 0x4cd17135, 0x9640221d, 0xc69d6050, 0x6450b2d6, 0x03428699, 0x03628799, 0x9622121d,
+    0x8d9960d1, 0x8e990326, 0x8f990346, 0x123d0366, 0x41062e62, 0x0b083159, 0x20bb0001, 0x00260000,
+    0x00503800, 0xb914887d, 0xa8190450, 0xc8193914, 0xe87d3914, 0x00d23914, 0x88000013, 0x04d2b915,
+    0x6e00223d, 0x9059a086, 0x91590c02, 0x92590c22, 0x93590c42, 0x223d0c62, 0x80d30e40, 0x0c269959,
+    0x4b9cd6bd, 0x70bd88d3, 0x8cd36b9f, 0x8b8d60bd, 0x9559a052, 0x96590d22, 0x97590d42, 0x9c590d62,
+    0x9d590d06, 0x9e590d26, 0x9f590d46, 0x16590d66, 0x16591c33, 0x33591d33, 0x00010d3c, 0x22190001,
+    0x009516a0, 0x00005000, 0x00010001, 0x00010001, 0x00000001
+};
+static const uint32_t xo_code_aie2p[881] = {
+    0x00261044, 0x0a2c0000, 0xffe10008, 0x16200044, 0x00440000, 0x000046a0, 0x00009018, 0x184a72f8,
+    0x08b40044, 0x00440000, 0x00000824, 0xaa200044, 0x00440007, 0x0007aaa8, 0x0bb00044, 0x00440000,
+    0x00078520, 0xc5a00044, 0x00440007, 0x00070720, 0xbec00044, 0x80440007, 0xfffff400, 0xf8188044,
+    0x0044ffff, 0x00000a04, 0x1cd441e4, 0x519873ee, 0x709813a7, 0x1318156d, 0x13180e1c, 0x13180e1c,
+    0x13180e1c, 0x13180e1c, 0x13180e1c, 0x13180e1c, 0x260c0e1c, 0x002cfc38, 0x00000000, 0x00000000,
+    0x16821818, 0x1a6a20f8, 0x1b6a20f8, 0x180920f8, 0x16221818, 0x190920f8, 0x186520f8, 0x1965a0f8,
+    0x16621818, 0x355078ba, 0xd014a636, 0x41e4e096, 0x5ad8dad6, 0x1b09a0f8, 0x02041598, 0x02143598,
+    0x02245598, 0x02347598, 0x03049598, 0x0314b598, 0x0324d598, 0xb1a01154, 0xfe2c669e, 0x48a2b297,
+    0x780000e1, 0x000001a5, 0x6d14a680, 0x4aa6b038, 0x780000e1, 0x000001a5, 0xed24c680, 0x4caab038,
+    0x780000e1, 0x000001a5, 0x6d34e680, 0x4eaeb239, 0x780000e1, 0x000001a5, 0xec450680, 0x68b2b239,
+    0x780000e1, 0x000001a5, 0x6c552680, 0x6ab6b03a, 0x780000e1, 0x000001a5, 0xec654680, 0x6cbab03a,
+    0x780000e1, 0x000001a5, 0x6c756680, 0x6ebeb23b, 0x780000e1, 0x000001a5, 0xed458680, 0x002cf23b,
+    0x780000e1, 0x000001a5, 0x6d55a680, 0x002cf038, 0x78000209, 0x000001a5, 0xed65c680, 0x002cf038,
+    0x78091209, 0x000001a5, 0x6d75e680, 0x410cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x610cf239,
+    0x781b1309, 0x000001a5, 0x6c685b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xed685b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf112,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x20015b00, 0x002cf000, 0x78000209, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78091209, 0x000001a5, 0x20015b00, 0x002cf000, 0x78120309, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x781b1309, 0x000001a5, 0x20015b00, 0x002cf000, 0x78004609, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78095609, 0x000001a5, 0x20015b00, 0x002cf000, 0x78124709, 0x000001a5, 0x20015b00, 0x4082b000,
+    0x781b5709, 0x000001a5, 0x20015b00, 0x4286b000, 0x780000e1, 0x000001a5, 0x20015b00, 0x448ab000,
+    0x780000e1, 0x000001a5, 0x20015b00, 0x468eb000, 0x780000e1, 0x000001a5, 0x24040680, 0x6092b000,
+    0x780000e1, 0x000001a5, 0x24142680, 0x6296b000, 0x780000e1, 0x000001a5, 0x24244680, 0x649ab000,
+    0x780000e1, 0x000001a5, 0x24346680, 0x669eb000, 0x780000e1, 0x000001a5, 0x25048680, 0x48a2b000,
+    0x780000e1, 0x000001a5, 0x6d14a680, 0x4aa6b038, 0x780000e1, 0x000001a5, 0xed24c680, 0x4caab038,
+    0x780000e1, 0x000001a5, 0x6d34e680, 0x4eaeb239, 0x780000e1, 0x000001a5, 0xec450680, 0x68b2b239,
+    0x780000e1, 0x000001a5, 0x6c552680, 0x6ab6b03a, 0x780000e1, 0x000001a5, 0xec654680, 0x6cbab03a,
+    0x780000e1, 0x000001a5, 0x6c756680, 0x6ebeb23b, 0x780000e1, 0x000001a5, 0xed458680, 0x002cf23b,
+    0x780000e1, 0x000001a5, 0x6d55a680, 0x002cf038, 0x78000209, 0x000001a5, 0xed65c680, 0x002cf038,
+    0x78091209, 0x000001a5, 0x6d75e680, 0x410cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x610cf239,
+    0x781b1309, 0x000001a5, 0x6ca85b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xeda85b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf03a,
+    0x78095609, 0x3ff801a5, 0x68015b06, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf112,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x00018450, 0x20015b00, 0x002cf000, 0x78000209, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78091209, 0x000001a5, 0x20015b00, 0x002cf000, 0x78120309, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x781b1309, 0x000001a5, 0x20015b00, 0x002cf000, 0x78004609, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78095609, 0x000001a5, 0x20015b00, 0x002cf000, 0x78124709, 0x000001a5, 0x20015b00, 0x4082b000,
+    0x781b5709, 0x000001a5, 0x20015b00, 0x4286b000, 0x780000e1, 0x000001a5, 0x20015b00, 0x448ab000,
+    0x780000e1, 0x000001a5, 0x20015b00, 0x468eb000, 0x780000e1, 0x000001a5, 0x24040680, 0x6092b000,
+    0x780000e1, 0x000001a5, 0x24142680, 0x6296b000, 0x780000e1, 0x000001a5, 0x24244680, 0x649ab000,
+    0x780000e1, 0x000001a5, 0x24346680, 0x669eb000, 0x780000e1, 0x000001a5, 0x25048680, 0x48a2b000,
+    0x780000e1, 0x000001a5, 0x6d14a680, 0x4aa6b038, 0x780000e1, 0x000001a5, 0xed24c680, 0x4caab038,
+    0x780000e1, 0x000001a5, 0x6d34e680, 0x4eaeb239, 0x780000e1, 0x000001a5, 0xec450680, 0x68b2b239,
+    0x780000e1, 0x000001a5, 0x6c552680, 0x6ab6b03a, 0x780000e1, 0x000001a5, 0xec654680, 0x6cbab03a,
+    0x780000e1, 0x000001a5, 0x6c756680, 0x6ebeb23b, 0x780000e1, 0x000001a5, 0xed458680, 0x002cf23b,
+    0x780000e1, 0x000001a5, 0x6d55a680, 0x002cf038, 0x78000209, 0x000001a5, 0xed65c680, 0x002cf038,
+    0x78091209, 0x000001a5, 0x6d75e680, 0x410cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x610cf239,
+    0x781b1309, 0x000001a5, 0x6ca85b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xeda85b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf112,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x20015b00, 0x002cf000, 0x78000209, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78091209, 0x000001a5, 0x20015b00, 0x002cf000, 0x78120309, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x781b1309, 0x000001a5, 0x20015b00, 0x002cf000, 0x78004609, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78095609, 0x000001a5, 0x20015b00, 0x002cf000, 0x78124709, 0x000001a5, 0x20015b00, 0x4082b000,
+    0x781b5709, 0x000001a5, 0x20015b00, 0x4286b000, 0x780000e1, 0x000001a5, 0x20015b00, 0x448ab000,
+    0x780000e1, 0x000001a5, 0x20015b00, 0x468eb000, 0x780000e1, 0x000001a5, 0x24040680, 0x6092b000,
+    0x780000e1, 0x000001a5, 0x24142680, 0x6296b000, 0x780000e1, 0x000001a5, 0x24244680, 0x649ab000,
+    0x780000e1, 0x000001a5, 0x24346680, 0x669eb000, 0x780000e1, 0x000001a5, 0x25048680, 0x48a2b000,
+    0x780000e1, 0x000001a5, 0x6d14a680, 0x4aa6b038, 0x780000e1, 0x000001a5, 0xed24c680, 0x4caab038,
+    0x780000e1, 0x000001a5, 0x6d34e680, 0x4eaeb239, 0x780000e1, 0x000001a5, 0xec450680, 0x68b2b239,
+    0x780000e1, 0x000001a5, 0x6c552680, 0x6ab6b03a, 0x780000e1, 0x000001a5, 0xec654680, 0x6cbab03a,
+    0x780000e1, 0x000001a5, 0x6c756680, 0x6ebeb23b, 0x780000e1, 0x000001a5, 0xed458680, 0x002cf23b,
+    0x780000e1, 0x000001a5, 0x6d55a680, 0x002cf038, 0x78000209, 0x000001a5, 0xed65c680, 0x002cf038,
+    0x78091209, 0x000001a5, 0x6d75e680, 0x450cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x650cf239,
+    0x781b1309, 0x000001a5, 0x6ca85b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xeda85b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf23b,
+    0x781b5709, 0x000001a5, 0x68015b00, 0x002cf038, 0x78000209, 0x000001a5, 0xe8015b00, 0x002cf038,
+    0x78091209, 0x000001a5, 0x68015b00, 0x002cf239, 0x78120309, 0x000001a5, 0xe8015b00, 0x002cf239,
+    0x781b1309, 0x000001a5, 0x68015b00, 0x002cf03a, 0x78004609, 0x000001a5, 0xe8015b00, 0x002cf03a,
+    0x78095609, 0x000001a5, 0x68015b00, 0x002cf23b, 0x78124709, 0x000001a5, 0xe8015b00, 0x002cf293,
+    0x781b5709, 0x000001a5, 0x20015b00, 0x002cf000, 0x78000209, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78091209, 0x000001a5, 0x20015b00, 0x002cf000, 0x78120309, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x781b1309, 0x000001a5, 0x20015b00, 0x002cf000, 0x78004609, 0x000001a5, 0x20015b00, 0x002cf000,
+    0x78095609, 0x000001a5, 0x20015b00, 0x002cf000, 0x78124709, 0x000001a5, 0x20015b00, 0x4082b000,
+    0x781b5709, 0x000001a5, 0x20015b00, 0x4286b000, 0x780000e1, 0x000001a5, 0x20015b00, 0x448ab000,
+    0x600000e1, 0x00201000, 0x20015b06, 0x468eb000, 0x780000e1, 0x000001a5, 0x24040680, 0x6092b000,
+    0x780000e1, 0x000001a5, 0x24142680, 0x6296b000, 0x780000e1, 0x000001a5, 0x24244680, 0x649ab000,
+    0x780000e1, 0x000001a5, 0x24346680, 0x669eb000, 0x780000e1, 0x000001a5, 0x25048680, 0x48a2b000,
+    0xdc00505c, 0x7002a294, 0xd0013390, 0x7002a498, 0xd001b3d0, 0x7002a69c, 0xd0000410, 0x505c88a0,
+    0x8aa4dc80, 0x0000613a, 0xd00a01b4, 0x70028ca8, 0xd0008450, 0x70028eac, 0xd00184d0, 0x7002a8b0,
+    0xd0003290, 0x7002aab4, 0xd000b2d0, 0x7002acb8, 0xd0023550, 0x1818aebc, 0xc6981622, 0xc6981294,
+    0x000012d6, 0x16621818, 0xbad641d4, 0x11544082, 0x4286b1a0, 0xb297fe2c, 0x20ba448a, 0x00200000,
+    0x468eb000, 0x03049598, 0x0314b598, 0x0324d598, 0x0334f598, 0x000000b6, 0x20000000, 0x48a2b000,
+    0x139cd698, 0x139f7098, 0x13a75198, 0x00000000, 0x16a02818, 0x50000084, 0x00000000, 0x00000000,
+    0x00000000
+};
+/* end of code */
+
+#define XO_TILE 64u              /* rows, columns and k of a step of a core */
+#define XO_STEP_BYTES 4096u      /* of A and of B */
+#define XO_ROWS 512u             /* M of every shape */
+#define XO_GROUP 256u            /* N is a multiple */
+#define XO_LARGEST 8192u         /* K and N; the bridge splits larger products */
+#define XO_PRODUCTS 64u          /* most shapes */
+#define XO_DEPTH 4               /* buffers of A and of B in a memory tile */
+
+/* Core memory, as in tests/npu/matmul.h. */
+enum {
+    XO_C = 0x0000, XO_C_SIZE = 0x4000, XO_A = 0x8000, XO_A_SIZE = 0x1000, XO_STEPS = 0xb000,
+    XO_B = 0xc000,
+    XO_A_FREE = 0, XO_A_FULL = 1, XO_B_FREE = 2, XO_B_FULL = 3, XO_C_FREE = 4, XO_C_FULL = 5
+};
+
+/* What a configuration and its streams depend on. */
+typedef struct xo_design {
+    unsigned generation;         /* 3: NPU1; 4: NPU4 to 6 */
+    unsigned columns;            /* 1, 2 or 4, used as many rows */
+    const uint32_t *code;        /* of the cores */
+    uint32_t words;
+} xo_design;
+
+static void xo_design_init(xo_design *o, unsigned generation, unsigned columns)
+{
+    o->generation = generation;
+    o->columns = columns;
+    o->code = generation == 3 ? xo_code_aie2 : xo_code_aie2p;
+    o->words = (uint32_t)((generation == 3 ? sizeof xo_code_aie2 : sizeof xo_code_aie2p) / 4);
+}
+
+/* ---- words ---- */
+
+/* Output of up to room words; count continues past it, so that a first pass measures. */
+typedef struct xo_words {
+    uint32_t *out;
+    size_t room, count;
+    uint32_t ops;                /* of a stream */
+} xo_words;
+
+static void xo_put(xo_words *w, uint32_t value)
+{
+    if (w->count < w->room) {
+        w->out[w->count] = value;
+    }
+    w->count++;
+}
+
+static void xo_set(xo_words *w, size_t at, uint32_t value)
+{
+    if (at < w->room) {
+        w->out[at] = value;
+    }
+}
+
+/* The complement of a sum, as the headers of a PDI end with it. */
+static void xo_checksum(xo_words *w, size_t from, size_t at)
+{
+    uint32_t sum = 0;
+    size_t i;
+    for (i = from; i < at && i < w->room; i++) {
+        sum += w->out[i];
+    }
+    xo_set(w, at, ~sum);
+}
+
+/* ---- configuration commands (CDO) ---- */
+
+static uint32_t xo_address(unsigned column, unsigned row, uint32_t offset)
+{
+    return (uint32_t)column << 25 | (uint32_t)row << 20 | offset;
+}
+
+static void xo_write(xo_words *w, uint32_t address, uint32_t value)
+{
+    xo_put(w, 2u << 16 | 0x103);
+    xo_put(w, address);
+    xo_put(w, value);
+}
+
+static void xo_mask_write(xo_words *w, uint32_t address, uint32_t mask, uint32_t value)
+{
+    xo_put(w, 3u << 16 | 0x102);
+    xo_put(w, address);
+    xo_put(w, mask);
+    xo_put(w, value);
+}
+
+/* The loader copies the data of a block by DMA: it begins at a multiple of 16 bytes. */
+static void xo_block(xo_words *w, uint32_t address, const uint32_t *data, uint32_t words)
+{
+    uint32_t payload = words + 2, i;
+    size_t head = payload < 255 ? 3 : 4;
+    while ((w->count + head) % 4 != 0) {
+        xo_put(w, 0x111); /* no operation */
+    }
+    xo_put(w, (payload < 255 ? payload : 255u) << 16 | 0x105);
+    if (payload >= 255) {
+        xo_put(w, payload);
+    }
+    xo_put(w, 0);
+    xo_put(w, address);
+    for (i = 0; i < words; i++) {
+        xo_put(w, data[i]);
+    }
+}
+
+/* ---- descriptors ---- */
+
+typedef struct xo_part {
+    unsigned bd, next;           /* of a ring */
+    uint32_t base, length;       /* words */
+    unsigned acquire, release;   /* locks, by one */
+    unsigned order;              /* index into xo_orders */
+} xo_part;
+
+/* Orders in which a memory tile sends what it holds: words that follow each other, then up to three
+ * more dimensions with their steps in words; the last one continues to the end. */
+static const struct {
+    uint8_t wrap[3];
+    uint16_t step[4];
+} xo_orders[] = {
+    {{0, 0, 0}, {1, 1, 1, 1}},     /* as it lies */
+    {{2, 4, 8}, {1, 16, 2, 64}},   /* A for AIE2: 4 rows x 8 bytes of rows of 64 bytes */
+    {{2, 16, 8}, {1, 16, 2, 256}}, /* A for AIE2P: 16 rows x 8 bytes */
+    {{8, 8, 8}, {1, 64, 8, 512}}   /* C of AIE2P: rows of 64 results from parts of 8 x 8 */
+};
+enum { XO_AS_IT_LIES, XO_ORDER_A, XO_ORDER_A_AIE2P, XO_ORDER_C_AIE2P };
+
+static void xo_core_descriptor(xo_words *w, unsigned column, unsigned row, const xo_part *p)
+{
+    uint32_t words[6] = {0, 0, 0, 0, 0, 0};
+    words[0] = p->base << 14 | p->length;
+    words[5] = 1u << 25 | 1u << 26 | (uint32_t)p->next << 27 | (uint32_t)p->acquire | 0x7fu << 5 |
+               1u << 12 | (uint32_t)p->release << 13 | 1u << 18;
+    xo_block(w, xo_address(column, row, 0x1d000 + 0x20 * (uint32_t)p->bd), words, 6);
+}
+
+/* A memory tile's own memory begins at word 0x20000 and its own locks at 64: before them are those
+ * of the tile to the west. */
+static void xo_memory_descriptor(xo_words *w, unsigned column, const xo_part *p)
+{
+    uint32_t words[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    unsigned i;
+    words[0] = p->length;
+    words[1] = (0x20000 + p->base) | 1u << 19 | (uint32_t)p->next << 20;
+    words[7] = 1u << 31 | (uint32_t)(64 + p->acquire) | 0x7fu << 8 | 1u << 15 |
+               (uint32_t)(64 + p->release) << 16 | 1u << 24;
+    for (i = 0; p->order != XO_AS_IT_LIES && i < 4; i++) {
+        words[2 + i] = (xo_orders[p->order].step[i] - 1u) |
+                       (i < 3 ? (uint32_t)xo_orders[p->order].wrap[i] << 17 : 0);
+    }
+    xo_block(w, xo_address(column, 1, 0xa0000 + 0x20 * (uint32_t)p->bd), words, 8);
+}
+
+/* ---- tiles ---- */
+
+/* Ports of stream switches, by their registers. M: master (out of the switch), S: slave. */
+enum {
+    XO_CORE_M_DMA0 = 1, XO_CORE_M_SOUTH0 = 5, XO_CORE_M_WEST0 = 9, XO_CORE_M_NORTH0 = 13,
+    XO_CORE_M_EAST0 = 19,
+    XO_CORE_S_DMA0 = 1, XO_CORE_S_SOUTH0 = 5, XO_CORE_S_WEST0 = 11, XO_CORE_S_NORTH0 = 15,
+    XO_CORE_S_EAST0 = 19,
+    XO_MEM_M_DMA0 = 0, XO_MEM_M_SOUTH0 = 7, XO_MEM_M_NORTH0 = 11,
+    XO_MEM_S_DMA0 = 0, XO_MEM_S_SOUTH0 = 7, XO_MEM_S_NORTH0 = 13,
+    XO_SHIM_M_SOUTH0 = 2, XO_SHIM_M_NORTH0 = 12, XO_SHIM_S_CTRL = 0, XO_SHIM_S_SOUTH0 = 2,
+    XO_SHIM_S_NORTH0 = 14
+};
+
+static void xo_connect(xo_words *w, unsigned column, unsigned row, unsigned master, unsigned slave)
+{
+    uint32_t base = row == 1 ? 0xb0000 : 0x3f000;
+    xo_write(w, xo_address(column, row, base + 4 * (uint32_t)master), 1u << 31 | (uint32_t)slave);
+    xo_write(w, xo_address(column, row, base + 0x100 + 4 * (uint32_t)slave), 1u << 31);
+}
+
+static void xo_lock(xo_words *w, unsigned column, unsigned row, unsigned lock, uint32_t value)
+{
+    xo_write(w, xo_address(column, row, (row == 1 ? 0xc0000u : 0x1f000u) + 0x10 * (uint32_t)lock),
+             value);
+}
+
+static void xo_core_streams(xo_words *w, const xo_design *o, unsigned column, unsigned r)
+{
+    unsigned row = r + 2, above;
+    unsigned from = column > r   ? XO_CORE_S_WEST0
+                    : column < r ? XO_CORE_S_EAST0 : XO_CORE_S_SOUTH0;
+    xo_connect(w, column, row, XO_CORE_M_DMA0, from); /* A comes up in column r, goes both ways */
+    if (column >= r && column + 1 < o->columns) {
+        xo_connect(w, column, row, XO_CORE_M_EAST0, from);
+    }
+    if (column <= r && column > 0) {
+        xo_connect(w, column, row, XO_CORE_M_WEST0, from);
+    }
+    if (r < column) { /* A of a row above passes */
+        xo_connect(w, column, row, XO_CORE_M_NORTH0, XO_CORE_S_SOUTH0);
+    }
+    xo_connect(w, column, row, XO_CORE_M_DMA0 + 1, XO_CORE_S_SOUTH0 + 1);
+    if (r + 1 < o->columns) {
+        xo_connect(w, column, row, XO_CORE_M_NORTH0 + 1, XO_CORE_S_SOUTH0 + 1);
+    }
+    xo_connect(w, column, row, XO_CORE_M_SOUTH0 + r, XO_CORE_S_DMA0);
+    for (above = r + 1; above < o->columns; above++) {
+        xo_connect(w, column, row, XO_CORE_M_SOUTH0 + above, XO_CORE_S_NORTH0 + above);
+    }
+}
+
+static void xo_core_tile(xo_words *w, const xo_design *o, unsigned column, unsigned r)
+{
+    static const uint8_t counts[6] = {2, 0, 2, 0, 2, 0};
+    static const xo_part parts[6] = {
+        {0, 1, XO_A / 4, XO_A_SIZE / 4, XO_A_FREE, XO_A_FULL, 0},
+        {1, 0, (XO_A + XO_A_SIZE) / 4, XO_A_SIZE / 4, XO_A_FREE, XO_A_FULL, 0},
+        {2, 3, XO_B / 4, XO_A_SIZE / 4, XO_B_FREE, XO_B_FULL, 0},
+        {3, 2, (XO_B + XO_A_SIZE) / 4, XO_A_SIZE / 4, XO_B_FREE, XO_B_FULL, 0},
+        {4, 5, XO_C / 4, XO_C_SIZE / 4, XO_C_FULL, XO_C_FREE, 0},
+        {5, 4, (XO_C + XO_C_SIZE) / 4, XO_C_SIZE / 4, XO_C_FULL, XO_C_FREE, 0}
+    };
+    unsigned row = r + 2, i;
+    xo_mask_write(w, xo_address(column, row, 0x32000), 1, 0); /* disable, reset */
+    xo_mask_write(w, xo_address(column, row, 0x32000), 2, 2);
+    xo_mask_write(w, xo_address(column, row, 0x32000), 2, 0);
+    xo_block(w, xo_address(column, row, 0x20000), o->code, o->words);
+    for (i = 0; i < 6; i++) {
+        xo_lock(w, column, row, i, counts[i]);
+        xo_core_descriptor(w, column, row, &parts[i]);
+    }
+    xo_core_streams(w, o, column, r);
+    xo_write(w, xo_address(column, row, 0x1de04), 0); /* start the rings */
+    xo_write(w, xo_address(column, row, 0x1de0c), 2);
+    xo_write(w, xo_address(column, row, 0x1de14), 4);
+}
+
+/* Memory tiles: buffers of A, of B, then two of C for each row of cores; with a pair of locks (free,
+ * full) each. */
+enum {
+    XO_MEMORY_B = XO_DEPTH * XO_A_SIZE / 4, XO_MEMORY_C = 2 * XO_MEMORY_B, /* words */
+    XO_LOCK_A = 0, XO_LOCK_B = 2, XO_LOCK_C = 4
+};
+
+/* A ring of buffers that one channel fills and another one sends. Channels with even numbers may use
+ * descriptors 0 to 23, those with odd numbers 24 to 47. */
+static void xo_memory_ring(xo_words *w, unsigned column, unsigned first, uint32_t base,
+                           unsigned lock, unsigned order)
+{
+    const uint32_t size = XO_A_SIZE / 4;
+    unsigned i;
+    for (i = 0; i < XO_DEPTH; i++) {
+        xo_part part;
+        part.bd = first + i;
+        part.next = first + (i + 1) % XO_DEPTH;
+        part.base = base + (uint32_t)i * size;
+        part.length = size;
+        part.acquire = lock;
+        part.release = lock + 1;
+        part.order = XO_AS_IT_LIES;
+        xo_memory_descriptor(w, column, &part);
+        part.bd += XO_DEPTH;
+        part.next += XO_DEPTH;
+        part.acquire = lock + 1;
+        part.release = lock;
+        part.order = order;
+        xo_memory_descriptor(w, column, &part);
+    }
+}
+
+/* Rows of cores whose results the shim's channel 0 takes; channel 1 takes the others. */
+static unsigned xo_lower_rows(const xo_design *o)
+{
+    return (o->columns + 1) / 2;
+}
+
+/* Sends C of the rows [from, to): first buffers of all rows, then second ones. */
+static void xo_memory_send_c(xo_words *w, const xo_design *o, unsigned column, unsigned from,
+                             unsigned to)
+{
+    const uint32_t size = XO_C_SIZE / 4;
+    unsigned first = from == 0 ? 16 : 40, rows = to - from, i;
+    for (i = 0; i < 2 * rows; i++) {
+        unsigned r = from + i % rows;
+        xo_part part;
+        part.bd = first + i;
+        part.next = first + (i + 1) % (2 * rows);
+        part.base = XO_MEMORY_C + (uint32_t)(2 * r + i / rows) * size;
+        part.length = size;
+        part.acquire = XO_LOCK_C + 2 * r + 1;
+        part.release = XO_LOCK_C + 2 * r;
+        part.order = o->generation == 3 ? XO_AS_IT_LIES : XO_ORDER_C_AIE2P;
+        xo_memory_descriptor(w, column, &part);
+    }
+    if (rows > 0) {
+        xo_write(w, xo_address(column, 1, 0xa0634 + 8 * (from == 0 ? 2u : 3u)), first);
+    }
+}
+
+static void xo_memory_c(xo_words *w, const xo_design *o, unsigned column)
+{
+    const uint32_t size = XO_C_SIZE / 4;
+    unsigned r, i;
+    for (r = 0; r < o->columns; r++) {
+        unsigned channel = 2 + r, first = channel % 2 == 0 ? 8 + r : 32 + r;
+        for (i = 0; i < 2; i++) {
+            xo_part part;
+            part.bd = first + i;
+            part.next = first + 1 - i;
+            part.base = XO_MEMORY_C + (uint32_t)(2 * r + i) * size;
+            part.length = size;
+            part.acquire = XO_LOCK_C + 2 * r;
+            part.release = XO_LOCK_C + 2 * r + 1;
+            part.order = XO_AS_IT_LIES;
+            xo_memory_descriptor(w, column, &part);
+        }
+        xo_write(w, xo_address(column, 1, 0xa0604 + 8 * (uint32_t)channel), first);
+    }
+    xo_memory_send_c(w, o, column, 0, xo_lower_rows(o));
+    xo_memory_send_c(w, o, column, xo_lower_rows(o), o->columns);
+}
+
+static void xo_memory_tile(xo_words *w, const xo_design *o, unsigned column)
+{
+    unsigned r;
+    xo_lock(w, column, 1, XO_LOCK_A, XO_DEPTH);
+    xo_lock(w, column, 1, XO_LOCK_A + 1, 0);
+    xo_lock(w, column, 1, XO_LOCK_B, XO_DEPTH);
+    xo_lock(w, column, 1, XO_LOCK_B + 1, 0);
+    for (r = 0; r < o->columns; r++) {
+        xo_lock(w, column, 1, XO_LOCK_C + 2 * r, 2);
+        xo_lock(w, column, 1, XO_LOCK_C + 2 * r + 1, 0);
+        xo_connect(w, column, 1, XO_MEM_M_DMA0 + 2 + r, XO_MEM_S_NORTH0 + r);
+    }
+    xo_memory_ring(w, column, 0, 0, XO_LOCK_A,
+                   o->generation == 3 ? XO_ORDER_A : XO_ORDER_A_AIE2P);
+    xo_memory_ring(w, column, 24, XO_MEMORY_B, XO_LOCK_B, XO_AS_IT_LIES);
+    xo_memory_c(w, o, column);
+    xo_connect(w, column, 1, XO_MEM_M_DMA0, XO_MEM_S_SOUTH0);
+    xo_connect(w, column, 1, XO_MEM_M_DMA0 + 1, XO_MEM_S_SOUTH0 + 1);
+    xo_connect(w, column, 1, XO_MEM_M_NORTH0, XO_MEM_S_DMA0);
+    xo_connect(w, column, 1, XO_MEM_M_NORTH0 + 1, XO_MEM_S_DMA0 + 1);
+    xo_connect(w, column, 1, XO_MEM_M_SOUTH0 + 2, XO_MEM_S_DMA0 + 2);
+    xo_connect(w, column, 1, XO_MEM_M_SOUTH0 + 3, XO_MEM_S_DMA0 + 3);
+    xo_write(w, xo_address(column, 1, 0xa0604), 0);
+    xo_write(w, xo_address(column, 1, 0xa060c), 24);
+    xo_write(w, xo_address(column, 1, 0xa0634), XO_DEPTH);
+    xo_write(w, xo_address(column, 1, 0xa063c), 24 + XO_DEPTH);
+}
+
+static void xo_shim_tile(xo_words *w, unsigned column)
+{
+    xo_connect(w, column, 0, XO_SHIM_M_NORTH0, XO_SHIM_S_SOUTH0 + 3);     /* MM2S 0: A */
+    xo_connect(w, column, 0, XO_SHIM_M_NORTH0 + 1, XO_SHIM_S_SOUTH0 + 7); /* MM2S 1: B */
+    xo_connect(w, column, 0, XO_SHIM_M_SOUTH0 + 2, XO_SHIM_S_NORTH0 + 2); /* S2MM 0: C */
+    xo_connect(w, column, 0, XO_SHIM_M_SOUTH0 + 3, XO_SHIM_S_NORTH0 + 3); /* S2MM 1: C */
+    /* completion tokens: packets of the control port, to SOUTH 0 */
+    xo_write(w, xo_address(column, 0, 0x3f000 + 4 * XO_SHIM_M_SOUTH0), 0xc0000045);
+    xo_write(w, xo_address(column, 0, 0x3f100 + 4 * XO_SHIM_S_CTRL), 0xc0000000);
+    xo_write(w, xo_address(column, 0, 0x3f200), 0x0f1f0135);
+    /* SOUTH 3 and 7 are the DMA's, and so are SOUTH 2 and 3 back. */
+    xo_mask_write(w, xo_address(column, 0, 0x1f000), 0x00000c00, 0x00000400);
+    xo_mask_write(w, xo_address(column, 0, 0x1f000), 0x0000c000, 0x00004000);
+    xo_mask_write(w, xo_address(column, 0, 0x1f004), 0x000000f0, 0x00000050);
+}
+
+/* ---- the PDI ---- */
+
+/* Words at which its parts begin. */
+enum { XO_IMAGE_TABLE = 0x04, XO_IMAGE = 0x24, XO_PARTITION = 0x34, XO_CDO = 0x54 };
+
+static void xo_pdi_headers(xo_words *w, uint32_t cdo_words)
+{
+    static const struct { uint16_t at; uint32_t value; } fixed[] = {
+        {0x00, 0xdd}, {0x01, 0x11223344}, {0x02, 0x55667788}, {0x03, 0x99aabbcc},
+        {XO_IMAGE_TABLE, 0x40000}, {0x05, 1}, {0x06, XO_IMAGE}, {0x07, 1}, {0x08, XO_PARTITION},
+        {0x0a, 0x14ca8093}, {0x0e, 0x50504449}, {0x0f, 0x201020}, {0x10, 0x30}, {0x15, 1},
+        {XO_IMAGE, XO_PARTITION}, {0x25, 1}, {0x28, 0x5f656961}, {0x29, 0x67616d69}, {0x2a, 0x65},
+        {0x2c, 0x1c000000}, {0x3a, 0xffffffff}, {0x3b, 0xffffffff}, {0x3c, XO_CDO},
+        {0x3d, 0x02000006}, {0x3e, 1}
+    };
+    uint32_t padded = (cdo_words + 3) / 4 * 4;
+    size_t i;
+    for (i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        xo_set(w, fixed[i].at, fixed[i].value);
+    }
+    xo_set(w, XO_PARTITION, padded);
+    xo_set(w, XO_PARTITION + 1, cdo_words);
+    xo_set(w, XO_PARTITION + 2, padded);
+    xo_checksum(w, XO_IMAGE_TABLE, XO_IMAGE - 1);
+    xo_checksum(w, XO_IMAGE, XO_PARTITION - 1);
+    xo_checksum(w, XO_PARTITION, XO_CDO - 1);
+}
+
+/* Writes the PDI; returns its words, which may be more than room. */
+static size_t xo_pdi(const xo_design *o, uint32_t *out, size_t room)
+{
+    static const uint32_t head[5] = {4, 0x004f4443, 0x200, 0, 0}; /* "CDO", version 2.0 */
+    xo_words w;
+    unsigned c, r;
+    uint32_t words;
+    memset(&w, 0, sizeof w);
+    w.out = out;
+    w.room = room;
+    while (w.count < XO_CDO) {
+        xo_put(&w, 0);
+    }
+    for (c = 0; c < 5; c++) {
+        xo_put(&w, head[c]);
+    }
+    for (c = 0; c < o->columns; c++) {
+        for (r = 0; r < o->columns; r++) {
+            xo_core_tile(&w, o, c, r);
+        }
+        xo_memory_tile(&w, o, c);
+        xo_shim_tile(&w, c);
+    }
+    for (c = 0; c < o->columns; c++) {
+        for (r = 0; r < o->columns; r++) {
+            xo_mask_write(&w, xo_address(c, r + 2, 0x32000), 1, 1); /* enable */
+        }
+    }
+    words = (uint32_t)(w.count - XO_CDO);
+    xo_set(&w, XO_CDO + 3, words - 5);
+    xo_checksum(&w, XO_CDO, XO_CDO + 4);
+    while ((w.count - XO_CDO) % 4 != 0) {
+        xo_put(&w, 0);
+    }
+    xo_pdi_headers(&w, words);
+    return w.count;
+}
+
+/* ---- instruction streams ---- */
+
+static void xo_stream_write(xo_words *w, uint32_t address, uint32_t value)
+{
+    xo_put(w, 0);
+    xo_put(w, 0);
+    xo_put(w, address);
+    xo_put(w, 0);
+    xo_put(w, value);
+    xo_put(w, 24);
+    w->ops++;
+}
+
+static void xo_stream_mask_write(xo_words *w, uint32_t address, uint32_t value, uint32_t mask)
+{
+    xo_put(w, 3);
+    xo_put(w, 0);
+    xo_put(w, address);
+    xo_put(w, 0);
+    xo_put(w, value);
+    xo_put(w, mask);
+    xo_put(w, 28);
+    w->ops++;
+}
+
+/* A transfer between host memory and a shim channel: descriptor, address and task. */
+typedef struct xo_transfer {
+    unsigned column, bd, argument, token;
+    uint32_t queue;              /* register of the channel's task queue */
+    uint32_t runs;               /* of the descriptor, 1 to 256 */
+    uint64_t offset;             /* bytes */
+    uint32_t length, step[3], wrap[2]; /* words; wrap 0: goes on to the end */
+} xo_transfer;
+
+static void xo_stream_transfer(xo_words *w, const xo_transfer *t)
+{
+    uint32_t at = xo_address(t->column, 0, 0x1d000 + 0x20 * (uint32_t)t->bd);
+    uint32_t words[24];
+    unsigned i;
+    memset(words, 0, sizeof words);
+    words[0] = 1; /* block write */
+    words[2] = at;
+    words[3] = 48;
+    words[4] = t->length;
+    words[7] = (t->step[0] - 1) | t->wrap[0] << 20;
+    words[8] = (t->step[1] - 1) | t->wrap[1] << 20 | 2u << 30;
+    words[9] = (t->step[2] - 1) | 2u << 24;
+    words[11] = 1u << 25;
+    words[12] = 0x81; /* address patch */
+    words[13] = 48;
+    words[18] = at + 4;
+    words[20] = (uint32_t)t->argument;
+    words[22] = (uint32_t)t->offset;
+    words[23] = (uint32_t)(t->offset >> 32);
+    for (i = 0; i < 24; i++) {
+        xo_put(w, words[i]);
+    }
+    w->ops += 2;
+    if (t->token) {
+        xo_stream_mask_write(w, xo_address(t->column, 0, t->queue - 4), 0xf00, 0x1f00);
+    }
+    xo_stream_write(w, xo_address(t->column, 0, t->queue),
+                    (uint32_t)t->bd | (t->runs - 1) << 16 | (uint32_t)t->token << 31);
+}
+
+static void xo_stream_wait(xo_words *w, unsigned column, unsigned channel)
+{
+    xo_put(w, 0x80);
+    xo_put(w, 16);
+    xo_put(w, (uint32_t)column << 16); /* from the array to host memory */
+    xo_put(w, (uint32_t)channel << 24 | 1u << 16 | 1u << 8);
+    w->ops++;
+}
+
+/* All of B for this column, once for each group of rows of A: 64 n after 64 n. */
+static void xo_send_b(xo_words *w, const xo_design *o, const xp_kernel *p, unsigned column)
+{
+    uint32_t step = XO_TILE * p->k / 4; /* words of 64 n */
+    xo_transfer t;
+    memset(&t, 0, sizeof t);
+    t.column = column;
+    t.bd = 8;
+    t.argument = p->b_arg;
+    t.queue = 0x1d21c;
+    t.runs = p->m / (XO_TILE * o->columns);
+    t.offset = (uint64_t)column * step * 4;
+    t.length = p->n / (XO_TILE * o->columns) * step;
+    t.step[0] = 1;
+    t.wrap[0] = 256;
+    t.step[1] = 256;
+    t.wrap[1] = step / 256;
+    t.step[2] = o->columns * step;
+    xo_stream_transfer(w, &t);
+}
+
+/* 64 rows of A in steps of 64 bytes, once for each group of columns of B. */
+static void xo_send_a(xo_words *w, const xo_design *o, const xp_kernel *p, unsigned column,
+                      uint32_t group)
+{
+    xo_transfer t;
+    memset(&t, 0, sizeof t);
+    t.column = column;
+    t.bd = group % 4;
+    t.argument = p->a_arg;
+    t.queue = 0x1d214;
+    t.runs = p->n / (XO_TILE * o->columns);
+    t.offset = (uint64_t)(group * o->columns + column) * XO_TILE * p->k;
+    t.length = XO_TILE * p->k / 4;
+    t.step[0] = 1;
+    t.wrap[0] = XO_TILE / 4;
+    t.step[1] = p->k / 4;
+    t.wrap[1] = XO_TILE;
+    t.step[2] = XO_TILE / 4;
+    xo_stream_transfer(w, &t);
+}
+
+/* C of a group of rows: those of the lower cores by channel 0, the others by channel 1. */
+static void xo_take_c(xo_words *w, const xo_design *o, const xp_kernel *p, unsigned column,
+                      uint32_t group)
+{
+    unsigned low = xo_lower_rows(o), half;
+    for (half = 0; half < 2 && half * low < o->columns; half++) {
+        uint32_t rows = XO_TILE * (half == 0 ? low : o->columns - low);
+        uint64_t first = (uint64_t)(group * o->columns + half * low) * XO_TILE;
+        xo_transfer t;
+        memset(&t, 0, sizeof t);
+        t.column = column;
+        t.bd = 4 + group % 2 + 2 * half;
+        t.argument = p->c_arg;
+        t.token = 1;
+        t.queue = half == 0 ? 0x1d204 : 0x1d20c;
+        t.runs = 1;
+        t.offset = (first * p->n + (uint64_t)column * XO_TILE) * 4;
+        t.length = p->n / o->columns * rows;
+        t.step[0] = 1;
+        t.wrap[0] = XO_TILE;
+        t.step[1] = p->n;
+        t.wrap[1] = rows;
+        t.step[2] = XO_TILE * o->columns;
+        xo_stream_transfer(w, &t);
+    }
+}
+
+static void xo_wait_c(xo_words *w, const xo_design *o)
+{
+    unsigned c;
+    for (c = 0; c < o->columns; c++) {
+        xo_stream_wait(w, c, 0);
+        if (o->columns > 1) {
+            xo_stream_wait(w, c, 1);
+        }
+    }
+}
+
+/* Writes the stream of a kernel whose sizes and arguments are set; returns its words, which may be
+ * more than room. m and n are multiples of 64 columns, k of 64. */
+static size_t xo_stream(const xo_design *o, const xp_kernel *p, uint32_t *out, size_t room)
+{
+    uint32_t groups = p->m / (XO_TILE * o->columns), g;
+    unsigned c, r;
+    xo_words w;
+    memset(&w, 0, sizeof w);
+    w.out = out;
+    w.room = room;
+    w.count = 4;
+    for (c = 0; c < o->columns; c++) {
+        for (r = 0; r < o->columns; r++) {
+            xo_stream_write(&w, xo_address(c, r + 2, XO_STEPS), p->k / XO_TILE);
+        }
+    }
+    for (c = 0; c < o->columns; c++) {
+        xo_send_b(&w, o, p, c);
+    }
+    for (g = 0; g < groups; g++) {
+        if (g >= 2) {
+            xo_wait_c(&w, o); /* of g - 2: a queue holds four tasks */
+        }
+        for (c = 0; c < o->columns; c++) {
+            xo_send_a(&w, o, p, c, g);
+            xo_take_c(&w, o, p, c, g);
+        }
+    }
+    for (g = groups < 2 ? groups : 2; g > 0; g--) {
+        xo_wait_c(&w, o);
+    }
+    xo_set(&w, 0, 6u << 24 | (uint32_t)o->generation << 16 | 0x0100); /* 6 rows, version 0.1 */
+    xo_set(&w, 1, 1u << 8 | o->columns);
+    xo_set(&w, 2, w.ops);
+    xo_set(&w, 3, (uint32_t)w.count * 4);
+    return w.count;
+}
+
+/* Copies B [n, k] into the tiles of a kernel's [N, K]: [N / 64][K / 64][4 n16][8 k8][2 n8][8 k][8 n];
+ * the rest is not touched. */
+static void xo_pack_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, const int8_t *b,
+                      size_t ldb)
+{
+    uint32_t i, j;
+    for (j = 0; j < n; j++) {
+        uint8_t *column = to + (size_t)(j / XO_TILE) * p->k * XO_TILE + j % 64 / 16 * 1024 +
+                          j % 16 / 8 * 64 + j % 8;
+        const int8_t *from = b + j * ldb;
+        for (i = 0; i < k; i++) {
+            column[(size_t)(i / XO_TILE) * XO_STEP_BYTES + i % 64 / 8 * 128 + i % 8 * 8] =
+                (uint8_t)from[i];
+        }
+    }
+}
+
+/* ---- the pack ---- */
+
+/* Adds the shape that covers products [any m, n, k], unless it is there already. */
+static void xo_add(xp_pack *pack, uint32_t n, uint32_t k)
+{
+    xp_kernel *p = &pack->kernels[pack->n_kernels];
+    unsigned i;
+    n = n > XO_LARGEST ? XO_LARGEST : (uint32_t)xu_round_up(n, XO_GROUP);
+    k = k > XO_LARGEST ? XO_LARGEST : (uint32_t)xu_round_up(k, XO_TILE);
+    for (i = 0; i < pack->n_kernels; i++) {
+        if (pack->kernels[i].n == n && pack->kernels[i].k == k) {
+            return;
+        }
+    }
+    xu_print(p->id, sizeof p->id, "gemm-%lux%lux%lu", (unsigned long)XO_ROWS, (unsigned long)k,
+             (unsigned long)n);
+    xu_print(p->verified, sizeof p->verified, "emulator");
+    p->m = XO_ROWS;
+    p->n = n;
+    p->k = k;
+    p->tile_m = p->tile_n = p->tile_k = XO_TILE;
+    p->a_bytes = p->b_bytes = 1;
+    p->b_layout = XP_TILES;
+    p->b_arg = 1;
+    p->c_arg = 2;
+    p->c_direction = XT_OUT;
+    pack->n_kernels++;
+}
+
+/* Shapes for the configuration's products, or a choice that serves any. */
+static int xo_shapes(xp_pack *pack, const wnpu_amdxdna_config *config, wnpu_error *error)
+{
+    uint32_t i;
+    if (config->n_products > XO_PRODUCTS || (config->n_products > 0 && config->products == NULL)) {
+        return xu_fail(error, WNPU_E_ARGUMENT, "products is NULL, or more than %u", XO_PRODUCTS);
+    }
+    for (i = 0; i < config->n_products; i++) {
+        if (config->products[i].n == 0 || config->products[i].k == 0) {
+            return xu_fail(error, WNPU_E_ARGUMENT, "product %lu is empty", (unsigned long)i);
+        }
+        xo_add(pack, config->products[i].n, config->products[i].k);
+    }
+    if (config->n_products == 0) { /* base's, of which any other can be put together */
+        xo_add(pack, 512, 512);
+        xo_add(pack, 2048, 512);
+        xo_add(pack, 512, 2048);
+    }
+    return WNPU_OK;
+}
+
+/* Writes the configuration and the streams. */
+static int xo_generate(xp_pack *pack, const xo_design *design, wnpu_error *error)
+{
+    xp_overlay *o = &pack->overlays[0];
+    unsigned i;
+    int code = WNPU_OK;
+    o->size = xo_pdi(design, NULL, 0) * 4;
+    o->data = xu_alloc(&pack->allocator, o->size);
+    for (i = 0; i < pack->n_kernels && o->data != NULL; i++) {
+        xp_kernel *p = &pack->kernels[i];
+        p->bytes = xo_stream(design, p, NULL, 0) * 4;
+        p->data = xu_alloc(&pack->allocator, p->bytes);
+        if (p->data == NULL) {
+            break;
+        }
+        (void)xo_stream(design, p, (uint32_t *)(void *)p->data, p->bytes / 4);
+    }
+    if (o->data == NULL || i < pack->n_kernels) {
+        return xu_fail(error, WNPU_E_MEMORY, "out of memory for the built-in kernels");
+    }
+    (void)xo_pdi(design, (uint32_t *)(void *)o->data, o->size / 4);
+    code = xc_pdi(&o->image, o->data, o->size, error);
+    for (i = 0; i < pack->n_kernels && code == WNPU_OK; i++) {
+        code = xp_check_kernel(pack, &pack->kernels[i], error);
+    }
+    return code;
+}
+
+/* The built-in kernels as a pack. design NULL: shapes only, to compute memory. */
+static int xo_open(xp_pack **out, const wnpu_amdxdna_config *config, const xo_design *design,
+                   const wnpu_allocator *allocator, wnpu_error *error)
+{
+    xp_pack *pack = xu_alloc(allocator, sizeof *pack);
+    int code;
+    *out = NULL;
+    if (pack == NULL) {
+        return xu_fail(error, WNPU_E_MEMORY, "out of memory for the built-in kernels");
+    }
+    pack->allocator = *allocator;
+    xu_print(pack->name, sizeof pack->name, "built-in");
+    xu_print(pack->licence, sizeof pack->licence, "MIT");
+    pack->n_overlays = 1;
+    xu_print(pack->overlays[0].id, sizeof pack->overlays[0].id, "gemm");
+    pack->overlays[0].is_pdi = 1;
+    pack->overlays[0].needed = 1;
+    pack->overlays[0].ops_per_cycle = 2048;
+    code = xo_shapes(pack, config, error);
+    if (code == WNPU_OK && design != NULL) {
+        pack->generation = design->generation;
+        pack->columns = design->columns;
+        pack->overlays[0].image.columns = design->columns;
+        xu_print(pack->device, sizeof pack->device, "%s", design->generation == 3 ? "npu1"
+                                                                                  : "npu2");
+        code = xo_generate(pack, design, error);
+    }
+    if (code != WNPU_OK) {
+        xp_close(pack);
+        return code;
+    }
+    *out = pack;
+    return WNPU_OK;
+}
+/* ======================================================================
+ *  8. xd_  the device
  *
  *  Owns      the node's file descriptor, the properties of device, driver
  *            and firmware, the calling of ioctls.
@@ -2099,6 +3083,14 @@ static long xd_number(const char *root, const char *directory, const char *file)
     }
     value = strtol(text, &end, 0);
     return *end != '\0' || value < 0 ? -1 : value;
+}
+
+/* The module option aie2_max_col if it allows fewer columns than a device may have, else 0. The
+ * driver refuses a wider context with the same error as one too many. */
+static long xd_column_limit(const char *root)
+{
+    long limit = xd_number(root, "/sys/module/amdxdna/parameters", "aie2_max_col");
+    return limit >= 1 && limit < (long)XT_COLUMNS ? limit : 0;
 }
 
 /* NPU1, 4, 5 or 6 by PCI id; 0 for other devices. */
@@ -2309,7 +3301,7 @@ static int xd_open(xd_device *device, const wnpu_amdxdna_config *config, xd_why 
     return xd_fail(why, kept_cause, kept.code, "%s", kept.message);
 }
 /* ======================================================================
- *  8. xb_  buffers
+ *  9. xb_  buffers
  *
  *  Owns      buffer objects, their single mapping, the heap, cache flushes.
  *  Assumes   an open device; no buffer is freed while the device uses it.
@@ -2561,7 +3553,7 @@ static int xb_load(xb_space *space, xb_bo *bo, const uint8_t *data, size_t bytes
     return WNPU_OK;
 }
 /* ======================================================================
- *  9. xq_  contexts and commands
+ * 10. xq_  contexts and commands
  *
  *  Owns      hardware contexts, the contents of command buffers, submission
  *            and waiting.
@@ -2786,7 +3778,7 @@ static int xq_wait(xb_space *space, const xq_context *context, const xb_bo *comm
     }
 }
 /* ======================================================================
- * 10. xk_  kernels, weights, operands
+ * 11. xk_  kernels, weights, operands
  *
  *  Owns      the state of each kernel on the device, resident weights, the
  *            operand layouts of the kernels.
@@ -2844,14 +3836,18 @@ static size_t xk_pack_a(const xp_kernel *p, uint8_t *to, uint32_t m, uint32_t k,
     return m * stride;
 }
 
-/* Copies B [n, k] into the kernel's [N, K] or [K, N], zero elsewhere. */
+/* Copies B [n, k] into the kernel's layout of [N, K], zero elsewhere. */
 static void xk_pack_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, const int8_t *b,
                       size_t ldb)
 {
     size_t i, j;
     memset(to, 0, (size_t)xk_bytes_b(p));
+    if (p->b_layout == XP_TILES) {
+        xo_pack_b(p, to, n, k, b, ldb);
+        return;
+    }
     for (j = 0; j < n; j++) {
-        if (!p->b_is_kn) {
+        if (p->b_layout == XP_NK) {
             xk_pack_row(to + j * p->k * p->b_bytes, b + j * ldb, k, p->b_bytes);
             continue;
         }
@@ -2861,10 +3857,10 @@ static void xk_pack_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, c
     }
 }
 /* ======================================================================
- * 11. xj_  jobs
+ * 12. xj_  jobs
  *
  *  Owns      two sets of staging buffers and the commands in flight.
- *  Assumes   the functions of section 14 checked the interface's rules.
+ *  Assumes   the functions of section 15 checked the interface's rules.
  *  Ensures   a job ends in one of three ways: delivered completely; failed
  *            with its buffers free again; or given up at its deadline. Its
  *            buffers then stay reserved (a zombie) until the driver reports
@@ -3235,7 +4231,7 @@ static void xj_free_staging(xj_engine *e, xj_slot *slot)
     xb_free(&e->space, &slot->chain);
 }
 /* ======================================================================
- * 12. xv_  self-test
+ * 13. xv_  self-test
  *
  *  Owns      the test that a kernel multiplies correctly, before its first
  *            use and after every recovery.
@@ -3438,7 +4434,7 @@ static int xv_kernel(xj_engine *e, const xv_scratch *s, uint32_t kernel,
 }
 
 /* ======================================================================
- * 13. xm_  reopening contexts
+ * 14. xm_  reopening contexts
  *
  *  Owns      the helper thread that closes contexts and opens them again.
  *  Assumes   while it works nobody else uses the contexts: the accelerator
@@ -3609,7 +4605,7 @@ static int xm_wait(xm_reopening *r, int64_t deadline_ns)
 }
 #endif
 /* ======================================================================
- * 14. xs_  device states and the wnpu_accel interface
+ * 15. xs_  device states and the wnpu_accel interface
  *
  *  Owns      opening and closing, health, the functions of wnpu_accel.
  *  Assumes   one thread at a time.
@@ -3704,16 +4700,26 @@ static unsigned xs_chain(const xp_pack *pack, const wnpu_amdxdna_config *config,
     return chain;
 }
 
+/* 1 when the kernels come from a pack and not from section 7. */
+static int xs_has_pack(const wnpu_amdxdna_config *config)
+{
+    return config->pack != NULL || config->files != NULL;
+}
+
 WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_shape *shapes,
                                  size_t capacity, uint64_t *fixed, wnpu_error *error)
 {
     wnpu_amdxdna_config ours;
     wnpu_allocator allocator;
-    xp_pack *pack;
+    xp_pack *pack = NULL;
     uint64_t most[3], total;
     unsigned i, chain;
     int code = xu_merge_config(&ours, config, &allocator, error);
-    if (code != WNPU_OK || (code = xp_open(&pack, &ours, &allocator, error)) != WNPU_OK) {
+    if (code == WNPU_OK) {
+        code = xs_has_pack(&ours) ? xp_open(&pack, &ours, &allocator, error)
+                                  : xo_open(&pack, &ours, NULL, &allocator, error);
+    }
+    if (code != WNPU_OK) {
         return code;
     }
     chain = xs_chain(pack, &ours, xs_page());
@@ -4380,17 +5386,44 @@ static int xs_pack_matches(const xp_pack *pack, const xd_device *device)
            pack->columns <= device->columns;
 }
 
+/* Generates the built-in kernels for as many columns as the device and the driver's module option
+ * allow: 1, 2 or 4. */
+static int xs_generate_kernels(xj_engine *e, xd_why *why)
+{
+    long limit = xd_column_limit(e->config.root);
+    unsigned columns = e->device.columns;
+    xo_design design;
+    int code;
+    if (limit != 0) { /* it counts column 0 of an NPU1, too */
+        unsigned allowed = (unsigned)limit - (e->device.kind == XD_NPU1);
+        columns = allowed < columns ? allowed : columns;
+    }
+    columns = columns < e->device.core_rows ? columns : e->device.core_rows;
+    if (columns == 0) {
+        return xd_fail(why, WNPU_AMDXDNA_CONTEXTS, WNPU_E_UNSUPPORTED, "the driver's module option "
+                       "aie2_max_col is %ld, which leaves no usable column of the NPU", limit);
+    }
+    xo_design_init(&design, e->device.kind == XD_NPU1 ? 3 : 4,
+                   columns >= 4 ? 4 : columns >= 2 ? 2 : 1);
+    code = xo_open(&e->pack, &e->config, &design, &e->allocator, why->error);
+    why->cause = code == WNPU_E_MEMORY ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_OTHER;
+    return code;
+}
+
 static int xs_bring_up(xs_accel *self, xd_why *why)
 {
     xj_engine *e = &self->e;
     unsigned limit;
-    int code = xp_open(&e->pack, &e->config, &e->allocator, why->error);
-    if (code != WNPU_OK) {
+    int code = WNPU_OK;
+    if (xs_has_pack(&e->config)) {
+        code = xp_open(&e->pack, &e->config, &e->allocator, why->error);
         why->cause = code == WNPU_E_MODEL ? WNPU_AMDXDNA_PACK_DAMAGED
                      : code == WNPU_E_MEMORY ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_PACK_MISSING;
-        return code;
     }
-    code = xd_open(&e->device, &e->config, why);
+    code = code == WNPU_OK ? xd_open(&e->device, &e->config, why) : code;
+    if (code == WNPU_OK && !xs_has_pack(&e->config)) {
+        code = xs_generate_kernels(e, why);
+    }
     if (code != WNPU_OK) {
         return code;
     }
@@ -4452,6 +5485,8 @@ static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *wh
     /* Pointers to the caller's memory that is not needed after opening. */
     self->e.config.pack = NULL;
     self->e.config.files = NULL;
+    self->e.config.products = NULL;
+    self->e.config.n_products = 0;
     self->e.config.node = NULL;
     self->e.config.root = "";
     xu_log(&self->e.config, WNPU_LOG_INFO, "%s, pack %s: %lu of %u kernels, %u products a job",
@@ -4484,7 +5519,7 @@ WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **a
     return code;
 }
 /* ======================================================================
- * 15. xr_  diagnosis
+ * 16. xr_  diagnosis
  *
  *  Owns      the search for the one cause why the NPU does not work, and
  *            its remedy.
@@ -4912,18 +5947,9 @@ static void xr_limits(xr_exam *x)
         }
     }
     x->out->memlock_needed = XA_HEAP_BYTES;
-    if ((x->config.pack != NULL || x->config.files != NULL) &&
-        wnpu_amdxdna_memory(&x->config, NULL, 0, &fixed, NULL) > 0) {
+    if (wnpu_amdxdna_memory(&x->config, NULL, 0, &fixed, NULL) > 0) {
         x->out->memlock_needed = fixed;
     }
-}
-
-/* The module option aie2_max_col if it allows fewer columns than a kernel needs, else 0. The driver
- * refuses such a context with the same error as one too many. */
-static long xr_column_limit(const xr_exam *x)
-{
-    long limit = xd_number(x->root, "/sys/module/amdxdna/parameters", "aie2_max_col");
-    return limit >= 1 && limit < (long)XT_COLUMNS ? limit : 0;
 }
 
 /* Reports a failed step. Running out of memory under a low limit is attributed to the limit. */
@@ -4937,9 +5963,9 @@ static int xr_step(xr_exam *x, int cause, const char *message)
                  (unsigned long long)x->out->memlock_limit);
         return xr_report(x, WNPU_AMDXDNA_MEMLOCK, text);
     }
-    if (cause == WNPU_AMDXDNA_CONTEXTS && xr_column_limit(x) != 0) {
+    if (cause == WNPU_AMDXDNA_CONTEXTS && xd_column_limit(x->root) != 0) {
         xu_print(text, sizeof text, "Or the kernel needs more columns than the driver allows: its "
-                 "module option aie2_max_col is %ld.", xr_column_limit(x));
+                 "module option aie2_max_col is %ld.", xd_column_limit(x->root));
         return xr_report(x, cause, text);
     }
     if (cause == WNPU_AMDXDNA_SVA && xr_exists(x, "/sys/kernel") &&
@@ -4979,7 +6005,7 @@ static int xr_pack(xr_exam *x, int kind)
     wnpu_error error;
     xp_pack *pack;
     int code, wrong;
-    if (x->config.pack == NULL && x->config.files == NULL) {
+    if (!xs_has_pack(&x->config)) {
         return WNPU_AMDXDNA_FINE;
     }
     code = xp_open(&pack, &x->config, &x->allocator, &error);
@@ -4991,51 +6017,6 @@ static int xr_pack(xr_exam *x, int kind)
     wrong = kind != 0 && pack->generation != (kind == XD_NPU1 ? 3u : 4u);
     xp_close(pack);
     return wrong ? xr_report(x, WNPU_AMDXDNA_PACK_DEVICE, NULL) : WNPU_AMDXDNA_FINE;
-}
-
-/* Without a pack: checks the heap and a context over all columns. */
-static int xr_without_pack(xr_exam *x, xd_device *device)
-{
-    wnpu_error error;
-    xd_why why;
-    xb_space space;
-    struct xa_qos qos;
-    struct xa_create_hwctx create;
-    struct xa_destroy_hwctx destroy;
-    int code, err = 0;
-    xb_begin(&space, device, &x->config, (size_t)xs_page());
-    xs_reset_why(&why, &error);
-    code = xb_new(&space, &space.heap, XA_BO_HEAP, XA_HEAP_BYTES, &why);
-    if (code == WNPU_OK) {
-        memset(&qos, 0, sizeof qos);
-        qos.priority = XQ_PRIORITY_NORMAL;
-        qos.start_col = 0xff;
-        memset(&create, 0, sizeof create);
-        create.qos_p = (uint64_t)(uintptr_t)&qos;
-        create.max_opc = 2048;
-        create.num_tiles = device->columns * device->core_rows;
-        err = xd_ioctl(device->fd, XA_CREATE_HWCTX, &create);
-        if (err == 0) {
-            struct drm_syncobj_destroy sync;
-            memset(&sync, 0, sizeof sync);
-            sync.handle = create.syncobj;
-            if (sync.handle != 0) {
-                (void)xd_release(device->fd, DRM_IOCTL_SYNCOBJ_DESTROY, &sync);
-            }
-            memset(&destroy, 0, sizeof destroy);
-            destroy.handle = create.handle;
-            (void)xd_release(device->fd, XA_DESTROY_HWCTX, &destroy);
-        }
-        xb_free(&space, &space.heap);
-    }
-    if (code != WNPU_OK) {
-        return xr_step(x, why.cause, error.message);
-    }
-    if (err != 0) {
-        xu_print(error.message, sizeof error.message, "(context: %s)", strerror(err));
-        return xr_step(x, xd_cause(XD_CONTEXT, err), error.message);
-    }
-    return WNPU_AMDXDNA_FINE;
 }
 
 static void xr_describe(xr_exam *x, const xd_device *device)
@@ -5087,11 +6068,8 @@ static int xr_live(xr_exam *x)
         return xr_report(x, WNPU_AMDXDNA_FIRMWARE_UNKNOWN, NULL);
     }
     cause = xr_pack(x, kind);
-    if (cause == WNPU_AMDXDNA_FINE && x->config.pack == NULL && x->config.files == NULL) {
-        cause = xr_without_pack(x, &device);
-    }
     xd_close(&device);
-    if (cause != WNPU_AMDXDNA_FINE || (x->config.pack == NULL && x->config.files == NULL)) {
+    if (cause != WNPU_AMDXDNA_FINE) {
         return cause;
     }
     code = xs_open(&x->config, &accel, &why);

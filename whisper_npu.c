@@ -19514,7 +19514,7 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
  *  is one weight of a stage: cross_kv has a unit per decoder layer, other
  *  stages have one.
  *
- *  Behaviour in the accelerator's states (diagram in section 14 of
+ *  Behaviour in the accelerator's states (diagram in section 15 of
  *  npu_amdxdna.c):
  *    OK       windows use it; after a failure the remaining products of
  *             the window run on the CPU
@@ -25498,6 +25498,31 @@ WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_c
     np_make_plan(&plan, model, &target, c.isa == WNPU_ISA_AUTO ? cp_best() : (wnpu_isa)c.isa,
                  c.threads, c.accel_use == WNPU_ACCEL_ALL);
     return np_bytes(&plan, model, &target);
+}
+
+WNPU_API int wnpu_model_products(const wnpu_model *model, wnpu_accel_shape *shapes,
+                                 size_t capacity)
+{
+    size_t n = 0;
+    unsigned stage;
+    if (model == NULL || (shapes == NULL && capacity > 0)) {
+        return WNPU_E_ARGUMENT;
+    }
+    for (stage = 0; stage < NP_STAGES; stage++) {
+        np_tiling tiling;
+        if (stage == NP_ATTEND) {
+            continue; /* computed by the CPU */
+        }
+        np_set_operands(model, stage, model->n_audio_ctx, &tiling);
+        if (n < capacity) {
+            memset(&shapes[n], 0, sizeof shapes[n]);
+            shapes[n].m = tiling.rows;
+            shapes[n].n = tiling.n;
+            shapes[n].k = tiling.k;
+        }
+        n++;
+    }
+    return (int)n;
 }
 
 /* Requests permission for AMX, which changes the process, so only if it was selected by name. */

@@ -674,6 +674,13 @@ typedef struct wnpu_accel_info wnpu_accel_info;
 WNPU_API uint64_t wnpu_session_accel_bytes(const wnpu_model *model, const wnpu_config *config,
                                            const wnpu_accel_info *info, wnpu_error *error);
 
+/* The matrix products that sessions of a model may give to an accelerator: m, n and k of at most
+ * capacity elements are set, the other fields are 0. Returns their number (7 at present) or
+ * E_ARGUMENT. For wnpu_amdxdna_config.products. */
+typedef struct wnpu_accel_shape wnpu_accel_shape;
+WNPU_API int wnpu_model_products(const wnpu_model *model, wnpu_accel_shape *shapes,
+                                 size_t capacity);
+
 /* Opens a session. memory is NULL to use the allocator, or a block of size >= wnpu_session_size()
  * bytes, aligned to 64, that the session uses until it is closed. On failure *session is NULL.
  * Errors: E_ARGUMENT, E_MEMORY, E_UNSUPPORTED, E_ACCEL, E_VERSION. */
@@ -1327,14 +1334,14 @@ WNPU_API int wnpu_self_test(const wnpu_allocator *allocator, wnpu_error *error);
 /* A shape of product that the accelerator supports. Smaller products fit as well: see
  * wnpu_accel_product. This structure and wnpu_accel_product are used in arrays and will never
  * change. */
-typedef struct wnpu_accel_shape {
+struct wnpu_accel_shape {
     uint32_t m, n, k;         /* C is [m, n], A is [m, k], B is [n, k] */
     uint32_t group;           /* all products of a job must have the same group; another group
                                  in the next job may cost a context switch */
     uint64_t resident_bytes;  /* device memory of one resident weight of this shape */
     double cost_us;           /* measured time of a job of one product, microseconds; 0: unknown */
     double chained_us;        /* measured time of each further product of a job; 0: unknown */
-} wnpu_accel_shape;
+};
 
 struct wnpu_accel_info {
     uint32_t struct_size;
@@ -1429,9 +1436,10 @@ struct wnpu_accel {
 /* ================================================================ AMD XDNA accelerator ====
  *
  * npu_amdxdna.c: NPUs of AMD Ryzen AI (Phoenix and Hawk Point: NPU1; Strix, Strix Halo and Krackan:
- * NPU4 to NPU6) through the amdxdna driver of Linux 6.14 or later. Link with -ldrm. It compiles no
- * kernels: they come in a pack, a directory with a file "manifest", overlays and instruction
- * streams (README: how to build one).
+ * NPU4 to NPU6) through the amdxdna driver of Linux 6.14 or later. Link with -ldrm. It contains
+ * kernels for both generations, which so far only a simulator has executed; a pack replaces them, a
+ * directory with a file "manifest", overlays and instruction streams (README: how to build one).
+ * Whatever the kernels are, each must pass a self-test, and each result is verified.
  *
  * An accelerator may be used by one thread at a time, and belongs to the process that opened it. In
  * a forked child every function returns E_STATE, and close() only releases what the child holds.
@@ -1455,8 +1463,8 @@ typedef enum wnpu_amdxdna_flush {
 typedef struct wnpu_amdxdna_config {
     uint32_t struct_size;
     int32_t flush_mode;       /* wnpu_amdxdna_flush [AUTO] */
-    const char *pack;         /* directory of the kernel pack; NULL if files is set */
-    const wnpu_amdxdna_files *files; /* the pack through callbacks; not used after opening */
+    const char *pack;         /* directory of a kernel pack [NULL: the built-in kernels, or files] */
+    const wnpu_amdxdna_files *files; /* a pack through callbacks; not used after opening [NULL] */
     const char *node;         /* device, such as "/dev/accel/accel0" [NULL: the first NPU] */
     const char *root;         /* prefix of every path outside the pack, for recorded machines
                                  [NULL: none] */
@@ -1474,19 +1482,25 @@ typedef struct wnpu_amdxdna_config {
     const wnpu_allocator *allocator; /* must outlive the accelerator [NULL: malloc and free] */
     wnpu_log_fn log;          /* [NULL: no log] */
     void *log_user;
+    /* What the built-in kernels are prepared for: n and k of n_products (up to 64) products, the
+     * other fields are ignored; see wnpu_model_products(). Not used after opening. With a pack they
+     * are ignored [0: shapes of which any product can be composed, with more padding]. */
+    const wnpu_accel_shape *products;
+    uint32_t n_products;
+    uint32_t reserved2;
 } wnpu_amdxdna_config;
 
 WNPU_API void wnpu_amdxdna_config_init(wnpu_amdxdna_config *config, size_t struct_size);
 
-/* Computes the memory that an accelerator with this configuration will lock, from the pack alone
- * and without a device. *fixed receives the most bytes that opening locks; the first capacity
- * elements of shapes (may be NULL if capacity is 0) receive the pack's shapes with their
+/* Computes the memory that an accelerator with this configuration will lock, from the pack or the
+ * products alone and without a device. *fixed receives the most bytes that opening locks; the first
+ * capacity elements of shapes (may be NULL if capacity is 0) receive the kernels' shapes with their
  * resident_bytes. Returns the number of shapes, or a negative error. The total is *fixed plus
  * resident_bytes of every weight. */
 WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_shape *shapes,
                                  size_t capacity, uint64_t *fixed, wnpu_error *error);
 
-/* Opens the NPU with a kernel pack. Every kernel is compared with the CPU before it is offered;
+/* Opens the NPU. Every kernel is compared with the CPU before it is offered;
  * those that fail are omitted, and opening fails if none is left. On failure *accel is NULL, and
  * wnpu_amdxdna_diagnose() gives details. Errors: E_ARGUMENT, E_IO, E_MEMORY, E_MODEL (the pack is
  * damaged), E_UNSUPPORTED (no suitable device, driver or pack), E_ACCEL (the device did not work),
@@ -1543,8 +1557,8 @@ typedef struct wnpu_amdxdna_diagnosis {
     char cure[384];           /* the remedy */
 } wnpu_amdxdna_diagnosis;
 
-/* Finds the first problem that prevents the NPU from working, and its remedy. config may be NULL;
- * without a pack the pack is not examined. With root set, the recorded machine under that directory
+/* Finds the first problem that prevents the NPU from working, and its remedy. config may be NULL:
+ * the built-in kernels are tested then. With root set, the recorded machine under that directory
  * is examined and no device is used. Returns WNPU_OK if cause was determined, FINE included.
  * Errors: E_ARGUMENT, E_VERSION. */
 WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
@@ -1597,6 +1611,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_wav_reader_open     WNPU_RENAMED(WNPU_PREFIX, wav_reader_open)
 #define wnpu_config_init         WNPU_RENAMED(WNPU_PREFIX, config_init)
 #define wnpu_session_size        WNPU_RENAMED(WNPU_PREFIX, session_size)
+#define wnpu_model_products      WNPU_RENAMED(WNPU_PREFIX, model_products)
 #define wnpu_session_accel_bytes WNPU_RENAMED(WNPU_PREFIX, session_accel_bytes)
 #define wnpu_session_open        WNPU_RENAMED(WNPU_PREFIX, session_open)
 #define wnpu_session_close       WNPU_RENAMED(WNPU_PREFIX, session_close)

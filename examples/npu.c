@@ -5,10 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { PRODUCTS = 16 }; /* of a model, at most */
+
 #ifdef NO_NPU
-int npu_open(wnpu_accel **accel, const char *pack, wnpu_log_fn log, void *log_user)
+int npu_open(wnpu_accel **accel, const char *pack, const wnpu_model *model, wnpu_log_fn log,
+             void *log_user)
 {
     (void)pack;
+    (void)model;
     (void)log;
     (void)log_user;
     *accel = NULL;
@@ -21,14 +25,18 @@ void npu_close(wnpu_accel *accel)
     (void)accel;
 }
 #else
-int npu_open(wnpu_accel **accel, const char *pack, wnpu_log_fn log, void *log_user)
+int npu_open(wnpu_accel **accel, const char *pack, const wnpu_model *model, wnpu_log_fn log,
+             void *log_user)
 {
+    wnpu_accel_shape products[PRODUCTS];
     wnpu_amdxdna_config config;
     wnpu_amdxdna_diagnosis diagnosis;
     wnpu_error error = {0, ""};
-    int status;
+    int status, n = wnpu_model_products(model, products, PRODUCTS);
     wnpu_amdxdna_config_init(&config, sizeof config);
-    config.pack = pack;
+    config.pack = strcmp(pack, "auto") != 0 ? pack : NULL;
+    config.products = products;
+    config.n_products = n < 0 ? 0 : n < PRODUCTS ? (uint32_t)n : PRODUCTS;
     config.log = log;
     config.log_user = log_user;
     status = wnpu_amdxdna_open(&config, accel, &error);

@@ -4,9 +4,11 @@
 
 #include "whisper_npu.h"
 
-/* Opens the NPU with the kernel pack in a directory and sets *accel. On failure prints the cause
- * and the remedy to standard error and returns a negative wnpu_status. log may be NULL. */
-int npu_open(wnpu_accel **accel, const char *pack, wnpu_log_fn log, void *log_user);
+/* Opens the NPU and sets *accel. pack is the directory of a kernel pack, or "auto" for the built-in
+ * kernels in the shapes of the model. On failure prints the cause and the remedy to standard error
+ * and returns a negative wnpu_status. log may be NULL. */
+int npu_open(wnpu_accel **accel, const char *pack, const wnpu_model *model, wnpu_log_fn log,
+             void *log_user);
 void npu_close(wnpu_accel *accel);
 /* Prints to standard error which device executed what in the session's last run. */
 void npu_tell(const wnpu_session *session);

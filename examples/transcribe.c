@@ -485,9 +485,10 @@ static int transcribe(const options *o, engines *e, int index, outputs *out)
 }
 
 /* An NPU that cannot be opened is an error only with --require-npu. */
-static int open_npu(options *o)
+static int open_npu(options *o, const wnpu_model *model)
 {
-    int status = o->npu != NULL ? npu_open(&o->config.accel, o->npu, on_log, o) : WNPU_OK;
+    int status = o->npu != NULL ? npu_open(&o->config.accel, o->npu, model, on_log, o)
+                                : WNPU_OK;
     if (status == WNPU_OK || o->config.require_accel) {
         return status == WNPU_OK ? 0 : EXIT_NPU;
     }
@@ -504,7 +505,7 @@ static int transcribe_all(options *o)
     memset(&out, 0, sizeof out);
     code = find_models(o, &e);
     code = code == 0 ? open_model(o, e.first.path, &e.first.model) : code;
-    code = code == 0 ? open_npu(o) : code;
+    code = code == 0 ? open_npu(o, e.first.model) : code;
     code = code == 0 ? open_session(o, e.first.model, &e.first.session) : code;
     for (i = 0; e.first.session != NULL && i < o->n_files && !stop; i++) {
         int one = transcribe(o, &e, i, &out);

@@ -5,9 +5,9 @@
 #     tests/npu/npu_speech.sh DIR [MODEL...]
 #
 # DIR has manifest.tsv and the set short/ (see tests/speech/test_speech.sh). Models (tiny and base.en)
-# as scripts/fetch.sh names them. Both devices, five drivers, int8 and int16 kernels: 20 combinations,
-# each with all clips. NPU_STEP=N gives each combination every Nth clip only, others than the one
-# before: up to N = 20 each clip is still taken, by 20 / N combinations. NPU_ONLY=REGEX runs only
+# as scripts/fetch.sh names them. Both devices, five drivers, int8 and int16 packs and the built-in
+# kernels (as a model of what their machine code does): 30 combinations, each with all clips. NPU_STEP=N gives each combination every Nth clip only, others than the one
+# before: up to N = 30 each clip is still taken, by 30 / N combinations. NPU_ONLY=REGEX runs only
 # what fits, say "npu1 i8 7.2". NPU_PACK=DIR is a pack of yours, with SIM_AMDXDNA_CORES for its
 # overlay if that is not make_pack's. WNPU_BUILD says where transcribe is.
 cd "$(dirname "$0")/../.." || exit 1
@@ -58,16 +58,17 @@ for name; do
     state=$([ "$name" = tiny ] && echo 384 || echo 512)
     run all cpu 2>"$T/log" || { cat "$T/log"; exit 1; }
     for device in npu1 npu4; do
-        for type in i8 i16; do
-            pack=${NPU_PACK:-$T/pack}
-            [ -n "${NPU_PACK-}" ] || WNPU_BUILD=$build tests/npu/npu_pack.sh "$pack" $device $type \
+        for type in i8 i16 auto; do
+            pack=${NPU_PACK:-$T/pack} cores=${SIM_AMDXDNA_CORES-}
+            [ "$type" != auto ] || pack=auto cores=built-in
+            [ -n "${NPU_PACK-}" ] || [ "$type" = auto ] || WNPU_BUILD=$build tests/npu/npu_pack.sh "$pack" $device $type \
                 "$state" >/dev/null || exit 1
             for kernel in 6.16 6.18 7.1 7.2 legacy; do
                 choose $combination
                 combination=$((combination + 1))
                 echo "$name $device $type $kernel" | grep -Eq "${NPU_ONLY:-.}" || continue
                 rm -rf "$T/npu"
-                SIM_AMDXDNA_KERNEL=$kernel SIM_AMDXDNA_DEVICE=$device SIM_AMDXDNA_CACHE=off \
+                SIM_AMDXDNA_CORES=$cores SIM_AMDXDNA_KERNEL=$kernel SIM_AMDXDNA_DEVICE=$device SIM_AMDXDNA_CACHE=off \
                     SIM_AMDXDNA_CLOCK=model SIM_AMDXDNA_QUIET=1 \
                     LD_PRELOAD=$build/libsim_amdxdna.so \
                     run clips npu --npu "$pack" --npu-all --require-npu 2>"$T/log"

@@ -26,8 +26,10 @@
  *                         default 15 (10 to 20 were seen)
  *   SIM_AMDXDNA_MEMLOCK   RLIMIT_MEMLOCK in bytes; default the real one
  *   SIM_AMDXDNA_ADMIN     1: the program has CAP_SYS_ADMIN
+ *   SIM_AMDXDNA_COLUMNS   the module option aie2_max_col; default 128
  *   SIM_AMDXDNA_CORES     the cores that a PDI of unknown content makes, see sim_cores_text();
- *                         without it the PDI's machine code is executed, see sim_machine.c
+ *                         "built-in" for those of the library's own kernels; without it the PDI's
+ *                         machine code is executed, see sim_machine.c
  *   SIM_AMDXDNA_LOG       a file for the log and the report
  *   SIM_AMDXDNA_QUIET     1: no report on stderr
  *   SIM_AMDXDNA_FAULT     faults, separated by ';'. N is "3" (the third), "3+" (from it on) or "*"
@@ -452,6 +454,7 @@ static void read_settings(void)
     sim.rebuild = setting_number("SIM_AMDXDNA_REBUILD", 15.0) * 1e-3;
     sim.memlock = getenv("SIM_AMDXDNA_MEMLOCK") != NULL ?
                   (uint64_t)setting_number("SIM_AMDXDNA_MEMLOCK", 0) : SIM_NONE;
+    sim.max_col = (uint32_t)setting_number("SIM_AMDXDNA_COLUMNS", 128);
     snprintf(sim.cores, sizeof sim.cores, "%s", cores != NULL ? cores : "");
     if (log != NULL && *log != '\0') {
         sim.log_fd = (int)syscall(SYS_openat, AT_FDCWD, log,

@@ -93,6 +93,9 @@ typedef struct sim_cores {
     uint32_t k_steps;           /* 0: read from the cores' memory at rtp */
     uint32_t rtp;
     uint32_t b_nk;              /* B arrives as n rows of k */
+    uint32_t b_tiles;           /* B arrives as the library's built-in design has it */
+    uint32_t c_low;             /* rows whose C the first channel takes, the second one the others;
+                                 * 0: c has one for all */
     uint32_t a[SIM_MAX_ROWS], b[SIM_MAX_COLS], c[SIM_MAX_COLS]; /* column | channel << 8 */
     const uint8_t *image;       /* a PDI of machine code, see sim_machine.c; then only generation, */
     size_t image_size;          /* bits and columns are set */
@@ -184,6 +187,7 @@ typedef struct sim_state {
     int model_clock;
     double time_scale, latency; /* latency: least seconds that a command takes */
     double rebuild;             /* seconds after a timeout in which commands come back untouched */
+    uint32_t max_col;           /* the module option aie2_max_col */
     uint64_t memlock;           /* SIM_NONE: the real one */
     int log_fd;
     char cores[256];

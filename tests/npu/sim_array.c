@@ -106,6 +106,24 @@ static int cores_sane(const sim_cores *cores)
     return 0;
 }
 
+/* The design of npu_amdxdna.c, section 7: as many rows as columns; row r's A comes by column r. */
+static int built_in(const uint8_t *pdi, size_t size, sim_cores *cores)
+{
+    int bad = sim_machine_parse(pdi, size, cores);
+    cores->image = NULL;
+    cores->m = cores->k = cores->n = 64;
+    cores->rows = cores->columns;
+    cores->rtp = 0xb000;
+    cores->b_tiles = 1;
+    cores->c_low = (cores->rows + 1) / 2;
+    for (uint32_t i = 0; i < cores->columns && i < SIM_MAX_ROWS; i++) {
+        cores->a[i] = i;
+        cores->b[i] = i | 1u << 8;
+        cores->c[i] = i;
+    }
+    return bad != 0 ? bad : cores_sane(cores);
+}
+
 /* The dummy PDI of pack_gen.h: sync pattern, 'SIMC', then words, see there. Its checksum covers the
  * whole image, so a PDI that is not flushed to the last line does not load. */
 int sim_cores_parse(const uint8_t *pdi, size_t size, sim_cores *cores)
@@ -118,8 +136,9 @@ int sim_cores_parse(const uint8_t *pdi, size_t size, sim_cores *cores)
         return -1;
     }
     if (memcmp(words, "SIMC", 4) != 0) {
-        return sim.cores[0] != '\0' ? sim_cores_text(sim.cores, cores)
-                                    : sim_machine_parse(pdi, size, cores);
+        return strcmp(sim.cores, "built-in") == 0 ? built_in(pdi, size, cores)
+               : sim.cores[0] != '\0' ? sim_cores_text(sim.cores, cores)
+                                      : sim_machine_parse(pdi, size, cores);
     }
     total = word_at(words + 33 * 4);
     if (word_at(words + 4) != 1 || total > size || total < 16 + 36 * 4) {
@@ -498,6 +517,13 @@ static int pull_b(sim_array *array, uint32_t column)
         return 0;
     }
     widen(tile.raw, wide, count, cores->bits);
+    if (cores->b_tiles) { /* [4 n16][8 k8][2 n8][8 k][8 n] */
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t n = (i >> 10 << 4) + (i >> 6 & 1) * 8 + (i & 7);
+            tile.b[column][n * 64 + (i >> 7 & 7) * 8 + (i >> 3 & 7)] = wide[i];
+        }
+        return 0;
+    }
     for (uint32_t p = 0; p < cores->k; p++) {
         for (uint32_t j = 0; j < cores->n; j++) {
             tile.b[column][j * cores->k + p] = wide[p * cores->n + j];
@@ -520,7 +546,8 @@ static int push_c(sim_array *array)
     for (uint32_t column = 0; column < cores->columns; column++) {
         uint32_t port = cores->c[column];
         for (uint32_t row = 0; row < cores->rows; row++) {
-            if (channel_move(array, port & 0xFF, port >> 8, (uint32_t *)tile.c[column][row],
+            uint32_t number = cores->c_low != 0 ? row >= cores->c_low : port >> 8;
+            if (channel_move(array, port & 0xFF, number, (uint32_t *)tile.c[column][row],
                              words) != 0) {
                 return -1;
             }

@@ -43,9 +43,15 @@ static void put64(request *r, unsigned at, uint64_t value)
     memcpy(r->bytes + at, &value, sizeof value);
 }
 
-static uint32_t device_columns(void)
+static uint32_t array_columns(void)
 {
     return sim.device == SIM_NPU1 ? 5 : 8;
+}
+
+/* Those that the driver uses. */
+static uint32_t device_columns(void)
+{
+    return sim.max_col < array_columns() ? sim.max_col : array_columns();
 }
 
 static uint32_t context_limit(void)
@@ -891,7 +897,7 @@ static void metadata(uint8_t *to)
     static const uint16_t tiles[3][5] = { { 4, 2, 2, 16, 16 }, { 1, 1, 6, 64, 16 },
                                           { 1, 0, 2, 16, 16 } };
     uint32_t col_size = 0x02000000, version[2] = { 1, 1 };
-    uint16_t cols = (uint16_t)device_columns(), rows = 6;
+    uint16_t cols = (uint16_t)array_columns(), rows = 6;
     memset(to, 0, 64);
     memcpy(to, &col_size, 4);
     memcpy(to + 4, &cols, 2);

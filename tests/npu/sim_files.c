@@ -67,7 +67,7 @@ static void add_pci(void)
 
 static void build(void)
 {
-    char release[80];
+    char release[80], columns[16];
     snprintf(release, sizeof release, "%s\n", sim_files_release());
     add("/dev/accel", 'd', "");
     add("/dev/accel/accel0", 'c', "");
@@ -86,6 +86,8 @@ static void build(void)
     add("/sys/module/amdxdna", 'd', "");
     add("/sys/module/amdxdna/initstate", 'f', "live\n");
     add("/sys/module/amdxdna/parameters", 'd', "");
+    snprintf(columns, sizeof columns, "%u\n", (unsigned)sim.max_col);
+    add("/sys/module/amdxdna/parameters/aie2_max_col", 'f', columns);
     if (sim_kernel(701)) {
         add("/sys/module/amdxdna/parameters/force_iova", 'f', sim.iova ? "Y\n" : "N\n");
     }

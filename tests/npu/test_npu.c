@@ -580,10 +580,16 @@ static void test_random(void)
     }
 }
 
+#define BUILT_IN "SIM_AMDXDNA_CORES=built-in "
+
 static void test_live_doctor(void)
 {
     static const struct { const char *environment, *pack; } cases[] = {
-        {"TEST_NPU_CAUSE=fine", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=fine", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=fine SIM_AMDXDNA_DEVICE=npu4", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=fine SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_COLUMNS=1", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=contexts SIM_AMDXDNA_COLUMNS=1", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=self-test SIM_AMDXDNA_FAULT='result=*:flipbit'", "-"},
         {"TEST_NPU_CAUSE=fine", "npu1-i8"},
         {"TEST_NPU_CAUSE=pack-device", "npu4-i8"},
         {"TEST_NPU_CAUSE=pack-device SIM_AMDXDNA_DEVICE=npu4", "npu1-i8"},

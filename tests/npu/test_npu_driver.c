@@ -817,7 +817,6 @@ static int one(const uint8_t *data, size_t size)
     session(&config);
     memset(&diagnosis, 0, sizeof diagnosis);
     diagnosis.struct_size = (uint32_t)sizeof diagnosis;
-    config.files = NULL;
     if (wnpu_amdxdna_diagnose(&config, &diagnosis) != WNPU_OK ||
         (d.lies == 0 && diagnosis.cause != WNPU_AMDXDNA_FINE)) {
         wrong(diagnosis.message);
@@ -1040,6 +1039,20 @@ static void test_unbound(void)
     T_CHECK(end() == 0, "unbound");
 }
 
+/* This driver's device executes no machine code: the built-in kernels must fail their test. */
+static void test_built_in(void)
+{
+    static const uint8_t newest = 2 * 4;
+    wnpu_amdxdna_config config;
+    wnpu_accel *accel = NULL;
+    wnpu_error error = {0, ""};
+    begin(&config, &newest, 1);
+    config.files = NULL;
+    T_CHECK(wnpu_amdxdna_open(&config, &accel, &error) == WNPU_E_ACCEL && accel == NULL &&
+            strstr(error.message, "computes a wrong product") != NULL, "%s", error.message);
+    T_CHECK(end() == 0, "built-in");
+}
+
 /* What a caller may not do. */
 static void test_misuse(void)
 {
@@ -1126,6 +1139,7 @@ int main(int argc, char **argv)
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : seed;
     prepare();
     t_run("an honest driver", test_honest);
+    t_run("a device without the built-in kernels", test_built_in);
     t_run("who it is", test_identity);
     t_run("what is restarted", test_restarts);
     t_run("what callers may not do", test_misuse);

@@ -627,7 +627,7 @@ static void test_manifest(void)
             pack.generation == 3 && strcmp(pack.name, "t") == 0 &&
             pack.overlays[0].dpu_kernel_id == 0x901 && pack.overlays[0].needed &&
             pack.kernels[0].m == 512 && pack.kernels[0].n == 128 && pack.kernels[0].k == 64 &&
-            pack.kernels[0].a_bytes == 1 && !pack.kernels[0].b_is_kn &&
+            pack.kernels[0].a_bytes == 1 && pack.kernels[0].b_layout == XP_NK &&
             strcmp(pack.kernels[0].file, "k1.bin") == 0, "its content");
     parse_public_shape();
     m_refused("format=1", "format=2", "format is outside");
@@ -763,8 +763,6 @@ static void test_pack_callbacks(void)
     files.read = m_read;
     files.user = &m;
     wnpu_amdxdna_config_init(&config, sizeof config);
-    n = wnpu_amdxdna_memory(&config, NULL, 0, NULL, &error);
-    T_CHECK(n == WNPU_E_ARGUMENT, "no pack: %d", n);
     config.files = &files;
     n = wnpu_amdxdna_memory(&config, &shape, 1, &fixed, &error);
     T_CHECK(n == 1 && shape.m == 512 && shape.n == 128 && shape.k == 64 &&
@@ -870,7 +868,7 @@ static void test_layouts(void)
             p.n = 6;
             p.k = 8;
             p.a_bytes = p.b_bytes = wide ? 2 : 1;
-            p.b_is_kn = kn;
+            p.b_layout = kn ? XP_KN : XP_NK;
             for (i = 0; i < sizeof source; i++) {
                 source[i] = (int8_t)((int)(i * 37 % 255) - 127);
             }
@@ -942,8 +940,93 @@ static void test_commands(void)
     T_CHECK(xq_chain_limit(&device) == 24, "24 of 36 that fit");
 }
 
+/* The products of a Whisper model of this width, as wnpu_model_products() tells them. */
+static unsigned whisper_products(uint32_t d, wnpu_accel_shape products[7])
+{
+    const uint32_t mels = d == 1280 ? 128 : 80;
+    const uint32_t nk[7][2] = {{d, 3 * mels}, {d, 3 * d}, {3 * d, d}, {d, d}, {4 * d, d}, {d, 4 * d},
+                               {2 * d, d}};
+    unsigned i;
+    memset(products, 0, 7 * sizeof products[0]);
+    for (i = 0; i < 7; i++) {
+        products[i].m = 1500;
+        products[i].n = nk[i][0];
+        products[i].k = nk[i][1];
+    }
+    return 7;
+}
+
+/* The built-in kernels: for every model each product has a kernel that takes it whole; what the
+ * library says of its memory before there is a device is right for each; streams pass the check. */
+static void test_built_in(void)
+{
+    static const uint32_t states[] = {384, 512, 768, 1024, 1280, 8};
+    wnpu_amdxdna_config config, ours;
+    wnpu_allocator allocator;
+    wnpu_accel_shape products[7], shapes[8];
+    wnpu_error error = {0, ""};
+    unsigned i, j, k, columns, generation;
+    wnpu_amdxdna_config_init(&config, sizeof config);
+    config.products = products;
+    for (i = 0; i < sizeof states / sizeof states[0]; i++) {
+        uint64_t fixed = 0, most[3];
+        int n;
+        config.n_products = whisper_products(states[i], products);
+        n = wnpu_amdxdna_memory(&config, shapes, 8, &fixed, &error);
+        T_CHECK(n > 0 && n <= 7, "state %u: %d %s", states[i], n, error.message);
+        for (j = 0; j < 7; j++) {
+            for (k = 0; k < (unsigned)n && (shapes[k].n < products[j].n ||
+                 shapes[k].k < products[j].k || shapes[k].n - products[j].n >= 256 ||
+                 shapes[k].k - products[j].k >= 64); k++) {
+            }
+            T_CHECK(k < (unsigned)n, "state %u: no kernel for product %u", states[i], j);
+        }
+        for (generation = 3; generation <= 4; generation++) {
+            for (columns = 1; columns <= 4; columns *= 2) {
+                xo_design design;
+                xp_pack *pack = NULL;
+                T_CHECK(xu_merge_config(&ours, &config, &allocator, &error) == WNPU_OK, "config");
+                xo_design_init(&design, generation, columns);
+                T_CHECK(xo_open(&pack, &ours, &design, &allocator, &error) == WNPU_OK &&
+                        pack->n_kernels == (unsigned)n && pack->generation == generation &&
+                        pack->columns == columns && pack->overlays[0].image.columns == columns &&
+                        xs_fixed_bytes(pack, xs_chain(pack, &ours, xs_page()), xs_page(), most) ==
+                            fixed, "state %u, %u columns: %s", states[i], columns, error.message);
+                xp_close(pack);
+            }
+        }
+    }
+}
+
+static void test_built_in_refusals(void)
+{
+    wnpu_amdxdna_config config;
+    wnpu_accel_shape products[65], shapes[3];
+    wnpu_error error = {0, ""};
+    uint64_t fixed = 0;
+    memset(products, 0, sizeof products);
+    wnpu_amdxdna_config_init(&config, sizeof config);
+    T_CHECK(wnpu_amdxdna_memory(&config, shapes, 3, &fixed, &error) == 3 && shapes[0].n == 512 &&
+            shapes[0].k == 512 && shapes[0].m == 512 && shapes[0].resident_bytes == 512 * 512 &&
+            shapes[0].group == 0, "without products: %s", error.message);
+    config.n_products = 1;
+    T_CHECK(wnpu_amdxdna_memory(&config, NULL, 0, NULL, &error) == WNPU_E_ARGUMENT, "NULL");
+    config.products = products;
+    T_CHECK(wnpu_amdxdna_memory(&config, NULL, 0, NULL, &error) == WNPU_E_ARGUMENT, "empty");
+    products[0].n = products[0].k = 100000; /* the bridge splits it */
+    T_CHECK(wnpu_amdxdna_memory(&config, shapes, 3, NULL, &error) == 1 && shapes[0].n == 8192 &&
+            shapes[0].k == 8192, "a large one: %s", error.message);
+    config.n_products = 65;
+    T_CHECK(wnpu_amdxdna_memory(&config, NULL, 0, NULL, &error) == WNPU_E_ARGUMENT, "65");
+    config.n_products = 0;
+    config.reserved2 = 1;
+    T_CHECK(wnpu_amdxdna_memory(&config, NULL, 0, NULL, &error) == WNPU_E_ARGUMENT, "reserved2");
+}
+
 int main(void)
 {
+    t_run("built-in kernels", test_built_in);
+    t_run("built-in kernels: refusals", test_built_in_refusals);
     t_run("sha256", test_sha256);
     t_run("stream refusals", test_stream_refusals);
     t_run("stream damage", test_stream_damage);

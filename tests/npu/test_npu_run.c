@@ -138,9 +138,25 @@ static void leave_note(const char *path, int opened, const wnpu_accel_stats *tol
     }
 }
 
+/* The products of the toy model, for the built-in kernels. */
+static uint32_t toy_products(wnpu_accel_shape products[16])
+{
+    toy_options o = toy();
+    wnpu_model *model = NULL;
+    size_t size = 0;
+    unsigned char *file = toy_model(&o, &size);
+    int n = wnpu_model_open_memory(&model, file, size, NULL, NULL) == WNPU_OK
+                ? wnpu_model_products(model, products, 16) : 0;
+    free(file);
+    wnpu_model_close(model);
+    check(n == 7, "%d products", n);
+    return n > 0 ? (uint32_t)n : 0;
+}
+
 static int child(const char *pack, const char *path)
 {
     const char *want = getenv("TEST_NPU_EXPECT");
+    wnpu_accel_shape products[16];
     wnpu_amdxdna_config config;
     wnpu_accel *accel = NULL;
     wnpu_accel_stats told;
@@ -151,6 +167,8 @@ static int child(const char *pack, const char *path)
     make_audio();
     configure(&config, pack);
     config.test_ms = 400;
+    config.products = products;
+    config.n_products = toy_products(products);
     code = wnpu_amdxdna_open(&config, &accel, &error);
     check((code == WNPU_OK) == (accel != NULL), "opening answers %d", code);
     check(code == WNPU_OK || error.message[0] != '\0', "no reason for %d", code);
@@ -200,7 +218,8 @@ static int same_files(const char *a, const char *b)
 static void once(const char *environment, const char *pack)
 {
     char arguments[700], settings[400];
-    snprintf(arguments, sizeof arguments, "%s/%s %s", packs_path, pack, npu_path);
+    snprintf(arguments, sizeof arguments, "%s%s%s %s", strcmp(pack, "auto") != 0 ? packs_path : "",
+             strcmp(pack, "auto") != 0 ? "/" : "", pack, npu_path);
     snprintf(settings, sizeof settings, "SIM_AMDXDNA_CLOCK=model %s", environment);
     (void)remove(npu_path);
     T_CHECK(run(settings, arguments) == 0, "%s %s", environment, pack);
@@ -254,6 +273,48 @@ static void test_settings(void)
     once("SIM_AMDXDNA_CACHE=syncbo", "run-npu1-i8");
     once("SIM_AMDXDNA_CACHE=trap", "run-npu1-i8"); /* the program's own CLFLUSH */
     once("SIM_AMDXDNA_PROTOCOL=5.7", "run-npu1-i8");
+}
+
+#define BUILT_IN "SIM_AMDXDNA_CORES=built-in "
+
+/* Without a pack. What the device makes of the built-in kernels is first a model of them, then their
+ * machine code, executed. */
+static void test_built_in(void)
+{
+    static const char *const settings[] = {
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu1 SIM_AMDXDNA_KERNEL=6.16",
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu1 SIM_AMDXDNA_KERNEL=7.1 SIM_AMDXDNA_ADDRESS=iova",
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu1 SIM_AMDXDNA_CACHE=trap",
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_KERNEL=6.18",
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_KERNEL=legacy",
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu1 SIM_AMDXDNA_COLUMNS=2", /* with column 0: leaves one */
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu1 SIM_AMDXDNA_COLUMNS=4",
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_COLUMNS=1",
+        BUILT_IN "SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_COLUMNS=3",
+        "SIM_AMDXDNA_DEVICE=npu1", "SIM_AMDXDNA_DEVICE=npu4",
+        "SIM_AMDXDNA_DEVICE=npu1 SIM_AMDXDNA_COLUMNS=2",
+        "SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_COLUMNS=2"
+    };
+    static const struct { const char *fault, *expect, *reason; } faults[] = {
+        {"exec=1+:timeout", "any", "in_state_8"},
+        {"result=*:flipbit", "any", "computes_a_wrong_product"},
+        {"ioctl=CREATE_HWCTX:1+:EINVAL", "any", "hardware_context"},
+        {"exec=16:timeout", "fallback", "in_state_8"},
+        {"exec=16:state5", "retry", ""}, {"result=16:zero", "wrong", "checksum"},
+        {"result=17:skip", "wrong", "checksum"}, {"exec=17:lost", "fallback", "in_state_1"}
+    };
+    char environment[400];
+    size_t i;
+    for (i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        once(settings[i], "auto");
+    }
+    for (i = 0; i < 2 * (sizeof faults / sizeof faults[0]); i++) {
+        snprintf(environment, sizeof environment, BUILT_IN "SIM_AMDXDNA_DEVICE=npu%d "
+                 "SIM_AMDXDNA_FAULT='%s' TEST_NPU_EXPECT=%s TEST_NPU_REASON=%s TEST_NPU_FAULTS=1 "
+                 "SIM_AMDXDNA_TIMESCALE=0.05", i % 2 == 0 ? 1 : 4, faults[i / 2].fault,
+                 faults[i / 2].expect, faults[i / 2].reason);
+        once(environment, "auto");
+    }
 }
 
 static void test_accidents(void)
@@ -353,19 +414,20 @@ static void add_note(void)
 static void test_random(void)
 {
     static const char *const kernels[] = {"6.16", "6.18", "7.1", "7.2", "legacy"};
-    static const char *const packs[] = {"npu1-i8", "npu4-i8", "npu1-i16"};
+    static const char *const packs[] = {"npu1-i8", "npu4-i8", "npu1-i16", "npu1", "npu4"};
     const char *runs = getenv("TEST_NPU_RUNS");
     uint32_t n = runs != NULL ? (uint32_t)atoi(runs) : 60, i;
     char environment[400], fault[60], pack[40];
     for (i = 1; i <= n; i++) {
-        const char *name = packs[i % 3];
+        const char *name = packs[i % 5];
+        int built_in = name[4] == '\0';
         random_fault(i, fault, sizeof fault);
-        snprintf(environment, sizeof environment, "SIM_AMDXDNA_KERNEL=%s SIM_AMDXDNA_DEVICE=%.4s "
+        snprintf(environment, sizeof environment, "%sSIM_AMDXDNA_KERNEL=%s SIM_AMDXDNA_DEVICE=%.4s "
                  "SIM_AMDXDNA_FAULT='%s' TEST_NPU_EXPECT=any%s SIM_AMDXDNA_TIMESCALE=0.05",
-                 kernels[i % 5], name, fault,
+                 built_in ? BUILT_IN : "", kernels[i / 5 % 5], name, fault,
                  strncmp(fault, "random", 6) == 0 ? "" : " TEST_NPU_FAULTS=1");
         snprintf(pack, sizeof pack, "run-%s", name);
-        once(environment, pack);
+        once(environment, built_in ? "auto" : pack);
         add_note();
     }
     printf("  %u runs, %u with faults (%u): %u without an NPU, %u with fallbacks, %u with wrong "
@@ -469,6 +531,22 @@ static void test_program(void)
             said("required, but part ran on the CPU: the NPU ended a command in state 5"),
             "a required NPU that fails");
     T_CHECK(cli("", options, npu_path) == 7 && said("^npu: "), "a required NPU that is not there");
+    for (i = 1; i <= 4; i += 3) {
+        snprintf(environment, sizeof environment, BUILT_IN "SIM_AMDXDNA_DEVICE=npu%d LD_PRELOAD=%s",
+                 (int)i, sim_path);
+        T_CHECK(cli(environment, "-v --npu auto --npu-all --require-npu", npu_path) == 0 &&
+                same_files(cpu_path, npu_path) && said("^  fc1  .* 100.0% .* 0.0%") &&
+                said("pack built-in"), "--npu auto on NPU%d", (int)i);
+    }
+    snprintf(environment, sizeof environment, "SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EINVAL "
+             "LD_PRELOAD=%s", sim_path);
+    T_CHECK(cli(environment, "--npu auto", npu_path) == 0 && same_files(cpu_path, npu_path) &&
+            said("^npu: creating a hardware context failed") && said("^npu: contexts: Close") &&
+            said("going on without the NPU"), "--npu auto, and an NPU that fails");
+    T_CHECK(cli("", "--npu auto --require-npu", npu_path) == 7 && said("^npu: "),
+            "--npu auto, required and not there");
+    T_CHECK(cli("", "--npu auto", npu_path) == 0 && same_files(cpu_path, npu_path) &&
+            said("^npu: ") && said("going on without the NPU"), "--npu auto without an NPU");
     snprintf(options, sizeof options, "--npu %s/run-npu1-i8", packs_path);
     T_CHECK(cli("", options, npu_path) == 0 && same_files(cpu_path, npu_path) &&
             said("going on without the NPU"), "no NPU");
@@ -490,6 +568,7 @@ int main(int argc, char **argv)
     t_run("the CPU's text", test_cpu);
     t_run("the same text on every machine", test_machines);
     t_run("the same text with every setting", test_settings);
+    t_run("the same text with the built-in kernels", test_built_in);
     t_run("the same text after accidents", test_accidents);
     t_run("the same text after random faults", test_random);
     return t_end();

@@ -1,0 +1,78 @@
+#!/bin/sh
+# test_npu_auto.sh - transcribe --npu auto with tiny on the simulated device: the CPU's JSON, to the
+# byte. First the device executes the machine code of the built-in kernels, each multiply-accumulate
+# of the encoder's products, for one clip; then it computes what that machine code would, for some
+# clips (NPU_STEP=1: all of short/; default every 20th). Needs recordings: WNPU_SPEECH, or
+# ../shared/speech.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+build=${WNPU_BUILD:-build}
+speech=${WNPU_SPEECH:-../shared/speech}
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+
+need() {
+    [ -f "$build/libsim_amdxdna.so" ] || { skip "no libdrm, so no NPU part"; return 1; }
+    [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return 1; }
+    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh tiny gets it"; return 1; }
+}
+
+# shorts STEP: paths of every STEPth clip of short/, the shortest first.
+shorts() {
+    awk -F '\t' 'NR > 1 && $2 == "short" { print $4, $1 }' "$speech/manifest.tsv" | sort -n |
+        awk -v step="$1" -v dir="$speech" '(NR - 1) % step == 0 { print dir "/" $2 }'
+}
+
+# cpu CLIPS: their JSON into $T/cpu/.
+cpu() {
+    mkdir -p "$T/cpu"
+    xargs "$build/transcribe" -q -m "$tiny" -l en -f json -o "$T/cpu/" <"$1"
+}
+
+# npu DEVICE CORES CLIPS OUT: the same by way of the simulated device, into $T/OUT/.
+npu() {
+    mkdir -p "$T/$4"
+    SIM_AMDXDNA_DEVICE=$1 SIM_AMDXDNA_CORES=$2 SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_CLOCK=model \
+        LD_PRELOAD=$build/libsim_amdxdna.so xargs "$build/transcribe" -v -m "$tiny" -l en -f json \
+        --npu auto --npu-all --require-npu -o "$T/$4/" <"$3" >"$T/$4.log" 2>&1
+}
+
+# same CLIPS OUT: every JSON is the CPU's, every window was the NPU's, no rule of the driver broken.
+same() {
+    while read -r clip; do
+        name=$(basename "$clip" .wav).json
+        cmp -s "$T/cpu/$name" "$T/$2/$name" || fail "$2: $name differs: $(tail -n 3 "$T/$2.log")"
+    done <"$1"
+    grep -q 'pack built-in: 7 of 7 kernels' "$T/$2.log" || fail "$2: not all kernels"
+    [ "$(grep -c '^  fc1  .* 100.0% .* 0.0%' "$T/$2.log")" -eq "$(wc -l <"$1")" ] ||
+        fail "$2: not all on the NPU"
+    grep -q '^sim: 0 violations' "$T/$2.log" || fail "$2: $(grep '^sim:' "$T/$2.log")"
+}
+
+machine_code() {
+    need || return
+    shorts 1 | head -n 1 >"$T/one"
+    cpu "$T/one" || fail "on the CPU"
+    npu npu1 "" "$T/one" machine1 &
+    npu npu4 "" "$T/one" machine4
+    wait
+    same "$T/one" machine1
+    same "$T/one" machine4
+}
+
+functional_model() {
+    need || return
+    shorts "${NPU_STEP:-20}" >"$T/some"
+    cpu "$T/some" || fail "on the CPU"
+    for device in npu1 npu4; do
+        npu "$device" built-in "$T/some" "$device"
+        same "$T/some" "$device"
+    done
+}
+
+t_run functional_model
+t_run machine_code
+t_end
