@@ -5,10 +5,7 @@
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 
 npu=
 if [ "${WNPU_LIBDRM-}" != no ] && nm "$build/libwhisper_npu.a" 2>/dev/null |

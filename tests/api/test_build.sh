@@ -2,10 +2,7 @@
 # test_build.sh - what the README promises about compiling the library, and about its source.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 
 strict='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
 compilers=

@@ -6,24 +6,11 @@ cd "$(dirname "$0")/../.." || exit 1
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
 transcribe=$build/transcribe
 here=$PWD
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 umask 022
 
 model=$(scripts/fetch.sh --offline tiny 2>/dev/null)
 demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
-
-# run CODE COMMAND...: output into $T/out and $T/err; fails unless it exits with CODE.
-run() {
-    want=$1
-    shift
-    "$@" >"$T/out" 2>"$T/err" </dev/null
-    got=$?
-    [ "$got" -eq "$want" ] ||
-        fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
-}
 
 # has FILE TEXT, hasnt FILE TEXT: fixed strings
 has() { grep -qF -e "$2" "$1" || fail "no '$2' in $(basename "$1"): $(head -c 300 "$1")"; }

@@ -6,10 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 here=$PWD
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 warnings='-Wall -Wextra -Werror'
 fast=$(command -v clang || command -v cc) # clang without -O takes a second
 

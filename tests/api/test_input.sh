@@ -6,23 +6,10 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
 transcribe=$build/transcribe
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 
 model=$(scripts/fetch.sh --offline tiny 2>/dev/null)
 demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
-
-# run CODE COMMAND...: output into $T/out and $T/err; fails unless it exits with CODE.
-run() {
-    want=$1
-    shift
-    "$@" >"$T/out" 2>"$T/err"
-    got=$?
-    [ "$got" -eq "$want" ] ||
-        fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
-}
 
 # piped FILE CODE COMMAND...: run, with the file's bytes through a pipe
 piped() {

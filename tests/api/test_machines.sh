@@ -5,10 +5,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
 transcribe=$build/transcribe
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 strict='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
 
 if [ -n "${WNPU_SANITIZED-}" ]; then

@@ -6,20 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
 pack=$build/pack
 transcribe=$build/transcribe
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# run CODE COMMAND...: output into $T/out and $T/err; fails unless it exits with CODE.
-run() {
-    want=$1
-    shift
-    "$@" >"$T/out" 2>"$T/err" </dev/null
-    got=$?
-    [ "$got" -eq "$want" ] ||
-        fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
-}
+t_temp
 
 has() { grep -qF -e "$2" "$1" || fail "no '$2' in $(basename "$1"): $(head -c 300 "$1")"; }
 same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }

@@ -9,10 +9,11 @@
  * warm up and once to measure. In the library's checkout the commit is git's, and the recording
  * that of `make demo` if it is in the cache, unless others are named. */
 #include "../../whisper_npu.c"
+#include "../lib/machine.h"
 #include "peak.h"
+#include "steps.h"
 
 #include <sys/resource.h>
-#include <sys/utsname.h>
 
 typedef struct bench {
     const char *model_path, *commit;
@@ -31,18 +32,6 @@ typedef struct bench {
     double audio_s, total_s, resident_mb;
     uint32_t tokens;
 } bench;
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, size_t n)
-{
-    qsort(x, n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 static void die(const char *what, const char *why)
 {
@@ -250,34 +239,21 @@ static void only_read(const en_engine *e, gm_kernels *gm, op_kernels *op)
     op->above = read_none_above;
 }
 
-/* Greedy continuations of one prompt from a position on, as beams are. */
+/* The median of steps from a position on. */
 static double time_steps(de_decoder *d, size_t rows, size_t windows, size_t from)
 {
     enum { STEPS = 41 };
-    double time[STEPS];
+    double time[STEPS], since;
     int32_t token[DE_ROWS];
-    const wnpu_model *m = d->e->model;
-    size_t i, k;
-    for (k = 0; k < rows; k++) {
-        token[k] = (int32_t)(1000 + k);
-    }
+    de_row row[DE_ROWS];
+    size_t i;
+    steps_start(token, rows);
     for (i = 0; i < STEPS; i++) {
-        de_row row[DE_ROWS];
-        double since;
-        for (k = 0; k < rows; k++) {
-            row[k].token = token[k];
-            row[k].position = (uint32_t)(from + i);
-            row[k].slot = (uint32_t)k;
-            row[k].window = (uint32_t)(k * windows / rows);
-            row[k].want = 1;
-        }
+        steps_rows(row, token, rows, windows, from + i);
         since = os_now_ms();
         de_step(d, row, rows);
         time[i] = os_now_ms() - since;
-        for (k = 0; k < rows; k++) {
-            token[k] = (int32_t)d->e->op->argmax(d->logits + k * de_logits_stride(m),
-                                                 (size_t)m->vocab.eot);
-        }
+        steps_next(d, token, rows);
     }
     return median(time, STEPS);
 }
@@ -340,27 +316,12 @@ static void bench_steps(bench *b, de_decoder *d)
     b->token_late_ms = b->token_early_ms * median(late, ROUNDS);
 }
 
-/* A decoder of its own with eight slots and eight windows, in the session's engine. */
 static void bench_decoder(bench *b)
 {
     de_decoder d;
-    ar_arena arena;
-    void *memory;
-    size_t i;
-    memset(&arena, 0, sizeof arena);
-    de_carve(&arena, &d, &b->session->run.engine, 8, 8);
-    arena.size = arena.used;
-    memory = ar_malloc(NULL, arena.size, 64);
+    void *memory = steps_open(&d, &b->session->run.engine, 8, 8);
     if (memory == NULL) {
         die("decoder", "out of memory");
-    }
-    (void)os_advise_huge(memory, arena.size); /* as a session's */
-    arena.base = memory;
-    arena.used = 0;
-    de_carve(&arena, &d, &b->session->run.engine, 8, 8);
-    for (i = 0; i < d.windows; i++) {
-        d.window = i;
-        en_cross(&b->session->run.engine, de_cross(&d));
     }
     b->token_bytes = step_bytes(b->model, 100);
     bench_steps(b, &d);
@@ -493,26 +454,6 @@ static void print_table(const bench *b, const char *machine)
     }
     printf("opening the model               %8.1f ms\n", b->open_ms);
     printf("resident at most                %8.1f MB\n", b->resident_mb);
-}
-
-static void machine_name(char *out, size_t size)
-{
-    struct utsname u;
-    char line[256], cpu[200] = "unknown CPU";
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
-            colon[strcspn(colon, "\n")] = '\0';
-            snprintf(cpu, sizeof cpu, "%.190s", colon + 2);
-            break;
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    uname(&u);
-    snprintf(out, size, "%s, %u CPUs, %s", cpu, os_cpus(), u.machine);
 }
 
 int main(int argc, char **argv)

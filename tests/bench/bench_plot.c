@@ -15,6 +15,7 @@
 #include "../../whisper_npu.c"
 #include "../lib/machine.h"
 #include "peak.h"
+#include "steps.h"
 
 enum { ROUNDS = 5, STEPS = 41, POSITION = 80, MOST = 32, BEAMS = 8 };
 
@@ -270,27 +271,18 @@ static void part_costs(const wnpu_model *m, double rows, double macs[PARTS], dou
     bytes[VOCABULARY] = vocab * d / 2 + rows * (4 * d + 4 * vocab);
 }
 
-/* Greedy continuations, as beams are: likely tokens leave few logits to refine. */
+/* Likely tokens leave few logits to refine. */
 static void measure_steps(plot *p, de_decoder *d, size_t rows, plot_group group)
 {
     static double ms[PARTS][STEPS];
-    const wnpu_model *m = p->model;
     double macs[PARTS], bytes[PARTS];
     int32_t token[DE_ROWS];
-    size_t i, k, j;
-    part_costs(m, (double)rows, macs, bytes);
-    for (k = 0; k < rows; k++) {
-        token[k] = (int32_t)(1000 + k);
-    }
+    de_row row[DE_ROWS];
+    size_t i, j;
+    part_costs(p->model, (double)rows, macs, bytes);
+    steps_start(token, rows);
     for (i = 0; i < STEPS; i++) {
-        de_row row[DE_ROWS];
-        memset(row, 0, sizeof row);
-        for (k = 0; k < rows; k++) {
-            row[k].token = token[k];
-            row[k].position = (uint32_t)(POSITION + i);
-            row[k].slot = (uint32_t)k;
-            row[k].want = 1;
-        }
+        steps_rows(row, token, rows, 1, POSITION + i);
         memset(p->part_ms, 0, sizeof p->part_ms);
         p->decoder = d;
         p->since = os_now_ms();
@@ -300,33 +292,20 @@ static void measure_steps(plot *p, de_decoder *d, size_t rows, plot_group group)
         for (j = 0; j < PARTS; j++) {
             ms[j][i] = p->part_ms[j];
         }
-        for (k = 0; k < rows; k++) {
-            token[k] = (int32_t)d->e->op->argmax(d->logits + k * de_logits_stride(m),
-                                                 (size_t)m->vocab.eot);
-        }
+        steps_next(d, token, rows);
     }
     for (j = 0; j < PARTS; j++) {
         add(p, part_names[j], group, macs[j], bytes[j], median(ms[j], STEPS));
     }
 }
 
-/* A decoder with slots for all beams, in the session's engine. */
 static void measure_decoder(plot *p)
 {
     de_decoder d;
-    ar_arena arena;
-    void *memory;
-    memset(&arena, 0, sizeof arena);
-    de_carve(&arena, &d, &p->session->run.engine, BEAMS, 1);
-    arena.size = arena.used;
-    memory = ar_malloc(NULL, arena.size, 64);
+    void *memory = steps_open(&d, &p->session->run.engine, BEAMS, 1);
     if (memory == NULL) {
         die("decoder", "out of memory");
     }
-    arena.base = memory;
-    arena.used = 0;
-    de_carve(&arena, &d, &p->session->run.engine, BEAMS, 1);
-    en_cross(&p->session->run.engine, de_cross(&d));
     measure_steps(p, &d, 1, ONE_ROW);
     measure_steps(p, &d, BEAMS, EIGHT_ROWS);
     free(memory);

@@ -28,7 +28,7 @@ esac
 model=${3:-$(scripts/fetch.sh --offline tiny)} || die "scripts/fetch.sh tiny gets the model"
 recording=${4:-$(scripts/fetch.sh --offline demo)} || die "scripts/fetch.sh demo gets a recording"
 
-# build SOURCE NAME: the program of one side. Before this program there was de_take() for de_carve().
+# build SOURCE NAME: the program of one side. Some functions have other names in old commits.
 build() {
     if [ -f "$1/whisper_npu.c" ]; then
         source=$(cd "$1" && pwd)
@@ -39,7 +39,11 @@ build() {
             die "$1 is neither a directory nor a commit"
     fi
     names=
-    grep -q 'de_carve' "$source/whisper_npu.c" || names=-Dde_carve=de_take
+    for name in de_carve=de_take os_cpus=tp_cpus os_advise_huge=ar_advise_huge \
+        os_advise_huge=ar_ask_large; do
+        ! grep -q "${name%=*}(" "$source/whisper_npu.c" &&
+            grep -q "${name#*=}(" "$source/whisper_npu.c" && names="$names -D$name"
+    done
     # shellcheck disable=SC2086 # CC may have arguments
     ${CC:-cc} -O2 -std=gnu11 -I"$source" $names -DLIBRARY="\"$source/whisper_npu.c\"" \
         "$root/tests/bench/stages.c" -o "$T/$2" -lm -lpthread || die "$1 does not compile"

@@ -8,8 +8,8 @@
  * is what the stage takes on an idle machine. LIBRARY is the whisper_npu.c to include, which may be
  * of another commit: what is used here should rarely change its name. */
 #include LIBRARY
-
-#include <sys/resource.h>
+#include "../lib/machine.h"
+#include "steps.h"
 
 typedef struct stages {
     wnpu_model *model;
@@ -34,12 +34,6 @@ static double cpu_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void open_audio(stages *s, const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -52,27 +46,6 @@ static void open_audio(stages *s, const char *path)
         die(path, n == 0 ? "cannot be read" : error.message);
     }
     fclose(f);
-}
-
-static void open_decoder(stages *s)
-{
-    ar_arena arena;
-    void *memory;
-    size_t i;
-    memset(&arena, 0, sizeof arena);
-    de_carve(&arena, &s->decoder, &s->session->run.engine, ROWS, ROWS);
-    arena.size = arena.used;
-    memory = ar_malloc(NULL, arena.size, 64);
-    if (memory == NULL) {
-        die("decoder", "out of memory");
-    }
-    arena.base = memory;
-    arena.used = 0;
-    de_carve(&arena, &s->decoder, &s->session->run.engine, ROWS, ROWS);
-    for (i = 0; i < ROWS; i++) {
-        s->decoder.window = i;
-        en_cross(&s->session->run.engine, de_cross(&s->decoder));
-    }
 }
 
 static void open_all(stages *s, const char *model, const char *isa, const char *recording)
@@ -96,40 +69,27 @@ static void open_all(stages *s, const char *model, const char *isa, const char *
     }
     en_log_mel(&s->session->run.engine, s->samples, ML_FRAMES);
     en_run(&s->session->run.engine);
-    open_decoder(s);
+    if (steps_open(&s->decoder, &s->session->run.engine, ROWS, ROWS) == NULL) {
+        die("decoder", "out of memory");
+    }
     open_audio(s, recording);
 }
 
-/* The median of steps with greedy continuations of one prompt. */
 static double steps(stages *s, size_t rows, size_t windows)
 {
-    de_decoder *d = &s->decoder;
-    double time[STEPS];
+    double time[STEPS], since;
     int32_t token[ROWS];
-    size_t i, k;
-    for (k = 0; k < rows; k++) {
-        token[k] = (int32_t)(1000 + k);
-    }
+    de_row row[DE_ROWS];
+    size_t i;
+    steps_start(token, rows);
     for (i = 0; i < STEPS; i++) {
-        de_row row[DE_ROWS];
-        double since;
-        for (k = 0; k < rows; k++) {
-            row[k].token = token[k];
-            row[k].position = (uint32_t)(FROM + i);
-            row[k].slot = (uint32_t)k;
-            row[k].window = (uint32_t)(k * windows / rows);
-            row[k].want = 1;
-        }
+        steps_rows(row, token, rows, windows, FROM + i);
         since = cpu_ms();
-        de_step(d, row, rows);
+        de_step(&s->decoder, row, rows);
         time[i] = cpu_ms() - since;
-        for (k = 0; k < rows; k++) {
-            token[k] = (int32_t)d->e->op->argmax(d->logits + k * de_logits_stride(s->model),
-                                                 (size_t)s->model->vocab.eot);
-        }
+        steps_next(&s->decoder, token, rows);
     }
-    qsort(time, STEPS, sizeof *time, by_value);
-    return time[STEPS / 2];
+    return median(time, STEPS);
 }
 
 static double stage(stages *s, const char *name)

@@ -4,10 +4,7 @@
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=${WNPU_BUILD:-build}
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 
 tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null) &&
     demo=$(scripts/fetch.sh --offline demo 2>/dev/null) || demo=

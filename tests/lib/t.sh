@@ -18,9 +18,27 @@ skip() {
     fi
 }
 
+# T: a directory that is removed at the end.
+t_temp() {
+    T=$(mktemp -d) || exit 1
+    trap 'rm -rf "$T"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+# run STATUS COMMAND...: its output goes to $T/out and $T/err.
+run() {
+    want=$1
+    shift
+    "$@" >"$T/out" 2>"$T/err"
+    got=$?
+    [ "$got" -eq "$want" ] ||
+        fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
+}
+
 t_run() {
     t_bad=0 t_skip_now=0
-    "$1"
+    "$1" </dev/null
     if [ "$t_bad" -ne 0 ]; then
         t_failed=$((t_failed + 1))
         printf 'FAIL %s\n' "$1"

@@ -6,10 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=${WNPU_BUILD:-build}
 speech=${WNPU_SPEECH:-../shared/speech}
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 
 tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
 base=$(scripts/fetch.sh --offline base.en 2>/dev/null)

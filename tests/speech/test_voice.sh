@@ -7,10 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 build=${WNPU_BUILD:-build}
 speech=${WNPU_SPEECH:-../shared/speech}
 seconds=${WNPU_FREE_SECONDS:-10}
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 
 tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
 base=$(scripts/fetch.sh --offline base.en 2>/dev/null)

@@ -4,8 +4,7 @@
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 wer=${WNPU_BUILD:-build}/wer
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
+t_temp
 
 # becomes TEXT NORMALISED
 becomes() {

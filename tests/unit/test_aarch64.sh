@@ -4,10 +4,7 @@
 # while.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
-T=$(mktemp -d) || exit 1
-trap 'rm -rf "$T"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+t_temp
 cc=aarch64-linux-gnu-gcc
 
 # emulated NAME: a file of tests/unit/test_kernels.c, which is compiled once, for AArch64.
