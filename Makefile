@@ -10,12 +10,14 @@
 #   make npu-code      assemble the NPU part's built-in kernels again, after changes of their assembly
 #   make check-long    make test with 1,000 random faults in the NPU part, 10,000 cancels of base.en,
 #                      1,000 snapshots, 10 hours of sound, 30 minutes of sounds in which nobody
-#                      speaks, and with SPEECH=DIR real models on the simulated device, see
+#                      speaks, 12 clips with all instruction sets under wine, and with
+#                      SPEECH=DIR real models on the simulated device, see
 #                      tests/npu/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (base.en): a model, not a measurement
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-tsan     sixteen sessions at once under ThreadSanitizer
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
+#   make windows       build/windows/transcribe.exe and pack.exe, with mingw-w64
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
 #   make check-symbols every global symbol begins with wnpu_
@@ -95,8 +97,9 @@ vpath make_%.c tests/lib:tests/npu:tests/speech
 vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 
-.PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan test-aarch64 \
-    outline matrix fuzz check-symbols install uninstall bench bench-plot accuracy clean FORCE
+.PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
+    test-aarch64 windows outline matrix fuzz check-symbols install uninstall bench bench-plot \
+    accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -139,14 +142,18 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 
 # Programs of more than one object. With libdrm the archive has npu_amdxdna.o, and programs that use
 # it want -ldrm.
-OBJECTS_transcribe = options values help results input ffmpeg output replay npu
-OBJECTS_pack = hf json output
+OBJECTS_transcribe = options values help results input ffmpeg output platform replay npu
+OBJECTS_pack = hf json output platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
 	    $(LDLIBS) $(OWN_LIBS) -o "$@"
 
-$(B)/transcribe: $(OBJECTS_transcribe:%=$(B)/%.o)
-$(B)/pack: $(OBJECTS_pack:%=$(B)/%.o)
+$(B)/%.exe: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
+	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
+	    $(LDLIBS) -o "$@"
+
+$(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
+$(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
 $(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
 $(B)/npu.o: $(B)/linked_with
 $(B)/transcribe $(B)/npu_doctor: private OWN_LIBS = $(if $(LIBDRM),$(DRM_LIBS))
@@ -250,7 +257,7 @@ test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/t
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests
-	@TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
+	@TEST_WINDOWS=full TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
 	    WNPU_FREE_SECONDS=90 TEST_TIMEOUT=86400 tests/run "$(BUILD)"
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu/npu_speech.sh "$(SPEECH)" $(MODELS)
 
@@ -283,6 +290,18 @@ AARCH64 = BUILD="$(BUILD)/aarch64" CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu
 test-aarch64:
 	+$(MAKE) $(AARCH64) tests
 	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=3600 tests/run "$(BUILD)/aarch64"
+
+# Neither libm nor a library of threads is needed there. WINDOWS_CC may be clang-cl's relative,
+# "clang --target=x86_64-w64-mingw32".
+WINDOWS_CC ?= x86_64-w64-mingw32-gcc
+WINDOWS = BUILD="$(BUILD)/windows" CC="$(WINDOWS_CC)" AR=x86_64-w64-mingw32-ar LDLIBS= LIBDRM=
+
+windows:
+	+$(MAKE) $(WINDOWS) "$(B)/windows/transcribe.exe" "$(B)/windows/pack.exe" \
+	    "$(B)/windows/tests/windows.exe"
+
+$(B)/tests/windows.exe: tests/api/windows.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
+	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
 
 # Without a cross compiler there is no NEON in it.
 matrix: $(B)/transcribe

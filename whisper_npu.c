@@ -88,9 +88,6 @@
 #define _DEFAULT_SOURCE 1       /* madvise */
 #endif
 #endif
-#if defined(__MINGW32__) && !defined(__USE_MINGW_ANSI_STDIO)
-#define __USE_MINGW_ANSI_STDIO 1 /* C99's vsnprintf() */
-#endif
 #ifdef WNPU_NO_OS
 #ifndef WNPU_NO_THREADS
 #define WNPU_NO_THREADS 1
@@ -143,6 +140,18 @@
 #if defined(__x86_64__) && defined(__linux__) && !defined(__ILP32__)
 #define WNPU_AMX 1
 #endif
+#endif
+/* gcc for 64-bit Windows aligns the stack to 16 bytes only, but stores vectors of 32 and 64 bytes
+ * there with instructions that need more (gcc bug 54412). The assembler replaces them; elsewhere
+ * they are as fast. */
+#if defined(_WIN64) && !defined(__clang__)
+#define WNPU_UNALIGNED(name, instead) \
+    __asm__(".macro " name " operands:vararg\n\t" instead " \\operands\n.endm");
+WNPU_UNALIGNED("vmovaps", "vmovups")
+WNPU_UNALIGNED("vmovapd", "vmovupd")
+WNPU_UNALIGNED("vmovdqa", "vmovdqu")
+WNPU_UNALIGNED("vmovdqa32", "vmovdqu32")
+WNPU_UNALIGNED("vmovdqa64", "vmovdqu64")
 #endif
 #elif !defined(WNPU_NO_SIMD) && defined(__aarch64__)
 #define WNPU_ARM 1

@@ -4,15 +4,37 @@
 #include "ffmpeg.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#ifdef _WIN32
+int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
+{
+    (void)from;
+    memset(f, 0, sizeof *f);
+    errno = ENOSYS;
+    return -1;
+}
+
+int64_t ffmpeg_read(void *f, void *buffer, size_t size)
+{
+    (void)f;
+    (void)buffer;
+    (void)size;
+    return 0;
+}
+
+const char *ffmpeg_finish(ffmpeg *f)
+{
+    (void)f;
+    return "ffmpeg is not run on Windows";
+}
+
+void ffmpeg_close(ffmpeg *f) { (void)f; }
+
+#else
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define NO_PROGRAM 127 /* exit status of a shell, and of the child, when the program cannot be
                         * run */
@@ -373,3 +395,4 @@ void ffmpeg_close(ffmpeg *f)
     free(f->feed);
     f->feed = NULL;
 }
+#endif

@@ -1,15 +1,14 @@
-/* ffmpeg.h - decodes compressed audio to a stream of WAV bytes with the program ffmpeg. POSIX.
+/* ffmpeg.h - decodes compressed audio to a stream of WAV bytes with the program ffmpeg.
  *
  * ffmpeg runs as a child process. It may open only the given input, and only formats from a list:
- * no
- * playlists, scripts or network addresses. */
+ * no playlists, scripts or network addresses. Not on Windows, where ffmpeg_open() fails. */
 #ifndef FFMPEG_H
 #define FFMPEG_H
 
-#include <signal.h>
+#include "platform.h"
+
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 typedef struct ffmpeg_input {
     int seekable_fd;          /* a regular file, read from its start; -1: source is used */

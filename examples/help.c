@@ -1,6 +1,8 @@
 /*
  * help.c - see help.h.
  */
+#define _XOPEN_SOURCE 700
+
 #include "help.h"
 #include "options.h"
 

@@ -5,15 +5,8 @@
 #include "input.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define TICK_MS 250                    /* interval at which *end is checked */
 #define WAITING_MOST (1 << 20)         /* most bytes read from a stream after *end is set */
@@ -107,7 +100,7 @@ static int64_t read_fd(input *in, void *buffer, size_t size)
             in->waiting = ended ? 0 : -1; /* somebody else has read them */
             continue;
         }
-        n = read(in->fd, buffer, size);
+        n = read(in->fd, buffer, (platform_size)size);
         if (n >= 0) {
             in->waiting -= ended ? n : 0;
             return n;
@@ -219,7 +212,7 @@ static int temporary_file(void)
 {
     const char *places[] = {NULL, "/tmp", "/var/tmp", "/dev/shm"};
     size_t i;
-    places[0] = getenv("TMPDIR");
+    places[0] = platform_temporary();
     for (i = 0; i < sizeof places / sizeof places[0]; i++) {
         char name[4096];
         int n = places[i] != NULL ? snprintf(name, sizeof name, "%s/transcribe.XXXXXX", places[i])
@@ -243,7 +236,7 @@ static int spool(input *in)
         ssize_t done = 0;
         n = read_bytes(in, buffer, 65536);
         while (done < n) {
-            ssize_t wrote = write(fd, buffer + done, (size_t)(n - done));
+            ssize_t wrote = write(fd, buffer + done, (platform_size)(n - done));
             if (wrote < 0 && errno != EINTR) {
                 n = -2;
             }
@@ -272,6 +265,10 @@ static int convert(input *in, const char *first)
     ffmpeg_input from;
     wnpu_error error = {0, ""};
     int spooled = !in->seekable && wants_seeking(in);
+#ifdef _WIN32
+    return fail(in, "%s; on Windows only WAV is read: convert with ffmpeg -i FILE OUT.wav, or pipe "
+                "with ffmpeg -i FILE -f wav - | transcribe -", first);
+#endif
     if (spooled && spool(in) != 0) {
         return -1;
     }

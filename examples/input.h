@@ -6,7 +6,6 @@
 #ifndef INPUT_H
 #define INPUT_H
 
-#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "ffmpeg.h"

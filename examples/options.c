@@ -9,12 +9,10 @@
 #include "values.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int complain(int code, const char *format, ...)
 {

@@ -4,17 +4,8 @@
 #include "output.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#ifndef O_CLOEXEC
-#define O_CLOEXEC 0
-#endif
 
 static const char temporary[] = ".transcribe-XXXXXX"; /* short, because the output's name may
                                                        * have 255 bytes */
@@ -92,8 +83,7 @@ static const claim *find_claim(const struct stat *info, const char *path)
 /* Joins path's directory and name. Returns NULL with errno set on failure. */
 static char *beside(const char *path, const char *name)
 {
-    const char *slash = strrchr(path, '/');
-    size_t length = slash != NULL ? (size_t)(slash - path) + 1 : 0;
+    size_t length = (size_t)(platform_name(path) - path);
     char *joined = malloc(length + strlen(name) + 1);
     if (joined != NULL) {
         memcpy(joined, path, length);
@@ -130,12 +120,12 @@ static char *resolve_new(const char *path)
             return NULL;
         }
         link[n] = '\0';
-        next = link[0] == '/' ? strdup(link) : beside(at, link);
+        next = platform_is_absolute(link) ? strdup(link) : beside(at, link);
         free(at);
         at = next;
     }
     if (at != NULL) { /* the same file has one path, whatever name was given */
-        const char *name = strrchr(at, '/') != NULL ? strrchr(at, '/') + 1 : at;
+        const char *name = platform_name(at);
         char *directory = directory_of(at), *whole = NULL;
         if (directory != NULL && name[0] != '\0') {
             whole = malloc(strlen(directory) + strlen(name) + 2);
@@ -213,19 +203,6 @@ static int open_beside(const output *out, char **name)
     return -1;
 }
 
-/* Until release_signals(), no signal can end the program and leave a temporary file behind. */
-static void hold_signals(sigset_t *before)
-{
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, before);
-}
-
-static void release_signals(const sigset_t *before)
-{
-    sigprocmask(SIG_SETMASK, before, NULL);
-}
-
 /* Checks that a file can be created and written in the output's directory. Returns 0 or errno. */
 static int probe(const output *out)
 {
@@ -250,7 +227,7 @@ static int probe(const output *out)
 /* Plans an output that is or will be a regular file. */
 static int plan_file(output *out, const char *path, const struct stat *info)
 {
-    sigset_t before;
+    platform_signals before;
     int fd, error;
     out->exists = info != NULL;
     out->path = info != NULL ? realpath(path, NULL) : resolve_new(path);
@@ -271,9 +248,9 @@ static int plan_file(output *out, const char *path, const struct stat *info)
             out->kind = OUTPUT_IN_PLACE;
         }
     }
-    hold_signals(&before);
+    platform_hold(&before);
     error = probe(out);
-    release_signals(&before);
+    platform_release(&before);
     if (error == 0) {
         return 0;
     }
@@ -384,7 +361,7 @@ static int sink_flush(sink *s)
 {
     size_t done = 0;
     while (s->error == 0 && done < s->used) {
-        ssize_t n = write(s->fd, s->buffer + done, s->used - done);
+        ssize_t n = write(s->fd, s->buffer + done, (platform_size)(s->used - done));
         if (n > 0) {
             done += (size_t)n;
         } else if (n == 0 || errno != EINTR) {
@@ -462,11 +439,9 @@ static int replace(const output *out, output_fill_fn fill, void *user)
 /* Writes a new file in directory, named like the output plus a number. Returns 0 on success. */
 static int write_copy(output *out, const char *directory, output_fill_fn fill, void *user)
 {
-    const char *name = out->path != NULL ? strrchr(out->path, '/') : NULL;
-    const char *dot;
+    const char *name = out->path != NULL ? platform_name(out->path) : "transcript", *dot;
     size_t stem;
     int i, fd = -1, failed = 1;
-    name = name != NULL ? name + 1 : out->path != NULL ? out->path : "transcript";
     dot = strrchr(name, '.');
     dot = dot != NULL && dot != name && strlen(dot) < 16 ? dot : name + strlen(name);
     stem = (size_t)(dot - name) < 200 ? (size_t)(dot - name) : 200;
@@ -495,27 +470,26 @@ static int write_copy(output *out, const char *directory, output_fill_fn fill, v
 /* Writes a new file in the output's directory or else in TMPDIR. */
 static int write_other_file(output *out, output_fill_fn fill, void *user)
 {
-    const char *tmp = getenv("TMPDIR");
     char *directory = out->kind == OUTPUT_REPLACE || out->kind == OUTPUT_IN_PLACE
                           ? directory_of(out->path) : NULL;
     int failed = directory == NULL || write_copy(out, directory, fill, user) != 0;
     free(directory);
-    return failed && write_copy(out, tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp", fill, user);
+    return failed && write_copy(out, platform_temporary(), fill, user);
 }
 
 int output_save(output *out, output_fill_fn fill, void *user)
 {
-    sigset_t before;
+    platform_signals before;
     int error;
     if (out->kind == OUTPUT_STDOUT || out->kind == OUTPUT_STREAM) { /* may block until there is a
                                                                      * reader */
         error = out->kind == OUTPUT_STREAM ? pour(out, out->fd, 1, fill, user)
               : fflush(stdout) != 0 ? errno : pour(out, STDOUT_FILENO, 1, fill, user);
     } else {
-        hold_signals(&before);
+        platform_hold(&before);
         error = out->kind == OUTPUT_REPLACE ? replace(out, fill, user)
                                             : write_in_place(out, fill, user);
-        release_signals(&before);
+        platform_release(&before);
     }
     if (error == 0) {
         return 0;
@@ -524,9 +498,9 @@ int output_save(output *out, output_fill_fn fill, void *user)
     if (error == EPIPE || out->strict) { /* EPIPE: the reader has gone */
         return -1;
     }
-    hold_signals(&before);
+    platform_hold(&before);
     error = write_other_file(out, fill, user);
-    release_signals(&before);
+    platform_release(&before);
     if (error != 0 && out->kind != OUTPUT_STDOUT) {
         error = fflush(stdout) != 0 ? errno : pour(out, STDOUT_FILENO, 1, fill, user);
         (void)snprintf(out->where, sizeof out->where, "%s", error != 0 ? "" : "standard output");

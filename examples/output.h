@@ -3,12 +3,12 @@
 #ifndef OUTPUT_H
 #define OUTPUT_H
 
+#include "platform.h"
 #include "whisper_npu.h"
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/types.h>
 
 /* Writes the complete contents of an output. May be called several times with different sinks.
  * Returns WNPU_OK or the error of write. */

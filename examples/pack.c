@@ -1,20 +1,16 @@
 /* pack.c - makes a packed model (.wnpu) from a ggml file or a Hugging Face model. Packs open in
  * milliseconds, and all processes share their memory. See --help.
  *
- *     cc -I. examples/pack.c examples/hf.c examples/json.c examples/output.c whisper_npu.c \
- *        -o pack -lm -lpthread */
+ *     cc -I. examples/pack.c examples/hf.c examples/json.c examples/output.c \
+ *        examples/platform.c whisper_npu.c -o pack -lm -lpthread */
 #define _XOPEN_SOURCE 700
 
 #include "hf.h"
 #include "output.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define PATH_SIZE 4096
 
@@ -194,6 +190,7 @@ static int check(const char *path)
 
 int main(int argc, char **argv)
 {
+    platform_start(&argc, &argv);
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         fputs(help, stdout);
         return fflush(stdout) == 0 ? 0 : EXIT_OUTPUT;

@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- destinations ---- */
 
@@ -19,15 +17,10 @@ static int is_dir(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static const char *name_of(const char *path)
-{
-    return strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
-}
-
 /* The extension of a file name without the dot, or NULL. */
 static const char *extension_of(const char *path)
 {
-    const char *name = name_of(path), *dot = strrchr(name, '.');
+    const char *name = platform_name(path), *dot = strrchr(name, '.');
     return dot != NULL && dot != name ? dot + 1 : NULL;
 }
 
@@ -45,9 +38,9 @@ static int target_path(const options *o, const char *from, int target, char path
     size_t length = strlen(to);
     int took;
     if (o->output_is_dir) {
-        const char *base = strcmp(from, "-") == 0 ? "stdin" : name_of(from);
+        const char *base = strcmp(from, "-") == 0 ? "stdin" : platform_name(from);
         int n = (int)(extension != NULL ? (size_t)(extension - 1 - base) : strlen(base));
-        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", to, to[length - 1] == '/' ? "" : "/", n,
+        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", to, *platform_name(to) == '\0' ? "" : "/", n,
                         base, format);
     } else if (o->n_outputs == 1 && o->n_formats > 1) {
         extension = extension_of(to);
@@ -95,7 +88,7 @@ static int settle_formats(options *o)
     if (o->n_outputs == 1) {
         const char *to = o->outputs[0];
         o->output_is_dir = strcmp(to, "-") != 0 &&
-                           (o->n_files > 1 || to[strlen(to) - 1] == '/' || is_dir(to));
+                           (o->n_files > 1 || *platform_name(to) == '\0' || is_dir(to));
         if (given == 0) {
             o->n_formats = 1;
             o->formats[0] = o->output_is_dir ? WNPU_FORMAT_TXT : format_of(to);
@@ -369,7 +362,7 @@ static int64_t write_fd(void *user, const void *data, size_t size)
 {
     ssize_t n;
     do {
-        n = write(*(const int *)user, data, size);
+        n = write(*(const int *)user, data, (platform_size)size);
     } while (n < 0 && errno == EINTR);
     return n;
 }

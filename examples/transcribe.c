@@ -3,8 +3,8 @@
  *
  *     cc -DNO_NPU -I. examples/transcribe.c examples/options.c examples/values.c \
  *        examples/help.c examples/results.c examples/input.c examples/ffmpeg.c \
- *        examples/output.c examples/replay.c examples/npu.c whisper_npu.c -o transcribe \
- *        -lm -lpthread
+ *        examples/output.c examples/platform.c examples/replay.c examples/npu.c \
+ *        whisper_npu.c -o transcribe -lm -lpthread
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */
@@ -18,14 +18,8 @@
 #include "results.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Everything that the signal handler uses. */
 static volatile sig_atomic_t stop;
@@ -70,7 +64,7 @@ typedef struct engines {
 static int in_cache(const char *name, char path[PATH_SIZE])
 {
     const char *cache = getenv("WHISPER_NPU_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
+    const char *home = platform_home();
     int n = cache != NULL ? snprintf(path, PATH_SIZE, "%s/%s", cache, name)
           : xdg != NULL   ? snprintf(path, PATH_SIZE, "%s/whisper_npu/%s", xdg, name)
                           : snprintf(path, PATH_SIZE, "%s/.cache/whisper_npu/%s",
@@ -194,15 +188,11 @@ static int open_fastest(const options *o, const wnpu_model *model, wnpu_session 
 static int open_session(const options *o, const wnpu_model *model, wnpu_session **session)
 {
     wnpu_error error = {0, ""};
-    sigset_t ours, before;
+    platform_signals before;
     int status;
-    sigemptyset(&ours);
-    sigaddset(&ours, SIGINT);
-    sigaddset(&ours, SIGTERM);
-    sigaddset(&ours, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    platform_hold(&before);
     status = open_fastest(o, model, session, &error);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    platform_release(&before);
     if (status == WNPU_OK) {
         return 0;
     }
@@ -253,7 +243,7 @@ static engine *choose_engine(const options *o, engines *e, const char *name,
     if (!o->quiet) {
         (void)complain(0, "%s: the language is %s (probability %.2f); model %s", name,
                        wnpu_language_name(language), (double)p[language],
-                       strrchr(chosen->path, '/') + 1);
+                       platform_name(chosen->path));
     }
     return chosen;
 }
@@ -529,41 +519,12 @@ static int transcribe_all(options *o)
     return stop ? EXIT_CANCELLED : code;
 }
 
-/* If one of descriptors 0 to 2 is closed, the next file opened would get its number, and messages
- * or text would be written into it. So they are opened, such that reading or writing fails. */
-static void open_standard(void)
-{
-    int fd;
-    for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
-            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-        }
-    }
-}
-
-/* A signal that was ignored at the start, as with nohup, stays ignored. */
-static void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action, before;
-    size_t i;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    sigemptyset(&action.sa_mask);
-    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
-            sigaction(numbers[i], &action, NULL);
-        }
-    }
-}
-
 int main(int argc, char **argv)
 {
     options o;
-    struct sigaction action;
     int code;
 
-    open_standard();
+    platform_start(&argc, &argv);
     options_init(&o);
     if (options_parse(&o, argc, argv, &code) != 0) {
         options_free(&o);
@@ -572,15 +533,10 @@ int main(int argc, char **argv)
     o.input.end = &stop;
     o.config.log = on_log;
     o.config.log_user = &o;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = SIG_IGN; /* an output that fails is no reason to lose the others */
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGPIPE, &action, NULL);
-    sigaction(SIGXFSZ, &action, NULL);
     protect_cache();
     code = results_settle(&o);
     if (code == 0) {
-        catch_signals();
+        platform_catch(on_signal);
         code = transcribe_all(&o);
     }
     options_free(&o);

@@ -6,8 +6,6 @@
 #include "values.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int bad_value(const option_info *info, const char *value)
