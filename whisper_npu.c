@@ -21757,7 +21757,7 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 
 typedef struct ri_loss {
     size_t at;              /* frames accepted before it */
-    size_t lost;            /* frames */
+    size_t lost;            /* frames lost up to its end, those of earlier records included */
 } ri_loss;
 
 typedef struct ri_span {
@@ -21773,18 +21773,19 @@ typedef struct ri_ring {
     int open;               /* atomic */
     ri_loss loss[RI_LOSSES]; /* record i is loss[i % RI_LOSSES] */
     unsigned char apart[RI_LINE];
-    /* of the pushing thread, atomic */
+    /* of the pushing thread; the first three are atomic */
     size_t head;            /* frames accepted */
     size_t n_losses;        /* records written */
-    size_t pending;         /* frames lost since the last accepted one */
+    size_t lost;            /* frames lost */
+    size_t recorded;        /* those of them in records */
     unsigned char apart_too[RI_LINE];
     /* of the reading thread; the first two are atomic */
     size_t tail;            /* frames read */
     size_t n_passed;        /* records read */
-    size_t silent;          /* frames of silence still to be delivered */
+    size_t passed;          /* lost frames that the reader has reached */
+    size_t silent;          /* those of them whose silence is still to be delivered */
     int ended;              /* nothing will be pushed any more */
     uint64_t delivered;     /* frames, silence included */
-    uint64_t lost;          /* frames of silence among them, and still to be delivered */
     size_t n_spans;
     ri_span span[RI_SPANS]; /* in order */
 } ri_ring;
@@ -21806,22 +21807,27 @@ static unsigned char ri_silence(int32_t format)
            : format == WNPU_SAMPLE_ULAW ? 0xff : 0;
 }
 
-/* Empties the ring and opens it for frames of this format. All of its memory is written to, so that
- * pushing causes no page faults. */
-static void ri_open(ri_ring *q, const wnpu_audio *a)
+/* Empties the ring for frames of this format. All of its memory is written to, so that pushing
+ * causes no page faults. */
+static void ri_prepare(ri_ring *q, const wnpu_audio *a)
 {
     q->frame = (size_t)a->channels * au_widths[a->format];
     q->frames = q->size / q->frame;
     q->silence = ri_silence(a->format);
-    q->silent = q->n_spans = 0;
-    q->delivered = q->lost = 0;
+    q->recorded = q->passed = q->silent = q->n_spans = 0;
+    q->delivered = 0;
     q->ended = 0;
     ri_store(&q->head, 0);
     ri_store(&q->tail, 0);
-    ri_store(&q->pending, 0);
+    ri_store(&q->lost, 0);
     ri_store(&q->n_losses, 0);
     ri_store(&q->n_passed, 0);
     ar_wipe(q->bytes, q->size);
+}
+
+/* From now on samples can be pushed. */
+static void ri_open(ri_ring *q)
+{
     __atomic_store_n(&q->open, 1, __ATOMIC_RELEASE);
 }
 
@@ -21843,7 +21849,7 @@ static void ri_close(ri_ring *q)
 static size_t ri_room(const ri_ring *q)
 {
     size_t room = q->frames - (q->head - ri_load(&q->tail));
-    if (q->pending > 0 && (room < (q->frames + 3) / 4 ||
+    if (q->lost != q->recorded && (room < (q->frames + 3) / 4 ||
                            q->n_losses - ri_load(&q->n_passed) == RI_LOSSES)) {
         return 0;
     }
@@ -21854,13 +21860,11 @@ static size_t ri_room(const ri_ring *q)
 static size_t ri_push(ri_ring *q, const void *samples, size_t n)
 {
     size_t room = ri_room(q), accepted = n < room ? n : room, at, part;
-    size_t pending = q->pending, lost = n - accepted;
     if (accepted > 0) {
-        if (pending > 0) {
+        if (q->lost != q->recorded) {
             q->loss[q->n_losses % RI_LOSSES].at = q->head;
-            q->loss[q->n_losses % RI_LOSSES].lost = pending;
+            q->loss[q->n_losses % RI_LOSSES].lost = q->recorded = q->lost;
             ri_store(&q->n_losses, q->n_losses + 1);
-            pending = 0;
         }
         at = q->head % q->frames;
         part = q->frames - at < accepted ? q->frames - at : accepted;
@@ -21869,57 +21873,81 @@ static size_t ri_push(ri_ring *q, const void *samples, size_t n)
                (accepted - part) * q->frame);
         ri_store(&q->head, q->head + accepted);
     }
-    ri_store(&q->pending, lost < SIZE_MAX - pending ? pending + lost : SIZE_MAX);
+    if (accepted < n) {
+        ri_store(&q->lost, q->lost + (n - accepted));
+    }
     return accepted;
 }
 
 /* ---- the reading thread ---- */
 
-static size_t ri_sum(size_t a, size_t b)
+/* What the ring holds at one moment; the pushing thread may go on. */
+typedef struct ri_level {
+    size_t frames;          /* accepted, but not read */
+    size_t n_losses;        /* records written, but not read */
+    size_t lost;            /* frames lost; those after the last record are after `frames` */
+} ri_level;
+
+/* Frames are loaded before records: the record of a loss before one of them is not missed. Lost
+ * frames are loaded first: those that are in no record cannot be followed by accepted ones. */
+static ri_level ri_get_level(const ri_ring *q)
 {
-    return a < SIZE_MAX - b ? a + b : SIZE_MAX;
+    ri_level level;
+    size_t last = q->passed;
+    level.lost = ri_load(&q->lost);
+    level.frames = ri_load(&q->head) - q->tail;
+    level.n_losses = ri_load(&q->n_losses) - q->n_passed;
+    while (level.n_losses > 0) {
+        const ri_loss *record = &q->loss[(q->n_passed + level.n_losses - 1) % RI_LOSSES];
+        if (record->at - q->tail <= level.frames) {
+            last = record->lost;
+            break;
+        }
+        level.n_losses--; /* it came later */
+    }
+    level.lost = level.lost - q->passed > last - q->passed ? level.lost : last;
+    return level;
 }
 
 /* Frames that ri_read() can deliver now; SIZE_MAX after the end. user is the ring. */
 static size_t ri_ready(const void *user)
 {
     const ri_ring *q = user;
-    size_t n = ri_sum(q->silent, ri_load(&q->head) - q->tail);
-    size_t last = ri_load(&q->n_losses), i;
-    for (i = q->n_passed; i != last; i++) {
-        n = ri_sum(n, q->loss[i % RI_LOSSES].lost);
+    ri_level level = ri_get_level(q);
+    size_t lost = 0;
+    if (level.n_losses > 0) {
+        lost = q->loss[(q->n_passed + level.n_losses - 1) % RI_LOSSES].lost - q->passed;
     }
-    return q->ended ? SIZE_MAX : n;
+    return q->ended ? SIZE_MAX : q->silent + level.frames + lost;
 }
 
-/* Begins to deliver silence for n lost frames. */
-static void ri_lose(ri_ring *q, size_t n)
+/* Begins to deliver silence for the losses up to that number of lost frames. */
+static void ri_lose(ri_ring *q, size_t lost)
 {
     ri_span *last = &q->span[q->n_spans > 0 ? q->n_spans - 1 : 0];
     if (q->n_spans < RI_SPANS) { /* otherwise the last one is extended */
         last = &q->span[q->n_spans++];
         last->first = q->delivered;
     }
-    last->end = q->delivered + n;
-    q->silent = n;
-    q->lost += n;
+    q->silent = lost - q->passed;
+    q->passed = lost;
+    last->end = q->delivered + q->silent;
 }
 
 /* Frames that can be read before the next loss. If that is reached, silence begins. */
 static size_t ri_reach(ri_ring *q)
 {
-    size_t head = ri_load(&q->head); /* before n_losses: so no loss before head is missed */
-    size_t left = head - q->tail;
-    if (q->n_passed != ri_load(&q->n_losses)) {
+    ri_level level = ri_get_level(q);
+    size_t left = level.frames;
+    if (level.n_losses > 0) {
         const ri_loss *next = &q->loss[q->n_passed % RI_LOSSES];
         left = next->at - q->tail;
         if (left == 0) {
             ri_lose(q, next->lost);
             ri_store(&q->n_passed, q->n_passed + 1);
         }
-    } else if (left == 0 && q->ended && q->pending > 0) {
-        ri_lose(q, q->pending);
-        ri_store(&q->pending, 0);
+    } else if (left == 0 && q->ended && level.lost != q->passed) {
+        ri_lose(q, level.lost); /* after the last frame */
     }
     return left;
 }
@@ -22058,6 +22086,7 @@ typedef struct ru_language {
     int32_t id;             /* -1: not known yet */
     int32_t rival;          /* most probable language of the previous window if not id, else -1 */
     float probability;      /* of id */
+    unsigned char allowed[RU_LANGUAGES]; /* by wnpu_params.languages */
     float *sums;            /* [RU_LANGUAGES] weighted sums of probabilities of all windows */
     float weight;           /* sum of the weights, seconds of speech */
 } ru_language;
@@ -22085,6 +22114,8 @@ typedef struct ru_phrase {
 } ru_phrase;
 
 /* All state of a run. */
+#define RU_LIVE 1
+#define RU_LIVE_RESTORED 2
 typedef struct ru_run {
     en_engine engine;
     de_decoder decoder;
@@ -22105,7 +22136,7 @@ typedef struct ru_run {
     int resumable;          /* only what the checkpoint restores has changed since it was saved */
     int in_progress_call;   /* the progress callback is running */
     ri_ring ring;           /* of a live run */
-    int live;               /* a live run is open */
+    int live;               /* RU_LIVE: a live run is open; RU_LIVE_RESTORED: one was restored */
     int live_status;        /* of its last step */
     uint64_t fingerprint;   /* of the run's parameters */
     ru_audio audio;
@@ -23182,10 +23213,7 @@ static void wd_encode(ru_run *r)
 
 static int wd_is_allowed_language(const ru_run *r, int32_t language)
 {
-    size_t i, n = r->params.n_languages;
-    for (i = 0; i < n && r->params.languages[i] != language; i++) {
-    }
-    return n == 0 || i < n;
+    return language < 0 || r->language.allowed[language];
 }
 
 /* The most probable one of the allowed languages. */
@@ -24038,11 +24066,13 @@ static int wi_check_languages(ru_run *r)
     const wnpu_params *p = &r->params;
     int32_t n = r->engine.model->vocab.n_languages;
     size_t i;
+    memset(r->language.allowed, p->n_languages == 0, sizeof r->language.allowed);
     for (i = 0; i < p->n_languages; i++) {
         if (p->languages[i] < 0 || p->languages[i] >= (n > 0 ? n : 1)) {
             return er_set(&r->error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
                           "not have", (unsigned long)i, (int)p->languages[i]);
         }
+        r->language.allowed[p->languages[i]] = 1;
     }
     if (!wd_is_allowed_language(r, p->language) && p->language >= 0) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
@@ -24409,7 +24439,8 @@ static int wi_detect_language(ru_run *r, const wnpu_audio *audio, float *probabi
                       "multilingual one to detect languages");
     }
     r->language.id = -1;
-    status = au_open(r->audio.stream, audio, &r->error);
+    status = wi_check_languages(r);
+    status = status == WNPU_OK ? au_open(r->audio.stream, audio, &r->error) : status;
     status = status == WNPU_OK ? aw_begin_audio(r) : status;
     status = status == WNPU_OK ? wi_detect_in_speech(r) : status;
     if (status != WNPU_OK) {
@@ -24692,12 +24723,38 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     if (status != WNPU_OK) {
         return status;
     }
-    ri_open(&r->ring, &a);
+    ri_prepare(&r->ring, &a);
     r->audio.stream->ready = ri_ready;
     status = aw_begin_audio(r);
     r->fingerprint = pm_fingerprint(&r->params);
-    r->live = 1;
     wi_save_checkpoint(r);
+    r->live = RU_LIVE;
+    ri_open(&r->ring);
+    return status;
+}
+
+/* Continues a restored run. On failure nothing changes. */
+static int st_resume(ru_run *r)
+{
+    wnpu_audio a = r->audio.stream->audio;
+    int status;
+    if (pm_fingerprint(&r->params) != r->fingerprint) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
+                      "stream was begun with; only callbacks may differ");
+    }
+    a.read = ri_read;
+    a.user = &r->ring;
+    status = wi_configure(r, 1);
+    status = status == WNPU_OK ? wi_set_hotwords(r) : status;
+    status = status == WNPU_OK ? au_continue(r->audio.stream, &a, &r->error) : status;
+    if (status == WNPU_OK) {
+        r->audio.stream->ready = ri_ready;
+        r->audio.voice.rules = aw_voice_rules(&r->params);
+        r->resumed = 1;
+        r->live = RU_LIVE;
+        ri_open(&r->ring);
+    }
+    wi_load_checkpoint(r);
     return status;
 }
 
@@ -24760,12 +24817,13 @@ static int st_finish(ru_run *r)
  *  Assumes   the run is resumable, see ru_run.
  *  Ensures   untrusted blocks are validated completely, to the last index,
  *            before the session changes.
- *  Costs     2 MB, or 15 MB with lookahead, and the results; a few ms.
+ *  Costs     2 MB, or 15 MB with lookahead, the results, and what waits in
+ *            the ring of a live run; a few ms.
  *
  *  A header with a checksum, a structure of fixed size (sn_state), then
  *  arrays whose sizes it contains: context, samples of the window, of the
  *  resampler and of the detector, bytes of the reader, results and their
- *  offsets. Not included are values that a window computes from these, and
+ *  offsets, bytes of the ring. Not included are values that a window computes from these, and
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
@@ -24784,6 +24842,15 @@ typedef struct sn_head {
     uint64_t result_bytes, max_phrase_tokens;
     uint32_t compute, max_beams, batch, reserved;
 } sn_head;
+
+/* The ring of a live run; positions are relative to its first frame. */
+typedef struct sn_ring {
+    uint64_t live;          /* 0: the run is not live, and the rest is 0 */
+    uint64_t size;          /* stream_bytes of the session */
+    uint64_t frames, lost, passed, silent, delivered, ended, n_losses, n_spans;
+    uint64_t at[RI_LOSSES], total[RI_LOSSES]; /* of the losses */
+    ri_span span[RI_SPANS];
+} sn_ring;
 
 typedef struct sn_list {
     uint64_t count, first, last, spare, has_spare;
@@ -24806,6 +24873,7 @@ typedef struct sn_state {
     float language_probability;
     va_image voice;
     ru_checkpoint checkpoint;
+    sn_ring ring;
 } sn_state;
 
 /* Position in a block that is measured, written or read by the same code. */
@@ -24831,6 +24899,7 @@ static void sn_transfer(sn_cursor *w, void *data, size_t size)
 static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
 {
     au_stream *a = r->audio.stream;
+    ri_ring *q = &r->ring;
     unsigned char *back = r->store.base + r->store.size;
     sn_transfer(w, s, sizeof *s);
     sn_transfer(w, r->context.previous, (size_t)s->n_previous * sizeof(int32_t));
@@ -24841,12 +24910,18 @@ static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
     sn_transfer(w, a->raw + a->raw_at * a->frame, (size_t)s->n_raw * a->frame);
     sn_transfer(w, r->store.base, (size_t)s->used);
     sn_transfer(w, back - s->count * sizeof(uint32_t), (size_t)s->count * sizeof(uint32_t));
+    if (s->ring.frames > 0) {
+        size_t at = q->tail % q->frames, n = (size_t)s->ring.frames;
+        size_t part = q->frames - at < n ? q->frames - at : n;
+        sn_transfer(w, q->bytes + at * q->frame, part * q->frame);
+        sn_transfer(w, q->bytes, (n - part) * q->frame);
+    }
 }
 
 /* Fingerprint of the sizes of this build's structures and integers. */
 static uint32_t sn_layout(void)
 {
-    uint64_t sizes[10];
+    uint64_t sizes[11];
     sizes[0] = sizeof(rs_record);
     sizes[1] = sizeof(rs_word);
     sizes[2] = sizeof(wnpu_token);
@@ -24857,6 +24932,7 @@ static uint32_t sn_layout(void)
     sizes[7] = RU_LANGUAGES;
     sizes[8] = RS_CHUNK;
     sizes[9] = VA_BUFFER;
+    sizes[10] = sizeof(sn_ring);
     return (uint32_t)mf_checksum(sizes, sizeof sizes);
 }
 
@@ -24922,9 +24998,35 @@ static void sn_get_stream(const au_stream *a, sn_state *s)
     s->scale = a->scale;
 }
 
+/* Samples that are pushed from now on are not included. */
+static void sn_get_ring(const ri_ring *q, sn_ring *s)
+{
+    ri_level level = ri_get_level(q);
+    size_t i;
+    s->live = 1;
+    s->size = q->size;
+    s->frames = level.frames;
+    s->lost = level.lost;
+    s->passed = q->passed;
+    s->silent = q->silent;
+    s->delivered = q->delivered;
+    s->ended = q->ended != 0;
+    s->n_losses = level.n_losses;
+    for (i = 0; i < s->n_losses; i++) {
+        const ri_loss *loss = &q->loss[(q->n_passed + i) % RI_LOSSES];
+        s->at[i] = loss->at - q->tail;
+        s->total[i] = loss->lost;
+    }
+    s->n_spans = q->n_spans;
+    memcpy(s->span, q->span, q->n_spans * sizeof q->span[0]);
+}
+
 static void sn_get_state(const ru_run *r, sn_state *s)
 {
     memset(s, 0, sizeof *s);
+    if (r->live) {
+        sn_get_ring(&r->ring, &s->ring);
+    }
     s->fingerprint = r->fingerprint;
     s->frame = r->audio.frame;
     s->n_samples = r->audio.n_samples;
@@ -24957,32 +25059,29 @@ static void sn_get_state(const ru_run *r, sn_state *s)
     s->checkpoint = r->checkpoint;
 }
 
-/* Bytes of a snapshot now. */
-static size_t sn_size(ru_run *r)
+/* Bytes of a snapshot of this state. */
+static size_t sn_size(ru_run *r, sn_state *s)
 {
     sn_cursor w = {NULL, NULL, sizeof(sn_head)};
-    sn_state s;
-    sn_get_state(r, &s);
-    sn_transfer_all(&w, r, &s);
+    sn_transfer_all(&w, r, s);
     return w.at;
 }
 
 /* Upper limit of sn_size() for this session. */
 static size_t sn_max_size(const ru_run *r)
 {
-    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + AU_RAW + r->audio.voice.kept +
+    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + r->ring.size + AU_RAW + r->audio.voice.kept +
            (wd_previous_capacity(r->engine.model) + r->audio.capacity + AU_WINDOW + VA_BUFFER) *
            sizeof(float);
 }
 
-static void sn_write(ru_run *r, const wnpu_config *c, unsigned char *block, size_t size)
+static void sn_write(ru_run *r, const wnpu_config *c, sn_state *s, unsigned char *block,
+                     size_t size)
 {
     sn_cursor w = {NULL, NULL, sizeof(sn_head)};
     sn_head h;
-    sn_state s;
     w.out = block;
-    sn_get_state(r, &s);
-    sn_transfer_all(&w, r, &s);
+    sn_transfer_all(&w, r, s);
     sn_fill_head(r, c, &h);
     h.size = size;
     memcpy(block, &h, sizeof h);
@@ -25140,6 +25239,50 @@ static int sn_are_stats(const wnpu_stats *t)
     return t->speech_ms >= 0 && t->audio_ms >= 0 && t->unresolved_ms >= 0;
 }
 
+/* Whether losses are in order, and inside of what waits in the ring. */
+static int sn_are_losses(const sn_ring *s)
+{
+    uint64_t at = 0, total = s->passed;
+    size_t i;
+    for (i = 0; i < RI_LOSSES; i++) {
+        if (i >= s->n_losses ? s->at[i] != 0 || s->total[i] != 0
+                             : s->at[i] < at || s->at[i] > s->frames || s->total[i] <= total) {
+            return 0;
+        }
+        at = i < s->n_losses ? s->at[i] : at;
+        total = i < s->n_losses ? s->total[i] : total;
+    }
+    return s->lost >= total;
+}
+
+/* Whether a live run can have had this ring; size and frame are those of the session and format. */
+static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
+{
+    const sn_ring *s = &state->ring;
+    uint64_t end = 0;
+    size_t i;
+    if (s->live == 0) {
+        static const sn_ring none;
+        return memcmp(s, &none, sizeof none) == 0;
+    }
+    if (s->live != 1 || s->size != size || !state->reader || s->ended > 1 ||
+        s->frames > size / frame || size / frame < 1 || s->lost > SIZE_MAX / 4 ||
+        s->silent > s->passed || s->n_losses > RI_LOSSES || s->n_spans > RI_SPANS ||
+        s->delivered != state->consumed + state->n_raw || !sn_are_losses(s)) {
+        return 0;
+    }
+    for (i = 0; i < RI_SPANS; i++) {
+        int used = i < s->n_spans;
+        if (used ? s->span[i].first < end || s->span[i].end <= s->span[i].first ||
+                       s->span[i].end > s->delivered + s->silent
+                 : s->span[i].first != 0 || s->span[i].end != 0) {
+            return 0;
+        }
+        end = used ? s->span[i].end : end;
+    }
+    return 1;
+}
+
 /* Times: the covered part ends between the beginning of the window and the end of the samples, as
  * do text, spans and the detector's state. */
 static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
@@ -25194,7 +25337,7 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const unsigned char *p = block + sizeof(sn_head);
-    size_t left = size - sizeof(sn_head) - sizeof(sn_state), floats;
+    size_t left = size - sizeof(sn_head) - sizeof(sn_state), floats, frame;
     rs_ends ends;
     rs_store store;
     uint64_t bytes;
@@ -25209,9 +25352,13 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
         !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
         return 0;
     }
+    frame = au_widths[s.format] * (size_t)s.channels;
+    if (!sn_is_ring(&s, r->ring.size, frame)) {
+        return 0;
+    }
     floats = (size_t)(s.n_samples + s.n_ahead + s.n_resampler + s.voice.have);
     bytes = s.n_previous * sizeof(int32_t) + floats * sizeof(float) + r->audio.voice.kept +
-            s.n_raw * au_widths[s.format] * s.channels + s.used + s.count * sizeof(uint32_t);
+            (s.n_raw + s.ring.frames) * frame + s.used + s.count * sizeof(uint32_t);
     if (bytes != left || !sn_are_tokens(p, (size_t)s.n_previous, v)) {
         return 0;
     }
@@ -25219,7 +25366,8 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
     if (!sn_are_samples(p, floats)) {
         return 0;
     }
-    p += left - (size_t)(s.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t));
+    p += left - (size_t)(s.n_previous * sizeof(int32_t) + s.used + s.count * sizeof(uint32_t) +
+                         s.ring.frames * frame);
     ends.step_ms = VA_STEP_MS;
     return rs_is_store(&store, p, p + s.used, v, &ends) && sn_are_times(r, &s, &ends);
 }
@@ -25250,6 +25398,26 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
     er_clear(&a->fault);
 }
 
+/* The ring stays closed until st_resume(). */
+static void sn_read_ring(ri_ring *q, const sn_ring *s)
+{
+    size_t i;
+    q->head = (size_t)s->frames;
+    q->lost = (size_t)s->lost;
+    q->passed = (size_t)s->passed;
+    q->silent = (size_t)s->silent;
+    q->delivered = s->delivered;
+    q->ended = s->ended != 0;
+    q->n_losses = (size_t)s->n_losses;
+    q->recorded = q->passed;
+    for (i = 0; i < q->n_losses; i++) {
+        q->loss[i].at = (size_t)s->at[i];
+        q->loss[i].lost = q->recorded = (size_t)s->total[i];
+    }
+    q->n_spans = (size_t)s->n_spans;
+    memcpy(q->span, s->span, sizeof q->span);
+}
+
 /* Loads a block that has passed all checks, after wi_reset(). */
 static void sn_read(ru_run *r, const unsigned char *block)
 {
@@ -25258,6 +25426,11 @@ static void sn_read(ru_run *r, const unsigned char *block)
     sn_state s;
     memcpy(&s, block + sizeof(sn_head), sizeof s);
     sn_read_stream(r->audio.stream, &s);
+    if (s.ring.live) {
+        ri_prepare(&r->ring, &r->audio.stream->audio);
+        sn_read_ring(&r->ring, &s.ring);
+        r->live = RU_LIVE_RESTORED;
+    }
     w.in = block;
     (void)aw_reserve(r, 0, (size_t)(s.n_samples + s.n_ahead));
     sn_transfer_all(&w, r, &s);
@@ -25283,7 +25456,11 @@ static void sn_read(ru_run *r, const unsigned char *block)
     wi_load_checkpoint(r);
     r->language.id = s.language;
     r->language.probability = s.language_probability;
-    lg_set_rest(r, WNPU_REASON_CANCELLED);
+    if (r->live) {
+        lg_set_open_end(r);
+    } else {
+        lg_set_rest(r, WNPU_REASON_CANCELLED);
+    }
     r->resumable = 1;
 }
 
@@ -25771,7 +25948,7 @@ static int ap_enter_new(wnpu_session *s)
     if (ap_enter(s) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    return !s->run.live ? WNPU_OK
+    return s->run.live != RU_LIVE ? WNPU_OK
            : ap_leave(s, er_set(&s->run.error, WNPU_E_STATE, "a stream is open; "
                                 "wnpu_stream_finish() or wnpu_reset() ends it"));
 }
@@ -25858,13 +26035,18 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 /* Whether there is a run that can be resumed and no call is working on it. */
 static int ap_is_resumable(const wnpu_session *s)
 {
-    return s->run.resumable && !s->run.live && !ap_forked(s) &&
+    return s->run.resumable && !ap_forked(s) &&
            (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.in_progress_call);
 }
 
 WNPU_API size_t wnpu_snapshot_size(wnpu_session *session)
 {
-    return session != NULL && ap_is_resumable(session) ? sn_size(&session->run) : 0;
+    sn_state state;
+    if (session == NULL || !ap_is_resumable(session)) {
+        return 0;
+    }
+    sn_get_state(&session->run, &state);
+    return sn_size(&session->run, &state);
 }
 
 WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session)
@@ -25875,6 +26057,7 @@ WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session)
 WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
 {
     uint64_t environment;
+    sn_state state;
     size_t need;
     if (session == NULL || memory == NULL) {
         return WNPU_E_ARGUMENT;
@@ -25882,13 +26065,16 @@ WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size)
     if (!ap_is_resumable(session)) {
         return WNPU_E_STATE;
     }
-    need = sn_size(&session->run);
+    environment = er_float_default();
+    sn_get_state(&session->run, &state);
+    er_float_put(environment);
+    need = sn_size(&session->run, &state);
     if (size < need) {
         return er_set(&session->run.error, WNPU_E_MEMORY, "a snapshot needs %lu bytes now, but "
                       "there is room for %lu", (unsigned long)need, (unsigned long)size);
     }
     environment = er_float_default();
-    sn_write(&session->run, &session->config, memory, need);
+    sn_write(&session->run, &session->config, &state, memory, need);
     er_float_put(environment);
     return WNPU_OK;
 }
@@ -25929,9 +26115,10 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     }
     begin = os_now_ms();
     er_clear(&session->run.error);
-    if (!session->run.resumable) {
+    if (!session->run.resumable || session->run.live) {
         return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
-                                        "can continue; wnpu_transcribe() starts one"));
+                                        "can continue; wnpu_transcribe() starts one, and "
+                                        "wnpu_stream_resume() continues a stream"));
     }
     before = session->run.stats.total_ms;
     status = ap_params(session, params);
@@ -26000,6 +26187,31 @@ WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
     return ap_leave(session, status);
 }
 
+WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params)
+{
+    wnpu_params before;
+    ru_run *r;
+    int status;
+    if (session == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter_new(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    r = &session->run;
+    er_clear(&r->error);
+    if (r->live != RU_LIVE_RESTORED) {
+        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, "no stream was restored"));
+    }
+    before = r->params;
+    status = ap_params(session, params);
+    status = status == WNPU_OK ? st_resume(r) : status;
+    if (status != WNPU_OK) {
+        r->params = before;
+    }
+    return ap_leave(session, status);
+}
+
 WNPU_API size_t wnpu_stream_push(wnpu_session *session, const void *samples, size_t frames)
 {
     return session != NULL && samples != NULL && ri_is_open(&session->run.ring)
@@ -26016,8 +26228,7 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
 {
     ru_run *r;
     double begin, before;
-    uint64_t lost;
-    size_t segments;
+    size_t segments, lost;
     int status;
     if (events != NULL) {
         *events = 0;
@@ -26029,13 +26240,14 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
         return WNPU_E_STATE;
     }
     r = &session->run;
-    if (!r->live) {
-        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, "no stream is open; "
-                                        "wnpu_stream_begin() begins one"));
+    if (r->live != RU_LIVE) {
+        return ap_leave(session, er_set(&r->error, WNPU_E_STATE, r->live ? "the stream was "
+                                        "restored; wnpu_stream_resume() continues it"
+                                        : "no stream is open; wnpu_stream_begin() begins one"));
     }
     begin = os_now_ms();
     before = r->stats.total_ms;
-    lost = r->ring.lost;
+    lost = ri_load(&r->ring.lost);
     segments = r->store.count;
     if (r->resumable) {
         er_clear(&r->error);
@@ -26045,7 +26257,7 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
     r->stats.total_ms += before;
     if (events != NULL) {
         *events = (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
-                  (r->ring.lost > lost ? WNPU_EVENT_OVERRUN : 0u);
+                  (ri_load(&r->ring.lost) != lost ? WNPU_EVENT_OVERRUN : 0u);
     }
     return ap_leave(session, status);
 }
@@ -26076,7 +26288,7 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     ours.committed_ms = r->ledger.covered_ms;
     ours.audio_ms = lg_read_ms(r);
     ours.lag_ms = au_ms(r->audio.stream, r->ring.ended ? 0 : ri_ready(&r->ring));
-    ours.overrun_ms = au_ms(r->audio.stream, r->ring.lost);
+    ours.overrun_ms = au_ms(r->audio.stream, ri_load(&r->ring.lost));
     return er_export(live, &ours, sizeof ours);
 }
 

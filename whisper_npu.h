@@ -951,10 +951,12 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames);
  * not decoded yet as cancelled in the ledger, and wnpu_resume() continues the run. A snapshot
  * contains audio and text without encryption.
  *
- * A snapshot can be taken when wnpu_resume() could continue, after a run has ended without error,
- * and in the on_progress callback of a run; always in the session's thread. wnpu_snapshot_size()
+ * A snapshot can be taken when wnpu_resume() could continue, after a run has ended without error, in
+ * the on_progress callback of a run, and between the steps of a live run (see wnpu_stream_resume();
+ * stream_bytes must then be the same, too); always in the session's thread. wnpu_snapshot_size()
  * returns the bytes needed now, or 0 if no snapshot can be taken; wnpu_snapshot_most() the upper
- * limit for this session, 2 MB + result_bytes. memory belongs to the caller and needs no alignment.
+ * limit for this session, 2 MB + result_bytes + stream_bytes. While another thread pushes, only the
+ * latter is certain to be enough. memory belongs to the caller and needs no alignment.
  * Nothing is allocated. Errors: E_ARGUMENT, E_STATE, E_MEMORY (size is too small). */
 WNPU_API size_t wnpu_snapshot_size(wnpu_session *session);
 WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session);
@@ -1043,9 +1045,8 @@ typedef struct wnpu_stream_options {
 WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size);
 
 /* Begins a live run, and discards the results of the previous run. params and options may be NULL.
- * Strings and arrays that params point to are copied as far as they are needed, except languages,
- * which must remain valid until the stream has ended. No thread may be in wnpu_stream_push().
- * Errors: E_ARGUMENT (also for language_windows above 1, which needs the audio as a whole, and if
+ * Strings and arrays that params point to are not used after the call. No thread may be in
+ * wnpu_stream_push(). Errors: E_ARGUMENT (also for language_windows above 1, which needs the audio as a whole, and if
  * stream_bytes holds less than 50 ms), E_STATE (busy, a stream is open, or stream_bytes is 0),
  * E_UNSUPPORTED, E_VERSION. */
 WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
@@ -1069,7 +1070,7 @@ WNPU_API size_t wnpu_stream_room(const wnpu_session *session);
 /* What has happened during a step. Values can be ORed. */
 typedef enum wnpu_event {
     WNPU_EVENT_COMMITTED = 1, /* there are new segments */
-    WNPU_EVENT_OVERRUN = 2    /* samples have been lost */
+    WNPU_EVENT_OVERRUN = 2    /* samples were lost during the step */
 } wnpu_event;
 
 /* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
@@ -1083,6 +1084,14 @@ WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);
  * stream is still open, and the call can be repeated. */
 WNPU_API int wnpu_stream_finish(wnpu_session *session);
 
+/* Continues a live run that wnpu_restore() has loaded: from then on samples can be pushed. A
+ * snapshot of a live run includes what has been pushed but not read yet; what another thread pushes
+ * after the snapshot was taken belongs to the original session only. params
+ * must equal those of wnpu_stream_begin(), except for callbacks. Errors: those of wnpu_stream_begin();
+ * E_ARGUMENT also if params differ (nothing changes); E_STATE also if the session has no restored
+ * live run. */
+WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params);
+
 /* State of a live run. */
 typedef struct wnpu_live {
     uint32_t struct_size;
@@ -1091,7 +1100,7 @@ typedef struct wnpu_live {
     int64_t committed_ms;     /* everything before this time is final: text, silence or unresolved */
     int64_t audio_ms;         /* audio read by steps */
     int64_t lag_ms;           /* audio pushed, but not yet read by a step */
-    int64_t overrun_ms;       /* audio lost so far, as far as steps have reached it */
+    int64_t overrun_ms;       /* audio lost so far */
 } wnpu_live;
 
 /* Describes the live run between two steps, in the thread that steps. Errors: E_ARGUMENT, E_STATE
@@ -1633,6 +1642,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_choose              WNPU_RENAMED(WNPU_PREFIX, choose)
 #define wnpu_stream_options_init WNPU_RENAMED(WNPU_PREFIX, stream_options_init)
 #define wnpu_stream_begin        WNPU_RENAMED(WNPU_PREFIX, stream_begin)
+#define wnpu_stream_resume       WNPU_RENAMED(WNPU_PREFIX, stream_resume)
 #define wnpu_stream_push         WNPU_RENAMED(WNPU_PREFIX, stream_push)
 #define wnpu_stream_room         WNPU_RENAMED(WNPU_PREFIX, stream_room)
 #define wnpu_stream_step         WNPU_RENAMED(WNPU_PREFIX, stream_step)

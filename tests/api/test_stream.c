@@ -14,19 +14,28 @@ static uint32_t random32(void)
 
 /* ---- recordings ---- */
 
-/* Speech-like sounds, with pauses that end windows, silence and noise. */
+#define TOY_SECONDS 50
+
+/* Speech-like sounds, with pauses that end windows, silence and noise, made of one voice. */
 static float *make_sound(int kind, size_t n)
 {
-    float *x = voicelike(n, kind == 3 ? 0.05 : 1);
+    static float *voice;
+    static size_t have;
+    float *x = malloc(n * sizeof *x);
     size_t i;
+    if (voice == NULL) {
+        have = 16000 * TOY_SECONDS + 77;
+        voice = voicelike(have, 1);
+    }
     for (i = 0; i < n; i++) {
         size_t at = i / 8000; /* half seconds */
         float noise = (float)(voice_chance() - 0.5) * 0.02f;
+        x[i] = voice[i % have];
         switch (kind) {
         case 0: break;
-        case 1: x[i] *= (at >= 14 && at < 26) || (at >= 60 && at < 130) ? 0.001f : 1.0f; break;
+        case 1: x[i] *= (at >= 14 && at < 26) || (at >= 40 && at < 80) ? 0.001f : 1.0f; break;
         case 2: x[i] = x[i] * (at % 24 < 12 ? 1.0f : 0.0005f) + noise * 0.1f; break;
-        case 3: x[i] += noise; break;
+        case 3: x[i] = x[i] * 0.05f + noise; break;
         case 4: x[i] = noise * 0.001f; break;
         default: x[i] = 0; break;
         }
@@ -219,10 +228,10 @@ static void toy_chunks(void)
     wnpu_model *m = life_toy(7, NULL);
     unsigned batch;
     int kind;
-    for (batch = 0; batch <= 2; batch += 2) {
+    for (batch = 0; batch <= 2; batch++) {
         wnpu_session *s = open_session(m, batch);
         for (kind = 0; kind < 6; kind++) {
-            size_t n = 16000 * 50 + 77;
+            size_t n = 16000 * TOY_SECONDS + 77;
             float *x = make_sound(kind, n);
             wnpu_audio a = life_audio(x, n);
             wnpu_params p = life_params();
@@ -239,8 +248,156 @@ static void toy_chunks(void)
     wnpu_model_close(m);
 }
 
+/* ---- losses ---- */
+
+static int16_t *make_samples(int kind, size_t n)
+{
+    float *x = make_sound(kind, n);
+    int16_t *y = malloc(n * sizeof *y);
+    size_t i;
+    for (i = 0; i < n; i++) {
+        y[i] = (int16_t)(20000 * x[i]);
+    }
+    free(x);
+    return y;
+}
+
+/* A pushing program that keeps what the session should have heard. */
+typedef struct pusher {
+    wnpu_session *session;
+    int16_t *from;
+    int16_t *heard;             /* [n] with zeros where frames were lost */
+    unsigned char *gone;        /* [n / 16 + 1] milliseconds of which frames were lost */
+    size_t at, n, lost;
+} pusher;
+
+static void push(pusher *p, size_t n)
+{
+    size_t accepted;
+    n = n < p->n - p->at ? n : p->n - p->at;
+    accepted = wnpu_stream_push(p->session, p->from + p->at, n);
+    memcpy(p->heard + p->at, p->from + p->at, accepted * sizeof *p->heard);
+    if (accepted < n) {
+        memset(p->gone + (p->at + accepted) / 16, 1, (p->at + n - 1) / 16 + 1 -
+                                                     (p->at + accepted) / 16);
+    }
+    p->at += n;
+    p->lost += n - accepted;
+}
+
+static void open_pusher(pusher *p, wnpu_session *s, int kind, size_t n)
+{
+    memset(p, 0, sizeof *p);
+    p->session = s;
+    p->n = n;
+    p->from = make_samples(kind, n);
+    p->heard = calloc(n, sizeof *p->heard);
+    p->gone = calloc(n / 16 + 1, 1);
+}
+
+static void close_pusher(pusher *p)
+{
+    free(p->from);
+    free(p->heard);
+    free(p->gone);
+}
+
+/* Milliseconds of overrun in a ledger that has neither gaps nor overlaps; the spans are marked in
+ * lost[ms]. */
+static int64_t overrun_ms(const wnpu_session *s, const unsigned char *lost, size_t ms)
+{
+    wnpu_ledger_span span;
+    int64_t end = 0, sum = 0, t;
+    size_t i, wrong = 0;
+    for (i = 0; wnpu_get_ledger_span(s, i, &span) == WNPU_OK; i++) {
+        T_CHECK(span.t0_ms == end && span.t1_ms > end, "span %lu begins at %ld, not %ld",
+                (unsigned long)i, (long)span.t0_ms, (long)end);
+        end = span.t1_ms;
+        if (span.reason == WNPU_REASON_OVERRUN) {
+            T_CHECK(span.kind == WNPU_LEDGER_UNRESOLVED, "overrun is unresolved");
+            sum += span.t1_ms - span.t0_ms;
+        }
+        for (t = span.t0_ms; t < span.t1_ms && (size_t)t < ms; t++) {
+            wrong += (span.reason == WNPU_REASON_OVERRUN) != lost[t];
+        }
+    }
+    T_CHECK(wrong == 0, "%lu ms are not what they were", (unsigned long)wrong);
+    T_CHECK((size_t)end == ms, "the ledger ends at %ld of %lu ms", (long)end, (unsigned long)ms);
+    return sum;
+}
+
+/* Compares a finished live run with one of what it heard: the same but for the ledger. */
+static void heard_the_same(const pusher *p, const wnpu_params *params, wnpu_session *other)
+{
+    size_t ms = p->n / 16;
+    int64_t sum = overrun_ms(p->session, p->gone, ms);
+    wnpu_stats stats;
+    wnpu_audio a;
+    view is, want;
+    memset(&is, 0, sizeof is);
+    memset(&want, 0, sizeof want);
+    stats.struct_size = sizeof stats;
+    T_CHECK(wnpu_get_stats(p->session, &stats) == WNPU_OK && stats.unresolved_ms >= sum &&
+            stats.audio_ms == (int64_t)ms, "%ld ms unresolved, %ld lost, of %ld",
+            (long)stats.unresolved_ms, (long)sum, (long)stats.audio_ms);
+    T_CHECK(sum >= (int64_t)p->lost / 16, "%ld ms lost, want %lu", (long)sum,
+            (unsigned long)p->lost / 16);
+    wnpu_audio_init(&a, sizeof a);
+    a.format = WNPU_SAMPLE_S16;
+    a.data = p->heard;
+    a.frames = p->n;
+    T_CHECK(wnpu_transcribe(other, params, &a) >= WNPU_OK, "%s", wnpu_session_error(other));
+    look(p->session, &is);
+    look(other, &want);
+    is.part[2].n = want.part[2].n = 0;
+    T_CHECK(is_beginning(&is, &want) && is_beginning(&want, &is), "silence gives another text");
+    free_view(&is);
+    free_view(&want);
+}
+
+/* Audio comes in while nothing is read, in time with it, and much faster. */
+static void overrun(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_config c = life_config(1);
+    wnpu_session *s, *other;
+    wnpu_params p = life_params();
+    wnpu_live live;
+    uint32_t events, seen = 0;
+    pusher w;
+    int status;
+    c.stream_bytes = 2 * 16000 * 2 + 1;
+    s = life_open(m, &c);
+    other = life_open(m, &c);
+    open_pusher(&w, s, 1, 16000 * TOY_SECONDS);
+    p.vad = p.words = 1;
+    T_CHECK(wnpu_stream_begin(s, &p, NULL) == WNPU_OK, "%s", wnpu_session_error(s));
+    while (w.at < w.n) {
+        size_t second = w.at / 16000;
+        int busy = (second % 10 >= 4 && second % 10 < 8) || second >= 46;
+        push(&w, 320);
+        if (busy ? second < 20 ? 0 : random32() % 60 == 0 : random32() % 3 == 0) {
+            T_CHECK(wnpu_stream_step(s, &events) == WNPU_OK, "%s", wnpu_session_error(s));
+            seen |= events;
+        }
+    }
+    live.struct_size = sizeof live;
+    T_CHECK(wnpu_get_live(s, &live) == WNPU_OK && live.overrun_ms == (int64_t)w.lost / 16,
+            "%ld ms lost", (long)live.overrun_ms);
+    T_CHECK(w.lost > 16000 * 6 && w.lost < 16000 * 30, "%lu frames lost", (unsigned long)w.lost);
+    status = wnpu_stream_finish(s);
+    T_CHECK(status == WNPU_INCOMPLETE && (seen & WNPU_EVENT_COMMITTED), "status %d, events %x",
+            status, (unsigned)seen);
+    heard_the_same(&w, &p, other);
+    wnpu_session_close(s);
+    wnpu_session_close(other);
+    close_pusher(&w);
+    wnpu_model_close(m);
+}
+
 int main(void)
 {
-    t_run("toy_chunks", toy_chunks);
+    t_run("pieces of any size give what the whole gives", toy_chunks);
+    t_run("what is lost is in the ledger, and the rest is heard", overrun);
     return t_end();
 }
