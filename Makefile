@@ -166,7 +166,7 @@ $(B)/%: %.c $(B)/linked_with | $(B)
 $(B)/tests/test_kernels_avx512: private override CFLAGS += -Wno-psabi
 
 # Where allocations and files are tested, optimising the source again would only take time.
-$(B)/tests/test_faults $(B)/tests/test_memory $(B)/tests/test_wnpu: \
+$(B)/tests/test_contract $(B)/tests/test_faults $(B)/tests/test_memory $(B)/tests/test_wnpu: \
     private override CFLAGS := $(subst -O2,-O1,$(CFLAGS))
 
 $(B)/tests/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
