@@ -19198,7 +19198,13 @@ static const pm_row pm_table[] = {
      PM_AT(vad_min_silence_ms), WNPU_PARAM_INT, 700, 0, 10000, PM_NONE},
     {"vad_pad_ms", "--vad-pad", NULL, "voice",
      "time added before and after a span, in ms",
-     PM_AT(vad_pad_ms), WNPU_PARAM_INT, 300, 0, 2000, PM_NONE}
+     PM_AT(vad_pad_ms), WNPU_PARAM_INT, 300, 0, 2000, PM_NONE},
+    {"least_ms", "--least", NULL, "voice",
+     "a window does not end in a pause before this time, in ms",
+     PM_AT(least_ms), WNPU_PARAM_INT, 0, 0, 30000, PM_NONE},
+    {"pause_ms", "--pause", NULL, "voice",
+     "a window ends in the first pause of this length, in ms",
+     PM_AT(pause_ms), WNPU_PARAM_INT, 3000, 300, 30000, PM_NONE}
 };
 #define PM_ROWS (sizeof pm_table / sizeof pm_table[0])
 
@@ -22058,7 +22064,7 @@ typedef struct ru_audio {
     int64_t limit_ms;       /* latest end of this window, or -1 */
     size_t batch;           /* windows that may be decoded together; 0: windows need not end in
                                pauses */
-    int64_t cut_ms;         /* end of all windows that begin before it */
+    int64_t cut_ms;         /* end of all windows that begin before it; 0: not known */
 } ru_audio;
 
 /* What the ledger covers. Times are those of the recording. */
@@ -22190,11 +22196,15 @@ static int64_t ru_end_ms(const ru_run *r)
  *  maximum of the whole file, which is not known while streaming.)
  * ====================================================================== */
 #define AW_BLOCK 8000u         /* samples read between two tests of the cancel flag */
-#define AW_LONG_PAUSE_MS 3000  /* a pause of this length ends a window */
 #define AW_LEVEL_MS 2000       /* of the speech before a pause, to compare its level with */
 #define AW_QUIETER 32.0        /* a pause is silent where it is 15 dB below that, */
 #define AW_BLOCK_MS 100        /* in each block of this length */
 #define AW_TAIL_MS 1000        /* noise of this length behind speech is not speech */
+#define AW_PHRASE_MS 1000      /* shorter pauses are those between phrases: */
+#define AW_PHRASE_QUIETER 4.0  /* 6 dB quieter than the speech, */
+#define AW_PHRASE_AHEAD_MS 200 /* without voice except in their last part, */
+#define AW_PHRASE_SPEECH_MS 100 /* and after at least this much voice */
+#define AW_PHRASE_PAD_MS 300   /* the phrase keeps this much of the pause */
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
@@ -22371,6 +22381,54 @@ static int64_t aw_find_pause(const ru_run *r, int64_t from_ms, int64_t to_ms, in
     return -1;
 }
 
+/* Whether each block of t0_ms..t1_ms is AW_PHRASE_QUIETER than the speech from from_ms to t0_ms. */
+static int aw_is_quiet(const ru_run *r, int64_t from_ms, int64_t t0_ms, int64_t t1_ms)
+{
+    double level;
+    int64_t at, end;
+    from_ms = t0_ms - AW_LEVEL_MS > from_ms ? t0_ms - AW_LEVEL_MS : from_ms;
+    level = aw_power(r, from_ms, t0_ms);
+    for (at = t0_ms; at < t1_ms; at = end) {
+        end = at + AW_BLOCK_MS < t1_ms ? at + AW_BLOCK_MS : t1_ms;
+        if (aw_power(r, at, end) * AW_PHRASE_QUIETER > level) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* End of the first phrase in base_ms..to_ms that is followed by a pause of pause_ms, which begins at
+ * from_ms or later; -1 if there is none. In its last AW_PHRASE_AHEAD_MS, which the detector has yet
+ * to decide, a pause only has to be quiet, so that it is found when it is pause_ms old. A pause
+ * between phrases need not be as quiet as one of aw_find_silence(): no audio next to it is omitted.
+ * Depends only on audio before the end of the pause. */
+static int64_t aw_find_phrase_end(const ru_run *r, int64_t base_ms, int64_t from_ms, int64_t to_ms,
+                                  int64_t pause_ms)
+{
+    const va_detector *v = &r->audio.voice;
+    int64_t least = pause_ms - AW_PHRASE_AHEAD_MS, pad = pause_ms / 2, voice = -1, spoken = 0, at;
+    int64_t begin = base_ms, end = (int64_t)v->step * VA_STEP_MS;
+    pad = (pad < AW_PHRASE_PAD_MS ? pad : AW_PHRASE_PAD_MS) / VA_STEP_MS * VA_STEP_MS;
+    for (at = base_ms; at < end; at += VA_STEP_MS) {
+        uint64_t step = (uint64_t)at / VA_STEP_MS;
+        if (va_speech_steps(v, step, step + 1) > 0) {
+            voice = voice < 0 ? at : voice;
+            spoken += VA_STEP_MS;
+            begin = at + VA_STEP_MS;
+        } else if (spoken >= AW_PHRASE_SPEECH_MS && begin >= from_ms &&
+                   at + VA_STEP_MS - begin >= least) {
+            if (begin + pause_ms > to_ms) {
+                return -1;
+            }
+            if (aw_is_quiet(r, voice, begin, begin + pause_ms)) {
+                return begin + pad;
+            }
+            begin += AW_BLOCK_MS;
+        }
+    }
+    return -1;
+}
+
 /* Number of detector steps with speech in both t0_ms..t1_ms and the steps first..end-1. */
 static uint64_t aw_speech_steps_in(const ru_run *r, int64_t t0_ms, int64_t t1_ms, uint64_t first,
                              uint64_t end)
@@ -22527,18 +22585,23 @@ static int aw_cuts_windows(const ru_run *r)
     return r->audio.batch > 0 && r->params.vad;
 }
 
-/* Time at which a long pause ends the window, or -1. */
-static int64_t aw_long_pause_ms(const ru_run *r)
+/* Time at which the first pause of pause_ms after least_ms of the window ends it, or -1. */
+static int64_t aw_first_pause_ms(const ru_run *r)
 {
-    int64_t end = ru_recording_ms(r, (int64_t)aw_frames(r) * 10);
-    return r->params.vad ? aw_find_pause(r, ru_recording_ms(r, 0), end, AW_LONG_PAUSE_MS) : -1;
+    int64_t base = ru_recording_ms(r, 0), from = base + r->params.least_ms;
+    int64_t to = ru_recording_ms(r, (int64_t)aw_frames(r) * 10), pause = r->params.pause_ms;
+    if (!r->params.vad) {
+        return -1;
+    }
+    return pause < AW_PHRASE_MS ? aw_find_phrase_end(r, base, from, to, pause)
+                                : aw_find_pause(r, from, to, pause);
 }
 
 /* Whether this window ends in a pause. */
 static int aw_ends_in_pause(const ru_run *r)
 {
     return aw_cuts_windows(r) ||
-           aw_long_pause_ms(r) == ru_recording_ms(r, (int64_t)r->audio.content * 10);
+           r->audio.cut_ms == ru_recording_ms(r, (int64_t)r->audio.content * 10);
 }
 
 /* The step in first..end-1 at which to end a window: the middle of the last pause of at least
@@ -22576,9 +22639,9 @@ static int aw_is_decided(const ru_run *r)
     if (!r->params.vad) {
         return r->audio.complete || r->audio.n_samples == ML_SPAN;
     }
-    return r->audio.detector_done || (aw_cuts_windows(r) && r->audio.cut_ms > base) ||
+    return r->audio.detector_done || r->audio.cut_ms > base ||
            (int64_t)r->audio.voice.step * VA_STEP_MS >= base + ML_FRAMES * 10 ||
-           aw_long_pause_ms(r) >= 0;
+           aw_first_pause_ms(r) >= 0;
 }
 
 /* Runs the detector until the end of the window is decided. Sets *frames to those read of it; to 0
@@ -22636,25 +22699,31 @@ static void aw_end_ahead(ru_run *r)
     }
 }
 
-/* How many of the frames belong to the window. A long pause ends it: speech after it is unrelated
- * to speech before it and may be in another language. If windows are decoded together, no window
- * depends on the text of the previous one, so each ends in a pause, cut_ms; speech that its text
- * leaves out is decoded separately, up to that pause. */
+/* Sets cut_ms, the end of all windows that begin before it: the first pause that is long enough.
+ * Speech after a long pause is unrelated to speech before it and may be in another language. If
+ * windows are decoded together, none depends on the text of the previous one, so each has to end in
+ * a pause, at the latest after 30 s. */
+static void aw_set_cut(ru_run *r)
+{
+    int64_t base = ru_recording_ms(r, 0), pause = aw_first_pause_ms(r), cut = 0;
+    if (aw_cuts_windows(r)) {
+        uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
+        uint64_t at = aw_find_cut(r, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
+        cut = r->audio.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
+    }
+    r->audio.cut_ms = pause >= 0 && (cut == 0 || pause < cut) ? pause : cut;
+}
+
+/* How many of the frames belong to the window. Speech that its text leaves out is decoded again, in
+ * a window with the same end. */
 static size_t aw_window_frames(ru_run *r, size_t frames)
 {
     int64_t base = ru_recording_ms(r, 0), end = base + (int64_t)frames * 10;
-    int64_t pause = aw_long_pause_ms(r);
-    if (aw_cuts_windows(r)) {
-        if (r->audio.cut_ms <= base && pause < 0) {
-            uint64_t last = (uint64_t)(base + ML_FRAMES * 10) / VA_STEP_MS;
-            uint64_t at = aw_find_cut(r, last - AW_CUT_RANGE_MS / VA_STEP_MS, last);
-            r->audio.cut_ms = r->audio.n_ahead > 0 ? (int64_t)at * VA_STEP_MS : INT64_MAX;
-        } else if (pause >= 0 && (r->audio.cut_ms <= base || pause < r->audio.cut_ms)) {
-            r->audio.cut_ms = pause;
-        }
-        end = r->audio.cut_ms < end ? r->audio.cut_ms : end;
-    } else if (pause >= 0) {
-        end = pause;
+    if (r->audio.cut_ms <= base) {
+        aw_set_cut(r);
+    }
+    if (r->audio.cut_ms > base && r->audio.cut_ms < end) {
+        end = r->audio.cut_ms;
     }
     return (size_t)(end - base) / 10u;
 }
@@ -25221,8 +25290,8 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
 static int sn_is_cut(const ru_run *r, const sn_state *s)
 {
     int64_t end = (int64_t)s->frame * 10 + ML_FRAMES * 10;
-    return s->cut_ms == 0 || (r->audio.batch > 0 && (s->cut_ms == INT64_MAX ||
-           (s->cut_ms > 0 && s->cut_ms <= end && s->cut_ms % VA_STEP_MS == 0)));
+    return s->cut_ms == 0 || (s->cut_ms == INT64_MAX && r->audio.batch > 0) ||
+           (s->cut_ms > 0 && s->cut_ms <= end && s->cut_ms % VA_STEP_MS == 0);
 }
 
 /* Counts and times of the run so far, which are only reported. */

@@ -800,7 +800,7 @@ typedef enum wnpu_length_rule {
  *                    the model
  *
  * Voice activity (voice): with vad, only audio with speech is decoded. A window begins shortly
- * before speech and ends where no speech is left in it, or in a pause of 3 s or more. Times remain
+ * before speech and ends where no speech is left in it, or in a pause of pause_ms. Times remain
  * those of the recording. A segment is discarded as unreliable if it begins more than 500 ms after
  * the end of the window; contains symbols but no letters; was sampled at a temperature of 0.5 or
  * more and rejected by a gate; or if the probability of <|nospeech|>, minus the mean
@@ -812,6 +812,13 @@ typedef enum wnpu_length_rule {
  *   vad_min_speech_ms  [100]  0..5000: spans with less speech are dropped
  *   vad_min_silence_ms  [700]  0..10000: shorter pauses do not end a span
  *   vad_pad_ms       [300]  0..2000: added before and after each span
+ *   least_ms         [0]  0..30000: a window does not end in a pause before this time
+ *   pause_ms         [3000]  300..30000: a window ends in the first pause of this length after
+ *                    least_ms, at the latest after 30 s. Pauses of 1000 ms and more are those
+ *                    between spans, not counting their padding, and 15 dB quieter than the speech;
+ *                    shorter ones are counted from the last voice and 6 dB quieter. 700 after 3000
+ *                    ends windows with phrases: text is final sooner, with a few errors more,
+ *                    because each window is decoded without knowing what was said before
  *
  * Callbacks, in the thread of the run
  *   on_segment       receives each segment as soon as it is final. The view is valid during the
@@ -877,6 +884,8 @@ typedef struct wnpu_params {
     int32_t vad_min_speech_ms;
     int32_t vad_min_silence_ms;
     int32_t vad_pad_ms;
+    int32_t least_ms;
+    int32_t pause_ms;
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);

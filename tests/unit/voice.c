@@ -650,6 +650,67 @@ static void voice_pauses(void)
     wnpu_model_close(m);
 }
 
+/* Fills the window: each character is 100 ms. v: voice, q: voice 40 dB quieter, ".": silence, h: hiss
+ * 10 dB below the voice, l: noise 3 dB below it. */
+static int64_t lay_out(ru_run *r, const char *layout)
+{
+    size_t i, k, n = strlen(layout);
+    for (i = 0; i < n; i++) {
+        float level = layout[i] == 'v' ? 0.3f : layout[i] == 'h' ? 0.1f : layout[i] == 'l' ? 0.2f
+                      : layout[i] == 'q' ? 0.003f : 0.0f;
+        for (k = 0; k < 1600; k++) {
+            r->audio.samples[ML_MARGIN + i * 1600 + k] = k % 2 ? level : -level;
+        }
+        memset(r->audio.voice.history + 5 * i, layout[i] == 'v' || layout[i] == 'q' ? 255 : 0, 5);
+    }
+    aw_set_samples(r, ML_MARGIN + n * 1600);
+    return (int64_t)n * 100;
+}
+
+/* The end of the first phrase, and that it is found as soon as its pause is long enough, whatever
+ * follows. */
+static void phrase_ends(void)
+{
+    static const struct {
+        const char *layout;
+        int64_t from, pause, answer;
+    } cases[] = {
+        {"vvvvv.......vvv", 0, 700, 800}, {"vvvvv......vvv", 0, 700, -1},
+        {"vvvvv.......vvv", 500, 700, 800}, {"vvvvv.......vvv", 501, 700, -1},
+        {"vvvvv.......vvv.......v", 501, 700, 1800}, {"vvvvvhhhhhhhvvv", 0, 700, 800},
+        {"vvvvvlllllllv", 0, 700, -1}, {"vvvvvlllllll.......v", 0, 700, 1500},
+        {"vvvvv...l.......v", 0, 700, 1200}, {".......v.......v", 0, 700, 1100},
+        {"..............", 0, 700, -1}, {"vvvvv...vvv", 0, 300, 640}, {"vvvvv..vvv", 0, 300, -1},
+        {"vvvvv.....qqvv", 0, 700, 800}, {"vvvvv....qqqvv", 0, 700, -1},
+        {"vvvvv....", 0, 500, -1}, {"vvvvv.....", 0, 500, 740}
+    };
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = voice_open_session(m, 1 << 20);
+    ru_run *r = &s->run;
+    size_t i;
+    wi_reset(r);
+    wnpu_params_init(&r->params, sizeof r->params);
+    aw_begin_detector(r);
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t end = lay_out(r, cases[i].layout), at, to, first = INT64_MAX;
+        int64_t pad = cases[i].pause / 2 < 300 ? cases[i].pause / 2 / 20 * 20 : 300;
+        for (to = 0; to <= end; to += 20) {
+            r->audio.voice.step = to < end ? (uint64_t)(to > 200 ? to - 200 : 0) / 20
+                                           : (uint64_t)end / 20;
+            at = aw_find_phrase_end(r, 0, cases[i].from, to, cases[i].pause);
+            first = at >= 0 && to < first ? to : first;
+            T_CHECK(at == (to < first ? -1 : cases[i].answer), "case %d of %ld ms: %ld, not %ld",
+                    (int)i, (long)to, (long)at, (long)cases[i].answer);
+        }
+        T_CHECK(at == cases[i].answer, "case %d: %ld, not %ld", (int)i, (long)at,
+                (long)cases[i].answer);
+        T_CHECK(at < 0 || first == at - pad + cases[i].pause, "case %d: found after %ld ms", (int)i,
+                (long)first);
+    }
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 /* Speech of 2.5 s at these times, silence in between. */
 static float *islands(const double *seconds, size_t count, size_t n)
 {
@@ -697,6 +758,60 @@ static void long_pauses(void)
             T_CHECK(segment.window == (int32_t)i && llabs(segment.t0_ms - begins[i]) <= 150 &&
                     llabs(segment.t1_ms - ends[i]) <= 150, "batch %u: window %d, %ld..%ld", batch,
                     segment.window, (long)segment.t0_ms, (long)segment.t1_ms);
+        }
+        wnpu_session_close(s);
+    }
+    free(x);
+    wnpu_model_close(m);
+}
+
+/* Windows end in short pauses after least_ms, alone and together, and so does the second window of
+ * speech whose text was left out. */
+static void short_pauses(void)
+{
+    static const double seconds[] = {0, 3.5, 7, 10.5};
+    static const int all[] = {0, WORD, 1500, END}, half[] = {0, WORD, 50, END};
+    static const struct {
+        int least, pause;
+        uint32_t batch;
+        const int *first;
+        int n;
+        int64_t end[4];
+    } cases[] = {
+        {0, 800, 0, all, 4, {2800, 6300, 9800, 13300}}, {3000, 800, 0, all, 3, {6300, 9800, 13300}},
+        {0, 1200, 0, all, 1, {14000}}, {9000, 800, 2, all, 2, {9800, 14000}},
+        {0, 800, 2, all, 4, {2800, 6300, 9800, 13300}},
+        {3000, 800, 0, half, 4, {1000, 6300, 9800, 13300}}
+    };
+    size_t n = 16000 * 14, i, k;
+    float *x = islands(seconds, 4, n);
+    wnpu_model *m = life_toy(7, NULL);
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        wnpu_session *s = NULL;
+        wnpu_config c;
+        wnpu_params p = voice_params_of(1);
+        wnpu_audio a = life_audio(x, n);
+        wnpu_segment segment = {0};
+        int64_t sum[3];
+        voice_script told;
+        int status;
+        wnpu_config_init(&c, sizeof c);
+        c.batch = cases[i].batch;
+        T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, NULL) == WNPU_OK, "session");
+        told = (voice_script){cases[i].first, all, s->run.engine.model->vocab.timestamp0,
+                              s->run.engine.model->vocab.eot, 0};
+        p.on_logits = recite;
+        p.user = &told;
+        p.max_tokens = 0;
+        p.least_ms = cases[i].least;
+        p.pause_ms = cases[i].pause;
+        status = wnpu_transcribe(s, &p, &a);
+        check_ledger(s, "short pauses", status, sum);
+        T_CHECK(status == WNPU_OK && wnpu_segment_count(s) == (size_t)cases[i].n,
+                "case %d: status %d, %d segments", (int)i, status, (int)wnpu_segment_count(s));
+        for (k = 0; wnpu_get_segment(s, k, &segment) == WNPU_OK && k < (size_t)cases[i].n; k++) {
+            T_CHECK(segment.window == (int32_t)k && llabs(segment.t1_ms - cases[i].end[k]) <= 150,
+                    "case %d: window %d ends at %ld", (int)i, segment.window, (long)segment.t1_ms);
         }
         wnpu_session_close(s);
     }
@@ -869,7 +984,9 @@ static void voice_tests(void)
     t_run("early ends", early_ends);
     t_run("speech without pauses", without_pauses);
     t_run("pauses", voice_pauses);
+    t_run("ends of phrases", phrase_ends);
     t_run("long pauses end windows", long_pauses);
+    t_run("short pauses end windows", short_pauses);
     t_run("progress", voice_progress);
     t_run("functions", functions);
     t_run("speech alone", speech_alone);
