@@ -13,7 +13,8 @@
 #                      speaks, 12 clips with all instruction sets under wine, and with
 #                      SPEECH=DIR real models on the simulated device, see
 #                      tests/npu/npu_speech.sh: hours
-#   make npu-estimate  what an NPU would make of MODEL (base.en): a model, not a measurement
+#   make npu-estimate  what an NPU would make of MODEL (tiny base.en): counted cycles of the built-in
+#                      kernels beside the measured CPU; not a measurement of an NPU
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-tsan     sixteen sessions at once under ThreadSanitizer
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
@@ -266,16 +267,14 @@ $(B)/npu_estimate: tests/npu/npu_estimate.c $(NPU_OBJECTS:%=$(B)/%.o) $(B)/linke
 	$(CC) -std=gnu11 -O2 $(CPPFLAGS) -I. $(LDFLAGS) -MMD -MP -MF "$@.d" $< \
 	    $(NPU_OBJECTS:%="$(BUILD)/%.o") $(LDLIBS) $(DRM_LIBS) -ldl -o "$@"
 
-MODEL ?= $$(scripts/fetch.sh base.en)
-STATE ?= 512
+MODEL ?= tiny base.en
 npu-estimate: $(B)/npu_estimate $(NPU_TOOLS)
-	@for device in npu1 npu4; do \
-	    WNPU_BUILD="$(BUILD)" tests/npu/npu_pack.sh "$(BUILD)/estimate-$$device" $$device i8 $(STATE) \
-	        >/dev/null && \
-	    SIM_AMDXDNA_DEVICE=$$device SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_CLOCK=model \
-	        SIM_AMDXDNA_QUIET=1 LD_PRELOAD="$(BUILD)/libsim_amdxdna.so" "$(BUILD)/npu_estimate" \
-	        --pack "$(BUILD)/estimate-$$device" --model "$(MODEL)" $(ESTIMATE_ARGS) \
-	        "$$(scripts/fetch.sh demo)" || exit 1; echo; done
+	@for model in $(MODEL); do for device in npu1 npu4; do \
+	    echo "$$model"; SIM_AMDXDNA_DEVICE=$$device SIM_AMDXDNA_CACHE=off \
+	        SIM_AMDXDNA_CLOCK=cycles SIM_AMDXDNA_CORES=built-in SIM_AMDXDNA_QUIET=1 \
+	        LD_PRELOAD="$(BUILD)/libsim_amdxdna.so" "$(BUILD)/npu_estimate" --pack auto \
+	        --model "$$(scripts/fetch.sh $$model)" $(ESTIMATE_ARGS) "$$(scripts/fetch.sh demo)" || \
+	        exit 1; echo; done; done
 
 test-asan:
 	+$(MAKE) BUILD="$(BUILD)/asan" CFLAGS="$(SANITIZE)" tests

@@ -1505,6 +1505,7 @@ static int xp_overlay_index(const xp_pack *pack, const char *id)
 static int xp_overlay_record(xp_pack *pack, const xp_record *record, wnpu_error *error)
 {
     static const char *const kinds[] = {"xclbin", "pdi", NULL};
+    const char *word = xp_find(record, "kind");
     xp_overlay *o = &pack->overlays[pack->n_overlays];
     int code, kind;
     if (pack->n_overlays == XP_OVERLAYS) {
@@ -1531,6 +1532,10 @@ static int xp_overlay_record(xp_pack *pack, const xp_record *record, wnpu_error 
     }
     if (code != WNPU_OK) {
         return code;
+    }
+    if (word != NULL && strcmp(word, "elf") == 0) {
+        return xp_refuse(error, record, "kind=elf is not supported (one file with code "
+                         "and control); build the kernel as xclbin and instructions");
     }
     kind = xp_choice(record, "kind", kinds, error);
     if (kind < 0) {
@@ -5616,7 +5621,8 @@ static const xr_entry xr_table[] = {
      "Build or get a pack for this NPU: npu1 for Phoenix and Hawk Point, npu2 for Strix and "
      "later."},
     {"self-test", "The kernels run but compute wrong results.",
-     "Do not use this pack on this machine; rebuild it with current tools and report the fault."},
+     "The text stays right: the CPU computes everything. Please send this report; if the kernels come "
+     "from a pack, build it again with current tools."},
     {"other", "Something else is wrong.", "Look at: sudo dmesg | grep amdxdna"}
 };
 #define XR_CAUSES ((int)(sizeof xr_table / sizeof xr_table[0]))

@@ -20,7 +20,9 @@
  *   SIM_AMDXDNA_CLOCK     real (default); model: from the submission of a command to its end
  *                         CLOCK_MONOTONIC stands still for the whole program, and then it moves on
  *                         by what the device would have taken. So deadlines hold however slow or
- *                         busy this machine is, and kernels are measured as the model has them
+ *                         busy this machine is, and kernels are measured as the model has them.
+ *                         cycles: the same, and "built-in" kernels take the cycles that their
+ *                         machine code takes on the simulated array, counted once for each stream
  *   SIM_AMDXDNA_LATENCY   microseconds that each command takes at least; default 0
  *   SIM_AMDXDNA_REBUILD   milliseconds after a timeout in which commands come back untouched;
  *                         default 15 (10 to 20 were seen)
@@ -448,7 +450,8 @@ static void read_settings(void)
     sim.strict = setting_is("SIM_AMDXDNA_STRICT", "1");
     sim.lenient = setting_is("SIM_AMDXDNA_LENIENT", "1");
     sim.admin = setting_is("SIM_AMDXDNA_ADMIN", "1");
-    sim.model_clock = setting_is("SIM_AMDXDNA_CLOCK", "model");
+    sim.count_cycles = setting_is("SIM_AMDXDNA_CLOCK", "cycles");
+    sim.model_clock = sim.count_cycles || setting_is("SIM_AMDXDNA_CLOCK", "model");
     sim.time_scale = setting_number("SIM_AMDXDNA_TIMESCALE", 1.0);
     sim.latency = setting_number("SIM_AMDXDNA_LATENCY", 0.0) * 1e-6;
     sim.rebuild = setting_number("SIM_AMDXDNA_REBUILD", 15.0) * 1e-3;

@@ -98,7 +98,7 @@ typedef struct sim_cores {
                                  * 0: c has one for all */
     uint32_t a[SIM_MAX_ROWS], b[SIM_MAX_COLS], c[SIM_MAX_COLS]; /* column | channel << 8 */
     const uint8_t *image;       /* a PDI of machine code, see sim_machine.c; then only generation, */
-    size_t image_size;          /* bits and columns are set */
+    size_t image_size;          /* bits and columns are set, unless b_tiles is */
 } sim_cores;
 
 /* A part of a buffer object that a command uses, or that the CPU wrote meanwhile. */
@@ -184,7 +184,7 @@ typedef struct sim_state {
     int device;
     int iova, coherent, trap, strict, lenient, admin;
     uint32_t protocol_major, protocol_minor;
-    int model_clock;
+    int model_clock, count_cycles;
     double time_scale, latency; /* latency: least seconds that a command takes */
     double rebuild;             /* seconds after a timeout in which commands come back untouched */
     uint32_t max_col;           /* the module option aie2_max_col */
@@ -297,6 +297,7 @@ typedef struct sim_array {
     sim_extents *used;
     /* results */
     uint64_t macs, bytes_in, bytes_out;
+    uint64_t cycles;            /* counted; 0: unknown */
     unsigned violations, dirty;
     char trouble[200];
 } sim_array;
@@ -311,4 +312,6 @@ uint32_t sim_array_run(sim_array *array);
 int sim_machine_parse(const uint8_t *pdi, size_t size, sim_cores *cores);
 void sim_machine_reset(void);
 uint32_t sim_machine_run(sim_array *array);
+/* Cycles that the machine code takes for this stream, whatever the numbers; 0: it fails. */
+uint64_t sim_machine_cycles(const sim_array *array);
 #endif

@@ -110,7 +110,6 @@ static int cores_sane(const sim_cores *cores)
 static int built_in(const uint8_t *pdi, size_t size, sim_cores *cores)
 {
     int bad = sim_machine_parse(pdi, size, cores);
-    cores->image = NULL;
     cores->m = cores->k = cores->n = 64;
     cores->rows = cores->columns;
     cores->rtp = 0xb000;
@@ -856,10 +855,13 @@ static uint32_t run_stream(sim_array *array)
 /* Work that a stream leaves behind is dropped: its descriptors' windows end with the command. */
 uint32_t sim_array_run(sim_array *array)
 {
-    if (array->cores->image != NULL) {
+    if (array->cores->image != NULL && !array->cores->b_tiles) {
         return sim_machine_run(array);
     }
     uint32_t status = run_stream(array);
     memset(hw.channels, 0, sizeof hw.channels);
+    if (status == SIM_FW_OK && sim.count_cycles && array->cores->b_tiles) {
+        array->cycles = sim_machine_cycles(array);
+    }
     return status;
 }

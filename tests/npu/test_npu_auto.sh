@@ -73,6 +73,23 @@ functional_model() {
     done
 }
 
+# The page that a user sends: machine, driver, options, cause, kernels with their times; no names.
+doctor_page() {
+    [ -f "$build/libsim_amdxdna.so" ] || { skip "no libdrm, so no NPU part"; return; }
+    SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_CORES=built-in SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_QUIET=1 \
+        SIM_AMDXDNA_CLOCK=cycles LD_PRELOAD=$build/libsim_amdxdna.so "$build/npu_doctor" >"$T/page" ||
+        fail "status $?"
+    for words in '^npu_doctor, whisper_npu [0-9.]*$' '^  kernel  *7.2.13-amd64$' \
+        '^  device  *NPU4 (1022:17f0 rev 10)$' '^  driver  *amdxdna 0.10$' \
+        '^  options  *aie2_max_col=128 tdr_timeout_ms=2000 ' '^  firmware  *1.1.2.65$' \
+        '^  kernels  *built-in$' '^fine: ' '^    512 x  2048 x   512 .* us alone, .* in a chain'; do
+        grep -q "$words" "$T/page" || fail "not in the page: $words"
+    done
+    [ "$(wc -l <"$T/page")" -le 40 ] || fail "more than a page"
+    ! grep -qF "$(uname -n)" "$T/page" || fail "the page names the host"
+}
+
+t_run doctor_page
 t_run functional_model
 t_run machine_code
 t_end

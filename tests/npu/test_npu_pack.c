@@ -642,7 +642,8 @@ static void test_manifest(void)
     m_refused("name=t", "name=\"t\"", "invalid character");
     m_refused("file=g.xclbin", "file=../g.xclbin", "invalid character");
     m_refused("file=g.xclbin", "file=.g", "dot");
-    m_refused("kind=xclbin", "kind=elf", "kind=elf is not supported");
+    m_refused("kind=xclbin", "kind=elf", "kind=elf is not supported (one file with code and control); "
+              "build the kernel as xclbin and instructions");
     m_refused("sha256=00", "sha256=0G", "64 lower-case");
     m_refused("sha256=00", "sha256=0", "64 lower-case");
     m_refused("overlay=g op=gemm", "overlay=h op=gemm", "not declared above");
