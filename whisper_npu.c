@@ -6380,19 +6380,20 @@ static int32_t gm_sum(const int8_t *values, size_t n)
 
 /* ---- weights of attention: 0..255 ---- */
 
-/* Rows of weights begin at w with a stride of gm_p_stride(). Kernels that multiply unsigned bytes
- * take them there; those that widen pack them; for the rest p - 128 takes their place, and a row of
- * ones is added below, which yields the sums of the columns that 128 has to be multiplied with. So
- * there has to be room for another row. */
-static size_t gm_p_stride(size_t k4)
+/* Rows of weights begin at w with a stride of gm_probs_stride(). Kernels for unsigned bytes read them
+ * there, those that widen pack them. For the others w - 128 is stored, and a row of ones is appended
+ * whose products are the sums of the columns; 128 times these is added to the result. So there must
+ * be room for another row. */
+static size_t gm_probs_stride(size_t k4)
 {
     return gm_bytes8(1, k4);
 }
 
-/* Returns what gm_tile_p() takes: w or packed, which has room for the rows if pack_u is there. */
-static const void *gm_pack_p(const gm_kernels *gm, void *packed, uint8_t *w, size_t rows, size_t k4)
+/* Returns A for gm_tile_probs(): w, or packed if there is pack_u, for which it has room. */
+static const void *gm_pack_probs(const gm_kernels *gm, void *packed, uint8_t *w, size_t rows,
+                                 size_t k4)
 {
-    size_t r, i, stride = gm_p_stride(k4);
+    size_t r, i, stride = gm_probs_stride(k4);
     if (gm->pack_u != NULL) {
         gm->pack_u(packed, w, stride, rows, k4);
         return packed;
@@ -6406,9 +6407,9 @@ static const void *gm_pack_p(const gm_kernels *gm, void *packed, uint8_t *w, siz
     return w;
 }
 
-/* product, of an A from gm_pack_p(): c has room for another row. sparse: scratch for kernels that
- * leave zeros out. */
-static void gm_tile_p(const gm_kernels *gm, const gm_product *product, gm_sparse *sparse)
+/* A product whose A is from gm_pack_probs(); c has room for another row. sparse: scratch for kernels
+ * that skip zeros. */
+static void gm_tile_probs(const gm_kernels *gm, const gm_product *product, gm_sparse *sparse)
 {
     gm_product p = *product;
     const int32_t *sums = p.c + p.rows * p.ldc;
@@ -7102,8 +7103,8 @@ typedef int32_t OP(i_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1),
 typedef int16_t OP(s_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1), may_alias));
 typedef uint8_t OP(b_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1), may_alias));
 
-#define OP_S (2 * WNPU_LANES) /* values of 16 bits in a vector */
-#define OP_B (4 * WNPU_LANES) /* bytes in a vector */
+#define OP_LANES16 (2 * WNPU_LANES) /* values of 16 bits in a vector */
+#define OP_LANES8 (4 * WNPU_LANES) /* bytes in a vector */
 
 /* Primitives of the instruction sets, with a pseudo-code of each lane. packs() and bytes() belong
  * together: packs() may leave 16 bits in an order of its own (AVX2 and AVX-512 pack each quarter of
@@ -7488,8 +7489,6 @@ WNPU_INLINE WNPU_TARGET void OP(put)(int8_t *q, const OP(i) *v, unsigned K)
     }
 }
 
-#define OP_16 (16u / WNPU_LANES) /* vectors that 16 floats take */
-
 WNPU_INLINE WNPU_TARGET void OP(quantise_some)(int8_t *q, const float *x, float inverse, unsigned K)
 {
     OP(i) v[4] = {{0}};
@@ -7513,11 +7512,11 @@ WNPU_TARGET static void OP(quantise)(int8_t *q, const float *x, size_t ldx, size
             memset(q, 0, n);
             continue;
         }
-        for (i = 0; i + OP_B <= n; i += OP_B) {
+        for (i = 0; i + OP_LANES8 <= n; i += OP_LANES8) {
             OP(quantise_some)(q + i, x + i, inverse, 4);
         }
-        for (; OP_16 < 4 && i < n; i += 16) {
-            OP(quantise_some)(q + i, x + i, inverse, OP_16);
+        for (; MT_PARTS < 4 && i < n; i += 16) {
+            OP(quantise_some)(q + i, x + i, inverse, MT_PARTS);
         }
     }
 }
@@ -7541,11 +7540,11 @@ WNPU_INLINE WNPU_TARGET void OP(fine_some)(int8_t *q, int8_t *low, const float *
 WNPU_TARGET static void OP(fine)(int8_t *high, int8_t *low, const float *x, size_t n, float inverse)
 {
     size_t i;
-    for (i = 0; i + OP_B <= n; i += OP_B) {
+    for (i = 0; i + OP_LANES8 <= n; i += OP_LANES8) {
         OP(fine_some)(high + i, low + i, x + i, inverse, 4);
     }
-    for (; OP_16 < 4 && i < n; i += 16) {
-        OP(fine_some)(high + i, low + i, x + i, inverse, OP_16);
+    for (; MT_PARTS < 4 && i < n; i += 16) {
+        OP(fine_some)(high + i, low + i, x + i, inverse, MT_PARTS);
     }
 }
 
@@ -7583,11 +7582,11 @@ WNPU_TARGET static int32_t OP(digits)(int8_t *q, int8_t *low, const float *x, si
 {
     OP(i) sum = {0};
     size_t i;
-    for (i = 0; i + OP_B <= n; i += OP_B) {
+    for (i = 0; i + OP_LANES8 <= n; i += OP_LANES8) {
         OP(digits_some)(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale, 4);
     }
-    for (; OP_16 < 4 && i + 16 <= n; i += 16) {
-        OP(digits_some)(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale, OP_16);
+    for (; MT_PARTS < 4 && i + 16 <= n; i += 16) {
+        OP(digits_some)(&sum, q + i, low != NULL ? low + i : NULL, x + i, scale, MT_PARTS);
     }
     return (int32_t)OP(total)((OP(ui))sum) +
            op_digits_base(q + i, low != NULL ? low + i : NULL, x + i, n - i, scale);
@@ -7627,13 +7626,13 @@ WNPU_TARGET static int OP(narrow)(int16_t *u, const int32_t *acc, size_t n, floa
     const OP(f) query = OP(all)(query_scale);
     OP(s) best = OP(all_s)(INT16_MIN), v;
     size_t i;
-    for (i = 0; i + OP_S <= n; i += OP_S) {
+    for (i = 0; i + OP_LANES16 <= n; i += OP_LANES16) {
         v = OP(exponents_of)(OP(load_i)(acc + i), OP(load_i)(acc + i + WNPU_LANES), key + i,
                              value_log2 + i, query);
         best = OP(max_s)(best, v);
         OP(store_s)(u + i, v);
     }
-    for (; i < n || i % 16 != 0; i += OP_S) {
+    for (; i < n || i % 16 != 0; i += OP_LANES16) {
         OP(i) a = (OP(i)){0} - 32768, b = a;
         size_t j = i + WNPU_LANES;
         if (i < n) {
@@ -7671,9 +7670,9 @@ WNPU_TARGET static void OP(inverse)(op_inverse *inverse, const float *value_inve
     high = OP(top)(most);
     op_widen(&low, &high, value_inverse + i, n - i);
     op_inverse_start(inverse, low, high);
-    for (i = 0; i < n || i % 16 != 0; i += OP_S) {
+    for (i = 0; i < n || i % 16 != 0; i += OP_LANES16) {
         OP(f) a = OP(min)(OP(load)(value_inverse + i), OP(all)(inverse->limit)), b = a;
-        if (OP_S <= 16 || i + 16 < n) { /* there are as many as fill 16 */
+        if (OP_LANES16 <= 16 || i + 16 < n) { /* there are as many as fill 16 */
             b = OP(min)(OP(load)(value_inverse + i + WNPU_LANES), OP(all)(inverse->limit));
         }
         OP(store_s)(inverse->part + i, OP(packs)(OP(round)(a * inverse->scale),
@@ -7701,15 +7700,15 @@ WNPU_TARGET static uint32_t OP(weigh)(uint8_t *p, const int16_t *u, size_t n, in
     const OP(s) from = OP(all_s)(most + OP_OCTAVE);
     OP(ui) sum = {0};
     size_t i;
-    for (i = 0; i + OP_B <= ((n + 15) & ~(size_t)15); i += OP_B) {
+    for (i = 0; i + OP_LANES8 <= ((n + 15) & ~(size_t)15); i += OP_LANES8) {
         OP(us) a = OP(weights_of)(u + i, from, inverse + i, &sum);
-        OP(us) b = OP(weights_of)(u + i + OP_S, from, inverse + i + OP_S, &sum);
+        OP(us) b = OP(weights_of)(u + i + OP_LANES16, from, inverse + i + OP_LANES16, &sum);
         *(OP(b_at) *)(void *)(p + i) = OP(bytes)(a, b);
     }
-    for (; i < n; i += OP_S) {
+    for (; i < n; i += OP_LANES16) {
         OP(us) a = OP(weights_of)(u + i, from, inverse + i, &sum);
         OP(b) bytes = OP(bytes)(a, a);
-        memcpy(p + i, &bytes, OP_S <= 16 || i + 16 < n ? OP_S : 16);
+        memcpy(p + i, &bytes, OP_LANES16 <= 16 || i + 16 < n ? OP_LANES16 : 16);
     }
     return OP(total)(sum);
 }
@@ -7771,9 +7770,8 @@ WNPU_TARGET static uint32_t OP(size)(const float *x, size_t n)
 }
 #endif
 
-#undef OP_S
-#undef OP_B
-#undef OP_16
+#undef OP_LANES16
+#undef OP_LANES8
 #undef OP_CHAINS
 #endif
 #ifndef WNPU_PART
@@ -9652,7 +9650,7 @@ static void tk_special_name(const tk_vocab *v, int32_t id, char name[TK_NAME])
     }
 }
 
-static void tk_name_all(tk_vocab *v)
+static void tk_name_special(tk_vocab *v)
 {
     int32_t i;
     for (i = 0; i < v->n_special; i++) {
@@ -9744,7 +9742,7 @@ static int tk_finish(tk_vocab *v, wnpu_error *error)
     if (code != WNPU_OK) {
         return code;
     }
-    tk_name_all(v);
+    tk_name_special(v);
     code = tk_build_table(v, v->eot, error);
     if (code == WNPU_OK) {
         tk_find_bytes(v);
@@ -11589,14 +11587,14 @@ static void mf_put64(unsigned char *p, uint64_t x)
 #define MF_XX4 0x85ebca77c2b2ae63u
 #define MF_XX5 0x27d4eb2f165667c5u
 
-WNPU_INLINE uint64_t mf_rotate(uint64_t x, unsigned bits)
+WNPU_INLINE uint64_t mf_rotate_left(uint64_t x, unsigned bits)
 {
     return x << bits | x >> (64 - bits);
 }
 
 WNPU_INLINE uint64_t mf_round(uint64_t lane, uint64_t x)
 {
-    return mf_rotate(lane + x * MF_XX2, 31) * MF_XX1;
+    return mf_rotate_left(lane + x * MF_XX2, 31) * MF_XX1;
 }
 
 static uint64_t mf_checksum(const void *data, size_t size)
@@ -11610,22 +11608,22 @@ static uint64_t mf_checksum(const void *data, size_t size)
                 lane[i] = mf_round(lane[i], mf_u64(p + 8 * i));
             }
         }
-        h = mf_rotate(lane[0], 1) + mf_rotate(lane[1], 7) + mf_rotate(lane[2], 12) +
-            mf_rotate(lane[3], 18);
+        h = mf_rotate_left(lane[0], 1) + mf_rotate_left(lane[1], 7) + mf_rotate_left(lane[2], 12) +
+            mf_rotate_left(lane[3], 18);
         for (i = 0; i < 4; i++) {
             h = (h ^ mf_round(0, lane[i])) * MF_XX1 + MF_XX4;
         }
     }
     h += size;
     for (; end - p >= 8; p += 8) {
-        h = mf_rotate(h ^ mf_round(0, mf_u64(p)), 27) * MF_XX1 + MF_XX4;
+        h = mf_rotate_left(h ^ mf_round(0, mf_u64(p)), 27) * MF_XX1 + MF_XX4;
     }
     if (end - p >= 4) {
-        h = mf_rotate(h ^ mf_u32(p) * MF_XX1, 23) * MF_XX2 + MF_XX3;
+        h = mf_rotate_left(h ^ mf_u32(p) * MF_XX1, 23) * MF_XX2 + MF_XX3;
         p += 4;
     }
     for (; p < end; p++) {
-        h = mf_rotate(h ^ *p * MF_XX5, 11) * MF_XX1;
+        h = mf_rotate_left(h ^ *p * MF_XX5, 11) * MF_XX1;
     }
     h = (h ^ h >> 33) * MF_XX2;
     h = (h ^ h >> 29) * MF_XX3;
@@ -12539,7 +12537,7 @@ WNPU_API int64_t wnpu_tokenize(const wnpu_model *model, const char *text, size_t
 typedef struct en_worker {
     int8_t *q;          /* [rows, 4 d] quantised input; rows as in en_engine */
     int16_t *u;         /* [EN_QUERIES, EN_KEYS] exponents of attention */
-    uint8_t *p;         /* attention weights, see gm_p_stride() */
+    uint8_t *p;         /* attention weights, see gm_probs_stride() */
     float *scale;       /* [rows] scales of q */
     op_online *online;  /* [EN_QUERIES] */
     void *packed;       /* q packed for the kernels */
@@ -13116,16 +13114,16 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
         e->gm->tile(&p);
         e->op->exponents(w->online, w->u, w->acc, EN_KEYS, rows, n, q_scale, &keys);
     }
-    e->op->weights(w->online, w->p, gm_p_stride(padded / 4), w->u, rows, n, &keys);
+    e->op->weights(w->online, w->p, gm_probs_stride(padded / 4), w->u, rows, n, &keys);
     p.c = w->acc;
     p.ldc = hd;
-    p.a = gm_pack_p(e->gm, w->packed, w->p, rows, padded / 4);
+    p.a = gm_pack_probs(e->gm, w->packed, w->p, rows, padded / 4);
     p.rows = rows;
     p.b = values;
     p.pitch = h->keys / 4;
     p.k4 = padded / 4;
     p.panels = hd / 16;
-    gm_tile_p(e->gm, &p, &w->sparse);
+    gm_tile_probs(e->gm, &p, &w->sparse);
     e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
 }
 
@@ -13433,7 +13431,7 @@ static void en_carve_worker(ar_arena *arena, const en_engine *e, en_worker *w)
     }
     w->q = ar_carve(arena, strip > heads ? strip : heads, 1);
     w->u = ar_carve(arena, EN_QUERIES * EN_KEYS, sizeof(int16_t));
-    w->p = ar_carve(arena, (EN_QUERIES + 1) * gm_p_stride(EN_KEYS / 4), 1);
+    w->p = ar_carve(arena, (EN_QUERIES + 1) * gm_probs_stride(EN_KEYS / 4), 1);
     w->online = ar_carve(arena, EN_QUERIES, sizeof(op_online));
     w->packed = ar_carve(arena, packed, 1);
     w->queries = ar_carve(arena, e->gm->a_bytes(EN_QUERIES, EN_MAX_HEAD / 4), 1);
@@ -15073,7 +15071,7 @@ static float se_score(const se_options *o, const se_hypothesis *h, int32_t eot)
 }
 
 /* Makes h the result if it is better than the current one; a loop is worse than anything else. */
-static void se_consider(se_search *s, const se_hypothesis *h)
+static void se_keep_if_best(se_search *s, const se_hypothesis *h)
 {
     float score = se_score(s->o, h, s->rules->vocab->eot);
     int loop = h->loop > 0, best_loop = s->has_best && s->best->loop > 0;
@@ -15409,13 +15407,13 @@ static int se_keep_alive(se_search *s, se_hypothesis *to)
 {
     if (to->ended) {
         if (s->n_ended < s->needed || s->o->temperature > 0.0f) {
-            se_consider(s, to);
+            se_keep_if_best(s, to);
             s->n_ended++;
         }
         return 0;
     }
     if (s->o->stop_loops && se_ends_in_loop(s, to, s->p->before, s->p->n_before, SE_ALONE)) {
-        se_consider(s, to); /* used if nothing else is found */
+        se_keep_if_best(s, to); /* used if nothing else is found */
         return 0;
     }
     return 1;
@@ -15580,7 +15578,7 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
         tp_run(s->decoder->e->pool, n_before, se_rank_task, s);
         n = o->temperature > 0.0f ? se_expand_samples(s) : se_expand_beam(s);
         if (n == 0 && !s->has_best) {
-            se_consider(s, &before[0]); /* all tokens are forbidden */
+            se_keep_if_best(s, &before[0]); /* all tokens are forbidden */
         }
         s->live = s->next;
         s->next = before;
@@ -15589,7 +15587,7 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
     } while (!se_done(s));
     /* Unfinished hypotheses fill the beam, as in OpenAI's finalize(). */
     for (i = 0; i < s->n_live && s->n_ended < o->width; i++) {
-        se_consider(s, &s->live[i]);
+        se_keep_if_best(s, &s->live[i]);
         s->n_ended++;
     }
     return s->best;
@@ -18675,7 +18673,7 @@ static void rs_spell_plain(rs_out *o, const char *text, size_t length, const cha
 #define RS_JOINER "\xe2\x81\xa0"
 
 /* Players interpret "{\" as the start of a command in all subtitle formats, and hide it. */
-static void rs_break_command(rs_out *o, char c, const char before[3])
+static void rs_separate_command(rs_out *o, char c, const char before[3])
 {
     rs_text(o, c == '\\' && before[2] == '{' ? RS_JOINER : "");
 }
@@ -18683,7 +18681,7 @@ static void rs_break_command(rs_out *o, char c, const char before[3])
 /* "-->" separates the times of a cue; SubRip has no escape for it. */
 static void rs_escape_srt(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_break_command(o, text[0], before);
+    rs_separate_command(o, text[0], before);
     if (text[0] == '>' && before[1] == '-' && before[2] == '-') {
         rs_text(o, " ");
     }
@@ -18692,7 +18690,7 @@ static void rs_escape_srt(rs_out *o, const char *text, size_t length, const char
 
 static void rs_spell_vtt(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_break_command(o, text[0], before);
+    rs_separate_command(o, text[0], before);
     if (text[0] == '&' || text[0] == '<' || text[0] == '>') {
         rs_text(o, text[0] == '&' ? "&amp;" : text[0] == '<' ? "&lt;" : "&gt;");
     } else {
@@ -18710,7 +18708,7 @@ static void rs_spell_csv(rs_out *o, const char *text, size_t length, const char 
 /* "[12:34.56]" and "<12:34.56>" are times; LRC has no escape for them. */
 static void rs_escape_lrc(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_break_command(o, text[0], before);
+    rs_separate_command(o, text[0], before);
     if (text[0] >= '0' && text[0] <= '9' && (before[2] == '[' || before[2] == '<')) {
         rs_text(o, RS_JOINER);
     }
@@ -18721,7 +18719,7 @@ static void rs_escape_lrc(rs_out *o, const char *text, size_t length, const char
  * it does not start an escape. */
 static void rs_escape_ass(rs_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_break_command(o, text[0], before); /* some players do not know the escapes */
+    rs_separate_command(o, text[0], before); /* some players do not know the escapes */
     rs_text(o, text[0] == '{' || text[0] == '}' ? "\\" : "");
     rs_bytes(o, text, length);
     rs_text(o, text[0] == '\\' ? RS_JOINER : "");
@@ -26774,13 +26772,13 @@ static const char *const sf_words[SF_TOKENS - 256u] = {
 };
 
 /* A ggml file that is written to base; base NULL: only its size is computed. */
-typedef struct sf_file {
+typedef struct sf_model_file {
     unsigned char *base;
     size_t size;
     uint32_t random;
-} sf_file;
+} sf_model_file;
 
-static void sf_put(sf_file *f, const void *bytes, size_t n)
+static void sf_put(sf_model_file *f, const void *bytes, size_t n)
 {
     if (f->base != NULL) {
         memcpy(f->base + f->size, bytes, n);
@@ -26788,7 +26786,7 @@ static void sf_put(sf_file *f, const void *bytes, size_t n)
     f->size += n;
 }
 
-static void sf_put32(sf_file *f, uint32_t x)
+static void sf_put32(sf_model_file *f, uint32_t x)
 {
     unsigned char bytes[4];
     mf_put32(bytes, x);
@@ -26810,12 +26808,12 @@ static float sf_uniform(uint32_t *state)
     return (float)((int32_t)(sf_random(state) >> 16) - 32768) * (1.0f / 32768.0f);
 }
 
-static void sf_put_float(sf_file *f, float x)
+static void sf_put_float(sf_model_file *f, float x)
 {
     sf_put32(f, mt_bits(x));
 }
 
-static void sf_put_tensor(sf_file *f, mf_loader *l, uint32_t tensor)
+static void sf_put_tensor(sf_model_file *f, mf_loader *l, uint32_t tensor)
 {
     uint32_t ne[3], layer, i, n, dims;
     int decoder;
@@ -26843,7 +26841,7 @@ static void sf_put_tensor(sf_file *f, mf_loader *l, uint32_t tensor)
     }
 }
 
-static void sf_put_model(sf_file *f, mf_loader *l)
+static void sf_put_model(sf_model_file *f, mf_loader *l)
 {
     uint32_t i, m;
     f->size = 0;
@@ -26897,7 +26895,7 @@ static const struct {
 /* All memory of a test, in one block. */
 typedef struct sf_run {
     mf_loader *loader;   /* names and shapes of tensors */
-    sf_file file;
+    sf_model_file file;
     wnpu_model *model;
     float *samples;      /* [SF_SAMPLES] */
     tp_pool pool;

@@ -491,14 +491,14 @@ static void step_by_step(one_block *b, const op_kernels *op, const gm_kernels *g
     p.panels = b->padded / 16;
     gm->tile(&p);
     op->exponents(b->row, b->u, b->acc, OP_KEYS, BLOCK_ROWS, b->n, b->query, &b->keys);
-    op->weights(b->row, b->p, gm_p_stride(b->padded / 4), b->u, BLOCK_ROWS, b->n, &b->keys);
+    op->weights(b->row, b->p, gm_probs_stride(b->padded / 4), b->u, BLOCK_ROWS, b->n, &b->keys);
     p.c = b->sums;
     p.ldc = b->hd;
-    p.a = gm_pack_p(gm, b->packed_p, b->p, BLOCK_ROWS, b->padded / 4);
+    p.a = gm_pack_probs(gm, b->packed_p, b->p, BLOCK_ROWS, b->padded / 4);
     p.b = b->v;
     p.k4 = p.pitch = b->padded / 4;
     p.panels = b->hd / 16;
-    gm_tile_p(gm, &p, &sparse);
+    gm_tile_probs(gm, &p, &sparse);
 }
 
 /* op->product() against the product and op->exponents(). The scale of the queries decides whether

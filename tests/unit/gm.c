@@ -506,7 +506,7 @@ static void check_weights(const gm_kernels *kernels, size_t rows, size_t k4)
     enum { ROWS = 40, PITCH = 61, PANELS = 4 };
     static int8_t b[PANELS * PITCH * GM_GROUP];
     static int32_t c[(ROWS + 1) * PANELS * 16];
-    const size_t stride = gm_p_stride(k4);
+    const size_t stride = gm_probs_stride(k4);
     static uint16_t group[ROWS / 6 * PITCH], n[ROWS / 6];
     gm_product product = {0};
     gm_sparse sparse = {group, n};
@@ -525,13 +525,13 @@ static void check_weights(const gm_kernels *kernels, size_t rows, size_t k4)
     memcpy(w, copy, rows * stride);
     product.c = c;
     product.ldc = PANELS * 16;
-    product.a = gm_pack_p(kernels, packed, w, rows, k4);
+    product.a = gm_pack_probs(kernels, packed, w, rows, k4);
     product.rows = rows;
     product.b = b;
     product.pitch = PITCH;
     product.k4 = k4;
     product.panels = PANELS;
-    gm_tile_p(kernels, &product, &sparse);
+    gm_tile_probs(kernels, &product, &sparse);
     for (r = 0; r < rows; r++) {
         for (j = 0; j < PANELS * 16; j++) {
             int32_t sum = 0;
