@@ -22,8 +22,10 @@
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
 #   make check-symbols every global symbol begins with wnpu_
-#   make install       header, static library, pkg-config file and programs into PREFIX
-#                      (/usr/local), under DESTDIR; make uninstall takes them away
+#   make install       header, static and shared library (SHARED=no: not that), files for pkg-config
+#                      and CMake's find_package, and programs into PREFIX (/usr/local), under
+#                      DESTDIR; make uninstall takes them away
+#   make shared        build/libwnpu.so, the shared library
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make outline       the sections of the library's sources: first line, lines, functions
@@ -99,7 +101,7 @@ vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
-    test-aarch64 windows outline matrix fuzz check-symbols install uninstall bench bench-plot \
+    test-aarch64 windows outline matrix fuzz check-symbols shared install uninstall bench bench-plot \
     accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -227,7 +229,7 @@ $(B)/fuzz/%: %.c $(B)/fuzz/libwhisper_npu.a $(B)/fuzz/fuzzed_with
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_CFLAGS = -DFUZZ $(DRM_CFLAGS)
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_LIBS = $(DRM_LIBS)
 
-$(B) $(B)/tests $(B)/fuzz $(B)/sim $(B)/kit:
+$(B) $(B)/tests $(B)/fuzz $(B)/sim $(B)/kit $(B)/pic:
 	mkdir -p "$@"
 
 fuzz: $(FUZZERS:%=$(B)/fuzz/%)
@@ -324,28 +326,59 @@ VERSION = $(shell sed -n 's/^\#define WNPU_VERSION_[MP][A-Z]* //p' whisper_npu.h
 staged = $(call quote,$(DESTDIR)$(1))
 pc = $(subst $(space),\$(space),$(1))
 
-# libwnpu and not libwhisper_npu, because shared libraries of that name exist. What Libs.private adds
-# is for users of npu_amdxdna.c, by way of pkg-config --static.
-install: $(PROGRAMS:%=$(B)/%) $(B)/libwhisper_npu.a
+# libwnpu and not libwhisper_npu, because shared libraries of that name exist. SHARED=no leaves the
+# shared library out. Libs.private is what only the archive's users need: pkg-config --static.
+SHARED ?= yes
+SONAME = libwnpu.so.$(firstword $(subst ., ,$(VERSION)))
+SHARED_LIBRARY = libwnpu.so.$(VERSION)
+PRIVATE_LIBS = $(LDLIBS) $(if $(LIBDRM),$(DRM_LIBS))
+BUILDFILES = scripts/packaging
+
+$(B)/pic/%.o: %.c $(B)/linked_with | $(B)/pic
+	$(COMPILE) $(DRM_CFLAGS) -fPIC -c $< -o "$@"
+
+$(B)/libwnpu.so: $(LIBRARY:%=$(B)/pic/%.o) $(BUILDFILES)/wnpu.map
+	$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) -Wl,-z,defs \
+	    -Wl,--version-script=$(BUILDFILES)/wnpu.map $(LIBRARY:%="$(BUILD)/pic/%.o") $(PRIVATE_LIBS) \
+	    -o "$(BUILD)/$(SHARED_LIBRARY)"
+	ln -sf $(SHARED_LIBRARY) "$(BUILD)/$(SONAME)"
+	ln -sf $(SHARED_LIBRARY) "$@"
+
+shared: $(B)/libwnpu.so
+
+$(B)/wnpu.pc: whisper_npu.h Makefile FORCE | $(B)
 	printf '%s\n' $(call quote,prefix=$(call pc,$(PREFIX))) \
 	    $(call quote,includedir=$(call pc,$(INCLUDEDIR))) \
 	    $(call quote,libdir=$(call pc,$(LIBDIR))) '' \
 	    'Name: wnpu' 'Description: Speech to text with Whisper models on CPUs and AMD XDNA NPUs' \
 	    'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	    'Libs: -L$${libdir} -lwnpu -lm -lpthread' \
-	    'Libs.private: $(if $(LIBDRM),$(DRM_LIBS))' >"$(BUILD)/wnpu.pc"
+	    'Libs: -L$${libdir} -lwnpu$(if $(filter yes,$(SHARED)),, $(LDLIBS))' \
+	    'Libs.private: $(strip $(PRIVATE_LIBS))' >"$@"
+
+install: $(PROGRAMS:%=$(B)/%) $(B)/libwhisper_npu.a $(B)/wnpu.pc \
+    $(if $(filter yes,$(SHARED)),$(B)/libwnpu.so)
 	mkdir -p $(call staged,$(BINDIR)) $(call staged,$(INCLUDEDIR)) \
-	    $(call staged,$(LIBDIR)/pkgconfig)
+	    $(call staged,$(LIBDIR)/pkgconfig) $(call staged,$(LIBDIR)/cmake/wnpu)
 	for p in $(PROGRAMS); do \
 	    install -m 755 "$(BUILD)/$$p" $(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)$$p" || exit 1; done
 	install -m 644 whisper_npu.h $(call staged,$(INCLUDEDIR)/whisper_npu.h)
 	install -m 644 "$(BUILD)/libwhisper_npu.a" $(call staged,$(LIBDIR)/libwnpu.a)
 	install -m 644 "$(BUILD)/wnpu.pc" $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)
+	for f in wnpu-config wnpu-config-version; do \
+	    sed 's/@VERSION@/$(VERSION)/; s/@HAS_AMDXDNA@/$(if $(LIBDRM),ON,OFF)/' \
+	        $(BUILDFILES)/$$f.cmake.in >$(call staged,$(LIBDIR)/cmake/wnpu)/$$f.cmake || exit 1; done
+ifeq ($(SHARED),yes)
+	install -m 644 "$(BUILD)/$(SHARED_LIBRARY)" $(call staged,$(LIBDIR)/)
+	ln -sf $(SHARED_LIBRARY) $(call staged,$(LIBDIR)/$(SONAME))
+	ln -sf $(SHARED_LIBRARY) $(call staged,$(LIBDIR)/libwnpu.so)
+endif
 
 uninstall:
 	rm -f $(PROGRAMS:%=$(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)%") \
 	    $(call staged,$(INCLUDEDIR)/whisper_npu.h) $(call staged,$(LIBDIR)/libwnpu.a) \
+	    $(call staged,$(LIBDIR)/libwnpu.so)* \
 	    $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)
+	rm -rf $(call staged,$(LIBDIR)/cmake/wnpu)
 
 outline:
 	@awk -f scripts/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)
@@ -369,7 +402,8 @@ clean:
 MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) npu_estimate \
     $(basename $(notdir $(wildcard tests/*/*.c)))
 NOTES = $(patsubst %,$(B)/%.d,$(sort $(MADE))) $(TESTS:%=$(B)/tests/%.d) $(SIMULATOR:%=$(B)/sim/%.d) \
-    $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d $(KIT:%=$(B)/kit/%.d) \
+    $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d \
+    $(LIBRARY:%=$(B)/pic/%.d) $(KIT:%=$(B)/kit/%.d) \
     $(patsubst %,$(B)/kit/%.d,npu_asm make_code overlay)
 $(NOTES): ;
 -include $(NOTES)

@@ -339,6 +339,7 @@ test_minimal_is_short() {
 # for which libdrm is missing as long as $T/no_libdrm exists.
 small_tree() {
     rm -rf "$T/tree" && mkdir -p "$T/tree/examples" || return
+    mkdir -p "$T/tree/scripts" && cp -R scripts/packaging "$T/tree/scripts/" || return
     cp Makefile "$T/tree"
     grep '^#define WNPU_VERSION_[MP]' whisper_npu.h >"$T/tree/whisper_npu.h"
     {
@@ -443,7 +444,8 @@ test_make_spaces() {
     to="$T/root of it/opt/my wnpu"
     small_make -C "$T/tree" install BUILD="$T/a b's" DESTDIR="$T/root of it" PREFIX='/opt/my wnpu'
     says '5 1' "$to/bin/transcribe"
-    for f in include/whisper_npu.h lib/libwnpu.a lib/pkgconfig/wnpu.pc; do
+    for f in include/whisper_npu.h lib/libwnpu.a lib/pkgconfig/wnpu.pc lib/libwnpu.so \
+        lib/cmake/wnpu/wnpu-config.cmake; do
         [ -f "$to/$f" ] || fail "$f is not installed"
     done
     if command -v pkg-config >/dev/null; then
@@ -452,7 +454,8 @@ test_make_spaces() {
         [ "$1|$2" = '-I/opt/my wnpu/include|-L/opt/my wnpu/lib' ] || fail "pkg-config says $flags"
     fi
     small_make -C "$T/tree" uninstall BUILD="$T/a b's" DESTDIR="$T/root of it" PREFIX='/opt/my wnpu'
-    [ -z "$(find "$T/root of it" -type f)" ] || fail "uninstall leaves $(find "$T/root of it" -type f)"
+    [ -z "$(find "$T/root of it" ! -type d)" ] ||
+        fail "uninstall leaves $(find "$T/root of it" ! -type d)"
     small_make -C "$T/tree" clean BUILD="$T/a b's"
     [ ! -e "$T/a b's" ] || fail "clean leaves the build directory"
 }

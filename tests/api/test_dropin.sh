@@ -18,42 +18,7 @@ fi
 
 mkdir -p "$T/acme/third_party" && cp -R tests/api/dropin/. "$T/acme" &&
     cp whisper_npu.h whisper_npu.c "$T/acme/third_party" && cd "$T/acme" || exit 1
-"$build/make_toy" "$T" || exit 1
-# 2 s of noise, 16 kHz mono: bytes of the model serve as samples.
-{
-    printf 'RIFF\044\372\000\000WAVEfmt \020\000\000\000\001\000\001\000\200\076\000\000'
-    printf '\000\175\000\000\002\000\020\000data\000\372\000\000'
-    tail -c 64000 "$T/toy.bin"
-} >"$T/noise.wav"
-"$build/transcribe" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
-    "$T/noise.wav" \
-    >"$T/want" || exit 1
-grep -q '"probability"' "$T/want" || { echo "the toy says nothing"; exit 1; }
-
-# have TOOL...: skips with a reason when one is missing.
-have() {
-    for tool; do
-        command -v "$tool" >/dev/null 2>&1 || { skip "no $tool"; return 1; }
-    done
-}
-
-# try COMMAND...: fails with its first complaints.
-try() {
-    "$@" >"$T/log" 2>&1 && return
-    fail "$*: $(grep -m 5 -iE 'error|warning|undefined' "$T/log" || tail -n 5 "$T/log")"
-    return 1
-}
-
-# hears PROGRAM...: each writes what build/transcribe writes.
-hears() {
-    for program; do
-        if "$program" "$T/toy.bin" "$T/noise.wav" >"$T/out" 2>"$T/log"; then
-            cmp -s "$T/out" "$T/want" || fail "$program writes something else"
-        else
-            fail "$program: $(head -c 300 "$T/log")"
-        fi
-    done
-}
+toy_says "$build" || exit 1
 
 # exports LIBRARY VERSION: the version script is obeyed.
 exports() {
@@ -146,7 +111,17 @@ test_install() {
         paste -s -d . -)
     [ "$(installed --modversion)" = "$want" ] || fail "$(installed --modversion) is not $want"
     rm -rf "$T/elsewhere" && mkdir "$T/elsewhere" && cp src/app.c "$T/elsewhere" || return
-    (cd "$T/elsewhere" && try "${CC:-cc}" app.c $(installed --cflags --libs) -o app) &&
+    (cd "$T/elsewhere" && try "${CC:-cc}" app.c $(installed --cflags --libs) \
+        "-Wl,-rpath,$T/stage/opt/wnpu/lib" -o app) && hears "$T/elsewhere/app"
+    exports "$T/stage/opt/wnpu/lib/libwnpu.so.0" WNPU_0
+    # -ldrm is for users of the archive only.
+    case " $(installed --libs) " in *drm*) fail "$(installed --libs)" ;; esac
+    [ "${WNPU_LIBDRM-}" = no ] || case " $(installed --libs --static) " in
+    *" -ldrm "*) ;;
+    *) fail "$(installed --libs --static)" ;;
+    esac
+    rm "$T/stage/opt/wnpu/lib/libwnpu.so"
+    (cd "$T/elsewhere" && try "${CC:-cc}" app.c $(installed --cflags --libs --static) -o app) &&
         hears "$T/elsewhere/app"
     "$T/stage/opt/wnpu/bin/transcribe" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 \
         --no-fallback -f json "$T/noise.wav" >"$T/out" && cmp -s "$T/out" "$T/want" || fail "bin/transcribe"

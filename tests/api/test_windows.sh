@@ -25,13 +25,6 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     exit
 fi
 
-# have TOOL...: skips with a reason when one is missing.
-have() {
-    for tool; do
-        command -v "$tool" >/dev/null 2>&1 || { skip "no $tool"; return 1; }
-    done
-}
-
 # exe NAME ARGUMENTS...
 exe() {
     program=$1

@@ -36,6 +36,45 @@ run() {
         fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
 }
 
+# have TOOL...: skips with a reason when one is missing.
+have() {
+    for tool; do
+        command -v "$tool" >/dev/null 2>&1 || { skip "no $tool"; return 1; }
+    done
+}
+
+# try COMMAND...: fails with its first complaints.
+try() {
+    "$@" >"$T/log" 2>&1 && return
+    fail "$*: $(grep -m 5 -iE 'error|warning|undefined' "$T/log" || tail -n 5 "$T/log")"
+    return 1
+}
+
+# toy_says BUILD: $T/toy.bin, $T/noise.wav of 2 s, 16 kHz, mono (bytes of the model serve as samples),
+# and $T/want, what BUILD/transcribe writes of it.
+toy_says() {
+    "$1/make_toy" "$T" || return
+    {
+        printf 'RIFF\044\372\000\000WAVEfmt \020\000\000\000\001\000\001\000\200\076\000\000'
+        printf '\000\175\000\000\002\000\020\000data\000\372\000\000'
+        tail -c 64000 "$T/toy.bin"
+    } >"$T/noise.wav"
+    "$1/transcribe" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
+        "$T/noise.wav" >"$T/want" || return
+    grep -q '"probability"' "$T/want" || { echo "the toy says nothing"; return 1; }
+}
+
+# hears PROGRAM...: each writes $T/want for the toy and its noise.
+hears() {
+    for program; do
+        if "$program" "$T/toy.bin" "$T/noise.wav" >"$T/out" 2>"$T/log"; then
+            cmp -s "$T/out" "$T/want" || fail "$program writes something else"
+        else
+            fail "$program: $(head -c 300 "$T/log")"
+        fi
+    done
+}
+
 t_run() {
     t_bad=0 t_skip_now=0
     "$1" </dev/null
