@@ -2,7 +2,7 @@
 #     cc -c whisper_npu.c
 #
 #   make               build/transcribe, build/minimal, build/pack, build/bench; build/npu_doctor
-#                      with libdrm
+#                      with libdrm, build/server with civetweb
 #   make demo          fetch a model and a recording once, print transcript and speed
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
@@ -75,6 +75,11 @@ DRM_LIBS ?= $(shell pkg-config --libs libdrm 2>/dev/null || echo -ldrm)
 LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM_CFLAGS) \
     -include xf86drm.h -x c - $(LDFLAGS) $(DRM_LIBS) -o /dev/null 2>/dev/null && echo yes)
 NPU_OBJECTS = $(if $(LIBDRM),npu_amdxdna)
+# The server needs civetweb; without it everything else is built.
+CIVETWEB_CFLAGS ?=
+CIVETWEB_LIBS ?= -lcivetweb
+CIVETWEB := $(shell echo 'int main(void) { return mg_version() == 0; }' | $(CC) $(CIVETWEB_CFLAGS) \
+    -include civetweb.h -x c - $(LDFLAGS) $(CIVETWEB_LIBS) -o /dev/null 2>/dev/null && echo yes)
 OVERLAY_PROGRAMS = test_npu_kernel test_sim
 NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor $(OVERLAY_PROGRAMS)
 NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack)
@@ -85,7 +90,7 @@ KIT = $(filter-out test_% sim_% npu_asm npu_estimate make_pack make_code overlay
     $(basename $(notdir $(wildcard tests/npu/*.c))))
 
 EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench/bench.c),bench) \
-    $(if $(LIBDRM),npu_doctor)
+    $(if $(LIBDRM),npu_doctor) $(if $(CIVETWEB),server)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
     $(basename $(notdir $(wildcard tests/*/test_*.c))))
 NPU_FUZZERS = fuzz_pack fuzz_driver
@@ -115,7 +120,7 @@ tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/make_toy $(B)/m
 # add is in OWN_CFLAGS and OWN_LIBS, because a command line overrides CPPFLAGS and LDLIBS.
 COMPILED_WITH := $(CC) | $(shell $(CC) --version 2>/dev/null | head -n 1) | $(CPPFLAGS) | $(CFLAGS)
 LINKED_WITH := $(COMPILED_WITH) | $(AR) | $(LDFLAGS) | $(LDLIBS) | $(LIBDRM) | $(DRM_CFLAGS) | \
-    $(DRM_LIBS)
+    $(DRM_LIBS) | $(CIVETWEB) | $(CIVETWEB_CFLAGS) | $(CIVETWEB_LIBS)
 FUZZED_WITH := $(FUZZ_CC) | $(FUZZ_CFLAGS) | $(LDLIBS) | $(DRM_CFLAGS) | $(DRM_LIBS)
 
 note_flags = @printf '%s\n' $(call quote,$(1)) | cmp -s - "$@" || \
@@ -147,6 +152,8 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 # it want -ldrm.
 OBJECTS_transcribe = options values help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
+OBJECTS_server = server_form server_http server_pool server_reply server_request server_run
+OBJECTS_server += server_upload server_watch input ffmpeg output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
 	    $(LDLIBS) $(OWN_LIBS) -o "$@"
@@ -157,6 +164,9 @@ $(B)/%.exe: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 
 $(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
 $(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
+$(B)/server: $(OBJECTS_server:%=$(B)/%.o)
+$(B)/server_http.o: private OWN_CFLAGS = $(CIVETWEB_CFLAGS)
+$(B)/server: private OWN_LIBS = $(CIVETWEB_LIBS) $(if $(LIBDRM),$(DRM_LIBS))
 $(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
 $(B)/npu.o: $(B)/linked_with
 $(B)/transcribe $(B)/npu_doctor: private OWN_LIBS = $(if $(LIBDRM),$(DRM_LIBS))
@@ -249,6 +259,7 @@ models:
 	@scripts/fetch.sh tiny base.en
 
 export WNPU_LIBDRM = $(or $(LIBDRM),no)
+export WNPU_CIVETWEB = $(or $(CIVETWEB),no)
 
 test: tests
 	@tests/run "$(BUILD)"
@@ -261,7 +272,8 @@ test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/t
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests
 	@TEST_WINDOWS=full TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
-	    WNPU_FREE_SECONDS=90 TEST_TIMEOUT=86400 tests/run "$(BUILD)"
+	    WNPU_FREE_SECONDS=90 TEST_REQUESTS=10000 TEST_HOSTILE=100000 TEST_TIMEOUT=86400 \
+	    tests/run "$(BUILD)"
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu/npu_speech.sh "$(SPEECH)" $(MODELS)
 
 # Includes the library's source, to run the encoder alone.
@@ -399,7 +411,7 @@ clean:
 	rm -rf build "$(BUILD)"
 
 # Made by -MMD, one beside each object or program.
-MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) npu_estimate \
+MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) $(OBJECTS_server) npu_estimate \
     $(basename $(notdir $(wildcard tests/*/*.c)))
 NOTES = $(patsubst %,$(B)/%.d,$(sort $(MADE))) $(TESTS:%=$(B)/tests/%.d) $(SIMULATOR:%=$(B)/sim/%.d) \
     $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d \

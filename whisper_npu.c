@@ -17516,8 +17516,8 @@ static int rs_is_origin(const wnpu_segment *s)
            rs_is_within(s->temperature, 0.0f, 4.0f) &&
            rs_is_within(s->compression_ratio, 0.0f, 1e6f) &&
            rs_is_within(s->first_logprob, -1e6f, 1e-3f) && rs_is_within(s->voice, 0.0f, 1.0f) &&
-           s->window >= 0 && s->window_ms >= 0 && s->retries >= 0 && s->reasons < 2u * WNPU_REFUSED_FIRST_TOKEN &&
-           s->accepted >> 1 == 0 && s->prompted >> 1 == 0 && s->device >> 1 == 0;
+           s->window >= 0 && s->window_ms >= 0 && s->retries >= 0 &&
+           s->reasons < 2u * WNPU_REFUSED_FIRST_TOKEN && s->accepted >> 1 == 0 && s->prompted >> 1 == 0 && s->device >> 1 == 0;
 }
 
 static int rs_is_record(rs_claims *p, size_t at, const tk_vocab *v)
@@ -26660,7 +26660,8 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     return status;
 }
 
-WNPU_API int wnpu_write_json_string(const char *text, size_t length, wnpu_write_fn write, void *user)
+WNPU_API int wnpu_write_json_string(const char *text, size_t length, wnpu_write_fn write,
+                                    void *user)
 {
     rs_out o;
     if (text == NULL || write == NULL) {

@@ -1,5 +1,5 @@
 /* ffmpeg.c - see ffmpeg.h */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE /* pipe2() */
 
 #include "ffmpeg.h"
 
@@ -39,7 +39,7 @@ void ffmpeg_close(ffmpeg *f) { (void)f; }
 #define NO_PROGRAM 127 /* exit status of a shell, and of the child, when the program cannot be
                         * run */
 #define FEED_SIZE 65536u
-#define TICK_MS 250    /* interval at which *end is checked */
+#define TICK_MS 50     /* interval at which *end is checked */
 
 /* Demuxers that read only their input. Excluded are all that open other files named in it, such as
  * concat, dash, hls, image2, imf, sdp and scripts. */
@@ -119,11 +119,23 @@ static void become_ffmpeg(const char *name, int seekable, int track)
     _exit(NO_PROGRAM);
 }
 
+/* A pipe or a pair of sockets which children do not inherit. Another thread may start a child at
+ * any time, and while that holds an end, the end of file does not arrive here. */
+static int make_ends(int ends[2], int feeding)
+{
+#ifdef __linux__
+    return feeding ? socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)
+                   : pipe2(ends, O_CLOEXEC);
+#else
+    return feeding ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends);
+#endif
+}
+
 /* The parent uses ends[0]. All four descriptors are above 2, so that the child can move its own to
  * 0 to 2. */
 static int make_pipe(int ends[2], int feeding)
 {
-    int i, failed = feeding ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends);
+    int i, failed = make_ends(ends, feeding);
     for (i = 0; i < 2 && failed == 0; i++) {
         int high = fcntl(ends[i], F_DUPFD_CLOEXEC, 3);
         close(ends[i]);
@@ -146,7 +158,7 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
     f->feed = malloc(FEED_SIZE);
     if (name == NULL || f->feed == NULL || (feeding && make_pipe(feed, 1) != 0) ||
         make_pipe(out, 0) != 0 || make_pipe(err, 0) != 0 ||
-        (input = dup(feeding ? feed[1] : from->seekable_fd)) < 0) {
+        (input = fcntl(feeding ? feed[1] : from->seekable_fd, F_DUPFD_CLOEXEC, 3)) < 0) {
         failure = errno;
     } else {
         /* "file:" prevents ffmpeg from interpreting a name as a protocol or an option. */

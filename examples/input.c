@@ -149,7 +149,8 @@ static int open_fd(input *in)
     struct stat info;
     /* Opening a FIFO blocks until it has a writer; a signal interrupts that. */
     do {
-        in->fd = strcmp(in->path, "-") == 0 ? dup(0) : open(in->path, O_RDONLY | O_CLOEXEC);
+        in->fd = in->given >= 0 ? dup(in->given)
+                                : open(in->path, O_RDONLY | O_CLOEXEC);
     } while (in->fd < 0 && errno == EINTR && !*in->from.end);
     if (in->fd < 0 || fstat(in->fd, &info) != 0) {
         return fail(in, "%s", strerror(errno));
@@ -273,7 +274,7 @@ static int convert(input *in, const char *first)
         return -1;
     }
     memset(&from, 0, sizeof from);
-    from.name = in->seekable && !spooled && strcmp(in->path, "-") != 0 ? in->path : NULL;
+    from.name = in->seekable && !spooled && in->given < 0 ? in->path : NULL;
     from.seekable_fd = in->seekable ? in->fd : -1;
     from.source = read_bytes;
     from.source_fd = fd_to_wait_for;
@@ -492,12 +493,13 @@ static int load(input *in)
     return n == 0 || have > 0 ? 0 : fail(in, "%s", strerror(in->read_error));
 }
 
-int input_open(input *in, const char *path, const input_options *options)
+static int open_input(input *in, const char *path, int given, const input_options *options)
 {
     memset(in, 0, sizeof *in);
     wnpu_audio_init(&in->audio, sizeof in->audio);
     wnpu_audio_init(&in->inner, sizeof in->inner);
     in->path = path;
+    in->given = given;
     in->from = *options;
     in->fd = -1;
     in->waiting = -1;
@@ -524,6 +526,16 @@ int input_open(input *in, const char *path, const input_options *options)
     in->audio.read = read_frames;
     in->audio.user = in;
     return options->whole ? load(in) : 0;
+}
+
+int input_open(input *in, const char *path, const input_options *options)
+{
+    return open_input(in, path, strcmp(path, "-") == 0 ? 0 : -1, options);
+}
+
+int input_open_fd(input *in, int fd, const input_options *options)
+{
+    return open_input(in, "-", fd, options);
 }
 
 /* ---- damage ---- */

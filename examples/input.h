@@ -43,6 +43,7 @@ typedef struct input {
                                * input_finish() */
     /* Private to input.c. */
     const char *path;
+    int given;                /* the descriptor to read, or -1: path is opened */
     input_options from;
     int fd;                   /* the descriptor being read */
     int seekable;             /* a regular file, read from its start */
@@ -66,6 +67,9 @@ typedef struct input {
 /* Opens path ("-": standard input). Returns 0, or -1 with the error in in->why. Call input_close()
  * in both cases. in must not be moved. */
 int input_open(input *in, const char *path, const input_options *options);
+/* The same for an open descriptor, which remains the caller's; a regular file is read from its
+ * current position. */
+int input_open_fd(input *in, int fd, const input_options *options);
 /* Call after the recording was read. Returns whether it was damaged, with a message in in->why. */
 input_state input_finish(input *in);
 void input_close(input *in);

@@ -275,7 +275,8 @@ static int put_name(const content *c, wnpu_write_fn write, void *sink)
     int status = WNPU_OK;
     if (results_are_array(c->o)) {
         status = put(write, sink, c->first ? "[{\"file\": " : ",\n{\"file\": ");
-        status = status == WNPU_OK ? wnpu_write_json_string(name, strlen(name), write, sink) : status;
+        status = status == WNPU_OK ? wnpu_write_json_string(name, strlen(name), write, sink)
+                                   : status;
         status = status == WNPU_OK ? put(write, sink, ", \"result\":\n") : status;
     } else if (c->shared) {
         status = put(write, sink, c->first ? "==> " : "\n==> ");

@@ -353,13 +353,13 @@ int wnpu_drm(void) { return 0; }
 #else
 int wnpu_drm(void) { (void)wnpu_npu; return 1; }
 #endif'
-    for name in $(sed -n 's/^OBJECTS_[a-z]* = //p' Makefile); do
+    for name in $(sed -n 's/^OBJECTS_[a-z]* +*= //p' Makefile); do
         [ "$name" = npu ] || small "examples/$name" 'extern int unused;'
     done
     small examples/output 'int wnpu_output(void) { return 0; }'
     small examples/transcribe '#include <stdio.h>
 int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
-    for name in minimal pack npu_doctor; do
+    for name in minimal pack npu_doctor server; do
         small examples/$name 'int main(void) { return wnpu_small(); }'
     done
     for folder in bench lib npu speech; do

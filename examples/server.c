@@ -1,0 +1,384 @@
+/*
+ * server.c - speech to text for programs that speak the protocol of OpenAI's API, of whisper.cpp's
+ * server, or of whisper-asr-webservice. See --help and examples/README.md.
+ *
+ *     cc -DNO_NPU -I. examples/server*.c examples/input.c examples/ffmpeg.c examples/output.c \
+ *        examples/npu.c whisper_npu.c -o server -lcivetweb -lm -lpthread
+ *
+ * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
+ */
+#define _GNU_SOURCE /* sched_getaffinity() */
+
+#include "npu.h"
+#include "server_http.h"
+#include "server_pool.h"
+#include "server_watch.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#define ANSWER_MS 5000 /* for answers to requests that were cancelled */
+
+enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
+
+typedef struct server_options {
+    const char *model, *npu, *name;
+    char listen[128], key[256];
+    long sessions, queue, threads, max_mb, upload_s, timeout_s, grace_s, connections;
+    wnpu_config config;
+    http_options http;
+} server_options;
+
+__attribute__((format(printf, 2, 3)))
+static int complain(int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("server: ", stderr);
+    (void)vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return code;
+}
+
+/* ---- options ---- */
+
+static const char help[] =
+    "usage: server --model FILE [OPTION]...\n"
+    "\n"
+    "Serves speech to text over HTTP:\n"
+    "  /v1/audio/transcriptions, /v1/audio/translations, /v1/models   as OpenAI's API\n"
+    "  /inference                                                     as whisper.cpp's server\n"
+    "  /asr, /detect-language                                         as whisper-asr-webservice\n"
+    "  /health, /metrics\n"
+    "\n"
+    "  --model FILE        Whisper model: a ggml file, or a pack made by build/pack\n"
+    "  --name NAME         name of the model for clients [the file's, without extension]\n"
+    "  --listen ADDR:PORT  [127.0.0.1:9004]; [::1]:9004 or 0.0.0.0:9004 for others\n"
+    "  --api-key KEY       ask clients for this key, as Bearer token; @FILE reads it from a file\n"
+    "  --cors ORIGIN       pages of this origin may use the server; *: any [none]\n"
+    "  --sessions N        requests that are computed at the same time, 1 to 64 [1]\n"
+    "  --queue N           requests that wait for a session, 0 to 1000; more are refused with\n"
+    "                      status 503 [16]\n"
+    "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
+    "  --max-mb N          largest upload in MB, 1 to 100000 [25]\n"
+    "  --upload-timeout SECONDS  longest time for an upload [120]\n"
+    "  --timeout SECONDS   longest time for a request, with the wait in the queue [3600]\n"
+    "  --grace SECONDS     time for running requests after SIGTERM [30]\n"
+    "  --connections N     connections served at a time, 1 to 1000 [sessions + queue + 16]\n"
+    "  --set NAME=VALUE    default of a run parameter, such as beam=5; transcribe --list-options\n"
+    "                      and whisper_npu.h describe them. Can be repeated\n"
+    "  --npu PACK          use an AMD XDNA NPU with the kernels in directory PACK, or auto\n"
+    "  --require-npu       fail rather than let the CPU do the NPU's part\n"
+    "  --verbose           print a line for each request to standard error\n"
+    "  --help, --version\n"
+    "\n"
+    "Formats other than WAV need ffmpeg. SIGTERM and SIGINT end the server: new requests are\n"
+    "refused, running ones have --grace seconds. Exit status: 0 after a signal, 1 wrong options,\n"
+    "2 the model, 3 the address, 6 other errors, 7 the NPU.\n";
+
+/* Reads a whole number. Returns 0, or -1 after a message. */
+static int number(const char *name, const char *value, long low, long high, long *to)
+{
+    char *end;
+    errno = 0;
+    *to = strtol(value, &end, 10);
+    if (end == value || *end != '\0' || errno != 0 || *to < low || *to > high) {
+        return complain(-1, "--%s must be a number from %ld to %ld; see --help", name, low, high);
+    }
+    return 0;
+}
+
+/* The key itself, or the first line of the file after "@". */
+static int read_key(server_options *o, const char *value)
+{
+    FILE *file;
+    o->http.api_key = o->key;
+    if (value[0] != '@') {
+        (void)snprintf(o->key, sizeof o->key, "%s", value);
+        memset((char *)(uintptr_t)value, '*', strlen(value)); /* not in the list of processes */
+        return strlen(value) < sizeof o->key ? 0 : complain(-1, "--api-key is too long");
+    }
+    file = fopen(value + 1, "r");
+    if (file == NULL || fgets(o->key, sizeof o->key, file) == NULL) {
+        (void)complain(0, "--api-key: %s: %s", value + 1, strerror(errno));
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    o->key[strcspn(o->key, "\r\n")] = '\0';
+    return o->key[0] != '\0' ? 0 : complain(-1, "--api-key: the key is empty");
+}
+
+static int set_parameter(server_options *o, char *pair)
+{
+    wnpu_error error = {0, ""};
+    char *value = strchr(pair, '=');
+    if (value == NULL) {
+        return complain(-1, "--set needs NAME=VALUE; see --help");
+    }
+    *value++ = '\0';
+    return wnpu_params_set(&o->http.params, pair, value, &error) == WNPU_OK
+               ? 0 : complain(-1, "--set: %s", error.message);
+}
+
+enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_KEY, OPT_CORS, OPT_SESSIONS, OPT_QUEUE, OPT_THREADS,
+       OPT_MAX_MB, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU,
+       OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
+
+static const struct option long_options[] = {
+    {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME}, {"listen", 1, NULL, OPT_LISTEN},
+    {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
+    {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
+    {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
+    {"upload-timeout", 1, NULL, OPT_UPLOAD}, {"timeout", 1, NULL, OPT_TIMEOUT},
+    {"grace", 1, NULL, OPT_GRACE},
+    {"connections", 1, NULL, OPT_CONNECTIONS}, {"set", 1, NULL, OPT_SET}, {"npu", 1, NULL, OPT_NPU},
+    {"require-npu", 0, NULL, OPT_REQUIRE_NPU}, {"verbose", 0, NULL, OPT_VERBOSE},
+    {"help", 0, NULL, OPT_HELP}, {"version", 0, NULL, OPT_VERSION}, {NULL, 0, NULL, 0}
+};
+
+/* Takes one option. Returns 0, -1 after a message, or 1 if the program is to end. */
+static int take_option(server_options *o, int option, char *value)
+{
+    switch (option) {
+    case OPT_MODEL: o->model = value; return 0;
+    case OPT_NAME: o->name = value; return 0;
+    case OPT_LISTEN:
+        (void)snprintf(o->listen, sizeof o->listen, "%s", value);
+        return strcspn(value, "srx,") == strlen(value) && strlen(value) < sizeof o->listen
+                   ? 0 : complain(-1, "--listen must be an address and a port");
+    case OPT_KEY: return read_key(o, value);
+    case OPT_CORS: o->http.cors = value; return 0;
+    case OPT_SESSIONS: return number("sessions", value, 1, 64, &o->sessions);
+    case OPT_QUEUE: return number("queue", value, 0, 1000, &o->queue);
+    case OPT_THREADS: return number("threads", value, 1, 64, &o->threads);
+    case OPT_MAX_MB: return number("max-mb", value, 1, 100000, &o->max_mb);
+    case OPT_UPLOAD: return number("upload-timeout", value, 1, 1000000, &o->upload_s);
+    case OPT_TIMEOUT: return number("timeout", value, 1, 1000000, &o->timeout_s);
+    case OPT_GRACE: return number("grace", value, 0, 1000000, &o->grace_s);
+    case OPT_CONNECTIONS: return number("connections", value, 1, 1000, &o->connections);
+    case OPT_SET: return set_parameter(o, value);
+    case OPT_NPU: o->npu = value; return 0;
+    case OPT_REQUIRE_NPU: o->config.require_accel = 1; return 0;
+    case OPT_VERBOSE: o->http.verbose = 1; return 0;
+    case OPT_HELP: fputs(help, stdout); return 1;
+    case OPT_VERSION:
+        printf("server %d.%d.%d\n", WNPU_VERSION_MAJOR, WNPU_VERSION_MINOR, WNPU_VERSION_PATCH);
+        return 1;
+    default: return complain(-1, "see --help");
+    }
+}
+
+/* Returns 0, or 1 when the program is to end with status *code. */
+static int parse(server_options *o, int argc, char **argv, int *code)
+{
+    int option, taken = 0;
+    memset(o, 0, sizeof *o);
+    wnpu_config_init(&o->config, sizeof o->config);
+    wnpu_params_init(&o->http.params, sizeof o->http.params);
+    strcpy(o->listen, "127.0.0.1:9004");
+    o->sessions = 1;
+    o->queue = 16;
+    o->max_mb = 25;
+    o->upload_s = 120;
+    o->timeout_s = 3600;
+    o->grace_s = 30;
+    while (taken == 0 && (option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        taken = take_option(o, option, optarg);
+    }
+    if (taken == 0 && optind < argc) {
+        taken = complain(-1, "unexpected argument %s; see --help", argv[optind]);
+    }
+    if (taken == 0 && o->model == NULL) {
+        taken = complain(-1, "--model is missing; see --help");
+    }
+    *code = taken < 0 ? EXIT_USAGE : 0;
+    return taken != 0;
+}
+
+/* ---- model and sessions ---- */
+
+static void on_log(void *user, wnpu_log_level level, const char *text)
+{
+    const server_options *o = user;
+    if (level == WNPU_LOG_WARNING || (level == WNPU_LOG_INFO && o->http.verbose)) {
+        (void)complain(0, "%s", text);
+    }
+}
+
+/* CPUs that this process may use, at most 8. */
+static long count_cpus(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        n = CPU_COUNT(&set);
+    }
+#endif
+    return n < 1 ? 1 : n > 8 ? 8 : n;
+}
+
+static int open_model(const server_options *o, wnpu_model **model)
+{
+    wnpu_model_config config;
+    wnpu_error error = {0, ""};
+    wnpu_model_config_init(&config, sizeof config);
+    config.log = on_log;
+    config.log_user = (void *)(uintptr_t)o;
+    return wnpu_model_open(model, o->model, &config, &error) == WNPU_OK
+               ? 0 : complain(EXIT_MODEL, "%s: %s", o->model, error.message);
+}
+
+/* Sessions share the threads, so that together they do not use more than there are CPUs. */
+static int open_sessions(server_options *o, const wnpu_model *model)
+{
+    wnpu_error error = {0, ""};
+    wnpu_model_info info;
+    pool_options p;
+    long threads = o->threads > 0 ? o->threads : count_cpus();
+    memset(&p, 0, sizeof p);
+    o->config.threads = (uint32_t)(threads > o->sessions ? threads / o->sessions : 1);
+    o->config.log = on_log;
+    o->config.log_user = o;
+    p.model = model;
+    p.config = o->config;
+    p.sessions = (int)o->sessions;
+    p.queue = (int)o->queue;
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
+    (void)wnpu_model_get_info(model, &info);
+    fprintf(stderr, "server: model %.0f MB in memory and %.0f MB shared, %ld session%s of %.0f MB "
+            "with %u thread%s each\n", (double)info.bytes / 1e6, (double)info.shared_bytes / 1e6,
+            o->sessions, o->sessions == 1 ? "" : "s",
+            (double)wnpu_session_size(model, &o->config, &error) / 1e6,
+            (unsigned)o->config.threads, o->config.threads == 1 ? "" : "s");
+    return pool_open(&p, &error) == WNPU_OK
+               ? 0 : complain(error.code == WNPU_E_ACCEL ? EXIT_NPU : EXIT_OTHER, "%s",
+                              error.message);
+}
+
+/* An NPU that cannot be opened is an error only with --require-npu. */
+static int open_npu(server_options *o, const wnpu_model *model)
+{
+    int status = o->npu != NULL ? npu_open(&o->config.accel, o->npu, model, on_log, o) : WNPU_OK;
+    if (status != WNPU_OK && !o->config.require_accel) {
+        (void)complain(0, "going on without the NPU");
+        return 0;
+    }
+    return status == WNPU_OK ? 0 : EXIT_NPU;
+}
+
+/* The name of a model's file without directory and extension. */
+static void name_model(const server_options *o, char *name, size_t size)
+{
+    const char *slash = strrchr(o->model, '/'), *base = slash != NULL ? slash + 1 : o->model;
+    const char *dot = strrchr(base, '.');
+    int n = dot != NULL && dot > base ? (int)(dot - base) : (int)strlen(base);
+    (void)snprintf(name, size, "%.*s", n, base);
+}
+
+/* ---- serving ---- */
+
+static int start(server_options *o, const wnpu_model *model, const char *name)
+{
+    char why[256];
+    int port;
+    http_options *h = &o->http;
+    h->model = model;
+    h->model_name = o->name != NULL ? o->name : name;
+    h->listen = o->listen;
+    h->max_bytes = (uint64_t)o->max_mb * 1000000;
+    h->header_ms = 10000;
+    h->idle_ms = 30000;
+    h->body_ms = o->upload_s * 1000;
+    h->write_ms = 60000;
+    h->work_ms = o->timeout_s * 1000;
+    h->stall_ms = 30000;
+    h->max_beams = (int)o->config.max_beams;
+    h->connections = (int)(o->connections > 0 ? o->connections : o->sessions + o->queue + 16);
+    port = http_start(h, why);
+    if (port < 0) {
+        return complain(EXIT_LISTEN, "%s: %s", o->listen, why);
+    }
+    return complain(0, "listening on %.*s:%d", (int)(strrchr(o->listen, ':') != NULL
+                    ? strrchr(o->listen, ':') - o->listen : 0), o->listen, port);
+}
+
+/* Lets requests that run end, for a time; then their runs are cancelled. */
+static void drain(const server_options *o)
+{
+    int64_t until = watch_now_ms() + o->grace_s * 1000;
+    struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
+    pool_begin_closing();
+    while (http_active() > 0 && watch_now_ms() < until) {
+        nanosleep(&tick, NULL);
+    }
+    watch_stop_all();
+    until = watch_now_ms() + ANSWER_MS;
+    while (http_active() > 0 && watch_now_ms() < until) {
+        nanosleep(&tick, NULL);
+    }
+}
+
+static int serve(server_options *o, const wnpu_model *model, const sigset_t *signals)
+{
+    char name[128];
+    int code, number = 0;
+    name_model(o, name, sizeof name);
+    if (watch_start() != 0) {
+        return complain(EXIT_OTHER, "cannot start a thread: %s", strerror(errno));
+    }
+    code = start(o, model, name);
+    if (code == 0) {
+        while (sigwait(signals, &number) != 0) {
+        }
+        drain(o);
+    }
+    http_stop();
+    watch_stop();
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    server_options o;
+    wnpu_model *model = NULL;
+    sigset_t signals;
+    int code;
+    if (parse(&o, argc, argv, &code) != 0) {
+        return code;
+    }
+    /* All threads block these signals, which this one waits for. */
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+#ifdef __GLIBC__
+    (void)mallopt(M_ARENA_MAX, 2); /* or each thread keeps what it has freed */
+#endif
+    code = open_model(&o, &model);
+    code = code == 0 ? open_npu(&o, model) : code;
+    code = code == 0 ? open_sessions(&o, model) : code;
+    code = code == 0 ? serve(&o, model, &signals) : code;
+    pool_close();
+    npu_close(o.config.accel);
+    wnpu_model_close(model);
+    return code;
+}

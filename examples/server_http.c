@@ -1,0 +1,617 @@
+/* server_http.c - see server_http.h */
+#define _XOPEN_SOURCE 700
+
+#include "server_http.h"
+
+#include "server_form.h"
+#include "server_pool.h"
+#include "server_reply.h"
+#include "server_request.h"
+#include "server_run.h"
+#include "server_upload.h"
+#include "server_watch.h"
+
+#include <civetweb.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
+#define DRAIN_MS 2000
+
+static http_options options;
+static struct mg_context *context;
+static atomic_int active;
+static char civetweb_error[256];
+
+/* ---- answers ---- */
+
+typedef struct mg_connection connection;
+
+static const char *reason_of(int status)
+{
+    switch (status) {
+    case 200: return "OK";
+    case 204: return "No Content";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Content Too Large";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    default: return "Internal Server Error";
+    }
+}
+
+/* Prints a message as the value of a header: visible ASCII. */
+static void add_header(buffer *b, const char *name, const char *value)
+{
+    buffer_print(b, "%s: ", name);
+    for (; *value != '\0'; value++) {
+        char c = *value >= ' ' && *value < 127 && *value != '"' ? *value : '?';
+        (void)buffer_write(b, &c, 1);
+    }
+    buffer_text(b, "\r\n");
+}
+
+/* Begins an answer: status line and the headers that all have. */
+static void add_head(buffer *b, int status, const char *type)
+{
+    buffer_print(b, "HTTP/1.1 %d %s\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n",
+                 status, reason_of(status));
+    if (type != NULL) {
+        buffer_print(b, "Content-Type: %s\r\n", type);
+    }
+    if (options.cors != NULL) {
+        buffer_print(b, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", options.cors);
+    }
+    if (status == 503) {
+        buffer_print(b, "Retry-After: %d\r\n", pool_retry_after());
+    }
+    if (status == 401) {
+        buffer_text(b, "WWW-Authenticate: Bearer\r\n");
+    }
+}
+
+/* Sends head and body; head lacks its end. */
+static void send_all(connection *conn, buffer *head, const void *body, size_t n)
+{
+    buffer_print(head, "Content-Length: %zu\r\n\r\n", n);
+    if (!head->failed) {
+        (void)mg_write(conn, head->bytes, head->n);
+        if (n > 0) {
+            (void)mg_write(conn, body, n);
+        }
+    }
+    buffer_free(head);
+}
+
+static int answer(connection *conn, int status, const char *type, const void *body, size_t n)
+{
+    buffer head = {NULL, 0, 0, 0};
+    add_head(&head, status, type);
+    send_all(conn, &head, body, n);
+    return status;
+}
+
+static int answer_error(connection *conn, request_api api, int status, const char *message,
+                        const char *param)
+{
+    buffer body = {NULL, 0, 0, 0};
+    reply_error(&body, api, status, message, param);
+    (void)answer(conn, status, "application/json", body.bytes, body.n);
+    buffer_free(&body);
+    return status;
+}
+
+/* Reads what a refused client is still sending, so that it gets to see the answer. */
+static void drain(connection *conn, watch *w)
+{
+    char bytes[4096];
+    uint64_t total = 0;
+    int n = 1;
+    watch_enter(w, WATCH_READING, DRAIN_MS);
+    while (n > 0 && total < DRAIN_MOST) {
+        n = mg_read(conn, bytes, sizeof bytes);
+        total += n > 0 ? (uint64_t)n : 0;
+    }
+}
+
+/* ---- forms ---- */
+
+/* A form that is being read. */
+typedef struct reading {
+    request *request;
+    upload *upload;
+    form form;
+    char name[FORM_NAME_MOST + 1];
+    buffer value;
+    int in_file, files, ignored;
+    int status;               /* of an error, or 0 */
+    char message[256];
+} reading;
+
+static int refuse_form(reading *f, int status, const char *message)
+{
+    if (f->status == 0) {
+        f->status = status;
+        (void)snprintf(f->message, sizeof f->message, "%s", message);
+    }
+    return -1;
+}
+
+/* Ends the field before. Returns 0, or -1 if it was refused. */
+static int end_field(reading *f)
+{
+    int failed = 0;
+    if (f->name[0] != '\0' && !f->ignored && f->value.n > 0) {
+        failed = request_field(f->request, f->name, f->value.bytes, f->value.n);
+        if (failed != 0) {
+            (void)refuse_form(f, 400, f->request->problem);
+        }
+    }
+    f->name[0] = '\0';
+    buffer_clear(&f->value);
+    return failed;
+}
+
+static int on_part(void *user, const char *name)
+{
+    reading *f = user;
+    int is_file = strcmp(name, "file") == 0 || strcmp(name, "audio_file") == 0;
+    if (end_field(f) != 0) {
+        return -1;
+    }
+    f->in_file = is_file && f->files++ == 0;
+    f->ignored = is_file;
+    (void)snprintf(f->name, sizeof f->name, "%s", name);
+    return 0;
+}
+
+static int on_data(void *user, const char *bytes, size_t n)
+{
+    reading *f = user;
+    if (f->in_file && upload_add(f->upload, bytes, n) != 0) {
+        if (errno != EFBIG) {
+            return refuse_form(f, 503, "there is no room for the upload");
+        }
+        pool_count_refusal(POOL_REFUSED_SIZE);
+        return refuse_form(f, 413, "the file is larger than this server accepts");
+    }
+    if (!f->ignored) {
+        if (f->value.n + n > REQUEST_VALUE_MOST) {
+            return refuse_form(f, 400, "a field is too long");
+        }
+        (void)buffer_write(&f->value, bytes, n);
+    }
+    return 0;
+}
+
+/* Reads the body. Returns 0 or an HTTP status with the reason in f->message. */
+static int read_body(connection *conn, watch *w, reading *f)
+{
+    char bytes[4096];
+    int n = 1;
+    if (form_init(&f->form, mg_get_header(conn, "Content-Type"), on_part, on_data, f) != 0) {
+        return refuse_form(f, 400, "the request must be a multipart form");
+    }
+    watch_enter(w, WATCH_READING, options.body_ms);
+    while (n > 0 && !form_is_complete(&f->form) && f->status == 0 && !w->expired) {
+        n = mg_read(conn, bytes, sizeof bytes);
+        if (n > 0 && form_push(&f->form, bytes, (size_t)n) != 0) {
+            return refuse_form(f, 400, "the multipart form is malformed");
+        }
+    }
+    if (w->expired) {
+        pool_count_refusal(POOL_REFUSED_TIME);
+        return refuse_form(f, 408, "the body took too long to arrive");
+    }
+    return form_is_complete(&f->form) ? 0 : refuse_form(f, 400, "the body is incomplete");
+}
+
+static int read_form(connection *conn, watch *w, reading *f)
+{
+    const char *expect = mg_get_header(conn, "Expect");
+    if (expect != NULL && strcasecmp(expect, "100-continue") == 0) {
+        (void)mg_write(conn, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    }
+    if (read_body(conn, w, f) == 0 && end_field(f) == 0 && f->upload->size == 0) {
+        f->request->wrong = "file";
+        (void)refuse_form(f, 400, f->files > 0 ? "the file is empty"
+                          : f->request->api == API_ASR ? "the field audio_file is missing"
+                                                       : "the field file is missing");
+    }
+    buffer_free(&f->value);
+    return f->status;
+}
+
+/* ---- runs ---- */
+
+/* A client that receives events. */
+typedef struct listener {
+    connection *conn;
+    int chunked, begun;
+} listener;
+
+static int send_event(void *user, const buffer *event)
+{
+    listener *l = user;
+    if (!l->begun) {
+        buffer head = {NULL, 0, 0, 0};
+        l->begun = 1;
+        add_head(&head, 200, "text/event-stream; charset=utf-8");
+        buffer_text(&head, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+        buffer_text(&head, l->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
+        if (head.failed || mg_write(l->conn, head.bytes, head.n) <= 0) {
+            buffer_free(&head);
+            return -1;
+        }
+        buffer_free(&head);
+    }
+    if (event->n == 0) {
+        return 0;
+    }
+    return (l->chunked ? mg_send_chunk(l->conn, event->bytes, (unsigned)event->n)
+                       : mg_write(l->conn, event->bytes, event->n)) > 0 ? 0 : -1;
+}
+
+/* Sends the end of the events, or the error that ended them. */
+static void end_events(listener *l, job *j)
+{
+    if (j->http_status != 200) {
+        buffer_clear(&j->body);
+        buffer_text(&j->body, "event: error\ndata: ");
+        reply_error(&j->body, API_OPENAI, j->http_status, j->message, j->param);
+        buffer_text(&j->body, "\n");
+    }
+    if (send_event(l, &j->body) == 0 && l->chunked) {
+        (void)mg_send_chunk(l->conn, "", 0);
+    }
+}
+
+static int answer_job(connection *conn, job *j, listener *l)
+{
+    buffer head = {NULL, 0, 0, 0};
+    watch_enter(j->watch, WATCH_WRITING, options.write_ms);
+    if (j->http_status == 0) {
+        return 499; /* the client is gone; nginx's number for it */
+    }
+    if (l->begun || (j->send != NULL && j->http_status == 200)) {
+        end_events(l, j);
+        return j->http_status;
+    }
+    if (j->http_status != 200) {
+        return answer_error(conn, j->request->api, j->http_status, j->message, j->param);
+    }
+    add_head(&head, 200, j->kind == JOB_DETECT_LANGUAGE ? "application/json"
+                                                        : reply_type(j->request->format));
+    if (j->warning[0] != '\0') {
+        add_header(&head, "X-Warning", j->warning);
+    }
+    send_all(conn, &head, j->body.bytes, j->body.n);
+    return 200;
+}
+
+static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload *u)
+{
+    listener l = {conn, strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0, 0};
+    job j;
+    int status;
+    memset(&j, 0, sizeof j);
+    j.kind = kind;
+    j.model = options.model;
+    j.request = r;
+    j.upload = u;
+    j.watch = w;
+    j.stall_ms = options.stall_ms;
+    j.send = r->stream ? send_event : NULL;
+    j.user = &l;
+    watch_enter(w, WATCH_WORKING, options.work_ms);
+    job_run(&j);
+    status = answer_job(conn, &j, &l);
+    job_free(&j);
+    return status;
+}
+
+/* Reads a form and runs what it asks for. */
+static int serve_upload(connection *conn, watch *w, request_api api, job_kind kind, int task)
+{
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    request r;
+    upload u;
+    reading *f;
+    int status = 0;
+    if (info->content_length > (long long)(options.max_bytes + REQUEST_TEXT_MOST)) {
+        pool_count_refusal(POOL_REFUSED_SIZE);
+        status = answer_error(conn, api, 413, "the file is larger than this server accepts",
+                              "file");
+        drain(conn, w);
+        return status;
+    }
+    f = calloc(1, sizeof *f);
+    if (request_init(&r, api, &options.params, options.max_beams) != 0 || f == NULL) {
+        request_free(&r);
+        free(f);
+        return answer_error(conn, api, 503, "no memory for another request", NULL);
+    }
+    upload_init(&u, options.max_bytes);
+    f->request = &r;
+    f->upload = &u;
+    r.params.task = task;
+    if (request_query(&r, api == API_ASR ? info->query_string : NULL) != 0) {
+        (void)refuse_form(f, 400, r.problem);
+    }
+    status = f->status != 0 ? f->status : read_form(conn, w, f);
+    if (status != 0) {
+        if (status == 400) {
+            pool_count_refusal(POOL_REFUSED_REQUEST);
+        }
+        (void)answer_error(conn, api, status, f->message, r.wrong);
+        drain(conn, w);
+    } else {
+        request_finish(&r);
+        status = run_job(conn, w, kind, &r, &u);
+    }
+    free(f);
+    upload_free(&u);
+    request_free(&r);
+    return status;
+}
+
+/* ---- endpoints ---- */
+
+static int serve_transcriptions(connection *conn, watch *w)
+{
+    return serve_upload(conn, w, API_OPENAI, JOB_TRANSCRIBE, WNPU_TRANSCRIBE);
+}
+
+static int serve_translations(connection *conn, watch *w)
+{
+    return serve_upload(conn, w, API_OPENAI, JOB_TRANSCRIBE, WNPU_TRANSLATE);
+}
+
+static int serve_inference(connection *conn, watch *w)
+{
+    return serve_upload(conn, w, API_WHISPER_CPP, JOB_TRANSCRIBE, options.params.task);
+}
+
+static int serve_asr(connection *conn, watch *w)
+{
+    return serve_upload(conn, w, API_ASR, JOB_TRANSCRIBE, options.params.task);
+}
+
+static int serve_detect_language(connection *conn, watch *w)
+{
+    return serve_upload(conn, w, API_ASR, JOB_DETECT_LANGUAGE, WNPU_TRANSCRIBE);
+}
+
+static int serve_health(connection *conn, watch *w)
+{
+    char text[256];
+    size_t n = pool_health(text, sizeof text);
+    (void)w;
+    return answer(conn, pool_is_closing() ? 503 : 200, "application/json", text, n);
+}
+
+static int serve_metrics(connection *conn, watch *w)
+{
+    char text[8192];
+    size_t n = pool_metrics(text, sizeof text);
+    (void)w;
+    return answer(conn, 200, "text/plain; version=0.0.4; charset=utf-8", text, n);
+}
+
+static void add_model(buffer *b, const char *name)
+{
+    buffer_text(b, "{\"id\": ");
+    buffer_string(b, name, strlen(name));
+    buffer_text(b, ", \"object\": \"model\", \"created\": 1663718400, "
+                "\"owned_by\": \"whisper_npu\"}");
+}
+
+/* The model under its own name and under OpenAI's, which many clients insist on. */
+static int serve_models(connection *conn, watch *w)
+{
+    const char *uri = mg_get_request_info(conn)->local_uri, *id = uri + strlen("/v1/models");
+    buffer b = {NULL, 0, 0, 0};
+    int status;
+    (void)w;
+    if (id[0] == '/' && id[1] != '\0') {
+        if (strcmp(id + 1, options.model_name) != 0 && strcmp(id + 1, "whisper-1") != 0) {
+            return answer_error(conn, API_OPENAI, 404, "there is no such model", "model");
+        }
+        add_model(&b, id + 1);
+    } else {
+        buffer_text(&b, "{\"object\": \"list\", \"data\": [");
+        add_model(&b, options.model_name);
+        buffer_text(&b, ", ");
+        add_model(&b, "whisper-1");
+        buffer_text(&b, "]}");
+    }
+    buffer_text(&b, "\n");
+    status = answer(conn, 200, "application/json", b.bytes, b.n);
+    buffer_free(&b);
+    return status;
+}
+
+typedef struct endpoint {
+    const char *path;
+    int below;                /* paths below it, too */
+    const char *method;
+    int open;                 /* needs no key */
+    request_api api;          /* the form of its errors */
+    int (*serve)(connection *conn, watch *w);
+} endpoint;
+
+static const endpoint endpoints[] = {
+    {"/v1/audio/transcriptions", 0, "POST", 0, API_OPENAI, serve_transcriptions},
+    {"/v1/audio/translations", 0, "POST", 0, API_OPENAI, serve_translations},
+    {"/v1/models", 1, "GET", 0, API_OPENAI, serve_models},
+    {"/inference", 0, "POST", 0, API_WHISPER_CPP, serve_inference},
+    {"/asr", 0, "POST", 0, API_ASR, serve_asr},
+    {"/detect-language", 0, "POST", 0, API_ASR, serve_detect_language},
+    {"/health", 0, "GET", 1, API_OPENAI, serve_health},
+    {"/metrics", 0, "GET", 0, API_OPENAI, serve_metrics}
+};
+
+static const endpoint *find_endpoint(const char *uri)
+{
+    size_t i;
+    for (i = 0; uri != NULL && i < sizeof endpoints / sizeof endpoints[0]; i++) {
+        size_t n = strlen(endpoints[i].path);
+        if (strncmp(uri, endpoints[i].path, n) == 0 &&
+            (uri[n] == '\0' || (endpoints[i].below && uri[n] == '/'))) {
+            return &endpoints[i];
+        }
+    }
+    return NULL;
+}
+
+static int has_key(connection *conn)
+{
+    const char *given = mg_get_header(conn, "Authorization");
+    if (options.api_key == NULL) {
+        return 1;
+    }
+    return given != NULL && strncasecmp(given, "Bearer ", 7) == 0 &&
+           request_same_secret(given + 7, options.api_key);
+}
+
+static int answer_preflight(connection *conn)
+{
+    buffer head = {NULL, 0, 0, 0};
+    add_head(&head, 204, NULL);
+    buffer_text(&head, "Access-Control-Allow-Methods: GET, POST\r\n"
+                "Access-Control-Allow-Headers: Authorization, Content-Type\r\n");
+    if (!head.failed) {
+        buffer_text(&head, "\r\n");
+        (void)mg_write(conn, head.bytes, head.n);
+    }
+    buffer_free(&head);
+    return 204;
+}
+
+static int dispatch(connection *conn, watch *w)
+{
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    const endpoint *e = find_endpoint(info->local_uri);
+    const char *refused = NULL;
+    int status = 0;
+    if (e == NULL) {
+        return answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
+    }
+    if (options.cors != NULL && strcmp(info->request_method, "OPTIONS") == 0) {
+        return answer_preflight(conn);
+    }
+    if (strcmp(info->request_method, e->method) != 0) {
+        status = 405, refused = "this path has another method";
+    } else if (!e->open && !has_key(conn)) {
+        pool_count_refusal(POOL_REFUSED_KEY);
+        status = 401, refused = "the API key is missing or wrong";
+    } else if (e->method[0] == 'P' && pool_is_closing()) {
+        pool_count_refusal(POOL_REFUSED_CLOSING);
+        status = 503, refused = "the server is shutting down";
+    } else if (e->method[0] == 'P' && pool_is_full()) {
+        pool_count_refusal(POOL_REFUSED_FULL);
+        status = 503, refused = "all sessions are in use and the queue is full";
+    }
+    if (refused != NULL) {
+        (void)answer_error(conn, e->api, status, refused, NULL);
+        drain(conn, w);
+        return status;
+    }
+    return e->serve(conn, w);
+}
+
+static int on_request(connection *conn, void *unused)
+{
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    int64_t begin = watch_now_ms();
+    watch w;
+    int status;
+    (void)unused;
+    atomic_fetch_add(&active, 1);
+    watch_add(&w, watch_find_socket(info->remote_addr, info->remote_port, info->server_port),
+              WATCH_WRITING, options.write_ms);
+    status = dispatch(conn, &w);
+    watch_remove(&w);
+    pool_count_request(status);
+    if (options.verbose) {
+        fprintf(stderr, "server: %s %s %d, %lld ms\n", info->request_method, info->local_uri,
+                status, (long long)(watch_now_ms() - begin));
+    }
+    atomic_fetch_sub(&active, 1);
+    return status;
+}
+
+/* ---- start and stop ---- */
+
+static int on_message(const connection *conn, const char *message)
+{
+    if (conn == NULL) { /* of the whole: why it does not start */
+        (void)snprintf(civetweb_error, sizeof civetweb_error, "%.255s", message);
+    }
+    return 1;
+}
+
+/* What civetweb says of requests that it refuses itself. */
+static int on_http_error(connection *conn, int status, const char *message)
+{
+    pool_count_request(status);
+    (void)message;
+    return answer_error(conn, API_OPENAI, status, "the request is not valid HTTP", NULL) == 0;
+}
+
+int http_start(const http_options *given, char why[256])
+{
+    char threads[16], timeout[24], waiting[16];
+    const char *settings[] = {
+        "listening_ports", given->listen, "num_threads", threads, "request_timeout_ms", timeout,
+        "enable_keep_alive", "no", "connection_queue", waiting, "tcp_nodelay", "1",
+        "access_control_allow_methods", "", "access_control_allow_origin", "",
+        "access_control_allow_headers", "", "enable_directory_listing", "no",
+        "enable_websocket_ping_pong", "yes", NULL
+    };
+    struct mg_callbacks callbacks;
+    struct mg_server_port port;
+    options = *given;
+    (void)snprintf(threads, sizeof threads, "%d", options.connections);
+    (void)snprintf(waiting, sizeof waiting, "%d", options.connections);
+    (void)snprintf(timeout, sizeof timeout, "%lld", (long long)options.idle_ms);
+    memset(&callbacks, 0, sizeof callbacks);
+    callbacks.log_message = on_message;
+    callbacks.http_error = on_http_error;
+    (void)mg_init_library(0);
+    context = mg_start(&callbacks, NULL, settings);
+    if (context == NULL) {
+        (void)snprintf(why, 256, "%s", civetweb_error[0] != '\0' ? civetweb_error
+                                                                 : "civetweb does not start");
+        return -1;
+    }
+    mg_set_request_handler(context, "**", on_request, NULL);
+    if (mg_get_server_ports(context, 1, &port) == 1) {
+        watch_guard(port.port, options.header_ms);
+        return port.port;
+    }
+    return 0;
+}
+
+void http_stop(void)
+{
+    watch_guard(0, 0);
+    if (context != NULL) {
+        mg_stop(context);
+        (void)mg_exit_library();
+    }
+    context = NULL;
+}
+
+int http_active(void)
+{
+    return atomic_load(&active);
+}

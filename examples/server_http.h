@@ -1,0 +1,34 @@
+/* server_http.h - the HTTP side of server: OpenAI's speech API, whisper.cpp's server,
+ * whisper-asr-webservice, health and metrics. Uses civetweb. */
+#ifndef SERVER_HTTP_H
+#define SERVER_HTTP_H
+
+#include "whisper_npu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct http_options {
+    const wnpu_model *model;
+    const char *model_name;   /* for clients */
+    wnpu_params params;       /* that requests change */
+    const char *listen;       /* civetweb's listening_ports: "127.0.0.1:9004" */
+    const char *api_key;      /* NULL: none is asked for */
+    const char *cors;         /* origin that other sites' pages may have, "*": any; NULL: none */
+    uint64_t max_bytes;       /* of an upload */
+    int64_t header_ms, body_ms, work_ms, write_ms; /* limits for the phases of a request */
+    int64_t idle_ms;          /* for a client that sends or receives nothing */
+    int64_t stall_ms;         /* for ffmpeg without progress */
+    int max_beams;            /* of the sessions */
+    int connections;          /* served at a time: one thread each */
+    int verbose;              /* print a line for each request to standard error */
+} http_options;
+
+/* Starts the threads. Returns the port, or -1 with the reason in why. */
+int http_start(const http_options *options, char why[256]);
+/* Stops them; requests in progress must have ended. */
+void http_stop(void);
+/* Requests in progress. */
+int http_active(void);
+
+#endif

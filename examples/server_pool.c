@@ -1,0 +1,295 @@
+/* server_pool.c - see server_pool.h */
+#define _XOPEN_SOURCE 700
+
+#include "server_pool.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define MOST_SESSIONS 64
+#define STATUSES 600
+
+/* One that waits for a session. */
+typedef struct waiter {
+    struct waiter *next;
+} waiter;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    wnpu_session *all[MOST_SESSIONS], *idle[MOST_SESSIONS];
+    int n, n_idle, queue, waiting, closing;
+    waiter *first, **last;
+    uint64_t requests[STATUSES], refusals[POOL_REFUSALS];
+    uint64_t cancelled, runs;
+    double audio_s, computing_s;
+    uint64_t macs, accel_macs;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* AMX has to be requested from the system, which the library does only if told to; this process is
+ * our own. */
+static int open_session(const pool_options *o, wnpu_session **session, wnpu_error *error)
+{
+    wnpu_config config = o->config;
+    int status = WNPU_E_UNSUPPORTED;
+    if (config.isa == WNPU_ISA_AUTO && wnpu_isa_available(WNPU_ISA_AMX)) {
+        config.isa = WNPU_ISA_AMX;
+        status = wnpu_session_open(session, o->model, &config, NULL, 0, error);
+    }
+    return status != WNPU_E_UNSUPPORTED ? status :
+           wnpu_session_open(session, o->model, &o->config, NULL, 0, error);
+}
+
+int pool_open(const pool_options *o, wnpu_error *error)
+{
+    int status = WNPU_OK;
+    pool.queue = o->queue;
+    pool.last = &pool.first;
+    while (status == WNPU_OK && pool.n < o->sessions && pool.n < MOST_SESSIONS) {
+        status = open_session(o, &pool.all[pool.n], error);
+        if (status == WNPU_OK) {
+            pool.idle[pool.n_idle++] = pool.all[pool.n++];
+        }
+    }
+    return status;
+}
+
+void pool_close(void)
+{
+    while (pool.n > 0) {
+        wnpu_session_close(pool.all[--pool.n]);
+    }
+    pool.n_idle = 0;
+}
+
+/* Waits for a change, but not longer than a tick: the client may go away meanwhile. */
+static void wait_tick(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WATCH_TICK_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    (void)pthread_cond_timedwait(&pool.changed, &pool.lock, &until);
+}
+
+static void leave_queue(waiter *self)
+{
+    waiter **at = &pool.first;
+    while (*at != self) {
+        at = &(*at)->next;
+    }
+    *at = self->next;
+    if (pool.last == &self->next) {
+        pool.last = at;
+    }
+    pool.waiting--;
+}
+
+pool_result pool_take(watch *w, wnpu_session **session)
+{
+    pool_result result = POOL_TAKEN;
+    waiter self = {NULL};
+    *session = NULL;
+    pthread_mutex_lock(&pool.lock);
+    if (pool.closing) {
+        result = POOL_CLOSING;
+    } else if (pool.n_idle == 0 && pool.waiting >= pool.queue) {
+        result = POOL_FULL;
+    } else {
+        *pool.last = &self;
+        pool.last = &self.next;
+        pool.waiting++;
+        while (!(pool.first == &self && pool.n_idle > 0) && !w->stop && !pool.closing) {
+            wait_tick();
+        }
+        leave_queue(&self);
+        result = pool.closing ? POOL_CLOSING : w->stop ? POOL_STOPPED : POOL_TAKEN;
+        if (result == POOL_TAKEN) {
+            *session = pool.idle[--pool.n_idle];
+        }
+        pthread_cond_broadcast(&pool.changed);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    if (result == POOL_TAKEN) {
+        watch_session(w, *session);
+    }
+    return result;
+}
+
+void pool_give(watch *w, wnpu_session *session)
+{
+    wnpu_stats s;
+    wnpu_accel_stats a;
+    memset(&s, 0, sizeof s);
+    memset(&a, 0, sizeof a);
+    s.struct_size = sizeof s;
+    a.struct_size = sizeof a;
+    (void)wnpu_get_stats(session, &s);
+    (void)wnpu_get_accel_stats(session, &a);
+    watch_session(w, NULL);
+    (void)wnpu_reset(session);
+    pthread_mutex_lock(&pool.lock);
+    pool.runs++;
+    pool.audio_s += (double)s.audio_ms / 1e3;
+    pool.computing_s += s.total_ms / 1e3;
+    pool.macs += a.macs;
+    pool.accel_macs += a.accel_macs;
+    pool.idle[pool.n_idle++] = session;
+    pthread_cond_broadcast(&pool.changed);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+int pool_is_full(void)
+{
+    int full;
+    pthread_mutex_lock(&pool.lock);
+    full = pool.n_idle == 0 && pool.waiting >= pool.queue;
+    pthread_mutex_unlock(&pool.lock);
+    return full;
+}
+
+void pool_begin_closing(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.closing = 1;
+    pthread_cond_broadcast(&pool.changed);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+int pool_is_closing(void)
+{
+    int closing;
+    pthread_mutex_lock(&pool.lock);
+    closing = pool.closing;
+    pthread_mutex_unlock(&pool.lock);
+    return closing;
+}
+
+int pool_wait_idle(int64_t timeout_ms)
+{
+    int64_t until = watch_now_ms() + timeout_ms;
+    int idle;
+    pthread_mutex_lock(&pool.lock);
+    while (pool.n_idle < pool.n && watch_now_ms() < until) {
+        wait_tick();
+    }
+    idle = pool.n_idle == pool.n;
+    pthread_mutex_unlock(&pool.lock);
+    return idle;
+}
+
+int pool_retry_after(void)
+{
+    double seconds = 1;
+    pthread_mutex_lock(&pool.lock);
+    if (pool.runs > 0 && pool.n > 0) { /* the time that those before it will take */
+        seconds = pool.computing_s / (double)pool.runs * (pool.waiting + 1) / pool.n;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return seconds < 1 ? 1 : seconds > 600 ? 600 : (int)seconds;
+}
+
+/* ---- what is counted ---- */
+
+void pool_count_request(int http_status)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.requests[http_status > 0 && http_status < STATUSES ? http_status : 0]++;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_count_refusal(pool_refusal why)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.refusals[why]++;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_count_cancelled(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.cancelled++;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* A text of limited size. */
+typedef struct text {
+    char *at;
+    size_t used, size;
+} text;
+
+__attribute__((format(printf, 2, 3)))
+static void add(text *t, const char *format, ...)
+{
+    va_list args;
+    int n;
+    va_start(args, format);
+    n = vsnprintf(t->at + t->used, t->size - t->used, format, args);
+    va_end(args);
+    if (n > 0 && (size_t)n < t->size - t->used) {
+        t->used += (size_t)n;
+    } else {
+        t->at[t->used] = '\0'; /* no part of a line */
+    }
+}
+
+size_t pool_health(char *to, size_t size)
+{
+    text t = {to, 0, size};
+    pthread_mutex_lock(&pool.lock);
+    add(&t, "{\"status\": \"%s\", \"state\": \"%s\", \"sessions\": %d, \"idle\": %d, "
+        "\"waiting\": %d}\n", pool.closing ? "shutting down" : "ok",
+        pool.n_idle > 0 ? "ready" : "busy", pool.n, pool.n_idle, pool.waiting);
+    pthread_mutex_unlock(&pool.lock);
+    return t.used;
+}
+
+static void add_number(text *t, const char *name, const char *type, const char *help, double value)
+{
+    add(t, "# HELP wnpu_%s %s\n# TYPE wnpu_%s %s\nwnpu_%s %.15g\n", name, help, name, type, name,
+        value);
+}
+
+size_t pool_metrics(char *to, size_t size)
+{
+    static const char *const refusals[POOL_REFUSALS] = {
+        "queue_full", "shutting_down", "too_large", "key", "bad_request", "bad_audio", "timeout"
+    };
+    text t = {to, 0, size};
+    int i;
+    pthread_mutex_lock(&pool.lock);
+    add(&t, "# HELP wnpu_requests_total HTTP requests by status.\n"
+        "# TYPE wnpu_requests_total counter\n");
+    for (i = 0; i < STATUSES; i++) {
+        if (pool.requests[i] > 0) {
+            add(&t, "wnpu_requests_total{status=\"%d\"} %llu\n", i,
+                (unsigned long long)pool.requests[i]);
+        }
+    }
+    add(&t, "# HELP wnpu_refused_total Requests that were not served, by reason.\n"
+        "# TYPE wnpu_refused_total counter\n");
+    for (i = 0; i < POOL_REFUSALS; i++) {
+        add(&t, "wnpu_refused_total{reason=\"%s\"} %llu\n", refusals[i],
+            (unsigned long long)pool.refusals[i]);
+    }
+    add_number(&t, "runs_total", "counter", "Uses of a session.", (double)pool.runs);
+    add_number(&t, "cancelled_total", "counter", "Runs whose client went away.",
+               (double)pool.cancelled);
+    add_number(&t, "audio_seconds_total", "counter", "Audio read.", pool.audio_s);
+    add_number(&t, "computing_seconds_total", "counter", "Time of runs.", pool.computing_s);
+    add_number(&t, "real_time_factor", "gauge", "Computing time per time of audio.",
+               pool.audio_s > 0 ? pool.computing_s / pool.audio_s : 0);
+    add_number(&t, "sessions", "gauge", "Sessions.", pool.n);
+    add_number(&t, "sessions_busy", "gauge", "Sessions in use.", pool.n - pool.n_idle);
+    add_number(&t, "queue_length", "gauge", "Requests that wait for a session.", pool.waiting);
+    add_number(&t, "npu_share", "gauge", "Share of the encoder's products computed by the NPU.",
+               pool.macs > 0 ? (double)pool.accel_macs / (double)pool.macs : 0);
+    pthread_mutex_unlock(&pool.lock);
+    return t.used;
+}

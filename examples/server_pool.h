@@ -1,0 +1,59 @@
+/* server_pool.h - the sessions of a server, the queue of those that wait for one, and what is
+ * counted. Part of server. All functions may be called in any thread. */
+#ifndef SERVER_POOL_H
+#define SERVER_POOL_H
+
+#include "server_watch.h"
+#include "whisper_npu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct pool_options {
+    const wnpu_model *model;
+    wnpu_config config;
+    int sessions;             /* 1..64 */
+    int queue;                /* requests that may wait, 0..10000 */
+} pool_options;
+
+typedef enum pool_result {
+    POOL_TAKEN,
+    POOL_FULL,                /* the queue is full */
+    POOL_STOPPED,             /* the client is gone or its time is up: see watch */
+    POOL_CLOSING              /* the server is being shut down */
+} pool_result;
+
+/* What is counted for each kind of refusal. */
+typedef enum pool_refusal {
+    POOL_REFUSED_FULL, POOL_REFUSED_CLOSING, POOL_REFUSED_SIZE, POOL_REFUSED_KEY,
+    POOL_REFUSED_REQUEST, POOL_REFUSED_AUDIO, POOL_REFUSED_TIME, POOL_REFUSALS
+} pool_refusal;
+
+/* Opens all sessions. Returns WNPU_OK or an error. */
+int pool_open(const pool_options *options, wnpu_error *error);
+void pool_close(void);
+
+/* Waits for a session in the order of the calls. w ends the wait as it ends a run. */
+pool_result pool_take(watch *w, wnpu_session **session);
+/* Returns a session after it was used, and counts its last run. Erases audio and text. */
+void pool_give(watch *w, wnpu_session *session);
+
+/* Whether another request would be refused now. */
+int pool_is_full(void);
+/* From now on nobody gets a session. */
+void pool_begin_closing(void);
+int pool_is_closing(void);
+/* Waits up to timeout_ms until all sessions are back. Returns 1 if they are. */
+int pool_wait_idle(int64_t timeout_ms);
+/* Seconds after which a refused client should try again. */
+int pool_retry_after(void);
+
+void pool_count_request(int http_status);
+void pool_count_refusal(pool_refusal why);
+void pool_count_cancelled(void);
+/* The state as one JSON object, and all counters in the text format of Prometheus. They return the
+ * length, less than size. */
+size_t pool_health(char *text, size_t size);
+size_t pool_metrics(char *text, size_t size);
+
+#endif

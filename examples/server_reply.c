@@ -1,0 +1,225 @@
+/* server_reply.c - see server_reply.h */
+#define _XOPEN_SOURCE 700
+
+#include "server_reply.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- buffers ---- */
+
+int64_t buffer_write(void *user, const void *bytes, size_t n)
+{
+    buffer *b = user;
+    if (b->n + n + 1 > b->room) {
+        size_t room = 2 * (b->n + n + 1);
+        char *larger = b->failed ? NULL : realloc(b->bytes, room);
+        if (larger == NULL) {
+            b->failed = 1;
+            return -1;
+        }
+        b->bytes = larger;
+        b->room = room;
+    }
+    memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+    b->bytes[b->n] = '\0';
+    return (int64_t)n;
+}
+
+void buffer_text(buffer *b, const char *text)
+{
+    if (text[0] != '\0') {
+        (void)buffer_write(b, text, strlen(text));
+    }
+}
+
+void buffer_print(buffer *b, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    buffer_text(b, text);
+}
+
+void buffer_string(buffer *b, const char *text, size_t length)
+{
+    (void)wnpu_write_json_string(text, length, buffer_write, b);
+}
+
+void buffer_clear(buffer *b)
+{
+    b->n = 0;
+    if (b->bytes != NULL) {
+        b->bytes[0] = '\0';
+    }
+}
+
+void buffer_free(buffer *b)
+{
+    free(b->bytes);
+    memset(b, 0, sizeof *b);
+}
+
+/* ---- results ---- */
+
+const char *reply_type(request_format format)
+{
+    switch (format) {
+    case ANSWER_TEXT: case ANSWER_TSV: return "text/plain; charset=utf-8";
+    case ANSWER_SRT: return "application/x-subrip; charset=utf-8";
+    case ANSWER_VTT: return "text/vtt; charset=utf-8";
+    default: return "application/json";
+    }
+}
+
+/* The text of all segments, without the space before the first. */
+static void add_all_text(buffer *b, const wnpu_session *session)
+{
+    wnpu_segment s;
+    size_t i;
+    for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        size_t skip = i == 0 && s.text[0] == ' ';
+        (void)buffer_write(b, s.text + skip, s.text_length - skip);
+    }
+}
+
+static void add_all_text_json(buffer *b, const wnpu_session *session)
+{
+    buffer text = {NULL, 0, 0, 0};
+    add_all_text(&text, session);
+    buffer_string(b, text.n > 0 ? text.bytes : "", text.n);
+    b->failed |= text.failed;
+    buffer_free(&text);
+}
+
+static void add_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment *s, size_t *n)
+{
+    size_t i, k, length;
+    for (i = 0; i < s->n_tokens; i++) {
+        const char *bytes = wnpu_token_text(model, s->tokens[i].id, &length);
+        float p = s->tokens[i].probability;
+        buffer_text(b, (*n)++ > 0 ? ", {\"token\": " : "{\"token\": ");
+        buffer_string(b, bytes, length);
+        buffer_print(b, ", \"logprob\": %.6f, \"bytes\": [", p > 0 ? log((double)p) : -100.0);
+        for (k = 0; k < length; k++) {
+            buffer_print(b, k > 0 ? ", %u" : "%u", (unsigned char)bytes[k]);
+        }
+        buffer_text(b, "]}");
+    }
+}
+
+/* The members that JSON and the last event have in common. */
+static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                        const request *r)
+{
+    wnpu_stats stats;
+    wnpu_segment s;
+    size_t i, n = 0;
+    memset(&stats, 0, sizeof stats);
+    stats.struct_size = sizeof stats;
+    (void)wnpu_get_stats(session, &stats);
+    buffer_text(b, "\"text\": ");
+    add_all_text_json(b, session);
+    if (r->logprobs) {
+        buffer_text(b, ", \"logprobs\": [");
+        for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+            add_logprobs(b, model, &s, &n);
+        }
+        buffer_text(b, "]");
+    }
+    buffer_print(b, ", \"usage\": {\"type\": \"duration\", \"seconds\": %lld}",
+                 (long long)(stats.audio_ms + 999) / 1000);
+}
+
+void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                   const request *r)
+{
+    static const int formats[] = {
+        [ANSWER_SRT] = WNPU_FORMAT_SRT, [ANSWER_VTT] = WNPU_FORMAT_VTT,
+        [ANSWER_TSV] = WNPU_FORMAT_TSV, [ANSWER_VERBOSE_JSON] = WNPU_FORMAT_VERBOSE_JSON,
+        [ANSWER_ALL] = WNPU_FORMAT_JSON
+    };
+    switch (r->format) {
+    case ANSWER_JSON:
+        buffer_text(b, "{");
+        add_summary(b, session, model, r);
+        buffer_text(b, "}\n");
+        break;
+    case ANSWER_TEXT:
+        add_all_text(b, session);
+        buffer_text(b, "\n");
+        break;
+    default:
+        if (wnpu_write(session, (wnpu_format)formats[r->format], buffer_write, b) != WNPU_OK) {
+            b->failed = 1;
+        }
+    }
+}
+
+/* ---- events ---- */
+
+void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnpu_segment *segment,
+                 size_t index)
+{
+    size_t skip = index == 0 && segment->text[0] == ' ', n = 0;
+    buffer_text(b, "data: {\"type\": \"transcript.text.delta\", \"delta\": ");
+    buffer_string(b, segment->text + skip, segment->text_length - skip);
+    if (r->logprobs) {
+        buffer_text(b, ", \"logprobs\": [");
+        add_logprobs(b, model, segment, &n);
+        buffer_text(b, "]");
+    }
+    buffer_text(b, "}\n\n");
+}
+
+void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model, const request *r)
+{
+    buffer_text(b, "data: {\"type\": \"transcript.text.done\", ");
+    add_summary(b, session, model, r);
+    buffer_text(b, "}\n\n");
+}
+
+/* ---- errors ---- */
+
+static const char *error_code(int http_status)
+{
+    switch (http_status) {
+    case 400: return "invalid_request";
+    case 401: return "invalid_api_key";
+    case 404: return "not_found";
+    case 405: return "method_not_allowed";
+    case 408: return "request_timeout";
+    case 413: return "file_too_large";
+    case 503: return "server_busy";
+    case 504: return "deadline_exceeded";
+    default: return "internal_error";
+    }
+}
+
+void reply_error(buffer *b, request_api api, int http_status, const char *message,
+                 const char *param)
+{
+    if (api != API_OPENAI) {
+        buffer_text(b, api == API_ASR ? "{\"detail\": " : "{\"error\": ");
+        buffer_string(b, message, strlen(message));
+        buffer_text(b, "}\n");
+        return;
+    }
+    buffer_text(b, "{\"error\": {\"message\": ");
+    buffer_string(b, message, strlen(message));
+    buffer_print(b, ", \"type\": \"%s\", \"code\": \"%s\", \"param\": ",
+                 http_status < 500 ? "invalid_request_error" : "server_error",
+                 error_code(http_status));
+    if (param != NULL) {
+        buffer_string(b, param, strlen(param));
+    } else {
+        buffer_text(b, "null");
+    }
+    buffer_text(b, "}}\n");
+}

@@ -1,0 +1,44 @@
+/* server_reply.h - what a server answers: results as text or JSON, events, errors. Part of
+ * server. */
+#ifndef SERVER_REPLY_H
+#define SERVER_REPLY_H
+
+#include "server_request.h"
+#include "whisper_npu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A text that grows. After a failed allocation it stays as it is, and failed is set. */
+typedef struct buffer {
+    char *bytes;              /* ends with NUL; NULL while empty */
+    size_t n, room;
+    int failed;
+} buffer;
+
+/* A wnpu_write_fn. */
+int64_t buffer_write(void *b, const void *bytes, size_t n);
+void buffer_text(buffer *b, const char *text);
+__attribute__((format(printf, 2, 3)))
+void buffer_print(buffer *b, const char *format, ...);
+/* Text as a JSON string. */
+void buffer_string(buffer *b, const char *text, size_t length);
+void buffer_clear(buffer *b);
+void buffer_free(buffer *b);
+
+/* The results of the session's last run in the requested format. */
+void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                   const request *r);
+/* Content-Type of a format. */
+const char *reply_type(request_format format);
+
+/* Server-sent events: text that became final; the end with the whole text. */
+void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnpu_segment *segment,
+                 size_t index);
+void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model, const request *r);
+
+/* An error in the form of an API. param may be NULL. */
+void reply_error(buffer *b, request_api api, int http_status, const char *message,
+                 const char *param);
+
+#endif

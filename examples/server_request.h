@@ -1,0 +1,67 @@
+/* server_request.h - what a client asks for: the fields of OpenAI's API, of whisper.cpp's server
+ * and of whisper-asr-webservice as run parameters and an output format. Reads untrusted bytes and
+ * does no input or output. Part of server. */
+#ifndef SERVER_REQUEST_H
+#define SERVER_REQUEST_H
+
+#include "whisper_npu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define REQUEST_NAME_MOST 64         /* longest name of a field */
+#define REQUEST_VALUE_MOST 16384     /* longest value of a field */
+#define REQUEST_TEXT_MOST 65536      /* all prompts and keywords together */
+#define REQUEST_KEYWORDS_MOST 512
+
+typedef enum request_api {
+    API_OPENAI = 1,           /* /v1/audio/transcriptions and /v1/audio/translations */
+    API_WHISPER_CPP = 2,      /* /inference */
+    API_ASR = 4               /* /asr and /detect-language */
+} request_api;
+
+/* The format of the answer. */
+typedef enum request_format {
+    ANSWER_JSON,              /* {"text": ...} */
+    ANSWER_TEXT,
+    ANSWER_SRT,
+    ANSWER_VTT,
+    ANSWER_TSV,
+    ANSWER_VERBOSE_JSON,
+    ANSWER_DIARIZED_JSON,     /* channels as speakers */
+    ANSWER_ALL                /* the library's own JSON */
+} request_format;
+
+typedef struct request {
+    request_api api;
+    request_format format;
+    int stream;               /* server-sent events */
+    int logprobs;             /* of each token, in JSON and events */
+    int raw;                  /* the audio is s16le at 16 kHz, mono, without a header */
+    int64_t offset_ms, duration_ms; /* part of the recording; duration_ms 0: up to its end */
+    int max_beams;            /* of the sessions */
+    wnpu_params params;
+    int32_t languages[100];   /* what params.languages points to */
+    const char *keywords[REQUEST_KEYWORDS_MOST]; /* what params.hotwords points to */
+    char *text;               /* the strings that these and params point to */
+    size_t text_used;
+    const char *wrong;        /* name of the field that was refused, or NULL; in wrong_name */
+    char wrong_name[REQUEST_NAME_MOST];
+    char problem[256];        /* why; one line */
+} request;
+
+/* defaults: parameters that fields change. Returns 0, or -1 if there is no memory. */
+int request_init(request *r, request_api api, const wnpu_params *defaults, int max_beams);
+/* Reads one field; value need not end with NUL. Unknown fields are ignored, as are empty values.
+ * Returns 0, or -1 with the reason in problem and wrong. */
+int request_field(request *r, const char *name, const char *value, size_t length);
+/* Reads the fields of a URL's query, "a=b&c=d". Returns as request_field() does. */
+int request_query(request *r, const char *query);
+/* Call after the last field. */
+void request_finish(request *r);
+void request_free(request *r);
+
+/* Compares two strings in a time that depends only on the length of given. */
+int request_same_secret(const char *given, const char *secret);
+
+#endif

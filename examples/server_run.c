@@ -1,0 +1,263 @@
+/* server_run.c - see server_run.h */
+#define _XOPEN_SOURCE 700
+
+#include "server_run.h"
+
+#include "input.h"
+#include "server_pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STACK_SIZE ((size_t)1 << 20) /* those of an HTTP library may be small */
+
+__attribute__((format(printf, 4, 5)))
+static void fail(job *j, int http_status, const char *param, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(j->message, sizeof j->message, format, args);
+    va_end(args);
+    j->http_status = http_status;
+    j->param = param;
+}
+
+/* ---- the recording ---- */
+
+/* What the run reads: WAV in memory, or an input. */
+typedef struct recording {
+    wnpu_audio audio;
+    wnpu_audio raw;
+    input_clip clip;
+    input file;
+    int is_file;
+} recording;
+
+static int is_wav(const upload *u)
+{
+    return u->fd < 0 && u->used >= 12 && memcmp(u->memory, "RIFF", 4) == 0 &&
+           memcmp(u->memory + 8, "WAVE", 4) == 0;
+}
+
+static int open_file(job *j, recording *rec)
+{
+    input_options o;
+    int fd = upload_file(j->upload);
+    if (fd < 0) {
+        fail(j, 500, NULL, "the upload cannot be stored: %s", strerror(errno));
+        return -1;
+    }
+    memset(&o, 0, sizeof o);
+    o.channel = WNPU_CHANNEL_MIX;
+    o.track = -1;
+    o.stall_ms = j->stall_ms;
+    o.end = &j->watch->stop;
+    if (j->request->raw) {
+        wnpu_audio_init(&rec->raw, sizeof rec->raw);
+        rec->raw.format = WNPU_SAMPLE_S16LE;
+        rec->raw.rate = 16000;
+        rec->raw.channels = 1;
+        o.raw = &rec->raw;
+    }
+    if (j->request->offset_ms > 0 || j->request->duration_ms > 0) {
+        rec->clip.t0_ms = j->request->offset_ms;
+        rec->clip.t1_ms = j->request->duration_ms > 0
+                              ? j->request->offset_ms + j->request->duration_ms
+                              : INT64_C(1000000000000);
+        o.clips = &rec->clip;
+        o.n_clips = 1;
+    }
+    rec->is_file = 1;
+    if (input_open_fd(&rec->file, fd, &o) != 0) {
+        fail(j, 400, "file", "the audio cannot be read: %s", rec->file.why);
+        return -1;
+    }
+    rec->audio = rec->file.audio;
+    return 0;
+}
+
+static int open_recording(job *j, recording *rec)
+{
+    const request *r = j->request;
+    wnpu_error error = {0, ""};
+    memset(rec, 0, sizeof *rec);
+    wnpu_audio_init(&rec->audio, sizeof rec->audio);
+    if (is_wav(j->upload) && !r->raw && r->offset_ms == 0 && r->duration_ms == 0 &&
+        wnpu_wav_open(&rec->audio, j->upload->memory, j->upload->used, &error) == WNPU_OK) {
+        return 0;
+    }
+    return open_file(j, rec);
+}
+
+static void close_recording(job *j, recording *rec)
+{
+    if (rec->is_file) {
+        if (j->http_status == 200 && input_finish(&rec->file) == INPUT_CUT) {
+            (void)snprintf(j->warning, sizeof j->warning, "%s", rec->file.why);
+        }
+        input_close(&rec->file);
+    }
+}
+
+/* ---- the run ---- */
+
+/* State of a run's callbacks. */
+typedef struct running {
+    job *j;
+    size_t segments;
+    buffer event;
+} running;
+
+static int on_segment(void *user, const wnpu_segment *segment)
+{
+    running *r = user;
+    if (r->j->send == NULL || r->j->watch->stop) {
+        return r->j->watch->stop;
+    }
+    buffer_clear(&r->event);
+    reply_delta(&r->event, r->j->model, r->j->request, segment, r->segments++);
+    r->j->sent = 1;
+    return r->event.failed || r->j->send(r->j->user, &r->event) != 0;
+}
+
+static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
+{
+    const running *r = user;
+    (void)done_ms;
+    (void)total_ms;
+    return r->j->watch->stop;
+}
+
+/* Work that the watch has ended: the client is gone, its time is up, or the server ends. */
+static void end_stopped(job *j)
+{
+    if (j->watch->gone) {
+        j->http_status = 0;
+        pool_count_cancelled();
+    } else if (j->watch->expired) {
+        pool_count_refusal(POOL_REFUSED_TIME);
+        fail(j, 504, NULL, "the request took longer than the server permits");
+    } else {
+        pool_count_refusal(POOL_REFUSED_CLOSING);
+        fail(j, 503, NULL, "the server is shutting down");
+    }
+}
+
+/* Decides on the answer by the status of the run. Text that was found is never withheld. */
+static void judge(job *j, const wnpu_session *session, int status)
+{
+    const char *why = wnpu_session_error(session);
+    why = why[0] != '\0' ? why : wnpu_strerror(status);
+    if (j->watch->stop) {
+        end_stopped(j);
+    } else if (status == WNPU_E_ARGUMENT || status == WNPU_E_UNSUPPORTED) {
+        fail(j, 400, NULL, "%s", why);
+    } else if (status < 0 && wnpu_segment_count(session) == 0) {
+        int bad = status == WNPU_E_AUDIO || status == WNPU_E_IO;
+        fail(j, bad ? 400 : 500, bad ? "file" : NULL, "%s", why);
+    } else {
+        j->http_status = 200;
+        if (status != WNPU_OK) {
+            (void)snprintf(j->warning, sizeof j->warning, "%s", why);
+        }
+    }
+}
+
+static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
+{
+    running r = {j, 0, {NULL, 0, 0, 0}};
+    wnpu_params params = j->request->params;
+    params.on_segment = on_segment;
+    params.on_progress = on_progress;
+    params.user = &r;
+    judge(j, session, wnpu_transcribe(session, &params, audio));
+    buffer_free(&r.event);
+    if (j->http_status == 200 && j->send != NULL) {
+        reply_done(&j->body, session, j->model, j->request);
+    } else if (j->http_status == 200) {
+        reply_results(&j->body, session, j->model, j->request);
+    }
+}
+
+static void detect_language(job *j, wnpu_session *session, const wnpu_audio *audio)
+{
+    float p[100] = {0};
+    int language = wnpu_detect_language(session, audio, p, sizeof p / sizeof p[0]);
+    judge(j, session, language < 0 ? language : WNPU_OK);
+    if (j->http_status == 200) {
+        const char *name = wnpu_language_name(language), *code = wnpu_language_code(language);
+        buffer_print(&j->body, "{\"detected_language\": \"%s\", \"language_code\": \"%s\", "
+                     "\"confidence\": %.6f}\n", name, code, (double)p[language]);
+    }
+}
+
+/* A job and the session that it got. */
+typedef struct work {
+    job *j;
+    wnpu_session *session;
+} work;
+
+static void *do_work(void *user)
+{
+    work *w = user;
+    recording rec;
+    if (open_recording(w->j, &rec) == 0) {
+        if (w->j->kind == JOB_DETECT_LANGUAGE) {
+            detect_language(w->j, w->session, &rec.audio);
+        } else {
+            transcribe(w->j, w->session, &rec.audio);
+        }
+    } else if (w->j->watch->stop) {
+        end_stopped(w->j);
+    } else {
+        pool_count_refusal(POOL_REFUSED_AUDIO);
+    }
+    close_recording(w->j, &rec);
+    if (w->j->body.failed) {
+        fail(w->j, 500, NULL, "no memory for the answer");
+    }
+    return NULL;
+}
+
+static void do_in_thread(work *w)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int failed = pthread_attr_init(&attributes);
+    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
+    failed = failed != 0 || pthread_create(&thread, &attributes, do_work, w) != 0;
+    if (failed) {
+        fail(w->j, 503, NULL, "no memory for another thread");
+    } else {
+        pthread_join(thread, NULL);
+    }
+    (void)pthread_attr_destroy(&attributes);
+}
+
+void job_run(job *j)
+{
+    work w = {j, NULL};
+    switch (pool_take(j->watch, &w.session)) {
+    case POOL_TAKEN:
+        do_in_thread(&w);
+        pool_give(j->watch, w.session);
+        break;
+    case POOL_FULL:
+        pool_count_refusal(POOL_REFUSED_FULL);
+        fail(j, 503, NULL, "all sessions are in use and the queue is full");
+        break;
+    case POOL_CLOSING:
+        pool_count_refusal(POOL_REFUSED_CLOSING);
+        fail(j, 503, NULL, "the server is shutting down");
+        break;
+    case POOL_STOPPED: end_stopped(j); break;
+    }
+}
+
+void job_free(job *j)
+{
+    buffer_free(&j->body);
+}

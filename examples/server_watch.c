@@ -1,0 +1,306 @@
+/* server_watch.c - see server_watch.h */
+#define _GNU_SOURCE /* POLLRDHUP */
+
+#include "server_watch.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#ifdef __linux__
+#include <linux/tcp.h>
+#endif
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0
+#endif
+
+#define DESCRIPTORS 4096
+#define GUARD_MS 500          /* interval of looking for connections without a request */
+
+/* A connection that has no watch. */
+typedef struct silent {
+    int peer_port;            /* 0: none with this descriptor */
+    int64_t since_ms;
+} silent;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    watch *first;
+    int ending;
+    int port;                 /* that is guarded, or 0 */
+    int64_t patience_ms, guarded_ms;
+    silent silent[DESCRIPTORS];
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+int64_t watch_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The port of a socket's address, and the address as text. */
+static int describe(const struct sockaddr_storage *s, char *text, size_t size)
+{
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)s;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)s;
+    text[0] = '\0';
+    if (s->ss_family == AF_INET) {
+        (void)inet_ntop(AF_INET, &v4->sin_addr, text, (socklen_t)size);
+        return ntohs(v4->sin_port);
+    }
+    if (s->ss_family == AF_INET6) {
+        (void)inet_ntop(AF_INET6, &v6->sin6_addr, text, (socklen_t)size);
+        return ntohs(v6->sin6_port);
+    }
+    return -1;
+}
+
+/* The ports of both ends of a connection. Returns 0, or -1 if fd is none. */
+static int ends_of(int fd, int *own, int *peer, char address[64])
+{
+    struct sockaddr_storage near, far;
+    socklen_t near_size = sizeof near, far_size = sizeof far;
+    memset(&near, 0, sizeof near);
+    memset(&far, 0, sizeof far);
+    if (getpeername(fd, (struct sockaddr *)&far, &far_size) != 0 ||
+        getsockname(fd, (struct sockaddr *)&near, &near_size) != 0) {
+        return -1;
+    }
+    *own = describe(&near, address, 64);
+    *peer = describe(&far, address, 64);
+    return 0;
+}
+
+/* Whether the client has closed its side of the connection. */
+static int is_gone(int fd)
+{
+    struct pollfd p;
+    char byte;
+    memset(&p, 0, sizeof p);
+    p.fd = fd;
+    p.events = POLLRDHUP;
+    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0) {
+        return 1;
+    }
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+/* Bytes that a socket has received, or 0 where that is not known. */
+static uint64_t received(int fd)
+{
+#ifdef __linux__
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0) {
+        return info.tcpi_bytes_received;
+    }
+#else
+    (void)fd;
+#endif
+    return 0;
+}
+
+static void check(watch *w, int64_t now)
+{
+    int late = w->deadline_ms > 0 && now >= w->deadline_ms;
+    if (w->phase != WATCH_WORKING) {
+        int full = w->most > 0 && w->fd >= 0 && received(w->fd) > w->taken + w->most;
+        if ((late || full) && !w->expired && w->fd >= 0) {
+            /* a late upload is still answered */
+            (void)shutdown(w->fd, w->phase == WATCH_READING && !full ? SHUT_RD : SHUT_RDWR);
+        }
+        w->expired |= late || full;
+        return;
+    }
+    w->expired |= late;
+    w->gone = w->gone || (w->fd >= 0 && is_gone(w->fd));
+    if (w->gone || w->expired) {
+        w->stop = 1;
+    }
+    if (w->stop && w->session != NULL) {
+        wnpu_cancel(w->session); /* at each tick: before its run has begun it does nothing */
+    }
+}
+
+static int descriptors(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < (rlim_t)DESCRIPTORS
+               ? (int)limit.rlim_cur : DESCRIPTORS;
+}
+
+int watch_find_socket(const char *address, int port, int own_port)
+{
+    char text[64];
+    int fd, own, peer, most = descriptors();
+    for (fd = 3; fd < most; fd++) {
+        if (ends_of(fd, &own, &peer, text) == 0 && peer == port && own == own_port &&
+            strcmp(text, address) == 0) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static int has_watch(int fd)
+{
+    const watch *w;
+    for (w = all.first; w != NULL && w->fd != fd; w = w->next) {
+    }
+    return w != NULL;
+}
+
+static void guard(int64_t now)
+{
+    char text[64];
+    int fd, own, peer, most = descriptors();
+    for (fd = 3; fd < most; fd++) {
+        silent *s = &all.silent[fd];
+        if (ends_of(fd, &own, &peer, text) != 0 || own != all.port || has_watch(fd)) {
+            s->peer_port = 0;
+        } else if (s->peer_port != peer) {
+            s->peer_port = peer;
+            s->since_ms = now;
+        } else if (now - s->since_ms >= all.patience_ms) {
+            (void)shutdown(fd, SHUT_RDWR);
+        }
+    }
+}
+
+/* While there is nothing to watch, only new connections have to be looked for. */
+static void wait_for_watch(void)
+{
+    struct timespec until;
+    if (all.port == 0) {
+        pthread_cond_wait(&all.changed, &all.lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    (void)pthread_cond_timedwait(&all.changed, &all.lock, &until);
+}
+
+static void *run(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&all.lock);
+    while (!all.ending) {
+        struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
+        int64_t now = watch_now_ms();
+        watch *w;
+        for (w = all.first; w != NULL; w = w->next) {
+            check(w, now);
+        }
+        if (all.port != 0 && now - all.guarded_ms >= GUARD_MS) {
+            all.guarded_ms = now;
+            guard(now);
+        }
+        if (all.first == NULL) {
+            wait_for_watch();
+        }
+        pthread_mutex_unlock(&all.lock);
+        nanosleep(&tick, NULL);
+        pthread_mutex_lock(&all.lock);
+    }
+    pthread_mutex_unlock(&all.lock);
+    return NULL;
+}
+
+int watch_start(void)
+{
+    return pthread_create(&all.thread, NULL, run, NULL);
+}
+
+void watch_stop(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.ending = 1;
+    pthread_cond_signal(&all.changed);
+    pthread_mutex_unlock(&all.lock);
+    pthread_join(all.thread, NULL);
+}
+
+static void enter(watch *w, watch_phase phase, int64_t timeout_ms)
+{
+    w->phase = phase;
+    w->deadline_ms = timeout_ms > 0 ? watch_now_ms() + timeout_ms : 0;
+}
+
+void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms)
+{
+    memset(w, 0, sizeof *w);
+    w->fd = fd;
+    pthread_mutex_lock(&all.lock);
+    enter(w, phase, timeout_ms);
+    w->next = all.first;
+    w->link = &all.first;
+    if (w->next != NULL) {
+        w->next->link = &w->next;
+    }
+    all.first = w;
+    pthread_cond_signal(&all.changed);
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_remove(watch *w)
+{
+    pthread_mutex_lock(&all.lock);
+    *w->link = w->next;
+    if (w->next != NULL) {
+        w->next->link = w->link;
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_enter(watch *w, watch_phase phase, int64_t timeout_ms)
+{
+    pthread_mutex_lock(&all.lock);
+    enter(w, phase, timeout_ms);
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_session(watch *w, wnpu_session *session)
+{
+    pthread_mutex_lock(&all.lock);
+    w->session = session;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_took(watch *w, uint64_t bytes, uint64_t most)
+{
+    pthread_mutex_lock(&all.lock);
+    if (w->most == 0 && w->fd >= 0) {
+        w->taken = received(w->fd); /* what came before, such as the request's header */
+    }
+    w->taken += bytes;
+    w->most = most;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_stop_all(void)
+{
+    watch *w;
+    pthread_mutex_lock(&all.lock);
+    for (w = all.first; w != NULL; w = w->next) {
+        w->stop |= w->phase == WATCH_WORKING;
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_guard(int port, int64_t timeout_ms)
+{
+    pthread_mutex_lock(&all.lock);
+    all.port = port;
+    all.patience_ms = timeout_ms;
+    pthread_cond_signal(&all.changed);
+    pthread_mutex_unlock(&all.lock);
+}

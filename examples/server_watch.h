@@ -1,0 +1,54 @@
+/* server_watch.h - one thread that watches the sockets of all clients: it ends connections whose
+ * deadline has passed, and cancels the runs of clients that went away. Part of server. POSIX. */
+#ifndef SERVER_WATCH_H
+#define SERVER_WATCH_H
+
+#include "whisper_npu.h"
+
+#include <signal.h>
+#include <stdint.h>
+
+#define WATCH_TICK_MS 20
+
+typedef enum watch_phase {
+    WATCH_READING,            /* the client sends: at the deadline reading ends */
+    WATCH_WORKING,            /* the client waits: if it closes its socket, or at the deadline, the
+                                 work ends */
+    WATCH_WRITING             /* the client receives: at the deadline its socket is shut down */
+} watch_phase;
+
+/* A connection. Fields are changed with the functions below only. */
+typedef struct watch {
+    int fd;                   /* -1: unknown, only the deadline of WATCH_WORKING acts */
+    watch_phase phase;
+    int64_t deadline_ms;      /* by watch_now_ms(); 0: none */
+    uint64_t taken, most;     /* of a WebSocket: bytes taken from it, and limit for bytes that are
+                                 received but not taken; most 0: no limit */
+    wnpu_session *session;    /* whose run is to be cancelled, or NULL */
+    volatile sig_atomic_t stop; /* the work is to end: the client is gone or its time is up */
+    int gone, expired;        /* why */
+    struct watch *next, **link;
+} watch;
+
+int watch_start(void);
+/* Ends the thread; no connections may be left. */
+void watch_stop(void);
+int64_t watch_now_ms(void);
+
+void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms);
+void watch_remove(watch *w);
+/* Begins a phase, with a deadline timeout_ms from now; 0: none. */
+void watch_enter(watch *w, watch_phase phase, int64_t timeout_ms);
+/* The run to cancel when the work is to end; NULL: none. */
+void watch_session(watch *w, wnpu_session *session);
+/* Counts bytes that were taken from a WebSocket, and sets the limit for a message. */
+void watch_took(watch *w, uint64_t bytes, uint64_t most);
+/* Ends the work of all connections in WATCH_WORKING. */
+void watch_stop_all(void);
+/* Ends connections to our port which no watch has for timeout_ms: those that never send a request.
+ * port 0: no more. */
+void watch_guard(int port, int64_t timeout_ms);
+/* The descriptor of the connection from this address and port to one of ours, or -1. */
+int watch_find_socket(const char *address, int port, int own_port);
+
+#endif

@@ -1,0 +1,447 @@
+#!/usr/bin/env python3
+"""Tests of build/server over loopback: usage: server_tests.py NAME. See test_server.sh, which sets
+WNPU_BUILD, MODEL, TOY (a model without meaning, but fast), SPEECH (a WAV file) and T (a directory)."""
+import functools
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from server import Server, form, read, request, wait_for  # noqa: E402
+
+BUILD, MODEL, TOY = os.environ["WNPU_BUILD"], os.environ["MODEL"], os.environ["TOY"]
+SPEECH, T = os.environ["SPEECH"], os.environ["T"]
+TRANSCRIPTIONS = "/v1/audio/transcriptions"
+AUDIO = read(SPEECH)
+FULL = int(os.environ.get("TEST_REQUESTS", "0"))
+
+
+def header(samples, channels=1):
+    """A WAV file at 16 kHz."""
+    return b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " + \
+        struct.pack("<IHHIIHH", 16, 1, channels, 16000, 32000 * channels, 2 * channels, 16) + \
+        b"data" + struct.pack("<I", len(samples)) + samples
+
+
+def wav(seconds, seed=0, channels=1):
+    """Noise as a WAV file."""
+    return header(random.Random(seed).randbytes(int(seconds * 16000) * 2 * channels), channels)
+
+
+DATA = AUDIO[AUDIO.index(b"data") + 8:]
+DATA = DATA[:12 * 32000]  # 12 s of it, which are decoded many times
+
+
+def cut(begin, end, times=1):
+    """Part of the recording, as a WAV file."""
+    return header(DATA[begin * 32000:end * 32000] * times)
+
+
+AUDIO = cut(0, 12)
+with open(f"{T}/clip.wav", "wb") as clip:
+    clip.write(AUDIO)
+
+
+@functools.lru_cache(maxsize=None)
+def transcribed(*options, path=None):
+    path = path or f"{T}/clip.wav"
+    done = subprocess.run([f"{BUILD}/transcribe", "-q", "-m", MODEL, *options, path], check=False,
+                          capture_output=True, text=True)
+    assert done.returncode in (0, 6), done.stderr  # 6: part of the audio is unresolved
+    return done.stdout
+
+
+def joined(text):
+    """The lines of txt as one."""
+    return " ".join(text.split())
+
+
+def same(a, b):
+    assert a == b, f"{a!r} and {b!r}"
+
+
+def error_of(answer, status, param=None):
+    assert answer[0] == status, answer
+    error = json.loads(answer[2])["error"]
+    assert error["message"] and set(error) == {"message", "type", "code", "param"}, error
+    assert param is None or error["param"] == param, error
+    return error
+
+
+# ---- what is answered ----
+
+def formats():
+    """Each format of each protocol is what transcribe writes, in any order of requests."""
+    text = joined(transcribed())
+    with Server() as s:
+        answer = json.loads(s.text(AUDIO, [("model", "whisper-1")]))
+        same(answer["text"], text)
+        same(answer["usage"]["type"], "duration")
+        for name in ("srt", "vtt", "verbose_json"):
+            same(s.text(AUDIO, [("response_format", name)]), transcribed("-f", name))
+        same(s.text(AUDIO, [("response_format", "verbose_json"),
+                            ("timestamp_granularities[]", "word"),
+                            ("timestamp_granularities[]", "segment")]),
+             transcribed("-f", "verbose_json", "--words"))
+        same(json.loads(s.text(AUDIO, [("response_format", "nonsense"),
+                                       ("unknown", "x" * 50)]))["text"], text)
+        same(json.loads(s.text(AUDIO, path="/inference"))["text"], text)
+        same(s.text(AUDIO, [("response_format", "srt")], path="/inference"),
+             transcribed("-f", "srt"))
+        asr = {"name": "audio_file"}
+        same(s.text(AUDIO, path="/asr", **asr), text + "\n")
+        for name in ("tsv", "json"):
+            same(s.text(AUDIO, path=f"/asr?output={name}&encode=true&language=en", **asr),
+                 transcribed("-l", "en", "-f", name))
+        same(s.text(DATA, path="/asr?encode=false&output=txt", **asr), text + "\n")
+        found = json.loads(s.text(AUDIO, path="/detect-language", **asr))
+        same((found["detected_language"], found["language_code"]), ("english", "en"))
+        assert 0.5 < found["confidence"] <= 1, found
+        same(s.text(AUDIO, [("response_format", "text")]), text + "\n")
+
+
+def options():
+    """Fields change the run as the options of transcribe do."""
+    with Server() as s:
+        for fields, args in [
+                ([("prompt", "Glossary: Zyxwy."), ("language", "en")],
+                 ["--prompt", "Glossary: Zyxwy.", "-l", "en"]),
+                ([("temperature", "0.7")], ["--temperature", "0.7"]),
+                ([("languages[]", "de"), ("languages[]", "fr")], ["--languages", "de,fr"]),
+                ([("keywords[]", "Shrieking"), ("keywords", "Kreek")],
+                 ["--hotwords", "Shrieking,Kreek", "--beam", "5"])]:
+            same(json.loads(s.text(AUDIO, fields))["text"], joined(transcribed(*args)))
+        same(json.loads(s.text(AUDIO, [("language", "de")], "/v1/audio/translations"))["text"],
+             joined(transcribed("--translate", "-l", "de")))
+        same(s.text(AUDIO, [("offset_t", "2000"), ("duration", "3000"), ("beam_size", "3"),
+                            ("response_format", "srt")], "/inference"),
+             transcribed("--offset", "2", "--duration", "3", "--beam", "3", "-f", "srt"))
+        logprobs = json.loads(s.text(AUDIO, [("include[]", "logprobs")]))
+        assert b"".join(bytes(t["bytes"]) for t in logprobs["logprobs"]).decode().strip() == \
+            logprobs["text"] and all(t["logprob"] <= 0 for t in logprobs["logprobs"])
+    with Server("--set", "beam=4", "--set", "language=en") as s:
+        same(json.loads(s.text(AUDIO))["text"], joined(transcribed("--beam", "4", "-l", "en")))
+
+
+def errors():
+    with Server("--max-mb", "1", "--upload-timeout", "3") as s:
+        error_of(s.post(TRANSCRIPTIONS), 400)
+        error_of(s.post(TRANSCRIPTIONS, None, [("model", "whisper-1")]), 400, "file")
+        error_of(s.post(TRANSCRIPTIONS, b""), 400, "file")
+        error_of(s.post(TRANSCRIPTIONS, b"no audio at all " * 100), 400, "file")
+        error_of(s.post(TRANSCRIPTIONS, wav(1)[:40]), 400, "file")
+        for field, value in [("temperature", "9"), ("temperature", "warm"), ("language", "xx"),
+                             ("languages[]", "tlh"), ("timestamp_granularities[]", "phone"),
+                             ("stream", "perhaps"), ("prompt", "a\0b"), ("prompt", "x" * 20000)]:
+            error_of(s.post(TRANSCRIPTIONS, wav(1), [(field, value)]), 400)
+        error_of(s.post(TRANSCRIPTIONS, wav(40)), 413)
+        error_of(s.answer("POST", TRANSCRIPTIONS, b"x" * 100, {}), 400)
+        error_of(s.get(TRANSCRIPTIONS), 405)
+        error_of(s.get("/v1/nothing"), 404)
+        error_of(s.get("/../../etc/passwd"), 404)
+        error_of(s.get("/v1/models/gpt"), 404, "model")
+        same(s.get("/v1/models/whisper-1")[0], 200)
+        answer = s.post("/inference", b"x")
+        assert answer[0] == 400 and json.loads(answer[2])["error"], answer
+        answer = s.post("/asr", b"x", name="audio_file")
+        assert answer[0] == 400 and json.loads(answer[2])["detail"], answer
+        for playlist in (b"#EXTM3U\n#EXTINF:10,\nfile:///etc/passwd\n",
+                         b"ffconcat version 1.0\nfile /etc/passwd\n"):
+            text = json.dumps(error_of(s.post(TRANSCRIPTIONS, playlist), 400))
+            assert "/etc" not in text and "/dev" not in text and "/tmp" not in text, text
+        c = s.connect()  # a body that does not arrive
+        c.sendall(request(TRANSCRIPTIONS, wav(2))[:5000])
+        begin = time.monotonic()
+        assert b" 408 " in c.recv(100), "a slow body"
+        assert 2 < time.monotonic() - begin < 10, time.monotonic() - begin
+        c.close()
+        same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
+
+
+def keys():
+    with open(f"{T}/key", "w", encoding="ascii") as file:
+        file.write("sesame\n")
+    with Server("--api-key", f"@{T}/key", "--cors", "https://example.org", model=TOY) as s:
+        for headers in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"},
+                        {"Authorization": "Bearer sesamesesame"}):
+            error_of(s.post(TRANSCRIPTIONS, wav(1), headers=headers), 401)
+            error_of(s.get("/metrics", headers), 401)
+        status, headers, _ = s.post(TRANSCRIPTIONS, wav(1),
+                                    headers={"Authorization": "Bearer sesame"})
+        same((status, headers["access-control-allow-origin"]), (200, "https://example.org"))
+        same(s.get("/health")[0], 200)
+        status, headers, _ = s.get(TRANSCRIPTIONS, {"Origin": "https://example.org",
+                                                    "Access-Control-Request-Method": "POST"},
+                                   "OPTIONS")
+        same((status, headers["access-control-allow-methods"]), (204, "GET, POST"))
+    with Server("--api-key", "sesame", model=TOY) as s:
+        with open(f"/proc/{s.process.pid}/cmdline", "rb") as file:
+            assert b"sesame" not in file.read(), "the key is in the list of processes"
+        status, headers, _ = s.post(TRANSCRIPTIONS, wav(1), headers={
+            "Authorization": "Bearer sesame", "Origin": "https://example.org"})
+        assert status == 200 and not [h for h in headers if "access-control" in h], headers
+        status, headers, _ = s.get(TRANSCRIPTIONS, {"Origin": "https://example.org",
+                                                    "Access-Control-Request-Method": "POST"},
+                                   "OPTIONS")
+        assert status == 405 and not [h for h in headers if "access-control" in h], headers
+
+
+def containers():
+    """What browsers, phones and recorders send, by file and by extension."""
+    with Server() as s:
+        for kind, codec in [("webm", "libopus"), ("ogg", "libvorbis"), ("mp4", "aac"),
+                            ("m4a", "aac"), ("mp3", "libmp3lame"), ("mpeg", "mp2"),
+                            ("flac", "flac")]:
+            path = f"{T}/a.{kind}"
+            done = subprocess.run(["ffmpeg", "-nostdin", "-y", "-v", "error", "-i", f"{T}/clip.wav", "-c:a",
+                                   codec, "-b:a", "96k", path], check=False)
+            if done.returncode == 0:
+                same(json.loads(s.text(read(path), filename=f"a.{kind}"))["text"],
+                     joined(transcribed(path=path)))
+        time.sleep(0.2)  # the last connection is being closed
+        before = s.descriptors()
+        for _ in range(5):
+            s.text(read(f"{T}/a.flac"))
+        assert wait_for(lambda: s.descriptors() <= before, 5) is not None, "descriptors leak"
+
+
+def events():
+    """Server-sent events: deltas add up to the text."""
+    with Server() as s:
+        text = json.loads(s.text(AUDIO))["text"]
+        status, headers, data = s.post(TRANSCRIPTIONS, AUDIO, [("stream", "true"),
+                                                               ("include[]", "logprobs")])
+        same((status, headers["content-type"].split(";")[0]), (200, "text/event-stream"))
+        seen = [json.loads(line[6:]) for line in data.decode().split("\n\n") if line]
+        deltas = [e for e in seen if e["type"] == "transcript.text.delta"]
+        assert len(deltas) > 1 and all(d["logprobs"] for d in deltas), seen
+        same("".join(d["delta"] for d in deltas), text)
+        same((seen[-1]["type"], seen[-1]["text"]), ("transcript.text.done", text))
+        error_of(s.post(TRANSCRIPTIONS, b"no audio", [("stream", "true")]), 400, "file")
+
+
+# ---- load ----
+
+def together():
+    """Requests at the same time get what each gets alone."""
+    clips = [AUDIO, wav(3), cut(2, 10), cut(0, 5)]
+    with Server("--sessions", "2") as s:
+        alone = [s.text(c, [("response_format", "verbose_json")]) for c in clips]
+        got = [None] * 8
+
+        def ask(i):
+            got[i] = s.text(clips[i % 4], [("response_format", "verbose_json")])
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        same(got, alone * 2)
+
+
+def queue():
+    """Beyond the queue there is status 503 at once, and the queue's requests are served."""
+    with Server("--queue", "1") as s:
+        statuses = []
+        long = cut(0, 12, 4)
+
+        def ask():
+            statuses.append(s.post(TRANSCRIPTIONS, long)[0])
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        threads[0].start()
+        assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+        threads[1].start()
+        assert wait_for(lambda: s.health()["waiting"] == 1, 20) is not None
+        same(s.health()["state"], "busy")
+        begin = time.monotonic()
+        answer = s.post(TRANSCRIPTIONS, long)
+        error_of(answer, 503)
+        assert int(answer[1]["retry-after"]) > 0 and time.monotonic() - begin < 2, answer
+        for t in threads:
+            t.join()
+        same(statuses, [200, 200])
+        same(s.health()["state"], "ready")
+        same(s.metric('refused_total{reason="queue_full"}'), 1)
+        assert s.metric("audio_seconds_total") > 1 and s.metric("computing_seconds_total") > 0
+
+
+def disconnect():
+    """A client that goes away frees its session, whether it runs, waits, or feeds ffmpeg."""
+    long = cut(0, 12, 40)
+    with Server() as s:
+        times = []
+        for fields in ([], [("stream", "true")]):
+            c = s.connect()
+            c.sendall(request(TRANSCRIPTIONS, long, fields))
+            assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+            time.sleep(0.3)
+            waiting = s.connect()
+            waiting.sendall(request(TRANSCRIPTIONS, long))
+            assert wait_for(lambda: s.health()["waiting"] == 1, 20) is not None
+            waiting.close()
+            assert wait_for(lambda: s.health()["waiting"] == 0, 5) is not None, "still waits"
+            c.close()
+            times.append(wait_for(lambda: s.health()["idle"] == 1, 10))
+        assert None not in times, "the session is still in use"
+        print("a disconnected client's session was free after "
+              + ", ".join(f"{1000 * t:.0f} ms" for t in times))
+        assert min(times) < 1, times
+        same(s.metric("cancelled_total"), 4)
+        same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
+
+
+def shutdown():
+    """SIGTERM lets running requests end, within --grace; new ones are refused."""
+    with Server() as s:
+        got = []
+        t = threading.Thread(target=lambda: got.append(s.text(AUDIO)))
+        t.start()
+        assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+        s.process.send_signal(signal.SIGTERM)
+        assert wait_for(lambda: s.health()["status"] == "shutting down", 5) is not None
+        same(s.get("/health")[0], 503)
+        error_of(s.post(TRANSCRIPTIONS, AUDIO), 503)
+        t.join()
+        same(s.process.wait(20), 0)
+        assert json.loads(got[0])["text"]
+    with Server("--grace", "0") as s:
+        t = threading.Thread(target=lambda: got.append(
+            s.post(TRANSCRIPTIONS, cut(0, 12, 40))))
+        t.start()
+        assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+        begin = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        same(s.process.wait(20), 0)
+        t.join()
+        print(f"with --grace 0 the server ended after {time.monotonic() - begin:.1f} s")
+        same(got[1][0], 503)
+
+
+def memory():
+    """Memory, threads and descriptors do not grow with requests."""
+    n = FULL or 800
+    with Server("--max-mb", "5", model=TOY) as s:
+        def burst(count, seed):
+            for i in range(count):
+                fields = [("user", "x" * (i % 50 * 100)), ("response_format", "verbose_json")]
+                same(s.post(TRANSCRIPTIONS, wav(0.5, seed + i), fields)[0], 200)
+            for _ in range(4):
+                same(s.post(TRANSCRIPTIONS, wav(140))[0], 200)  # does not stay in memory
+        burst(n // 2, 0)  # the heap takes its shape
+        before, fds = s.memory_kb(), s.descriptors()
+        burst(n // 2, 100000)
+        after = s.memory_kb()
+        print(f"{n} requests: {before} KB resident after half of them, {after} KB after all")
+        assert after < before + 1024, (before, after)
+        assert wait_for(lambda: s.descriptors() <= fds, 5) is not None, "descriptors leak"
+
+
+# ---- attack ----
+
+def mutated(r, good):
+    """A hostile request made of a good one."""
+    data = bytearray(good)
+    kind = r.randrange(9)
+    if kind == 0:
+        return bytes(data[:r.randrange(len(data))])
+    if kind == 1:
+        for _ in range(r.randrange(1, 20)):
+            data[r.randrange(min(len(data), 600))] = r.randrange(256)
+    if kind == 2:
+        return bytes(data).replace(b"Content-Length: ", b"Content-Length: " +
+                                   r.choice([b"9", b"-", b"0x", b"99999999999999999999", b"1 "]))
+    if kind == 3:
+        return bytes(data).replace(b"boundary=", r.choice(
+            [b"boundary=x", b"boundary=\"", b"", b"boundary=" + b"b" * 200, b"Boundary = "]))
+    if kind == 4:
+        return bytes(data).replace(b'name="', r.choice(
+            [b'name="' + b"n" * 3000, b"name=", b'filename="', b'name="\0', b'Name="file"; name="']))
+    if kind == 5:
+        return r.choice([b"GET ", b"PUT ", b"\0", b"POST " + b"/" * 20000, b"\x16\x03\x01\x02",
+                         b"POST / HTTP/9.9\r\n"]) + r.randbytes(r.randrange(200)) + b"\r\n\r\n"
+    if kind == 6:
+        head = good[:good.index(b"\r\n\r\n")]
+        return head.replace(b"Content-Length: ", b"Transfer-Encoding: chunked\r\nX: ") + \
+            b"\r\n\r\n" + r.choice([b"zz\r\n", b"ffffffffffffffff\r\n", b"5\r\nabc", b"-1\r\n"]) + \
+            r.randbytes(50)
+    if kind == 7:
+        at = good.index(b"\r\n\r\n")
+        return good[:at] + b"\r\nX-Long: " + b"h" * r.randrange(30000) + good[at:]
+    at = r.randrange(len(data))
+    return bytes(data[:at]) + r.randbytes(r.randrange(1, 2000)) + bytes(data[at:])
+
+
+def attack(s, r, good):
+    c = s.connect()
+    c.settimeout(5)
+    try:
+        c.sendall(mutated(r, good))
+        way = r.randrange(3)
+        if way == 0:
+            c.shutdown(1)
+        if way < 2:
+            while c.recv(65536):
+                pass
+    except (OSError, TimeoutError):
+        pass
+    c.close()
+
+
+def hostile():
+    """After hostile requests, a good one is answered, and nothing has leaked."""
+    n = int(os.environ.get("TEST_HOSTILE", "0")) or 240
+    good = request(TRANSCRIPTIONS, wav(0.2), [("temperature", "0"), ("response_format", "text"),
+                                              ("languages[]", "en"), ("user", "a,b")])
+    asr = request("/asr?output=json&language=%65n&encode=true", wav(0.2), name="audio_file")
+    with Server("--upload-timeout", "1", "--connections", "64", model=TOY) as s:
+        want = s.text(wav(0.2))
+
+        def work(seed, count):
+            r = random.Random(seed)
+            for _ in range(count):
+                attack(s, r, r.choice([good, asr]))
+        work(0, 20)
+        assert wait_for(lambda: s.health()["idle"] == 1, 20) is not None
+        before = s.memory_kb()
+        threads = [threading.Thread(target=work, args=(seed, n // 16)) for seed in range(1, 17)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert s.process.poll() is None, "the server crashed"
+        assert wait_for(lambda: s.health() == {"status": "ok", "state": "ready", "sessions": 1,
+                                               "idle": 1, "waiting": 0}, 30) is not None
+        same(s.text(wav(0.2)), want)
+        print(f"{n} hostile requests: {before} KB resident before, {s.memory_kb()} KB after")
+        assert s.memory_kb() < before + 4096, (before, s.memory_kb())
+
+
+def silent():
+    """Connections that send nothing, or a header bit by bit, are ended, and others are served."""
+    with Server("--connections", "4", model=TOY) as s:
+        lazy = [s.connect() for _ in range(4)]
+        for i, c in enumerate(lazy):
+            c.sendall(b"POST / HTTP/1.1\r\n"[:i * 5])
+        begin = time.monotonic()
+        for _ in range(4):
+            for c in lazy:
+                try:
+                    c.sendall(b"X")
+                except OSError:
+                    pass
+            time.sleep(0.5)
+        same(s.get("/health")[0], 200)  # as soon as one of them was ended
+        print(f"served after {time.monotonic() - begin:.1f} s behind four silent connections")
+        assert time.monotonic() - begin < 25
+        for c in lazy:
+            c.close()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,59 @@
+#!/bin/sh
+# test_server.sh - build/server over loopback: every protocol against what transcribe writes, load,
+# disconnecting clients, SIGTERM, memory and hostile requests. Needs civetweb, python3, the model
+# tiny and the demo recording in the cache. TEST_REQUESTS and TEST_HOSTILE say how many requests the
+# long forms make.
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+build=${WNPU_BUILD:-build}
+T=$(mktemp -d) || exit 1
+trap 'rm -rf "$T"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+MODEL=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+SPEECH=$(scripts/fetch.sh --offline demo 2>/dev/null)
+TOY=$T/toy.bin
+export MODEL SPEECH TOY T
+export WNPU_BUILD="$build"
+
+need() {
+    [ "${WNPU_CIVETWEB-}" != no ] && [ -x "$build/server" ] ||
+        { skip "no server: civetweb is missing"; return 1; }
+    command -v python3 >/dev/null 2>&1 || { skip "no python3"; return 1; }
+    [ -n "$MODEL" ] && [ -n "$SPEECH" ] || { skip "no model or recording"; return 1; }
+    [ -f "$TOY" ] || "$build/make_toy" "$T" >/dev/null || { fail "no toy model"; return 1; }
+}
+
+# check NAME: a test of server_tests.py
+check() {
+    need || return
+    if python3 tests/api/server_tests.py "$1" >"$T/log" 2>&1; then
+        sed 's/^/  /' "$T/log"
+    else
+        fail "$(tail -n 12 "$T/log")"
+    fi
+}
+
+test_formats() { check formats; }
+test_options() { check options; }
+test_errors() { check errors; }
+test_keys() { check keys; }
+test_events() { check events; }
+test_together() { check together; }
+test_queue() { check queue; }
+test_disconnect() { check disconnect; }
+test_shutdown() { check shutdown; }
+test_memory() { check memory; }
+test_hostile() { check hostile; }
+test_silent() { check silent; }
+test_containers() {
+    command -v ffmpeg >/dev/null 2>&1 || { skip "no ffmpeg"; return; }
+    check containers
+}
+
+for t in formats options errors keys containers events together queue disconnect shutdown memory \
+    hostile silent; do
+    t_run test_$t
+done
+t_end
