@@ -172,10 +172,10 @@ WNPU_UNALIGNED("vmovdqa64", "vmovdqu64")
 #define MT_PART_MATHS 1
 #define GM_PART_FLOATS 2 /* float32 products */
 #define GM_PART_INT16 3  /* products of int16 values */
-#define GM_PART_VNNI 7   /* products of bytes by vpdpbusd */
-#define OP_PART_FLOATS 4 /* operators of floats */
-#define OP_PART_BYTES 5  /* operators with results of 8 and 16 bits, and searches */
-#define OP_PART_PRODUCTS 6 /* exponents of attention straight from products */
+#define GM_PART_VNNI 4   /* products of bytes by vpdpbusd */
+#define OP_PART_FLOATS 5 /* operators of floats */
+#define OP_PART_BYTES 6  /* operators with results of 8 and 16 bits, and searches */
+#define OP_PART_PRODUCTS 7 /* exponents of attention straight from products */
 
 /* Values of WNPU_WIDTH besides 128, 256 and 512: whatever the compiler makes of its own vectors for
  * the baseline of the machine. */
@@ -3682,11 +3682,11 @@ typedef struct gm_weight {
     float *exact;        /* float32 weights for the reference path, [n16][k][16]; or NULL */
 } gm_weight;
 
-/* Where A is not zero. GELU and softmax leave groups that are zero in all rows of a register tile,
- * a fifth to a third of them, which products can skip. */
+/* Groups of A that are not zero. After GELU and softmax a fifth to a third of all groups are zero
+ * in every row of a register tile; products can skip them. */
 typedef struct gm_sparse {
-    uint16_t *group; /* [tiles][k4] the others: bytes from the beginning of a stretch of a row */
-    uint16_t *n;     /* [tiles][stretches] how many these are */
+    uint16_t *group; /* [tiles][k4] groups not zero: byte offsets from the start of a stretch */
+    uint16_t *n;     /* [tiles][stretches] their numbers */
 } gm_sparse;
 
 /* One product: c[rows][panels * 16] = A * B over k4 groups. */
@@ -3699,7 +3699,7 @@ typedef struct gm_product {
     size_t pitch;
     const int32_t *correction; /* of the first panel of b; NULL for an A that pack_u() packed */
     size_t k4, panels;
-    const gm_sparse *sparse;   /* sparse_tile() only: what survey() found */
+    const gm_sparse *sparse;   /* sparse_tile() only: the result of survey() */
 } gm_product;
 
 /* A product in float32: c[rows][panels * 16] = A * B. */
@@ -3715,29 +3715,28 @@ typedef struct gm_float_product {
 /* The kernels of one instruction set. */
 typedef struct gm_kernels {
     wnpu_isa isa;
-    uint32_t rows; /* of a register tile; blocks are best a multiple of it */
-    /* Bytes that a packed block needs. Any alignment will do. */
+    uint32_t rows; /* of a register tile; blocks should have a multiple of it */
+    /* Size of a packed block in bytes. It needs no alignment. */
     size_t (*a_bytes)(size_t rows, size_t k4);
     /* Packs rows of k4 * 4 values, lda apart; padding in them is zero. */
     void (*pack_a)(void *packed_a, const int8_t *a, size_t lda, size_t rows, size_t k4);
-    int unsigned_a; /* packed rows are unsigned bytes; without a correction, taken as they are */
-    /* Packs unsigned values likewise, where they are widened. NULL: they are not. */
+    int unsigned_a; /* packed rows are unsigned bytes; correction NULL: so are the values */
+    /* Packs unsigned values, for kernels that widen them. NULL: these kernels do not. */
     void (*pack_u)(void *packed_a, const uint8_t *a, size_t lda, size_t rows, size_t k4);
-    /* Packs rows of GM_DIGIT * high + low, k4 * 4 apart, which fit 16 bits. NULL: only bytes are
-     * multiplied. */
+    /* Packs rows of GM_DIGIT * high + low, k4 * 4 apart, as 16-bit values. NULL: these kernels
+     * multiply bytes only. */
     void (*pack_joined)(void *packed_a, const int8_t *high, const int8_t *low, size_t rows,
                         size_t k4);
     void (*tile)(const gm_product *p);
-    /* tile() for at most GM_FEW rows and a B in 4 bits, whose panels follow each other: pitch does
-     * not matter. NULL: B is widened to bytes for tile(). */
+    /* tile() for at most GM_FEW rows and a B in 4 bits with contiguous panels: pitch is ignored.
+     * NULL: B is widened to bytes for tile(). */
     void (*int4_tile)(const gm_product *p);
-    /* Finds where a packed A is not zero, for sparse_tile(), which is tile() without the rest.
-     * NULL: finding costs as much as it gains. */
+    /* Lists the groups of a packed A that are not zero, for sparse_tile(), which multiplies only
+     * these. NULL: that would not be faster. */
     void (*survey)(gm_sparse *sparse, const void *packed_a, size_t rows, size_t k4);
     void (*sparse_tile)(const gm_product *p);
     /* Adds GM_DIGIT times the products of n groups of each panel of b to c; p->a is what
-     * gm_pack_outliers() made of these, k4 does not matter. NULL: such groups are copied for
-     * tile(). */
+     * gm_pack_outliers() made of these, k4 is ignored. NULL: such groups are copied for tile(). */
     void (*outliers)(const gm_product *p, const uint16_t *group, size_t n);
     /* Fills correction[panels * 16] for a B packed at run time; NULL: tile() ignores it. */
     void (*correct)(int32_t *correction, const int8_t *b, size_t k4, size_t panels);
@@ -3747,10 +3746,10 @@ typedef struct gm_kernels {
 /* ---- the definition: plain C, also the kernel of the scalar instruction set ---- */
 
 #define GM_GROUP 64u /* bytes of a group: 16 columns of 4 values */
-#define GM_STRETCH 512u /* groups that kernels of 16-bit values take at a time */
-#define GM_DIGIT 254 /* what a high digit counts, beside a low one of -127 to 127 */
-#define GM_PAD 64u   /* bytes between packed rows of A: they fall into different cache sets */
-#define GM_SIGNS 0x8080808080808080u /* turns signed bytes into unsigned ones, plus 128 */
+#define GM_STRETCH 512u /* groups that kernels of 16-bit values process at a time */
+#define GM_DIGIT 254 /* weight of a high digit; low digits are -127 to 127 */
+#define GM_PAD 64u   /* bytes between packed rows of A, so that they use different cache sets */
+#define GM_SIGNS 0x8080808080808080u /* XOR with it adds 128 to eight signed bytes */
 
 typedef uint8_t gm_b16 __attribute__((vector_size(16), aligned(1), may_alias));
 
@@ -3790,8 +3789,8 @@ static void gm_scalar_tile(const gm_product *product)
 
 #endif /* WNPU_PART */
 #if defined(WNPU_PART) && WNPU_PART == GM_PART_FLOATS
-/* ---- part: float32 products. Columns are independent, so that the width of the vectors does not
- * matter to the result ---- */
+/* ---- part: float32 products. Columns are independent, so the width of the vectors does not change
+ * the result ---- */
 
 #if WNPU_WIDTH == WNPU_BASE
 #define GM_BYTES 16
@@ -3803,7 +3802,7 @@ static void gm_scalar_tile(const gm_product *product)
 typedef float GM(f) __attribute__((vector_size(GM_BYTES)));
 typedef float GM(f_at) __attribute__((vector_size(GM_BYTES), aligned(4), may_alias));
 
-/* GM_C columns of R rows, 1 or 4, from row r and column n on. */
+/* GM_C columns of R rows (1 or 4), from row r and column n on. */
 WNPU_INLINE WNPU_TARGET void GM(float_rows)(const gm_float_product *p, size_t r, size_t n, int R)
 {
     GM(f) s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
@@ -3880,15 +3879,15 @@ typedef struct gm_block {
     const int8_t *b;     /* panels, pitch groups apart */
     size_t pitch;
     size_t groups, panels;
-    size_t next;         /* kernels of few rows prefetch so many bytes behind each group; 0: none */
+    size_t next;         /* prefetch distance in bytes of kernels for few rows; 0: none */
 } gm_block;
 
 typedef void (*gm_micro)(const gm_block *t);
 
-/* A whole tile of rows times n groups of one panel, at `group` bytes from a. */
+/* A whole tile of rows times n groups of one panel; group: byte offsets from a. */
 typedef void (*gm_some)(const gm_block *t, const uint16_t *group, size_t n);
 
-/* How the driver cuts a product for a kernel. */
+/* How the driver divides a product for a kernel. */
 typedef struct gm_shape {
     gm_micro micro;
     gm_some some;        /* for whole tiles of a sparse A; NULL: there is none */
@@ -3902,8 +3901,8 @@ WNPU_INLINE const int32_t *gm_at(const int32_t *from, size_t offset)
     return from != NULL ? from + offset : NULL;
 }
 
-/* The block that begins with row r and column n of another; its number of rows and panels is the
- * caller's. */
+/* The block that begins at row r and column n of another. The caller sets rows and panels if they
+ * differ. */
 WNPU_INLINE gm_block gm_block_at(const gm_block *t, size_t r, size_t n)
 {
     gm_block part = *t;
@@ -3914,26 +3913,26 @@ WNPU_INLINE gm_block gm_block_at(const gm_block *t, size_t r, size_t n)
     return part;
 }
 
-/* What will be read next; past the end of B nothing happens. */
+/* Prefetches what is read next; past the end of B this has no effect. */
 WNPU_INLINE void gm_prefetch(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 3);
 }
 
-/* Into the second-level cache, which takes more requests at once; a Zen 5 prefers gm_prefetch()
- * where B is read from front to back (0.95 of the time for a token). */
+/* Prefetches into the second-level cache, which accepts more requests at once. On Zen 5
+ * gm_prefetch() is faster where B is read from front to back (0.95 of the time for a token). */
 WNPU_INLINE void gm_prefetch2(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 2);
 }
 
-/* For what is read once: it displaces no other data. */
+/* Prefetches data that is read once, without displacing other data. */
 WNPU_INLINE void gm_prefetch_once(const int8_t *b, size_t ahead)
 {
     __builtin_prefetch((const char *)((uintptr_t)b + ahead), 0, 0);
 }
 
-/* Prefetches n groups, from first on, of each panel that the driver reads next. */
+/* Prefetches n groups, from `first` on, of each of the panels that the driver reads next. */
 WNPU_INLINE void gm_walk_ahead(const int8_t *b, size_t pitch, size_t panels, size_t first,
                                size_t n)
 {
@@ -3945,10 +3944,11 @@ WNPU_INLINE void gm_walk_ahead(const int8_t *b, size_t pitch, size_t panels, siz
     }
 }
 
-#define GM_AHEAD 16384u /* bytes that a kernel limited by memory prefetches ahead at least */
+#define GM_AHEAD 16384u /* smallest prefetch distance, in bytes, of kernels limited by memory */
 
-/* gm_block.next after ng of k4 groups: the next stretch of the same panels, or what comes behind np
- * panels. 0 for a small B: it is the beginning of a cache of keys, with unused room behind it. */
+/* gm_block.next after ng of k4 groups: distance to the next stretch of the same panels, or to the
+ * data behind np panels. 0 for a small B: it is the start of a cache of keys, followed by unused
+ * memory. */
 WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, size_t np)
 {
     size_t bytes = pitch * GM_GROUP * np;
@@ -3961,13 +3961,13 @@ WNPU_INLINE size_t gm_next(size_t k4, size_t panels, size_t ng, size_t pitch, si
     return bytes > GM_AHEAD ? bytes : GM_AHEAD;
 }
 
-#define GM_NEAR 16384u /* bytes prefetched ahead in a B that is read from front to back */
-#define GM_FEW 16u     /* up to so many rows, products are limited by memory bandwidth */
-#define GM_MANY 24u    /* with more rows there is time to prefetch */
+#define GM_AHEAD_STREAM 16384u /* prefetch distance in bytes in a B read from front to back */
+#define GM_FEW 16u     /* most rows for which a product is limited by memory bandwidth */
+#define GM_MANY 24u    /* with more rows than this there is time to prefetch */
 
-/* The panels' part of a stretch and a tile's rows should stay in the nearest caches. With many rows
- * the next panels are prefetched, a little with each tile, because the weights of a layer come from
- * memory again and again. Whole tiles of a sparse A go through shape->some. */
+/* A stretch of the panels and of a tile's rows should stay in the L1 and L2 caches. With many rows
+ * the next panels are prefetched, some lines with each tile, because the weights of a layer do not
+ * stay in the caches. shape->some multiplies whole tiles of a sparse A. */
 WNPU_INLINE void gm_walk(const gm_shape *shape, const gm_product *product)
 {
     const gm_product m = *product;
@@ -4025,7 +4025,7 @@ WNPU_INLINE void gm_walk_plain(const gm_shape *shape, const gm_product *product)
 /* Both widen to int16 and use pmaddwd, which adds two products into an int32 exactly. On Zen 3 it
  * is as fast as pmaddubsw with abs and sign, and the sums need no further constants in registers.
  * A is widened when packed, B in the kernel, once for all rows of a tile. The accumulators hold
- * two partial sums for each column, added at the end. */
+ * two partial sums per column, which are added at the end. */
 #define GM_SSE41 __attribute__((target("sse4.1")))
 #define GM_AVX2 __attribute__((target("avx2")))
 
@@ -4034,7 +4034,7 @@ static size_t gm_bytes16(size_t rows, size_t k4)
     return rows * (k4 * 8 + GM_PAD);
 }
 
-/* What is not zero in n groups of 6 rows; returns how many they are. */
+/* Lists those of n groups that are not zero in all of 6 rows; returns their number. */
 static size_t gm_survey_stretch(uint16_t *group, const char *a, size_t stride, size_t n)
 {
     size_t found = 0, g, r;
@@ -4067,16 +4067,17 @@ static void gm_survey16(gm_sparse *sparse, const void *packed_a, size_t rows, si
 
 typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
-/* Weights in 4 bits: with 8 added they are unsigned, and pmaddubsw multiplies them by the bytes of
- * A as they are. What that adds depends on the row alone and is subtracted. Bytes are stored
- * as [group][row][2 fours], for SSE4.1 each four times: AVX2 repeats what it loads. */
-#define GM_QUADS 512u    /* vectors of two fours, or of one four repeated */
-#define GM_QUAD_ROWS 4u  /* rows of them at most */
-#define GM_QUAD_GROUPS 4 /* whose products fit 16 bits: 4 * 4 * 15 * 128 */
+/* Weights in 4 bits: 8 is added to make them unsigned, so that pmaddubsw can multiply them by the
+ * signed bytes of A. The error, 8 times the sum of the row, is subtracted at the end. Bytes of A
+ * are stored as [group][row][2 fours]; for SSE4.1 each four is stored four times, AVX2 broadcasts
+ * it. */
+#define GM_QUADS 512u    /* vectors of two fours, or of copies of one */
+#define GM_QUAD_ROWS 4u  /* most rows of them */
+#define GM_QUAD_GROUPS 4 /* groups whose sum fits 16 bits: 4 * 4 * 15 * 128 */
 
 typedef struct gm_quads {
     __m128i v[GM_QUADS];
-    int32_t more[GM_QUAD_ROWS]; /* what is to be taken off */
+    int32_t offset[GM_QUAD_ROWS]; /* 8 times the sum of each row */
 } gm_quads;
 
 GM_SSE41 static void gm_make_quads(gm_quads *quads, const char *a, size_t stride, size_t rows,
@@ -4101,15 +4102,15 @@ GM_SSE41 static void gm_make_quads(gm_quads *quads, const char *a, size_t stride
         }
         sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
         sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-        quads->more[r] = 8 * _mm_cvtsi128_si32(sum);
+        quads->offset[r] = 8 * _mm_cvtsi128_si32(sum);
     }
 }
 
-/* Rows of quads times one panel: c = or += 16 times the product. */
+/* Rows of quads times one panel: c = or (not first) += 16 times the product. */
 typedef void (*gm_int4)(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows, const int8_t *b,
                         size_t groups, int first);
 
-/* For an A of bytes, which pack_a() widened. */
+/* For an A of bytes that pack_a() has widened. */
 GM_SSE41 static void gm_int4_rows(gm_int4 int4, int repeat, const gm_product *m)
 {
     const size_t stride = gm_bytes16(1, m->k4), groups = m->k4 / 2;
@@ -4130,7 +4131,7 @@ GM_SSE41 static void gm_int4_rows(gm_int4 int4, int repeat, const gm_product *m)
     }
 }
 
-/* Element i of a row of int16, which may lie at any address. */
+/* Stores element i of a row of int16 at any address. */
 WNPU_INLINE void gm_put16(char *to, size_t i, int v)
 {
     const int16_t word = (int16_t)v;
@@ -4193,7 +4194,7 @@ WNPU_INLINE WNPU_TARGET GM(v) GM(widen_u)(const void *b)
     return _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)b));
 }
 
-/* In the register of the sum: left to itself clang rotates and spills the sums. */
+/* The asm keeps each sum in its register: otherwise clang moves and spills the sums. */
 WNPU_INLINE WNPU_TARGET void GM(pair)(GM(v) *sum, GM(v) x, const GM(v) *y)
 {
     int j;
@@ -4250,8 +4251,8 @@ WNPU_INLINE WNPU_TARGET GM(v) GM(widen_u)(const void *b)
     return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)b));
 }
 
-/* Zen 3 is 8 % faster when both products come before both sums than when they take turns. gcc does
- * that by itself, clang needs the asm. */
+/* Zen 3 is 8 % faster when both products precede both additions. gcc orders them so, clang needs
+ * the asm. */
 WNPU_INLINE WNPU_TARGET void GM(pair)(GM(v) *sum, GM(v) x, const GM(v) *y)
 {
 #if defined(__clang__)
@@ -4317,7 +4318,7 @@ WNPU_TARGET static void GM(pack_joined)(void *packed_a, const int8_t *high, cons
 
 /* ---- weights in 4 bits ---- */
 
-/* 2 GM_C N columns of R rows; R * N is at most 4. first: c is set, else added to. */
+/* 2 GM_C N columns of R rows; R * N <= 4. first: c is set, else added to. */
 WNPU_INLINE WNPU_TARGET void GM(int4_columns)(int32_t *c, size_t ldc, const gm_quads *quads,
                                               const int8_t *b, size_t groups, int first, int R,
                                               int N)
@@ -4337,7 +4338,7 @@ WNPU_INLINE WNPU_TARGET void GM(int4_columns)(int32_t *c, size_t ldc, const gm_q
             t[r] = GM(zero)();
         }
         for (i = g; i < g + GM_QUAD_GROUPS && i < groups; i++, b += GM_GROUP, x += 2 * R) {
-            gm_prefetch2(b, GM_NEAR);
+            gm_prefetch2(b, GM_AHEAD_STREAM);
             MT_UNROLL
             for (n = 0; n < N; n++) {
                 const GM(v) v = GM(xor)(GM(load)(b + WNPU_WIDTH / 8 * n), flip);
@@ -4360,7 +4361,7 @@ WNPU_INLINE WNPU_TARGET void GM(int4_columns)(int32_t *c, size_t ldc, const gm_q
     for (r = 0; r < R * N; r++) {
         int32_t *out = c + (size_t)(r / N) * ldc + (size_t)(r % N) * 2 * GM_C;
         const GM(v) old = first ? GM(zero)() : GM(load)(out);
-        s[r] = GM(times16)(GM(sub)(s[r], GM(ints)(quads->more[r / N])));
+        s[r] = GM(times16)(GM(sub)(s[r], GM(ints)(quads->offset[r / N])));
         GM(store)(out, GM(add)(old, s[r]));
     }
 }
@@ -4392,8 +4393,8 @@ static void GM(int4_tile)(const gm_product *p)
 
 typedef struct { GM(v) v[4]; } GM(row);
 
-/* One row times one group of C vectors of columns. The empty asm makes the next row's load wait in
- * the instruction stream: compilers otherwise hoist the loads of all rows and spill the sums. */
+/* One row times one group of C vectors of columns. The empty asm keeps the next row's load behind
+ * it: compilers otherwise hoist the loads of all rows and spill the sums. */
 WNPU_INLINE WNPU_TARGET void GM(step)(GM(row) *sum, const char *a, const char **lo,
                                       const char **hi, const GM(v) *y, int C)
 {
@@ -4410,8 +4411,8 @@ WNPU_INLINE WNPU_TARGET void GM(step)(GM(row) *sum, const char *a, const char **
     }
 }
 
-/* R rows (1, 2, 4 or 6) times one group of C vectors of columns; rows 0 to 2 stand from lo on, the
- * others from hi: few registers. */
+/* R rows (1, 2, 4 or 6) times one group of C vectors of columns; rows 0 to 2 start at lo, the
+ * others at hi, which saves registers. */
 WNPU_INLINE WNPU_TARGET void GM(group)(GM(row) *s, const char **lo, const char **hi, size_t stride,
                                        const int8_t *b, int R, int C)
 {
@@ -4521,8 +4522,7 @@ WNPU_TARGET static void GM(some)(const gm_block *t, const uint16_t *group, size_
 
 static void GM(tile)(const gm_product *p)
 {
-    /* Few rows are limited by memory: the kernels of up to 4 rows prefetch, the one of 6 does
-     * not. */
+    /* Few rows are limited by memory: kernels of up to 4 rows prefetch, that of 6 does not. */
     static const gm_shape few = {GM(micro), NULL, 4, 1, 8, GM_STRETCH};
     static const gm_shape many = {GM(micro), NULL, 6, 4, 8, GM_STRETCH};
     if (p->rows < 12) {
@@ -4601,7 +4601,7 @@ GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, si
     }
 }
 
-/* Attributes of functions for the two; a test defines GM_EMULATED to run them on an emulation. */
+/* Function attributes of both; a test defines GM_EMULATED to run them on an emulation. */
 #define GM_VNNI __attribute__((target("avx2,avxvnni")))
 #ifndef GM_EMULATED
 #define GM_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
@@ -4609,7 +4609,7 @@ GM_AVX2 static void gm_plus_pack(void *packed_a, const int8_t *a, size_t lda, si
 #define GM_AVX512
 #endif
 
-/* Row r of 8, in a form that an address can have: odd[i] is 2 i + 1 times stride. */
+/* Row r of 8, as base + index * scale of an address: odd[i] is (2 i + 1) * stride. */
 WNPU_INLINE const char *gm_row_at(const char *a, const size_t *odd, int r)
 {
     return a + (r % 2 == 1 ? odd[r / 2] : r == 6 ? odd[1] * 2 : odd[0] * (size_t)r);
@@ -4645,7 +4645,7 @@ WNPU_INLINE gm_block gm_whole(const gm_product *m, size_t stride, size_t groups)
  *   times16(a)         a << 4 of int16 lanes
  *   mul(a, b)          a * b, the lower 32 bits
  *   dot(s, x, y)       s += x[4 i] * y[4 i] + ... + x[4 i + 3] * y[4 i + 3], unsigned x, signed y;
- *                      asm, so that s stays in its register: compilers move sums about
+ *                      asm, so that compilers keep s in its register
  *   prefetch(b, n)     for a B that is read from front to back */
 #if WNPU_WIDTH == 256
 #define GM_N(name) gm_vnni_##name
@@ -4746,9 +4746,10 @@ WNPU_INLINE GM_T void GM_N(finish)(const gm_block *t, const GM_N(row) *sum, int 
     }
 }
 
-/* One row at `at` times a group. Compilers hoist the loads of other rows and run out of registers:
- * with 512 bits the asm is one piece; with 256, an empty one makes the next row's address, a
- * function of *a, wait for this row. 32-bit x86 has too few registers for the former. */
+/* One row at `at` times a group. Compilers would hoist the loads of other rows and run out of
+ * registers: with 512 bits the row is one asm; with 256 an empty asm makes the address of the next
+ * row, which depends on *a, available only after this row. 32-bit x86 has too few registers for the
+ * former. */
 WNPU_INLINE GM_T void GM_N(step)(GM_N(row) *sum, const char *at, const char **a,
                                  const GM_N(v) *y, int V)
 {
@@ -4815,8 +4816,8 @@ WNPU_INLINE GM_T void GM_N(tile1)(const gm_block *t, int R, int V)
 
 /* ---- weights in 4 bits ---- */
 
-/* R rows times one group in 4 bits, which is two groups of bytes. sum [V][R], and from `apart` on
- * for the second of these. Lines are prefetched from `ahead` bytes behind b on. */
+/* R rows times one group in 4 bits, which is two groups of bytes. sum is [V][R]; the sums of the
+ * second of these begin at `apart`. Prefetches `ahead` bytes behind b. */
 WNPU_INLINE GM_T void GM_N(int4_group)(GM_N(v) *sum, const char *a, const size_t *odd,
                                        const int8_t *b, size_t panel, size_t ahead, int R, int V,
                                        int apart)
@@ -4847,9 +4848,9 @@ WNPU_INLINE GM_T void GM_N(int4_group)(GM_N(v) *sum, const char *a, const size_t
     }
 }
 
-/* R rows times V vectors of columns (1 or 2) in 4 bits. S groups in turn have sums of their own,
- * and so have the two groups of bytes in a group if there are few, to hide the latency of
- * additions. What comes next is prefetched from front to back, however many panels there are. */
+/* R rows times V vectors of columns (1 or 2) in 4 bits. S consecutive groups have separate
+ * sums, and if these are few, so have the two groups of bytes in a group: that hides the latency of
+ * additions. Memory is prefetched from front to back for any number of panels. */
 WNPU_INLINE GM_T void GM_N(int4)(const gm_block *t, int R, int V, int S)
 {
     const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, t->stride * 7};
@@ -4859,7 +4860,7 @@ WNPU_INLINE GM_T void GM_N(int4)(const gm_block *t, int R, int V, int S)
     const char *a = t->a;
     const int8_t *b = t->b;
     GM_N(v) s[16];
-    size_t g, ahead = GM_NEAR;
+    size_t g, ahead = GM_AHEAD_STREAM;
     int i, k;
     MT_UNROLL
     for (i = 0; i < each * S; i++) {
@@ -4901,7 +4902,7 @@ WNPU_INLINE GM_T void GM_N(int4_rows)(const gm_block *t, size_t panels)
 #define GM_INT4_ROWS 8u
 GM_T static void GM_N(int4_rows)(const gm_block *t, size_t panels)
 {
-    switch (t->rows + (panels == 2 ? 8 : 0)) { /* rows, panels, sums in turn */
+    switch (t->rows + (panels == 2 ? 8 : 0)) { /* rows, panels, separate sums */
     case 1: GM_N(int4)(t, 1, 1, 2); break;
     case 2: GM_N(int4)(t, 2, 1, 2); break;
     case 3: GM_N(int4)(t, 3, 1, 2); break;
@@ -4975,8 +4976,8 @@ WNPU_INLINE GM_T void GM_N(outlier)(const gm_block *t, const uint16_t *group, in
     }
 }
 
-/* m->a has rows of 1 + n words, see gm_list_outliers(). B takes the place of the unsigned bytes:
- * what 128 more of each adds depends on the row alone, and sums begin with it. */
+/* m->a has rows of 1 + n words, see gm_list_outliers(). Here B is the unsigned operand: adding 128
+ * to it adds 128 times the sum of the row, so the sums start from -128 times that. */
 GM_T static void GM_N(outliers)(const gm_product *m, const uint16_t *group, size_t n)
 {
     const gm_block all = gm_whole(m, (n + 1) * sizeof(int32_t), n);
@@ -5037,17 +5038,17 @@ GM_T static void GM_N(correct)(int32_t *correction, const int8_t *b, size_t k4, 
 /* ---- AVX-VNNI: vpdpbusd with AVX2's registers ---- */
 
 #ifdef WNPU_VNNI
-#define GM_ROUNDS 8u /* 16 rows go through a kernel as 6, 6 and 4: 3, 3 and 2 of these */
+#define GM_ROUNDS 8u /* a kernel processes 16 rows as 6, 6 and 4: 3, 3 and 2 rounds */
 
-/* A share of what few rows read ahead: in the rounds from first to last of each GM_ROUNDS, next
- * bytes behind at, line after line, as hardware prefetchers expect. */
+/* One kernel's share of the prefetches for few rows: it prefetches in rounds first..last-1 of each
+ * GM_ROUNDS, `next` bytes behind `at`, in ascending lines as hardware prefetchers do. */
 typedef struct gm_share {
     const int8_t *at;
     size_t next;
     unsigned first, last;
 } gm_share;
 
-/* The next line of each of P panels (1 or 2) if group g is in the share. */
+/* Prefetches the next line of each of P panels (1 or 2) if group g is in the share. */
 WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t g, size_t panel, int P)
 {
     if (g % GM_ROUNDS < ahead->first || g % GM_ROUNDS >= ahead->last) {
@@ -5060,7 +5061,7 @@ WNPU_INLINE void gm_share_ahead(gm_share *ahead, size_t g, size_t panel, int P)
     ahead->at += GM_GROUP;
 }
 
-/* The share of take rows, of which done come before, where all of them read `groups` of B. */
+/* The share of `take` rows behind `done` others; all of them read `groups` of B. */
 WNPU_INLINE gm_share gm_share_of(size_t done, size_t take, size_t rows, const int8_t *b,
                                  size_t groups, size_t next)
 {
@@ -5072,7 +5073,7 @@ WNPU_INLINE gm_share gm_share_of(size_t done, size_t take, size_t rows, const in
     return share;
 }
 
-/* gm_vnni_tile1() of P panels, 1 or 2, which reads its share ahead. */
+/* gm_vnni_tile1() of P panels (1 or 2) that prefetches its share. */
 WNPU_INLINE GM_VNNI void gm_vnni_ahead1(const gm_block *t, gm_share ahead, int R, int P)
 {
     const size_t odd[3] = {t->stride, t->stride * 3, t->stride * 5};
@@ -5090,8 +5091,8 @@ WNPU_INLINE GM_VNNI void gm_vnni_ahead1(const gm_block *t, gm_share ahead, int R
     gm_vnni_finish(t, s, R, 2 * P);
 }
 
-/* R rows times all panels, P at a time where there are as many. few: what they read ahead in the
- * first panels. */
+/* R rows times all panels, P at a time as long as so many are left. few: the share of these rows in
+ * the first panels. */
 WNPU_INLINE GM_VNNI void gm_vnni_part(const gm_block *t, const gm_share *few, int R, int P)
 {
     size_t p = 0;
@@ -5107,13 +5108,13 @@ WNPU_INLINE GM_VNNI void gm_vnni_part(const gm_block *t, const gm_share *few, in
     }
 }
 
-/* At most GM_FEW rows are limited by memory: what the first part of them has read is in the nearest
- * caches for the others, and each reads its share ahead, so that memory is always busy. */
+/* At most GM_FEW rows are limited by memory. The first rows bring B into the L1 cache for the
+ * others; each part prefetches its share, so that memory is always busy. */
 WNPU_INLINE GM_VNNI void gm_vnni_few_ahead(const gm_block *t, size_t next)
 {
     size_t done = 0;
     while (done < t->rows) {
-        /* 8 rows are 6 and 2: four have 8 sums, too few to hide the latency of an addition. */
+        /* 8 rows are 6 and 2: the 8 sums of 4 rows are too few to hide the latency. */
         const size_t left = t->rows - done;
         const size_t take = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         const gm_share share = gm_share_of(done, take, t->rows, t->b, t->groups, next);
@@ -5231,8 +5232,9 @@ WNPU_INLINE GM_AVX512 void gm_avx512_panels_group(__m512i *sum, const char *a, c
     }
 }
 
-/* R rows times P panels (1 or 2), and the line `ahead` bytes behind each group is prefetched. S
- * groups in turn have sums of their own (16 at most in all), to hide the latency of additions. */
+/* R rows times P panels (1 or 2); prefetches the line `ahead` bytes behind each group. S
+ * consecutive groups have separate sums (at most 16 in all), which hides the latency of
+ * additions. */
 WNPU_INLINE GM_AVX512 void gm_avx512_panels(const gm_block *t, size_t ahead, int R, int P, int S)
 {
     const size_t odd[4] = {t->stride, t->stride * 3, t->stride * 5, t->stride * 7};
@@ -5267,12 +5269,13 @@ WNPU_INLINE GM_AVX512 void gm_avx512_panels(const gm_block *t, size_t ahead, int
     }
 }
 
-/* At most GM_FEW rows times one panel: B is read once, in the order in which it lies in memory. An
- * odd row of more than 8 goes by itself. */
+/* At most GM_FEW rows times one panel: B is read once, in ascending order. Of an odd number of rows
+ * above 8, the last is multiplied separately. */
 GM_AVX512 static void gm_avx512_few_micro(const gm_block *t)
 {
-    const size_t ahead = t->next > 0 ? GM_NEAR : 0, most = t->rows < 8 ? t->rows : t->rows / 2 * 2;
-    switch (most) { /* rows, panels, sums in turn */
+    const size_t ahead = t->next > 0 ? GM_AHEAD_STREAM : 0;
+    const size_t most = t->rows < 8 ? t->rows : t->rows / 2 * 2;
+    switch (most) { /* rows, panels, separate sums */
     case 16: gm_avx512_panels(t, ahead, 16, 1, 1); break;
     case 14: gm_avx512_panels(t, ahead, 14, 1, 1); break;
     case 12: gm_avx512_panels(t, ahead, 12, 1, 1); break;
@@ -5293,14 +5296,14 @@ GM_AVX512 static void gm_avx512_few_micro(const gm_block *t)
     }
 }
 
-/* 3 to 8 rows times two panels: a broadcast serves both, or loads take longer than products. */
+/* 3 to 8 rows times two panels, which share each broadcast: else loads would be the bottleneck. */
 GM_AVX512 static void gm_avx512_pair_micro(const gm_block *t)
 {
     if (t->panels == 1) {
         gm_avx512_few_micro(t);
         return;
     }
-    switch (t->rows) { /* rows, panels, sums in turn */
+    switch (t->rows) { /* rows, panels, separate sums */
     case 8: gm_avx512_panels(t, t->next, 8, 2, 1); break;
     case 7: gm_avx512_panels(t, t->next, 7, 2, 1); break;
     case 6: gm_avx512_panels(t, t->next, 6, 2, 1); break;
@@ -5310,7 +5313,7 @@ GM_AVX512 static void gm_avx512_pair_micro(const gm_block *t)
     }
 }
 
-/* R rows times four panels: four streams to read. */
+/* R rows times four panels, read as four streams. */
 WNPU_INLINE GM_AVX512 void gm_avx512_streams(const gm_block *t, int R)
 {
     const size_t odd[3] = {t->stride, t->stride * 3, t->stride * 5};
@@ -5342,18 +5345,18 @@ GM_AVX512 static void gm_avx512_two_micro(const gm_block *t)
     }
 }
 
-#define GM_SHORT 64u /* groups: four panels of so few lie in one page, where streams disturb each
-                      * other (22 GB/s in place of 34 on Zen 4) */
+#define GM_PAGE 64u /* groups of 4 KiB: shorter panels share pages, which slows reading four of them
+                     * as streams (22 instead of 34 GB/s on Zen 4) */
 
-/* Two panels at a time are two streams, which slows the reading of weights, though the products
- * take less. Attention's are in the caches: its keys have two panels in a page, and its values'
- * panels (a part of each is multiplied) lie apart anyway. */
+/* Two panels at a time need less time for products, but read weights as two streams, which is
+ * slower. That does not matter for attention, whose operands are in the caches: two panels of keys
+ * share a page, and panels of values are not contiguous anyway. */
 static int gm_avx512_in_pairs(const gm_product *p)
 {
-    return p->rows >= 3 && p->rows <= 8 && (p->pitch <= GM_SHORT / 2 || p->pitch > p->k4);
+    return p->rows >= 3 && p->rows <= 8 && (p->pitch <= GM_PAGE / 2 || p->pitch > p->k4);
 }
 
-/* Reads B from front to back, however few rows there are. */
+/* Reads B from front to back for any number of rows. */
 static void gm_avx512_forward_tile(const gm_product *p)
 {
     static const gm_shape many = {gm_avx512_micro, NULL, 6, 4, 4, 128};
@@ -5371,7 +5374,7 @@ static void gm_avx512_forward_tile(const gm_product *p)
 static void gm_avx512_tile(const gm_product *p)
 {
     static const gm_shape two = {gm_avx512_two_micro, NULL, 2, 4, 4, 0};
-    if (p->rows > 2 || p->pitch < GM_SHORT) {
+    if (p->rows > 2 || p->pitch < GM_PAGE) {
         gm_avx512_forward_tile(p);
     } else {
         gm_walk(&two, p);
@@ -5409,8 +5412,9 @@ static const gm_kernels gm_avx512_forward = {
 
 /* A tile has up to 16 rows of 64 bytes. B's are 16 groups of a panel; tdpbusd adds the products of
  * rows of A and 64 values along k to rows of 16 sums. Tiles 0 and 1 are sums, 2 has rows of A, 3 a
- * panel. With all eight the cache is read less, but a core has few tiles more than two threads
- * need, and without spare ones nothing overlaps: half as fast beside a busy neighbour. */
+ * panel. All eight would read the caches less, but a core has few physical tiles more than two
+ * threads need, and without spare ones nothing overlaps: half the speed if the other thread of the
+ * core uses tiles too. */
 #ifndef GM_EMULATED
 #define GM_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,amx-tile,amx-int8")))
 #else
@@ -5419,19 +5423,19 @@ static const gm_kernels gm_avx512_forward = {
 #define GM_TILE 16u
 #define GM_TILES 32u /* rows of two */
 
-/* Compilers do not know what the instructions for tiles read and write in memory. */
+/* Compilers do not know which memory tile instructions read and write. */
 WNPU_INLINE void gm_amx_fence(void)
 {
     __asm__ __volatile__("" : : : "memory");
 }
 
-/* Up to 16 rows take one tile, up to 32 two of equal size, which overlap if rows are odd. */
+/* Up to 16 rows are one tile, up to 32 two of equal size, which overlap if rows are odd. */
 WNPU_INLINE size_t gm_amx_height(size_t rows)
 {
     return rows > GM_TILE ? (rows + 1) / 2 : rows;
 }
 
-/* From here to gm_amx_close() tiles are for so many rows. */
+/* Configures the tiles for so many rows, until gm_amx_close(). */
 GM_AMX static void gm_amx_open(size_t rows)
 {
     struct {
@@ -5450,7 +5454,7 @@ GM_AMX static void gm_amx_open(size_t rows)
     _tile_loadconfig(&shape);
 }
 
-/* Threads of the host leave without tile state, so that the system need not save it. */
+/* Releases the tile state, so that the system need not save it for threads of the host. */
 GM_AMX static void gm_amx_close(void)
 {
     _tile_release();
@@ -5482,8 +5486,8 @@ WNPU_INLINE GM_AMX void gm_amx_step(const char *a, size_t stride, const int8_t *
     }
 }
 
-/* The last groups are fewer than a tile has: B's are followed by others, so zeros are put behind a
- * copy; what stands behind A's, at most GM_PAD bytes, then does not matter. One panel. */
+/* One panel. The last groups may not fill a tile: those of B are copied and padded with zeros, so
+ * that the bytes behind A's groups, at most GM_PAD, have no effect. */
 WNPU_INLINE GM_AMX void gm_amx_sums(const gm_block *t, size_t second, int R)
 {
     int8_t tail[GM_TILE * GM_GROUP] __attribute__((aligned(64)));
@@ -5524,8 +5528,7 @@ GM_AMX static void gm_amx_micro(const gm_block *t)
     gm_amx_fence();
 }
 
-/* Rows that fill all tiles, then the rest. A few rows are limited by memory, and AVX-512 is enough
- * for them. */
+/* Rows that fill all tiles, then the rest. Few rows are limited by memory: AVX-512 is as fast. */
 GM_AMX static void gm_amx_tile(const gm_product *p)
 {
     static const gm_shape shape = {gm_amx_micro, NULL, GM_TILES, 4, 4, 128};
@@ -5564,12 +5567,12 @@ static const gm_kernels gm_amx = {
 #ifdef WNPU_ARM
 /* ---- NEON: two int8 products fit an int16 sum ---- */
 
-/* 2 * 127 * 127 = 32258: a product of one group and of the next are added in int16, then pairs of
- * those in int32. A sum holds two partial sums of two columns, as for SSE4.1. */
+/* 2 * 127 * 127 = 32258: products of two groups are added in int16, then pairs of these sums in
+ * int32. An accumulator holds two partial sums of two columns, as for SSE4.1. */
 typedef struct gm_arm_row { int32x4_t v[4]; } gm_arm_row;
 
-/* One group of 8 columns. The packed rows end in GM_PAD bytes, so 8 can be loaded where only 4 are
- * used. */
+/* One group of 8 columns. Packed rows are followed by GM_PAD bytes, so 8 bytes can be loaded where
+ * 4 are used. */
 WNPU_INLINE void gm_neon_step(gm_arm_row *sum, const char *a, const int8x8_t *y)
 {
     int8x8_t x = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
@@ -5582,9 +5585,9 @@ WNPU_INLINE void gm_neon_step(gm_arm_row *sum, const char *a, const int8x8_t *y)
 
 typedef struct gm_eight { char bytes[8]; } gm_eight;
 
-/* Two groups; y: 4 vectors of the first, then 4 of the second; a: the row's 8 values, which become
- * those at next. In one piece, because compilers mix the rows until the sums no longer fit the
- * registers, and with the next row's values on their way, because small cores wait for them. */
+/* Two groups; y: 4 vectors of the first, then 4 of the second; a: the row's 8 values, replaced by
+ * those at `next`. One asm, because compilers interleave the rows until the sums no longer fit the
+ * registers. It loads the next row's values early, because in-order cores wait for them. */
 WNPU_INLINE void gm_neon_pair(gm_arm_row *sum, int8x8_t *a, const char *next, const int8x8_t *y)
 {
     int8x8_t x, z;
@@ -5710,7 +5713,7 @@ static const gm_kernels gm_neon = {
 #define GM_DOT __attribute__((target("arch=armv8.2-a+dotprod")))
 #endif
 
-/* lane: which 4 of the 16 values of x. Four spellings because it is part of the instruction. */
+/* lane: which 4 of the 16 values of x. It is encoded in the instruction, hence four cases. */
 WNPU_INLINE GM_DOT void gm_dot_add(int32x4_t *sum, int8x16_t x, int8x16_t y, int lane)
 {
     if (lane == 0) {
@@ -5765,7 +5768,7 @@ WNPU_INLINE GM_DOT void gm_dot_group(gm_arm_row *s, const int8x16_t *x, const in
     }
 }
 
-/* The packed rows end in GM_PAD bytes, so 16 can be loaded where only 4 are used. */
+/* Packed rows are followed by GM_PAD bytes, so 16 bytes can be loaded where 4 are used. */
 WNPU_INLINE GM_DOT void gm_dot_load(int8x16_t *x, const char *a, size_t stride, int R)
 {
     int r;
@@ -5826,9 +5829,9 @@ static const gm_kernels gm_dot = {
 
 /* ---- NEON with int8 matrices: one instruction is 2 rows times 2 columns times 8 along k ---- */
 
-/* usmmla multiplies unsigned by signed bytes, so that it takes weights of attention as they are;
- * other values are packed as a + 128 and corrected as for AVX-512. Rows are packed in pairs, 8
- * bytes of one and 8 of the other; two groups of B become two columns each by a zip. */
+/* usmmla multiplies unsigned by signed bytes: attention's weights need no correction; other values
+ * are packed as a + 128 and corrected as for AVX-512. Rows are packed in pairs, 8 bytes of one and
+ * 8 of the other; a zip of two groups of B gives two columns per vector. */
 #if defined(__clang__)
 #define GM_I8MM __attribute__((target("i8mm")))
 #else
@@ -6018,8 +6021,8 @@ static const gm_kernels gm_i8mm = {
 
 /* ---- weights ---- */
 
-/* Sets the fields and takes the memory of a [n, k] weight, in 4 bits if int4; all pointers NULL
- * while measuring. Rows are set one by one, the rest has to be zero. */
+/* Sets the fields of a [n, k] weight, in 4 bits if int4, and carves its memory; all pointers are
+ * NULL while measuring. Rows are set one by one; the padding has to be zero. */
 static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int int4, int bias,
                         int keep_float)
 {
@@ -6043,14 +6046,14 @@ static void gm_carve_as(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, i
     w->exact = keep_float ? ar_carve(arena, floats, sizeof(float)) : NULL;
 }
 
-/* In bytes. */
+/* Carves a weight in bytes. */
 static void gm_carve(ar_arena *arena, gm_weight *w, uint32_t n, uint32_t k, int bias,
                      int keep_float)
 {
     gm_carve_as(arena, w, n, k, 0, bias, keep_float);
 }
 
-/* Groups that a panel is stored in. */
+/* Groups that a panel occupies. */
 static size_t gm_groups(const gm_weight *w)
 {
     return w->int4 ? w->k4 / 2 : w->k4;
@@ -6062,8 +6065,8 @@ static int8_t *gm_row(const gm_weight *w, uint32_t row)
     return w->packed + (size_t)(row / 16) * gm_groups(w) * GM_GROUP + row % 16 * 4;
 }
 
-/* n pairs of groups of values from -7 to 7 become n groups of 4 bits, in place: what is 4 places
- * further along k stands in the upper half of a byte. */
+/* Packs n pairs of groups of values from -7 to 7 into n groups of 4 bits, in place. The upper half
+ * of a byte is the value 4 places further along k. */
 static void gm_fold(int8_t *values, size_t n)
 {
     size_t g;
@@ -6075,7 +6078,7 @@ static void gm_fold(int8_t *values, size_t n)
     }
 }
 
-/* Four words of x and y, x0 y0 x1 y1 for words 0 and 1. */
+/* Interleaves words 0 and 1 of x and y: x0 y0 x1 y1; gm_zip_high() words 2 and 3. */
 WNPU_INLINE mt_i4 gm_zip_low(mt_i4 x, mt_i4 y)
 {
 #ifdef __clang__
@@ -6094,7 +6097,8 @@ WNPU_INLINE mt_i4 gm_zip_high(mt_i4 x, mt_i4 y)
 #endif
 }
 
-/* Four groups of four rows that follow each other: to[g][row] = rows[row][g], words all of them. */
+/* Transposes four consecutive groups of four rows: to[g][row] = rows[row][g], in words of 32
+ * bits. */
 WNPU_INLINE void gm_weave(int8_t *to, const int8_t *rows, size_t stride)
 {
     mt_i4 x[4], even[2], odd[2];
@@ -6115,7 +6119,7 @@ WNPU_INLINE void gm_weave(int8_t *to, const int8_t *rows, size_t stride)
     }
 }
 
-/* Row `row` of B from its k4 * 4 values. */
+/* Packs row `row` of B from its k4 * 4 values. */
 static void gm_pack_panel_row(int8_t *packed, size_t k4, size_t row, const int8_t *values)
 {
     int8_t *to = packed + row / 16 * k4 * GM_GROUP + row % 16 * 4;
@@ -6125,10 +6129,10 @@ static void gm_pack_panel_row(int8_t *packed, size_t k4, size_t row, const int8_
     }
 }
 
-#define GM_WOVEN 4u /* rows that are put in their places faster together */
+#define GM_WOVEN 4u /* rows that are packed faster together */
 
-/* Rows row..row+n-1 from theirs, which are stride apart: four at a time where these begin with a
- * multiple of four, which is faster. */
+/* Packs rows row..row+n-1 from rows of values, stride apart: four at a time where row is a multiple
+ * of four, which is faster. */
 static void gm_pack_panel_rows(int8_t *packed, size_t k4, size_t row, size_t n,
                                const int8_t *values, size_t stride)
 {
@@ -6147,8 +6151,8 @@ static void gm_pack_panel_rows(int8_t *packed, size_t k4, size_t row, size_t n,
     }
 }
 
-/* Puts n rows from `row` on in their places; rows of values are stride apart and have 4 k4 of them,
- * for a weight in 4 bits from -7 to 7, which are changed. */
+/* Packs n rows from `row` on. Rows of values are stride apart and have 4 k4 values; for a weight in
+ * 4 bits these are -7 to 7 and are overwritten. */
 static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *values,
                         size_t stride)
 {
@@ -6160,7 +6164,7 @@ static void gm_put_rows(const gm_weight *w, uint32_t row, uint32_t n, int8_t *va
     gm_pack_panel_rows(w->packed, groups, row, n, values, stride);
 }
 
-/* n groups of 4 bits as 2 n groups of bytes. */
+/* Expands n groups of 4 bits to 2 n groups of bytes. */
 static void gm_widen(int8_t *to, const int8_t *from, size_t n)
 {
     size_t i;
@@ -6172,8 +6176,8 @@ static void gm_widen(int8_t *to, const int8_t *from, size_t n)
     }
 }
 
-/* A product with n panels of a weight in 4 bits, from `panel` on; p says all but b, pitch,
- * correction, k4 and panels. wide has room for the panels in bytes. */
+/* A product with n panels of a weight in 4 bits, from `panel` on. Of p, the caller has
+ * set all but b, pitch, correction, k4 and panels. wide: room for the panels in bytes. */
 static void gm_tile_int4(const gm_kernels *gm, gm_product *p, int8_t *wide, const gm_weight *w,
                          size_t panel, size_t n)
 {
@@ -6207,8 +6211,8 @@ static void gm_get_bytes(const gm_weight *w, uint32_t row, int8_t *bytes)
     }
 }
 
-/* One row as floats: the exact ones if asked for and kept, else the quantised ones times scale,
- * which must be bytes. */
+/* One row as floats: the float weights if `exact` and there are any, else the quantised values (not
+ * in 4 bits) times the scale. */
 static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exact)
 {
     const size_t panel = row / 16, column = row % 16;
@@ -6226,10 +6230,10 @@ static void gm_get_row(const gm_weight *w, uint32_t row, float *values, int exac
 
 /* ---- outliers: groups along k in which a row of A has a high digit ---- */
 
-#define GM_OUTLIERS 32u /* groups that are gathered and multiplied at a time */
+#define GM_OUTLIERS 32u /* groups gathered and multiplied at a time */
 
-/* Groups of rows of k4 * 4 high digits, k4 a multiple of 4, that are not zero in all rows, in
- * rising order. Returns how many. */
+/* Lists, in ascending order, the groups that are not zero in all rows of k4 * 4 high digits; k4 is
+ * a multiple of 4. Returns their number. */
 static size_t gm_find_outliers(uint16_t *group, const int8_t *high, size_t rows, size_t k4)
 {
     size_t found = 0, g, r, i;
@@ -6251,14 +6255,14 @@ static size_t gm_find_outliers(uint16_t *group, const int8_t *high, size_t rows,
     return found;
 }
 
-/* How many of n groups are multiplied together from `first` on, rounded up to a multiple of 4. */
+/* Number of groups multiplied together from `first` of n on, rounded up to a multiple of 4. */
 static size_t gm_outliers_at(size_t n, size_t first)
 {
     size_t left = n - first;
     return left < GM_OUTLIERS ? (left + 3) / 4 * 4 : GM_OUTLIERS;
 }
 
-/* Bytes that gm_pack_outliers() needs at most. */
+/* Most bytes that gm_pack_outliers() writes. */
 static size_t gm_outlier_bytes(const gm_kernels *gm, size_t rows, size_t k4)
 {
     if (gm->outliers != NULL) {
@@ -6308,8 +6312,8 @@ static void gm_pack_outliers(const gm_kernels *gm, char *packed, const int8_t *h
     }
 }
 
-/* The columns of `panels` panels in m of the groups, one behind the other; what is missing comes
- * from the first group, to be multiplied with zeros. */
+/* Copies m of the groups of `panels` panels, panel after panel. Groups beyond n are copies of the
+ * first one, which are multiplied by zeros. */
 static void gm_gather(int8_t *to, const gm_weight *w, size_t panel, size_t panels,
                       const uint16_t *group, size_t n, size_t m)
 {
@@ -6324,8 +6328,8 @@ static void gm_gather(int8_t *to, const gm_weight *w, size_t panel, size_t panel
 
 /* ---- packing at run time, for attention ---- */
 
-/* One group: the values of 4 steps become neighbours. Whole words, because that is what compilers
- * turn into a few interleaving instructions. */
+/* One group: interleaves the values of 4 steps. Written with words, because compilers turn that
+ * into a few interleaving instructions. */
 WNPU_INLINE void gm_interleave(int8_t *to, const int8_t *x0, const int8_t *x1, const int8_t *x2,
                                const int8_t *x3)
 {
@@ -6364,7 +6368,7 @@ static void gm_pack_panel_steps(int8_t *packed, size_t k4, size_t group, const i
     }
 }
 
-/* The sum of n values, a multiple of 8 and at most 256: by eight, as unsigned bytes. */
+/* The sum of n values, a multiple of 8 and at most 256: eight at a time, as unsigned bytes. */
 static int32_t gm_sum(const int8_t *values, size_t n)
 {
     const uint64_t even = 0x00ff00ff00ff00ffu;
@@ -6380,10 +6384,10 @@ static int32_t gm_sum(const int8_t *values, size_t n)
 
 /* ---- weights of attention: 0..255 ---- */
 
-/* Rows of weights begin at w with a stride of gm_probs_stride(). Kernels for unsigned bytes read them
- * there, those that widen pack them. For the others w - 128 is stored, and a row of ones is appended
- * whose products are the sums of the columns; 128 times these is added to the result. So there must
- * be room for another row. */
+/* Rows of weights begin at w with a stride of gm_probs_stride(). Kernels for unsigned bytes read
+ * them there, those that widen pack them. For the others w - 128 is stored, and a row of ones is
+ * appended whose products are the sums of the columns; 128 times these is added to the result. So
+ * there must be room for another row. */
 static size_t gm_probs_stride(size_t k4)
 {
     return gm_bytes8(1, k4);
@@ -6407,8 +6411,8 @@ static const void *gm_pack_probs(const gm_kernels *gm, void *packed, uint8_t *w,
     return w;
 }
 
-/* A product whose A is from gm_pack_probs(); c has room for another row. sparse: scratch for kernels
- * that skip zeros. */
+/* A product whose A is from gm_pack_probs(); c has room for another row. sparse: scratch for
+ * kernels that skip zeros. */
 static void gm_tile_probs(const gm_kernels *gm, const gm_product *product, gm_sparse *sparse)
 {
     gm_product p = *product;
@@ -6444,14 +6448,14 @@ static void gm_tile_probs(const gm_kernels *gm, const gm_product *product, gm_sp
  *  Costs     about one nanosecond a value at most (softmax), on AVX2.
  * ====================================================================== */
 
-/* What becomes of a product on its way out of the integer accumulators. */
+/* What the epilogue of a product does with each value x. */
 typedef enum op_finish {
     OP_STORE,   /* out = x */
     OP_GELU,    /* out = gelu(x) */
     OP_ADD      /* out += x */
 } op_finish;
 
-/* Sum of squares of what n values are from a middle. */
+/* Sum of the squared differences between n values and `middle`. */
 WNPU_INLINE float op_square_body(const float *x, size_t n, float middle)
 {
     mt_acc sum;
@@ -6513,18 +6517,18 @@ static void op_quantise_base(int8_t *q, const float *x, size_t ldx, size_t rows,
 
 /* ---- two digits: x = scale * (GM_DIGIT * high + low) ---- */
 
-/* So many times the root of the mean square of a row is where low digits end. Few values are larger
- * than that: at most one in nine, and in speech one in a hundred. */
+/* Low digits reach this multiple of the root mean square of a row. Few values are larger: at most
+ * one in nine, in speech one in a hundred. */
 #define OP_USUAL 3.0f
 
-/* Splits x * inverse, in units of GM_DIGIT. */
+/* Splits x * inverse, which is in units of GM_DIGIT, into two digits. */
 typedef void (*op_fine)(int8_t *high, int8_t *low, const float *x, size_t n, float inverse);
 
-/* A row whose values have 8 bits where they are usual, and outliers, which would take the steps
- * from all others, a second digit (LLM.int8() computes outliers apart; Dettmers et al., 2022). No
- * value is larger than sqrt(n) times the root of the mean square, so for n <= 131072 high digits
- * are 60 at most, both together fit 16 bits, and an int32 holds the sums of their products with
- * bytes. Returns the scale; 0 for zeros, or a row that is not finite, which becomes zeros. */
+/* Quantises a row so that ordinary values have 8 bits, and outliers a second digit instead of
+ * making the steps of all others larger (LLM.int8() computes outliers apart; Dettmers et al.,
+ * 2022). No value is larger than sqrt(n) times the root of the mean square, so for n <= 131072 high
+ * digits are 60 at most, both together fit 16 bits, and an int32 holds the sums of their products
+ * with bytes. Returns the scale; 0 for zeros, or a row that is not finite, which becomes zeros. */
 WNPU_INLINE float op_quantise_fine_body(op_fine fine, int8_t *high, int8_t *low, const float *x,
                                         size_t n, float square)
 {
@@ -6556,11 +6560,11 @@ static float op_quantise_fine_base(int8_t *high, int8_t *low, const float *x, si
     return op_quantise_fine_body(op_fine_base, high, low, x, n, op_square_body(x, n, 0.0f));
 }
 
-/* Columns of a product that are finished at a time. Rows are long, so hardware prefetchers do not
- * foresee the lines of the next chunk. */
+/* Columns of a product that an epilogue processes at a time. Rows are long, so hardware prefetchers
+ * do not predict the lines of the next chunk. */
 #define OP_CHUNK 64u
 
-/* Prefetches where the row's next chunk will go: a whole product lies between the two. */
+/* Prefetches the destination of the row's next chunk: a whole product is computed in between. */
 WNPU_INLINE void op_expect_next(const float *out)
 {
     gm_prefetch2((const int8_t *)(const void *)out, OP_CHUNK * sizeof(float));
@@ -6568,16 +6572,16 @@ WNPU_INLINE void op_expect_next(const float *out)
 
 /* ---- softmax over blocks of keys ---- */
 
-#define OP_KEYS 512u  /* keys of a block at most */
-#define OP_PRODUCT 24u /* rows that op_kernels.product() takes at most */
-#define OP_ATTEND 2u /* rows that op_kernels.attend() takes at most */
-#define OP_HEAD 64u /* size of a head in all of OpenAI's models; op_kernels.attend() is for it */
+#define OP_KEYS 512u  /* most keys of a block */
+#define OP_PRODUCT 24u /* most rows of op_kernels.product() */
+#define OP_ATTEND 2u /* most rows of op_kernels.attend() */
+#define OP_HEAD 64u /* size of a head in all of OpenAI's models, and for op_kernels.attend() */
 
-/* Exponents are whole numbers of 16 bits that count steps of 1/256 octave: 2^(exponent / 256). */
+/* Exponents are 16-bit integers in steps of 1/256 octave: 2^(exponent / 256). */
 #define OP_OCTAVE 256
 
-/* A row's largest exponent lies within these: with room for an octave above it, and for 16 below
- * it, beyond which a key has no weight. */
+/* Range of a row's largest exponent: an octave above it, and 16 below it, still fit 16 bits. A key
+ * further below has no weight. */
 #define OP_MOST 32511
 #define OP_LEAST (-28672)
 
@@ -6588,8 +6592,8 @@ typedef struct op_online {
     float sum;    /* of 255 * 2^((exponent - top) / 256), without the values' scales */
     float peak;   /* largest exponent of the last block */
     int32_t most; /* peak as an element of the row of 16 bits */
-    float keep;   /* what the output so far has to be multiplied with */
-    float add;    /* and what the last block's has to be, before it is added */
+    float keep;   /* factor of the output so far */
+    float add;    /* factor of the last block's output */
 } op_online;
 
 /* A block's keys, packed by gm_pack_panel_row() in groups of k4. Attention's exponent is acc *
@@ -6631,9 +6635,9 @@ WNPU_INLINE gm_product op_keys_product(const op_keys *keys, size_t at, size_t n,
     return p;
 }
 
-/* A row's exponents u of n keys, to the nearest, halves to even. Those from n to the next multiple
- * of 16 become the least there is; so do 2^31 and more, and NaN, because x86 has it
- * so. Returns the largest. The order in u is the instruction set's own. */
+/* Exponents u of n keys of a row, rounded half to even. Exponents from n to the next multiple of 16
+ * are -32768; so are those of 2^31 and more, and of NaN, as x86 converts them. Returns the largest.
+ * Their order in u depends on the instruction set. */
 typedef int (*op_narrow)(int16_t *u, const int32_t *acc, size_t n, float query_scale,
                          const float *key, const float *value_log2);
 
@@ -6673,7 +6677,7 @@ static int op_narrow_base(int16_t *u, const int32_t *acc, size_t n, float query_
 
 WNPU_INLINE int op_within(int most) { return most >= OP_LEAST && most <= OP_MOST; }
 
-/* What op_kernels.product returns: whether all rows' exponents fit. */
+/* Result of op_kernels.product(): whether all rows' exponents fit 16 bits. */
 WNPU_INLINE int op_product_within(op_online *row, size_t rows)
 {
     int within = 1;
@@ -6685,7 +6689,7 @@ WNPU_INLINE int op_product_within(op_online *row, size_t rows)
     return within;
 }
 
-/* A row whose largest exponent is out of reach of 16 bits has exponents relative to it. */
+/* Exponents of a row whose largest one does not fit 16 bits, relative to it. */
 static void op_far_row(op_narrow narrow, op_online *row, int16_t *u, const int32_t *acc, size_t n,
                        float query_scale, const op_keys *keys)
 {
@@ -6724,15 +6728,16 @@ WNPU_INLINE void op_exponents_body(op_narrow narrow, op_online *row, int16_t *u,
 #define OP_POWER_1 43493u
 #define OP_POWER_2 11025u
 
-/* The inverses of a block's value scales for the weights, whole numbers up to 32767. Those of
- * over 1024 times the least count as that: their values are too small to matter, and the others
- * keep 5 bits at least. Values for keys beyond the last do not matter: their weights are 0. */
+/* The inverses of a block's value scales, integers up to 32767, which are multiplied by the
+ * weights. They are limited to 1024 times the smallest: values with larger inverses are too small
+ * to matter, and the others keep at least 5 bits. Entries beyond the last key are arbitrary: their
+ * weights are 0. */
 typedef struct op_inverse {
     int16_t part[OP_KEYS];
     float unit, limit, scale;
 } op_inverse;
 
-/* Widens least..most by n values. */
+/* Extends the range least..most to n values. */
 static void op_widen(float *least, float *most, const float *x, size_t n)
 {
     size_t i;
@@ -6766,10 +6771,9 @@ static void op_inverse_base(op_inverse *inverse, const float *value_inverse, siz
     }
 }
 
-/* Weights of 16 exponents u: p = round(255 * 2^((u - most) / 256)), halves upwards, in whole
- * numbers of 16 bits, so that as many fit into a vector as can; from is most + OP_OCTAVE, of which
- * the upper bits shift by 1. Returns their sum without the values' scales, by pairs of neighbours,
- * in steps of 8 * unit. */
+/* Weights of 16 exponents u: p = round(255 * 2^((u - most) / 256)), halves up, in 16-bit
+ * arithmetic, which fills vectors best. from is most + OP_OCTAVE: the octave adds 1 to each shift.
+ * Returns the sum of the weights without the values' scales, by pairs, in steps of 8 * unit. */
 WNPU_INLINE uint32_t op_weights16(uint8_t *p, const int16_t *u, int32_t from,
                                   const int16_t *inverse)
 {
@@ -6777,7 +6781,7 @@ WNPU_INLINE uint32_t op_weights16(uint8_t *p, const int16_t *u, int32_t from,
     unsigned i, j;
     for (i = 0; i < 16; i += MT_LANES) {
         mt_iv k = from - __builtin_convertvector(*(const mt_suv *)(u + i), mt_iv);
-        mt_iv far = k > 8191; /* weight 0, and shifts of 32 bits go no further */
+        mt_iv far = k > 8191; /* weight 0; shifts of 32 bits must be smaller */
         mt_uv y = (mt_uv)((far & 8191) | (~far & k)), f = (y << 8) & 0xffffu, m;
         mt_iv weight;
         m = OP_POWER_1 - (f * OP_POWER_2 >> 16);
@@ -6810,7 +6814,7 @@ static uint32_t op_weigh_base(uint8_t *p, const int16_t *u, size_t n, int32_t mo
     return sum;
 }
 
-/* Blocks whose largest exponents are the rows' peaks come next. */
+/* Prepares rows for a block whose largest exponents are in row->peak. */
 WNPU_INLINE void op_online_next(op_online *row, size_t rows)
 {
     for (; rows > 0; rows--, row++) {
@@ -6823,7 +6827,7 @@ WNPU_INLINE void op_online_next(op_online *row, size_t rows)
     }
 }
 
-/* The block's sum; at most 2^31. */
+/* Adds the block's sum, at most 2^31. */
 WNPU_INLINE void op_online_add(op_online *row, uint32_t sum, float unit)
 {
     row->sum = row->sum * row->keep + (float)(int32_t)sum * (8.0f * unit) * row->add;
@@ -6858,7 +6862,10 @@ static void op_weights_base(op_online *row, uint8_t *p, size_t ldp, const int16_
 }
 
 /* Prefetch distance in bytes for n keys; 0 if there are fewer. */
-WNPU_INLINE size_t op_keys_ahead(size_t n) { return n > GM_NEAR / OP_HEAD ? GM_NEAR : 0; }
+WNPU_INLINE size_t op_keys_ahead(size_t n)
+{
+    return n > GM_AHEAD_STREAM / OP_HEAD ? GM_AHEAD_STREAM : 0;
+}
 
 /* The steps of attention of one row: its exponents of n keys; the inverses of the values' scales,
  * common to all rows; and its weights times values, whose panels are pitch groups apart. */
@@ -6910,9 +6917,9 @@ static float op_dot(const float *x, const float *y, size_t n)
     return mt_acc_sum(&sum);
 }
 
-#define OP_WIDE_MAX 4u /* columns of a matrix at most that are multiplied in float */
+#define OP_WIDE_MAX 4u /* most columns of a matrix that are multiplied in float */
 
-/* What has to be added to such a product: one number, and n columns times what they meet. */
+/* What is added to such a product: a constant, and n columns times their values of x. */
 typedef struct op_rest {
     float common, x[OP_WIDE_MAX];
     size_t n;
@@ -6952,12 +6959,12 @@ static float op_largest_base(const float *x, size_t n)
     return largest;
 }
 
-#define OP_SCAN 256u /* values that are looked at together */
+#define OP_SCAN 256u /* values that are searched together */
 
 /* ---- rows of weights, when a model is opened ---- */
 
-/* The bits of the largest magnitude among n values: without the sign, floats order as their bits
- * do, and whatever is not finite lies above all that is. */
+/* The bits of the largest |x| of n values: without the sign, floats compare like their bits, and
+ * infinities and NaN are larger than all finite values. */
 static uint32_t op_size_base(const float *x, size_t n)
 {
     mt_i4 best = {0};
@@ -6977,8 +6984,9 @@ static uint32_t op_size_base(const float *x, size_t n)
     return (uint32_t)most;
 }
 
-/* Values in steps of scale, rounded half to even and added to sum, and what that leaves in steps of
- * scale / 254, if low is not NULL. A scale of few bits may give up to 190 steps. */
+/* q = values in steps of scale, rounded half to even, which are added to sum; low, if not NULL:
+ * the remainders in steps of scale / 254. A rounded scale may give up to 190 steps, hence the
+ * limits. */
 WNPU_INLINE void op_digits_vec(mt_iv *sum, int8_t *q, int8_t *low, const float *x, float scale)
 {
     mt_vec t;
@@ -7028,8 +7036,8 @@ static int32_t op_digits_base(int8_t *q, int8_t *low, const float *x, size_t n, 
 }
 
 /* float16 to float32, exact, for infinities and NaN as well. Subnormals are made by subtracting
- * normal numbers: a host may have set the CPU to flush them. (AArch64 has another bit for float16,
- * which does not concern conversions.) */
+ * normal numbers: a host may have set the CPU to flush them. (AArch64's separate
+ * bit for float16 does not affect conversions.) */
 WNPU_INLINE void op_f16_vec(mt_vec *out, const mt_iv *half)
 {
 #ifdef WNPU_ARM
@@ -7106,9 +7114,9 @@ typedef uint8_t OP(b_at) __attribute__((vector_size(WNPU_WIDTH / 8), aligned(1),
 #define OP_LANES16 (2 * WNPU_LANES) /* values of 16 bits in a vector */
 #define OP_LANES8 (4 * WNPU_LANES) /* bytes in a vector */
 
-/* Primitives of the instruction sets, with a pseudo-code of each lane. packs() and bytes() belong
- * together: packs() may leave 16 bits in an order of its own (AVX2 and AVX-512 pack each quarter of
- * 128 bits by itself), and bytes() restores the order.
+/* Primitives of the instruction sets, with pseudo-code per lane. packs() and bytes() belong
+ * together: the order of packs() depends on the set (AVX2 and AVX-512 pack each 128 bits
+ * separately), and bytes() restores it.
  *   max(a, b), min(a, b)    a > b ? a : b, a < b ? a : b; b if either is NaN
  *   top(a)                  largest lane, of which none is NaN
  *   max_s(a, b), top_s(a)   likewise of int16
@@ -7167,8 +7175,8 @@ WNPU_INLINE WNPU_TARGET OP(us) OP(times)(OP(us) a, OP(us) b)
     return (OP(us))_mm_mulhi_epu16((__m128i)a, (__m128i)b);
 }
 
-/* There is no shift by a count for each lane: m * 2^(16 - s) >> 16 with the powers from a table,
- * s = 1..16. Bytes of the index with their upper bit set give 0. */
+/* Without shifts by a count per lane: m * 2^(16 - s) >> 16 with powers from a table, s = 1..16.
+ * pshufb gives 0 for index bytes with the upper bit set. */
 WNPU_INLINE WNPU_TARGET OP(us) OP(shift)(OP(us) m, OP(s) y)
 {
     const __m128i upper = _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
@@ -7230,8 +7238,8 @@ WNPU_INLINE OP(s) OP(less)(OP(s) a, OP(s) b)
     return (OP(s))vqsubq_s16((int16x8_t)a, (int16x8_t)b);
 }
 
-/* As a / 2 + (a / 2 * (b - 32768) >> 15), because NEON's upper halves of products are those of
- * signed numbers, doubled. */
+/* As a / 2 + (a / 2 * (b - 32768) >> 15), because NEON returns upper halves only of signed, doubled
+ * products. */
 WNPU_INLINE OP(us) OP(times)(OP(us) a, OP(us) b)
 {
     int16x8_t half = (int16x8_t)(a >> 1), turned = (int16x8_t)(b ^ 0x8000u);
@@ -7311,7 +7319,7 @@ WNPU_INLINE WNPU_TARGET OP(us) OP(times)(OP(us) a, OP(us) b)
     return (OP(us))_mm256_mulhi_epu16((__m256i)a, (__m256i)b);
 }
 
-/* As with SSE4.1. */
+/* See op_shift_128(). */
 WNPU_INLINE WNPU_TARGET OP(us) OP(shift)(OP(us) m, OP(s) y)
 {
     const __m256i upper = _mm256_broadcastsi128_si256(
@@ -7477,7 +7485,7 @@ WNPU_INLINE WNPU_TARGET float OP(peak)(const float *x, size_t n)
     return OP(top)(OP(max)(OP(max)(best[0], best[1]), OP(max)(best[2], best[3])));
 }
 
-/* Stores K rounded vectors as bytes: 4, or as many as 16 values take. What was NaN becomes 0. */
+/* Stores K rounded vectors as bytes: 4, or enough for 16 values. NaN becomes 0. */
 WNPU_INLINE WNPU_TARGET void OP(put)(int8_t *q, const OP(i) *v, unsigned K)
 {
     OP(us) a = (OP(us))OP(packs)(v[0], v[1]), b = (OP(us))OP(packs)(v[2], v[3]);
@@ -7609,7 +7617,7 @@ WNPU_INLINE WNPU_TARGET OP(s) OP(exponents_of)(OP(i) sum0, OP(i) sum1, const flo
     return OP(packs)(a, OP(exponent)(sum1, key + WNPU_LANES, value_log2 + WNPU_LANES, query));
 }
 
-/* The exponents of n keys of at most WNPU_LANES; lanes without one get the least there is. */
+/* The exponents of n keys of at most WNPU_LANES; lanes without a key become -32768. */
 WNPU_INLINE WNPU_TARGET OP(i) OP(exponent_rest)(const int32_t *acc, const float *key,
                                                 const float *value_log2, OP(f) query, size_t n)
 {
@@ -7719,7 +7727,7 @@ WNPU_TARGET static void OP(weights)(op_online *row, uint8_t *p, size_t ldp, cons
     op_weights_body(OP(inverse), OP(weigh), row, p, ldp, u, rows, n, keys);
 }
 
-/* ---- searches: with 128 bits, the compiler's vectors do as well ---- */
+/* ---- searches; with 128 bits those of the baseline are as fast ---- */
 
 #if WNPU_WIDTH != 128
 
@@ -7793,7 +7801,7 @@ WNPU_TARGET static uint32_t OP(size)(const float *x, size_t n)
 #if defined(WNPU_PART) && WNPU_PART == OP_PART_FLOATS
 /* ---- part: operators of floats ---- */
 
-/* short_form: the result goes to int8, or belongs to the INT8 path at least. */
+/* short_form: GELU by the shorter polynomial, which is enough for the INT8 path. */
 WNPU_INLINE WNPU_TARGET void OP(finish)(float *out, MT(vec) *v, op_finish finish, int short_form)
 {
     MT(vec) old;
@@ -7863,7 +7871,7 @@ WNPU_TARGET static void OP(blend)(float *out, size_t ldo, const int32_t *acc, si
     }
 }
 
-/* sum of exp(x - maximum) over any n; x stays as it is. */
+/* Sum of exp(x - maximum) over any n; x is not changed. */
 WNPU_TARGET static float OP(sum_exp)(const float *x, size_t n, float maximum)
 {
     MT(acc) sum;
@@ -7944,7 +7952,7 @@ WNPU_TARGET static void OP(complete)(float *out, size_t ldo, const int32_t *acc,
     }
 }
 
-/* Index of the largest of any n >= 1 values, the first of equals; 0 if none is a number. */
+/* Index of the largest of n >= 1 values, the first of equals; 0 if all are NaN. */
 WNPU_TARGET static size_t OP(argmax)(const float *x, size_t n)
 {
     float best = -INFINITY;
@@ -7975,7 +7983,7 @@ WNPU_TARGET static void OP(from_f16)(float *out, const unsigned char *in, size_t
     op_from_f16_256(out + i, in + 2 * i, n - i);
 }
 
-/* Like op_above_256(), in vectors as long as a whole one has room. */
+/* See op_above_256(); in vectors as long as the index has room for a whole one. */
 WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const float *x, size_t first,
                                     size_t end, float least)
 {
@@ -7992,7 +8000,7 @@ WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const floa
     return count + op_above_256(index + count, capacity - count, x, first, end, least);
 }
 
-#else /* what costs little is the code of AVX2 there */
+#else /* these take little time: op_512_kernels has those of AVX2 */
 WNPU_TARGET static void OP(from_f16)(float *out, const unsigned char *in, size_t n)
 {
     size_t i;
@@ -8008,9 +8016,9 @@ WNPU_TARGET static void OP(from_f16)(float *out, const unsigned char *in, size_t
     }
 }
 
-/* Indices from first to end - 1 of the values that are at least `least`, in rising order. Returns
- * how many there are, or capacity + 1 if they are more than that. There is no branch per value:
- * where one is large, its neighbours often are. */
+/* Lists, in ascending order, the indices first..end-1 of values that are at least `least`. Returns
+ * their number, or capacity + 1 if there are more than that. Without a branch per value: large
+ * values often have large neighbours. */
 WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const float *x, size_t first,
                                     size_t end, float least)
 {
@@ -8061,7 +8069,7 @@ WNPU_TARGET static void OP(norm)(float *y, const float *x, const float *weight, 
     }
 }
 
-/* Adds what n sums of products with high digits are worth to those with low ones. */
+/* low += GM_DIGIT * high for n sums of products. */
 WNPU_TARGET static void OP(join)(int32_t *low, const int32_t *high, size_t n)
 {
     size_t i;
@@ -8099,8 +8107,8 @@ WNPU_TARGET static void OP(scale)(float *x, size_t n, float scale)
     }
 }
 
-/* Logarithm to base 2, in steps of 1/256, and inverse of n scales of values, any n. A vector of
- * zeros has any scale: one that is usual for others keeps its key's weight. */
+/* Base-2 logarithms, in steps of 1/256, and inverses of n scales of values. A vector of zeros may
+ * have any scale: an ordinary one preserves its key's weight. */
 WNPU_TARGET static void OP(value_scales)(float *log2, float *inverse, const float *scale, size_t n)
 {
     float part[WNPU_LANES];
@@ -8141,7 +8149,7 @@ WNPU_INLINE WNPU_TARGET float OP(exp)(float *x, size_t n, float maximum)
     return mt_acc_sum(&sum);
 }
 
-/* The float path: scores [n] (scaled already) become probabilities, zero up to padding. */
+/* The float path: scores [n], already scaled, become probabilities; those in the padding are 0. */
 WNPU_TARGET static void OP(softmax_float)(float *scores, size_t n)
 {
     size_t i, padded = (n + 15u) & ~(size_t)15u;
@@ -8204,7 +8212,7 @@ WNPU_TARGET static void OP(mel_floor)(float *x, size_t n, float least)
     ml_floor_body(x, n, least);
 }
 
-/* Blocks of 32 values, `bytes` long, of ggml's type of that number. */
+/* Dequantises n values from blocks of 32, `bytes` long each, of that type of ggml. */
 WNPU_TARGET static void OP(blocks)(float *out, uint32_t type, const unsigned char *in, size_t bytes,
                                    size_t n)
 {
@@ -8255,14 +8263,14 @@ typedef struct op_kernels {
     void (*weights)(op_online *row, uint8_t *p, size_t ldp, const int16_t *u, size_t rows, size_t n,
                     const op_keys *keys);
     /* Exponents straight from queries that gm_kernels.pack_a() packed, a multiple of rows of
-     * gm_kernels, without scores in between. Returns 0, and has done nothing of use, if a row needs
-     * more than 16 bits. NULL: not faster here. */
+     * gm_kernels, without storing scores. Returns 0, with undefined results, if a row's exponents
+     * do not fit 16 bits. NULL: not faster here. */
     int (*product)(op_online *row, int16_t *u, const void *queries, size_t rows, size_t n,
                    const float *query_scale, const op_keys *keys);
-    /* For one or two rows, packed likewise, all that attention does with a block of n keys and
-     * values of a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows are
-     * limited by memory bandwidth, so memory is read throughout; the second row finds all in the
-     * caches. Returns 0 like product. NULL: not faster here. */
+    /* The whole attention of one or two rows, packed likewise, over a block of n keys and values of
+     * a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows are limited by
+     * memory bandwidth, so memory is read throughout; the second row finds its operands in the
+     * caches. Returns 0 like product(). NULL: not faster here. */
     int (*attend)(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
                   size_t n, const float *query_scale, const op_keys *keys, const int8_t *values,
                   size_t pitch);
@@ -8291,7 +8299,8 @@ typedef struct op_kernels {
     void (*blocks)(float *out, uint32_t type, const unsigned char *in, size_t bytes, size_t n);
 } op_kernels;
 
-/* The entries of a table that come from one instruction set; `set` ends the functions' names. */
+/* Entries of a table. `set` is the end of the functions' names: op_quantise_256() is OP(quantise)
+ * of the part above, compiled with WNPU_WIDTH 256. */
 #define OP_PLAIN(set)                                                                             \
     .norm = op_norm_##set, .join = op_join_##set, .bias = op_bias_##set, .scale = op_scale_##set, \
     .value_scales = op_value_scales_##set, .softmax_float = op_softmax_float_##set,               \
@@ -8325,18 +8334,18 @@ static const op_kernels op_128_kernels = {
 #endif
 
 #ifdef WNPU_X86
-/* ---- attention of one or two rows: exponents follow each 64 keys and products each 64 weights, so
- * that memory is read all along ---- */
+/* ---- attention of one or two rows: exponents are computed after each 64 keys, and products after
+ * each 64 weights, so that memory is read throughout ---- */
 
 #define OP_STRETCH 64u        /* keys at a time */
-#define OP_VALUES_AHEAD 4096u /* bytes that each panel of values is read ahead */
+#define OP_VALUES_AHEAD 4096u /* prefetch distance in bytes in each panel of values */
 
 WNPU_INLINE size_t op_stretch(size_t n, size_t at)
 {
     return n - at < OP_STRETCH ? n - at : OP_STRETCH;
 }
 
-/* gm_micro_256() specialised for one row: 2 % of a token. */
+/* gm_micro_256() for one row: saves 2 % of a token's time. */
 WNPU_INLINE OP_256 void op_one_sums_256(const gm_block *t)
 {
     size_t p;
@@ -8413,7 +8422,7 @@ static const op_kernels op_256_kernels = {
 #endif /* WNPU_X86 */
 #endif /* WNPU_PART */
 #if defined(WNPU_PART) && WNPU_PART == OP_PART_PRODUCTS
-/* ---- part: exponents of attention without scores in between, for vpdpbusd: 256 bits are AVX-VNNI,
+/* ---- part: exponents of attention without storing scores, with vpdpbusd: 256 bits are AVX-VNNI,
  * 512 bits AVX-512 ---- */
 
 #if WNPU_WIDTH == 256
@@ -8497,7 +8506,7 @@ WNPU_INLINE WNPU_TARGET void OP(product_start)(OP(s) *best)
     }
 }
 
-/* What is left to do when the keys before at are done. */
+/* Exponents of the keys from `at` on that do not fill a tile, and the rows' largest. */
 WNPU_TARGET static int OP(product_end)(const OP(s) *best, op_online *row, int16_t *u,
                                        const void *queries, size_t rows, size_t at, size_t n,
                                        const float *query_scale, const op_keys *keys)
@@ -8601,7 +8610,7 @@ GM_AVX512 static void op_one_exponents_512(op_online *row, int16_t *u, const cha
 }
 
 /* Adds weights of so many groups of four keys, an even number, times values to sums, whose panels
- * are pitch bytes apart. Odd groups have sums of their own, to hide the latency of additions. */
+ * are pitch bytes apart. Odd groups have separate sums, which hides the latency of additions. */
 WNPU_INLINE GM_AVX512 void op_one_values_512(__m512i *sum, const uint8_t *weights,
                                              const int8_t *values, size_t pitch, size_t groups)
 {
@@ -8661,7 +8670,7 @@ static int op_attend_512(op_online *row, int16_t *u, int32_t *acc, const void *q
 }
 
 static const op_kernels op_512_kernels = {
-    OP_PLAIN(256), /* it costs little */
+    OP_PLAIN(256), /* takes little time */
     OP_FLOATS(512),
     OP_SEARCH(512),
     OP_BYTES(512),
@@ -13655,7 +13664,7 @@ static void de_prefetch_next(const de_decoder *d, const gm_weight *w, unsigned w
     (void)tp_queue_share(d->e->pool, worker, en_blocks(w->n16, item), &first);
     en_prefetch_columns(w, first * item, EN_PANELS);
     first *= item * w->k4 * GM_GROUP / (w->int4 ? 2 : 1);
-    for (i = 0; i < GM_NEAR; i += GM_GROUP) {
+    for (i = 0; i < GM_AHEAD_STREAM; i += GM_GROUP) {
         gm_prefetch(w->packed, first + i);
     }
 }
