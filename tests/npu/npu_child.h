@@ -68,7 +68,7 @@ static void configure(wnpu_amdxdna_config *config, const char *pack)
     void *symbol = dlsym(RTLD_DEFAULT, "sim_amdxdna_flush_user");
     const char *cache = getenv("SIM_AMDXDNA_CACHE");
     wnpu_amdxdna_config_init(config, sizeof *config);
-    config->pack = strcmp(pack, "auto") != 0 ? pack : NULL;
+    config->pack = pack != NULL && strcmp(pack, "auto") != 0 ? pack : NULL;
     config->log = on_log;
     config->cooldown_ms = 5;
     config->allocator = &counting;

@@ -26,6 +26,10 @@
  *   SIM_AMDXDNA_LATENCY   microseconds that each command takes at least; default 0
  *   SIM_AMDXDNA_REBUILD   milliseconds after a timeout in which commands come back untouched;
  *                         default 15 (10 to 20 were seen)
+ *   SIM_AMDXDNA_UNREADY   milliseconds behind those in which commands end in state 5, because the
+ *                         scheduler runs before the context is configured again; default 5
+ *   SIM_AMDXDNA_WATCHDOG  seconds until the driver aborts a hung command, 0: never; default 2 from
+ *                         7.2 on, 60 before
  *   SIM_AMDXDNA_MEMLOCK   RLIMIT_MEMLOCK in bytes; default the real one
  *   SIM_AMDXDNA_ADMIN     1: the program has CAP_SYS_ADMIN
  *   SIM_AMDXDNA_COLUMNS   the module option aie2_max_col; default 128
@@ -39,14 +43,17 @@
  *       wait=N:ERRNO          the same for SYNCOBJ_TIMELINE_WAIT
  *       open=ERRNO open=N:ERRNO mmap=N:ERRNO
  *       exec=N:WHAT           EXEC_CMD number N: timeout, stateS (5, 6, 8, ...), fw=STATUS,
- *                             lost (its fence signals, the context is dead), slow=MILLISECONDS
+ *                             lost (its fence signals, the context is dead), slow=MILLISECONDS,
+ *                             dead (the firmware stops: CREATE_HWCTX blocks for 5 s and fails with
+ *                             ETIME, then ENODEV), broken (its channel breaks: EPIPE). From 6.19 on
+ *                             5 s without use heal both
  *       result=N:WHAT         its result: flipbit, zero, skip (nothing is written)
  *       gone=N                unplugged at ioctl number N
  *       suspend=N             the system suspends and resumes at EXEC_CMD number N
  *       random:SEED:PROB      any of these at any point with this probability
  *
  * Not modelled: other processes (each has an NPU of its own), dma-bufs, debug BOs, opcodes 20 to 22
- * beyond the driver's checks, time slicing, firmware that crashes, posix_spawn() and glob().
+ * beyond the driver's checks, time slicing, posix_spawn() and glob().
  *
  * Exported for tests: sim_amdxdna_flush(address, size), sim_amdxdna_flush_user(user, address,
  * size), sim_amdxdna_stats(to, size), sim_amdxdna_violations().
@@ -455,6 +462,8 @@ static void read_settings(void)
     sim.time_scale = setting_number("SIM_AMDXDNA_TIMESCALE", 1.0);
     sim.latency = setting_number("SIM_AMDXDNA_LATENCY", 0.0) * 1e-6;
     sim.rebuild = setting_number("SIM_AMDXDNA_REBUILD", 15.0) * 1e-3;
+    sim.unready = setting_number("SIM_AMDXDNA_UNREADY", 5.0) * 1e-3;
+    sim.watchdog = setting_number("SIM_AMDXDNA_WATCHDOG", sim_kernel(702) ? 2.0 : 60.0);
     sim.memlock = getenv("SIM_AMDXDNA_MEMLOCK") != NULL ?
                   (uint64_t)setting_number("SIM_AMDXDNA_MEMLOCK", 0) : SIM_NONE;
     sim.max_col = (uint32_t)setting_number("SIM_AMDXDNA_COLUMNS", 128);

@@ -46,6 +46,9 @@
 enum { SIM_SHMEM = 1, SIM_HEAP = 2, SIM_DEV = 3, SIM_CMD = 4 };
 enum { SIM_NEW = 1, SIM_COMPLETED = 4, SIM_ERROR = 5, SIM_ABORT = 6, SIM_TIMEOUT = 8 };
 enum { SIM_NPU1 = 1, SIM_NPU4 = 4 };
+/* The firmware: it has stopped, and the next management call will find out; it has, and the driver
+ * has closed the channel; the channel is broken. */
+enum { SIM_FW_RUNS, SIM_FW_STOPPED, SIM_FW_CLOSED, SIM_FW_BROKEN };
 enum { SIM_LEGACY = 100 };              /* sim.kernel of the out-of-tree driver, major 1 */
 
 /* Status words of the firmware, as amd/xdna-driver's headers name them. */
@@ -137,7 +140,7 @@ typedef struct sim_ctx {
     int configured, dead, closing;
     unsigned waiting;           /* callers blocked for a slot */
     unsigned in_flight;
-    double rebuilt;             /* until then commands come back untouched */
+    double rebuilt, ready;      /* until then commands come back untouched; in an error */
     sim_job *jobs;              /* oldest first */
     uint64_t submissions, completions, errors;
     struct sim_ctx *next;
@@ -187,6 +190,9 @@ typedef struct sim_state {
     int model_clock, count_cycles;
     double time_scale, latency; /* latency: least seconds that a command takes */
     double rebuild;             /* seconds after a timeout in which commands come back untouched */
+    double unready;             /* and behind them those in which they meet no kernel: state 5 */
+    double watchdog;            /* seconds until a hung command is aborted; 0: never */
+    int firmware;               /* SIM_FW_RUNS, ... */
     uint32_t max_col;           /* the module option aie2_max_col */
     uint64_t memlock;           /* SIM_NONE: the real one */
     int log_fd;
@@ -270,6 +276,7 @@ const char *sim_driver_name(unsigned nr);
 int sim_engine_start(void);
 void sim_engine_kick(void);
 int sim_engine_resume(void);                /* before what needs the device; an error if broken */
+int sim_engine_manage(void);                /* the same before a message to the firmware */
 void sim_engine_destroy(sim_ctx *ctx);
 void sim_engine_unplug(void);
 void sim_engine_configure(sim_ctx *ctx, uint32_t cu, sim_bo *pdi);

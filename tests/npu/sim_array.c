@@ -18,7 +18,8 @@
 #define COLUMN_SHIFT 25
 #define BD_BASE 0x1D000u
 #define QUEUE_BASE 0x1D200u
-#define QUEUE_DEPTH 4u
+#define QUEUE_DEPTH 4u           /* beside the task at work */
+#define ON_CHIP_WORDS 65536u     /* that a channel's data may wait for in memory tiles: 256 KiB */
 #define CONTROLLER 0xFu         /* the id of the controller that runs streams */
 #define MAX_TILE (128u * 128u)
 
@@ -33,10 +34,12 @@ typedef struct dma_run {
 } dma_run;
 
 typedef struct channel {
-    uint32_t task[QUEUE_DEPTH]; /* [0] is the one at work */
+    uint32_t task[QUEUE_DEPTH + 1]; /* [0] is the one at work */
     unsigned n_tasks, runs_left, tokens;
     int started;
     dma_run run;
+    uint32_t *ahead;            /* words that were read before the cores wanted them */
+    size_t ahead_from, ahead_to;
 } channel;
 
 typedef struct txn_op {
@@ -301,10 +304,25 @@ static void run_advance(dma_run *run, uint32_t words)
     }
 }
 
+/* Takes what was read ahead; returns how many words. */
+static size_t take_ahead(channel *ch, uint32_t *words, uint64_t count)
+{
+    size_t n = ch->ahead_to - ch->ahead_from;
+    n = n < count ? n : (size_t)count;
+    if (n > 0) {
+        memcpy(words, ch->ahead + ch->ahead_from, n * sizeof *words);
+        ch->ahead_from += n;
+    }
+    return n;
+}
+
 /* Moves words between a stream and memory; -1 when the stream runs dry. */
 static int channel_move(sim_array *array, uint32_t column, unsigned number, uint32_t *words,
                         uint64_t count)
 {
+    size_t had = take_ahead(&hw.channels[column][number], words, count);
+    words += had;
+    count -= had;
     while (count > 0) {
         channel *ch = &hw.channels[column][number];
         dma_run *run = &ch->run;
@@ -688,9 +706,9 @@ static uint32_t decode_10(const uint32_t *w, uint32_t left, txn_op *op)
 static int queue_push(sim_array *array, uint32_t column, unsigned number, uint32_t word)
 {
     channel *ch = &hw.channels[column][number];
-    if (ch->n_tasks == QUEUE_DEPTH) {
+    if (ch->n_tasks == QUEUE_DEPTH + 1) {
         array->violations++;
-        return trouble(array, "column %u: a fifth task in a queue of four", column);
+        return trouble(array, "column %u: a fifth task waits in a queue of four", column);
     }
     if (ch->n_tasks == 0) {
         ch->runs_left = word >> 16 & 0xFF;
@@ -747,6 +765,45 @@ static int ddr_patch(sim_array *array, const txn_op *op)
     return register_write(array, op->address + 4, (uint32_t)(address >> 32), 0xFFFF);
 }
 
+/* Reads the current task of an input to its end, although nobody wants it yet: it waits in memory
+ * tiles. -1: there is none, or it does not fit. */
+static int read_ahead(sim_array *array, uint32_t column, unsigned number)
+{
+    channel *ch = &hw.channels[column][number];
+    unsigned tokens = ch->tokens, tasks = ch->n_tasks;
+    size_t from = ch->ahead_from, kept = ch->ahead_to - from;
+    if (number < MM2S0 || tasks == 0) {
+        return -1;
+    }
+    if (ch->ahead == NULL && (ch->ahead = malloc(ON_CHIP_WORDS * sizeof *ch->ahead)) == NULL) {
+        return -1;
+    }
+    memmove(ch->ahead, ch->ahead + from, kept * sizeof *ch->ahead);
+    ch->ahead_from = ch->ahead_to = 0; /* so that channel_move() reads memory */
+    while (ch->n_tasks == tasks && ch->tokens == tokens && kept < ON_CHIP_WORDS) {
+        if (channel_move(array, column, number, ch->ahead + kept, 1) != 0) {
+            return -1;
+        }
+        kept++;
+    }
+    ch->ahead_to = kept;
+    return ch->n_tasks < tasks ? 0
+           : trouble(array, "column %u: an input that nobody takes does not fit on the chip", column);
+}
+
+/* 1 when every column's results have somewhere to go. */
+static int results_queued(const sim_array *array)
+{
+    const sim_cores *cores = array->cores;
+    for (uint32_t column = 0; column < cores->columns; column++) {
+        const channel *ch = hw.channels[cores->c[column] & 0xFF];
+        if (!ch[cores->c_low != 0 ? 0 : cores->c[column] >> 8].n_tasks) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static int token_wait(sim_array *array, const txn_op *op)
 {
     uint32_t to_host = (op->data[0] & 0xFF) == 0, first = op->data[0] >> 16 & 0xFF;
@@ -758,7 +815,8 @@ static int token_wait(sim_array *array, const txn_op *op)
     }
     for (uint32_t column = first; column < first + columns; column++) {
         while (hw.channels[column][number].tokens == 0) {
-            if (array_step(array) != 0) {
+            int ahead = number >= MM2S0 && !results_queued(array);
+            if ((ahead ? read_ahead(array, column, number) : array_step(array)) != 0) {
                 return -1;
             }
         }
@@ -859,6 +917,9 @@ uint32_t sim_array_run(sim_array *array)
         return sim_machine_run(array);
     }
     uint32_t status = run_stream(array);
+    for (size_t i = 0; i < SIM_MAX_COLS * CHANNELS; i++) {
+        free(hw.channels[i / CHANNELS][i % CHANNELS].ahead);
+    }
     memset(hw.channels, 0, sizeof hw.channels);
     if (status == SIM_FW_OK && sim.count_cycles && array->cores->b_tiles) {
         array->cycles = sim_machine_cycles(array);

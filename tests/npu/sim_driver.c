@@ -185,7 +185,7 @@ static int context_checks(request *r, sim_ctx *ctx, const uint32_t *qos)
     int error = context_slots(r->file, ctx);
     uint32_t tiles = get32(r, 36), live = 0;
     if (error == 0) {
-        error = sim_engine_resume();
+        error = sim_engine_manage();
     }
     if (error != 0) {
         return error;
@@ -1202,6 +1202,9 @@ int sim_driver_open(sim_file **file)
         sim_clflush_trap();
     }
     sim.opened = 1;
+    if (sim.firmware != SIM_FW_RUNS) {
+        (void)sim_engine_resume();
+    }
     sim.last_use = sim_now();
     return 0;
 }

@@ -499,6 +499,16 @@ static void system_suspend(void)
     sim_array_reset();
 }
 
+static void delay(double until)
+{
+    sim_leave();
+    while (sim_now() < until) {
+        struct timespec nap = { 0, 50000 };
+        nanosleep(&nap, NULL);
+    }
+    sim_enter();
+}
+
 /* From 6.19 on the device sleeps after five idle seconds although it is open; the next use pays a
  * reload, and fails if a configured PDI is gone. */
 int sim_engine_resume(void)
@@ -521,11 +531,27 @@ int sim_engine_resume(void)
         sim.stats.resumes++;
         sim.fw_leaked = 0;
         sim.last_fw_id = 0;
+        sim.firmware = SIM_FW_RUNS;
         sim_array_reset();
         sim_log("resumed after idling");
     }
     sim.last_use = sim_now();
     return 0;
+}
+
+int sim_engine_manage(void)
+{
+    int error = sim_engine_resume();
+    if (error != 0 || sim.firmware == SIM_FW_RUNS) {
+        return error;
+    }
+    if (sim.firmware == SIM_FW_STOPPED) {
+        delay(sim_now() + 5.0 * sim.time_scale);
+        sim.firmware = SIM_FW_CLOSED;
+        sim.last_use = sim_now();
+        return -ETIME;
+    }
+    return sim.firmware == SIM_FW_CLOSED ? -ENODEV : -EPIPE;
 }
 
 static void expire(sim_ctx *ctx, double now)
@@ -534,6 +560,7 @@ static void expire(sim_ctx *ctx, double now)
     sim.stats.timeouts++;
     abort_jobs(ctx, timeout_state(ctx->jobs));
     ctx->rebuilt = now + sim.rebuild;
+    ctx->ready = ctx->rebuilt + sim.unready;
     rebuild(ctx); /* a failure is ignored here, but the CUs are gone */
     sim.last_fw_id = 0;
     sim_array_reset();
@@ -542,7 +569,10 @@ static void expire(sim_ctx *ctx, double now)
 /* Returns when it wants to be called again. */
 static double watchdog(double now)
 {
-    double limit = (sim_kernel(702) ? 2.0 : 60.0) * sim.time_scale, next = now + 1.0;
+    double limit = sim.watchdog * sim.time_scale, next = now + 1.0;
+    if (sim.watchdog <= 0) {
+        return next;
+    }
     for (sim_file *file = sim.files; file != NULL; file = file->next) {
         for (sim_ctx *ctx = file->ctxs; ctx != NULL && !file->inherited; ctx = ctx->next) {
             double since;
@@ -591,16 +621,6 @@ static sim_job *next_job(void)
     return best;
 }
 
-static void delay(double until)
-{
-    sim_leave();
-    while (sim_now() < until) {
-        struct timespec nap = { 0, 50000 };
-        nanosleep(&nap, NULL);
-    }
-    sim_enter();
-}
-
 /* What an injected fault makes of a command; 1 if it never reaches the firmware. */
 static int faulted(sim_job *job, int *state, double *until)
 {
@@ -612,6 +632,9 @@ static int faulted(sim_job *job, int *state, double *until)
     }
     sim_fault_command("exec", job->number, what, sizeof what);
     if (strcmp(what, "timeout") == 0) {
+        *state = HUNG;
+    } else if (strcmp(what, "dead") == 0 || strcmp(what, "broken") == 0) {
+        sim.firmware = what[0] == 'd' ? SIM_FW_STOPPED : SIM_FW_BROKEN;
         *state = HUNG;
     } else if (strncmp(what, "state", 5) == 0) {
         *state = atoi(what + 5) & 0xF;
@@ -638,8 +661,10 @@ static void run_job(sim_job *job)
     if (!ctx->dead && sim_now() >= ctx->rebuilt) {
         set_state(job->cmd, SIM_NEW);
         fault = faulted(job, &state, &until);
-        if (fault == 0) {
-            state = run_command(job);
+        if (fault == 0 && sim.firmware != SIM_FW_RUNS) {
+            state = HUNG;
+        } else if (fault == 0) {
+            state = sim_now() < ctx->ready ? error_state(job, SIM_FW_BAD_PDI) : run_command(job);
         }
         sim_clock_go_on(sim.stats.device_us - before);
         if (sim_now() < until) {

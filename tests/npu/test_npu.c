@@ -417,6 +417,54 @@ static void child_limit(const char *pack)
     check_clean("limits");
 }
 
+/* The only job so far hangs, or the firmware stops with it. Every call returns in its time, and within
+ * TEST_NPU_SECONDS the NPU works again. */
+static void child_hang(const char *pack)
+{
+    const char *seconds = getenv("TEST_NPU_SECONDS");
+    wnpu_amdxdna_config config;
+    wnpu_accel_info info;
+    wnpu_error error = {0, ""};
+    wnpu_accel *accel;
+    wnpu_accel_product job;
+    int64_t begin;
+    uint64_t id = 0;
+    int code, probes = 0;
+    product p;
+    configure(&config, pack);
+    config.cooldown_ms = 50;
+    accel = open_or_die(&config, &info);
+    make(&p, &info, 0, 1, NULL);
+    blank(&p);
+    code = resident(accel, &p, &error);
+    fill(&job, &p, 0);
+    begin = now_ns();
+    code = code == WNPU_OK ? accel->submit(accel->self, &job, 1, &id, &error) : code;
+    check(code == WNPU_OK && timed_wait(accel, id, 200, &error) != WNPU_OK && untouched(&p),
+          "the fault is not seen: %s", error.message);
+    check_fired();
+    while (accel->health(accel->self) != WNPU_ACCEL_OK &&
+           now_ns() - begin < (int64_t)(atof(seconds) * 1e9)) {
+        struct timespec nap = {0, 5000000};
+        if (accel->health(accel->self) != WNPU_ACCEL_PROBE) {
+            (void)nanosleep(&nap, NULL);
+            continue;
+        }
+        probes++;
+        (void)accel->probe(accel->self, now_ns() + 500000000, &error);
+    }
+    check(accel->health(accel->self) == WNPU_ACCEL_OK, "after %.1f s and %d probes: %s",
+          (double)(now_ns() - begin) * 1e-9, probes, error.message);
+    printf("    works again after %.2f s, %d probes\n", (double)(now_ns() - begin) * 1e-9, probes);
+    check(accel->submit(accel->self, &job, 1, &id, &error) == WNPU_OK &&
+          timed_wait(accel, id, 1000, &error) == WNPU_OK && wrong_row(&p) < 0, "the next job: %s",
+          error.message);
+    unmake(&p);
+    wnpu_amdxdna_close(accel);
+    check_patience(1000.0); /* the self-tests at opening */
+    check_clean("after a hang");
+}
+
 /* The doctor on a live device. */
 static void child_doctor(const char *pack)
 {
@@ -443,6 +491,8 @@ static int child(int argc, char **argv)
         child_fork(argv[3]);
     } else if (strcmp(argv[2], "limit") == 0) {
         child_limit(argv[3]);
+    } else if (strcmp(argv[2], "hang") == 0) {
+        child_hang(argv[3]);
     } else if (strcmp(argv[2], "doctor") == 0) {
         child_doctor(argv[3]);
     } else if (strcmp(argv[2], "faults") == 0 && argc == 6) {
@@ -612,6 +662,28 @@ static void test_live_doctor(void)
     }
 }
 
+/* Watchdogs of 60 s (up to Linux 7.1) and none; firmware that stops or whose channel breaks. The npu1-i8
+ * pack has three kernels, tested by 15 commands. */
+static void test_hangs(void)
+{
+    static const char *const cases[] = {
+        "SIM_AMDXDNA_FAULT=exec=16:timeout SIM_AMDXDNA_KERNEL=6.18 TEST_NPU_SECONDS=12",
+        "SIM_AMDXDNA_FAULT=exec=16:timeout SIM_AMDXDNA_KERNEL=7.1 SIM_AMDXDNA_WATCHDOG=0 "
+            "TEST_NPU_SECONDS=12",
+        "SIM_AMDXDNA_FAULT=exec=16:timeout SIM_AMDXDNA_KERNEL=7.2 SIM_AMDXDNA_TIMESCALE=0.2 "
+            "SIM_AMDXDNA_REBUILD=30 SIM_AMDXDNA_UNREADY=20 TEST_NPU_SECONDS=10",
+        "SIM_AMDXDNA_FAULT=exec=16:dead SIM_AMDXDNA_TIMESCALE=0.05 TEST_NPU_SECONDS=15",
+        "SIM_AMDXDNA_FAULT=exec=16:broken SIM_AMDXDNA_TIMESCALE=0.05 TEST_NPU_SECONDS=15"
+    };
+    char environment[400], arguments[300];
+    size_t i;
+    snprintf(arguments, sizeof arguments, "hang %s/npu1-i8", packs_path);
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(environment, sizeof environment, "%s TEST_NPU_FAULTS=1", cases[i]);
+        T_CHECK(run(environment, arguments) == 0, "%s", cases[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--child") == 0) {
@@ -626,6 +698,7 @@ int main(int argc, char **argv)
     t_run("fork", test_fork);
     t_run("limit", test_limit);
     t_run("live doctor", test_live_doctor);
+    t_run("hangs and dead firmware", test_hangs);
     t_run("accidents", test_accidents);
     t_run("random faults", test_random);
     return t_end();

@@ -954,6 +954,119 @@ static void case_machine(void)
     close_npu(&n);
 }
 
+/* Operations of a stream in the order in which `order` names them; returns its words. Version 0.1. */
+static size_t reorder(const uint32_t *from, const unsigned *order, unsigned count, uint32_t *to)
+{
+    size_t at[64], n = 0, words = 4;
+    for (size_t i = 4; i < from[3] / 4 && n < 64; ) {
+        uint32_t code = from[i] & 0xff;
+        at[n++] = i;
+        i += code == 0 ? 6 : code == 1 ? from[i + 3] / 4 : code == 3 ? 7 : code == 0x80 ? 4 : 12;
+    }
+    at[n] = from[3] / 4;
+    for (unsigned i = 0; i < count; i++) {
+        size_t size = at[order[i] + 1] - at[order[i]];
+        memcpy(to + words, from + at[order[i]], size * 4);
+        words += size;
+    }
+    memcpy(to, from, 16);
+    to[2] = count;
+    to[3] = (uint32_t)words * 4;
+    return words;
+}
+
+/* A product of one column with a changed stream. */
+static void multiply_stream(const overlay_shape *s, uint32_t *words, size_t count)
+{
+    static _Alignas(4) uint8_t image[1 << 16];
+    overlay design = { 1, npu4 ? 4 : 3, NULL, 0 };
+    pg_spec spec = { .bits = 8, .m = s->m, .k = s->k, .n = s->n };
+    pg_buf pdi = { image, overlay_pdi(&design, image, sizeof image), sizeof image };
+    pg_buf stream = { (uint8_t *)words, count * 4, count * 4 };
+    uint64_t addr;
+    npu n;
+    open_heap(&n);
+    T_CHECK(make_context(n.fd, 4, &n.ctx, &n.syncobj) == 0, "context");
+    n.pdi = put_dev(&n, &pdi, 1, &addr);
+    T_CHECK(pdi.size > 0 && configure(&n, n.ctx, n.pdi) == 0, "CONFIG_CU");
+    product p = make_product_of(&n, spec, &stream);
+    int8_t *b = malloc((size_t)s->k * s->n);
+    memcpy(b, p.b.va, (size_t)s->k * s->n);
+    overlay_tile_b(s, b, (int8_t *)p.b.va);
+    flush(p.b.va, p.b.size);
+    T_CHECK(run_product(&n, &p) == 4, "state");
+    flush(p.c.va, p.c.size);
+    memcpy(p.b.va, b, (size_t)s->k * s->n);
+    T_CHECK(wrong(&p) == 0, "%zu elements wrong", wrong(&p));
+    free(b);
+    free_product(&n, &p);
+    close_context(&n);
+    close_npu(&n);
+}
+
+/* A stream that waits until A and B were read before it queues C: they wait on the chip. */
+static void case_input_first(void)
+{
+    static const overlay_shape shape = {64, 128, 64};
+    /* K steps; B, A: descriptor, address, task; C: descriptor, address, controller, task; wait */
+    static const unsigned order[] = {0, 1, 2, 3, 4, 5, 6, 11, 11, 7, 8, 9, 10, 11};
+    static uint32_t words[512], changed[512];
+    overlay design = { 1, npu4 ? 4 : 3, NULL, 0 };
+    size_t count = overlay_stream(&design, &shape, words, 512), wait, tasks = 0;
+    count = reorder(words, order, sizeof order / sizeof *order, changed);
+    for (wait = 4; wait < count && tasks < 2; wait++) { /* tasks of A and B: with tokens */
+        if (changed[wait] == 0 && (changed[wait + 2] == 0x1d214 || changed[wait + 2] == 0x1d21c)) {
+            changed[wait + 4] |= 1u << 31;
+            tasks++;
+            wait += 5;
+        }
+    }
+    T_CHECK(tasks == 2 && changed[wait] == 0x80 && changed[wait + 4] == 0x80, "the stream");
+    changed[wait + 2] |= 1; /* from host memory: channels 0 and 1 */
+    changed[wait + 6] |= 1;
+    changed[wait + 7] |= 1u << 24;
+    multiply_stream(&shape, changed, count);
+}
+
+/* Five tasks of A and of C at once: one at work, four in the queue. */
+static void case_queue(void)
+{
+    static const overlay_shape shape = {320, 64, 64};
+    static uint32_t words[1024], changed[1024];
+    unsigned order[64], n = 0;
+    overlay design = { 1, npu4 ? 4 : 3, NULL, 0 };
+    size_t count = overlay_stream(&design, &shape, words, 1024), i;
+    /* K steps; B: 3 operations; each group: A 3, C 4, from the third on behind a wait; 2 waits */
+    for (unsigned op = 0; op < 4; op++) {
+        order[n++] = op;
+    }
+    for (unsigned g = 0, op = 4; g < 5; g++) {
+        op += g >= 2;
+        for (unsigned k = 0; k < 7; k++) {
+            order[n++] = op++;
+        }
+    }
+    for (unsigned w = 0; w < 5; w++) {
+        order[n++] = 18; /* the first wait */
+    }
+    T_CHECK(count > 0 && words[2] == 4 + 5 * 7 + 5, "%u operations", (unsigned)words[2]);
+    count = reorder(words, order, n, changed);
+    for (i = 4, n = 0; i < count && n < 10; i++) { /* descriptors of their own: A 0 to 4, C 9 to 13 */
+        if (changed[i] == 1 && changed[i + 1] == 0 && changed[i + 3] == 48 &&
+            changed[i + 2] != 0x1d000 + 0x20 * 8) {
+            uint32_t bd = n / 2 + (n % 2 == 0 ? 0 : 9), at = 0x1d000 + 0x20 * bd;
+            size_t task = i + 24 + (n % 2 == 0 ? 0 : 7);
+            changed[i + 2] = at;
+            changed[i + 18] = at + 4;
+            changed[task + 4] = (changed[task + 4] & ~0xfu) | bd;
+            i += 23;
+            n++;
+        }
+    }
+    T_CHECK(n == 10, "%u transfers", n);
+    multiply_stream(&shape, changed, count);
+}
+
 /* The size that Whisper base needs, and that it is quick enough. */
 static void case_gemm_large(void)
 {
@@ -1321,6 +1434,82 @@ static void case_destroy_hung(void)
     close_context(&n);
     T_CHECK((get_word(&p.cmd, 0) & 0xF) == (kernel == 616 ? 1 : 6), "state %x",
             get_word(&p.cmd, 0));
+    free_product(&n, &p);
+    close_npu(&n);
+}
+
+/* exec=1:timeout: as long as the context is rebuilt commands come back untouched, then they meet no
+ * kernel, then all is well. REBUILD=700, UNREADY=1500. */
+static void case_unready(void)
+{
+    static const uint32_t states[3] = {1, 5, 4};
+    npu n;
+    product p;
+    open_context(&n, default_spec(8), 1);
+    p = make_product(&n, n.spec);
+    T_CHECK(run_product(&n, &p) == 8, "the hung one");
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t state;
+        fill_command(&p);
+        state = run_product(&n, &p);
+        T_CHECK(state == states[i], "%u: state %u", i, state);
+        usleep(i == 0 ? 1000000 : 1600000);
+    }
+    free_product(&n, &p);
+    close_context(&n);
+    close_npu(&n);
+}
+
+/* exec=1:dead or broken, times scaled by 0.02: the driver's calls, and that idling heals. */
+static void case_firmware(void)
+{
+    const char *fault = getenv("SIM_AMDXDNA_FAULT");
+    int broken = strstr(fault, "broken") != NULL;
+    uint32_t ctx, syncobj;
+    int64_t begin;
+    npu n;
+    product p;
+    open_context(&n, default_spec(8), 1);
+    p = make_product(&n, n.spec);
+    T_CHECK(run_product(&n, &p) == 8, "no answer");
+    fill_command(&p);
+    usleep(50000);
+    T_CHECK(run_product(&n, &p) == 8, "nor to the next");
+    begin = soon(0);
+    int first = make_context(n.fd, 4, &ctx, &syncobj);
+    T_CHECK(first == (broken ? -EPIPE : -ETIME), "CREATE_HWCTX: %d", first);
+    T_CHECK(broken || soon(0) - begin >= 100000000, "it blocks for five seconds");
+    int next = make_context(n.fd, 4, &ctx, &syncobj);
+    T_CHECK(next == (broken ? -EPIPE : -ENODEV), "and then: %d", next);
+    free_product(&n, &p);
+    close_context(&n);
+    usleep(300000); /* more than five seconds */
+    if (kernel < 619) {
+        next = make_context(n.fd, 4, &ctx, &syncobj);
+        T_CHECK(next == (broken ? -EPIPE : -ENODEV), "before 6.19 nothing heals: %d", next);
+    }
+    close_npu(&n);
+    if (kernel >= 619) {
+        open_context(&n, default_spec(8), 1); /* which checks every call */
+        p = make_product(&n, n.spec);
+        T_CHECK(run_product(&n, &p) == 4, "a product");
+        free_product(&n, &p);
+        close_context(&n);
+        close_npu(&n);
+    }
+}
+
+/* exec=1:timeout without a watchdog: only closing the context ends the command. */
+static void case_no_watchdog(void)
+{
+    npu n;
+    product p;
+    open_context(&n, default_spec(8), 1);
+    p = make_product(&n, n.spec);
+    exec_raw(n.fd, n.ctx, p.cmd.handle, p.args, 4, NULL);
+    T_CHECK(wait_point(n.fd, n.syncobj, 0, 1.0, 2) == -ETIME, "it ended by itself");
+    close_context(&n);
+    T_CHECK((get_word(&p.cmd, 0) & 0xF) == 6, "state %x", get_word(&p.cmd, 0));
     free_product(&n, &p);
     close_npu(&n);
 }
@@ -1828,6 +2017,10 @@ static const test_case cases[] = {
     { "gemm_clflush", case_gemm, "7.2/npu1 7.2/npu4", "CACHE=trap", CLEAN },
     { "cache_clflush", case_cache, "7.2/npu1", "CACHE=trap", NO_LEAKS },
     { "machine", case_machine, "7.2/npu1 7.2/npu4", "", CLEAN },
+    { "input_first", case_input_first, "7.2/npu1 7.2/npu4", "", CLEAN },
+    { "input_first_model", case_input_first, "7.2/npu1 7.2/npu4", "CORES=built-in", CLEAN },
+    { "queue", case_queue, "7.2/npu1 7.2/npu4", "", CLEAN },
+    { "queue_model", case_queue, "7.2/npu1 7.2/npu4", "CORES=built-in", CLEAN },
     { "gemm_large", case_gemm_large, "7.2/npu1 7.2/npu4", "", CLEAN },
     { "bad_stream", case_bad_stream, "6.18/npu1 7.2/npu1 7.2/npu4", "TIMESCALE=0.001", NO_LEAKS },
     { "cache", case_cache, "6.18/npu1 7.2/npu1 7.2/npu4", "", NO_LEAKS },
@@ -1845,6 +2038,14 @@ static const test_case cases[] = {
     { "watchdog_real", case_watchdog, "7.2/npu1", "FAULT=exec=1:timeout", CLEAN },
     { "watchdog_busy", case_watchdog_busy, "7.2/npu1", "FAULT=exec=1:timeout|TIMESCALE=0.25",
       NO_LEAKS },
+    { "unready", case_unready, "7.2/npu1",
+      "FAULT=exec=1:timeout|TIMESCALE=0.05|REBUILD=700|UNREADY=1500", NO_LEAKS },
+    { "firmware_dead", case_firmware, "7.1/npu1 7.2/npu1 7.2/npu4 6.18/npu4",
+      "FAULT=exec=1:dead|TIMESCALE=0.02|WATCHDOG=2", NULL },
+    { "firmware_broken", case_firmware, "7.2/npu1 6.18/npu1",
+      "FAULT=exec=1:broken|TIMESCALE=0.02|WATCHDOG=2", NULL },
+    { "no_watchdog", case_no_watchdog, "7.1/npu1 7.2/npu1",
+      "FAULT=exec=1:timeout|TIMESCALE=0.05|WATCHDOG=0", NO_LEAKS },
     { "destroy_hung", case_destroy_hung, "6.16/npu1 7.2/npu1",
       "FAULT=exec=1:timeout|TIMESCALE=0.05", NO_LEAKS },
     { "faults", case_faults, "7.2/npu1 7.2/npu4",
