@@ -153,7 +153,7 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 OBJECTS_transcribe = options values help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
 OBJECTS_server = server_form server_http server_pool server_reply server_request server_run
-OBJECTS_server += server_upload server_watch input ffmpeg output npu platform
+OBJECTS_server += server_upload server_watch server_wyoming json input ffmpeg output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
 	    $(LDLIBS) $(OWN_LIBS) -o "$@"

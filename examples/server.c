@@ -13,6 +13,7 @@
 #include "server_http.h"
 #include "server_pool.h"
 #include "server_watch.h"
+#include "server_wyoming.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -35,7 +36,7 @@
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
 
 typedef struct server_options {
-    const char *model, *npu, *name;
+    const char *model, *npu, *name, *wyoming;
     char listen[128], key[256];
     long sessions, queue, threads, max_mb, upload_s, timeout_s, grace_s, connections;
     wnpu_config config;
@@ -68,6 +69,8 @@ static const char help[] =
     "  --model FILE        Whisper model: a ggml file, or a pack made by build/pack\n"
     "  --name NAME         name of the model for clients [the file's, without extension]\n"
     "  --listen ADDR:PORT  [127.0.0.1:9004]; [::1]:9004 or 0.0.0.0:9004 for others\n"
+    "  --wyoming ADDR:PORT also serve Home Assistant's protocol here, such as 127.0.0.1:10300;\n"
+    "                      it has no keys [off]\n"
     "  --api-key KEY       ask clients for this key, as Bearer token; @FILE reads it from a file\n"
     "  --cors ORIGIN       pages of this origin may use the server; *: any [none]\n"
     "  --sessions N        requests that are computed at the same time, 1 to 64 [1]\n"
@@ -135,13 +138,13 @@ static int set_parameter(server_options *o, char *pair)
                ? 0 : complain(-1, "--set: %s", error.message);
 }
 
-enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_KEY, OPT_CORS, OPT_SESSIONS, OPT_QUEUE, OPT_THREADS,
+enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_SESSIONS, OPT_QUEUE, OPT_THREADS,
        OPT_MAX_MB, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU,
        OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
 
 static const struct option long_options[] = {
     {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME}, {"listen", 1, NULL, OPT_LISTEN},
-    {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
+    {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
     {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
     {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
     {"upload-timeout", 1, NULL, OPT_UPLOAD}, {"timeout", 1, NULL, OPT_TIMEOUT},
@@ -161,6 +164,7 @@ static int take_option(server_options *o, int option, char *value)
         (void)snprintf(o->listen, sizeof o->listen, "%s", value);
         return strcspn(value, "srx,") == strlen(value) && strlen(value) < sizeof o->listen
                    ? 0 : complain(-1, "--listen must be an address and a port");
+    case OPT_WYOMING: o->wyoming = value; return 0;
     case OPT_KEY: return read_key(o, value);
     case OPT_CORS: o->http.cors = value; return 0;
     case OPT_SESSIONS: return number("sessions", value, 1, 64, &o->sessions);
@@ -294,6 +298,14 @@ static void name_model(const server_options *o, char *name, size_t size)
 
 /* ---- serving ---- */
 
+/* Prints an address with the port in use, which differs if the given one is 0. */
+static void announce(const char *what, const char *address, int port)
+{
+    const char *colon = strrchr(address, ':');
+    (void)complain(0, "%s on %.*s:%d", what, colon != NULL ? (int)(colon - address) : 0, address,
+                   port);
+}
+
 static int start(server_options *o, const wnpu_model *model, const char *name)
 {
     char why[256];
@@ -315,8 +327,15 @@ static int start(server_options *o, const wnpu_model *model, const char *name)
     if (port < 0) {
         return complain(EXIT_LISTEN, "%s: %s", o->listen, why);
     }
-    return complain(0, "listening on %.*s:%d", (int)(strrchr(o->listen, ':') != NULL
-                    ? strrchr(o->listen, ':') - o->listen : 0), o->listen, port);
+    if (o->wyoming != NULL) {
+        int other = wyoming_start(h, o->wyoming, why);
+        if (other < 0) {
+            return complain(EXIT_LISTEN, "%s: %s", o->wyoming, why);
+        }
+        announce("wyoming", o->wyoming, other);
+    }
+    announce("listening", o->listen, port);
+    return 0;
 }
 
 /* Lets requests that run end, for a time; then their runs are cancelled. */
@@ -349,6 +368,7 @@ static int serve(server_options *o, const wnpu_model *model, const sigset_t *sig
         }
         drain(o);
     }
+    wyoming_stop();
     http_stop();
     watch_stop();
     return code;

@@ -235,6 +235,7 @@ static int read_form(connection *conn, watch *w, reading *f)
 /* A client that receives events. */
 typedef struct listener {
     connection *conn;
+    const request *request;
     int chunked, begun;
 } listener;
 
@@ -260,6 +261,17 @@ static int send_event(void *user, const buffer *event)
                        : mg_write(l->conn, event->bytes, event->n)) > 0 ? 0 : -1;
 }
 
+static int send_segment(void *user, const wnpu_segment *segment, size_t index)
+{
+    listener *l = user;
+    buffer event = {NULL, 0, 0, 0};
+    int failed;
+    reply_delta(&event, options.model, l->request, segment, index);
+    failed = event.failed || send_event(l, &event) != 0;
+    buffer_free(&event);
+    return failed ? -1 : 0;
+}
+
 /* Sends the end of the events, or the error that ended them. */
 static void end_events(listener *l, job *j)
 {
@@ -281,7 +293,7 @@ static int answer_job(connection *conn, job *j, listener *l)
     if (j->http_status == 0) {
         return 499; /* the client is gone; nginx's number for it */
     }
-    if (l->begun || (j->send != NULL && j->http_status == 200)) {
+    if (l->begun || (j->on_segment != NULL && j->http_status == 200)) {
         end_events(l, j);
         return j->http_status;
     }
@@ -299,7 +311,7 @@ static int answer_job(connection *conn, job *j, listener *l)
 
 static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload *u)
 {
-    listener l = {conn, strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0, 0};
+    listener l = {conn, r, strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0, 0};
     job j;
     int status;
     memset(&j, 0, sizeof j);
@@ -309,7 +321,8 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.upload = u;
     j.watch = w;
     j.stall_ms = options.stall_ms;
-    j.send = r->stream ? send_event : NULL;
+    j.on_segment = r->stream ? send_segment : NULL;
+    j.answer = r->stream ? reply_done : NULL;
     j.user = &l;
     watch_enter(w, WATCH_WORKING, options.work_ms);
     job_run(&j);

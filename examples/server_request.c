@@ -257,6 +257,9 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
     memset(r, 0, sizeof *r);
     r->api = api;
     r->format = api == API_ASR ? ANSWER_TEXT : ANSWER_JSON;
+    r->raw_format = WNPU_SAMPLE_S16LE;
+    r->raw_rate = 16000;
+    r->raw_channels = 1;
     r->params = *defaults;
     r->max_beams = max_beams;
     r->text = malloc(REQUEST_TEXT_MOST + sizeof(request_scratch));

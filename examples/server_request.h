@@ -37,7 +37,9 @@ typedef struct request {
     request_format format;
     int stream;               /* server-sent events */
     int logprobs;             /* of each token, in JSON and events */
-    int raw;                  /* the audio is s16le at 16 kHz, mono, without a header */
+    int raw;                  /* the audio has no header */
+    int32_t raw_format;       /* wnpu_sample_format [S16LE] */
+    uint32_t raw_rate, raw_channels; /* [16000, 1] */
     int64_t offset_ms, duration_ms; /* part of the recording; duration_ms 0: up to its end */
     int max_beams;            /* of the sessions */
     wnpu_params params;

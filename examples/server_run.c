@@ -57,9 +57,9 @@ static int open_file(job *j, recording *rec)
     o.end = &j->watch->stop;
     if (j->request->raw) {
         wnpu_audio_init(&rec->raw, sizeof rec->raw);
-        rec->raw.format = WNPU_SAMPLE_S16LE;
-        rec->raw.rate = 16000;
-        rec->raw.channels = 1;
+        rec->raw.format = j->request->raw_format;
+        rec->raw.rate = j->request->raw_rate;
+        rec->raw.channels = j->request->raw_channels;
         o.raw = &rec->raw;
     }
     if (j->request->offset_ms > 0 || j->request->duration_ms > 0) {
@@ -108,19 +108,15 @@ static void close_recording(job *j, recording *rec)
 typedef struct running {
     job *j;
     size_t segments;
-    buffer event;
 } running;
 
 static int on_segment(void *user, const wnpu_segment *segment)
 {
     running *r = user;
-    if (r->j->send == NULL || r->j->watch->stop) {
+    if (r->j->on_segment == NULL || r->j->watch->stop) {
         return r->j->watch->stop;
     }
-    buffer_clear(&r->event);
-    reply_delta(&r->event, r->j->model, r->j->request, segment, r->segments++);
-    r->j->sent = 1;
-    return r->event.failed || r->j->send(r->j->user, &r->event) != 0;
+    return r->j->on_segment(r->j->user, segment, r->segments++) != 0;
 }
 
 static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
@@ -168,17 +164,14 @@ static void judge(job *j, const wnpu_session *session, int status)
 
 static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
 {
-    running r = {j, 0, {NULL, 0, 0, 0}};
+    running r = {j, 0};
     wnpu_params params = j->request->params;
     params.on_segment = on_segment;
     params.on_progress = on_progress;
     params.user = &r;
     judge(j, session, wnpu_transcribe(session, &params, audio));
-    buffer_free(&r.event);
-    if (j->http_status == 200 && j->send != NULL) {
-        reply_done(&j->body, session, j->model, j->request);
-    } else if (j->http_status == 200) {
-        reply_results(&j->body, session, j->model, j->request);
+    if (j->http_status == 200) {
+        (j->answer != NULL ? j->answer : reply_results)(&j->body, session, j->model, j->request);
     }
 }
 

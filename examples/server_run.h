@@ -16,17 +16,19 @@ typedef struct job {
     upload *upload;
     watch *watch;
     int64_t stall_ms;         /* limit for ffmpeg without progress */
-    /* Sends server-sent events while the run goes on. NULL: none. Returns 0, or -1 if the client is
-     * gone. */
-    int (*send)(void *user, const buffer *event);
+    /* Receives segments while the run goes on, with their numbers. NULL: none. Returns 0, or -1 to
+     * end the run. */
+    int (*on_segment)(void *user, const wnpu_segment *segment, size_t index);
     void *user;
+    /* Writes the answer; NULL: reply_results(). */
+    void (*answer)(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                   const request *r);
 
     int http_status;          /* 200; 0: the client is gone, no answer */
-    buffer body;              /* the answer, or the last events */
+    buffer body;              /* the answer */
     char message[512];        /* of an error */
     const char *param;        /* the field that it is about, or NULL */
     char warning[512];        /* what is missing in an answer; "" if nothing is */
-    int sent;                 /* events were sent */
 } job;
 
 /* Waits for a session, runs it in a thread of its own, and returns the session. */

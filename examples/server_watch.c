@@ -46,6 +46,18 @@ int64_t watch_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+void watch_hang_up(void)
+{
+    watch *w;
+    pthread_mutex_lock(&all.lock);
+    for (w = all.first; w != NULL; w = w->next) {
+        if (w->fd >= 0) {
+            (void)shutdown(w->fd, SHUT_RDWR);
+        }
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
 /* The port of a socket's address, and the address as text. */
 static int describe(const struct sockaddr_storage *s, char *text, size_t size)
 {

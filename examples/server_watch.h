@@ -45,6 +45,8 @@ void watch_session(watch *w, wnpu_session *session);
 void watch_took(watch *w, uint64_t bytes, uint64_t most);
 /* Ends the work of all connections in WATCH_WORKING. */
 void watch_stop_all(void);
+/* Shuts down the sockets of all connections. */
+void watch_hang_up(void);
 /* Ends connections to our port which no watch has for timeout_ms: those that never send a request.
  * port 0: no more. */
 void watch_guard(int port, int64_t timeout_ms);

@@ -226,6 +226,65 @@ def events():
         error_of(s.post(TRANSCRIPTIONS, b"no audio", [("stream", "true")]), 400, "file")
 
 
+def wyoming_event(c, kind, data=None, payload=b"", apart=False):
+    """Sends an event as Home Assistant does; apart: with its data behind the line."""
+    event = {"type": kind, "version": "1.7.1"}
+    more = json.dumps(data or {}).encode()
+    if payload:
+        event["payload_length"] = len(payload)
+    if apart:
+        event["data_length"] = len(more)
+    else:
+        event["data"], more = data or {}, b""
+    c.sendall(json.dumps(event).encode() + b"\n" + more + payload)
+
+
+def wyoming():
+    """What Home Assistant sends: describe, and a command in chunks."""
+    text = joined(transcribed("-l", "en"))
+    with Server("--wyoming", "127.0.0.1:0") as s:
+        for apart in (False, True):
+            c = s.connect(s.ports["wyoming"])
+            lines = c.makefile("rb")
+            wyoming_event(c, "describe")
+            info = json.loads(lines.readline())
+            same(info["type"], "info")
+            model = info["data"]["asr"][0]["models"][0]
+            assert model["installed"] and info["data"]["asr"][0]["installed"], info
+            assert {"en", "de"} < set(model["languages"]), model
+            c.close()
+            c = s.connect(s.ports["wyoming"])
+            lines = c.makefile("rb")
+            pcm = {"rate": 16000, "width": 2, "channels": 1}
+            wyoming_event(c, "transcribe", {"language": "en", "name": None}, apart=apart)
+            wyoming_event(c, "audio-start", {**pcm, "timestamp": 0}, apart=apart)
+            for at in range(0, len(DATA), 2048):
+                wyoming_event(c, "audio-chunk", {**pcm, "timestamp": at // 32},
+                              DATA[at:at + 2048], apart)
+            wyoming_event(c, "audio-stop", {"timestamp": len(DATA) // 32})
+            got = {}
+            while "transcript-stop" not in got:
+                event = json.loads(lines.readline())
+                got.setdefault(event["type"], []).append(event["data"].get("text", ""))
+            same(list(got), ["transcript-start", "transcript-chunk", "transcript",
+                             "transcript-stop"])
+            same(got["transcript"], [text])
+            same("".join(got["transcript-chunk"]), text)
+            wyoming_event(c, "ping")
+            same(json.loads(lines.readline())["type"], "pong")
+            c.close()
+        r = random.Random(1)
+        for _ in range(50):  # broken events
+            c = s.connect(s.ports["wyoming"])
+            c.sendall(r.choice([b"{", b'{"type": "audio-stop"}', b'{"type": 5}', b"[]",
+                                b'{"type":"audio-start","data":{"rate":-1}}',
+                                b'{"type":"x","data_length":99999999999}',
+                                b'{"type":"audio-chunk","payload_length":-5}',
+                                b"\0" * 70000, r.randbytes(100)]) + b"\n")
+            c.close()
+        same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
+
+
 # ---- load ----
 
 def together():

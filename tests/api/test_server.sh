@@ -40,6 +40,7 @@ test_options() { check options; }
 test_errors() { check errors; }
 test_keys() { check keys; }
 test_events() { check events; }
+test_wyoming() { check wyoming; }
 test_together() { check together; }
 test_queue() { check queue; }
 test_disconnect() { check disconnect; }
@@ -52,7 +53,7 @@ test_containers() {
     check containers
 }
 
-for t in formats options errors keys containers events together queue disconnect shutdown memory \
+for t in formats options errors keys containers events wyoming together queue disconnect shutdown memory \
     hostile silent; do
     t_run test_$t
 done

@@ -23,7 +23,7 @@ class Server:
         self.ports = {}
         for line in self.process.stderr:
             self.log.write(line)
-            found = re.match(r"server: (\w+ ?\w*) on \S*:(\d+)$", line)
+            found = re.match(r"server: (\w+) on \S*:(\d+)$", line)
             if found:
                 self.ports[found[1]] = int(found[2])
             if found and found[1] == "listening":

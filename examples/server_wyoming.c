@@ -1,0 +1,438 @@
+/* server_wyoming.c - see server_wyoming.h */
+#define _XOPEN_SOURCE 700
+
+#include "server_wyoming.h"
+
+#include "json.h"
+#include "server_pool.h"
+#include "server_reply.h"
+#include "server_request.h"
+#include "server_run.h"
+#include "server_upload.h"
+#include "server_watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINE_MOST 65536u           /* bytes of a line, and of the data behind it */
+#define PAYLOAD_MOST (4u << 20)
+#define CLIENTS_MOST 32
+#define STACK_SIZE ((size_t)1 << 20)
+
+static http_options options;
+static int listening = -1;
+static pthread_t listener;
+static atomic_int ending, clients;
+
+/* A connection. */
+typedef struct client {
+    int fd;
+    watch watch;
+    char *in;                 /* bytes received but not used yet; room for LINE_MOST */
+    size_t used;
+    char *data;               /* of the current event; room for LINE_MOST */
+    request request;
+    upload audio;
+    int begun;                /* request and audio are open */
+} client;
+
+/* ---- sending ---- */
+
+static int send_all(client *c, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t wrote = send(c->fd, bytes, n, MSG_NOSIGNAL);
+        if (wrote <= 0 && errno != EINTR) {
+            return -1;
+        }
+        bytes += wrote > 0 ? wrote : 0;
+        n -= wrote > 0 ? (size_t)wrote : 0;
+    }
+    return 0;
+}
+
+/* Sends an event; data is a JSON object. */
+static int send_event(client *c, const char *type, const buffer *data)
+{
+    buffer line = {NULL, 0, 0, 0};
+    int failed;
+    buffer_print(&line, "{\"type\": \"%s\", \"version\": \"1.7.1\", \"data\": ", type);
+    buffer_text(&line, data != NULL && data->n > 0 ? data->bytes : "{}");
+    buffer_text(&line, "}\n");
+    failed = line.failed || send_all(c, line.bytes, line.n) != 0;
+    buffer_free(&line);
+    return failed ? -1 : 0;
+}
+
+static int send_text(client *c, const char *type, const char *text, size_t length)
+{
+    buffer data = {NULL, 0, 0, 0};
+    int failed;
+    buffer_text(&data, "{\"text\": ");
+    buffer_string(&data, text, length);
+    buffer_text(&data, "}");
+    failed = data.failed || send_event(c, type, &data) != 0;
+    buffer_free(&data);
+    return failed ? -1 : 0;
+}
+
+static int send_info(client *c)
+{
+    static const char by[] = "\"attribution\": {\"name\": \"whisper_npu\", \"url\": \"\"}, "
+                             "\"installed\": true, \"version\": null";
+    buffer b = {NULL, 0, 0, 0};
+    wnpu_model_info info;
+    int i, failed;
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
+    (void)wnpu_model_get_info(options.model, &info);
+    buffer_print(&b, "{\"asr\": [{\"name\": \"whisper_npu\", \"description\": \"Whisper\", %s, "
+                 "\"supports_transcript_streaming\": true, \"models\": [{\"name\": ", by);
+    buffer_string(&b, options.model_name, strlen(options.model_name));
+    buffer_print(&b, ", \"description\": \"Whisper %s\", %s, \"languages\": [", info.name, by);
+    for (i = 0; i < (info.multilingual ? info.n_languages : 1); i++) {
+        buffer_print(&b, i > 0 ? ", \"%s\"" : "\"%s\"", wnpu_language_code(i));
+    }
+    buffer_text(&b, "]}]}], \"tts\": [], \"handle\": [], \"intent\": [], \"wake\": [], "
+                "\"mic\": [], \"snd\": []}");
+    failed = b.failed || send_event(c, "info", &b) != 0;
+    buffer_free(&b);
+    return failed ? -1 : 0;
+}
+
+/* ---- receiving ---- */
+
+/* Takes n bytes that follow; to may be NULL. Returns 0, or -1 if they do not come. */
+static int receive(client *c, char *to, size_t n, upload *audio)
+{
+    while (n > 0) {
+        size_t part = c->used < n ? c->used : n;
+        if (part == 0) {
+            ssize_t got = recv(c->fd, c->in, LINE_MOST, 0);
+            if (got <= 0 && errno != EINTR) {
+                return -1;
+            }
+            c->used = got > 0 ? (size_t)got : 0;
+            continue;
+        }
+        if (to != NULL) {
+            memcpy(to, c->in, part);
+            to += part;
+        }
+        if (audio != NULL && upload_add(audio, c->in, part) != 0) {
+            return -1;
+        }
+        memmove(c->in, c->in + part, c->used - part);
+        c->used -= part;
+        n -= part;
+    }
+    return 0;
+}
+
+/* Length of the line that is received next, with its end; 0 if there is none. */
+static size_t receive_line(client *c)
+{
+    char *end = NULL;
+    while ((end = memchr(c->in, '\n', c->used)) == NULL && c->used < LINE_MOST) {
+        ssize_t got = recv(c->fd, c->in + c->used, LINE_MOST - c->used, 0);
+        if (got <= 0 && errno != EINTR) {
+            return 0;
+        }
+        c->used += got > 0 ? (size_t)got : 0;
+    }
+    return end != NULL ? (size_t)(end - c->in) + 1 : 0;
+}
+
+/* ---- events ---- */
+
+static void end_request(client *c)
+{
+    if (c->begun) {
+        upload_free(&c->audio);
+        request_free(&c->request);
+    }
+    c->begun = 0;
+}
+
+static int begin_request(client *c)
+{
+    end_request(c);
+    if (request_init(&c->request, API_OPENAI, &options.params, options.max_beams) != 0) {
+        return -1;
+    }
+    upload_init(&c->audio, options.max_bytes);
+    c->request.raw = 1;
+    c->begun = 1;
+    return 0;
+}
+
+static int take_transcribe(client *c, json data)
+{
+    char language[64];
+    size_t n = json_string(json_get(data, "language"), language, sizeof language);
+    if (begin_request(c) != 0) {
+        return -1;
+    }
+    /* A language that is not known is detected. */
+    (void)request_field(&c->request, "language", language, n < sizeof language ? n : 0);
+    return 0;
+}
+
+static int take_audio_start(client *c, json data)
+{
+    int64_t rate = 16000, width = 2, channels = 1;
+    if ((!c->begun && begin_request(c) != 0) ||
+        json_integer(json_get(data, "rate"), 1000, 384000, &rate) != 0 ||
+        json_integer(json_get(data, "width"), 1, 4, &width) != 0 ||
+        json_integer(json_get(data, "channels"), 1, 256, &channels) != 0) {
+        return -1;
+    }
+    c->request.raw_rate = (uint32_t)rate;
+    c->request.raw_channels = (uint32_t)channels;
+    c->request.raw_format = width == 1 ? WNPU_SAMPLE_U8 : width == 2 ? WNPU_SAMPLE_S16LE
+                          : width == 3 ? WNPU_SAMPLE_S24LE : WNPU_SAMPLE_S32LE;
+    return 0;
+}
+
+static int on_segment(void *user, const wnpu_segment *segment, size_t index)
+{
+    size_t skip = index == 0 && segment->text[0] == ' ';
+    return send_text(user, "transcript-chunk", segment->text + skip, segment->text_length - skip);
+}
+
+static void answer_text(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                        const request *r)
+{
+    request text = *r;
+    text.format = ANSWER_TEXT;
+    reply_results(b, session, model, &text);
+}
+
+static int take_audio_stop(client *c)
+{
+    job j;
+    int failed;
+    if (!c->begun) {
+        return -1;
+    }
+    memset(&j, 0, sizeof j);
+    j.model = options.model;
+    j.request = &c->request;
+    j.upload = &c->audio;
+    j.watch = &c->watch;
+    j.stall_ms = options.stall_ms;
+    j.on_segment = on_segment;
+    j.user = c;
+    j.answer = answer_text;
+    request_finish(&c->request);
+    watch_enter(&c->watch, WATCH_WORKING, options.work_ms);
+    failed = send_event(c, "transcript-start", NULL) != 0;
+    if (c->audio.size > 0 && !failed) {
+        job_run(&j);
+    } else {
+        j.http_status = 200;
+    }
+    watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
+    if (j.http_status == 200) {
+        size_t n = j.body.n > 0 ? j.body.n - 1 : 0; /* without the line end */
+        failed = failed || send_text(c, "transcript", n > 0 ? j.body.bytes : "", n) != 0 ||
+                 send_event(c, "transcript-stop", NULL) != 0;
+    } else {
+        failed = failed || send_text(c, "error", j.message, strlen(j.message)) != 0;
+    }
+    pool_count_request(j.http_status);
+    job_free(&j);
+    end_request(c);
+    return failed ? -1 : 0;
+}
+
+/* Handles an event; the payload, if there is one, is received. Returns 0, or -1 to hang up. */
+static int take_event(client *c, json type, json data, size_t payload)
+{
+    upload *audio = json_is(type, "audio-chunk") && c->begun ? &c->audio : NULL;
+    if (payload > 0 && receive(c, NULL, payload, audio) != 0) {
+        return -1;
+    }
+    return json_is(type, "describe") ? send_info(c)
+         : json_is(type, "ping") ? send_event(c, "pong", NULL)
+         : json_is(type, "transcribe") ? take_transcribe(c, data)
+         : json_is(type, "audio-start") ? take_audio_start(c, data)
+         : json_is(type, "audio-stop") ? take_audio_stop(c) : 0;
+}
+
+/* Receives and handles the next event. Returns 0, or -1 to hang up. */
+static int serve_event(client *c)
+{
+    char *line = NULL;
+    json event, data, more, type;
+    int64_t data_length = 0, payload = 0;
+    size_t n, wrong;
+    int failed = -1;
+    watch_enter(&c->watch, WATCH_READING, options.work_ms);
+    n = receive_line(c);
+    line = n > 0 ? malloc(n) : NULL;
+    if (line == NULL || receive(c, line, n, NULL) != 0 || json_parse(&event, line, n, &wrong) != 0) {
+        free(line);
+        return -1;
+    }
+    type = json_get(event, "type");
+    data = json_get(event, "data");
+    watch_enter(&c->watch, WATCH_READING, options.body_ms);
+    if ((json_type(json_get(event, "data_length")) != '0' ||
+         json_integer(json_get(event, "data_length"), 0, LINE_MOST, &data_length) == 0) &&
+        (json_type(json_get(event, "payload_length")) != '0' ||
+         json_integer(json_get(event, "payload_length"), 0, PAYLOAD_MOST, &payload) == 0) &&
+        receive(c, c->data, (size_t)data_length, NULL) == 0) {
+        if (data_length > 0 && json_parse(&more, c->data, (size_t)data_length, &wrong) == 0) {
+            data = more;
+        }
+        failed = take_event(c, type, data, (size_t)payload);
+    }
+    free(line);
+    return failed;
+}
+
+/* ---- connections ---- */
+
+static void *serve_client(void *user)
+{
+    client *c = user;
+    watch_add(&c->watch, c->fd, WATCH_READING, options.work_ms);
+    while (!atomic_load(&ending) && serve_event(c) == 0) {
+    }
+    end_request(c);
+    watch_remove(&c->watch);
+    close(c->fd);
+    free(c->in);
+    free(c->data);
+    free(c);
+    atomic_fetch_sub(&clients, 1);
+    return NULL;
+}
+
+/* Starts a thread for a connection. */
+static void accept_client(int fd)
+{
+    client *c = calloc(1, sizeof *c);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int one = 1, started = 0;
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (c != NULL && pthread_attr_init(&attributes) == 0) {
+        c->fd = fd;
+        c->in = malloc(LINE_MOST);
+        c->data = malloc(LINE_MOST);
+        (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
+        (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        atomic_fetch_add(&clients, 1);
+        started = c->in != NULL && c->data != NULL &&
+                  pthread_create(&thread, &attributes, serve_client, c) == 0;
+        (void)pthread_attr_destroy(&attributes);
+        if (!started) {
+            atomic_fetch_sub(&clients, 1);
+            free(c->in);
+            free(c->data);
+        }
+    }
+    if (!started) {
+        close(fd);
+        free(c);
+    }
+}
+
+static void *listen_for_clients(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&ending)) {
+        struct pollfd p = {listening, POLLIN, 0};
+        int fd = poll(&p, 1, 200) > 0 ? accept(listening, NULL, NULL) : -1;
+        if (fd >= 0 && (atomic_load(&clients) >= CLIENTS_MOST || pool_is_closing())) {
+            close(fd);
+        } else if (fd >= 0) {
+            accept_client(fd);
+        }
+    }
+    return NULL;
+}
+
+/* A socket that listens on address:port, or -1. */
+static int open_socket(const char *address, char why[256])
+{
+    char host[128];
+    const char *port = strrchr(address, ':');
+    struct addrinfo hints, *found = NULL;
+    int fd = -1, one = 1, wrong;
+    size_t n = port != NULL ? (size_t)(port - address) : 0;
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+    if (n > 1 && address[0] == '[' && address[n - 1] == ']') {
+        address++;
+        n -= 2;
+    }
+    (void)snprintf(host, sizeof host, "%.*s", (int)(n < 127 ? n : 127), address);
+    wrong = port == NULL ? EAI_NONAME : getaddrinfo(host, port + 1, &hints, &found);
+    if (wrong != 0) {
+        (void)snprintf(why, 256, "%s", gai_strerror(wrong));
+        return -1;
+    }
+    fd = socket(found->ai_family, SOCK_STREAM, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || bind(fd, found->ai_addr, found->ai_addrlen) != 0 ||
+        listen(fd, 16) != 0) {
+        (void)snprintf(why, 256, "%s", strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        fd = -1;
+    }
+    freeaddrinfo(found);
+    return fd;
+}
+
+int wyoming_start(const http_options *given, const char *address, char why[256])
+{
+    struct sockaddr_storage own;
+    socklen_t size = sizeof own;
+    options = *given;
+    listening = open_socket(address, why);
+    if (listening < 0) {
+        return -1;
+    }
+    if (getsockname(listening, (struct sockaddr *)&own, &size) != 0 ||
+        pthread_create(&listener, NULL, listen_for_clients, NULL) != 0) {
+        (void)snprintf(why, 256, "%s", strerror(errno));
+        close(listening);
+        listening = -1;
+        return -1;
+    }
+    return ntohs(own.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&own)->sin6_port
+                                           : ((struct sockaddr_in *)&own)->sin_port);
+}
+
+void wyoming_stop(void)
+{
+    struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
+    if (listening < 0) {
+        return;
+    }
+    atomic_store(&ending, 1);
+    pthread_join(listener, NULL);
+    close(listening);
+    watch_hang_up();
+    while (atomic_load(&clients) > 0) {
+        nanosleep(&tick, NULL);
+    }
+}
