@@ -26448,7 +26448,9 @@ WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
 }
 
 #ifndef WNPU_PREFIX
-/* in parentheses, because the header also has a macro of this name */
+/* What the macro's name was in version 0.1, for programs compiled with that. The header does not
+ * declare it, so that no binding to another language calls it and misses later fields. */
+WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_segment *segment);
 WNPU_API int (wnpu_get_segment)(const wnpu_session *session, size_t index, wnpu_segment *segment)
 {
     return wnpu_get_segment_sized(session, index, segment, offsetof(wnpu_segment, temperature));

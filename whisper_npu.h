@@ -1122,15 +1122,11 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live);
  * NULL, counts are 0 and the other functions return E_ARGUMENT. They may be called in callbacks of
  * the run, and otherwise between calls, in the session's thread. */
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session);
-/* Writes the first size bytes of *segment. size is sizeof(wnpu_segment) of the caller's header, so
- * that a newer library writes only fields that the caller knows. Errors: E_ARGUMENT. */
+/* Writes the first size bytes of *segment. size is the size of the caller's wnpu_segment, so that a
+ * newer library writes only fields that the caller knows. C code calls the macro; bindings to other
+ * languages, which have no macros, call this function with their size. Errors: E_ARGUMENT. */
 WNPU_API int wnpu_get_segment_sized(const wnpu_session *session, size_t index,
                                     wnpu_segment *segment, size_t size);
-/* Source code calls the macro. The function writes the fields of version 0.1 only, and exists for
- * programs compiled with that version. */
-#ifndef WNPU_PREFIX
-WNPU_API int wnpu_get_segment(const wnpu_session *session, size_t index, wnpu_segment *segment);
-#endif
 #define wnpu_get_segment(session, index, segment) \
     wnpu_get_segment_sized((session), (index), (segment), sizeof(wnpu_segment))
 /* Number of words of a segment; 0 if there is no such segment, or wnpu_params.words was 0. */
