@@ -302,6 +302,33 @@ static int use_write_cursor(void *from)
     return no_reason(wnpu_write_with(session, &o, from, nowhere, NULL));
 }
 
+/* Begins a live run with these options, in a session of its own, and describes it. */
+static int begin_stream(const wnpu_stream_options *options, void *live)
+{
+    wnpu_config c = config;
+    wnpu_session *other = NULL;
+    int status;
+    c.stream_bytes = 1 << 16;
+    status = wnpu_session_open(&other, model, &c, NULL, 0, &error);
+    if (status == WNPU_OK) {
+        status = wnpu_stream_begin(other, NULL, options);
+        (void)snprintf(error.message, sizeof error.message, "%s", wnpu_session_error(other));
+    }
+    status = status == WNPU_OK && live != NULL ? wnpu_get_live(other, live) : status;
+    wnpu_session_close(other);
+    return status;
+}
+
+static int use_stream_options(void *from)
+{
+    return begin_stream(from, NULL);
+}
+
+static int get_live(void *to)
+{
+    return begin_stream(NULL, to);
+}
+
 static int use_accel_info(void *from)
 {
     (void)wnpu_session_accel_bytes(model, &config, from, &error);
@@ -433,6 +460,7 @@ static void structures(void)
     static wnpu_wav_reader wav;
     static wnpu_write_options write_options;
     static wnpu_write_cursor cursor;
+    static wnpu_stream_options stream_options;
 #ifdef WITH_NPU
     static wnpu_amdxdna_config npu;
 #endif
@@ -445,6 +473,7 @@ static void structures(void)
         USED(wnpu_accel_info, use_accel_info, &info, 8),
         USED(wnpu_write_options, use_write_options, &write_options, 8),
         USED(wnpu_write_cursor, use_write_cursor, &cursor, sizeof cursor),
+        USED(wnpu_stream_options, use_stream_options, &stream_options, 8),
         FILLED(wnpu_model_info, get_info),
         FILLED(wnpu_model_memory, get_model_memory),
         FILLED(wnpu_memory, get_memory),
@@ -454,6 +483,7 @@ static void structures(void)
         FILLED(wnpu_accel_stage, get_accel_stage),
         FILLED(wnpu_choice, get_choice),
         FILLED(wnpu_param, get_param),
+        FILLED(wnpu_live, get_live),
 #ifdef WITH_NPU
         USED(wnpu_amdxdna_config, use_amdxdna_config, &npu, 8),
         FILLED(wnpu_amdxdna_diagnosis, get_diagnosis),
@@ -463,6 +493,7 @@ static void structures(void)
     wnpu_wav_reader_init(&wav, sizeof wav);
     wnpu_write_options_init(&write_options, sizeof write_options);
     wnpu_write_options_subtitles(&write_options);
+    wnpu_stream_options_init(&stream_options, sizeof stream_options);
 #ifdef WITH_NPU
     wnpu_amdxdna_config_init(&npu, sizeof npu);
 #endif
