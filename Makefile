@@ -217,7 +217,7 @@ npu-code: $(B)/make_code
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
 SIMULATOR = $(basename $(notdir $(wildcard tests/npu/sim_*.c \
-    $(patsubst %,tests/npu/%.c,array cdo core isa isa_aie2 isa_aie2p))))
+    $(patsubst %,tests/npu/%.c,array cdo core txn isa isa_aie2 isa_aie2p))))
 $(B)/libsim_amdxdna.so: $(SIMULATOR:%=$(B)/sim/%.o)
 	$(CC) -shared $(SIMULATOR:%="$(BUILD)/sim/%.o") -ldl -lpthread -o "$@"
 
@@ -271,7 +271,7 @@ test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/t
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests
-	@TEST_WINDOWS=full TEST_NPU_RUNS=1000 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
+	@TEST_WINDOWS=full TEST_NPU_RUNS=1000 TEST_NPU_SHAPES=1 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
 	    WNPU_FREE_SECONDS=90 TEST_REQUESTS=10000 TEST_HOSTILE=100000 TEST_TIMEOUT=86400 \
 	    tests/run "$(BUILD)"
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu/npu_speech.sh "$(SPEECH)" $(MODELS)

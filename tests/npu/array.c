@@ -2,6 +2,7 @@
 #include "array.h"
 
 #include "cdo.h"
+#include "txn.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,15 +42,6 @@ typedef struct {
     uint8_t bd, repeat, token;
 } dma_task;
 
-typedef struct {
-    uint64_t base;              /* words, or bytes of host memory */
-    uint32_t length;            /* words */
-    uint32_t step[4], wrap[4];
-    uint32_t iteration_step, iteration_wrap;
-    int use_next, next, acquire, acquire_id, acquire_value, release_id, release_value;
-    int valid, packet, padded;
-} descriptor;
-
 /* A DMA channel, or the head or tail of a stream. */
 typedef struct {
     dma_task queue[QUEUE];
@@ -59,7 +51,7 @@ typedef struct {
     int bd;                     /* of the running descriptor */
     int known;                  /* the descriptor was read */
     int holding;                /* its lock is taken */
-    descriptor d;
+    txn_descriptor d;
     uint32_t moved, index[4];
     int paused;
     int tokens;
@@ -237,7 +229,7 @@ static uint32_t bits(uint32_t word, int low, int length)
     return word >> low & (length == 32 ? 0xffffffffu : (1u << length) - 1);
 }
 
-static void read_core_descriptor(const uint32_t *w, descriptor *d)
+static void read_core_descriptor(const uint32_t *w, txn_descriptor *d)
 {
     d->base = bits(w[0], 14, 14);
     d->length = bits(w[0], 0, 14);
@@ -260,7 +252,7 @@ static void read_core_descriptor(const uint32_t *w, descriptor *d)
 }
 
 /* Addresses and locks of the west, the own and the east memory tile follow each other. */
-static void read_memory_descriptor(const uint32_t *w, descriptor *d)
+static void read_memory_descriptor(const uint32_t *w, txn_descriptor *d)
 {
     d->length = bits(w[0], 0, 17);
     d->packet = (int)bits(w[0], 31, 1);
@@ -286,29 +278,7 @@ static void read_memory_descriptor(const uint32_t *w, descriptor *d)
     d->release_value = signed7(bits(w[7], 24, 7));
 }
 
-static void read_shim_descriptor(const uint32_t *w, descriptor *d)
-{
-    d->length = w[0];
-    d->base = (w[1] & ~3u) | (uint64_t)bits(w[2], 0, 16) << 32;
-    d->packet = (int)bits(w[2], 30, 1);
-    d->step[0] = bits(w[3], 0, 20) + 1;
-    d->step[1] = bits(w[4], 0, 20) + 1;
-    d->step[2] = bits(w[5], 0, 20) + 1;
-    d->wrap[0] = bits(w[3], 20, 10);
-    d->wrap[1] = bits(w[4], 20, 10);
-    d->iteration_step = bits(w[6], 0, 20) + 1;
-    d->iteration_wrap = bits(w[6], 20, 6) + 1;
-    d->use_next = (int)bits(w[7], 26, 1);
-    d->next = (int)bits(w[7], 27, 4);
-    d->valid = (int)bits(w[7], 25, 1);
-    d->acquire = (int)bits(w[7], 12, 1);
-    d->acquire_id = (int)bits(w[7], 0, 4);
-    d->acquire_value = signed7(bits(w[7], 5, 7));
-    d->release_id = (int)bits(w[7], 13, 4);
-    d->release_value = signed7(bits(w[7], 18, 7));
-}
-
-static void read_descriptor(const tile *t, int bd, descriptor *d)
+static void read_descriptor(const tile *t, int bd, txn_descriptor *d)
 {
     memset(d, 0, sizeof *d);
     if (t->kind == CORE_TILE) {
@@ -316,7 +286,7 @@ static void read_descriptor(const tile *t, int bd, descriptor *d)
     } else if (t->kind == MEMORY_TILE) {
         read_memory_descriptor(t->bd[bd], d);
     } else {
-        read_shim_descriptor(t->bd[bd], d);
+        txn_shim_descriptor(t->bd[bd], d);
     }
 }
 
@@ -478,12 +448,8 @@ static int *dma_lock(array *a, tile *t, int id)
 /* Where the next word lies; NULL: nowhere. */
 static uint8_t *dma_word(array *a, tile *t, channel *ch, int write)
 {
-    const descriptor *d = &ch->d;
-    uint64_t at = 0;
-    for (int i = 0; i < 4; i++) {
-        at += (uint64_t)ch->index[i] * d->step[i];
-    }
-    at += (uint64_t)t->iteration[ch->bd] * d->iteration_step;
+    const txn_descriptor *d = &ch->d;
+    uint64_t at = txn_offset(d, ch->index) + (uint64_t)t->iteration[ch->bd] * d->iteration_step;
     if (t->kind == SHIM) {
         return a->host(a->host_self, d->base + at * 4, 4, write);
     }
@@ -503,12 +469,7 @@ static uint8_t *dma_word(array *a, tile *t, channel *ch, int write)
 static void dma_advance(channel *ch)
 {
     ch->moved++;
-    for (int i = 0; i < 4; i++) {
-        if (++ch->index[i] < ch->d.wrap[i] || ch->d.wrap[i] == 0) {
-            return;
-        }
-        ch->index[i] = 0;
-    }
+    txn_advance(&ch->d, ch->index, 1);
 }
 
 /* Begins a task or the next descriptor of its chain, when its lock can be had. 1: it can move. */
@@ -528,7 +489,7 @@ static int dma_begin(array *a, tile *t, channel *ch)
     if (ch->holding) {
         return 1;
     }
-    descriptor *d = &ch->d;
+    txn_descriptor *d = &ch->d;
     if (!ch->known) {
         read_descriptor(t, ch->bd, d);
         ch->known = 1;
@@ -556,7 +517,7 @@ static int dma_begin(array *a, tile *t, channel *ch)
 
 static int dma_end(array *a, tile *t, channel *ch)
 {
-    const descriptor *d = &ch->d;
+    const txn_descriptor *d = &ch->d;
     if (d->acquire && d->release_value != 0) {
         int *lock = dma_lock(a, t, d->release_id);
         if (lock == NULL) {
@@ -708,77 +669,6 @@ int array_configure(array *a, const uint8_t *image, size_t size)
 
 /* ---------------------------------------------------------------- instruction streams */
 
-typedef struct {
-    uint32_t code, address, value, mask, argument, words;
-    uint64_t plus;
-    const uint32_t *data;
-    uint32_t data_words;
-} stream_op;
-
-/* Version 0.1: fixed layouts with sizes in the operation. */
-static uint32_t read_op_01(const uint32_t *w, uint32_t left, stream_op *op)
-{
-    static const struct { uint8_t code, size_word, words; } sizes[] = {
-        {0, 5, 6}, {1, 3, 4}, {3, 6, 7}, {4, 6, 7}, {7, 6, 7}, {5, 0, 1}, {6, 0, 1},
-        {0x80, 1, 4}, {0x81, 1, 12}, {0x82, 1, 2}, {0x83, 1, 2}, {0x84, 1, 2},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        uint32_t words = sizes[i].words;
-        if (sizes[i].code != op->code || words > left) {
-            continue;
-        }
-        words = sizes[i].size_word != 0 ? w[sizes[i].size_word] / 4 : words;
-        if (words < sizes[i].words || words > left) {
-            return 0;
-        }
-        op->address = op->code < 0x80 && words > 2 ? w[2] : 0;
-        op->value = op->code < 0x80 && words > 4 ? w[4] : 0;
-        op->mask = op->code == 3 ? w[5] : 0xffffffffu;
-        op->data = op->code == 1 ? w + 4 : w + 2;
-        op->data_words = op->code == 1 ? words - 4 : 0;
-        if (op->code == 0x81) {
-            op->address = w[6];
-            op->argument = w[8];
-            op->plus = w[10] | (uint64_t)w[11] << 32;
-        }
-        return words;
-    }
-    return 0;
-}
-
-/* Version 1.0, the compact form. */
-static uint32_t read_op_10(const uint32_t *w, uint32_t left, stream_op *op)
-{
-    uint32_t words = 0;
-    switch (op->code) {
-    case 0: words = 3; break;
-    case 3: case 4: case 7: words = 4; break;
-    case 5: case 6: words = 1; break;
-    case 1: words = left > 2 ? w[2] / 4 : 0; break;
-    case 0x80: case 0x81: case 0x82: case 0x83: case 0x84: words = left > 1 ? w[1] / 4 : 0; break;
-    default: break;
-    }
-    if (words == 0 || words > left || (op->code == 1 && words < 3) ||
-        (op->code == 0x80 && words < 4) || (op->code == 0x81 && words < 6)) {
-        return 0;
-    }
-    op->mask = 0xffffffffu;
-    if (op->code < 5) {
-        op->address = w[1];
-        op->value = w[2];
-        op->mask = op->code == 3 ? w[3] : op->mask;
-        op->data = w + 3;
-        op->data_words = op->code == 1 ? words - 3 : 0;
-    } else if (op->code == 0x81) {
-        op->address = w[2];
-        op->argument = w[3] & 0xff;
-        op->plus = w[4] | (uint64_t)w[5] << 32;
-    } else {
-        op->data = w + 2;
-    }
-    return words;
-}
-
 /* Cycles until `done` says so; a standstill is a failure. */
 static int run_until(array *a, int (*done)(const void *), const void *what)
 {
@@ -802,7 +692,7 @@ static int has_token(const void *tokens)
     return *(const int *)tokens > 0;
 }
 
-static int wait_token(array *a, const stream_op *op)
+static int wait_token(array *a, const txn_op *op)
 {
     int to_host = (op->data[0] & 0xff) == 0, first = (int)(op->data[0] >> 16 & 0xff);
     int columns = (int)(op->data[1] >> 16 & 0xff), number = (int)(op->data[1] >> 24);
@@ -839,13 +729,13 @@ static int stream_write(array *a, uint32_t address, uint32_t value, uint32_t mas
     return array_write(a, address, value, mask);
 }
 
-static int stream_step(array *a, const stream_op *op, const uint64_t *args, int arg_count)
+static int stream_step(array *a, const txn_op *op, const uint64_t *args, int arg_count)
 {
     switch (op->code) {
     case 0: case 3:
         return stream_write(a, op->address, op->value, op->mask);
     case 1:
-        for (uint32_t i = 0; i < op->data_words; i++) {
+        for (uint32_t i = 0; i < op->n_data; i++) {
             if (array_write(a, op->address + 4 * i, op->data[i], 0xffffffffu) != 0) {
                 return -1;
             }
@@ -874,12 +764,8 @@ int array_run(array *a, const uint32_t *words, size_t count, const uint64_t *arg
     int old = (words[0] & 0xffff) == 0x0100;
     uint32_t at = 4;
     for (uint32_t i = 0; i < words[2]; i++) {
-        stream_op op;
-        memset(&op, 0, sizeof op);
-        uint32_t left = (uint32_t)count - at;
-        op.code = left > 0 ? words[at] & 0xff : 0;
-        uint32_t n = left == 0 ? 0 : old ? read_op_01(words + at, left, &op)
-                                         : read_op_10(words + at, left, &op);
+        txn_op op;
+        uint32_t n = txn_read(words + at, (uint32_t)count - at, old, &op);
         if (n == 0) {
             return trouble(a, "operation %u of the stream is none", (unsigned)i);
         }

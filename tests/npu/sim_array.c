@@ -10,6 +10,7 @@
  * All columns move in step, a tile at a time, because A is broadcast along rows of cores.
  */
 #include "sim_amdxdna.h"
+#include "txn.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -28,8 +29,8 @@ enum { S2MM0, S2MM1, MM2S0, MM2S1, CHANNELS };
 /* One pass through a descriptor. */
 typedef struct dma_run {
     const sim_window *window;
-    uint64_t base;              /* byte offset in the window's BO */
-    uint32_t step[3], wrap[2], index[3];
+    txn_descriptor d;           /* its base is a byte offset in the window's BO */
+    uint32_t index[4];
     uint64_t left;              /* words */
 } dma_run;
 
@@ -41,12 +42,6 @@ typedef struct channel {
     uint32_t *ahead;            /* words that were read before the cores wanted them */
     size_t ahead_from, ahead_to;
 } channel;
-
-typedef struct txn_op {
-    uint32_t code, address, value, mask, n_data, argument;
-    uint64_t plus;
-    const uint32_t *data;
-} txn_op;
 
 /* What streams write and the hardware keeps. Only the engine's thread comes here. */
 static struct {
@@ -212,12 +207,12 @@ int sim_cores_text(const char *text, sim_cores *cores)
 /* Words from the first to the last that the pass touches, both included. */
 static uint64_t run_span(const dma_run *run)
 {
-    uint64_t w0 = run->wrap[0] != 0 ? run->wrap[0] : run->left, n1, w1, n2;
+    uint64_t w0 = run->d.wrap[0] != 0 ? run->d.wrap[0] : run->left, n1, w1, n2;
     w0 = w0 < run->left ? w0 : run->left;
     n1 = (run->left + w0 - 1) / w0;
-    w1 = run->wrap[1] != 0 && run->wrap[1] < n1 ? run->wrap[1] : n1;
+    w1 = run->d.wrap[1] != 0 && run->d.wrap[1] < n1 ? run->d.wrap[1] : n1;
     n2 = (n1 + w1 - 1) / w1;
-    return (w0 - 1) * run->step[0] + (w1 - 1) * run->step[1] + (n2 - 1) * run->step[2] + 1;
+    return (w0 - 1) * run->d.step[0] + (w1 - 1) * run->d.step[1] + (n2 - 1) * run->d.step[2] + 1;
 }
 
 static int run_start(sim_array *array, uint32_t column, unsigned number)
@@ -233,9 +228,8 @@ static int run_start(sim_array *array, uint32_t column, unsigned number)
     }
     address += (uint64_t)current * ((bd[6] & 0xFFFFF) + 1) * 4;
     bd[6] = (bd[6] & 0x03FFFFFFu) | (current + 1) % wraps << 26;
-    *run = (dma_run){ .step = { (bd[3] & 0xFFFFF) + 1, (bd[4] & 0xFFFFF) + 1,
-                                (bd[5] & 0xFFFFF) + 1 },
-                      .wrap = { bd[3] >> 20 & 0x3FF, bd[4] >> 20 & 0x3FF }, .left = bd[0] };
+    *run = (dma_run){ .left = bd[0] };
+    txn_shim_descriptor(bd, &run->d);
     span = run_span(run) * 4;
     for (size_t i = 0; i < array->n_windows; i++) {
         const sim_window *window = &array->windows[i];
@@ -244,7 +238,7 @@ static int run_start(sim_array *array, uint32_t column, unsigned number)
             sim_extents_add(array->used, window->bo, window->offset + (address - window->from),
                             window->offset + (address - window->from) + span);
             run->window = window;
-            run->base = window->offset + (address - window->from);
+            run->d.base = window->offset + (address - window->from);
             if (!window->listed) {
                 array->violations++;
                 trouble(array, "a BO that the array uses is not in the command's list");
@@ -290,20 +284,6 @@ static void channel_run_done(uint32_t column, unsigned number)
     ch->runs_left = ch->n_tasks > 0 ? ch->task[0] >> 16 & 0xFF : 0;
 }
 
-static void run_advance(dma_run *run, uint32_t words)
-{
-    run->left -= words;
-    run->index[0] += words;
-    if (run->wrap[0] != 0 && run->index[0] == run->wrap[0]) {
-        run->index[0] = 0;
-        run->index[1]++;
-        if (run->wrap[1] != 0 && run->index[1] == run->wrap[1]) {
-            run->index[1] = 0;
-            run->index[2]++;
-        }
-    }
-}
-
 /* Takes what was read ahead; returns how many words. */
 static size_t take_ahead(channel *ch, uint32_t *words, uint64_t count)
 {
@@ -330,12 +310,10 @@ static int channel_move(sim_array *array, uint32_t column, unsigned number, uint
         if (channel_ready(array, column, number) != 0) {
             return -1;
         }
-        n = run->step[0] != 1 ? 1 : run->wrap[0] != 0 ? run->wrap[0] - run->index[0] : run->left;
+        n = run->d.step[0] != 1 ? 1 : run->d.wrap[0] != 0 ? run->d.wrap[0] - run->index[0] : run->left;
         n = n < run->left ? n : run->left;
         n = n < count ? n : count;
-        at = run->base + 4 * ((uint64_t)run->index[0] * run->step[0] +
-                              (uint64_t)run->index[1] * run->step[1] +
-                              (uint64_t)run->index[2] * run->step[2]);
+        at = run->d.base + 4 * txn_offset(&run->d, run->index);
         if (number >= MM2S0) {
             memcpy(words, run->window->bo->mem + at, n * 4);
             array->bytes_in += n * 4;
@@ -346,7 +324,8 @@ static int channel_move(sim_array *array, uint32_t column, unsigned number, uint
         }
         words += n;
         count -= n;
-        run_advance(run, (uint32_t)n);
+        run->left -= n;
+        txn_advance(&run->d, run->index, (uint32_t)n);
         if (run->left == 0) {
             channel_run_done(column, number);
         }
@@ -629,80 +608,6 @@ static int array_step(sim_array *array)
 
 /* ---------------------------------------------------------------- the stream */
 
-/* Decodes version 0.1, where sizes are in bytes; returns words, 0 if it is none. */
-static uint32_t decode_01(const uint32_t *w, uint32_t left, txn_op *op)
-{
-    static const struct { uint8_t code, size_word, words; } sizes[] = {
-        { 0, 5, 6 }, { 1, 3, 4 }, { 3, 6, 7 }, { 4, 6, 7 }, { 7, 6, 7 }, { 5, 0, 1 }, { 6, 0, 1 },
-        { 0x80, 1, 4 }, { 0x81, 1, 12 }, { 0x82, 1, 2 }, { 0x83, 1, 2 }, { 0x84, 1, 2 } };
-    *op = (txn_op){ .code = w[0] & 0xFF };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        uint32_t words = sizes[i].words;
-        if (sizes[i].code != op->code) {
-            continue;
-        }
-        if (words > left) {
-            return 0;
-        }
-        if (sizes[i].size_word != 0) {
-            if (w[sizes[i].size_word] % 4 != 0 || w[sizes[i].size_word] / 4 < words) {
-                return 0;
-            }
-            words = w[sizes[i].size_word] / 4;
-        }
-        if (words > left) {
-            return 0;
-        }
-        op->address = op->code < 0x80 && words > 2 ? w[2] : 0;
-        op->value = op->code < 0x80 && words > 4 ? w[4] : 0;
-        op->mask = op->code == 3 ? w[5] : UINT32_MAX;
-        op->data = op->code == 1 ? w + 4 : w + 2;
-        op->n_data = op->code == 1 ? words - 4 : 0;
-        if (op->code == 0x81) {
-            op->address = w[6];
-            op->argument = w[8];
-            op->plus = w[10] | (uint64_t)w[11] << 32;
-        }
-        return words;
-    }
-    return 0;
-}
-
-/* Version 1.0, the compact form. */
-static uint32_t decode_10(const uint32_t *w, uint32_t left, txn_op *op)
-{
-    uint32_t words = 0;
-    *op = (txn_op){ .code = w[0] & 0xFF, .mask = UINT32_MAX };
-    switch (op->code) {
-    case 0: words = 3; break;
-    case 3: case 4: case 7: words = 4; break;
-    case 5: case 6: words = 1; break;
-    case 1: words = left > 2 ? w[2] / 4 : 0; break;
-    case 0x80: case 0x81: case 0x82: case 0x83: case 0x84:
-        words = left > 1 ? w[1] / 4 : 0;
-        break;
-    default: break;
-    }
-    if (words == 0 || words > left || (op->code == 1 && words < 3) ||
-        (op->code == 0x80 && words < 4) || (op->code == 0x81 && words < 6)) {
-        return 0;
-    }
-    if (op->code < 5) {
-        op->address = w[1];
-        op->value = w[2];
-        op->mask = op->code == 3 ? w[3] : UINT32_MAX;
-        op->data = w + 3;
-        op->n_data = op->code == 1 ? words - 3 : 0;
-    } else if (op->code == 0x81) {
-        op->address = w[2];
-        op->argument = w[3] & 0xFF;
-        op->plus = w[4] | (uint64_t)w[5] << 32;
-    } else {
-        op->data = w + 2;
-    }
-    return words;
-}
-
 static int queue_push(sim_array *array, uint32_t column, unsigned number, uint32_t word)
 {
     channel *ch = &hw.channels[column][number];
@@ -888,11 +793,8 @@ static uint32_t run_stream(sim_array *array)
     }
     for (uint32_t i = 0; i < array->words[2]; i++) {
         const uint32_t *at = array->words + position;
-        uint32_t left = array->n_words - position, words = 0;
         txn_op op;
-        if (left > 0) {
-            words = old ? decode_01(at, left, &op) : decode_10(at, left, &op);
-        }
+        uint32_t words = txn_read(at, array->n_words - position, old, &op);
         if (words == 0) {
             trouble(array, "operation %u is none", i);
             return SIM_FW_BAD_STREAM;
