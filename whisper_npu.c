@@ -6606,6 +6606,17 @@ typedef struct op_keys {
     const float *key, *value_log2, *value_inverse;
 } op_keys;
 
+/* Queries and the block of keys that they attend to. */
+typedef struct op_block {
+    op_online *row;           /* [rows] */
+    int16_t *u;               /* [rows, OP_KEYS] exponents */
+    const void *queries;      /* packed by gm_kernels.pack_a() */
+    const float *query_scale; /* [rows] */
+    size_t rows;
+    const op_keys *keys;
+    size_t n;                 /* number of keys */
+} op_block;
+
 /* Packed queries times keys from at on, over all groups; c and panels are the caller's. */
 WNPU_INLINE gm_block op_keys_block(const op_keys *keys, size_t at, const char *queries, size_t rows)
 {
@@ -6707,17 +6718,17 @@ static void op_far_row(op_narrow narrow, op_online *row, int16_t *u, const int32
     row->peak = most + (float)row->most;
 }
 
-/* Exponents u [rows, OP_KEYS] of scores acc [rows, n], row stride lda, n <= OP_KEYS. */
-WNPU_INLINE void op_exponents_body(op_narrow narrow, op_online *row, int16_t *u,
-                                   const int32_t *acc, size_t lda, size_t rows, size_t n,
-                                   const float *query_scale, const op_keys *keys)
+/* op_kernels.exponents() */
+WNPU_INLINE void op_exponents_body(op_narrow narrow, const op_block *block, const int32_t *acc,
+                                   size_t lda)
 {
+    op_block b = *block;
     size_t r;
-    for (r = 0; r < rows; r++, row++, u += OP_KEYS, acc += lda) {
-        row->most = narrow(u, acc, n, query_scale[r], keys->key, keys->value_log2);
-        row->peak = (float)row->most;
-        if (!op_within(row->most)) {
-            op_far_row(narrow, row, u, acc, n, query_scale[r], keys);
+    for (r = 0; r < b.rows; r++, b.row++, b.u += OP_KEYS, acc += lda) {
+        b.row->most = narrow(b.u, acc, b.n, b.query_scale[r], b.keys->key, b.keys->value_log2);
+        b.row->peak = (float)b.row->most;
+        if (!op_within(b.row->most)) {
+            op_far_row(narrow, b.row, b.u, acc, b.n, b.query_scale[r], b.keys);
         }
     }
 }
@@ -6833,32 +6844,29 @@ WNPU_INLINE void op_online_add(op_online *row, uint32_t sum, float unit)
     row->sum = row->sum * row->keep + (float)(int32_t)sum * (8.0f * unit) * row->add;
 }
 
-/* Weights p [rows, n rounded up to 16], row stride ldp, of exponents u [rows, OP_KEYS]. */
-WNPU_INLINE void op_weights_body(op_fill_inverse fill, op_weigh weigh, op_online *row, uint8_t *p,
-                                 size_t ldp, const int16_t *u, size_t rows, size_t n,
-                                 const op_keys *keys)
+/* op_kernels.weights() */
+WNPU_INLINE void op_weights_body(op_fill_inverse fill, op_weigh weigh, const op_block *b,
+                                 uint8_t *p, size_t ldp)
 {
     op_inverse inverse;
     size_t r;
-    op_online_next(row, rows);
-    fill(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        uint32_t sum = weigh(p + r * ldp, u + r * OP_KEYS, n, row[r].most, inverse.part);
-        op_online_add(&row[r], sum, inverse.unit);
+    op_online_next(b->row, b->rows);
+    fill(&inverse, b->keys->value_inverse, b->n);
+    for (r = 0; r < b->rows; r++) {
+        op_online *row = b->row + r;
+        uint32_t sum = weigh(p + r * ldp, b->u + r * OP_KEYS, b->n, row->most, inverse.part);
+        op_online_add(row, sum, inverse.unit);
     }
 }
 
-static void op_exponents_base(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
-                              size_t rows, size_t n, const float *query_scale,
-                              const op_keys *keys)
+static void op_exponents_base(const op_block *b, const int32_t *acc, size_t lda)
 {
-    op_exponents_body(op_narrow_base, row, u, acc, lda, rows, n, query_scale, keys);
+    op_exponents_body(op_narrow_base, b, acc, lda);
 }
 
-static void op_weights_base(op_online *row, uint8_t *p, size_t ldp, const int16_t *u, size_t rows,
-                            size_t n, const op_keys *keys)
+static void op_weights_base(const op_block *b, uint8_t *p, size_t ldp)
 {
-    op_weights_body(op_inverse_base, op_weigh_base, row, p, ldp, u, rows, n, keys);
+    op_weights_body(op_inverse_base, op_weigh_base, b, p, ldp);
 }
 
 /* Prefetch distance in bytes for n keys; 0 if there are fewer. */
@@ -6878,23 +6886,23 @@ typedef struct op_one_row {
 } op_one_row;
 
 /* op_kernels.attend(); queries are stride bytes apart. */
-WNPU_INLINE int op_attend(const op_one_row *one, op_online *row, int16_t *u, int32_t *acc,
-                          const char *queries, size_t stride, size_t rows, size_t n,
-                          const float *query_scale, const op_keys *keys, const int8_t *values,
-                          size_t pitch)
+WNPU_INLINE int op_attend(const op_one_row *one, size_t stride, const op_block *b, int32_t *acc,
+                          const int8_t *values, size_t pitch)
 {
     op_inverse inverse;
     size_t r;
-    for (r = 0; r < rows; r++) {
-        one->exponents(row + r, u + r * OP_KEYS, queries + r * stride, n, query_scale[r], keys);
+    for (r = 0; r < b->rows; r++) {
+        one->exponents(b->row + r, b->u + r * OP_KEYS, (const char *)b->queries + r * stride, b->n,
+                       b->query_scale[r], b->keys);
     }
-    if (!op_product_within(row, rows)) {
+    if (!op_product_within(b->row, b->rows)) {
         return 0;
     }
-    op_online_next(row, rows);
-    one->inverse(&inverse, keys->value_inverse, n);
-    for (r = 0; r < rows; r++) {
-        one->values(row + r, u + r * OP_KEYS, acc + r * OP_HEAD, n, &inverse, values, pitch);
+    op_online_next(b->row, b->rows);
+    one->inverse(&inverse, b->keys->value_inverse, b->n);
+    for (r = 0; r < b->rows; r++) {
+        one->values(b->row + r, b->u + r * OP_KEYS, acc + r * OP_HEAD, b->n, &inverse, values,
+                    pitch);
     }
     return 1;
 }
@@ -7656,11 +7664,9 @@ WNPU_TARGET static int OP(narrow)(int16_t *u, const int32_t *acc, size_t n, floa
     return OP(top_s)(best);
 }
 
-WNPU_TARGET static void OP(exponents)(op_online *row, int16_t *u, const int32_t *acc, size_t lda,
-                                      size_t rows, size_t n, const float *query_scale,
-                                      const op_keys *keys)
+WNPU_TARGET static void OP(exponents)(const op_block *b, const int32_t *acc, size_t lda)
 {
-    op_exponents_body(OP(narrow), row, u, acc, lda, rows, n, query_scale, keys);
+    op_exponents_body(OP(narrow), b, acc, lda);
 }
 
 /* op_inverse_base(), in the order of packs(). */
@@ -7721,10 +7727,9 @@ WNPU_TARGET static uint32_t OP(weigh)(uint8_t *p, const int16_t *u, size_t n, in
     return OP(total)(sum);
 }
 
-WNPU_TARGET static void OP(weights)(op_online *row, uint8_t *p, size_t ldp, const int16_t *u,
-                                    size_t rows, size_t n, const op_keys *keys)
+WNPU_TARGET static void OP(weights)(const op_block *b, uint8_t *p, size_t ldp)
 {
-    op_weights_body(OP(inverse), OP(weigh), row, p, ldp, u, rows, n, keys);
+    op_weights_body(OP(inverse), OP(weigh), b, p, ldp);
 }
 
 /* ---- searches; with 128 bits those of the baseline are as fast ---- */
@@ -8258,22 +8263,19 @@ typedef struct op_kernels {
                        op_finish finish);
     void (*bias)(float *out, const float *in, size_t n, const float *bias, op_finish finish);
     void (*scale)(float *x, size_t n, float scale);
-    void (*exponents)(op_online *row, int16_t *u, const int32_t *acc, size_t lda, size_t rows,
-                      size_t n, const float *query_scale, const op_keys *keys);
-    void (*weights)(op_online *row, uint8_t *p, size_t ldp, const int16_t *u, size_t rows, size_t n,
-                    const op_keys *keys);
-    /* Exponents straight from queries that gm_kernels.pack_a() packed, a multiple of rows of
-     * gm_kernels, without storing scores. Returns 0, with undefined results, if a row's exponents
-     * do not fit 16 bits. NULL: not faster here. */
-    int (*product)(op_online *row, int16_t *u, const void *queries, size_t rows, size_t n,
-                   const float *query_scale, const op_keys *keys);
-    /* The whole attention of one or two rows, packed likewise, over a block of n keys and values of
-     * a head of OP_HEAD; acc [rows, OP_HEAD] are the sums of values. Such rows are limited by
-     * memory bandwidth, so memory is read throughout; the second row finds its operands in the
-     * caches. Returns 0 like product(). NULL: not faster here. */
-    int (*attend)(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
-                  size_t n, const float *query_scale, const op_keys *keys, const int8_t *values,
-                  size_t pitch);
+    /* Exponents of scores acc [rows, n], row stride lda; n <= OP_KEYS. */
+    void (*exponents)(const op_block *b, const int32_t *acc, size_t lda);
+    /* Weights p [rows, n rounded up to 16], row stride ldp, of the exponents; updates the rows. */
+    void (*weights)(const op_block *b, uint8_t *p, size_t ldp);
+    /* Exponents straight from the queries, without storing scores; rows are a multiple of
+     * gm_kernels.rows. Returns 0, with undefined results, if a row's exponents do not fit 16 bits.
+     * NULL: not faster here. */
+    int (*product)(const op_block *b);
+    /* The whole attention of one or two rows over a block of keys and values of a head of OP_HEAD;
+     * acc [rows, OP_HEAD] are the sums of values, whose panels are pitch groups apart. Such rows are
+     * limited by memory bandwidth, so memory is read throughout; the second row finds its operands
+     * in the caches. Returns 0 like product(). NULL: not faster here. */
+    int (*attend)(const op_block *b, int32_t *acc, const int8_t *values, size_t pitch);
     void (*value_scales)(float *log2, float *inverse, const float *scale, size_t n);
     void (*blend)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows, size_t n,
                   const op_online *row, int last);
@@ -8402,13 +8404,10 @@ OP_256 static void op_one_values_256(op_online *row, const int16_t *u, int32_t *
     op_online_add(row, sum, inverse->unit);
 }
 
-static int op_attend_256(op_online *row, int16_t *u, int32_t *acc, const void *queries,
-                          size_t rows, size_t n, const float *query_scale, const op_keys *keys,
-                          const int8_t *values, size_t pitch)
+static int op_attend_256(const op_block *b, int32_t *acc, const int8_t *values, size_t pitch)
 {
     static const op_one_row one = {op_one_exponents_256, op_inverse_256, op_one_values_256};
-    return op_attend(&one, row, u, acc, queries, gm_bytes16(1, OP_HEAD / 4), rows, n, query_scale,
-                     keys, values, pitch);
+    return op_attend(&one, gm_bytes16(1, OP_HEAD / 4), b, acc, values, pitch);
 }
 
 static const op_kernels op_256_kernels = {
@@ -8477,24 +8476,24 @@ WNPU_INLINE OP_TILE void OP(product_tile)(OP(s) *best, int16_t *u, const char *q
     }
 }
 
-/* Exponents of the keys that do not fill a tile; raises the rows' largest. */
-WNPU_TARGET static void OP(product_rest)(op_online *row, int16_t *u, const void *queries,
-                                         size_t rows, size_t at, size_t n,
-                                         const float *query_scale, const op_keys *keys)
+/* Exponents of the keys from `at` on, which do not fill a tile; raises the rows' largest. */
+WNPU_TARGET static void OP(product_rest)(const op_block *b, size_t at)
 {
+    const op_keys *keys = b->keys;
     int32_t acc[OP_PRODUCT * OP_AT];
-    gm_product p = op_keys_product(keys, at, OP_AT, acc, queries, rows);
+    gm_product p = op_keys_product(keys, at, OP_AT, acc, b->queries, b->rows);
     size_t r;
-    p.panels = (n - at + 15) / 16;
+    p.panels = (b->n - at + 15) / 16;
 #if WNPU_WIDTH == 256
     gm_vnni_tile(&p);
 #else
     gm_avx512_tile(&p);
 #endif
-    for (r = 0; r < rows; r++) {
-        int most = OP(narrow)(u + r * OP_KEYS + at, acc + r * OP_AT, n - at, query_scale[r],
-                              keys->key + at, keys->value_log2 + at);
-        row[r].most = most > row[r].most ? most : row[r].most;
+    for (r = 0; r < b->rows; r++) {
+        op_online *row = b->row + r;
+        int most = OP(narrow)(b->u + r * OP_KEYS + at, acc + r * OP_AT, b->n - at,
+                              b->query_scale[r], keys->key + at, keys->value_log2 + at);
+        row->most = most > row->most ? most : row->most;
     }
 }
 
@@ -8506,39 +8505,37 @@ WNPU_INLINE WNPU_TARGET void OP(product_start)(OP(s) *best)
     }
 }
 
-/* Exponents of the keys from `at` on that do not fill a tile, and the rows' largest. */
-WNPU_TARGET static int OP(product_end)(const OP(s) *best, op_online *row, int16_t *u,
-                                       const void *queries, size_t rows, size_t at, size_t n,
-                                       const float *query_scale, const op_keys *keys)
+/* The rest of op_kernels.product() after the keys before `at`, whose largest exponents are best. */
+WNPU_TARGET static int OP(product_end)(const op_block *b, const OP(s) *best, size_t at)
 {
     size_t r;
-    for (r = 0; r < rows; r++) {
-        row[r].most = OP(top_s)(best[r]);
+    for (r = 0; r < b->rows; r++) {
+        b->row[r].most = OP(top_s)(best[r]);
     }
-    if (at < n) {
-        OP(product_rest)(row, u, queries, rows, at, n, query_scale, keys);
+    if (at < b->n) {
+        OP(product_rest)(b, at);
     }
-    return op_product_within(row, rows);
+    return op_product_within(b->row, b->rows);
 }
 
-/* See op_kernels.product(). */
-OP_TILE static int OP(product)(op_online *row, int16_t *u, const void *queries, size_t rows,
-                               size_t n, const float *query_scale, const op_keys *keys)
+/* op_kernels.product() */
+OP_TILE static int OP(product)(const op_block *block)
 {
-    const size_t stride = keys->k4 * 4 + GM_PAD;
+    const op_block b = *block;
+    const size_t stride = b.keys->k4 * 4 + GM_PAD;
     OP(s) best[OP_PRODUCT];
     size_t i, r;
-    if (rows > OP_PRODUCT) {
+    if (b.rows > OP_PRODUCT) {
         return 0;
     }
     OP(product_start)(best);
-    for (i = 0; i + OP_AT <= n; i += OP_AT) {
-        for (r = 0; r < rows; r += 6) {
-            OP(product_tile)(best + r, u + r * OP_KEYS, (const char *)queries + r * stride,
-                             query_scale + r, keys, i);
+    for (i = 0; i + OP_AT <= b.n; i += OP_AT) {
+        for (r = 0; r < b.rows; r += 6) {
+            OP(product_tile)(best + r, b.u + r * OP_KEYS, (const char *)b.queries + r * stride,
+                             b.query_scale + r, b.keys, i);
         }
     }
-    return OP(product_end)(best, row, u, queries, rows, i, n, query_scale, keys);
+    return OP(product_end)(&b, best, i);
 }
 
 #undef OP_AT
@@ -8660,13 +8657,10 @@ GM_AVX512 static void op_one_weights_512(op_online *row, const int16_t *u, int32
     op_online_add(row, op_total_512(total), inverse->unit);
 }
 
-static int op_attend_512(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
-                         size_t n, const float *query_scale, const op_keys *keys,
-                         const int8_t *values, size_t pitch)
+static int op_attend_512(const op_block *b, int32_t *acc, const int8_t *values, size_t pitch)
 {
     static const op_one_row one = {op_one_exponents_512, op_inverse_512, op_one_weights_512};
-    return op_attend(&one, row, u, acc, queries, gm_bytes8(1, OP_HEAD / 4), rows, n, query_scale,
-                     keys, values, pitch);
+    return op_attend(&one, gm_bytes8(1, OP_HEAD / 4), b, acc, values, pitch);
 }
 
 static const op_kernels op_512_kernels = {
@@ -8682,42 +8676,41 @@ static const op_kernels op_512_kernels = {
 #ifdef WNPU_AMX
 /* ---- AMX: AVX-512, but for products ---- */
 
-/* Exponents of 64 keys from their sums [rows, 64]. */
-WNPU_INLINE GM_AMX void op_product_sums_512(op_s_512 *best, int16_t *u, const int32_t *acc,
-                                            size_t rows, const float *query_scale,
-                                            const op_keys *keys, size_t at)
+/* Exponents of 64 keys from `at` on, from their sums [rows, 64]. */
+WNPU_INLINE GM_AMX void op_product_sums_512(const op_block *b, op_s_512 *best, const int32_t *acc,
+                                            size_t at)
 {
     size_t r, p;
-    for (r = 0; r < rows; r++, acc += 64) {
+    for (r = 0; r < b->rows; r++, acc += 64) {
         gm_avx512_row s;
         for (p = 0; p < 4; p++) {
             s.v[p] = _mm512_loadu_si512(acc + p * 16);
         }
-        op_product_row_512(best + r, u + r * OP_KEYS, &s, query_scale[r], keys, at);
+        op_product_row_512(best + r, b->u + r * OP_KEYS, &s, b->query_scale[r], b->keys, at);
     }
 }
 
-GM_AMX static int op_product_amx(op_online *row, int16_t *u, const void *queries, size_t rows,
-                                 size_t n, const float *query_scale, const op_keys *keys)
+GM_AMX static int op_product_amx(const op_block *block)
 {
+    const op_block b = *block;
     int32_t acc[OP_PRODUCT * 64] __attribute__((aligned(64)));
     op_s_512 best[OP_PRODUCT];
     size_t i;
-    if (rows > OP_PRODUCT) {
+    if (b.rows > OP_PRODUCT) {
         return 0;
     }
     op_product_start_512(best);
-    gm_amx_open(rows);
-    for (i = 0; i + 64 <= n; i += 64) {
-        gm_block t = op_keys_block(keys, i, queries, rows);
+    gm_amx_open(b.rows);
+    for (i = 0; i + 64 <= b.n; i += 64) {
+        gm_block t = op_keys_block(b.keys, i, b.queries, b.rows);
         t.c = acc;
         t.ldc = 64;
         t.panels = 4;
         gm_amx_micro(&t);
-        op_product_sums_512(best, u, acc, rows, query_scale, keys, i);
+        op_product_sums_512(&b, best, acc, i);
     }
     gm_amx_close();
-    return op_product_end_512(best, row, u, queries, rows, i, n, query_scale, keys);
+    return op_product_end_512(&b, best, i);
 }
 
 static const op_kernels op_amx_kernels = {
@@ -13088,15 +13081,22 @@ static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h,
     }
 }
 
-/* Adds one block of keys, first..first+n-1, to the attention of w->queries. */
+/* Adds one block of keys, first..first+n-1, to the attention of w->queries with scales w->scale. */
 static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
-                            size_t first, size_t n, int last, const float *q_scale, size_t rows,
-                            float *out, size_t ldo)
+                            size_t first, size_t n, int last, size_t rows, float *out, size_t ldo)
 {
     size_t hd = h->hd, at = head * h->keys + first, padded = en_round16(n);
     const int8_t *values = h->v + head * h->keys * hd + first * 16;
     gm_product p = {0};
     op_keys keys;
+    op_block b;
+    b.row = w->online;
+    b.u = w->u;
+    b.queries = w->queries;
+    b.query_scale = w->scale;
+    b.rows = rows;
+    b.keys = &keys;
+    b.n = n;
     keys.packed = h->k + at * hd;
     keys.correction = h->k_correction + at;
     keys.k4 = hd / 4;
@@ -13111,19 +13111,18 @@ static void en_attend_block(const en_engine *e, en_worker *w, const en_heads *h,
         en_prefetch(keys.correction + n, n * sizeof(int32_t));
     }
     if (e->op->attend != NULL && rows <= OP_ATTEND && hd == OP_HEAD &&
-        e->op->attend(w->online, w->u, w->acc, w->queries, rows, n, q_scale, &keys, values,
-                      h->keys / 4)) {
+        e->op->attend(&b, w->acc, values, h->keys / 4)) {
         e->op->blend(out, ldo, w->acc, hd, rows, hd, w->online, last);
         return;
     }
     if (e->op->product == NULL || rows % e->gm->rows != 0 ||
-        !e->op->product(w->online, w->u, w->queries, rows, n, q_scale, &keys)) {
+        !e->op->product(&b)) {
         p = op_keys_product(&keys, 0, EN_KEYS, w->acc, w->queries, rows);
         p.panels = padded / 16;
         e->gm->tile(&p);
-        e->op->exponents(w->online, w->u, w->acc, EN_KEYS, rows, n, q_scale, &keys);
+        e->op->exponents(&b, w->acc, EN_KEYS);
     }
-    e->op->weights(w->online, w->p, gm_probs_stride(padded / 4), w->u, rows, n, &keys);
+    e->op->weights(&b, w->p, gm_probs_stride(padded / 4));
     p.c = w->acc;
     p.ldc = hd;
     p.a = gm_pack_probs(e->gm, w->packed, w->p, rows, padded / 4);
@@ -13153,8 +13152,7 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
     e->gm->pack_a(w->queries, q, hd, rows, hd / 4);
     for (first = 0; first < n; first += EN_KEYS) {
         int last = n - first <= EN_KEYS;
-        en_attend_block(e, w, h, head, first, last ? n - first : EN_KEYS, last, w->scale, rows, out,
-                        ldo);
+        en_attend_block(e, w, h, head, first, last ? n - first : EN_KEYS, last, rows, out, ldo);
     }
 }
 

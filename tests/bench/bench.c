@@ -195,17 +195,15 @@ static void read_no_outliers(const gm_product *p, const uint16_t *group, size_t 
     (void)p, (void)group, (void)n;
 }
 
-static int read_attend(op_online *row, int16_t *u, int32_t *acc, const void *queries, size_t rows,
-                       size_t n, const float *query_scale, const op_keys *keys,
-                       const int8_t *values, size_t pitch)
+static int read_attend(const op_block *b, int32_t *acc, const int8_t *values, size_t pitch)
 {
-    size_t panels = (n + 15) / 16, r;
-    (void)u, (void)acc, (void)queries, (void)query_scale;
-    read_panels(keys->packed, keys->k4, keys->k4, panels);
+    size_t panels = (b->n + 15) / 16, r;
+    (void)acc;
+    read_panels(b->keys->packed, b->keys->k4, b->keys->k4, panels);
     read_panels(values, pitch, panels * 4, OP_HEAD / 16);
-    for (r = 0; r < rows; r++) {
-        row[r].sum = 1.0f;
-        row[r].keep = row[r].add = 0.0f;
+    for (r = 0; r < b->rows; r++) {
+        b->row[r].sum = 1.0f;
+        b->row[r].keep = b->row[r].add = 0.0f;
     }
     return 1;
 }

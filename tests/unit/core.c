@@ -374,7 +374,7 @@ static void ask(const op_kernels *op, const one_question *a, core_one_answer *o)
 {
     const float row_scale[ONE_ROWS] = {0.01f, 0.02f, 0.0004f};
     const float octaves[ONE_ROWS] = {2.5f, a->far, 0.1f};
-    const size_t block = a->n % (OP_KEYS + 1);
+    op_block block;
     int16_t exponents[ONE_ROWS * OP_KEYS];
     op_keys keys = {0};
     size_t r;
@@ -396,8 +396,15 @@ static void ask(const op_kernels *op, const one_question *a, core_one_answer *o)
         o->online[r].top = r == 1 ? 750.0f : -1e30f; /* one row has seen a block before */
         o->online[r].sum = r == 1 ? 0.5f : 0.0f;
     }
-    op->exponents(o->online, exponents, a->acc[0], ONE_N, ONE_ROWS, block, octaves, &keys);
-    op->weights(o->online, o->weights[0], ONE_N, exponents, ONE_ROWS, block, &keys);
+    block.row = o->online;
+    block.u = exponents;
+    block.queries = NULL;
+    block.query_scale = octaves;
+    block.rows = ONE_ROWS;
+    block.keys = &keys;
+    block.n = a->n % (OP_KEYS + 1);
+    op->exponents(&block, a->acc[0], ONE_N);
+    op->weights(&block, o->weights[0], ONE_N);
     memcpy(o->blended, a->x, sizeof o->blended);
     op->blend(o->blended[0], ONE_HEAD, a->acc[0], ONE_N, ONE_ROWS, ONE_HEAD, o->online,
               (int)(a->n & 1));
@@ -473,9 +480,23 @@ static void fill_block(one_block *b, const op_kernels *op, const gm_kernels *gm,
     b->keys.key = b->key, b->keys.value_log2 = b->log2s, b->keys.value_inverse = b->inverse;
 }
 
+static op_block block_of(const one_block *b, op_online *row, int16_t *u, size_t rows)
+{
+    op_block block;
+    block.row = row;
+    block.u = u;
+    block.queries = b->queries;
+    block.query_scale = b->query;
+    block.rows = rows;
+    block.keys = &b->keys;
+    block.n = b->n;
+    return block;
+}
+
 static void step_by_step(one_block *b, const op_kernels *op, const gm_kernels *gm)
 {
     static uint16_t group[BLOCK_ROWS * OP_KEYS / 4], count[BLOCK_ROWS];
+    const op_block block = block_of(b, b->row, b->u, BLOCK_ROWS);
     gm_product p = {0};
     gm_sparse sparse;
     sparse.group = group;
@@ -490,8 +511,8 @@ static void step_by_step(one_block *b, const op_kernels *op, const gm_kernels *g
     p.correction = b->correction;
     p.panels = b->padded / 16;
     gm->tile(&p);
-    op->exponents(b->row, b->u, b->acc, OP_KEYS, BLOCK_ROWS, b->n, b->query, &b->keys);
-    op->weights(b->row, b->p, gm_probs_stride(b->padded / 4), b->u, BLOCK_ROWS, b->n, &b->keys);
+    op->exponents(&block, b->acc, OP_KEYS);
+    op->weights(&block, b->p, gm_probs_stride(b->padded / 4));
     p.c = b->sums;
     p.ldc = b->hd;
     p.a = gm_pack_probs(gm, b->packed_p, b->p, BLOCK_ROWS, b->padded / 4);
@@ -509,17 +530,19 @@ static void same_product(const op_kernels *op, const gm_kernels *gm, size_t n, s
     static one_block b;
     static uint8_t p[2][BLOCK_ROWS * OP_KEYS];
     op_online row[2][BLOCK_ROWS];
+    op_block block[2];
     fill_block(&b, op, gm, n, hd, scale);
+    block[0] = block_of(&b, row[0], b.u, BLOCK_ROWS);
+    block[1] = block_of(&b, row[1], b.u, BLOCK_ROWS);
     step_by_step(&b, op, gm);
     memset(p, 0, sizeof p);
     start_rows(row[0]);
     start_rows(row[1]);
-    op->exponents(row[0], b.u, b.acc, OP_KEYS, BLOCK_ROWS, n, b.query, &b.keys);
-    op->weights(row[0], p[0], OP_KEYS, b.u, BLOCK_ROWS, n, &b.keys);
-    T_CHECK(op->product(row[1], b.u, b.queries, BLOCK_ROWS, n, b.query, &b.keys) == within,
-            "%zu keys of %zu: 16 bits are enough", n, hd);
+    op->exponents(&block[0], b.acc, OP_KEYS);
+    op->weights(&block[0], p[0], OP_KEYS);
+    T_CHECK(op->product(&block[1]) == within, "%zu keys of %zu: 16 bits are enough", n, hd);
     if (within) {
-        op->weights(row[1], p[1], OP_KEYS, b.u, BLOCK_ROWS, n, &b.keys);
+        op->weights(&block[1], p[1], OP_KEYS);
         T_CHECK(memcmp(row[0], row[1], sizeof row[0]) == 0, "%zu keys of %zu: rows", n, hd);
         T_CHECK(memcmp(p[0], p[1], sizeof p[0]) == 0, "%zu keys of %zu: weights", n, hd);
     }
@@ -533,11 +556,13 @@ static void same_attention(const op_kernels *op, const gm_kernels *gm, size_t n,
     static int16_t u[BLOCK_ROWS * OP_KEYS];
     int32_t sums[OP_ATTEND * OP_HEAD];
     op_online row[BLOCK_ROWS];
+    op_block block;
     fill_block(&b, op, gm, n, OP_HEAD, scale);
+    block = block_of(&b, row, u, rows);
     step_by_step(&b, op, gm);
     start_rows(row);
-    T_CHECK(op->attend(row, u, sums, b.queries, rows, n, b.query, &b.keys, b.v, b.padded / 4) ==
-                within, "%zu rows, %zu keys: 16 bits are enough", rows, n);
+    T_CHECK(op->attend(&block, sums, b.v, b.padded / 4) == within,
+            "%zu rows, %zu keys: 16 bits are enough", rows, n);
     if (within) {
         T_CHECK(memcmp(row, b.row, rows * sizeof row[0]) == 0, "%zu rows, %zu keys: rows", rows, n);
         T_CHECK(memcmp(sums, b.sums, rows * OP_HEAD * sizeof sums[0]) == 0,
@@ -778,7 +803,13 @@ static void attention_against(double scale)
     float q_scale = (float)scale * 1.44269504f * OP_OCTAVE, out = 0.0f;
     op_online row;
     op_keys keys = {0};
+    op_block block = {0};
     int i, first;
+    block.row = &row;
+    block.u = u;
+    block.query_scale = &q_scale;
+    block.rows = 1;
+    block.keys = &keys;
     for (i = 0; i < N; i++) {
         acc[i] = (int32_t)noise(3000);
         key[i] = 0.01f + noise(0.002f);
@@ -799,8 +830,9 @@ static void attention_against(double scale)
         keys.key = key + first;
         keys.value_log2 = log2s + first;
         keys.value_inverse = inverse + first;
-        op->exponents(&row, u, acc + first, BLOCK, 1, (size_t)n, &q_scale, &keys);
-        op->weights(&row, p, BLOCK, u, 1, (size_t)n, &keys);
+        block.n = (size_t)n;
+        op->exponents(&block, acc + first, BLOCK);
+        op->weights(&block, p, BLOCK);
         padding = n < BLOCK ? p[n] : 0;
         for (i = 0; i < n; i++) {
             sum += value[first + i] > 0.0f ? p[i] * (((first + i) * 37 % 255) - 127) : 0;
