@@ -152,8 +152,9 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 # it want -ldrm.
 OBJECTS_transcribe = options values help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
-OBJECTS_server = server_form server_http server_pool server_reply server_request server_run
-OBJECTS_server += server_upload server_watch server_wyoming json input ffmpeg output npu platform
+OBJECTS_server = server_event server_form server_http server_pool server_realtime server_reply
+OBJECTS_server += server_request server_run server_upload server_watch server_wyoming
+OBJECTS_server += json input ffmpeg output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
 	    $(LDLIBS) $(OWN_LIBS) -o "$@"
@@ -165,7 +166,7 @@ $(B)/%.exe: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 $(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
 $(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
 $(B)/server: $(OBJECTS_server:%=$(B)/%.o)
-$(B)/server_http.o: private OWN_CFLAGS = $(CIVETWEB_CFLAGS)
+$(B)/server_http.o $(B)/server_realtime.o: private OWN_CFLAGS = $(CIVETWEB_CFLAGS)
 $(B)/server: private OWN_LIBS = $(CIVETWEB_LIBS) $(if $(LIBDRM),$(DRM_LIBS))
 $(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
 $(B)/npu.o: $(B)/linked_with

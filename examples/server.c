@@ -12,6 +12,7 @@
 #include "npu.h"
 #include "server_http.h"
 #include "server_pool.h"
+#include "server_realtime.h"
 #include "server_watch.h"
 #include "server_wyoming.h"
 
@@ -62,6 +63,7 @@ static const char help[] =
     "\n"
     "Serves speech to text over HTTP:\n"
     "  /v1/audio/transcriptions, /v1/audio/translations, /v1/models   as OpenAI's API\n"
+    "  /v1/realtime                                      OpenAI's realtime transcription\n"
     "  /inference                                                     as whisper.cpp's server\n"
     "  /asr, /detect-language                                         as whisper-asr-webservice\n"
     "  /health, /metrics\n"
@@ -138,8 +140,8 @@ static int set_parameter(server_options *o, char *pair)
                ? 0 : complain(-1, "--set: %s", error.message);
 }
 
-enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_SESSIONS, OPT_QUEUE, OPT_THREADS,
-       OPT_MAX_MB, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU,
+enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_SESSIONS, OPT_QUEUE,
+       OPT_THREADS, OPT_MAX_MB, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU,
        OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
 
 static const struct option long_options[] = {
@@ -257,6 +259,7 @@ static int open_sessions(server_options *o, const wnpu_model *model)
     long threads = o->threads > 0 ? o->threads : count_cpus();
     memset(&p, 0, sizeof p);
     o->config.threads = (uint32_t)(threads > o->sessions ? threads / o->sessions : 1);
+    o->config.stream_bytes = REALTIME_STREAM_BYTES;
     o->config.log = on_log;
     o->config.log_user = o;
     p.model = model;

@@ -5,6 +5,7 @@
 
 #include "server_form.h"
 #include "server_pool.h"
+#include "server_realtime.h"
 #include "server_reply.h"
 #include "server_request.h"
 #include "server_run.h"
@@ -607,6 +608,7 @@ int http_start(const http_options *given, char why[256])
         return -1;
     }
     mg_set_request_handler(context, "**", on_request, NULL);
+    realtime_register(context, &options);
     if (mg_get_server_ports(context, 1, &port) == 1) {
         watch_guard(port.port, options.header_ms);
         return port.port;

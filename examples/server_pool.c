@@ -122,7 +122,7 @@ pool_result pool_take(watch *w, wnpu_session **session)
     return result;
 }
 
-void pool_give(watch *w, wnpu_session *session)
+void pool_count_run(wnpu_session *session)
 {
     wnpu_stats s;
     wnpu_accel_stats a;
@@ -132,14 +132,21 @@ void pool_give(watch *w, wnpu_session *session)
     a.struct_size = sizeof a;
     (void)wnpu_get_stats(session, &s);
     (void)wnpu_get_accel_stats(session, &a);
-    watch_session(w, NULL);
-    (void)wnpu_reset(session);
     pthread_mutex_lock(&pool.lock);
     pool.runs++;
     pool.audio_s += (double)s.audio_ms / 1e3;
     pool.computing_s += s.total_ms / 1e3;
     pool.macs += a.macs;
     pool.accel_macs += a.accel_macs;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_give(watch *w, wnpu_session *session)
+{
+    pool_count_run(session);
+    watch_session(w, NULL);
+    (void)wnpu_reset(session);
+    pthread_mutex_lock(&pool.lock);
     pool.idle[pool.n_idle++] = session;
     pthread_cond_broadcast(&pool.changed);
     pthread_mutex_unlock(&pool.lock);

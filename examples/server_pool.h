@@ -35,6 +35,8 @@ void pool_close(void);
 
 /* Waits for a session in the order of the calls. w ends the wait as it ends a run. */
 pool_result pool_take(watch *w, wnpu_session **session);
+/* Counts the session's last run. */
+void pool_count_run(wnpu_session *session);
 /* Returns a session after it was used, and counts its last run. Erases audio and text. */
 void pool_give(watch *w, wnpu_session *session);
 

@@ -124,13 +124,16 @@ static uint64_t received(int fd)
 static void check(watch *w, int64_t now)
 {
     int late = w->deadline_ms > 0 && now >= w->deadline_ms;
+    if (w->most > 0 && w->fd >= 0 && !w->gone && received(w->fd) > w->taken + w->most) {
+        (void)shutdown(w->fd, SHUT_RDWR);
+        w->gone = 1;
+    }
     if (w->phase != WATCH_WORKING) {
-        int full = w->most > 0 && w->fd >= 0 && received(w->fd) > w->taken + w->most;
-        if ((late || full) && !w->expired && w->fd >= 0) {
+        if (late && !w->expired && w->fd >= 0) {
             /* a late upload is still answered */
-            (void)shutdown(w->fd, w->phase == WATCH_READING && !full ? SHUT_RD : SHUT_RDWR);
+            (void)shutdown(w->fd, w->phase == WATCH_READING ? SHUT_RD : SHUT_RDWR);
         }
-        w->expired |= late || full;
+        w->expired |= late;
         return;
     }
     w->expired |= late;
@@ -295,6 +298,13 @@ void watch_took(watch *w, uint64_t bytes, uint64_t most)
     }
     w->taken += bytes;
     w->most = most;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_stop_one(watch *w)
+{
+    pthread_mutex_lock(&all.lock);
+    w->stop = 1;
     pthread_mutex_unlock(&all.lock);
 }
 

@@ -43,7 +43,8 @@ void watch_enter(watch *w, watch_phase phase, int64_t timeout_ms);
 void watch_session(watch *w, wnpu_session *session);
 /* Counts bytes that were taken from a WebSocket, and sets the limit for a message. */
 void watch_took(watch *w, uint64_t bytes, uint64_t most);
-/* Ends the work of all connections in WATCH_WORKING. */
+/* Ends the work of one connection, or of all in WATCH_WORKING. */
+void watch_stop_one(watch *w);
 void watch_stop_all(void);
 /* Shuts down the sockets of all connections. */
 void watch_hang_up(void);

@@ -282,7 +282,8 @@ static int serve_event(client *c)
     watch_enter(&c->watch, WATCH_READING, options.work_ms);
     n = receive_line(c);
     line = n > 0 ? malloc(n) : NULL;
-    if (line == NULL || receive(c, line, n, NULL) != 0 || json_parse(&event, line, n, &wrong) != 0) {
+    if (line == NULL || receive(c, line, n, NULL) != 0 ||
+        json_parse(&event, line, n, &wrong) != 0) {
         free(line);
         return -1;
     }

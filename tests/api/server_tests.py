@@ -13,7 +13,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from server import Server, form, read, request, wait_for  # noqa: E402
+from server import Server, WebSocket, form, read, request, wait_for  # noqa: E402
 
 BUILD, MODEL, TOY = os.environ["WNPU_BUILD"], os.environ["MODEL"], os.environ["TOY"]
 SPEECH, T = os.environ["SPEECH"], os.environ["T"]
@@ -285,6 +285,119 @@ def wyoming():
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
 
 
+DELTA = "conversation.item.input_audio_transcription.delta"
+COMPLETED = "conversation.item.input_audio_transcription.completed"
+
+
+def pieces(samples, ms=100, rate=16000):
+    size = rate * ms // 1000 * 2
+    return [samples[i:i + size] for i in range(0, len(samples), size)]
+
+
+def realtime():
+    """Realtime transcription with commits of the client gives what a request for the file gives."""
+    with Server("--sessions", "1") as s:
+        want = json.loads(s.text(AUDIO, [("language", "en")]))["text"]
+        w = WebSocket(s)
+        same(w.status, 101)
+        same(w.receive()["type"], "session.created")
+        w.send("transcription_session.update", session={
+            "input_audio_format": {"type": "audio/pcm", "rate": 16000},
+            "input_audio_transcription": {"model": "whisper-1", "language": "en"},
+            "turn_detection": None})
+        updated = w.receive()
+        same(updated["type"], "transcription_session.updated")
+        same(updated["session"]["audio"]["input"]["transcription"]["language"], "en")
+        items = []
+        for _ in range(2):
+            for piece in pieces(DATA):
+                w.append(piece)
+            w.send("input_audio_buffer.commit")
+            seen = w.until(COMPLETED)
+            committed = [e for e in seen if e["type"] == "input_audio_buffer.committed"][0]
+            same(seen[-1]["transcript"], want)
+            same("".join(e["delta"] for e in seen if e["type"] == DELTA), want)
+            assert {e["item_id"] for e in seen if "item_id" in e} == {committed["item_id"]}, seen
+            items.append(committed)
+        same(items[1]["previous_item_id"], items[0]["item_id"])
+        w.append(DATA[:64000])
+        w.send("input_audio_buffer.clear")
+        same(w.until("input_audio_buffer.cleared")[-1]["type"], "input_audio_buffer.cleared")
+        w.send("input_audio_buffer.commit", event_id="e1")
+        same(w.until("error")[-1]["error"]["event_id"], "e1")
+        same(s.health()["idle"], 0)
+        w.close()
+        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None, "the session is in use"
+        for event in (b"{", b"[]", b'{"type": "x"}',
+                      b'{"type": "input_audio_buffer.append", "audio": "*"}',
+                      b'{"type": "input_audio_buffer.append"}',
+                      b'{"type": "session.update", "session": {"audio": {"input": {"format": 5}}}}',
+                      b'{"type": "session.update", "session": {"turn_detection": {"threshold": ""}}}'):
+            w = WebSocket(s)
+            w.receive()
+            w.frame(event)
+            same(w.until("error")[-1]["type"], "error")
+            w.close()
+        w = WebSocket(s)  # an event in several frames
+        w.receive()
+        w.frame(b'{"type": "input_audio', last=False)
+        w.frame(b'_buffer.clear"}', opcode=0)
+        same(w.receive()["type"], "input_audio_buffer.cleared")
+        w.close()
+
+
+def realtime_speech():
+    """The server finds the ends of utterances; what it hears is what was said."""
+    quiet = bytes(2 * 24000 * 2)
+    sentences = ["Please turn on the lights in the kitchen.",
+                 "Tomorrow morning we will go to the station."]
+    speech = []
+    for i, sentence in enumerate(sentences):
+        subprocess.run(["espeak-ng", "-s", "140", "-w", f"{T}/said.wav", sentence], check=True)
+        subprocess.run(["sox", f"{T}/said.wav", "-r", "24000", "-t", "raw", f"{T}/said.raw"],
+                       check=True)
+        speech.append(read(f"{T}/said.raw"))
+    with Server() as s:
+        w = WebSocket(s)
+        w.send("session.update", session={"type": "transcription", "audio": {"input": {
+            "transcription": {"language": "en"},
+            "turn_detection": {"type": "server_vad", "threshold": 0.5, "silence_duration_ms": 700}}}})
+        w.until("session.updated")
+        for piece in pieces(quiet + speech[0] + quiet + speech[1] + quiet, rate=24000):
+            w.append(piece)
+        at = 0
+        for sentence in sentences:
+            seen = w.until(COMPLETED)
+            kinds = [e["type"].split(".")[-1] for e in seen]
+            same([k for k in kinds if k in ("speech_started", "speech_stopped", "committed")],
+                 ["speech_started", "speech_stopped", "committed"])
+            started = seen[kinds.index("speech_started")]["audio_start_ms"]
+            stopped = seen[kinds.index("speech_stopped")]["audio_end_ms"]
+            assert at + 1500 < started < at + 3500 and started < stopped, (at, started, stopped)
+            at = stopped
+            got = seen[-1]["transcript"].lower().replace(".", "").replace(",", "").split()
+            words = sentence.lower().replace(".", "").split()
+            assert sum(word in got for word in words) >= 0.7 * len(words), (words, got)
+        w.close()
+
+
+def realtime_keys():
+    with Server("--api-key", "sesame", model=TOY) as s:
+        for headers in ([], ["Authorization: Bearer sesam"],
+                        ["Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.sesam"],
+                        ["Authorization: Bearer sesame", "Origin: https://example.org"]):
+            try:
+                assert WebSocket(s, headers).status >= 400, headers
+            except EOFError:
+                pass
+        for headers in (["Authorization: Bearer sesame"],
+                        ["Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.sesame"]):
+            w = WebSocket(s, headers)
+            same((w.status, w.receive()["type"]), (101, "session.created"))
+            w.close()
+            assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+
+
 # ---- load ----
 
 def together():
@@ -479,6 +592,48 @@ def hostile():
         same(s.text(wav(0.2)), want)
         print(f"{n} hostile requests: {before} KB resident before, {s.memory_kb()} KB after")
         assert s.memory_kb() < before + 4096, (before, s.memory_kb())
+
+
+def frames():
+    """Hostile WebSocket frames: no crash, no session in use, the next client is served."""
+    n = (int(os.environ.get("TEST_HOSTILE", "0")) or 600) // 10
+    r = random.Random(7)
+    with Server("--connections", "16", model=TOY) as s:
+        for _ in range(n):
+            w = WebSocket(s)
+            try:
+                for _ in range(r.randrange(1, 4)):
+                    kind = r.randrange(6)
+                    if kind == 0:
+                        w.socket.sendall(r.randbytes(r.randrange(1, 300)))
+                    elif kind == 1:  # a length that never comes
+                        w.socket.sendall(b"\x81\xff" + struct.pack(">Q", r.choice(
+                            [1 << 20, 1 << 30, 1 << 40, (1 << 63) - 1])) + r.randbytes(100))
+                    elif kind == 2:
+                        w.frame(r.randbytes(r.randrange(200)), r.randrange(16), r.random() < 0.7)
+                    elif kind == 3:
+                        w.append(r.randbytes(r.randrange(5000)))
+                    elif kind == 4:
+                        w.send(r.choice(["input_audio_buffer.commit", "input_audio_buffer.clear",
+                                         "session.update", "x"]))
+                    else:
+                        w.frame(b"[" * r.randrange(10000))
+            except OSError:
+                pass
+            w.close()
+        assert s.process.poll() is None, "the server crashed"
+        assert wait_for(lambda: s.health()["idle"] == 1, 60) is not None, "a session is in use"
+        w = WebSocket(s)
+        same(w.receive()["type"], "session.created")
+        w.close()
+        c = WebSocket(s)  # a frame larger than events may be is not received to its end
+        c.socket.sendall(b"\x81\xff" + struct.pack(">Q", 1 << 30) + bytes(4))
+        try:
+            for _ in range(2000):
+                c.socket.sendall(bytes(100000))
+            raise AssertionError("200 MB were received")
+        except OSError:
+            pass
 
 
 def silent():

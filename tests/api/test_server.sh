@@ -41,6 +41,14 @@ test_errors() { check errors; }
 test_keys() { check keys; }
 test_events() { check events; }
 test_wyoming() { check wyoming; }
+test_realtime() { check realtime; }
+test_realtime_speech() {
+    command -v sox >/dev/null 2>&1 && command -v espeak-ng >/dev/null 2>&1 ||
+        { skip "no sox or no espeak-ng"; return; }
+    check realtime_speech
+}
+test_realtime_keys() { check realtime_keys; }
+test_frames() { check frames; }
 test_together() { check together; }
 test_queue() { check queue; }
 test_disconnect() { check disconnect; }
@@ -53,8 +61,8 @@ test_containers() {
     check containers
 }
 
-for t in formats options errors keys containers events wyoming together queue disconnect shutdown memory \
-    hostile silent; do
+for t in formats options errors keys containers events wyoming realtime realtime_speech realtime_keys \
+    together queue disconnect shutdown memory hostile frames silent; do
     t_run test_$t
 done
 t_end

@@ -1,10 +1,12 @@
 """Starts build/server and talks to it over loopback: for tests/api/server_tests.py."""
+import base64
 import http.client
 import json
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 import uuid
@@ -82,6 +84,78 @@ class Server:
 
     def threads(self):
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+
+class WebSocket:
+    """A client of /v1/realtime (RFC 6455), without extensions."""
+
+    def __init__(self, server, headers=(), path="/v1/realtime?intent=transcription"):
+        self.socket = server.connect()
+        self.bytes = b""
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.socket.sendall((f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+                             "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+                             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+                             + "".join(f"{h}\r\n" for h in headers) + "\r\n").encode())
+        while b"\r\n\r\n" not in self.bytes:
+            self._more()
+        head, self.bytes = self.bytes.split(b"\r\n\r\n", 1)
+        self.head = head.decode()
+        self.status = int(self.head.split()[1])
+
+    def _more(self):
+        data = self.socket.recv(65536)
+        if not data:
+            raise EOFError("the server hung up")
+        self.bytes += data
+
+    def frame(self, data, opcode=1, last=True):
+        mask = os.urandom(4)
+        n = len(data)
+        size = bytes([0x80 | n]) if n < 126 else b"\xfe" + struct.pack(">H", n) if n < 65536 \
+            else b"\xff" + struct.pack(">Q", n)
+        mask_all = (mask * (n // 4 + 1))[:n]
+        masked = (int.from_bytes(data, "big") ^ int.from_bytes(mask_all, "big")).to_bytes(n, "big")
+        self.socket.sendall(bytes([opcode | (0x80 if last else 0)]) + size + mask + masked)
+
+    def send(self, kind, **members):
+        self.frame(json.dumps({"type": kind, **members}).encode())
+
+    def append(self, pcm):
+        self.send("input_audio_buffer.append", audio=base64.b64encode(pcm).decode())
+
+    def receive(self):
+        """The next event, or None when the connection is closed."""
+        while True:
+            while len(self.bytes) < 2:
+                self._more()
+            n, at = self.bytes[1] & 127, 2
+            if n >= 126:
+                at = 4 if n == 126 else 10
+                while len(self.bytes) < at:
+                    self._more()
+                n = int.from_bytes(self.bytes[2:at], "big")
+            while len(self.bytes) < at + n:
+                self._more()
+            opcode, data = self.bytes[0] & 15, self.bytes[at:at + n]
+            self.bytes = self.bytes[at + n:]
+            if opcode == 8:
+                return None
+            if opcode == 1:
+                return json.loads(data)
+
+    def until(self, kind):
+        """Events up to the first of a kind."""
+        seen = []
+        while True:
+            event = self.receive()
+            assert event is not None, f"closed before {kind}: {seen}"
+            seen.append(event)
+            if event["type"] == kind:
+                return seen
+
+    def close(self):
+        self.socket.close()
 
 
 def form(fields, audio=None, name="file", filename="a.wav"):

@@ -1,0 +1,214 @@
+/* server_event.c - see server_event.h */
+#include "server_event.h"
+
+#include "json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void event_defaults(event_settings *s)
+{
+    memset(s, 0, sizeof *s);
+    s->format = WNPU_SAMPLE_S16LE;
+    s->rate = 24000;
+    s->detects = 1;
+    s->threshold = 0.5f;
+    s->padding_ms = 300;
+    s->silence_ms = 500;
+    s->language = WNPU_LANGUAGE_AUTO;
+}
+
+/* ---- base64 ---- */
+
+static int digit_of(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26
+         : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' || c == '-' ? 62
+         : c == '/' || c == '_' ? 63 : -1;
+}
+
+/* Decodes a JSON string of base64 (RFC 4648) to out. Returns 0 and *size, or -1. */
+static int decode(json value, unsigned char *out, size_t *size)
+{
+    uint32_t bits = 0;
+    unsigned n = 0;
+    const char *at = value.at + 1, *end = value.end - 1; /* without the quotes */
+    *size = 0;
+    for (; at < end && *at != '='; at++) {
+        int digit = digit_of(*at);
+        if (digit < 0) {
+            if (*at == '\\' && at + 1 < end && at[1] == '/') {
+                continue; /* JSON may escape a slash */
+            }
+            return -1;
+        }
+        bits = bits << 6 | (uint32_t)digit;
+        n += 6;
+        if (n >= 8) {
+            n -= 8;
+            out[(*size)++] = (unsigned char)(bits >> n);
+        }
+    }
+    return 0;
+}
+
+/* ---- settings ---- */
+
+/* A member of one of two objects: OpenAI has moved them between versions of its protocol. */
+static json either(json a, json b, const char *key)
+{
+    json value = json_get(a, key);
+    return value.at != NULL ? value : json_get(b, key);
+}
+
+static int read_range(json value, double low, double high, double *to)
+{
+    double number;
+    if (json_type(value) == 'n' || value.at == NULL) {
+        return 0;
+    }
+    if (json_number(value, &number) != 0) {
+        return -1;
+    }
+    *to = number < low ? low : number > high ? high : number;
+    return 0;
+}
+
+static int read_detection(json detection, event_settings *s)
+{
+    double threshold = (double)s->threshold, padding = s->padding_ms, silence = s->silence_ms;
+    if (detection.at == NULL) {
+        return 0;
+    }
+    s->detects = json_type(detection) == '{';
+    if (read_range(json_get(detection, "threshold"), 0.05, 0.95, &threshold) != 0 ||
+        read_range(json_get(detection, "prefix_padding_ms"), 0, 2000, &padding) != 0 ||
+        read_range(json_get(detection, "silence_duration_ms"), 100, 10000, &silence) != 0) {
+        return -1;
+    }
+    s->threshold = (float)threshold;
+    s->padding_ms = (int32_t)padding;
+    s->silence_ms = (int32_t)silence;
+    return 0;
+}
+
+/* "pcm16", or {"type": "audio/pcm", "rate": 24000}. */
+static int read_format(json format, event_settings *s)
+{
+    json type = json_type(format) == '{' ? json_get(format, "type") : format;
+    int64_t rate;
+    if (format.at == NULL) {
+        return 0;
+    }
+    if (json_is(type, "pcm16") || json_is(type, "audio/pcm")) {
+        s->format = WNPU_SAMPLE_S16LE;
+        s->rate = 24000;
+    } else if (json_is(type, "g711_ulaw") || json_is(type, "audio/pcmu")) {
+        s->format = WNPU_SAMPLE_ULAW;
+        s->rate = 8000;
+    } else if (json_is(type, "g711_alaw") || json_is(type, "audio/pcma")) {
+        s->format = WNPU_SAMPLE_ALAW;
+        s->rate = 8000;
+    } else {
+        return -1;
+    }
+    if (json_get(format, "rate").at != NULL) {
+        if (json_integer(json_get(format, "rate"), 8000, 48000, &rate) != 0) {
+            return -1;
+        }
+        s->rate = (uint32_t)rate;
+    }
+    return 0;
+}
+
+static int read_language(json value, event_settings *s)
+{
+    char language[64];
+    size_t n = json_string(value, language, sizeof language - 1);
+    if (n == 0) {
+        s->language = value.at != NULL ? WNPU_LANGUAGE_AUTO : s->language;
+        return 0;
+    }
+    language[n < sizeof language ? n : sizeof language - 1] = '\0';
+    s->language = wnpu_language_id(language);
+    return s->language >= 0 ? 0 : -1;
+}
+
+/* Returns NULL, or the name of what is wrong. */
+static const char *read_settings(json session, event_settings *settings)
+{
+    event_settings s = *settings;
+    json input = json_get(json_get(session, "audio"), "input");
+    json transcription = json_get(session, "input_audio_transcription"), prompt;
+    size_t n;
+    if (transcription.at == NULL) {
+        transcription = json_get(input, "transcription");
+    }
+    prompt = json_get(transcription, "prompt");
+    if (read_format(json_get(input, "format").at != NULL
+                        ? json_get(input, "format") : json_get(session, "input_audio_format"),
+                    &s) != 0) {
+        return "the audio format";
+    }
+    if (read_language(json_get(transcription, "language"), &s) != 0) {
+        return "the language";
+    }
+    if (read_detection(either(session, input, "turn_detection"), &s) != 0) {
+        return "turn_detection";
+    }
+    if (prompt.at != NULL) {
+        n = json_string(prompt, s.prompt, sizeof s.prompt - 1);
+        if (n >= sizeof s.prompt || memchr(s.prompt, '\0', n) != NULL) {
+            return "the prompt";
+        }
+        s.prompt[n] = '\0';
+    }
+    *settings = s;
+    return NULL;
+}
+
+/* ---- events ---- */
+
+static void copy_string(json value, char *to, size_t size)
+{
+    size_t n = json_string(value, to, size - 1);
+    to[n < size ? n : size - 1] = '\0';
+}
+
+static event_kind wrong(event_info *info, const char *problem, const char *what)
+{
+    (void)snprintf(info->problem, sizeof info->problem, problem, what);
+    return EVENT_WRONG;
+}
+
+event_kind event_read(const char *text, size_t n, event_settings *settings, unsigned char *audio,
+                      event_info *info)
+{
+    json event, value;
+    size_t at;
+    const char *bad;
+    memset(info, 0, sizeof *info);
+    if (json_parse(&event, text, n, &at) != 0) {
+        (void)snprintf(info->problem, sizeof info->problem, "the event is not valid JSON");
+        return EVENT_WRONG;
+    }
+    copy_string(json_get(event, "type"), info->type, sizeof info->type);
+    copy_string(json_get(event, "event_id"), info->id, sizeof info->id);
+    if (strcmp(info->type, "input_audio_buffer.append") == 0) {
+        value = json_get(event, "audio");
+        return json_type(value) == '"' && decode(value, audio, &info->audio_size) == 0
+                   ? EVENT_APPEND : wrong(info, "%s is not base64", "audio");
+    }
+    if (strcmp(info->type, "input_audio_buffer.commit") == 0) {
+        return EVENT_COMMIT;
+    }
+    if (strcmp(info->type, "input_audio_buffer.clear") == 0) {
+        return EVENT_CLEAR;
+    }
+    if (strcmp(info->type, "session.update") == 0 ||
+        strcmp(info->type, "transcription_session.update") == 0) {
+        bad = read_settings(json_get(event, "session"), settings);
+        return bad == NULL ? EVENT_UPDATE : wrong(info, "%s is not supported", bad);
+    }
+    return wrong(info, "there is no event of type \"%s\"", info->type);
+}

@@ -1,0 +1,45 @@
+/* server_event.h - the events that a client of OpenAI's realtime transcription sends, as JSON.
+ * Reads untrusted bytes and does no input or output. Part of server. */
+#ifndef SERVER_EVENT_H
+#define SERVER_EVENT_H
+
+#include "whisper_npu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define EVENT_MOST ((size_t)1 << 20) /* longest event in bytes */
+#define EVENT_PROMPT_MOST 4096
+
+typedef enum event_kind {
+    EVENT_UPDATE,             /* the settings have changed */
+    EVENT_APPEND,             /* audio has arrived */
+    EVENT_COMMIT,             /* what was sent is complete */
+    EVENT_CLEAR,              /* what was sent is to be forgotten */
+    EVENT_WRONG               /* see event_info.problem */
+} event_kind;
+
+/* What a client can set. */
+typedef struct event_settings {
+    int32_t format;           /* wnpu_sample_format */
+    uint32_t rate;
+    int detects;              /* the server finds the ends of utterances */
+    float threshold;          /* of the detector, 0.05..0.95 */
+    int32_t padding_ms, silence_ms;
+    int32_t language;         /* number or WNPU_LANGUAGE_AUTO */
+    char prompt[EVENT_PROMPT_MOST];
+} event_settings;
+
+typedef struct event_info {
+    char type[64], id[64];
+    char problem[160];
+    size_t audio_size;        /* bytes of audio */
+} event_info;
+
+void event_defaults(event_settings *settings);
+/* Reads an event of n bytes. Changes settings for UPDATE; for APPEND, writes the audio to audio,
+ * which needs room for 3 bytes per 4 of the event. */
+event_kind event_read(const char *text, size_t n, event_settings *settings, unsigned char *audio,
+                      event_info *info);
+
+#endif

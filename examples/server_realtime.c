@@ -1,0 +1,558 @@
+/* server_realtime.c - see server_realtime.h
+ *
+ * Each connection has a session and a thread that steps it. An item of the conversation is one live
+ * run: it is finished when the client commits it, or when the detector finds that speech has ended.
+ */
+#define _XOPEN_SOURCE 700
+
+#include "server_realtime.h"
+
+#include "server_event.h"
+#include "server_pool.h"
+#include "server_reply.h"
+#include "server_request.h"
+#include "server_watch.h"
+
+#include <civetweb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#define STEP_MS 50
+/* Where the ends of utterances are looked for, a step gets this much audio at most, although a
+ * client may send faster: speech that begins and ends within one step would not be noticed. */
+#define STEP_MOST_MS 200u
+#define STACK_SIZE ((size_t)1 << 20)
+
+static const http_options *options;
+
+typedef struct realtime {
+    struct mg_connection *conn;
+    watch watch;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* Under the lock. */
+    event_settings settings;
+    int streaming;            /* samples can be pushed */
+    int commit, clear, updated, closing;
+    uint64_t pushed;          /* frames of the current item */
+    size_t budget;            /* frames that may be pushed before the next step */
+    /* Of the handler of messages. */
+    buffer message;
+    event_settings draft;
+    unsigned char *audio;
+    /* Of the thread. */
+    wnpu_session *session;
+    size_t segments;          /* of the current item that were sent */
+    unsigned items;
+    int speaking, begun;      /* begun: speech_started was sent for the item */
+    int64_t item_ms, before_ms; /* length of the item; of those before it */
+    char id[32], previous[32];
+    buffer out;
+} realtime;
+
+/* ---- events to the client ---- */
+
+static void begin_event(realtime *r, const char *type)
+{
+    buffer_clear(&r->out);
+    buffer_print(&r->out, "{\"type\": \"%s\"", type);
+}
+
+static void end_event(realtime *r)
+{
+    buffer_text(&r->out, "}");
+    if (!r->out.failed) {
+        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT, r->out.bytes, r->out.n);
+    }
+}
+
+/* An error; may be sent by any thread of the connection. */
+static void send_error(realtime *r, const char *message, const char *event_id)
+{
+    buffer b = {NULL, 0, 0, 0};
+    buffer_text(&b, "{\"type\": \"error\", \"error\": {\"type\": \"invalid_request_error\", "
+                "\"code\": \"invalid_event\", \"param\": null, \"message\": ");
+    buffer_string(&b, message, strlen(message));
+    buffer_text(&b, ", \"event_id\": ");
+    buffer_string(&b, event_id, strlen(event_id));
+    buffer_text(&b, "}}");
+    if (!b.failed) {
+        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT, b.bytes, b.n);
+    }
+    buffer_free(&b);
+}
+
+/* The settings in force, as "session.updated" or the like. */
+static void send_settings(realtime *r, const char *type, const event_settings *s)
+{
+    buffer b = {NULL, 0, 0, 0};
+    const char *kind = s->format == WNPU_SAMPLE_ULAW ? "audio/pcmu"
+                     : s->format == WNPU_SAMPLE_ALAW ? "audio/pcma" : "audio/pcm";
+    buffer_print(&b, "{\"type\": \"%s\", \"session\": {\"type\": \"transcription\", "
+                 "\"object\": \"realtime.transcription_session\", \"audio\": {\"input\": "
+                 "{\"format\": {\"type\": \"%s\", \"rate\": %u}, \"transcription\": {\"model\": ",
+                 type, kind, (unsigned)s->rate);
+    buffer_string(&b, options->model_name, strlen(options->model_name));
+    buffer_text(&b, ", \"language\": ");
+    if (s->language >= 0) {
+        buffer_print(&b, "\"%s\"", wnpu_language_code(s->language));
+    } else {
+        buffer_text(&b, "null");
+    }
+    buffer_text(&b, "}, \"turn_detection\": ");
+    if (s->detects) {
+        buffer_print(&b, "{\"type\": \"server_vad\", \"threshold\": %.2f, "
+                     "\"prefix_padding_ms\": %d, \"silence_duration_ms\": %d}",
+                     (double)s->threshold, (int)s->padding_ms, (int)s->silence_ms);
+    } else {
+        buffer_text(&b, "null");
+    }
+    buffer_text(&b, "}}}}");
+    if (!b.failed) {
+        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT, b.bytes, b.n);
+    }
+    buffer_free(&b);
+}
+
+/* An event about the detector: speech has begun or ended at a time of the whole connection. */
+static void send_speech(realtime *r, const char *type, const char *member, int64_t ms)
+{
+    begin_event(r, type);
+    buffer_print(&r->out, ", \"item_id\": \"%s\", \"%s\": %lld", r->id, member,
+                 (long long)(r->before_ms + ms));
+    end_event(r);
+}
+
+static void send_segments(realtime *r)
+{
+    wnpu_segment s;
+    while (wnpu_get_segment(r->session, r->segments, &s) == WNPU_OK) {
+        size_t skip = r->segments++ == 0 && s.text[0] == ' ';
+        begin_event(r, "conversation.item.input_audio_transcription.delta");
+        buffer_print(&r->out, ", \"item_id\": \"%s\", \"content_index\": 0, \"delta\": ", r->id);
+        buffer_string(&r->out, s.text + skip, s.text_length - skip);
+        end_event(r);
+    }
+}
+
+static void send_committed(realtime *r)
+{
+    begin_event(r, "input_audio_buffer.committed");
+    buffer_print(&r->out, ", \"item_id\": \"%s\", \"previous_item_id\": ", r->id);
+    buffer_print(&r->out, r->previous[0] != '\0' ? "\"%s\"" : "null", r->previous);
+    end_event(r);
+    begin_event(r, "conversation.item.created");
+    buffer_print(&r->out, ", \"previous_item_id\": ");
+    buffer_print(&r->out, r->previous[0] != '\0' ? "\"%s\"" : "null", r->previous);
+    buffer_print(&r->out, ", \"item\": {\"id\": \"%s\", \"object\": \"realtime.item\", "
+                 "\"type\": \"message\", \"status\": \"completed\", \"role\": \"user\", "
+                 "\"content\": [{\"type\": \"input_audio\", \"transcript\": null}]}", r->id);
+    end_event(r);
+}
+
+/* The whole text of an item, with its words when they were measured. */
+static void send_completed(realtime *r)
+{
+    wnpu_segment s;
+    size_t i;
+    buffer text = {NULL, 0, 0, 0};
+    for (i = 0; wnpu_get_segment(r->session, i, &s) == WNPU_OK; i++) {
+        size_t skip = i == 0 && s.text[0] == ' ';
+        (void)buffer_write(&text, s.text + skip, s.text_length - skip);
+    }
+    begin_event(r, "conversation.item.input_audio_transcription.completed");
+    buffer_print(&r->out, ", \"item_id\": \"%s\", \"content_index\": 0, \"transcript\": ", r->id);
+    buffer_string(&r->out, text.n > 0 ? text.bytes : "", text.n);
+    buffer_print(&r->out, ", \"usage\": {\"type\": \"duration\", \"seconds\": %.3f}",
+                 (double)r->item_ms / 1e3);
+    end_event(r);
+    buffer_free(&text);
+}
+
+/* ---- the run ---- */
+
+/* Begins the live run of the next item with the settings in force. Call without the lock. */
+static int begin_item(realtime *r)
+{
+    wnpu_params params = options->params;
+    wnpu_stream_options stream;
+    int status;
+    pthread_mutex_lock(&r->lock);
+    wnpu_stream_options_init(&stream, sizeof stream);
+    stream.format = r->settings.format;
+    stream.rate = r->settings.rate;
+    params.language = r->settings.language >= 0 ? r->settings.language : params.language;
+    params.initial_prompt = r->settings.prompt[0] != '\0' ? r->settings.prompt
+                                                          : params.initial_prompt;
+    params.vad_threshold = r->settings.threshold;
+    params.vad_pad_ms = r->settings.padding_ms;
+    params.vad_min_silence_ms = r->settings.silence_ms;
+    status = wnpu_stream_begin(r->session, &params, &stream);
+    r->streaming = status == WNPU_OK;
+    r->pushed = 0;
+    r->updated = r->clear = r->commit = 0;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    r->segments = 0;
+    r->speaking = r->begun = 0;
+    r->item_ms = 0;
+    (void)snprintf(r->id, sizeof r->id, "item_%06u", ++r->items);
+    return status;
+}
+
+/* From here on, until the next item has begun, the handler of messages waits. */
+static void stop_pushing(realtime *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->streaming = 0;
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Ends the item and begins the next one. */
+static int finish_item(realtime *r)
+{
+    wnpu_stats stats;
+    int status;
+    stop_pushing(r);
+    send_committed(r);
+    status = wnpu_stream_finish(r->session);
+    if (status < 0 && status != WNPU_E_FULL) {
+        return status;
+    }
+    memset(&stats, 0, sizeof stats);
+    stats.struct_size = sizeof stats;
+    (void)wnpu_get_stats(r->session, &stats);
+    r->item_ms = stats.audio_ms;
+    send_segments(r);
+    send_completed(r);
+    pool_count_run(r->session);
+    r->before_ms += r->item_ms;
+    strcpy(r->previous, r->id);
+    return begin_item(r);
+}
+
+static int forget_item(realtime *r)
+{
+    stop_pushing(r);
+    (void)wnpu_reset(r->session);
+    return begin_item(r);
+}
+
+/* Reports when speech begins and ends; at its end the item is finished. */
+static int follow_speech(realtime *r, int detects)
+{
+    wnpu_live live;
+    memset(&live, 0, sizeof live);
+    live.struct_size = sizeof live;
+    if (wnpu_get_live(r->session, &live) != WNPU_OK || live.speaking == r->speaking) {
+        return WNPU_OK;
+    }
+    r->speaking = live.speaking;
+    if (!detects) {
+        return WNPU_OK;
+    }
+    if (r->speaking) {
+        r->begun = 1;
+        send_speech(r, "input_audio_buffer.speech_started", "audio_start_ms", live.audio_ms);
+        return WNPU_OK;
+    }
+    send_speech(r, "input_audio_buffer.speech_stopped", "audio_end_ms", live.audio_ms);
+    return finish_item(r);
+}
+
+/* Waits for samples or something to do. Returns 0 when the connection ends. */
+static int wait_for_work(realtime *r)
+{
+    struct timespec until;
+    int on;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += STEP_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&r->lock);
+    if (!r->commit && !r->clear && !r->closing && !(r->settings.detects && r->budget == 0)) {
+        (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
+    }
+    on = !r->closing && !r->watch.stop;
+    pthread_mutex_unlock(&r->lock);
+    return on;
+}
+
+/* Does what is due once. Returns a status of the library. */
+static int work(realtime *r)
+{
+    int commit, clear, renew, detects, status;
+    pthread_mutex_lock(&r->lock);
+    commit = r->commit;
+    clear = r->clear;
+    renew = r->updated && r->pushed == 0;
+    detects = r->settings.detects;
+    pthread_mutex_unlock(&r->lock);
+    if (clear || renew) {
+        return forget_item(r);
+    }
+    status = wnpu_stream_step(r->session, NULL);
+    pthread_mutex_lock(&r->lock);
+    r->budget = r->settings.rate / 1000 * STEP_MOST_MS;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    if (status != WNPU_OK) {
+        return status;
+    }
+    send_segments(r);
+    return commit ? finish_item(r) : follow_speech(r, detects);
+}
+
+static void *run(void *user)
+{
+    realtime *r = user;
+    pool_result taken = pool_take(&r->watch, &r->session);
+    int status = taken == POOL_TAKEN ? begin_item(r) : WNPU_OK;
+    while (taken == POOL_TAKEN && status == WNPU_OK && wait_for_work(r)) {
+        status = work(r);
+        if (status == WNPU_OK && pool_is_closing()) {
+            status = finish_item(r);
+            break;
+        }
+    }
+    stop_pushing(r);
+    if (taken == POOL_FULL || taken == POOL_CLOSING) {
+        send_error(r, "all sessions are in use", "");
+    } else if (status < 0 && !r->watch.stop) {
+        send_error(r, wnpu_session_error(r->session), "");
+    }
+    if (taken == POOL_TAKEN) {
+        pool_give(&r->watch, r->session);
+    }
+    pthread_mutex_lock(&r->lock);
+    if (!r->closing) {
+        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE, "\003\350", 2);
+    }
+    r->closing = 1;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* ---- messages ---- */
+
+/* Pushes samples, and waits while there is no room: the client's data then waits in the socket. */
+static void push(realtime *r, const unsigned char *samples, size_t bytes)
+{
+    size_t width, frames;
+    pthread_mutex_lock(&r->lock);
+    width = r->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1;
+    for (frames = bytes / width; frames > 0 && !r->closing;) {
+        size_t room = r->streaming ? wnpu_stream_room(r->session) : 0;
+        size_t n = frames < room ? frames : room;
+        n = r->settings.detects && n > r->budget ? r->budget : n;
+        if (n > 0 && (n = wnpu_stream_push(r->session, samples, n)) > 0) {
+            samples += n * width;
+            frames -= n;
+            r->pushed += n;
+            r->budget -= n < r->budget ? n : r->budget;
+        } else {
+            struct timespec until;
+            pthread_cond_broadcast(&r->changed);
+            clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_nsec += 20000000L;
+            until.tv_sec += until.tv_nsec / 1000000000L;
+            until.tv_nsec %= 1000000000L;
+            (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
+        }
+    }
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Asks the thread for something, and waits until it is done. */
+static void ask(realtime *r, int *what)
+{
+    pthread_mutex_lock(&r->lock);
+    *what = 1;
+    pthread_cond_broadcast(&r->changed);
+    while (*what && !r->closing) {
+        pthread_cond_wait(&r->changed, &r->lock);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void take_event(realtime *r)
+{
+    event_info info;
+    r->draft = r->settings; /* only this thread changes them */
+    switch (event_read(r->message.bytes, r->message.n, &r->draft, r->audio, &info)) {
+    case EVENT_APPEND: push(r, r->audio, info.audio_size); break;
+    case EVENT_COMMIT:
+        if (r->pushed == 0) {
+            send_error(r, "there is no audio to commit", info.id);
+        } else {
+            ask(r, &r->commit);
+        }
+        break;
+    case EVENT_CLEAR:
+        ask(r, &r->clear);
+        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT,
+                                 "{\"type\": \"input_audio_buffer.cleared\"}", 38);
+        break;
+    case EVENT_UPDATE:
+        pthread_mutex_lock(&r->lock);
+        r->settings = r->draft;
+        r->updated = 1;
+        pthread_cond_broadcast(&r->changed);
+        while (r->updated && r->pushed == 0 && !r->closing) {
+            pthread_cond_wait(&r->changed, &r->lock); /* audio behind it has the new format */
+        }
+        pthread_mutex_unlock(&r->lock);
+        send_settings(r, info.type[0] == 't' ? "transcription_session.updated" : "session.updated",
+                      &r->draft);
+        break;
+    default: send_error(r, info.problem, info.id); break;
+    }
+}
+
+static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t n, void *unused)
+{
+    realtime *r = mg_get_user_connection_data(conn);
+    int opcode = bits & 15;
+    (void)unused;
+    if (r == NULL || opcode == MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE) {
+        return 0;
+    }
+    watch_took(&r->watch, n + 14, 2 * EVENT_MOST); /* with the frame's header */
+    if (opcode > MG_WEBSOCKET_OPCODE_BINARY) {
+        return 1; /* ping and pong */
+    }
+    if (opcode == MG_WEBSOCKET_OPCODE_BINARY || r->message.n + n > EVENT_MOST) {
+        send_error(r, opcode == MG_WEBSOCKET_OPCODE_BINARY ? "events are text messages"
+                                                           : "the event is too long", "");
+        return 0;
+    }
+    (void)buffer_write(&r->message, bytes, n);
+    if ((bits & 128) != 0) { /* the last frame of the message */
+        take_event(r);
+        buffer_clear(&r->message);
+    }
+    return !r->message.failed && !r->closing;
+}
+
+/* ---- connections ---- */
+
+static void free_realtime(realtime *r)
+{
+    buffer_free(&r->message);
+    buffer_free(&r->out);
+    free(r->audio);
+    (void)pthread_mutex_destroy(&r->lock);
+    (void)pthread_cond_destroy(&r->changed);
+    free(r);
+}
+
+/* Browsers cannot set headers: OpenAI's clients name the key as a protocol then. */
+static int has_key(const struct mg_connection *conn)
+{
+    static const char prefix[] = "openai-insecure-api-key.";
+    const char *given = mg_get_header(conn, "Authorization");
+    const char *protocols = mg_get_header(conn, "Sec-WebSocket-Protocol");
+    char key[512];
+    if (options->api_key == NULL) {
+        return 1;
+    }
+    if (given != NULL && strncasecmp(given, "Bearer ", 7) == 0) {
+        return request_same_secret(given + 7, options->api_key);
+    }
+    protocols = protocols != NULL ? strstr(protocols, prefix) : NULL;
+    if (protocols == NULL) {
+        return 0;
+    }
+    protocols += strlen(prefix);
+    (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(protocols, ", "), protocols);
+    return request_same_secret(key, options->api_key);
+}
+
+/* Pages of other sites may connect only with --cors: browsers do not ask before. */
+static int is_own_page(const struct mg_connection *conn)
+{
+    const char *origin = mg_get_header(conn, "Origin"), *host = mg_get_header(conn, "Host");
+    const char *slashes = origin != NULL ? strstr(origin, "://") : NULL;
+    return origin == NULL || (slashes != NULL && host != NULL && strcmp(slashes + 3, host) == 0) ||
+           (options->cors != NULL && (strcmp(options->cors, "*") == 0 ||
+                                      strcmp(options->cors, origin) == 0));
+}
+
+static int on_connect(const struct mg_connection *conn, void *unused)
+{
+    (void)unused;
+    if (!has_key(conn) || !is_own_page(conn)) {
+        pool_count_refusal(POOL_REFUSED_KEY);
+        return 1;
+    }
+    if (pool_is_full() || pool_is_closing()) {
+        pool_count_refusal(POOL_REFUSED_FULL);
+        return 1;
+    }
+    return 0;
+}
+
+static void on_ready(struct mg_connection *conn, void *unused)
+{
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    realtime *r = calloc(1, sizeof *r);
+    pthread_attr_t attributes;
+    int failed;
+    (void)unused;
+    if (r == NULL || (r->audio = malloc(EVENT_MOST)) == NULL ||
+        pthread_attr_init(&attributes) != 0) {
+        free(r);
+        return; /* its first message ends the connection */
+    }
+    r->conn = conn;
+    event_defaults(&r->settings);
+    (void)pthread_mutex_init(&r->lock, NULL);
+    (void)pthread_cond_init(&r->changed, NULL);
+    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
+    watch_add(&r->watch, watch_find_socket(info->remote_addr, info->remote_port,
+                                           info->server_port), WATCH_WORKING, 0);
+    watch_took(&r->watch, 0, 2 * EVENT_MOST);
+    send_settings(r, "session.created", &r->settings);
+    failed = pthread_create(&r->thread, &attributes, run, r);
+    (void)pthread_attr_destroy(&attributes);
+    if (failed) {
+        watch_remove(&r->watch);
+        free_realtime(r);
+        return;
+    }
+    mg_set_user_connection_data(conn, r);
+}
+
+static void on_close(const struct mg_connection *conn, void *unused)
+{
+    realtime *r = mg_get_user_connection_data(conn);
+    (void)unused;
+    if (r == NULL) {
+        return;
+    }
+    mg_set_user_connection_data(conn, NULL);
+    pthread_mutex_lock(&r->lock);
+    r->closing = 1;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    watch_stop_one(&r->watch);
+    pthread_join(r->thread, NULL);
+    watch_remove(&r->watch);
+    free_realtime(r);
+}
+
+void realtime_register(struct mg_context *context, const http_options *given)
+{
+    static const char *names[] = {"realtime"};
+    static struct mg_websocket_subprotocols protocols = {1, names};
+    options = given;
+    mg_set_websocket_handler_with_subprotocols(context, "/v1/realtime", &protocols, on_connect,
+                                               on_ready, on_message, on_close, NULL);
+}

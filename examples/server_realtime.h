@@ -1,0 +1,15 @@
+/* server_realtime.h - OpenAI's realtime transcription over WebSocket: /v1/realtime. Part of
+ * server. */
+#ifndef SERVER_REALTIME_H
+#define SERVER_REALTIME_H
+
+#include "server_http.h"
+
+struct mg_context;
+
+#define REALTIME_STREAM_BYTES 2880000u /* wnpu_config.stream_bytes: 60 s of 16 bits at 24 kHz */
+
+/* Registers the handlers; options must remain valid. */
+void realtime_register(struct mg_context *context, const http_options *options);
+
+#endif
