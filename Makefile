@@ -9,14 +9,16 @@
 #   make test-npu      the tests of the NPU part alone, on a simulated device
 #   make npu-code      assemble the NPU part's built-in kernels again, after changes of their assembly
 #   make check-long    make test with 1,000 random faults in the NPU part, 10,000 cancels of base.en,
-#                      1,000 snapshots, 10 hours of sound, 30 minutes of sounds in which nobody
-#                      speaks, 12 clips with all instruction sets under wine, and with
+#                      1,000 snapshots, 10 hours of sound, as a file and live, 500 divisions of
+#                      live audio, ten minutes of it under ThreadSanitizer, 30 minutes of sounds
+#                      in which nobody speaks, 12 clips with all instruction sets under wine, and with
 #                      SPEECH=DIR real models on the simulated device, see
 #                      tests/npu/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (tiny base.en): counted cycles of the built-in
 #                      kernels beside the measured CPU; not a measurement of an NPU
 #   make test-asan     the same under AddressSanitizer and UBSan
-#   make test-tsan     sixteen sessions at once under ThreadSanitizer
+#   make test-tsan     under ThreadSanitizer: sixteen sessions at once, and live audio that one
+#                      thread pushes and another transcribes
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
 #   make windows       build/windows/transcribe.exe and pack.exe, with mingw-w64
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
@@ -272,9 +274,10 @@ test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/t
 
 # TEST_MODEL and TEST_RECORDING say what those hours consist of, see tests/api/test_flat.c.
 check-long: tests
-	@TEST_WINDOWS=full TEST_NPU_RUNS=1000 TEST_NPU_SHAPES=1 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
-	    WNPU_FREE_SECONDS=90 TEST_REQUESTS=10000 TEST_HOSTILE=100000 TEST_TIMEOUT=86400 \
-	    tests/run "$(BUILD)"
+	@TEST_WINDOWS=full TEST_NPU_RUNS=1000 TEST_NPU_SHAPES=1 TEST_CANCELS=10000 \
+	    TEST_SNAPSHOTS=1000 TEST_MINUTES=600 TEST_CHUNKS=500 WNPU_FREE_SECONDS=90 \
+	    TEST_REQUESTS=10000 TEST_HOSTILE=100000 TEST_TIMEOUT=86400 tests/run "$(BUILD)"
+	+@TEST_STREAM_SECONDS=600 $(MAKE) test-tsan
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu/npu_speech.sh "$(SPEECH)" $(MODELS)
 
 # Includes the library's source, to run the encoder alone.
@@ -296,8 +299,10 @@ test-asan:
 	@WNPU_SANITIZED=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/asan"
 
 test-tsan:
-	+$(MAKE) BUILD="$(BUILD)/tsan" CFLAGS="$(SANITIZE_THREAD)" "$(B)/tsan/tests/test_many"
-	@TSAN_OPTIONS=halt_on_error=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/tsan" test_many
+	+$(MAKE) BUILD="$(BUILD)/tsan" CFLAGS="$(SANITIZE_THREAD)" "$(B)/tsan/tests/test_many" \
+	    "$(B)/tsan/tests/test_stream"
+	@TSAN_OPTIONS=halt_on_error=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/tsan" test_many \
+	    test_stream:thread
 
 AARCH64 = BUILD="$(BUILD)/aarch64" CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar LDFLAGS=-static
 

@@ -1,5 +1,5 @@
-/* test_flat.c - a recording of hours, read in pieces, on a stack of 256 KiB and with no address
- * space to spare: resident memory stays what it was after the first windows.
+/* test_flat.c - a recording of hours, read in pieces and then live, on a stack of 256 KiB and with no
+ * address space to spare: resident memory stays what it was after the first windows.
  *
  * TEST_MINUTES=N reads N minutes of a sound that repeats itself instead of 20. TEST_RECORDING=FILE
  * is a WAV file to repeat, TEST_MODEL=FILE a model that takes the toy's place. */
@@ -91,6 +91,67 @@ static wnpu_model *open_model(void)
     return m;
 }
 
+/* A number of all that a writer writes. */
+static int64_t add_up(void *user, const void *data, size_t size)
+{
+    uint64_t *sum = user;
+    size_t i;
+    for (i = 0; i < size; i++) {
+        *sum = (*sum ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    }
+    return (int64_t)size;
+}
+
+static uint64_t results_of(const wnpu_session *s)
+{
+    uint64_t sum = 14695981039346656037u;
+    T_CHECK(wnpu_write(s, WNPU_FORMAT_JSON, add_up, &sum) == WNPU_OK, "writes");
+    return sum;
+}
+
+/* Checks that the ledger has no gaps and ends at end_ms. */
+static void check_ledger(const wnpu_session *s, int64_t end_ms)
+{
+    wnpu_ledger_span span;
+    int64_t end = 0;
+    size_t i;
+    for (i = 0; wnpu_get_ledger_span(s, i, &span) == WNPU_OK; i++) {
+        T_CHECK(span.t0_ms == end, "a gap at %ld", (long)end);
+        end = span.t1_ms;
+    }
+    T_CHECK(end == end_ms, "the ledger ends at %ld, not %ld", (long)end, (long)end_ms);
+}
+
+/* The same hours from a ring of 2 s, and the same results. */
+static void live_hours(wnpu_session *s, const wnpu_params *p, source *from, watch *w)
+{
+    static unsigned char samples[4801 * 8];
+    wnpu_stream_options o;
+    wnpu_live live;
+    uint64_t want = results_of(s);
+    int64_t n = 1, total = (int64_t)(from->left * 1000 / from->from->rate);
+    long first = w->most;
+    int status;
+    wnpu_stream_options_init(&o, sizeof o);
+    o.format = from->from->format;
+    o.rate = from->from->rate;
+    o.channels = from->from->channels;
+    status = wnpu_stream_begin(s, p, &o);
+    while (status == WNPU_OK && n > 0) {
+        n = read_on(from, samples, sizeof samples / from->frame);
+        T_CHECK(wnpu_stream_push(s, samples, (size_t)n) == (size_t)n, "the ring is full");
+        status = wnpu_stream_step(s, NULL);
+    }
+    live.struct_size = sizeof live;
+    T_CHECK(status == WNPU_OK && wnpu_get_live(s, &live) == WNPU_OK && live.overrun_ms == 0 &&
+            live.committed_ms <= live.audio_ms && live.committed_ms > total - 31000, "step: %s",
+            wnpu_session_error(s));
+    T_CHECK(wnpu_stream_finish(s) == WNPU_OK, "finish: %s", wnpu_session_error(s));
+    T_CHECK(w->most - first <= SLACK_KIB || !limited, "%ld KiB resident, live %ld", first, w->most);
+    T_CHECK(results_of(s) == want, "live, the results differ");
+    check_ledger(s, total);
+}
+
 static void hours(void)
 {
     static char buffer[4096];
@@ -117,6 +178,7 @@ static void hours(void)
     }
     wnpu_config_init(&c, sizeof c);
     c.threads = 2;
+    c.stream_bytes = 2 * recording.rate * recording.channels * sizeof(float);
     size = wnpu_session_size(m, &c, &error);
     T_CHECK(size > 0 && posix_memalign(&block, 4096, size) == 0, "%s", error.message);
     memset(block, 1, size); /* so that all of it is resident from the beginning */
@@ -146,6 +208,9 @@ static void hours(void)
     printf("  %llu minutes, %d windows: %ld KiB resident at first, at most %ld; %lu segments in "
            "%llu KiB\n", (unsigned long long)n, w.calls, w.first, w.most,
            (unsigned long)wnpu_segment_count(s), (unsigned long long)memory.results_used / 1024);
+    from.at = 0;
+    from.left = n * 60 * a.rate;
+    live_hours(s, &p, &from, &w);
     wnpu_session_close(s);
     wnpu_model_close(m);
     free(block);

@@ -236,6 +236,40 @@ static void snapshots(wnpu_session **s, int toy)
     T_CHECK(wnpu_resume(s[1], &p, &sounds.plain) == WNPU_OK, "%s", wnpu_session_error(s[1]));
 }
 
+/* A live run, which moves to another session on the way. */
+static void live(wnpu_session **s, int toy)
+{
+    static unsigned char block[8 << 20];
+    static life_text text;
+    const float *x = sounds.plain.data;
+    wnpu_stream_options o;
+    wnpu_params p;
+    wnpu_session *now = s[0];
+    uint64_t at = 0;
+    int status;
+    life_mode_params(&sounds, LIFE_WORDS, toy, &p);
+    wnpu_stream_options_init(&o, sizeof o);
+    o.format = WNPU_SAMPLE_F32;
+    status = wnpu_stream_begin(now, &p, &o);
+    while (at < sounds.plain.frames && status >= WNPU_OK) {
+        size_t n = sounds.plain.frames - at < 5000 ? (size_t)(sounds.plain.frames - at) : 5000;
+        at += wnpu_stream_push(now, x + at, n);
+        if (now == s[0] && at > 200000) {
+            size_t size = wnpu_snapshot_size(now);
+            T_CHECK(size > 0 && size <= sizeof block && wnpu_snapshot(now, block, size) == WNPU_OK
+                    && wnpu_restore(s[1], block, size) == WNPU_OK &&
+                    wnpu_reset(now) == WNPU_OK, "snapshot");
+            now = s[1];
+            status = wnpu_stream_resume(now, &p);
+        }
+        status = status >= WNPU_OK ? wnpu_stream_step(now, NULL) : status;
+    }
+    T_CHECK(status >= WNPU_OK && wnpu_stream_finish(now) >= WNPU_OK, "live: %s",
+            wnpu_session_error(now));
+    life_json(now, &text);
+    T_CHECK(life_same(&text, &answer[LIFE_WORDS]), "live: another answer");
+}
+
 /* Calls that fail must not allocate either. */
 static void all_failures(wnpu_session *s, int toy)
 {
@@ -279,6 +313,7 @@ static void with_model(const wnpu_model *m, int toy)
     wnpu_config_init(&c, sizeof c);
     c.max_phrase_tokens = 1 << 16;
     c.result_bytes = 1 << 20;
+    c.stream_bytes = 1 << 16;
     for (i = 0; i < 3; i++) {
         c.threads = i + 1;
         T_CHECK(wnpu_session_open(&s[i], m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
@@ -291,6 +326,7 @@ static void with_model(const wnpu_model *m, int toy)
     }
     all_failures(s[0], toy);
     snapshots(s, toy);
+    live(s, toy);
     life_mode_params(&sounds, LIFE_GREEDY, toy, &p);
     p.on_segment = run_now;
     p.user = s[1];
