@@ -133,6 +133,17 @@
 #define WNPU_X86 1
 #include <cpuid.h>
 #include <immintrin.h>
+#ifdef _MSC_VER /* for clang-cl, <immintrin.h> leaves out what -march does not include */
+#include <smmintrin.h>
+#include <avxintrin.h>
+#include <avx2intrin.h>
+#include <avx512fintrin.h>
+#include <avx512bwintrin.h>
+#include <avx512vlintrin.h>
+#include <avx512vlbwintrin.h>
+#include <avx512vnniintrin.h>
+#include <avx512vlvnniintrin.h>
+#endif
 /* AVX-VNNI and AMX: compilers that know them; and for AMX the system whose way of asking for it
  * section os_ knows. */
 #if (defined(__clang__) && __clang_major__ >= 12) || (!defined(__clang__) && __GNUC__ >= 11)

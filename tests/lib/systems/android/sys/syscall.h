@@ -1,0 +1,1 @@
+#define SYS_sched_getaffinity 123

@@ -1,0 +1,1 @@
+#define MAXPATHLEN 1024
