@@ -31,10 +31,11 @@
  *   25. lg_  the ledger and the admission of segments
  *   26. wd_  decoding of one window
  *   27. wi_  windows: the long-form driver
- *   28. st_  live runs
- *   29. sn_  snapshots
- *   30. ap_  public API: sessions and runs
- *   31. sf_  self-test
+ *   28. tt_  tentative text
+ *   29. st_  live runs
+ *   30. sn_  snapshots
+ *   31. ap_  public API: sessions and runs
+ *   32. sf_  self-test
  */
 
 /* ======================================================================
@@ -12590,6 +12591,7 @@ typedef struct en_engine {
     tp_pool *pool;
     int exact;          /* float path */
     size_t rows;        /* of a block */
+    size_t positions;   /* computed and attended to: n_audio_ctx, or a multiple of 128 below it */
     size_t n_workers;   /* threads of the pool */
     en_worker *worker;  /* [n_workers] */
     ft_tables *fft;
@@ -13254,7 +13256,7 @@ static void en_front_task(void *context, size_t index, unsigned worker)
 {
     en_engine *e = context;
     en_worker *w = &e->worker[worker];
-    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows, i;
+    size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows, i;
     size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     en_conv1(e, w, (ptrdiff_t)(2 * t0) - 1, 2 * n + 1, w->hidden);
     if (tp_cancelled(e->pool)) {
@@ -13275,8 +13277,9 @@ static void en_front_task(void *context, size_t index, unsigned worker)
 static void en_attend_task(void *context, size_t index, unsigned worker)
 {
     en_engine *e = context;
-    size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, EN_QUERIES), hd = e->self.hd;
-    size_t head = index / blocks, t0 = index % blocks * EN_QUERIES, at = head * ctx + t0;
+    size_t ctx = e->positions, blocks = en_blocks(ctx, EN_QUERIES), hd = e->self.hd;
+    size_t head = index / blocks, t0 = index % blocks * EN_QUERIES;
+    size_t at = head * e->model->n_audio_ctx + t0;
     size_t n = ctx - t0 < EN_QUERIES ? ctx - t0 : EN_QUERIES;
     size_t d = e->model->n_audio_state;
     float *out = e->attended + t0 * d + head * hd;
@@ -13312,7 +13315,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     en_engine *e = job->e;
     en_worker *w = &e->worker[worker];
     const mf_layer *layer = &e->model->encoder[job->layer];
-    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows;
+    size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows;
     size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     float *x = e->x + t0 * d;
     en_prepare(e, w, NULL, e->attended + t0 * d, d, n, d);
@@ -13330,11 +13333,11 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     en_norm(e, &e->model->encoder_norm, x, x, n, d);
 }
 
-/* Runs the encoder from e->mel to e->x [n_audio_ctx, d]. Returns early if the pool was cancelled;
+/* Runs the encoder from e->mel to e->x [positions, d]. Returns early if the pool was cancelled;
  * the caller checks that. */
 static void en_run(en_engine *e)
 {
-    size_t ctx = e->model->n_audio_ctx, blocks = en_blocks(ctx, e->rows);
+    size_t ctx = e->positions, blocks = en_blocks(ctx, e->rows);
     en_layer_job job;
     job.e = e;
     tp_run(e->pool, blocks, en_front_task, e);
@@ -13356,7 +13359,7 @@ static void en_cross_task(void *context, size_t index, unsigned worker)
     en_cross_job *job = context;
     en_engine *e = job->e;
     en_worker *w = &e->worker[worker];
-    size_t d = e->model->n_audio_state, ctx = e->model->n_audio_ctx, t0 = index * e->rows, l, head;
+    size_t d = e->model->n_audio_state, ctx = e->positions, t0 = index * e->rows, l, head;
     size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     en_prepare(e, w, NULL, e->x + t0 * d, d, n, d);
     for (l = 0; l < e->model->n_text_layer; l++) {
@@ -13375,7 +13378,7 @@ static void en_cross(en_engine *e, en_heads *cross)
     en_cross_job job;
     job.e = e;
     job.cross = cross;
-    tp_run(e->pool, en_blocks(e->model->n_audio_ctx, e->rows), en_cross_task, &job);
+    tp_run(e->pool, en_blocks(e->positions, e->rows), en_cross_task, &job);
 }
 
 /* Log-mel of a window: span holds ML_SPAN samples, which begin ML_MARGIN before the centre of the
@@ -13499,6 +13502,7 @@ static void en_start(en_engine *e)
     ml_init(&e->filters, e->model->filters, e->model->n_mels);
     memset(e->mel, 0, mels * sizeof(float));
     memset(e->mel + (ML_FRAMES + 1) * mels, 0, mels * sizeof(float));
+    e->positions = e->model->n_audio_ctx;
     en_clear_tail(&e->self, e->model->n_audio_ctx);
 }
 
@@ -13807,7 +13811,7 @@ static void de_cross_head(de_decoder *d, size_t item, unsigned worker)
     const de_run *run = &d->window_run[item / heads];
     const en_heads *h = &d->cross[d->rows[run->first].window * e->model->n_text_layer +
                                   d->worker[worker].stage.layer];
-    de_attend(e, &e->worker[worker], h, head, e->model->n_audio_ctx,
+    de_attend(e, &e->worker[worker], h, head, e->positions,
               d->qkv + run->first * n + head * hd, n, run->n,
               d->attended + run->first * n + head * hd, n);
 }
@@ -22014,6 +22018,7 @@ static void ri_drop_span(ri_ring *q)
 #define RU_MAX_PREFIX 112u     /* most tokens of a prefix, half of those of a window */
 #define RU_LANGUAGES 128u      /* more than there are */
 #define RU_MAX_BATCH 8u        /* most windows decoded together */
+#define RU_TENTATIVE 2048u     /* most bytes of tentative text */
 /* Samples after 30 s that the detector needs to decide all of them, see aw_is_decided(). */
 #define RU_DETECTOR_DELAY (ML_RATE / 2u)
 /* Samples read beyond the current window when windows are decoded together. */
@@ -22135,6 +22140,31 @@ typedef struct ru_phrase {
     wnpu_choice choice;     /* struct_size 0: no result */
 } ru_phrase;
 
+/* What the open window of a live run says so far, and the events of its speech. */
+typedef struct ru_tentative {
+    int32_t step_ms;        /* of wnpu_stream_options */
+    int32_t hangover_ms;
+    int32_t detect_only;
+    uint64_t frame;         /* beginning of the window whose text it is, in frames */
+    int64_t audio_ms;       /* end of the audio that was decoded last */
+    int64_t voice_ms;       /* end of the voice in it */
+    double cost_ms;         /* of that decoding */
+    size_t n;
+    int32_t tokens[SE_MAX_TOKENS]; /* [n] the latest hypothesis */
+    size_t length, likely;  /* of text in bytes, and of its beginning that is likely to stay */
+    char text[RU_TENTATIVE];
+    size_t n_whole;
+    char whole[RU_TENTATIVE]; /* [n_whole] text of the latest hypothesis with its last word */
+    char raw[RU_TENTATIVE]; /* scratch */
+    int64_t t0_ms, t1_ms;
+    uint32_t revision;      /* number of changes of text */
+    uint32_t events;        /* wnpu_event values of this step */
+    uint64_t step;          /* steps of the detector that events have been derived from */
+    uint64_t same;          /* latest of them in a row with voice, or without if speaking */
+    int speaking;
+    int64_t utterance_t0_ms, utterance_t1_ms; /* the latest, -1: none; the end while speaking: -1 */
+} ru_tentative;
+
 /* All state of a run. */
 #define RU_LIVE 1
 #define RU_LIVE_RESTORED 2
@@ -22167,6 +22197,7 @@ typedef struct ru_run {
     ru_language language;
     ru_text text;
     ru_phrase phrase;
+    ru_tentative tentative;
 } ru_run;
 
 static int ru_cancelled(const ru_run *r)
@@ -22221,6 +22252,8 @@ static int64_t ru_end_ms(const ru_run *r)
 #define AW_PHRASE_AHEAD_MS 200 /* without voice except in their last part, */
 #define AW_PHRASE_SPEECH_MS 100 /* and after at least this much voice */
 #define AW_PHRASE_PAD_MS 300   /* the phrase keeps this much of the pause */
+#define AW_LIVE_LEAST_MS 3000  /* least_ms and pause_ms of live runs without parameters */
+#define AW_LIVE_PAUSE_MS 700
 #define AW_CUT_RANGE_MS 10000  /* windows that end in pauses end in their last 10 s */
 #define AW_SHORT_PAUSE_MS 200  /* pauses of this length are preferred to shorter ones */
 
@@ -22413,8 +22446,15 @@ static int aw_is_quiet(const ru_run *r, int64_t from_ms, int64_t t0_ms, int64_t 
     return 1;
 }
 
-/* End of the first phrase in base_ms..to_ms that is followed by a pause of pause_ms, which begins at
- * from_ms or later; -1 if there is none. In its last AW_PHRASE_AHEAD_MS, which the detector has yet
+/* How much of a pause between phrases belongs to the window before it. */
+static int64_t aw_phrase_pad(int64_t pause_ms)
+{
+    int64_t pad = pause_ms / 2 < AW_PHRASE_PAD_MS ? pause_ms / 2 : AW_PHRASE_PAD_MS;
+    return pad / VA_STEP_MS * VA_STEP_MS;
+}
+
+/* Begin of the first pause of pause_ms behind speech in base_ms..to_ms, at from_ms or later; -1 if
+ * there is none. In its last AW_PHRASE_AHEAD_MS, which the detector has yet
  * to decide, a pause only has to be quiet, so that it is found when it is pause_ms old. A pause
  * between phrases need not be as quiet as one of aw_find_silence(): no audio next to it is omitted.
  * Depends only on audio before the end of the pause. */
@@ -22422,9 +22462,8 @@ static int64_t aw_find_phrase_end(const ru_run *r, int64_t base_ms, int64_t from
                                   int64_t pause_ms)
 {
     const va_detector *v = &r->audio.voice;
-    int64_t least = pause_ms - AW_PHRASE_AHEAD_MS, pad = pause_ms / 2, voice = -1, spoken = 0, at;
+    int64_t least = pause_ms - AW_PHRASE_AHEAD_MS, voice = -1, spoken = 0, at;
     int64_t begin = base_ms, end = (int64_t)v->step * VA_STEP_MS;
-    pad = (pad < AW_PHRASE_PAD_MS ? pad : AW_PHRASE_PAD_MS) / VA_STEP_MS * VA_STEP_MS;
     for (at = base_ms; at < end; at += VA_STEP_MS) {
         uint64_t step = (uint64_t)at / VA_STEP_MS;
         if (va_speech_steps(v, step, step + 1) > 0) {
@@ -22437,7 +22476,7 @@ static int64_t aw_find_phrase_end(const ru_run *r, int64_t base_ms, int64_t from
                 return -1;
             }
             if (aw_is_quiet(r, voice, begin, begin + pause_ms)) {
-                return begin + pad;
+                return begin;
             }
             begin += AW_BLOCK_MS;
         }
@@ -22606,11 +22645,11 @@ static int64_t aw_first_pause_ms(const ru_run *r)
 {
     int64_t base = ru_recording_ms(r, 0), from = base + r->params.least_ms;
     int64_t to = ru_recording_ms(r, (int64_t)aw_frames(r) * 10), pause = r->params.pause_ms;
-    if (!r->params.vad) {
-        return -1;
+    if (r->params.vad && pause < AW_PHRASE_MS) {
+        int64_t begin = aw_find_phrase_end(r, base, from, to, pause);
+        return begin >= 0 ? begin + aw_phrase_pad(pause) : -1;
     }
-    return pause < AW_PHRASE_MS ? aw_find_phrase_end(r, base, from, to, pause)
-                                : aw_find_pause(r, from, to, pause);
+    return r->params.vad ? aw_find_pause(r, from, to, pause) : -1;
 }
 
 /* Whether this window ends in a pause. */
@@ -23289,6 +23328,9 @@ static void wd_encode_samples(ru_run *r, const float *span, size_t content)
 
 static void wd_encode(ru_run *r)
 {
+    if (r->audio.batch < 2) {
+        r->lookahead.n = 0; /* its caches are overwritten */
+    }
     se_invalidate(&r->text.search);
     wd_encode_samples(r, r->audio.samples, r->audio.content);
     r->stats.windows++;
@@ -24343,6 +24385,8 @@ static void wi_reset(ru_run *r)
     }
     r->live = 0;
     r->live_status = WNPU_OK;
+    memset(&r->tentative, 0, sizeof r->tentative);
+    r->tentative.utterance_t0_ms = r->tentative.utterance_t1_ms = -1;
     er_clear(&r->error);
 }
 
@@ -24662,7 +24706,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
 static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
 {
     const wnpu_model *m = r->engine.model;
-    size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS;
+    size_t phrase_nodes = (size_t)c->max_phrase_tokens + LR_ROOTS, ahead;
     en_carve(arena, &r->engine, n_workers);
     size_t slots = c->max_beams > c->batch ? c->max_beams : c->batch;
     r->text.max_beams = c->max_beams;
@@ -24680,8 +24724,8 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     au_stream_carve(arena, &r->audio.stream);
     r->audio.capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
     r->audio.samples = ar_carve(arena, r->audio.capacity, sizeof(float));
-    r->lookahead.hypothesis = c->batch > 1
-                                  ? ar_carve(arena, RU_MAX_BATCH, sizeof(se_hypothesis)) : NULL;
+    ahead = c->batch > 1 ? RU_MAX_BATCH : c->stream_bytes > 0 ? 1 : 0;
+    r->lookahead.hypothesis = ahead > 0 ? ar_carve(arena, ahead, sizeof(se_hypothesis)) : NULL;
     r->lookahead.voice.x = c->batch > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float))
                                         : NULL;
     se_carve(arena, &r->text.search, slots, m);
@@ -24724,9 +24768,13 @@ static void wi_wipe(ru_run *r)
     au_wipe(r->audio.stream);
     ar_wipe(r->audio.samples, r->audio.written * sizeof(float));
     if (r->lookahead.hypothesis != NULL) {
-        ar_wipe(r->lookahead.hypothesis, RU_MAX_BATCH * sizeof(se_hypothesis));
+        ar_wipe(r->lookahead.hypothesis,
+                (r->audio.batch > 1 ? RU_MAX_BATCH : 1) * sizeof(se_hypothesis));
+    }
+    if (r->lookahead.voice.x != NULL) {
         ar_wipe(r->lookahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
     }
+    ar_wipe(&r->tentative, sizeof r->tentative);
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
     al_clear(&r->text.aligner);
@@ -24743,7 +24791,401 @@ static void wi_wipe(ru_run *r)
 }
 
 /* ======================================================================
- * 28. st_  live runs
+ * 28. tt_  tentative text
+ *
+ *  Owns      what the open window of a live run says so far, and the
+ *            events of its speech.
+ *  Assumes   a live run between two windows.
+ *  Ensures   results do not depend on it: it changes only its own state,
+ *            caches that are filled again, and the lookahead, which is
+ *            used for a window only if that is exactly what was decoded.
+ *  Costs     an encoder run over the content and 10 s, and some decoder
+ *            steps, every step_ms of speech; at most 40 % of the time.
+ *
+ *  While somebody speaks, the open window is decoded as far as it has been
+ *  read. The former hypothesis is fed at once, and decoding continues from
+ *  the first token that the logits now contradict. In a pause, before it
+ *  is long enough to end the window, the window is decoded as it will be
+ *  if the pause lasts: then its text is ready when its end is certain.
+ * ====================================================================== */
+#define TT_DEFAULT_MS 500       /* step_ms and hangover_ms */
+#define TT_BREAK 2.5            /* least time between two decodings, in times of the last one */
+#define TT_PAUSE_MS 400         /* after this much silence the window is decoded as if it ended */
+#define TT_SPEECH_MS 200        /* less voice is not decoded */
+#define TT_MARGIN 500u          /* encoder positions after the content, 10 s */
+#define TT_SMALL 4u             /* models with this many layers repeat themselves with fewer */
+#define TT_TOKENS_PER_S 12      /* most tokens per second of content */
+#define TT_END_STEPS 10         /* timestamps this close to the end of the content end the text */
+#define TT_HOLD 2.0f            /* a former token is kept if its logit is below the best by this, */
+#define TT_RECENT 4u            /* unless it is one of this many last ones */
+#define TT_ONSET_STEPS 5u       /* steps with voice that begin an utterance */
+
+static void tt_set_text(ru_run *r, size_t length, size_t likely)
+{
+    r->tentative.text[length] = '\0';
+    r->tentative.length = length;
+    r->tentative.likely = likely < length ? likely : length;
+    r->tentative.revision++;
+    r->tentative.events |= WNPU_EVENT_TENTATIVE;
+}
+
+/* Forgets the text. */
+static void tt_clear(ru_run *r)
+{
+    ru_tentative *t = &r->tentative;
+    t->n = t->n_whole = 0;
+    t->voice_ms = -1;
+    if (t->length > 0) {
+        tt_set_text(r, 0, 0);
+    }
+}
+
+/* ---- events ---- */
+
+/* Derives begin and end of utterances from the detector's new decisions. */
+static void tt_find_events(ru_run *r)
+{
+    ru_tentative *t = &r->tentative;
+    const va_detector *v = &r->audio.voice;
+    t->step = v->step - t->step > v->kept ? v->step - v->kept : t->step;
+    for (; t->step < v->step; t->step++) {
+        int voice = va_speech_steps(v, t->step, t->step + 1) > 0;
+        t->same = voice != t->speaking ? t->same + 1 : 0;
+        if (!t->speaking && t->same >= TT_ONSET_STEPS) {
+            t->utterance_t0_ms = (int64_t)(t->step + 1 - t->same) * VA_STEP_MS;
+            t->utterance_t1_ms = -1;
+            t->events |= WNPU_EVENT_SPEECH_START;
+        } else if (t->speaking && t->same >= aw_steps(t->hangover_ms)) {
+            t->utterance_t1_ms = (int64_t)(t->step + 1 - t->same) * VA_STEP_MS;
+            t->events |= WNPU_EVENT_UTTERANCE_END;
+        } else {
+            continue;
+        }
+        t->speaking = !t->speaking;
+        t->same = 0;
+    }
+}
+
+/* ---- text ---- */
+
+/* Whether a word begins with this token; each character of scripts without spaces is one. */
+static int tt_begins_word(const char *text, size_t length)
+{
+    return length > 0 && (text[0] == ' ' || (unsigned char)text[0] >= 0xe0);
+}
+
+/* Concatenates the text of a hypothesis in raw. Returns its length without the last word; *whole
+ * gets the length with it. */
+static size_t tt_join(ru_run *r, const se_hypothesis *h, size_t *whole)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t i, length, n = 0, last = 0;
+    for (i = 0; i < h->n; i++) {
+        const char *text = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
+        if (text == NULL || length > RU_TENTATIVE / 3 - 1 - n) { /* each byte may become three */
+            continue;
+        }
+        last = tt_begins_word(text, length) ? n : last;
+        memcpy(r->tentative.raw + n, text, length);
+        n += length;
+    }
+    *whole = n;
+    return last;
+}
+
+/* Length of the beginning that the new text has in common with that of the former hypothesis, up to
+ * the end of a word. */
+static size_t tt_agreed(const ru_tentative *t, size_t n)
+{
+    size_t i, agreed = 0;
+    for (i = 0; i < n && i < t->n_whole && t->raw[i] == t->whole[i]; i++) {
+        agreed = tt_begins_word(t->raw + i, 1) ? i : agreed;
+    }
+    return i == n && (i == t->n_whole || tt_begins_word(t->whole + i, 1)) ? n : agreed;
+}
+
+/* Shows the text of a hypothesis; complete: with its last word. */
+static void tt_show(ru_run *r, const se_hypothesis *h, int complete)
+{
+    ru_tentative *t = &r->tentative;
+    size_t whole, length = tt_join(r, h, &whole), agreed;
+    agreed = tt_agreed(t, whole);
+    length = complete ? whole : length;
+    memcpy(t->whole, t->raw, whole);
+    t->n_whole = whole;
+    t->n = h->n;
+    memcpy(t->tokens, h->tokens, h->n * sizeof(int32_t));
+    agreed = complete ? whole : agreed < length ? agreed : length;
+    agreed = tk_sanitize_utf8(t->text, sizeof t->text, t->raw, agreed);
+    length = tk_sanitize_utf8(t->text, sizeof t->text, t->raw, length);
+    tt_set_text(r, length, agreed);
+}
+
+/* ---- decoding ---- */
+
+/* Encodes the content into the caches, and no more silence after it than needed. */
+static void tt_encode(ru_run *r, const float *span, size_t content)
+{
+    en_engine *e = &r->engine;
+    size_t positions = (content / 2 + TT_MARGIN + 127) / 128 * 128, ctx = e->model->n_audio_ctx;
+    r->lookahead.n = 0;
+    se_invalidate(&r->text.search);
+    e->positions = positions < ctx && e->model->n_audio_layer > TT_SMALL ? positions : ctx;
+    en_log_mel(e, span, content);
+    en_run(e);
+    en_cross(e, de_cross(&r->decoder));
+}
+
+/* Whether a token of the former hypothesis is kept: it is the best, or not much worse. The latest
+ * tokens have to be the best, because the audio had ended there. */
+static int tt_holds(const ru_run *r, const float *logits, size_t at)
+{
+    const float *best = logits + r->engine.op->argmax(logits, (size_t)r->engine.model->vocab.n_vocab);
+    float margin = at + TT_RECENT < r->tentative.n ? TT_HOLD : 0.0f;
+    return logits[r->tentative.tokens[at]] >= *best - margin;
+}
+
+/* Feeds the former hypothesis after the prompt, and returns how many of its tokens are still those
+ * that greedy search chooses. */
+static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
+{
+    se_search *s = &r->text.search;
+    const int32_t *tokens = r->tentative.tokens;
+    size_t n = r->tentative.n, k = 0, i, stride = de_logits_stride(r->engine.model);
+    float *logits = se_prefill(s, p->tokens, p->n, p->sot, -1);
+    se_hypothesis *h = &s->live[0];
+    n = n < most ? n : most;
+    memset(h, 0, sizeof *h);
+    while (k < n && !ru_cancelled(r)) {
+        de_row row[DE_ROWS];
+        size_t rows = 0, from = k;
+        h->n = k;
+        se_apply(s, h, logits);
+        if (!tt_holds(r, logits, k)) {
+            break;
+        }
+        for (i = from; i < n && rows < DE_ROWS && rows < r->decoder.logit_rows; i++, rows++) {
+            h->tokens[i] = s->fed[p->n + i] = tokens[i];
+            row[rows].token = tokens[i];
+            row[rows].position = (uint32_t)(p->n + i);
+            row[rows].slot = 0;
+            row[rows].window = (uint32_t)r->decoder.window;
+            row[rows].want = 1;
+        }
+        de_step(&r->decoder, row, rows);
+        for (k = from + 1; k < from + rows; k++) {
+            h->n = k;
+            logits = r->decoder.logits + (k - 1 - from) * stride;
+            se_apply(s, h, logits);
+            if (!tt_holds(r, logits, k)) {
+                n = k;
+                break;
+            }
+        }
+        logits = r->decoder.logits + (rows - 1) * stride;
+    }
+    s->n_fed = p->n + k;
+    return k;
+}
+
+/* Number of tokens up to the first timestamp at the end of the content: what follows is invented. */
+static size_t tt_length(const ru_run *r, const se_hypothesis *h, size_t content)
+{
+    int32_t end = r->engine.model->vocab.timestamp0 + (int32_t)content / 2 - TT_END_STEPS;
+    size_t n = 0;
+    while (n < h->n && (n == 0 || h->tokens[n] < end)) {
+        n++;
+    }
+    return n;
+}
+
+/* Greedy search from the former hypothesis as far as it holds. */
+static const se_hypothesis *tt_search(ru_run *r, size_t content)
+{
+    se_options o;
+    se_prompt p;
+    size_t most, room, n;
+    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &p);
+    wd_options(r, 0.0f, 0, &o);
+    o.width = 1;
+    o.stop_loops = 0;
+    most = p.n_given + 8 + content * TT_TOKENS_PER_S / 100;
+    o.max_tokens = o.max_tokens < most ? o.max_tokens : most;
+    room = r->engine.model->n_text_ctx - p.n;
+    if (p.n_given == 0 && room > 1) {
+        room = room - 1 < o.max_tokens ? room - 1 : o.max_tokens;
+        n = tt_verify(r, &p, room > 1 ? room - 1 : 0);
+        memcpy(r->context.prompt + p.n, r->tentative.tokens, n * sizeof(int32_t));
+        p.n += n;
+        p.n_given += n;
+    }
+    return se_run(&r->text.search, &p, &o);
+}
+
+/* Decodes the content, as far as it has been read, for display. */
+static void tt_decode(ru_run *r, const float *span, size_t content, int complete)
+{
+    float probability[RU_LANGUAGES], no_speech;
+    se_hypothesis *h = r->text.hypothesis;
+    tt_encode(r, span, content);
+    if (r->language.id < 0 && !ru_cancelled(r)) {
+        se_languages(&r->decoder, probability, &no_speech);
+        r->language.id = wd_best_language(r, probability);
+        se_invalidate(&r->text.search);
+    }
+    if (!ru_cancelled(r)) {
+        *h = *tt_search(r, content);
+        h->n = tt_length(r, h, content);
+    }
+    if (!ru_cancelled(r)) {
+        if (h->no_speech > r->params.no_speech_threshold) {
+            int64_t voice_ms = r->tentative.voice_ms;
+            tt_clear(r);
+            r->tentative.voice_ms = voice_ms;
+        } else {
+            tt_show(r, h, complete);
+        }
+    }
+    r->engine.positions = r->engine.model->n_audio_ctx;
+    se_invalidate(&r->text.search);
+}
+
+/* Decodes a window that ends in the current pause, exactly as wi_run_window() will. */
+static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const se_prompt *p,
+                            const se_options *o)
+{
+    ru_lookahead *f = &r->lookahead;
+    const se_hypothesis *h;
+    f->n = 0;
+    se_invalidate(&r->text.search);
+    r->text.search.least_end = wi_least_end(r);
+    wd_encode_samples(r, span, content);
+    h = ru_cancelled(r) ? NULL : se_run(&r->text.search, p, o);
+    if (h != NULL && !ru_cancelled(r)) {
+        wi_add_lookahead(r);
+        f->steps[0] = r->text.search.steps;
+        f->hypothesis[0] = *h;
+        tt_show(r, h, 1);
+    }
+    se_invalidate(&r->text.search);
+}
+
+/* ---- what is due ---- */
+
+/* First and last voice of the window as far as it is decided. Returns how much there is. */
+static int64_t tt_find_voice(const ru_run *r, int64_t *begin_ms, int64_t *end_ms)
+{
+    const va_detector *v = &r->audio.voice;
+    uint64_t step = (uint64_t)ru_recording_ms(r, 0) / VA_STEP_MS, n = 0;
+    *begin_ms = *end_ms = 0;
+    for (; step < v->step; step++) {
+        if (va_speech_steps(v, step, step + 1) > 0) {
+            *begin_ms = n++ == 0 ? (int64_t)step * VA_STEP_MS : *begin_ms;
+            *end_ms = (int64_t)(step + 1) * VA_STEP_MS;
+        }
+    }
+    return (int64_t)n * VA_STEP_MS;
+}
+
+/* End of the window if the current pause goes on, in frames from the window's beginning; 0 if there
+ * is no pause that could end it, or its text cannot be decoded before. */
+static size_t tt_find_end(const ru_run *r, int64_t voice_end_ms)
+{
+    int64_t base = ru_recording_ms(r, 0), from = base + r->params.least_ms, at, pause;
+    int64_t to = ru_recording_ms(r, (int64_t)aw_frames(r) * 10);
+    pause = r->params.pause_ms;
+    if (pause >= AW_PHRASE_MS || pause <= TT_PAUSE_MS || aw_cuts_windows(r) ||
+        r->bridge.accel != NULL || wd_needs_language(r)) {
+        return 0;
+    }
+    from = from > voice_end_ms ? from : voice_end_ms;
+    at = aw_find_phrase_end(r, base, from, to, TT_PAUSE_MS);
+    return at >= 0 ? (size_t)(at + aw_phrase_pad(pause) - base) / 10u : 0;
+}
+
+/* Decodes what is due. `skip` frames at the beginning of the window are silent. */
+static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end_ms)
+{
+    ru_tentative *t = &r->tentative;
+    ru_lookahead *f = &r->lookahead;
+    const float *span = r->audio.samples + skip * ML_HOP;
+    size_t end = tt_find_end(r, voice_end_ms), content = have - skip;
+    se_prompt p;
+    se_options o;
+    r->audio.frame += skip;
+    if (end > skip && end <= have) {
+        r->audio.content = end - skip;
+        wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &p);
+        wd_options(r, r->params.temperature, 0, &o);
+        if (se_is_greedy(&r->text.search, &p, &o)) {
+            if (f->n == 0 || wd_lookahead_index(r) == f->n) {
+                tt_decode_ahead(r, span, end - skip, &p, &o);
+                t->voice_ms = voice_end_ms;
+            }
+            return;
+        }
+    }
+    if (voice_end_ms > t->voice_ms && t->t1_ms >= t->audio_ms + t->step_ms &&
+        (double)(t->t1_ms - t->audio_ms) >= t->cost_ms * TT_BREAK) {
+        double since = os_now_ms();
+        r->audio.content = content;
+        t->audio_ms = t->t1_ms;
+        t->voice_ms = voice_end_ms;
+        tt_decode(r, span, content,
+                  (int64_t)r->audio.voice.step * VA_STEP_MS > voice_end_ms + 3 * VA_STEP_MS);
+        t->cost_ms = ru_elapsed_ms(&since);
+    }
+}
+
+/* Whether there is speech to be shown and time for it. */
+static int tt_is_wanted(const ru_run *r)
+{
+    return r->tentative.step_ms > 0 && !r->tentative.detect_only && r->params.vad &&
+           r->audio.batch < 2 && !r->audio.complete &&
+           au_ms(r->audio.stream, ri_ready(&r->ring)) <= r->tentative.step_ms;
+}
+
+/* After a step: finds events, and decodes the open window if that is due. */
+static int tt_update(ru_run *r)
+{
+    ru_tentative *t = &r->tentative;
+    const ru_position here = wi_get_position(r);
+    const wnpu_stats stats = r->stats;
+    const ru_language language = r->language;
+    void (*beat)(void *user, float share) = r->engine.beat;
+    se_filter filter = r->text.search.filter;
+    int64_t begin, end, base = ru_recording_ms(r, 0), silent;
+    size_t skip, have = aw_frames(r);
+    tt_find_events(r);
+    if (t->frame != r->audio.frame) {
+        tt_clear(r);
+        t->frame = r->audio.frame;
+    }
+    if (!tt_is_wanted(r) || have < 2 || tt_find_voice(r, &begin, &end) < TT_SPEECH_MS) {
+        return WNPU_OK;
+    }
+    silent = aw_next_speech_ms(r, base) - base;
+    skip = silent >= LG_LEADING_SILENCE_MS ? (size_t)silent / 10u : 0;
+    if (skip + 1 >= have) {
+        return WNPU_OK;
+    }
+    t->t0_ms = begin;
+    t->t1_ms = ru_end_ms(r);
+    r->engine.beat = NULL;
+    r->text.search.filter.function = NULL;
+    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    tt_decode_due(r, skip, have - 1, end);
+    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    r->text.search.filter = filter;
+    r->engine.beat = beat;
+    r->language = language;
+    r->stats = stats;
+    wi_set_position(r, &here);
+    return ru_cancelled(r) ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : WNPU_OK;
+}
+
+/* ======================================================================
+ * 29. st_  live runs
  *
  *  Owns      runs whose recording arrives while they are in progress.
  *  Assumes   a ring, see ri_; the calls of one run in one thread.
@@ -24773,6 +25215,7 @@ static void st_set_audio(ru_run *r, const wnpu_stream_options *o, wnpu_audio *a)
 /* Checks that a live run with this recording is possible in this session. */
 static int st_check(ru_run *r, const wnpu_audio *a)
 {
+    const ru_tentative *t = &r->tentative;
     size_t least, frame;
     int status = au_check(a, &r->error);
     if (status != WNPU_OK) {
@@ -24793,7 +25236,13 @@ static int st_check(ru_run *r, const wnpu_audio *a)
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
                       "stream cannot go back to the start", (int)r->params.language_windows);
     }
-    return WNPU_OK;
+    if (t->step_ms != 0 && (t->step_ms < 100 || t->step_ms > 10000)) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000",
+                      (int)t->step_ms);
+    }
+    return t->hangover_ms >= 100 && t->hangover_ms <= 10000 ? WNPU_OK
+        : er_set(&r->error, WNPU_E_ARGUMENT, "hangover_ms %d is outside 100..10000",
+                 (int)t->hangover_ms);
 }
 
 static int st_begin(ru_run *r, const wnpu_stream_options *o)
@@ -24801,6 +25250,10 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     wnpu_audio a;
     int status;
     st_set_audio(r, o, &a);
+    r->tentative.step_ms = o->step_ms;
+    r->tentative.hangover_ms = o->hangover_ms;
+    r->tentative.detect_only = o->detect_only != 0;
+    r->params.vad |= r->tentative.detect_only;
     status = wi_configure(r, 0);
     status = status == WNPU_OK ? st_check(r, &a) : status;
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
@@ -24836,10 +25289,33 @@ static int st_resume(ru_run *r)
         r->audio.stream->ready = ri_ready;
         r->audio.voice.rules = aw_voice_rules(&r->params);
         r->resumed = 1;
+        r->tentative.step_ms = r->tentative.hangover_ms = TT_DEFAULT_MS;
+        r->tentative.step = r->audio.voice.step;
         r->live = RU_LIVE;
         ri_open(&r->ring);
     }
     wi_load_checkpoint(r);
+    return status;
+}
+
+/* Runs the detector alone, as wi_detect_speech(). */
+static int st_detect(ru_run *r)
+{
+    int status = WNPU_OK;
+    size_t frames = 1;
+    while (status == WNPU_OK && !ru_cancelled(r) && frames > 0 &&
+           (status = aw_detect_all(r)) == WNPU_OK) {
+        frames = aw_frames(r) == ML_FRAMES || r->audio.complete ? aw_frames(r) : 0;
+        status = frames > 0 ? aw_advance(r, frames) : WNPU_OK;
+    }
+    if (status == WNPU_OK && ru_cancelled(r)) {
+        return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+    }
+    if (status == WNPU_OK && r->audio.complete) {
+        r->audio.spans_passed = 0;
+        status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
+    }
+    wi_save_checkpoint(r);
     return status;
 }
 
@@ -24857,7 +25333,7 @@ static int st_run(ru_run *r)
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(r);
-        status = wi_run_windows(r);
+        status = r->tentative.detect_only ? st_detect(r) : wi_run_windows(r);
     } else {
         r->resumable = 0;
     }
@@ -24868,6 +25344,9 @@ static int st_run(ru_run *r)
 static int st_step(ru_run *r)
 {
     int status = r->resumable ? st_run(r) : r->live_status;
+    if (status == WNPU_OK) {
+        status = tt_update(r);
+    }
     r->live_status = status;
     if (r->resumable) {
         lg_set_open_end(r);
@@ -24881,6 +25360,7 @@ static int st_step(ru_run *r)
 static int st_finish(ru_run *r)
 {
     int status = r->live_status;
+    tt_clear(r);
     r->ring.ended = 1;
     if (r->resumable) {
         status = r->live_status = st_run(r);
@@ -24892,11 +25372,16 @@ static int st_finish(ru_run *r)
     if (status == WNPU_OK) {
         wi_finish_language(r);
     }
-    return lg_finish(r, status);
+    status = lg_finish(r, status);
+    if (status == WNPU_INCOMPLETE && r->tentative.detect_only) { /* text was not requested */
+        er_clear(&r->error);
+        status = WNPU_OK;
+    }
+    return status;
 }
 
 /* ======================================================================
- * 29. sn_  snapshots
+ * 30. sn_  snapshots
  *
  *  Owns      the format of a run between two windows as a block of bytes.
  *  Assumes   the run is resumable, see ru_run.
@@ -25550,7 +26035,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
 }
 
 /* ======================================================================
- * 30. ap_  public API: sessions and runs
+ * 31. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -26234,6 +26719,7 @@ WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t stru
     o.rate = AU_RATE;
     o.channels = 1;
     o.channel = WNPU_CHANNEL_MIX;
+    o.step_ms = o.hangover_ms = TT_DEFAULT_MS;
     er_init(options, struct_size, &o, sizeof o);
 }
 
@@ -26251,6 +26737,17 @@ static int ap_stream_options(wnpu_session *s, wnpu_stream_options *ours,
                   (unsigned)given->struct_size);
 }
 
+/* By default windows of live runs end with phrases. */
+static int ap_live_params(wnpu_session *s, const wnpu_params *given)
+{
+    int status = ap_params(s, given);
+    if (given == NULL) {
+        s->run.params.least_ms = AW_LIVE_LEAST_MS;
+        s->run.params.pause_ms = AW_LIVE_PAUSE_MS;
+    }
+    return status;
+}
+
 WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
                                const wnpu_stream_options *options)
 {
@@ -26265,7 +26762,7 @@ WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
     }
     begin = os_now_ms();
     wi_reset(&session->run);
-    status = ap_params(session, params);
+    status = ap_live_params(session, params);
     status = status == WNPU_OK ? ap_stream_options(session, &ours, options) : status;
     status = status == WNPU_OK ? st_begin(&session->run, &ours) : status;
     ap_finish_stats(session, begin);
@@ -26289,7 +26786,7 @@ WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params
         return ap_leave(session, er_set(&r->error, WNPU_E_STATE, "no stream was restored"));
     }
     before = r->params;
-    status = ap_params(session, params);
+    status = ap_live_params(session, params);
     status = status == WNPU_OK ? st_resume(r) : status;
     if (status != WNPU_OK) {
         r->params = before;
@@ -26334,6 +26831,7 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
     before = r->stats.total_ms;
     lost = ri_load(&r->ring.lost);
     segments = r->store.count;
+    r->tentative.events = 0;
     if (r->resumable) {
         er_clear(&r->error);
     }
@@ -26341,7 +26839,7 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
     ap_finish_stats(session, begin);
     r->stats.total_ms += before;
     if (events != NULL) {
-        *events = (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
+        *events = r->tentative.events | (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
                   (ri_load(&r->ring.lost) != lost ? WNPU_EVENT_OVERRUN : 0u);
     }
     return ap_leave(session, status);
@@ -26374,6 +26872,14 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     ours.audio_ms = lg_read_ms(r);
     ours.lag_ms = au_ms(r->audio.stream, r->ring.ended ? 0 : ri_ready(&r->ring));
     ours.overrun_ms = au_ms(r->audio.stream, ri_load(&r->ring.lost));
+    ours.text = r->tentative.text;
+    ours.text_length = r->tentative.length;
+    ours.likely_length = r->tentative.likely;
+    ours.t0_ms = r->tentative.t0_ms;
+    ours.t1_ms = r->tentative.t1_ms;
+    ours.utterance_t0_ms = r->tentative.utterance_t0_ms;
+    ours.utterance_t1_ms = r->tentative.utterance_t1_ms;
+    ours.revision = r->tentative.revision;
     return er_export(live, &ours, sizeof ours);
 }
 
@@ -26706,7 +27212,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 31. sf_  self-test
+ * 32. sf_  self-test
  *
  *  Owns      known results for tables, FFT, log-mel, matrix product and
  *            tokenizer, and for one window of a small model.

@@ -1041,6 +1041,16 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * is decoded as soon as its end is known, see wnpu_config.batch and "Voice activity" before
  * wnpu_params.
  *
+ * params NULL selects the defaults with least_ms 3000 and pause_ms 700, so that windows end with
+ * phrases. With pause_ms below 1000, the text of a phrase is usually decoded during the pause, and
+ * final when the pause is long enough.
+ *
+ * wnpu_get_live() shows tentative text in the meantime: what the open window says so far. It is
+ * decoded again every step_ms of audio while somebody speaks; less often if the computer is too
+ * slow, so that at most 40 % of its time is used for it, and not at all while audio is waiting. It
+ * needs vad and a batch of 0 or 1, uses greedy search on the CPU, without on_logits and stop_loops,
+ * and never affects results.
+ *
  * Between two steps all functions that read results can be used. The other functions that start a
  * run return E_STATE until wnpu_stream_finish() or wnpu_reset() has ended the stream. */
 typedef struct wnpu_stream_options {
@@ -1049,6 +1059,10 @@ typedef struct wnpu_stream_options {
     uint32_t rate;            /* as in wnpu_audio [16000] */
     uint32_t channels;        /* as in wnpu_audio [1] */
     int32_t channel;          /* as in wnpu_audio [MIX] */
+    int32_t step_ms;          /* audio between two updates of the tentative text, 100..10000; 0: no
+                                 tentative text [500] */
+    int32_t hangover_ms;      /* silence that ends an utterance, 100..10000 [500] */
+    int32_t detect_only;      /* 1: voice activity only, as wnpu_detect_speech() [0] */
 } wnpu_stream_options;
 
 WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size);
@@ -1079,7 +1093,10 @@ WNPU_API size_t wnpu_stream_room(const wnpu_session *session);
 /* What has happened during a step. Values can be ORed. */
 typedef enum wnpu_event {
     WNPU_EVENT_COMMITTED = 1, /* there are new segments */
-    WNPU_EVENT_OVERRUN = 2    /* samples were lost during the step */
+    WNPU_EVENT_OVERRUN = 2,   /* samples were lost during the step */
+    WNPU_EVENT_TENTATIVE = 4, /* the tentative text has changed */
+    WNPU_EVENT_SPEECH_START = 8, /* somebody has begun to speak, see wnpu_live.utterance_t0_ms */
+    WNPU_EVENT_UTTERANCE_END = 16 /* hangover_ms of silence have followed speech */
 } wnpu_event;
 
 /* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
@@ -1110,6 +1127,16 @@ typedef struct wnpu_live {
     int64_t audio_ms;         /* audio read by steps */
     int64_t lag_ms;           /* audio pushed, but not yet read by a step */
     int64_t overrun_ms;       /* audio lost so far */
+    /* Text of the window that is not final yet, without its last word while somebody speaks. It may
+     * change and is not part of the results. Valid until the next call that changes the session. */
+    const char *text;         /* never NULL; "" if there is none */
+    size_t text_length;       /* bytes */
+    size_t likely_length;     /* bytes at the beginning that two decodings agree on */
+    int64_t t0_ms, t1_ms;     /* audio that it is from */
+    int64_t utterance_t0_ms;  /* begin of the latest utterance; -1: none yet */
+    int64_t utterance_t1_ms;  /* its end; -1 while it continues */
+    uint32_t revision;        /* incremented whenever text changes */
+    uint32_t reserved;
 } wnpu_live;
 
 /* Describes the live run between two steps, in the thread that steps. Errors: E_ARGUMENT, E_STATE

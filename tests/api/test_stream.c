@@ -605,7 +605,8 @@ static void misuse(void)
     wnpu_session_close(s);
     without = wnpu_session_size(m, &c, NULL);
     c.stream_bytes = 64000;
-    T_CHECK(wnpu_session_size(m, &c, NULL) == without + 64000, "the size is known");
+    T_CHECK(wnpu_session_size(m, &c, NULL) >= without + 64000 &&
+            wnpu_session_size(m, &c, NULL) <= without + 64000 + 4096, "the size is known");
     s = life_open(m, &c);
     T_CHECK(wnpu_get_memory(s, &memory) == WNPU_OK && memory.stream == 64000, "memory for it");
     T_CHECK(wnpu_stream_step(s, &events) == WNPU_E_STATE && events == 0 &&

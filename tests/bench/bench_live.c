@@ -1,0 +1,487 @@
+/* bench_live - how soon text of live audio appears, how often it changes, and what it costs.
+ *
+ *     bench_live --model MODEL [--threads N] [--step MS] [--least MS] [--pause MS] [--chunk MS]
+ *                [--streams N] [--svg FILE] [--log] RECORDING.wav ...
+ *
+ * Recordings are pushed in pieces of --chunk (default 40 ms) by a virtual clock, which advances by
+ * the CPU time that the stepping thread has used, and nothing sleeps: with as many threads as free
+ * cores that is the time on a computer with nothing else to do. Ends of words are those of a run
+ * over the whole recording with the same parameters. A word is shown when it first stands at its
+ * place in the text, committed or tentative, and committed when its segment is. Delays of segments
+ * count from the end of their last word and without the pause that ends a window. Normalised erasure
+ * is the number of words that were shown and then withdrawn or changed, over the number of final
+ * words. --streams: that many sessions take turns on one core; --threads is 1 then. */
+#define _POSIX_C_SOURCE 200809L
+#include "../../whisper_npu.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_WORDS = 20000, MOST_STREAMS = 64, WORD_SIZE = 40 };
+
+typedef struct word {
+    char text[WORD_SIZE];
+    double end, shown, committed; /* ms; negative: not yet */
+} word;
+
+typedef struct words {
+    size_t n;
+    word *of;
+} words;
+
+typedef struct numbers {
+    size_t n;
+    double *of;
+} numbers;
+
+typedef struct bench {
+    const char *model_path, *svg;
+    unsigned threads;
+    int step_ms, chunk_ms, streams, log;
+    wnpu_params params;
+    wnpu_model *model;
+    numbers shown, committed, lag;
+    double audio_s, cpu_s, erased, n_words, changed;
+} bench;
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_live: %s: %s\n", what, why);
+    exit(1);
+}
+
+static double clock_ms(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static void add(numbers *x, double value)
+{
+    if ((x->n & (x->n - 1)) == 0) {
+        x->of = realloc(x->of, (x->n ? 2 * x->n : 1) * sizeof *x->of);
+        if (x->of == NULL) {
+            die("memory", "none left");
+        }
+    }
+    x->of[x->n++] = value;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_numbers(const char *name, numbers *x)
+{
+    double sum = 0;
+    size_t i;
+    if (x->n == 0) {
+        printf("%-44s none\n", name);
+        return;
+    }
+    qsort(x->of, x->n, sizeof *x->of, compare);
+    for (i = 0; i < x->n; i++) {
+        sum += x->of[i];
+    }
+    printf("%-44s mean %5.0f, median %5.0f, 95th percentile %5.0f ms, of %lu\n", name,
+           sum / (double)x->n, x->of[x->n / 2], x->of[x->n * 95 / 100], (unsigned long)x->n);
+}
+
+/* Letters and digits in lower case. */
+static void normalise(char *out, const char *from, size_t n)
+{
+    size_t i, k = 0;
+    for (i = 0; i < n && k + 1 < WORD_SIZE; i++) {
+        unsigned char c = (unsigned char)from[i];
+        if (c >= 0x80 || isalnum(c)) {
+            out[k++] = (char)tolower(c);
+        }
+    }
+    out[k] = '\0';
+}
+
+/* Appends the words of a text, divided at spaces. */
+static void split(words *w, const char *text, size_t n)
+{
+    size_t i = 0, from;
+    while (i < n) {
+        for (; i < n && text[i] == ' '; i++) {
+        }
+        for (from = i; i < n && text[i] != ' '; i++) {
+        }
+        if (i > from && w->n < MOST_WORDS) {
+            normalise(w->of[w->n].text, text + from, i - from);
+            w->n += w->of[w->n].text[0] != '\0';
+        }
+    }
+}
+
+static words new_words(void)
+{
+    words w = {0, calloc(MOST_WORDS, sizeof(word))};
+    if (w.of == NULL) {
+        die("memory", "none left");
+    }
+    return w;
+}
+
+static wnpu_audio read_wav(const char *path, unsigned char **data)
+{
+    wnpu_audio a;
+    wnpu_error error;
+    size_t size = 0, n, room = 1u << 20;
+    FILE *f = fopen(path, "rb");
+    *data = malloc(room);
+    while (f != NULL && *data != NULL && (n = fread(*data + size, 1, room - size, f)) > 0) {
+        size += n;
+        if (size == room) {
+            *data = realloc(*data, room *= 2);
+        }
+    }
+    if (f == NULL || *data == NULL) {
+        die(path, "cannot be read");
+    }
+    fclose(f);
+    wnpu_audio_init(&a, sizeof a);
+    if (wnpu_wav_open(&a, *data, size, &error) != WNPU_OK) {
+        die(path, error.message);
+    }
+    return a;
+}
+
+static wnpu_session *open_session(const bench *b, const wnpu_audio *a)
+{
+    wnpu_config c;
+    wnpu_error error;
+    wnpu_session *s;
+    wnpu_config_init(&c, sizeof c);
+    c.threads = b->threads;
+    c.stream_bytes = (uint64_t)a->rate * a->channels * 8 * 60;
+    if (wnpu_session_open(&s, b->model, &c, NULL, 0, &error) != WNPU_OK) {
+        die("session", error.message);
+    }
+    return s;
+}
+
+/* The final words and their ends. */
+static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
+{
+    words w = new_words();
+    wnpu_params p = b->params;
+    wnpu_word spoken;
+    size_t i, k, from;
+    p.words = 1;
+    if (wnpu_transcribe(s, &p, a) < 0) {
+        die("run", wnpu_session_error(s));
+    }
+    for (i = 0; i < wnpu_segment_count(s); i++) {
+        for (k = 0; k < wnpu_word_count(s, i); k++) {
+            spoken.struct_size = sizeof spoken;
+            wnpu_get_word(s, i, k, &spoken);
+            from = w.n;
+            split(&w, spoken.text, spoken.text_length);
+            for (; from < w.n; from++) {
+                w.of[from].end = (double)spoken.t1_ms;
+                w.of[from].shown = w.of[from].committed = -1;
+            }
+        }
+    }
+    return w;
+}
+
+static size_t bytes_of(const wnpu_audio *a)
+{
+    static const size_t width[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1};
+    return width[a->format] * a->channels;
+}
+
+static void begin(bench *b, wnpu_session *s, const wnpu_audio *a)
+{
+    wnpu_stream_options o;
+    wnpu_stream_options_init(&o, sizeof o);
+    o.format = a->format;
+    o.rate = a->rate;
+    o.channels = a->channels;
+    o.channel = a->channel;
+    o.step_ms = b->step_ms;
+    if (wnpu_stream_begin(s, &b->params, &o) != WNPU_OK) {
+        die("stream", wnpu_session_error(s));
+    }
+}
+
+typedef struct view {
+    words now, before;
+    size_t committed;         /* words of now that are committed */
+    size_t committed_before;
+} view;
+
+/* Compares what is shown now, at a time, with what was shown before and with the final words. */
+static void look(bench *b, wnpu_session *s, view *v, words *final, double at, int finished)
+{
+    words swap = v->before;
+    wnpu_segment g;
+    wnpu_live live;
+    size_t i, same = 0;
+    v->before = v->now;
+    v->committed_before = v->committed;
+    v->now = swap;
+    v->now.n = 0;
+    for (i = 0; wnpu_get_segment(s, i, &g) == WNPU_OK; i++) {
+        split(&v->now, g.text, g.text_length);
+    }
+    v->committed = v->now.n;
+    live.struct_size = sizeof live;
+    if (!finished && wnpu_get_live(s, &live) == WNPU_OK) {
+        split(&v->now, live.text, live.text_length);
+        if (b->log) {
+            printf("%7.0f %5ld |%s| %.*s\n", at, (long)live.committed_ms, live.text,
+                   (int)live.likely_length, live.text);
+        }
+    }
+    while (same < v->now.n && same < v->before.n &&
+           strcmp(v->now.of[same].text, v->before.of[same].text) == 0) {
+        same++;
+    }
+    b->erased += (double)(v->before.n - same);
+    b->changed += same < v->committed_before;
+    for (i = 0; i < v->now.n && i < final->n; i++) {
+        word *f = &final->of[i];
+        if (strcmp(f->text, v->now.of[i].text) == 0) {
+            f->shown = f->shown < 0 ? at : f->shown;
+            f->committed = f->committed < 0 && i < v->committed ? at : f->committed;
+        }
+    }
+}
+
+/* A picture: time to the right; for each word its end, its first display, and its commit. */
+static void draw(const bench *b, const words *w, double ms)
+{
+    FILE *f = fopen(b->svg, "w");
+    size_t i, n = w->n < 60 ? w->n : 60;
+    double last = n > 0 && w->of[n - 1].committed > 0 ? w->of[n - 1].committed : ms, scale;
+    if (f == NULL) {
+        die(b->svg, "cannot be written");
+    }
+    scale = 760 / (last + 500);
+    fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"960\" height=\"%lu\" "
+            "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" "
+            "fill=\"white\"/>\n<text x=\"10\" y=\"18\">black: end of the word, orange: first "
+            "shown, green: committed; seconds</text>\n", (unsigned long)(60 + 14 * n));
+    for (i = 0; (double)i * 1000 < last + 500; i++) {
+        double x = 180 + (double)i * 1000 * scale;
+        fprintf(f, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"40\" y2=\"%lu\" stroke=\"#ddd\"/>"
+                "<text x=\"%.1f\" y=\"36\">%lu</text>\n", x, x, (unsigned long)(48 + 14 * n), x,
+                (unsigned long)i);
+    }
+    for (i = 0; i < n; i++) {
+        const word *d = &w->of[i];
+        double y = 52 + 14 * (double)i, x0 = 180 + d->end * scale;
+        double x1 = 180 + (d->shown < 0 ? d->end : d->shown) * scale;
+        double x2 = 180 + (d->committed < 0 ? d->end : d->committed) * scale;
+        fprintf(f, "<text x=\"10\" y=\"%.1f\">", y + 4);
+        for (const char *c = d->text; *c; c++) {
+            fputc(*c == '<' || *c == '&' ? '?' : *c, f);
+        }
+        fprintf(f, "</text><line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
+                "stroke=\"#e80\"/><line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
+                "stroke=\"#8c8\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><circle cx=\"%.1f\" "
+                "cy=\"%.1f\" r=\"3\" fill=\"#e80\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" "
+                "fill=\"#080\"/>\n", x0, x1, y, y, x1, x2, y, y, x0, y, x1, y, x2, y);
+    }
+    fprintf(f, "</svg>\n");
+    fclose(f);
+}
+
+/* Delays of words, and of the segments that ended with a pause. */
+static void count(bench *b, const words *w)
+{
+    size_t i;
+    for (i = 0; i < w->n; i++) {
+        const word *d = &w->of[i];
+        int last = i + 1 == w->n || w->of[i + 1].committed > d->committed;
+        if (d->shown >= 0) {
+            add(&b->shown, d->shown - d->end);
+        }
+        if (last && i + 1 < w->n && d->committed >= 0 &&
+            w->of[i + 1].end - d->end > b->params.pause_ms) {
+            add(&b->committed, d->committed - d->end - b->params.pause_ms);
+        }
+    }
+    b->n_words += (double)w->n;
+}
+
+static void run(bench *b, const char *path)
+{
+    unsigned char *data;
+    wnpu_audio a = read_wav(path, &data);
+    wnpu_session *s = open_session(b, &a);
+    words final = transcribe(b, s, &a);
+    view v = {new_words(), new_words(), 0, 0};
+    uint64_t at = 0, chunk = a.rate * (uint64_t)b->chunk_ms / 1000;
+    double now = 0, cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+    int status = 0, done = 0;
+    begin(b, s, &a);
+    while (!done && status == 0) {
+        uint64_t have = (uint64_t)(now * a.rate / 1000);
+        double since;
+        uint32_t events;
+        have = have / chunk * chunk;
+        if (have <= at) { /* wait for the next piece */
+            have = at + chunk;
+            now = (double)have * 1000 / a.rate;
+        }
+        have = have < a.frames ? have : a.frames;
+        wnpu_stream_push(s, (const char *)a.data + at * bytes_of(&a), (size_t)(have - at));
+        at = have;
+        since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
+        done = at == a.frames;
+        status = done ? wnpu_stream_finish(s) : wnpu_stream_step(s, &events);
+        now += clock_ms(CLOCK_THREAD_CPUTIME_ID) - since;
+        if (done || events != 0) {
+            look(b, s, &v, &final, now, done);
+        }
+    }
+    if (status < 0) {
+        die(path, wnpu_session_error(s));
+    }
+    b->cpu_s += (clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1000;
+    b->audio_s += (double)a.frames / a.rate;
+    count(b, &final);
+    if (b->svg != NULL) {
+        draw(b, &final, now);
+        b->svg = NULL;
+    }
+    wnpu_session_close(s);
+    free(final.of);
+    free(v.now.of);
+    free(v.before.of);
+    free(data);
+}
+
+/* Several streams of one recording, begun at different times, on one core. */
+static void run_streams(bench *b, const char *path)
+{
+    unsigned char *data;
+    wnpu_audio a = read_wav(path, &data);
+    wnpu_session *s[MOST_STREAMS];
+    uint64_t at[MOST_STREAMS], chunk = a.rate * (uint64_t)b->chunk_ms / 1000;
+    double now = 0;
+    int i, status, waiting = 1;
+    for (i = 0; i < b->streams; i++) {
+        s[i] = open_session(b, &a);
+        at[i] = (uint64_t)i * a.rate * 7 % a.frames / chunk * chunk;
+        begin(b, s[i], &a);
+    }
+    while (now < 60000 || waiting) {
+        waiting = 0;
+        for (i = 0; i < b->streams; i++) {
+            uint64_t offset = (uint64_t)i * a.rate * 7 % a.frames / chunk * chunk;
+            uint64_t have = (uint64_t)(now * a.rate / 1000) / chunk * chunk, n = at[i] - offset;
+            double since;
+            if (now >= 60000 || have <= n) {
+                continue;
+            }
+            add(&b->lag, now - (double)n * 1000 / a.rate);
+            for (; n < have; n += chunk, at[i] += chunk) {
+                uint64_t from = at[i] % a.frames / chunk * chunk;
+                from = from + chunk <= a.frames ? from : 0;
+                wnpu_stream_push(s[i], (const char *)a.data + from * bytes_of(&a), (size_t)chunk);
+            }
+            since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
+            status = wnpu_stream_step(s[i], NULL);
+            now += clock_ms(CLOCK_THREAD_CPUTIME_ID) - since;
+            if (status < 0) {
+                die(path, wnpu_session_error(s[i]));
+            }
+            waiting = now < 60000;
+        }
+        if (!waiting) {
+            now += 1;
+            waiting = now < 60000;
+        }
+    }
+    for (i = 0; i < b->streams; i++) {
+        wnpu_session_close(s[i]);
+    }
+    free(data);
+}
+
+static void report(bench *b)
+{
+    if (b->streams > 0) {
+        print_numbers("behind, at each step", &b->lag);
+        printf("%-44s %.0f ms\n", "most behind", b->lag.n > 0 ? b->lag.of[b->lag.n - 1] : 0);
+        return;
+    }
+    print_numbers("end of phrase to committed text, less pause", &b->committed);
+    print_numbers("end of word to first display", &b->shown);
+    printf("%-44s %.3f\n", "normalised erasure", b->n_words > 0 ? b->erased / b->n_words : 0);
+    printf("%-44s %.0f\n", "changes of committed words", b->changed);
+    printf("%-44s %.3f cores, %.0f s of audio, %.0f words\n", "computing", b->cpu_s / b->audio_s,
+           b->audio_s, b->n_words);
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {.threads = 2, .step_ms = 500, .chunk_ms = 40};
+    wnpu_error error;
+    int i, n_files = 0;
+    wnpu_params_init(&b.params, sizeof b.params);
+    b.params.language = 0;
+    b.params.least_ms = 3000;
+    b.params.pause_ms = 700;
+    for (i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (argv[i][0] != '-') {
+            argv[n_files++] = argv[i];
+            continue;
+        }
+        if (strcmp(argv[i], "--log") == 0) {
+            b.log = 1;
+            continue;
+        }
+        if (strcmp(argv[i], "--model") == 0) {
+            b.model_path = value;
+        } else if (strcmp(argv[i], "--svg") == 0) {
+            b.svg = value;
+        } else if (strcmp(argv[i], "--threads") == 0) {
+            b.threads = (unsigned)atoi(value);
+        } else if (strcmp(argv[i], "--step") == 0) {
+            b.step_ms = atoi(value);
+        } else if (strcmp(argv[i], "--chunk") == 0) {
+            b.chunk_ms = atoi(value) > 0 ? atoi(value) : 40;
+        } else if (strcmp(argv[i], "--streams") == 0) {
+            b.streams = atoi(value) < MOST_STREAMS ? atoi(value) : MOST_STREAMS;
+            b.threads = 1;
+        } else if (strcmp(argv[i], "--least") == 0) {
+            b.params.least_ms = atoi(value);
+        } else if (strcmp(argv[i], "--pause") == 0) {
+            b.params.pause_ms = atoi(value);
+        } else {
+            die(argv[i], "unknown option");
+        }
+        i++;
+    }
+    if (b.model_path == NULL || n_files == 0) {
+        die("usage", "bench_live --model MODEL [options] RECORDING.wav ...");
+    }
+    if (wnpu_model_open(&b.model, b.model_path, NULL, &error) != WNPU_OK) {
+        die(b.model_path, error.message);
+    }
+    for (i = 0; i < n_files; i++) {
+        if (b.streams > 0) {
+            run_streams(&b, argv[i]);
+        } else {
+            run(&b, argv[i]);
+        }
+    }
+    report(&b);
+    wnpu_model_close(b.model);
+    return 0;
+}
