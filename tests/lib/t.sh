@@ -26,6 +26,16 @@ t_temp() {
     trap 'exit 143' TERM
 }
 
+# Also build and speech: directories of programs and recordings; tiny and base: models, or empty.
+# shellcheck disable=SC2034 # the tests read them
+t_models() {
+    t_temp
+    build=${WNPU_BUILD:-build}
+    speech=${WNPU_SPEECH:-../shared/speech}
+    tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+    base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+}
+
 # run STATUS COMMAND...: its output goes to $T/out and $T/err.
 run() {
     want=$1

@@ -3,10 +3,7 @@
 # JSON says about them. Needs tiny in the cache and a directory of recordings as test_speech.sh does.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
-build=${WNPU_BUILD:-build}
-speech=${WNPU_SPEECH:-../shared/speech}
-t_temp
-tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+t_models
 
 need() {
     [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh tiny gets it"; return 1; }

@@ -4,12 +4,7 @@
 # ../shared/speech. tests/speech/accuracy.sh has the full tables.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
-build=${WNPU_BUILD:-build}
-speech=${WNPU_SPEECH:-../shared/speech}
-t_temp
-
-tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+t_models
 
 # need MODEL: data and model are there.
 need() {

@@ -4,13 +4,8 @@
 # make_sounds are made; `make check-long` takes 90, which is 30 minutes in all.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
-build=${WNPU_BUILD:-build}
-speech=${WNPU_SPEECH:-../shared/speech}
 seconds=${WNPU_FREE_SECONDS:-10}
-t_temp
-
-tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+t_models
 
 # free_of_words MODEL: not one word in any of the sounds.
 free_of_words() {

@@ -4,12 +4,7 @@
 # part, recordings as test_speech.sh does.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
-build=${WNPU_BUILD:-build}
-speech=${WNPU_SPEECH:-../shared/speech}
-t_temp
-
-tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+t_models
 
 # need MODEL TOOL...: the model and the tools are there.
 need() {

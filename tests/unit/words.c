@@ -840,36 +840,9 @@ static void words_one_answer(void)
     size_t n = 16000 * 35;
     float *x = speechlike(n);
     wnpu_audio a = life_audio(x, n), b = life_audio(x + 5000, n / 3);
-    int compute, isa;
-    for (compute = 0; compute < 2; compute++) {
-        life_bytes first = {NULL, 0};
-        for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
-            static const unsigned threads[] = {1, 3, 8};
-            size_t k;
-            for (k = 0; k < 3 && wnpu_isa_available((wnpu_isa)isa); k++) {
-                wnpu_session *s = words_open_session(m, threads[k], isa, compute);
-                wnpu_params p = word_params();
-                life_bytes t;
-                if (k == 1) {
-                    wnpu_transcribe(s, &p, &a);
-                    wnpu_transcribe(s, &p, &b);
-                }
-                T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
-                t = life_written(s, WNPU_FORMAT_JSON);
-                if (first.bytes == NULL) {
-                    first = t;
-                    T_CHECK(strstr(t.bytes, "\"words\": [") != NULL, "JSON has no words");
-                    continue;
-                }
-                T_CHECK(life_alike(t, first),
-                        "compute %d, %s, %u threads differs", compute,
-                        wnpu_isa_name((wnpu_isa)isa), threads[k]);
-                free(t.bytes);
-                wnpu_session_close(s);
-            }
-        }
-        free(first.bytes);
-    }
+    wnpu_params p = word_params();
+    same_everywhere(m, WNPU_COMPUTE_INT8, &p, &a, &b);
+    same_everywhere(m, WNPU_COMPUTE_FLOAT, &p, &a, &b);
     free(x);
     wnpu_model_close(m);
 }
