@@ -22113,7 +22113,7 @@ typedef struct ru_language {
     int32_t id;             /* -1: not known yet */
     int32_t rival;          /* most probable language of the previous window if not id, else -1 */
     float probability;      /* of id */
-    unsigned char allowed[RU_LANGUAGES]; /* by wnpu_params.languages */
+    unsigned char excluded[RU_LANGUAGES]; /* by wnpu_params.languages */
     float *sums;            /* [RU_LANGUAGES] weighted sums of probabilities of all windows */
     float weight;           /* sum of the weights, seconds of speech */
 } ru_language;
@@ -23340,7 +23340,7 @@ static void wd_encode(ru_run *r)
 
 static int wd_is_allowed_language(const ru_run *r, int32_t language)
 {
-    return language < 0 || r->language.allowed[language];
+    return language < 0 || !r->language.excluded[language];
 }
 
 /* The most probable one of the allowed languages. */
@@ -24193,13 +24193,13 @@ static int wi_check_languages(ru_run *r)
     const wnpu_params *p = &r->params;
     int32_t n = r->engine.model->vocab.n_languages;
     size_t i;
-    memset(r->language.allowed, p->n_languages == 0, sizeof r->language.allowed);
+    memset(r->language.excluded, p->n_languages > 0, sizeof r->language.excluded);
     for (i = 0; i < p->n_languages; i++) {
         if (p->languages[i] < 0 || p->languages[i] >= (n > 0 ? n : 1)) {
             return er_set(&r->error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
                           "not have", (unsigned long)i, (int)p->languages[i]);
         }
-        r->language.allowed[p->languages[i]] = 1;
+        r->language.excluded[p->languages[i]] = 0;
     }
     if (!wd_is_allowed_language(r, p->language) && p->language >= 0) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
