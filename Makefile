@@ -168,7 +168,10 @@ $(B)/%.exe: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 $(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
 $(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
 $(B)/server: $(OBJECTS_server:%=$(B)/%.o)
-$(B)/server_http.o $(B)/server_realtime.o: private OWN_CFLAGS = $(CIVETWEB_CFLAGS)
+$(B)/server_http.o $(B)/server_realtime.o: private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
+$(B)/server_http.o: $(B)/server_page.h
+$(B)/server_page.h: examples/server.html | $(B)
+	od -An -v -t d1 $< | sed 's/$$/ /; s/ *\([-0-9]*\) /\1,/g' >"$@"
 $(B)/server: private OWN_LIBS = $(CIVETWEB_LIBS) $(if $(LIBDRM),$(DRM_LIBS))
 $(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
 $(B)/npu.o: $(B)/linked_with

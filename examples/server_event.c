@@ -156,6 +156,9 @@ static const char *read_settings(json session, event_settings *settings)
     if (read_detection(either(session, input, "turn_detection"), &s) != 0) {
         return "turn_detection";
     }
+    if (json_get(session, "tentative").at != NULL) {
+        s.tentative = json_type(json_get(session, "tentative")) == 't';
+    }
     if (prompt.at != NULL) {
         n = json_string(prompt, s.prompt, sizeof s.prompt - 1);
         if (n >= sizeof s.prompt || memchr(s.prompt, '\0', n) != NULL) {

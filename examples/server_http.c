@@ -23,6 +23,11 @@
 #define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
 #define DRAIN_MS 2000
 
+/* The page at "/": examples/server.html as numbers, made by the Makefile. */
+static const char page[] = {
+#include "server_page.h"
+};
+
 static http_options options;
 static struct mg_context *context;
 static atomic_int active;
@@ -428,6 +433,20 @@ static void add_model(buffer *b, const char *name)
                 "\"owned_by\": \"whisper_npu\"}");
 }
 
+/* What the page may do: nothing of other origins. Its audio thread's code is a blob. */
+static int serve_page(connection *conn, watch *w)
+{
+    buffer head = {NULL, 0, 0, 0};
+    (void)w;
+    add_head(&head, 200, "text/html; charset=utf-8");
+    buffer_text(&head, "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
+                "script-src 'unsafe-inline' blob:; connect-src 'self' ws: wss:; media-src blob:; "
+                "img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'; "
+                "frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n");
+    send_all(conn, &head, page, sizeof page);
+    return 200;
+}
+
 /* The model under its own name and under OpenAI's, which many clients insist on. */
 static int serve_models(connection *conn, watch *w)
 {
@@ -463,6 +482,7 @@ typedef struct endpoint {
 } endpoint;
 
 static const endpoint endpoints[] = {
+    {"/", 0, "GET", 1, API_OPENAI, serve_page},
     {"/v1/audio/transcriptions", 0, "POST", 0, API_OPENAI, serve_transcriptions},
     {"/v1/audio/translations", 0, "POST", 0, API_OPENAI, serve_translations},
     {"/v1/models", 1, "GET", 0, API_OPENAI, serve_models},

@@ -25,6 +25,7 @@
 /* Where the ends of utterances are looked for, a step gets this much audio at most, although a
  * client may send faster: speech that begins and ends within one step would not be noticed. */
 #define STEP_MOST_MS 200u
+#define TENTATIVE_MS 1000
 #define STACK_SIZE ((size_t)1 << 20)
 
 static const http_options *options;
@@ -140,6 +141,20 @@ static void send_segments(realtime *r)
     }
 }
 
+/* An extension: text that may still change. It replaces what was sent before. */
+static void send_tentative(realtime *r)
+{
+    wnpu_live live;
+    memset(&live, 0, sizeof live);
+    live.struct_size = sizeof live;
+    if (wnpu_get_live(r->session, &live) == WNPU_OK) {
+        begin_event(r, "conversation.item.input_audio_transcription.tentative");
+        buffer_print(&r->out, ", \"item_id\": \"%s\", \"text\": ", r->id);
+        buffer_string(&r->out, live.text, live.text_length);
+        end_event(r);
+    }
+}
+
 static void send_committed(realtime *r)
 {
     begin_event(r, "input_audio_buffer.committed");
@@ -186,6 +201,7 @@ static int begin_item(realtime *r)
     wnpu_stream_options_init(&stream, sizeof stream);
     stream.format = r->settings.format;
     stream.rate = r->settings.rate;
+    stream.step_ms = r->settings.tentative ? TENTATIVE_MS : 0;
     params.language = r->settings.language >= 0 ? r->settings.language : params.language;
     params.initial_prompt = r->settings.prompt[0] != '\0' ? r->settings.prompt
                                                           : params.initial_prompt;
@@ -287,6 +303,7 @@ static int wait_for_work(realtime *r)
 static int work(realtime *r)
 {
     int commit, clear, renew, detects, status;
+    uint32_t events = 0;
     pthread_mutex_lock(&r->lock);
     commit = r->commit;
     clear = r->clear;
@@ -296,7 +313,7 @@ static int work(realtime *r)
     if (clear || renew) {
         return forget_item(r);
     }
-    status = wnpu_stream_step(r->session, NULL);
+    status = wnpu_stream_step(r->session, &events);
     pthread_mutex_lock(&r->lock);
     r->budget = r->settings.rate / 1000 * STEP_MOST_MS;
     pthread_cond_broadcast(&r->changed);
@@ -305,6 +322,9 @@ static int work(realtime *r)
         return status;
     }
     send_segments(r);
+    if ((events & WNPU_EVENT_TENTATIVE) != 0) {
+        send_tentative(r);
+    }
     return commit ? finish_item(r) : follow_speech(r, detects);
 }
 

@@ -381,6 +381,69 @@ def realtime_speech():
         w.close()
 
 
+def spoken(path):
+    """A clear sentence as a WAV file at 48 kHz, with pauses around it."""
+    subprocess.run(["espeak-ng", "-s", "140", "-w", f"{T}/said.wav",
+                    "Tomorrow morning we will all go by train to the old station."], check=True)
+    subprocess.run(["sox", f"{T}/said.wav", "-r", "48000", path, "pad", "1", "3"], check=True)
+
+
+def browser():
+    """The page in a real browser: captions from the microphone, and a file with words."""
+    from browser import Browser
+    spoken(f"{T}/microphone.wav")
+    shots = os.environ.get("TEST_SHOTS", T)
+    with Server("--sessions", "2") as s:
+        b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav")
+        try:
+            b.look(900, 900, False)
+            b.run("document.getElementById('language').value = 'en'")
+            b.run("document.getElementById('start').focus()")
+            b.key(" ", 32)
+            b.wait("document.getElementById('status').textContent === 'Listening'", 30)
+            b.wait("/morning/i.test(document.querySelector('.tentative')?.textContent || '')", 30)
+            b.screenshot(f"{shots}/tentative.png")
+            b.wait("/station/i.test(document.querySelector('.committed')?.textContent || '')", 60)
+            b.screenshot(f"{shots}/live.png")
+            heard = b.run("document.querySelector('.committed').textContent").lower()
+            for word in ("tomorrow", "morning", "go", "station"):
+                assert word in heard, heard
+            same(b.run("document.querySelector('.tentative').textContent"), "")
+            b.run("document.getElementById('start').click()")
+            same(b.run("document.getElementById('status').textContent"), "Stopped")
+            assert wait_for(lambda: s.health()["idle"] == 2, 20) is not None, "a session in use"
+            b.choose_file("#file", os.path.abspath(f"{T}/clip.wav"))
+            b.wait("!document.getElementById('result').hidden", 60)
+            want = [w["word"] for w in json.loads(s.text(AUDIO, [
+                ("response_format", "verbose_json"), ("timestamp_granularities", "word"),
+                ("language", "en")]))["words"]]
+            same(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)"), want)
+            b.run("document.getElementById('player').currentTime = 6")
+            b.wait("document.querySelector('.word.now') !== null", 10)
+            at = b.run("words.findIndex(w => w.span.classList.contains('now'))")
+            assert b.run(f"words[{at}].start <= 6.1") and \
+                b.run(f"({at} + 1 === words.length || words[{at} + 1].start > 5.9)"), at
+            b.run("document.getElementById('text').focus()")
+            b.key("ArrowRight", 39)
+            b.wait(f"words.findIndex(w => w.span.classList.contains('now')) === {at + 1}", 10)
+            for kind in ("srt", "vtt"):
+                same(b.run(f"subtitles('{kind}')"), transcribed("-l", "en", "--words", "-f", kind))
+            b.screenshot(f"{shots}/file.png")
+            b.look(360, 740, True)
+            assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
+            b.screenshot(f"{shots}/phone.png")
+            own = f"http://127.0.0.1:{s.port}/"
+            for log in b.logs:
+                if log.get("method") == "Network.requestWillBeSent":
+                    url = log["params"]["request"]["url"]
+                    assert url.startswith((own, "blob:", "data:", "about:")), url
+                assert log.get("method") != "Runtime.exceptionThrown", log
+                assert log.get("method") != "Log.entryAdded" or \
+                    log["params"]["entry"]["level"] != "error", log
+        finally:
+            b.close()
+
+
 def realtime_keys():
     with Server("--api-key", "sesame", model=TOY) as s:
         for headers in ([], ["Authorization: Bearer sesam"],

@@ -1,7 +1,8 @@
 #!/bin/sh
 # test_server.sh - build/server over loopback: every protocol against what transcribe writes, load,
-# disconnecting clients, SIGTERM, memory and hostile requests. Needs civetweb, python3, the model
-# tiny and the demo recording in the cache. TEST_REQUESTS and TEST_HOSTILE say how many requests the
+# disconnecting clients, SIGTERM, memory, hostile requests, and the page in Chromium. Needs civetweb,
+# python3, the model tiny and the demo recording in the cache; TEST_SHOTS, if set, is a directory
+# for pictures of the page. TEST_REQUESTS and TEST_HOSTILE say how many requests the
 # long forms make.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
@@ -49,6 +50,12 @@ test_realtime_speech() {
 }
 test_realtime_keys() { check realtime_keys; }
 test_frames() { check frames; }
+test_browser() {
+    command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+        command -v google-chrome >/dev/null 2>&1 || { skip "no chromium"; return; }
+    command -v espeak-ng >/dev/null 2>&1 || { skip "no espeak-ng"; return; }
+    check browser
+}
 test_together() { check together; }
 test_queue() { check queue; }
 test_disconnect() { check disconnect; }
@@ -61,8 +68,8 @@ test_containers() {
     check containers
 }
 
-for t in formats options errors keys containers events wyoming realtime realtime_speech realtime_keys \
-    together queue disconnect shutdown memory hostile frames silent; do
+for t in formats options errors keys containers events wyoming realtime realtime_speech \
+    realtime_keys browser together queue disconnect shutdown memory hostile frames silent; do
     t_run test_$t
 done
 t_end
