@@ -404,7 +404,9 @@ typedef struct wnpu_audio {
     const void *data;         /* frames * channels samples, any alignment; NULL if read is set */
     uint64_t frames;          /* with read: total if known, else 0; used for progress only */
     /* Copies up to max_frames frames into buffer and returns how many, 0 at the end, or a negative
-     * number on failure (the run then ends with E_IO and keeps its results). May block. */
+     * number on failure (the run then ends with E_IO and keeps its results). May block, but the run
+     * reads 30 s ahead before it decodes: for audio that is still being recorded, see the chapter
+     * "live audio". */
     int64_t (*read)(void *user, void *buffer, size_t max_frames);
     void *user;
 } wnpu_audio;
@@ -1069,9 +1071,9 @@ WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t stru
 
 /* Begins a live run, and discards the results of the previous run. params and options may be NULL.
  * Strings and arrays that params point to are not used after the call. No thread may be in
- * wnpu_stream_push(). Errors: E_ARGUMENT (also for language_windows above 1, which needs the audio as a whole, and if
- * stream_bytes holds less than 50 ms), E_STATE (busy, a stream is open, or stream_bytes is 0),
- * E_UNSUPPORTED, E_VERSION. */
+ * wnpu_stream_push(). Errors: E_ARGUMENT (also for language_windows above 1, which needs the audio
+ * as a whole, and if stream_bytes holds less than 50 ms), E_STATE (busy, a stream is open, or
+ * stream_bytes is 0), E_UNSUPPORTED, E_VERSION. */
 WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
                                const wnpu_stream_options *options);
 
@@ -1112,10 +1114,9 @@ WNPU_API int wnpu_stream_finish(wnpu_session *session);
 
 /* Continues a live run that wnpu_restore() has loaded: from then on samples can be pushed. A
  * snapshot of a live run includes what has been pushed but not read yet; what another thread pushes
- * after the snapshot was taken belongs to the original session only. params
- * must equal those of wnpu_stream_begin(), except for callbacks. Errors: those of wnpu_stream_begin();
- * E_ARGUMENT also if params differ (nothing changes); E_STATE also if the session has no restored
- * live run. */
+ * after the snapshot was taken belongs to the original session only. params must equal those of
+ * wnpu_stream_begin(), except for callbacks. Errors: those of wnpu_stream_begin(); E_ARGUMENT also if
+ * params differ (nothing changes); E_STATE also if the session has no restored live run. */
 WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params);
 
 /* State of a live run. */
