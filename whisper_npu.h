@@ -3,7 +3,7 @@
  *
  * Copy whisper_npu.h and whisper_npu.c into your source tree and compile them with your own flags:
  *
- *     cc -c whisper_npu.c                    # no -march, no -ffast-math, no other source
+ *     cc -c whisper_npu.c                    # no -march, no -ffast-math; clang needs -O2
  *     cc app.c whisper_npu.o -lm -lpthread
  *
  * A complete program: usage is "app MODEL.bin RECORDING.wav" (also examples/minimal.c).

@@ -134,6 +134,24 @@ unpacked() {
         LIBRARY_PATH=$libs "$@"
 }
 
+# install: the packages over a copy of this system, by dpkg, with their own test. Only where a
+# file system may be laid over the root.
+install_packages() {
+    mkdir -p "$T/over"
+    unshare -m sh -c 'cd "$1" && mount -t tmpfs tmpfs over && mkdir over/up over/work over/root &&
+        mount -t overlay overlay -o lowerdir=/,upperdir=over/up,workdir=over/work over/root' \
+        sh "$T" 2>/dev/null ||
+        { echo "  not installed: no file system can be laid over the root"; return; }
+    unshare -m sh -c 'cd "$1" && mount -t tmpfs tmpfs over && mkdir over/up over/work over/root &&
+        mount -t overlay overlay -o lowerdir=/,upperdir=over/up,workdir=over/work over/root &&
+        mkdir over/root/debs && cp deb/*.deb "$2/scripts/packaging/debian/tests/link" over/root/debs &&
+        chroot over/root sh -c "
+            dpkg -i /debs/libwnpu0_*.deb /debs/libwnpu-dev_*.deb /debs/wnpu-tools_*.deb &&
+            sh /debs/link && dpkg -P wnpu-tools libwnpu-dev libwnpu0"' sh "$T" "$here" \
+        >"$T/log" 2>&1 || fail "dpkg -i and debian/tests/link: $(tail -n 3 "$T/log")"
+    rmdir "$T/over"
+}
+
 test_debian() {
     have dpkg-buildpackage dh lintian pkg-config || return
     try scripts/packaging/deb.sh "$T/deb" || return
@@ -153,6 +171,7 @@ test_debian() {
         fail "debian/tests/link: $(tail -n 3 "$T/log")"
     unpacked wnpu-transcribe -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
         "$T/noise.wav" | cmp -s - "$T/want" || fail "wnpu-transcribe writes something else"
+    install_packages
     project deb_cmake
     printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(app C)' \
         'find_package(wnpu REQUIRED)' 'add_executable(app app.c)' \

@@ -51,7 +51,8 @@ test_cl() {
 
 test_build() {
     have x86_64-w64-mingw32-gcc || return
-    ${MAKE:-make} -s BUILD="$build" ${TEST_CFLAGS:+CFLAGS="$TEST_CFLAGS"} windows >"$T/log" 2>&1 || fail "$(grep -m 5 error "$T/log")"
+    env -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES make -s BUILD="$build" \
+        ${TEST_CFLAGS:+CFLAGS="$TEST_CFLAGS"} windows >"$T/log" 2>&1 || fail "$(grep -m 5 error "$T/log")"
     ! grep -m 5 warning "$T/log" || fail "warnings"
     x86_64-w64-mingw32-objdump -p "$build/windows/transcribe.exe" |
         sed -n 's/.*DLL Name: //p' | tr '[:upper:]' '[:lower:]' | sort | tr '\n' ' ' >"$T/dlls"
@@ -90,7 +91,8 @@ test_command_line() {
         "Z:$(printf '%s' "$T/$name.wav" | tr / '\\')" 2>"$T/log"
     cmp -s "$T/want" "$T/ä.json" || fail "another file: $(cat "$T/log")"
     mkdir -p "$T/out folder"
-    exe transcribe -q -m "$tiny" --duration 5 -f txt -f srt -o "$T/out folder\\" "$T/$name.wav" 2>"$T/log"
+    exe transcribe -q -m "$tiny" --duration 5 -f txt,srt -o "$T/out folder/" \
+        "$T/$name.wav" 2>"$T/log"
     [ -f "$T/out folder/$name.txt" ] && [ -f "$T/out folder/$name.srt" ] ||
         fail "no files in a directory: $(cat "$T/log")"
     # shellcheck disable=SC2002 # a pipe is wanted
