@@ -35,7 +35,7 @@ exe() {
 # shellcheck disable=SC2086 # several words are wanted
 test_clang() {
     have clang x86_64-w64-mingw32-gcc || return
-    sources=$(sed -n 's/^OBJECTS_[a-z]* = //p' Makefile)
+    sources=$(sed -n 's/^OBJECTS_\(transcribe\|pack\) = //p' Makefile)
     for file in whisper_npu.c examples/transcribe.c examples/pack.c $(printf ' examples/%s.c' $sources)
     do
         clang --target=x86_64-w64-mingw32 -DNO_NPU $strict -I. -fsyntax-only "$file" 2>"$T/log" ||
