@@ -29,6 +29,7 @@
 #                      DESTDIR; make uninstall takes them away
 #   make shared        build/libwnpu.so, the shared library
 #   make bench         time of each stage beside what the machine can do at most
+#   make bench-live    delays and cost of live text; with SPEECH=DIR on recordings of yours
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make outline       the sections of the library's sources: first line, lines, functions
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
@@ -91,7 +92,7 @@ KIT_PROGRAMS = test_npu_isa test_npu_core
 KIT = $(filter-out test_% sim_% npu_asm npu_estimate make_pack make_code overlay,\
     $(basename $(notdir $(wildcard tests/npu/*.c))))
 
-EXAMPLES = transcribe minimal pack $(if $(wildcard tests/bench/bench.c),bench) \
+EXAMPLES = transcribe minimal pack listen $(if $(wildcard tests/bench/bench.c),bench) \
     $(if $(LIBDRM),npu_doctor) $(if $(CIVETWEB),server)
 TESTS = $(filter-out $(if $(LIBDRM),,$(NPU_PROGRAMS)),\
     $(basename $(notdir $(wildcard tests/*/test_*.c))))
@@ -108,13 +109,15 @@ vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
-    test-aarch64 windows outline matrix fuzz check-symbols shared install uninstall bench bench-plot \
+    test-aarch64 windows outline matrix fuzz check-symbols shared install uninstall bench \
+    bench-live bench-plot \
     accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 all: $(EXAMPLES:%=$(B)/%)
-tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/make_toy $(B)/make_sounds \
+tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/bench_live $(B)/make_toy \
+    $(B)/make_sounds \
     $(NPU_TOOLS)
 
 # What every object and program was made with: the compiler, its version, flags and libdrm. These
@@ -154,6 +157,7 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 # it want -ldrm.
 OBJECTS_transcribe = options values help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
+OBJECTS_listen = terminal commands pipe
 OBJECTS_server = server_event server_form server_http server_pool server_realtime server_reply
 OBJECTS_server += server_request server_run server_upload server_watch server_wyoming
 OBJECTS_server += json input ffmpeg output npu platform
@@ -167,6 +171,7 @@ $(B)/%.exe: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 
 $(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
 $(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
+$(B)/listen: $(OBJECTS_listen:%=$(B)/%.o)
 $(B)/server: $(OBJECTS_server:%=$(B)/%.o)
 $(B)/server_http.o $(B)/server_realtime.o: private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
 $(B)/server_http.o: $(B)/server_page.h
@@ -405,8 +410,14 @@ outline:
 	@awk -f scripts/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)
 
 BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" "$$(scripts/fetch.sh demo)"
-bench: $(B)/bench
+bench: $(B)/bench bench-live
 	"$(BUILD)/bench" $(BENCH_ARGS)
+
+$(B)/bench_live: bench_live.c $(B)/libwhisper_npu.a $(B)/linked_with
+	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
+
+bench-live: $(B)/bench_live
+	WNPU_BUILD="$(BUILD)" SPEECH='$(SPEECH)' tests/bench/live.sh
 
 bench-plot: $(B)/bench_plot
 	"$(BUILD)/bench_plot" --model "$$(scripts/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \

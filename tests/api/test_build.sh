@@ -359,14 +359,14 @@ int wnpu_drm(void) { (void)wnpu_npu; return 1; }
     small examples/output 'int wnpu_output(void) { return 0; }'
     small examples/transcribe '#include <stdio.h>
 int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
-    for name in minimal pack npu_doctor server; do
+    for name in minimal pack listen npu_doctor server; do
         small examples/$name 'int main(void) { return wnpu_small(); }'
     done
     for folder in bench lib npu speech; do
         mkdir -p "$T/tree/tests/$folder"
     done
     small tests/npu/test_npu 'int main(void) { return wnpu_npu() - wnpu_npu(); }'
-    for name in speech/wer speech/make_sounds bench/bench_plot lib/make_toy npu/sim_small \
+    for name in speech/wer speech/make_sounds bench/bench_plot bench/bench_live lib/make_toy npu/sim_small \
         npu/make_pack; do
         echo 'int main(void) { return 0; }' >"$T/tree/tests/$name.c"
     done

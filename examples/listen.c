@@ -1,0 +1,147 @@
+/*
+ * listen.c - transcribes audio from standard input while it arrives:
+ *
+ *     arecord -q -f S16_LE -r 16000 | listen [OPTION...] MODEL -
+ *
+ * Input is WAV, or raw samples of 16 bits at 16 kHz. Final text is shown with tentative text behind
+ * it, dimmed. Ctrl-C ends the input.
+ *
+ *     --json           one line of JSON for each event
+ *     --language LANG  the language spoken [detected]
+ *     --commands FILE  tells which of the phrases in FILE, one per line, each utterance was,
+ *     --deadline MS    in this time [1000]
+ */
+#include "commands.h"
+#include "pipe.h"
+#include "terminal.h"
+#include "whisper_npu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static wnpu_session *session;
+static size_t n_shown;                 /* segments */
+static const char *commands;
+static int json;
+
+static void check(int good, const char *message)
+{
+    if (!good) {
+        fprintf(stderr, "listen: %s\n", message);
+        exit(1);
+    }
+}
+
+static int64_t print(void *user, const void *data, size_t size)
+{
+    return (void)user, (int64_t)fwrite(data, 1, size, stdout);
+}
+
+static void event(const char *name, int64_t t0, int64_t t1, const char *text, size_t likely)
+{
+    printf("{\"event\":\"%s\",\"t0_ms\":%ld,\"t1_ms\":%ld,\"likely\":%lu,\"text\":", name, (long)t0,
+           (long)t1, (unsigned long)likely);
+    wnpu_write_json_string(text, strlen(text), print, NULL);
+    printf("}\n");
+}
+
+static void show_command(const wnpu_live *live)
+{
+    wnpu_choice c = {.struct_size = sizeof c};
+    const char *phrase = commands_choose(live->utterance_t0_ms, live->utterance_t1_ms, &c);
+    if (json) {
+        event("command", live->utterance_t0_ms, live->utterance_t1_ms, phrase ? phrase : "", 0);
+    } else {
+        printf("%s\t%.2f\t%.2f\n", phrase ? phrase : "-", (double)c.best_logprob, (double)c.margin);
+    }
+}
+
+static void show(uint32_t events)
+{
+    wnpu_live live = {.struct_size = sizeof live, .text = ""};
+    wnpu_segment g;
+    (void)wnpu_get_live(session, &live);
+    if (json && (events & WNPU_EVENT_SPEECH_START))
+        event("speech-start", live.utterance_t0_ms, live.audio_ms, "", 0);
+    if (!json)
+        terminal_show("");
+    for (; wnpu_get_segment(session, n_shown, &g) == WNPU_OK; n_shown++) {
+        if (json)
+            event("text", g.t0_ms, g.t1_ms, g.text, g.text_length);
+        else
+            puts(g.text + (g.text[0] == ' '));
+    }
+    if (json && (events & WNPU_EVENT_TENTATIVE))
+        event("tentative", live.t0_ms, live.t1_ms, live.text, live.likely_length);
+    if (json && (events & WNPU_EVENT_UTTERANCE_END))
+        event("utterance-end", live.utterance_t0_ms, live.utterance_t1_ms, "", 0);
+    if (json && (events & WNPU_EVENT_OVERRUN))
+        event("lost", live.audio_ms - live.overrun_ms, live.audio_ms, "", 0);
+    if (commands != NULL && (events & WNPU_EVENT_UTTERANCE_END))
+        show_command(&live);
+    if (!json)
+        terminal_show(live.text + (live.text[0] == ' '));
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static unsigned char samples[1 << 22];
+    wnpu_model *model;
+    wnpu_config config;
+    wnpu_params params;
+    wnpu_stream_options options;
+    wnpu_audio audio;
+    wnpu_error error = {0, ""};
+    const char *usage = "usage: listen [--json] [--language LANG] [--commands FILE "
+                        "[--deadline MS]] MODEL -", *language = "auto";
+    uint32_t events;
+    int64_t n;
+    int i, status = WNPU_OK, deadline = 1000;
+    for (i = 1; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            json = 1;
+        else if (strcmp(argv[i], "--language") == 0)
+            language = argv[++i];
+        else if (strcmp(argv[i], "--commands") == 0)
+            commands = argv[++i];
+        else
+            check(strcmp(argv[i], "--deadline") == 0 && (deadline = atoi(argv[++i])) > 0, usage);
+    }
+    check(argc - i == 2 && strcmp(argv[i + 1], "-") == 0, usage);
+    check(wnpu_model_open(&model, argv[i], NULL, &error) == WNPU_OK, error.message);
+    check(pipe_open(&audio, &error) == WNPU_OK, error.message);
+    wnpu_config_init(&config, sizeof config);
+    config.stream_bytes = sizeof samples;
+    check(wnpu_session_open(&session, model, &config, NULL, 0, &error) == WNPU_OK, error.message);
+    if (commands != NULL) {
+        const char *message = commands_open(model, commands, deadline);
+        check(message == NULL, message);
+    }
+    wnpu_params_init(&params, sizeof params);
+    params.least_ms = 3000;            /* windows end with phrases */
+    params.pause_ms = 700;
+    check(wnpu_params_set(&params, "language", language, &error) == WNPU_OK, error.message);
+    wnpu_stream_options_init(&options, sizeof options);
+    options.format = audio.format;
+    options.rate = audio.rate;
+    options.channels = audio.channels;
+    options.detect_only = commands != NULL;
+    check(wnpu_stream_begin(session, &params, &options) == WNPU_OK, wnpu_session_error(session));
+    while (status == WNPU_OK && (n = audio.read(audio.user, samples, audio.rate / 5)) > 0) {
+        (void)wnpu_stream_push(session, samples, (size_t)n);
+        if (commands != NULL)
+            commands_keep(&audio, samples, (size_t)n);
+        status = wnpu_stream_step(session, &events);
+        show(events);
+    }
+    status = status == WNPU_OK ? wnpu_stream_finish(session) : status;
+    show(0);
+    check(status >= 0, wnpu_session_error(session));
+    if (commands != NULL)
+        commands_close();
+    wnpu_session_close(session);
+    wnpu_model_close(model);
+    return 0;
+}

@@ -1,0 +1,62 @@
+/*
+ * pipe.c - see pipe.h.
+ */
+#define _XOPEN_SOURCE 700
+#include "pipe.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stopped;
+static unsigned char head[4];          /* the first bytes, read before the others */
+static size_t n_head, head_at;
+
+static void stop(int number)
+{
+    stopped = number;
+}
+
+static int64_t read_bytes(void *user, void *buffer, size_t size)
+{
+    ssize_t n = 0;
+    (void)user;
+    if (head_at < n_head) {
+        *(unsigned char *)buffer = head[head_at++];
+        return 1;
+    }
+    return stopped || (n = read(0, buffer, size)) < 0 ? 0 : (int64_t)n;
+}
+
+/* Whole samples of two bytes. */
+static int64_t read_samples(void *user, void *buffer, size_t frames)
+{
+    size_t n = 0;
+    int64_t got = 1;
+    for (; got > 0 && (n == 0 || n % 2 != 0); n += (size_t)got) {
+        got = read_bytes(user, (char *)buffer + n, n % 2 != 0 ? 1 : 2 * frames);
+    }
+    return (int64_t)(n / 2);
+}
+
+int pipe_open(wnpu_audio *audio, wnpu_error *error)
+{
+    static wnpu_wav_reader reader;
+    struct sigaction on_stop;
+    ssize_t n;
+    memset(&on_stop, 0, sizeof on_stop);
+    on_stop.sa_handler = stop;         /* a read that waits returns */
+    (void)sigaction(SIGINT, &on_stop, NULL);
+    while (n_head < 4 && (n = read(0, head + n_head, 4 - n_head)) > 0) {
+        n_head += (size_t)n;
+    }
+    wnpu_audio_init(audio, sizeof *audio);
+    audio->format = WNPU_SAMPLE_S16LE;
+    audio->read = read_samples;
+    if (n_head < 4 || (memcmp(head, "RIFF", 4) != 0 && memcmp(head, "RF64", 4) != 0)) {
+        return WNPU_OK;
+    }
+    wnpu_wav_reader_init(&reader, sizeof reader);
+    reader.read = read_bytes;
+    return wnpu_wav_reader_open(&reader, audio, error);
+}

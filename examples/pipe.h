@@ -1,0 +1,13 @@
+/*
+ * pipe.h - audio that arrives on standard input.
+ */
+#ifndef PIPE_H
+#define PIPE_H
+
+#include "whisper_npu.h"
+
+/* Reads the first bytes, and sets *audio to read WAV, or raw samples of 16 bits at 16 kHz. A read
+ * returns what has arrived, and 0 after Ctrl-C. */
+int pipe_open(wnpu_audio *audio, wnpu_error *error);
+
+#endif
