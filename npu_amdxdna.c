@@ -1950,16 +1950,17 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
  *
  *  Owns      the machine code of one matrix product for each generation of
  *            the array, and what surrounds it: the configuration (PDI) for
- *            1, 2 or 4 columns and an instruction stream for each shape.
+ *            1, 2, 4 or 8 columns and an instruction stream for each shape.
  *  Assumes   nothing of the device beyond its generation and columns.
  *  Ensures   one configuration serves every shape; shapes, layouts and
  *            memory do not depend on the device. Streams pass xt_check()
  *            like those of a pack.
  *  Costs     about 50 KB for the configuration and 5 KB for each stream.
  *
- *  R columns of the array use R rows of cores. Column r's memory tile sends
- *  rows of A to row r of the cores in all columns, and its own columns of B
- *  to all rows of its column. Each core computes tiles of 64 x 64 results
+ *  R columns of the array, up to four, use R rows of cores. Column r's memory
+ *  tile sends rows of A to row r of the cores in all R columns, and its own
+ *  columns of B to all rows of its column. Eight columns are two such groups,
+ *  which take turns with groups of rows of A. Each core computes tiles of 64 x 64 results
  *  with K in steps of 64; all sizes are in the stream. A [M, K] and
  *  C [M, N] are row-major. B lies in tiles of 64 n x 64 k (xo_pack_b), all k
  *  of 64 n one after the other.
@@ -2192,7 +2193,8 @@ enum {
 /* What a configuration and its streams depend on. */
 typedef struct xo_design {
     unsigned generation;         /* 3: NPU1; 4: NPU4 to 6 */
-    unsigned columns;            /* 1, 2 or 4, used as many rows */
+    unsigned columns;            /* 1, 2, 4 or 8 */
+    unsigned side;               /* of a group: columns, and as many rows; at most 4 */
     const uint32_t *code;        /* of the cores */
     uint32_t words;
 } xo_design;
@@ -2201,6 +2203,7 @@ static void xo_design_init(xo_design *o, unsigned generation, unsigned columns)
 {
     o->generation = generation;
     o->columns = columns;
+    o->side = columns < 4 ? columns : 4;
     o->code = generation == 3 ? xo_code_aie2 : xo_code_aie2p;
     o->words = (uint32_t)((generation == 3 ? sizeof xo_code_aie2 : sizeof xo_code_aie2p) / 4);
 }
@@ -2358,25 +2361,25 @@ static void xo_lock(xo_words *w, unsigned column, unsigned row, unsigned lock, u
 
 static void xo_core_streams(xo_words *w, const xo_design *o, unsigned column, unsigned r)
 {
-    unsigned row = r + 2, above;
-    unsigned from = column > r   ? XO_CORE_S_WEST0
-                    : column < r ? XO_CORE_S_EAST0 : XO_CORE_S_SOUTH0;
+    unsigned row = r + 2, c = column % o->side, above;
+    unsigned from = c > r   ? XO_CORE_S_WEST0
+                    : c < r ? XO_CORE_S_EAST0 : XO_CORE_S_SOUTH0;
     xo_connect(w, column, row, XO_CORE_M_DMA0, from); /* A comes up in column r, goes both ways */
-    if (column >= r && column + 1 < o->columns) {
+    if (c >= r && c + 1 < o->side) {
         xo_connect(w, column, row, XO_CORE_M_EAST0, from);
     }
-    if (column <= r && column > 0) {
+    if (c <= r && c > 0) {
         xo_connect(w, column, row, XO_CORE_M_WEST0, from);
     }
-    if (r < column) { /* A of a row above passes */
+    if (r < c) { /* A of a row above passes */
         xo_connect(w, column, row, XO_CORE_M_NORTH0, XO_CORE_S_SOUTH0);
     }
     xo_connect(w, column, row, XO_CORE_M_DMA0 + 1, XO_CORE_S_SOUTH0 + 1);
-    if (r + 1 < o->columns) {
+    if (r + 1 < o->side) {
         xo_connect(w, column, row, XO_CORE_M_NORTH0 + 1, XO_CORE_S_SOUTH0 + 1);
     }
     xo_connect(w, column, row, XO_CORE_M_SOUTH0 + r, XO_CORE_S_DMA0);
-    for (above = r + 1; above < o->columns; above++) {
+    for (above = r + 1; above < o->side; above++) {
         xo_connect(w, column, row, XO_CORE_M_SOUTH0 + above, XO_CORE_S_NORTH0 + above);
     }
 }
@@ -2407,15 +2410,15 @@ static void xo_core_tile(xo_words *w, const xo_design *o, unsigned column, unsig
     xo_write(w, xo_address(column, row, 0x1de14), 4);
 }
 
-/* Memory tiles: buffers of A, of B, then two of C for each row of cores; with a pair of locks (free,
- * full) each. */
+/* Memory tiles: buffers of A, of B, then two of C for each row of cores; a pair of locks for each
+ * (free, full). */
 enum {
     XO_MEMORY_B = XO_DEPTH * XO_A_SIZE / 4, XO_MEMORY_C = 2 * XO_MEMORY_B, /* words */
     XO_LOCK_A = 0, XO_LOCK_B = 2, XO_LOCK_C = 4
 };
 
-/* A ring of buffers that one channel fills and another one sends. Channels with even numbers may use
- * descriptors 0 to 23, those with odd numbers 24 to 47. */
+/* A ring of buffers that one channel fills and another one sends. Channels with even numbers may
+ * use descriptors 0 to 23, those with odd numbers 24 to 47. */
 static void xo_memory_ring(xo_words *w, unsigned column, unsigned first, uint32_t base,
                            unsigned lock, unsigned order)
 {
@@ -2443,7 +2446,7 @@ static void xo_memory_ring(xo_words *w, unsigned column, unsigned first, uint32_
 /* Rows of cores whose results the shim's channel 0 takes; channel 1 takes the others. */
 static unsigned xo_lower_rows(const xo_design *o)
 {
-    return (o->columns + 1) / 2;
+    return (o->side + 1) / 2;
 }
 
 /* Sends C of the rows [from, to): first buffers of all rows, then second ones. */
@@ -2473,7 +2476,7 @@ static void xo_memory_c(xo_words *w, const xo_design *o, unsigned column)
 {
     const uint32_t size = XO_C_SIZE / 4;
     unsigned r, i;
-    for (r = 0; r < o->columns; r++) {
+    for (r = 0; r < o->side; r++) {
         unsigned channel = 2 + r, first = channel % 2 == 0 ? 8 + r : 32 + r;
         for (i = 0; i < 2; i++) {
             xo_part part;
@@ -2489,7 +2492,7 @@ static void xo_memory_c(xo_words *w, const xo_design *o, unsigned column)
         xo_write(w, xo_address(column, 1, 0xa0604 + 8 * (uint32_t)channel), first);
     }
     xo_memory_send_c(w, o, column, 0, xo_lower_rows(o));
-    xo_memory_send_c(w, o, column, xo_lower_rows(o), o->columns);
+    xo_memory_send_c(w, o, column, xo_lower_rows(o), o->side);
 }
 
 static void xo_memory_tile(xo_words *w, const xo_design *o, unsigned column)
@@ -2499,7 +2502,7 @@ static void xo_memory_tile(xo_words *w, const xo_design *o, unsigned column)
     xo_lock(w, column, 1, XO_LOCK_A + 1, 0);
     xo_lock(w, column, 1, XO_LOCK_B, XO_DEPTH);
     xo_lock(w, column, 1, XO_LOCK_B + 1, 0);
-    for (r = 0; r < o->columns; r++) {
+    for (r = 0; r < o->side; r++) {
         xo_lock(w, column, 1, XO_LOCK_C + 2 * r, 2);
         xo_lock(w, column, 1, XO_LOCK_C + 2 * r + 1, 0);
         xo_connect(w, column, 1, XO_MEM_M_DMA0 + 2 + r, XO_MEM_S_NORTH0 + r);
@@ -2581,14 +2584,14 @@ static size_t xo_pdi(const xo_design *o, uint32_t *out, size_t room)
         xo_put(&w, head[c]);
     }
     for (c = 0; c < o->columns; c++) {
-        for (r = 0; r < o->columns; r++) {
+        for (r = 0; r < o->side; r++) {
             xo_core_tile(&w, o, c, r);
         }
         xo_memory_tile(&w, o, c);
         xo_shim_tile(&w, c);
     }
     for (c = 0; c < o->columns; c++) {
-        for (r = 0; r < o->columns; r++) {
+        for (r = 0; r < o->side; r++) {
             xo_mask_write(&w, xo_address(c, r + 2, 0x32000), 1, 1); /* enable */
         }
     }
@@ -2687,28 +2690,34 @@ static void xo_send_b(xo_words *w, const xo_design *o, const xp_kernel *p, unsig
     t.argument = p->b_arg;
     t.queue = 0x1d21c;
     t.runs = p->m / (XO_TILE * o->columns);
-    t.offset = (uint64_t)column * step * 4;
-    t.length = p->n / (XO_TILE * o->columns) * step;
+    t.offset = (uint64_t)(column % o->side) * step * 4;
+    t.length = p->n / (XO_TILE * o->side) * step;
     t.step[0] = 1;
     t.wrap[0] = 256;
     t.step[1] = 256;
     t.wrap[1] = step / 256;
-    t.step[2] = o->columns * step;
+    t.step[2] = o->side * step;
     xo_stream_transfer(w, &t);
+}
+
+/* The first of the rows that a column's group of columns computes in a turn. */
+static uint32_t xo_first_row(const xo_design *o, unsigned column, uint32_t turn)
+{
+    return (turn * o->columns + column / o->side * o->side) * XO_TILE;
 }
 
 /* 64 rows of A in steps of 64 bytes, once for each group of columns of B. */
 static void xo_send_a(xo_words *w, const xo_design *o, const xp_kernel *p, unsigned column,
-                      uint32_t group)
+                      uint32_t turn)
 {
     xo_transfer t;
     memset(&t, 0, sizeof t);
     t.column = column;
-    t.bd = group % 4;
+    t.bd = turn % 4;
     t.argument = p->a_arg;
     t.queue = 0x1d214;
-    t.runs = p->n / (XO_TILE * o->columns);
-    t.offset = (uint64_t)(group * o->columns + column) * XO_TILE * p->k;
+    t.runs = p->n / (XO_TILE * o->side);
+    t.offset = (uint64_t)(xo_first_row(o, column, turn) + column % o->side * XO_TILE) * p->k;
     t.length = XO_TILE * p->k / 4;
     t.step[0] = 1;
     t.wrap[0] = XO_TILE / 4;
@@ -2718,29 +2727,29 @@ static void xo_send_a(xo_words *w, const xo_design *o, const xp_kernel *p, unsig
     xo_stream_transfer(w, &t);
 }
 
-/* C of a group of rows: those of the lower cores by channel 0, the others by channel 1. */
+/* C of a turn: the rows of the lower cores by channel 0, the others by channel 1. */
 static void xo_take_c(xo_words *w, const xo_design *o, const xp_kernel *p, unsigned column,
-                      uint32_t group)
+                      uint32_t turn)
 {
     unsigned low = xo_lower_rows(o), half;
-    for (half = 0; half < 2 && half * low < o->columns; half++) {
-        uint32_t rows = XO_TILE * (half == 0 ? low : o->columns - low);
-        uint64_t first = (uint64_t)(group * o->columns + half * low) * XO_TILE;
+    for (half = 0; half < 2 && half * low < o->side; half++) {
+        uint32_t rows = XO_TILE * (half == 0 ? low : o->side - low);
+        uint64_t first = xo_first_row(o, column, turn) + half * low * XO_TILE;
         xo_transfer t;
         memset(&t, 0, sizeof t);
         t.column = column;
-        t.bd = 4 + group % 2 + 2 * half;
+        t.bd = 4 + turn % 2 + 2 * half;
         t.argument = p->c_arg;
         t.token = 1;
         t.queue = half == 0 ? 0x1d204 : 0x1d20c;
         t.runs = 1;
-        t.offset = (first * p->n + (uint64_t)column * XO_TILE) * 4;
-        t.length = p->n / o->columns * rows;
+        t.offset = (first * p->n + (uint64_t)(column % o->side) * XO_TILE) * 4;
+        t.length = p->n / o->side * rows;
         t.step[0] = 1;
         t.wrap[0] = XO_TILE;
         t.step[1] = p->n;
         t.wrap[1] = rows;
-        t.step[2] = XO_TILE * o->columns;
+        t.step[2] = XO_TILE * o->side;
         xo_stream_transfer(w, &t);
     }
 }
@@ -2757,10 +2766,10 @@ static void xo_wait_c(xo_words *w, const xo_design *o)
 }
 
 /* Writes the stream of a kernel whose sizes and arguments are set; returns its words, which may be
- * more than room. m and n are multiples of 64 columns, k of 64. */
+ * more than room. m is a multiple of 64 columns, n of 64 sides, k of 64. */
 static size_t xo_stream(const xo_design *o, const xp_kernel *p, uint32_t *out, size_t room)
 {
-    uint32_t groups = p->m / (XO_TILE * o->columns), g;
+    uint32_t turns = p->m / (XO_TILE * o->columns), t;
     unsigned c, r;
     xo_words w;
     memset(&w, 0, sizeof w);
@@ -2768,23 +2777,23 @@ static size_t xo_stream(const xo_design *o, const xp_kernel *p, uint32_t *out, s
     w.room = room;
     w.count = 4;
     for (c = 0; c < o->columns; c++) {
-        for (r = 0; r < o->columns; r++) {
+        for (r = 0; r < o->side; r++) {
             xo_stream_write(&w, xo_address(c, r + 2, XO_STEPS), p->k / XO_TILE);
         }
     }
     for (c = 0; c < o->columns; c++) {
         xo_send_b(&w, o, p, c);
     }
-    for (g = 0; g < groups; g++) {
-        if (g >= 2) {
-            xo_wait_c(&w, o); /* of g - 2: a queue holds four tasks */
+    for (t = 0; t < turns; t++) {
+        if (t >= 2) {
+            xo_wait_c(&w, o); /* of t - 2: a queue holds four tasks */
         }
         for (c = 0; c < o->columns; c++) {
-            xo_send_a(&w, o, p, c, g);
-            xo_take_c(&w, o, p, c, g);
+            xo_send_a(&w, o, p, c, t);
+            xo_take_c(&w, o, p, c, t);
         }
     }
-    for (g = groups < 2 ? groups : 2; g > 0; g--) {
+    for (t = turns < 2 ? turns : 2; t > 0; t--) {
         xo_wait_c(&w, o);
     }
     xo_set(&w, 0, 6u << 24 | (uint32_t)o->generation << 16 | 0x0100); /* 6 rows, version 0.1 */
@@ -2794,8 +2803,8 @@ static size_t xo_stream(const xo_design *o, const xp_kernel *p, uint32_t *out, s
     return w.count;
 }
 
-/* Copies B [n, k] into the tiles of a kernel's [N, K]: [N / 64][K / 64][4 n16][8 k8][2 n8][8 k][8 n];
- * the rest is not touched. */
+/* Copies B [n, k] into the tiles of a kernel's [N, K], which are
+ * [N / 64][K / 64][4 n16][8 k8][2 n8][8 k][8 n]; the rest is not touched. */
 static void xo_pack_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, const int8_t *b,
                       size_t ldb)
 {
@@ -5392,7 +5401,7 @@ static int xs_pack_matches(const xp_pack *pack, const xd_device *device)
 }
 
 /* Generates the built-in kernels for as many columns as the device and the driver's module option
- * allow: 1, 2 or 4. */
+ * allow: 1, 2, 4 or 8. */
 static int xs_generate_kernels(xj_engine *e, xd_why *why)
 {
     long limit = xd_column_limit(e->config.root);
@@ -5403,13 +5412,15 @@ static int xs_generate_kernels(xj_engine *e, xd_why *why)
         unsigned allowed = (unsigned)limit - (e->device.kind == XD_NPU1);
         columns = allowed < columns ? allowed : columns;
     }
-    columns = columns < e->device.core_rows ? columns : e->device.core_rows;
+    if (e->device.core_rows < 4 && columns > e->device.core_rows) {
+        columns = e->device.core_rows;
+    }
     if (columns == 0) {
         return xd_fail(why, WNPU_AMDXDNA_CONTEXTS, WNPU_E_UNSUPPORTED, "the driver's module option "
                        "aie2_max_col is %ld, which leaves no usable column of the NPU", limit);
     }
     xo_design_init(&design, e->device.kind == XD_NPU1 ? 3 : 4,
-                   columns >= 4 ? 4 : columns >= 2 ? 2 : 1);
+                   columns >= 8 ? 8 : columns >= 4 ? 4 : columns >= 2 ? 2 : 1);
     code = xo_open(&e->pack, &e->config, &design, &e->allocator, why->error);
     why->cause = code == WNPU_E_MEMORY ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_OTHER;
     return code;
@@ -5621,8 +5632,8 @@ static const xr_entry xr_table[] = {
      "Build or get a pack for this NPU: npu1 for Phoenix and Hawk Point, npu2 for Strix and "
      "later."},
     {"self-test", "The kernels run but compute wrong results.",
-     "The text stays right: the CPU computes everything. Please send this report; if the kernels come "
-     "from a pack, build it again with current tools."},
+     "The text stays right: the CPU computes everything. Please send this report; if the kernels "
+     "come from a pack, build it again with current tools."},
     {"other", "Something else is wrong.", "Look at: sudo dmesg | grep amdxdna"}
 };
 #define XR_CAUSES ((int)(sizeof xr_table / sizeof xr_table[0]))

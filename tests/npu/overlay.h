@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 typedef struct {
-    int columns;          /* 1, 2 or 4 */
+    int columns;          /* 1, 2, 4 or 8 */
     int generation;       /* 3: NPU1, 4: NPU4; word 0 of streams */
     const uint8_t *program; /* aligned to words; NULL: the library's */
     size_t program_size;  /* bytes, a multiple of 4 */
 } overlay;
 
 typedef struct {
-    uint32_t m, k, n;     /* multiples of 64 * columns, 64, 64 * columns */
+    uint32_t m, k, n;     /* multiples of 64 * columns, 64, 64 * columns (of 256 for 8 columns) */
 } overlay_shape;
 
 /* The library's program; its words. */

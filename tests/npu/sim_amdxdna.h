@@ -93,6 +93,8 @@ typedef struct sim_cores {
     uint32_t generation, bits;  /* 3 or 4; 8 or 16 */
     uint32_t m, k, n;           /* tile of one core */
     uint32_t columns, rows;
+    uint32_t groups;            /* of columns, each with an A of its own, that of group 0 shifted;
+                                 * 0: one */
     uint32_t k_steps;           /* 0: read from the cores' memory at rtp */
     uint32_t rtp;
     uint32_t b_nk;              /* B arrives as n rows of k */

@@ -52,7 +52,7 @@ static struct {
 } hw;
 
 static struct {
-    int16_t a[SIM_MAX_ROWS][MAX_TILE];
+    int16_t a[SIM_MAX_COLS / SIM_MAX_ROWS][SIM_MAX_ROWS][MAX_TILE]; /* by group of columns */
     int16_t b[SIM_MAX_COLS][MAX_TILE];
     int32_t pairs[MAX_TILE / 2]; /* of one b, see pair() */
     int32_t c[SIM_MAX_COLS][SIM_MAX_ROWS][MAX_TILE];
@@ -104,17 +104,21 @@ static int cores_sane(const sim_cores *cores)
     return 0;
 }
 
-/* The design of npu_amdxdna.c, section 7: as many rows as columns; row r's A comes by column r. */
+/* The design of npu_amdxdna.c, section 7: as many rows as columns, eight columns in two groups; row r's
+ * A comes by column r of the group. */
 static int built_in(const uint8_t *pdi, size_t size, sim_cores *cores)
 {
     int bad = sim_machine_parse(pdi, size, cores);
     cores->m = cores->k = cores->n = 64;
-    cores->rows = cores->columns;
+    cores->rows = cores->columns < 4 ? cores->columns : 4;
+    cores->groups = cores->columns / cores->rows;
     cores->rtp = 0xb000;
     cores->b_tiles = 1;
     cores->c_low = (cores->rows + 1) / 2;
-    for (uint32_t i = 0; i < cores->columns && i < SIM_MAX_ROWS; i++) {
-        cores->a[i] = i;
+    for (uint32_t i = 0; i < cores->columns; i++) {
+        if (i < cores->rows) {
+            cores->a[i] = i;
+        }
         cores->b[i] = i | 1u << 8;
         cores->c[i] = i;
     }
@@ -474,28 +478,31 @@ static multiply_function *multiply_fast(const sim_cores *cores)
 static void multiply(const sim_cores *cores, uint32_t column)
 {
     multiply_function *fast = multiply_fast(cores);
+    uint32_t group = cores->groups > 1 ? column / (cores->columns / cores->groups) : 0;
     if (fast != NULL) {
         pair(tile.pairs, tile.b[column], cores->n, cores->k);
     }
     for (uint32_t row = 0; row < cores->rows; row++) {
         if (fast != NULL) {
-            fast(tile.c[column][row], tile.a[row], tile.pairs, cores->m, cores->n, cores->k);
+            fast(tile.c[column][row], tile.a[group][row], tile.pairs, cores->m, cores->n,
+                 cores->k);
         } else {
-            multiply_any(tile.c[column][row], tile.a[row], tile.b[column], cores->m, cores->n,
-                         cores->k);
+            multiply_any(tile.c[column][row], tile.a[group][row], tile.b[column], cores->m,
+                         cores->n, cores->k);
         }
     }
 }
 
-static int pull_a(sim_array *array, uint32_t row)
+static int pull_a(sim_array *array, uint32_t group, uint32_t row)
 {
     const sim_cores *cores = array->cores;
     uint32_t count = cores->m * cores->k, port = cores->a[row];
+    port += group > 0 ? group * (cores->columns / cores->groups) : 0;
     if (channel_move(array, port & 0xFF, MM2S0 + (port >> 8 & 1), tile.raw,
                      count * cores->bits / 32) != 0) {
         return -1;
     }
-    widen(tile.raw, tile.a[row], count, cores->bits);
+    widen(tile.raw, tile.a[group][row], count, cores->bits);
     return 0;
 }
 
@@ -589,8 +596,8 @@ static int array_step(sim_array *array)
         }
     }
     for (uint32_t step = 0; step < steps; step++) {
-        for (uint32_t row = 0; row < cores->rows; row++) {
-            if (pull_a(array, row) != 0) {
+        for (uint32_t i = 0; i < cores->rows * (cores->groups > 1 ? cores->groups : 1); i++) {
+            if (pull_a(array, i / cores->rows, i % cores->rows) != 0) {
                 return -1;
             }
         }

@@ -112,7 +112,7 @@ static void test_exact(void)
 {
     static const struct { int columns; uint32_t m, k, n; } shapes[] = {
         {1, 64, 64, 64}, {1, 64, 320, 64}, {1, 192, 128, 256}, {2, 128, 64, 128}, {2, 384, 192, 256},
-        {1, 512, 64, 5120}, {4, 256, 64, 256}, {4, 256, 384, 512}, {4, 1280, 64, 256},
+        {1, 512, 64, 5120}, {8, 512, 64, 256}, {8, 1536, 192, 512}, {4, 256, 64, 256}, {4, 256, 384, 512}, {4, 1280, 64, 256},
     };
     size_t n = assemble_ours();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -159,15 +159,16 @@ static void test_one_overlay(void)
 static void test_speed(void)
 {
     static const overlay_shape shapes[] = {{1536, 512, 2048}, {1536, 2048, 512}};
-    const double least = generation == 3 ? 0.6 : 0.45; /* AIE2P: the streams allow 0.5 */
     size_t n = assemble_ours();
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const overlay_shape *s = &shapes[i];
-        outcome o = multiply(n, 4, s->m, s->k, s->n, 0);
+    for (size_t i = 0; i < (generation == 3 ? 2 : 4); i++) {
+        const overlay_shape *s = &shapes[i % 2];
+        outcome o = multiply(n, i < 2 ? 4 : 8, s->m, s->k, s->n, 0);
         double share = (double)o.counts.macs / per_cycle() / o.counts.cores / (double)o.counts.cycles;
-        printf("  %ux%ux%u: %lu cycles, %.1f %% of 16 cores' peak, %lu bank conflicts\n",
+        /* AIE2P: the streams allow 0.5; filling and emptying eight columns weighs twice */
+        double least = generation == 3 ? 0.6 : i < 2 ? 0.45 : 0.44;
+        printf("  %ux%ux%u: %lu cycles, %.1f %% of %d cores' peak, %lu bank conflicts\n",
                (unsigned)s->m, (unsigned)s->k, (unsigned)s->n, (unsigned long)o.counts.cycles,
-               100 * share, (unsigned long)o.counts.bank_stalls);
+               100 * share, (int)o.counts.cores, (unsigned long)o.counts.bank_stalls);
         T_CHECK(o.wrong == 0, "%ld wrong %s", o.wrong, o.why);
         T_CHECK(o.counts.macs == (uint64_t)s->m * s->k * s->n && share >= least, "%.3f of the peak",
                 share);
