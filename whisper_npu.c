@@ -24820,6 +24820,13 @@ static void wi_wipe(ru_run *r)
 #define TT_RECENT 4u            /* unless it is one of this many last ones */
 #define TT_ONSET_STEPS 5u       /* steps with voice that begin an utterance */
 
+/* Whether these are valid values of wnpu_stream_options. */
+static int tt_are_options(int32_t step_ms, int32_t hangover_ms)
+{
+    return (step_ms == 0 || (step_ms >= 100 && step_ms <= 10000)) && hangover_ms >= 100 &&
+           hangover_ms <= 10000;
+}
+
 static void tt_set_text(ru_run *r, size_t length, size_t likely)
 {
     r->tentative.text[length] = '\0';
@@ -25236,13 +25243,9 @@ static int st_check(ru_run *r, const wnpu_audio *a)
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
                       "stream cannot go back to the start", (int)r->params.language_windows);
     }
-    if (t->step_ms != 0 && (t->step_ms < 100 || t->step_ms > 10000)) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000",
-                      (int)t->step_ms);
-    }
-    return t->hangover_ms >= 100 && t->hangover_ms <= 10000 ? WNPU_OK
-        : er_set(&r->error, WNPU_E_ARGUMENT, "hangover_ms %d is outside 100..10000",
-                 (int)t->hangover_ms);
+    return tt_are_options(t->step_ms, t->hangover_ms) ? WNPU_OK
+        : er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "
+                 "hangover_ms %d is outside 100..10000", (int)t->step_ms, (int)t->hangover_ms);
 }
 
 static int st_begin(ru_run *r, const wnpu_stream_options *o)
@@ -25276,6 +25279,7 @@ static int st_resume(ru_run *r)
 {
     wnpu_audio a = r->audio.stream->audio;
     int status;
+    r->params.vad |= r->tentative.detect_only;
     if (pm_fingerprint(&r->params) != r->fingerprint) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
                       "stream was begun with; only callbacks may differ");
@@ -25289,7 +25293,6 @@ static int st_resume(ru_run *r)
         r->audio.stream->ready = ri_ready;
         r->audio.voice.rules = aw_voice_rules(&r->params);
         r->resumed = 1;
-        r->tentative.step_ms = r->tentative.hangover_ms = TT_DEFAULT_MS;
         r->tentative.step = r->audio.voice.step;
         r->live = RU_LIVE;
         ri_open(&r->ring);
@@ -25420,6 +25423,7 @@ typedef struct sn_ring {
     uint64_t frames, lost, passed, silent, delivered, ended, n_losses, n_spans;
     uint64_t at[RI_LOSSES], total[RI_LOSSES]; /* of the losses */
     ri_span span[RI_SPANS];
+    int32_t step_ms, hangover_ms, detect_only, reserved; /* of wnpu_stream_options */
 } sn_ring;
 
 typedef struct sn_list {
@@ -25596,6 +25600,9 @@ static void sn_get_state(const ru_run *r, sn_state *s)
     memset(s, 0, sizeof *s);
     if (r->live) {
         sn_get_ring(&r->ring, &s->ring);
+        s->ring.step_ms = r->tentative.step_ms;
+        s->ring.hangover_ms = r->tentative.hangover_ms;
+        s->ring.detect_only = r->tentative.detect_only;
     }
     s->fingerprint = r->fingerprint;
     s->frame = r->audio.frame;
@@ -25838,7 +25845,9 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
     if (s->live != 1 || s->size != size || !state->reader || s->ended > 1 ||
         s->frames > size / frame || size / frame < 1 || s->lost > SIZE_MAX / 4 ||
         s->silent > s->passed || s->n_losses > RI_LOSSES || s->n_spans > RI_SPANS ||
-        s->delivered != state->consumed + state->n_raw || !sn_are_losses(s)) {
+        s->delivered != state->consumed + state->n_raw || !sn_are_losses(s) ||
+        !tt_are_options(s->step_ms, s->hangover_ms) || s->detect_only >> 1 != 0 ||
+        s->reserved != 0) {
         return 0;
     }
     for (i = 0; i < RI_SPANS; i++) {
@@ -25999,6 +26008,9 @@ static void sn_read(ru_run *r, const unsigned char *block)
     if (s.ring.live) {
         ri_prepare(&r->ring, &r->audio.stream->audio);
         sn_read_ring(&r->ring, &s.ring);
+        r->tentative.step_ms = s.ring.step_ms;
+        r->tentative.hangover_ms = s.ring.hangover_ms;
+        r->tentative.detect_only = s.ring.detect_only;
         r->live = RU_LIVE_RESTORED;
     }
     w.in = block;

@@ -171,7 +171,9 @@ static int live_run(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a, 
     size_t usual = a->rate / (1 + random32() % 50), frame = bytes_of(a);
     uint64_t at = 0;
     view now, before;
-    int status = wnpu_stream_begin(s, p, &o);
+    int status;
+    o.step_ms = random32() % 6 == 0 ? 1000 : 0; /* tentative text changes nothing, but takes time */
+    status = wnpu_stream_begin(s, p, &o);
     memset(&now, 0, sizeof now);
     memset(&before, 0, sizeof before);
     T_CHECK(status == WNPU_OK, "begin: %s", wnpu_session_error(s));
@@ -893,6 +895,49 @@ static void snapshots(void)
     wnpu_model_close(m);
 }
 
+/* A run of the detector alone stays one when it moves. */
+static void detector_moves(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s[2];
+    wnpu_params p = life_params();
+    wnpu_stream_options o;
+    recording r;
+    unsigned char *block;
+    size_t size, half;
+    make_toy_recording(&r, 2);
+    half = (size_t)r.audio.frames / 2;
+    s[0] = open_session(m, 0);
+    s[1] = open_session(m, 0);
+    block = malloc(wnpu_snapshot_most(s[0]));
+    r.status = wnpu_detect_speech(s[1], &p, &r.audio);
+    r.want = life_written(s[1], WNPU_FORMAT_JSON);
+    T_CHECK(wnpu_speech_span_count(s[1]) > 1, "no speech");
+    o = options_of(&r.audio);
+    o.detect_only = 1;
+    T_CHECK(wnpu_stream_begin(s[0], &p, &o) == WNPU_OK, "%s", wnpu_session_error(s[0]));
+    for (size = 0; size < half; size += 16000) {
+        T_CHECK(wnpu_stream_push(s[0], (const float *)r.audio.data + size, 16000) == 16000 &&
+                wnpu_stream_step(s[0], NULL) == WNPU_OK, "%s", wnpu_session_error(s[0]));
+    }
+    half = size;
+    size = wnpu_snapshot_size(s[0]);
+    T_CHECK(wnpu_snapshot(s[0], block, size) == WNPU_OK &&
+            wnpu_restore(s[1], block, size) == WNPU_OK &&
+            wnpu_stream_resume(s[1], &p) == WNPU_OK, "%s", wnpu_session_error(s[1]));
+    for (; half < r.audio.frames; half += size) {
+        size = r.audio.frames - half < 16000 ? (size_t)r.audio.frames - half : 16000;
+        T_CHECK(wnpu_stream_push(s[1], (const float *)r.audio.data + half, size) == size &&
+                wnpu_stream_step(s[1], NULL) == WNPU_OK, "%s", wnpu_session_error(s[1]));
+    }
+    is_whole(s[1], &r, wnpu_stream_finish(s[1]));
+    free_recording(&r);
+    free(block);
+    wnpu_session_close(s[0]);
+    wnpu_session_close(s[1]);
+    wnpu_model_close(m);
+}
+
 int main(int argc, char **argv)
 {
     t_chosen = argc > 1 ? argv + 1 : NULL;
@@ -900,6 +945,7 @@ int main(int argc, char **argv)
     t_run("pieces of speech, on several instruction sets", speech_chunks);
     t_run("a cancelled step is continued", cancelled_steps);
     t_run("a live run moves to another session", snapshots);
+    t_run("a run of the detector alone moves to another session", detector_moves);
     t_run("what is lost is in the ledger, and the rest is heard", overrun);
     t_run("one thread pushes, another steps", threads);
     t_run("misuse", misuse);
