@@ -17181,6 +17181,8 @@ typedef struct rs_draft {
     size_t n;
     int32_t language, window;
     int64_t window_ms;
+    float level;
+    int32_t speaker;
     rs_origin origin;
     float voice;
     const al_word *words;   /* its words if requested, else NULL */
@@ -17352,6 +17354,8 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     record.segment.language = d->language;
     record.segment.window = d->window;
     record.segment.window_ms = d->window_ms;
+    record.segment.level = d->level;
+    record.segment.speaker = d->speaker;
     rs_put_origin(&d->origin, &record.segment);
     record.segment.voice = d->voice;
     record.text = text;
@@ -17700,7 +17704,324 @@ static int rs_get_word(const rs_store *s, size_t segment, size_t index, wnpu_wor
     memcpy(&w, s->base + rs_get_record(s, segment).words + index * sizeof w, sizeof w);
     *word = w.word;
     word->text = (const char *)s->base + w.text;
+    word->speaker = rs_get_record(s, segment).segment.speaker;
     return WNPU_OK;
+}
+
+/* ---- results of several speakers ---- */
+
+#define RS_ECHO_MS 500          /* a word and its echo begin within this time */
+#define RS_ECHO_DB 6.0f         /* least difference for short segments, which may also be said by */
+#define RS_SHORT_WORDS 3u       /* both; those have less than this many words */
+#define RS_SAME_DB 0.05f        /* two channels with one signal */
+#define RS_FAINT_DB 10.0f       /* an echo so faint is heard wrong: few equal words are enough */
+#define RS_LEAK_DB 15.0f        /* so faint beside both the other speaker and the speaker's own
+                                 * loudest segment, no equal words are needed */
+#define RS_LONGEST_MS 60000     /* longer than any segment */
+
+/* The results of earlier runs, while another one is appended to them. */
+typedef struct rs_kept {
+    size_t count;               /* segments */
+    rs_list speech, ledger;
+    wnpu_ledger_span rest;
+} rs_kept;
+
+/* Puts the results aside: the next run adds its segments behind them, and begins its own lists. */
+static void rs_keep(rs_store *s, rs_kept *k)
+{
+    s->peak = rs_peak(s);
+    k->count = s->count;
+    k->speech = s->speech;
+    k->ledger = s->ledger;
+    k->rest = s->rest;
+    memset(&s->speech, 0, sizeof s->speech);
+    memset(&s->ledger, 0, sizeof s->ledger);
+    memset(&s->rest, 0, sizeof s->rest);
+    s->speech.elem = sizeof(wnpu_speech_span);
+    s->ledger.elem = sizeof(wnpu_ledger_span);
+}
+
+/* Merges the spans of speech of two runs into the store's list. */
+static int rs_merge_speech(rs_store *s, const rs_list *a, const rs_list *b)
+{
+    wnpu_speech_span x, y, open = {-1, -1};
+    size_t i = 0, j = 0;
+    int status = WNPU_OK;
+    while (status == WNPU_OK && (i < a->count || j < b->count)) {
+        const unsigned char *p = rs_list_get(s, a, i), *q = rs_list_get(s, b, j);
+        if (p != NULL) {
+            memcpy(&x, p, sizeof x);
+        }
+        if (q != NULL) {
+            memcpy(&y, q, sizeof y);
+        }
+        if (p == NULL || (q != NULL && y.t0_ms < x.t0_ms)) {
+            x = y;
+            j++;
+        } else {
+            i++;
+        }
+        if (open.t0_ms >= 0 && x.t0_ms <= open.t1_ms) {
+            open.t1_ms = x.t1_ms > open.t1_ms ? x.t1_ms : open.t1_ms;
+            continue;
+        }
+        status = open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : WNPU_OK;
+        open = x;
+    }
+    return status == WNPU_OK && open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : status;
+}
+
+/* Unresolved before text before silence. */
+static int rs_weight(int32_t kind)
+{
+    return kind == WNPU_LEDGER_UNRESOLVED ? 2 : kind == WNPU_LEDGER_TEXT ? 1 : 0;
+}
+
+/* Merges two ledgers into the store's. */
+static int rs_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
+{
+    wnpu_ledger_span x, y, span;
+    size_t i = 0, j = 0;
+    int64_t at = 0;
+    int status = WNPU_OK;
+    while (status == WNPU_OK) {
+        int has_x = rs_get_ledger(a, i, &x) == WNPU_OK, has_y = rs_get_ledger(b, j, &y) == WNPU_OK;
+        if (!has_x && !has_y) {
+            break;
+        }
+        span = !has_x || (has_y && rs_weight(y.kind) > rs_weight(x.kind)) ? y : x;
+        span.t0_ms = at;
+        span.t1_ms = !has_x ? y.t1_ms : !has_y || x.t1_ms < y.t1_ms ? x.t1_ms : y.t1_ms;
+        i += has_x && x.t1_ms <= span.t1_ms;
+        j += has_y && y.t1_ms <= span.t1_ms;
+        status = span.t1_ms > at ? rs_add_ledger(s, &span) : WNPU_OK;
+        at = span.t1_ms;
+    }
+    return status;
+}
+
+static void rs_put_record(rs_store *s, size_t index, const rs_record *record)
+{
+    uint32_t offset;
+    memcpy(&offset, s->base + s->size - (index + 1) * sizeof offset, sizeof offset);
+    memcpy(s->base + offset, record, sizeof *record);
+}
+
+/* The next ASCII letter in lower case, digit or byte of another character; 0 at the end. */
+static char rs_next_letter(const char *text, size_t length, size_t *at)
+{
+    while (*at < length) {
+        char c = text[(*at)++];
+        c = c >= 'A' && c <= 'Z' ? (char)(c | 32) : c;
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c & 0x80) != 0) {
+            return c;
+        }
+    }
+    return 0;
+}
+
+/* Whether two words are the same, but for case and punctuation. */
+static int rs_is_same_word(const wnpu_word *a, const wnpu_word *b)
+{
+    size_t i = 0, j = 0;
+    char x, y;
+    do {
+        x = rs_next_letter(a->text, a->text_length, &i);
+        y = rs_next_letter(b->text, b->text_length, &j);
+    } while (x == y && x != 0);
+    return x == y;
+}
+
+/* Whether a segment can be an echo of another speaker's: that one is louder at the same time. Of
+ * one signal in two channels, the first speaker's stays. */
+static int rs_can_echo(const rs_record *quiet, const rs_record *loud)
+{
+    float more = loud->segment.level - quiet->segment.level;
+    int same = more < RS_SAME_DB && more > -RS_SAME_DB;
+    if (loud->segment.t0_ms > quiet->segment.t1_ms + RS_ECHO_MS ||
+        loud->segment.t1_ms + RS_ECHO_MS < quiet->segment.t0_ms) {
+        return 0;
+    }
+    return same ? loud->segment.speaker < quiet->segment.speaker
+         : quiet->n_words < RS_SHORT_WORDS ? more >= RS_ECHO_DB : more > 0.0f;
+}
+
+/* By how many dB the loudest segment at the same time exceeds a segment; 0 if none can echo. */
+static float rs_excess(const rs_store *s, const rs_record *quiet, size_t first, size_t end)
+{
+    float most = 0.0f;
+    size_t i;
+    for (i = first; i < end; i++) {
+        rs_record loud = rs_get_record(s, i);
+        int64_t from = loud.segment.t0_ms > quiet->segment.t0_ms ? loud.segment.t0_ms
+                                                                 : quiet->segment.t0_ms;
+        int64_t to = loud.segment.t1_ms < quiet->segment.t1_ms ? loud.segment.t1_ms
+                                                               : quiet->segment.t1_ms;
+        if (loud.segment.t0_ms > quiet->segment.t1_ms + RS_ECHO_MS) {
+            break;
+        }
+        if (2 * (to - from) > quiet->segment.t1_ms - quiet->segment.t0_ms &&
+            loud.n_words > 0 && loud.segment.level - quiet->segment.level > most) {
+            most = loud.segment.level - quiet->segment.level;
+        }
+    }
+    return most;
+}
+
+/* Whether a word is also among those of the louder segments from first to before end. */
+static int rs_is_echo(const rs_store *s, const rs_record *quiet, const wnpu_word *word,
+                      size_t first, size_t end)
+{
+    size_t i, k;
+    wnpu_word other;
+    for (i = first; i < end; i++) {
+        rs_record loud = rs_get_record(s, i);
+        if (loud.segment.t0_ms > word->t1_ms + RS_ECHO_MS) {
+            break;
+        }
+        for (k = 0; k < loud.n_words && rs_can_echo(quiet, &loud); k++) {
+            if (rs_get_word(s, i, k, &other) == WNPU_OK &&
+                other.t0_ms <= word->t0_ms + RS_ECHO_MS &&
+                other.t0_ms + RS_ECHO_MS >= word->t0_ms && rs_is_same_word(word, &other)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Removes all words of a segment but those from first to before end. */
+static void rs_trim(rs_store *s, size_t index, rs_record *r, size_t first, size_t end)
+{
+    rs_word w;
+    size_t i, bytes = 0, kept = 0, token = 0, tokens = 0;
+    for (i = 0; i < end; i++) {
+        memcpy(&w, s->base + r->words + i * sizeof w, sizeof w);
+        *(i < first ? &bytes : &kept) += w.word.text_length;
+        token = i == first ? w.word.first_token : token;
+        tokens = w.word.first_token + w.word.n_tokens;
+        r->segment.t0_ms = i == first ? w.word.t0_ms : r->segment.t0_ms;
+        r->segment.t1_ms = end < r->n_words ? w.word.t1_ms : r->segment.t1_ms;
+        w.word.first_token -= i >= first ? token : 0;
+        memcpy(s->base + r->words + i * sizeof w, &w, sizeof w);
+    }
+    r->text += bytes;
+    r->segment.text_length = kept;
+    s->base[r->text + kept] = '\0';
+    r->words += first * sizeof w;
+    r->n_words = end - first;
+    r->tokens += token * sizeof(wnpu_token);
+    r->segment.n_tokens = tokens - token;
+    for (i = 0; i < r->segment.n_tokens; i++) {
+        wnpu_token t;
+        memcpy(&t, s->base + r->tokens + i * sizeof t, sizeof t);
+        t.t0_ms = al_clamp(t.t0_ms, r->segment.t0_ms, r->segment.t1_ms);
+        t.t1_ms = al_clamp(t.t1_ms, r->segment.t0_ms, r->segment.t1_ms);
+        memcpy(s->base + r->tokens + i * sizeof t, &t, sizeof t);
+    }
+    rs_put_record(s, index, r);
+}
+
+/* Level of the loudest segment of a speaker. */
+static float rs_loudest(const rs_store *s, int32_t speaker)
+{
+    float loudest = -120.0f;
+    size_t i;
+    for (i = 0; i < s->count; i++) {
+        rs_record r = rs_get_record(s, i);
+        loudest = r.segment.speaker == speaker && r.n_words > 0 && r.segment.level > loudest
+                      ? r.segment.level : loudest;
+    }
+    return loudest;
+}
+
+/* Removes what segment index has in common with the louder segments from first to before end: the
+ * whole of it if that is most of its words, or else words at its ends. */
+static void rs_remove_echo(rs_store *s, size_t index, size_t first, size_t end)
+{
+    rs_record r = rs_get_record(s, index);
+    float excess = rs_excess(s, &r, first, end);
+    int leak = excess >= RS_LEAK_DB &&
+               rs_loudest(s, r.segment.speaker) - r.segment.level >= RS_LEAK_DB;
+    size_t share = excess >= RS_FAINT_DB ? 3 : 6; /* tenths of the words */
+    wnpu_word w;
+    size_t k, echoes = 0, head = 0, tail = 0;
+    for (k = 0; rs_get_word(s, index, k, &w) == WNPU_OK; k++) {
+        int echo = rs_is_echo(s, &r, &w, first, end);
+        echoes += echo != 0;
+        head += echo && head == k;
+        tail = echo ? tail + 1 : 0;
+    }
+    head = head < RS_SHORT_WORDS ? 0 : head;
+    tail = tail < RS_SHORT_WORDS ? 0 : tail;
+    if (r.n_words > 0 && (leak || 10 * echoes >= share * r.n_words)) {
+        r.n_words = 0;
+        r.segment.t0_ms = -1; /* removed when the segments are ordered */
+        rs_put_record(s, index, &r);
+    } else if (head + tail > 0) {
+        rs_trim(s, index, &r, head, r.n_words - tail);
+    }
+}
+
+/* Compares the segments from begin to before end with those of the other runs, from first to before
+ * last, which are in order. */
+static void rs_remove_echoes(rs_store *s, size_t begin, size_t end, size_t first, size_t last)
+{
+    size_t i;
+    for (i = begin; i < end; i++) {
+        rs_record r = rs_get_record(s, i);
+        while (first < last &&
+               rs_get_record(s, first).segment.t0_ms + RS_LONGEST_MS < r.segment.t0_ms) {
+            first++;
+        }
+        rs_remove_echo(s, i, first, last);
+    }
+}
+
+/* Orders the segments by time, those of earlier runs first, without those that were removed. */
+static void rs_order(rs_store *s)
+{
+    size_t i, k, n = 0;
+    uint32_t offset, *at = (uint32_t *)(void *)(s->base + s->size) - s->count; /* last one first */
+    for (i = 0; i < s->count; i++) {
+        rs_record r = rs_get_record(s, i);
+        offset = at[s->count - 1 - i];
+        if (r.segment.t0_ms < 0) {
+            continue;
+        }
+        for (k = n++; k > 0 && rs_get_record(s, k - 1).segment.t0_ms > r.segment.t0_ms; k--) {
+            at[s->count - 1 - k] = at[s->count - k];
+        }
+        at[s->count - 1 - k] = offset;
+    }
+    s->count = n;
+}
+
+/* Joins the results put aside with those of the run behind them. */
+static int rs_merge(rs_store *s, const rs_kept *k)
+{
+    rs_store before = *s, after = *s;
+    int status;
+    before.ledger = k->ledger;
+    before.rest = k->rest;
+    memset(&s->speech, 0, sizeof s->speech);
+    memset(&s->ledger, 0, sizeof s->ledger);
+    memset(&s->rest, 0, sizeof s->rest);
+    s->speech.elem = sizeof(wnpu_speech_span);
+    s->ledger.elem = sizeof(wnpu_ledger_span);
+    status = rs_merge_ledger(s, &before, &after);
+    if (status == WNPU_OK) {
+        status = rs_merge_speech(s, &k->speech, &after.speech);
+    }
+    if (status != WNPU_OK) { /* no room: those of the last run */
+        s->ledger = after.ledger;
+        s->rest = after.rest;
+        s->speech = after.speech;
+    }
+    rs_remove_echoes(s, k->count, s->count, 0, k->count);
+    rs_remove_echoes(s, 0, k->count, k->count, s->count);
+    rs_order(s);
+    return status;
 }
 
 /* Buffered output to the host's function; after a failure the rest is discarded. */
@@ -17844,6 +18165,21 @@ static void rs_json_untrusted(rs_out *o, const char *text, size_t length)
     rs_text(o, "\"");
 }
 
+static void rs_json_count(rs_out *o, const char *name, int64_t value)
+{
+    rs_text(o, ", \"");
+    rs_text(o, name);
+    rs_text(o, "\": ");
+    rs_number(o, value, 1);
+}
+
+static void rs_json_speaker(rs_out *o, int32_t speaker)
+{
+    if (speaker > 0) {
+        rs_json_count(o, "speaker", speaker);
+    }
+}
+
 static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
 {
     size_t i, length, n;
@@ -17886,6 +18222,7 @@ static void rs_json_words(rs_out *o, const rs_store *store, size_t segment)
         rs_seconds(o, w.t1_ms);
         rs_text(o, ", \"probability\": ");
         rs_fraction(o, w.probability);
+        rs_json_speaker(o, w.speaker);
         rs_text(o, "}");
     }
     rs_text(o, "]");
@@ -17904,14 +18241,6 @@ static void rs_json_member(rs_out *o, const char *name, float value)
     rs_text(o, name);
     rs_text(o, "\": ");
     rs_fraction(o, value);
-}
-
-static void rs_json_count(rs_out *o, const char *name, int64_t value)
-{
-    rs_text(o, ", \"");
-    rs_text(o, name);
-    rs_text(o, "\": ");
-    rs_number(o, value, 1);
 }
 
 /* How the text was decoded. */
@@ -18044,6 +18373,7 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const r
         rs_json_count(o, "window", s.window);
         rs_json_origin(o, &s);
         rs_json_member(o, "voice", s.voice);
+        rs_json_speaker(o, s.speaker);
         if (devices) {
             rs_text(o, s.device == WNPU_DEVICE_ACCEL ? ", \"device\": \"accelerator\""
                                                      : ", \"device\": \"cpu\"");
@@ -18107,6 +18437,7 @@ static void rs_verbose_segment(rs_out *o, const wnpu_segment *s, size_t index)
     rs_json_member(o, "avg_logprob", s->mean_logprob);
     rs_json_member(o, "compression_ratio", s->compression_ratio);
     rs_json_member(o, "no_speech_prob", s->no_speech);
+    rs_json_speaker(o, s->speaker);
     rs_text(o, "}");
 }
 
@@ -18123,6 +18454,7 @@ static void rs_verbose_words(rs_out *o, const rs_store *store)
             rs_seconds(o, w.t0_ms);
             rs_text(o, ", \"end\": ");
             rs_seconds(o, w.t1_ms);
+            rs_json_speaker(o, w.speaker);
             rs_text(o, "}");
         }
     }
@@ -18522,7 +18854,8 @@ static int rs_shares_block(const rs_store *store, const wnpu_write_options *o, s
 {
     wnpu_segment a, b;
     return rs_get(store, next - 1, &a) == WNPU_OK && rs_get(store, next, &b) == WNPU_OK &&
-           a.language == b.language && b.t0_ms - a.t0_ms < o->min_cue_ms + o->min_gap_ms;
+           a.language == b.language && a.speaker == b.speaker &&
+           b.t0_ms - a.t0_ms < o->min_cue_ms + o->min_gap_ms;
 }
 
 /* Reads the block at r. Returns 0 if there is none that is final. */
@@ -18678,6 +19011,7 @@ typedef struct rs_cue {
     uint64_t number;        /* from 1 */
     const rs_atom *atoms;
     size_t n;
+    int32_t speaker;        /* 0: unknown */
 } rs_cue;
 
 /* Writes one character of a text, which is not a space, with the escapes of a format. before holds
@@ -18773,11 +19107,27 @@ static void rs_write_escaped(rs_out *o, const rs_cue *c, rs_escape_fn spell, con
     }
 }
 
+/* The speaker, if known, between two texts. */
+static void rs_speaker(rs_out *o, const rs_cue *c, const char *before, const char *behind)
+{
+    if (c->speaker > 0) {
+        rs_text(o, before);
+        rs_number(o, c->speaker, 1);
+        rs_text(o, behind);
+    }
+}
+
 /* The text on one line. */
-static void rs_txt_cue(rs_out *o, const rs_cue *c)
+static void rs_line(rs_out *o, const rs_cue *c)
 {
     rs_write_escaped(o, c, rs_spell_plain, " ");
     rs_text(o, "\n");
+}
+
+static void rs_txt_cue(rs_out *o, const rs_cue *c)
+{
+    rs_speaker(o, c, "Speaker ", ": ");
+    rs_line(o, c);
 }
 
 static void rs_srt_cue(rs_out *o, const rs_cue *c)
@@ -18788,6 +19138,7 @@ static void rs_srt_cue(rs_out *o, const rs_cue *c)
     rs_text(o, " --> ");
     rs_clock(o, c->t1_ms, ",");
     rs_text(o, "\n");
+    rs_speaker(o, c, "Speaker ", ": ");
     rs_write_escaped(o, c, rs_escape_srt, "\n");
     rs_text(o, "\n\n");
 }
@@ -18798,6 +19149,7 @@ static void rs_vtt_cue(rs_out *o, const rs_cue *c)
     rs_text(o, " --> ");
     rs_clock(o, c->t1_ms, ".");
     rs_text(o, "\n");
+    rs_speaker(o, c, "<v Speaker ", ">");
     rs_write_escaped(o, c, rs_spell_vtt, "\n");
     rs_text(o, "\n\n");
 }
@@ -18808,7 +19160,7 @@ static void rs_tsv_cue(rs_out *o, const rs_cue *c)
     rs_text(o, "\t");
     rs_number(o, c->t1_ms, 1);
     rs_text(o, "\t");
-    rs_txt_cue(o, c);
+    rs_line(o, c);
 }
 
 static void rs_csv_cue(rs_out *o, const rs_cue *c)
@@ -18957,6 +19309,7 @@ static void rs_write_segment(rs_job *job, const wnpu_segment *s)
     memset(&c, 0, sizeof c);
     c.t0_ms = s->t0_ms;
     c.t1_ms = s->t1_ms;
+    c.speaker = s->speaker;
     c.atoms = &text;
     c.n = 1;
     if (job->writer->tick_ms > 0) {
@@ -18989,6 +19342,7 @@ static void rs_write_block(rs_job *job, rs_block *b)
         }
         c.t0_ms = b->atoms[i].t0_ms;
         c.t1_ms = b->atoms[j - 1].t1_ms;
+        c.speaker = rs_get_record(job->store, b->atoms[i].segment).segment.speaker;
         c.atoms = &b->atoms[i];
         c.n = j - i;
         rs_time_cue(job, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
@@ -19224,7 +19578,14 @@ static const pm_row pm_table[] = {
      PM_AT(least_ms), WNPU_PARAM_INT, 0, 0, 30000, PM_NONE},
     {"pause_ms", "--pause", NULL, "voice",
      "a window ends in the first pause of this length, in ms",
-     PM_AT(pause_ms), WNPU_PARAM_INT, 3000, 300, 30000, PM_NONE}
+     PM_AT(pause_ms), WNPU_PARAM_INT, 3000, 300, 30000, PM_NONE},
+
+    {"speaker", NULL, NULL, "speakers",
+     "number given to the segments of the run; 0: unknown",
+     PM_AT(speaker), WNPU_PARAM_INT, 0, 0, 9999, PM_NONE},
+    {"append", NULL, NULL, "speakers",
+     "add the results to those of the previous run",
+     PM_AT(append), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE}
 };
 #define PM_ROWS (sizeof pm_table / sizeof pm_table[0])
 
@@ -22174,6 +22535,7 @@ typedef struct ru_run {
     np_bridge bridge;
     lr_rules rules;
     rs_store store;
+    rs_kept kept;           /* results that those of the run are appended to */
     ru_lookahead lookahead;
     wnpu_params params;
     int *cancel;            /* atomic */
@@ -23026,6 +23388,11 @@ static int64_t lg_first_begin_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
     return speech > t0_ms && speech < t1_ms ? speech : t0_ms;
 }
 
+static float lg_decibels(double power)
+{
+    return power > 1e-12 ? 4.3429448f * mt_log1((float)power) : -120.0f;
+}
+
 /* Adds a segment of the tokens from..to-1, which lasts from t0_ms to t1_ms by its timestamps. The
  * next window begins at next_ms. */
 static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
@@ -23045,6 +23412,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.language = r->language.id;
     d.window = (int32_t)r->text.window;
     d.window_ms = ru_recording_ms(r, 0);
+    d.speaker = r->params.speaker;
     d.origin = r->text.origin;
     d.origin.device = r->text.device;
     d.words = NULL;
@@ -23066,6 +23434,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     }
     d.t0_ms = begin;
     d.t1_ms = stop > begin ? stop : begin;
+    d.level = lg_decibels(aw_power(r, d.t0_ms, d.t1_ms));
     status = rs_list_reserve(&r->store, &r->store.ledger);
     status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
     if (status != WNPU_OK) {
@@ -24083,7 +24452,7 @@ static void wi_save_checkpoint(ru_run *r)
     r->checkpoint.language_probability = r->language.probability;
     r->checkpoint.language_weight = r->language.weight;
     memcpy(r->checkpoint.language_sums, r->language.sums, sizeof r->checkpoint.language_sums);
-    r->resumable = 1;
+    r->resumable = !r->params.append;
 }
 
 static void wi_load_checkpoint(ru_run *r)
@@ -24348,10 +24717,9 @@ static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrase
     return WNPU_OK;
 }
 
-/* Discards results and state of the previous run. */
-static void wi_reset(ru_run *r)
+/* Discards the state of the previous run. */
+static void wi_reset_state(ru_run *r)
 {
-    rs_reset(&r->store);
     memset(&r->stats, 0, sizeof r->stats);
     np_reset(&r->bridge);
     memset(&r->phrase.choice, 0, sizeof r->phrase.choice);
@@ -24388,6 +24756,13 @@ static void wi_reset(ru_run *r)
     memset(&r->tentative, 0, sizeof r->tentative);
     r->tentative.utterance_t0_ms = r->tentative.utterance_t1_ms = -1;
     er_clear(&r->error);
+}
+
+/* Discards results and state of the previous run. */
+static void wi_reset(ru_run *r)
+{
+    rs_reset(&r->store);
+    wi_reset_state(r);
 }
 
 /* Whether the language is detected in several windows before anything is decoded. */
@@ -26584,12 +26959,28 @@ static void ap_finish_stats(wnpu_session *s, double begin)
     t->total_ms = os_now_ms() - begin;
 }
 
+/* Whether the results of the previous run are to be kept. */
+static int ap_appends(const wnpu_params *params)
+{
+    return params != NULL &&
+           params->struct_size >= offsetof(wnpu_params, append) + sizeof params->append &&
+           params->append == 1;
+}
+
+/* Joins the results of a run with those of the runs before. Returns the status of both. */
+static int ap_merge(ru_run *r, int status)
+{
+    int merged = rs_merge(&r->store, &r->kept);
+    return merged != WNPU_OK && status >= 0
+               ? er_set(&r->error, merged, "the result store is full; raise result_bytes") : status;
+}
+
 /* Common part of wnpu_transcribe() and wnpu_detect_speech(). */
 static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                   int (*run)(ru_run *r, const wnpu_audio *audio))
 {
     double begin;
-    int status;
+    int status, append;
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
     }
@@ -26597,10 +26988,19 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
         return WNPU_E_STATE;
     }
     begin = os_now_ms();
-    wi_reset(&session->run);
+    append = run == wi_transcribe && ap_appends(params);
+    if (append) {
+        rs_keep(&session->run.store, &session->run.kept);
+        wi_reset_state(&session->run);
+    } else {
+        wi_reset(&session->run);
+    }
     status = ap_params(session, params);
     if (status == WNPU_OK) {
         status = run(&session->run, audio);
+    }
+    if (append) {
+        status = ap_merge(&session->run, status);
     }
     ap_finish_stats(session, begin);
     return ap_leave(session, status);

@@ -486,6 +486,9 @@ typedef struct wnpu_segment {
     float voice;              /* share of the segment in which the voice activity detector found
                                  speech, 0..1; 0 if vad is off */
     int64_t window_ms;        /* start of the window, at most t1_ms */
+    float level;              /* mean level of the segment's audio in dB, 0: full scale; at least
+                                 -120 */
+    int32_t speaker;          /* wnpu_params.speaker of the run; 0: unknown */
 } wnpu_segment;
 
 /* A span of speech found by the voice activity detector, padding included. Spans are in order and
@@ -541,6 +544,8 @@ typedef struct wnpu_word {
     size_t text_length;       /* bytes */
     size_t first_token;       /* index into the segment's tokens */
     size_t n_tokens;
+    int32_t speaker;          /* as in its segment */
+    int32_t reserved;
 } wnpu_word;
 
 /* Why a decoding of a window was rejected: the gates of wnpu_params. Values can be ORed. */
@@ -822,6 +827,19 @@ typedef enum wnpu_length_rule {
  *                    ends windows with phrases: text is final sooner, with a few errors more,
  *                    because each window is decoded without knowing what was said before
  *
+ * Speakers (speakers): a recording with one speaker per channel is transcribed channel by channel
+ * (wnpu_audio.channel), each run with the number of its speaker, and all but the first with append.
+ *   speaker          [0]  1..9999: number given to the segments of the run; 0: unknown
+ *   append           [0]  add the results to those of the session's previous run, ordered by time,
+ *                    instead of discarding these. In the merged ledger and spans of speech, each
+ *                    time has what any run has found there: unresolved before text before silence.
+ *                    If both runs had words, text of one speaker that is also heard, at the same
+ *                    time and less loud, in another's channel is reported once: words that are the
+ *                    same, and segments 15 dB below both the other speaker and the loudest segment
+ *                    of their own channel. The order and this are established at the end of the
+ *                    run; until then its segments come last. It cannot be resumed, and no snapshot
+ *                    can be taken. For wnpu_transcribe() only
+ *
  * Callbacks, in the thread of the run
  *   on_segment       receives each segment as soon as it is final. The view is valid during the
  *                    call; the segment remains available from wnpu_get_segment(). A non-zero return
@@ -888,6 +906,8 @@ typedef struct wnpu_params {
     int32_t vad_pad_ms;
     int32_t least_ms;
     int32_t pause_ms;
+    int32_t speaker;
+    int32_t append;           /* 0 or 1 */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -913,7 +933,8 @@ typedef struct wnpu_param {
                                  none. The option of a BOOL sets it to 0 if it begins with "--no-",
                                  else to 1; if the default is 1, it has the value on or off */
     const char *choices;      /* for a CHOICE: "power|ratio"; otherwise NULL */
-    const char *group;        /* "basic", "search", "gates", "prompts", "language" or "voice" */
+    const char *group;        /* "basic", "search", "gates", "prompts", "language", "voice"
+                                 or "speakers" */
     const char *meaning;      /* one line */
     double fallback;          /* default, if the type is a number */
     double low, high;         /* range, both ends included; may be infinite */
@@ -1273,7 +1294,8 @@ WNPU_API int wnpu_format_from_name(const char *name);
  * Control characters in the text are written as spaces, in JSON as escapes. In SRT "-->" within
  * text becomes "-- >"; VTT, CSV and ASS are escaped by their own rules; other text that players
  * would interpret as markup ("{\" in subtitles, "[12:34]" in LRC) is broken by an invisible U+2060,
- * except for <i> and similar tags in SRT. In SRT, VTT, LRC and ASS cues do not overlap and last at
+ * except for <i> and similar tags in SRT. Known speakers are named in TXT and SRT ("Speaker 1: "),
+ * in VTT (<v Speaker 1>) and in all JSON formats. In SRT, VTT, LRC and ASS cues do not overlap and last at
  * least 1 ms (ASS: 10 ms). Errors: E_ARGUMENT, E_IO. */
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user);

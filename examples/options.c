@@ -78,6 +78,11 @@ static const option_row rows[] = {
     {.name = "channel", .argument = "N|mix", .group = "input", .take = value_channel, .high = 255,
      .range = "0 to 255, or mix", .fallback = "mix",
      .meaning = "use one channel, counted from 0, or the mean of all"},
+    {.name = "speakers", .argument = "channels", .group = "input", .take = value_speakers,
+     .range = "channels", .fallback = "none",
+     .meaning = "each channel has a speaker of its own: text per channel, ordered by time, what is "
+         "also heard in another channel once. json, verbose_json and vtt name the speakers. Reads "
+         "the recording into memory; turns on --words"},
     {.name = "track", .argument = "N", .group = "input", .type = ROW_NUMBER,
      .at = AT(input.track), .high = 999, .fallback = "chosen by ffmpeg",
      .meaning = "audio track of a file, counted from 0"},
@@ -514,7 +519,7 @@ static int settle(options *o)
 {
     int code = settle_clips(o);
     settle_search(o);
-    o->input.whole = o->params.language_windows > 1; /* which hears the beginning twice */
+    o->input.whole = o->speakers || o->params.language_windows > 1; /* what is heard twice */
     if (code != 0) {
         return code;
     }

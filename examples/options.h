@@ -50,6 +50,7 @@ typedef struct options {
     wnpu_audio raw;           /* what input.raw points to */
     int64_t offset_ms, duration_ms; /* -1: not given */
     input_clip *clips;        /* what input.clips points to; input.n_clips of them */
+    int speakers;             /* each channel has a speaker of its own */
     int spans;                /* write spans of speech, no text */
     int device;               /* write the device of each segment in JSON */
     int quiet, verbose, progress;

@@ -137,6 +137,9 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
                  (long long)(stats.audio_ms + 999) / 1000);
 }
 
+static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                           const request *r);
+
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r)
 {
@@ -151,6 +154,7 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
         add_summary(b, session, model, r);
         buffer_text(b, "}\n");
         break;
+    case ANSWER_DIARIZED_JSON: reply_diarized(b, session, model, r); break;
     case ANSWER_TEXT:
         add_all_text(b, session);
         buffer_text(b, "\n");
@@ -160,6 +164,69 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
             b->failed = 1;
         }
     }
+}
+
+/* ---- speakers ---- */
+
+/* "A" to "Z", then "27" and so on. */
+static void add_speaker(buffer *b, int32_t speaker)
+{
+    buffer_print(b, speaker <= 26 ? "\"speaker\": \"%c\"" : "\"speaker\": \"%d\"",
+                 speaker <= 26 ? 'A' + (speaker > 0 ? speaker - 1 : 0) : speaker);
+}
+
+static void add_turn(buffer *b, const wnpu_segment *s, size_t index)
+{
+    size_t skip = s->text[0] == ' ';
+    buffer_print(b, "{\"type\": \"transcript.text.segment\", \"id\": \"seg_%zu\", "
+                 "\"start\": %.3f, \"end\": %.3f, ", index, (double)s->t0_ms / 1e3,
+                 (double)s->t1_ms / 1e3);
+    add_speaker(b, s->speaker);
+    buffer_text(b, ", \"text\": ");
+    buffer_string(b, s->text + skip, s->text_length - skip);
+    buffer_text(b, "}");
+}
+
+static void add_words(buffer *b, const wnpu_session *session)
+{
+    wnpu_word w;
+    size_t i, k, n = 0;
+    memset(&w, 0, sizeof w);
+    w.struct_size = sizeof w;
+    for (i = 0; i < wnpu_segment_count(session); i++) {
+        for (k = 0; wnpu_get_word(session, i, k, &w) == WNPU_OK; k++) {
+            size_t skip = w.text[0] == ' ';
+            buffer_text(b, n++ > 0 ? ", {\"word\": " : "{\"word\": ");
+            buffer_string(b, w.text + skip, w.text_length - skip);
+            buffer_print(b, ", \"start\": %.3f, \"end\": %.3f, ", (double)w.t0_ms / 1e3,
+                         (double)w.t1_ms / 1e3);
+            add_speaker(b, w.speaker);
+            buffer_text(b, "}");
+        }
+    }
+}
+
+static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                           const request *r)
+{
+    wnpu_stats stats;
+    wnpu_segment s;
+    size_t i;
+    memset(&stats, 0, sizeof stats);
+    stats.struct_size = sizeof stats;
+    (void)wnpu_get_stats(session, &stats);
+    buffer_print(b, "{\"task\": \"%s\", \"duration\": %.3f, ",
+                 r->params.task == WNPU_TRANSLATE ? "translate" : "transcribe",
+                 (double)stats.audio_ms / 1e3);
+    add_summary(b, session, model, r);
+    buffer_text(b, ", \"segments\": [");
+    for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        buffer_text(b, i > 0 ? ", " : "");
+        add_turn(b, &s, i);
+    }
+    buffer_text(b, "], \"words\": [");
+    add_words(b, session);
+    buffer_text(b, "]}\n");
 }
 
 /* ---- events ---- */
@@ -180,6 +247,13 @@ void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnp
 
 void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model, const request *r)
 {
+    wnpu_segment s;
+    size_t i;
+    for (i = 0; r->speakers && wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        buffer_text(b, "data: ");
+        add_turn(b, &s, i);
+        buffer_text(b, "\n\n");
+    }
     buffer_text(b, "data: {\"type\": \"transcript.text.done\", ");
     add_summary(b, session, model, r);
     buffer_text(b, "}\n\n");

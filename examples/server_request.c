@@ -338,6 +338,7 @@ void request_finish(request *r)
     }
     if (r->format == ANSWER_DIARIZED_JSON) {
         r->params.words = 1;
+        r->speakers = 1;
     }
 }
 

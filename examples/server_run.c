@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SPEAKERS_MOST 16u              /* channels that are told apart */
 #define STACK_SIZE ((size_t)1 << 20) /* those of an HTTP library may be small */
 
 __attribute__((format(printf, 4, 5)))
@@ -42,7 +43,7 @@ static int is_wav(const upload *u)
            memcmp(u->memory + 8, "WAVE", 4) == 0;
 }
 
-static int open_file(job *j, recording *rec)
+static int open_file(job *j, recording *rec, int channel)
 {
     input_options o;
     int fd = upload_file(j->upload);
@@ -51,7 +52,7 @@ static int open_file(job *j, recording *rec)
         return -1;
     }
     memset(&o, 0, sizeof o);
-    o.channel = WNPU_CHANNEL_MIX;
+    o.channel = channel;
     o.track = -1;
     o.stall_ms = j->stall_ms;
     o.end = &j->watch->stop;
@@ -79,7 +80,7 @@ static int open_file(job *j, recording *rec)
     return 0;
 }
 
-static int open_recording(job *j, recording *rec)
+static int open_recording(job *j, recording *rec, int channel)
 {
     const request *r = j->request;
     wnpu_error error = {0, ""};
@@ -87,9 +88,10 @@ static int open_recording(job *j, recording *rec)
     wnpu_audio_init(&rec->audio, sizeof rec->audio);
     if (is_wav(j->upload) && !r->raw && r->offset_ms == 0 && r->duration_ms == 0 &&
         wnpu_wav_open(&rec->audio, j->upload->memory, j->upload->used, &error) == WNPU_OK) {
+        rec->audio.channel = channel;
         return 0;
     }
-    return open_file(j, rec);
+    return open_file(j, rec, channel);
 }
 
 static void close_recording(job *j, recording *rec)
@@ -162,14 +164,43 @@ static void judge(job *j, const wnpu_session *session, int status)
     }
 }
 
+/* Transcribes the other channels, whose results are added to those of the first. */
+static int add_channels(job *j, wnpu_session *session, unsigned channels, wnpu_params *params)
+{
+    unsigned i;
+    int status = WNPU_OK, one;
+    params->append = 1;
+    for (i = 1; i < channels && status >= 0; i++) {
+        recording rec;
+        params->speaker = (int32_t)i + 1;
+        if (open_recording(j, &rec, (int)i) != 0) {
+            status = WNPU_E_IO;
+        } else {
+            one = wnpu_transcribe(session, params, &rec.audio);
+            status = one != WNPU_OK ? one : status;
+        }
+        close_recording(j, &rec);
+    }
+    return status;
+}
+
 static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
 {
     running r = {j, 0};
     wnpu_params params = j->request->params;
-    params.on_segment = on_segment;
+    unsigned channels = j->request->speakers ? audio->channels : 1;
+    int status, more;
+    params.on_segment = j->request->speakers ? NULL : on_segment; /* not in order until the end */
     params.on_progress = on_progress;
     params.user = &r;
-    judge(j, session, wnpu_transcribe(session, &params, audio));
+    params.speaker = j->request->speakers;
+    channels = channels < SPEAKERS_MOST ? channels : SPEAKERS_MOST;
+    status = wnpu_transcribe(session, &params, audio);
+    if (status >= 0 && channels > 1) {
+        more = add_channels(j, session, channels, &params);
+        status = more != WNPU_OK ? more : status;
+    }
+    judge(j, session, status);
     if (j->http_status == 200) {
         (j->answer != NULL ? j->answer : reply_results)(&j->body, session, j->model, j->request);
     }
@@ -197,7 +228,7 @@ static void *do_work(void *user)
 {
     work *w = user;
     recording rec;
-    if (open_recording(w->j, &rec) == 0) {
+    if (open_recording(w->j, &rec, w->j->request->speakers ? 0 : WNPU_CHANNEL_MIX) == 0) {
         if (w->j->kind == JOB_DETECT_LANGUAGE) {
             detect_language(w->j, w->session, &rec.audio);
         } else {

@@ -377,6 +377,20 @@ static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
     return stop && !finishes;
 }
 
+/* Transcribes each channel of a recording in memory as another speaker. */
+static int transcribe_channels(wnpu_session *session, wnpu_params *params, const wnpu_audio *audio)
+{
+    wnpu_audio one = *audio;
+    int status = WNPU_OK, last;
+    for (one.channel = 0; one.channel < (int32_t)audio->channels && status >= 0; one.channel++) {
+        params->speaker = one.channel + 1;
+        params->append = one.channel > 0;
+        last = wnpu_transcribe(session, params, &one);
+        status = last != WNPU_OK ? last : status;
+    }
+    return status;
+}
+
 /* Runs a session and writes its results; out is open. */
 static int run(const options *o, wnpu_session *session, int index, const wnpu_audio *audio,
                outputs *out)
@@ -388,7 +402,7 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
     wnpu_choice choice;
     int status, code, written = 0, chosen = o->commands.n > 0;
     params.on_progress = on_progress;
-    params.on_segment = chosen ? NULL : on_segment;
+    params.on_segment = chosen || o->speakers ? NULL : on_segment;
     params.user = &l;
     memset(out->cursors, 0, sizeof out->cursors);
     memset(&choice, 0, sizeof choice);
@@ -396,6 +410,7 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
     status = chosen ? wnpu_choose(session, &params, audio, o->commands.items, o->commands.n,
                                   &choice)
            : o->spans ? wnpu_detect_speech(session, &params, audio)
+           : o->speakers ? transcribe_channels(session, &params, audio)
                     : wnpu_transcribe(session, &params, audio);
     chosen = chosen && status == WNPU_OK;
     code = code_of(status);

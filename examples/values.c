@@ -177,6 +177,17 @@ int value_channel(options *o, const option_info *info, const char *value)
     return strcmp(value, "mix") == 0 ? 0 : value_number(info, value, &o->input.channel);
 }
 
+int value_speakers(options *o, const option_info *info, const char *value)
+{
+    if (strcmp(value, "channels") != 0) {
+        return complain(EXIT_USAGE, "--%s must be channels, not \"%s\"; see --help", info->name,
+                        value);
+    }
+    o->speakers = 1;
+    o->params.words = 1;
+    return 0;
+}
+
 int value_stall(options *o, const option_info *info, const char *value)
 {
     int seconds = 0, failed = value_number(info, value, &seconds);

@@ -285,6 +285,35 @@ def wyoming():
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
 
 
+def speakers():
+    """Channels as speakers: each has its own text, in order, and crosstalk is reported once."""
+    left = right = DATA[:6 * 32000]
+    quiet = bytes(6 * 32000)
+
+    def stereo(one, two):
+        frames = zip(struct.iter_unpack("<h", one), struct.iter_unpack("<h", two))
+        return header(b"".join(struct.pack("<hh", a, b) for (a,), (b,) in frames), 2)
+    with Server() as s:
+        both = stereo(left + quiet, quiet + right)
+        answer = json.loads(s.text(both, [("response_format", "diarized_json"),
+                                          ("language", "en")]))
+        turns = answer["segments"]
+        same([t["speaker"] for t in turns], sorted(t["speaker"] for t in turns))
+        same({t["speaker"] for t in turns}, {"A", "B"})
+        same({w["speaker"] for w in answer["words"]}, {"A", "B"})
+        assert all(t["type"] == "transcript.text.segment" and t["end"] >= t["start"]
+                   for t in turns), turns
+        once = json.loads(s.text(stereo(left, left), [("response_format", "diarized_json")]))
+        same({t["speaker"] for t in once["segments"]}, {"A"})
+        data = s.post(TRANSCRIPTIONS, both, [("response_format", "diarized_json"),
+                                             ("language", "en"), ("stream", "true")])[2]
+        seen = [json.loads(line[6:]) for line in data.decode().split("\n\n") if line]
+        same([e["speaker"] for e in seen[:-1]], [t["speaker"] for t in turns])
+        same((seen[-1]["type"], seen[-1]["text"]), ("transcript.text.done", answer["text"]))
+        mono = json.loads(s.text(AUDIO, [("response_format", "diarized_json")]))
+        same({t["speaker"] for t in mono["segments"]}, {"A"})
+
+
 DELTA = "conversation.item.input_audio_transcription.delta"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
 

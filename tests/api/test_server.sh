@@ -41,6 +41,7 @@ test_options() { check options; }
 test_errors() { check errors; }
 test_keys() { check keys; }
 test_events() { check events; }
+test_speakers() { check speakers; }
 test_wyoming() { check wyoming; }
 test_realtime() { check realtime; }
 test_realtime_speech() {
@@ -68,7 +69,7 @@ test_containers() {
     check containers
 }
 
-for t in formats options errors keys containers events wyoming realtime realtime_speech \
+for t in formats options errors keys containers events speakers wyoming realtime realtime_speech \
     realtime_keys browser together queue disconnect shutdown memory hostile frames silent; do
     t_run test_$t
 done

@@ -67,7 +67,7 @@ def check(value, schema, where, optional=()):
 
 def check_segment(s, number, end):
     where = f"segments[{number}]"
-    check(s, SEGMENT, where, ["words", "device"])
+    check(s, SEGMENT, where, ["words", "device", "speaker"])
     assert s.get("device", "cpu") in DEVICES, f"{where}: {s['device']}"
     assert s["id"] == number and s["start"] <= s["end"] <= end, f"{where}: times"
     assert all(r in REASONS for r in s["reasons"]), f"{where}: {s['reasons']}"
@@ -80,7 +80,8 @@ def check_segment(s, number, end):
         assert "".join(w["word"] for w in s["words"]) == s["text"], f"{where}: words"
     at = s["start"]
     for i, word in enumerate(s.get("words", [])):
-        check(word, WORD, f"{where}.words[{i}]")
+        check(word, WORD, f"{where}.words[{i}]", ["speaker"])
+        assert word.get("speaker") == s.get("speaker"), f"{where}: word {i}"
         assert at <= word["start"] <= word["end"] <= s["end"], f"{where}: word {i}"
         at = word["end"]
 
@@ -120,15 +121,16 @@ def check_verbose(whole, path):
     assert whole["text"] == text.removeprefix(" "), f"{path}: text"
     for i, s in enumerate(whole["segments"]):
         where = f"{path}: segments[{i}]"
-        check(s, VERBOSE_SEGMENT, where)
+        check(s, VERBOSE_SEGMENT, where, ["speaker"])
         assert s["id"] == i and s["start"] <= s["end"] <= end, f"{where}: times"
         assert s["seek"] / 100 <= s["end"], f"{where}: seek"
         assert s["tokens"] and all(fits(t, COUNT) for t in s["tokens"]), f"{where}: tokens"
     at = 0
     for i, w in enumerate(whole.get("words", [])):
-        check(w, VERBOSE_WORD, f"{path}: words[{i}]")
+        check(w, VERBOSE_WORD, f"{path}: words[{i}]", ["speaker"])
         assert w["word"] == w["word"].strip(" ") != "", f"{path}: words[{i}]"
-        assert at <= w["start"] <= w["end"] <= end, f"{path}: words[{i}]"
+        assert 0 <= w["start"] <= w["end"] <= end, f"{path}: words[{i}]"
+        assert "speaker" in w or at <= w["start"], f"{path}: words[{i}]"
         at = w["end"]
     if "words" in whole:
         assert "".join(w["word"] for w in whole["words"]) == text.replace(" ", ""), f"{path}: words"

@@ -163,6 +163,51 @@ test_json() {
     done
 }
 
+# speakers FILE: text of each speaker, ordered by time.
+speakers() {
+    run --speakers channels "$1"
+    sed 's/^Speaker \([0-9]*\): /\1 /' "$T/out"
+}
+
+# Two people in two channels, one behind the other: the text of each clip, with its speaker. What
+# leaks into the other channel, and one signal in two channels, is reported once.
+test_speakers() {
+    need || return
+    command -v sox >/dev/null 2>&1 || { skip "no sox"; return; }
+    said short 40 >"$T/clips"
+    a=$speech/$(sed -n 1p "$T/clips" | cut -f 1) b=$speech/$(sed -n 2p "$T/clips" | cut -f 1)
+    run --words "$a" && sed 's/^/1 /' "$T/out" >"$T/want"
+    run --words "$b" && sed 's/^/2 /' "$T/out" >>"$T/want"
+    sox "$a" -r 16000 -c 1 "$T/a.wav" && sox "$b" -r 16000 -c 1 "$T/b.wav" pad "$(soxi -D "$a")"
+    sox -M "$T/a.wav" "$T/b.wav" "$T/two.wav"
+    speakers "$T/two.wav" >"$T/got"
+    [ "$(cut -c 1 "$T/got" | uniq | tr -d '\n')" = 12 ] || fail "order: $(cat "$T/got")"
+    [ "$(grep -c '^1' "$T/got")" -eq "$(grep -c '^1' "$T/want")" ] || fail "lost: $(cat "$T/got")"
+    for gain in 0.03 0.1 0.25; do
+        sox -m -v 1 "$T/a.wav" -v $gain "$T/b.wav" "$T/left.wav"
+        sox -m -v $gain "$T/a.wav" -v 1 "$T/b.wav" "$T/right.wav"
+        sox -M "$T/left.wav" "$T/right.wav" "$T/leak.wav"
+        speakers "$T/leak.wav" >"$T/leaked"
+        words=$(wc -w <"$T/leaked") want=$(wc -w <"$T/got")
+        [ $((words > want ? words - want : want - words)) -le $((want / 8)) ] ||
+            fail "$words words with crosstalk of $gain, $want without: $(cat "$T/leaked")"
+    done
+    sox -M "$T/a.wav" "$T/a.wav" "$T/same.wav"
+    speakers "$T/same.wav" >"$T/got"
+    grep '^1' "$T/want" | cut -c 3- >"$T/one"
+    cut -c 3- "$T/got" | cmp -s - "$T/one" || fail "the same twice: $(cat "$T/got")"
+    for f in json verbose_json; do
+        run --speakers channels -f $f "$T/leak.wav" && cp "$T/out" "$T/$f.json"
+        grep -q '"speaker": 2' "$T/out" || fail "no speakers in $f"
+    done
+    python3 tests/lib/json_schema.py "$T/json.json" "$T/verbose_json.json" >"$T/log" 2>&1 ||
+        fail "$(tail -n 5 "$T/log")"
+    run --speakers channels -f vtt "$T/leak.wav"
+    grep -q '^<v Speaker 2>' "$T/out" || fail "no speakers in vtt"
+    "$build/transcribe" --speakers voices "$T/a.wav" >"$T/out" 2>&1 && fail "speakers by voice"
+}
+
+t_run test_speakers
 t_run test_beam
 t_run test_seed
 t_run test_commands
