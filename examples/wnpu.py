@@ -29,7 +29,7 @@ Word = structure("u struct_size; f probability; q t0_ms t1_ms; s text; z text_le
 Config = structure("u struct_size threads; i compute isa; Q result_bytes; p parallel_for; p user; "
                    "p accel; u require_accel accel_use; p allocator log log_user; u max_beams; "
                    "u max_phrase_tokens batch reserved; Q stream_bytes")
-Stream = structure("u struct_size; i format; u rate channels; i channel")
+Stream = structure("u struct_size; i format; u rate channels; i channel step_ms")
 CANCELLED = -6
 lib = ctypes.CDLL(os.environ.get("WNPU_LIBRARY", "libwnpu.so.0"))  # see make shared
 for name in ("segment_count", "word_count", "stream_push", "stream_room"):
@@ -85,8 +85,8 @@ class Session:
         texts = {name.encode(): str(value).encode() for name, value in params.items()}
         for name in texts:
             call(lib.wnpu_params_set, values, name, texts[name])
-        options = made(Stream, lib.wnpu_stream_options_init, format=width + 1, rate=rate,
-                       channels=channels)  # WNPU_SAMPLE_U8 is 2, S16LE 3, S24LE 4, S32LE 5
+        options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=channels, step_ms=0,
+                       format=width + 1)  # WNPU_SAMPLE_U8 is 2, S16LE 3, S24LE 4, S32LE 5
         self.cancelled, self.seen, self.status = False, 0, None
         self.run(lib.wnpu_stream_begin, values, byref(options))
         try:
