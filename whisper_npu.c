@@ -17543,7 +17543,8 @@ static int rs_is_origin(const wnpu_segment *s)
            rs_is_within(s->compression_ratio, 0.0f, 1e6f) &&
            rs_is_within(s->first_logprob, -1e6f, 1e-3f) && rs_is_within(s->voice, 0.0f, 1.0f) &&
            s->window >= 0 && s->window_ms >= 0 && s->retries >= 0 &&
-           s->reasons < 2u * WNPU_REFUSED_FIRST_TOKEN && s->accepted >> 1 == 0 && s->prompted >> 1 == 0 && s->device >> 1 == 0;
+           s->reasons < 2u * WNPU_REFUSED_FIRST_TOKEN && s->accepted >> 1 == 0 &&
+           s->prompted >> 1 == 0 && s->device >> 1 == 0;
 }
 
 static int rs_is_record(rs_claims *p, size_t at, const tk_vocab *v)

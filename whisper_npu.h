@@ -1295,8 +1295,8 @@ WNPU_API int wnpu_format_from_name(const char *name);
  * text becomes "-- >"; VTT, CSV and ASS are escaped by their own rules; other text that players
  * would interpret as markup ("{\" in subtitles, "[12:34]" in LRC) is broken by an invisible U+2060,
  * except for <i> and similar tags in SRT. Known speakers are named in TXT and SRT ("Speaker 1: "),
- * in VTT (<v Speaker 1>) and in all JSON formats. In SRT, VTT, LRC and ASS cues do not overlap and last at
- * least 1 ms (ASS: 10 ms). Errors: E_ARGUMENT, E_IO. */
+ * in VTT (<v Speaker 1>) and in all JSON formats. In SRT, VTT, LRC and ASS cues do not overlap and
+ * last at least 1 ms (ASS: 10 ms). Errors: E_ARGUMENT, E_IO. */
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user);
 

@@ -410,6 +410,28 @@ def realtime_speech():
         w.close()
 
 
+def openai():
+    """OpenAI's Node SDK: formats, stream, errors, and abort in the middle."""
+    paths = {"bad": b"no audio at all", "long": cut(0, 12, 40)}
+    for name, data in paths.items():
+        with open(f"{T}/{name}.wav", "wb") as file:
+            file.write(data)
+    with Server("--api-key", "sesame") as s:
+        done = subprocess.run(["node", "tests/api/server_openai.mjs", f"http://127.0.0.1:{s.port}",
+                               f"{T}/clip.wav", f"{T}/bad.wav", f"{T}/long.wav"], check=False,
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        got = json.loads(done.stdout)
+        assert wait_for(lambda: s.health()["idle"] == 1, 10) is not None, "aborted, but it runs"
+    text = joined(transcribed())
+    same((got["json"], got["deltas"], got["text"]), (text, text, text + "\n"))
+    for name in ("srt", "vtt"):
+        same(got[name], transcribed("-f", name))
+    same(got["verbose"], json.loads(transcribed("-f", "verbose_json", "--words")))
+    same({t["speaker"] for t in got["diarized"]["segments"]}, {"A"})
+    assert got["logprobs"] > 10 and "whisper-1" in got["models"], got
+
+
 def spoken(path):
     """A clear sentence as a WAV file at 48 kHz, with pauses around it."""
     subprocess.run(["espeak-ng", "-s", "140", "-w", f"{T}/said.wav",

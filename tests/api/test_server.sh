@@ -1,7 +1,7 @@
 #!/bin/sh
 # test_server.sh - build/server over loopback: every protocol against what transcribe writes, load,
-# disconnecting clients, SIGTERM, memory, hostile requests, and the page in Chromium. Needs civetweb,
-# python3, the model tiny and the demo recording in the cache; TEST_SHOTS, if set, is a directory
+# disconnecting clients, SIGTERM, memory, hostile requests, and the page in Chromium. Needs
+# civetweb, python3, the model tiny and the demo recording in the cache; TEST_SHOTS, if set, is a directory
 # for pictures of the page. TEST_REQUESTS and TEST_HOSTILE say how many requests the
 # long forms make.
 cd "$(dirname "$0")/../.." || exit 1
@@ -15,7 +15,8 @@ trap 'exit 143' TERM
 MODEL=$(scripts/fetch.sh --offline tiny 2>/dev/null)
 SPEECH=$(scripts/fetch.sh --offline demo 2>/dev/null)
 TOY=$T/toy.bin
-export MODEL SPEECH TOY T
+NODE_MODULES=${NODE_MODULES:-${XDG_CACHE_HOME:-$HOME/.cache}/whisper_npu/node/node_modules}
+export MODEL SPEECH TOY T NODE_MODULES
 export WNPU_BUILD="$build"
 
 need() {
@@ -50,6 +51,13 @@ test_realtime_speech() {
     check realtime_speech
 }
 test_realtime_keys() { check realtime_keys; }
+# The SDK is in NODE_MODULES; scripts/fetch.sh does not get it, npm install openai does.
+test_openai() {
+    command -v node >/dev/null 2>&1 || { skip "no node"; return; }
+    [ -d "$NODE_MODULES/openai" ] || { skip "no OpenAI SDK: npm install --prefix" \
+        "$(dirname "$NODE_MODULES") openai"; return; }
+    check openai
+}
 test_frames() { check frames; }
 test_browser() {
     command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
@@ -70,7 +78,7 @@ test_containers() {
 }
 
 for t in formats options errors keys containers events speakers wyoming realtime realtime_speech \
-    realtime_keys browser together queue disconnect shutdown memory hostile frames silent; do
+    realtime_keys openai browser together queue disconnect shutdown memory hostile frames silent; do
     t_run test_$t
 done
 t_end
