@@ -85,8 +85,8 @@ class Session:
         texts = {name.encode(): str(value).encode() for name, value in params.items()}
         for name in texts:
             call(lib.wnpu_params_set, values, name, texts[name])
-        options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=channels, step_ms=0,
-                       format=width + 1)  # WNPU_SAMPLE_U8 is 2, S16LE 3, S24LE 4, S32LE 5
+        options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=channels,
+                       step_ms=0, format=width + 1)  # WNPU_SAMPLE_U8 is 2, S16LE 3, S24LE 4 ...
         self.cancelled, self.seen, self.status = False, 0, None
         self.run(lib.wnpu_stream_begin, values, byref(options))
         try:
