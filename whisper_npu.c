@@ -25323,9 +25323,9 @@ static void tt_encode(ru_run *r, const float *span, size_t content)
  * tokens have to be the best, because the audio had ended there. */
 static int tt_holds(const ru_run *r, const float *logits, size_t at)
 {
-    const float *best = logits + r->engine.op->argmax(logits, (size_t)r->engine.model->vocab.n_vocab);
+    size_t vocab = (size_t)r->engine.model->vocab.n_vocab;
     float margin = at + TT_RECENT < r->tentative.n ? TT_HOLD : 0.0f;
-    return logits[r->tentative.tokens[at]] >= *best - margin;
+    return logits[r->tentative.tokens[at]] >= logits[r->engine.op->argmax(logits, vocab)] - margin;
 }
 
 /* Feeds the former hypothesis after the prompt, and returns how many of its tokens are still those
@@ -25371,7 +25371,7 @@ static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
     return k;
 }
 
-/* Number of tokens up to the first timestamp at the end of the content: what follows is invented. */
+/* Tokens up to the first timestamp at the end of the content: what follows is invented. */
 static size_t tt_length(const ru_run *r, const se_hypothesis *h, size_t content)
 {
     int32_t end = r->engine.model->vocab.timestamp0 + (int32_t)content / 2 - TT_END_STEPS;

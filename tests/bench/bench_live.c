@@ -169,13 +169,23 @@ static wnpu_session *open_session(const bench *b, const wnpu_audio *a)
     return s;
 }
 
+/* Completes a word whose end is set, unless it has neither letter nor digit. */
+static void count_word(words *w, const char *text)
+{
+    word *d = &w->of[w->n];
+    normalise(d->text, text, strlen(text));
+    d->shown = d->committed = -1;
+    w->n += d->text[0] != '\0';
+}
+
 /* The final words and their ends. */
 static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
 {
     words w = new_words();
     wnpu_params p = b->params;
     wnpu_word spoken;
-    size_t i, k, from;
+    char text[256] = "";
+    size_t i, k;
     p.words = 1;
     if (wnpu_transcribe(s, &p, a) < 0) {
         die("run", wnpu_session_error(s));
@@ -184,14 +194,20 @@ static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
         for (k = 0; k < wnpu_word_count(s, i); k++) {
             spoken.struct_size = sizeof spoken;
             wnpu_get_word(s, i, k, &spoken);
-            from = w.n;
-            split(&w, spoken.text, spoken.text_length);
-            for (; from < w.n; from++) {
-                w.of[from].end = (double)spoken.t1_ms;
-                w.of[from].shown = w.of[from].committed = -1;
+            if (spoken.text_length == 0 || w.n + 1 >= MOST_WORDS) {
+                continue;
             }
+            if (k == 0 || spoken.text[0] == ' ') { /* else it continues the one before */
+                count_word(&w, text);
+                text[0] = '\0';
+            }
+            if (strlen(text) + spoken.text_length < sizeof text) {
+                strncat(text, spoken.text, spoken.text_length);
+            }
+            w.of[w.n].end = (double)spoken.t1_ms;
         }
     }
+    count_word(&w, text);
     return w;
 }
 
