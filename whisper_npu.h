@@ -1527,7 +1527,7 @@ typedef enum wnpu_amdxdna_flush {
 typedef struct wnpu_amdxdna_config {
     uint32_t struct_size;
     int32_t flush_mode;       /* wnpu_amdxdna_flush [AUTO] */
-    const char *pack;         /* directory of a kernel pack [NULL: the built-in kernels, or files] */
+    const char *pack;         /* directory of a kernel pack [NULL: files, or built-in kernels] */
     const wnpu_amdxdna_files *files; /* a pack through callbacks; not used after opening [NULL] */
     const char *node;         /* device, such as "/dev/accel/accel0" [NULL: the first NPU] */
     const char *root;         /* prefix of every path outside the pack, for recorded machines

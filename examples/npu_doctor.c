@@ -1,6 +1,6 @@
-/* npu_doctor.c - checks whether the NPU can be used and tells how to fix what prevents it. Prints one
- * page that can be sent as a report: the machine, the driver, the cause and its remedy, and the time
- * of each kernel. It names no user, host or file.
+/* npu_doctor.c - checks whether the NPU can be used and tells how to fix what prevents it. Prints
+ * one page that can be sent as a report: the machine, the driver, the cause and its remedy, and the
+ * time of each kernel. It names no user, host or file.
  *
  *     npu_doctor                     the machine and the built-in kernels
  *     npu_doctor --pack DIR          the machine and the kernels of a pack

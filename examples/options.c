@@ -178,9 +178,9 @@ static const option_row rows[] = {
      .meaning = "arithmetic; float is the slow reference"},
     {.name = "npu", .argument = "auto|PACK", .group = "run", .type = ROW_TEXT, .at = AT(npu),
      .fallback = "none",
-     .meaning = "use an AMD XDNA NPU with the built-in kernels, which only a simulator has executed "
-         "so far, or with those in directory PACK. The text is the same; without a working NPU the "
-         "CPU does everything, after a message"},
+     .meaning = "use an AMD XDNA NPU with the built-in kernels, which only a simulator has "
+         "executed so far, or with those in directory PACK. The text is the same; without a "
+         "working NPU the CPU does everything, after a message"},
     {.name = "npu-all", .group = "run", .type = ROW_FLAG, .at = AT(config.accel_use),
      .high = WNPU_ACCEL_ALL,
      .meaning = "give the NPU every product that fits its kernels, not only those that it is "
