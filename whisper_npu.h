@@ -266,7 +266,8 @@ WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_si
  * use it share its memory; where the system cannot map files it reads the file. While the model is
  * open the file may be removed, or replaced by renaming another file to its name, but must not be
  * truncated or written to: access to a mapped page that no longer exists ends the process with
- * SIGBUS. Set config->copy where that cannot be ensured. Opening verifies the checksum of the
+ * SIGBUS. Set config->copy where that cannot be ensured. On Windows the file can be renamed, and
+ * its name given to another file; paths are UTF-8 there too. Opening verifies the checksum of the
  * header, all sizes and offsets, every index and all float values, so that a damaged pack cannot
  * crash the library. Damage to the int8 weights is found by wnpu_model_verify() or
  * config->full_check. A pack contains no float weights, so config->keep_float is refused
