@@ -357,6 +357,7 @@ int wnpu_drm(void) { (void)wnpu_npu; return 1; }
         [ "$name" = npu ] || small "examples/$name" 'extern int unused;'
     done
     small examples/output 'int wnpu_output(void) { return 0; }'
+    echo "<p>" >"$T/tree/examples/server.html"
     small examples/transcribe '#include <stdio.h>
 int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
     for name in minimal pack listen npu_doctor server; do
