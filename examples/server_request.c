@@ -290,7 +290,7 @@ int request_field(request *r, const char *name, const char *value, size_t length
     return 0;
 }
 
-static int hex_digit(char c)
+static int hex_of(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
          : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -301,8 +301,8 @@ static size_t decode(const char *from, size_t length, char *out)
 {
     size_t i, n = 0;
     for (i = 0; i < length; i++) {
-        int high = i + 2 < length && from[i] == '%' ? hex_digit(from[i + 1]) : -1;
-        int low = high >= 0 ? hex_digit(from[i + 2]) : -1;
+        int high = i + 2 < length && from[i] == '%' ? hex_of(from[i + 1]) : -1;
+        int low = high >= 0 ? hex_of(from[i + 2]) : -1;
         out[n++] = low >= 0 ? (char)(high * 16 + low) : from[i] == '+' ? ' ' : from[i];
         i += low >= 0 ? 2 : 0;
     }

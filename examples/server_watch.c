@@ -11,8 +11,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
-#ifdef __linux__
-#include <linux/tcp.h>
+#ifdef __GLIBC__
+#include <linux/tcp.h> /* its own tcp_info is older than tcpi_bytes_received */
+#elif defined __linux__
+#include <netinet/tcp.h>
 #endif
 
 #ifndef POLLRDHUP
