@@ -9,7 +9,7 @@ static void runs(void)
     uint32_t seed = first != NULL ? (uint32_t)atoi(first) : 1;
     open_all();
     for (i = 0; i < n; i++, seed++) {
-        uint8_t bytes[64];
+        uint8_t bytes[256];
         uint32_t x = seed * 2654435761u;
         size_t k;
         const char *wrong;

@@ -1,10 +1,10 @@
 /* fuzz_run.c - libFuzzer target for whole runs: parameters, callbacks, cancellations, snapshots and
  * restores are drawn from the input, and what comes out at the end has to be what one uninterrupted
- * run gives, byte for byte. Whenever a run ends, its results have to keep the invariants that the
+ * run gives, byte for byte. So it is for a live run, with pieces, steps and moves from the input. Whenever a run ends, its results have to keep the invariants that the
  * header promises. tests/api/test_run.c does this with a few fixed inputs.
  *
  *     clang -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/fuzz_run.c whisper_npu.c -lm
- *     ./a.out -max_len=64 corpus
+ *     ./a.out -max_len=256 corpus
  *
  * Bytes of the input are used up one by one; behind the end they are 0. */
 #define _GNU_SOURCE 1
@@ -310,6 +310,65 @@ static int journey(fuzz_input *in, plan *p)
     }
 }
 
+/* A step, or the end, which may be stopped once; then it is repeated. */
+static int live_step(fuzz_input *in, plan *p, int finish)
+{
+    unsigned how = take(in, 8);
+    int status;
+    p->at_once = how >= 4;
+    p->progress = how % 4 == 1 ? 1 + take(in, 2) : 0;
+    p->logit_calls = how % 4 == 2 ? 1 + take(in, 40) : 0;
+    status = finish ? wnpu_stream_finish(p->session) : wnpu_stream_step(p->session, NULL);
+    p->progress = p->logit_calls = 0;
+    if (status == WNPU_E_CANCELLED) {
+        status = finish ? wnpu_stream_finish(p->session) : wnpu_stream_step(p->session, NULL);
+    }
+    return status;
+}
+
+/* The run goes on in the other session. */
+static void live_move(plan *p, int *here)
+{
+    p->size = wnpu_snapshot_size(p->session);
+    CHECK(p->size > 0 && p->size <= p->room &&
+          wnpu_snapshot(p->session, p->block, p->size) == WNPU_OK &&
+          wnpu_reset(p->session) == WNPU_OK);
+    *here = !*here;
+    p->session = sessions[p->batch][1 + *here];
+    CHECK(wnpu_restore(p->session, p->block, p->size) == WNPU_OK &&
+          wnpu_stream_resume(p->session, &p->params) == WNPU_OK);
+}
+
+/* The recording is pushed in pieces; room is asked for before, so nothing is lost. */
+static int live_journey(fuzz_input *in, plan *p)
+{
+    wnpu_stream_options o;
+    uint64_t at = 0;
+    int here = 0, status;
+    p->session = sessions[p->batch][1];
+    p->progress = p->segments = p->logit_calls = 0;
+    wnpu_stream_options_init(&o, sizeof o);
+    o.format = WNPU_SAMPLE_F32;
+    o.step_ms = take(in, 8) == 7 ? 1000 : 0;
+    status = wnpu_stream_begin(p->session, &p->params, &o);
+    CHECK(status == WNPU_OK);
+    while (at < audio.frames && status == WNPU_OK && fault == NULL) {
+        size_t n = 1601 + 117 * take(in, 256), free = wnpu_stream_room(p->session);
+        n = n < free ? n : free;
+        n = n < audio.frames - at ? n : (size_t)(audio.frames - at);
+        CHECK(wnpu_stream_push(p->session, sound + at, n) == n);
+        at += n;
+        if (free == n || take(in, 4) != 3) {
+            status = live_step(in, p, 0);
+        }
+        if (status == WNPU_OK && take(in, 16) == 15) {
+            live_move(p, &here);
+        }
+    }
+    CHECK(status == WNPU_OK);
+    return live_step(in, p, 1);
+}
+
 static void open_all(void)
 {
     static const unsigned threads[SESSIONS] = {1, 1, 2};
@@ -319,6 +378,7 @@ static void open_all(void)
         for (i = 0; i < SESSIONS; i++) {
             wnpu_config c = life_config(threads[i]);
             c.batch = batch ? 2 : 0;
+            c.stream_bytes = 1 << 18;
             sessions[batch][i] = life_open(model, &c);
         }
     }
@@ -364,6 +424,11 @@ static const char *one(const uint8_t *bytes, size_t size)
     CHECK(status >= WNPU_OK);
     life_json(p.session, &want);
     again = journey(&in, &p);
+    CHECK(again == status);
+    life_json(p.session, &is);
+    CHECK(life_same(&is, &want));
+    again = fault == NULL ? live_journey(&in, &p) : status;
+    check_results(p.session);
     CHECK(again == status);
     life_json(p.session, &is);
     CHECK(life_same(&is, &want));
