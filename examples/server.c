@@ -341,18 +341,24 @@ static int start(server_options *o, const wnpu_model *model, const char *name)
     return 0;
 }
 
+/* Whether a request is being answered, or a session is in use by another protocol. */
+static int is_active(void)
+{
+    return http_active() > 0 || wyoming_active() > 0 || !pool_wait_idle(0);
+}
+
 /* Lets requests that run end, for a time; then their runs are cancelled. */
 static void drain(const server_options *o)
 {
     int64_t until = watch_now_ms() + o->grace_s * 1000;
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
     pool_begin_closing();
-    while (http_active() > 0 && watch_now_ms() < until) {
+    while (is_active() && watch_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
     watch_stop_all();
     until = watch_now_ms() + ANSWER_MS;
-    while (http_active() > 0 && watch_now_ms() < until) {
+    while (is_active() && watch_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
 }

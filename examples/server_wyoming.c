@@ -33,7 +33,7 @@
 static http_options options;
 static int listening = -1;
 static pthread_t listener;
-static atomic_int ending, clients;
+static atomic_int ending, clients, active;
 
 /* A connection. */
 typedef struct client {
@@ -257,6 +257,20 @@ static int take_audio_stop(client *c)
     return failed ? -1 : 0;
 }
 
+static int answer_audio(client *c)
+{
+    int failed;
+    atomic_fetch_add(&active, 1);
+    failed = take_audio_stop(c);
+    atomic_fetch_sub(&active, 1);
+    return failed;
+}
+
+int wyoming_active(void)
+{
+    return atomic_load(&active);
+}
+
 /* Handles an event; the payload, if there is one, is received. Returns 0, or -1 to hang up. */
 static int take_event(client *c, json type, json data, size_t payload)
 {
@@ -268,7 +282,7 @@ static int take_event(client *c, json type, json data, size_t payload)
          : json_is(type, "ping") ? send_event(c, "pong", NULL)
          : json_is(type, "transcribe") ? take_transcribe(c, data)
          : json_is(type, "audio-start") ? take_audio_start(c, data)
-         : json_is(type, "audio-stop") ? take_audio_stop(c) : 0;
+         : json_is(type, "audio-stop") ? answer_audio(c) : 0;
 }
 
 /* Receives and handles the next event. Returns 0, or -1 to hang up. */

@@ -9,5 +9,7 @@
  * with the reason in why. */
 int wyoming_start(const http_options *options, const char *address, char why[256]);
 void wyoming_stop(void);
+/* Requests whose audio is complete and that are not answered yet. */
+int wyoming_active(void);
 
 #endif

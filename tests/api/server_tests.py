@@ -596,6 +596,23 @@ def shutdown():
         t.join()
         same(s.process.wait(20), 0)
         assert json.loads(got[0])["text"]
+    with Server("--wyoming", "127.0.0.1:0") as s:
+        c = s.connect(s.ports["wyoming"])
+        wyoming_event(c, "audio-start", {"rate": 16000, "width": 2, "channels": 1})
+        for at in range(0, len(DATA), 32000):
+            wyoming_event(c, "audio-chunk", {}, DATA[at:at + 32000])
+        wyoming_event(c, "audio-stop")
+        w = wait_for(lambda: s.health()["idle"] == 0, 20)
+        assert w is not None
+        s.process.send_signal(signal.SIGTERM)
+        lines = c.makefile("rb")
+        kinds = []
+        while "transcript" not in kinds:
+            line = lines.readline()
+            assert line, f"hung up after {kinds}"
+            kinds.append(json.loads(line)["type"])
+        c.close()
+        same(s.process.wait(20), 0)
     with Server("--grace", "0") as s:
         t = threading.Thread(target=lambda: got.append(
             s.post(TRANSCRIPTIONS, cut(0, 12, 40))))
