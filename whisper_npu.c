@@ -22389,7 +22389,8 @@ static void ri_drop_span(ri_ring *q)
 
 /* Windows decoded together, before the run reaches them. A window that is not among them when the
  * run reaches it is decoded then, with the same result. For that, the detector returns to where the
- * current window was decided, and finds the ends of the next windows again when they are reached. */
+ * current window was decided, and finds the ends of the next windows again when they are reached.
+ */
 typedef struct ru_lookahead {
     int active;                        /* the detector is ahead of the current window */
     va_detector voice;                 /* then: its state at the current window */
@@ -26023,7 +26024,8 @@ static size_t sn_size(ru_run *r, sn_state *s)
 /* Upper limit of sn_size() for this session. */
 static size_t sn_max_size(const ru_run *r)
 {
-    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + r->ring.size + AU_RAW + r->audio.voice.kept +
+    return sizeof(sn_head) + sizeof(sn_state) + r->store.size + r->ring.size + AU_RAW +
+           r->audio.voice.kept +
            (wd_previous_capacity(r->engine.model) + r->audio.capacity + AU_WINDOW + VA_BUFFER) *
            sizeof(float);
 }

@@ -46,9 +46,9 @@
  *     }
  *
  * Chapters: status and errors; memory and logging; instruction sets; models; tokens and languages;
- * audio; results; sessions; runs; live audio; reading results; output formats; self-test. Then, for machines
- * with an NPU only: accelerator interface; AMD XDNA accelerator (npu_amdxdna.c). Last: renaming the
- * functions (WNPU_PREFIX).
+ * audio; results; sessions; runs; live audio; reading results; output formats; self-test. Then, for
+ * machines with an NPU only: accelerator interface; AMD XDNA accelerator (npu_amdxdna.c). Last:
+ * renaming the functions (WNPU_PREFIX).
  *
  * THE CONTRACT
  *
@@ -984,13 +984,14 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames);
  * not decoded yet as cancelled in the ledger, and wnpu_resume() continues the run. A snapshot
  * contains audio and text without encryption.
  *
- * A snapshot can be taken when wnpu_resume() could continue, after a run has ended without error, in
- * the on_progress callback of a run, and between the steps of a live run (see wnpu_stream_resume();
- * stream_bytes must then be the same, too); always in the session's thread. wnpu_snapshot_size()
- * returns the bytes needed now, or 0 if no snapshot can be taken; wnpu_snapshot_most() the upper
- * limit for this session, 2 MB + result_bytes + stream_bytes. While another thread pushes, only the
- * latter is certain to be enough. memory belongs to the caller and needs no alignment.
- * Nothing is allocated. Errors: E_ARGUMENT, E_STATE, E_MEMORY (size is too small). */
+ * A snapshot can be taken when wnpu_resume() could continue, after a run has ended without error,
+ * in the on_progress callback of a run, and between the steps of a live run (see
+ * wnpu_stream_resume(); stream_bytes must then be the same, too); always in the session's thread.
+ * wnpu_snapshot_size() returns the bytes needed now, or 0 if no snapshot can be taken;
+ * wnpu_snapshot_most() the upper limit for this session, 2 MB + result_bytes + stream_bytes. While
+ * another thread pushes, only the latter is certain to be enough. memory belongs to the caller and
+ * needs no alignment. Nothing is allocated. Errors: E_ARGUMENT, E_STATE, E_MEMORY (size is too
+ * small). */
 WNPU_API size_t wnpu_snapshot_size(wnpu_session *session);
 WNPU_API size_t wnpu_snapshot_most(const wnpu_session *session);
 WNPU_API int wnpu_snapshot(wnpu_session *session, void *memory, size_t size);
@@ -1059,10 +1060,10 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  *     status = wnpu_stream_finish(session); // and print the remaining segments
  *
  * Segments, words, speech spans and ledger spans that can be read after a step are final: later
- * steps only append to them (and extend the last ledger span). After wnpu_stream_finish() status and
- * results are those of wnpu_transcribe() of the same recording with the same parameters, byte for
- * byte, whatever the sizes of pushes and the times of steps were, unless samples were lost. A window
- * is decoded as soon as its end is known, see wnpu_config.batch and "Voice activity" before
+ * steps only append to them (and extend the last ledger span). After wnpu_stream_finish() status
+ * and results are those of wnpu_transcribe() of the same recording with the same parameters, byte
+ * for byte, whatever the sizes of pushes and the times of steps were, unless samples were lost. A
+ * window is decoded as soon as its end is known, see wnpu_config.batch and "Voice activity" before
  * wnpu_params.
  *
  * params NULL selects the defaults with least_ms 3000 and pause_ms 700, so that windows end with
@@ -1124,10 +1125,10 @@ typedef enum wnpu_event {
 } wnpu_event;
 
 /* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
- * is none. *events (may be NULL) receives wnpu_event values. After E_CANCELLED through wnpu_cancel()
- * or on_progress, and after E_ACCEL, the next step continues and nothing is lost. After other errors
- * the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset() are of use. Errors:
- * those of wnpu_transcribe(); E_STATE also if no stream is open. */
+ * is none. *events (may be NULL) receives wnpu_event values. After E_CANCELLED through
+ * wnpu_cancel() or on_progress, and after E_ACCEL, the next step continues and nothing is lost.
+ * After other errors the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset()
+ * are of use. Errors: those of wnpu_transcribe(); E_STATE also if no stream is open. */
 WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);
 /* Ends the recording, decodes the rest of it, and ends the stream. Returns what wnpu_transcribe()
  * would return. After E_CANCELLED through wnpu_cancel() or on_progress, and after E_ACCEL, the
@@ -1137,8 +1138,9 @@ WNPU_API int wnpu_stream_finish(wnpu_session *session);
 /* Continues a live run that wnpu_restore() has loaded: from then on samples can be pushed. A
  * snapshot of a live run includes what has been pushed but not read yet; what another thread pushes
  * after the snapshot was taken belongs to the original session only. params must equal those of
- * wnpu_stream_begin(), except for callbacks. Errors: those of wnpu_stream_begin(); E_ARGUMENT also if
- * params differ (nothing changes); E_STATE also if the session has no restored live run. */
+ * wnpu_stream_begin(), except for callbacks. Errors: those of wnpu_stream_begin(); E_ARGUMENT also
+ * if params differ (nothing changes); E_STATE also if the session has no restored live run. The
+ * options step_ms, hangover_ms and detect_only have their defaults then. */
 WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params);
 
 /* State of a live run. */
@@ -1146,7 +1148,7 @@ typedef struct wnpu_live {
     uint32_t struct_size;
     int32_t speaking;         /* 1: the voice activity detector finds speech at the end of what has
                                  been read; 0: it does not, or vad is off */
-    int64_t committed_ms;     /* everything before this time is final: text, silence or unresolved */
+    int64_t committed_ms;     /* everything before it is final: text, silence or unresolved */
     int64_t audio_ms;         /* audio read by steps */
     int64_t lag_ms;           /* audio pushed, but not yet read by a step */
     int64_t overrun_ms;       /* audio lost so far */
@@ -1211,7 +1213,7 @@ typedef struct wnpu_memory {
     uint64_t accel;           /* of this session's weights in the accelerator's memory */
     uint64_t model;           /* allocated for the model, which sessions share */
     uint64_t model_shared;    /* of a model that is mapped or used in place */
-    uint64_t stream;          /* part of the session's block for live samples, config.stream_bytes */
+    uint64_t stream;          /* part of the session's block: config.stream_bytes */
 } wnpu_memory;
 
 /* May be called between runs, or in a callback of the run. Errors: E_ARGUMENT. */
