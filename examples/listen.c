@@ -50,18 +50,21 @@ static void show_command(const wnpu_live *live)
 {
     wnpu_choice c = {.struct_size = sizeof c};
     const char *phrase = commands_choose(live->utterance_t0_ms, live->utterance_t1_ms, &c);
-    if (json) {
+    if (json)
         event("command", live->utterance_t0_ms, live->utterance_t1_ms, phrase ? phrase : "", 0);
-    } else {
+    else
         printf("%s\t%.2f\t%.2f\n", phrase ? phrase : "-", (double)c.best_logprob, (double)c.margin);
-    }
 }
 
-static void show(uint32_t events)
+static void show(uint32_t events, int last)
 {
     wnpu_live live = {.struct_size = sizeof live, .text = ""};
     wnpu_segment g;
     (void)wnpu_get_live(session, &live);
+    if (last && live.utterance_t0_ms >= 0 && live.utterance_t1_ms < 0) {
+        live.utterance_t1_ms = live.audio_ms; /* the end of the input ends an utterance, too */
+        events |= WNPU_EVENT_UTTERANCE_END;
+    }
     if (json && (events & WNPU_EVENT_SPEECH_START))
         event("speech-start", live.utterance_t0_ms, live.audio_ms, "", 0);
     if (!json)
@@ -82,7 +85,7 @@ static void show(uint32_t events)
         show_command(&live);
     if (!json)
         terminal_show(live.text + (live.text[0] == ' '));
-    fflush(stdout);
+    check(fflush(stdout) == 0 && !ferror(stdout), "the output cannot be written");
 }
 
 int main(int argc, char **argv)
@@ -95,9 +98,9 @@ int main(int argc, char **argv)
     wnpu_audio audio;
     wnpu_error error = {0, ""};
     const char *usage = "usage: listen [--json] [--language LANG] [--commands FILE "
-                        "[--deadline MS]] MODEL -", *language = "auto";
+                        "[--deadline MS]] MODEL -", *language = "auto", *message = NULL;
     uint32_t events;
-    int64_t n;
+    int64_t n, most;
     int i, status = WNPU_OK, deadline = 1000;
     for (i = 1; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         if (strcmp(argv[i], "--json") == 0)
@@ -115,32 +118,32 @@ int main(int argc, char **argv)
     wnpu_config_init(&config, sizeof config);
     config.stream_bytes = sizeof samples;
     check(wnpu_session_open(&session, model, &config, NULL, 0, &error) == WNPU_OK, error.message);
-    if (commands != NULL) {
-        const char *message = commands_open(model, commands, deadline);
-        check(message == NULL, message);
-    }
     wnpu_params_init(&params, sizeof params);
     params.least_ms = 3000;            /* windows end with phrases */
     params.pause_ms = 700;
     check(wnpu_params_set(&params, "language", language, &error) == WNPU_OK, error.message);
+    if (commands != NULL)
+        message = commands_open(model, commands, deadline, params.language);
+    check(message == NULL, message);
     wnpu_stream_options_init(&options, sizeof options);
     options.format = audio.format;
     options.rate = audio.rate;
     options.channels = audio.channels;
     options.detect_only = commands != NULL;
     check(wnpu_stream_begin(session, &params, &options) == WNPU_OK, wnpu_session_error(session));
-    while (status == WNPU_OK && (n = audio.read(audio.user, samples, audio.rate / 5)) > 0) {
+    most = (int64_t)sizeof samples / 8 / audio.channels; /* a sample has at most 8 bytes */
+    most = most < audio.rate / 5 ? most : audio.rate / 5;
+    while (status == WNPU_OK && (n = audio.read(audio.user, samples, (size_t)most)) > 0) {
         (void)wnpu_stream_push(session, samples, (size_t)n);
-        if (commands != NULL)
-            commands_keep(&audio, samples, (size_t)n);
+        commands_keep(&audio, samples, (size_t)n);
         status = wnpu_stream_step(session, &events);
-        show(events);
+        show(events, 0);
     }
+    show(0, 1);
     status = status == WNPU_OK ? wnpu_stream_finish(session) : status;
-    show(0);
+    show(0, 0);
     check(status >= 0, wnpu_session_error(session));
-    if (commands != NULL)
-        commands_close();
+    commands_close();
     wnpu_session_close(session);
     wnpu_model_close(model);
     return 0;

@@ -47,13 +47,15 @@ int pipe_open(wnpu_audio *audio, wnpu_error *error)
     memset(&on_stop, 0, sizeof on_stop);
     on_stop.sa_handler = stop;         /* a read that waits returns */
     (void)sigaction(SIGINT, &on_stop, NULL);
+    (void)sigaction(SIGTERM, &on_stop, NULL);
     while (n_head < 4 && (n = read(0, head + n_head, 4 - n_head)) > 0) {
         n_head += (size_t)n;
     }
     wnpu_audio_init(audio, sizeof *audio);
     audio->format = WNPU_SAMPLE_S16LE;
     audio->read = read_samples;
-    if (n_head < 4 || (memcmp(head, "RIFF", 4) != 0 && memcmp(head, "RF64", 4) != 0)) {
+    if (n_head < 4 || (memcmp(head, "RIFF", 4) != 0 && memcmp(head, "RF64", 4) != 0 &&
+                       memcmp(head, "BW64", 4) != 0)) {
         return WNPU_OK;
     }
     wnpu_wav_reader_init(&reader, sizeof reader);

@@ -38,6 +38,8 @@ test_text() {
     run 1 "$build/listen" --language klingonese "$tiny" - </dev/null
     run 0 "$build/listen" "$tiny" - </dev/null
     [ ! -s "$T/out" ] || fail "text of nothing: $(head -c 100 "$T/out")"
+    run 1 sh -c '"$1" "$2" - <"$3" >/dev/full' sh "$build/listen" "$tiny" "$T/speech.wav"
+    grep -q "the output cannot be written" "$T/err" || fail "$(cat "$T/err")"
 }
 
 test_events() {
@@ -50,30 +52,53 @@ events = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
 of = lambda name: [e for e in events if e["event"] == name]
 text = "\n".join(e["text"].strip() for e in of("text"))
 assert text == open(sys.argv[2], encoding="utf-8").read().strip(), text
-assert len(of("tentative")) >= 5, events
+# A slow computer shows fewer; two are needed to know what is likely.
+assert len([e for e in of("tentative") if e["text"]]) >= 2, events
 assert any(e["text"] and 0 < e["likely"] <= len(e["text"].encode()) for e in of("tentative"))
 starts, ends = of("speech-start"), of("utterance-end")
-assert starts and 0 <= len(starts) - len(ends) <= 1, (starts, ends)
+assert starts and len(starts) == len(ends), (starts, ends)
 assert all(e["t0_ms"] < e["t1_ms"] for e in ends + of("text")), events
 first = [e["event"] for e in events]
 assert first.index("speech-start") < first.index("tentative") < first.index("text"), first
 PYTHON
 }
 
-# Ctrl-C ends the input, and the text up to there is printed.
+# As many bytes per second as a WAV file can have.
+test_wide() {
+    need && have python3 || return
+    python3 -c '
+import struct, sys
+rate, channels, frames = 192000, 256, 20000
+width = 8 * channels
+sys.stdout.buffer.write(
+    struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + frames * width, b"WAVE", b"fmt ", 16, 3, channels,
+                rate, rate * width, width, 64, b"data", frames * width) + bytes(frames * width))
+' >"$T/wide.wav"
+    run 0 sh -c '"$1" --json "$2" - <"$3"' sh "$build/listen" "$tiny" "$T/wide.wav"
+    [ ! -s "$T/out" ] || fail "events of silence: $(head -c 200 "$T/out")"
+    rm "$T/wide.wav"
+}
+
+# Ctrl-C and SIGTERM end the input, and the text up to there is printed.
 test_interrupt() {
+    interrupt INT
+    interrupt TERM
+}
+
+interrupt() {
     need || return
+    rm -f "$T/pipe"
     mkfifo "$T/pipe"
     "$build/listen" --language en "$tiny" - <"$T/pipe" >"$T/out" 2>"$T/err" &
     listener=$!
     {
         raw | head -c 160000
         sleep 2
-        kill -s INT $listener
+        kill -s "$1" $listener
         sleep 1
     } >"$T/pipe"
-    wait $listener || fail "status $? $(cat "$T/err")"
-    [ -s "$T/out" ] || fail "no text"
+    wait $listener || fail "$1: status $? $(cat "$T/err")"
+    [ -s "$T/out" ] || fail "$1: no text"
 }
 
 test_commands() {
@@ -89,6 +114,35 @@ test_commands() {
         2>"$T/err" || fail "$(cat "$T/err")"
     grep -q "^-$(printf '\t')" "$T/out" && ! grep -q turn "$T/out" || fail "an answer in 1 ms"
     run 1 "$build/listen" --commands "$T/none" "$tiny" - </dev/null
+}
+
+# One answer of a list for the recording $T/command.wav.
+answer() { # answer LIST PHRASE
+    "$build/listen" --commands "$1" --deadline 60000 "$tiny" - <"$T/command.wav" >"$T/out" \
+        2>"$T/err" || fail "$(cat "$T/err")"
+    grep -q "^$2$(printf '\t')" "$T/out" && [ "$(wc -l <"$T/out")" -eq 1 ] ||
+        fail "$1: $(head -n 5 "$T/out")"
+}
+
+# Lists as editors of other systems write them, long ones and bad ones; and an utterance that the
+# input ends before the silence that would end it.
+test_lists() {
+    need || return
+    espeak-ng -v en-us -s 140 -w "$T/spoken.wav" "Turn on the light!"
+    ffmpeg -v error -y -i "$T/spoken.wav" -ar 16000 -bitexact "$T/command.wav"
+    printf '\357\273\277 turn on the light \r\n\r\nturn off the light\r\n' >"$T/list"
+    answer "$T/list" "turn on the light"
+    { seq -f 'call number %g' 400; echo 'turn on the light'; } >"$T/list"
+    answer "$T/list" "turn on the light"
+    seq -f 'call number %g' 1001 >"$T/list"
+    run 1 "$build/listen" --commands "$T/list" "$tiny" - </dev/null
+    grep -q "more than 1000 commands" "$T/err" || fail "$(cat "$T/err")"
+    printf '%300d\n' 1 | tr ' ' x >"$T/list"
+    run 1 "$build/listen" --commands "$T/list" "$tiny" - </dev/null
+    grep -q "more than 254 bytes" "$T/err" || fail "$(cat "$T/err")"
+    printf '\377\376a\000\n\000' >"$T/list"
+    run 1 "$build/listen" --commands "$T/list" "$tiny" - </dev/null
+    grep -q "UTF-16" "$T/err" || fail "$(cat "$T/err")"
 }
 
 # On a terminal of 40 columns, tentative text of several rows is replaced and leaves nothing behind.
@@ -118,7 +172,7 @@ test_size() {
     [ "$(wc -l <examples/listen.c)" -le 150 ] || fail "examples/listen.c has over 150 lines"
 }
 
-for t in text events interrupt commands terminal size; do
+for t in text events wide interrupt commands lists terminal size; do
     t_run "test_$t"
 done
 t_end
