@@ -39,6 +39,7 @@ typedef struct realtime {
     /* Under the lock. */
     event_settings settings;
     int streaming;            /* samples can be pushed */
+    size_t width;             /* bytes of a sample of the current item */
     int commit, clear, updated, closing;
     uint64_t pushed;          /* frames of the current item */
     size_t budget;            /* frames that may be pushed before the next step */
@@ -46,6 +47,7 @@ typedef struct realtime {
     buffer message;
     event_settings draft;
     unsigned char *audio;
+    size_t left;              /* bytes at audio of a sample that is not complete yet */
     /* Of the thread. */
     wnpu_session *session;
     size_t segments;          /* of the current item that were sent */
@@ -210,6 +212,7 @@ static int begin_item(realtime *r)
     params.vad_min_silence_ms = r->settings.silence_ms;
     status = wnpu_stream_begin(r->session, &params, &stream);
     r->streaming = status == WNPU_OK;
+    r->width = stream.format == WNPU_SAMPLE_S16LE ? 2 : 1;
     r->pushed = 0;
     r->updated = r->clear = r->commit = 0;
     pthread_cond_broadcast(&r->changed);
@@ -361,19 +364,19 @@ static void *run(void *user)
 
 /* ---- messages ---- */
 
-/* Pushes samples, and waits while there is no room: the client's data then waits in the socket. */
-static void push(realtime *r, const unsigned char *samples, size_t bytes)
+/* Pushes the samples at r->audio, and waits while there is no room: the client's data then waits in
+ * the socket. */
+static void push(realtime *r, size_t bytes)
 {
-    size_t width, frames;
+    unsigned char *samples = r->audio;
     pthread_mutex_lock(&r->lock);
-    width = r->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1;
-    for (frames = bytes / width; frames > 0 && !r->closing;) {
-        size_t room = r->streaming ? wnpu_stream_room(r->session) : 0;
-        size_t n = frames < room ? frames : room;
+    while (bytes >= r->width && !r->closing) {
+        size_t room = r->streaming ? wnpu_stream_room(r->session) : 0, n = bytes / r->width;
+        n = n < room ? n : room;
         n = r->settings.detects && n > r->budget ? r->budget : n;
         if (n > 0 && (n = wnpu_stream_push(r->session, samples, n)) > 0) {
-            samples += n * width;
-            frames -= n;
+            samples += n * r->width;
+            bytes -= n * r->width;
             r->pushed += n;
             r->budget -= n < r->budget ? n : r->budget;
         } else {
@@ -386,6 +389,8 @@ static void push(realtime *r, const unsigned char *samples, size_t bytes)
             (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
         }
     }
+    r->left = bytes < r->width ? bytes : 0; /* a sample may be divided between two events */
+    memmove(r->audio, samples, r->left);
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
@@ -406,9 +411,10 @@ static void take_event(realtime *r)
 {
     event_info info;
     r->draft = r->settings; /* only this thread changes them */
-    switch (event_read(r->message.bytes, r->message.n, &r->draft, r->audio, &info)) {
-    case EVENT_APPEND: push(r, r->audio, info.audio_size); break;
+    switch (event_read(r->message.bytes, r->message.n, &r->draft, r->audio + r->left, &info)) {
+    case EVENT_APPEND: push(r, r->left + info.audio_size); break;
     case EVENT_COMMIT:
+        r->left = 0;
         if (r->pushed == 0) {
             send_error(r, "there is no audio to commit", info.id);
         } else {
@@ -416,6 +422,7 @@ static void take_event(realtime *r)
         }
         break;
     case EVENT_CLEAR:
+        r->left = 0;
         ask(r, &r->clear);
         (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT,
                                  "{\"type\": \"input_audio_buffer.cleared\"}", 38);
@@ -532,6 +539,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
         return; /* its first message ends the connection */
     }
     r->conn = conn;
+    r->width = 2;
     event_defaults(&r->settings);
     (void)pthread_mutex_init(&r->lock, NULL);
     (void)pthread_cond_init(&r->changed, NULL);

@@ -349,7 +349,19 @@ def realtime():
             assert {e["item_id"] for e in seen if "item_id" in e} == {committed["item_id"]}, seen
             items.append(committed)
         same(items[1]["previous_item_id"], items[0]["item_id"])
-        w.append(DATA[:64000])
+        for i in range(0, len(DATA), 3201):  # samples that are divided between events
+            w.append(DATA[i:i + 3201])
+        w.send("input_audio_buffer.commit")
+        same(w.until(COMPLETED)[-1]["transcript"], want)
+        w.append(DATA[:32001])  # a new format begins with the next item
+        w.send("session.update", session={"input_audio_format": "g711_ulaw"})
+        for piece in pieces(DATA[32001:], 10000):
+            w.append(piece)
+        w.send("session.update", session={"input_audio_format": {"type": "audio/pcm",
+                                                                 "rate": 16000}})
+        w.send("input_audio_buffer.commit")
+        same(w.until(COMPLETED)[-1]["transcript"], want)
+        w.append(DATA[:64001])
         w.send("input_audio_buffer.clear")
         same(w.until("input_audio_buffer.cleared")[-1]["type"], "input_audio_buffer.cleared")
         w.send("input_audio_buffer.commit", event_id="e1")
