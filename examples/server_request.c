@@ -73,6 +73,14 @@ static int take_param(request *r, const char *name, const char *param, const cha
     return set_param(r, name, param, value);
 }
 
+/* A parameter that is on or off; Python's clients send "True" and "False". */
+static int take_flag(request *r, const char *name, const char *param, const char *value)
+{
+    int on = as_flag(value);
+    return on < 0 ? refuse(r, name, "%s must be true or false", name)
+                  : set_param(r, name, param, on ? "1" : "0");
+}
+
 /* A parameter that is on when the field is off. */
 static int take_opposite(request *r, const char *name, const char *param, const char *value)
 {
@@ -179,8 +187,10 @@ static int take_languages(request *r, const char *name, const char *param, const
     char one[64];
     (void)param;
     while (*value != '\0') {
-        size_t n = strcspn(value, ",");
-        (void)snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), value + strspn(value, " "));
+        size_t n;
+        value += strspn(value, " ");
+        n = strcspn(value, ",");
+        (void)snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), value);
         value += n + (value[n] == ',');
         if (r->params.n_languages == most || wnpu_language_id(one) < 0) {
             return refuse(r, name, "no such language, or too many of them");
@@ -239,16 +249,16 @@ static const field_row fields[] = {
     {"offset_t", API_WHISPER_CPP, take_milliseconds, "offset"},
     {"duration", API_WHISPER_CPP, take_milliseconds, "duration"},
     {"no_timestamps", API_WHISPER_CPP, take_opposite, "timestamps"},
-    {"suppress_nst", API_WHISPER_CPP, take_param, "suppress_non_speech"},
+    {"suppress_nst", API_WHISPER_CPP, take_flag, "suppress_non_speech"},
     {"logprob_thold", API_WHISPER_CPP, take_param, "logprob_threshold"},
     {"no_speech_thold", API_WHISPER_CPP, take_param, "no_speech_threshold"},
-    {"carry_initial_prompt", API_WHISPER_CPP, take_param, "carry_initial_prompt"},
+    {"carry_initial_prompt", API_WHISPER_CPP, take_flag, "carry_initial_prompt"},
     {"vad_threshold", API_WHISPER_CPP, take_param, "vad_threshold"},
 
     {"task", API_ASR, take_task, NULL},
     {"output", API_ASR, take_format, NULL},
     {"initial_prompt", API_ASR, take_text, "initial_prompt"},
-    {"word_timestamps", API_ASR, take_param, "words"},
+    {"word_timestamps", API_ASR, take_flag, "words"},
     {"encode", API_ASR, take_encode, NULL}
 };
 

@@ -114,6 +114,7 @@ def options():
                  ["--prompt", "Glossary: Zyxwy.", "-l", "en"]),
                 ([("temperature", "0.7")], ["--temperature", "0.7"]),
                 ([("languages[]", "de"), ("languages[]", "fr")], ["--languages", "de,fr"]),
+                ([("languages", " de, fr, nl")], ["--languages", "de,fr,nl"]),
                 ([("keywords[]", "Shrieking"), ("keywords", "Kreek")],
                  ["--hotwords", "Shrieking,Kreek", "--beam", "5"])]:
             same(json.loads(s.text(AUDIO, fields))["text"], joined(transcribed(*args)))
@@ -122,6 +123,8 @@ def options():
         same(s.text(AUDIO, [("offset_t", "2000"), ("duration", "3000"), ("beam_size", "3"),
                             ("response_format", "srt")], "/inference"),
              transcribed("--offset", "2", "--duration", "3", "--beam", "3", "-f", "srt"))
+        same(s.text(AUDIO, (), "/asr?output=srt&language=en&word_timestamps=True",
+                    name="audio_file"), transcribed("--words", "-l", "en", "-f", "srt"))
         logprobs = json.loads(s.text(AUDIO, [("include[]", "logprobs")]))
         assert b"".join(bytes(t["bytes"]) for t in logprobs["logprobs"]).decode().strip() == \
             logprobs["text"] and all(t["logprob"] <= 0 for t in logprobs["logprobs"])
