@@ -47,9 +47,11 @@ static const char *reason_of(int status)
     case 404: return "Not Found";
     case 405: return "Method Not Allowed";
     case 408: return "Request Timeout";
+    case 411: return "Length Required";
     case 413: return "Content Too Large";
     case 503: return "Service Unavailable";
     case 504: return "Gateway Timeout";
+    case 505: return "HTTP Version Not Supported";
     default: return "Internal Server Error";
     }
 }
@@ -84,13 +86,19 @@ static void add_head(buffer *b, int status, const char *type)
     }
 }
 
-/* Sends head and body; head lacks its end. */
+static int has_method(const connection *conn, const char *method)
+{
+    const char *given = mg_get_request_info(conn)->request_method;
+    return given != NULL && strcmp(given, method) == 0;
+}
+
+/* Sends head and body; head lacks its end. The answer to HEAD has no body. */
 static void send_all(connection *conn, buffer *head, const void *body, size_t n)
 {
     buffer_print(head, "Content-Length: %zu\r\n\r\n", n);
     if (!head->failed) {
         (void)mg_write(conn, head->bytes, head->n);
-        if (n > 0) {
+        if (n > 0 && !has_method(conn, "HEAD")) {
             (void)mg_write(conn, body, n);
         }
     }
@@ -516,6 +524,12 @@ static int has_key(connection *conn)
            request_same_secret(given + 7, options.api_key);
 }
 
+/* Paths that answer GET answer HEAD, too, which monitoring programs send. */
+static int allows(const endpoint *e, const connection *conn)
+{
+    return has_method(conn, e->method) || (e->method[0] == 'G' && has_method(conn, "HEAD"));
+}
+
 static int answer_preflight(connection *conn)
 {
     buffer head = {NULL, 0, 0, 0};
@@ -539,10 +553,10 @@ static int dispatch(connection *conn, watch *w)
     if (e == NULL) {
         return answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
     }
-    if (options.cors != NULL && strcmp(info->request_method, "OPTIONS") == 0) {
+    if (options.cors != NULL && has_method(conn, "OPTIONS")) {
         return answer_preflight(conn);
     }
-    if (strcmp(info->request_method, e->method) != 0) {
+    if (!allows(e, conn)) {
         status = 405, refused = "this path has another method";
     } else if (!e->open && !has_key(conn)) {
         pool_count_refusal(POOL_REFUSED_KEY);

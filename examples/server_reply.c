@@ -272,7 +272,7 @@ static const char *error_code(int http_status)
     case 413: return "file_too_large";
     case 503: return "server_busy";
     case 504: return "deadline_exceeded";
-    default: return "internal_error";
+    default: return http_status < 500 ? "invalid_request" : "internal_error";
     }
 }
 

@@ -120,7 +120,7 @@ static int receive(client *c, char *to, size_t n, upload *audio)
         size_t part = c->used < n ? c->used : n;
         if (part == 0) {
             ssize_t got = recv(c->fd, c->in, LINE_MOST, 0);
-            if (got <= 0 && errno != EINTR) {
+            if (got == 0 || (got < 0 && errno != EINTR)) {
                 return -1;
             }
             c->used = got > 0 ? (size_t)got : 0;
@@ -146,7 +146,7 @@ static size_t receive_line(client *c)
     char *end = NULL;
     while ((end = memchr(c->in, '\n', c->used)) == NULL && c->used < LINE_MOST) {
         ssize_t got = recv(c->fd, c->in + c->used, LINE_MOST - c->used, 0);
-        if (got <= 0 && errno != EINTR) {
+        if (got == 0 || (got < 0 && errno != EINTR)) {
             return 0;
         }
         c->used += got > 0 ? (size_t)got : 0;

@@ -150,6 +150,13 @@ def errors():
         error_of(s.get("/../../etc/passwd"), 404)
         error_of(s.get("/v1/models/gpt"), 404, "model")
         same(s.get("/v1/models/whisper-1")[0], 200)
+        for path in ("/", "/health", "/metrics", "/v1/models"):
+            same(s.get(path, method="HEAD")[0::2], (200, b""))
+        same(s.get(TRANSCRIPTIONS, method="HEAD")[0::2], (405, b""))
+        c = s.connect()  # a body without a length is refused by civetweb itself
+        c.sendall(b"POST /inference HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n")
+        assert c.recv(100).startswith(b"HTTP/1.1 411 Length Required\r\n")
+        c.close()
         answer = s.post("/inference", b"x")
         assert answer[0] == 400 and json.loads(answer[2])["error"], answer
         answer = s.post("/asr", b"x", name="audio_file")
