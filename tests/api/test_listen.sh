@@ -132,7 +132,7 @@ test_lists() {
     ffmpeg -v error -y -i "$T/spoken.wav" -ar 16000 -bitexact "$T/command.wav"
     printf '\357\273\277 turn on the light \r\n\r\nturn off the light\r\n' >"$T/list"
     answer "$T/list" "turn on the light"
-    { seq -f 'call number %g' 400; echo 'turn on the light'; } >"$T/list"
+    { seq -f 'call number %g' 999; echo 'turn on the light'; } >"$T/list"
     answer "$T/list" "turn on the light"
     seq -f 'call number %g' 1001 >"$T/list"
     run 1 "$build/listen" --commands "$T/list" "$tiny" - </dev/null
