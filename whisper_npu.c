@@ -25620,6 +25620,10 @@ static int st_check(ru_run *r, const wnpu_audio *a)
         return er_set(&r->error, WNPU_E_ARGUMENT, "language_windows %d needs audio in memory: a "
                       "stream cannot go back to the start", (int)r->params.language_windows);
     }
+    if (r->params.append) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live run "
+                      "cannot add to earlier results");
+    }
     return tt_are_options(t->step_ms, t->hangover_ms) ? WNPU_OK
         : er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "
                  "hangover_ms %d is outside 100..10000", (int)t->step_ms, (int)t->hangover_ms);
@@ -26287,6 +26291,17 @@ static int sn_is_store(const sn_state *s, const rs_store *ours, rs_store *store)
     memset(&store->rest, 0, sizeof store->rest);
     return sn_is_list(&s->speech, sizeof(wnpu_speech_span), ours->size, &store->speech) &&
            sn_is_list(&s->ledger, sizeof(wnpu_ledger_span), ours->size, &store->ledger);
+}
+
+/* Checks that the live run in a block, if any, has a ring of our size. */
+static int sn_check_room(ru_run *r, const unsigned char *block)
+{
+    sn_ring ring;
+    memcpy(&ring, block + sizeof(sn_head) + offsetof(sn_state, ring), sizeof ring);
+    return ring.live != 1 || ring.size == r->ring.size ? WNPU_OK
+        : er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is of a live run in a session with "
+                 "another stream_bytes (%llu; here %lu)", (unsigned long long)ring.size,
+                 (unsigned long)r->ring.size);
 }
 
 /* Checks that a session could have written the block, since anybody can compute a checksum. */
@@ -27076,6 +27091,7 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
     }
     r = &session->run;
     status = sn_check_head(r, &session->config, snapshot, size);
+    status = status == WNPU_OK ? sn_check_room(r, snapshot) : status;
     if (status == WNPU_OK && !sn_is_valid(r, snapshot, size)) {
         status = er_set(&r->error, WNPU_E_ARGUMENT, "the snapshot is damaged although its checksum "
                         "matches: it was not written by a session");

@@ -978,11 +978,11 @@ WNPU_API int wnpu_get_position(const wnpu_session *session, uint64_t *frames);
 /* A snapshot saves a run in a block of bytes: the results so far, the audio of the current window,
  * and the state carried from window to window. wnpu_restore() loads it into another session, in any
  * process, on any machine and with any threads, instruction set and accelerator, if the session has
- * the same compute, max_beams, result_bytes and max_phrase_tokens and exactly the same model, or
- * the pack made from it. (Weights are compared by a checksum, which the first snapshot or restore
- * of a model computes, in about 10 ms per 100 MB.) Then the results can be read, with audio that is
- * not decoded yet as cancelled in the ledger, and wnpu_resume() continues the run. A snapshot
- * contains audio and text without encryption.
+ * the same compute, max_beams, batch, result_bytes and max_phrase_tokens and exactly the same
+ * model, or the pack made from it. (Weights are compared by a checksum, which the first snapshot or
+ * restore of a model computes, in about 10 ms per 100 MB.) Then the results can be read, with audio
+ * that is not decoded yet as cancelled in the ledger, and wnpu_resume() continues the run. A
+ * snapshot contains audio and text without encryption.
  *
  * A snapshot can be taken when wnpu_resume() could continue, after a run has ended without error,
  * in the on_progress callback of a run, and between the steps of a live run (see
@@ -1095,8 +1095,8 @@ WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t stru
 /* Begins a live run, and discards the results of the previous run. params and options may be NULL.
  * Strings and arrays that params point to are not used after the call. No thread may be in
  * wnpu_stream_push(). Errors: E_ARGUMENT (also for language_windows above 1, which needs the audio
- * as a whole, and if stream_bytes holds less than 50 ms), E_STATE (busy, a stream is open, or
- * stream_bytes is 0), E_UNSUPPORTED, E_VERSION. */
+ * as a whole, for append, and if stream_bytes holds less than 50 ms), E_STATE (busy, a stream is
+ * open, or stream_bytes is 0), E_UNSUPPORTED, E_VERSION. */
 WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
                                const wnpu_stream_options *options);
 

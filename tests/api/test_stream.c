@@ -627,6 +627,10 @@ static void misuse(void)
     T_CHECK(wnpu_stream_begin(s, &p, NULL) == WNPU_E_ARGUMENT &&
             strstr(wnpu_session_error(s), "language_windows") != NULL, "%s", wnpu_session_error(s));
     p = life_params();
+    p.append = 1;
+    T_CHECK(wnpu_stream_begin(s, &p, NULL) == WNPU_E_ARGUMENT &&
+            strstr(wnpu_session_error(s), "append") != NULL, "%s", wnpu_session_error(s));
+    p = life_params();
     p.on_segment = call_in;
     p.user = s;
     T_CHECK(wnpu_stream_begin(s, &p, NULL) == WNPU_OK, "%s", wnpu_session_error(s));
@@ -899,7 +903,8 @@ static void snapshots(void)
 static void detector_moves(void)
 {
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s[2];
+    wnpu_session *s[2], *narrow;
+    wnpu_config c = life_config(1);
     wnpu_params p = life_params();
     wnpu_stream_options o;
     recording r;
@@ -909,6 +914,8 @@ static void detector_moves(void)
     half = (size_t)r.audio.frames / 2;
     s[0] = open_session(m, 0);
     s[1] = open_session(m, 0);
+    c.stream_bytes = 1 << 19;
+    narrow = life_open(m, &c);
     block = malloc(wnpu_snapshot_most(s[0]));
     r.status = wnpu_detect_speech(s[1], &p, &r.audio);
     r.want = life_written(s[1], WNPU_FORMAT_JSON);
@@ -923,7 +930,16 @@ static void detector_moves(void)
     half = size;
     size = wnpu_snapshot_size(s[0]);
     T_CHECK(wnpu_snapshot(s[0], block, size) == WNPU_OK &&
-            wnpu_restore(s[1], block, size) == WNPU_OK &&
+            wnpu_restore(narrow, block, size) == WNPU_E_ARGUMENT &&
+            strstr(wnpu_session_error(narrow), "stream_bytes") != NULL, "another size: %s",
+            wnpu_session_error(narrow));
+    wnpu_session_close(narrow);
+    p.append = 1;
+    T_CHECK(wnpu_restore(s[1], block, size) == WNPU_OK &&
+            wnpu_stream_resume(s[1], &p) == WNPU_E_ARGUMENT, "append: %s",
+            wnpu_session_error(s[1]));
+    p.append = 0;
+    T_CHECK(wnpu_restore(s[1], block, size) == WNPU_OK &&
             wnpu_stream_resume(s[1], &p) == WNPU_OK, "%s", wnpu_session_error(s[1]));
     for (; half < r.audio.frames; half += size) {
         size = r.audio.frames - half < 16000 ? (size_t)r.audio.frames - half : 16000;
