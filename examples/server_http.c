@@ -382,6 +382,7 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
         drain(conn, w);
     } else {
         request_finish(&r);
+        r.params.initial_prompt = request_prompt_end(options.model, r.params.initial_prompt);
         status = run_job(conn, w, kind, &r, &u);
     }
     free(f);

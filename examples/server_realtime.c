@@ -207,6 +207,7 @@ static int begin_item(realtime *r)
     params.language = r->settings.language >= 0 ? r->settings.language : params.language;
     params.initial_prompt = r->settings.prompt[0] != '\0' ? r->settings.prompt
                                                           : params.initial_prompt;
+    params.initial_prompt = request_prompt_end(options->model, params.initial_prompt);
     params.vad_threshold = r->settings.threshold;
     params.vad_pad_ms = r->settings.padding_ms;
     params.vad_min_silence_ms = r->settings.silence_ms;

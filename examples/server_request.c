@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define PROMPT_MOST 4000             /* bytes of a prompt that the library accepts, and a few less */
+
 __attribute__((format(printf, 3, 4)))
 static int refuse(request *r, const char *name, const char *format, ...)
 {
@@ -350,6 +352,38 @@ void request_finish(request *r)
         r->params.words = 1;
         r->speakers = 1;
     }
+}
+
+/* Whether a prompt fits into the half of the context that is for text before, which has one token
+ * more, and into the library's limit in bytes. The library puts a space before it. */
+static int prompt_fits(const wnpu_model *model, const char *prompt, size_t length, int32_t context)
+{
+    return length < PROMPT_MOST && wnpu_tokenize(model, prompt, length, NULL, 0) < context / 2 - 1;
+}
+
+const char *request_prompt_end(const wnpu_model *model, const char *prompt)
+{
+    wnpu_model_info info;
+    size_t length = prompt != NULL ? strlen(prompt) : 0, low = 0, high = length, word;
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
+    if (length == 0 || wnpu_model_get_info(model, &info) != WNPU_OK ||
+        prompt_fits(model, prompt, length, info.n_text_ctx)) {
+        return prompt;
+    }
+    while (high - low > 1) { /* what begins at low is too long, what begins at high is not */
+        size_t middle = low + (high - low) / 2;
+        if (prompt_fits(model, prompt + middle, length - middle, info.n_text_ctx)) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    word = prompt[high - 1] == ' ' ? high : high + strcspn(prompt + high, " ");
+    while ((prompt[high] & 0xc0) == 0x80) { /* within a character of UTF-8 */
+        high++;
+    }
+    return prompt + (word < length ? word : high);
 }
 
 void request_free(request *r)

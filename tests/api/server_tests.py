@@ -123,6 +123,14 @@ def options():
         same(s.text(AUDIO, [("offset_t", "2000"), ("duration", "3000"), ("beam_size", "3"),
                             ("response_format", "srt")], "/inference"),
              transcribed("--offset", "2", "--duration", "3", "--beam", "3", "-f", "srt"))
+        # Of a long prompt the last 222 tokens count; each of these words, and the dot, is one.
+        words = ("we have a problem here this is the first time that people can see what was said "
+                 "before and now they will go to the moon with three men ").split() * 15
+        same(s.text(AUDIO, [("prompt", " ".join(words) + "."), ("language", "en"),
+                            ("response_format", "verbose_json")]),
+             transcribed("--prompt", " ".join(words[-221:]) + ".", "-l", "en",
+                         "-f", "verbose_json"))
+        assert json.loads(s.text(AUDIO, [("prompt", "\u732b" * 3000)]))["text"]
         same(s.text(AUDIO, (), "/asr?output=srt&language=en&word_timestamps=True",
                     name="audio_file"), transcribed("--words", "-l", "en", "-f", "srt"))
         logprobs = json.loads(s.text(AUDIO, [("include[]", "logprobs")]))
