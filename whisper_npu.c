@@ -25629,6 +25629,15 @@ static int st_check(ru_run *r, const wnpu_audio *a)
                  "hangover_ms %d is outside 100..10000", (int)t->step_ms, (int)t->hangover_ms);
 }
 
+/* The parameters of a run of the detector alone: as in wi_detect_speech(), no language is used. */
+static void st_set_detection(ru_run *r)
+{
+    if (r->tentative.detect_only) {
+        r->params.vad = 1;
+        r->params.language = WNPU_LANGUAGE_AUTO;
+    }
+}
+
 static int st_begin(ru_run *r, const wnpu_stream_options *o)
 {
     wnpu_audio a;
@@ -25637,7 +25646,7 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->tentative.step_ms = o->step_ms;
     r->tentative.hangover_ms = o->hangover_ms;
     r->tentative.detect_only = o->detect_only != 0;
-    r->params.vad |= r->tentative.detect_only;
+    st_set_detection(r);
     status = wi_configure(r, 0);
     status = status == WNPU_OK ? st_check(r, &a) : status;
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
@@ -25660,7 +25669,7 @@ static int st_resume(ru_run *r)
 {
     wnpu_audio a = r->audio.stream->audio;
     int status;
-    r->params.vad |= r->tentative.detect_only;
+    st_set_detection(r);
     if (pm_fingerprint(&r->params) != r->fingerprint) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "the parameters differ from those that the "
                       "stream was begun with; only callbacks may differ");

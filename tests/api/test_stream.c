@@ -920,6 +920,7 @@ static void detector_moves(void)
     r.status = wnpu_detect_speech(s[1], &p, &r.audio);
     r.want = life_written(s[1], WNPU_FORMAT_JSON);
     T_CHECK(wnpu_speech_span_count(s[1]) > 1, "no speech");
+    p.language = 2; /* not used */
     o = options_of(&r.audio);
     o.detect_only = 1;
     T_CHECK(wnpu_stream_begin(s[0], &p, &o) == WNPU_OK, "%s", wnpu_session_error(s[0]));
