@@ -8284,9 +8284,9 @@ typedef struct op_kernels {
      * NULL: not faster here. */
     int (*product)(const op_block *b);
     /* The whole attention of one or two rows over a block of keys and values of a head of OP_HEAD;
-     * acc [rows, OP_HEAD] are the sums of values, whose panels are pitch groups apart. Such rows are
-     * limited by memory bandwidth, so memory is read throughout; the second row finds its operands
-     * in the caches. Returns 0 like product(). NULL: not faster here. */
+     * acc [rows, OP_HEAD] are the sums of values, whose panels are pitch groups apart. Such rows
+     * are limited by memory bandwidth, so memory is read throughout; the second row finds its
+     * operands in the caches. Returns 0 like product(). NULL: not faster here. */
     int (*attend)(const op_block *b, int32_t *acc, const int8_t *values, size_t pitch);
     void (*value_scales)(float *log2, float *inverse, const float *scale, size_t n);
     void (*blend)(float *out, size_t ldo, const int32_t *acc, size_t lda, size_t rows, size_t n,

@@ -40,8 +40,8 @@ static int target_path(const options *o, const char *from, int target, char path
     if (o->output_is_dir) {
         const char *base = strcmp(from, "-") == 0 ? "stdin" : platform_name(from);
         int n = (int)(extension != NULL ? (size_t)(extension - 1 - base) : strlen(base));
-        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", to, *platform_name(to) == '\0' ? "" : "/", n,
-                        base, format);
+        took = snprintf(path, PATH_SIZE, "%s%s%.*s.%s", to,
+                        *platform_name(to) == '\0' ? "" : "/", n, base, format);
     } else if (o->n_outputs == 1 && o->n_formats > 1) {
         extension = extension_of(to);
         if (extension != NULL && wnpu_format_from_name(extension) >= 0) {

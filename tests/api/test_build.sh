@@ -234,7 +234,7 @@ test_registers() {
     optimised gcc
     objdump -d --no-show-raw-insn "$T/gcc.o" >"$T/registers"
     for function in gm_micro_256 gm_some_256 gm_avx512_micro gm_avx512_few_micro \
-        gm_avx512_pair_micro gm_avx512_two_micro gm_avx512_int4_one gm_avx512_int4_two; do
+        gm_avx512_pair_micro gm_avx512_two_micro gm_avx512_int4_rows gm_avx512_int4_tile; do
         awk -v name="^<$function[.>]" '/^[0-9a-f]+ </ { in_it = $2 ~ name; found += in_it }
             in_it && /%[yz]mm/ && /\(%r[sb]p/ { print; bad = 1 } END { exit bad || !found }' \
             "$T/registers" >"$T/stack" ||

@@ -502,7 +502,7 @@ static void early_ends(void)
     for (vad = 0; vad < 2; vad++) {
         wnpu_params p = voice_params_of(vad);
         wnpu_audio a = life_audio(x, n);
-        wnpu_ledger_span last;
+        wnpu_ledger_span last = {0, 0, 0, 0};
         voice_source src = {x, n, 0, 16000 * 61};
         int64_t sum[3], when = 31000;
         int status, full = 0;

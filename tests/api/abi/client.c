@@ -351,8 +351,8 @@ static int use_amdxdna_config(void *from)
 {
     uint64_t fixed = 0;
     int status = wnpu_amdxdna_memory(from, NULL, 0, &fixed, &error);
-    /* There is no pack: what comes of that shows that the structure was read. */
-    return status == WNPU_E_ARGUMENT || status == WNPU_E_IO ? WNPU_OK : status;
+    /* With a structure that ends before the pack, or without a pack: the built-in kernels. */
+    return status > 0 ? WNPU_OK : status;
 }
 
 static int get_diagnosis(void *to)
