@@ -190,8 +190,11 @@ static int take_languages(request *r, const char *name, const char *param, const
     (void)param;
     while (*value != '\0') {
         size_t n;
-        value += strspn(value, " ");
+        value += strspn(value, ", ");
         n = strcspn(value, ",");
+        if (n == 0) {
+            break;
+        }
         (void)snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), value);
         value += n + (value[n] == ',');
         if (r->params.n_languages == most || wnpu_language_id(one) < 0) {

@@ -114,7 +114,7 @@ def options():
                  ["--prompt", "Glossary: Zyxwy.", "-l", "en"]),
                 ([("temperature", "0.7")], ["--temperature", "0.7"]),
                 ([("languages[]", "de"), ("languages[]", "fr")], ["--languages", "de,fr"]),
-                ([("languages", " de, fr, nl")], ["--languages", "de,fr,nl"]),
+                ([("languages", " de, fr,, nl, ")], ["--languages", "de,fr,nl"]),
                 ([("keywords[]", "Shrieking"), ("keywords", "Kreek")],
                  ["--hotwords", "Shrieking,Kreek", "--beam", "5"])]:
             same(json.loads(s.text(AUDIO, fields))["text"], joined(transcribed(*args)))
