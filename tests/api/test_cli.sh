@@ -73,9 +73,10 @@ test_help() {
 test_readme() {
     "$transcribe" --help | grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/help"
     grep -ohE -- '--[a-z][a-z-]+' README.md examples/README.md | sort -u >"$T/readme"
-    # Options of other programs are left out.
+    # Options of other programs, and the chapters about them, are left out.
     { grep -E '^(\| .*`| +build/transcribe)' README.md
-      sed -E 's#build/(pack|make_pack|npu_doctor|bench)[^`]*##g' examples/README.md; } |
+      sed -E -e '/^## (Live audio|Server)$/,/^## /d' \
+          -e 's#build/(pack|make_pack|npu_doctor|bench)[^`]*##g' examples/README.md; } |
         grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/rows"
     comm -23 "$T/help" "$T/readme" >"$T/out"
     [ ! -s "$T/out" ] || fail "not documented: $(tr '\n' ' ' <"$T/out")"
