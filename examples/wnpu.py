@@ -23,9 +23,9 @@ KINDS["t"] = ctypes.POINTER(Token)
 Segment = structure("q t0_ms t1_ms; s text; z text_length; t tokens; z n_tokens; i language; "
                     "i window; f mean_logprob no_speech temperature compression_ratio; "
                     "f first_logprob; i retries; u reasons; i accepted prompted device; f voice; "
-                    "q window_ms")
+                    "q window_ms; f level; i speaker")
 Word = structure("u struct_size; f probability; q t0_ms t1_ms; s text; z text_length first_token; "
-                 "z n_tokens")
+                 "z n_tokens; i speaker reserved")
 Config = structure("u struct_size threads; i compute isa; Q result_bytes; p parallel_for; p user; "
                    "p accel; u require_accel accel_use; p allocator log log_user; u max_beams; "
                    "u max_phrase_tokens batch reserved; Q stream_bytes")
