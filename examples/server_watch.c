@@ -125,20 +125,19 @@ static uint64_t received(int fd)
 
 static void check(watch *w, int64_t now)
 {
-    int late = w->deadline_ms > 0 && now >= w->deadline_ms;
+    int late = w->deadline_ms > 0 && now >= w->deadline_ms, first = late && !w->expired;
+    w->expired |= late; /* before the reader is woken, who looks at it */
     if (w->most > 0 && w->fd >= 0 && !w->gone && received(w->fd) > w->taken + w->most) {
         (void)shutdown(w->fd, SHUT_RDWR);
         w->gone = 1;
     }
     if (w->phase != WATCH_WORKING) {
-        if (late && !w->expired && w->fd >= 0) {
+        if (first && w->fd >= 0) {
             /* a late upload is still answered */
             (void)shutdown(w->fd, w->phase == WATCH_READING ? SHUT_RD : SHUT_RDWR);
         }
-        w->expired |= late;
         return;
     }
-    w->expired |= late;
     w->gone = w->gone || (w->fd >= 0 && is_gone(w->fd));
     if (w->gone || w->expired) {
         w->stop = 1;

@@ -176,7 +176,8 @@ def errors():
         c = s.connect()  # a body that does not arrive
         c.sendall(request(TRANSCRIPTIONS, wav(2))[:5000])
         begin = time.monotonic()
-        assert b" 408 " in c.recv(100), "a slow body"
+        answer = c.recv(100)
+        assert b" 408 " in answer, f"a slow body: {answer}"
         assert 2 < time.monotonic() - begin < 10, time.monotonic() - begin
         c.close()
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
