@@ -342,8 +342,8 @@ test_end_of_spooled() {
         make_with -i "$T/speech.wav" "$T/end.$ending"
         t "$T/end.$ending" >"$T/whole.txt" || fail "end.$ending"
         mkfifo "$T/open.$ending"
-        { cat "$T/end.$ending"; sleep 6; } >"$T/open.$ending" &
-        run 4 timeout -s INT --preserve-status 4 "$transcribe" -m "$model" "$T/open.$ending"
+        { cat "$T/end.$ending"; sleep 9; } >"$T/open.$ending" &
+        run 4 timeout -s INT --preserve-status 6 "$transcribe" -m "$model" "$T/open.$ending"
         same "$T/whole.txt" "$T/out"
         wait
     done
