@@ -1119,7 +1119,7 @@ WNPU_API size_t wnpu_stream_room(const wnpu_session *session);
 typedef enum wnpu_event {
     WNPU_EVENT_COMMITTED = 1, /* there are new segments */
     WNPU_EVENT_OVERRUN = 2,   /* samples were lost during the step */
-    WNPU_EVENT_TENTATIVE = 4, /* the tentative text has changed */
+    WNPU_EVENT_TENTATIVE = 4, /* the tentative text was decoded again or withdrawn */
     WNPU_EVENT_SPEECH_START = 8, /* somebody has begun to speak, see wnpu_live.utterance_t0_ms */
     WNPU_EVENT_UTTERANCE_END = 16 /* hangover_ms of silence have followed speech */
 } wnpu_event;
@@ -1160,7 +1160,7 @@ typedef struct wnpu_live {
     int64_t t0_ms, t1_ms;     /* audio that it is from */
     int64_t utterance_t0_ms;  /* begin of the latest utterance; -1: none yet */
     int64_t utterance_t1_ms;  /* its end; -1 while it continues */
-    uint32_t revision;        /* incremented whenever text changes */
+    uint32_t revision;        /* incremented whenever text is decoded again or withdrawn */
     uint32_t reserved;
 } wnpu_live;
 

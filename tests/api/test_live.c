@@ -117,6 +117,7 @@ static void tentative(void)
     float *x = make_sound(&n);
     wnpu_model *m = life_toy(7, NULL);
     wnpu_audio a = life_audio(x, n);
+    size_t longest = 0; /* when texts are decoded depends on the time, so in all runs together */
     uint32_t batch;
     for (batch = 0; batch < 3; batch++) {
         wnpu_session *s = open_session(m, batch);
@@ -131,14 +132,17 @@ static void tentative(void)
             T_CHECK(run_live(s, &p, &o, x, n, CHUNK, &w) == status, "%s", wnpu_session_error(s));
             live = life_written(s, WNPU_FORMAT_JSON);
             T_CHECK(life_alike(whole, live), "batch %u, step %d: other results", batch, steps[i]);
-            T_CHECK((w.updates > 6 && w.longest > 0) == (steps[i] > 0 && batch < 2),
-                    "batch %u, step %d: %d updates, %d bytes", batch, steps[i], w.updates,
-                    (int)w.longest);
+            T_CHECK((w.updates > 6) == (steps[i] > 0 && batch < 2), "batch %u, step %d: %d updates",
+                    batch, steps[i], w.updates);
+            T_CHECK(w.longest == 0 || (steps[i] > 0 && batch < 2), "batch %u, step %d: %d bytes",
+                    batch, steps[i], (int)w.longest);
+            longest = w.longest > longest ? w.longest : longest;
             free(live.bytes);
         }
         free(whole.bytes);
         wnpu_session_close(s);
     }
+    T_CHECK(longest > 0, "no text was shown");
     wnpu_model_close(m);
     free(x);
 }
