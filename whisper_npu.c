@@ -25621,8 +25621,8 @@ static int st_check(ru_run *r, const wnpu_audio *a)
                       "stream cannot go back to the start", (int)r->params.language_windows);
     }
     if (r->params.append) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live run "
-                      "cannot add to earlier results");
+        return er_set(&r->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live "
+                      "run cannot add to earlier results");
     }
     return tt_are_options(t->step_ms, t->hangover_ms) ? WNPU_OK
         : er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "

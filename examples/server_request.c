@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define PROMPT_MOST 4000             /* bytes of a prompt that the library accepts, and a few less */
+#define PROMPT_MOST 4000 /* bytes of a prompt that the library accepts, and a few less */
 
 __attribute__((format(printf, 3, 4)))
 static int refuse(request *r, const char *name, const char *format, ...)

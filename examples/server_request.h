@@ -64,9 +64,9 @@ int request_query(request *r, const char *query);
 void request_finish(request *r);
 void request_free(request *r);
 
-/* Where the part of a prompt begins that fits into the model's context: OpenAI's API and whisper.cpp
- * ignore the beginning of a longer one. A word is not divided, unless there is only one. prompt may
- * be NULL. */
+/* Where the part of a prompt begins that fits into the model's context: OpenAI's API and
+ * whisper.cpp ignore the beginning of a longer one. A word is not divided, unless there is only
+ * one. prompt may be NULL. */
 const char *request_prompt_end(const wnpu_model *model, const char *prompt);
 
 /* Compares two strings in a time that depends only on the length of given. */
