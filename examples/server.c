@@ -2,8 +2,10 @@
  * server.c - speech to text for programs that speak the protocol of OpenAI's API, of whisper.cpp's
  * server, or of whisper-asr-webservice. See --help and examples/README.md.
  *
- *     cc -DNO_NPU -I. examples/server*.c examples/input.c examples/ffmpeg.c examples/output.c \
- *        examples/npu.c whisper_npu.c -o server -lcivetweb -lm -lpthread
+ *     make build/server_page.h
+ *     cc -DNO_NPU -I. -Ibuild examples/server*.c examples/json.c examples/input.c \
+ *        examples/ffmpeg.c examples/output.c examples/platform.c examples/npu.c whisper_npu.c \
+ *        -o server -lcivetweb -lm -lpthread
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */

@@ -35,6 +35,14 @@ installed() {
 
 npu() { [ "${WNPU_LIBDRM-}" != no ]; }
 
+# What a CMake project does once it has the package.
+cmake_targets='add_executable(app app.c)
+target_link_libraries(app wnpu::wnpu)
+if(TARGET wnpu::amdxdna)
+    add_executable(npu npu.c)
+    target_link_libraries(npu wnpu::amdxdna)
+endif()'
+
 # A checkout by add_subdirectory: five lines. By FetchContent with the NPU part, shared.
 test_cmake_checkout() {
     have cmake || return
@@ -55,12 +63,7 @@ project(app C)
 include(FetchContent)
 FetchContent_Declare(wnpu SOURCE_DIR $here SOURCE_SUBDIR scripts/packaging)
 FetchContent_MakeAvailable(wnpu)
-add_executable(app app.c)
-target_link_libraries(app wnpu::wnpu)
-if(TARGET wnpu::amdxdna)
-    add_executable(npu npu.c)
-    target_link_libraries(npu wnpu::amdxdna)
-endif()
+$cmake_targets
 END
     CC=$fast try cmake -S "$T/fetch" -B "$T/fetch/b" -DCMAKE_BUILD_TYPE=Debug \
         -DBUILD_SHARED_LIBS=ON && try cmake --build "$T/fetch/b" && hears "$T/fetch/b/app"
@@ -79,12 +82,7 @@ test_cmake_installed() {
 cmake_minimum_required(VERSION 3.18)
 project(app C)
 find_package(wnpu 0.2 REQUIRED)
-add_executable(app app.c)
-target_link_libraries(app wnpu::wnpu)
-if(TARGET wnpu::amdxdna)
-    add_executable(npu npu.c)
-    target_link_libraries(npu wnpu::amdxdna)
-endif()
+$cmake_targets
 END
     for kind in "$T/inst,OFF" "$T/inst,ON" "$T/cmake inst,OFF"; do
         rm -rf "$T/find/b"
