@@ -158,8 +158,8 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 OBJECTS_transcribe = options values help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
 OBJECTS_listen = terminal commands pipe
-OBJECTS_server = server_event server_form server_http server_pool server_realtime server_reply
-OBJECTS_server += server_request server_run server_upload server_watch server_wyoming
+OBJECTS_server = server_answer server_event server_form server_http server_pool server_realtime
+OBJECTS_server += server_reply server_request server_run server_upload server_watch server_wyoming
 OBJECTS_server += json input ffmpeg output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
@@ -173,7 +173,8 @@ $(B)/transcribe $(B)/transcribe.exe: $(OBJECTS_transcribe:%=$(B)/%.o)
 $(B)/pack $(B)/pack.exe: $(OBJECTS_pack:%=$(B)/%.o)
 $(B)/listen: $(OBJECTS_listen:%=$(B)/%.o)
 $(B)/server: $(OBJECTS_server:%=$(B)/%.o)
-$(B)/server_http.o $(B)/server_realtime.o: private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
+$(B)/server_answer.o $(B)/server_http.o $(B)/server_realtime.o: \
+    private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
 $(B)/server_http.o: $(B)/server_page.h
 $(B)/server_page.h: examples/server.html | $(B)
 	od -An -v -t d1 $< | sed 's/$$/ /; s/ *\([-0-9]*\) /\1,/g' >"$@"

@@ -3,16 +3,14 @@
 
 #include "server_http.h"
 
+#include "server_answer.h"
 #include "server_form.h"
 #include "server_pool.h"
 #include "server_realtime.h"
-#include "server_reply.h"
-#include "server_request.h"
 #include "server_run.h"
 #include "server_upload.h"
 #include "server_watch.h"
 
-#include <civetweb.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -30,98 +28,8 @@ static const char page[] = {
 
 static http_options options;
 static struct mg_context *context;
-static atomic_int active;
+static atomic_int active, open_connections;
 static char civetweb_error[256];
-
-/* ---- answers ---- */
-
-typedef struct mg_connection connection;
-
-static const char *reason_of(int status)
-{
-    switch (status) {
-    case 200: return "OK";
-    case 204: return "No Content";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 411: return "Length Required";
-    case 413: return "Content Too Large";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Internal Server Error";
-    }
-}
-
-/* Prints a message as the value of a header: visible ASCII. */
-static void add_header(buffer *b, const char *name, const char *value)
-{
-    buffer_print(b, "%s: ", name);
-    for (; *value != '\0'; value++) {
-        char c = *value >= ' ' && *value < 127 && *value != '"' ? *value : '?';
-        (void)buffer_write(b, &c, 1);
-    }
-    buffer_text(b, "\r\n");
-}
-
-/* Begins an answer: status line and the headers that all have. */
-static void add_head(buffer *b, int status, const char *type)
-{
-    buffer_print(b, "HTTP/1.1 %d %s\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n",
-                 status, reason_of(status));
-    if (type != NULL) {
-        buffer_print(b, "Content-Type: %s\r\n", type);
-    }
-    if (options.cors != NULL) {
-        buffer_print(b, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", options.cors);
-    }
-    if (status == 503) {
-        buffer_print(b, "Retry-After: %d\r\n", pool_retry_after());
-    }
-    if (status == 401) {
-        buffer_text(b, "WWW-Authenticate: Bearer\r\n");
-    }
-}
-
-static int has_method(const connection *conn, const char *method)
-{
-    const char *given = mg_get_request_info(conn)->request_method;
-    return given != NULL && strcmp(given, method) == 0;
-}
-
-/* Sends head and body; head lacks its end. The answer to HEAD has no body. */
-static void send_all(connection *conn, buffer *head, const void *body, size_t n)
-{
-    buffer_print(head, "Content-Length: %zu\r\n\r\n", n);
-    if (!head->failed) {
-        (void)mg_write(conn, head->bytes, head->n);
-        if (n > 0 && !has_method(conn, "HEAD")) {
-            (void)mg_write(conn, body, n);
-        }
-    }
-    buffer_free(head);
-}
-
-static int answer(connection *conn, int status, const char *type, const void *body, size_t n)
-{
-    buffer head = {NULL, 0, 0, 0};
-    add_head(&head, status, type);
-    send_all(conn, &head, body, n);
-    return status;
-}
-
-static int answer_error(connection *conn, request_api api, int status, const char *message,
-                        const char *param)
-{
-    buffer body = {NULL, 0, 0, 0};
-    reply_error(&body, api, status, message, param);
-    (void)answer(conn, status, "application/json", body.bytes, body.n);
-    buffer_free(&body);
-    return status;
-}
 
 /* Reads what a refused client is still sending, so that it gets to see the answer. */
 static void drain(connection *conn, watch *w)
@@ -131,7 +39,7 @@ static void drain(connection *conn, watch *w)
     int n = 1;
     watch_enter(w, WATCH_READING, DRAIN_MS);
     while (n > 0 && total < DRAIN_MOST) {
-        n = mg_read(conn, bytes, sizeof bytes);
+        n = answer_read(conn, bytes, sizeof bytes);
         total += n > 0 ? (uint64_t)n : 0;
     }
 }
@@ -216,10 +124,13 @@ static int read_body(connection *conn, watch *w, reading *f)
     }
     watch_enter(w, WATCH_READING, options.body_ms);
     while (n > 0 && !form_is_complete(&f->form) && f->status == 0 && !w->expired) {
-        n = mg_read(conn, bytes, sizeof bytes);
+        n = answer_read(conn, bytes, sizeof bytes);
         if (n > 0 && form_push(&f->form, bytes, (size_t)n) != 0) {
             return refuse_form(f, 400, "the multipart form is malformed");
         }
+    }
+    while (n > 0 && f->status == 0 && form_is_complete(&f->form)) { /* what follows the form */
+        n = answer_read(conn, bytes, sizeof bytes);
     }
     if (w->expired) {
         pool_count_refusal(POOL_REFUSED_TIME);
@@ -259,7 +170,10 @@ static int send_event(void *user, const buffer *event)
     if (!l->begun) {
         buffer head = {NULL, 0, 0, 0};
         l->begun = 1;
-        add_head(&head, 200, "text/event-stream; charset=utf-8");
+        if (!l->chunked) {
+            answer_close(l->conn);
+        }
+        answer_head(l->conn, &head, 200, "text/event-stream; charset=utf-8");
         buffer_text(&head, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
         buffer_text(&head, l->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
         if (head.failed || mg_write(l->conn, head.bytes, head.n) <= 0) {
@@ -305,6 +219,7 @@ static int answer_job(connection *conn, job *j, listener *l)
     buffer head = {NULL, 0, 0, 0};
     watch_enter(j->watch, WATCH_WRITING, options.write_ms);
     if (j->http_status == 0) {
+        answer_close(conn);
         return 499; /* the client is gone; nginx's number for it */
     }
     if (l->begun || (j->on_segment != NULL && j->http_status == 200)) {
@@ -314,12 +229,12 @@ static int answer_job(connection *conn, job *j, listener *l)
     if (j->http_status != 200) {
         return answer_error(conn, j->request->api, j->http_status, j->message, j->param);
     }
-    add_head(&head, 200, j->kind == JOB_DETECT_LANGUAGE ? "application/json"
-                                                        : reply_type(j->request->format));
+    answer_head(conn, &head, 200, j->kind == JOB_DETECT_LANGUAGE ? "application/json"
+                                      : reply_type(j->request->format));
     if (j->warning[0] != '\0') {
-        add_header(&head, "X-Warning", j->warning);
+        answer_header(&head, "X-Warning", j->warning);
     }
-    send_all(conn, &head, j->body.bytes, j->body.n);
+    answer_send(conn, &head, j->body.bytes, j->body.n);
     return 200;
 }
 
@@ -447,12 +362,12 @@ static int serve_page(connection *conn, watch *w)
 {
     buffer head = {NULL, 0, 0, 0};
     (void)w;
-    add_head(&head, 200, "text/html; charset=utf-8");
+    answer_head(conn, &head, 200, "text/html; charset=utf-8");
     buffer_text(&head, "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; "
                 "script-src 'unsafe-inline' blob:; connect-src 'self' ws: wss:; media-src blob:; "
                 "img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'; "
                 "frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n");
-    send_all(conn, &head, page, sizeof page);
+    answer_send(conn, &head, page, sizeof page);
     return 200;
 }
 
@@ -534,7 +449,7 @@ static int allows(const endpoint *e, const connection *conn)
 static int answer_preflight(connection *conn)
 {
     buffer head = {NULL, 0, 0, 0};
-    add_head(&head, 204, NULL);
+    answer_head(conn, &head, 204, NULL);
     buffer_text(&head, "Access-Control-Allow-Methods: GET, POST\r\n"
                 "Access-Control-Allow-Headers: Authorization, Content-Type\r\n");
     if (!head.failed) {
@@ -581,13 +496,16 @@ static int on_request(connection *conn, void *unused)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
     int64_t begin = watch_now_ms();
+    exchange x;
     watch w;
     int status;
     (void)unused;
     atomic_fetch_add(&active, 1);
     watch_add(&w, watch_find_socket(info->remote_addr, info->remote_port, info->server_port),
               WATCH_WRITING, options.write_ms);
+    exchange_begin(conn, &x, 2 * atomic_load(&open_connections) > options.connections);
     status = dispatch(conn, &w);
+    exchange_end(conn);
     watch_remove(&w);
     pool_count_request(status);
     if (options.verbose) {
@@ -616,12 +534,27 @@ static int on_http_error(connection *conn, int status, const char *message)
     return answer_error(conn, API_OPENAI, status, "the request is not valid HTTP", NULL) == 0;
 }
 
+static int on_open(const connection *conn, void **data)
+{
+    (void)conn;
+    (void)data;
+    atomic_fetch_add(&open_connections, 1);
+    return 0;
+}
+
+static void on_closed(const connection *conn)
+{
+    (void)conn;
+    atomic_fetch_sub(&open_connections, 1);
+}
+
 int http_start(const http_options *given, char why[256])
 {
-    char threads[16], timeout[24], waiting[16];
+    char threads[16], timeout[24], waiting[16], keep[16];
     const char *settings[] = {
         "listening_ports", given->listen, "num_threads", threads, "request_timeout_ms", timeout,
-        "enable_keep_alive", "no", "connection_queue", waiting, "tcp_nodelay", "1",
+        "enable_keep_alive", "yes", "keep_alive_timeout_ms", keep, "connection_queue", waiting,
+        "tcp_nodelay", "1",
         "access_control_allow_methods", "", "access_control_allow_origin", "",
         "access_control_allow_headers", "", "enable_directory_listing", "no",
         "enable_websocket_ping_pong", "yes", NULL
@@ -632,9 +565,13 @@ int http_start(const http_options *given, char why[256])
     (void)snprintf(threads, sizeof threads, "%d", options.connections);
     (void)snprintf(waiting, sizeof waiting, "%d", options.connections);
     (void)snprintf(timeout, sizeof timeout, "%lld", (long long)options.idle_ms);
+    (void)snprintf(keep, sizeof keep, "%d", HTTP_KEEP_MS);
+    answer_init(&options);
     memset(&callbacks, 0, sizeof callbacks);
     callbacks.log_message = on_message;
     callbacks.http_error = on_http_error;
+    callbacks.init_connection = on_open;
+    callbacks.connection_closed = on_closed;
     (void)mg_init_library(0);
     context = mg_start(&callbacks, NULL, settings);
     if (context == NULL) {

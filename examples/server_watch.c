@@ -251,6 +251,14 @@ static void enter(watch *w, watch_phase phase, int64_t timeout_ms)
     w->deadline_ms = timeout_ms > 0 ? watch_now_ms() + timeout_ms : 0;
 }
 
+/* The patience with a connection begins anew with each request. */
+static void forget_silence(int fd)
+{
+    if (fd >= 0 && fd < DESCRIPTORS) {
+        all.silent[fd].peer_port = 0;
+    }
+}
+
 void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms)
 {
     memset(w, 0, sizeof *w);
@@ -263,6 +271,7 @@ void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms)
         w->next->link = &w->next;
     }
     all.first = w;
+    forget_silence(fd);
     pthread_cond_signal(&all.changed);
     pthread_mutex_unlock(&all.lock);
 }
@@ -270,6 +279,7 @@ void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms)
 void watch_remove(watch *w)
 {
     pthread_mutex_lock(&all.lock);
+    forget_silence(w->fd);
     *w->link = w->next;
     if (w->next != NULL) {
         w->next->link = w->link;

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -209,6 +210,90 @@ def keys():
                                                     "Access-Control-Request-Method": "POST"},
                                    "OPTIONS")
         assert status == 405 and not [h for h in headers if "access-control" in h], headers
+
+
+def reply(lines):
+    """Reads an answer from a connection: its status, headers and body."""
+    status = int(lines.readline().split()[1])
+    headers = {}
+    while (line := lines.readline().strip()):
+        name, value = line.decode().split(": ", 1)
+        headers[name.lower()] = value
+    if headers.get("transfer-encoding") == "chunked":
+        body = b""
+        while (n := int(lines.readline(), 16)) > 0:
+            body += lines.read(n)
+            lines.readline()
+        lines.readline()
+        return status, headers, body
+    return status, headers, lines.read(int(headers.get("content-length", 0)))
+
+
+def persistent():
+    """A connection carries one request after another, unless what follows could be misread."""
+    with Server("--max-mb", "1", "--connections", "6", model=TOY) as s:
+        c = s.connect()
+        lines = c.makefile("rb")
+        want = s.text(wav(0.5), [("response_format", "verbose_json")])
+        for name, audio in (("verbose_json", wav(0.5)), ("stream", wav(0.5)), ("json", b"bad"),
+                            ("verbose_json", wav(0.5))):
+            c.sendall(request(TRANSCRIPTIONS, audio, [
+                ("stream", "true") if name == "stream" else ("response_format", name)]))
+            status, headers, body = reply(lines)
+            same((status, headers["connection"]), (400 if name == "json" else 200, "keep-alive"))
+            assert name != "verbose_json" or body.decode() == want, body
+        for method in ("HEAD", "GET"):
+            c.sendall(f"{method} /health HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            if method == "HEAD":
+                while lines.readline().strip():
+                    pass
+            else:
+                same(json.loads(reply(lines)[2])["status"], "ok")
+        for end in (b"", b"\r\n" * 50, b"x" * 9000):  # what follows the form
+            body, kind = form([("response_format", "text")], wav(0.5))
+            c.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
+                      f"Content-Length: {len(body + end)}\r\n\r\n".encode() + body + end)
+            status, headers, _ = reply(lines)
+            same((status, headers["connection"]), (200, "keep-alive"))
+        for i in range(30):  # for longer than a connection may be silent
+            c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            same(reply(lines)[0], 200)
+            time.sleep(0.4)
+        c.close()
+        for head in (b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n",
+                     b"GET /health HTTP/1.0\r\n\r\n",
+                     b"GET /health HTTP/1.1\r\nContent-Length: 30\r\n\r\nGET /v1/models HTTP/1.1\r\n",
+                     b"POST /asr HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 29\r\n\r\n"
+                     b"GET /metrics HTTP/1.1\r\n\r\n",
+                     b"POST /asr HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n"
+                     b"\r\n0\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n",
+                     request(TRANSCRIPTIONS, wav(40)), request("/nothing", wav(1))):
+            c = s.connect()
+            c.sendall(head)
+            lines = c.makefile("rb")
+            same(reply(lines)[1]["connection"], "close")
+            try:
+                same(lines.read(), b"")
+            except ConnectionResetError:
+                pass
+            c.close()
+        clients = [s.connect() for _ in range(5)]  # more than half of the connections
+        kept = []
+        for c in clients:
+            c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            kept.append(reply(c.makefile("rb"))[1]["connection"])
+        assert kept.count("keep-alive") == 3, kept
+        begin = time.monotonic()  # the client takes a kept connection for granted for 5 s
+        same(clients[0].recv(1), b"")
+        assert 6 < time.monotonic() - begin < 12, time.monotonic() - begin
+        if shutil.which("curl"):
+            url = f"http://127.0.0.1:{s.port}{TRANSCRIPTIONS}"
+            with open(f"{T}/noise.wav", "wb") as file:
+                file.write(wav(0.5))
+            done = subprocess.run(["curl", "-sv", "-F", f"file=@{T}/noise.wav", url, url],
+                                  check=True, capture_output=True, text=True)
+            same(done.stderr.count("< HTTP/1.1 200 OK"), 2)
+            assert "Re-using existing" in done.stderr, done.stderr
 
 
 def containers():

@@ -41,6 +41,7 @@ test_formats() { check formats; }
 test_options() { check options; }
 test_errors() { check errors; }
 test_keys() { check keys; }
+test_persistent() { check persistent; }
 test_events() { check events; }
 test_speakers() { check speakers; }
 test_wyoming() { check wyoming; }
@@ -77,7 +78,7 @@ test_containers() {
     check containers
 }
 
-for t in formats options errors keys containers events speakers wyoming realtime realtime_speech \
+for t in formats options errors keys persistent containers events speakers wyoming realtime realtime_speech \
     realtime_keys openai browser together queue disconnect shutdown memory hostile frames silent; do
     t_run test_$t
 done

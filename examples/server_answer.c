@@ -1,0 +1,173 @@
+/* server_answer.c - see server_answer.h */
+#define _XOPEN_SOURCE 700
+
+#include "server_answer.h"
+
+#include "server_pool.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const http_options *options;
+
+void answer_init(const http_options *given)
+{
+    options = given;
+}
+
+/* ---- connections ---- */
+
+/* Whether the client wants to send another request over the connection. Two lengths, or a length
+ * and chunks, are read in different ways by different programs: what follows such a body may be part
+ * of it for a proxy, so that nothing behind it is taken for a request. */
+static int is_persistent(const connection *conn)
+{
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    const char *wish = mg_get_header(conn, "Connection");
+    int i, lengths = 0;
+    for (i = 0; i < info->num_headers; i++) {
+        lengths += strcasecmp(info->http_headers[i].name, "Content-Length") == 0;
+        if (strcasecmp(info->http_headers[i].name, "Transfer-Encoding") == 0) {
+            return 0;
+        }
+    }
+    return lengths <= 1 && (wish != NULL ? strcasecmp(wish, "keep-alive") == 0
+                                         : strcmp(info->http_version, "1.1") == 0);
+}
+
+void exchange_begin(connection *conn, exchange *x, int crowded)
+{
+    long long length = mg_get_request_info(conn)->content_length;
+    x->unread = length > 0 ? length : 0;
+    x->keep = !crowded && is_persistent(conn);
+    mg_set_user_connection_data(conn, x);
+}
+
+void exchange_end(connection *conn)
+{
+    const exchange *x = mg_get_user_connection_data(conn);
+    if (x == NULL || !x->keep || x->unread > 0) {
+        mg_disable_connection_keep_alive(conn);
+    }
+    mg_set_user_connection_data(conn, NULL);
+}
+
+int answer_read(connection *conn, void *bytes, size_t n)
+{
+    exchange *x = mg_get_user_connection_data(conn);
+    int got = mg_read(conn, bytes, n);
+    x->unread -= got > 0 ? got : 0;
+    return got;
+}
+
+void answer_close(connection *conn)
+{
+    exchange *x = mg_get_user_connection_data(conn);
+    if (x != NULL) {
+        x->keep = 0;
+    }
+}
+
+int has_method(const connection *conn, const char *method)
+{
+    const char *given = mg_get_request_info(conn)->request_method;
+    return given != NULL && strcmp(given, method) == 0;
+}
+
+/* ---- answers ---- */
+
+static const char *reason_of(int status)
+{
+    switch (status) {
+    case 200: return "OK";
+    case 204: return "No Content";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 411: return "Length Required";
+    case 413: return "Content Too Large";
+    case 426: return "Upgrade Required";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    case 505: return "HTTP Version Not Supported";
+    default: return "Internal Server Error";
+    }
+}
+
+void answer_header(buffer *head, const char *name, const char *value)
+{
+    buffer_print(head, "%s: ", name);
+    for (; *value != '\0'; value++) {
+        char c = *value >= ' ' && *value < 127 && *value != '"' ? *value : '?';
+        (void)buffer_write(head, &c, 1);
+    }
+    buffer_text(head, "\r\n");
+}
+
+static void add_connection(connection *conn, buffer *head)
+{
+    exchange *x = mg_get_user_connection_data(conn);
+    if (x != NULL && (x->unread > 0 || pool_is_closing())) {
+        x->keep = 0;
+    }
+    if (x != NULL && x->keep) {
+        buffer_print(head, "Connection: keep-alive\r\nKeep-Alive: timeout=%d\r\n",
+                     HTTP_KEEP_MS / 1000);
+    } else {
+        buffer_text(head, "Connection: close\r\n");
+    }
+}
+
+void answer_head(connection *conn, buffer *head, int status, const char *type)
+{
+    buffer_print(head, "HTTP/1.1 %d %s\r\nX-Content-Type-Options: nosniff\r\n", status,
+                 reason_of(status));
+    add_connection(conn, head);
+    if (type != NULL) {
+        buffer_print(head, "Content-Type: %s\r\n", type);
+    }
+    if (options->cors != NULL) {
+        buffer_print(head, "Access-Control-Allow-Origin: %s\r\n"
+                     "Access-Control-Expose-Headers: Retry-After, X-Warning\r\nVary: Origin\r\n",
+                     options->cors);
+    }
+    if (status == 503) {
+        buffer_print(head, "Retry-After: %d\r\n", pool_retry_after());
+    }
+    if (status == 401) {
+        buffer_text(head, "WWW-Authenticate: Bearer\r\n");
+    }
+}
+
+void answer_send(connection *conn, buffer *head, const void *body, size_t n)
+{
+    buffer_print(head, "Content-Length: %zu\r\n\r\n", n);
+    if (!head->failed) {
+        (void)mg_write(conn, head->bytes, head->n);
+        if (n > 0 && !has_method(conn, "HEAD")) {
+            (void)mg_write(conn, body, n);
+        }
+    }
+    buffer_free(head);
+}
+
+int answer(connection *conn, int status, const char *type, const void *body, size_t n)
+{
+    buffer head = {NULL, 0, 0, 0};
+    answer_head(conn, &head, status, type);
+    answer_send(conn, &head, body, n);
+    return status;
+}
+
+int answer_error(connection *conn, request_api api, int status, const char *message,
+                 const char *param)
+{
+    buffer body = {NULL, 0, 0, 0};
+    reply_error(&body, api, status, message, param);
+    (void)answer(conn, status, "application/json", body.bytes, body.n);
+    buffer_free(&body);
+    return status;
+}

@@ -1,0 +1,46 @@
+/* server_answer.h - HTTP answers through civetweb: status line, headers, errors, and whether the
+ * connection is kept for another request. Part of server. */
+#ifndef SERVER_ANSWER_H
+#define SERVER_ANSWER_H
+
+#include "server_http.h"
+#include "server_reply.h"
+#include "server_request.h"
+
+#include <civetweb.h>
+#include <stddef.h>
+
+typedef struct mg_connection connection;
+
+/* A request while it is answered. Belongs to the thread of its connection. */
+typedef struct exchange {
+    long long unread;         /* bytes of the body that were not read yet */
+    int keep;                 /* the connection may be used for another request */
+} exchange;
+
+/* options must remain valid. */
+void answer_init(const http_options *options);
+/* Begin and end of a request. crowded: close the connection behind the answer. Between the two,
+ * read the body with answer_read() only, which returns what mg_read() does. */
+void exchange_begin(connection *conn, exchange *x, int crowded);
+void exchange_end(connection *conn);
+int answer_read(connection *conn, void *bytes, size_t n);
+/* The connection is closed behind this answer. Call before its head is made. */
+void answer_close(connection *conn);
+
+int has_method(const connection *conn, const char *method);
+
+/* Begins an answer: status line and the headers that all have. Before exchange_begin(), or without
+ * it, the connection is closed behind the answer. type may be NULL. */
+void answer_head(connection *conn, buffer *head, int status, const char *type);
+/* Adds a header; characters that cannot be in one are replaced. */
+void answer_header(buffer *head, const char *name, const char *value);
+/* Sends and frees a head, which lacks its end, and a body; the answer to HEAD has no body. */
+void answer_send(connection *conn, buffer *head, const void *body, size_t n);
+
+/* Whole answers. They return the status. param may be NULL. */
+int answer(connection *conn, int status, const char *type, const void *body, size_t n);
+int answer_error(connection *conn, request_api api, int status, const char *message,
+                 const char *param);
+
+#endif
