@@ -18,8 +18,8 @@ void answer_init(const http_options *given)
 /* ---- connections ---- */
 
 /* Whether the client wants to send another request over the connection. Two lengths, or a length
- * and chunks, are read in different ways by different programs: what follows such a body may be part
- * of it for a proxy, so that nothing behind it is taken for a request. */
+ * and chunks, are read in different ways by different programs: for a proxy, what follows such a
+ * body may be part of it, so nothing behind it is taken for a request. */
 static int is_persistent(const connection *conn)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);

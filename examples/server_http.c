@@ -396,6 +396,19 @@ static int serve_models(connection *conn, watch *w)
     return status;
 }
 
+/* What a client gets that does not ask for a WebSocket. */
+static int serve_realtime(connection *conn, watch *w)
+{
+    buffer body = {NULL, 0, 0, 0}, head = {NULL, 0, 0, 0};
+    (void)w;
+    reply_error(&body, API_OPENAI, 426, "this path is a WebSocket", NULL);
+    answer_head(conn, &head, 426, "application/json");
+    answer_header(&head, "Upgrade", "websocket");
+    answer_send(conn, &head, body.bytes, body.n);
+    buffer_free(&body);
+    return 426;
+}
+
 typedef struct endpoint {
     const char *path;
     int below;                /* paths below it, too */
@@ -410,6 +423,7 @@ static const endpoint endpoints[] = {
     {"/v1/audio/transcriptions", 0, "POST", 0, API_OPENAI, serve_transcriptions},
     {"/v1/audio/translations", 0, "POST", 0, API_OPENAI, serve_translations},
     {"/v1/models", 1, "GET", 0, API_OPENAI, serve_models},
+    {"/v1/realtime", 0, "GET", 0, API_OPENAI, serve_realtime},
     {"/inference", 0, "POST", 0, API_WHISPER_CPP, serve_inference},
     {"/asr", 0, "POST", 0, API_ASR, serve_asr},
     {"/detect-language", 0, "POST", 0, API_ASR, serve_detect_language},
@@ -479,10 +493,10 @@ static int dispatch(connection *conn, watch *w)
         status = 401, refused = "the API key is missing or wrong";
     } else if (e->method[0] == 'P' && pool_is_closing()) {
         pool_count_refusal(POOL_REFUSED_CLOSING);
-        status = 503, refused = "the server is shutting down";
+        status = 503, refused = POOL_CLOSING_MESSAGE;
     } else if (e->method[0] == 'P' && pool_is_full()) {
         pool_count_refusal(POOL_REFUSED_FULL);
-        status = 503, refused = "all sessions are in use and the queue is full";
+        status = 503, refused = POOL_FULL_MESSAGE;
     }
     if (refused != NULL) {
         (void)answer_error(conn, e->api, status, refused, NULL);

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How long a connection without a request is kept for another one. Less than header_ms; clients that
- * keep connections for 5 s, as many do, never use one that is being closed. */
+/* How long a connection without a request is kept for another one; less than header_ms. Many
+ * clients close theirs after 5 s, so that they never use one that is being closed. */
 #define HTTP_KEEP_MS 8000
 
 typedef struct http_options {

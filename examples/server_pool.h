@@ -29,6 +29,10 @@ typedef enum pool_refusal {
     POOL_REFUSED_REQUEST, POOL_REFUSED_AUDIO, POOL_REFUSED_TIME, POOL_REFUSALS
 } pool_refusal;
 
+/* What clients are told that POOL_FULL and POOL_CLOSING refuse. */
+#define POOL_FULL_MESSAGE "all sessions are in use and the queue is full"
+#define POOL_CLOSING_MESSAGE "the server is shutting down"
+
 /* Opens all sessions. Returns WNPU_OK or an error. */
 int pool_open(const pool_options *options, wnpu_error *error);
 void pool_close(void);

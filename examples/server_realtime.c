@@ -7,13 +7,11 @@
 
 #include "server_realtime.h"
 
+#include "server_answer.h"
 #include "server_event.h"
 #include "server_pool.h"
-#include "server_reply.h"
-#include "server_request.h"
 #include "server_watch.h"
 
-#include <civetweb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +25,12 @@
 #define STEP_MOST_MS 200u
 #define TENTATIVE_MS 1000
 #define STACK_SIZE ((size_t)1 << 20)
+
+/* Why the server closes a connection (RFC 6455, section 7.4.1). */
+typedef enum close_code {
+    CLOSE_NORMAL = 1000, CLOSE_GOING_AWAY = 1001, CLOSE_WRONG_TYPE = 1003, CLOSE_TOO_BIG = 1009,
+    CLOSE_FAILED = 1011, CLOSE_TRY_LATER = 1013
+} close_code;
 
 static const http_options *options;
 
@@ -74,20 +78,31 @@ static void end_event(realtime *r)
     }
 }
 
-/* An error; may be sent by any thread of the connection. */
-static void send_error(realtime *r, const char *message, const char *event_id)
+/* An error; may be sent by any thread of the connection. code NULL: the client's own fault. */
+static void send_error(struct mg_connection *conn, const char *code, const char *message,
+                       const char *event_id)
 {
     buffer b = {NULL, 0, 0, 0};
-    buffer_text(&b, "{\"type\": \"error\", \"error\": {\"type\": \"invalid_request_error\", "
-                "\"code\": \"invalid_event\", \"param\": null, \"message\": ");
+    buffer_print(&b, "{\"type\": \"error\", \"error\": {\"type\": \"%s\", \"code\": \"%s\", "
+                 "\"param\": null, \"message\": ",
+                 code != NULL ? "server_error" : "invalid_request_error",
+                 code != NULL ? code : "invalid_event");
     buffer_string(&b, message, strlen(message));
     buffer_text(&b, ", \"event_id\": ");
     buffer_string(&b, event_id, strlen(event_id));
     buffer_text(&b, "}}");
     if (!b.failed) {
-        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT, b.bytes, b.n);
+        (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_TEXT, b.bytes, b.n);
     }
     buffer_free(&b);
+}
+
+static void send_close(struct mg_connection *conn, close_code code)
+{
+    char bytes[2];
+    bytes[0] = (char)(code >> 8);
+    bytes[1] = (char)(code & 255);
+    (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE, bytes, sizeof bytes);
 }
 
 /* The settings in force, as "session.updated" or the like. */
@@ -332,9 +347,30 @@ static int work(realtime *r)
     return commit ? finish_item(r) : follow_speech(r, detects);
 }
 
+/* Tells the client what went wrong, and decides on the code to close the connection with. */
+static close_code explain(realtime *r, pool_result taken, int status)
+{
+    if (taken == POOL_FULL) {
+        pool_count_refusal(POOL_REFUSED_FULL);
+        send_error(r->conn, "server_busy", POOL_FULL_MESSAGE, "");
+        return CLOSE_TRY_LATER;
+    }
+    if (taken == POOL_CLOSING) {
+        pool_count_refusal(POOL_REFUSED_CLOSING);
+        send_error(r->conn, "server_busy", POOL_CLOSING_MESSAGE, "");
+        return CLOSE_GOING_AWAY;
+    }
+    if (status < 0 && !r->watch.stop) {
+        send_error(r->conn, "internal_error", wnpu_session_error(r->session), "");
+        return CLOSE_FAILED;
+    }
+    return pool_is_closing() ? CLOSE_GOING_AWAY : CLOSE_NORMAL;
+}
+
 static void *run(void *user)
 {
     realtime *r = user;
+    close_code code;
     pool_result taken = pool_take(&r->watch, &r->session);
     int status = taken == POOL_TAKEN ? begin_item(r) : WNPU_OK;
     while (taken == POOL_TAKEN && status == WNPU_OK && wait_for_work(r)) {
@@ -345,17 +381,13 @@ static void *run(void *user)
         }
     }
     stop_pushing(r);
-    if (taken == POOL_FULL || taken == POOL_CLOSING) {
-        send_error(r, "all sessions are in use", "");
-    } else if (status < 0 && !r->watch.stop) {
-        send_error(r, wnpu_session_error(r->session), "");
-    }
+    code = explain(r, taken, status);
     if (taken == POOL_TAKEN) {
         pool_give(&r->watch, r->session);
     }
     pthread_mutex_lock(&r->lock);
     if (!r->closing) {
-        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE, "\003\350", 2);
+        send_close(r->conn, code);
     }
     r->closing = 1;
     pthread_cond_broadcast(&r->changed);
@@ -417,7 +449,7 @@ static void take_event(realtime *r)
     case EVENT_COMMIT:
         r->left = 0;
         if (r->pushed == 0) {
-            send_error(r, "there is no audio to commit", info.id);
+            send_error(r->conn, NULL, "there is no audio to commit", info.id);
         } else {
             ask(r, &r->commit);
         }
@@ -440,7 +472,7 @@ static void take_event(realtime *r)
         send_settings(r, info.type[0] == 't' ? "transcription_session.updated" : "session.updated",
                       &r->draft);
         break;
-    default: send_error(r, info.problem, info.id); break;
+    default: send_error(r->conn, NULL, info.problem, info.id); break;
     }
 }
 
@@ -457,8 +489,9 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
         return 1; /* ping and pong */
     }
     if (opcode == MG_WEBSOCKET_OPCODE_BINARY || r->message.n + n > EVENT_MOST) {
-        send_error(r, opcode == MG_WEBSOCKET_OPCODE_BINARY ? "events are text messages"
-                                                           : "the event is too long", "");
+        int binary = opcode == MG_WEBSOCKET_OPCODE_BINARY;
+        send_error(conn, NULL, binary ? "events are text messages" : "the event is too long", "");
+        send_close(conn, binary ? CLOSE_WRONG_TYPE : CLOSE_TOO_BIG);
         return 0;
     }
     (void)buffer_write(&r->message, bytes, n);
@@ -513,37 +546,44 @@ static int is_own_page(const struct mg_connection *conn)
                                       strcmp(options->cors, origin) == 0));
 }
 
+/* Answers a request for a WebSocket with an error. Returns what makes civetweb close it. */
+static int refuse(const struct mg_connection *conn, int status, pool_refusal why,
+                  const char *message)
+{
+    pool_count_refusal(why);
+    pool_count_request(status);
+    (void)answer_error((struct mg_connection *)(uintptr_t)conn, API_OPENAI, status, message, NULL);
+    return 1;
+}
+
 static int on_connect(const struct mg_connection *conn, void *unused)
 {
     (void)unused;
-    if (!has_key(conn) || !is_own_page(conn)) {
-        pool_count_refusal(POOL_REFUSED_KEY);
-        return 1;
+    if (!has_key(conn)) {
+        return refuse(conn, 401, POOL_REFUSED_KEY, "the API key is missing or wrong");
     }
-    if (pool_is_full() || pool_is_closing()) {
-        pool_count_refusal(POOL_REFUSED_FULL);
-        return 1;
+    if (!is_own_page(conn)) {
+        return refuse(conn, 403, POOL_REFUSED_KEY, "pages of this origin may not connect");
+    }
+    if (pool_is_closing()) {
+        return refuse(conn, 503, POOL_REFUSED_CLOSING, POOL_CLOSING_MESSAGE);
+    }
+    if (pool_is_full()) {
+        return refuse(conn, 503, POOL_REFUSED_FULL, POOL_FULL_MESSAGE);
     }
     return 0;
 }
 
-static void on_ready(struct mg_connection *conn, void *unused)
+/* Starts the thread of a connection. Returns 0, or -1 if there is no memory. */
+static int open_realtime(realtime *r)
 {
-    const struct mg_request_info *info = mg_get_request_info(conn);
-    realtime *r = calloc(1, sizeof *r);
+    const struct mg_request_info *info = mg_get_request_info(r->conn);
     pthread_attr_t attributes;
     int failed;
-    (void)unused;
-    if (r == NULL || (r->audio = malloc(EVENT_MOST)) == NULL ||
-        pthread_attr_init(&attributes) != 0) {
-        free(r);
-        return; /* its first message ends the connection */
+    r->audio = malloc(EVENT_MOST);
+    if (r->audio == NULL || pthread_attr_init(&attributes) != 0) {
+        return -1;
     }
-    r->conn = conn;
-    r->width = 2;
-    event_defaults(&r->settings);
-    (void)pthread_mutex_init(&r->lock, NULL);
-    (void)pthread_cond_init(&r->changed, NULL);
     (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
     watch_add(&r->watch, watch_find_socket(info->remote_addr, info->remote_port,
                                            info->server_port), WATCH_WORKING, 0);
@@ -553,8 +593,28 @@ static void on_ready(struct mg_connection *conn, void *unused)
     (void)pthread_attr_destroy(&attributes);
     if (failed) {
         watch_remove(&r->watch);
-        free_realtime(r);
-        return;
+    }
+    return failed ? -1 : 0;
+}
+
+static void on_ready(struct mg_connection *conn, void *unused)
+{
+    realtime *r = calloc(1, sizeof *r);
+    (void)unused;
+    if (r != NULL) {
+        r->conn = conn;
+        r->width = 2;
+        event_defaults(&r->settings);
+        (void)pthread_mutex_init(&r->lock, NULL);
+        (void)pthread_cond_init(&r->changed, NULL);
+    }
+    if (r == NULL || open_realtime(r) != 0) {
+        send_error(conn, "server_busy", "no memory for another connection", "");
+        send_close(conn, CLOSE_TRY_LATER);
+        if (r != NULL) {
+            free_realtime(r);
+        }
+        return; /* its next message ends the connection */
     }
     mg_set_user_connection_data(conn, r);
 }

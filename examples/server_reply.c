@@ -266,10 +266,12 @@ static const char *error_code(int http_status)
     switch (http_status) {
     case 400: return "invalid_request";
     case 401: return "invalid_api_key";
+    case 403: return "forbidden";
     case 404: return "not_found";
     case 405: return "method_not_allowed";
     case 408: return "request_timeout";
     case 413: return "file_too_large";
+    case 426: return "upgrade_required";
     case 503: return "server_busy";
     case 504: return "deadline_exceeded";
     default: return http_status < 500 ? "invalid_request" : "internal_error";

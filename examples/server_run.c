@@ -140,7 +140,7 @@ static void end_stopped(job *j)
         fail(j, 504, NULL, "the request took longer than the server permits");
     } else {
         pool_count_refusal(POOL_REFUSED_CLOSING);
-        fail(j, 503, NULL, "the server is shutting down");
+        fail(j, 503, NULL, POOL_CLOSING_MESSAGE);
     }
 }
 
@@ -271,11 +271,11 @@ void job_run(job *j)
         break;
     case POOL_FULL:
         pool_count_refusal(POOL_REFUSED_FULL);
-        fail(j, 503, NULL, "all sessions are in use and the queue is full");
+        fail(j, 503, NULL, POOL_FULL_MESSAGE);
         break;
     case POOL_CLOSING:
         pool_count_refusal(POOL_REFUSED_CLOSING);
-        fail(j, 503, NULL, "the server is shutting down");
+        fail(j, 503, NULL, POOL_CLOSING_MESSAGE);
         break;
     case POOL_STOPPED: end_stopped(j); break;
     }

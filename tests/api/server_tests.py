@@ -612,21 +612,82 @@ def browser():
             b.close()
 
 
+def refused(w, status):
+    """Checks that a request for a WebSocket was answered with an error. Returns its headers."""
+    same(w.status, status)
+    headers, body = w.refusal()
+    assert body["error"]["message"] and headers["connection"] == "close", (headers, body)
+    w.close()
+    return headers
+
+
 def realtime_keys():
     with Server("--api-key", "sesame", model=TOY) as s:
-        for headers in ([], ["Authorization: Bearer sesam"],
-                        ["Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.sesam"],
-                        ["Authorization: Bearer sesame", "Origin: https://example.org"]):
-            try:
-                assert WebSocket(s, headers).status >= 400, headers
-            except EOFError:
-                pass
+        for status, headers in (
+                (401, []), (401, ["Authorization: Bearer sesam"]),
+                (401, ["Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.sesam"]),
+                (403, ["Authorization: Bearer sesame", "Origin: https://example.org"])):
+            answer = refused(WebSocket(s, headers), status)
+            assert status != 401 or answer["www-authenticate"] == "bearer", answer
         for headers in (["Authorization: Bearer sesame"],
                         ["Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.sesame"]):
             w = WebSocket(s, headers)
             same((w.status, w.receive()["type"]), (101, "session.created"))
             w.close()
             assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+        metrics = s.get("/metrics", {"Authorization": "Bearer sesame"})[2]
+        assert b'wnpu_refused_total{reason="key"} 4\n' in metrics, metrics
+
+
+def closing_code(w):
+    """Reads events up to the end of a connection. Returns its code and the errors."""
+    errors = []
+    while (event := w.receive()) is not None:
+        if event["type"] == "error":
+            errors.append(event["error"])
+    return w.code, errors
+
+
+def realtime_refused():
+    """A connection that cannot be served says why: a status before the upgrade, a code after it."""
+    with Server("--queue", "0", model=TOY) as s:
+        busy = WebSocket(s)
+        busy.receive()
+        assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
+        assert int(refused(WebSocket(s), 503)["retry-after"]) > 0
+        same(s.metric('refused_total{reason="queue_full"}'), 1)
+        busy.frame(b"x", opcode=2)
+        code, errors = closing_code(busy)
+        same((code, len(errors)), (1003, 1))
+        busy.close()
+        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+        long = WebSocket(s)
+        try:
+            for i in range(3):
+                long.frame(b" " * 500000, opcode=1 if i == 0 else 0, last=False)
+            same(closing_code(long)[0], 1009)
+        except OSError:  # the socket may be closed before the frame is read
+            pass
+        long.close()
+        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+        answer = s.get("/v1/realtime")
+        error_of(answer, 426)
+        same(answer[1]["upgrade"], "websocket")
+        last = WebSocket(s)
+        last.receive()
+        assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
+        s.process.send_signal(signal.SIGTERM)
+        same(closing_code(last), (1001, []))
+        last.close()
+    with Server("--queue", "1", model=TOY) as s:  # waits for a session when the server ends
+        first, second = WebSocket(s), WebSocket(s)
+        assert wait_for(lambda: s.health()["waiting"] == 1, 5) is not None
+        s.process.send_signal(signal.SIGTERM)
+        ends = sorted([closing_code(first), closing_code(second)], key=lambda e: len(e[1]))
+        same([(code, [e["code"] for e in errors]) for code, errors in ends],
+             [(1001, []), (1001, ["server_busy"])])
+        first.close()
+        second.close()
 
 
 # ---- load ----

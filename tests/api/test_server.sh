@@ -52,6 +52,7 @@ test_realtime_speech() {
     check realtime_speech
 }
 test_realtime_keys() { check realtime_keys; }
+test_realtime_refused() { check realtime_refused; }
 # The SDK is in NODE_MODULES; scripts/fetch.sh does not get it, npm install openai does.
 test_openai() {
     command -v node >/dev/null 2>&1 || { skip "no node"; return; }
@@ -79,7 +80,8 @@ test_containers() {
 }
 
 for t in formats options errors keys persistent containers events speakers wyoming realtime realtime_speech \
-    realtime_keys openai browser together queue disconnect shutdown memory hostile frames silent; do
+    realtime_keys realtime_refused openai browser together queue disconnect shutdown memory hostile \
+    frames silent; do
     t_run test_$t
 done
 t_end

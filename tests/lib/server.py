@@ -102,6 +102,14 @@ class WebSocket:
         head, self.bytes = self.bytes.split(b"\r\n\r\n", 1)
         self.head = head.decode()
         self.status = int(self.head.split()[1])
+        self.code = None  # of the frame that closes the connection
+
+    def refusal(self):
+        """The headers and the body of an answer other than 101."""
+        headers = dict(line.lower().split(": ", 1) for line in self.head.split("\r\n")[1:])
+        while len(self.bytes) < int(headers["content-length"]):
+            self._more()
+        return headers, json.loads(self.bytes)
 
     def _more(self):
         data = self.socket.recv(65536)
@@ -140,6 +148,7 @@ class WebSocket:
             opcode, data = self.bytes[0] & 15, self.bytes[at:at + n]
             self.bytes = self.bytes[at + n:]
             if opcode == 8:
+                self.code = int.from_bytes(data[:2], "big")
                 return None
             if opcode == 1:
                 return json.loads(data)
