@@ -7,6 +7,7 @@
 
 #include "platform.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +22,7 @@ typedef struct ffmpeg_input {
     void *user;
     int track;                /* audio track, from 0; -1: chosen by ffmpeg */
     int64_t stall_ms;         /* limit for the time without progress; 0: none */
-    const volatile sig_atomic_t *end; /* when non-zero, the output ends */
+    const atomic_int *end;    /* when non-zero, the output ends */
 } ffmpeg_input;
 
 typedef struct ffmpeg {

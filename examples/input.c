@@ -64,9 +64,9 @@ static void keep_tail(input *in, const unsigned char *bytes, size_t n)
 }
 
 /* The flag that stops processing. It never stops for a stream: only its bytes end. */
-static const volatile sig_atomic_t *end_of_work(const input *in)
+static const atomic_int *end_of_work(const input *in)
 {
-    static const volatile sig_atomic_t never = 0;
+    static const atomic_int never = 0;
     return in->stream ? &never : in->from.end;
 }
 

@@ -28,7 +28,7 @@ typedef struct input_options {
     /* A signal handler may set this to end the input; waiting for slow input ends within 250 ms.
      * The recording then ends with what was delivered so far. Of a stream (anything but a regular
      * file), all bytes that have arrived are still delivered. */
-    const volatile sig_atomic_t *end;
+    const atomic_int *end;
 } input_options;
 
 typedef enum input_state {

@@ -440,6 +440,25 @@ static void ask(realtime *r, int *what)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* Whether the current item has audio. */
+static int has_audio(realtime *r)
+{
+    int has;
+    pthread_mutex_lock(&r->lock);
+    has = r->pushed > 0;
+    pthread_mutex_unlock(&r->lock);
+    return has;
+}
+
+static int is_closing(realtime *r)
+{
+    int closing;
+    pthread_mutex_lock(&r->lock);
+    closing = r->closing;
+    pthread_mutex_unlock(&r->lock);
+    return closing;
+}
+
 static void take_event(realtime *r)
 {
     event_info info;
@@ -448,7 +467,7 @@ static void take_event(realtime *r)
     case EVENT_APPEND: push(r, r->left + info.audio_size); break;
     case EVENT_COMMIT:
         r->left = 0;
-        if (r->pushed == 0) {
+        if (!has_audio(r)) {
             send_error(r->conn, NULL, "there is no audio to commit", info.id);
         } else {
             ask(r, &r->commit);
@@ -499,7 +518,7 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
         take_event(r);
         buffer_clear(&r->message);
     }
-    return !r->message.failed && !r->closing;
+    return !r->message.failed && !is_closing(r);
 }
 
 /* ---- connections ---- */

@@ -5,7 +5,7 @@
 
 #include "whisper_npu.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define WATCH_TICK_MS 20
@@ -25,8 +25,8 @@ typedef struct watch {
     uint64_t taken, most;     /* of a WebSocket: bytes taken from it, and limit for bytes that are
                                  received but not taken; most 0: no limit */
     wnpu_session *session;    /* whose run is to be cancelled, or NULL */
-    volatile sig_atomic_t stop; /* the work is to end: the client is gone or its time is up */
-    int gone, expired;        /* why */
+    atomic_int stop;          /* the work is to end: the client is gone or its time is up */
+    atomic_int gone, expired; /* why */
     struct watch *next, **link;
 } watch;
 

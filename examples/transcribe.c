@@ -22,7 +22,7 @@
 #include <string.h>
 
 /* Everything that the signal handler uses. */
-static volatile sig_atomic_t stop;
+static atomic_int stop;
 static volatile sig_atomic_t finishes; /* the input is a pipe: what was read of it is transcribed
                                           first, since it cannot be read again */
 static _Atomic(wnpu_session *) running;
