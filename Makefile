@@ -17,8 +17,8 @@
 #   make npu-estimate  what an NPU would make of MODEL (tiny base.en): counted cycles of the built-in
 #                      kernels beside the measured CPU; not a measurement of an NPU
 #   make test-asan     the same under AddressSanitizer and UBSan
-#   make test-tsan     under ThreadSanitizer: sixteen sessions at once, and live audio that one
-#                      thread pushes and another transcribes
+#   make test-tsan     under ThreadSanitizer: sixteen sessions at once, live audio that one thread
+#                      pushes and another transcribes, and clients of the server
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
 #   make windows       build/windows/transcribe.exe and pack.exe, with mingw-w64
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
@@ -309,9 +309,11 @@ test-asan:
 
 test-tsan:
 	+$(MAKE) BUILD="$(BUILD)/tsan" CFLAGS="$(SANITIZE_THREAD)" "$(B)/tsan/tests/test_many" \
-	    "$(B)/tsan/tests/test_stream"
+	    "$(B)/tsan/tests/test_stream" "$(B)/tsan/make_toy" $(if $(CIVETWEB),"$(B)/tsan/server")
 	@TSAN_OPTIONS=halt_on_error=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/tsan" test_many \
 	    test_stream:thread
+	@TSAN_OPTIONS=halt_on_error=1 TEST_SERVER="mixed realtime_refused frames" \
+	    tests/run "$(BUILD)/tsan" test_server.sh
 
 AARCH64 = BUILD="$(BUILD)/aarch64" CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar LDFLAGS=-static
 

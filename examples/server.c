@@ -34,7 +34,7 @@
 #include <malloc.h>
 #endif
 
-#define ANSWER_MS 5000 /* for answers to requests that were cancelled */
+#define ANSWER_MS 2000 /* for answers to requests that were cancelled */
 
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
 
@@ -349,12 +349,14 @@ static int is_active(void)
     return http_active() > 0 || wyoming_active() > 0 || !pool_wait_idle(0);
 }
 
-/* Lets requests that run end, for a time; then their runs are cancelled. */
+/* Lets requests that run end, for a time; then their runs are cancelled. Clients that are still
+ * sending are refused at once. */
 static void drain(const server_options *o)
 {
     int64_t until = watch_now_ms() + o->grace_s * 1000;
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
     pool_begin_closing();
+    watch_refuse();
     while (is_active() && watch_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
@@ -379,6 +381,7 @@ static int serve(server_options *o, const wnpu_model *model, const sigset_t *sig
         }
         drain(o);
     }
+    watch_hang_up();
     wyoming_stop();
     http_stop();
     watch_stop();

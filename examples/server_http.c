@@ -123,7 +123,8 @@ static int read_body(connection *conn, watch *w, reading *f)
         return refuse_form(f, 400, "the request must be a multipart form");
     }
     watch_enter(w, WATCH_READING, options.body_ms);
-    while (n > 0 && !form_is_complete(&f->form) && f->status == 0 && !w->expired) {
+    while (n > 0 && !form_is_complete(&f->form) && f->status == 0 &&
+           !w->expired && !w->stop) {
         n = answer_read(conn, bytes, sizeof bytes);
         if (n > 0 && form_push(&f->form, bytes, (size_t)n) != 0) {
             return refuse_form(f, 400, "the multipart form is malformed");
@@ -131,6 +132,10 @@ static int read_body(connection *conn, watch *w, reading *f)
     }
     while (n > 0 && f->status == 0 && form_is_complete(&f->form)) { /* what follows the form */
         n = answer_read(conn, bytes, sizeof bytes);
+    }
+    if (w->stop) {
+        pool_count_refusal(POOL_REFUSED_CLOSING);
+        return refuse_form(f, 503, POOL_CLOSING_MESSAGE);
     }
     if (w->expired) {
         pool_count_refusal(POOL_REFUSED_TIME);

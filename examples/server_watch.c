@@ -22,6 +22,7 @@
 #endif
 
 #define DESCRIPTORS 4096
+#define REFUSE_MS 1000        /* for a reader to notice that it is to stop */
 #define GUARD_MS 500          /* interval of looking for connections without a request */
 
 /* A connection that has no watch. */
@@ -35,7 +36,7 @@ static struct {
     pthread_cond_t changed;
     pthread_t thread;
     watch *first;
-    int ending;
+    int ending, refusing;
     int port;                 /* that is guarded, or 0 */
     int64_t patience_ms, guarded_ms;
     silent silent[DESCRIPTORS];
@@ -46,18 +47,6 @@ int64_t watch_now_ms(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-void watch_hang_up(void)
-{
-    watch *w;
-    pthread_mutex_lock(&all.lock);
-    for (w = all.first; w != NULL; w = w->next) {
-        if (w->fd >= 0) {
-            (void)shutdown(w->fd, SHUT_RDWR);
-        }
-    }
-    pthread_mutex_unlock(&all.lock);
 }
 
 /* The port of a socket's address, and the address as text. */
@@ -125,7 +114,13 @@ static uint64_t received(int fd)
 
 static void check(watch *w, int64_t now)
 {
-    int late = w->deadline_ms > 0 && now >= w->deadline_ms, first = late && !w->expired;
+    int late, first;
+    if (all.refusing && w->phase == WATCH_READING && !w->stop) {
+        w->deadline_ms = now + REFUSE_MS;
+        w->stop = 1;
+    }
+    late = w->deadline_ms > 0 && now >= w->deadline_ms;
+    first = late && !w->expired;
     w->expired |= late; /* before the reader is woken, who looks at it */
     if (w->most > 0 && w->fd >= 0 && !w->gone && received(w->fd) > w->taken + w->most) {
         (void)shutdown(w->fd, SHUT_RDWR);
@@ -319,12 +314,42 @@ void watch_stop_one(watch *w)
     pthread_mutex_unlock(&all.lock);
 }
 
+void watch_refuse(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.refusing = 1;
+    pthread_mutex_unlock(&all.lock);
+}
+
 void watch_stop_all(void)
 {
     watch *w;
     pthread_mutex_lock(&all.lock);
     for (w = all.first; w != NULL; w = w->next) {
-        w->stop |= w->phase == WATCH_WORKING;
+        if (w->phase == WATCH_WORKING) {
+            w->stop = 1;
+        } else if (w->fd >= 0) {
+            (void)shutdown(w->fd, SHUT_RDWR);
+        }
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_hang_up(void)
+{
+    char text[64];
+    const watch *w;
+    int fd, own, peer, most = descriptors();
+    pthread_mutex_lock(&all.lock);
+    for (w = all.first; w != NULL; w = w->next) {
+        if (w->fd >= 0) {
+            (void)shutdown(w->fd, SHUT_RDWR);
+        }
+    }
+    for (fd = 3; fd < most && all.port != 0; fd++) {
+        if (ends_of(fd, &own, &peer, text) == 0 && own == all.port) {
+            (void)shutdown(fd, SHUT_RDWR);
+        }
     }
     pthread_mutex_unlock(&all.lock);
 }

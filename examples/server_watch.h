@@ -43,10 +43,13 @@ void watch_enter(watch *w, watch_phase phase, int64_t timeout_ms);
 void watch_session(watch *w, wnpu_session *session);
 /* Counts bytes that were taken from a WebSocket, and sets the limit for a message. */
 void watch_took(watch *w, uint64_t bytes, uint64_t most);
-/* Ends the work of one connection, or of all in WATCH_WORKING. */
+/* Ends the work of one connection. */
 void watch_stop_one(watch *w);
+/* From now on what clients send is refused: stop is set in WATCH_READING, and reading ends soon. */
+void watch_refuse(void);
+/* Ends the work of all connections in WATCH_WORKING, and shuts down the sockets of the others. */
 void watch_stop_all(void);
-/* Shuts down the sockets of all connections. */
+/* Shuts down the sockets of all connections, also those without a watch to the guarded port. */
 void watch_hang_up(void);
 /* Ends connections to our port which no watch has for timeout_ms: those that never send a request.
  * port 0: no more. */

@@ -446,7 +446,6 @@ void wyoming_stop(void)
     atomic_store(&ending, 1);
     pthread_join(listener, NULL);
     close(listening);
-    watch_hang_up();
     while (atomic_load(&clients) > 0) {
         nanosleep(&tick, NULL);
     }

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -341,6 +342,23 @@ def wyoming_event(c, kind, data=None, payload=b"", apart=False):
     else:
         event["data"], more = data or {}, b""
     c.sendall(json.dumps(event).encode() + b"\n" + more + payload)
+
+
+def wyoming_say(s, samples):
+    """Sends a command; returns the texts of the events that it leads to, by type."""
+    c = s.connect(s.ports["wyoming"])
+    lines = c.makefile("rb")
+    pcm = {"rate": 16000, "width": 2, "channels": 1}
+    wyoming_event(c, "transcribe", {"language": "en"})
+    wyoming_event(c, "audio-start", pcm)
+    wyoming_event(c, "audio-chunk", pcm, samples)
+    wyoming_event(c, "audio-stop")
+    got = {}
+    while "transcript-stop" not in got and "error" not in got:
+        event = json.loads(lines.readline())
+        got.setdefault(event["type"], []).append(event["data"].get("text", ""))
+    c.close()
+    return got
 
 
 def wyoming():
@@ -709,6 +727,54 @@ def together():
         same(got, alone * 2)
 
 
+def mixed():
+    """All protocols at once, with clients that change their mind or go away: for make test-tsan."""
+    with Server("--sessions", "3", "--queue", "30", "--wyoming", "127.0.0.1:0", model=TOY) as s:
+        done = []
+
+        def realtime_client(seed):
+            r = random.Random(seed)
+            w = WebSocket(s)
+            w.receive()
+            for _ in range(4):
+                w.send("session.update", session={"turn_detection": r.choice([None, {}]),
+                                                  "tentative": True})
+                for _ in range(r.randrange(1, 12)):
+                    w.append(r.randbytes(9600))
+                if r.random() < 0.3:
+                    w.send("input_audio_buffer.clear")
+                w.append(r.randbytes(4801))
+                w.send("input_audio_buffer.commit")
+            seen = w.until(COMPLETED)
+            if seed % 2 == 0:
+                w.frame(b"", opcode=8)
+            w.close()
+            done.append(seen[-1]["type"])
+
+        def http_client(seed):
+            for i in range(6):
+                if i % 3 == 2:  # does not wait for the answer
+                    c = s.connect()
+                    c.sendall(request(TRANSCRIPTIONS, wav(20, seed), [("stream", "true")]))
+                    time.sleep(0.02)
+                    c.close()
+                else:
+                    same(s.post(TRANSCRIPTIONS, wav(0.5, seed))[0], 200)
+                s.get("/metrics")
+            done.append(seed)
+
+        def wyoming_client(_):
+            done.append(wyoming_say(s, wav(0.5)[44:])["transcript"])
+        threads = [threading.Thread(target=target, args=(seed,)) for seed in range(4)
+                   for target in (realtime_client, http_client, wyoming_client)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        same(len(done), 12)
+        assert wait_for(lambda: s.health()["idle"] == 3, 20) is not None, s.health()
+
+
 def queue():
     """Beyond the queue there is status 503 at once, and the queue's requests are served."""
     with Server("--queue", "1") as s:
@@ -791,6 +857,46 @@ def shutdown():
             kinds.append(json.loads(line)["type"])
         c.close()
         same(s.process.wait(20), 0)
+    with Server("--grace", "30", "--wyoming", "127.0.0.1:0", model=TOY) as s:
+        kept, stalled, sending = s.connect(), s.connect(), s.connect()
+        kept.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert kept.recv(5000).startswith(b"HTTP/1.1 200 ")
+        half = request(TRANSCRIPTIONS, wav(20))[:300000]
+        stalled.sendall(half)
+        sending.sendall(half)
+        spoken = s.connect(s.ports["wyoming"])
+        spoken.sendall(b'{"type": "audio-chunk", "payload_length": 4000}\n' + bytes(2000))
+        time.sleep(0.3)
+        begin = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        sending.sendall(bytes(5000))
+        for c in (sending, stalled):
+            status, headers, body = reply(c.makefile("rb"))
+            same((status, json.loads(body)["error"]["code"]), (503, "server_busy"))
+            assert int(headers["retry-after"]) > 0, headers
+            print(f"an upload was refused {time.monotonic() - begin:.1f} s after SIGTERM")
+        same(kept.recv(1), b"")
+        for c in (kept, stalled, sending, spoken):
+            c.close()
+        same(s.process.wait(20), 0)
+        print(f"the server ended after {time.monotonic() - begin:.1f} s")
+        assert time.monotonic() - begin < 10, time.monotonic() - begin
+    with Server("--grace", "1", "--set", "words=1", model=TOY) as s:
+        deaf = s.connect()  # does not receive its answers
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.settimeout(2)
+        try:
+            while True:
+                deaf.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+        except TimeoutError:
+            pass
+        begin = time.monotonic()
+        s.process.send_signal(signal.SIGTERM)
+        same(s.process.wait(20), 0)
+        print(f"with a client that receives nothing it ended after {time.monotonic() - begin:.1f} s")
+        assert time.monotonic() - begin < 7, time.monotonic() - begin
+        deaf.close()
     with Server("--grace", "0") as s:
         t = threading.Thread(target=lambda: got.append(
             s.post(TRANSCRIPTIONS, cut(0, 12, 40))))

@@ -2,8 +2,8 @@
 # test_server.sh - build/server over loopback: every protocol against what transcribe writes, load,
 # disconnecting clients, SIGTERM, memory, hostile requests, and the page in Chromium. Needs
 # civetweb, python3, the model tiny and the demo recording in the cache; TEST_SHOTS, if set, is a directory
-# for pictures of the page. TEST_REQUESTS and TEST_HOSTILE say how many requests the
-# long forms make.
+# for pictures of the page. TEST_REQUESTS and TEST_HOSTILE say how many requests the long forms make,
+# and TEST_SERVER which of the tests run.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=${WNPU_BUILD:-build}
@@ -68,6 +68,7 @@ test_browser() {
     check browser
 }
 test_together() { check together; }
+test_mixed() { check mixed; }
 test_queue() { check queue; }
 test_disconnect() { check disconnect; }
 test_shutdown() { check shutdown; }
@@ -79,9 +80,9 @@ test_containers() {
     check containers
 }
 
-for t in formats options errors keys persistent containers events speakers wyoming realtime realtime_speech \
-    realtime_keys realtime_refused openai browser together queue disconnect shutdown memory hostile \
-    frames silent; do
+for t in ${TEST_SERVER:-formats options errors keys persistent containers events speakers wyoming \
+    realtime realtime_speech realtime_keys realtime_refused openai browser together mixed queue \
+    disconnect shutdown memory hostile frames silent}; do
     t_run test_$t
 done
 t_end
