@@ -20,6 +20,7 @@
 
 #define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
 #define DRAIN_MS 2000
+#define TOO_LARGE "the request is larger than this server accepts"
 
 /* The page at "/": examples/server.html as numbers, made by the Makefile. */
 static const char page[] = {
@@ -90,7 +91,7 @@ static int on_part(void *user, const char *name)
         return -1;
     }
     f->in_file = is_file && f->files++ == 0;
-    f->ignored = is_file;
+    f->ignored = is_file || !request_knows(f->request, name);
     (void)snprintf(f->name, sizeof f->name, "%s", name);
     return 0;
 }
@@ -103,7 +104,7 @@ static int on_data(void *user, const char *bytes, size_t n)
             return refuse_form(f, 503, "there is no room for the upload");
         }
         pool_count_refusal(POOL_REFUSED_SIZE);
-        return refuse_form(f, 413, "the file is larger than this server accepts");
+        return refuse_form(f, 413, TOO_LARGE);
     }
     if (!f->ignored) {
         if (f->value.n + n > REQUEST_VALUE_MOST) {
@@ -118,6 +119,7 @@ static int on_data(void *user, const char *bytes, size_t n)
 static int read_body(connection *conn, watch *w, reading *f)
 {
     char bytes[4096];
+    uint64_t total = 0;
     int n = 1;
     if (form_init(&f->form, mg_get_header(conn, "Content-Type"), on_part, on_data, f) != 0) {
         return refuse_form(f, 400, "the request must be a multipart form");
@@ -126,6 +128,11 @@ static int read_body(connection *conn, watch *w, reading *f)
     while (n > 0 && !form_is_complete(&f->form) && f->status == 0 &&
            !w->expired && !w->stop) {
         n = answer_read(conn, bytes, sizeof bytes);
+        total += n > 0 ? (uint64_t)n : 0;
+        if (total > options.max_bytes + REQUEST_TEXT_MOST) { /* a body without a length */
+            pool_count_refusal(POOL_REFUSED_SIZE);
+            return refuse_form(f, 413, TOO_LARGE);
+        }
         if (n > 0 && form_push(&f->form, bytes, (size_t)n) != 0) {
             return refuse_form(f, 400, "the multipart form is malformed");
         }
@@ -275,8 +282,7 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
     int status = 0;
     if (info->content_length > (long long)(options.max_bytes + REQUEST_TEXT_MOST)) {
         pool_count_refusal(POOL_REFUSED_SIZE);
-        status = answer_error(conn, api, 413, "the file is larger than this server accepts",
-                              "file");
+        status = answer_error(conn, api, 413, TOO_LARGE, "file");
         drain(conn, w);
         return status;
     }
@@ -465,12 +471,35 @@ static int allows(const endpoint *e, const connection *conn)
     return has_method(conn, e->method) || (e->method[0] == 'G' && has_method(conn, "HEAD"));
 }
 
-static int answer_preflight(connection *conn)
+static void add_methods(buffer *head, const char *header, const endpoint *e)
 {
+    buffer_print(head, "%s: %s%s\r\n", header, e->method[0] == 'G' ? "GET, HEAD" : e->method,
+                 options.cors != NULL ? ", OPTIONS" : "");
+}
+
+static int answer_other_method(connection *conn, const endpoint *e)
+{
+    buffer body = {NULL, 0, 0, 0}, head = {NULL, 0, 0, 0};
+    reply_error(&body, e->api, 405, "this path has another method", NULL);
+    answer_head(conn, &head, 405, "application/json");
+    add_methods(&head, "Allow", e);
+    answer_send(conn, &head, body.bytes, body.n);
+    buffer_free(&body);
+    return 405;
+}
+
+/* Answers what browsers ask before a request from another site. OpenAI's SDK sends headers of its
+ * own, so all that are named are allowed. */
+static int answer_preflight(connection *conn, const endpoint *e)
+{
+    const char *headers = mg_get_header(conn, "Access-Control-Request-Headers");
     buffer head = {NULL, 0, 0, 0};
     answer_head(conn, &head, 204, NULL);
-    buffer_text(&head, "Access-Control-Allow-Methods: GET, POST\r\n"
-                "Access-Control-Allow-Headers: Authorization, Content-Type\r\n");
+    add_methods(&head, "Allow", e);
+    add_methods(&head, "Access-Control-Allow-Methods", e);
+    answer_header(&head, "Access-Control-Allow-Headers",
+                  headers != NULL ? headers : "Authorization, Content-Type");
+    buffer_text(&head, "Access-Control-Max-Age: 600\r\n");
     if (!head.failed) {
         buffer_text(&head, "\r\n");
         (void)mg_write(conn, head.bytes, head.n);
@@ -489,11 +518,14 @@ static int dispatch(connection *conn, watch *w)
         return answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
     }
     if (options.cors != NULL && has_method(conn, "OPTIONS")) {
-        return answer_preflight(conn);
+        return answer_preflight(conn, e);
     }
     if (!allows(e, conn)) {
-        status = 405, refused = "this path has another method";
-    } else if (!e->open && !has_key(conn)) {
+        status = answer_other_method(conn, e);
+        drain(conn, w);
+        return status;
+    }
+    if (!e->open && !has_key(conn)) {
         pool_count_refusal(POOL_REFUSED_KEY);
         status = 401, refused = "the API key is missing or wrong";
     } else if (e->method[0] == 'P' && pool_is_closing()) {

@@ -3,6 +3,8 @@
 
 #include "server_request.h"
 
+#include "json.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,21 +166,43 @@ static int take_format(request *r, const char *name, const char *param, const ch
     return 0;
 }
 
+#define ITEM_MOST 64 /* bytes of an item of a list, with its end; a longer one is cut */
+
+/* Copies the next item of a list, which commas separate. Returns the rest of the list, or NULL if
+ * there is no item. */
+static const char *next_item(const char *list, char item[ITEM_MOST])
+{
+    size_t n, length;
+    list += strspn(list, ", ");
+    n = length = strcspn(list, ",");
+    while (length > 0 && list[length - 1] == ' ') {
+        length--;
+    }
+    (void)snprintf(item, ITEM_MOST, "%.*s", length < ITEM_MOST ? (int)length : ITEM_MOST, list);
+    return n > 0 ? list + n : NULL;
+}
+
 static int take_granularity(request *r, const char *name, const char *param, const char *value)
 {
+    char one[ITEM_MOST];
     (void)param;
-    if (strcmp(value, "word") != 0 && strcmp(value, "segment") != 0) {
-        return refuse(r, name, "%s must be word or segment", name);
+    while ((value = next_item(value, one)) != NULL) {
+        if (strcmp(one, "word") != 0 && strcmp(one, "segment") != 0) {
+            return refuse(r, name, "%s must be word or segment", name);
+        }
+        r->params.words |= one[0] == 'w';
     }
-    r->params.words |= value[0] == 'w';
     return 0;
 }
 
 static int take_include(request *r, const char *name, const char *param, const char *value)
 {
+    char one[ITEM_MOST];
     (void)name;
     (void)param;
-    r->logprobs |= strcmp(value, "logprobs") == 0;
+    while ((value = next_item(value, one)) != NULL) {
+        r->logprobs |= strcmp(one, "logprobs") == 0;
+    }
     return 0;
 }
 
@@ -186,17 +210,9 @@ static int take_include(request *r, const char *name, const char *param, const c
 static int take_languages(request *r, const char *name, const char *param, const char *value)
 {
     const size_t most = sizeof r->languages / sizeof r->languages[0];
-    char one[64];
+    char one[ITEM_MOST];
     (void)param;
-    while (*value != '\0') {
-        size_t n;
-        value += strspn(value, ", ");
-        n = strcspn(value, ",");
-        if (n == 0) {
-            break;
-        }
-        (void)snprintf(one, sizeof one, "%.*s", (int)(n < 63 ? n : 63), value);
-        value += n + (value[n] == ',');
+    while ((value = next_item(value, one)) != NULL) {
         if (r->params.n_languages == most || wnpu_language_id(one) < 0) {
             return refuse(r, name, "no such language, or too many of them");
         }
@@ -227,6 +243,69 @@ static int take_keywords(request *r, const char *name, const char *param, const 
     return 0;
 }
 
+/* What a client can set of OpenAI's server_vad; values beyond the range are moved into it. */
+typedef struct vad_member {
+    const char *name, *param;
+    double low, high;
+} vad_member;
+
+static const vad_member vad_members[] = {
+    {"threshold", "vad_threshold", 0.05, 0.95},
+    {"prefix_padding_ms", "vad_pad_ms", 0, 2000},
+    {"silence_duration_ms", "vad_min_silence_ms", 0, 10000}
+};
+
+static int set_vad(request *r, const char *name, const vad_member *m, double x)
+{
+    char text[32];
+    x = x > m->low ? x : m->low; /* also what is not a number */
+    x = x < m->high ? x : m->high;
+    (void)snprintf(text, sizeof text, m->high > 1 ? "%.0f" : "%.4f", x);
+    return set_param(r, name, m->param, text);
+}
+
+/* One member as a field of its own, as OpenAI's SDKs send it. */
+static int take_vad(request *r, const char *name, const char *param, const char *value)
+{
+    char *end;
+    double x = strtod(value, &end);
+    size_t i = 0;
+    while (strcmp(vad_members[i].name, param) != 0) {
+        i++;
+    }
+    return *end == '\0' ? set_vad(r, name, &vad_members[i], x)
+                        : refuse(r, name, "%s must be a number", name);
+}
+
+/* "auto", or an object of type server_vad as JSON; its type alone is also a field of its own. */
+static int take_chunking(request *r, const char *name, const char *param, const char *value)
+{
+    json object, member;
+    size_t i, wrong;
+    double x;
+    (void)param;
+    if (strcmp(value, "auto") == 0 || strcmp(value, "server_vad") == 0) {
+        return set_param(r, name, "vad", "1");
+    }
+    if (json_parse(&object, value, strlen(value), &wrong) != 0 ||
+        !json_is(json_get(object, "type"), "server_vad")) {
+        return refuse(r, name, "%s must be auto or of type server_vad", name);
+    }
+    for (i = 0; i < sizeof vad_members / sizeof vad_members[0]; i++) {
+        member = json_get(object, vad_members[i].name);
+        if (member.at == NULL || json_type(member) == 'n') {
+            continue;
+        }
+        if (json_number(member, &x) != 0) {
+            return refuse(r, name, "%s of %s must be a number", vad_members[i].name, name);
+        }
+        if (set_vad(r, name, &vad_members[i], x) != 0) {
+            return -1;
+        }
+    }
+    return set_param(r, name, "vad", "1");
+}
+
 /* ---- the table ---- */
 
 typedef struct field_row {
@@ -246,6 +325,11 @@ static const field_row fields[] = {
     {"stream", API_OPENAI, take_stream, NULL},
     {"keywords", API_OPENAI, take_keywords, NULL},
     {"languages", API_OPENAI, take_languages, NULL},
+    {"chunking_strategy", API_OPENAI, take_chunking, NULL},
+    {"chunking_strategy[type]", API_OPENAI, take_chunking, NULL},
+    {"chunking_strategy[threshold]", API_OPENAI, take_vad, "threshold"},
+    {"chunking_strategy[prefix_padding_ms]", API_OPENAI, take_vad, "prefix_padding_ms"},
+    {"chunking_strategy[silence_duration_ms]", API_OPENAI, take_vad, "silence_duration_ms"},
 
     {"translate", API_WHISPER_CPP, take_task, NULL},
     {"temperature_inc", API_WHISPER_CPP, take_param, "temperature_step"},
@@ -281,28 +365,38 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
     return r->text != NULL ? 0 : -1;
 }
 
-int request_field(request *r, const char *name, const char *value, size_t length)
+/* The row of a field, whose name may end with "[]"; NULL if it is unknown. */
+static const field_row *find_field(const request *r, const char *name)
 {
-    char plain[REQUEST_NAME_MOST], *text = scratch_of(r)->field;
     size_t i, n = strlen(name);
     n -= n > 2 && strcmp(name + n - 2, "[]") == 0 ? 2 : 0;
-    if (n >= sizeof plain || length == 0) {
+    for (i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if ((fields[i].apis & (unsigned)r->api) != 0 && strlen(fields[i].name) == n &&
+            memcmp(fields[i].name, name, n) == 0) {
+            return &fields[i];
+        }
+    }
+    return NULL;
+}
+
+int request_knows(const request *r, const char *name)
+{
+    return find_field(r, name) != NULL;
+}
+
+int request_field(request *r, const char *name, const char *value, size_t length)
+{
+    char *text = scratch_of(r)->field;
+    const field_row *row = find_field(r, name);
+    if (row == NULL || length == 0) {
         return 0;
     }
-    memcpy(plain, name, n);
-    plain[n] = '\0';
-    for (i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        if ((fields[i].apis & (unsigned)r->api) == 0 || strcmp(fields[i].name, plain) != 0) {
-            continue;
-        }
-        if (length > REQUEST_VALUE_MOST || memchr(value, '\0', length) != NULL) {
-            return refuse(r, plain, "%s is too long or contains a NUL", plain);
-        }
-        memcpy(text, value, length);
-        text[length] = '\0';
-        return fields[i].take(r, plain, fields[i].param, text);
+    if (length > REQUEST_VALUE_MOST || memchr(value, '\0', length) != NULL) {
+        return refuse(r, row->name, "%s is too long or contains a NUL", row->name);
     }
-    return 0;
+    memcpy(text, value, length);
+    text[length] = '\0';
+    return row->take(r, row->name, row->param, text);
 }
 
 static int hex_of(char c)

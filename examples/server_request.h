@@ -55,6 +55,8 @@ typedef struct request {
 
 /* defaults: parameters that fields change. Returns 0, or -1 if there is no memory. */
 int request_init(request *r, request_api api, const wnpu_params *defaults, int max_beams);
+/* Whether a field is read; others may be of any size. */
+int request_knows(const request *r, const char *name);
 /* Reads one field; value need not end with NUL. Unknown fields are ignored, as are empty values.
  * Returns 0, or -1 with the reason in problem and wrong. */
 int request_field(request *r, const char *name, const char *value, size_t length);

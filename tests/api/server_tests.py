@@ -135,9 +135,33 @@ def options():
         assert json.loads(s.text(AUDIO, [("prompt", "\u732b" * 3000)]))["text"]
         same(s.text(AUDIO, (), "/asr?output=srt&language=en&word_timestamps=True",
                     name="audio_file"), transcribed("--words", "-l", "en", "-f", "srt"))
-        logprobs = json.loads(s.text(AUDIO, [("include[]", "logprobs")]))
-        assert b"".join(bytes(t["bytes"]) for t in logprobs["logprobs"]).decode().strip() == \
-            logprobs["text"] and all(t["logprob"] <= 0 for t in logprobs["logprobs"])
+        for name, value in (("include[]", "logprobs"), ("include", "x, logprobs")):
+            answer = json.loads(s.text(AUDIO, [(name, value)]))
+            for t in answer["logprobs"]:
+                same(set(t), {"token", "logprob", "bytes"})
+                same(t["token"], bytes(t["bytes"]).decode())
+                assert -100 <= t["logprob"] <= 0, t
+            same("".join(t["token"] for t in answer["logprobs"]).strip(), answer["text"])
+        assert "logprobs" not in json.loads(s.text(AUDIO, [("include[]", "x")]))
+        for names in ([("timestamp_granularities[]", "word,segment")],
+                      [("timestamp_granularities", "segment, word")]):
+            same(s.text(AUDIO, [("response_format", "verbose_json"), *names]),
+                 transcribed("-f", "verbose_json", "--words"))
+        for fields in ([("chunking_strategy", '{"type": "server_vad", "threshold": 0.8, '
+                         '"prefix_padding_ms": 50, "silence_duration_ms": 200}')],
+                       [("chunking_strategy[type]", "server_vad"),
+                        ("chunking_strategy[threshold]", "0.8"),
+                        ("chunking_strategy[prefix_padding_ms]", "50"),
+                        ("chunking_strategy[silence_duration_ms]", "200")]):
+            same(s.text(AUDIO, [("response_format", "srt"), *fields]),
+                 transcribed("-f", "srt", "--vad-threshold", "0.8", "--vad-pad", "50",
+                             "--vad-min-silence", "200"))
+        same(s.text(AUDIO, [("response_format", "srt"), ("chunking_strategy", "auto")]),
+             transcribed("-f", "srt"))
+    with Server("--set", "vad=0") as s:
+        same(s.text(AUDIO, [("response_format", "srt")]), transcribed("-f", "srt", "--vad", "off"))
+        same(s.text(AUDIO, [("response_format", "srt"), ("chunking_strategy", "auto")]),
+             transcribed("-f", "srt"))
     with Server("--set", "beam=4", "--set", "language=en") as s:
         same(json.loads(s.text(AUDIO))["text"], joined(transcribed("--beam", "4", "-l", "en")))
 
@@ -151,18 +175,38 @@ def errors():
         error_of(s.post(TRANSCRIPTIONS, wav(1)[:40]), 400, "file")
         for field, value in [("temperature", "9"), ("temperature", "warm"), ("language", "xx"),
                              ("languages[]", "tlh"), ("timestamp_granularities[]", "phone"),
-                             ("stream", "perhaps"), ("prompt", "a\0b"), ("prompt", "x" * 20000)]:
+                             ("timestamp_granularities", "word,phone"),
+                             ("chunking_strategy", "none"), ("chunking_strategy", "{}"),
+                             ("chunking_strategy", '{"type": "server_vad", "threshold": "x"}'),
+                             ("chunking_strategy[threshold]", "x"), ("stream", "perhaps"), ("prompt", "a\0b"), ("prompt", "x" * 20000)]:
             error_of(s.post(TRANSCRIPTIONS, wav(1), [(field, value)]), 400)
         error_of(s.post(TRANSCRIPTIONS, wav(40)), 413)
+        same(s.post(TRANSCRIPTIONS, wav(1), [("metadata", "x" * 900000)])[0], 200)  # unknown
+        error_of(s.post(TRANSCRIPTIONS, wav(1), [("metadata", "x" * 1100000)]), 413)
+        body, kind = form([("metadata", "x" * 1100000)], wav(1))
+        c = s.connect()  # without a length
+        c.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
+                  f"Transfer-Encoding: chunked\r\n\r\n{len(body):x}\r\n".encode() + body
+                  + b"\r\n0\r\n\r\n")
+        same(reply(c.makefile("rb"))[0], 413)
+        c.close()
         error_of(s.answer("POST", TRANSCRIPTIONS, b"x" * 100, {}), 400)
-        error_of(s.get(TRANSCRIPTIONS), 405)
+        for path in ("/", "/health", "/metrics", "/v1/models", "/v1/realtime"):
+            answer = s.answer("POST", path, b"x", {})
+            error_of(answer, 405)
+            same(answer[1]["allow"], "GET, HEAD")
+        for path in (TRANSCRIPTIONS, "/v1/audio/translations", "/inference", "/asr",
+                     "/detect-language"):
+            for method in ("GET", "PUT", "OPTIONS"):
+                answer = s.get(path, method=method)
+                same((answer[0], answer[1]["allow"]), (405, "POST"))
+            same(s.get(path, method="HEAD")[0::2], (405, b""))
         error_of(s.get("/v1/nothing"), 404)
         error_of(s.get("/../../etc/passwd"), 404)
         error_of(s.get("/v1/models/gpt"), 404, "model")
         same(s.get("/v1/models/whisper-1")[0], 200)
         for path in ("/", "/health", "/metrics", "/v1/models"):
             same(s.get(path, method="HEAD")[0::2], (200, b""))
-        same(s.get(TRANSCRIPTIONS, method="HEAD")[0::2], (405, b""))
         c = s.connect()  # a body without a length is refused by civetweb itself
         c.sendall(b"POST /inference HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n")
         assert c.recv(100).startswith(b"HTTP/1.1 411 Length Required\r\n")
@@ -197,10 +241,15 @@ def keys():
                                     headers={"Authorization": "Bearer sesame"})
         same((status, headers["access-control-allow-origin"]), (200, "https://example.org"))
         same(s.get("/health")[0], 200)
-        status, headers, _ = s.get(TRANSCRIPTIONS, {"Origin": "https://example.org",
-                                                    "Access-Control-Request-Method": "POST"},
-                                   "OPTIONS")
-        same((status, headers["access-control-allow-methods"]), (204, "GET, POST"))
+        asked = "authorization,content-type,x-stainless-arch"
+        for path, methods in ((TRANSCRIPTIONS, "POST, OPTIONS"), ("/inference", "POST, OPTIONS"),
+                              ("/v1/models", "GET, HEAD, OPTIONS"), ("/", "GET, HEAD, OPTIONS")):
+            status, headers, _ = s.get(path, {"Origin": "https://example.org",
+                                              "Access-Control-Request-Headers": asked,
+                                              "Access-Control-Request-Method": "POST"}, "OPTIONS")
+            same((status, headers["access-control-allow-methods"]), (204, methods))
+            same((headers["access-control-allow-headers"], headers["allow"]), (asked, methods))
+        same(s.get("/nothing", method="OPTIONS")[0], 404)
     with Server("--api-key", "sesame", model=TOY) as s:
         with open(f"/proc/{s.process.pid}/cmdline", "rb") as file:
             assert b"sesame" not in file.read(), "the key is in the list of processes"
