@@ -366,7 +366,7 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
 }
 
 /* The row of a field, whose name may end with "[]"; NULL if it is unknown. */
-static const field_row *find_field(const request *r, const char *name)
+static const field_row *find_row(const request *r, const char *name)
 {
     size_t i, n = strlen(name);
     n -= n > 2 && strcmp(name + n - 2, "[]") == 0 ? 2 : 0;
@@ -381,13 +381,13 @@ static const field_row *find_field(const request *r, const char *name)
 
 int request_knows(const request *r, const char *name)
 {
-    return find_field(r, name) != NULL;
+    return find_row(r, name) != NULL;
 }
 
 int request_field(request *r, const char *name, const char *value, size_t length)
 {
     char *text = scratch_of(r)->field;
-    const field_row *row = find_field(r, name);
+    const field_row *row = find_row(r, name);
     if (row == NULL || length == 0) {
         return 0;
     }
