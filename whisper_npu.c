@@ -18620,6 +18620,7 @@ static rs_glyph rs_next_glyph(const char *text, size_t length)
 
 enum {
     RS_ATOMS = 128,         /* most atoms of a cue */
+    RS_LEAST_WIDTH = 8,     /* of a line, in columns */
     RS_PAUSE_MS = 300,      /* between words: nearly as good for a break as a comma */
     RS_LONG_PAUSE_MS = 1500 /* cues avoid to span it */
 };
@@ -18643,9 +18644,35 @@ typedef struct rs_atom {
     unsigned char line;     /* begins a line */
 } rs_atom;
 
-/* Iterates over the atoms of all segments. */
+/* The cues of one speaker, which do not overlap. The last of RS_LANES lanes also has those of all
+ * speakers without a lane. */
+enum { RS_LANES = 16 };
+typedef struct rs_lane {
+    int32_t speaker;
+    size_t segment, offset; /* beginning of the next block: segment, byte in its text */
+    size_t n_written;       /* atoms of the block whose cues have been written */
+    int64_t end_ms;         /* of the last cue */
+    int64_t next_ms;        /* start of the next cue; INT64_MIN: unknown; INT64_MAX: none */
+} rs_lane;
+
+typedef struct rs_lanes {
+    rs_lane lane[RS_LANES];
+    size_t n;
+} rs_lanes;
+
+static size_t rs_find_lane(const rs_lanes *l, int32_t speaker)
+{
+    size_t i;
+    for (i = 0; i < l->n && l->lane[i].speaker != speaker; i++) {
+    }
+    return i < RS_LANES ? i : RS_LANES - 1;
+}
+
+/* Iterates over the atoms of a lane's segments. */
 typedef struct rs_reader {
     const rs_store *store;
+    const rs_lanes *lanes;
+    size_t lane;
     size_t line_width;      /* 0: no limit */
     size_t segment, at;     /* of the next atom: segment, byte in its text */
     wnpu_segment s;         /* the current segment, if any */
@@ -18667,6 +18694,16 @@ static int rs_is_timed(const rs_store *store, size_t segment, const wnpu_segment
         at += w.text_length;
     }
     return i > 0 && at == s->text_length;
+}
+
+/* The first of a lane's segments from index on, or the number of segments. */
+static size_t rs_next_in_lane(const rs_reader *r, size_t index)
+{
+    while (r->lanes->n > 1 && index < r->store->count &&
+           rs_find_lane(r->lanes, rs_get_record(r->store, index).segment.speaker) != r->lane) {
+        index++;
+    }
+    return index;
 }
 
 /* Loads the segment if necessary. Returns 0 if there is none. */
@@ -18807,6 +18844,14 @@ static size_t rs_measure_atom(const rs_reader *r, size_t *width)
     return length;
 }
 
+/* Continues with the lane's next segment. */
+static void rs_end_segment(rs_reader *r)
+{
+    r->segment = rs_next_in_lane(r, r->segment + 1);
+    r->at = 0;
+    r->open = 0;
+}
+
 /* Reads the next atom of the segment. Returns 0 at its end; the next call then continues with the
  * next segment. last is the previous atom of the segment, or NULL. */
 static int rs_read_atom(rs_reader *r, const rs_atom *last, rs_atom *a)
@@ -18814,9 +18859,7 @@ static int rs_read_atom(rs_reader *r, const rs_atom *last, rs_atom *a)
     size_t blanks = rs_skip_blanks(r);
     memset(a, 0, sizeof *a);
     if (r->at >= r->s.text_length) {
-        r->segment++;
-        r->at = 0;
-        r->open = 0;
+        rs_end_segment(r);
         return 0;
     }
     a->text = r->s.text + r->at;
@@ -18845,16 +18888,18 @@ typedef struct rs_block {
     rs_atom atoms[RS_ATOMS];
     size_t n;
     int whole;              /* the block is complete in atoms */
+    size_t indent;          /* columns before the first line of each cue */
     int64_t next_ms;        /* start of what follows the atoms */
     uint32_t best[RS_ATOMS + 1];      /* least cost of the cues from this atom on */
     unsigned char to[RS_ATOMS];       /* end of the cue that begins with this atom */
 } rs_block;
 
-/* Whether segment `next` is in the same block as the one before. */
-static int rs_shares_block(const rs_store *store, const wnpu_write_options *o, size_t next)
+/* Whether segment `next` is in the same block as `last`, the one before. */
+static int rs_shares_block(const rs_store *store, const wnpu_write_options *o, size_t last,
+                           size_t next)
 {
     wnpu_segment a, b;
-    return rs_get(store, next - 1, &a) == WNPU_OK && rs_get(store, next, &b) == WNPU_OK &&
+    return rs_get(store, last, &a) == WNPU_OK && rs_get(store, next, &b) == WNPU_OK &&
            a.language == b.language && a.speaker == b.speaker &&
            b.t0_ms - a.t0_ms < o->min_cue_ms + o->min_gap_ms;
 }
@@ -18865,12 +18910,13 @@ static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, in
 {
     rs_atom next;
     wnpu_segment after;
-    size_t begin = 0;       /* first atom of this segment */
+    size_t begin = 0, segment; /* first atom of this segment */
     b->n = 0;
     b->whole = 0;
     b->next_ms = end_ms + o->min_gap_ms; /* nothing follows */
     while (rs_read_segment(r)) {
         const rs_atom *before = b->n > begin ? &b->atoms[b->n - 1] : NULL;
+        segment = r->segment;
         if (rs_read_atom(r, before, &next)) {
             if (b->n == RS_ATOMS) {
                 b->next_ms = next.t0_ms;
@@ -18880,7 +18926,7 @@ static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, in
         } else {
             begin = b->n;
             b->whole = rs_get(r->store, r->segment, &after) != WNPU_OK ? last
-                     : b->n > 0 && !rs_shares_block(r->store, o, r->segment);
+                     : b->n > 0 && !rs_shares_block(r->store, o, segment, r->segment);
             if (b->whole && rs_get(r->store, r->segment, &after) == WNPU_OK) {
                 b->next_ms = after.t0_ms;
             }
@@ -18888,6 +18934,36 @@ static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, in
                 return b->n > 0;
             }
         }
+    }
+    return 0;
+}
+
+/* Reads the text of the next segment that is not blank as a block of one atom and one cue. Returns
+ * 0 if there is none. */
+static int rs_read_line(rs_reader *r, rs_block *b)
+{
+    rs_atom *a = &b->atoms[0];
+    while (rs_read_segment(r)) {
+        size_t blanks = rs_skip_blanks(r), i = 0;
+        if (r->at < r->s.text_length) {
+            memset(a, 0, sizeof *a);
+            for (r->at -= blanks; r->s.text[r->at] == ' '; r->at++) {
+            }
+            for (i = r->s.text_length; r->s.text[i - 1] == ' '; i--) {
+            }
+            a->text = r->s.text + r->at;
+            a->length = i - r->at;
+            a->t0_ms = r->s.t0_ms;
+            a->t1_ms = r->s.t1_ms;
+            a->segment = r->segment;
+            a->end = r->s.text_length;
+            b->n = 1;
+            b->to[0] = 1;
+            b->whole = 1;
+            b->next_ms = INT64_MAX;
+            return 1;
+        }
+        rs_end_segment(r);
     }
     return 0;
 }
@@ -18948,7 +19024,7 @@ static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
     size_t i, j, line_width = (size_t)o->max_line_width;
     b->best[b->n] = 0;
     for (i = b->n; i-- > 0;) {
-        size_t lines = 1, line = 0, width = 0;
+        size_t lines = 1, line = b->indent, width = 0;
         b->best[i] = UINT32_MAX;
         for (j = i; j < b->n; j++) {
             size_t more = a[j].width + (j > i && a[j].spaced);
@@ -19203,7 +19279,9 @@ static void rs_ass_cue(rs_out *o, const rs_cue *c)
     rs_centiseconds(o, c->t0_ms, 1);
     rs_text(o, ",");
     rs_centiseconds(o, c->t1_ms, 1);
-    rs_text(o, ",Default,,0,0,0,,");
+    rs_text(o, ",Default,");
+    rs_speaker(o, c, "Speaker ", "");
+    rs_text(o, ",0,0,0,,");
     rs_write_escaped(o, c, rs_escape_ass, "\\N");
     rs_text(o, "\n");
 }
@@ -19251,12 +19329,15 @@ typedef struct rs_job {
     wnpu_write_options options;
     wnpu_write_cursor *at;
     int64_t end_ms;         /* of the recording */
+    int laid_out;           /* cues follow the options, instead of being segments */
+    rs_lanes lanes;
 } rs_job;
 
-/* Display times of a cue whose words are spoken from t0 to t1; the next cue's words begin at
- * next_ms. Priorities: no overlap and the longest duration, then the gap, then the shortest
- * duration. */
-static void rs_time_cue(rs_job *job, rs_cue *c, int64_t next_ms, size_t width)
+/* Display times of a cue whose words are spoken from t0 to t1; the words of the lane's next cue
+ * begin at next_ms. Priorities: no overlap and the longest duration, then the gap, then the
+ * shortest duration. */
+static void rs_time_cue(const rs_job *job, const rs_lane *lane, rs_cue *c, int64_t next_ms,
+                        size_t width)
 {
     const wnpu_write_options *o = &job->options;
     int64_t tick = job->writer->tick_ms, free_ms, want = o->min_cue_ms;
@@ -19266,7 +19347,7 @@ static void rs_time_cue(rs_job *job, rs_cue *c, int64_t next_ms, size_t width)
     if (o->max_cue_ms > 0 && want > o->max_cue_ms) {
         want = o->max_cue_ms;
     }
-    free_ms = job->at->cues > 0 ? job->at->end_ms + o->min_gap_ms : 0;
+    free_ms = lane->end_ms > 0 ? lane->end_ms + o->min_gap_ms : 0;
     c->t0_ms = rs_later(c->t0_ms, free_ms);
     c->t1_ms = rs_later(c->t1_ms, c->t0_ms + want);
     if (c->t1_ms > next_ms - o->min_gap_ms) {
@@ -19282,92 +19363,170 @@ static void rs_time_cue(rs_job *job, rs_cue *c, int64_t next_ms, size_t width)
     c->t1_ms = rs_later(c->t1_ms / tick * tick, c->t0_ms + tick);
 }
 
-static void rs_put_cue(rs_job *job, rs_cue *c)
-{
-    c->number = ++job->at->cues;
-    job->at->end_ms = c->t1_ms;
-    job->writer->cue(&job->out, c);
-}
-
-/* Writes a segment as a cue. */
+/* Writes a segment as a line of a format whose times are those of segments. */
 static void rs_write_segment(rs_job *job, const wnpu_segment *s)
 {
-    rs_reader r;
     rs_atom text;
     rs_cue c;
-    memset(&r, 0, sizeof r);
     memset(&text, 0, sizeof text);
-    r.s = *s;
+    text.text = s->text;
     text.length = s->text_length;
-    while (text.length > 0 && s->text[text.length - 1] == ' ') {
+    while (text.length > 0 && text.text[text.length - 1] == ' ') {
         text.length--;
     }
-    while (r.at < text.length && s->text[r.at] == ' ') {
-        r.at++;
+    while (text.length > 0 && text.text[0] == ' ') {
+        text.text++;
+        text.length--;
     }
-    text.text = s->text + r.at;
-    text.length -= r.at;
     memset(&c, 0, sizeof c);
     c.t0_ms = s->t0_ms;
     c.t1_ms = s->t1_ms;
     c.speaker = s->speaker;
     c.atoms = &text;
     c.n = 1;
-    if (job->writer->tick_ms > 0) {
-        (void)rs_skip_blanks(&r);
-        if (r.at == s->text_length) {
-            return; /* an empty line would end the cue */
-        }
-        rs_time_cue(job, &c, INT64_MAX, 0);
-    }
-    rs_put_cue(job, &c);
+    c.number = ++job->at->cues;
+    job->at->end_ms = c.t1_ms;
+    job->writer->cue(&job->out, &c);
 }
 
-/* Writes the cues of a block. If it is incomplete, the last cue is kept for the next call. */
-static void rs_write_block(rs_job *job, rs_block *b)
+/* Columns of the speaker's name before the text of a lane's cues; 0 if it would leave too few. */
+static size_t rs_indent(const rs_job *job, size_t lane)
 {
+    int32_t speaker = lane < RS_LANES - 1 ? job->lanes.lane[lane].speaker : 9999;
+    size_t width = job->writer->cue == rs_srt_cue && speaker > 0 ? sizeof "Speaker 1: " - 1 : 0;
+    for (; width > 0 && speaker >= 10; speaker /= 10) {
+        width++;
+    }
+    return width + RS_LEAST_WIDTH <= (size_t)job->options.max_line_width ? width : 0;
+}
+
+/* Makes lanes for the speakers of all segments that are not written yet. */
+static void rs_set_lanes(rs_job *job)
+{
+    rs_lanes *l = &job->lanes;
+    size_t i;
+    l->n = 0;
+    for (i = (size_t)job->at->segment; i < job->store->count; i++) {
+        int32_t speaker = rs_get_record(job->store, i).segment.speaker;
+        if (rs_find_lane(l, speaker) == l->n) {
+            rs_lane *lane = &l->lane[l->n++];
+            lane->speaker = speaker;
+            lane->segment = i;
+            lane->offset = i == job->at->segment ? (size_t)job->at->offset : 0;
+            lane->n_written = 0;
+            lane->end_ms = job->at->cues > 0 ? job->at->end_ms : 0;
+            lane->next_ms = INT64_MIN;
+        }
+    }
+}
+
+/* The lane whose next cue is first; RS_LANES if there are no more cues. */
+static size_t rs_first_lane(const rs_lanes *l)
+{
+    size_t i, first = RS_LANES;
+    for (i = 0; i < l->n; i++) {
+        if (l->lane[i].next_ms < (first < RS_LANES ? l->lane[first].next_ms : INT64_MAX)) {
+            first = i;
+        }
+    }
+    return first;
+}
+
+/* Reads and divides the next block of a lane. Returns 0 if there is none that is final. */
+static int rs_read_lane(const rs_job *job, size_t lane, rs_block *b)
+{
+    const rs_lane *from = &job->lanes.lane[lane];
     const wnpu_write_options *o = &job->options;
-    size_t i, k, j;
+    rs_reader r;
+    memset(&r, 0, sizeof r);
+    r.store = job->store;
+    r.lanes = &job->lanes;
+    r.lane = lane;
+    r.segment = from->segment;
+    r.at = from->offset;
+    b->indent = rs_indent(job, lane);
+    r.line_width = (size_t)o->max_line_width - b->indent;
+    if (!job->laid_out) {
+        return rs_read_line(&r, b);
+    }
+    if (!rs_read_block(&r, o, job->at->last, job->end_ms, b)) {
+        return 0;
+    }
     rs_plan_cues(b, o);
-    for (i = 0; i < b->n; i = j) {
+    return 1;
+}
+
+/* The cue that begins with atom i of a block. */
+static rs_cue rs_make_cue(const rs_job *job, const rs_lane *lane, rs_block *b, size_t i)
+{
+    size_t k, j = b->to[i], width = 0;
+    rs_cue c;
+    memset(&c, 0, sizeof c);
+    for (k = i; k < j; k++) {
+        width += b->atoms[k].width + (k > i && b->atoms[k].spaced);
+    }
+    b->atoms[i].width += b->indent;
+    rs_break_lines(b->atoms, i, j, (size_t)job->options.max_line_width);
+    c.t0_ms = b->atoms[i].t0_ms;
+    c.t1_ms = b->atoms[j - 1].t1_ms;
+    c.speaker = rs_get_record(job->store, b->atoms[i].segment).segment.speaker;
+    c.atoms = &b->atoms[i];
+    c.n = j - i;
+    rs_time_cue(job, lane, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
+    return c;
+}
+
+/* Writes the cues of a lane's next block, as far as no other lane's cue comes before. If the block
+ * is incomplete, its last cue waits for the next call. */
+static void rs_write_block(rs_job *job, size_t index, rs_block *b)
+{
+    rs_lane *lane = &job->lanes.lane[index];
+    size_t i;
+    for (i = lane->n_written; i < b->n; i = b->to[i]) {
         rs_cue c;
-        size_t width = 0;
-        j = b->to[i];
-        if (j == b->n && !b->whole && i > 0) {
+        if (b->to[i] == b->n && !b->whole && i > 0) {
             break;
         }
-        memset(&c, 0, sizeof c);
-        rs_break_lines(b->atoms, i, j, (size_t)o->max_line_width);
-        for (k = i; k < j; k++) {
-            width += b->atoms[k].width + (k > i && b->atoms[k].spaced);
-        }
-        c.t0_ms = b->atoms[i].t0_ms;
-        c.t1_ms = b->atoms[j - 1].t1_ms;
-        c.speaker = rs_get_record(job->store, b->atoms[i].segment).segment.speaker;
-        c.atoms = &b->atoms[i];
-        c.n = j - i;
-        rs_time_cue(job, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
-        rs_put_cue(job, &c);
-        job->at->segment = b->atoms[j - 1].segment;
-        job->at->offset = b->atoms[j - 1].end;
-    }
-}
-
-/* Writes all cues that are final in the requested layout. */
-static void rs_write_layout(rs_job *job)
-{
-    rs_reader r;
-    rs_block block;
-    for (;;) {
-        memset(&r, 0, sizeof r);
-        r.store = job->store;
-        r.line_width = (size_t)job->options.max_line_width;
-        r.segment = (size_t)job->at->segment;
-        r.at = (size_t)job->at->offset;
-        if (!rs_read_block(&r, &job->options, job->at->last, job->end_ms, &block)) {
+        c = rs_make_cue(job, lane, b, i);
+        lane->next_ms = c.t0_ms;
+        if (rs_first_lane(&job->lanes) != index) {
             return;
         }
-        rs_write_block(job, &block);
+        c.number = ++job->at->cues;
+        lane->end_ms = c.t1_ms;
+        lane->n_written = b->to[i];
+        job->writer->cue(&job->out, &c);
+    }
+    lane->segment = b->atoms[i - 1].segment;
+    lane->offset = b->atoms[i - 1].end;
+    lane->n_written = 0;
+    lane->next_ms = INT64_MIN;
+}
+
+/* Writes all cues that are final, in order of their start. Those of several speakers are written
+ * only when no more results will follow. */
+static void rs_write_cues(rs_job *job)
+{
+    rs_lanes *l = &job->lanes;
+    rs_block block;
+    size_t i;
+    rs_set_lanes(job);
+    if (l->n > 1 && !job->at->last) {
+        return;
+    }
+    while ((i = rs_first_lane(l)) < RS_LANES) {
+        if (rs_read_lane(job, i, &block)) {
+            rs_write_block(job, i, &block);
+        } else {
+            l->lane[i].next_ms = INT64_MAX;
+        }
+    }
+    if (l->n > 0) {
+        job->at->segment = l->n > 1 ? job->store->count : l->lane[0].segment;
+        job->at->offset = l->n > 1 ? 0 : l->lane[0].offset;
+    }
+    for (i = 0; i < l->n; i++) {
+        job->at->end_ms = rs_later(job->at->end_ms, l->lane[i].end_ms);
     }
 }
 
@@ -19384,7 +19543,6 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
 {
     rs_job job;
     wnpu_segment s;
-    int laid_out;
     job.out.write = write;
     job.out.user = user;
     job.out.used = 0;
@@ -19396,8 +19554,8 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
                                 ? 1 : options->max_lines;
     job.at = at;
     job.end_ms = summary != NULL && at->last ? summary->duration_ms : INT64_MAX / 2;
-    laid_out = job.writer->tick_ms > 0 && rs_has_layout(options);
-    if (!laid_out) { /* the gap is part of a layout too */
+    job.laid_out = job.writer->tick_ms > 0 && rs_has_layout(options);
+    if (!job.laid_out) { /* the gap is part of a layout too */
         wnpu_write_options none = {0};
         job.options = none;
     }
@@ -19416,8 +19574,8 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
         rs_text(&job.out, job.writer->head);
         at->begun = 1;
     }
-    if (laid_out) {
-        rs_write_layout(&job);
+    if (job.writer->tick_ms > 0) {
+        rs_write_cues(&job);
     } else if (job.writer->cue != NULL) {
         for (; rs_get(store, (size_t)at->segment, &s) == WNPU_OK; at->segment++) {
             rs_write_segment(&job, &s);
@@ -27574,7 +27732,8 @@ WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
 static int ap_check_write_options(const wnpu_write_options *o)
 {
     return o->format >= 0 && o->format < RS_WRITERS &&
-           (o->max_line_width == 0 || (o->max_line_width >= 8 && o->max_line_width <= 1000)) &&
+           (o->max_line_width == 0 ||
+            (o->max_line_width >= RS_LEAST_WIDTH && o->max_line_width <= 1000)) &&
            o->max_lines >= 0 && o->max_lines <= 16 &&
            (o->max_lines == 0 || o->max_line_width > 0) &&
            (o->max_cue_ms == 0 || (o->max_cue_ms >= 500 && o->max_cue_ms <= 60000)) &&

@@ -1298,8 +1298,9 @@ WNPU_API int wnpu_format_from_name(const char *name);
  * text becomes "-- >"; VTT, CSV and ASS are escaped by their own rules; other text that players
  * would interpret as markup ("{\" in subtitles, "[12:34]" in LRC) is broken by an invisible U+2060,
  * except for <i> and similar tags in SRT. Known speakers are named in TXT and SRT ("Speaker 1: "),
- * in VTT (<v Speaker 1>) and in all JSON formats. In SRT, VTT, LRC and ASS cues do not overlap and
- * last at least 1 ms (ASS: 10 ms). Errors: E_ARGUMENT, E_IO. */
+ * in VTT (<v Speaker 1>), in ASS (Name) and in all JSON formats. In SRT, VTT, LRC and ASS cues are
+ * in order of their start, last at least 1 ms (ASS: 10 ms), and overlap only those of other
+ * speakers (from the 16th speaker on, only those of the first 15). Errors: E_ARGUMENT, E_IO. */
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user);
 
@@ -1314,7 +1315,8 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
  * wide characters and emoji, 0 for combining marks, otherwise 1. Scripts without spaces are divided
  * between characters, but not before closing or after opening punctuation; other words are divided
  * only if longer than a line. A cue has at most 128 words (or characters of a script without
- * spaces). */
+ * spaces). A speaker's name in SRT counts as part of its line, unless that leaves less than 8
+ * columns; durations and gaps are those between cues of one speaker. */
 typedef struct wnpu_write_options {
     uint32_t struct_size;
     int32_t format;           /* wnpu_format [TXT] */
@@ -1349,7 +1351,9 @@ typedef struct wnpu_write_cursor {
  * later results cannot change, and advances the cursor. The concatenated parts are, byte for byte,
  * what one call at the end would write: call it from on_segment with last = 0, and after the run
  * with last = 1, with the same options. With a layout, a cue may be delayed until the next segment
- * exists; JSON is written only with last = 1. Allocates nothing; uses about 16 KiB of stack.
+ * exists; JSON, and cues of several speakers, are written only with last = 1. A run with append
+ * changes the order of segments: start with a new cursor after it. Allocates nothing; uses about
+ * 16 KiB of stack.
  * Errors: E_ARGUMENT, E_IO (some bytes may have been written), E_VERSION; on error the cursor does
  * not change. */
 WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_options *options,

@@ -202,6 +202,16 @@ test_speakers() {
     done
     python3 tests/lib/json_schema.py "$T/json.json" "$T/verbose_json.json" >"$T/log" 2>&1 ||
         fail "$(tail -n 5 "$T/log")"
+    # At the same time: cues overlap, and have the times that each has alone.
+    sox "$b" -r 16000 -c 1 "$T/b.wav"
+    sox -M "$T/a.wav" "$T/b.wav" "$T/both.wav"
+    run --speakers channels -f vtt "$T/both.wav" && grep ' --> ' "$T/out" >"$T/got"
+    sort -c "$T/got" || fail "cues are not in order: $(cat "$T/got")"
+    for n in 1 2; do
+        sox "$T/both.wav" "$T/one.wav" remix $n
+        run --words -f vtt "$T/one.wav" && grep ' --> ' "$T/out" >>"$T/apart"
+    done
+    sort "$T/apart" | cmp -s - "$T/got" || fail "alone $(cat "$T/apart"), together $(cat "$T/got")"
     run --speakers channels -f vtt "$T/leak.wav"
     grep -q '^<v Speaker 2>' "$T/out" || fail "no speakers in vtt"
     "$build/transcribe" --speakers voices "$T/a.wav" >"$T/out" 2>&1 && fail "speakers by voice"

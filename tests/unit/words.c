@@ -944,6 +944,8 @@ typedef struct sub_speech {
     int kind;                      /* 0 English, 1 Chinese, 2 long and accented words */
     int wild;                      /* times without any sense */
     int timed;                     /* the store has words */
+    int32_t speaker;
+    rs_store *also;                /* another store for the same segments, or NULL */
 } sub_speech;
 
 static uint32_t sub_random(sub_speech *s, uint32_t below)
@@ -1016,7 +1018,9 @@ static void sub_segment(sub_speech *s, const wnpu_model *m)
     d.n_words = s->timed ? n_words : 0;
     d.word_text = said;
     d.at_ms = at_ms;
+    d.speaker = s->speaker;
     T_CHECK(rs_add(&s->store, &m->vocab, &d, &stored) == WNPU_OK && stored, "a segment");
+    T_CHECK(s->also == NULL || rs_add(s->also, &m->vocab, &d, &stored) == WNPU_OK, "in both");
 }
 
 static void sub_begin(sub_speech *s, uint32_t which)
@@ -1031,6 +1035,8 @@ static void sub_begin(sub_speech *s, uint32_t which)
     s->kind = (int)(which % 3);
     s->wild = which / 3 % 4 == 3;
     s->timed = which / 12 % 4 != 3;
+    s->speaker = 0;
+    s->also = NULL;
 }
 
 /* Columns of a line by a rule of its own. */
@@ -1048,7 +1054,7 @@ static size_t sub_width(const char *line, size_t length)
 static int64_t sub_clock(const char *at)
 {
     long h = 0, m = 0, s = 0, ms = 0;
-    T_CHECK(sscanf(at, "%ld:%ld:%ld,%ld", &h, &m, &s, &ms) == 4, "times: %.20s", at);
+    T_CHECK(sscanf(at, "%ld:%ld:%ld%*1[,.]%ld", &h, &m, &s, &ms) == 4, "times: %.20s", at);
     return ((h * 60 + m) * 60 + s) * 1000 + ms;
 }
 
@@ -1146,6 +1152,157 @@ static void subtitles(void)
     wnpu_model_close(m);
 }
 
+/* ---- subtitles of several speakers ---- */
+
+#define SUB_SPEAKERS 20
+
+/* Random limits for a layout; every third has none. */
+static wnpu_write_options sub_options(uint32_t which, int format)
+{
+    static const int32_t widths[] = {42, 20, 0, 9, 30};
+    wnpu_write_options o;
+    wnpu_write_options_init(&o, sizeof o);
+    if (which % 3 > 0) {
+        wnpu_write_options_subtitles(&o);
+        o.max_line_width = widths[which % 5];
+        o.max_lines = o.max_line_width > 0 ? 2 : 0;
+        o.reading_speed = which % 2 == 0 ? 0 : 15;
+    }
+    o.format = format;
+    return o;
+}
+
+static life_bytes sub_write(const wnpu_model *m, const rs_store *store, const wnpu_write_options *o,
+                            int64_t end_ms)
+{
+    life_bytes t = {NULL, 0};
+    wnpu_write_cursor c;
+    rs_summary summary;
+    memset(&c, 0, sizeof c);
+    memset(&summary, 0, sizeof summary);
+    summary.duration_ms = end_ms;
+    c.struct_size = sizeof c;
+    T_CHECK(rs_write(store, &m->vocab, &summary, o, &c, life_grow, &t) == WNPU_OK, "a part");
+    T_CHECK(rs_get_record(store, 0).segment.speaker ==
+                rs_get_record(store, store->count - 1).segment.speaker ||
+            t.bytes == NULL || strstr(t.bytes, " --> ") == NULL, "several speakers early");
+    free(t.bytes);
+    memset(&t, 0, sizeof t);
+    memset(&c, 0, sizeof c);
+    c.last = 1;
+    T_CHECK(rs_write(store, &m->vocab, &summary, o, &c, life_grow, &t) == WNPU_OK, "the whole");
+    T_CHECK(c.segment <= store->count && t.bytes != NULL, "cursor");
+    return t;
+}
+
+/* Copies the cues of a speaker in WebVTT; checks that all are in order. */
+static char *sub_cues_of(const char *vtt, int32_t speaker)
+{
+    char *out = malloc(strlen(vtt) + 1), tag[40];
+    const char *at = strstr(vtt, "\n\n") + 2, *end;
+    size_t n = 0;
+    int64_t before = 0;
+    (void)snprintf(tag, sizeof tag, "<v Speaker %d>", (int)speaker);
+    for (; *at != '\0'; at = end + 2) {
+        const char *text = strchr(at, '\n') + 1;
+        int64_t t0 = sub_clock(at);
+        end = strstr(at, "\n\n");
+        T_CHECK(t0 >= before, "a cue at %d ms after one at %d ms", (int)t0, (int)before);
+        before = t0;
+        if (strncmp(text, tag, strlen(tag)) == 0) {
+            memcpy(out + n, at, (size_t)(end + 2 - at));
+            n += (size_t)(end + 2 - at);
+        }
+    }
+    out[n] = '\0';
+    return out;
+}
+
+/* Removes times, names and blanks from cues. */
+static void sub_keep_letters(char *vtt)
+{
+    char *out = vtt, *at = vtt;
+    while (*at != '\0') {
+        if (strncmp(at, "<v ", 3) == 0) {
+            at = strchr(at, '>') + 1;
+        } else if (at[0] >= '0' && at[0] <= '9' && at[2] == ':') {
+            at = strchr(at, '\n');
+        } else {
+            *out = *at++;
+            out += *out != ' ' && *out != '\n';
+        }
+    }
+    *out = '\0';
+}
+
+/* Lines of SubRip are as wide as the layout permits, names included. */
+static void sub_check_widths(const char *srt, const wnpu_write_options *o, uint32_t which)
+{
+    const char *line, *end;
+    for (line = srt; *line != '\0'; line = end + 1) {
+        size_t width;
+        end = strchr(line, '\n');
+        width = sub_width(line, (size_t)(end - line));
+        T_CHECK(o->max_line_width < 20 || strstr(line, " --> ") == line + 12 ||
+                width <= (size_t)o->max_line_width, "seed %u: %.*s", which, (int)(end - line),
+                line);
+    }
+}
+
+/* People who speak at the same time: each has the cues that he would have alone, and all are in
+ * order. Beyond the limit of 16, cues may be shortened, but nothing is lost. */
+static void sub_together(const wnpu_model *m, uint32_t which, int32_t speakers)
+{
+    static sub_speech one, all;
+    char *want[SUB_SPEAKERS], *is;
+    wnpu_write_options o = sub_options(which, WNPU_FORMAT_VTT);
+    int64_t end_ms = 100000000;
+    int32_t k;
+    life_bytes t;
+    sub_begin(&all, which);
+    for (k = 0; k < speakers; k++) {
+        uint32_t i;
+        sub_begin(&one, 12 * which + which % 9 + (uint32_t)k * 7 % 3);
+        one.seed = which + 1000 * (uint32_t)k;
+        one.speaker = 8 + k;
+        one.also = &all.store;
+        for (i = 0; i <= (speakers > 16 ? 1 : which % 5); i++) {
+            sub_segment(&one, m);
+        }
+        t = sub_write(m, &one.store, &o, end_ms);
+        want[k] = sub_cues_of(t.bytes, one.speaker);
+        free(t.bytes);
+    }
+    rs_order(&all.store);
+    t = sub_write(m, &all.store, &o, end_ms);
+    for (k = 0; k < speakers; k++) {
+        is = sub_cues_of(t.bytes, 8 + k);
+        T_CHECK(speakers > 16 || strcmp(is, want[k]) == 0, "seed %u, %d:\n%s--- alone\n%s", which,
+                8 + (int)k, is, want[k]);
+        sub_keep_letters(is);
+        sub_keep_letters(want[k]);
+        T_CHECK(is[0] != '\0' && strcmp(is, want[k]) == 0, "seed %u, %d:\n%s--- alone\n%s", which,
+                8 + (int)k, is, want[k]);
+        free(is);
+        free(want[k]);
+    }
+    free(t.bytes);
+    o.format = WNPU_FORMAT_SRT;
+    t = sub_write(m, &all.store, &o, end_ms);
+    sub_check_widths(t.bytes, &o, which);
+    free(t.bytes);
+}
+
+static void subtitles_of_speakers(void)
+{
+    wnpu_model *m = life_float_toy(7);
+    uint32_t which;
+    for (which = 0; which < 60; which++) {
+        sub_together(m, which, which % 10 == 9 ? SUB_SPEAKERS : 2 + (int32_t)(which % 3));
+    }
+    wnpu_model_close(m);
+}
+
 static void words_tests(void)
 {
     t_run("the best path, against all paths of small matrices", warping);
@@ -1165,4 +1322,5 @@ static void words_tests(void)
     t_run("asking for words", accessors);
     t_run("words in a full store", words_full_store);
     t_run("subtitles keep every word and limit", subtitles);
+    t_run("subtitles of people who speak at the same time", subtitles_of_speakers);
 }
