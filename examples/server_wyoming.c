@@ -28,6 +28,8 @@
 #define LINE_MOST 65536u           /* bytes of a line, and of the data behind it */
 #define PAYLOAD_MOST (4u << 20)
 #define CLIENTS_MOST 32
+#define DRAIN_MS 2000              /* for what a client that is hung up on is still sending */
+#define DRAIN_MOST ((size_t)8 << 20)
 #define STACK_SIZE ((size_t)1 << 20)
 
 static http_options options;
@@ -45,6 +47,8 @@ typedef struct client {
     request request;
     upload audio;
     int begun;                /* request and audio are open */
+    int streaming;            /* transcript-start was sent */
+    const char *code, *problem; /* why the client is hung up on, or NULL */
 } client;
 
 /* ---- sending ---- */
@@ -87,6 +91,18 @@ static int send_text(client *c, const char *type, const char *text, size_t lengt
     return failed ? -1 : 0;
 }
 
+static int send_error(client *c, const char *code, const char *text)
+{
+    buffer data = {NULL, 0, 0, 0};
+    int failed;
+    buffer_text(&data, "{\"text\": ");
+    buffer_string(&data, text, strlen(text));
+    buffer_print(&data, ", \"code\": \"%s\"}", code);
+    failed = data.failed || send_event(c, "error", &data) != 0;
+    buffer_free(&data);
+    return failed ? -1 : 0;
+}
+
 static int send_info(client *c)
 {
     static const char by[] = "\"attribution\": {\"name\": \"whisper_npu\", \"url\": \"\"}, "
@@ -113,7 +129,16 @@ static int send_info(client *c)
 
 /* ---- receiving ---- */
 
-/* Takes n bytes that follow; to may be NULL. Returns 0, or -1 if they do not come. */
+/* Decides to hang up, and why. Returns -1. */
+static int give_up(client *c, const char *code, const char *problem)
+{
+    c->code = code;
+    c->problem = problem;
+    return -1;
+}
+
+/* Takes n bytes that follow; to and audio may be NULL. Returns 0, or -1 if they do not come or
+ * there is no room for them. */
 static int receive(client *c, char *to, size_t n, upload *audio)
 {
     while (n > 0) {
@@ -131,7 +156,8 @@ static int receive(client *c, char *to, size_t n, upload *audio)
             to += part;
         }
         if (audio != NULL && upload_add(audio, c->in, part) != 0) {
-            return -1;
+            return errno == EFBIG ? give_up(c, "too_much_audio", "there is too much audio")
+                                  : give_up(c, "server_busy", "there is no room for the audio");
         }
         memmove(c->in, c->in + part, c->used - part);
         c->used -= part;
@@ -140,7 +166,7 @@ static int receive(client *c, char *to, size_t n, upload *audio)
     return 0;
 }
 
-/* Length of the line that is received next, with its end; 0 if there is none. */
+/* Length of the line that is received next, with its end; 0 if there is none, or it is too long. */
 static size_t receive_line(client *c)
 {
     char *end = NULL;
@@ -150,6 +176,9 @@ static size_t receive_line(client *c)
             return 0;
         }
         c->used += got > 0 ? (size_t)got : 0;
+    }
+    if (end == NULL) {
+        (void)give_up(c, "invalid_event", "the event is too long");
     }
     return end != NULL ? (size_t)(end - c->in) + 1 : 0;
 }
@@ -169,7 +198,7 @@ static int begin_request(client *c)
 {
     end_request(c);
     if (request_init(&c->request, API_OPENAI, &options.params, options.max_beams) != 0) {
-        return -1;
+        return give_up(c, "server_busy", "no memory for another request");
     }
     upload_init(&c->audio, options.max_bytes);
     c->request.raw = 1;
@@ -181,7 +210,8 @@ static int take_transcribe(client *c, json data)
 {
     char language[64];
     size_t n = json_string(json_get(data, "language"), language, sizeof language);
-    if (begin_request(c) != 0) {
+    /* It may also come behind audio-start, whose format then counts. */
+    if ((!c->begun || c->audio.size > 0) && begin_request(c) != 0) {
         return -1;
     }
     /* A language that is not known is detected. */
@@ -192,11 +222,14 @@ static int take_transcribe(client *c, json data)
 static int take_audio_start(client *c, json data)
 {
     int64_t rate = 16000, width = 2, channels = 1;
-    if ((!c->begun && begin_request(c) != 0) ||
-        json_integer(json_get(data, "rate"), 1000, 384000, &rate) != 0 ||
+    /* Audio without an end is forgotten. */
+    if ((!c->begun || c->audio.size > 0) && begin_request(c) != 0) {
+        return -1;
+    }
+    if (json_integer(json_get(data, "rate"), 1000, 384000, &rate) != 0 ||
         json_integer(json_get(data, "width"), 1, 4, &width) != 0 ||
         json_integer(json_get(data, "channels"), 1, 256, &channels) != 0) {
-        return -1;
+        return give_up(c, "invalid_event", "the format of the audio is not supported");
     }
     c->request.raw_rate = (uint32_t)rate;
     c->request.raw_channels = (uint32_t)channels;
@@ -205,10 +238,19 @@ static int take_audio_start(client *c, json data)
     return 0;
 }
 
+/* Announces text, once. */
+static int start_transcript(client *c)
+{
+    int failed = !c->streaming && send_event(c, "transcript-start", NULL) != 0;
+    c->streaming = 1;
+    return failed ? -1 : 0;
+}
+
 static int on_segment(void *user, const wnpu_segment *segment, size_t index)
 {
     size_t skip = index == 0 && segment->text[0] == ' ';
-    return send_text(user, "transcript-chunk", segment->text + skip, segment->text_length - skip);
+    return start_transcript(user) != 0 ? -1 :
+           send_text(user, "transcript-chunk", segment->text + skip, segment->text_length - skip);
 }
 
 static void answer_text(buffer *b, const wnpu_session *session, const wnpu_model *model,
@@ -219,12 +261,27 @@ static void answer_text(buffer *b, const wnpu_session *session, const wnpu_model
     reply_results(b, session, model, &text);
 }
 
+/* Sends the result of a job. Returns 0, or -1 if the client is gone. */
+static int send_result(client *c, const job *j)
+{
+    size_t n = j->body.n > 0 ? j->body.n - 1 : 0; /* without the line end */
+    if (j->http_status != 200) {
+        return send_error(c, j->http_status == 503 ? "server_busy"
+                           : j->http_status < 500 ? "invalid_audio" : "internal_error", j->message);
+    }
+    if (start_transcript(c) != 0 ||
+        send_text(c, "transcript", n > 0 ? j->body.bytes : "", n) != 0) {
+        return -1;
+    }
+    return send_event(c, "transcript-stop", NULL);
+}
+
 static int take_audio_stop(client *c)
 {
     job j;
     int failed;
     if (!c->begun) {
-        return -1;
+        return give_up(c, "invalid_event", "audio-stop came without audio-start");
     }
     memset(&j, 0, sizeof j);
     j.model = options.model;
@@ -237,20 +294,14 @@ static int take_audio_stop(client *c)
     j.answer = answer_text;
     request_finish(&c->request);
     watch_enter(&c->watch, WATCH_WORKING, options.work_ms);
-    failed = send_event(c, "transcript-start", NULL) != 0;
-    if (c->audio.size > 0 && !failed) {
+    c->streaming = 0;
+    if (c->audio.size > 0) {
         job_run(&j);
     } else {
         j.http_status = 200;
     }
     watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
-    if (j.http_status == 200) {
-        size_t n = j.body.n > 0 ? j.body.n - 1 : 0; /* without the line end */
-        failed = failed || send_text(c, "transcript", n > 0 ? j.body.bytes : "", n) != 0 ||
-                 send_event(c, "transcript-stop", NULL) != 0;
-    } else {
-        failed = failed || send_text(c, "error", j.message, strlen(j.message)) != 0;
-    }
+    failed = send_result(c, &j) != 0;
     pool_count_request(j.http_status);
     job_free(&j);
     end_request(c);
@@ -285,6 +336,14 @@ static int take_event(client *c, json type, json data, size_t payload)
          : json_is(type, "audio-stop") ? answer_audio(c) : 0;
 }
 
+/* Reads a length, which may be missing. Returns 0, or -1 if it is wrong. */
+static int read_length(json event, const char *name, int64_t most, int64_t *length)
+{
+    json value = json_get(event, name);
+    *length = 0;
+    return value.at == NULL || json_type(value) == 'n' ? 0 : json_integer(value, 0, most, length);
+}
+
 /* Receives and handles the next event. Returns 0, or -1 to hang up. */
 static int serve_event(client *c)
 {
@@ -296,19 +355,22 @@ static int serve_event(client *c)
     watch_enter(&c->watch, WATCH_READING, options.work_ms);
     n = receive_line(c);
     line = n > 0 ? malloc(n) : NULL;
-    if (line == NULL || receive(c, line, n, NULL) != 0 ||
-        json_parse(&event, line, n, &wrong) != 0) {
+    if (line == NULL || receive(c, line, n, NULL) != 0) {
         free(line);
         return -1;
     }
+    (void)json_parse(&event, line, n, &wrong);
     type = json_get(event, "type");
+    if (json_type(type) != '"') {
+        free(line);
+        return give_up(c, "invalid_event", "the event is not a JSON object with a type");
+    }
     data = json_get(event, "data");
     watch_enter(&c->watch, WATCH_READING, options.body_ms);
-    if ((json_type(json_get(event, "data_length")) != '0' ||
-         json_integer(json_get(event, "data_length"), 0, LINE_MOST, &data_length) == 0) &&
-        (json_type(json_get(event, "payload_length")) != '0' ||
-         json_integer(json_get(event, "payload_length"), 0, PAYLOAD_MOST, &payload) == 0) &&
-        receive(c, c->data, (size_t)data_length, NULL) == 0) {
+    if (read_length(event, "data_length", LINE_MOST, &data_length) != 0 ||
+        read_length(event, "payload_length", PAYLOAD_MOST, &payload) != 0) {
+        (void)give_up(c, "invalid_event", "the length of the event's data is wrong");
+    } else if (receive(c, c->data, (size_t)data_length, NULL) == 0) {
         if (data_length > 0 && json_parse(&more, c->data, (size_t)data_length, &wrong) == 0) {
             data = more;
         }
@@ -320,6 +382,26 @@ static int serve_event(client *c)
 
 /* ---- connections ---- */
 
+/* Tells the client why it is hung up on, if it is, and reads what it is still sending: a socket
+ * that is closed with unread bytes may lose the answer. */
+static void hang_up(client *c)
+{
+    size_t total = 0;
+    ssize_t got = 1;
+    if (c->problem == NULL) {
+        return;
+    }
+    watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
+    (void)send_error(c, c->code, c->problem);
+    pool_count_refusal(POOL_REFUSED_REQUEST);
+    (void)shutdown(c->fd, SHUT_WR);
+    watch_enter(&c->watch, WATCH_READING, DRAIN_MS);
+    while (got > 0 && total < DRAIN_MOST) {
+        got = recv(c->fd, c->in, LINE_MOST, 0);
+        total += got > 0 ? (size_t)got : 0;
+    }
+}
+
 static void *serve_client(void *user)
 {
     client *c = user;
@@ -327,6 +409,7 @@ static void *serve_client(void *user)
     while (!atomic_load(&ending) && serve_event(c) == 0) {
     }
     end_request(c);
+    hang_up(c);
     watch_remove(&c->watch);
     close(c->fd);
     free(c->in);
@@ -367,6 +450,19 @@ static void accept_client(int fd)
     }
 }
 
+/* Answers a connection that is not served. Its socket is new, so that sending does not block. */
+static void refuse_client(int fd)
+{
+    client c;
+    int closing = pool_is_closing();
+    memset(&c, 0, sizeof c);
+    c.fd = fd;
+    (void)send_error(&c, "server_busy",
+                     closing ? POOL_CLOSING_MESSAGE : "there are too many connections");
+    close(fd);
+    pool_count_refusal(closing ? POOL_REFUSED_CLOSING : POOL_REFUSED_FULL);
+}
+
 static void *listen_for_clients(void *unused)
 {
     (void)unused;
@@ -374,7 +470,7 @@ static void *listen_for_clients(void *unused)
         struct pollfd p = {listening, POLLIN, 0};
         int fd = poll(&p, 1, 200) > 0 ? accept(listening, NULL, NULL) : -1;
         if (fd >= 0 && (atomic_load(&clients) >= CLIENTS_MOST || pool_is_closing())) {
-            close(fd);
+            refuse_client(fd);
         } else if (fd >= 0) {
             accept_client(fd);
         }

@@ -444,6 +444,34 @@ def wyoming():
             wyoming_event(c, "ping")
             same(json.loads(lines.readline())["type"], "pong")
             c.close()
+        c = s.connect(s.ports["wyoming"])  # commands and questions over one connection
+        lines = c.makefile("rb")
+        for order in ("start first", "transcribe first", "transcribe once"):
+            if order != "start first":
+                wyoming_event(c, "transcribe", {"language": "en"})
+            wyoming_event(c, "audio-start", {"rate": 8000, "width": 1, "channels": 1})
+            wyoming_event(c, "audio-chunk", payload=bytes(5000))  # is forgotten
+            wyoming_event(c, "audio-start", pcm)
+            if order != "transcribe once":
+                wyoming_event(c, "transcribe", {"language": "en"})
+            wyoming_event(c, "audio-chunk", pcm, DATA[:100001])
+            wyoming_event(c, "describe")
+            same(json.loads(lines.readline())["type"], "info")
+            wyoming_event(c, "audio-chunk", pcm, DATA[100001:])
+            wyoming_event(c, "audio-stop")
+            wyoming_event(c, "describe")
+            got = []
+            while not got or got[-1][0] != "info":
+                event = json.loads(lines.readline())
+                got.append((event["type"], event["data"].get("text")))
+            same([e for e in got if e[0] != "transcript-chunk"],
+                 [("transcript-start", None), ("transcript", text), ("transcript-stop", None),
+                  ("info", None)])
+        wyoming_event(c, "audio-start", pcm)  # no audio
+        wyoming_event(c, "audio-stop")
+        same([json.loads(lines.readline())["type"] for _ in range(3)],
+             ["transcript-start", "transcript", "transcript-stop"])
+        c.close()
         r = random.Random(1)
         for _ in range(50):  # broken events
             c = s.connect(s.ports["wyoming"])
@@ -454,6 +482,54 @@ def wyoming():
                                 b"\0" * 70000, r.randbytes(100)]) + b"\n")
             c.close()
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
+
+
+def wyoming_refused():
+    """What is not served is answered with an error event."""
+    with Server("--wyoming", "127.0.0.1:0", "--queue", "0", "--max-mb", "1", model=TOY) as s:
+        def refusal(data):
+            c = s.connect(s.ports["wyoming"])
+            c.sendall(data)
+            lines = c.makefile("rb").readlines()  # up to the end of the connection
+            c.close()
+            same(len(lines), 1)
+            event = json.loads(lines[0])
+            assert event["type"] == "error" and event["data"]["text"], event
+            return event["data"]["code"]
+        start = b'{"type": "audio-start", "data": {"rate": 16000, "width": 2, "channels": 1}}\n'
+        wrong = [b"{\n", b"[]\n", b"5\n", b'{"type": 5}\n', b'{"type": "audio-stop"}\n',
+                 b'{"type": "audio-start", "data": {"rate": -1}}\n',
+                 b'{"type": "x", "data_length": 99999999999}\n',
+                 b'{"type": "x", "data_length": "5"}\n',
+                 b'{"type": "audio-chunk", "payload_length": -5}\n', b" " * 70000 + b"\n",
+                 b'{"type": "' + b"x" * 3000000]
+        for data in wrong:
+            same(refusal(data), "invalid_event")
+        same(refusal(start + b'{"type": "audio-chunk", "payload_length": 2000000}\n'
+                     + bytes(2000000)), "too_much_audio")
+        same(s.metric('refused_total{reason="bad_request"}'), len(wrong) + 1)
+
+        def say(c):
+            wyoming_event(c, "audio-start", {"rate": 16000, "width": 2, "channels": 1})
+            wyoming_event(c, "audio-chunk", payload=bytes(20000))
+            wyoming_event(c, "audio-stop")
+            event = json.loads(lines.readline())
+            return event["type"], event["data"].get("code")
+        busy = WebSocket(s)
+        assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
+        c = s.connect(s.ports["wyoming"])
+        lines = c.makefile("rb")
+        for _ in range(2):  # the connection stays
+            same(say(c), ("error", "server_busy"))
+        busy.close()
+        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+        same(say(c), ("transcript-start", None))
+        c.close()
+        others = [s.connect(s.ports["wyoming"]) for _ in range(40)]
+        event = json.loads(others[-1].makefile("rb").readline())
+        same((event["type"], event["data"]["code"]), ("error", "server_busy"))
+        for c in others:
+            c.close()
 
 
 def speakers():

@@ -45,6 +45,7 @@ test_persistent() { check persistent; }
 test_events() { check events; }
 test_speakers() { check speakers; }
 test_wyoming() { check wyoming; }
+test_wyoming_refused() { check wyoming_refused; }
 test_realtime() { check realtime; }
 test_realtime_speech() {
     command -v sox >/dev/null 2>&1 && command -v espeak-ng >/dev/null 2>&1 ||
@@ -81,8 +82,8 @@ test_containers() {
 }
 
 for t in ${TEST_SERVER:-formats options errors keys persistent containers events speakers wyoming \
-    realtime realtime_speech realtime_keys realtime_refused openai browser together mixed queue \
-    disconnect shutdown memory hostile frames silent}; do
+    wyoming_refused realtime realtime_speech realtime_keys realtime_refused openai browser together \
+    mixed queue disconnect shutdown memory hostile frames silent}; do
     t_run test_$t
 done
 t_end
