@@ -2692,6 +2692,7 @@ static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     }
     a.channel = s->audio.channel;
     s->audio = a;
+    s->ready = NULL; /* the session may have had a live run before */
     s->reader_ended = 0;
     if (a.rate != AU_RATE) {
         au_design(s, a.rate);
@@ -15035,11 +15036,18 @@ typedef struct se_filter {
     void *user;
 } se_filter;
 
+/* Receives the hypothesis of a search that has only one, after each token. */
+typedef struct se_listener {
+    void (*function)(void *user, const se_hypothesis *h);
+    void *user;
+} se_listener;
+
 typedef struct se_search {
     de_decoder *decoder;
     const lr_rules *rules;
     const int *cancel;
     se_filter filter;
+    se_listener listener;         /* of se_run() */
     se_judge judge;               /* function NULL: every repetition is a loop */
     size_t slots;
     se_hypothesis *live, *next;   /* [slots] */
@@ -15577,6 +15585,12 @@ static int se_done(const se_search *s)
            __atomic_load_n(s->cancel, __ATOMIC_RELAXED);
 }
 
+/* Whether the search has a single hypothesis: what it chooses is not revised. */
+static int se_is_single(const se_options *o)
+{
+    return o->width == 1 && (o->temperature > 0.0f || se_needed_endings(o) == 1);
+}
+
 /* Decodes the window after a prompt and returns the best hypothesis, valid until the next call.
  * Stops between tokens when *cancel is set. */
 static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_options *o)
@@ -15606,6 +15620,9 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
         s->next = before;
         s->n_live = n;
         se_report_progress(s, before[0].n);
+        if (s->listener.function != NULL && s->n_live == 1 && se_is_single(o)) {
+            s->listener.function(s->listener.user, &s->live[0]);
+        }
     } while (!se_done(s));
     /* Unfinished hypotheses fill the beam, as in OpenAI's finalize(). */
     for (i = 0; i < s->n_live && s->n_ended < o->width; i++) {
@@ -15617,11 +15634,11 @@ static const se_hypothesis *se_run(se_search *s, const se_prompt *p, const se_op
 
 /* ---- several windows at once ---- */
 
-/* 1 if se_run_windows() can do it: a single hypothesis, no callback, no prefix. */
+/* 1 if se_run_windows() can do it: a single hypothesis, no filter, no prefix. */
 static int se_is_greedy(const se_search *s, const se_prompt *p, const se_options *o)
 {
-    return o->temperature <= 0.0f && o->width == 1 && se_needed_endings(o) == 1 &&
-           p->n_given == 0 && p->sot == 0 && s->filter.function == NULL;
+    return o->temperature <= 0.0f && se_is_single(o) && p->n_given == 0 && p->sot == 0 &&
+           s->filter.function == NULL;
 }
 
 /* Feeds the prompt into a slot for a window and ranks the candidates. */
@@ -22539,6 +22556,7 @@ static void ri_drop_span(ri_ring *q)
 #define RU_LANGUAGES 128u      /* more than there are */
 #define RU_MAX_BATCH 8u        /* most windows decoded together */
 #define RU_TENTATIVE 2048u     /* most bytes of tentative text */
+#define RU_PIECES 4095u        /* most bytes of a window's text that are kept for on_token */
 /* Samples after 30 s that the detector needs to decide all of them, see aw_is_decided(). */
 #define RU_DETECTOR_DELAY (ML_RATE / 2u)
 /* Samples read beyond the current window when windows are decoded together. */
@@ -22686,6 +22704,17 @@ typedef struct ru_tentative {
     int64_t utterance_t0_ms, utterance_t1_ms; /* the latest, -1: none; the end while speaking: -1 */
 } ru_tentative;
 
+/* The window's text as on_token has received it. */
+typedef struct ru_pieces {
+    size_t n_tokens;        /* of the hypothesis that have been added */
+    size_t length, told;    /* bytes of text since the last restart; those of them reported */
+    size_t n_held;
+    char held[4];           /* [n_held] an incomplete character */
+    int restart;            /* the next event withdraws what was reported before */
+    int overflow;           /* text does not hold all that was reported since the last restart */
+    char text[RU_PIECES + 1]; /* NUL-terminated */
+} ru_pieces;
+
 /* All state of a run. */
 #define RU_LIVE 1
 #define RU_LIVE_RESTORED 2
@@ -22699,7 +22728,7 @@ typedef struct ru_run {
     ru_lookahead lookahead;
     wnpu_params params;
     int *cancel;            /* atomic */
-    int stop_requested;     /* by the progress callback, at once or after the window */
+    int stop_requested;     /* by on_progress or on_token, at once or after the window */
     int resumed;            /* no window has been completed since wnpu_resume() */
     int64_t reported_ms;    /* last value passed to the progress callback */
     double reported_at;     /* when, see os_now_ms() */
@@ -22720,6 +22749,7 @@ typedef struct ru_run {
     ru_text text;
     ru_phrase phrase;
     ru_tentative tentative;
+    ru_pieces pieces;
 } ru_run;
 
 static int ru_cancelled(const ru_run *r)
@@ -24172,16 +24202,159 @@ static void wd_options(const ru_run *r, float temperature, uint64_t attempt, se_
     o->seed = se_mix(se_mix(p->seed, r->text.window), attempt);
 }
 
+/* ---- text while it is decoded: on_token ----
+ * A search with a single hypothesis reports it token by token, others when they are complete. What
+ * has been reported is compared with the window's segments at its end. */
+
+/* Calls on_token. */
+static void wd_tell(ru_run *r, const char *text, size_t length, int complete)
+{
+    wnpu_token_event event;
+    int stop;
+    memset(&event, 0, sizeof event);
+    event.struct_size = (uint32_t)sizeof event;
+    event.window = (int32_t)r->text.window;
+    event.window_ms = ru_recording_ms(r, 0);
+    event.restart = r->pieces.restart;
+    event.complete = complete;
+    event.text = text;
+    event.text_length = length;
+    r->pieces.restart = 0;
+    stop = r->params.on_token(r->params.user, &event);
+    (void)er_float_default();
+    r->stop_requested |= stop != 0;
+    if (r->stop_requested && !r->resumed) {
+        __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* Reports what has been added to the text. */
+static void wd_tell_added(ru_run *r)
+{
+    ru_pieces *p = &r->pieces;
+    const char *added = p->text + p->told;
+    size_t n = p->length - p->told;
+    p->text[p->length] = '\0';
+    p->told = p->length;
+    if (n > 0 && !ru_cancelled(r)) {
+        wd_tell(r, added, n, 0);
+    }
+}
+
+/* Adds held bytes to the text as soon as they are a whole character, or invalid; with end = 1 also
+ * an incomplete one, as rs_add() does at the end of a segment. */
+static void wd_add_held(ru_run *r, int end)
+{
+    ru_pieces *p = &r->pieces;
+    while (p->n_held > 0) {
+        size_t used, bytes;
+        int cut;
+        int32_t code = tk_decode_utf8(p->held, p->n_held, &used, &cut);
+        if (cut && !end) {
+            break;
+        }
+        bytes = code > 0 ? used : 3;
+        if (p->length + bytes > RU_PIECES) {
+            wd_tell_added(r);
+            p->length = p->told = 0;
+            p->overflow = 1;
+        }
+        memcpy(p->text + p->length, code > 0 ? p->held : "\xef\xbf\xbd", bytes);
+        p->length += bytes;
+        p->n_held -= used;
+        memmove(p->held, p->held + used, p->n_held);
+    }
+}
+
+/* Reports the tokens of a hypothesis that have been added to it; complete: there will be no more.
+ * Implements se_listener with complete = 0. */
+static void wd_report(ru_run *r, const se_hypothesis *h, int complete)
+{
+    ru_pieces *p = &r->pieces;
+    const tk_vocab *v = &r->engine.model->vocab;
+    if (ru_cancelled(r)) {
+        return; /* the latest token may be from an incomplete step */
+    }
+    for (; p->n_tokens < h->n; p->n_tokens++) {
+        size_t i = p->n_tokens, k, length = 0;
+        const char *text = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
+        for (k = 0; text != NULL && k < length; k++) {
+            p->held[p->n_held++] = text[k];
+            wd_add_held(r, 0);
+        }
+        if (i > 0 && h->tokens[i] >= v->timestamp0 && h->tokens[i - 1] >= v->timestamp0) {
+            wd_add_held(r, 1); /* a segment ends here */
+        }
+    }
+    if (complete) {
+        wd_add_held(r, 1);
+    }
+    wd_tell_added(r);
+}
+
+static void wd_listen(void *user, const se_hypothesis *h)
+{
+    wd_report(user, h, 0);
+}
+
+/* Begins the text of a decoding. The text of the one before, if there was one, is withdrawn. */
+static void wd_begin_text(ru_run *r, uint32_t attempt)
+{
+    ru_pieces *p = &r->pieces;
+    int withdraw = attempt > 0 && (p->told > 0 || p->overflow);
+    p->n_tokens = p->length = p->told = p->n_held = 0;
+    p->overflow = 0;
+    p->restart |= attempt == 0 || withdraw;
+    if (withdraw && !ru_cancelled(r)) {
+        wd_tell(r, "", 0, 0);
+    }
+}
+
+/* Ends the text of a window whose segments are those from number `first` on. If they differ from
+ * what has been reported, this is withdrawn and they are reported instead. */
+static void wd_end_text(ru_run *r, size_t first, int status)
+{
+    ru_pieces *p = &r->pieces;
+    wnpu_segment segment;
+    size_t i, at = 0;
+    int same = !p->overflow;
+    if (r->params.on_token == NULL || status == WNPU_E_CANCELLED) {
+        return; /* or on_segment has ended the run */
+    }
+    for (i = first; same && rs_get(&r->store, i, &segment) == WNPU_OK; i++) {
+        same = segment.text_length <= p->length - at &&
+               memcmp(p->text + at, segment.text, segment.text_length) == 0;
+        at += same ? segment.text_length : 0;
+    }
+    if (!same || at < p->length) {
+        p->restart = 1;
+        for (i = first; rs_get(&r->store, i, &segment) == WNPU_OK; i++) {
+            wd_tell(r, segment.text, segment.text_length, 0);
+        }
+    }
+    wd_tell(r, "", 0, 1);
+}
+
 /* Decodes the window, or returns its text from the lookahead. */
 static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_options *o)
 {
+    se_search *s = &r->text.search;
+    const se_hypothesis *h;
     size_t i = wd_lookahead_index(r);
-    if (i == r->lookahead.n || !se_is_greedy(&r->text.search, p, o)) {
-        return se_run(&r->text.search, p, o);
+    if (i == r->lookahead.n || !se_is_greedy(s, p, o)) {
+        s->listener.function = r->params.on_token != NULL ? wd_listen : NULL;
+        s->listener.user = r;
+        h = se_run(s, p, o);
+        s->listener.function = NULL;
+    } else {
+        s->steps += r->lookahead.steps[i];
+        s->prompt_tokens += (uint32_t)p->n;
+        h = &r->lookahead.hypothesis[i];
     }
-    r->text.search.steps += r->lookahead.steps[i];
-    r->text.search.prompt_tokens += (uint32_t)p->n;
-    return &r->lookahead.hypothesis[i];
+    if (r->params.on_token != NULL) {
+        wd_report(r, h, 1);
+    }
+    return h;
 }
 
 /* Whether a decoding passes the gates. A loop after repetition that is in the audio passes: the
@@ -24202,6 +24375,7 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     uint32_t reasons;
     wd_make_prompt(r, context, &prompt);
     wd_options(r, temperature, attempt, &options);
+    wd_begin_text(r, attempt);
     h = wd_search(r, &prompt, &options);
     o.mean_logprob = se_mean_logprob(h);
     o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounding errors */
@@ -24302,7 +24476,7 @@ static int wd_is_finished(const ru_run *r, size_t used, size_t taken)
 /* Decodes the window, stores its segments, and sets how many frames it has used. */
 static int wd_decode(ru_run *r, size_t frames, size_t *used)
 {
-    size_t taken = 0;
+    size_t taken = 0, first = r->store.count;
     int status, cut;
     *used = frames;
     wd_attempts(r);
@@ -24316,7 +24490,9 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     if (wd_is_silence(r)) {
         r->resumable = 0;
         r->stats.silent++;
-        return lg_finish_window(r, 1, used);
+        status = lg_finish_window(r, 1, used);
+        wd_end_text(r, first, status);
+        return status;
     }
     cut = r->text.hypothesis->loop > 0;
     if (cut) {
@@ -24341,6 +24517,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     }
     status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
     wd_update_context(r, taken < r->text.n_final ? taken : r->text.n_final);
+    wd_end_text(r, first, status);
     return status;
 }
 
@@ -24405,7 +24582,7 @@ static int wi_progress_after_window(ru_run *r, int64_t done_ms)
         r->stop_requested |= wi_report_progress(r, done_ms) != 0;
     }
     if (r->stop_requested) {
-        return er_set(&r->error, WNPU_E_CANCELLED, "the progress callback requested a stop");
+        return er_set(&r->error, WNPU_E_CANCELLED, "a callback requested a stop");
     }
     return WNPU_OK;
 }
@@ -24680,7 +24857,7 @@ static int wi_run_windows(ru_run *r)
     }
     return status == WNPU_OK && ru_cancelled(r)
                ? er_set(&r->error, WNPU_E_CANCELLED, r->stop_requested
-                        ? "the progress callback requested a stop" : "cancelled") : status;
+                        ? "a callback requested a stop" : "cancelled") : status;
 }
 
 /* Checks parameters against the model, and configures the logit rules. */
@@ -25310,6 +25487,7 @@ static void wi_wipe(ru_run *r)
         ar_wipe(r->lookahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
     }
     ar_wipe(&r->tentative, sizeof r->tentative);
+    ar_wipe(&r->pieces, sizeof r->pieces);
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
     al_clear(&r->text.aligner);

@@ -728,6 +728,48 @@ typedef enum wnpu_length_rule {
     WNPU_LENGTH_RATIO = 1     /* log P / ((5 + n) / 6)^p, OpenAI's rule with a length_penalty */
 } wnpu_length_rule;
 
+/* Text of a window while it is decoded; see wnpu_params.on_token. Append the text of each event to
+ * what the window has so far; if restart is 1, discard that first:
+ *
+ *     static int on_token(void *user, const wnpu_token_event *e)
+ *     {
+ *         line *l = user;
+ *         l->length = e->restart ? 0 : l->length;
+ *         append(l, e->text, e->text_length);
+ *         if (e->complete) {
+ *             finish(l);  // its text does not change any more: begin the next line
+ *         }
+ *         return 0;
+ *     }
+ *
+ * The first event of each window has restart 1. So have events in the middle of a window if the
+ * text was reported too soon: a gate rejects the decoding and the window is decoded again, a loop
+ * is cut off, text after the last timestamp is left to the next window, or segments are discarded
+ * as unreliable. The last event of a window has complete 1 and usually no text. Then the text since
+ * the latest restart is exactly that of the window's segments (wnpu_segment.window), one after the
+ * other; on_segment has received them before. A run that ends within a window (E_CANCELLED,
+ * E_FULL) may leave it without complete 1: of its text only the segments count.
+ *
+ * Text is valid UTF-8 in whole characters: bytes of an incomplete one are held back. It has no
+ * timestamps and special tokens. Windows come in order. Greedy search (beam 1, patience 1) and
+ * sampling with one sample report each token. With several hypotheses the text is known when all of
+ * them are complete, and comes in one piece; so does that of a window decoded ahead of its turn:
+ * with others (wnpu_config.batch), or in a live run during the pause at its end. In live runs only
+ * the decoding for good is reported; see wnpu_get_live() for the open window. wnpu_choose() reports
+ * nothing.
+ *
+ * Called in the thread of the run, which waits for it. Functions that read results, wnpu_get_live()
+ * and wnpu_cancel() may be called in it. */
+typedef struct wnpu_token_event {
+    uint32_t struct_size;     /* of the library: an older one does not have fields beyond it */
+    int32_t window;           /* number of the window, as in wnpu_segment */
+    int64_t window_ms;        /* its start, as in wnpu_segment */
+    int32_t restart;          /* 1: what was reported of this window is withdrawn */
+    int32_t complete;         /* 1: last event of the window, its text is final */
+    const char *text;         /* to be appended; NUL-terminated. Valid during the call */
+    size_t text_length;       /* bytes; may be 0 */
+} wnpu_token_event;
+
 /* Run parameters. The result of a run depends only on model, configuration, audio and these
  * parameters. NaN is not accepted for any of them. This overview lists the parameters by group, in
  * the order of wnpu_param_info(); the fields of wnpu_params are in the order in which they were
@@ -850,6 +892,10 @@ typedef enum wnpu_length_rule {
  *                    done_ms never decreases. A non-zero return value cancels the run: at once,
  *                    except in the first window after wnpu_resume(), which is completed first, so
  *                    that a host that stops at every call still makes progress
+ *   on_token         receives the text of a window while it is decoded, to be shown at once; see
+ *                    wnpu_token_event. Results are the same with and without it. A non-zero return
+ *                    value cancels the run like that of on_progress: wnpu_resume(), or the next
+ *                    step of a live run, decodes the window again
  *   on_logits        called for each hypothesis before its next token is chosen, after all rules.
  *                    tokens are the window's so far. logits[n_vocab] may be changed; -INFINITY
  *                    forbids a token, and NaN is treated as -INFINITY
@@ -909,6 +955,7 @@ typedef struct wnpu_params {
     int32_t pause_ms;
     int32_t speaker;
     int32_t append;           /* 0 or 1 */
+    int (*on_token)(void *user, const wnpu_token_event *event);
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -962,14 +1009,14 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
 WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
                              const wnpu_audio *audio);
 
-/* Continues a run of wnpu_transcribe() that was cancelled, stopped by on_progress, or ended with
- * E_ACCEL, from the window that was not completed. The final results are, byte for byte, those of
- * an uninterrupted run. params must equal those of the run, except for callbacks; audio must be the
- * same recording, whose read continues at the frame returned by wnpu_get_position(). Returns what
- * wnpu_transcribe() returns. Errors: those of wnpu_transcribe(); E_ARGUMENT also if params or audio
- * differ (nothing changes); E_STATE if there is no run that can be continued: none at all, a run of
- * another function, or one that ended before its first window, through on_segment, or with E_IO or
- * E_FULL. */
+/* Continues a run of wnpu_transcribe() that was cancelled, stopped by on_progress or on_token, or
+ * ended with E_ACCEL, from the window that was not completed. The final results are, byte for byte,
+ * those of an uninterrupted run. params must equal those of the run, except for callbacks; audio
+ * must be the same recording, whose read continues at the frame returned by wnpu_get_position().
+ * Returns what wnpu_transcribe() returns. Errors: those of wnpu_transcribe(); E_ARGUMENT also if
+ * params or audio differ (nothing changes); E_STATE if there is no run that can be continued: none
+ * at all, a run of another function, or one that ended before its first window, through on_segment,
+ * or with E_IO or E_FULL. */
 WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params,
                          const wnpu_audio *audio);
 /* Number of frames that the last run has read from its recording. Errors: E_ARGUMENT. */
@@ -1126,13 +1173,14 @@ typedef enum wnpu_event {
 
 /* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
  * is none. *events (may be NULL) receives wnpu_event values. After E_CANCELLED through
- * wnpu_cancel() or on_progress, and after E_ACCEL, the next step continues and nothing is lost.
+ * wnpu_cancel(), on_progress or on_token, and after E_ACCEL, the next step continues and nothing is
+ * lost.
  * After other errors the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset()
  * are of use. Errors: those of wnpu_transcribe(); E_STATE also if no stream is open. */
 WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);
 /* Ends the recording, decodes the rest of it, and ends the stream. Returns what wnpu_transcribe()
- * would return. After E_CANCELLED through wnpu_cancel() or on_progress, and after E_ACCEL, the
- * stream is still open, and the call can be repeated. */
+ * would return. After E_CANCELLED through wnpu_cancel(), on_progress or on_token, and after
+ * E_ACCEL, the stream is still open, and the call can be repeated. */
 WNPU_API int wnpu_stream_finish(wnpu_session *session);
 
 /* Continues a live run that wnpu_restore() has loaded: from then on samples can be pushed. A

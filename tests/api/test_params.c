@@ -6,7 +6,8 @@
 #include <math.h>
 
 /* Fields that are no parameters by name: callbacks and what belongs to them. */
-static const char *const callbacks[] = {"on_segment", "on_progress", "user", "on_logits"};
+static const char *const callbacks[] = {"on_segment", "on_progress", "user", "on_logits",
+                                        "on_token"};
 
 static wnpu_param param(size_t index)
 {

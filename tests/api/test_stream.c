@@ -842,6 +842,43 @@ static void cancelled_steps(void)
     wnpu_model_close(m);
 }
 
+static int stop_at_token(void *user, const wnpu_token_event *event)
+{
+    (void)event;
+    return --*(int *)user == 0;
+}
+
+/* A session that has had a live run continues the run of a file. */
+static void file_after_stream(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s[2];
+    wnpu_stream_options o;
+    recording r;
+    unsigned char *block;
+    size_t size;
+    int left = 3;
+    s[0] = open_session(m, 0);
+    s[1] = open_session(m, 0);
+    make_toy_recording(&r, 1);
+    transcribe_whole(s[0], &r);
+    r.params.on_token = stop_at_token;
+    r.params.user = &left;
+    T_CHECK(wnpu_transcribe(s[0], &r.params, &r.audio) == WNPU_E_CANCELLED, "not stopped");
+    size = wnpu_snapshot_size(s[0]);
+    block = malloc(size);
+    T_CHECK(wnpu_snapshot(s[0], block, size) == WNPU_OK, "%s", wnpu_session_error(s[0]));
+    o = options_of(&r.audio);
+    T_CHECK(wnpu_stream_begin(s[1], NULL, &o) == WNPU_OK && wnpu_stream_finish(s[1]) == WNPU_OK &&
+            wnpu_restore(s[1], block, size) == WNPU_OK, "%s", wnpu_session_error(s[1]));
+    is_whole(s[1], &r, wnpu_resume(s[1], &r.params, &r.audio));
+    free(block);
+    free_recording(&r);
+    wnpu_session_close(s[0]);
+    wnpu_session_close(s[1]);
+    wnpu_model_close(m);
+}
+
 /* At random times the run moves to the other session, with what waits in the ring. */
 static void snapshots(void)
 {
@@ -961,6 +998,7 @@ int main(int argc, char **argv)
     t_run("pieces of any size give what the whole gives", toy_chunks);
     t_run("pieces of speech, on several instruction sets", speech_chunks);
     t_run("a cancelled step is continued", cancelled_steps);
+    t_run("a run of a file goes on where a stream was", file_after_stream);
     t_run("a live run moves to another session", snapshots);
     t_run("a run of the detector alone moves to another session", detector_moves);
     t_run("what is lost is in the ledger, and the rest is heard", overrun);

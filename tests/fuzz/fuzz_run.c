@@ -1,7 +1,8 @@
 /* fuzz_run.c - libFuzzer target for whole runs: parameters, callbacks, cancellations, snapshots and
  * restores are drawn from the input, and what comes out at the end has to be what one uninterrupted
- * run gives, byte for byte. So it is for a live run, with pieces, steps and moves from the input. Whenever a run ends, its results have to keep the invariants that the
- * header promises. tests/api/test_run.c does this with a few fixed inputs.
+ * run gives, byte for byte. So it is for a live run, with pieces, steps and moves from the input.
+ * Whenever a run ends, its results have to keep the invariants that the header promises; on_token
+ * has to have the text of the segments. tests/api/test_run.c does this with a few fixed inputs.
  *
  *     clang -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/fuzz_run.c whisper_npu.c -lm
  *     ./a.out -max_len=256 corpus
@@ -37,11 +38,12 @@ typedef struct plan {
     int logits, batch, reader;
     uint32_t salt;
     /* What interrupts it: calls until then, 0: never. */
-    unsigned progress, segments, steps, logit_calls;
+    unsigned progress, segments, tokens, logit_calls;
     int at_once;            /* by wnpu_cancel() in the callback, not by its answer */
     wnpu_session *session;
     unsigned char *block;   /* of a snapshot taken in the progress callback, if size > 0 */
     size_t room, size;
+    life_heard heard;
 } plan;
 
 static wnpu_model *model;
@@ -61,28 +63,6 @@ static const char *fault; /* the first thing that is wrong */
 
 /* ---- invariants of results ---- */
 
-/* Well-formed UTF-8 without NUL (Unicode 15, table 3-7). */
-static int is_utf8(const char *text, size_t length)
-{
-    const unsigned char *p = (const unsigned char *)text, *end = p + length;
-    while (p < end) {
-        unsigned c = *p++, more = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3, low = 0x80;
-        unsigned high = 0xbf;
-        if (c == 0 || (c >= 0x80 && c < 0xc2) || c > 0xf4 || (size_t)(end - p) < more) {
-            return 0;
-        }
-        low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : low;
-        high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : high;
-        for (; more > 0; more--, low = 0x80, high = 0xbf) {
-            if (*p < low || *p > high) {
-                return 0;
-            }
-            p++;
-        }
-    }
-    return 1;
-}
-
 static int is_share(float x)
 {
     return x >= 0.0f && x <= 1.0f;
@@ -98,7 +78,7 @@ static void check_segment(const wnpu_session *s, size_t index, int64_t duration,
     CHECK(g.t0_ms >= 0 && g.t0_ms <= g.t1_ms && g.t1_ms <= duration);
     CHECK(g.t0_ms >= *at);
     *at = g.t0_ms;
-    CHECK(strlen(g.text) == g.text_length && is_utf8(g.text, g.text_length));
+    CHECK(strlen(g.text) == g.text_length && life_is_utf8(g.text, g.text_length));
     CHECK(g.mean_logprob <= 0.0f && g.mean_logprob > -1e6f && g.no_speech >= 0.0f &&
           g.no_speech <= 1.0001f && is_share(g.voice) && g.compression_ratio >= 0.0f);
     for (i = 0; i < g.n_tokens; i++) {
@@ -112,7 +92,7 @@ static void check_segment(const wnpu_session *s, size_t index, int64_t duration,
     for (i = 0; wnpu_get_word(s, index, i, &w) == WNPU_OK; i++) {
         CHECK(w.t0_ms >= word_at && w.t0_ms <= w.t1_ms && w.t1_ms <= g.t1_ms);
         CHECK(w.probability >= 0.0f && w.probability <= 1.0001f);
-        CHECK(is_utf8(w.text, w.text_length) && w.first_token + w.n_tokens <= g.n_tokens);
+        CHECK(life_is_utf8(w.text, w.text_length) && w.first_token + w.n_tokens <= g.n_tokens);
         word_at = w.t1_ms;
     }
 }
@@ -208,6 +188,22 @@ static int on_segment(void *user, const wnpu_segment *segment)
     return 0;
 }
 
+static int on_token(void *user, const wnpu_token_event *event)
+{
+    plan *p = user;
+    CHECK(life_hear(&p->heard, event) == NULL);
+    if (p->logits == LOGITS_API) {
+        call_back(p->session);
+    }
+    if (p->tokens > 0 && --p->tokens == 0) {
+        if (!p->at_once) {
+            return 1;
+        }
+        wnpu_cancel(p->session);
+    }
+    return 0;
+}
+
 static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
 {
     plan *p = user;
@@ -255,6 +251,7 @@ static void draw_params(fuzz_input *in, plan *p)
     q->on_logits = p->logits != LOGITS_NONE ? on_logits : NULL;
     q->on_segment = on_segment;
     q->on_progress = on_progress;
+    q->on_token = on_token;
     q->user = p;
 }
 
@@ -282,6 +279,7 @@ static int run(plan *p, int onwards)
 static int journey(fuzz_input *in, plan *p)
 {
     int here = 0, onwards = 0, stops = 0, status;
+    life_listen(&p->heard);
     for (;;) {
         unsigned how = take(in, 5);
         int last = stops == 6;
@@ -290,13 +288,14 @@ static int journey(fuzz_input *in, plan *p)
         p->progress = how == 1 && !last ? 1 + take(in, 3) : 0;
         p->segments = how == 2 && !last ? 1 + take(in, 4) : 0;
         p->logit_calls = how == 3 && !last ? 1 + take(in, 40) : 0;
+        p->tokens = how == 4 && !last ? 1 + take(in, 40) : 0;
         status = run(p, onwards);
         check_results(p->session);
         if (status != WNPU_E_CANCELLED || fault != NULL || last) {
             return status;
         }
         stops++;
-        p->progress = p->segments = p->logit_calls = 0;
+        p->progress = p->segments = p->logit_calls = p->tokens = 0;
         if (p->size == 0) {
             p->size = wnpu_snapshot_size(p->session);
             CHECK(p->size == 0 || wnpu_snapshot(p->session, p->block, p->size) == WNPU_OK);
@@ -318,8 +317,9 @@ static int live_step(fuzz_input *in, plan *p, int finish)
     p->at_once = how >= 4;
     p->progress = how % 4 == 1 ? 1 + take(in, 2) : 0;
     p->logit_calls = how % 4 == 2 ? 1 + take(in, 40) : 0;
+    p->tokens = how % 4 == 3 ? 1 + take(in, 40) : 0;
     status = finish ? wnpu_stream_finish(p->session) : wnpu_stream_step(p->session, NULL);
-    p->progress = p->logit_calls = 0;
+    p->progress = p->logit_calls = p->tokens = 0;
     if (status == WNPU_E_CANCELLED) {
         status = finish ? wnpu_stream_finish(p->session) : wnpu_stream_step(p->session, NULL);
     }
@@ -346,7 +346,8 @@ static int live_journey(fuzz_input *in, plan *p)
     uint64_t at = 0;
     int here = 0, status;
     p->session = sessions[p->batch][1];
-    p->progress = p->segments = p->logit_calls = 0;
+    p->progress = p->segments = p->logit_calls = p->tokens = 0;
+    life_listen(&p->heard);
     wnpu_stream_options_init(&o, sizeof o);
     o.format = WNPU_SAMPLE_F32;
     o.step_ms = take(in, 8) == 7 ? 1000 : 0;
@@ -407,8 +408,8 @@ __attribute__((unused)) static void close_all(void)
 /* NULL if all is well, else what is wrong. *stopped counts runs that were compared. */
 static const char *one(const uint8_t *bytes, size_t size)
 {
+    static plan p;
     fuzz_input in;
-    plan p;
     int status, again;
     fault = NULL;
     memset(&p, 0, sizeof p);
@@ -419,19 +420,21 @@ static const char *one(const uint8_t *bytes, size_t size)
     p.block = block;
     p.room = room;
     p.session = sessions[p.batch][0];
+    p.params.on_token = NULL;
     status = run(&p, 0);
     check_results(p.session);
     CHECK(status >= WNPU_OK);
     life_json(p.session, &want);
+    p.params.on_token = on_token;
     again = journey(&in, &p);
     CHECK(again == status);
     life_json(p.session, &is);
-    CHECK(life_same(&is, &want));
+    CHECK(life_same(&is, &want) && life_heard_all(&p.heard, p.session));
     again = fault == NULL ? live_journey(&in, &p) : status;
     check_results(p.session);
     CHECK(again == status);
     life_json(p.session, &is);
-    CHECK(life_same(&is, &want));
+    CHECK(life_same(&is, &want) && (fault != NULL || life_heard_all(&p.heard, p.session)));
     return fault;
 }
 

@@ -439,4 +439,99 @@ LIFE_FN int life_begins(const wnpu_session *s, const wnpu_session *whole)
     }
     return 1;
 }
+
+/* Well-formed UTF-8 without NUL (Unicode 15, table 3-7). */
+LIFE_FN int life_is_utf8(const char *text, size_t length)
+{
+    const unsigned char *p = (const unsigned char *)text, *end = p + length;
+    while (p < end) {
+        unsigned c = *p++, more = c < 0x80 ? 0 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3, low = 0x80;
+        unsigned high = 0xbf;
+        if (c == 0 || (c >= 0x80 && c < 0xc2) || c > 0xf4 || (size_t)(end - p) < more) {
+            return 0;
+        }
+        low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : low;
+        high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : high;
+        for (; more > 0; more--, low = 0x80, high = 0xbf) {
+            if (*p < low || *p > high) {
+                return 0;
+            }
+            p++;
+        }
+    }
+    return 1;
+}
+
+/* ---- text from on_token ---- */
+
+#define LIFE_WINDOWS 5000
+
+typedef struct life_heard {
+    char text[1 << 15];         /* [n] of the window, since the latest restart */
+    size_t n;
+    char all[1 << 16];          /* of window w: from at[w] to at[w + 1] */
+    size_t at[LIFE_WINDOWS + 1];
+    int32_t window, windows;    /* the latest; how many are complete */
+    int open;                   /* the latest is not complete */
+    size_t events, pieces, restarts, withdrawn; /* withdrawn: restarts that took text back */
+} life_heard;
+
+LIFE_FN void life_listen(life_heard *h)
+{
+    memset(h, 0, sizeof *h);
+    h->window = -1;
+}
+
+/* Takes an event. Returns what is wrong with it, or NULL. */
+LIFE_FN const char *life_hear(life_heard *h, const wnpu_token_event *e)
+{
+    size_t n = e->text_length;
+    h->events++;
+    h->pieces += n > 0;
+    if (e->struct_size != sizeof *e || strlen(e->text) != n || !life_is_utf8(e->text, n)) {
+        return "no text";
+    }
+    if (!e->restart && (!h->open || e->window != h->window)) {
+        return "a window that begins without restart";
+    }
+    if (e->window < 0 || e->window > h->windows || e->window >= LIFE_WINDOWS ||
+        e->window_ms < 0) {
+        return "no window, or not in order";
+    }
+    if (e->restart) {
+        h->withdrawn += h->open && h->window == e->window && h->n > 0;
+        h->restarts++;
+        h->n = 0;
+    }
+    h->window = e->window;
+    h->open = 1;
+    if (n > sizeof h->text - h->n || h->at[e->window] + h->n + n > sizeof h->all) {
+        return "too much text";
+    }
+    memcpy(h->text + h->n, e->text, n);
+    h->n += n;
+    if (e->complete) { /* perhaps once more, after a return to an earlier state */
+        memcpy(h->all + h->at[e->window], h->text, h->n);
+        h->at[e->window + 1] = h->at[e->window] + h->n;
+        h->windows = e->window + 1;
+        h->open = 0;
+    }
+    return NULL;
+}
+
+/* Whether the complete windows have the text of the session's segments. */
+LIFE_FN int life_heard_all(const life_heard *h, const wnpu_session *s)
+{
+    wnpu_segment g;
+    size_t i, at = 0, n = h->at[h->windows];
+    for (i = 0; wnpu_get_segment(s, i, &g) == WNPU_OK; i++) {
+        if (g.window >= h->windows || at < h->at[g.window] || g.text_length > n - at ||
+            at + g.text_length > h->at[g.window + 1] ||
+            memcmp(h->all + at, g.text, g.text_length) != 0) {
+            return 0;
+        }
+        at += g.text_length;
+    }
+    return at == n;
+}
 #endif

@@ -80,6 +80,14 @@ static int shake_progress(void *user, int64_t done_ms, int64_t total_ms)
     return 0;
 }
 
+static int shake_token(void *user, const wnpu_token_event *event)
+{
+    (void)user;
+    (void)event;
+    enter_environment(shaken);
+    return 0;
+}
+
 static void shake_logits(void *user, const int32_t *tokens, size_t n, float *logits, size_t vocab)
 {
     (void)user;
@@ -116,6 +124,7 @@ static life_bytes run_in(const environment *e, const wnpu_audio *a, unsigned cha
     T_CHECK(status == WNPU_OK, "%s: session: %d", e->name, status);
     if (way == 3) { /* callbacks leave it behind, and are left alone with it */
         p.on_progress = shake_progress;
+        p.on_token = shake_token;
         p.on_logits = shake_logits;
         shaken = e;
         env_before = er_float_get();

@@ -450,6 +450,23 @@ static void accelerator(void)
     T_CHECK(use_accel(&a) == WNPU_OK, "a newer author: %s", error.message);
 }
 
+static int on_token(void *user, const wnpu_token_event *event)
+{
+    *(uint32_t *)user = event->struct_size;
+    return 0;
+}
+
+/* A view that the library makes: it says how much of it there is. */
+static void token_event(void)
+{
+    wnpu_params p = params;
+    uint32_t size = 0;
+    p.on_token = on_token;
+    p.user = &size;
+    T_CHECK(use_params(&p) == WNPU_OK && size == sizeof(wnpu_token_event), "wnpu_token_event: %u",
+            (unsigned)size);
+}
+
 #define FILLED(type, get) {#type, sizeof(type), get, NULL, NULL, 0}
 #define USED(type, use, good, least) {#type, sizeof(type), NULL, use, good, least}
 
@@ -506,7 +523,8 @@ static void structures(void)
             used(&all[i]);
         }
     }
-    printf("wnpu_accel\nwnpu_accel_account\n");
+    token_event();
+    printf("wnpu_token_event\nwnpu_accel\nwnpu_accel_account\n");
 }
 #endif
 
