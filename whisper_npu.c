@@ -27149,6 +27149,11 @@ static void ap_unwritten(const wnpu_session *s, ap_area *part)
     part[3].end = a->used ? part[3].at : (unsigned char *)a->words;
 }
 
+static void ap_forget_cancel(wnpu_session *s)
+{
+    __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED);
+}
+
 static void ap_wipe_task(void *context, size_t index, unsigned worker)
 {
     const ap_area *area = context;
@@ -27170,7 +27175,7 @@ static void ap_wipe(wnpu_session *s)
         ap_unwritten(s, part);
         de_wipe_slots(&s->run.decoder);
     }
-    __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED); /* otherwise workers skip tasks */
+    ap_forget_cancel(s); /* otherwise workers skip tasks */
     s->pool.host = NULL; /* the host's threads may have ended: use the calling thread */
     for (i = 0, area.at = (unsigned char *)(s + 1); i <= n; i++) {
         area.end = i < n ? part[i].at : end;
@@ -27207,8 +27212,9 @@ WNPU_API void wnpu_session_close(wnpu_session *session)
     }
 }
 
-/* Begins a call. A session executes one call at a time. */
-static int ap_enter(wnpu_session *s)
+/* Begins a call that continues a live run: if it was cancelled between two calls, it is still. A
+ * session executes one call at a time. */
+static int ap_enter_live(wnpu_session *s)
 {
     int idle = 0;
     if (ap_forked(s)) {
@@ -27218,9 +27224,18 @@ static int ap_enter(wnpu_session *s)
     if (!__atomic_compare_exchange_n(&s->busy, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
         return WNPU_E_STATE;
     }
-    __atomic_store_n(&s->cancel, 0, __ATOMIC_RELAXED);
     s->environment = er_float_default();
     return WNPU_OK;
+}
+
+/* Begins any other call. */
+static int ap_enter(wnpu_session *s)
+{
+    int status = ap_enter_live(s);
+    if (status == WNPU_OK) {
+        ap_forget_cancel(s);
+    }
+    return status;
 }
 
 /* Ends a call; logs its error. */
@@ -27265,12 +27280,15 @@ WNPU_API const char *wnpu_session_error(const wnpu_session *session)
 /* Begins a call that ends the current run, which must not be live. */
 static int ap_enter_new(wnpu_session *s)
 {
-    if (ap_enter(s) != WNPU_OK) {
+    if (ap_enter_live(s) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    return s->run.live != RU_LIVE ? WNPU_OK
-           : ap_leave(s, er_set(&s->run.error, WNPU_E_STATE, "a stream is open; "
-                                "wnpu_stream_finish() or wnpu_reset() ends it"));
+    if (s->run.live == RU_LIVE) {
+        return ap_leave(s, er_set(&s->run.error, WNPU_E_STATE, "a stream is open; "
+                                  "wnpu_stream_finish() or wnpu_reset() ends it"));
+    }
+    ap_forget_cancel(s);
+    return WNPU_OK;
 }
 
 static int ap_params(wnpu_session *s, const wnpu_params *given)
@@ -27594,7 +27612,7 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
     if (session == NULL) {
         return WNPU_E_ARGUMENT;
     }
-    if (ap_enter(session) != WNPU_OK) {
+    if (ap_enter_live(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
     r = &session->run;
@@ -27617,6 +27635,9 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
     if (events != NULL) {
         *events = r->tentative.events | (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
                   (ri_load(&r->ring.lost) != lost ? WNPU_EVENT_OVERRUN : 0u);
+    }
+    if (status == WNPU_E_CANCELLED) {
+        ap_forget_cancel(session);
     }
     return ap_leave(session, status);
 }

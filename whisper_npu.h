@@ -700,7 +700,9 @@ WNPU_API void wnpu_session_close(wnpu_session *session);
 /* Discards results, and erases audio and text. Errors: E_ARGUMENT, E_STATE (busy). */
 WNPU_API int wnpu_reset(wnpu_session *session);
 /* Stops the current run soon: it returns E_CANCELLED and keeps its results. May be called from any
- * thread and from signal handlers. Without a current run it has no effect. */
+ * thread and from signal handlers. Without a current run it has no effect. Between the steps of a
+ * live run it applies to the next wnpu_stream_step() or wnpu_stream_finish(), which returns
+ * E_CANCELLED without decoding anything; the call after that continues. */
 WNPU_API void wnpu_cancel(wnpu_session *session);
 /* Cause and remedy of the session's last error, or "". Valid until the next call. */
 WNPU_API const char *wnpu_session_error(const wnpu_session *session);
@@ -1173,8 +1175,8 @@ typedef enum wnpu_event {
 
 /* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
  * is none. *events (may be NULL) receives wnpu_event values. After E_CANCELLED through
- * wnpu_cancel(), on_progress or on_token, and after E_ACCEL, the next step continues and nothing is
- * lost.
+ * wnpu_cancel() (also called between two steps), on_progress or on_token, and after E_ACCEL, the
+ * next step continues and nothing is lost.
  * After other errors the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset()
  * are of use. Errors: those of wnpu_transcribe(); E_STATE also if no stream is open. */
 WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);

@@ -842,6 +842,47 @@ static void cancelled_steps(void)
     wnpu_model_close(m);
 }
 
+/* wnpu_cancel() between two calls stops the next step, or the end, once; calls that are refused do
+ * not use it up. */
+static void cancelled_between(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = open_session(m, 0);
+    wnpu_stream_options o;
+    recording r;
+    uint64_t at;
+    size_t n, before;
+    make_toy_recording(&r, 2);
+    transcribe_whole(s, &r);
+    o = options_of(&r.audio);
+    T_CHECK(wnpu_stream_begin(s, &r.params, &o) == WNPU_OK, "%s", wnpu_session_error(s));
+    for (at = 0; at < r.audio.frames; at += n) {
+        n = r.audio.frames - at < 80000 ? (size_t)(r.audio.frames - at) : 80000;
+        T_CHECK(wnpu_stream_push(s, (const float *)r.audio.data + at, n) == n, "no room");
+        before = wnpu_segment_count(s);
+        wnpu_cancel(s);
+        T_CHECK(wnpu_transcribe(s, &r.params, &r.audio) == WNPU_E_STATE &&
+                wnpu_stream_resume(s, &r.params) == WNPU_E_STATE, "a stream is open");
+        T_CHECK(wnpu_stream_step(s, NULL) == WNPU_E_CANCELLED && wnpu_segment_count(s) == before,
+                "not cancelled");
+        T_CHECK(wnpu_stream_step(s, NULL) == WNPU_OK, "%s", wnpu_session_error(s));
+    }
+    wnpu_cancel(s);
+    T_CHECK(wnpu_stream_finish(s) == WNPU_E_CANCELLED, "not cancelled");
+    is_whole(s, &r, wnpu_stream_finish(s));
+    wnpu_cancel(s); /* nothing is in progress: the next run begins as usual */
+    is_whole(s, &r, wnpu_transcribe(s, &r.params, &r.audio));
+    wnpu_cancel(s);
+    T_CHECK(wnpu_stream_begin(s, &r.params, &o) == WNPU_OK && wnpu_stream_step(s, NULL) == WNPU_OK,
+            "an earlier call stops a stream");
+    wnpu_cancel(s);
+    T_CHECK(wnpu_reset(s) == WNPU_OK, "reset");
+    is_whole(s, &r, wnpu_transcribe(s, &r.params, &r.audio));
+    free_recording(&r);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 static int stop_at_token(void *user, const wnpu_token_event *event)
 {
     (void)event;
@@ -998,6 +1039,7 @@ int main(int argc, char **argv)
     t_run("pieces of any size give what the whole gives", toy_chunks);
     t_run("pieces of speech, on several instruction sets", speech_chunks);
     t_run("a cancelled step is continued", cancelled_steps);
+    t_run("a call between two steps cancels the next one", cancelled_between);
     t_run("a run of a file goes on where a stream was", file_after_stream);
     t_run("a live run moves to another session", snapshots);
     t_run("a run of the detector alone moves to another session", detector_moves);
