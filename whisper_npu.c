@@ -26867,15 +26867,20 @@ static int ap_check_accel(const wnpu_config *c, wnpu_error *error)
     return np_query(c->accel, &info, error);
 }
 
-static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
+WNPU_API uint32_t wnpu_default_threads(void)
 {
     unsigned cpus = os_cpus();
+    return cpus < 8 ? cpus : 8;
+}
+
+static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *error)
+{
     if (c->threads > TP_MAX_THREADS) {
         return er_set(error, WNPU_E_ARGUMENT, "threads %u is outside 1..%u", (unsigned)c->threads,
                       TP_MAX_THREADS);
     }
     if (c->threads == 0) {
-        c->threads = cpus < 8 ? cpus : 8;
+        c->threads = wnpu_default_threads();
     }
     if (c->compute != WNPU_COMPUTE_INT8 && c->compute != WNPU_COMPUTE_FLOAT) {
         return er_set(error, WNPU_E_ARGUMENT, "compute %d is no wnpu_compute", (int)c->compute);

@@ -664,6 +664,10 @@ typedef struct wnpu_config {
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size);
 
+/* Number of threads that a session opened by the calling thread has with threads 0, 1..8. Programs
+ * that run several sessions at a time divide it among them. Since 0.2. */
+WNPU_API uint32_t wnpu_default_threads(void);
+
 /* Exact size in bytes of a session with this configuration, not counting thread stacks. Returns 0
  * on error, with the reason in *error. Depends on the arguments only. config NULL selects the
  * defaults. */
@@ -1731,6 +1735,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_wav_reader_init     WNPU_RENAMED(WNPU_PREFIX, wav_reader_init)
 #define wnpu_wav_reader_open     WNPU_RENAMED(WNPU_PREFIX, wav_reader_open)
 #define wnpu_config_init         WNPU_RENAMED(WNPU_PREFIX, config_init)
+#define wnpu_default_threads     WNPU_RENAMED(WNPU_PREFIX, default_threads)
 #define wnpu_session_size        WNPU_RENAMED(WNPU_PREFIX, session_size)
 #define wnpu_session_accel_bytes WNPU_RENAMED(WNPU_PREFIX, session_accel_bytes)
 #define wnpu_model_products      WNPU_RENAMED(WNPU_PREFIX, model_products)

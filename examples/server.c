@@ -9,7 +9,7 @@
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */
-#define _GNU_SOURCE /* sched_getaffinity() */
+#define _XOPEN_SOURCE 700
 
 #include "npu.h"
 #include "server_http.h"
@@ -26,10 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#ifdef __linux__
-#include <sched.h>
-#endif
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -228,19 +224,6 @@ static void on_log(void *user, wnpu_log_level level, const char *text)
     }
 }
 
-/* CPUs that this process may use, at most 8. */
-static long count_cpus(void)
-{
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-#ifdef __linux__
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        n = CPU_COUNT(&set);
-    }
-#endif
-    return n < 1 ? 1 : n > 8 ? 8 : n;
-}
-
 static int open_model(const server_options *o, wnpu_model **model)
 {
     wnpu_model_config config;
@@ -258,7 +241,7 @@ static int open_sessions(server_options *o, const wnpu_model *model)
     wnpu_error error = {0, ""};
     wnpu_model_info info;
     pool_options p;
-    long threads = o->threads > 0 ? o->threads : count_cpus();
+    long threads = o->threads > 0 ? o->threads : (long)wnpu_default_threads();
     memset(&p, 0, sizeof p);
     o->config.threads = (uint32_t)(threads > o->sessions ? threads / o->sessions : 1);
     o->config.stream_bytes = REALTIME_STREAM_BYTES;

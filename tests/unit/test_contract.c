@@ -489,6 +489,7 @@ static void affinity(void)
     CPU_SET(cpu, &one);
     T_CHECK(sched_setaffinity(0, sizeof one, &one) == 0, "cannot be set");
     T_CHECK(os_cpus() == 1, "%u CPUs on one", os_cpus());
+    T_CHECK(wnpu_default_threads() == 1, "%u threads on one", (unsigned)wnpu_default_threads());
     T_CHECK(wnpu_session_open(&s, m, NULL, NULL, 0, NULL) == WNPU_OK, "session");
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
     memset(&stats, 0, sizeof stats);
