@@ -82,7 +82,8 @@ static const option_row rows[] = {
      .range = "channels", .fallback = "none",
      .meaning = "each channel has a speaker of its own: text per channel, ordered by time, what is "
          "also heard in another channel once. json, verbose_json and vtt name the speakers. Reads "
-         "the recording into memory; turns on --words"},
+         "the recording into memory; turns on --words; not with --channel N, --spans or "
+         "--commands"},
     {.name = "track", .argument = "N", .group = "input", .type = ROW_NUMBER,
      .at = AT(input.track), .high = 999, .fallback = "chosen by ffmpeg",
      .meaning = "audio track of a file, counted from 0"},
@@ -525,6 +526,10 @@ static int settle(options *o)
     }
     if (o->n_files == 0) {
         return complain(EXIT_USAGE, "no recording given; see --help");
+    }
+    if (o->speakers && (o->input.channel != WNPU_CHANNEL_MIX || o->spans || o->commands.n > 0)) {
+        return complain(EXIT_USAGE, "--speakers needs all channels and their text: it cannot be "
+                        "combined with --channel, --spans or --commands; see --help");
     }
     if (o->npu == NULL && (o->config.require_accel || o->config.accel_use != 0)) {
         return complain(EXIT_USAGE, "--npu-all and --require-npu need --npu PACK; see --help");

@@ -201,6 +201,10 @@ static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
         status = more != WNPU_OK ? more : status;
     }
     judge(j, session, status);
+    if (j->request->speakers && audio->channels > SPEAKERS_MOST && j->warning[0] == '\0') {
+        (void)snprintf(j->warning, sizeof j->warning, "only the first %u of %u channels were "
+                       "transcribed", SPEAKERS_MOST, (unsigned)audio->channels);
+    }
     if (j->http_status == 200) {
         (j->answer != NULL ? j->answer : reply_results)(&j->body, session, j->model, j->request);
     }
