@@ -30,6 +30,7 @@
 #   make shared        build/libwnpu.so, the shared library
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-live    delays and cost of live text; with SPEECH=DIR on recordings of yours
+#   make bench-server  first delta, throughput and memory of build/server
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make outline       the sections of the library's sources: first line, lines, functions
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
@@ -110,7 +111,7 @@ vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
     test-aarch64 windows outline matrix fuzz check-symbols shared install uninstall bench \
-    bench-live bench-plot \
+    bench-live bench-server bench-plot \
     accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -421,6 +422,10 @@ $(B)/bench_live: bench_live.c $(B)/libwhisper_npu.a $(B)/linked_with
 
 bench-live: $(B)/bench_live
 	WNPU_BUILD="$(BUILD)" SPEECH='$(SPEECH)' tests/bench/live.sh
+
+bench-server: $(B)/server
+	WNPU_BUILD="$(BUILD)" MODEL="$$(scripts/fetch.sh base.en)" \
+	    SPEECH="$$(scripts/fetch.sh demo)" tests/bench/bench_server.py
 
 bench-plot: $(B)/bench_plot
 	"$(BUILD)/bench_plot" --model "$$(scripts/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \

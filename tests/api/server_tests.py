@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from server import Server, WebSocket, form, read, request, wait_for  # noqa: E402
+from server import Server, WebSocket, form, read, request, wait_for, wav_file  # noqa: E402
 
 BUILD, MODEL, TOY = os.environ["WNPU_BUILD"], os.environ["MODEL"], os.environ["TOY"]
 SPEECH, T = os.environ["SPEECH"], os.environ["T"]
@@ -24,16 +25,9 @@ AUDIO = read(SPEECH)
 FULL = int(os.environ.get("TEST_REQUESTS", "0"))
 
 
-def header(samples, channels=1):
-    """A WAV file at 16 kHz."""
-    return b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " + \
-        struct.pack("<IHHIIHH", 16, 1, channels, 16000, 32000 * channels, 2 * channels, 16) + \
-        b"data" + struct.pack("<I", len(samples)) + samples
-
-
 def wav(seconds, seed=0, channels=1):
     """Noise as a WAV file."""
-    return header(random.Random(seed).randbytes(int(seconds * 16000) * 2 * channels), channels)
+    return wav_file(random.Random(seed).randbytes(int(seconds * 16000) * 2 * channels), channels)
 
 
 DATA = AUDIO[AUDIO.index(b"data") + 8:]
@@ -42,7 +36,7 @@ DATA = DATA[:12 * 32000]  # 12 s of it, which are decoded many times
 
 def cut(begin, end, times=1):
     """Part of the recording, as a WAV file."""
-    return header(DATA[begin * 32000:end * 32000] * times)
+    return wav_file(DATA[begin * 32000:end * 32000] * times)
 
 
 AUDIO = cut(0, 12)
@@ -260,6 +254,19 @@ def keys():
                                                     "Access-Control-Request-Method": "POST"},
                                    "OPTIONS")
         assert status == 405 and not [h for h in headers if "access-control" in h], headers
+
+
+def threads():
+    """The sessions share the CPUs that the server may use."""
+    def of_each(*options):
+        with Server(*options, model=TOY, log=f"{T}/server.log") as s:
+            s.log.flush()
+            return int(re.search(r"with (\d+) threads? each", read(f"{T}/server.log").decode())[1])
+    cpus = os.sched_getaffinity(0)
+    same(of_each("--threads", "6", "--sessions", "2"), 3)
+    same(of_each("--sessions", "2"), max(1, min(8, len(cpus)) // 2))
+    os.sched_setaffinity(0, {min(cpus)})
+    same(of_each(), 1)
 
 
 def reply(lines):
@@ -539,7 +546,7 @@ def speakers():
 
     def stereo(one, two):
         frames = zip(struct.iter_unpack("<h", one), struct.iter_unpack("<h", two))
-        return header(b"".join(struct.pack("<hh", a, b) for (a,), (b,) in frames), 2)
+        return wav_file(b"".join(struct.pack("<hh", a, b) for (a,), (b,) in frames), 2)
     with Server() as s:
         both = stereo(left + quiet, quiet + right)
         answer = json.loads(s.text(both, [("response_format", "diarized_json"),
@@ -559,6 +566,11 @@ def speakers():
         same((seen[-1]["type"], seen[-1]["text"]), ("transcript.text.done", answer["text"]))
         mono = json.loads(s.text(AUDIO, [("response_format", "diarized_json")]))
         same({t["speaker"] for t in mono["segments"]}, {"A"})
+    with Server(model=TOY) as s:
+        for channels in (16, 17):
+            status, headers, _ = s.post(TRANSCRIPTIONS, wav(0.2, channels=channels),
+                                        [("response_format", "diarized_json")])
+            same((status, "x-warning" in headers), (200, channels == 17))
 
 
 DELTA = "conversation.item.input_audio_transcription.delta"

@@ -41,6 +41,7 @@ test_formats() { check formats; }
 test_options() { check options; }
 test_errors() { check errors; }
 test_keys() { check keys; }
+test_threads() { check threads; }
 test_persistent() { check persistent; }
 test_events() { check events; }
 test_speakers() { check speakers; }
@@ -81,9 +82,9 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats options errors keys persistent containers events speakers wyoming \
-    wyoming_refused realtime realtime_speech realtime_keys realtime_refused openai browser together \
-    mixed queue disconnect shutdown memory hostile frames silent}; do
+for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
+    wyoming wyoming_refused realtime realtime_speech realtime_keys realtime_refused openai browser \
+    together mixed queue disconnect shutdown memory hostile frames silent}; do
     t_run test_$t
 done
 t_end

@@ -35,6 +35,24 @@ assert bench["machine"] and bench["commit"] == "0123abc", bench
 PYTHON
 }
 
+test_server() {
+    need || return
+    [ "${WNPU_CIVETWEB-}" != no ] && [ -x "$build/server" ] ||
+        { skip "no server: civetweb is missing"; return; }
+    WNPU_BUILD=$build MODEL=$tiny SPEECH=$demo tests/bench/bench_server.py --json --requests 8 \
+        --rounds 1 >"$T/json" 2>"$T/log" || fail "$(tail -n 3 "$T/log")"
+    python3 - "$T/json" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import json, sys
+for sessions, line in enumerate(open(sys.argv[1]), 1):
+    bench = json.loads(line)
+    assert bench["sessions"] == sessions and len(bench) == 10, bench
+    assert all(value > 0 for value in bench.values()), bench
+    assert bench["first_delta_ms"] <= 2 * bench["whole_answer_ms"] + 100, bench
+    assert bench["rss_after_mb"] < bench["rss_before_mb"] + 16, bench
+assert sessions == 2
+PYTHON
+}
+
 test_plot() {
     need || return
     "$build/bench_plot" --model "$tiny" --output "$T/plot.svg" --commit 'a <"&"> commit' \
@@ -66,6 +84,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     exit
 fi
 t_run test_json
+t_run test_server
 t_run test_plot
 t_run test_stages
 t_end

@@ -187,6 +187,13 @@ def request(path, audio, fields=(), name="file"):
             f"Content-Length: {len(body)}\r\n\r\n").encode() + body
 
 
+def wav_file(samples, channels=1):
+    """Samples of 16 bits as a WAV file at 16 kHz."""
+    return b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " + \
+        struct.pack("<IHHIIHH", 16, 1, channels, 16000, 32000 * channels, 2 * channels, 16) + \
+        b"data" + struct.pack("<I", len(samples)) + samples
+
+
 def read(path):
     with open(path, "rb") as file:
         return file.read()

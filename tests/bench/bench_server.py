@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""What build/server delivers to its clients, over loopback: usage: bench_server.py [--json]
+[--requests N] [--rounds N]. Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with
+MODEL, with one session and with two, both from WNPU_BUILD:
+
+first delta   from the last byte of a request with stream=true to the first event with text, on an
+              idle server; the request is sent at once, and within 1 s
+whole answer  the same to the answer of a request without stream
+throughput    of 1 client that sends N requests one after another, and of 8 that share N
+memory        resident before and after all of these, and at the highest
+Times are medians of --rounds, in ms; throughput is audio per time."""
+import argparse
+import json
+import os
+import re
+import statistics
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from server import Server, read, request, wav_file  # noqa: E402
+
+PATH = "/v1/audio/transcriptions"
+SECONDS = 10
+
+
+def send(connection, data, seconds):
+    """Sends the data within a time, in pieces. Returns when the last one was sent."""
+    pieces = 100 if seconds > 0 else 1
+    size = -(-len(data) // pieces)
+    begin = time.monotonic()
+    for i in range(pieces):
+        time.sleep(max(0, begin + seconds * i / pieces - time.monotonic()))
+        connection.sendall(data[i * size:(i + 1) * size])
+    return time.monotonic()
+
+
+def first_delta(server, clip, seconds):
+    """Seconds from the last byte of a request to the first text."""
+    c = server.connect()
+    sent = send(c, request(PATH, clip, [("stream", "true"), ("language", "en")]), seconds)
+    got = b""
+    while b'"transcript.text.delta"' not in got:
+        more = c.recv(65536)
+        assert more, got
+        got += more
+    took = time.monotonic() - sent
+    while c.recv(65536):
+        pass
+    c.close()
+    return took
+
+
+def whole_answer(server, clip):
+    c = server.connect()
+    sent = send(c, request(PATH, clip, [("language", "en")]).replace(
+        b"\r\n", b"\r\nConnection: close\r\n", 1), 0)
+    got = b""
+    while (more := c.recv(65536)):
+        got += more
+    assert got.startswith(b"HTTP/1.1 200 "), got
+    took = time.monotonic() - sent
+    c.close()
+    return took
+
+
+def throughput(server, clip, clients, requests):
+    """Seconds of audio per second."""
+    def work():
+        for _ in range(requests // clients):
+            server.text(clip, [("language", "en")])
+    threads = [threading.Thread(target=work) for _ in range(clients)]
+    begin = time.monotonic()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return SECONDS * requests / (time.monotonic() - begin)
+
+
+def peak_kb(server):
+    return int(re.search(r"VmHWM:\s+(\d+)", read(f"/proc/{server.process.pid}/status").decode())[1])
+
+
+def measure(sessions, clip, requests, rounds):
+    with Server("--sessions", str(sessions), "--queue", "32") as s:
+        throughput(s, clip, 8, 8)  # the first run of a session touches its memory
+        before = s.memory_kb()
+
+        def median(times):
+            return round(1e3 * statistics.median(times), 1)
+        result = {
+            "sessions": sessions,
+            "first_delta_ms": median(first_delta(s, clip, 0) for _ in range(rounds)),
+            "first_delta_paced_ms": median(first_delta(s, clip, 1) for _ in range(rounds)),
+            "whole_answer_ms": median(whole_answer(s, clip) for _ in range(rounds)),
+            "clients1": round(throughput(s, clip, 1, requests), 1),
+            "clients8": round(throughput(s, clip, 8, requests), 1)}
+        result["ratio"] = round(result["clients8"] / result["clients1"], 2)
+        result["rss_before_mb"] = round(before / 1024, 1)
+        result["rss_after_mb"] = round(s.memory_kb() / 1024, 1)
+        result["rss_peak_mb"] = round(peak_kb(s) / 1024, 1)
+        return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object for each server")
+    parser.add_argument("--requests", type=int, default=48, help="a multiple of 8")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    audio = read(os.environ["SPEECH"])
+    clip = wav_file(audio[audio.index(b"data") + 8:][:SECONDS * 32000])
+    results = [measure(n, clip, options.requests, options.rounds) for n in (1, 2)]
+    for result in results if options.json else ():
+        print(json.dumps(result))
+    if not options.json:
+        print(f"| sessions | {' | '.join(str(r['sessions']) for r in results)} |\n| --- |"
+              + " --- |" * len(results))
+        for key, name in (("first_delta_ms", "first delta, sent at once, ms"),
+                          ("first_delta_paced_ms", "first delta, sent within 1 s, ms"),
+                          ("whole_answer_ms", "whole answer, ms"),
+                          ("clients1", "1 client, times real time"),
+                          ("clients8", "8 clients, times real time"), ("ratio", "8 beside 1"),
+                          ("rss_before_mb", "resident before, MB"),
+                          ("rss_after_mb", "resident after, MB"),
+                          ("rss_peak_mb", "at the highest, MB")):
+            print(f"| {name} | {' | '.join(str(r[key]) for r in results)} |")
+
+
+if __name__ == "__main__":
+    main()
