@@ -212,6 +212,17 @@ static int send_segment(void *user, const wnpu_segment *segment, size_t index)
     return failed ? -1 : 0;
 }
 
+static int send_tentative(void *user, const char *text, size_t length)
+{
+    listener *l = user;
+    buffer event = {NULL, 0, 0, 0};
+    int failed;
+    reply_tentative(&event, text, length);
+    failed = event.failed || send_event(l, &event) != 0;
+    buffer_free(&event);
+    return failed ? -1 : 0;
+}
+
 /* Sends the end of the events, or the error that ended them. */
 static void end_events(listener *l, job *j)
 {
@@ -263,6 +274,7 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.watch = w;
     j.stall_ms = options.stall_ms;
     j.on_segment = r->stream ? send_segment : NULL;
+    j.on_tentative = r->stream && r->tentative ? send_tentative : NULL;
     j.answer = r->stream ? reply_done : NULL;
     j.user = &l;
     watch_enter(w, WATCH_WORKING, options.work_ms);

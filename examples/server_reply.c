@@ -229,7 +229,11 @@ static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_mo
     buffer_text(b, "]}\n");
 }
 
-/* ---- events ---- */
+/* ---- events ----
+ * OpenAI's clients append deltas and cannot take any back, so a delta is text that does not change
+ * any more: that of a segment. The text of a window is not certain earlier, not even where a
+ * timestamp ends a segment in it, because the gates judge the window as a whole and may have all
+ * of it decoded again. Text that comes sooner is in events of another type, for who asks for it. */
 
 void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnpu_segment *segment,
                  size_t index)
@@ -245,6 +249,26 @@ void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnp
     buffer_text(b, "}\n\n");
 }
 
+void reply_tentative(buffer *b, const char *text, size_t length)
+{
+    buffer_text(b, "data: {\"type\": \"transcript.text.tentative\", \"text\": ");
+    buffer_string(b, text, length);
+    buffer_text(b, "}\n\n");
+}
+
+/* Results as a member of an event, which is a single line. */
+static void add_verbose(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                        const request *r)
+{
+    size_t i;
+    buffer_text(b, ", \"verbose_json\": ");
+    i = b->n;
+    reply_results(b, session, model, r);
+    for (; i < b->n; i++) { /* strings have none */
+        b->bytes[i] = b->bytes[i] == '\n' ? ' ' : b->bytes[i];
+    }
+}
+
 void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model, const request *r)
 {
     wnpu_segment s;
@@ -256,6 +280,9 @@ void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model,
     }
     buffer_text(b, "data: {\"type\": \"transcript.text.done\", ");
     add_summary(b, session, model, r);
+    if (r->tentative && r->format == ANSWER_VERBOSE_JSON) {
+        add_verbose(b, session, model, r);
+    }
     buffer_text(b, "}\n\n");
 }
 

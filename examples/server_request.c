@@ -134,9 +134,9 @@ static int take_task(request *r, const char *name, const char *param, const char
 
 static int take_stream(request *r, const char *name, const char *param, const char *value)
 {
-    (void)param;
-    r->stream = as_flag(value);
-    return r->stream < 0 ? refuse(r, name, "%s must be true or false", name) : 0;
+    int on = as_flag(value);
+    *(param != NULL ? &r->tentative : &r->stream) = on > 0;
+    return on < 0 ? refuse(r, name, "%s must be true or false", name) : 0;
 }
 
 static int take_encode(request *r, const char *name, const char *param, const char *value)
@@ -323,6 +323,7 @@ static const field_row fields[] = {
     {"timestamp_granularities", API_OPENAI, take_granularity, NULL},
     {"include", API_OPENAI, take_include, NULL},
     {"stream", API_OPENAI, take_stream, NULL},
+    {"tentative", API_OPENAI, take_stream, "tentative"},
     {"keywords", API_OPENAI, take_keywords, NULL},
     {"languages", API_OPENAI, take_languages, NULL},
     {"chunking_strategy", API_OPENAI, take_chunking, NULL},

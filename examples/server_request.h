@@ -36,6 +36,7 @@ typedef struct request {
     request_api api;
     request_format format;
     int stream;               /* server-sent events */
+    int tentative;            /* an extension: events also for text that may still change */
     int speakers;             /* each channel has a speaker of its own */
     int logprobs;             /* of each token, in JSON and events */
     int raw;                  /* the audio has no header */

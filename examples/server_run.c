@@ -110,6 +110,7 @@ static void close_recording(job *j, recording *rec)
 typedef struct running {
     job *j;
     size_t segments;
+    buffer tentative;         /* text of the window that is decoded */
 } running;
 
 static int on_segment(void *user, const wnpu_segment *segment)
@@ -119,6 +120,27 @@ static int on_segment(void *user, const wnpu_segment *segment)
         return r->j->watch->stop;
     }
     return r->j->on_segment(r->j->user, segment, r->segments++) != 0;
+}
+
+static int on_token(void *user, const wnpu_token_event *event)
+{
+    running *r = user;
+    size_t before = r->tentative.n, skip;
+    if (r->j->watch->stop) {
+        return 1;
+    }
+    if (event->restart || event->complete) { /* complete: it is that of segments */
+        buffer_clear(&r->tentative);
+    }
+    if (!event->complete) {
+        (void)buffer_write(&r->tentative, event->text, event->text_length);
+    }
+    if (before == 0 && r->tentative.n == 0) {
+        return 0;
+    }
+    skip = r->segments == 0 && r->tentative.n > 0 && r->tentative.bytes[0] == ' ';
+    return r->j->on_tentative(r->j->user, r->tentative.n > 0 ? r->tentative.bytes + skip : "",
+                              r->tentative.n - skip) != 0;
 }
 
 static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
@@ -186,11 +208,12 @@ static int add_channels(job *j, wnpu_session *session, unsigned channels, wnpu_p
 
 static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
 {
-    running r = {j, 0};
+    running r = {j, 0, {NULL, 0, 0, 0}};
     wnpu_params params = j->request->params;
     unsigned channels = j->request->speakers ? audio->channels : 1;
     int status, more;
     params.on_segment = j->request->speakers ? NULL : on_segment; /* not in order until the end */
+    params.on_token = j->on_tentative != NULL && !j->request->speakers ? on_token : NULL;
     params.on_progress = on_progress;
     params.user = &r;
     params.speaker = j->request->speakers;
@@ -200,6 +223,7 @@ static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
         more = add_channels(j, session, channels, &params);
         status = more != WNPU_OK ? more : status;
     }
+    buffer_free(&r.tentative);
     judge(j, session, status);
     if (j->request->speakers && audio->channels > SPEAKERS_MOST && j->warning[0] == '\0') {
         (void)snprintf(j->warning, sizeof j->warning, "only the first %u of %u channels were "

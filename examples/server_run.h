@@ -19,6 +19,9 @@ typedef struct job {
     /* Receives segments while the run goes on, with their numbers. NULL: none. Returns 0, or -1 to
      * end the run. */
     int (*on_segment)(void *user, const wnpu_segment *segment, size_t index);
+    /* Receives text that may still change, behind that of the segments so far, in place of what it
+     * received before. NULL: none. Returns as on_segment does. */
+    int (*on_tentative)(void *user, const char *text, size_t length);
     void *user;
     /* Writes the answer; NULL: reply_results(). */
     void (*answer)(buffer *b, const wnpu_session *session, const wnpu_model *model,

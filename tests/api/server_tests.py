@@ -385,6 +385,22 @@ def events():
         same("".join(d["delta"] for d in deltas), text)
         same((seen[-1]["type"], seen[-1]["text"]), ("transcript.text.done", text))
         error_of(s.post(TRANSCRIPTIONS, b"no audio", [("stream", "true")]), 400, "file")
+        tentative_events(s, text)
+
+
+def tentative_events(s, text):
+    """With tentative=true text comes token by token, and the deltas are the same."""
+    wanted = [("response_format", "verbose_json"), ("timestamp_granularities[]", "word")]
+    verbose = json.loads(s.text(AUDIO, wanted))
+    data = s.post(TRANSCRIPTIONS, AUDIO, wanted + [("stream", "true"), ("tentative", "true")])[2]
+    seen = [json.loads(line[6:]) for line in data.decode().split("\n\n") if line]
+    kinds = [e["type"].split(".")[-1] for e in seen]
+    same("".join(e["delta"] for e in seen if "delta" in e), text)
+    assert kinds.index("delta") > 5, kinds  # text before the first window is complete
+    same(text.startswith(seen[kinds.index("delta") - 1]["text"]), True)
+    same([seen[i - 1]["text"] for i in range(len(seen)) if kinds[i] == "done"], [""])
+    same((seen[-1]["text"], seen[-1]["verbose_json"]), (text, verbose))
+    error_of(s.post(TRANSCRIPTIONS, AUDIO, [("tentative", "maybe")]), 400, "tentative")
 
 
 def wyoming_event(c, kind, data=None, payload=b"", apart=False):
@@ -741,6 +757,8 @@ def browser():
                 ("response_format", "verbose_json"), ("timestamp_granularities", "word"),
                 ("language", "en")]))["words"]]
             same(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)"), want)
+            assert b.run("result.text === document.getElementById('running').textContent && "
+                         "document.getElementById('running').hidden")
             b.run("document.getElementById('player').currentTime = 6")
             b.wait("document.querySelector('.word.now') !== null", 10)
             at = b.run("words.findIndex(w => w.span.classList.contains('now'))")
