@@ -22557,6 +22557,7 @@ static void ri_drop_span(ri_ring *q)
 #define RU_MAX_BATCH 8u        /* most windows decoded together */
 #define RU_TENTATIVE 2048u     /* most bytes of tentative text */
 #define RU_PIECES 4095u        /* most bytes of a window's text that are kept for on_token */
+#define RU_UTTERANCES 128u     /* most utterances that wait to be reported */
 /* Samples after 30 s that the detector needs to decide all of them, see aw_is_decided(). */
 #define RU_DETECTOR_DELAY (ML_RATE / 2u)
 /* Samples read beyond the current window when windows are decoded together. */
@@ -22679,6 +22680,11 @@ typedef struct ru_phrase {
     wnpu_choice choice;     /* struct_size 0: no result */
 } ru_phrase;
 
+/* Speech between two pauses; t1_ms -1: it goes on. */
+typedef struct ru_utterance {
+    int64_t t0_ms, t1_ms;
+} ru_utterance;
+
 /* What the open window of a live run says so far, and the events of its speech. */
 typedef struct ru_tentative {
     int32_t step_ms;        /* of wnpu_stream_options */
@@ -22701,7 +22707,9 @@ typedef struct ru_tentative {
     uint64_t step;          /* steps of the detector that events have been derived from */
     uint64_t same;          /* latest of them in a row with voice, or without if speaking */
     int speaking;
-    int64_t utterance_t0_ms, utterance_t1_ms; /* the latest, -1: none; the end while speaking: -1 */
+    size_t n_utterances;
+    ru_utterance utterance[RU_UTTERANCES]; /* those whose end is not an event yet, in order */
+    int64_t utterance_t0_ms, utterance_t1_ms; /* of the latest event; -1: none */
 } ru_tentative;
 
 /* The window's text as on_token has received it. */
@@ -24818,8 +24826,8 @@ static int wi_decide(ru_run *r, size_t *frames)
 }
 
 /* Runs the windows whose ends can be decided from what has been read: all of a recording that is
- * read until its end. */
-static int wi_run_windows(ru_run *r)
+ * read until its end. done (may be NULL) is called after each window. */
+static int wi_run_windows(ru_run *r, void (*done)(ru_run *r))
 {
     size_t frames = 0;
     int status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames);
@@ -24850,6 +24858,9 @@ static int wi_run_windows(ru_run *r)
         if (status == WNPU_OK) {
             int64_t done_ms = ru_recording_ms(r, 0);
             status = wi_progress_after_window(r, ru_end_ms(r) < done_ms ? ru_end_ms(r) : done_ms);
+        }
+        if (status == WNPU_OK && done != NULL) {
+            done(r);
         }
         if (status == WNPU_OK) {
             status = wi_decide(r, &frames);
@@ -25149,7 +25160,7 @@ static void wi_finish_language(ru_run *r)
 static int wi_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
-        status = wi_run_windows(r);
+        status = wi_run_windows(r, NULL);
     }
     wi_finish_language(r);
     return lg_finish(r, status);
@@ -25562,27 +25573,56 @@ static void tt_clear(ru_run *r)
 
 /* ---- events ---- */
 
-/* Derives begin and end of utterances from the detector's new decisions. */
-static void tt_find_events(ru_run *r)
+/* Adds an utterance. If there is no room, the oldest one that is not an event yet is dropped. */
+static void tt_begin_utterance(ru_tentative *t, int64_t t0_ms)
+{
+    if (t->n_utterances == RU_UTTERANCES) {
+        memmove(t->utterance + 1, t->utterance + 2, (RU_UTTERANCES - 2) * sizeof t->utterance[0]);
+        t->n_utterances--;
+    }
+    t->utterance[t->n_utterances].t0_ms = t0_ms;
+    t->utterance[t->n_utterances++].t1_ms = -1;
+}
+
+/* Derives utterances from the detector's new decisions. Called after every window, because the
+ * detector's history is hardly longer. */
+static void tt_find_utterances(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
     const va_detector *v = &r->audio.voice;
     t->step = v->step - t->step > v->kept ? v->step - v->kept : t->step;
     for (; t->step < v->step; t->step++) {
         int voice = va_speech_steps(v, t->step, t->step + 1) > 0;
+        int64_t since_ms;
         t->same = voice != t->speaking ? t->same + 1 : 0;
+        since_ms = (int64_t)(t->step + 1 - t->same) * VA_STEP_MS;
         if (!t->speaking && t->same >= TT_ONSET_STEPS) {
-            t->utterance_t0_ms = (int64_t)(t->step + 1 - t->same) * VA_STEP_MS;
-            t->utterance_t1_ms = -1;
-            t->events |= WNPU_EVENT_SPEECH_START;
+            tt_begin_utterance(t, since_ms);
         } else if (t->speaking && t->same >= aw_steps(t->hangover_ms)) {
-            t->utterance_t1_ms = (int64_t)(t->step + 1 - t->same) * VA_STEP_MS;
-            t->events |= WNPU_EVENT_UTTERANCE_END;
+            t->utterance[t->n_utterances - 1].t1_ms = since_ms;
         } else {
             continue;
         }
         t->speaking = !t->speaking;
         t->same = 0;
+    }
+}
+
+/* Makes events of what has been found, up to the next end of an utterance. */
+static void tt_report_utterance(ru_tentative *t)
+{
+    if (t->n_utterances == 0) {
+        return;
+    }
+    if (t->utterance_t0_ms != t->utterance[0].t0_ms) {
+        t->events |= WNPU_EVENT_SPEECH_START;
+    }
+    t->utterance_t0_ms = t->utterance[0].t0_ms;
+    t->utterance_t1_ms = t->utterance[0].t1_ms;
+    if (t->utterance_t1_ms >= 0) {
+        t->n_utterances--;
+        memmove(t->utterance, t->utterance + 1, t->n_utterances * sizeof t->utterance[0]);
+        t->events |= WNPU_EVENT_UTTERANCE_END | (t->n_utterances > 0 ? WNPU_EVENT_MORE : 0u);
     }
 }
 
@@ -25876,7 +25916,8 @@ static int tt_update(ru_run *r)
     se_filter filter = r->text.search.filter;
     int64_t begin, end, base = ru_recording_ms(r, 0), silent;
     size_t skip, have = aw_frames(r);
-    tt_find_events(r);
+    tt_find_utterances(r);
+    tt_report_utterance(t);
     if (t->frame != r->audio.frame) {
         tt_clear(r);
         t->frame = r->audio.frame;
@@ -26019,7 +26060,6 @@ static int st_resume(ru_run *r)
         r->audio.stream->ready = ri_ready;
         r->audio.voice.rules = aw_voice_rules(&r->params);
         r->resumed = 1;
-        r->tentative.step = r->audio.voice.step;
         r->live = RU_LIVE;
         ri_open(&r->ring);
     }
@@ -26034,6 +26074,7 @@ static int st_detect(ru_run *r)
     size_t frames = 1;
     while (status == WNPU_OK && !ru_cancelled(r) && frames > 0 &&
            (status = aw_detect_all(r)) == WNPU_OK) {
+        tt_find_utterances(r);
         frames = aw_frames(r) == ML_FRAMES || r->audio.complete ? aw_frames(r) : 0;
         status = frames > 0 ? aw_advance(r, frames) : WNPU_OK;
     }
@@ -26062,7 +26103,8 @@ static int st_run(ru_run *r)
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK) {
         wi_save_checkpoint(r);
-        status = r->tentative.detect_only ? st_detect(r) : wi_run_windows(r);
+        status = r->tentative.detect_only ? st_detect(r)
+                                          : wi_run_windows(r, tt_find_utterances);
     } else {
         r->resumable = 0;
     }
@@ -26126,7 +26168,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 4u
+#define SN_VERSION 5u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -26149,7 +26191,11 @@ typedef struct sn_ring {
     uint64_t frames, lost, passed, silent, delivered, ended, n_losses, n_spans;
     uint64_t at[RI_LOSSES], total[RI_LOSSES]; /* of the losses */
     ri_span span[RI_SPANS];
-    int32_t step_ms, hangover_ms, detect_only, reserved; /* of wnpu_stream_options */
+    int32_t step_ms, hangover_ms, detect_only; /* of wnpu_stream_options */
+    int32_t speaking;       /* this and the rest: of ru_tentative */
+    uint64_t step, same;
+    uint64_t n_utterances;
+    ru_utterance reported, utterance[RU_UTTERANCES];
 } sn_ring;
 
 typedef struct sn_list {
@@ -26171,6 +26217,7 @@ typedef struct sn_state {
     uint32_t scale;
     int32_t language;       /* of the run so far */
     float language_probability;
+    int32_t task, vad;      /* of wnpu_params: what functions that read results need */
     va_image voice;
     ru_checkpoint checkpoint;
     sn_ring ring;
@@ -26321,14 +26368,26 @@ static void sn_get_ring(const ri_ring *q, sn_ring *s)
     memcpy(s->span, q->span, q->n_spans * sizeof q->span[0]);
 }
 
+static void sn_get_tentative(const ru_tentative *t, sn_ring *s)
+{
+    s->step_ms = t->step_ms;
+    s->hangover_ms = t->hangover_ms;
+    s->detect_only = t->detect_only;
+    s->speaking = t->speaking;
+    s->step = t->step;
+    s->same = t->same;
+    s->reported.t0_ms = t->utterance_t0_ms;
+    s->reported.t1_ms = t->utterance_t1_ms;
+    s->n_utterances = t->n_utterances;
+    memcpy(s->utterance, t->utterance, t->n_utterances * sizeof t->utterance[0]);
+}
+
 static void sn_get_state(const ru_run *r, sn_state *s)
 {
     memset(s, 0, sizeof *s);
     if (r->live) {
         sn_get_ring(&r->ring, &s->ring);
-        s->ring.step_ms = r->tentative.step_ms;
-        s->ring.hangover_ms = r->tentative.hangover_ms;
-        s->ring.detect_only = r->tentative.detect_only;
+        sn_get_tentative(&r->tentative, &s->ring);
     }
     s->fingerprint = r->fingerprint;
     s->frame = r->audio.frame;
@@ -26358,6 +26417,8 @@ static void sn_get_state(const ru_run *r, sn_state *s)
                                   r->checkpoint.language_weight;
     }
     s->language = s->language < 0 ? 0 : s->language;
+    s->task = r->params.task;
+    s->vad = r->params.vad;
     va_get_image(&r->audio.voice, &s->voice);
     s->checkpoint = r->checkpoint;
 }
@@ -26559,6 +26620,39 @@ static int sn_are_losses(const sn_ring *s)
     return s->lost >= total;
 }
 
+/* Whether utterances are in order, and only the last one can go on; most: latest time. */
+static int sn_are_utterances(const sn_ring *s, int64_t most)
+{
+    const ru_utterance *u = s->utterance, *said = &s->reported;
+    int64_t end = said->t1_ms;
+    size_t i;
+    if (s->n_utterances > RU_UTTERANCES || said->t0_ms < -1 || said->t0_ms > most ||
+        said->t1_ms > most ||
+        (said->t1_ms != -1 && (said->t0_ms < 0 || said->t1_ms <= said->t0_ms)) ||
+        (said->t0_ms >= 0 && said->t1_ms == -1 &&
+         (s->n_utterances == 0 || u[0].t0_ms != said->t0_ms))) {
+        return 0;
+    }
+    for (i = 0; i < RU_UTTERANCES; i++) {
+        int used = i < s->n_utterances, open = used && i + 1 == s->n_utterances && s->speaking;
+        if (!used ? u[i].t0_ms != 0 || u[i].t1_ms != 0
+                  : u[i].t0_ms < end || u[i].t0_ms < 0 || u[i].t0_ms > most ||
+                        (open ? u[i].t1_ms != -1 : u[i].t1_ms <= u[i].t0_ms || u[i].t1_ms > most)) {
+            return 0;
+        }
+        end = u[i].t1_ms;
+    }
+    return !s->speaking || s->n_utterances > 0;
+}
+
+/* Whether options and utterances of a live run are valid; decided: steps of the detector. */
+static int sn_is_tentative(const sn_ring *s, uint64_t decided)
+{
+    return tt_are_options(s->step_ms, s->hangover_ms) && s->detect_only >> 1 == 0 &&
+           s->speaking >> 1 == 0 && s->step <= decided && s->same <= s->step &&
+           sn_are_utterances(s, (int64_t)s->step * VA_STEP_MS);
+}
+
 /* Whether a live run can have had this ring; size and frame are those of the session and format. */
 static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
 {
@@ -26573,8 +26667,7 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
         s->frames > size / frame || size / frame < 1 || s->lost > SIZE_MAX / 4 ||
         s->silent > s->passed || s->n_losses > RI_LOSSES || s->n_spans > RI_SPANS ||
         s->delivered != state->consumed + state->n_raw || !sn_are_losses(s) ||
-        !tt_are_options(s->step_ms, s->hangover_ms) || s->detect_only >> 1 != 0 ||
-        s->reserved != 0) {
+        !sn_is_tentative(s, va_decided(state->voice.seen))) {
         return 0;
     }
     for (i = 0; i < RI_SPANS; i++) {
@@ -26590,13 +26683,15 @@ static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
 }
 
 /* Times: the covered part ends between the beginning of the window and the end of the samples, as
- * do text, spans and the detector's state. */
+ * do text, spans and the detector's state. A run of the detector alone covers nothing until its
+ * end. */
 static int sn_are_times(const ru_run *r, const sn_state *s, const rs_ends *ends)
 {
     uint64_t samples = sn_samples(s);
     int64_t base = (int64_t)s->frame * 10, end = (int64_t)(samples / (ML_RATE / 1000u));
-    return s->covered_ms == ends->ledger_ms && s->covered_ms >= base && s->covered_ms <= end &&
-           s->covered_text_ms >= base && s->covered_text_ms <= end &&
+    int64_t least = s->ring.detect_only ? 0 : base;
+    return s->covered_ms == ends->ledger_ms && s->covered_ms >= least && s->covered_ms <= end &&
+           s->covered_text_ms >= least && s->covered_text_ms <= end &&
            s->last_return_ms >= -1 && s->last_return_ms <= end &&
            s->limit_ms >= -1 && s->limit_ms <= end && s->last_ms >= 0 && s->last_ms <= end &&
            (ends->speech_ms % VA_STEP_MS == 0 || (s->ended && ends->speech_ms == end)) &&
@@ -26665,7 +26760,7 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
         s.n_ahead > (s.n_samples < ML_SPAN ? 0 : r->audio.capacity - ML_SPAN) || s.cut_ms < 0 ||
         s.n_previous > wd_previous_capacity(r->engine.model) || s.window > INT32_MAX / 2 ||
         s.loop_cuts > INT32_MAX || s.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
-        (s.detector_done && (!s.ended || s.voice.open)) ||
+        (s.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 || s.vad >> 1 != 0 ||
         !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
         return 0;
     }
@@ -26735,6 +26830,20 @@ static void sn_read_ring(ri_ring *q, const sn_ring *s)
     memcpy(q->span, s->span, sizeof q->span);
 }
 
+static void sn_read_tentative(ru_tentative *t, const sn_ring *s)
+{
+    t->step_ms = s->step_ms;
+    t->hangover_ms = s->hangover_ms;
+    t->detect_only = s->detect_only;
+    t->speaking = s->speaking;
+    t->step = s->step;
+    t->same = s->same;
+    t->utterance_t0_ms = s->reported.t0_ms;
+    t->utterance_t1_ms = s->reported.t1_ms;
+    t->n_utterances = (size_t)s->n_utterances;
+    memcpy(t->utterance, s->utterance, t->n_utterances * sizeof t->utterance[0]);
+}
+
 /* Loads a block that has passed all checks, after wi_reset(). */
 static void sn_read(ru_run *r, const unsigned char *block)
 {
@@ -26746,9 +26855,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
     if (s.ring.live) {
         ri_prepare(&r->ring, &r->audio.stream->audio);
         sn_read_ring(&r->ring, &s.ring);
-        r->tentative.step_ms = s.ring.step_ms;
-        r->tentative.hangover_ms = s.ring.hangover_ms;
-        r->tentative.detect_only = s.ring.detect_only;
+        sn_read_tentative(&r->tentative, &s.ring);
         r->live = RU_LIVE_RESTORED;
     }
     w.in = block;
@@ -26757,6 +26864,8 @@ static void sn_read(ru_run *r, const unsigned char *block)
     (void)sn_is_store(&s, &r->store, &store);
     r->store = store;
     r->fingerprint = s.fingerprint;
+    r->params.task = s.task;
+    r->params.vad = s.vad;
     r->audio.frame = s.frame;
     aw_set_samples(r, (size_t)(s.n_samples + s.n_ahead));
     r->context.n_previous = (size_t)s.n_previous;

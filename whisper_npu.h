@@ -1174,11 +1174,15 @@ typedef enum wnpu_event {
     WNPU_EVENT_OVERRUN = 2,   /* samples were lost during the step */
     WNPU_EVENT_TENTATIVE = 4, /* the tentative text was decoded again or withdrawn */
     WNPU_EVENT_SPEECH_START = 8, /* somebody has begun to speak, see wnpu_live.utterance_t0_ms */
-    WNPU_EVENT_UTTERANCE_END = 16 /* hangover_ms of silence have followed speech */
+    WNPU_EVENT_UTTERANCE_END = 16, /* hangover_ms of silence have followed speech */
+    WNPU_EVENT_MORE = 32      /* the next utterance has begun, too; another step will report it */
 } wnpu_event;
 
 /* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
- * is none. *events (may be NULL) receives wnpu_event values. After E_CANCELLED through
+ * is none. *events (may be NULL) receives wnpu_event values. A step reports the end of at most one
+ * utterance, whose times wnpu_get_live() has then; up to 128 wait for the next steps, so a program
+ * that is late sees all of them. wnpu_stream_finish() reports no events: step before it until there
+ * are no more, and treat an utterance that goes on as ended. After E_CANCELLED through
  * wnpu_cancel() (also called between two steps), on_progress or on_token, and after E_ACCEL, the
  * next step continues and nothing is lost.
  * After other errors the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset()
@@ -1194,7 +1198,7 @@ WNPU_API int wnpu_stream_finish(wnpu_session *session);
  * after the snapshot was taken belongs to the original session only. params must equal those of
  * wnpu_stream_begin(), except for callbacks. Errors: those of wnpu_stream_begin(); E_ARGUMENT also
  * if params differ (nothing changes); E_STATE also if the session has no restored live run. The
- * options step_ms, hangover_ms and detect_only have their defaults then. */
+ * options are those of wnpu_stream_begin(); utterances continue, tentative text is decoded anew. */
 WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params);
 
 /* State of a live run. */
@@ -1212,7 +1216,7 @@ typedef struct wnpu_live {
     size_t text_length;       /* bytes */
     size_t likely_length;     /* bytes at the beginning that two decodings agree on */
     int64_t t0_ms, t1_ms;     /* audio that it is from */
-    int64_t utterance_t0_ms;  /* begin of the latest utterance; -1: none yet */
+    int64_t utterance_t0_ms;  /* begin of the utterance reported last; -1: none yet */
     int64_t utterance_t1_ms;  /* its end; -1 while it continues */
     uint32_t revision;        /* incremented whenever text is decoded again or withdrawn */
     uint32_t reserved;

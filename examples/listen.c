@@ -15,7 +15,6 @@
 #include "pipe.h"
 #include "terminal.h"
 #include "whisper_npu.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +135,8 @@ int main(int argc, char **argv)
     while (status == WNPU_OK && (n = audio.read(audio.user, samples, (size_t)most)) > 0) {
         (void)wnpu_stream_push(session, samples, (size_t)n);
         commands_keep(&audio, samples, (size_t)n);
-        status = wnpu_stream_step(session, &events);
+        while (!(status = wnpu_stream_step(session, &events)) && (events & WNPU_EVENT_MORE))
+            show(events, 0);
         show(events, 0);
     }
     show(0, 1);

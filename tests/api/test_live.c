@@ -176,6 +176,134 @@ static void utterances(void)
     free(x);
 }
 
+#define LONG_SECONDS 168
+#define MOST_UTTERANCES 400
+
+/* Utterances in the order in which steps report them. */
+typedef struct heard {
+    int n, open;                /* open: the last one has no end */
+    int64_t t0_ms[MOST_UTTERANCES], t1_ms[MOST_UTTERANCES];
+} heard;
+
+/* Steps until there are no more events. */
+static void hear(wnpu_session *s, heard *h)
+{
+    uint32_t events;
+    do {
+        wnpu_live live;
+        live.struct_size = sizeof live;
+        T_CHECK(wnpu_stream_step(s, &events) == WNPU_OK && wnpu_get_live(s, &live) == WNPU_OK, "%s",
+                wnpu_session_error(s));
+        if (events & WNPU_EVENT_SPEECH_START) {
+            T_CHECK(!h->open && h->n < MOST_UTTERANCES, "two begins");
+            h->t0_ms[h->n++] = live.utterance_t0_ms;
+            h->open = 1;
+        }
+        if (events & WNPU_EVENT_UTTERANCE_END) {
+            T_CHECK(h->open && live.utterance_t0_ms == h->t0_ms[h->n - 1] &&
+                    live.utterance_t1_ms > live.utterance_t0_ms, "an end without a begin");
+            h->t1_ms[h->n - 1] = live.utterance_t1_ms;
+            h->open = 0;
+        }
+        T_CHECK(!(events & WNPU_EVENT_MORE) || (events & WNPU_EVENT_UTTERANCE_END), "more of what");
+    } while (events & WNPU_EVENT_MORE);
+}
+
+/* Pushes a recording in pieces. At each `move`th one the run moves to another session, if move is
+ * not 0. */
+static void hear_all(wnpu_session *s[2], const wnpu_stream_options *o, const float *x, size_t n,
+                     size_t chunk, int move, heard *h)
+{
+    wnpu_params p = phrase_params();
+    unsigned char *block = malloc(wnpu_snapshot_most(s[0]));
+    size_t at, k;
+    int here = 0, pieces = 0;
+    memset(h, 0, sizeof *h);
+    T_CHECK(wnpu_stream_begin(s[here], &p, o) == WNPU_OK, "%s", wnpu_session_error(s[here]));
+    for (at = 0; at < n; at += k) {
+        k = n - at < chunk ? n - at : chunk;
+        T_CHECK(wnpu_stream_push(s[here], x + at, k) == k, "room");
+        if (move > 0 && ++pieces % move == 0) {
+            wnpu_live live, there;
+            size_t size = wnpu_snapshot_size(s[here]);
+            live.struct_size = there.struct_size = sizeof live;
+            T_CHECK(wnpu_get_live(s[here], &live) == WNPU_OK &&
+                    wnpu_snapshot(s[here], block, size) == WNPU_OK &&
+                    wnpu_restore(s[!here], block, size) == WNPU_OK &&
+                    wnpu_get_live(s[!here], &there) == WNPU_OK &&
+                    wnpu_stream_resume(s[!here], &p) == WNPU_OK &&
+                    wnpu_reset(s[here]) == WNPU_OK, "%s%s", wnpu_session_error(s[here]),
+                    wnpu_session_error(s[!here]));
+            T_CHECK(live.utterance_t0_ms == there.utterance_t0_ms &&
+                    live.utterance_t1_ms == there.utterance_t1_ms &&
+                    live.speaking == there.speaking && live.lag_ms == there.lag_ms, "live");
+            here = !here;
+        }
+        hear(s[here], h);
+    }
+    T_CHECK(wnpu_stream_finish(s[here]) >= 0, "%s", wnpu_session_error(s[here]));
+    free(block);
+}
+
+static void same_heard(const heard *a, const heard *b, const char *what)
+{
+    T_CHECK(a->n == b->n && a->open == b->open &&
+            memcmp(a->t0_ms, b->t0_ms, sizeof a->t0_ms) == 0 &&
+            memcmp(a->t1_ms, b->t1_ms, sizeof a->t1_ms) == 0, "%s: %d utterances, not %d", what,
+            a->n, b->n);
+}
+
+/* No utterance is missed if several end before a step, or the run moves to another session. What
+ * is beyond the limit is dropped, but neither the first one nor the latest ones. */
+static void each_utterance(void)
+{
+    static heard want, is;
+    size_t n, i, k;
+    float *x, *all = malloc(RATE * LONG_SECONDS * sizeof *all);
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_config c = life_config(1);
+    wnpu_session *s[2];
+    wnpu_stream_options o = float_options(0);
+    voice_seed = 5; /* the same sound whatever ran before */
+    x = make_sound(&n);
+    for (i = 0; i < RATE * LONG_SECONDS; i++) {
+        all[i] = x[i % n];
+    }
+    n = RATE * LONG_SECONDS;
+    c.stream_bytes = sizeof *all * n;
+    s[0] = life_open(m, &c);
+    s[1] = life_open(m, &c);
+    for (o.detect_only = 0; o.detect_only < 2; o.detect_only++) {
+        hear_all(s, &o, all, n, CHUNK, 0, &want);
+        T_CHECK(want.n >= 3 * LONG_SECONDS / SECONDS, "%d utterances", want.n);
+        hear_all(s, &o, all, n, n, 0, &is);
+        same_heard(&is, &want, "at once");
+        hear_all(s, &o, all, n, 30 * RATE, 0, &is);
+        same_heard(&is, &want, "pieces of 30 s");
+        hear_all(s, &o, all, n, RATE / 5, 13, &is);
+        same_heard(&is, &want, "in two sessions");
+        hear_all(s, &o, all, n, 50 * RATE, 1, &is);
+        same_heard(&is, &want, "in two sessions, 50 s late");
+    }
+    for (i = 0; i < n; i++) {
+        all[i] = i / 4800 % 2 ? 0 : x[RATE + i % (7 * RATE / 4)];
+    }
+    o.hangover_ms = 100;
+    o.detect_only = 1;
+    hear_all(s, &o, all, n, CHUNK, 0, &want);
+    hear_all(s, &o, all, n, n, 0, &is);
+    T_CHECK(want.n > 135 && is.n == 128, "%d of %d utterances", is.n, want.n);
+    for (k = 0; k < (size_t)is.n; k++) {
+        i = k + (size_t)(want.n - is.n);
+        T_CHECK(is.t0_ms[k] == want.t0_ms[k > 0 ? i : 0], "utterance %d", (int)k);
+    }
+    wnpu_session_close(s[0]);
+    wnpu_session_close(s[1]);
+    wnpu_model_close(m);
+    free(x);
+    free(all);
+}
+
 /* The detector alone finds what it finds in the whole recording, and decodes nothing. */
 static void detector_alone(void)
 {
@@ -220,6 +348,7 @@ int main(int argc, char **argv)
     t_chosen = argc > 1 ? argv + 1 : NULL;
     t_run("tentative text changes no results", tentative);
     t_run("utterances", utterances);
+    t_run("each utterance, however late a step is", each_utterance);
     t_run("the detector alone", detector_alone);
     return t_end();
 }

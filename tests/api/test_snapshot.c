@@ -571,6 +571,45 @@ static void results_survive(void)
     wnpu_session_close(t);
 }
 
+/* Restored results are written as those of the original session, whatever the other one had run. */
+static void written_alike(void)
+{
+    wnpu_session *s = life_session(model, 1), *t = life_session(model, 2);
+    unsigned char *block;
+    wnpu_params p;
+    wnpu_audio a = sounds.plain;
+    stop here = {0};
+    size_t size;
+    int format;
+    life_mode_params(&sounds, LIFE_GREEDY, 1, &p);
+    p.task = WNPU_TRANSLATE;
+    p.on_progress = on_progress;
+    p.user = &here;
+    here.session = s;
+    here.after = here.with_text = 1;
+    here.most = wnpu_snapshot_most(s);
+    here.block = malloc(here.most);
+    T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_CANCELLED, "%s", wnpu_session_error(s));
+    size = wnpu_snapshot_size(s);
+    block = malloc(size);
+    T_CHECK(wnpu_snapshot(s, block, size) == WNPU_OK, "%s", wnpu_session_error(s));
+    T_CHECK(run(LIFE_GREEDY, t, 0, NULL) >= 0 && wnpu_restore(t, block, size) == WNPU_OK, "%s",
+            wnpu_session_error(t));
+    for (format = 0; wnpu_format_name(format) != NULL; format++) {
+        life_bytes x = life_written(s, (wnpu_format)format);
+        life_bytes y = life_written(t, (wnpu_format)format);
+        T_CHECK(x.n > 0 && life_alike(x, y), "format %s differs:\n%s---\n%s",
+                wnpu_format_name(format), x.bytes, y.bytes);
+        T_CHECK(format != WNPU_FORMAT_VERBOSE_JSON || strstr(y.bytes, "translate") != NULL, "task");
+        free(x.bytes);
+        free(y.bytes);
+    }
+    free(block);
+    free(here.block);
+    wnpu_session_close(s);
+    wnpu_session_close(t);
+}
+
 int main(void)
 {
     char path[512];
@@ -585,6 +624,7 @@ int main(void)
     t_run("stopped before any step", any_step);
     t_run("continued by other processes on other instruction sets", another_process);
     t_run("results so far come along", results_survive);
+    t_run("restored results are written as before", written_alike);
     t_run("snapshots of other models and configurations are refused", others);
     t_run("damaged and cut snapshots are refused", damage);
     t_run("when a run can go on", states);
