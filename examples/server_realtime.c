@@ -13,6 +13,7 @@
 #include "server_watch.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ typedef enum close_code {
 } close_code;
 
 static const http_options *options;
+static atomic_uint connections; /* so far; ids of items are unique */
 
 typedef struct realtime {
     struct mg_connection *conn;
@@ -55,7 +57,7 @@ typedef struct realtime {
     /* Of the thread. */
     wnpu_session *session;
     size_t segments;          /* of the current item that were sent */
-    unsigned items;
+    unsigned number, items;   /* the connection's number, its items so far */
     int speaking, begun;      /* begun: speech_started was sent for the item */
     int64_t item_ms, before_ms; /* length of the item; of those before it */
     char id[32], previous[32];
@@ -236,7 +238,7 @@ static int begin_item(realtime *r)
     r->segments = 0;
     r->speaking = r->begun = 0;
     r->item_ms = 0;
-    (void)snprintf(r->id, sizeof r->id, "item_%06u", ++r->items);
+    (void)snprintf(r->id, sizeof r->id, "item_%06u_%04u", r->number, ++r->items);
     return status;
 }
 
@@ -623,6 +625,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
     if (r != NULL) {
         r->conn = conn;
         r->width = 2;
+        r->number = atomic_fetch_add(&connections, 1) % 1000000 + 1;
         event_defaults(&r->settings);
         (void)pthread_mutex_init(&r->lock, NULL);
         (void)pthread_cond_init(&r->changed, NULL);

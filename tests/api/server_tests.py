@@ -751,6 +751,11 @@ def browser():
             b.run("document.getElementById('start').click()")
             same(b.run("document.getElementById('status').textContent"), "Stopped")
             assert wait_for(lambda: s.health()["idle"] == 2, 20) is not None, "a session in use"
+            b.run("document.getElementById('start').click()")  # a second time, on another line
+            b.wait("document.querySelectorAll('.committed').length >= 2 && /station/i.test("
+                   "[...document.querySelectorAll('.committed')].at(-1).textContent)", 60)
+            same(b.run("document.querySelector('.committed').textContent").lower(), heard)
+            b.run("document.getElementById('start').click()")
             b.choose_file("#file", os.path.abspath(f"{T}/clip.wav"))
             b.wait("!document.getElementById('result').hidden", 60)
             want = [w["word"] for w in json.loads(s.text(AUDIO, [
@@ -781,6 +786,67 @@ def browser():
                 assert log.get("method") != "Runtime.exceptionThrown", log
                 assert log.get("method") != "Log.entryAdded" or \
                     log["params"]["entry"]["level"] != "error", log
+        finally:
+            b.close()
+
+
+def browser_errors():
+    """The page says what is wrong: no microphone, a busy server, none, or a bad file."""
+    from browser import Browser
+    spoken(f"{T}/microphone.wav")
+    status, problem = (f"document.getElementById('{name}').textContent"
+                       for name in ("status", "problem"))
+    click = "document.getElementById('{}').click()"
+
+    def says(b, what, words):
+        b.wait(f"/{words}/.test({what})", 20)
+
+    def drop(b, script):
+        b.run("{ const files = new DataTransfer(); "
+              f"files.items.add(new File([{script}], 'a b.wav')); document.body.dispatchEvent("
+              "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true})); }")
+    with Server("--queue", "0", "--max-mb", "100", model=TOY) as s:
+        b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav", allowed=False)
+        try:
+            b.run(click.format("start"))
+            says(b, status, "does not let this page use the microphone")
+            assert b.run("document.getElementById('status').classList.contains('bad')")
+        finally:
+            b.close()
+        b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav")
+        try:
+            b.look(360, 740, True)
+            busy = WebSocket(s)
+            assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
+            b.run(click.format("start"))
+            says(b, status, "the server is busy")
+            drop(b, "'no audio'")
+            says(b, problem, "the queue is full")
+            busy.close()
+            assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+            drop(b, "'no audio'")
+            says(b, problem, "cannot be read")
+            b.run(f"{{ const wav = Uint8Array.from({list(wav_file(b''))}); "
+                  "new DataView(wav.buffer).setUint32(40, 60000000, true); window.long = new Blob("
+                  "[wav, Int16Array.from({length: 30000000}, (_, i) => i * 40503 % 65536)]); }")
+            drop(b, "window.long")
+            assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None, "not received"
+            assert b.run("/a b.wav/.test(document.getElementById('hint').textContent)")
+            assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
+            b.screenshot(f"{os.environ.get('TEST_SHOTS', T)}/running.png")
+            b.run(click.format("cancel"))
+            assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None, "not cancelled"
+            b.wait("document.getElementById('cancel').hidden", 5)
+            same(b.run(problem), "")
+            b.run(click.format("start"))
+            says(b, status, "^Listening$")
+            s.process.send_signal(signal.SIGTERM)
+            says(b, status, "the server is shutting down|The server is shutting down")
+            same(s.process.wait(30), 0)
+            b.run(click.format("start"))
+            says(b, status, "does not answer")
+            drop(b, "'no audio'")
+            says(b, problem, "does not answer")
         finally:
             b.close()
 

@@ -63,12 +63,15 @@ test_openai() {
     check openai
 }
 test_frames() { check frames; }
-test_browser() {
+# check_page NAME: a test of server_tests.py that opens the page
+check_page() {
     command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
         command -v google-chrome >/dev/null 2>&1 || { skip "no chromium"; return; }
     command -v espeak-ng >/dev/null 2>&1 || { skip "no espeak-ng"; return; }
-    check browser
+    check "$1"
 }
+test_browser() { check_page browser; }
+test_browser_errors() { check_page browser_errors; }
 test_together() { check together; }
 test_mixed() { check mixed; }
 test_queue() { check queue; }
@@ -84,7 +87,7 @@ test_containers() {
 
 for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
     wyoming wyoming_refused realtime realtime_speech realtime_keys realtime_refused openai browser \
-    together mixed queue disconnect shutdown memory hostile frames silent}; do
+    browser_errors together mixed queue disconnect shutdown memory hostile frames silent}; do
     t_run test_$t
 done
 t_end

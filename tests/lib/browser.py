@@ -18,14 +18,15 @@ def find():
 
 
 class Browser:
-    """One page, controlled over the DevTools protocol."""
+    """One page, controlled over the DevTools protocol. allowed: it may use the microphone."""
 
-    def __init__(self, url, microphone):
+    def __init__(self, url, microphone, allowed=True):
         self.folder = tempfile.mkdtemp()
         self.process = subprocess.Popen(
             [find(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
              "--remote-debugging-port=0", f"--user-data-dir={self.folder}",
-             "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
+             "--use-fake-device-for-media-stream",
+             "--use-fake-ui-for-media-stream" if allowed else "--deny-permission-prompts",
              f"--use-file-for-fake-audio-capture={microphone}",
              "--autoplay-policy=no-user-gesture-required", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
