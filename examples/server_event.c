@@ -125,6 +125,7 @@ static int read_language(json value, event_settings *s)
 {
     char language[64];
     size_t n = json_string(value, language, sizeof language - 1);
+    s->n_languages = value.at != NULL ? 0 : s->n_languages;
     if (n == 0) {
         s->language = value.at != NULL ? WNPU_LANGUAGE_AUTO : s->language;
         return 0;
@@ -132,6 +133,30 @@ static int read_language(json value, event_settings *s)
     language[n < sizeof language ? n : sizeof language - 1] = '\0';
     s->language = wnpu_language_id(language);
     return s->language >= 0 ? 0 : -1;
+}
+
+/* A list of languages, of which a single one is certain. */
+static int read_languages(json list, event_settings *s)
+{
+    const char *cursor = NULL;
+    json unused, value;
+    event_settings one = *s;
+    if (json_type(list) != '[') {
+        return list.at == NULL || json_type(list) == 'n' ? 0 : -1;
+    }
+    s->n_languages = 0;
+    s->language = WNPU_LANGUAGE_AUTO;
+    while (json_next(list, &cursor, &unused, &value)) {
+        if (read_language(value, &one) != 0 || one.language < 0 ||
+            s->n_languages == EVENT_LANGUAGES_MOST) {
+            return -1;
+        }
+        s->languages[s->n_languages++] = one.language;
+    }
+    if (s->n_languages == 1) {
+        s->language = s->languages[--s->n_languages];
+    }
+    return 0;
 }
 
 /* Returns NULL, or the name of what is wrong. */
@@ -152,6 +177,9 @@ static const char *read_settings(json session, event_settings *settings)
     }
     if (read_language(json_get(transcription, "language"), &s) != 0) {
         return "the language";
+    }
+    if (read_languages(json_get(transcription, "languages"), &s) != 0) {
+        return "a language";
     }
     if (read_detection(either(session, input, "turn_detection"), &s) != 0) {
         return "turn_detection";

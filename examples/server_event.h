@@ -10,6 +10,7 @@
 
 #define EVENT_MOST ((size_t)1 << 20) /* longest event in bytes */
 #define EVENT_PROMPT_MOST 4096
+#define EVENT_LANGUAGES_MOST 32
 
 typedef enum event_kind {
     EVENT_UPDATE,             /* the settings have changed */
@@ -28,6 +29,8 @@ typedef struct event_settings {
     float threshold;          /* of the detector, 0.05..0.95 */
     int32_t padding_ms, silence_ms;
     int32_t language;         /* number or WNPU_LANGUAGE_AUTO */
+    int32_t languages[EVENT_LANGUAGES_MOST]; /* with AUTO: those that are possible */
+    size_t n_languages;       /* 0: all */
     char prompt[EVENT_PROMPT_MOST];
 } event_settings;
 

@@ -204,6 +204,7 @@ static void send_completed(realtime *r)
     buffer_string(&r->out, text.n > 0 ? text.bytes : "", text.n);
     buffer_print(&r->out, ", \"usage\": {\"type\": \"duration\", \"seconds\": %.3f}",
                  (double)r->item_ms / 1e3);
+    reply_languages(&r->out, r->session);
     end_event(r);
     buffer_free(&text);
 }
@@ -222,6 +223,10 @@ static int begin_item(realtime *r)
     stream.rate = r->settings.rate;
     stream.step_ms = r->settings.tentative ? TENTATIVE_MS : 0;
     params.language = r->settings.language >= 0 ? r->settings.language : params.language;
+    if (r->settings.n_languages > 0) {
+        params.languages = r->settings.languages;
+        params.n_languages = r->settings.n_languages;
+    }
     params.initial_prompt = r->settings.prompt[0] != '\0' ? r->settings.prompt
                                                           : params.initial_prompt;
     params.initial_prompt = request_prompt_end(options->model, params.initial_prompt);

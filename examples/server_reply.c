@@ -114,6 +114,18 @@ static void add_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment 
     }
 }
 
+void reply_languages(buffer *b, const wnpu_session *session)
+{
+    wnpu_stats stats;
+    memset(&stats, 0, sizeof stats);
+    stats.struct_size = sizeof stats;
+    if (wnpu_get_stats(session, &stats) == WNPU_OK && wnpu_segment_count(session) > 0 &&
+        wnpu_language_code(stats.language) != NULL) {
+        buffer_print(b, ", \"languages\": [{\"code\": \"%s\"}]",
+                     wnpu_language_code(stats.language));
+    }
+}
+
 /* The members that JSON and the last event have in common. */
 static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model *model,
                         const request *r)
@@ -135,6 +147,7 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
     }
     buffer_print(b, ", \"usage\": {\"type\": \"duration\", \"seconds\": %lld}",
                  (long long)(stats.audio_ms + 999) / 1000);
+    reply_languages(b, session);
 }
 
 static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,

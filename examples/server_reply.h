@@ -26,6 +26,10 @@ void buffer_string(buffer *b, const char *text, size_t length);
 void buffer_clear(buffer *b);
 void buffer_free(buffer *b);
 
+/* A member with the language of the session's last run, as OpenAI's API has it, behind another one;
+ * nothing if no language is known. */
+void reply_languages(buffer *b, const wnpu_session *session);
+
 /* The results of the session's last run in the requested format. */
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r);

@@ -79,6 +79,7 @@ def formats():
         answer = json.loads(s.text(AUDIO, [("model", "whisper-1")]))
         same(answer["text"], text)
         same(answer["usage"]["type"], "duration")
+        same(answer["languages"], [{"code": "en"}])
         for name in ("srt", "vtt", "verbose_json"):
             same(s.text(AUDIO, [("response_format", name)]), transcribed("-f", name))
         same(s.text(AUDIO, [("response_format", "verbose_json"),
@@ -613,13 +614,17 @@ def realtime():
         same(updated["type"], "transcription_session.updated")
         same(updated["session"]["audio"]["input"]["transcription"]["language"], "en")
         items = []
+        for languages, language in ((["de", "en"], None), (["en"], "en")):
+            w.send("session.update", session={"type": "transcription", "audio": {"input": {
+                "transcription": {"model": "whisper-1", "languages": languages}}}})
+            same(w.receive()["session"]["audio"]["input"]["transcription"]["language"], language)
         for _ in range(2):
             for piece in pieces(DATA):
                 w.append(piece)
             w.send("input_audio_buffer.commit")
             seen = w.until(COMPLETED)
             committed = [e for e in seen if e["type"] == "input_audio_buffer.committed"][0]
-            same(seen[-1]["transcript"], want)
+            same((seen[-1]["transcript"], seen[-1]["languages"]), (want, [{"code": "en"}]))
             same("".join(e["delta"] for e in seen if e["type"] == DELTA), want)
             assert {e["item_id"] for e in seen if "item_id" in e} == {committed["item_id"]}, seen
             items.append(committed)
@@ -648,6 +653,8 @@ def realtime():
                       b'{"type": "input_audio_buffer.append", "audio": "*"}',
                       b'{"type": "input_audio_buffer.append"}',
                       b'{"type": "session.update", "session": {"audio": {"input": {"format": 5}}}}',
+                      b'{"type": "session.update", "session": {"input_audio_transcription": '
+                      b'{"languages": ["en", "xx"]}}}',
                       b'{"type": "session.update", "session": {"turn_detection": {"threshold": ""}}}'):
             w = WebSocket(s)
             w.receive()
