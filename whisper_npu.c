@@ -22697,9 +22697,10 @@ typedef struct ru_tentative {
     size_t n;
     int32_t tokens[SE_MAX_TOKENS]; /* [n] the latest hypothesis */
     size_t length, likely;  /* of text in bytes, and of its beginning that is likely to stay */
-    char text[RU_TENTATIVE];
-    size_t n_whole;
-    char whole[RU_TENTATIVE]; /* [n_whole] text of the latest hypothesis with its last word */
+    char text[RU_TENTATIVE]; /* what is shown */
+    size_t n_latest, n_former;
+    char latest[RU_TENTATIVE]; /* [n_latest] text of the latest hypothesis */
+    char former[RU_TENTATIVE]; /* [n_former] of the one before */
     char raw[RU_TENTATIVE]; /* scratch */
     int64_t t0_ms, t1_ms;
     uint32_t revision;      /* number of changes of text */
@@ -25531,6 +25532,12 @@ static void wi_wipe(ru_run *r)
  *  the first token that the logits now contradict. In a pause, before it
  *  is long enough to end the window, the window is decoded as it will be
  *  if the pause lasts: then its text is ready when its end is certain.
+ *
+ *  Words are shown when two decodings in a row agree on them, and withdrawn
+ *  when two in a row differ from them. What a decoding adds in a pause is
+ *  shown at once, because nothing of it can be cut. Tokens far from the end
+ *  are kept although others are slightly more probable, because changing
+ *  them would withdraw all words behind them.
  * ====================================================================== */
 #define TT_DEFAULT_MS 500       /* step_ms and hangover_ms */
 #define TT_BREAK 2.5            /* least time between two decodings, in times of the last one */
@@ -25541,7 +25548,7 @@ static void wi_wipe(ru_run *r)
 #define TT_TOKENS_PER_S 12      /* most tokens per second of content */
 #define TT_END_STEPS 10         /* timestamps this close to the end of the content end the text */
 #define TT_HOLD 2.0f            /* a former token is kept if its logit is below the best by this, */
-#define TT_RECENT 4u            /* unless it is one of this many last ones */
+#define TT_RECENT 20u          /* unless it is one of this many last ones */
 #define TT_ONSET_STEPS 5u       /* steps with voice that begin an utterance */
 
 /* Whether these are valid values of wnpu_stream_options. */
@@ -25551,24 +25558,26 @@ static int tt_are_options(int32_t step_ms, int32_t hangover_ms)
            hangover_ms <= 10000;
 }
 
-static void tt_set_text(ru_run *r, size_t length, size_t likely)
+/* Shows the first bytes of text, which may be the text that is shown. */
+static void tt_set_text(ru_run *r, const char *text, size_t length, size_t likely)
 {
-    r->tentative.text[length] = '\0';
-    r->tentative.length = length;
-    r->tentative.likely = likely < length ? likely : length;
-    r->tentative.revision++;
-    r->tentative.events |= WNPU_EVENT_TENTATIVE;
+    ru_tentative *t = &r->tentative;
+    int same = length == t->length && memcmp(t->text, text, length) == 0;
+    memmove(t->text, text, length);
+    t->text[length] = '\0';
+    t->length = length;
+    t->likely = likely;
+    t->revision += !same;
+    t->events |= same ? 0 : WNPU_EVENT_TENTATIVE;
 }
 
 /* Forgets the text. */
 static void tt_clear(ru_run *r)
 {
     ru_tentative *t = &r->tentative;
-    t->n = t->n_whole = 0;
+    t->n = t->n_latest = t->n_former = 0;
     t->voice_ms = -1;
-    if (t->length > 0) {
-        tt_set_text(r, 0, 0);
-    }
+    tt_set_text(r, "", 0, 0);
 }
 
 /* ---- events ---- */
@@ -25628,57 +25637,82 @@ static void tt_report_utterance(ru_tentative *t)
 
 /* ---- text ---- */
 
-/* Whether a word begins with this token; each character of scripts without spaces is one. */
-static int tt_begins_word(const char *text, size_t length)
+/* Length of the word at the beginning of a text, with the space before it; each character of
+ * scripts without spaces is one. *bare gets the length without punctuation after it. */
+static size_t tt_word(const char *text, size_t n, size_t *bare)
 {
-    return length > 0 && (text[0] == ' ' || (unsigned char)text[0] >= 0xe0);
+    size_t i = n > 0;
+    while (i < n && text[i] != ' ' && ((unsigned char)text[i] < 0xe0 ||
+           (unsigned char)text[i] == 0xe2)) { /* dashes and quotation marks */
+        i++;
+    }
+    for (*bare = i; *bare > 1 && memchr(".,!?;:-", text[*bare - 1], 7) != NULL; --*bare) {
+    }
+    return i;
 }
 
-/* Concatenates the text of a hypothesis in raw. Returns its length without the last word; *whole
- * gets the length with it. */
-static size_t tt_join(ru_run *r, const se_hypothesis *h, size_t *whole)
+/* Bytes of the first words of a that are also those of b, except for punctuation after a word. */
+static size_t tt_agreed(const char *a, size_t n_a, const char *b, size_t n_b)
 {
-    const tk_vocab *v = &r->engine.model->vocab;
-    size_t i, length, n = 0, last = 0;
-    for (i = 0; i < h->n; i++) {
-        const char *text = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
-        if (text == NULL || length > RU_TENTATIVE / 3 - 1 - n) { /* each byte may become three */
-            continue;
+    size_t i = 0, k = 0, bare_a, bare_b, word_a, word_b;
+    while (i < n_a && k < n_b) {
+        word_a = tt_word(a + i, n_a - i, &bare_a);
+        word_b = tt_word(b + k, n_b - k, &bare_b);
+        if (bare_a != bare_b || memcmp(a + i, b + k, bare_a) != 0) {
+            break;
         }
-        last = tt_begins_word(text, length) ? n : last;
-        memcpy(r->tentative.raw + n, text, length);
-        n += length;
+        i += word_a;
+        k += word_b;
     }
-    *whole = n;
-    return last;
+    return i;
 }
 
-/* Length of the beginning that the new text has in common with that of the former hypothesis, up to
- * the end of a word. */
-static size_t tt_agreed(const ru_tentative *t, size_t n)
-{
-    size_t i, agreed = 0;
-    for (i = 0; i < n && i < t->n_whole && t->raw[i] == t->whole[i]; i++) {
-        agreed = tt_begins_word(t->raw + i, 1) ? i : agreed;
-    }
-    return i == n && (i == t->n_whole || tt_begins_word(t->whole + i, 1)) ? n : agreed;
-}
-
-/* Shows the text of a hypothesis; complete: with its last word. */
-static void tt_show(ru_run *r, const se_hypothesis *h, int complete)
+/* Makes the text of a hypothesis the latest. */
+static void tt_join(ru_run *r, const se_hypothesis *h)
 {
     ru_tentative *t = &r->tentative;
-    size_t whole, length = tt_join(r, h, &whole), agreed;
-    agreed = tt_agreed(t, whole);
-    length = complete ? whole : length;
-    memcpy(t->whole, t->raw, whole);
-    t->n_whole = whole;
+    const tk_vocab *v = &r->engine.model->vocab;
+    size_t i, length, n = 0;
+    for (i = 0; i < h->n; i++) {
+        const char *text = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
+        if (text != NULL && length < RU_TENTATIVE / 3 - n) { /* each byte may become three */
+            memcpy(t->raw + n, text, length);
+            n += length;
+        }
+    }
+    memcpy(t->former, t->latest, t->n_latest);
+    t->n_former = t->n_latest;
+    t->n_latest = tk_sanitize_utf8(t->latest, sizeof t->latest, t->raw, n);
     t->n = h->n;
     memcpy(t->tokens, h->tokens, h->n * sizeof(int32_t));
-    agreed = complete ? whole : agreed < length ? agreed : length;
-    agreed = tk_sanitize_utf8(t->text, sizeof t->text, t->raw, agreed);
-    length = tk_sanitize_utf8(t->text, sizeof t->text, t->raw, length);
-    tt_set_text(r, length, agreed);
+}
+
+/* Length of a text without its last word. */
+static size_t tt_but_last(const char *text, size_t n)
+{
+    size_t i, bare, word = 0;
+    for (i = 0; i < n; i += word) {
+        word = tt_word(text + i, n - i, &bare);
+    }
+    return n - word;
+}
+
+/* Shows what the latest two hypotheses agree on, unless one of them confirms a longer part of what
+ * is shown: then that part. complete: the audio goes on behind the latest, so its last word is
+ * whole, and what it adds to the shown text need not be confirmed. */
+static void tt_show(ru_run *r, int complete)
+{
+    ru_tentative *t = &r->tentative;
+    size_t n = complete ? t->n_latest : tt_but_last(t->latest, t->n_latest);
+    size_t now = tt_agreed(t->text, t->length, t->latest, t->n_latest);
+    size_t before = tt_agreed(t->text, t->length, t->former, t->n_former);
+    size_t kept = now > before ? now : before;
+    n = complete && now == t->length ? n : tt_agreed(t->latest, n, t->former, t->n_former);
+    if (tt_agreed(t->text, kept, t->latest, n) == kept) {
+        tt_set_text(r, t->latest, n, tt_agreed(t->latest, n, t->text, t->length));
+    } else {
+        tt_set_text(r, t->text, kept, tt_agreed(t->text, kept, t->latest, n));
+    }
 }
 
 /* ---- decoding ---- */
@@ -25798,13 +25832,9 @@ static void tt_decode(ru_run *r, const float *span, size_t content, int complete
         h->n = tt_length(r, h, content);
     }
     if (!ru_cancelled(r)) {
-        if (h->no_speech > r->params.no_speech_threshold) {
-            int64_t voice_ms = r->tentative.voice_ms;
-            tt_clear(r);
-            r->tentative.voice_ms = voice_ms;
-        } else {
-            tt_show(r, h, complete);
-        }
+        h->n = h->no_speech > r->params.no_speech_threshold ? 0 : h->n;
+        tt_join(r, h);
+        tt_show(r, complete);
     }
     r->engine.positions = r->engine.model->n_audio_ctx;
     se_invalidate(&r->text.search);
@@ -25825,7 +25855,8 @@ static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const 
         wi_add_lookahead(r);
         f->steps[0] = r->text.search.steps;
         f->hypothesis[0] = *h;
-        tt_show(r, h, 1);
+        tt_join(r, h);
+        tt_show(r, 1);
     }
     se_invalidate(&r->text.search);
 }

@@ -1172,7 +1172,7 @@ WNPU_API size_t wnpu_stream_room(const wnpu_session *session);
 typedef enum wnpu_event {
     WNPU_EVENT_COMMITTED = 1, /* there are new segments */
     WNPU_EVENT_OVERRUN = 2,   /* samples were lost during the step */
-    WNPU_EVENT_TENTATIVE = 4, /* the tentative text was decoded again or withdrawn */
+    WNPU_EVENT_TENTATIVE = 4, /* the tentative text has changed */
     WNPU_EVENT_SPEECH_START = 8, /* somebody has begun to speak, see wnpu_live.utterance_t0_ms */
     WNPU_EVENT_UTTERANCE_END = 16, /* hangover_ms of silence have followed speech */
     WNPU_EVENT_MORE = 32      /* the next utterance has begun, too; another step will report it */
@@ -1210,15 +1210,18 @@ typedef struct wnpu_live {
     int64_t audio_ms;         /* audio read by steps */
     int64_t lag_ms;           /* audio pushed, but not yet read by a step */
     int64_t overrun_ms;       /* audio lost so far */
-    /* Text of the window that is not final yet, without its last word while somebody speaks. It may
-     * change and is not part of the results. Valid until the next call that changes the session. */
+    /* Text of the window that is not final yet. It may change and is not part of the results. Words
+     * are held back until two decodings in a row agree on them (or a pause follows), and withdrawn
+     * when two in a row differ from them; the last word is held back while somebody speaks. Valid
+     * until the next call that changes the session. */
     const char *text;         /* never NULL; "" if there is none */
     size_t text_length;       /* bytes */
-    size_t likely_length;     /* bytes at the beginning that two decodings agree on */
+    size_t likely_length;     /* bytes at the beginning that were shown before and that the last two
+                                 decodings confirm: they rarely change */
     int64_t t0_ms, t1_ms;     /* audio that it is from */
     int64_t utterance_t0_ms;  /* begin of the utterance reported last; -1: none yet */
     int64_t utterance_t1_ms;  /* its end; -1 while it continues */
-    uint32_t revision;        /* incremented whenever text is decoded again or withdrawn */
+    uint32_t revision;        /* incremented whenever text changes */
     uint32_t reserved;
 } wnpu_live;
 

@@ -8,9 +8,10 @@
  * cores that is the time on a computer with nothing else to do. Ends of words are those of a run
  * over the whole recording with the same parameters. A word is shown when it first stands at its
  * place in the text, committed or tentative, and committed when its segment is. Delays of segments
- * count from the end of their last word and without the pause that ends a window. Normalised erasure
- * is the number of words that were shown and then withdrawn or changed, over the number of final
- * words. --streams: that many sessions take turns on one core; --threads is 1 then. */
+ * count from the end of their last word and without the pause that ends a window. Normalised
+ * erasure (Arivazhagan et al., 2020) is the number of words removed from the end of the text so
+ * that the next text begins with the rest, over the number of final words; case and punctuation do
+ * not count. --streams: that many sessions take turns on one core; --threads is 1 then. */
 #define _POSIX_C_SOURCE 200809L
 #include "../../whisper_npu.h"
 
@@ -45,6 +46,7 @@ typedef struct bench {
     wnpu_model *model;
     numbers shown, committed, lag;
     double audio_s, cpu_s, erased, n_words, changed;
+    double likely, seen, likely_erased; /* words, each as often as it was looked at */
 } bench;
 
 static void die(const char *what, const char *why)
@@ -233,8 +235,8 @@ static void begin(bench *b, wnpu_session *s, const wnpu_audio *a)
 
 typedef struct view {
     words now, before;
-    size_t committed;         /* words of now that are committed */
-    size_t committed_before;
+    size_t committed, likely; /* words of now that are committed, and those or likely to stay */
+    size_t committed_before, likely_before;
 } view;
 
 /* Compares what is shown now, at a time, with what was shown before and with the final words. */
@@ -246,15 +248,18 @@ static void look(bench *b, wnpu_session *s, view *v, words *final, double at, in
     size_t i, same = 0;
     v->before = v->now;
     v->committed_before = v->committed;
+    v->likely_before = v->likely;
     v->now = swap;
     v->now.n = 0;
     for (i = 0; wnpu_get_segment(s, i, &g) == WNPU_OK; i++) {
         split(&v->now, g.text, g.text_length);
     }
-    v->committed = v->now.n;
+    v->committed = v->likely = v->now.n;
     live.struct_size = sizeof live;
     if (!finished && wnpu_get_live(s, &live) == WNPU_OK) {
-        split(&v->now, live.text, live.text_length);
+        split(&v->now, live.text, live.likely_length);
+        v->likely = v->now.n;
+        split(&v->now, live.text + live.likely_length, live.text_length - live.likely_length);
         if (b->log) {
             printf("%7.0f %5ld |%s| %.*s\n", at, (long)live.committed_ms, live.text,
                    (int)live.likely_length, live.text);
@@ -265,6 +270,9 @@ static void look(bench *b, wnpu_session *s, view *v, words *final, double at, in
         same++;
     }
     b->erased += (double)(v->before.n - same);
+    b->likely_erased += v->likely_before > same ? (double)(v->likely_before - same) : 0;
+    b->likely += (double)(v->likely - v->committed);
+    b->seen += (double)(v->now.n - v->committed);
     b->changed += same < v->committed_before;
     for (i = 0; i < v->now.n && i < final->n; i++) {
         word *f = &final->of[i];
@@ -275,9 +283,22 @@ static void look(bench *b, wnpu_session *s, view *v, words *final, double at, in
     }
 }
 
-/* A picture: time to the right; for each word its end, its first display, and its commit. */
+static void draw_dot(FILE *f, double x, double y, const char *color)
+{
+    fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, color);
+}
+
+static void draw_line(FILE *f, double from, double to, double y, const char *color)
+{
+    fprintf(f, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", from,
+            to, y, y, color);
+}
+
+/* A picture: time to the right; for each word its end, its first display, and its commit. Words
+ * have neither < nor &, see normalise(). */
 static void draw(const bench *b, const words *w, double ms)
 {
+    static const char *const color[] = {"#000", "#e70", "#080"};
     FILE *f = fopen(b->svg, "w");
     size_t i, n = w->n < 60 ? w->n : 60;
     double last = n > 0 && w->of[n - 1].committed > 0 ? w->of[n - 1].committed : ms, scale;
@@ -287,28 +308,31 @@ static void draw(const bench *b, const words *w, double ms)
     scale = 760 / (last + 500);
     fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"960\" height=\"%lu\" "
             "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" "
-            "fill=\"white\"/>\n<text x=\"10\" y=\"18\">black: end of the word, orange: first "
-            "shown, green: committed; seconds</text>\n", (unsigned long)(60 + 14 * n));
+            "fill=\"white\"/>\n", (unsigned long)(56 + 14 * n));
+    for (i = 0; i < 3; i++) {
+        static const char *const name[] = {"end of the word", "first shown", "committed"};
+        int x = 184 + 120 * (int)i;
+        draw_dot(f, x, 14, color[i]);
+        fprintf(f, "<text x=\"%d\" y=\"18\">%s</text>\n", x + 8, name[i]);
+    }
+    fprintf(f, "<text x=\"940\" y=\"18\" text-anchor=\"end\">seconds</text>\n");
     for (i = 0; (double)i * 1000 < last + 500; i++) {
         double x = 180 + (double)i * 1000 * scale;
         fprintf(f, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"40\" y2=\"%lu\" stroke=\"#ddd\"/>"
-                "<text x=\"%.1f\" y=\"36\">%lu</text>\n", x, x, (unsigned long)(48 + 14 * n), x,
-                (unsigned long)i);
+                "<text x=\"%.1f\" y=\"36\" text-anchor=\"middle\">%lu</text>\n", x, x,
+                (unsigned long)(48 + 14 * n), x, (unsigned long)i);
     }
     for (i = 0; i < n; i++) {
         const word *d = &w->of[i];
         double y = 52 + 14 * (double)i, x0 = 180 + d->end * scale;
         double x1 = 180 + (d->shown < 0 ? d->end : d->shown) * scale;
         double x2 = 180 + (d->committed < 0 ? d->end : d->committed) * scale;
-        fprintf(f, "<text x=\"10\" y=\"%.1f\">", y + 4);
-        for (const char *c = d->text; *c; c++) {
-            fputc(*c == '<' || *c == '&' ? '?' : *c, f);
-        }
-        fprintf(f, "</text><line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
-                "stroke=\"#e80\"/><line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" "
-                "stroke=\"#8c8\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/><circle cx=\"%.1f\" "
-                "cy=\"%.1f\" r=\"3\" fill=\"#e80\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" "
-                "fill=\"#080\"/>\n", x0, x1, y, y, x1, x2, y, y, x0, y, x1, y, x2, y);
+        fprintf(f, "<text x=\"170\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", y + 4, d->text);
+        draw_line(f, x0, x1, y, color[1]);
+        draw_line(f, x1, x2, y, color[2]);
+        draw_dot(f, x0, y, color[0]);
+        draw_dot(f, x1, y, color[1]);
+        draw_dot(f, x2, y, color[2]);
     }
     fprintf(f, "</svg>\n");
     fclose(f);
@@ -338,7 +362,7 @@ static void run(bench *b, const char *path)
     wnpu_audio a = read_wav(path, &data);
     wnpu_session *s = open_session(b, &a);
     words final = transcribe(b, s, &a);
-    view v = {new_words(), new_words(), 0, 0};
+    view v = {new_words(), new_words(), 0, 0, 0, 0};
     uint64_t at = 0, chunk = a.rate * (uint64_t)b->chunk_ms / 1000;
     double now = 0, cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
     int status = 0, done = 0;
@@ -438,6 +462,9 @@ static void report(bench *b)
     print_numbers("end of phrase to committed text, less pause", &b->committed);
     print_numbers("end of word to first display", &b->shown);
     printf("%-44s %.3f\n", "normalised erasure", b->n_words > 0 ? b->erased / b->n_words : 0);
+    printf("%-44s %.3f; %.0f %% of the tentative words\n", "the same of words likely to stay",
+           b->n_words > 0 ? b->likely_erased / b->n_words : 0,
+           b->seen > 0 ? 100 * b->likely / b->seen : 0);
     printf("%-44s %.0f\n", "changes of committed words", b->changed);
     printf("%-44s %.3f cores, %.0f s of audio, %.0f words\n", "computing", b->cpu_s / b->audio_s,
            b->audio_s, b->n_words);

@@ -1,5 +1,5 @@
 /* test_decoding.c - whole runs and their parts: sessions, search, words, voice activity detection,
- * batches, accelerators.
+ * batches, accelerators, tentative text.
  *
  *     build/tests/test_decoding [NAME...]    these files (search, ...), or tests called like that */
 #define _GNU_SOURCE
@@ -11,6 +11,7 @@
 #include "voice.c"
 #include "batch.c"
 #include "accel.c"
+#include "live.c"
 
 int main(int argc, char **argv)
 {
@@ -21,6 +22,7 @@ int main(int argc, char **argv)
         {"voice", voice_tests},
         {"batch", batch_tests},
         {"accel", accel_tests},
+        {"live", live_tests},
         {NULL, NULL}
     };
     (void)argc;

@@ -1,0 +1,121 @@
+/* Tentative text: what is shown of one hypothesis after the other. */
+
+typedef struct shown_step {
+    const char *latest; /* text of the hypothesis */
+    int complete;
+    const char *shown;
+    const char *likely; /* beginning of what is shown */
+} shown_step;
+
+static void show_steps(const char *name, const shown_step *step, size_t n)
+{
+    ru_run *r = calloc(1, sizeof *r);
+    ru_tentative *t = &r->tentative;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        uint32_t revision = t->revision;
+        int changes = strcmp(t->text, step[i].shown) != 0;
+        memcpy(t->former, t->latest, t->n_latest);
+        t->n_former = t->n_latest;
+        t->n_latest = strlen(step[i].latest);
+        memcpy(t->latest, step[i].latest, t->n_latest);
+        t->events = 0;
+        tt_show(r, step[i].complete);
+        T_CHECK(strcmp(t->text, step[i].shown) == 0 && t->length == strlen(t->text),
+                "%s, %d: shows \"%s\", not \"%s\"", name, (int)i, t->text, step[i].shown);
+        T_CHECK(t->likely == strlen(step[i].likely), "%s, %d: %d bytes likely, not %d", name,
+                (int)i, (int)t->likely, (int)strlen(step[i].likely));
+        T_CHECK(t->revision - revision == (uint32_t)changes &&
+                (t->events == WNPU_EVENT_TENTATIVE) == changes, "%s, %d: %d changes, events %x",
+                name, (int)i, (int)(t->revision - revision), t->events);
+    }
+    tt_clear(r);
+    T_CHECK(t->length == 0 && t->likely == 0 && t->text[0] == '\0', "%s: cleared", name);
+    free(r);
+}
+
+#define SHOW(name, steps) show_steps(name, steps, sizeof(steps) / sizeof(steps)[0])
+
+/* Two hypotheses in a row show a word, and two in a row withdraw it. */
+static void shown_when_confirmed(void)
+{
+    static const shown_step grows[] = {
+        {" the old", 0, "", ""},
+        {" the old man went", 0, " the old", ""},
+        {" the old man went home", 0, " the old man went", " the old"},
+        {" the old man went home", 0, " the old man went", " the old man went"}};
+    static const shown_step once[] = {
+        {" the old man", 0, "", ""},
+        {" the old man went", 0, " the old man", ""},
+        {" the odd men went to", 0, " the old man", " the"},
+        {" the old man went", 0, " the old man", " the"},
+        {" the old man went home", 0, " the old man went", " the old man"}};
+    static const shown_step twice[] = {
+        {" the old man", 0, "", ""},
+        {" the old man went", 0, " the old man", ""},
+        {" the odd man went", 0, " the old man", " the"},
+        {" the odd man went to", 0, " the odd man went", " the"},
+        {" the odd man", 0, " the odd man went", " the odd"}};
+    static const shown_step less[] = { /* what one confirms stays, wherever the other differs */
+        {" a b c d", 0, "", ""},
+        {" a b c d e", 0, " a b c d", ""},
+        {" a x", 0, " a b c d", " a"},
+        {" a b y d e f", 0, " a b", " a"}};
+    static const shown_step empty[] = {
+        {" yes", 1, " yes", ""}, {"", 0, " yes", ""}, {"", 0, "", ""}};
+    SHOW("growing", grows);
+    SHOW("contradicted once", once);
+    SHOW("contradicted twice", twice);
+    SHOW("confirmed in part", less);
+    SHOW("no text", empty);
+}
+
+/* Behind the last word the audio goes on: nothing of the text can be cut. */
+static void shown_when_complete(void)
+{
+    static const shown_step adds[] = {
+        {" good", 0, "", ""},
+        {" good morning", 1, " good morning", ""},
+        {" good morning all", 1, " good morning all", " good morning"}};
+    static const shown_step differs[] = {
+        {" good morning", 0, "", ""},
+        {" good morning all", 0, " good morning", ""},
+        {" food warning.", 1, " good morning", ""},
+        {" food warning.", 1, " food warning.", ""}};
+    SHOW("complete and longer", adds);
+    SHOW("complete and different", differs);
+}
+
+/* Punctuation after a word does not matter, and the later one is shown. */
+static void shown_words(void)
+{
+    static const shown_step punctuation[] = {
+        {" yes. No", 0, "", ""},
+        {" yes, no one", 0, " yes,", ""},
+        {" yes. no one", 0, " yes. no", " yes."},
+        {" yes. no-one", 0, " yes. no", " yes."},
+        {" yes. no-one, no", 0, " yes. no-one,", " yes."}};
+    static const shown_step kept[] = { /* longer in bytes, but fewer words than what is kept */
+        {" a b c", 0, "", ""},
+        {" a b c d", 0, " a b c", ""},
+        {" a... b... x y", 0, " a b c", " a b"}};
+    static const shown_step no_spaces[] = {
+        {"\xe4\xbb\x8a\xe6\x97\xa5", 0, "", ""},
+        {"\xe4\xbb\x8a\xe6\x97\xa5\xe3\x81\xaf", 0, "\xe4\xbb\x8a\xe6\x97\xa5", ""},
+        {"\xe4\xbb\x8a\xe6\x9c\x9d\xe3\x81\xaf", 1, "\xe4\xbb\x8a\xe6\x97\xa5", "\xe4\xbb\x8a"}};
+    static const shown_step quotes[] = { /* an apostrophe U+2019 does not end a word */
+        {" I don\xe2\x80\x99t", 0, "", ""},
+        {" I don\xe2\x80\x99t", 0, " I", ""},
+        {" I don\xe2\x80\x99t know", 0, " I don\xe2\x80\x99t", " I"}};
+    SHOW("punctuation", punctuation);
+    SHOW("kept words", kept);
+    SHOW("without spaces", no_spaces);
+    SHOW("apostrophe", quotes);
+}
+
+static void live_tests(void)
+{
+    t_run("text is shown and withdrawn when two hypotheses agree", shown_when_confirmed);
+    t_run("text before a pause is shown at once", shown_when_complete);
+    t_run("words of tentative text", shown_words);
+}
