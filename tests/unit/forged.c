@@ -36,6 +36,34 @@ static int run(int onwards, int64_t stop_ms)
     return status;
 }
 
+static int forged_live; /* the snapshots are of a live run */
+
+/* The rest of a live run, without more audio. Days of lost audio are possible, and left out. */
+static int finish_live(void)
+{
+    uint32_t events = WNPU_EVENT_MORE;
+    int64_t stop_ms = INT64_MAX;
+    int status, steps;
+    wnpu_params p;
+    life_mode_params(&sounds, LIFE_WORDS, 1, &p);
+    p.vad = 1;
+    p.max_tokens = 8;
+    p.on_progress = enough;
+    p.user = &stop_ms;
+    forged_calls = 0;
+    status = wnpu_stream_resume(session, &p);
+    for (steps = 0; status == WNPU_OK && (events & WNPU_EVENT_MORE); steps++) {
+        status = wnpu_stream_step(session, &events);
+        T_CHECK(steps <= (int)RU_UTTERANCES, "the events do not end");
+    }
+    status = status == WNPU_OK ? wnpu_stream_finish(session) : status;
+    if (status == WNPU_E_CANCELLED) {
+        T_CHECK(forged_calls > CALLS && wnpu_reset(session) == WNPU_OK, "cancelled");
+        return WNPU_INCOMPLETE;
+    }
+    return status;
+}
+
 static int64_t nowhere(void *user, const void *data, size_t size)
 {
     (void)user;
@@ -55,7 +83,7 @@ static void forge(const unsigned char *good, unsigned char *block, size_t n, siz
 {
     static unsigned char again[8 << 20];
     static life_text before, after;
-    int status;
+    int status, every;
     memcpy(block + where, value, size);
     forged_sign(block, n);
     life_json(session, &before);
@@ -75,9 +103,10 @@ static void forge(const unsigned char *good, unsigned char *block, size_t n, siz
     T_CHECK(n > 0 && n <= sizeof again && wnpu_snapshot(session, again, n) == WNPU_OK &&
             wnpu_restore(session, again, n) == WNPU_OK, "at %lu: %s", (unsigned long)where,
             wnpu_session_error(session));
-    if (taken % (where < sizeof(sn_head) + offsetof(sn_state, checkpoint) ? 5 : 400) == 1) {
+    every = forged_live ? 8 : where < sizeof(sn_head) + offsetof(sn_state, checkpoint) ? 5 : 400;
+    if (taken % every == 1) {
         gone_on++;
-        status = run(1, INT64_MAX);
+        status = forged_live ? finish_live() : run(1, INT64_MAX);
         T_CHECK(status == WNPU_OK || status == WNPU_INCOMPLETE || status == WNPU_E_ARGUMENT ||
                 status == WNPU_E_FULL, "at %lu: goes on to status %d, %s", (unsigned long)where,
                 status, wnpu_session_error(session));
@@ -128,6 +157,58 @@ static void all_words(void)
     printf("  %d refused, %d taken, %d continued\n", forged_refused, taken, gone_on);
     T_CHECK(forged_refused > 1000 && gone_on > 0, "too few");
     free(good);
+}
+
+/* The ring and the utterances of a live run that has lost samples. */
+static void forged_ring(void)
+{
+    static const size_t parts[][2] = {
+        {0, offsetof(sn_ring, at) + 24}, {offsetof(sn_ring, total), offsetof(sn_ring, total) + 24},
+        {offsetof(sn_ring, span), offsetof(sn_ring, span) + 2 * sizeof(ri_span)},
+        {offsetof(sn_ring, step_ms), offsetof(sn_ring, utterance) + 5 * sizeof(ru_utterance)}
+    };
+    wnpu_session *own = session;
+    wnpu_config c = life_config(1);
+    wnpu_stream_options o;
+    wnpu_params p;
+    unsigned char *good;
+    size_t n, i, at = 0, ring = sizeof(sn_head) + offsetof(sn_state, ring);
+    sn_state s;
+    c.stream_bytes = 40 * 16000;
+    session = life_open(own->run.engine.model, &c);
+    life_mode_params(&sounds, LIFE_WORDS, 1, &p);
+    p.vad = 1;
+    p.max_tokens = 8;
+    wnpu_stream_options_init(&o, sizeof o);
+    o.format = WNPU_SAMPLE_F32;
+    o.hangover_ms = 100;
+    T_CHECK(wnpu_stream_begin(session, &p, &o) == WNPU_OK, "%s", wnpu_session_error(session));
+    for (i = 0; i < 3; i++) { /* 11 s, of which 10 fit; steps leave two losses and utterances */
+        at += 11 * 16000;
+        (void)wnpu_stream_push(session, (const float *)sounds.plain.data + at - 11 * 16000,
+                               at <= sounds.plain.frames ? 11 * 16000 : 9 * 16000);
+        T_CHECK(i == 2 || wnpu_stream_step(session, NULL) == WNPU_OK, "%s",
+                wnpu_session_error(session));
+    }
+    n = wnpu_snapshot_size(session);
+    good = malloc(n);
+    T_CHECK(wnpu_snapshot(session, good, n) == WNPU_OK, "%s", wnpu_session_error(session));
+    memcpy(&s, good + sizeof(sn_head), sizeof s);
+    T_CHECK(s.ring.n_losses > 0 && s.ring.n_spans > 0 && s.ring.n_utterances > 1 &&
+            s.ring.frames > 0, "%d losses, %d spans, %d utterances", (int)s.ring.n_losses,
+            (int)s.ring.n_spans, (int)s.ring.n_utterances);
+    T_CHECK(wnpu_reset(session) == WNPU_OK, "%s", wnpu_session_error(session));
+    forged_live = 1;
+    forged_refused = taken = gone_on = 0;
+    for (i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        replace_words(good, n, ring + parts[i][0], ring + parts[i][1]);
+    }
+    printf("  %d refused, %d taken, %d continued\n", forged_refused, taken, gone_on);
+    T_CHECK(forged_refused > 200 && gone_on > 9, "too few");
+    forged_live = 0;
+    free(good);
+    wnpu_session_close(session);
+    session = own;
 }
 
 /* Where windows end in pauses, a place between two frames would let none of them move on. */
@@ -220,6 +301,7 @@ static void forged_tests(void)
     session = life_session(m, 1);
     life_derive_sounds(&sounds, voicelike(16000 * 31, 1), 31);
     t_run("words of a snapshot replaced under a right checksum", all_words);
+    t_run("the ring of a snapshot replaced under a right checksum", forged_ring);
     t_run("windows end at steps of the detector", forged_pieces);
     t_run("a snapshot belongs to one exact model", one_byte);
     wnpu_session_close(session);
