@@ -17151,9 +17151,16 @@ static void al_reset(al_aligner *a)
  * ====================================================================== */
 
 /* A list of elements of one size, in chunks of RS_CHUNK placed in the block wherever there was
- * room. A chunk is the offset of the next one followed by its elements; all but the last are
- * full. */
+ * room. A chunk is an rs_link followed by its elements; all but the last are full. Each chunk also
+ * refers to one that may be far before it, so that the number of steps from the last chunk to any
+ * other is logarithmic (Myers, "An applicative random-access stack"). */
 #define RS_CHUNK 32u
+typedef struct rs_link {
+    size_t next, previous;  /* offsets of chunks; next: 0 in the last one */
+    size_t jump;
+    size_t number;          /* of the chunk, from 0 */
+} rs_link;
+
 typedef struct rs_list {
     size_t elem, count;     /* bytes of an element; number of elements */
     size_t first, last;     /* offsets of chunks */
@@ -17393,7 +17400,7 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
 /* Ensures that RS_CHUNK more elements fit. */
 static int rs_list_reserve(rs_store *s, rs_list *l)
 {
-    size_t bytes = sizeof(size_t) + RS_CHUNK * l->elem, at = rs_find_room(s, s->used, bytes);
+    size_t bytes = sizeof(rs_link) + RS_CHUNK * l->elem, at = rs_find_room(s, s->used, bytes);
     if (l->has_spare) {
         return WNPU_OK;
     }
@@ -17407,35 +17414,70 @@ static int rs_list_reserve(rs_store *s, rs_list *l)
     return WNPU_OK;
 }
 
+static rs_link rs_get_link(const unsigned char *front, size_t at)
+{
+    rs_link link;
+    memcpy(&link, front + at, sizeof link);
+    return link;
+}
+
+/* The link of a new chunk at an offset; before: the last chunk, or the new one itself. */
+static rs_link rs_make_link(const unsigned char *front, size_t at, size_t before)
+{
+    rs_link link = {0, 0, 0, 0}, a, b, c;
+    link.previous = link.jump = before;
+    if (before != at) {
+        a = rs_get_link(front, before);
+        b = rs_get_link(front, a.jump);
+        c = rs_get_link(front, b.jump);
+        link.jump = a.number - b.number == b.number - c.number ? b.jump : before;
+        link.number = a.number + 1;
+    }
+    return link;
+}
+
+/* Appends the spare chunk. */
+static void rs_list_extend(rs_store *s, rs_list *l)
+{
+    size_t at = l->spare;
+    rs_link link = rs_make_link(s->base, at, l->count > 0 ? l->last : at), before;
+    memcpy(s->base + at, &link, sizeof link);
+    if (l->count > 0) {
+        before = rs_get_link(s->base, l->last);
+        before.next = at;
+        memcpy(s->base + l->last, &before, sizeof before);
+    } else {
+        l->first = at;
+    }
+    l->last = at;
+    l->has_spare = 0;
+}
+
 static int rs_list_add(rs_store *s, rs_list *l, const void *thing)
 {
     if (l->count % RS_CHUNK == 0) {
         if (rs_list_reserve(s, l) != WNPU_OK) {
             return WNPU_E_FULL;
         }
-        if (l->count == 0) {
-            l->first = l->spare;
-        } else {
-            memcpy(s->base + l->last, &l->spare, sizeof l->spare);
-        }
-        l->last = l->spare;
-        l->has_spare = 0;
+        rs_list_extend(s, l);
     }
-    memcpy(s->base + l->last + sizeof(size_t) + l->count++ % RS_CHUNK * l->elem, thing, l->elem);
+    memcpy(s->base + l->last + sizeof(rs_link) + l->count++ % RS_CHUNK * l->elem, thing, l->elem);
     return WNPU_OK;
 }
 
 /* NULL if index is out of range. */
 static unsigned char *rs_list_get(const rs_store *s, const rs_list *l, size_t index)
 {
-    size_t at = l->first, i;
+    size_t at = l->last;
+    rs_link link;
     if (index >= l->count) {
         return NULL;
     }
-    for (i = RS_CHUNK; i <= index; i += RS_CHUNK) {
-        memcpy(&at, s->base + at, sizeof at);
+    for (link = rs_get_link(s->base, at); link.number > index / RS_CHUNK;
+         link = rs_get_link(s->base, at)) {
+        at = rs_get_link(s->base, link.jump).number >= index / RS_CHUNK ? link.jump : link.previous;
     }
-    return s->base + at + sizeof at + index % RS_CHUNK * l->elem;
+    return s->base + at + sizeof link + index % RS_CHUNK * l->elem;
 }
 
 /* Span number index of the ledger; `rest` follows those in the list. */
@@ -17458,8 +17500,7 @@ static int rs_add_ledger(rs_store *s, const wnpu_ledger_span *span)
     wnpu_ledger_span last;
     size_t n = s->ledger.count;
     if (n > 0) {
-        unsigned char *at = s->base + s->ledger.last + sizeof(size_t) +
-                            (n - 1) % RS_CHUNK * sizeof last;
+        unsigned char *at = rs_list_get(s, &s->ledger, n - 1);
         memcpy(&last, at, sizeof last);
         if (last.kind == span->kind && last.reason == span->reason) {
             last.t1_ms = span->t1_ms;
@@ -17586,7 +17627,8 @@ static int rs_is_record(rs_claims *p, size_t at, const tk_vocab *v)
 /* The chunks of a list, from the first on. */
 typedef struct rs_chain {
     const rs_list *list;
-    size_t at, left;        /* next chunk; number of chunks left, including the spare one */
+    size_t at, before;      /* the next chunk, and the one before */
+    size_t left;            /* chunks, including the spare one */
     size_t seen;            /* elements in previous chunks */
     int64_t end_ms;         /* end of the last element */
     int64_t step_ms;        /* speech only: all ends but the last are multiples of this */
@@ -17624,11 +17666,21 @@ static int rs_claim_chunk(rs_claims *p, rs_chain *c)
     size_t end = l->count - c->seen < RS_CHUNK ? l->count : c->seen + RS_CHUNK;
     const unsigned char *thing;
     wnpu_ledger_span span;
-    if (!rs_claim(p, at, 1, sizeof at + RS_CHUNK * l->elem)) {
+    rs_link link, want;
+    if (!rs_claim(p, at, 1, sizeof link + RS_CHUNK * l->elem)) {
         return 0;
     }
-    memcpy(&c->at, p->front + at, sizeof c->at);
-    for (thing = p->front + at + sizeof at; c->seen < end; c->seen++, thing += l->elem) {
+    link = rs_get_link(p->front, at);
+    if (c->left > spare) {
+        want = rs_make_link(p->front, at, c->seen > 0 ? c->before : at);
+        want.next = link.next;
+        if (memcmp(&link, &want, sizeof link) != 0) {
+            return 0;
+        }
+    }
+    c->before = at;
+    c->at = link.next;
+    for (thing = p->front + at + sizeof link; c->seen < end; c->seen++, thing += l->elem) {
         memset(&span, 0, sizeof span);
         memcpy(&span, thing, l->elem);
         if (!rs_is_span(c, &span)) {
@@ -17789,13 +17841,21 @@ static int rs_merge_speech(rs_store *s, const rs_list *a, const rs_list *b)
     return status == WNPU_OK && open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : status;
 }
 
+/* The time up to which the ledger goes. */
+static int64_t rs_ledger_end(const rs_store *s)
+{
+    wnpu_ledger_span last;
+    size_t n = s->ledger.count + (s->rest.t0_ms < s->rest.t1_ms);
+    return n > 0 && rs_get_ledger(s, n - 1, &last) == WNPU_OK ? last.t1_ms : 0;
+}
+
 /* Unresolved before text before silence. */
 static int rs_weight(int32_t kind)
 {
     return kind == WNPU_LEDGER_UNRESOLVED ? 2 : kind == WNPU_LEDGER_TEXT ? 1 : 0;
 }
 
-/* Merges two ledgers into the store's. */
+/* Merges two ledgers into the store's. If there is no room, the rest is unresolved. */
 static int rs_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
 {
     wnpu_ledger_span x, y, span;
@@ -17813,6 +17873,13 @@ static int rs_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
         i += has_x && x.t1_ms <= span.t1_ms;
         j += has_y && y.t1_ms <= span.t1_ms;
         status = span.t1_ms > at ? rs_add_ledger(s, &span) : WNPU_OK;
+        if (status != WNPU_OK) {
+            s->rest.t0_ms = at;
+            s->rest.t1_ms = rs_ledger_end(a) > rs_ledger_end(b) ? rs_ledger_end(a)
+                                                                : rs_ledger_end(b);
+            s->rest.kind = WNPU_LEDGER_UNRESOLVED;
+            s->rest.reason = WNPU_REASON_FULL;
+        }
         at = span.t1_ms;
     }
     return status;
@@ -18032,8 +18099,6 @@ static int rs_merge(rs_store *s, const rs_kept *k)
         status = rs_merge_speech(s, &k->speech, &after.speech);
     }
     if (status != WNPU_OK) { /* no room: those of the last run */
-        s->ledger = after.ledger;
-        s->rest = after.rest;
         s->speech = after.speech;
     }
     rs_remove_echoes(s, k->count, s->count, 0, k->count);
@@ -23773,20 +23838,31 @@ static void lg_set_open_end(ru_run *r)
     memset(&r->store.rest, 0, sizeof r->store.rest);
 }
 
-/* The last span of the ledger: audio that was read but not covered, with a reason. */
-static void lg_set_rest(ru_run *r, int reason)
+static void lg_count_unresolved(ru_run *r)
 {
     wnpu_ledger_span span;
     size_t i;
+    r->stats.unresolved_ms = 0;
+    for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
+        r->stats.unresolved_ms += span.kind == WNPU_LEDGER_UNRESOLVED ? span.t1_ms - span.t0_ms : 0;
+    }
+}
+
+static int lg_set_incomplete(ru_run *r)
+{
+    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech have no text; the ledger says "
+                  "where", (long)r->stats.unresolved_ms);
+}
+
+/* The last span of the ledger: audio that was read but not covered, with a reason. */
+static void lg_set_rest(ru_run *r, int reason)
+{
     r->stats.audio_ms = lg_read_ms(r);
     r->store.rest.t0_ms = r->ledger.covered_ms;
     r->store.rest.t1_ms = r->stats.audio_ms;
     r->store.rest.kind = WNPU_LEDGER_UNRESOLVED;
     r->store.rest.reason = reason;
-    r->stats.unresolved_ms = 0;
-    for (i = 0; rs_get_ledger(&r->store, i, &span) == WNPU_OK; i++) {
-        r->stats.unresolved_ms += span.kind == WNPU_LEDGER_UNRESOLVED ? span.t1_ms - span.t0_ms : 0;
-    }
+    lg_count_unresolved(r);
 }
 
 /* Ends the ledger at the end of what was read, however the run ended. */
@@ -23802,8 +23878,7 @@ static int lg_finish(ru_run *r, int status)
     if (status != WNPU_OK || r->stats.unresolved_ms == 0) {
         return status;
     }
-    return er_set(&r->error, WNPU_INCOMPLETE, "%ld ms of speech have no text; the ledger says "
-                  "where", (long)r->stats.unresolved_ms);
+    return lg_set_incomplete(r);
 }
 
 /* ======================================================================
@@ -26299,7 +26374,7 @@ static void sn_transfer_all(sn_cursor *w, ru_run *r, sn_state *s)
 /* Fingerprint of the sizes of this build's structures and integers. */
 static uint32_t sn_layout(void)
 {
-    uint64_t sizes[11];
+    uint64_t sizes[12];
     sizes[0] = sizeof(rs_record);
     sizes[1] = sizeof(rs_word);
     sizes[2] = sizeof(wnpu_token);
@@ -26311,6 +26386,7 @@ static uint32_t sn_layout(void)
     sizes[8] = RS_CHUNK;
     sizes[9] = VA_BUFFER;
     sizes[10] = sizeof(sn_ring);
+    sizes[11] = sizeof(rs_link);
     return (uint32_t)mf_checksum(sizes, sizeof sizes);
 }
 
@@ -27497,8 +27573,20 @@ static int ap_appends(const wnpu_params *params)
 static int ap_merge(ru_run *r, int status)
 {
     int merged = rs_merge(&r->store, &r->kept);
-    return merged != WNPU_OK && status >= 0
-               ? er_set(&r->error, merged, "the result store is full; raise result_bytes") : status;
+    int64_t end_ms = rs_ledger_end(&r->store);
+    wnpu_speech_span span;
+    size_t i;
+    lg_count_unresolved(r);
+    r->stats.audio_ms = end_ms > r->stats.audio_ms ? end_ms : r->stats.audio_ms;
+    r->stats.speech_ms = 0;
+    for (i = 0; i < r->store.speech.count; i++) {
+        memcpy(&span, rs_list_get(&r->store, &r->store.speech, i), sizeof span);
+        r->stats.speech_ms += span.t1_ms - span.t0_ms;
+    }
+    if (merged != WNPU_OK && status >= 0) {
+        return er_set(&r->error, merged, "the result store is full; raise result_bytes");
+    }
+    return status == WNPU_OK && r->stats.unresolved_ms > 0 ? lg_set_incomplete(r) : status;
 }
 
 /* Common part of wnpu_transcribe() and wnpu_detect_speech(). */

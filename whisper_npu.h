@@ -882,6 +882,9 @@ typedef struct wnpu_token_event {
  *   append           [0]  add the results to those of the session's previous run, ordered by time,
  *                    instead of discarding these. In the merged ledger and spans of speech, each
  *                    time has what any run has found there: unresolved before text before silence.
+ *                    WNPU_INCOMPLETE and audio_ms, speech_ms and unresolved_ms of wnpu_stats refer
+ *                    to all runs together. After an error, E_FULL included, the results of earlier
+ *                    runs remain; what no longer fits into the ledger is unresolved in it.
  *                    If both runs had words, text of one speaker that is also heard, at the same
  *                    time and less loud, in another's channel is reported once: words that are the
  *                    same, and segments 15 dB below both the other speaker and the loudest segment

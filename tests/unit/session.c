@@ -736,6 +736,42 @@ static void session_lines(void)
     wnpu_model_close(m);
 }
 
+/* Two lists that grow together: every element is found, in any order. A list that is searched from
+ * its beginning would need minutes here. */
+static void long_lists(void)
+{
+    const size_t n = 1000000, size = 2 * 26 * n;
+    rs_store store;
+    wnpu_ledger_span ledger;
+    wnpu_speech_span speech;
+    size_t i, k = 0, wrong = 0;
+    memset(&store, 0, sizeof store);
+    store.base = malloc(size);
+    store.size = size;
+    rs_reset(&store);
+    for (i = 0; i < n; i++) {
+        ledger.t0_ms = 10 * (int64_t)i;
+        ledger.t1_ms = ledger.t0_ms + 10;
+        ledger.kind = WNPU_LEDGER_SILENCE;
+        ledger.reason = i % 2 == 0 ? WNPU_REASON_PAUSE : WNPU_REASON_NO_VOICE; /* not merged */
+        speech.t0_ms = 10 * (int64_t)i;
+        speech.t1_ms = speech.t0_ms + 7;
+        wrong += rs_add_ledger(&store, &ledger) != WNPU_OK ||
+                 rs_list_add(&store, &store.speech, &speech) != WNPU_OK;
+    }
+    T_CHECK(wrong == 0 && store.ledger.count == n && store.speech.count == n, "no room");
+    for (i = 0; i < 3 * n && wrong == 0; i++) {
+        k = i < n ? i : i < 2 * n ? 2 * n - 1 - i : i * 7919 % n;
+        wrong += rs_get_ledger(&store, k, &ledger) != WNPU_OK || ledger.t0_ms != 10 * (int64_t)k;
+        memcpy(&speech, rs_list_get(&store, &store.speech, k), sizeof speech);
+        wrong += speech.t1_ms != 10 * (int64_t)k + 7;
+    }
+    T_CHECK(wrong == 0, "element %lu is another one", (unsigned long)k);
+    T_CHECK(rs_get_ledger(&store, n, &ledger) == WNPU_E_ARGUMENT &&
+            rs_list_get(&store, &store.speech, n) == NULL, "beyond the end");
+    free(store.base);
+}
+
 static int64_t refuses(void *user, const void *data, size_t size)
 {
     (void)user;
@@ -815,6 +851,7 @@ static void session_tests(void)
     t_run("a full result store keeps what it has", session_full_store);
     t_run("text like markup, and no length, in subtitles", markup);
     t_run("lines of subtitles", session_lines);
+    t_run("lists of a million spans", long_lists);
     t_run("JSON strings of any bytes", json_string);
     t_run("options of writers", write_options);
     t_run("callbacks and cancelling", callbacks);
