@@ -79,7 +79,8 @@ static const char help[] =
     "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
     "  --max-mb N          largest upload in MB, 1 to 100000 [25]\n"
     "  --upload-timeout SECONDS  longest time for an upload [120]\n"
-    "  --timeout SECONDS   longest time for a request, with the wait in the queue [3600]\n"
+    "  --timeout SECONDS   longest time for a request, with the wait in the queue; also for a\n"
+    "                      realtime connection without an event [3600]\n"
     "  --grace SECONDS     time for running requests after SIGTERM [30]\n"
     "  --connections N     connections served at a time, 1 to 1000 [sessions + queue + 16]\n"
     "  --set NAME=VALUE    default of a run parameter, such as beam=5; transcribe --list-options\n"
@@ -389,6 +390,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);
 #ifdef __GLIBC__
     (void)mallopt(M_ARENA_MAX, 2); /* or each thread keeps what it has freed */
+    (void)mallopt(M_MMAP_THRESHOLD, 262144); /* or that rises, and freed uploads are kept, too */
 #endif
     code = open_model(&o, &model);
     code = code == 0 ? open_npu(&o, model) : code;

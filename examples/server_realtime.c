@@ -367,6 +367,11 @@ static close_code explain(realtime *r, pool_result taken, int status)
         send_error(r->conn, "server_busy", POOL_CLOSING_MESSAGE, "");
         return CLOSE_GOING_AWAY;
     }
+    if (r->watch.expired) {
+        pool_count_refusal(POOL_REFUSED_TIME);
+        send_error(r->conn, "session_expired", "no event has come for too long", "");
+        return CLOSE_NORMAL;
+    }
     if (status < 0 && !r->watch.stop) {
         send_error(r->conn, "internal_error", wnpu_session_error(r->session), "");
         return CLOSE_FAILED;
@@ -514,6 +519,7 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
     if (opcode > MG_WEBSOCKET_OPCODE_BINARY) {
         return 1; /* ping and pong */
     }
+    watch_enter(&r->watch, WATCH_WORKING, options->work_ms);
     if (opcode == MG_WEBSOCKET_OPCODE_BINARY || r->message.n + n > EVENT_MOST) {
         int binary = opcode == MG_WEBSOCKET_OPCODE_BINARY;
         send_error(conn, NULL, binary ? "events are text messages" : "the event is too long", "");
@@ -612,7 +618,8 @@ static int open_realtime(realtime *r)
     }
     (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
     watch_add(&r->watch, watch_find_socket(info->remote_addr, info->remote_port,
-                                           info->server_port), WATCH_WORKING, 0);
+                                           info->server_port), WATCH_WORKING,
+              options->work_ms);
     watch_took(&r->watch, 0, 2 * EVENT_MOST);
     send_settings(r, "session.created", &r->settings);
     failed = pthread_create(&r->thread, &attributes, run, r);

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define LINE_MOST 65536u           /* bytes of a line, and of the data behind it */
@@ -425,7 +426,11 @@ static void accept_client(int fd)
     client *c = calloc(1, sizeof *c);
     pthread_attr_t attributes;
     pthread_t thread;
+    struct timeval patience;
     int one = 1, started = 0;
+    patience.tv_sec = (time_t)(options.idle_ms / 1000); /* with a client that receives nothing */
+    patience.tv_usec = 0;
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (c != NULL && pthread_attr_init(&attributes) == 0) {
