@@ -45,7 +45,7 @@ typedef struct bench {
     wnpu_params params;
     wnpu_model *model;
     numbers shown, committed, lag;
-    double audio_s, cpu_s, erased, n_words, changed;
+    double audio_s, cpu_s, erased, erased_final, n_words, changed;
     double likely, seen, likely_erased; /* words, each as often as it was looked at */
 } bench;
 
@@ -270,6 +270,11 @@ static void look(bench *b, wnpu_session *s, view *v, words *final, double at, in
         same++;
     }
     b->erased += (double)(v->before.n - same);
+    b->erased_final += v->committed > v->committed_before ? (double)(v->before.n - same) : 0;
+    if (b->log && v->before.n > same) {
+        printf("%7.0f %lu words withdrawn from \"%s\"%s\n", at, (unsigned long)(v->before.n - same),
+               v->before.of[same].text, v->committed > v->committed_before ? ", final" : "");
+    }
     b->likely_erased += v->likely_before > same ? (double)(v->likely_before - same) : 0;
     b->likely += (double)(v->likely - v->committed);
     b->seen += (double)(v->now.n - v->committed);
@@ -461,7 +466,9 @@ static void report(bench *b)
     }
     print_numbers("end of phrase to committed text, less pause", &b->committed);
     print_numbers("end of word to first display", &b->shown);
-    printf("%-44s %.3f\n", "normalised erasure", b->n_words > 0 ? b->erased / b->n_words : 0);
+    printf("%-44s %.3f, of that by final text %.3f\n", "normalised erasure",
+           b->n_words > 0 ? b->erased / b->n_words : 0,
+           b->n_words > 0 ? b->erased_final / b->n_words : 0);
     printf("%-44s %.3f; %.0f %% of the tentative words\n", "the same of words likely to stay",
            b->n_words > 0 ? b->likely_erased / b->n_words : 0,
            b->seen > 0 ? 100 * b->likely / b->seen : 0);
