@@ -159,6 +159,17 @@ static int read_languages(json list, event_settings *s)
     return 0;
 }
 
+/* What else the events are to have. */
+static void read_include(json list, event_settings *s)
+{
+    const char *cursor = NULL;
+    json unused, value;
+    s->logprobs = list.at == NULL && s->logprobs;
+    while (json_type(list) == '[' && json_next(list, &cursor, &unused, &value)) {
+        s->logprobs |= json_is(value, "item.input_audio_transcription.logprobs");
+    }
+}
+
 /* Returns NULL, or the name of what is wrong. */
 static const char *read_settings(json session, event_settings *settings)
 {
@@ -184,6 +195,7 @@ static const char *read_settings(json session, event_settings *settings)
     if (read_detection(either(session, input, "turn_detection"), &s) != 0) {
         return "turn_detection";
     }
+    read_include(json_get(session, "include"), &s);
     if (json_get(session, "tentative").at != NULL) {
         s.tentative = json_type(json_get(session, "tentative")) == 't';
     }

@@ -25,6 +25,7 @@ typedef struct event_settings {
     int32_t format;           /* wnpu_sample_format */
     uint32_t rate;
     int detects;              /* the server finds the ends of utterances */
+    int logprobs;             /* send the probability of each token */
     int tentative;            /* an extension: send text that may still change */
     float threshold;          /* of the detector, 0.05..0.95 */
     int32_t padding_ms, silence_ms;

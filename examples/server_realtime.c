@@ -58,6 +58,7 @@ typedef struct realtime {
     wnpu_session *session;
     size_t segments;          /* of the current item that were sent */
     unsigned number, items;   /* the connection's number, its items so far */
+    int logprobs;             /* are sent for the item */
     int speaking, begun;      /* begun: speech_started was sent for the item */
     int64_t item_ms, before_ms; /* length of the item; of those before it */
     char id[32], previous[32];
@@ -148,6 +149,20 @@ static void send_speech(realtime *r, const char *type, const char *member, int64
     end_event(r);
 }
 
+/* The tokens of segments from the first on. */
+static void add_logprobs(realtime *r, size_t first, size_t end)
+{
+    wnpu_segment s;
+    size_t i, n = 0;
+    if (r->logprobs) {
+        buffer_text(&r->out, ", \"logprobs\": [");
+        for (i = first; i < end && wnpu_get_segment(r->session, i, &s) == WNPU_OK; i++) {
+            reply_logprobs(&r->out, options->model, &s, &n);
+        }
+        buffer_text(&r->out, "]");
+    }
+}
+
 static void send_segments(realtime *r)
 {
     wnpu_segment s;
@@ -156,6 +171,7 @@ static void send_segments(realtime *r)
         begin_event(r, "conversation.item.input_audio_transcription.delta");
         buffer_print(&r->out, ", \"item_id\": \"%s\", \"content_index\": 0, \"delta\": ", r->id);
         buffer_string(&r->out, s.text + skip, s.text_length - skip);
+        add_logprobs(r, r->segments - 1, r->segments);
         end_event(r);
     }
 }
@@ -205,6 +221,7 @@ static void send_completed(realtime *r)
     buffer_print(&r->out, ", \"usage\": {\"type\": \"duration\", \"seconds\": %.3f}",
                  (double)r->item_ms / 1e3);
     reply_languages(&r->out, r->session);
+    add_logprobs(r, 0, SIZE_MAX);
     end_event(r);
     buffer_free(&text);
 }
@@ -235,6 +252,7 @@ static int begin_item(realtime *r)
     params.vad_min_silence_ms = r->settings.silence_ms;
     status = wnpu_stream_begin(r->session, &params, &stream);
     r->streaming = status == WNPU_OK;
+    r->logprobs = r->settings.logprobs;
     r->width = stream.format == WNPU_SAMPLE_S16LE ? 2 : 1;
     r->pushed = 0;
     r->updated = r->clear = r->commit = 0;

@@ -98,7 +98,7 @@ static void add_all_text_json(buffer *b, const wnpu_session *session)
     buffer_free(&text);
 }
 
-static void add_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment *s, size_t *n)
+void reply_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment *s, size_t *n)
 {
     size_t i, k, length;
     for (i = 0; i < s->n_tokens; i++) {
@@ -141,7 +141,7 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
     if (r->logprobs) {
         buffer_text(b, ", \"logprobs\": [");
         for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
-            add_logprobs(b, model, &s, &n);
+            reply_logprobs(b, model, &s, &n);
         }
         buffer_text(b, "]");
     }
@@ -256,7 +256,7 @@ void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnp
     buffer_string(b, segment->text + skip, segment->text_length - skip);
     if (r->logprobs) {
         buffer_text(b, ", \"logprobs\": [");
-        add_logprobs(b, model, segment, &n);
+        reply_logprobs(b, model, segment, &n);
         buffer_text(b, "]");
     }
     buffer_text(b, "}\n\n");

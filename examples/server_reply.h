@@ -30,6 +30,9 @@ void buffer_free(buffer *b);
  * nothing if no language is known. */
 void reply_languages(buffer *b, const wnpu_session *session);
 
+/* The tokens of a segment with their probabilities, as items of an array that has *n so far. */
+void reply_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment *segment, size_t *n);
+
 /* The results of the session's last run in the requested format. */
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r);

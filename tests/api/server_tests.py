@@ -633,6 +633,17 @@ def realtime():
             w.append(DATA[i:i + 3201])
         w.send("input_audio_buffer.commit")
         same(w.until(COMPLETED)[-1]["transcript"], want)
+        for include in (["item.input_audio_transcription.logprobs", "x"], []):
+            w.send("session.update", session={"include": include})
+            w.receive()
+            for piece in pieces(DATA, 1000):
+                w.append(piece)
+            w.send("input_audio_buffer.commit")
+            seen = w.until(COMPLETED)
+            for event in seen[-1:] + [e for e in seen if e["type"] == DELTA]:
+                same("logprobs" in event, len(include) > 0)
+                same("".join(t["token"] for t in event.get("logprobs", [])).strip(),
+                     event.get("delta", event.get("transcript")).strip() if include else "")
         w.append(DATA[:32001])  # a new format begins with the next item
         w.send("session.update", session={"input_audio_format": "g711_ulaw"})
         for piece in pieces(DATA[32001:], 10000):
