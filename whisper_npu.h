@@ -748,21 +748,23 @@ typedef enum wnpu_length_rule {
  *         return 0;
  *     }
  *
- * The first event of each window has restart 1. So have events in the middle of a window if the
- * text was reported too soon: a gate rejects the decoding and the window is decoded again, a loop
- * is cut off, text after the last timestamp is left to the next window, or segments are discarded
- * as unreliable. The last event of a window has complete 1 and usually no text. Then the text since
- * the latest restart is exactly that of the window's segments (wnpu_segment.window), one after the
- * other; on_segment has received them before. A run that ends within a window (E_CANCELLED,
- * E_FULL) may leave it without complete 1: of its text only the segments count.
+ * The first event of each window has restart 1, also if the window is decoded again after a run was
+ * cancelled in it. So have events in the middle of a window if the text was reported too soon: a
+ * gate rejects the decoding and the window is decoded again, a loop is cut off, text after the last
+ * timestamp is left to the next window, or segments are discarded as unreliable. The last event of
+ * a window has complete 1 and usually no text. Then the text since the latest restart is exactly
+ * that of the window's segments (wnpu_segment.window), one after the other; on_segment has received
+ * them before. (With append, the end of the run may still remove text that two channels have.) A
+ * run that ends within a window may leave it without complete 1: of its text only the segments
+ * count.
  *
  * Text is valid UTF-8 in whole characters: bytes of an incomplete one are held back. It has no
  * timestamps and special tokens. Windows come in order. Greedy search (beam 1, patience 1) and
  * sampling with one sample report each token. With several hypotheses the text is known when all of
  * them are complete, and comes in one piece; so does that of a window decoded ahead of its turn:
- * with others (wnpu_config.batch), or in a live run during the pause at its end. In live runs only
- * the decoding for good is reported; see wnpu_get_live() for the open window. wnpu_choose() reports
- * nothing.
+ * with others (wnpu_config.batch), or in a live run during the pause at its end. A live run reports
+ * a window when its end is known; until then wnpu_get_live() has tentative text. wnpu_choose()
+ * reports nothing.
  *
  * Called in the thread of the run, which waits for it. Functions that read results, wnpu_get_live()
  * and wnpu_cancel() may be called in it. */

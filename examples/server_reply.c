@@ -246,7 +246,7 @@ static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_mo
  * OpenAI's clients append deltas and cannot take any back, so a delta is text that does not change
  * any more: that of a segment. The text of a window is not certain earlier, not even where a
  * timestamp ends a segment in it, because the gates judge the window as a whole and may have all
- * of it decoded again. Text that comes sooner is in events of another type, for who asks for it. */
+ * of it decoded again. Clients that ask for it get earlier text in events of another type. */
 
 void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnpu_segment *segment,
                  size_t index)
