@@ -22380,7 +22380,8 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
  *  in the meantime belongs to the same loss.
  * ====================================================================== */
 #define RI_LOSSES 32u          /* records of losses that the reader has not reached */
-#define RI_SPANS 64u           /* losses that the reader has passed, but not the ledger */
+#define RI_SPANS 256u          /* losses that the reader has passed, but not the ledger: with up to
+                                  240 s between the two, some of more are less than 1 s apart */
 #define RI_LINE 64u            /* bytes between the two threads' counters */
 
 typedef struct ri_loss {
@@ -22415,7 +22416,7 @@ typedef struct ri_ring {
     int ended;              /* nothing will be pushed any more */
     uint64_t delivered;     /* frames, silence included */
     size_t n_spans;
-    ri_span span[RI_SPANS]; /* in order */
+    ri_span span[RI_SPANS]; /* in order; if there are more, those closest together are one */
 } ri_ring;
 
 static size_t ri_load(const size_t *counter)
@@ -22549,16 +22550,37 @@ static size_t ri_ready(const void *user)
     return q->ended ? SIZE_MAX : q->silent + level.frames + lost;
 }
 
+/* Removes span number i. */
+static void ri_drop_span(ri_ring *q, size_t i)
+{
+    q->n_spans--;
+    memmove(q->span + i, q->span + i + 1, (q->n_spans - i) * sizeof q->span[0]);
+}
+
+/* Makes one span of the two that are closest together. */
+static void ri_join_spans(ri_ring *q)
+{
+    size_t i, at = 0;
+    for (i = 1; i + 1 < q->n_spans; i++) {
+        if (q->span[i + 1].first - q->span[i].end < q->span[at + 1].first - q->span[at].end) {
+            at = i;
+        }
+    }
+    q->span[at + 1].first = q->span[at].first;
+    ri_drop_span(q, at);
+}
+
 /* Begins to deliver silence for the losses up to that number of lost frames. */
 static void ri_lose(ri_ring *q, size_t lost)
 {
-    ri_span *last = &q->span[q->n_spans > 0 ? q->n_spans - 1 : 0];
-    if (q->n_spans < RI_SPANS) { /* otherwise the last one is extended */
-        last = &q->span[q->n_spans++];
-        last->first = q->delivered;
+    ri_span *last;
+    if (q->n_spans == RI_SPANS) {
+        ri_join_spans(q);
     }
     q->silent = lost - q->passed;
     q->passed = lost;
+    last = &q->span[q->n_spans++];
+    last->first = q->delivered;
     last->end = q->delivered + q->silent;
 }
 
@@ -22599,13 +22621,6 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
     }
     q->delivered += n;
     return (int64_t)n;
-}
-
-/* Drops the first span of losses. */
-static void ri_drop_span(ri_ring *q)
-{
-    q->n_spans--;
-    memmove(q->span, q->span + 1, q->n_spans * sizeof q->span[0]);
 }
 
 /* ======================================================================
@@ -23442,7 +23457,7 @@ static int lg_next_loss(ru_run *r, int64_t *begin_ms, int64_t *end_ms)
         if (*end_ms > r->ledger.covered_ms) {
             return 1;
         }
-        ri_drop_span(&r->ring);
+        ri_drop_span(&r->ring, 0);
     }
     return 0;
 }

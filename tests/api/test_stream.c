@@ -521,6 +521,66 @@ static void heard_the_same(const pusher *p, const wnpu_params *params, wnpu_sess
     free_view(&want);
 }
 
+/* More losses in one window than there is room for: each is counted; what is counted beside them
+ * lies between losses close together. The last one is far from the others, and counted by itself. */
+static void many_losses(size_t n_losses)
+{
+    enum { HEARD = 800, LOST = 16 };
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_config c = life_config(1);
+    wnpu_params p = life_params();
+    unsigned char *is;
+    wnpu_ledger_span span;
+    wnpu_session *s;
+    size_t i, k, ms, extra = 0, missing = 0;
+    int64_t end = 0, t;
+    pusher w;
+    c.stream_bytes = HEARD * 2;
+    s = life_open(m, &c);
+    open_pusher(&w, s, 0, 16000 * 29);
+    T_CHECK(wnpu_stream_begin(s, &p, NULL) == WNPU_OK, "%s", wnpu_session_error(s));
+    for (k = 0; w.at < w.n; k++) {
+        push(&w, HEARD);
+        if (k < n_losses || k + 5 == n_losses + (w.n - n_losses * (HEARD + LOST)) / HEARD) {
+            push(&w, LOST);
+        }
+        T_CHECK(wnpu_stream_step(s, NULL) == WNPU_OK, "%s", wnpu_session_error(s));
+    }
+    T_CHECK(w.lost == (n_losses + 1) * LOST, "%lu frames lost", (unsigned long)w.lost);
+    T_CHECK(wnpu_stream_finish(s) == WNPU_INCOMPLETE, "%s", wnpu_session_error(s));
+    ms = w.n / 16;
+    is = calloc(ms, 1);
+    for (i = 0; wnpu_get_ledger_span(s, i, &span) == WNPU_OK; i++) {
+        T_CHECK(span.t0_ms == end && span.t1_ms > end && span.t1_ms <= (int64_t)ms,
+                "span %lu: %ld..%ld", (unsigned long)i, (long)span.t0_ms, (long)span.t1_ms);
+        for (end = span.t1_ms, t = span.t0_ms; t < end && span.reason == WNPU_REASON_OVERRUN; t++) {
+            is[t] = 1;
+        }
+    }
+    T_CHECK(end == (int64_t)ms, "the ledger ends at %ld of %lu ms", (long)end, (unsigned long)ms);
+    for (i = 0; i < ms; i++) {
+        missing += w.gone[i] && !is[i];
+        extra += is[i] && !w.gone[i];
+        T_CHECK(!is[i] || w.gone[i] || i < n_losses * (HEARD + LOST) / 16, "%lu ms is not lost",
+                (unsigned long)i);
+    }
+    k = n_losses + 1 > 256 ? n_losses + 1 - 256 : 0;
+    T_CHECK(missing == 0 && extra <= k * HEARD / 16, "%lu ms are missing, %lu too many",
+            (unsigned long)missing, (unsigned long)extra);
+    T_CHECK((extra > 0) == (k > 0), "%lu ms more than lost", (unsigned long)extra);
+    free(is);
+    wnpu_session_close(s);
+    close_pusher(&w);
+    wnpu_model_close(m);
+}
+
+static void losses(void)
+{
+    many_losses(60);
+    many_losses(200);
+    many_losses(400);
+}
+
 /* Audio comes in while nothing is read, in time with it, and much faster. */
 static void overrun(void)
 {
@@ -1044,6 +1104,7 @@ int main(int argc, char **argv)
     t_run("a live run moves to another session", snapshots);
     t_run("a run of the detector alone moves to another session", detector_moves);
     t_run("what is lost is in the ledger, and the rest is heard", overrun);
+    t_run("many losses in one window", losses);
     t_run("one thread pushes, another steps", threads);
     t_run("misuse", misuse);
     t_run("how streams end", ends);
