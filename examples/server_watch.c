@@ -335,6 +335,19 @@ void watch_stop_all(void)
     pthread_mutex_unlock(&all.lock);
 }
 
+/* Whether a socket waits for connections to a port. */
+static int listens(int fd, int port)
+{
+    struct sockaddr_storage near;
+    socklen_t size = sizeof near, flag_size = sizeof(int);
+    char text[64];
+    int on = 0;
+    memset(&near, 0, sizeof near);
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &flag_size) == 0 && on &&
+           getsockname(fd, (struct sockaddr *)&near, &size) == 0 &&
+           describe(&near, text, sizeof text) == port;
+}
+
 void watch_hang_up(void)
 {
     char text[64];
@@ -347,7 +360,8 @@ void watch_hang_up(void)
         }
     }
     for (fd = 3; fd < most && all.port != 0; fd++) {
-        if (ends_of(fd, &own, &peer, text) == 0 && own == all.port) {
+        if (listens(fd, all.port) ||
+            (ends_of(fd, &own, &peer, text) == 0 && own == all.port)) {
             (void)shutdown(fd, SHUT_RDWR);
         }
     }

@@ -49,7 +49,8 @@ void watch_stop_one(watch *w);
 void watch_refuse(void);
 /* Ends the work of all connections in WATCH_WORKING, and shuts down the sockets of the others. */
 void watch_stop_all(void);
-/* Shuts down the sockets of all connections, also those without a watch to the guarded port. */
+/* Shuts down the sockets of all connections, also those without a watch to the guarded port, and
+ * that port's own socket, whose reader wakes up. */
 void watch_hang_up(void);
 /* Ends connections to our port which no watch has for timeout_ms: those that never send a request.
  * port 0: no more. */
