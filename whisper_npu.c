@@ -27838,7 +27838,8 @@ WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params
 
 WNPU_API size_t wnpu_stream_push(wnpu_session *session, const void *samples, size_t frames)
 {
-    return session != NULL && samples != NULL && ri_is_open(&session->run.ring)
+    return session != NULL && samples != NULL && ri_is_open(&session->run.ring) &&
+                   frames <= PTRDIFF_MAX / session->run.ring.frame
                ? ri_push(&session->run.ring, samples, frames) : 0;
 }
 

@@ -1162,7 +1162,8 @@ WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
  * were accepted. Takes no lock, never waits and makes no system call, so it may be called in an
  * audio callback. One thread at a time may push, also while another thread is in a step; none may
  * push while wnpu_stream_begin(), wnpu_stream_finish(), wnpu_reset() or wnpu_session_close() is in
- * progress, and none in a forked child. Returns 0 if no stream is open.
+ * progress, and none in a forked child. Returns 0 and changes nothing if no stream is open, samples
+ * is NULL, or frames are more bytes than PTRDIFF_MAX.
  *
  * Frames that are not accepted are lost: silence takes their place, so that times remain true, and
  * the ledger reports it as unresolved, WNPU_REASON_OVERRUN. (Losses less than a second apart may be

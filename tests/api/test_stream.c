@@ -281,6 +281,68 @@ static void toy_chunks(void)
     wnpu_model_close(m);
 }
 
+/* ---- sample formats ---- */
+
+/* Writes a sample in a format. Any byte is a valid A-law or mu-law sample. */
+static void put_sample(unsigned char *at, int32_t format, float value)
+{
+    double wide = (double)value;
+    int64_t n = (int64_t)(value * 2147483000.0f);
+    int16_t narrow = (int16_t)(n / 65536);
+    int32_t whole = (int32_t)n;
+    switch (format) {
+    case WNPU_SAMPLE_F32: case WNPU_SAMPLE_F32LE: memcpy(at, &value, sizeof value); break;
+    case WNPU_SAMPLE_F64LE: memcpy(at, &wide, sizeof wide); break;
+    case WNPU_SAMPLE_S16: case WNPU_SAMPLE_S16LE: memcpy(at, &narrow, sizeof narrow); break;
+    case WNPU_SAMPLE_S32LE: memcpy(at, &whole, sizeof whole); break;
+    case WNPU_SAMPLE_S24LE: memcpy(at, (unsigned char *)&whole + 1, 3); break;
+    case WNPU_SAMPLE_U8: *at = (unsigned char)(128 + n / 16777216); break;
+    default: *at = (unsigned char)(narrow >> 8) ^ 0x55; break;
+    }
+}
+
+/* Every format, rate and number of channels, mixed or one of them, as in a file. */
+static void formats(void)
+{
+    static const uint32_t rates[] = {8000, 11025, 16000, 22050, 32000, 44100, 48000, 96000, 192000};
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = open_session(m, 0);
+    uint32_t i, channels;
+    int32_t format;
+    for (i = 0; i < 72; i++) {
+        recording r;
+        size_t n, k, frame;
+        float *x = make_sound(0, 16000 * 3);
+        memset(&r, 0, sizeof r);
+        (void)snprintf(r.name, sizeof r.name, "format %d", (int)i);
+        format = (int32_t)(i % 10);
+        channels = 1 + i % 8;
+        wnpu_audio_init(&r.audio, sizeof r.audio);
+        r.audio.format = format;
+        r.audio.rate = rates[i % 9];
+        r.audio.channels = channels;
+        r.audio.channel = i % 3 == 0 ? WNPU_CHANNEL_MIX : (int32_t)(i / 3 % channels);
+        frame = bytes_of(&r.audio);
+        n = 3 * (size_t)r.audio.rate;
+        r.memory = malloc(n * frame);
+        for (k = 0; k < n * channels; k++) {
+            size_t at = k / channels * 16000 / r.audio.rate, c = k % channels;
+            put_sample((unsigned char *)r.memory + k * (frame / channels), format,
+                       x[at] * (c == 1 ? -0.5f : 1.0f / (float)(1 + c)));
+        }
+        r.audio.data = r.memory;
+        r.audio.frames = n;
+        r.params = life_params();
+        r.params.vad = i % 2;
+        transcribe_whole(s, &r);
+        is_whole(s, &r, live_run(s, &r.params, &r.audio, &r.whole));
+        free_recording(&r);
+        free(x);
+    }
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 /* ---- real speech ---- */
 
 #define RECORDINGS 20
@@ -702,6 +764,14 @@ static void misuse(void)
             wnpu_stream_resume(s, &p) == WNPU_E_STATE, "a stream is open");
     T_CHECK(strstr(wnpu_session_error(s), "wnpu_stream_finish") != NULL, "says %s",
             wnpu_session_error(s));
+    T_CHECK(wnpu_stream_push(s, x, SIZE_MAX) == 0 && wnpu_stream_push(s, x, SIZE_MAX / 2) == 0 &&
+            wnpu_stream_push(s, x, (size_t)-1 / 4 + 1) == 0 && wnpu_stream_room(s) == 32000 &&
+            wnpu_get_live(s, &live) == WNPU_OK && live.overrun_ms == 0 && live.lag_ms == 0,
+            "more than there can be");
+    T_CHECK(wnpu_stream_room(NULL) == 0 && wnpu_stream_finish(NULL) == WNPU_E_ARGUMENT &&
+            wnpu_stream_begin(NULL, &p, NULL) == WNPU_E_ARGUMENT &&
+            wnpu_stream_resume(NULL, &p) == WNPU_E_ARGUMENT && wnpu_get_live(NULL, &live) ==
+            WNPU_E_ARGUMENT, "no session");
     T_CHECK(wnpu_stream_push(s, NULL, 16) == 0 && wnpu_stream_push(NULL, x, 16) == 0 &&
             wnpu_stream_push(s, x, 0) == 0 && wnpu_stream_step(NULL, NULL) == WNPU_E_ARGUMENT &&
             wnpu_get_live(s, NULL) == WNPU_E_ARGUMENT, "NULL");
@@ -713,6 +783,11 @@ static void misuse(void)
     T_CHECK(wnpu_reset(s) == WNPU_OK && wnpu_segment_count(s) == 0 && wnpu_stream_room(s) == 0 &&
             wnpu_stream_step(s, NULL) == WNPU_E_STATE, "reset ends it");
     T_CHECK(wnpu_transcribe(s, NULL, &a) >= WNPU_OK, "%s", wnpu_session_error(s));
+    T_CHECK(wnpu_stream_begin(s, NULL, NULL) == WNPU_OK && wnpu_stream_push(s, x, 16000) == 16000 &&
+            wnpu_stream_finish(s) >= WNPU_OK && wnpu_stream_finish(s) == WNPU_E_STATE &&
+            wnpu_stream_push(s, x, 16) == 0 && wnpu_stream_room(s) == 0 &&
+            wnpu_stream_step(s, NULL) == WNPU_E_STATE && wnpu_get_live(s, &live) == WNPU_E_STATE,
+            "after the end: %s", wnpu_session_error(s));
     free(x);
     wnpu_session_close(s);
     wnpu_model_close(m);
@@ -1097,6 +1172,7 @@ int main(int argc, char **argv)
 {
     t_chosen = argc > 1 ? argv + 1 : NULL;
     t_run("pieces of any size give what the whole gives", toy_chunks);
+    t_run("every format, rate and number of channels", formats);
     t_run("pieces of speech, on several instruction sets", speech_chunks);
     t_run("a cancelled step is continued", cancelled_steps);
     t_run("a call between two steps cancels the next one", cancelled_between);
