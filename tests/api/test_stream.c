@@ -1055,7 +1055,8 @@ static void file_after_stream(void)
     wnpu_model_close(m);
 }
 
-/* At random times the run moves to the other session, with what waits in the ring. */
+/* At random times the run moves to the other session, with what waits in the ring: on another
+ * instruction set, with another number of threads. */
 static void snapshots(void)
 {
     wnpu_model *m = life_toy(7, NULL);
@@ -1070,7 +1071,11 @@ static void snapshots(void)
     c.stream_bytes = 1 << 18;
     for (kind = 1; kind < 4; kind++) {
         c.batch = kind == 2 ? 2 : 0;
+        c.threads = 1;
+        c.isa = choose_isa(kind);
         s[0] = life_open(m, &c);
+        c.threads = 2;
+        c.isa = kind == 1 ? WNPU_ISA_SCALAR : choose_isa(kind + 1);
         s[1] = life_open(m, &c);
         block = malloc(wnpu_snapshot_most(s[0]));
         make_toy_recording(&r, kind);
@@ -1143,10 +1148,12 @@ static void detector_moves(void)
     }
     half = size;
     size = wnpu_snapshot_size(s[0]);
-    T_CHECK(wnpu_snapshot(s[0], block, size) == WNPU_OK &&
+    T_CHECK(wnpu_detect_speech(narrow, &p, &r.audio) == WNPU_OK &&
+            wnpu_snapshot(s[0], block, size) == WNPU_OK &&
             wnpu_restore(narrow, block, size) == WNPU_E_ARGUMENT &&
             strstr(wnpu_session_error(narrow), "stream_bytes") != NULL, "another size: %s",
             wnpu_session_error(narrow));
+    is_whole(narrow, &r, r.status); /* its results are as before */
     wnpu_session_close(narrow);
     p.append = 1;
     T_CHECK(wnpu_restore(s[1], block, size) == WNPU_OK &&

@@ -40,6 +40,23 @@ static int64_t to_file(void *user, const void *data, size_t size)
     return (int64_t)fwrite(data, 1, size, user);
 }
 
+/* The same as wnpu_transcribe(), but audio is pushed in pieces. */
+static int transcribe_live(wnpu_session *session, const wnpu_params *p)
+{
+    wnpu_stream_options o;
+    size_t at, n;
+    int code;
+    wnpu_stream_options_init(&o, sizeof o);
+    o.format = WNPU_SAMPLE_F32;
+    code = wnpu_stream_begin(session, p, &o);
+    for (at = 0; at < FRAMES && code == WNPU_OK; at += n) {
+        n = FRAMES - at < 7000 ? FRAMES - at : 7000;
+        check(wnpu_stream_push(session, audio + at, n) == n, "no room");
+        code = wnpu_stream_step(session, NULL);
+    }
+    return code == WNPU_OK ? wnpu_stream_finish(session) : code;
+}
+
 /* Opens a session on accel (or NULL), transcribes, writes JSON to path. A toy talks nonsense for
  * ever, so its windows are kept short. */
 static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_accel_stats *told)
@@ -52,8 +69,10 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
     wnpu_audio a;
     wnpu_error error = {0, ""};
     wnpu_accel_stage stage;
+    wnpu_segment segment;
     size_t size = 0, i;
     unsigned char *file = toy_model(&o, &size);
+    int live = accel != NULL && getenv("TEST_NPU_LIVE") != NULL;
     FILE *out = fopen(path, "w");
     int code = wnpu_model_open_memory(&model, file, size, NULL, &error);
     free(file);
@@ -63,6 +82,7 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
     c.accel = accel;
     c.accel_use = WNPU_ACCEL_ALL;
     c.require_accel = (uint32_t)required;
+    c.stream_bytes = live ? 1 << 17 : 0;
     if (code == WNPU_OK && accel != NULL) {
         uint64_t bytes = wnpu_session_accel_bytes(model, &c, NULL, &error);
         wnpu_accel_account before, after;
@@ -88,10 +108,15 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
         wnpu_audio_init(&a, sizeof a);
         a.data = audio;
         a.frames = FRAMES;
-        code = wnpu_transcribe(session, &p, &a);
+        code = live ? transcribe_live(session, &p) : wnpu_transcribe(session, &p, &a);
         check(wnpu_write(session, WNPU_FORMAT_JSON, to_file, out) == WNPU_OK, "writing");
         told->struct_size = (uint32_t)sizeof *told;
         (void)wnpu_get_accel_stats(session, told);
+        check(!live || !required || (told->windows > 0 && told->windows_without == 0),
+              "live: %u of %u windows without", told->windows_without, told->windows);
+        for (i = 0; live && required && wnpu_get_segment(session, i, &segment) == WNPU_OK; i++) {
+            check(segment.device == WNPU_DEVICE_ACCEL, "live: segment %lu", (unsigned long)i);
+        }
         memset(&stage, 0, sizeof stage);
         stage.struct_size = (uint32_t)sizeof stage;
         for (i = 0; wnpu_get_accel_stage(session, i, &stage) == WNPU_OK; i++) {
@@ -316,6 +341,17 @@ static void test_built_in(void)
                  faults[i / 2].expect, faults[i / 2].reason);
         once(environment, "auto");
     }
+}
+
+/* A live run on the device has the bytes of a recording on the CPU, also after a fault. */
+static void test_live(void)
+{
+    once(BUILT_IN "TEST_NPU_LIVE=1 SIM_AMDXDNA_DEVICE=npu1", "auto");
+    once(BUILT_IN "TEST_NPU_LIVE=1 SIM_AMDXDNA_DEVICE=npu4", "auto");
+    once("TEST_NPU_LIVE=1 SIM_AMDXDNA_DEVICE=npu1", "run-npu1-i8");
+    once(BUILT_IN "TEST_NPU_LIVE=1 SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_FAULT='exec=16:timeout' "
+         "TEST_NPU_EXPECT=fallback TEST_NPU_REASON=in_state_8 TEST_NPU_FAULTS=1 "
+         "SIM_AMDXDNA_TIMESCALE=0.05", "auto");
 }
 
 static void test_accidents(void)
@@ -570,6 +606,7 @@ int main(int argc, char **argv)
     t_run("the same text on every machine", test_machines);
     t_run("the same text with every setting", test_settings);
     t_run("the same text with the built-in kernels", test_built_in);
+    t_run("the same text from live audio", test_live);
     t_run("the same text after accidents", test_accidents);
     t_run("the same text after random faults", test_random);
     return t_end();
