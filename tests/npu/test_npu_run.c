@@ -7,6 +7,7 @@
  * TEST_NPU_RUNS=N in the environment: N runs with a random fault each (default 60). */
 #include "npu_child.h"
 #include "../lib/toy_model.h"
+#include "../lib/voicelike.h"
 #include <math.h>
 #include <sys/wait.h>
 
@@ -23,10 +24,23 @@ static toy_options toy(void)
 
 static float audio[FRAMES];
 
+/* TEST_NPU_LIVE=speech: with voice activity detection, and tentative text in live runs. */
+static int is_speech(void)
+{
+    const char *text = getenv("TEST_NPU_LIVE");
+    return text != NULL && strcmp(text, "speech") == 0;
+}
+
 static void make_audio(void)
 {
     uint32_t s = 77;
     size_t i;
+    if (is_speech()) {
+        float *voice = voicelike(FRAMES, 1);
+        memcpy(audio, voice, sizeof audio);
+        free(voice);
+        return;
+    }
     for (i = 0; i < FRAMES; i++) {
         double t = (double)i / 16000;
         s = s * 1664525u + 1013904223u;
@@ -44,16 +58,20 @@ static int64_t to_file(void *user, const void *data, size_t size)
 static int transcribe_live(wnpu_session *session, const wnpu_params *p)
 {
     wnpu_stream_options o;
+    uint32_t events, tentative = 0;
     size_t at, n;
     int code;
     wnpu_stream_options_init(&o, sizeof o);
     o.format = WNPU_SAMPLE_F32;
+    o.step_ms = 400;
     code = wnpu_stream_begin(session, p, &o);
     for (at = 0; at < FRAMES && code == WNPU_OK; at += n) {
         n = FRAMES - at < 7000 ? FRAMES - at : 7000;
         check(wnpu_stream_push(session, audio + at, n) == n, "no room");
-        code = wnpu_stream_step(session, NULL);
+        code = wnpu_stream_step(session, &events);
+        tentative += (events & WNPU_EVENT_TENTATIVE) != 0;
     }
+    check(!is_speech() || tentative > 0, "no tentative text");
     return code == WNPU_OK ? wnpu_stream_finish(session) : code;
 }
 
@@ -104,7 +122,7 @@ static int transcribe(wnpu_accel *accel, int required, const char *path, wnpu_ac
         p.max_tokens = 10;
         p.timestamps = 0;
         p.no_speech_threshold = 2;
-        p.vad = 0; /* the toy's sound is no speech */
+        p.vad = is_speech();
         wnpu_audio_init(&a, sizeof a);
         a.data = audio;
         a.frames = FRAMES;
@@ -352,6 +370,13 @@ static void test_live(void)
     once(BUILT_IN "TEST_NPU_LIVE=1 SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_FAULT='exec=16:timeout' "
          "TEST_NPU_EXPECT=fallback TEST_NPU_REASON=in_state_8 TEST_NPU_FAULTS=1 "
          "SIM_AMDXDNA_TIMESCALE=0.05", "auto");
+    (void)setenv("TEST_NPU_LIVE", "speech", 1);
+    make_audio();
+    test_cpu();
+    once(BUILT_IN "SIM_AMDXDNA_DEVICE=npu1", "auto");
+    (void)unsetenv("TEST_NPU_LIVE");
+    make_audio();
+    test_cpu();
 }
 
 static void test_accidents(void)
