@@ -327,10 +327,10 @@ static int start(server_options *o, const wnpu_model *model, const char *name)
     return 0;
 }
 
-/* Whether a request is being answered, or a session is in use by another protocol. */
+/* Whether a request is being answered, or a connection is to be told that it ends. */
 static int is_active(void)
 {
-    return http_active() > 0 || wyoming_active() > 0 || !pool_wait_idle(0);
+    return http_active() > 0 || wyoming_active() > 0 || realtime_active() > 0;
 }
 
 /* Lets requests that run end, for a time; then their runs are cancelled. Clients that are still

@@ -178,19 +178,6 @@ int pool_is_closing(void)
     return closing;
 }
 
-int pool_wait_idle(int64_t timeout_ms)
-{
-    int64_t until = watch_now_ms() + timeout_ms;
-    int idle;
-    pthread_mutex_lock(&pool.lock);
-    while (pool.n_idle < pool.n && watch_now_ms() < until) {
-        wait_tick();
-    }
-    idle = pool.n_idle == pool.n;
-    pthread_mutex_unlock(&pool.lock);
-    return idle;
-}
-
 int pool_retry_after(void)
 {
     double seconds = 1;

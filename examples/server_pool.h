@@ -49,8 +49,6 @@ int pool_is_full(void);
 /* From now on nobody gets a session. */
 void pool_begin_closing(void);
 int pool_is_closing(void);
-/* Waits up to timeout_ms until all sessions are back. Returns 1 if they are. */
-int pool_wait_idle(int64_t timeout_ms);
 /* Seconds after which a refused client should try again. */
 int pool_retry_after(void);
 

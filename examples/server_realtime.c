@@ -35,6 +35,7 @@ typedef enum close_code {
 
 static const http_options *options;
 static atomic_uint connections; /* so far; ids of items are unique */
+static atomic_int active;
 
 typedef struct realtime {
     struct mg_connection *conn;
@@ -422,7 +423,13 @@ static void *run(void *user)
     r->closing = 1;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
+    atomic_fetch_sub(&active, 1);
     return NULL;
+}
+
+int realtime_active(void)
+{
+    return atomic_load(&active);
 }
 
 /* ---- messages ---- */
@@ -640,9 +647,11 @@ static int open_realtime(realtime *r)
               options->work_ms);
     watch_took(&r->watch, 0, 2 * EVENT_MOST);
     send_settings(r, "session.created", &r->settings);
+    atomic_fetch_add(&active, 1);
     failed = pthread_create(&r->thread, &attributes, run, r);
     (void)pthread_attr_destroy(&attributes);
     if (failed) {
+        atomic_fetch_sub(&active, 1);
         watch_remove(&r->watch);
     }
     return failed ? -1 : 0;

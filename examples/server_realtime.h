@@ -11,5 +11,7 @@ struct mg_context;
 
 /* Registers the handlers; options must remain valid. */
 void realtime_register(struct mg_context *context, const http_options *options);
+/* Connections that were not told yet that they end. */
+int realtime_active(void);
 
 #endif
