@@ -583,8 +583,8 @@ static void heard_the_same(const pusher *p, const wnpu_params *params, wnpu_sess
     free_view(&want);
 }
 
-/* More losses in one window than there is room for: each is counted; what is counted beside them
- * lies between losses close together. The last one is far from the others, and counted by itself. */
+/* More losses in one window than there is room for: each is counted, and what is counted beside
+ * them lies between losses close together. The last one, far from the others, is by itself. */
 static void many_losses(size_t n_losses)
 {
     enum { HEARD = 800, LOST = 16 };
