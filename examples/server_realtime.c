@@ -29,12 +29,13 @@
 
 /* Why the server closes a connection (RFC 6455, section 7.4.1). */
 typedef enum close_code {
-    CLOSE_NORMAL = 1000, CLOSE_GOING_AWAY = 1001, CLOSE_WRONG_TYPE = 1003, CLOSE_TOO_BIG = 1009,
-    CLOSE_FAILED = 1011, CLOSE_TRY_LATER = 1013
+    CLOSE_NORMAL = 1000, CLOSE_GOING_AWAY = 1001, CLOSE_PROTOCOL = 1002, CLOSE_WRONG_TYPE = 1003,
+    CLOSE_TOO_BIG = 1009, CLOSE_FAILED = 1011, CLOSE_TRY_LATER = 1013
 } close_code;
 
 static const http_options *options;
 static atomic_uint connections; /* so far; ids of items are unique */
+static atomic_uint events_sent; /* to all connections; their ids are unique */
 static atomic_int active;
 
 typedef struct realtime {
@@ -55,6 +56,7 @@ typedef struct realtime {
     event_settings draft;
     unsigned char *audio;
     size_t left;              /* bytes at audio of a sample that is not complete yet */
+    int reply;                /* code that answers the client's closing frame; 0: it sent none */
     /* Of the thread. */
     wnpu_session *session;
     size_t segments;          /* of the current item that were sent */
@@ -68,40 +70,64 @@ typedef struct realtime {
 
 /* ---- events to the client ---- */
 
+static void begin(buffer *b, const char *type)
+{
+    buffer_clear(b);
+    buffer_print(b, "{\"type\": \"%s\", \"event_id\": \"event_%u\"", type,
+                 atomic_fetch_add(&events_sent, 1) + 1);
+}
+
+static void end(buffer *b, struct mg_connection *conn)
+{
+    buffer_text(b, "}");
+    if (!b->failed) {
+        (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_TEXT, b->bytes, b->n);
+    }
+}
+
+/* For events of the connection's thread. */
 static void begin_event(realtime *r, const char *type)
 {
-    buffer_clear(&r->out);
-    buffer_print(&r->out, "{\"type\": \"%s\"", type);
+    begin(&r->out, type);
 }
 
 static void end_event(realtime *r)
 {
-    buffer_text(&r->out, "}");
-    if (!r->out.failed) {
-        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT, r->out.bytes, r->out.n);
-    }
+    end(&r->out, r->conn);
 }
 
-/* An error; may be sent by any thread of the connection. code NULL: the client's own fault. */
+static void send_cleared(realtime *r)
+{
+    buffer b = {NULL, 0, 0, 0};
+    begin(&b, "input_audio_buffer.cleared");
+    end(&b, r->conn);
+    buffer_free(&b);
+}
+
+/* An error; may be sent by any thread of the connection. code NULL: the client's own fault.
+ * event_id: of the client's event that caused it, or empty. */
 static void send_error(struct mg_connection *conn, const char *code, const char *message,
                        const char *event_id)
 {
     buffer b = {NULL, 0, 0, 0};
-    buffer_print(&b, "{\"type\": \"error\", \"error\": {\"type\": \"%s\", \"code\": \"%s\", "
+    begin(&b, "error");
+    buffer_print(&b, ", \"error\": {\"type\": \"%s\", \"code\": \"%s\", "
                  "\"param\": null, \"message\": ",
                  code != NULL ? "server_error" : "invalid_request_error",
                  code != NULL ? code : "invalid_event");
     buffer_string(&b, message, strlen(message));
     buffer_text(&b, ", \"event_id\": ");
-    buffer_string(&b, event_id, strlen(event_id));
-    buffer_text(&b, "}}");
-    if (!b.failed) {
-        (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_TEXT, b.bytes, b.n);
+    if (event_id[0] != '\0') {
+        buffer_string(&b, event_id, strlen(event_id));
+    } else {
+        buffer_text(&b, "null");
     }
+    buffer_text(&b, "}");
+    end(&b, conn);
     buffer_free(&b);
 }
 
-static void send_close(struct mg_connection *conn, close_code code)
+static void send_close(struct mg_connection *conn, int code)
 {
     char bytes[2];
     bytes[0] = (char)(code >> 8);
@@ -115,10 +141,11 @@ static void send_settings(realtime *r, const char *type, const event_settings *s
     buffer b = {NULL, 0, 0, 0};
     const char *kind = s->format == WNPU_SAMPLE_ULAW ? "audio/pcmu"
                      : s->format == WNPU_SAMPLE_ALAW ? "audio/pcma" : "audio/pcm";
-    buffer_print(&b, "{\"type\": \"%s\", \"session\": {\"type\": \"transcription\", "
+    begin(&b, type);
+    buffer_print(&b, ", \"session\": {\"type\": \"transcription\", \"id\": \"sess_%06u\", "
                  "\"object\": \"realtime.transcription_session\", \"audio\": {\"input\": "
                  "{\"format\": {\"type\": \"%s\", \"rate\": %u}, \"transcription\": {\"model\": ",
-                 type, kind, (unsigned)s->rate);
+                 r->number, kind, (unsigned)s->rate);
     buffer_string(&b, options->model_name, strlen(options->model_name));
     buffer_text(&b, ", \"language\": ");
     if (s->language >= 0) {
@@ -134,10 +161,8 @@ static void send_settings(realtime *r, const char *type, const event_settings *s
     } else {
         buffer_text(&b, "null");
     }
-    buffer_text(&b, "}}}}");
-    if (!b.failed) {
-        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT, b.bytes, b.n);
-    }
+    buffer_text(&b, "}}}");
+    end(&b, r->conn);
     buffer_free(&b);
 }
 
@@ -513,8 +538,7 @@ static void take_event(realtime *r)
     case EVENT_CLEAR:
         r->left = 0;
         ask(r, &r->clear);
-        (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_TEXT,
-                                 "{\"type\": \"input_audio_buffer.cleared\"}", 38);
+        send_cleared(r);
         break;
     case EVENT_UPDATE:
         pthread_mutex_lock(&r->lock);
@@ -532,12 +556,27 @@ static void take_event(realtime *r)
     }
 }
 
+/* The code that answers a closing frame: the frame's own, if a client may send it. */
+static int reply_code(const char *bytes, size_t n)
+{
+    int code = n >= 2 ? (unsigned char)bytes[0] << 8 | (unsigned char)bytes[1] : CLOSE_NORMAL;
+    if (n == 1 || code < 1000 || (code >= 1004 && code <= 1006) || (code > 1014 && code < 3000) ||
+        code > 4999) {
+        return CLOSE_PROTOCOL;
+    }
+    return code;
+}
+
 static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t n, void *unused)
 {
     realtime *r = mg_get_user_connection_data(conn);
     int opcode = bits & 15;
     (void)unused;
-    if (r == NULL || opcode == MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE) {
+    if (r == NULL) {
+        return 0;
+    }
+    if (opcode == MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE) {
+        r->reply = reply_code(bytes, n);
         return 0;
     }
     watch_took(&r->watch, n + 14, 2 * EVENT_MOST); /* with the frame's header */
@@ -689,11 +728,15 @@ static void on_close(const struct mg_connection *conn, void *unused)
     }
     mg_set_user_connection_data(conn, NULL);
     pthread_mutex_lock(&r->lock);
+    r->reply = r->closing ? 0 : r->reply; /* the thread has sent a closing frame already */
     r->closing = 1;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
     watch_stop_one(&r->watch);
     pthread_join(r->thread, NULL);
+    if (r->reply != 0) {
+        send_close(r->conn, r->reply); /* the last frame, behind the thread's events */
+    }
     watch_remove(&r->watch);
     free_realtime(r);
 }

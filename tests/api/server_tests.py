@@ -613,7 +613,7 @@ def realtime():
         updated = w.receive()
         same(updated["type"], "transcription_session.updated")
         same(updated["session"]["audio"]["input"]["transcription"]["language"], "en")
-        items = []
+        items, ids, sent = [], set(), 0
         for languages, language in ((["de", "en"], None), (["en"], "en")):
             w.send("session.update", session={"type": "transcription", "audio": {"input": {
                 "transcription": {"model": "whisper-1", "languages": languages}}}})
@@ -627,7 +627,10 @@ def realtime():
             same((seen[-1]["transcript"], seen[-1]["languages"]), (want, [{"code": "en"}]))
             same("".join(e["delta"] for e in seen if e["type"] == DELTA), want)
             assert {e["item_id"] for e in seen if "item_id" in e} == {committed["item_id"]}, seen
+            ids.update(e["event_id"] for e in seen)
+            sent += len(seen)
             items.append(committed)
+        same(len(ids), sent)
         same(items[1]["previous_item_id"], items[0]["item_id"])
         for i in range(0, len(DATA), 3201):  # samples that are divided between events
             w.append(DATA[i:i + 3201])
@@ -657,9 +660,17 @@ def realtime():
         same(w.until("input_audio_buffer.cleared")[-1]["type"], "input_audio_buffer.cleared")
         w.send("input_audio_buffer.commit", event_id="e1")
         same(w.until("error")[-1]["error"]["event_id"], "e1")
+        w.send("input_audio_buffer.commit")
+        same(w.until("error")[-1]["error"]["event_id"], None)
         same(s.health()["idle"], 0)
         w.close()
         assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None, "the session is in use"
+        for closing, code in ((b"", 1000), (b"\x03\xe9", 1001), (b"\x0f\xa0bye", 4000),
+                              (b"x", 1002), (b"\x03\xee", 1002)):  # is answered in kind
+            w = WebSocket(s)
+            w.receive()
+            w.frame(closing, 8)
+            same((w.receive(), w.code), (None, code))
         for event in (b"{", b"[]", b'{"type": "x"}',
                       b'{"type": "input_audio_buffer.append", "audio": "*"}',
                       b'{"type": "input_audio_buffer.append"}',
