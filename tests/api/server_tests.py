@@ -793,6 +793,7 @@ def browser():
             same(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)"), want)
             assert b.run("result.text === document.getElementById('running').textContent && "
                          "document.getElementById('running').hidden")
+            same(b.run("document.getElementById('text').textContent === result.text"), True)
             b.run("document.getElementById('player').currentTime = 6")
             b.wait("document.querySelector('.word.now') !== null", 10)
             at = b.run("words.findIndex(w => w.span.classList.contains('now'))")
@@ -807,6 +808,9 @@ def browser():
             b.look(360, 740, True)
             assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
             b.screenshot(f"{shots}/phone.png")
+            b.run("result = {text: 'I.e. 東京です。 Yes', words: ['I', '.e.', '東京', 'です。', 'Yes']"
+                  ".map(word => ({word, start: 0}))}; show()")
+            same(b.run("document.getElementById('text').textContent"), "I.e. 東京です。 Yes")
             own = f"http://127.0.0.1:{s.port}/"
             for log in b.logs:
                 if log.get("method") == "Network.requestWillBeSent":
