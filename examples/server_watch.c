@@ -170,6 +170,13 @@ static int has_watch(int fd)
     return w != NULL;
 }
 
+/* Whether data waits in a socket: every thread is busy, and it is not the client that is late. */
+static int has_unread(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 static void guard(int64_t now)
 {
     char text[64];
@@ -178,7 +185,7 @@ static void guard(int64_t now)
         silent *s = &all.silent[fd];
         if (ends_of(fd, &own, &peer, text) != 0 || own != all.port || has_watch(fd)) {
             s->peer_port = 0;
-        } else if (s->peer_port != peer) {
+        } else if (s->peer_port != peer || has_unread(fd)) {
             s->peer_port = peer;
             s->since_ms = now;
         } else if (now - s->since_ms >= all.patience_ms) {

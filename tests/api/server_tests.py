@@ -1329,6 +1329,8 @@ def silent():
         lazy = [s.connect() for _ in range(4)]
         for i, c in enumerate(lazy):
             c.sendall(b"POST / HTTP/1.1\r\n"[:i * 5])
+        early = s.connect()  # waits for one of them as long as they are given
+        early.sendall(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
         begin = time.monotonic()
         for _ in range(4):
             for c in lazy:
@@ -1340,7 +1342,8 @@ def silent():
         same(s.get("/health")[0], 200)  # as soon as one of them was ended
         print(f"served after {time.monotonic() - begin:.1f} s behind four silent connections")
         assert time.monotonic() - begin < 25
-        for c in lazy:
+        same(early.recv(15), b"HTTP/1.1 200 OK")
+        for c in lazy + [early]:
             c.close()
 
 
