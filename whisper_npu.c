@@ -3507,10 +3507,10 @@ WNPU_INLINE void ft_butterfly5(ft_vd *re, ft_vd *im)
 }
 
 /* One decimation-in-frequency step of Stockham's autosort FFT: length n, stride s, radix r. */
-WNPU_INLINE void ft_step(const ft_tables *t, const ft_batch *x, ft_batch *y, unsigned n,
-                         unsigned s, unsigned r)
+WNPU_INLINE void ft_step(const ft_tables *t, const ft_batch *x, ft_batch *y, size_t n, size_t s,
+                         size_t r)
 {
-    unsigned m = n / r, p, q, j;
+    size_t m = n / r, p, q, j;
     for (p = 0; p < m; p++) {
         for (q = 0; q < s; q++) {
             ft_vd re[5], im[5];
@@ -3530,7 +3530,7 @@ WNPU_INLINE void ft_step(const ft_tables *t, const ft_batch *x, ft_batch *y, uns
             y->im[q + s * r * p] = im[0];
             MT_UNROLL
             for (j = 1; j < r; j++) {
-                unsigned k = p * j * (ML_FFT / n);
+                size_t k = p * j * (ML_FFT / n);
                 double c = t->cosine[k], d = t->sine[k];
                 y->re[q + s * (r * p + j)] = re[j] * c + im[j] * d;
                 y->im[q + s * (r * p + j)] = im[j] * c - re[j] * d;
@@ -3544,7 +3544,7 @@ WNPU_INLINE void ft_step(const ft_tables *t, const ft_batch *x, ft_batch *y, uns
 WNPU_INLINE void ft_power(const ft_tables *t, const float *x, ft_vd *power /* [201] */,
                            ft_batch *a, ft_batch *b)
 {
-    unsigned i, lane;
+    size_t i, lane;
     for (i = 0; i < ML_HALF; i++) {
         ft_vd re = {0}, im = {0};
         MT_UNROLL
@@ -3560,7 +3560,7 @@ WNPU_INLINE void ft_power(const ft_tables *t, const float *x, ft_vd *power /* [2
     ft_step(t, a, b, 8, 25, 4);
     ft_step(t, b, a, 2, 100, 2);
     for (i = 0; i <= ML_HALF; i++) {
-        unsigned f = i % ML_HALF, g = (ML_HALF - i) % ML_HALF;
+        size_t f = i % ML_HALF, g = (ML_HALF - i) % ML_HALF;
         ft_vd er = (a->re[f] + a->re[g]) * 0.5, ei = (a->im[f] - a->im[g]) * 0.5;
         ft_vd or_ = (a->im[f] + a->im[g]) * 0.5, oi = (a->re[g] - a->re[f]) * 0.5;
         double c = t->cosine[i], s = t->sine[i];
