@@ -25883,6 +25883,16 @@ static size_t tt_length(const ru_run *r, const se_hypothesis *h, size_t content)
     return n;
 }
 
+/* Tokens up to a repetition at the end, of which the first occurrence is kept: it is the model's
+ * more often than the speaker's, and would be carried on from one decoding to the next. */
+static size_t tt_before_loop(const tk_vocab *v, const se_hypothesis *h)
+{
+    se_parts parts;
+    int begun;
+    return se_find_repetition(h, v, NULL, 0, &parts, &begun) == 0 || parts.n == 0
+               ? h->n : se_cut_length(h, v, &parts, 1);
+}
+
 /* Greedy search from the former hypothesis as far as it holds. */
 static const se_hypothesis *tt_search(ru_run *r, size_t content)
 {
@@ -25920,6 +25930,7 @@ static void tt_decode(ru_run *r, const float *span, size_t content, int complete
     if (!ru_cancelled(r)) {
         *h = *tt_search(r, content);
         h->n = tt_length(r, h, content);
+        h->n = tt_before_loop(&r->engine.model->vocab, h);
     }
     if (!ru_cancelled(r)) {
         h->n = h->no_speech > r->params.no_speech_threshold ? 0 : h->n;

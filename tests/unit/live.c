@@ -113,9 +113,40 @@ static void shown_words(void)
     SHOW("apostrophe", quotes);
 }
 
+/* A loop of n tokens with this period behind two others: what is shown of it. */
+static void check_loop(size_t period, size_t n, size_t kept)
+{
+    tk_vocab *v = calloc(1, sizeof *v);
+    se_hypothesis *h = calloc(1, sizeof *h);
+    size_t i, length;
+    v->eot = 1000;
+    h->tokens[0] = 1001; /* a timestamp */
+    h->tokens[1] = 1;
+    h->n = 2 + n;
+    for (i = 0; i < n; i++) {
+        h->tokens[2 + i] = (int32_t)(2 + i % period);
+    }
+    length = tt_before_loop(v, h);
+    T_CHECK(length == kept, "%d tokens of period %d: %d are kept, not %d", (int)n, (int)period,
+            (int)length, (int)kept);
+    free(v);
+    free(h);
+}
+
+static void shown_without_loops(void)
+{
+    check_loop(3, 17, 5);
+    check_loop(3, 60, 5);
+    check_loop(3, 6, 8); /* too short */
+    check_loop(1, 40, 3);
+    check_loop(12, 60, 14);
+    check_loop(50, 50, 52);
+}
+
 static void live_tests(void)
 {
     t_run("text is shown and withdrawn when two hypotheses agree", shown_when_confirmed);
     t_run("text before a pause is shown at once", shown_when_complete);
     t_run("words of tentative text", shown_words);
+    t_run("tentative text does not repeat itself", shown_without_loops);
 }
