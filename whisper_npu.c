@@ -26037,6 +26037,15 @@ static int tt_is_wanted(const ru_run *r)
            au_ms(r->audio.stream, ri_ready(&r->ring)) <= r->tentative.step_ms;
 }
 
+/* After a step, also one that was cancelled: withdraws the text of a window that is final now. */
+static void tt_withdraw(ru_run *r)
+{
+    if (r->tentative.frame != r->audio.frame) {
+        tt_clear(r);
+        r->tentative.frame = r->audio.frame;
+    }
+}
+
 /* After a step: finds events, and decodes the open window if that is due. */
 static int tt_update(ru_run *r)
 {
@@ -26050,10 +26059,6 @@ static int tt_update(ru_run *r)
     size_t skip, have = aw_frames(r);
     tt_find_utterances(r);
     tt_report_utterance(t);
-    if (t->frame != r->audio.frame) {
-        tt_clear(r);
-        t->frame = r->audio.frame;
-    }
     if (!tt_is_wanted(r) || have < 2 || tt_find_voice(r, &begin, &end) < TT_SPEECH_MS) {
         return WNPU_OK;
     }
@@ -26211,13 +26216,13 @@ static int st_detect(ru_run *r)
         status = frames > 0 ? aw_advance(r, frames) : WNPU_OK;
     }
     if (status == WNPU_OK && ru_cancelled(r)) {
-        return er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
+        status = er_set(&r->error, WNPU_E_CANCELLED, "cancelled");
     }
     if (status == WNPU_OK && r->audio.complete) {
         r->audio.spans_passed = 0;
         status = lg_cover(r, ru_end_ms(r), WNPU_REASON_NO_TEXT);
     }
-    wi_save_checkpoint(r);
+    wi_save_checkpoint(r); /* also if cancelled, for the spans that were found */
     return status;
 }
 
@@ -26247,6 +26252,7 @@ static int st_run(ru_run *r)
 static int st_step(ru_run *r)
 {
     int status = r->resumable ? st_run(r) : r->live_status;
+    tt_withdraw(r);
     if (status == WNPU_OK) {
         status = tt_update(r);
     }

@@ -4,6 +4,9 @@
 #include "../lib/life.h"
 #include "../lib/voicelike.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #define RATE 16000
 #define SECONDS 24
 #define CHUNK 640
@@ -346,6 +349,113 @@ static void detector_alone(void)
     free(x);
 }
 
+static int stops_left;
+
+static int stop_progress(void *user, int64_t done_ms, int64_t total_ms)
+{
+    (void)user;
+    (void)done_ms;
+    (void)total_ms;
+    return stops_left > 0 && stops_left-- > 0;
+}
+
+/* A step that is cancelled when a window has become final withdraws the window's tentative text. */
+static void cancelled_after_windows(void)
+{
+    size_t n, at, k, longest = 0;
+    float *x = make_sound(&n);
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = open_session(m, 0);
+    wnpu_params p = phrase_params();
+    wnpu_stream_options o = float_options(100);
+    int status, cancelled = 0;
+    stops_left = 20; /* a window that takes a second has more calls than one */
+    p.on_progress = stop_progress;
+    T_CHECK(wnpu_stream_begin(s, &p, &o) == WNPU_OK, "%s", wnpu_session_error(s));
+    for (at = 0; at < n; at += k) {
+        wnpu_live live;
+        k = n - at < CHUNK ? n - at : CHUNK;
+        T_CHECK(wnpu_stream_push(s, x + at, k) == k, "room");
+        status = wnpu_stream_step(s, NULL);
+        live.struct_size = sizeof live;
+        T_CHECK(wnpu_get_live(s, &live) == WNPU_OK, "live");
+        check_live(&live);
+        T_CHECK(status == WNPU_OK || status == WNPU_E_CANCELLED, "%s", wnpu_session_error(s));
+        cancelled += status == WNPU_E_CANCELLED;
+        longest = live.text_length > longest ? live.text_length : longest;
+    }
+    T_CHECK(cancelled > 2 && longest > 0, "%d cancelled, %d bytes", cancelled, (int)longest);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+    free(x);
+}
+
+typedef struct canceller {
+    wnpu_session *session;
+    atomic_int ended;
+} canceller;
+
+static void *cancel_often(void *user)
+{
+    static const struct timespec pause = {0, 3000000};
+    canceller *c = user;
+    while (!atomic_load(&c->ended)) {
+        (void)nanosleep(&pause, NULL);
+        wnpu_cancel(c->session);
+    }
+    return NULL;
+}
+
+/* Statistics of the detector alone are those of its spans, however often it is cancelled. */
+static void detector_cancelled(void)
+{
+    size_t n, i, k;
+    float *x = make_sound(&n);
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_config c = life_config(1);
+    wnpu_stream_options o = float_options(0);
+    wnpu_params p = phrase_params();
+    wnpu_speech_span span;
+    wnpu_stats stats;
+    canceller other;
+    pthread_t thread;
+    int64_t speech_ms = 0;
+    int status, cancelled = 0;
+    c.stream_bytes = 5 * n * sizeof *x;
+    other.session = life_open(m, &c);
+    atomic_init(&other.ended, 0);
+    o.detect_only = 1;
+    T_CHECK(wnpu_stream_begin(other.session, &p, &o) == WNPU_OK, "%s",
+            wnpu_session_error(other.session));
+    for (i = 0; i < 5; i++) {
+        T_CHECK(wnpu_stream_push(other.session, x, n) == n, "room");
+    }
+    T_CHECK(pthread_create(&thread, NULL, cancel_often, &other) == 0, "no thread");
+    while ((status = wnpu_stream_step(other.session, NULL)) == WNPU_E_CANCELLED &&
+           cancelled < 1000) {
+        cancelled++;
+    }
+    atomic_store(&other.ended, 1);
+    pthread_join(thread, NULL);
+    status = status == WNPU_E_CANCELLED ? wnpu_stream_step(other.session, NULL) : status;
+    T_CHECK(status == WNPU_OK || status == WNPU_E_CANCELLED, "%s",
+            wnpu_session_error(other.session));
+    while ((status = wnpu_stream_finish(other.session)) == WNPU_E_CANCELLED) {
+    }
+    stats.struct_size = sizeof stats;
+    T_CHECK(status == WNPU_OK && cancelled > 0 &&
+            wnpu_get_stats(other.session, &stats) == WNPU_OK, "status %d, %d cancelled", status,
+            cancelled);
+    for (k = 0; wnpu_get_speech_span(other.session, k, &span) == WNPU_OK; k++) {
+        speech_ms += span.t1_ms - span.t0_ms;
+    }
+    T_CHECK(k > 5 && stats.speech_ms == speech_ms, "%ld ms of speech in %d spans, not %ld",
+            (long)stats.speech_ms, (int)k, (long)speech_ms);
+    wnpu_session_close(other.session);
+    wnpu_model_close(m);
+    free(x);
+}
+
 int main(int argc, char **argv)
 {
     t_chosen = argc > 1 ? argv + 1 : NULL;
@@ -353,5 +463,7 @@ int main(int argc, char **argv)
     t_run("utterances", utterances);
     t_run("each utterance, however late a step is", each_utterance);
     t_run("the detector alone", detector_alone);
+    t_run("the detector alone, cancelled", detector_cancelled);
+    t_run("cancelled when windows are final", cancelled_after_windows);
     return t_end();
 }
