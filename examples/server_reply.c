@@ -153,6 +153,37 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
 static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
                            const request *r);
 
+/* The members that whisper.cpp's server adds to OpenAI's object, which b ends with. */
+static void add_detection(buffer *b, const wnpu_session *session)
+{
+    static const char end[] = "}\n";
+    const size_t n_end = sizeof end - 1;
+    float p[100] = {0};
+    size_t i, best = 0;
+    const char *separator = "";
+    if (b->failed || b->n < n_end || memcmp(b->bytes + b->n - n_end, end, n_end) != 0 ||
+        wnpu_get_languages(session, p, sizeof p / sizeof p[0]) < 0) {
+        return;
+    }
+    for (i = 1; i < sizeof p / sizeof p[0]; i++) {
+        best = p[i] > p[best] ? i : best;
+    }
+    if (p[best] <= 0.0f) { /* nothing was detected */
+        return;
+    }
+    b->n -= n_end;
+    buffer_print(b, ",\n \"detected_language\": \"%s\", \"detected_language_probability\": %.6f,\n"
+                 " \"language_probabilities\": {", wnpu_language_name((int)best), (double)p[best]);
+    for (i = 0; i < sizeof p / sizeof p[0]; i++) {
+        if (p[i] > 0.001f) {
+            buffer_print(b, "%s\"%s\": %.6f", separator, wnpu_language_code((int)i), (double)p[i]);
+            separator = ", ";
+        }
+    }
+    buffer_text(b, "}");
+    buffer_text(b, end);
+}
+
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r)
 {
@@ -175,6 +206,9 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
     default:
         if (wnpu_write(session, (wnpu_format)formats[r->format], buffer_write, b) != WNPU_OK) {
             b->failed = 1;
+        }
+        if (r->format == ANSWER_VERBOSE_JSON && r->api == API_WHISPER_CPP) {
+            add_detection(b, session);
         }
     }
 }

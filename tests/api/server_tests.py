@@ -91,6 +91,12 @@ def formats():
         same(json.loads(s.text(AUDIO, path="/inference"))["text"], text)
         same(s.text(AUDIO, [("response_format", "srt")], path="/inference"),
              transcribed("-f", "srt"))
+        verbose = json.loads(s.text(AUDIO, [("response_format", "verbose_json")], "/inference"))
+        languages = json.loads(transcribed("-f", "json"))["languages"]
+        same(verbose.pop("language_probabilities"), languages)
+        same((verbose.pop("detected_language"), verbose.pop("detected_language_probability")),
+             ("english", languages["en"]))
+        same(verbose, json.loads(transcribed("-f", "verbose_json")))
         asr = {"name": "audio_file"}
         same(s.text(AUDIO, path="/asr", **asr), text + "\n")
         for name in ("tsv", "json"):
