@@ -99,7 +99,7 @@ int main(int argc, char **argv)
     const char *usage = "usage: listen [--json] [--language LANG] [--commands FILE "
                         "[--deadline MS]] MODEL -", *language = "auto", *message = NULL;
     uint32_t events;
-    int64_t n, most;
+    int64_t n = 0, most;
     int i, status = WNPU_OK, deadline = 1000;
     for (i = 1; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         if (strcmp(argv[i], "--json") == 0)
@@ -142,7 +142,7 @@ int main(int argc, char **argv)
     show(0, 1);
     status = status == WNPU_OK ? wnpu_stream_finish(session) : status;
     show(0, 0);
-    check(status >= 0, wnpu_session_error(session));
+    check(status >= 0 && n >= 0, n < 0 ? "the input cannot be read" : wnpu_session_error(session));
     commands_close();
     wnpu_session_close(session);
     wnpu_model_close(model);

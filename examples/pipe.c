@@ -4,7 +4,9 @@
 #define _XOPEN_SOURCE 700
 #include "pipe.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,7 +27,9 @@ static int64_t read_bytes(void *user, void *buffer, size_t size)
         *(unsigned char *)buffer = head[head_at++];
         return 1;
     }
-    return stopped || (n = read(0, buffer, size)) < 0 ? 0 : (int64_t)n;
+    while (!stopped && (n = read(0, buffer, size)) < 0 && errno == EINTR) {
+    }
+    return n < 0 && stopped ? 0 : (int64_t)n;
 }
 
 /* Whole samples of two bytes. */
@@ -33,23 +37,29 @@ static int64_t read_samples(void *user, void *buffer, size_t frames)
 {
     size_t n = 0;
     int64_t got = 1;
-    for (; got > 0 && (n == 0 || n % 2 != 0); n += (size_t)got) {
+    for (; got > 0 && (n == 0 || n % 2 != 0); n += got > 0 ? (size_t)got : 0) {
         got = read_bytes(user, (char *)buffer + n, n % 2 != 0 ? 1 : 2 * frames);
     }
-    return (int64_t)(n / 2);
+    return got < 0 ? got : (int64_t)(n / 2);
 }
 
 int pipe_open(wnpu_audio *audio, wnpu_error *error)
 {
     static wnpu_wav_reader reader;
     struct sigaction on_stop;
-    ssize_t n;
+    ssize_t n = 0;
     memset(&on_stop, 0, sizeof on_stop);
     on_stop.sa_handler = stop;         /* a read that waits returns */
     (void)sigaction(SIGINT, &on_stop, NULL);
     (void)sigaction(SIGTERM, &on_stop, NULL);
     while (n_head < 4 && (n = read(0, head + n_head, 4 - n_head)) > 0) {
         n_head += (size_t)n;
+    }
+    if (n < 0 && !stopped) {
+        error->code = WNPU_E_IO;
+        (void)snprintf(error->message, sizeof error->message, "standard input cannot be read: %s",
+                       strerror(errno));
+        return WNPU_E_IO;
     }
     wnpu_audio_init(audio, sizeof *audio);
     audio->format = WNPU_SAMPLE_S16LE;

@@ -7,7 +7,7 @@
 #include "whisper_npu.h"
 
 /* Reads the first bytes, and sets *audio to read WAV, or raw samples of 16 bits at 16 kHz. A read
- * returns what has arrived, and 0 after Ctrl-C. */
+ * returns what has arrived, 0 after Ctrl-C, and a negative number if the input cannot be read. */
 int pipe_open(wnpu_audio *audio, wnpu_error *error);
 
 #endif

@@ -38,6 +38,10 @@ test_text() {
     run 1 "$build/listen" --language klingonese "$tiny" - </dev/null
     run 0 "$build/listen" "$tiny" - </dev/null
     [ ! -s "$T/out" ] || fail "text of nothing: $(head -c 100 "$T/out")"
+    run 1 sh -c '"$1" "$2" - <"$3"' sh "$build/listen" "$tiny" "$T"
+    grep -q "standard input cannot be read" "$T/err" || fail "a directory: $(cat "$T/err")"
+    run 1 sh -c '"$1" "$2" - <&-' sh "$build/listen" "$tiny"
+    grep -q "standard input cannot be read" "$T/err" || fail "no input: $(cat "$T/err")"
     run 1 sh -c '"$1" "$2" - <"$3" >/dev/full' sh "$build/listen" "$tiny" "$T/speech.wav"
     grep -q "the output cannot be written" "$T/err" || fail "$(cat "$T/err")"
 }
