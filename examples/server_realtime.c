@@ -443,7 +443,7 @@ static void *run(void *user)
     }
     pthread_mutex_lock(&r->lock);
     if (!r->closing) {
-        send_close(r->conn, code);
+        send_close(r->conn, (int)code);
     }
     r->closing = 1;
     pthread_cond_broadcast(&r->changed);
