@@ -906,7 +906,9 @@ typedef struct wnpu_token_event {
  *   on_token         receives the text of a window while it is decoded, to be shown at once; see
  *                    wnpu_token_event. Results are the same with and without it. A non-zero return
  *                    value cancels the run like that of on_progress: wnpu_resume(), or the next
- *                    step of a live run, decodes the window again
+ *                    step of a live run, decodes the window again. Steps of a live run complete no
+ *                    window first: a callback that stops a window each time it is decoded keeps
+ *                    the stream from advancing
  *   on_logits        called for each hypothesis before its next token is chosen, after all rules.
  *                    tokens are the window's so far. logits[n_vocab] may be changed; -INFINITY
  *                    forbids a token, and NaN is treated as -INFINITY
@@ -1094,9 +1096,10 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice);
 
 /* Runs the voice activity detector only. Results are speech spans, statistics, and a ledger of
- * silence and unresolved speech (WNPU_REASON_NO_TEXT). Of params (may be NULL) the vad_ fields,
- * on_progress and user are used; vad is assumed to be 1. The results of the previous run are
- * discarded. Errors: E_ARGUMENT, E_STATE, E_IO, E_CANCELLED, E_FULL, E_VERSION. */
+ * silence and unresolved speech (WNPU_REASON_NO_TEXT), which does not change the status. Of params
+ * (may be NULL) the vad_ fields, on_progress and user are used; vad is assumed to be 1. The results
+ * of the previous run are discarded. Errors: E_ARGUMENT, E_STATE, E_IO, E_CANCELLED, E_FULL,
+ * E_VERSION. */
 WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params,
                                 const wnpu_audio *audio);
 
@@ -1210,8 +1213,8 @@ WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params
 /* State of a live run. */
 typedef struct wnpu_live {
     uint32_t struct_size;
-    int32_t speaking;         /* 1: the voice activity detector finds speech at the end of what has
-                                 been read; 0: it does not, or vad is off */
+    int32_t speaking;         /* 1: a speech span is open: there was speech, and since then no
+                                 silence of vad_min_silence_ms; 0: none is, or vad is off */
     int64_t committed_ms;     /* everything before it is final: text, silence or unresolved */
     int64_t audio_ms;         /* audio read by steps */
     int64_t lag_ms;           /* audio pushed, but not yet read by a step */
@@ -1226,13 +1229,16 @@ typedef struct wnpu_live {
                                  decodings confirm: they rarely change */
     int64_t t0_ms, t1_ms;     /* audio that it is from */
     int64_t utterance_t0_ms;  /* begin of the utterance reported last; -1: none yet */
-    int64_t utterance_t1_ms;  /* its end; -1 while it continues */
+    int64_t utterance_t1_ms;  /* its end; -1 while it continues. Both are times of the voice itself:
+                                 vad_pad_ms, part of speech spans, is not included */
     uint32_t revision;        /* incremented whenever text changes */
     uint32_t reserved;
 } wnpu_live;
 
-/* Describes the live run between two steps, in the thread that steps. Errors: E_ARGUMENT, E_STATE
- * (no stream is open). */
+/* Describes the live run between two steps, in the thread that steps. In a callback during a step
+ * text is still the one from before the step, also when segments or token events of its window have
+ * been reported already: show those instead of it. Errors: E_ARGUMENT, E_STATE (no stream is
+ * open). */
 WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live);
 
 /* ---------------------------------------------------------------- reading results ---- */
