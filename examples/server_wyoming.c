@@ -262,10 +262,13 @@ static void answer_text(buffer *b, const wnpu_session *session, const wnpu_model
     reply_results(b, session, model, &text);
 }
 
-/* Sends the result of a job. Returns 0, or -1 if the client is gone. */
+/* Sends the result of a job. Returns 0, or -1 if the client is gone (http_status 0). */
 static int send_result(client *c, const job *j)
 {
     size_t n = j->body.n > 0 ? j->body.n - 1 : 0; /* without the line end */
+    if (j->http_status == 0) {
+        return -1;
+    }
     if (j->http_status != 200) {
         return send_error(c, j->http_status == 503 ? "server_busy"
                            : j->http_status < 500 ? "invalid_audio" : "internal_error", j->message);
