@@ -43,6 +43,14 @@ static int64_t read_samples(void *user, void *buffer, size_t frames)
     return got < 0 ? got : (int64_t)(n / 2);
 }
 
+/* Whether the head is that of MP3 with a tag, FLAC, Ogg or Matroska. */
+static int is_compressed(void)
+{
+    return n_head == 4 && (memcmp(head, "ID3", 3) == 0 || memcmp(head, "fLaC", 4) == 0 ||
+                           memcmp(head, "OggS", 4) == 0 ||
+                           memcmp(head, "\x1a\x45\xdf\xa3", 4) == 0);
+}
+
 int pipe_open(wnpu_audio *audio, wnpu_error *error)
 {
     static wnpu_wav_reader reader;
@@ -60,6 +68,12 @@ int pipe_open(wnpu_audio *audio, wnpu_error *error)
         (void)snprintf(error->message, sizeof error->message, "standard input cannot be read: %s",
                        strerror(errno));
         return WNPU_E_IO;
+    }
+    if (is_compressed()) {
+        error->code = WNPU_E_AUDIO;
+        (void)snprintf(error->message, sizeof error->message, "the input is compressed; convert it "
+                       "first: ffmpeg -i FILE -f s16le -ar 16000 -ac 1 - | listen ...");
+        return WNPU_E_AUDIO;
     }
     wnpu_audio_init(audio, sizeof *audio);
     audio->format = WNPU_SAMPLE_S16LE;

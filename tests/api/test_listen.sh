@@ -42,6 +42,11 @@ test_text() {
     grep -q "standard input cannot be read" "$T/err" || fail "a directory: $(cat "$T/err")"
     run 1 sh -c '"$1" "$2" - <&-' sh "$build/listen" "$tiny"
     grep -q "standard input cannot be read" "$T/err" || fail "no input: $(cat "$T/err")"
+    for head in ID3 fLaC OggS; do
+        printf '%s and more than that' "$head" >"$T/compressed"
+        run 1 "$build/listen" "$tiny" - <"$T/compressed"
+        grep -q "compressed" "$T/err" || fail "$head: $(cat "$T/err")"
+    done
     run 1 sh -c '"$1" "$2" - <"$3" >/dev/full' sh "$build/listen" "$tiny" "$T/speech.wav"
     grep -q "the output cannot be written" "$T/err" || fail "$(cat "$T/err")"
 }
