@@ -19,17 +19,24 @@ static int enough(void *user, int64_t done_ms, int64_t total_ms)
            ++forged_calls > CALLS;
 }
 
-/* Until after stop_ms, from the beginning or onwards. */
-static int run(int onwards, int64_t stop_ms)
+/* Parameters of a run that ends after *stop_ms; counts its calls from 0. */
+static wnpu_params prepare(int64_t *stop_ms)
 {
-    int status;
     wnpu_params p;
     life_mode_params(&sounds, LIFE_WORDS, 1, &p);
     p.vad = 1;
     p.max_tokens = 8;
     p.on_progress = enough;
-    p.user = &stop_ms;
+    p.user = stop_ms;
     forged_calls = 0;
+    return p;
+}
+
+/* Until after stop_ms, from the beginning or onwards. */
+static int run(int onwards, int64_t stop_ms)
+{
+    int status;
+    wnpu_params p = prepare(&stop_ms);
     status = onwards ? wnpu_resume(session, &p, &sounds.plain)
                      : wnpu_transcribe(session, &p, &sounds.plain);
     T_CHECK(forged_calls <= CALLS, "the run does not end");
@@ -44,13 +51,7 @@ static int finish_live(void)
     uint32_t events = WNPU_EVENT_MORE;
     int64_t stop_ms = INT64_MAX;
     int status, steps;
-    wnpu_params p;
-    life_mode_params(&sounds, LIFE_WORDS, 1, &p);
-    p.vad = 1;
-    p.max_tokens = 8;
-    p.on_progress = enough;
-    p.user = &stop_ms;
-    forged_calls = 0;
+    wnpu_params p = prepare(&stop_ms);
     status = wnpu_stream_resume(session, &p);
     for (steps = 0; status == WNPU_OK && (events & WNPU_EVENT_MORE); steps++) {
         status = wnpu_stream_step(session, &events);
