@@ -162,12 +162,20 @@ int answer(connection *conn, int status, const char *type, const void *body, siz
     return status;
 }
 
-int answer_error(connection *conn, request_api api, int status, const char *message,
-                 const char *param)
+int answer_send_error(connection *conn, buffer *head, request_api api, int status,
+                      const char *message, const char *param)
 {
     buffer body = {NULL, 0, 0, 0};
     reply_error(&body, api, status, message, param);
-    (void)answer(conn, status, "application/json", body.bytes, body.n);
+    answer_send(conn, head, body.bytes, body.n);
     buffer_free(&body);
     return status;
+}
+
+int answer_error(connection *conn, request_api api, int status, const char *message,
+                 const char *param)
+{
+    buffer head = {NULL, 0, 0, 0};
+    answer_head(conn, &head, status, "application/json");
+    return answer_send_error(conn, &head, api, status, message, param);
 }

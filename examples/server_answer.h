@@ -37,6 +37,9 @@ void answer_head(connection *conn, buffer *head, int status, const char *type);
 void answer_header(buffer *head, const char *name, const char *value);
 /* Sends and frees a head, which lacks its end, and a body; the answer to HEAD has no body. */
 void answer_send(connection *conn, buffer *head, const void *body, size_t n);
+/* The same with an error as the body. Returns the status, which must be that of the head. */
+int answer_send_error(connection *conn, buffer *head, request_api api, int status,
+                      const char *message, const char *param);
 
 /* Whole answers. They return the status. param may be NULL. */
 int answer(connection *conn, int status, const char *type, const void *body, size_t n);

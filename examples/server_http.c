@@ -422,14 +422,11 @@ static int serve_models(connection *conn, watch *w)
 /* What a client gets that does not ask for a WebSocket. */
 static int serve_realtime(connection *conn, watch *w)
 {
-    buffer body = {NULL, 0, 0, 0}, head = {NULL, 0, 0, 0};
+    buffer head = {NULL, 0, 0, 0};
     (void)w;
-    reply_error(&body, API_OPENAI, 426, "this path is a WebSocket", NULL);
     answer_head(conn, &head, 426, "application/json");
     answer_header(&head, "Upgrade", "websocket");
-    answer_send(conn, &head, body.bytes, body.n);
-    buffer_free(&body);
-    return 426;
+    return answer_send_error(conn, &head, API_OPENAI, 426, "this path is a WebSocket", NULL);
 }
 
 typedef struct endpoint {
@@ -491,13 +488,10 @@ static void add_methods(buffer *head, const char *header, const endpoint *e)
 
 static int answer_other_method(connection *conn, const endpoint *e)
 {
-    buffer body = {NULL, 0, 0, 0}, head = {NULL, 0, 0, 0};
-    reply_error(&body, e->api, 405, "this path has another method", NULL);
+    buffer head = {NULL, 0, 0, 0};
     answer_head(conn, &head, 405, "application/json");
     add_methods(&head, "Allow", e);
-    answer_send(conn, &head, body.bytes, body.n);
-    buffer_free(&body);
-    return 405;
+    return answer_send_error(conn, &head, e->api, 405, "this path has another method", NULL);
 }
 
 /* Answers what browsers ask before a request from another site. OpenAI's SDK sends headers of its
