@@ -22818,7 +22818,7 @@ typedef struct ru_run {
     wnpu_params params;
     int *cancel;            /* atomic */
     int stop_requested;     /* by on_progress or on_token, at once or after the window */
-    int resumed;            /* no window has been completed since wnpu_resume() */
+    int resumed;            /* no window has been completed since the run was stopped or resumed */
     int64_t reported_ms;    /* last value passed to the progress callback */
     double reported_at;     /* when, see os_now_ms() */
     const ru_position *current; /* the run's window while later ones are encoded; else NULL */
@@ -24691,9 +24691,9 @@ static int wi_progress_after_window(ru_run *r, int64_t done_ms)
 #endif
 
 /* Reports progress inside a window, see en_report(). The callback may take a snapshot, which holds
- * the state before the window, and may stop the run at once. In the first window after
- * wnpu_resume() it stops the run only after the window: a host that stops at every call would
- * otherwise never make progress. */
+ * the state before the window, and may stop the run at once. In the first window after a stop it
+ * stops the run only after the window: a host that stops at every call would otherwise never make
+ * progress. */
 static void wi_progress_in_window(void *user, float share)
 {
     ru_run *r = user;
@@ -26231,6 +26231,7 @@ static int st_run(ru_run *r)
 {
     double since = os_now_ms();
     int status;
+    r->resumed |= r->stop_requested;
     r->stop_requested = 0;
     r->reported_at = since;
     r->bridge.fell_back = 0;

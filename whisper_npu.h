@@ -901,14 +901,13 @@ typedef struct wnpu_token_event {
  *   on_progress      receives the milliseconds done and in total (-1 if unknown): after each
  *                    window, and in long windows between layers and tokens, at most once a second.
  *                    done_ms never decreases. A non-zero return value cancels the run: at once,
- *                    except in the first window after wnpu_resume(), which is completed first, so
- *                    that a host that stops at every call still makes progress
+ *                    except in the first window after wnpu_resume(), or after a callback has
+ *                    stopped a live run. That window is completed first, so that a program that
+ *                    stops at every call still reaches the end
  *   on_token         receives the text of a window while it is decoded, to be shown at once; see
  *                    wnpu_token_event. Results are the same with and without it. A non-zero return
  *                    value cancels the run like that of on_progress: wnpu_resume(), or the next
- *                    step of a live run, decodes the window again. Steps of a live run complete no
- *                    window first: a callback that stops a window each time it is decoded keeps
- *                    the stream from advancing
+ *                    step of a live run, decodes the window again and completes it
  *   on_logits        called for each hypothesis before its next token is chosen, after all rules.
  *                    tokens are the window's so far. logits[n_vocab] may be changed; -INFINITY
  *                    forbids a token, and NaN is treated as -INFINITY
@@ -1193,7 +1192,8 @@ typedef enum wnpu_event {
  * that is late sees all of them. wnpu_stream_finish() reports no events: step before it until there
  * are no more, and treat an utterance that goes on as ended. After E_CANCELLED through
  * wnpu_cancel() (also called between two steps), on_progress or on_token, and after E_ACCEL, the
- * next step continues and nothing is lost.
+ * next step continues and nothing is lost. If a callback stopped the run, the next window that is
+ * decoded is completed before a callback can stop it again.
  * After other errors the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset()
  * are of use. Errors: those of wnpu_transcribe(); E_STATE also if no stream is open. */
 WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);

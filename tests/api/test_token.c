@@ -400,6 +400,49 @@ static void live(void)
     wnpu_model_close(m);
 }
 
+/* A callback that stops at every call: after a stop the window is completed, so the run ends, with at
+ * most two stops in each window. */
+static void live_always_stopped(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = open_session(m, 0);
+    float *x = voicelike(RATE * SECONDS, 1);
+    wnpu_audio a = life_audio(x, RATE * SECONDS);
+    wnpu_params p = life_params();
+    wnpu_stream_options options;
+    life_bytes whole, text;
+    observer o;
+    size_t at;
+    int want, status = WNPU_OK, stops = 0;
+    p.vad = 1;
+    p.least_ms = 1000;
+    p.pause_ms = 700;
+    want = wnpu_transcribe(s, &p, &a);
+    whole = life_written(s, WNPU_FORMAT_JSON);
+    observe(&o, s, &p);
+    p.on_token = always_stop;
+    wnpu_stream_options_init(&options, sizeof options);
+    options.format = WNPU_SAMPLE_F32;
+    T_CHECK(wnpu_stream_begin(s, &p, &options) == WNPU_OK, "%s", wnpu_session_error(s));
+    for (at = 0; at < RATE * SECONDS && stops < 200; at += RATE / 2) {
+        T_CHECK(wnpu_stream_push(s, x + at, RATE / 2) == RATE / 2, "no room");
+        while ((status = wnpu_stream_step(s, NULL)) == WNPU_E_CANCELLED && ++stops < 200) {
+        }
+        T_CHECK(status == WNPU_OK, "%d stops: %s", stops, wnpu_session_error(s));
+    }
+    while ((status = wnpu_stream_finish(s)) == WNPU_E_CANCELLED && ++stops < 200) {
+    }
+    T_CHECK(status == want && stops >= o.heard.windows && stops <= 2 * o.heard.windows,
+            "%d stops in %d windows: %s", stops, (int)o.heard.windows, wnpu_session_error(s));
+    text = life_written(s, WNPU_FORMAT_JSON);
+    T_CHECK(life_alike(text, whole) && life_heard_all(&o.heard, s), "other results");
+    free(text.bytes);
+    free(whole.bytes);
+    free(x);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 /* Programs that were compiled before it existed have something else there; wnpu_choose() and
  * wnpu_detect_speech() report nothing. */
 static void others(void)
@@ -526,6 +569,7 @@ int main(int argc, char **argv)
     t_run("whole characters", characters);
     t_run("it stops runs, which go on", stops);
     t_run("live runs", live);
+    t_run("live runs that are stopped at every call", live_always_stopped);
     t_run("older programs and other calls", others);
     t_run("a real model", real_model);
     return t_end();
