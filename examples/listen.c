@@ -1,16 +1,6 @@
-/*
- * listen.c - transcribes audio from standard input while it arrives:
- *
+/* listen.c - transcribes audio from standard input while it arrives:
  *     arecord -q -f S16_LE -r 16000 | listen [OPTION...] MODEL -
- *
- * Input is WAV, or raw samples of 16 bits at 16 kHz. Final text is shown with tentative text behind
- * it, dimmed. Ctrl-C ends the input.
- *
- *     --json           one line of JSON for each event
- *     --language LANG  the language spoken [detected]
- *     --commands FILE  tells which of the phrases in FILE, one per line, each utterance was,
- *     --deadline MS    in this time [1000]
- */
+ * Final text is shown with tentative text behind it, dimmed. Ctrl-C ends the input. */
 #include "commands.h"
 #include "pipe.h"
 #include "terminal.h"
@@ -19,6 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char usage[] =
+    "usage: listen [OPTION...] MODEL -\n"
+    "Transcribes WAV, or raw samples of 16 bits at 16 kHz, from standard input.\n"
+    "  --json           one line of JSON for each event\n"
+    "  --language LANG  the language spoken [detected]\n"
+    "  --commands FILE  tells which of the phrases in FILE, one per line, each utterance was\n"
+    "  --deadline MS    in this time, 1..3600000 [1000]\n";
 static wnpu_session *session;
 static size_t n_shown;                 /* segments */
 static const char *commands;
@@ -66,13 +63,11 @@ static void show(uint32_t events, int last)
     }
     if (json && (events & WNPU_EVENT_SPEECH_START))
         event("speech-start", live.utterance_t0_ms, live.audio_ms, "", 0);
-    if (!json)
-        terminal_show("");
     for (; wnpu_get_segment(session, n_shown, &g) == WNPU_OK; n_shown++) {
         if (json)
             event("text", g.t0_ms, g.t1_ms, g.text, g.text_length);
         else
-            puts(g.text + (g.text[0] == ' '));
+            terminal_print(g.text + (g.text[0] == ' '));
     }
     if (json && (events & WNPU_EVENT_TENTATIVE))
         event("tentative", live.t0_ms, live.t1_ms, live.text, live.likely_length);
@@ -96,11 +91,13 @@ int main(int argc, char **argv)
     wnpu_stream_options options;
     wnpu_audio audio;
     wnpu_error error = {0, ""};
-    const char *usage = "usage: listen [--json] [--language LANG] [--commands FILE "
-                        "[--deadline MS]] MODEL -", *language = "auto", *message = NULL;
+    const char *language = "auto", *message = NULL;
+    char *end;
     uint32_t events;
-    int64_t n = 0, most;
-    int i, status = WNPU_OK, deadline = 1000;
+    int64_t n = 0, most, deadline = 1000;
+    int i, status = WNPU_OK;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(usage, stdout) < 0 || fflush(stdout) != 0;
     for (i = 1; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = 1;
@@ -108,10 +105,13 @@ int main(int argc, char **argv)
             language = argv[++i];
         else if (strcmp(argv[i], "--commands") == 0)
             commands = argv[++i];
+        else if (strcmp(argv[i], "--deadline") == 0)
+            check((deadline = strtol(argv[++i], &end, 10)) > 0 && deadline <= 3600000 &&
+                  *end == '\0', "--deadline is a number in 1..3600000");
         else
-            check(strcmp(argv[i], "--deadline") == 0 && (deadline = atoi(argv[++i])) > 0, usage);
+            break;
     }
-    check(argc - i == 2 && strcmp(argv[i + 1], "-") == 0, usage);
+    check(argc - i == 2 && strcmp(argv[i + 1], "-") == 0, "wrong usage; see --help");
     check(wnpu_model_open(&model, argv[i], NULL, &error) == WNPU_OK, error.message);
     check(pipe_open(&audio, &error) == WNPU_OK, error.message);
     wnpu_config_init(&config, sizeof config);
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
     params.pause_ms = 700;
     check(wnpu_params_set(&params, "language", language, &error) == WNPU_OK, error.message);
     if (commands != NULL)
-        message = commands_open(model, commands, deadline, params.language);
+        message = commands_open(model, commands, (int)deadline, params.language);
     check(message == NULL, message);
     wnpu_stream_options_init(&options, sizeof options);
     options.format = audio.format;

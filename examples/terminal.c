@@ -29,37 +29,78 @@ static void clear_rows(int rows)
     printf("\033[J");
 }
 
-void terminal_show(const char *text)
+static int width(void)
 {
-    static int rows;
     struct winsize size;
-    int columns = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80, at = 0;
-    size_t length = strlen(text), most = (size_t)columns * 4, n;
-    if (!isatty(1)) {
-        return;
+    return ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+/* Bytes up to the next character. */
+static size_t step_of(const char *text)
+{
+    size_t n = 1;
+    while ((text[n] & 0xc0) == 0x80) {
+        n++;
     }
-    text += length > most ? length - most : 0;
-    while ((*text & 0xc0) == 0x80) {
-        text++;
+    return n;
+}
+
+/* Bytes of a word with the space before it. Characters of East Asia are words. */
+static size_t word_of(const char *text)
+{
+    size_t n = step_of(text);
+    while ((unsigned char)text[0] < 0xe3 && text[n] != ' ' && text[n] != '\0' &&
+           (unsigned char)text[n] < 0xe3) {
+        n += step_of(text + n);
     }
-    clear_rows(rows);
-    printf("\033[2m");
-    for (rows = *text != '\0'; *text != '\0'; text += n) {
-        n = strcspn(text + 1, " ") + 1; /* a word with the space before it, or what fits of it */
-        if (at > 0 && at + columns_of(text, n) >= columns && columns_of(text, n) < columns) {
+    return n;
+}
+
+/* Prints text in rows with fewer than `columns` columns, if characters are narrower. Returns how
+ * many. */
+static int print_rows(const char *text, int columns)
+{
+    int rows = *text != '\0', at = 0;
+    size_t n;
+    for (; *text != '\0'; text += n) {
+        n = word_of(text);
+        n = columns_of(text, n) < columns ? n : step_of(text); /* too long: a character of it */
+        if (at > 0 && at + columns_of(text, n) >= columns) {
             printf("\n");
             rows++;
             at = 0;
+            n -= *text == ' ';
             text += *text == ' ';
-            n = strcspn(text, " ");
-        }
-        for (; columns_of(text, n) + at >= columns && n > 1; n--) {
-        }
-        while (n > 1 && (text[n] & 0xc0) == 0x80) {
-            n--;
         }
         at += columns_of(text, n);
         printf("%.*s", (int)n, text);
     }
+    return rows;
+}
+
+void terminal_print(const char *text)
+{
+    terminal_show("");
+    if (isatty(1)) {
+        (void)print_rows(text, width());
+        printf("\n");
+    } else {
+        printf("%s\n", text);
+    }
+}
+
+void terminal_show(const char *text)
+{
+    static int rows;
+    int columns = width();
+    size_t length = strlen(text), most = (size_t)columns * 4;
+    if (!isatty(1)) {
+        return;
+    }
+    text += length > most ? length - most : 0;
+    text += (*text & 0xc0) == 0x80 ? step_of(text) : 0;
+    clear_rows(rows);
+    printf("\033[2m");
+    rows = print_rows(text, columns);
     printf("\033[0m");
 }

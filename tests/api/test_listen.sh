@@ -34,6 +34,14 @@ test_text() {
     cmp -s "$T/want" "$T/wav" || fail "WAV: $(diff "$T/want" "$T/wav" | head -n 4)"
     cmp -s "$T/want" "$T/raw" || fail "raw: $(diff "$T/want" "$T/raw" | head -n 4)"
     run 1 "$build/listen" "$tiny"
+    grep -q -- --help "$T/err" || fail "usage: $(cat "$T/err")"
+    run 0 "$build/listen" --help
+    grep -q -- --commands "$T/out" && [ ! -s "$T/err" ] || fail "--help: $(cat "$T/out" "$T/err")"
+    run 1 sh -c '"$1" --help >/dev/full' sh "$build/listen"
+    for deadline in 10x 0 -5 '' 1e3 3600001 99999999999999999999; do
+        run 1 "$build/listen" --deadline "$deadline" "$tiny" - </dev/null
+        grep -q "^listen: --deadline is a number" "$T/err" || fail "$deadline: $(cat "$T/err")"
+    done
     run 1 "$build/listen" "$T/none.bin" -
     run 1 "$build/listen" --language klingonese "$tiny" - </dev/null
     run 0 "$build/listen" "$tiny" - </dev/null
@@ -154,34 +162,76 @@ test_lists() {
     grep -q "UTF-16" "$T/err" || fail "$(cat "$T/err")"
 }
 
-# On a terminal of 40 columns, tentative text of several rows is replaced and leaves nothing behind.
-test_terminal() {
-    need && have tmux || return
-    raw >"$T/samples"
-    cat >"$T/go" <<SCRIPT
-{ cat '$T/samples'; sleep 2; } | '$here$build/listen' --language en '$tiny' -
-touch '$T/done'; sleep 20
-SCRIPT
-    tmux -L "listen$$" -f /dev/null new-session -d -x 40 -y 20 "sh '$T/go'" || {
+# Runs a command on a terminal of 40 columns and 20 rows; its rows at the end are in $T/screen.
+on_terminal() { # on_terminal COMMAND
+    printf '%s\necho THE END; sleep 60\n' "$1" >"$T/go"
+    LC_ALL=C.UTF-8 tmux -u -L "listen$$" -f /dev/null new-session -d -x 40 -y 20 "sh '$T/go'" || {
         fail "tmux does not start"
-        return
+        return 1
     }
     tries=0
-    while [ ! -f "$T/done" ] && [ $tries -lt 300 ]; do
+    while tmux -L "listen$$" capture-pane -p >"$T/rows" && ! grep -q '^THE END' "$T/rows" &&
+        [ $tries -lt 300 ]; do
         sleep 0.2
         tries=$((tries + 1))
     done
-    tmux -L "listen$$" capture-pane -p -J >"$T/screen"
     tmux -L "listen$$" kill-server
-    sed 's/ *$//' "$T/screen" | sed '/^$/d' >"$T/shown"
-    sed 's/ *$//' "$T/want" | sed '/^$/d' | cmp -s - "$T/shown" || fail "screen: $(cat "$T/shown")"
+    sed 's/ *$//' "$T/rows" | grep -v -e '^$' -e '^THE END' >"$T/screen"
+}
+
+words() {
+    tr -s ' \n' '\n\n' <"$1" | sed '/^$/d'
+}
+
+# Tentative text of several rows is replaced and leaves nothing behind; final text is divided between
+# words only.
+test_terminal() {
+    need && have tmux || return
+    raw >"$T/samples"
+    on_terminal "{ cat '$T/samples'; sleep 2; } | '$here$build/listen' --language en '$tiny' -" || return
+    words "$T/screen" >"$T/shown"
+    words "$T/want" | cmp -s - "$T/shown" && [ "$(wc -l <"$T/screen")" -gt 2 ] ||
+        fail "screen: $(cat "$T/screen")"
+}
+
+# Text of any script, longer than a row with and without spaces, and its replacement.
+test_rows() {
+    have tmux || return
+    cat >"$T/rows.c" <<'PROGRAM'
+#include "terminal.h"
+int main(void)
+{
+    static const char *const wide = "\343\201\202\343\201\204\343\201\206\343\201\210\343\201\212"
+        "\343\201\213\343\201\215\343\201\217\343\201\221\343\201\223\343\201\225\343\201\227"
+        "\343\201\231\343\201\233\343\201\235\343\201\237\343\201\241\343\201\244\343\201\246"
+        "\343\201\250\343\201\252\343\201\253\343\201\254\343\201\255\343\201\256\343\201\257"
+        "\343\201\262\343\201\265\343\201\270\343\201\273\343\201\276\343\201\277\343\202\200";
+    static const char *const narrow = "a b cc ddd eeee fffff gggggg hhhhhhh iiiiiiii jjjjjjjjj kkkkkkkkkk";
+    terminal_print("first");
+    terminal_show(narrow);
+    terminal_show(wide);
+    terminal_show(narrow);
+    terminal_print(wide);
+    terminal_show(wide);
+    terminal_print(narrow);
+    terminal_show(narrow);
+    terminal_print("last");
+    return 0;
+}
+PROGRAM
+    "${CC:-cc}" -Iexamples "$T/rows.c" examples/terminal.c -o "$T/print_rows" 2>"$T/err" ||
+        { fail "$(cat "$T/err")"; return; }
+    on_terminal "'$T/print_rows'" || return
+    printf '%s\n' first あいうえおかきくけこさしすせそたちつて となにぬねのはひふへほまみむ \
+        'a b cc ddd eeee fffff gggggg hhhhhhh' 'iiiiiiii jjjjjjjjj kkkkkkkkkk' last |
+        cmp -s - "$T/screen" || fail "screen: $(cat "$T/screen")"
 }
 
 test_size() {
     [ "$(wc -l <examples/listen.c)" -le 150 ] || fail "examples/listen.c has over 150 lines"
 }
 
-for t in text events wide interrupt commands lists terminal size; do
+for t in ${*:-text events wide interrupt commands lists terminal rows size}; do
     t_run "test_$t"
 done
 t_end
