@@ -33,7 +33,7 @@ static const char outputs[] =
 "  2  the model cannot be opened\n"
 "  3  a FILE cannot be read; the others are done\n"
 "  4  ended early by SIGINT (Ctrl-C), SIGTERM or SIGHUP; the text up to there is written\n"
-"     to every output. A second signal ends the program at once\n"
+"     to every output. A signal half a second later or more ends the program at once\n"
 "  5  an output cannot be written; this is found out before anything runs, except for\n"
 "     outputs that nobody reads any more\n"
 "  6  any other error, such as out of memory, an incomplete result, or a FILE that is\n"

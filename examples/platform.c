@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef _WIN32
 
@@ -42,14 +43,40 @@ void platform_start(int *argc, char ***argv)
     sigaction(SIGXFSZ, &action, NULL);
 }
 
+/* Programs that end others send several signals at once: timeout(1) one to the process and one to
+ * its group, wrappers forward the Ctrl-C that the terminal has already sent, and init systems send
+ * SIGHUP after SIGTERM. */
+enum { REPEATED_MS = 500 };
+
+static void (*on_interrupt)(int number);
+static struct timespec interrupted; /* when the handler was called last */
+
+/* The signals block each other meanwhile. */
+static void on_signal(int number)
+{
+    struct timespec now = {0, 0};
+    int64_t ms;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    ms = ((int64_t)now.tv_sec - interrupted.tv_sec) * 1000 +
+         (now.tv_nsec - interrupted.tv_nsec) / 1000000;
+    if (interrupted.tv_sec == 0 || ms >= REPEATED_MS) {
+        interrupted = now;
+        on_interrupt(number);
+    }
+}
+
 void platform_catch(void (*handler)(int number))
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action, before;
     size_t i;
+    on_interrupt = handler;
     memset(&action, 0, sizeof action);
-    action.sa_handler = handler;
+    action.sa_handler = on_signal;
     sigemptyset(&action.sa_mask);
+    for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        sigaddset(&action.sa_mask, numbers[i]);
+    }
     for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
             sigaction(numbers[i], &action, NULL);
