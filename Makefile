@@ -156,9 +156,9 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 
 # Programs of more than one object. With libdrm the archive has npu_amdxdna.o, and programs that use
 # it want -ldrm.
-OBJECTS_transcribe = options values help results input ffmpeg output platform replay npu
+OBJECTS_transcribe = options values list help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
-OBJECTS_listen = terminal commands pipe
+OBJECTS_listen = terminal commands list pipe
 OBJECTS_server = server_answer server_event server_form server_http server_pool server_realtime
 OBJECTS_server += server_reply server_request server_run server_upload server_watch server_wyoming
 OBJECTS_server += json input ffmpeg output npu platform
@@ -439,8 +439,8 @@ clean:
 	rm -rf build "$(BUILD)"
 
 # Made by -MMD, one beside each object or program.
-MADE = $(LIBRARY) $(EXAMPLES) $(OBJECTS_transcribe) $(OBJECTS_pack) $(OBJECTS_server) npu_estimate \
-    $(basename $(notdir $(wildcard tests/*/*.c)))
+MADE = $(LIBRARY) $(EXAMPLES) $(foreach p,transcribe pack listen server,$(OBJECTS_$(p))) \
+    npu_estimate $(basename $(notdir $(wildcard tests/*/*.c)))
 NOTES = $(patsubst %,$(B)/%.d,$(sort $(MADE))) $(TESTS:%=$(B)/tests/%.d) $(SIMULATOR:%=$(B)/sim/%.d) \
     $(FUZZERS:%=$(B)/fuzz/%.d) $(B)/fuzz/whisper_npu.d \
     $(LIBRARY:%=$(B)/pic/%.d) $(KIT:%=$(B)/kit/%.d) \

@@ -3,6 +3,7 @@
  */
 #define _XOPEN_SOURCE 700
 #include "commands.h"
+#include "list.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,14 +11,13 @@
 #include <string.h>
 #include <sys/time.h>
 
-enum { KEPT = 1 << 25, PHRASES = 1000, PHRASE_SIZE = 255, AROUND_MS = 300, LONGEST_MS = 30000 };
+enum { KEPT = 1 << 25, AROUND_MS = 300, LONGEST_MS = 30000 };
 
 static wnpu_session *session;
 static wnpu_params params;
 static wnpu_audio audio;
-static char phrases[PHRASES][PHRASE_SIZE];
-static const char *list[PHRASES];
-static size_t n_phrases, width;        /* width: bytes of a frame */
+static list phrases;
+static size_t width;                   /* bytes of a frame */
 static unsigned char *kept, *part;     /* [KEPT]: byte i is kept[i % KEPT]; the utterance */
 static uint64_t n_kept;
 static struct itimerval deadline;
@@ -28,72 +28,29 @@ static void too_late(int number)
     wnpu_cancel(session);
 }
 
-/* Reads one phrase per line: UTF-8 with or without a byte order mark, lines end with LF or
- * CR LF. Spaces around a phrase are removed. Returns an error message, or NULL. */
-static const char *read_phrases(const char *path)
-{
-    char line[2 * PHRASE_SIZE];
-    const char *message = NULL;
-    int first = 1;
-    FILE *f = fopen(path, "r");
-    if (f == NULL) {
-        return "the list of commands cannot be read";
-    }
-    for (; message == NULL && fgets(line, sizeof line, f) != NULL; first = 0) {
-        char *from = line + (first && strncmp(line, "\xef\xbb\xbf", 3) == 0 ? 3 : 0), *end;
-        from += strspn(from, " \t\r\n");
-        for (end = from + strlen(from); end > from && strchr(" \t\r\n", end[-1]) != NULL; end--) {
-        }
-        if (end == from) {
-            continue;
-        }
-        *end = '\0';
-        if (first && (strncmp(line, "\xff\xfe", 2) == 0 || strncmp(line, "\xfe\xff", 2) == 0)) {
-            message = "the list of commands is UTF-16; save it as UTF-8";
-        } else if (n_phrases == PHRASES) {
-            message = "the list has more than 1000 commands";
-        } else if (end - from >= PHRASE_SIZE) {
-            message = "a command has more than 254 bytes";
-        } else {
-            memcpy(phrases[n_phrases], from, (size_t)(end - from) + 1);
-            list[n_phrases] = phrases[n_phrases];
-            n_phrases++;
-        }
-    }
-    if (message == NULL && ferror(f)) {
-        message = "the list of commands cannot be read";
-    }
-    (void)fclose(f);
-    return message == NULL && n_phrases == 0 ? "the list of commands is empty" : message;
-}
-
 /* Opens the session with room for the phrases, and tries them on an empty recording. */
 static const char *open_session(const wnpu_model *model)
 {
     static wnpu_error error;
     wnpu_config config;
     wnpu_choice choice = {.struct_size = sizeof choice};
-    size_t i, tokens = 0;
-    for (i = 0; i < n_phrases; i++) {
-        tokens += 8 * strlen(phrases[i]); /* eight spellings of each */
-    }
     wnpu_config_init(&config, sizeof config);
-    if (tokens > config.max_phrase_tokens) {
-        config.max_phrase_tokens = tokens < 1048576 ? (uint32_t)tokens : 1048576;
-    }
+    list_make_room(&config, phrases.bytes);
     if (wnpu_session_open(&session, model, &config, NULL, 0, &error) != WNPU_OK) {
         return error.message;
     }
     wnpu_audio_init(&audio, sizeof audio);
-    return wnpu_choose(session, &params, &audio, list, n_phrases, &choice) == WNPU_OK
+    return wnpu_choose(session, &params, &audio, phrases.items, phrases.n, &choice) == WNPU_OK
                ? NULL : wnpu_session_error(session);
 }
 
 const char *commands_open(const wnpu_model *model, const char *path, int deadline_ms, int language)
 {
     struct sigaction alarm;
-    const char *message = read_phrases(path);
-    if (message != NULL) {
+    static char message[512];
+    const char *wrong = list_read(&phrases, path);
+    if (wrong != NULL) {
+        (void)snprintf(message, sizeof message, "%s: %s", path, wrong);
         return message;
     }
     kept = malloc(KEPT);
@@ -149,14 +106,15 @@ const char *commands_choose(int64_t t0_ms, int64_t t1_ms, wnpu_choice *choice)
     audio.read = NULL;
     audio.frames = end > from ? (end - from) / width : 0;
     (void)setitimer(ITIMER_REAL, &deadline, NULL);
-    status = wnpu_choose(session, &params, &audio, list, n_phrases, choice);
+    status = wnpu_choose(session, &params, &audio, phrases.items, phrases.n, choice);
     (void)setitimer(ITIMER_REAL, &off, NULL);
-    return status == WNPU_OK ? list[choice->best] : NULL;
+    return status == WNPU_OK ? phrases.items[choice->best] : NULL;
 }
 
 void commands_close(void)
 {
     wnpu_session_close(session);
+    list_free(&phrases);
     free(kept);
     free(part);
 }

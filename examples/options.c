@@ -506,11 +506,8 @@ static void settle_search(options *o)
 {
     const wnpu_params *p = &o->params;
     int widest = p->beam > p->best_of ? p->beam : p->best_of;
-    size_t tokens = 8 * (o->hotwords.bytes + o->commands.bytes); /* eight spellings of each */
     o->config.max_beams = widest > 5 ? (uint32_t)widest : 5;
-    if (tokens > o->config.max_phrase_tokens) {
-        o->config.max_phrase_tokens = tokens < 1048576 ? (uint32_t)tokens : 1048576;
-    }
+    list_make_room(&o->config, o->hotwords.bytes + o->commands.bytes);
     o->params.hotwords = o->hotwords.items;
     o->params.n_hotwords = o->hotwords.n;
 }
@@ -581,7 +578,7 @@ int options_parse(options *o, int argc, char **argv, int *code)
 
 void options_free(options *o)
 {
-    value_free_list(&o->hotwords);
-    value_free_list(&o->commands);
+    list_free(&o->hotwords);
+    list_free(&o->commands);
     free(o->clips);
 }

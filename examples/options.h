@@ -8,6 +8,7 @@
 #define OPTIONS_H
 
 #include "input.h"
+#include "list.h"
 #include "whisper_npu.h"
 
 #include <stddef.h>
@@ -27,14 +28,6 @@ enum {
     EXIT_NPU = 7,
     EXIT_ELSEWHERE = 8
 };
-
-/* Lines of a file, or items of a list. */
-typedef struct list {
-    char *text;               /* NULs between the items */
-    const char **items;
-    size_t n, bytes;
-    const char *path;         /* of the file with the items, or NULL */
-} list;
 
 typedef struct options {
     const char *model, *npu;

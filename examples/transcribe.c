@@ -2,9 +2,9 @@
  * transcribe.c - transcribes recordings to text, subtitles or JSON. See --help.
  *
  *     cc -DNO_NPU -I. examples/transcribe.c examples/options.c examples/values.c \
- *        examples/help.c examples/results.c examples/input.c examples/ffmpeg.c \
- *        examples/output.c examples/platform.c examples/replay.c examples/npu.c \
- *        whisper_npu.c -o transcribe -lm -lpthread
+ *        examples/list.c examples/help.c examples/results.c examples/input.c \
+ *        examples/ffmpeg.c examples/output.c examples/platform.c examples/replay.c \
+ *        examples/npu.c whisper_npu.c -o transcribe -lm -lpthread
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */

@@ -27,101 +27,10 @@ int value_number(const option_info *info, const char *value, int *result)
     return 0;
 }
 
-/* Reads a whole file as a string and sets its size; NULL with errno set. */
-static char *slurp(const char *path, size_t *size)
+/* Reports what is wrong with a list, whose value or path is given; nothing if wrong is NULL. */
+static int bad_list(const char *where, const char *wrong)
 {
-    FILE *file = fopen(path, "rb");
-    char *text = NULL;
-    size_t n = 0, capacity = 0, took = 1;
-    while (file != NULL && took > 0) {
-        if (n + 1 >= capacity) {
-            char *grown = realloc(text, capacity = 2 * capacity + 4096);
-            if (grown == NULL) {
-                break;
-            }
-            text = grown;
-        }
-        took = fread(text + n, 1, capacity - n - 1, file);
-        n += took;
-    }
-    if (file == NULL || took > 0 || ferror(file)) {
-        free(text);
-        text = NULL;
-    } else {
-        text[n] = '\0';
-        *size = n;
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return text;
-}
-
-void value_free_list(list *l)
-{
-    free(l->text);
-    free(l->items);
-    memset(l, 0, sizeof *l);
-}
-
-/* Splits text at any of the separators; the list takes ownership of it. Empty items are omitted. */
-static int split(list *l, char *text, const char *separators)
-{
-    char *at, *item;
-    if (text == NULL) {
-        return complain(EXIT_USAGE, "list: %s", strerror(errno));
-    }
-    value_free_list(l);
-    l->text = text;
-    l->bytes = strlen(text);
-    l->items = malloc((l->bytes / 2 + 1) * sizeof *l->items);
-    if (l->items == NULL) {
-        return complain(EXIT_OTHER, "no memory");
-    }
-    for (item = strtok_r(text, separators, &at); item != NULL;
-         item = strtok_r(NULL, separators, &at)) {
-        char *end = item + strlen(item);
-        while (*item == ' ' || *item == '\t') {
-            item++;
-        }
-        while (end > item && (end[-1] == ' ' || end[-1] == '\t')) {
-            *--end = '\0';
-        }
-        if (*item != '\0') {
-            l->items[l->n++] = item;
-        }
-    }
-    return 0;
-}
-
-/* Reads a list file: one item per line, UTF-8 with or without a byte order mark, any line endings.
- * Spaces around items are removed; a file without items is an error. */
-static int read_list(list *l, const char *path)
-{
-    static const char mark[] = "\xef\xbb\xbf";
-    size_t size = 0;
-    char *text = slurp(path, &size);
-    int failed;
-    if (text == NULL) {
-        return complain(EXIT_USAGE, "%s: %s", path, strerror(errno));
-    }
-    if (strncmp(text, "\xff\xfe", 2) == 0 || strncmp(text, "\xfe\xff", 2) == 0) {
-        free(text);
-        return complain(EXIT_USAGE, "%s: is UTF-16; save it as UTF-8", path);
-    }
-    if (strlen(text) != size) {
-        free(text);
-        return complain(EXIT_USAGE, "%s: is not text: it contains NUL bytes", path);
-    }
-    if (strncmp(text, mark, 3) == 0) {
-        memmove(text, text + 3, strlen(text + 3) + 1);
-    }
-    failed = split(l, text, "\r\n");
-    l->path = path;
-    if (failed == 0 && l->n == 0) {
-        failed = complain(EXIT_USAGE, "%s: has no lines with text", path);
-    }
-    return failed;
+    return wrong == NULL ? 0 : complain(EXIT_USAGE, "%s: %s", where, wrong);
 }
 
 /* ---- options with their own syntax ---- */
@@ -129,9 +38,9 @@ static int read_list(list *l, const char *path)
 int value_languages(options *o, const option_info *info, const char *value)
 {
     const size_t most = sizeof o->languages / sizeof o->languages[0];
-    list l = {NULL, NULL, 0, 0, NULL};
+    list l = {.text = NULL};
     size_t i;
-    int failed = split(&l, strdup(value), ",");
+    int failed = bad_list(value, list_split(&l, value, ","));
     for (i = 0; i < l.n && i < most && failed == 0; i++) {
         o->languages[i] = wnpu_language_id(l.items[i]);
         if (o->languages[i] < 0) {
@@ -144,7 +53,7 @@ int value_languages(options *o, const option_info *info, const char *value)
     }
     o->params.languages = o->languages;
     o->params.n_languages = i;
-    value_free_list(&l);
+    list_free(&l);
     return failed;
 }
 
@@ -161,14 +70,14 @@ int value_language_mode(options *o, const option_info *info, const char *value)
 int value_hotwords(options *o, const option_info *info, const char *value)
 {
     (void)info;
-    return value[0] == '@' ? read_list(&o->hotwords, value + 1)
-                           : split(&o->hotwords, strdup(value), ",\n");
+    return value[0] == '@' ? bad_list(value + 1, list_read(&o->hotwords, value + 1))
+                           : bad_list(value, list_split(&o->hotwords, value, ",\n"));
 }
 
 int value_commands(options *o, const option_info *info, const char *value)
 {
     (void)info;
-    return read_list(&o->commands, value);
+    return bad_list(value, list_read(&o->commands, value));
 }
 
 int value_channel(options *o, const option_info *info, const char *value)
@@ -303,9 +212,9 @@ int value_raw(options *o, const option_info *info, const char *value)
 
 int value_formats(options *o, const option_info *info, const char *value)
 {
-    list l = {NULL, NULL, 0, 0, NULL};
+    list l = {.text = NULL};
     size_t i;
-    int k, failed = split(&l, strdup(value), ",");
+    int k, failed = bad_list(value, list_split(&l, value, ","));
     o->n_formats = 0;
     for (i = 0; i < l.n && failed == 0; i++) {
         int format = wnpu_format_from_name(l.items[i]);
@@ -317,7 +226,7 @@ int value_formats(options *o, const option_info *info, const char *value)
             o->formats[o->n_formats++] = format;
         }
     }
-    value_free_list(&l);
+    list_free(&l);
     return failed != 0 || o->n_formats > 0 ? failed : bad_value(info, value);
 }
 

@@ -28,6 +28,5 @@ const char *value_compute_name(int compute);
 
 /* Parses an integer from info->low to info->high. */
 int value_number(const option_info *info, const char *value, int *result);
-void value_free_list(list *l);
 
 #endif

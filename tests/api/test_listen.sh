@@ -149,14 +149,11 @@ test_lists() {
     ffmpeg -v error -y -i "$T/spoken.wav" -ar 16000 -bitexact "$T/command.wav"
     printf '\357\273\277 turn on the light \r\n\r\nturn off the light\r\n' >"$T/list"
     answer "$T/list" "turn on the light"
-    { seq -f 'call number %g' 999; echo 'turn on the light'; } >"$T/list"
+    { seq -f 'call number %g' 2000; echo 'turn on the light'; } >"$T/list"
     answer "$T/list" "turn on the light"
-    seq -f 'call number %g' 1001 >"$T/list"
-    run 1 "$build/listen" --commands "$T/list" "$tiny" - </dev/null
-    grep -q "more than 1000 commands" "$T/err" || fail "$(cat "$T/err")"
     printf '%300d\n' 1 | tr ' ' x >"$T/list"
     run 1 "$build/listen" --commands "$T/list" "$tiny" - </dev/null
-    grep -q "more than 254 bytes" "$T/err" || fail "$(cat "$T/err")"
+    grep -q "longer than 254 bytes" "$T/err" || fail "$(cat "$T/err")"
     printf '\377\376a\000\n\000' >"$T/list"
     run 1 "$build/listen" --commands "$T/list" "$tiny" - </dev/null
     grep -q "UTF-16" "$T/err" || fail "$(cat "$T/err")"
