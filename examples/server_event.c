@@ -80,7 +80,7 @@ static int read_detection(json detection, event_settings *s)
     if (detection.at == NULL) {
         return 0;
     }
-    s->detects = json_type(detection) == '{';
+    s->detects = json_type(detection) == '{' && !json_is(json_get(detection, "type"), "none");
     if (read_range(json_get(detection, "threshold"), 0.05, 0.95, &threshold) != 0 ||
         read_range(json_get(detection, "prefix_padding_ms"), 0, 2000, &padding) != 0 ||
         read_range(json_get(detection, "silence_duration_ms"), 100, 10000, &silence) != 0) {
@@ -97,7 +97,7 @@ static int read_format(json format, event_settings *s)
 {
     json type = json_type(format) == '{' ? json_get(format, "type") : format;
     int64_t rate;
-    if (format.at == NULL) {
+    if (format.at == NULL || json_type(format) == 'n') {
         return 0;
     }
     if (json_is(type, "pcm16") || json_is(type, "audio/pcm")) {
@@ -159,6 +159,31 @@ static int read_languages(json list, event_settings *s)
     return 0;
 }
 
+/* An extension, as in the form of a request: words or phrases that are likely to occur. */
+static int read_keywords(json list, event_settings *s)
+{
+    const char *cursor = NULL;
+    json unused, value;
+    size_t used = 0, n;
+    if (json_type(list) != '[') {
+        s->n_keywords = json_type(list) == 'n' ? 0 : s->n_keywords;
+        return list.at == NULL || json_type(list) == 'n' ? 0 : -1;
+    }
+    s->n_keywords = 0;
+    while (json_next(list, &cursor, &unused, &value)) {
+        char *to = s->keywords + used;
+        n = json_string(value, to, sizeof s->keywords - used);
+        if (json_type(value) != '"' || n >= sizeof s->keywords - used ||
+            memchr(to, '\0', n) != NULL || s->n_keywords == EVENT_KEYWORDS_MOST) {
+            return -1;
+        }
+        to[n] = '\0';
+        used += n > 0 ? n + 1 : 0;
+        s->n_keywords += n > 0;
+    }
+    return 0;
+}
+
 /* What else the events are to have. */
 static void read_include(json list, event_settings *s)
 {
@@ -191,6 +216,9 @@ static const char *read_settings(json session, event_settings *settings)
     }
     if (read_languages(json_get(transcription, "languages"), &s) != 0) {
         return "a language";
+    }
+    if (read_keywords(json_get(transcription, "keywords"), &s) != 0) {
+        return "the list of keywords";
     }
     if (read_detection(either(session, input, "turn_detection"), &s) != 0) {
         return "turn_detection";

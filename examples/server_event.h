@@ -11,6 +11,8 @@
 #define EVENT_MOST ((size_t)1 << 20) /* longest event in bytes */
 #define EVENT_PROMPT_MOST 4096
 #define EVENT_LANGUAGES_MOST 32
+#define EVENT_KEYWORDS_MOST 256
+#define EVENT_KEYWORDS_SIZE 8192     /* all keywords, each with its end */
 
 typedef enum event_kind {
     EVENT_UPDATE,             /* the settings have changed */
@@ -33,6 +35,8 @@ typedef struct event_settings {
     int32_t languages[EVENT_LANGUAGES_MOST]; /* with AUTO: those that are possible */
     size_t n_languages;       /* 0: all */
     char prompt[EVENT_PROMPT_MOST];
+    char keywords[EVENT_KEYWORDS_SIZE]; /* words that are likely to occur, one NUL behind each */
+    size_t n_keywords;
 } event_settings;
 
 typedef struct event_info {

@@ -152,6 +152,15 @@ void pool_give(watch *w, wnpu_session *session)
     pthread_mutex_unlock(&pool.lock);
 }
 
+int pool_must_wait(void)
+{
+    int wait;
+    pthread_mutex_lock(&pool.lock);
+    wait = pool.n_idle <= pool.waiting;
+    pthread_mutex_unlock(&pool.lock);
+    return wait;
+}
+
 int pool_is_full(void)
 {
     int full;

@@ -44,6 +44,8 @@ void pool_count_run(wnpu_session *session);
 /* Returns a session after it was used, and counts its last run. Erases audio and text. */
 void pool_give(watch *w, wnpu_session *session);
 
+/* Whether a request would have to wait for a session now. */
+int pool_must_wait(void);
 /* Whether another request would be refused now. */
 int pool_is_full(void);
 /* From now on nobody gets a session. */

@@ -56,6 +56,7 @@ typedef struct realtime {
     event_settings draft;
     unsigned char *audio;
     size_t left;              /* bytes at audio of a sample that is not complete yet */
+    int beta;                 /* the client asks for the beta version of the protocol */
     int reply;                /* code that answers the client's closing frame; 0: it sent none */
     /* Of the thread. */
     wnpu_session *session;
@@ -135,33 +136,74 @@ static void send_close(struct mg_connection *conn, int code)
     (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE, bytes, sizeof bytes);
 }
 
-/* The settings in force, as "session.updated" or the like. */
-static void send_settings(realtime *r, const char *type, const event_settings *s)
+static void add_transcription(buffer *b, const event_settings *s)
 {
-    buffer b = {NULL, 0, 0, 0};
-    const char *kind = s->format == WNPU_SAMPLE_ULAW ? "audio/pcmu"
-                     : s->format == WNPU_SAMPLE_ALAW ? "audio/pcma" : "audio/pcm";
-    begin(&b, type);
-    buffer_print(&b, ", \"session\": {\"type\": \"transcription\", \"id\": \"sess_%06u\", "
-                 "\"object\": \"realtime.transcription_session\", \"audio\": {\"input\": "
-                 "{\"format\": {\"type\": \"%s\", \"rate\": %u}, \"transcription\": {\"model\": ",
-                 r->number, kind, (unsigned)s->rate);
-    buffer_string(&b, options->model_name, strlen(options->model_name));
-    buffer_text(&b, ", \"language\": ");
+    const char *at = s->keywords;
+    size_t i;
+    buffer_text(b, "{\"model\": ");
+    buffer_string(b, options->model_name, strlen(options->model_name));
+    buffer_text(b, ", \"language\": ");
     if (s->language >= 0) {
-        buffer_print(&b, "\"%s\"", wnpu_language_code(s->language));
+        buffer_print(b, "\"%s\"", wnpu_language_code(s->language));
     } else {
-        buffer_text(&b, "null");
+        buffer_text(b, "null");
     }
-    buffer_text(&b, "}, \"turn_detection\": ");
+    buffer_text(b, ", \"prompt\": ");
+    buffer_string(b, s->prompt, strlen(s->prompt));
+    buffer_text(b, ", \"keywords\": [");
+    for (i = 0; i < s->n_keywords; i++) {
+        buffer_text(b, i > 0 ? ", " : "");
+        buffer_string(b, at, strlen(at));
+        at += strlen(at) + 1;
+    }
+    buffer_text(b, "]}");
+}
+
+static void add_detection(buffer *b, const event_settings *s)
+{
     if (s->detects) {
-        buffer_print(&b, "{\"type\": \"server_vad\", \"threshold\": %.2f, "
+        buffer_print(b, "{\"type\": \"server_vad\", \"threshold\": %.2f, "
                      "\"prefix_padding_ms\": %d, \"silence_duration_ms\": %d}",
                      (double)s->threshold, (int)s->padding_ms, (int)s->silence_ms);
     } else {
-        buffer_text(&b, "null");
+        buffer_text(b, "null");
     }
-    buffer_text(&b, "}}}");
+}
+
+/* The format of the audio, by its name of now or in the beta version of the protocol. */
+static const char *format_name(const event_settings *s, int beta)
+{
+    switch (s->format) {
+    case WNPU_SAMPLE_ULAW: return beta ? "g711_ulaw" : "audio/pcmu";
+    case WNPU_SAMPLE_ALAW: return beta ? "g711_alaw" : "audio/pcma";
+    default: return beta ? "pcm16" : "audio/pcm";
+    }
+}
+
+/* The settings in force, as "session.updated" or the like. beta: in the form that OpenAI's protocol
+ * had before sessions had types. */
+static void send_settings(realtime *r, const char *verb, const event_settings *s, int beta)
+{
+    buffer b = {NULL, 0, 0, 0};
+    char type[64];
+    (void)snprintf(type, sizeof type, "%ssession.%s", beta ? "transcription_" : "", verb);
+    begin(&b, type);
+    buffer_print(&b, ", \"session\": {\"id\": \"sess_%06u\", "
+                 "\"object\": \"realtime.transcription_session\", ", r->number);
+    if (beta) {
+        buffer_print(&b, "\"input_audio_format\": \"%s\", \"input_audio_transcription\": ",
+                     format_name(s, beta));
+    } else {
+        buffer_print(&b, "\"type\": \"transcription\", \"audio\": {\"input\": {\"format\": "
+                     "{\"type\": \"%s\", \"rate\": %u}, \"transcription\": ",
+                     format_name(s, beta), (unsigned)s->rate);
+    }
+    add_transcription(&b, s);
+    buffer_text(&b, ", \"turn_detection\": ");
+    add_detection(&b, s);
+    buffer_text(&b, beta ? "" : "}}");
+    buffer_text(&b, s->logprobs ? ", \"include\": [\"item.input_audio_transcription.logprobs\"]}"
+                                : ", \"include\": []}");
     end(&b, r->conn);
     buffer_free(&b);
 }
@@ -216,19 +258,33 @@ static void send_tentative(realtime *r)
     }
 }
 
-static void send_committed(realtime *r)
+static void add_previous(realtime *r)
 {
-    begin_event(r, "input_audio_buffer.committed");
-    buffer_print(&r->out, ", \"item_id\": \"%s\", \"previous_item_id\": ", r->id);
-    buffer_print(&r->out, r->previous[0] != '\0' ? "\"%s\"" : "null", r->previous);
-    end_event(r);
-    begin_event(r, "conversation.item.created");
-    buffer_print(&r->out, ", \"previous_item_id\": ");
-    buffer_print(&r->out, r->previous[0] != '\0' ? "\"%s\"" : "null", r->previous);
+    buffer_print(&r->out, r->previous[0] != '\0' ? ", \"previous_item_id\": \"%s\""
+                                                : ", \"previous_item_id\": null", r->previous);
+}
+
+static void send_item(realtime *r, const char *type)
+{
+    begin_event(r, type);
+    add_previous(r);
     buffer_print(&r->out, ", \"item\": {\"id\": \"%s\", \"object\": \"realtime.item\", "
                  "\"type\": \"message\", \"status\": \"completed\", \"role\": \"user\", "
                  "\"content\": [{\"type\": \"input_audio\", \"transcript\": null}]}", r->id);
     end_event(r);
+}
+
+/* The item is complete, and its text follows. Clients wait for the one or the other name of an item
+ * that is new: "created" is that of the protocol's beta version. */
+static void send_committed(realtime *r)
+{
+    begin_event(r, "input_audio_buffer.committed");
+    buffer_print(&r->out, ", \"item_id\": \"%s\"", r->id);
+    add_previous(r);
+    end_event(r);
+    send_item(r, "conversation.item.created");
+    send_item(r, "conversation.item.added");
+    send_item(r, "conversation.item.done");
 }
 
 /* The whole text of an item, with its words when they were measured. */
@@ -254,36 +310,71 @@ static void send_completed(realtime *r)
 
 /* ---- the run ---- */
 
-/* Begins the live run of the next item with the settings in force. Call without the lock. */
-static int begin_item(realtime *r)
+/* The parameters of the next item's run. Its final text is decoded as that of a file; keywords receives
+ * what its hotwords point to. Call with the lock. */
+static wnpu_params params_of(realtime *r, const char *keywords[EVENT_KEYWORDS_MOST])
 {
+    const event_settings *s = &r->settings;
     wnpu_params params = options->params;
+    const char *at = s->keywords;
+    size_t i;
+    params.language_windows = 1; /* more needs audio that has not been said yet */
+    params.language = s->language >= 0 ? s->language : params.language;
+    if (s->n_languages > 0) {
+        params.languages = s->languages;
+        params.n_languages = s->n_languages;
+    }
+    params.initial_prompt = s->prompt[0] != '\0' ? s->prompt : params.initial_prompt;
+    params.initial_prompt = request_prompt_end(options->model, params.initial_prompt);
+    for (i = 0; i < s->n_keywords; i++) {
+        keywords[i] = at;
+        at += strlen(at) + 1;
+    }
+    if (s->n_keywords > 0) {
+        params.hotwords = keywords;
+        params.n_hotwords = s->n_keywords;
+    }
+    params.beam = request_beam(&params, options->max_beams);
+    params.vad_threshold = s->threshold;
+    params.vad_pad_ms = s->padding_ms;
+    params.vad_min_silence_ms = s->silence_ms;
+    return params;
+}
+
+/* Begins a live run with the settings in force. Call with the lock. */
+static int begin_run(realtime *r)
+{
+    const char *keywords[EVENT_KEYWORDS_MOST];
+    wnpu_params params = params_of(r, keywords);
     wnpu_stream_options stream;
-    int status;
-    pthread_mutex_lock(&r->lock);
     wnpu_stream_options_init(&stream, sizeof stream);
     stream.format = r->settings.format;
     stream.rate = r->settings.rate;
     stream.step_ms = r->settings.tentative ? TENTATIVE_MS : 0;
-    params.language = r->settings.language >= 0 ? r->settings.language : params.language;
-    if (r->settings.n_languages > 0) {
-        params.languages = r->settings.languages;
-        params.n_languages = r->settings.n_languages;
+    return wnpu_stream_begin(r->session, &params, &stream);
+}
+
+/* Begins the live run of the next item. Call without the lock. */
+static int begin_item(realtime *r)
+{
+    int status, refused;
+    pthread_mutex_lock(&r->lock);
+    status = begin_run(r);
+    refused = status == WNPU_E_ARGUMENT && r->settings.n_keywords > 0;
+    if (refused) {
+        r->settings.n_keywords = 0;
+        status = begin_run(r);
     }
-    params.initial_prompt = r->settings.prompt[0] != '\0' ? r->settings.prompt
-                                                          : params.initial_prompt;
-    params.initial_prompt = request_prompt_end(options->model, params.initial_prompt);
-    params.vad_threshold = r->settings.threshold;
-    params.vad_pad_ms = r->settings.padding_ms;
-    params.vad_min_silence_ms = r->settings.silence_ms;
-    status = wnpu_stream_begin(r->session, &params, &stream);
     r->streaming = status == WNPU_OK;
     r->logprobs = r->settings.logprobs;
-    r->width = stream.format == WNPU_SAMPLE_S16LE ? 2 : 1;
+    r->width = r->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1;
     r->pushed = 0;
     r->updated = r->clear = r->commit = 0;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
+    if (refused) {
+        send_error(r->conn, NULL, "the keywords have too many tokens and are ignored", "");
+    }
     r->segments = 0;
     r->speaking = r->begun = 0;
     r->item_ms = 0;
@@ -423,11 +514,30 @@ static close_code explain(realtime *r, pool_result taken, int status)
     return pool_is_closing() ? CLOSE_GOING_AWAY : CLOSE_NORMAL;
 }
 
+/* Waits for a session, and tells the client. */
+static pool_result take_session(realtime *r)
+{
+    event_settings settings;
+    pool_result taken;
+    if (pool_must_wait()) {
+        begin_event(r, "session.queued");
+        end_event(r);
+    }
+    taken = pool_take(&r->watch, &r->session);
+    if (taken == POOL_TAKEN) {
+        pthread_mutex_lock(&r->lock);
+        settings = r->settings; /* the client may have sent some already */
+        pthread_mutex_unlock(&r->lock);
+        send_settings(r, "created", &settings, r->beta);
+    }
+    return taken;
+}
+
 static void *run(void *user)
 {
     realtime *r = user;
     close_code code;
-    pool_result taken = pool_take(&r->watch, &r->session);
+    pool_result taken = take_session(r);
     int status = taken == POOL_TAKEN ? begin_item(r) : WNPU_OK;
     while (taken == POOL_TAKEN && status == WNPU_OK && wait_for_work(r)) {
         status = work(r);
@@ -524,7 +634,9 @@ static int is_closing(realtime *r)
 static void take_event(realtime *r)
 {
     event_info info;
-    r->draft = r->settings; /* only this thread changes them */
+    pthread_mutex_lock(&r->lock);
+    r->draft = r->settings;
+    pthread_mutex_unlock(&r->lock);
     switch (event_read(r->message.bytes, r->message.n, &r->draft, r->audio + r->left, &info)) {
     case EVENT_APPEND: push(r, r->left + info.audio_size); break;
     case EVENT_COMMIT:
@@ -548,9 +660,9 @@ static void take_event(realtime *r)
         while (r->updated && r->pushed == 0 && !r->closing) {
             pthread_cond_wait(&r->changed, &r->lock); /* audio behind it has the new format */
         }
+        r->draft = r->settings; /* keywords may have been refused */
         pthread_mutex_unlock(&r->lock);
-        send_settings(r, info.type[0] == 't' ? "transcription_session.updated" : "session.updated",
-                      &r->draft);
+        send_settings(r, "updated", &r->draft, info.type[0] == 't');
         break;
     default: send_error(r->conn, NULL, info.problem, info.id); break;
     }
@@ -670,6 +782,16 @@ static int on_connect(const struct mg_connection *conn, void *unused)
     return 0;
 }
 
+/* Whether a client asks for the beta version of the protocol, by a header or, in browsers, by the
+ * name of a protocol. */
+static int wants_beta(const struct mg_connection *conn)
+{
+    const char *version = mg_get_header(conn, "OpenAI-Beta");
+    const char *protocols = mg_get_header(conn, "Sec-WebSocket-Protocol");
+    return (version != NULL && strstr(version, "realtime=v1") != NULL) ||
+           (protocols != NULL && strstr(protocols, "openai-beta.realtime-v1") != NULL);
+}
+
 /* Starts the thread of a connection. Returns 0, or -1 if there is no memory. */
 static int open_realtime(realtime *r)
 {
@@ -685,7 +807,6 @@ static int open_realtime(realtime *r)
                                            info->server_port), WATCH_WORKING,
               options->work_ms);
     watch_took(&r->watch, 0, 2 * EVENT_MOST);
-    send_settings(r, "session.created", &r->settings);
     atomic_fetch_add(&active, 1);
     failed = pthread_create(&r->thread, &attributes, run, r);
     (void)pthread_attr_destroy(&attributes);
@@ -703,6 +824,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
     if (r != NULL) {
         r->conn = conn;
         r->width = 2;
+        r->beta = wants_beta(conn);
         r->number = atomic_fetch_add(&connections, 1) % 1000000 + 1;
         event_defaults(&r->settings);
         (void)pthread_mutex_init(&r->lock, NULL);

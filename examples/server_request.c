@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define HOTWORD_BEAM 5   /* hypotheses of a search with hotwords */
 #define PROMPT_MOST 4000 /* bytes of a prompt that the library accepts, and a few less */
 
 __attribute__((format(printf, 3, 4)))
@@ -441,11 +442,15 @@ int request_query(request *r, const char *query)
     return 0;
 }
 
+int32_t request_beam(const wnpu_params *params, int max_beams)
+{
+    return params->n_hotwords == 0 || params->beam != 1 ? params->beam
+         : max_beams < HOTWORD_BEAM ? max_beams : HOTWORD_BEAM;
+}
+
 void request_finish(request *r)
 {
-    if (r->params.n_hotwords > 0 && r->params.beam == 1) {
-        r->params.beam = r->max_beams < 5 ? r->max_beams : 5;
-    }
+    r->params.beam = request_beam(&r->params, r->max_beams);
     if (r->format == ANSWER_DIARIZED_JSON) {
         r->params.words = 1;
         r->speakers = 1;

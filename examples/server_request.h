@@ -67,6 +67,10 @@ int request_query(request *r, const char *query);
 void request_finish(request *r);
 void request_free(request *r);
 
+/* Hotwords need alternatives to choose from: the beam that a run with them takes, or params->beam if
+ * a client or the server's options have chosen one. */
+int32_t request_beam(const wnpu_params *params, int max_beams);
+
 /* Where the part of a prompt begins that fits into the model's context: OpenAI's API and
  * whisper.cpp ignore the beginning of a longer one. A word is not divided, unless there is only
  * one. prompt may be NULL. */

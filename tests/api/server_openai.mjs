@@ -1,5 +1,5 @@
-// OpenAI's own Node SDK against build/server: usage: node server_openai.mjs URL WAV BAD_WAV LONG_WAV.
-// Prints one line of JSON with what was received. NODE_MODULES names the directory with "openai".
+// OpenAI's own Node SDK against build/server: usage: node server_openai.mjs URL WAV BAD_WAV LONG_WAV
+// RAW, of which the last is 16 bits at 24 kHz. Prints one line of JSON with what was received. NODE_MODULES names the directory with "openai".
 import assert from "node:assert";
 import fs from "node:fs";
 import { createRequire } from "node:module";
@@ -7,7 +7,7 @@ import path from "node:path";
 
 const require = createRequire(path.join(path.resolve(process.env.NODE_MODULES), "x.js"));
 const { OpenAI, APIError } = require("openai");
-const [url, wav, bad, long] = process.argv.slice(2);
+const [url, wav, bad, long, raw] = process.argv.slice(2);
 const client = new OpenAI({ apiKey: "sesame", baseURL: url + "/v1", maxRetries: 0 });
 const ask = (more, file = wav) => client.audio.transcriptions.create(
     { file: fs.createReadStream(file), model: "whisper-1", ...more });
@@ -43,4 +43,37 @@ const aborted = await client.audio.transcriptions.create(
     { file: fs.createReadStream(long), model: "whisper-1" }, { signal: controller.signal })
     .then(() => assert.fail("not aborted"), e => e);
 assert.equal(aborted.name === "AbortError" || aborted instanceof OpenAI.APIUserAbortError, true);
+
+/* Realtime transcription, with what Node has as WebSocket: 20 with --experimental-websocket. */
+async function realtime(samples) {
+    const { OpenAIRealtimeWebSocket } = require("openai/realtime/websocket");
+    const socket = new OpenAIRealtimeWebSocket({ model: "gpt-realtime", onURL: address => {
+        address.protocol = "ws"; /* the SDK always asks for wss */
+    } }, client);
+    const seen = [];
+    socket.on("event", event => seen.push(event.type));
+    const next = name => new Promise((done, failed) => {
+        socket.once(name, done);
+        socket.once("error", failed);
+    });
+    await next("session.created");
+    socket.send({ type: "session.update", session: { type: "transcription", audio: { input: {
+        format: { type: "audio/pcm", rate: 24000 }, turn_detection: null,
+        transcription: { model: "whisper-1", language: "en" } } } } });
+    assert.equal((await next("session.updated")).session.type, "transcription");
+    for (let i = 0; i < samples.length; i += 24000) {
+        socket.send({ type: "input_audio_buffer.append",
+                      audio: samples.subarray(i, i + 24000).toString("base64") });
+    }
+    const named = [next("conversation.item.added"), next("conversation.item.done")];
+    const text = next("conversation.item.input_audio_transcription.completed");
+    socket.send({ type: "input_audio_buffer.commit" });
+    const [added, done] = await Promise.all(named), completed = await text;
+    assert.deepEqual([added.item.id, done.item.id], Array(2).fill(completed.item_id));
+    socket.close();
+    return completed.transcript;
+}
+if (globalThis.WebSocket && raw) {
+    got.realtime = await realtime(fs.readFileSync(raw));
+}
 console.log(JSON.stringify(got));

@@ -618,7 +618,8 @@ def realtime():
             "turn_detection": None})
         updated = w.receive()
         same(updated["type"], "transcription_session.updated")
-        same(updated["session"]["audio"]["input"]["transcription"]["language"], "en")
+        same((updated["session"]["input_audio_format"], updated["session"]["turn_detection"],
+              updated["session"]["input_audio_transcription"]["language"]), ("pcm16", None, "en"))
         items, ids, sent = [], set(), 0
         for languages, language in ((["de", "en"], None), (["en"], "en")):
             w.send("session.update", session={"type": "transcription", "audio": {"input": {
@@ -633,6 +634,10 @@ def realtime():
             same((seen[-1]["transcript"], seen[-1]["languages"]), (want, [{"code": "en"}]))
             same("".join(e["delta"] for e in seen if e["type"] == DELTA), want)
             assert {e["item_id"] for e in seen if "item_id" in e} == {committed["item_id"]}, seen
+            named = [e for e in seen if e["type"].startswith("conversation.item.") and "item" in e]
+            same([e["type"].split(".")[-1] for e in named], ["created", "added", "done"])
+            same({e["item"]["id"] for e in named}, {committed["item_id"]})
+            same({e["previous_item_id"] for e in named}, {committed["previous_item_id"]})
             ids.update(e["event_id"] for e in seen)
             sent += len(seen)
             items.append(committed)
@@ -697,6 +702,78 @@ def realtime():
         w.close()
 
 
+def realtime_settings():
+    """What a session sets changes its text as the fields of a request do; it is told back in the
+    form that the client used."""
+    with Server("--sessions", "2", "--set", "language_windows=3") as s:
+        def hear(w):
+            for piece in pieces(DATA, 1000):
+                w.append(piece)
+            w.send("input_audio_buffer.commit")
+            return w.until(COMPLETED)[-1]["transcript"]
+
+        def set_up(w, **transcription):
+            w.send("session.update", session={"type": "transcription", "audio": {"input": {
+                "format": {"type": "audio/pcm", "rate": 16000}, "turn_detection": {"type": "none"},
+                "transcription": {"model": "gpt-4o-transcribe", **transcription}}}})
+            told = w.until("session.updated")[-1]["session"]
+            same((told["type"], told["audio"]["input"]["format"],
+                  told["audio"]["input"]["turn_detection"]),
+                 ("transcription", {"type": "audio/pcm", "rate": 16000}, None))
+            return told["audio"]["input"]["transcription"]
+        w = WebSocket(s)
+        same(w.receive()["type"], "session.created")
+        texts = []
+        for fields in ({"language": "en"}, {"prompt": "Glossary: Zyxwy."},
+                       {"keywords": ["Shrieking", "", "Kreek"]}, {"prompt": "", "keywords": []}):
+            told = set_up(w, **fields)
+            for name, value in fields.items():
+                same(told[name], [v for v in value if v] if name == "keywords" else value)
+            texts.append(hear(w))
+        base, prompt = ("language", "en"), ("prompt", "Glossary: Zyxwy.")
+        for text, fields in zip(texts, ([base], [base, prompt],
+                                        [base, prompt, ("keywords", "Shrieking,Kreek")], [base])):
+            same(text, json.loads(s.text(AUDIO, fields))["text"])
+        same(len(set(texts)), 3)
+        told = set_up(w, keywords=[" ".join(f"{n:x}" for n in range(100 * i, 100 * i + 100))
+                                   for i in range(20)])
+        same(told["keywords"], [])  # more tokens than a session has room for
+        same(hear(w), texts[0])
+        for keywords in ("Kreek", [5], ["a\0b"], ["x" * 9000], ["x"] * 300):
+            w.send("session.update", session={"input_audio_transcription": {"keywords": keywords}})
+            assert "keywords" in w.until("error")[-1]["error"]["message"]
+        w.close()
+        for headers in (["OpenAI-Beta: realtime=v1"],
+                        ["Sec-WebSocket-Protocol: realtime, openai-beta.realtime-v1"]):
+            assert wait_for(lambda: s.health()["idle"] == 2, 5) is not None
+            w = WebSocket(s, headers)
+            told = w.receive()
+            same((told["type"], told["session"]["input_audio_format"],
+                  told["session"]["turn_detection"]["type"]),
+                 ("transcription_session.created", "pcm16", "server_vad"))
+            w.close()
+
+
+def realtime_queue():
+    """A connection that waits for a session is told so; its session is created when it gets one."""
+    with Server(model=TOY) as s:
+        first = WebSocket(s)
+        same(first.receive()["type"], "session.created")
+        second = WebSocket(s)
+        same(second.receive()["type"], "session.queued")
+        second.send("session.update", session={"turn_detection": None})
+        second.append(bytes(48000))
+        assert wait_for(lambda: s.health()["waiting"] == 1, 5) is not None
+        first.close()
+        created = second.receive()
+        same((created["type"], created["session"]["audio"]["input"]["turn_detection"]),
+             ("session.created", None))
+        same(second.receive()["type"], "session.updated")
+        second.send("input_audio_buffer.commit")
+        second.until(COMPLETED)
+        second.close()
+
+
 def realtime_speech():
     """The server finds the ends of utterances; what it hears is what was said."""
     quiet = bytes(2 * 24000 * 2)
@@ -739,10 +816,15 @@ def openai():
     for name, data in paths.items():
         with open(f"{T}/{name}.wav", "wb") as file:
             file.write(data)
+    raw = [f"{T}/clip.raw"] if shutil.which("sox") else []
+    for path in raw:
+        subprocess.run(["sox", f"{T}/clip.wav", "-r", "24000", "-t", "raw", path], check=True)
+    version = subprocess.run(["node", "--version"], check=True, capture_output=True, text=True)
+    flags = ["--experimental-websocket"] if version.stdout.startswith("v20.") else []
     with Server("--api-key", "sesame") as s:
-        done = subprocess.run(["node", "tests/api/server_openai.mjs", f"http://127.0.0.1:{s.port}",
-                               f"{T}/clip.wav", f"{T}/bad.wav", f"{T}/long.wav"], check=False,
-                              capture_output=True, text=True)
+        done = subprocess.run(["node", *flags, "tests/api/server_openai.mjs",
+                               f"http://127.0.0.1:{s.port}", f"{T}/clip.wav", f"{T}/bad.wav",
+                               f"{T}/long.wav", *raw], check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         got = json.loads(done.stdout)
         assert wait_for(lambda: s.health()["idle"] == 1, 10) is not None, "aborted, but it runs"
@@ -753,6 +835,10 @@ def openai():
     same(got["verbose"], json.loads(transcribed("-f", "verbose_json", "--words")))
     same({t["speaker"] for t in got["diarized"]["segments"]}, {"A"})
     assert got["logprobs"] > 10 and "whisper-1" in got["models"], got
+    assert "realtime" in got or not (flags and raw), got
+    if "realtime" in got:
+        words = set(got["realtime"].lower().split())
+        assert len(words & set(text.lower().split())) > len(words) / 2, (got["realtime"], text)
 
 
 def spoken(path):

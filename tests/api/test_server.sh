@@ -48,6 +48,8 @@ test_speakers() { check speakers; }
 test_wyoming() { check wyoming; }
 test_wyoming_refused() { check wyoming_refused; }
 test_realtime() { check realtime; }
+test_realtime_settings() { check realtime_settings; }
+test_realtime_queue() { check realtime_queue; }
 test_realtime_speech() {
     command -v sox >/dev/null 2>&1 && command -v espeak-ng >/dev/null 2>&1 ||
         { skip "no sox or no espeak-ng"; return; }
@@ -86,8 +88,8 @@ test_containers() {
 }
 
 for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
-    wyoming wyoming_refused realtime realtime_speech realtime_keys realtime_refused openai browser \
-    browser_errors together mixed queue disconnect shutdown memory hostile frames silent}; do
+    wyoming wyoming_refused realtime realtime_settings realtime_queue realtime_speech realtime_keys \
+    realtime_refused openai browser browser_errors together mixed queue disconnect shutdown memory hostile frames silent}; do
     t_run test_$t
 done
 t_end

@@ -55,12 +55,21 @@ static void read_event(const uint8_t *data, size_t size)
     event_settings settings;
     event_info info;
     unsigned char *audio = malloc(size + 1);
+    size_t i, used = 0;
     event_defaults(&settings);
     if (audio != NULL) {
         (void)event_read((const char *)data, size, &settings, audio, &info);
         if (info.audio_size > size || settings.rate < 8000 || settings.rate > 48000 ||
             memchr(settings.prompt, '\0', sizeof settings.prompt) == NULL) {
             abort();
+        }
+        for (i = 0; i < settings.n_keywords; i++) {
+            const char *at = settings.keywords + used;
+            const char *end = memchr(at, '\0', sizeof settings.keywords - used);
+            if (end == NULL || end == at) {
+                abort();
+            }
+            used += (size_t)(end - at) + 1;
         }
     }
     free(audio);
