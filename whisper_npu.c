@@ -18256,6 +18256,16 @@ static void rs_json_count(rs_out *o, const char *name, int64_t value)
     rs_number(o, value, 1);
 }
 
+/* Begin and end, behind what separates them from the member or the object before. */
+static void rs_json_times(rs_out *o, const char *separator, int64_t t0_ms, int64_t t1_ms)
+{
+    rs_text(o, separator);
+    rs_text(o, "\"start\": ");
+    rs_seconds(o, t0_ms);
+    rs_text(o, ", \"end\": ");
+    rs_seconds(o, t1_ms);
+}
+
 static void rs_json_speaker(rs_out *o, int32_t speaker)
 {
     if (speaker > 0) {
@@ -18276,10 +18286,7 @@ static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
         rs_number(o, s->tokens[i].id, 1);
         rs_text(o, ", \"text\": ");
         rs_json_string(o, text, n);
-        rs_text(o, ", \"start\": ");
-        rs_seconds(o, s->tokens[i].t0_ms);
-        rs_text(o, ", \"end\": ");
-        rs_seconds(o, s->tokens[i].t1_ms);
+        rs_json_times(o, ", ", s->tokens[i].t0_ms, s->tokens[i].t1_ms);
         rs_text(o, ", \"probability\": ");
         rs_fraction(o, s->tokens[i].probability);
         rs_text(o, "}");
@@ -18299,10 +18306,7 @@ static void rs_json_words(rs_out *o, const rs_store *store, size_t segment)
     for (i = 0; rs_get_word(store, segment, i, &w) == WNPU_OK; i++) {
         rs_text(o, i > 0 ? ",\n    {\"word\": " : "\n    {\"word\": ");
         rs_json_string(o, w.text, w.text_length);
-        rs_text(o, ", \"start\": ");
-        rs_seconds(o, w.t0_ms);
-        rs_text(o, ", \"end\": ");
-        rs_seconds(o, w.t1_ms);
+        rs_json_times(o, ", ", w.t0_ms, w.t1_ms);
         rs_text(o, ", \"probability\": ");
         rs_fraction(o, w.probability);
         rs_json_speaker(o, w.speaker);
@@ -18388,14 +18392,6 @@ WNPU_API const char *wnpu_ledger_reason_name(int reason)
     return reason >= 0 && reason < (int)(sizeof names / sizeof names[0]) ? names[reason] : NULL;
 }
 
-static void rs_json_times(rs_out *o, size_t index, int64_t t0_ms, int64_t t1_ms)
-{
-    rs_text(o, index > 0 ? ",\n  {\"start\": " : "\n  {\"start\": ");
-    rs_seconds(o, t0_ms);
-    rs_text(o, ", \"end\": ");
-    rs_seconds(o, t1_ms);
-}
-
 static void rs_json_ledger(rs_out *o, const rs_store *store)
 {
     static const char *const kinds[] = {"text", "silence", "unresolved"};
@@ -18406,12 +18402,12 @@ static void rs_json_ledger(rs_out *o, const rs_store *store)
     rs_text(o, ",\n \"speech\": [");
     for (i = 0; (at = rs_list_get(store, &store->speech, i)) != NULL; i++) {
         memcpy(&speech, at, sizeof speech);
-        rs_json_times(o, i, speech.t0_ms, speech.t1_ms);
+        rs_json_times(o, i > 0 ? ",\n  {" : "\n  {", speech.t0_ms, speech.t1_ms);
         rs_text(o, "}");
     }
     rs_text(o, "],\n \"ledger\": [");
     for (i = 0; rs_get_ledger(store, i, &span) == WNPU_OK; i++) {
-        rs_json_times(o, i, span.t0_ms, span.t1_ms);
+        rs_json_times(o, i > 0 ? ",\n  {" : "\n  {", span.t0_ms, span.t1_ms);
         rs_text(o, ", \"kind\": \"");
         rs_text(o, kinds[span.kind]);
         rs_text(o, "\", \"reason\": \"");
@@ -18445,10 +18441,7 @@ static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const r
     for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
         rs_text(o, i > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
         rs_number(o, (int64_t)i, 1);
-        rs_text(o, ", \"start\": ");
-        rs_seconds(o, s.t0_ms);
-        rs_text(o, ", \"end\": ");
-        rs_seconds(o, s.t1_ms);
+        rs_json_times(o, ", ", s.t0_ms, s.t1_ms);
         rs_text(o, ",\n   \"text\": ");
         rs_json_string(o, s.text, s.text_length);
         rs_text(o, ",\n   \"language\": ");
@@ -18504,10 +18497,7 @@ static void rs_verbose_segment(rs_out *o, const wnpu_segment *s, size_t index)
     rs_text(o, index > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
     rs_number(o, (int64_t)index, 1);
     rs_json_count(o, "seek", s->window_ms / 10);
-    rs_text(o, ", \"start\": ");
-    rs_seconds(o, s->t0_ms);
-    rs_text(o, ", \"end\": ");
-    rs_seconds(o, s->t1_ms);
+    rs_json_times(o, ", ", s->t0_ms, s->t1_ms);
     rs_text(o, ",\n   \"text\": ");
     rs_json_string(o, s->text, s->text_length);
     rs_text(o, ",\n   \"tokens\": [");
@@ -18533,10 +18523,7 @@ static void rs_verbose_words(rs_out *o, const rs_store *store)
         for (k = 0; rs_get_word(store, i, k, &w) == WNPU_OK; k++) {
             rs_text(o, n++ > 0 ? ",\n  {\"word\": " : ",\n \"words\": [\n  {\"word\": ");
             rs_json_trimmed(o, w.text, w.text_length);
-            rs_text(o, ", \"start\": ");
-            rs_seconds(o, w.t0_ms);
-            rs_text(o, ", \"end\": ");
-            rs_seconds(o, w.t1_ms);
+            rs_json_times(o, ", ", w.t0_ms, w.t1_ms);
             rs_json_speaker(o, w.speaker);
             rs_text(o, "}");
         }
@@ -19289,14 +19276,20 @@ static void rs_txt_cue(rs_out *o, const rs_cue *c)
     rs_line(o, c);
 }
 
+/* A cue's line of times; `point` separates seconds and milliseconds. */
+static void rs_cue_times(rs_out *o, const rs_cue *c, const char *point)
+{
+    rs_clock(o, c->t0_ms, point);
+    rs_text(o, " --> ");
+    rs_clock(o, c->t1_ms, point);
+    rs_text(o, "\n");
+}
+
 static void rs_srt_cue(rs_out *o, const rs_cue *c)
 {
     rs_number(o, (int64_t)c->number, 1);
     rs_text(o, "\n");
-    rs_clock(o, c->t0_ms, ",");
-    rs_text(o, " --> ");
-    rs_clock(o, c->t1_ms, ",");
-    rs_text(o, "\n");
+    rs_cue_times(o, c, ",");
     rs_speaker(o, c, "Speaker ", ": ");
     rs_write_escaped(o, c, rs_escape_srt, "\n");
     rs_text(o, "\n\n");
@@ -19304,10 +19297,7 @@ static void rs_srt_cue(rs_out *o, const rs_cue *c)
 
 static void rs_vtt_cue(rs_out *o, const rs_cue *c)
 {
-    rs_clock(o, c->t0_ms, ".");
-    rs_text(o, " --> ");
-    rs_clock(o, c->t1_ms, ".");
-    rs_text(o, "\n");
+    rs_cue_times(o, c, ".");
     rs_speaker(o, c, "<v Speaker ", ">");
     rs_write_escaped(o, c, rs_spell_vtt, "\n");
     rs_text(o, "\n\n");
@@ -27057,6 +27047,7 @@ struct wnpu_session {
     int busy;            /* atomic */
     wnpu_isa isa;
     uint64_t environment; /* of the calling thread during a call, to be restored */
+    double begin_ms;     /* of the latest call */
     int64_t process;     /* process that opened the session */
 };
 
@@ -27479,6 +27470,7 @@ static int ap_enter_live(wnpu_session *s)
         return WNPU_E_STATE;
     }
     s->environment = er_float_default();
+    s->begin_ms = os_now_ms();
     return WNPU_OK;
 }
 
@@ -27534,6 +27526,9 @@ WNPU_API const char *wnpu_session_error(const wnpu_session *session)
 /* Begins a call that ends the current run, which must not be live. */
 static int ap_enter_new(wnpu_session *s)
 {
+    if (s == NULL) {
+        return WNPU_E_ARGUMENT;
+    }
     if (ap_enter_live(s) != WNPU_OK) {
         return WNPU_E_STATE;
     }
@@ -27579,7 +27574,7 @@ static void ap_warn_audio(const wnpu_session *s)
     }
 }
 
-static void ap_finish_stats(wnpu_session *s, double begin)
+static void ap_finish_stats(wnpu_session *s)
 {
     wnpu_stats *t = &s->run.stats;
     t->opposed_ms = (uint32_t)au_ms(s->run.audio.stream, s->run.audio.stream->opposed);
@@ -27591,7 +27586,7 @@ static void ap_finish_stats(wnpu_session *s, double begin)
     t->language = s->run.language.id < 0 ? 0 : s->run.language.id; /* not detected before an error
                                                                       */
     t->language_probability = s->run.language.probability;
-    t->total_ms = os_now_ms() - begin;
+    t->total_ms = os_now_ms() - s->begin_ms;
 }
 
 /* Whether the results of the previous run are to be kept. */
@@ -27626,15 +27621,10 @@ static int ap_merge(ru_run *r, int status)
 static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                   int (*run)(ru_run *r, const wnpu_audio *audio))
 {
-    double begin;
-    int status, append;
-    if (session == NULL) {
-        return WNPU_E_ARGUMENT;
+    int status = ap_enter_new(session), append;
+    if (status != WNPU_OK) {
+        return status;
     }
-    if (ap_enter_new(session) != WNPU_OK) {
-        return WNPU_E_STATE;
-    }
-    begin = os_now_ms();
     append = run == wi_transcribe && ap_appends(params);
     if (append) {
         rs_keep(&session->run.store, &session->run.kept);
@@ -27649,7 +27639,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     if (append) {
         status = ap_merge(&session->run, status);
     }
-    ap_finish_stats(session, begin);
+    ap_finish_stats(session);
     return ap_leave(session, status);
 }
 
@@ -27728,22 +27718,18 @@ WNPU_API int wnpu_restore(wnpu_session *session, const void *snapshot, size_t si
     if (status == WNPU_OK) {
         wi_reset(r);
         sn_read(r, snapshot);
-        ap_finish_stats(session, os_now_ms());
+        ap_finish_stats(session);
     }
     return ap_leave(session, status);
 }
 
 WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio)
 {
-    double begin, before;
-    int status;
-    if (session == NULL) {
-        return WNPU_E_ARGUMENT;
+    double before;
+    int status = ap_enter_new(session);
+    if (status != WNPU_OK) {
+        return status;
     }
-    if (ap_enter_new(session) != WNPU_OK) {
-        return WNPU_E_STATE;
-    }
-    begin = os_now_ms();
     er_clear(&session->run.error);
     if (!session->run.resumable || session->run.live) {
         return ap_leave(session, er_set(&session->run.error, WNPU_E_STATE, "there is no run that "
@@ -27755,7 +27741,7 @@ WNPU_API int wnpu_resume(wnpu_session *session, const wnpu_params *params, const
     if (status == WNPU_OK) {
         status = wi_resume(&session->run, audio);
     }
-    ap_finish_stats(session, begin);
+    ap_finish_stats(session);
     session->run.stats.total_ms += before;
     return ap_leave(session, status);
 }
@@ -27812,20 +27798,15 @@ WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
                                const wnpu_stream_options *options)
 {
     wnpu_stream_options ours;
-    double begin;
-    int status;
-    if (session == NULL) {
-        return WNPU_E_ARGUMENT;
+    int status = ap_enter_new(session);
+    if (status != WNPU_OK) {
+        return status;
     }
-    if (ap_enter_new(session) != WNPU_OK) {
-        return WNPU_E_STATE;
-    }
-    begin = os_now_ms();
     wi_reset(&session->run);
     status = ap_live_params(session, params);
     status = status == WNPU_OK ? ap_stream_options(session, &ours, options) : status;
     status = status == WNPU_OK ? st_begin(&session->run, &ours) : status;
-    ap_finish_stats(session, begin);
+    ap_finish_stats(session);
     return ap_leave(session, status);
 }
 
@@ -27833,12 +27814,9 @@ WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params
 {
     wnpu_params before;
     ru_run *r;
-    int status;
-    if (session == NULL) {
-        return WNPU_E_ARGUMENT;
-    }
-    if (ap_enter_new(session) != WNPU_OK) {
-        return WNPU_E_STATE;
+    int status = ap_enter_new(session);
+    if (status != WNPU_OK) {
+        return status;
     }
     r = &session->run;
     er_clear(&r->error);
@@ -27870,7 +27848,7 @@ WNPU_API size_t wnpu_stream_room(const wnpu_session *session)
 static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(ru_run *r))
 {
     ru_run *r;
-    double begin, before;
+    double before;
     size_t segments, lost;
     int status;
     if (events != NULL) {
@@ -27888,7 +27866,6 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
                                         "restored; wnpu_stream_resume() continues it"
                                         : "no stream is open; wnpu_stream_begin() begins one"));
     }
-    begin = os_now_ms();
     before = r->stats.total_ms;
     lost = ri_load(&r->ring.lost);
     segments = r->store.count;
@@ -27897,7 +27874,7 @@ static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(r
         er_clear(&r->error);
     }
     status = call(r);
-    ap_finish_stats(session, begin);
+    ap_finish_stats(session);
     r->stats.total_ms += before;
     if (events != NULL) {
         *events = r->tentative.events | (r->store.count > segments ? WNPU_EVENT_COMMITTED : 0u) |
@@ -27950,7 +27927,6 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice)
 {
-    double begin;
     wnpu_choice none;
     int status;
     memset(&none, 0, sizeof none);
@@ -27960,7 +27936,6 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    begin = os_now_ms();
     wi_reset(&session->run);
     status = ap_params(session, params);
     if (status == WNPU_OK && (phrases == NULL || n_phrases < 1 || n_phrases > 65535)) {
@@ -27971,7 +27946,7 @@ WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const
     if (status == WNPU_OK) {
         (void)er_export(choice, &session->run.phrase.choice, sizeof *choice);
     }
-    ap_finish_stats(session, begin);
+    ap_finish_stats(session);
     return ap_leave(session, status);
 }
 
@@ -27979,7 +27954,6 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
                                   float *probabilities, size_t count)
 {
     float all[RU_LANGUAGES];
-    double begin;
     int status;
     if (session == NULL || (probabilities == NULL && count > 0)) {
         return WNPU_E_ARGUMENT;
@@ -27987,7 +27961,6 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
     if (ap_enter_new(session) != WNPU_OK) {
         return WNPU_E_STATE;
     }
-    begin = os_now_ms();
     memset(all, 0, sizeof all);
     wi_reset(&session->run);
     (void)ap_params(session, NULL);
@@ -27999,7 +27972,7 @@ WNPU_API int wnpu_detect_language(wnpu_session *session, const wnpu_audio *audio
         }
         status = session->run.language.id;
     }
-    ap_finish_stats(session, begin);
+    ap_finish_stats(session);
     return ap_leave(session, status);
 }
 
