@@ -1,11 +1,11 @@
-/* test_run.c - some inputs of fuzz_run.c, always the same. TEST_RUNS=N tries N instead of 60;
+/* test_run.c - some inputs of fuzz_run.c, always the same. TEST_RUNS=N tries N instead of 300;
  * TEST_SEED=N begins with the N-th. */
 #include "../fuzz/fuzz_run.c"
 
 static void runs(void)
 {
     const char *text = getenv("TEST_RUNS"), *first = getenv("TEST_SEED");
-    int n = text != NULL && atoi(text) > 0 ? atoi(text) : 60, i;
+    int n = text != NULL && atoi(text) > 0 ? atoi(text) : 300, i;
     uint32_t seed = first != NULL ? (uint32_t)atoi(first) : 1;
     open_all();
     for (i = 0; i < n; i++, seed++) {

@@ -14,7 +14,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-#define SECONDS 43
+#define SECONDS 43      /* more than a window, */
+#define SHORT 8         /* and what most inputs transcribe: three phrases, to be fast */
 #define SESSIONS 3
 
 typedef struct fuzz_input {
@@ -35,7 +36,7 @@ enum { LOGITS_NONE, LOGITS_FORCE, LOGITS_NAN, LOGITS_HUGE, LOGITS_TIMES, LOGITS_
 /* What one run is to be. */
 typedef struct plan {
     wnpu_params params;
-    int logits, batch, reader;
+    int logits, batch, reader, seconds;
     uint32_t salt;
     /* What interrupts it: calls until then, 0: never. */
     unsigned progress, segments, tokens, logit_calls;
@@ -229,7 +230,12 @@ static void draw_params(fuzz_input *in, plan *p)
     wnpu_params_init(q, sizeof *q);
     q->no_speech_threshold = 2.0f; /* a toy talks nonsense, and nothing would pass */
     q->logprob_threshold = take(in, 2) ? -INFINITY : -9.0f;
-    q->max_tokens = 4 + (int32_t)take(in, 30);
+    p->seconds = take(in, 16) == 15 ? SECONDS : SHORT;
+    if (take(in, 4) != 3) { /* windows end with phrases */
+        q->least_ms = 1000;
+        q->pause_ms = 700;
+    }
+    q->max_tokens = 4 + (int32_t)take(in, 12);
     q->beam = take(in, 3) == 2 ? 3 : 1;
     q->temperature = take(in, 4) == 3 ? 0.7f : 0.0f;
     q->temperature_step = take(in, 4) == 3 ? 0.5f : 0.0f;
@@ -275,14 +281,14 @@ static int run(plan *p, int onwards)
                    : wnpu_transcribe(p->session, &p->params, &a);
 }
 
-/* Lets the run be stopped up to six times, each time in another way, and goes on where it can. */
+/* Lets the run be stopped up to three times, each time in another way, and goes on where it can. */
 static int journey(fuzz_input *in, plan *p)
 {
     int here = 0, onwards = 0, stops = 0, status;
     life_listen(&p->heard);
     for (;;) {
         unsigned how = take(in, 5);
-        int last = stops == 6;
+        int last = stops == 3;
         p->session = sessions[p->batch][1 + here];
         p->at_once = (int)take(in, 2);
         p->progress = how == 1 && !last ? 1 + take(in, 3) : 0;
@@ -373,21 +379,39 @@ static int live_journey(fuzz_input *in, plan *p)
 static void open_all(void)
 {
     static const unsigned threads[SESSIONS] = {1, 1, 2};
-    int batch, i;
-    model = life_toy(7, NULL);
+    int batch, i, k;
+    toy_options o = toy_small();
+    size_t size = 0;
+    unsigned char *file;
+    wnpu_error error;
+    o.seed = 7;
+    o.audio_layer = o.text_layer = o.audio_head = o.text_head = 1;
+    o.state = 32;
+    o.mels = 16;
+    file = toy_model(&o, &size);
+    if (wnpu_model_open_memory(&model, file, size, NULL, &error) != WNPU_OK) {
+        fprintf(stderr, "toy model: %s\n", error.message);
+        abort();
+    }
+    free(file);
     for (batch = 0; batch < 2; batch++) {
         for (i = 0; i < SESSIONS; i++) {
             wnpu_config c = life_config(threads[i]);
             c.batch = batch ? 2 : 0;
-            c.stream_bytes = 1 << 18;
+            c.stream_bytes = 1 << 17; /* 2 s */
+            c.result_bytes = 1 << 18;
+            c.max_phrase_tokens = 16; /* is wiped often */
             sessions[batch][i] = life_open(model, &c);
         }
     }
     room = wnpu_snapshot_most(sessions[1][0]);
     block = calloc(room, 1);
     sound = voicelike(16000 * SECONDS, 1);
-    for (i = 16000 * 12; i < 16000 * 17; i++) {
-        sound[i] *= 0.001f;
+    for (i = 0; i < SECONDS; i++) {
+        int quiet = i == 2 || i == 5 || (i >= 12 && i < 17);
+        for (k = 0; quiet && k < 16000; k++) {
+            sound[16000 * i + k] *= 0.001f;
+        }
     }
     audio = life_audio(sound, 16000 * SECONDS);
 }
@@ -417,6 +441,7 @@ static const char *one(const uint8_t *bytes, size_t size)
     in.size = size;
     in.at = 0;
     draw_params(&in, &p);
+    audio.frames = 16000 * (uint64_t)p.seconds;
     p.block = block;
     p.room = room;
     p.session = sessions[p.batch][0];
