@@ -154,6 +154,21 @@ void answer_send(connection *conn, buffer *head, const void *body, size_t n)
     buffer_free(head);
 }
 
+int answer_events(connection *conn, int chunked)
+{
+    buffer head = {NULL, 0, 0, 0};
+    int failed;
+    if (!chunked) {
+        answer_close(conn);
+    }
+    answer_head(conn, &head, 200, "text/event-stream; charset=utf-8");
+    buffer_text(&head, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+    buffer_text(&head, chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
+    failed = head.failed || mg_write(conn, head.bytes, head.n) <= 0;
+    buffer_free(&head);
+    return failed ? -1 : 0;
+}
+
 int answer(connection *conn, int status, const char *type, const void *body, size_t n)
 {
     buffer head = {NULL, 0, 0, 0};

@@ -169,9 +169,16 @@ static int read_form(connection *conn, watch *w, reading *f)
 
 /* ---- runs ---- */
 
+/* What a client is sent to find out whether it is gone: an interim answer, which HTTP/1.1's clients
+ * skip, or in place of an event a comment. */
+#define PROBE_ANSWER "HTTP/1.1 100 Continue\r\n\r\n"
+#define PROBE_EVENTS ":\n\n"
+#define PROBE_CHUNK "3\r\n:\n\n\r\n"
+
 /* A client that receives events. */
 typedef struct listener {
     connection *conn;
+    watch *watch;
     const request *request;
     int chunked, begun;
 } listener;
@@ -179,26 +186,18 @@ typedef struct listener {
 static int send_event(void *user, const buffer *event)
 {
     listener *l = user;
+    int failed = 0;
+    watch_probe(l->watch, "");
     if (!l->begun) {
-        buffer head = {NULL, 0, 0, 0};
         l->begun = 1;
-        if (!l->chunked) {
-            answer_close(l->conn);
-        }
-        answer_head(l->conn, &head, 200, "text/event-stream; charset=utf-8");
-        buffer_text(&head, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
-        buffer_text(&head, l->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
-        if (head.failed || mg_write(l->conn, head.bytes, head.n) <= 0) {
-            buffer_free(&head);
-            return -1;
-        }
-        buffer_free(&head);
+        failed = answer_events(l->conn, l->chunked) != 0;
     }
-    if (event->n == 0) {
-        return 0;
+    if (!failed && event->n > 0) {
+        failed = (l->chunked ? mg_send_chunk(l->conn, event->bytes, (unsigned)event->n)
+                             : mg_write(l->conn, event->bytes, event->n)) <= 0;
     }
-    return (l->chunked ? mg_send_chunk(l->conn, event->bytes, (unsigned)event->n)
-                       : mg_write(l->conn, event->bytes, event->n)) > 0 ? 0 : -1;
+    watch_probe(l->watch, l->chunked ? PROBE_CHUNK : PROBE_EVENTS);
+    return failed ? -1 : 0;
 }
 
 static int send_segment(void *user, const wnpu_segment *segment, size_t index)
@@ -263,7 +262,7 @@ static int answer_job(connection *conn, job *j, listener *l)
 
 static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload *u)
 {
-    listener l = {conn, r, strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0, 0};
+    listener l = {conn, w, r, strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0, 0};
     job j;
     int status;
     memset(&j, 0, sizeof j);
@@ -277,6 +276,7 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.on_tentative = r->stream && r->tentative ? send_tentative : NULL;
     j.answer = r->stream ? reply_done : NULL;
     j.user = &l;
+    watch_probe(w, l.chunked ? PROBE_ANSWER : NULL);
     watch_enter(w, WATCH_WORKING, options.work_ms);
     job_run(&j);
     status = answer_job(conn, &j, &l);
@@ -639,7 +639,7 @@ int http_start(const http_options *given, char why[256])
     mg_set_request_handler(context, "**", on_request, NULL);
     realtime_register(context, &options);
     if (mg_get_server_ports(context, 1, &port) == 1) {
-        watch_guard(port.port, options.header_ms);
+        watch_guard(port.port, options.header_ms, options.connections / 2);
         return port.port;
     }
     return 0;
@@ -647,7 +647,7 @@ int http_start(const http_options *given, char why[256])
 
 void http_stop(void)
 {
-    watch_guard(0, 0);
+    watch_guard(0, 0, 0);
     if (context != NULL) {
         mg_stop(context);
         (void)mg_exit_library();

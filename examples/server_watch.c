@@ -4,6 +4,7 @@
 #include "server_watch.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,11 +24,13 @@
 
 #define DESCRIPTORS 4096
 #define REFUSE_MS 1000        /* for a reader to notice that it is to stop */
-#define GUARD_MS 500          /* interval of looking for connections without a request */
+#define GUARD_MS 200          /* interval of looking for connections without a request */
+#define IDLE_GUARD_MS 1000    /* while there are none */
 
 /* A connection that has no watch. */
 typedef struct silent {
     int peer_port;            /* 0: none with this descriptor */
+    int kept;                 /* it has had a request */
     int64_t since_ms;
 } silent;
 
@@ -38,6 +41,8 @@ static struct {
     watch *first;
     int ending, refusing;
     int port;                 /* that is guarded, or 0 */
+    int crowd;                /* connections above which patience is short */
+    int crowded, silent_ones; /* as the guard saw it last */
     int64_t patience_ms, guarded_ms;
     silent silent[DESCRIPTORS];
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -82,18 +87,35 @@ static int ends_of(int fd, int *own, int *peer, char address[64])
     return 0;
 }
 
-/* Whether the client has closed its side of the connection. */
-static int is_gone(int fd)
+/* Whether a client that will send nothing more is gone: see watch_probe(). */
+static int fails_probe(watch *w)
+{
+    size_t n = w->probe != NULL ? strlen(w->probe) : 0;
+    ssize_t sent;
+    if (w->probe == NULL || n == 0 || w->probed) {
+        return w->probe == NULL;
+    }
+    sent = send(w->fd, w->probe, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+        return 0; /* it does not receive now; the next tick tries again */
+    }
+    w->probed = 1;
+    return sent != (ssize_t)n;
+}
+
+/* Whether the client has closed the connection. */
+static int is_gone(watch *w)
 {
     struct pollfd p;
     char byte;
     memset(&p, 0, sizeof p);
-    p.fd = fd;
+    p.fd = w->fd;
     p.events = POLLRDHUP;
-    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0) {
+    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
         return 1;
     }
-    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return ((p.revents & POLLRDHUP) != 0 || recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) &&
+           fails_probe(w);
 }
 
 /* Bytes that a socket has received, or 0 where that is not known. */
@@ -133,7 +155,7 @@ static void check(watch *w, int64_t now)
         }
         return;
     }
-    w->gone = w->gone || (w->fd >= 0 && is_gone(w->fd));
+    w->gone = w->gone || (w->fd >= 0 && is_gone(w));
     if (w->gone || w->expired) {
         w->stop = 1;
     }
@@ -177,21 +199,41 @@ static int has_unread(int fd)
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+/* Ends a connection that has been without a request for too long. */
+static void judge_silence(silent *s, int fd, int peer, int64_t now)
+{
+    int64_t patience = all.patience_ms;
+    if (s->peer_port != peer) {
+        memset(s, 0, sizeof *s);
+        s->peer_port = peer;
+        s->since_ms = now;
+    } else if (has_unread(fd)) {
+        s->since_ms = now;
+    }
+    if (all.crowded && !s->kept && patience > WATCH_CROWDED_MS) {
+        patience = WATCH_CROWDED_MS;
+    }
+    if (now - s->since_ms >= patience) {
+        (void)shutdown(fd, SHUT_RDWR);
+    }
+}
+
 static void guard(int64_t now)
 {
     char text[64];
-    int fd, own, peer, most = descriptors();
+    int fd, own, peer, connections = 0, most = descriptors();
+    all.silent_ones = 0;
     for (fd = 3; fd < most; fd++) {
-        silent *s = &all.silent[fd];
-        if (ends_of(fd, &own, &peer, text) != 0 || own != all.port || has_watch(fd)) {
-            s->peer_port = 0;
-        } else if (s->peer_port != peer || has_unread(fd)) {
-            s->peer_port = peer;
-            s->since_ms = now;
-        } else if (now - s->since_ms >= all.patience_ms) {
-            (void)shutdown(fd, SHUT_RDWR);
+        int ours = ends_of(fd, &own, &peer, text) == 0 && own == all.port;
+        connections += ours;
+        if (!ours || has_watch(fd)) {
+            all.silent[fd].peer_port = 0;
+        } else {
+            all.silent_ones++;
+            judge_silence(&all.silent[fd], fd, peer, now);
         }
     }
+    all.crowded = connections > all.crowd;
 }
 
 /* While there is nothing to watch, only new connections have to be looked for. */
@@ -203,7 +245,9 @@ static void wait_for_watch(void)
         return;
     }
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec++;
+    until.tv_nsec += (all.silent_ones > 0 ? GUARD_MS : IDLE_GUARD_MS) * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
     (void)pthread_cond_timedwait(&all.changed, &all.lock, &until);
 }
 
@@ -253,11 +297,15 @@ static void enter(watch *w, watch_phase phase, int64_t timeout_ms)
     w->deadline_ms = timeout_ms > 0 ? watch_now_ms() + timeout_ms : 0;
 }
 
-/* The patience with a connection begins anew with each request. */
-static void forget_silence(int fd)
+/* The patience with a connection begins anew behind each request. */
+static void begin_silence(int fd)
 {
-    if (fd >= 0 && fd < DESCRIPTORS) {
-        all.silent[fd].peer_port = 0;
+    char text[64];
+    int own, peer;
+    if (fd >= 0 && fd < DESCRIPTORS && ends_of(fd, &own, &peer, text) == 0) {
+        all.silent[fd].peer_port = peer;
+        all.silent[fd].kept = 1;
+        all.silent[fd].since_ms = watch_now_ms();
     }
 }
 
@@ -273,7 +321,6 @@ void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms)
         w->next->link = &w->next;
     }
     all.first = w;
-    forget_silence(fd);
     pthread_cond_signal(&all.changed);
     pthread_mutex_unlock(&all.lock);
 }
@@ -281,7 +328,7 @@ void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms)
 void watch_remove(watch *w)
 {
     pthread_mutex_lock(&all.lock);
-    forget_silence(w->fd);
+    begin_silence(w->fd);
     *w->link = w->next;
     if (w->next != NULL) {
         w->next->link = w->link;
@@ -300,6 +347,13 @@ void watch_session(watch *w, wnpu_session *session)
 {
     pthread_mutex_lock(&all.lock);
     w->session = session;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_probe(watch *w, const char *text)
+{
+    pthread_mutex_lock(&all.lock);
+    w->probe = text;
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -375,10 +429,11 @@ void watch_hang_up(void)
     pthread_mutex_unlock(&all.lock);
 }
 
-void watch_guard(int port, int64_t timeout_ms)
+void watch_guard(int port, int64_t timeout_ms, int crowd)
 {
     pthread_mutex_lock(&all.lock);
     all.port = port;
+    all.crowd = crowd;
     all.patience_ms = timeout_ms;
     pthread_cond_signal(&all.changed);
     pthread_mutex_unlock(&all.lock);

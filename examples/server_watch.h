@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 #define WATCH_TICK_MS 20
+#define WATCH_CROWDED_MS 1000
 
 typedef enum watch_phase {
     WATCH_READING,            /* the client sends: at the deadline reading ends */
-    WATCH_WORKING,            /* the client waits: if it closes its socket, or at the deadline, the
-                                 work ends */
+    WATCH_WORKING,            /* the client waits: if it is gone, or at the deadline, the work ends */
     WATCH_WRITING             /* the client receives: at the deadline its socket is shut down */
 } watch_phase;
 
@@ -24,6 +24,8 @@ typedef struct watch {
     int64_t deadline_ms;      /* by watch_now_ms(); 0: none */
     uint64_t taken, most;     /* of a WebSocket: bytes taken from it, and limit for bytes that are
                                  received but not taken; most 0: no limit */
+    const char *probe;        /* see watch_probe() */
+    int probed;               /* it was sent */
     wnpu_session *session;    /* whose run is to be cancelled, or NULL */
     atomic_int stop;          /* the work is to end: the client is gone or its time is up */
     atomic_int gone, expired; /* why */
@@ -41,6 +43,10 @@ void watch_remove(watch *w);
 void watch_enter(watch *w, watch_phase phase, int64_t timeout_ms);
 /* The run to cancel when the work is to end; NULL: none. */
 void watch_session(watch *w, wnpu_session *session);
+/* A client that closes its sending half cannot be told from one that closes the connection until it
+ * receives something: the latter answers with a reset. In WATCH_WORKING it is sent text, once; "":
+ * nothing for now, because another thread is writing. NULL (the default): both count as gone. */
+void watch_probe(watch *w, const char *text);
 /* Counts bytes that were taken from a WebSocket, and sets the limit for a message. */
 void watch_took(watch *w, uint64_t bytes, uint64_t most);
 /* Ends the work of one connection. */
@@ -53,8 +59,9 @@ void watch_stop_all(void);
  * that port's own socket, whose reader wakes up. */
 void watch_hang_up(void);
 /* Ends connections to our port which no watch has for timeout_ms: those that never send a request.
+ * With more than crowd connections, those without any request so far have WATCH_CROWDED_MS only.
  * port 0: no more. */
-void watch_guard(int port, int64_t timeout_ms);
+void watch_guard(int port, int64_t timeout_ms, int crowd);
 /* The descriptor of the connection from this address and port to one of ours, or -1. */
 int watch_find_socket(const char *address, int port, int own_port);
 

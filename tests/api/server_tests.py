@@ -1183,6 +1183,34 @@ def disconnect():
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
 
 
+def half_closed():
+    """A client that closes only its sending half gets its answer, whether it runs or waits."""
+    with Server() as s:
+        want = s.text(AUDIO)
+        for fields in ([], [("stream", "true")], [("stream", "true"), ("tentative", "true")]):
+            clients = [s.connect() for _ in range(2)]
+            for c in clients:
+                c.sendall(request(TRANSCRIPTIONS, AUDIO, fields))
+                c.shutdown(socket.SHUT_WR)
+            for c in clients:
+                lines = c.makefile("rb")
+                status, _, body = reply(lines)
+                if status == 100:  # asks whether the client is still there
+                    status, _, body = reply(lines)
+                text = [json.loads(line[6:]) for line in body.decode().split("\n\n")
+                        if line.startswith("data: ")][-1] if fields else json.loads(body)
+                same((status, text["text"]), (200, json.loads(want)["text"]))
+                same(lines.read(), b"")
+                c.close()
+        same(s.metric("cancelled_total"), 0)
+        c = s.connect()  # the protocol has no interim answers before 1.1
+        c.sendall(request(TRANSCRIPTIONS, cut(0, 12, 40)).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+        assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+        c.shutdown(socket.SHUT_WR)
+        same(c.recv(100), b"")
+        assert wait_for(lambda: s.health()["idle"] == 1, 10) is not None
+
+
 def shutdown():
     """SIGTERM lets running requests end, within --grace; new ones are refused."""
     with Server() as s:
@@ -1415,27 +1443,61 @@ def frames():
             pass
 
 
+def hung_up(c):
+    """Whether the server has closed a connection."""
+    c.setblocking(False)
+    try:
+        return not c.recv(1000)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 def silent():
-    """Connections that send nothing, or a header bit by bit, are ended, and others are served."""
-    with Server("--connections", "4", model=TOY) as s:
-        lazy = [s.connect() for _ in range(4)]
+    """Connections that send nothing, or a header bit by bit, are ended, and others are served; soon
+    if there are many of them, but without haste for those that have had a request."""
+    def begin_lazily(s, count):
+        lazy = [s.connect() for _ in range(count)]
         for i, c in enumerate(lazy):
-            c.sendall(b"POST / HTTP/1.1\r\n"[:i * 5])
-        early = s.connect()  # waits for one of them as long as they are given
-        early.sendall(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")
-        begin = time.monotonic()
-        for _ in range(4):
+            c.sendall(b"POST / HTTP/1.1\r\n"[:i % 4 * 5])
+        return lazy
+
+    def trickle(lazy, times):
+        for _ in range(times):
             for c in lazy:
                 try:
                     c.sendall(b"X")
                 except OSError:
                     pass
             time.sleep(0.5)
-        same(s.get("/health")[0], 200)  # as soon as one of them was ended
-        print(f"served after {time.monotonic() - begin:.1f} s behind four silent connections")
-        assert time.monotonic() - begin < 25
-        same(early.recv(15), b"HTTP/1.1 200 OK")
-        for c in lazy + [early]:
+    with Server("--connections", "10", model=TOY) as s:
+        lazy = begin_lazily(s, 4)
+        begin = time.monotonic()
+        trickle(lazy, 4)
+        for c in lazy[:1]:  # patience with few of them
+            c.setblocking(False)
+            try:
+                raise AssertionError(f"hung up on early: {c.recv(1)}")
+            except BlockingIOError:
+                pass
+        for c in lazy[1:]:
+            assert wait_for(lambda c=c: hung_up(c), 20) is not None, "kept"
+        print(f"four were hung up on after {time.monotonic() - begin:.1f} s")
+        for c in lazy:
+            c.close()
+        kept = s.connect()
+        kept.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        same(reply(kept.makefile("rb"))[0], 200)
+        lazy = begin_lazily(s, 60)
+        begin = time.monotonic()
+        trickle(lazy, 4)
+        early = time.monotonic() - begin < 5  # it is kept for 8 s
+        assert not early or not hung_up(kept), "hung up on between two requests"
+        same(s.get("/health")[0], 200)
+        print(f"served after {time.monotonic() - begin:.1f} s behind 60 silent connections")
+        assert time.monotonic() - begin < 15, time.monotonic() - begin
+        for c in lazy + [kept]:
             c.close()
 
 

@@ -78,6 +78,7 @@ test_together() { check together; }
 test_mixed() { check mixed; }
 test_queue() { check queue; }
 test_disconnect() { check disconnect; }
+test_half_closed() { check half_closed; }
 test_shutdown() { check shutdown; }
 test_memory() { check memory; }
 test_hostile() { check hostile; }
@@ -89,7 +90,8 @@ test_containers() {
 
 for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
     wyoming wyoming_refused realtime realtime_settings realtime_queue realtime_speech realtime_keys \
-    realtime_refused openai browser browser_errors together mixed queue disconnect shutdown memory hostile frames silent}; do
+    realtime_refused openai browser browser_errors together mixed queue disconnect half_closed \
+    shutdown memory hostile frames silent}; do
     t_run test_$t
 done
 t_end

@@ -8,11 +8,14 @@ first delta   from the last byte of a request with stream=true to the first even
 whole answer  the same to the answer of a request without stream
 throughput    of 1 client that sends N requests one after another, and of 8 that share N
 memory        resident before and after all of these, and at the highest
+silent        until GET /health is answered that comes behind 200 connections which send nothing, with
+              --connections 60
 Times are medians of --rounds, in ms; throughput is audio per time."""
 import argparse
 import json
 import os
 import re
+import socket
 import statistics
 import sys
 import threading
@@ -79,6 +82,22 @@ def throughput(server, clip, clients, requests):
     return SECONDS * requests / (time.monotonic() - begin)
 
 
+def behind_silence(sessions):
+    """Seconds until a request is answered."""
+    with Server("--sessions", str(sessions), "--connections", "60") as s:
+        lazy = [socket.socket() for _ in range(200)]
+        for c in lazy:
+            c.setblocking(False)
+            c.connect_ex(("127.0.0.1", s.port))
+        time.sleep(0.1)
+        begin = time.monotonic()
+        s.health()
+        took = time.monotonic() - begin
+        for c in lazy:
+            c.close()
+        return took
+
+
 def peak_kb(server):
     return int(re.search(r"VmHWM:\s+(\d+)", read(f"/proc/{server.process.pid}/status").decode())[1])
 
@@ -101,7 +120,8 @@ def measure(sessions, clip, requests, rounds):
         result["rss_before_mb"] = round(before / 1024, 1)
         result["rss_after_mb"] = round(s.memory_kb() / 1024, 1)
         result["rss_peak_mb"] = round(peak_kb(s) / 1024, 1)
-        return result
+    result["silent_s"] = round(behind_silence(sessions), 1)
+    return result
 
 
 def main():
@@ -125,7 +145,8 @@ def main():
                           ("clients8", "8 clients, times real time"), ("ratio", "8 beside 1"),
                           ("rss_before_mb", "resident before, MB"),
                           ("rss_after_mb", "resident after, MB"),
-                          ("rss_peak_mb", "at the highest, MB")):
+                          ("rss_peak_mb", "at the highest, MB"),
+                          ("silent_s", "request behind 200 silent connections, s")):
             print(f"| {name} | {' | '.join(str(r[key]) for r in results)} |")
 
 
