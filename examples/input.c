@@ -144,13 +144,31 @@ static int fd_to_wait_for(void *user)
     return in->head_at < in->head_size || *in->from.end ? -1 : in->fd;
 }
 
+/* Opens a file. Opening a FIFO would block until it has a writer, also when *end was set just before:
+ * it is opened without that, and waited for here. */
+static int open_path(const input *in)
+{
+#ifndef _WIN32
+    struct stat info;
+    if (stat(in->path, &info) == 0 && S_ISFIFO(info.st_mode)) {
+        int fd = open(in->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        struct pollfd p = {fd, POLLIN, 0};
+        while (fd >= 0 && !*in->from.end && poll(&p, 1, TICK_MS) <= 0) {
+        }
+        if (fd >= 0) {
+            (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+        }
+        return fd;
+    }
+#endif
+    return open(in->path, O_RDONLY | O_CLOEXEC);
+}
+
 static int open_fd(input *in)
 {
     struct stat info;
-    /* Opening a FIFO blocks until it has a writer; a signal interrupts that. */
     do {
-        in->fd = in->given >= 0 ? dup(in->given)
-                                : open(in->path, O_RDONLY | O_CLOEXEC);
+        in->fd = in->given >= 0 ? dup(in->given) : open_path(in);
     } while (in->fd < 0 && errno == EINTR && !*in->from.end);
     if (in->fd < 0 || fstat(in->fd, &info) != 0) {
         return fail(in, "%s", strerror(errno));

@@ -46,6 +46,37 @@ run() {
         fail "status $got, not $want: $* ($(head -c 300 "$T/err" | tr '\n' ' '))"
 }
 
+# soon COMMAND...: waits until it succeeds; fails after some minutes. What it waits for is an event,
+# which a busy machine may bring late.
+soon() {
+    tries=0
+    until "$@" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt 6000 ] || { fail "does not happen: $*"; return 1; }
+        sleep 0.05
+    done
+}
+
+# begin COMMAND...: runs it in the background as $pid; its output goes to $T/out and $T/err. Not as a
+# shell does it, which would have it ignore SIGINT.
+begin() {
+    env --default-signal=INT,QUIT "$@" >"$T/out" 2>"$T/err" &
+    pid=$!
+}
+
+# ended STATUS: waits for $pid.
+ended() {
+    wait $pid
+    got=$?
+    [ $got -eq "$1" ] || fail "status $got, not $1 ($(head -c 300 "$T/err" | tr '\n' ' '))"
+}
+
+# catches PID: whether it has handlers of SIGHUP, SIGINT and SIGTERM.
+catches() {
+    caught=$(sed -n 's/^SigCgt:.*\(....\)$/0x\1/p' "/proc/$1/status")
+    [ $((caught & 0x4003)) -eq $((0x4003)) ]
+}
+
 # have TOOL...: skips with a reason when one is missing.
 have() {
     for tool; do
