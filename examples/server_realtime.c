@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define STEP_MS 50
@@ -25,7 +26,11 @@
  * client may send faster: speech that begins and ends within one step would not be noticed. */
 #define STEP_MOST_MS 200u
 #define TENTATIVE_MS 1000
+#define CLOSE_MS 5000                /* for a client to answer the server's closing frame */
+#define RECEIVE_BYTES 262144         /* of the socket: what waits in it is not taken for a long event */
 #define STACK_SIZE ((size_t)1 << 20)
+
+#define LONG_EVENT "the event is longer than 1 MB"
 
 /* Why the server closes a connection (RFC 6455, section 7.4.1). */
 typedef enum close_code {
@@ -53,6 +58,7 @@ typedef struct realtime {
     size_t budget;            /* frames that may be pushed before the next step */
     /* Of the handler of messages. */
     buffer message;
+    int begun_message;        /* its first frame has come, and its last has not */
     event_settings draft;
     unsigned char *audio;
     size_t left;              /* bytes at audio of a sample that is not complete yet */
@@ -502,6 +508,11 @@ static close_code explain(realtime *r, pool_result taken, int status)
         send_error(r->conn, "server_busy", POOL_CLOSING_MESSAGE, "");
         return CLOSE_GOING_AWAY;
     }
+    if (r->watch.large) {
+        pool_count_refusal(POOL_REFUSED_SIZE);
+        send_error(r->conn, NULL, LONG_EVENT, "");
+        return CLOSE_TOO_BIG;
+    }
     if (r->watch.expired) {
         pool_count_refusal(POOL_REFUSED_TIME);
         send_error(r->conn, "session_expired", "no event has come for too long", "");
@@ -556,6 +567,7 @@ static void *run(void *user)
         send_close(r->conn, (int)code);
     }
     r->closing = 1;
+    watch_enter(&r->watch, WATCH_WRITING, CLOSE_MS); /* the client has that long to hang up */
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
     atomic_fetch_sub(&active, 1);
@@ -679,31 +691,78 @@ static int reply_code(const char *bytes, size_t n)
     return code;
 }
 
+/* Whether RFC 6455 forbids a frame. civetweb answers pings and drops pongs itself, and does not tell
+ * whether a frame was masked. */
+static int is_forbidden(const realtime *r, int bits, size_t n)
+{
+    int opcode = bits & 15, last = (bits & 128) != 0;
+    if ((bits & 0x70) != 0) {
+        return 1; /* bits of extensions, of which there are none */
+    }
+    switch (opcode) {
+    case MG_WEBSOCKET_OPCODE_CONTINUATION: return !r->begun_message;
+    case MG_WEBSOCKET_OPCODE_TEXT: case MG_WEBSOCKET_OPCODE_BINARY: return r->begun_message;
+    case MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE: case MG_WEBSOCKET_OPCODE_PING:
+    case MG_WEBSOCKET_OPCODE_PONG: return !last || n > 125;
+    default: return 1;
+    }
+}
+
+/* Ends the connection because of a frame. Returns what on_message() returns then. */
+static int refuse_frame(realtime *r, close_code code, const char *why)
+{
+    pthread_mutex_lock(&r->lock);
+    if (!r->closing) {
+        send_error(r->conn, NULL, why, "");
+        send_close(r->conn, (int)code);
+    }
+    r->closing = 1;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return 0;
+}
+
+/* Notes that the client has sent something. Returns 0 if the connection has ended. */
+static int note_activity(realtime *r, size_t n)
+{
+    int open;
+    watch_took(&r->watch, n + 14, 2 * EVENT_MOST); /* with the frame's header */
+    pthread_mutex_lock(&r->lock);
+    open = !r->closing;
+    if (open) {
+        watch_enter(&r->watch, WATCH_WORKING, options->work_ms);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return open;
+}
+
 static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t n, void *unused)
 {
     realtime *r = mg_get_user_connection_data(conn);
     int opcode = bits & 15;
     (void)unused;
-    if (r == NULL) {
+    if (r == NULL || !note_activity(r, n)) {
         return 0;
+    }
+    if (is_forbidden(r, bits, n)) {
+        return refuse_frame(r, CLOSE_PROTOCOL, "the frame is not allowed by RFC 6455");
     }
     if (opcode == MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE) {
         r->reply = reply_code(bytes, n);
         return 0;
     }
-    watch_took(&r->watch, n + 14, 2 * EVENT_MOST); /* with the frame's header */
     if (opcode > MG_WEBSOCKET_OPCODE_BINARY) {
         return 1; /* ping and pong */
     }
-    watch_enter(&r->watch, WATCH_WORKING, options->work_ms);
-    if (opcode == MG_WEBSOCKET_OPCODE_BINARY || r->message.n + n > EVENT_MOST) {
-        int binary = opcode == MG_WEBSOCKET_OPCODE_BINARY;
-        send_error(conn, NULL, binary ? "events are text messages" : "the event is too long", "");
-        send_close(conn, binary ? CLOSE_WRONG_TYPE : CLOSE_TOO_BIG);
-        return 0;
+    if (opcode == MG_WEBSOCKET_OPCODE_BINARY) {
+        return refuse_frame(r, CLOSE_WRONG_TYPE, "events are text messages");
+    }
+    if (r->message.n + n > EVENT_MOST) {
+        return refuse_frame(r, CLOSE_TOO_BIG, LONG_EVENT);
     }
     (void)buffer_write(&r->message, bytes, n);
-    if ((bits & 128) != 0) { /* the last frame of the message */
+    r->begun_message = (bits & 128) == 0;
+    if (!r->begun_message) {
         take_event(r);
         buffer_clear(&r->message);
     }
@@ -797,7 +856,7 @@ static int open_realtime(realtime *r)
 {
     const struct mg_request_info *info = mg_get_request_info(r->conn);
     pthread_attr_t attributes;
-    int failed;
+    int failed, room = RECEIVE_BYTES;
     r->audio = malloc(EVENT_MOST);
     if (r->audio == NULL || pthread_attr_init(&attributes) != 0) {
         return -1;
@@ -807,6 +866,9 @@ static int open_realtime(realtime *r)
                                            info->server_port), WATCH_WORKING,
               options->work_ms);
     watch_took(&r->watch, 0, 2 * EVENT_MOST);
+    if (r->watch.fd >= 0) {
+        (void)setsockopt(r->watch.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    }
     atomic_fetch_add(&active, 1);
     failed = pthread_create(&r->thread, &attributes, run, r);
     (void)pthread_attr_destroy(&attributes);

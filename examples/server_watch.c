@@ -134,6 +134,20 @@ static uint64_t received(int fd)
     return 0;
 }
 
+static void check_size(watch *w)
+{
+    uint64_t waiting = w->most > 0 && w->fd >= 0 && !w->gone ? received(w->fd) : 0;
+    waiting -= waiting < w->taken ? waiting : w->taken;
+    if (w->most > 0 && waiting > w->most) {
+        w->large = 1;
+        w->stop = 1;
+    }
+    if (w->large && waiting > WATCH_LARGE * w->most) {
+        (void)shutdown(w->fd, SHUT_RDWR);
+        w->gone = 1;
+    }
+}
+
 static void check(watch *w, int64_t now)
 {
     int late, first;
@@ -142,12 +156,10 @@ static void check(watch *w, int64_t now)
         w->stop = 1;
     }
     late = w->deadline_ms > 0 && now >= w->deadline_ms;
-    first = late && !w->expired;
+    first = late && !w->late;
+    w->late |= late;
     w->expired |= late; /* before the reader is woken, who looks at it */
-    if (w->most > 0 && w->fd >= 0 && !w->gone && received(w->fd) > w->taken + w->most) {
-        (void)shutdown(w->fd, SHUT_RDWR);
-        w->gone = 1;
-    }
+    check_size(w);
     if (w->phase != WATCH_WORKING) {
         if (first && w->fd >= 0) {
             /* a late upload is still answered */
@@ -294,6 +306,7 @@ void watch_stop(void)
 static void enter(watch *w, watch_phase phase, int64_t timeout_ms)
 {
     w->phase = phase;
+    w->late = 0;
     w->deadline_ms = timeout_ms > 0 ? watch_now_ms() + timeout_ms : 0;
 }
 

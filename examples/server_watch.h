@@ -10,6 +10,7 @@
 
 #define WATCH_TICK_MS 20
 #define WATCH_CROWDED_MS 1000
+#define WATCH_LARGE 8
 
 typedef enum watch_phase {
     WATCH_READING,            /* the client sends: at the deadline reading ends */
@@ -21,14 +22,16 @@ typedef enum watch_phase {
 typedef struct watch {
     int fd;                   /* -1: unknown, only the deadline of WATCH_WORKING acts */
     watch_phase phase;
-    int64_t deadline_ms;      /* by watch_now_ms(); 0: none */
+    int64_t deadline_ms;      /* of the phase, by watch_now_ms(); 0: none */
+    int late;                 /* it has passed, and what follows from that is done */
     uint64_t taken, most;     /* of a WebSocket: bytes taken from it, and limit for bytes that are
-                                 received but not taken; most 0: no limit */
+                                 received but not taken; most 0: no limit. Beyond it the work ends,
+                                 and beyond WATCH_LARGE times as many the connection */
     const char *probe;        /* see watch_probe() */
     int probed;               /* it was sent */
     wnpu_session *session;    /* whose run is to be cancelled, or NULL */
     atomic_int stop;          /* the work is to end: the client is gone or its time is up */
-    atomic_int gone, expired; /* why */
+    atomic_int gone, expired, large; /* why; large: a message is larger than the limit */
     struct watch *next, **link;
 } watch;
 

@@ -1433,7 +1433,18 @@ def frames():
         w = WebSocket(s)
         same(w.receive()["type"], "session.created")
         w.close()
-        c = WebSocket(s)  # a frame larger than events may be is not received to its end
+        assert wait_for(lambda: s.health()["idle"] == 1, 20) is not None, "a session is in use"
+        for size in (3 << 20, 12 << 20):  # larger than events may be
+            c = WebSocket(s)
+            same(c.receive()["type"], "session.created")
+            c.socket.sendall(b"\x81\xff" + struct.pack(">Q", size) + bytes(4))
+            for _ in range(size >> 20):
+                c.socket.sendall(b" " * (1 << 20))
+            code, errors = closing_code(c)
+            same((code, len(errors)), (1009, 1))
+            c.close()
+            assert wait_for(lambda: s.health()["idle"] == 1, 20) is not None, "a session is in use"
+        c = WebSocket(s)  # so large that it is not received to its end
         c.socket.sendall(b"\x81\xff" + struct.pack(">Q", 1 << 30) + bytes(4))
         try:
             for _ in range(2000):
@@ -1441,6 +1452,35 @@ def frames():
             raise AssertionError("200 MB were received")
         except OSError:
             pass
+
+
+def forbidden():
+    """Frames that RFC 6455 forbids end the connection with code 1002, and an answer to that is not
+    waited for without end."""
+    with Server(model=TOY) as s:
+        for frames_sent in ([(0x81 | 0x40, b"{}")], [(0x80, b"{}")], [(0x83, b"")], [(0x8f, b"")],
+                            [(0x01, b"{"), (0x81, b"}")], [(0x01, b""), (0x81, b"{}")],
+                            [(0x08, b"")], [(0x88, b"\x03\xe8" + b"x" * 124)]):
+            w = WebSocket(s)
+            same(w.receive()["type"], "session.created")
+            for first, data in frames_sent:
+                w.frame(data, opcode=first & 0x7f, last=first >= 0x80)
+            code, errors = closing_code(w)
+            same((code, len(errors)), (1002, 1))
+            w.close()
+            assert wait_for(lambda: s.health()["idle"] == 1, 20) is not None, "a session is in use"
+        w = WebSocket(s)
+        w.receive()
+        w.frame(b'{"type": "input_audio', last=False)
+        w.frame(b"ping", opcode=9)  # may come between the frames of a message
+        w.frame(b'_buffer.clear"}', opcode=0)
+        same(w.until("input_audio_buffer.cleared")[-1]["type"], "input_audio_buffer.cleared")
+        w.close()
+    with Server("--timeout", "1", model=TOY) as s:
+        w = WebSocket(s)
+        same(closing_code(w)[0], 1000)
+        same(w.socket.recv(1), b"")  # although it has not answered
+        w.close()
 
 
 def hung_up(c):

@@ -65,6 +65,7 @@ test_openai() {
     check openai
 }
 test_frames() { check frames; }
+test_forbidden() { check forbidden; }
 # check_page NAME: a test of server_tests.py that opens the page
 check_page() {
     command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
@@ -91,7 +92,7 @@ test_containers() {
 for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
     wyoming wyoming_refused realtime realtime_settings realtime_queue realtime_speech realtime_keys \
     realtime_refused openai browser browser_errors together mixed queue disconnect half_closed \
-    shutdown memory hostile frames silent}; do
+    shutdown memory hostile frames forbidden silent}; do
     t_run test_$t
 done
 t_end
