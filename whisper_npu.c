@@ -15059,7 +15059,7 @@ typedef struct se_search {
     size_t n_fed, fed_sot;
     float fed_no_speech;
     uint32_t steps;               /* steps of the run, including skipped ones, without prompts */
-    uint32_t prompt_tokens;       /* positions fed as prompts */
+    uint32_t prompt_tokens;       /* of all prompts, also those that need not be fed again */
     int32_t least_end;            /* se_hypothesis.least_end in se_run() */
     /* the current decoding */
     const se_options *o;
@@ -15153,7 +15153,7 @@ static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t s
     s->draft = ahead ? draft : -1;
     logits = se_feed_from(s->decoder, 0, s->fed, kept, n, ahead, sot,
                           kept <= sot ? &s->fed_no_speech : NULL);
-    s->prompt_tokens += (uint32_t)(n - kept);
+    s->prompt_tokens += (uint32_t)n;
     for (i = 1; i < s->slots; i++) {
         if (s->shared[i] > kept) {
             s->shared[i] = s->shared[i * s->slots] = (uint32_t)kept;

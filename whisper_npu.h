@@ -571,7 +571,7 @@ typedef struct wnpu_stats {
     float language_probability; /* 1 if given */
     uint32_t windows;         /* encoder runs */
     uint32_t tokens;          /* chosen tokens */
-    uint32_t prompt_tokens;   /* decoder positions used for prompts */
+    uint32_t prompt_tokens;   /* in the prompts of all decodings */
     int64_t audio_ms;         /* length of the audio read so far */
     double total_ms;
     double audio_in_ms;       /* reading, conversion, resampling */

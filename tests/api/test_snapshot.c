@@ -160,18 +160,6 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* One number of everything that a run counts, but for times. */
-static uint64_t counts_of(const wnpu_session *s)
-{
-    wnpu_stats t;
-    t.struct_size = sizeof t;
-    T_CHECK(wnpu_get_stats(s, &t) == WNPU_OK, "stats");
-    return t.windows + 1009u * t.tokens + 1013u * t.prompt_tokens + 10007u * t.retries +
-           100003u * t.skips + 1000003u * t.returns + 10000019u * t.silent +
-           (uint64_t)t.audio_ms * 31u + (uint64_t)t.speech_ms * 37u +
-           (uint64_t)t.unresolved_ms * 41u;
-}
-
 /* Stops a run again and again, each time going on in the other of two sessions, or in the same one
  * without a snapshot. Returns how many snapshots were restored. */
 static int journey(int mode, wnpu_session *s[2], int by_callback, double length_us,
@@ -218,7 +206,7 @@ static int journey(int mode, wnpu_session *s[2], int by_callback, double length_
             status, wnpu_session_error(s[here]));
     life_json(s[here], &is);
     T_CHECK(life_same(&is, want), "%s: another output after %d snapshots", name_of(mode), restored);
-    T_CHECK(counts_of(s[here]) == counts, "%s: other counts after %d snapshots", name_of(mode),
+    T_CHECK(life_counts(s[here]) == counts, "%s: other counts after %d snapshots", name_of(mode),
             restored);
     free(p.block);
     return restored;
@@ -241,7 +229,7 @@ static void any_instant(void)
                 wnpu_session_error(s[0]));
         length[k] = now_us() - begin;
         life_json(s[0], &want[k]);
-        counts[k] = counts_of(s[0]);
+        counts[k] = life_counts(s[0]);
     }
     for (k = 0; done < wanted && round < 20 * wanted; k = (k + 1) % N_MODES, round++) {
         done += journey(modes[k], s, random32() % 3 == 0, length[k], &want[k],
@@ -278,7 +266,7 @@ static int stopped_at(int mode, int step, life_watch *w, wnpu_session *t, unsign
             run(mode, t, 1, NULL) >= WNPU_OK, "%s, step %d: %s", name_of(mode), step,
             wnpu_session_error(t));
     life_json(t, &is);
-    T_CHECK(life_same(&is, want) && counts_of(t) == counts, "%s, step %d: another output",
+    T_CHECK(life_same(&is, want) && life_counts(t) == counts, "%s, step %d: another output",
             name_of(mode), step);
     return status;
 }
@@ -304,7 +292,7 @@ static void any_step(void)
     for (k = 0; k < sizeof tried / sizeof tried[0]; k++) {
         T_CHECK(run(tried[k], t, 0, NULL) >= WNPU_OK, "%s", wnpu_session_error(t));
         life_json(t, &want);
-        counts = counts_of(t);
+        counts = life_counts(t);
         for (step = 1; stopped_at(tried[k], step, &w, t, block, &want, counts) ==
                        WNPU_E_CANCELLED; step += 7) {
         }

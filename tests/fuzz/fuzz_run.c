@@ -238,13 +238,15 @@ static void draw_params(fuzz_input *in, plan *p)
     q->max_tokens = 4 + (int32_t)take(in, 12);
     q->beam = take(in, 3) == 2 ? 3 : 1;
     q->temperature = take(in, 4) == 3 ? 0.7f : 0.0f;
-    q->temperature_step = take(in, 4) == 3 ? 0.5f : 0.0f;
+    q->temperature_step = take(in, 2) ? 0.5f : 0.0f;
+    q->compression_threshold = take(in, 4) == 3 ? 0.3f : 2.4f; /* texts are rejected */
     q->words = (int32_t)take(in, 2);
     q->vad = (int32_t)take(in, 2);
     q->timestamps = take(in, 4) != 3;
     q->condition_on_previous = (int32_t)take(in, 2);
     q->initial_prompt = take(in, 3) == 2 ? "before" : NULL;
     q->prefix = take(in, 4) == 3 ? "And" : NULL;
+    q->language = take(in, 2) ? 0 : WNPU_LANGUAGE_AUTO;
     q->language_mode = take(in, 3) == 2 ? WNPU_LANGUAGE_EACH : WNPU_LANGUAGE_ONCE;
     q->repetition_penalty = take(in, 4) == 3 ? 1.5f : 1.0f;
     q->no_repeat_ngram = take(in, 4) == 3 ? 3 : 0;
@@ -434,6 +436,7 @@ static const char *one(const uint8_t *bytes, size_t size)
 {
     static plan p;
     fuzz_input in;
+    uint64_t counts;
     int status, again;
     fault = NULL;
     memset(&p, 0, sizeof p);
@@ -450,16 +453,19 @@ static const char *one(const uint8_t *bytes, size_t size)
     check_results(p.session);
     CHECK(status >= WNPU_OK);
     life_json(p.session, &want);
+    counts = life_counts(p.session);
     p.params.on_token = on_token;
     again = journey(&in, &p);
     CHECK(again == status);
     life_json(p.session, &is);
     CHECK(life_same(&is, &want) && life_heard_all(&p.heard, p.session));
+    CHECK(life_counts(p.session) == counts);
     again = fault == NULL ? live_journey(&in, &p) : status;
     check_results(p.session);
     CHECK(again == status);
     life_json(p.session, &is);
     CHECK(life_same(&is, &want) && (fault != NULL || life_heard_all(&p.heard, p.session)));
+    CHECK(life_counts(p.session) == counts);
     return fault;
 }
 

@@ -396,6 +396,19 @@ LIFE_FN int life_same(const life_text *a, const life_text *b)
     return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
 }
 
+/* One number of everything that a run counts, but for times. */
+LIFE_FN uint64_t life_counts(const wnpu_session *s)
+{
+    wnpu_stats t;
+    t.struct_size = sizeof t;
+    T_CHECK(wnpu_get_stats(s, &t) == WNPU_OK, "stats");
+    return t.windows + 1009u * t.tokens + 1013u * t.prompt_tokens + 10007u * t.retries +
+           100003u * t.skips + 1000003u * t.returns + 10000019u * t.silent +
+           100000007u * t.loops + 1000000007u * (uint64_t)t.unaccepted +
+           (uint64_t)t.audio_ms * 31u + (uint64_t)t.speech_ms * 37u +
+           (uint64_t)t.unresolved_ms * 41u;
+}
+
 /* A result in malloc()ed memory. */
 typedef struct life_bytes {
     char *bytes; /* ends in NUL */
