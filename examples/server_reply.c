@@ -150,28 +150,62 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
     reply_languages(b, session);
 }
 
-static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
-                           const request *r);
+/* ---- whisper.cpp's verbose_json ----
+ * OpenAI's object with the words in the segments, and what the detection of the language found. */
 
-/* The members that whisper.cpp's server adds to OpenAI's object, which b ends with. */
+static void add_segment_words(buffer *b, const wnpu_session *session, size_t index,
+                              const wnpu_segment *s)
+{
+    wnpu_word w;
+    size_t i;
+    memset(&w, 0, sizeof w);
+    w.struct_size = sizeof w;
+    for (i = 0; wnpu_get_word(session, index, i, &w) == WNPU_OK; i++) {
+        /* t_dtw, in units of 10 ms: where the alignment reaches the word's first token */
+        int64_t begin = w.first_token < s->n_tokens ? s->tokens[w.first_token].t0_ms : w.t0_ms;
+        buffer_text(b, i > 0 ? ",\n    {\"word\": " : ",\n   \"words\": [\n    {\"word\": ");
+        buffer_string(b, w.text, w.text_length);
+        buffer_print(b, ", \"start\": %.3f, \"end\": %.3f, \"t_dtw\": %lld, "
+                     "\"probability\": %.6f}", (double)w.t0_ms / 1e3, (double)w.t1_ms / 1e3,
+                     (long long)begin / 10, (double)w.probability);
+    }
+    buffer_text(b, i > 0 ? "]" : "");
+}
+
+static void add_segment(buffer *b, const wnpu_session *session, size_t index,
+                        const wnpu_segment *s)
+{
+    size_t i;
+    buffer_print(b, "%s\n  {\"id\": %zu, \"start\": %.3f, \"end\": %.3f,\n   \"text\": ",
+                 index > 0 ? "," : "", index, (double)s->t0_ms / 1e3, (double)s->t1_ms / 1e3);
+    buffer_string(b, s->text, s->text_length);
+    buffer_text(b, ",\n   \"tokens\": [");
+    for (i = 0; i < s->n_tokens; i++) {
+        buffer_print(b, "%s%d", i > 0 ? ", " : "", (int)s->tokens[i].id);
+    }
+    buffer_text(b, "]");
+    add_segment_words(b, session, index, s);
+    buffer_print(b, ",\n   \"temperature\": %.6f, \"avg_logprob\": %.6f, "
+                 "\"compression_ratio\": %.6f, \"no_speech_prob\": %.6f}",
+                 (double)s->temperature, (double)s->mean_logprob, (double)s->compression_ratio,
+                 (double)s->no_speech);
+}
+
+/* Nothing if no language was detected. */
 static void add_detection(buffer *b, const wnpu_session *session)
 {
-    static const char end[] = "}\n";
-    const size_t n_end = sizeof end - 1;
     float p[100] = {0};
     size_t i, best = 0;
     const char *separator = "";
-    if (b->failed || b->n < n_end || memcmp(b->bytes + b->n - n_end, end, n_end) != 0 ||
-        wnpu_get_languages(session, p, sizeof p / sizeof p[0]) < 0) {
+    if (wnpu_get_languages(session, p, sizeof p / sizeof p[0]) < 0) {
         return;
     }
     for (i = 1; i < sizeof p / sizeof p[0]; i++) {
         best = p[i] > p[best] ? i : best;
     }
-    if (p[best] <= 0.0f) { /* nothing was detected */
+    if (p[best] <= 0.0f) {
         return;
     }
-    b->n -= n_end;
     buffer_print(b, ",\n \"detected_language\": \"%s\", \"detected_language_probability\": %.6f,\n"
                  " \"language_probabilities\": {", wnpu_language_name((int)best), (double)p[best]);
     for (i = 0; i < sizeof p / sizeof p[0]; i++) {
@@ -181,8 +215,35 @@ static void add_detection(buffer *b, const wnpu_session *session)
         }
     }
     buffer_text(b, "}");
-    buffer_text(b, end);
 }
+
+static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const request *r)
+{
+    wnpu_stats stats;
+    wnpu_segment s;
+    size_t i;
+    memset(&stats, 0, sizeof stats);
+    stats.struct_size = sizeof stats;
+    (void)wnpu_get_stats(session, &stats);
+    buffer_print(b, "{\"task\": \"%s\", \"language\": \"%s\", \"duration\": %.3f,\n \"text\": ",
+                 r->params.task == WNPU_TRANSLATE ? "translate" : "transcribe",
+                 wnpu_language_name(stats.language), (double)stats.audio_ms / 1e3);
+    add_all_text_json(b, session);
+    buffer_text(b, ",\n \"segments\": [");
+    for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        add_segment(b, session, i, &s);
+    }
+    buffer_text(b, "]");
+    if (!r->no_detection) {
+        add_detection(b, session);
+    }
+    buffer_text(b, "}\n");
+}
+
+/* ---- all formats ---- */
+
+static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
+                           const request *r);
 
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r)
@@ -199,6 +260,7 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
         buffer_text(b, "}\n");
         break;
     case ANSWER_DIARIZED_JSON: reply_diarized(b, session, model, r); break;
+    case ANSWER_VERBOSE_CPP: reply_whisper_cpp(b, session, r); break;
     case ANSWER_TEXT:
         add_all_text(b, session);
         buffer_text(b, "\n");
@@ -206,9 +268,6 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
     default:
         if (wnpu_write(session, (wnpu_format)formats[r->format], buffer_write, b) != WNPU_OK) {
             b->failed = 1;
-        }
-        if (r->format == ANSWER_VERBOSE_JSON && r->api == API_WHISPER_CPP) {
-            add_detection(b, session);
         }
     }
 }

@@ -133,19 +133,43 @@ static int take_task(request *r, const char *name, const char *param, const char
                    : set_param(r, name, "task", value);
 }
 
+/* Reads a flag of the request itself. */
+static int read_flag(request *r, const char *name, const char *value, int *to)
+{
+    *to = as_flag(value);
+    return *to < 0 ? refuse(r, name, "%s must be true or false", name) : 0;
+}
+
 static int take_stream(request *r, const char *name, const char *param, const char *value)
 {
-    int on = as_flag(value);
-    *(param != NULL ? &r->tentative : &r->stream) = on > 0;
-    return on < 0 ? refuse(r, name, "%s must be true or false", name) : 0;
+    (void)param;
+    return read_flag(r, name, value, &r->stream);
+}
+
+static int take_tentative(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_flag(r, name, value, &r->tentative);
+}
+
+static int take_token_times(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_flag(r, name, value, &r->token_times);
+}
+
+static int take_no_detection(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_flag(r, name, value, &r->no_detection);
 }
 
 static int take_encode(request *r, const char *name, const char *param, const char *value)
 {
-    int on = as_flag(value);
+    int on, failed = read_flag(r, name, value, &on);
     (void)param;
     r->raw = on == 0;
-    return on < 0 ? refuse(r, name, "%s must be true or false", name) : 0;
+    return failed;
 }
 
 /* An unknown format means JSON. */
@@ -324,7 +348,7 @@ static const field_row fields[] = {
     {"timestamp_granularities", API_OPENAI, take_granularity, NULL},
     {"include", API_OPENAI, take_include, NULL},
     {"stream", API_OPENAI, take_stream, NULL},
-    {"tentative", API_OPENAI, take_stream, "tentative"},
+    {"tentative", API_OPENAI, take_tentative, NULL},
     {"keywords", API_OPENAI, take_keywords, NULL},
     {"languages", API_OPENAI, take_languages, NULL},
     {"chunking_strategy", API_OPENAI, take_chunking, NULL},
@@ -340,7 +364,10 @@ static const field_row fields[] = {
     {"offset_t", API_WHISPER_CPP, take_milliseconds, "offset"},
     {"duration", API_WHISPER_CPP, take_milliseconds, "duration"},
     {"no_timestamps", API_WHISPER_CPP, take_opposite, "timestamps"},
+    {"token_timestamps", API_WHISPER_CPP, take_token_times, NULL},
+    {"no_language_probabilities", API_WHISPER_CPP, take_no_detection, NULL},
     {"suppress_nst", API_WHISPER_CPP, take_flag, "suppress_non_speech"},
+    {"suppress_non_speech", API_WHISPER_CPP, take_flag, "suppress_non_speech"},
     {"logprob_thold", API_WHISPER_CPP, take_param, "logprob_threshold"},
     {"no_speech_thold", API_WHISPER_CPP, take_param, "no_speech_threshold"},
     {"carry_initial_prompt", API_WHISPER_CPP, take_flag, "carry_initial_prompt"},
@@ -358,6 +385,7 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
     memset(r, 0, sizeof *r);
     r->api = api;
     r->format = api == API_ASR ? ANSWER_TEXT : ANSWER_JSON;
+    r->token_times = -1;
     r->raw_format = WNPU_SAMPLE_S16LE;
     r->raw_rate = 16000;
     r->raw_channels = 1;
@@ -455,6 +483,11 @@ void request_finish(request *r)
         r->params.words = 1;
         r->speakers = 1;
     }
+    if (r->api == API_WHISPER_CPP && r->format == ANSWER_VERBOSE_JSON) {
+        r->format = ANSWER_VERBOSE_CPP;
+        r->token_times = r->token_times < 0 ? r->params.timestamps : r->token_times;
+    }
+    r->params.words |= r->token_times > 0;
 }
 
 /* Whether a prompt fits into the half of the context that is for text before, which has one token

@@ -29,7 +29,8 @@ typedef enum request_format {
     ANSWER_TSV,
     ANSWER_VERBOSE_JSON,
     ANSWER_DIARIZED_JSON,     /* channels as speakers */
-    ANSWER_ALL                /* the library's own JSON */
+    ANSWER_ALL,               /* the library's own JSON */
+    ANSWER_VERBOSE_CPP        /* verbose_json as whisper.cpp's server has it */
 } request_format;
 
 typedef struct request {
@@ -39,6 +40,8 @@ typedef struct request {
     int tentative;            /* an extension: events also for text that may still change */
     int speakers;             /* each channel has a speaker of its own */
     int logprobs;             /* of each token, in JSON and events */
+    int token_times;          /* of whisper.cpp's server: 1, 0, or -1 if the client does not say */
+    int no_detection;         /* without what the detection of the language found */
     int raw;                  /* the audio has no header */
     int32_t raw_format;       /* wnpu_sample_format [S16LE] */
     uint32_t raw_rate, raw_channels; /* [16000, 1] */

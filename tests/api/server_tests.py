@@ -91,12 +91,7 @@ def formats():
         same(json.loads(s.text(AUDIO, path="/inference"))["text"], text)
         same(s.text(AUDIO, [("response_format", "srt")], path="/inference"),
              transcribed("-f", "srt"))
-        verbose = json.loads(s.text(AUDIO, [("response_format", "verbose_json")], "/inference"))
-        languages = json.loads(transcribed("-f", "json"))["languages"]
-        same(verbose.pop("language_probabilities"), languages)
-        same((verbose.pop("detected_language"), verbose.pop("detected_language_probability")),
-             ("english", languages["en"]))
-        same(verbose, json.loads(transcribed("-f", "verbose_json")))
+        whisper_cpp(s)
         asr = {"name": "audio_file"}
         same(s.text(AUDIO, path="/asr", **asr), text + "\n")
         for name in ("tsv", "json"):
@@ -107,6 +102,38 @@ def formats():
         same((found["detected_language"], found["language_code"]), ("english", "en"))
         assert 0.5 < found["confidence"] <= 1, found
         same(s.text(AUDIO, [("response_format", "text")]), text + "\n")
+
+
+def whisper_cpp(s):
+    """verbose_json of whisper.cpp's server: words in the segments, and the language's detection."""
+    def ask(*fields):
+        return json.loads(s.text(AUDIO, [("response_format", "verbose_json"), *fields],
+                                 "/inference"))
+    languages = json.loads(transcribed("-f", "json"))["languages"]
+    verbose = ask()
+    same(verbose.pop("language_probabilities"), languages)
+    same((verbose.pop("detected_language"), verbose.pop("detected_language_probability")),
+         ("english", languages["en"]))
+    want = json.loads(transcribed("-f", "verbose_json", "--words"))
+    words = [w for segment in verbose["segments"] for w in segment.pop("words")]
+    same([{"word": w["word"].strip(), "start": w["start"], "end": w["end"]} for w in words],
+         want.pop("words"))
+    for w in words:
+        assert 0 <= w["probability"] <= 1 and abs(w["t_dtw"] / 100 - w["start"]) < 1.5, w
+    assert words[1]["word"].startswith(" "), words
+    for segment in want["segments"]:
+        segment.pop("seek")
+    for segment in verbose["segments"] + want["segments"]:
+        for name in ("avg_logprob", "compression_ratio", "no_speech_prob"):
+            segment[name] = round(segment[name], 3)
+    same(verbose, want)
+    plain = ask(("token_timestamps", "false"), ("no_language_probabilities", "true"))
+    assert not [k for k in plain if k.startswith(("detected", "language_"))], plain
+    assert "words" not in plain["segments"][0], plain
+    same([x["start"] for x in plain["segments"]],
+         [x["start"] for x in json.loads(transcribed("-f", "verbose_json"))["segments"]])
+    same(s.text(AUDIO, [("response_format", "srt"), ("token_timestamps", "true")], "/inference"),
+         transcribed("-f", "srt", "--words"))
 
 
 def options():
@@ -679,7 +706,7 @@ def realtime():
         for closing, code in ((b"", 1000), (b"\x03\xe9", 1001), (b"\x0f\xa0bye", 4000),
                               (b"x", 1002), (b"\x03\xee", 1002)):  # is answered in kind
             w = WebSocket(s)
-            w.receive()
+            w.until("session.created")
             w.frame(closing, 8)
             same((w.receive(), w.code), (None, code))
         for event in (b"{", b"[]", b'{"type": "x"}',
@@ -690,12 +717,12 @@ def realtime():
                       b'{"languages": ["en", "xx"]}}}',
                       b'{"type": "session.update", "session": {"turn_detection": {"threshold": ""}}}'):
             w = WebSocket(s)
-            w.receive()
+            w.until("session.created")
             w.frame(event)
             same(w.until("error")[-1]["type"], "error")
             w.close()
         w = WebSocket(s)  # an event in several frames
-        w.receive()
+        w.until("session.created")
         w.frame(b'{"type": "input_audio', last=False)
         w.frame(b'_buffer.clear"}', opcode=0)
         same(w.receive()["type"], "input_audio_buffer.cleared")
@@ -1431,7 +1458,7 @@ def frames():
         assert s.process.poll() is None, "the server crashed"
         assert wait_for(lambda: s.health()["idle"] == 1, 60) is not None, "a session is in use"
         w = WebSocket(s)
-        same(w.receive()["type"], "session.created")
+        w.until("session.created")
         w.close()
         assert wait_for(lambda: s.health()["idle"] == 1, 20) is not None, "a session is in use"
         for size in (3 << 20, 12 << 20):  # larger than events may be
@@ -1470,7 +1497,7 @@ def forbidden():
             w.close()
             assert wait_for(lambda: s.health()["idle"] == 1, 20) is not None, "a session is in use"
         w = WebSocket(s)
-        w.receive()
+        w.until("session.created")
         w.frame(b'{"type": "input_audio', last=False)
         w.frame(b"ping", opcode=9)  # may come between the frames of a message
         w.frame(b'_buffer.clear"}', opcode=0)
