@@ -19,8 +19,8 @@ LIFE_FN unsigned char *life_load(const char *path, size_t *size)
     if (file == NULL) {
         return NULL;
     }
-    if (fseek(file, 0, SEEK_END) == 0 && (length = ftell(file)) > 0 &&
-        fseek(file, 0, SEEK_SET) == 0 && (data = malloc((size_t)length)) != NULL) {
+    if (fseek(file, 0, SEEK_END) == 0 && (length = ftell(file)) >= 0 &&
+        fseek(file, 0, SEEK_SET) == 0 && (data = malloc((size_t)length + 1)) != NULL) {
         *size = fread(data, 1, (size_t)length, file);
     }
     (void)fclose(file);

@@ -11,7 +11,7 @@
  *
  * Then the INT8 path's logits for the same tokens: most are int8 times int8, and those that matter
  * are computed in full. All of them in full must have the same winner at every position. */
-#include "../lib/t.h"
+#include "../lib/life.h"
 
 typedef struct figures {
     double n, x, y, xx, yy, xy; /* sums over outputs: float path x, INT8 path y */
@@ -340,41 +340,6 @@ static void check_logits(pair *p)
 
 /* ---- model and recording ---- */
 
-/* The file that the environment names, or the one in the user's cache; NULL if it is not there. */
-static const char *find(char *path, size_t size, const char *variable, const char *name)
-{
-    const char *given = getenv(variable), *home = getenv("HOME");
-    FILE *file;
-    if (given != NULL) {
-        (void)snprintf(path, size, "%s", given);
-    } else {
-        (void)snprintf(path, size, "%s/.cache/whisper_npu/%s", home != NULL ? home : "", name);
-    }
-    file = fopen(path, "rb");
-    if (file == NULL) {
-        return NULL;
-    }
-    (void)fclose(file);
-    return path;
-}
-
-static unsigned char *load(const char *path, size_t *size)
-{
-    FILE *file = fopen(path, "rb");
-    unsigned char *data = NULL;
-    long length;
-    *size = 0;
-    if (file != NULL && fseek(file, 0, SEEK_END) == 0 && (length = ftell(file)) > 0) {
-        data = malloc((size_t)length);
-        rewind(file);
-        *size = data != NULL ? fread(data, 1, (size_t)length, file) : 0;
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return data;
-}
-
 static wnpu_session *open_session(pair *p, wnpu_compute compute)
 {
     wnpu_config config;
@@ -427,7 +392,7 @@ static void fill_span(float *span, const wnpu_audio *audio)
     }
 }
 
-static void layers(const char *variable, const char *name)
+static void layers(const char *name)
 {
     static pair p;
     char path[512];
@@ -436,17 +401,16 @@ static void layers(const char *variable, const char *name)
     wnpu_error error;
     unsigned char *wav;
     size_t size;
-    const char *recording = find(path, sizeof path, "WNPU_RECORDING", "a13.wav");
-    if (recording == NULL) {
+    wav = life_load(life_cached(path, sizeof path, "a13.wav"), &size);
+    if (wav == NULL) {
         t_skip("no recording; scripts/fetch.sh all gets it");
         return;
     }
-    wav = load(recording, &size);
     wnpu_audio_init(&audio, sizeof audio);
     T_CHECK(wnpu_wav_open(&audio, wav, size, &error) == WNPU_OK && audio.rate == 16000 &&
             audio.channels == 1 && audio.format == WNPU_SAMPLE_S16LE, "%s is of another kind",
             path);
-    if (find(path, sizeof path, variable, name) == NULL) {
+    if (life_cached(path, sizeof path, name)[0] == '\0') {
         t_skip("no model; scripts/fetch.sh all gets it");
         free(wav);
         return;
@@ -472,7 +436,7 @@ static void layers(const char *variable, const char *name)
     wnpu_model_close(p.model);
 }
 
-static void attention_tiny(void) { layers("WNPU_MODEL_TINY", "ggml-tiny.bin"); }
+static void attention_tiny(void) { layers("ggml-tiny.bin"); }
 
 static void base_en(void)
 {
@@ -481,7 +445,7 @@ static void base_en(void)
         t_skip_now = 1;
         return;
     }
-    layers("WNPU_MODEL_BASE_EN", "ggml-base.en.bin");
+    layers("ggml-base.en.bin");
 }
 
 static void attention_tests(void)

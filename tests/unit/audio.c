@@ -1617,25 +1617,12 @@ static unsigned char *load(const char *name, size_t *size)
     for (i = 0; i < 3; i++) {
         const char *dir = i == 0 ? getenv("WNPU_SPEECH") : places[i];
         char path[1024];
-        FILE *file;
         unsigned char *data;
-        long length;
-        if (dir == NULL) {
-            continue;
+        snprintf(path, sizeof path, "%s/hard/%s", dir != NULL ? dir : "", name);
+        data = life_load(path, size);
+        if (data != NULL) {
+            return data;
         }
-        snprintf(path, sizeof path, "%s/hard/%s", dir, name);
-        file = fopen(path, "rb");
-        if (file == NULL) {
-            continue;
-        }
-        fseek(file, 0, SEEK_END);
-        length = ftell(file);
-        fseek(file, 0, SEEK_SET);
-        data = audio_need((size_t)length);
-        *size = fread(data, 1, (size_t)length, file);
-        T_CHECK(*size == (size_t)length, "%s: short read", name);
-        fclose(file);
-        return data;
     }
     return NULL;
 }

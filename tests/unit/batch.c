@@ -30,6 +30,17 @@ static void encode_windows(wnpu_session *s, size_t n)
     }
 }
 
+/* A session whose windows are encoded, with rules that allow all but special tokens. */
+static wnpu_session *open_encoded(const wnpu_model *m, unsigned threads, int compute)
+{
+    wnpu_session *s = open_batch(m, threads, RU_MAX_BATCH, compute);
+    wnpu_params_init(&s->run.params, sizeof s->run.params);
+    s->run.params.suppress_non_speech = 0;
+    T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
+    encode_windows(s, RU_MAX_BATCH);
+    return s;
+}
+
 static int same_hypothesis(const se_hypothesis *a, const se_hypothesis *b)
 {
     return a->n == b->n && memcmp(a->tokens, b->tokens, a->n * sizeof *a->tokens) == 0 &&
@@ -91,11 +102,7 @@ static void windows_at_once(void)
     for (compute = WNPU_COMPUTE_INT8; compute <= WNPU_COMPUTE_FLOAT; compute++) {
         for (seed = 1; seed <= 3; seed++) {
             wnpu_model *m = life_float_toy(seed);
-            wnpu_session *s = open_batch(m, 1 + seed % 2, RU_MAX_BATCH, compute);
-            wnpu_params_init(&s->run.params, sizeof s->run.params);
-            s->run.params.suppress_non_speech = 0;
-            T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
-            encode_windows(s, RU_MAX_BATCH);
+            wnpu_session *s = open_encoded(m, 1 + seed % 2, compute);
             for (n = 1; n <= RU_MAX_BATCH; n++) {
                 ended += compare_windows(s, n, n % 2 ? 20 : 60, &loops);
                 texts += n;
@@ -153,11 +160,7 @@ static void judges_leave_no_trace(void)
     judged = 0;
     for (seed = 1; seed <= 3; seed++) {
         wnpu_model *m = life_float_toy(seed);
-        wnpu_session *s = open_batch(m, 1 + seed % 2, RU_MAX_BATCH, WNPU_COMPUTE_INT8);
-        wnpu_params_init(&s->run.params, sizeof s->run.params);
-        s->run.params.suppress_non_speech = 0;
-        T_CHECK(wi_set_rules(&s->run) == WNPU_OK, "rules");
-        encode_windows(s, RU_MAX_BATCH);
+        wnpu_session *s = open_encoded(m, 1 + seed % 2, WNPU_COMPUTE_INT8);
         s->run.text.search.judge.function = agree;
         for (i = 0; i < RU_MAX_BATCH; i++) {
             s->run.decoder.window = i;

@@ -304,14 +304,12 @@ static void test_slaney(void)
 /* The filters of a real model, bit by bit. */
 static void test_real_filters(void)
 {
-    const char *home = getenv("HOME"), *cache = getenv("WHISPER_NPU_CACHE");
     float filters[80 * 201];
     char path[512];
     wnpu_model *m = NULL;
     wnpu_error error = {0, ""};
-    (void)snprintf(path, sizeof path, "%s%s/ggml-tiny.bin", cache != NULL ? cache : home,
-                   cache != NULL ? "" : "/.cache/whisper_npu");
-    if (wnpu_model_open(&m, path, NULL, &error) != WNPU_OK) {
+    if (wnpu_model_open(&m, life_cached(path, sizeof path, "ggml-tiny.bin"), NULL, &error) !=
+        WNPU_OK) {
         t_skip(error.message);
         return;
     }

@@ -1401,22 +1401,16 @@ static void test_real_vocabulary(void)
 }
 
 #ifndef WNPU_NO_STDIO
-static void check_real(const char *variable, const char *name, const wnpu_model_info *want)
+static void check_real(const char *name, const wnpu_model_info *want)
 {
     char path[512];
-    const char *given = getenv(variable), *home = getenv("HOME");
     wnpu_model *model = NULL;
     wnpu_model_info info;
     wnpu_error error;
-    FILE *file;
-    (void)snprintf(path, sizeof path, "%.200s%s%.60s", given != NULL ? given : home != NULL ? home :
-                   "", given != NULL ? "" : "/.cache/whisper_npu/", given != NULL ? "" : name);
-    file = fopen(path, "rb");
-    if (file == NULL) {
-        t_skip(path);
+    if (life_cached(path, sizeof path, name)[0] == '\0') {
+        t_skip(name);
         return;
     }
-    (void)fclose(file);
     T_CHECK(wnpu_model_open(&model, path, NULL, &error) == WNPU_OK, "%s", error.message);
     info.struct_size = sizeof info;
     T_CHECK(wnpu_model_get_info(model, &info) == WNPU_OK, "info");
@@ -1438,26 +1432,19 @@ static void check_real(const char *variable, const char *name, const wnpu_model_
 
 static void test_real_tiny(void)
 {
-    wnpu_model_info want;
-    memset(&want, 0, sizeof want);
-    want.name = "tiny";
-    want.n_vocab = 51865;
-    want.n_audio_state = 384;
-    want.n_audio_layer = 4;
-    want.multilingual = 1;
-    want.n_languages = 99;
-    check_real("WNPU_MODEL_TINY", "ggml-tiny.bin", &want);
+    static const wnpu_model_info want = {
+        .name = "tiny", .n_vocab = 51865, .n_audio_state = 384, .n_audio_layer = 4,
+        .multilingual = 1, .n_languages = 99
+    };
+    check_real("ggml-tiny.bin", &want);
 }
 
 static void test_real_base_en(void)
 {
-    wnpu_model_info want;
-    memset(&want, 0, sizeof want);
-    want.name = "base.en";
-    want.n_vocab = 51864;
-    want.n_audio_state = 512;
-    want.n_audio_layer = 6;
-    check_real("WNPU_MODEL_BASE_EN", "ggml-base.en.bin", &want);
+    static const wnpu_model_info want = {
+        .name = "base.en", .n_vocab = 51864, .n_audio_state = 512, .n_audio_layer = 6
+    };
+    check_real("ggml-base.en.bin", &want);
 }
 #endif
 

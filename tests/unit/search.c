@@ -1646,25 +1646,14 @@ static void instruction_sets(void)
         for (compute = 0; compute < 2; compute++) {
             char *first = NULL;
             for (isa = WNPU_ISA_SCALAR; wnpu_isa_name((wnpu_isa)isa) != NULL; isa++) {
-                wnpu_config c;
                 wnpu_session *s;
-                wnpu_params p;
-                wnpu_error error;
+                wnpu_params p = life_params();
                 char *next;
                 if (!wnpu_isa_available((wnpu_isa)isa)) {
                     continue;
                 }
-                wnpu_config_init(&c, sizeof c);
-                c.threads = 2;
-                c.isa = isa;
-                c.compute = compute;
-                T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s",
-                        error.message);
-                wnpu_params_init(&p, sizeof p);
-                p.vad = 0; /* toys' sounds are no speech */
+                s = open_on(m, 2, isa, compute);
                 p.max_tokens = 16;
-                p.no_speech_threshold = 2;
-                p.temperature_step = 0;
                 p.beam = 5;
                 p.temperature = mode ? 0.8f : 0;
                 p.hotwords = words;
@@ -1692,7 +1681,6 @@ static void older_callers(void)
     wnpu_config c;
     wnpu_session *s;
     wnpu_params p;
-    wnpu_error error;
     wnpu_segment g, whole;
     unsigned char *bytes = (unsigned char *)&g;
     size_t n = 16000 * 3, old = offsetof(wnpu_segment, temperature), i;
@@ -1701,7 +1689,7 @@ static void older_callers(void)
     memset(&c, 0xee, sizeof c);
     wnpu_config_init(&c, offsetof(wnpu_config, max_beams));
     T_CHECK(c.max_beams == 0xeeeeeeeeu, "nothing beyond an older configuration is written");
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    s = life_open(m, &c);
     T_CHECK(s->run.text.search.slots == 5, "it gets the defaults");
     memset(&p, 0xee, sizeof p);
     wnpu_params_init(&p, offsetof(wnpu_params, beam));

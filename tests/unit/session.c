@@ -21,14 +21,11 @@ static wnpu_params short_params(void)
 static wnpu_session *open_on(const wnpu_model *m, unsigned threads, int isa, int compute)
 {
     wnpu_config c;
-    wnpu_session *s = NULL;
-    wnpu_error error;
     wnpu_config_init(&c, sizeof c);
     c.threads = threads;
     c.isa = isa;
     c.compute = compute;
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
-    return s;
+    return life_open(m, &c);
 }
 
 /* The same bytes from every instruction set and number of threads. With three threads `before`, if
@@ -259,7 +256,7 @@ static void session_memory(void)
     c.result_bytes = 1 << 20;
     size = wnpu_session_size(m, &c, &error);
     T_CHECK(size > 0 && size == wnpu_session_size(m, &c, NULL), "size");
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    s = life_open(m, &c);
     T_CHECK(l.calls == 1 && l.bytes == size, "one allocation of %lu bytes, promised %lu",
             (unsigned long)l.bytes, (unsigned long)size);
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "runs");
@@ -339,7 +336,6 @@ static void session_full_store(void)
     wnpu_model *m = life_float_toy(7);
     wnpu_config c;
     wnpu_session *s;
-    wnpu_error error;
     wnpu_params p = short_params();
     size_t n = 16000 * 900;
     float *x = life_sound(n);
@@ -347,7 +343,7 @@ static void session_full_store(void)
     int status;
     wnpu_config_init(&c, sizeof c);
     c.result_bytes = 64 << 10;
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    s = life_open(m, &c);
     p.max_tokens = 224;
     p.timestamps = 0; /* text to the last token, however often it repeats itself */
     p.stop_loops = 0;

@@ -166,8 +166,7 @@ static int sys_join(pthread_t thread, void **result)
 #undef pthread_create
 #undef pthread_join
 
-#include "../lib/t.h"
-#include "../lib/toy_model.h"
+#include "../lib/life.h"
 
 /* ---- a program ---- */
 
@@ -227,22 +226,9 @@ static void make_files(void)
 
 static wnpu_params few_tokens(void)
 {
-    wnpu_params p;
-    wnpu_params_init(&p, sizeof p);
-    p.vad = 0; /* toys' sounds are no speech */
+    wnpu_params p = life_params();
     p.max_tokens = 4;
-    p.no_speech_threshold = 2;
-    p.temperature_step = 0;
     return p;
-}
-
-static wnpu_audio the_noise(void)
-{
-    wnpu_audio a;
-    wnpu_audio_init(&a, sizeof a);
-    a.data = noise;
-    a.frames = sizeof noise / sizeof noise[0];
-    return a;
 }
 
 /* Opens, transcribes, writes, closes. With say 0 only up to the opening of the session. */
@@ -251,7 +237,7 @@ static int program(const char *path, int copy, int say, sink *out, wnpu_error *e
     wnpu_model_config model_config;
     wnpu_config config;
     wnpu_params params = few_tokens();
-    wnpu_audio audio = the_noise();
+    wnpu_audio audio = life_audio(noise, sizeof noise / sizeof noise[0]);
     wnpu_model *model = NULL;
     wnpu_session *session = NULL;
     int status;
@@ -408,7 +394,7 @@ static void test_truncated_while_open(void)
 {
     wnpu_model_config config;
     wnpu_params params = few_tokens();
-    wnpu_audio audio = the_noise();
+    wnpu_audio audio = life_audio(noise, sizeof noise / sizeof noise[0]);
     wnpu_model *model = NULL;
     wnpu_session *session = NULL;
     wnpu_error error = {0, ""};
@@ -438,7 +424,7 @@ static void test_writes(void)
 {
     static const int64_t answers[] = {-1, 0, INT64_MIN, INT64_MAX};
     wnpu_params params = few_tokens();
-    wnpu_audio audio = the_noise();
+    wnpu_audio audio = life_audio(noise, sizeof noise / sizeof noise[0]);
     wnpu_model *model = NULL;
     wnpu_session *session = NULL;
     wnpu_error error = {0, ""};

@@ -425,29 +425,6 @@ static void the_seal_holds(void)
 
 /* ---- sizes ---- */
 
-typedef struct counted {
-    size_t now, most, calls;
-} counted;
-
-static void *counted_alloc(void *user, size_t size, size_t alignment)
-{
-    counted *c = user;
-    void *p = NULL;
-    if (posix_memalign(&p, alignment, size) != 0) {
-        return NULL;
-    }
-    c->calls++;
-    c->now += size;
-    c->most = c->now > c->most ? c->now : c->most;
-    return p;
-}
-
-static void counted_release(void *user, void *memory, size_t size)
-{
-    ((counted *)user)->now -= size;
-    free(memory);
-}
-
 typedef struct bytes {
     unsigned char *data;
     size_t size;
@@ -473,22 +450,22 @@ static int64_t bytes_write(void *user, const void *data, size_t size)
 static void same_as_promised(bytes *file, int in_place, const wnpu_model_config *config,
                              const char *what)
 {
-    counted *c = config->allocator->user;
+    life_counter *c = config->allocator->user;
     wnpu_model_memory memory;
     wnpu_source source;
     wnpu_model *m = NULL;
     wnpu_model_info info;
     wnpu_error error;
     int status;
-    memset(c, 0, sizeof *c);
+    life_count(c);
     source.read = bytes_read;
     source.size = file->size;
     source.user = file;
     memory.struct_size = sizeof memory;
     T_CHECK(wnpu_model_measure_source(&source, config, &memory, &error) == WNPU_OK, "%s: %s", what,
             error.message);
-    T_CHECK(c->now == 0 && c->most < 512 << 10, "%s: measuring took %lu bytes and kept %lu", what,
-            (unsigned long)c->most, (unsigned long)c->now);
+    T_CHECK(c->bytes == 0 && c->most < 512 << 10, "%s: measuring took %lu bytes and kept %lu", what,
+            (unsigned long)c->most, (unsigned long)c->bytes);
     c->most = 0;
     status = in_place ? wnpu_model_open_static(&m, file->data, file->size, config, &error)
                       : wnpu_model_open_source(&m, &source, config, &error);
@@ -503,26 +480,23 @@ static void same_as_promised(bytes *file, int in_place, const wnpu_model_config 
     }
     info.struct_size = sizeof info;
     (void)wnpu_model_get_info(m, &info);
-    T_CHECK(memory.held == c->now && memory.held == info.bytes, "%s: %llu bytes promised, %lu held",
-            what, (unsigned long long)memory.held, (unsigned long)c->now);
+    T_CHECK(memory.held == c->bytes && memory.held == info.bytes, "%s: %llu bytes promised, %lu held",
+            what, (unsigned long long)memory.held, (unsigned long)c->bytes);
     T_CHECK(memory.shared == info.shared_bytes, "%s: %llu bytes shared", what,
             (unsigned long long)memory.shared);
     T_CHECK(memory.peak == c->most, "%s: peak of %llu bytes promised, %lu taken", what,
             (unsigned long long)memory.peak, (unsigned long)c->most);
     wnpu_model_close(m);
-    T_CHECK(c->now == 0, "%s: %lu bytes not given back", what, (unsigned long)c->now);
+    T_CHECK(c->bytes == 0, "%s: %lu bytes not given back", what, (unsigned long)c->bytes);
 }
 
 static void model_sizes(void)
 {
     static const int types[] = {TOY_F32, TOY_F16, TOY_Q4_0, TOY_Q5_1, TOY_Q8_0};
     wnpu_model_config config;
-    wnpu_allocator allocator;
-    counted c;
+    life_counter c;
     size_t i;
-    allocator.alloc = counted_alloc;
-    allocator.release = counted_release;
-    allocator.user = &c;
+    life_count(&c);
     for (i = 0; i < sizeof types / sizeof types[0]; i++) {
         toy_options o = toy_small();
         bytes file, pack;
@@ -535,7 +509,7 @@ static void model_sizes(void)
         T_CHECK(wnpu_model_open_memory(&m, file.data, file.size, NULL, NULL) == WNPU_OK &&
                 wnpu_model_save(m, bytes_write, &pack, NULL) == WNPU_OK, "pack");
         wnpu_model_close(m);
-        config.allocator = &allocator;
+        config.allocator = &c.allocator;
         same_as_promised(&file, 0, &config, "ggml");
         same_as_promised(&pack, 0, &config, "pack through callbacks");
         same_as_promised(&pack, 1, &config, "pack in place");

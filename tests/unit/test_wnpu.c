@@ -899,7 +899,6 @@ static void test_shared_pages(void)
 
 static void real_model(const char *name, size_t least)
 {
-    const char *home = getenv("HOME"), *cache = getenv("WHISPER_NPU_CACHE");
     char path[512];
     wnpu_model *ggml = NULL, *m = NULL;
     wnpu_error error = {0, ""};
@@ -907,9 +906,7 @@ static void real_model(const char *name, size_t least)
     unsigned char *pack;
     int32_t a[64], b[64];
     static const char text[] = " Hello, world: 3.14 na\xc3\xafve \xe3\x81\x93\xe3\x82\x93";
-    (void)snprintf(path, sizeof path, "%s%s/%s", cache != NULL ? cache : home,
-                   cache != NULL ? "" : "/.cache/whisper_npu", name);
-    if (wnpu_model_open(&ggml, path, NULL, &error) != WNPU_OK) {
+    if (wnpu_model_open(&ggml, life_cached(path, sizeof path, name), NULL, &error) != WNPU_OK) {
         t_skip(error.message);
         return;
     }

@@ -133,31 +133,19 @@ static int vocab_read(tokenizer_vocab *out, const char *path)
     return 1;
 }
 
-/* The model named by the environment, or the one in the user's cache. */
-static int vocab_model(tokenizer_vocab *out, const char *variable, const char *name)
+/* The vocabulary of a model in the cache; 0 if it is not there. */
+static int vocab_model(tokenizer_vocab *out, const char *name)
 {
-    const char *path = getenv(variable), *home = getenv("HOME");
-    char text[1024];
-    if (path == NULL && home != NULL) {
-        snprintf(text, sizeof text, "%s/.cache/whisper_npu/%s", home, name);
-        path = text;
-    }
-    if (path == NULL || !vocab_read(out, path)) {
+    char path[512];
+    if (!vocab_read(out, life_cached(path, sizeof path, name))) {
         t_skip(name);
         return 0;
     }
     return 1;
 }
 
-static int model_tiny(tokenizer_vocab *out)
-{
-    return vocab_model(out, "WNPU_MODEL_TINY", "ggml-tiny.bin");
-}
-
-static int model_base_en(tokenizer_vocab *out)
-{
-    return vocab_model(out, "WNPU_MODEL_BASE_EN", "ggml-base.en.bin");
-}
+static int model_tiny(tokenizer_vocab *out) { return vocab_model(out, "ggml-tiny.bin"); }
+static int model_base_en(tokenizer_vocab *out) { return vocab_model(out, "ggml-base.en.bin"); }
 
 static uint32_t tokenizer_random_state = 1;
 

@@ -364,13 +364,10 @@ static void voice_one_answer(void)
 static wnpu_session *voice_open_session(const wnpu_model *m, uint64_t result_bytes)
 {
     wnpu_config c;
-    wnpu_session *s = NULL;
-    wnpu_error error;
     wnpu_config_init(&c, sizeof c);
     c.threads = 1;
     c.result_bytes = result_bytes;
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
-    return s;
+    return life_open(m, &c);
 }
 
 static wnpu_params voice_params_of(int vad)
@@ -615,6 +612,16 @@ static void without_pauses(void)
     wnpu_model_close(m);
 }
 
+/* A session whose detector is about to begin. */
+static wnpu_session *open_detecting(const wnpu_model *m)
+{
+    wnpu_session *s = voice_open_session(m, 1 << 20);
+    wi_reset(&s->run);
+    wnpu_params_init(&s->run.params, sizeof s->run.params);
+    aw_begin_detector(&s->run);
+    return s;
+}
+
 /* The first pause that is long enough, of spans of speech in milliseconds. */
 static void voice_pauses(void)
 {
@@ -631,12 +638,9 @@ static void voice_pauses(void)
         {0, 30000, 10520, -1}
     };
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = voice_open_session(m, 1 << 20);
+    wnpu_session *s = open_detecting(m);
     ru_run *r = &s->run;
     size_t i;
-    wi_reset(r);
-    wnpu_params_init(&r->params, sizeof r->params);
-    aw_begin_detector(r);
     r->audio.detector_done = 1;
     for (i = 0; i < sizeof spans / sizeof spans[0]; i++) {
         T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
@@ -685,12 +689,9 @@ static void phrase_ends(void)
         {"vvvvv....", 0, 500, -1}, {"vvvvv.....", 0, 500, 500}
     };
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_session *s = voice_open_session(m, 1 << 20);
+    wnpu_session *s = open_detecting(m);
     ru_run *r = &s->run;
     size_t i;
-    wi_reset(r);
-    wnpu_params_init(&r->params, sizeof r->params);
-    aw_begin_detector(r);
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t end = lay_out(r, cases[i].layout), at, to, first = INT64_MAX;
         for (to = 0; to <= end; to += 20) {
@@ -908,14 +909,8 @@ static void functions(void)
     free(third.bytes);
     wnpu_session_close(s);
     for (isa = WNPU_ISA_SCALAR; isa < CP_ISAS; isa++) {
-        wnpu_config c;
-        wnpu_error error;
-        wnpu_config_init(&c, sizeof c);
-        c.isa = isa;
-        c.threads = isa % 2 == 0 ? 3 : 2;
         if (wnpu_isa_available((wnpu_isa)isa)) {
-            s = NULL;
-            T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+            s = open_on(m, isa % 2 == 0 ? 3 : 2, isa, WNPU_COMPUTE_INT8);
             third = voice_json_of(s, &a);
             T_CHECK(life_alike(first, third), "%s differs", wnpu_isa_name((wnpu_isa)isa));
             free(third.bytes);

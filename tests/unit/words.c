@@ -136,17 +136,6 @@ static void median_filter(void)
 
 /* ---- the matrix, against its definition in double precision ---- */
 
-static wnpu_session *words_open_session(const wnpu_model *m, unsigned threads, int isa, int compute)
-{
-    wnpu_config c;
-    wnpu_config_init(&c, sizeof c);
-    c.threads = threads;
-    c.isa = isa;
-    c.compute = compute;
-    c.result_bytes = 1 << 20;
-    return life_open(m, &c);
-}
-
 static float *speechlike(size_t n)
 {
     float *x = malloc((n > 0 ? n : 1) * sizeof *x);
@@ -214,8 +203,8 @@ static double filtered(const double *x, size_t n, size_t i)
 static void the_matrix(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = words_open_session(m, 2, 0, WNPU_COMPUTE_FLOAT);
-    wnpu_session *q = words_open_session(m, 2, 0, WNPU_COMPUTE_INT8);
+    wnpu_session *s = open_on(m, 2, 0, WNPU_COMPUTE_FLOAT);
+    wnpu_session *q = open_on(m, 2, 0, WNPU_COMPUTE_INT8);
     al_aligner *a = &s->run.text.aligner, *b = &q->run.text.aligner;
     float *x = speechlike(ML_SPAN), probability[40];
     int32_t tokens[40];
@@ -746,7 +735,7 @@ static void set_options(wnpu_params *p, int trial)
 static void options(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = words_open_session(m, 2, 0, 0);
+    wnpu_session *s = open_on(m, 2, 0, 0);
     size_t n = 16000 * 40;
     float *x = speechlike(n);
     wnpu_audio a = life_audio(x, n);
@@ -784,7 +773,7 @@ static void words_any_length(void)
     size_t k;
     int compute;
     for (compute = 0; compute < 2; compute++) {
-        wnpu_session *s = words_open_session(m, 2, 0, compute);
+        wnpu_session *s = open_on(m, 2, 0, compute);
         for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
             wnpu_audio a = life_audio(x, lengths[k]);
             wnpu_params p = word_params();
@@ -806,7 +795,7 @@ static void of_a_choice(void)
                                      500000};
     static const char *const phrases[] = {"the tea", "a bc"};
     wnpu_model *m = life_float_toy(9);
-    wnpu_session *s = words_open_session(m, 2, 0, 0);
+    wnpu_session *s = open_on(m, 2, 0, 0);
     float *x = speechlike(500000);
     size_t k;
     for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
@@ -860,7 +849,7 @@ static int words_on_segment(void *user, const wnpu_segment *segment)
 static void accessors(void)
 {
     wnpu_model *m = life_float_toy(7);
-    wnpu_session *s = words_open_session(m, 1, 0, 0);
+    wnpu_session *s = open_on(m, 1, 0, 0);
     size_t n = 16000 * 10, words;
     float *x = speechlike(n);
     wnpu_audio a = life_audio(x, n);
@@ -910,14 +899,13 @@ static void words_full_store(void)
     wnpu_model *m = life_float_toy(7);
     wnpu_config c;
     wnpu_session *s;
-    wnpu_error error;
     wnpu_params p = word_params();
     size_t n = 16000 * 900;
     float *x = speechlike(n);
     wnpu_audio a = life_audio(x, n);
     wnpu_config_init(&c, sizeof c);
     c.result_bytes = 64 << 10;
-    T_CHECK(wnpu_session_open(&s, m, &c, NULL, 0, &error) == WNPU_OK, "%s", error.message);
+    s = life_open(m, &c);
     p.max_tokens = 224;
     p.timestamps = 0; /* text to the last token */
     T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_E_FULL, "it is full");
