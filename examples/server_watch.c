@@ -219,13 +219,16 @@ static void judge_silence(silent *s, int fd, int peer, int64_t now)
         memset(s, 0, sizeof *s);
         s->peer_port = peer;
         s->since_ms = now;
-    } else if (has_unread(fd)) {
-        s->since_ms = now;
     }
     if (all.crowded && !s->kept && patience > WATCH_CROWDED_MS) {
         patience = WATCH_CROWDED_MS;
     }
-    if (now - s->since_ms >= patience) {
+    if (now - s->since_ms < patience) {
+        return;
+    }
+    if (has_unread(fd)) {
+        s->since_ms = now;
+    } else {
         (void)shutdown(fd, SHUT_RDWR);
     }
 }
