@@ -429,6 +429,20 @@ static void free_product(npu *n, product *p)
     close_bo(n->fd, p->stream);
 }
 
+/* A device with a context, and a product of int8 in it. */
+static void open_with_product(npu *n, product *p)
+{
+    open_context(n, default_spec(8), 1);
+    *p = make_product(n, n->spec);
+}
+
+static void close_with_product(npu *n, product *p)
+{
+    free_product(n, p);
+    close_context(n);
+    close_npu(n);
+}
+
 /* Submits and waits; the state. */
 static uint32_t run_product(npu *n, product *p)
 {
@@ -728,8 +742,7 @@ static void case_exec_errors(void)
     uint32_t args[4], dummy;
     struct exec_cmd e;
     int error;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     memcpy(args, p.args, sizeof args);
     e = (struct exec_cmd){ .ext = 1, .hwctx = n.ctx, .cmds = p.cmd.handle, .n_cmds = 1 };
     T_CHECK(call(n.fd, EXEC_CMD, &e) == -EINVAL, "ext");
@@ -789,8 +802,7 @@ static void case_malformed(void)
 {
     npu n;
     product p;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     put_word(&p.cmd, 0, 0x30010001 | 7u << 23);
     expect_malformed(&n, &p, "opcode 7");
     put_word(&p.cmd, 0, 0x30010001 | 18u << 23);
@@ -813,9 +825,7 @@ static void case_malformed(void)
     fill_command(&p);
     put_word(&p.cmd, 0, 0x30010004);
     T_CHECK(run_product(&n, &p) == 4 && violations() == 4, "stale state in the header");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 static void case_timeline(void)
@@ -825,8 +835,7 @@ static void case_timeline(void)
     uint64_t seq = 9;
     int64_t begin;
     int error;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     T_CHECK(wait_point(n.fd, n.syncobj, 0, 0.01, 0) == -EINVAL, "nothing submitted");
     T_CHECK(wait_point(n.fd, n.syncobj, 0, 0.01, 2) == -ETIME, "wait for submission");
     T_CHECK(wait_point(n.fd, 999, 0, 0.01, 2) == -ENOENT, "handle");
@@ -851,9 +860,7 @@ static void case_timeline(void)
     T_CHECK(error == -ETIME, "point 0 is the newest: %d", error);
     T_CHECK(wait_point(n.fd, n.syncobj, 0, 10, 0) == 0, "until the watchdog");
     T_CHECK((get_word(&p.cmd, 0) & 0xF) == 8, "timed out");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 static void on_alarm(int number)
@@ -929,9 +936,7 @@ static void multiply_with(pg_spec spec)
         bad = wrong(&p);
         T_CHECK(bad == 0, "%zu of %u elements wrong", bad, spec.m * spec.n);
     }
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 static void case_gemm(void)
@@ -1027,9 +1032,7 @@ static void multiply_stream(const overlay_shape *s, uint32_t *words, size_t coun
     memcpy(p.b.va, b, (size_t)s->k * s->n);
     T_CHECK(wrong(&p) == 0, "%zu elements wrong", wrong(&p));
     free(b);
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* A stream that waits until A and B were read before it queues C: they wait on the chip. */
@@ -1113,9 +1116,7 @@ static void case_gemm_large(void)
     printf("  %ux%ux%u in %.1f ms\n", spec.m, spec.n, spec.k, ms);
     flush(p.c.va, p.c.size);
     T_CHECK(wrong(&p) == 0, "wrong numbers");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* Changes one word of the stream; the number of wrong elements, or minus the state. */
@@ -1180,8 +1181,7 @@ static void case_cache(void)
     npu n;
     product p;
     size_t stale;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     T_CHECK(run_product(&n, &p) == 4, "state");
     stale = wrong(&p);
     T_CHECK(stale == (size_t)n.spec.m * n.spec.n, "unflushed C: %zu wrong", stale);
@@ -1204,9 +1204,7 @@ static void case_cache(void)
     T_CHECK(run_product(&n, &p) == 4 && violations() == 1, "a dirty line under the device's pen");
     flush(p.c.va, p.c.size);
     T_CHECK(wrong(&p) == 1 || wrong(&p) == 2, "is written back over it");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 static void case_cache_code(void)
@@ -1217,19 +1215,14 @@ static void case_cache_code(void)
     open_context(&n, default_spec(8), 0);
     p = make_product(&n, n.spec);
     T_CHECK(run_product(&n, &p) == 5, "a PDI that was not flushed");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    close_with_product(&n, &p);
+    open_with_product(&n, &p);
     memcpy(n.heap_va + (p.stream_addr - 0x4000000), &word, 4);
     T_CHECK(run_product(&n, &p) == 4, "the device still sees the old stream");
     fill_command(&p);
     flush(n.heap_va + (p.stream_addr - 0x4000000), 4);
     T_CHECK(run_product(&n, &p) == 5, "and now the new one");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* LATENCY=30000: commands stay in flight for 30 ms. */
@@ -1239,8 +1232,7 @@ static void case_overlap(void)
     product p;
     buffer big;
     int64_t begin;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     big = make_buffer(&n, SHMEM, 65536);
     flush(big.va, big.size);
     p.args[0] = big.handle; /* listed, and not used by the stream */
@@ -1260,9 +1252,7 @@ static void case_overlap(void)
     T_CHECK(wait_point(n.fd, n.syncobj, 1, 10, 2) == 0, "wait");
     T_CHECK(violations() == 1, "A is written in flight");
     free_buffer(&n, &big);
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* A BO that the driver does not know to be used. */
@@ -1270,14 +1260,11 @@ static void case_unlisted(void)
 {
     npu n;
     product p;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     T_CHECK(exec_raw(n.fd, n.ctx, p.cmd.handle, p.args, 3, NULL) == 0, "exec");
     T_CHECK(wait_point(n.fd, n.syncobj, 0, 10, 2) == 0, "wait");
     T_CHECK(violations() == (iova ? 0 : 1), "C is not listed");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* ---------------------------------------------------------------- chains */
@@ -1305,8 +1292,7 @@ static void case_chain(void)
     const char *protocol = getenv("SIM_AMDXDNA_PROTOCOL");
     int npu_path = kernel >= 619 && protocol == NULL;
     uint32_t subs[64], most = npu_path ? 36 : 60, state;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     q = make_product(&n, n.spec);
     chain = make_buffer(&n, CMD, 4096);
     for (unsigned i = 0; i < 64; i++) {
@@ -1341,9 +1327,7 @@ static void case_chain(void)
     T_CHECK(get_word(&q.cmd, 8) == 3, "the failing one is not");
     free_buffer(&n, &chain);
     free_product(&n, &q);
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* What the clock says of one submission and of a chain of four, and that a wait can be slow. */
@@ -1359,8 +1343,7 @@ static void case_clock(void)
     uint32_t subs[4];
     double overhead;
     memcpy(&stats, &found, sizeof found);
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     chain = make_buffer(&n, CMD, 4096);
     start = soon(0);
     T_CHECK(run_product(&n, &p) == 4, "state");
@@ -1375,9 +1358,7 @@ static void case_clock(void)
             "submitting %f us", overhead);
     T_CHECK(s[size / 8 - 6] > overhead, "and computing");
     free_buffer(&n, &chain);
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* ---------------------------------------------------------------- failures */
@@ -1387,8 +1368,7 @@ static void case_wipe(void)
     npu n;
     product p;
     uint32_t state;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     put_word(&p.cmd, 24, 5);
     state = run_product(&n, &p);
     T_CHECK(state == 5, "state %u", state);
@@ -1396,9 +1376,7 @@ static void case_wipe(void)
     T_CHECK(get_word(&p.cmd, 4092) == (kernel >= 619 ? UINT32_MAX : 0), "to the end");
     fill_command(&p);
     T_CHECK(run_product(&n, &p) == 4, "rebuilt");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* Set up by SIM_AMDXDNA_FAULT=exec=1:timeout. */
@@ -1407,8 +1385,7 @@ static void case_watchdog(void)
     npu n;
     product p;
     uint32_t state;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     state = run_product(&n, &p);
     T_CHECK(state == (kernel == 616 ? 1 : 8), "state %u", state);
     if (kernel >= 619) {
@@ -1422,9 +1399,7 @@ static void case_watchdog(void)
     T_CHECK(run_product(&n, &p) == 4, "the context lives on");
     flush(p.c.va, p.c.size);
     T_CHECK(wrong(&p) == 0, "numbers");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* A hung context is not detected while another one works, from 7.2 on. */
@@ -1434,8 +1409,7 @@ static void case_watchdog_busy(void)
     product p, q;
     int64_t begin, end;
     uint32_t state;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     other = n;
     T_CHECK(make_context(n.fd, 4 * pg_columns(&n.spec), &other.ctx, &other.syncobj) == 0, "second");
     T_CHECK(configure(&n, other.ctx, n.pdi) == 0, "configure");
@@ -1465,8 +1439,7 @@ static void case_destroy_hung(void)
 {
     npu n;
     product p;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     exec_raw(n.fd, n.ctx, p.cmd.handle, p.args, 4, NULL);
     close_context(&n);
     T_CHECK((get_word(&p.cmd, 0) & 0xF) == (kernel == 616 ? 1 : 6), "state %x",
@@ -1484,8 +1457,7 @@ static void case_unready(void)
     npu n;
     product p;
     int64_t begin;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     begin = soon(0);
     T_CHECK(run_product(&n, &p) == 8, "the hung one"); /* time scale 0.05: after 0.1 s */
     for (unsigned i = 0; i < 3; i++) {
@@ -1496,9 +1468,7 @@ static void case_unready(void)
         T_CHECK(state == states[i], "%u: state %u", i, state);
         usleep(i == 0 ? 1000000 : 1600000);
     }
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* exec=1:dead or broken, times scaled by 0.1: the driver's calls, and that idling for 0.5 s heals. */
@@ -1511,8 +1481,7 @@ static void case_firmware(void)
     int64_t begin;
     npu n;
     product p;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     begin = soon(0);
     T_CHECK(run_product(&n, &p) == 8, "no answer");
     fill_command(&p);
@@ -1553,8 +1522,7 @@ static void case_no_watchdog(void)
 {
     npu n;
     product p;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     exec_raw(n.fd, n.ctx, p.cmd.handle, p.args, 4, NULL);
     T_CHECK(wait_point(n.fd, n.syncobj, 0, 1.0, 2) == -ETIME, "it ended by itself");
     close_context(&n);
@@ -1569,8 +1537,7 @@ static void case_faults(void)
     npu n;
     product p;
     uint32_t state, ctx, syncobj;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     T_CHECK(run_product(&n, &p) == 1 && run_product(&n, &p) == 1, "a dead context");
     close_context(&n);
     T_CHECK(make_context(n.fd, 4 * pg_columns(&n.spec), &n.ctx, &n.syncobj) == 0, "context");
@@ -1579,8 +1546,7 @@ static void case_faults(void)
     destroy(n.fd, DESTROY_HWCTX, n.ctx);
     free_product(&n, &p);
     close_npu(&n);
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     T_CHECK(run_product(&n, &p) == 6, "state 6");
     fill_command(&p);
     state = run_product(&n, &p);
@@ -1608,8 +1574,7 @@ static void case_gone(void)
     product p;
     uint64_t seq;
     int error;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     do {
         fill_command(&p);
         error = exec_raw(n.fd, n.ctx, p.cmd.handle, p.args, 4, &seq);
@@ -1631,8 +1596,7 @@ static void case_suspend(void)
 {
     npu n;
     product p;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     T_CHECK(run_product(&n, &p) == 6, "aborted by a suspend");
     fill_command(&p);
     T_CHECK(run_product(&n, &p) == 4, "works again");
@@ -1641,9 +1605,7 @@ static void case_suspend(void)
     T_CHECK(run_product(&n, &p) == 4, "after idling");
     flush(p.c.va, p.c.size);
     T_CHECK(wrong(&p) == 0, "numbers");
-    free_product(&n, &p);
-    close_context(&n);
-    close_npu(&n);
+    close_with_product(&n, &p);
 }
 
 /* mmap=2:ENOMEM, wait=1:EIO, exec=1:slow=50, ioctl=GET_BO_INFO:3+:EINVAL */
@@ -1687,8 +1649,7 @@ static void case_pdi_closed(void)
     struct get_info g = { 8, 16, (uint64_t)(uintptr_t)version };
     int64_t begin = soon(0);
     uint32_t state;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     close_bo(n.fd, n.pdi);
     T_CHECK(violations() == 1, "seen at once");
     state = run_product(&n, &p);
@@ -1768,8 +1729,7 @@ static void case_dup(void)
     product p;
     int copy, status, error;
     pid_t child;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     copy = dup(n.fd);
     T_CHECK(run_product(&n, &p) == 4, "before");
     close(copy);
@@ -1798,8 +1758,7 @@ static void case_fork(void)
     product p;
     int status, error;
     pid_t child;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     child = fork();
     if (child == 0) {
         int fd;
@@ -1989,8 +1948,7 @@ static void case_leaks(void)
 {
     npu n;
     product p;
-    open_context(&n, default_spec(8), 1);
-    p = make_product(&n, n.spec);
+    open_with_product(&n, &p);
     (void)p;
 }
 
