@@ -20,6 +20,7 @@
 
 #define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
 #define DRAIN_MS 2000
+#define SLOWEST_BODY 1000 /* bytes per second, while the connections are scarce */
 #define TOO_LARGE "the request is larger than this server accepts"
 
 /* The page at "/": examples/server.html as numbers, made by the Makefile. */
@@ -124,6 +125,7 @@ static int read_body(connection *conn, watch *w, reading *f)
     if (form_init(&f->form, mg_get_header(conn, "Content-Type"), on_part, on_data, f) != 0) {
         return refuse_form(f, 400, "the request must be a multipart form");
     }
+    watch_pace(w, SLOWEST_BODY);
     watch_enter(w, WATCH_READING, options.body_ms);
     while (n > 0 && !form_is_complete(&f->form) && f->status == 0 &&
            !w->expired && !w->stop) {

@@ -148,6 +148,25 @@ static void check_size(watch *w)
     }
 }
 
+/* Ends the reading of what arrives too slowly while others wait. */
+static void check_pace(watch *w, int64_t now)
+{
+    uint64_t got;
+    if (w->pace == 0 || w->phase != WATCH_READING || !all.crowded) {
+        w->paced_ms = 0;
+        return;
+    }
+    if (w->paced_ms != 0 && now - w->paced_ms < WATCH_PACE_MS) {
+        return;
+    }
+    got = received(w->fd);
+    if (w->paced_ms != 0 && got > 0 && got - w->paced < w->pace * WATCH_PACE_MS / 1000) {
+        w->deadline_ms = now;
+    }
+    w->paced = got;
+    w->paced_ms = now;
+}
+
 static void check(watch *w, int64_t now)
 {
     int late, first;
@@ -155,6 +174,7 @@ static void check(watch *w, int64_t now)
         w->deadline_ms = now + REFUSE_MS;
         w->stop = 1;
     }
+    check_pace(w, now);
     late = w->deadline_ms > 0 && now >= w->deadline_ms;
     first = late && !w->late;
     w->late |= late;
@@ -370,6 +390,13 @@ void watch_probe(watch *w, const char *text)
 {
     pthread_mutex_lock(&all.lock);
     w->probe = text;
+    pthread_mutex_unlock(&all.lock);
+}
+
+void watch_pace(watch *w, uint64_t bytes_per_second)
+{
+    pthread_mutex_lock(&all.lock);
+    w->pace = bytes_per_second;
     pthread_mutex_unlock(&all.lock);
 }
 

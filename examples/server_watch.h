@@ -11,6 +11,7 @@
 #define WATCH_TICK_MS 20
 #define WATCH_CROWDED_MS 1000
 #define WATCH_LARGE 8
+#define WATCH_PACE_MS 5000
 
 typedef enum watch_phase {
     WATCH_READING,            /* the client sends: at the deadline reading ends */
@@ -27,6 +28,9 @@ typedef struct watch {
     uint64_t taken, most;     /* of a WebSocket: bytes taken from it, and limit for bytes that are
                                  received but not taken; most 0: no limit. Beyond it the work ends,
                                  and beyond WATCH_LARGE times as many the connection */
+    uint64_t pace;            /* see watch_pace() */
+    uint64_t paced;           /* bytes received at paced_ms */
+    int64_t paced_ms;         /* 0: there is no crowd */
     const char *probe;        /* see watch_probe() */
     int probed;               /* it was sent */
     wnpu_session *session;    /* whose run is to be cancelled, or NULL */
@@ -50,6 +54,10 @@ void watch_session(watch *w, wnpu_session *session);
  * receives something: the latter answers with a reset. In WATCH_WORKING it is sent text, once; "":
  * nothing for now, because another thread is writing. NULL (the default): both count as gone. */
 void watch_probe(watch *w, const char *text);
+/* In WATCH_READING, while there are more connections than watch_guard() has as a crowd, a client that
+ * has sent fewer bytes per second than this during WATCH_PACE_MS counts as late. 0 (the default): no
+ * client does. */
+void watch_pace(watch *w, uint64_t bytes_per_second);
 /* Counts bytes that were taken from a WebSocket, and sets the limit for a message. */
 void watch_took(watch *w, uint64_t bytes, uint64_t most);
 /* Ends the work of one connection. */

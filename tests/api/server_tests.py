@@ -1568,5 +1568,31 @@ def silent():
             c.close()
 
 
+def slow_bodies():
+    """Uploads that hardly proceed are ended when the connections are scarce, and not before."""
+    with Server("--connections", "6", model=TOY) as s:
+        body = request(TRANSCRIPTIONS, wav(2))
+
+        def begin_slowly(count):
+            lazy = [s.connect() for _ in range(count)]
+            for c in lazy:
+                c.sendall(body[:2000])
+            return lazy
+        few = begin_slowly(2)
+        for _ in range(7):
+            time.sleep(1)
+            for c in few:
+                c.sendall(b"x")
+        for c in few:
+            assert not hung_up(c), "hung up on, although nobody waits"
+            c.close()
+        many, begin = begin_slowly(6), time.monotonic()
+        same(s.post(TRANSCRIPTIONS, wav(0.2))[0], 200)
+        print(f"served after {time.monotonic() - begin:.1f} s behind six slow uploads")
+        same(reply(many[0].makefile("rb"))[0], 408)
+        for c in many:
+            c.close()
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

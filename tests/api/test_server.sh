@@ -84,6 +84,7 @@ test_shutdown() { check shutdown; }
 test_memory() { check memory; }
 test_hostile() { check hostile; }
 test_silent() { check silent; }
+test_slow_bodies() { check slow_bodies; }
 test_containers() {
     command -v ffmpeg >/dev/null 2>&1 || { skip "no ffmpeg"; return; }
     check containers
@@ -92,7 +93,7 @@ test_containers() {
 for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
     wyoming wyoming_refused realtime realtime_settings realtime_queue realtime_speech realtime_keys \
     realtime_refused openai browser browser_errors together mixed queue disconnect half_closed \
-    shutdown memory hostile frames forbidden silent}; do
+    shutdown memory hostile frames forbidden silent slow_bodies}; do
     t_run test_$t
 done
 t_end
