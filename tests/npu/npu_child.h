@@ -122,10 +122,10 @@ static void check_fired(void)
 }
 
 /* What counts is how long each wait in the driver was willing to take, not how long this machine,
- * which may be busy, let it take. */
+ * which may be busy, let it take. A microsecond is for rounding. */
 static void check_patience(double ms)
 {
-    check(stats().longest_wait_us <= ms * 1e3, "a wait was to take %.0f ms at most, not %.0f",
+    check(stats().longest_wait_us <= ms * 1e3 + 1.0, "a wait was to take %.0f ms at most, not %.0f",
           stats().longest_wait_us * 1e-3, ms);
 }
 
@@ -133,14 +133,15 @@ static void check_patience(double ms)
 
 static const char *self_path, *sim_path, *make_path, *packs_path;
 
-/* environment: "NAME=value ..." for the child. Returns its exit status. */
+/* environment: "NAME=value ..." for the child. While the device computes its clock stands still, so
+ * that deadlines hold on a slow or busy machine. Returns its exit status. */
 static int run(const char *environment, const char *arguments)
 {
     char command[1200];
     int status;
     fflush(stdout);
     /* The simulator stands in front of a sanitizer's own interceptors on purpose. */
-    snprintf(command, sizeof command, "env SIM_AMDXDNA_QUIET=1 "
+    snprintf(command, sizeof command, "env SIM_AMDXDNA_QUIET=1 SIM_AMDXDNA_CLOCK=model "
              "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 %s LD_PRELOAD=%s %s --child %s",
              environment, sim_path, self_path, arguments);
     status = system(command);
