@@ -58,10 +58,13 @@ soon() {
 }
 
 # begin COMMAND...: runs it in the background as $pid; its output goes to $T/out and $T/err. Not as a
-# shell does it, which would have it ignore SIGINT.
+# shell does it, which would have it ignore SIGINT and read nothing. 9 is for what it reads from.
 begin() {
-    env --default-signal=INT,QUIT "$@" >"$T/out" 2>"$T/err" &
-    pid=$!
+    : >"$T/out" 2>"$T/err"
+    {
+        env --default-signal=INT,QUIT "$@" <&7 7<&- 9>&- >"$T/out" 2>"$T/err" &
+        pid=$!
+    } 7<&0
 }
 
 # ended STATUS: waits for $pid.
@@ -71,10 +74,11 @@ ended() {
     [ $got -eq "$1" ] || fail "status $got, not $1 ($(head -c 300 "$T/err" | tr '\n' ' '))"
 }
 
-# catches PID: whether it has handlers of SIGHUP, SIGINT and SIGTERM.
+# catches PID: whether a program, no longer the shell that started it, has a handler of SIGTERM, which
+# it installs with those of other signals.
 catches() {
-    caught=$(sed -n 's/^SigCgt:.*\(....\)$/0x\1/p' "/proc/$1/status")
-    [ $((caught & 0x4003)) -eq $((0x4003)) ]
+    [ "$(readlink "/proc/$1/exe")" != "$(readlink "/proc/$$/exe")" ] &&
+        sed -n 's/^SigCgt:.*\(.\)...$/\1/p' "/proc/$1/status" | grep -q '[4-7c-f]'
 }
 
 # have TOOL...: skips with a reason when one is missing.
