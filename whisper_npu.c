@@ -18063,23 +18063,54 @@ static void rs_remove_echoes(rs_store *s, size_t begin, size_t end, size_t first
     }
 }
 
-/* Orders the segments by time, those of earlier runs first, without those that were removed. */
+/* Whether the segment stored at a comes before the one at b: of two that begin at the same time the
+ * one that was stored first, that of an earlier run. */
+static int rs_is_before(const rs_store *s, uint32_t a, uint32_t b)
+{
+    rs_record x, y;
+    memcpy(&x, s->base + a, sizeof x);
+    memcpy(&y, s->base + b, sizeof y);
+    return x.segment.t0_ms != y.segment.t0_ms ? x.segment.t0_ms < y.segment.t0_ms : a < b;
+}
+
+/* Moves entry i of a heap of n segments down to its place. The last segment is entry 0; entry k is
+ * *(top - k). */
+static void rs_sink(const rs_store *s, uint32_t *top, size_t i, size_t n)
+{
+    uint32_t moved = *(top - i);
+    size_t child;
+    for (child = 2 * i + 1; child < n; child = 2 * i + 1) {
+        child += child + 1 < n && rs_is_before(s, *(top - child), *(top - (child + 1)));
+        if (!rs_is_before(s, moved, *(top - child))) {
+            break;
+        }
+        *(top - i) = *(top - child);
+        i = child;
+    }
+    *(top - i) = moved;
+}
+
+/* Orders the segments by time, those of earlier runs first, without those that were removed. Heap
+ * sort: there may be no memory left in the store. */
 static void rs_order(rs_store *s)
 {
-    size_t i, k, n = 0;
-    uint32_t offset, *at = (uint32_t *)(void *)(s->base + s->size) - s->count; /* last one first */
+    uint32_t offset, *top = (uint32_t *)(void *)(s->base + s->size) - 1; /* that of segment 0 */
+    size_t i, n = 0;
     for (i = 0; i < s->count; i++) {
-        rs_record r = rs_get_record(s, i);
-        offset = at[s->count - 1 - i];
-        if (r.segment.t0_ms < 0) {
-            continue;
+        if (rs_get_record(s, i).segment.t0_ms >= 0) {
+            *(top - n++) = *(top - i);
         }
-        for (k = n++; k > 0 && rs_get_record(s, k - 1).segment.t0_ms > r.segment.t0_ms; k--) {
-            at[s->count - 1 - k] = at[s->count - k];
-        }
-        at[s->count - 1 - k] = offset;
     }
     s->count = n;
+    for (i = n / 2; i > 0; i--) {
+        rs_sink(s, top, i - 1, n);
+    }
+    for (i = n; i > 1; i--) {
+        offset = *top;
+        *top = *(top - (i - 1));
+        *(top - (i - 1)) = offset;
+        rs_sink(s, top, 0, i - 1);
+    }
 }
 
 /* Joins the results put aside with those of the run behind them. */

@@ -1237,6 +1237,44 @@ static void sub_check_widths(const char *srt, const wnpu_write_options *o, uint3
     }
 }
 
+/* Segments of several runs, each in order, and removed ones, are in order afterwards: of two that
+ * begin at the same time, that of the earlier run is first. */
+static void segments_in_order(void)
+{
+    static const size_t counts[] = {0, 1, 2, 3, 10, 1000, 30000};
+    size_t size = 30000 * (sizeof(rs_record) + sizeof(uint32_t)), i, k, n, kept, runs = 5;
+    rs_store s;
+    memset(&s, 0, sizeof s);
+    s.size = size;
+    s.base = calloc(1, size);
+    T_CHECK(s.base != NULL, "memory");
+    for (k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        rs_record before, r;
+        n = counts[k];
+        for (i = kept = 0; i < n; i++) {
+            uint32_t at = (uint32_t)(i * sizeof r);
+            memset(&r, 0, sizeof r);
+            r.segment.t0_ms = i % 7 == 6 ? -1 : (int64_t)(i % (n / runs + 1)) / 2 * 100;
+            r.segment.t1_ms = (int64_t)i;
+            kept += r.segment.t0_ms >= 0;
+            memcpy(s.base + size - (i + 1) * sizeof at, &at, sizeof at);
+            rs_put_record(&s, i, &r);
+        }
+        s.count = n;
+        rs_order(&s);
+        T_CHECK(s.count == kept, "%d of %d segments", (int)s.count, (int)kept);
+        for (i = 1; i < s.count; i++) {
+            before = rs_get_record(&s, i - 1);
+            r = rs_get_record(&s, i);
+            T_CHECK(before.segment.t0_ms >= 0 && (before.segment.t0_ms < r.segment.t0_ms ||
+                    (before.segment.t0_ms == r.segment.t0_ms &&
+                     before.segment.t1_ms < r.segment.t1_ms)), "%d segments: number %d", (int)n,
+                    (int)i);
+        }
+    }
+    free(s.base);
+}
+
 /* People who speak at the same time: each has the cues that he would have alone, and all are in
  * order. Beyond the limit of 16, cues may be shortened, but nothing is lost. */
 static void sub_together(const wnpu_model *m, uint32_t which, int32_t speakers)
@@ -1310,5 +1348,6 @@ static void words_tests(void)
     t_run("asking for words", accessors);
     t_run("words in a full store", words_full_store);
     t_run("subtitles keep every word and limit", subtitles);
+    t_run("segments of several runs are in order", segments_in_order);
     t_run("subtitles of people who speak at the same time", subtitles_of_speakers);
 }
