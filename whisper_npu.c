@@ -2765,6 +2765,15 @@ WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size)
     er_init(audio, struct_size, &standard, sizeof standard);
 }
 
+WNPU_API size_t wnpu_frame_bytes(const wnpu_audio *audio)
+{
+    if (audio == NULL || audio->format < 0 || (size_t)audio->format >= sizeof au_widths ||
+        audio->channels < 1 || audio->channels > AU_CHANNELS_MAX) {
+        return 0;
+    }
+    return (size_t)audio->channels * au_widths[audio->format];
+}
+
 /* ---- WAV ----
  *
  * From "Multimedia Programming Interface and Data Specifications 1.0" (IBM and Microsoft, 1991),
@@ -22461,7 +22470,7 @@ static unsigned char ri_silence(int32_t format)
  * causes no page faults. */
 static void ri_prepare(ri_ring *q, const wnpu_audio *a)
 {
-    q->frame = (size_t)a->channels * au_widths[a->format];
+    q->frame = wnpu_frame_bytes(a);
     q->frames = q->size / q->frame;
     q->silence = ri_silence(a->format);
     q->recorded = q->passed = q->silent = q->n_spans = 0;
@@ -26144,7 +26153,7 @@ static int st_check(ru_run *r, const wnpu_audio *a)
         return er_set(&r->error, WNPU_E_STATE, "the session has no room for live audio; set "
                       "stream_bytes in its configuration");
     }
-    frame = (size_t)a->channels * au_widths[a->format];
+    frame = wnpu_frame_bytes(a);
     least = au_interval_frames(a);
     if (r->ring.size / frame < least) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "stream_bytes %lu holds less than 50 ms of this "

@@ -413,6 +413,9 @@ typedef struct wnpu_audio {
 } wnpu_audio;
 
 WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size);
+/* Bytes of a frame: channels times the bytes of a sample in this format. 0 if audio is NULL, or its
+ * format or number of channels is invalid. */
+WNPU_API size_t wnpu_frame_bytes(const wnpu_audio *audio);
 
 /* Parses a WAV file in memory and sets the fields of *audio, which must have been initialised with
  * wnpu_audio_init(); audio->data then points into the buffer. Supports RIFF, RF64 and BW64; PCM of
@@ -1750,6 +1753,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_token_text          WNPU_RENAMED(WNPU_PREFIX, token_text)
 #define wnpu_tokenize            WNPU_RENAMED(WNPU_PREFIX, tokenize)
 #define wnpu_audio_init          WNPU_RENAMED(WNPU_PREFIX, audio_init)
+#define wnpu_frame_bytes         WNPU_RENAMED(WNPU_PREFIX, frame_bytes)
 #define wnpu_wav_open            WNPU_RENAMED(WNPU_PREFIX, wav_open)
 #define wnpu_wav_reader_init     WNPU_RENAMED(WNPU_PREFIX, wav_reader_init)
 #define wnpu_wav_reader_open     WNPU_RENAMED(WNPU_PREFIX, wav_reader_open)

@@ -71,13 +71,12 @@ const char *commands_open(const wnpu_model *model, const char *path, int deadlin
 
 void commands_keep(const wnpu_audio *format, const void *samples, size_t frames)
 {
-    static const size_t bytes[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1};
     size_t i, n;
     if (kept == NULL) {
         return;
     }
     audio = *format;
-    width = bytes[audio.format] * audio.channels;
+    width = wnpu_frame_bytes(&audio);
     n = frames * width;
     for (i = 0; i < n; i++) {
         kept[n_kept++ % KEPT] = ((const unsigned char *)samples)[i];

@@ -326,17 +326,11 @@ static int convert(input *in, const char *first)
 
 /* ---- samples ---- */
 
-static size_t frame_size(const input *in)
-{
-    static const unsigned char widths[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1}; /* wnpu_sample_format */
-    return in->inner.channels * (size_t)widths[in->inner.format];
-}
-
 /* Reads raw samples as frames. */
 static int64_t read_raw(void *user, void *buffer, size_t max_frames)
 {
     input *in = user;
-    size_t frame = frame_size(in), got = 0;
+    size_t frame = wnpu_frame_bytes(&in->inner), got = 0;
     int64_t n = 1;
     while (n > 0 && max_frames > 0 && (got == 0 || got % frame != 0)) {
         n = read_bytes(in, (char *)buffer + got, max_frames * frame - got);
@@ -437,7 +431,7 @@ static uint64_t frame_at(const input *in, int64_t ms)
 static void cut_out(const input *in, unsigned char *frames, size_t n)
 {
     uint64_t done = 0; /* frames processed */
-    size_t i, frame = frame_size(in);
+    size_t i, frame = wnpu_frame_bytes(&in->inner);
     for (i = 0; i < in->from.n_clips; i++) {
         uint64_t begin = frame_at(in, in->from.clips[i].t0_ms);
         uint64_t end = frame_at(in, in->from.clips[i].t1_ms);
@@ -458,8 +452,8 @@ static int64_t next_frames(input *in, void *buffer, size_t max_frames)
     if (in->inner.read == NULL) { /* in memory */
         uint64_t left = in->inner.frames - in->at;
         n = left < max_frames ? (int64_t)left : (int64_t)max_frames;
-        memcpy(buffer, (const unsigned char *)in->inner.data + (size_t)in->at * frame_size(in),
-               (size_t)n * frame_size(in));
+        memcpy(buffer, (const unsigned char *)in->inner.data + (size_t)in->at * wnpu_frame_bytes(&in->inner),
+               (size_t)n * wnpu_frame_bytes(&in->inner));
         return n;
     }
     return in->inner.read(in->inner.user, buffer, max_frames);
@@ -489,7 +483,7 @@ static int64_t read_frames(void *user, void *buffer, size_t max_frames)
 /* Reads all frames into memory. */
 static int load(input *in)
 {
-    size_t frame = frame_size(in), room = 0, have = 0;
+    size_t frame = wnpu_frame_bytes(&in->inner), room = 0, have = 0;
     int64_t n = 1;
     while (n > 0) {
         if (have == room) {

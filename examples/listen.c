@@ -130,7 +130,7 @@ int main(int argc, char **argv)
     options.channels = audio.channels;
     options.detect_only = commands != NULL;
     check(wnpu_stream_begin(session, &params, &options) == WNPU_OK, wnpu_session_error(session));
-    most = (int64_t)sizeof samples / 8 / audio.channels; /* a sample has at most 8 bytes */
+    most = (int64_t)(sizeof samples / wnpu_frame_bytes(&audio));
     most = most < audio.rate / 5 ? most : audio.rate / 5;
     while (status == WNPU_OK && (n = audio.read(audio.user, samples, (size_t)most)) > 0) {
         (void)wnpu_stream_push(session, samples, (size_t)n);

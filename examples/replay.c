@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes per sample, by wnpu_sample_format. */
-static const size_t widths[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1};
-
 /* Makes room for `more` frames. Returns 0 if there is no memory. */
 static int make_room(replay *r, size_t more)
 {
@@ -60,7 +57,7 @@ void replay_begin(replay *r, wnpu_audio *audio)
     memset(r, 0, sizeof *r);
     r->inner = *audio;
     if (audio->read != NULL) {
-        r->width = widths[audio->format] * audio->channels;
+        r->width = wnpu_frame_bytes(audio);
         audio->read = hear;
         audio->user = r;
     }

@@ -71,18 +71,24 @@ static void check_live(const wnpu_live *live)
             live->t1_ms > live->t0_ms && live->t1_ms <= live->audio_ms), "times of the text");
 }
 
+static wnpu_stream_options float_options(int step_ms)
+{
+    wnpu_audio a = life_audio(NULL, 0);
+    return life_stream(&a, step_ms);
+}
+
 static int run_live(wnpu_session *s, const wnpu_params *p, const wnpu_stream_options *o,
                     const float *x, size_t n, size_t chunk, seen *w)
 {
-    size_t at, k;
+    wnpu_audio a = life_audio(x, n);
+    uint64_t at = 0;
     uint32_t events, revision = 0;
     int status = WNPU_OK;
     memset(w, 0, sizeof *w);
     T_CHECK(wnpu_stream_begin(s, p, o) == WNPU_OK, "%s", wnpu_session_error(s));
-    for (at = 0; at < n && status == WNPU_OK; at += k) {
+    while (at < n && status == WNPU_OK) {
         wnpu_live live;
-        k = n - at < chunk ? n - at : chunk;
-        T_CHECK(wnpu_stream_push(s, x + at, k) == k, "room");
+        life_push(s, &a, &at, chunk);
         status = wnpu_stream_step(s, &events);
         live.struct_size = sizeof live;
         T_CHECK(wnpu_get_live(s, &live) == WNPU_OK, "live");
@@ -104,15 +110,6 @@ static int run_live(wnpu_session *s, const wnpu_params *p, const wnpu_stream_opt
         }
     }
     return status == WNPU_OK ? wnpu_stream_finish(s) : status;
-}
-
-static wnpu_stream_options float_options(int step_ms)
-{
-    wnpu_stream_options o;
-    wnpu_stream_options_init(&o, sizeof o);
-    o.format = WNPU_SAMPLE_F32;
-    o.step_ms = step_ms;
-    return o;
 }
 
 /* Tentative text is shown, and the results are those of the whole recording. */
@@ -222,13 +219,13 @@ static void hear_all(wnpu_session *s[2], const wnpu_stream_options *o, const flo
 {
     wnpu_params p = phrase_params();
     unsigned char *block = malloc(wnpu_snapshot_most(s[0]));
-    size_t at, k;
+    wnpu_audio a = life_audio(x, n);
+    uint64_t at = 0;
     int here = 0, pieces = 0;
     memset(h, 0, sizeof *h);
     T_CHECK(wnpu_stream_begin(s[here], &p, o) == WNPU_OK, "%s", wnpu_session_error(s[here]));
-    for (at = 0; at < n; at += k) {
-        k = n - at < chunk ? n - at : chunk;
-        T_CHECK(wnpu_stream_push(s[here], x + at, k) == k, "room");
+    while (at < n) {
+        life_push(s[here], &a, &at, chunk);
         if (move > 0 && ++pieces % move == 0) {
             wnpu_live live, there;
             size_t size = wnpu_snapshot_size(s[here]);
@@ -362,8 +359,10 @@ static int stop_progress(void *user, int64_t done_ms, int64_t total_ms)
 /* A step that is cancelled when a window has become final withdraws the window's tentative text. */
 static void cancelled_after_windows(void)
 {
-    size_t n, at, k, longest = 0;
+    size_t n, longest = 0;
     float *x = make_sound(&n);
+    wnpu_audio a = life_audio(x, n);
+    uint64_t at = 0;
     wnpu_model *m = life_toy(7, NULL);
     wnpu_session *s = open_session(m, 0);
     wnpu_params p = phrase_params();
@@ -372,10 +371,9 @@ static void cancelled_after_windows(void)
     stops_left = 20; /* a window that takes a second has more calls than one */
     p.on_progress = stop_progress;
     T_CHECK(wnpu_stream_begin(s, &p, &o) == WNPU_OK, "%s", wnpu_session_error(s));
-    for (at = 0; at < n; at += k) {
+    while (at < n) {
         wnpu_live live;
-        k = n - at < CHUNK ? n - at : CHUNK;
-        T_CHECK(wnpu_stream_push(s, x + at, k) == k, "room");
+        life_push(s, &a, &at, CHUNK);
         status = wnpu_stream_step(s, NULL);
         live.struct_size = sizeof live;
         T_CHECK(wnpu_get_live(s, &live) == WNPU_OK, "live");

@@ -145,34 +145,16 @@ static void free_view(view *v)
 
 /* ---- live runs ---- */
 
-static size_t bytes_of(const wnpu_audio *a)
-{
-    static const size_t widths[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1};
-    return widths[a->format] * a->channels;
-}
-
-static wnpu_stream_options options_of(const wnpu_audio *a)
-{
-    wnpu_stream_options o;
-    wnpu_stream_options_init(&o, sizeof o);
-    o.format = a->format;
-    o.rate = a->rate;
-    o.channels = a->channels;
-    o.channel = a->channel;
-    return o;
-}
-
 /* Pushes the recording in random pieces, of which most are about `usual` frames, with steps at
  * random times, and checks what each step leaves against the one before and `whole`. */
 static int live_run(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a, const view *whole)
 {
-    wnpu_stream_options o = options_of(a);
-    const unsigned char *data = a->data;
-    size_t usual = a->rate / (1 + random32() % 50), frame = bytes_of(a);
+    /* tentative text changes nothing, but takes time */
+    wnpu_stream_options o = life_stream(a, random32() % 6 == 0 ? 1000 : 0);
+    size_t usual = a->rate / (1 + random32() % 50);
     uint64_t at = 0;
     view now, before;
     int status;
-    o.step_ms = random32() % 6 == 0 ? 1000 : 0; /* tentative text changes nothing, but takes time */
     status = wnpu_stream_begin(s, p, &o);
     memset(&now, 0, sizeof now);
     memset(&before, 0, sizeof before);
@@ -180,10 +162,7 @@ static int live_run(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a, 
     look(s, &before);
     while (at < a->frames && status == WNPU_OK) {
         size_t n = random32() % 8 == 0 ? random32() % (10 * usual) : random32() % (2 * usual);
-        n = n < a->frames - at ? n : (size_t)(a->frames - at);
-        n = n < wnpu_stream_room(s) ? n : wnpu_stream_room(s);
-        T_CHECK(wnpu_stream_push(s, data + at * frame, n) == n, "%lu frames", (unsigned long)n);
-        at += n;
+        life_push(s, a, &at, n < wnpu_stream_room(s) ? n : wnpu_stream_room(s));
         if (random32() % 3 > 0 || wnpu_stream_room(s) == 0) {
             view swap = before;
             status = wnpu_stream_step(s, NULL);
@@ -325,7 +304,7 @@ static void formats(void)
         r.audio.rate = rates[i % 9];
         r.audio.channels = channels;
         r.audio.channel = i % 3 == 0 ? WNPU_CHANNEL_MIX : (int32_t)(i / 3 % channels);
-        frame = bytes_of(&r.audio);
+        frame = wnpu_frame_bytes(&r.audio);
         n = 3 * (size_t)r.audio.rate;
         r.memory = malloc(n * frame);
         for (k = 0; k < n * channels; k++) {
@@ -952,7 +931,6 @@ static void cancelled_steps(void)
     c.parallel_for = life_stop_there;
     c.parallel_user = &w;
     for (kind = 1; kind < 4; kind++) {
-        const float *x;
         uint64_t at;
         c.batch = kind == 2 ? 2 : 0;
         s = life_open(m, &c);
@@ -963,14 +941,11 @@ static void cancelled_steps(void)
         r.params.compression_threshold = 0.1f;
         r.params.language = 0; /* and the first time together with others if there is a batch */
         transcribe_whole(s, &r);
-        x = r.audio.data;
-        o = options_of(&r.audio);
+        o = life_stream(&r.audio, 500);
         status = wnpu_stream_begin(s, &r.params, &o);
         for (at = 0; at < r.audio.frames && status == WNPU_OK; ) {
             size_t n = wnpu_stream_room(s);
-            n = n < r.audio.frames - at ? n : (size_t)(r.audio.frames - at);
-            n = n < 30000 ? n : 30000;
-            at += wnpu_stream_push(s, x + at, n);
+            life_push(s, &r.audio, &at, n < 30000 ? n : 30000);
             status = step_through(s, &w, 0, &cancelled);
         }
         T_CHECK(status == WNPU_OK, "step: %d, %s", status, wnpu_session_error(s));
@@ -992,14 +967,13 @@ static void cancelled_between(void)
     wnpu_stream_options o;
     recording r;
     uint64_t at;
-    size_t n, before;
+    size_t before;
     make_toy_recording(&r, 2);
     transcribe_whole(s, &r);
-    o = options_of(&r.audio);
+    o = life_stream(&r.audio, 500);
     T_CHECK(wnpu_stream_begin(s, &r.params, &o) == WNPU_OK, "%s", wnpu_session_error(s));
-    for (at = 0; at < r.audio.frames; at += n) {
-        n = r.audio.frames - at < 80000 ? (size_t)(r.audio.frames - at) : 80000;
-        T_CHECK(wnpu_stream_push(s, (const float *)r.audio.data + at, n) == n, "no room");
+    for (at = 0; at < r.audio.frames; ) {
+        life_push(s, &r.audio, &at, 80000);
         before = wnpu_segment_count(s);
         wnpu_cancel(s);
         T_CHECK(wnpu_transcribe(s, &r.params, &r.audio) == WNPU_E_STATE &&
@@ -1050,7 +1024,7 @@ static void file_after_stream(void)
     size = wnpu_snapshot_size(s[0]);
     block = malloc(size);
     T_CHECK(wnpu_snapshot(s[0], block, size) == WNPU_OK, "%s", wnpu_session_error(s[0]));
-    o = options_of(&r.audio);
+    o = life_stream(&r.audio, 500);
     T_CHECK(wnpu_stream_begin(s[1], NULL, &o) == WNPU_OK && wnpu_stream_finish(s[1]) == WNPU_OK &&
             wnpu_restore(s[1], block, size) == WNPU_OK, "%s", wnpu_session_error(s[1]));
     is_whole(s[1], &r, wnpu_resume(s[1], &r.params, &r.audio));
@@ -1086,13 +1060,12 @@ static void snapshots(void)
         block = malloc(wnpu_snapshot_most(s[0]));
         make_toy_recording(&r, kind);
         transcribe_whole(s[0], &r);
-        o = options_of(&r.audio);
+        o = life_stream(&r.audio, 500);
         status = wnpu_stream_begin(s[here], &r.params, &o);
         for (at = 0; at < r.audio.frames && status == WNPU_OK; ) {
             size_t n = random32() % 20000, room = wnpu_stream_room(s[here]);
             n = n < room ? n : room;
-            n = n < r.audio.frames - at ? n : (size_t)(r.audio.frames - at);
-            at += wnpu_stream_push(s[here], (const float *)r.audio.data + at, n);
+            life_push(s[here], &r.audio, &at, n);
             if (random32() % 2 == 0 || n == room) {
                 status = wnpu_stream_step(s[here], NULL);
             }
@@ -1133,9 +1106,9 @@ static void detector_moves(void)
     wnpu_stream_options o;
     recording r;
     unsigned char *block;
-    size_t size, half;
+    uint64_t at = 0;
+    size_t size;
     make_toy_recording(&r, 2);
-    half = (size_t)r.audio.frames / 2;
     s[0] = open_session(m, 0);
     s[1] = open_session(m, 0);
     c.stream_bytes = 1 << 19;
@@ -1146,14 +1119,13 @@ static void detector_moves(void)
     r.counts = life_counts(s[1]);
     T_CHECK(wnpu_speech_span_count(s[1]) > 1, "no speech");
     p.language = 2; /* not used */
-    o = options_of(&r.audio);
+    o = life_stream(&r.audio, 500);
     o.detect_only = 1;
     T_CHECK(wnpu_stream_begin(s[0], &p, &o) == WNPU_OK, "%s", wnpu_session_error(s[0]));
-    for (size = 0; size < half; size += 16000) {
-        T_CHECK(wnpu_stream_push(s[0], (const float *)r.audio.data + size, 16000) == 16000 &&
-                wnpu_stream_step(s[0], NULL) == WNPU_OK, "%s", wnpu_session_error(s[0]));
+    while (at < r.audio.frames / 2) {
+        life_push(s[0], &r.audio, &at, 16000);
+        T_CHECK(wnpu_stream_step(s[0], NULL) == WNPU_OK, "%s", wnpu_session_error(s[0]));
     }
-    half = size;
     size = wnpu_snapshot_size(s[0]);
     T_CHECK(wnpu_detect_speech(narrow, &p, &r.audio) == WNPU_OK &&
             wnpu_snapshot(s[0], block, size) == WNPU_OK &&
@@ -1169,10 +1141,9 @@ static void detector_moves(void)
     p.append = 0;
     T_CHECK(wnpu_restore(s[1], block, size) == WNPU_OK &&
             wnpu_stream_resume(s[1], &p) == WNPU_OK, "%s", wnpu_session_error(s[1]));
-    for (; half < r.audio.frames; half += size) {
-        size = r.audio.frames - half < 16000 ? (size_t)r.audio.frames - half : 16000;
-        T_CHECK(wnpu_stream_push(s[1], (const float *)r.audio.data + half, size) == size &&
-                wnpu_stream_step(s[1], NULL) == WNPU_OK, "%s", wnpu_session_error(s[1]));
+    while (at < r.audio.frames) {
+        life_push(s[1], &r.audio, &at, 16000);
+        T_CHECK(wnpu_stream_step(s[1], NULL) == WNPU_OK, "%s", wnpu_session_error(s[1]));
     }
     is_whole(s[1], &r, wnpu_stream_finish(s[1]));
     free_recording(&r);

@@ -345,17 +345,14 @@ static int call_in(void *user, const wnpu_token_event *event)
 }
 
 /* A live run: pieces, events, and all of it once more after each E_CANCELLED. */
-static int run_live(wnpu_session *s, const wnpu_params *p, const float *x, size_t n)
+static int run_live(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a)
 {
-    wnpu_stream_options o;
-    size_t at;
+    wnpu_stream_options o = life_stream(a, 500);
+    uint64_t at = 0;
     int status;
-    wnpu_stream_options_init(&o, sizeof o);
-    o.format = WNPU_SAMPLE_F32;
     T_CHECK(wnpu_stream_begin(s, p, &o) == WNPU_OK, "%s", wnpu_session_error(s));
-    for (at = 0; at < n; at += 3200) {
-        size_t k = n - at < 3200 ? n - at : 3200;
-        T_CHECK(wnpu_stream_push(s, x + at, k) == k, "no room");
+    while (at < a->frames) {
+        life_push(s, a, &at, 3200);
         while ((status = wnpu_stream_step(s, NULL)) == WNPU_E_CANCELLED) {
         }
         T_CHECK(status == WNPU_OK, "%s", wnpu_session_error(s));
@@ -388,7 +385,7 @@ static void live(void)
         p.on_token = call_in;
         o.stop_at = stop;
         o.cancel = stop % 2;
-        T_CHECK(run_live(s, &p, x, RATE * SECONDS) == status, "%s", wnpu_session_error(s));
+        T_CHECK(run_live(s, &p, &a) == status, "%s", wnpu_session_error(s));
         text = life_written(s, WNPU_FORMAT_JSON);
         T_CHECK(life_alike(text, whole), "stopped at %d: other results", (int)stop);
         T_CHECK(life_heard_all(&o.heard, s) && !o.late, "stopped at %d: other text", (int)stop);
@@ -409,10 +406,10 @@ static void live_always_stopped(void)
     float *x = voicelike(RATE * SECONDS, 1);
     wnpu_audio a = life_audio(x, RATE * SECONDS);
     wnpu_params p = life_params();
-    wnpu_stream_options options;
+    wnpu_stream_options options = life_stream(&a, 500);
     life_bytes whole, text;
     observer o;
-    size_t at;
+    uint64_t at = 0;
     int want, status = WNPU_OK, stops = 0;
     p.vad = 1;
     p.least_ms = 1000;
@@ -421,11 +418,9 @@ static void live_always_stopped(void)
     whole = life_written(s, WNPU_FORMAT_JSON);
     observe(&o, s, &p);
     p.on_token = always_stop;
-    wnpu_stream_options_init(&options, sizeof options);
-    options.format = WNPU_SAMPLE_F32;
     T_CHECK(wnpu_stream_begin(s, &p, &options) == WNPU_OK, "%s", wnpu_session_error(s));
-    for (at = 0; at < RATE * SECONDS && stops < 200; at += RATE / 2) {
-        T_CHECK(wnpu_stream_push(s, x + at, RATE / 2) == RATE / 2, "no room");
+    while (at < a.frames && stops < 200) {
+        life_push(s, &a, &at, RATE / 2);
         while ((status = wnpu_stream_step(s, NULL)) == WNPU_E_CANCELLED && ++stops < 200) {
         }
         T_CHECK(status == WNPU_OK, "%d stops: %s", stops, wnpu_session_error(s));

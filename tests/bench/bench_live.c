@@ -213,12 +213,6 @@ static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
     return w;
 }
 
-static size_t bytes_of(const wnpu_audio *a)
-{
-    static const size_t width[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1};
-    return width[a->format] * a->channels;
-}
-
 static void begin(bench *b, wnpu_session *s, const wnpu_audio *a)
 {
     wnpu_stream_options o;
@@ -382,7 +376,7 @@ static void run(bench *b, const char *path)
             now = (double)have * 1000 / a.rate;
         }
         have = have < a.frames ? have : a.frames;
-        wnpu_stream_push(s, (const char *)a.data + at * bytes_of(&a), (size_t)(have - at));
+        wnpu_stream_push(s, (const char *)a.data + at * wnpu_frame_bytes(&a), (size_t)(have - at));
         at = have;
         since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
         done = at == a.frames;
@@ -436,7 +430,7 @@ static void run_streams(bench *b, const char *path)
             for (; n < have; n += chunk, at[i] += chunk) {
                 uint64_t from = at[i] % a.frames / chunk * chunk;
                 from = from + chunk <= a.frames ? from : 0;
-                wnpu_stream_push(s[i], (const char *)a.data + from * bytes_of(&a), (size_t)chunk);
+                wnpu_stream_push(s[i], (const char *)a.data + from * wnpu_frame_bytes(&a), (size_t)chunk);
             }
             since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
             status = wnpu_stream_step(s[i], NULL);

@@ -316,6 +316,31 @@ LIFE_FN int life_run(const life_sounds *l, int mode, int toy, wnpu_session *s)
     return wnpu_transcribe(s, &p, &a);
 }
 
+/* ---- live runs ---- */
+
+/* Options for the recording; step_ms 0: without tentative text. */
+LIFE_FN wnpu_stream_options life_stream(const wnpu_audio *a, int32_t step_ms)
+{
+    wnpu_stream_options o;
+    wnpu_stream_options_init(&o, sizeof o);
+    o.format = a->format;
+    o.rate = a->rate;
+    o.channels = a->channels;
+    o.channel = a->channel;
+    o.step_ms = step_ms;
+    return o;
+}
+
+/* Pushes the next n frames of the recording, or what is left of it. There has to be room. */
+LIFE_FN void life_push(wnpu_session *s, const wnpu_audio *a, uint64_t *at, size_t n)
+{
+    const unsigned char *data = a->data;
+    n = n < a->frames - *at ? n : (size_t)(a->frames - *at);
+    T_CHECK(wnpu_stream_push(s, data + *at * wnpu_frame_bytes(a), n) == n, "no room for %lu frames",
+            (unsigned long)n);
+    *at += n;
+}
+
 /* ---- allocations that are counted and fail on demand ---- */
 
 typedef struct life_counter {

@@ -1161,6 +1161,22 @@ static void test_wav_formats(void)
 }
 
 /* Widths and alignments that are not the usual ones. */
+static void test_frame_bytes(void)
+{
+    static const size_t bytes[] = {4, 2, 1, 2, 3, 4, 4, 8, 1, 1};
+    wnpu_audio a;
+    wnpu_audio_init(&a, sizeof a);
+    T_CHECK(wnpu_frame_bytes(&a) == 4 && wnpu_frame_bytes(NULL) == 0, "defaults");
+    for (a.format = -1; a.format <= 10; a.format++) {
+        for (a.channels = 0; a.channels <= 257; a.channels++) {
+            size_t want = a.format < 0 || a.format > 9 || a.channels > 256
+                              ? 0 : bytes[a.format] * a.channels;
+            T_CHECK(wnpu_frame_bytes(&a) == want, "format %d, %u channels", (int)a.format,
+                    (unsigned)a.channels);
+        }
+    }
+}
+
 static void test_wav_widths(void)
 {
     struct audio_bytes b;
@@ -1796,6 +1812,7 @@ static void audio_tests(void)
     t_run("channels that cancel", test_cancelling);
     t_run("floats of another scale", test_scale);
     t_run("WAV formats", test_wav_formats);
+    t_run("bytes of a frame", test_frame_bytes);
     t_run("WAV widths", test_wav_widths);
     t_run("WAV chunks", test_wav_chunks);
     t_run("WAV sizes", test_wav_sizes);
