@@ -114,15 +114,27 @@ static int take_width(request *r, const char *name, const char *param, const cha
     return n <= 0 ? 0 : set_param(r, name, param, number);
 }
 
-static int take_milliseconds(request *r, const char *name, const char *param, const char *value)
+static int read_milliseconds(request *r, const char *name, const char *value, int64_t *to)
 {
     char *end;
     long long ms = strtoll(value, &end, 10);
     if (*end != '\0' || ms < 0 || ms > 1000000000000LL) {
         return refuse(r, name, "%s must be a time in milliseconds", name);
     }
-    *(param[0] == 'o' ? &r->offset_ms : &r->duration_ms) = ms;
+    *to = ms;
     return 0;
+}
+
+static int take_offset(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_milliseconds(r, name, value, &r->offset_ms);
+}
+
+static int take_duration(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_milliseconds(r, name, value, &r->duration_ms);
 }
 
 static int take_task(request *r, const char *name, const char *param, const char *value)
@@ -361,8 +373,8 @@ static const field_row fields[] = {
     {"temperature_inc", API_WHISPER_CPP, take_param, "temperature_step"},
     {"beam_size", API_WHISPER_CPP, take_width, "beam"},
     {"best_of", API_WHISPER_CPP, take_width, "best_of"},
-    {"offset_t", API_WHISPER_CPP, take_milliseconds, "offset"},
-    {"duration", API_WHISPER_CPP, take_milliseconds, "duration"},
+    {"offset_t", API_WHISPER_CPP, take_offset, NULL},
+    {"duration", API_WHISPER_CPP, take_duration, NULL},
     {"no_timestamps", API_WHISPER_CPP, take_opposite, "timestamps"},
     {"token_timestamps", API_WHISPER_CPP, take_token_times, NULL},
     {"no_language_probabilities", API_WHISPER_CPP, take_no_detection, NULL},
