@@ -87,6 +87,22 @@ static int ends_of(int fd, int *own, int *peer, char address[64])
     return 0;
 }
 
+/* What has happened to a connection: POLLHUP and the like if both sides are closed, POLLRDHUP if the
+ * client's is. */
+static int state_of(int fd)
+{
+    struct pollfd p;
+    memset(&p, 0, sizeof p);
+    p.fd = fd;
+    p.events = POLLRDHUP;
+    return poll(&p, 1, 0) > 0 ? p.revents : 0;
+}
+
+static int is_closed(int state)
+{
+    return (state & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
 /* Whether a client that will send nothing more is gone: see watch_probe(). */
 static int fails_probe(watch *w)
 {
@@ -100,22 +116,17 @@ static int fails_probe(watch *w)
         return 0; /* it does not receive now; the next tick tries again */
     }
     w->probed = 1;
-    return sent != (ssize_t)n;
+    return sent != (ssize_t)n || is_closed(state_of(w->fd)); /* at once on the same machine */
 }
 
 /* Whether the client has closed the connection. */
 static int is_gone(watch *w)
 {
-    struct pollfd p;
+    int state = state_of(w->fd);
     char byte;
-    memset(&p, 0, sizeof p);
-    p.fd = w->fd;
-    p.events = POLLRDHUP;
-    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
-        return 1;
-    }
-    return ((p.revents & POLLRDHUP) != 0 || recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) &&
-           fails_probe(w);
+    return is_closed(state) || (((state & POLLRDHUP) != 0 ||
+                                 recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) &&
+                                fails_probe(w));
 }
 
 /* Bytes that a socket has received, or 0 where that is not known. */
