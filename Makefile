@@ -86,11 +86,11 @@ CIVETWEB := $(shell echo 'int main(void) { return mg_version() == 0; }' | $(CC) 
     -include civetweb.h -x c - $(LDFLAGS) $(CIVETWEB_LIBS) -o /dev/null 2>/dev/null && echo yes)
 OVERLAY_PROGRAMS = test_npu_kernel test_sim
 NPU_PROGRAMS = test_npu test_npu_pack test_npu_run test_npu_driver test_doctor $(OVERLAY_PROGRAMS)
-NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack)
+NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack $(B)/npu_live)
 # Assembler and simulated cores: they need neither the library nor libdrm, except for overlay.c, which
 # gives tests the built-in design of npu_amdxdna.c.
 KIT_PROGRAMS = test_npu_isa test_npu_core
-KIT = $(filter-out test_% sim_% npu_asm npu_estimate make_pack make_code overlay,\
+KIT = $(filter-out test_% sim_% npu_asm npu_estimate npu_live make_pack make_code overlay,\
     $(basename $(notdir $(wildcard tests/npu/*.c))))
 
 EXAMPLES = transcribe minimal pack listen $(if $(wildcard tests/bench/bench.c),bench) \
@@ -305,6 +305,10 @@ check-long: tests
 $(B)/npu_estimate: tests/npu/npu_estimate.c $(NPU_OBJECTS:%=$(B)/%.o) $(B)/linked_with | $(B)
 	$(CC) -std=gnu11 -O2 $(CPPFLAGS) -I. $(LDFLAGS) -MMD -MP -MF "$@.d" $< \
 	    $(NPU_OBJECTS:%="$(BUILD)/%.o") $(LDLIBS) $(DRM_LIBS) -ldl -o "$@"
+
+$(B)/npu_live: tests/npu/npu_live.c $(B)/npu.o $(B)/libwhisper_npu.a $(B)/linked_with | $(B)
+	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/npu.o" "$(BUILD)/libwhisper_npu.a" $(LDLIBS) $(DRM_LIBS) \
+	    -o "$@"
 
 MODEL ?= tiny base.en
 npu-estimate: $(B)/npu_estimate $(NPU_TOOLS)

@@ -52,7 +52,7 @@ static int t_is_chosen(char **names, const char *name)
     return 0;
 }
 
-static void t_run(const char *name, void (*test)(void))
+__attribute__((unused)) static void t_run(const char *name, void (*test)(void))
 {
     if (t_chosen != NULL && !t_is_chosen(t_chosen, name)) {
         return;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # npu_speech.sh - real models on real recordings by way of the simulated NPU: transcribe --npu must
-# write the CPU's JSON to the byte. For make check-long; takes hours.
+# write the CPU's JSON to the byte, and so must live runs of three clips each, which npu_live pushes in
+# pieces. For make check-long; takes hours.
 #
 #     tests/npu/npu_speech.sh DIR [MODEL...]
 #
@@ -36,6 +37,13 @@ run() {
     xargs "$build/transcribe" -q -m "$model" -l en -f json -o "$T/$out/" "$@" <"$T/$clips"
 }
 
+# on_npu COMMAND...: on the simulated device.
+on_npu() {
+    SIM_AMDXDNA_CORES=$cores SIM_AMDXDNA_KERNEL=$kernel SIM_AMDXDNA_DEVICE=$device \
+        SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_CLOCK=model SIM_AMDXDNA_QUIET=1 \
+        LD_PRELOAD=$build/libsim_amdxdna.so "$@"
+}
+
 # choose COMBINATION: its clips into $T/clips. With each round of N combinations the clips move on
 # by one, lest a driver meet the same ones on every device.
 choose() {
@@ -68,10 +76,7 @@ for name; do
                 combination=$((combination + 1))
                 echo "$name $device $type $kernel" | grep -Eq "${NPU_ONLY:-.}" || continue
                 rm -rf "$T/npu"
-                SIM_AMDXDNA_CORES=$cores SIM_AMDXDNA_KERNEL=$kernel SIM_AMDXDNA_DEVICE=$device SIM_AMDXDNA_CACHE=off \
-                    SIM_AMDXDNA_CLOCK=model SIM_AMDXDNA_QUIET=1 \
-                    LD_PRELOAD=$build/libsim_amdxdna.so \
-                    run clips npu --npu "$pack" --npu-all --require-npu 2>"$T/log"
+                on_npu run clips npu --npu "$pack" --npu-all --require-npu 2>"$T/log"
                 status=$?
                 same=$(compare)
                 count=$(wc -l <"$T/clips")
@@ -81,6 +86,11 @@ for name; do
                     failed=$((failed + 1))
                     head -n 5 "$T/log"
                 fi
+                # shellcheck disable=SC2046 # paths without spaces
+                on_npu "$build/npu_live" "$model" "$pack" $(head -n 3 "$T/clips") >"$T/log" 2>&1 ||
+                    failed=$((failed + 1))
+                printf '%s %s %s on %s: %s\n' "$name" "$device" "$type" "$kernel" \
+                    "$(tail -n 1 "$T/log")"
                 all_same=$((all_same + same)) all_runs=$((all_runs + count))
             done
         done
