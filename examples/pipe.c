@@ -5,6 +5,7 @@
 #include "pipe.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,17 +20,27 @@ static void stop(int number)
     stopped = number;
 }
 
+/* As read() of standard input, but returns 0 soon after a signal, also one that came just before. */
+static ssize_t read_input(void *buffer, size_t size)
+{
+    struct pollfd input = {0, POLLIN, 0};
+    ssize_t n = -1;
+    while (!stopped && n < 0) {
+        if (poll(&input, 1, 100) > 0 && (n = read(0, buffer, size)) < 0 && errno != EINTR) {
+            return n;
+        }
+    }
+    return n < 0 ? 0 : n;
+}
+
 static int64_t read_bytes(void *user, void *buffer, size_t size)
 {
-    ssize_t n = 0;
     (void)user;
     if (head_at < n_head) {
         *(unsigned char *)buffer = head[head_at++];
         return 1;
     }
-    while (!stopped && (n = read(0, buffer, size)) < 0 && errno == EINTR) {
-    }
-    return n < 0 && stopped ? 0 : (int64_t)n;
+    return read_input(buffer, size);
 }
 
 /* Whole samples of two bytes. */
@@ -60,10 +71,10 @@ int pipe_open(wnpu_audio *audio, wnpu_error *error)
     on_stop.sa_handler = stop;         /* a read that waits returns */
     (void)sigaction(SIGINT, &on_stop, NULL);
     (void)sigaction(SIGTERM, &on_stop, NULL);
-    while (n_head < 4 && (n = read(0, head + n_head, 4 - n_head)) > 0) {
+    while (n_head < 4 && (n = read_input(head + n_head, 4 - n_head)) > 0) {
         n_head += (size_t)n;
     }
-    if (n < 0 && !stopped) {
+    if (n < 0) {
         error->code = WNPU_E_IO;
         (void)snprintf(error->message, sizeof error->message, "standard input cannot be read: %s",
                        strerror(errno));

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=${WNPU_BUILD:-build}
 t_temp
+trap 'tmux -L "listen$$" kill-server 2>/dev/null; rm -rf "$T"' EXIT
 
 tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
 case $build in /*) here= ;; *) here=$PWD/ ;; esac
@@ -104,18 +105,16 @@ test_interrupt() {
 
 interrupt() {
     need || return
-    rm -f "$T/pipe"
+    rm -f "$T/pipe" "$T/written" "$T/over"
     mkfifo "$T/pipe"
-    "$build/listen" --language en "$tiny" - <"$T/pipe" >"$T/out" 2>"$T/err" &
-    listener=$!
-    {
-        raw | head -c 160000
-        sleep 2
-        kill -s "$1" $listener
-        sleep 1
-    } >"$T/pipe"
-    wait $listener || fail "$1: status $? $(cat "$T/err")"
-    [ -s "$T/out" ] || fail "$1: no text"
+    { raw | head -c 160000; echo >"$T/written"; soon [ -e "$T/over" ]; } >"$T/pipe" &
+    begin "$build/listen" --json --language en "$tiny" - <"$T/pipe"
+    soon grep -q speech-start "$T/out" && soon [ -e "$T/written" ]
+    kill -s "$1" $pid
+    ended 0
+    grep -q '"event":"text".*"text":"[^"]' "$T/out" || fail "$1: no text"
+    echo >"$T/over"
+    wait
 }
 
 test_commands() {
@@ -160,18 +159,17 @@ test_lists() {
 }
 
 # Runs a command on a terminal of 40 columns and 20 rows; its rows at the end are in $T/screen.
+ends() {
+    tmux -L "listen$$" capture-pane -p >"$T/rows" && grep -q '^THE END' "$T/rows"
+}
+
 on_terminal() { # on_terminal COMMAND
-    printf '%s\necho THE END; sleep 60\n' "$1" >"$T/go"
+    printf '%s\necho THE END; sleep 600\n' "$1" >"$T/go"
     LC_ALL=C.UTF-8 tmux -u -L "listen$$" -f /dev/null new-session -d -x 40 -y 20 "sh '$T/go'" || {
         fail "tmux does not start"
         return 1
     }
-    tries=0
-    while tmux -L "listen$$" capture-pane -p >"$T/rows" && ! grep -q '^THE END' "$T/rows" &&
-        [ $tries -lt 300 ]; do
-        sleep 0.2
-        tries=$((tries + 1))
-    done
+    soon ends
     tmux -L "listen$$" kill-server
     sed 's/ *$//' "$T/rows" | grep -v -e '^$' -e '^THE END' >"$T/screen"
 }
