@@ -12920,11 +12920,29 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
     }
 }
 
-static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker *w,
-                              const gm_weight *weight, size_t panel, size_t n, size_t rows,
-                              float *out, size_t ldo, op_finish finish)
+/* n panels of a weight, from `panel` on: 16 n columns of a product. */
+typedef struct en_panels {
+    const gm_weight *weight;
+    size_t panel, n;
+} en_panels;
+
+/* Where a product goes: out is its first row and column, ldo the stride of rows. */
+typedef struct en_output {
+    float *out;
+    size_t ldo;
+    op_finish finish;
+} en_output;
+
+static en_panels en_all_panels(const gm_weight *weight)
 {
-    size_t column = panel * 16, width = n * 16, r;
+    return (en_panels){weight, 0, weight->n16};
+}
+
+static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
+                              size_t rows, en_output to)
+{
+    const gm_weight *weight = c.weight;
+    size_t column = c.panel * 16, width = c.n * 16, r;
     float *product = (float *)(void *)w->acc;
     gm_float_product p;
     p.c = product;
@@ -12934,11 +12952,11 @@ static void en_multiply_float(const en_engine *e, const en_worker *in, en_worker
     p.rows = rows;
     p.b = weight->exact + column * weight->k;
     p.k = weight->k;
-    p.panels = n;
+    p.panels = c.n;
     e->gm->ftile(&p);
     for (r = 0; r < rows; r++) {
-        e->op->bias(out + r * ldo, product + r * width, width,
-                    weight->bias != NULL ? weight->bias + column : NULL, finish);
+        e->op->bias(to.out + r * to.ldo, product + r * width, width,
+                    weight->bias != NULL ? weight->bias + column : NULL, to.finish);
     }
 }
 
@@ -12954,84 +12972,84 @@ static void en_prepare_sparse(const en_engine *e, en_worker *w, const float *x, 
 }
 
 /* Adds the products of the input's high digits to w->acc. */
-static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *w,
-                            const gm_weight *weight, size_t panel, size_t n, size_t rows)
+static void en_add_outliers(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
+                            size_t rows)
 {
     int8_t *columns = (int8_t *)(void *)w->hidden;
     const char *packed = in->packed_high;
     int32_t correction[EN_PANELS * 16];
     gm_product p = {0};
     size_t first, m;
-    p.ldc = n * 16;
+    p.ldc = c.n * 16;
     p.rows = rows;
-    p.panels = n;
+    p.panels = c.n;
     if (e->gm->outliers != NULL) {
         p.c = w->acc;
         p.a = packed;
-        p.b = weight->packed + panel * weight->k4 * GM_GROUP;
-        p.pitch = weight->k4;
+        p.b = c.weight->packed + c.panel * c.weight->k4 * GM_GROUP;
+        p.pitch = c.weight->k4;
         e->gm->outliers(&p, in->outlier, in->n_outliers);
         return;
     }
-    p.c = w->acc + rows * n * 16;
+    p.c = w->acc + rows * c.n * 16;
     p.b = columns;
     p.correction = e->gm->correct != NULL ? correction : NULL;
     for (first = 0; first < in->n_outliers; first += GM_OUTLIERS) {
         m = gm_outliers_at(in->n_outliers, first);
-        gm_gather(columns, weight, panel, n, in->outlier + first, in->n_outliers - first, m);
+        gm_gather(columns, c.weight, c.panel, c.n, in->outlier + first, in->n_outliers - first, m);
         if (e->gm->correct != NULL) {
-            e->gm->correct(correction, columns, m, n);
+            e->gm->correct(correction, columns, m, c.n);
         }
         p.a = packed;
         p.k4 = p.pitch = m;
         e->gm->tile(&p);
-        e->op->join(w->acc, p.c, rows * n * 16);
+        e->op->join(w->acc, p.c, rows * c.n * 16);
         packed += e->gm->a_bytes(rows, GM_OUTLIERS);
     }
 }
 
-/* Integer products: w->acc [rows, 16 n] = input * columns of n panels. */
-static void en_products(const en_engine *e, const en_worker *in, en_worker *w,
-                        const gm_weight *weight, size_t panel, size_t n, size_t rows)
+/* Integer products: w->acc [rows, 16 c.n] = input * c^T. */
+static void en_products(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
+                        size_t rows)
 {
+    const gm_weight *weight = c.weight;
     gm_product p = {0};
     p.c = w->acc;
-    p.ldc = n * 16;
+    p.ldc = c.n * 16;
     p.a = in->packed;
     p.rows = rows;
     if (weight->int4) {
-        gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->hidden, weight, panel, n);
+        gm_tile_int4(e->gm, &p, (int8_t *)(void *)w->hidden, weight, c.panel, c.n);
         return;
     }
-    p.b = weight->packed + panel * 16 * 4 * weight->k4;
+    p.b = weight->packed + c.panel * 16 * 4 * weight->k4;
     p.k4 = p.pitch = weight->k4;
-    p.panels = n;
+    p.panels = c.n;
     if (in->has_zeros) {
         p.sparse = &in->sparse;
         e->gm->sparse_tile(&p);
         return;
     }
     p.rows = in->both ? 2 * rows : rows;
-    p.correction = weight->correction + panel * 16;
+    p.correction = weight->correction + c.panel * 16;
     e->gm->tile(&p);
     if (in->both) {
-        e->op->join(w->acc, w->acc + rows * n * 16, rows * n * 16);
+        e->op->join(w->acc, w->acc + rows * c.n * 16, rows * c.n * 16);
     }
     if (in->n_outliers > 0) {
-        en_add_outliers(e, in, w, weight, panel, n, rows);
+        en_add_outliers(e, in, w, c, rows);
     }
 }
 
-/* Dequantises w->acc for rows from `first` on and applies bias and activation; out is the first of
+/* Dequantises w->acc for rows from `first` on and applies bias and activation; to is the first of
  * these rows. */
-static void en_epilogue(const en_engine *e, const en_worker *in, const en_worker *w,
-                        const gm_weight *weight, size_t panel, size_t n, size_t first, size_t rows,
-                        float *out, size_t ldo, op_finish finish)
+static void en_epilogue(const en_engine *e, const en_worker *in, const en_worker *w, en_panels c,
+                        size_t first, size_t rows, en_output to)
 {
-    size_t column = panel * 16, width = n * 16;
-    e->op->dequantise(out, ldo, w->acc + first * width, width, rows, width, in->scale + first,
-                      weight->scale + column,
-                      weight->bias != NULL ? weight->bias + column : NULL, finish);
+    size_t column = c.panel * 16, width = c.n * 16;
+    e->op->dequantise(to.out, to.ldo, w->acc + first * width, width, rows, width, in->scale + first,
+                      c.weight->scale + column,
+                      c.weight->bias != NULL ? c.weight->bias + column : NULL, to.finish);
 }
 
 /* Prefetches n bytes. Always inlined, because gcc removes calls of functions that only prefetch. */
@@ -13053,24 +13071,21 @@ WNPU_INLINE void en_prefetch_columns(const gm_weight *weight, size_t panel, size
     }
 }
 
-/* out[:, 16 panel .. 16 (panel + panels)) = finish(input * weight^T + bias) for prepared rows. out
- * is the first of these columns. */
-static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w,
-                        const gm_weight *weight, size_t panel, size_t panels, size_t rows,
-                        float *out, size_t ldo, op_finish finish)
+/* to = finish(input * c^T + bias) for prepared rows. */
+static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, en_panels c,
+                        size_t rows, en_output to)
 {
-    size_t p;
-    for (p = panel; p < panel + panels && !tp_cancelled(e->pool); p += EN_PANELS) {
-        size_t n = panel + panels - p < EN_PANELS ? panel + panels - p : EN_PANELS;
-        float *to = out + (p - panel) * 16;
+    const size_t end = c.panel + c.n;
+    for (; c.panel < end && !tp_cancelled(e->pool); c.panel += c.n, to.out += c.n * 16) {
+        c.n = end - c.panel < EN_PANELS ? end - c.panel : EN_PANELS;
         if (rows <= GM_FEW) { /* limited by memory bandwidth */
-            en_prefetch_columns(weight, p + n, EN_PANELS);
+            en_prefetch_columns(c.weight, c.panel + c.n, EN_PANELS);
         }
         if (e->exact) {
-            en_multiply_float(e, in, w, weight, p, n, rows, to, ldo, finish);
+            en_multiply_float(e, in, w, c, rows, to);
         } else {
-            en_products(e, in, w, weight, p, n, rows);
-            en_epilogue(e, in, w, weight, p, n, 0, rows, to, ldo, finish);
+            en_products(e, in, w, c, rows);
+            en_epilogue(e, in, w, c, 0, rows, to);
         }
     }
 }
@@ -13214,19 +13229,22 @@ static void en_store(en_engine *e, en_worker *w, en_heads *h, en_part part, size
 static void en_store_product(en_engine *e, en_worker *w, const gm_weight *weight, size_t panel,
                              en_heads *h, en_part part, size_t head, size_t t0, size_t n)
 {
-    size_t hd = h->hd, r;
+    const size_t hd = h->hd;
+    const en_panels columns = {weight, panel, hd / 16};
+    const en_output to = {w->hidden, hd, OP_STORE};
+    size_t r;
     if (tp_cancelled(e->pool)) {
         return;
     }
     if (e->exact) {
-        en_multiply(e, w, w, weight, panel, hd / 16, n, w->hidden, hd, OP_STORE);
+        en_multiply(e, w, w, columns, n, to);
         en_store(e, w, h, part, head, t0, n, w->hidden, hd);
         return;
     }
-    en_products(e, w, w, weight, panel, hd / 16, n);
+    en_products(e, w, w, columns, n);
     for (r = 0; r < n; r += EN_QUERIES) {
         size_t rows = n - r < EN_QUERIES ? n - r : EN_QUERIES;
-        en_epilogue(e, w, w, weight, panel, hd / 16, r, rows, w->hidden, hd, OP_STORE);
+        en_epilogue(e, w, w, columns, r, rows, to);
         en_store(e, w, h, part, head, t0 + r, rows, w->hidden, hd);
     }
 }
@@ -13257,7 +13275,8 @@ static void en_conv1(en_engine *e, en_worker *w, ptrdiff_t first, size_t n, floa
         size_t rows = n - done < e->rows ? n - done : e->rows;
         size_t frame = (size_t)(first + (ptrdiff_t)done);
         en_prepare(e, w, NULL, e->mel + frame * mels, mels, rows, 3 * mels);
-        en_multiply(e, w, w, &e->model->conv1, 0, d / 16, rows, out + done * d, d, OP_GELU);
+        en_multiply(e, w, w, en_all_panels(&e->model->conv1), rows,
+                    (en_output){out + done * d, d, OP_GELU});
         done += rows;
     }
 }
@@ -13273,7 +13292,8 @@ static void en_front_task(void *context, size_t index, unsigned worker)
         return;
     }
     en_prepare_sparse(e, w, w->hidden, 2 * d, n, 3 * d);
-    en_multiply(e, w, w, &e->model->conv2, 0, d / 16, n, e->x + t0 * d, d, OP_GELU);
+    en_multiply(e, w, w, en_all_panels(&e->model->conv2), n,
+                (en_output){e->x + t0 * d, d, OP_GELU});
     for (i = 0; i < n * d; i++) {
         e->x[t0 * d + i] += e->model->audio_position[t0 * d + i];
     }
@@ -13311,12 +13331,12 @@ typedef struct en_layer_job {
 static void en_mlp(en_engine *e, en_worker *w, const mf_layer *layer, float *x, size_t n, size_t d)
 {
     en_prepare(e, w, &layer->mlp_norm, x, d, n, d);
-    en_multiply(e, w, w, &layer->fc1, 0, d / 4, n, w->hidden, 4 * d, OP_GELU);
+    en_multiply(e, w, w, en_all_panels(&layer->fc1), n, (en_output){w->hidden, 4 * d, OP_GELU});
     if (tp_cancelled(e->pool)) {
         return;
     }
     en_prepare_sparse(e, w, w->hidden, 4 * d, n, 4 * d);
-    en_multiply(e, w, w, &layer->fc2, 0, d / 16, n, x, d, OP_ADD);
+    en_multiply(e, w, w, en_all_panels(&layer->fc2), n, (en_output){x, d, OP_ADD});
 }
 
 static void en_rear_task(void *context, size_t index, unsigned worker)
@@ -13329,7 +13349,7 @@ static void en_rear_task(void *context, size_t index, unsigned worker)
     size_t n = ctx - t0 < e->rows ? ctx - t0 : e->rows;
     float *x = e->x + t0 * d;
     en_prepare(e, w, NULL, e->attended + t0 * d, d, n, d);
-    en_multiply(e, w, w, &layer->attn_out, 0, d / 16, n, x, d, OP_ADD);
+    en_multiply(e, w, w, en_all_panels(&layer->attn_out), n, (en_output){x, d, OP_ADD});
     if (!tp_cancelled(e->pool)) {
         en_mlp(e, w, layer, x, n, d);
     }
@@ -13641,7 +13661,7 @@ static void de_logits(const de_decoder *d, const de_stage *stage, const en_worke
         size_t column = p * 16;
         each = panel + n - p < EN_PANELS ? panel + n - p : EN_PANELS;
         en_prefetch_columns(stage->weight, p + each, EN_PANELS);
-        en_products(d->e, in, w, stage->weight, p, each, stage->rows);
+        en_products(d->e, in, w, (en_panels){stage->weight, p, each}, stage->rows);
         op->complete(stage->out + column, stage->ldo, w->acc, stage->rows, each * 16, in->scale,
                      stage->weight->scale + column, d->rest, m->wide_values + column, stage->ldo);
     }
@@ -13718,8 +13738,8 @@ static void de_multiply(de_decoder *d, size_t item, unsigned worker)
     size_t panel = item * stage->chunk, left = stage->weight->n16 - panel, n;
     size_t end = left < stage->chunk ? stage->weight->n16 : panel + stage->chunk;
     if (stage->kind != DE_VOCAB || d->e->exact) {
-        en_multiply(d->e, in, w, stage->weight, panel, end - panel, stage->rows,
-                    stage->out + panel * 16, stage->ldo, stage->finish);
+        en_multiply(d->e, in, w, (en_panels){stage->weight, panel, end - panel}, stage->rows,
+                    (en_output){stage->out + panel * 16, stage->ldo, stage->finish});
         panel = end;
     }
     for (; panel < end; panel += n) {
@@ -20627,7 +20647,7 @@ static void np_product(const np_pass *p, en_worker *w, size_t row, size_t n, flo
     memcpy(w->scale, scale, n * sizeof *scale);
     e->gm->pack_a(w->packed, p->c->a[np_operand_set(p->c->stage)] + row * tiling->k, tiling->k, n,
                   tiling->k / 4);
-    en_multiply(e, w, w, weight, 0, weight->n16, n, out, ldo, finish);
+    en_multiply(e, w, w, en_all_panels(weight), n, (en_output){out, ldo, finish});
 }
 
 /* ---- the CPU's work on a block of rows before and after a product ---- */

@@ -116,7 +116,8 @@ static void conv2_task(void *context, size_t index, unsigned worker)
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
     en_prepare_sparse(s->e, w, w->hidden, 2 * d, n, 3 * d);
-    en_multiply(s->e, w, w, &s->e->model->conv2, 0, d / 16, n, s->e->x + t0 * d, d, OP_GELU);
+    en_multiply(s->e, w, w, en_all_panels(&s->e->model->conv2), n,
+                (en_output){s->e->x + t0 * d, d, OP_GELU});
 }
 
 static void qkv_task(void *context, size_t index, unsigned worker)
@@ -138,7 +139,8 @@ static void attn_out_task(void *context, size_t index, unsigned worker)
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
     en_prepare(s->e, w, NULL, s->e->attended + t0 * d, d, n, d);
-    en_multiply(s->e, w, w, &s->layer->attn_out, 0, d / 16, n, s->e->x + t0 * d, d, OP_ADD);
+    en_multiply(s->e, w, w, en_all_panels(&s->layer->attn_out), n,
+                (en_output){s->e->x + t0 * d, d, OP_ADD});
 }
 
 static void fc1_task(void *context, size_t index, unsigned worker)
@@ -147,7 +149,8 @@ static void fc1_task(void *context, size_t index, unsigned worker)
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
     en_prepare(s->e, w, &s->layer->mlp_norm, s->e->x + t0 * d, d, n, d);
-    en_multiply(s->e, w, w, &s->layer->fc1, 0, d / 4, n, w->hidden, 4 * d, OP_GELU);
+    en_multiply(s->e, w, w, en_all_panels(&s->layer->fc1), n,
+                (en_output){w->hidden, 4 * d, OP_GELU});
 }
 
 static void fc2_task(void *context, size_t index, unsigned worker)
@@ -156,7 +159,8 @@ static void fc2_task(void *context, size_t index, unsigned worker)
     en_worker *w = &s->e->worker[worker];
     size_t d = s->e->model->n_audio_state, t0, n = block(s, index, &t0);
     en_prepare_sparse(s->e, w, w->hidden, 4 * d, n, 4 * d);
-    en_multiply(s->e, w, w, &s->layer->fc2, 0, d / 16, n, s->e->x + t0 * d, d, OP_ADD);
+    en_multiply(s->e, w, w, en_all_panels(&s->layer->fc2), n,
+                (en_output){s->e->x + t0 * d, d, OP_ADD});
 }
 
 /* Runs an operation over a window, in all layers if it is in each. */

@@ -447,7 +447,7 @@ static void check_digits(const gm_kernels *kernels, size_t rows, size_t k4, size
     weight.packed = b;
     weight.correction = correction;
     en_prepare(&e, &in, NULL, x, k, rows, k);
-    en_products(&e, &in, &w, &weight, 0, panels, rows);
+    en_products(&e, &in, &w, (en_panels){&weight, 0, panels}, rows);
     for (r = 0; r < rows; r++) {
         for (n = 0; n < panels * 16; n++) {
             int64_t sum = 0;
