@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.request
 
-from server import WebSocket
+from server import PATIENCE, WebSocket
 
 
 def find():
@@ -31,7 +31,7 @@ class Browser:
              "--autoplay-policy=no-user-gesture-required", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         note = os.path.join(self.folder, "DevToolsActivePort")
-        until = time.monotonic() + 60
+        until = time.monotonic() + 60 * PATIENCE
         while not (os.path.exists(note) and os.path.getsize(note)):
             assert time.monotonic() < until and self.process.poll() is None, "no browser"
             time.sleep(0.1)
@@ -49,7 +49,7 @@ class Browser:
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'", 30)
 
     def connect(self):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=300)
 
     def call(self, method, **params):
         self.calls += 1
@@ -69,7 +69,7 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, condition, seconds):
-        until = time.monotonic() + seconds
+        until = time.monotonic() + seconds * PATIENCE
         while not self.run(condition):
             assert time.monotonic() < until, f"not within {seconds} s: {condition}"
             time.sleep(0.1)
@@ -98,5 +98,5 @@ class Browser:
     def close(self):
         self.socket.close()
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(300)
         shutil.rmtree(self.folder, ignore_errors=True)

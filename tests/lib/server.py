@@ -39,12 +39,12 @@ class Server:
     def __exit__(self, *unused):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL if unused[0] else signal.SIGTERM)
-        status = self.process.wait(timeout=60)
+        status = self.process.wait(timeout=300)
         self.process.stderr.close()
         assert unused[0] or status == 0, f"the server ended with status {status}"
 
     def connect(self, port=None):
-        s = socket.create_connection(("127.0.0.1", port or self.port), timeout=60)
+        s = socket.create_connection(("127.0.0.1", port or self.port), timeout=300)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
@@ -52,7 +52,7 @@ class Server:
         return self.answer(method, path, None, headers or {})
 
     def answer(self, method, path, body, headers):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         c.request(method, path, body, headers)
         r = c.getresponse()
         data = r.read()
@@ -199,10 +199,27 @@ def read(path):
         return file.read()
 
 
+def received(connection):
+    """Whether a program on this machine has accepted a connection and read what was sent over it."""
+    here, there = (f":{at[1]:04X}" for at in (connection.getsockname(), connection.getpeername()))
+    done = {}
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        for row in (line.split() for line in file):
+            if row[1].endswith(here) and row[2].endswith(there):
+                done["sent"] = row[4].startswith("00000000:")
+            if row[1].endswith(there) and row[2].endswith(here):
+                done["read"] = row[4].endswith(":00000000") and row[9] != "0"
+    return done.get("sent", False) and done.get("read", False)
+
+
+# Machines may be busy: what is waited for comes late then, and is no failure before it is very late.
+PATIENCE = 6
+
+
 def wait_for(condition, seconds):
-    """Seconds until the condition holds, or None."""
+    """Seconds until the condition holds, or None after PATIENCE times those given."""
     begin = time.monotonic()
-    while time.monotonic() - begin < seconds:
+    while time.monotonic() - begin < seconds * PATIENCE:
         if condition():
             return time.monotonic() - begin
         time.sleep(0.005)
