@@ -22,6 +22,7 @@ BUILD, MODEL, TOY = os.environ["WNPU_BUILD"], os.environ["MODEL"], os.environ["T
 SPEECH, T = os.environ["SPEECH"], os.environ["T"]
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 AUDIO = read(SPEECH)
+SANITIZED = bool(os.environ.get("WNPU_SANITIZED"))  # freed memory is not used again
 FULL = int(os.environ.get("TEST_REQUESTS", "0"))
 
 
@@ -1355,7 +1356,7 @@ def memory():
         burst(n // 2, 100000)
         after = s.memory_kb()
         print(f"{n} requests: {before} KB resident after half of them, {after} KB after all")
-        assert after < before + 1024, (before, after)
+        assert SANITIZED or after < before + 1024, (before, after)
         assert wait_for(lambda: s.descriptors() <= fds, 5) is not None, "descriptors leak"
 
 
@@ -1443,7 +1444,7 @@ def hostile():
         same(s.text(wav(0.2)), want)
         after = s.memory_kb()
         print(f"{n} hostile requests: {before} KB resident after half of them, {after} KB after all")
-        assert after < before + 4096, (before, after)
+        assert SANITIZED or after < before + 4096, (before, after)
 
 
 def frames():
