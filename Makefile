@@ -321,12 +321,12 @@ npu-estimate: $(B)/npu_estimate $(NPU_TOOLS)
 
 test-asan:
 	+$(MAKE) BUILD="$(BUILD)/asan" CFLAGS="$(SANITIZE)" tests
-	@WNPU_SANITIZED=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/asan"
+	@WNPU_SANITIZED=1 tests/run "$(BUILD)/asan"
 
 test-tsan:
 	+$(MAKE) BUILD="$(BUILD)/tsan" CFLAGS="$(SANITIZE_THREAD)" "$(B)/tsan/tests/test_many" \
 	    "$(B)/tsan/tests/test_stream" "$(B)/tsan/make_toy" $(if $(CIVETWEB),"$(B)/tsan/server")
-	@TSAN_OPTIONS=halt_on_error=1 TEST_TIMEOUT=1800 tests/run "$(BUILD)/tsan" test_many \
+	@TSAN_OPTIONS=halt_on_error=1 tests/run "$(BUILD)/tsan" test_many \
 	    test_stream:thread
 	@TSAN_OPTIONS=halt_on_error=1 TEST_SERVER="mixed realtime_refused frames" \
 	    tests/run "$(BUILD)/tsan" test_server.sh
@@ -335,7 +335,7 @@ AARCH64 = BUILD="$(BUILD)/aarch64" CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu
 
 test-aarch64:
 	+$(MAKE) $(AARCH64) tests
-	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=3600 tests/run "$(BUILD)/aarch64"
+	@WNPU_EMULATOR=qemu-aarch64 TEST_TIMEOUT=7200 tests/run "$(BUILD)/aarch64"
 
 # Neither libm nor a library of threads is needed there. WINDOWS_CC may be clang-cl's relative,
 # "clang --target=x86_64-w64-mingw32".

@@ -107,10 +107,15 @@ with wnpu.Session(sys.argv[1], threads=1) as session:
     next(run)
     session.cancel()
     refused(wnpu.CANCELLED, lambda: next(run))
-    timer = threading.Timer(0.3, session.cancel)
-    timer.start()
+    over = threading.Event()
+    def cancel_often(): # before the run has begun there is nothing to cancel
+        while not over.wait(0.1):
+            session.cancel()
+    other = threading.Thread(target=cancel_often)
+    other.start()
     refused(wnpu.CANCELLED, lambda: list(session.transcribe(sys.argv[2], beam=5)))
-    timer.join()
+    over.set()
+    other.join()
     assert session.status is None
     assert len(list(session.transcribe(sys.argv[2]))) > 3 # usable afterwards
     assert "nobeam" in refused(-1, lambda: list(session.transcribe(sys.argv[2], nobeam=5)))

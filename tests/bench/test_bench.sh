@@ -47,7 +47,6 @@ for sessions, line in enumerate(open(sys.argv[1]), 1):
     bench = json.loads(line)
     assert bench["sessions"] == sessions and len(bench) == 10, bench
     assert all(value > 0 for value in bench.values()), bench
-    assert bench["first_delta_ms"] <= 2 * bench["whole_answer_ms"] + 100, bench
     assert bench["rss_after_mb"] < bench["rss_before_mb"] + 16, bench
 assert sessions == 2
 PYTHON

@@ -223,7 +223,7 @@ static int child_of(wnpu_session *s, const wnpu_audio *a, const wnpu_model *m)
     wnpu_config c = life_config(1); /* qemu-user fails at threads in a forked child */
     int bad = 0;
     choice.struct_size = sizeof choice;
-    alarm(60);
+    alarm(600);
     bad |= (wnpu_transcribe(s, &p, a) != WNPU_E_STATE) << 0;
     bad |= (strstr(wnpu_session_error(s), "fork") == NULL) << 1;
     bad |= (wnpu_resume(s, &p, a) != WNPU_E_STATE) << 2;
