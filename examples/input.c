@@ -451,9 +451,10 @@ static int64_t next_frames(input *in, void *buffer, size_t max_frames)
     int64_t n;
     if (in->inner.read == NULL) { /* in memory */
         uint64_t left = in->inner.frames - in->at;
+        size_t frame = wnpu_frame_bytes(&in->inner);
         n = left < max_frames ? (int64_t)left : (int64_t)max_frames;
-        memcpy(buffer, (const unsigned char *)in->inner.data + (size_t)in->at * wnpu_frame_bytes(&in->inner),
-               (size_t)n * wnpu_frame_bytes(&in->inner));
+        memcpy(buffer, (const unsigned char *)in->inner.data + (size_t)in->at * frame,
+               (size_t)n * frame);
         return n;
     }
     return in->inner.read(in->inner.user, buffer, max_frames);

@@ -27,7 +27,7 @@
 #define STEP_MOST_MS 200u
 #define TENTATIVE_MS 1000
 #define CLOSE_MS 5000                /* for a client to answer the server's closing frame */
-#define RECEIVE_BYTES 262144         /* of the socket: what waits in it is not taken for a long event */
+#define RECEIVE_BYTES 262144         /* of the socket: what waits is not taken for a long event */
 #define STACK_SIZE ((size_t)1 << 20)
 
 #define LONG_EVENT "the event is longer than 1 MB"
@@ -316,8 +316,8 @@ static void send_completed(realtime *r)
 
 /* ---- the run ---- */
 
-/* The parameters of the next item's run. Its final text is decoded as that of a file; keywords receives
- * what its hotwords point to. Call with the lock. */
+/* The parameters of the next item's run. Its final text is decoded as that of a file; keywords
+ * receives what its hotwords point to. Call with the lock. */
 static wnpu_params params_of(realtime *r, const char *keywords[EVENT_KEYWORDS_MOST])
 {
     const event_settings *s = &r->settings;

@@ -430,7 +430,8 @@ static void run_streams(bench *b, const char *path)
             for (; n < have; n += chunk, at[i] += chunk) {
                 uint64_t from = at[i] % a.frames / chunk * chunk;
                 from = from + chunk <= a.frames ? from : 0;
-                wnpu_stream_push(s[i], (const char *)a.data + from * wnpu_frame_bytes(&a), (size_t)chunk);
+                wnpu_stream_push(s[i], (const char *)a.data + from * wnpu_frame_bytes(&a),
+                                 (size_t)chunk);
             }
             since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
             status = wnpu_stream_step(s[i], NULL);
