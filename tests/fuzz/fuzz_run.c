@@ -4,8 +4,8 @@
  * Whenever a run ends, its results have to keep the invariants that the header promises; on_token
  * has to have the text of the segments. tests/api/test_run.c does this with a few fixed inputs.
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -I. tests/fuzz/fuzz_run.c whisper_npu.c -lm
- *     ./a.out -max_len=256 corpus
+ *     make fuzz         # arithmetic, which other fuzzers check, is not instrumented here
+ *     build/fuzz/fuzz_run -max_len=256 corpus
  *
  * Bytes of the input are used up one by one; behind the end they are 0. */
 #define _GNU_SOURCE 1
