@@ -144,8 +144,8 @@ static int fd_to_wait_for(void *user)
     return in->head_at < in->head_size || *in->from.end ? -1 : in->fd;
 }
 
-/* Opens a file. Opening a FIFO would block until it has a writer, also when *end was set just before:
- * it is opened without that, and waited for here. */
+/* Opens a file. Opening a FIFO would block until it has a writer, also when *end was set just
+ * before: it is opened without that, and waited for here. */
 static int open_path(const input *in)
 {
 #ifndef _WIN32

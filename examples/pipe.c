@@ -20,7 +20,7 @@ static void stop(int number)
     stopped = number;
 }
 
-/* As read() of standard input, but returns 0 soon after a signal, also one that came just before. */
+/* As read() of standard input, but returns 0 soon after a signal, even if it came just before. */
 static ssize_t read_input(void *buffer, size_t size)
 {
     struct pollfd input = {0, POLLIN, 0};

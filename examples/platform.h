@@ -167,8 +167,9 @@ const char *platform_temporary(void);
 void platform_start(int *argc, char ***argv);
 
 /* Calls handler for Ctrl-C, and where the system has them for SIGTERM and SIGHUP. A signal that was
- * ignored at the start, as with nohup, stays ignored. Elsewhere than on Windows, signals within half
- * a second of the last one that was passed on are taken for the same one and are not passed on. */
+ * ignored at the start, as with nohup, stays ignored. Elsewhere than on Windows, signals within
+ * half a second of the last one that was passed on are taken for the same one and are not passed
+ * on. */
 void platform_catch(void (*handler)(int number));
 
 /* Until platform_release(), this thread and those it starts receive no signal. */

@@ -41,8 +41,8 @@ void answer_send(connection *conn, buffer *head, const void *body, size_t n);
 int answer_send_error(connection *conn, buffer *head, request_api api, int status,
                       const char *message, const char *param);
 
-/* The head of an answer of server-sent events, in chunks or up to the connection's end. Returns 0, or
- * -1 if the client is gone. */
+/* The head of an answer of server-sent events, in chunks or up to the connection's end. Returns 0,
+ * or -1 if the client is gone. */
 int answer_events(connection *conn, int chunked);
 
 /* Whole answers. They return the status. param may be NULL. */

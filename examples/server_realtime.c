@@ -691,8 +691,8 @@ static int reply_code(const char *bytes, size_t n)
     return code;
 }
 
-/* Whether RFC 6455 forbids a frame. civetweb answers pings and drops pongs itself, and does not tell
- * whether a frame was masked. */
+/* Whether RFC 6455 forbids a frame. civetweb answers pings and drops pongs itself, and does not
+ * tell whether a frame was masked. */
 static int is_forbidden(const realtime *r, int bits, size_t n)
 {
     int opcode = bits & 15, last = (bits & 128) != 0;

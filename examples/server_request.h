@@ -70,8 +70,8 @@ int request_query(request *r, const char *query);
 void request_finish(request *r);
 void request_free(request *r);
 
-/* Hotwords need alternatives to choose from: the beam that a run with them takes, or params->beam if
- * a client or the server's options have chosen one. */
+/* Hotwords need alternatives to choose from: the beam that a run with them takes, or params->beam
+ * if a client or the server's options have chosen one. */
 int32_t request_beam(const wnpu_params *params, int max_beams);
 
 /* Where the part of a prompt begins that fits into the model's context: OpenAI's API and

@@ -87,8 +87,8 @@ static int ends_of(int fd, int *own, int *peer, char address[64])
     return 0;
 }
 
-/* What has happened to a connection: POLLHUP and the like if both sides are closed, POLLRDHUP if the
- * client's is. */
+/* What has happened to a connection: POLLHUP and the like if both sides are closed, POLLRDHUP if
+ * the client's is. */
 static int state_of(int fd)
 {
     struct pollfd p;

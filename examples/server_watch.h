@@ -15,7 +15,7 @@
 
 typedef enum watch_phase {
     WATCH_READING,            /* the client sends: at the deadline reading ends */
-    WATCH_WORKING,            /* the client waits: if it is gone, or at the deadline, the work ends */
+    WATCH_WORKING,            /* the client waits: if it is gone, or at the deadline, work ends */
     WATCH_WRITING             /* the client receives: at the deadline its socket is shut down */
 } watch_phase;
 
@@ -54,9 +54,9 @@ void watch_session(watch *w, wnpu_session *session);
  * receives something: the latter answers with a reset. In WATCH_WORKING it is sent text, once; "":
  * nothing for now, because another thread is writing. NULL (the default): both count as gone. */
 void watch_probe(watch *w, const char *text);
-/* In WATCH_READING, while there are more connections than watch_guard() has as a crowd, a client that
- * has sent fewer bytes per second than this during WATCH_PACE_MS counts as late. 0 (the default): no
- * client does. */
+/* In WATCH_READING, while there are more connections than watch_guard() has as a crowd, a client
+ * that has sent fewer bytes per second than this during WATCH_PACE_MS counts as late. 0 (the
+ * default): no client does. */
 void watch_pace(watch *w, uint64_t bytes_per_second);
 /* Counts bytes that were taken from a WebSocket, and sets the limit for a message. */
 void watch_took(watch *w, uint64_t bytes, uint64_t most);
