@@ -254,12 +254,10 @@ static void judge_silence(silent *s, int fd, int peer, int64_t now)
     if (all.crowded && !s->kept && patience > WATCH_CROWDED_MS) {
         patience = WATCH_CROWDED_MS;
     }
-    if (now - s->since_ms < patience) {
-        return;
-    }
+    /* Looked at each time: a thread that has just read the request is about to add its watch. */
     if (has_unread(fd)) {
         s->since_ms = now;
-    } else {
+    } else if (now - s->since_ms >= patience) {
         (void)shutdown(fd, SHUT_RDWR);
     }
 }

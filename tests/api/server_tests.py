@@ -1581,6 +1581,12 @@ def silent():
         assert time.monotonic() - begin < 45, "no haste"  # ten at a time, 48 s for all
         for c in lazy + [kept]:
             c.close()
+    # A request that waited for a thread is not ended with the silent ones that made room for it.
+    with Server("--connections", "60", model=TOY) as s:
+        lazy = [s.connect() for _ in range(200)]
+        same(s.get("/health")[0], 200)
+        for c in lazy:
+            c.close()
 
 
 def slow_bodies():

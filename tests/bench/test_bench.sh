@@ -45,7 +45,7 @@ test_server() {
 import json, sys
 for sessions, line in enumerate(open(sys.argv[1]), 1):
     bench = json.loads(line)
-    assert bench["sessions"] == sessions and len(bench) == 10, bench
+    assert bench["sessions"] == sessions and len(bench) == 11, bench
     assert all(value > 0 for value in bench.values()), bench
     assert bench["rss_after_mb"] < bench["rss_before_mb"] + 16, bench
 assert sessions == 2
