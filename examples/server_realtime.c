@@ -165,7 +165,7 @@ static void add_transcription(buffer *b, const event_settings *s)
     buffer_text(b, "]}");
 }
 
-static void add_detection(buffer *b, const event_settings *s)
+static void add_turn_detection(buffer *b, const event_settings *s)
 {
     if (s->detects) {
         buffer_print(b, "{\"type\": \"server_vad\", \"threshold\": %.2f, "
@@ -176,7 +176,7 @@ static void add_detection(buffer *b, const event_settings *s)
     }
 }
 
-/* The format of the audio, by its name of now or in the beta version of the protocol. */
+/* The format's name in the current protocol, or in its beta version. */
 static const char *format_name(const event_settings *s, int beta)
 {
     switch (s->format) {
@@ -186,8 +186,8 @@ static const char *format_name(const event_settings *s, int beta)
     }
 }
 
-/* The settings in force, as "session.updated" or the like. beta: in the form that OpenAI's protocol
- * had before sessions had types. */
+/* The settings in force, as "session.updated" or the like. beta: in the form
+ * of the protocol's beta version. */
 static void send_settings(realtime *r, const char *verb, const event_settings *s, int beta)
 {
     buffer b = {NULL, 0, 0, 0};
@@ -206,7 +206,7 @@ static void send_settings(realtime *r, const char *verb, const event_settings *s
     }
     add_transcription(&b, s);
     buffer_text(&b, ", \"turn_detection\": ");
-    add_detection(&b, s);
+    add_turn_detection(&b, s);
     buffer_text(&b, beta ? "" : "}}");
     buffer_text(&b, s->logprobs ? ", \"include\": [\"item.input_audio_transcription.logprobs\"]}"
                                 : ", \"include\": []}");
@@ -399,7 +399,6 @@ static void stop_pushing(realtime *r)
 /* Ends the item and begins the next one. */
 static int finish_item(realtime *r)
 {
-    wnpu_stats stats;
     int status;
     stop_pushing(r);
     send_committed(r);
@@ -407,10 +406,7 @@ static int finish_item(realtime *r)
     if (status < 0 && status != WNPU_E_FULL) {
         return status;
     }
-    memset(&stats, 0, sizeof stats);
-    stats.struct_size = sizeof stats;
-    (void)wnpu_get_stats(r->session, &stats);
-    r->item_ms = stats.audio_ms;
+    r->item_ms = reply_stats(r->session).audio_ms;
     send_segments(r);
     send_completed(r);
     pool_count_run(r->session);

@@ -114,13 +114,19 @@ void reply_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment *s, s
     }
 }
 
-void reply_languages(buffer *b, const wnpu_session *session)
+wnpu_stats reply_stats(const wnpu_session *session)
 {
     wnpu_stats stats;
     memset(&stats, 0, sizeof stats);
     stats.struct_size = sizeof stats;
-    if (wnpu_get_stats(session, &stats) == WNPU_OK && wnpu_segment_count(session) > 0 &&
-        wnpu_language_code(stats.language) != NULL) {
+    (void)wnpu_get_stats(session, &stats);
+    return stats;
+}
+
+void reply_languages(buffer *b, const wnpu_session *session)
+{
+    wnpu_stats stats = reply_stats(session);
+    if (wnpu_segment_count(session) > 0 && wnpu_language_code(stats.language) != NULL) {
         buffer_print(b, ", \"languages\": [{\"code\": \"%s\"}]",
                      wnpu_language_code(stats.language));
     }
@@ -130,12 +136,9 @@ void reply_languages(buffer *b, const wnpu_session *session)
 static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model *model,
                         const request *r)
 {
-    wnpu_stats stats;
+    wnpu_stats stats = reply_stats(session);
     wnpu_segment s;
     size_t i, n = 0;
-    memset(&stats, 0, sizeof stats);
-    stats.struct_size = sizeof stats;
-    (void)wnpu_get_stats(session, &stats);
     buffer_text(b, "\"text\": ");
     add_all_text_json(b, session);
     if (r->logprobs) {
@@ -192,7 +195,7 @@ static void add_segment(buffer *b, const wnpu_session *session, size_t index,
 }
 
 /* Nothing if no language was detected. */
-static void add_detection(buffer *b, const wnpu_session *session)
+static void add_language_detection(buffer *b, const wnpu_session *session)
 {
     float p[100] = {0};
     size_t i, best = 0;
@@ -219,12 +222,9 @@ static void add_detection(buffer *b, const wnpu_session *session)
 
 static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const request *r)
 {
-    wnpu_stats stats;
+    wnpu_stats stats = reply_stats(session);
     wnpu_segment s;
     size_t i;
-    memset(&stats, 0, sizeof stats);
-    stats.struct_size = sizeof stats;
-    (void)wnpu_get_stats(session, &stats);
     buffer_print(b, "{\"task\": \"%s\", \"language\": \"%s\", \"duration\": %.3f,\n \"text\": ",
                  r->params.task == WNPU_TRANSLATE ? "translate" : "transcribe",
                  wnpu_language_name(stats.language), (double)stats.audio_ms / 1e3);
@@ -235,7 +235,7 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
     }
     buffer_text(b, "]");
     if (!r->no_detection) {
-        add_detection(b, session);
+        add_language_detection(b, session);
     }
     buffer_text(b, "}\n");
 }
@@ -315,12 +315,9 @@ static void add_words(buffer *b, const wnpu_session *session)
 static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
                            const request *r)
 {
-    wnpu_stats stats;
+    wnpu_stats stats = reply_stats(session);
     wnpu_segment s;
     size_t i;
-    memset(&stats, 0, sizeof stats);
-    stats.struct_size = sizeof stats;
-    (void)wnpu_get_stats(session, &stats);
     buffer_print(b, "{\"task\": \"%s\", \"duration\": %.3f, ",
                  r->params.task == WNPU_TRANSLATE ? "translate" : "transcribe",
                  (double)stats.audio_ms / 1e3);

@@ -39,6 +39,9 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
 /* Content-Type of a format. */
 const char *reply_type(request_format format);
 
+/* The statistics of the session's latest run; zeros if there is none. */
+wnpu_stats reply_stats(const wnpu_session *session);
+
 /* Server-sent events: text that became final; the end with the whole text. */
 void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnpu_segment *segment,
                  size_t index);

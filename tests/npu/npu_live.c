@@ -28,7 +28,8 @@ static wnpu_session *open_session(const wnpu_model *model, wnpu_accel *accel)
     return life_open(model, &c);
 }
 
-/* Parameters of a live run without parameters, in English and with words. */
+/* The default parameters of a live run, which a whole run has to be given, but in English and with
+ * words. */
 static wnpu_params params_of_live(void)
 {
     wnpu_params p;
