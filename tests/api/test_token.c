@@ -344,22 +344,33 @@ static int call_in(void *user, const wnpu_token_event *event)
     return on_token(user, event);
 }
 
-/* A live run: pieces, events, and all of it once more after each E_CANCELLED. */
-static int run_live(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a)
+/* A live run: pieces, events, and all of it once more after each E_CANCELLED, which stops counts.
+ * Gives up after 200 of them. */
+static int run_live(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a, int *stops)
 {
     wnpu_stream_options o = life_stream(a, 500);
     uint64_t at = 0;
-    int status;
-    T_CHECK(wnpu_stream_begin(s, p, &o) == WNPU_OK, "%s", wnpu_session_error(s));
-    while (at < a->frames) {
+    int status = wnpu_stream_begin(s, p, &o);
+    T_CHECK(status == WNPU_OK, "%s", wnpu_session_error(s));
+    *stops = 0;
+    while (at < a->frames && *stops < 200) {
         life_push(s, a, &at, 3200);
-        while ((status = wnpu_stream_step(s, NULL)) == WNPU_E_CANCELLED) {
+        while ((status = wnpu_stream_step(s, NULL)) == WNPU_E_CANCELLED && ++*stops < 200) {
         }
-        T_CHECK(status == WNPU_OK, "%s", wnpu_session_error(s));
+        T_CHECK(status == WNPU_OK, "%d stops: %s", *stops, wnpu_session_error(s));
     }
-    while ((status = wnpu_stream_finish(s)) == WNPU_E_CANCELLED) {
+    while ((status = wnpu_stream_finish(s)) == WNPU_E_CANCELLED && ++*stops < 200) {
     }
     return status;
+}
+
+static wnpu_params live_params(void)
+{
+    wnpu_params p = life_params();
+    p.vad = 1;
+    p.least_ms = 1000;
+    p.pause_ms = 700;
+    return p;
 }
 
 static void live(void)
@@ -368,14 +379,11 @@ static void live(void)
     wnpu_session *s = open_session(m, 0);
     float *x = voicelike(RATE * SECONDS, 1);
     wnpu_audio a = life_audio(x, RATE * SECONDS);
-    wnpu_params p = life_params();
+    wnpu_params p = live_params();
     life_bytes whole, text;
     observer o;
     size_t stop;
-    int status;
-    p.vad = 1;
-    p.least_ms = 1000;
-    p.pause_ms = 700;
+    int status, stops;
     status = wnpu_transcribe(s, &p, &a);
     T_CHECK(status >= WNPU_OK && wnpu_segment_count(s) > 1, "%s", wnpu_session_error(s));
     whole = life_written(s, WNPU_FORMAT_JSON);
@@ -385,7 +393,7 @@ static void live(void)
         p.on_token = call_in;
         o.stop_at = stop;
         o.cancel = stop % 2;
-        T_CHECK(run_live(s, &p, &a) == status, "%s", wnpu_session_error(s));
+        T_CHECK(run_live(s, &p, &a, &stops) == status, "%s", wnpu_session_error(s));
         text = life_written(s, WNPU_FORMAT_JSON);
         T_CHECK(life_alike(text, whole), "stopped at %d: other results", (int)stop);
         T_CHECK(life_heard_all(&o.heard, s) && !o.late, "stopped at %d: other text", (int)stop);
@@ -405,28 +413,15 @@ static void live_always_stopped(void)
     wnpu_session *s = open_session(m, 0);
     float *x = voicelike(RATE * SECONDS, 1);
     wnpu_audio a = life_audio(x, RATE * SECONDS);
-    wnpu_params p = life_params();
-    wnpu_stream_options options = life_stream(&a, 500);
+    wnpu_params p = live_params();
     life_bytes whole, text;
     observer o;
-    uint64_t at = 0;
-    int want, status = WNPU_OK, stops = 0;
-    p.vad = 1;
-    p.least_ms = 1000;
-    p.pause_ms = 700;
+    int want, status, stops;
     want = wnpu_transcribe(s, &p, &a);
     whole = life_written(s, WNPU_FORMAT_JSON);
     observe(&o, s, &p);
     p.on_token = always_stop;
-    T_CHECK(wnpu_stream_begin(s, &p, &options) == WNPU_OK, "%s", wnpu_session_error(s));
-    while (at < a.frames && stops < 200) {
-        life_push(s, &a, &at, RATE / 2);
-        while ((status = wnpu_stream_step(s, NULL)) == WNPU_E_CANCELLED && ++stops < 200) {
-        }
-        T_CHECK(status == WNPU_OK, "%d stops: %s", stops, wnpu_session_error(s));
-    }
-    while ((status = wnpu_stream_finish(s)) == WNPU_E_CANCELLED && ++stops < 200) {
-    }
+    status = run_live(s, &p, &a, &stops);
     T_CHECK(status == want && stops >= o.heard.windows && stops <= 2 * o.heard.windows,
             "%d stops in %d windows: %s", stops, (int)o.heard.windows, wnpu_session_error(s));
     text = life_written(s, WNPU_FORMAT_JSON);
