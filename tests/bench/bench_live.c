@@ -13,7 +13,7 @@
  * that the next text begins with the rest, over the number of final words; case and punctuation do
  * not count. --streams: that many sessions take turns on one core; --threads is 1 then. */
 #define _POSIX_C_SOURCE 200809L
-#include "../../whisper_npu.h"
+#include "../lib/life.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -215,13 +215,7 @@ static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
 
 static void begin(bench *b, wnpu_session *s, const wnpu_audio *a)
 {
-    wnpu_stream_options o;
-    wnpu_stream_options_init(&o, sizeof o);
-    o.format = a->format;
-    o.rate = a->rate;
-    o.channels = a->channels;
-    o.channel = a->channel;
-    o.step_ms = b->step_ms;
+    wnpu_stream_options o = life_stream(a, b->step_ms);
     if (wnpu_stream_begin(s, &b->params, &o) != WNPU_OK) {
         die("stream", wnpu_session_error(s));
     }
