@@ -696,14 +696,10 @@ test_signals() {
     ended 0 # an ignored signal
     same "$T/speech.txt" "$T/out"
     # Of a pipe what was heard by then is transcribed.
-    { cat "$T/spoken" && echo >"$T/written" && soon [ -e "$T/over" ]; } >"$T/late" &
+    feed "$T/spoken" >"$T/late" &
     begin "$transcribe" -m "$model" -l en --raw s16le - <"$T/late"
-    soon [ -e "$T/written" ]
-    kill -INT $pid
-    ended 4
+    interrupted
     same "$T/speech.txt" "$T/out"
-    echo >"$T/over"
-    wait
     # Waiting for input that does not come.
     exec 9<>"$T/late"
     begin "$transcribe" -m "$model" - <"$T/late"

@@ -74,6 +74,21 @@ ended() {
     [ $got -eq "$1" ] || fail "status $got, not $1 ($(head -c 300 "$T/err" | tr '\n' ' '))"
 }
 
+# feed FILE: writes it to standard output, which stays open until interrupted is over.
+feed() {
+    cat "$1" && echo >"$T/written" && soon [ -e "$T/over" ]
+}
+
+# interrupted: sends SIGINT to $pid, which reads from feed, when all was written. It ends with status 4.
+interrupted() {
+    soon [ -e "$T/written" ]
+    kill -INT $pid
+    ended 4
+    echo >"$T/over"
+    wait
+    rm -f "$T/written" "$T/over"
+}
+
 # catches PID: whether a program, no longer the shell that started it, has a handler of SIGTERM, which
 # it installs with those of other signals.
 catches() {
