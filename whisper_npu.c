@@ -22880,6 +22880,7 @@ typedef struct ru_run {
     ri_ring ring;           /* of a live run */
     int live;               /* RU_LIVE: a live run is open; RU_LIVE_RESTORED: one was restored */
     int live_status;        /* of its last step */
+    int due;                /* the window's end is known: it can be decoded */
     uint64_t fingerprint;   /* of the run's parameters */
     ru_audio audio;
     ru_ledger ledger;
@@ -24967,15 +24968,17 @@ static int wi_decide(ru_run *r, size_t *frames)
 }
 
 /* Runs the windows whose ends can be decided from what has been read: all of a recording that is
- * read until its end. done (may be NULL) is called after each window. */
-static int wi_run_windows(ru_run *r, void (*done)(ru_run *r))
+ * read until its end. done (may be NULL) is called after each window, and returns whether to go on
+ * if that one was decoded; silence that is skipped takes no time. */
+static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
 {
     size_t frames = 0;
-    int status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames);
-    while (status == WNPU_OK && !ru_cancelled(r) && frames > 0) {
+    int status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames), on = 1;
+    while (status == WNPU_OK && !ru_cancelled(r) && frames > 0 && on) {
         size_t used = lg_skip_silence(r, frames);
+        int skipped = used > 0;
         double since;
-        if (used > 0) {
+        if (skipped) {
             r->resumable = 0;
             r->stats.skips++;
             status = lg_cover(r, ru_recording_ms(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
@@ -25001,12 +25004,13 @@ static int wi_run_windows(ru_run *r, void (*done)(ru_run *r))
             status = wi_progress_after_window(r, ru_end_ms(r) < done_ms ? ru_end_ms(r) : done_ms);
         }
         if (status == WNPU_OK && done != NULL) {
-            done(r);
+            on = done(r) || skipped;
         }
         if (status == WNPU_OK) {
             status = wi_decide(r, &frames);
         }
     }
+    r->due = frames > 0;
     return status == WNPU_OK && ru_cancelled(r)
                ? er_set(&r->error, WNPU_E_CANCELLED, r->stop_requested
                         ? "a callback requested a stop" : "cancelled") : status;
@@ -26083,7 +26087,7 @@ static void tt_decode_due(ru_run *r, size_t skip, size_t have, int64_t voice_end
 static int tt_is_wanted(const ru_run *r)
 {
     return r->tentative.step_ms > 0 && !r->tentative.detect_only && r->params.vad &&
-           r->audio.batch < 2 && !r->audio.complete &&
+           r->audio.batch < 2 && !r->audio.complete && !r->due &&
            au_ms(r->audio.stream, ri_ready(&r->ring)) <= r->tentative.step_ms;
 }
 
@@ -26212,6 +26216,9 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->tentative.detect_only = o->detect_only != 0;
     st_set_detection(r);
     status = wi_configure(r, 0);
+    if (r->tentative.detect_only) {
+        r->language.probability = 0.0f;
+    }
     status = status == WNPU_OK ? st_check(r, &a) : status;
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
     status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->error) : status;
@@ -26276,6 +26283,13 @@ static int st_detect(ru_run *r)
     return status;
 }
 
+/* A step decodes one window at most, so that it does not take longer when several are due. */
+static int st_after_window(ru_run *r)
+{
+    tt_find_utterances(r);
+    return r->ring.ended;
+}
+
 /* Runs the windows that are due. */
 static int st_run(ru_run *r)
 {
@@ -26285,6 +26299,7 @@ static int st_run(ru_run *r)
     r->stop_requested = 0;
     r->reported_at = since;
     r->bridge.fell_back = 0;
+    r->due = 0;
     wi_load_checkpoint(r);
     memset(&r->store.rest, 0, sizeof r->store.rest);
     status = aw_fill(r);
@@ -26292,7 +26307,7 @@ static int st_run(ru_run *r)
     if (status == WNPU_OK) {
         wi_save_checkpoint(r);
         status = r->tentative.detect_only ? st_detect(r)
-                                          : wi_run_windows(r, tt_find_utterances);
+                                          : wi_run_windows(r, st_after_window);
     } else {
         r->resumable = 0;
     }
@@ -26305,6 +26320,7 @@ static int st_step(ru_run *r)
     int status = r->resumable ? st_run(r) : r->live_status;
     tt_withdraw(r);
     if (status == WNPU_OK) {
+        r->tentative.events |= r->due ? WNPU_EVENT_MORE : 0u;
         status = tt_update(r);
     }
     r->live_status = status;

@@ -571,7 +571,7 @@ typedef struct wnpu_stats {
     int32_t isa;              /* wnpu_isa in use */
     int32_t threads;          /* working threads, including the calling one */
     int32_t language;         /* number of the language, detected or given */
-    float language_probability; /* 1 if given */
+    float language_probability; /* 1 if given; 0 if only speech was detected */
     uint32_t windows;         /* encoder runs */
     uint32_t tokens;          /* chosen tokens */
     uint32_t prompt_tokens;   /* in the prompts of all decodings */
@@ -1186,19 +1186,22 @@ typedef enum wnpu_event {
     WNPU_EVENT_TENTATIVE = 4, /* the tentative text has changed */
     WNPU_EVENT_SPEECH_START = 8, /* somebody has begun to speak, see wnpu_live.utterance_t0_ms */
     WNPU_EVENT_UTTERANCE_END = 16, /* hangover_ms of silence have followed speech */
-    WNPU_EVENT_MORE = 32      /* the next utterance has begun, too; another step will report it */
+    WNPU_EVENT_MORE = 32      /* another step has something to do at once: it reports the next
+                                 utterance, or decodes the next window, whose end is known */
 } wnpu_event;
 
-/* Reads what has been pushed, and decodes the windows whose ends are known. Returns soon if there
- * is none. *events (may be NULL) receives wnpu_event values. A step reports the end of at most one
- * utterance, whose times wnpu_get_live() has then; up to 128 wait for the next steps, so a program
- * that is late sees all of them. wnpu_stream_finish() reports no events: step before it until there
- * are no more, and treat an utterance that goes on as ended. After E_CANCELLED through
- * wnpu_cancel() (also called between two steps), on_progress or on_token, and after E_ACCEL, the
- * next step continues and nothing is lost. If a callback stopped the run, the next window that is
- * decoded is completed before a callback can stop it again.
- * After other errors the stream remains as it is, and only wnpu_stream_finish() and wnpu_reset()
- * are of use. Errors: those of wnpu_transcribe(); E_STATE also if no stream is open. */
+/* Reads what has been pushed, and decodes the next window if its end is known. Returns soon if it
+ * is not. A step decodes one window at most, however much is waiting. *events (may be NULL)
+ * receives wnpu_event values; while they include WNPU_EVENT_MORE, the next step need not wait for
+ * samples. A step reports the end of at most one utterance, whose times wnpu_get_live() has then;
+ * up to 128 wait for the next steps, so a program that is late sees all of them.
+ * wnpu_stream_finish() reports no events: step before it until there are no more, and treat an
+ * utterance that goes on as ended. After E_CANCELLED through wnpu_cancel() (also called between two
+ * steps), on_progress or on_token, and after E_ACCEL, the next step continues and nothing is lost.
+ * If a callback stopped the run, the next window that is decoded is completed before a callback can
+ * stop it again. After other errors the stream remains as it is, and only wnpu_stream_finish() and
+ * wnpu_reset() are of use. Errors: those of wnpu_transcribe(); E_STATE also if no stream is
+ * open. */
 WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);
 /* Ends the recording, decodes the rest of it, and ends the stream. Returns what wnpu_transcribe()
  * would return. After E_CANCELLED through wnpu_cancel(), on_progress or on_token, and after
