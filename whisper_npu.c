@@ -27859,15 +27859,22 @@ static int ap_stream_options(wnpu_session *s, wnpu_stream_options *ours,
                   (unsigned)given->struct_size);
 }
 
-/* By default windows of live runs end with phrases. */
+WNPU_API void wnpu_stream_params_init(wnpu_params *params, size_t struct_size)
+{
+    wnpu_params p;
+    pm_defaults(&p);
+    p.least_ms = AW_LIVE_LEAST_MS;
+    p.pause_ms = AW_LIVE_PAUSE_MS;
+    er_init(params, struct_size, &p, sizeof p);
+}
+
 static int ap_live_params(wnpu_session *s, const wnpu_params *given)
 {
-    int status = ap_params(s, given);
     if (given == NULL) {
-        s->run.params.least_ms = AW_LIVE_LEAST_MS;
-        s->run.params.pause_ms = AW_LIVE_PAUSE_MS;
+        wnpu_stream_params_init(&s->run.params, sizeof s->run.params);
+        return WNPU_OK;
     }
-    return status;
+    return ap_params(s, given);
 }
 
 WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,

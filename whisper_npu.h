@@ -1129,9 +1129,10 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * window is decoded as soon as its end is known, see wnpu_config.batch and "Voice activity" before
  * wnpu_params.
  *
- * params NULL selects the defaults with least_ms 3000 and pause_ms 700, so that windows end with
- * phrases. With pause_ms below 1000, the text of a phrase is usually decoded during the pause, and
- * final when the pause is long enough.
+ * params NULL selects the defaults of live runs, those of wnpu_stream_params_init(): least_ms 3000
+ * and pause_ms 700, so that windows end with phrases. Those of wnpu_params_init() are for files:
+ * windows are longer, and text is final later. With pause_ms below 1000, the text of a phrase is
+ * usually decoded during the pause, and final when the pause is long enough.
  *
  * wnpu_get_live() shows tentative text in the meantime: what the open window says so far. It is
  * decoded again every step_ms of audio while somebody speaks; less often if the computer is too
@@ -1154,6 +1155,8 @@ typedef struct wnpu_stream_options {
 } wnpu_stream_options;
 
 WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size);
+/* As wnpu_params_init(), with the defaults of live runs. */
+WNPU_API void wnpu_stream_params_init(wnpu_params *params, size_t struct_size);
 
 /* Begins a live run, and discards the results of the previous run. params and options may be NULL.
  * Strings and arrays that params point to are not used after the call. No thread may be in
@@ -1785,6 +1788,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_choose              WNPU_RENAMED(WNPU_PREFIX, choose)
 #define wnpu_detect_speech       WNPU_RENAMED(WNPU_PREFIX, detect_speech)
 #define wnpu_stream_options_init WNPU_RENAMED(WNPU_PREFIX, stream_options_init)
+#define wnpu_stream_params_init  WNPU_RENAMED(WNPU_PREFIX, stream_params_init)
 #define wnpu_stream_begin        WNPU_RENAMED(WNPU_PREFIX, stream_begin)
 #define wnpu_stream_push         WNPU_RENAMED(WNPU_PREFIX, stream_push)
 #define wnpu_stream_room         WNPU_RENAMED(WNPU_PREFIX, stream_room)

@@ -348,6 +348,28 @@ static void one_window(void)
     free(x);
 }
 
+/* The parameters that NULL stands for: a run that was begun with NULL continues with them only. */
+static void default_params(void)
+{
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = open_session(m, 1);
+    wnpu_params live, file;
+    unsigned char *block;
+    size_t size;
+    wnpu_stream_params_init(&live, sizeof live);
+    wnpu_params_init(&file, sizeof file);
+    T_CHECK(wnpu_stream_begin(s, NULL, NULL) == WNPU_OK, "%s", wnpu_session_error(s));
+    size = wnpu_snapshot_size(s);
+    block = malloc(size);
+    T_CHECK(wnpu_snapshot(s, block, size) == WNPU_OK && wnpu_reset(s) == WNPU_OK &&
+            wnpu_restore(s, block, size) == WNPU_OK, "%s", wnpu_session_error(s));
+    T_CHECK(wnpu_stream_resume(s, &file) == WNPU_E_ARGUMENT, "those of a file");
+    T_CHECK(wnpu_stream_resume(s, &live) == WNPU_OK, "%s", wnpu_session_error(s));
+    free(block);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
 /* The detector alone finds what it finds in the whole recording, and decodes nothing. */
 static void use_detector(const wnpu_model *m)
 {
@@ -523,6 +545,7 @@ int main(int argc, char **argv)
     t_run("utterances", utterances);
     t_run("each utterance, however late a step is", each_utterance);
     t_run("one window a step", one_window);
+    t_run("default parameters", default_params);
     t_run("the detector alone", detector_alone);
     t_run("the detector alone, cancelled", detector_cancelled);
     t_run("cancelled when windows are final", cancelled_after_windows);
