@@ -17540,6 +17540,22 @@ static int rs_add_ledger(rs_store *s, const wnpu_ledger_span *span)
     return rs_list_add(s, &s->ledger, span);
 }
 
+/* Makes all silence in which there was voice unresolved. */
+static void rs_unresolve_voice(rs_store *s)
+{
+    size_t i;
+    for (i = 0; i < s->ledger.count; i++) {
+        unsigned char *at = rs_list_get(s, &s->ledger, i);
+        wnpu_ledger_span span;
+        memcpy(&span, at, sizeof span);
+        if (span.kind == WNPU_LEDGER_SILENCE && span.reason != WNPU_REASON_NO_VOICE) {
+            span.kind = WNPU_LEDGER_UNRESOLVED;
+            span.reason = WNPU_REASON_NO_TEXT;
+            memcpy(at, &span, sizeof span);
+        }
+    }
+}
+
 /* ---- validation of a store from a snapshot ---- */
 
 /* Bytes of a store that no part has claimed yet. Parts are claimed in the order in which they were
@@ -23494,7 +23510,6 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 #define LG_TRAILING_SILENCE_MS 1000 /* omit this much silence after the last speech of a window */
 #define LG_GAP_MS 1000         /* decode this much speech without text again */
 #define LG_TOLERANCE_MS 500    /* error of the model's timestamps */
-#define LG_SHORT_SEGMENT_MS 1000 /* the share of voice in shorter segments says nothing */
 
 /* ---- the ledger ---- */
 
@@ -23644,13 +23659,15 @@ static int lg_is_last_resort(const rs_origin *o)
  * much of faint speech is found to be without voice, and it is that of the window if that is less,
  * because only parts of speech over a noisy line are found. The limit is that of OpenAI's rule.
  * Speech at an SNR of 0 dB stays below it: its words are improbable or without voice, but its
- * no-speech probability is low. For segments shorter than a second the share is not used. */
+ * no-speech probability is low. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence of
+ * that length at each says nothing: a command of half a second often gets a segment of two. */
 static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
 {
     const wnpu_params *p = &r->params;
     float around = aw_speech_share(r, ru_recording_ms(r, 0), lg_content_end_ms(r));
     float voice = d->voice > around ? d->voice : around;
-    float voiceless = d->t1_ms - d->t0_ms < LG_SHORT_SEGMENT_MS ? 0.0f : 1.0f - voice;
+    float excess = 2.0f * LG_TOLERANCE_MS / (float)(d->t1_ms - d->t0_ms + 1);
+    float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
     return p->vad && (lg_has_no_letters(r, d) || lg_is_last_resort(&d->origin) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
@@ -23931,11 +23948,16 @@ static void lg_set_rest(ru_run *r, int reason)
     lg_count_unresolved(r);
 }
 
-/* Ends the ledger at the end of what was read, however the run ended. */
+/* Ends the ledger at the end of what was read, however the run ended. If there is no text at all,
+ * nothing confirms that what the detector took for voice was music or noise, and it may have been a
+ * command of one word: then it is not silence. */
 static int lg_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
         status = lg_cover(r, ru_end_ms(r), WNPU_REASON_PAUSE);
+    }
+    if (status == WNPU_OK && r->params.vad && r->store.count == 0) {
+        rs_unresolve_voice(&r->store);
     }
     lg_set_rest(r, status == WNPU_E_CANCELLED ? WNPU_REASON_CANCELLED
                 : status == WNPU_E_FULL ? WNPU_REASON_FULL

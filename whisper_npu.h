@@ -865,8 +865,10 @@ typedef struct wnpu_token_event {
  * those of the recording. A segment is discarded as unreliable if it begins more than 500 ms after
  * the end of the window; contains symbols but no letters; was sampled at a temperature of 0.5 or
  * more and rejected by a gate; or if the probability of <|nospeech|>, minus the mean
- * log-probability, plus (for segments of a second or more) half the share without voice, exceeds
- * no_speech_threshold - logprob_threshold, by default 1.6.
+ * log-probability, plus half the share without voice, exceeds no_speech_threshold -
+ * logprob_threshold, by default 1.6. A second without voice is not counted, since both ends of a
+ * segment may be wrong by half a second. A run that ends without any text, although voice was
+ * found, returns WNPU_INCOMPLETE: all voice is unresolved in its ledger, and never silence.
  *   vad              [1]  0: decode everything [0 for programs compiled before this field existed]
  *   vad_threshold    [0.5]  0.05..0.95: probability of speech at which a span begins; it continues
  *                    down to 0.15 less

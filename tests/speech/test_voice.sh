@@ -27,6 +27,34 @@ free_of_words() {
 test_free_tiny() { free_of_words "$tiny"; }
 test_free_base_en() { free_of_words "$base"; }
 
+# commands MODEL: a recording of one command is text, or the status says that it has none.
+commands() {
+    [ -n "$1" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    for tool in espeak-ng sox; do
+        command -v "$tool" >/dev/null 2>&1 || { skip "no $tool to speak commands"; return; }
+    done
+    written=0
+    for voice in en-us en-gb+m3; do
+        for words in No. Stop. Yes. Help. Two. Cancel. 'Lights on.' 'Play music.' 'Volume up.' \
+            'Set a timer.'; do
+            espeak-ng -v "$voice" -w "$T/raw.wav" "$words"
+            sox -R -D "$T/raw.wav" -r 16000 -b 16 "$T/command.wav" pad 0.5 0.7
+            text=$("$build/transcribe" -q -m "$1" -l en -f txt "$T/command.wav" 2>"$T/log")
+            status=$?
+            case $status,$text in
+            0,?*) written=$((written + 1)) ;;
+            6,) grep -q 'have no text' "$T/log" || fail "$voice, $words: $(cat "$T/log")" ;;
+            *) fail "$voice, $words: status $status, text '$text'" ;;
+            esac
+        done
+    done
+    printf '  %s of 20 commands have text\n' "$written"
+    [ "$written" -ge 10 ] || fail "only $written commands have text"
+}
+
+test_commands_tiny() { commands "$tiny"; }
+test_commands_base_en() { commands "$base"; }
+
 # Reads JSON files; complains of a ledger with gaps, or that does not reach the end, or of speech at
 # the end that has no text.
 cat >"$T/ledger.py" <<'END'
@@ -159,7 +187,7 @@ test_radio() {
     done
 }
 
-for t in free_tiny free_base_en ledgers islands narrow radio; do
+for t in free_tiny free_base_en commands_tiny commands_base_en ledgers islands narrow radio; do
     t_run test_$t
 done
 t_end
