@@ -23659,8 +23659,8 @@ static int lg_is_last_resort(const rs_origin *o)
  * much of faint speech is found to be without voice, and it is that of the window if that is less,
  * because only parts of speech over a noisy line are found. The limit is that of OpenAI's rule.
  * Speech at an SNR of 0 dB stays below it: its words are improbable or without voice, but its
- * no-speech probability is low. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence of
- * that length at each says nothing: a command of half a second often gets a segment of two. */
+ * no-speech probability is low. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence
+ * of that length at each says nothing: a command of half a second often gets a segment of two. */
 static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
 {
     const wnpu_params *p = &r->params;
