@@ -77,7 +77,7 @@ static const char help[] =
     "  --queue N           requests that wait for a session, 0 to 1000; more are refused with\n"
     "                      status 503 [16]\n"
     "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
-    "  --max-mb N          largest upload in MB, 1 to 100000 [25]\n"
+    "  --max-mb N          largest upload in MiB, 1 to 100000 [25]\n"
     "  --upload-timeout SECONDS  longest time for an upload [120]\n"
     "  --timeout SECONDS   longest time for a request, with the wait in the queue; also for a\n"
     "                      realtime connection without an event [3600]\n"
@@ -303,7 +303,7 @@ static int start(server_options *o, const wnpu_model *model, const char *name)
     h->model = model;
     h->model_name = o->name != NULL ? o->name : name;
     h->listen = o->listen;
-    h->max_bytes = (uint64_t)o->max_mb * 1000000;
+    h->max_bytes = (uint64_t)o->max_mb << 20;
     h->header_ms = 10000;
     h->idle_ms = 30000;
     h->body_ms = o->upload_s * 1000;

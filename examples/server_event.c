@@ -2,6 +2,7 @@
 #include "server_event.h"
 
 #include "json.h"
+#include "server_request.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ void event_defaults(event_settings *s)
     s->threshold = 0.5f;
     s->padding_ms = 300;
     s->silence_ms = 500;
-    s->language = WNPU_LANGUAGE_AUTO;
+    s->language = EVENT_LANGUAGE_DEFAULT;
 }
 
 /* ---- base64 ---- */
@@ -127,12 +128,12 @@ static int read_language(json value, event_settings *s)
     size_t n = json_string(value, language, sizeof language - 1);
     s->n_languages = value.at != NULL ? 0 : s->n_languages;
     if (n == 0) {
-        s->language = value.at != NULL ? WNPU_LANGUAGE_AUTO : s->language;
+        s->language = value.at != NULL ? EVENT_LANGUAGE_DEFAULT : s->language;
         return 0;
     }
     language[n < sizeof language ? n : sizeof language - 1] = '\0';
-    s->language = wnpu_language_id(language);
-    return s->language >= 0 ? 0 : -1;
+    s->language = request_language(language);
+    return s->language != REQUEST_NO_LANGUAGE ? 0 : -1;
 }
 
 /* A list of languages, of which a single one is certain. */
@@ -145,7 +146,7 @@ static int read_languages(json list, event_settings *s)
         return list.at == NULL || json_type(list) == 'n' ? 0 : -1;
     }
     s->n_languages = 0;
-    s->language = WNPU_LANGUAGE_AUTO;
+    s->language = EVENT_LANGUAGE_DEFAULT;
     while (json_next(list, &cursor, &unused, &value)) {
         if (read_language(value, &one) != 0 || one.language < 0 ||
             s->n_languages == EVENT_LANGUAGES_MOST) {

@@ -10,6 +10,7 @@
 
 #define EVENT_MOST ((size_t)1 << 20) /* longest event in bytes */
 #define EVENT_PROMPT_MOST 4096
+#define EVENT_LANGUAGE_DEFAULT (-3)  /* what the server uses unless it is told */
 #define EVENT_LANGUAGES_MOST 32
 #define EVENT_KEYWORDS_MOST 256
 #define EVENT_KEYWORDS_SIZE 8192     /* all keywords, each with its end */
@@ -31,8 +32,8 @@ typedef struct event_settings {
     int tentative;            /* an extension: send text that may still change */
     float threshold;          /* of the detector, 0.05..0.95 */
     int32_t padding_ms, silence_ms;
-    int32_t language;         /* number or WNPU_LANGUAGE_AUTO */
-    int32_t languages[EVENT_LANGUAGES_MOST]; /* with AUTO: those that are possible */
+    int32_t language;         /* number, WNPU_LANGUAGE_AUTO or EVENT_LANGUAGE_DEFAULT */
+    int32_t languages[EVENT_LANGUAGES_MOST]; /* without a number: those that are possible */
     size_t n_languages;       /* 0: all */
     char prompt[EVENT_PROMPT_MOST];
     char keywords[EVENT_KEYWORDS_SIZE]; /* words that are likely to occur, one NUL behind each */

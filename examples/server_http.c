@@ -399,7 +399,7 @@ static int serve_page(connection *conn, watch *w)
 /* The model under its own name and under OpenAI's, which many clients insist on. */
 static int serve_models(connection *conn, watch *w)
 {
-    const char *uri = mg_get_request_info(conn)->local_uri, *id = uri + strlen("/v1/models");
+    const char *id = strstr(mg_get_request_info(conn)->local_uri, "/models") + strlen("/models");
     buffer b = {NULL, 0, 0, 0};
     int status;
     (void)w;
@@ -431,6 +431,8 @@ static int serve_realtime(connection *conn, watch *w)
     return answer_send_error(conn, &head, API_OPENAI, 426, "this path is a WebSocket", NULL);
 }
 
+#define VERSION "/v1"
+
 typedef struct endpoint {
     const char *path;
     int below;                /* paths below it, too */
@@ -453,13 +455,27 @@ static const endpoint endpoints[] = {
     {"/metrics", 0, "GET", 0, API_OPENAI, serve_metrics}
 };
 
+static const char *skip(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0 ? text + strlen(start) : NULL;
+}
+
+/* What follows an endpoint's path in uri, or NULL if uri is not at it or below. People leave out
+ * the version in front. */
+static const char *behind_path(const endpoint *e, const char *uri)
+{
+    const char *rest = skip(uri, e->path), *short_path = skip(e->path, VERSION);
+    return rest == NULL && short_path != NULL ? skip(uri, short_path) : rest;
+}
+
+/* The endpoint of a path, which may end with a slash. */
 static const endpoint *find_endpoint(const char *uri)
 {
     size_t i;
     for (i = 0; uri != NULL && i < sizeof endpoints / sizeof endpoints[0]; i++) {
-        size_t n = strlen(endpoints[i].path);
-        if (strncmp(uri, endpoints[i].path, n) == 0 &&
-            (uri[n] == '\0' || (endpoints[i].below && uri[n] == '/'))) {
+        const char *rest = behind_path(&endpoints[i], uri);
+        if (rest != NULL && (rest[0] == '\0' || (endpoints[i].below && rest[0] == '/') ||
+                             (strcmp(rest, "/") == 0 && endpoints[i].path[1] != '\0'))) {
             return &endpoints[i];
         }
     }

@@ -111,17 +111,20 @@ static void send_cleared(realtime *r)
     buffer_free(&b);
 }
 
-/* An error; may be sent by any thread of the connection. code NULL: the client's own fault.
- * event_id: of the client's event that caused it, or empty. */
+#define INVALID_EVENT "invalid_event"
+#define COMMIT_EMPTY "input_audio_buffer_commit_empty"
+
+/* An error; may be sent by any thread of the connection. event_id: of the client's event that
+ * caused it, or empty. */
 static void send_error(struct mg_connection *conn, const char *code, const char *message,
                        const char *event_id)
 {
     buffer b = {NULL, 0, 0, 0};
+    int invalid = strcmp(code, INVALID_EVENT) == 0 || strcmp(code, COMMIT_EMPTY) == 0;
     begin(&b, "error");
     buffer_print(&b, ", \"error\": {\"type\": \"%s\", \"code\": \"%s\", "
                  "\"param\": null, \"message\": ",
-                 code != NULL ? "server_error" : "invalid_request_error",
-                 code != NULL ? code : "invalid_event");
+                 invalid ? "invalid_request_error" : "server_error", code);
     buffer_string(&b, message, strlen(message));
     buffer_text(&b, ", \"event_id\": ");
     if (event_id[0] != '\0') {
@@ -325,7 +328,7 @@ static wnpu_params params_of(realtime *r, const char *keywords[EVENT_KEYWORDS_MO
     const char *at = s->keywords;
     size_t i;
     params.language_windows = 1; /* more needs audio that has not been said yet */
-    params.language = s->language >= 0 ? s->language : params.language;
+    params.language = s->language != EVENT_LANGUAGE_DEFAULT ? s->language : params.language;
     if (s->n_languages > 0) {
         params.languages = s->languages;
         params.n_languages = s->n_languages;
@@ -379,7 +382,7 @@ static int begin_item(realtime *r)
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
     if (refused) {
-        send_error(r->conn, NULL, "the keywords have too many tokens and are ignored", "");
+        send_error(r->conn, INVALID_EVENT, "the keywords have too many tokens and are ignored", "");
     }
     r->segments = 0;
     r->speaking = r->begun = 0;
@@ -506,7 +509,7 @@ static close_code explain(realtime *r, pool_result taken, int status)
     }
     if (r->watch.large) {
         pool_count_refusal(POOL_REFUSED_SIZE);
-        send_error(r->conn, NULL, LONG_EVENT, "");
+        send_error(r->conn, INVALID_EVENT, LONG_EVENT, "");
         return CLOSE_TOO_BIG;
     }
     if (r->watch.expired) {
@@ -650,7 +653,7 @@ static void take_event(realtime *r)
     case EVENT_COMMIT:
         r->left = 0;
         if (!has_audio(r)) {
-            send_error(r->conn, NULL, "there is no audio to commit", info.id);
+            send_error(r->conn, COMMIT_EMPTY, "there is no audio to commit", info.id);
         } else {
             ask(r, &r->commit);
         }
@@ -672,7 +675,7 @@ static void take_event(realtime *r)
         pthread_mutex_unlock(&r->lock);
         send_settings(r, "updated", &r->draft, info.type[0] == 't');
         break;
-    default: send_error(r->conn, NULL, info.problem, info.id); break;
+    default: send_error(r->conn, INVALID_EVENT, info.problem, info.id); break;
     }
 }
 
@@ -709,7 +712,7 @@ static int refuse_frame(realtime *r, close_code code, const char *why)
 {
     pthread_mutex_lock(&r->lock);
     if (!r->closing) {
-        send_error(r->conn, NULL, why, "");
+        send_error(r->conn, INVALID_EVENT, why, "");
         send_close(r->conn, (int)code);
     }
     r->closing = 1;
@@ -927,5 +930,7 @@ void realtime_register(struct mg_context *context, const http_options *given)
     static struct mg_websocket_subprotocols protocols = {1, names};
     options = given;
     mg_set_websocket_handler_with_subprotocols(context, "/v1/realtime", &protocols, on_connect,
+                                               on_ready, on_message, on_close, NULL);
+    mg_set_websocket_handler_with_subprotocols(context, "/realtime", &protocols, on_connect,
                                                on_ready, on_message, on_close, NULL);
 }

@@ -338,11 +338,18 @@ static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_mo
  * timestamp ends a segment in it, because the gates judge the window as a whole and may have all
  * of it decoded again. Clients that ask for it get earlier text in events of another type. */
 
+/* Clients may read the type of an event in its data, or in a line of its own. */
+static void begin_event(buffer *b, const char *type)
+{
+    buffer_print(b, "event: %s\ndata: {\"type\": \"%s\"", type, type);
+}
+
 void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnpu_segment *segment,
                  size_t index)
 {
     size_t skip = index == 0 && segment->text[0] == ' ', n = 0;
-    buffer_text(b, "data: {\"type\": \"transcript.text.delta\", \"delta\": ");
+    begin_event(b, "transcript.text.delta");
+    buffer_text(b, ", \"delta\": ");
     buffer_string(b, segment->text + skip, segment->text_length - skip);
     if (r->logprobs) {
         buffer_text(b, ", \"logprobs\": [");
@@ -354,7 +361,8 @@ void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnp
 
 void reply_tentative(buffer *b, const char *text, size_t length)
 {
-    buffer_text(b, "data: {\"type\": \"transcript.text.tentative\", \"text\": ");
+    begin_event(b, "transcript.text.tentative");
+    buffer_text(b, ", \"text\": ");
     buffer_string(b, text, length);
     buffer_text(b, "}\n\n");
 }
@@ -377,11 +385,12 @@ void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model,
     wnpu_segment s;
     size_t i;
     for (i = 0; r->speakers && wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
-        buffer_text(b, "data: ");
+        buffer_text(b, "event: transcript.text.segment\ndata: ");
         add_turn(b, &s, i);
         buffer_text(b, "\n\n");
     }
-    buffer_text(b, "data: {\"type\": \"transcript.text.done\", ");
+    begin_event(b, "transcript.text.done");
+    buffer_text(b, ", ");
     add_summary(b, session, model, r);
     if (r->tentative && r->format == ANSWER_VERBOSE_JSON) {
         add_verbose(b, session, model, r);

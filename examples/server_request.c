@@ -94,6 +94,25 @@ static int take_opposite(request *r, const char *name, const char *param, const 
                   : set_param(r, name, param, on ? "0" : "1");
 }
 
+int32_t request_language(const char *text)
+{
+    static const char *const open[] = {"", "auto", "null", "none", "undefined", "und"};
+    size_t i;
+    int32_t language = wnpu_language_id(text);
+    for (i = 0; language < 0 && i < sizeof open / sizeof open[0]; i++) {
+        if (strcasecmp(text, open[i]) == 0) {
+            return WNPU_LANGUAGE_AUTO;
+        }
+    }
+    return language >= 0 ? language : REQUEST_NO_LANGUAGE;
+}
+
+static int take_language(request *r, const char *name, const char *param, const char *value)
+{
+    return set_param(r, name, param,
+                     request_language(value) == WNPU_LANGUAGE_AUTO ? "auto" : value);
+}
+
 static int take_text(request *r, const char *name, const char *param, const char *value)
 {
     const char *kept = keep(r, value, strlen(value));
@@ -346,14 +365,14 @@ static int take_chunking(request *r, const char *name, const char *param, const 
 /* ---- the table ---- */
 
 typedef struct field_row {
-    const char *name;         /* without "[]" */
+    const char *name;         /* without the brackets behind that of a list */
     unsigned apis;            /* request_api, ORed */
     int (*take)(request *r, const char *name, const char *param, const char *value);
     const char *param;        /* the run parameter */
 } field_row;
 
 static const field_row fields[] = {
-    {"language", API_OPENAI | API_WHISPER_CPP | API_ASR, take_param, "language"},
+    {"language", API_OPENAI | API_WHISPER_CPP | API_ASR, take_language, "language"},
     {"prompt", API_OPENAI | API_WHISPER_CPP, take_text, "initial_prompt"},
     {"temperature", API_OPENAI | API_WHISPER_CPP, take_param, "temperature"},
     {"response_format", API_OPENAI | API_WHISPER_CPP, take_format, NULL},
@@ -407,11 +426,19 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
     return r->text != NULL ? 0 : -1;
 }
 
-/* The row of a field, whose name may end with "[]"; NULL if it is unknown. */
+/* Length of a field's name without the brackets or the index in brackets behind that of a list. */
+static size_t length_of(const char *name)
+{
+    const char *bracket = strrchr(name, '[');
+    size_t digits = bracket != NULL ? strspn(bracket + 1, "0123456789") : 0;
+    return bracket != NULL && strcmp(bracket + 1 + digits, "]") == 0 ? (size_t)(bracket - name)
+                                                                     : strlen(name);
+}
+
+/* The row of a field; NULL if it is unknown. */
 static const field_row *find_row(const request *r, const char *name)
 {
-    size_t i, n = strlen(name);
-    n -= n > 2 && strcmp(name + n - 2, "[]") == 0 ? 2 : 0;
+    size_t i, n = length_of(name);
     for (i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if ((fields[i].apis & (unsigned)r->api) != 0 && strlen(fields[i].name) == n &&
             memcmp(fields[i].name, name, n) == 0) {
@@ -426,10 +453,37 @@ int request_knows(const request *r, const char *name)
     return find_row(r, name) != NULL;
 }
 
+/* The items of a list that is JSON. Returns 0, or -1 if one is refused. */
+static int take_items(request *r, const field_row *row, json list)
+{
+    char *item = scratch_of(r)->value;
+    const char *cursor = NULL;
+    json unused, value;
+    while (json_next(list, &cursor, &unused, &value)) {
+        size_t n = json_string(value, item, REQUEST_VALUE_MOST); /* less than the list */
+        if (json_type(value) != '"' || memchr(item, '\0', n) != NULL) {
+            return refuse(r, row->name, "%s must be a list of texts", row->name);
+        }
+        item[n] = '\0';
+        if (row->take(r, row->name, row->param, item) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int is_list(const field_row *row)
+{
+    return row->take == take_granularity || row->take == take_include ||
+           row->take == take_keywords || row->take == take_languages;
+}
+
 int request_field(request *r, const char *name, const char *value, size_t length)
 {
     char *text = scratch_of(r)->field;
     const field_row *row = find_row(r, name);
+    json list;
+    size_t wrong;
     if (row == NULL || length == 0) {
         return 0;
     }
@@ -438,6 +492,9 @@ int request_field(request *r, const char *name, const char *value, size_t length
     }
     memcpy(text, value, length);
     text[length] = '\0';
+    if (is_list(row) && text[0] == '[' && json_parse(&list, text, length, &wrong) == 0) {
+        return take_items(r, row, list);
+    }
     return row->take(r, row->name, row->param, text);
 }
 

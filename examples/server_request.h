@@ -74,6 +74,11 @@ void request_free(request *r);
  * if a client or the server's options have chosen one. */
 int32_t request_beam(const wnpu_params *params, int max_beams);
 
+/* The number of a language; WNPU_LANGUAGE_AUTO for "auto", and for what programs send that have
+ * none to name, such as "null", "None" and "und"; else REQUEST_NO_LANGUAGE. */
+#define REQUEST_NO_LANGUAGE (-2)
+int32_t request_language(const char *text);
+
 /* Where the part of a prompt begins that fits into the model's context: OpenAI's API and
  * whisper.cpp ignore the beginning of a longer one. A word is not divided, unless there is only
  * one. prompt may be NULL. */

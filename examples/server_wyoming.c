@@ -28,6 +28,7 @@
 
 #define LINE_MOST 65536u           /* bytes of a line, and of the data behind it */
 #define PAYLOAD_MOST (4u << 20)
+#define INLINE_MOST 32768u         /* bytes of data in a line that is sent */
 #define CLIENTS_MOST 32
 #define DRAIN_MS 2000              /* for what a client that is hung up on is still sending */
 #define DRAIN_MOST ((size_t)8 << 20)
@@ -50,6 +51,7 @@ typedef struct client {
     int begun;                /* request and audio are open */
     int streaming;            /* transcript-start was sent */
     const char *code, *problem; /* why the client is hung up on, or NULL */
+    int refused;              /* it is hung up on behind an error that was sent */
 } client;
 
 /* ---- sending ---- */
@@ -67,14 +69,21 @@ static int send_all(client *c, const char *bytes, size_t n)
     return 0;
 }
 
-/* Sends an event; data is a JSON object. */
+/* Sends an event; data is a JSON object. What is too long for a line follows it. */
 static int send_event(client *c, const char *type, const buffer *data)
 {
     buffer line = {NULL, 0, 0, 0};
+    size_t n = data != NULL ? data->n : 0;
     int failed;
-    buffer_print(&line, "{\"type\": \"%s\", \"version\": \"1.7.1\", \"data\": ", type);
-    buffer_text(&line, data != NULL && data->n > 0 ? data->bytes : "{}");
-    buffer_text(&line, "}\n");
+    buffer_print(&line, "{\"type\": \"%s\", \"version\": \"1.7.1\", ", type);
+    if (n > INLINE_MOST) {
+        buffer_print(&line, "\"data_length\": %zu}\n", n);
+        buffer_text(&line, data->bytes);
+    } else {
+        buffer_print(&line, "\"data\": ");
+        buffer_text(&line, n > 0 ? data->bytes : "{}");
+        buffer_text(&line, "}\n");
+    }
     failed = line.failed || send_all(c, line.bytes, line.n) != 0;
     buffer_free(&line);
     return failed ? -1 : 0;
@@ -262,7 +271,8 @@ static void answer_text(buffer *b, const wnpu_session *session, const wnpu_model
     reply_results(b, session, model, &text);
 }
 
-/* Sends the result of a job. Returns 0, or -1 if the client is gone (http_status 0). */
+/* Sends the result of a job. Returns 0, or -1 if the client is gone (http_status 0), or its
+ * connection is to be closed: clients ignore errors, and wait for a transcript or that. */
 static int send_result(client *c, const job *j)
 {
     size_t n = j->body.n > 0 ? j->body.n - 1 : 0; /* without the line end */
@@ -270,8 +280,9 @@ static int send_result(client *c, const job *j)
         return -1;
     }
     if (j->http_status != 200) {
-        return send_error(c, j->http_status == 503 ? "server_busy"
-                           : j->http_status < 500 ? "invalid_audio" : "internal_error", j->message);
+        c->refused = send_error(c, j->http_status == 503 ? "server_busy" : j->http_status < 500
+                                ? "invalid_audio" : "internal_error", j->message) == 0;
+        return -1;
     }
     if (start_transcript(c) != 0 ||
         send_text(c, "transcript", n > 0 ? j->body.bytes : "", n) != 0) {
@@ -392,12 +403,14 @@ static void hang_up(client *c)
 {
     size_t total = 0;
     ssize_t got = 1;
-    if (c->problem == NULL) {
+    if (c->problem == NULL && !c->refused) {
         return;
     }
-    watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
-    (void)send_error(c, c->code, c->problem);
-    pool_count_refusal(POOL_REFUSED_REQUEST);
+    if (c->problem != NULL) {
+        watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
+        (void)send_error(c, c->code, c->problem);
+        pool_count_refusal(POOL_REFUSED_REQUEST);
+    }
     (void)shutdown(c->fd, SHUT_WR);
     watch_enter(&c->watch, WATCH_READING, DRAIN_MS);
     while (got > 0 && total < DRAIN_MOST) {

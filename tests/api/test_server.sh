@@ -46,6 +46,7 @@ test_persistent() { check persistent; }
 test_events() { check events; }
 test_speakers() { check speakers; }
 test_wyoming() { check wyoming; }
+test_wyoming_long() { check wyoming_long; }
 test_wyoming_refused() { check wyoming_refused; }
 test_realtime() { check realtime; }
 test_realtime_settings() { check realtime_settings; }
@@ -91,8 +92,8 @@ test_containers() {
 }
 
 for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
-    wyoming wyoming_refused realtime realtime_settings realtime_queue realtime_speech realtime_keys \
-    realtime_refused openai browser browser_errors together mixed queue disconnect half_closed \
+    wyoming wyoming_long wyoming_refused realtime realtime_settings realtime_queue realtime_speech \
+    realtime_keys realtime_refused openai browser browser_errors together mixed queue disconnect half_closed \
     shutdown memory hostile frames forbidden silent slow_bodies}; do
     t_run test_$t
 done
