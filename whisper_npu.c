@@ -82,11 +82,14 @@
 #ifndef _DARWIN_C_SOURCE
 #define _DARWIN_C_SOURCE 1
 #endif
-#elif !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(__FreeBSD__) && \
-    !defined(__OpenBSD__) && !defined(__NetBSD__) && !defined(__DragonFly__)
+#elif !defined(_GNU_SOURCE) && !defined(__FreeBSD__) && !defined(__OpenBSD__) && \
+    !defined(__NetBSD__) && !defined(__DragonFly__)
+#if !defined(_POSIX_C_SOURCE) || _POSIX_C_SOURCE + 0 < 200809L /* a program may ask for less */
+#undef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L /* clock_gettime and sysconf under -std=c99 */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1       /* madvise */
+#endif
 #endif
 #endif
 #ifdef WNPU_NO_OS

@@ -55,6 +55,14 @@ test_plain_c99() { each -std=c99 -fsyntax-only; }
 
 test_no_flags() { each; }
 
+# A program may ask for less of POSIX than the library needs.
+test_old_posix() {
+    for flag in -D_POSIX_C_SOURCE=200112L -D_POSIX_C_SOURCE=1 -D_POSIX_C_SOURCE= -D_POSIX_SOURCE \
+        -D_XOPEN_SOURCE=500 -D_XOPEN_SOURCE=600; do
+        each -std=c99 -fsyntax-only -Werror $flag
+    done
+}
+
 # -fsyntax-only would miss what only the optimiser sees.
 test_no_warnings() {
     [ "$compilers" = " gcc clang" ] || skip "not both of gcc and clang are installed"
@@ -482,8 +490,8 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     t_end
     exit
 fi
-for t in plain_c99 no_flags no_warnings npu switches no_os renamed no_fast_math header_is_cxx header_is_c99 \
-    symbols calls registers lines functions contents order outline header_example prefix \
+for t in plain_c99 no_flags old_posix no_warnings npu switches no_os renamed no_fast_math header_is_cxx \
+    header_is_c99 symbols calls registers lines functions contents order outline header_example prefix \
     minimal_is_short make_remakes make_spaces make_elsewhere; do
     t_run test_$t
 done
