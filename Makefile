@@ -67,6 +67,7 @@ SANITIZE_THREAD = -O1 -g -std=c11 -fsanitize=thread
 # text into words see several in a name with spaces: prefix their results, not their arguments. A
 # static pattern rule does not work with such names either.
 space := $(subst ,, )
+comma := ,
 B := $(subst $(space),\ ,$(BUILD))
 quote = '$(subst ','\'',$(1))'
 
@@ -116,7 +117,11 @@ vpath wer.c tests/speech
 .DELETE_ON_ERROR:
 .SECONDARY:
 
+# What is left out, and the package in Debian that has what it needs.
+left_out := $(if $(LIBDRM),,npu_doctor (libdrm-dev))$(if $(LIBDRM)$(CIVETWEB),,$(comma)$(space))$(if \
+    $(CIVETWEB),,server (libcivetweb-dev))
 all: $(EXAMPLES:%=$(B)/%)
+	@$(if $(left_out),echo "left out: $(left_out)",:)
 tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/bench_live $(B)/make_toy \
     $(B)/make_sounds \
     $(NPU_TOOLS)

@@ -438,6 +438,23 @@ test_make_remakes() {
     rm -f "$T/no_libdrm"
 }
 
+# make says which programs it leaves out, and what would be needed for them.
+test_make_says_what_is_missing() {
+    small_tree
+    touch "$T/no_libdrm"
+    small_make -C "$T/tree" CIVETWEB=
+    grep -qx 'left out: npu_doctor (libdrm-dev), server (libcivetweb-dev)' "$T/log" ||
+        fail "neither: $(cat "$T/log")"
+    small_make -C "$T/tree" CIVETWEB=yes CIVETWEB_LIBS=
+    grep -qx 'left out: npu_doctor (libdrm-dev)' "$T/log" || fail "no libdrm: $(cat "$T/log")"
+    rm "$T/no_libdrm"
+    [ $npu = yes ] || { skip "no libdrm headers"; return; }
+    small_make -C "$T/tree" CIVETWEB=
+    grep -qx 'left out: server (libcivetweb-dev)' "$T/log" || fail "no civetweb: $(cat "$T/log")"
+    small_make -C "$T/tree" CIVETWEB=yes CIVETWEB_LIBS=
+    ! grep -q 'left out' "$T/log" || fail "nothing is missing: $(cat "$T/log")"
+}
+
 test_make_spaces() {
     small_tree
     small_make -C "$T/tree" tests BUILD="$T/a b's"
@@ -492,7 +509,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 no_flags old_posix no_warnings npu switches no_os renamed no_fast_math header_is_cxx \
     header_is_c99 symbols calls registers lines functions contents order outline header_example prefix \
-    minimal_is_short make_remakes make_spaces make_elsewhere; do
+    minimal_is_short make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done
 t_end
