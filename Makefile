@@ -3,7 +3,7 @@
 #
 #   make               build/transcribe, build/minimal, build/pack, build/bench; build/npu_doctor
 #                      with libdrm, build/server with civetweb
-#   make demo          fetch a model and a recording once, print transcript and speed
+#   make demo          fetch a model once, print transcript and speed of examples/jfk.wav
 #   make models        fetch both models of the README, print their paths
 #   make test          all tests                  make -j4 test builds in parallel
 #   make test-npu      the tests of the NPU part alone, on a simulated device
@@ -278,10 +278,10 @@ fuzz: $(FUZZERS:%=$(B)/fuzz/%)
 	    "$$([ ! -d tests/fuzz/corpus/$$f ] || echo tests/fuzz/corpus/$$f)"; done
 
 demo: $(B)/transcribe
-	@model=$$(scripts/fetch.sh tiny) && recording=$$(scripts/fetch.sh demo) && \
-	    "$(BUILD)/transcribe" --verbose --model "$$model" "$$recording"
+	@model=$$(scripts/fetch.sh --first tiny base.en) && \
+	    "$(BUILD)/transcribe" --verbose --model "$$model" examples/jfk.wav
 	@echo
-	@echo "That was tiny, the smallest model. base.en makes fewer mistakes in English:"
+	@echo "John F. Kennedy, 1961. tiny is the smallest model; base.en makes fewer mistakes in English:"
 	@echo "    $(BUILD)/transcribe --model \"\$$(scripts/fetch.sh base.en)\" RECORDING.wav"
 
 models:

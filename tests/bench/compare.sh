@@ -5,8 +5,8 @@
 # usage: tests/bench/compare.sh OLD NEW [MODEL [RECORDING.wav]]
 #
 # OLD and NEW are commits of this repository or directories with a whisper_npu.c. The model is tiny
-# and the recording that of `make demo` unless named (scripts/fetch.sh gets both). ISA lists the
-# instruction sets, STAGES the stages, SECONDS_PER_STAGE how long each is measured (15).
+# and the recording that of the other benchmarks unless named (scripts/fetch.sh gets both). ISA lists
+# the instruction sets, STAGES the stages, SECONDS_PER_STAGE how long each is measured (15).
 # Ratios are NEW over OLD, the median of all pairs and the quotient of the smallest times; a stage is
 # marked if both are above 1.02. About 7 minutes for four sets, and two compilations.
 cd "$(dirname "$0")/../.." || exit 1
