@@ -19172,18 +19172,20 @@ static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
     size_t i, j, line_width = (size_t)o->max_line_width;
     b->best[b->n] = 0;
     for (i = b->n; i-- > 0;) {
-        size_t lines = 1, line = b->indent, width = 0;
+        size_t lines = 1, line = b->indent, width = 0, words = 0;
         b->best[i] = UINT32_MAX;
         for (j = i; j < b->n; j++) {
             size_t more = a[j].width + (j > i && a[j].spaced);
             uint32_t cost;
             line += more;
             width += more;
+            words += j == i || a[j].place != RS_IN_WORD;
             if (line_width > 0 && line > line_width) {
                 lines++;
                 line = a[j].width;
             }
             if (j > i && ((o->max_lines > 0 && lines > (size_t)o->max_lines) ||
+                          (o->max_words > 0 && words > (size_t)o->max_words) ||
                           (o->max_cue_ms > 0 && a[j].t1_ms - a[i].t0_ms > o->max_cue_ms))) {
                 break;
             }
@@ -19231,13 +19233,19 @@ static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
 /* ---- writers ---- */
 
 /* A unit of output: a segment, or a cue of the layout. */
-typedef struct rs_cue {
+typedef struct rs_cue rs_cue;
+
+/* Writes the time of atom i of a cue, before its text. */
+typedef void (*rs_mark_fn)(rs_out *o, const rs_cue *c, size_t i);
+
+struct rs_cue {
     int64_t t0_ms, t1_ms;
     uint64_t number;        /* from 1 */
     const rs_atom *atoms;
     size_t n;
     int32_t speaker;        /* 0: unknown */
-} rs_cue;
+    rs_mark_fn mark;        /* NULL: words are written without their times */
+};
 
 /* Writes one character of a text, which is not a space, with the escapes of a format. before holds
  * the three bytes before it in the line. */
@@ -19318,6 +19326,9 @@ static void rs_write_escaped(rs_out *o, const rs_cue *c, rs_escape_fn spell, con
             rs_text(o, a->line ? newline : " ");
             memset(before, 0, sizeof before);
         }
+        if (c->mark != NULL && (i == 0 || a->place != RS_IN_WORD)) {
+            c->mark(o, c, i);
+        }
         for (at = 0; at < a->length; at += used) {
             const char *text = a->text + at;
             if (rs_is_blank(tk_decode_utf8(text, a->length - at, &used, &cut))) {
@@ -19374,6 +19385,29 @@ static void rs_srt_cue(rs_out *o, const rs_cue *c)
     rs_text(o, "\n\n");
 }
 
+/* When atom i begins: not before the cue and the atoms before it, and not after the cue. */
+static int64_t rs_atom_start(const rs_cue *c, size_t i)
+{
+    int64_t t = c->t0_ms;
+    size_t k;
+    for (k = 0; k <= i && k < c->n; k++) {
+        t = rs_later(t, c->atoms[k].t0_ms);
+    }
+    return i < c->n && t < c->t1_ms ? t : c->t1_ms;
+}
+
+/* Times within a cue have to ascend and to lie between its start and its end; the text before the
+ * first is shown as spoken from the start. */
+static void rs_vtt_mark(rs_out *o, const rs_cue *c, size_t i)
+{
+    int64_t t = rs_atom_start(c, i);
+    if (t > (i > 0 ? rs_atom_start(c, i - 1) : c->t0_ms) && t < c->t1_ms) {
+        rs_text(o, "<");
+        rs_clock(o, t, ".");
+        rs_text(o, ">");
+    }
+}
+
 static void rs_vtt_cue(rs_out *o, const rs_cue *c)
 {
     rs_cue_times(o, c, ".");
@@ -19415,6 +19449,14 @@ static void rs_centiseconds(rs_out *o, int64_t ms, int hours)
     rs_number(o, ms / 10 % 100, 2);
 }
 
+/* The form that players call enhanced LRC. */
+static void rs_lrc_mark(rs_out *o, const rs_cue *c, size_t i)
+{
+    rs_text(o, "<");
+    rs_centiseconds(o, rs_atom_start(c, i), 0);
+    rs_text(o, ">");
+}
+
 static void rs_lrc_cue(rs_out *o, const rs_cue *c)
 {
     rs_text(o, "[");
@@ -19422,6 +19464,27 @@ static void rs_lrc_cue(rs_out *o, const rs_cue *c)
     rs_text(o, "]");
     rs_write_escaped(o, c, rs_escape_lrc, " ");
     rs_text(o, "\n");
+}
+
+/* A karaoke command: hundredths of a second until the next atom. Sums of them are exact. */
+static void rs_ass_duration(rs_out *o, int64_t from_ms, int64_t to_ms)
+{
+    rs_text(o, "{\\k");
+    rs_number(o, to_ms / 10 - from_ms / 10, 1);
+    rs_text(o, "}");
+}
+
+static void rs_ass_mark(rs_out *o, const rs_cue *c, size_t i)
+{
+    int64_t t = rs_atom_start(c, i);
+    size_t next = i + 1;
+    while (next < c->n && c->atoms[next].place == RS_IN_WORD) {
+        next++;
+    }
+    if (i == 0 && t / 10 > c->t0_ms / 10) {
+        rs_ass_duration(o, c->t0_ms, t);
+    }
+    rs_ass_duration(o, t, rs_atom_start(c, next));
 }
 
 static void rs_ass_cue(rs_out *o, const rs_cue *c)
@@ -19444,7 +19507,7 @@ static const char rs_ass_head[] =
     "Format: Name, Fontname, Fontsize, PrimaryColour, SecondaryColour, OutlineColour, BackColour, "
     "Bold, Italic, Underline, StrikeOut, ScaleX, ScaleY, Spacing, Angle, BorderStyle, Outline, "
     "Shadow, Alignment, MarginL, MarginR, MarginV, Encoding\n"
-    "Style: Default,Arial,44,&H00FFFFFF,&H000000FF,&H00000000,&H80000000,0,0,0,0,100,100,0,0,1,2,"
+    "Style: Default,Arial,44,&H00FFFFFF,&H00A0A0A0,&H00000000,&H80000000,0,0,0,0,100,100,0,0,1,2,"
     "1,2,40,40,40,1\n\n"
     "[Events]\n"
     "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n";
@@ -19456,19 +19519,20 @@ typedef struct rs_writer {
     void (*cue)(rs_out *o, const rs_cue *c); /* NULL: JSON, which needs all results at once */
     int tick_ms;            /* resolution of cue times; 0: segment times are not changed */
     int one_line;           /* cues have a single line */
+    rs_mark_fn mark;        /* NULL: the format has no times of words within cues */
 } rs_writer;
 
 static const rs_writer rs_writers[] = {
-    [WNPU_FORMAT_TXT] = {"txt", "", rs_txt_cue, 0, 1},
-    [WNPU_FORMAT_SRT] = {"srt", "", rs_srt_cue, 1, 0},
-    [WNPU_FORMAT_VTT] = {"vtt", "WEBVTT\n\n", rs_vtt_cue, 1, 0},
-    [WNPU_FORMAT_TSV] = {"tsv", "start\tend\ttext\n", rs_tsv_cue, 0, 1},
-    [WNPU_FORMAT_JSON] = {"json", "", NULL, 0, 0},
-    [WNPU_FORMAT_JSON_DEVICE] = {"json", "", NULL, 0, 0},
-    [WNPU_FORMAT_CSV] = {"csv", "start,end,text\r\n", rs_csv_cue, 0, 1},
-    [WNPU_FORMAT_LRC] = {"lrc", "", rs_lrc_cue, 10, 1},
-    [WNPU_FORMAT_ASS] = {"ass", rs_ass_head, rs_ass_cue, 10, 0},
-    [WNPU_FORMAT_VERBOSE_JSON] = {"verbose_json", "", NULL, 0, 0}
+    [WNPU_FORMAT_TXT] = {"txt", "", rs_txt_cue, 0, 1, NULL},
+    [WNPU_FORMAT_SRT] = {"srt", "", rs_srt_cue, 1, 0, NULL},
+    [WNPU_FORMAT_VTT] = {"vtt", "WEBVTT\n\n", rs_vtt_cue, 1, 0, rs_vtt_mark},
+    [WNPU_FORMAT_TSV] = {"tsv", "start\tend\ttext\n", rs_tsv_cue, 0, 1, NULL},
+    [WNPU_FORMAT_JSON] = {"json", "", NULL, 0, 0, NULL},
+    [WNPU_FORMAT_JSON_DEVICE] = {"json", "", NULL, 0, 0, NULL},
+    [WNPU_FORMAT_CSV] = {"csv", "start,end,text\r\n", rs_csv_cue, 0, 1, NULL},
+    [WNPU_FORMAT_LRC] = {"lrc", "", rs_lrc_cue, 10, 1, rs_lrc_mark},
+    [WNPU_FORMAT_ASS] = {"ass", rs_ass_head, rs_ass_cue, 10, 0, rs_ass_mark},
+    [WNPU_FORMAT_VERBOSE_JSON] = {"verbose_json", "", NULL, 0, 0, NULL}
 };
 #define RS_WRITERS ((int)(sizeof rs_writers / sizeof rs_writers[0]))
 
@@ -19623,6 +19687,7 @@ static rs_cue rs_make_cue(const rs_job *job, const rs_lane *lane, rs_block *b, s
     c.speaker = rs_get_record(job->store, b->atoms[i].segment).segment.speaker;
     c.atoms = &b->atoms[i];
     c.n = j - i;
+    c.mark = job->options.word_times ? job->writer->mark : NULL;
     rs_time_cue(job, lane, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
     return c;
 }
@@ -19681,10 +19746,12 @@ static void rs_write_cues(rs_job *job)
     }
 }
 
-static int rs_has_layout(const wnpu_write_options *o)
+static int rs_has_layout(const wnpu_write_options *o, const rs_writer *w)
 {
-    return o->max_line_width > 0 || o->max_lines > 0 || o->max_cue_ms > 0 || o->min_cue_ms > 0 ||
-           o->min_gap_ms > 0 || o->reading_speed > 0;
+    return w->tick_ms > 0 &&
+           (o->max_line_width > 0 || o->max_lines > 0 || o->max_cue_ms > 0 || o->min_cue_ms > 0 ||
+            o->min_gap_ms > 0 || o->reading_speed > 0 || o->max_words > 0 ||
+            (o->word_times && w->mark != NULL));
 }
 
 /* Writes the results after the cursor and advances it. */
@@ -19705,7 +19772,7 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
                                 ? 1 : options->max_lines;
     job.at = at;
     job.end_ms = summary != NULL && at->last ? summary->duration_ms : INT64_MAX / 2;
-    job.laid_out = job.writer->tick_ms > 0 && rs_has_layout(options);
+    job.laid_out = rs_has_layout(options, job.writer);
     if (!job.laid_out) { /* the gap is part of a layout too */
         wnpu_write_options none = {0};
         job.options = none;
@@ -28287,7 +28354,9 @@ static int ap_check_write_options(const wnpu_write_options *o)
            o->min_cue_ms >= 0 && o->min_cue_ms <= 10000 &&
            (o->max_cue_ms == 0 || o->min_cue_ms <= o->max_cue_ms) &&
            o->min_gap_ms >= 0 && o->min_gap_ms <= 1000 &&
-           (o->reading_speed == 0 || (o->reading_speed >= 5 && o->reading_speed <= 100));
+           (o->reading_speed == 0 || (o->reading_speed >= 5 && o->reading_speed <= 100)) &&
+           o->max_words >= 0 && o->max_words <= RS_ATOMS &&
+           (o->word_times == 0 || o->word_times == 1);
 }
 
 WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_options *options,

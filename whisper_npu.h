@@ -1388,8 +1388,8 @@ WNPU_API int wnpu_format_from_name(const char *name);
 WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_write_fn write,
                         void *user);
 
-/* Layout of subtitles, since 0.2. With all limits 0, the default, there is one cue per segment, on
- * one line. With any limit set, SRT, VTT, LRC (one line per cue) and ASS divide the text into cues
+/* Layout of subtitles, since 0.2. With all fields 0, the default, there is one cue per segment, on
+ * one line. With any of them set, SRT, VTT, LRC (one line per cue) and ASS divide the text into cues
  * and lines within the limits, preferably at ends of sentences, then of clauses, pauses, spaces.
  * Other formats ignore the layout.
  *
@@ -1413,6 +1413,11 @@ typedef struct wnpu_write_options {
     int32_t min_gap_ms;       /* between cues, 0..1000 [0] */
     int32_t reading_speed;    /* columns per second, 5..100; cues are extended accordingly where
                                  there is room and max_cue_ms permits; 0: off [0] */
+    int32_t max_words;        /* words per cue, or characters of a script without spaces, 1..128; 0:
+                                 no limit [0] */
+    int32_t word_times;       /* 1: VTT, ASS and LRC also tell when each word of a cue begins, so that
+                                 players can highlight it (karaoke): <hh:mm:ss.mmm>, {\k..} in
+                                 hundredths of a second, <mm:ss.xx> [0] */
 } wnpu_write_options;
 
 WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size);

@@ -142,6 +142,13 @@ static const option_row rows[] = {
     {.name = "reading-speed", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
      .at = AT(layout.reading_speed), .low = 5, .high = 100, .fallback = "no limit",
      .meaning = "columns per second; cues stay that long if there is room"},
+    {.name = "max-words", .argument = "N", .group = "subtitles", .type = ROW_NUMBER,
+     .at = AT(layout.max_words), .low = 1, .high = 128, .fallback = "no limit",
+     .meaning = "words of a cue, or characters of a script without spaces; 1 shows word by word"},
+    {.name = "word-times", .group = "subtitles", .type = ROW_FLAG, .at = AT(layout.word_times),
+     .high = 1,
+     .meaning = "mark when each word of a cue begins, for players that highlight it (karaoke), in "
+         "vtt, ass and lrc"},
 
     {.name = "no-fallback", .group = "gates", .type = ROW_PARAM, .param = "temperature_step",
      .value = "off",

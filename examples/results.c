@@ -127,6 +127,8 @@ static int settle_layout(options *o)
     l->max_cue_ms = given.max_cue_ms >= 0 ? given.max_cue_ms : l->max_cue_ms;
     l->min_gap_ms = given.min_gap_ms >= 0 ? given.min_gap_ms : l->min_gap_ms;
     l->reading_speed = given.reading_speed >= 0 ? given.reading_speed : l->reading_speed;
+    l->max_words = given.max_words >= 0 ? given.max_words : l->max_words;
+    l->word_times = given.word_times > 0;
     if (l->max_cue_ms > 0 && l->max_cue_ms < l->min_cue_ms) {
         l->min_cue_ms = l->max_cue_ms; /* those of the preset */
     }
@@ -142,7 +144,8 @@ static int settle_layout(options *o)
         if ((f == WNPU_FORMAT_SRT || f == WNPU_FORMAT_VTT || f == WNPU_FORMAT_ASS ||
              f == WNPU_FORMAT_LRC) && (l->max_line_width > 0 || l->max_cue_ms > 0 ||
                                        l->min_cue_ms > 0 || l->min_gap_ms > 0 ||
-                                       l->reading_speed > 0)) {
+                                       l->reading_speed > 0 || l->max_words > 0 ||
+                                       l->word_times)) {
             o->params.words = 1; /* cues need word times */
         }
     }

@@ -60,7 +60,8 @@ test_help() {
         no-repeat-ngram carry-prompt prefix hotwords hotword-boost commands languages \
         language-mode progress vad vad-threshold vad-min-speech vad-min-silence vad-pad spans \
         device batch \
-        subtitles max-line-width max-lines max-cue-ms min-cue-ms min-gap-ms reading-speed; do
+        subtitles max-line-width max-lines max-cue-ms min-cue-ms min-gap-ms reading-speed \
+        max-words word-times; do
         has "$T/out" "--$option"
     done
     for status in 0 1 2 3 4 5 6 7 8; do
@@ -588,6 +589,16 @@ test_subtitles() {
         -f srt,vtt,ass,lrc,csv,json -o "$T/narrow" "$T/speech.wav"
     python3 tests/lib/subtitles.py "$T/narrow" 20 1 2000 0 0 >"$T/out" 2>&1 ||
         fail "narrow: $(cat "$T/out")"
+    run 0 "$transcribe" -m "$model" --subtitles --max-words 1 --word-times \
+        -f srt,vtt,ass,lrc,csv,json -o "$T/single" "$T/speech.wav"
+    python3 tests/lib/subtitles.py "$T/single" 42 1 7000 0 80 1 >"$T/out" 2>&1 ||
+        fail "one word a cue: $(cat "$T/out")"
+    run 0 "$transcribe" -m "$model" --word-times -f srt,vtt,ass,lrc,csv,json -o "$T/karaoke" \
+        "$T/speech.wav"
+    python3 tests/lib/subtitles.py "$T/karaoke" 9999 1 30000 0 0 >"$T/out" 2>&1 ||
+        fail "--word-times: $(cat "$T/out")"
+    has "$T/karaoke.ass" '{\k'
+    has "$T/karaoke.lrc" ']<00:'
 }
 
 # What devices do not take is somewhere else, unless nobody reads any more.

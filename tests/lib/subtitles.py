@@ -1,10 +1,10 @@
 """Checks subtitles with readers of their own, and with ffmpeg's where it is installed.
 
-usage: subtitles.py BASE COLUMNS LINES LONGEST SHORTEST GAP
+usage: subtitles.py BASE COLUMNS LINES LONGEST SHORTEST GAP [WORDS]
 
 BASE.srt, .vtt, .ass, .lrc, .csv and .json have the same words in the same order; no cue of the
 first three is beyond a limit (times in ms). A cue may be shorter than SHORTEST where the recording
-ends.
+ends. Marks of word times lie within their cues, and add up to them in ASS.
 """
 import csv
 import html
@@ -33,16 +33,23 @@ def vtt(text):
     assert head == "WEBVTT", head
     for block in rest.strip("\n").split("\n\n"):
         times, *lines = block.split("\n")
-        begin, end = times.split(" --> ")
-        yield milliseconds(begin), milliseconds(end), [html.unescape(line) for line in lines]
+        begin, end = (milliseconds(t) for t in times.split(" --> "))
+        marks = [milliseconds(t) for t in re.findall(r"<(\d\d:[\d:.]+)>", block)]
+        inside = [begin] + marks + [end]
+        assert all(a < b for a, b in zip(inside, inside[1:])), f"marks of {block}"
+        yield begin, end, [html.unescape(re.sub(r"<\d\d:[\d:.]+>", "", line)) for line in lines]
 
 
 def ass(text):
     for line in text.split("\n"):
         if line.startswith("Dialogue: "):
             fields = line[10:].split(",", 9)
+            begin, end = milliseconds(fields[1]), milliseconds(fields[2])
+            parts = [int(n) for n in re.findall(r"{\\k(\d+)}", fields[9])]
+            assert not parts or sum(parts) * 10 == end - begin, f"durations of {line}"
+            fields[9] = re.sub(r"{\\k\d+}", "", fields[9])
             lines = re.sub(r"\\([{}])", r"\1", fields[9]).replace("\u2060", "").split("\\N")
-            yield milliseconds(fields[1]), milliseconds(fields[2]), lines
+            yield begin, end, lines
 
 
 def width(line):
@@ -57,7 +64,7 @@ def apart(text):
 
 
 def check(name, cues, limits, duration):
-    columns, lines, longest, shortest, gap = limits
+    columns, lines, longest, shortest, gap, words = limits
     end = -gap
     for t0, t1, text in cues:
         where = f"{name} at {t0}: {text}"
@@ -67,11 +74,13 @@ def check(name, cues, limits, duration):
         assert t1 <= duration, f"{where}: beyond the end"
         assert 0 < len(text) <= lines, f"{where}: {len(text)} lines"
         assert all(width(line) <= columns for line in text), f"{where}: too wide"
+        assert sum(len(apart(line)) for line in text) <= words, f"{where}: too many words"
         end = t1
 
 
 def main():
-    base, limits = sys.argv[1], [int(x) for x in sys.argv[2:7]]
+    base, limits = sys.argv[1], [int(x) for x in sys.argv[2:8]]
+    limits += [9999] * (6 - len(limits))
     files = {f: open(f"{base}.{f}", encoding="utf-8", newline="").read()
              for f in ("srt", "vtt", "ass", "lrc", "csv", "json")}
     result = json.loads(files["json"])
@@ -84,7 +93,8 @@ def main():
     rows = list(csv.reader(files["csv"].splitlines(keepends=True)))
     assert rows[0] == ["start", "end", "text"]
     assert apart(" ".join(row[2] for row in rows[1:])) == words, "csv: other words"
-    lyrics = re.findall(r"^\[(\d\d+):(\d\d\.\d\d)\](.*)$", files["lrc"], re.M)
+    lyrics = re.findall(r"^\[(\d\d+):(\d\d\.\d\d)\](.*)$",
+                        re.sub(r"<\d\d+:\d\d\.\d\d>", "", files["lrc"]), re.M)
     assert apart(" ".join(line[2] for line in lyrics)) == words, "lrc: other words"
     assert all(width(line[2]) <= limits[0] for line in lyrics), "lrc: too wide"
     if shutil.which("ffmpeg"):

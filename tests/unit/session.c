@@ -797,7 +797,7 @@ static void write_options(void)
 {
     static const int32_t wrong[][2] = {{0, -1}, {0, 10}, {1, 7}, {1, 1001}, {1, -1}, {2, 17},
                                        {3, 499}, {3, 60001}, {4, 10001}, {4, -1}, {5, 1001},
-                                       {6, 4}, {6, 101}};
+                                       {6, 4}, {6, 101}, {7, -1}, {7, 129}, {8, 2}, {8, -1}};
     wnpu_write_options o;
     wnpu_write_cursor c;
     wnpu_model *m = life_float_toy(7);

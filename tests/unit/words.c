@@ -1055,7 +1055,7 @@ static void sub_check(const sub_speech *s, const wnpu_write_options *o, char *sr
     int64_t end = -o->min_gap_ms;
     while (*at != '\0') {
         int64_t t0, t1;
-        int lines = 0;
+        int lines = 0, words = 0;
         number++;
         T_CHECK(atoi(at) == number, "seed %u: number %d", which, number);
         at = strchr(at, '\n') + 1;
@@ -1075,7 +1075,9 @@ static void sub_check(const sub_speech *s, const wnpu_write_options *o, char *sr
                     sub_width(line, (size_t)(at - line)) <= (size_t)o->max_line_width,
                     "seed %u, cue %d: %.*s", which, number, (int)(at - line), line);
             T_CHECK(line[0] != ' ' && at[-1] != ' ', "seed %u: blanks around a line", which);
+            words++;
             for (; line < at; line++) {
+                words += *line == ' ';
                 if (*line != ' ') {
                     T_CHECK(said < s->n && *line == s->text[said], "seed %u, cue %d: byte %d",
                             which, number, (int)said);
@@ -1085,6 +1087,8 @@ static void sub_check(const sub_speech *s, const wnpu_write_options *o, char *sr
         }
         T_CHECK(lines > 0 && (o->max_lines == 0 || lines <= o->max_lines), "seed %u: %d lines",
                 which, lines);
+        T_CHECK(o->max_words == 0 || words <= o->max_words || s->kind == 2,
+                "seed %u, cue %d: %d words", which, number, words);
         at = line + 1;
     }
     T_CHECK(said == s->n, "seed %u: %d bytes of %d", which, (int)said, (int)s->n);
@@ -1113,6 +1117,7 @@ static void subtitles(void)
             o.max_cue_ms = which % 8 == 0 ? 0 : 3000;
             o.min_cue_ms = 0;
             o.reading_speed = which % 3 == 0 ? 0 : 15;
+            o.max_words = which % 10 == 4 ? 1 + (int32_t)(which % 3) : 0;
         }
         sub_begin(&s, which);
         memset(&c, 0, sizeof c);
@@ -1329,6 +1334,126 @@ static void subtitles_of_speakers(void)
     wnpu_model_close(m);
 }
 
+/* ---- times of words within cues ---- */
+
+/* Removes the marks of word times. Those of a file must ascend within a cue; their times, or in ASS
+ * their durations, are put to times. Returns their number. */
+static size_t sub_remove_marks(char *text, int format, int64_t *times, size_t most)
+{
+    const char *at = text;
+    char *out = text;
+    size_t n = 0;
+    while (*at != '\0') {
+        int ass = format == WNPU_FORMAT_ASS && strncmp(at, "{\\k", 3) == 0;
+        long h = 0, m = 0, s = 0, part = 0;
+        T_CHECK(n < most, "too many marks");
+        if (ass) {
+            times[n++] = atol(at + 3) * 10;
+        } else if (*at == '<' && at[1] >= '0' && at[1] <= '9') {
+            if (format == WNPU_FORMAT_LRC) {
+                T_CHECK(sscanf(at, "<%ld:%ld.%ld>", &m, &s, &part) == 3, "mark %.20s", at);
+                part *= 10;
+            } else {
+                T_CHECK(sscanf(at, "<%ld:%ld:%ld.%ld>", &h, &m, &s, &part) == 4, "mark %.20s", at);
+            }
+            times[n++] = ((h * 60 + m) * 60 + s) * 1000 + part;
+        } else {
+            *out++ = *at++;
+            continue;
+        }
+        at = strchr(at, ass ? '}' : '>') + 1;
+    }
+    *out = '\0';
+    return n;
+}
+
+/* The marks of each cue of a WebVTT file lie within it and ascend; the durations of each line of ASS
+ * add up to it. */
+static void sub_check_marks(const char *text, int format, uint32_t which)
+{
+    static char copy[1 << 16];
+    static int64_t times[1 << 12];
+    const char *at = text, *end;
+    while ((at = strstr(at, format == WNPU_FORMAT_ASS ? "Dialogue: 0," : " --> ")) != NULL) {
+        const char *from = format == WNPU_FORMAT_ASS ? at + 12 : at - 12;
+        int64_t t0 = sub_clock(from), t1, sum = 0, last;
+        size_t i, n;
+        t1 = sub_clock(format == WNPU_FORMAT_ASS ? strchr(from, ',') + 1 : at + 5);
+        end = strstr(at, format == WNPU_FORMAT_ASS ? "\n" : "\n\n");
+        T_CHECK((size_t)(end - at) < sizeof copy, "seed %u: a long cue", which);
+        memcpy(copy, at, (size_t)(end - at));
+        copy[end - at] = '\0';
+        n = sub_remove_marks(copy, format, times, sizeof times / sizeof times[0]);
+        for (i = 0, last = t0; i < n; i++) {
+            T_CHECK(format == WNPU_FORMAT_ASS || (times[i] > last && times[i] < t1),
+                    "seed %u: a mark at %d ms in %.30s", which, (int)times[i], from);
+            last = times[i];
+            sum += times[i];
+        }
+        if (format == WNPU_FORMAT_ASS) { /* sub_clock() takes its hundredths for milliseconds */
+            t0 += t0 % 1000 * 9;
+            t1 += t1 % 1000 * 9;
+            T_CHECK(n > 0 && sum == t1 - t0, "seed %u: %d ms of %d in %.30s", which, (int)sum,
+                    (int)(t1 - t0), from);
+        }
+        at = end;
+    }
+}
+
+/* The marks of LRC, one before each word, are the times of the words. */
+static void sub_check_words(const sub_speech *s, const int64_t *times, size_t n, uint32_t which)
+{
+    wnpu_word w;
+    size_t i, k, said = 0;
+    for (i = 0; i < s->store.count; i++) {
+        for (k = 0; rs_get_word(&s->store, i, k, &w) == WNPU_OK; k++) {
+            T_CHECK(said < n && times[said] == w.t0_ms / 10 * 10, "seed %u: word %d", which,
+                    (int)said);
+            said++;
+        }
+    }
+    T_CHECK(said == n, "seed %u: %d marks for %d words", which, (int)n, (int)said);
+}
+
+/* Word times add marks to VTT, ASS and LRC and change nothing else; files written in parts have
+ * them as well. */
+static void word_times(void)
+{
+    static const int formats[] = {WNPU_FORMAT_VTT, WNPU_FORMAT_ASS, WNPU_FORMAT_LRC,
+                                  WNPU_FORMAT_SRT};
+    static int64_t times[1 << 14];
+    static sub_speech s;
+    wnpu_model *m = life_float_toy(7);
+    uint32_t which, k;
+    for (which = 0; which < 96; which++) {
+        sub_begin(&s, which);
+        for (k = 0; k <= which % 5; k++) {
+            sub_segment(&s, m);
+        }
+        for (k = 0; k < 4; k++) {
+            wnpu_write_options o = sub_options(which, formats[k]);
+            life_bytes plain, marked;
+            size_t n;
+            o.max_words = which % 3 > 0 ? (int32_t)(which % 4) : 0;
+            plain = sub_write(m, &s.store, &o, s.end_ms);
+            o.word_times = 1;
+            marked = sub_write(m, &s.store, &o, s.end_ms);
+            sub_check_marks(marked.bytes, formats[k], which);
+            n = sub_remove_marks(marked.bytes, formats[k], times, sizeof times / sizeof times[0]);
+            T_CHECK((n > 0) == (formats[k] != WNPU_FORMAT_SRT) || formats[k] == WNPU_FORMAT_VTT,
+                    "seed %u, format %d: %d marks", which, formats[k], (int)n);
+            T_CHECK(which % 3 == 0 || strcmp(plain.bytes, marked.bytes) == 0,
+                    "seed %u, format %d: other text", which, formats[k]);
+            if (formats[k] == WNPU_FORMAT_LRC && which % 3 == 0 && s.timed && !s.wild) {
+                sub_check_words(&s, times, n, which);
+            }
+            free(plain.bytes);
+            free(marked.bytes);
+        }
+    }
+    wnpu_model_close(m);
+}
+
 static void words_tests(void)
 {
     t_run("the best path, against all paths of small matrices", warping);
@@ -1350,4 +1475,5 @@ static void words_tests(void)
     t_run("subtitles keep every word and limit", subtitles);
     t_run("segments of several runs are in order", segments_in_order);
     t_run("subtitles of people who speak at the same time", subtitles_of_speakers);
+    t_run("times of words within cues", word_times);
 }
