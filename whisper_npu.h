@@ -1389,7 +1389,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
                         void *user);
 
 /* Layout of subtitles, since 0.2. With all fields 0, the default, there is one cue per segment, on
- * one line. With any of them set, SRT, VTT, LRC (one line per cue) and ASS divide the text into cues
+ * one line. With any field set, SRT, VTT, LRC (one line per cue) and ASS divide the text into cues
  * and lines within the limits, preferably at ends of sentences, then of clauses, pauses, spaces.
  * Other formats ignore the layout.
  *
@@ -1415,8 +1415,8 @@ typedef struct wnpu_write_options {
                                  there is room and max_cue_ms permits; 0: off [0] */
     int32_t max_words;        /* words per cue, or characters of a script without spaces, 1..128; 0:
                                  no limit [0] */
-    int32_t word_times;       /* 1: VTT, ASS and LRC also tell when each word of a cue begins, so that
-                                 players can highlight it (karaoke): <hh:mm:ss.mmm>, {\k..} in
+    int32_t word_times;       /* 1: VTT, ASS and LRC also tell when each word of a cue begins, so
+                                 that players can highlight it (karaoke): <hh:mm:ss.mmm>, {\k..} in
                                  hundredths of a second, <mm:ss.xx> [0] */
 } wnpu_write_options;
 

@@ -1367,8 +1367,8 @@ static size_t sub_remove_marks(char *text, int format, int64_t *times, size_t mo
     return n;
 }
 
-/* The marks of each cue of a WebVTT file lie within it and ascend; the durations of each line of ASS
- * add up to it. */
+/* The marks of each cue of a WebVTT file lie within it and ascend; the durations of each line of
+ * ASS add up to it. */
 static void sub_check_marks(const char *text, int format, uint32_t which)
 {
     static char copy[1 << 16];
