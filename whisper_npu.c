@@ -171,6 +171,9 @@ WNPU_UNALIGNED("vmovdqa64", "vmovdqu64")
 #elif !defined(WNPU_NO_SIMD) && defined(__aarch64__)
 #define WNPU_ARM 1
 #include <arm_neon.h>
+#elif !defined(WNPU_NO_SIMD) && defined(__wasm_simd128__)
+#define WNPU_WASM 1 /* with -msimd128 only: a module cannot detect what its host supports */
+#include <wasm_simd128.h>
 #endif
 
 #define WNPU_INLINE static inline __attribute__((always_inline, unused))
@@ -4044,15 +4047,19 @@ WNPU_INLINE void gm_walk_plain(const gm_shape *shape, const gm_product *product)
     gm_walk(shape, &plain);
 }
 
-#ifdef WNPU_X86
-/* ---- SSE4.1 and AVX2: int16 products ---- */
+#if defined(WNPU_X86) || defined(WNPU_WASM)
+/* ---- SSE4.1, AVX2 and WebAssembly's SIMD128: int16 products ---- */
 
-/* Both widen to int16 and use pmaddwd, which adds two products into an int32 exactly. On Zen 3 it
- * is as fast as pmaddubsw with abs and sign, and the sums need no further constants in registers.
- * A is widened when packed, B in the kernel, once for all rows of a tile. The accumulators hold
- * two partial sums per column, which are added at the end. */
-#define GM_SSE41 __attribute__((target("sse4.1")))
+/* All widen to int16 and use pmaddwd (i32x4.dot_i16x8_s), which adds two products into an int32
+ * exactly. On Zen 3 it is as fast as pmaddubsw with abs and sign, and the sums need no further
+ * constants in registers. A is widened when packed, B in the kernel, once for all rows of a tile.
+ * The accumulators hold two partial sums per column, which are added at the end. */
+#ifdef WNPU_X86
+#define GM_128 __attribute__((target("sse4.1")))
 #define GM_AVX2 __attribute__((target("avx2")))
+#else
+#define GM_128
+#endif
 
 static size_t gm_bytes16(size_t rows, size_t k4)
 {
@@ -4094,19 +4101,26 @@ typedef int32_t gm_four __attribute__((aligned(1), may_alias));
 
 /* Weights in 4 bits: 8 is added to make them unsigned, so that pmaddubsw can multiply them by the
  * signed bytes of A. The error, 8 times the sum of the row, is subtracted at the end. Bytes of A
- * are stored as [group][row][2 fours]; for SSE4.1 each four is stored four times, AVX2 broadcasts
- * it. */
+ * are stored as [group][row][2 fours]; with 128 bits each four is stored four times, AVX2
+ * broadcasts it. */
 #define GM_QUADS 512u    /* vectors of two fours, or of copies of one */
 #define GM_QUAD_ROWS 4u  /* most rows of them */
 #define GM_QUAD_GROUPS 4 /* groups whose sum fits 16 bits: 4 * 4 * 15 * 128 */
 
+#ifdef WNPU_X86
+typedef __m128i gm_quad;
+#else
+typedef v128_t gm_quad;
+#endif
+
 typedef struct gm_quads {
-    __m128i v[GM_QUADS];
+    gm_quad v[GM_QUADS];
     int32_t offset[GM_QUAD_ROWS]; /* 8 times the sum of each row */
 } gm_quads;
 
-GM_SSE41 static void gm_make_quads(gm_quads *quads, const char *a, size_t stride, size_t rows,
-                                   size_t groups, int repeat)
+#ifdef WNPU_X86
+GM_128 static void gm_make_quads(gm_quads *quads, const char *a, size_t stride, size_t rows,
+                                 size_t groups, int repeat)
 {
     const __m128i one = _mm_set1_epi16(1);
     size_t g, r;
@@ -4130,13 +4144,33 @@ GM_SSE41 static void gm_make_quads(gm_quads *quads, const char *a, size_t stride
         quads->offset[r] = 8 * _mm_cvtsi128_si32(sum);
     }
 }
+#else
+static void gm_make_quads(gm_quads *quads, const char *a, size_t stride, size_t rows,
+                          size_t groups, int repeat)
+{
+    size_t g, r;
+    (void)repeat; /* always */
+    for (r = 0; r < rows; r++) {
+        v128_t sum = wasm_i32x4_splat(0);
+        for (g = 0; g < groups; g++) {
+            v128_t x = wasm_v128_load(a + r * stride + g * 16), *to = quads->v + 2 * (g * rows + r);
+            sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(x, wasm_i16x8_splat(1)));
+            x = wasm_i8x16_narrow_i16x8(x, x);
+            to[0] = wasm_i32x4_shuffle(x, x, 0, 0, 0, 0);
+            to[1] = wasm_i32x4_shuffle(x, x, 1, 1, 1, 1);
+        }
+        quads->offset[r] = 8 * (wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1) +
+                                wasm_i32x4_extract_lane(sum, 2) + wasm_i32x4_extract_lane(sum, 3));
+    }
+}
+#endif
 
 /* Rows of quads times one panel: c = or (not first) += 16 times the product. */
 typedef void (*gm_int4)(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows, const int8_t *b,
                         size_t groups, int first);
 
 /* For an A of bytes that pack_a() has widened. */
-GM_SSE41 static void gm_int4_rows(gm_int4 int4, int repeat, const gm_product *m)
+GM_128 static void gm_int4_rows(gm_int4 int4, int repeat, const gm_product *m)
 {
     const size_t stride = gm_bytes16(1, m->k4), groups = m->k4 / 2;
     gm_quads quads;
@@ -4163,10 +4197,10 @@ WNPU_INLINE void gm_put16(char *to, size_t i, int v)
     memcpy(to + 2 * i, &word, 2);
 }
 
-#endif /* WNPU_X86 */
+#endif /* WNPU_X86 || WNPU_WASM */
 #endif /* WNPU_PART */
 #if defined(WNPU_PART) && WNPU_PART == GM_PART_INT16
-/* ---- part: kernels of int16 products, 128 bits (SSE4.1) and 256 bits (AVX2) ---- */
+/* ---- part: kernels of int16 products, 128 bits (SSE4.1, SIMD128) and 256 bits (AVX2) ---- */
 
 #define GM_C (WNPU_WIDTH / 64u) /* columns in a vector of partial sums */
 
@@ -4175,8 +4209,9 @@ WNPU_INLINE void gm_put16(char *to, size_t i, int v)
  *   widen(b)       bytes at b as int16; widen_u(b): unsigned bytes
  *   pair(s, x, y)  s[j] += x[2 i] * y[j][2 i] + x[2 i + 1] * y[j][2 i + 1] for j = 0, 1
  *   columns(a, b)  sums of neighbours in a, then in b
+ *   maddubs(u, s)  u[2 i] * s[2 i] + u[2 i + 1] * s[2 i + 1] of bytes 0..15 and signed bytes
  *   quad(x, i)     the i-th four bytes of gm_quads, in all 32-bit lanes */
-#if WNPU_WIDTH == 128
+#if WNPU_WIDTH == 128 && defined(WNPU_X86)
 typedef __m128i GM(v);
 typedef __m128i GM(four); /* an element of gm_quads */
 
@@ -4228,6 +4263,48 @@ WNPU_INLINE WNPU_TARGET void GM(pair)(GM(v) *sum, GM(v) x, const GM(v) *y)
         __m128i product = _mm_madd_epi16(x, y[j]);
         __asm__("paddd %1, %0" : "+x"(sum[j]) : "x"(product));
     }
+}
+#elif WNPU_WIDTH == 128
+typedef v128_t GM(v);
+typedef v128_t GM(four); /* an element of gm_quads */
+
+WNPU_INLINE GM(v) GM(load)(const void *p) { return wasm_v128_load(p); }
+WNPU_INLINE void GM(store)(void *p, GM(v) a) { wasm_v128_store(p, a); }
+WNPU_INLINE GM(v) GM(zero)(void) { return wasm_i32x4_splat(0); }
+WNPU_INLINE GM(v) GM(bytes)(int x) { return wasm_i8x16_splat((int8_t)x); }
+WNPU_INLINE GM(v) GM(words)(int x) { return wasm_i16x8_splat((int16_t)x); }
+WNPU_INLINE GM(v) GM(ints)(int x) { return wasm_i32x4_splat(x); }
+WNPU_INLINE GM(v) GM(and)(GM(v) a, GM(v) b) { return wasm_v128_and(a, b); }
+WNPU_INLINE GM(v) GM(xor)(GM(v) a, GM(v) b) { return wasm_v128_xor(a, b); }
+WNPU_INLINE GM(v) GM(add)(GM(v) a, GM(v) b) { return wasm_i32x4_add(a, b); }
+WNPU_INLINE GM(v) GM(sub)(GM(v) a, GM(v) b) { return wasm_i32x4_sub(a, b); }
+WNPU_INLINE GM(v) GM(times16)(GM(v) a) { return wasm_i32x4_shl(a, 4); }
+WNPU_INLINE GM(v) GM(high4)(GM(v) a) { return wasm_u16x8_shr(a, 4); }
+WNPU_INLINE GM(v) GM(add16)(GM(v) a, GM(v) b) { return wasm_i16x8_add(a, b); }
+WNPU_INLINE GM(v) GM(mul16)(GM(v) a, GM(v) b) { return wasm_i16x8_mul(a, b); }
+WNPU_INLINE GM(v) GM(madd)(GM(v) a, GM(v) b) { return wasm_i32x4_dot_i16x8(a, b); }
+WNPU_INLINE GM(v) GM(quad)(const GM(four) *x, int i) { return x[i]; }
+WNPU_INLINE GM(v) GM(spread)(const char *a) { return wasm_v128_load64_splat(a); }
+WNPU_INLINE GM(v) GM(widen)(const void *b) { return wasm_i16x8_load8x8(b); }
+WNPU_INLINE GM(v) GM(widen_u)(const void *b) { return wasm_u16x8_load8x8(b); }
+
+WNPU_INLINE GM(v) GM(maddubs)(GM(v) u, GM(v) s)
+{
+    v128_t even = wasm_v128_and(u, wasm_i16x8_splat(255)), odd = wasm_u16x8_shr(u, 8);
+    return wasm_i16x8_add(wasm_i16x8_mul(even, wasm_i16x8_shr(wasm_i16x8_shl(s, 8), 8)),
+                          wasm_i16x8_mul(odd, wasm_i16x8_shr(s, 8)));
+}
+
+WNPU_INLINE GM(v) GM(columns)(GM(v) a, GM(v) b)
+{
+    return wasm_i32x4_add(wasm_i32x4_shuffle(a, b, 0, 2, 4, 6),
+                          wasm_i32x4_shuffle(a, b, 1, 3, 5, 7));
+}
+
+WNPU_INLINE void GM(pair)(GM(v) *sum, GM(v) x, const GM(v) *y)
+{
+    sum[0] = wasm_i32x4_add(sum[0], wasm_i32x4_dot_i16x8(x, y[0]));
+    sum[1] = wasm_i32x4_add(sum[1], wasm_i32x4_dot_i16x8(x, y[1]));
 }
 #else
 typedef __m256i GM(v);
@@ -4428,12 +4505,16 @@ WNPU_INLINE WNPU_TARGET void GM(step)(GM(row) *sum, const char *a, const char **
     if (C > 2) {
         GM(pair)(sum->v + 2, x, y + 2);
     }
+#ifdef WNPU_X86
     if (C > 2 && WNPU_WIDTH > 128) {
         __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]), "+x"(sum->v[2]),
                      "+x"(sum->v[3]));
     } else {
         __asm__("" : "+r"(*lo), "+r"(*hi), "+x"(sum->v[0]), "+x"(sum->v[1]));
     }
+#else
+    (void)lo, (void)hi;
+#endif
 }
 
 /* R rows (1, 2, 4 or 6) times one group of C vectors of columns; rows 0 to 2 start at lo, the
@@ -4567,17 +4648,25 @@ static void GM(sparse_tile)(const gm_product *p)
 #undef GM_N
 #endif
 #ifndef WNPU_PART
-#ifdef WNPU_X86
 
 #define WNPU_PART GM_PART_INT16
+#if defined(WNPU_X86) || defined(WNPU_WASM)
 #define WNPU_WIDTH 128
 #include WNPU_SELF
+#endif
+#ifdef WNPU_X86
 #define WNPU_WIDTH 256
 #include WNPU_SELF
+#endif
 #undef WNPU_PART
 
-static const gm_kernels gm_sse41 = {
+#if defined(WNPU_X86) || defined(WNPU_WASM)
+static const gm_kernels gm_int16_128 = {
+#ifdef WNPU_X86
     .isa = WNPU_ISA_SSE41,
+#else
+    .isa = WNPU_ISA_WASM,
+#endif
     .rows = 6,
     .a_bytes = gm_bytes16,
     .pack_a = gm_pack_128,
@@ -4589,7 +4678,9 @@ static const gm_kernels gm_sse41 = {
     .sparse_tile = gm_sparse_tile_128,
     .ftile = gm_ftile_base,
 };
+#endif
 
+#ifdef WNPU_X86
 static const gm_kernels gm_avx2 = {
     .isa = WNPU_ISA_AVX2,
     .rows = 6,
@@ -7230,6 +7321,78 @@ WNPU_INLINE WNPU_TARGET OP(i) OP(pairs)(OP(s) a, OP(s) b)
 {
     return (OP(i))_mm_madd_epi16((__m128i)a, (__m128i)b);
 }
+#elif WNPU_WIDTH == 128 && defined(WNPU_WASM)
+WNPU_INLINE OP(f) OP(max)(OP(f) a, OP(f) b)
+{
+    return (OP(f))wasm_f32x4_pmax((v128_t)b, (v128_t)a); /* b if neither is larger, or NaN */
+}
+
+WNPU_INLINE OP(f) OP(min)(OP(f) a, OP(f) b)
+{
+    return (OP(f))wasm_f32x4_pmin((v128_t)b, (v128_t)a);
+}
+
+WNPU_INLINE OP(s) OP(max_s)(OP(s) a, OP(s) b)
+{
+    return (OP(s))wasm_i16x8_max((v128_t)a, (v128_t)b);
+}
+
+WNPU_INLINE int OP(top_s)(OP(s) v)
+{
+    v128_t a = (v128_t)v;
+    a = wasm_i16x8_max(a, wasm_i32x4_shuffle(a, a, 2, 3, 0, 1));
+    a = wasm_i16x8_max(a, wasm_i32x4_shuffle(a, a, 1, 0, 3, 2));
+    return wasm_i16x8_extract_lane(wasm_i16x8_max(a, wasm_u32x4_shr(a, 16)), 0);
+}
+
+WNPU_INLINE OP(i) OP(round)(OP(f) a)
+{
+    OP(i) fits = a < 2147483648.0f; /* conversions give INT32_MAX and, for NaN, 0 otherwise */
+    v128_t whole = wasm_i32x4_trunc_sat_f32x4(wasm_f32x4_nearest((v128_t)a));
+    return (fits & (OP(i))whole) | (~fits & INT32_MIN);
+}
+
+WNPU_INLINE OP(s) OP(packs)(OP(i) a, OP(i) b)
+{
+    return (OP(s))wasm_i16x8_narrow_i32x4((v128_t)a, (v128_t)b);
+}
+
+WNPU_INLINE OP(b) OP(bytes)(OP(us) a, OP(us) b)
+{
+    return (OP(b))wasm_u8x16_narrow_i16x8((v128_t)a, (v128_t)b);
+}
+
+WNPU_INLINE OP(s) OP(less)(OP(s) a, OP(s) b)
+{
+    return (OP(s))wasm_i16x8_sub_sat((v128_t)a, (v128_t)b);
+}
+
+WNPU_INLINE OP(us) OP(times)(OP(us) a, OP(us) b)
+{
+    v128_t low = wasm_u32x4_extmul_low_u16x8((v128_t)a, (v128_t)b);
+    v128_t high = wasm_u32x4_extmul_high_u16x8((v128_t)a, (v128_t)b);
+    return (OP(us))wasm_i16x8_shuffle(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+}
+
+/* As with SSE4.1. A swizzle gives 0 for index bytes of 16 and more. */
+WNPU_INLINE OP(us) OP(shift)(OP(us) m, OP(s) y)
+{
+    const v128_t table = wasm_i16x8_make(0x4080, 0x1020, 0x0408, 0x0102, /* 128, 64 to 1, twice */
+                                         0x4080, 0x1020, 0x0408, 0x0102);
+    /* s - 9 in the lower byte; 7 + s in the upper, which has the power of s = 1..8 */
+    const v128_t index = wasm_i16x8_splat(0x07f7);
+    v128_t most = wasm_i16x8_min((v128_t)y, wasm_i16x8_splat(16 * OP_OCTAVE));
+    v128_t upper = wasm_u16x8_shr(most, 8);
+    v128_t at = wasm_i8x16_add(wasm_v128_or(upper, wasm_i16x8_shl(upper, 8)), index);
+    return OP(times)(m, (OP(us))wasm_i8x16_swizzle(table, at));
+}
+
+WNPU_INLINE OP(us) OP(round7)(OP(us) m) { return (m + 64) >> 7; }
+
+WNPU_INLINE OP(i) OP(pairs)(OP(s) a, OP(s) b)
+{
+    return (OP(i))wasm_i32x4_dot_i16x8((v128_t)a, (v128_t)b);
+}
 #elif WNPU_WIDTH == 128
 WNPU_INLINE OP(f) OP(max)(OP(f) a, OP(f) b)
 {
@@ -7815,7 +7978,7 @@ WNPU_TARGET static uint32_t OP(size)(const float *x, size_t n)
 #ifndef WNPU_PART
 
 #define WNPU_PART OP_PART_BYTES
-#if defined(WNPU_X86) || defined(WNPU_ARM)
+#if defined(WNPU_X86) || defined(WNPU_ARM) || defined(WNPU_WASM)
 #define WNPU_WIDTH 128
 #include WNPU_SELF
 #endif
@@ -8351,7 +8514,7 @@ static const op_kernels op_base_kernels = {
     OP_BYTES(base),
 };
 
-#if defined(WNPU_X86) || defined(WNPU_ARM)
+#if defined(WNPU_X86) || defined(WNPU_ARM) || defined(WNPU_WASM)
 static const op_kernels op_128_kernels = {
     OP_PLAIN(base),
     OP_FLOATS(base),
@@ -8876,13 +9039,18 @@ typedef struct cp_set {
 #else
 #define CP_ARM(...)
 #endif
+#ifdef WNPU_WASM
+#define CP_WASM(...) __VA_ARGS__
+#else
+#define CP_WASM(...)
+#endif
 
 static const cp_set cp_sets[] = {
     [WNPU_ISA_AUTO] = {"auto", .probe = cp_always},
     [WNPU_ISA_SCALAR] = {"scalar", .probe = cp_always, .rank = 1, .rate = 2e3,
         .gm = &gm_scalar, .op = &op_base_kernels},
     [WNPU_ISA_SSE41] = {"sse4.1", .rank = 2, .rate = 20e3,
-        CP_X86(.probe = cp_sse41, .gm = &gm_sse41, .op = &op_128_kernels)},
+        CP_X86(.probe = cp_sse41, .gm = &gm_int16_128, .op = &op_128_kernels)},
     [WNPU_ISA_AVX2] = {"avx2", .rank = 3, .rate = 40e3,
         CP_X86(.probe = cp_avx2, .gm = &gm_avx2, .op = &op_256_kernels)},
     [WNPU_ISA_AVX_VNNI] = {"avx-vnni", .rank = 4, .rate = 100e3,
@@ -8900,6 +9068,8 @@ static const cp_set cp_sets[] = {
         CP_ARM(.probe = cp_neon_dot, .gm = &gm_dot, .op = &op_128_kernels)},
     [WNPU_ISA_NEON_I8MM] = {"neon-i8mm", .rank = 4, .rate = 120e3,
         CP_ARM(.probe = cp_neon_i8mm, .gm = &gm_i8mm, .op = &op_128_kernels)},
+    [WNPU_ISA_WASM] = {"simd128", .rank = 2, .rate = 12e3,
+        CP_WASM(.probe = cp_always, .gm = &gm_int16_128, .op = &op_128_kernels)},
 };
 #define CP_ISAS ((int)(sizeof cp_sets / sizeof cp_sets[0]))
 

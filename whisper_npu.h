@@ -205,15 +205,16 @@ typedef enum wnpu_isa {
      * wnpu_session_open() makes the request if AMX is selected by name; AUTO uses AMX only if the
      * process has permission already. */
     WNPU_ISA_AMX = 8,
-    WNPU_ISA_AVX_VNNI = 9     /* AVX2 and AVX-VNNI: Intel's CPUs for PCs since 2021 */
+    WNPU_ISA_AVX_VNNI = 9,    /* AVX2 and AVX-VNNI: Intel's CPUs for PCs since 2021 */
+    WNPU_ISA_WASM = 10        /* WebAssembly's 128-bit SIMD, in modules compiled with -msimd128 */
 } wnpu_isa;
 
 /* Returns 1 if this CPU, operating system and build can run isa, else 0. AUTO is always available.
  * For AMX: the CPU has AMX-TILE, AMX-INT8 and everything AVX512 needs, and the system saves tile
  * registers (XCR0, ARCH_GET_XCOMP_SUPP), whether or not this process has permission to use them. */
 WNPU_API int wnpu_isa_available(wnpu_isa isa);
-/* "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx" or
- * "avx-vnni"; NULL if isa is unknown. Static storage. */
+/* "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx",
+ * "avx-vnni" or "simd128"; NULL if isa is unknown. Static storage. */
 WNPU_API const char *wnpu_isa_name(wnpu_isa isa);
 /* The wnpu_isa with this name, or -1. */
 WNPU_API int wnpu_isa_from_name(const char *name);

@@ -81,16 +81,28 @@ process.exit(wasi.start(await WebAssembly.instantiate(module, wasi.getImportObje
 END
     printf '%s\n' '#include "whisper_npu.h"' '#include <stdio.h>' 'int main(void) {' \
         'wnpu_error e = {0, ""}; int bad = wnpu_self_test(NULL, &e);' \
-        'puts(bad ? e.message : "passed"); return bad; }' >"$T/self.c"
+        'printf("%s %d\n", bad ? e.message : "passed", wnpu_isa_available(WNPU_ISA_WASM));' \
+        'return bad; }' >"$T/self.c"
     wasm='clang --target=wasm32-wasi -isystem /usr/include/wasm32-wasi -O1 -I.'
-    try $wasm -DWNPU_NO_THREADS -c whisper_npu.c -o "$T/wasm.o" || return
-    for program in "$T/self.c" tests/api/dropin/src/app.c; do
-        try $wasm "$program" "$T/wasm.o" -L/usr/lib/wasm32-wasi \
-            -o "$T/$(basename "$program" .c).wasm" || return
+    for simd in 0 1; do
+        name=$([ $simd = 1 ] && echo -msimd128)
+        try $wasm $strict $name -DWNPU_NO_THREADS -c whisper_npu.c -o "$T/wasm.o" || return
+        for program in "$T/self.c" tests/api/dropin/src/app.c; do
+            try $wasm "$program" "$T/wasm.o" -L/usr/lib/wasm32-wasi \
+                -o "$T/$(basename "$program" .c).wasm" || return
+        done
+        [ "$(wasi "$T/self.wasm" 2>"$T/log")" = "passed $simd" ] ||
+            fail "self test $name: $(wasi "$T/self.wasm") $(head -n 3 "$T/log")"
+        wasi "$T/app.wasm" "$T/toy.bin" "$T/noise.wav" >"$T/out" 2>"$T/log" &&
+            cmp -s "$T/out" "$T/want" || fail "another text $name: $(head -n 3 "$T/log")"
     done
-    [ "$(wasi "$T/self.wasm" 2>"$T/log")" = passed ] || fail "self test: $(head -n 3 "$T/log")"
-    wasi "$T/app.wasm" "$T/toy.bin" "$T/noise.wav" >"$T/out" 2>"$T/log" &&
-        cmp -s "$T/out" "$T/want" || fail "another text: $(head -n 3 "$T/log")"
+    # Without pages that cannot be touched, which WASI does not have.
+    printf '%s\n' '#define _WASI_EMULATED_MMAN' '#include <sys/mman.h>' \
+        '#define mprotect(...) 0' '#define madvise(...) 0' >"$T/pages.h"
+    try $wasm -w -msimd128 -DWNPU_NO_THREADS -include "$T/pages.h" tests/unit/test_kernels.c \
+        -L/usr/lib/wasm32-wasi -lwasi-emulated-mman -o "$T/kernels.wasm" || return
+    wasi "$T/kernels.wasm" gm core >"$T/out" 2>"$T/log" ||
+        fail "kernels: $(grep -A 3 '^FAIL' "$T/out") $(head -n 3 "$T/log")"
 }
 
 for t in apple freebsd openbsd android clang_cl no_os wasi; do
