@@ -23803,18 +23803,27 @@ static int lg_append(ru_run *r, int64_t end_ms, int kind, int reason)
     return status;
 }
 
+/* The reason of t0_ms..t1_ms, voice without text; whole: it is a span. Voice whose text was
+ * discarded, or that the model calls silence, may have been a command of one word: then it is
+ * unresolved, unless it is an edge of a span, not longer than the error of timestamps. */
+static int lg_reason_of_voice(const ru_run *r, int64_t t0_ms, int64_t t1_ms, int whole, int reason)
+{
+    return reason == WNPU_REASON_NO_SPEECH &&
+                   (whole || aw_speech_ms(r, t0_ms, t1_ms) > LG_TOLERANCE_MS)
+               ? WNPU_REASON_NO_TEXT : reason;
+}
+
 /* Extends the ledger to end_ms with audio that has no text: silence where there is no voice, and
  * elsewhere a span with the given reason. Undecided audio counts as voice. */
 static int lg_cover(ru_run *r, int64_t end_ms, int reason)
 {
-    int kind = reason >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED : WNPU_LEDGER_SILENCE;
     int64_t known = aw_decided_ms(r);
     int status = WNPU_OK;
     size_t i = r->audio.spans_passed;
     while (status == WNPU_OK && r->ledger.covered_ms < end_ms) {
         int64_t at = r->ledger.covered_ms, end = end_ms;
         wnpu_speech_span span;
-        int found, silent;
+        int found, silent, why;
         while ((found = aw_get_span(r, i, &span)) != 0 && span.t1_ms <= at) {
             i++;
         }
@@ -23825,8 +23834,11 @@ static int lg_cover(ru_run *r, int64_t end_ms, int reason)
         } else if (silent) {
             end = known < end ? known : end;
         }
-        status = silent ? lg_append(r, end, WNPU_LEDGER_SILENCE, WNPU_REASON_NO_VOICE)
-                        : lg_append(r, end, kind, reason);
+        why = silent ? WNPU_REASON_NO_VOICE
+                     : lg_reason_of_voice(r, at, end, found && span.t0_ms == at &&
+                                          span.t1_ms == end, reason);
+        status = lg_append(r, end, why >= WNPU_REASON_NO_TEXT ? WNPU_LEDGER_UNRESOLVED
+                                                              : WNPU_LEDGER_SILENCE, why);
     }
     if (end_ms > r->ledger.covered_text_ms) {
         r->ledger.covered_text_ms = end_ms;
@@ -23932,10 +23944,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     }
     status = lg_cover(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
     if (status == WNPU_OK && lg_is_unreliable(r, d)) {
-        /* Voice with a low no-speech probability but unreliable text is not silence. */
-        status = lg_cover(r, d->t1_ms, d->voice >= 0.5f &&
-                           d->origin.no_speech <= r->params.no_speech_threshold
-                           ? WNPU_REASON_NO_TEXT : WNPU_REASON_NO_SPEECH);
+        status = lg_cover(r, d->t1_ms, WNPU_REASON_NO_SPEECH);
         *refused = 1;
     }
     return status;

@@ -512,8 +512,9 @@ typedef enum wnpu_ledger_reason {
     WNPU_REASON_NONE = 0,
     /* of silence */
     WNPU_REASON_NO_VOICE = 1, /* the voice activity detector found no speech */
-    WNPU_REASON_NO_SPEECH = 2, /* no speech by the model's probability of <|nospeech|>, or the text
-                                 was discarded as unreliable (see "Voice activity" before
+    WNPU_REASON_NO_SPEECH = 2, /* the edge of a span of speech, with at most 500 ms of voice: no
+                                 speech by the probability of <|nospeech|>, or the text was
+                                 discarded as unreliable (see "Voice activity" before
                                  wnpu_params) */
     WNPU_REASON_PAUSE = 3,    /* next to text: less speech than is decoded again; with vad off,
                                  everything outside the model's timestamps */
@@ -868,8 +869,8 @@ typedef struct wnpu_token_event {
  * more and rejected by a gate; or if the probability of <|nospeech|>, minus the mean
  * log-probability, plus half the share without voice, exceeds no_speech_threshold -
  * logprob_threshold, by default 1.6. A second without voice is not counted, since both ends of a
- * segment may be wrong by half a second. A run that ends without any text, although voice was
- * found, returns WNPU_INCOMPLETE: all voice is unresolved in its ledger, and never silence.
+ * segment may be wrong by half a second. Voice whose text is discarded is unresolved in the ledger,
+ * and in a run that ends without any text all voice is: the run returns WNPU_INCOMPLETE.
  *   vad              [1]  0: decode everything [0 for programs compiled before this field existed]
  *   vad_threshold    [0.5]  0.05..0.95: probability of speech at which a span begins; it continues
  *                    down to 0.15 less
