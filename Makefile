@@ -165,7 +165,8 @@ OBJECTS_transcribe = options values list help results input ffmpeg output platfo
 OBJECTS_pack = hf json output platform
 OBJECTS_listen = terminal commands list pipe
 OBJECTS_server = server_answer server_event server_form server_http server_pool server_realtime
-OBJECTS_server += server_reply server_request server_run server_upload server_watch server_wyoming
+OBJECTS_server += server_reply server_request server_run server_turns server_upload server_watch
+OBJECTS_server += server_wyoming
 OBJECTS_server += json input ffmpeg output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \

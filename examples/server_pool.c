@@ -21,7 +21,8 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     wnpu_session *all[MOST_SESSIONS], *idle[MOST_SESSIONS];
-    int n, n_idle, queue, waiting, closing;
+    int n, n_idle, queue, closing;
+    int waiting, patient;     /* patient: those of them that the queue's limit does not count */
     waiter *first, **last;
     uint64_t requests[STATUSES], refusals[POOL_REFUSALS];
     uint64_t cancelled, runs;
@@ -91,25 +92,35 @@ static void leave_queue(waiter *self)
     pool.waiting--;
 }
 
-pool_result pool_take(watch *w, wnpu_session **session)
+/* Whether a request is refused because of the queue. Call with the lock. */
+static int has_no_room(void)
+{
+    return pool.n_idle == 0 && pool.waiting - pool.patient >= pool.queue;
+}
+
+/* patient: neither the queue's limit nor the shutdown matters. */
+static pool_result take(watch *w, wnpu_session **session, int patient)
 {
     pool_result result = POOL_TAKEN;
     waiter self = {NULL};
     *session = NULL;
     pthread_mutex_lock(&pool.lock);
-    if (pool.closing) {
+    if (pool.closing && !patient) {
         result = POOL_CLOSING;
-    } else if (pool.n_idle == 0 && pool.waiting >= pool.queue) {
+    } else if (has_no_room() && !patient) {
         result = POOL_FULL;
     } else {
         *pool.last = &self;
         pool.last = &self.next;
         pool.waiting++;
-        while (!(pool.first == &self && pool.n_idle > 0) && !w->stop && !pool.closing) {
+        pool.patient += patient;
+        while (!(pool.first == &self && pool.n_idle > 0) && !w->stop &&
+               (patient || !pool.closing)) {
             wait_tick();
         }
         leave_queue(&self);
-        result = pool.closing ? POOL_CLOSING : w->stop ? POOL_STOPPED : POOL_TAKEN;
+        pool.patient -= patient;
+        result = pool.closing && !patient ? POOL_CLOSING : w->stop ? POOL_STOPPED : POOL_TAKEN;
         if (result == POOL_TAKEN) {
             *session = pool.idle[--pool.n_idle];
         }
@@ -122,7 +133,17 @@ pool_result pool_take(watch *w, wnpu_session **session)
     return result;
 }
 
-void pool_count_run(wnpu_session *session)
+pool_result pool_take(watch *w, wnpu_session **session)
+{
+    return take(w, session, 0);
+}
+
+pool_result pool_take_again(watch *w, wnpu_session **session)
+{
+    return take(w, session, 1);
+}
+
+static void count_run(wnpu_session *session)
 {
     wnpu_stats s;
     wnpu_accel_stats a;
@@ -143,7 +164,12 @@ void pool_count_run(wnpu_session *session)
 
 void pool_give(watch *w, wnpu_session *session)
 {
-    pool_count_run(session);
+    count_run(session);
+    pool_give_back(w, session);
+}
+
+void pool_give_back(watch *w, wnpu_session *session)
+{
     watch_session(w, NULL);
     (void)wnpu_reset(session);
     pthread_mutex_lock(&pool.lock);
@@ -152,20 +178,20 @@ void pool_give(watch *w, wnpu_session *session)
     pthread_mutex_unlock(&pool.lock);
 }
 
-int pool_must_wait(void)
+int pool_is_awaited(void)
 {
-    int wait;
+    int awaited;
     pthread_mutex_lock(&pool.lock);
-    wait = pool.n_idle <= pool.waiting;
+    awaited = pool.waiting > 0;
     pthread_mutex_unlock(&pool.lock);
-    return wait;
+    return awaited;
 }
 
 int pool_is_full(void)
 {
     int full;
     pthread_mutex_lock(&pool.lock);
-    full = pool.n_idle == 0 && pool.waiting >= pool.queue;
+    full = has_no_room();
     pthread_mutex_unlock(&pool.lock);
     return full;
 }

@@ -39,13 +39,15 @@ void pool_close(void);
 
 /* Waits for a session in the order of the calls. w ends the wait as it ends a run. */
 pool_result pool_take(watch *w, wnpu_session **session);
-/* Counts the session's last run. */
-void pool_count_run(wnpu_session *session);
+/* The same for work that was accepted before: it is not refused, and the queue has room for it. */
+pool_result pool_take_again(watch *w, wnpu_session **session);
 /* Returns a session after it was used, and counts its last run. Erases audio and text. */
 void pool_give(watch *w, wnpu_session *session);
+/* The same for a run that goes on later or was not made. */
+void pool_give_back(watch *w, wnpu_session *session);
 
-/* Whether a request would have to wait for a session now. */
-int pool_must_wait(void);
+/* Whether somebody waits for a session. */
+int pool_is_awaited(void);
 /* Whether another request would be refused now. */
 int pool_is_full(void);
 /* From now on nobody gets a session. */

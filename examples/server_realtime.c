@@ -1,7 +1,9 @@
 /* server_realtime.c - see server_realtime.h
  *
- * Each connection has a session and a thread that steps it. An item of the conversation is one live
- * run: it is finished when the client commits it, or when the detector finds that speech has ended.
+ * The thread that receives messages also finds the turns, and divides the audio into items of the
+ * conversation: the speech of a turn, or all up to a commit. Another thread decodes the items, one
+ * after the other, each in a live run. It has a session only while it computes; a run that waits
+ * for more audio is a snapshot.
  */
 #define _XOPEN_SOURCE 700
 
@@ -10,6 +12,7 @@
 #include "server_answer.h"
 #include "server_event.h"
 #include "server_pool.h"
+#include "server_turns.h"
 #include "server_watch.h"
 
 #include <pthread.h>
@@ -21,11 +24,13 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define STEP_MS 50
-/* Where the ends of utterances are looked for, a step gets this much audio at most, although a
- * client may send faster: speech that begins and ends within one step would not be noticed. */
-#define STEP_MOST_MS 200u
+#define TICK_MS 50
+#define IDLE_TICKS 20               /* after which a run without audio gives its session back */
 #define TENTATIVE_MS 1000
+/* An item that goes on is decoded when it has so much more audio. */
+#define AHEAD_MS 5000
+#define TENTATIVE_AHEAD_MS 200
+#define WAITING_MOST ((size_t)16 << 20) /* bytes of audio of a connection that are not decoded */
 #define CLOSE_MS 5000                /* for a client to answer the server's closing frame */
 #define RECEIVE_BYTES 262144         /* of the socket: what waits is not taken for a long event */
 #define STACK_SIZE ((size_t)1 << 20)
@@ -43,6 +48,23 @@ static atomic_uint connections; /* so far; ids of items are unique */
 static atomic_uint events_sent; /* to all connections; their ids are unique */
 static atomic_int active;
 
+/* A piece of the conversation, and its run. */
+typedef struct item {
+    struct item *next;
+    event_settings settings;
+    char id[32], previous[32];
+    /* Under the lock of the connection, as long as the item goes on. */
+    buffer audio;             /* what the run has not taken yet */
+    int64_t end;              /* with turns: frame behind the audio that it has had */
+    int ended;                /* all audio is there */
+    int forgotten;            /* the client has cleared it */
+    /* Of the thread that decodes. */
+    int begun;                /* there is a run, in the session or the snapshot */
+    char *snapshot;           /* or NULL */
+    size_t snapshot_size;
+    size_t segments;          /* that were sent */
+} item;
+
 typedef struct realtime {
     struct mg_connection *conn;
     watch watch;
@@ -50,12 +72,20 @@ typedef struct realtime {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Under the lock. */
-    event_settings settings;
-    int streaming;            /* samples can be pushed */
-    size_t width;             /* bytes of a sample of the current item */
-    int commit, clear, updated, closing;
-    uint64_t pushed;          /* frames of the current item */
-    size_t budget;            /* frames that may be pushed before the next step */
+    event_settings settings;  /* the client's latest */
+    event_settings now;       /* those in force */
+    turns turns;
+    double heard_ms;          /* all audio so far */
+    double begin_ms;          /* of that before the turns' first frame */
+    int64_t committed;        /* with turns: frame behind the last item */
+    item *item;               /* that goes on, or NULL: the last one of the list */
+    item *first, **last;      /* that are not decoded yet */
+    size_t waiting;           /* bytes of their audio */
+    unsigned number, items;   /* the connection's number, its items so far */
+    char previous[32];        /* the item before */
+    int closing, ending;      /* ending: no more audio is taken */
+    close_code code;          /* for an error of the thread that receives; 0: none */
+    buffer out;               /* its events */
     /* Of the handler of messages. */
     buffer message;
     int begun_message;        /* its first frame has come, and its last has not */
@@ -64,15 +94,9 @@ typedef struct realtime {
     size_t left;              /* bytes at audio of a sample that is not complete yet */
     int beta;                 /* the client asks for the beta version of the protocol */
     int reply;                /* code that answers the client's closing frame; 0: it sent none */
-    /* Of the thread. */
-    wnpu_session *session;
-    size_t segments;          /* of the current item that were sent */
-    unsigned number, items;   /* the connection's number, its items so far */
-    int logprobs;             /* are sent for the item */
-    int speaking, begun;      /* begun: speech_started was sent for the item */
-    int64_t item_ms, before_ms; /* length of the item; of those before it */
-    char id[32], previous[32];
-    buffer out;
+    /* Of the thread that decodes. */
+    wnpu_session *session;    /* or NULL */
+    buffer text;              /* its events */
 } realtime;
 
 /* ---- events to the client ---- */
@@ -90,17 +114,6 @@ static void end(buffer *b, struct mg_connection *conn)
     if (!b->failed) {
         (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_TEXT, b->bytes, b->n);
     }
-}
-
-/* For events of the connection's thread. */
-static void begin_event(realtime *r, const char *type)
-{
-    begin(&r->out, type);
-}
-
-static void end_event(realtime *r)
-{
-    end(&r->out, r->conn);
 }
 
 static void send_cleared(realtime *r)
@@ -217,87 +230,86 @@ static void send_settings(realtime *r, const char *verb, const event_settings *s
     buffer_free(&b);
 }
 
-/* An event about the detector: speech has begun or ended at a time of the whole connection. */
-static void send_speech(realtime *r, const char *type, const char *member, int64_t ms)
+/* An event about a turn: speech has begun or ended at a time of the whole connection. */
+static void send_speech(realtime *r, const char *id, const char *type, const char *member,
+                        int64_t frame)
 {
-    begin_event(r, type);
-    buffer_print(&r->out, ", \"item_id\": \"%s\", \"%s\": %lld", r->id, member,
-                 (long long)(r->before_ms + ms));
-    end_event(r);
+    begin(&r->out, type);
+    buffer_print(&r->out, ", \"item_id\": \"%s\", \"%s\": %lld", id, member,
+                 (long long)(r->begin_ms + (double)turns_ms(&r->turns, frame) + 0.5));
+    end(&r->out, r->conn);
 }
 
-/* The tokens of segments from the first on. */
-static void add_logprobs(realtime *r, size_t first, size_t end)
+static void add_previous(buffer *b, const item *it)
 {
-    wnpu_segment s;
-    size_t i, n = 0;
-    if (r->logprobs) {
-        buffer_text(&r->out, ", \"logprobs\": [");
-        for (i = first; i < end && wnpu_get_segment(r->session, i, &s) == WNPU_OK; i++) {
-            reply_logprobs(&r->out, options->model, &s, &n);
-        }
-        buffer_text(&r->out, "]");
-    }
+    buffer_print(b, it->previous[0] != '\0' ? ", \"previous_item_id\": \"%s\""
+                                           : ", \"previous_item_id\": null", it->previous);
 }
 
-static void send_segments(realtime *r)
+static void send_item(realtime *r, const item *it, const char *type)
 {
-    wnpu_segment s;
-    while (wnpu_get_segment(r->session, r->segments, &s) == WNPU_OK) {
-        size_t skip = r->segments++ == 0 && s.text[0] == ' ';
-        begin_event(r, "conversation.item.input_audio_transcription.delta");
-        buffer_print(&r->out, ", \"item_id\": \"%s\", \"content_index\": 0, \"delta\": ", r->id);
-        buffer_string(&r->out, s.text + skip, s.text_length - skip);
-        add_logprobs(r, r->segments - 1, r->segments);
-        end_event(r);
-    }
-}
-
-/* An extension: text that may still change. It replaces what was sent before. */
-static void send_tentative(realtime *r)
-{
-    wnpu_live live;
-    memset(&live, 0, sizeof live);
-    live.struct_size = sizeof live;
-    if (wnpu_get_live(r->session, &live) == WNPU_OK) {
-        begin_event(r, "conversation.item.input_audio_transcription.tentative");
-        buffer_print(&r->out, ", \"item_id\": \"%s\", \"text\": ", r->id);
-        buffer_string(&r->out, live.text, live.text_length);
-        end_event(r);
-    }
-}
-
-static void add_previous(realtime *r)
-{
-    buffer_print(&r->out, r->previous[0] != '\0' ? ", \"previous_item_id\": \"%s\""
-                                                : ", \"previous_item_id\": null", r->previous);
-}
-
-static void send_item(realtime *r, const char *type)
-{
-    begin_event(r, type);
-    add_previous(r);
+    begin(&r->out, type);
+    add_previous(&r->out, it);
     buffer_print(&r->out, ", \"item\": {\"id\": \"%s\", \"object\": \"realtime.item\", "
                  "\"type\": \"message\", \"status\": \"completed\", \"role\": \"user\", "
-                 "\"content\": [{\"type\": \"input_audio\", \"transcript\": null}]}", r->id);
-    end_event(r);
+                 "\"content\": [{\"type\": \"input_audio\", \"transcript\": null}]}", it->id);
+    end(&r->out, r->conn);
 }
 
 /* The item is complete, and its text follows. Clients wait for the one or the other name of an item
  * that is new: "created" is that of the protocol's beta version. */
-static void send_committed(realtime *r)
+static void send_committed(realtime *r, const item *it)
 {
-    begin_event(r, "input_audio_buffer.committed");
-    buffer_print(&r->out, ", \"item_id\": \"%s\"", r->id);
-    add_previous(r);
-    end_event(r);
-    send_item(r, "conversation.item.created");
-    send_item(r, "conversation.item.added");
-    send_item(r, "conversation.item.done");
+    begin(&r->out, "input_audio_buffer.committed");
+    buffer_print(&r->out, ", \"item_id\": \"%s\"", it->id);
+    add_previous(&r->out, it);
+    end(&r->out, r->conn);
+    send_item(r, it, "conversation.item.created");
+    send_item(r, it, "conversation.item.added");
+    send_item(r, it, "conversation.item.done");
 }
 
-/* The whole text of an item, with its words when they were measured. */
-static void send_completed(realtime *r)
+#define TRANSCRIPTION "conversation.item.input_audio_transcription."
+
+/* The tokens of segments from the first on. */
+static void add_logprobs(realtime *r, const item *it, size_t first, size_t end)
+{
+    wnpu_segment s;
+    size_t i, n = 0;
+    if (it->settings.logprobs) {
+        buffer_text(&r->text, ", \"logprobs\": [");
+        for (i = first; i < end && wnpu_get_segment(r->session, i, &s) == WNPU_OK; i++) {
+            reply_logprobs(&r->text, options->model, &s, &n);
+        }
+        buffer_text(&r->text, "]");
+    }
+}
+
+static void send_segments(realtime *r, item *it)
+{
+    wnpu_segment s;
+    while (wnpu_get_segment(r->session, it->segments, &s) == WNPU_OK) {
+        size_t skip = it->segments++ == 0 && s.text[0] == ' ';
+        begin(&r->text, TRANSCRIPTION "delta");
+        buffer_print(&r->text, ", \"item_id\": \"%s\", \"content_index\": 0, \"delta\": ",
+                     it->id);
+        buffer_string(&r->text, s.text + skip, s.text_length - skip);
+        add_logprobs(r, it, it->segments - 1, it->segments);
+        end(&r->text, r->conn);
+    }
+}
+
+/* An extension: text that may still change. It replaces what was sent before. */
+static void send_tentative(realtime *r, const item *it, const wnpu_live *live)
+{
+    begin(&r->text, TRANSCRIPTION "tentative");
+    buffer_print(&r->text, ", \"item_id\": \"%s\", \"text\": ", it->id);
+    buffer_string(&r->text, live->text, live->text_length);
+    end(&r->text, r->conn);
+}
+
+/* Makes the event with the whole text of an item. */
+static void make_completed(realtime *r, const item *it)
 {
     wnpu_segment s;
     size_t i;
@@ -306,24 +318,23 @@ static void send_completed(realtime *r)
         size_t skip = i == 0 && s.text[0] == ' ';
         (void)buffer_write(&text, s.text + skip, s.text_length - skip);
     }
-    begin_event(r, "conversation.item.input_audio_transcription.completed");
-    buffer_print(&r->out, ", \"item_id\": \"%s\", \"content_index\": 0, \"transcript\": ", r->id);
-    buffer_string(&r->out, text.n > 0 ? text.bytes : "", text.n);
-    buffer_print(&r->out, ", \"usage\": {\"type\": \"duration\", \"seconds\": %.3f}",
-                 (double)r->item_ms / 1e3);
-    reply_languages(&r->out, r->session);
-    add_logprobs(r, 0, SIZE_MAX);
-    end_event(r);
+    begin(&r->text, TRANSCRIPTION "completed");
+    buffer_print(&r->text, ", \"item_id\": \"%s\", \"content_index\": 0, \"transcript\": ",
+                 it->id);
+    buffer_string(&r->text, text.n > 0 ? text.bytes : "", text.n);
+    buffer_print(&r->text, ", \"usage\": {\"type\": \"duration\", \"seconds\": %.3f}",
+                 (double)reply_stats(r->session).audio_ms / 1e3);
+    reply_languages(&r->text, r->session);
+    add_logprobs(r, it, 0, SIZE_MAX);
     buffer_free(&text);
 }
 
-/* ---- the run ---- */
+/* ---- runs ---- */
 
-/* The parameters of the next item's run. Its final text is decoded as that of a file; keywords
- * receives what its hotwords point to. Call with the lock. */
-static wnpu_params params_of(realtime *r, const char *keywords[EVENT_KEYWORDS_MOST])
+/* The parameters of an item's run, whose final text is decoded as that of a file; keywords receives
+ * what its hotwords point to. */
+static wnpu_params params_of(const event_settings *s, const char *keywords[EVENT_KEYWORDS_MOST])
 {
-    const event_settings *s = &r->settings;
     wnpu_params params = options->params;
     const char *at = s->keywords;
     size_t i;
@@ -344,168 +355,398 @@ static wnpu_params params_of(realtime *r, const char *keywords[EVENT_KEYWORDS_MO
         params.n_hotwords = s->n_keywords;
     }
     params.beam = request_beam(&params, options->max_beams);
-    params.vad_threshold = s->threshold;
-    params.vad_pad_ms = s->padding_ms;
-    params.vad_min_silence_ms = s->silence_ms;
+    params.vad_threshold = s->detects ? s->threshold : params.vad_threshold;
     return params;
 }
 
-/* Begins a live run with the settings in force. Call with the lock. */
-static int begin_run(realtime *r)
+static int begin_run(wnpu_session *session, const event_settings *s)
 {
     const char *keywords[EVENT_KEYWORDS_MOST];
-    wnpu_params params = params_of(r, keywords);
+    wnpu_params params = params_of(s, keywords);
     wnpu_stream_options stream;
     wnpu_stream_options_init(&stream, sizeof stream);
-    stream.format = r->settings.format;
-    stream.rate = r->settings.rate;
-    stream.step_ms = r->settings.tentative ? TENTATIVE_MS : 0;
-    return wnpu_stream_begin(r->session, &params, &stream);
+    stream.format = s->format;
+    stream.rate = s->rate;
+    stream.step_ms = s->tentative ? TENTATIVE_MS : 0;
+    return wnpu_stream_begin(session, &params, &stream);
 }
 
-/* Begins the live run of the next item. Call without the lock. */
-static int begin_item(realtime *r)
+static int resume_run(wnpu_session *session, const item *it)
 {
-    int status, refused;
-    pthread_mutex_lock(&r->lock);
-    status = begin_run(r);
-    refused = status == WNPU_E_ARGUMENT && r->settings.n_keywords > 0;
-    if (refused) {
-        r->settings.n_keywords = 0;
-        status = begin_run(r);
+    const char *keywords[EVENT_KEYWORDS_MOST];
+    wnpu_params params = params_of(&it->settings, keywords);
+    int status = wnpu_restore(session, it->snapshot, it->snapshot_size);
+    return status == WNPU_OK ? wnpu_stream_resume(session, &params) : status;
+}
+
+/* Whether sessions have room for the keywords. */
+static int are_keywords_accepted(const event_settings *s)
+{
+    wnpu_session *session;
+    wnpu_config config;
+    wnpu_error error = {0, ""};
+    int accepted;
+    wnpu_config_init(&config, sizeof config);
+    config.threads = 1;
+    config.max_beams = (uint32_t)options->max_beams;
+    config.stream_bytes = 65536;
+    if (wnpu_session_open(&session, options->model, &config, NULL, 0, &error) != WNPU_OK) {
+        return 0;
     }
-    r->streaming = status == WNPU_OK;
-    r->logprobs = r->settings.logprobs;
-    r->width = r->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1;
-    r->pushed = 0;
-    r->updated = r->clear = r->commit = 0;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    if (refused) {
-        send_error(r->conn, INVALID_EVENT, "the keywords have too many tokens and are ignored", "");
+    accepted = begin_run(session, s) != WNPU_E_ARGUMENT;
+    wnpu_session_close(session);
+    return accepted;
+}
+
+static void drop_snapshot(item *it)
+{
+    free(it->snapshot);
+    it->snapshot = NULL;
+}
+
+/* Gets a session for the run of an item, unless it has one. */
+static int take_session(realtime *r, item *it)
+{
+    int status;
+    if (r->session != NULL) {
+        return WNPU_OK;
     }
-    r->segments = 0;
-    r->speaking = r->begun = 0;
-    r->item_ms = 0;
-    (void)snprintf(r->id, sizeof r->id, "item_%06u_%04u", r->number, ++r->items);
+    if (pool_take_again(&r->watch, &r->session) != POOL_TAKEN) {
+        return WNPU_E_CANCELLED;
+    }
+    status = it->snapshot != NULL ? resume_run(r->session, it)
+                                  : begin_run(r->session, &it->settings);
+    drop_snapshot(it);
     return status;
 }
 
-/* From here on, until the next item has begun, the handler of messages waits. */
-static void stop_pushing(realtime *r)
+/* Gives the session of an item back; its run goes on later. Without memory for a snapshot it stays
+ * as it is. */
+static void suspend(realtime *r, item *it)
 {
-    pthread_mutex_lock(&r->lock);
-    r->streaming = 0;
-    pthread_mutex_unlock(&r->lock);
+    size_t size = wnpu_snapshot_size(r->session);
+    it->snapshot = size > 0 ? malloc(size) : NULL;
+    it->snapshot_size = size;
+    if (it->snapshot == NULL || wnpu_snapshot(r->session, it->snapshot, size) != WNPU_OK) {
+        drop_snapshot(it);
+        return;
+    }
+    pool_give_back(&r->watch, r->session);
+    r->session = NULL;
 }
 
-/* Ends the item and begins the next one. */
-static int finish_item(realtime *r)
+/* Moves audio of an item to its run. Returns 1 if that was the last. */
+static int feed(realtime *r, item *it)
 {
-    int status;
-    stop_pushing(r);
-    send_committed(r);
-    status = wnpu_stream_finish(r->session);
+    size_t width = it->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1, n, room;
+    int last;
+    pthread_mutex_lock(&r->lock);
+    n = it->audio.n / width;
+    room = wnpu_stream_room(r->session);
+    n = wnpu_stream_push(r->session, it->audio.bytes, n < room ? n : room) * width;
+    it->audio.n -= n;
+    if (it->audio.n > 0) {
+        memmove(it->audio.bytes, it->audio.bytes + n, it->audio.n);
+    }
+    r->waiting -= n;
+    last = it->ended && it->audio.n < width;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return last;
+}
+
+/* Steps the run as far as it goes. Returns a status of the library, and in *live its state. */
+static int step(realtime *r, item *it, wnpu_live *live)
+{
+    uint32_t events = WNPU_EVENT_MORE;
+    int status = WNPU_OK;
+    memset(live, 0, sizeof *live);
+    live->struct_size = sizeof *live;
+    while (status == WNPU_OK && (events & WNPU_EVENT_MORE) != 0 && !r->watch.stop) {
+        status = wnpu_stream_step(r->session, &events);
+        if (status == WNPU_OK) {
+            send_segments(r, it);
+            status = wnpu_get_live(r->session, live);
+        }
+        if (status == WNPU_OK && (events & WNPU_EVENT_TENTATIVE) != 0) {
+            send_tentative(r, it, live);
+        }
+    }
+    return status;
+}
+
+/* Frees the first item. */
+static void remove_item(realtime *r)
+{
+    item *it;
+    pthread_mutex_lock(&r->lock);
+    it = r->first;
+    r->first = it->next;
+    r->last = r->first != NULL ? r->last : &r->first;
+    r->waiting -= it->audio.n;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    drop_snapshot(it);
+    buffer_free(&it->audio);
+    free(it);
+}
+
+static int complete_item(realtime *r, item *it)
+{
+    int status = wnpu_stream_finish(r->session);
     if (status < 0 && status != WNPU_E_FULL) {
         return status;
     }
-    r->item_ms = reply_stats(r->session).audio_ms;
-    send_segments(r);
-    send_completed(r);
-    pool_count_run(r->session);
-    r->before_ms += r->item_ms;
-    strcpy(r->previous, r->id);
-    return begin_item(r);
+    send_segments(r, it);
+    make_completed(r, it);
+    pool_give(&r->watch, r->session); /* a client may want it for something else now */
+    r->session = NULL;
+    end(&r->text, r->conn);
+    remove_item(r);
+    return WNPU_OK;
 }
 
-static int forget_item(realtime *r)
+/* Whether the first item has something to be done. Call with the lock. */
+static int is_due(const realtime *r)
 {
-    stop_pushing(r);
-    (void)wnpu_reset(r->session);
-    return begin_item(r);
+    const item *it = r->first;
+    uint32_t ms, width;
+    if (it == NULL || it->ended || it->forgotten) {
+        return it != NULL;
+    }
+    ms = !it->settings.tentative ? AHEAD_MS : r->session == NULL ? TENTATIVE_MS
+                                                                  : TENTATIVE_AHEAD_MS;
+    width = it->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1;
+    return it->audio.n >= (size_t)(it->settings.rate / 1000 * ms * width);
 }
 
-/* Reports when speech begins and ends; at its end the item is finished. */
-static int follow_speech(realtime *r, int detects)
+/* Decodes what there is of the first item. Returns a status of the library. */
+static int decode_item(realtime *r, item *it)
 {
     wnpu_live live;
+    int last = 0, more = 1, status = take_session(r, it);
     memset(&live, 0, sizeof live);
-    live.struct_size = sizeof live;
-    if (wnpu_get_live(r->session, &live) != WNPU_OK || live.speaking == r->speaking) {
-        return WNPU_OK;
+    while (status == WNPU_OK && more) {
+        last = feed(r, it);
+        status = last ? complete_item(r, it) : step(r, it, &live);
+        pthread_mutex_lock(&r->lock);
+        more = !last && !it->forgotten && !r->watch.stop && is_due(r);
+        pthread_mutex_unlock(&r->lock);
     }
-    r->speaking = live.speaking;
-    if (!detects) {
-        return WNPU_OK;
+    /* Tentative text needs what the snapshot lacks: the decodings before. */
+    if (status == WNPU_OK && r->session != NULL &&
+        !(it->settings.tentative && live.speaking && !pool_is_awaited())) {
+        suspend(r, it);
     }
-    if (r->speaking) {
-        r->begun = 1;
-        send_speech(r, "input_audio_buffer.speech_started", "audio_start_ms", live.audio_ms);
-        return WNPU_OK;
-    }
-    send_speech(r, "input_audio_buffer.speech_stopped", "audio_end_ms", live.audio_ms);
-    return finish_item(r);
+    return status;
 }
 
-/* Waits for samples or something to do. Returns 0 when the connection ends. */
-static int wait_for_work(realtime *r)
+/* Removes an item that the client has cleared. */
+static void forget_item(realtime *r)
 {
-    struct timespec until;
-    int on;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += STEP_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    pthread_mutex_lock(&r->lock);
-    if (!r->commit && !r->clear && !r->closing && !(r->settings.detects && r->budget == 0)) {
-        (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
+    if (r->session != NULL) {
+        pool_give_back(&r->watch, r->session);
+        r->session = NULL;
     }
-    on = !r->closing && !r->watch.stop;
-    pthread_mutex_unlock(&r->lock);
-    return on;
+    remove_item(r);
 }
 
-/* Does what is due once. Returns a status of the library. */
-static int work(realtime *r)
+/* ---- items ---- */
+
+/* An error of the thread that receives ends the connection. */
+static void fail(realtime *r, const char *why)
 {
-    int commit, clear, renew, detects, status;
-    uint32_t events = 0;
-    pthread_mutex_lock(&r->lock);
-    commit = r->commit;
-    clear = r->clear;
-    renew = r->updated && r->pushed == 0;
-    detects = r->settings.detects;
-    pthread_mutex_unlock(&r->lock);
-    if (clear || renew) {
-        return forget_item(r);
+    if (r->code == 0) {
+        send_error(r->conn, "internal_error", why, "");
+        r->code = CLOSE_FAILED;
+        pthread_cond_broadcast(&r->changed);
     }
-    status = wnpu_stream_step(r->session, &events);
-    pthread_mutex_lock(&r->lock);
-    r->budget = r->settings.rate / 1000 * STEP_MOST_MS;
+}
+
+/* Begins the next item. Returns NULL if there is no memory. Call this and what follows with the
+ * lock. */
+static item *open_item(realtime *r)
+{
+    item *it = calloc(1, sizeof *it);
+    if (it == NULL) {
+        fail(r, "no memory for another item");
+        return NULL;
+    }
+    it->settings = r->now;
+    (void)snprintf(it->id, sizeof it->id, "item_%06u_%04u", r->number, ++r->items);
+    *r->last = it;
+    r->last = &it->next;
+    r->item = it;
+    return it;
+}
+
+static void add_audio(realtime *r, const unsigned char *samples, size_t n)
+{
+    (void)buffer_write(&r->item->audio, samples, n);
+    r->waiting += n;
+    if (r->item->audio.failed) {
+        fail(r, "no memory for more audio");
+    }
+    if (is_due(r)) {
+        pthread_cond_broadcast(&r->changed);
+    }
+}
+
+/* Adds what was heard before a frame to the item of a turn. */
+static void fill_item(realtime *r, int64_t to)
+{
+    const unsigned char *samples;
+    int64_t from = r->item->end;
+    size_t n = turns_audio(&r->turns, &from, &samples);
+    if (to > from) {
+        n = to - from < (int64_t)n ? (size_t)(to - from) : n;
+        r->item->end = from + (int64_t)n;
+        add_audio(r, samples, n * r->turns.width);
+    }
+}
+
+static void end_item(realtime *r)
+{
+    item *it = r->item;
+    strcpy(it->previous, r->previous);
+    strcpy(r->previous, it->id);
+    send_committed(r, it);
+    it->ended = 1;
+    r->item = NULL;
     pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    if (status != WNPU_OK) {
-        return status;
-    }
-    send_segments(r);
-    if ((events & WNPU_EVENT_TENTATIVE) != 0) {
-        send_tentative(r);
-    }
-    return commit ? finish_item(r) : follow_speech(r, detects);
 }
+
+static void on_turn(void *user, turn_change change, int64_t frame)
+{
+    realtime *r = user;
+    if (change == TURN_BEGINS && open_item(r) != NULL) {
+        r->item->end = frame;
+        send_speech(r, r->item->id, "input_audio_buffer.speech_started", "audio_start_ms", frame);
+    } else if (change == TURN_ENDS && r->item != NULL) {
+        r->committed = turns_cut(&r->turns, frame);
+        fill_item(r, r->committed);
+        send_speech(r, r->item->id, "input_audio_buffer.speech_stopped", "audio_end_ms", frame);
+        end_item(r);
+    }
+}
+
+/* Begins to look for turns anew. */
+static void begin_turns(realtime *r)
+{
+    r->begin_ms = r->heard_ms;
+    r->committed = 0;
+    if (turns_begin(&r->turns, &r->now) != WNPU_OK) {
+        fail(r, wnpu_session_error(r->turns.session));
+    }
+}
+
+/* Whether there is audio that belongs to no item that has ended. */
+static int has_audio(const realtime *r)
+{
+    return r->item != NULL || (r->now.detects && r->turns.heard > r->committed);
+}
+
+/* Ends the item that goes on, or makes one of the audio so far. */
+static void commit(realtime *r)
+{
+    if (r->item == NULL && open_item(r) != NULL) {
+        r->item->end = r->committed;
+    }
+    if (r->item != NULL) {
+        if (r->now.detects) {
+            fill_item(r, r->turns.heard);
+        }
+        end_item(r);
+    }
+    begin_turns(r);
+}
+
+/* Looks for turns in audio. */
+static void hear(realtime *r, const unsigned char *samples, size_t frames)
+{
+    size_t most = r->now.rate / 1000 * TURNS_STEP_MS, n;
+    for (; frames > 0 && r->code == 0; frames -= n, samples += n * r->turns.width) {
+        int status;
+        n = frames < most ? frames : most;
+        status = turns_hear(&r->turns, samples, n);
+        r->heard_ms += (double)n * 1e3 / r->now.rate;
+        if (status == WNPU_E_FULL && r->item != NULL) {
+            commit(r);
+        } else if (status == WNPU_E_FULL) {
+            begin_turns(r);
+        } else if (status != WNPU_OK) {
+            fail(r, wnpu_session_error(r->turns.session));
+        } else if (r->item != NULL) {
+            fill_item(r, turns_certain(&r->turns));
+        }
+    }
+}
+
+/* Adds audio to the conversation. */
+static void take_audio(realtime *r, const unsigned char *samples, size_t frames)
+{
+    if (r->now.detects) {
+        hear(r, samples, frames);
+    } else if (r->item != NULL || open_item(r) != NULL) {
+        add_audio(r, samples, frames * r->turns.width);
+        r->heard_ms += (double)frames * 1e3 / r->now.rate;
+    }
+}
+
+static int is_other_format(const event_settings *a, const event_settings *b)
+{
+    return a->format != b->format || a->rate != b->rate;
+}
+
+static int is_other_detection(const event_settings *a, const event_settings *b)
+{
+    return is_other_format(a, b) || a->detects != b->detects || a->threshold > b->threshold ||
+           a->threshold < b->threshold || a->padding_ms != b->padding_ms ||
+           a->silence_ms != b->silence_ms;
+}
+
+/* Puts the client's latest settings in force, unless an item goes on with those before. */
+static void refresh(realtime *r)
+{
+    event_settings *s = &r->settings;
+    const unsigned char *samples;
+    buffer kept = {NULL, 0, 0, 0};
+    int64_t from = r->committed;
+    if (r->item != NULL && s->detects && !r->now.detects) {
+        commit(r); /* turns are looked for behind it */
+    }
+    if (r->item != NULL) {
+        return;
+    }
+    if (!is_other_detection(s, &r->now)) {
+        r->now = *s;
+        return;
+    }
+    if (r->now.detects && !is_other_format(s, &r->now)) { /* what was just said is heard again */
+        size_t n = turns_audio(&r->turns, &from, &samples);
+        (void)buffer_write(&kept, samples, n * r->turns.width);
+        r->heard_ms -= (double)n * 1e3 / s->rate;
+    }
+    r->left = is_other_format(s, &r->now) ? 0 : r->left;
+    r->now = *s;
+    begin_turns(r);
+    if (kept.n > 0) {
+        take_audio(r, (const unsigned char *)kept.bytes, kept.n / r->turns.width);
+    }
+    buffer_free(&kept);
+}
+
+/* ---- the thread that decodes ---- */
 
 /* Tells the client what went wrong, and decides on the code to close the connection with. */
-static close_code explain(realtime *r, pool_result taken, int status)
+static close_code explain(realtime *r, int status)
 {
-    if (taken == POOL_FULL) {
-        pool_count_refusal(POOL_REFUSED_FULL);
-        send_error(r->conn, "server_busy", POOL_FULL_MESSAGE, "");
-        return CLOSE_TRY_LATER;
-    }
-    if (taken == POOL_CLOSING) {
-        pool_count_refusal(POOL_REFUSED_CLOSING);
-        send_error(r->conn, "server_busy", POOL_CLOSING_MESSAGE, "");
-        return CLOSE_GOING_AWAY;
+    close_code code;
+    pthread_mutex_lock(&r->lock);
+    code = r->code;
+    pthread_mutex_unlock(&r->lock);
+    if (code != 0) {
+        return code;
     }
     if (r->watch.large) {
         pool_count_refusal(POOL_REFUSED_SIZE);
@@ -518,48 +759,64 @@ static close_code explain(realtime *r, pool_result taken, int status)
         return CLOSE_NORMAL;
     }
     if (status < 0 && !r->watch.stop) {
-        send_error(r->conn, "internal_error", wnpu_session_error(r->session), "");
+        send_error(r->conn, "internal_error",
+                   r->session != NULL ? wnpu_session_error(r->session) : "", "");
         return CLOSE_FAILED;
     }
     return pool_is_closing() ? CLOSE_GOING_AWAY : CLOSE_NORMAL;
 }
 
-/* Waits for a session, and tells the client. */
-static pool_result take_session(realtime *r)
+static void wait_tick(realtime *r)
 {
-    event_settings settings;
-    pool_result taken;
-    if (pool_must_wait()) {
-        begin_event(r, "session.queued");
-        end_event(r);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += TICK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
+}
+
+/* Waits for something to do, a tick at most: *it is NULL if there is nothing. Returns 0 when the
+ * connection ends. */
+static int wait_for_item(realtime *r, item **it, int *forgotten)
+{
+    int on;
+    pthread_mutex_lock(&r->lock);
+    if (pool_is_closing() && !r->ending) {
+        if (has_audio(r)) {
+            commit(r);
+        }
+        r->ending = 1;
     }
-    taken = pool_take(&r->watch, &r->session);
-    if (taken == POOL_TAKEN) {
-        pthread_mutex_lock(&r->lock);
-        settings = r->settings; /* the client may have sent some already */
-        pthread_mutex_unlock(&r->lock);
-        send_settings(r, "created", &settings, r->beta);
+    if (!r->closing && r->code == 0 && !r->ending && !is_due(r)) {
+        wait_tick(r);
     }
-    return taken;
+    on = !r->closing && r->code == 0 && !r->watch.stop && !(r->ending && r->first == NULL);
+    *it = on && is_due(r) ? r->first : NULL;
+    *forgotten = *it != NULL && (*it)->forgotten;
+    pthread_mutex_unlock(&r->lock);
+    return on;
 }
 
 static void *run(void *user)
 {
     realtime *r = user;
     close_code code;
-    pool_result taken = take_session(r);
-    int status = taken == POOL_TAKEN ? begin_item(r) : WNPU_OK;
-    while (taken == POOL_TAKEN && status == WNPU_OK && wait_for_work(r)) {
-        status = work(r);
-        if (status == WNPU_OK && pool_is_closing()) {
-            status = finish_item(r);
-            break;
+    item *it;
+    int status = WNPU_OK, idle = 0, forgotten;
+    while (status == WNPU_OK && wait_for_item(r, &it, &forgotten)) {
+        idle = it != NULL ? 0 : idle + 1;
+        if (forgotten) {
+            forget_item(r);
+        } else if (it != NULL) {
+            status = decode_item(r, it);
+        } else if (r->session != NULL && (idle > IDLE_TICKS || pool_is_awaited())) {
+            suspend(r, r->first);
         }
     }
-    stop_pushing(r);
-    code = explain(r, taken, status);
-    if (taken == POOL_TAKEN) {
-        pool_give(&r->watch, r->session);
+    code = explain(r, status);
+    if (r->session != NULL) {
+        pool_give_back(&r->watch, r->session);
     }
     pthread_mutex_lock(&r->lock);
     if (!r->closing) {
@@ -580,57 +837,69 @@ int realtime_active(void)
 
 /* ---- messages ---- */
 
-/* Pushes the samples at r->audio, and waits while there is no room: the client's data then waits in
- * the socket. */
-static void push(realtime *r, size_t bytes)
+/* Takes the samples at r->audio, and waits while there is too much that was not decoded: the
+ * client's data then waits in the socket. */
+static void append(realtime *r, size_t bytes)
 {
-    unsigned char *samples = r->audio;
+    size_t n;
     pthread_mutex_lock(&r->lock);
-    while (bytes >= r->width && !r->closing) {
-        size_t room = r->streaming ? wnpu_stream_room(r->session) : 0, n = bytes / r->width;
-        n = n < room ? n : room;
-        n = r->settings.detects && n > r->budget ? r->budget : n;
-        if (n > 0 && (n = wnpu_stream_push(r->session, samples, n)) > 0) {
-            samples += n * r->width;
-            bytes -= n * r->width;
-            r->pushed += n;
-            r->budget -= n < r->budget ? n : r->budget;
-        } else {
-            struct timespec until;
-            pthread_cond_broadcast(&r->changed);
-            clock_gettime(CLOCK_REALTIME, &until);
-            until.tv_nsec += 20000000L;
-            until.tv_sec += until.tv_nsec / 1000000000L;
-            until.tv_nsec %= 1000000000L;
-            (void)pthread_cond_timedwait(&r->changed, &r->lock, &until);
-        }
+    while (r->waiting > WAITING_MOST && !r->closing && r->code == 0) {
+        wait_tick(r);
     }
-    r->left = bytes < r->width ? bytes : 0; /* a sample may be divided between two events */
-    memmove(r->audio, samples, r->left);
-    pthread_cond_broadcast(&r->changed);
+    n = bytes / r->turns.width * r->turns.width; /* a sample may be divided between two events */
+    if (n > 0 && !r->closing && !r->ending) {
+        take_audio(r, r->audio, n / r->turns.width);
+    }
+    r->left = bytes - n;
+    memmove(r->audio, r->audio + n, r->left);
+    refresh(r);
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Asks the thread for something, and waits until it is done. */
-static void ask(realtime *r, int *what)
-{
-    pthread_mutex_lock(&r->lock);
-    *what = 1;
-    pthread_cond_broadcast(&r->changed);
-    while (*what && !r->closing) {
-        pthread_cond_wait(&r->changed, &r->lock);
-    }
-    pthread_mutex_unlock(&r->lock);
-}
-
-/* Whether the current item has audio. */
-static int has_audio(realtime *r)
+static void take_commit(realtime *r, const char *event_id)
 {
     int has;
     pthread_mutex_lock(&r->lock);
-    has = r->pushed > 0;
+    r->left = 0;
+    has = has_audio(r) && !r->ending;
+    if (has) {
+        commit(r);
+        refresh(r);
+    }
     pthread_mutex_unlock(&r->lock);
-    return has;
+    if (!has) {
+        send_error(r->conn, COMMIT_EMPTY, "there is no audio to commit", event_id);
+    }
+}
+
+static void take_clear(realtime *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->left = 0;
+    if (r->item != NULL) {
+        r->item->forgotten = 1;
+        r->item = NULL;
+        pthread_cond_broadcast(&r->changed);
+    }
+    begin_turns(r);
+    refresh(r);
+    pthread_mutex_unlock(&r->lock);
+    send_cleared(r);
+}
+
+/* Changes the settings to the draft, and tells them in the form of the protocol that was used. */
+static void take_update(realtime *r, int beta)
+{
+    if (r->draft.n_keywords > 0 && !are_keywords_accepted(&r->draft)) {
+        r->draft.n_keywords = 0;
+        send_error(r->conn, INVALID_EVENT, "the keywords have too many tokens and are ignored",
+                   "");
+    }
+    pthread_mutex_lock(&r->lock);
+    r->settings = r->draft;
+    refresh(r);
+    pthread_mutex_unlock(&r->lock);
+    send_settings(r, "updated", &r->draft, beta);
 }
 
 static int is_closing(realtime *r)
@@ -649,32 +918,10 @@ static void take_event(realtime *r)
     r->draft = r->settings;
     pthread_mutex_unlock(&r->lock);
     switch (event_read(r->message.bytes, r->message.n, &r->draft, r->audio + r->left, &info)) {
-    case EVENT_APPEND: push(r, r->left + info.audio_size); break;
-    case EVENT_COMMIT:
-        r->left = 0;
-        if (!has_audio(r)) {
-            send_error(r->conn, COMMIT_EMPTY, "there is no audio to commit", info.id);
-        } else {
-            ask(r, &r->commit);
-        }
-        break;
-    case EVENT_CLEAR:
-        r->left = 0;
-        ask(r, &r->clear);
-        send_cleared(r);
-        break;
-    case EVENT_UPDATE:
-        pthread_mutex_lock(&r->lock);
-        r->settings = r->draft;
-        r->updated = 1;
-        pthread_cond_broadcast(&r->changed);
-        while (r->updated && r->pushed == 0 && !r->closing) {
-            pthread_cond_wait(&r->changed, &r->lock); /* audio behind it has the new format */
-        }
-        r->draft = r->settings; /* keywords may have been refused */
-        pthread_mutex_unlock(&r->lock);
-        send_settings(r, "updated", &r->draft, info.type[0] == 't');
-        break;
+    case EVENT_APPEND: append(r, r->left + info.audio_size); break;
+    case EVENT_COMMIT: take_commit(r, info.id); break;
+    case EVENT_CLEAR: take_clear(r); break;
+    case EVENT_UPDATE: take_update(r, info.type[0] == 't'); break;
     default: send_error(r->conn, INVALID_EVENT, info.problem, info.id); break;
     }
 }
@@ -772,6 +1019,11 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
 
 static void free_realtime(realtime *r)
 {
+    while (r->first != NULL) {
+        remove_item(r);
+    }
+    turns_close(&r->turns);
+    buffer_free(&r->text);
     buffer_free(&r->message);
     buffer_free(&r->out);
     free(r->audio);
@@ -812,6 +1064,12 @@ static int is_own_page(const struct mg_connection *conn)
                                       strcmp(options->cors, origin) == 0));
 }
 
+/* Each connection has one of the threads that requests need, too: a quarter of them is left. */
+static int most_connections(void)
+{
+    return options->connections - (options->connections + 3) / 4 + (options->connections == 1);
+}
+
 /* Answers a request for a WebSocket with an error. Returns what makes civetweb close it. */
 static int refuse(const struct mg_connection *conn, int status, pool_refusal why,
                   const char *message)
@@ -834,8 +1092,8 @@ static int on_connect(const struct mg_connection *conn, void *unused)
     if (pool_is_closing()) {
         return refuse(conn, 503, POOL_REFUSED_CLOSING, POOL_CLOSING_MESSAGE);
     }
-    if (pool_is_full()) {
-        return refuse(conn, 503, POOL_REFUSED_FULL, POOL_FULL_MESSAGE);
+    if (atomic_load(&active) >= most_connections()) {
+        return refuse(conn, 503, POOL_REFUSED_FULL, "there are too many realtime connections");
     }
     return 0;
 }
@@ -850,6 +1108,16 @@ static int wants_beta(const struct mg_connection *conn)
            (protocols != NULL && strstr(protocols, "openai-beta.realtime-v1") != NULL);
 }
 
+/* Opens the detector. Returns 0, or -1 if there is no memory. */
+static int open_turns(realtime *r)
+{
+    wnpu_error error = {0, ""};
+    r->turns.on_change = on_turn;
+    r->turns.user = r;
+    return turns_open(&r->turns, options->model, &error) == WNPU_OK &&
+           turns_begin(&r->turns, &r->now) == WNPU_OK ? 0 : -1;
+}
+
 /* Starts the thread of a connection. Returns 0, or -1 if there is no memory. */
 static int open_realtime(realtime *r)
 {
@@ -857,9 +1125,10 @@ static int open_realtime(realtime *r)
     pthread_attr_t attributes;
     int failed, room = RECEIVE_BYTES;
     r->audio = malloc(EVENT_MOST);
-    if (r->audio == NULL || pthread_attr_init(&attributes) != 0) {
+    if (r->audio == NULL || open_turns(r) != 0 || pthread_attr_init(&attributes) != 0) {
         return -1;
     }
+    send_settings(r, "created", &r->settings, r->beta);
     (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
     watch_add(&r->watch, watch_find_socket(info->remote_addr, info->remote_port,
                                            info->server_port), WATCH_WORKING,
@@ -884,10 +1153,11 @@ static void on_ready(struct mg_connection *conn, void *unused)
     (void)unused;
     if (r != NULL) {
         r->conn = conn;
-        r->width = 2;
+        r->last = &r->first;
         r->beta = wants_beta(conn);
         r->number = atomic_fetch_add(&connections, 1) % 1000000 + 1;
         event_defaults(&r->settings);
+        r->now = r->settings;
         (void)pthread_mutex_init(&r->lock, NULL);
         (void)pthread_cond_init(&r->changed, NULL);
     }

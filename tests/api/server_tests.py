@@ -627,30 +627,30 @@ def wyoming_refused():
                      + bytes(2000000)), "too_much_audio")
         same(s.metric('refused_total{reason="bad_request"}'), len(wrong) + 1)
 
-        def say(c):
-            wyoming_event(c, "audio-start", {"rate": 16000, "width": 2, "channels": 1})
-            wyoming_event(c, "audio-chunk", payload=bytes(20000))
-            wyoming_event(c, "audio-stop")
-            event = json.loads(lines.readline())
-            return event["type"], event["data"].get("code")
-        busy = WebSocket(s)
-        assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
-        c = s.connect(s.ports["wyoming"])
-        lines = c.makefile("rb")
-        same(say(c), ("error", "server_busy"))
-        same(lines.read(), b"")  # Home Assistant ignores errors, and waits for this
-        c.close()
-        busy.close()
-        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
-        c = s.connect(s.ports["wyoming"])
-        lines = c.makefile("rb")
-        same(say(c), ("transcript-start", None))
-        c.close()
         others = [s.connect(s.ports["wyoming"]) for _ in range(40)]
         event = json.loads(others[-1].makefile("rb").readline())
         same((event["type"], event["data"]["code"]), ("error", "server_busy"))
         for c in others:
             c.close()
+    with Server("--wyoming", "127.0.0.1:0", "--queue", "0") as s:
+        def say(c):
+            wyoming_event(c, "audio-start", {"rate": 16000, "width": 2, "channels": 1})
+            wyoming_event(c, "audio-chunk", payload=bytes(20000))
+            wyoming_event(c, "audio-stop")
+            lines = c.makefile("rb")
+            event = json.loads(lines.readline())
+            return event["type"], event["data"].get("code"), lines
+        upload = busy(s)
+        c = s.connect(s.ports["wyoming"])
+        kind, code, lines = say(c)
+        same((kind, code), ("error", "server_busy"))
+        same(lines.read(), b"")  # Home Assistant ignores errors, and waits for this
+        c.close()
+        upload.close()
+        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+        c = s.connect(s.ports["wyoming"])
+        same(say(c)[0], "transcript-start")
+        c.close()
 
 
 def speakers():
@@ -766,9 +766,8 @@ def realtime():
              ("e1", "invalid_request_error", "input_audio_buffer_commit_empty"))
         w.send("input_audio_buffer.commit")
         same(w.until("error")[-1]["error"]["event_id"], None)
-        same(s.health()["idle"], 0)
+        same(s.health()["idle"], 1)
         w.close()
-        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None, "the session is in use"
         for closing, code in ((b"", 1000), (b"\x03\xe9", 1001), (b"\x0f\xa0bye", 4000),
                               (b"x", 1002), (b"\x03\xee", 1002)):  # is answered in kind
             w = WebSocket(s)
@@ -852,24 +851,139 @@ def realtime_settings():
             w.close()
 
 
-def realtime_queue():
-    """A connection that waits for a session is told so; its session is created when it gets one."""
-    with Server(model=TOY) as s:
-        first = WebSocket(s)
-        same(first.receive()["type"], "session.created")
-        second = WebSocket(s)
-        same(second.receive()["type"], "session.queued")
-        second.send("session.update", session={"turn_detection": None})
-        second.append(bytes(48000))
-        assert wait_for(lambda: s.health()["waiting"] == 1, 5) is not None
-        first.close()
-        created = second.receive()
-        same((created["type"], created["session"]["audio"]["input"]["turn_detection"]),
-             ("session.created", None))
-        same(second.receive()["type"], "session.updated")
-        second.send("input_audio_buffer.commit")
-        second.until(COMPLETED)
-        second.close()
+def busy(s):
+    """Makes a server busy; ends when the connection that is returned is closed."""
+    c = s.connect()
+    c.sendall(request(TRANSCRIPTIONS, cut(0, 12, 60)))
+    assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+    return c
+
+
+def realtime_idle():
+    """A connection has a session only while speech is decoded, and turns are found without one."""
+    with Server() as s:
+        silent = WebSocket(s)
+        same(silent.receive()["type"], "session.created")
+        for piece in pieces(bytes(48000 * 3), rate=24000):
+            silent.append(piece)
+        same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
+        dictating = WebSocket(s)  # a client that commits, and hesitates
+        set_format(dictating, 16000, turn_detection=None, language="en")
+        for piece in pieces(DATA[:11 * 32000], 1000):
+            dictating.append(piece)
+        text = json.loads(s.text(AUDIO, [("language", "en")]))["text"]
+        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+        for piece in pieces(DATA[11 * 32000:], 1000):
+            dictating.append(piece)
+        dictating.send("input_audio_buffer.commit")
+        same(dictating.until(COMPLETED)[-1]["transcript"], text)
+        same(s.metric("runs_total"), 3)
+        upload = busy(s)
+        w = WebSocket(s)
+        set_format(w, 16000, language="en")
+        for piece in pieces(DATA + bytes(64000)):
+            w.append(piece)
+        w.until("input_audio_buffer.speech_started")
+        w.until("input_audio_buffer.speech_stopped")
+        same(w.receive()["type"], "input_audio_buffer.committed")
+        same(s.health()["idle"], 0)
+        upload.close()
+        w.until(COMPLETED)
+        for c in (silent, w, dictating):
+            c.close()
+
+
+def set_format(w, rate, **more):
+    """Sets up a session: the rate of its samples, and more."""
+    language = {"language": more.pop("language")} if "language" in more else {}
+    w.send("session.update", session={"type": "transcription", "audio": {"input": {
+        "format": {"type": "audio/pcm", "rate": rate}, "transcription": language, **more}}})
+    w.until("session.updated")
+
+
+def said(rate):
+    """Five sentences, as samples."""
+    for text in ("Please turn on the lights in the kitchen.", "We will go to the station tomorrow.",
+                 "The train to London is late.", "What is the weather like today?",
+                 "Somebody has left the door open."):
+        subprocess.run(["espeak-ng", "-s", "140", "-w", f"{T}/said.wav", text], check=True)
+        subprocess.run(["sox", f"{T}/said.wav", "-r", str(rate), "-t", "raw", f"{T}/said.raw",
+                        "silence", "1", "0.01", "0.3%", "reverse", "silence", "1", "0.01", "0.3%",
+                        "reverse"], check=True)
+        yield read(f"{T}/said.raw")
+
+
+def turns_of(s, samples, rate, ms=100, **detection):
+    """Sends samples, and returns for each turn what its events say, with the time of the audio that
+    was sent when its end was told."""
+    w = WebSocket(s)
+    set_format(w, rate, language="en", **detection)
+    turns, texts, at = [], {}, 0
+    for i, piece in enumerate(pieces(samples, ms, rate)):
+        w.append(piece)
+        at += len(piece) * 500 // rate
+        w.send("mark", event_id=f"m{i}")
+        while (event := w.receive())["type"] != "error":
+            if event["type"] == "input_audio_buffer.speech_started":
+                turns.append({"id": event["item_id"], "start": event["audio_start_ms"]})
+            elif event["type"] == "input_audio_buffer.speech_stopped":
+                turns[-1].update(end=event["audio_end_ms"], told=at)
+            elif event["type"] == COMPLETED:
+                texts[event["item_id"]] = event["transcript"]
+    while len(texts) < len([t for t in turns if "end" in t]):
+        event = w.until(COMPLETED)[-1]
+        texts[event["item_id"]] = event["transcript"]
+    w.close()
+    return [{**t, "text": texts.get(t["id"])} for t in turns]
+
+
+def realtime_turns():
+    """A turn is what was said, whatever the pauses: nothing of it is lost or in another turn. Its
+    end is told when the silence has lasted."""
+    with Server() as s:
+        for rate in (16000, 24000):
+            sentences = list(said(rate))
+
+            def ms(samples):
+                return len(samples) * 500 // rate
+
+            def quiet(seconds):
+                return bytes(int(seconds * rate) * 2)
+            for pauses, detection in (
+                    ((0.7, 1.0, 1.5, 2.0), {}), ((0.4, 0.4, 1.0, 0.4), {}),
+                    ((1.0, 0.6, 2.0, 1.0), {"turn_detection": {
+                        "type": "server_vad", "prefix_padding_ms": 600,
+                        "silence_duration_ms": 350}})):
+                silence = detection.get("turn_detection", {}).get("silence_duration_ms", 500)
+                padding = detection.get("turn_detection", {}).get("prefix_padding_ms", 300)
+                samples, spans = quiet(0.8), []
+                for sentence, pause in zip(sentences, (*pauses, 1.0)):
+                    if spans and ms(samples) - spans[-1][1] < silence:
+                        spans[-1][1] = ms(samples + sentence)
+                    else:
+                        spans.append([ms(samples), ms(samples + sentence)])
+                    samples += sentence + quiet(pause)
+                turns = turns_of(s, samples, rate, **detection)
+                print([[t["start"], t["end"], t["told"]] for t in turns], spans)
+                same(len(turns), len(spans))
+                for turn, (begin, end), last in zip(turns, spans, [{"end": -silence}, *turns]):
+                    first = max(begin - padding, last["end"] + silence // 2)
+                    assert abs(turn["start"] - first) <= 150, (turn, begin)
+                    assert abs(turn["end"] - end) <= 150, (turn, end)
+                    assert turn["told"] <= end + silence + 150 + 100, (turn, end)
+                    part = samples[turn["start"] * rate // 1000 * 2:
+                                   (turn["end"] + silence) * rate // 1000 * 2]
+                    same(turn["text"], json.loads(s.text(resampled(part, rate), [
+                        ("language", "en")]))["text"])
+                same([(t["start"], t["end"], t["text"]) for t in turns],  # in any division
+                     [(t["start"], t["end"], t["text"])
+                      for t in turns_of(s, samples, rate, 1730, **detection)])
+
+
+def resampled(samples, rate):
+    """Samples as a WAV file of their rate."""
+    data = wav_file(samples)
+    return data[:24] + struct.pack("<II", rate, 2 * rate) + data[32:]
 
 
 def realtime_speech():
@@ -892,8 +1006,10 @@ def realtime_speech():
         for piece in pieces(quiet + speech[0] + quiet + speech[1] + quiet, rate=24000):
             w.append(piece)
         at = 0
-        for sentence in sentences:
-            seen = w.until(COMPLETED)
+        events = [e for _ in sentences for e in w.until(COMPLETED)]
+        ids = [e["item_id"] for e in events if e["type"] == COMPLETED]
+        for sentence, name in zip(sentences, ids):
+            seen = [e for e in events if e.get("item_id") == name]
             kinds = [e["type"].split(".")[-1] for e in seen]
             same([k for k in kinds if k in ("speech_started", "speech_stopped", "committed")],
                  ["speech_started", "speech_stopped", "committed"])
@@ -1123,17 +1239,22 @@ def closing_code(w):
 
 def realtime_refused():
     """A connection that cannot be served says why: a status before the upgrade, a code after it."""
-    with Server("--queue", "0", model=TOY) as s:
-        busy = WebSocket(s)
-        busy.receive()
-        assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
+    with Server("--connections", "2", model=TOY) as s:
+        first = WebSocket(s)
+        first.receive()
         assert int(refused(WebSocket(s), 503)["retry-after"]) > 0
         same(s.metric('refused_total{reason="queue_full"}'), 1)
-        busy.frame(b"x", opcode=2)
-        code, errors = closing_code(busy)
+        first.frame(b"x", opcode=2)
+        code, errors = closing_code(first)
         same((code, len(errors)), (1003, 1))
-        busy.close()
-        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+        first.close()
+
+        def connected():
+            w = WebSocket(s)
+            w.close()
+            return w.status == 101
+        assert wait_for(connected, 5) is not None
+    with Server(model=TOY) as s:
         long = WebSocket(s)
         try:
             for i in range(3):
@@ -1142,16 +1263,20 @@ def realtime_refused():
         except OSError:  # the socket may be closed before the frame is read
             pass
         long.close()
-        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
         answer = s.get("/v1/realtime")
         error_of(answer, 426)
         same(answer[1]["upgrade"], "websocket")
-        last = WebSocket(s)
-        last.receive()
-        assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
+        silent, last = WebSocket(s), WebSocket(s)
+        for w in (silent, last):
+            w.receive()
+        last.append(bytes(24000))
+        last.send("mark")
+        last.until("error")
         s.process.send_signal(signal.SIGTERM)
-        same(closing_code(last), (1001, []))
-        last.close()
+        same(last.until(COMPLETED)[-1]["transcript"], "")
+        for w in (silent, last):
+            same(closing_code(w), (1001, []))
+            w.close()
     with Server("--timeout", "6", model=TOY) as s:  # idle for too long
         w = WebSocket(s)
         for _ in range(4):
@@ -1162,16 +1287,6 @@ def realtime_refused():
         same((code, [e["code"] for e in errors]), (1000, ["session_expired"]))
         assert time.monotonic() - begin > 5, time.monotonic() - begin
         w.close()
-        assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
-    with Server("--queue", "1", model=TOY) as s:  # waits for a session when the server ends
-        first, second = WebSocket(s), WebSocket(s)
-        assert wait_for(lambda: s.health()["waiting"] == 1, 5) is not None
-        s.process.send_signal(signal.SIGTERM)
-        ends = sorted([closing_code(first), closing_code(second)], key=lambda e: len(e[1]))
-        same([(code, [e["code"] for e in errors]) for code, errors in ends],
-             [(1001, []), (1001, ["server_busy"])])
-        first.close()
-        second.close()
 
 
 # ---- load ----

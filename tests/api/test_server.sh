@@ -50,12 +50,15 @@ test_wyoming_long() { check wyoming_long; }
 test_wyoming_refused() { check wyoming_refused; }
 test_realtime() { check realtime; }
 test_realtime_settings() { check realtime_settings; }
-test_realtime_queue() { check realtime_queue; }
-test_realtime_speech() {
+test_realtime_idle() { check realtime_idle; }
+# check_spoken NAME: a test that speaks
+check_spoken() {
     command -v sox >/dev/null 2>&1 && command -v espeak-ng >/dev/null 2>&1 ||
         { skip "no sox or no espeak-ng"; return; }
-    check realtime_speech
+    check "$1"
 }
+test_realtime_speech() { check_spoken realtime_speech; }
+test_realtime_turns() { check_spoken realtime_turns; }
 test_realtime_keys() { check realtime_keys; }
 test_realtime_refused() { check realtime_refused; }
 # The SDK is in NODE_MODULES; scripts/fetch.sh does not get it, npm install openai does.
@@ -92,8 +95,9 @@ test_containers() {
 }
 
 for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
-    wyoming wyoming_long wyoming_refused realtime realtime_settings realtime_queue realtime_speech \
-    realtime_keys realtime_refused openai browser browser_errors together mixed queue disconnect half_closed \
+    wyoming wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
+    realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
+    queue disconnect half_closed \
     shutdown memory hostile frames forbidden silent slow_bodies}; do
     t_run test_$t
 done

@@ -1,0 +1,50 @@
+/* server_turns.h - finds in live audio where somebody begins and ends to speak. Part of server. */
+#ifndef SERVER_TURNS_H
+#define SERVER_TURNS_H
+
+#include "server_event.h"
+#include "server_reply.h"
+#include "whisper_npu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What turns_hear() tells, in the order of time. Frames count from turns_begin(). */
+typedef enum turn_change {
+    TURN_BEGINS,              /* frame: where speech begins, less the padding */
+    TURN_ENDS                 /* frame: the end of speech; the silence that shows it follows */
+} turn_change;
+
+typedef struct turns {
+    wnpu_session *session;    /* of the detector alone */
+    event_settings settings;  /* in force: format, threshold, padding and silence count */
+    void (*on_change)(void *user, turn_change change, int64_t frame);
+    void *user;
+    size_t width;             /* bytes of a frame */
+    int64_t heard;            /* frames */
+    int64_t kept_from;        /* frame that is the first at kept */
+    buffer kept;              /* the latest audio */
+    int speaking;             /* a turn has begun and not ended */
+    int64_t end;              /* of speech, if that is not certain yet; else -1 */
+    int64_t least;            /* no turn begins before this frame */
+} turns;
+
+/* Opens the detector. Returns WNPU_OK or an error. */
+int turns_open(turns *t, const wnpu_model *model, wnpu_error *error);
+void turns_close(turns *t);
+/* Begins anew with these settings; what was heard is forgotten. Returns WNPU_OK or an error. */
+int turns_begin(turns *t, const event_settings *settings);
+/* Hears frames, TURNS_STEP_MS at most, and keeps them. Returns WNPU_OK or an error; after
+ * WNPU_E_FULL, which a day brings, begin anew. */
+#define TURNS_STEP_MS 20
+int turns_hear(turns *t, const unsigned char *samples, size_t frames);
+/* The kept audio from a frame on, which is moved to the first that is kept. Returns its length in
+ * frames. */
+size_t turns_audio(const turns *t, int64_t *from, const unsigned char **samples);
+/* The frame behind the silence that ends a turn whose speech ends at this one. */
+int64_t turns_cut(const turns *t, int64_t end);
+/* Frames before this one belong to the turn, whatever is heard next. */
+int64_t turns_certain(const turns *t);
+int64_t turns_ms(const turns *t, int64_t frame);
+
+#endif
