@@ -164,7 +164,7 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 OBJECTS_transcribe = options values list help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
 OBJECTS_listen = terminal commands list pipe
-OBJECTS_server = server_answer server_event server_form server_http server_pool server_realtime
+OBJECTS_server = server_address server_answer server_event server_form server_http server_pool server_realtime
 OBJECTS_server += server_reply server_request server_run server_turns server_upload server_watch
 OBJECTS_server += server_wyoming
 OBJECTS_server += json input ffmpeg output npu platform

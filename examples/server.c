@@ -12,6 +12,7 @@
 #define _XOPEN_SOURCE 700
 
 #include "npu.h"
+#include "server_address.h"
 #include "server_http.h"
 #include "server_pool.h"
 #include "server_realtime.h"
@@ -35,8 +36,8 @@
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
 
 typedef struct server_options {
-    const char *model, *npu, *name, *wyoming;
-    char listen[128], key[256];
+    const char *model, *npu, *name;
+    char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
     long sessions, queue, threads, max_mb, upload_s, timeout_s, grace_s, connections;
     wnpu_config config;
     http_options http;
@@ -68,11 +69,15 @@ static const char help[] =
     "\n"
     "  --model FILE        Whisper model: a ggml file, or a pack made by build/pack\n"
     "  --name NAME         name of the model for clients [the file's, without extension]\n"
-    "  --listen ADDR:PORT  [127.0.0.1:9004]; [::1]:9004 or 0.0.0.0:9004 for others\n"
+    "  --listen ADDR:PORT  or PORT alone for 127.0.0.1 [127.0.0.1:9004]; 0.0.0.0:9004 for other\n"
+    "                      machines, too%s\n"
     "  --wyoming ADDR:PORT also serve Home Assistant's protocol here, such as 127.0.0.1:10300;\n"
     "                      it has no keys [off]\n"
     "  --api-key KEY       ask clients for this key, as Bearer token; @FILE reads it from a file\n"
     "  --cors ORIGIN       pages of this origin may use the server; *: any [none]\n"
+    "  --host NAME         a name that clients may call this server by, such as the one that a\n"
+    "                      proxy has; can be repeated. Addresses, names of the local network and,\n"
+    "                      with --api-key, all names may be used without it\n"
     "  --sessions N        requests that are computed at the same time, 1 to 64 [1]\n"
     "  --queue N           requests that wait for a session, 0 to 1000; more are refused with\n"
     "                      status 503 [16]\n"
@@ -139,14 +144,29 @@ static int set_parameter(server_options *o, char *pair)
                ? 0 : complain(-1, "--set: %s", error.message);
 }
 
-enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_SESSIONS, OPT_QUEUE,
-       OPT_THREADS, OPT_MAX_MB, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET,
+static int set_address(const char *name, const char *value, char to[ADDRESS_SIZE])
+{
+    char why[256];
+    return address_resolve(value, to, why) == 0 ? 0 : complain(-1, "--%s %s: %s", name, value, why);
+}
+
+static int add_host(server_options *o, const char *value)
+{
+    if (o->http.n_hosts == HTTP_HOSTS_MOST) {
+        return complain(-1, "--host may be given %d times", HTTP_HOSTS_MOST);
+    }
+    o->http.hosts[o->http.n_hosts++] = value;
+    return 0;
+}
+
+enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS,
+       OPT_QUEUE, OPT_THREADS, OPT_MAX_MB, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET,
        OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
 
 static const struct option long_options[] = {
     {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME}, {"listen", 1, NULL, OPT_LISTEN},
     {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
-    {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
+    {"host", 1, NULL, OPT_HOST}, {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
     {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
     {"upload-timeout", 1, NULL, OPT_UPLOAD}, {"timeout", 1, NULL, OPT_TIMEOUT},
     {"grace", 1, NULL, OPT_GRACE},
@@ -161,13 +181,11 @@ static int take_option(server_options *o, int option, char *value)
     switch (option) {
     case OPT_MODEL: o->model = value; return 0;
     case OPT_NAME: o->name = value; return 0;
-    case OPT_LISTEN:
-        (void)snprintf(o->listen, sizeof o->listen, "%s", value);
-        return strcspn(value, "srx,") == strlen(value) && strlen(value) < sizeof o->listen
-                   ? 0 : complain(-1, "--listen must be an address and a port");
-    case OPT_WYOMING: o->wyoming = value; return 0;
+    case OPT_LISTEN: return set_address("listen", value, o->listen);
+    case OPT_WYOMING: return set_address("wyoming", value, o->wyoming);
     case OPT_KEY: return read_key(o, value);
     case OPT_CORS: o->http.cors = value; return 0;
+    case OPT_HOST: return add_host(o, value);
     case OPT_SESSIONS: return number("sessions", value, 1, 64, &o->sessions);
     case OPT_QUEUE: return number("queue", value, 0, 1000, &o->queue);
     case OPT_THREADS: return number("threads", value, 1, 64, &o->threads);
@@ -180,7 +198,9 @@ static int take_option(server_options *o, int option, char *value)
     case OPT_NPU: o->npu = value; return 0;
     case OPT_REQUIRE_NPU: o->config.require_accel = 1; return 0;
     case OPT_VERBOSE: o->http.verbose = 1; return 0;
-    case OPT_HELP: fputs(help, stdout); return 1;
+    case OPT_HELP:
+        printf(help, http_has_ipv6() ? ", [::1]:9004 for IPv6" : "");
+        return 1;
     case OPT_VERSION:
         printf("server %d.%d.%d\n", WNPU_VERSION_MAJOR, WNPU_VERSION_MINOR, WNPU_VERSION_PATCH);
         return 1;
@@ -316,7 +336,7 @@ static int start(server_options *o, const wnpu_model *model, const char *name)
     if (port < 0) {
         return complain(EXIT_LISTEN, "%s: %s", o->listen, why);
     }
-    if (o->wyoming != NULL) {
+    if (o->wyoming[0] != '\0') {
         int other = wyoming_start(h, o->wyoming, why);
         if (other < 0) {
             return complain(EXIT_LISTEN, "%s: %s", o->wyoming, why);

@@ -68,6 +68,67 @@ void answer_close(connection *conn)
     }
 }
 
+/* Whether a page may send requests: one of this server, or of the site that --cors names. */
+static int is_own_page(const char *origin, const char *host)
+{
+    const char *slashes = strstr(origin, "://");
+    return (slashes != NULL && host != NULL && strcmp(slashes + 3, host) == 0) ||
+           (options->cors != NULL && (strcmp(options->cors, "*") == 0 ||
+                                      strcmp(options->cors, origin) == 0));
+}
+
+static int ends_with(const char *text, size_t n, const char *end)
+{
+    size_t m = strlen(end);
+    return n >= m && strncasecmp(text + n - m, end, m) == 0;
+}
+
+/* Whether a name cannot be one that somebody else made an address of this machine: an address
+ * itself, a name of the local network, or one that was given to this server. */
+static int is_own_name(const char *host)
+{
+    static const char *const local[] = {".local", ".localhost", ".internal", ".home.arpa"};
+    size_t i, n = strcspn(host, ":");
+    if (host[0] == '[') {
+        return 1;
+    }
+    n -= n > 0 && host[n - 1] == '.';
+    if (memchr(host, '.', n) == NULL || strspn(host, "0123456789.") >= n) {
+        return 1;
+    }
+    for (i = 0; i < sizeof local / sizeof local[0]; i++) {
+        if (ends_with(host, n, local[i])) {
+            return 1;
+        }
+    }
+    for (i = 0; i < (size_t)options->n_hosts; i++) {
+        if (strlen(options->hosts[i]) == n && strncasecmp(options->hosts[i], host, n) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+const char *answer_distrusts(const connection *conn)
+{
+    const char *origin = mg_get_header(conn, "Origin"), *host = mg_get_header(conn, "Host");
+    const char *given = mg_get_header(conn, "Authorization");
+    int is_socket = mg_get_header(conn, "Upgrade") != NULL;
+    /* No page of another site knows the key, or can send it without being asked before; browsers
+     * do not ask before they connect. */
+    if (options->api_key != NULL && given != NULL && !is_socket) {
+        return NULL;
+    }
+    if (origin != NULL && !is_own_page(origin, host)) {
+        return "pages of this origin may not use this server; see --cors";
+    }
+    if (options->api_key == NULL && host != NULL && !is_own_name(host) &&
+        (options->cors == NULL || strcmp(options->cors, "*") != 0)) {
+        return "this server is not known by this name; see --host";
+    }
+    return NULL;
+}
+
 int has_method(const connection *conn, const char *method)
 {
     const char *given = mg_get_request_info(conn)->request_method;

@@ -28,6 +28,11 @@ int answer_read(connection *conn, void *bytes, size_t n);
 /* The connection is closed behind this answer. Call before its head is made. */
 void answer_close(connection *conn);
 
+/* Why a request that a browser may have been made to send is not served, or NULL: a page of another
+ * site sends it, or the server is called by a name that is not its own, as pages do whose name was
+ * given our address. */
+const char *answer_distrusts(const connection *conn);
+
 int has_method(const connection *conn, const char *method);
 
 /* Begins an answer: status line and the headers that all have. Before exchange_begin(), or without

@@ -3,6 +3,7 @@
 
 #include "server_http.h"
 
+#include "server_address.h"
 #include "server_answer.h"
 #include "server_form.h"
 #include "server_pool.h"
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
 #define DRAIN_MS 2000
@@ -536,7 +538,7 @@ static int dispatch(connection *conn, watch *w)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
     const endpoint *e = find_endpoint(info->local_uri);
-    const char *refused = NULL;
+    const char *refused = NULL, *why;
     int status = 0;
     if (e == NULL) {
         return answer_error(conn, API_OPENAI, 404, "there is nothing at this path", NULL);
@@ -552,6 +554,9 @@ static int dispatch(connection *conn, watch *w)
     if (!e->open && !has_key(conn)) {
         pool_count_refusal(POOL_REFUSED_KEY);
         status = 401, refused = "the API key is missing or wrong";
+    } else if (e->method[0] == 'P' && (why = answer_distrusts(conn)) != NULL) {
+        pool_count_refusal(POOL_REFUSED_KEY);
+        status = 403, refused = why;
     } else if (e->method[0] == 'P' && pool_is_closing()) {
         pool_count_refusal(POOL_REFUSED_CLOSING);
         status = 503, refused = POOL_CLOSING_MESSAGE;
@@ -623,6 +628,26 @@ static void on_closed(const connection *conn)
     atomic_fetch_sub(&open_connections, 1);
 }
 
+int http_has_ipv6(void)
+{
+    return mg_check_feature(MG_FEATURES_IPV6) != 0;
+}
+
+/* Whether civetweb can listen there, which does not tell why not. */
+static int can_listen(const char *address, char why[256])
+{
+    int fd;
+    if (address_is_ipv6(address) && !http_has_ipv6()) {
+        (void)snprintf(why, 256, "this civetweb was made without IPv6; use an address of IPv4");
+        return 0;
+    }
+    fd = address_listen(address, why);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
 int http_start(const http_options *given, char why[256])
 {
     char threads[16], timeout[24], waiting[16], keep[16];
@@ -637,6 +662,9 @@ int http_start(const http_options *given, char why[256])
     struct mg_callbacks callbacks;
     struct mg_server_port port;
     options = *given;
+    if (!can_listen(options.listen, why)) {
+        return -1;
+    }
     (void)snprintf(threads, sizeof threads, "%d", options.connections);
     (void)snprintf(waiting, sizeof waiting, "%d", options.connections);
     (void)snprintf(timeout, sizeof timeout, "%lld", (long long)options.idle_ms);

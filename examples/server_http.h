@@ -12,13 +12,18 @@
  * clients close theirs after 5 s, so that they never use one that is being closed. */
 #define HTTP_KEEP_MS 8000
 
+#define HTTP_HOSTS_MOST 16
+
 typedef struct http_options {
     const wnpu_model *model;
     const char *model_name;   /* for clients */
     wnpu_params params;       /* that requests change */
-    const char *listen;       /* civetweb's listening_ports: "127.0.0.1:9004" */
+    const char *listen;       /* from address_resolve() */
     const char *api_key;      /* NULL: none is asked for */
     const char *cors;         /* origin that other sites' pages may have, "*": any; NULL: none */
+    const char *hosts[HTTP_HOSTS_MOST]; /* names that clients may use, besides addresses and
+                                           those of the local network */
+    int n_hosts;
     uint64_t max_bytes;       /* of an upload */
     int64_t header_ms, body_ms, work_ms, write_ms; /* limits for the phases of a request */
     int64_t idle_ms;          /* for a client that sends or receives nothing */
@@ -28,6 +33,8 @@ typedef struct http_options {
     int verbose;              /* print a line for each request to standard error */
 } http_options;
 
+/* Whether civetweb was made with IPv6; Debian's is not. */
+int http_has_ipv6(void);
 /* Starts the threads. Returns the port, or -1 with the reason in why. */
 int http_start(const http_options *options, char why[256]);
 /* Stops them; requests in progress must have ended. */

@@ -1054,16 +1054,6 @@ static int has_key(const struct mg_connection *conn)
     return request_same_secret(key, options->api_key);
 }
 
-/* Pages of other sites may connect only with --cors: browsers do not ask before. */
-static int is_own_page(const struct mg_connection *conn)
-{
-    const char *origin = mg_get_header(conn, "Origin"), *host = mg_get_header(conn, "Host");
-    const char *slashes = origin != NULL ? strstr(origin, "://") : NULL;
-    return origin == NULL || (slashes != NULL && host != NULL && strcmp(slashes + 3, host) == 0) ||
-           (options->cors != NULL && (strcmp(options->cors, "*") == 0 ||
-                                      strcmp(options->cors, origin) == 0));
-}
-
 /* Each connection has one of the threads that requests need, too: a quarter of them is left. */
 static int most_connections(void)
 {
@@ -1082,12 +1072,13 @@ static int refuse(const struct mg_connection *conn, int status, pool_refusal why
 
 static int on_connect(const struct mg_connection *conn, void *unused)
 {
+    const char *why = answer_distrusts(conn);
     (void)unused;
     if (!has_key(conn)) {
         return refuse(conn, 401, POOL_REFUSED_KEY, "the API key is missing or wrong");
     }
-    if (!is_own_page(conn)) {
-        return refuse(conn, 403, POOL_REFUSED_KEY, "pages of this origin may not connect");
+    if (why != NULL) {
+        return refuse(conn, 403, POOL_REFUSED_KEY, why);
     }
     if (pool_is_closing()) {
         return refuse(conn, 503, POOL_REFUSED_CLOSING, POOL_CLOSING_MESSAGE);

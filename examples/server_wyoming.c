@@ -4,6 +4,7 @@
 #include "server_wyoming.h"
 
 #include "json.h"
+#include "server_address.h"
 #include "server_pool.h"
 #include "server_reply.h"
 #include "server_request.h"
@@ -13,7 +14,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -499,47 +499,12 @@ static void *listen_for_clients(void *unused)
     return NULL;
 }
 
-/* A socket that listens on address:port, or -1. */
-static int open_socket(const char *address, char why[256])
-{
-    char host[128];
-    const char *port = strrchr(address, ':');
-    struct addrinfo hints, *found = NULL;
-    int fd = -1, one = 1, wrong;
-    size_t n = port != NULL ? (size_t)(port - address) : 0;
-    memset(&hints, 0, sizeof hints);
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-    if (n > 1 && address[0] == '[' && address[n - 1] == ']') {
-        address++;
-        n -= 2;
-    }
-    (void)snprintf(host, sizeof host, "%.*s", (int)(n < 127 ? n : 127), address);
-    wrong = port == NULL ? EAI_NONAME : getaddrinfo(host, port + 1, &hints, &found);
-    if (wrong != 0) {
-        (void)snprintf(why, 256, "%s", gai_strerror(wrong));
-        return -1;
-    }
-    fd = socket(found->ai_family, SOCK_STREAM, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || bind(fd, found->ai_addr, found->ai_addrlen) != 0 ||
-        listen(fd, 16) != 0) {
-        (void)snprintf(why, 256, "%s", strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
-        fd = -1;
-    }
-    freeaddrinfo(found);
-    return fd;
-}
-
 int wyoming_start(const http_options *given, const char *address, char why[256])
 {
     struct sockaddr_storage own;
     socklen_t size = sizeof own;
     options = *given;
-    listening = open_socket(address, why);
+    listening = address_listen(address, why);
     if (listening < 0) {
         return -1;
     }

@@ -325,6 +325,81 @@ def keys():
         assert status == 405 and not [h for h in headers if "access-control" in h], headers
 
 
+def refused_start(*options):
+    """What a server says that does not start."""
+    done = subprocess.run([f"{BUILD}/server", "--model", TOY, *options], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+def listening():
+    """A port alone is one of this machine only; what cannot be listened on is said, with advice."""
+    with Server("--listen", "0", "--wyoming", "0", model=TOY, log=f"{T}/server.log") as s:
+        for port in (s.port, s.ports["wyoming"]):
+            with open("/proc/net/tcp", encoding="ascii") as file:
+                assert f" 0100007F:{port:04X} 00000000:0000 0A " in file.read(), port
+        s.log.flush()
+        same(read(f"{T}/server.log").count(b" on 127.0.0.1:"), 2)
+        for name, listen in (("--listen", []), ("--wyoming", ["--listen", "0"])):
+            code, why = refused_start(*listen, name, f"127.0.0.1:{s.port}")
+            same(code, 3)
+            assert f"127.0.0.1:{s.port}: Address already in use (errno 98); another" in why, why
+    code, why = refused_start("--listen", "192.0.2.1:9004")
+    assert code == 3 and "errno 99" in why and "0.0.0.0" in why, (code, why)
+    if os.geteuid() != 0:
+        code, why = refused_start("--listen", "1")
+        assert code == 3 and "errno 13" in why and "1024" in why, (code, why)
+    has_ipv6 = "[::1]" in subprocess.run([f"{BUILD}/server", "--help"], capture_output=True,
+                                         text=True, check=True).stdout
+    if not has_ipv6:
+        code, why = refused_start("--listen", "[::1]:9004")
+        assert code == 3 and "[::1]:9004" in why and "IPv6" in why, (code, why)
+    for wrong in ("", ":9004", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "9004s", "+9004", "65536",
+                  "-1", "127.0.0.1:9004,9005", "no such name:1", "[::1:5"):
+        code, why = refused_start("--listen", wrong)
+        assert code == 1 and "--listen" in why, (wrong, code, why)
+    with Server("--listen", "localhost:0", model=TOY) as s:
+        same(s.get("/health")[0], 200)
+
+
+def origins():
+    """Pages of other sites, and those that come by a name that is not the server's, get nothing
+    computed."""
+    def post(s, headers):
+        return s.post(TRANSCRIPTIONS, wav(0.2), headers=headers)[0]
+
+    def connect(s, host, origin):
+        w = WebSocket(s, [f"Origin: {origin}"] if origin else [], host=host)
+        w.close()
+        return w.status
+    good = [("127.0.0.1:9004", None), ("localhost", None), ("x", None), ("[::1]:80", None),
+            ("192.168.1.5:9004", "http://192.168.1.5:9004"), ("box.local:1", "http://box.local:1"),
+            ("Speech.Example.org.:80", None), ("speech.example.org", "https://speech.example.org")]
+    bad = [("localhost", "https://example.org"), ("localhost", "null"),
+           ("localhost:9004", "http://localhost:8000"), ("localhost", "http://localhost.evil"),
+           ("evil.example", None), ("evil.example:9004", "http://evil.example:9004"),
+           ("127.0.0.1.evil.example", None), ("example.org", None), ("local", "http://x"),
+           ("xspeech.example.org", None)]
+    with Server("--host", "speech.example.org", "--host", "x.example", model=TOY) as s:
+        for host, origin in good + bad:
+            headers = {"Host": host, **({"Origin": origin} if origin else {})}
+            wanted = (host, origin) in good
+            same((host, origin, post(s, headers)), (host, origin, 200 if wanted else 403))
+            same((host, origin, connect(s, host, origin)), (host, origin, 101 if wanted else 403))
+            same(s.get("/health", headers)[0], 200)
+        error_of(s.post("/v1/audio/translations", wav(0.2), headers={"Origin": "http://x"}), 403)
+        for path, name in (("/inference", "file"), ("/asr", "audio_file")):
+            same(s.post(path, wav(0.2), headers={"Origin": "http://x"}, name=name)[0], 403)
+    for options, origin, status in ((["--cors", "https://example.org"], "https://example.org", 200),
+                                    (["--cors", "https://example.org"], "https://x.org", 403),
+                                    (["--cors", "*"], "https://x.org", 200)):
+        with Server(*options, model=TOY) as s:
+            same(post(s, {"Origin": origin}), status)
+            same(post(s, {"Host": "evil.example"}), 200 if "*" in options else 403)
+    with Server("--api-key", "sesame", model=TOY) as s:
+        same(post(s, {"Authorization": "Bearer sesame", "Host": "speech.example.org"}), 200)
+
+
 def threads():
     """The sessions share the CPUs that the server may use."""
     def of_each(*options):

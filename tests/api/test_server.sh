@@ -41,6 +41,8 @@ test_formats() { check formats; }
 test_options() { check options; }
 test_errors() { check errors; }
 test_keys() { check keys; }
+test_listening() { check listening; }
+test_origins() { check origins; }
 test_threads() { check threads; }
 test_persistent() { check persistent; }
 test_events() { check events; }
@@ -94,7 +96,8 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats options errors keys threads persistent containers events speakers \
+for t in ${TEST_SERVER:-formats options errors keys listening origins threads persistent \
+    containers events speakers \
     wyoming wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
     queue disconnect half_closed \

@@ -89,11 +89,12 @@ class Server:
 class WebSocket:
     """A client of /v1/realtime (RFC 6455), without extensions."""
 
-    def __init__(self, server, headers=(), path="/v1/realtime?intent=transcription"):
+    def __init__(self, server, headers=(), path="/v1/realtime?intent=transcription", host=None):
         self.socket = server.connect()
         self.bytes = b""
         key = base64.b64encode(os.urandom(16)).decode()
-        self.socket.sendall((f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        host = host or f"127.0.0.1:{server.port}"
+        self.socket.sendall((f"GET {path} HTTP/1.1\r\nHost: {host}\r\n"
                              "Upgrade: websocket\r\nConnection: Upgrade\r\n"
                              f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
                              + "".join(f"{h}\r\n" for h in headers) + "\r\n").encode())
