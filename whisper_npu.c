@@ -9073,14 +9073,14 @@ static const cp_set cp_sets[] = {
 };
 #define CP_ISAS ((int)(sizeof cp_sets / sizeof cp_sets[0]))
 
-static int cp_known(wnpu_isa isa) { return (int)isa >= 0 && (int)isa < CP_ISAS; }
+static int cp_known(int isa) { return isa >= 0 && isa < CP_ISAS; }
 
-WNPU_API int wnpu_isa_available(wnpu_isa isa)
+WNPU_API int wnpu_isa_available(int isa)
 {
     return cp_known(isa) && cp_sets[isa].probe != NULL && cp_sets[isa].probe();
 }
 
-WNPU_API const char *wnpu_isa_name(wnpu_isa isa)
+WNPU_API const char *wnpu_isa_name(int isa)
 {
     return cp_known(isa) ? cp_sets[isa].name : NULL;
 }
@@ -20230,6 +20230,36 @@ static uint64_t pm_mix_text(uint64_t sum, const char *text)
     return text != NULL ? pm_mix(sum, text, strlen(text) + 1) : pm_mix(sum, "", 0);
 }
 
+/* The next line of *text that is not blank, without blanks around it; NULL if there is none, or *text
+ * is NULL. It is not terminated. */
+static const char *pm_line(const char **text, size_t *length)
+{
+    const char *line = *text;
+    if (line == NULL) {
+        return NULL;
+    }
+    line += strspn(line, " \t\r\n");
+    *length = strcspn(line, "\n");
+    *text = line + *length;
+    for (; *length > 0 && memchr(" \t\r", line[*length - 1], 3) != NULL; --*length) {
+    }
+    return *length > 0 ? line : NULL;
+}
+
+/* The same as a string in item, which has room for size bytes; *fits is 0 if it has not. */
+static int pm_item(const char **text, char *item, size_t size, int *fits)
+{
+    size_t length = 0;
+    const char *line = pm_line(text, &length);
+    *fits = line != NULL && length < size;
+    item[0] = '\0';
+    if (*fits) {
+        memcpy(item, line, length);
+        item[length] = '\0';
+    }
+    return line != NULL;
+}
+
 /* Hash of all checked parameters that affect the output. on_logits is included only as set or not
  * set. */
 static uint64_t pm_fingerprint(const wnpu_params *p)
@@ -20248,6 +20278,11 @@ static uint64_t pm_fingerprint(const wnpu_params *p)
     sum = pm_mix(sum, p->languages, p->n_languages * sizeof(int32_t));
     for (i = 0; i < p->n_hotwords; i++) {
         sum = pm_mix_text(sum, p->hotwords[i]);
+    }
+    for (i = 0; i < 3; i++) {
+        const char *lines = i == 0 ? p->suppress_lines : i == 1 ? p->hotword_lines
+                                                                : p->language_lines;
+        sum = lines != NULL ? pm_mix_text(sum + i, lines) : sum;
     }
     return sum;
 }
@@ -20388,6 +20423,44 @@ static const pm_row *pm_find(const char *name)
     return NULL;
 }
 
+/* Number of a token or language of a list, or -1. */
+static int32_t pm_list_number(const char *item, int fits, int is_language)
+{
+    double number = -1.0;
+    if (!fits) {
+        return -1;
+    }
+    return is_language ? (int32_t)wnpu_language_id(item)
+                       : pm_number(item, &number) && number == floor(number) && number >= 0.0 &&
+                         number <= (double)INT32_MAX ? (int32_t)number : -1;
+}
+
+/* Stores a list as text, if each of its lines is an item. */
+static int pm_set_list(wnpu_params *p, const pm_row *row, const char *value, wnpu_error *error)
+{
+    int is_language = row->offset == PM_AT(languages), fits;
+    const char *at = value;
+    char item[64];
+    if (p->struct_size < PM_AT(language_lines) + sizeof p->language_lines) {
+        return er_set(error, WNPU_E_VERSION, "the program's wnpu_params has no list %s as text; "
+                      "compile it with this library's header", row->name);
+    }
+    if (row->offset == PM_AT(hotwords)) {
+        p->hotword_lines = value;
+        return WNPU_OK;
+    }
+    while (pm_item(&at, item, sizeof item, &fits)) {
+        if (pm_list_number(item, fits, is_language) < 0) {
+            return er_set(error, WNPU_E_ARGUMENT, is_language
+                          ? "%s: \"%.60s\" is not a language that Whisper knows; one a line"
+                          : "%s: \"%.60s\" is not the number of a token; one a line", row->name,
+                          item);
+        }
+    }
+    *(is_language ? &p->language_lines : &p->suppress_lines) = value;
+    return WNPU_OK;
+}
+
 WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *value,
                              wnpu_error *error)
 {
@@ -20402,7 +20475,7 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
         return er_set(error, WNPU_E_ARGUMENT, "there is no parameter \"%.60s\"", name);
     }
     if (row->type == WNPU_PARAM_LIST) {
-        return er_set(error, WNPU_E_UNSUPPORTED, "%s is a list: set the field", row->name);
+        return pm_set_list(params, row, value, error);
     }
     if (params->struct_size < row->offset + pm_size(row)) {
         return er_set(error, WNPU_E_VERSION, "the program's wnpu_params has no %s; compile it with "
@@ -25292,7 +25365,10 @@ static int wi_set_rules(ru_run *r)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     const wnpu_params *p = &r->params;
+    const char *lines = p->suppress_lines;
+    char item[64];
     size_t i;
+    int fits;
     r->rules.vocab = v;
     r->rules.op = r->engine.op;
     r->rules.timestamps = p->timestamps != 0;
@@ -25318,6 +25394,14 @@ static int wi_set_rules(ru_run *r)
         }
         r->rules.never[p->suppress[i]] = 1;
     }
+    while (pm_item(&lines, item, sizeof item, &fits)) {
+        int32_t token = pm_list_number(item, fits, 0);
+        if (token < 0 || token >= v->n_vocab) {
+            return er_set(&r->error, WNPU_E_ARGUMENT, "suppress has \"%s\", but tokens are 0..%d",
+                          item, (int)v->n_vocab - 1);
+        }
+        r->rules.never[token] = 1;
+    }
     return WNPU_OK;
 }
 
@@ -25325,14 +25409,26 @@ static int wi_check_languages(ru_run *r)
 {
     const wnpu_params *p = &r->params;
     int32_t n = r->engine.model->vocab.n_languages;
+    const char *lines = p->language_lines, *any = lines;
+    char item[64];
     size_t i;
-    memset(r->language.excluded, p->n_languages > 0, sizeof r->language.excluded);
+    int fits;
+    memset(r->language.excluded, p->n_languages > 0 || pm_item(&any, item, sizeof item, &fits),
+           sizeof r->language.excluded);
     for (i = 0; i < p->n_languages; i++) {
         if (p->languages[i] < 0 || p->languages[i] >= (n > 0 ? n : 1)) {
             return er_set(&r->error, WNPU_E_ARGUMENT, "languages[%lu] is %d, which this model does "
                           "not have", (unsigned long)i, (int)p->languages[i]);
         }
         r->language.excluded[p->languages[i]] = 0;
+    }
+    while (pm_item(&lines, item, sizeof item, &fits)) {
+        int32_t language = pm_list_number(item, fits, 1);
+        if (language < 0 || language >= (n > 0 ? n : 1)) {
+            return er_set(&r->error, WNPU_E_ARGUMENT, "languages has \"%s\", which this model does "
+                          "not have", item);
+        }
+        r->language.excluded[language] = 0;
     }
     if (!wd_is_allowed_language(r, p->language) && p->language >= 0) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "language %d is given but is not among the "
@@ -25457,28 +25553,36 @@ static int wi_set_prompts(ru_run *r, int resumed)
     return status;
 }
 
-/* Fills the trie with n phrases; name is used in messages. */
-static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrases, size_t n)
+/* Adds phrase number i to the trie; name is used in messages. */
+static int wi_add_phrase(ru_run *r, const char *name, const char *phrase, size_t i)
 {
-    size_t i;
-    lr_trie_clear(&r->rules.trie);
-    for (i = 0; i < n && !ru_cancelled(r); i++) {
-        int status = phrases[i] != NULL ? lr_add_phrase(&r->rules.trie, &r->engine.model->vocab,
-                                                        phrases[i], (int32_t)i)
-                                        : WNPU_E_ARGUMENT;
-        if (status == WNPU_E_MEMORY) {
-            return er_set(&r->error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
-                          "max_phrase_tokens of the session's configuration above %u", name,
-                          (unsigned long)i, (unsigned)(r->rules.trie.capacity - LR_ROOTS));
-        }
-        if (status != WNPU_OK) {
-            return er_set(&r->error, status, status == WNPU_E_UNSUPPORTED
-                          ? "this model's vocabulary cannot encode %s[%lu]"
-                          : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", name,
-                          (unsigned long)i, LR_PHRASE_BYTES - 2, LR_MAX_TOKENS);
-        }
+    int status = phrase != NULL ? lr_add_phrase(&r->rules.trie, &r->engine.model->vocab, phrase,
+                                                (int32_t)i)
+                                : WNPU_E_ARGUMENT;
+    if (status == WNPU_E_MEMORY) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "%s[%lu] does not fit any more; raise "
+                      "max_phrase_tokens of the session's configuration above %u", name,
+                      (unsigned long)i, (unsigned)(r->rules.trie.capacity - LR_ROOTS));
+    }
+    if (status != WNPU_OK) {
+        return er_set(&r->error, status, status == WNPU_E_UNSUPPORTED
+                      ? "this model's vocabulary cannot encode %s[%lu]"
+                      : "%s[%lu] is NULL, empty, or longer than %u bytes or %u tokens", name,
+                      (unsigned long)i, LR_PHRASE_BYTES - 2, LR_MAX_TOKENS);
     }
     return WNPU_OK;
+}
+
+/* Fills the trie with n phrases. */
+static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrases, size_t n)
+{
+    int status = WNPU_OK;
+    size_t i;
+    lr_trie_clear(&r->rules.trie);
+    for (i = 0; i < n && status == WNPU_OK && !ru_cancelled(r); i++) {
+        status = wi_add_phrase(r, name, phrases[i], i);
+    }
+    return status;
 }
 
 /* Discards the state of the previous run. */
@@ -25584,7 +25688,14 @@ static int wi_finish(ru_run *r, int status)
 
 static int wi_set_hotwords(ru_run *r)
 {
-    int status = wi_add_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords);
+    int status = wi_add_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords), fits;
+    const char *lines = r->params.hotword_lines;
+    char phrase[LR_PHRASE_BYTES];
+    size_t i = r->params.n_hotwords;
+    for (; status == WNPU_OK && !ru_cancelled(r) &&
+           pm_item(&lines, phrase, sizeof phrase, &fits); i++) {
+        status = wi_add_phrase(r, "hotwords", fits ? phrase : NULL, i);
+    }
     lr_trie_set_bonus(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
     return status;
 }

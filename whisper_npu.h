@@ -209,13 +209,14 @@ typedef enum wnpu_isa {
     WNPU_ISA_WASM = 10        /* WebAssembly's 128-bit SIMD, in modules compiled with -msimd128 */
 } wnpu_isa;
 
-/* Returns 1 if this CPU, operating system and build can run isa, else 0. AUTO is always available.
- * For AMX: the CPU has AMX-TILE, AMX-INT8 and everything AVX512 needs, and the system saves tile
- * registers (XCR0, ARCH_GET_XCOMP_SUPP), whether or not this process has permission to use them. */
-WNPU_API int wnpu_isa_available(wnpu_isa isa);
+/* Returns 1 if this CPU, operating system and build can run isa, a wnpu_isa, else 0. AUTO is always
+ * available. For AMX: the CPU has AMX-TILE, AMX-INT8 and everything AVX512 needs, and the system
+ * saves tile registers (XCR0, ARCH_GET_XCOMP_SUPP), whether or not this process has permission to
+ * use them. */
+WNPU_API int wnpu_isa_available(int isa);
 /* "auto", "scalar", "sse4.1", "avx2", "avx512", "neon", "neon-dot", "neon-i8mm", "amx",
  * "avx-vnni" or "simd128"; NULL if isa is unknown. Static storage. */
-WNPU_API const char *wnpu_isa_name(wnpu_isa isa);
+WNPU_API const char *wnpu_isa_name(int isa);
 /* The wnpu_isa with this name, or -1. */
 WNPU_API int wnpu_isa_from_name(const char *name);
 
@@ -975,6 +976,11 @@ typedef struct wnpu_params {
     int32_t speaker;
     int32_t append;           /* 0 or 1 */
     int (*on_token)(void *user, const wnpu_token_event *event);
+    /* Lists as text, one item a line, as wnpu_params_set() takes them; with the arrays, both
+     * count. NULL: none */
+    const char *suppress_lines; /* decimal numbers of tokens */
+    const char *hotword_lines;
+    const char *language_lines; /* codes or names */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -988,7 +994,7 @@ typedef enum wnpu_param_type {
     WNPU_PARAM_LANGUAGE = 4,  /* int32_t, number of a language or WNPU_LANGUAGE_AUTO */
     WNPU_PARAM_SEED = 5,      /* uint64_t */
     WNPU_PARAM_TEXT = 6,      /* const char *, UTF-8 */
-    WNPU_PARAM_LIST = 7       /* pointer and size_t n_...; can only be set in the structure */
+    WNPU_PARAM_LIST = 7       /* pointer and size_t n_...; by name, text with one item a line */
 } wnpu_param_type;
 
 /* Description of a parameter. Strings are static. */
@@ -1014,10 +1020,12 @@ typedef struct wnpu_param {
 WNPU_API int wnpu_param_info(size_t index, wnpu_param *info);
 /* Sets a parameter of a structure initialised by wnpu_params_init(). value is a decimal number; 0,
  * 1, off, on, false, true, no or yes for a BOOL; a word for a CHOICE; a code, a name or "auto" for
- * a LANGUAGE; "off" if has_off is 1. For a TEXT the pointer is stored: value must remain valid
+ * a LANGUAGE; "off" if has_off is 1. A LIST has one item a line: numbers of tokens for suppress,
+ * codes or names for languages; blanks around items and empty lines are ignored, and the array of
+ * the structure is kept. For a TEXT and a LIST the pointer is stored: value must remain valid
  * during all runs with these parameters. On error nothing changes. Errors: E_ARGUMENT (unknown
- * name, or malformed or out of range value), E_UNSUPPORTED (a LIST), E_VERSION (params->struct_size
- * does not include the parameter). */
+ * name, or malformed or out of range value), E_VERSION (params->struct_size does not include the
+ * parameter). */
 WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *value,
                              wnpu_error *error);
 

@@ -7,7 +7,8 @@
 
 /* Fields that are no parameters by name: callbacks and what belongs to them. */
 static const char *const callbacks[] = {"on_segment", "on_progress", "user", "on_logits",
-                                        "on_token"};
+                                        "on_token", "suppress_lines", "hotword_lines",
+                                        "language_lines"};
 
 static wnpu_param param(size_t index)
 {
@@ -196,13 +197,34 @@ static void test_values(void)
             WNPU_E_ARGUMENT, "a switch");
     T_CHECK(set(&p, "logprob_threshold", "off") == WNPU_OK && p.logprob_threshold == -INFINITY,
             "off");
-    T_CHECK(set(&p, "hotwords", "a,b") == WNPU_E_UNSUPPORTED, "a list");
     T_CHECK(set(&p, "beams", "5") == WNPU_E_ARGUMENT, "an unknown name");
     T_CHECK(wnpu_params_set(&p, NULL, "5", NULL) == WNPU_E_ARGUMENT &&
             wnpu_params_set(&p, "beam", NULL, NULL) == WNPU_E_ARGUMENT &&
             wnpu_params_set(NULL, "beam", "5", NULL) == WNPU_E_ARGUMENT, "NULL");
     wnpu_params_init(&p, offsetof(wnpu_params, vad)); /* compiled with an older header */
     T_CHECK(set(&p, "beam", "3") == WNPU_OK && set(&p, "vad", "0") == WNPU_E_VERSION, "older");
+}
+
+/* Lists are text with one item a line. */
+static void test_lists(void)
+{
+    static const char words[] = "Otto Klemperer\r\n\n  pyridine \n", tokens[] = " 5\n17\r\n",
+                      languages[] = "de\nFrench\n";
+    wnpu_params p, before;
+    wnpu_params_init(&p, sizeof p);
+    T_CHECK(set(&p, "hotwords", words) == WNPU_OK && p.hotword_lines == words, "hotwords");
+    T_CHECK(set(&p, "suppress", tokens) == WNPU_OK && p.suppress_lines == tokens, "tokens");
+    T_CHECK(set(&p, "languages", languages) == WNPU_OK && p.language_lines == languages,
+            "languages");
+    before = p;
+    T_CHECK(set(&p, "suppress", "5,17") == WNPU_E_ARGUMENT && set(&p, "suppress", "-1") ==
+            WNPU_E_ARGUMENT && set(&p, "suppress", "1.5") == WNPU_E_ARGUMENT &&
+            set(&p, "suppress", "4294967297") == WNPU_E_ARGUMENT, "no tokens");
+    T_CHECK(set(&p, "languages", "de,fr") == WNPU_E_ARGUMENT && set(&p, "languages", "klingon") ==
+            WNPU_E_ARGUMENT, "no languages");
+    T_CHECK(memcmp(&p, &before, sizeof p) == 0, "a refused list has changed something");
+    wnpu_params_init(&p, offsetof(wnpu_params, language_lines)); /* an older header */
+    T_CHECK(set(&p, "hotwords", words) == WNPU_E_VERSION, "older");
 }
 
 int main(void)
@@ -213,5 +235,6 @@ int main(void)
     t_run("defaults", test_defaults);
     t_run("ranges", test_ranges);
     t_run("values", test_values);
+    t_run("lists", test_lists);
     return t_end();
 }

@@ -518,6 +518,8 @@ static void other_parameters(void)
     DIFFERENT(p.initial_prompt = "x");
     DIFFERENT(p.suppress = tokens; p.n_suppress = 1);
     DIFFERENT(p.hotwords = words; p.n_hotwords = 2);
+    DIFFERENT(p.hotword_lines = "one\ntwo");
+    DIFFERENT(p.suppress_lines = "5");
     DIFFERENT(p.language = 0);
     DIFFERENT(p.language_margin = 0.2f);
     DIFFERENT(p.no_repeat_ngram = 3);

@@ -1581,10 +1581,13 @@ static void search_a_b_a(void)
         two = search_json_of(s);
         T_CHECK(wnpu_transcribe(s, &p, &a) == WNPU_OK, "%s", wnpu_session_error(s));
         three = search_json_of(s);
+        p.n_hotwords = 0;
+        p.hotword_lines = k == 2 ? "Otto\r\n\n  Anna \nthe" : NULL;
         T_CHECK(wnpu_transcribe(t, &p, &a) == WNPU_OK, "%s", wnpu_session_error(t));
         four = search_json_of(t);
         T_CHECK(strcmp(one, three) == 0, "case %d: the same run, another answer", k);
-        T_CHECK(strcmp(one, four) == 0, "case %d: more threads, another answer", k);
+        T_CHECK(strcmp(one, four) == 0, "case %d: more threads or text for a list, another answer",
+                k);
         T_CHECK(strcmp(one, two) != 0, "case %d: the other run is another", k);
         T_CHECK(last == NULL || strcmp(one, last) != 0, "case %d does what the one before did", k);
         free(last);
@@ -1760,6 +1763,9 @@ static void refused(void)
     REFUSED(p.first_logprob_threshold = 1);
     REFUSED(p.hotwords = none; p.n_hotwords = 1);
     REFUSED(p.n_hotwords = 1);
+    REFUSED(p.suppress_lines = "5\n99999999");
+    REFUSED(p.suppress_lines = "5 6");
+    REFUSED(p.language_lines = "klingon");
     REFUSED(p.hotwords = words; p.n_hotwords = 1);
     REFUSED(p.hotword_boost = -1);
     REFUSED(p.repetition_penalty = 0);
