@@ -248,9 +248,9 @@ int help_self_test(void)
         return complain(EXIT_OTHER, "%s", error.message);
     }
     fputs("self test passed:", stdout);
-    for (isa = WNPU_ISA_SCALAR; wnpu_isa_name((wnpu_isa)isa) != NULL; isa++) {
+    for (isa = WNPU_ISA_SCALAR; wnpu_isa_name(isa) != NULL; isa++) {
         if (wnpu_isa_available((wnpu_isa)isa) && isa != WNPU_ISA_AMX) { /* used only on request */
-            printf(" %s", wnpu_isa_name((wnpu_isa)isa));
+            printf(" %s", wnpu_isa_name(isa));
         }
     }
     putchar('\n');

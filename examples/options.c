@@ -59,7 +59,7 @@ typedef struct option_row {
 
 static const char *isa_name(int isa)
 {
-    return wnpu_isa_name((wnpu_isa)isa);
+    return wnpu_isa_name(isa);
 }
 
 static const option_row rows[] = {

@@ -313,7 +313,7 @@ static void print_speed(const options *o, const char *name, const wnpu_session *
     fprintf(stderr, ": %.1f s of sound in %.2f s, %.1f times real time\n", audio / 1e3,
             s.total_ms / 1e3, s.total_ms > 0 ? audio / s.total_ms : 0.0);
     if (o->verbose) {
-        const char *isa = wnpu_isa_name((wnpu_isa)s.isa);
+        const char *isa = wnpu_isa_name(s.isa);
         const char *language = wnpu_language_code(s.language);
         fprintf(stderr, "  language %s (%.2f), %s, %d thread%s, %u windows, %u tokens\n"
                 "  %u decodings refused, %u of them for loops; %u windows silent, %u doubtful\n"

@@ -145,7 +145,12 @@ test_no_fast_math() {
 
 test_header_is_cxx() {
     found=no
-    printf '#include "whisper_npu.h"\nint main() { return wnpu_version() == 0; }\n' >"$T/x.cpp"
+    # Numbers of results are what functions take, without casts.
+    printf '%s\n' '#include "whisper_npu.h"' 'int main() { wnpu_stats s; wnpu_ledger_span l;' \
+        's.isa = WNPU_ISA_AUTO; l.reason = WNPU_REASON_NONE;' \
+        'return wnpu_version() == 0 || wnpu_isa_available(s.isa) == 0 || !wnpu_isa_name(s.isa) ||' \
+        '!wnpu_ledger_reason_name(l.reason) || !wnpu_language_name(wnpu_language_id("en")); }' \
+        >"$T/x.cpp"
     for c in g++ clang++; do
         command -v $c >/dev/null 2>&1 || continue
         found=yes
