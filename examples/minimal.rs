@@ -6,7 +6,8 @@
 //
 // The declarations below are those of whisper_npu.h that it uses. For all of them, generate a module:
 //
-//     bindgen whisper_npu.h --allowlist-item 'wnpu_.*|WNPU_.*' -o wnpu.rs
+//     bindgen whisper_npu.h --allowlist-function 'wnpu_.*' --allowlist-type 'wnpu_.*' \
+//         --allowlist-var 'WNPU_.*' -o wnpu.rs
 //
 // Macros have no bindings: instead of wnpu_get_segment() call wnpu_get_segment_sized() with the size
 // of the structure.

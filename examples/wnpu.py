@@ -1,22 +1,33 @@
-"""whisper_npu for Python, with ctypes alone. A session may be used by one thread at a time; but
-cancel() may be called from any, and lets transcribe() or stream() end with an Error.
+"""whisper_npu for Python, with ctypes alone.
 
     with wnpu.Session("ggml-tiny.bin") as session:
         for segment in session.transcribe("talk.wav", language="en", beam=5):
-            print(segment.t0_ms, segment.t1_ms, segment.text)"""
+            print(segment.t0_ms, segment.t1_ms, segment.text)
+
+Samples may also be an array of numpy or of the array module, or anything else with the buffer
+protocol, and pieces of it of any size, as a microphone or a pipe delivers them:
+
+        for update in session.live(sys.stdin.buffer):
+            for segment in update.segments:
+                print(segment.text)
+            print(update.text, end="\\r")           # tentative
+
+A session may be used by one thread at a time; but cancel() may be called from any, and lets the run
+end with an Error."""
 import ctypes
 import os
-import wave
 from ctypes import byref, c_char_p, c_size_t, c_void_p, sizeof
 from types import SimpleNamespace
 
 KINDS = {"i": ctypes.c_int32, "u": ctypes.c_uint32, "q": ctypes.c_int64, "Q": ctypes.c_uint64,
          "f": ctypes.c_float, "z": c_size_t, "s": c_char_p, "p": c_void_p, "e": ctypes.c_char * 252}
 
+
 def structure(text):
     """A structure of the header: for each group of fields a letter of KINDS, then their names."""
     fields = [(name, KINDS[group[0]]) for group in text.split("; ") for name in group[2:].split()]
     return type("Structure", (ctypes.Structure,), {"_fields_": fields})
+
 
 Token = structure("i id; f probability; q t0_ms t1_ms")
 KINDS["t"] = ctypes.POINTER(Token)
@@ -29,34 +40,192 @@ Word = structure("u struct_size; f probability; q t0_ms t1_ms; s text; z text_le
 Config = structure("u struct_size threads; i compute isa; Q result_bytes; p parallel_for; p user; "
                    "p accel; u require_accel accel_use; p allocator log log_user; u max_beams; "
                    "u max_phrase_tokens batch reserved; Q stream_bytes")
-Stream = structure("u struct_size; i format; u rate channels; i channel step_ms")
-CANCELLED = -6
-lib = ctypes.CDLL(os.environ.get("WNPU_LIBRARY", "libwnpu.so.0"))  # see make shared
+Audio = structure("u struct_size; i format; u rate channels; i channel; p data; Q frames; p read; "
+                  "p user")
+Stream = structure("u struct_size; i format; u rate channels; i channel step_ms hangover_ms")
+Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms overrun_ms; s text; "
+                 "z text_length likely_length; q t0_ms t1_ms utterance_t0_ms utterance_t1_ms; "
+                 "u revision reserved")
+ARGUMENT, STATE, CANCELLED = -1, -8, -6
+MORE = 32  # WNPU_EVENT_MORE
+FORMATS = {"u8": 2, "s16": 3, "s24": 4, "s32": 5, "f32": 6, "f64": 7, "alaw": 8, "ulaw": 9}
+WIDTHS = {2: 1, 3: 2, 4: 3, 5: 4, 6: 4, 7: 8, 8: 1, 9: 1, 0: 4, 1: 2}  # bytes of a sample
+TYPES = {"h": "s16", "f": "f32", "d": "f64"}  # what the buffer protocol calls them
+
+
+class Error(Exception):
+    """args: a wnpu_status, for example CANCELLED, and a message."""
+
+
+def load():
+    """$WNPU_LIBRARY, or the library beside this module, in build/ (make shared), or installed."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    names = ("libwnpu.so.0", "libwnpu.so", "libwnpu.dylib", "wnpu.dll")
+    places = [os.path.join(here, name) for name in names]
+    places += [os.path.join(here, "..", "build", name) for name in names]
+    places = [place for place in places if os.path.exists(place)] + list(names)
+    places += ["/usr/local/lib/" + name for name in names]  # make install, without ldconfig
+    given = os.environ.get("WNPU_LIBRARY")
+    reason = None
+    for place in [given] if given else places:
+        try:
+            found = ctypes.CDLL(place)
+            found.wnpu_stream_params_init  # AttributeError: of an older version
+            return found
+        except (OSError, AttributeError) as error:
+            reason = reason or f"{place}: {error}"
+    raise ImportError(f"wnpu needs the shared library libwnpu ({reason}). Run make shared or "
+                      "pip install . in the sources, or set WNPU_LIBRARY to its path; after make "
+                      "install, run ldconfig")
+
+
+lib = load()
 for name in ("segment_count", "word_count", "stream_push", "stream_room"):
     getattr(lib, "wnpu_" + name).restype = c_size_t
 lib.wnpu_session_error.restype = lib.wnpu_strerror.restype = c_char_p
 
-class Error(Exception):
-    """args: a wnpu_status, for example CANCELLED, and a message."""
-def call(function, *arguments):  # of which the last parameter is a wnpu_error
+
+def call(function, *arguments):
+    """Calls a function whose last parameter is a wnpu_error. Returns its message, or a warning."""
     error = structure("i code; e message")()
     if function(*arguments, byref(error)) < 0:
         raise Error(error.code, error.message.decode())
+    return error.message.decode()
+
 
 def made(kind, init, **values):
     item = kind()
     init(byref(item), c_size_t(sizeof(item)))
-    any(setattr(item, name, value) for name, value in values.items())
+    for field, value in values.items():
+        if field not in dict(kind._fields_):
+            raise Error(ARGUMENT, f"there is no field {field}")
+        setattr(item, field, value)
     return item
+
 
 def copied(item, **more):
     fields = {name: getattr(item, name) for name, _ in item._fields_ if name != "struct_size"}
     return SimpleNamespace(**{**fields, "text": item.text.decode(), **more})
 
+
+def text_of(value):
+    """The value of a parameter as wnpu_params_set() takes it: a list has one item a line."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return "off" if value in (float("inf"), float("-inf")) else f"{value:.9f}"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = [str(item) for item in value]
+        if any("\n" in item for item in items):
+            raise Error(ARGUMENT, "an item of a list has more than one line")
+        return "\n".join(items)
+    return str(value).lower() if type(value).__name__ in ("bool", "bool_") else str(value)
+
+
+def parameters(init, params):
+    """A wnpu_params, and what must live as long."""
+    values, kept = made_block(init), []
+    for key, value in params.items():
+        if value is None and key == "language":
+            value = "auto"
+        if value is not None:  # None: the default
+            kept += [key.encode(), text_of(value).encode()]
+            call(lib.wnpu_params_set, values, kept[-2], kept[-1])
+    return values, kept
+
+
+def made_block(init):
+    """wnpu_params, whose fields are not declared here, fit into 512 bytes."""
+    block = (ctypes.c_char * 512)()
+    init(byref(block), c_size_t(sizeof(block)))
+    return block
+
+
+def buffer_of(samples):
+    """Bytes of a buffer, the format of its items (None for bytes), the channels of its shape."""
+    if isinstance(samples, str):
+        raise Error(ARGUMENT, "samples are bytes or an array of numbers, not str")
+    try:
+        view = memoryview(samples)
+    except TypeError:
+        raise Error(ARGUMENT, f"samples are bytes or an array of numbers, not "
+                    f"{type(samples).__name__}") from None
+    kind = view.format.lstrip("@=<")
+    if kind in "bBc" and view.ndim == 1:
+        form = None
+    elif kind in "il" and view.itemsize == 4:
+        form = "s32"
+    elif kind in TYPES:
+        form = TYPES[kind]
+    else:
+        raise Error(ARGUMENT, f"samples have the type {view.format} in {view.ndim} dimensions; use "
+                    "float32, float64, int16 or int32, as [frames] or [frames, channels]")
+    if view.ndim > 2:
+        raise Error(ARGUMENT, "samples have more dimensions than [frames, channels]")
+    channels = view.shape[1] if view.ndim == 2 else None
+    if view.nbytes == 0:
+        return memoryview(b""), form, channels
+    native = view.c_contiguous and len(view.format) == 1  # memoryview casts no other formats
+    return view.cast("B") if native else memoryview(view.tobytes()), form, channels
+
+
+def pieces_of(source):
+    """Pieces of a buffer, of a file or pipe, or of an iterable."""
+    if hasattr(source, "read"):
+        read = getattr(source, "read1", source.read)
+        return iter(lambda: read(1 << 15), b"")
+    try:
+        memoryview(source)
+    except TypeError:
+        if isinstance(source, str) or not hasattr(source, "__iter__"):
+            raise Error(ARGUMENT, f"{type(source).__name__} holds no samples") from None
+        return iter(source)
+    return iter([source])
+
+
+class Frames:
+    """Whole frames of pieces of any size; what is left of one begins the next."""
+    def __init__(self, form, width, channels):
+        if form is not None and form not in FORMATS:
+            raise Error(ARGUMENT, f"there is no format {form}, only {' '.join(FORMATS)}")
+        if width is not None and width not in (1, 2, 3, 4):
+            raise Error(ARGUMENT, f"there are no samples of {width} bytes; use format")
+        self.form, self.width, self.channels = form, width, channels
+        self.rest, self.begun, self.frame = b"", False, 0
+
+    def begin(self, flat, form, channels):
+        if form is None and self.form is None:
+            if self.width == 4:
+                raise Error(ARGUMENT, "4 bytes may be int32 or float32: set format to s32 or f32")
+            if bytes(flat[:4]) in (b"RIFF", b"RF64") and bytes(flat[8:12]) == b"WAVE":
+                raise Error(ARGUMENT, "these are not samples but a WAV file: use transcribe()")
+            form = {1: "u8", 3: "s24"}.get(self.width, "s16")
+        if self.width not in (None, WIDTHS[FORMATS[form or self.form]]):
+            raise Error(ARGUMENT, f"samples have {self.width} bytes and are {form or self.form}")
+        self.form, self.channels = self.form or form, self.channels or channels or 1
+        self.number = FORMATS[self.form]
+        self.frame, self.begun = WIDTHS[self.number] * self.channels, True
+
+    def add(self, piece):
+        """Bytes of whole frames."""
+        flat, form, channels = buffer_of(piece)
+        if not self.begun:
+            self.begin(flat, form, channels)
+        if form not in (None, self.form) or channels not in (None, self.channels):
+            raise Error(ARGUMENT, f"samples of {self.channels} channels of {self.form} were "
+                        f"expected, not {channels or self.channels} of {form or self.form}")
+        if self.rest:
+            flat = memoryview(self.rest + bytes(flat))
+        whole = len(flat) // self.frame * self.frame
+        self.rest = bytes(flat[whole:])
+        return flat[:whole]
+
+
 class Session:
     """A model and a session. config: fields of wnpu_config, such as threads=2 or batch=4."""
     def __init__(self, path, **config):
         self.model, self.session, self.cancelled = c_void_p(), c_void_p(), False
+        self.status, self.warning, self.running = None, "", False
         config = made(Config, lib.wnpu_config_init, **{"stream_bytes": 1 << 20, **config})
         call(lib.wnpu_model_open, byref(self.model), os.fsencode(path), None)
         call(lib.wnpu_session_open, byref(self.session), self.model, byref(config), None, None)
@@ -65,48 +234,129 @@ class Session:
         lib.wnpu_session_close(self.session)
         lib.wnpu_model_close(self.model)
         self.session, self.model = c_void_p(), c_void_p()
-    __enter__, __exit__, __del__ = lambda self: self, close, close
+
+    def __enter__(self):
+        return self
+
+    __exit__ = close
+
+    def __del__(self):
+        if hasattr(self, "session"):
+            self.close()
 
     def cancel(self):
         self.cancelled = True
         lib.wnpu_cancel(self.session)
 
-    def transcribe(self, path, **params):
-        """Yields the segments of a PCM WAV file. params: names and values of wnpu_params."""
-        with wave.open(path) as file:
-            chunks = iter(lambda: file.readframes(1 << 16), b"")
-            yield from self.stream(chunks, file.getsampwidth(), file.getframerate(),
-                                   file.getnchannels(), **params)
+    def transcribe(self, source, rate=16000, channels=None, format=None, **params):
+        """Yields the segments of a recording: the path of a WAV file, its bytes, or samples as
+        stream() takes them. params: names and values of wnpu_params; lists such as hotwords are
+        lists. Then self.status is 0, or 1 if part of the audio is unresolved, and self.warning is
+        empty or says what is odd about the file."""
+        self.warning, wav = "", None
+        if isinstance(source, (str, os.PathLike)):
+            with open(source, "rb") as file:
+                wav = file.read()
+        elif isinstance(source, (bytes, bytearray)) and format is None and \
+                source[:4] in (b"RIFF", b"RF64", b"BW64"):
+            wav = bytes(source)
+        form, begin = format, lib.wnpu_params_init
+        if wav is not None:
+            audio = made(Audio, lib.wnpu_audio_init)
+            self.warning = call(lib.wnpu_wav_open, byref(audio), wav, c_size_t(len(wav)))
+            rate, channels = audio.rate, audio.channels
+            form = next(key for key, number in FORMATS.items() if number == audio.format)
+            start = audio.data - ctypes.cast(c_char_p(wav), c_void_p).value
+            size = audio.frames * channels * WIDTHS[audio.format]
+            source = memoryview(wav)[start:start + size]
+        frames = Frames(form, None, channels)
+        yield from self.finals(self.updates(begin, source, rate, frames, 0, params))
 
-    def stream(self, chunks, width=2, rate=16000, channels=1, **params):
-        """Yields segments while chunks goes on, an iterable of bytes: whole frames of samples of
-        width bytes. Then self.status is 0, or 1 if part of the audio is unresolved."""
-        values, frame = made(ctypes.c_char * 512, lib.wnpu_params_init), width * channels
-        texts = {name.encode(): str(value).encode() for name, value in params.items()}
-        for name in texts:
-            call(lib.wnpu_params_set, values, name, texts[name])
-        options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=channels,
-                       step_ms=0, format=width + 1)  # WNPU_SAMPLE_U8 is 2, S16LE 3, S24LE 4 ...
-        self.cancelled, self.seen, self.status = False, 0, None
-        self.run(lib.wnpu_stream_begin, values, byref(options))
+    def stream(self, chunks, width=None, rate=16000, channels=None, format=None, **params):
+        """Yields segments as soon as they are final, while chunks goes on: an iterable of buffers,
+        or a file or pipe. Their samples have the type of the buffer's items; bytes are 16-bit
+        samples unless format is one of FORMATS. They may end anywhere. The defaults are those of
+        live runs."""
+        frames = Frames(format, width, channels)
+        init = lib.wnpu_stream_params_init
+        yield from self.finals(self.updates(init, chunks, rate, frames, 0, params))
+
+    def live(self, chunks, rate=16000, channels=None, format=None, step_ms=500, **params):
+        """As stream(), but yields what is new whenever something has changed: segments, which are
+        final, and text, which is tentative and replaces the one before. speaking is 1 while
+        somebody speaks."""
+        frames = Frames(format, None, channels)
+        yield from self.updates(lib.wnpu_stream_params_init, chunks, rate, frames, step_ms, params)
+
+    def finals(self, updates):
         try:
-            for chunk in chunks:
-                while len(chunk) >= frame:
-                    room = min(len(chunk) // frame, lib.wnpu_stream_room(self.session))
-                    lib.wnpu_stream_push(self.session, chunk, c_size_t(room))
-                    chunk = chunk[room * frame:]
-                    self.run(lib.wnpu_stream_step, None)
-                    yield from self.segments()
-            self.status = self.run(lib.wnpu_stream_finish)
-            yield from self.segments()
+            for update in updates:
+                for segment in update.segments:
+                    if self.cancelled:
+                        raise Error(CANCELLED, "cancelled")
+                    yield segment
         finally:
+            updates.close()
+
+    def updates(self, init, chunks, rate, frames, step_ms, params):
+        if self.running:
+            raise Error(STATE, "the session is busy: another run has neither ended nor been closed")
+        values, kept = parameters(init, params)
+        self.cancelled, self.seen, self.status, shown = False, 0, None, 0
+        self.running = True
+        try:
+            for chunk in pieces_of(chunks):
+                was_begun = frames.begun
+                whole, at = frames.add(chunk), 0
+                if not was_begun:
+                    self.begin(values, rate, frames, step_ms)
+                while at < len(whole):
+                    room = lib.wnpu_stream_room(self.checked()) * frames.frame
+                    part = bytes(whole[at:at + room])
+                    lib.wnpu_stream_push(self.session, part, c_size_t(len(part) // frames.frame))
+                    at += len(part)
+                    for update in self.steps(shown):
+                        shown = update.revision
+                        yield update
+            if not frames.begun:
+                frames.begin(b"", None, None)
+                self.begin(values, rate, frames, step_ms)
+            self.status = self.run(lib.wnpu_stream_finish)
+            yield SimpleNamespace(segments=list(self.segments()), text="", likely="", speaking=0,
+                                  revision=shown)
+        finally:
+            self.running = False
             if self.status is None:  # cancelled, failed, or the caller has lost interest
                 lib.wnpu_reset(self.session)
 
+    def begin(self, values, rate, frames, step_ms):
+        options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=frames.channels,
+                       step_ms=step_ms, format=frames.number)
+        self.run(lib.wnpu_stream_begin, values, byref(options))
+
+    def steps(self, shown):
+        """Steps as long as there is something to do, and yields what has changed."""
+        events = ctypes.c_uint32(MORE)
+        while events.value & MORE:
+            self.run(lib.wnpu_stream_step, byref(events))
+            segments, live = list(self.segments()), Live(struct_size=sizeof(Live))
+            self.run(lib.wnpu_get_live, byref(live))
+            if segments or live.revision != shown:
+                shown, text = live.revision, live.text
+                yield SimpleNamespace(segments=segments, text=text.decode(), speaking=live.speaking,
+                                      likely=text[:live.likely_length].decode(), revision=shown)
+
+    def checked(self):
+        if not self.session:
+            raise Error(STATE, "the session is closed")
+        return self.session
+
     def run(self, function, *arguments):
-        status = CANCELLED if self.cancelled else function(self.session, *arguments)
+        session = self.checked()
+        status = CANCELLED if self.cancelled else function(session, *arguments)
         if status < 0:
-            raise Error(status, (lib.wnpu_session_error(self.session) or b"cancelled").decode())
+            reason = b"" if self.cancelled else lib.wnpu_session_error(session)
+            raise Error(status, (reason or lib.wnpu_strerror(status)).decode())
         return status
 
     def segments(self):

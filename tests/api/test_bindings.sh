@@ -38,10 +38,10 @@ test_python_layout() {
 import ctypes, wnpu
 print('#include "whisper_npu.h"\n#include <stdio.h>\nint main(void) {')
 names = {"parallel_user": "parallel_user", "user": "parallel_user"}
-for name in "Token", "Segment", "Word", "Config", "Stream":
+for name in "Token", "Segment", "Word", "Config", "Audio", "Stream", "Live":
     kind = getattr(wnpu, name)
     c = "wnpu_stream_options" if name == "Stream" else "wnpu_" + name.lower()
-    least = "<=" if name in ("Config", "Stream") else "=="
+    least = "<=" if name in ("Config", "Audio", "Stream") else "=="
     print(f'    printf("{name} %d\\n", {ctypes.sizeof(kind)} {least} sizeof({c}));')
     for field, _ in kind._fields_:
         is_at = getattr(kind, field)
@@ -53,9 +53,10 @@ print('    return 0;\n}')
 END
     try "${CC:-cc}" -I. "$T/layout.c" -o "$T/layout" || return
     "$T/layout" >"$T/out"
-    [ "$(wc -l <"$T/out")" -gt 45 ] || fail "few fields"
+    [ "$(wc -l <"$T/out")" -gt 70 ] || fail "few fields"
     ! grep -v ' 1$' "$T/out" || fail "layouts differ: a new field, or a wrong type"
-    [ "$(wc -l <examples/wnpu.py)" -le 120 ] || fail "examples/wnpu.py has over 120 lines"
+    awk 'length > 100 { print FILENAME ": " FNR }' examples/wnpu.py scripts/packaging/*.py >"$T/long"
+    [ ! -s "$T/long" ] || fail "long lines: $(cat "$T/long")"
 }
 
 # Text, times, words and every number of each segment.
@@ -83,7 +84,7 @@ with wnpu.Session(sys.argv[1], threads=2) as session:
     with wave.open(sys.argv[2]) as file:
         samples, rate = file.readframes(file.getnframes()), file.getframerate()
     parts = [samples[i:i + 2 * 777] for i in range(0, len(samples), 2 * 777)]
-    same(session.stream(parts, rate=rate, words="on"))
+    same(session.stream(parts, rate=rate, words="on", least_ms=0, pause_ms=3000))
     session.transcribe(sys.argv[2], language="en").close()
     same(session.transcribe(sys.argv[2], words=1))
 END
@@ -120,9 +121,144 @@ with wnpu.Session(sys.argv[1], threads=1) as session:
     assert len(list(session.transcribe(sys.argv[2]))) > 3 # usable afterwards
     assert "nobeam" in refused(-1, lambda: list(session.transcribe(sys.argv[2], nobeam=5)))
     refused(-1, lambda: list(session.stream([b""], channels=999)))
+    # Busy and closed are not cancelled.
+    run = session.transcribe(sys.argv[2])
+    next(run)
+    assert "busy" in refused(-8, lambda: next(session.transcribe(sys.argv[2])))
+    assert len(list(run)) > 2 # which goes on
+refused(-8, lambda: list(session.transcribe(sys.argv[2])))
+run = session.stream([b"1234"])
+assert "closed" in refused(-8, lambda: list(run))
 assert "none.bin" in refused(-3, lambda: wnpu.Session("none.bin"))
 END
     python3 "$T/cancel.py" "$model" "$wav" 2>"$T/err" || fail "$(tail -n 3 "$T/err")"
+}
+
+# Samples of every type and in pieces of every size give the text of the file; what cannot be right is
+# refused and never read as something else.
+test_python_samples() {
+    data || return
+    cat >"$T/samples.py" <<'END'
+import array, io, os, pathlib, struct, sys, wave, wnpu
+model, path = sys.argv[1:3]
+def refused(word, call):
+    try:
+        call()
+    except wnpu.Error as error:
+        assert error.args[0] == wnpu.ARGUMENT and word in error.args[1], error.args
+        return
+    raise AssertionError("no error: " + word)
+with wave.open(path) as file:
+    samples, rate = file.readframes(file.getnframes()), file.getframerate()
+ints = array.array("h", samples)
+floats = array.array("f", (x / 32768 for x in ints))
+def odd(data, sizes=(1, 7, 4097, 3, 33333)):
+    at = k = 0
+    while at < len(data):
+        yield data[at:at + sizes[k % len(sizes)]]
+        at += sizes[k % len(sizes)]
+        k += 1
+with wnpu.Session(pathlib.Path(model), threads=2) as session:
+    text = lambda segments: "".join(s.text for s in segments)
+    want = text(session.transcribe(pathlib.Path(path), words=True, language=None))
+    assert session.status == 0 and len(want) > 50, want
+    for source in (path, open(path, "rb").read(), samples, bytearray(samples), memoryview(samples),
+                   ints, floats, array.array("d", floats), io.BytesIO(samples), odd(samples),
+                   odd(floats, (1, 3, 20001)), os.fdopen(os.dup(os.open(path, os.O_RDONLY)), "rb")):
+        if hasattr(source, "fileno") and not isinstance(source, io.BytesIO):
+            source.seek(os.path.getsize(path) - len(samples))
+        assert text(session.transcribe(source, rate=rate, language="en")) == want, type(source)
+    stereo = array.array("h", (x for y in ints for x in (y, y)))
+    assert text(session.transcribe(odd(stereo.tobytes()), channels=2, language="en")) == want
+    raw = floats.tobytes()
+    assert text(session.transcribe(raw, format="f32", language="en")) == want
+    # Live: the defaults of live runs, tentative text, and the same segments in the end.
+    final, shown = "", set()
+    for update in session.live(odd(samples, (3201,)), language="en"):
+        final += text(update.segments)
+        shown.add(update.text)
+        assert update.text.startswith(update.likely)
+    assert len(shown) > 3 and final == text(session.stream([ints], language="en")), final
+    # Lists, and other values.
+    list(session.transcribe(path, hotwords=["Houston", "Swigert, Jack"], beam=5, language="en",
+                            temperature_step=0.2, logprob_threshold=float("-inf")))
+    token = next(session.transcribe(path, language="en")).tokens[1].id
+    assert all(t.id != token for s in session.transcribe(path, language="en", suppress=[token])
+               for t in s.tokens)
+    languages = {s.language for s in session.transcribe(path, languages=["de", "fr"])}
+    assert languages <= {wnpu.lib.wnpu_language_id(x) for x in (b"de", b"fr")}, languages
+    for word, call in {
+            "format": lambda: session.stream([raw], width=4),
+            "WAV": lambda: session.stream([open(path, "rb").read()]),
+            "str": lambda: session.stream(["abcd"]),
+            "str holds": lambda: session.stream("abcd"),
+            "f32": lambda: session.stream([floats, ints]),
+            "4 bytes": lambda: session.stream([ints], width=4),
+            "list": lambda: session.stream([[1, 2, 3]]),
+            "type": lambda: session.stream([array.array("q", [1, 2])]),
+            "dimensions": lambda: session.stream([memoryview(raw).cast("f", (1, 1, len(floats)))]),
+            "tempo": lambda: session.transcribe(path, tempo=1),
+            "klingon": lambda: session.transcribe(path, languages=["de", "klingon"]),
+            "more than one line": lambda: session.transcribe(path, hotwords=["a\nb"]),
+            "neither": lambda: session.transcribe(path, words=2.5)}.items():
+        refused(word, lambda: list(call()))
+    try:
+        import numpy as np
+    except ImportError:
+        np = None
+    if np:
+        x = np.frombuffer(samples, np.int16)
+        two = np.stack([x, x], axis=1)
+        for source in (x, x.astype(np.float32) / 32768, x / 32768, x.astype(np.int32) << 16, two,
+                       np.asfortranarray(two), two[::-1][::-1], [x[:5], x[5:]]):
+            assert text(session.transcribe(source, language="en")) == want, source.dtype
+        refused("type", lambda: list(session.transcribe(x.astype(np.float16))))
+        refused("channels", lambda: list(session.stream([two, x.reshape(-1, 1)])))
+refused("thread", lambda: wnpu.Session(model, thread=2))
+END
+    python3 "$T/samples.py" "$model" "$wav" 2>"$T/err" || fail "$(tail -n 3 "$T/err")"
+}
+
+# Without WNPU_LIBRARY the library is found where make shared and pip leave it, or the message says
+# what to do.
+test_python_finds() {
+    mkdir -p "$T/tree/examples" "$T/tree/build"
+    cp examples/wnpu.py "$T/tree/examples"
+    (unset WNPU_LIBRARY LD_LIBRARY_PATH PYTHONPATH
+        cd "$T/tree/examples" && ! python3 -c 'import wnpu' 2>"$T/err" &&
+            grep -q 'ImportError.*make shared.*WNPU_LIBRARY.*ldconfig' "$T/err") ||
+        fail "without a library: $(tail -n 1 "$T/err")"
+    for to in tree/build/libwnpu.so tree/examples/libwnpu.so.0; do
+        cp "$WNPU_LIBRARY" "$T/$to"
+        (unset WNPU_LIBRARY LD_LIBRARY_PATH PYTHONPATH
+            cd "$T/tree/examples" && python3 -c 'import wnpu' 2>"$T/err") ||
+            fail "$to is not found: $(tail -n 1 "$T/err")"
+        rm "$T/$to"
+    done
+    ! WNPU_LIBRARY=none.so python3 -c 'import wnpu' 2>"$T/err" && grep -q none.so "$T/err" ||
+        fail "WNPU_LIBRARY=none.so: $(tail -n 1 "$T/err")"
+}
+
+# pip install . in an empty environment, without a package index.
+test_pip() {
+    python3 -c 'import venv, ensurepip' 2>/dev/null || { skip "no venv"; return; }
+    try python3 -m venv "$T/venv" || return
+    try env -u PYTHONPATH CFLAGS=-O1 PIP_NO_INDEX=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+        "$T/venv/bin/pip" install -q --no-cache-dir --no-build-isolation . || return
+    [ ! -e "$here/wnpu.egg-info" ] && [ -z "$(git status --short 2>/dev/null | grep '^?? .*whl')" ] ||
+        fail "pip leaves something in the sources"
+    data || return
+    (unset WNPU_LIBRARY LD_LIBRARY_PATH PYTHONPATH
+        cd "$T" && venv/bin/python -c '
+import sys, wnpu
+assert "venv" in wnpu.lib._name, wnpu.lib
+with wnpu.Session(sys.argv[1]) as session:
+    print("".join(s.text for s in session.transcribe(sys.argv[2])))' "$model" \
+            "$here/examples/jfk.wav") >"$T/out" 2>"$T/err" &&
+        grep -q 'what your country can do for you' "$T/out" ||
+        fail "pip's module: $(tail -n 2 "$T/err" "$T/out")"
+    try "$T/venv/bin/pip" uninstall -q -y wnpu
+    [ -z "$(find "$T/venv" -name '*wnpu*')" ] || fail "left: $(find "$T/venv" -name '*wnpu*')"
 }
 
 # shows PROGRAM: times and text of each segment.
@@ -146,7 +282,8 @@ test_rust() {
 # The declarations by hand have the sizes that bindgen would give them.
 test_rust_bindgen() {
     compiler rustc && compiler bindgen || return
-    try bindgen whisper_npu.h --allowlist-item 'wnpu_.*|WNPU_.*' -o "$T/wnpu.rs" &&
+    try bindgen whisper_npu.h --allowlist-function 'wnpu_.*' --allowlist-type 'wnpu_.*' \
+        --allowlist-var 'WNPU_.*' -o "$T/wnpu.rs" &&
         try rustc --crate-type lib -A warnings "$T/wnpu.rs" -o "$T/libwnpu.rlib"
     ! grep -q 'fn wnpu_get_segment(' "$T/wnpu.rs" || fail "a function without all fields"
 }
@@ -158,7 +295,7 @@ test_go() {
         try go build -o "$T/minimal_go" examples/minimal.go && shows "$T/minimal_go"
 }
 
-for t in python_layout python_transcribes python_cancels rust rust_bindgen go; do
+for t in python_layout python_transcribes python_cancels python_samples python_finds pip rust rust_bindgen go; do
     t_run test_$t
 done
 t_end
