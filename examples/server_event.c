@@ -75,12 +75,29 @@ static int read_range(json value, double low, double high, double *to)
     return 0;
 }
 
-static int read_detection(json detection, event_settings *s)
+/* Models that take audio as a stream: their clients divide it, unless they say something else. */
+static int divides_itself(json model)
+{
+    static const char *const names[] = {"realtime-whisper", "live-transcribe", "gpt-transcribe"};
+    char name[128];
+    size_t i, n = json_string(model, name, sizeof name - 1);
+    name[n < sizeof name ? n : sizeof name - 1] = '\0';
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strstr(name, names[i]) != NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int read_detection(json detection, json model, event_settings *s)
 {
     double threshold = (double)s->threshold, padding = s->padding_ms, silence = s->silence_ms;
     if (detection.at == NULL) {
+        s->detects = model.at != NULL && !s->chosen ? !divides_itself(model) : s->detects;
         return 0;
     }
+    s->chosen = 1;
     s->detects = json_type(detection) == '{' && !json_is(json_get(detection, "type"), "none");
     if (read_range(json_get(detection, "threshold"), 0.05, 0.95, &threshold) != 0 ||
         read_range(json_get(detection, "prefix_padding_ms"), 0, 2000, &padding) != 0 ||
@@ -221,7 +238,8 @@ static const char *read_settings(json session, event_settings *settings)
     if (read_keywords(json_get(transcription, "keywords"), &s) != 0) {
         return "the list of keywords";
     }
-    if (read_detection(either(session, input, "turn_detection"), &s) != 0) {
+    if (read_detection(either(session, input, "turn_detection"),
+                       json_get(transcription, "model"), &s) != 0) {
         return "turn_detection";
     }
     read_include(json_get(session, "include"), &s);

@@ -28,6 +28,7 @@ typedef struct event_settings {
     int32_t format;           /* wnpu_sample_format */
     uint32_t rate;
     int detects;              /* the server finds the ends of utterances */
+    int chosen;               /* the client has said whether it is to */
     int logprobs;             /* send the probability of each token */
     int tentative;            /* an extension: send text that may still change */
     float threshold;          /* of the detector, 0.05..0.95 */

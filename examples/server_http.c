@@ -257,8 +257,12 @@ static int answer_job(connection *conn, job *j, listener *l)
     }
     answer_head(conn, &head, 200, j->kind == JOB_DETECT_LANGUAGE ? "application/json"
                                       : reply_type(j->request->format));
-    if (j->warning[0] != '\0') {
-        answer_header(&head, "X-Warning", j->warning);
+    if (j->warning[0] != '\0' || j->request->warning[0] != '\0') {
+        char both[sizeof j->warning + sizeof j->request->warning + 2];
+        (void)snprintf(both, sizeof both, "%s%s%s", j->request->warning,
+                       j->warning[0] != '\0' && j->request->warning[0] != '\0' ? "; " : "",
+                       j->warning);
+        answer_header(&head, "X-Warning", both);
     }
     answer_send(conn, &head, j->body.bytes, j->body.n);
     return 200;
@@ -316,6 +320,9 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
         (void)refuse_form(f, 400, r.problem);
     }
     status = f->status != 0 ? f->status : read_form(conn, w, f);
+    if (status == 0 && request_finish(&r, options.model) != 0) {
+        status = refuse_form(f, 400, r.problem) != 0 ? f->status : 0;
+    }
     if (status != 0) {
         if (status == 400) {
             pool_count_refusal(POOL_REFUSED_REQUEST);
@@ -323,7 +330,6 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
         (void)answer_error(conn, api, status, f->message, r.wrong);
         drain(conn, w);
     } else {
-        request_finish(&r);
         r.params.initial_prompt = request_prompt_end(options.model, r.params.initial_prompt);
         status = run_job(conn, w, kind, &r, &u);
     }

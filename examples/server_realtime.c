@@ -308,8 +308,9 @@ static void send_tentative(realtime *r, const item *it, const wnpu_live *live)
     end(&r->text, r->conn);
 }
 
-/* Makes the event with the whole text of an item. */
-static void make_completed(realtime *r, const item *it)
+/* Makes the event with the whole text of an item. An extension: what is missing in it is told as
+ * X-Warning tells it. */
+static void make_completed(realtime *r, const item *it, int status)
 {
     wnpu_segment s;
     size_t i;
@@ -326,6 +327,12 @@ static void make_completed(realtime *r, const item *it)
                  (double)reply_stats(r->session).audio_ms / 1e3);
     reply_languages(&r->text, r->session);
     add_logprobs(r, it, 0, SIZE_MAX);
+    if (status != WNPU_OK) {
+        const char *why = wnpu_session_error(r->session);
+        why = why[0] != '\0' ? why : wnpu_strerror(status);
+        buffer_text(&r->text, ", \"warning\": ");
+        buffer_string(&r->text, why, strlen(why));
+    }
     buffer_free(&text);
 }
 
@@ -498,7 +505,7 @@ static int complete_item(realtime *r, item *it)
         return status;
     }
     send_segments(r, it);
-    make_completed(r, it);
+    make_completed(r, it, status);
     pool_give(&r->watch, r->session); /* a client may want it for something else now */
     r->session = NULL;
     end(&r->text, r->conn);
@@ -887,9 +894,34 @@ static void take_clear(realtime *r)
     send_cleared(r);
 }
 
-/* Changes the settings to the draft, and tells them in the form of the protocol that was used. */
-static void take_update(realtime *r, int beta)
+/* Drops the languages that the model lacks; lacking gets their codes. Returns 0, or -1 if none is
+ * left. */
+static int choose_languages(event_settings *s, char lacking[REQUEST_LACKING_MOST])
 {
+    size_t n = s->n_languages, kept;
+    lacking[0] = '\0';
+    if (n == 0) {
+        return s->language < 0 ||
+               request_known_languages(options->model, &s->language, 1, lacking) == 1 ? 0 : -1;
+    }
+    kept = request_known_languages(options->model, s->languages, n, lacking);
+    s->language = kept == 1 ? s->languages[0] : s->language;
+    s->n_languages = kept > 1 ? kept : 0;
+    return kept > 0 ? 0 : -1;
+}
+
+/* Changes the settings to the draft, and tells them in the form of the protocol that was used. */
+static void take_update(realtime *r, int beta, const char *event_id)
+{
+    char lacking[REQUEST_LACKING_MOST], why[REQUEST_LACKING_MOST + 64];
+    int refused = choose_languages(&r->draft, lacking) != 0;
+    if (lacking[0] != '\0') {
+        (void)snprintf(why, sizeof why, "the model does not know these languages: %s", lacking);
+        send_error(r->conn, INVALID_EVENT, why, event_id);
+    }
+    if (refused) {
+        return;
+    }
     if (r->draft.n_keywords > 0 && !are_keywords_accepted(&r->draft)) {
         r->draft.n_keywords = 0;
         send_error(r->conn, INVALID_EVENT, "the keywords have too many tokens and are ignored",
@@ -921,7 +953,7 @@ static void take_event(realtime *r)
     case EVENT_APPEND: append(r, r->left + info.audio_size); break;
     case EVENT_COMMIT: take_commit(r, info.id); break;
     case EVENT_CLEAR: take_clear(r); break;
-    case EVENT_UPDATE: take_update(r, info.type[0] == 't'); break;
+    case EVENT_UPDATE: take_update(r, info.type[0] == 't', info.id); break;
     default: send_error(r->conn, INVALID_EVENT, info.problem, info.id); break;
     }
 }

@@ -3,6 +3,8 @@
 
 #include "server_reply.h"
 
+#include "json.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -132,11 +134,69 @@ void reply_languages(buffer *b, const wnpu_session *session)
     }
 }
 
+/* "A" to "Z", then "27" and so on. */
+static void add_speaker(buffer *b, int32_t speaker)
+{
+    buffer_print(b, speaker <= 26 ? "\"speaker\": \"%c\"" : "\"speaker\": \"%d\"",
+                 speaker <= 26 ? 'A' + (speaker > 0 ? speaker - 1 : 0) : speaker);
+}
+
+/* The words of a segment as items of an array that has *n so far. */
+static void add_words(buffer *b, const wnpu_session *session, size_t segment, int speakers,
+                      size_t *n)
+{
+    wnpu_word w;
+    size_t k;
+    memset(&w, 0, sizeof w);
+    w.struct_size = sizeof w;
+    for (k = 0; wnpu_get_word(session, segment, k, &w) == WNPU_OK; k++) {
+        size_t skip = w.text[0] == ' ';
+        buffer_text(b, (*n)++ > 0 ? ", {\"word\": " : "{\"word\": ");
+        buffer_string(b, w.text + skip, w.text_length - skip);
+        buffer_print(b, ", \"start\": %.3f, \"end\": %.3f", (double)w.t0_ms / 1e3,
+                     (double)w.t1_ms / 1e3);
+        if (speakers) {
+            buffer_text(b, ", ");
+            add_speaker(b, w.speaker);
+        }
+        buffer_text(b, "}");
+    }
+}
+
+static void add_all_words(buffer *b, const wnpu_session *session, int speakers)
+{
+    size_t i, n = 0;
+    buffer_text(b, ", \"words\": [");
+    for (i = 0; i < wnpu_segment_count(session); i++) {
+        add_words(b, session, i, speakers, &n);
+    }
+    buffer_text(b, "]");
+}
+
+static void add_plain_segments(buffer *b, const wnpu_session *session)
+{
+    wnpu_segment s;
+    size_t i;
+    buffer_text(b, ", \"segments\": [");
+    for (i = 0; wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        buffer_print(b, "%s{\"id\": %zu, \"start\": %.3f, \"end\": %.3f, \"text\": ",
+                     i > 0 ? ", " : "", i, (double)s.t0_ms / 1e3, (double)s.t1_ms / 1e3);
+        buffer_string(b, s.text, s.text_length);
+        buffer_text(b, "}");
+    }
+    buffer_text(b, "]");
+}
+
+static void add_usage(buffer *b, const wnpu_session *session)
+{
+    buffer_print(b, "\"usage\": {\"type\": \"duration\", \"seconds\": %lld}",
+                 (long long)(reply_stats(session).audio_ms + 999) / 1000);
+}
+
 /* The members that JSON and the last event have in common. */
 static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model *model,
                         const request *r)
 {
-    wnpu_stats stats = reply_stats(session);
     wnpu_segment s;
     size_t i, n = 0;
     buffer_text(b, "\"text\": ");
@@ -148,8 +208,8 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
         }
         buffer_text(b, "]");
     }
-    buffer_print(b, ", \"usage\": {\"type\": \"duration\", \"seconds\": %lld}",
-                 (long long)(stats.audio_ms + 999) / 1000);
+    buffer_text(b, ", ");
+    add_usage(b, session);
     reply_languages(b, session);
 }
 
@@ -240,6 +300,48 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
     buffer_text(b, "}\n");
 }
 
+/* ---- OpenAI's verbose_json ---- */
+
+/* Copies an object whose member "segments" has one object per segment, and adds their words. */
+static void add_with_words(buffer *b, const wnpu_session *session, json all)
+{
+    const char *cursor = NULL, *from = all.at;
+    json unused, segment;
+    size_t i;
+    for (i = 0; json_next(json_get(all, "segments"), &cursor, &unused, &segment); i++) {
+        size_t n = 0;
+        (void)buffer_write(b, from, (size_t)(segment.end - 1 - from));
+        from = segment.end - 1;
+        buffer_text(b, ",\n   \"words\": [");
+        add_words(b, session, i, 0, &n);
+        buffer_text(b, "]");
+    }
+    (void)buffer_write(b, from, (size_t)(all.end - 1 - from));
+}
+
+/* What the library writes, and the usage. Programs that ask for words alone look for them in the
+ * segments, as whisper.cpp's server has them, or beside the segments. */
+static void reply_verbose(buffer *b, const wnpu_session *session, const request *r)
+{
+    buffer text = {NULL, 0, 0, 0};
+    json all;
+    size_t wrong;
+    if (wnpu_write(session, WNPU_FORMAT_VERBOSE_JSON, buffer_write, &text) != WNPU_OK ||
+        text.failed || json_parse(&all, text.bytes, text.n, &wrong) != 0) {
+        b->failed = 1;
+    } else {
+        if (r->word_list && !r->segments) {
+            add_with_words(b, session, all);
+        } else {
+            (void)buffer_write(b, all.at, (size_t)(all.end - 1 - all.at));
+        }
+        buffer_text(b, ",\n ");
+        add_usage(b, session);
+        buffer_text(b, "}\n");
+    }
+    buffer_free(&text);
+}
+
 /* ---- all formats ---- */
 
 static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
@@ -250,15 +352,21 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
 {
     static const int formats[] = {
         [ANSWER_SRT] = WNPU_FORMAT_SRT, [ANSWER_VTT] = WNPU_FORMAT_VTT,
-        [ANSWER_TSV] = WNPU_FORMAT_TSV, [ANSWER_VERBOSE_JSON] = WNPU_FORMAT_VERBOSE_JSON,
-        [ANSWER_ALL] = WNPU_FORMAT_JSON
+        [ANSWER_TSV] = WNPU_FORMAT_TSV, [ANSWER_ALL] = WNPU_FORMAT_JSON
     };
     switch (r->format) {
     case ANSWER_JSON:
         buffer_text(b, "{");
         add_summary(b, session, model, r);
+        if (r->segments) {
+            add_plain_segments(b, session);
+        }
+        if (r->word_list) {
+            add_all_words(b, session, 0);
+        }
         buffer_text(b, "}\n");
         break;
+    case ANSWER_VERBOSE_JSON: reply_verbose(b, session, r); break;
     case ANSWER_DIARIZED_JSON: reply_diarized(b, session, model, r); break;
     case ANSWER_VERBOSE_CPP: reply_whisper_cpp(b, session, r); break;
     case ANSWER_TEXT:
@@ -274,13 +382,6 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
 
 /* ---- speakers ---- */
 
-/* "A" to "Z", then "27" and so on. */
-static void add_speaker(buffer *b, int32_t speaker)
-{
-    buffer_print(b, speaker <= 26 ? "\"speaker\": \"%c\"" : "\"speaker\": \"%d\"",
-                 speaker <= 26 ? 'A' + (speaker > 0 ? speaker - 1 : 0) : speaker);
-}
-
 static void add_turn(buffer *b, const wnpu_segment *s, size_t index)
 {
     size_t skip = s->text[0] == ' ';
@@ -291,25 +392,6 @@ static void add_turn(buffer *b, const wnpu_segment *s, size_t index)
     buffer_text(b, ", \"text\": ");
     buffer_string(b, s->text + skip, s->text_length - skip);
     buffer_text(b, "}");
-}
-
-static void add_words(buffer *b, const wnpu_session *session)
-{
-    wnpu_word w;
-    size_t i, k, n = 0;
-    memset(&w, 0, sizeof w);
-    w.struct_size = sizeof w;
-    for (i = 0; i < wnpu_segment_count(session); i++) {
-        for (k = 0; wnpu_get_word(session, i, k, &w) == WNPU_OK; k++) {
-            size_t skip = w.text[0] == ' ';
-            buffer_text(b, n++ > 0 ? ", {\"word\": " : "{\"word\": ");
-            buffer_string(b, w.text + skip, w.text_length - skip);
-            buffer_print(b, ", \"start\": %.3f, \"end\": %.3f, ", (double)w.t0_ms / 1e3,
-                         (double)w.t1_ms / 1e3);
-            add_speaker(b, w.speaker);
-            buffer_text(b, "}");
-        }
-    }
 }
 
 static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_model *model,
@@ -327,9 +409,9 @@ static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_mo
         buffer_text(b, i > 0 ? ", " : "");
         add_turn(b, &s, i);
     }
-    buffer_text(b, "], \"words\": [");
-    add_words(b, session);
-    buffer_text(b, "]}\n");
+    buffer_text(b, "]");
+    add_all_words(b, session, 1);
+    buffer_text(b, "}\n");
 }
 
 /* ---- events ----
@@ -392,6 +474,12 @@ void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model,
     begin_event(b, "transcript.text.done");
     buffer_text(b, ", ");
     add_summary(b, session, model, r);
+    if (!r->speakers) {
+        add_plain_segments(b, session);
+    }
+    if (r->word_list) {
+        add_all_words(b, session, 0);
+    }
     if (r->tentative && r->format == ANSWER_VERBOSE_JSON) {
         add_verbose(b, session, model, r);
     }

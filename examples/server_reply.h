@@ -47,7 +47,8 @@ void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnp
                  size_t index);
 /* An extension: text that may still change, in place of the tentative text before. */
 void reply_tentative(buffer *b, const char *text, size_t length);
-/* With r->tentative also the results in the requested format, if that is verbose_json. */
+/* With its segments; with r->tentative also the results in the requested format, if that is
+ * verbose_json. */
 void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model, const request *r);
 
 /* An error in the form of an API. param may be NULL. */

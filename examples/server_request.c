@@ -247,6 +247,8 @@ static int take_granularity(request *r, const char *name, const char *param, con
             return refuse(r, name, "%s must be word or segment", name);
         }
         r->params.words |= one[0] == 'w';
+        r->word_list |= one[0] == 'w';
+        r->segments |= one[0] == 's';
     }
     return 0;
 }
@@ -268,13 +270,22 @@ static int take_languages(request *r, const char *name, const char *param, const
     const size_t most = sizeof r->languages / sizeof r->languages[0];
     char one[ITEM_MOST];
     (void)param;
-    while ((value = next_item(value, one)) != NULL) {
-        if (r->params.n_languages == most || wnpu_language_id(one) < 0) {
-            return refuse(r, name, "no such language, or too many of them");
-        }
-        r->languages[r->params.n_languages++] = wnpu_language_id(one);
+    if (r->params.languages != r->languages) { /* the server's own are replaced */
+        r->params.languages = r->languages;
+        r->params.n_languages = 0;
     }
-    r->params.languages = r->languages;
+    while ((value = next_item(value, one)) != NULL) {
+        int32_t language = request_language(one);
+        if (language == WNPU_LANGUAGE_AUTO) {
+            continue;
+        }
+        if (r->params.n_languages == most || language == REQUEST_NO_LANGUAGE) {
+            return language == REQUEST_NO_LANGUAGE
+                       ? refuse(r, name, "there is no language \"%s\"", one)
+                       : refuse(r, name, "there are too many languages");
+        }
+        r->languages[r->params.n_languages++] = language;
+    }
     return 0;
 }
 
@@ -545,7 +556,61 @@ int32_t request_beam(const wnpu_params *params, int max_beams)
          : max_beams < HOTWORD_BEAM ? max_beams : HOTWORD_BEAM;
 }
 
-void request_finish(request *r)
+static int has_language(const wnpu_model *model, int32_t language)
+{
+    wnpu_model_info info;
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
+    (void)wnpu_model_get_info(model, &info);
+    return info.multilingual ? language < info.n_languages
+                             : language == wnpu_language_id("en");
+}
+
+size_t request_known_languages(const wnpu_model *model, int32_t *languages, size_t n,
+                               char lacking[REQUEST_LACKING_MOST])
+{
+    size_t i, kept = 0, used = 0;
+    lacking[0] = '\0';
+    for (i = 0; i < n; i++) {
+        if (has_language(model, languages[i])) {
+            languages[kept++] = languages[i];
+        } else if (used + 8 < REQUEST_LACKING_MOST) {
+            used += (size_t)snprintf(lacking + used, REQUEST_LACKING_MOST - used, "%s%s",
+                                     used > 0 ? ", " : "", wnpu_language_code(languages[i]));
+        }
+    }
+    return kept;
+}
+
+/* Drops the languages that the model lacks. Returns 0, or -1 if none is left. */
+static int choose_languages(request *r, const wnpu_model *model)
+{
+    char lacking[REQUEST_LACKING_MOST];
+    size_t n = r->params.n_languages, kept;
+    if (r->params.language >= 0 &&
+        request_known_languages(model, &r->params.language, 1, lacking) == 0) {
+        return refuse(r, "language", "the model does not know this language: %s", lacking);
+    }
+    if (n == 0 || r->params.languages != r->languages) {
+        return 0;
+    }
+    kept = request_known_languages(model, r->languages, n, lacking);
+    if (kept == 0) {
+        return refuse(r, "languages", "the model does not know any of these languages: %s",
+                      lacking);
+    }
+    if (kept < n) {
+        (void)snprintf(r->warning, sizeof r->warning,
+                       "languages that the model does not know were left out: %s", lacking);
+    }
+    if (kept == 1 && r->params.language < 0) { /* there is nothing to detect */
+        r->params.language = r->languages[0];
+    }
+    r->params.n_languages = kept > 1 ? kept : 0;
+    return 0;
+}
+
+int request_finish(request *r, const wnpu_model *model)
 {
     r->params.beam = request_beam(&r->params, r->max_beams);
     if (r->format == ANSWER_DIARIZED_JSON) {
@@ -557,6 +622,7 @@ void request_finish(request *r)
         r->token_times = r->token_times < 0 ? r->params.timestamps : r->token_times;
     }
     r->params.words |= r->token_times > 0;
+    return choose_languages(r, model);
 }
 
 /* Whether a prompt fits into the half of the context that is for text before, which has one token

@@ -40,6 +40,7 @@ typedef struct request {
     int tentative;            /* an extension: events also for text that may still change */
     int speakers;             /* each channel has a speaker of its own */
     int logprobs;             /* of each token, in JSON and events */
+    int segments, word_list;  /* timestamp_granularities that were asked for */
     int token_times;          /* of whisper.cpp's server: 1, 0, or -1 if the client does not say */
     int no_detection;         /* without what the detection of the language found */
     int raw;                  /* the audio has no header */
@@ -55,6 +56,7 @@ typedef struct request {
     const char *wrong;        /* name of the field that was refused, or NULL; in wrong_name */
     char wrong_name[REQUEST_NAME_MOST];
     char problem[256];        /* why; one line */
+    char warning[256];        /* what was left out; "" if nothing was */
 } request;
 
 /* defaults: parameters that fields change. Returns 0, or -1 if there is no memory. */
@@ -66,8 +68,9 @@ int request_knows(const request *r, const char *name);
 int request_field(request *r, const char *name, const char *value, size_t length);
 /* Reads the fields of a URL's query, "a=b&c=d". Returns as request_field() does. */
 int request_query(request *r, const char *query);
-/* Call after the last field. */
-void request_finish(request *r);
+/* Call after the last field. Languages that the model lacks are dropped with a warning. Returns 0,
+ * or -1 with the reason in problem and wrong if none is left. */
+int request_finish(request *r, const wnpu_model *model);
 void request_free(request *r);
 
 /* Hotwords need alternatives to choose from: the beam that a run with them takes, or params->beam
@@ -78,6 +81,12 @@ int32_t request_beam(const wnpu_params *params, int max_beams);
  * none to name, such as "null", "None" and "und"; else REQUEST_NO_LANGUAGE. */
 #define REQUEST_NO_LANGUAGE (-2)
 int32_t request_language(const char *text);
+
+/* Keeps those of n languages that a model knows, and returns their number; lacking gets the codes
+ * of the others. */
+#define REQUEST_LACKING_MOST 160
+size_t request_known_languages(const wnpu_model *model, int32_t *languages, size_t n,
+                               char lacking[REQUEST_LACKING_MOST]);
 
 /* Where the part of a prompt begins that fits into the model's context: OpenAI's API and
  * whisper.cpp ignore the beginning of a longer one. A word is not divided, unless there is only

@@ -307,7 +307,9 @@ static int take_audio_stop(client *c)
     j.on_segment = on_segment;
     j.user = c;
     j.answer = answer_text;
-    request_finish(&c->request);
+    if (request_finish(&c->request, options.model) != 0) { /* it is detected then */
+        c->request.params.language = WNPU_LANGUAGE_AUTO;
+    }
     watch_enter(&c->watch, WATCH_WORKING, options.work_ms);
     c->streaming = 0;
     if (c->audio.size > 0) {

@@ -91,12 +91,9 @@ def formats():
         same(answer["text"], text)
         same(answer["usage"]["type"], "duration")
         same(answer["languages"], [{"code": "en"}])
-        for name in ("srt", "vtt", "verbose_json"):
+        for name in ("srt", "vtt"):
             same(s.text(AUDIO, [("response_format", name)]), transcribed("-f", name))
-        same(s.text(AUDIO, [("response_format", "verbose_json"),
-                            ("timestamp_granularities[]", "word"),
-                            ("timestamp_granularities[]", "segment")]),
-             transcribed("-f", "verbose_json", "--words"))
+        verbose_json(s)
         same(json.loads(s.text(AUDIO, [("response_format", "nonsense"),
                                        ("unknown", "x" * 50)]))["text"], text)
         same(json.loads(s.text(AUDIO, path="/inference"))["text"], text)
@@ -113,6 +110,37 @@ def formats():
         same((found["detected_language"], found["language_code"]), ("english", "en"))
         assert 0.5 < found["confidence"] <= 1, found
         same(s.text(AUDIO, [("response_format", "text")]), text + "\n")
+
+
+def without_usage(verbose):
+    """OpenAI's verbose_json, which has more than that of transcribe: without that."""
+    verbose = json.loads(verbose) if isinstance(verbose, str) else dict(verbose)
+    same(verbose.pop("usage"), {"type": "duration", "seconds": 12})
+    return verbose
+
+
+def verbose_json(s):
+    """Segments and words are those of transcribe, and where each client looks for them."""
+    def ask(kind, *names):
+        return s.text(AUDIO, [("response_format", kind),
+                              *[("timestamp_granularities[]", name) for name in names]])
+    plain = json.loads(transcribed("-f", "verbose_json"))
+    timed = json.loads(transcribed("-f", "verbose_json", "--words"))
+    same(without_usage(ask("verbose_json")), plain)
+    same(without_usage(ask("verbose_json", "segment")), plain)
+    same(without_usage(ask("verbose_json", "word", "segment")), timed)
+    alone = without_usage(ask("verbose_json", "word"))  # Buzz looks for them in the segments
+    same([w for segment in alone["segments"] for w in segment.pop("words")], timed["words"])
+    same(alone, timed)
+    short = json.loads(ask("json", "word", "segment"))  # Subtitle Edit asks this way
+    same(short["words"], timed["words"])
+    same([(x["start"], x["end"], x["text"]) for x in short["segments"]],
+         [(x["start"], x["end"], x["text"]) for x in timed["segments"]])
+    same(sorted(json.loads(ask("json"))), ["languages", "text", "usage"])
+    same("words" in json.loads(ask("json", "segment")), False)
+    done = sent_events(s.post(TRANSCRIPTIONS, AUDIO, [("stream", "true")])[2])[-1]
+    same([(x["start"], x["end"], x["text"]) for x in done["segments"]],
+         [(x["start"], x["end"], x["text"]) for x in plain["segments"]])
 
 
 def whisper_cpp(s):
@@ -167,10 +195,10 @@ def options():
         # Of a long prompt the last 222 tokens count; each of these words, and the dot, is one.
         words = ("we have a problem here this is the first time that people can see what was said "
                  "before and now they will go to the moon with three men ").split() * 15
-        same(s.text(AUDIO, [("prompt", " ".join(words) + "."), ("language", "en"),
-                            ("response_format", "verbose_json")]),
-             transcribed("--prompt", " ".join(words[-221:]) + ".", "-l", "en",
-                         "-f", "verbose_json"))
+        same(without_usage(s.text(AUDIO, [("prompt", " ".join(words) + "."), ("language", "en"),
+                                          ("response_format", "verbose_json")])),
+             json.loads(transcribed("--prompt", " ".join(words[-221:]) + ".", "-l", "en",
+                                    "-f", "verbose_json")))
         assert json.loads(s.text(AUDIO, [("prompt", "\u732b" * 3000)]))["text"]
         same(s.text(AUDIO, (), "/asr?output=srt&language=en&word_timestamps=True",
                     name="audio_file"), transcribed("--words", "-l", "en", "-f", "srt"))
@@ -184,14 +212,14 @@ def options():
         assert "logprobs" not in json.loads(s.text(AUDIO, [("include[]", "x")]))
         for names in ([("timestamp_granularities[]", "word,segment")],
                       [("timestamp_granularities", "segment, word")]):
-            same(s.text(AUDIO, [("response_format", "verbose_json"), *names]),
-                 transcribed("-f", "verbose_json", "--words"))
+            same(without_usage(s.text(AUDIO, [("response_format", "verbose_json"), *names])),
+                 json.loads(transcribed("-f", "verbose_json", "--words")))
         for names in ([("timestamp_granularities", '["word", "segment"]')],
                       [("timestamp_granularities[]", '["segment","word"]')],
                       [("timestamp_granularities[0]", "word"),
                        ("timestamp_granularities[1]", "segment")]):
-            same(s.text(AUDIO, [("response_format", "verbose_json"), *names]),
-                 transcribed("-f", "verbose_json", "--words"))
+            same(without_usage(s.text(AUDIO, [("response_format", "verbose_json"), *names])),
+                 json.loads(transcribed("-f", "verbose_json", "--words")))
         for name in ("auto", "Auto", "null", "None", "undefined", "und"):
             same(json.loads(s.text(AUDIO, [("language", name)]))["text"], joined(transcribed()))
         for fields in ([("chunking_strategy", '{"type": "server_vad", "threshold": 0.8, '
@@ -211,6 +239,37 @@ def options():
              transcribed("-f", "srt"))
     with Server("--set", "beam=4", "--set", "language=en") as s:
         same(json.loads(s.text(AUDIO))["text"], joined(transcribed("--beam", "4", "-l", "en")))
+
+
+def languages():
+    """What the model cannot do is named, and left out where something is left."""
+    with Server(model=os.environ["ENGLISH"]) as s:
+        assert "de" in error_of(s.post(TRANSCRIPTIONS, wav(1), [("language", "de")]), 400,
+                                "language")["message"]
+        for value in ("de,fr", '["de", "fr"]'):
+            assert "de, fr" in error_of(s.post(TRANSCRIPTIONS, wav(1), [("languages", value)]),
+                                        400, "languages")["message"]
+        for value in ("de,en", "en", "auto"):
+            status, headers, _ = s.post(TRANSCRIPTIONS, wav(1), [("languages", value)])
+            same((status, headers.get("x-warning", "")[-4:]), (200, ": de" if "de" in value else ""))
+        w = WebSocket(s)
+        w.until("session.created")
+        for listed, single, told in ((["de", "en"], None, "en"), (None, "de", "en"),
+                                     (["de", "fr"], None, "en"), (None, "en", "en")):
+            w.send("session.update", session={"input_audio_transcription": {
+                "languages": listed, **({"language": single} if single else {})}})
+            if "de" in (listed or [single]):
+                assert "de" in w.until("error")[-1]["error"]["message"]
+            if listed == ["de", "en"] or single == "en":
+                told = w.until("session.updated")[-1]["session"]["audio"]["input"]
+                same(told["transcription"]["language"], "en")
+        w.append(bytes(48000))
+        w.send("input_audio_buffer.commit")
+        same(w.until(COMPLETED)[-1]["transcript"], "")
+        w.close()
+    with Server(model=TOY) as s:
+        assert '"tlh"' in error_of(s.post(TRANSCRIPTIONS, wav(1), [("languages", "en,tlh")]),
+                                   400)["message"]
 
 
 def errors():
@@ -968,6 +1027,41 @@ def realtime_idle():
             c.close()
 
 
+def realtime_divided():
+    """Who divides the audio, if a client does not say so: with a model that takes a stream, the
+    client. Text that is missing has a reason."""
+    with Server(model=TOY) as s:
+        for model, more, kind in (("gpt-realtime-whisper", {}, None), ("gpt-live-transcribe", {}, None),
+                                  ("gpt-4o-transcribe", {}, "server_vad"), (None, {}, "server_vad"),
+                                  ("gpt-realtime-whisper", {"turn_detection": {"type": "server_vad"}},
+                                   "server_vad"),
+                                  ("gpt-4o-transcribe", {"turn_detection": None}, None)):
+            w = WebSocket(s)
+            w.until("session.created")
+            transcription = {"model": model} if model else {"language": "en"}
+            for _ in range(2):  # again, without what was said before
+                w.send("session.update", session={"type": "transcription", "audio": {"input": {
+                    "format": {"type": "audio/pcm", "rate": 24000},
+                    "transcription": transcription, **more}}})
+                told = w.until("session.updated")[-1]["session"]["audio"]["input"]
+                same((model, (told["turn_detection"] or {}).get("type")), (model, kind))
+                more = {}
+            w.close()
+        _, headers, body = s.post(TRANSCRIPTIONS, AUDIO)
+        same(json.loads(body)["text"], "")
+        w = WebSocket(s)
+        set_format(w, 16000, turn_detection=None)
+        for piece in pieces(DATA, 1000):
+            w.append(piece)
+        w.send("input_audio_buffer.commit")
+        completed = w.until(COMPLETED)[-1]
+        same((completed["transcript"], completed["warning"]), ("", headers["x-warning"]))
+        w.append(bytes(48000))
+        w.send("input_audio_buffer.commit")
+        assert "warning" not in w.until(COMPLETED)[-1]
+        w.close()
+
+
 def set_format(w, rate, **more):
     """Sets up a session: the rate of its samples, and more."""
     language = {"language": more.pop("language")} if "language" in more else {}
@@ -1121,7 +1215,7 @@ def openai():
     same((got["json"], got["deltas"], got["text"]), (text, text, text + "\n"))
     for name in ("srt", "vtt"):
         same(got[name], transcribed("-f", name))
-    same(got["verbose"], json.loads(transcribed("-f", "verbose_json", "--words")))
+    same(without_usage(got["verbose"]), json.loads(transcribed("-f", "verbose_json", "--words")))
     same({t["speaker"] for t in got["diarized"]["segments"]}, {"A"})
     assert got["logprobs"] > 10 and "whisper-1" in got["models"], got
     assert "realtime" in got or not (flags and raw), got

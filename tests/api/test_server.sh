@@ -13,10 +13,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 MODEL=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+ENGLISH=$(scripts/fetch.sh --offline base.en 2>/dev/null)
 SPEECH=$(scripts/fetch.sh --offline demo 2>/dev/null)
 TOY=$T/toy.bin
 NODE_MODULES=${NODE_MODULES:-${XDG_CACHE_HOME:-$HOME/.cache}/whisper_npu/node/node_modules}
-export MODEL SPEECH TOY T NODE_MODULES
+export MODEL ENGLISH SPEECH TOY T NODE_MODULES
 export WNPU_BUILD="$build"
 
 need() {
@@ -39,6 +40,10 @@ check() {
 
 test_formats() { check formats; }
 test_options() { check options; }
+test_languages() {
+    [ -n "$ENGLISH" ] || { skip "no English model"; return; }
+    check languages
+}
 test_errors() { check errors; }
 test_keys() { check keys; }
 test_listening() { check listening; }
@@ -52,6 +57,7 @@ test_wyoming_long() { check wyoming_long; }
 test_wyoming_refused() { check wyoming_refused; }
 test_realtime() { check realtime; }
 test_realtime_settings() { check realtime_settings; }
+test_realtime_divided() { check realtime_divided; }
 test_realtime_idle() { check realtime_idle; }
 # check_spoken NAME: a test that speaks
 check_spoken() {
@@ -96,10 +102,10 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats options errors keys listening origins threads persistent \
+for t in ${TEST_SERVER:-formats options languages errors keys listening origins threads persistent \
     containers events speakers \
     wyoming wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
-    realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
+    realtime_divided realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
     queue disconnect half_closed \
     shutdown memory hostile frames forbidden silent slow_bodies}; do
     t_run test_$t

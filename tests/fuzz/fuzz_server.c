@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         form f;
         (void)form_init(&f, text, on_part, on_data, &s);
     }
-    request_finish(&s.request);
+    (void)request_finish(&s.request, NULL);
     request_free(&s.request);
     free(text);
     return 0;
