@@ -22844,6 +22844,13 @@ static int ri_is_open(const ri_ring *q)
     return __atomic_load_n(&q->open, __ATOMIC_ACQUIRE);
 }
 
+/* Nothing can be pushed any more; what was pushed can still be read. */
+static void ri_end(ri_ring *q)
+{
+    __atomic_store_n(&q->open, 0, __ATOMIC_RELEASE);
+    q->ended = 1;
+}
+
 /* Closes the ring, and erases the samples in it. */
 static void ri_close(ri_ring *q)
 {
@@ -22917,16 +22924,23 @@ static ri_level ri_get_level(const ri_ring *q)
     return level;
 }
 
-/* Frames that ri_read() can deliver now; SIZE_MAX after the end. user is the ring. */
-static size_t ri_ready(const void *user)
+/* Frames that ri_read() can deliver now. */
+static size_t ri_waiting(const ri_ring *q)
 {
-    const ri_ring *q = user;
     ri_level level = ri_get_level(q);
     size_t lost = 0;
     if (level.n_losses > 0) {
         lost = q->loss[(q->n_passed + level.n_losses - 1) % RI_LOSSES].lost - q->passed;
     }
-    return q->ended ? SIZE_MAX : q->silent + level.frames + lost;
+    return q->silent + level.frames + lost;
+}
+
+/* Frames that ri_read() can deliver without an end of the recording; SIZE_MAX if it ends there.
+ * user is the ring. */
+static size_t ri_ready(const void *user)
+{
+    const ri_ring *q = user;
+    return q->ended ? SIZE_MAX : ri_waiting(q);
 }
 
 /* Removes span number i. */
@@ -26141,6 +26155,11 @@ static void tt_find_utterances(ru_run *r)
         t->speaking = !t->speaking;
         t->same = 0;
     }
+    if (t->speaking && r->audio.detector_done) { /* the recording has ended */
+        t->utterance[t->n_utterances - 1].t1_ms = (int64_t)(t->step - t->same) * VA_STEP_MS;
+        t->speaking = 0;
+        t->same = 0;
+    }
 }
 
 /* Makes events of what has been found, up to the next end of an utterance. */
@@ -26637,7 +26656,9 @@ static int st_resume(ru_run *r)
         r->audio.voice.rules = aw_voice_rules(&r->params);
         r->resumed = 1;
         r->live = RU_LIVE;
-        ri_open(&r->ring);
+        if (!r->ring.ended) {
+            ri_open(&r->ring);
+        }
     }
     wi_load_checkpoint(r);
     return status;
@@ -26669,11 +26690,11 @@ static int st_detect(ru_run *r)
 static int st_after_window(ru_run *r)
 {
     tt_find_utterances(r);
-    return r->ring.ended;
+    return 0;
 }
 
-/* Runs the windows that are due. */
-static int st_run(ru_run *r)
+/* Runs the next window if it is due; finish: all of them. */
+static int st_run(ru_run *r, int finish)
 {
     double since = os_now_ms();
     int status;
@@ -26689,7 +26710,7 @@ static int st_run(ru_run *r)
     if (status == WNPU_OK) {
         wi_save_checkpoint(r);
         status = r->tentative.detect_only ? st_detect(r)
-                                          : wi_run_windows(r, st_after_window);
+                                          : wi_run_windows(r, finish ? NULL : st_after_window);
     } else {
         r->resumable = 0;
     }
@@ -26699,7 +26720,7 @@ static int st_run(ru_run *r)
 /* A run that cannot continue remains as it is until it is finished. */
 static int st_step(ru_run *r)
 {
-    int status = r->resumable ? st_run(r) : r->live_status;
+    int status = r->resumable ? st_run(r, 0) : r->live_status;
     tt_withdraw(r);
     if (status == WNPU_OK) {
         r->tentative.events |= r->due ? WNPU_EVENT_MORE : 0u;
@@ -26714,14 +26735,21 @@ static int st_step(ru_run *r)
     return status;
 }
 
-/* The recording is over. If the call is cancelled, it can be repeated. */
+/* The recording is over; steps go on with what is left of it. */
+static int st_end(ru_run *r)
+{
+    ri_end(&r->ring);
+    return WNPU_OK;
+}
+
+/* Runs the rest of the recording. If the call is cancelled, it can be repeated. */
 static int st_finish(ru_run *r)
 {
     int status = r->live_status;
     tt_clear(r);
-    r->ring.ended = 1;
+    ri_end(&r->ring);
     if (r->resumable) {
-        status = r->live_status = st_run(r);
+        status = r->live_status = st_run(r, 1);
     }
     if (status == WNPU_OK || !r->resumable) {
         r->live = 0;
@@ -28309,7 +28337,7 @@ WNPU_API size_t wnpu_stream_room(const wnpu_session *session)
     return session != NULL && ri_is_open(&session->run.ring) ? ri_room(&session->run.ring) : 0;
 }
 
-/* Common part of wnpu_stream_step() and wnpu_stream_finish(). */
+/* Common part of wnpu_stream_step(), wnpu_stream_end() and wnpu_stream_finish(). */
 static int ap_stream_call(wnpu_session *session, uint32_t *events, int (*call)(ru_run *r))
 {
     ru_run *r;
@@ -28356,6 +28384,11 @@ WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events)
     return ap_stream_call(session, events, st_step);
 }
 
+WNPU_API int wnpu_stream_end(wnpu_session *session)
+{
+    return ap_stream_call(session, NULL, st_end);
+}
+
 WNPU_API int wnpu_stream_finish(wnpu_session *session)
 {
     return ap_stream_call(session, NULL, st_finish);
@@ -28376,7 +28409,7 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     ours.speaking = r->params.vad && !r->audio.detector_done && r->audio.voice.open;
     ours.committed_ms = r->ledger.covered_ms;
     ours.audio_ms = lg_read_ms(r);
-    ours.lag_ms = au_ms(r->audio.stream, r->ring.ended ? 0 : ri_ready(&r->ring));
+    ours.lag_ms = au_ms(r->audio.stream, ri_waiting(&r->ring));
     ours.overrun_ms = au_ms(r->audio.stream, ri_load(&r->ring.lost));
     ours.text = r->tentative.text;
     ours.text_length = r->tentative.length;

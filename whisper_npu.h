@@ -1181,9 +1181,9 @@ WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
 /* Copies frames (one sample of each channel, interleaved) into the session and returns how many
  * were accepted. Takes no lock, never waits and makes no system call, so it may be called in an
  * audio callback. One thread at a time may push, also while another thread is in a step; none may
- * push while wnpu_stream_begin(), wnpu_stream_finish(), wnpu_reset() or wnpu_session_close() is in
- * progress, and none in a forked child. Returns 0 and changes nothing if no stream is open, samples
- * is NULL, or frames are more bytes than PTRDIFF_MAX.
+ * push while wnpu_stream_begin(), wnpu_stream_end(), wnpu_stream_finish(), wnpu_reset() or
+ * wnpu_session_close() is in progress, and none in a forked child. Returns 0 and changes nothing if
+ * no stream is open, samples is NULL, or frames are more bytes than PTRDIFF_MAX.
  *
  * Frames that are not accepted are lost: silence takes their place, so that times remain true, and
  * the ledger reports it as unresolved, WNPU_REASON_OVERRUN. (Losses less than a second apart may be
@@ -1209,15 +1209,19 @@ typedef enum wnpu_event {
  * is not. A step decodes one window at most, however much is waiting. *events (may be NULL)
  * receives wnpu_event values; while they include WNPU_EVENT_MORE, the next step need not wait for
  * samples. A step reports the end of at most one utterance, whose times wnpu_get_live() has then;
- * up to 128 wait for the next steps, so a program that is late sees all of them.
- * wnpu_stream_finish() reports no events: step before it until there are no more, and treat an
- * utterance that goes on as ended. After E_CANCELLED through wnpu_cancel() (also called between two
- * steps), on_progress or on_token, and after E_ACCEL, the next step continues and nothing is lost.
- * If a callback stopped the run, the next window that is decoded is completed before a callback can
- * stop it again. After other errors the stream remains as it is, and only wnpu_stream_finish() and
- * wnpu_reset() are of use. Errors: those of wnpu_transcribe(); E_STATE also if no stream is
- * open. */
+ * up to 128 wait for the next steps, so a program that is late sees all of them. After E_CANCELLED
+ * through wnpu_cancel() (also called between two steps), on_progress or on_token, and after
+ * E_ACCEL, the next step continues and nothing is lost. If a callback stopped the run, the next
+ * window that is decoded is completed before a callback can stop it again. After other errors the
+ * stream remains as it is, and only wnpu_stream_finish() and wnpu_reset() are of use. Errors: those
+ * of wnpu_transcribe(); E_STATE also if no stream is open. */
 WNPU_API int wnpu_stream_step(wnpu_session *session, uint32_t *events);
+/* Ends the recording: nothing can be pushed any more, and an utterance that goes on ends. Steps
+ * decode the rest, a window each, and report what happens in it; step until events do not include
+ * WNPU_EVENT_MORE. A program that calls wnpu_stream_finish() without that gets the same results,
+ * but all at once and without events. No thread may be in wnpu_stream_push(). Errors: E_ARGUMENT,
+ * E_STATE (busy, or no stream is open). */
+WNPU_API int wnpu_stream_end(wnpu_session *session);
 /* Ends the recording, decodes the rest of it, and ends the stream. Returns what wnpu_transcribe()
  * would return. After E_CANCELLED through wnpu_cancel(), on_progress or on_token, and after
  * E_ACCEL, the stream is still open, and the call can be repeated. */
@@ -1810,6 +1814,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_stream_push         WNPU_RENAMED(WNPU_PREFIX, stream_push)
 #define wnpu_stream_room         WNPU_RENAMED(WNPU_PREFIX, stream_room)
 #define wnpu_stream_step         WNPU_RENAMED(WNPU_PREFIX, stream_step)
+#define wnpu_stream_end          WNPU_RENAMED(WNPU_PREFIX, stream_end)
 #define wnpu_stream_finish       WNPU_RENAMED(WNPU_PREFIX, stream_finish)
 #define wnpu_stream_resume       WNPU_RENAMED(WNPU_PREFIX, stream_resume)
 #define wnpu_get_live            WNPU_RENAMED(WNPU_PREFIX, get_live)

@@ -185,30 +185,38 @@ static void utterances(void)
 /* Utterances in the order in which steps report them. */
 typedef struct heard {
     int n, open;                /* open: the last one has no end */
+    int more;                   /* the last step had WNPU_EVENT_MORE */
+    life_bytes json;
     int64_t t0_ms[MOST_UTTERANCES], t1_ms[MOST_UTTERANCES];
 } heard;
+
+static void hear_step(wnpu_session *s, heard *h)
+{
+    uint32_t events;
+    wnpu_live live;
+    live.struct_size = sizeof live;
+    T_CHECK(wnpu_stream_step(s, &events) == WNPU_OK && wnpu_get_live(s, &live) == WNPU_OK, "%s",
+            wnpu_session_error(s));
+    if (events & WNPU_EVENT_SPEECH_START) {
+        T_CHECK(!h->open && h->n < MOST_UTTERANCES, "two begins");
+        h->t0_ms[h->n++] = live.utterance_t0_ms;
+        h->open = 1;
+    }
+    if (events & WNPU_EVENT_UTTERANCE_END) {
+        T_CHECK(h->open && live.utterance_t0_ms == h->t0_ms[h->n - 1] &&
+                live.utterance_t1_ms > live.utterance_t0_ms, "an end without a begin");
+        h->t1_ms[h->n - 1] = live.utterance_t1_ms;
+        h->open = 0;
+    }
+    h->more = (events & WNPU_EVENT_MORE) != 0;
+}
 
 /* Steps until there are no more events. */
 static void hear(wnpu_session *s, heard *h)
 {
-    uint32_t events;
     do {
-        wnpu_live live;
-        live.struct_size = sizeof live;
-        T_CHECK(wnpu_stream_step(s, &events) == WNPU_OK && wnpu_get_live(s, &live) == WNPU_OK, "%s",
-                wnpu_session_error(s));
-        if (events & WNPU_EVENT_SPEECH_START) {
-            T_CHECK(!h->open && h->n < MOST_UTTERANCES, "two begins");
-            h->t0_ms[h->n++] = live.utterance_t0_ms;
-            h->open = 1;
-        }
-        if (events & WNPU_EVENT_UTTERANCE_END) {
-            T_CHECK(h->open && live.utterance_t0_ms == h->t0_ms[h->n - 1] &&
-                    live.utterance_t1_ms > live.utterance_t0_ms, "an end without a begin");
-            h->t1_ms[h->n - 1] = live.utterance_t1_ms;
-            h->open = 0;
-        }
-    } while (events & WNPU_EVENT_MORE);
+        hear_step(s, h);
+    } while (h->more);
 }
 
 /* Pushes a recording in pieces. At each `move`th one the run moves to another session, if move is
@@ -304,6 +312,100 @@ static void each_utterance(void)
     wnpu_model_close(m);
     free(x);
     free(all);
+}
+
+/* Moves a live run, and returns the other session. */
+static wnpu_session *move_run(wnpu_session *from, wnpu_session *to, const wnpu_params *p)
+{
+    size_t size = wnpu_snapshot_size(from);
+    void *block = malloc(size);
+    T_CHECK(wnpu_snapshot(from, block, size) == WNPU_OK && wnpu_reset(from) == WNPU_OK &&
+            wnpu_restore(to, block, size) == WNPU_OK && wnpu_stream_resume(to, p) == WNPU_OK,
+            "%s%s", wnpu_session_error(from), wnpu_session_error(to));
+    free(block);
+    return to;
+}
+
+/* Steps after the end; move: with cancelled ones and moves. Each decodes a window at most. */
+static void hear_rest(wnpu_session *s[2], const wnpu_params *p, float *x, int move, heard *h)
+{
+    int here = 0, i, status;
+    wnpu_stats stats;
+    wnpu_live live;
+    stats.struct_size = sizeof stats;
+    live.struct_size = sizeof live;
+    T_CHECK(wnpu_stream_end(s[0]) == WNPU_OK && wnpu_stream_end(s[0]) == WNPU_OK, "%s",
+            wnpu_session_error(s[0]));
+    for (i = 0; i == 0 || h->more; i++) {
+        uint32_t before;
+        T_CHECK(wnpu_get_stats(s[here], &stats) == WNPU_OK, "statistics");
+        before = stats.windows;
+        hear_step(s[here], h);
+        T_CHECK(wnpu_get_stats(s[here], &stats) == WNPU_OK && stats.windows <= before + 1,
+                "%u windows in a step", stats.windows - before);
+        if (move) {
+            wnpu_cancel(s[here]);
+            T_CHECK(wnpu_stream_step(s[here], NULL) == WNPU_E_CANCELLED, "not cancelled");
+            here = move_run(s[here], s[!here], p) == s[!here] ? !here : here;
+        }
+        T_CHECK(wnpu_stream_push(s[here], x, 1) == 0 && wnpu_stream_room(s[here]) == 0,
+                "a sample after the end");
+    }
+    T_CHECK(!h->open && wnpu_get_live(s[here], &live) == WNPU_OK && live.lag_ms == 0 &&
+            live.overrun_ms == 0, "%d utterances, the last is open: %d", h->n, h->open);
+    status = wnpu_stream_finish(s[here]);
+    T_CHECK(status >= 0, "%d, %s", status, wnpu_session_error(s[here]));
+    h->json = life_written(s[here], WNPU_FORMAT_JSON);
+    T_CHECK(wnpu_stream_end(s[here]) == WNPU_E_STATE, "ended");
+}
+
+/* After wnpu_stream_end(), steps report what wnpu_stream_finish() alone would swallow: also the
+ * utterance in which the recording ends. Results are those of the whole recording. */
+static void after_the_end(void)
+{
+    static heard want, is;
+    size_t n;
+    float *x = make_sound(&n);
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_config c = life_config(1);
+    wnpu_params p = phrase_params();
+    wnpu_stream_options o = float_options(500);
+    wnpu_session *s[2];
+    wnpu_audio a;
+    life_bytes whole;
+    int move, status;
+    memset(x + RATE * 37 / 2, 0, sizeof *x * (n - RATE * 37 / 2));
+    c.stream_bytes = sizeof *x * n;
+    s[0] = life_open(m, &c);
+    s[1] = life_open(m, &c);
+    T_CHECK(wnpu_stream_end(NULL) == WNPU_E_ARGUMENT && wnpu_stream_end(s[0]) == WNPU_E_STATE,
+            "no stream");
+    for (o.detect_only = 0; o.detect_only < 2; o.detect_only++) {
+        hear_all(s, &o, x, n, CHUNK, 0, &want); /* the same with silence behind it */
+        T_CHECK(want.n >= 3 && !want.open, "%d utterances", want.n);
+        a = life_audio(x, RATE * 37 / 2); /* ends while somebody speaks */
+        status = o.detect_only ? wnpu_detect_speech(s[0], &p, &a) : wnpu_transcribe(s[0], &p, &a);
+        T_CHECK(status >= 0, "%s", wnpu_session_error(s[0]));
+        whole = life_written(s[0], WNPU_FORMAT_JSON);
+        for (move = 0; move < 2; move++) {
+            memset(&is, 0, sizeof is);
+            T_CHECK(wnpu_stream_begin(s[0], &p, &o) == WNPU_OK &&
+                    wnpu_stream_push(s[0], x, (size_t)a.frames) == a.frames, "%s",
+                    wnpu_session_error(s[0]));
+            hear_rest(s, &p, x, move, &is);
+            T_CHECK(llabs(want.t1_ms[want.n - 1] - is.t1_ms[want.n - 1]) < 150, "ends at %ld",
+                    (long)is.t1_ms[want.n - 1]);
+            is.t1_ms[want.n - 1] = want.t1_ms[want.n - 1];
+            same_heard(&is, &want, move ? "moved" : "at once");
+            T_CHECK(life_alike(whole, is.json), "other results");
+            free(is.json.bytes);
+        }
+        free(whole.bytes);
+    }
+    wnpu_session_close(s[0]);
+    wnpu_session_close(s[1]);
+    wnpu_model_close(m);
+    free(x);
 }
 
 /* A step decodes one window at most, and says whether the next one can be decoded at once. */
@@ -544,6 +646,7 @@ int main(int argc, char **argv)
     t_run("tentative text changes no results", tentative);
     t_run("utterances", utterances);
     t_run("each utterance, however late a step is", each_utterance);
+    t_run("after the end", after_the_end);
     t_run("one window a step", one_window);
     t_run("default parameters", default_params);
     t_run("the detector alone", detector_alone);
