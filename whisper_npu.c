@@ -20230,8 +20230,8 @@ static uint64_t pm_mix_text(uint64_t sum, const char *text)
     return text != NULL ? pm_mix(sum, text, strlen(text) + 1) : pm_mix(sum, "", 0);
 }
 
-/* The next line of *text that is not blank, without blanks around it; NULL if there is none, or *text
- * is NULL. It is not terminated. */
+/* The next line of *text that is not blank, without blanks around it; NULL if there is none, or
+ * *text is NULL. It is not terminated. */
 static const char *pm_line(const char **text, size_t *length)
 {
     const char *line = *text;

@@ -69,10 +69,11 @@ static void close_end(int *fd)
  * and gaps in the time stamps with silence. In MPEG and Ogg streams, ffmpeg starts the clock at the
  * first packet that it decodes, unless there is an input offset, and removes gaps of more than
  * 10 s. A file is searched for audio for one minute rather than 5 s. */
-static void become_ffmpeg(const char *name, int seekable, int track)
+static void become_ffmpeg(const char *name, const ffmpeg_input *from)
 {
+    const int seekable = from->seekable_fd >= 0;
     const char *argv[48];
-    char map[32];
+    char map[32], channels[32];
     size_t n = 0;
     argv[n++] = "ffmpeg";
     argv[n++] = "-nostdin";
@@ -96,8 +97,8 @@ static void become_ffmpeg(const char *name, int seekable, int track)
     }
     argv[n++] = "-i";
     argv[n++] = name;
-    if (track >= 0) {
-        (void)snprintf(map, sizeof map, "0:a:%d", track);
+    if (from->track >= 0) {
+        (void)snprintf(map, sizeof map, "0:a:%d", from->track);
         argv[n++] = "-map";
         argv[n++] = map;
     }
@@ -110,8 +111,13 @@ static void become_ffmpeg(const char *name, int seekable, int track)
     argv[n++] = "16000";
     argv[n++] = "-c:a";
     argv[n++] = "pcm_s16le";
+    if (from->raw_channels > 0) {
+        (void)snprintf(channels, sizeof channels, "%u", (unsigned)from->raw_channels);
+        argv[n++] = "-ac";
+        argv[n++] = channels;
+    }
     argv[n++] = "-f";
-    argv[n++] = "wav";
+    argv[n++] = from->raw_channels > 0 ? "s16le" : "wav";
     argv[n++] = "pipe:1";
     argv[n] = NULL;
     (void)setpgid(0, 0); /* Ctrl-C is for us: what we feed to it is still to be decoded */
@@ -171,7 +177,7 @@ int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from)
             if (dup2(input, 0) < 0 || dup2(out[1], 1) < 0 || dup2(err[1], 2) < 0) {
                 _exit(NO_PROGRAM);
             }
-            become_ffmpeg(name, !feeding, from->track);
+            become_ffmpeg(name, from);
         }
     }
     free(name);

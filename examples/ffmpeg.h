@@ -21,6 +21,7 @@ typedef struct ffmpeg_input {
     int (*source_fd)(void *user);
     void *user;
     int track;                /* audio track, from 0; -1: chosen by ffmpeg */
+    uint32_t raw_channels;    /* samples of so many channels without a header; 0: WAV */
     int64_t stall_ms;         /* limit for the time without progress; 0: none */
     const atomic_int *end;    /* when non-zero, the output ends */
 } ffmpeg_input;
@@ -44,8 +45,9 @@ typedef struct ffmpeg {
 
 /* Returns 0, or -1 with errno set. Call ffmpeg_close() in both cases. */
 int ffmpeg_open(ffmpeg *f, const ffmpeg_input *from);
-/* Reads bytes of a WAV file with 16-bit samples at 16 kHz and the input's channels; its first
- * sample is at time 0 of the input. Returns 1..size, or 0 at the end or when *end is set. */
+/* Reads bytes of a WAV file with 16-bit samples at 16 kHz and the input's channels, or with
+ * raw_channels the samples alone; the first sample is at time 0 of the input. Returns 1..size, or 0
+ * at the end or when *end is set. */
 int64_t ffmpeg_read(void *f, void *buffer, size_t size);
 /* Waits for the child. Returns NULL on success, else the error as text. */
 const char *ffmpeg_finish(ffmpeg *f);

@@ -278,6 +278,130 @@ static int spool(input *in)
          : lseek(fd, 0, SEEK_SET) == 0 ? 0 : fail(in, "%s", strerror(errno));
 }
 
+/* ---- chained Ogg streams ----
+ *
+ * Internet radio begins a new stream with each title, and files may be joined: a chain of links, each
+ * with its own headers and times (RFC 3533, section 4). ffmpeg takes the headers for packets of sound
+ * and the times for gaps, so every link has an ffmpeg of its own. */
+
+#define PAGE_HEAD 27u
+
+/* Appends bytes to the page's header until it has n. Returns 0 if they end before. */
+static int fill_page(input *in, size_t n)
+{
+    while (in->ogg.have < n) {
+        int64_t got = read_bytes(in, in->ogg.page + in->ogg.have, n - in->ogg.have);
+        if (got <= 0) {
+            return 0;
+        }
+        in->ogg.have += (size_t)got;
+    }
+    return 1;
+}
+
+/* The rest of the header: the sizes of the segments. */
+static void end_page_head(input *in)
+{
+    const size_t n = in->ogg.page[PAGE_HEAD - 1];
+    size_t i;
+    in->ogg.data |= (in->ogg.page[5] & 2) == 0;
+    in->ogg.lost = !fill_page(in, PAGE_HEAD + n);
+    for (i = 0; i < n && !in->ogg.lost; i++) {
+        in->ogg.body += in->ogg.page[PAGE_HEAD + i];
+    }
+}
+
+static void begin_page(input *in)
+{
+    in->ogg.at = in->ogg.have = 0;
+    if (!fill_page(in, PAGE_HEAD) || memcmp(in->ogg.page, "OggS", 4) != 0) {
+        in->ogg.lost = 1;
+        return;
+    }
+    in->ogg.next = (in->ogg.page[5] & 2) != 0 && in->ogg.data;
+    if (!in->ogg.next) {
+        end_page_head(in);
+    }
+}
+
+/* The source of an ffmpeg: bytes of one link. */
+static int64_t read_link(void *user, void *buffer, size_t size)
+{
+    input *in = user;
+    size_t n;
+    int64_t got;
+    if (in->ogg.at == in->ogg.have && in->ogg.body == 0 && !in->ogg.lost) {
+        begin_page(in);
+    }
+    if (in->ogg.next) {
+        return 0;
+    }
+    n = in->ogg.have - in->ogg.at;
+    if (n > 0) {
+        n = n < size ? n : size;
+        memcpy(buffer, in->ogg.page + in->ogg.at, n);
+        in->ogg.at += n;
+        return (int64_t)n;
+    }
+    got = read_bytes(in, buffer, in->ogg.lost || in->ogg.body > size ? size : in->ogg.body);
+    in->ogg.body -= got > 0 && !in->ogg.lost ? (size_t)got : 0;
+    return got;
+}
+
+/* Starts the ffmpeg of the next link. */
+static int begin_link(input *in)
+{
+    ffmpeg_input from = in->child.from;
+    const char *why = ffmpeg_finish(&in->child);
+    if (why != NULL && in->ogg.why[0] == '\0') {
+        (void)snprintf(in->ogg.why, sizeof in->ogg.why, "%s", why);
+    }
+    ffmpeg_close(&in->child);
+    from.raw_channels = in->inner.channels;
+    in->ogg.next = in->ogg.data = 0;
+    end_page_head(in);
+    return ffmpeg_open(&in->child, &from);
+}
+
+/* Reads what ffmpeg makes of the links, one after the other. */
+static int64_t read_links(void *user, void *buffer, size_t size)
+{
+    input *in = user;
+    int64_t n = ffmpeg_read(&in->child, buffer, size);
+    while (n == 0 && in->ogg.next && !*end_of_work(in)) {
+        n = begin_link(in) == 0 ? ffmpeg_read(&in->child, buffer, size) : -1;
+    }
+    return n;
+}
+
+/* Whether the input is an Ogg stream that may have links: a pipe, of which nobody knows, or a file
+ * that has them. */
+static int may_have_links(const input *in)
+{
+    unsigned char head[282];
+    off_t at = 0;
+    int data = 0;
+    if (in->head_size < 4 || memcmp(in->head, "OggS", 4) != 0) {
+        return 0;
+    }
+    while (in->seekable) {
+        ssize_t i, n = pread(in->fd, head, sizeof head, at);
+        if (n < (ssize_t)PAGE_HEAD || memcmp(head, "OggS", 4) != 0 ||
+            n < (ssize_t)(PAGE_HEAD + head[PAGE_HEAD - 1])) {
+            return 0;
+        }
+        if ((head[5] & 2) != 0 && data) {
+            return 1;
+        }
+        data |= (head[5] & 2) == 0;
+        at += (off_t)(PAGE_HEAD + head[PAGE_HEAD - 1]);
+        for (i = 0; i < head[PAGE_HEAD - 1]; i++) {
+            at += head[(ssize_t)PAGE_HEAD + i];
+        }
+    }
+    return 1;
+}
+
 /* Runs ffmpeg on the input and opens its WAV output. first: the library's error message. */
 static int convert(input *in, const char *first)
 {
@@ -291,10 +415,11 @@ static int convert(input *in, const char *first)
     if (spooled && spool(in) != 0) {
         return -1;
     }
+    in->ogg.used = may_have_links(in);
     memset(&from, 0, sizeof from);
     from.name = in->seekable && !spooled && in->given < 0 ? in->path : NULL;
-    from.seekable_fd = in->seekable ? in->fd : -1;
-    from.source = read_bytes;
+    from.seekable_fd = in->seekable && !in->ogg.used ? in->fd : -1;
+    from.source = in->ogg.used ? read_link : read_bytes;
     from.source_fd = fd_to_wait_for;
     from.user = in;
     from.track = in->from.track;
@@ -304,15 +429,15 @@ static int convert(input *in, const char *first)
         in->tail = malloc(TAIL_SIZE);
     }
     in->uses_ffmpeg = 1;
-    if (in->seekable) {
+    if (in->seekable && !in->ogg.used) {
         (void)lseek(in->fd, 0, SEEK_SET);
     }
     if (ffmpeg_open(&in->child, &from) != 0) {
         return fail(in, "cannot start ffmpeg: %s", strerror(errno));
     }
     wnpu_wav_reader_init(&in->wav, sizeof in->wav);
-    in->wav.read = ffmpeg_read;
-    in->wav.user = &in->child;
+    in->wav.read = in->ogg.used ? read_links : ffmpeg_read;
+    in->wav.user = in->ogg.used ? (void *)in : (void *)&in->child;
     if (wnpu_wav_reader_open(&in->wav, &in->inner, &error) != WNPU_OK) {
         const char *why = *end_of_work(in) ? "cancelled" : ffmpeg_finish(&in->child);
         return why == NULL ? fail(in, "contains no audio")
@@ -597,6 +722,7 @@ static input_state state_of_child(input *in)
     const char *why = ffmpeg_finish(&in->child);
     int64_t read_ms = (int64_t)(in->at / (in->inner.rate / 1000));
     int64_t duration = in->child.video ? -1 : in->child.duration_ms;
+    why = in->ogg.why[0] != '\0' ? in->ogg.why : why;
     if (why != NULL) {
         (void)fail(in, "damaged or cut short: %s", why);
         return INPUT_CUT;

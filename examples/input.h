@@ -54,6 +54,15 @@ typedef struct input {
     int keeping;              /* bytes that are read are also appended to head */
     unsigned char *tail;      /* the last bytes of an Ogg stream */
     size_t tail_size;
+    struct {                  /* an Ogg stream, each of whose links is decoded on its own */
+        int used, next;       /* next: the page at hand begins another link */
+        int data;             /* pages other than first ones have been seen in this link */
+        int lost;             /* what follows is not a page, and is passed on as it is */
+        unsigned char page[282]; /* the page's header, not passed on completely */
+        size_t at, have;
+        size_t body;          /* bytes of the page's body that follow */
+        char why[256];        /* what ffmpeg said about links before the last */
+    } ogg;
     int read_error;           /* errno of a failed read */
     wnpu_wav_reader wav;
     ffmpeg child;

@@ -356,6 +356,33 @@ test_timestamps() {
     done
 }
 
+# Chained Ogg, as internet radio sends it and joined files have it: each link has times and headers of
+# its own, and the links may have other numbers of channels.
+test_chained() {
+    make_with -i examples/jfk.wav -t 4.3 "$T/link1.opus"
+    make_with -i examples/jfk.wav -ss 7 -t 3.7 -ac 2 "$T/link2.opus"
+    make_with -i examples/jfk.wav -t 4.3 -c:a libvorbis "$T/link1.vorbis.ogg"
+    make_with -i examples/jfk.wav -ss 7 -t 3.7 -c:a libvorbis "$T/link2.vorbis.ogg"
+    cat "$T/link1.opus" "$T/link2.opus" "$T/link1.opus" >"$T/chained.opus"
+    cat "$T/link1.vorbis.ogg" "$T/link2.vorbis.ogg" "$T/link1.vorbis.ogg" >"$T/chained.ogg"
+    for name in chained.opus chained.ogg; do
+        run 0 t -f json "$T/$name"
+        grep -qE '"duration": 12\.(29|30|31)' "$T/out" || fail "$name: $(grep duration "$T/out")"
+        [ "$(grep -c 'fellow Americans' "$T/out")" -ge 2 ] || fail "$name: $(cat "$T/out")"
+        empty "$T/err"
+        mv "$T/out" "$T/whole"
+        piped "$T/$name" 0 "$transcribe" -m "$model" -f json -
+        same "$T/whole" "$T/out"
+    done
+    # What is damaged in one of the links is reported, and the others are read.
+    {
+        head -c 6000 "$T/link1.opus"
+        cat "$T/link2.opus"
+    } >"$T/broken.opus"
+    t "$T/broken.opus" >"$T/out" 2>"$T/err"
+    has "$T/out" "do for your country"
+}
+
 # A file that standard input is, for ffmpeg.
 test_redirected() {
     for name in - /dev/stdin /proc/self/fd/0; do
@@ -470,7 +497,7 @@ make_recordings
 [ -z "$ffmpeg" ] || make_with -i "$T/speech.wav" "$T/speech.flac"
 t_all pipes as_it_comes raw wav_sizes shrinking clips channels names end
 if [ -n "$ffmpeg" ]; then
-    t_all formats cut timestamps redirected end_of_spooled tracks playlists temporary_files stall
+    t_all formats cut timestamps chained redirected end_of_spooled tracks playlists temporary_files stall
 else
     t_run no_ffmpeg
 fi
