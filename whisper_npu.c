@@ -9111,7 +9111,7 @@ static int cp_request(wnpu_isa isa)
 /* Whether the set can run here and now. */
 static int cp_usable(wnpu_isa isa)
 {
-    return wnpu_isa_available(isa) && cp_permitted(isa);
+    return wnpu_isa_available((int)isa) && cp_permitted(isa);
 }
 
 /* The fastest usable set. */
@@ -9134,7 +9134,7 @@ static const gm_kernels *gm_select(wnpu_isa isa)
     if (isa == WNPU_ISA_AUTO) {
         isa = cp_best();
     }
-    if (!wnpu_isa_available(isa)) {
+    if (!wnpu_isa_available((int)isa)) {
         return NULL;
     }
     set = &cp_sets[isa];
@@ -27615,12 +27615,12 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
         return er_set(error, WNPU_E_UNSUPPORTED, "the model was opened without float weights; "
                       "set keep_float in wnpu_model_config");
     }
-    if (c->isa < 0 || wnpu_isa_name((wnpu_isa)c->isa) == NULL) {
+    if (c->isa < 0 || wnpu_isa_name(c->isa) == NULL) {
         return er_set(error, WNPU_E_ARGUMENT, "isa %d is no wnpu_isa", (int)c->isa);
     }
     if (gm_select((wnpu_isa)c->isa) == NULL) {
         return er_set(error, WNPU_E_UNSUPPORTED, "this CPU or build has no %s",
-                      wnpu_isa_name((wnpu_isa)c->isa));
+                      wnpu_isa_name(c->isa));
     }
     if (c->result_bytes < AP_MIN_RESULTS || c->result_bytes > AP_MAX_RESULTS) {
         return er_set(error, WNPU_E_ARGUMENT, "result_bytes is outside %u..%u", AP_MIN_RESULTS,
@@ -27769,7 +27769,7 @@ static int ap_request_isa(wnpu_isa isa, wnpu_error *error)
     return refused == 0 ? WNPU_OK :
            er_set(error, WNPU_E_UNSUPPORTED, "the system refuses the use of %s (arch_prctl, errno "
                   "%d): a thread's alternate signal stack may be too small, or a filter of system "
-                  "calls too strict", wnpu_isa_name(isa), refused);
+                  "calls too strict", wnpu_isa_name((int)isa), refused);
 }
 
 /* Allocates the pages that every run writes to, the first `written` bytes, as large pages if
@@ -29011,7 +29011,8 @@ static int sf_check_matmul(sf_run *r, const gm_kernels *gm, wnpu_error *error)
             }
             if (c[m * SF_COLUMNS + n] != sum) {
                 return er_set(error, WNPU_E_INTERNAL, "self-test: a matrix product on %s gives %ld "
-                              "for %ld; choose another instruction set", wnpu_isa_name(gm->isa),
+                              "for %ld; choose another instruction set",
+                              wnpu_isa_name((int)gm->isa),
                               (long)c[m * SF_COLUMNS + n], (long)sum);
             }
         }
@@ -29046,7 +29047,7 @@ static int sf_check_fft(sf_run *r, const op_kernels *op, wnpu_isa isa, wnpu_erro
             if (!(fabsf(out[lane * 4 + i] - want[i]) <= want[i] * 1e-6f + 1e-6f)) {
                 return er_set(error, WNPU_E_INTERNAL, "self-test: bin %u of a tone's spectrum on "
                               "%s is %.9g for %g; choose another instruction set", bins[i],
-                              wnpu_isa_name(isa), (double)out[lane * 4 + i], (double)want[i]);
+                              wnpu_isa_name((int)isa), (double)out[lane * 4 + i], (double)want[i]);
             }
         }
     }
@@ -29181,7 +29182,7 @@ static int sf_check_answers(wnpu_isa isa, const uint64_t *found, wnpu_error *err
         if (found[i] != sf_answers[i].checksum) {
             return er_set(error, WNPU_E_INTERNAL, "self-test: %s on %s gives 0x%016llx for "
                           "0x%016llx; choose another instruction set, check the compiler",
-                          sf_answers[i].what, wnpu_isa_name(isa), (unsigned long long)found[i],
+                          sf_answers[i].what, wnpu_isa_name((int)isa), (unsigned long long)found[i],
                           (unsigned long long)sf_answers[i].checksum);
         }
     }

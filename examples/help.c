@@ -249,7 +249,7 @@ int help_self_test(void)
     }
     fputs("self test passed:", stdout);
     for (isa = WNPU_ISA_SCALAR; wnpu_isa_name(isa) != NULL; isa++) {
-        if (wnpu_isa_available((wnpu_isa)isa) && isa != WNPU_ISA_AMX) { /* used only on request */
+        if (wnpu_isa_available(isa) && isa != WNPU_ISA_AMX) { /* used only on request */
             printf(" %s", wnpu_isa_name(isa));
         }
     }
