@@ -21,6 +21,8 @@
 #                      pushes and another transcribes, and clients of the server
 #   make test-aarch64  the C tests under qemu-aarch64, if a cross compiler is there
 #   make windows       build/windows/transcribe.exe and pack.exe, with mingw-w64
+#   make browser       build/browser: WebAssembly modules, wnpu.mjs and the page of examples/browser,
+#                      with clang, lld and wasi-libc; npm pack makes a package of it
 #   make matrix        one answer from all instruction sets and numbers of threads; MATRIX=full
 #   make fuzz          build/fuzz/fuzz_*: libFuzzer targets, with clang
 #   make check-symbols every global symbol begins with wnpu_
@@ -31,6 +33,7 @@
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-live    delays and cost of live text; with SPEECH=DIR on recordings of yours
 #   make bench-server  first delta, throughput and memory of build/server
+#   make bench-browser CPU time of the WebAssembly modules in node beside the native program
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make outline       the sections of the library's sources: first line, lines, functions
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
@@ -111,8 +114,8 @@ vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
-    test-aarch64 windows outline matrix fuzz check-symbols shared install uninstall bench \
-    bench-live bench-server bench-plot \
+    test-aarch64 windows browser outline matrix fuzz check-symbols shared install uninstall bench \
+    bench-live bench-browser bench-server bench-plot \
     accuracy clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -269,7 +272,7 @@ $(B)/fuzz/fuzz_run: tests/fuzz/fuzz_run.c $(B)/fuzz/run.o $(B)/fuzz/fuzzed_with
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_CFLAGS = -DFUZZ $(DRM_CFLAGS)
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_LIBS = $(DRM_LIBS)
 
-$(B) $(B)/tests $(B)/fuzz $(B)/sim $(B)/kit $(B)/pic:
+$(B) $(B)/tests $(B)/fuzz $(B)/sim $(B)/kit $(B)/pic $(B)/browser:
 	mkdir -p "$@"
 
 fuzz: $(FUZZERS:%=$(B)/fuzz/%)
@@ -354,6 +357,27 @@ windows:
 
 $(B)/tests/windows.exe: tests/api/windows.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
+
+# One module with vector instructions and one without; wnpu.mjs chooses what its host can run.
+WASM_CC ?= clang
+WASM_COMPILE = $(WASM_CC) --target=wasm32-wasi -isystem /usr/include/wasm32-wasi -O2 -std=c11 -Wall \
+    -Wextra -Wpedantic -Wconversion -Wshadow -I. -DWNPU_NO_OS
+WASM_LINK = -nostartfiles -L/usr/lib/wasm32-wasi \
+    -Wl,--no-entry,--gc-sections,-s,--stack-first,-z,stack-size=1048576
+BROWSER = $(notdir $(filter-out %.c,$(wildcard examples/browser/*)))
+
+browser: $(B)/browser/wnpu.wasm $(B)/browser/wnpu_scalar.wasm $(BROWSER:%=$(B)/browser/%) \
+    $(B)/browser/LICENSE
+
+$(B)/browser/wnpu.wasm: private OWN_CFLAGS = -msimd128
+$(B)/browser/%.wasm: examples/browser/glue.c whisper_npu.c whisper_npu.h Makefile | $(B)/browser
+	$(WASM_COMPILE) $(OWN_CFLAGS) examples/browser/glue.c whisper_npu.c $(WASM_LINK) -o "$@"
+
+$(B)/browser/%: examples/browser/% | $(B)/browser
+	cp $< "$@"
+
+$(B)/browser/LICENSE: LICENSE | $(B)/browser
+	cp $< "$@"
 
 # Without a cross compiler there is no NEON in it.
 matrix: $(B)/transcribe
@@ -443,6 +467,9 @@ $(B)/bench_live: bench_live.c $(B)/libwhisper_npu.a $(B)/linked_with
 
 bench-live: $(B)/bench_live
 	WNPU_BUILD="$(BUILD)" SPEECH='$(SPEECH)' tests/bench/live.sh
+
+bench-browser: $(B)/transcribe browser
+	WNPU_BUILD="$(BUILD)" tests/bench/browser.sh
 
 bench-server: $(B)/server
 	WNPU_BUILD="$(BUILD)" MODEL="$$(scripts/fetch.sh base.en)" \

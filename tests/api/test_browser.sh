@@ -1,0 +1,83 @@
+#!/bin/sh
+# test_browser.sh - the library as WebAssembly with its JavaScript: make browser, and the package
+# that npm makes of it, installed in an empty folder.
+#
+# TEST_CLIPS: recordings for each model (default 2)
+cd "$(dirname "$0")/../.." || exit 1
+. tests/lib/t.sh
+if [ -n "${WNPU_SANITIZED-}" ]; then
+    echo "nothing here depends on sanitizers"
+    t_end
+    exit
+fi
+t_models
+here=$PWD
+build=$(cd "$build" && pwd) || exit 1
+toy_says "$build" || exit 1
+
+# in_node TEST ARGUMENTS...: of browser_package.mjs, where the package is installed.
+in_node() {
+    (cd "$T/app" && node "$here/tests/api/browser_package.mjs" "$@") >"$T/out" 2>&1 &&
+        [ ! -s "$T/out" ] || fail "$(head -n 20 "$T/out")"
+}
+
+test_package() {
+    have clang node npm wasm-ld || return
+    [ -f /usr/lib/wasm32-wasi/libc.a ] || { skip "no wasi-libc"; return; }
+    try make -s BUILD="$build" browser || return
+    mkdir "$T/app" && (cd "$T/app" && npm pack -s "$build/browser" &&
+        npm install -s --offline --no-audit --no-fund ./wnpu-*.tgz) >"$T/out" 2>&1 ||
+        { fail "$(cat "$T/out")"; return; }
+    package=$T/app/node_modules/wnpu
+    for module in wnpu wnpu_scalar; do
+        [ "$(wc -c <"$package/$module.wasm")" -lt 500000 ] || fail "$module.wasm is large"
+    done
+    version=$(sed -n 's/^#define WNPU_VERSION_[MP][A-Z]* //p' whisper_npu.h | paste -s -d . -)
+    grep -q "\"version\": \"$version\"" "$package/package.json" || fail "not version $version"
+    # Everything that is exported has a type.
+    sed -n 's/^export \(async \)*\(function\|class\|const\) \([A-Za-z]*\).*/\3/p; ' \
+        "$package/wnpu.mjs" >"$T/names"
+    sed -n 's/^export { \(.*\) };/\1/p' "$package/wnpu.mjs" | tr -d ' ' | tr ',' '\n' >>"$T/names"
+    while read -r name; do
+        grep -qE "^export (function|class|const) $name\b" "$package/wnpu.d.ts" || fail "no type: $name"
+    done <"$T/names"
+    [ "$(wc -l <"$T/names")" -gt 3 ] || fail "what is exported? $(cat "$T/names")"
+    in_node toy "$T/toy.bin" "$T/noise.wav" "$T/want"
+}
+
+test_errors() {
+    [ -d "$T/app/node_modules" ] || { skip "no package"; return; }
+    in_node errors "$T/toy.bin" "$T/noise.wav"
+}
+
+# The same bytes as from the native program, at once and live.
+test_clips() {
+    [ -d "$T/app/node_modules" ] || { skip "no package"; return; }
+    [ -n "$tiny" ] && [ -n "$base" ] && [ -d "$speech/short" ] || { skip "no models or speech"; return; }
+    speech=$(cd "$speech" && pwd)
+    for model in "$tiny" "$base"; do
+        set --
+        for clip in $(find "$speech/short" -name '*.wav' | sort | head -n "${TEST_CLIPS:-2}"); do
+            out=$T/$(basename "$model").$(basename "$clip")
+            "$build/transcribe" -q -m "$model" -f json "$clip" >"$out.json"
+            "$build/transcribe" -q -m "$model" --least 3000 --pause 700 -f json "$clip" >"$out.live"
+            set -- "$@" "$clip" "$out.json" "$out.live"
+        done
+        in_node clips "$model" "$@"
+    done
+}
+
+test_cancel() {
+    [ -d "$T/app/node_modules" ] || { skip "no package"; return; }
+    [ -n "$tiny" ] && have sox || { skip "no model or sox"; return; }
+    demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
+    [ -n "$demo" ] || { skip "no recording"; return; }
+    sox "$demo" -r 16000 -c 1 -b 16 "$T/long.wav" || { fail "sox"; return; }
+    "$build/transcribe" -q -m "$tiny" -f json "$T/long.wav" >"$T/long.json"
+    in_node cancel "$tiny" "$T/long.wav" "$T/long.json"
+}
+
+for t in package errors clips cancel; do
+    t_run test_$t
+done
+t_end
