@@ -1,17 +1,22 @@
 /* bench_live - how soon text of live audio appears, how often it changes, and what it costs.
  *
  *     bench_live --model MODEL [--threads N] [--step MS] [--least MS] [--pause MS] [--chunk MS]
- *                [--streams N] [--svg FILE] [--log] RECORDING.wav ...
+ *                [--streams N] [--svg FILE] [--log] [--errors] RECORDING.wav ...
  *
  * Recordings are pushed in pieces of --chunk (default 40 ms) by a virtual clock, which advances by
  * the CPU time that the stepping thread has used, and nothing sleeps: with as many threads as free
  * cores that is the time on a computer with nothing else to do. Ends of words are those of a run
  * over the whole recording with the same parameters. A word is shown when it first stands at its
- * place in the text, committed or tentative, and committed when its segment is. Delays of segments
- * count from the end of their last word and without the pause that ends a window. Normalised
- * erasure (Arivazhagan et al., 2020) is the number of words removed from the end of the text so
- * that the next text begins with the rest, over the number of final words; case and punctuation do
- * not count. --streams: that many sessions take turns on one core; --threads is 1 then. */
+ * place in the text, committed or tentative, and final when its segment is committed. All words
+ * count, except that those which are final only because the recording ended do not count as final.
+ * A phrase ends with a word that GAP_MS or more separate from the next one, whether or not a
+ * segment ends there. The text lags by the audio that was pushed after what the latest change of
+ * the text, committed or tentative, covers. Normalised erasure (Arivazhagan et al., 2020) is the
+ * number of words removed from the end of the text so that the next text begins with the rest, over
+ * the number of final words; case and punctuation do not count. A revision is a change that removes
+ * words. --errors: the words (insertions, deletions, substitutions) in which the final text differs
+ * from that of a file run with default parameters. --streams: that many sessions take turns on one
+ * core; --threads is 1 then. */
 #define _POSIX_C_SOURCE 200809L
 #include "../lib/life.h"
 
@@ -21,11 +26,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_WORDS = 20000, MOST_STREAMS = 64, WORD_SIZE = 40 };
+enum { MOST_WORDS = 20000, MOST_STREAMS = 64, WORD_SIZE = 40, GAP_MS = 700 };
 
 typedef struct word {
     char text[WORD_SIZE];
-    double end, shown, committed; /* ms; negative: not yet */
+    double begin, end, shown, committed; /* ms; negative: not yet */
 } word;
 
 typedef struct words {
@@ -41,11 +46,12 @@ typedef struct numbers {
 typedef struct bench {
     const char *model_path, *svg;
     unsigned threads;
-    int step_ms, chunk_ms, streams, log;
+    int step_ms, chunk_ms, streams, log, errors;
     wnpu_params params;
     wnpu_model *model;
-    numbers shown, committed, lag;
-    double audio_s, cpu_s, erased, erased_final, n_words, changed;
+    numbers shown, final, phrases, step, lag;
+    double audio_s, cpu_s, erased, erased_final, n_words, changed, revisions, taken_back;
+    double differ, n_file;
     double likely, seen, likely_erased; /* words, each as often as it was looked at */
 } bench;
 
@@ -181,10 +187,10 @@ static void count_word(words *w, const char *text)
 }
 
 /* The final words and their ends. */
-static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
+static words transcribe(wnpu_session *s, const wnpu_params *params, const wnpu_audio *a)
 {
     words w = new_words();
-    wnpu_params p = b->params;
+    wnpu_params p = *params;
     wnpu_word spoken;
     char text[256] = "";
     size_t i, k;
@@ -202,6 +208,7 @@ static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
             if (k == 0 || spoken.text[0] == ' ') { /* else it continues the one before */
                 count_word(&w, text);
                 text[0] = '\0';
+                w.of[w.n].begin = (double)spoken.t0_ms;
             }
             if (strlen(text) + spoken.text_length < sizeof text) {
                 strncat(text, spoken.text, spoken.text_length);
@@ -211,6 +218,45 @@ static words transcribe(bench *b, wnpu_session *s, const wnpu_audio *a)
     }
     count_word(&w, text);
     return w;
+}
+
+/* Levenshtein distance in words. */
+static double distance(const words *a, const words *b)
+{
+    double *row = malloc((b->n + 1) * sizeof *row), last;
+    size_t i, j;
+    if (row == NULL) {
+        die("memory", "none left");
+    }
+    for (j = 0; j <= b->n; j++) {
+        row[j] = (double)j;
+    }
+    for (i = 1; i <= a->n; i++) {
+        double diagonal = row[0];
+        row[0] = (double)i;
+        for (j = 1; j <= b->n; j++) {
+            double best = diagonal + (strcmp(a->of[i - 1].text, b->of[j - 1].text) != 0);
+            diagonal = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    last = row[b->n];
+    free(row);
+    return last;
+}
+
+/* Counts the words that differ from those of a file run with default parameters. */
+static void compare_with_file(bench *b, wnpu_session *s, const wnpu_audio *a, const words *final)
+{
+    wnpu_params p;
+    words file;
+    wnpu_params_init(&p, sizeof p);
+    p.language = b->params.language;
+    file = transcribe(s, &p, a);
+    b->differ += distance(&file, final);
+    b->n_file += (double)file.n;
+    free(file.of);
 }
 
 static void begin(bench *b, wnpu_session *s, const wnpu_audio *a)
@@ -225,6 +271,7 @@ typedef struct view {
     words now, before;
     size_t committed, likely; /* words of now that are committed, and those or likely to stay */
     size_t committed_before, likely_before;
+    int64_t covered; /* end of the audio that the text is from */
 } view;
 
 /* Compares what is shown now, at a time, with what was shown before and with the final words. */
@@ -245,6 +292,11 @@ static void look(bench *b, wnpu_session *s, view *v, words *final, double at, in
     v->committed = v->likely = v->now.n;
     live.struct_size = sizeof live;
     if (!finished && wnpu_get_live(s, &live) == WNPU_OK) {
+        int64_t covered = live.text_length > 0 ? live.t1_ms : live.committed_ms;
+        if (v->now.n + live.text_length > 0 && covered > v->covered) {
+            v->covered = covered;
+            add(&b->lag, at - (double)covered);
+        }
         split(&v->now, live.text, live.likely_length);
         v->likely = v->now.n;
         split(&v->now, live.text + live.likely_length, live.text_length - live.likely_length);
@@ -258,6 +310,10 @@ static void look(bench *b, wnpu_session *s, view *v, words *final, double at, in
         same++;
     }
     b->erased += (double)(v->before.n - same);
+    b->revisions += v->before.n > same;
+    for (i = same; i < v->before.n; i++) {
+        b->taken_back += (double)strlen(v->before.of[i].text);
+    }
     b->erased_final += v->committed > v->committed_before ? (double)(v->before.n - same) : 0;
     if (b->log && v->before.n > same) {
         printf("%7.0f %lu words withdrawn from \"%s\"%s\n", at, (unsigned long)(v->before.n - same),
@@ -331,19 +387,20 @@ static void draw(const bench *b, const words *w, double ms)
     fclose(f);
 }
 
-/* Delays of words, and of the segments that ended with a pause. */
-static void count(bench *b, const words *w)
+/* Delays of words, and of those that end a phrase; over: when the recording had ended. */
+static void count(bench *b, const words *w, double over)
 {
     size_t i;
     for (i = 0; i < w->n; i++) {
         const word *d = &w->of[i];
-        int last = i + 1 == w->n || w->of[i + 1].committed > d->committed;
         if (d->shown >= 0) {
             add(&b->shown, d->shown - d->end);
         }
-        if (last && i + 1 < w->n && d->committed >= 0 &&
-            w->of[i + 1].end - d->end > b->params.pause_ms) {
-            add(&b->committed, d->committed - d->end - b->params.pause_ms);
+        if (d->committed >= 0 && d->committed < over) {
+            add(&b->final, d->committed - d->end);
+            if (i + 1 < w->n && d[1].begin - d->end >= GAP_MS) {
+                add(&b->phrases, d->committed - d->end);
+            }
         }
     }
     b->n_words += (double)w->n;
@@ -354,11 +411,15 @@ static void run(bench *b, const char *path)
     unsigned char *data;
     wnpu_audio a = read_wav(path, &data);
     wnpu_session *s = open_session(b, &a);
-    words final = transcribe(b, s, &a);
-    view v = {new_words(), new_words(), 0, 0, 0, 0};
+    words final = transcribe(s, &b->params, &a);
+    view v = {new_words(), new_words(), 0, 0, 0, 0, 0};
     uint64_t at = 0, chunk = a.rate * (uint64_t)b->chunk_ms / 1000;
-    double now = 0, cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+    double now = 0, over = 0, cpu;
     int status = 0, done = 0;
+    if (b->errors) {
+        compare_with_file(b, s, &a, &final);
+    }
+    cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
     begin(b, s, &a);
     while (!done && status == 0) {
         uint64_t have = (uint64_t)(now * a.rate / 1000);
@@ -374,8 +435,13 @@ static void run(bench *b, const char *path)
         at = have;
         since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
         done = at == a.frames;
+        over = now;
         status = done ? wnpu_stream_finish(s) : wnpu_stream_step(s, &events);
-        now += clock_ms(CLOCK_THREAD_CPUTIME_ID) - since;
+        since = clock_ms(CLOCK_THREAD_CPUTIME_ID) - since;
+        now += since;
+        if (!done) {
+            add(&b->step, since);
+        }
         if (done || events != 0) {
             look(b, s, &v, &final, now, done);
         }
@@ -385,7 +451,7 @@ static void run(bench *b, const char *path)
     }
     b->cpu_s += (clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1000;
     b->audio_s += (double)a.frames / a.rate;
-    count(b, &final);
+    count(b, &final, over);
     if (b->svg != NULL) {
         draw(b, &final, now);
         b->svg = NULL;
@@ -453,15 +519,24 @@ static void report(bench *b)
         printf("%-44s %.0f ms\n", "most behind", b->lag.n > 0 ? b->lag.of[b->lag.n - 1] : 0);
         return;
     }
-    print_numbers("end of phrase to committed text, less pause", &b->committed);
+    print_numbers("end of word to final text", &b->final);
+    print_numbers("end of phrase to final text", &b->phrases);
     print_numbers("end of word to first display", &b->shown);
+    print_numbers("lag of the text at each change", &b->lag);
     printf("%-44s %.3f, of that by final text %.3f\n", "normalised erasure",
            b->n_words > 0 ? b->erased / b->n_words : 0,
            b->n_words > 0 ? b->erased_final / b->n_words : 0);
     printf("%-44s %.3f; %.0f %% of the tentative words\n", "the same of words likely to stay",
            b->n_words > 0 ? b->likely_erased / b->n_words : 0,
            b->seen > 0 ? 100 * b->likely / b->seen : 0);
+    printf("%-44s %.1f a minute, %.0f characters in all\n", "revisions",
+           b->revisions * 60 / b->audio_s, b->taken_back);
     printf("%-44s %.0f\n", "changes of committed words", b->changed);
+    if (b->errors) {
+        printf("%-44s %.0f of %.0f\n", "words that differ from a file's", b->differ, b->n_file);
+    }
+    print_numbers("time of a step", &b->step);
+    printf("%-44s %.0f ms\n", "longest step", b->step.n > 0 ? b->step.of[b->step.n - 1] : 0);
     printf("%-44s %.3f cores, %.0f s of audio, %.0f words\n", "computing", b->cpu_s / b->audio_s,
            b->audio_s, b->n_words);
 }
@@ -471,18 +546,17 @@ int main(int argc, char **argv)
     bench b = {.threads = 2, .step_ms = 500, .chunk_ms = 40};
     wnpu_error error;
     int i, n_files = 0;
-    wnpu_params_init(&b.params, sizeof b.params);
+    wnpu_stream_params_init(&b.params, sizeof b.params);
     b.params.language = 0;
-    b.params.least_ms = 3000;
-    b.params.pause_ms = 700;
     for (i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (argv[i][0] != '-') {
             argv[n_files++] = argv[i];
             continue;
         }
-        if (strcmp(argv[i], "--log") == 0) {
-            b.log = 1;
+        if (strcmp(argv[i], "--log") == 0 || strcmp(argv[i], "--errors") == 0) {
+            b.log |= argv[i][2] == 'l';
+            b.errors |= argv[i][2] == 'e';
             continue;
         }
         if (strcmp(argv[i], "--model") == 0) {
