@@ -21941,7 +21941,8 @@ static void np_wipe(np_bridge *b)
  *  network (GRU; Cho et al., 2014) turns them into a probability, with a
  *  look-ahead of 200 ms. tests/speech/train_vad.py trained its weights. The
  *  network runs twice, on the spectrum as it is and with the bands filled
- *  in that a band-limited channel lacks; the larger probability counts.
+ *  in that a band-limited channel lacks; the larger probability counts,
+ *  except near signals of one or two tones, which it takes for vowels.
  * ====================================================================== */
 #define VA_STEP 320u             /* samples of one decision, 20 ms */
 #define VA_STEP_MS 20
@@ -21959,6 +21960,13 @@ static void np_wipe(np_bridge *b)
 #define VA_STATE 24u             /* width of the recurrent layer */
 #define VA_ABSENT 3.0f           /* bands this far (30 dB) below the loudest are absent */
 #define VA_AHEAD 10u             /* steps that the network looks ahead */
+#define VA_QUIETEST -4.5f        /* log power of white noise at -90 dB */
+#define VA_CLICK_STEPS 4u        /* a shorter sound is a click if it is louder, by 10 dB, than */
+#define VA_CLICK 1.0f            /* any of at least this length */
+#define VA_RECENT 41u            /* steps searched for a tone, 30 of them before the decided one */
+#define VA_LEAST 0.05f           /* the lowest probability that a rule calls speech */
+#define VA_TONE_LOUD 1.5f        /* the steps down to 15 dB below the loudest count */
+#define VA_TONE_REST 0.001f      /* power (-30 dB) of a tone outside the bands of two partials */
 #define VA_HISTORY 2048u         /* steps of history, 41 s .. */
 #define VA_LONG_HISTORY 16384u   /* .. or 328 s, if windows are cut far ahead */
 
@@ -21999,6 +22007,9 @@ typedef struct va_detector {
     float floor[VA_BANDS], top, voiced, lag; /* state of the features: noise floors, recent maximum
                                     level, strength and log lag of the last pitch */
     float loud[VA_BANDS];        /* recent maximum of each band, falling by 1 dB per second */
+    float held;                  /* as top, of what lasts VA_CLICK_STEPS */
+    float level[VA_RECENT];      /* log power of step i at i % VA_RECENT, and whether it has more */
+    unsigned char rich[VA_RECENT]; /* than two partials */
     float state[2][VA_STATE];    /* of the network: [0] spectrum as it is, [1] bands filled in */
     va_rules rules;
     int open, complete;          /* a span has begun; `span` is complete and not yet taken */
@@ -22322,6 +22333,87 @@ static void va_pitch(va_detector *v, const float *y, float *out /* [3] */)
     v->lag = lag;
 }
 
+/* Whether power remains outside the three bands around each of the two loudest partials. */
+static int va_is_rich(const float *power /* [VA_BANDS] */)
+{
+    float total = 0.0f, rest = 0.0f;
+    size_t b, first = 0, second = VA_BANDS;
+    for (b = 0; b < VA_BANDS; b++) {
+        total += power[b];
+        first = power[b] > power[first] ? b : first;
+    }
+    for (b = 0; b < VA_BANDS; b++) {
+        if ((b + 1 < first || b > first + 1) &&
+            (second == VA_BANDS || power[b] > power[second])) {
+            second = b;
+        }
+    }
+    for (b = 0; b < VA_BANDS; b++) {
+        rest += (b + 1 < first || b > first + 1) && (b + 1 < second || b > second + 1) ? power[b]
+                                                                                       : 0.0f;
+    }
+    return rest > VA_TONE_REST * total;
+}
+
+/* The level that the n steps up to the given one all reach. */
+static float va_held_level(const va_detector *v, uint64_t step, size_t n)
+{
+    float held = v->level[step % VA_RECENT];
+    size_t i;
+    for (i = 1; i < n; i++) {
+        float level = v->level[(step + VA_RECENT - i) % VA_RECENT];
+        held = level < held ? level : held;
+    }
+    return held;
+}
+
+/* Whether the step to be decided next is near a tone: most of the loud steps around it have at most
+ * two partials, as those of signals and of keys have. A voice has formants, and more partials, in
+ * all but a few vowels of high voices. */
+static int va_is_tone(const va_detector *v)
+{
+    float loudest = VA_QUIETEST;
+    size_t i, loud = 0, rich = 0;
+    for (i = 0; i + 3 <= VA_RECENT; i++) {
+        float held = va_held_level(v, v->seen + VA_RECENT - i, 3);
+        loudest = held > loudest ? held : loudest;
+    }
+    for (i = 0; i < VA_RECENT; i++) {
+        if (v->level[i] > loudest - VA_TONE_LOUD) {
+            loud++;
+            rich += v->rich[i];
+        }
+    }
+    return rich * 2 < loud;
+}
+
+/* Updates the recent maximum. A click is not a level that speech is to be compared with: when it is
+ * over, it is as if it had not been. x: log powers of the bands. */
+static void va_update_top(va_detector *v, const float *x, float level)
+{
+    float held, loudest = level;
+    size_t b;
+    v->level[v->seen % VA_RECENT] = level;
+    held = va_held_level(v, v->seen + VA_RECENT, VA_CLICK_STEPS);
+    /* Falls by 1 dB per second. */
+    v->top = level > v->top ? v->top + 0.3f * (level - v->top) : v->top - 0.002f;
+    v->top = v->top > VA_QUIETEST ? v->top : VA_QUIETEST;
+    v->held = held > v->held ? held : v->held - 0.002f;
+    v->held = v->held > VA_QUIETEST ? v->held : VA_QUIETEST;
+    for (b = 1; b < VA_CLICK_STEPS; b++) {
+        float before = v->level[(v->seen + VA_RECENT - b) % VA_RECENT];
+        loudest = before > loudest ? before : loudest;
+    }
+    if (v->seen >= VA_CLICK_STEPS && v->top > v->held + VA_CLICK &&
+        loudest < v->top - VA_CLICK) {
+        v->top = v->held;
+        for (b = 0; b < VA_BANDS; b++) {
+            v->loud[b] = x[b];
+            v->floor[b] = x[b] < v->floor[b] ? x[b] : v->floor[b];
+        }
+    }
+}
+
 /* Features of step 0 or 1 of the block; v->power and v->low are filled. */
 static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
 {
@@ -22333,6 +22425,7 @@ static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
         x[b] = 0.5f * (p[b] + p[b + VA_BANDS]); /* at least 1e-10 */
         level += x[b];
     }
+    v->rich[v->seen % VA_RECENT] = (unsigned char)va_is_rich(x);
     for (b = 0; b < VA_BANDS; b += MT_LANES) {
         mt_vload(&part, x + b);
         mt_vlog(&part);
@@ -22357,9 +22450,7 @@ static void va_features(va_detector *v, size_t step, float *f /* [VA_INPUTS] */)
         f[b] = 0.5f * (x[b] - mean);
         f[VA_BANDS + b] = 0.5f * (above < -1.0f ? -1.0f : above < 4.0f ? above : 4.0f);
     }
-    /* Recent maximum, falling by 1 dB per second, at least the level of white noise at -90 dB. */
-    v->top = level > v->top ? v->top + 0.3f * (level - v->top) : v->top - 0.002f;
-    v->top = v->top > -4.5f ? v->top : -4.5f;
+    va_update_top(v, x, level);
     level -= v->top;
     f[2 * VA_BANDS] = 0.5f * (level > -4.0f ? level : -4.0f);
     va_pitch(v, v->low + step * (VA_STEP / 4u), f + 2 * VA_BANDS + 1);
@@ -22532,9 +22623,11 @@ static void va_block(va_detector *v)
         p = va_network(v->weights, v->state[0], f);
         va_fill_bands(v, f);
         q = va_network(v->weights, v->state[1], f);
-        if (v->seen++ >= VA_AHEAD) {
-            va_decide(v, p > q ? p : q);
+        p = p > q ? p : q;
+        if (v->seen >= VA_AHEAD) {
+            va_decide(v, p >= VA_LEAST && va_is_tone(v) ? 0.0f : p);
         }
+        v->seen++;
     }
     v->have -= VA_BLOCK;
     memmove(v->x, v->x + VA_BLOCK, v->have * sizeof(float));
@@ -22601,6 +22694,7 @@ static uint64_t va_speech_steps(const va_detector *v, uint64_t first, uint64_t e
 /* Resets the detector for a new recording. */
 static void va_begin(va_detector *v, const va_rules *rules)
 {
+    size_t i;
     v->rules = *rules;
     memset(v->x, 0, VA_CONTEXT * sizeof(float));
     memset(v->history, 0, v->kept);
@@ -22608,14 +22702,21 @@ static void va_begin(va_detector *v, const va_rules *rules)
     v->have = VA_CONTEXT;
     v->n_pushed = v->seen = v->step = 0;
     v->voiced = v->lag = 0.0f;
+    v->held = VA_QUIETEST;
+    for (i = 0; i < VA_RECENT; i++) {
+        v->level[i] = 2.0f * VA_QUIETEST; /* less than any */
+        v->rich[i] = 0;
+    }
     v->open = v->complete = 0;
 }
 
 /* The detector's state between two pushes, without v->x[have] and v->history. */
 typedef struct va_image {
     uint64_t have, n_pushed, seen, first, end, count;
-    float floor[VA_BANDS], loud[VA_BANDS], state[2 * VA_STATE], top, voiced, lag;
+    float floor[VA_BANDS], loud[VA_BANDS], state[2 * VA_STATE], top, held, voiced, lag;
+    float level[VA_RECENT];
     int32_t open;
+    unsigned char rich[VA_RECENT];
 } va_image;
 
 static void va_get_image(const va_detector *v, va_image *i)
@@ -22626,8 +22727,11 @@ static void va_get_image(const va_detector *v, va_image *i)
     i->seen = v->seen;
     i->open = v->open;
     memcpy(i->state, v->state, sizeof i->state);
+    i->held = v->held;
     i->voiced = v->voiced;
     i->lag = v->lag;
+    memcpy(i->level, v->level, sizeof i->level);
+    memcpy(i->rich, v->rich, sizeof i->rich);
     if (v->seen > 0) { /* before the first step these are stale */
         memcpy(i->floor, v->floor, sizeof i->floor);
         memcpy(i->loud, v->loud, sizeof i->loud);
@@ -22653,6 +22757,14 @@ static int va_are_within(const float *x, size_t n, float limit)
     return i == n;
 }
 
+static int va_are_flags(const unsigned char *x, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n && x[i] <= 1; i++) {
+    }
+    return i == n;
+}
+
 /* Whether an image from untrusted input can be the state after total samples. The detector may have
  * processed more, because va_finish() pushes silence. */
 static int va_is_valid_image(const va_image *i, uint64_t total)
@@ -22662,7 +22774,8 @@ static int va_is_valid_image(const va_image *i, uint64_t total)
            i->seen % 2 == 0 &&
            i->seen <= total / VA_STEP + 4 * VA_AHEAD && pushed >= total &&
            pushed <= total + 4 * VA_AHEAD * VA_STEP && va_are_within(i->floor, VA_BANDS, 100.0f) &&
-           va_are_within(i->loud, VA_BANDS, 100.0f) &&
+           va_are_within(i->loud, VA_BANDS, 100.0f) && va_are_within(i->level, VA_RECENT, 100.0f) &&
+           va_are_within(&i->held, 1, 100.0f) && va_are_flags(i->rich, VA_RECENT) &&
            va_are_within(i->state, 2 * VA_STATE, 1.001f) && va_are_within(&i->top, 1, 100.0f) &&
            va_are_within(&i->voiced, 1, 2.0f) && va_are_within(&i->lag, 1, 10.0f) &&
            (i->open ? i->open == 1 && i->first < i->end && i->end <= step &&
@@ -22681,8 +22794,11 @@ static void va_restore(va_detector *v, const va_image *i)
     memcpy(v->loud, i->loud, sizeof v->loud);
     memcpy(v->state, i->state, sizeof v->state);
     v->top = i->top;
+    v->held = i->held;
     v->voiced = i->voiced;
     v->lag = i->lag;
+    memcpy(v->level, i->level, sizeof v->level);
+    memcpy(v->rich, i->rich, sizeof v->rich);
     v->open = i->open;
     v->complete = 0;
     v->first = i->first;
@@ -22709,6 +22825,8 @@ static void va_wipe(va_detector *v)
     ar_wipe(v->state, sizeof v->state);
     ar_wipe(v->floor, sizeof v->floor);
     ar_wipe(v->loud, sizeof v->loud);
+    ar_wipe(v->level, sizeof v->level);
+    ar_wipe(v->rich, sizeof v->rich);
     ar_wipe(v->scratch, sizeof *v->scratch);
 }
 
@@ -26783,7 +26901,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 5u
+#define SN_VERSION 6u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};

@@ -84,6 +84,44 @@ END
     [ ! -s "$T/log" ] || fail "$(cat "$T/log")"
 }
 
+# A rising tone in faint noise, keys of a telephone: no text in any language.
+test_signals() {
+    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    command -v sox >/dev/null 2>&1 || { skip "no sox to make tones"; return; }
+    sox -R -n -r 16000 -b 16 "$T/tone.wav" synth 0.2 sine 320:1250 vol 0.3 pad 0.1 2.7
+    sox -R -n -r 16000 -b 16 "$T/noise.wav" synth 3 whitenoise vol 0.003
+    sox -R -D -m -v 1 "$T/tone.wav" -v 1 "$T/noise.wav" "$T/cue.wav"
+    sox -R -n -r 16000 -b 16 "$T/key.wav" synth 0.12 sine 770 synth 0.12 sine mix 1336 vol 0.4 \
+        pad 0 0.08
+    sox "$T/key.wav" "$T/keys.wav" repeat 7 pad 0.5 1
+    for language in en ja ko; do
+        for sound in cue keys; do
+            text=$("$build/transcribe" -q -m "$tiny" -l $language -f txt "$T/$sound.wav" \
+                2>"$T/log") || fail "$sound, $language: status $?: $(cat "$T/log")"
+            [ -z "$text" ] || fail "$sound, $language: $text"
+        done
+    done
+}
+
+# Live: a WAV header that is read as samples does not hide the quiet words behind it.
+test_header_as_samples() {
+    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    for tool in espeak-ng sox; do
+        command -v "$tool" >/dev/null 2>&1 || { skip "no $tool to speak words"; return; }
+    done
+    espeak-ng -v en-us -w "$T/raw.wav" 'Good morning, everybody.'
+    sox -R -D "$T/raw.wav" -r 16000 -b 16 -t raw "$T/quiet.raw" vol 0.007 pad 0.2 1.5
+    for repeat in 1 2 3; do
+        cat "$T/quiet.raw"
+    done >"$T/quiet3.raw"
+    { head -c 44 "$T/raw.wav" | tail -c 40; cat "$T/quiet3.raw"; } >"$T/header.raw"
+    for sound in quiet3 header; do
+        "$build/listen" --language en "$tiny" - <"$T/$sound.raw" >"$T/$sound.txt" 2>"$T/log" ||
+            fail "$sound: status $?: $(cat "$T/log")"
+        [ "$(grep -c -i morning "$T/$sound.txt")" -eq 3 ] || fail "$sound: $(cat "$T/$sound.txt")"
+    done
+}
+
 test_commands_tiny() { commands "$tiny"; }
 test_commands_base_en() { commands "$base"; }
 
@@ -219,8 +257,8 @@ test_radio() {
     done
 }
 
-for t in free_tiny free_base_en commands_tiny commands_base_en commands_behind_text ledgers \
-    islands narrow radio; do
+for t in free_tiny free_base_en signals header_as_samples commands_tiny commands_base_en \
+    commands_behind_text ledgers islands narrow radio; do
     t_run test_$t
 done
 t_end

@@ -359,6 +359,91 @@ static void voice_one_answer(void)
     free(x);
 }
 
+/* ---- sounds that are no voice ---- */
+
+/* Steps with a probability that continues a span, among those from first on. */
+static size_t speech_steps(const float *x, size_t n, size_t first)
+{
+    size_t size, i, count = 0;
+    unsigned char *p = heard(op_select(WNPU_ISA_SCALAR), x, n, 640, &size);
+    for (i = first; i < size; i++) {
+        count += p[i] >= 90; /* 0.35 */
+    }
+    free(p);
+    return count;
+}
+
+/* Adds a sine from f0 to f1 Hz in samples first..end-1. */
+static void add_glide(float *x, size_t first, size_t end, double f0, double f1)
+{
+    double phase = 0;
+    size_t i;
+    for (i = first; i < end; i++) {
+        double at = (double)(i - first) / (double)(end - first);
+        phase += 2 * PI * (f0 + (f1 - f0) * at) / 16000;
+        x[i] += (float)(0.25 * sin(phase));
+    }
+}
+
+/* Signals of one or two tones, in faint noise as a microphone has: glides up and down, beeps, keys
+ * of a telephone. None of them is a voice; a vowel-like sound of the same length is. */
+static void tones(void)
+{
+    static const double glides[][2] = {{300, 1300}, {1500, 400}, {1000, 1000}, {440, 440}};
+    static const double keys[][2] = {{697, 1209}, {770, 1336}, {852, 1477}, {941, 1336}};
+    size_t n = 16000 * 3, i, k, level, spoken = 0;
+    for (k = 0; k < 6; k++) {
+        for (level = 0; level < 3; level++) {
+            float *x = k < 5 ? calloc(n, sizeof *x) : voicelike(n, 0.5);
+            double noise = level == 0 ? 0 : level == 1 ? 0.002 : 0.008;
+            for (i = 0; i < n; i++) {
+                x[i] = (k == 5 && (i < 8000 || i > 16000) ? 0 : x[i]) +
+                       (float)(noise * (voice_chance() - 0.5));
+            }
+            for (i = 0; k == 4 && i < 8; i++) {
+                add_glide(x, 8000 + 3200 * i, 9900 + 3200 * i, keys[i % 4][0], keys[i % 4][0]);
+                add_glide(x, 8000 + 3200 * i, 9900 + 3200 * i, keys[i % 4][1], keys[i % 4][1]);
+            }
+            if (k < 4) {
+                add_glide(x, 8000, 8000 + (k == 0 ? 3200 : 6400), glides[k][0], glides[k][1]);
+            }
+            spoken = speech_steps(x, n, 0);
+            T_CHECK(k == 5 ? spoken > 10 : spoken < usual.least, "sound %u, noise %u: %u steps",
+                    (unsigned)k, (unsigned)level, (unsigned)spoken);
+            free(x);
+        }
+    }
+}
+
+/* Speech 30 dB below a click before it, as at the start of a recording or where a WAV header is
+ * read as samples, is heard as without the click. */
+static void clicks(void)
+{
+    static const size_t lengths[] = {1, 17, 40, 300};
+    static const size_t places[] = {0, 4800};
+    size_t n = 16000 * 6, i, k, place;
+    float *quiet, *x = malloc(n * sizeof *x);
+    voice_seed = 5;
+    quiet = voicelike(n, 0.02);
+    for (place = 0; place < 2; place++) {
+        size_t first = places[place] / 320 + 25, usually = speech_steps(quiet, n, first);
+        T_CHECK(usually > 100, "%u steps", (unsigned)usually);
+        for (k = 0; k < sizeof lengths / sizeof lengths[0]; k++) {
+            size_t now;
+            memcpy(x, quiet, n * sizeof *x);
+            for (i = 0; i < lengths[k]; i++) {
+                x[places[place] + i] = (float)(1.9 * voice_chance() - 0.95);
+            }
+            now = speech_steps(x, n, first);
+            T_CHECK(now * 10 >= usually * 8, "click of %u at %u: %u of %u steps",
+                    (unsigned)lengths[k], (unsigned)places[place], (unsigned)now,
+                    (unsigned)usually);
+        }
+    }
+    free(quiet);
+    free(x);
+}
+
 /* ---- the ledger, on a toy model that talks nonsense ---- */
 
 static wnpu_session *voice_open_session(const wnpu_model *m, uint64_t result_bytes)
@@ -974,6 +1059,8 @@ static void voice_tests(void)
     t_run("the network", network);
     t_run("spans", spans);
     t_run("one answer", voice_one_answer);
+    t_run("tones", tones);
+    t_run("clicks", clicks);
     t_run("ledgers", ledgers);
     t_run("early ends", early_ends);
     t_run("speech without pauses", without_pauses);
