@@ -38,7 +38,7 @@ enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU
 typedef struct server_options {
     const char *model, *npu, *name;
     char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
-    long sessions, queue, threads, max_mb, upload_s, timeout_s, grace_s, connections;
+    long sessions, queue, threads, max_mb, max_minutes, upload_s, timeout_s, grace_s, connections;
     wnpu_config config;
     http_options http;
 } server_options;
@@ -83,6 +83,7 @@ static const char help[] =
     "                      status 503 [16]\n"
     "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
     "  --max-mb N          largest upload in MiB, 1 to 100000 [25]\n"
+    "  --max-minutes N     longest recording in minutes, 1 to 100000 [300]\n"
     "  --upload-timeout SECONDS  longest time for an upload [120]\n"
     "  --timeout SECONDS   longest time for a request, with the wait in the queue; also for a\n"
     "                      realtime connection without an event [3600]\n"
@@ -160,14 +161,15 @@ static int add_host(server_options *o, const char *value)
 }
 
 enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS,
-       OPT_QUEUE, OPT_THREADS, OPT_MAX_MB, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS,
-       OPT_SET, OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
+       OPT_QUEUE, OPT_THREADS, OPT_MAX_MB, OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE,
+       OPT_CONNECTIONS, OPT_SET, OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
 
 static const struct option long_options[] = {
     {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME}, {"listen", 1, NULL, OPT_LISTEN},
     {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
     {"host", 1, NULL, OPT_HOST}, {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
     {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
+    {"max-minutes", 1, NULL, OPT_MAX_MINUTES},
     {"upload-timeout", 1, NULL, OPT_UPLOAD}, {"timeout", 1, NULL, OPT_TIMEOUT},
     {"grace", 1, NULL, OPT_GRACE},
     {"connections", 1, NULL, OPT_CONNECTIONS}, {"set", 1, NULL, OPT_SET}, {"npu", 1, NULL, OPT_NPU},
@@ -190,6 +192,7 @@ static int take_option(server_options *o, int option, char *value)
     case OPT_QUEUE: return number("queue", value, 0, 1000, &o->queue);
     case OPT_THREADS: return number("threads", value, 1, 64, &o->threads);
     case OPT_MAX_MB: return number("max-mb", value, 1, 100000, &o->max_mb);
+    case OPT_MAX_MINUTES: return number("max-minutes", value, 1, 100000, &o->max_minutes);
     case OPT_UPLOAD: return number("upload-timeout", value, 1, 1000000, &o->upload_s);
     case OPT_TIMEOUT: return number("timeout", value, 1, 1000000, &o->timeout_s);
     case OPT_GRACE: return number("grace", value, 0, 1000000, &o->grace_s);
@@ -219,6 +222,7 @@ static int parse(server_options *o, int argc, char **argv, int *code)
     o->sessions = 1;
     o->queue = 16;
     o->max_mb = 25;
+    o->max_minutes = 300;
     o->upload_s = 120;
     o->timeout_s = 3600;
     o->grace_s = 30;
@@ -324,6 +328,7 @@ static int start(server_options *o, const wnpu_model *model, const char *name)
     h->model_name = o->name != NULL ? o->name : name;
     h->listen = o->listen;
     h->max_bytes = (uint64_t)o->max_mb << 20;
+    h->most_ms = (int64_t)o->max_minutes * 60000;
     h->header_ms = 10000;
     h->idle_ms = 30000;
     h->body_ms = o->upload_s * 1000;

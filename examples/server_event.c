@@ -259,6 +259,29 @@ static const char *read_settings(json session, event_settings *settings)
 
 /* ---- events ---- */
 
+int event_is_utf8(const char *text, size_t n)
+{
+    const unsigned char *at = (const unsigned char *)text, *end = at + n;
+    while (at < end) {
+        unsigned char first = *at++;
+        int more = first < 0x80 ? 0 : first >= 0xc2 && first < 0xe0 ? 1
+                 : first >= 0xe0 && first < 0xf0 ? 2 : first >= 0xf0 && first < 0xf5 ? 3 : -1;
+        unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+        unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+        if (more < 0 || more > end - at) {
+            return 0;
+        }
+        for (; more > 0; more--, at++) { /* the limits are those of the second byte */
+            if (*at < low || *at > high) {
+                return 0;
+            }
+            low = 0x80;
+            high = 0xbf;
+        }
+    }
+    return 1;
+}
+
 static void copy_string(json value, char *to, size_t size)
 {
     size_t n = json_string(value, to, size - 1);

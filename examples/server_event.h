@@ -48,6 +48,8 @@ typedef struct event_info {
 } event_info;
 
 void event_defaults(event_settings *settings);
+/* Whether n bytes are valid UTF-8 (RFC 3629). */
+int event_is_utf8(const char *text, size_t n);
 /* Reads an event of n bytes. Changes settings for UPDATE; for APPEND, writes the audio to audio,
  * which needs room for 3 bytes per 4 of the event. */
 event_kind event_read(const char *text, size_t n, event_settings *settings, unsigned char *audio,

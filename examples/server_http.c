@@ -280,6 +280,7 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.upload = u;
     j.watch = w;
     j.stall_ms = options.stall_ms;
+    j.most_ms = options.most_ms;
     j.on_segment = r->stream ? send_segment : NULL;
     j.on_tentative = r->stream && r->tentative ? send_tentative : NULL;
     j.answer = r->stream ? reply_done : NULL;
@@ -663,7 +664,7 @@ int http_start(const http_options *given, char why[256])
         "tcp_nodelay", "1",
         "access_control_allow_methods", "", "access_control_allow_origin", "",
         "access_control_allow_headers", "", "enable_directory_listing", "no",
-        "enable_websocket_ping_pong", "yes", NULL
+        "enable_websocket_ping_pong", "no", NULL
     };
     struct mg_callbacks callbacks;
     struct mg_server_port port;

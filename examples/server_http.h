@@ -28,6 +28,7 @@ typedef struct http_options {
     int64_t header_ms, body_ms, work_ms, write_ms; /* limits for the phases of a request */
     int64_t idle_ms;          /* for a client that sends or receives nothing */
     int64_t stall_ms;         /* for ffmpeg without progress */
+    int64_t most_ms;          /* longest recording */
     int max_beams;            /* of the sessions */
     int connections;          /* served at a time: one thread each */
     int verbose;              /* print a line for each request to standard error */

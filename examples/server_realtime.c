@@ -35,11 +35,14 @@
 #define RECEIVE_BYTES 262144         /* of the socket: what waits is not taken for a long event */
 #define STACK_SIZE ((size_t)1 << 20)
 
+#define KEY_LENGTH 24u               /* of 16 bytes in base64 */
+#define PINGS_MOST 5                 /* that a client may leave without an answer */
 #define LONG_EVENT "the event is longer than 1 MB"
 
 /* Why the server closes a connection (RFC 6455, section 7.4.1). */
 typedef enum close_code {
     CLOSE_NORMAL = 1000, CLOSE_GOING_AWAY = 1001, CLOSE_PROTOCOL = 1002, CLOSE_WRONG_TYPE = 1003,
+    CLOSE_NOT_UTF8 = 1007,
     CLOSE_TOO_BIG = 1009, CLOSE_FAILED = 1011, CLOSE_TRY_LATER = 1013
 } close_code;
 
@@ -83,6 +86,8 @@ typedef struct realtime {
     size_t waiting;           /* bytes of their audio */
     unsigned number, items;   /* the connection's number, its items so far */
     char previous[32];        /* the item before */
+    int64_t latest_ms;        /* when the client has sent something, by watch_now_ms() */
+    int pings;                /* that were sent since then */
     int closing, ending;      /* ending: no more audio is taken */
     close_code code;          /* for an error of the thread that receives; 0: none */
     buffer out;               /* its events */
@@ -805,13 +810,29 @@ static int wait_for_item(realtime *r, item **it, int *forgotten)
     return on;
 }
 
+/* Finds out whether a client is there that sends nothing. Returns 0 if it does not answer. */
+static int check_client(realtime *r)
+{
+    int pings;
+    pthread_mutex_lock(&r->lock);
+    pings = r->pings;
+    if (watch_now_ms() - r->latest_ms > (pings + 1) * options->idle_ms) {
+        r->pings++;
+        if (pings < PINGS_MOST) {
+            (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_PING, "", 0);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return pings <= PINGS_MOST;
+}
+
 static void *run(void *user)
 {
     realtime *r = user;
     close_code code;
     item *it;
     int status = WNPU_OK, idle = 0, forgotten;
-    while (status == WNPU_OK && wait_for_item(r, &it, &forgotten)) {
+    while (status == WNPU_OK && wait_for_item(r, &it, &forgotten) && check_client(r)) {
         idle = it != NULL ? 0 : idle + 1;
         if (forgotten) {
             forget_item(r);
@@ -969,8 +990,8 @@ static int reply_code(const char *bytes, size_t n)
     return code;
 }
 
-/* Whether RFC 6455 forbids a frame. civetweb answers pings and drops pongs itself, and does not
- * tell whether a frame was masked. */
+/* Whether RFC 6455 forbids a frame. civetweb does not tell whether a frame was
+ * masked. */
 static int is_forbidden(const realtime *r, int bits, size_t n)
 {
     int opcode = bits & 15, last = (bits & 128) != 0;
@@ -1001,13 +1022,15 @@ static int refuse_frame(realtime *r, close_code code, const char *why)
 }
 
 /* Notes that the client has sent something. Returns 0 if the connection has ended. */
-static int note_activity(realtime *r, size_t n)
+static int note_activity(realtime *r, size_t n, int is_event)
 {
     int open;
     watch_took(&r->watch, n + 14, 2 * EVENT_MOST); /* with the frame's header */
     pthread_mutex_lock(&r->lock);
     open = !r->closing;
-    if (open) {
+    r->latest_ms = watch_now_ms();
+    r->pings = 0;
+    if (open && is_event) {
         watch_enter(&r->watch, WATCH_WORKING, options->work_ms);
     }
     pthread_mutex_unlock(&r->lock);
@@ -1019,7 +1042,7 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
     realtime *r = mg_get_user_connection_data(conn);
     int opcode = bits & 15;
     (void)unused;
-    if (r == NULL || !note_activity(r, n)) {
+    if (r == NULL || !note_activity(r, n, opcode < MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE)) {
         return 0;
     }
     if (is_forbidden(r, bits, n)) {
@@ -1029,8 +1052,11 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
         r->reply = reply_code(bytes, n);
         return 0;
     }
+    if (opcode == MG_WEBSOCKET_OPCODE_PING) {
+        (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_PONG, bytes, n);
+    }
     if (opcode > MG_WEBSOCKET_OPCODE_BINARY) {
-        return 1; /* ping and pong */
+        return 1;
     }
     if (opcode == MG_WEBSOCKET_OPCODE_BINARY) {
         return refuse_frame(r, CLOSE_WRONG_TYPE, "events are text messages");
@@ -1040,6 +1066,9 @@ static int on_message(struct mg_connection *conn, int bits, char *bytes, size_t 
     }
     (void)buffer_write(&r->message, bytes, n);
     r->begun_message = (bits & 128) == 0;
+    if (!r->begun_message && !event_is_utf8(r->message.bytes, r->message.n)) {
+        return refuse_frame(r, CLOSE_NOT_UTF8, "the event is not UTF-8");
+    }
     if (!r->begun_message) {
         take_event(r);
         buffer_clear(&r->message);
@@ -1104,8 +1133,11 @@ static int refuse(const struct mg_connection *conn, int status, pool_refusal why
 
 static int on_connect(const struct mg_connection *conn, void *unused)
 {
-    const char *why = answer_distrusts(conn);
+    const char *why = answer_distrusts(conn), *key = mg_get_header(conn, "Sec-WebSocket-Key");
     (void)unused;
+    if (key == NULL || strlen(key) != KEY_LENGTH) {
+        return refuse(conn, 400, POOL_REFUSED_REQUEST, "the header Sec-WebSocket-Key is missing");
+    }
     if (!has_key(conn)) {
         return refuse(conn, 401, POOL_REFUSED_KEY, "the API key is missing or wrong");
     }
@@ -1177,6 +1209,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
     if (r != NULL) {
         r->conn = conn;
         r->last = &r->first;
+        r->latest_ms = watch_now_ms();
         r->beta = wants_beta(conn);
         r->number = atomic_fetch_add(&connections, 1) % 1000000 + 1;
         event_defaults(&r->settings);

@@ -187,6 +187,12 @@ static void add_plain_segments(buffer *b, const wnpu_session *session)
     buffer_text(b, "]");
 }
 
+/* An extension. */
+static void add_incomplete(buffer *b, const request *r)
+{
+    buffer_text(b, r->incomplete ? ", \"incomplete\": true" : "");
+}
+
 static void add_usage(buffer *b, const wnpu_session *session)
 {
     buffer_print(b, "\"usage\": {\"type\": \"duration\", \"seconds\": %lld}",
@@ -211,6 +217,7 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
     buffer_text(b, ", ");
     add_usage(b, session);
     reply_languages(b, session);
+    add_incomplete(b, r);
 }
 
 /* ---- whisper.cpp's verbose_json ----
@@ -294,6 +301,7 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
         add_segment(b, session, i, &s);
     }
     buffer_text(b, "]");
+    add_incomplete(b, r);
     if (!r->no_detection) {
         add_language_detection(b, session);
     }
@@ -337,6 +345,7 @@ static void reply_verbose(buffer *b, const wnpu_session *session, const request 
         }
         buffer_text(b, ",\n ");
         add_usage(b, session);
+        add_incomplete(b, r);
         buffer_text(b, "}\n");
     }
     buffer_free(&text);
@@ -373,10 +382,15 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
         add_all_text(b, session);
         buffer_text(b, "\n");
         break;
-    default:
-        if (wnpu_write(session, (wnpu_format)formats[r->format], buffer_write, b) != WNPU_OK) {
+    default: {
+        wnpu_write_options layout = r->layout;
+        layout.format = formats[r->format];
+        if ((r->has_layout
+                 ? wnpu_write_with(session, &layout, NULL, buffer_write, b)
+                 : wnpu_write(session, (wnpu_format)layout.format, buffer_write, b)) != WNPU_OK) {
             b->failed = 1;
         }
+    }
     }
 }
 

@@ -6,6 +6,7 @@
 #include "json.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,6 +290,72 @@ static int take_languages(request *r, const char *name, const char *param, const
     return 0;
 }
 
+/* Limits of subtitles, by the names of transcribe's options and those that whisper.cpp and OpenAI's
+ * whisper have. */
+typedef struct layout_member {
+    const char *name;
+    size_t offset;
+    long low, high;
+} layout_member;
+
+#define LAYOUT(member) offsetof(wnpu_write_options, member)
+
+static const layout_member layout_members[] = {
+    {"max_line_width", LAYOUT(max_line_width), 8, 1000},
+    {"max_lines", LAYOUT(max_lines), 1, 16},
+    {"max_cue_ms", LAYOUT(max_cue_ms), 500, 60000},
+    {"min_cue_ms", LAYOUT(min_cue_ms), 0, 10000},
+    {"min_gap_ms", LAYOUT(min_gap_ms), 0, 1000},
+    {"reading_speed", LAYOUT(reading_speed), 5, 100},
+    {"max_words", LAYOUT(max_words), 1, 128}
+};
+
+static int take_layout(request *r, const char *name, const char *param, const char *value)
+{
+    const layout_member *m = layout_members;
+    char *end;
+    long n = strtol(value, &end, 10);
+    int32_t limit;
+    if (*end != '\0' || n < 0) {
+        return refuse(r, name, "%s must be a whole number", name);
+    }
+    while (strcmp(m->name, param) != 0) {
+        m++;
+    }
+    limit = (int32_t)(n == 0 || n > m->low ? n < m->high ? n : m->high : m->low);
+    memcpy((char *)&r->layout + m->offset, &limit, sizeof limit);
+    r->has_layout |= n > 0;
+    return 0;
+}
+
+/* The longest cue in characters, which is on one line; whisper.cpp's clients send 1 for words. */
+static int take_max_len(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    if (strcmp(value, "1") == 0) {
+        return take_layout(r, name, "max_words", value);
+    }
+    return take_layout(r, name, "max_line_width", value) != 0
+               ? -1 : take_layout(r, name, "max_lines", r->layout.max_line_width > 0 ? "1" : "0");
+}
+
+static int take_word_times(request *r, const char *name, const char *param, const char *value)
+{
+    int on, failed = read_flag(r, name, value, &on);
+    (void)param;
+    r->layout.word_times = failed == 0 && on;
+    r->has_layout |= r->layout.word_times;
+    return failed;
+}
+
+/* Words are never divided, unless they are longer than a line. */
+static int take_split(request *r, const char *name, const char *param, const char *value)
+{
+    int unused;
+    (void)param;
+    return read_flag(r, name, value, &unused);
+}
+
 /* One word or phrase, or several separated by commas. Only a beam has alternatives to prefer. */
 static int take_keywords(request *r, const char *name, const char *param, const char *value)
 {
@@ -382,8 +449,10 @@ typedef struct field_row {
     const char *param;        /* the run parameter */
 } field_row;
 
+#define API_ALL (API_OPENAI | API_WHISPER_CPP | API_ASR)
+
 static const field_row fields[] = {
-    {"language", API_OPENAI | API_WHISPER_CPP | API_ASR, take_language, "language"},
+    {"language", API_ALL, take_language, "language"},
     {"prompt", API_OPENAI | API_WHISPER_CPP, take_text, "initial_prompt"},
     {"temperature", API_OPENAI | API_WHISPER_CPP, take_param, "temperature"},
     {"response_format", API_OPENAI | API_WHISPER_CPP, take_format, NULL},
@@ -398,6 +467,20 @@ static const field_row fields[] = {
     {"chunking_strategy[threshold]", API_OPENAI, take_vad, "threshold"},
     {"chunking_strategy[prefix_padding_ms]", API_OPENAI, take_vad, "prefix_padding_ms"},
     {"chunking_strategy[silence_duration_ms]", API_OPENAI, take_vad, "silence_duration_ms"},
+
+    {"max_len", API_ALL, take_max_len, NULL},
+    {"split_on_word", API_ALL, take_split, NULL},
+    {"max_line_width", API_ALL, take_layout, "max_line_width"},
+    {"max_line_count", API_ALL, take_layout, "max_lines"},
+    {"max_lines", API_ALL, take_layout, "max_lines"},
+    {"max_words_per_line", API_ALL, take_layout, "max_words"},
+    {"max_words", API_ALL, take_layout, "max_words"},
+    {"max_cue_ms", API_ALL, take_layout, "max_cue_ms"},
+    {"min_cue_ms", API_ALL, take_layout, "min_cue_ms"},
+    {"min_gap_ms", API_ALL, take_layout, "min_gap_ms"},
+    {"reading_speed", API_ALL, take_layout, "reading_speed"},
+    {"highlight_words", API_ALL, take_word_times, NULL},
+    {"word_times", API_ALL, take_word_times, NULL},
 
     {"translate", API_WHISPER_CPP, take_task, NULL},
     {"temperature_inc", API_WHISPER_CPP, take_param, "temperature_step"},
@@ -433,6 +516,7 @@ int request_init(request *r, request_api api, const wnpu_params *defaults, int m
     r->raw_channels = 1;
     r->params = *defaults;
     r->max_beams = max_beams;
+    wnpu_write_options_init(&r->layout, sizeof r->layout);
     r->text = malloc(REQUEST_TEXT_MOST + sizeof(request_scratch));
     return r->text != NULL ? 0 : -1;
 }
@@ -621,7 +705,14 @@ int request_finish(request *r, const wnpu_model *model)
         r->format = ANSWER_VERBOSE_CPP;
         r->token_times = r->token_times < 0 ? r->params.timestamps : r->token_times;
     }
-    r->params.words |= r->token_times > 0;
+    r->has_layout &= r->format == ANSWER_SRT || r->format == ANSWER_VTT;
+    r->params.words |= r->token_times > 0 || r->has_layout;
+    if (r->has_layout && r->layout.max_lines > 0 && r->layout.max_line_width == 0) {
+        return refuse(r, "max_lines", "a number of lines needs max_line_width");
+    }
+    if (r->has_layout && r->layout.max_cue_ms > 0 && r->layout.min_cue_ms > r->layout.max_cue_ms) {
+        return refuse(r, "min_cue_ms", "min_cue_ms is more than max_cue_ms");
+    }
     return choose_languages(r, model);
 }
 

@@ -42,6 +42,9 @@ typedef struct request {
     int logprobs;             /* of each token, in JSON and events */
     int segments, word_list;  /* timestamp_granularities that were asked for */
     int token_times;          /* of whisper.cpp's server: 1, 0, or -1 if the client does not say */
+    wnpu_write_options layout; /* of subtitles */
+    int has_layout;
+    int incomplete;           /* the run was ended before the end of the recording */
     int no_detection;         /* without what the detection of the language found */
     int raw;                  /* the audio has no header */
     int32_t raw_format;       /* wnpu_sample_format [S16LE] */

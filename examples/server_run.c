@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define SPEAKERS_MOST 16u              /* channels that are told apart */
+#define FRAME_MOST (256 * 8)          /* bytes of a frame */
 #define STACK_SIZE ((size_t)1 << 20) /* those of an HTTP library may be small */
 
 __attribute__((format(printf, 4, 5)))
@@ -32,6 +33,9 @@ static void fail(job *j, int http_status, const char *param, const char *format,
 typedef struct recording {
     wnpu_audio audio;
     wnpu_audio raw;
+    wnpu_audio whole;         /* without the limit of its length */
+    uint64_t left;            /* frames within the limit */
+    int cut;                  /* there were more */
     input_clip clip;
     input file;
     int is_file;
@@ -41,6 +45,72 @@ static int is_wav(const upload *u)
 {
     return u->fd < 0 && u->used >= 12 && memcmp(u->memory, "RIFF", 4) == 0 &&
            memcmp(u->memory + 8, "WAVE", 4) == 0;
+}
+
+/* Length of a recording as its beginning tells it, in ms; 0 if it does not. */
+static double told_ms(const request *r, const upload *u)
+{
+    unsigned char h[48];
+    size_t width = (size_t)(r->raw_format == WNPU_SAMPLE_U8 ? 1 : r->raw_format == WNPU_SAMPLE_S16LE
+                            ? 2 : r->raw_format == WNPU_SAMPLE_S24LE ? 3 : 4);
+    double rate, frames;
+    if (r->raw) {
+        return (double)u->size * 1e3 / ((double)r->raw_rate * (double)(width * r->raw_channels));
+    }
+    if (upload_head(u, h, sizeof h) < sizeof h) {
+        return 0;
+    }
+    if (memcmp(h, "fLaC", 4) == 0) { /* STREAMINFO is the first block */
+        rate = (double)((unsigned)h[18] << 12 | (unsigned)h[19] << 4 | h[20] >> 4);
+        frames = (double)((uint64_t)(h[21] & 15) << 32 | (uint64_t)h[22] << 24 |
+                          (uint64_t)h[23] << 16 | (uint64_t)h[24] << 8 | h[25]);
+        return rate > 0 ? frames * 1e3 / rate : 0;
+    }
+    if (memcmp(h, "RIFF", 4) == 0 && memcmp(h + 12, "fmt ", 4) == 0) {
+        rate = (double)(h[24] | (unsigned)h[25] << 8 | (unsigned)h[26] << 16 |
+                        (uint32_t)h[27] << 24);
+        frames = (double)u->size / ((h[32] | h[33] << 8) > 0 ? (h[32] | h[33] << 8) : 1);
+        return rate > 0 ? frames * 1e3 / rate : 0;
+    }
+    return 0;
+}
+
+/* Refuses a recording that is certainly too long. */
+static int is_too_long(job *j)
+{
+    const request *r = j->request;
+    int part = r->duration_ms > 0 && r->duration_ms <= j->most_ms;
+    if (part || told_ms(r, j->upload) - (double)r->offset_ms <= (double)j->most_ms) {
+        return 0;
+    }
+    fail(j, 413, "file", "the recording is longer than %lld min, the most that this server "
+         "transcribes", (long long)j->most_ms / 60000);
+    return 1;
+}
+
+static int64_t read_limited(void *user, void *frames, size_t most)
+{
+    recording *rec = user;
+    int64_t n;
+    char more[FRAME_MOST];
+    if (rec->left == 0) {
+        rec->cut |= rec->whole.read(rec->whole.user, more, 1) > 0;
+        return 0;
+    }
+    n = rec->whole.read(rec->whole.user, frames, most < rec->left ? most : (size_t)rec->left);
+    rec->left -= n > 0 ? (uint64_t)n : 0;
+    return n;
+}
+
+/* Ends what is longer than its beginning tells at the limit. */
+static void limit(const job *j, recording *rec)
+{
+    if (rec->audio.read != NULL) {
+        rec->whole = rec->audio;
+        rec->left = (uint64_t)(j->most_ms + j->request->offset_ms) / 1000 * rec->audio.rate;
+        rec->audio.read = read_limited;
+        rec->audio.user = rec;
+    }
 }
 
 static int open_file(job *j, recording *rec, int channel)
@@ -77,6 +147,7 @@ static int open_file(job *j, recording *rec, int channel)
         return -1;
     }
     rec->audio = rec->file.audio;
+    limit(j, rec);
     return 0;
 }
 
@@ -86,6 +157,9 @@ static int open_recording(job *j, recording *rec, int channel)
     wnpu_error error = {0, ""};
     memset(rec, 0, sizeof *rec);
     wnpu_audio_init(&rec->audio, sizeof rec->audio);
+    if (is_too_long(j)) {
+        return -1;
+    }
     if (is_wav(j->upload) && !r->raw && r->offset_ms == 0 && r->duration_ms == 0 &&
         wnpu_wav_open(&rec->audio, j->upload->memory, j->upload->used, &error) == WNPU_OK) {
         rec->audio.channel = channel;
@@ -99,6 +173,11 @@ static void close_recording(job *j, recording *rec)
     if (rec->is_file) {
         if (j->http_status == 200 && input_finish(&rec->file) == INPUT_CUT) {
             (void)snprintf(j->warning, sizeof j->warning, "%s", rec->file.why);
+        }
+        if (j->http_status == 200 && rec->cut) {
+            (void)snprintf(j->warning, sizeof j->warning, "only the first %lld min were "
+                           "transcribed, the most that this server does",
+                           (long long)j->most_ms / 60000);
         }
         input_close(&rec->file);
     }
@@ -166,12 +245,26 @@ static void end_stopped(job *j)
     }
 }
 
+/* Seconds up to the end of the last text. */
+static double last_end(const wnpu_session *session)
+{
+    wnpu_segment s;
+    size_t n = wnpu_segment_count(session);
+    return n > 0 && wnpu_get_segment(session, n - 1, &s) == WNPU_OK ? (double)s.t1_ms / 1e3 : 0;
+}
+
 /* Decides on the answer by the status of the run. Text that was found is never withheld. */
 static void judge(job *j, const wnpu_session *session, int status)
 {
     const char *why = wnpu_session_error(session);
     why = why[0] != '\0' ? why : wnpu_strerror(status);
-    if (j->watch->stop) {
+    if (j->watch->stop && !j->watch->gone && !j->watch->expired &&
+        wnpu_segment_count(session) > 0) {
+        j->http_status = 200;
+        j->request->incomplete = 1;
+        (void)snprintf(j->warning, sizeof j->warning, "%s; this is the text of the first %.0f s",
+                       POOL_CLOSING_MESSAGE, last_end(session));
+    } else if (j->watch->stop) {
         end_stopped(j);
     } else if (status == WNPU_E_ARGUMENT || status == WNPU_E_UNSUPPORTED) {
         fail(j, 400, NULL, "%s", why);

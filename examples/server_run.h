@@ -16,6 +16,7 @@ typedef struct job {
     upload *upload;
     watch *watch;
     int64_t stall_ms;         /* limit for ffmpeg without progress */
+    int64_t most_ms;          /* longest recording */
     /* Receives segments while the run goes on, with their numbers. NULL: none. Returns 0, or -1 to
      * end the run. */
     int (*on_segment)(void *user, const wnpu_segment *segment, size_t index);

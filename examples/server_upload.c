@@ -91,6 +91,20 @@ int upload_file(upload *u)
     return lseek(u->fd, 0, SEEK_SET) == 0 ? u->fd : -1;
 }
 
+size_t upload_head(const upload *u, void *bytes, size_t n)
+{
+    ssize_t got;
+    if (u->fd >= 0) {
+        got = pread(u->fd, bytes, n, 0);
+        return got > 0 ? (size_t)got : 0;
+    }
+    n = n < u->used ? n : u->used;
+    if (n > 0) {
+        memcpy(bytes, u->memory, n);
+    }
+    return n;
+}
+
 void upload_free(upload *u)
 {
     free(u->memory);

@@ -20,6 +20,8 @@ void upload_init(upload *u, uint64_t most);
 int upload_add(upload *u, const void *bytes, size_t n);
 /* The file, created if needed, at its beginning. Returns -1 with errno on failure. */
 int upload_file(upload *u);
+/* Copies the first bytes, n at most. Returns how many. */
+size_t upload_head(const upload *u, void *bytes, size_t n);
 void upload_free(upload *u);
 
 #endif

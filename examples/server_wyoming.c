@@ -39,6 +39,11 @@ static int listening = -1;
 static pthread_t listener;
 static atomic_int ending, clients, active;
 
+/* The format of audio. */
+typedef struct pcm {
+    int64_t rate, width, channels;
+} pcm;
+
 /* A connection. */
 typedef struct client {
     int fd;
@@ -48,6 +53,7 @@ typedef struct client {
     char *data;               /* of the current event; room for LINE_MOST */
     request request;
     upload audio;
+    pcm format;               /* of the audio */
     int begun;                /* request and audio are open */
     int streaming;            /* transcript-start was sent */
     const char *code, *problem; /* why the client is hung up on, or NULL */
@@ -213,6 +219,7 @@ static int begin_request(client *c)
     upload_init(&c->audio, options.max_bytes);
     c->request.raw = 1;
     c->begun = 1;
+    c->format = (pcm){16000, 2, 1};
     return 0;
 }
 
@@ -229,22 +236,53 @@ static int take_transcribe(client *c, json data)
     return 0;
 }
 
+/* Reads a format, whose missing members stay as they were. Returns 0, or -1 if it is wrong. */
+static int read_format(json data, pcm *p)
+{
+    json rate = json_get(data, "rate"), width = json_get(data, "width");
+    json channels = json_get(data, "channels");
+    return (rate.at != NULL && json_integer(rate, 1000, 384000, &p->rate) != 0) ||
+           (width.at != NULL && json_integer(width, 1, 4, &p->width) != 0) ||
+           (channels.at != NULL && json_integer(channels, 1, 256, &p->channels) != 0) ? -1 : 0;
+}
+
+static void set_format(request *r, const pcm *p)
+{
+    static const int32_t formats[] = {WNPU_SAMPLE_U8, WNPU_SAMPLE_S16LE, WNPU_SAMPLE_S24LE,
+                                      WNPU_SAMPLE_S32LE};
+    r->raw_rate = (uint32_t)p->rate;
+    r->raw_channels = (uint32_t)p->channels;
+    r->raw_format = formats[p->width - 1];
+}
+
 static int take_audio_start(client *c, json data)
 {
-    int64_t rate = 16000, width = 2, channels = 1;
+    pcm format = {16000, 2, 1};
     /* Audio without an end is forgotten. */
     if ((!c->begun || c->audio.size > 0) && begin_request(c) != 0) {
         return -1;
     }
-    if (json_integer(json_get(data, "rate"), 1000, 384000, &rate) != 0 ||
-        json_integer(json_get(data, "width"), 1, 4, &width) != 0 ||
-        json_integer(json_get(data, "channels"), 1, 256, &channels) != 0) {
+    if (read_format(data, &format) != 0) {
         return give_up(c, "invalid_event", "the format of the audio is not supported");
     }
-    c->request.raw_rate = (uint32_t)rate;
-    c->request.raw_channels = (uint32_t)channels;
-    c->request.raw_format = width == 1 ? WNPU_SAMPLE_U8 : width == 2 ? WNPU_SAMPLE_S16LE
-                          : width == 3 ? WNPU_SAMPLE_S24LE : WNPU_SAMPLE_S32LE;
+    set_format(&c->request, &format);
+    c->format = format;
+    return 0;
+}
+
+/* A chunk names its format, too, and audio-start may be missing. */
+static int begin_chunk(client *c, json data)
+{
+    pcm format = c->begun ? c->format : (pcm){16000, 2, 1};
+    if (!c->begun && begin_request(c) != 0) {
+        return -1;
+    }
+    if (read_format(data, &format) != 0 ||
+        (c->audio.size > 0 && memcmp(&format, &c->format, sizeof format) != 0)) {
+        return give_up(c, "invalid_event", "the format of the audio is not supported, or changes");
+    }
+    set_format(&c->request, &format);
+    c->format = format;
     return 0;
 }
 
@@ -304,6 +342,7 @@ static int take_audio_stop(client *c)
     j.upload = &c->audio;
     j.watch = &c->watch;
     j.stall_ms = options.stall_ms;
+    j.most_ms = options.most_ms;
     j.on_segment = on_segment;
     j.user = c;
     j.answer = answer_text;
@@ -342,7 +381,11 @@ int wyoming_active(void)
 /* Handles an event; the payload, if there is one, is received. Returns 0, or -1 to hang up. */
 static int take_event(client *c, json type, json data, size_t payload)
 {
-    upload *audio = json_is(type, "audio-chunk") && c->begun ? &c->audio : NULL;
+    int is_chunk = json_is(type, "audio-chunk");
+    upload *audio = is_chunk ? &c->audio : NULL;
+    if (is_chunk && begin_chunk(c, data) != 0) {
+        return -1;
+    }
     if (payload > 0 && receive(c, NULL, payload, audio) != 0) {
         return -1;
     }

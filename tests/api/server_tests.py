@@ -241,6 +241,57 @@ def options():
         same(json.loads(s.text(AUDIO))["text"], joined(transcribed("--beam", "4", "-l", "en")))
 
 
+def subtitles():
+    """The layout of subtitles, by the names that clients of each API know."""
+    with Server() as s:
+        for path, name in ((TRANSCRIPTIONS, "file"), ("/inference", "file"), ("/asr", "audio_file")):
+            for kind, fields, options in (
+                    ("srt", {"max_line_width": 30, "max_line_count": 2},
+                     ["--max-line-width", "30", "--max-lines", "2"]),
+                    ("srt", {"max_len": 20, "split_on_word": "true"},
+                     ["--max-line-width", "20", "--max-lines", "1"]),
+                    ("vtt", {"max_len": 1}, ["--max-words", "1"]),
+                    ("vtt", {"max_words_per_line": 3, "highlight_words": "True"},
+                     ["--max-words", "3", "--word-times"]),
+                    ("srt", {"max_len": 0, "split_on_word": "False"}, [])):
+                wanted = transcribed("-f", kind, *options)
+                if path == "/asr":
+                    query = "&".join(f"{k}={v}" for k, v in fields.items())
+                    got = s.text(AUDIO, path=f"{path}?output={kind}&{query}", name=name)
+                else:
+                    got = s.text(AUDIO, [("response_format", kind), *fields.items()], path)
+                same((path, fields, got), (path, fields, wanted))
+        plain = json.loads(s.text(AUDIO, [("max_line_width", "30")]))
+        same(sorted(plain), ["languages", "text", "usage"])
+        for field, value in (("max_line_width", "wide"), ("max_lines", "2"), ("max_len", "-1"),
+                             ("split_on_word", "x")):
+            error_of(s.post(TRANSCRIPTIONS, AUDIO, [("response_format", "srt"), (field, value)]),
+                     400, field)
+
+
+def long_recordings():
+    """What is longer than --max-minutes is refused, or ended there."""
+    for kind in ("flac", "ogg"):
+        subprocess.run(["ffmpeg", "-nostdin", "-y", "-v", "error", "-f", "lavfi", "-i",
+                        "anullsrc=r=48000:cl=stereo", "-t", "100", f"{T}/long.{kind}"], check=True)
+    header = wav_file(b"")
+    slow = header[:24] + struct.pack("<II", 1, 2) + header[32:40] + struct.pack("<I", 1000)
+    with Server("--max-minutes", "1", model=TOY) as s:
+        for audio in (read(f"{T}/long.flac"), wav_file(bytes(32000 * 61)), slow + bytes(1000),
+                      wav_file(bytes(32000 * 200))):
+            assert "1 min" in error_of(s.post(TRANSCRIPTIONS, audio), 413, "file")["message"]
+        same(s.post("/asr?encode=false", bytes(32000 * 61), name="audio_file")[0], 413)
+        same(s.post("/inference", wav_file(bytes(32000 * 70)), [("offset_t", "20000")])[0], 200)
+        same(s.post(TRANSCRIPTIONS, wav_file(bytes(32000 * 59)))[0], 200)
+        status, headers, body = s.post(TRANSCRIPTIONS, read(f"{T}/long.ogg"))
+        same((status, json.loads(body)["usage"]["seconds"]), (200, 60))
+        assert "1 min" in headers["x-warning"], headers
+    with Server(model=TOY) as s:
+        status, headers, body = s.post(TRANSCRIPTIONS, read(f"{T}/long.ogg"))
+        same((status, json.loads(body)["usage"]["seconds"]), (200, 100))
+        assert "x-warning" not in headers, headers
+
+
 def languages():
     """What the model cannot do is named, and left out where something is left."""
     with Server(model=os.environ["ENGLISH"]) as s:
@@ -716,6 +767,36 @@ def wyoming():
                                 b"\0" * 70000, r.randbytes(100)]) + b"\n")
             c.close()
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
+
+
+def wyoming_chunks():
+    """A chunk names the format of its audio; audio-start may be missing."""
+    with open(f"{T}/high.wav", "wb") as file:
+        high = DATA[:8 * 32000]
+        file.write(resampled(high, 22050))
+    text = joined(transcribed("-l", "en", path=f"{T}/high.wav"))
+    pcm = {"rate": 22050, "width": 2, "channels": 1}
+    with Server("--wyoming", "127.0.0.1:0") as s:
+        for start in (None, pcm, {"rate": 16000, "width": 2, "channels": 1}, {}):
+            c = s.connect(s.ports["wyoming"])
+            lines = c.makefile("rb")
+            wyoming_event(c, "transcribe", {"language": "en"})
+            if start is not None:
+                wyoming_event(c, "audio-start", start)
+            for at in range(0, len(high), 50000):
+                wyoming_event(c, "audio-chunk", pcm, high[at:at + 50000])
+            wyoming_event(c, "audio-stop")
+            got = {}
+            while "transcript-stop" not in got:
+                event = json.loads(lines.readline())
+                got[event["type"]] = event["data"].get("text")
+            same(got["transcript"], text)
+            c.close()
+        c = s.connect(s.ports["wyoming"])
+        wyoming_event(c, "audio-chunk", pcm, high[:50000])
+        wyoming_event(c, "audio-chunk", {**pcm, "rate": 44100}, high[:50000])
+        same(json.loads(c.makefile("rb").readline())["data"]["code"], "invalid_event")
+        c.close()
 
 
 def wyoming_long():
@@ -1682,7 +1763,42 @@ def shutdown():
         same(s.process.wait(120), 0)
         t.join()
         print(f"with --grace 0 the server ended after {time.monotonic() - begin:.1f} s")
-        same(got[1][0], 503)
+        assert got[1][0] == 503 or json.loads(got[1][2])["incomplete"], got[1]
+
+
+def cut_short():
+    """What was found before the end of the server is not lost."""
+    audio = wav_file((DATA[:4 * 32000] + bytes(4 * 32000)) * 300)
+
+    def ask(s, fields):
+        c = s.connect()
+        c.sendall(request(TRANSCRIPTIONS, audio, fields))
+        return c
+    with Server("--grace", "0", "--max-mb", "100") as s:
+        c, body, begin = ask(s, [("stream", "true")]), b"", time.monotonic()
+        while b".delta" not in body:
+            body += c.recv(65536)
+        patience = time.monotonic() - begin
+        s.process.send_signal(signal.SIGTERM)
+        while (more := c.recv(65536)):
+            body += more
+        done = json.loads(re.findall(rb"^data: (.*done.*)$", body, re.M)[-1])
+        same((bool(done["text"]), done["incomplete"]), (True, True))
+        same(s.process.wait(120), 0)
+        c.close()
+    status = 0
+    for attempt in range(6):  # the first text may take longer than before
+        if status != 200:
+            with Server("--grace", "0", "--max-mb", "100") as s:
+                c = ask(s, [])
+                time.sleep(patience * 1.5 ** attempt)
+                s.process.send_signal(signal.SIGTERM)
+                status, headers, body = reply(c.makefile("rb"))
+                same(s.process.wait(120), 0)
+                c.close()
+    answer = json.loads(body)
+    same((status, answer["incomplete"], answer["text"][:4]), (200, True, done["text"][:4]))
+    assert "the first" in headers["x-warning"], headers
 
 
 def memory():
@@ -1842,6 +1958,37 @@ def frames():
             raise AssertionError("200 MB were received")
         except OSError:
             pass
+
+
+def websockets():
+    """RFC 6455: pings are echoed, requests have a key, and text is UTF-8."""
+    with Server(model=TOY) as s:
+        for key in ("", "Sec-WebSocket-Key: \r\n", "Sec-WebSocket-Key: abc\r\n"):
+            c = s.connect()
+            c.sendall((f"GET /v1/realtime HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n{key}"
+                       "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\r\n").encode())
+            same(reply(c.makefile("rb"))[0], 400)
+            c.close()
+        w = WebSocket(s)
+        w.until("session.created")
+        for data in (b"", b"ping \xff\0", b"x" * 125):
+            w.frame(data, opcode=9)
+            while len(w.bytes) < 2 + len(data):
+                w._more()
+            same(w.bytes, bytes([0x8a, len(data)]) + data)
+            w.bytes = b""
+        w.frame(b"pong", opcode=10)
+        for text in ("\u00e9\u20ac\U0001f600\ud7ff\ue000\U0010ffff", "x"):
+            w.frame(json.dumps({"type": text}, ensure_ascii=False).encode())
+            w.until("error")
+        w.close()
+        for text in (b"\xff", b"\xc0\x80", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf",
+                     b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xc3", b"\x80"):
+            w = WebSocket(s)
+            w.until("session.created")
+            w.frame(b'{"type": "' + text + b'"}')
+            same((text, closing_code(w)[0]), (text, 1007))
+            w.close()
 
 
 def forbidden():

@@ -47,6 +47,13 @@ test_languages() {
 test_errors() { check errors; }
 test_keys() { check keys; }
 test_listening() { check listening; }
+test_subtitles() { check subtitles; }
+test_long_recordings() {
+    command -v ffmpeg >/dev/null 2>&1 || { skip "no ffmpeg"; return; }
+    check long_recordings
+}
+test_websockets() { check websockets; }
+test_wyoming_chunks() { check wyoming_chunks; }
 test_origins() { check origins; }
 test_threads() { check threads; }
 test_persistent() { check persistent; }
@@ -92,6 +99,7 @@ test_mixed() { check mixed; }
 test_queue() { check queue; }
 test_disconnect() { check disconnect; }
 test_half_closed() { check half_closed; }
+test_cut_short() { check cut_short; }
 test_shutdown() { check shutdown; }
 test_memory() { check memory; }
 test_hostile() { check hostile; }
@@ -102,12 +110,12 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats options languages errors keys listening origins threads persistent \
+for t in ${TEST_SERVER:-formats subtitles options languages errors keys listening origins threads persistent \
     containers events speakers \
-    wyoming wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
+    wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_divided realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
     queue disconnect half_closed \
-    shutdown memory hostile frames forbidden silent slow_bodies}; do
+    shutdown cut_short memory long_recordings websockets hostile frames forbidden silent slow_bodies}; do
     t_run test_$t
 done
 t_end
