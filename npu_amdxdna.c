@@ -1955,7 +1955,7 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
  *  Ensures   one configuration serves every shape; shapes, layouts and
  *            memory do not depend on the device. Streams pass xt_check()
  *            like those of a pack.
- *  Costs     about 50 KB for the configuration and 5 KB for each stream.
+ *  Costs     7 to 170 KB for the configuration and 5 KB for each stream.
  *
  *  R columns of the array, up to four, use R rows of cores. Column r's memory
  *  tile sends rows of A to row r of the cores in all R columns, and its own
@@ -2182,6 +2182,7 @@ static const uint32_t xo_code_aie2p[881] = {
 #define XO_LARGEST 8192u         /* K and N; the bridge splits larger products */
 #define XO_PRODUCTS 64u          /* most shapes */
 #define XO_DEPTH 4               /* buffers of A and of B in a memory tile */
+#define XO_CORE_ROWS 4           /* rows of cores of an array, used or not */
 
 /* Core memory, as in tests/npu/matmul.h. */
 enum {
@@ -2359,6 +2360,25 @@ static void xo_lock(xo_words *w, unsigned column, unsigned row, unsigned lock, u
              value);
 }
 
+/* Bit 1 of a core's control register and of those of DMA channels is its reset, which ends what
+ * an earlier job has left running or queued. value 2: into reset; 0: out of it. */
+static void xo_reset_column(xo_words *w, unsigned column, uint32_t value)
+{
+    static const uint32_t of_core[5] = {0x32000, 0x1de00, 0x1de08, 0x1de10, 0x1de18};
+    unsigned row, i;
+    for (row = 2; row < 2 + XO_CORE_ROWS; row++) {
+        if (value != 0) {
+            xo_mask_write(w, xo_address(column, row, 0x32000), 1, 0); /* disable */
+        }
+        for (i = 0; i < 5; i++) {
+            xo_mask_write(w, xo_address(column, row, of_core[i]), 2, value);
+        }
+    }
+    for (i = 0; i < 12; i++) { /* six channels into the memory tile, six out of it */
+        xo_mask_write(w, xo_address(column, 1, 0xa0600 + 8 * (uint32_t)i), 2, value);
+    }
+}
+
 static void xo_core_streams(xo_words *w, const xo_design *o, unsigned column, unsigned r)
 {
     unsigned row = r + 2, c = column % o->side, above;
@@ -2396,12 +2416,11 @@ static void xo_core_tile(xo_words *w, const xo_design *o, unsigned column, unsig
         {5, 4, (XO_C + XO_C_SIZE) / 4, XO_C_SIZE / 4, XO_C_FULL, XO_C_FREE, 0}
     };
     unsigned row = r + 2, i;
-    xo_mask_write(w, xo_address(column, row, 0x32000), 1, 0); /* disable, reset */
-    xo_mask_write(w, xo_address(column, row, 0x32000), 2, 2);
-    xo_mask_write(w, xo_address(column, row, 0x32000), 2, 0);
     xo_block(w, xo_address(column, row, 0x20000), o->code, o->words);
+    for (i = 0; i < 16; i++) {
+        xo_lock(w, column, row, i, i < 6 ? counts[i] : 0);
+    }
     for (i = 0; i < 6; i++) {
-        xo_lock(w, column, row, i, counts[i]);
         xo_core_descriptor(w, column, row, &parts[i]);
     }
     xo_core_streams(w, o, column, r);
@@ -2410,11 +2429,13 @@ static void xo_core_tile(xo_words *w, const xo_design *o, unsigned column, unsig
     xo_write(w, xo_address(column, row, 0x1de14), 4);
 }
 
-/* Memory tiles: buffers of A, of B, then two of C for each row of cores; a pair of locks for each
- * (free, full). */
+/* Memory tiles: 4 KiB that are not used, because firmware may write to the first word at any time,
+ * then buffers of A, of B, and two of C for each row of cores; a pair of locks for each (free,
+ * full). */
 enum {
-    XO_MEMORY_B = XO_DEPTH * XO_A_SIZE / 4, XO_MEMORY_C = 2 * XO_MEMORY_B, /* words */
-    XO_LOCK_A = 0, XO_LOCK_B = 2, XO_LOCK_C = 4
+    XO_MEMORY_A = 0x1000 / 4, XO_MEMORY_B = XO_MEMORY_A + XO_DEPTH * XO_A_SIZE / 4, /* words */
+    XO_MEMORY_C = XO_MEMORY_B + XO_DEPTH * XO_A_SIZE / 4,
+    XO_MEMORY_LOCKS = 64, XO_LOCK_A = 0, XO_LOCK_B = 2, XO_LOCK_C = 4
 };
 
 /* A ring of buffers that one channel fills and another one sends. Channels with even numbers may
@@ -2497,17 +2518,15 @@ static void xo_memory_c(xo_words *w, const xo_design *o, unsigned column)
 
 static void xo_memory_tile(xo_words *w, const xo_design *o, unsigned column)
 {
-    unsigned r;
-    xo_lock(w, column, 1, XO_LOCK_A, XO_DEPTH);
-    xo_lock(w, column, 1, XO_LOCK_A + 1, 0);
-    xo_lock(w, column, 1, XO_LOCK_B, XO_DEPTH);
-    xo_lock(w, column, 1, XO_LOCK_B + 1, 0);
+    unsigned r, i;
+    for (i = 0; i < XO_MEMORY_LOCKS; i++) {
+        uint32_t free_buffers = i < XO_LOCK_C ? XO_DEPTH : i < XO_LOCK_C + 2 * o->side ? 2 : 0;
+        xo_lock(w, column, 1, i, i % 2 == 0 ? free_buffers : 0);
+    }
     for (r = 0; r < o->side; r++) {
-        xo_lock(w, column, 1, XO_LOCK_C + 2 * r, 2);
-        xo_lock(w, column, 1, XO_LOCK_C + 2 * r + 1, 0);
         xo_connect(w, column, 1, XO_MEM_M_DMA0 + 2 + r, XO_MEM_S_NORTH0 + r);
     }
-    xo_memory_ring(w, column, 0, 0, XO_LOCK_A,
+    xo_memory_ring(w, column, 0, XO_MEMORY_A, XO_LOCK_A,
                    o->generation == 3 ? XO_ORDER_A : XO_ORDER_A_AIE2P);
     xo_memory_ring(w, column, 24, XO_MEMORY_B, XO_LOCK_B, XO_AS_IT_LIES);
     xo_memory_c(w, o, column);
@@ -2583,6 +2602,11 @@ static size_t xo_pdi(const xo_design *o, uint32_t *out, size_t room)
     for (c = 0; c < 5; c++) {
         xo_put(&w, head[c]);
     }
+    for (r = 0; r < 2; r++) { /* all tiles, before any of them is free to send again */
+        for (c = 0; c < o->columns; c++) {
+            xo_reset_column(&w, c, r == 0 ? 2 : 0);
+        }
+    }
     for (c = 0; c < o->columns; c++) {
         for (r = 0; r < o->side; r++) {
             xo_core_tile(&w, o, c, r);
@@ -2639,8 +2663,9 @@ typedef struct xo_transfer {
     uint32_t length, step[3], wrap[2]; /* words; wrap 0: goes on to the end */
 } xo_transfer;
 
-static void xo_stream_transfer(xo_words *w, const xo_transfer *t)
+static void xo_stream_transfer(xo_words *w, const xo_design *o, const xo_transfer *t)
 {
+    uint32_t burst = o->generation == 3 ? 2 : 3; /* 256 bytes; 512, which AIE2 does not have */
     uint32_t at = xo_address(t->column, 0, 0x1d000 + 0x20 * (uint32_t)t->bd);
     uint32_t words[24];
     unsigned i;
@@ -2650,7 +2675,7 @@ static void xo_stream_transfer(xo_words *w, const xo_transfer *t)
     words[3] = 48;
     words[4] = t->length;
     words[7] = (t->step[0] - 1) | t->wrap[0] << 20;
-    words[8] = (t->step[1] - 1) | t->wrap[1] << 20 | 2u << 30;
+    words[8] = (t->step[1] - 1) | t->wrap[1] << 20 | burst << 30;
     words[9] = (t->step[2] - 1) | 2u << 24;
     words[11] = 1u << 25;
     words[12] = 0x81; /* address patch */
@@ -2697,7 +2722,7 @@ static void xo_send_b(xo_words *w, const xo_design *o, const xp_kernel *p, unsig
     t.step[1] = 256;
     t.wrap[1] = step / 256;
     t.step[2] = o->side * step;
-    xo_stream_transfer(w, &t);
+    xo_stream_transfer(w, o, &t);
 }
 
 /* The first of the rows that a column's group of columns computes in a turn. */
@@ -2724,7 +2749,7 @@ static void xo_send_a(xo_words *w, const xo_design *o, const xp_kernel *p, unsig
     t.step[1] = p->k / 4;
     t.wrap[1] = XO_TILE;
     t.step[2] = XO_TILE / 4;
-    xo_stream_transfer(w, &t);
+    xo_stream_transfer(w, o, &t);
 }
 
 /* C of a turn: the rows of the lower cores by channel 0, the others by channel 1. */
@@ -2750,7 +2775,7 @@ static void xo_take_c(xo_words *w, const xo_design *o, const xp_kernel *p, unsig
         t.step[1] = p->n;
         t.wrap[1] = rows;
         t.step[2] = XO_TILE * o->side;
-        xo_stream_transfer(w, &t);
+        xo_stream_transfer(w, o, &t);
     }
 }
 

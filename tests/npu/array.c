@@ -53,7 +53,7 @@ typedef struct {
     int holding;                /* its lock is taken */
     txn_descriptor d;
     uint32_t moved, index[4];
-    int paused;
+    int in_reset;
     int tokens;
     uint8_t group[16];          /* the 16 bytes last read or being written */
     /* streams */
@@ -86,6 +86,7 @@ struct array {
     void *host_self;
     tile tiles[ARRAY_COLUMNS][ARRAY_ROWS];
     int routed;
+    int firmware_writes;        /* to word 0 of memory tiles */
     array_counts counts;
     char message[240];
 };
@@ -295,6 +296,9 @@ static int push(array *a, tile *t, channel *ch, uint32_t word)
     if (ch->queued == QUEUE) {
         return trouble(a, "column %d row %d: a task queue overflows", t->column, t->row);
     }
+    if (ch->in_reset) {
+        return trouble(a, "column %d row %d: a task for a channel in reset", t->column, t->row);
+    }
     dma_task *task = &ch->queue[ch->queued++];
     task->bd = (uint8_t)(word & (t->kind == MEMORY_TILE ? 0x3f : 0xf));
     task->repeat = (uint8_t)(word >> 16 & 0xff);
@@ -344,15 +348,20 @@ static uint8_t *byte_storage(tile *t, uint32_t offset)
     return t->kind == MEMORY_TILE && offset < ARRAY_MEMORY ? t->memory + offset : NULL;
 }
 
-static int write_control(array *a, tile *t, uint32_t offset, uint32_t value)
+/* The reset bit holds a channel: it forgets its tasks, the descriptor it works on and the words it
+ * was given, but what it did to locks stays. The shim's channels have none. */
+static int write_control(array *a, tile *t, uint32_t offset, uint32_t value, uint32_t mask)
 {
     uint32_t n = offset / 4;
     channel *ch = n / 2 < (uint32_t)t->channels ? &t->in[n / 2] : &t->out[n / 2 - (uint32_t)t->channels];
     if (n % 2 == 1) {
-        return push(a, t, ch, value);
+        return push(a, t, ch, value & mask);
     }
-    if (t->kind != SHIM && (value & 2) != 0) { /* reset */
-        ch->queued = ch->active = ch->holding = ch->known = ch->filled = 0;
+    if (t->kind != SHIM && (mask & 2) != 0) {
+        ch->in_reset = (value & 2) != 0;
+        if (ch->in_reset) {
+            ch->queued = ch->active = ch->holding = ch->known = ch->filled = 0;
+        }
     }
     return 0;
 }
@@ -402,7 +411,7 @@ int array_write(array *a, uint32_t address, uint32_t value, uint32_t mask)
         return 0;
     }
     if (offset >= l->control && offset < l->control + (uint32_t)t->channels * 16) {
-        return write_control(a, t, offset - l->control, value & mask);
+        return write_control(a, t, offset - l->control, value, mask);
     }
     if (offset >= l->lock && offset < l->lock + l->lock_count * 0x10) {
         t->locks[(offset - l->lock) / 0x10] = (int)(value & 0x3f);
@@ -493,6 +502,10 @@ static int dma_begin(array *a, tile *t, channel *ch)
     if (!ch->known) {
         read_descriptor(t, ch->bd, d);
         ch->known = 1;
+    }
+    if (t->kind == SHIM && t->bd[ch->bd][4] >> 30 == 3 && a->isa == aie2()) {
+        return trouble(a, "column %d: descriptor %d has bursts that AIE2 does not have", t->column,
+                       ch->bd);
     }
     if (!d->valid || d->padded || d->packet || d->length == 0) {
         return trouble(a, "column %d row %d: descriptor %d is %s", t->column, t->row, ch->bd,
@@ -600,6 +613,9 @@ int array_cycle(array *a)
         return -1;
     }
     for (int col = 0; col < a->columns; col++) {
+        if (a->firmware_writes) {
+            memset(a->tiles[col][1].memory, (int)(a->counts.cycles & 0xff), 4);
+        }
         for (int row = 0; row < ARRAY_ROWS; row++) {
             tile *t = &a->tiles[col][row];
             t->banks = 0;
@@ -834,6 +850,35 @@ void array_free(array *a)
         }
     }
     free(a);
+}
+
+void array_let_firmware_write(array *a)
+{
+    a->firmware_writes = 1;
+}
+
+void array_hang(array *a)
+{
+    for (int col = 0; col < a->columns; col++) {
+        for (int row = 1; row < ARRAY_ROWS; row++) {
+            tile *t = &a->tiles[col][row];
+            for (int i = 0; i < TILE_LOCKS; i++) {
+                t->locks[i] = 1;
+            }
+            for (int i = 0; i < t->channels; i++) {
+                channel *both[2] = {&t->in[i], &t->out[i]};
+                for (int k = 0; k < 2; k++) {
+                    memset(both[k]->queue, 0, sizeof both[k]->queue);
+                    both[k]->queue[0].bd = (uint8_t)(i % 2 == 0 ? 1 : t->kind == CORE_TILE ? 3 : 25);
+                    both[k]->queued = 2;
+                }
+            }
+            if (t->core != NULL) { /* done at once, if anything enables it */
+                core_enable(t->core, 1);
+                t->loaded = 1;
+            }
+        }
+    }
 }
 
 int *array_tokens(array *a, int column, int to_host, int number)
