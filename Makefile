@@ -37,6 +37,8 @@
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make outline       the sections of the library's sources: first line, lines, functions
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
+#   make fidelity SPEECH=DIR  how far INT8's predictions are from float's on the WAV files in DIR,
+#                      see tests/bench/fidelity.c
 #   make clean
 #
 # BUILD=DIR puts everything elsewhere, and from another directory make -f PATH/Makefile builds into
@@ -109,6 +111,7 @@ FUZZERS = $(filter-out $(if $(LIBDRM),,$(NPU_FUZZERS)),\
 vpath test_%.c tests/unit:tests/api:tests/npu
 vpath fuzz_%.c tests/fuzz
 vpath bench%.c tests/bench
+vpath fidelity.c tests/bench
 vpath make_%.c tests/lib:tests/npu:tests/speech
 vpath sim_%.c tests/npu
 vpath wer.c tests/speech
@@ -116,7 +119,7 @@ vpath wer.c tests/speech
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
     test-aarch64 windows browser outline matrix fuzz check-symbols shared install uninstall bench \
     bench-live bench-browser bench-server bench-plot \
-    accuracy clean FORCE
+    accuracy fidelity clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -125,8 +128,8 @@ left_out := $(if $(LIBDRM),,npu_doctor (libdrm-dev))$(if $(LIBDRM)$(CIVETWEB),,$
     $(CIVETWEB),,server (libcivetweb-dev))
 all: $(EXAMPLES:%=$(B)/%)
 	@$(if $(left_out),echo "left out: $(left_out)",:)
-tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/bench_live $(B)/make_toy \
-    $(B)/make_sounds \
+tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/bench_live \
+    $(B)/fidelity $(B)/make_toy $(B)/make_sounds \
     $(NPU_TOOLS)
 
 # What every object and program was made with: the compiler, its version, flags and libdrm. These
@@ -479,6 +482,13 @@ bench-plot: $(B)/bench_plot
 	"$(BUILD)/bench_plot" --model "$$(scripts/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \
 	    --commit "$$(git describe --always --dirty 2>/dev/null)"
 	@echo "$(BUILD)/roofline.svg"
+
+$(B)/fidelity: fidelity.c $(B)/libwhisper_npu.a $(B)/linked_with
+	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
+
+fidelity: $(B)/fidelity
+	for model in $(or $(MODELS),tiny base.en); do \
+	    "$(BUILD)/fidelity" "$$(scripts/fetch.sh $$model)" "$(SPEECH)"/*.wav || exit; done
 
 accuracy: $(B)/transcribe $(B)/wer
 	@WNPU_BUILD="$(BUILD)" tests/speech/accuracy.sh "$(SPEECH)" $(MODELS)

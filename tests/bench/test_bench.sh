@@ -52,6 +52,21 @@ assert sessions == 2
 PYTHON
 }
 
+# INT8 is close to float, and not the same; predictions that were kept give the same figures.
+test_fidelity() {
+    need || return
+    for i in 1 2; do
+        "$build/fidelity" -v -r "$T/kept" "$tiny" "$demo" >"$T/fidelity.$i" 2>"$T/log" ||
+            fail "$(cat "$T/log")"
+    done
+    cmp -s "$T/fidelity.1" "$T/fidelity.2" || fail "other figures: $(cat "$T/fidelity.2")"
+    awk '/recordings/ { n++
+        if (!($3 > 9 && $4 <= 3 && $5 > 0.01 && $5 < 0.6 && $6 > 0.1 && $6 < 20)) exit 1 }
+        END { if (n != 1) exit 1 }' "$T/fidelity.1" || fail "$(cat "$T/fidelity.1")"
+    run 1 "$build/fidelity" "$tiny" "$T/fidelity.1"
+    run 1 "$build/fidelity" -r "$T/fidelity.1" "$tiny" "$demo"
+}
+
 test_plot() {
     need || return
     "$build/bench_plot" --model "$tiny" --output "$T/plot.svg" --commit 'a <"&"> commit' \
@@ -84,6 +99,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 t_run test_json
 t_run test_server
+t_run test_fidelity
 t_run test_plot
 t_run test_stages
 t_end
