@@ -2030,6 +2030,7 @@ typedef struct au_stream {
 
     size_t interval_left;   /* frames left in the current interval */
     int32_t used_channel;   /* channel in use there, or WNPU_CHANNEL_MIX */
+    float weight[AU_CHANNELS_MAX], weights; /* of each channel in the mean, and their sum */
     uint32_t scale;         /* full scale of float samples is 2^scale: 0, 15, 23 or 31 */
     uint64_t opposed;       /* frames in intervals whose channels cancel each other */
 
@@ -2149,7 +2150,35 @@ static float au_gain(const au_stream *s)
     return 1.0f / (float)((uint32_t)1 << s->scale);
 }
 
-/* out[i] is the selected channel of frame i, or the mean of all channels, summed from channel 0. */
+/* Sets the weights of the mean. With a known layout they are those of ITU-R BS.775-4, annex 4:
+ * centre and surround with 0.707 into a stereo pair, and the mean of that; low frequencies are left
+ * out. */
+static void au_weigh(au_stream *s)
+{
+    /* by bit of the mask: front (left, right, centre), low, back, front of centre, back centre,
+     * side, and above: centre, front and back */
+    static const float share[18] = {
+        0.5f, 0.5f, 0.70710678f, 0.0f, 0.35355339f, 0.35355339f, 0.5f, 0.5f, 0.5f, 0.35355339f,
+        0.35355339f, 0.5f, 0.35355339f, 0.5f, 0.35355339f, 0.35355339f, 0.35355339f, 0.35355339f
+    };
+    const uint32_t layout = s->audio.layout;
+    size_t bit, n = 0;
+    s->weights = 0.0f;
+    for (bit = 0; bit < 32 && n < s->audio.channels; bit++) {
+        if ((layout >> bit & 1) != 0) {
+            s->weight[n] = bit < 18 ? share[bit] : 0.0f;
+            s->weights += s->weight[n++];
+        }
+    }
+    if (n != s->audio.channels || (bit < 32 && layout >> bit != 0) || s->weights == 0.0f) {
+        for (n = 0; n < s->audio.channels; n++) {
+            s->weight[n] = 1.0f;
+        }
+        s->weights = (float)n;
+    }
+}
+
+/* out[i] is the selected channel of frame i, or the weighted mean of all, summed from channel 0. */
 static void au_convert(const au_stream *s, const unsigned char *frames, float *out, size_t n)
 {
     const int32_t format = s->audio.format;
@@ -2165,12 +2194,12 @@ static void au_convert(const au_stream *s, const unsigned char *frames, float *o
     }
     for (i = 0; i < n; i++) {
         const unsigned char *p = frames + i * frame;
-        float sum = au_sample(p, format, gain);
+        float sum = s->weight[0] * au_sample(p, format, gain);
         for (c = 1; c < channels; c++) {
             p += width;
-            sum += au_sample(p, format, gain);
+            sum += s->weight[c] * au_sample(p, format, gain);
         }
-        out[i] = sum / (float)channels;
+        out[i] = sum / s->weights;
     }
 }
 
@@ -2203,10 +2232,11 @@ static size_t au_interval_frames(const wnpu_audio *a)
     return a->rate / AU_INTERVALS_PER_SECOND < most ? a->rate / AU_INTERVALS_PER_SECOND : most;
 }
 
-/* The mean of channels with opposite polarity, such as a balanced line recorded as two channels, is
- * silence. If the power of the mean is 30 dB below that of the loudest channel, or 16 dB below that
- * of the mean of independent channels, the loudest channel is used instead, until the mean is
- * within 10 dB again. During silence nothing changes. */
+/* The mean of channels with opposite polarity, such as a balanced line recorded as two channels,
+ * is silence. Channels without a weight are not considered. If the power of the mean is 30 dB
+ * below that of the loudest channel, or 16 dB below that of the mean of independent channels, the
+ * loudest channel is used instead, until the mean is within 10 dB again. During silence nothing
+ * changes. */
 static void au_choose_channel(au_stream *s, const unsigned char *frames, size_t n)
 {
     const size_t channels = s->audio.channels, step = s->audio.rate / AU_PROBES_PER_SECOND;
@@ -2218,19 +2248,20 @@ static void au_choose_channel(au_stream *s, const unsigned char *frames, size_t 
         double mean = 0.0;
         for (c = 0; c < channels; c++) {
             double x = (double)au_sample(p + c * s->width, s->audio.format, gain);
+            x = s->weight[c] > 0.0f ? x : 0.0;
             power[c] += x * x;
-            mean += x;
+            mean += x * (double)s->weight[c];
         }
-        mean /= (double)channels;
+        mean /= (double)s->weights;
         mean_power += mean * mean;
         probes++;
     }
     for (c = 0; c < channels; c++) {
         loudest = power[c] > power[loudest] ? c : loudest;
-        sum += power[c];
+        sum += power[c] * (double)(s->weight[c] * s->weight[c]);
     }
     if (power[loudest] > 1e-9 * (double)probes) { /* -90 dB */
-        apart = sum / ((double)channels * (double)channels);
+        apart = sum / ((double)s->weights * (double)s->weights);
         if (mean_power >= power[loudest] * 1e-3 &&
             mean_power >= apart * (s->used_channel >= 0 ? 0.1 : 0.025)) {
             s->used_channel = WNPU_CHANNEL_MIX;
@@ -2670,6 +2701,7 @@ static int au_open(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
     s->reader = s->audio.read != NULL;
     s->ended = 0;
     s->used_channel = s->audio.channel;
+    au_weigh(s);
     if (s->audio.rate != AU_RATE) {
         au_design(s, s->audio.rate);
         s->have = s->real = s->half - 1; /* silence before the first frame */
@@ -2690,11 +2722,12 @@ static int au_continue(au_stream *s, const wnpu_audio *audio, wnpu_error *error)
         return status;
     }
     if (a.format != s->audio.format || a.rate != s->audio.rate ||
-        a.channels != s->audio.channels || (a.read != NULL) != s->reader ||
+        a.channels != s->audio.channels || a.layout != s->audio.layout ||
+        (a.read != NULL) != s->reader ||
         (a.channel != s->audio.channel && a.channel != WNPU_CHANNEL_MIX) ||
         (!s->reader && a.frames != s->audio.frames)) {
         return er_set(error, WNPU_E_ARGUMENT, "audio: not the recording of this run: format, "
-                      "rate, channels, frames and use of data or read must be the same");
+                      "rate, channels, layout, frames and use of data or read must be the same");
     }
     a.channel = s->audio.channel;
     s->audio = a;
@@ -2796,7 +2829,7 @@ typedef struct au_wav {
     uint64_t riff_end;        /* where the file ends according to its header; 0: not known */
     uint64_t long_size;       /* bytes of audio according to a ds64 chunk */
     int has_long_size, has_format, has_data;
-    uint32_t tag, channels, rate, align, bits;
+    uint32_t tag, channels, rate, align, bits, layout;
     uint64_t audio, audio_size; /* offset and size of the samples in bytes */
 } au_wav;
 
@@ -2918,6 +2951,7 @@ static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_e
     w->rate = au_le32(p + 4);
     w->align = au_le16(p + 12);
     w->bits = au_le16(p + 14);
+    w->layout = 0;
     if (w->tag == 0xfffe) {
         if (size < 40) {
             return er_set(error, WNPU_E_AUDIO, "WAV: an EXTENSIBLE fmt chunk has %u bytes instead "
@@ -2928,6 +2962,7 @@ static int au_wav_format_chunk(au_wav *w, uint64_t offset, uint64_t size, wnpu_e
                           "PCM");
         }
         w->tag = au_le16(p + 24);
+        w->layout = au_le32(p + 20);
     }
     w->has_format = 1;
     return WNPU_OK;
@@ -3089,6 +3124,7 @@ static int au_wav_describe(const au_wav *w, wnpu_audio *audio, size_t *frame, wn
     audio->format = format;
     audio->rate = w->rate;
     audio->channels = w->channels;
+    audio->layout = w->layout;
     *frame = (size_t)w->channels * au_widths[format];
     return WNPU_OK;
 }
@@ -3161,7 +3197,7 @@ WNPU_API int wnpu_wav_open(wnpu_audio *audio, const void *data, size_t size, wnp
     if (found.frames == 0) {
         return au_wav_no_samples(&w, error);
     }
-    memcpy(audio, &found, known);
+    (void)er_export(audio, &found, sizeof found);
     au_wav_warn(problems, error);
     return WNPU_OK;
 }
@@ -3397,7 +3433,7 @@ WNPU_API int wnpu_wav_reader_open(wnpu_wav_reader *reader, wnpu_audio *audio, wn
     found.frames = s->left == AU_SIZE_UNKNOWN || s->size_guessed ? 0 : s->left / frame;
     found.read = au_wav_read;
     found.user = reader;
-    memcpy(audio, &found, known);
+    (void)er_export(audio, &found, sizeof found);
     return WNPU_OK;
 }
 
@@ -26856,6 +26892,7 @@ static void st_set_audio(ru_run *r, const wnpu_stream_options *o, wnpu_audio *a)
     a->rate = o->rate;
     a->channels = o->channels;
     a->channel = o->channel;
+    a->layout = o->layout;
     a->read = ri_read;
     a->user = &r->ring;
 }
@@ -27128,6 +27165,7 @@ typedef struct sn_state {
     int32_t language;       /* of the run so far */
     float language_probability;
     int32_t task, vad;      /* of wnpu_params: what functions that read results need */
+    uint64_t layout;        /* of the source */
     va_image voice;
     ru_checkpoint checkpoint;
     sn_ring ring;
@@ -27254,6 +27292,7 @@ static void sn_get_stream(const au_stream *a, sn_state *s)
     s->opposed = a->opposed;
     s->used_channel = a->used_channel;
     s->scale = a->scale;
+    s->layout = a->audio.layout;
 }
 
 /* Samples that are pushed from now on are not included. */
@@ -27451,7 +27490,8 @@ static int sn_is_stream(const sn_state *s)
     a.rate = s->rate;
     a.channels = s->channels;
     a.channel = s->channel;
-    if (s->format > INT32_MAX || au_check(&a, NULL) != WNPU_OK || s->reader >> 1 != 0 ||
+    if (s->format > INT32_MAX || s->layout > UINT32_MAX || au_check(&a, NULL) != WNPU_OK ||
+        s->reader >> 1 != 0 ||
         s->ended >> 1 != 0 || s->consumed > (uint64_t)1 << 56 || s->n_resampler > AU_WINDOW ||
         s->real > s->n_resampler || s->n_raw > AU_RAW / (au_widths[s->format] * s->channels) ||
         (!s->reader && (s->n_raw > 0 || s->consumed > s->frames)) || !sn_is_position(s) ||
@@ -27702,6 +27742,8 @@ static void sn_read_stream(au_stream *a, const sn_state *s)
     a->audio.rate = s->rate;
     a->audio.channels = s->channels;
     a->audio.channel = s->channel;
+    a->audio.layout = (uint32_t)s->layout;
+    au_weigh(a);
     a->audio.frames = s->frames;
     a->reader = s->reader;
     a->ended = s->ended;

@@ -399,7 +399,8 @@ typedef struct wnpu_audio {
     int32_t format;           /* wnpu_sample_format [F32] */
     uint32_t rate;            /* frames per second, 8000..192000 [16000] */
     uint32_t channels;        /* 1..256 [1] */
-    int32_t channel;          /* 0..channels-1, or WNPU_CHANNEL_MIX for the mean of all [MIX]. In
+    int32_t channel;          /* 0..channels-1, or WNPU_CHANNEL_MIX for the mean of all, weighted
+                                 by layout if that is known [MIX]. In
                                  blocks of up to 50 ms whose channels cancel each other (the mean is
                                  30 dB below the loudest channel, or 16 dB below the mean of
                                  independent channels) the loudest channel is used instead; a
@@ -412,6 +413,15 @@ typedef struct wnpu_audio {
      * "live audio". */
     int64_t (*read)(void *user, void *buffer, size_t max_frames);
     void *user;
+    /* Since 0.2: */
+    uint32_t layout;          /* loudspeakers that the channels are for, in this order, as the
+                                 channel mask of WAVE_FORMAT_EXTENSIBLE: 1 front left, 2 front
+                                 right, 4 centre, 8 low frequencies, ... The mean then has the
+                                 weights of ITU-R BS.775: front 1, centre 1.41, side and back 0.71,
+                                 low frequencies 0. Ignored unless it has as many bits as there are
+                                 channels. wnpu_wav_open() and wnpu_wav_reader_open() set it
+                                 [0: unknown] */
+    uint32_t reserved;
 } wnpu_audio;
 
 WNPU_API void wnpu_audio_init(wnpu_audio *audio, size_t struct_size);
@@ -1164,6 +1174,8 @@ typedef struct wnpu_stream_options {
                                  tentative text [500] */
     int32_t hangover_ms;      /* silence that ends an utterance, 100..10000 [500] */
     int32_t detect_only;      /* 1: voice activity only, as wnpu_detect_speech() [0] */
+    uint32_t layout;          /* as in wnpu_audio [0] */
+    uint32_t reserved;
 } wnpu_stream_options;
 
 WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size);

@@ -280,9 +280,9 @@ static int spool(input *in)
 
 /* ---- chained Ogg streams ----
  *
- * Internet radio begins a new stream with each title, and files may be joined: a chain of links, each
- * with its own headers and times (RFC 3533, section 4). ffmpeg takes the headers for packets of sound
- * and the times for gaps, so every link has an ffmpeg of its own. */
+ * Internet radio begins a new stream with each title, and files may be joined: a chain of links,
+ * each with its own headers and times (RFC 3533, section 4). ffmpeg takes the headers for packets
+ * of sound and the times for gaps, so every link has an ffmpeg of its own. */
 
 #define PAGE_HEAD 27u
 
@@ -631,6 +631,12 @@ static int load(input *in)
     return n == 0 || have > 0 ? 0 : fail(in, "%s", strerror(in->read_error));
 }
 
+/* The number of the centre channel in the layout, or INPUT_CENTRE. */
+static int centre_of(const wnpu_audio *a)
+{
+    return (a->layout & 4) != 0 ? (int)((a->layout & 1) + (a->layout >> 1 & 1)) : INPUT_CENTRE;
+}
+
 static int open_input(input *in, const char *path, int given, const input_options *options)
 {
     memset(in, 0, sizeof *in);
@@ -645,6 +651,12 @@ static int open_input(input *in, const char *path, int given, const input_option
     if (open_fd(in) != 0 || look(in) != 0 || open_samples(in) != 0) {
         return -1;
     }
+    in->audio.channel = options->channel == INPUT_CENTRE ? centre_of(&in->inner)
+                                                         : options->channel;
+    if (in->audio.channel == INPUT_CENTRE) {
+        return fail(in, "has no centre channel, or does not say which of its %u it is",
+                    (unsigned)in->inner.channels);
+    }
     if (options->channel >= (int)in->inner.channels) {
         return fail(in, "has no channel %d: it has %u, counted from 0", options->channel,
                     (unsigned)in->inner.channels);
@@ -652,7 +664,7 @@ static int open_input(input *in, const char *path, int given, const input_option
     in->audio.format = in->inner.format;
     in->audio.rate = in->inner.rate;
     in->audio.channels = in->inner.channels;
-    in->audio.channel = options->channel;
+    in->audio.layout = in->inner.layout;
     in->audio.frames = in->inner.frames;
     if (in->uses_ffmpeg && in->child.duration_ms > 0) {
         in->audio.frames = frame_at(in, in->child.duration_ms);

@@ -16,8 +16,10 @@ typedef struct input_clip {
     int64_t t0_ms, t1_ms;
 } input_clip;
 
+#define INPUT_CENTRE (-2) /* as a channel: the one for the loudspeaker in the middle */
+
 typedef struct input_options {
-    int channel;              /* from 0, or WNPU_CHANNEL_MIX */
+    int channel;              /* from 0, or WNPU_CHANNEL_MIX or INPUT_CENTRE */
     int track;                /* audio track of a container, from 0; -1: chosen by ffmpeg */
     const wnpu_audio *raw;    /* format, rate and channels of samples without a header, or NULL */
     const input_clip *clips;  /* in order; the rest of the recording counts as silence, and it ends

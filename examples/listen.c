@@ -128,6 +128,7 @@ int main(int argc, char **argv)
     options.format = audio.format;
     options.rate = audio.rate;
     options.channels = audio.channels;
+    options.layout = audio.layout;
     options.detect_only = commands != NULL;
     check(wnpu_stream_begin(session, &params, &options) == WNPU_OK, wnpu_session_error(session));
     most = (int64_t)(sizeof samples / wnpu_frame_bytes(&audio));

@@ -75,9 +75,10 @@ static const option_row rows[] = {
      .value = "translate",
      .meaning = "translate into English (multilingual models)"},
 
-    {.name = "channel", .argument = "N|mix", .group = "input", .take = value_channel, .high = 255,
-     .range = "0 to 255, or mix", .fallback = "mix",
-     .meaning = "use one channel, counted from 0, or the mean of all"},
+    {.name = "channel", .argument = "N|centre|mix", .group = "input", .take = value_channel,
+     .high = 255, .range = "0 to 255, centre or mix", .fallback = "mix",
+     .meaning = "use one channel, counted from 0, that of the loudspeaker in the middle, which has "
+         "the dialogue of films, or the mean of all"},
     {.name = "speakers", .argument = "channels", .group = "input", .take = value_speakers,
      .range = "channels", .fallback = "none",
      .meaning = "each channel has a speaker of its own: text per channel, ordered by time, what is "

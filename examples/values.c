@@ -83,6 +83,10 @@ int value_commands(options *o, const option_info *info, const char *value)
 int value_channel(options *o, const option_info *info, const char *value)
 {
     o->input.channel = WNPU_CHANNEL_MIX;
+    if (strcmp(value, "centre") == 0 || strcmp(value, "center") == 0) {
+        o->input.channel = INPUT_CENTRE;
+        return 0;
+    }
     return strcmp(value, "mix") == 0 ? 0 : value_number(info, value, &o->input.channel);
 }
 

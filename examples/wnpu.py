@@ -41,8 +41,9 @@ Config = structure("u struct_size threads; i compute isa; Q result_bytes; p para
                    "p accel; u require_accel accel_use; p allocator log log_user; u max_beams; "
                    "u max_phrase_tokens batch reserved; Q stream_bytes")
 Audio = structure("u struct_size; i format; u rate channels; i channel; p data; Q frames; p read; "
-                  "p user")
-Stream = structure("u struct_size; i format; u rate channels; i channel step_ms hangover_ms")
+                  "p user; u layout reserved")
+Stream = structure("u struct_size; i format; u rate channels; i channel step_ms hangover_ms; "
+                   "i detect_only; u layout reserved")
 Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms overrun_ms; s text; "
                  "z text_length likely_length; q t0_ms t1_ms utterance_t0_ms utterance_t1_ms; "
                  "u revision reserved")
@@ -191,7 +192,7 @@ class Frames:
         if width is not None and width not in (1, 2, 3, 4):
             raise Error(ARGUMENT, f"there are no samples of {width} bytes; use format")
         self.form, self.width, self.channels = form, width, channels
-        self.rest, self.begun, self.frame = b"", False, 0
+        self.rest, self.begun, self.frame, self.layout = b"", False, 0, 0
 
     def begin(self, flat, form, channels):
         if form is None and self.form is None:
@@ -270,6 +271,7 @@ class Session:
             size = audio.frames * channels * WIDTHS[audio.format]
             source = memoryview(wav)[start:start + size]
         frames = Frames(form, None, channels)
+        frames.layout = audio.layout if wav is not None else 0
         yield from self.finals(self.updates(begin, source, rate, frames, 0, params))
 
     def stream(self, chunks, width=None, rate=16000, channels=None, format=None, **params):
@@ -331,7 +333,7 @@ class Session:
 
     def begin(self, values, rate, frames, step_ms):
         options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=frames.channels,
-                       step_ms=step_ms, format=frames.number)
+                       step_ms=step_ms, format=frames.number, layout=frames.layout)
         self.run(lib.wnpu_stream_begin, values, byref(options))
 
     def steps(self, shown):

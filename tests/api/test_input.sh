@@ -383,6 +383,28 @@ test_chained() {
     has "$T/out" "do for your country"
 }
 
+# A film: dialogue in the centre, loud sounds everywhere else. Where the layout is known it is heard as
+# from two loudspeakers.
+test_film() {
+    make_with -i examples/jfk.wav -f lavfi -i "aevalsrc=0.2*sin(2*PI*196*t)+0.2*sin(2*PI*(330+9*\
+sin(5*t))*t)+0.1*sin(2*PI*1320*t):d=11:s=16000" -filter_complex "[0:a][1:a]amerge[x];[x]pan=5.1|\
+FL=0.1*c1|FR=0.1*c1|FC=0.8*c0|LFE=2*c1|BL=0.3*c1|BR=0.3*c1" "$T/film.wav"
+    make_with -i "$T/film.wav" -c:a ac3 "$T/film.ac3"
+    for name in film.wav film.ac3; do
+        run 0 t --channel mix "$T/$name"
+        has "$T/out" "what your country can do for you"
+        mv "$T/out" "$T/mix"
+        run 0 t --channel centre "$T/$name"
+        has "$T/out" "what your country can do for you"
+    done
+    run 0 t --channel 2 "$T/film.wav"
+    mv "$T/out" "$T/two"
+    run 0 t --channel center "$T/film.wav"
+    same "$T/two" "$T/out"
+    run 3 t --channel centre "$T/speech.wav"
+    has "$T/err" "no centre channel"
+}
+
 # A file that standard input is, for ffmpeg.
 test_redirected() {
     for name in - /dev/stdin /proc/self/fd/0; do
@@ -497,7 +519,7 @@ make_recordings
 [ -z "$ffmpeg" ] || make_with -i "$T/speech.wav" "$T/speech.flac"
 t_all pipes as_it_comes raw wav_sizes shrinking clips channels names end
 if [ -n "$ffmpeg" ]; then
-    t_all formats cut timestamps chained redirected end_of_spooled tracks playlists temporary_files stall
+    t_all formats cut timestamps chained film redirected end_of_spooled tracks playlists temporary_files stall
 else
     t_run no_ffmpeg
 fi

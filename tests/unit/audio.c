@@ -255,6 +255,70 @@ static void test_channels(void)
     }
 }
 
+/* With a known layout the mean has the weights of ITU-R BS.775: to a stereo pair, left + 0.707 centre +
+ * 0.707 surround, and from that (left + right) / 2; all divided by the sum of the weights. */
+static void test_layouts(void)
+{
+    static const struct {
+        uint32_t mask, channels;
+        double left[8], right[8]; /* shares of the channels in the pair */
+    } layouts[] = {
+        {0x3f, 6, {1, 0, 0.70710678, 0, 0.70710678, 0}, {0, 1, 0.70710678, 0, 0, 0.70710678}},
+        {0x60f, 6, {1, 0, 0.70710678, 0, 0.70710678, 0}, {0, 1, 0.70710678, 0, 0, 0.70710678}},
+        {0x63f, 8, {1, 0, 0.70710678, 0, 0.70710678, 0, 0.70710678, 0},
+         {0, 1, 0.70710678, 0, 0, 0.70710678, 0, 0.70710678}},
+        {0x33, 4, {1, 0, 0.70710678, 0}, {0, 1, 0, 0.70710678}},
+        {0x7, 3, {1, 0, 0.70710678}, {0, 1, 0.70710678}},
+        {0xb, 3, {1, 0, 0}, {0, 1, 0}},
+        {0x3, 2, {1, 0}, {0, 1}},
+        {0x3f, 7, {1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1}}, /* does not fit: unknown */
+        {0x7, 2, {1, 1}, {1, 1}},
+        {0x8, 1, {1}, {1}}
+    };
+    int16_t v[800 * 8];
+    size_t i, k, f, n;
+    for (k = 0; k < sizeof layouts / sizeof layouts[0]; k++) {
+        const uint32_t channels = layouts[k].channels;
+        wnpu_audio a = audio_of(WNPU_SAMPLE_S16, 16000, channels, v, 800);
+        double total = 0.0;
+        float *out;
+        for (i = 0; i < 800 * channels; i++) {
+            v[i] = (int16_t)(rnd() & 0xffff);
+        }
+        for (i = 0; i < channels; i++) {
+            total += layouts[k].left[i] + layouts[k].right[i];
+        }
+        a.layout = layouts[k].mask;
+        out = audio_read_all(&a, &n, 1);
+        for (f = 0; f < n; f++) {
+            double want = 0.0;
+            for (i = 0; i < channels; i++) {
+                want += (layouts[k].left[i] + layouts[k].right[i]) / total *
+                        (double)v[f * channels + i] / 32768.0;
+            }
+            T_CHECK(fabs((double)out[f] - want) < 1e-6, "layout %x of %u, frame %zu: %f, not %f",
+                    layouts[k].mask, channels, f, (double)out[f], want);
+        }
+        free(out);
+    }
+    /* Loud low frequencies are not what is heard instead of quiet speech in the centre. */
+    for (f = 0; f < 800; f++) {
+        memset(v + f * 6, 0, 6 * sizeof *v);
+        v[f * 6 + 2] = (int16_t)(rnd() % 200);
+        v[f * 6 + 3] = 30000;
+    }
+    {
+        wnpu_audio a = audio_of(WNPU_SAMPLE_S16, 16000, 6, v, 800);
+        float *out;
+        a.layout = 0x3f;
+        out = audio_read_all(&a, &n, 0);
+        for (f = 0; f < n; f++) {
+            T_CHECK(out[f] < 0.01f, "frame %zu: %f", f, (double)out[f]);
+        }
+        free(out);
+    }
+}
+
 /* ---- resampling ---- */
 
 static const uint32_t rates[] = {
@@ -1081,7 +1145,8 @@ static unsigned streamed(const struct audio_bytes *b, const wnpu_audio *a, int s
             return 0;
         }
         T_CHECK(s.format == a->format && s.channels == a->channels && s.rate == a->rate &&
-                s.data == NULL && s.channel == WNPU_CHANNEL_MIX, "streamed: another description");
+                s.data == NULL && s.channel == WNPU_CHANNEL_MIX && s.layout == a->layout,
+                "streamed: another description");
         while ((n = s.read(s.user, got + frames * frame, (sizeof got / frame) - frames)) > 0) {
             frames += (size_t)n;
         }
@@ -1108,7 +1173,8 @@ static void readable(const struct audio_bytes *b, int format, uint32_t channels,
                 a.data == copy + at, "%s: format %d channels %u frames %llu offset %ld", what,
                 (int)a.format, a.channels, (unsigned long long)a.frames,
                 (long)((const unsigned char *)a.data - copy));
-        T_CHECK(a.channel == WNPU_CHANNEL_MIX && a.read == NULL &&
+        T_CHECK(a.channel == WNPU_CHANNEL_MIX && a.read == NULL && a.layout ==
+                (strcmp(what, "extensible") != 0 ? 0 : channels == 3 ? 0x7u : 0x3fu) &&
                 a.struct_size == sizeof a, "%s: other fields", what);
     }
     free(copy);
@@ -1155,6 +1221,7 @@ static void test_wav_formats(void)
             put_extensible(&b, kinds[i].tag, channels, kinds[i].bits);
             put_chunk(&b, "data", audio_bytes);
             put_samples(&b, audio_bytes);
+            put_le(b.data + 40, channels == 3 ? 0x7 : 0x3f, 4); /* the channel mask */
             readable(&b, kinds[i].format, channels, 24, 68, "extensible");
         }
     }
@@ -1796,6 +1863,7 @@ static void audio_tests(void)
     t_run("A-law", test_alaw);
     t_run("mu-law", test_ulaw);
     t_run("channels", test_channels);
+    t_run("layouts of channels", test_layouts);
     t_run("resampler pass band", test_pass_band);
     t_run("resampler stop band", test_stop_band);
     t_run("resampler keeps a constant", test_constant);
