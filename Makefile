@@ -28,7 +28,7 @@
 #   make check-symbols every global symbol begins with wnpu_
 #   make install       header, static and shared library (SHARED=no: not that), files for pkg-config
 #                      and CMake's find_package, and programs into PREFIX (/usr/local), under
-#                      DESTDIR; make uninstall takes them away
+#                      DESTDIR, the server as wnpu-server; make uninstall takes them away
 #   make shared        build/libwnpu.so, the shared library
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-live    delays and cost of live text; with SPEECH=DIR on recordings of yours
@@ -170,9 +170,9 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 OBJECTS_transcribe = options values list help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
 OBJECTS_listen = terminal commands list pipe
-OBJECTS_server = server_address server_answer server_event server_form server_http server_pool server_realtime
-OBJECTS_server += server_reply server_request server_run server_turns server_upload server_watch
-OBJECTS_server += server_wyoming
+OBJECTS_server = server_address server_answer server_event server_form server_http server_log
+OBJECTS_server += server_pool server_realtime server_reply server_request server_run server_turns
+OBJECTS_server += server_upload server_watch server_wyoming
 OBJECTS_server += json input ffmpeg output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
@@ -433,12 +433,16 @@ $(B)/wnpu.pc: whisper_npu.h Makefile FORCE | $(B)
 	    'Libs: -L$${libdir} -lwnpu$(if $(filter yes,$(SHARED)),, $(LDLIBS))' \
 	    'Libs.private: $(strip $(PRIVATE_LIBS))' >"$@"
 
-install: $(PROGRAMS:%=$(B)/%) $(B)/libwhisper_npu.a $(B)/wnpu.pc \
+# "server" would say nothing among the programs of a system.
+SERVER = $(if $(CIVETWEB),$(call staged,$(BINDIR))/wnpu-server)
+
+install: $(PROGRAMS:%=$(B)/%) $(if $(CIVETWEB),$(B)/server) $(B)/libwhisper_npu.a $(B)/wnpu.pc \
     $(if $(filter yes,$(SHARED)),$(B)/libwnpu.so)
 	mkdir -p $(call staged,$(BINDIR)) $(call staged,$(INCLUDEDIR)) \
 	    $(call staged,$(LIBDIR)/pkgconfig) $(call staged,$(LIBDIR)/cmake/wnpu)
 	for p in $(PROGRAMS); do \
 	    install -m 755 "$(BUILD)/$$p" $(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)$$p" || exit 1; done
+	$(if $(SERVER),install -m 755 "$(BUILD)/server" $(SERVER))
 	install -m 644 whisper_npu.h $(call staged,$(INCLUDEDIR)/whisper_npu.h)
 	install -m 644 "$(BUILD)/libwhisper_npu.a" $(call staged,$(LIBDIR)/libwnpu.a)
 	install -m 644 "$(BUILD)/wnpu.pc" $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)
@@ -452,7 +456,7 @@ ifeq ($(SHARED),yes)
 endif
 
 uninstall:
-	rm -f $(PROGRAMS:%=$(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)%") \
+	rm -f $(PROGRAMS:%=$(call staged,$(BINDIR))/"$(PROGRAM_PREFIX)%") $(SERVER) \
 	    $(call staged,$(INCLUDEDIR)/whisper_npu.h) $(call staged,$(LIBDIR)/libwnpu.a) \
 	    $(call staged,$(LIBDIR)/libwnpu.so)* \
 	    $(call staged,$(LIBDIR)/pkgconfig/wnpu.pc)

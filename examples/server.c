@@ -37,6 +37,7 @@ enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU
 
 typedef struct server_options {
     const char *model, *npu, *name;
+    char own_name[128];
     char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
     long sessions, queue, threads, max_mb, max_minutes, upload_s, timeout_s, grace_s, connections;
     wnpu_config config;
@@ -93,7 +94,8 @@ static const char help[] =
     "                      and whisper_npu.h describe them. Can be repeated\n"
     "  --npu PACK          use an AMD XDNA NPU with the kernels in directory PACK, or auto\n"
     "  --require-npu       fail rather than let the CPU do the NPU's part\n"
-    "  --verbose           print a line for each request to standard error\n"
+    "  --verbose           print a line for each request to standard error, not only for those\n"
+    "                      that were refused or failed\n"
     "  --help, --version\n"
     "\n"
     "Formats other than WAV need ffmpeg. SIGTERM and SIGINT end the server: new requests are\n"
@@ -260,6 +262,16 @@ static int open_model(const server_options *o, wnpu_model **model)
                ? 0 : complain(EXIT_MODEL, "%s: %s", o->model, error.message);
 }
 
+/* The model's name for clients: the file's without directory and extension, unless one is given. */
+static void name_model(server_options *o)
+{
+    const char *slash = strrchr(o->model, '/'), *base = slash != NULL ? slash + 1 : o->model;
+    const char *dot = strrchr(base, '.');
+    int n = dot != NULL && dot > base ? (int)(dot - base) : (int)strlen(base);
+    (void)snprintf(o->own_name, sizeof o->own_name, "%.*s", n, base);
+    o->http.model_name = o->name != NULL ? o->name : o->own_name;
+}
+
 /* Sessions share the threads, so that together they do not use more than there are CPUs. */
 static int open_sessions(server_options *o, const wnpu_model *model)
 {
@@ -273,6 +285,7 @@ static int open_sessions(server_options *o, const wnpu_model *model)
     o->config.log = on_log;
     o->config.log_user = o;
     p.model = model;
+    p.model_name = o->http.model_name;
     p.config = o->config;
     p.sessions = (int)o->sessions;
     p.queue = (int)o->queue;
@@ -300,15 +313,6 @@ static int open_npu(server_options *o, const wnpu_model *model)
     return status == WNPU_OK ? 0 : EXIT_NPU;
 }
 
-/* The name of a model's file without directory and extension. */
-static void name_model(const server_options *o, char *name, size_t size)
-{
-    const char *slash = strrchr(o->model, '/'), *base = slash != NULL ? slash + 1 : o->model;
-    const char *dot = strrchr(base, '.');
-    int n = dot != NULL && dot > base ? (int)(dot - base) : (int)strlen(base);
-    (void)snprintf(name, size, "%.*s", n, base);
-}
-
 /* ---- serving ---- */
 
 /* Prints an address with the port in use, which differs if the given one is 0. */
@@ -319,13 +323,12 @@ static void announce(const char *what, const char *address, int port)
                    port);
 }
 
-static int start(server_options *o, const wnpu_model *model, const char *name)
+static int start(server_options *o, const wnpu_model *model)
 {
     char why[256];
     int port;
     http_options *h = &o->http;
     h->model = model;
-    h->model_name = o->name != NULL ? o->name : name;
     h->listen = o->listen;
     h->max_bytes = (uint64_t)o->max_mb << 20;
     h->most_ms = (int64_t)o->max_minutes * 60000;
@@ -378,13 +381,11 @@ static void drain(const server_options *o)
 
 static int serve(server_options *o, const wnpu_model *model, const sigset_t *signals)
 {
-    char name[128];
     int code, number = 0;
-    name_model(o, name, sizeof name);
     if (watch_start() != 0) {
         return complain(EXIT_OTHER, "cannot start a thread: %s", strerror(errno));
     }
-    code = start(o, model, name);
+    code = start(o, model);
     if (code == 0) {
         while (sigwait(signals, &number) != 0) {
         }
@@ -417,6 +418,7 @@ int main(int argc, char **argv)
     (void)mallopt(M_ARENA_MAX, 2); /* or each thread keeps what it has freed */
     (void)mallopt(M_MMAP_THRESHOLD, 262144); /* or that rises, and freed uploads are kept, too */
 #endif
+    name_model(&o);
     code = open_model(&o, &model);
     code = code == 0 ? open_npu(&o, model) : code;
     code = code == 0 ? open_sessions(&o, model) : code;

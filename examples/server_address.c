@@ -61,6 +61,17 @@ int address_is_ipv6(const char *text)
     return text[0] == '[';
 }
 
+void address_of_client(int fd, char text[ADDRESS_SIZE])
+{
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, (struct sockaddr *)&peer, &size) != 0 ||
+        getnameinfo((struct sockaddr *)&peer, size, text, ADDRESS_SIZE, NULL, 0,
+                    NI_NUMERICHOST) != 0) {
+        (void)snprintf(text, ADDRESS_SIZE, "?");
+    }
+}
+
 /* What to do about an error of bind(). */
 static const char *advice(int error)
 {

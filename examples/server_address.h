@@ -12,5 +12,7 @@ int address_resolve(const char *given, char text[ADDRESS_SIZE], char why[256]);
  * what to do. */
 int address_listen(const char *text, char why[256]);
 int address_is_ipv6(const char *text);
+/* The address of the other end of a connection, "?" if it is unknown. */
+void address_of_client(int fd, char text[ADDRESS_SIZE]);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "server_pool.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -40,6 +41,8 @@ void exchange_begin(connection *conn, exchange *x, int crowded)
     long long length = mg_get_request_info(conn)->content_length;
     x->unread = length > 0 ? length : 0;
     x->keep = !crowded && is_persistent(conn);
+    x->audio_ms = x->queued_ms = -1;
+    x->reason[0] = '\0';
     mg_set_user_connection_data(conn, x);
 }
 
@@ -242,6 +245,10 @@ int answer_send_error(connection *conn, buffer *head, request_api api, int statu
                       const char *message, const char *param)
 {
     buffer body = {NULL, 0, 0, 0};
+    exchange *x = mg_get_user_connection_data(conn);
+    if (x != NULL) {
+        (void)snprintf(x->reason, sizeof x->reason, "%.255s", message);
+    }
     reply_error(&body, api, status, message, param);
     answer_send(conn, head, body.bytes, body.n);
     buffer_free(&body);

@@ -16,6 +16,8 @@ typedef struct mg_connection connection;
 typedef struct exchange {
     long long unread;         /* bytes of the body that were not read yet */
     int keep;                 /* the connection may be used for another request */
+    int64_t audio_ms, queued_ms; /* for the log, see server_log.h */
+    char reason[256];
 } exchange;
 
 /* options must remain valid. */

@@ -6,6 +6,7 @@
 #include "server_address.h"
 #include "server_answer.h"
 #include "server_form.h"
+#include "server_log.h"
 #include "server_pool.h"
 #include "server_realtime.h"
 #include "server_run.h"
@@ -271,6 +272,7 @@ static int answer_job(connection *conn, job *j, listener *l)
 static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload *u)
 {
     listener l = {conn, w, r, strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0, 0};
+    exchange *x = mg_get_user_connection_data(conn);
     job j;
     int status;
     memset(&j, 0, sizeof j);
@@ -289,6 +291,13 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     watch_enter(w, WATCH_WORKING, options.work_ms);
     job_run(&j);
     status = answer_job(conn, &j, &l);
+    x->audio_ms = j.audio_ms;
+    x->queued_ms = j.queued_ms;
+    if (j.http_status != 200 || j.warning[0] != '\0') {
+        (void)snprintf(x->reason, sizeof x->reason, "%.255s",
+                       j.http_status == 0 ? "the client is gone"
+                       : j.http_status != 200 ? j.message : j.warning);
+    }
     job_free(&j);
     return status;
 }
@@ -377,7 +386,7 @@ static int serve_health(connection *conn, watch *w)
 
 static int serve_metrics(connection *conn, watch *w)
 {
-    char text[8192];
+    char text[16384];
     size_t n = pool_metrics(text, sizeof text);
     (void)w;
     return answer(conn, 200, "text/plain; version=0.0.4; charset=utf-8", text, n);
@@ -585,6 +594,7 @@ static int on_request(connection *conn, void *unused)
     int64_t begin = watch_now_ms();
     exchange x;
     watch w;
+    log_entry e;
     int status;
     (void)unused;
     atomic_fetch_add(&active, 1);
@@ -592,13 +602,21 @@ static int on_request(connection *conn, void *unused)
               WATCH_WRITING, options.write_ms);
     exchange_begin(conn, &x, 2 * atomic_load(&open_connections) > options.connections);
     status = dispatch(conn, &w);
+    e.client = info->remote_addr;
+    e.what = info->request_method;
+    e.path = info->local_uri;
+    e.status = status;
+    e.audio_ms = x.audio_ms;
+    e.queued_ms = x.queued_ms;
+    e.ms = watch_now_ms() - begin;
+    e.reason = x.reason;
     exchange_end(conn);
     watch_remove(&w);
     pool_count_request(status);
-    if (options.verbose) {
-        fprintf(stderr, "server: %s %s %d, %lld ms\n", info->request_method, info->local_uri,
-                status, (long long)(watch_now_ms() - begin));
+    if (e.what != NULL && e.what[0] == 'P') {
+        pool_count_time((double)e.ms / 1e3);
     }
+    log_request(&e);
     atomic_fetch_sub(&active, 1);
     return status;
 }
@@ -677,6 +695,7 @@ int http_start(const http_options *given, char why[256])
     (void)snprintf(timeout, sizeof timeout, "%lld", (long long)options.idle_ms);
     (void)snprintf(keep, sizeof keep, "%d", HTTP_KEEP_MS);
     answer_init(&options);
+    log_init(options.verbose);
     memset(&callbacks, 0, sizeof callbacks);
     callbacks.log_message = on_message;
     callbacks.http_error = on_http_error;

@@ -3,11 +3,14 @@
 
 #include "server_pool.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MOST_SESSIONS 64
 #define STATUSES 600
@@ -16,6 +19,16 @@
 typedef struct waiter {
     struct waiter *next;
 } waiter;
+
+/* Upper limits in seconds. */
+static const double limits[] = {0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 300, 1800};
+
+#define LIMITS (sizeof limits / sizeof limits[0])
+
+typedef struct histogram {
+    uint64_t n[LIMITS + 1];   /* the last: longer than all limits */
+    double sum;
+} histogram;
 
 static struct {
     pthread_mutex_t lock;
@@ -26,6 +39,10 @@ static struct {
     waiter *first, **last;
     uint64_t requests[STATUSES], refusals[POOL_REFUSALS];
     uint64_t cancelled, runs;
+    histogram times, waits;   /* of requests, and for a session */
+    int realtime;
+    const char *model_name;
+    time_t begun;
     double audio_s, computing_s;
     uint64_t macs, accel_macs;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -48,6 +65,8 @@ int pool_open(const pool_options *o, wnpu_error *error)
 {
     int status = WNPU_OK;
     pool.queue = o->queue;
+    pool.model_name = o->model_name;
+    pool.begun = time(NULL);
     pool.last = &pool.first;
     while (status == WNPU_OK && pool.n < o->sessions && pool.n < MOST_SESSIONS) {
         status = open_session(o, &pool.all[pool.n], error);
@@ -98,11 +117,23 @@ static int has_no_room(void)
     return pool.n_idle == 0 && pool.waiting - pool.patient >= pool.queue;
 }
 
+/* Call with the lock. */
+static void count(histogram *h, double seconds)
+{
+    size_t i = 0;
+    while (i < LIMITS && seconds > limits[i]) {
+        i++;
+    }
+    h->n[i]++;
+    h->sum += seconds;
+}
+
 /* patient: neither the queue's limit nor the shutdown matters. */
 static pool_result take(watch *w, wnpu_session **session, int patient)
 {
     pool_result result = POOL_TAKEN;
     waiter self = {NULL};
+    int64_t begin = watch_now_ms();
     *session = NULL;
     pthread_mutex_lock(&pool.lock);
     if (pool.closing && !patient) {
@@ -123,6 +154,7 @@ static pool_result take(watch *w, wnpu_session **session, int patient)
         result = pool.closing && !patient ? POOL_CLOSING : w->stop ? POOL_STOPPED : POOL_TAKEN;
         if (result == POOL_TAKEN) {
             *session = pool.idle[--pool.n_idle];
+            count(&pool.waits, (double)(watch_now_ms() - begin) / 1e3);
         }
         pthread_cond_broadcast(&pool.changed);
     }
@@ -233,6 +265,20 @@ void pool_count_request(int http_status)
     pthread_mutex_unlock(&pool.lock);
 }
 
+void pool_count_time(double seconds)
+{
+    pthread_mutex_lock(&pool.lock);
+    count(&pool.times, seconds);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_count_realtime(int more)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.realtime += more;
+    pthread_mutex_unlock(&pool.lock);
+}
+
 void pool_count_refusal(pool_refusal why)
 {
     pthread_mutex_lock(&pool.lock);
@@ -285,6 +331,83 @@ static void add_number(text *t, const char *name, const char *type, const char *
         value);
 }
 
+static void add_histogram(text *t, const char *name, const char *help, const histogram *h)
+{
+    uint64_t n = 0;
+    size_t i;
+    add(t, "# HELP wnpu_%s %s\n# TYPE wnpu_%s histogram\n", name, help, name);
+    for (i = 0; i < LIMITS; i++) {
+        n += h->n[i];
+        add(t, "wnpu_%s_bucket{le=\"%g\"} %llu\n", name, limits[i], (unsigned long long)n);
+    }
+    n += h->n[LIMITS];
+    add(t, "wnpu_%s_bucket{le=\"+Inf\"} %llu\nwnpu_%s_sum %.3f\nwnpu_%s_count %llu\n", name,
+        (unsigned long long)n, name, h->sum, name, (unsigned long long)n);
+}
+
+/* What this program is. Characters that a label cannot have are left out. */
+static void add_build(text *t)
+{
+    char name[128];
+    size_t n = 0;
+    const char *at = pool.model_name != NULL ? pool.model_name : "";
+    for (; *at != '\0' && n + 1 < sizeof name; at++) {
+        if (*at >= ' ' && *at != '"' && *at != '\\') {
+            name[n++] = *at;
+        }
+    }
+    name[n] = '\0';
+    add(t, "# HELP wnpu_build_info The version, and the model.\n# TYPE wnpu_build_info gauge\n"
+        "wnpu_build_info{version=\"%d.%d.%d\",model=\"%s\"} 1\n", WNPU_VERSION_MAJOR,
+        WNPU_VERSION_MINOR, WNPU_VERSION_PATCH, name);
+}
+
+static void add_plain(text *t, const char *name, const char *type, const char *help, double value)
+{
+    add(t, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
+}
+
+/* Entries of a directory of /proc; 0 if it cannot be read. */
+static int count_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    int n = 0;
+    while (dir != NULL && readdir(dir) != NULL) {
+        n++;
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+    return n > 3 ? n - 3 : 0; /* ".", "..", and the directory itself */
+}
+
+/* The metrics that Prometheus has for each process. */
+static void add_process(text *t)
+{
+    struct rusage usage;
+    struct rlimit most;
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file != NULL) {
+        if (fscanf(file, "%*s %lld", &pages) != 1) {
+            pages = 0;
+        }
+        (void)fclose(file);
+    }
+    add_plain(t, "process_resident_memory_bytes", "gauge", "Resident memory.",
+              (double)pages * (double)sysconf(_SC_PAGESIZE));
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        add_plain(t, "process_cpu_seconds_total", "counter", "User and system time.",
+                  (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+                  (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+    }
+    add_plain(t, "process_start_time_seconds", "gauge", "Start, since 1970.", (double)pool.begun);
+    add_plain(t, "process_open_fds", "gauge", "Open descriptors.", count_entries("/proc/self/fd"));
+    if (getrlimit(RLIMIT_NOFILE, &most) == 0) {
+        add_plain(t, "process_max_fds", "gauge", "Most descriptors.", (double)most.rlim_cur);
+    }
+}
+
 size_t pool_metrics(char *to, size_t size)
 {
     static const char *const refusals[POOL_REFUSALS] = {
@@ -319,6 +442,11 @@ size_t pool_metrics(char *to, size_t size)
     add_number(&t, "queue_length", "gauge", "Requests that wait for a session.", pool.waiting);
     add_number(&t, "npu_share", "gauge", "Share of the encoder's products computed by the NPU.",
                pool.macs > 0 ? (double)pool.accel_macs / (double)pool.macs : 0);
+    add_number(&t, "realtime_connections", "gauge", "Realtime connections.", pool.realtime);
+    add_histogram(&t, "request_seconds", "Time of requests that compute.", &pool.times);
+    add_histogram(&t, "queue_seconds", "Waits for a session.", &pool.waits);
+    add_build(&t);
+    add_process(&t);
     pthread_mutex_unlock(&pool.lock);
     return t.used;
 }

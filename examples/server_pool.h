@@ -11,6 +11,7 @@
 
 typedef struct pool_options {
     const wnpu_model *model;
+    const char *model_name;
     wnpu_config config;
     int sessions;             /* 1..64 */
     int queue;                /* requests that may wait, 0..10000 */
@@ -57,6 +58,9 @@ int pool_is_closing(void);
 int pool_retry_after(void);
 
 void pool_count_request(int http_status);
+/* Counts how long a request that computes has taken. */
+void pool_count_time(double seconds);
+void pool_count_realtime(int more); /* connections: 1 or -1 */
 void pool_count_refusal(pool_refusal why);
 void pool_count_cancelled(void);
 /* The state as one JSON object, and all counters in the text format of Prometheus. They return the

@@ -11,6 +11,7 @@
 
 #include "server_answer.h"
 #include "server_event.h"
+#include "server_log.h"
 #include "server_pool.h"
 #include "server_turns.h"
 #include "server_watch.h"
@@ -66,6 +67,7 @@ typedef struct item {
     char *snapshot;           /* or NULL */
     size_t snapshot_size;
     size_t segments;          /* that were sent */
+    int64_t queued_ms, computed_ms; /* so far */
 } item;
 
 typedef struct realtime {
@@ -420,12 +422,14 @@ static void drop_snapshot(item *it)
 static int take_session(realtime *r, item *it)
 {
     int status;
+    int64_t begin = watch_now_ms();
     if (r->session != NULL) {
         return WNPU_OK;
     }
     if (pool_take_again(&r->watch, &r->session) != POOL_TAKEN) {
         return WNPU_E_CANCELLED;
     }
+    it->queued_ms += watch_now_ms() - begin;
     status = it->snapshot != NULL ? resume_run(r->session, it)
                                   : begin_run(r->session, &it->settings);
     drop_snapshot(it);
@@ -471,6 +475,7 @@ static int feed(realtime *r, item *it)
 static int step(realtime *r, item *it, wnpu_live *live)
 {
     uint32_t events = WNPU_EVENT_MORE;
+    int64_t begin = watch_now_ms();
     int status = WNPU_OK;
     memset(live, 0, sizeof *live);
     live->struct_size = sizeof *live;
@@ -484,6 +489,7 @@ static int step(realtime *r, item *it, wnpu_live *live)
             send_tentative(r, it, live);
         }
     }
+    it->computed_ms += watch_now_ms() - begin;
     return status;
 }
 
@@ -503,14 +509,25 @@ static void remove_item(realtime *r)
     free(it);
 }
 
+static void log_item(const realtime *r, const item *it, int64_t audio_ms, const char *warning)
+{
+    log_entry e = {mg_get_request_info(r->conn)->remote_addr, "realtime", it->id, 0, audio_ms,
+                   it->queued_ms, it->computed_ms, warning};
+    log_request(&e);
+}
+
 static int complete_item(realtime *r, item *it)
 {
+    int64_t audio_ms, begin = watch_now_ms();
     int status = wnpu_stream_finish(r->session);
     if (status < 0 && status != WNPU_E_FULL) {
         return status;
     }
     send_segments(r, it);
     make_completed(r, it, status);
+    audio_ms = reply_stats(r->session).audio_ms;
+    it->computed_ms += watch_now_ms() - begin;
+    log_item(r, it, audio_ms, status != WNPU_OK ? wnpu_strerror(status) : NULL);
     pool_give(&r->watch, r->session); /* a client may want it for something else now */
     r->session = NULL;
     end(&r->text, r->conn);
@@ -1121,12 +1138,20 @@ static int most_connections(void)
     return options->connections - (options->connections + 3) / 4 + (options->connections == 1);
 }
 
+static void log_refusal(const struct mg_connection *conn, int status, const char *reason)
+{
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    log_entry e = {info->remote_addr, "WebSocket", info->local_uri, status, -1, -1, 0, reason};
+    log_request(&e);
+}
+
 /* Answers a request for a WebSocket with an error. Returns what makes civetweb close it. */
 static int refuse(const struct mg_connection *conn, int status, pool_refusal why,
                   const char *message)
 {
     pool_count_refusal(why);
     pool_count_request(status);
+    log_refusal(conn, status, message);
     (void)answer_error((struct mg_connection *)(uintptr_t)conn, API_OPENAI, status, message, NULL);
     return 1;
 }
@@ -1183,6 +1208,7 @@ static int open_realtime(realtime *r)
     if (r->audio == NULL || open_turns(r) != 0 || pthread_attr_init(&attributes) != 0) {
         return -1;
     }
+    pool_count_realtime(1);
     send_settings(r, "created", &r->settings, r->beta);
     (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
     watch_add(&r->watch, watch_find_socket(info->remote_addr, info->remote_port,
@@ -1197,6 +1223,7 @@ static int open_realtime(realtime *r)
     (void)pthread_attr_destroy(&attributes);
     if (failed) {
         atomic_fetch_sub(&active, 1);
+        pool_count_realtime(-1);
         watch_remove(&r->watch);
     }
     return failed ? -1 : 0;
@@ -1247,6 +1274,7 @@ static void on_close(const struct mg_connection *conn, void *unused)
         send_close(r->conn, r->reply); /* the last frame, behind the thread's events */
     }
     watch_remove(&r->watch);
+    pool_count_realtime(-1);
     free_realtime(r);
 }
 

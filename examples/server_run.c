@@ -385,9 +385,14 @@ static void do_in_thread(work *w)
 void job_run(job *j)
 {
     work w = {j, NULL};
-    switch (pool_take(j->watch, &w.session)) {
+    int64_t begin = watch_now_ms();
+    pool_result taken = pool_take(j->watch, &w.session);
+    j->queued_ms = taken == POOL_TAKEN ? watch_now_ms() - begin : -1;
+    j->audio_ms = -1;
+    switch (taken) {
     case POOL_TAKEN:
         do_in_thread(&w);
+        j->audio_ms = reply_stats(w.session).audio_ms;
         pool_give(j->watch, w.session);
         break;
     case POOL_FULL:

@@ -28,6 +28,8 @@ typedef struct job {
     void (*answer)(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r);
 
+    int64_t audio_ms;         /* length of what was read */
+    int64_t queued_ms;        /* wait for the session; -1: it got none */
     int http_status;          /* 200; 0: the client is gone, no answer */
     buffer body;              /* the answer */
     char message[512];        /* of an error */

@@ -5,6 +5,7 @@
 
 #include "json.h"
 #include "server_address.h"
+#include "server_log.h"
 #include "server_pool.h"
 #include "server_reply.h"
 #include "server_request.h"
@@ -329,9 +330,20 @@ static int send_result(client *c, const job *j)
     return send_event(c, "transcript-stop", NULL);
 }
 
+static void log_job(const client *c, const job *j, int64_t ms)
+{
+    char address[64];
+    log_entry e = {address, "Wyoming", "", j->http_status, j->audio_ms, j->queued_ms, ms,
+                   j->http_status == 200 ? j->warning
+                   : j->http_status == 0 ? "the client is gone" : j->message};
+    address_of_client(c->fd, address);
+    log_request(&e);
+}
+
 static int take_audio_stop(client *c)
 {
     job j;
+    int64_t begin = watch_now_ms();
     int failed;
     if (!c->begun) {
         return give_up(c, "invalid_event", "audio-stop came without audio-start");
@@ -355,10 +367,12 @@ static int take_audio_stop(client *c)
         job_run(&j);
     } else {
         j.http_status = 200;
+        j.queued_ms = -1;
     }
     watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
     failed = send_result(c, &j) != 0;
     pool_count_request(j.http_status);
+    log_job(c, &j, watch_now_ms() - begin);
     job_free(&j);
     end_request(c);
     return failed ? -1 : 0;

@@ -510,6 +510,52 @@ def origins():
         same(post(s, {"Authorization": "Bearer sesame", "Host": "speech.example.org"}), 200)
 
 
+def operation():
+    """What is told to those who run the server: metrics and lines about requests."""
+    log = f"{T}/operation.log"
+    for verbose in (False, True):
+        with Server("--max-mb", "1", "--wyoming", "127.0.0.1:0", *["--verbose"] * verbose, model=TOY,
+                    log=log) as s:
+            same(s.post(TRANSCRIPTIONS, wav(2))[0], 200)
+            same(s.post(TRANSCRIPTIONS, wav(40))[0], 413)
+            same(s.get("/health")[0], 200)
+            same(s.get("/x%0a%1b[31m")[0], 404)
+            wyoming_say(s, bytes(32000))
+            w = WebSocket(s)
+            w.until("session.created")
+            same(s.metric("realtime_connections"), 1)
+            w.append(bytes(48000))
+            w.send("input_audio_buffer.commit")
+            w.until(COMPLETED)
+            w.close()
+            for name in ("request_seconds", "queue_seconds"):
+                text = s.get("/metrics")[2].decode()
+                buckets = re.findall(rf'^wnpu_{name}_bucket{{le="(\S+)"}} (\d+)$', text, re.M)
+                same([int(n) for _, n in buckets], sorted(int(n) for _, n in buckets))
+                same((buckets[-1][0], float(buckets[-1][1])), ("+Inf", s.metric(f"{name}_count")))
+                assert s.metric(f"{name}_count") >= 2 and s.metric(f"{name}_sum") >= 0, text
+            assert 'wnpu_build_info{version="' in text and 'model="toy"} 1\n' in text, text
+            process = dict(re.findall(r"^process_(\w+) (\S+)$", text, re.M))
+            assert abs(int(process["resident_memory_bytes"]) / 1024 - s.memory_kb()) < 4096, process
+            assert abs(float(process["start_time_seconds"]) - time.time()) < 300, process
+            assert 0 < float(process["cpu_seconds_total"]) < 300, process
+            assert 3 < int(process["open_fds"]) < int(process["max_fds"]), process
+            for i in range(100):  # no flood
+                same(s.get(f"/nothing/{i}")[0], 404)
+            s.process.send_signal(signal.SIGTERM)
+            lines = s.process.stderr.read()
+        told = re.findall(r"^server: 127.0.0.1 (.*)$", lines, re.M)
+        same(any(re.match(r"POST /v1/audio/transcriptions 200, 2.0 s of audio, \d+ ms in the queue, "
+                          r"\d+ ms$", line) for line in told), verbose)
+        assert any(re.match(r"POST /v1/audio/transcriptions 413, \d+ ms: the request is larger", line)
+                   for line in told), lines
+        assert any(line.startswith("GET /x??[31m 404, ") for line in told), lines
+        same("GET /health 200" in lines, verbose)
+        for kind in ("Wyoming 200, 1.0 s", "realtime item_000001_0001, 1.0 s of audio"):
+            same((kind, kind in lines), (kind, verbose))
+        same(sum("/nothing/" in line for line in told) == 100, verbose)
+
+
 def threads():
     """The sessions share the CPUs that the server may use."""
     def of_each(*options):

@@ -54,6 +54,7 @@ test_long_recordings() {
 }
 test_websockets() { check websockets; }
 test_wyoming_chunks() { check wyoming_chunks; }
+test_operation() { check operation; }
 test_origins() { check origins; }
 test_threads() { check threads; }
 test_persistent() { check persistent; }
@@ -110,7 +111,7 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats subtitles options languages errors keys listening origins threads persistent \
+for t in ${TEST_SERVER:-formats subtitles options languages errors keys listening origins operation threads persistent \
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_divided realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
