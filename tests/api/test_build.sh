@@ -344,6 +344,28 @@ test_prefix() {
     done
 }
 
+# The README's snippets compile as they are, with declarations around them, and the first reads a WAV
+# file by the library.
+test_readme_snippets() {
+    {
+        printf '%s\n' '#include "whisper_npu.h"' '#include <stdio.h>' \
+            'int complain(const char *why); int record(short *samples, int n);' \
+            'int whole(const void *file, size_t size); int live(wnpu_session *session);' \
+            'int whole(const void *file, size_t size) {' 'wnpu_model *model; wnpu_session *session;' \
+            'wnpu_audio audio; wnpu_segment segment; wnpu_error error; size_t i; int status;'
+        awk '/^```/ { n++; next } n == 1' README.md
+        printf '%s\n' 'return 0; }' 'int live(wnpu_session *session) {' \
+            'short samples[1600]; wnpu_segment segment; size_t n = 0;'
+        awk '/^```/ { n++; next } n == 3' README.md
+        echo 'return 0; }'
+    } >"$T/readme.c"
+    for c in $compilers; do
+        $c -std=c99 -Wall -Wextra -Werror -I. -fsyntax-only "$T/readme.c" 2>"$T/log" ||
+            fail "$c: $(head -n 5 "$T/log")"
+    done
+    sed '/^int live/q' "$T/readme.c" | grep -q wnpu_wav_open || fail "nobody knows where samples are"
+}
+
 test_minimal_is_short() {
     [ "$(wc -l <examples/minimal.c)" -le 40 ] || fail "examples/minimal.c has over 40 lines"
 }
@@ -514,7 +536,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 no_flags old_posix no_warnings npu switches no_os renamed no_fast_math header_is_cxx \
     header_is_c99 symbols calls registers lines functions contents order outline header_example prefix \
-    minimal_is_short make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
+    readme_snippets minimal_is_short make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done
 t_end

@@ -60,9 +60,21 @@ test_text() {
     grep -q "the output cannot be written" "$T/err" || fail "$(cat "$T/err")"
 }
 
+# As a microphone delivers it: while samples wait, no tentative text is decoded.
+paced() {
+    python3 -c '
+import sys, time
+due = time.monotonic()
+while chunk := sys.stdin.buffer.read(6400):
+    sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+    due += 0.2
+    time.sleep(max(0, due - time.monotonic()))'
+}
+
 test_events() {
     need && have python3 || return
-    raw | "$build/listen" --json --language en "$tiny" - >"$T/events" 2>"$T/err" ||
+    raw | paced | "$build/listen" --json --language en "$tiny" - >"$T/events" 2>"$T/err" ||
         fail "$(cat "$T/err")"
     python3 - "$T/events" "$T/want" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
 import json, sys
