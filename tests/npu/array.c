@@ -66,7 +66,7 @@ typedef struct {
 
 typedef struct {
     uint8_t kind, column, row;
-    uint8_t *memory;
+    uint8_t *memory;            /* behind it, as many bytes: whether each was written */
     int locks[TILE_LOCKS];
     uint32_t bd[BDS][8];
     uint8_t iteration[BDS];
@@ -87,6 +87,7 @@ struct array {
     tile tiles[ARRAY_COLUMNS][ARRAY_ROWS];
     int routed;
     int firmware_writes;        /* to word 0 of memory tiles */
+    int check_reads;            /* of bytes that nothing has written */
     array_counts counts;
     char message[240];
 };
@@ -348,6 +349,21 @@ static uint8_t *byte_storage(tile *t, uint32_t offset)
     return t->kind == MEMORY_TILE && offset < ARRAY_MEMORY ? t->memory + offset : NULL;
 }
 
+static uint32_t memory_size(const tile *t)
+{
+    return t->kind == MEMORY_TILE ? ARRAY_MEMORY : CORE_MEMORY;
+}
+
+/* Notes a word of a tile's memory as written, or says whether it was. */
+static int was_written(const tile *t, uint8_t *word, int write)
+{
+    uint8_t *marks = word + memory_size(t);
+    if (write) {
+        memset(marks, 1, 4);
+    }
+    return memchr(marks, 0, 4) == NULL;
+}
+
 /* The reset bit holds a channel: it forgets its tasks, the descriptor it works on and the words it
  * was given, but what it did to locks stays. The shim's channels have none. */
 static int write_control(array *a, tile *t, uint32_t offset, uint32_t value, uint32_t mask)
@@ -395,6 +411,9 @@ int array_write(array *a, uint32_t address, uint32_t value, uint32_t mask)
         memcpy(&word, bytes, 4);
         merge(&word, value, mask);
         memcpy(bytes, &word, 4);
+        if (t->kind == MEMORY_TILE || offset < CORE_MEMORY) {
+            (void)was_written(t, bytes, 1);
+        }
         if (t->kind == CORE_TILE && offset >= 0x20000 && core_state_of(t->core) != CORE_OFF) {
             core_changed(t->core);
         }
@@ -566,6 +585,9 @@ static int move_in(array *a, tile *t, channel *ch)
         return trouble(a, "column %d row %d: a DMA writes outside its memory", t->column, t->row);
     }
     memcpy(to, &ch->fifo[ch->head], 4);
+    if (t->kind != SHIM) {
+        (void)was_written(t, to, 1);
+    }
     ch->head = (ch->head + 1) % FIFO;
     ch->filled--;
     a->counts.words_out += t->kind == SHIM;
@@ -592,9 +614,13 @@ static int move_out(array *a, tile *t, channel *ch)
             return 0;
         }
     }
-    const uint8_t *from = dma_word(a, t, ch, 0);
+    uint8_t *from = dma_word(a, t, ch, 0);
     if (from == NULL) {
         return trouble(a, "column %d row %d: a DMA reads outside its memory", t->column, t->row);
+    }
+    if (a->check_reads && t->kind != SHIM && !was_written(t, from, 0)) {
+        return trouble(a, "column %d row %d: a DMA reads what nothing has written", t->column,
+                       t->row);
     }
     for (int i = 0; i < ch->sinks; i++) {
         channel *to = &a->tiles[ch->sink[i].column][ch->sink[i].row].in[ch->sink[i].channel];
@@ -813,7 +839,7 @@ array *array_new(const aie_isa *isa, int columns, array_host *host, void *host_s
             t->row = (uint8_t)row;
             t->kind = row == 0 ? SHIM : row == 1 ? MEMORY_TILE : CORE_TILE;
             t->channels = row == 1 ? 6 : 2;
-            t->memory = row == 0 ? NULL : calloc(1, row == 1 ? ARRAY_MEMORY : CORE_MEMORY);
+            t->memory = row == 0 ? NULL : calloc(2, memory_size(t));
             t->core = row < 2 ? NULL : core_new(isa);
             if ((row > 0 && t->memory == NULL) || (row > 1 && t->core == NULL)) {
                 array_free(a);
@@ -831,6 +857,7 @@ array *array_new(const aie_isa *isa, int columns, array_host *host, void *host_s
                  north ? north->memory : NULL, t->memory},
                 {south ? south->locks : NULL, west ? west->locks : NULL, north ? north->locks : NULL,
                  t->locks},
+                1,
             };
             core_connect(t->core, &v);
         }
@@ -850,6 +877,16 @@ void array_free(array *a)
         }
     }
     free(a);
+}
+
+void array_check_reads(array *a)
+{
+    a->check_reads = 1;
+    for (int col = 0; col < a->columns; col++) {
+        for (int row = 2; row < ARRAY_ROWS; row++) {
+            core_check_loads(a->tiles[col][row].core);
+        }
+    }
 }
 
 void array_let_firmware_write(array *a)

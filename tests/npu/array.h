@@ -35,6 +35,8 @@ int *array_tokens(array *a, int column, int to_host, int channel);
 int array_shim_busy(const array *a);
 /* Runs an instruction stream (TXN) whose patches name `args`, until its last wait. -1: message. */
 int array_run(array *a, const uint32_t *words, size_t count, const uint64_t *args, int arg_count);
+/* From now on a core's load or a DMA's read of bytes that nothing has written is a failure. */
+void array_check_reads(array *a);
 /* What may be there before a configuration arrives: firmware that uses word 0 of memory tiles in
  * every cycle; a job that was given up, which leaves locks, queued tasks and running cores. */
 void array_let_firmware_write(array *a);

@@ -86,6 +86,7 @@ struct core {
     int link;              /* it sets lr */
     int stall;
     unsigned banks;        /* used in this cycle */
+    int check_loads;
     core_state status;
     char message[160];
     core_counts counts;
@@ -377,6 +378,10 @@ static void load_now(core *c, const task *t)
     if (from == NULL) {
         return;
     }
+    if (c->check_loads && memchr(from + CORE_MEMORY, 0, (size_t)u->bytes) != NULL) {
+        stop(c, "0x%x: loads from 0x%x, which nothing has written", c->pc, (unsigned)t->address);
+        return;
+    }
     int left = time->result - (time->memory - 1);
     place where = u->reg[u->data];
     if (u->kind == CORE_LOAD_UPS) {
@@ -422,6 +427,9 @@ static void store_now(core *c, const task *t)
     uint8_t *to = memory_at(c, t->address, t->u->bytes);
     if (to != NULL) {
         memcpy(to, t->data, (size_t)t->u->bytes);
+        if (c->view.written) {
+            memset(to + CORE_MEMORY, 1, (size_t)t->u->bytes);
+        }
     }
 }
 
@@ -1053,6 +1061,11 @@ uint8_t *core_program(core *c)
 void core_changed(core *c)
 {
     memset(c->cache, 0, CORE_PROGRAM / 2 * sizeof *c->cache);
+}
+
+void core_check_loads(core *c)
+{
+    c->check_loads = c->view.written;
 }
 
 void core_reset(core *c)

@@ -43,6 +43,7 @@ typedef struct {
 typedef struct {
     uint8_t *memory[4];
     int *locks[4];
+    int written;         /* CORE_MEMORY bytes behind each memory say which of its bytes were written */
 } core_view;
 
 core *core_new(const aie_isa *isa);
@@ -51,6 +52,8 @@ void core_connect(core *c, const core_view *view);
 /* Program memory, 16 KiB. Call core_changed when bytes of it have changed. */
 uint8_t *core_program(core *c);
 void core_changed(core *c);
+/* From now on a load of bytes that nothing has written stops the core. */
+void core_check_loads(core *c);
 void core_reset(core *c);
 void core_enable(core *c, int on);
 core_timing *core_timing_of(core *c); /* to be changed by tests */

@@ -180,6 +180,13 @@ static void start(writer *w)
     for (int i = 0; i < 8; i++) {
         line(w, "    vst wl0, [p6, #%d]\n", i / 2 * 256 + i % 2 * 32);
     }
+    line(w, "    vst wl0, [p6, #64]\n    vst wl0, [p6, #320]\n");
+    for (int i = 0; i < 16; i++) { /* loads behind the first buffer of C come before its stores */
+        if (i % 8 == 0) {
+            line(w, "    movxm p6, #%d\n", 0x70000 + MATMUL_C + MATMUL_C_SIZE + i * 128);
+        }
+        line(w, "    vst wl0, [p6, #%d]\n", i % 8 / 2 * 256 + i % 2 * 32);
+    }
     line(w, "    nop\n    nop\n    nop\n    nop\n");
 }
 
@@ -261,13 +268,14 @@ size_t matmul_source_aie2(char *text, size_t size)
 /* ---------------------------------------------------------------- AIE2P
  *
  * VMAC is 8x8 by 8x8 there, and five accumulators hold 64 results each. A block is 16 x 16: dm0 to dm3.
- * Per step of k, four cycles: LDB loads A0, A1, B0, B1 of 64 bytes; the products follow 9 to 12 cycles
- * behind. A block begins every 48 cycles, because C passes through the same accumulators: its 16 rows
- * of 64 bytes are stored from cycle 43 on, and loaded for the next block four cycles ahead of that.
+ * Per step of k, four cycles: LDB loads A0, A1, B0, B1 of 64 bytes; the products follow 10 to 13
+ * cycles behind. A block begins every 48 cycles, because C passes through the same accumulators: its
+ * 16 rows of 64 bytes are stored from cycle 45 on, and loaded for the next block five cycles ahead of
+ * that. Results of loads and products may come one cycle earlier or later than the tables say.
  * The streams of A and B take 1,024 cycles for what the products take 512 (768 with C), so nothing is
  * gained by a tighter schedule: larger tiles would be needed, and C would not fit. */
 
-enum { BLOCK_P = 48, STORES_P = 43, LOADS_P = 39 };
+enum { BLOCK_P = 48, STORES_P = 45, LOADS_P = 40, LAG_P = 10 };
 
 /* C's n-th 64 bytes of a block: accumulator n / 4, its part n % 4. */
 static const char *const parts_of_dm[4] = {"bmll", "bmlh", "bmhl", "bmhh"};
@@ -285,7 +293,7 @@ static void operands_p(slots *s, int t, int last_in_row)
         const char *step = t == 29 && !last_in_row ? "m4" : t == 31 && last_in_row ? "m2" : "#64";
         snprintf(s->ldb, WORDS, "vldb x%d, [p%d], %s", set + order, order / 2, step);
     }
-    int v = t - 9;
+    int v = t - LAG_P;
     if (v >= 0 && v < 32) {
         int q = v % 4, from = v / 4 % 2 * 4;
         snprintf(s->vec, WORDS, "vmac dm%d, dm%d, x%d, x%d, r0", q, q, from + q % 2,
@@ -297,8 +305,8 @@ static void pointers_p(slots *s, int t, int block)
 {
     if (t == 10 || t == 11) { /* after the loads of this block */
         snprintf(s->lda, WORDS, "padda [p%d], m%d", t - 8, block == BLOCKS - 1);
-    } else if (t == 12 || t == 13) { /* after the stores of the block before */
-        snprintf(s->st, WORDS, "padds [p%d], %s", t - 8, block == 0 ? "m3" : "m5");
+    } else if (t == 13 || t == 14) { /* after the stores of the block before */
+        snprintf(s->st, WORDS, "padds [p%d], %s", t - 9, block == 0 ? "m3" : "m5");
     }
 }
 
@@ -310,11 +318,11 @@ static void body_p(writer *w)
         int block = t / BLOCK_P, at = t % BLOCK_P;
         operands_p(&s, at, block == BLOCKS - 1);
         pointers_p(&s, at, block);
-        if (at >= LOADS_P || at <= 6) {
-            c_part(s.lda, "vlda", at <= 6 ? at + BLOCK_P - LOADS_P : at - LOADS_P, 2);
+        if (at >= LOADS_P || at < LOADS_P + 16 - BLOCK_P) {
+            c_part(s.lda, "vlda", at < LOADS_P ? at + BLOCK_P - LOADS_P : at - LOADS_P, 2);
         }
-        if (at >= STORES_P || at <= 10) {
-            c_part(s.st, "vst", at <= 10 ? at + BLOCK_P - STORES_P : at - STORES_P, 4);
+        if (at >= STORES_P || at < STORES_P + 16 - BLOCK_P) {
+            c_part(s.st, "vst", at < STORES_P ? at + BLOCK_P - STORES_P : at - STORES_P, 4);
         }
         if (t == 70) {
             snprintf(s.alu, WORDS, "add r3, r3, #-1");
@@ -329,7 +337,7 @@ static void body_p(writer *w)
 }
 
 /* The stores of the last block that the loop leaves behind, with other work beside each. */
-static void rest_of_c(writer *w, const char *const beside[11])
+static void rest_of_c(writer *w, const char *const beside[13])
 {
     for (int n = BLOCK_P - STORES_P; n < 16; n++) {
         char st[WORDS];
@@ -339,8 +347,8 @@ static void rest_of_c(writer *w, const char *const beside[11])
     }
 }
 
-/* The first nine loads of C of a step's first block. */
-static void first_c_p(writer *w, const char *const beside[9])
+/* The first eight loads of C of a step's first block. */
+static void first_c_p(writer *w, const char *const beside[8])
 {
     for (int n = 0; n < BLOCK_P - LOADS_P; n++) {
         char lda[WORDS];
@@ -364,12 +372,18 @@ static void start_p(writer *w)
     for (int i = 0; i < 8; i++) {
         line(w, "    vst x0, [p6], #64\n");
     }
+    for (int i = 0; i < 8; i++) { /* loads behind the first buffer of C come before its stores */
+        if (i % 4 == 0) {
+            line(w, "    movxm p6, #%d\n", 0x70000 + MATMUL_C + MATMUL_C_SIZE + i * 512);
+        }
+        line(w, "    vst x0, [p6], #64\n");
+    }
     line(w, "    nop\n    nop\n    nop\n    nop\n");
 }
 
 static void tile_p(writer *w)
 {
-    static const char *const beside[9] = {"", "", "", "", "", "", "", "mov r3, #4",
+    static const char *const beside[8] = {"", "", "", "", "", "", "mov r3, #4",
                                           "add r5, r5, #-1"};
     line(w, "    .align 16\ntile:\n    acq #%d, r1\n    mov p2, r20\n    mov p3, r20\n"
             "    mov m0, r18\n    acq #%d, r1\n    mov m1, r18\n    mov p0, r10\n    mov p1, r11\n"
@@ -383,11 +397,11 @@ static void tile_p(writer *w)
 static void next_p(writer *w)
 {
     char locks[2][64];
-    const char *rest[11] = {locks[0], "mov p2, r14", "mov p3, r15", "mov m0, r16", locks[1],
-                            "jz r5, #flush", "mov m1, r17", "mov m3, r19", "mov p0, r10",
+    const char *rest[13] = {locks[0], "mov p2, r14", "mov p3, r15", "mov m0, r16", locks[1], "",
+                            "", "jz r5, #flush", "mov m1, r17", "mov m3, r19", "mov p0, r10",
                             "mov p1, r11", "mov p4, r21"};
-    static const char *const beside[9] = {"mov p5, r22", "mov r3, #4", "add r5, r5, #-1",
-                                          "j #row", "", "", "", "", ""};
+    static const char *const beside[8] = {"add r5, r5, #-1; mov p5, r22", "mov r3, #4", "j #row",
+                                          "", "", "", "", ""};
     snprintf(locks[0], sizeof locks[0], "rel #%d, r2", 48 + MATMUL_A_FREE);
     snprintf(locks[1], sizeof locks[1], "rel #%d, r2", 48 + MATMUL_B_FREE);
     rest_of_c(w, rest);

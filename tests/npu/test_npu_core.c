@@ -26,7 +26,7 @@ static machine *machine_new(const char *text)
     machine *m = calloc(1, sizeof *m);
     char error[200] = "";
     m->c = core_new(aie2());
-    core_view v = {{NULL, NULL, NULL, m->memory}, {NULL, NULL, NULL, m->locks}};
+    core_view v = {{NULL, NULL, NULL, m->memory}, {NULL, NULL, NULL, m->locks}, 0};
     core_connect(m->c, &v);
     core_reset(m->c);
     long n = aie_assemble(aie2(), text, core_program(m->c), PROGRAM, error, sizeof error);

@@ -100,6 +100,7 @@ static outcome multiply(size_t program, int columns, uint32_t m, uint32_t k, uin
     if (device.firmware) {
         array_let_firmware_write(a);
     }
+    array_check_reads(a); /* always: memory with error correction reports such reads */
     int configured = array_configure(a, pdi, image) == 0;
     set_timings(a, columns);
     if (configured && array_run(a, stream, words, p.args, 3) == 0) {
@@ -199,6 +200,21 @@ static void test_used_array(void)
         check_product(n, columns, side, 512, columns == 1 ? 256 : side, 0);
         device.firmware = 0;
     }
+}
+
+/* A table may be one cycle off: results are right when those of loads or products come one cycle
+ * earlier or later, by themselves or together. */
+static void test_slack(void)
+{
+    size_t n = assemble_ours();
+    for (int i = 0; i < 9; i++) {
+        device.load = i % 3 - 1;
+        device.mac = i / 3 - 1;
+        outcome o = multiply(n, 1, 64, 192, 64, 0);
+        T_CHECK(o.wrong == 0, "loads %+d, products %+d cycles: %ld wrong %s", device.load,
+                device.mac, o.wrong, o.why);
+    }
+    device.load = device.mac = 0;
 }
 
 /* The longest bursts that the generation has: 256 bytes are code 2, 512 bytes code 3. */
@@ -328,6 +344,7 @@ static void test_aie2p(void)
     test_exact();
     test_one_overlay();
     test_used_array();
+    test_slack();
     test_bursts();
     test_shapes();
     test_speed();
@@ -341,6 +358,7 @@ int main(void)
     t_run("exact products", test_exact);
     t_run("one overlay, many shapes", test_one_overlay);
     t_run("an array that was used before", test_used_array);
+    t_run("results one cycle earlier or later", test_slack);
     t_run("bursts", test_bursts);
     t_run("cycles of base's feed-forward", test_speed);
     t_run("flipped bits are seen", test_flipped_bits);
