@@ -111,9 +111,7 @@ test_header_as_samples() {
     done
     espeak-ng -v en-us -w "$T/raw.wav" 'Good morning, everybody.'
     sox -R -D "$T/raw.wav" -r 16000 -b 16 -t raw "$T/quiet.raw" vol 0.007 pad 0.2 1.5
-    for repeat in 1 2 3; do
-        cat "$T/quiet.raw"
-    done >"$T/quiet3.raw"
+    cat "$T/quiet.raw" "$T/quiet.raw" "$T/quiet.raw" >"$T/quiet3.raw"
     { head -c 44 "$T/raw.wav" | tail -c 40; cat "$T/quiet3.raw"; } >"$T/header.raw"
     for sound in quiet3 header; do
         "$build/listen" --language en "$tiny" - <"$T/$sound.raw" >"$T/$sound.txt" 2>"$T/log" ||
