@@ -169,7 +169,8 @@ $(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
 # it want -ldrm.
 OBJECTS_transcribe = options values list help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
-OBJECTS_listen = terminal commands list pipe
+OBJECTS_listen = listen_recorder listen_show listen_source commands ffmpeg input list
+OBJECTS_listen += output platform terminal
 OBJECTS_server = server_address server_answer server_event server_form server_http server_log
 OBJECTS_server += server_pool server_realtime server_reply server_request server_run server_turns
 OBJECTS_server += server_upload server_watch server_wyoming

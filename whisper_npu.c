@@ -23202,10 +23202,10 @@ static size_t ri_room(const ri_ring *q)
     return room;
 }
 
-/* Appends up to n frames. Returns how many; the others are lost. */
+/* Appends up to n frames. Returns how many; the others are lost, and with samples NULL all are. */
 static size_t ri_push(ri_ring *q, const void *samples, size_t n)
 {
-    size_t room = ri_room(q), accepted = n < room ? n : room, at, part;
+    size_t room = samples != NULL ? ri_room(q) : 0, accepted = n < room ? n : room, at, part;
     if (accepted > 0) {
         if (q->lost != q->recorded) {
             q->loss[q->n_losses % RI_LOSSES].at = q->head;
@@ -28664,8 +28664,9 @@ WNPU_API int wnpu_stream_resume(wnpu_session *session, const wnpu_params *params
 
 WNPU_API size_t wnpu_stream_push(wnpu_session *session, const void *samples, size_t frames)
 {
-    return session != NULL && samples != NULL && ri_is_open(&session->run.ring) &&
-                   frames <= PTRDIFF_MAX / session->run.ring.frame
+    return session != NULL && ri_is_open(&session->run.ring) &&
+                   frames <= PTRDIFF_MAX / session->run.ring.frame &&
+                   (samples != NULL || (uint64_t)frames <= UINT32_MAX)
                ? ri_push(&session->run.ring, samples, frames) : 0;
 }
 

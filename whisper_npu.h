@@ -1195,13 +1195,14 @@ WNPU_API int wnpu_stream_begin(wnpu_session *session, const wnpu_params *params,
  * audio callback. One thread at a time may push, also while another thread is in a step; none may
  * push while wnpu_stream_begin(), wnpu_stream_end(), wnpu_stream_finish(), wnpu_reset() or
  * wnpu_session_close() is in progress, and none in a forked child. Returns 0 and changes nothing if
- * no stream is open, samples is NULL, or frames are more bytes than PTRDIFF_MAX.
+ * no stream is open, or frames are more bytes than PTRDIFF_MAX.
  *
  * Frames that are not accepted are lost: silence takes their place, so that times remain true, and
  * the ledger reports it as unresolved, WNPU_REASON_OVERRUN. (Losses less than a second apart may be
  * reported as one.) After a loss everything is lost until a quarter of the space is free, so that
  * one gap takes the place of many. A program that can wait, because it reads from a file, calls
- * wnpu_stream_room() before it pushes and loses nothing. */
+ * wnpu_stream_room() before it pushes and loses nothing. With samples NULL, frames (at most
+ * 4294967295) are lost that the recorder did not deliver, and 0 is returned. */
 WNPU_API size_t wnpu_stream_push(wnpu_session *session, const void *samples, size_t frames);
 /* Number of frames that wnpu_stream_push() would accept now; for the thread that pushes. */
 WNPU_API size_t wnpu_stream_room(const wnpu_session *session);

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "list.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ static list phrases;
 static size_t width;                   /* bytes of a frame */
 static unsigned char *kept, *part;     /* [KEPT]: byte i is kept[i % KEPT]; the utterance */
 static uint64_t n_kept;
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER; /* of kept and n_kept */
 static struct itimerval deadline;
 
 static void too_late(int number)
@@ -75,12 +77,15 @@ void commands_keep(const wnpu_audio *format, const void *samples, size_t frames)
     if (kept == NULL) {
         return;
     }
-    audio = *format;
-    width = wnpu_frame_bytes(&audio);
-    n = frames * width;
+    n = frames * wnpu_frame_bytes(format);
+    (void)pthread_mutex_lock(&keeping);
+    audio.format = format->format;
+    audio.rate = format->rate;
+    audio.channels = format->channels;
     for (i = 0; i < n; i++) {
         kept[n_kept++ % KEPT] = ((const unsigned char *)samples)[i];
     }
+    (void)pthread_mutex_unlock(&keeping);
 }
 
 /* Position of a time in what was kept. */
@@ -93,14 +98,18 @@ static uint64_t position_of(int64_t ms)
 const char *commands_choose(int64_t t0_ms, int64_t t1_ms, wnpu_choice *choice)
 {
     static const struct itimerval off;
-    uint64_t i, end = position_of(t1_ms + AROUND_MS), oldest = n_kept > KEPT ? n_kept - KEPT : 0;
-    uint64_t from = position_of(t0_ms > t1_ms - LONGEST_MS ? t0_ms - AROUND_MS
-                                                           : t1_ms - LONGEST_MS);
+    uint64_t i, end, oldest, from;
     int status;
+    (void)pthread_mutex_lock(&keeping);
+    width = wnpu_frame_bytes(&audio);
+    oldest = n_kept > KEPT ? n_kept - KEPT : 0;
+    end = position_of(t1_ms + AROUND_MS);
+    from = position_of(t0_ms > t1_ms - LONGEST_MS ? t0_ms - AROUND_MS : t1_ms - LONGEST_MS);
     from = from > oldest ? from : (oldest + width - 1) / width * width;
     for (i = from; i < end; i++) {
         part[i - from] = kept[i % KEPT];
     }
+    (void)pthread_mutex_unlock(&keeping);
     audio.data = part;
     audio.read = NULL;
     audio.frames = end > from ? (end - from) / width : 0;

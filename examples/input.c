@@ -503,6 +503,82 @@ static int open_wav(input *in, wnpu_error *error)
     return status;
 }
 
+/* ---- what the first bytes tell ---- */
+
+/* The length of the frame of compressed audio that begins at b[6]: AAC in ADTS, or MP3. 0 if none
+ * does. */
+static size_t frame_at_sync(const unsigned char b[])
+{
+    static const int rates[] = {44100, 48000, 32000, 1}; /* of MPEG 1 */
+    static const int kbits[2][16] = {
+        {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0},
+        {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0}};
+    int version = b[1] >> 3 & 3;       /* 3: MPEG 1, 2: MPEG 2, 0: MPEG 2.5 */
+    int low = version != 3, slower = version == 0 ? 4 : 1 + low, bytes;
+    if (b[0] == 0xff && (b[1] & 0xf6) == 0xf0 && (b[2] >> 2 & 15) < 13) {
+        return (size_t)(b[3] & 3) << 11 | (size_t)b[4] << 3 | b[5] >> 5;
+    }
+    if (b[0] != 0xff || (b[1] & 0xe6) != 0xe2 || version == 1 || (b[2] >> 2 & 3) == 3) {
+        return 0;
+    }
+    bytes = (low ? 72000 : 144000) * kbits[low][b[2] >> 4] * slower / rates[b[2] >> 2 & 3];
+    return (size_t)(bytes + (b[2] >> 1 & 1));
+}
+
+/* Whether two frames of compressed audio follow each other from the start: what looks like one is
+ * also found in samples. Reads up to the second. */
+static int is_frames(input *in)
+{
+    size_t length = frame_at_sync(in->head);
+    unsigned char byte;
+    if (length < 7) {
+        return 0;
+    }
+    in->keeping = 1;
+    in->head_at = in->head_size;
+    while (in->head_size < length + 6 && read_bytes(in, &byte, 1) > 0) {
+    }
+    in->keeping = 0;
+    in->head_at = 0;
+    return in->head_size >= length + 6 && frame_at_sync(in->head + length) >= 7;
+}
+
+/* Whether the first bytes are those of a format that ffmpeg reads. */
+static int is_compressed(input *in)
+{
+    static const struct {
+        size_t at;
+        char magic[5];
+    } kinds[] = {
+        {0, "ID3\2"}, {0, "ID3\3"}, {0, "ID3\4"}, {0, "fLaC"}, {0, "OggS"}, {0, "\x1a\x45\xdf\xa3"},
+        {0, ".snd"}, {0, "FORM"}, {0, "caff"}, {0, "#!AM"}, {0, "wvpk"}, {0, "MAC "},
+        {0, "\x30\x26\xb2\x75"}, {0, "RIFF"}, {0, "FLV\1"}, {4, "ftyp"}, {4, "moov"}, {4, "styp"}
+    };
+    size_t i;
+    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (in->head_size >= kinds[i].at + 4 &&
+            memcmp(in->head + kinds[i].at, kinds[i].magic, 4) == 0) {
+            return 1;
+        }
+    }
+    return in->head_size >= HEAD_LEAST && is_frames(in);
+}
+
+/* Whether all of the first bytes are printable: no sound is. */
+static int is_text(const input *in)
+{
+    size_t i, from = in->head_size >= 3 && memcmp(in->head, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    for (i = from; i < in->head_size; i++) {
+        unsigned char c = in->head[i];
+        if ((c < 32 && (c < '\t' || c > '\r') && c != 27) || c == 127 ||
+            (c >= 0x80 && (c < 0xc2 || c > 0xf4) &&
+             (c > 0xbf || i == from || in->head[i - 1] < 0x80))) {
+            return 0;
+        }
+    }
+    return in->head_size >= 8;
+}
+
 static int open_samples(input *in)
 {
     wnpu_error error = {0, "not a WAV file"};
@@ -510,6 +586,11 @@ static int open_samples(input *in)
               (memcmp(in->head, "RIFF", 4) == 0 || memcmp(in->head, "RF64", 4) == 0 ||
                memcmp(in->head, "BW64", 4) == 0);
     int status = WNPU_E_AUDIO;
+    if (in->from.sniff && (wav || is_compressed(in))) {
+        in->from.raw = NULL;
+    } else if (in->from.sniff && is_text(in)) {
+        return fail(in, "is text, not sound");
+    }
     if (in->from.track > 0 && (wav || in->from.raw != NULL)) {
         return fail(in, "there is no such audio track");
     }
@@ -676,6 +757,35 @@ static int open_input(input *in, const char *path, int given, const input_option
     in->audio.read = read_frames;
     in->audio.user = in;
     return options->whole ? load(in) : 0;
+}
+
+int input_parse_raw(wnpu_audio *raw, const char *value)
+{
+    static const struct {
+        const char *name;
+        int32_t format;
+    } names[] = {
+        {"u8", WNPU_SAMPLE_U8}, {"s16le", WNPU_SAMPLE_S16LE}, {"s24le", WNPU_SAMPLE_S24LE},
+        {"s32le", WNPU_SAMPLE_S32LE}, {"f32le", WNPU_SAMPLE_F32LE}, {"f64le", WNPU_SAMPLE_F64LE},
+        {"alaw", WNPU_SAMPLE_ALAW}, {"mulaw", WNPU_SAMPLE_ULAW}
+    };
+    size_t i, length = strcspn(value, ",");
+    int rate = 16000, channels = 1, end = 0, known = 0;
+    wnpu_audio_init(raw, sizeof *raw);
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i].name) == length && strncmp(value, names[i].name, length) == 0) {
+            raw->format = names[i].format;
+            known = 1;
+        }
+    }
+    value += length;
+    if (*value != '\0' && sscanf(value, ",%6d%n,%3d%n", &rate, &end, &channels, &end) >= 1) {
+        value += end;
+    }
+    raw->rate = (uint32_t)rate;
+    raw->channels = (uint32_t)channels;
+    return known && *value == '\0' && rate >= 8000 && rate <= 192000 && channels >= 1 &&
+           channels <= 256 ? 0 : -1;
 }
 
 int input_open(input *in, const char *path, const input_options *options)

@@ -22,6 +22,8 @@ typedef struct input_options {
     int channel;              /* from 0, or WNPU_CHANNEL_MIX or INPUT_CENTRE */
     int track;                /* audio track of a container, from 0; -1: chosen by ffmpeg */
     const wnpu_audio *raw;    /* format, rate and channels of samples without a header, or NULL */
+    int sniff;                /* 1: raw is for input whose first bytes are those of no known format.
+                                 Text is refused */
     const input_clip *clips;  /* in order; the rest of the recording counts as silence, and it ends
                                  with the last one. NULL: all is heard */
     size_t n_clips;
@@ -75,6 +77,9 @@ typedef struct input {
     void *memory;             /* if whole is set */
 } input;
 
+/* Reads FORMAT[,RATE[,CHANNELS]], such as s16le,16000,1, the description of samples without a
+ * header. Returns 0, or -1 if it is none. */
+int input_parse_raw(wnpu_audio *raw, const char *value);
 /* Opens path ("-": standard input). Returns 0, or -1 with the error in in->why. Call input_close()
  * in both cases. in must not be moved. */
 int input_open(input *in, const char *path, const input_options *options);

@@ -2,31 +2,46 @@
  * terminal.c - see terminal.h. Rows are divided here, so that their number is known, whatever the
  * terminal does with long lines; characters that may be wide count as two columns.
  */
+#define _DEFAULT_SOURCE /* TIOCGWINSZ */
 #define _XOPEN_SOURCE 700
 #include "terminal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
+
+enum { MOST_ROWS = 64, MOST_BYTES = 4096 };
+
+/* The dimmed text as it is shown. */
+static char shown[MOST_BYTES];
+static int row_columns[MOST_ROWS];     /* columns that its rows occupy */
+static int n_rows, shown_width;
 
 static int columns_of(const char *text, size_t n)
 {
     int columns = 0;
     for (; n > 0; text++, n--) {
         unsigned char c = (unsigned char)*text;
-        columns += (c & 0xc0) == 0x80 ? 0 : c >= 0xe1 ? 2 : 1;
+        columns += (c & 0xc0) == 0x80 ? 0 : c >= 0xe3 ? 2 : 1;
     }
     return columns;
 }
 
-static void clear_rows(int rows)
+/* Removes the dimmed text. A terminal that became narrower has divided its rows again. */
+static void clear_rows(int columns)
 {
-    printf("\r");
-    for (; rows > 1; rows--) {
-        printf("\033[A");
+    int i, rows = 0;
+    for (i = 0; i < n_rows; i++) {
+        rows += row_columns[i] > columns ? (row_columns[i] + columns - 1) / columns : 1;
     }
-    printf("\033[J");
+    printf("\r\033[2K");
+    for (; rows > 1; rows--) {
+        printf("\033[A\033[2K");
+    }
+    n_rows = 0;
 }
 
 static int width(void)
@@ -56,33 +71,35 @@ static size_t word_of(const char *text)
     return n;
 }
 
-/* Prints text in rows with fewer than `columns` columns, if characters are narrower. Returns how
- * many. */
-static int print_rows(const char *text, int columns)
+/* Prints text in rows with fewer than `columns` columns, if characters are narrower. What rows
+ * occupy is noted in row_columns. */
+static void print_rows(const char *text, int columns)
 {
-    int rows = *text != '\0', at = 0;
+    int at = 0;
     size_t n;
+    n_rows = *text != '\0';
     for (; *text != '\0'; text += n) {
         n = word_of(text);
         n = columns_of(text, n) < columns ? n : step_of(text); /* too long: a character of it */
         if (at > 0 && at + columns_of(text, n) >= columns) {
             printf("\n");
-            rows++;
+            n_rows += n_rows < MOST_ROWS;
             at = 0;
             n -= *text == ' ';
             text += *text == ' ';
         }
         at += columns_of(text, n);
+        row_columns[n_rows - 1] = at;
         printf("%.*s", (int)n, text);
     }
-    return rows;
 }
 
 void terminal_print(const char *text)
 {
     terminal_show("");
     if (isatty(1)) {
-        (void)print_rows(text, width());
+        print_rows(text, width());
+        n_rows = 0;
         printf("\n");
     } else {
         printf("%s\n", text);
@@ -91,16 +108,53 @@ void terminal_print(const char *text)
 
 void terminal_show(const char *text)
 {
-    static int rows;
     int columns = width();
     size_t length = strlen(text), most = (size_t)columns * 4;
     if (!isatty(1)) {
         return;
     }
-    text += length > most ? length - most : 0;
+    clear_rows(columns);
+    if (text != shown) {
+        (void)snprintf(shown, sizeof shown, "%s", text + (length < sizeof shown
+                                                             ? 0 : length - sizeof shown + 1));
+    }
+    shown_width = columns;
+    length = strlen(shown);
+    text = shown + (length > most ? length - most : 0);
     text += (*text & 0xc0) == 0x80 ? step_of(text) : 0;
-    clear_rows(rows);
     printf("\033[2m");
-    rows = print_rows(text, columns);
+    print_rows(text, columns);
     printf("\033[0m");
+}
+
+void terminal_refresh(void)
+{
+    if (n_rows > 0 && width() != shown_width) {
+        terminal_show(shown);
+        (void)fflush(stdout);
+    }
+}
+
+/* ---- what is typed ---- */
+
+static struct termios before;
+
+static void restore(void)
+{
+    if (tcgetpgrp(1) == getpgrp()) {
+        (void)tcsetattr(1, TCSANOW, &before);
+    }
+}
+
+void terminal_open(void)
+{
+    struct termios now;
+    if (!isatty(1) || tcgetpgrp(1) != getpgrp() || tcgetattr(1, &before) != 0) {
+        return;
+    }
+    now = before;
+    now.c_lflag &= (tcflag_t)~ECHO;
+    if (atexit(restore) == 0) {
+        (void)tcsetattr(1, TCSANOW, &now);
+    }
 }

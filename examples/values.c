@@ -179,38 +179,13 @@ int value_clips(options *o, const option_info *info, const char *value)
                     "0,1.5,60,1:30; see --help", info->name, value);
 }
 
-/* FORMAT[,RATE[,CHANNELS]] */
 int value_raw(options *o, const option_info *info, const char *value)
 {
-    static const struct {
-        const char *name;
-        int32_t format;
-    } names[] = {
-        {"u8", WNPU_SAMPLE_U8}, {"s16le", WNPU_SAMPLE_S16LE}, {"s24le", WNPU_SAMPLE_S24LE},
-        {"s32le", WNPU_SAMPLE_S32LE}, {"f32le", WNPU_SAMPLE_F32LE}, {"f64le", WNPU_SAMPLE_F64LE},
-        {"alaw", WNPU_SAMPLE_ALAW}, {"mulaw", WNPU_SAMPLE_ULAW}
-    };
-    size_t i, length = strcspn(value, ",");
-    int rate = 16000, channels = 1, end = 0;
-    wnpu_audio_init(&o->raw, sizeof o->raw);
-    o->input.raw = NULL;
-    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strlen(names[i].name) == length && strncmp(value, names[i].name, length) == 0) {
-            o->raw.format = names[i].format;
-            o->input.raw = &o->raw;
-        }
-    }
-    value += length;
-    if (*value != '\0' && sscanf(value, ",%6d%n,%3d%n", &rate, &end, &channels, &end) >= 1) {
-        value += end;
-    }
-    if (o->input.raw == NULL || *value != '\0' || rate < 8000 || rate > 192000 || channels < 1 ||
-        channels > 256) {
+    if (input_parse_raw(&o->raw, value) != 0) {
         return complain(EXIT_USAGE, "--%s: the value is FORMAT[,RATE[,CHANNELS]], such as "
                         "s16le,16000,1; see --help", info->name);
     }
-    o->raw.rate = (uint32_t)rate;
-    o->raw.channels = (uint32_t)channels;
+    o->input.raw = &o->raw;
     return 0;
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test_listen.sh - build/listen: text of audio from a pipe, its events, commands, and what it draws on
-# a terminal. Needs the model tiny in the cache (scripts/fetch.sh tiny), espeak-ng and ffmpeg.
+# test_listen.sh - build/listen: text of sound from a pipe and from recorders, its events, commands, and
+# what it draws on a terminal. Needs the models tiny and base.en in the cache (scripts/fetch.sh),
+# espeak-ng and ffmpeg.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=${WNPU_BUILD:-build}
@@ -34,7 +35,7 @@ test_text() {
     raw | "$build/listen" --language en "$tiny" - >"$T/raw" 2>"$T/err" || fail "$(cat "$T/err")"
     cmp -s "$T/want" "$T/wav" || fail "WAV: $(diff "$T/want" "$T/wav" | head -n 4)"
     cmp -s "$T/want" "$T/raw" || fail "raw: $(diff "$T/want" "$T/raw" | head -n 4)"
-    run 1 "$build/listen" "$tiny"
+    run 1 "$build/listen" --language en
     grep -q -- --help "$T/err" || fail "usage: $(cat "$T/err")"
     run 0 "$build/listen" --help
     grep -q -- --commands "$T/out" && [ ! -s "$T/err" ] || fail "--help: $(cat "$T/out" "$T/err")"
@@ -45,52 +46,225 @@ test_text() {
     done
     run 1 "$build/listen" "$T/none.bin" -
     run 1 "$build/listen" --language klingonese "$tiny" - </dev/null
-    run 0 "$build/listen" "$tiny" - </dev/null
-    [ ! -s "$T/out" ] || fail "text of nothing: $(head -c 100 "$T/out")"
-    run 1 sh -c '"$1" "$2" - <"$3"' sh "$build/listen" "$tiny" "$T"
-    grep -q "standard input cannot be read" "$T/err" || fail "a directory: $(cat "$T/err")"
-    run 1 sh -c '"$1" "$2" - <&-' sh "$build/listen" "$tiny"
-    grep -q "standard input cannot be read" "$T/err" || fail "no input: $(cat "$T/err")"
-    for head in ID3 fLaC OggS; do
-        printf '%s and more than that' "$head" >"$T/compressed"
-        run 1 "$build/listen" "$tiny" - <"$T/compressed"
-        grep -q "compressed" "$T/err" || fail "$head: $(cat "$T/err")"
-    done
+    run 1 "$build/listen" --bogus "$tiny" - </dev/null
+    run 1 "$build/listen" "$tiny" - more </dev/null
+    run 1 "$build/listen" --recorder true "$tiny" - </dev/null
     run 1 sh -c '"$1" "$2" - <"$3" >/dev/full' sh "$build/listen" "$tiny" "$T/speech.wav"
     grep -q "the output cannot be written" "$T/err" || fail "$(cat "$T/err")"
 }
 
-# As a microphone delivers it: while samples wait, no tentative text is decoded.
-paced() {
-    python3 -c '
+# $T/record [FROM LOST] FILE [FORMAT]: the samples of a WAV file of 16 kHz as a recorder delivers them,
+# in time; from second FROM on it loses what LOST seconds would hold. Or pairs of channels at 48 kHz.
+recorder() {
+    cat >"$T/record" <<'PYTHON'
+#!/usr/bin/env python3
 import sys, time
-due = time.monotonic()
-while chunk := sys.stdin.buffer.read(6400):
-    sys.stdout.buffer.write(chunk)
+lost = [float(sys.argv.pop(1)), float(sys.argv.pop(1))] if len(sys.argv) > 3 else [1e9, 0]
+samples = open(sys.argv[1], "rb").read()[44:]
+rate, width = (48000, 4) if sys.argv[-1] == "wide" else (16000, 2)
+begin, at = time.monotonic(), 0
+while at < len(samples):
+    due = int((time.monotonic() - begin) * rate) * width
+    if at < lost[0] * rate * width <= due:
+        sys.stdout.buffer.write(samples[at:int(lost[0] * rate) * width])
+        sys.stdout.buffer.flush()
+        time.sleep(lost[1])
+        at = int((lost[0] + lost[1]) * rate) * width
+        continue
+    sys.stdout.buffer.write(samples[at:due])
     sys.stdout.buffer.flush()
-    due += 0.2
-    time.sleep(max(0, due - time.monotonic()))'
+    at = max(at, due)
+    time.sleep(0.02)
+PYTHON
+    chmod +x "$T/record"
 }
 
+# Input that is none, cannot be read, or is something else than it is taken for.
+test_input() {
+    need || return
+    run 1 "$build/listen" "$tiny" - </dev/null
+    grep -q "standard input is empty" "$T/err" && [ ! -s "$T/out" ] || fail "$(cat "$T/err" "$T/out")"
+    run 1 sh -c 'no-such-recorder 2>/dev/null | "$1" "$2"' sh "$build/listen" "$tiny"
+    grep -q "standard input is empty" "$T/err" || fail "no recorder: $(cat "$T/err")"
+    run 1 sh -c '"$1" "$2" - <"$3"' sh "$build/listen" "$tiny" "$T"
+    grep -q "standard input is a directory" "$T/err" || fail "a directory: $(cat "$T/err")"
+    run 1 sh -c '"$1" "$2" - <&-' sh "$build/listen" "$tiny"
+    grep -q "standard input cannot be read" "$T/err" || fail "no input: $(cat "$T/err")"
+    for file in README.md examples/listen.c scripts/fetch.sh; do
+        run 1 "$build/listen" "$tiny" - <$file
+        grep -q "standard input is text" "$T/err" || fail "$file: $(cat "$T/err")"
+    done
+    printf '\303\234ber \342\202\254 und \303\226l\n' >"$T/text"
+    run 1 "$build/listen" "$tiny" - <"$T/text"
+    grep -q "standard input is text" "$T/err" || fail "UTF-8: $(cat "$T/err")"
+    for raw in s16 s16le, s16le,7999 s16le,16000,0 s16le,16000,1,1 ''; do
+        run 1 "$build/listen" --raw "$raw" "$tiny" - <"$T/speech.wav"
+        grep -q "^listen: --raw: the value" "$T/err" || fail "$raw: $(cat "$T/err")"
+    done
+}
+
+# same NAME: $T/out has the words of $T/want that no coding changes.
+same() {
+    grep -qi 'what your country can do for you' "$T/out" &&
+        grep -qi 'what you can do for your country' "$T/out" || fail "$1: $(cat "$T/out" "$T/err")"
+}
+
+# Compressed sound from a pipe, whatever its head, and samples of other formats.
+test_formats() {
+    need || return
+    for kind in au flac mp3 adts ogg mp4 aiff matroska wav; do
+        case $kind in
+        adts | mp4) codec=aac ;; ogg | matroska) codec=libvorbis ;; mp3) codec=libmp3lame ;;
+        flac) codec=flac ;; au | aiff) codec=pcm_s16be ;; *) codec=pcm_f32le ;;
+        esac
+        ffmpeg -v error -y -i "$T/speech.wav" -c:a $codec -ar 44100 -ac 2 -write_id3v2 0 -f $kind \
+            "$T/coded" 2>"$T/err" || ffmpeg -v error -y -i "$T/speech.wav" -c:a $codec -ar 44100 \
+            -ac 2 -f $kind "$T/coded" 2>"$T/err" || fail "$kind: $(cat "$T/err")"
+        run 0 sh -c 'cat "$3" | "$1" --language en "$2" -' sh "$build/listen" "$tiny" "$T/coded"
+        same $kind
+    done
+    for raw in s16le,48000,2 f32le,44100,1 s32le,16000,1 mulaw,8000,1; do
+        format=${raw%%,*} rest=${raw#*,}
+        ffmpeg -v error -y -i "$T/speech.wav" -ar "${rest%,*}" -ac "${rest#*,}" -f "$format" "$T/coded"
+        run 0 "$build/listen" --language en --raw "$raw" "$tiny" - <"$T/coded"
+        same "$raw"
+        case $raw in mulaw*) continue ;; esac
+        run 0 "$build/listen" --language en "$tiny" - <"$T/coded"
+        grep -q "^listen: .*see --raw" "$T/err" || fail "no hint at $raw"
+    done
+    run 0 "$build/listen" --language en "$tiny" - <"$T/speech.wav"
+    [ ! -s "$T/err" ] || fail "a hint without need: $(cat "$T/err")"
+    raw >"$T/coded"
+    run 0 "$build/listen" --language en "$tiny" - <"$T/coded"
+    [ ! -s "$T/err" ] || fail "a hint without need: $(cat "$T/err")"
+}
+
+# Sound comes in pieces, the next one when there are events of the last, or soon.
 test_events() {
     need && have python3 || return
-    raw | paced | "$build/listen" --json --language en "$tiny" - >"$T/events" 2>"$T/err" ||
-        fail "$(cat "$T/err")"
-    python3 - "$T/events" "$T/want" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
-import json, sys
-events = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+    python3 - "$build/listen" "$tiny" "$T/speech.wav" "$T/want" >"$T/log" 2>&1 <<'PYTHON' ||
+import json, queue, subprocess, sys, threading
+listen, model, wav, want = sys.argv[1:]
+samples = open(wav, "rb").read()[44:]
+p = subprocess.Popen([listen, "--json", "--language", "en", model, "-"], stdin=subprocess.PIPE,
+                     stdout=subprocess.PIPE)
+events, news = [], queue.Queue()
+def read():
+    for line in p.stdout:
+        events.append(json.loads(line))
+        news.put(events[-1]["event"])
+reader = threading.Thread(target=read)
+reader.start()
+for at in range(0, len(samples), 16000):
+    p.stdin.write(samples[at:at + 16000])
+    p.stdin.flush()
+    try:
+        while at >= 32000 and news.get(timeout=3) not in ("tentative", "text"):
+            pass
+    except queue.Empty:
+        pass
+p.stdin.close()
+reader.join()
+assert p.wait() == 0
 of = lambda name: [e for e in events if e["event"] == name]
 text = "\n".join(e["text"].strip() for e in of("text"))
-assert text == open(sys.argv[2], encoding="utf-8").read().strip(), text
+assert text == open(want, encoding="utf-8").read().strip(), text
 # A slow computer shows fewer; two are needed to know what is likely.
-assert len([e for e in of("tentative") if e["text"]]) >= 2, events
-assert any(e["text"] and 0 < e["likely"] <= len(e["text"].encode()) for e in of("tentative"))
+tentative = [e for e in of("tentative") if e["text"]]
+assert tentative and all(e["likely"] <= len(e["text"].encode()) for e in tentative), events
+assert len(tentative) < 3 or any(e["likely"] > 0 for e in tentative), tentative
 starts, ends = of("speech-start"), of("utterance-end")
 assert starts and len(starts) == len(ends), (starts, ends)
 assert all(e["t0_ms"] < e["t1_ms"] for e in ends + of("text")), events
 first = [e["event"] for e in events]
 assert first.index("speech-start") < first.index("tentative") < first.index("text"), first
 PYTHON
+        fail "$(tail -n 3 "$T/log")"
+}
+
+# Sound is read while the program cannot go on, here because nobody reads what it writes.
+test_reads_on() {
+    need && have python3 || return
+    python3 - "$build/listen" "$tiny" "$T/speech.wav" "$T/want" >"$T/log" 2>&1 <<'PYTHON' ||
+import fcntl, json, os, subprocess, sys, threading
+listen, model, wav, want = sys.argv[1:]
+samples = open(wav, "rb").read()[44:]
+out, into = os.pipe()
+fcntl.fcntl(into, 1031, 4096)  # F_SETPIPE_SZ
+os.write(into, b" " * 4096)
+p = subprocess.Popen([listen, "--json", "--language", "en", model, "-"], stdin=subprocess.PIPE,
+                     stdout=into)
+os.close(into)
+feed = threading.Thread(target=lambda: (p.stdin.write(samples), p.stdin.close()))
+feed.start()
+feed.join(120)
+assert not feed.is_alive(), "what is recorded waits"
+events = [json.loads(line) for line in os.fdopen(out, encoding="utf-8")]
+assert p.wait() == 0
+text = "\n".join(e["text"].strip() for e in events if e["event"] == "text")
+assert text == open(want, encoding="utf-8").read().strip(), text
+assert not [e for e in events if e["event"] == "lost"]
+PYTHON
+        fail "$(tail -n 3 "$T/log")"
+}
+
+# What a recorder loses is told and leaves times right; so is what does not fit because the program
+# cannot go on.
+test_lost() {
+    need && have python3 || return
+    recorder
+    espeak-ng -v en-us -s 140 -w "$T/spoken.wav" "The end of it."
+    ffmpeg -v error -y -i "$T/spoken.wav" -ar 16000 -bitexact "$T/tail.wav"
+    { cat "$T/speech.wav"; head -c 128000 /dev/zero; tail -c +45 "$T/tail.wav"
+      head -c 64000 /dev/zero; } >"$T/long.wav"
+    end=$(($(wc -c <"$T/speech.wav") / 32))
+    from=$((end / 1000 + 1))
+    run 0 sh -c '"$1/record" "$4" 2 "$1/long.wav" | "$2" --live --json --language en "$3" -' sh \
+        "$T" "$build/listen" "$tiny" "$from"
+    python3 - "$T/out" $from $((end + 4000)) >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+start, tail = int(sys.argv[2]) * 1000, int(sys.argv[3])
+lost = [e for e in events if e["event"] == "lost"]
+assert len(lost) == 1, lost
+assert abs(lost[0]["t0_ms"] - start) < 700, (lost, start)
+assert 1300 < lost[0]["t1_ms"] - lost[0]["t0_ms"] < 2700, lost
+last = [e for e in events if e["event"] == "text"][-1]
+assert last["text"] and abs(last["t0_ms"] - tail) < 1000, (last, tail)
+PYTHON
+    python3 - "$build/listen" "$tiny" "$T/speech.wav" >"$T/log" 2>&1 <<'PYTHON' ||
+import fcntl, json, os, subprocess, sys, time
+listen, model, wav = sys.argv[1:]
+samples = open(wav, "rb").read()[44:]
+out, into = os.pipe()
+fcntl.fcntl(into, 1031, 4096)
+p = subprocess.Popen([listen, "--json", "--live", "--buffer", "2", "--language", "en", model, "-"],
+                     stdin=subprocess.PIPE, stdout=into)
+begin, at, filled = time.monotonic(), 0, False
+filler = os.open(f"/proc/self/fd/{into}", os.O_WRONLY | os.O_NONBLOCK)
+os.close(into)
+while at < len(samples):
+    due = min(int((time.monotonic() - begin) * 16000) * 2, len(samples))
+    p.stdin.write(samples[at:due])
+    p.stdin.flush()
+    at = due
+    if at > 4 * 32000 and not filled:
+        filled = True
+        try:
+            while True:
+                os.write(filler, b"\n")
+        except BlockingIOError:
+            pass
+    time.sleep(0.02)
+p.stdin.close()
+os.close(filler)
+events = [json.loads(line) for line in os.fdopen(out, encoding="utf-8") if line.strip()]
+assert p.wait() == 0
+lost = [e for e in events if e["event"] == "lost"]
+assert lost and all(e["t0_ms"] < e["t1_ms"] <= len(samples) // 32 for e in lost), lost
+assert lost[0]["t0_ms"] >= 1900, lost
+PYTHON
+        fail "$(tail -n 3 "$T/log")"
 }
 
 # As many bytes per second as a WAV file can have.
@@ -113,6 +287,43 @@ sys.stdout.buffer.write(
 test_interrupt() {
     interrupt INT
     interrupt TERM
+}
+
+# A second Ctrl-C ends the program, not only the sound.
+test_cancel() {
+    need || return
+    base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+    [ -n "$base" ] || { skip "no model; scripts/fetch.sh base.en gets it"; return; }
+    for _ in 1 2 3 4 5 6 7 8 9; do raw; done >"$T/samples"
+    begin "$build/listen" --json --threads 1 --language en "$base" - <"$T/samples"
+    soon grep -q speech-start "$T/out"
+    kill -INT $pid
+    sleep 0.7 # signals closer together count as one
+    kill -INT $pid
+    ended 4
+    grep -q "^listen: cancelled" "$T/err" || fail "$(cat "$T/err")"
+    [ "$(grep -c dinner "$T/out")" -lt 9 ] || fail "everything was decoded first"
+}
+
+# What waits in the pipe at Ctrl-C was recorded before, and is heard.
+test_drain() {
+    need || return
+    rm -f "$T/pipe" "$T/over"
+    mkfifo "$T/pipe"
+    { raw | head -c 48000; soon [ -e "$T/stopped" ]; raw | tail -c +48001 | head -c 44000
+      echo >"$T/written"; soon [ -e "$T/over" ]; } >"$T/pipe" &
+    begin "$build/listen" --json --language en "$tiny" - <"$T/pipe"
+    soon grep -q speech-start "$T/out"
+    kill -STOP $pid
+    echo >"$T/stopped"
+    soon [ -e "$T/written" ]
+    kill -INT $pid
+    kill -CONT $pid
+    ended 0
+    grep -q 'country can do for you' "$T/out" || fail "not heard: $(cat "$T/out")"
+    echo >"$T/over"
+    wait
+    rm -f "$T/pipe" "$T/over" "$T/written" "$T/stopped"
 }
 
 interrupt() {
@@ -234,11 +445,160 @@ PROGRAM
         cmp -s - "$T/screen" || fail "screen: $(cat "$T/screen")"
 }
 
-test_size() {
-    [ "$(wc -l <examples/listen.c)" -le 150 ] || fail "examples/listen.c has over 150 lines"
+# fake NAME SCRIPT: a recorder in $T/bin.
+fake() {
+    printf '#!/bin/sh\n%s\n' "$2" >"$T/bin/$1"
+    chmod +x "$T/bin/$1"
 }
 
-for t in ${*:-text events wide interrupt commands lists terminal rows size}; do
+# on_microphone OPTION...: listen on a terminal, without input; only recorders of $T/bin are found. Its
+# status is in $T/status, its messages in $T/err.
+on_microphone() {
+    : >"$T/err"
+    on_terminal "PATH='$T/bin' '$here$build/listen' --language en $* '$tiny' 2>'$T/err'
+echo \$? >'$T/status'; PATH='$PATH'"
+}
+
+# The first recorder that delivers sound is used; those that are missing, that fail and that deliver
+# nothing are not. The user is told if none does, and if it ends early.
+test_recorders() {
+    need && have tmux python3 || return
+    recorder
+    rm -rf "$T/bin"
+    mkdir "$T/bin"
+    tools="PATH='$PATH'"
+    fake parec 'echo "Connection failure: refused" >&2; exit 1'
+    fake arecord "$tools; echo \"\$*\" >'$T/arguments'; exec '$T/record' '$T/speech.wav'"
+    fake rec "$tools; echo >'$T/wrong'"
+    on_microphone -o "$T/dictated" || return
+    [ "$(cat "$T/status")" = 0 ] && [ ! -s "$T/err" ] && cmp -s "$T/dictated" "$T/want" ||
+        fail "arecord: $(cat "$T/status" "$T/err" "$T/screen")"
+    grep -q -- '-r 16000' "$T/arguments" && [ ! -e "$T/wrong" ] || fail "$(cat "$T/arguments")"
+    on_microphone --recorder "'$tools; $T/record $T/speech.wav; echo It broke >&2; exit 3'" || return
+    [ "$(cat "$T/status")" = 1 ] && grep -q '^listen: the recorder has ended: .*It broke$' "$T/err" &&
+        grep -q 'your country' "$T/screen" || fail "$(cat "$T/status" "$T/err" "$T/screen")"
+    fake arecord 'echo "no soundcards found" >&2; exit 1'
+    fake rec 'exit 0'
+    on_microphone || return
+    [ "$(cat "$T/status")" = 1 ] && [ "$(cat "$T/err")" = "listen: nothing records: parec: Connection \
+failure: refused; arecord: no soundcards found; rec: it delivers no sound" ] || fail "$(cat "$T/err")"
+    rm -f "$T/bin"/*
+    on_microphone || return
+    [ "$(cat "$T/status")" = 1 ] && grep -q 'no recorder is installed; for example' "$T/err" ||
+        fail "$(cat "$T/err")"
+}
+
+# Final text is in the file as soon as it is shown, whatever becomes of the program.
+test_dictation() {
+    need || return
+    printf 'before\n' >"$T/dictated"
+    rm -f "$T/pipe" "$T/over"
+    mkfifo "$T/pipe"
+    { raw; soon [ -e "$T/over" ]; } >"$T/pipe" &
+    begin "$build/listen" --json --times -o "$T/dictated" --language en "$tiny" - <"$T/pipe"
+    soon grep -q '"event":"text"' "$T/out"
+    kill -KILL $pid
+    ended 137
+    [ "$(head -n 1 "$T/dictated")" = before ] &&
+        grep -q '^\[0:00:00\.[0-9]\] Ask what your country' "$T/dictated" || fail "$(cat "$T/dictated")"
+    echo >"$T/over"
+    wait
+    run 1 "$build/listen" -o "$T/none/file" "$tiny" - <"$T/speech.wav"
+    run 1 "$build/listen" -o /dev/full "$tiny" - <"$T/speech.wav"
+    grep -q "the output cannot be written" "$T/err" || fail "/dev/full: $(cat "$T/err")"
+}
+
+# as_a_file FILE OPTION...: the options mean what they mean to transcribe, and that is something else
+# than without them.
+as_a_file() {
+    file=$1
+    shift
+    "$build/transcribe" -q -m "$tiny" --least 3000 --pause 700 "$@" "$file" >"$T/wanted" 2>"$T/err" ||
+        fail "$(cat "$T/err")"
+    run 0 "$build/listen" "$@" "$tiny" - <"$file"
+    cmp -s "$T/wanted" "$T/out" && ! cmp -s "$T/want" "$T/out" || fail "$*: $(cat "$T/out")"
+}
+
+# Options of the run, and two callers.
+test_options() {
+    need || return
+    as_a_file "$T/speech.wav" -l en --hotwords 'have a very good,country'
+    as_a_file "$T/speech.wav" -l en --translate --prompt 'ALL IN CAPITALS, PLEASE. WITHOUT END'
+    espeak-ng -v de -w "$T/spoken.wav" "Guten Morgen. Ich trinke gern Wasser und Milch."
+    ffmpeg -v error -y -i "$T/spoken.wav" -ar 16000 -bitexact "$T/german.wav"
+    as_a_file "$T/german.wav" -l de --translate -t 1
+    run 0 "$build/listen" -t 1 -l en -m "$tiny" --times - <"$T/speech.wav"
+    grep -q '^\[0:00:0[0-9]\.[0-9]\] Ask what your country' "$T/out" || fail "$(cat "$T/out" "$T/err")"
+    ffmpeg -v error -y -i "$T/speech.wav" -i "$T/german.wav" -filter_complex \
+        '[1]apad[b];[0][b]join=inputs=2:channel_layout=stereo' -bitexact "$T/call.wav" 2>"$T/err" ||
+        fail "$(cat "$T/err")"
+    run 0 "$build/listen" -l en --speakers channels "$tiny" - <"$T/call.wav"
+    sed -n 's/^Speaker 1: //p' "$T/out" | cmp -s - "$T/want" && grep -q '^Speaker 2: .' "$T/out" ||
+        fail "speakers: $(cat "$T/out" "$T/err")"
+    run 0 "$build/listen" -l en --json --speakers channels "$tiny" - <"$T/call.wav"
+    grep -q '"event":"text".*"speaker":2' "$T/out" || fail "speakers: $(head -n 5 "$T/out")"
+    run 1 "$build/listen" --speakers 2 "$tiny" - <"$T/call.wav"
+    run 1 "$build/listen" --speakers channels --commands "$T/none" "$tiny" - <"$T/call.wav"
+}
+
+# A terminal that becomes narrower or wider shows the same text once, and what is typed nowhere.
+test_resize() {
+    have tmux || return
+    cat >"$T/hold.c" <<'PROGRAM'
+#define _XOPEN_SOURCE 700
+#include "terminal.h"
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    int i;
+    signal(SIGINT, SIG_IGN);
+    terminal_open();
+    for (i = 0; i < 40; i++)
+        terminal_print("first");
+    terminal_show("aaaa bbbb cccc dddd eeee ffff gggg hhhh iiii jjjj kkkk llll");
+    fflush(stdout);
+    while (argc > 1 && access(argv[1], F_OK) != 0) {
+        terminal_refresh();
+        poll(NULL, 0, 10);
+    }
+    terminal_print("last");
+    return 0;
+}
+PROGRAM
+    "${CC:-cc}" -Iexamples "$T/hold.c" examples/terminal.c -o "$T/hold" 2>"$T/err" ||
+        { fail "$(cat "$T/err")"; return; }
+    rm -f "$T/go_on"
+    printf "trap : INT; '%s' '%s'\necho THE END; sleep 600\n" "$T/hold" "$T/go_on" >"$T/go"
+    LC_ALL=C.UTF-8 tmux -u -L "listen$$" -f /dev/null new-session -d -x 40 -y 20 "sh '$T/go'" ||
+        { fail "tmux does not start"; return; }
+    tmux -L "listen$$" set-option -g window-size manual
+    soon rows_are first 'aaaa bbbb cccc dddd eeee ffff gggg hhhh' 'iiii jjjj kkkk llll'
+    tmux -L "listen$$" send-keys C-c x
+    tmux -L "listen$$" resize-window -x 22 -y 20
+    soon rows_are first 'aaaa bbbb cccc dddd' 'eeee ffff gggg hhhh' 'iiii jjjj kkkk llll'
+    tmux -L "listen$$" resize-window -x 12 -y 20
+    soon rows_are first 'ccc dddd' 'eeee ffff' 'gggg hhhh' 'iiii jjjj' 'kkkk llll'
+    tmux -L "listen$$" resize-window -x 60 -y 20
+    soon rows_are first 'aaaa bbbb cccc dddd eeee ffff gggg hhhh iiii jjjj kkkk llll'
+    echo >"$T/go_on"
+    soon ends
+    soon rows_are first last 'THE END'
+    tmux -L "listen$$" send-keys y # what is typed is shown again
+    soon rows_are first last 'THE END' y
+    tmux -L "listen$$" kill-server
+}
+
+# rows_are ROW...: whether the terminal and what it scrolled away are these; equal rows count once.
+rows_are() {
+    printf '%s\n' "$@" >"$T/wanted_rows"
+    tmux -L "listen$$" capture-pane -p -S - | sed 's/ *$//; /^$/d' | uniq >"$T/rows"
+    cmp -s "$T/wanted_rows" "$T/rows"
+}
+
+for t in ${*:-text input formats events reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders}; do
     t_run "test_$t"
 done
 t_end

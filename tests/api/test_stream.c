@@ -481,11 +481,12 @@ typedef struct pusher {
     size_t at, n, lost;
 } pusher;
 
-static void push(pusher *p, size_t n)
+/* The recorder delivers n frames, or loses them. */
+static void push_or_lose(pusher *p, size_t n, int lose)
 {
     size_t accepted;
     n = n < p->n - p->at ? n : p->n - p->at;
-    accepted = wnpu_stream_push(p->session, p->from + p->at, n);
+    accepted = wnpu_stream_push(p->session, lose ? NULL : p->from + p->at, n);
     memcpy(p->heard + p->at, p->from + p->at, accepted * sizeof *p->heard);
     if (accepted < n) {
         memset(p->gone + (p->at + accepted) / 16, 1, (p->at + n - 1) / 16 + 1 -
@@ -493,6 +494,11 @@ static void push(pusher *p, size_t n)
     }
     p->at += n;
     p->lost += n - accepted;
+}
+
+static void push(pusher *p, size_t n)
+{
+    push_or_lose(p, n, 0);
 }
 
 static void open_pusher(pusher *p, wnpu_session *s, int kind, size_t n)
@@ -645,7 +651,7 @@ static void overrun(void)
     while (w.at < w.n) {
         size_t second = w.at / 16000;
         int busy = (second % 10 >= 4 && second % 10 < 8) || second >= 46;
-        push(&w, 320);
+        push_or_lose(&w, 320, second == 22 || w.at % 16000 == 0);
         if (busy ? second < 20 ? 0 : random32() % 60 == 0 : random32() % 3 == 0) {
             T_CHECK(wnpu_stream_step(s, &events) == WNPU_OK, "%s", wnpu_session_error(s));
             seen |= events;
@@ -754,7 +760,8 @@ static void misuse(void)
             wnpu_stream_begin(NULL, &p, NULL) == WNPU_E_ARGUMENT &&
             wnpu_stream_resume(NULL, &p) == WNPU_E_ARGUMENT && wnpu_get_live(NULL, &live) ==
             WNPU_E_ARGUMENT, "no session");
-    T_CHECK(wnpu_stream_push(s, NULL, 16) == 0 && wnpu_stream_push(NULL, x, 16) == 0 &&
+    T_CHECK(wnpu_stream_push(s, NULL, SIZE_MAX) == 0 && wnpu_stream_push(NULL, x, 16) == 0 &&
+            wnpu_stream_push(s, NULL, (size_t)UINT32_MAX + 1) == 0 &&
             wnpu_stream_push(s, x, 0) == 0 && wnpu_stream_step(NULL, NULL) == WNPU_E_ARGUMENT &&
             wnpu_get_live(s, NULL) == WNPU_E_ARGUMENT, "NULL");
     for (at = 0; at < n; at += 16000) {
