@@ -535,16 +535,15 @@ static int complete_item(realtime *r, item *it)
     return WNPU_OK;
 }
 
-/* Whether the first item has something to be done. Call with the lock. */
-static int is_due(const realtime *r)
+/* Whether the first item has something to be done. held: it has a session. Call with the lock. */
+static int is_due(const realtime *r, int held)
 {
     const item *it = r->first;
     uint32_t ms, width;
     if (it == NULL || it->ended || it->forgotten) {
         return it != NULL;
     }
-    ms = !it->settings.tentative ? AHEAD_MS : r->session == NULL ? TENTATIVE_MS
-                                                                  : TENTATIVE_AHEAD_MS;
+    ms = !it->settings.tentative ? AHEAD_MS : held ? TENTATIVE_AHEAD_MS : TENTATIVE_MS;
     width = it->settings.format == WNPU_SAMPLE_S16LE ? 2 : 1;
     return it->audio.n >= (size_t)(it->settings.rate / 1000 * ms * width);
 }
@@ -559,7 +558,7 @@ static int decode_item(realtime *r, item *it)
         last = feed(r, it);
         status = last ? complete_item(r, it) : step(r, it, &live);
         pthread_mutex_lock(&r->lock);
-        more = !last && !it->forgotten && !r->watch.stop && is_due(r);
+        more = !last && !it->forgotten && !r->watch.stop && is_due(r, r->session != NULL);
         pthread_mutex_unlock(&r->lock);
     }
     /* Tentative text needs what the snapshot lacks: the decodings before. */
@@ -616,7 +615,7 @@ static void add_audio(realtime *r, const unsigned char *samples, size_t n)
     if (r->item->audio.failed) {
         fail(r, "no memory for more audio");
     }
-    if (is_due(r)) {
+    if (is_due(r, 1)) { /* the other thread knows whether it has one */
         pthread_cond_broadcast(&r->changed);
     }
 }
@@ -817,11 +816,11 @@ static int wait_for_item(realtime *r, item **it, int *forgotten)
         }
         r->ending = 1;
     }
-    if (!r->closing && r->code == 0 && !r->ending && !is_due(r)) {
+    if (!r->closing && r->code == 0 && !r->ending && !is_due(r, r->session != NULL)) {
         wait_tick(r);
     }
     on = !r->closing && r->code == 0 && !r->watch.stop && !(r->ending && r->first == NULL);
-    *it = on && is_due(r) ? r->first : NULL;
+    *it = on && is_due(r, r->session != NULL) ? r->first : NULL;
     *forgotten = *it != NULL && (*it)->forgotten;
     pthread_mutex_unlock(&r->lock);
     return on;
@@ -1208,6 +1207,7 @@ static int open_realtime(realtime *r)
     if (r->audio == NULL || open_turns(r) != 0 || pthread_attr_init(&attributes) != 0) {
         return -1;
     }
+    atomic_fetch_add(&active, 1);
     pool_count_realtime(1);
     send_settings(r, "created", &r->settings, r->beta);
     (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
@@ -1218,7 +1218,6 @@ static int open_realtime(realtime *r)
     if (r->watch.fd >= 0) {
         (void)setsockopt(r->watch.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
     }
-    atomic_fetch_add(&active, 1);
     failed = pthread_create(&r->thread, &attributes, run, r);
     (void)pthread_attr_destroy(&attributes);
     if (failed) {
