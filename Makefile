@@ -371,7 +371,7 @@ WASM_LINK = -nostartfiles -L/usr/lib/wasm32-wasi \
 BROWSER = $(notdir $(filter-out %.c,$(wildcard examples/browser/*)))
 
 browser: $(B)/browser/wnpu.wasm $(B)/browser/wnpu_scalar.wasm $(BROWSER:%=$(B)/browser/%) \
-    $(B)/browser/LICENSE
+    $(B)/browser/shared.css $(B)/browser/shared.js $(B)/browser/LICENSE
 
 $(B)/browser/wnpu.wasm: private OWN_CFLAGS = -msimd128
 $(B)/browser/%.wasm: examples/browser/glue.c whisper_npu.c whisper_npu.h Makefile | $(B)/browser
@@ -379,6 +379,13 @@ $(B)/browser/%.wasm: examples/browser/glue.c whisper_npu.c whisper_npu.h Makefil
 
 $(B)/browser/%: examples/browser/% | $(B)/browser
 	cp $< "$@"
+
+# What the page has in common with the server's.
+$(B)/browser/shared.css: examples/server.html | $(B)/browser
+	sed -n '/^<style>$$/,/^<\/style>$$/{/style>$$/!p;}' $< >"$@"
+
+$(B)/browser/shared.js: examples/server.html | $(B)/browser
+	sed -n '/^\/\* <shared>/,/^\/\* <\/shared>/p' $< >"$@"
 
 $(B)/browser/LICENSE: LICENSE | $(B)/browser
 	cp $< "$@"

@@ -78,7 +78,7 @@ export interface Result {
     duration: number;
     text: string;
     segments: { id: number; start: number; end: number; text: string; language: string;
-                words?: { text: string; start: number; end: number; probability: number }[];
+                words?: { word: string; start: number; end: number; probability: number }[];
                 [name: string]: unknown }[];
     /** Some speech has no text; the ledger says where. */
     incomplete: boolean;

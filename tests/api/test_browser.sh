@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_browser.sh - the library as WebAssembly with its JavaScript: make browser, and the package
-# that npm makes of it, installed in an empty folder.
+# that npm makes of it, installed in an empty folder; and the page in a headless Chromium.
 #
 # TEST_CLIPS: recordings for each model (default 2)
 cd "$(dirname "$0")/../.." || exit 1
@@ -77,7 +77,40 @@ test_cancel() {
     in_node cancel "$tiny" "$T/long.wav" "$T/long.json"
 }
 
-for t in package errors clips cancel; do
+# site: $T/site with the page and models, and $T/spoken.wav.
+site() {
+    [ -d "$T/app/node_modules" ] || { skip "no package"; return; }
+    command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+        command -v google-chrome >/dev/null 2>&1 || { skip "no chromium"; return; }
+    have python3 sox espeak-ng || return
+    [ -n "$tiny" ] || { skip "no model"; return; }
+    if [ ! -d "$T/site" ]; then
+        cp -r "$build/browser" "$T/site"
+        ln -s "$tiny" "$T/site/ggml-tiny.bin"
+        head -c 100000 "$tiny" >"$T/site/damaged.bin"
+        espeak-ng -s 140 -w "$T/said.wav" \
+            "Tomorrow morning we will all go by train to the old station."
+        sox -R -D "$T/said.wav" -b 16 -r 16000 "$T/spoken.wav" pad 1 3
+    fi
+}
+
+# page TEST ARGUMENTS...: of browser_page.py
+page() {
+    python3 tests/api/browser_page.py "$T/site" "$@" >"$T/out" 2>&1 ||
+        fail "$(tail -n 5 "$T/out")"
+}
+
+test_page_recording() {
+    site || return
+    run 0 "$build/transcribe" -q -m "$tiny" --words -f json,srt --subtitles -o "$T/page" \
+        "$T/spoken.wav"
+    page recording "$T/spoken.wav" "$T/page.json" "$T/page.srt"
+}
+
+test_page_microphone() { site && page microphone "$T/spoken.wav" station; }
+test_page_errors() { site && page errors "$T/spoken.wav"; }
+
+for t in package errors clips cancel page_recording page_microphone page_errors; do
     t_run test_$t
 done
 t_end
