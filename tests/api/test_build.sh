@@ -402,8 +402,8 @@ int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
         mkdir -p "$T/tree/tests/$folder"
     done
     small tests/npu/test_npu 'int main(void) { return wnpu_npu() - wnpu_npu(); }'
-    for name in speech/wer speech/make_sounds bench/bench_plot bench/bench_live lib/make_toy npu/sim_small \
-        npu/make_pack npu/npu_live; do
+    for name in speech/wer speech/make_sounds bench/bench_plot bench/bench_live bench/fidelity \
+        lib/make_toy npu/sim_small npu/make_pack npu/npu_live; do
         echo 'int main(void) { return 0; }' >"$T/tree/tests/$name.c"
     done
     printf '#!/bin/sh\ncase "$*" in *xf86drm*) [ ! -e "%s/no_libdrm" ] || exit 1 ;; esac\nexec %s "$@"\n' \
