@@ -14,7 +14,12 @@ export { SpeechError, hasSimd };
 const node = typeof process === "object" && Boolean(process.versions?.node);
 
 async function digest(bytes) {
-    const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+    const subtle = globalThis.crypto?.subtle ?? // node 18 has it elsewhere
+        (node ? (await import("node:crypto")).webcrypto.subtle : undefined);
+    if (subtle === undefined) {
+        throw new SpeechError("browsers compute checksums on https or localhost only", "unsupported");
+    }
+    const hash = new Uint8Array(await subtle.digest("SHA-256", bytes));
     return Array.from(hash, byte => byte.toString(16).padStart(2, "0")).join("");
 }
 
