@@ -438,6 +438,7 @@ int main(int argc, char **argv)
             status = complain(STATUS_FAILED, "no thread can be started");
         } else {
             status = run();
+            ends |= status != 0;       /* also where ffmpeg waits for more */
             source_stop(&sound);
             status = judge_sound(status);
         }
