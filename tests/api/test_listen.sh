@@ -522,7 +522,7 @@ as_a_file() {
 # Options of the run, and two callers.
 test_options() {
     need || return
-    as_a_file "$T/speech.wav" -l en --hotwords 'have a very good,country'
+    as_a_file "$T/speech.wav" -l en --hotwords 'home to have a very good dinner,country'
     as_a_file "$T/speech.wav" -l en --translate --prompt 'ALL IN CAPITALS, PLEASE. WITHOUT END'
     espeak-ng -v de -w "$T/spoken.wav" "Guten Morgen. Ich trinke gern Wasser und Milch."
     ffmpeg -v error -y -i "$T/spoken.wav" -ar 16000 -bitexact "$T/german.wav"
