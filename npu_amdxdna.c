@@ -200,6 +200,15 @@ XA_AT(xa_get_info, param, 0);
 XA_AT(xa_get_info, buffer_size, 4);
 XA_AT(xa_get_info, buffer, 8);
 
+struct xa_aie_status {
+    uint64_t buffer;
+    uint32_t buffer_size, cols_filled;
+};
+XA_SIZE(xa_aie_status, 16);
+XA_AT(xa_aie_status, buffer, 0);
+XA_AT(xa_aie_status, buffer_size, 8);
+XA_AT(xa_aie_status, cols_filled, 12);
+
 struct xa_wait_cmd {
     uint32_t hwctx, timeout_ms;
     uint64_t seq;
@@ -267,7 +276,7 @@ XA_CHECK(nr_info, XA_GET_INFO == DRM_IOWR(0x47, struct xa_get_info));
 XA_CHECK(nr_wait, XA_WAIT_CMD == DRM_IOW(0x49, struct xa_wait_cmd));
 
 enum { XA_BO_SHMEM = 1, XA_BO_HEAP = 2, XA_BO_DEV = 3, XA_BO_CMD = 4 };
-enum { XA_INFO_METADATA = 1, XA_INFO_FIRMWARE = 8 };
+enum { XA_INFO_AIE_STATUS = 0, XA_INFO_METADATA = 1, XA_INFO_FIRMWARE = 8 };
 enum { XA_OP_START_CU = 0, XA_OP_CHAIN = 19 };
 enum { XA_STATE_NEW = 1, XA_STATE_COMPLETED = 4, XA_STATE_ERROR = 5, XA_STATE_TIMEOUT = 8 };
 
@@ -2998,6 +3007,8 @@ typedef struct xd_device {
 typedef struct xd_why {
     wnpu_error *error;
     int cause;                   /* wnpu_amdxdna_cause */
+    int err;                     /* of a failed system call */
+    int diagnosing;              /* by wnpu_amdxdna_diagnose: there is time to ask the device */
 } xd_why;
 
 /* Steps of opening, for the mapping from errno to cause; recorded machines use these names. */
@@ -3029,11 +3040,15 @@ static int xd_cause(int step, int err)
     case XD_MAP: /* EAGAIN: over the limit of locked memory */
         return err == EAGAIN || err == EPERM ? WNPU_AMDXDNA_MEMLOCK
                : err == ENOMEM ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_OTHER;
-    case XD_CONTEXT: /* the driver turns the firmware's "too many contexts" into EINVAL */
+    case XD_CONTEXT: /* EINVAL: columns that it cannot give, or whatever the firmware answered */
         return err == ETIME ? WNPU_AMDXDNA_DEVICE_GONE
-               : err == EINVAL || err == EBUSY ? WNPU_AMDXDNA_CONTEXTS
+               : err == EINVAL ? WNPU_AMDXDNA_CONTEXT_REFUSED
+               : err == EBUSY ? WNPU_AMDXDNA_CONTEXTS
                : err == ENOSPC || err == EAGAIN || err == ENOMEM ? WNPU_AMDXDNA_MEMORY
                : WNPU_AMDXDNA_OTHER;
+    case XD_CONFIG:
+        return err == ETIME ? WNPU_AMDXDNA_DEVICE_GONE
+               : err == ENOMEM ? WNPU_AMDXDNA_MEMORY : WNPU_AMDXDNA_CONFIG_REFUSED;
     default:
         return err == ETIME ? WNPU_AMDXDNA_DEVICE_GONE : WNPU_AMDXDNA_OTHER;
     }
@@ -3059,8 +3074,9 @@ static int xd_errno(xd_why *why, int step, int err, const char *what)
     int cause = xd_cause(step, err);
     int code = cause == WNPU_AMDXDNA_MEMORY || cause == WNPU_AMDXDNA_MEMLOCK ? WNPU_E_MEMORY
                                                                              : WNPU_E_ACCEL;
-    return xd_fail(why, cause, code, "%s failed: %s (errno %d); run npu_doctor for advice", what,
-                   strerror(err), err);
+    why->err = err;
+    return xd_fail(why, cause, code, "%s failed: %s (errno %d)%s", what, strerror(err), err,
+                   why->diagnosing ? "" : "; run npu_doctor for advice");
 }
 
 /* ioctl() that restarts after signals, a bounded number of times. 0 or a positive errno. */
@@ -3232,6 +3248,26 @@ static int xd_metadata(xd_device *device, xd_why *why)
 }
 
 /* The number at the end of a node's name, which is its device minor; -1 if there is none. */
+/* Asks the firmware for the status of the columns that contexts use. Returns 0 or a positive errno;
+ * EINVAL is an answer, too: more bytes than the buffer has. A dead firmware takes 5 s. */
+static int xd_array_status(const xd_device *device, uint32_t *columns)
+{
+    uint8_t dump[16384];
+    struct xa_aie_status status;
+    struct xa_get_info info;
+    int err;
+    memset(&status, 0, sizeof status);
+    status.buffer = (uint64_t)(uintptr_t)dump;
+    status.buffer_size = (uint32_t)sizeof dump;
+    memset(&info, 0, sizeof info);
+    info.param = XA_INFO_AIE_STATUS;
+    info.buffer_size = (uint32_t)sizeof status;
+    info.buffer = (uint64_t)(uintptr_t)&status;
+    err = xd_ioctl(device->fd, XA_GET_INFO, &info);
+    *columns = err == 0 ? status.cols_filled : 0;
+    return err;
+}
+
 static int xd_minor(const char *node)
 {
     size_t length = strlen(node), digits = 0;
@@ -3327,6 +3363,7 @@ static int xd_open(xd_device *device, const wnpu_amdxdna_config *config, xd_why 
     if (config->node != NULL) {
         return xd_try(device, config->root, config->node, why);
     }
+    each = *why;
     each.error = &error;
     kept.code = WNPU_E_UNSUPPORTED;
     xu_print(kept.message, sizeof kept.message, "there is no NPU: no /dev/accel/accel* node; run "
@@ -4209,7 +4246,7 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
         if (err != 0) {
             slot->state = XJ_ZOMBIE;
             return err == ETIME
-                       ? xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "the NPU did not "
+                       ? xd_fail(why, WNPU_AMDXDNA_KERNEL_HANGS, WNPU_E_ACCEL, "the NPU did not "
                                  "finish a job before its deadline")
                        : xd_errno(why, XD_SUBMIT, err, "waiting for the NPU");
         }
@@ -4235,8 +4272,9 @@ static int xj_finish(xj_engine *e, xj_slot *slot, int64_t deadline_ns, xd_why *w
     }
     if (state != XA_STATE_COMPLETED) {
         e->contexts[slot->context].suspect |= state == XA_STATE_NEW;
-        return xd_fail(why, WNPU_AMDXDNA_OTHER, WNPU_E_ACCEL, "the NPU ended a command in state %u "
-                       "(%s)", state, xj_state_name(state));
+        return xd_fail(why, state == XA_STATE_TIMEOUT ? WNPU_AMDXDNA_KERNEL_HANGS
+                                                      : WNPU_AMDXDNA_OTHER, WNPU_E_ACCEL,
+                       "the NPU ended a command in state %u (%s)", state, xj_state_name(state));
     }
     err = xj_deliver(e, slot);
     return err == 0 ? WNPU_OK : xd_errno(why, XD_BUFFER, err, "flushing a result");
@@ -4702,6 +4740,7 @@ static void xs_reset_why(xd_why *why, wnpu_error *error)
 {
     why->error = error;
     why->cause = WNPU_AMDXDNA_OTHER;
+    why->err = why->diagnosing = 0;
 }
 
 /* Largest operands of a pack, rounded to pages, and the bytes that opening locks with `chain`
@@ -5376,6 +5415,22 @@ static int xs_open_device(xs_accel *self, xd_why *why)
 }
 
 /* Tests every kernel; those that pass become shapes. */
+/* A job that did not end: tells a kernel that hangs from firmware that no longer responds, while
+ * its context is still there. */
+static void xs_examine_hang(const xs_accel *self, const char *kernel, xd_why *why)
+{
+    uint32_t columns = 0;
+    int err = xd_array_status(self->e.space.device, &columns);
+    if (err == 0 || err == EINVAL || err == EOPNOTSUPP) {
+        (void)xd_fail(why, WNPU_AMDXDNA_KERNEL_HANGS, WNPU_E_ACCEL, "%s did not end within %lu ms; "
+                      "the firmware responds (status of columns: 0x%lx).", kernel,
+                      (unsigned long)self->e.config.test_ms, (unsigned long)columns);
+    } else {
+        (void)xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "%s did not end, and the "
+                      "firmware does not respond: %s (errno %d)", kernel, strerror(err), err);
+    }
+}
+
 static int xs_test_kernels(xs_accel *self, xd_why *why)
 {
     xj_engine *e = &self->e;
@@ -5391,6 +5446,10 @@ static int xs_test_kernels(xs_accel *self, xd_why *why)
         if (code != WNPU_OK) {
             xu_log(&e->config, WNPU_LOG_WARNING, "kernel %s is skipped: %s", p->id,
                    why->error != NULL ? why->error->message : "self-test failed");
+            if (why->diagnosing && why->cause == WNPU_AMDXDNA_KERNEL_HANGS) {
+                xs_examine_hang(self, p->id, why);
+                return WNPU_E_ACCEL;
+            }
             if (xj_zombies(e) != 0) {
                 break; /* the device hangs */
             }
@@ -5448,7 +5507,7 @@ static int xs_generate_kernels(xj_engine *e, xd_why *why)
         columns = e->device.core_rows;
     }
     if (columns == 0) {
-        return xd_fail(why, WNPU_AMDXDNA_CONTEXTS, WNPU_E_UNSUPPORTED, "the driver's module option "
+        return xd_fail(why, WNPU_AMDXDNA_CONTEXT_REFUSED, WNPU_E_UNSUPPORTED, "the driver's option "
                        "aie2_max_col is %ld, which leaves no usable column of the NPU", limit);
     }
     xo_design_init(&design, e->device.kind == XD_NPU1 ? 3 : 4,
@@ -5555,7 +5614,7 @@ WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **a
         return xu_fail(error, WNPU_E_ARGUMENT, "accel is NULL");
     }
     *accel = NULL;
-    why.error = error != NULL ? error : &local;
+    xs_reset_why(&why, error != NULL ? error : &local);
     code = xs_open(config, &self, &why);
     if (code == WNPU_OK) {
         *accel = &self->api;
@@ -5654,8 +5713,7 @@ static const xr_entry xr_table[] = {
     {"memory", "There is not enough memory for the NPU's buffers.",
      "Free memory, lower max_chain, or raise memory_limit."},
     {"contexts", "Every hardware context of the NPU is in use (6 on NPU1, 16 on later ones).",
-     "Close other programs that use the NPU; xrt-smi examine lists them. If there are none, look "
-     "at /sys/module/amdxdna/parameters/aie2_max_col, which limits the columns of a context."},
+     "Close other programs that use the NPU; xrt-smi examine lists them."},
     {"pack-missing", "There is no kernel pack at that path.",
      "Pass the directory that contains the file named manifest; README says how to build a pack."},
     {"pack-damaged", "A file of the kernel pack is damaged or was refused.",
@@ -5666,10 +5724,20 @@ static const xr_entry xr_table[] = {
     {"self-test", "The kernels run but compute wrong results.",
      "The text stays right: the CPU computes everything. Please send this report; if the kernels "
      "come from a pack, build it again with current tools."},
-    {"other", "Something else is wrong.", "Look at: sudo dmesg | grep amdxdna"}
+    {"other", "Something else is wrong.", "Look at: sudo dmesg | grep amdxdna"},
+    {"kernel-hangs", "A kernel was started but does not end, or is too slow.",
+     "The text stays right: the CPU computes everything. Please send this report; if the kernels "
+     "come from a pack, build it again with current tools."},
+    {"context-refused", "The driver or the firmware refused a hardware context.",
+     "Close other programs that use the NPU (6 contexts are possible on NPU1, 16 on later ones; "
+     "xrt-smi examine lists them); check the driver's option aie2_max_col; look for the reason: "
+     "sudo dmesg | grep amdxdna"},
+    {"config-refused", "The driver or the firmware refused the kernels' configuration (PDI).",
+     "Look for the reason: sudo dmesg | grep amdxdna; then please send it with this report. If the "
+     "kernels come from a pack, check that it was built for this NPU."}
 };
 #define XR_CAUSES ((int)(sizeof xr_table / sizeof xr_table[0]))
-XA_CHECK(causes, sizeof xr_table / sizeof xr_table[0] == WNPU_AMDXDNA_OTHER + 1);
+XA_CHECK(causes, sizeof xr_table / sizeof xr_table[0] == WNPU_AMDXDNA_CONFIG_REFUSED + 1);
 
 WNPU_API const char *wnpu_amdxdna_cause_name(int cause)
 {
@@ -6001,18 +6069,26 @@ static void xr_limits(xr_exam *x)
     }
 }
 
-/* Reports a failed step. Running out of memory under a low limit is attributed to the limit. */
+/* Whether opening the node fails with ENODEV because the device is gone: from Linux 7.2 on, a
+ * failure to share addresses is EINVAL; before, ENODEV may be either. */
+static int xr_nodev_is_gone(const xr_exam *x)
+{
+    char *end;
+    long major = strtol(x->out->kernel, &end, 10);
+    return major > 7 || (major == 7 && *end == '.' && strtol(end + 1, NULL, 10) >= 2);
+}
+
+/* Reports a failed step. */
 static int xr_step(xr_exam *x, int cause, const char *message)
 {
     char text[192];
-    int low = x->out->memlock_limit < x->out->memlock_needed;
-    if (cause == WNPU_AMDXDNA_MEMLOCK || (cause == WNPU_AMDXDNA_MEMORY && low)) {
+    if (cause == WNPU_AMDXDNA_MEMLOCK) {
         xu_print(text, sizeof text, "Needed: %llu bytes; limit: %llu bytes.",
                  (unsigned long long)x->out->memlock_needed,
                  (unsigned long long)x->out->memlock_limit);
         return xr_report(x, WNPU_AMDXDNA_MEMLOCK, text);
     }
-    if (cause == WNPU_AMDXDNA_CONTEXTS && xd_column_limit(x->root) != 0) {
+    if (cause == WNPU_AMDXDNA_CONTEXT_REFUSED && xd_column_limit(x->root) != 0) {
         xu_print(text, sizeof text, "Or the kernel needs more columns than the driver allows: its "
                  "module option aie2_max_col is %ld.", xd_column_limit(x->root));
         return xr_report(x, cause, text);
@@ -6042,7 +6118,8 @@ static int xr_recorded(xr_exam *x)
         err = (int)strtol(rest, NULL, 10);
         if (err > 0) {
             xu_print(text, sizeof text, "(%s: %s)", xd_steps[step], strerror(err));
-            return xr_step(x, xd_cause((int)step, err), text);
+            return xr_step(x, step == XD_OPEN && err == ENODEV && xr_nodev_is_gone(x)
+                                  ? WNPU_AMDXDNA_DEVICE_GONE : xd_cause((int)step, err), text);
         }
     }
     return WNPU_AMDXDNA_FINE;
@@ -6100,9 +6177,11 @@ static int xr_live(xr_exam *x)
     xs_accel *accel = NULL;
     int kind, cause, code;
     xs_reset_why(&why, &error);
+    why.diagnosing = 1;
     code = xd_open(&device, &x->config, &why);
     if (code != WNPU_OK) {
-        cause = why.cause;
+        cause = why.cause == WNPU_AMDXDNA_SVA && why.err == ENODEV && xr_nodev_is_gone(x)
+                    ? WNPU_AMDXDNA_DEVICE_GONE : why.cause;
         kind = cause == WNPU_AMDXDNA_NO_NODE || cause == WNPU_AMDXDNA_OTHER_DRIVER;
         if (kind && xr_files(x) != WNPU_AMDXDNA_FINE) {
             return x->out->cause;

@@ -1727,7 +1727,10 @@ typedef enum wnpu_amdxdna_cause {
     WNPU_AMDXDNA_PACK_DAMAGED = 24,   /* a file of the pack is damaged or was refused */
     WNPU_AMDXDNA_PACK_DEVICE = 25,    /* the pack is for another device */
     WNPU_AMDXDNA_SELF_TEST = 26,      /* kernels run but give wrong results */
-    WNPU_AMDXDNA_OTHER = 27           /* see the message */
+    WNPU_AMDXDNA_OTHER = 27,          /* see the message */
+    WNPU_AMDXDNA_KERNEL_HANGS = 28,   /* a kernel does not end in time; the firmware responds */
+    WNPU_AMDXDNA_CONTEXT_REFUSED = 29, /* no hardware context: too many, columns, or its firmware */
+    WNPU_AMDXDNA_CONFIG_REFUSED = 30  /* the kernels' configuration was refused */
 } wnpu_amdxdna_cause;
 
 typedef struct wnpu_amdxdna_diagnosis {

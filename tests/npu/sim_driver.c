@@ -982,6 +982,35 @@ static int info_contexts(request *r)
     return 0;
 }
 
+/* The status of the columns that this process's contexts use, which the firmware reads: nothing but
+ * zeros here. */
+static int info_status(const request *r)
+{
+    uint8_t status[16], zeros[64] = {0};
+    uint32_t columns = 0, given;
+    uint64_t buffer;
+    int error = sim_engine_manage();
+    if (error != 0) {
+        return error;
+    }
+    if (get32(r, 4) != sizeof status || sim_copy_in(status, get64(r, 8), sizeof status) != 0) {
+        return get32(r, 4) != sizeof status ? -EINVAL : -EFAULT;
+    }
+    memcpy(&buffer, status, 8);
+    memcpy(&given, status + 8, 4);
+    for (const sim_ctx *ctx = r->file->ctxs; ctx != NULL; ctx = ctx->next) {
+        columns |= ((1u << ctx->width) - 1) << ctx->start;
+    }
+    if (given < sizeof zeros) {
+        return -EINVAL;
+    }
+    if (sim_copy_out(buffer, zeros, sizeof zeros) != 0) {
+        return -EFAULT;
+    }
+    memcpy(status + 12, &columns, 4);
+    return sim_copy_out(get64(r, 8), status, sizeof status);
+}
+
 static int get_info(request *r)
 {
     uint32_t param = get32(r, 0), given = get32(r, 4);
@@ -990,6 +1019,9 @@ static int get_info(request *r)
     int error = sim_engine_resume();
     if (error != 0) {
         return error;
+    }
+    if (param == 0) {
+        return info_status(r);
     }
     if (param == 5) {
         return info_contexts(r);

@@ -477,6 +477,7 @@ static void child_doctor(const char *pack)
     check(wnpu_amdxdna_diagnose(&config, &d) == WNPU_OK, "diagnose");
     check(strcmp(wnpu_amdxdna_cause_name(d.cause), want) == 0, "%s instead of %s: %s | %s",
           wnpu_amdxdna_cause_name(d.cause), want, d.message, d.cure);
+    check(strstr(d.message, "npu_doctor") == NULL, "advice to run what runs: %s", d.message);
     check_clean("doctor");
 }
 
@@ -638,14 +639,22 @@ static void test_live_doctor(void)
         {BUILT_IN "TEST_NPU_CAUSE=fine", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=fine SIM_AMDXDNA_DEVICE=npu4", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=fine SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_COLUMNS=1", "-"},
-        {BUILT_IN "TEST_NPU_CAUSE=contexts SIM_AMDXDNA_COLUMNS=1", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=context-refused SIM_AMDXDNA_COLUMNS=1", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=self-test SIM_AMDXDNA_FAULT='result=*:flipbit'", "-"},
         {"TEST_NPU_CAUSE=fine", "npu1-i8"},
         {"TEST_NPU_CAUSE=pack-device", "npu4-i8"},
         {"TEST_NPU_CAUSE=pack-device SIM_AMDXDNA_DEVICE=npu4", "npu1-i8"},
         {"TEST_NPU_CAUSE=permission SIM_AMDXDNA_FAULT=open=EACCES", "npu1-i8"},
-        {"TEST_NPU_CAUSE=contexts SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EINVAL", "npu1-i8"},
-        {"TEST_NPU_CAUSE=contexts SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EINVAL", "-"},
+        {"TEST_NPU_CAUSE=context-refused "
+            "SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EINVAL", "npu1-i8"},
+        {"TEST_NPU_CAUSE=context-refused SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EINVAL", "-"},
+        {"TEST_NPU_CAUSE=contexts SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EBUSY", "-"},
+        {"TEST_NPU_CAUSE=config-refused SIM_AMDXDNA_FAULT=ioctl=CONFIG_HWCTX:1+:EINVAL", "-"},
+        {"TEST_NPU_CAUSE=kernel-hangs SIM_AMDXDNA_FAULT=exec=1:timeout", "npu1-i8"},
+        {"TEST_NPU_CAUSE=kernel-hangs SIM_AMDXDNA_FAULT=exec=1:slow=1900", "npu1-i8"},
+        {"TEST_NPU_CAUSE=device-gone SIM_AMDXDNA_TIMESCALE=0.1 "
+            "SIM_AMDXDNA_FAULT=exec=1:dead", "npu1-i8"},
+        {"TEST_NPU_CAUSE=memory SIM_AMDXDNA_FAULT=mmap=1+:ENOMEM", "npu1-i8"},
         {"TEST_NPU_CAUSE=memlock SIM_AMDXDNA_FAULT=mmap=1+:EAGAIN", "npu1-i8"},
         {"TEST_NPU_CAUSE=self-test SIM_AMDXDNA_FAULT='result=*:flipbit'", "npu1-i8"},
         {"TEST_NPU_CAUSE=device-gone SIM_AMDXDNA_FAULT='ioctl=GET_INFO:1+:ENODEV'", "npu1-i8"},
