@@ -135,7 +135,8 @@ tests: all $(TESTS:%=$(B)/tests/%) $(B)/wer $(B)/bench_plot $(B)/bench_live \
 # What every object and program was made with: the compiler, its version, flags and libdrm. These
 # files change only when that does, and whatever is older is then made again. What single targets
 # add is in OWN_CFLAGS and OWN_LIBS, because a command line overrides CPPFLAGS and LDLIBS.
-COMPILED_WITH := $(CC) | $(shell $(CC) --version 2>/dev/null | head -n 1) | $(CPPFLAGS) | $(CFLAGS)
+COMPILED_WITH := $(CC) | $(shell $(CC) --version 2>/dev/null | head -n 1) | $(CPPFLAGS) | $(CFLAGS) | \
+    $(PROGRAM_PREFIX)
 LINKED_WITH := $(COMPILED_WITH) | $(AR) | $(LDFLAGS) | $(LDLIBS) | $(LIBDRM) | $(DRM_CFLAGS) | \
     $(DRM_LIBS) | $(CIVETWEB) | $(CIVETWEB_CFLAGS) | $(CIVETWEB_LIBS)
 FUZZED_WITH := $(FUZZ_CC) | $(FUZZ_CFLAGS) | $(LDLIBS) | $(DRM_CFLAGS) | $(DRM_LIBS)
@@ -195,6 +196,8 @@ $(B)/server_page.h: examples/server.html | $(B)
 $(B)/server: private OWN_LIBS = $(CIVETWEB_LIBS) $(if $(LIBDRM),$(DRM_LIBS))
 $(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
 $(B)/npu.o: $(B)/linked_with
+$(B)/help.o $(B)/options.o $(B)/pack.o $(B)/transcribe.o: private OWN_CFLAGS = $(if \
+    $(PROGRAM_PREFIX),-DPROGRAM_PREFIX='"$(PROGRAM_PREFIX)"')
 $(B)/transcribe $(B)/npu_doctor: private OWN_LIBS = $(if $(LIBDRM),$(DRM_LIBS))
 
 # Programs of one source file, which may include the library's to see its inside.

@@ -14,7 +14,7 @@
 #define WIDTH 90  /* line width of --help */
 
 static const char usage[] =
-"Usage: transcribe [options] FILE...\n"
+"Usage: " PROGRAM("transcribe") " [options] FILE...\n"
 "\n"
 "Transcribes each FILE: a WAV file, anything else that ffmpeg can read (if installed), or\n"
 "- for standard input. Pipes and FIFOs are read while they are being written.\n";

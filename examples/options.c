@@ -65,8 +65,8 @@ static const char *isa_name(int isa)
 static const option_row rows[] = {
     {.name = "model", .letter = 'm', .argument = "FILE", .group = "basic", .type = ROW_TEXT,
      .at = AT(model), .fallback = "from the cache",
-     .meaning = "Whisper model: a ggml file, or a pack made by build/pack, which opens faster. "
-         "Without it one from ~/.cache/whisper_npu, which scripts/fetch.sh fills: "
+     .meaning = "Whisper model: a ggml file, or a pack made by " BUILT("pack") ", which opens "
+         "faster. Without it one from ~/.cache/whisper_npu, which " FETCH " fills: "
          "ggml-base.en.bin for recordings that are certainly English and with --language en, "
          "else ggml-tiny.bin, which detects the language"},
     {.name = "language", .letter = 'l', .argument = "LANG", .group = "basic", .type = ROW_PARAM,

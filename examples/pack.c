@@ -17,7 +17,7 @@
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_OUTPUT = 5, EXIT_OTHER = 6 };
 
 static const char help[] =
-"Usage: pack MODEL OUT.wnpu\n"
+"Usage: " PROGRAM("pack") " MODEL OUT.wnpu\n"
 "       pack --check FILE.wnpu\n"
 "\n"
 "Writes MODEL as a pack. MODEL is a ggml Whisper model, or a directory with a Whisper\n"

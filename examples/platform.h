@@ -17,6 +17,17 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+/* What programs are called: packages may install them with a prefix. */
+#ifdef PROGRAM_PREFIX
+#define PROGRAM(name) PROGRAM_PREFIX name
+#define BUILT(name) PROGRAM_PREFIX name
+#define FETCH PROGRAM_PREFIX "fetch"
+#else
+#define PROGRAM(name) name
+#define BUILT(name) "build/" name
+#define FETCH "scripts/fetch.sh"
+#endif
+
 #ifndef _WIN32
 #include <getopt.h>
 #include <limits.h>

@@ -121,12 +121,12 @@ static int find_models(const options *o, engines *e)
         }
         if (!multilingual && asks_language(o) && !o->quiet) {
             (void)complain(0, "the language is not checked: " ENGLISH_ONLY " knows English only, "
-                           "and there is no " MULTILINGUAL "; scripts/fetch.sh tiny fetches it");
+                           "and there is no " MULTILINGUAL "; " FETCH " tiny fetches it");
         }
         return 0;
     }
     return multilingual ? 0 : complain(EXIT_MODEL, "no --model given and none in the cache that "
-                                       "fits; scripts/fetch.sh tiny fetches one");
+                                       "fits; " FETCH " tiny fetches one");
 }
 
 static void on_log(void *user, wnpu_log_level level, const char *text)

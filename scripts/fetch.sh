@@ -70,12 +70,13 @@ say() { printf '%s: %s\n' "$me" "$*" >&2; }
 
 usage() {
     {
-        echo "usage: $me [--offline] [--first] NAME|demo|all ..."
+        echo "Usage: $me [--offline] [--first] NAME|demo|all ..."
+        echo "Fetches models into the cache and prints their paths; --first: one, --offline: none anew."
         echo "Models, with MB of their files:"
         printf '%s' "$models" | awk 'NF { printf "%s%s (%s)", n++ ? ", " : "", $1, $2 } END { print "" }' |
             fold -s -w 78 | sed 's/^/  /'
-    } >&2
-    exit 1
+    } >&"$1"
+    exit $(($1 - 1))
 }
 
 # Removes temporary files of an unfinished run.
@@ -210,18 +211,19 @@ while [ $# -gt 0 ]; do
     case $1 in
     --offline) offline=yes ;;
     --first) first=yes ;;
+    --help) usage 1 ;;
     *) break ;;
     esac
     shift
 done
-[ $# -gt 0 ] || usage
+[ $# -gt 0 ] || usage 2
 names=
 for what in "$@"; do
     case $what in
     all) names="$names tiny base.en demo" ;;
     demo) names="$names demo" ;;
     *)
-        [ -n "$(row "$what")" ] || { say "there is no $what"; usage; }
+        [ -n "$(row "$what")" ] || { say "there is no $what"; usage 2; }
         names="$names $what"
         ;;
     esac

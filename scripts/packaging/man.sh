@@ -4,6 +4,7 @@
 set -e
 case $2 in
 *transcribe) what='write what is said in recordings as text, subtitles or JSON' ;;
+*fetch) what='fetch models for speech to text' ;;
 *pack) what='make model files that open at once and share their memory' ;;
 *npu_doctor) what='find out why an AMD XDNA NPU does not work' ;;
 *) echo "man.sh: $2 is unknown" >&2; exit 1 ;;

@@ -161,7 +161,8 @@ test_debian() {
     done
     libs=$T/root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
     for file in usr/bin/wnpu-transcribe usr/bin/wnpu-pack usr/include/whisper_npu.h \
-        usr/share/man/man1/wnpu-transcribe.1.gz; do
+        usr/bin/wnpu-fetch usr/share/man/man1/wnpu-transcribe.1.gz \
+        usr/share/man/man1/wnpu-fetch.1.gz; do
         [ -s "$T/root/$file" ] || fail "no $file in the packages"
     done
     mkdir "$T/autopkgtest"
@@ -169,6 +170,17 @@ test_debian() {
         fail "debian/tests/link: $(tail -n 3 "$T/log")"
     unpacked wnpu-transcribe -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
         "$T/noise.wav" | cmp -s - "$T/want" || fail "wnpu-transcribe writes something else"
+    # Programs are called what they are called there, also in their own words.
+    for page in transcribe pack fetch; do
+        zcat "$T/root/usr/share/man/man1/wnpu-$page.1.gz" | tr -d '\\' >"$T/page"
+        grep -q "^Usage: wnpu-$page " "$T/page" || fail "wnpu-$page: $(grep Usage "$T/page")"
+        ! grep -nE 'scripts/fetch|build/' "$T/page" || fail "the page of wnpu-$page names files of the sources"
+    done
+    XDG_CACHE_HOME="$T/none" unpacked wnpu-transcribe "$T/noise.wav" >"$T/log" 2>&1 &&
+        fail "transcribes without a model"
+    grep -q 'wnpu-fetch tiny' "$T/log" || fail "advice: $(cat "$T/log")"
+    unpacked wnpu-fetch --help >"$T/log" && grep -q '^Usage: wnpu-fetch' "$T/log" ||
+        fail "wnpu-fetch: $(head -n 2 "$T/log")"
     install_packages
     project deb_cmake
     printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(app C)' \
