@@ -229,8 +229,8 @@ lost = [e for e in events if e["event"] == "lost"]
 assert len(lost) == 1, lost
 assert abs(lost[0]["t0_ms"] - start) < 700, (lost, start)
 assert 1300 < lost[0]["t1_ms"] - lost[0]["t0_ms"] < 2700, lost
-last = [e for e in events if e["event"] == "text"][-1]
-assert last["text"] and abs(last["t0_ms"] - tail) < 1000, (last, tail)
+last = [e for e in events if e["event"] == "speech-start"][-1]
+assert abs(last["t0_ms"] - tail) < 1000, (last, tail)
 PYTHON
     python3 - "$build/listen" "$tiny" "$T/speech.wav" >"$T/log" 2>&1 <<'PYTHON' ||
 import fcntl, json, os, subprocess, sys, time
