@@ -34,8 +34,9 @@
  *   28. tt_  tentative text
  *   29. st_  live runs
  *   30. sn_  snapshots
- *   31. ap_  public API: sessions and runs
- *   32. sf_  self-test
+ *   31. fa_  alignment of a given text
+ *   32. ap_  public API: sessions and runs
+ *   33. sf_  self-test
  */
 
 /* ======================================================================
@@ -27847,7 +27848,695 @@ static void sn_read(ru_run *r, const unsigned char *block)
 }
 
 /* ======================================================================
- * 31. ap_  public API: sessions and runs
+ * 31. fa_  alignment of a given text
+ *
+ *  Owns      which words of a text that the caller gives were said in the
+ *            recording of a run, and when; the segments that replace those
+ *            of the run.
+ *  Assumes   a completed run, whose words have times.
+ *  Ensures   every word of the text is in the results once and in order;
+ *            if there is no room for them, the results are as before.
+ *  Costs     time proportional to the product of the numbers of words
+ *            (Hirschberg, "A linear space algorithm for computing maximal
+ *            common subsequences", 1975), without those in which text and
+ *            run begin and end alike; about 100 bytes a word, temporarily.
+ * ====================================================================== */
+#define FA_NONE UINT32_MAX
+#define FA_LETTERS 48u         /* letters that are compared; longer words are cut */
+
+/* Costs of differences. Replacing a word by one that has nothing in common with it costs as much as
+ * leaving out both. */
+enum { FA_GAP = 4, FA_DIGITS = 5, FA_OTHER = 2 * FA_GAP };
+#define FA_ALIKE 0.5f          /* similarity from which on two words are spellings of one */
+
+/* A word, or a character of a script without spaces, with the punctuation around it. */
+typedef struct fa_unit {
+    const char *text;
+    size_t length;
+    uint64_t pairs;          /* set of its pairs of letters, hashed to 64 */
+    uint32_t key;            /* hash of its letters: equal words have equal keys */
+    uint32_t line;           /* of the text, or segment of the run */
+    uint32_t match;          /* index of the word it is aligned with, or FA_NONE */
+    unsigned char spaced;    /* a space comes before it */
+    unsigned char digits;    /* it has some */
+    unsigned char first;     /* of its line */
+    unsigned char n_pairs;   /* elements of `pairs` */
+    unsigned char used;      /* heard words: they are in the text; given words: they were said */
+    float probability;
+    int64_t t0_ms, t1_ms;
+} fa_unit;
+
+typedef struct fa_work {
+    const tk_vocab *vocab;
+    rs_store *store;
+    fa_unit *given, *heard;
+    size_t n_given, n_heard;
+    int32_t *row[2];         /* [n_heard + 1] costs */
+    uint32_t *offsets;       /* the store's records before */
+    size_t n_offsets;
+    size_t longest;          /* bytes of the longest segment, with a space before each word */
+    size_t most;             /* words of the segment that has most */
+    const int *cancel;
+    char *said;              /* [longest] */
+    int32_t *tokens;         /* [longest] */
+    float *probability;      /* [longest] */
+    int64_t *at_ms;          /* [longest + 1] */
+    al_word *words;          /* [most] */
+} fa_work;
+
+/* The next letter or digit in lower case, or 0 at the end. Advances *text. */
+static int32_t fa_next_letter(const char **text, const char *end)
+{
+    while (*text < end) {
+        size_t used;
+        int cut;
+        int32_t c = tk_decode_utf8(*text, (size_t)(end - *text), &used, &cut);
+        *text += used;
+        if (c > 0 && tk_classify(c) <= TK_NUMBER) {
+            return lr_change_case(c, 0);
+        }
+    }
+    return 0;
+}
+
+/* Number of bits set, by sums of 2, 4 and 8 bits. */
+static unsigned fa_count_bits(uint64_t x)
+{
+    x -= x >> 1 & 0x5555555555555555u;
+    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+    x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (unsigned)(x * 0x0101010101010101u >> 56);
+}
+
+/* Hashes the letters of a unit. Returns 0 if it has none. */
+static int fa_hash(fa_unit *u)
+{
+    const char *at = u->text, *end = u->text + u->length;
+    int32_t c, before = 0;
+    u->key = 0x811c9dc5u; /* FNV-1a */
+    u->pairs = 0;
+    u->digits = 0;
+    while ((c = fa_next_letter(&at, end)) != 0) {
+        u->key = (u->key ^ (uint32_t)c) * 0x01000193u;
+        u->pairs |= (uint64_t)1 << (((uint32_t)before * 31u + (uint32_t)c) * 0x9e3779b1u >> 26);
+        u->digits = u->digits || tk_classify(c) == TK_NUMBER;
+        before = c;
+    }
+    u->n_pairs = (unsigned char)fa_count_bits(u->pairs);
+    return before != 0;
+}
+
+/* Cost of taking one word for another. */
+static int32_t fa_cost(const fa_unit *a, const fa_unit *b)
+{
+    unsigned both;
+    if (a->key == b->key) {
+        return 0;
+    }
+    if (a->digits != b->digits) {
+        return FA_DIGITS; /* numbers have two spellings */
+    }
+    both = fa_count_bits(a->pairs & b->pairs);
+    if (both == 0) {
+        return FA_OTHER;
+    }
+    return FA_OTHER - (int32_t)(12 * both / ((unsigned)a->n_pairs + b->n_pairs));
+}
+
+/* Letters of n adjacent units, at most FA_LETTERS. */
+static size_t fa_letters(const fa_unit *u, size_t n, int32_t *out)
+{
+    size_t i, length = 0;
+    for (i = 0; i < n; i++) {
+        const char *at = u[i].text, *end = u[i].text + u[i].length;
+        int32_t c;
+        while (length < FA_LETTERS && (c = fa_next_letter(&at, end)) != 0) {
+            out[length++] = c;
+        }
+    }
+    return length;
+}
+
+/* 1 - edit distance / length of the longer one, by letters. */
+static float fa_similarity(const fa_unit *a, size_t n_a, const fa_unit *b, size_t n_b)
+{
+    int32_t x[FA_LETTERS], y[FA_LETTERS];
+    size_t n = fa_letters(a, n_a, x), m = fa_letters(b, n_b, y), i, j, row[FA_LETTERS + 1];
+    for (j = 0; j <= m; j++) {
+        row[j] = j;
+    }
+    for (i = 0; i < n; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (j = 0; j < m; j++) {
+            size_t best = corner + (x[i] != y[j]);
+            corner = row[j + 1];
+            best = corner + 1 < best ? corner + 1 : best;
+            row[j + 1] = row[j] + 1 < best ? row[j] + 1 : best;
+        }
+    }
+    return 1.0f - (float)row[m] / (float)(n > m ? n : m > 0 ? m : 1);
+}
+
+/* ---- the cheapest alignment ---- */
+
+/* A range of given and heard words that are aligned with each other. */
+typedef struct fa_range {
+    size_t g, n, h, m;
+} fa_range;
+
+/* Costs of aligning all given words of the range with the first 0..m heard ones; from the end of
+ * both if `back` is set. */
+static void fa_fill_row(const fa_work *w, const fa_range *r, int back, int32_t *row)
+{
+    const fa_unit *g = w->given + r->g, *h = w->heard + r->h;
+    const size_t n = r->n, m = r->m;
+    size_t i, j;
+    for (j = 0; j <= m; j++) {
+        row[j] = (int32_t)j * FA_GAP;
+    }
+    for (i = 0; i < n && !__atomic_load_n(w->cancel, __ATOMIC_RELAXED); i++) {
+        const fa_unit *a = &g[back ? n - 1 - i : i];
+        int32_t corner = row[0];
+        row[0] += FA_GAP;
+        for (j = 0; j < m; j++) {
+            int32_t best = corner + fa_cost(a, &h[back ? m - 1 - j : j]);
+            corner = row[j + 1];
+            best = corner + FA_GAP < best ? corner + FA_GAP : best;
+            row[j + 1] = row[j] + FA_GAP < best ? row[j] + FA_GAP : best;
+        }
+    }
+}
+
+static void fa_match(fa_work *w, size_t g, size_t h)
+{
+    w->given[g].match = (uint32_t)h;
+    w->heard[h].match = (uint32_t)g;
+}
+
+/* Aligns equal words at both ends of the range, and removes them from it. */
+static void fa_trim(fa_work *w, fa_range *r)
+{
+    while (r->n > 0 && r->m > 0 && w->given[r->g].key == w->heard[r->h].key) {
+        fa_match(w, r->g++, r->h++);
+        r->n--;
+        r->m--;
+    }
+    while (r->n > 0 && r->m > 0 &&
+           w->given[r->g + r->n - 1].key == w->heard[r->h + r->m - 1].key) {
+        fa_match(w, r->g + --r->n, r->h + --r->m);
+    }
+}
+
+/* Aligns one given word with the heard one that is most like it. */
+static void fa_match_one(fa_work *w, const fa_range *r)
+{
+    size_t j, best = 0;
+    for (j = 1; j < r->m; j++) {
+        if (fa_cost(&w->given[r->g], &w->heard[r->h + j]) <
+            fa_cost(&w->given[r->g], &w->heard[r->h + best])) {
+            best = j;
+        }
+    }
+    if (fa_cost(&w->given[r->g], &w->heard[r->h + best]) < FA_OTHER) {
+        fa_match(w, r->g, r->h + best);
+    }
+}
+
+/* Divides the range into two whose cheapest alignments make up that of the whole. */
+static void fa_split(fa_work *w, const fa_range *r, fa_range half[2])
+{
+    size_t j, best = 0;
+    half[0] = half[1] = *r;
+    half[0].n = r->n / 2;
+    half[1].n = r->n - half[0].n;
+    half[1].g = r->g + half[0].n;
+    fa_fill_row(w, &half[0], 0, w->row[0]);
+    fa_fill_row(w, &half[1], 1, w->row[1]);
+    for (j = 1; j <= r->m; j++) {
+        if (w->row[0][j] + w->row[1][r->m - j] < w->row[0][best] + w->row[1][r->m - best]) {
+            best = j;
+        }
+    }
+    half[0].m = best;
+    half[1].h = r->h + best;
+    half[1].m = r->m - best;
+}
+
+static void fa_align(fa_work *w)
+{
+    fa_range stack[72]; /* a range of n words is divided log2(n) times */
+    size_t depth = 1;
+    stack[0].g = stack[0].h = 0;
+    stack[0].n = w->n_given;
+    stack[0].m = w->n_heard;
+    while (depth > 0 && !__atomic_load_n(w->cancel, __ATOMIC_RELAXED)) {
+        fa_range r = stack[--depth];
+        fa_trim(w, &r);
+        if (r.n == 1 && r.m > 0) {
+            fa_match_one(w, &r);
+        } else if (r.n > 1 && r.m > 0) {
+            fa_split(w, &r, stack + depth);
+            depth += 2;
+        }
+    }
+}
+
+/* ---- what was said, and when ---- */
+
+/* Gives n given words the time of m heard ones, divided by their letters. */
+static void fa_say(fa_work *w, size_t g, size_t n, size_t h, size_t m, float similarity)
+{
+    int32_t letters[FA_LETTERS];
+    int64_t t0 = w->heard[h].t0_ms, t1 = w->heard[h + m - 1].t1_ms;
+    size_t i, total = 0, before = 0;
+    for (i = 0; i < n; i++) {
+        total += fa_letters(w->given + g + i, 1, letters);
+    }
+    for (i = 0; i < n; i++) {
+        fa_unit *u = &w->given[g + i];
+        u->t0_ms = t0 + (t1 - t0) * (int64_t)before / (int64_t)total;
+        before += fa_letters(u, 1, letters);
+        u->t1_ms = t0 + (t1 - t0) * (int64_t)before / (int64_t)total;
+        u->probability = w->heard[h].probability * similarity;
+        u->used = 1;
+        u->match = (uint32_t)h;
+    }
+    for (i = 0; i < m; i++) {
+        w->heard[h + i].used = 1;
+        w->heard[h + i].match = (uint32_t)g;
+    }
+}
+
+/* n given words that may be m heard ones. */
+typedef struct fa_join {
+    size_t g, n, h, m;
+    float similarity;
+} fa_join;
+
+static void fa_consider(const fa_work *w, size_t g, size_t n, size_t h, size_t m, fa_join *best)
+{
+    float similarity = fa_similarity(w->given + g, n, w->heard + h, m);
+    if (similarity > best->similarity) {
+        best->g = g;
+        best->n = n;
+        best->h = h;
+        best->m = m;
+        best->similarity = similarity;
+    }
+}
+
+/* A given word and a heard one that differ: the same in another spelling, perhaps written as two
+ * words in one of them, or different words. */
+static void fa_say_alike(fa_work *w, size_t g, size_t h)
+{
+    fa_join best = {g, 1, h, 1, fa_similarity(w->given + g, 1, w->heard + h, 1)};
+    if (g > 0 && w->given[g - 1].match == FA_NONE) {
+        fa_consider(w, g - 1, 2, h, 1, &best);
+    }
+    if (g + 1 < w->n_given && w->given[g + 1].match == FA_NONE) {
+        fa_consider(w, g, 2, h, 1, &best);
+    }
+    if (h > 0 && w->heard[h - 1].match == FA_NONE) {
+        fa_consider(w, g, 1, h - 1, 2, &best);
+    }
+    if (h + 1 < w->n_heard && w->heard[h + 1].match == FA_NONE) {
+        fa_consider(w, g, 1, h, 2, &best);
+    }
+    if (best.similarity >= FA_ALIKE) {
+        fa_say(w, best.g, best.n, best.h, best.m, best.similarity);
+    }
+}
+
+/* Decides for all given words whether they were said; the others get a place between their
+ * neighbours. */
+static void fa_decide(fa_work *w)
+{
+    int64_t end = w->n_heard > 0 ? w->heard[0].t0_ms : 0;
+    size_t i;
+    for (i = 0; i < w->n_given; i++) {
+        const fa_unit *u = &w->given[i];
+        if (u->match != FA_NONE && !u->used) {
+            const fa_unit *h = &w->heard[u->match];
+            if (u->key == h->key) {
+                fa_say(w, i, 1, u->match, 1, 1.0f);
+            } else if (u->digits != h->digits) {
+                fa_say(w, i, 1, u->match, 1, FA_ALIKE);
+            } else {
+                fa_say_alike(w, i, u->match);
+            }
+        }
+    }
+    for (i = 0; i < w->n_given; i++) {
+        fa_unit *u = &w->given[i];
+        if (!u->used) {
+            u->t0_ms = u->t1_ms = end;
+            u->probability = 0.0f;
+        }
+        u->t0_ms = u->t0_ms > end ? u->t0_ms : end;
+        u->t1_ms = u->t1_ms > u->t0_ms ? u->t1_ms : u->t0_ms;
+        end = u->t1_ms;
+    }
+}
+
+/* ---- reading words ---- */
+
+/* Adds what an atom has to a list of units. Punctuation that stands alone belongs to the word
+ * before it, or to the first one behind it. Returns the number of units; `out` may be NULL. */
+static size_t fa_add_unit(fa_unit *out, size_t n, const rs_atom *a, uint32_t line, fa_unit *open)
+{
+    fa_unit u;
+    int joins = open->text != NULL && open->line == line;
+    memset(&u, 0, sizeof u);
+    u.text = joins ? open->text : a->text;
+    u.length = (size_t)(a->text + a->length - u.text);
+    u.line = line;
+    u.spaced = joins ? open->spaced : a->spaced;
+    u.first = joins ? open->first : a->place == RS_AT_SEGMENT;
+    u.match = FA_NONE;
+    u.t0_ms = a->t0_ms;
+    u.t1_ms = a->t1_ms;
+    if (fa_hash(&u)) {
+        if (out != NULL) {
+            out[n] = u;
+        }
+        memset(open, 0, sizeof *open);
+        return n + 1;
+    }
+    if (n > 0 && out != NULL && out[n - 1].line == line && !joins) {
+        out[n - 1].length = (size_t)(a->text + a->length - out[n - 1].text);
+        (void)fa_hash(&out[n - 1]);
+    } else if (u.first || joins) {
+        *open = u;
+    }
+    return n;
+}
+
+/* Reads the words of the run. Returns their number; w->heard may be NULL. */
+static size_t fa_read_heard(const fa_work *w, fa_unit *out)
+{
+    static const rs_lanes none = {0};
+    rs_atom atom, last;
+    rs_reader r;
+    fa_unit open;
+    size_t n = 0, before;
+    int begun = 0;
+    memset(&r, 0, sizeof r);
+    memset(&open, 0, sizeof open);
+    r.store = w->store;
+    r.lanes = &none;
+    while (rs_read_segment(&r)) {
+        if (!rs_read_atom(&r, begun ? &last : NULL, &atom)) {
+            begun = 0;
+            continue;
+        }
+        before = n;
+        n = fa_add_unit(out, n, &atom, (uint32_t)atom.segment, &open);
+        if (out != NULL && n > before) {
+            out[before].probability = r.timed ? r.w.probability : 0.5f;
+        }
+        last = atom;
+        begun = 1;
+    }
+    return n;
+}
+
+/* Reads the words of the given lines. */
+static size_t fa_read_given(const fa_work *w, const char *const *lines, size_t n_lines,
+                            fa_unit *out)
+{
+    static const rs_lanes none = {0};
+    rs_atom atom, last;
+    rs_reader r;
+    fa_unit open;
+    size_t i, n = 0;
+    int begun;
+    memset(&r, 0, sizeof r);
+    memset(&open, 0, sizeof open);
+    r.store = w->store;
+    r.lanes = &none;
+    for (i = 0; i < n_lines; i++) {
+        r.s.text = lines[i];
+        r.s.text_length = strlen(lines[i]);
+        r.at = 0;
+        for (begun = 0; rs_read_atom(&r, begun ? &last : NULL, &atom); begun = 1) {
+            n = fa_add_unit(out, n, &atom, (uint32_t)i, &open);
+            last = atom;
+        }
+    }
+    return n;
+}
+
+/* End of the units of the same line. */
+static size_t fa_line_end(const fa_unit *u, size_t i, size_t n)
+{
+    size_t j = i;
+    while (j < n && u[j].line == u[i].line) {
+        j++;
+    }
+    return j;
+}
+
+/* ---- writing segments ---- */
+
+/* The record of a segment of the run; its offset in the store may be overwritten. */
+static rs_record fa_old_record(const fa_work *w, size_t segment)
+{
+    rs_record r;
+    memcpy(&r, w->store->base + w->offsets[w->n_offsets - 1 - segment], sizeof r);
+    return r;
+}
+
+/* Properties of a segment, from the segment of the run in which it was said. */
+static void fa_describe(const fa_work *w, size_t segment, int accepted, rs_draft *d)
+{
+    wnpu_segment s;
+    if (w->n_offsets == 0) { /* nothing was heard */
+        return;
+    }
+    s = fa_old_record(w, segment).segment;
+    d->language = s.language;
+    d->window = s.window;
+    d->window_ms = s.window_ms;
+    d->level = s.level;
+    d->speaker = s.speaker;
+    d->voice = s.voice;
+    d->origin.mean_logprob = s.mean_logprob;
+    d->origin.no_speech = s.no_speech;
+    d->origin.temperature = s.temperature;
+    d->origin.compression_ratio = s.compression_ratio;
+    d->origin.first_logprob = s.first_logprob;
+    d->origin.retries = s.retries;
+    d->origin.reasons = s.reasons;
+    d->origin.accepted = accepted && s.accepted;
+    d->origin.prompted = s.prompted;
+    d->origin.device = s.device;
+}
+
+/* Stores words i to before j as a segment. */
+static int fa_store(fa_work *w, const fa_unit *u, size_t i, size_t j, size_t segment, int accepted)
+{
+    rs_draft d;
+    size_t k, t, bytes = 0, n = 0;
+    int stored;
+    memset(&d, 0, sizeof d);
+    fa_describe(w, segment, accepted, &d);
+    for (k = i; k < j; k++) {
+        al_word *word = &w->words[k - i];
+        int64_t count;
+        memset(word, 0, sizeof *word);
+        word->text = bytes;
+        w->said[bytes] = ' ';
+        bytes += u[k].spaced && !(k == i && lr_begins_unspaced(u[k].text, u[k].length));
+        memcpy(w->said + bytes, u[k].text, u[k].length);
+        bytes += u[k].length;
+        word->length = bytes - word->text;
+        count = tk_encode(w->vocab, w->said + word->text, word->length, w->tokens + n,
+                          w->longest - n);
+        if (count < 0) {
+            return (int)count;
+        }
+        word->first = n;
+        word->n = (size_t)count;
+        word->t0_ms = u[k].t0_ms;
+        word->t1_ms = u[k].t1_ms;
+        word->probability = u[k].probability;
+        for (t = 0; t < word->n; t++) {
+            w->probability[n] = u[k].probability;
+            w->at_ms[n++] = u[k].t0_ms + (u[k].t1_ms - u[k].t0_ms) * (int64_t)t / count;
+        }
+    }
+    w->at_ms[n] = u[j - 1].t1_ms;
+    d.t0_ms = u[i].t0_ms;
+    d.t1_ms = u[j - 1].t1_ms;
+    d.tokens = w->tokens;
+    d.probability = w->probability;
+    d.n = n;
+    d.words = w->words;
+    d.n_words = j - i;
+    d.word_text = w->said;
+    d.at_ms = w->at_ms;
+    return rs_add(w->store, w->vocab, &d, &stored);
+}
+
+/* Stores heard words before `end` that are not in the text, one segment for each stretch of them
+ * within a segment of the run. */
+static int fa_store_extra(fa_work *w, size_t *at, size_t end)
+{
+    int status = WNPU_OK;
+    size_t j;
+    for (; *at < end && status == WNPU_OK; *at = j) {
+        for (j = *at; j < end && !w->heard[j].used && w->heard[j].line == w->heard[*at].line; j++) {
+        }
+        if (j > *at) {
+            status = fa_store(w, w->heard, *at, j, w->heard[*at].line, 0);
+        } else {
+            j++;
+        }
+    }
+    return status;
+}
+
+/* Stores the text, line by line, and behind each line what else was said until the next one. */
+static int fa_store_lines(fa_work *w, int extra)
+{
+    size_t i, j, end, heard = 0, segment = 0;
+    int status = WNPU_OK;
+    for (i = 0; i < w->n_given && status == WNPU_OK; i = end) {
+        int said = 0;
+        end = fa_line_end(w->given, i, w->n_given);
+        for (j = end; j-- > i;) {
+            if (w->given[j].used) {
+                said = 1;
+                segment = w->heard[w->given[j].match].line;
+            }
+        }
+        for (j = i; extra && j < end && !w->given[j].used; j++) {
+        }
+        if (extra && j < end) { /* before the line */
+            status = fa_store_extra(w, &heard, w->given[j].match);
+        }
+        status = status == WNPU_OK ? fa_store(w, w->given, i, end, segment, said) : status;
+        for (j = end; extra && status == WNPU_OK && j-- > i;) {
+            if (w->given[j].used) {
+                status = fa_store_extra(w, &heard, w->given[j].match + 1);
+                break;
+            }
+        }
+    }
+    return status == WNPU_OK && extra ? fa_store_extra(w, &heard, w->n_heard) : status;
+}
+
+/* Replaces the segments; on failure those of the run remain. */
+static int fa_replace(fa_work *w, int extra)
+{
+    rs_store *s = w->store;
+    size_t used = s->used, bytes = s->count * sizeof(uint32_t), now;
+    int status;
+    memcpy(w->offsets, s->base + s->size - bytes, bytes);
+    w->n_offsets = s->count;
+    s->count = 0;
+    status = fa_store_lines(w, extra);
+    now = s->count * sizeof(uint32_t);
+    if (status != WNPU_OK) {
+        ar_wipe(s->base + used, s->used - used);
+        ar_wipe(s->base + s->size - now, now);
+        s->used = used;
+        s->count = w->n_offsets;
+        memcpy(s->base + s->size - bytes, w->offsets, bytes);
+    } else if (now < bytes) {
+        size_t begin = s->size - bytes > s->used ? s->size - bytes : s->used;
+        ar_wipe(s->base + begin, s->size - now - begin);
+    }
+    return status;
+}
+
+/* Places the parts whose sizes are known: the lists of words, or everything. */
+static void fa_carve(ar_arena *arena, fa_work *w)
+{
+    w->given = ar_carve(arena, w->n_given, sizeof(fa_unit));
+    w->heard = ar_carve(arena, w->n_heard, sizeof(fa_unit));
+    w->row[0] = ar_carve(arena, w->n_heard + 1, sizeof(int32_t));
+    w->row[1] = ar_carve(arena, w->n_heard + 1, sizeof(int32_t));
+    w->offsets = ar_carve(arena, w->store->count, sizeof(uint32_t));
+    w->said = ar_carve(arena, w->longest, 1);
+    w->tokens = ar_carve(arena, w->longest, sizeof(int32_t));
+    w->probability = ar_carve(arena, w->longest, sizeof(float));
+    w->at_ms = ar_carve(arena, w->longest + 1, sizeof(int64_t));
+    w->words = ar_carve(arena, w->most, sizeof(al_word));
+}
+
+/* An upper bound of the bytes and words of a segment: those of the longest line, and of the longest
+ * segment of the run. */
+static void fa_bound(fa_work *w, const char *const *lines, size_t n_lines)
+{
+    wnpu_segment s;
+    size_t i, longest = 0;
+    for (i = 0; i < n_lines; i++) {
+        longest = strlen(lines[i]) > longest ? strlen(lines[i]) : longest;
+    }
+    for (i = 0; rs_get(w->store, i, &s) == WNPU_OK; i++) {
+        longest = s.text_length > longest ? s.text_length : longest;
+    }
+    w->longest = 2 * longest + 2; /* a space before each character */
+    w->most = longest + 1;
+}
+
+static void fa_count(const fa_work *w, wnpu_align_stats *stats)
+{
+    size_t i;
+    for (i = 0; i < w->n_given; i++) {
+        const fa_unit *u = &w->given[i];
+        stats->said += u->used;
+        stats->alike += u->used && u->key != w->heard[u->match].key;
+    }
+    stats->words = w->n_given;
+    for (i = 0; i < w->n_heard; i++) {
+        stats->extra += !w->heard[i].used;
+    }
+}
+
+/* Aligns the lines with the store's segments and replaces these. */
+static int fa_run(fa_work *w, const char *const *lines, size_t n_lines, int extra,
+                  const wnpu_allocator *allocator, wnpu_align_stats *stats, wnpu_error *error)
+{
+    ar_arena arena;
+    int status;
+    memset(&arena, 0, sizeof arena);
+    w->n_given = fa_read_given(w, lines, n_lines, NULL);
+    w->n_heard = fa_read_heard(w, NULL);
+    fa_bound(w, lines, n_lines);
+    fa_carve(&arena, w);
+    arena.size = arena.used;
+    arena.base = arena.overflow ? NULL : allocator->alloc(allocator->user, arena.size, AR_ALIGN);
+    if (arena.base == NULL) {
+        return er_set(error, WNPU_E_MEMORY, "no memory for the alignment of %lu words with %lu",
+                      (unsigned long)w->n_given, (unsigned long)w->n_heard);
+    }
+    arena.used = 0;
+    fa_carve(&arena, w);
+    (void)fa_read_given(w, lines, n_lines, w->given);
+    (void)fa_read_heard(w, w->heard);
+    fa_align(w);
+    if (__atomic_load_n(w->cancel, __ATOMIC_RELAXED)) {
+        status = er_set(error, WNPU_E_CANCELLED, "cancelled");
+    } else {
+        fa_decide(w);
+        fa_count(w, stats);
+        status = fa_replace(w, extra);
+        if (status != WNPU_OK) {
+            (void)er_set(error, status, status == WNPU_E_FULL
+                             ? "the results have no room for the text; raise config.result_bytes"
+                             : "the model cannot write the text");
+        }
+    }
+    ar_wipe(arena.base, arena.size);
+    allocator->release(allocator->user, arena.base, arena.size);
+    return status;
+}
+
+/* ======================================================================
+ * 32. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -28981,6 +29670,50 @@ WNPU_API int wnpu_format_from_name(const char *name)
     return -1;
 }
 
+WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t n_lines,
+                        int extra, wnpu_align_stats *stats)
+{
+    wnpu_align_stats ours;
+    fa_work w;
+    ru_run *r;
+    size_t i;
+    int status;
+    if (session == NULL || (lines == NULL && n_lines > 0)) {
+        return WNPU_E_ARGUMENT;
+    }
+    if (ap_enter(session) != WNPU_OK) {
+        return WNPU_E_STATE;
+    }
+    r = &session->run;
+    status = WNPU_OK;
+    for (i = 0; i < n_lines && status == WNPU_OK; i++) {
+        status = lines[i] == NULL ? er_set(&r->error, WNPU_E_ARGUMENT, "lines[%lu] is NULL",
+                                           (unsigned long)i) : WNPU_OK;
+    }
+    if (status == WNPU_OK && r->live) {
+        status = er_set(&r->error, WNPU_E_STATE, "the live run is not finished");
+    } else if (status == WNPU_OK && r->store.count > 0 && !r->params.words) {
+        status = er_set(&r->error, WNPU_E_STATE, "the last run did not measure when words were "
+                        "said; set wnpu_params.words");
+    }
+    memset(&ours, 0, sizeof ours);
+    if (status == WNPU_OK && stats != NULL) { /* before anything changes */
+        status = er_export(stats, &ours, sizeof ours);
+    }
+    if (status == WNPU_OK) {
+        memset(&w, 0, sizeof w);
+        w.vocab = &r->engine.model->vocab;
+        w.store = &r->store;
+        w.cancel = &session->cancel;
+        r->resumable = 0; /* it would append to the text */
+        status = fa_run(&w, lines, n_lines, extra != 0, &session->allocator, &ours, &r->error);
+    }
+    if (status == WNPU_OK && stats != NULL) {
+        (void)er_export(stats, &ours, sizeof ours);
+    }
+    return ap_leave(session, status);
+}
+
 WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size)
 {
     wnpu_write_options o;
@@ -29088,7 +29821,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 32. sf_  self-test
+ * 33. sf_  self-test
  *
  *  Owns      known results for tables, FFT, log-mel, matrix product and
  *            tokenizer, and for one window of a small model.

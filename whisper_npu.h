@@ -1377,6 +1377,38 @@ typedef struct wnpu_accel_stage {
 WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
                                   wnpu_accel_stage *stage);
 
+/* ---------------------------------------------------------------- a given text ---- */
+
+/* What wnpu_align() found; words are characters in scripts without spaces. */
+typedef struct wnpu_align_stats {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t words;           /* in the text */
+    uint64_t said;            /* those of them that were said */
+    uint64_t alike;           /* those of these that were heard in another spelling or as numbers */
+    uint64_t extra;           /* words heard that are not in the text */
+} wnpu_align_stats;
+
+/* Since 0.2. Finds out when a known text was said: a script, the text of a book, lyrics. Call it
+ * after a run with wnpu_params.words, whose words it compares with the text (case and punctuation
+ * aside; words that share half of their letters are taken for spellings of one word, and numbers in
+ * digits for those in words). The results are then the given lines (n_lines strings of UTF-8), one
+ * segment for each that has a letter or digit, with the times of their words, for all writers. A
+ * word that was not said has probability 0 and no duration; other probabilities are those of the
+ * words heard, lower if the spelling differs. A line of which nothing was said has accepted = 0.
+ * With extra = 1, what was said but is not in the text is in segments of its own, with
+ * accepted = 0.
+ *
+ * Takes time proportional to the product of the two numbers of words (an hour of speech: a few
+ * seconds at most), and allocates memory for the duration of the call, about 100 bytes a word, with
+ * the session's allocator. lines are not used after the call. stats may be NULL. Strings of
+ * segments read before are valid until the next run. A run that was cancelled can be aligned, but
+ * then not resumed. May be cancelled. On error the results do not change. Errors: E_ARGUMENT,
+ * E_STATE (a live run is not finished, or the run had no words), E_MEMORY, E_FULL (the results have
+ * no room for the text), E_CANCELLED. */
+WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t n_lines,
+                        int extra, wnpu_align_stats *stats);
+
 /* ---------------------------------------------------------------- output formats ---- */
 
 typedef enum wnpu_format {
@@ -1849,6 +1881,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_get_accel_stage     WNPU_RENAMED(WNPU_PREFIX, get_accel_stage)
 #define wnpu_format_name         WNPU_RENAMED(WNPU_PREFIX, format_name)
 #define wnpu_format_from_name    WNPU_RENAMED(WNPU_PREFIX, format_from_name)
+#define wnpu_align               WNPU_RENAMED(WNPU_PREFIX, align)
 #define wnpu_write               WNPU_RENAMED(WNPU_PREFIX, write)
 #define wnpu_write_options_init  WNPU_RENAMED(WNPU_PREFIX, write_options_init)
 #define wnpu_write_options_subtitles WNPU_RENAMED(WNPU_PREFIX, write_options_subtitles)

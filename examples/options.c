@@ -122,6 +122,12 @@ static const option_row rows[] = {
      .meaning = "in json, tell for each segment what its encoder ran on, cpu or accelerator: the "
          "only member that differs between machines"},
 
+    {.name = "align", .argument = "TEXTFILE", .group = "output", .take = value_align,
+     .meaning = "write this text, a segment for each line, with the times at which its words were "
+         "said. Words that were not said have probability 0 in json"},
+    {.name = "align-extra", .group = "output", .type = ROW_FLAG, .at = AT(align_extra), .high = 1,
+     .meaning = "with --align, also write what was said but is not in the text"},
+
     {.name = "subtitles", .group = "subtitles", .type = ROW_FLAG, .at = AT(subtitles), .high = 1,
      .meaning = "lines of 42 columns, 2 per cue, 1 to 7 s, 80 ms between cues, 20 columns per "
          "second. The options below change these values; each of them turns on --words"},
@@ -516,6 +522,7 @@ static void settle_search(options *o)
     int widest = p->beam > p->best_of ? p->beam : p->best_of;
     o->config.max_beams = widest > 5 ? (uint32_t)widest : 5;
     list_make_room(&o->config, o->hotwords.bytes + o->commands.bytes);
+    o->config.result_bytes *= o->align.n > 0 ? 2 : 1; /* for what was heard and for the text */
     o->params.hotwords = o->hotwords.items;
     o->params.n_hotwords = o->hotwords.n;
 }
@@ -535,6 +542,14 @@ static int settle(options *o)
     if (o->speakers && (o->input.channel != WNPU_CHANNEL_MIX || o->spans || o->commands.n > 0)) {
         return complain(EXIT_USAGE, "--speakers needs all channels and their text: it cannot be "
                         "combined with --channel, --spans or --commands; see --help");
+    }
+    if (o->align_extra && o->align.n == 0) {
+        return complain(EXIT_USAGE, "--align-extra needs --align TEXTFILE; see --help");
+    }
+    if (o->align.n > 0 && (o->n_files > 1 || o->spans || o->commands.n > 0 ||
+                           o->params.task == WNPU_TRANSLATE)) {
+        return complain(EXIT_USAGE, "--align is for the words of one FILE: it cannot be combined "
+                        "with --spans, --commands or --translate; see --help");
     }
     if (o->npu == NULL && (o->config.require_accel || o->config.accel_use != 0)) {
         return complain(EXIT_USAGE, "--npu-all and --require-npu need --npu PACK; see --help");
@@ -588,5 +603,6 @@ void options_free(options *o)
 {
     list_free(&o->hotwords);
     list_free(&o->commands);
+    list_free(&o->align);
     free(o->clips);
 }

@@ -51,6 +51,8 @@ typedef struct options {
     wnpu_config config;
     wnpu_params params;
     list hotwords, commands;
+    list align;               /* lines of a text that is aligned instead of being written */
+    int align_extra;          /* also write what was said beside it */
     int32_t languages[100];   /* what params.languages points to */
     char **files;             /* the recordings */
     int n_files;

@@ -156,9 +156,9 @@ static int settle_layout(options *o)
 static int check_outputs(const options *o)
 {
     char path[PATH_SIZE], why[256];
-    const char *read[] = {o->model, o->hotwords.path, o->commands.path};
+    const char *read[] = {o->model, o->hotwords.path, o->commands.path, o->align.path};
     int i, target, code = 0;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 4; i++) {
         if (read[i] != NULL) {
             output_protect(read[i], read[i]);
         }

@@ -391,6 +391,23 @@ static int transcribe_channels(wnpu_session *session, wnpu_params *params, const
     return status;
 }
 
+/* Replaces the text by the given one, with the times at which it was said. */
+static int align(const options *o, const char *name, wnpu_session *session)
+{
+    wnpu_align_stats s;
+    int status;
+    memset(&s, 0, sizeof s);
+    s.struct_size = sizeof s;
+    status = wnpu_align(session, o->align.items, o->align.n, o->align_extra, &s);
+    if (status == WNPU_OK && !o->quiet) {
+        complain(0, "%s: of %llu words in %s, %llu were said, %llu of them otherwise than written; "
+                 "%llu words said are not in it", name, (unsigned long long)s.words, o->align.path,
+                 (unsigned long long)s.said, (unsigned long long)s.alike,
+                 (unsigned long long)s.extra);
+    }
+    return status;
+}
+
 /* Runs a session and writes its results; out is open. */
 static int run(const options *o, wnpu_session *session, int index, const wnpu_audio *audio,
                outputs *out)
@@ -402,7 +419,7 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
     wnpu_choice choice;
     int status, code, written = 0, chosen = o->commands.n > 0;
     params.on_progress = on_progress;
-    params.on_segment = chosen || o->speakers ? NULL : on_segment;
+    params.on_segment = chosen || o->speakers || o->align.n > 0 ? NULL : on_segment;
     params.user = &l;
     memset(out->cursors, 0, sizeof out->cursors);
     memset(&choice, 0, sizeof choice);
@@ -413,8 +430,12 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
            : o->speakers ? transcribe_channels(session, &params, audio)
                     : wnpu_transcribe(session, &params, audio);
     chosen = chosen && status == WNPU_OK;
-    code = code_of(status);
     clear_progress(&l.shown);
+    if (status >= 0 && o->align.n > 0) {
+        int failed = align(o, name, session);
+        status = failed != WNPU_OK ? failed : status;
+    }
+    code = code_of(status);
     if (status != WNPU_OK) {
         const char *why = wnpu_session_error(session);
         complain(code, "%s: %s", name, why[0] != '\0' ? why : wnpu_strerror(status));

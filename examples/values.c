@@ -80,6 +80,13 @@ int value_commands(options *o, const option_info *info, const char *value)
     return bad_list(value, list_read(&o->commands, value));
 }
 
+int value_align(options *o, const option_info *info, const char *value)
+{
+    (void)info;
+    o->params.words = 1;
+    return bad_list(value, list_read(&o->align, value));
+}
+
 int value_channel(options *o, const option_info *info, const char *value)
 {
     o->input.channel = WNPU_CHANNEL_MIX;

@@ -1454,6 +1454,205 @@ static void word_times(void)
     wnpu_model_close(m);
 }
 
+/* ---- a given text ---- */
+
+/* A text made from what was said by edits, and for each of its words where that is, or -1. */
+typedef struct given_text {
+    char lines[64][4096];
+    const char *line[64];
+    size_t n_lines;
+    int64_t t0_ms[4096];        /* of each word; -1: it was not said */
+    size_t n_words, n_said, extra;
+} given_text;
+
+static void given_add(given_text *g, const char *word, size_t length, int64_t t0_ms)
+{
+    char *line = g->lines[g->n_lines];
+    size_t n = strlen(line);
+    memcpy(line + n, word, length);
+    line[n + length] = '\0';
+    g->t0_ms[g->n_words++] = t0_ms;
+    g->n_said += t0_ms >= 0;
+}
+
+/* One word in `every` is left out, replaced, or gets another before it. A line is a segment. */
+static void given_make(given_text *g, sub_speech *s, uint32_t every)
+{
+    wnpu_word w;
+    size_t i, k;
+    memset(g, 0, sizeof *g);
+    for (i = 0; i < s->store.count; i++) {
+        for (k = 0; rs_get_word(&s->store, i, k, &w) == WNPU_OK; k++) {
+            uint32_t edit = sub_random(s, every);
+            if (edit == 0 || edit == 1) {
+                given_add(g, " øåðþø", 11, -1);
+            }
+            if (edit == 1 || edit == 2) {
+                g->extra++;
+            } else {
+                given_add(g, w.text, w.text_length, w.t0_ms);
+            }
+        }
+        g->line[g->n_lines] = g->lines[g->n_lines];
+        g->n_lines++;
+    }
+}
+
+static int given_align(sub_speech *s, const wnpu_model *m, const given_text *g, int extra,
+                       wnpu_align_stats *stats, wnpu_error *error)
+{
+    static const int go_on = 0;
+    wnpu_allocator standard = ar_allocator(NULL);
+    fa_work w;
+    memset(&w, 0, sizeof w);
+    memset(stats, 0, sizeof *stats);
+    w.vocab = &m->vocab;
+    w.store = &s->store;
+    w.cancel = &go_on;
+    return fa_run(&w, g->line, g->n_lines, extra, &standard, stats, error);
+}
+
+/* The store has the lines with all their words in order; returns how many have the right mark and
+ * time. */
+static size_t given_check(const sub_speech *s, const given_text *g, uint32_t which)
+{
+    static char text[1 << 16];
+    wnpu_segment segment;
+    wnpu_word w;
+    size_t i, k, at = 0, right = 0, line = 0;
+    int64_t before = 0;
+    for (i = 0; rs_get(&s->store, i, &segment) == WNPU_OK; i++) {
+        size_t n = 0;
+        while (line < g->n_lines && g->lines[line][0] == '\0') {
+            line++;
+        }
+        T_CHECK(line < g->n_lines && strcmp(segment.text, g->lines[line]) == 0,
+                "seed %u, segment %d: %s", which, (int)i, segment.text);
+        for (k = 0; rs_get_word(&s->store, i, k, &w) == WNPU_OK; k++, at++) {
+            memcpy(text + n, w.text, w.text_length);
+            n += w.text_length;
+            T_CHECK(w.t0_ms >= before && w.t1_ms >= w.t0_ms && w.t0_ms >= segment.t0_ms &&
+                    w.t1_ms <= segment.t1_ms, "seed %u, word %d: times", which, (int)at);
+            T_CHECK((w.probability > 0.0f) || w.t0_ms == w.t1_ms, "seed %u: not said", which);
+            before = w.t1_ms;
+            right += g->t0_ms[at] < 0 ? w.probability == 0.0f
+                                      : w.probability > 0.0f && w.t0_ms == g->t0_ms[at];
+        }
+        T_CHECK(n == segment.text_length && memcmp(text, segment.text, n) == 0,
+                "seed %u, segment %d: words", which, (int)i);
+        line++;
+    }
+    T_CHECK(at == g->n_words, "seed %u: %d words of %d", which, (int)at, (int)g->n_words);
+    return right;
+}
+
+/* Random speech and a text that differs from it: the results are the text, nearly all words have the
+ * right mark and time, and without room the results stay. */
+static void given_texts(void)
+{
+    static sub_speech s, kept;
+    static given_text g;
+    wnpu_model *m = life_float_toy(7);
+    size_t right = 0, all = 0;
+    uint32_t which, k;
+    for (which = 0; which < 60; which++) {
+        wnpu_align_stats stats;
+        wnpu_error error;
+        sub_begin(&s, which * 3); /* words with spaces */
+        s.timed = 1;
+        s.wild = 0;
+        for (k = 0; k <= which % 12; k++) {
+            sub_segment(&s, m);
+        }
+        given_make(&g, &s, which % 4 == 0 ? 1u << 20 : 20);
+        kept = s;
+        kept.store.base = kept.block;
+        kept.store.size = s.store.size;
+        T_CHECK(given_align(&s, m, &g, 0, &stats, &error) == WNPU_OK, "%s", error.message);
+        right += given_check(&s, &g, which);
+        all += g.n_words;
+        T_CHECK(stats.words == g.n_words && stats.said <= stats.words, "seed %u: counts", which);
+        T_CHECK(which % 4 > 0 || (stats.said == g.n_words && stats.alike == 0 && stats.extra == 0),
+                "seed %u: the same text", which);
+        k = (uint32_t)(s.store.used - kept.store.used);
+        memcpy(s.block, kept.block, sizeof s.block);
+        s.store = kept.store;
+        s.store.base = s.block;
+        s.store.size = s.store.used + s.store.count * 4 + k / 2;
+        memmove(s.block + s.store.size - s.store.count * 4,
+                kept.block + sizeof kept.block - s.store.count * 4, s.store.count * 4);
+        memcpy(kept.block, s.block, sizeof s.block);
+        T_CHECK(given_align(&s, m, &g, 1, &stats, &error) == WNPU_E_FULL, "half of the room");
+        T_CHECK(s.store.count == kept.store.count && s.store.used == kept.store.used &&
+                memcmp(s.block, kept.block, s.store.used) == 0 &&
+                memcmp(s.block + s.store.size - s.store.count * 4,
+                       kept.block + s.store.size - s.store.count * 4, s.store.count * 4) == 0,
+                "seed %u: other results", which);
+    }
+    T_CHECK(right * 100 >= all * 97, "%d right of %d", (int)right, (int)all);
+    wnpu_model_close(m);
+}
+
+/* Spellings that are one word, and words that are not. */
+static void spellings(void)
+{
+    static const char *const heard = " Colour twenty-one icecream can't wait naive Zurich";
+    static const struct {
+        const char *text;
+        int said;
+    } cases[] = {{"color", 1}, {"21", 1}, {"ice", 1}, {"cream", 1}, {"CAN\xe2\x80\x99T", 1},
+                 {"elephant", 0}, {"wait!", 1}, {"na\xc3\xafve", 1}, {"Z\xc3\xbcrich", 1}};
+    static sub_speech s;
+    static given_text g;
+    wnpu_model *m = life_float_toy(7);
+    al_word words[8];
+    int32_t tokens[256];
+    float probability[256];
+    int64_t at_ms[257] = {0};
+    rs_draft d;
+    wnpu_align_stats stats;
+    wnpu_error error;
+    wnpu_word w;
+    const char *at = heard;
+    size_t i, n = 0;
+    int stored;
+    memset(&d, 0, sizeof d);
+    memset(words, 0, sizeof words);
+    sub_begin(&s, 0);
+    for (i = 0; *at != '\0'; i++, at += words[i - 1].length) {
+        words[i].text = (size_t)(at - heard);
+        words[i].length = 1 + strcspn(at + 1, " ");
+        words[i].first = n;
+        words[i].n = (size_t)wnpu_tokenize(m, at, words[i].length, tokens + n, 256 - n);
+        words[i].t0_ms = 1000 * (int64_t)i;
+        words[i].t1_ms = 1000 * (int64_t)i + 800;
+        words[i].probability = 0.5f;
+        n += words[i].n;
+    }
+    for (d.n_words = i, i = 0; i < n; i++) {
+        probability[i] = 0.5f;
+    }
+    d.words = words;
+    d.word_text = heard;
+    d.tokens = tokens;
+    d.probability = probability;
+    d.n = n;
+    d.at_ms = at_ms;
+    d.t1_ms = 7000;
+    T_CHECK(rs_add(&s.store, &m->vocab, &d, &stored) == WNPU_OK && stored, "what was heard");
+    memset(&g, 0, sizeof g);
+    for (g.n_lines = 0; g.n_lines < sizeof cases / sizeof cases[0]; g.n_lines++) {
+        g.line[g.n_lines] = cases[g.n_lines].text;
+    }
+    T_CHECK(given_align(&s, m, &g, 0, &stats, &error) == WNPU_OK, "%s", error.message);
+    for (i = 0; i < g.n_lines; i++) {
+        T_CHECK(rs_get_word(&s.store, i, 0, &w) == WNPU_OK &&
+                (w.probability > 0.0f) == cases[i].said, "%s: %f at %d ms", cases[i].text,
+                (double)w.probability, (int)w.t0_ms);
+    }
+    wnpu_model_close(m);
+}
+
 static void words_tests(void)
 {
     t_run("the best path, against all paths of small matrices", warping);
@@ -1476,4 +1675,6 @@ static void words_tests(void)
     t_run("segments of several runs are in order", segments_in_order);
     t_run("subtitles of people who speak at the same time", subtitles_of_speakers);
     t_run("times of words within cues", word_times);
+    t_run("a given text takes the place of what was heard", given_texts);
+    t_run("spellings of a word in a given text", spellings);
 }

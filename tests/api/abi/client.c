@@ -205,6 +205,15 @@ static int get_model_memory(void *to)
     return wnpu_model_measure(model_path, NULL, to, &error);
 }
 
+static int get_align(void *to)
+{
+    static const char *const lines[] = {"a text"};
+    wnpu_params timed = params;
+    timed.words = 1;
+    (void)wnpu_transcribe(session, &timed, &audio);
+    return wnpu_align(session, lines, 1, 0, to);
+}
+
 static int get_choice(void *to)
 {
     static const char *const phrases[] = {"a", "b"};
@@ -499,6 +508,7 @@ static void structures(void)
         FILLED(wnpu_accel_stats, get_accel_stats),
         FILLED(wnpu_accel_stage, get_accel_stage),
         FILLED(wnpu_choice, get_choice),
+        FILLED(wnpu_align_stats, get_align),
         FILLED(wnpu_param, get_param),
         FILLED(wnpu_live, get_live),
 #ifdef WITH_NPU
