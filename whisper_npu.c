@@ -29355,7 +29355,7 @@ WNPU_API size_t wnpu_stream_push(wnpu_session *session, const void *samples, siz
 {
     return session != NULL && ri_is_open(&session->run.ring) &&
                    frames <= PTRDIFF_MAX / session->run.ring.frame &&
-                   (samples != NULL || (uint64_t)frames <= UINT32_MAX)
+                   (samples != NULL || (uint64_t)frames >> 32 == 0)
                ? ri_push(&session->run.ring, samples, frames) : 0;
 }
 

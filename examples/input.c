@@ -96,9 +96,14 @@ static int64_t read_fd(input *in, void *buffer, size_t size)
         memset(&p, 0, sizeof p);
         p.fd = in->fd;
         p.events = POLLIN;
-        if (poll(&p, 1, TICK_MS) <= 0) {
+        switch (poll(&p, 1, TICK_MS)) {
+        case -1: /* a signal */
+            continue;
+        case 0:
             in->waiting = ended ? 0 : -1; /* somebody else has read them */
             continue;
+        default:
+            break;
         }
         n = read(in->fd, buffer, (platform_size)size);
         if (n >= 0) {

@@ -1440,7 +1440,7 @@ def browser_errors():
         b.run("{ const files = new DataTransfer(); "
               f"files.items.add(new File([{script}], 'a b.wav')); document.body.dispatchEvent("
               "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true})); }")
-    with Server("--queue", "0", "--max-mb", "100", model=TOY) as s:
+    with Server("--queue", "0", "--max-mb", "100", "--connections", "16", model=TOY) as s:
         b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav", allowed=False)
         try:
             b.run(click.format("start"))
@@ -1451,14 +1451,18 @@ def browser_errors():
         b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav")
         try:
             b.look(360, 740, True)
-            busy = WebSocket(s)
-            assert wait_for(lambda: s.health()["idle"] == 0, 5) is not None
+            many = [WebSocket(s) for _ in range(12)]  # three quarters of the connections
             b.run(click.format("start"))
             says(b, status, "the server is busy")
+            for one in many:
+                one.close()
+            busy = s.connect()
+            busy.sendall(request(TRANSCRIPTIONS, cut(0, 12, 150)))
+            assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
             drop(b, "'no audio'")
             says(b, problem, "the queue is full")
             busy.close()
-            assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None
+            assert wait_for(lambda: s.health()["idle"] == 1, 10) is not None
             drop(b, "'no audio'")
             says(b, problem, "cannot be read")
             b.run(f"{{ const wav = Uint8Array.from({list(wav_file(b''))}); "
@@ -1732,7 +1736,7 @@ def half_closed():
 def shutdown():
     """SIGTERM lets running requests end, within --grace; new ones are refused."""
     with Server("--grace", "600") as s:
-        got = []
+        got, want = [], json.loads(s.text(cut(0, 12, 15)))["text"]
         t = threading.Thread(target=lambda: got.append(s.text(cut(0, 12, 15))))
         t.start()
         assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
@@ -1742,7 +1746,7 @@ def shutdown():
         error_of(s.post(TRANSCRIPTIONS, AUDIO), 503)
         t.join()
         same(s.process.wait(120), 0)
-        assert json.loads(got[0])["text"]
+        same(json.loads(got[0])["text"], want)
     with Server("--grace", "600", "--wyoming", "127.0.0.1:0") as s:
         c = s.connect(s.ports["wyoming"])
         wyoming_event(c, "audio-start", {"rate": 16000, "width": 2, "channels": 1})
