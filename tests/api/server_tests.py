@@ -1488,17 +1488,6 @@ def browser_errors():
             says(b, problem, "does not answer")
         finally:
             b.close()
-    with Server("--queue", "1", model=TOY) as s:
-        b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav")
-        try:
-            busy = WebSocket(s)
-            busy.until("session.created")
-            b.run(click.format("start"))
-            says(b, status, "^Waiting: all sessions")
-            busy.close()
-            says(b, status, "^Listening$")
-        finally:
-            b.close()
 
 
 def refused(w, status):
