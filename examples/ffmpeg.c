@@ -34,7 +34,6 @@ void ffmpeg_close(ffmpeg *f) { (void)f; }
 #else
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define NO_PROGRAM 127 /* exit status of a shell, and of the child, when the program cannot be
                         * run */
@@ -48,13 +47,6 @@ static const char formats[] =
     "dtshd,dv,eac3,flac,flv,g722,gsm,gxf,ircam,iff,latm,loas,matroska,mlp,mov,mp3,mpc,mpc8,mpeg,"
     "mpegts,mxf,nistsphere,nut,ogg,oma,paf,pvf,rm,rso,sds,sox,tak,truehd,tta,vqf,voc,w64,wav,wsaud,"
     "wtv,wv,xa,xwma";
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void close_end(int *fd)
 {
@@ -339,7 +331,7 @@ static int step(ffmpeg *f)
 int64_t ffmpeg_read(void *user, void *buffer, size_t size)
 {
     ffmpeg *f = user;
-    int64_t last = now_ms();
+    int64_t last = platform_now_ms();
     while (f->out >= 0 && size > 0 && !*f->from.end) {
         int done = step(f);
         if (done == 2) {
@@ -351,8 +343,8 @@ int64_t ffmpeg_read(void *user, void *buffer, size_t size)
                 close_end(&f->out);
             }
         } else if (done == 1) {
-            last = now_ms();
-        } else if (f->from.stall_ms > 0 && now_ms() - last > f->from.stall_ms) {
+            last = platform_now_ms();
+        } else if (f->from.stall_ms > 0 && platform_now_ms() - last > f->from.stall_ms) {
             f->stalled = 1;
             kill(f->child, SIGKILL);
             close_end(&f->out);
@@ -363,7 +355,8 @@ int64_t ffmpeg_read(void *user, void *buffer, size_t size)
 
 const char *ffmpeg_finish(ffmpeg *f)
 {
-    const int64_t begin = now_ms(), patience = f->from.stall_ms > 0 ? f->from.stall_ms : 30000;
+    const int64_t begin = platform_now_ms();
+    const int64_t patience = f->from.stall_ms > 0 ? f->from.stall_ms : 30000;
     close_end(&f->in);
     while (f->err >= 0 && f->child > 0 && !f->stalled) { /* closed when ffmpeg ends */
         struct pollfd p;
@@ -372,7 +365,7 @@ const char *ffmpeg_finish(ffmpeg *f)
         p.events = POLLIN;
         if (poll(&p, 1, TICK_MS) > 0) {
             (void)take_messages(f);
-        } else if (now_ms() - begin > patience || *f->from.end) {
+        } else if (platform_now_ms() - begin > patience || *f->from.end) {
             f->stalled = !*f->from.end;
             kill(f->child, SIGKILL);
             break;

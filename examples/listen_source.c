@@ -19,13 +19,6 @@ enum {
     SEEN = 32000                       /* samples that the hint is taken from */
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now = {0, 0};
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void sleep_ms(int ms)
 {
     struct timespec time = {0, 0};
@@ -135,7 +128,7 @@ static void judge_pace(source *s, int64_t now, double delay)
 static void count(source *s, uint64_t n)
 {
     source_clock *c = &s->clock;
-    int64_t now = now_ms();
+    int64_t now = platform_now_ms();
     double delay;
     if (c->begin == 0) {
         restart_clock(s, now);
@@ -167,7 +160,7 @@ static void lose(source *s, double ms)
     }
     s->clock.frames += frames;
     s->clock.until = 0;
-    s->clock.window = now_ms();
+    s->clock.window = platform_now_ms();
     s->clock.least = delay_at(s, s->clock.window);
 }
 
@@ -183,7 +176,7 @@ static double waiting(const source *s)
 static void find_losses(source *s)
 {
     source_clock *c = &s->clock;
-    int64_t now = now_ms();
+    int64_t now = platform_now_ms();
     double behind;
     if (c->live != 1 || s->in.uses_ffmpeg || c->arrived == 0) {
         return;
@@ -203,7 +196,7 @@ static void find_losses(source *s)
             c->until = c->frames + (uint64_t)(behind / 1000.0 * s->in.audio.rate);
             return;
         }
-        behind = delay_at(s, now_ms()) - behind - c->delay;
+        behind = delay_at(s, platform_now_ms()) - behind - c->delay;
         c->until = 0;
         if (behind >= MISSING_MS) {
             lose(s, behind);
@@ -224,7 +217,7 @@ static void wait_for_sound(source *s)
 {
     struct pollfd p = {s->in.fd, POLLIN, 0};
     while (!s->in.uses_ffmpeg && !s->stop && !*s->end && poll(&p, 1, TICK_MS) == 0) {
-        s->clock.running = now_ms();
+        s->clock.running = platform_now_ms();
     }
 }
 
@@ -236,7 +229,7 @@ static void wait_for_room(source *s, size_t frames)
         while (s->clock.live != 1 && !s->stop && wnpu_stream_room(s->session[i]) < frames) {
             sleep_ms(10);
             s->clock.throttled = 1;
-            s->clock.running = s->clock.arrived = now_ms();
+            s->clock.running = s->clock.arrived = platform_now_ms();
         }
     }
 }

@@ -7,6 +7,13 @@
 #include <string.h>
 #include <time.h>
 
+int64_t platform_now_ms(void)
+{
+    struct timespec now = {0, 0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 #ifndef _WIN32
 
 const char *platform_name(const char *path)

@@ -183,6 +183,9 @@ void platform_start(int *argc, char ***argv);
  * on. */
 void platform_catch(void (*handler)(int number));
 
+/* Milliseconds from an arbitrary start; never goes back. */
+int64_t platform_now_ms(void);
+
 /* Until platform_release(), this thread and those it starts receive no signal. */
 #ifdef _WIN32
 typedef int platform_signals;

@@ -365,16 +365,16 @@ static int is_active(void)
  * sending are refused at once. */
 static void drain(const server_options *o)
 {
-    int64_t until = watch_now_ms() + o->grace_s * 1000;
+    int64_t until = platform_now_ms() + o->grace_s * 1000;
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
     pool_begin_closing();
     watch_refuse();
-    while (is_active() && watch_now_ms() < until) {
+    while (is_active() && platform_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
     watch_stop_all();
-    until = watch_now_ms() + ANSWER_MS;
-    while (is_active() && watch_now_ms() < until) {
+    until = platform_now_ms() + ANSWER_MS;
+    while (is_active() && platform_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
 }

@@ -591,7 +591,7 @@ static int dispatch(connection *conn, watch *w)
 static int on_request(connection *conn, void *unused)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
-    int64_t begin = watch_now_ms();
+    int64_t begin = platform_now_ms();
     exchange x;
     watch w;
     log_entry e;
@@ -608,7 +608,7 @@ static int on_request(connection *conn, void *unused)
     e.status = status;
     e.audio_ms = x.audio_ms;
     e.queued_ms = x.queued_ms;
-    e.ms = watch_now_ms() - begin;
+    e.ms = platform_now_ms() - begin;
     e.reason = x.reason;
     exchange_end(conn);
     watch_remove(&w);

@@ -26,7 +26,7 @@ void log_init(int verbose)
 /* Whether a line may be written now. Call with the lock. */
 static int has_turn(void)
 {
-    int64_t now = watch_now_ms();
+    int64_t now = platform_now_ms();
     state.next_ms = state.next_ms > now - BURST * INTERVAL_MS ? state.next_ms
                                                               : now - BURST * INTERVAL_MS;
     if (state.verbose) {

@@ -133,7 +133,7 @@ static pool_result take(watch *w, wnpu_session **session, int patient)
 {
     pool_result result = POOL_TAKEN;
     waiter self = {NULL};
-    int64_t begin = watch_now_ms();
+    int64_t begin = platform_now_ms();
     *session = NULL;
     pthread_mutex_lock(&pool.lock);
     if (pool.closing && !patient) {
@@ -154,7 +154,7 @@ static pool_result take(watch *w, wnpu_session **session, int patient)
         result = pool.closing && !patient ? POOL_CLOSING : w->stop ? POOL_STOPPED : POOL_TAKEN;
         if (result == POOL_TAKEN) {
             *session = pool.idle[--pool.n_idle];
-            count(&pool.waits, (double)(watch_now_ms() - begin) / 1e3);
+            count(&pool.waits, (double)(platform_now_ms() - begin) / 1e3);
         }
         pthread_cond_broadcast(&pool.changed);
     }

@@ -88,7 +88,7 @@ typedef struct realtime {
     size_t waiting;           /* bytes of their audio */
     unsigned number, items;   /* the connection's number, its items so far */
     char previous[32];        /* the item before */
-    int64_t latest_ms;        /* when the client has sent something, by watch_now_ms() */
+    int64_t latest_ms;        /* when the client has sent something, by platform_now_ms() */
     int pings;                /* that were sent since then */
     int closing, ending;      /* ending: no more audio is taken */
     close_code code;          /* for an error of the thread that receives; 0: none */
@@ -422,14 +422,14 @@ static void drop_snapshot(item *it)
 static int take_session(realtime *r, item *it)
 {
     int status;
-    int64_t begin = watch_now_ms();
+    int64_t begin = platform_now_ms();
     if (r->session != NULL) {
         return WNPU_OK;
     }
     if (pool_take_again(&r->watch, &r->session) != POOL_TAKEN) {
         return WNPU_E_CANCELLED;
     }
-    it->queued_ms += watch_now_ms() - begin;
+    it->queued_ms += platform_now_ms() - begin;
     status = it->snapshot != NULL ? resume_run(r->session, it)
                                   : begin_run(r->session, &it->settings);
     drop_snapshot(it);
@@ -475,7 +475,7 @@ static int feed(realtime *r, item *it)
 static int step(realtime *r, item *it, wnpu_live *live)
 {
     uint32_t events = WNPU_EVENT_MORE;
-    int64_t begin = watch_now_ms();
+    int64_t begin = platform_now_ms();
     int status = WNPU_OK;
     memset(live, 0, sizeof *live);
     live->struct_size = sizeof *live;
@@ -489,7 +489,7 @@ static int step(realtime *r, item *it, wnpu_live *live)
             send_tentative(r, it, live);
         }
     }
-    it->computed_ms += watch_now_ms() - begin;
+    it->computed_ms += platform_now_ms() - begin;
     return status;
 }
 
@@ -518,7 +518,7 @@ static void log_item(const realtime *r, const item *it, int64_t audio_ms, const 
 
 static int complete_item(realtime *r, item *it)
 {
-    int64_t audio_ms, begin = watch_now_ms();
+    int64_t audio_ms, begin = platform_now_ms();
     int status = wnpu_stream_finish(r->session);
     if (status < 0 && status != WNPU_E_FULL) {
         return status;
@@ -526,7 +526,7 @@ static int complete_item(realtime *r, item *it)
     send_segments(r, it);
     make_completed(r, it, status);
     audio_ms = reply_stats(r->session).audio_ms;
-    it->computed_ms += watch_now_ms() - begin;
+    it->computed_ms += platform_now_ms() - begin;
     log_item(r, it, audio_ms, status != WNPU_OK ? wnpu_strerror(status) : NULL);
     pool_give(&r->watch, r->session); /* a client may want it for something else now */
     r->session = NULL;
@@ -832,7 +832,7 @@ static int check_client(realtime *r)
     int pings;
     pthread_mutex_lock(&r->lock);
     pings = r->pings;
-    if (watch_now_ms() - r->latest_ms > (pings + 1) * options->idle_ms) {
+    if (platform_now_ms() - r->latest_ms > (pings + 1) * options->idle_ms) {
         r->pings++;
         if (pings < PINGS_MOST) {
             (void)mg_websocket_write(r->conn, MG_WEBSOCKET_OPCODE_PING, "", 0);
@@ -1044,7 +1044,7 @@ static int note_activity(realtime *r, size_t n, int is_event)
     watch_took(&r->watch, n + 14, 2 * EVENT_MOST); /* with the frame's header */
     pthread_mutex_lock(&r->lock);
     open = !r->closing;
-    r->latest_ms = watch_now_ms();
+    r->latest_ms = platform_now_ms();
     r->pings = 0;
     if (open && is_event) {
         watch_enter(&r->watch, WATCH_WORKING, options->work_ms);
@@ -1235,7 +1235,7 @@ static void on_ready(struct mg_connection *conn, void *unused)
     if (r != NULL) {
         r->conn = conn;
         r->last = &r->first;
-        r->latest_ms = watch_now_ms();
+        r->latest_ms = platform_now_ms();
         r->beta = wants_beta(conn);
         r->number = atomic_fetch_add(&connections, 1) % 1000000 + 1;
         event_defaults(&r->settings);

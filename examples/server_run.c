@@ -385,9 +385,9 @@ static void do_in_thread(work *w)
 void job_run(job *j)
 {
     work w = {j, NULL};
-    int64_t begin = watch_now_ms();
+    int64_t begin = platform_now_ms();
     pool_result taken = pool_take(j->watch, &w.session);
-    j->queued_ms = taken == POOL_TAKEN ? watch_now_ms() - begin : -1;
+    j->queued_ms = taken == POOL_TAKEN ? platform_now_ms() - begin : -1;
     j->audio_ms = -1;
     switch (taken) {
     case POOL_TAKEN:

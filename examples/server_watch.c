@@ -47,13 +47,6 @@ static struct {
     silent silent[DESCRIPTORS];
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-int64_t watch_now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* The port of a socket's address, and the address as text. */
 static int describe(const struct sockaddr_storage *s, char *text, size_t size)
 {
@@ -301,7 +294,7 @@ static void *run(void *unused)
     pthread_mutex_lock(&all.lock);
     while (!all.ending) {
         struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
-        int64_t now = watch_now_ms();
+        int64_t now = platform_now_ms();
         watch *w;
         for (w = all.first; w != NULL; w = w->next) {
             check(w, now);
@@ -339,7 +332,7 @@ static void enter(watch *w, watch_phase phase, int64_t timeout_ms)
 {
     w->phase = phase;
     w->late = 0;
-    w->deadline_ms = timeout_ms > 0 ? watch_now_ms() + timeout_ms : 0;
+    w->deadline_ms = timeout_ms > 0 ? platform_now_ms() + timeout_ms : 0;
 }
 
 /* The patience with a connection begins anew behind each request. */
@@ -350,7 +343,7 @@ static void begin_silence(int fd)
     if (fd >= 0 && fd < DESCRIPTORS && ends_of(fd, &own, &peer, text) == 0) {
         all.silent[fd].peer_port = peer;
         all.silent[fd].kept = 1;
-        all.silent[fd].since_ms = watch_now_ms();
+        all.silent[fd].since_ms = platform_now_ms();
     }
 }
 

@@ -3,6 +3,7 @@
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
 
+#include "platform.h"
 #include "whisper_npu.h"
 
 #include <stdatomic.h>
@@ -23,7 +24,7 @@ typedef enum watch_phase {
 typedef struct watch {
     int fd;                   /* -1: unknown, only the deadline of WATCH_WORKING acts */
     watch_phase phase;
-    int64_t deadline_ms;      /* of the phase, by watch_now_ms(); 0: none */
+    int64_t deadline_ms;      /* of the phase, by platform_now_ms(); 0: none */
     int late;                 /* it has passed, and what follows from that is done */
     uint64_t taken, most;     /* of a WebSocket: bytes taken from it, and limit for bytes that are
                                  received but not taken; most 0: no limit. Beyond it the work ends,
@@ -42,7 +43,6 @@ typedef struct watch {
 int watch_start(void);
 /* Ends the thread; no connections may be left. */
 void watch_stop(void);
-int64_t watch_now_ms(void);
 
 void watch_add(watch *w, int fd, watch_phase phase, int64_t timeout_ms);
 void watch_remove(watch *w);

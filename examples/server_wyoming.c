@@ -343,7 +343,7 @@ static void log_job(const client *c, const job *j, int64_t ms)
 static int take_audio_stop(client *c)
 {
     job j;
-    int64_t begin = watch_now_ms();
+    int64_t begin = platform_now_ms();
     int failed;
     if (!c->begun) {
         return give_up(c, "invalid_event", "audio-stop came without audio-start");
@@ -372,7 +372,7 @@ static int take_audio_stop(client *c)
     watch_enter(&c->watch, WATCH_WRITING, options.write_ms);
     failed = send_result(c, &j) != 0;
     pool_count_request(j.http_status);
-    log_job(c, &j, watch_now_ms() - begin);
+    log_job(c, &j, platform_now_ms() - begin);
     job_free(&j);
     end_request(c);
     return failed ? -1 : 0;
