@@ -208,27 +208,35 @@ static int look(input *in)
 
 /* ---- ffmpeg ---- */
 
+/* Four bytes by which a format is known, and where they are. */
+typedef struct magic {
+    size_t at;
+    char bytes[5];
+} magic;
+
+static int has_magic(const input *in, const magic *kinds, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n; i++) {
+        if (in->head_size >= kinds[i].at + 4 &&
+            memcmp(in->head + kinds[i].at, kinds[i].bytes, 4) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Whether ffmpeg needs to seek for the same result: MP4 may have its index at the end, MP3 with a
  * header (which streams lack) is trimmed to its length, others are searched for tags at the end. */
 static int wants_seeking(const input *in)
 {
-    static const struct {
-        size_t at;
-        char magic[5];
-    } kinds[] = {
+    static const magic kinds[] = {
         {4, "ftyp"}, {4, "moov"}, {4, "mdat"}, {4, "wide"}, {4, "free"}, {4, "skip"}, {4, "pnot"},
         {0, "ID3\3"}, {0, "ID3\4"}, {0, "ID3\2"}, {21, "Xing"}, {21, "Info"}, {23, "Xing"},
         {23, "Info"}, {36, "Xing"}, {36, "Info"}, {38, "Xing"}, {38, "Info"}, {13, "Xing"},
         {13, "Info"}, {0, "wvpk"}, {0, "MAC "}
     };
-    size_t i;
-    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (in->head_size >= kinds[i].at + 4 &&
-            memcmp(in->head + kinds[i].at, kinds[i].magic, 4) == 0) {
-            return 1;
-        }
-    }
-    return 0;
+    return has_magic(in, kinds, sizeof kinds / sizeof kinds[0]);
 }
 
 /* Creates a file without a name, in $TMPDIR or another directory with enough space. */
@@ -291,6 +299,12 @@ static int spool(input *in)
 
 #define PAGE_HEAD 27u
 
+/* Whether a page, of which the first PAGE_HEAD bytes are given, begins a logical stream. */
+static int begins_stream(const unsigned char *page)
+{
+    return (page[5] & 2) != 0;
+}
+
 /* Appends bytes to the page's header until it has n. Returns 0 if they end before. */
 static int fill_page(input *in, size_t n)
 {
@@ -309,7 +323,7 @@ static void end_page_head(input *in)
 {
     const size_t n = in->ogg.page[PAGE_HEAD - 1];
     size_t i;
-    in->ogg.data |= (in->ogg.page[5] & 2) == 0;
+    in->ogg.data |= !begins_stream(in->ogg.page);
     in->ogg.lost = !fill_page(in, PAGE_HEAD + n);
     for (i = 0; i < n && !in->ogg.lost; i++) {
         in->ogg.body += in->ogg.page[PAGE_HEAD + i];
@@ -323,7 +337,7 @@ static void begin_page(input *in)
         in->ogg.lost = 1;
         return;
     }
-    in->ogg.next = (in->ogg.page[5] & 2) != 0 && in->ogg.data;
+    in->ogg.next = begins_stream(in->ogg.page) && in->ogg.data;
     if (!in->ogg.next) {
         end_page_head(in);
     }
@@ -395,10 +409,10 @@ static int may_have_links(const input *in)
             n < (ssize_t)(PAGE_HEAD + head[PAGE_HEAD - 1])) {
             return 0;
         }
-        if ((head[5] & 2) != 0 && data) {
+        if (begins_stream(head) && data) {
             return 1;
         }
-        data |= (head[5] & 2) == 0;
+        data |= !begins_stream(head);
         at += (off_t)(PAGE_HEAD + head[PAGE_HEAD - 1]);
         for (i = 0; i < head[PAGE_HEAD - 1]; i++) {
             at += head[(ssize_t)PAGE_HEAD + i];
@@ -551,22 +565,13 @@ static int is_frames(input *in)
 /* Whether the first bytes are those of a format that ffmpeg reads. */
 static int is_compressed(input *in)
 {
-    static const struct {
-        size_t at;
-        char magic[5];
-    } kinds[] = {
+    static const magic kinds[] = {
         {0, "ID3\2"}, {0, "ID3\3"}, {0, "ID3\4"}, {0, "fLaC"}, {0, "OggS"}, {0, "\x1a\x45\xdf\xa3"},
         {0, ".snd"}, {0, "FORM"}, {0, "caff"}, {0, "#!AM"}, {0, "wvpk"}, {0, "MAC "},
         {0, "\x30\x26\xb2\x75"}, {0, "RIFF"}, {0, "FLV\1"}, {4, "ftyp"}, {4, "moov"}, {4, "styp"}
     };
-    size_t i;
-    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (in->head_size >= kinds[i].at + 4 &&
-            memcmp(in->head + kinds[i].at, kinds[i].magic, 4) == 0) {
-            return 1;
-        }
-    }
-    return in->head_size >= HEAD_LEAST && is_frames(in);
+    return has_magic(in, kinds, sizeof kinds / sizeof kinds[0]) ||
+           (in->head_size >= HEAD_LEAST && is_frames(in));
 }
 
 /* Whether all of the first bytes are printable: no sound is. */

@@ -45,8 +45,8 @@ static int is_on_path(const char *name)
     return 0;
 }
 
-/* The last line that the recorder wrote about itself. */
-static void last_words(recorder *r, char *text, size_t size)
+/* The last line that the recorder wrote to its standard error. */
+static void last_message(recorder *r, char *text, size_t size)
 {
     char line[256];
     text[0] = '\0';
@@ -135,7 +135,7 @@ void recorder_stop(const recorder *r)
 
 int recorder_close(recorder *r)
 {
-    char said[256];
+    char message[256];
     int status = 0;
     pid_t child = r->child;
     if (r->fd >= 0) {
@@ -144,10 +144,10 @@ int recorder_close(recorder *r)
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (r->errors != NULL) {
-        last_words(r, said, sizeof said);
+        last_message(r, message, sizeof message);
         (void)fclose(r->errors);
         (void)snprintf(r->why, sizeof r->why, "%s: %s", r->name,
-                       said[0] != '\0' ? said : "it delivers no sound");
+                       message[0] != '\0' ? message : "it delivers no sound");
     }
     r->child = r->fd = -1;
     r->errors = NULL;
