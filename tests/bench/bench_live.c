@@ -18,6 +18,7 @@
  * from that of a file run with default parameters. --streams: that many sessions take turns on one
  * core; --threads is 1 then. */
 #define _POSIX_C_SOURCE 200809L
+#include "../lib/distance.h"
 #include "../lib/life.h"
 
 #include <ctype.h>
@@ -220,30 +221,15 @@ static words transcribe(wnpu_session *s, const wnpu_params *params, const wnpu_a
     return w;
 }
 
-/* Levenshtein distance in words. */
-static double distance(const words *a, const words *b)
+/* Two texts that are compared. */
+typedef struct texts {
+    const words *a, *b;
+} texts;
+
+static int differ(const void *user, size_t i, size_t j)
 {
-    double *row = malloc((b->n + 1) * sizeof *row), last;
-    size_t i, j;
-    if (row == NULL) {
-        die("memory", "none left");
-    }
-    for (j = 0; j <= b->n; j++) {
-        row[j] = (double)j;
-    }
-    for (i = 1; i <= a->n; i++) {
-        double diagonal = row[0];
-        row[0] = (double)i;
-        for (j = 1; j <= b->n; j++) {
-            double best = diagonal + (strcmp(a->of[i - 1].text, b->of[j - 1].text) != 0);
-            diagonal = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-        }
-    }
-    last = row[b->n];
-    free(row);
-    return last;
+    const texts *t = user;
+    return strcmp(t->a->of[i].text, t->b->of[j].text) != 0;
 }
 
 /* Counts the words that differ from those of a file run with default parameters. */
@@ -251,10 +237,17 @@ static void compare_with_file(bench *b, wnpu_session *s, const wnpu_audio *a, co
 {
     wnpu_params p;
     words file;
+    const texts both = {&file, final};
+    size_t *row;
     wnpu_params_init(&p, sizeof p);
     p.language = b->params.language;
     file = transcribe(s, &p, a);
-    b->differ += distance(&file, final);
+    row = malloc((final->n + 1) * sizeof *row);
+    if (row == NULL) {
+        die("memory", "none left");
+    }
+    b->differ += (double)edit_distance(file.n, final->n, row, differ, &both);
+    free(row);
     b->n_file += (double)file.n;
     free(file.of);
 }

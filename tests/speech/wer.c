@@ -13,6 +13,8 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
+#include "../lib/distance.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -452,27 +454,15 @@ static void normalise(words *out, const char *s)
 
 /* ---- counting ---- */
 
-/* Levenshtein distance in words. */
-static size_t distance(const words *a, const words *b)
+/* Two texts that are compared. */
+typedef struct texts {
+    const words *a, *b;
+} texts;
+
+static int differ(const void *user, size_t i, size_t j)
 {
-    size_t *row = must(calloc(b->n + 1, sizeof *row));
-    size_t i, j, result;
-    for (j = 0; j <= b->n; j++) {
-        row[j] = j;
-    }
-    for (i = 1; i <= a->n; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (j = 1; j <= b->n; j++) {
-            size_t best = diagonal + (strcmp(a->w[i - 1], b->w[j - 1]) != 0);
-            diagonal = row[j];
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-        }
-    }
-    result = row[b->n];
-    free(row);
-    return result;
+    const texts *t = user;
+    return strcmp(t->a->w[i], t->b->w[j]) != 0;
 }
 
 /* Lines of path<TAB>text, split in place. */
@@ -564,14 +554,17 @@ static size_t count(score *groups, const table *reference, const char *hypothesi
         score *group = group_of(groups, &n, reference->path[i]);
         const char *line = look_up(&h, reference->path[i]);
         words want = {NULL, 0, 0}, got = {NULL, 0, 0};
-        size_t errors;
+        const texts both = {&want, &got};
+        size_t errors, *row;
         if (line == NULL) {
             missing++;
             continue;
         }
         normalise(&want, reference->line[i]);
         normalise(&got, line);
-        errors = distance(&want, &got);
+        row = must(calloc(got.n + 1, sizeof *row));
+        errors = edit_distance(want.n, got.n, row, differ, &both);
+        free(row);
         group->clips++, groups->clips++;
         group->errors += errors, groups->errors += errors;
         group->total += want.n, groups->total += want.n;
