@@ -17583,6 +17583,22 @@ static void rs_put_origin(const rs_origin *o, wnpu_segment *s)
     s->device = o->device;
 }
 
+static rs_origin rs_get_origin(const wnpu_segment *s)
+{
+    rs_origin o;
+    o.mean_logprob = s->mean_logprob;
+    o.no_speech = s->no_speech;
+    o.temperature = s->temperature;
+    o.compression_ratio = s->compression_ratio;
+    o.first_logprob = s->first_logprob;
+    o.retries = s->retries;
+    o.reasons = s->reasons;
+    o.accepted = s->accepted;
+    o.prompted = s->prompted;
+    o.device = s->device;
+    return o;
+}
+
 /* Stores a segment. *stored is 0 if it has no text. E_FULL leaves the store unchanged. */
 static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored)
 {
@@ -27720,7 +27736,7 @@ typedef struct fa_work {
     size_t longest;          /* bytes of the longest segment, with a space before each word */
     size_t most;             /* words of the segment that has most */
     const int *cancel;
-    char *said;              /* [longest] */
+    char *text;              /* [longest] */
     int32_t *tokens;         /* [longest] */
     float *probability;      /* [longest] */
     int64_t *at_ms;          /* [longest + 1] */
@@ -28055,7 +28071,7 @@ static size_t fa_add_unit(fa_unit *out, size_t n, const rs_atom *a, uint32_t lin
     return n;
 }
 
-/* Reads the words of the run. Returns their number; w->heard may be NULL. */
+/* Reads the words of the run. Returns their number; out may be NULL. */
 static size_t fa_read_heard(const fa_work *w, fa_unit *out)
 {
     static const rs_lanes none = {0};
@@ -28084,7 +28100,7 @@ static size_t fa_read_heard(const fa_work *w, fa_unit *out)
     return n;
 }
 
-/* Reads the words of the given lines. */
+/* The same for the given lines. */
 static size_t fa_read_given(const fa_work *w, const char *const *lines, size_t n_lines,
                             fa_unit *out)
 {
@@ -28144,16 +28160,8 @@ static void fa_describe(const fa_work *w, size_t segment, int accepted, rs_draft
     d->level = s.level;
     d->speaker = s.speaker;
     d->voice = s.voice;
-    d->origin.mean_logprob = s.mean_logprob;
-    d->origin.no_speech = s.no_speech;
-    d->origin.temperature = s.temperature;
-    d->origin.compression_ratio = s.compression_ratio;
-    d->origin.first_logprob = s.first_logprob;
-    d->origin.retries = s.retries;
-    d->origin.reasons = s.reasons;
+    d->origin = rs_get_origin(&s);
     d->origin.accepted = accepted && s.accepted;
-    d->origin.prompted = s.prompted;
-    d->origin.device = s.device;
 }
 
 /* Stores words i to before j as a segment. */
@@ -28169,12 +28177,12 @@ static int fa_store(fa_work *w, const fa_unit *u, size_t i, size_t j, size_t seg
         int64_t count;
         memset(word, 0, sizeof *word);
         word->text = bytes;
-        w->said[bytes] = ' ';
+        w->text[bytes] = ' ';
         bytes += u[k].spaced && !(k == i && lr_begins_unspaced(u[k].text, u[k].length));
-        memcpy(w->said + bytes, u[k].text, u[k].length);
+        memcpy(w->text + bytes, u[k].text, u[k].length);
         bytes += u[k].length;
         word->length = bytes - word->text;
-        count = tk_encode(w->vocab, w->said + word->text, word->length, w->tokens + n,
+        count = tk_encode(w->vocab, w->text + word->text, word->length, w->tokens + n,
                           w->longest - n);
         if (count < 0) {
             return (int)count;
@@ -28197,7 +28205,7 @@ static int fa_store(fa_work *w, const fa_unit *u, size_t i, size_t j, size_t seg
     d.n = n;
     d.words = w->words;
     d.n_words = j - i;
-    d.word_text = w->said;
+    d.word_text = w->text;
     d.at_ms = w->at_ms;
     return rs_add(w->store, w->vocab, &d, &stored);
 }
@@ -28220,31 +28228,29 @@ static int fa_store_extra(fa_work *w, size_t *at, size_t end)
     return status;
 }
 
-/* Stores the text, line by line, and behind each line what else was said until the next one. */
+/* Stores the text line by line; what else was said comes before or behind its line. */
 static int fa_store_lines(fa_work *w, int extra)
 {
-    size_t i, j, end, heard = 0, segment = 0;
+    size_t i, end, heard = 0, segment = 0;
     int status = WNPU_OK;
     for (i = 0; i < w->n_given && status == WNPU_OK; i = end) {
-        int said = 0;
-        end = fa_line_end(w->given, i, w->n_given);
-        for (j = end; j-- > i;) {
-            if (w->given[j].used) {
-                said = 1;
-                segment = w->heard[w->given[j].match].line;
-            }
+        size_t first = i, behind; /* the first word of the line that was said, and after the last */
+        int said;
+        end = behind = fa_line_end(w->given, i, w->n_given);
+        while (first < end && !w->given[first].used) {
+            first++;
         }
-        for (j = i; extra && j < end && !w->given[j].used; j++) {
+        while (behind > first && !w->given[behind - 1].used) {
+            behind--;
         }
-        if (extra && j < end) { /* before the line */
-            status = fa_store_extra(w, &heard, w->given[j].match);
+        said = first < end;
+        if (said) {
+            segment = w->heard[w->given[first].match].line;
+            status = extra ? fa_store_extra(w, &heard, w->given[first].match) : WNPU_OK;
         }
         status = status == WNPU_OK ? fa_store(w, w->given, i, end, segment, said) : status;
-        for (j = end; extra && status == WNPU_OK && j-- > i;) {
-            if (w->given[j].used) {
-                status = fa_store_extra(w, &heard, w->given[j].match + 1);
-                break;
-            }
+        if (status == WNPU_OK && extra && said) {
+            status = fa_store_extra(w, &heard, w->given[behind - 1].match + 1);
         }
     }
     return status == WNPU_OK && extra ? fa_store_extra(w, &heard, w->n_heard) : status;
@@ -28282,7 +28288,7 @@ static void fa_carve(ar_arena *arena, fa_work *w)
     w->row[0] = ar_carve(arena, w->n_heard + 1, sizeof(int32_t));
     w->row[1] = ar_carve(arena, w->n_heard + 1, sizeof(int32_t));
     w->offsets = ar_carve(arena, w->store->count, sizeof(uint32_t));
-    w->said = ar_carve(arena, w->longest, 1);
+    w->text = ar_carve(arena, w->longest, 1);
     w->tokens = ar_carve(arena, w->longest, sizeof(int32_t));
     w->probability = ar_carve(arena, w->longest, sizeof(float));
     w->at_ms = ar_carve(arena, w->longest + 1, sizeof(int64_t));
