@@ -209,6 +209,14 @@ XA_AT(xa_aie_status, buffer, 0);
 XA_AT(xa_aie_status, buffer_size, 8);
 XA_AT(xa_aie_status, cols_filled, 12);
 
+struct xa_clock {
+    char name[16];
+    uint32_t mhz, pad;
+};
+struct xa_clocks { struct xa_clock mp_npu, h; };
+XA_SIZE(xa_clocks, 48);
+XA_AT(xa_clocks, h, 24);
+
 struct xa_wait_cmd {
     uint32_t hwctx, timeout_ms;
     uint64_t seq;
@@ -276,7 +284,8 @@ XA_CHECK(nr_info, XA_GET_INFO == DRM_IOWR(0x47, struct xa_get_info));
 XA_CHECK(nr_wait, XA_WAIT_CMD == DRM_IOW(0x49, struct xa_wait_cmd));
 
 enum { XA_BO_SHMEM = 1, XA_BO_HEAP = 2, XA_BO_DEV = 3, XA_BO_CMD = 4 };
-enum { XA_INFO_AIE_STATUS = 0, XA_INFO_METADATA = 1, XA_INFO_FIRMWARE = 8 };
+enum { XA_INFO_AIE_STATUS = 0, XA_INFO_METADATA = 1, XA_INFO_CLOCKS = 3,
+       XA_INFO_FIRMWARE = 8 };
 enum { XA_OP_START_CU = 0, XA_OP_CHAIN = 19 };
 enum { XA_STATE_NEW = 1, XA_STATE_COMPLETED = 4, XA_STATE_ERROR = 5, XA_STATE_TIMEOUT = 8 };
 
@@ -1284,6 +1293,7 @@ typedef struct xp_kernel {
     unsigned a_arg, b_arg, c_arg, c_direction;
     uint8_t *data;               /* the stream */
     size_t bytes;
+    uint64_t cycles;             /* what a simulated array takes; 0: unknown */
 } xp_kernel;
 
 typedef struct xp_pack {
@@ -2844,6 +2854,18 @@ static size_t xo_stream(const xo_design *o, const xp_kernel *p, uint32_t *out, s
     return w.count;
 }
 
+/* What a product takes on a simulated array, within 3 % of the count: the array fills, computes its
+ * first tiles, then results leave while the next tiles are computed, and the last results leave.
+ * Host memory answers at once there. */
+static uint64_t xo_cycles(const xo_design *o, const xp_kernel *p)
+{
+    uint64_t fill = o->generation == 3 ? 6050 : 6250, step = o->generation == 3 ? 1384 : 1066;
+    uint64_t compute = p->k / XO_TILE * step;
+    uint64_t leave = (uint64_t)xo_lower_rows(o) * XO_C_SIZE / 4;
+    uint64_t tiles = (uint64_t)(p->m / (XO_TILE * o->columns)) * (p->n / (XO_TILE * o->side));
+    return fill + compute + leave + (tiles - 1) * (compute > leave ? compute : leave);
+}
+
 /* Copies B [n, k] into the tiles of a kernel's [N, K], which are
  * [N / 64][K / 64][4 n16][8 k8][2 n8][8 k][8 n]; the rest is not touched. */
 static void xo_pack_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, const int8_t *b,
@@ -2927,6 +2949,7 @@ static int xo_generate(xp_pack *pack, const xo_design *design, wnpu_error *error
             break;
         }
         (void)xo_stream(design, p, (uint32_t *)(void *)p->data, p->bytes / 4);
+        p->cycles = xo_cycles(design, p);
     }
     if (o->data == NULL || i < pack->n_kernels) {
         return xu_fail(error, WNPU_E_MEMORY, "out of memory for the built-in kernels");
@@ -3247,7 +3270,6 @@ static int xd_metadata(xd_device *device, xd_why *why)
     return WNPU_OK;
 }
 
-/* The number at the end of a node's name, which is its device minor; -1 if there is none. */
 /* Asks the firmware for the status of the columns that contexts use. Returns 0 or a positive errno;
  * EINVAL is an answer, too: more bytes than the buffer has. A dead firmware takes 5 s. */
 static int xd_array_status(const xd_device *device, uint32_t *columns)
@@ -3268,6 +3290,20 @@ static int xd_array_status(const xd_device *device, uint32_t *columns)
     return err;
 }
 
+/* The present clock of the array in MHz; 0: unknown. */
+static uint32_t xd_clock(const xd_device *device)
+{
+    union { struct xa_clocks clocks; uint8_t room[512]; } u; /* as in xd_metadata() */
+    struct xa_get_info info;
+    memset(&u, 0, sizeof u);
+    memset(&info, 0, sizeof info);
+    info.param = XA_INFO_CLOCKS;
+    info.buffer_size = (uint32_t)sizeof u.clocks;
+    info.buffer = (uint64_t)(uintptr_t)&u;
+    return xd_ioctl(device->fd, XA_GET_INFO, &info) == 0 ? u.clocks.h.mhz : 0;
+}
+
+/* The number at the end of a node's name, which is its device minor; -1 if there is none. */
 static int xd_minor(const char *node)
 {
     size_t length = strlen(node), digits = 0;
@@ -5414,7 +5450,6 @@ static int xs_open_device(xs_accel *self, xd_why *why)
     return code;
 }
 
-/* Tests every kernel; those that pass become shapes. */
 /* A job that did not end: tells a kernel that hangs from firmware that no longer responds, while
  * its context is still there. */
 static void xs_examine_hang(const xs_accel *self, const char *kernel, xd_why *why)
@@ -5431,6 +5466,7 @@ static void xs_examine_hang(const xs_accel *self, const char *kernel, xd_why *wh
     }
 }
 
+/* Tests every kernel; those that pass become shapes. */
 static int xs_test_kernels(xs_accel *self, xd_why *why)
 {
     xj_engine *e = &self->e;
@@ -5601,6 +5637,16 @@ static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *wh
            self->e.pack->n_kernels, self->e.chain);
     *out = self;
     return WNPU_OK;
+}
+
+WNPU_API uint64_t wnpu_amdxdna_cycles(const wnpu_accel *accel, uint32_t shape)
+{
+    const xs_accel *self;
+    if (accel == NULL || accel->close != xs_close) {
+        return 0;
+    }
+    self = accel->self;
+    return shape < self->n_shapes ? self->e.kernels[self->shape_kernel[shape]].p->cycles : 0;
 }
 
 WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **accel,
@@ -6155,6 +6201,8 @@ static void xr_describe(xr_exam *x, const xd_device *device)
     xu_print(out->firmware, sizeof out->firmware, "%lu.%lu.%lu.%lu",
              (unsigned long)device->firmware.major, (unsigned long)device->firmware.minor,
              (unsigned long)device->firmware.patch, (unsigned long)device->firmware.build);
+    out->columns = device->columns;
+    out->clock_mhz = xd_clock(device);
 }
 
 /* Diagnosis from the files of a machine. */
@@ -6204,6 +6252,8 @@ static int xr_live(xr_exam *x)
     if (code != WNPU_OK) {
         return xr_step(x, why.cause, error.message);
     }
+    x->out->columns = accel->e.pack->columns;
+    x->out->clock_mhz = xd_clock(&accel->e.device); /* it may rise with the first context */
     wnpu_amdxdna_close(&accel->api);
     return WNPU_AMDXDNA_FINE;
 }

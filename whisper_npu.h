@@ -1727,6 +1727,10 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
  * has to be opened again: the driver may block for seconds then. */
 WNPU_API int wnpu_amdxdna_open(const wnpu_amdxdna_config *config, wnpu_accel **accel,
                                wnpu_error *error);
+/* Cycles that a product of a shape (a number from describe()) takes by the count of a simulated
+ * array, to be compared with cost_us: built-in kernels only, without the submission and with host
+ * memory that answers at once. 0: unknown, as for packs. */
+WNPU_API uint64_t wnpu_amdxdna_cycles(const wnpu_accel *accel, uint32_t shape);
 /* Closes the accelerator; no session may be using it. Waits while the driver recreates a context,
  * which takes some seconds if the firmware has stopped. NULL is allowed. */
 WNPU_API void wnpu_amdxdna_close(wnpu_accel *accel);
@@ -1777,6 +1781,9 @@ typedef struct wnpu_amdxdna_diagnosis {
     char firmware[32];        /* "1.5.5.391", "" if unknown */
     char message[384];        /* the problem */
     char cure[384];           /* the remedy */
+    /* Since 0.2: */
+    uint32_t columns;         /* of the array that the kernels use, or that it has; 0: unknown */
+    uint32_t clock_mhz;       /* of the array; 0: unknown */
 } wnpu_amdxdna_diagnosis;
 
 /* Finds the first problem that prevents the NPU from working, and its remedy. config may be NULL:
@@ -1891,6 +1898,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_amdxdna_config_init WNPU_RENAMED(WNPU_PREFIX, amdxdna_config_init)
 #define wnpu_amdxdna_memory      WNPU_RENAMED(WNPU_PREFIX, amdxdna_memory)
 #define wnpu_amdxdna_open        WNPU_RENAMED(WNPU_PREFIX, amdxdna_open)
+#define wnpu_amdxdna_cycles      WNPU_RENAMED(WNPU_PREFIX, amdxdna_cycles)
 #define wnpu_amdxdna_close       WNPU_RENAMED(WNPU_PREFIX, amdxdna_close)
 #define wnpu_amdxdna_diagnose    WNPU_RENAMED(WNPU_PREFIX, amdxdna_diagnose)
 #define wnpu_amdxdna_cause_name  WNPU_RENAMED(WNPU_PREFIX, amdxdna_cause_name)

@@ -49,6 +49,13 @@ size_t overlay_stream(const overlay *o, const overlay_shape *shape, uint32_t *ou
     return words <= room ? words : 0;
 }
 
+uint64_t overlay_cycles(const overlay *o, const overlay_shape *shape)
+{
+    xp_kernel p = kernel_of(shape);
+    xo_design design = design_of(o);
+    return xo_cycles(&design, &p);
+}
+
 void overlay_tile_b(const overlay_shape *shape, const int8_t *b, int8_t *out)
 {
     xp_kernel p = kernel_of(shape);

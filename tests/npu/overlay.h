@@ -23,6 +23,8 @@ size_t overlay_pdi(const overlay *o, uint8_t *out, size_t room);
 /* Writes the stream of a shape, which names A, B and C as arguments 0, 1 and 2; returns its words, or
  * 0 if `room` is too small. */
 size_t overlay_stream(const overlay *o, const overlay_shape *shape, uint32_t *out, size_t room);
+/* Cycles that the library states for a shape. */
+uint64_t overlay_cycles(const overlay *o, const overlay_shape *shape);
 /* B from row-major K x N into tiles. */
 void overlay_tile_b(const overlay_shape *shape, const int8_t *b, int8_t *out);
 #endif

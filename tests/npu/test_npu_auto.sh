@@ -73,20 +73,49 @@ functional_model() {
     done
 }
 
-# The page that a user sends: machine, driver, options, cause, kernels with their times; no names.
-doctor_page() {
-    [ -f "$build/libsim_amdxdna.so" ] || { skip "no libdrm, so no NPU part"; return; }
+# doctor STATUS ARGUMENTS...: the page of npu_doctor on a simulated NPU4 into $T/page.
+doctor() {
+    want=$1
+    shift
     SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_CORES=built-in SIM_AMDXDNA_CACHE=off SIM_AMDXDNA_QUIET=1 \
-        SIM_AMDXDNA_CLOCK=cycles LD_PRELOAD=$build/libsim_amdxdna.so "$build/npu_doctor" >"$T/page" ||
-        fail "status $?"
-    for words in '^npu_doctor, whisper_npu [0-9.]*$' '^  kernel  *7.2.13-amd64$' \
-        '^  device  *NPU4 (1022:17f0 rev 10)$' '^  driver  *amdxdna 0.10$' \
-        '^  options  *aie2_max_col=128 tdr_timeout_ms=2000 ' '^  firmware  *1.1.2.65$' \
-        '^  kernels  *built-in$' '^fine: ' '^    512 x  2048 x   512 .* us alone, .* in a chain'; do
+        SIM_AMDXDNA_CLOCK=cycles LD_PRELOAD=$build/libsim_amdxdna.so \
+        "$build/npu_doctor" "$@" >"$T/page" 2>"$T/err"
+    got=$?
+    [ $got -eq "$want" ] || fail "status $got, not $want: npu_doctor $* $(cat "$T/err")"
+    for private in "$(uname -n)" "$T" "$(id -un)"; do
+        ! grep -qF -e "$private" "$T/page" || fail "the page names $private: npu_doctor $*"
+    done
+}
+
+# page WORDS...: regular expressions of lines.
+page() {
+    for words in "$@"; do
         grep -q "$words" "$T/page" || fail "not in the page: $words"
     done
+}
+
+# What a user sends: machine, driver, options, cause, kernels with their times beside the counted
+# cycles, and the clip's text, in one block without names.
+doctor_page() {
+    [ -f "$build/libsim_amdxdna.so" ] || { skip "no libdrm, so no NPU part"; return; }
+    "$build/make_toy" "$T" || fail "no toy model"
+    doctor 0 --report --model "$T/toy.bin"
+    page '^npu_doctor, whisper_npu [0-9.]*$' '^  kernel  *7.2.13-amd64$' \
+        '^  device  *NPU4 (1022:17f0 rev 10)$' '^  driver  *amdxdna 0.10$' \
+        '^  options  *aie2_max_col=128 tdr_timeout_ms=2000 ' '^  firmware  *1.1.2.65$' \
+        '^  columns  *8$' '^  clock  *1800 MHz$' '^  kernels  *built-in$' '^fine: ' \
+        '^    512 x   256 x   192 .* us alone, .* in a chain .* counted [1-9][0-9]* cycles, ' \
+        '^text: equal with custom:' 'with the NPU, which did [1-9].*; 0 fallbacks, 0 wrong$'
     [ "$(wc -l <"$T/page")" -le 40 ] || fail "more than a page"
-    ! grep -qF "$(uname -n)" "$T/page" || fail "the page names the host"
+    fence='```'
+    [ "$(head -n 1 "$T/page")$(tail -n 1 "$T/page")" = "$fence$fence" ] || fail "not one block"
+    HOME=$T doctor 1 --report --pack "$T/pack" --model "$T/toy.bin"
+    page '^pack-missing: .*<path>' '^cure: '
+    mkdir -p "$T/recorded"
+    doctor 1 --report --root "$T/recorded"
+    page '^  device  *-$' '^  clock  *-$' '^kernel-no-driver: '
+    SIM_AMDXDNA_FAULT='result=36+:flipbit' doctor 1 --report --model "$T/toy.bin"
+    page '^fine: ' '^text: equal ' '; [1-9][0-9]* fallbacks, [1-9][0-9]* wrong$' '^first reason: .*checksum'
 }
 
 t_run doctor_page
