@@ -15,7 +15,7 @@
 #                      SPEECH=DIR real models on the simulated device, see
 #                      tests/npu/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (tiny base.en): counted cycles of the built-in
-#                      kernels beside the measured CPU; not a measurement of an NPU
+#                      kernels beside the measured CPU, as ranges; not a measurement of an NPU
 #   make test-asan     the same under AddressSanitizer and UBSan
 #   make test-tsan     under ThreadSanitizer: sixteen sessions at once, live audio that one thread
 #                      pushes and another transcribes, and clients of the server

@@ -9,8 +9,8 @@
  *         [--runs N] WAV
  *
  * (make npu-estimate does that for both devices.) The encoder's part of one window is run again and
- * again, and so is the recording on the CPU. Each stretch of the CPU's work between two calls of
- * the accelerator, and each stage of the CPU's, counts with its shortest time: that is what the
+ * again, and so is the recording on the CPU. The NPU's time is a range, see devices[] below. Each
+ * stretch of the CPU's work between two calls of the accelerator, and each stage of the CPU's, counts with its shortest time: that is what the
  * machine can do when nobody else wants it. What medians give is told beside it; where the two are
  * far apart, the machine was busy. A job is computed by the simulator at once when it is submitted,
  * outside of these stretches, so that it does not take CPU time from them. Its results are then
@@ -48,7 +48,8 @@ typedef struct event {
     int is_wait;
     unsigned stage;
     size_t of;                  /* of a wait: the event of the submission */
-    double device_us;           /* of a submission: on the device's clock */
+    double compute_us, memory_us, switch_us; /* of a submission, by the simulated device's figures */
+    unsigned products;
     uint64_t in, out;           /* bytes copied there; bytes of results */
     double end_us;
 } event;
@@ -78,12 +79,49 @@ static double real_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static double device_us(void)
+static sim_amdxdna_stats_v1 device_stats(void)
 {
     sim_amdxdna_stats_v1 s;
     memset(&s, 0, sizeof s);
     e.sim_stats(&s, sizeof s);
-    return s.device_us;
+    return s;
+}
+
+/* What is not known until hardware has run it, as ranges: best and worst case of the clock, a
+ * submission, each further product of a chain, the execution of a product's instruction stream, and the
+ * share by which stalls (host memory's latency, DMA queues) exceed what is counted. Hawk Point's NPU1
+ * is clocked at 1.6 GHz by the driver's highest level, Phoenix's makes its published 10 TOPS at 1.0; an
+ * empty job takes 100 to 150 us through the ioctl on NPU1 (275 through XRT), each further one 48
+ * (tibrezus/xdna-npu-toolkit).
+ * 1.8 GHz, 59 us, 20 to 25 us, stalls of 25 to 40 % and streams (50 us for 11 to 14 KB, 150 for 51;
+ * ours have 4 to 5) were measured on an NPU5 by hipfire's pm-npu; stalls and streams are taken to be
+ * the same on NPU1. */
+enum { BEST, WORST, CASES };
+static const struct {
+    const char *name;
+    double counted_ghz;         /* at which the simulated device states its time */
+    double ghz[CASES], first_us[CASES], chained_us[CASES], stream_us[CASES], stalls[CASES];
+} devices[2] = {
+    {"NPU1 (1.6 GHz Hawk Point, 1.0 Phoenix; 100 to 150 us a job)", 1.0, {1.6, 1.0}, {100, 150},
+     {48, 48}, {13, 18}, {0.25, 0.40}},
+    {"NPU4 (1.8 GHz; 59 us a job, 20 to 25 each further product)", 1.8, {1.8, 1.8}, {59, 59},
+     {20, 25}, {15, 21}, {0.25, 0.40}}
+};
+
+static int is_npu4(void)
+{
+    return strstr(e.info.name, "NPU1") == NULL;
+}
+
+/* Microseconds of a submission. */
+static double device_us(const event *v, int which)
+{
+    int d = is_npu4();
+    double compute = v->compute_us * devices[d].counted_ghz / devices[d].ghz[which];
+    double busy = compute > v->memory_us ? compute : v->memory_us;
+    return devices[d].first_us[which] + (v->products - 1) * devices[d].chained_us[which] +
+           v->products * devices[d].stream_us[which] +
+           busy * (1.0 + devices[d].stalls[which]) + v->switch_us;
 }
 
 #if defined(__x86_64__)
@@ -162,7 +200,7 @@ static int on_submit(void *self, const wnpu_accel_product *products, size_t coun
     wnpu_accel_product copy[NP_CHAIN];
     wnpu_accel_account before, after;
     event *v = work(0, e.bridge->queue[0]->stage);
-    double device = device_us();
+    sim_amdxdna_stats_v1 then = device_stats(), now;
     uint64_t inner = 0;
     size_t i, at = 0;
     job *j;
@@ -188,7 +226,11 @@ static int on_submit(void *self, const wnpu_accel_product *products, size_t coun
     code = e.real->submit(e.real->self, copy, count, &inner, error);
     code = code == WNPU_OK ? e.real->wait(e.real->self, inner, np_deadline(60000.0), error) : code;
     e.real->account(e.real->self, &after);
-    v->device_us = device_us() - device;
+    now = device_stats();
+    v->compute_us = now.compute_us - then.compute_us;
+    v->memory_us = now.memory_us - then.memory_us;
+    v->switch_us = now.switch_us - then.switch_us;
+    v->products = (unsigned)count;
     v->in = after.bytes_in - before.bytes_in;
     *id = at;
     e.last_us = real_us();
@@ -298,7 +340,7 @@ static void forget(void *user, size_t index, const int32_t *c, size_t ldc)
 static double cost(uint32_t shape, uint64_t weight, const int8_t *a, size_t count)
 {
     wnpu_accel_product p[NP_CHAIN];
-    double before = device_us();
+    double before = device_stats().device_us;
     uint64_t id;
     size_t i;
     memset(p, 0, sizeof p);
@@ -315,7 +357,7 @@ static double cost(uint32_t shape, uint64_t weight, const int8_t *a, size_t coun
         fprintf(stderr, "npu_estimate: a job failed\n");
         exit(1);
     }
-    return device_us() - before;
+    return device_stats().device_us - before;
 }
 
 /* The plan goes by these; what opening measured has this machine's noise in it. */
@@ -393,6 +435,7 @@ static struct {
 /* What was found out: milliseconds. */
 typedef struct findings {
     int of_medians;             /* or of the shortest times */
+    int which;                  /* BEST or WORST */
     double alone;               /* encoder and cross-attention of a window on the CPU */
     double cpu, waits, npu, copies, whole; /* the same with the NPU: parts, and on the clock */
     double stage_npu[NP_STAGES], stage_copies[NP_STAGES];
@@ -452,10 +495,11 @@ static void replay(findings *f)
         f->copies += copies * 1e-3;
         f->stage_copies[v->stage] += copies * 1e-3;
         if (!v->is_wait) {
-            npu_free = (npu_free > cpu ? npu_free : cpu) + v->device_us;
+            us = device_us(v, f->which);
+            npu_free = (npu_free > cpu ? npu_free : cpu) + us;
             v->end_us = npu_free;
-            f->npu += v->device_us * 1e-3;
-            f->stage_npu[v->stage] += v->device_us * 1e-3;
+            f->npu += us * 1e-3;
+            f->stage_npu[v->stage] += us * 1e-3;
         }
     }
     f->whole = cpu * 1e-3;
@@ -464,15 +508,18 @@ static void replay(findings *f)
 static void report_shapes(void)
 {
     uint32_t i;
-    printf("%s\nkernels: M x N x K, microseconds alone and for each more in a chain, by the "
-           "model\n", e.info.name);
+    printf("%s\nassumed: %s,\n  %.0f to %.0f us a stream, stalls of %.0f to %.0f %%\n"
+           "kernels: M x N x K, microseconds alone and for each more in a chain, as the plan has "
+           "them\n", e.info.name, devices[is_npu4()].name, devices[is_npu4()].stream_us[BEST],
+           devices[is_npu4()].stream_us[WORST], 100 * devices[is_npu4()].stalls[BEST], 100 * devices[is_npu4()].stalls[WORST]);
     for (i = 0; i < e.info.n_shapes; i++) {
         const wnpu_accel_shape *s = &e.shapes[i];
         printf("  %5u x %5u x %5u %8.0f %8.0f\n", s->m, s->n, s->k, s->cost_us, s->chained_us);
     }
 }
 
-static void report_stages(const wnpu_session *s, const findings *f)
+/* f: the best and the worst case. */
+static void report_stages(const wnpu_session *s, const findings f[CASES])
 {
     uint64_t jobs = 0, submissions = 0, waits = 0, in = 0, out = 0, macs = 0;
     wnpu_accel_stage g;
@@ -480,16 +527,16 @@ static void report_stages(const wnpu_session *s, const findings *f)
     printf("a window of 30 s in %u chunks of %u positions, %.1f MB of weights on the NPU\n",
            s->run.bridge.plan.chunks, s->run.bridge.plan.chunk,
            (double)s->run.bridge.resident_bytes / 1e6);
-    printf("  stage        GMAC  by   jobs  submissions  waits   MB in  MB out  NPU ms  copies "
+    printf("  stage        GMAC  by   jobs  submissions  waits   MB in  MB out      NPU ms  copies "
            "and flushes, CPU ms\n");
     memset(&g, 0, sizeof g);
     g.struct_size = (uint32_t)sizeof g;
     for (i = 0; wnpu_get_accel_stage(s, i, &g) == WNPU_OK; i++) {
-        printf("  %-9s %7.2f  %s %6llu %12llu %6llu %7.1f %7.1f %7.2f %7.2f\n", g.name,
+        printf("  %-9s %7.2f  %s %6llu %12llu %6llu %7.1f %7.1f %5.2f-%5.2f %7.2f\n", g.name,
                (double)g.macs / 1e9, g.planned ? "NPU" : "CPU", (unsigned long long)g.jobs,
                (unsigned long long)g.submissions, (unsigned long long)g.waits,
-               (double)g.bytes_in / 1e6, (double)g.bytes_out / 1e6, f->stage_npu[i],
-               f->stage_copies[i]);
+               (double)g.bytes_in / 1e6, (double)g.bytes_out / 1e6, f[BEST].stage_npu[i],
+               f[WORST].stage_npu[i], f->stage_copies[i]);
         macs += g.macs;
         jobs += g.jobs;
         submissions += g.submissions;
@@ -497,9 +544,10 @@ static void report_stages(const wnpu_session *s, const findings *f)
         in += g.bytes_in;
         out += g.bytes_out;
     }
-    printf("  %-9s %7.2f      %6llu %12llu %6llu %7.1f %7.1f %7.2f %7.2f\n", "all",
+    printf("  %-9s %7.2f      %6llu %12llu %6llu %7.1f %7.1f %5.1f-%5.1f %7.2f\n", "all",
            (double)macs / 1e9, (unsigned long long)jobs, (unsigned long long)submissions,
-           (unsigned long long)waits, (double)in / 1e6, (double)out / 1e6, f->npu, f->copies);
+           (unsigned long long)waits, (double)in / 1e6, (double)out / 1e6, f[BEST].npu,
+           f[WORST].npu, f->copies);
 }
 
 /* Of the recording: on the CPU alone, with the NPU, with one that takes no time. */
@@ -517,35 +565,48 @@ static sums sum_up(const findings *f)
     return t;
 }
 
-static void report_line(const char *what, double shortest, double medians, double audio)
+/* Milliseconds of the best and worst case, and their medians. */
+static void report_line(const char *what, const double ms[CASES], const double medians[CASES],
+                        double audio)
 {
-    printf("  %-29s %8.1f ms %6.1f x real time   (medians: %.1f ms, %.1f x)\n", what, shortest,
-           audio / shortest, medians, audio / medians);
+    printf("  %-29s %8.1f to %.1f ms, %.1f to %.1f x real time (medians: %.1f to %.1f ms)\n", what,
+           ms[BEST], ms[WORST], audio / ms[WORST], audio / ms[BEST], medians[BEST], medians[WORST]);
 }
 
-static void report(const wnpu_session *s, const findings *f, const findings *m, int runs)
+static void report_one(const char *what, double ms, double medians, double audio)
+{
+    printf("  %-29s %8.1f ms, %.1f x real time (medians: %.1f ms)\n", what, ms, audio / ms, medians);
+}
+
+/* f: of the shortest times, m: of medians, both in the best and the worst case. */
+static void report(const wnpu_session *s, const findings f[CASES], const findings m[CASES], int runs)
 {
     double audio = (double)f->audio_ms;
-    sums a = sum_up(f), b = sum_up(m);
-    char machine[400];
-    machine_name(machine, sizeof machine);
+    sums a[CASES] = {sum_up(&f[BEST]), sum_up(&f[WORST])};
+    sums b[CASES] = {sum_up(&m[BEST]), sum_up(&m[WORST])};
+    double with[2][CASES] = {{a[BEST].with, a[WORST].with}, {b[BEST].with, b[WORST].with}};
+    double encoder[2][CASES] = {{f->windows * f[BEST].whole, f->windows * f[WORST].whole},
+                                {m->windows * m[BEST].whole, m->windows * m[WORST].whole}};
+    char name[400];
+    machine_name(name, sizeof name);
     report_stages(s, f);
-    printf("  encoder and cross-attention: %.1f ms = %.1f CPU work (measured) + %.1f copies and "
-           "flushes + %.1f waiting for the NPU;\n  %.1f ms on the CPU alone (measured)\n",
-           f->whole, f->cpu, f->copies, f->waits, f->alone);
+    printf("  encoder and cross-attention: %.1f to %.1f ms = %.1f CPU work (measured) + %.1f copies and "
+           "flushes + %.1f to %.1f waiting for the NPU;\n  %.1f ms on the CPU alone (measured)\n",
+           f[BEST].whole, f[WORST].whole, f->cpu, f->copies, f[BEST].waits, f[WORST].waits, f->alone);
     printf("the recording: %.1f s, %u windows, %u tokens; %u threads, %s, %s;\n"
            "shortest times of %d runs of it and %d of a window's encoder\n", audio * 1e-3,
-           f->windows, f->tokens, s->pool.threads, wnpu_isa_name(s->isa), machine, runs, 4 * runs);
-    report_line("CPU alone (measured)", a.alone, b.alone, audio);
-    report_line("with the NPU (modelled)", a.with, b.with, audio);
-    report_line("  encoder, cross-attention", f->windows * f->whole, m->windows * m->whole, audio);
-    report_line("  decoder, on the CPU", f->decoder, m->decoder, audio);
-    report_line("  input, log-mel, on the CPU", f->input + f->mel, m->input + m->mel, audio);
-    report_line("with an NPU that takes no time", a.no_npu, b.no_npu, audio);
-    printf("  220 x real time is %.1f ms: %.1f ms less. With the NPU: encoder's CPU part %.1f, copies "
-           "and flushes %.1f,\n  waiting for the NPU %.1f, decoder %.1f, input and log-mel %.1f ms\n",
-           audio / 220, a.with - audio / 220, f->windows * f->cpu, f->windows * f->copies,
-           f->windows * f->waits, f->decoder, f->input + f->mel);
+           f->windows, f->tokens, s->pool.threads, wnpu_isa_name(s->isa), name, runs, 4 * runs);
+    report_one("CPU alone (measured)", a->alone, b->alone, audio);
+    report_line("with the NPU (modelled)", with[0], with[1], audio);
+    report_line("  encoder, cross-attention", encoder[0], encoder[1], audio);
+    report_one("  decoder, on the CPU", f->decoder, m->decoder, audio);
+    report_one("  input, log-mel, on the CPU", f->input + f->mel, m->input + m->mel, audio);
+    report_one("with an NPU that takes no time", a->no_npu, b->no_npu, audio);
+    printf("  220 x real time is %.1f ms: %.1f to %.1f ms less. With the NPU: encoder's CPU part %.1f, "
+           "copies and flushes %.1f,\n  waiting for the NPU %.1f to %.1f, decoder %.1f, input and log-mel "
+           "%.1f ms\n", audio / 220, with[0][BEST] - audio / 220, with[0][WORST] - audio / 220,
+           f->windows * f->cpu, f->windows * f->copies, f->windows * f[BEST].waits,
+           f->windows * f[WORST].waits, f->decoder, f->input + f->mel);
 }
 
 static const void *map_file(const char *path, size_t *size)
@@ -585,10 +646,11 @@ static int measure_runs(wnpu_session *s, const options *o, const wnpu_audio *aud
     return 0;
 }
 
-static void conclude(findings *f, int runs, int of_medians)
+static void conclude(findings *f, int runs, int of_medians, int which)
 {
     size_t n = (size_t)runs;
     f->of_medians = of_medians;
+    f->which = which;
     f->alone = time_of(measured.alone, 4 * n, of_medians);
     f->mel = time_of(measured.mel, n, of_medians);
     f->decoder = time_of(measured.decoder, n, of_medians);
@@ -602,11 +664,11 @@ static int estimate(options *o)
     wnpu_session *s[2] = {NULL, NULL};
     wnpu_error error = {0, ""};
     wnpu_audio audio;
-    findings f, m;
+    findings f[CASES], m[CASES];
     size_t size = 0;
     const void *wav = map_file(o->wav, &size);
     int i;
-    memset(&f, 0, sizeof f);
+    memset(f, 0, sizeof f);
     wnpu_audio_init(&audio, sizeof audio);
     if (wav == NULL || wnpu_wav_open(&audio, wav, size, &error) != WNPU_OK ||
         wnpu_model_open(&model, o->model, NULL, &error) != WNPU_OK) {
@@ -626,7 +688,7 @@ static int estimate(options *o)
         }
     }
     e.bridge = &s[1]->run.bridge;
-    if (measure_runs(s[0], o, &audio, &f) != 0) {
+    if (measure_runs(s[0], o, &audio, f) != 0) {
         return 1;
     }
     for (i = 0; i < 4 * o->runs; i++) {
@@ -635,11 +697,13 @@ static int estimate(options *o)
                (ML_FRAMES + 2) * (size_t)model->n_mels * sizeof(float));
         (void)encode(s[1]);
     }
-    m = f;
-    conclude(&f, o->runs, 0);
-    conclude(&m, o->runs, 1);
+    f[WORST] = m[BEST] = m[WORST] = f[BEST];
+    for (i = 0; i < CASES; i++) {
+        conclude(&f[i], o->runs, 0, i);
+        conclude(&m[i], o->runs, 1, i);
+    }
     report_shapes();
-    report(s[1], &f, &m, o->runs);
+    report(s[1], f, m, o->runs);
     wnpu_session_close(s[1]);
     wnpu_session_close(s[0]);
     wnpu_model_close(model);

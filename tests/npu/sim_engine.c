@@ -17,8 +17,9 @@ typedef struct command {
     int unchecked;              /* nothing there: the driver forwards it all the same */
 } command;
 
-/* Public figures: an empty submission and one more in a chain (NPU1: tibrezus/xdna-npu-toolkit,
- * through XRT; NPU4: AMD's validation thresholds, as is the 55 GB/s), a pair of context switches of
+/* Public figures: an empty submission and one more in a chain (NPU1: 100 to 150 us through the ioctl,
+ * 275 through XRT, and 48 of tibrezus/xdna-npu-toolkit; NPU4: 59 and 20 to 25 us of hipfire's pm-npu on
+ * an NPU5; 55 GB/s is AMD's validation threshold), a pair of context switches of
  * 2.8 ms and 1.9 TOPS sustained in int8 on NPU1 (drakosha/whisper-xdna), peaks of 6.76 and 38 TOPS
  * (arXiv 2512.13282). NPU4's share of its published peak is taken to be what NPU1 was measured to
  * sustain; NPU1's bandwidth, which nobody published, to be NPU4's by the number of columns; int16
@@ -27,8 +28,8 @@ typedef struct command {
  * TOPS, and 1.8 GHz on NPU4 (measured by hipfire's pm-npu on an NPU5). */
 static const struct figures {
     double first_us, chained_us, switch_us, macs_per_us, bytes_per_us, cycles_per_us;
-} figures[2] = { { 275, 48, 1400, 1.9e6 / 2, 55e3 / 2, 1000 },
-                 { 73, 10, 1400, 38e6 * (1.9 / 6.76) / 2, 55e3, 1800 } };
+} figures[2] = { { 125, 48, 1400, 1.9e6 / 2, 55e3 / 2, 1000 },
+                 { 59, 22, 1400, 38e6 * (1.9 / 6.76) / 2, 55e3, 1800 } };
 
 /* The out-of-tree driver is taken to follow 6.18 where nothing else is known of it. */
 int sim_kernel(int at_least)

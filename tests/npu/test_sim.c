@@ -1354,7 +1354,7 @@ static void case_clock(void)
     T_CHECK(run_chain(&n, &p, &chain, subs, 4, 14) == 4, "chain");
     size = stats(s, sizeof s);
     overhead = s[size / 8 - 5];
-    T_CHECK(fabs(overhead - (npu4 ? 73 + 73 + 3 * 10 : 275 + 275 + 3 * 48)) < 1e-6,
+    T_CHECK(fabs(overhead - (npu4 ? 59 + 59 + 3 * 22 : 125 + 125 + 3 * 48)) < 1e-6,
             "submitting %f us", overhead);
     T_CHECK(s[size / 8 - 6] > overhead, "and computing");
     free_buffer(&n, &chain);
