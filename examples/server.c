@@ -11,9 +11,9 @@
  */
 #define _XOPEN_SOURCE 700
 
-#include "npu.h"
 #include "server_address.h"
 #include "server_http.h"
+#include "server_models.h"
 #include "server_pool.h"
 #include "server_realtime.h"
 #include "server_watch.h"
@@ -36,10 +36,11 @@
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
 
 typedef struct server_options {
-    const char *model, *npu, *name;
-    char own_name[128];
+    const char *npu, *name;
+    int n_models;
     char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
-    long sessions, queue, threads, max_mb, max_minutes, upload_s, timeout_s, grace_s, connections;
+    long sessions, queue, threads, idle_s, max_mb, max_minutes, upload_s, timeout_s, grace_s;
+    long connections;
     wnpu_config config;
     http_options http;
 } server_options;
@@ -68,8 +69,11 @@ static const char help[] =
     "  /asr, /detect-language                                         as whisper-asr-webservice\n"
     "  /health, /metrics\n"
     "\n"
-    "  --model FILE        Whisper model: a ggml file, or a pack made by build/pack\n"
-    "  --name NAME         name of the model for clients [the file's, without extension]\n"
+    "  --model [NAME=]FILE Whisper model: a ggml file, or a pack made by build/pack. Can be\n"
+    "                      repeated: clients choose by NAME [the file's, without extension], and\n"
+    "                      get the first for other names. The others are loaded when needed\n"
+    "  --name NAME         name of the first model for clients\n"
+    "  --idle-unload SECONDS  unload models that nobody has used for this time [never]\n"
     "  --listen ADDR:PORT  or PORT alone for 127.0.0.1 [127.0.0.1:9004]; 0.0.0.0:9004 for other\n"
     "                      machines, too%s\n"
     "  --wyoming ADDR:PORT also serve Home Assistant's protocol here, such as 127.0.0.1:10300;\n"
@@ -79,7 +83,8 @@ static const char help[] =
     "  --host NAME         a name that clients may call this server by, such as the one that a\n"
     "                      proxy has; can be repeated. Addresses, names of the local network and,\n"
     "                      with --api-key, all names may be used without it\n"
-    "  --sessions N        requests that are computed at the same time, 1 to 64 [1]\n"
+    "  --sessions N        requests that are computed at the same time, for all models, 1 to 64\n"
+    "                      [1]\n"
     "  --queue N           requests that wait for a session, 0 to 1000; more are refused with\n"
     "                      status 503 [16]\n"
     "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
@@ -153,6 +158,13 @@ static int set_address(const char *name, const char *value, char to[ADDRESS_SIZE
     return address_resolve(value, to, why) == 0 ? 0 : complain(-1, "--%s %s: %s", name, value, why);
 }
 
+static int add_model(server_options *o, const char *value)
+{
+    char why[256];
+    o->n_models++;
+    return models_add(value, why) == 0 ? 0 : complain(-1, "--model %s: %s", value, why);
+}
+
 static int add_host(server_options *o, const char *value)
 {
     if (o->http.n_hosts == HTTP_HOSTS_MOST) {
@@ -162,12 +174,14 @@ static int add_host(server_options *o, const char *value)
     return 0;
 }
 
-enum { OPT_MODEL, OPT_NAME, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS,
-       OPT_QUEUE, OPT_THREADS, OPT_MAX_MB, OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE,
-       OPT_CONNECTIONS, OPT_SET, OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
+enum { OPT_MODEL, OPT_NAME, OPT_IDLE, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_HOST,
+       OPT_SESSIONS, OPT_QUEUE, OPT_THREADS, OPT_MAX_MB, OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT,
+       OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP,
+       OPT_VERSION };
 
 static const struct option long_options[] = {
-    {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME}, {"listen", 1, NULL, OPT_LISTEN},
+    {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME},
+    {"idle-unload", 1, NULL, OPT_IDLE}, {"listen", 1, NULL, OPT_LISTEN},
     {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
     {"host", 1, NULL, OPT_HOST}, {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
     {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
@@ -183,8 +197,9 @@ static const struct option long_options[] = {
 static int take_option(server_options *o, int option, char *value)
 {
     switch (option) {
-    case OPT_MODEL: o->model = value; return 0;
+    case OPT_MODEL: return add_model(o, value);
     case OPT_NAME: o->name = value; return 0;
+    case OPT_IDLE: return number("idle-unload", value, 1, 1000000, &o->idle_s);
     case OPT_LISTEN: return set_address("listen", value, o->listen);
     case OPT_WYOMING: return set_address("wyoming", value, o->wyoming);
     case OPT_KEY: return read_key(o, value);
@@ -217,6 +232,7 @@ static int take_option(server_options *o, int option, char *value)
 static int parse(server_options *o, int argc, char **argv, int *code)
 {
     int option, taken = 0;
+    char why[256];
     memset(o, 0, sizeof *o);
     wnpu_config_init(&o->config, sizeof o->config);
     wnpu_params_init(&o->http.params, sizeof o->http.params);
@@ -234,8 +250,11 @@ static int parse(server_options *o, int argc, char **argv, int *code)
     if (taken == 0 && optind < argc) {
         taken = complain(-1, "unexpected argument %s; see --help", argv[optind]);
     }
-    if (taken == 0 && o->model == NULL) {
+    if (taken == 0 && o->n_models == 0) {
         taken = complain(-1, "--model is missing; see --help");
+    }
+    if (taken == 0 && o->name != NULL && models_rename_first(o->name, why) != 0) {
+        taken = complain(-1, "--name: %s", why);
     }
     *code = taken < 0 ? EXIT_USAGE : 0;
     return taken != 0;
@@ -251,66 +270,46 @@ static void on_log(void *user, wnpu_log_level level, const char *text)
     }
 }
 
-static int open_model(const server_options *o, wnpu_model **model)
-{
-    wnpu_model_config config;
-    wnpu_error error = {0, ""};
-    wnpu_model_config_init(&config, sizeof config);
-    config.log = on_log;
-    config.log_user = (void *)(uintptr_t)o;
-    return wnpu_model_open(model, o->model, &config, &error) == WNPU_OK
-               ? 0 : complain(EXIT_MODEL, "%s: %s", o->model, error.message);
-}
-
-/* The model's name for clients: the file's without directory and extension, unless one is given. */
-static void name_model(server_options *o)
-{
-    const char *slash = strrchr(o->model, '/'), *base = slash != NULL ? slash + 1 : o->model;
-    const char *dot = strrchr(base, '.');
-    int n = dot != NULL && dot > base ? (int)(dot - base) : (int)strlen(base);
-    (void)snprintf(o->own_name, sizeof o->own_name, "%.*s", n, base);
-    o->http.model_name = o->name != NULL ? o->name : o->own_name;
-}
-
-/* Sessions share the threads, so that together they do not use more than there are CPUs. */
-static int open_sessions(server_options *o, const wnpu_model *model)
+static void tell_memory(const server_options *o, const served *m)
 {
     wnpu_error error = {0, ""};
-    wnpu_model_info info;
-    pool_options p;
+    fprintf(stderr, "server: model %.0f MB in memory and %.0f MB shared, %ld session%s of %.0f MB "
+            "with %u thread%s each\n", (double)m->info.bytes / 1e6,
+            (double)m->info.shared_bytes / 1e6, o->sessions, o->sessions == 1 ? "" : "s",
+            (double)wnpu_session_size(m->model, &m->config, &error) / 1e6,
+            (unsigned)o->config.threads, o->config.threads == 1 ? "" : "s");
+}
+
+/* Opens the first model and the sessions, which share the threads, so that together they do not use
+ * more than there are CPUs. */
+static int open_models(server_options *o)
+{
+    wnpu_error error = {0, ""};
+    models_options options;
+    pool_options p = {(int)o->sessions, (int)o->queue};
+    served *first;
+    char why[512];
     long threads = o->threads > 0 ? o->threads : (long)wnpu_default_threads();
-    memset(&p, 0, sizeof p);
+    int status;
+    memset(&options, 0, sizeof options);
     o->config.threads = (uint32_t)(threads > o->sessions ? threads / o->sessions : 1);
     o->config.stream_bytes = REALTIME_STREAM_BYTES;
     o->config.log = on_log;
     o->config.log_user = o;
-    p.model = model;
-    p.model_name = o->http.model_name;
-    p.config = o->config;
-    p.sessions = (int)o->sessions;
-    p.queue = (int)o->queue;
-    memset(&info, 0, sizeof info);
-    info.struct_size = sizeof info;
-    (void)wnpu_model_get_info(model, &info);
-    fprintf(stderr, "server: model %.0f MB in memory and %.0f MB shared, %ld session%s of %.0f MB "
-            "with %u thread%s each\n", (double)info.bytes / 1e6, (double)info.shared_bytes / 1e6,
-            o->sessions, o->sessions == 1 ? "" : "s",
-            (double)wnpu_session_size(model, &o->config, &error) / 1e6,
-            (unsigned)o->config.threads, o->config.threads == 1 ? "" : "s");
-    return pool_open(&p, &error) == WNPU_OK
-               ? 0 : complain(error.code == WNPU_E_ACCEL ? EXIT_NPU : EXIT_OTHER, "%s",
-                              error.message);
-}
-
-/* An NPU that cannot be opened is an error only with --require-npu. */
-static int open_npu(server_options *o, const wnpu_model *model)
-{
-    int status = o->npu != NULL ? npu_open(&o->config.accel, o->npu, model, on_log, o) : WNPU_OK;
-    if (status != WNPU_OK && !o->config.require_accel) {
-        (void)complain(0, "going on without the NPU");
-        return 0;
+    options.config = o->config;
+    options.log = on_log;
+    options.log_user = o;
+    options.npu = o->npu;
+    options.idle_ms = o->idle_s * 1000;
+    status = models_start(&options, &first, why);
+    if (status != WNPU_OK) {
+        return complain(status == WNPU_E_ACCEL ? EXIT_NPU : EXIT_MODEL, "%s", why);
     }
-    return status == WNPU_OK ? 0 : EXIT_NPU;
+    tell_memory(o, first);
+    status = pool_open(&p, first, &error);
+    models_release(first);
+    return status == WNPU_OK ? 0 : complain(status == WNPU_E_ACCEL ? EXIT_NPU : EXIT_OTHER, "%s",
+                                            error.message);
 }
 
 /* ---- serving ---- */
@@ -323,12 +322,11 @@ static void announce(const char *what, const char *address, int port)
                    port);
 }
 
-static int start(server_options *o, const wnpu_model *model)
+static int start(server_options *o)
 {
     char why[256];
     int port;
     http_options *h = &o->http;
-    h->model = model;
     h->listen = o->listen;
     h->max_bytes = (uint64_t)o->max_mb << 20;
     h->most_ms = (int64_t)o->max_minutes * 60000;
@@ -379,13 +377,13 @@ static void drain(const server_options *o)
     }
 }
 
-static int serve(server_options *o, const wnpu_model *model, const sigset_t *signals)
+static int serve(server_options *o, const sigset_t *signals)
 {
     int code, number = 0;
     if (watch_start() != 0) {
         return complain(EXIT_OTHER, "cannot start a thread: %s", strerror(errno));
     }
-    code = start(o, model);
+    code = start(o);
     if (code == 0) {
         while (sigwait(signals, &number) != 0) {
         }
@@ -401,7 +399,6 @@ static int serve(server_options *o, const wnpu_model *model, const sigset_t *sig
 int main(int argc, char **argv)
 {
     server_options o;
-    wnpu_model *model = NULL;
     sigset_t signals;
     int code;
     if (parse(&o, argc, argv, &code) != 0) {
@@ -418,13 +415,8 @@ int main(int argc, char **argv)
     (void)mallopt(M_ARENA_MAX, 2); /* or each thread keeps what it has freed */
     (void)mallopt(M_MMAP_THRESHOLD, 262144); /* or that rises, and freed uploads are kept, too */
 #endif
-    name_model(&o);
-    code = open_model(&o, &model);
-    code = code == 0 ? open_npu(&o, model) : code;
-    code = code == 0 ? open_sessions(&o, model) : code;
-    code = code == 0 ? serve(&o, model, &signals) : code;
-    pool_close();
-    npu_close(o.config.accel);
-    wnpu_model_close(model);
+    code = open_models(&o);
+    code = code == 0 ? serve(&o, &signals) : code;
+    models_stop();
     return code;
 }

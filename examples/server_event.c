@@ -75,13 +75,19 @@ static int read_range(json value, double low, double high, double *to)
     return 0;
 }
 
+static void copy_string(json value, char *to, size_t size)
+{
+    size_t n = json_string(value, to, size - 1);
+    to[n < size ? n : size - 1] = '\0';
+}
+
 /* Models that take audio as a stream: their clients divide it, unless they say something else. */
 static int divides_itself(json model)
 {
     static const char *const names[] = {"realtime-whisper", "live-transcribe", "gpt-transcribe"};
-    char name[128];
-    size_t i, n = json_string(model, name, sizeof name - 1);
-    name[n < sizeof name ? n : sizeof name - 1] = '\0';
+    char name[EVENT_MODEL_MOST];
+    size_t i;
+    copy_string(model, name, sizeof name);
     for (i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strstr(name, names[i]) != NULL) {
             return 1;
@@ -218,12 +224,16 @@ static const char *read_settings(json session, event_settings *settings)
 {
     event_settings s = *settings;
     json input = json_get(json_get(session, "audio"), "input");
-    json transcription = json_get(session, "input_audio_transcription"), prompt;
+    json transcription = json_get(session, "input_audio_transcription"), prompt, model;
     size_t n;
     if (transcription.at == NULL) {
         transcription = json_get(input, "transcription");
     }
     prompt = json_get(transcription, "prompt");
+    model = json_get(transcription, "model");
+    if (json_type(model) == '"') {
+        copy_string(model, s.model, sizeof s.model);
+    }
     if (read_format(json_get(input, "format").at != NULL
                         ? json_get(input, "format") : json_get(session, "input_audio_format"),
                     &s) != 0) {
@@ -239,7 +249,7 @@ static const char *read_settings(json session, event_settings *settings)
         return "the list of keywords";
     }
     if (read_detection(either(session, input, "turn_detection"),
-                       json_get(transcription, "model"), &s) != 0) {
+                       model, &s) != 0) {
         return "turn_detection";
     }
     read_include(json_get(session, "include"), &s);
@@ -280,12 +290,6 @@ int event_is_utf8(const char *text, size_t n)
         }
     }
     return 1;
-}
-
-static void copy_string(json value, char *to, size_t size)
-{
-    size_t n = json_string(value, to, size - 1);
-    to[n < size ? n : size - 1] = '\0';
 }
 
 static event_kind wrong(event_info *info, const char *problem, const char *what)

@@ -10,6 +10,7 @@
 
 #define EVENT_MOST ((size_t)1 << 20) /* longest event in bytes */
 #define EVENT_PROMPT_MOST 4096
+#define EVENT_MODEL_MOST 128
 #define EVENT_LANGUAGE_DEFAULT (-3)  /* what the server uses unless it is told */
 #define EVENT_LANGUAGES_MOST 32
 #define EVENT_KEYWORDS_MOST 256
@@ -36,6 +37,7 @@ typedef struct event_settings {
     int32_t language;         /* number, WNPU_LANGUAGE_AUTO or EVENT_LANGUAGE_DEFAULT */
     int32_t languages[EVENT_LANGUAGES_MOST]; /* without a number: those that are possible */
     size_t n_languages;       /* 0: all */
+    char model[EVENT_MODEL_MOST]; /* that the client names; "" for none */
     char prompt[EVENT_PROMPT_MOST];
     char keywords[EVENT_KEYWORDS_SIZE]; /* words that are likely to occur, one NUL behind each */
     size_t n_keywords;

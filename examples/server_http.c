@@ -7,6 +7,7 @@
 #include "server_answer.h"
 #include "server_form.h"
 #include "server_log.h"
+#include "server_models.h"
 #include "server_pool.h"
 #include "server_realtime.h"
 #include "server_run.h"
@@ -60,7 +61,7 @@ typedef struct reading {
     buffer value;
     int in_file, files, ignored;
     int status;               /* of an error, or 0 */
-    char message[256];
+    char message[512];
 } reading;
 
 static int refuse_form(reading *f, int status, const char *message)
@@ -185,6 +186,7 @@ typedef struct listener {
     connection *conn;
     watch *watch;
     const request *request;
+    const wnpu_model *model;
     int chunked, begun;
 } listener;
 
@@ -210,7 +212,7 @@ static int send_segment(void *user, const wnpu_segment *segment, size_t index)
     listener *l = user;
     buffer event = {NULL, 0, 0, 0};
     int failed;
-    reply_delta(&event, options.model, l->request, segment, index);
+    reply_delta(&event, l->model, l->request, segment, index);
     failed = event.failed || send_event(l, &event) != 0;
     buffer_free(&event);
     return failed ? -1 : 0;
@@ -269,15 +271,16 @@ static int answer_job(connection *conn, job *j, listener *l)
     return 200;
 }
 
-static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload *u)
+static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload *u, served *m)
 {
-    listener l = {conn, w, r, strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0, 0};
+    int chunked = strcmp(mg_get_request_info(conn)->http_version, "1.0") != 0;
+    listener l = {conn, w, r, m->model, chunked, 0};
     exchange *x = mg_get_user_connection_data(conn);
     job j;
     int status;
     memset(&j, 0, sizeof j);
     j.kind = kind;
-    j.model = options.model;
+    j.model = m;
     j.request = r;
     j.upload = u;
     j.watch = w;
@@ -302,6 +305,24 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     return status;
 }
 
+/* Holds the model that a request names, which *m then receives. Returns 0 or an HTTP status with
+ * the reason in f->message. */
+static int choose_model(watch *w, reading *f, served **m)
+{
+    served *named = models_find(f->request->model[0] != '\0' ? f->request->model : NULL);
+    char why[512];
+    watch_enter(w, WATCH_WRITING, 0); /* opening a model has no deadline */
+    if (models_hold(named, why) != 0) {
+        (void)refuse_form(f, 503, why);
+        return f->status;
+    }
+    *m = named;
+    if (request_finish(f->request, named->model) != 0) {
+        (void)refuse_form(f, 400, f->request->problem);
+    }
+    return f->status;
+}
+
 /* Reads a form and runs what it asks for. */
 static int serve_upload(connection *conn, watch *w, request_api api, job_kind kind, int task)
 {
@@ -309,6 +330,7 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
     request r;
     upload u;
     reading *f;
+    served *m = NULL;
     int status = 0;
     if (info->content_length > (long long)(options.max_bytes + REQUEST_TEXT_MOST)) {
         pool_count_refusal(POOL_REFUSED_SIZE);
@@ -330,9 +352,7 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
         (void)refuse_form(f, 400, r.problem);
     }
     status = f->status != 0 ? f->status : read_form(conn, w, f);
-    if (status == 0 && request_finish(&r, options.model) != 0) {
-        status = refuse_form(f, 400, r.problem) != 0 ? f->status : 0;
-    }
+    status = status == 0 ? choose_model(w, f, &m) : status;
     if (status != 0) {
         if (status == 400) {
             pool_count_refusal(POOL_REFUSED_REQUEST);
@@ -340,8 +360,11 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
         (void)answer_error(conn, api, status, f->message, r.wrong);
         drain(conn, w);
     } else {
-        r.params.initial_prompt = request_prompt_end(options.model, r.params.initial_prompt);
-        status = run_job(conn, w, kind, &r, &u);
+        r.params.initial_prompt = request_prompt_end(m->model, r.params.initial_prompt);
+        status = run_job(conn, w, kind, &r, &u, m);
+    }
+    if (m != NULL) {
+        models_release(m);
     }
     free(f);
     upload_free(&u);
@@ -387,17 +410,14 @@ static int serve_health(connection *conn, watch *w)
 static int serve_metrics(connection *conn, watch *w)
 {
     char text[16384];
-    size_t n = pool_metrics(text, sizeof text);
+    buffer b = {NULL, 0, 0, 0};
+    int status;
     (void)w;
-    return answer(conn, 200, "text/plain; version=0.0.4; charset=utf-8", text, n);
-}
-
-static void add_model(buffer *b, const char *name)
-{
-    buffer_text(b, "{\"id\": ");
-    buffer_string(b, name, strlen(name));
-    buffer_text(b, ", \"object\": \"model\", \"created\": 1663718400, "
-                "\"owned_by\": \"whisper_npu\"}");
+    (void)buffer_write(&b, text, pool_metrics(text, sizeof text));
+    models_metrics(&b);
+    status = answer(conn, 200, "text/plain; version=0.0.4; charset=utf-8", b.bytes, b.n);
+    buffer_free(&b);
+    return status;
 }
 
 /* What the page may do: nothing of other origins. Its audio thread's code is a blob. */
@@ -414,23 +434,31 @@ static int serve_page(connection *conn, watch *w)
     return 200;
 }
 
-/* The model under its own name and under OpenAI's, which many clients insist on. */
+#define OPENAI_MODEL "whisper-1"
+
+/* The models under their own names, and the first also under OpenAI's, which many clients insist
+ * on. */
 static int serve_models(connection *conn, watch *w)
 {
     const char *id = strstr(mg_get_request_info(conn)->local_uri, "/models") + strlen("/models");
     buffer b = {NULL, 0, 0, 0};
+    served *m;
+    size_t i;
     int status;
     (void)w;
     if (id[0] == '/' && id[1] != '\0') {
-        if (strcmp(id + 1, options.model_name) != 0 && strcmp(id + 1, "whisper-1") != 0) {
+        m = models_find(id + 1);
+        if (strcmp(id + 1, m->name) != 0 && strcmp(id + 1, OPENAI_MODEL) != 0) {
             return answer_error(conn, API_OPENAI, 404, "there is no such model", "model");
         }
-        add_model(&b, id + 1);
+        models_describe(&b, m, id + 1);
     } else {
         buffer_text(&b, "{\"object\": \"list\", \"data\": [");
-        add_model(&b, options.model_name);
-        buffer_text(&b, ", ");
-        add_model(&b, "whisper-1");
+        for (i = 0; (m = models_at(i)) != NULL; i++) {
+            models_describe(&b, m, m->name);
+            buffer_text(&b, ", ");
+        }
+        models_describe(&b, models_find(NULL), OPENAI_MODEL);
         buffer_text(&b, "]}");
     }
     buffer_text(&b, "\n");

@@ -15,8 +15,6 @@
 #define HTTP_HOSTS_MOST 16
 
 typedef struct http_options {
-    const wnpu_model *model;
-    const char *model_name;   /* for clients */
     wnpu_params params;       /* that requests change */
     const char *listen;       /* from address_resolve() */
     const char *api_key;      /* NULL: none is asked for */

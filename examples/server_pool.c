@@ -15,6 +15,14 @@
 #define MOST_SESSIONS 64
 #define STATUSES 600
 
+/* A session, with its memory. */
+typedef struct slot {
+    wnpu_session *session;
+    const served *of;
+    uint64_t bytes;
+    int busy;
+} slot;
+
 /* One that waits for a session. */
 typedef struct waiter {
     struct waiter *next;
@@ -33,8 +41,10 @@ typedef struct histogram {
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    wnpu_session *all[MOST_SESSIONS], *idle[MOST_SESSIONS];
-    int n, n_idle, queue, closing;
+    slot slots[MOST_SESSIONS * MODELS_MOST]; /* of each model at most n */
+    size_t n_slots;
+    int n, n_idle;            /* sessions that may be in use, and that many more now */
+    int queue, closing;
     int waiting, patient;     /* patient: those of them that the queue's limit does not count */
     waiter *first, **last;
     uint64_t requests[STATUSES], refusals[POOL_REFUSALS];
@@ -49,40 +59,74 @@ static struct {
 
 /* AMX has to be requested from the system, which the library does only if told to; this process is
  * our own. */
-static int open_session(const pool_options *o, wnpu_session **session, wnpu_error *error)
+static int open_session(const served *m, wnpu_session **session, wnpu_error *error)
 {
-    wnpu_config config = o->config;
+    wnpu_config config = m->config;
     int status = WNPU_E_UNSUPPORTED;
     if (config.isa == WNPU_ISA_AUTO && wnpu_isa_available(WNPU_ISA_AMX)) {
         config.isa = WNPU_ISA_AMX;
-        status = wnpu_session_open(session, o->model, &config, NULL, 0, error);
+        status = wnpu_session_open(session, m->model, &config, NULL, 0, error);
     }
     return status != WNPU_E_UNSUPPORTED ? status :
-           wnpu_session_open(session, o->model, &o->config, NULL, 0, error);
+           wnpu_session_open(session, m->model, &m->config, NULL, 0, error);
 }
 
-int pool_open(const pool_options *o, wnpu_error *error)
+/* Opens one more session of a model. Call without the lock. */
+static int add_session(const served *m, wnpu_session **session, int busy, wnpu_error *error)
 {
-    int status = WNPU_OK;
-    pool.queue = o->queue;
-    pool.model_name = o->model_name;
-    pool.begun = time(NULL);
-    pool.last = &pool.first;
-    while (status == WNPU_OK && pool.n < o->sessions && pool.n < MOST_SESSIONS) {
-        status = open_session(o, &pool.all[pool.n], error);
-        if (status == WNPU_OK) {
-            pool.idle[pool.n_idle++] = pool.all[pool.n++];
-        }
+    slot s = {NULL, m, 0, busy};
+    int status = open_session(m, &s.session, error);
+    if (status == WNPU_OK) {
+        s.bytes = wnpu_session_size(m->model, &m->config, error);
+        pthread_mutex_lock(&pool.lock);
+        pool.slots[pool.n_slots++] = s;
+        pthread_mutex_unlock(&pool.lock);
     }
+    *session = s.session;
     return status;
 }
 
-void pool_close(void)
+int pool_open(const pool_options *o, served *first, wnpu_error *error)
 {
-    while (pool.n > 0) {
-        wnpu_session_close(pool.all[--pool.n]);
+    wnpu_session *unused;
+    int status = WNPU_OK;
+    pool.queue = o->queue;
+    pool.model_name = first->name;
+    pool.begun = time(NULL);
+    pool.last = &pool.first;
+    while (status == WNPU_OK && pool.n < o->sessions && pool.n < MOST_SESSIONS) {
+        status = add_session(first, &unused, 0, error);
+        pool.n += status == WNPU_OK;
     }
-    pool.n_idle = 0;
+    pool.n_idle = pool.n;
+    return status;
+}
+
+void pool_drop(const served *m)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&pool.lock);
+    while (i < pool.n_slots) {
+        if (pool.slots[i].of == m) {
+            wnpu_session_close(pool.slots[i].session);
+            pool.slots[i] = pool.slots[--pool.n_slots];
+        } else {
+            i++;
+        }
+    }
+    pthread_mutex_unlock(&pool.lock);
+}
+
+uint64_t pool_session_bytes(const served *m)
+{
+    uint64_t bytes = 0;
+    size_t i;
+    pthread_mutex_lock(&pool.lock);
+    for (i = 0; i < pool.n_slots; i++) {
+        bytes += pool.slots[i].of == m ? pool.slots[i].bytes : 0;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return bytes;
 }
 
 /* Waits for a change, but not longer than a tick: the client may go away meanwhile. */
@@ -128,14 +172,33 @@ static void count(histogram *h, double seconds)
     h->sum += seconds;
 }
 
-/* patient: neither the queue's limit nor the shutdown matters. */
-static pool_result take(watch *w, wnpu_session **session, int patient)
+/* A session of a model that is not in use, or NULL. Call with the lock. */
+static wnpu_session *find_idle(const served *m)
 {
-    pool_result result = POOL_TAKEN;
+    size_t i;
+    for (i = 0; i < pool.n_slots; i++) {
+        if (pool.slots[i].of == m && !pool.slots[i].busy) {
+            pool.slots[i].busy = 1;
+            return pool.slots[i].session;
+        }
+    }
+    return NULL;
+}
+
+/* Another session may be used. Call with the lock. */
+static void add_idle(void)
+{
+    pool.n_idle++;
+    pthread_cond_broadcast(&pool.changed);
+}
+
+/* Waits until a session may be used. patient: neither the queue's limit nor the shutdown matters.
+ * Call with the lock. */
+static pool_result await(watch *w, int patient)
+{
+    pool_result result;
     waiter self = {NULL};
     int64_t begin = platform_now_ms();
-    *session = NULL;
-    pthread_mutex_lock(&pool.lock);
     if (pool.closing && !patient) {
         result = POOL_CLOSING;
     } else if (has_no_room() && !patient) {
@@ -153,26 +216,42 @@ static pool_result take(watch *w, wnpu_session **session, int patient)
         pool.patient -= patient;
         result = pool.closing && !patient ? POOL_CLOSING : w->stop ? POOL_STOPPED : POOL_TAKEN;
         if (result == POOL_TAKEN) {
-            *session = pool.idle[--pool.n_idle];
+            pool.n_idle--;
             count(&pool.waits, (double)(platform_now_ms() - begin) / 1e3);
         }
         pthread_cond_broadcast(&pool.changed);
     }
+    return result;
+}
+
+static pool_result take(watch *w, served *m, wnpu_session **session, int patient)
+{
+    wnpu_error error = {0, ""};
+    pool_result result;
+    pthread_mutex_lock(&pool.lock);
+    result = await(w, patient);
+    *session = result == POOL_TAKEN ? find_idle(m) : NULL;
     pthread_mutex_unlock(&pool.lock);
+    if (result == POOL_TAKEN && *session == NULL && add_session(m, session, 1, &error) != WNPU_OK) {
+        pthread_mutex_lock(&pool.lock);
+        add_idle();
+        pthread_mutex_unlock(&pool.lock);
+        result = POOL_FAILED;
+    }
     if (result == POOL_TAKEN) {
         watch_session(w, *session);
     }
     return result;
 }
 
-pool_result pool_take(watch *w, wnpu_session **session)
+pool_result pool_take(watch *w, served *m, wnpu_session **session)
 {
-    return take(w, session, 0);
+    return take(w, m, session, 0);
 }
 
-pool_result pool_take_again(watch *w, wnpu_session **session)
+pool_result pool_take_again(watch *w, served *m, wnpu_session **session)
 {
-    return take(w, session, 1);
+    return take(w, m, session, 1);
 }
 
 static void count_run(wnpu_session *session)
@@ -202,11 +281,15 @@ void pool_give(watch *w, wnpu_session *session)
 
 void pool_give_back(watch *w, wnpu_session *session)
 {
+    size_t i = 0;
     watch_session(w, NULL);
     (void)wnpu_reset(session);
     pthread_mutex_lock(&pool.lock);
-    pool.idle[pool.n_idle++] = session;
-    pthread_cond_broadcast(&pool.changed);
+    while (pool.slots[i].session != session) {
+        i++;
+    }
+    pool.slots[i].busy = 0;
+    add_idle();
     pthread_mutex_unlock(&pool.lock);
 }
 

@@ -3,6 +3,7 @@
 #ifndef SERVER_POOL_H
 #define SERVER_POOL_H
 
+#include "server_models.h"
 #include "server_watch.h"
 #include "whisper_npu.h"
 
@@ -10,10 +11,7 @@
 #include <stdint.h>
 
 typedef struct pool_options {
-    const wnpu_model *model;
-    const char *model_name;
-    wnpu_config config;
-    int sessions;             /* 1..64 */
+    int sessions;             /* in use at a time, 1..64 */
     int queue;                /* requests that may wait, 0..10000 */
 } pool_options;
 
@@ -21,7 +19,8 @@ typedef enum pool_result {
     POOL_TAKEN,
     POOL_FULL,                /* the queue is full */
     POOL_STOPPED,             /* the client is gone or its time is up: see watch */
-    POOL_CLOSING              /* the server is being shut down */
+    POOL_CLOSING,             /* the server is being shut down */
+    POOL_FAILED               /* there is no memory for a session of the model */
 } pool_result;
 
 /* What is counted for each kind of refusal. */
@@ -33,15 +32,21 @@ typedef enum pool_refusal {
 /* What clients are told that POOL_FULL and POOL_CLOSING refuse. */
 #define POOL_FULL_MESSAGE "all sessions are in use and the queue is full"
 #define POOL_CLOSING_MESSAGE "the server is shutting down"
+#define POOL_FAILED_MESSAGE "no memory for a session of the model"
 
-/* Opens all sessions. Returns WNPU_OK or an error. */
-int pool_open(const pool_options *options, wnpu_error *error);
-void pool_close(void);
+/* Opens all sessions of the first model; those of others are opened when they are needed. Returns
+ * WNPU_OK or an error. */
+int pool_open(const pool_options *options, served *first, wnpu_error *error);
+/* Closes the sessions of a model; none may be in use. */
+void pool_drop(const served *m);
+/* Memory of the sessions of a model. */
+uint64_t pool_session_bytes(const served *m);
 
-/* Waits for a session in the order of the calls. w ends the wait as it ends a run. */
-pool_result pool_take(watch *w, wnpu_session **session);
+/* Waits for a session of a model that the caller holds, in the order of the calls for all models. w
+ * ends the wait as it ends a run. */
+pool_result pool_take(watch *w, served *m, wnpu_session **session);
 /* The same for work that was accepted before: it is not refused, and the queue has room for it. */
-pool_result pool_take_again(watch *w, wnpu_session **session);
+pool_result pool_take_again(watch *w, served *m, wnpu_session **session);
 /* Returns a session after it was used, and counts its last run. Erases audio and text. */
 void pool_give(watch *w, wnpu_session *session);
 /* The same for a run that goes on later or was not made. */

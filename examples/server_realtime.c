@@ -12,6 +12,7 @@
 #include "server_answer.h"
 #include "server_event.h"
 #include "server_log.h"
+#include "server_models.h"
 #include "server_pool.h"
 #include "server_turns.h"
 #include "server_watch.h"
@@ -94,6 +95,8 @@ typedef struct realtime {
     close_code code;          /* for an error of the thread that receives; 0: none */
     buffer out;               /* its events */
     /* Of the handler of messages. */
+    served *held[MODELS_MOST]; /* the models; the first is the detector's */
+    size_t n_held;
     buffer message;
     int begun_message;        /* its first frame has come, and its last has not */
     event_settings draft;
@@ -132,6 +135,7 @@ static void send_cleared(realtime *r)
 }
 
 #define INVALID_EVENT "invalid_event"
+#define MODEL_UNAVAILABLE "model_unavailable"
 #define COMMIT_EMPTY "input_audio_buffer_commit_empty"
 
 /* An error; may be sent by any thread of the connection. event_id: of the client's event that
@@ -165,12 +169,17 @@ static void send_close(struct mg_connection *conn, int code)
     (void)mg_websocket_write(conn, MG_WEBSOCKET_OPCODE_CONNECTION_CLOSE, bytes, sizeof bytes);
 }
 
+static served *model_of(const event_settings *s)
+{
+    return models_find(s->model[0] != '\0' ? s->model : NULL);
+}
+
 static void add_transcription(buffer *b, const event_settings *s)
 {
-    const char *at = s->keywords;
+    const char *at = s->keywords, *name = model_of(s)->name;
     size_t i;
     buffer_text(b, "{\"model\": ");
-    buffer_string(b, options->model_name, strlen(options->model_name));
+    buffer_string(b, name, strlen(name));
     buffer_text(b, ", \"language\": ");
     if (s->language >= 0) {
         buffer_print(b, "\"%s\"", wnpu_language_code(s->language));
@@ -286,7 +295,7 @@ static void add_logprobs(realtime *r, const item *it, size_t first, size_t end)
     if (it->settings.logprobs) {
         buffer_text(&r->text, ", \"logprobs\": [");
         for (i = first; i < end && wnpu_get_segment(r->session, i, &s) == WNPU_OK; i++) {
-            reply_logprobs(&r->text, options->model, &s, &n);
+            reply_logprobs(&r->text, model_of(&it->settings)->model, &s, &n);
         }
         buffer_text(&r->text, "]");
     }
@@ -359,7 +368,7 @@ static wnpu_params params_of(const event_settings *s, const char *keywords[EVENT
         params.n_languages = s->n_languages;
     }
     params.initial_prompt = s->prompt[0] != '\0' ? s->prompt : params.initial_prompt;
-    params.initial_prompt = request_prompt_end(options->model, params.initial_prompt);
+    params.initial_prompt = request_prompt_end(model_of(s)->model, params.initial_prompt);
     for (i = 0; i < s->n_keywords; i++) {
         keywords[i] = at;
         at += strlen(at) + 1;
@@ -404,7 +413,7 @@ static int are_keywords_accepted(const event_settings *s)
     config.threads = 1;
     config.max_beams = (uint32_t)options->max_beams;
     config.stream_bytes = 65536;
-    if (wnpu_session_open(&session, options->model, &config, NULL, 0, &error) != WNPU_OK) {
+    if (wnpu_session_open(&session, model_of(s)->model, &config, NULL, 0, &error) != WNPU_OK) {
         return 0;
     }
     accepted = begin_run(session, s) != WNPU_E_ARGUMENT;
@@ -423,11 +432,13 @@ static int take_session(realtime *r, item *it)
 {
     int status;
     int64_t begin = platform_now_ms();
+    pool_result result;
     if (r->session != NULL) {
         return WNPU_OK;
     }
-    if (pool_take_again(&r->watch, &r->session) != POOL_TAKEN) {
-        return WNPU_E_CANCELLED;
+    result = pool_take_again(&r->watch, model_of(&it->settings), &r->session);
+    if (result != POOL_TAKEN) {
+        return result == POOL_FAILED ? WNPU_E_MEMORY : WNPU_E_CANCELLED;
     }
     it->queued_ms += platform_now_ms() - begin;
     status = it->snapshot != NULL ? resume_run(r->session, it)
@@ -788,7 +799,7 @@ static close_code explain(realtime *r, int status)
     }
     if (status < 0 && !r->watch.stop) {
         send_error(r->conn, "internal_error",
-                   r->session != NULL ? wnpu_session_error(r->session) : "", "");
+                   r->session != NULL ? wnpu_session_error(r->session) : wnpu_strerror(status), "");
         return CLOSE_FAILED;
     }
     return pool_is_closing() ? CLOSE_GOING_AWAY : CLOSE_NORMAL;
@@ -931,17 +942,33 @@ static void take_clear(realtime *r)
     send_cleared(r);
 }
 
+/* Holds a model until the connection ends. Returns 0, or -1 with the reason in why. */
+static int hold_model(realtime *r, served *m, char why[512])
+{
+    size_t i = 0;
+    while (i < r->n_held && r->held[i] != m) {
+        i++;
+    }
+    if (i == r->n_held && models_hold(m, why) != 0) {
+        return -1;
+    }
+    r->held[i] = m;
+    r->n_held += i == r->n_held;
+    return 0;
+}
+
 /* Drops the languages that the model lacks; lacking gets their codes. Returns 0, or -1 if none is
  * left. */
 static int choose_languages(event_settings *s, char lacking[REQUEST_LACKING_MOST])
 {
+    const wnpu_model *model = model_of(s)->model;
     size_t n = s->n_languages, kept;
     lacking[0] = '\0';
     if (n == 0) {
         return s->language < 0 ||
-               request_known_languages(options->model, &s->language, 1, lacking) == 1 ? 0 : -1;
+               request_known_languages(model, &s->language, 1, lacking) == 1 ? 0 : -1;
     }
-    kept = request_known_languages(options->model, s->languages, n, lacking);
+    kept = request_known_languages(model, s->languages, n, lacking);
     s->language = kept == 1 ? s->languages[0] : s->language;
     s->n_languages = kept > 1 ? kept : 0;
     return kept > 0 ? 0 : -1;
@@ -950,8 +977,13 @@ static int choose_languages(event_settings *s, char lacking[REQUEST_LACKING_MOST
 /* Changes the settings to the draft, and tells them in the form of the protocol that was used. */
 static void take_update(realtime *r, int beta, const char *event_id)
 {
-    char lacking[REQUEST_LACKING_MOST], why[REQUEST_LACKING_MOST + 64];
-    int refused = choose_languages(&r->draft, lacking) != 0;
+    char lacking[REQUEST_LACKING_MOST], why[512];
+    int refused;
+    if (hold_model(r, model_of(&r->draft), why) != 0) {
+        send_error(r->conn, MODEL_UNAVAILABLE, why, event_id);
+        return;
+    }
+    refused = choose_languages(&r->draft, lacking) != 0;
     if (lacking[0] != '\0') {
         (void)snprintf(why, sizeof why, "the model does not know these languages: %s", lacking);
         send_error(r->conn, INVALID_EVENT, why, event_id);
@@ -1100,6 +1132,9 @@ static void free_realtime(realtime *r)
         remove_item(r);
     }
     turns_close(&r->turns);
+    while (r->n_held > 0) {
+        models_release(r->held[--r->n_held]);
+    }
     buffer_free(&r->text);
     buffer_free(&r->message);
     buffer_free(&r->out);
@@ -1193,7 +1228,7 @@ static int open_turns(realtime *r)
     wnpu_error error = {0, ""};
     r->turns.on_change = on_turn;
     r->turns.user = r;
-    return turns_open(&r->turns, options->model, &error) == WNPU_OK &&
+    return turns_open(&r->turns, r->held[0]->model, &error) == WNPU_OK &&
            turns_begin(&r->turns, &r->now) == WNPU_OK ? 0 : -1;
 }
 
@@ -1228,9 +1263,20 @@ static int open_realtime(realtime *r)
     return failed ? -1 : 0;
 }
 
+/* The model that the URL names, until an event names another. */
+static void read_query(const struct mg_connection *conn, event_settings *s)
+{
+    const char *query = mg_get_request_info(conn)->query_string;
+    if (query == NULL || mg_get_var(query, strlen(query), "model", s->model, sizeof s->model) < 0) {
+        s->model[0] = '\0';
+    }
+}
+
 static void on_ready(struct mg_connection *conn, void *unused)
 {
     realtime *r = calloc(1, sizeof *r);
+    char why[512] = "no memory for another connection";
+    int held = 0;
     (void)unused;
     if (r != NULL) {
         r->conn = conn;
@@ -1239,12 +1285,14 @@ static void on_ready(struct mg_connection *conn, void *unused)
         r->beta = wants_beta(conn);
         r->number = atomic_fetch_add(&connections, 1) % 1000000 + 1;
         event_defaults(&r->settings);
+        read_query(conn, &r->settings);
         r->now = r->settings;
         (void)pthread_mutex_init(&r->lock, NULL);
         (void)pthread_cond_init(&r->changed, NULL);
     }
-    if (r == NULL || open_realtime(r) != 0) {
-        send_error(conn, "server_busy", "no memory for another connection", "");
+    held = r != NULL && hold_model(r, model_of(&r->settings), why) == 0;
+    if (!held || open_realtime(r) != 0) {
+        send_error(conn, r != NULL && !held ? MODEL_UNAVAILABLE : "server_busy", why, "");
         send_close(conn, CLOSE_TRY_LATER);
         if (r != NULL) {
             free_realtime(r);

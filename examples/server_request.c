@@ -172,6 +172,14 @@ static int read_flag(request *r, const char *name, const char *value, int *to)
     return *to < 0 ? refuse(r, name, "%s must be true or false", name) : 0;
 }
 
+static int take_model(request *r, const char *name, const char *param, const char *value)
+{
+    (void)name;
+    (void)param;
+    (void)snprintf(r->model, sizeof r->model, "%.*s", (int)sizeof r->model - 1, value);
+    return 0;
+}
+
 static int take_stream(request *r, const char *name, const char *param, const char *value)
 {
     (void)param;
@@ -452,6 +460,7 @@ typedef struct field_row {
 #define API_ALL (API_OPENAI | API_WHISPER_CPP | API_ASR)
 
 static const field_row fields[] = {
+    {"model", API_ALL, take_model, NULL},
     {"language", API_ALL, take_language, "language"},
     {"prompt", API_OPENAI | API_WHISPER_CPP, take_text, "initial_prompt"},
     {"temperature", API_OPENAI | API_WHISPER_CPP, take_param, "temperature"},

@@ -50,6 +50,7 @@ typedef struct request {
     int32_t raw_format;       /* wnpu_sample_format [S16LE] */
     uint32_t raw_rate, raw_channels; /* [16000, 1] */
     int64_t offset_ms, duration_ms; /* part of the recording; duration_ms 0: up to its end */
+    char model[REQUEST_NAME_MOST * 2]; /* that the client names; "" for none */
     int max_beams;            /* of the sessions */
     wnpu_params params;
     int32_t languages[100];   /* what params.languages points to */

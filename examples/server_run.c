@@ -323,7 +323,8 @@ static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
                        "transcribed", SPEAKERS_MOST, (unsigned)audio->channels);
     }
     if (j->http_status == 200) {
-        (j->answer != NULL ? j->answer : reply_results)(&j->body, session, j->model, j->request);
+        (j->answer != NULL ? j->answer : reply_results)(&j->body, session, j->model->model,
+                                                                 j->request);
     }
 }
 
@@ -386,7 +387,7 @@ void job_run(job *j)
 {
     work w = {j, NULL};
     int64_t begin = platform_now_ms();
-    pool_result taken = pool_take(j->watch, &w.session);
+    pool_result taken = pool_take(j->watch, j->model, &w.session);
     j->queued_ms = taken == POOL_TAKEN ? platform_now_ms() - begin : -1;
     j->audio_ms = -1;
     switch (taken) {
@@ -403,6 +404,7 @@ void job_run(job *j)
         pool_count_refusal(POOL_REFUSED_CLOSING);
         fail(j, 503, NULL, POOL_CLOSING_MESSAGE);
         break;
+    case POOL_FAILED: fail(j, 503, NULL, POOL_FAILED_MESSAGE); break;
     case POOL_STOPPED: end_stopped(j); break;
     }
 }

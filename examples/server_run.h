@@ -2,6 +2,7 @@
 #ifndef SERVER_RUN_H
 #define SERVER_RUN_H
 
+#include "server_models.h"
 #include "server_reply.h"
 #include "server_request.h"
 #include "server_upload.h"
@@ -11,7 +12,7 @@ typedef enum job_kind { JOB_TRANSCRIBE, JOB_DETECT_LANGUAGE } job_kind;
 
 typedef struct job {
     job_kind kind;
-    const wnpu_model *model;
+    served *model;            /* which the caller holds */
     request *request;
     upload *upload;
     watch *watch;

@@ -6,6 +6,7 @@
 #include "json.h"
 #include "server_address.h"
 #include "server_log.h"
+#include "server_models.h"
 #include "server_pool.h"
 #include "server_reply.h"
 #include "server_request.h"
@@ -126,18 +127,26 @@ static int send_info(client *c)
                              "\"installed\": true, \"version\": null";
     buffer b = {NULL, 0, 0, 0};
     wnpu_model_info info;
+    served *m;
+    size_t k;
     int i, failed;
-    memset(&info, 0, sizeof info);
-    info.struct_size = sizeof info;
-    (void)wnpu_model_get_info(options.model, &info);
+    const char *separator = "";
     buffer_print(&b, "{\"asr\": [{\"name\": \"whisper_npu\", \"description\": \"Whisper\", %s, "
-                 "\"supports_transcript_streaming\": true, \"models\": [{\"name\": ", by);
-    buffer_string(&b, options.model_name, strlen(options.model_name));
-    buffer_print(&b, ", \"description\": \"Whisper %s\", %s, \"languages\": [", info.name, by);
-    for (i = 0; i < (info.multilingual ? info.n_languages : 1); i++) {
-        buffer_print(&b, i > 0 ? ", \"%s\"" : "\"%s\"", wnpu_language_code(i));
+                 "\"supports_transcript_streaming\": true, \"models\": [", by);
+    for (k = 0; (m = models_at(k)) != NULL; k++) {
+        if (models_info(m, &info) != 0) {
+            continue; /* its languages are not known yet */
+        }
+        buffer_print(&b, "%s{\"name\": ", separator);
+        separator = ", ";
+        buffer_string(&b, m->name, strlen(m->name));
+        buffer_print(&b, ", \"description\": \"Whisper %s\", %s, \"languages\": [", info.name, by);
+        for (i = 0; i < (info.multilingual ? info.n_languages : 1); i++) {
+            buffer_print(&b, i > 0 ? ", \"%s\"" : "\"%s\"", wnpu_language_code(i));
+        }
+        buffer_text(&b, "]}");
     }
-    buffer_text(&b, "]}]}], \"tts\": [], \"handle\": [], \"intent\": [], \"wake\": [], "
+    buffer_text(&b, "]}], \"tts\": [], \"handle\": [], \"intent\": [], \"wake\": [], "
                 "\"mic\": [], \"snd\": []}");
     failed = b.failed || send_event(c, "info", &b) != 0;
     buffer_free(&b);
@@ -226,14 +235,16 @@ static int begin_request(client *c)
 
 static int take_transcribe(client *c, json data)
 {
-    char language[64];
+    char language[64], name[MODELS_NAME_SIZE];
     size_t n = json_string(json_get(data, "language"), language, sizeof language);
+    size_t m = json_string(json_get(data, "name"), name, sizeof name);
     /* It may also come behind audio-start, whose format then counts. */
     if ((!c->begun || c->audio.size > 0) && begin_request(c) != 0) {
         return -1;
     }
     /* A language that is not known is detected. */
     (void)request_field(&c->request, "language", language, n < sizeof language ? n : 0);
+    (void)request_field(&c->request, "model", name, m < sizeof name ? m : 0);
     return 0;
 }
 
@@ -344,12 +355,12 @@ static int take_audio_stop(client *c)
 {
     job j;
     int64_t begin = platform_now_ms();
-    int failed;
+    int failed, held;
     if (!c->begun) {
         return give_up(c, "invalid_event", "audio-stop came without audio-start");
     }
     memset(&j, 0, sizeof j);
-    j.model = options.model;
+    j.model = models_find(c->request.model[0] != '\0' ? c->request.model : NULL);
     j.request = &c->request;
     j.upload = &c->audio;
     j.watch = &c->watch;
@@ -358,12 +369,17 @@ static int take_audio_stop(client *c)
     j.on_segment = on_segment;
     j.user = c;
     j.answer = answer_text;
-    if (request_finish(&c->request, options.model) != 0) { /* it is detected then */
+    watch_enter(&c->watch, WATCH_WRITING, 0); /* opening a model has no deadline */
+    held = models_hold(j.model, j.message) == 0;
+    if (held && request_finish(&c->request, j.model->model) != 0) { /* it is detected then */
         c->request.params.language = WNPU_LANGUAGE_AUTO;
     }
     watch_enter(&c->watch, WATCH_WORKING, options.work_ms);
     c->streaming = 0;
-    if (c->audio.size > 0) {
+    if (!held) {
+        j.http_status = 503;
+        j.queued_ms = -1;
+    } else if (c->audio.size > 0) {
         job_run(&j);
     } else {
         j.http_status = 200;
@@ -374,6 +390,9 @@ static int take_audio_stop(client *c)
     pool_count_request(j.http_status);
     log_job(c, &j, platform_now_ms() - begin);
     job_free(&j);
+    if (held) {
+        models_release(j.model);
+    }
     end_request(c);
     return failed ? -1 : 0;
 }

@@ -724,12 +724,12 @@ def wyoming_event(c, kind, data=None, payload=b"", apart=False):
     c.sendall(json.dumps(event).encode() + b"\n" + more + payload)
 
 
-def wyoming_say(s, samples):
+def wyoming_say(s, samples, **more):
     """Sends a command; returns the texts of the events that it leads to, by type."""
     c = s.connect(s.ports["wyoming"])
     lines = c.makefile("rb")
     pcm = {"rate": 16000, "width": 2, "channels": 1}
-    wyoming_event(c, "transcribe", {"language": "en"})
+    wyoming_event(c, "transcribe", {"language": "en", **more})
     wyoming_event(c, "audio-start", pcm)
     wyoming_event(c, "audio-chunk", pcm, samples)
     wyoming_event(c, "audio-stop")
@@ -1576,6 +1576,73 @@ def realtime_refused():
         same((code, [e["code"] for e in errors]), (1000, ["session_expired"]))
         assert time.monotonic() - begin > 5, time.monotonic() - begin
         w.close()
+
+
+# ---- models ----
+
+def models_of(s):
+    """What /v1/models tells, by name."""
+    return {m["id"]: m for m in json.loads(s.get("/v1/models")[2])["data"]}
+
+
+def models():
+    """A model is loaded when a client names it, and unloaded when nobody uses it for a time."""
+    clip = cut(0, 5)
+    with open(f"{T}/short.wav", "wb") as file:
+        file.write(clip)
+    text = joined(transcribed("-l", "en", path=f"{T}/short.wav"))
+    for name in ("words", "broken"):
+        shutil.copyfile(MODEL, f"{T}/{name}.bin")
+    with Server("--model", f"words={T}/words.bin", "--model", f"{T}/broken.bin", "--idle-unload", "1",
+                "--wyoming", "127.0.0.1:0", model=TOY) as s:
+        same(list(models_of(s)), ["toy", "words", "broken", "whisper-1"])
+        same(models_of(s)["words"]["state"], "unloaded")
+        assert wait_for(lambda: models_of(s)["toy"]["state"] == "unloaded", 5) is not None
+        before = s.memory_kb()
+        w = WebSocket(s, path="/v1/realtime?model=words")
+        same(w.receive()["session"]["audio"]["input"]["transcription"]["model"], "words")
+        for name in ("whisper-1", "words"):
+            w.send("session.update", session={"audio": {"input": {
+                "transcription": {"model": name, "language": "en"},
+                "format": {"type": "audio/pcm", "rate": 16000}, "turn_detection": None}}})
+            same(w.receive()["session"]["audio"]["input"]["transcription"]["model"],
+                 {"whisper-1": "toy"}.get(name, name))
+        w.append(clip[44:])
+        w.send("input_audio_buffer.commit")
+        same(w.until(COMPLETED)[-1]["transcript"], text)
+        same(json.loads(s.text(clip, [("language", "en"), ("model", "words")]))["text"], text)
+        same(wyoming_say(s, clip[44:], name="words")["transcript"], [text])
+        assert json.loads(s.text(clip, [("language", "en")]))["text"] != text
+        during, told = s.memory_kb(), models_of(s)["words"]
+        same((told["state"], s.metric('model_bytes{model="words"}')), ("loaded", told["bytes"]))
+        same([s.metric(f'model_{name}{{model="words"}}')
+              for name in ("loaded", "users", "loads_total", "load_failures_total")], [1, 1, 1, 0])
+        w.close()
+        assert wait_for(lambda: models_of(s)["words"]["state"] == "unloaded", 5) is not None
+        same((models_of(s)["words"]["bytes"], s.metric('model_users{model="words"}')), (0, 0))
+        if not SANITIZED:
+            assert during - before > told["bytes"] / 2048, (before, during, told)
+            assert during - s.memory_kb() > told["bytes"] / 2048, (during, s.memory_kb(), told)
+        for data in (None, b"no model" * 100):  # the file is removed, or replaced by another
+            os.unlink(f"{T}/broken.bin")
+            if data is not None:
+                with open(f"{T}/broken.bin", "wb") as file:
+                    file.write(data)
+            answer = s.post(TRANSCRIPTIONS, clip, [("model", "broken")])
+            assert "broken cannot be loaded: " in error_of(answer, 503)["message"], answer
+            w = WebSocket(s, path="/v1/realtime?model=broken")
+            same([e["code"] for e in closing_code(w)[1]], ["model_unavailable"])
+            w.close()
+            same(list(wyoming_say(s, clip[44:], name="broken")), ["error"])
+            if data is None:
+                shutil.copyfile(MODEL, f"{T}/broken.bin")
+        os.unlink(f"{T}/broken.bin")
+        shutil.copyfile(MODEL, f"{T}/broken.bin")
+        same(json.loads(s.text(clip, [("language", "en"), ("model", "broken")]))["text"], text)
+    code, why = refused_start("--model", f"{T}/missing.bin")
+    assert code == 2 and f"{T}/missing.bin: No such file" in why, (code, why)
+    code, why = refused_start("--model", TOY)
+    assert code == 1 and "two models have the name toy" in why, (code, why)
 
 
 # ---- load ----

@@ -39,6 +39,7 @@ check() {
 }
 
 test_formats() { check formats; }
+test_models() { check models; }
 test_options() { check options; }
 test_languages() {
     [ -n "$ENGLISH" ] || { skip "no English model"; return; }
@@ -111,7 +112,7 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats subtitles options languages errors keys listening origins operation threads persistent \
+for t in ${TEST_SERVER:-formats subtitles models options languages errors keys listening origins operation threads persistent \
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_divided realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \
