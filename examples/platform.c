@@ -7,14 +7,14 @@
 #include <string.h>
 #include <time.h>
 
+#ifndef _WIN32
+
 int64_t platform_now_ms(void)
 {
     struct timespec now = {0, 0};
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
-
-#ifndef _WIN32
 
 const char *platform_name(const char *path)
 {
@@ -56,18 +56,14 @@ void platform_start(int *argc, char ***argv)
 enum { REPEATED_MS = 500 };
 
 static void (*on_interrupt)(int number);
-static struct timespec interrupted; /* when the handler was called last */
+static int64_t interrupted_ms; /* when the handler was called last */
 
 /* The signals block each other meanwhile. */
 static void on_signal(int number)
 {
-    struct timespec now = {0, 0};
-    int64_t ms;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    ms = ((int64_t)now.tv_sec - interrupted.tv_sec) * 1000 +
-         (now.tv_nsec - interrupted.tv_nsec) / 1000000;
-    if (interrupted.tv_sec == 0 || ms >= REPEATED_MS) {
-        interrupted = now;
+    int64_t now = platform_now_ms();
+    if (interrupted_ms == 0 || now - interrupted_ms >= REPEATED_MS) {
+        interrupted_ms = now;
         on_interrupt(number);
     }
 }
@@ -112,6 +108,11 @@ void platform_release(const platform_signals *before)
 
 #define WIDE 4096             /* UTF-16 units of a path with its terminator */
 #define POLL_MS 10            /* interval at which a pipe is examined */
+
+int64_t platform_now_ms(void)
+{
+    return (int64_t)GetTickCount64();
+}
 
 /* ---- text ---- */
 

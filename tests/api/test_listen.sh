@@ -308,7 +308,7 @@ test_cancel() {
 # What waits in the pipe at Ctrl-C was recorded before, and is heard.
 test_drain() {
     need || return
-    rm -f "$T/pipe" "$T/over"
+    rm -f "$T/pipe" "$T/over" "$T/written" "$T/stopped"
     mkfifo "$T/pipe"
     { raw | head -c 48000; soon [ -e "$T/stopped" ]; raw | tail -c +48001 | head -c 44000
       echo >"$T/written"; soon [ -e "$T/over" ]; } >"$T/pipe" &
@@ -323,7 +323,6 @@ test_drain() {
     grep -q 'country can do for you' "$T/out" || fail "not heard: $(cat "$T/out")"
     echo >"$T/over"
     wait
-    rm -f "$T/pipe" "$T/over" "$T/written" "$T/stopped"
 }
 
 interrupt() {
