@@ -477,7 +477,7 @@ static void test_random(void)
     static const char *const kernels[] = {"6.16", "6.18", "7.1", "7.2", "legacy"};
     static const char *const packs[] = {"npu1-i8", "npu4-i8", "npu1-i16", "npu1", "npu4"};
     const char *runs = getenv("TEST_NPU_RUNS");
-    uint32_t n = runs != NULL ? (uint32_t)atoi(runs) : 60, i;
+    uint32_t n = runs != NULL ? (uint32_t)atoi(runs) : 30, i;
     char environment[400], fault[60], pack[40];
     for (i = 1; i <= n; i++) {
         const char *name = packs[i % 5];
