@@ -2196,6 +2196,34 @@ static const uint32_t xo_code_aie2p[893] = {
     0xb5980304, 0xd5980314, 0x002c0324, 0x669eb000, 0x139cd698, 0x139f7098, 0x13a75198, 0x00000000,
     0x16a02818, 0x68000084, 0x00000000, 0x00000000, 0x00000000
 };
+static const uint32_t xo_locks_aie2[27] = {
+    0x880003c0, 0x20280003, 0x48000000, 0x0000ffe0, 0x02880055, 0x00550000, 0x00078060, 0xc2600055,
+    0x12190007, 0x00011682, 0x00010001, 0x12190001, 0x00011622, 0x00010001, 0x12190001, 0x00011662,
+    0x00010001, 0x00010001, 0x00010001, 0x22190001, 0x000116a0, 0x00010001, 0x00950001, 0x00000800,
+    0x00010001, 0x00010001, 0x00000001
+};
+static const uint32_t xo_locks_aie2p[27] = {
+    0x780000e1, 0x202801a5, 0x20015b00, 0xffe10000, 0x02a80044, 0x00440000, 0x000780c0, 0xc2c00044,
+    0x18180007, 0x00001682, 0x00000000, 0x18180000, 0x00001622, 0x00000000, 0x18180000, 0x00001662,
+    0x00000000, 0x00000000, 0x00000000, 0x28180000, 0x000016a0, 0x00000000, 0x00840000, 0x00000800,
+    0x00000000, 0x00000000, 0x00000000
+};
+static const uint32_t xo_scalar_aie2[42] = {
+    0x880003c0, 0x20280003, 0x48000000, 0x0000ffe0, 0x02880055, 0x00550000, 0x00078060, 0xc2600055,
+    0x12190007, 0x00011682, 0x00010001, 0x12190001, 0x00011622, 0x00010001, 0x88430001, 0x10900003,
+    0x00010033, 0x00010001, 0x00000043, 0x00000000, 0x00028c59, 0x01038e59, 0x114bff19, 0x00010001,
+    0x00010001, 0x00010001, 0x70990001, 0x8c19118c, 0x01950803, 0x28002840, 0x00010001, 0x00010001,
+    0x00010001, 0x00010001, 0x22190001, 0x000116a0, 0x00010001, 0x00950001, 0x00000800, 0x00010001,
+    0x00010001, 0x00000001
+};
+static const uint32_t xo_scalar_aie2p[42] = {
+    0x780000e1, 0x202801a5, 0x20015b00, 0xffe10000, 0x02a80044, 0x00440000, 0x000780c0, 0xc2c00044,
+    0x18180007, 0x00001682, 0x00000000, 0x18180000, 0x00001622, 0x00000000, 0x607e0000, 0x34af002b,
+    0x26621800, 0x002cf000, 0x00000000, 0x00000000, 0x0004d698, 0x011cf698, 0x114bff18, 0x00000000,
+    0x00000000, 0x00000000, 0x70980000, 0xd198118c, 0x0184081c, 0x28002840, 0x00000000, 0x00000000,
+    0x00000000, 0x00000000, 0x28180000, 0x000016a0, 0x00000000, 0x00840000, 0x00000800, 0x00000000,
+    0x00000000, 0x00000000
+};
 /* end of code */
 
 #define XO_TILE 64u              /* rows, columns and k of a step of a core */
@@ -2219,6 +2247,7 @@ typedef struct xo_design {
     unsigned generation;         /* 3: NPU1; 4: NPU4 to 6 */
     unsigned columns;            /* 1, 2, 4 or 8 */
     unsigned side;               /* of a group: columns, and as many rows; at most 4 */
+    unsigned rung;               /* 0: the product; else a rung of the diagnosis, see xo_rung() */
     const uint32_t *code;        /* of the cores */
     uint32_t words;
 } xo_design;
@@ -2228,9 +2257,26 @@ static void xo_design_init(xo_design *o, unsigned generation, unsigned columns)
     o->generation = generation;
     o->columns = columns;
     o->side = columns < 4 ? columns : 4;
+    o->rung = 0;
     o->code = generation == 3 ? xo_code_aie2 : xo_code_aie2p;
     o->words = (uint32_t)((generation == 3 ? sizeof xo_code_aie2 : sizeof xo_code_aie2p) / 4);
 }
+
+/* A rung of the diagnosis' ladder: the same configuration for one column with a core that hands
+ * over the step of A that it got, and the 12 KiB behind it, as C. Rung 1 does that with locks only,
+ * rung 2 adds the words of B to those of A before, in scalar code. */
+#define XO_RUNGS 2u
+
+static void xo_rung(xo_design *o, unsigned generation, unsigned rung)
+{
+    xo_design_init(o, generation, 1);
+    o->rung = rung;
+    o->code = rung == 1 ? (generation == 3 ? xo_locks_aie2 : xo_locks_aie2p)
+                        : (generation == 3 ? xo_scalar_aie2 : xo_scalar_aie2p);
+    o->words = (uint32_t)((rung == 1 ? sizeof xo_locks_aie2 : sizeof xo_scalar_aie2) / 4);
+}
+XA_CHECK(rungs, sizeof xo_locks_aie2 == sizeof xo_locks_aie2p &&
+                    sizeof xo_scalar_aie2 == sizeof xo_scalar_aie2p);
 
 /* ---- words ---- */
 
@@ -2439,15 +2485,24 @@ static void xo_core_tile(xo_words *w, const xo_design *o, unsigned column, unsig
         {4, 5, XO_C / 4, XO_C_SIZE / 4, XO_C_FULL, XO_C_FREE, 0},
         {5, 4, (XO_C + XO_C_SIZE) / 4, XO_C_SIZE / 4, XO_C_FULL, XO_C_FREE, 0}
     };
+    const uint32_t most = sizeof zeros / sizeof *zeros;
     unsigned row = r + 2, i;
-    xo_block(w, xo_address(column, row, 0x20000), o->code, o->words);
     /* Loads behind the first buffer of A may come before the second one has arrived. */
-    xo_block(w, xo_address(column, row, XO_A + XO_A_SIZE), zeros, sizeof zeros / sizeof *zeros);
+    uint32_t left = o->rung == 0 ? most : (XO_C_SIZE - XO_A_SIZE) / 4, at = XO_A + XO_A_SIZE;
+    xo_block(w, xo_address(column, row, 0x20000), o->code, o->words);
+    while (left > 0) {
+        uint32_t words = left < most ? left : most;
+        xo_block(w, xo_address(column, row, at), zeros, words);
+        at += 4 * words;
+        left -= words;
+    }
     for (i = 0; i < 16; i++) {
         xo_lock(w, column, row, i, i < 6 ? counts[i] : 0);
     }
     for (i = 0; i < 6; i++) {
-        xo_core_descriptor(w, column, row, &parts[i]);
+        xo_part part = parts[i];
+        part.base = o->rung > 0 && i >= 4 ? XO_A / 4 : part.base;
+        xo_core_descriptor(w, column, row, &part);
     }
     xo_core_streams(w, o, column, r);
     xo_write(w, xo_address(column, row, 0x1de04), 0); /* start the rings */
@@ -2863,6 +2918,9 @@ static uint64_t xo_cycles(const xo_design *o, const xp_kernel *p)
     uint64_t compute = p->k / XO_TILE * step;
     uint64_t leave = (uint64_t)xo_lower_rows(o) * XO_C_SIZE / 4;
     uint64_t tiles = (uint64_t)(p->m / (XO_TILE * o->columns)) * (p->n / (XO_TILE * o->side));
+    if (o->rung > 0) {
+        return o->rung == 1 ? 10255 : 28687; /* of both generations */
+    }
     return fill + compute + leave + (tiles - 1) * (compute > leave ? compute : leave);
 }
 
@@ -2885,22 +2943,13 @@ static void xo_pack_b(const xp_kernel *p, uint8_t *to, uint32_t n, uint32_t k, c
 
 /* ---- the pack ---- */
 
-/* Adds the shape that covers products [any m, n, k], unless it is there already. */
-static void xo_add(xp_pack *pack, uint32_t n, uint32_t k)
+static void xo_add_kernel(xp_pack *pack, uint32_t m, uint32_t n, uint32_t k)
 {
     xp_kernel *p = &pack->kernels[pack->n_kernels];
-    unsigned i;
-    n = n > XO_LARGEST ? XO_LARGEST : (uint32_t)xu_round_up(n, XO_GROUP);
-    k = k > XO_LARGEST ? XO_LARGEST : (uint32_t)xu_round_up(k, XO_TILE);
-    for (i = 0; i < pack->n_kernels; i++) {
-        if (pack->kernels[i].n == n && pack->kernels[i].k == k) {
-            return;
-        }
-    }
-    xu_print(p->id, sizeof p->id, "gemm-%lux%lux%lu", (unsigned long)XO_ROWS, (unsigned long)k,
+    xu_print(p->id, sizeof p->id, "gemm-%lux%lux%lu", (unsigned long)m, (unsigned long)k,
              (unsigned long)n);
     xu_print(p->verified, sizeof p->verified, "emulator");
-    p->m = XO_ROWS;
+    p->m = m;
     p->n = n;
     p->k = k;
     p->tile_m = p->tile_n = p->tile_k = XO_TILE;
@@ -2910,6 +2959,20 @@ static void xo_add(xp_pack *pack, uint32_t n, uint32_t k)
     p->c_arg = 2;
     p->c_direction = XT_OUT;
     pack->n_kernels++;
+}
+
+/* Adds the shape that covers products [any m, n, k], unless it is there already. */
+static void xo_add(xp_pack *pack, uint32_t n, uint32_t k)
+{
+    unsigned i;
+    n = n > XO_LARGEST ? XO_LARGEST : (uint32_t)xu_round_up(n, XO_GROUP);
+    k = k > XO_LARGEST ? XO_LARGEST : (uint32_t)xu_round_up(k, XO_TILE);
+    for (i = 0; i < pack->n_kernels; i++) {
+        if (pack->kernels[i].n == n && pack->kernels[i].k == k) {
+            return;
+        }
+    }
+    xo_add_kernel(pack, XO_ROWS, n, k);
 }
 
 /* Shapes for the configuration's products, or a choice that serves any. */
@@ -2980,7 +3043,12 @@ static int xo_open(xp_pack **out, const wnpu_amdxdna_config *config, const xo_de
     pack->overlays[0].is_pdi = 1;
     pack->overlays[0].needed = 1;
     pack->overlays[0].ops_per_cycle = 2048;
-    code = xo_shapes(pack, config, error);
+    if (design != NULL && design->rung > 0) {
+        xo_add_kernel(pack, XO_TILE, XO_TILE, XO_TILE);
+        code = WNPU_OK;
+    } else {
+        code = xo_shapes(pack, config, error);
+    }
     if (code == WNPU_OK && design != NULL) {
         pack->generation = design->generation;
         pack->columns = design->columns;
@@ -4032,6 +4100,7 @@ typedef struct xj_engine {
     xq_context contexts[XJ_CONTEXTS];
     xk_kernel *kernels;          /* one per kernel of the pack, working or not */
     unsigned chain;              /* most products of a job */
+    unsigned rung;               /* 0, or the rung of the diagnosis that the pack is: xo_rung() */
     xj_slot slots[XJ_SLOTS];
     xk_weight *weights;
     size_t n_weights;
@@ -4378,6 +4447,8 @@ typedef struct xv_test {
     const xv_scratch *scratch;
     size_t products;
     long bad_row;                /* -1: none */
+    unsigned rung;               /* of the engine */
+    uint32_t sum;                /* of C's words, if this is a rung */
 } xv_test;
 
 /* splitmix64 (S. Vigna): the next pseudo-random number. */
@@ -4454,6 +4525,28 @@ static void xv_receive(void *user, size_t index, const int32_t *c, size_t ldc)
     }
 }
 
+static uint32_t xv_sum(const void *words, size_t bytes)
+{
+    const uint8_t *p = words;
+    uint32_t sum = 0, word;
+    for (; bytes >= 4; bytes -= 4, p += 4) {
+        memcpy(&word, p, 4);
+        sum += word;
+    }
+    return sum;
+}
+
+/* What a rung hands over: the words of A, with those of B added, the number of steps, and zeros. */
+static void xv_receive_sum(void *user, size_t index, const int32_t *c, size_t ldc)
+{
+    xv_test *test = user;
+    (void)index;
+    test->products++;
+    if (xv_sum(c, (size_t)test->p->m * ldc * sizeof *c) != test->sum) {
+        test->bad_row = 0;
+    }
+}
+
 /* Fills a job of count equal products with random operands and overwrites its result buffers. */
 static int xv_fill(xj_engine *e, const xv_test *test, uint32_t kernel, size_t count, int extremes,
                    uint64_t seed)
@@ -4480,7 +4573,7 @@ static int xv_fill(xj_engine *e, const xv_test *test, uint32_t kernel, size_t co
         product->source = s->a;
         product->lda = p->k;
         product->out = NULL;
-        product->take = xv_receive;
+        product->take = test->rung > 0 ? xv_receive_sum : xv_receive;
         /* Invalidate before writing too: lines not read since the device wrote them are stale, and
          * a partial write to such a line would bring its stale rest back. */
         err = xb_flush(&e->space, &product->c, 0, (size_t)xk_bytes_c(p));
@@ -4490,8 +4583,18 @@ static int xv_fill(xj_engine *e, const xv_test *test, uint32_t kernel, size_t co
     return err;
 }
 
+/* Milliseconds that a job of the self-test may take: test_ms, or four times what was counted at a
+ * clock of 400 MHz, which is half of the slowest one, if that is more; at most 1.5 s, before a
+ * driver's watchdog of 2 s. */
+static uint32_t xv_limit(const xj_engine *e, const xp_kernel *p, size_t count)
+{
+    uint64_t counted = p->cycles * count / 100000;
+    counted = counted > 1500 ? 1500 : counted;
+    return counted > e->config.test_ms ? (uint32_t)counted : e->config.test_ms;
+}
+
 /* Runs a job of count equal products `runs` times; *us gets the shortest time in the driver, not
- * counting the check of the results. Each run may take test_ms from its submission on, but not
+ * counting the check of the results. Each run may take xv_limit() from its submission on, but not
  * beyond deadline_ns. */
 static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t count, unsigned runs,
                   int extremes, uint64_t seed, int64_t deadline_ns, double *us, xd_why *why)
@@ -4504,15 +4607,18 @@ static int xv_job(xj_engine *e, const xv_scratch *s, uint32_t kernel, size_t cou
     test.scratch = s;
     test.products = 0;
     test.bad_row = -1;
+    test.rung = e->rung;
     err = xv_fill(e, &test, kernel, count, extremes, seed);
     if (err != 0) {
         return xd_errno(why, XD_BUFFER, err, "flushing a buffer of the NPU");
     }
+    test.sum = e->rung < 1 ? 0 : 1 + xv_sum(s->a, (size_t)xk_bytes_a(test.p));
+    test.sum += e->rung < 2 ? 0 : xv_sum(e->weights[0].bo.va, (size_t)xk_bytes_b(test.p));
     for (i = 0; i < count; i++) {
         slot->products[i].user = &test;
     }
     for (i = 0; i < runs && code == WNPU_OK && test.bad_row < 0; i++) {
-        int64_t own = xu_add_ns(xu_now_ns(), (int64_t)e->config.test_ms * 1000000);
+        int64_t own = xu_add_ns(xu_now_ns(), (int64_t)xv_limit(e, test.p, count) * 1000000);
         double before = e->account.busy_ms, took;
         code = xj_start(e, slot, count, why);
         if (code == WNPU_OK) {
@@ -5450,19 +5556,37 @@ static int xs_open_device(xs_accel *self, xd_why *why)
     return code;
 }
 
-/* A job that did not end: tells a kernel that hangs from firmware that no longer responds, while
- * its context is still there. */
-static void xs_examine_hang(const xs_accel *self, const char *kernel, xd_why *why)
+#define XS_PATIENCE_NS INT64_C(2000000000) /* of the diagnosis, beyond a test's deadline */
+
+/* A job that did not end in its time: tells, while its context is still there, firmware that no
+ * longer responds from a kernel that hangs, and that from a slow one, which ends later. */
+static void xs_examine_hang(xs_accel *self, const xp_kernel *p, xd_why *why)
 {
+    xj_engine *e = &self->e;
+    xj_slot *slot = &e->slots[0];
     uint32_t columns = 0;
-    int err = xd_array_status(self->e.space.device, &columns);
-    if (err == 0 || err == EINVAL || err == EOPNOTSUPP) {
-        (void)xd_fail(why, WNPU_AMDXDNA_KERNEL_HANGS, WNPU_E_ACCEL, "%s did not end within %lu ms; "
-                      "the firmware responds (status of columns: 0x%lx).", kernel,
-                      (unsigned long)self->e.config.test_ms, (unsigned long)columns);
-    } else {
+    unsigned long limit = (unsigned long)xv_limit(e, p, slot->count), took;
+    unsigned state;
+    int err = xd_array_status(&e->device, &columns);
+    if (err != 0 && err != EINVAL && err != EOPNOTSUPP) {
         (void)xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "%s did not end, and the "
-                      "firmware does not respond: %s (errno %d)", kernel, strerror(err), err);
+                      "firmware does not respond: %s (errno %d)", p->id, strerror(err), err);
+        return;
+    }
+    xj_reap(e, xu_add_ns(xu_now_ns(), XS_PATIENCE_NS));
+    took = (unsigned long)((xu_now_ns() - slot->submitted_ns) / 1000000);
+    state = slot->state == XJ_FREE ? xj_end_state(e, slot) : XA_STATE_NEW;
+    if (state == XA_STATE_COMPLETED) {
+        (void)xd_fail(why, WNPU_AMDXDNA_KERNEL_HANGS, WNPU_E_ACCEL, "%s is slow, it does not hang: "
+                      "it ended after %lu ms; %lu were allowed, %lu cycles are counted (status of "
+                      "columns: 0x%lx)", p->id, took, limit, (unsigned long)p->cycles,
+                      (unsigned long)columns);
+    } else {
+        (void)xd_fail(why, WNPU_AMDXDNA_KERNEL_HANGS, WNPU_E_ACCEL, "%s hangs, it is not slow: %s "
+                      "%lu ms; %lu cycles are counted. The firmware responds (status of columns: "
+                      "0x%lx)", p->id, state == XA_STATE_TIMEOUT ? "the driver ended it after"
+                                                                  : "it had not ended after",
+                      took, (unsigned long)p->cycles, (unsigned long)columns);
     }
 }
 
@@ -5483,7 +5607,7 @@ static int xs_test_kernels(xs_accel *self, xd_why *why)
             xu_log(&e->config, WNPU_LOG_WARNING, "kernel %s is skipped: %s", p->id,
                    why->error != NULL ? why->error->message : "self-test failed");
             if (why->diagnosing && why->cause == WNPU_AMDXDNA_KERNEL_HANGS) {
-                xs_examine_hang(self, p->id, why);
+                xs_examine_hang(self, p, why);
                 return WNPU_E_ACCEL;
             }
             if (xj_zombies(e) != 0) {
@@ -5586,8 +5710,8 @@ static int xs_bring_up(xs_accel *self, xd_why *why)
     return code == WNPU_OK ? xs_test_kernels(self, why) : code;
 }
 
-/* wnpu_amdxdna_open() that also returns a cause. */
-static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *why)
+/* An accelerator that has opened nothing yet; xs_teardown() frees it. */
+static int xs_new(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *why)
 {
     wnpu_amdxdna_config ours;
     wnpu_allocator allocator;
@@ -5613,6 +5737,58 @@ static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *wh
     xs_set_functions(self);
     self->reopening.space = &self->e.space;
     self->reopening.contexts = self->e.contexts;
+    *out = self;
+    return WNPU_OK;
+}
+
+/* Runs one rung of the ladder, on a context of its own. */
+static int xs_climb(const wnpu_amdxdna_config *config, unsigned rung, xd_why *why)
+{
+    static const char *const names[XO_RUNGS] = {"locks and DMA", "scalar code"};
+    xs_accel *self;
+    xj_engine *e;
+    xo_design design;
+    double us;
+    int code = xs_new(config, &self, why);
+    if (code != WNPU_OK) {
+        return code;
+    }
+    e = &self->e;
+    e->chain = 1;
+    e->rung = rung;
+    code = xd_open(&e->device, &e->config, why);
+    if (code == WNPU_OK) {
+        xo_rung(&design, e->device.kind == XD_NPU1 ? 3 : 4, rung);
+        code = xo_open(&e->pack, &e->config, &design, &e->allocator, why->error);
+    }
+    if (code == WNPU_OK) {
+        xu_print(e->pack->kernels[0].id, sizeof e->pack->kernels[0].id, "Rung %u of %u (%s)", rung,
+                 XO_RUNGS + 1, names[rung - 1]);
+        code = xs_alloc_tables(self, why);
+    }
+    code = code == WNPU_OK ? xs_open_device(self, why) : code;
+    if (code == WNPU_OK) {
+        code = xv_job(e, &self->scratch, 0, 1, 1, 0, UINT64_C(0x1adde) + rung, INT64_MAX, &us, why);
+        if (code != WNPU_OK && why->cause == WNPU_AMDXDNA_KERNEL_HANGS) {
+            xs_examine_hang(self, e->kernels[0].p, why);
+        } else if (code != WNPU_OK && why->cause == WNPU_AMDXDNA_SELF_TEST) {
+            (void)xd_fail(why, WNPU_AMDXDNA_SELF_TEST, WNPU_E_ACCEL, "%s hands over wrong data",
+                          e->kernels[0].p->id);
+        }
+    }
+    xs_teardown(self);
+    return code;
+}
+
+/* wnpu_amdxdna_open() that also returns a cause. */
+static int xs_open(const wnpu_amdxdna_config *config, xs_accel **out, xd_why *why)
+{
+    xs_accel *self;
+    int code = xs_new(config, &self, why);
+    *out = NULL;
+    if (code != WNPU_OK) {
+        return code;
+    }
     code = xs_bring_up(self, why);
     if (code == WNPU_OK) {
         int err = xm_begin(&self->reopening);
@@ -5771,7 +5947,7 @@ static const xr_entry xr_table[] = {
      "The text stays right: the CPU computes everything. Please send this report; if the kernels "
      "come from a pack, build it again with current tools."},
     {"other", "Something else is wrong.", "Look at: sudo dmesg | grep amdxdna"},
-    {"kernel-hangs", "A kernel was started but does not end, or is too slow.",
+    {"kernel-hangs", "A kernel does not end, or takes far too long.",
      "The text stays right: the CPU computes everything. Please send this report; if the kernels "
      "come from a pack, build it again with current tools."},
     {"context-refused", "The driver or the firmware refused a hardware context.",
@@ -6216,6 +6392,20 @@ static int xr_files(xr_exam *x)
     return cause == WNPU_AMDXDNA_FINE ? xr_firmware(x) : cause;
 }
 
+/* The rungs below the built-in kernels. Only what shows that the array itself does not work is a
+ * failure: whatever else prevents a rung is the kernels' to meet, or they work without it. */
+static int xr_climb(xr_exam *x, xd_why *why)
+{
+    unsigned rung;
+    int code = WNPU_OK;
+    for (rung = 1; rung <= XO_RUNGS && code == WNPU_OK && !xs_has_pack(&x->config); rung++) {
+        code = xs_climb(&x->config, rung, why);
+        x->out->rungs += code == WNPU_OK;
+    }
+    return why->cause == WNPU_AMDXDNA_KERNEL_HANGS || why->cause == WNPU_AMDXDNA_SELF_TEST ||
+           why->cause == WNPU_AMDXDNA_DEVICE_GONE ? code : WNPU_OK;
+}
+
 /* On the running machine the device is tried first; files explain why it does not respond. */
 static int xr_live(xr_exam *x)
 {
@@ -6248,10 +6438,14 @@ static int xr_live(xr_exam *x)
     if (cause != WNPU_AMDXDNA_FINE) {
         return cause;
     }
+    if (xr_climb(x, &why) != WNPU_OK) {
+        return xr_step(x, why.cause, error.message);
+    }
     code = xs_open(&x->config, &accel, &why);
     if (code != WNPU_OK) {
         return xr_step(x, why.cause, error.message);
     }
+    x->out->rungs += x->out->rungs == XO_RUNGS;
     x->out->columns = accel->e.pack->columns;
     x->out->clock_mhz = xd_clock(&accel->e.device); /* it may rise with the first context */
     wnpu_amdxdna_close(&accel->api);

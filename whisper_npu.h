@@ -1690,7 +1690,8 @@ typedef struct wnpu_amdxdna_config {
     uint64_t memory_limit;    /* most bytes to lock; 0: no limit [0] */
     uint32_t max_chain;       /* products per job, 1..24; 0: up to 8, fewer if the buffers of two
                                  jobs would exceed 96 MiB [0] */
-    uint32_t test_ms;         /* deadline of a self-test, 1..1500; 0: 1000 [0] */
+    uint32_t test_ms;         /* deadline of a self-test, 1..1500; 0: 1000. Built-in kernels have
+                                 more if the cycles counted for them take it at 100 MHz [0] */
     uint32_t cooldown_ms;     /* pause after a failure; each failed probe doubles it, up to 64
                                  times; 0: 1250 [0] */
     uint32_t reserved;
@@ -1764,7 +1765,8 @@ typedef enum wnpu_amdxdna_cause {
     WNPU_AMDXDNA_PACK_DEVICE = 25,    /* the pack is for another device */
     WNPU_AMDXDNA_SELF_TEST = 26,      /* kernels run but give wrong results */
     WNPU_AMDXDNA_OTHER = 27,          /* see the message */
-    WNPU_AMDXDNA_KERNEL_HANGS = 28,   /* a kernel does not end in time; the firmware responds */
+    WNPU_AMDXDNA_KERNEL_HANGS = 28,   /* a kernel does not end in time; the firmware responds. The
+                                         message says whether it hangs or is slow */
     WNPU_AMDXDNA_CONTEXT_REFUSED = 29, /* no hardware context: too many, columns, or its firmware */
     WNPU_AMDXDNA_CONFIG_REFUSED = 30  /* the kernels' configuration was refused */
 } wnpu_amdxdna_cause;
@@ -1784,11 +1786,14 @@ typedef struct wnpu_amdxdna_diagnosis {
     /* Since 0.2: */
     uint32_t columns;         /* of the array that the kernels use, or that it has; 0: unknown */
     uint32_t clock_mhz;       /* of the array; 0: unknown */
+    uint32_t rungs;           /* of a ladder that passed: 1 locks and DMA, 2 scalar code, 3 the
+                                 built-in kernels; 0 with a pack */
+    uint32_t reserved;
 } wnpu_amdxdna_diagnosis;
 
 /* Finds the first problem that prevents the NPU from working, and its remedy. config may be NULL:
- * the built-in kernels are tested then. With root set, the recorded machine under that directory
- * is examined and no device is used. Returns WNPU_OK if cause was determined, FINE included.
+ * the built-in kernels are tested then, and before them two small ones: see rungs. With root set,
+ * the recorded machine under that directory is examined and no device is used. Returns WNPU_OK if cause was determined, FINE included.
  * Errors: E_ARGUMENT, E_VERSION. */
 WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
                                    wnpu_amdxdna_diagnosis *diagnosis);

@@ -152,6 +152,9 @@ static void machine(const wnpu_amdxdna_config *config, const wnpu_amdxdna_diagno
     (void)snprintf(text, sizeof text, "%lu MHz", (unsigned long)d->clock_mhz);
     line("clock", d->clock_mhz > 0 ? text : "");
     printf("  memory    %.1f MiB of buffers without weights\n", mib(d->memlock_needed));
+    (void)snprintf(text, sizeof text, "%lu of 3 (locks and DMA, scalar code, kernels)",
+                   (unsigned long)d->rungs);
+    line("rungs", config->pack == NULL && config->root == NULL ? text : "");
     line("kernels", config->pack == NULL ? "built-in" : "from a pack");
     say("\n%s: %s\n", wnpu_amdxdna_cause_name(d->cause), d->message);
     if (d->cause != WNPU_AMDXDNA_FINE) {

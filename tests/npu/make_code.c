@@ -1,8 +1,9 @@
-/* make_code.c - assembles the matrix products of matmul.c and prints them as the C arrays of section 7
- * of npu_amdxdna.c. With a file's name: replaces the lines between its marks "begin of code" and "end
- * of code" instead (make npu-code). test_npu_kernel compares the arrays with what is assembled. */
+/* make_code.c - assembles the matrix products of matmul.c and the programs of rungs.c and prints them
+ * as the C arrays of section 7 of npu_amdxdna.c. With a file's name: replaces the lines between its
+ * marks "begin of code" and "end of code" instead (make npu-code). test_npu_kernel compares the arrays with what is assembled. */
 #include "isa.h"
 #include "matmul.h"
+#include "rungs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,12 @@ static int print_arrays(FILE *out)
 {
     return print_array(out, "xo_code_aie2", aie2(), matmul_source_aie2(source, sizeof source)) != 0 ||
            print_array(out, "xo_code_aie2p", aie2p(),
-                       matmul_source_aie2p(source, sizeof source)) != 0 ? -1 : 0;
+                       matmul_source_aie2p(source, sizeof source)) != 0 ||
+           print_array(out, "xo_locks_aie2", aie2(), rung_source(1, source, sizeof source)) != 0 ||
+           print_array(out, "xo_locks_aie2p", aie2p(), rung_source(1, source, sizeof source)) != 0 ||
+           print_array(out, "xo_scalar_aie2", aie2(), rung_source(2, source, sizeof source)) != 0 ||
+           print_array(out, "xo_scalar_aie2p", aie2p(), rung_source(2, source, sizeof source)) != 0
+               ? -1 : 0;
 }
 
 /* Copies a file to another one with the arrays between the marks. */

@@ -11,6 +11,31 @@ const uint32_t *overlay_code(int generation, size_t *words)
     return design.code;
 }
 
+const uint32_t *overlay_rung_code(int generation, int rung, size_t *words)
+{
+    xo_design design;
+    xo_rung(&design, (unsigned)generation, (unsigned)rung);
+    *words = design.words;
+    return design.code;
+}
+
+size_t overlay_rung_pdi(int generation, int rung, uint8_t *out, size_t room)
+{
+    xo_design design;
+    size_t size;
+    xo_rung(&design, (unsigned)generation, (unsigned)rung);
+    size = xo_pdi(&design, (uint32_t *)(void *)out, room / 4) * 4;
+    return size <= room ? size : 0;
+}
+
+uint64_t overlay_rung_cycles(int generation, int rung)
+{
+    static const xp_kernel none;
+    xo_design design;
+    xo_rung(&design, (unsigned)generation, (unsigned)rung);
+    return xo_cycles(&design, &none);
+}
+
 static xo_design design_of(const overlay *o)
 {
     xo_design design;

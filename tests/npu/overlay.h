@@ -23,6 +23,11 @@ size_t overlay_pdi(const overlay *o, uint8_t *out, size_t room);
 /* Writes the stream of a shape, which names A, B and C as arguments 0, 1 and 2; returns its words, or
  * 0 if `room` is too small. */
 size_t overlay_stream(const overlay *o, const overlay_shape *shape, uint32_t *out, size_t room);
+/* The library's program of a rung (1 or 2, see rungs.h) with its words, and the PDI that has it. Its
+ * stream is that of a product of 64 x 64 x 64 on one column. */
+const uint32_t *overlay_rung_code(int generation, int rung, size_t *words);
+size_t overlay_rung_pdi(int generation, int rung, uint8_t *out, size_t room);
+uint64_t overlay_rung_cycles(int generation, int rung);
 /* Cycles that the library states for a shape. */
 uint64_t overlay_cycles(const overlay *o, const overlay_shape *shape);
 /* B from row-major K x N into tiles. */

@@ -10,6 +10,7 @@
  * All columns move in step, a tile at a time, because A is broadcast along rows of cores.
  */
 #include "sim_amdxdna.h"
+#include "cdo.h"
 #include "txn.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -104,6 +105,26 @@ static int cores_sane(const sim_cores *cores)
     return 0;
 }
 
+/* The largest program of a core that a PDI holds, in words. */
+static int longest_program(void *self, const cdo_command *command)
+{
+    uint32_t *words = self;
+    if (command->opcode == CDO_BLOCK && (command->address & 0xfffff) == 0x20000 &&
+        command->words > *words) {
+        *words = command->words;
+    }
+    return 0;
+}
+
+/* A core with less than 1 KiB of code runs a rung of the doctor's ladder, not the product. */
+static int is_rung(const uint8_t *pdi, size_t size)
+{
+    size_t cdo_size = 0;
+    const uint8_t *cdo = cdo_find(pdi, size, &cdo_size);
+    uint32_t words = 0;
+    return cdo != NULL && cdo_walk(cdo, cdo_size, longest_program, &words) == 0 && words < 256;
+}
+
 /* The design of npu_amdxdna.c, section 7: as many rows as columns, eight columns in two groups; row r's
  * A comes by column r of the group. */
 static int built_in(const uint8_t *pdi, size_t size, sim_cores *cores)
@@ -137,8 +158,9 @@ int sim_cores_parse(const uint8_t *pdi, size_t size, sim_cores *cores)
         return -1;
     }
     if (memcmp(words, "SIMC", 4) != 0) {
-        return strcmp(sim.cores, "built-in") == 0 ? built_in(pdi, size, cores)
-               : sim.cores[0] != '\0' ? sim_cores_text(sim.cores, cores)
+        return strcmp(sim.cores, "built-in") == 0 && !is_rung(pdi, size) ? built_in(pdi, size, cores)
+               : sim.cores[0] != '\0' && strcmp(sim.cores, "built-in") != 0
+                   ? sim_cores_text(sim.cores, cores)
                                       : sim_machine_parse(pdi, size, cores);
     }
     total = word_at(words + 33 * 4);

@@ -470,13 +470,16 @@ static void child_doctor(const char *pack)
 {
     wnpu_amdxdna_config config;
     wnpu_amdxdna_diagnosis d;
-    const char *want = getenv("TEST_NPU_CAUSE");
+    const char *want = getenv("TEST_NPU_CAUSE"), *words = getenv("TEST_NPU_WORDS");
+    const char *rungs = getenv("TEST_NPU_RUNGS");
     configure(&config, strcmp(pack, "-") == 0 ? NULL : pack);
     memset(&d, 0, sizeof d);
     d.struct_size = (uint32_t)sizeof d;
     check(wnpu_amdxdna_diagnose(&config, &d) == WNPU_OK, "diagnose");
     check(strcmp(wnpu_amdxdna_cause_name(d.cause), want) == 0, "%s instead of %s: %s | %s",
           wnpu_amdxdna_cause_name(d.cause), want, d.message, d.cure);
+    check(words == NULL || strstr(d.message, words) != NULL, "no \"%s\" in: %s", words, d.message);
+    check(rungs == NULL || (int)d.rungs == atoi(rungs), "%u rungs instead of %s", d.rungs, rungs);
     check(strstr(d.message, "npu_doctor") == NULL, "advice to run what runs: %s", d.message);
     check_clean("doctor");
 }
@@ -632,12 +635,23 @@ static void test_random(void)
 }
 
 #define BUILT_IN "SIM_AMDXDNA_CORES=built-in "
+#define LADDER BUILT_IN "TEST_NPU_CAUSE=kernel-hangs SIM_AMDXDNA_TIMESCALE=0.1 "
 
 static void test_live_doctor(void)
 {
     static const struct { const char *environment, *pack; } cases[] = {
-        {BUILT_IN "TEST_NPU_CAUSE=fine", "-"},
-        {BUILT_IN "TEST_NPU_CAUSE=fine SIM_AMDXDNA_DEVICE=npu4", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=fine TEST_NPU_RUNGS=3", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=fine TEST_NPU_RUNGS=3 SIM_AMDXDNA_DEVICE=npu4", "-"},
+        {LADDER "TEST_NPU_RUNGS=0 TEST_NPU_WORDS='Rung 1 of 3 (locks and DMA) hangs, it is not slow' "
+            "SIM_AMDXDNA_FAULT=exec=1:timeout", "-"},
+        {LADDER "TEST_NPU_RUNGS=1 TEST_NPU_WORDS='Rung 2 of 3 (scalar code) hangs' "
+            "SIM_AMDXDNA_FAULT=exec=2:timeout SIM_AMDXDNA_DEVICE=npu4", "-"},
+        {LADDER "TEST_NPU_RUNGS=2 TEST_NPU_WORDS='gemm-512x512x512 hangs, it is not slow' "
+            "SIM_AMDXDNA_FAULT=exec=3:timeout", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=kernel-hangs TEST_NPU_RUNGS=1 TEST_NPU_WORDS='Rung 2 of 3 (scalar "
+            "code) is slow, it does not hang' SIM_AMDXDNA_FAULT=exec=2:slow=1500", "-"},
+        {BUILT_IN "TEST_NPU_CAUSE=self-test TEST_NPU_RUNGS=1 TEST_NPU_WORDS='Rung 2 of 3 (scalar code) "
+            "hands over wrong data' SIM_AMDXDNA_FAULT=result=2:skip", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=fine SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_COLUMNS=1", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=context-refused SIM_AMDXDNA_COLUMNS=1", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=self-test SIM_AMDXDNA_FAULT='result=*:flipbit'", "-"},
@@ -651,7 +665,8 @@ static void test_live_doctor(void)
         {"TEST_NPU_CAUSE=contexts SIM_AMDXDNA_FAULT=ioctl=CREATE_HWCTX:1+:EBUSY", "-"},
         {"TEST_NPU_CAUSE=config-refused SIM_AMDXDNA_FAULT=ioctl=CONFIG_HWCTX:1+:EINVAL", "-"},
         {"TEST_NPU_CAUSE=kernel-hangs SIM_AMDXDNA_FAULT=exec=1:timeout", "npu1-i8"},
-        {"TEST_NPU_CAUSE=kernel-hangs SIM_AMDXDNA_FAULT=exec=1:slow=1900", "npu1-i8"},
+        {"TEST_NPU_CAUSE=kernel-hangs TEST_NPU_WORDS=' is slow, it does not hang' "
+            "SIM_AMDXDNA_FAULT=exec=1:slow=1500", "npu1-i8"},
         {"TEST_NPU_CAUSE=device-gone SIM_AMDXDNA_TIMESCALE=0.1 "
             "SIM_AMDXDNA_FAULT=exec=1:dead", "npu1-i8"},
         {"TEST_NPU_CAUSE=memory SIM_AMDXDNA_FAULT=mmap=1+:ENOMEM", "npu1-i8"},

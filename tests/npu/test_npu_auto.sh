@@ -102,7 +102,7 @@ doctor_page() {
     page '^npu_doctor, whisper_npu [0-9.]*$' '^  kernel  *7.2.13-amd64$' \
         '^  device  *NPU4 (1022:17f0 rev 10)$' '^  driver  *amdxdna 0.10$' \
         '^  options  *aie2_max_col=128 tdr_timeout_ms=2000 ' '^  firmware  *1.1.2.65$' \
-        '^  columns  *8$' '^  clock  *1800 MHz$' '^  kernels  *built-in$' '^fine: ' \
+        '^  rungs  *3 of 3 ' '^  columns  *8$' '^  clock  *1800 MHz$' '^  kernels  *built-in$' '^fine: ' \
         '^    512 x   256 x   192 .* us alone, .* in a chain .* counted [1-9][0-9]* cycles, ' \
         '^text: equal with custom:' 'with the NPU, which did [1-9].*; 0 fallbacks, 0 wrong$'
     [ "$(wc -l <"$T/page")" -le 40 ] || fail "more than a page"

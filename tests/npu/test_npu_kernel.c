@@ -4,6 +4,7 @@
 #include "matmul.h"
 #include "overlay.h"
 #include "product.h"
+#include "rungs.h"
 #include "../lib/t.h"
 
 static char source[1 << 17];
@@ -147,6 +148,62 @@ static void test_embedded(void)
     const uint32_t *embedded = overlay_code(generation, &words);
     T_CHECK(n == words * 4 && memcmp(embedded, code, n) == 0,
             "%zu bytes in npu_amdxdna.c, %zu assembled: run make npu-code", words * 4, n);
+}
+
+static uint32_t word_of(const product *p, int argument, size_t i)
+{
+    uint32_t word;
+    memcpy(&word, p->memory + p->args[argument] + 4 * i, 4);
+    return word;
+}
+
+/* The ladder of the doctor: the library has what rungs.c gives; on an array that a hung job has left
+ * behind each rung hands over A (with B added, rung 2) in some order, the number of steps, and zeros,
+ * and nothing is read that nobody wrote. */
+static void test_rungs(void)
+{
+    for (int rung = 1; rung <= 2; rung++) {
+        char error[200] = "";
+        size_t words, n;
+        const uint32_t *embedded = overlay_rung_code(generation, rung, &words);
+        overlay design = {1, generation, NULL, 0};
+        overlay_shape shape = {64, 64, 64};
+        product p;
+        rung_source(rung, source, sizeof source);
+        n = assemble(source);
+        T_CHECK(n == words * 4 && memcmp(embedded, code, n) == 0 &&
+                aie_check_rules(isa(), code, n, error, sizeof error) == 0,
+                "rung %d: run make npu-code; %s", rung, error);
+        size_t image = overlay_rung_pdi(generation, rung, pdi, sizeof pdi);
+        words = overlay_stream(&design, &shape, stream, sizeof stream / sizeof *stream);
+        if (image == 0 || words == 0 || !product_new(&p, 8, 64, 64, 64)) {
+            T_CHECK(0, "rung %d: no PDI or stream", rung);
+            return;
+        }
+        uint32_t sum = 1, squares = 1; /* of one step */
+        product_fill(&p, p.memory + p.args[0], 4096, 127, 0, 5);
+        for (size_t i = 0; i < 1024; i++) { /* all of B alike, so that the order of A's words is free */
+            uint32_t b = 0x01020304, v = word_of(&p, 0, i) + (rung == 2 ? b : 0);
+            memcpy(p.memory + p.args[1] + 4 * i, &b, 4);
+            sum += v;
+            squares += v * v;
+        }
+        array *a = array_new(isa(), 1, product_host, &p);
+        array_hang(a);
+        array_check_reads(a);
+        T_CHECK(array_configure(a, pdi, image) == 0 && array_run(a, stream, words, p.args, 3) == 0 &&
+                !array_shim_busy(a), "rung %d: %s", rung, array_message(a));
+        for (size_t i = 0; i < 4096; i++) {
+            uint32_t v = word_of(&p, 2, i);
+            sum -= v;
+            squares -= v * v;
+        }
+        T_CHECK(sum == 0 && squares == 0, "rung %d hands over other words", rung);
+        T_CHECK(array_count(a)->cycles == overlay_rung_cycles(generation, rung), "rung %d: %lu cycles",
+                rung, (unsigned long)array_count(a)->cycles);
+        array_free(a);
+        free(p.memory);
+    }
 }
 
 static void test_exact(void)
@@ -353,6 +410,7 @@ static void test_aie2p(void)
     generation = 4;
     test_program();
     test_embedded();
+    test_rungs();
     test_exact();
     test_one_overlay();
     test_used_array();
@@ -367,6 +425,7 @@ int main(void)
 {
     t_run("the program and its rules", test_program);
     t_run("the library has this program", test_embedded);
+    t_run("the rungs of the doctor's ladder", test_rungs);
     t_run("exact products", test_exact);
     t_run("one overlay, many shapes", test_one_overlay);
     t_run("an array that was used before", test_used_array);
