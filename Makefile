@@ -87,7 +87,7 @@ LIBDRM := $(shell echo 'int main(void) { return drmAvailable(); }' | $(CC) $(DRM
 NPU_OBJECTS = $(if $(LIBDRM),npu_amdxdna)
 # The server needs civetweb; without it everything else is built.
 CIVETWEB_CFLAGS ?=
-CIVETWEB_LIBS ?= -lcivetweb
+CIVETWEB_LIBS ?= -lcivetweb -ldl
 CIVETWEB := $(shell echo 'int main(void) { return mg_version() == 0; }' | $(CC) $(CIVETWEB_CFLAGS) \
     -include civetweb.h -x c - $(LDFLAGS) $(CIVETWEB_LIBS) -o /dev/null 2>/dev/null && echo yes)
 OVERLAY_PROGRAMS = test_npu_kernel test_sim
@@ -174,7 +174,7 @@ OBJECTS_listen = listen_recorder listen_show listen_source commands ffmpeg input
 OBJECTS_listen += output platform terminal
 OBJECTS_server = server_address server_answer server_event server_form server_http server_log
 OBJECTS_server += server_models server_pool server_realtime server_reply server_request server_run
-OBJECTS_server += server_turns server_upload server_watch server_wyoming
+OBJECTS_server += server_tls server_turns server_upload server_watch server_wyoming
 OBJECTS_server += json input ffmpeg output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \

@@ -5,7 +5,7 @@
  *     make build/server_page.h
  *     cc -DNO_NPU -I. -Ibuild examples/server*.c examples/json.c examples/input.c \
  *        examples/ffmpeg.c examples/output.c examples/platform.c examples/npu.c whisper_npu.c \
- *        -o server -lcivetweb -lm -lpthread
+ *        -o server -lcivetweb -ldl -lm -lpthread
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */
@@ -16,6 +16,7 @@
 #include "server_models.h"
 #include "server_pool.h"
 #include "server_realtime.h"
+#include "server_tls.h"
 #include "server_watch.h"
 #include "server_wyoming.h"
 
@@ -31,12 +32,13 @@
 #include <malloc.h>
 #endif
 
+#define TLS_MORE 16    /* connections whose handshake is not over, besides those of HTTP */
 #define ANSWER_MS 2000 /* for answers to requests that were cancelled */
 
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
 
 typedef struct server_options {
-    const char *npu, *name;
+    const char *npu, *name, *certificate, *tls_key;
     int n_models;
     char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
     long sessions, queue, threads, idle_s, max_mb, max_minutes, upload_s, timeout_s, grace_s;
@@ -79,6 +81,9 @@ static const char help[] =
     "  --wyoming ADDR:PORT also serve Home Assistant's protocol here, such as 127.0.0.1:10300;\n"
     "                      it has no keys [off]\n"
     "  --api-key KEY       ask clients for this key, as Bearer token; @FILE reads it from a file\n"
+    "  --certificate FILE  serve HTTPS, with this certificate and its chain (PEM); a new one at\n"
+    "                      its place is noticed, and SIGHUP reads it anew. Needs OpenSSL\n"
+    "  --key FILE          the certificate's key (PEM)\n"
     "  --cors ORIGIN       pages of this origin may use the server; *: any [none]\n"
     "  --host NAME         a name that clients may call this server by, such as the one that a\n"
     "                      proxy has; can be repeated. Addresses, names of the local network and,\n"
@@ -174,14 +179,15 @@ static int add_host(server_options *o, const char *value)
     return 0;
 }
 
-enum { OPT_MODEL, OPT_NAME, OPT_IDLE, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CORS, OPT_HOST,
-       OPT_SESSIONS, OPT_QUEUE, OPT_THREADS, OPT_MAX_MB, OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT,
-       OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP,
-       OPT_VERSION };
+enum { OPT_MODEL, OPT_NAME, OPT_IDLE, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CERTIFICATE,
+       OPT_TLS_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS, OPT_QUEUE, OPT_THREADS, OPT_MAX_MB,
+       OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU,
+       OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
 
 static const struct option long_options[] = {
     {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME},
     {"idle-unload", 1, NULL, OPT_IDLE}, {"listen", 1, NULL, OPT_LISTEN},
+    {"certificate", 1, NULL, OPT_CERTIFICATE}, {"key", 1, NULL, OPT_TLS_KEY},
     {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
     {"host", 1, NULL, OPT_HOST}, {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
     {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
@@ -203,6 +209,8 @@ static int take_option(server_options *o, int option, char *value)
     case OPT_LISTEN: return set_address("listen", value, o->listen);
     case OPT_WYOMING: return set_address("wyoming", value, o->wyoming);
     case OPT_KEY: return read_key(o, value);
+    case OPT_CERTIFICATE: o->certificate = value; return 0;
+    case OPT_TLS_KEY: o->tls_key = value; return 0;
     case OPT_CORS: o->http.cors = value; return 0;
     case OPT_HOST: return add_host(o, value);
     case OPT_SESSIONS: return number("sessions", value, 1, 64, &o->sessions);
@@ -255,6 +263,9 @@ static int parse(server_options *o, int argc, char **argv, int *code)
     }
     if (taken == 0 && o->name != NULL && models_rename_first(o->name, why) != 0) {
         taken = complain(-1, "--name: %s", why);
+    }
+    if (taken == 0 && (o->certificate == NULL) != (o->tls_key == NULL)) {
+        taken = complain(-1, "--certificate and --key belong together");
     }
     *code = taken < 0 ? EXIT_USAGE : 0;
     return taken != 0;
@@ -322,12 +333,32 @@ static void announce(const char *what, const char *address, int port)
                    port);
 }
 
+static void on_certificate(const char *text)
+{
+    (void)complain(0, "%s", text);
+}
+
+/* Reads the certificate. */
+static int load_tls(const server_options *o)
+{
+    tls_options t;
+    char why[256];
+    memset(&t, 0, sizeof t);
+    t.listen = o->listen;
+    t.certificate = o->certificate;
+    t.key = o->tls_key;
+    t.connections = o->http.connections + TLS_MORE;
+    t.handshake_ms = o->http.header_ms;
+    t.log = on_certificate;
+    return tls_load(&t, why) == 0 ? 0 : complain(EXIT_OTHER, "--certificate: %s", why);
+}
+
 static int start(server_options *o)
 {
     char why[256];
     int port;
     http_options *h = &o->http;
-    h->listen = o->listen;
+    h->listen = o->certificate != NULL ? "127.0.0.1:0" : o->listen; /* TLS is in front of it */
     h->max_bytes = (uint64_t)o->max_mb << 20;
     h->most_ms = (int64_t)o->max_minutes * 60000;
     h->header_ms = 10000;
@@ -338,7 +369,13 @@ static int start(server_options *o)
     h->stall_ms = 30000;
     h->max_beams = (int)o->config.max_beams;
     h->connections = (int)(o->connections > 0 ? o->connections : o->sessions + o->queue + 16);
+    if (o->certificate != NULL && load_tls(o) != 0) {
+        return EXIT_OTHER;
+    }
     port = http_start(h, why);
+    if (port >= 0 && o->certificate != NULL) {
+        port = tls_start(port, why);
+    }
     if (port < 0) {
         return complain(EXIT_LISTEN, "%s: %s", o->listen, why);
     }
@@ -385,11 +422,13 @@ static int serve(server_options *o, const sigset_t *signals)
     }
     code = start(o);
     if (code == 0) {
-        while (sigwait(signals, &number) != 0) {
+        while (sigwait(signals, &number) != 0 || number == SIGHUP) {
+            tls_reload(1);
         }
         drain(o);
     }
     watch_hang_up();
+    tls_stop();
     wyoming_stop();
     http_stop();
     watch_stop();
@@ -408,6 +447,9 @@ int main(int argc, char **argv)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    if (o.certificate != NULL) {
+        sigaddset(&signals, SIGHUP);
+    }
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);

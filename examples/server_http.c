@@ -11,6 +11,7 @@
 #include "server_pool.h"
 #include "server_realtime.h"
 #include "server_run.h"
+#include "server_tls.h"
 #include "server_upload.h"
 #include "server_watch.h"
 
@@ -620,6 +621,8 @@ static int on_request(connection *conn, void *unused)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
     int64_t begin = platform_now_ms();
+    char address[ADDRESS_SIZE];
+    const char *client = tls_client(info->remote_addr, info->remote_port, address);
     exchange x;
     watch w;
     log_entry e;
@@ -629,8 +632,9 @@ static int on_request(connection *conn, void *unused)
     watch_add(&w, watch_find_socket(info->remote_addr, info->remote_port, info->server_port),
               WATCH_WRITING, options.write_ms);
     exchange_begin(conn, &x, 2 * atomic_load(&open_connections) > options.connections);
-    status = dispatch(conn, &w);
-    e.client = info->remote_addr;
+    status = client != NULL ? dispatch(conn, &w)
+                            : answer_error(conn, API_OPENAI, 403, "TLS is needed", NULL);
+    e.client = client != NULL ? client : info->remote_addr;
     e.what = info->request_method;
     e.path = info->local_uri;
     e.status = status;

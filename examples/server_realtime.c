@@ -14,6 +14,7 @@
 #include "server_log.h"
 #include "server_models.h"
 #include "server_pool.h"
+#include "server_tls.h"
 #include "server_turns.h"
 #include "server_watch.h"
 
@@ -520,9 +521,17 @@ static void remove_item(realtime *r)
     free(it);
 }
 
+static const char *client_of(const struct mg_connection *conn, char address[ADDRESS_SIZE])
+{
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    const char *client = tls_client(info->remote_addr, info->remote_port, address);
+    return client != NULL ? client : info->remote_addr;
+}
+
 static void log_item(const realtime *r, const item *it, int64_t audio_ms, const char *warning)
 {
-    log_entry e = {mg_get_request_info(r->conn)->remote_addr, "realtime", it->id, 0, audio_ms,
+    char address[ADDRESS_SIZE];
+    log_entry e = {client_of(r->conn, address), "realtime", it->id, 0, audio_ms,
                    it->queued_ms, it->computed_ms, warning};
     log_request(&e);
 }
@@ -1174,8 +1183,10 @@ static int most_connections(void)
 
 static void log_refusal(const struct mg_connection *conn, int status, const char *reason)
 {
+    char address[ADDRESS_SIZE];
     const struct mg_request_info *info = mg_get_request_info(conn);
-    log_entry e = {info->remote_addr, "WebSocket", info->local_uri, status, -1, -1, 0, reason};
+    log_entry e = {client_of(conn, address), "WebSocket", info->local_uri, status, -1, -1, 0,
+                   reason};
     log_request(&e);
 }
 
@@ -1193,9 +1204,14 @@ static int refuse(const struct mg_connection *conn, int status, pool_refusal why
 static int on_connect(const struct mg_connection *conn, void *unused)
 {
     const char *why = answer_distrusts(conn), *key = mg_get_header(conn, "Sec-WebSocket-Key");
+    const struct mg_request_info *info = mg_get_request_info(conn);
+    char address[ADDRESS_SIZE];
     (void)unused;
     if (key == NULL || strlen(key) != KEY_LENGTH) {
         return refuse(conn, 400, POOL_REFUSED_REQUEST, "the header Sec-WebSocket-Key is missing");
+    }
+    if (tls_client(info->remote_addr, info->remote_port, address) == NULL) {
+        return refuse(conn, 403, POOL_REFUSED_KEY, "TLS is needed");
     }
     if (!has_key(conn)) {
         return refuse(conn, 401, POOL_REFUSED_KEY, "the API key is missing or wrong");

@@ -2,6 +2,7 @@
 """Tests of build/server over loopback: usage: server_tests.py NAME. See test_server.sh, which sets
 WNPU_BUILD, MODEL, TOY (a model without meaning, but fast), SPEECH (a WAV file) and T (a directory)."""
 import functools
+import http.client
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -1643,6 +1645,92 @@ def models():
     assert code == 2 and f"{T}/missing.bin: No such file" in why, (code, why)
     code, why = refused_start("--model", TOY)
     assert code == 1 and "two models have the name toy" in why, (code, why)
+
+
+# ---- TLS ----
+
+def make_certificate(name):
+    """A certificate for 127.0.0.1 and its key; returns a context that trusts it alone."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{T}/{name}.key",
+                    "-out", f"{T}/{name}.pem"], check=True, capture_output=True)
+    return ssl.create_default_context(cafile=f"{T}/{name}.pem")
+
+
+def use_certificate(certificate, key):
+    """Puts files at the place of those that the server has."""
+    for name, to in ((f"{certificate}.pem", "cert.pem"), (f"{key}.key", "key.pem")):
+        shutil.copyfile(f"{T}/{name}", f"{T}/new")
+        os.rename(f"{T}/new", f"{T}/{to}")
+
+
+def listening_ports(s):
+    """The ports that a server listens on."""
+    own = {os.readlink(f"/proc/{s.process.pid}/fd/{fd}")
+           for fd in os.listdir(f"/proc/{s.process.pid}/fd")}
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in file][1:]
+    return {int(row[1].split(":")[1], 16) for row in rows
+            if row[3] == "0A" and f"socket:[{row[9]}]" in own}
+
+
+def is_trusted(s):
+    try:
+        return s.get("/health")[0] == 200
+    except ssl.SSLError:
+        return False
+
+
+def tls():
+    """All is as without TLS; a renewed certificate is used, and a wrong one is not."""
+    first, second = make_certificate("first"), make_certificate("second")
+    use_certificate("first", "first")
+    clip = wav(60)
+    with Server(model=TOY) as s:
+        want = s.text(clip, [("response_format", "verbose_json")])
+    with Server("--certificate", f"{T}/cert.pem", "--key", f"{T}/key.pem", model=TOY,
+                context=first) as s:
+        same(s.text(clip, [("response_format", "verbose_json")]), want)
+        got = subprocess.run(["curl", "-sS", "--cacert", f"{T}/first.pem", "-F", "file=@-",
+                              "-F", "response_format=verbose_json",
+                              f"https://127.0.0.1:{s.port}{TRANSCRIPTIONS}"], input=clip,
+                             capture_output=True, check=True)
+        same(got.stdout.decode(), want)
+        w = WebSocket(s)
+        w.until("session.created")
+        s.context = None
+        try:
+            answer = s.get("/health")
+            assert False, answer
+        except (OSError, http.client.HTTPException):
+            pass
+        (inner,) = listening_ports(s) - {s.port}
+        outer, s.port = s.port, inner
+        error_of(s.get("/v1/models"), 403)  # nobody gets past TLS
+        same(refused(WebSocket(s), 403)["connection"], "close")
+        s.port = outer
+        use_certificate("second", "second")
+        s.context = second
+        same(s.get("/health")[0], 200)
+        use_certificate("second", "first")  # not its key
+        same(s.get("/health")[0], 200)
+        for name in ("first.pem", "first.key"):  # as it was, written over
+            shutil.copyfile(f"{T}/{name}", f"{T}/{'cert' if name[-3:] == 'pem' else 'key'}.pem")
+        s.process.send_signal(signal.SIGHUP)
+        s.context = first
+        assert wait_for(lambda: is_trusted(s), 5) is not None
+        w.append(bytes(48000))  # on the connection from before
+        w.send("input_audio_buffer.commit")
+        w.until(COMPLETED)
+        s.process.send_signal(signal.SIGTERM)
+        same(closing_code(w), (1001, []))
+        w.close()
+    for options in (["--certificate", f"{T}/first.pem", "--key", f"{T}/second.key"],
+                    ["--certificate", f"{T}/none.pem", "--key", f"{T}/first.key"]):
+        code, why = refused_start("--listen", "0", *options)
+        assert code == 6 and (".pem" in why or ".key" in why), (code, why)
+    same(refused_start("--certificate", f"{T}/first.pem")[0], 1)
 
 
 # ---- load ----

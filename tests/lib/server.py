@@ -15,7 +15,8 @@ import uuid
 class Server:
     """A server on a port of its own; with a block, it is ended behind it."""
 
-    def __init__(self, *options, model=None, log=None):
+    def __init__(self, *options, model=None, log=None, context=None):
+        self.context = context  # of ssl: for a server with a certificate
         build = os.environ["WNPU_BUILD"]
         self.log = open(log or os.devnull, "w+")
         self.process = subprocess.Popen(
@@ -46,13 +47,14 @@ class Server:
     def connect(self, port=None):
         s = socket.create_connection(("127.0.0.1", port or self.port), timeout=300)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return s
+        return self.context.wrap_socket(s, server_hostname="127.0.0.1") if self.context else s
 
     def get(self, path, headers=None, method="GET"):
         return self.answer(method, path, None, headers or {})
 
     def answer(self, method, path, body, headers):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        c = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=600, context=self.context) \
+            if self.context else http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         c.request(method, path, body, headers)
         r = c.getresponse()
         data = r.read()
