@@ -358,6 +358,17 @@ WNPU_API const char *wnpu_language_name(int language);     /* "english"; NULL ou
  * "castilian", "pt-BR", "zh-Hans-CN", "zh-yue", "nb", "fil", "en_US.UTF-8". Case is ignored. Codes
  * of Moldavian and Serbo-Croatian give Romanian and Serbian. */
 WNPU_API int wnpu_language_id(const char *code_or_name);
+/* The scripts that Chinese is written in. */
+typedef enum wnpu_script {
+    WNPU_SCRIPT_ANY = 0,      /* as the model writes it, which may be both */
+    WNPU_SCRIPT_SIMPLIFIED = 1,
+    WNPU_SCRIPT_TRADITIONAL = 2
+} wnpu_script;
+
+/* The script that a tag of Chinese or Cantonese asks for, a wnpu_script: zh-Hans, zh-CN, zh-SG and
+ * zh-MY simplified, zh-Hant, zh-TW, zh-HK and zh-MO traditional characters; otherwise and for NULL
+ * WNPU_SCRIPT_ANY. */
+WNPU_API int wnpu_language_script(const char *tag);
 
 /* Bytes of a text token, or the name of a special token, such as "<|en|>" or "<|2.40|>". The bytes
  * need not be complete UTF-8, because a character may span several tokens. *length (may be NULL)
@@ -804,6 +815,10 @@ typedef struct wnpu_token_event {
  *                    needs a multilingual model
  *   language         [auto]  number of the language spoken, or WNPU_LANGUAGE_AUTO to detect it.
  *                    Models named .en support English only
+ *   script           [any]  wnpu_script of Chinese and Cantonese text, which models write in either
+ *                    or mix. Characters of the other one are replaced after decoding, character by
+ *                    character; tokens remain those decoded. A language set by name with a tag such
+ *                    as zh-Hant or zh-CN sets it as well
  *   timestamps       [1]  divide windows into segments at the model's timestamp tokens; 0: one
  *                    segment per window, decoded with <|notimestamps|>
  *   max_initial_timestamp_ms  [1000]  0..30000: latest first timestamp of a window
@@ -991,6 +1006,7 @@ typedef struct wnpu_params {
     const char *suppress_lines; /* decimal numbers of tokens */
     const char *hotword_lines;
     const char *language_lines; /* codes or names */
+    int32_t script;           /* wnpu_script */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -1837,6 +1853,7 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_language_code       WNPU_RENAMED(WNPU_PREFIX, language_code)
 #define wnpu_language_name       WNPU_RENAMED(WNPU_PREFIX, language_name)
 #define wnpu_language_id         WNPU_RENAMED(WNPU_PREFIX, language_id)
+#define wnpu_language_script     WNPU_RENAMED(WNPU_PREFIX, language_script)
 #define wnpu_token_text          WNPU_RENAMED(WNPU_PREFIX, token_text)
 #define wnpu_tokenize            WNPU_RENAMED(WNPU_PREFIX, tokenize)
 #define wnpu_audio_init          WNPU_RENAMED(WNPU_PREFIX, audio_init)

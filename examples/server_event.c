@@ -156,6 +156,8 @@ static int read_language(json value, event_settings *s)
     }
     language[n < sizeof language ? n : sizeof language - 1] = '\0';
     s->language = request_language(language);
+    s->script = wnpu_language_script(language) != WNPU_SCRIPT_ANY ? wnpu_language_script(language)
+                                                                  : s->script;
     return s->language != REQUEST_NO_LANGUAGE ? 0 : -1;
 }
 
@@ -176,6 +178,7 @@ static int read_languages(json list, event_settings *s)
             return -1;
         }
         s->languages[s->n_languages++] = one.language;
+        s->script = one.script;
     }
     if (s->n_languages == 1) {
         s->language = s->languages[--s->n_languages];

@@ -35,6 +35,7 @@ typedef struct event_settings {
     float threshold;          /* of the detector, 0.05..0.95 */
     int32_t padding_ms, silence_ms;
     int32_t language;         /* number, WNPU_LANGUAGE_AUTO or EVENT_LANGUAGE_DEFAULT */
+    int32_t script;           /* wnpu_script; any: that of the server */
     int32_t languages[EVENT_LANGUAGES_MOST]; /* without a number: those that are possible */
     size_t n_languages;       /* 0: all */
     char model[EVENT_MODEL_MOST]; /* that the client names; "" for none */

@@ -364,6 +364,7 @@ static wnpu_params params_of(const event_settings *s, const char *keywords[EVENT
     size_t i;
     params.language_windows = 1; /* more needs audio that has not been said yet */
     params.language = s->language != EVENT_LANGUAGE_DEFAULT ? s->language : params.language;
+    params.script = s->script != WNPU_SCRIPT_ANY ? s->script : params.script;
     if (s->n_languages > 0) {
         params.languages = s->languages;
         params.n_languages = s->n_languages;

@@ -293,6 +293,8 @@ static int take_languages(request *r, const char *name, const char *param, const
                        ? refuse(r, name, "there is no language \"%s\"", one)
                        : refuse(r, name, "there are too many languages");
         }
+        r->params.script = wnpu_language_script(one) != WNPU_SCRIPT_ANY ? wnpu_language_script(one)
+                                                                        : r->params.script;
         r->languages[r->params.n_languages++] = language;
     }
     return 0;
@@ -462,6 +464,7 @@ typedef struct field_row {
 static const field_row fields[] = {
     {"model", API_ALL, take_model, NULL},
     {"language", API_ALL, take_language, "language"},
+    {"script", API_ALL, take_param, "script"},
     {"prompt", API_OPENAI | API_WHISPER_CPP, take_text, "initial_prompt"},
     {"temperature", API_OPENAI | API_WHISPER_CPP, take_param, "temperature"},
     {"response_format", API_OPENAI | API_WHISPER_CPP, take_format, NULL},

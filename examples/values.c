@@ -42,7 +42,9 @@ int value_languages(options *o, const option_info *info, const char *value)
     size_t i;
     int failed = bad_list(value, list_split(&l, value, ","));
     for (i = 0; i < l.n && i < most && failed == 0; i++) {
+        int script = wnpu_language_script(l.items[i]);
         o->languages[i] = wnpu_language_id(l.items[i]);
+        o->params.script = script != WNPU_SCRIPT_ANY ? script : o->params.script;
         if (o->languages[i] < 0) {
             failed = complain(EXIT_USAGE, "--%s: no such language: %s; see --list-languages or "
                               "--help", info->name, l.items[i]);

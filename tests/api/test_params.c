@@ -197,6 +197,11 @@ static void test_values(void)
             WNPU_E_ARGUMENT, "a switch");
     T_CHECK(set(&p, "logprob_threshold", "off") == WNPU_OK && p.logprob_threshold == -INFINITY,
             "off");
+    T_CHECK(set(&p, "language", "zh-TW") == WNPU_OK && p.language == wnpu_language_id("zh") &&
+            p.script == WNPU_SCRIPT_TRADITIONAL, "a language with a script");
+    T_CHECK(set(&p, "language", "de-CN") == WNPU_OK && p.script == WNPU_SCRIPT_TRADITIONAL &&
+            set(&p, "languages", "en\nzh-Hans") == WNPU_OK && p.script == WNPU_SCRIPT_SIMPLIFIED &&
+            set(&p, "script", "any") == WNPU_OK && p.script == WNPU_SCRIPT_ANY, "scripts");
     T_CHECK(set(&p, "beams", "5") == WNPU_E_ARGUMENT, "an unknown name");
     T_CHECK(wnpu_params_set(&p, NULL, "5", NULL) == WNPU_E_ARGUMENT &&
             wnpu_params_set(&p, "beam", NULL, NULL) == WNPU_E_ARGUMENT &&

@@ -179,6 +179,12 @@ static void test_languages(void)
         {"chi", "zh"}, {"nob", "no"}, {"nno", "nn"}, {"tgl", "tl"}, {"lao", "lo"}, {"jav", "jw"},
         {"farsi", "fa"}, {"Filipino", "tl"}
     };
+    static const struct { const char *name; const char *code; } scripts[] = {
+        {"zh-Hans", "1"}, {"zh-CN", "1"}, {"zh_SG.UTF-8", "1"}, {"cmn-hans-TW", "1"},
+        {"zh-Hant", "2"}, {"zh-TW", "2"}, {"zh_HK", "2"}, {"ZH-MO", "2"}, {"yue-Hant-CN", "2"},
+        {"zh-yue-HK", "2"}, {"zh", "0"}, {"yue", "0"}, {"ja-Hant", "0"}, {"en-CN", "0"},
+        {"zh-Latn", "0"}, {"zh-TWA", "0"}, {"tw", "0"}
+    };
     static const char *const wrong[] = {
         "en-", "en--US", "en-US-", "-en", "-", "_", "en us", "en-US ", "xx", "xx-US", "x-klingon",
         "german-DE", "en-toolongsubtag", "en-\303\244", "tlh", "i-klingon", "e-US", "engl", "1-2"
@@ -220,6 +226,11 @@ static void test_languages(void)
     T_CHECK(wnpu_language_id(NULL) == -1 && wnpu_language_id("") == -1, "nothing is a language");
     T_CHECK(wnpu_language_id("englis") == -1 && wnpu_language_id("englishx") == -1, "part of one");
     T_CHECK(wnpu_language_id("e") == -1 && wnpu_language_id("auto") == -1, "unknown");
+    for (i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        n = wnpu_language_script(scripts[i].name);
+        T_CHECK(n == atoi(scripts[i].code), "%s is script %d", scripts[i].name, n);
+    }
+    T_CHECK(wnpu_language_script(NULL) == WNPU_SCRIPT_ANY, "nothing has a script");
     T_CHECK(wnpu_language_code(-1) == NULL && wnpu_language_code(100) == NULL, "code range");
     T_CHECK(wnpu_language_name(-1) == NULL && wnpu_language_name(100) == NULL, "name range");
 }
@@ -260,6 +271,61 @@ static void check_special(const tk_vocab *v, int32_t first, int32_t languages, i
     check_name(v, behind + 6 + 120, "<|2.40|>");
     check_name(v, behind + 6 + 1499, "<|29.98|>");
     check_name(v, behind + 6 + 1500, "<|30.00|>");
+}
+
+/* Writes a character of the Basic Multilingual Plane that has three bytes. */
+static void put_three(char *to, uint32_t c)
+{
+    to[0] = (char)(0xe0 | c >> 12);
+    to[1] = (char)(0x80 | (c >> 6 & 0x3f));
+    to[2] = (char)(0x80 | (c & 0x3f));
+    to[3] = '\0';
+}
+
+/* Every character becomes one that its own script keeps, and traditional ones come back to the same
+ * simplified one. Characters of both scripts follow the rest of the text. */
+static void test_scripts(void)
+{
+    static const struct {
+        int script;
+        const char *from, *to;
+    } texts[] = {
+        {2, "\xe6\x88\x91\xe4\xbb\xac\xe5\x90\x8e\xe6\x9d\xa5, a", /* women houlai */
+         "\xe6\x88\x91\xe5\x80\x91\xe5\xbe\x8c\xe4\xbe\x86, a"},
+        {1, "\xe6\x88\x91\xe5\x80\x91\xe5\xbe\x8c\xe4\xbe\x86",
+         "\xe6\x88\x91\xe4\xbb\xac\xe5\x90\x8e\xe6\x9d\xa5"},
+        /* the empress keeps her title in traditional text, and alone */
+        {2, "\xe9\x80\x99\xe7\x9a\x87\xe5\x90\x8e", "\xe9\x80\x99\xe7\x9a\x87\xe5\x90\x8e"},
+        {2, "\xe5\x90\x8e", "\xe5\x90\x8e"},
+        /* famous: the same in both; on the way: traditional */
+        {1, "\xe8\x91\x97\xe5\x90\x8d\xe7\x9a\x84", "\xe8\x91\x97\xe5\x90\x8d\xe7\x9a\x84"},
+        {1, "\xe9\x80\x99\xe8\xb5\xb0\xe8\x91\x97", "\xe8\xbf\x99\xe8\xb5\xb0\xe7\x9d\x80"},
+        {0, "\xe6\x88\x91\xe4\xbb\xac", "\xe6\x88\x91\xe4\xbb\xac"},
+        {2, "\xef\xbf\xbd \xf0\x9f\x99\x82 \xc3\xa9", "\xef\xbf\xbd \xf0\x9f\x99\x82 \xc3\xa9"}
+    };
+    char text[64], first[4];
+    size_t i;
+    uint32_t c;
+    for (i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        snprintf(text, sizeof text, "%s", texts[i].from);
+        tk_set_script(texts[i].script, text, strlen(text));
+        T_CHECK(strcmp(text, texts[i].to) == 0, "text %d is %s", (int)i, text);
+    }
+    for (c = 0x3400; c < 0xa000; c++) {
+        uint32_t simple = tk_variant(WNPU_SCRIPT_SIMPLIFIED, c);
+        uint32_t full = tk_variant(WNPU_SCRIPT_TRADITIONAL, c);
+        T_CHECK(simple == 0 || full == 0, "%x is of both scripts", (unsigned)c);
+        put_three(first, c);
+        snprintf(text, sizeof text, "%s", first);
+        tk_set_script(WNPU_SCRIPT_TRADITIONAL, text, 3);
+        T_CHECK((strcmp(text, first) != 0) == (full != 0), "%x to traditional", (unsigned)c);
+        tk_set_script(WNPU_SCRIPT_TRADITIONAL, text, 3);
+        T_CHECK(full == 0 || tk_variant(WNPU_SCRIPT_TRADITIONAL, full) == 0, "%x", (unsigned)full);
+        tk_set_script(WNPU_SCRIPT_SIMPLIFIED, text, 3);
+        T_CHECK(full == 0 || strcmp(text, first) == 0, "%x does not come back", (unsigned)c);
+        T_CHECK(simple == 0 || tk_variant(WNPU_SCRIPT_SIMPLIFIED, simple) == 0, "%x",
+                (unsigned)simple);
+    }
 }
 
 static void test_special(void)
@@ -1421,6 +1487,7 @@ static void test_utf8_capacity(void)
 static void tokenizer_tests(void)
 {
     t_run("languages", test_languages);
+    t_run("scripts of Chinese", test_scripts);
     t_run("special tokens", test_special);
     t_run("special tokens of other vocabularies", test_special_other);
     t_run("tokens added by fine-tunes", test_added);

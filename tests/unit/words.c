@@ -1653,8 +1653,72 @@ static void spellings(void)
     wnpu_model_close(m);
 }
 
+/* A segment in another script: text and words are, tokens are as decoded, and so JSON has both. */
+static void script_of_segment(void)
+{
+    static const char raw[] = "\xe8\xb5\xb0\xe7\x9d\x80\xe8\xbf\x99";
+    static const char full[] = "\xe8\xb5\xb0\xe8\x91\x97\xe9\x80\x99";
+    static sub_speech s;
+    wnpu_model *m = life_float_toy(7);
+    float probability[9] = {0};
+    int64_t at_ms[10] = {0};
+    int32_t tokens[9], script;
+    al_word words[2];
+    wnpu_write_options o;
+    rs_summary summary;
+    rs_draft d;
+    int stored;
+    memset(&d, 0, sizeof d);
+    memset(words, 0, sizeof words);
+    memset(&summary, 0, sizeof summary);
+    d.n = (size_t)wnpu_tokenize(m, raw, 9, tokens, 9);
+    d.tokens = tokens;
+    d.probability = probability;
+    d.at_ms = at_ms;
+    d.words = words;
+    d.n_words = 2;
+    d.word_text = raw;
+    words[0].length = 6; /* the second character is in another word than what decides about it */
+    words[0].n = d.n;
+    words[1].text = 6;
+    words[1].first = d.n;
+    words[1].length = 3;
+    T_CHECK(d.n >= 3 && d.n <= 9, "%d tokens", (int)d.n);
+    for (script = WNPU_SCRIPT_ANY; script <= WNPU_SCRIPT_TRADITIONAL; script++) {
+        const char *want = script == WNPU_SCRIPT_TRADITIONAL ? full : raw;
+        wnpu_write_cursor c;
+        life_bytes t = {NULL, 0};
+        wnpu_segment segment;
+        wnpu_word word;
+        sub_begin(&s, 0);
+        d.script = script;
+        T_CHECK(rs_add(&s.store, &m->vocab, &d, &stored) == WNPU_OK && stored &&
+                rs_get(&s.store, 0, &segment) == WNPU_OK && strcmp(segment.text, want) == 0 &&
+                segment.n_tokens == d.n && segment.tokens[0].id == tokens[0],
+                "script %d", (int)script);
+        T_CHECK(rs_get_word(&s.store, 0, 0, &word) == WNPU_OK && word.text_length == 6 &&
+                memcmp(word.text, want, 6) == 0, "script %d: a word", (int)script);
+        wnpu_write_options_init(&o, sizeof o);
+        o.format = WNPU_FORMAT_JSON;
+        memset(&c, 0, sizeof c);
+        c.last = 1;
+        T_CHECK(rs_write(&s.store, &m->vocab, &summary, &o, &c, life_grow, &t) == WNPU_OK &&
+                t.bytes != NULL, "JSON is written");
+        if (t.bytes != NULL) {
+            char decoded[64];
+            (void)snprintf(decoded, sizeof decoded, "\"decoded\": \"%s\"", raw);
+            T_CHECK((strstr((char *)t.bytes, decoded) != NULL) == (want == full) &&
+                    (strstr((char *)t.bytes, "decoded") != NULL) == (want == full), "script %d",
+                    (int)script);
+        }
+        free(t.bytes);
+    }
+    wnpu_model_close(m);
+}
+
 static void words_tests(void)
 {
+    t_run("the script of a segment", script_of_segment);
     t_run("the best path, against all paths of small matrices", warping);
     t_run("equals in the path", ties);
     t_run("the median filter, against sorting", median_filter);
