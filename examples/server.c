@@ -13,6 +13,7 @@
 
 #include "server_address.h"
 #include "server_http.h"
+#include "server_jobs.h"
 #include "server_models.h"
 #include "server_pool.h"
 #include "server_realtime.h"
@@ -42,7 +43,7 @@ typedef struct server_options {
     int n_models;
     char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
     long sessions, queue, threads, idle_s, max_mb, max_minutes, upload_s, timeout_s, grace_s;
-    long connections;
+    long connections, jobs, keep_s;
     wnpu_config config;
     http_options http;
 } server_options;
@@ -92,6 +93,9 @@ static const char help[] =
     "                      [1]\n"
     "  --queue N           requests that wait for a session, 0 to 1000; more are refused with\n"
     "                      status 503 [16]\n"
+    "  --jobs N            requests whose clients do not wait, with those whose result is kept, 1\n"
+    "                      to 1000 [16]\n"
+    "  --keep-results SECONDS  time for such a result [3600]\n"
     "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
     "  --max-mb N          largest upload in MiB, 1 to 100000 [25]\n"
     "  --max-minutes N     longest recording in minutes, 1 to 100000 [300]\n"
@@ -180,9 +184,9 @@ static int add_host(server_options *o, const char *value)
 }
 
 enum { OPT_MODEL, OPT_NAME, OPT_IDLE, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CERTIFICATE,
-       OPT_TLS_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS, OPT_QUEUE, OPT_THREADS, OPT_MAX_MB,
-       OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET, OPT_NPU,
-       OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
+       OPT_TLS_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS, OPT_QUEUE, OPT_JOBS, OPT_KEEP, OPT_THREADS,
+       OPT_MAX_MB, OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET,
+       OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
 
 static const struct option long_options[] = {
     {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME},
@@ -190,6 +194,7 @@ static const struct option long_options[] = {
     {"certificate", 1, NULL, OPT_CERTIFICATE}, {"key", 1, NULL, OPT_TLS_KEY},
     {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
     {"host", 1, NULL, OPT_HOST}, {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
+    {"jobs", 1, NULL, OPT_JOBS}, {"keep-results", 1, NULL, OPT_KEEP},
     {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
     {"max-minutes", 1, NULL, OPT_MAX_MINUTES},
     {"upload-timeout", 1, NULL, OPT_UPLOAD}, {"timeout", 1, NULL, OPT_TIMEOUT},
@@ -215,6 +220,8 @@ static int take_option(server_options *o, int option, char *value)
     case OPT_HOST: return add_host(o, value);
     case OPT_SESSIONS: return number("sessions", value, 1, 64, &o->sessions);
     case OPT_QUEUE: return number("queue", value, 0, 1000, &o->queue);
+    case OPT_JOBS: return number("jobs", value, 1, 1000, &o->jobs);
+    case OPT_KEEP: return number("keep-results", value, 1, 1000000, &o->keep_s);
     case OPT_THREADS: return number("threads", value, 1, 64, &o->threads);
     case OPT_MAX_MB: return number("max-mb", value, 1, 100000, &o->max_mb);
     case OPT_MAX_MINUTES: return number("max-minutes", value, 1, 100000, &o->max_minutes);
@@ -247,6 +254,8 @@ static int parse(server_options *o, int argc, char **argv, int *code)
     strcpy(o->listen, "127.0.0.1:9004");
     o->sessions = 1;
     o->queue = 16;
+    o->jobs = 16;
+    o->keep_s = 3600;
     o->max_mb = 25;
     o->max_minutes = 300;
     o->upload_s = 120;
@@ -353,6 +362,17 @@ static int load_tls(const server_options *o)
     return tls_load(&t, why) == 0 ? 0 : complain(EXIT_OTHER, "--certificate: %s", why);
 }
 
+static void start_jobs(const server_options *o)
+{
+    jobs_options j;
+    j.most = (int)o->jobs;
+    j.keep_ms = o->keep_s * 1000;
+    j.work_ms = o->http.work_ms;
+    j.stall_ms = o->http.stall_ms;
+    j.most_ms = o->http.most_ms;
+    jobs_start(&j);
+}
+
 static int start(server_options *o)
 {
     char why[256];
@@ -369,6 +389,7 @@ static int start(server_options *o)
     h->stall_ms = 30000;
     h->max_beams = (int)o->config.max_beams;
     h->connections = (int)(o->connections > 0 ? o->connections : o->sessions + o->queue + 16);
+    start_jobs(o);
     if (o->certificate != NULL && load_tls(o) != 0) {
         return EXIT_OTHER;
     }
@@ -404,6 +425,7 @@ static void drain(const server_options *o)
     struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
     pool_begin_closing();
     watch_refuse();
+    jobs_stop();
     while (is_active() && platform_now_ms() < until) {
         nanosleep(&tick, NULL);
     }
@@ -431,6 +453,7 @@ static int serve(server_options *o, const sigset_t *signals)
     tls_stop();
     wyoming_stop();
     http_stop();
+    jobs_stop();
     watch_stop();
     return code;
 }

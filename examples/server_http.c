@@ -6,6 +6,7 @@
 #include "server_address.h"
 #include "server_answer.h"
 #include "server_form.h"
+#include "server_jobs.h"
 #include "server_log.h"
 #include "server_models.h"
 #include "server_pool.h"
@@ -26,6 +27,7 @@
 #define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
 #define DRAIN_MS 2000
 #define SLOWEST_BODY 1000 /* bytes per second, while the connections are scarce */
+#define JOBS_PATH "/v1/jobs"
 #define TOO_LARGE "the request is larger than this server accepts"
 
 /* The page at "/": examples/server.html as numbers, made by the Makefile. */
@@ -324,14 +326,67 @@ static int choose_model(watch *w, reading *f, served **m)
     return f->status;
 }
 
+/* Whether the client does not want to wait for the answer (RFC 7240), or says so in the form. */
+static int is_async(const connection *conn, const request *r)
+{
+    const char *prefer = r->api == API_OPENAI ? mg_get_header(conn, "Prefer") : NULL;
+    return r->async || (prefer != NULL && strstr(prefer, "respond-async") != NULL);
+}
+
+/* Makes a job of a request, which then owns the submission. Returns the HTTP status, 202 if so. */
+static int submit(connection *conn, submission *s)
+{
+    buffer head = {NULL, 0, 0, 0}, body = {NULL, 0, 0, 0};
+    char id[JOBS_ID_SIZE], path[JOBS_ID_SIZE + sizeof JOBS_PATH];
+    if (jobs_submit(s, id) != 0) {
+        pool_count_refusal(POOL_REFUSED_FULL);
+        return answer_error(conn, API_OPENAI, 503, "there are too many jobs", NULL);
+    }
+    if (jobs_describe(id, &body) != 0) { /* it is done, and others have made it go already */
+        buffer_print(&body, "{\"id\": \"%s\"}\n", id);
+    }
+    (void)snprintf(path, sizeof path, "%s/%s", JOBS_PATH, id);
+    answer_head(conn, &head, 202, "application/json");
+    answer_header(&head, "Location", path);
+    answer_header(&head, "Preference-Applied", "respond-async");
+    answer_send(conn, &head, body.bytes, body.n);
+    buffer_free(&body);
+    return 202;
+}
+
+/* Room for what a client sends; NULL without memory. */
+static submission *open_submission(request_api api, int task)
+{
+    submission *s = calloc(1, sizeof *s);
+    if (s == NULL || request_init(&s->request, api, &options.params, options.max_beams) != 0) {
+        free(s);
+        return NULL;
+    }
+    s->request.params.task = task;
+    upload_init(&s->upload, options.max_bytes);
+    return s;
+}
+
+/* Runs what was sent, at once or as a job. Returns the HTTP status. */
+static int serve_submission(connection *conn, watch *w, submission *s, job_kind kind)
+{
+    request *r = &s->request;
+    int status;
+    r->params.initial_prompt = request_prompt_end(s->model->model, r->params.initial_prompt);
+    status = is_async(conn, r) ? submit(conn, s)
+                               : run_job(conn, w, kind, r, &s->upload, s->model);
+    if (status != 202) {
+        submission_free(s);
+    }
+    return status;
+}
+
 /* Reads a form and runs what it asks for. */
 static int serve_upload(connection *conn, watch *w, request_api api, job_kind kind, int task)
 {
     const struct mg_request_info *info = mg_get_request_info(conn);
-    request r;
-    upload u;
+    submission *s;
     reading *f;
-    served *m = NULL;
     int status = 0;
     if (info->content_length > (long long)(options.max_bytes + REQUEST_TEXT_MOST)) {
         pool_count_refusal(POOL_REFUSED_SIZE);
@@ -340,36 +395,29 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
         return status;
     }
     f = calloc(1, sizeof *f);
-    if (request_init(&r, api, &options.params, options.max_beams) != 0 || f == NULL) {
-        request_free(&r);
+    s = f != NULL ? open_submission(api, task) : NULL;
+    if (s == NULL) {
         free(f);
         return answer_error(conn, api, 503, "no memory for another request", NULL);
     }
-    upload_init(&u, options.max_bytes);
-    f->request = &r;
-    f->upload = &u;
-    r.params.task = task;
-    if (request_query(&r, api == API_ASR ? info->query_string : NULL) != 0) {
-        (void)refuse_form(f, 400, r.problem);
+    f->request = &s->request;
+    f->upload = &s->upload;
+    if (request_query(f->request, api == API_ASR ? info->query_string : NULL) != 0) {
+        (void)refuse_form(f, 400, f->request->problem);
     }
     status = f->status != 0 ? f->status : read_form(conn, w, f);
-    status = status == 0 ? choose_model(w, f, &m) : status;
+    status = status == 0 ? choose_model(w, f, &s->model) : status;
     if (status != 0) {
         if (status == 400) {
             pool_count_refusal(POOL_REFUSED_REQUEST);
         }
-        (void)answer_error(conn, api, status, f->message, r.wrong);
+        (void)answer_error(conn, api, status, f->message, f->request->wrong);
         drain(conn, w);
+        submission_free(s);
     } else {
-        r.params.initial_prompt = request_prompt_end(m->model, r.params.initial_prompt);
-        status = run_job(conn, w, kind, &r, &u, m);
-    }
-    if (m != NULL) {
-        models_release(m);
+        status = serve_submission(conn, w, s, kind);
     }
     free(f);
-    upload_free(&u);
-    request_free(&r);
     return status;
 }
 
@@ -468,6 +516,27 @@ static int serve_models(connection *conn, watch *w)
     return status;
 }
 
+/* The state of a job and its answer, or the end of a job. */
+static int serve_jobs(connection *conn, watch *w)
+{
+    const char *uri = mg_get_request_info(conn)->local_uri;
+    const char *id = strstr(uri, "/jobs") + strlen("/jobs");
+    buffer b = {NULL, 0, 0, 0};
+    int status;
+    (void)w;
+    id += id[0] == '/';
+    if (has_method(conn, "DELETE") ? jobs_cancel(id) != 0 : jobs_describe(id, &b) != 0) {
+        return answer_error(conn, API_OPENAI, 404, "there is no such job, or not any more", "id");
+    }
+    if (b.n == 0) {
+        return answer(conn, 204, NULL, "", 0);
+    }
+    status = b.failed ? answer_error(conn, API_OPENAI, 503, "no memory for the answer", NULL)
+                      : answer(conn, 200, "application/json", b.bytes, b.n);
+    buffer_free(&b);
+    return status;
+}
+
 /* What a client gets that does not ask for a WebSocket. */
 static int serve_realtime(connection *conn, watch *w)
 {
@@ -479,10 +548,11 @@ static int serve_realtime(connection *conn, watch *w)
 }
 
 #define VERSION "/v1"
+#define DELETED_BELOW 2
 
 typedef struct endpoint {
     const char *path;
-    int below;                /* paths below it, too */
+    int below;                /* paths below it, too: DELETED_BELOW has the method DELETE */
     const char *method;
     int open;                 /* needs no key */
     request_api api;          /* the form of its errors */
@@ -494,6 +564,7 @@ static const endpoint endpoints[] = {
     {"/v1/audio/transcriptions", 0, "POST", 0, API_OPENAI, serve_transcriptions},
     {"/v1/audio/translations", 0, "POST", 0, API_OPENAI, serve_translations},
     {"/v1/models", 1, "GET", 0, API_OPENAI, serve_models},
+    {JOBS_PATH, DELETED_BELOW, "GET", 0, API_OPENAI, serve_jobs},
     {"/v1/realtime", 0, "GET", 0, API_OPENAI, serve_realtime},
     {"/inference", 0, "POST", 0, API_WHISPER_CPP, serve_inference},
     {"/asr", 0, "POST", 0, API_ASR, serve_asr},
@@ -542,12 +613,14 @@ static int has_key(connection *conn)
 /* Paths that answer GET answer HEAD, too, which monitoring programs send. */
 static int allows(const endpoint *e, const connection *conn)
 {
-    return has_method(conn, e->method) || (e->method[0] == 'G' && has_method(conn, "HEAD"));
+    return has_method(conn, e->method) || (e->method[0] == 'G' && has_method(conn, "HEAD")) ||
+           (e->below == DELETED_BELOW && has_method(conn, "DELETE"));
 }
 
 static void add_methods(buffer *head, const char *header, const endpoint *e)
 {
-    buffer_print(head, "%s: %s%s\r\n", header, e->method[0] == 'G' ? "GET, HEAD" : e->method,
+    buffer_print(head, "%s: %s%s%s\r\n", header, e->method[0] == 'G' ? "GET, HEAD" : e->method,
+                 e->below == DELETED_BELOW ? ", DELETE" : "",
                  options.cors != NULL ? ", OPTIONS" : "");
 }
 
@@ -599,7 +672,8 @@ static int dispatch(connection *conn, watch *w)
     if (!e->open && !has_key(conn)) {
         pool_count_refusal(POOL_REFUSED_KEY);
         status = 401, refused = "the API key is missing or wrong";
-    } else if (e->method[0] == 'P' && (why = answer_distrusts(conn)) != NULL) {
+    } else if ((e->method[0] == 'P' || has_method(conn, "DELETE")) &&
+               (why = answer_distrusts(conn)) != NULL) {
         pool_count_refusal(POOL_REFUSED_KEY);
         status = 403, refused = why;
     } else if (e->method[0] == 'P' && pool_is_closing()) {
@@ -631,6 +705,7 @@ static int on_request(connection *conn, void *unused)
     atomic_fetch_add(&active, 1);
     watch_add(&w, watch_find_socket(info->remote_addr, info->remote_port, info->server_port),
               WATCH_WRITING, options.write_ms);
+    jobs_expire();
     exchange_begin(conn, &x, 2 * atomic_load(&open_connections) > options.connections);
     status = client != NULL ? dispatch(conn, &w)
                             : answer_error(conn, API_OPENAI, 403, "TLS is needed", NULL);

@@ -192,6 +192,12 @@ static int take_tentative(request *r, const char *name, const char *param, const
     return read_flag(r, name, value, &r->tentative);
 }
 
+static int take_async(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_flag(r, name, value, &r->async);
+}
+
 static int take_token_times(request *r, const char *name, const char *param, const char *value)
 {
     (void)param;
@@ -472,6 +478,7 @@ static const field_row fields[] = {
     {"include", API_OPENAI, take_include, NULL},
     {"stream", API_OPENAI, take_stream, NULL},
     {"tentative", API_OPENAI, take_tentative, NULL},
+    {"async", API_OPENAI, take_async, NULL},
     {"keywords", API_OPENAI, take_keywords, NULL},
     {"languages", API_OPENAI, take_languages, NULL},
     {"chunking_strategy", API_OPENAI, take_chunking, NULL},

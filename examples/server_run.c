@@ -225,8 +225,9 @@ static int on_token(void *user, const wnpu_token_event *event)
 static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
 {
     const running *r = user;
-    (void)done_ms;
-    (void)total_ms;
+    if (total_ms > 0 && done_ms >= 0) {
+        atomic_store(&r->j->permille, done_ms < total_ms ? (int)(done_ms * 1000 / total_ms) : 1000);
+    }
     return r->j->watch->stop;
 }
 
@@ -387,11 +388,12 @@ void job_run(job *j)
 {
     work w = {j, NULL};
     int64_t begin = platform_now_ms();
-    pool_result taken = pool_take(j->watch, j->model, &w.session);
+    pool_result taken = (j->patient ? pool_take_again : pool_take)(j->watch, j->model, &w.session);
     j->queued_ms = taken == POOL_TAKEN ? platform_now_ms() - begin : -1;
     j->audio_ms = -1;
     switch (taken) {
     case POOL_TAKEN:
+        atomic_store(&j->running, 1);
         do_in_thread(&w);
         j->audio_ms = reply_stats(w.session).audio_ms;
         pool_give(j->watch, w.session);

@@ -25,10 +25,13 @@ typedef struct job {
      * received before. NULL: none. Returns as on_segment does. */
     int (*on_tentative)(void *user, const char *text, size_t length);
     void *user;
+    int patient;              /* the queue has room for it, and it waits until watch ends it */
     /* Writes the answer; NULL: reply_results(). */
     void (*answer)(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r);
 
+    atomic_int running;       /* it has a session */
+    atomic_int permille;      /* of the recording that are done, if its length is known */
     int64_t audio_ms;         /* length of what was read */
     int64_t queued_ms;        /* wait for the session; -1: it got none */
     int http_status;          /* 200; 0: the client is gone, no answer */

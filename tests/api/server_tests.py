@@ -1647,6 +1647,70 @@ def models():
     assert code == 1 and "two models have the name toy" in why, (code, why)
 
 
+# ---- jobs ----
+
+def submitted(s, audio, fields=(), headers=None):
+    """The id of a new job."""
+    answer = s.post(TRANSCRIPTIONS, audio, fields, headers)
+    same(answer[0], 202)
+    job = json.loads(answer[2])
+    same(answer[1]["location"], f"/v1/jobs/{job['id']}")
+    return job["id"]
+
+
+def job(s, name):
+    """The state of a job, or None."""
+    status, _, data = s.get(f"/v1/jobs/{name}")
+    assert status in (200, 404), data
+    return json.loads(data) if status == 200 else None
+
+
+def finished(s, name):
+    """The state of a job when it is over; until then its progress grows."""
+    seen = [0]
+
+    def is_over():
+        state = job(s, name)
+        seen.append(state["progress"])
+        assert seen[-2] <= seen[-1] <= 1 and ("result" in state) == (state["status"] == "completed")
+        return state["status"] in ("completed", "failed")
+    assert wait_for(is_over, 30) is not None, seen
+    return job(s, name)
+
+
+def jobs():
+    """A client that does not wait fetches the same answer later, while it is kept."""
+    long = cut(0, 12, times=50)
+    with Server("--jobs", "2", "--keep-results", "1000") as s:
+        first = submitted(s, AUDIO, [("response_format", "verbose_json")],
+                          {"Prefer": "respond-async, wait=1"})
+        state = finished(s, first)
+        same(without_usage(state["result"]), json.loads(transcribed("-f", "verbose_json")))
+        assert 900 < state["expires_in"] <= 1000 and abs(state["created"] - time.time()) < 300, state
+        second = submitted(s, AUDIO, [("response_format", "srt"), ("async", "true")])
+        same(finished(s, second)["result"], transcribed("-f", "srt"))
+        same(job(s, first)["status"], "completed")
+        third = submitted(s, b"no audio" * 10, [("async", "true")])
+        state = finished(s, third)
+        same((state["status"], state["error"]["code"]), ("failed", "invalid_request"))
+        same((job(s, first), job(s, second)["status"]), (None, "completed"))  # the oldest is gone
+        running = submitted(s, long, [("async", "true")])
+        waiting = submitted(s, long, [("async", "true")])
+        assert wait_for(lambda: job(s, running)["progress"] > 0, 30) is not None
+        same((job(s, running)["status"], job(s, waiting)["status"]), ("running", "queued"))
+        error_of(s.post(TRANSCRIPTIONS, AUDIO, [("async", "1")]), 503)
+        for name in (waiting, running):
+            same([s.get(f"/v1/jobs/{name}", method="DELETE")[0] for _ in range(2)], [204, 404])
+        assert wait_for(lambda: s.metric("sessions_busy") == 0, 5) is not None
+        same(s.metric('model_users{model="ggml-tiny"}'), 0)
+        error_of(s.get("/v1/jobs"), 404)
+        error_of(s.get("/v1/jobs/x", {"Origin": "http://x.example"}, "DELETE"), 403)
+        submitted(s, long, [("async", "true")])  # and the server ends all the same
+    with Server("--keep-results", "1", model=TOY) as s:
+        name = submitted(s, wav(1), [("async", "true")])
+        assert wait_for(lambda: job(s, name) is None, 5) is not None
+
+
 # ---- TLS ----
 
 def make_certificate(name):

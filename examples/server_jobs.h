@@ -1,0 +1,45 @@
+/* server_jobs.h - requests whose clients do not wait for the answer: they run when a session is
+ * free, and the answers are kept for a time. Part of server. All functions may be called in any
+ * thread. */
+#ifndef SERVER_JOBS_H
+#define SERVER_JOBS_H
+
+#include "server_models.h"
+#include "server_reply.h"
+#include "server_request.h"
+#include "server_upload.h"
+
+#include <stdint.h>
+
+#define JOBS_ID_SIZE 40
+#define JOBS_BYTES_MOST ((size_t)64 << 20) /* all answers together */
+
+/* What a client has sent, and the model that it is for. */
+typedef struct submission {
+    request request;
+    upload upload;
+    served *model;            /* held, or NULL */
+} submission;
+
+typedef struct jobs_options {
+    int most;                 /* jobs at a time, with those whose answer is kept */
+    int64_t keep_ms;          /* for an answer */
+    int64_t work_ms, stall_ms, most_ms; /* as in http_options */
+} jobs_options;
+
+void submission_free(submission *s);
+
+void jobs_start(const jobs_options *options);
+/* Ends all jobs, and waits for that. */
+void jobs_stop(void);
+/* Begins a job, which then owns the submission. Answers that have been kept longest make room for
+ * it. Returns 0 and its id, or -1 if there is no room. */
+int jobs_submit(submission *s, char id[JOBS_ID_SIZE]);
+/* Writes the state of a job, and its answer, as JSON. Returns 0, or -1 if there is no such job. */
+int jobs_describe(const char *id, buffer *b);
+/* Ends and forgets a job. Returns 0, or -1 if there is no such job. */
+int jobs_cancel(const char *id);
+/* Forgets answers that were kept for their time. */
+void jobs_expire(void);
+
+#endif
