@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,22 +29,26 @@ static struct {
 
 static int set_name(served *m, const char *name, size_t length, char why[256])
 {
+    char *copy = malloc(length + 1);
     size_t i;
-    if (length == 0 || length >= sizeof m->name) {
-        (void)snprintf(why, 256, "the name of a model must have 1 to %d bytes",
-                       MODELS_NAME_SIZE - 1);
+    if (length == 0 || copy == NULL) {
+        (void)snprintf(why, 256, "the name of a model is empty");
+        free(copy);
         return -1;
     }
     for (i = 0; i < models.n; i++) {
         if (&models.list[i] != m && strlen(models.list[i].name) == length &&
             memcmp(models.list[i].name, name, length) == 0) {
-            (void)snprintf(why, 256, "two models have the name %s; use NAME=FILE",
+            (void)snprintf(why, 256, "two models have the name %.100s; use NAME=FILE",
                            models.list[i].name);
+            free(copy);
             return -1;
         }
     }
-    memcpy(m->name, name, length);
-    m->name[length] = '\0';
+    memcpy(copy, name, length);
+    copy[length] = '\0';
+    free(m->name);
+    m->name = copy;
     return 0;
 }
 
@@ -135,7 +140,7 @@ static int open_model(served *m, char why[512])
     }
     if (status != WNPU_OK) {
         close_model(m);
-        (void)snprintf(why, 512, "the model %s cannot be loaded: %.300s", m->name, error.message);
+        (void)snprintf(why, 512, "the model %.100s cannot be loaded: %.300s", m->name, error.message);
         return status;
     }
     return WNPU_OK;

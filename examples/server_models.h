@@ -10,11 +10,10 @@
 #include <stdint.h>
 
 #define MODELS_MOST 32
-#define MODELS_NAME_SIZE 128
 
 /* One model. name and path do not change; model, config and info are valid while it is held. */
 typedef struct served {
-    char name[MODELS_NAME_SIZE]; /* for clients */
+    char *name;               /* for clients */
     const char *path;
     wnpu_model *model;
     wnpu_config config;       /* of its sessions */

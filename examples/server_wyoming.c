@@ -235,7 +235,7 @@ static int begin_request(client *c)
 
 static int take_transcribe(client *c, json data)
 {
-    char language[64], name[MODELS_NAME_SIZE];
+    char language[64], name[2 * REQUEST_NAME_MOST];
     size_t n = json_string(json_get(data, "language"), language, sizeof language);
     size_t m = json_string(json_get(data, "name"), name, sizeof name);
     /* It may also come behind audio-start, whose format then counts. */
