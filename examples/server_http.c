@@ -210,26 +210,49 @@ static int send_event(void *user, const buffer *event)
     return failed ? -1 : 0;
 }
 
+/* Sends an event and frees it. */
+static int pass_event(listener *l, buffer *event)
+{
+    int failed = event->failed || send_event(l, event) != 0;
+    buffer_free(event);
+    return failed ? -1 : 0;
+}
+
 static int send_segment(void *user, const wnpu_segment *segment, size_t index)
 {
     listener *l = user;
     buffer event = {NULL, 0, 0, 0};
-    int failed;
     reply_delta(&event, l->model, l->request, segment, index);
-    failed = event.failed || send_event(l, &event) != 0;
-    buffer_free(&event);
-    return failed ? -1 : 0;
+    return pass_event(l, &event);
 }
 
 static int send_tentative(void *user, const char *text, size_t length)
 {
-    listener *l = user;
     buffer event = {NULL, 0, 0, 0};
-    int failed;
     reply_tentative(&event, text, length);
-    failed = event.failed || send_event(l, &event) != 0;
-    buffer_free(&event);
-    return failed ? -1 : 0;
+    return pass_event(user, &event);
+}
+
+static int send_progress(void *user, int64_t done_ms, int64_t total_ms)
+{
+    buffer event = {NULL, 0, 0, 0};
+    reply_progress(&event, done_ms, total_ms);
+    return pass_event(user, &event);
+}
+
+static void send_waiting(void *user, int before)
+{
+    buffer event = {NULL, 0, 0, 0};
+    reply_waiting(&event, before);
+    (void)pass_event(user, &event); /* the watch notices a client that is gone */
+}
+
+/* Joins what is missing in an answer. */
+static void join_warnings(const job *j, char *both, size_t size)
+{
+    const char *first = j->request->warning;
+    (void)snprintf(both, size, "%s%s%s", first,
+                   j->warning[0] != '\0' && first[0] != '\0' ? "; " : "", j->warning);
 }
 
 /* Sends the end of the events, or the error that ended them. */
@@ -240,6 +263,14 @@ static void end_events(listener *l, job *j)
         buffer_text(&j->body, "event: error\ndata: ");
         reply_error(&j->body, API_OPENAI, j->http_status, j->message, j->param);
         buffer_text(&j->body, "\n");
+    } else if (j->request->progress) {
+        char both[sizeof j->warning + sizeof j->request->warning + 2];
+        buffer event = {NULL, 0, 0, 0};
+        join_warnings(j, both, sizeof both);
+        if (both[0] != '\0') {
+            reply_warning(&event, both);
+            (void)pass_event(l, &event);
+        }
     }
     if (send_event(l, &j->body) == 0 && l->chunked) {
         (void)mg_send_chunk(l->conn, "", 0);
@@ -265,9 +296,7 @@ static int answer_job(connection *conn, job *j, listener *l)
                                       : reply_type(j->request->format));
     if (j->warning[0] != '\0' || j->request->warning[0] != '\0') {
         char both[sizeof j->warning + sizeof j->request->warning + 2];
-        (void)snprintf(both, sizeof both, "%s%s%s", j->request->warning,
-                       j->warning[0] != '\0' && j->request->warning[0] != '\0' ? "; " : "",
-                       j->warning);
+        join_warnings(j, both, sizeof both);
         answer_header(&head, "X-Warning", both);
     }
     answer_send(conn, &head, j->body.bytes, j->body.n);
@@ -291,6 +320,8 @@ static int run_job(connection *conn, watch *w, job_kind kind, request *r, upload
     j.most_ms = options.most_ms;
     j.on_segment = r->stream ? send_segment : NULL;
     j.on_tentative = r->stream && r->tentative ? send_tentative : NULL;
+    j.on_progress = r->stream && r->progress ? send_progress : NULL;
+    j.on_wait = r->stream && r->progress ? send_waiting : NULL;
     j.answer = r->stream ? reply_done : NULL;
     j.user = &l;
     watch_probe(w, l.chunked ? PROBE_ANSWER : NULL);
@@ -450,10 +481,38 @@ static int serve_detect_language(connection *conn, watch *w)
 
 static int serve_health(connection *conn, watch *w)
 {
-    char text[256];
-    size_t n = pool_health(text, sizeof text);
+    char text[512];
+    size_t n = 1;
     (void)w;
+    text[0] = '{';
+    n += pool_health(text + n, sizeof text - n);
+    n += (size_t)snprintf(text + n, sizeof text - n, ", \"max_mb\": %llu, \"max_minutes\": %lld}\n",
+                          (unsigned long long)(options.max_bytes >> 20),
+                          (long long)options.most_ms / 60000);
     return answer(conn, pool_is_closing() ? 503 : 200, "application/json", text, n);
+}
+
+/* The languages of a model that has most: their codes with their names. A model that was not open
+ * so far may have all. */
+static int serve_languages(connection *conn, watch *w)
+{
+    wnpu_model_info info;
+    buffer b = {NULL, 0, 0, 0};
+    int i, status, most = 1;
+    served *m;
+    (void)w;
+    for (i = 0; (m = models_at((size_t)i)) != NULL; i++) {
+        int n = models_info(m, &info) != 0 ? wnpu_language_count() : info.n_languages;
+        most = n > most ? n : most;
+    }
+    for (i = 0; i < most; i++) {
+        buffer_print(&b, "%s\"%s\": \"%s\"", i > 0 ? ", " : "{", wnpu_language_code(i),
+                     wnpu_language_name(i));
+    }
+    buffer_text(&b, "}\n");
+    status = answer(conn, 200, "application/json", b.bytes, b.n);
+    buffer_free(&b);
+    return status;
 }
 
 static int serve_metrics(connection *conn, watch *w)
@@ -565,6 +624,7 @@ static const endpoint endpoints[] = {
     {"/v1/audio/translations", 0, "POST", 0, API_OPENAI, serve_translations},
     {"/v1/models", 1, "GET", 0, API_OPENAI, serve_models},
     {JOBS_PATH, DELETED_BELOW, "GET", 0, API_OPENAI, serve_jobs},
+    {"/v1/languages", 0, "GET", 0, API_OPENAI, serve_languages},
     {"/v1/realtime", 0, "GET", 0, API_OPENAI, serve_realtime},
     {"/inference", 0, "POST", 0, API_WHISPER_CPP, serve_inference},
     {"/asr", 0, "POST", 0, API_ASR, serve_asr},

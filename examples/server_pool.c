@@ -142,6 +142,23 @@ static void wait_tick(void)
     (void)pthread_cond_timedwait(&pool.changed, &pool.lock, &until);
 }
 
+/* Tells one that waits how many do in front of it, if these are not *before any more. Call with the
+ * lock, which is released meanwhile. */
+static void tell_place(const waiter *self, const pool_listener *told, int *before)
+{
+    const waiter *at = pool.first;
+    int n = 0;
+    for (; at != self; at = at->next) {
+        n++;
+    }
+    if (told != NULL && n != *before) {
+        *before = n;
+        pthread_mutex_unlock(&pool.lock);
+        told->tell(told->user, n);
+        pthread_mutex_lock(&pool.lock);
+    }
+}
+
 static void leave_queue(waiter *self)
 {
     waiter **at = &pool.first;
@@ -194,8 +211,9 @@ static void add_idle(void)
 
 /* Waits until a session may be used. patient: neither the queue's limit nor the shutdown matters.
  * Call with the lock. */
-static pool_result await(watch *w, int patient)
+static pool_result await(watch *w, int patient, const pool_listener *told)
 {
+    int before = -1;
     pool_result result;
     waiter self = {NULL};
     int64_t begin = platform_now_ms();
@@ -211,6 +229,7 @@ static pool_result await(watch *w, int patient)
         while (!(pool.first == &self && pool.n_idle > 0) && !w->stop &&
                (patient || !pool.closing)) {
             wait_tick();
+            tell_place(&self, told, &before);
         }
         leave_queue(&self);
         pool.patient -= patient;
@@ -224,12 +243,13 @@ static pool_result await(watch *w, int patient)
     return result;
 }
 
-static pool_result take(watch *w, served *m, wnpu_session **session, int patient)
+static pool_result take(watch *w, served *m, wnpu_session **session, int patient,
+                        const pool_listener *told)
 {
     wnpu_error error = {0, ""};
     pool_result result;
     pthread_mutex_lock(&pool.lock);
-    result = await(w, patient);
+    result = await(w, patient, told);
     *session = result == POOL_TAKEN ? find_idle(m) : NULL;
     pthread_mutex_unlock(&pool.lock);
     if (result == POOL_TAKEN && *session == NULL && add_session(m, session, 1, &error) != WNPU_OK) {
@@ -246,12 +266,17 @@ static pool_result take(watch *w, served *m, wnpu_session **session, int patient
 
 pool_result pool_take(watch *w, served *m, wnpu_session **session)
 {
-    return take(w, m, session, 0);
+    return take(w, m, session, 0, NULL);
+}
+
+pool_result pool_take_told(watch *w, served *m, wnpu_session **session, const pool_listener *told)
+{
+    return take(w, m, session, 0, told);
 }
 
 pool_result pool_take_again(watch *w, served *m, wnpu_session **session)
 {
-    return take(w, m, session, 1);
+    return take(w, m, session, 1, NULL);
 }
 
 static void count_run(wnpu_session *session)
@@ -401,8 +426,8 @@ size_t pool_health(char *to, size_t size)
 {
     text t = {to, 0, size};
     pthread_mutex_lock(&pool.lock);
-    add(&t, "{\"status\": \"%s\", \"state\": \"%s\", \"sessions\": %d, \"idle\": %d, "
-        "\"waiting\": %d}\n", pool.closing ? "shutting down" : "ok",
+    add(&t, "\"status\": \"%s\", \"state\": \"%s\", \"sessions\": %d, \"idle\": %d, "
+        "\"waiting\": %d", pool.closing ? "shutting down" : "ok",
         pool.n_idle > 0 ? "ready" : "busy", pool.n, pool.n_idle, pool.waiting);
     pthread_mutex_unlock(&pool.lock);
     return t.used;

@@ -23,6 +23,12 @@ typedef enum pool_result {
     POOL_FAILED               /* there is no memory for a session of the model */
 } pool_result;
 
+/* Receives the number of those that wait in front, and user. */
+typedef struct pool_listener {
+    void (*tell)(void *user, int before);
+    void *user;
+} pool_listener;
+
 /* What is counted for each kind of refusal. */
 typedef enum pool_refusal {
     POOL_REFUSED_FULL, POOL_REFUSED_CLOSING, POOL_REFUSED_SIZE, POOL_REFUSED_KEY,
@@ -45,6 +51,8 @@ uint64_t pool_session_bytes(const served *m);
 /* Waits for a session of a model that the caller holds, in the order of the calls for all models. w
  * ends the wait as it ends a run. */
 pool_result pool_take(watch *w, served *m, wnpu_session **session);
+/* The same, and tells how many wait in front whenever that changes. */
+pool_result pool_take_told(watch *w, served *m, wnpu_session **session, const pool_listener *told);
 /* The same for work that was accepted before: it is not refused, and the queue has room for it. */
 pool_result pool_take_again(watch *w, served *m, wnpu_session **session);
 /* Returns a session after it was used, and counts its last run. Erases audio and text. */
@@ -68,8 +76,8 @@ void pool_count_time(double seconds);
 void pool_count_realtime(int more); /* connections: 1 or -1 */
 void pool_count_refusal(pool_refusal why);
 void pool_count_cancelled(void);
-/* The state as one JSON object, and all counters in the text format of Prometheus. They return the
- * length, less than size. */
+/* The state as members of a JSON object, and all counters in the text format of Prometheus. They
+ * return the length, less than size. */
 size_t pool_health(char *text, size_t size);
 size_t pool_metrics(char *text, size_t size);
 

@@ -463,6 +463,30 @@ void reply_tentative(buffer *b, const char *text, size_t length)
     buffer_text(b, "}\n\n");
 }
 
+void reply_waiting(buffer *b, int before)
+{
+    begin_event(b, "transcript.waiting");
+    buffer_print(b, ", \"before\": %d}\n\n", before);
+}
+
+void reply_progress(buffer *b, int64_t done_ms, int64_t total_ms)
+{
+    begin_event(b, "transcript.progress");
+    buffer_print(b, ", \"done\": %.3f", (double)done_ms / 1e3);
+    if (total_ms > 0) {
+        buffer_print(b, ", \"total\": %.3f", (double)total_ms / 1e3);
+    }
+    buffer_text(b, "}\n\n");
+}
+
+void reply_warning(buffer *b, const char *message)
+{
+    begin_event(b, "transcript.warning");
+    buffer_text(b, ", \"message\": ");
+    buffer_string(b, message, strlen(message));
+    buffer_text(b, "}\n\n");
+}
+
 /* Results as a member of an event, which is a single line. */
 static void add_verbose(buffer *b, const wnpu_session *session, const wnpu_model *model,
                         const request *r)

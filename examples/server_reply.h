@@ -47,6 +47,11 @@ void reply_delta(buffer *b, const wnpu_model *model, const request *r, const wnp
                  size_t index);
 /* An extension: text that may still change, in place of the tentative text before. */
 void reply_tentative(buffer *b, const char *text, size_t length);
+/* Extensions: requests that wait in front of this one; how much of the recording was read, in ms
+ * (total_ms -1: unknown); and what is missing in the answer. */
+void reply_waiting(buffer *b, int before);
+void reply_progress(buffer *b, int64_t done_ms, int64_t total_ms);
+void reply_warning(buffer *b, const char *message);
 /* With its segments; with r->tentative also the results in the requested format, if that is
  * verbose_json. */
 void reply_done(buffer *b, const wnpu_session *session, const wnpu_model *model, const request *r);

@@ -198,6 +198,12 @@ static int take_async(request *r, const char *name, const char *param, const cha
     return read_flag(r, name, value, &r->async);
 }
 
+static int take_progress(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_flag(r, name, value, &r->progress);
+}
+
 static int take_token_times(request *r, const char *name, const char *param, const char *value)
 {
     (void)param;
@@ -479,6 +485,7 @@ static const field_row fields[] = {
     {"stream", API_OPENAI, take_stream, NULL},
     {"tentative", API_OPENAI, take_tentative, NULL},
     {"async", API_OPENAI, take_async, NULL},
+    {"progress", API_OPENAI, take_progress, NULL},
     {"keywords", API_OPENAI, take_keywords, NULL},
     {"languages", API_OPENAI, take_languages, NULL},
     {"chunking_strategy", API_OPENAI, take_chunking, NULL},

@@ -39,6 +39,7 @@ typedef struct request {
     int stream;               /* server-sent events */
     int tentative;            /* an extension: events also for text that may still change */
     int async;                /* an extension: the client does not wait for the answer */
+    int progress;             /* an extension: events for the wait, the progress, and a warning */
     int speakers;             /* each channel has a speaker of its own */
     int logprobs;             /* of each token, in JSON and events */
     int segments, word_list;  /* timestamp_granularities that were asked for */

@@ -224,11 +224,14 @@ static int on_token(void *user, const wnpu_token_event *event)
 
 static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
 {
-    const running *r = user;
+    job *j = ((const running *)user)->j;
     if (total_ms > 0 && done_ms >= 0) {
-        atomic_store(&r->j->permille, done_ms < total_ms ? (int)(done_ms * 1000 / total_ms) : 1000);
+        atomic_store(&j->permille, done_ms < total_ms ? (int)(done_ms * 1000 / total_ms) : 1000);
     }
-    return r->j->watch->stop;
+    if (j->on_progress == NULL || j->watch->stop) {
+        return j->watch->stop;
+    }
+    return j->on_progress(j->user, done_ms, total_ms) != 0;
 }
 
 /* Work that the watch has ended: the client is gone, its time is up, or the server ends. */
@@ -384,11 +387,19 @@ static void do_in_thread(work *w)
     (void)pthread_attr_destroy(&attributes);
 }
 
+static pool_result take_session(const job *j, wnpu_session **session)
+{
+    const pool_listener told = {j->on_wait, j->user};
+    return j->patient           ? pool_take_again(j->watch, j->model, session)
+           : j->on_wait != NULL ? pool_take_told(j->watch, j->model, session, &told)
+                                : pool_take(j->watch, j->model, session);
+}
+
 void job_run(job *j)
 {
     work w = {j, NULL};
     int64_t begin = platform_now_ms();
-    pool_result taken = (j->patient ? pool_take_again : pool_take)(j->watch, j->model, &w.session);
+    pool_result taken = take_session(j, &w.session);
     j->queued_ms = taken == POOL_TAKEN ? platform_now_ms() - begin : -1;
     j->audio_ms = -1;
     switch (taken) {

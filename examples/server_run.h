@@ -24,6 +24,10 @@ typedef struct job {
     /* Receives text that may still change, behind that of the segments so far, in place of what it
      * received before. NULL: none. Returns as on_segment does. */
     int (*on_tentative)(void *user, const char *text, size_t length);
+    /* Receives how much was done, in ms, of how much, or of -1. NULL: none. Returns as above. */
+    int (*on_progress)(void *user, int64_t done_ms, int64_t total_ms);
+    /* Receives the number of those that wait in front, whenever it changes. NULL: none. */
+    void (*on_wait)(void *user, int before);
     void *user;
     int patient;              /* the queue has room for it, and it waits until watch ends it */
     /* Writes the answer; NULL: reply_results(). */

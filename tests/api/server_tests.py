@@ -354,7 +354,7 @@ def errors():
         same(reply(c.makefile("rb"))[0], 413)
         c.close()
         error_of(s.answer("POST", TRANSCRIPTIONS, b"x" * 100, {}), 400)
-        for path in ("/", "/health", "/metrics", "/v1/models", "/v1/realtime"):
+        for path in ("/", "/health", "/metrics", "/v1/models", "/v1/languages", "/v1/realtime"):
             answer = s.answer("POST", path, b"x", {})
             error_of(answer, 405)
             same(answer[1]["allow"], "GET, HEAD")
@@ -378,7 +378,7 @@ def errors():
         error_of(s.get("/../../etc/passwd"), 404)
         error_of(s.get("/v1/models/gpt"), 404, "model")
         same(s.get("/v1/models/whisper-1")[0], 200)
-        for path in ("/", "/health", "/metrics", "/v1/models"):
+        for path in ("/", "/health", "/metrics", "/v1/models", "/v1/languages"):
             same(s.get(path, method="HEAD")[0::2], (200, b""))
         c = s.connect()  # a body without a length is refused by civetweb itself
         c.sendall(b"POST /inference HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n")
@@ -696,6 +696,33 @@ def events():
         same((seen[-1]["type"], seen[-1]["text"]), ("transcript.text.done", text))
         error_of(s.post(TRANSCRIPTIONS, b"no audio", [("stream", "true")]), 400, "file")
         tentative_events(s, text)
+        progress_events(s, text)
+
+
+def progress_events(s, text):
+    """With progress=true there are events for the wait, the progress and what is missing."""
+    wanted = [("stream", "true"), ("progress", "true")]
+    seen = sent_events(s.post(TRANSCRIPTIONS, AUDIO, wanted)[2])
+    steps = [e for e in seen if e["type"] == "transcript.progress"]
+    length = json.loads(s.text(AUDIO, [("response_format", "verbose_json")]))["duration"]
+    assert len(steps) > 1 and steps[0]["done"] < steps[-1]["done"], seen
+    same({(e["total"], e["done"] <= e["total"]) for e in steps}, {(length, True)})
+    same({e["type"].split(".")[-1] for e in seen}, {"progress", "delta", "done"})
+    seen = sent_events(s.post(TRANSCRIPTIONS, wav(1), wanted + [("languages", "en,yue")])[2])
+    same([e["type"] for e in seen[-2:]], ["transcript.warning", "transcript.text.done"])
+    assert "yue" in seen[-2]["message"], seen[-2]
+    busy, second = s.connect(), s.connect()
+    busy.sendall(request(TRANSCRIPTIONS, cut(0, 12, 60)))
+    assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
+    second.sendall(request(TRANSCRIPTIONS, AUDIO, wanted))
+    file = second.makefile("rb")
+    lines = iter(file.readline, b"")
+    assert any(line == b'data: {"type": "transcript.waiting", "before": 0}\n' for line in lines)
+    busy.close()
+    done = next(line for line in lines if b'"transcript.text.done"' in line and b"data: " in line)
+    same(json.loads(done.split(b"data: ", 1)[1])["text"], text)
+    second.close()
+    error_of(s.post(TRANSCRIPTIONS, AUDIO, [("progress", "maybe")]), 400, "progress")
 
 
 def tentative_events(s, text):
@@ -1360,8 +1387,117 @@ def spoken(path):
     subprocess.run(["sox", f"{T}/said.wav", "-r", "48000", path, "pad", "1", "3"], check=True)
 
 
+def browser_captions(s, b, shots):
+    """The second tab, which the keyboard opens."""
+    b.run("document.getElementById('tab-files').focus()")
+    b.key("ArrowRight", 39)
+    same(b.run("document.activeElement.id"), "tab-captions")
+    assert b.run("document.getElementById('panel-files').hidden")
+    b.run("document.getElementById('start').focus()")
+    b.key(" ", 32)
+    b.wait("document.getElementById('status').textContent === 'Listening'", 30)
+    b.run("onEvent(live, {item_id: 'x', type: 'conversation.item.input_audio_transcription.tentative"
+          "', text: 'perhaps'})")
+    same(b.run("document.querySelector('#captions .tentative').textContent"), "perhaps")
+    b.screenshot(f"{shots}/tentative.png")
+    b.run("onEvent(live, {item_id: 'x', type: 'conversation.item.input_audio_transcription.completed"
+          "', transcript: ''})")
+    same(b.run("document.querySelector('#captions .tentative')"), None)
+    b.wait("/station/i.test(document.querySelector('.committed')?.textContent || '') && "
+           "document.querySelector('#captions .tentative').textContent === ''", 120)
+    b.screenshot(f"{shots}/live.png")
+    heard = b.run("document.querySelector('.committed').textContent").lower()
+    for word in ("tomorrow", "morning", "go", "station"):
+        assert word in heard, heard
+    b.run("document.getElementById('start').click()")
+    same(b.run("document.getElementById('status').textContent"), "Stopped")
+    assert wait_for(lambda: s.health()["idle"] == 2, 20) is not None, "a session in use"
+    b.run("document.getElementById('start').click()")  # a second time, on another line
+    b.wait("document.querySelectorAll('.committed').length >= 2 && /station/i.test("
+           "[...document.querySelectorAll('.committed')].at(-1).textContent)", 120)
+    same(b.run("document.querySelector('.committed').textContent").lower(), heard)
+    b.run("document.getElementById('start').click()")
+    assert heard in saved(b, "document.getElementById('save-captions')").lower()
+
+
+def saved(b, button):
+    """What a button would download."""
+    b.run("{ const real = URL.createObjectURL; window.saved = null; "
+          "URL.createObjectURL = blob => { URL.createObjectURL = real; "
+          f"blob.text().then(text => {{ window.saved = text; }}); return '#'; }}; {button}.click() }}")
+    b.wait("window.saved !== null", 10)
+    return b.run("window.saved")
+
+
+def browser_text(s, b):
+    """The text of T/clip.wav: its words, the player, keys and downloads."""
+    want = json.loads(s.text(AUDIO, [("response_format", "verbose_json"), ("language", "en"),
+                                     ("timestamp_granularities", "word")]))
+    same(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)"),
+         [w["word"] for w in want["words"]])
+    same(b.run("[...document.querySelectorAll('.said')].map(s => s.textContent).join('')").strip(),
+         want["text"])
+    same(b.run("lines.map(l => l.start)"), [s["start"] for s in want["segments"]])
+    b.run("document.getElementById('player').currentTime = 6")
+    b.wait("document.querySelector('.word.now') !== null", 10)
+    at = b.run("words.findIndex(w => w.span.classList.contains('now'))")
+    assert b.run(f"words[{at}].start <= 6.1") and \
+        b.run(f"({at} + 1 === words.length || words[{at} + 1].start > 5.9)"), at
+    b.run("document.getElementById('text').focus()")
+    b.key("ArrowRight", 39)
+    b.wait(f"words.findIndex(w => w.span.classList.contains('now')) === {at + 1}", 10)
+    b.run("document.getElementById('player').play = () => Promise.resolve()")
+    b.run("lines[0].button.focus()")
+    b.key("ArrowDown", 40)  # to the last line, whose button the focus is then on
+    b.run("goTo(lines.at(-2) || lines[0]); lines[0].button.focus()")
+    b.key("ArrowDown", 40)
+    same(b.run("document.activeElement === lines.at(-1).button"), True)
+    same(b.run("document.querySelectorAll('.time[tabindex=\"0\"]').length"), 1)
+    same(b.run("document.getElementById('player').currentTime"), want["segments"][-1]["start"])
+    b.run("lines[0].button.click()")
+    same(b.run("document.getElementById('player').currentTime"), want["segments"][0]["start"])
+    for kind in ("srt", "vtt"):
+        same(saved(b, f"document.querySelector('[data-save={kind}]')"),
+             transcribed("-l", "en", "--words", "-f", kind))
+    same(json.loads(saved(b, "document.querySelector('[data-save=json]')")), want)
+    same(saved(b, "document.querySelector('[data-save=txt]')").split(), want["text"].split())
+
+
+def browser_files(s, b, shots):
+    """Two files at once, one with a name that is not HTML."""
+    b.run("document.getElementById('tab-captions').focus()")
+    b.key("Home", 36)
+    strange = f"{T}/<img src=x onerror=alert(1)>.wav"
+    shutil.copyfile(f"{T}/clip.wav", strange)
+    b.choose_file("#file", os.path.abspath(f"{T}/clip.wav"), strange)
+    b.wait("/behind 1 file$/.test(document.querySelector('#files li + li .state').textContent)", 20)
+    b.wait("!document.getElementById('result').hidden", 60)
+    same(b.run("document.getElementById('title').textContent"), "clip.wav")
+    b.run("document.getElementById('text').focus()")  # which keeps it from being replaced
+    b.wait("[...document.querySelectorAll('.state')].every(s => /^Done: .*English$/.test("
+           "s.textContent))", 60)
+    same(b.run("document.getElementById('title').textContent"), "clip.wav")
+    assert b.run("document.getElementById('running').hidden")
+    browser_text(s, b)
+    for width, dark in ((1280, False), (768, True), (320, False), (320, True)):
+        b.look(width, 900, dark)
+        assert b.run(f"document.documentElement.scrollWidth <= {width}"), f"wider than {width}"
+        b.screenshot(f"{shots}/file_{width}_{'dark' if dark else 'light'}.png")
+    b.run("document.querySelector('#files li + li button').click()")
+    same(b.run("document.getElementById('title').textContent"), os.path.basename(strange))
+    b.run("document.querySelector('#files li + li button:last-child').click()")
+    assert b.run("document.getElementById('result').hidden")
+    same(b.run("document.querySelectorAll('#files li').length"), 1)
+    b.run("showText([{start: 0, end: 1, text: ' I.e. 東京です。', words: ['I', '.e.', '東京', "
+          "'です。'].map(word => ({word, start: 0}))}, {start: 1.5, end: 2, text: ' <b>Yes'}, "
+          "{start: 65, end: 66, text: ' No'}])")
+    same(b.run("[...document.querySelectorAll('.paragraph')].map(p => p.textContent)"),
+         ["0:00 I.e. 東京です。0:01 <b>Yes", "1:05 No"])
+    assert b.run("document.querySelector('main img, main b') === null"), "a name became HTML"
+
+
 def browser():
-    """The page in a real browser: captions from the microphone, and a file with words."""
+    """The page in a real browser: captions from the microphone, and files with words."""
     from browser import Browser
     spoken(f"{T}/microphone.wav")
     shots = os.environ.get("TEST_SHOTS", T)
@@ -1369,52 +1505,16 @@ def browser():
         b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav")
         try:
             b.look(900, 900, False)
-            b.run("document.getElementById('language').value = 'en'")
-            b.run("document.getElementById('start').focus()")
-            b.key(" ", 32)
-            b.wait("document.getElementById('status').textContent === 'Listening'", 30)
-            b.wait("/morning/i.test(document.querySelector('.tentative')?.textContent || '')", 30)
-            b.screenshot(f"{shots}/tentative.png")
-            b.wait("/station/i.test(document.querySelector('.committed')?.textContent || '') && "
-                   "document.querySelector('.tentative').textContent === ''", 60)
-            b.screenshot(f"{shots}/live.png")
-            heard = b.run("document.querySelector('.committed').textContent").lower()
-            for word in ("tomorrow", "morning", "go", "station"):
-                assert word in heard, heard
-            b.run("document.getElementById('start').click()")
-            same(b.run("document.getElementById('status').textContent"), "Stopped")
-            assert wait_for(lambda: s.health()["idle"] == 2, 20) is not None, "a session in use"
-            b.run("document.getElementById('start').click()")  # a second time, on another line
-            b.wait("document.querySelectorAll('.committed').length >= 2 && /station/i.test("
-                   "[...document.querySelectorAll('.committed')].at(-1).textContent)", 60)
-            same(b.run("document.querySelector('.committed').textContent").lower(), heard)
-            b.run("document.getElementById('start').click()")
-            b.choose_file("#file", os.path.abspath(f"{T}/clip.wav"))
-            b.wait("!document.getElementById('result').hidden", 60)
-            want = [w["word"] for w in json.loads(s.text(AUDIO, [
-                ("response_format", "verbose_json"), ("timestamp_granularities", "word"),
-                ("language", "en")]))["words"]]
-            same(b.run("[...document.querySelectorAll('.word')].map(w => w.textContent)"), want)
-            assert b.run("result.text === document.getElementById('running').textContent && "
-                         "document.getElementById('running').hidden")
-            same(b.run("document.getElementById('text').textContent === result.text"), True)
-            b.run("document.getElementById('player').currentTime = 6")
-            b.wait("document.querySelector('.word.now') !== null", 10)
-            at = b.run("words.findIndex(w => w.span.classList.contains('now'))")
-            assert b.run(f"words[{at}].start <= 6.1") and \
-                b.run(f"({at} + 1 === words.length || words[{at} + 1].start > 5.9)"), at
-            b.run("document.getElementById('text').focus()")
-            b.key("ArrowRight", 39)
-            b.wait(f"words.findIndex(w => w.span.classList.contains('now')) === {at + 1}", 10)
-            for kind in ("srt", "vtt"):
-                same(b.run(f"subtitles('{kind}')"), transcribed("-l", "en", "--words", "-f", kind))
-            b.screenshot(f"{shots}/file.png")
-            b.look(360, 740, True)
-            assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
-            b.screenshot(f"{shots}/phone.png")
-            b.run("result = {text: 'I.e. 東京です。 Yes', words: ['I', '.e.', '東京', 'です。', 'Yes']"
-                  ".map(word => ({word, start: 0}))}; show()")
-            same(b.run("document.getElementById('text').textContent"), "I.e. 東京です。 Yes")
+            b.wait("document.getElementById('language').length > 90", 20)
+            same(b.run("document.querySelector('option[value=en]').textContent"), "English")
+            b.run("document.getElementById('language').value = 'en'; "
+                  "document.getElementById('language').onchange()")
+            browser_captions(s, b, shots)
+            browser_files(s, b, shots)
+            b.call("Page.reload")
+            b.wait("document.querySelectorAll('#files li').length === 0 && "
+                   "document.getElementById('language')?.length > 90", 30)
+            same(b.run("document.getElementById('language').value"), "en")  # remembered
             own = f"http://127.0.0.1:{s.port}/"
             for log in b.logs:
                 if log.get("method") == "Network.requestWillBeSent":
@@ -1445,6 +1545,7 @@ def browser_errors():
     with Server("--queue", "0", "--max-mb", "100", "--connections", "16", model=TOY) as s:
         b = Browser(f"http://127.0.0.1:{s.port}/", f"{T}/microphone.wav", allowed=False)
         try:
+            b.run(click.format("tab-captions"))
             b.run(click.format("start"))
             says(b, status, "does not let this page use the microphone")
             assert b.run("document.getElementById('status').classList.contains('bad')")
@@ -1462,22 +1563,27 @@ def browser_errors():
             busy.sendall(request(TRANSCRIPTIONS, cut(0, 12, 150)))
             assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
             drop(b, "'no audio'")
-            says(b, problem, "the queue is full")
+            says(b, problem, "the queue is full; try again in about")
             busy.close()
             assert wait_for(lambda: s.health()["idle"] == 1, 10) is not None
-            drop(b, "'no audio'")
+            b.run("document.querySelector('#files button').click()")  # tries again
             says(b, problem, "cannot be read")
+            b.run("limits.max_mb = 0")
+            drop(b, "'no audio'")
+            says(b, problem, "has 1 MB, and the server accepts 0 MB")
+            b.run("limits.max_mb = 100")
             b.run(f"{{ const wav = Uint8Array.from({list(wav_file(b''))}); "
                   "new DataView(wav.buffer).setUint32(40, 60000000, true); window.long = new Blob("
                   "[wav, Int16Array.from({length: 30000000}, (_, i) => i * 40503 % 65536)]); }")
             drop(b, "window.long")
             assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None, "not received"
-            assert b.run("/a b.wav/.test(document.getElementById('hint').textContent)")
+            b.wait("document.querySelector('#files li:last-child progress').hidden === false", 5)
             assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
             b.screenshot(f"{os.environ.get('TEST_SHOTS', T)}/running.png")
-            b.run(click.format("cancel"))
+            b.run("document.querySelector('#files li:last-child button:last-child').click()")
             assert wait_for(lambda: s.health()["idle"] == 1, 5) is not None, "not cancelled"
-            b.wait("document.getElementById('cancel').hidden", 5)
+            b.wait("document.querySelector('#files li:last-child .state').textContent === "
+                   "'Cancelled'", 5)
             same(b.run(problem), "")
             b.run(click.format("start"))
             says(b, status, "^Listening$")

@@ -74,10 +74,10 @@ class Browser:
             assert time.monotonic() < until, f"not within {seconds} s: {condition}"
             time.sleep(0.1)
 
-    def choose_file(self, selector, path):
+    def choose_file(self, selector, *paths):
         node = self.call("DOM.getDocument")["root"]["nodeId"]
         found = self.call("DOM.querySelector", nodeId=node, selector=selector)["nodeId"]
-        self.call("DOM.setFileInputFiles", nodeId=found, files=[path])
+        self.call("DOM.setFileInputFiles", nodeId=found, files=list(paths))
 
     def key(self, key, code):
         for kind in ("keyDown", "keyUp"):
