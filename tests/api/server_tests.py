@@ -1463,6 +1463,25 @@ def browser_text(s, b):
     same(saved(b, "document.querySelector('[data-save=txt]')").split(), want["text"].split())
 
 
+def browser_names(b):
+    """What the keyboard reaches has a role and a name for screen readers, in a sensible order."""
+    tree = b.call("Accessibility.getFullAXTree")["nodes"]
+    for node in tree:
+        flags = {p["name"]: p["value"].get("value") for p in node.get("properties", [])}
+        role = node.get("role", {}).get("value")
+        if flags.get("focusable") and not node["ignored"] and role != "RootWebArea":
+            assert node["name"].get("value") and role != "generic", node
+    b.run("document.getElementById('language').focus()")
+    order = []
+    while len(order) < 9:
+        b.key("Tab", 9)
+        order.append(b.run("document.activeElement.id || document.activeElement.ariaLabel"))
+    same(order[:7], ["tab-files", "file", "translate", "Show clip.wav", "Remove clip.wav",
+                     "Show <img src=x onerror=alert(1)>.wav",
+                     "Remove <img src=x onerror=alert(1)>.wav"])
+    assert "player" in order[7:], order
+
+
 def browser_files(s, b, shots):
     """Two files at once, one with a name that is not HTML."""
     b.run("document.getElementById('tab-captions').focus()")
@@ -1479,12 +1498,15 @@ def browser_files(s, b, shots):
     same(b.run("document.getElementById('title').textContent"), "clip.wav")
     assert b.run("document.getElementById('running').hidden")
     browser_text(s, b)
+    browser_names(b)
     for width, dark in ((1280, False), (768, True), (320, False), (320, True)):
         b.look(width, 900, dark)
         assert b.run(f"document.documentElement.scrollWidth <= {width}"), f"wider than {width}"
         b.screenshot(f"{shots}/file_{width}_{'dark' if dark else 'light'}.png")
-    b.run("document.querySelector('#files li + li button').click()")
+    b.run("document.querySelector('#files li + li button').focus()")
+    b.key(" ", 32)
     same(b.run("document.getElementById('title').textContent"), os.path.basename(strange))
+    same(b.run("document.activeElement.id"), "text")
     b.run("document.querySelector('#files li + li button:last-child').click()")
     assert b.run("document.getElementById('result').hidden")
     same(b.run("document.querySelectorAll('#files li').length"), 1)
@@ -1525,6 +1547,24 @@ def browser():
                     log["params"]["entry"]["level"] != "error", log
         finally:
             b.close()
+
+
+def browser_key(b):
+    """The page asks for the key of a server that wants one, and then uses it."""
+    about = "document.getElementById('about').textContent"
+    with Server("--api-key", "secret", model=TOY) as s:
+        b.call("Page.navigate", url=f"http://127.0.0.1:{s.port}/")
+        b.wait(f"location.port === '{s.port}' && document.readyState === 'complete' && "
+               f"/^The server wants an API key: see below.$/.test({about})", 30)
+        assert b.run("document.getElementById('access').open")
+        b.run("take([new File(['no audio'], 'a.wav')])")
+        b.wait("/wants an API key/.test(document.getElementById('problem').textContent)", 20)
+        b.run("document.getElementById('key').value = 'secret'; "
+              "document.getElementById('key').onchange()")
+        b.wait(f"/^Model: toy. Files of up to 25 MB/.test({about})", 20)
+        b.run("document.querySelector('#files button').click()")
+        same(b.run("document.activeElement.ariaLabel"), "Cancel a.wav")
+        b.wait("/cannot be read/.test(document.getElementById('problem').textContent)", 20)
 
 
 def browser_errors():
@@ -1568,6 +1608,8 @@ def browser_errors():
             assert wait_for(lambda: s.health()["idle"] == 1, 10) is not None
             b.run("document.querySelector('#files button').click()")  # tries again
             says(b, problem, "cannot be read")
+            assert b.run("getComputedStyle(document.querySelector('.state')).color !== "
+                         "getComputedStyle(document.getElementById('about')).color")
             b.run("limits.max_mb = 0")
             drop(b, "'no audio'")
             says(b, problem, "has 1 MB, and the server accepts 0 MB")
@@ -1585,6 +1627,10 @@ def browser_errors():
             b.wait("document.querySelector('#files li:last-child .state').textContent === "
                    "'Cancelled'", 5)
             same(b.run(problem), "")
+            browser_key(b)
+            b.call("Page.navigate", url=f"http://127.0.0.1:{s.port}/")
+            b.wait(f"location.port === '{s.port}' && document.readyState === 'complete' && "
+                   "document.getElementById('language')?.length > 1", 30)
             b.run(click.format("start"))
             says(b, status, "^Listening$")
             s.process.send_signal(signal.SIGTERM)
