@@ -53,9 +53,10 @@ static const char usage[] =
     "  ffmpeg -v error -f avfoundation -i :1 -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
     "  ffmpeg.exe -v error -f dshow -i audio=NAME -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
     "                         (Windows, from WSL)\n"
-    "The exit status is 0, 1 after an error, or 4 if a second Ctrl-C has ended the program.\n";
+    "The exit status is 0, 1 after an error, 4 if a second Ctrl-C has ended the program, or 6 if\n"
+    "some speech has no text.\n";
 
-enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4 };
+enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4, STATUS_INCOMPLETE = 6 };
 
 typedef struct settings {
     const char *model, *commands, *output, *recorder;
@@ -392,6 +393,24 @@ static int run(void)
     return status;
 }
 
+/* Speech without text is no silence: its length is told. (Losses have been told already.) */
+static int judge_text(int status)
+{
+    int64_t missing_ms = 0;
+    wnpu_ledger_span span;
+    size_t k;
+    int i;
+    for (i = 0; i < sound.n_sessions; i++) {
+        for (k = 0; wnpu_get_ledger_span(voices[i].session, k, &span) == WNPU_OK; k++) {
+            missing_ms += span.reason == WNPU_REASON_NO_TEXT ? span.t1_ms - span.t0_ms : 0;
+        }
+    }
+    return status == 0 && missing_ms > 0 && set.commands == NULL
+               ? complain(STATUS_INCOMPLETE, "%.1f s of speech have no text",
+                          (double)missing_ms / 1e3)
+               : status;
+}
+
 /* What was wrong with the sound. */
 static int judge_sound(int status)
 {
@@ -440,7 +459,7 @@ int main(int argc, char **argv)
             status = run();
             ends |= status != 0;       /* also where ffmpeg waits for more */
             source_stop(&sound);
-            status = judge_sound(status);
+            status = judge_text(judge_sound(status));
         }
     }
     if (microphone.child > 0) {

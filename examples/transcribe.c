@@ -437,7 +437,9 @@ static int run(const options *o, wnpu_session *session, int index, const wnpu_au
     }
     code = code_of(status);
     if (status != WNPU_OK) {
-        const char *why = wnpu_session_error(session);
+        const char *why = stop && status == WNPU_E_CANCELLED
+                              ? "interrupted; what was decoded by then is written"
+                              : wnpu_session_error(session);
         complain(code, "%s: %s", name, why[0] != '\0' ? why : wnpu_strerror(status));
     }
     if (status >= 0 || status == WNPU_E_CANCELLED || wnpu_segment_count(session) > 0) {

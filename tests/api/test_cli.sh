@@ -690,6 +690,7 @@ test_signals() {
         soon [ -s "$T/err" ]
         kill -s $signal $pid
         ended 4
+        has "$T/err" "long.wav: interrupted"
         [ -f "$T/$signal/long.json" ] || fail "the text up to $signal was not written"
         [ ! -e "$T/$signal/speech.json" ] || fail "went on with the next file"
         if command -v python3 >/dev/null 2>&1; then
