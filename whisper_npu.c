@@ -23899,17 +23899,29 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
 /* Samples read beyond the current window when windows are decoded together. */
 #define RU_LOOKAHEAD ((RU_MAX_BATCH - 1u) * ML_FRAMES * ML_HOP)
 #define RU_AHEAD_SPANS 256u    /* most spans of speech found in them */
+#define RU_AHEAD_DECIDED 16u   /* most of them whose detector is kept, silent ones included */
+
+/* The detector where the end of a window was decided ahead. */
+typedef struct ru_decided {
+    uint64_t frame;                    /* where the window begins, as in ru_audio */
+    uint64_t from;                     /* samples processed when the search for its end began */
+    va_image voice;
+    float x[VA_BUFFER];
+    int detector_done;
+    size_t first_span, end_span;       /* those found since then, in ru_lookahead */
+} ru_decided;
 
 /* Windows decoded together, before the run reaches them. A window that is not among them when the
  * run reaches it is decoded then, with the same result. For that, the detector returns to where the
- * current window was decided, and finds the ends of the next windows again when they are reached.
- */
+ * current window was decided, and follows when the next windows are reached. */
 typedef struct ru_lookahead {
     int active;                        /* the detector is ahead of the current window */
     va_detector voice;                 /* then: its state at the current window */
     int detector_done;                 /* likewise */
     size_t n_spans;                    /* spans found since then */
     wnpu_speech_span span[RU_AHEAD_SPANS];
+    size_t n_decided;
+    ru_decided *decided;               /* [RU_AHEAD_DECIDED] in order */
     size_t n;
     uint64_t frame[RU_MAX_BATCH];      /* where they begin, as in ru_audio */
     size_t content[RU_MAX_BATCH];      /* frames, as in ru_audio */
@@ -24164,6 +24176,16 @@ static int64_t ru_end_ms(const ru_run *r)
 
 /* ---- voice activity ---- */
 
+static int aw_store_speech(ru_run *r, const wnpu_speech_span *found)
+{
+    r->stats.speech_ms += found->t1_ms - found->t0_ms;
+    if (rs_list_add(&r->store, &r->store.speech, found) != WNPU_OK) {
+        return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu stretches of "
+                      "speech; raise result_bytes", (unsigned long)r->store.speech.count);
+    }
+    return WNPU_OK;
+}
+
 static int aw_add_speech(ru_run *r, const va_span *span)
 {
     wnpu_speech_span found;
@@ -24181,12 +24203,7 @@ static int aw_add_speech(ru_run *r, const va_span *span)
         r->lookahead.span[r->lookahead.n_spans++] = found;
         return WNPU_OK;
     }
-    r->stats.speech_ms += found.t1_ms - found.t0_ms;
-    if (rs_list_add(&r->store, &r->store.speech, &found) != WNPU_OK) {
-        return er_set(&r->error, WNPU_E_FULL, "the result store is full after %lu stretches of "
-                      "speech; raise result_bytes", (unsigned long)r->store.speech.count);
-    }
-    return WNPU_OK;
+    return aw_store_speech(r, &found);
 }
 
 /* Passes n new samples to the detector; n = 0: the recording has ended. */
@@ -24500,6 +24517,7 @@ static void aw_begin_detector(ru_run *r)
     va_begin(&r->audio.voice, &rules);
     r->audio.detector_done = 0;
     r->audio.spans_passed = 0;
+    r->lookahead.n_decided = 0;
     r->store.speech.count = 0; /* spans found while detecting the language */
     r->stats.speech_ms = 0;
 }
@@ -24604,11 +24622,54 @@ static int aw_is_decided(const ru_run *r)
            aw_first_pause_ms(r) >= 0;
 }
 
+/* Keeps the detector, which is ahead and has decided the end of a window. */
+static void aw_keep_decided(ru_run *r, uint64_t from, size_t first_span)
+{
+    ru_lookahead *f = &r->lookahead;
+    ru_decided *d = &f->decided[f->n_decided];
+    if (f->n_decided == RU_AHEAD_DECIDED) {
+        return;
+    }
+    f->n_decided++;
+    d->frame = r->audio.frame;
+    d->from = from;
+    va_get_image(&r->audio.voice, &d->voice);
+    memcpy(d->x, r->audio.voice.x, r->audio.voice.have * sizeof(float));
+    d->detector_done = r->audio.detector_done;
+    d->first_span = first_span;
+    d->end_span = f->n_spans;
+}
+
+/* Sets the detector to where the end of the window was decided ahead, if it was. Its history has
+ * the steps until then. */
+static int aw_take_decided(ru_run *r)
+{
+    const ru_lookahead *f = &r->lookahead;
+    int status = WNPU_OK;
+    size_t i, k;
+    for (i = 0; i < f->n_decided; i++) {
+        const ru_decided *d = &f->decided[i];
+        if (d->frame == r->audio.frame && d->from == r->audio.voice.n_pushed) {
+            memcpy(r->audio.voice.x, d->x, (size_t)d->voice.have * sizeof(float));
+            va_restore(&r->audio.voice, &d->voice);
+            r->audio.detector_done = d->detector_done;
+            for (k = d->first_span; k < d->end_span && status == WNPU_OK; k++) {
+                status = aw_store_speech(r, &f->span[k]);
+            }
+            return status;
+        }
+    }
+    return status;
+}
+
 /* Runs the detector until the end of the window is decided. Sets *frames to those read of it; to 0
  * if it cannot be decided yet, or the recording ends here. */
 static int aw_decide(ru_run *r, size_t *frames)
 {
-    int status = WNPU_OK, fed = 1;
+    int ahead = r->lookahead.active, fed = 1;
+    int status = ahead || aw_is_decided(r) ? WNPU_OK : aw_take_decided(r);
+    uint64_t from = r->audio.voice.n_pushed;
+    size_t n_spans = r->lookahead.n_spans;
     *frames = 0;
     while (status == WNPU_OK && fed && !ru_cancelled(r)) {
         if (aw_is_decided(r) && aw_frames(r) > 0) {
@@ -24617,6 +24678,9 @@ static int aw_decide(ru_run *r, size_t *frames)
         }
         status = r->params.vad ? aw_feed_detector(r, &fed) : WNPU_OK;
         fed = fed && r->params.vad;
+    }
+    if (ahead && *frames > 0) {
+        aw_keep_decided(r, from, n_spans);
     }
     return status;
 }
@@ -24648,7 +24712,7 @@ static void aw_begin_ahead(ru_run *r)
 {
     va_copy(&r->lookahead.voice, &r->audio.voice);
     r->lookahead.detector_done = r->audio.detector_done;
-    r->lookahead.n_spans = 0;
+    r->lookahead.n_spans = r->lookahead.n_decided = 0;
     r->lookahead.active = 1;
 }
 
@@ -26864,6 +26928,8 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->lookahead.hypothesis = ahead > 0 ? ar_carve(arena, ahead, sizeof(se_hypothesis)) : NULL;
     r->lookahead.voice.x = c->batch > 1 ? ar_carve(arena, VA_BUFFER + VA_BLOCK, sizeof(float))
                                         : NULL;
+    r->lookahead.decided = c->batch > 1 ? ar_carve(arena, RU_AHEAD_DECIDED, sizeof(ru_decided))
+                                        : NULL;
     se_carve(arena, &r->text.search, slots, m);
     r->text.hypothesis = ar_carve(arena, 1, sizeof(se_hypothesis));
     al_carve(arena, &r->text.aligner, &r->decoder);
@@ -26909,6 +26975,7 @@ static void wi_wipe(ru_run *r)
     }
     if (r->lookahead.voice.x != NULL) {
         ar_wipe(r->lookahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
+        ar_wipe(r->lookahead.decided, RU_AHEAD_DECIDED * sizeof(ru_decided));
     }
     ar_wipe(&r->tentative, sizeof r->tentative);
     ar_wipe(&r->pieces, sizeof r->pieces);
@@ -28375,6 +28442,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
     r->audio.spans_passed = (size_t)s.spans_passed;
     r->audio.detector_done = s.detector_done;
     va_restore(&r->audio.voice, &s.voice);
+    r->lookahead.n_decided = 0;
     r->checkpoint = s.checkpoint;
     aw_pad_silence(r, r->audio.n_samples + r->audio.n_ahead);
     wi_load_checkpoint(r);

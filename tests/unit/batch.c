@@ -257,21 +257,48 @@ static size_t batch_transcribe(wnpu_session *s, run_mode mode, life_text *text)
     return w.together;
 }
 
+static const op_kernels *plain_kernels;
+static size_t spectra; /* computed by the detectors since it was set to 0 */
+
+static void count_spectra(const ft_tables *t, const ml_filters *f, const float *x, float *out,
+                          size_t n, ml_scratch *scratch)
+{
+    spectra++;
+    plain_kernels->mel_powers(t, f, x, out, n, scratch);
+}
+
+/* As batch_transcribe(); *n: how often the voice activity detectors computed spectra. */
+static size_t batch_count(wnpu_session *s, run_mode mode, life_text *text, size_t *n)
+{
+    op_kernels counting = *s->run.engine.op;
+    size_t together;
+    plain_kernels = s->run.engine.op;
+    counting.mel_powers = count_spectra;
+    s->run.audio.voice.op = &counting;
+    spectra = 0;
+    together = batch_transcribe(s, mode, text);
+    s->run.audio.voice.op = plain_kernels;
+    *n = spectra;
+    return together;
+}
+
 static void one_text(void)
 {
     static const unsigned batches[] = {2, 3, 8};
     static life_text want, is;
     wnpu_model *m = life_toy(7, NULL);
-    size_t i;
+    size_t i, heard, again;
     int mode;
     for (mode = 0; mode < N_RUN_MODES; mode++) {
         wnpu_session *one = open_batch(m, 2, 1, WNPU_COMPUTE_INT8);
-        size_t together = batch_transcribe(one, (run_mode)mode, &want);
+        size_t together = batch_count(one, (run_mode)mode, &want, &heard);
         T_CHECK(together == 0, "mode %d: one window is none together", mode);
         for (i = 0; i < sizeof batches / sizeof batches[0]; i++) {
             wnpu_session *s = open_batch(m, 1 + (unsigned)i % 2, batches[i], WNPU_COMPUTE_INT8);
-            together = batch_transcribe(s, (run_mode)mode, &is);
+            together = batch_count(s, (run_mode)mode, &is, &again);
             T_CHECK(life_same(&is, &want), "mode %d, batch %u: another text", mode, batches[i]);
+            T_CHECK(again <= heard + heard / 10, "mode %d, batch %u: %zu spectra for voice, "
+                    "%zu without", mode, batches[i], again, heard);
             T_CHECK(together == (mode == BEAM ? 0 : batches[i]), "mode %d: %zu windows together",
                     mode, together);
             T_CHECK(s->run.stats.tokens == one->run.stats.tokens &&
