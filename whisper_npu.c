@@ -9491,6 +9491,24 @@ static tk_class tk_classify(int32_t code)
            tk_in(tk_numbers, TK_RANGES(tk_numbers), c) ? TK_NUMBER : TK_OTHER;
 }
 
+/* ---- lists as text ---- */
+
+/* The next line of *text that is not blank, without blanks around it; NULL if there is none, or
+ * *text is NULL. It is not terminated. */
+static const char *tk_line(const char **text, size_t *length)
+{
+    const char *line = *text;
+    if (line == NULL) {
+        return NULL;
+    }
+    line += strspn(line, " \t\r\n");
+    *length = strcspn(line, "\n");
+    *text = line + *length;
+    for (; *length > 0 && memchr(" \t\r", line[*length - 1], 3) != NULL; --*length) {
+    }
+    return *length > 0 ? line : NULL;
+}
+
 /* ---- languages ---- */
 
 #define TK_LANGUAGES 100
@@ -10829,6 +10847,21 @@ static void tk_suppress_non_speech(const tk_vocab *v, unsigned char *mask)
         (void)snprintf(spaced, sizeof spaced, " %s", symbol);
         tk_suppress(v, mask, symbol, i >= symbols);
         tk_suppress(v, mask, spaced, i >= symbols);
+    }
+}
+
+/* Tokens with a digit, or a sign that stands for a word beside one. */
+static void tk_suppress_numerals(const tk_vocab *v, unsigned char *mask)
+{
+    int32_t id;
+    for (id = 0; id < v->eot; id++) {
+        size_t length = 0, i;
+        const char *text = tk_text(v, id, &length);
+        for (i = 0; text != NULL && i < length; i++) {
+            mask[id] |= memchr("0123456789%$", text[i], 12) != NULL ||
+                        (i > 0 && text[i - 1] == '\xc2' && text[i] == '\xa3') || /* pound */
+                        (i > 1 && memcmp(text + i - 2, "\xe2\x82\xac", 3) == 0); /* euro */
+        }
     }
 }
 
@@ -18776,6 +18809,342 @@ static void rs_put_record(rs_store *s, size_t index, const rs_record *record)
     memcpy(s->base + offset, record, sizeof *record);
 }
 
+/* ---- style ----
+ * Fillers are left out and words replaced when a segment has been stored: its text and its words
+ * change, its tokens do not. */
+
+typedef struct rs_style {
+    const char *replace;    /* lines "this => that"; NULL: none */
+    int drop_fillers;
+    int32_t language;
+} rs_style;
+
+/* A place in a text, and what is written there. */
+typedef struct rs_edit {
+    size_t length;          /* bytes that it replaces */
+    const char *to;
+    size_t to_length;
+    int32_t first;          /* of the words to be replaced: the first character */
+    int filler;
+} rs_edit;
+
+/* Sounds of hesitation, one a line. Words that may mean something are left out. */
+static const char *const rs_fillers[][2] = {
+    {"en", "uh\num\nuhm\numm\nuhh\nerm\nhmm\nmmm"},
+    {"de", "\xc3\xa4h\n" "\xc3\xa4hm\n" "\xc3\xb6h\n" "\xc3\xb6hm\n" "hm\n" "hmm"},
+    {"fr", "euh\nheu\nhum\nhmm"},
+    {"es", "ehm\nemm\nmmm\nhmm"},
+    {"it", "ehm\nuhm\nmmm\nhmm"},
+    {"nl", "eh\nehm\nuh\nuhm\nhmm"},
+    {"ru", "\xd1\x8d\xd0\xbc\n" "\xd1\x8d\xd1\x8d\n" "\xd1\x85\xd0\xbc\n"
+        "\xd0\xbc\xd0\xbc\xd0\xbc"},
+    {"ja", "\xe3\x81\x88\xe3\x83\xbc\xe3\x81\xa8\n" "\xe3\x81\x88\xe3\x81\x88\xe3\x81\xa8\n"
+        "\xe3\x81\x88\xe3\x81\xa3\xe3\x81\xa8\n" "\xe3\x81\x82\xe3\x81\xae\xe3\x83\xbc\n"
+        "\xe3\x81\x88\xe3\x83\xbc"},
+    {"zh", "\xe5\x91\x83\n" "\xe5\x97\xaf"}
+};
+
+/* The two sides of a line "this => that", without blanks around them. Returns 0 if it is none. */
+static int rs_rule(const char *line, size_t length, rs_edit *e, size_t *from)
+{
+    size_t i;
+    for (i = 1; i + 1 < length && (line[i] != '=' || line[i + 1] != '>'); i++) {
+    }
+    if (i + 1 >= length) {
+        return 0;
+    }
+    for (*from = i; *from > 0 && line[*from - 1] == ' '; --*from) {
+    }
+    for (i += 2; i < length && line[i] == ' '; i++) {
+    }
+    e->to = line + i;
+    e->to_length = length - i;
+    return *from > 0;
+}
+
+/* Bytes at the beginning of text that are the word, whatever the case; 0: another word. */
+static size_t rs_match(const char *text, size_t n, const char *word, size_t length)
+{
+    size_t at = 0, i = 0, used;
+    int cut;
+    while (i < length) {
+        int32_t c = at < n ? tk_decode_utf8(text + at, n - at, &used, &cut) : -1;
+        at += at < n ? used : 0;
+        if (c < 0 || lr_change_case(c, 0) !=
+                     lr_change_case(tk_decode_utf8(word + i, length - i, &used, &cut), 0)) {
+            return 0;
+        }
+        i += used;
+    }
+    return at;
+}
+
+/* Whether a character is part of a word that would go on: a letter or digit, and for fillers also a
+ * hyphen or an apostrophe. Scripts without spaces do not show where a word ends. */
+static int rs_goes_on(int32_t c, int filler)
+{
+    int letter = tk_classify(c) == TK_LETTER || tk_classify(c) == TK_NUMBER;
+    return filler ? letter || c == '-' || c == '\'' || c == 0x2019
+                  : letter && !lr_is_unspaced_script(c);
+}
+
+/* Looks for a line of the list at the text, behind the character before; a longer one prevails. */
+static void rs_find_line(const char *list, int filler, const char *text, size_t n, int32_t before,
+                         rs_edit *best)
+{
+    size_t length = 0, used, from, matched;
+    const char *line;
+    int cut;
+    while ((line = tk_line(&list, &length)) != NULL) {
+        rs_edit e = {0, "", 0, 0, 0};
+        int32_t first, last = 0, next;
+        from = length;
+        if (!filler && !rs_rule(line, length, &e, &from)) {
+            continue;
+        }
+        matched = rs_match(text, n, line, from);
+        if (matched <= best->length) {
+            continue;
+        }
+        first = tk_decode_utf8(line, from, &used, &cut);
+        for (e.length = 0; e.length < from; e.length += used) {
+            last = tk_decode_utf8(line + e.length, from - e.length, &used, &cut);
+        }
+        next = matched < n ? tk_decode_utf8(text + matched, n - matched, &used, &cut) : ' ';
+        if ((rs_goes_on(first, filler) && rs_goes_on(before, filler)) ||
+            (rs_goes_on(last, filler) && rs_goes_on(next, filler))) {
+            continue;
+        }
+        e.length = matched;
+        e.first = first;
+        e.filler = filler;
+        *best = e;
+    }
+}
+
+/* The edit at a text, of length 0 if there is none. */
+static rs_edit rs_find_edit(const rs_style *style, const char *text, size_t n, int32_t before)
+{
+    rs_edit e = {0, "", 0, 0, 0};
+    const char *code = wnpu_language_code(style->language);
+    size_t i;
+    rs_find_line(style->replace, 0, text, n, before, &e);
+    for (i = 0; style->drop_fillers && i < sizeof rs_fillers / sizeof rs_fillers[0]; i++) {
+        if (code != NULL && strcmp(code, rs_fillers[i][0]) == 0) {
+            rs_find_line(rs_fillers[i][1], 1, text, n, before, &e);
+        }
+    }
+    return e;
+}
+
+/* A text under its edits. map[i] is the place in out of byte i of the text, with RS_INSIDE if that
+ * is inside of what was replaced. */
+#define RS_INSIDE 0x80000000u
+typedef struct rs_rewrite {
+    const char *text;
+    size_t n, at;
+    char *out;
+    size_t used, room;
+    uint32_t *map;          /* [n + 1] */
+    int capital;            /* the next letter begins a sentence */
+} rs_rewrite;
+
+/* Bytes of punctuation at a text: a comma of any script (1), the end of a sentence (2). */
+static size_t rs_punctuation(const char *text, size_t n, int *kind)
+{
+    size_t used = 0;
+    int cut;
+    int32_t c = n > 0 ? tk_decode_utf8(text, n, &used, &cut) : -1;
+    *kind = c == ',' || c == 0x3001 || c == 0xff0c ? 1
+          : c == '.' || c == '?' || c == '!' || c == 0x2026 || c == 0x3002 ? 2 : 0;
+    return *kind > 0 ? used : 0;
+}
+
+/* Leaves out a filler, the space before it and the punctuation that belonged to it. */
+static void rs_drop(rs_rewrite *w, const rs_edit *e)
+{
+    size_t i, behind = w->at + e->length, more, used;
+    int32_t said;
+    int kind;
+    char last;
+    w->used -= w->used > 0 && w->out[w->used - 1] == ' ';
+    last = w->used > 0 ? w->out[w->used - 1] : '.';
+    said = tk_decode_utf8(w->text + w->at, e->length, &used, &kind);
+    w->capital |= lr_change_case(said, 0) != said && strchr(".?!", last) != NULL;
+    while ((more = rs_punctuation(w->text + behind, w->n - behind, &kind)) > 0) {
+        if (kind == 2 && strchr(".?!", last) == NULL) {
+            w->used -= last == ','; /* the sentence ends in its place */
+            w->capital = 0;
+            break;
+        }
+        behind += more;
+    }
+    for (i = w->at; i < behind; i++) {
+        w->map[i] = (uint32_t)w->used;
+    }
+    w->at = behind;
+}
+
+/* Writes what replaces some words. If it has as many spaces, each word is that of its place. */
+static void rs_replace(rs_rewrite *w, const rs_edit *e)
+{
+    size_t i, k = 0, spaces = 0, start = w->used;
+    int32_t first = lr_change_case(e->first, 0) == e->first ? e->first : 0, said, begins;
+    size_t used, size;
+    int cut;
+    if (e->to_length == 0 && w->used > 0 && w->out[w->used - 1] == ' ') {
+        w->used--; /* the space before the words goes with them */
+        start--;
+    }
+    memcpy(w->out + w->used, e->to, e->to_length);
+    said = tk_decode_utf8(w->text + w->at, e->length, &used, &cut);
+    begins = e->to_length > 0 ? tk_decode_utf8(e->to, e->to_length, &size, &cut) : 0;
+    if (first != 0 && said != first && begins > 0) { /* a capital where the list has none */
+        lr_recase(w->out + start, size, 1, 0);
+    }
+    w->used += e->to_length;
+    for (i = 0; i < e->length; i++) {
+        spaces += w->text[w->at + i] == ' ';
+    }
+    for (i = 0; i < e->to_length; i++) {
+        spaces -= e->to[i] == ' '; /* 0 in the end if there are as many */
+    }
+    for (i = 0; i < e->length; i++) {
+        int space = spaces == 0 && w->text[w->at + i] == ' ';
+        for (; space && k < e->to_length && e->to[k] != ' '; k++) {
+        }
+        w->map[w->at + i] = i == 0 ? (uint32_t)start
+                          : space ? (uint32_t)(start + k)
+                                  : (uint32_t)w->used | (e->to_length > 0 ? RS_INSIDE : 0);
+        k += (size_t)space;
+    }
+    w->at += e->length;
+}
+
+/* Applies all edits. Returns how many there were; -1: there is no room. */
+static int rs_rewrite_text(rs_rewrite *w, const rs_style *style)
+{
+    int32_t before = ' ';
+    size_t used;
+    int cut, edits = 0;
+    for (w->at = 0; w->at < w->n; ) {
+        rs_edit e = rs_find_edit(style, w->text + w->at, w->n - w->at, before);
+        int32_t c = tk_decode_utf8(w->text + w->at, w->n - w->at, &used, &cut);
+        if (w->room - w->used < used + e.to_length) {
+            return -1;
+        }
+        if (e.length > 0) {
+            edits++;
+            (e.filler ? rs_drop : rs_replace)(w, &e);
+            before = ' ';
+            continue;
+        }
+        memcpy(w->out + w->used, w->text + w->at, used);
+        if (w->capital && c != ' ') {
+            lr_recase(w->out + w->used, used, 1, 0);
+            w->capital = 0;
+        }
+        for (; used > 0; used--) {
+            w->map[w->at++] = (uint32_t)w->used++;
+        }
+        before = c;
+    }
+    w->map[w->n] = (uint32_t)w->used;
+    return edits;
+}
+
+/* Whether a text has a letter or a digit. */
+static int rs_says_something(const char *text, size_t n)
+{
+    size_t at, used;
+    int cut;
+    for (at = 0; at < n; at += used) {
+        tk_class class = tk_classify(tk_decode_utf8(text + at, n - at, &used, &cut));
+        if (class == TK_LETTER || class == TK_NUMBER) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Gives the words of a record their parts of its new text, from byte text of the block on. Words
+ * that are replaced together become one; words without text are left out. Returns the offset after
+ * the texts. */
+static size_t rs_restyle_words(rs_store *s, rs_record *r, const uint32_t *map, size_t text)
+{
+    size_t i, kept = 0, at = 0, from = 0, to, length;
+    const char *said;
+    rs_word w, last;
+    for (i = 0; i < r->n_words; i++, from = to > from ? to : from) {
+        uint32_t begins = map[at];
+        memcpy(&w, s->base + r->words + i * sizeof w, sizeof w);
+        at += w.word.text_length;
+        to = i + 1 < r->n_words ? map[at] & ~RS_INSIDE : r->segment.text_length;
+        said = (const char *)s->base + r->text + from;
+        length = to > from ? to - from : 0;
+        if ((begins & RS_INSIDE) != 0 && kept > 0 && !rs_says_something(said, length)) {
+            memcpy(&last, s->base + r->words + --kept * sizeof w, sizeof w);
+            last.word.t1_ms = w.word.t1_ms;
+            last.word.n_tokens = w.word.first_token + w.word.n_tokens - last.word.first_token;
+            last.word.text_length += length;
+            w = last;
+            text--;
+        } else if (length == 0) {
+            continue;
+        } else {
+            w.text = text;
+            w.word.text_length = length;
+        }
+        memcpy(s->base + text, said, length);
+        s->base[text + length] = '\0';
+        text += length + 1;
+        memcpy(s->base + r->words + kept++ * sizeof w, &w, sizeof w);
+    }
+    r->n_words = kept;
+    return text;
+}
+
+/* Applies a style to the segment stored last. *stored becomes 0 if nothing is left of it. E_FULL
+ * leaves it as it was. The new text is written behind what is used, the map at the end of the
+ * room. */
+static int rs_restyle(rs_store *s, const rs_style *style, int *stored)
+{
+    rs_record r = rs_get_record(s, s->count - 1);
+    size_t n = r.segment.text_length, limit = s->size - s->count * sizeof(uint32_t);
+    size_t map = (n + 2) * sizeof(uint32_t) <= limit - s->used
+                     ? (limit - (n + 1) * sizeof(uint32_t)) & ~(sizeof(uint32_t) - 1) : 0;
+    uint32_t offset;
+    rs_rewrite w;
+    int edits;
+    if (style->replace == NULL && !style->drop_fillers) {
+        return WNPU_OK;
+    }
+    memset(&w, 0, sizeof w);
+    w.text = (const char *)s->base + r.text;
+    w.n = n;
+    w.map = (uint32_t *)(void *)(s->base + map);
+    w.out = (char *)s->base + s->used;
+    w.room = map > 0 ? map - s->used : 0;
+    edits = map > 0 ? rs_rewrite_text(&w, style) : -1;
+    *stored = edits <= 0 || rs_says_something(w.out, w.used);
+    if (edits < 0 || r.text + 2 * w.used + 2 + r.n_words > map) {
+        edits = -1;
+    } else if (edits > 0) {
+        memmove(s->base + r.text, w.out, w.used);
+        s->base[r.text + w.used] = '\0';
+        r.segment.text_length = w.used;
+        s->used = rs_restyle_words(s, &r, w.map, r.text + w.used + 1);
+        rs_put_record(s, s->count - 1, &r);
+    }
+    if (edits >= 0 && !*stored) {
+        memcpy(&offset, s->base + limit, sizeof offset);
+        s->used = offset;
+        s->count--;
+    }
+    ar_wipe(s->base + s->used, s->size - s->count * sizeof offset - s->used);
+    return edits < 0 ? WNPU_E_FULL : WNPU_OK;
+}
+
 /* The next ASCII letter in lower case, digit or byte of another character; 0 at the end. */
 static char rs_next_letter(const char *text, size_t length, size_t *at)
 {
@@ -20780,9 +21149,19 @@ static const pm_row pm_table[] = {
     {"suppress_non_speech", "--no-suppress-nonspeech", NULL, "search",
      "suppress symbols that are not spoken, such as brackets and notes",
      PM_AT(suppress_non_speech), WNPU_PARAM_BOOL, 1, 0, 1, PM_NONE},
+    {"suppress_numerals", "--suppress-numerals", NULL, "search",
+     "write numbers in words: suppress tokens with digits, percent or currency signs",
+     PM_AT(suppress_numerals), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE},
     {"suppress", NULL, NULL, "search",
      "further tokens that are never chosen",
      PM_AT(suppress), WNPU_PARAM_LIST, 0, 0, 0, PM_NONE},
+
+    {"drop_fillers", "--drop-fillers", NULL, "style",
+     "leave out sounds of hesitation, such as um and uh",
+     PM_AT(drop_fillers), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE},
+    {"replace", "--replace", NULL, "style",
+     "words to be replaced in the text, one \"this => that\" a line",
+     PM_AT(replace), WNPU_PARAM_TEXT, 0, 0, 0, PM_NONE},
 
     {"temperature_step", "--temperature-step", NULL, "gates",
      "a window that fails a gate is decoded again at a temperature higher by this, up to 1",
@@ -20927,6 +21306,21 @@ static int pm_within(const pm_row *row, double value)
     return (value >= low && value <= high) || value == row->off;
 }
 
+/* E_ARGUMENT if a line of the list is no replacement. */
+static int pm_check_replace(const char *list, wnpu_error *error)
+{
+    size_t length = 0, from;
+    const char *line;
+    rs_edit e;
+    while ((line = tk_line(&list, &length)) != NULL) {
+        if (!rs_rule(line, length, &e, &from)) {
+            return er_set(error, WNPU_E_ARGUMENT, "replace: \"%.*s\" is not of the form "
+                          "\"this => that\"", (int)(length < 60 ? length : 60), line);
+        }
+    }
+    return WNPU_OK;
+}
+
 /* Returns E_ARGUMENT with name, value and range if a number is outside its range. A BOOL may have
  * any value. */
 static int pm_check(const wnpu_params *p, wnpu_error *error)
@@ -20944,7 +21338,7 @@ static int pm_check(const wnpu_params *p, wnpu_error *error)
                           value, row->low, row->high);
         }
     }
-    return WNPU_OK;
+    return pm_check_replace(p->replace, error);
 }
 
 static uint64_t pm_mix(uint64_t sum, const void *data, size_t size)
@@ -20960,27 +21354,11 @@ static uint64_t pm_mix_text(uint64_t sum, const char *text)
     return text != NULL ? pm_mix(sum, text, strlen(text) + 1) : pm_mix(sum, "", 0);
 }
 
-/* The next line of *text that is not blank, without blanks around it; NULL if there is none, or
- * *text is NULL. It is not terminated. */
-static const char *pm_line(const char **text, size_t *length)
-{
-    const char *line = *text;
-    if (line == NULL) {
-        return NULL;
-    }
-    line += strspn(line, " \t\r\n");
-    *length = strcspn(line, "\n");
-    *text = line + *length;
-    for (; *length > 0 && memchr(" \t\r", line[*length - 1], 3) != NULL; --*length) {
-    }
-    return *length > 0 ? line : NULL;
-}
-
 /* The same as a string in item, which has room for size bytes; *fits is 0 if it has not. */
 static int pm_item(const char **text, char *item, size_t size, int *fits)
 {
     size_t length = 0;
-    const char *line = pm_line(text, &length);
+    const char *line = tk_line(text, &length);
     *fits = line != NULL && length < size;
     item[0] = '\0';
     if (*fits) {
@@ -21004,6 +21382,7 @@ static uint64_t pm_fingerprint(const wnpu_params *p)
     }
     sum = pm_mix_text(sum, p->initial_prompt);
     sum = pm_mix_text(sum, p->prefix);
+    sum = p->replace != NULL ? pm_mix_text(sum + 1, p->replace) : sum;
     sum = pm_mix(sum, p->suppress, p->n_suppress * sizeof(int32_t));
     sum = pm_mix(sum, p->languages, p->n_languages * sizeof(int32_t));
     for (i = 0; i < p->n_hotwords; i++) {
@@ -21222,6 +21601,9 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
     if (params->struct_size < row->offset + pm_size(row)) {
         return er_set(error, WNPU_E_VERSION, "the program's wnpu_params has no %s; compile it with "
                       "this library's header", row->name);
+    }
+    if (row->offset == PM_AT(replace) && pm_check_replace(value, error) != WNPU_OK) {
+        return WNPU_E_ARGUMENT;
     }
     if (row->type == WNPU_PARAM_TEXT) {
         memcpy((char *)params + row->offset, &value, sizeof value);
@@ -25019,7 +25401,8 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     int64_t end = lg_content_end_ms(r);
     rs_draft d;
     wnpu_segment segment;
-    int stored, status, refused;
+    rs_style style;
+    int stored = 0, status, refused, added;
     int64_t model_end, begin, stop; /* begin and stop: times of words, if they are requested */
     d.t0_ms = begin = t0_ms < end ? t0_ms : end;
     d.t1_ms = model_end = stop = t1_ms < d.t0_ms ? d.t0_ms : t1_ms < end ? t1_ms : end;
@@ -25028,6 +25411,9 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.n = to - from;
     d.language = r->language.id;
     d.script = ru_script(r);
+    style.replace = r->params.replace;
+    style.drop_fillers = r->params.drop_fillers;
+    style.language = r->language.id;
     d.window = (int32_t)r->text.window;
     d.window_ms = ru_recording_ms(r, 0);
     d.speaker = r->params.speaker;
@@ -25055,18 +25441,20 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.level = lg_decibels(aw_power(r, d.t0_ms, d.t1_ms));
     status = rs_list_reserve(&r->store, &r->store.ledger);
     status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
+    added = stored;
+    status = status == WNPU_OK && stored ? rs_restyle(&r->store, &style, &stored) : status;
     if (status != WNPU_OK) {
         return er_set(&r->error, status, "the result store is full after %lu segments; raise "
                       "result_bytes", (unsigned long)r->store.count);
     }
-    if (!stored) {
+    if (!added) {
         return WNPU_OK;
     }
     status = lg_append(r, stop > model_end ? stop : model_end, WNPU_LEDGER_TEXT, WNPU_REASON_NONE);
     if (model_end > r->ledger.covered_text_ms) {
         r->ledger.covered_text_ms = model_end;
     }
-    if (status == WNPU_OK && r->params.on_segment != NULL &&
+    if (status == WNPU_OK && stored && r->params.on_segment != NULL &&
         rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
         int stop_run = r->params.on_segment(r->params.user, &segment);
         (void)er_float_default();
@@ -26336,6 +26724,9 @@ static int wi_set_rules(ru_run *r)
     r->rules.never[v->no_timestamps] = 1;
     if (p->suppress_non_speech) {
         tk_suppress_non_speech(v, r->rules.never);
+    }
+    if (p->suppress_numerals) {
+        tk_suppress_numerals(v, r->rules.never);
     }
     for (i = 0; i < p->n_suppress; i++) {
         if (p->suppress[i] < 0 || p->suppress[i] >= v->n_vocab) {

@@ -845,7 +845,21 @@ typedef struct wnpu_token_event {
  *                    twice in a window; 0: off
  *   suppress_blank   [1]  a window does not begin with a blank or end of text
  *   suppress_non_speech  [1]  suppress OpenAI's list of symbols that are not spoken
+ *   suppress_numerals  [0]  numbers in words as far as the model can: tokens with digits, %, $ and
+ *                    signs of pound and euro are never chosen
  *   suppress         [NULL]  n_suppress further tokens that are never chosen
+ *
+ * Style (style): what is changed in the text of segments and words after decoding. Tokens remain
+ * those decoded, and JSON has the text before in "decoded". Words that are replaced together become
+ * one word, unless what replaces them has as many: each then has the time of its place. Tentative
+ * text is not changed; on_token gets the changed text at the end of its window.
+ *   drop_fillers     [0]  leave out sounds of hesitation (um, uh) with the comma behind them, in
+ *                    nine languages. A segment of nothing else is left out, too
+ *   replace          [NULL]  UTF-8 text with lines "this => that": words or phrases, or parts of
+ *                    text in scripts without spaces, that are replaced in upper or lower case
+ *                    wherever they occur whole; by nothing if "that" is empty. A capital remains
+ *                    where the line has none. The longest match prevails. E_ARGUMENT for a line
+ *                    without =>
  *
  * Gates (gates): a decoding that fails one of them is rejected and the window is decoded again;
  * first without the text before it, if there was any and the text repeats itself, then at the next
@@ -1007,6 +1021,9 @@ typedef struct wnpu_params {
     const char *hotword_lines;
     const char *language_lines; /* codes or names */
     int32_t script;           /* wnpu_script */
+    int32_t suppress_numerals; /* 0 or 1 */
+    int32_t drop_fillers;     /* 0 or 1 */
+    const char *replace;      /* lines */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);

@@ -65,6 +65,7 @@ static const struct {
     {"language", "Language detection"},
     {"voice", "Voice activity detection"},
     {"prompts", "Prompts and phrases"},
+    {"style", "Style of the text"},
     {"search", "Search"},
     {"gates", "Gates: when a window is decoded again"},
     {"run", "Threads, instruction sets and NPU"},

@@ -163,6 +163,8 @@ static const option_row rows[] = {
 
     {.name = "hotwords", .argument = "LIST|@FILE", .group = "prompts", .take = value_hotwords,
      .param = "hotwords", .range = "words separated by commas, or a file with one per line"},
+    {.name = "replace", .argument = "LIST|@FILE", .group = "style", .take = value_replace,
+     .param = "replace", .range = "this => that, separated by commas, or a file with one per line"},
     {.name = "commands", .argument = "FILE", .group = "prompts", .take = value_commands,
      .fallback = "none",
      .meaning = "tell which of the phrases in FILE, one per line, was said: writes the phrase, its "
@@ -601,6 +603,7 @@ int options_parse(options *o, int argc, char **argv, int *code)
 
 void options_free(options *o)
 {
+    free(o->replace);
     list_free(&o->hotwords);
     list_free(&o->commands);
     list_free(&o->align);

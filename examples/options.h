@@ -50,6 +50,7 @@ typedef struct options {
     int terminal;             /* standard error is a terminal */
     wnpu_config config;
     wnpu_params params;
+    char *replace;            /* lines of --replace */
     list hotwords, commands;
     list align;               /* lines of a text that is aligned instead of being written */
     int align_extra;          /* also write what was said beside it */

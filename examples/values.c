@@ -6,6 +6,8 @@
 #include "values.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int bad_value(const option_info *info, const char *value)
@@ -74,6 +76,33 @@ int value_hotwords(options *o, const option_info *info, const char *value)
     (void)info;
     return value[0] == '@' ? bad_list(value + 1, list_read(&o->hotwords, value + 1))
                            : bad_list(value, list_split(&o->hotwords, value, ",\n"));
+}
+
+int value_replace(options *o, const option_info *info, const char *value)
+{
+    wnpu_error error;
+    list l = {.text = NULL};
+    size_t i, n = 1;
+    int failed = value[0] == '@' ? bad_list(value + 1, list_read(&l, value + 1))
+                                 : bad_list(value, list_split(&l, value, ",\n"));
+    for (i = 0; i < l.n; i++) {
+        n += strlen(l.items[i]) + 1;
+    }
+    free(o->replace);
+    o->replace = failed == 0 ? malloc(n) : NULL;
+    if (o->replace != NULL) {
+        for (n = i = 0; i < l.n; i++) {
+            n += (size_t)sprintf(o->replace + n, "%s\n", l.items[i]);
+        }
+        o->replace[n] = '\0';
+        if (wnpu_params_set(&o->params, "replace", o->replace, &error) != WNPU_OK) {
+            failed = complain(EXIT_USAGE, "--%s: %s", info->name, error.message);
+        }
+    } else if (failed == 0) {
+        failed = complain(EXIT_USAGE, "--%s: out of memory", info->name);
+    }
+    list_free(&l);
+    return failed;
 }
 
 int value_commands(options *o, const option_info *info, const char *value)

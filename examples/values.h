@@ -11,6 +11,7 @@
 int value_languages(options *o, const option_info *info, const char *value);
 int value_language_mode(options *o, const option_info *info, const char *value);
 int value_hotwords(options *o, const option_info *info, const char *value);
+int value_replace(options *o, const option_info *info, const char *value);
 int value_commands(options *o, const option_info *info, const char *value);
 int value_align(options *o, const option_info *info, const char *value);
 int value_channel(options *o, const option_info *info, const char *value);

@@ -61,7 +61,8 @@ test_help() {
         language-mode progress vad vad-threshold vad-min-speech vad-min-silence vad-pad spans \
         device batch \
         subtitles max-line-width max-lines max-cue-ms min-cue-ms min-gap-ms reading-speed \
-        max-words word-times align align-extra; do
+        max-words word-times align align-extra \
+        script suppress-numerals drop-fillers replace; do
         has "$T/out" "--$option"
     done
     for status in 0 1 2 3 4 5 6 7 8; do

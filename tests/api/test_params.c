@@ -202,6 +202,9 @@ static void test_values(void)
     T_CHECK(set(&p, "language", "de-CN") == WNPU_OK && p.script == WNPU_SCRIPT_TRADITIONAL &&
             set(&p, "languages", "en\nzh-Hans") == WNPU_OK && p.script == WNPU_SCRIPT_SIMPLIFIED &&
             set(&p, "script", "any") == WNPU_OK && p.script == WNPU_SCRIPT_ANY, "scripts");
+    T_CHECK(set(&p, "replace", "a => b\n\nc=>\r\n") == WNPU_OK && p.replace[0] == 'a' &&
+            set(&p, "replace", "a => b\nc") == WNPU_E_ARGUMENT && p.replace[3] == '>' &&
+            set(&p, "replace", " => b") == WNPU_E_ARGUMENT, "replacements");
     T_CHECK(set(&p, "beams", "5") == WNPU_E_ARGUMENT, "an unknown name");
     T_CHECK(wnpu_params_set(&p, NULL, "5", NULL) == WNPU_E_ARGUMENT &&
             wnpu_params_set(&p, "beam", NULL, NULL) == WNPU_E_ARGUMENT &&

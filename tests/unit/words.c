@@ -1716,8 +1716,119 @@ static void script_of_segment(void)
     wnpu_model_close(m);
 }
 
+/* Stores a segment of words, each with the space before it, the k-th from k to k + 1 s. */
+static void style_store(sub_speech *s, const wnpu_model *m, const char *text)
+{
+    static int32_t tokens[256];
+    static float probability[256];
+    static int64_t at_ms[257];
+    static al_word words[32];
+    rs_draft d;
+    const char *at = text;
+    int stored;
+    memset(&d, 0, sizeof d);
+    memset(words, 0, sizeof words);
+    for (; *at != '\0'; at += words[d.n_words++].length) {
+        al_word *w = &words[d.n_words];
+        w->text = (size_t)(at - text);
+        w->length = 1 + strcspn(at + 1, " ");
+        w->first = d.n;
+        w->n = (size_t)wnpu_tokenize(m, at, w->length, tokens + d.n, 256 - d.n);
+        w->t0_ms = 1000 * (int64_t)d.n_words;
+        w->t1_ms = w->t0_ms + 1000;
+        w->probability = 0.5f;
+        d.n += w->n;
+    }
+    d.tokens = tokens;
+    d.probability = probability;
+    d.at_ms = at_ms;
+    d.words = words;
+    d.word_text = text;
+    d.t1_ms = 1000 * (int64_t)d.n_words;
+    T_CHECK(rs_add(&s->store, &m->vocab, &d, &stored) == WNPU_OK && stored, "%s", text);
+}
+
+/* Fillers and replacements: the words after them with their seconds; the text is their sum. */
+static void style_of_text(void)
+{
+    static const struct {
+        const char *language, *replace, *said, *words;
+    } cases[] = {
+        {"en", NULL, " Um, so we, uh, went home.", " So 1-2| we, 2-3| went 4-5| home. 5-6"},
+        {"en", NULL, " I think, um. Uh. Yes.", " I 0-1| think. 1-2| Yes. 4-5"},
+        {"en", NULL, " Uh-huh, the umbrella.", " Uh-huh, 0-1| the 1-2| umbrella. 2-3"},
+        {"en", NULL, " Um, uh. Hmm!", ""},
+        {"de", NULL, " Um sechs, \xc3\x84hm, acht.", " Um 0-1| sechs, 1-2| acht. 3-4"},
+        {"fi", NULL, " Um uh.", " Um 0-1| uh. 1-2"},
+        {"en", "new york => NYC\r\nsersha=>Saoirse\n york=>Y", " New York, (Sersha) york yorks.",
+         " NYC, 0-2| (Saoirse) 2-3| Y 3-4| yorks. 4-5"},
+        {"en", "colour tv=>color set\nhell=>h***", " Hell, a Colour TV hello.",
+         " H***, 0-1| a 1-2| Color 2-3| set 3-4| hello. 4-5"},
+        {"en", "very good=>a b c d e f g h i j k l m n o p", " very very good",
+         " very 0-1| a b c d e f g h i j k l m n o p 1-3"},
+        {"en", "very=>", " Not very good.", " Not 0-1| good. 2-3"},
+        {"zh", "\xe7\x9a\x87\xe5\x90\x8e=>X", " \xe7\x9a\x87 \xe5\x90\x8e\xe7\x9a\x87\xe5\x90\x8e",
+         " \xe7\x9a\x87 0-1| \xe5\x90\x8eX 1-2"}
+    };
+    static sub_speech s;
+    wnpu_model *m = life_float_toy(7);
+    size_t i, k;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char got[256] = "", text[256] = "", raw[256] = "";
+        wnpu_segment segment;
+        wnpu_word w;
+        rs_style style;
+        int stored = 1;
+        sub_begin(&s, 0);
+        style.replace = cases[i].replace;
+        style.drop_fillers = 1;
+        style.language = wnpu_language_id(cases[i].language);
+        style_store(&s, m, " before");
+        style_store(&s, m, cases[i].said);
+        T_CHECK(rs_restyle(&s.store, &style, &stored) == WNPU_OK &&
+                stored == (cases[i].words[0] != '\0') && s.store.count == 1 + (size_t)stored,
+                "%s: stored is %d", cases[i].said, stored);
+        for (k = 0; stored && rs_get_word(&s.store, 1, k, &w) == WNPU_OK; k++) {
+            (void)snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s %d-%d",
+                           k > 0 ? "|" : "", w.text, (int)(w.t0_ms / 1000), (int)(w.t1_ms / 1000));
+            (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s", w.text);
+        }
+        T_CHECK(strcmp(got, cases[i].words) == 0, "%s gives %s", cases[i].said, got);
+        if (stored && rs_get(&s.store, 1, &segment) == WNPU_OK) {
+            T_CHECK(strcmp(segment.text, text) == 0 && strlen(text) == segment.text_length,
+                    "the text is %s", segment.text);
+            for (k = 0; k < segment.n_tokens; k++) {
+                size_t length = 0;
+                const char *bytes = tk_text(&m->vocab, segment.tokens[k].id, &length);
+                (void)snprintf(raw + strlen(raw), sizeof raw - strlen(raw), "%.*s", (int)length,
+                               bytes);
+            }
+            T_CHECK(strcmp(raw, cases[i].said) == 0, "the tokens are %s", raw);
+        }
+        style_store(&s, m, " behind");
+        T_CHECK(rs_get(&s.store, s.store.count - 1, &segment) == WNPU_OK &&
+                strcmp(segment.text, " behind") == 0 && rs_get(&s.store, 0, &segment) == WNPU_OK &&
+                strcmp(segment.text, " before") == 0, "other segments");
+    }
+    /* Without room nothing changes. */
+    sub_begin(&s, 0);
+    style_store(&s, m, " a b");
+    s.store.size = (s.store.used + 40) & ~(size_t)7;
+    memcpy(s.store.base + s.store.size - 4, s.store.base + sizeof s.block - 4, 4);
+    {
+        rs_style style = {"a=>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0, 0};
+        wnpu_segment segment;
+        int stored = 1;
+        T_CHECK(rs_restyle(&s.store, &style, &stored) == WNPU_E_FULL &&
+                rs_get(&s.store, 0, &segment) == WNPU_OK && strcmp(segment.text, " a b") == 0,
+                "a full store");
+    }
+    wnpu_model_close(m);
+}
+
 static void words_tests(void)
 {
+    t_run("style", style_of_text);
     t_run("the script of a segment", script_of_segment);
     t_run("the best path, against all paths of small matrices", warping);
     t_run("equals in the path", ties);
