@@ -19059,8 +19059,8 @@ static int rs_says_something(const char *text, size_t n)
     size_t at, used;
     int cut;
     for (at = 0; at < n; at += used) {
-        tk_class class = tk_classify(tk_decode_utf8(text + at, n - at, &used, &cut));
-        if (class == TK_LETTER || class == TK_NUMBER) {
+        tk_class kind = tk_classify(tk_decode_utf8(text + at, n - at, &used, &cut));
+        if (kind == TK_LETTER || kind == TK_NUMBER) {
             return 1;
         }
     }

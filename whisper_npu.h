@@ -1826,8 +1826,8 @@ typedef struct wnpu_amdxdna_diagnosis {
 
 /* Finds the first problem that prevents the NPU from working, and its remedy. config may be NULL:
  * the built-in kernels are tested then, and before them two small ones: see rungs. With root set,
- * the recorded machine under that directory is examined and no device is used. Returns WNPU_OK if cause was determined, FINE included.
- * Errors: E_ARGUMENT, E_VERSION. */
+ * the recorded machine under that directory is examined and no device is used. Returns WNPU_OK if
+ * cause was determined, FINE included. Errors: E_ARGUMENT, E_VERSION. */
 WNPU_API int wnpu_amdxdna_diagnose(const wnpu_amdxdna_config *config,
                                    wnpu_amdxdna_diagnosis *diagnosis);
 /* "permission", "memlock", ...; never NULL. Static storage. */

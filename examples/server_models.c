@@ -140,7 +140,8 @@ static int open_model(served *m, char why[512])
     }
     if (status != WNPU_OK) {
         close_model(m);
-        (void)snprintf(why, 512, "the model %.100s cannot be loaded: %.300s", m->name, error.message);
+        (void)snprintf(why, 512, "the model %.100s cannot be loaded: %.300s", m->name,
+                       error.message);
         return status;
     }
     return WNPU_OK;
