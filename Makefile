@@ -279,7 +279,7 @@ $(B)/fuzz/fuzz_run: tests/fuzz/fuzz_run.c $(B)/fuzz/run.o $(B)/fuzz/fuzzed_with
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_CFLAGS = -DFUZZ $(DRM_CFLAGS)
 $(NPU_FUZZERS:%=$(B)/fuzz/%): private OWN_LIBS = $(DRM_LIBS)
 
-$(B) $(B)/tests $(B)/fuzz $(B)/sim $(B)/kit $(B)/pic $(B)/browser:
+$(B) $(B)/tests $(B)/fuzz $(B)/sim $(B)/kit $(B)/pic $(B)/browser $(B)/wasm:
 	mkdir -p "$@"
 
 fuzz: $(FUZZERS:%=$(B)/fuzz/%)
@@ -366,20 +366,44 @@ windows:
 $(B)/tests/windows.exe: tests/api/windows.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"
 
-# One module with vector instructions and one without; wnpu.mjs chooses what its host can run.
+# A module with vector instructions, the same with threads, and one with neither; wnpu.mjs chooses what
+# its host can run. wasi-libc is compiled without atomics, so the linker would refuse to share its
+# memory. That is right for functions with locks or static data; here only one thread calls those, the
+# others only memcpy and the like (see glue.c): hence --no-check-features.
 WASM_CC ?= clang
 WASM_COMPILE = $(WASM_CC) --target=wasm32-wasi -isystem /usr/include/wasm32-wasi -O2 -std=c11 -Wall \
     -Wextra -Wpedantic -Wconversion -Wshadow -I. -DWNPU_NO_OS
-WASM_LINK = -nostartfiles -L/usr/lib/wasm32-wasi \
+WASM_VECTOR = -msimd128 -matomics -mbulk-memory
+WASM_LINK = $(WASM_COMPILE) $(patsubst %,"$(BUILD)/wasm/%",$(filter %.o,$(^F))) \
+    -nostartfiles -L/usr/lib/wasm32-wasi \
     -Wl,--no-entry,--gc-sections,-s,--stack-first,-z,stack-size=1048576
 BROWSER = $(notdir $(filter-out %.c,$(wildcard examples/browser/*)))
+WASM_MODULES = $(B)/browser/wnpu.wasm $(B)/browser/wnpu_threads.wasm $(B)/browser/wnpu_scalar.wasm
 
-browser: $(B)/browser/wnpu.wasm $(B)/browser/wnpu_scalar.wasm $(BROWSER:%=$(B)/browser/%) \
-    $(B)/browser/shared.css $(B)/browser/shared.js $(B)/browser/LICENSE
+browser: $(WASM_MODULES) $(BROWSER:%=$(B)/browser/%) $(B)/browser/shared.css \
+    $(B)/browser/shared.js $(B)/browser/LICENSE
 
-$(B)/browser/wnpu.wasm: private OWN_CFLAGS = -msimd128
-$(B)/browser/%.wasm: examples/browser/glue.c whisper_npu.c whisper_npu.h Makefile | $(B)/browser
-	$(WASM_COMPILE) $(OWN_CFLAGS) examples/browser/glue.c whisper_npu.c $(WASM_LINK) -o "$@"
+$(B)/wasm/%.o: %.c whisper_npu.h Makefile | $(B)/wasm
+	$(WASM_COMPILE) $(WASM_VECTOR) -c $< -o "$@"
+
+$(B)/wasm/%.o: examples/browser/%.c whisper_npu.h Makefile | $(B)/wasm
+	$(WASM_COMPILE) $(WASM_VECTOR) -c $< -o "$@"
+
+$(B)/wasm/scalar_%.o: %.c whisper_npu.h Makefile | $(B)/wasm
+	$(WASM_COMPILE) -c $< -o "$@"
+
+$(B)/wasm/scalar_%.o: examples/browser/%.c whisper_npu.h Makefile | $(B)/wasm
+	$(WASM_COMPILE) -c $< -o "$@"
+
+$(B)/browser/wnpu.wasm: $(B)/wasm/whisper_npu.o $(B)/wasm/glue.o | $(B)/browser
+	$(WASM_LINK) -o "$@"
+
+$(B)/browser/wnpu_threads.wasm: $(B)/wasm/whisper_npu.o $(B)/wasm/glue.o | $(B)/browser
+	$(WASM_LINK) -Wl,--shared-memory,--import-memory,--initial-memory=4194304 \
+	    -Wl,--max-memory=4294967296,--no-check-features,--export=__stack_pointer -o "$@"
+
+$(B)/browser/wnpu_scalar.wasm: $(B)/wasm/scalar_whisper_npu.o $(B)/wasm/scalar_glue.o | $(B)/browser
+	$(WASM_LINK) -o "$@"
 
 $(B)/browser/%: examples/browser/% | $(B)/browser
 	cp $< "$@"

@@ -8,9 +8,10 @@ const node = typeof process === "object" && Boolean(process.versions?.node);
 const INCOMPLETE = 1, CANCELLED = -6, TENTATIVE = 4, MORE = 32; // wnpu_status, wnpu_event
 const QUEUE_SECONDS = 60; // of live audio that waits outside the module's memory
 
-/* A function that adds vectors: valid only where 128-bit SIMD is. */
+/* A function that counts bits of a vector that it loads atomically: valid only where 128-bit SIMD is,
+ * and atomic instructions on memory that is not shared, which all such hosts have, too. */
 const SIMD_PROBE = new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0,
-    10, 10, 1, 8, 0, 65, 0, 253, 15, 253, 98, 11]);
+    5, 3, 1, 0, 1, 10, 14, 1, 12, 0, 65, 0, 254, 16, 2, 0, 253, 15, 253, 98, 11]);
 
 export const hasSimd = () => WebAssembly.validate(SIMD_PROBE);
 
@@ -32,6 +33,30 @@ async function compile(url) {
         throw new SpeechError(`${url}: ${answer.status} ${answer.statusText}`, "module");
     }
     return WebAssembly.compile(await answer.arrayBuffer()); // whatever its type is said to be
+}
+
+/* Shared memory that grows as far as this host allows, at most to 4 GB; null if it allows none. */
+function sharedMemory() {
+    for (let maximum = 65536; maximum >= 2048; maximum /= 2) { // pages of 64 KB
+        try {
+            return new WebAssembly.Memory({ initial: 64, maximum, shared: true });
+        } catch { /* then less */ }
+    }
+    return null;
+}
+
+/* A worker of helper.mjs that is ready. */
+async function startHelper(work) {
+    const url = new URL("./helper.mjs", import.meta.url);
+    const Thread = node ? (await import("node:worker_threads")).Worker : Worker;
+    const helper = new Thread(url, { type: "module" });
+    helper.on ??= (name, call) => helper.addEventListener(name, call);
+    await new Promise((done, fail) => {
+        helper.on("message", done);
+        helper.on("error", error => fail(new SpeechError("a thread cannot start: " +
+            `${error.message ?? url}; threads: 1 needs none`, "worker")));
+        helper.postMessage(work);
+    });
 }
 
 /* Lets messages in. */
@@ -59,23 +84,38 @@ export class Engine {
         this.live = null;
     }
 
-    async start({ model, simd, module }) {
-        const name = simd === false || (simd !== true && !hasSimd()) ? "wnpu_scalar.wasm" :
-            "wnpu.wasm";
+    async start({ model, simd, module, threads }) {
+        const scalar = simd === false || (simd !== true && !hasSimd());
+        const memory = threads > 1 && !scalar ? sharedMemory() : null;
+        const name = scalar ? "wnpu_scalar.wasm" :
+            memory !== null ? "wnpu_threads.wasm" : "wnpu.wasm";
         const compiled = await compile(module ?? new URL(name, import.meta.url));
         const nothing = () => 52; // WASI's ENOSYS: libc names these, nothing here calls them
         const instance = await WebAssembly.instantiate(compiled, {
             wnpu: this.imports(),
-            wasi_snapshot_preview1: { fd_close: nothing, fd_seek: nothing, fd_write: nothing }
+            wasi_snapshot_preview1: { fd_close: nothing, fd_seek: nothing, fd_write: nothing },
+            env: { memory }
         });
         this.wasm = instance.exports;
+        this.memory = this.wasm.memory ?? memory;
+        const working = this.wasm.memory ? 1 : await this.hire(compiled, threads);
         this.model = new Uint8Array(model);
         this.memoryNeeded = this.wasm.measure(this.model.length);
         this.check(this.memoryNeeded < 0 ? this.memoryNeeded : 0);
         this.check(this.wasm.open(this.model.length));
         this.model = null;
-        return { ...JSON.parse(this.collect(() => this.wasm.describe())), threads: 1,
-                 bytes: this.wasm.memory.buffer.byteLength };
+        return { ...JSON.parse(this.collect(() => this.wasm.describe())), threads: working,
+                 bytes: this.memory.buffer.byteLength };
+    }
+
+    /* Starts threads beside this one; returns how many there are in all. */
+    async hire(compiled, threads) {
+        const ready = [];
+        for (let stack; ready.length + 1 < threads && (stack = this.wasm.hire()) !== 0;) {
+            ready.push(startHelper({ compiled, memory: this.memory, stack, helper: ready.length }));
+        }
+        await Promise.all(ready);
+        return ready.length + 1;
     }
 
     imports() {
@@ -89,7 +129,7 @@ export class Engine {
             audio: (to, frames) => {
                 const { samples, at, channels } = this.source;
                 const part = samples.subarray(at, at + frames * channels);
-                new Float32Array(this.wasm.memory.buffer, to, part.length).set(part);
+                new Float32Array(this.memory.buffer, to, part.length).set(part);
                 this.source.at += part.length;
                 return part.length / channels;
             },
@@ -118,7 +158,7 @@ export class Engine {
         };
     }
 
-    bytes() { return new Uint8Array(this.wasm.memory.buffer); }
+    bytes() { return new Uint8Array(this.memory.buffer); }
 
     text(at, length) { return new TextDecoder().decode(this.bytes().slice(at, at + length)); }
 

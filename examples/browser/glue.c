@@ -1,7 +1,11 @@
 /* glue.c - the library as a WebAssembly module for engine.mjs: functions of plain numbers and
  * pointers around one model and one session. "make browser" links it with whisper_npu.c compiled
  * with -DWNPU_NO_OS; then it imports only what is declared under "Imports". Text and JSON leave it
- * through output(). */
+ * through output().
+ *
+ * wnpu_threads.wasm has its memory from the host, shared by instances in several workers. engine.mjs
+ * calls all functions but help() in one of them. help() runs the library's tasks, which allocate
+ * nothing and print nothing, so libc needs no locks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "../../whisper_npu.h"
@@ -61,6 +65,115 @@ static void print_string(const char *text, size_t length)
     (void)wnpu_write_json_string(text, length, print, NULL);
 }
 
+/* ---- Threads ---- */
+
+#ifdef __wasm_atomics__
+#define HELPERS_MOST 15
+#define HELPER_STACK 262144
+#define SPINS 20000      /* some tens of microseconds */
+#define WAITS 0x40000000 /* in team.busy: the caller sleeps */
+
+enum { IDLE, OFFERED, ASLEEP };
+
+static struct {
+    void (*task)(void *context, size_t i);
+    void *context;
+    int32_t busy;               /* atomic: helpers that have not returned */
+    struct {
+        int32_t state;          /* atomic: what the helper has to do */
+        char padding[124];      /* no two in a cache line */
+    } helpers[HELPERS_MOST];
+    size_t count;
+} team;
+
+static int change(int32_t *word, int32_t from, int32_t to)
+{
+    return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static void sleep_while(int32_t *word, int32_t is)
+{
+    (void)__builtin_wasm_memory_atomic_wait32(word, is, -1);
+}
+
+/* Calls whose helper has not begun when the caller is done are made by the caller. */
+static void parallel_for(void *user, size_t count, void (*task)(void *context, size_t i),
+                         void *context)
+{
+    const size_t helpers = count - 1 < team.count ? count - 1 : team.count;
+    int32_t busy, spins = 0;
+    size_t i;
+    (void)user;
+    team.task = task;
+    team.context = context;
+    __atomic_store_n(&team.busy, (int32_t)helpers, __ATOMIC_RELEASE);
+    for (i = 0; i < helpers; i++) {
+        int32_t *state = &team.helpers[i].state;
+        if (__atomic_exchange_n(state, OFFERED, __ATOMIC_ACQ_REL) == ASLEEP) {
+            (void)__builtin_wasm_memory_atomic_notify(state, 1);
+        }
+    }
+    task(context, 0);
+    for (i = helpers + 1; i < count; i++) {
+        task(context, i);
+    }
+    for (i = 0; i < helpers; i++) {
+        if (change(&team.helpers[i].state, OFFERED, IDLE)) {
+            task(context, i + 1);
+            (void)__atomic_sub_fetch(&team.busy, 1, __ATOMIC_ACQ_REL);
+        }
+    }
+    while ((busy = __atomic_load_n(&team.busy, __ATOMIC_ACQUIRE) & ~WAITS) != 0) {
+        if (spins++ >= SPINS) {
+            (void)change(&team.busy, busy, busy | WAITS);
+            sleep_while(&team.busy, busy | WAITS);
+        }
+    }
+}
+
+/* Never returns: what another instance does in a worker of its own, as helper 0 and so on. */
+void EXPORT(help)(size_t helper);
+void help(size_t helper)
+{
+    int32_t *state = &team.helpers[helper].state, spins = 0;
+    for (;;) {
+        if (change(state, OFFERED, IDLE)) {
+            team.task(team.context, helper + 1);
+            if (__atomic_fetch_sub(&team.busy, 1, __ATOMIC_ACQ_REL) == (1 | WAITS)) {
+                (void)__builtin_wasm_memory_atomic_notify(&team.busy, 1);
+            }
+            spins = 0;
+        } else if (spins++ >= SPINS) {
+            (void)change(state, IDLE, ASLEEP);
+            sleep_while(state, ASLEEP);
+        }
+    }
+}
+
+/* Before open(): the end of the stack of one more helper, 0 if there is no memory for it or it would
+ * be too many. */
+void *EXPORT(hire)(void);
+void *hire(void)
+{
+    char *stack = team.count < HELPERS_MOST ? aligned_alloc(16, HELPER_STACK) : NULL;
+    team.count += stack != NULL;
+    return stack != NULL ? stack + HELPER_STACK : NULL;
+}
+#endif
+
+/* How the model is opened. */
+static wnpu_model_config loading(void)
+{
+    wnpu_model_config config;
+    wnpu_model_config_init(&config, sizeof config);
+    config.threads = 1;
+#ifdef __wasm_atomics__
+    config.threads += (uint32_t)team.count;
+    config.parallel_for = parallel_for;
+#endif
+    return config;
+}
+
 /* ---- Memory and errors ---- */
 
 void *EXPORT(take)(size_t size);
@@ -95,8 +208,9 @@ double EXPORT(measure)(double size);
 double measure(double size)
 {
     const wnpu_source source = {read_model, (uint64_t)size, NULL};
+    const wnpu_model_config config = loading();
     wnpu_model_memory memory = {.struct_size = sizeof memory};
-    int status = wnpu_model_measure_source(&source, NULL, &memory, &error);
+    int status = wnpu_model_measure_source(&source, &config, &memory, &error);
     return status != WNPU_OK ? (double)status : (double)(memory.peak + memory.shared);
 }
 
@@ -104,10 +218,12 @@ int EXPORT(open)(double size);
 int open(double size)
 {
     const wnpu_source source = {read_model, (uint64_t)size, NULL};
+    const wnpu_model_config how = loading();
     wnpu_config config;
-    int status = wnpu_model_open_source(&model, &source, NULL, &error);
+    int status = wnpu_model_open_source(&model, &source, &how, &error);
     wnpu_config_init(&config, sizeof config);
-    config.threads = 1;
+    config.threads = how.threads;
+    config.parallel_for = how.parallel_for;
     config.log = log_line;
     config.stream_bytes = SECONDS_WAITING * 48000 * sizeof(float);
     return status != WNPU_OK ? status :

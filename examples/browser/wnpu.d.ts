@@ -29,6 +29,10 @@ export interface OpenOptions extends LoadOptions {
     /** The module with 128-bit SIMD or the one without [what the host can run]. The text is the
      * same. */
     simd?: boolean;
+    /** 1 to 16 [as many as there are CPUs, at most 8]. More than one needs a worker, SIMD and shared
+     * memory, which pages have if they are cross-origin isolated; elsewhere it is one. The text is
+     * the same. */
+    threads?: number;
     /** Where the module is, if not beside wnpu.mjs. */
     module?: string | URL;
 }
@@ -36,6 +40,7 @@ export interface OpenOptions extends LoadOptions {
 export interface Info {
     /** "simd128" or "scalar" */
     isa: string;
+    /** How many compute. */
     threads: number;
     /** Code and name of each language that the model knows. */
     languages: [string, string][];

@@ -6,7 +6,7 @@
 //     const subtitles = await speech.write("srt");
 //
 // wnpu.d.ts describes everything. Nothing leaves the computer; what is fetched is the module beside
-// this file and the model that you name. Audio is transcribed in a worker, on one thread.
+// this file and the model that you name. Audio is transcribed in workers.
 import { SpeechError, hasSimd, serve } from "./engine.mjs";
 
 export { SpeechError, hasSimd };
@@ -296,16 +296,22 @@ class Speech {
     }
 }
 
-export async function open({ model, worker = true, simd, module, ...loading } = {}) {
+/* Logical CPUs, as far as the host tells. */
+const cpus = async () => node ? (await import("node:os")).cpus().length :
+    navigator.hardwareConcurrency ?? 1;
+
+export async function open({ model, worker = true, simd, module, threads, ...loading } = {}) {
     if (model === undefined) {
         throw new SpeechError("no model: name its URL, or pass its bytes", "bad argument");
     }
     const bytes = await loadModel(model, loading);
-    const stopped = worker && typeof SharedArrayBuffer === "function" &&
-        (node || globalThis.crossOriginIsolated) ? new SharedArrayBuffer(4) : null;
+    const shared = worker && typeof SharedArrayBuffer === "function" &&
+        (node || globalThis.crossOriginIsolated);
+    const stopped = shared ? new SharedArrayBuffer(4) : null;
     const speech = new Speech(await connect(worker), stopped && new Int32Array(stopped));
     try {
-        await speech.start({ model: bytes, simd, module: module && String(module), stopped });
+        await speech.start({ model: bytes, simd, module: module && String(module), stopped,
+                             threads: shared ? threads ?? Math.min(await cpus(), 8) : 1 });
     } catch (error) {
         speech.close();
         if (error.code === "bad model file" && (typeof model === "string" || model instanceof URL)) {

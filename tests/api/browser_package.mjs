@@ -36,10 +36,13 @@ const tests = {
         const params = { vad: false, max_tokens: 8, temperature_step: 0 };
         const expected = await readFile(want, "utf8"), sound = await readFile(wav);
         check(hasSimd(), "this node has no SIMD");
-        for (const [worker, simd] of [[true, undefined], [true, false], [false, true]]) {
-            const what = `worker ${worker}, simd ${simd}`;
-            const speech = await open({ model, worker, simd });
+        for (const [worker, simd, threads, working] of [
+            [true, undefined, 3, 3], [true, undefined, 1, 1], [true, false, 2, 1], [false, true, 2, 1],
+            [true, true, 99, 16]]) {
+            const what = `worker ${worker}, simd ${simd}, threads ${threads}`;
+            const speech = await open({ model, worker, simd, threads });
             check(speech.info.isa === (simd === false ? "scalar" : "simd128"), what);
+            check(speech.info.threads === working, `${what}: ${speech.info.threads}`);
             await speech.selfTest();
             compare((await speech.transcribe(new Uint8Array(sound), params)).json, expected, what);
             compare((await speech.transcribe(await samples(wav), params)).json, expected,

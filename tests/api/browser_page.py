@@ -8,17 +8,18 @@ import os
 import sys
 import threading
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../lib"))
+SITE = sys.argv[1]
+sys.path[:0] = [SITE, os.path.join(os.path.dirname(__file__), "../lib")]
+import serve  # noqa: E402
 from browser import Browser  # noqa: E402
 
-SITE = sys.argv[1]
 SHOTS = os.environ.get("TEST_SHOTS", SITE)
 TEXT = "document.getElementById('{}').textContent"
 CLICK = "document.getElementById('{}').click()"
 fetched = collections.Counter()
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
+class Counting:
     def do_GET(self):
         fetched[self.path.split("?")[0]] += 1
         super().do_GET()
@@ -27,9 +28,17 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def serve():
+class Isolated(Counting, serve.Handler):
+    pass
+
+
+class Plain(Counting, http.server.SimpleHTTPRequestHandler):
+    pass
+
+
+def start(handler):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0),
-                                             functools.partial(Handler, directory=SITE))
+                                             functools.partial(handler, directory=SITE))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_address[1]}/"
 
@@ -53,12 +62,15 @@ def saved(b, kind):
 
 
 def recording(url, wav, json, srt):
-    """A file, the same bytes as from the native program, and a model that is fetched once."""
+    """A file, the same bytes as from the native program, with threads, and a model that is fetched
+    once."""
     b = Browser(url, wav)
     try:
         b.look(900, 900, False)
         b.run(CLICK.format("load"))
-        says(b, "about", "^Ready. Instruction set: simd128; threads: 1")
+        cpus = b.run("navigator.hardwareConcurrency")
+        says(b, "about", f"^Ready. Instruction set: simd128; threads: {min(cpus, 8)};")
+        assert fetched["/wnpu_threads.wasm" if cpus > 1 else "/wnpu.wasm"] == 1, fetched
         b.choose_file("#file", wav)
         b.wait("!document.getElementById('result').hidden", 120)
         says(b, "speed", "times as fast as it was spoken; simd128")
@@ -123,11 +135,11 @@ def errors(url, wav):
         b.run(CLICK.format("load"))
         says(b, "about", "choose a model file first")
         b.choose_file("#modelfile", f"{SITE}/ggml-tiny.bin")
-        says(b, "about", "^Ready")
+        says(b, "about", "^Ready. .* threads: 1, because this page is served without the headers")
         b.screenshot(f"{SHOTS}/page_errors.png")
     finally:
         b.close()
 
 
 {"recording": recording, "microphone": microphone, "errors": errors}[sys.argv[2]](
-    serve(), *sys.argv[3:])
+    start(Plain if sys.argv[2] == "errors" else Isolated), *sys.argv[3:])

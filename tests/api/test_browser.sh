@@ -2,7 +2,7 @@
 # test_browser.sh - the library as WebAssembly with its JavaScript: make browser, and the package
 # that npm makes of it, installed in an empty folder; and the page in a headless Chromium.
 #
-# TEST_CLIPS: recordings for each model (default 2)
+# TEST_CLIPS: recordings for each model (default 1)
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 if [ -n "${WNPU_SANITIZED-}" ]; then
@@ -29,7 +29,7 @@ test_package() {
         npm install -s --offline --no-audit --no-fund ./wnpu-*.tgz) >"$T/out" 2>&1 ||
         { fail "$(cat "$T/out")"; return; }
     package=$T/app/node_modules/wnpu
-    for module in wnpu wnpu_scalar; do
+    for module in wnpu wnpu_threads wnpu_scalar; do
         [ "$(wc -c <"$package/$module.wasm")" -lt 500000 ] || fail "$module.wasm is large"
     done
     version=$(sed -n 's/^#define WNPU_VERSION_[MP][A-Z]* //p' whisper_npu.h | paste -s -d . -)
@@ -57,7 +57,7 @@ test_clips() {
     speech=$(cd "$speech" && pwd)
     for model in "$tiny" "$base"; do
         set --
-        for clip in $(find "$speech/short" -name '*.wav' | sort | head -n "${TEST_CLIPS:-2}"); do
+        for clip in $(find "$speech/short" -name '*.wav' | sort | head -n "${TEST_CLIPS:-1}"); do
             out=$T/$(basename "$model").$(basename "$clip")
             "$build/transcribe" -q -m "$model" -f json "$clip" >"$out.json"
             "$build/transcribe" -q -m "$model" --least 3000 --pause 700 -f json "$clip" >"$out.live"
