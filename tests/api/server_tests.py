@@ -1620,6 +1620,9 @@ def browser_errors():
             drop(b, "window.long")
             assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None, "not received"
             b.wait("document.querySelector('#files li:last-child progress').hidden === false", 5)
+            same(b.run("onText(current, {type: 'transcript.waiting', before: 2}); "
+                       "current.said.textContent"),
+                 "The server is busy: waiting behind 2 requests")
             assert b.run("document.documentElement.scrollWidth <= 360"), "wider than a phone"
             b.screenshot(f"{os.environ.get('TEST_SHOTS', T)}/running.png")
             b.run("document.querySelector('#files li:last-child button:last-child').click()")
