@@ -196,7 +196,7 @@ $(B)/server_page.h: examples/server.html | $(B)
 $(B)/server: private OWN_LIBS = $(CIVETWEB_LIBS) $(if $(LIBDRM),$(DRM_LIBS))
 $(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
 $(B)/npu.o: $(B)/linked_with
-$(B)/help.o $(B)/options.o $(B)/pack.o $(B)/transcribe.o: private OWN_CFLAGS = $(if \
+$(B)/help.o $(B)/options.o $(B)/pack.o $(B)/server.o $(B)/transcribe.o: private OWN_CFLAGS = $(if \
     $(PROGRAM_PREFIX),-DPROGRAM_PREFIX='"$(PROGRAM_PREFIX)"')
 $(B)/transcribe $(B)/npu_doctor: private OWN_LIBS = $(if $(LIBDRM),$(DRM_LIBS))
 

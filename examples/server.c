@@ -63,7 +63,7 @@ static int complain(int code, const char *format, ...)
 /* ---- options ---- */
 
 static const char help[] =
-    "usage: server --model FILE [OPTION]...\n"
+    "usage: " PROGRAM("server") " --model FILE [OPTION]...\n"
     "\n"
     "Serves speech to text over HTTP:\n"
     "  /v1/audio/transcriptions, /v1/audio/translations, /v1/models   as OpenAI's API\n"

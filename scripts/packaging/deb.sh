@@ -1,6 +1,7 @@
 #!/bin/sh
-# deb.sh - builds libwnpu0, libwnpu-dev and wnpu-tools for this machine. usage: deb.sh DIRECTORY
-# The packages are left in DIRECTORY, which is created. Needs dpkg-dev and debhelper.
+# deb.sh - builds libwnpu0, libwnpu-dev, wnpu-tools and wnpu-server for this machine.
+# usage: deb.sh DIRECTORY. The packages are left in DIRECTORY, which is created. Needs dpkg-dev,
+# debhelper and libcivetweb-dev.
 set -e
 [ $# -eq 1 ] || { echo "usage: $0 DIRECTORY" >&2; exit 1; }
 mkdir -p "$1"

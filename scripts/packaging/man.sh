@@ -6,6 +6,7 @@ case $2 in
 *transcribe) what='write what is said in recordings as text, subtitles or JSON' ;;
 *fetch) what='fetch models for speech to text' ;;
 *pack) what='make model files that open at once and share their memory' ;;
+*server) what='serve speech to text with Whisper models' ;;
 *npu_doctor) what='find out why an AMD XDNA NPU does not work' ;;
 *) echo "man.sh: $2 is unknown" >&2; exit 1 ;;
 esac

@@ -144,8 +144,9 @@ install_packages() {
         mount -t overlay overlay -o lowerdir=/,upperdir=over/up,workdir=over/work over/root &&
         mkdir over/root/debs && cp deb/*.deb "$2/scripts/packaging/debian/tests/link" over/root/debs &&
         chroot over/root sh -c "
-            dpkg -i /debs/libwnpu0_*.deb /debs/libwnpu-dev_*.deb /debs/wnpu-tools_*.deb &&
-            sh /debs/link && dpkg -P wnpu-tools libwnpu-dev libwnpu0"' sh "$T" "$here" \
+            dpkg -i /debs/libwnpu0_*.deb /debs/libwnpu-dev_*.deb /debs/wnpu-tools_*.deb \
+                /debs/wnpu-server_*.deb &&
+            sh /debs/link && dpkg -P wnpu-server wnpu-tools libwnpu-dev libwnpu0"' sh "$T" "$here" \
         >"$T/log" 2>&1 || fail "dpkg -i and debian/tests/link: $(tail -n 3 "$T/log")"
     rmdir "$T/over"
 }
@@ -157,13 +158,14 @@ test_debian() {
     lintian --allow-root --fail-on error,warning "$T"/deb/*.changes >"$T/log" 2>&1 ||
         fail "lintian: $(head -n 5 "$T/log")"
     mkdir "$T/root"
-    for package in libwnpu0 libwnpu-dev wnpu-tools; do
+    for package in libwnpu0 libwnpu-dev wnpu-tools wnpu-server; do
         dpkg -x "$T/deb/${package}_"*.deb "$T/root" || fail "no $package"
     done
     libs=$T/root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
     for file in usr/bin/wnpu-transcribe usr/bin/wnpu-pack usr/include/whisper_npu.h \
         usr/bin/wnpu-fetch usr/share/man/man1/wnpu-transcribe.1.gz \
-        usr/share/man/man1/wnpu-fetch.1.gz; do
+        usr/share/man/man1/wnpu-fetch.1.gz usr/bin/wnpu-server usr/share/man/man1/wnpu-server.1.gz \
+        etc/default/wnpu-server; do
         [ -s "$T/root/$file" ] || fail "no $file in the packages"
     done
     mkdir "$T/autopkgtest"
@@ -171,6 +173,16 @@ test_debian() {
         fail "debian/tests/link: $(tail -n 3 "$T/log")"
     unpacked wnpu-transcribe -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
         "$T/noise.wav" | cmp -s - "$T/want" || fail "wnpu-transcribe writes something else"
+    # The unit runs the program of the package, with the options of the file beside it.
+    unit=$(find "$T/root/usr/lib/systemd" "$T/root/lib/systemd" -name wnpu-server.service 2>/dev/null)
+    start=$(sed -n 's/^ExecStart=\(.*\) \$OPTIONS$/\1/p' "$unit")
+    [ -x "$T/root/$start" ] || fail "the unit starts '$start'"
+    options=$(sed -n 's|^EnvironmentFile=||p' "$unit")
+    # shellcheck disable=SC2086 # several words
+    (. "$T/root/$options" && unpacked "$T/root/$start" $OPTIONS) >"$T/log" 2>&1
+    got=$?
+    [ $got -eq 2 ] && grep -q '/var/lib/whisper_npu/ggml-base.en.bin' "$T/log" ||
+        [ -f /var/lib/whisper_npu/ggml-base.en.bin ] || fail "without a model: $got, $(cat "$T/log")"
     # Programs are called what they are called there, also in their own words.
     for page in transcribe pack fetch; do
         zcat "$T/root/usr/share/man/man1/wnpu-$page.1.gz" | tr -d '\\' >"$T/page"
