@@ -18988,7 +18988,8 @@ static void rs_drop(rs_rewrite *w, const rs_edit *e)
 /* Writes what replaces some words. If it has as many spaces, each word is that of its place. */
 static void rs_replace(rs_rewrite *w, const rs_edit *e)
 {
-    size_t i, k = 0, spaces = 0, start = w->used;
+    size_t i, k = 0, start = w->used;
+    long spaces = 0;        /* of what is replaced beyond those of what replaces it */
     int32_t first = lr_change_case(e->first, 0) == e->first ? e->first : 0, said, begins;
     size_t used, size;
     int cut;
@@ -19007,7 +19008,7 @@ static void rs_replace(rs_rewrite *w, const rs_edit *e)
         spaces += w->text[w->at + i] == ' ';
     }
     for (i = 0; i < e->to_length; i++) {
-        spaces -= e->to[i] == ' '; /* 0 in the end if there are as many */
+        spaces -= e->to[i] == ' ';
     }
     for (i = 0; i < e->length; i++) {
         int space = spaces == 0 && w->text[w->at + i] == ' ';
