@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # browser.sh - [ROUNDS]: CPU time of whole programs on one thread for 30 s of speech, the least of some
 # rounds: the modules of "make browser" in node (simd, plain) beside the native program (sse4.1,
-# scalar). KINDS: some of these.
+# scalar). KINDS: some of these, or threads: CPU time of the module on two threads.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(cd "${WNPU_BUILD:-build}" && pwd)
@@ -13,14 +13,15 @@ cat >"$work/run.mjs" <<END
 import { open } from "file://$build/browser/wnpu.mjs";
 import { readFile } from "node:fs/promises";
 const [,, model, simd] = process.argv;
-const speech = await open({ model, worker: false, simd: simd === "simd" });
+const speech = await open({ model, worker: simd === "threads", threads: 2,
+                            simd: simd !== "plain" });
 await speech.transcribe(new Uint8Array(await readFile("$work/30s.wav")));
 speech.close();
 END
 
 run() {
     case $1 in
-    simd | plain) node "$work/run.mjs" "$model" "$1" ;;
+    simd | plain | threads) node "$work/run.mjs" "$model" "$1" ;;
     *) "$build/transcribe" -q -t 1 --isa "$1" -m "$model" "$work/30s.wav" ;;
     esac
 }
