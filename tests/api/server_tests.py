@@ -764,8 +764,11 @@ def wyoming_say(s, samples, **more):
     wyoming_event(c, "audio-stop")
     got = {}
     while "transcript-stop" not in got and "error" not in got:
-        event = json.loads(lines.readline())
-        got.setdefault(event["type"], []).append(event["data"].get("text", ""))
+        line = lines.readline()
+        event = json.loads(line)
+        assert len(line) < 65536, len(line)
+        data = event.get("data") or json.loads(lines.read(event.get("data_length", 0)) or "{}")
+        got.setdefault(event["type"], []).append(data.get("text", ""))
     c.close()
     return got
 
@@ -874,8 +877,32 @@ def wyoming_chunks():
         c.close()
 
 
+def talkative_model(path):
+    """Writes TOY with tokens of a thousand letters."""
+    data, letters = read(TOY), random.Random(1)
+    at = 4 + 11 * 4  # behind the magic and the sizes: the mel filters
+    mels, bins = struct.unpack_from("<ii", data, at)
+    at += 8 + 4 * mels * bins
+    out = [data[:at + 4]]
+    (n,) = struct.unpack_from("<i", data, at)
+    at += 4
+    for _ in range(n):
+        at += 4 + struct.unpack_from("<I", data, at)[0]
+        out.append(struct.pack("<I", 1000) + bytes(letters.choices(b"abcdefghijklmnop", k=1000)))
+    with open(path, "wb") as file:
+        file.write(b"".join(out) + data[at:])
+
+
 def wyoming_long():
     """What is longer than the 64 KiB that the wyoming package reads as a line is behind it."""
+    talkative_model(f"{T}/long.bin")
+    free = [x for name in ("logprob_threshold=off", "no_speech_threshold=off", "temperature_step=0",
+                           "compression_threshold=off", "temperature=1", "vad=0")
+            for x in ("--set", name)]
+    with Server("--wyoming", "127.0.0.1:0", *free, model=f"{T}/long.bin") as s:
+        text = json.loads(s.text(wav(5), [("language", "en")]))["text"]
+        assert len(text) > 65536, len(text)
+        same(wyoming_say(s, wav(5)[44:])["transcript"], [text])
     for n in (30000, 100000):
         with Server("--wyoming", "127.0.0.1:0", "--name", "x" * n, model=TOY) as s:
             c = s.connect(s.ports["wyoming"])
