@@ -26,6 +26,7 @@ typedef struct slot {
 /* One that waits for a session. */
 typedef struct waiter {
     struct waiter *next;
+    pool_rank rank;
 } waiter;
 
 /* Upper limits in seconds. */
@@ -46,9 +47,10 @@ static struct {
     int n, n_idle;            /* sessions that may be in use, and that many more now */
     int queue, closing;
     int waiting, patient;     /* patient: those of them that the queue's limit does not count */
+    int live_last;            /* who got the last session */
     waiter *first, **last;
     uint64_t requests[STATUSES], refusals[POOL_REFUSALS];
-    uint64_t cancelled, runs;
+    uint64_t cancelled, yields, runs;
     histogram times, waits;   /* of requests, and for a session */
     int realtime;
     const char *model_name;
@@ -209,13 +211,43 @@ static void add_idle(void)
     pthread_cond_broadcast(&pool.changed);
 }
 
-/* Waits until a session may be used. patient: neither the queue's limit nor the shutdown matters.
- * Call with the lock. */
-static pool_result await(watch *w, int patient, const pool_listener *told)
+/* The first that waits and has this rank, or NULL. Call with the lock. */
+static const waiter *first_of(pool_rank rank)
+{
+    const waiter *w = pool.first;
+    while (w != NULL && w->rank != rank) {
+        w = w->next;
+    }
+    return w;
+}
+
+/* Who gets the next session. Call with the lock. */
+static const waiter *next_one(void)
+{
+    const waiter *live = first_of(POOL_LIVE), *other = first_of(POOL_REQUEST);
+    other = other != NULL ? other : first_of(POOL_JOB);
+    return live != NULL && (other == NULL || !pool.live_last) ? live : other;
+}
+
+/* How a caller waits. */
+typedef enum patience {
+    NOT_PATIENT,
+    PATIENT,                  /* neither the queue's limit nor the shutdown matters */
+    GOING_ON                  /* nor that runs are to end: this one's results are wanted */
+} patience;
+
+static int is_given_up(const watch *w, patience patient)
+{
+    return patient == GOING_ON ? w->gone || w->expired : w->stop;
+}
+
+/* Waits until a session may be used. Call with the lock. */
+static pool_result await(watch *w, pool_rank rank, patience patient,
+                         const pool_listener *told)
 {
     int before = -1;
     pool_result result;
-    waiter self = {NULL};
+    waiter self = {NULL, rank};
     int64_t begin = platform_now_ms();
     if (pool.closing && !patient) {
         result = POOL_CLOSING;
@@ -225,17 +257,19 @@ static pool_result await(watch *w, int patient, const pool_listener *told)
         *pool.last = &self;
         pool.last = &self.next;
         pool.waiting++;
-        pool.patient += patient;
-        while (!(pool.first == &self && pool.n_idle > 0) && !w->stop &&
+        pool.patient += patient != NOT_PATIENT;
+        while (!(pool.n_idle > 0 && next_one() == &self) && !is_given_up(w, patient) &&
                (patient || !pool.closing)) {
             wait_tick();
             tell_place(&self, told, &before);
         }
         leave_queue(&self);
-        pool.patient -= patient;
-        result = pool.closing && !patient ? POOL_CLOSING : w->stop ? POOL_STOPPED : POOL_TAKEN;
+        pool.patient -= patient != NOT_PATIENT;
+        result = pool.closing && !patient ? POOL_CLOSING
+               : is_given_up(w, patient) ? POOL_STOPPED : POOL_TAKEN;
         if (result == POOL_TAKEN) {
             pool.n_idle--;
+            pool.live_last = rank == POOL_LIVE;
             count(&pool.waits, (double)(platform_now_ms() - begin) / 1e3);
         }
         pthread_cond_broadcast(&pool.changed);
@@ -243,13 +277,13 @@ static pool_result await(watch *w, int patient, const pool_listener *told)
     return result;
 }
 
-static pool_result take(watch *w, served *m, wnpu_session **session, int patient,
-                        const pool_listener *told)
+static pool_result take(watch *w, served *m, pool_rank rank, patience patient,
+                        const pool_listener *told, wnpu_session **session)
 {
     wnpu_error error = {0, ""};
     pool_result result;
     pthread_mutex_lock(&pool.lock);
-    result = await(w, patient, told);
+    result = await(w, rank, patient, told);
     *session = result == POOL_TAKEN ? find_idle(m) : NULL;
     pthread_mutex_unlock(&pool.lock);
     if (result == POOL_TAKEN && *session == NULL && add_session(m, session, 1, &error) != WNPU_OK) {
@@ -266,17 +300,33 @@ static pool_result take(watch *w, served *m, wnpu_session **session, int patient
 
 pool_result pool_take(watch *w, served *m, wnpu_session **session)
 {
-    return take(w, m, session, 0, NULL);
+    return take(w, m, POOL_REQUEST, NOT_PATIENT, NULL, session);
 }
 
 pool_result pool_take_told(watch *w, served *m, wnpu_session **session, const pool_listener *told)
 {
-    return take(w, m, session, 0, told);
+    return take(w, m, POOL_REQUEST, NOT_PATIENT, told, session);
 }
 
-pool_result pool_take_again(watch *w, served *m, wnpu_session **session)
+pool_result pool_take_again(watch *w, served *m, pool_rank rank, wnpu_session **session)
 {
-    return take(w, m, session, 1, NULL);
+    return take(w, m, rank, PATIENT, NULL, session);
+}
+
+pool_result pool_take_back(watch *w, served *m, pool_rank rank, wnpu_session **session)
+{
+    return take(w, m, rank, GOING_ON, NULL, session);
+}
+
+int pool_wants_back(pool_rank rank, int64_t ms)
+{
+    int r, wanted = 0;
+    pthread_mutex_lock(&pool.lock);
+    for (r = POOL_LIVE; r <= (int)rank && pool.n_idle == 0; r++) {
+        wanted |= first_of((pool_rank)r) != NULL && (r < (int)rank || ms >= POOL_SLICE_MS);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return wanted;
 }
 
 static void count_run(wnpu_session *session)
@@ -398,6 +448,13 @@ void pool_count_cancelled(void)
 {
     pthread_mutex_lock(&pool.lock);
     pool.cancelled++;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_count_yield(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.yields++;
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -541,6 +598,8 @@ size_t pool_metrics(char *to, size_t size)
     add_number(&t, "runs_total", "counter", "Uses of a session.", (double)pool.runs);
     add_number(&t, "cancelled_total", "counter", "Runs whose client went away.",
                (double)pool.cancelled);
+    add_number(&t, "yields_total", "counter", "Times that a run let others go first.",
+               (double)pool.yields);
     add_number(&t, "audio_seconds_total", "counter", "Audio read.", pool.audio_s);
     add_number(&t, "computing_seconds_total", "counter", "Time of runs.", pool.computing_s);
     add_number(&t, "real_time_factor", "gauge", "Computing time per time of audio.",

@@ -29,6 +29,10 @@ typedef struct pool_listener {
     void *user;
 } pool_listener;
 
+/* Who waits. While live audio and others wait, they get sessions in turn; jobs wait until no
+ * request does. Within a rank, who came first is first. */
+typedef enum pool_rank { POOL_LIVE, POOL_REQUEST, POOL_JOB } pool_rank;
+
 /* What is counted for each kind of refusal. */
 typedef enum pool_refusal {
     POOL_REFUSED_FULL, POOL_REFUSED_CLOSING, POOL_REFUSED_SIZE, POOL_REFUSED_KEY,
@@ -48,18 +52,24 @@ void pool_drop(const served *m);
 /* Memory of the sessions of a model. */
 uint64_t pool_session_bytes(const served *m);
 
-/* Waits for a session of a model that the caller holds, in the order of the calls for all models. w
+/* Waits for a session of a model that the caller holds, with those that wait for other models. w
  * ends the wait as it ends a run. */
 pool_result pool_take(watch *w, served *m, wnpu_session **session);
 /* The same, and tells how many wait in front whenever that changes. */
 pool_result pool_take_told(watch *w, served *m, wnpu_session **session, const pool_listener *told);
 /* The same for work that was accepted before: it is not refused, and the queue has room for it. */
-pool_result pool_take_again(watch *w, served *m, wnpu_session **session);
+pool_result pool_take_again(watch *w, served *m, pool_rank rank, wnpu_session **session);
+/* The same for a run that goes on: only a client that is gone or has no time left ends the wait. */
+pool_result pool_take_back(watch *w, served *m, pool_rank rank, wnpu_session **session);
 /* Returns a session after it was used, and counts its last run. Erases audio and text. */
 void pool_give(watch *w, wnpu_session *session);
 /* The same for a run that goes on later or was not made. */
 void pool_give_back(watch *w, wnpu_session *session);
 
+/* Whether a run that has had its session for a time, and can go on later, is to give it back: at
+ * once for a higher rank, after POOL_SLICE_MS for its own. */
+#define POOL_SLICE_MS 10000
+int pool_wants_back(pool_rank rank, int64_t ms);
 /* Whether somebody waits for a session. */
 int pool_is_awaited(void);
 /* Whether another request would be refused now. */
@@ -76,6 +86,7 @@ void pool_count_time(double seconds);
 void pool_count_realtime(int more); /* connections: 1 or -1 */
 void pool_count_refusal(pool_refusal why);
 void pool_count_cancelled(void);
+void pool_count_yield(void);
 /* The state as members of a JSON object, and all counters in the text format of Prometheus. They
  * return the length, less than size. */
 size_t pool_health(char *text, size_t size);

@@ -438,7 +438,7 @@ static int take_session(realtime *r, item *it)
     if (r->session != NULL) {
         return WNPU_OK;
     }
-    result = pool_take_again(&r->watch, model_of(&it->settings), &r->session);
+    result = pool_take_again(&r->watch, model_of(&it->settings), POOL_LIVE, &r->session);
     if (result != POOL_TAKEN) {
         return result == POOL_FAILED ? WNPU_E_MEMORY : WNPU_E_CANCELLED;
     }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SPEAKERS_MOST 16u              /* channels that are told apart */
@@ -189,6 +190,9 @@ static void close_recording(job *j, recording *rec)
 typedef struct running {
     job *j;
     size_t segments;
+    int may_yield, yields;    /* the session is given to others, and the run goes on later */
+    int64_t since_ms;         /* that it has the session, by platform_now_ms() */
+    int64_t done_ms;          /* of the recording */
     buffer tentative;         /* text of the window that is decoded */
 } running;
 
@@ -222,16 +226,28 @@ static int on_token(void *user, const wnpu_token_event *event)
                               r->tentative.n - skip) != 0;
 }
 
+static pool_rank rank_of(const job *j)
+{
+    return j->patient ? POOL_JOB : POOL_REQUEST;
+}
+
+/* A run may give its session to others, within a window, too, when a second of it is over: they
+ * need not wait for its end, and at least that window is completed when the run goes on. */
 static int on_progress(void *user, int64_t done_ms, int64_t total_ms)
 {
-    job *j = ((const running *)user)->j;
-    if (total_ms > 0 && done_ms >= 0) {
-        atomic_store(&j->permille, done_ms < total_ms ? (int)(done_ms * 1000 / total_ms) : 1000);
+    running *r = user;
+    done_ms = done_ms > r->done_ms ? done_ms : r->done_ms; /* a window may be decoded again */
+    if (total_ms > 0) {
+        atomic_store(&r->j->permille, done_ms < total_ms ? (int)(done_ms * 1000 / total_ms) : 1000);
     }
-    if (j->on_progress == NULL || j->watch->stop) {
-        return j->watch->stop;
+    if (r->j->on_progress != NULL && !r->j->watch->stop &&
+        r->j->on_progress(r->j->user, done_ms, total_ms) != 0) {
+        return 1;
     }
-    return j->on_progress(j->user, done_ms, total_ms) != 0;
+    r->yields |= r->may_yield && done_ms > r->done_ms && !r->j->watch->stop &&
+                 pool_wants_back(rank_of(r->j), platform_now_ms() - r->since_ms);
+    r->done_ms = done_ms;
+    return r->j->watch->stop || r->yields;
 }
 
 /* Work that the watch has ended: the client is gone, its time is up, or the server ends. */
@@ -246,6 +262,16 @@ static void end_stopped(job *j)
     } else {
         pool_count_refusal(POOL_REFUSED_CLOSING);
         fail(j, 503, NULL, POOL_CLOSING_MESSAGE);
+    }
+}
+
+/* A run that got no session to go on. */
+static void end_lost(job *j)
+{
+    if (j->watch->gone || j->watch->expired) {
+        end_stopped(j);
+    } else {
+        fail(j, 503, NULL, POOL_FAILED_MESSAGE);
     }
 }
 
@@ -303,9 +329,40 @@ static int add_channels(job *j, wnpu_session *session, unsigned channels, wnpu_p
     return status;
 }
 
-static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
+/* A job and the session that it got. */
+typedef struct work {
+    job *j;
+    wnpu_session *session;    /* NULL: none any more */
+} work;
+
+/* Gives the session of a run to those that wait, and continues in the next one. Returns the status
+ * of the run. */
+static int go_on(work *w, running *r, const wnpu_params *params, const wnpu_audio *audio)
 {
-    running r = {j, 0, {NULL, 0, 0, 0}};
+    job *j = w->j;
+    int64_t begin = platform_now_ms();
+    size_t size = wnpu_snapshot_size(w->session);
+    char *snapshot = size > 0 ? malloc(size) : NULL;
+    int status = WNPU_OK;
+    r->yields = 0;
+    if (snapshot == NULL || wnpu_snapshot(w->session, snapshot, size) != WNPU_OK) {
+        r->may_yield = 0;
+    } else {
+        pool_give_back(j->watch, w->session);
+        pool_count_yield();
+        status = pool_take_back(j->watch, j->model, rank_of(j), &w->session) == POOL_TAKEN
+                     ? wnpu_restore(w->session, snapshot, size) : WNPU_E_MEMORY;
+        r->since_ms = platform_now_ms();
+        j->queued_ms += r->since_ms - begin;
+    }
+    free(snapshot);
+    return status == WNPU_OK ? wnpu_resume(w->session, params, audio) : status;
+}
+
+static void transcribe(work *w, const wnpu_audio *audio)
+{
+    job *j = w->j;
+    running r = {j, 0, !j->request->speakers, 0, platform_now_ms(), 0, {NULL, 0, 0, 0}};
     wnpu_params params = j->request->params;
     unsigned channels = j->request->speakers ? audio->channels : 1;
     int status, more;
@@ -315,20 +372,27 @@ static void transcribe(job *j, wnpu_session *session, const wnpu_audio *audio)
     params.user = &r;
     params.speaker = j->request->speakers;
     channels = channels < SPEAKERS_MOST ? channels : SPEAKERS_MOST;
-    status = wnpu_transcribe(session, &params, audio);
+    status = wnpu_transcribe(w->session, &params, audio);
+    while (status == WNPU_E_CANCELLED && r.yields && w->session != NULL) {
+        status = go_on(w, &r, &params, audio);
+    }
     if (status >= 0 && channels > 1) {
-        more = add_channels(j, session, channels, &params);
+        more = add_channels(j, w->session, channels, &params);
         status = more != WNPU_OK ? more : status;
     }
     buffer_free(&r.tentative);
-    judge(j, session, status);
+    if (w->session == NULL) {
+        end_lost(j);
+        return;
+    }
+    judge(j, w->session, status);
     if (j->request->speakers && audio->channels > SPEAKERS_MOST && j->warning[0] == '\0') {
         (void)snprintf(j->warning, sizeof j->warning, "only the first %u of %u channels were "
                        "transcribed", SPEAKERS_MOST, (unsigned)audio->channels);
     }
     if (j->http_status == 200) {
-        (j->answer != NULL ? j->answer : reply_results)(&j->body, session, j->model->model,
-                                                                 j->request);
+        (j->answer != NULL ? j->answer : reply_results)(&j->body, w->session, j->model->model,
+                                                         j->request);
     }
 }
 
@@ -344,12 +408,6 @@ static void detect_language(job *j, wnpu_session *session, const wnpu_audio *aud
     }
 }
 
-/* A job and the session that it got. */
-typedef struct work {
-    job *j;
-    wnpu_session *session;
-} work;
-
 static void *do_work(void *user)
 {
     work *w = user;
@@ -358,7 +416,7 @@ static void *do_work(void *user)
         if (w->j->kind == JOB_DETECT_LANGUAGE) {
             detect_language(w->j, w->session, &rec.audio);
         } else {
-            transcribe(w->j, w->session, &rec.audio);
+            transcribe(w, &rec.audio);
         }
     } else if (w->j->watch->stop) {
         end_stopped(w->j);
@@ -390,7 +448,7 @@ static void do_in_thread(work *w)
 static pool_result take_session(const job *j, wnpu_session **session)
 {
     const pool_listener told = {j->on_wait, j->user};
-    return j->patient           ? pool_take_again(j->watch, j->model, session)
+    return j->patient           ? pool_take_again(j->watch, j->model, POOL_JOB, session)
            : j->on_wait != NULL ? pool_take_told(j->watch, j->model, session, &told)
                                 : pool_take(j->watch, j->model, session);
 }
@@ -406,8 +464,10 @@ void job_run(job *j)
     case POOL_TAKEN:
         atomic_store(&j->running, 1);
         do_in_thread(&w);
-        j->audio_ms = reply_stats(w.session).audio_ms;
-        pool_give(j->watch, w.session);
+        if (w.session != NULL) {
+            j->audio_ms = reply_stats(w.session).audio_ms;
+            pool_give(j->watch, w.session);
+        }
         break;
     case POOL_FULL:
         pool_count_refusal(POOL_REFUSED_FULL);

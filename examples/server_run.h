@@ -29,7 +29,8 @@ typedef struct job {
     /* Receives the number of those that wait in front, whenever it changes. NULL: none. */
     void (*on_wait)(void *user, int before);
     void *user;
-    int patient;              /* the queue has room for it, and it waits until watch ends it */
+    int patient;              /* of server_jobs.h: others that wait come first, and the queue has
+                                 room for it */
     /* Writes the answer; NULL: reply_results(). */
     void (*answer)(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What build/server delivers to its clients, over loopback: usage: bench_server.py [--json]
-[--requests N] [--rounds N]. Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with
+[--requests N] [--rounds N], or bench_server.py --endure N [--minutes M]. Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with
 MODEL, with one session and with two, both from WNPU_BUILD:
 
 first delta   from the last byte of a request with stream=true to the first event with text, on an
@@ -10,8 +10,12 @@ throughput    of 1 client that sends N requests one after another, and of 8 that
 memory        resident before and after all of these, and at the highest
 silent        until GET /health is answered that comes behind 200 connections which send nothing, with
               --connections 60
-Times are medians of --rounds, in ms; throughput is audio per time."""
+Times are medians of --rounds, in ms; throughput is audio per time.
+
+--endure: over 8 connections that stay open, N requests with 1 s of SPEECH that has text, or as many as M minutes
+allow; each must be answered as the first. Tells the memory after each tenth."""
 import argparse
+import http.client
 import json
 import os
 import re
@@ -22,7 +26,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from server import Server, read, request, wav_file  # noqa: E402
+from server import Server, form, read, request, wav_file  # noqa: E402
 
 PATH = "/v1/audio/transcriptions"
 SECONDS = 10
@@ -124,13 +128,54 @@ def measure(sessions, clip, requests, rounds):
     return result
 
 
+def endure(s, clip, requests, minutes):
+    """Sends requests until they or the time are over."""
+    body, kind = form([("language", "en")], clip)
+    want = json.loads(s.text(clip, [("language", "en")]))["text"]
+    lock, end = threading.Lock(), time.monotonic() + 60 * minutes
+    done, wrong, memory = [0], [], []
+
+    def work():
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=600)
+        while True:
+            with lock:
+                if done[0] >= requests or time.monotonic() > end:
+                    break
+                done[0] += 1
+                if done[0] * 10 % requests == 0:
+                    memory.append(s.memory_kb())
+                    print(f"{done[0]} requests: {memory[-1]} KB resident", flush=True)
+            c.request("POST", PATH, body, {"Content-Type": kind})
+            answer = c.getresponse()
+            text = answer.read()
+            if answer.status != 200 or json.loads(text)["text"] != want:
+                wrong.append((answer.status, text))
+        c.close()
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    print(f"{done[0]} requests over 8 connections, {len(wrong)} answered wrongly{wrong[:1]}, "
+          f"{s.memory_kb()} KB resident at the end")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object for each server")
     parser.add_argument("--requests", type=int, default=48, help="a multiple of 8")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--endure", type=int, metavar="N")
+    parser.add_argument("--minutes", type=float, default=600)
     options = parser.parse_args()
     audio = read(os.environ["SPEECH"])
+    if options.endure:
+        data = audio[audio.index(b"data") + 8:]
+        with Server() as s:
+            clips = [wav_file(data[at:at + 32000]) for at in range(0, len(data) - 32000, 32000)]
+            spoken = next(c for c in clips if json.loads(s.text(c))["text"])
+            endure(s, spoken, options.endure, options.minutes)
+        return
     clip = wav_file(audio[audio.index(b"data") + 8:][:SECONDS * 32000])
     results = [measure(n, clip, options.requests, options.rounds) for n in (1, 2)]
     for result in results if options.json else ():
