@@ -21236,6 +21236,12 @@ static const pm_row pm_table[] = {
     {"pause_ms", "--pause", NULL, "voice",
      "a window ends in the first pause of this length, in ms",
      PM_AT(pause_ms), WNPU_PARAM_INT, 3000, 300, 30000, PM_NONE},
+    {"commit_step_ms", "--commit", NULL, "voice",
+     "confirm words of the open window at such steps of the recording, in ms",
+     PM_AT(commit_step_ms), WNPU_PARAM_INT, 0, 200, 10000, 0},
+    {"hold_ms", "--hold", NULL, "voice",
+     "words are confirmed when they end this much before a step of --commit, in ms",
+     PM_AT(hold_ms), WNPU_PARAM_INT, 500, 0, 5000, PM_NONE},
 
     {"speaker", NULL, NULL, "speakers",
      "number given to the segments of the run; 0: unknown",
@@ -24404,6 +24410,14 @@ typedef struct ru_text {
     size_t max_beams;       /* most hypotheses of a window; the search may have room for more */
 } ru_text;
 
+/* Tokens of the open window: those that are final, and what was decoded behind them last. */
+typedef struct ru_confirmed {
+    int64_t point_ms;       /* where words were confirmed last */
+    uint32_t n, n_said;     /* final tokens; all */
+    int32_t tokens[SE_MAX_TOKENS];
+    float probability[SE_MAX_TOKENS];
+} ru_confirmed;
+
 /* Choice among phrases. */
 typedef struct ru_phrase {
     float *score;           /* [max_phrase_tokens + LR_ROOTS], see se_choosing */
@@ -24428,6 +24442,7 @@ typedef struct ru_tentative {
     size_t n;
     int32_t tokens[SE_MAX_TOKENS]; /* [n] the latest hypothesis */
     size_t length, likely;  /* of text in bytes, and of its beginning that is likely to stay */
+    size_t confirmed;       /* bytes of its beginning that are final */
     char text[RU_TENTATIVE]; /* what is shown */
     size_t n_latest, n_former;
     char latest[RU_TENTATIVE]; /* [n_latest] text of the latest hypothesis */
@@ -24481,13 +24496,15 @@ typedef struct ru_run {
     ri_ring ring;           /* of a live run */
     int live;               /* RU_LIVE: a live run is open; RU_LIVE_RESTORED: one was restored */
     int live_status;        /* of its last step */
-    int due;                /* the window's end is known: it can be decoded */
+    int due;                /* the window's end is known, or words can be confirmed */
+    int points;             /* deciding a window's end stops where words can be confirmed */
     uint64_t fingerprint;   /* of the run's parameters */
     ru_audio audio;
     ru_ledger ledger;
     ru_context context;
     ru_language language;
     ru_text text;
+    ru_confirmed confirmed;
     ru_phrase phrase;
     ru_tentative tentative;
     ru_pieces pieces;
@@ -25045,8 +25062,27 @@ static int aw_take_decided(ru_run *r)
     return status;
 }
 
+/* Where words of the open window are confirmed next: a step after the beginning of its speech, and
+ * then a step after the place before. */
+static int64_t aw_next_point_ms(const ru_run *r)
+{
+    int64_t speech = aw_next_speech_ms(r, ru_recording_ms(r, 0)), last = r->confirmed.point_ms;
+    int64_t at = (speech > last ? speech : last) + r->params.commit_step_ms;
+    return at - at % VA_STEP_MS;
+}
+
+/* Whether the detector is there. Like the end of a window, this depends on what the detector has
+ * processed, not on how much more has been read. */
+static int aw_is_point(const ru_run *r)
+{
+    int wanted = r->points && !r->audio.detector_done && r->audio.limit_ms < 0;
+    int64_t at = wanted ? aw_next_point_ms(r) : INT64_MAX;
+    return at <= ru_recording_ms(r, ML_FRAMES * 10) &&
+           (int64_t)(r->audio.voice.n_pushed / (ML_RATE / 1000u)) >= at + VA_STEP_MS;
+}
+
 /* Runs the detector until the end of the window is decided. Sets *frames to those read of it; to 0
- * if it cannot be decided yet, or the recording ends here. */
+ * if it cannot be decided yet, words are to be confirmed first, or the recording ends here. */
 static int aw_decide(ru_run *r, size_t *frames)
 {
     int ahead = r->lookahead.active, fed = 1;
@@ -25057,6 +25093,9 @@ static int aw_decide(ru_run *r, size_t *frames)
     while (status == WNPU_OK && fed && !ru_cancelled(r)) {
         if (aw_is_decided(r) && aw_frames(r) > 0) {
             *frames = aw_frames(r);
+            break;
+        }
+        if (aw_is_point(r)) {
             break;
         }
         status = r->params.vad ? aw_feed_detector(r, &fed) : WNPU_OK;
@@ -25329,6 +25368,12 @@ static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
+/* Whether a segment begins with confirmed words: it is stored whatever is thought of it. */
+static int lg_is_confirmed(const ru_run *r, size_t from)
+{
+    return from < r->confirmed.n;
+}
+
 /* Decides whether a segment is stored: *refused is 1 if not. Extends the ledger to the earlier of
  * its own time and that of its first word, begins_ms. */
 static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms, int *refused)
@@ -25338,7 +25383,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
     *refused = 0;
     if (lg_find_gap(r, d->t0_ms, &begin)) {
         reason = WNPU_REASON_NO_TEXT;
-        if (begin >= 0) {
+        if (begin >= 0 && !lg_is_confirmed(r, from)) {
             r->ledger.gap_ms = begin; /* later segments wait for the gap, too */
             r->audio.limit_ms = d->t0_ms;
             r->text.n_final = from;
@@ -25347,7 +25392,7 @@ static int lg_admit(ru_run *r, size_t from, const rs_draft *d, int64_t begins_ms
         }
     }
     status = lg_cover(r, begins_ms < d->t0_ms ? begins_ms : d->t0_ms, reason);
-    if (status == WNPU_OK && lg_is_unreliable(r, d)) {
+    if (status == WNPU_OK && !lg_is_confirmed(r, from) && lg_is_unreliable(r, d)) {
         status = lg_cover(r, d->t1_ms, WNPU_REASON_NO_SPEECH);
         *refused = 1;
     }
@@ -25429,7 +25474,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
         d.words = al_segment(&r->text.aligner, to, next_ms < end ? next_ms : end, &begin, &stop,
                              &d.n_words);
     }
-    if (r->ledger.gap_ms >= 0 || lg_is_past_content(r, t0_ms)) {
+    if (!lg_is_confirmed(r, from) && (r->ledger.gap_ms >= 0 || lg_is_past_content(r, t0_ms))) {
         return WNPU_OK;
     }
     d.voice = aw_speech_share(r, d.t0_ms, d.t1_ms);
@@ -25537,6 +25582,13 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
     return lg_add_segment(r, 0, h->n, base + begin, base + length, next);
 }
 
+/* Frames without speech at the beginning of the window, if they are enough to be skipped. */
+static size_t lg_leading_silence(const ru_run *r)
+{
+    int64_t base = ru_recording_ms(r, 0), silent = aw_next_speech_ms(r, base) - base;
+    return silent >= LG_LEADING_SILENCE_MS && r->confirmed.n == 0 ? (size_t)silent / 10u : 0;
+}
+
 /* Returns how many frames without speech to skip at the beginning of the window. If 0, sets how
  * many frames to decode: up to the end of speech if silence follows it. */
 static size_t lg_skip_silence(ru_run *r, size_t frames)
@@ -25549,11 +25601,11 @@ static size_t lg_skip_silence(ru_run *r, size_t frames)
     frames = r->audio.content = aw_window_frames(r, frames);
     end = ru_recording_ms(r, (int64_t)frames * 10);
     begin = aw_next_speech_ms(r, base);
-    if (begin >= end) {
+    if (begin >= end && r->confirmed.n == 0) {
         return frames;
     }
-    if (begin - base >= LG_LEADING_SILENCE_MS) {
-        return (size_t)(begin - base) / 10u;
+    if (lg_leading_silence(r) > 0) {
+        return lg_leading_silence(r);
     }
     last = aw_last_speech_ms(r, end);
     known = aw_decided_ms(r) < end ? aw_decided_ms(r) : end;
@@ -25644,6 +25696,7 @@ static int lg_finish(ru_run *r, int status)
 #define WD_LANGUAGE_MIN_S 3.0f
 #define WD_LANGUAGE_SURE 0.8f
 #define WD_LANGUAGE_MAX_S 15.0f /* or after this much in any case */
+#define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word */
 
 static size_t wd_previous_capacity(const wnpu_model *m)
 {
@@ -25666,11 +25719,12 @@ static void wd_append_context(ru_run *r, const int32_t *tokens, size_t n)
 }
 
 /* Composes [<|startofprev|> text] <|startoftranscript|> [language task] [<|notimestamps|>]
- * [prefix]. Earlier text is included only if context is 1. */
+ * [confirmed words or prefix]. Earlier text is included only if context is 1. */
 static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
 {
     const tk_vocab *v = &r->engine.model->vocab;
     size_t n = 0, room = wd_previous_capacity(r->engine.model) - r->context.n_initial, latest;
+    size_t confirmed = r->confirmed.n;
     latest = r->context.n_previous < room ? r->context.n_previous : room;
     p->n_before = 0;
     p->before = r->context.previous + (r->context.n_previous - latest);
@@ -25687,8 +25741,9 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
     if (!r->params.timestamps) {
         r->context.prompt[n++] = v->no_timestamps;
     }
-    p->n_given = r->audio.frame == 0 ? r->context.n_prefix : 0;
-    memcpy(r->context.prompt + n, r->context.prefix, p->n_given * sizeof(int32_t));
+    p->n_given = confirmed > 0 ? confirmed : r->audio.frame == 0 ? r->context.n_prefix : 0;
+    memcpy(r->context.prompt + n, confirmed > 0 ? r->confirmed.tokens : r->context.prefix,
+           p->n_given * sizeof(int32_t));
     p->tokens = r->context.prompt;
     p->n = n + p->n_given;
 }
@@ -25823,6 +25878,7 @@ static void wd_follow_language(ru_run *r, const float *probability)
 static void wd_update_language(ru_run *r)
 {
     float probability[RU_LANGUAGES];
+    int32_t confirmed = r->language.id;
     if (!wd_needs_language(r) || !wd_add_detection(r, probability)) {
         return;
     }
@@ -25831,6 +25887,7 @@ static void wd_update_language(ru_run *r)
     } else {
         wd_decide_language(r);
     }
+    r->language.id = r->confirmed.n > 0 ? confirmed : r->language.id;
 }
 
 /* Index of the current window in the lookahead, or lookahead.n. */
@@ -26197,6 +26254,20 @@ static int wd_passes(const se_hypothesis *h, uint32_t reasons)
     return reasons == 0 || (reasons == WNPU_REFUSED_LOOP && h->confirmed);
 }
 
+static rs_origin wd_origin(ru_run *r, const se_hypothesis *h, float temperature,
+                           const se_prompt *p)
+{
+    rs_origin o = r->text.origin;
+    o.mean_logprob = se_mean_logprob(h);
+    o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounding errors */
+    o.no_speech = h->no_speech;
+    o.temperature = temperature;
+    o.compression_ratio = wd_compression(r, h);
+    o.first_logprob = h->first_logprob;
+    o.prompted = p->sot > 0;
+    return o;
+}
+
 /* Decodes the window once and keeps the result if it is the best so far. Returns the gates that it
  * fails, and whether it is accepted. */
 static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t attempt, int *passes)
@@ -26204,21 +26275,15 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     se_options options;
     se_prompt prompt;
     const se_hypothesis *h;
-    rs_origin o = r->text.origin;
+    rs_origin o;
     uint32_t reasons;
     wd_make_prompt(r, context, &prompt);
     wd_options(r, temperature, attempt, &options);
     wd_begin_text(r, attempt);
     h = wd_search(r, &prompt, &options);
-    o.mean_logprob = se_mean_logprob(h);
-    o.mean_logprob = o.mean_logprob < 0.0f ? o.mean_logprob : 0.0f; /* rounding errors */
-    o.no_speech = h->no_speech;
-    o.temperature = temperature;
-    o.compression_ratio = wd_compression(r, h);
-    o.first_logprob = h->first_logprob;
-    o.prompted = prompt.sot > 0;
+    o = wd_origin(r, h, temperature, &prompt);
     reasons = wd_refusals(r, &o, h->loop > 0);
-    *passes = wd_passes(h, reasons);
+    *passes = wd_passes(h, reasons) || (r->confirmed.n > 0 && h->n == r->confirmed.n);
     if (attempt == 0 || *passes || wd_is_better(r, &o, h->loop > 0, r->text.hypothesis->loop > 0)) {
         *r->text.hypothesis = *h;
         r->text.origin = o;
@@ -26283,6 +26348,256 @@ static size_t wd_used_before_loop(ru_run *r, size_t frames)
     return r->text.loop_cuts <= 2 && used >= 100 ? used : frames;
 }
 
+static void wd_count_tokens(ru_run *r)
+{
+    r->stats.tokens += r->text.search.steps;
+    r->stats.prompt_tokens += r->text.search.prompt_tokens;
+    r->text.search.steps = r->text.search.prompt_tokens = 0;
+}
+
+/* ---- words that are confirmed before the window's end ---- */
+
+/* Whether the text of a hypothesis would be a reliable segment that ends at end_ms. */
+static int wd_is_reliable(const ru_run *r, const se_hypothesis *h, const rs_origin *o,
+                          int64_t end_ms)
+{
+    rs_draft d;
+    memset(&d, 0, sizeof d);
+    d.tokens = h->tokens;
+    d.n = h->n;
+    d.t0_ms = ru_recording_ms(r, 0);
+    d.t1_ms = end_ms;
+    d.voice = aw_speech_share(r, d.t0_ms, d.t1_ms);
+    d.origin = *o;
+    return !lg_is_unreliable(r, &d);
+}
+
+/* Gives the confirmed tokens of a hypothesis the probabilities that they had. */
+static void wd_set_confirmed(const ru_run *r, se_hypothesis *h, rs_origin *o)
+{
+    const float *probability = r->confirmed.probability;
+    size_t i, n = r->confirmed.n < h->n ? r->confirmed.n : h->n;
+    float sum = h->n > n ? h->sum_logprob : 0.0f;
+    memcpy(h->probability, probability, n * sizeof(float));
+    for (i = 0; i < n; i++) {
+        sum += mt_log1(probability[i] > 1e-30f ? probability[i] : 1e-30f);
+    }
+    o->mean_logprob = sum / (float)(h->n + 1);
+}
+
+/* After the window's decoding: its text is at least what has been confirmed. */
+static void wd_keep_confirmed(ru_run *r)
+{
+    se_hypothesis *h = r->text.hypothesis;
+    const uint32_t n = r->confirmed.n;
+    if (n == 0) {
+        return;
+    }
+    h->loop = h->loop > 0 && h->loop < n ? n : h->loop;
+    if (h->n > n && (wd_is_silence(r) ||
+                     !wd_is_reliable(r, h, &r->text.origin, lg_content_end_ms(r)))) {
+        h->n = n;
+        h->loop = 0;
+    }
+    wd_set_confirmed(r, h, &r->text.origin);
+}
+
+/* Ends confirmed words behind the last pair of timestamps with one, so that they are in a segment;
+ * the window ends `frames` from its beginning. */
+static void wd_close_confirmed(ru_run *r, size_t frames)
+{
+    se_hypothesis *h = r->text.hypothesis;
+    int32_t t0 = r->engine.model->vocab.timestamp0;
+    size_t i = h->n;
+    while (i > 1 && !(h->tokens[i - 1] >= t0 && h->tokens[i - 2] >= t0)) {
+        i--;
+    }
+    if (r->confirmed.n >= i && r->params.timestamps && !lg_single_end(h, t0)) {
+        h->n -= h->n == SE_MAX_TOKENS;
+        h->tokens[h->n] = t0 + (int32_t)(frames / LG_FRAMES_PER_STEP);
+        h->probability[h->n++] = 1.0f;
+    }
+}
+
+/* Confirms words of a hypothesis that end by until_ms, as the aligner found them. */
+static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t until_ms,
+                             ru_confirmed *c)
+{
+    const al_aligner *a = &r->text.aligner;
+    size_t i, most = r->engine.model->n_text_ctx / 4;
+    most = most < RU_MAX_PREFIX ? most : RU_MAX_PREFIX;
+    for (i = 0; i < a->n_words; i++) {
+        const al_word *w = &a->words[i];
+        uint32_t end = a->from[w->first + w->n - 1] + 1;
+        if (end > c->n && (w->t1_ms > until_ms || end > most)) {
+            break;
+        }
+        c->n = end > c->n ? end : c->n;
+    }
+    c->n_said = (uint32_t)h->n;
+    memcpy(c->tokens, h->tokens, h->n * sizeof(int32_t));
+    memcpy(c->probability, h->probability, h->n * sizeof(float));
+}
+
+/* Tokens up to a repetition at the end, of which the first occurrence is kept: it is the model's
+ * more often than the speaker's, and would be carried on from one decoding to the next. */
+static size_t wd_before_loop(const tk_vocab *v, const se_hypothesis *h)
+{
+    se_parts parts;
+    int begun;
+    return se_find_repetition(h, v, NULL, 0, &parts, &begun) == 0 || parts.n == 0
+               ? h->n : se_cut_length(h, v, &parts, 1);
+}
+
+/* The language for a point before the first confirmed word. Returns whether it is certain enough to
+ * confirm words. */
+static int wd_guess_language(ru_run *r)
+{
+    float probability[RU_LANGUAGES], no_speech;
+    int32_t best;
+    if (r->confirmed.n > 0 || !wd_needs_language(r)) {
+        return 1;
+    }
+    se_languages(&r->decoder, probability, &no_speech);
+    se_invalidate(&r->text.search);
+    best = wd_best_language(r, probability);
+    if (r->language.id < 0 || (r->params.language_mode == WNPU_LANGUAGE_EACH &&
+        probability[best] - probability[r->language.id] >= r->params.language_margin)) {
+        r->language.id = best;
+    }
+    return probability[best] >= WD_LANGUAGE_SURE || wd_speech_s(r) >= WD_LANGUAGE_MIN_S;
+}
+
+/* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
+ * that end by hold_ms before. Returns 0 if none can be confirmed, or the run was cancelled. */
+static int wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
+{
+    se_hypothesis *h = r->text.hypothesis;
+    se_options o;
+    se_prompt p;
+    int sure = wd_guess_language(r);
+    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &p);
+    wd_options(r, 0.0f, 0, &o);
+    o.width = 1;
+    o.stop_loops = 0;
+    r->text.search.least_end = r->engine.model->vocab.timestamp0;
+    if (!ru_cancelled(r)) {
+        *h = *se_run(&r->text.search, &p, &o);
+    }
+    wd_count_tokens(r);
+    c->n_said = c->n;
+    if (ru_cancelled(r)) {
+        return 0;
+    }
+    memset(&r->text.origin, 0, sizeof r->text.origin);
+    r->text.origin = wd_origin(r, h, 0.0f, &p);
+    r->text.origin.accepted = 1;
+    h->n = wd_before_loop(&r->engine.model->vocab, h);
+    wd_set_confirmed(r, h, &r->text.origin);
+    if (h->n <= c->n || !sure || wd_refusals(r, &r->text.origin, 0) != 0 ||
+        !wd_is_reliable(r, h, &r->text.origin, end_ms)) {
+        return 0;
+    }
+    al_window(&r->text.aligner, r->language.id, r->params.task, h->tokens, h->probability, h->n,
+              r->audio.samples + ML_MARGIN, r->audio.content, ru_recording_ms(r, 0));
+    se_invalidate(&r->text.search);
+    if (ru_cancelled(r)) {
+        return 0;
+    }
+    wd_confirm_words(r, h, end_ms - r->params.hold_ms, c);
+    return 1;
+}
+
+/* Finds the confirmed word behind which a long window ends: the last one of a sentence, unless that
+ * is in its first quarter. Returns the end in frames, 0: none; *n gets the tokens before it. */
+static size_t wd_find_scroll(const ru_run *r, size_t *n)
+{
+    const al_aligner *a = &r->text.aligner;
+    int64_t base = ru_recording_ms(r, 0), least = (int64_t)r->audio.content * 10 / 4, at = 0;
+    size_t i;
+    int sentence = 0;
+    for (i = 0; i < a->n_words; i++) {
+        const al_word *w = &a->words[i];
+        int64_t end = w->t1_ms;
+        int ends = w->length > 0 && memchr(".!?", a->text[w->text + w->length - 1], 3) != NULL;
+        if (a->from[w->first + w->n - 1] >= r->confirmed.n) {
+            break;
+        }
+        end = (i + 1 < a->n_words ? (end + a->words[i + 1].t0_ms) / 2 : end) - base;
+        if ((ends && end >= least) || !sentence) {
+            at = end;
+            sentence = ends && end >= least;
+            *n = a->from[w->first + w->n - 1] + 1;
+        }
+    }
+    at = at / LG_STEP_MS * LG_STEP_MS;
+    return at >= 1000 && at < (int64_t)r->audio.content * 10 ? (size_t)at / 10u : 0;
+}
+
+/* Takes the tokens before index n from what has been confirmed and said; the window moves on by
+ * `frames`. */
+static void wd_shift_confirmed(ru_run *r, size_t n, size_t frames)
+{
+    ru_confirmed *c = &r->confirmed;
+    int32_t t0 = r->engine.model->vocab.timestamp0, shift = (int32_t)(frames / LG_FRAMES_PER_STEP);
+    size_t i, to = 0;
+    while (n < c->n_said && c->tokens[n] >= t0) {
+        n++;
+    }
+    if (n < c->n && r->params.timestamps) {
+        c->tokens[to] = t0;
+        c->probability[to++] = 1.0f;
+    }
+    c->n = n < c->n ? (uint32_t)(c->n - n + to) : 0;
+    for (i = n; i < c->n_said; i++, to++) {
+        int32_t token = c->tokens[i];
+        c->tokens[to] = token < t0 ? token : token - t0 > shift ? token - shift : t0;
+        c->probability[to] = c->probability[i];
+    }
+    c->n_said = (uint32_t)to;
+}
+
+/* Ends a long window behind a confirmed word, see wd_find_scroll(). */
+static int wd_scroll(ru_run *r, size_t *used)
+{
+    se_hypothesis *h = r->text.hypothesis;
+    size_t n = 0, frames = wd_find_scroll(r, &n), taken = 0, first = r->store.count;
+    int status;
+    if (frames == 0) {
+        return WNPU_OK;
+    }
+    h->n = n;
+    h->loop = 0;
+    wd_set_confirmed(r, h, &r->text.origin);
+    r->audio.content = frames;
+    wd_begin_text(r, 0);
+    if (r->params.on_token != NULL) {
+        wd_report(r, h, 1);
+    }
+    wd_close_confirmed(r, frames);
+    r->text.n_final = n;
+    status = lg_add_segments(r, frames, used, &taken);
+    *used = frames;
+    status = status == WNPU_OK ? lg_finish_window(r, 0, used) : status;
+    wd_update_context(r, n);
+    wd_end_text(r, first, status);
+    wd_shift_confirmed(r, n, frames);
+    r->text.loop_cuts = 0;
+    r->text.window++;
+    r->stats.windows++;
+    return status;
+}
+
+/* After a window: the language of the run is no longer that of its confirmed words. */
+static void wd_forget_confirmed(ru_run *r)
+{
+    if (r->confirmed.n > 0 && r->params.language_mode == WNPU_LANGUAGE_ONCE &&
+        r->language.weight > 0.0f) {
+        wd_decide_language(r);
+    }
+    r->confirmed.n = r->confirmed.n_said = 0;
+}
+
 /* Measures times of words in the window's first frames, if they are requested. */
 static void wd_align(ru_run *r, size_t frames)
 {
@@ -26313,14 +26628,13 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     int status, cut;
     *used = frames;
     wd_attempts(r);
-    r->text.n_final = r->text.hypothesis->n;
-    r->stats.tokens += r->text.search.steps;
-    r->stats.prompt_tokens += r->text.search.prompt_tokens;
-    r->text.search.steps = r->text.search.prompt_tokens = 0;
+    wd_count_tokens(r);
     if (ru_cancelled(r)) {
         return WNPU_OK; /* the tokens may be from an incomplete step */
     }
-    if (wd_is_silence(r)) {
+    wd_keep_confirmed(r);
+    r->text.n_final = r->text.hypothesis->n;
+    if (wd_is_silence(r) && r->confirmed.n == 0) {
         r->resumable = 0;
         r->stats.silent++;
         status = lg_finish_window(r, 1, used);
@@ -26330,6 +26644,9 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
     cut = r->text.hypothesis->loop > 0;
     if (cut) {
         wd_cut_loop(r, r->text.hypothesis);
+    }
+    if (r->confirmed.n > 0) {
+        wd_close_confirmed(r, frames);
     }
     wd_align(r, lg_used_frames(r->text.hypothesis, r->engine.model->vocab.timestamp0, frames));
     if (ru_cancelled(r)) {
@@ -26609,8 +26926,41 @@ static int wi_run_window(ru_run *r, size_t *used)
     r->stats.decoder_ms += ru_elapsed_ms(&since);
     if (!r->resumable) { /* completed */
         r->text.window++;
+        wd_forget_confirmed(r);
     }
     return status;
+}
+
+/* Confirms words of the window up to the next point. A long window ends behind one of them: then
+ * *used is where. Returns the state unchanged if the run is cancelled. */
+static int wi_confirm(ru_run *r, size_t *used)
+{
+    int64_t at = aw_next_point_ms(r);
+    int64_t from = at - r->params.commit_step_ms - r->params.hold_ms;
+    int32_t language = r->language.id;
+    ru_confirmed next = r->confirmed;
+    int found = 0;
+    *used = 0;
+    next.point_ms = at;
+    r->audio.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
+    if (aw_speech_steps_in(r, from, at, 0, UINT64_MAX) > 0) {
+        double since;
+        r->lookahead.n = 0;
+        se_invalidate(&r->text.search);
+        wd_encode_samples(r, r->audio.samples, r->audio.content);
+        since = os_now_ms();
+        found = !ru_cancelled(r) && wd_decode_point(r, at, &next);
+        r->language.id = next.n > 0 ? r->language.id : language;
+        r->stats.decoder_ms += ru_elapsed_ms(&since);
+    }
+    if (ru_cancelled(r)) {
+        return WNPU_OK;
+    }
+    r->resumable = 0;
+    r->confirmed = next;
+    return found && next.n > 0 && (r->audio.content >= WD_SCROLL_FRAMES ||
+                                   next.n > r->engine.model->n_text_ctx / 6)
+               ? wd_scroll(r, used) : WNPU_OK;
 }
 
 /* Saves the state between two windows. A run that ends inside the next window continues from it. */
@@ -26636,11 +26986,16 @@ static void wi_load_checkpoint(ru_run *r)
 }
 
 /* Decides the end of the next window, if the samples for that have been read; otherwise *frames is
- * 0. The checkpoint is renewed, as the detector went on. */
+ * 0, and r->due says whether words can be confirmed. The checkpoint is renewed, as the detector
+ * went on. */
 static int wi_decide(ru_run *r, size_t *frames)
 {
     double since = os_now_ms();
-    int status = aw_decide(r, frames);
+    int status;
+    r->points = r->params.commit_step_ms > 0;
+    status = aw_decide(r, frames);
+    r->due = *frames > 0 || (status == WNPU_OK && aw_is_point(r));
+    r->points = 0;
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
     if (status == WNPU_OK && r->resumable) {
         wi_save_checkpoint(r);
@@ -26656,9 +27011,11 @@ static int wi_decide(ru_run *r, size_t *frames)
 static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
 {
     size_t frames = 0;
-    int status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames), on = 1;
-    while (status == WNPU_OK && !ru_cancelled(r) && frames > 0 && on) {
-        size_t used = lg_skip_silence(r, frames);
+    int status, on = 1;
+    r->due = 0;
+    status = ru_cancelled(r) ? WNPU_OK : wi_decide(r, &frames);
+    while (status == WNPU_OK && !ru_cancelled(r) && r->due && on) {
+        size_t used = frames > 0 ? lg_skip_silence(r, frames) : lg_leading_silence(r);
         int skipped = used > 0;
         double since;
         if (skipped) {
@@ -26666,7 +27023,7 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
             r->stats.skips++;
             status = lg_cover(r, ru_recording_ms(r, (int64_t)used * 10), WNPU_REASON_PAUSE);
         } else {
-            status = wi_run_window(r, &used);
+            status = frames > 0 ? wi_run_window(r, &used) : wi_confirm(r, &used);
         }
         if (status == WNPU_OK && r->resumable) {
             break; /* cancelled */
@@ -26693,7 +27050,6 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
             status = wi_decide(r, &frames);
         }
     }
-    r->due = frames > 0;
     return status == WNPU_OK && ru_cancelled(r)
                ? er_set(&r->error, WNPU_E_CANCELLED, r->stop_requested
                         ? "a callback requested a stop" : "cancelled") : status;
@@ -26829,6 +27185,9 @@ static int wi_check(ru_run *r)
                       p->suppress == NULL && p->n_suppress > 0 ? "suppress" :
                       p->hotwords == NULL && p->n_hotwords > 0 ? "hotwords" : "languages");
     }
+    if (p->commit_step_ms > 0 && (!p->vad || r->audio.batch > 1)) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "commit_step_ms needs vad and a batch of 0 or 1");
+    }
     return WNPU_OK;
 }
 
@@ -26954,6 +27313,7 @@ static void wi_reset_state(ru_run *r)
     r->ledger.covered_text_ms = 0;
     r->ledger.gap_ms = r->ledger.last_return_ms = r->audio.limit_ms = -1;
     r->audio.cut_ms = 0;
+    memset(&r->confirmed, 0, sizeof r->confirmed);
     r->context.n_previous = r->context.n_initial = r->context.n_prefix = 0;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
@@ -27371,6 +27731,7 @@ static void wi_wipe(ru_run *r)
     }
     ar_wipe(&r->tentative, sizeof r->tentative);
     ar_wipe(&r->pieces, sizeof r->pieces);
+    ar_wipe(&r->confirmed, sizeof r->confirmed);
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
     al_clear(&r->text.aligner);
@@ -27448,6 +27809,7 @@ static void tt_clear(ru_run *r)
     ru_tentative *t = &r->tentative;
     t->n = t->n_latest = t->n_former = 0;
     t->voice_ms = -1;
+    t->confirmed = 0;
     tt_set_text(r, "", 0, 0);
 }
 
@@ -27543,23 +27905,30 @@ static size_t tt_agreed(const char *a, size_t n_a, const char *b, size_t n_b)
     return i;
 }
 
-/* Makes the text of a hypothesis the latest. */
-static void tt_join(ru_run *r, const se_hypothesis *h)
+/* Makes the text of tokens the latest. */
+static void tt_set_latest(ru_run *r, const int32_t *tokens, size_t n_tokens)
 {
     ru_tentative *t = &r->tentative;
     const tk_vocab *v = &r->engine.model->vocab;
     size_t i, length, n = 0;
-    for (i = 0; i < h->n; i++) {
-        const char *text = h->tokens[i] < v->eot ? tk_text(v, h->tokens[i], &length) : NULL;
+    for (i = 0; i < n_tokens; i++) {
+        const char *text = tokens[i] < v->eot ? tk_text(v, tokens[i], &length) : NULL;
         if (text != NULL && length < RU_TENTATIVE / 3 - n) { /* each byte may become three */
             memcpy(t->raw + n, text, length);
             n += length;
         }
     }
-    memcpy(t->former, t->latest, t->n_latest);
-    t->n_former = t->n_latest;
     t->n_latest = tk_sanitize_utf8(t->latest, sizeof t->latest, t->raw, n);
     tk_set_script(ru_script(r), t->latest, t->n_latest);
+}
+
+/* Makes the text of a hypothesis the latest. */
+static void tt_join(ru_run *r, const se_hypothesis *h)
+{
+    ru_tentative *t = &r->tentative;
+    memcpy(t->former, t->latest, t->n_latest);
+    t->n_former = t->n_latest;
+    tt_set_latest(r, h->tokens, h->n);
     t->n = h->n;
     memcpy(t->tokens, h->tokens, h->n * sizeof(int32_t));
 }
@@ -27590,6 +27959,19 @@ static void tt_show(ru_run *r, int complete)
     } else {
         tt_set_text(r, t->text, kept, tt_agreed(t->text, kept, t->latest, n));
     }
+}
+
+/* Shows confirmed words, and what was said behind them when words were confirmed last. */
+static void tt_show_confirmed(ru_run *r)
+{
+    ru_tentative *t = &r->tentative;
+    const ru_confirmed *c = &r->confirmed;
+    tt_set_latest(r, c->tokens, c->n);
+    t->confirmed = t->n_latest;
+    tt_set_latest(r, c->tokens, t->step_ms > 0 ? c->n_said : c->n);
+    tt_set_text(r, t->latest, t->n_latest, t->confirmed);
+    t->t0_ms = ru_recording_ms(r, 0);
+    t->t1_ms = c->point_ms;
 }
 
 /* ---- decoding ---- */
@@ -27670,16 +28052,6 @@ static size_t tt_length(const ru_run *r, const se_hypothesis *h, size_t content)
     return n;
 }
 
-/* Tokens up to a repetition at the end, of which the first occurrence is kept: it is the model's
- * more often than the speaker's, and would be carried on from one decoding to the next. */
-static size_t tt_before_loop(const tk_vocab *v, const se_hypothesis *h)
-{
-    se_parts parts;
-    int begun;
-    return se_find_repetition(h, v, NULL, 0, &parts, &begun) == 0 || parts.n == 0
-               ? h->n : se_cut_length(h, v, &parts, 1);
-}
-
 /* Greedy search from the former hypothesis as far as it holds. */
 static const se_hypothesis *tt_search(ru_run *r, size_t content)
 {
@@ -27717,7 +28089,7 @@ static void tt_decode(ru_run *r, const float *span, size_t content, int complete
     if (!ru_cancelled(r)) {
         *h = *tt_search(r, content);
         h->n = tt_length(r, h, content);
-        h->n = tt_before_loop(&r->engine.model->vocab, h);
+        h->n = wd_before_loop(&r->engine.model->vocab, h);
     }
     if (!ru_cancelled(r)) {
         h->n = h->no_speech > r->params.no_speech_threshold ? 0 : h->n;
@@ -27846,6 +28218,10 @@ static int tt_update(ru_run *r)
     size_t skip, have = aw_frames(r);
     tt_find_utterances(r);
     tt_report_utterance(t);
+    if (r->params.commit_step_ms > 0) {
+        tt_show_confirmed(r);
+        return WNPU_OK;
+    }
     if (!tt_is_wanted(r) || have < 2 || tt_find_voice(r, &begin, &end) < TT_SPEECH_MS) {
         return WNPU_OK;
     }
@@ -28116,7 +28492,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 6u
+#define SN_VERSION 7u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -28169,6 +28545,7 @@ typedef struct sn_state {
     uint64_t layout;        /* of the source */
     va_image voice;
     ru_checkpoint checkpoint;
+    ru_confirmed confirmed;
     sn_ring ring;
 } sn_state;
 
@@ -28372,6 +28749,7 @@ static void sn_get_state(const ru_run *r, sn_state *s)
     s->vad = r->params.vad;
     va_get_image(&r->audio.voice, &s->voice);
     s->checkpoint = r->checkpoint;
+    s->confirmed = r->confirmed;
 }
 
 /* Bytes of a snapshot of this state. */
@@ -28528,6 +28906,27 @@ static int sn_are_tokens(const unsigned char *block, size_t n, const tk_vocab *v
     for (i = 0; i < n; i++) {
         memcpy(&token, block + i * sizeof token, sizeof token);
         if (token < 0 || token >= v->n_vocab) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Confirmed words: text and timestamps, before the detector's position. */
+static int sn_are_confirmed(const ru_run *r, const sn_state *s)
+{
+    const ru_confirmed *c = &s->confirmed;
+    const tk_vocab *v = &r->engine.model->vocab;
+    uint32_t i;
+    if (c->n > RU_MAX_PREFIX || c->n > c->n_said || c->n_said > SE_MAX_TOKENS ||
+        c->n > r->engine.model->n_text_ctx / 4 || c->point_ms < 0 ||
+        (uint64_t)c->point_ms > s->voice.n_pushed / (ML_RATE / 1000u)) {
+        return 0;
+    }
+    for (i = 0; i < c->n_said; i++) {
+        if (c->tokens[i] < 0 || c->tokens[i] >= v->n_vocab ||
+            (c->tokens[i] >= v->eot && c->tokens[i] < v->timestamp0) ||
+            !(c->probability[i] >= 0.0f && c->probability[i] <= 1.0f)) {
             return 0;
         }
     }
@@ -28713,7 +29112,8 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
         s.n_previous > wd_previous_capacity(r->engine.model) || s.window > INT32_MAX / 2 ||
         s.loop_cuts > INT32_MAX || s.detector_done >> 1 != 0 || s.voice.have > VA_BUFFER ||
         (s.detector_done && (!s.ended || s.voice.open)) || s.task >> 1 != 0 || s.vad >> 1 != 0 ||
-        !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_is_store(&s, &r->store, &store)) {
+        !sn_is_stream(&s) || !sn_are_languages(r, &s) || !sn_are_confirmed(r, &s) ||
+        !sn_is_store(&s, &r->store, &store)) {
         return 0;
     }
     frame = au_widths[s.format] * (size_t)s.channels;
@@ -28836,6 +29236,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
     va_restore(&r->audio.voice, &s.voice);
     r->lookahead.n_decided = 0;
     r->checkpoint = s.checkpoint;
+    r->confirmed = s.confirmed;
     aw_pad_silence(r, r->audio.n_samples + r->audio.n_ahead);
     wi_load_checkpoint(r);
     r->language.id = s.language;
@@ -30437,6 +30838,7 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     ours.utterance_t0_ms = r->tentative.utterance_t0_ms;
     ours.utterance_t1_ms = r->tentative.utterance_t1_ms;
     ours.revision = r->tentative.revision;
+    ours.confirmed_length = r->tentative.confirmed;
     return er_export(live, &ours, sizeof ours);
 }
 

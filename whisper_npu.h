@@ -851,8 +851,8 @@ typedef struct wnpu_token_event {
  *
  * Style (style): what is changed in the text of segments and words after decoding. Tokens remain
  * those decoded, and JSON has the text before in "decoded". Words that are replaced together become
- * one word, unless what replaces them has as many: each then has the time of its place. Tentative
- * text is not changed; on_token gets the changed text at the end of its window.
+ * one word, unless what replaces them has as many: each then has the time of its place. Live text
+ * of the open window is not changed; on_token gets the changed text at the end of its window.
  *   drop_fillers     [0]  leave out sounds of hesitation (um, uh) with the comma behind them, in
  *                    nine languages. A segment of nothing else is left out, too
  *   replace          [NULL]  UTF-8 text with lines "this => that": words or phrases, or parts of
@@ -924,6 +924,14 @@ typedef struct wnpu_token_event {
  *                    shorter ones are counted from the last voice and 6 dB quieter. 700 after 3000
  *                    ends windows with phrases: text is final sooner, with a few errors more,
  *                    because each window is decoded without knowing what was said before
+ *   commit_step_ms   [0]  200..10000; 0: off. At steps of this length from the beginning of its
+ *                    speech, the window is decoded as far as it goes, and words that end at least
+ *                    hold_ms before are confirmed: from then on they are part of the result and
+ *                    begin each further decoding. A window of 20 s ends behind one of them. For
+ *                    live runs, see wnpu_live.confirmed_length: words are final a second after they
+ *                    were said, for an encoder run per step. A run of a file gives the same text.
+ *                    Needs vad and a batch of 0 or 1
+ *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
  *
  * Speakers (speakers): a recording with one speaker per channel is transcribed channel by channel
  * (wnpu_audio.channel), each run with the number of its speaker, and all but the first with append.
@@ -1024,6 +1032,8 @@ typedef struct wnpu_params {
     int32_t suppress_numerals; /* 0 or 1 */
     int32_t drop_fillers;     /* 0 or 1 */
     const char *replace;      /* lines */
+    int32_t commit_step_ms;
+    int32_t hold_ms;
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);
@@ -1193,7 +1203,8 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * decoded again every step_ms of audio while somebody speaks; less often if the computer is too
  * slow, so that at most 40 % of its time is used for it, and not at all while audio is waiting. It
  * needs vad and a batch of 0 or 1, uses greedy search on the CPU, without on_logits and stop_loops,
- * and never affects results.
+ * and never affects results. With commit_step_ms it is what the latest of those decodings said, and
+ * begins with confirmed words, which are results already.
  *
  * Between two steps all functions that read results can be used. The other functions that start a
  * run return E_STATE until wnpu_stream_finish() or wnpu_reset() has ended the stream. */
@@ -1304,6 +1315,7 @@ typedef struct wnpu_live {
                                  vad_pad_ms, part of speech spans, is not included */
     uint32_t revision;        /* incremented whenever text changes */
     uint32_t reserved;
+    size_t confirmed_length;  /* bytes at the beginning that are final, see commit_step_ms */
 } wnpu_live;
 
 /* Describes the live run between two steps, in the thread that steps. In a callback during a step

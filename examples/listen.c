@@ -36,6 +36,7 @@ static const char usage[] =
     "      --commands FILE    tell which of the phrases in FILE, one per line, each utterance was\n"
     "      --deadline MS      in this time, 1..3600000 [1000]\n"
     "      --speakers channels  each channel has a speaker of its own, as in calls\n"
+    "      --commit MS        make words final at steps of this length, 200..10000\n"
     "      --times            begin lines with the time of their text\n"
     "      --json             one line of JSON for each event\n"
     "  -o, --output FILE      append final text to FILE, too; a crash loses none of it\n"
@@ -112,8 +113,8 @@ static int complain(int status, const char *format, ...)
 
 /* ---- options ---- */
 
-enum { JSON = 256, TRANSLATE, PROMPT, HOTWORDS, COMMANDS, DEADLINE, SPEAKERS, TIMES, RAW, RECORDER,
-       BUFFER, LIVE };
+enum { JSON = 256, TRANSLATE, PROMPT, HOTWORDS, COMMANDS, DEADLINE, SPEAKERS, COMMIT, TIMES, RAW,
+       RECORDER, BUFFER, LIVE };
 
 static const struct option known[] = {
     {"model", required_argument, NULL, 'm'}, {"language", required_argument, NULL, 'l'},
@@ -122,6 +123,7 @@ static const struct option known[] = {
     {"commands", required_argument, NULL, COMMANDS},
     {"deadline", required_argument, NULL, DEADLINE},
     {"speakers", required_argument, NULL, SPEAKERS},
+    {"commit", required_argument, NULL, COMMIT},
     {"times", no_argument, NULL, TIMES}, {"json", no_argument, NULL, JSON},
     {"output", required_argument, NULL, 'o'}, {"threads", required_argument, NULL, 't'},
     {"raw", required_argument, NULL, RAW}, {"recorder", required_argument, NULL, RECORDER},
@@ -167,6 +169,7 @@ static int take_option(int option, const char *value)
     case HOTWORDS: return set_hotwords(value);
     case COMMANDS: set.commands = value; set.show.commands = 1; return 0;
     case DEADLINE: return number("deadline", value, 1, 3600000, &set.deadline_ms);
+    case COMMIT: return set_param("commit_step_ms", value);
     case TIMES: set.show.times = 1; return 0;
     case JSON: set.show.json = 1; return 0;
     case LIVE: set.live = 1; return 0;

@@ -146,7 +146,8 @@ static void show_tentative(const voice *v, const wnpu_live *live)
         n = begin_line(v, live->t0_ms, line, sizeof line);
         (void)snprintf(line + n, sizeof line - n, "%s", live->text + (live->text[0] == ' '));
     }
-    terminal_show(line);
+    terminal_show_behind(live->confirmed_length > 0 ? n + live->confirmed_length -
+                                                          (live->text[0] == ' ') : 0, line);
 }
 
 static int flush(void)

@@ -19,6 +19,7 @@ enum { MOST_ROWS = 64, MOST_BYTES = 4096 };
 static char shown[MOST_BYTES];
 static int row_columns[MOST_ROWS];     /* columns that its rows occupy */
 static int n_rows, shown_width;
+static size_t n_plain;                 /* bytes at its beginning that are not dimmed */
 
 static int columns_of(const char *text, size_t n)
 {
@@ -71,11 +72,11 @@ static size_t word_of(const char *text)
     return n;
 }
 
-/* Prints text in rows with fewer than `columns` columns, if characters are narrower. What rows
- * occupy is noted in row_columns. */
-static void print_rows(const char *text, int columns)
+/* Prints text in rows with fewer than `columns` columns, if characters are narrower, dimmed from
+ * `dim` on. What rows occupy is noted in row_columns. */
+static void print_rows(const char *text, const char *dim, int columns)
 {
-    int at = 0;
+    int at = 0, dimmed = 0;
     size_t n;
     n_rows = *text != '\0';
     for (; *text != '\0'; text += n) {
@@ -90,7 +91,8 @@ static void print_rows(const char *text, int columns)
         }
         at += columns_of(text, n);
         row_columns[n_rows - 1] = at;
-        printf("%.*s", (int)n, text);
+        printf("%s%.*s", dim != NULL && text >= dim && !dimmed ? "\033[2m" : "", (int)n, text);
+        dimmed |= dim != NULL && text >= dim;
     }
 }
 
@@ -98,7 +100,7 @@ void terminal_print(const char *text)
 {
     terminal_show("");
     if (isatty(1)) {
-        print_rows(text, width());
+        print_rows(text, NULL, width());
         n_rows = 0;
         printf("\n");
     } else {
@@ -108,12 +110,18 @@ void terminal_print(const char *text)
 
 void terminal_show(const char *text)
 {
+    terminal_show_behind(0, text);
+}
+
+void terminal_show_behind(size_t bytes, const char *text)
+{
     int columns = width();
     size_t length = strlen(text), most = (size_t)columns * 4;
     if (!isatty(1)) {
         return;
     }
     clear_rows(columns);
+    n_plain = bytes;
     if (text != shown) {
         (void)snprintf(shown, sizeof shown, "%s", text + (length < sizeof shown
                                                              ? 0 : length - sizeof shown + 1));
@@ -122,15 +130,14 @@ void terminal_show(const char *text)
     length = strlen(shown);
     text = shown + (length > most ? length - most : 0);
     text += (*text & 0xc0) == 0x80 ? step_of(text) : 0;
-    printf("\033[2m");
-    print_rows(text, columns);
+    print_rows(text, shown + n_plain, columns);
     printf("\033[0m");
 }
 
 void terminal_refresh(void)
 {
     if (n_rows > 0 && width() != shown_width) {
-        terminal_show(shown);
+        terminal_show_behind(n_plain, shown);
         (void)fflush(stdout);
     }
 }

@@ -5,6 +5,8 @@
 #ifndef TERMINAL_H
 #define TERMINAL_H
 
+#include <stddef.h>
+
 /* From now on until the program exits, the terminal does not show what is typed: ^C and keys would
  * stand in the text. Nothing happens if standard output is not a terminal in the foreground. */
 void terminal_open(void);
@@ -13,6 +15,8 @@ void terminal_print(const char *text);
 /* Replaces the dimmed text at the cursor: at most five rows, its end. Nothing happens if standard
  * output is not a terminal. */
 void terminal_show(const char *text);
+/* The same, with the first bytes of the text not dimmed; they end with a word. */
+void terminal_show_behind(size_t bytes, const char *text);
 /* To be called now and then: shows the dimmed text again when the terminal's width has changed. */
 void terminal_refresh(void);
 

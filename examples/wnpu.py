@@ -46,7 +46,7 @@ Stream = structure("u struct_size; i format; u rate channels; i channel step_ms 
                    "i detect_only; u layout reserved")
 Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms overrun_ms; s text; "
                  "z text_length likely_length; q t0_ms t1_ms utterance_t0_ms utterance_t1_ms; "
-                 "u revision reserved")
+                 "u revision reserved; z confirmed_length")
 ARGUMENT, STATE, CANCELLED = -1, -8, -6
 MORE = 32  # WNPU_EVENT_MORE
 FORMATS = {"u8": 2, "s16": 3, "s24": 4, "s32": 5, "f32": 6, "f64": 7, "alaw": 8, "ulaw": 9}
@@ -324,8 +324,8 @@ class Session:
                 frames.begin(b"", None, None)
                 self.begin(values, rate, frames, step_ms)
             self.status = self.run(lib.wnpu_stream_finish)
-            yield SimpleNamespace(segments=list(self.segments()), text="", likely="", speaking=0,
-                                  revision=shown)
+            yield SimpleNamespace(segments=list(self.segments()), text="", likely="", confirmed="",
+                                  speaking=0, revision=shown)
         finally:
             self.running = False
             if self.status is None:  # cancelled, failed, or the caller has lost interest
@@ -346,7 +346,8 @@ class Session:
             if segments or live.revision != shown:
                 shown, text = live.revision, live.text
                 yield SimpleNamespace(segments=segments, text=text.decode(), speaking=live.speaking,
-                                      likely=text[:live.likely_length].decode(), revision=shown)
+                                      likely=text[:live.likely_length].decode(), revision=shown,
+                                      confirmed=text[:live.confirmed_length].decode())
 
     def checked(self):
         if not self.session:

@@ -106,7 +106,25 @@ static void show_ledger(const wnpu_session *s, shown *w)
     }
 }
 
-#define PARTS 3
+static size_t n_confirmed; /* bytes of text that were final before their segment */
+
+/* The text of all segments, and what has been confirmed of the open window. */
+static void show_text(const wnpu_session *s, shown *w)
+{
+    wnpu_segment g;
+    wnpu_live live = {.struct_size = sizeof live};
+    size_t i;
+    for (i = 0; wnpu_get_segment(s, i, &g) == WNPU_OK; i++) {
+        show(w, "%s", g.text);
+    }
+    if (wnpu_get_live(s, &live) == WNPU_OK) {
+        T_CHECK(live.confirmed_length <= live.likely_length, "confirmed, but not likely");
+        show(w, "%.*s", (int)live.confirmed_length, live.text);
+        n_confirmed += live.confirmed_length;
+    }
+}
+
+#define PARTS 4
 typedef struct view {
     shown part[PARTS];
 } view;
@@ -121,6 +139,7 @@ static void look(const wnpu_session *s, view *v)
     show_segments(s, &v->part[0]);
     show_spans(s, &v->part[1]);
     show_ledger(s, &v->part[2]);
+    show_text(s, &v->part[3]);
 }
 
 static int is_beginning(const view *a, const view *of)
@@ -244,6 +263,17 @@ static void make_toy_recording(recording *r, int kind)
     (void)snprintf(r->name, sizeof r->name, "toy, sound %d", kind);
 }
 
+/* A toy is never certain of its words, so no gate may ask. */
+static void confirm_words(recording *r, size_t seconds)
+{
+    r->audio.frames = 16000 * seconds;
+    r->params.vad = 1;
+    r->params.commit_step_ms = 1500;
+    r->params.hold_ms = 300;
+    r->params.logprob_threshold = -INFINITY;
+    r->params.compression_threshold = 0;
+}
+
 static void toy_chunks(void)
 {
     wnpu_model *m = life_toy(7, NULL);
@@ -254,8 +284,14 @@ static void toy_chunks(void)
         wnpu_session *s = open_session(m, batch);
         for (kind = 0; kind < 6; kind++) {
             make_toy_recording(&r, kind);
+            if (batch + (unsigned)kind == 1) {
+                confirm_words(&r, 26);
+            }
+            n_confirmed = 0;
             transcribe_whole(s, &r);
             is_whole(s, &r, live_run(s, &r.params, &r.audio, &r.whole));
+            T_CHECK((n_confirmed > 0) == (r.params.commit_step_ms > 0), "%s: %d bytes confirmed",
+                    r.name, (int)n_confirmed);
             free_recording(&r);
         }
         wnpu_session_close(s);
@@ -353,6 +389,7 @@ static void set_ways(recording *r, size_t number)
     r->params.language_mode = number % 6 == 2 ? WNPU_LANGUAGE_EACH : WNPU_LANGUAGE_ONCE;
     r->params.condition_on_previous = number % 6 == 0;
     r->params.vad = number % 7 != 6;
+    r->params.commit_step_ms = number == 1 || number % 10 == 4 ? 1000 : 0;
     if (number % 10 == 1) {
         r->params.hotwords = hotwords;
         r->params.n_hotwords = sizeof hotwords / sizeof hotwords[0];
@@ -947,6 +984,9 @@ static void cancelled_steps(void)
         r.params.temperature_step = 0.5f; /* each window is decoded three times, */
         r.params.compression_threshold = 0.1f;
         r.params.language = 0; /* and the first time together with others if there is a batch */
+        if (kind == 1) {
+            confirm_words(&r, 12);
+        }
         transcribe_whole(s, &r);
         o = life_stream(&r.audio, 500);
         status = wnpu_stream_begin(s, &r.params, &o);
@@ -1066,6 +1106,9 @@ static void snapshots(void)
         s[1] = life_open(m, &c);
         block = malloc(wnpu_snapshot_most(s[0]));
         make_toy_recording(&r, kind);
+        if (kind == 1) {
+            confirm_words(&r, 12);
+        }
         transcribe_whole(s[0], &r);
         o = life_stream(&r.audio, 500);
         status = wnpu_stream_begin(s[here], &r.params, &o);

@@ -1,13 +1,15 @@
 /* bench_live - how soon text of live audio appears, how often it changes, and what it costs.
  *
  *     bench_live --model MODEL [--threads N] [--step MS] [--least MS] [--pause MS] [--chunk MS]
- *                [--streams N] [--svg FILE] [--log] [--errors] RECORDING.wav ...
+ *                [--commit MS] [--hold MS] [--streams N] [--svg FILE] [--log] [--errors]
+ *                RECORDING.wav ...
  *
  * Recordings are pushed in pieces of --chunk (default 40 ms) by a virtual clock, which advances by
  * the CPU time that the stepping thread has used, and nothing sleeps: with as many threads as free
  * cores that is the time on a computer with nothing else to do. Ends of words are those of a run
  * over the whole recording with the same parameters. A word is shown when it first stands at its
- * place in the text, committed or tentative, and final when its segment is committed. All words
+ * place in the text, committed or tentative, and final when it is confirmed, or its segment
+ * committed. All words
  * count, except that those which are final only because the recording ended do not count as final.
  * A phrase ends with a word that GAP_MS or more separate from the next one, whether or not a
  * segment ends there. The text lags by the audio that was pushed after what the latest change of
@@ -290,7 +292,10 @@ static void look(bench *b, wnpu_session *s, view *v, words *final, double at, in
             v->covered = covered;
             add(&b->lag, at - (double)covered);
         }
-        split(&v->now, live.text, live.likely_length);
+        split(&v->now, live.text, live.confirmed_length);
+        v->committed = v->now.n;
+        split(&v->now, live.text + live.confirmed_length,
+              live.likely_length - live.confirmed_length);
         v->likely = v->now.n;
         split(&v->now, live.text + live.likely_length, live.text_length - live.likely_length);
         if (b->log) {
@@ -569,6 +574,10 @@ int main(int argc, char **argv)
             b.params.least_ms = atoi(value);
         } else if (strcmp(argv[i], "--pause") == 0) {
             b.params.pause_ms = atoi(value);
+        } else if (strcmp(argv[i], "--commit") == 0) {
+            b.params.commit_step_ms = atoi(value);
+        } else if (strcmp(argv[i], "--hold") == 0) {
+            b.params.hold_ms = atoi(value);
         } else {
             die(argv[i], "unknown option");
         }

@@ -126,7 +126,7 @@ static void check_loop(size_t period, size_t n, size_t kept)
     for (i = 0; i < n; i++) {
         h->tokens[2 + i] = (int32_t)(2 + i % period);
     }
-    length = tt_before_loop(v, h);
+    length = wd_before_loop(v, h);
     T_CHECK(length == kept, "%d tokens of period %d: %d are kept, not %d", (int)n, (int)period,
             (int)length, (int)kept);
     free(v);
