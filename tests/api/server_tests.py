@@ -1259,9 +1259,9 @@ def said(rate):
                  "The train to London is late.", "What is the weather like today?",
                  "Somebody has left the door open."):
         subprocess.run(["espeak-ng", "-s", "140", "-w", f"{T}/said.wav", text], check=True)
-        subprocess.run(["sox", f"{T}/said.wav", "-r", str(rate), "-t", "raw", f"{T}/said.raw",
-                        "silence", "1", "0.01", "0.3%", "reverse", "silence", "1", "0.01", "0.3%",
-                        "reverse"], check=True)
+        silence = ["silence", "1", "0.01", "0.3%", "reverse"]
+        subprocess.run(["sox", "-R", "-D", f"{T}/said.wav", "-r", str(rate), "-t", "raw",
+                        f"{T}/said.raw", *silence, *silence], check=True)
         yield read(f"{T}/said.raw")
 
 
@@ -1346,8 +1346,8 @@ def realtime_speech():
     speech = []
     for i, sentence in enumerate(sentences):
         subprocess.run(["espeak-ng", "-s", "140", "-w", f"{T}/said.wav", sentence], check=True)
-        subprocess.run(["sox", f"{T}/said.wav", "-r", "24000", "-t", "raw", f"{T}/said.raw"],
-                       check=True)
+        subprocess.run(["sox", "-R", "-D", f"{T}/said.wav", "-r", "24000", "-t", "raw",
+                        f"{T}/said.raw"], check=True)  # without dither, which varies
         speech.append(read(f"{T}/said.raw"))
     with Server() as s:
         w = WebSocket(s)
@@ -1411,7 +1411,8 @@ def spoken(path):
     """A clear sentence as a WAV file at 48 kHz, with pauses around it."""
     subprocess.run(["espeak-ng", "-s", "140", "-w", f"{T}/said.wav",
                     "Tomorrow morning we will all go by train to the old station."], check=True)
-    subprocess.run(["sox", f"{T}/said.wav", "-r", "48000", path, "pad", "1", "3"], check=True)
+    subprocess.run(["sox", "-R", "-D", f"{T}/said.wav", "-r", "48000", path, "pad", "1", "3"],
+                   check=True)
 
 
 def browser_captions(s, b, shots):
@@ -2370,8 +2371,8 @@ def hostile():
         before = s.memory_kb()
         burst(17)
         assert s.process.poll() is None, "the server crashed"
-        assert wait_for(lambda: s.health() == {"status": "ok", "state": "ready", "sessions": 1,
-                                               "idle": 1, "waiting": 0}, 30) is not None
+        want_health = {"status": "ok", "state": "ready", "sessions": 1, "idle": 1, "waiting": 0}
+        assert wait_for(lambda: s.health().items() >= want_health.items(), 30) is not None
         same(s.text(wav(0.2)), want)
         after = s.memory_kb()
         print(f"{n} hostile requests: {before} KB resident after half of them, {after} KB after all")

@@ -150,6 +150,7 @@ option_cases() {
         }
         range && $3 == "language" { takes("auto"); takes("de"); refuses("klingon"); range = 0 }
         range && $3 ~ /^(initial_prompt|prefix|hotwords)$/ { takes("word"); range = 0 }
+        range && $3 == "replace" { takes("this=>that"); refuses("this"); range = 0 }
         range && $3 == "languages" { takes("en,de"); refuses("en,klingon"); range = 0 }
         range && $3 == "language_mode" {
             takes("first"); takes("each"); takes(1); takes(20); refuses(0); refuses(21); range = 0

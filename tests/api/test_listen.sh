@@ -146,7 +146,9 @@ test_formats() {
         run 0 "$build/listen" --language en --raw "$raw" "$tiny" - <"$T/coded"
         same "$raw"
         case $raw in mulaw*) continue ;; esac
-        run 0 "$build/listen" --language en "$tiny" - <"$T/coded"
+        # noise may sound like a voice without words: 6
+        "$build/listen" --language en "$tiny" - <"$T/coded" >"$T/out" 2>"$T/err" || [ $? -eq 6 ] ||
+            fail "$raw: $(cat "$T/err")"
         grep -q "^listen: .*see --raw" "$T/err" || fail "no hint at $raw"
     done
     run 0 "$build/listen" --language en "$tiny" - <"$T/speech.wav"
@@ -236,8 +238,10 @@ test_lost() {
       head -c 64000 /dev/zero; } >"$T/long.wav"
     end=$(($(wc -c <"$T/speech.wav") / 32))
     from=$((end / 1000 + 1))
-    run 0 sh -c '"$1/record" "$4" 2 "$1/long.wav" | "$2" --live --json --language en "$3" -' sh \
-        "$T" "$build/listen" "$tiny" "$from"
+    # what is left of a word may have no text: 6
+    sh -c '"$1/record" "$4" 2 "$1/long.wav" | "$2" --live --json --language en "$3" -' sh \
+        "$T" "$build/listen" "$tiny" "$from" >"$T/out" 2>"$T/err" || [ $? -eq 6 ] ||
+        fail "$(cat "$T/err")"
     python3 - "$T/out" $from $((end + 4000)) >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
 import json, sys
 events = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]

@@ -106,7 +106,7 @@ test_repeats() {
     for tool in espeak-ng sox; do
         command -v $tool >/dev/null 2>&1 || { skip "no $tool to make repeated speech"; return; }
     done
-    WNPU_SPEECH=$speech tests/speech/repeats.sh -s 12 -b "$build" "$tiny" >"$T/log" 2>&1 ||
+    WNPU_SPEECH=$speech tests/speech/repeats.sh -s 6 -b "$build" "$tiny" >"$T/log" 2>&1 ||
         fail "repeats.sh: $(head -c 300 "$T/log")"
     awk '$1 == "all" { printf "  %s words: %s errors, %s without the loop check\n", $3, $6, $9 }
          / loops in / { print "  " $0 }' "$T/log"
