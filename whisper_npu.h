@@ -928,7 +928,7 @@ typedef struct wnpu_token_event {
  *                    speech, the window is decoded as far as it goes, and words that end at least
  *                    hold_ms before are confirmed: from then on they are part of the result and
  *                    begin each further decoding. A window of 20 s ends behind one of them. For
- *                    live runs, see wnpu_live.confirmed_length: words are final a second after they
+ *                    live runs, see wnpu_live.confirmed_length: words are final soon after they
  *                    were said, for an encoder run per step. A run of a file gives the same text.
  *                    Needs vad and a batch of 0 or 1
  *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
