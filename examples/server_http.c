@@ -247,14 +247,6 @@ static void send_waiting(void *user, int before)
     (void)pass_event(user, &event); /* the watch notices a client that is gone */
 }
 
-/* Joins what is missing in an answer. */
-static void join_warnings(const job *j, char *both, size_t size)
-{
-    const char *first = j->request->warning;
-    (void)snprintf(both, size, "%s%s%s", first,
-                   j->warning[0] != '\0' && first[0] != '\0' ? "; " : "", j->warning);
-}
-
 /* Sends the end of the events, or the error that ended them. */
 static void end_events(listener *l, job *j)
 {
@@ -264,9 +256,9 @@ static void end_events(listener *l, job *j)
         reply_error(&j->body, API_OPENAI, j->http_status, j->message, j->param);
         buffer_text(&j->body, "\n");
     } else if (j->request->progress) {
-        char both[sizeof j->warning + sizeof j->request->warning + 2];
+        char both[JOB_WARNINGS_SIZE];
         buffer event = {NULL, 0, 0, 0};
-        join_warnings(j, both, sizeof both);
+        job_warnings(j, both);
         if (both[0] != '\0') {
             reply_warning(&event, both);
             (void)pass_event(l, &event);
@@ -295,8 +287,8 @@ static int answer_job(connection *conn, job *j, listener *l)
     answer_head(conn, &head, 200, j->kind == JOB_DETECT_LANGUAGE ? "application/json"
                                       : reply_type(j->request->format));
     if (j->warning[0] != '\0' || j->request->warning[0] != '\0') {
-        char both[sizeof j->warning + sizeof j->request->warning + 2];
-        join_warnings(j, both, sizeof both);
+        char both[JOB_WARNINGS_SIZE];
+        job_warnings(j, both);
         answer_header(&head, "X-Warning", both);
     }
     answer_send(conn, &head, j->body.bytes, j->body.n);

@@ -4,6 +4,7 @@
 #include "server_jobs.h"
 
 #include "server_run.h"
+#include "server_thread.h"
 #include "server_watch.h"
 
 #include <pthread.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-#define STACK_SIZE ((size_t)1 << 20)
 
 typedef struct background {
     struct background *next;
@@ -22,7 +22,7 @@ typedef struct background {
     watch watch;
     job job;
     int is_json;              /* the answer */
-    char warning[512];
+    char warning[JOB_WARNINGS_SIZE];
     /* Under the lock. */
     int done, forgotten;
     int64_t done_ms;          /* by platform_now_ms() */
@@ -116,8 +116,7 @@ static void finish(background *b)
     background **at = &jobs.first;
     submission *s = b->s;
     const request *r = &s->request;
-    (void)snprintf(b->warning, sizeof b->warning, "%.240s%s%.250s", r->warning,
-                   r->warning[0] != '\0' && b->job.warning[0] != '\0' ? "; " : "", b->job.warning);
+    job_warnings(&b->job, b->warning);
     b->is_json = strcmp(reply_type(r->format), "application/json") == 0;
     pthread_mutex_lock(&jobs.lock);
     b->s = NULL;
@@ -170,20 +169,6 @@ static int make_id(char id[JOBS_ID_SIZE])
     return n == sizeof bytes ? 0 : -1;
 }
 
-static int start_thread(background *b)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int failed = pthread_attr_init(&attributes);
-    if (failed == 0) {
-        (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
-        (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        failed = pthread_create(&thread, &attributes, run, b);
-        (void)pthread_attr_destroy(&attributes);
-    }
-    return failed == 0 ? 0 : -1;
-}
-
 /* Adds a job to the list, if there is room. Returns 0, or -1. */
 static int add(background *b)
 {
@@ -220,7 +205,7 @@ int jobs_submit(submission *s, char id[JOBS_ID_SIZE])
     b->job.most_ms = jobs.options.most_ms;
     b->job.patient = 1;
     watch_add(&b->watch, -1, WATCH_WORKING, jobs.options.work_ms);
-    if (start_thread(b) != 0) {
+    if (thread_start(NULL, run, b) != 0) {
         watch_remove(&b->watch);
         pthread_mutex_lock(&jobs.lock);
         b->done = 1;

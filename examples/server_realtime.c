@@ -14,6 +14,7 @@
 #include "server_log.h"
 #include "server_models.h"
 #include "server_pool.h"
+#include "server_thread.h"
 #include "server_tls.h"
 #include "server_turns.h"
 #include "server_watch.h"
@@ -36,7 +37,6 @@
 #define WAITING_MOST ((size_t)16 << 20) /* bytes of audio of a connection that are not decoded */
 #define CLOSE_MS 5000                /* for a client to answer the server's closing frame */
 #define RECEIVE_BYTES 262144         /* of the socket: what waits is not taken for a long event */
-#define STACK_SIZE ((size_t)1 << 20)
 
 #define KEY_LENGTH 24u               /* of 16 bytes in base64 */
 #define PINGS_MOST 5                 /* that a client may leave without an answer */
@@ -1253,16 +1253,14 @@ static int open_turns(realtime *r)
 static int open_realtime(realtime *r)
 {
     const struct mg_request_info *info = mg_get_request_info(r->conn);
-    pthread_attr_t attributes;
     int failed, room = RECEIVE_BYTES;
     r->audio = malloc(EVENT_MOST);
-    if (r->audio == NULL || open_turns(r) != 0 || pthread_attr_init(&attributes) != 0) {
+    if (r->audio == NULL || open_turns(r) != 0) {
         return -1;
     }
     atomic_fetch_add(&active, 1);
     pool_count_realtime(1);
     send_settings(r, "created", &r->settings, r->beta);
-    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
     watch_add(&r->watch, watch_find_socket(info->remote_addr, info->remote_port,
                                            info->server_port), WATCH_WORKING,
               options->work_ms);
@@ -1270,8 +1268,7 @@ static int open_realtime(realtime *r)
     if (r->watch.fd >= 0) {
         (void)setsockopt(r->watch.fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
     }
-    failed = pthread_create(&r->thread, &attributes, run, r);
-    (void)pthread_attr_destroy(&attributes);
+    failed = thread_start(&r->thread, run, r);
     if (failed) {
         atomic_fetch_sub(&active, 1);
         pool_count_realtime(-1);

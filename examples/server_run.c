@@ -5,6 +5,7 @@
 
 #include "input.h"
 #include "server_pool.h"
+#include "server_thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +16,6 @@
 
 #define SPEAKERS_MOST 16u              /* channels that are told apart */
 #define FRAME_MOST (256 * 8)          /* bytes of a frame */
-#define STACK_SIZE ((size_t)1 << 20) /* those of an HTTP library may be small */
 
 __attribute__((format(printf, 4, 5)))
 static void fail(job *j, int http_status, const char *param, const char *format, ...)
@@ -432,17 +432,12 @@ static void *do_work(void *user)
 
 static void do_in_thread(work *w)
 {
-    pthread_attr_t attributes;
     pthread_t thread;
-    int failed = pthread_attr_init(&attributes);
-    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    failed = failed != 0 || pthread_create(&thread, &attributes, do_work, w) != 0;
-    if (failed) {
+    if (thread_start(&thread, do_work, w) != 0) {
         fail(w->j, 503, NULL, "no memory for another thread");
     } else {
         pthread_join(thread, NULL);
     }
-    (void)pthread_attr_destroy(&attributes);
 }
 
 static pool_result take_session(const job *j, wnpu_session **session)
@@ -485,4 +480,11 @@ void job_run(job *j)
 void job_free(job *j)
 {
     buffer_free(&j->body);
+}
+
+void job_warnings(const job *j, char both[JOB_WARNINGS_SIZE])
+{
+    const char *first = j->request->warning;
+    (void)snprintf(both, JOB_WARNINGS_SIZE, "%s%s%s", first,
+                   j->warning[0] != '\0' && first[0] != '\0' ? "; " : "", j->warning);
 }

@@ -50,4 +50,8 @@ typedef struct job {
 void job_run(job *j);
 void job_free(job *j);
 
+/* What is missing in an answer, by the request and by the run; "" if nothing is. */
+#define JOB_WARNINGS_SIZE (sizeof ((job *)0)->warning + sizeof ((request *)0)->warning + 2)
+void job_warnings(const job *j, char both[JOB_WARNINGS_SIZE]);
+
 #endif

@@ -9,6 +9,7 @@
 
 #include "platform.h"
 #include "server_address.h"
+#include "server_thread.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +25,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define STACK_SIZE ((size_t)1 << 20)
 #define TICK_MS 500
 #define RECORD 16384          /* most bytes of a TLS record */
 
@@ -374,11 +374,8 @@ static void *run_tunnel(void *user)
 static int add_tunnel(int fd)
 {
     tunnel *t = calloc(1, sizeof *t);
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int failed = t == NULL || pthread_attr_init(&attributes) != 0;
-    if (failed) {
-        free(t);
+    int failed;
+    if (t == NULL) {
         return -1;
     }
     t->client = fd;
@@ -396,13 +393,10 @@ static int add_tunnel(int fd)
         tls.n++;
     }
     pthread_mutex_unlock(&tls.lock);
-    (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
-    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (!failed && pthread_create(&thread, &attributes, run_tunnel, t) != 0) {
+    if (!failed && thread_start(NULL, run_tunnel, t) != 0) {
         remove_tunnel(t);
         failed = 1;
     }
-    (void)pthread_attr_destroy(&attributes);
     if (failed) {
         free(t);
     }

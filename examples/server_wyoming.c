@@ -11,6 +11,7 @@
 #include "server_reply.h"
 #include "server_request.h"
 #include "server_run.h"
+#include "server_thread.h"
 #include "server_upload.h"
 #include "server_watch.h"
 
@@ -34,7 +35,6 @@
 #define CLIENTS_MOST 32
 #define DRAIN_MS 2000              /* for what a client that is hung up on is still sending */
 #define DRAIN_MOST ((size_t)8 << 20)
-#define STACK_SIZE ((size_t)1 << 20)
 
 static http_options options;
 static int listening = -1;
@@ -518,8 +518,6 @@ static void *serve_client(void *user)
 static void accept_client(int fd)
 {
     client *c = calloc(1, sizeof *c);
-    pthread_attr_t attributes;
-    pthread_t thread;
     struct timeval patience;
     int one = 1, started = 0;
     patience.tv_sec = (time_t)(options.idle_ms / 1000); /* with a client that receives nothing */
@@ -527,16 +525,13 @@ static void accept_client(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (c != NULL && pthread_attr_init(&attributes) == 0) {
+    if (c != NULL) {
         c->fd = fd;
         c->in = malloc(LINE_MOST);
         c->data = malloc(LINE_MOST);
-        (void)pthread_attr_setstacksize(&attributes, STACK_SIZE);
-        (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
         atomic_fetch_add(&clients, 1);
         started = c->in != NULL && c->data != NULL &&
-                  pthread_create(&thread, &attributes, serve_client, c) == 0;
-        (void)pthread_attr_destroy(&attributes);
+                  thread_start(NULL, serve_client, c) == 0;
         if (!started) {
             atomic_fetch_sub(&clients, 1);
             free(c->in);
