@@ -26468,6 +26468,15 @@ static int wd_guess_language(ru_run *r)
     return probability[best] >= WD_LANGUAGE_SURE || wd_speech_s(r) >= WD_LANGUAGE_MIN_S;
 }
 
+/* Prepares a greedy search in an open window, whose text may still be cut at a loop. */
+static void wd_prepare_greedy(ru_run *r, se_prompt *p, se_options *o)
+{
+    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, p);
+    wd_options(r, 0.0f, 0, o);
+    o->width = 1;
+    o->stop_loops = 0;
+}
+
 /* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
  * that end by hold_ms before. Returns 0 if none can be confirmed, or the run was cancelled. */
 static int wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
@@ -26476,10 +26485,7 @@ static int wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     se_options o;
     se_prompt p;
     int sure = wd_guess_language(r);
-    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &p);
-    wd_options(r, 0.0f, 0, &o);
-    o.width = 1;
-    o.stop_loops = 0;
+    wd_prepare_greedy(r, &p, &o);
     r->text.search.least_end = r->engine.model->vocab.timestamp0;
     if (!ru_cancelled(r)) {
         *h = *se_run(&r->text.search, &p, &o);
@@ -28058,10 +28064,7 @@ static const se_hypothesis *tt_search(ru_run *r, size_t content)
     se_options o;
     se_prompt p;
     size_t most, room, n;
-    wd_make_prompt(r, r->context.n_previous + r->context.n_initial > 0, &p);
-    wd_options(r, 0.0f, 0, &o);
-    o.width = 1;
-    o.stop_loops = 0;
+    wd_prepare_greedy(r, &p, &o);
     most = p.n_given + 8 + content * TT_TOKENS_PER_S / 100;
     o.max_tokens = o.max_tokens < most ? o.max_tokens : most;
     room = r->engine.model->n_text_ctx - p.n;
