@@ -1,24 +1,25 @@
 /* bench_live - how soon text of live audio appears, how often it changes, and what it costs.
  *
  *     bench_live --model MODEL [--threads N] [--step MS] [--least MS] [--pause MS] [--chunk MS]
- *                [--commit MS] [--hold MS] [--streams N] [--svg FILE] [--log] [--errors]
- *                RECORDING.wav ...
+ *                [--commit MS] [--hold MS] [--streams N] [--svg FILE] [--text FILE] [--log]
+ *                [--errors] RECORDING.wav ...
  *
  * Recordings are pushed in pieces of --chunk (default 40 ms) by a virtual clock, which advances by
  * the CPU time that the stepping thread has used, and nothing sleeps: with as many threads as free
- * cores that is the time on a computer with nothing else to do. Ends of words are those of a run
- * over the whole recording with the same parameters. A word is shown when it first stands at its
- * place in the text, committed or tentative, and final when it is confirmed, or its segment
- * committed. All words
- * count, except that those which are final only because the recording ended do not count as final.
- * A phrase ends with a word that GAP_MS or more separate from the next one, whether or not a
- * segment ends there. The text lags by the audio that was pushed after what the latest change of
- * the text, committed or tentative, covers. Normalised erasure (Arivazhagan et al., 2020) is the
- * number of words removed from the end of the text so that the next text begins with the rest, over
- * the number of final words; case and punctuation do not count. A revision is a change that removes
- * words. --errors: the words (insertions, deletions, substitutions) in which the final text differs
- * from that of a file run with default parameters. --streams: that many sessions take turns on one
- * core; --threads is 1 then. */
+ * cores that is the time on a computer with nothing else to do. Ends of words are those that the
+ * run itself measures (words = 1). A word is shown when it first stands at its place in the text,
+ * final or tentative, and final when the text up to its end is: confirmed, or in a segment. Words
+ * that are final only because the recording ended are counted apart. A change of final text is a
+ * byte of it that differs in the text shown next. A phrase ends with a word that GAP_MS or more
+ * separate from the next one, whether or not a segment ends there. The text lags by the audio that
+ * was pushed after what the latest change of the text, final or tentative, covers. Normalised
+ * erasure (Arivazhagan et al., 2020) is the number of words removed from the end of the text so
+ * that the next text begins with the rest, over the number of words; case and punctuation do not
+ * count. A revision is a change that removes words. --errors: the words (insertions, deletions,
+ * substitutions) in which the text differs from that of a file run with default parameters.
+ * --text: appends the text of each recording to a file, a line with its path and a tab before it,
+ * as tests/speech/wer.c reads them. --streams: that many sessions take turns on one core; --threads
+ * is 1 then. */
 #define _POSIX_C_SOURCE 200809L
 #include "../lib/distance.h"
 #include "../lib/life.h"
@@ -33,7 +34,8 @@ enum { MOST_WORDS = 20000, MOST_STREAMS = 64, WORD_SIZE = 40, GAP_MS = 700 };
 
 typedef struct word {
     char text[WORD_SIZE];
-    double begin, end, shown, committed; /* ms; negative: not yet */
+    size_t to; /* end in the text that it is from */
+    double begin, end, shown, final; /* ms; negative: not yet */
 } word;
 
 typedef struct words {
@@ -41,19 +43,38 @@ typedef struct words {
     word *of;
 } words;
 
+/* What is shown at a time. */
+typedef struct shot {
+    double at;
+    size_t n_segment; /* words in segments; those behind them follow */
+    size_t n_final, n_likely, n; /* words that are final, and those that are likely to stay or final */
+    word *tail;
+} shot;
+
+/* What a run shows, from its begin to its end. */
+typedef struct film {
+    words said; /* words of segments */
+    size_t n_segments;
+    char *final; /* the latest final text */
+    size_t n_final;
+    int64_t covered; /* end of the audio that the text is from */
+    size_t n;
+    shot *of;
+} film;
+
 typedef struct numbers {
     size_t n;
     double *of;
 } numbers;
 
 typedef struct bench {
-    const char *model_path, *svg;
+    const char *model_path, *svg, *text;
     unsigned threads;
     int step_ms, chunk_ms, streams, log, errors;
     wnpu_params params;
     wnpu_model *model;
     numbers shown, final, phrases, step, lag;
-    double audio_s, cpu_s, erased, erased_final, n_words, changed, revisions, taken_back;
+    double audio_s, cpu_s, erased, erased_final, n_words, changed, revisions, taken_back, at_end;
     double differ, n_file;
     double likely, seen, likely_erased; /* words, each as often as it was looked at */
 } bench;
@@ -71,14 +92,24 @@ static double clock_ms(clockid_t id)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
+static void *resize(void *memory, size_t size)
+{
+    memory = realloc(memory, size > 0 ? size : 1);
+    if (memory == NULL) {
+        die("memory", "none left");
+    }
+    return memory;
+}
+
+/* Room for one thing more than n. */
+static void *grow(void *memory, size_t n, size_t size)
+{
+    return (n & (n - 1)) == 0 ? resize(memory, (n ? 2 * n : 1) * size) : memory;
+}
+
 static void add(numbers *x, double value)
 {
-    if ((x->n & (x->n - 1)) == 0) {
-        x->of = realloc(x->of, (x->n ? 2 * x->n : 1) * sizeof *x->of);
-        if (x->of == NULL) {
-            die("memory", "none left");
-        }
-    }
+    x->of = grow(x->of, x->n, sizeof *x->of);
     x->of[x->n++] = value;
 }
 
@@ -100,8 +131,9 @@ static void print_numbers(const char *name, numbers *x)
     for (i = 0; i < x->n; i++) {
         sum += x->of[i];
     }
-    printf("%-44s mean %5.0f, median %5.0f, 95th percentile %5.0f ms, of %lu\n", name,
-           sum / (double)x->n, x->of[x->n / 2], x->of[x->n * 95 / 100], (unsigned long)x->n);
+    printf("%-44s mean %5.0f, median %5.0f, 95th percentile %5.0f, most %5.0f ms, of %lu\n", name,
+           sum / (double)x->n, x->of[x->n / 2], x->of[x->n * 95 / 100], x->of[x->n - 1],
+           (unsigned long)x->n);
 }
 
 /* Letters and digits in lower case. */
@@ -117,7 +149,7 @@ static void normalise(char *out, const char *from, size_t n)
     out[k] = '\0';
 }
 
-/* Appends the words of a text, divided at spaces. */
+/* Appends the words of a text, divided at spaces. Those without letter or digit do not count. */
 static void split(words *w, const char *text, size_t n)
 {
     size_t i = 0, from;
@@ -127,18 +159,18 @@ static void split(words *w, const char *text, size_t n)
         for (from = i; i < n && text[i] != ' '; i++) {
         }
         if (i > from && w->n < MOST_WORDS) {
-            normalise(w->of[w->n].text, text + from, i - from);
-            w->n += w->of[w->n].text[0] != '\0';
+            word *d = &w->of[w->n];
+            normalise(d->text, text + from, i - from);
+            d->to = i;
+            d->shown = d->final = -1;
+            w->n += d->text[0] != '\0';
         }
     }
 }
 
 static words new_words(void)
 {
-    words w = {0, calloc(MOST_WORDS, sizeof(word))};
-    if (w.of == NULL) {
-        die("memory", "none left");
-    }
+    words w = {0, resize(NULL, MOST_WORDS * sizeof(word))};
     return w;
 }
 
@@ -180,47 +212,27 @@ static wnpu_session *open_session(const bench *b, const wnpu_audio *a)
     return s;
 }
 
-/* Completes a word whose end is set, unless it has neither letter nor digit. */
-static void count_word(words *w, const char *text)
+/* Appends the words of a segment with their times. */
+static void add_segment(words *w, const wnpu_session *s, size_t segment)
 {
-    word *d = &w->of[w->n];
-    normalise(d->text, text, strlen(text));
-    d->shown = d->committed = -1;
-    w->n += d->text[0] != '\0';
-}
-
-/* The final words and their ends. */
-static words transcribe(wnpu_session *s, const wnpu_params *params, const wnpu_audio *a)
-{
-    words w = new_words();
-    wnpu_params p = *params;
-    wnpu_word spoken;
-    char text[256] = "";
-    size_t i, k;
-    p.words = 1;
-    if (wnpu_transcribe(s, &p, a) < 0) {
-        die("run", wnpu_session_error(s));
+    wnpu_segment g;
+    wnpu_word spoken = {.struct_size = sizeof spoken};
+    size_t i = w->n, k = 0, to = 0;
+    if (wnpu_get_segment(s, segment, &g) != WNPU_OK) {
+        return;
     }
-    for (i = 0; i < wnpu_segment_count(s); i++) {
-        for (k = 0; k < wnpu_word_count(s, i); k++) {
-            spoken.struct_size = sizeof spoken;
-            wnpu_get_word(s, i, k, &spoken);
-            if (spoken.text_length == 0 || w.n + 1 >= MOST_WORDS) {
-                continue;
-            }
-            if (k == 0 || spoken.text[0] == ' ') { /* else it continues the one before */
-                count_word(&w, text);
-                text[0] = '\0';
-                w.of[w.n].begin = (double)spoken.t0_ms;
-            }
-            if (strlen(text) + spoken.text_length < sizeof text) {
-                strncat(text, spoken.text, spoken.text_length);
-            }
-            w.of[w.n].end = (double)spoken.t1_ms;
+    split(w, g.text, g.text_length);
+    spoken.t0_ms = spoken.t1_ms = g.t0_ms;
+    for (; i < w->n; i++) { /* a word may consist of several */
+        word *d = &w->of[i];
+        d->begin = -1;
+        for (; to < d->to && wnpu_get_word(s, segment, k, &spoken) == WNPU_OK; k++) {
+            d->begin = d->begin < 0 ? (double)spoken.t0_ms : d->begin;
+            to += spoken.text_length;
         }
+        d->begin = d->begin < 0 ? (double)spoken.t0_ms : d->begin;
+        d->end = (double)spoken.t1_ms;
     }
-    count_word(&w, text);
-    return w;
 }
 
 /* Two texts that are compared. */
@@ -238,15 +250,16 @@ static int differ(const void *user, size_t i, size_t j)
 static void compare_with_file(bench *b, wnpu_session *s, const wnpu_audio *a, const words *final)
 {
     wnpu_params p;
-    words file;
+    words file = new_words();
     const texts both = {&file, final};
-    size_t *row;
+    size_t *row = resize(NULL, (final->n + 1) * sizeof *row), i;
     wnpu_params_init(&p, sizeof p);
     p.language = b->params.language;
-    file = transcribe(s, &p, a);
-    row = malloc((final->n + 1) * sizeof *row);
-    if (row == NULL) {
-        die("memory", "none left");
+    if (wnpu_transcribe(s, &p, a) < 0) {
+        die("run", wnpu_session_error(s));
+    }
+    for (i = 0; i < wnpu_segment_count(s); i++) {
+        add_segment(&file, s, i);
     }
     b->differ += (double)edit_distance(file.n, final->n, row, differ, &both);
     free(row);
@@ -254,80 +267,130 @@ static void compare_with_file(bench *b, wnpu_session *s, const wnpu_audio *a, co
     free(file.of);
 }
 
-static void begin(bench *b, wnpu_session *s, const wnpu_audio *a)
+static void begin(const bench *b, wnpu_session *s, const wnpu_audio *a, int words_too)
 {
     wnpu_stream_options o = life_stream(a, b->step_ms);
-    if (wnpu_stream_begin(s, &b->params, &o) != WNPU_OK) {
+    wnpu_params p = b->params;
+    p.words = words_too;
+    if (wnpu_stream_begin(s, &p, &o) != WNPU_OK) {
         die("stream", wnpu_session_error(s));
     }
 }
 
-typedef struct view {
-    words now, before;
-    size_t committed, likely; /* words of now that are committed, and those or likely to stay */
-    size_t committed_before, likely_before;
-    int64_t covered; /* end of the audio that the text is from */
-} view;
-
-/* Compares what is shown now, at a time, with what was shown before and with the final words. */
-static void look(bench *b, wnpu_session *s, view *v, words *final, double at, int finished)
+/* Keeps all text that is final, of segments and confirmed behind them. Counts a change of what was
+ * final before. */
+static void keep_final(bench *b, film *m, const wnpu_session *s, const wnpu_live *live)
 {
-    words swap = v->before;
     wnpu_segment g;
-    wnpu_live live;
-    size_t i, same = 0;
-    v->before = v->now;
-    v->committed_before = v->committed;
-    v->likely_before = v->likely;
-    v->now = swap;
-    v->now.n = 0;
+    size_t i, n = 0;
+    char *text = NULL;
     for (i = 0; wnpu_get_segment(s, i, &g) == WNPU_OK; i++) {
-        split(&v->now, g.text, g.text_length);
+        text = resize(text, n + g.text_length);
+        memcpy(text + n, g.text, g.text_length);
+        n += g.text_length;
     }
-    v->committed = v->likely = v->now.n;
-    live.struct_size = sizeof live;
+    text = resize(text, n + live->confirmed_length);
+    memcpy(text + n, live->text, live->confirmed_length);
+    n += live->confirmed_length;
+    b->changed += n < m->n_final || (m->n_final > 0 && memcmp(text, m->final, m->n_final) != 0);
+    free(m->final);
+    m->final = text;
+    m->n_final = n;
+}
+
+/* Keeps what is shown now. */
+static void look(bench *b, wnpu_session *s, film *m, double at, int finished)
+{
+    wnpu_live live = {.struct_size = sizeof live, .text = ""};
+    words tail = new_words();
+    shot *now;
+    size_t i;
+    for (; m->n_segments < wnpu_segment_count(s); m->n_segments++) {
+        add_segment(&m->said, s, m->n_segments);
+    }
     if (!finished && wnpu_get_live(s, &live) == WNPU_OK) {
         int64_t covered = live.text_length > 0 ? live.t1_ms : live.committed_ms;
-        if (v->now.n + live.text_length > 0 && covered > v->covered) {
-            v->covered = covered;
+        if (m->said.n + live.text_length > 0 && covered > m->covered) {
+            m->covered = covered;
             add(&b->lag, at - (double)covered);
         }
-        split(&v->now, live.text, live.confirmed_length);
-        v->committed = v->now.n;
-        split(&v->now, live.text + live.confirmed_length,
-              live.likely_length - live.confirmed_length);
-        v->likely = v->now.n;
-        split(&v->now, live.text + live.likely_length, live.text_length - live.likely_length);
-        if (b->log) {
-            printf("%7.0f %5ld |%s| %.*s\n", at, (long)live.committed_ms, live.text,
-                   (int)live.likely_length, live.text);
-        }
+        split(&tail, live.text, live.text_length);
     }
-    while (same < v->now.n && same < v->before.n &&
-           strcmp(v->now.of[same].text, v->before.of[same].text) == 0) {
+    keep_final(b, m, s, &live);
+    m->of = grow(m->of, m->n, sizeof *m->of);
+    now = &m->of[m->n++];
+    now->at = at;
+    now->n_segment = now->n_final = now->n_likely = m->said.n;
+    now->n = m->said.n + tail.n;
+    for (i = 0; i < tail.n; i++) {
+        now->n_final += tail.of[i].to <= live.confirmed_length;
+        now->n_likely += tail.of[i].to <= live.likely_length;
+    }
+    now->tail = resize(tail.of, tail.n * sizeof *tail.of);
+    if (b->log) {
+        printf("%7.0f %5ld |%.*s|%s\n", at, (long)live.committed_ms, (int)live.confirmed_length,
+               live.text, live.text + live.confirmed_length);
+    }
+}
+
+static const char *word_of(const film *m, const shot *at, size_t i)
+{
+    return i < at->n_segment ? m->said.of[i].text : at->tail[i - at->n_segment].text;
+}
+
+/* Compares what is shown with what was shown before. */
+static void compare_shots(bench *b, const film *m, const shot *before, const shot *now)
+{
+    size_t i, same = 0;
+    double removed;
+    while (same < now->n && same < before->n &&
+           strcmp(word_of(m, now, same), word_of(m, before, same)) == 0) {
         same++;
     }
-    b->erased += (double)(v->before.n - same);
-    b->revisions += v->before.n > same;
-    for (i = same; i < v->before.n; i++) {
-        b->taken_back += (double)strlen(v->before.of[i].text);
+    removed = (double)(before->n - same);
+    b->erased += removed;
+    b->revisions += removed > 0;
+    for (i = same; i < before->n; i++) {
+        b->taken_back += (double)strlen(word_of(m, before, i));
     }
-    b->erased_final += v->committed > v->committed_before ? (double)(v->before.n - same) : 0;
-    if (b->log && v->before.n > same) {
-        printf("%7.0f %lu words withdrawn from \"%s\"%s\n", at, (unsigned long)(v->before.n - same),
-               v->before.of[same].text, v->committed > v->committed_before ? ", final" : "");
+    b->erased_final += now->n_final > before->n_final ? removed : 0;
+    b->likely_erased += before->n_likely > same ? (double)(before->n_likely - same) : 0;
+    if (b->log && removed > 0) {
+        printf("%7.0f %.0f words withdrawn from \"%s\"%s\n", now->at, removed,
+               word_of(m, before, same), now->n_final > before->n_final ? ", final" : "");
     }
-    b->likely_erased += v->likely_before > same ? (double)(v->likely_before - same) : 0;
-    b->likely += (double)(v->likely - v->committed);
-    b->seen += (double)(v->now.n - v->committed);
-    b->changed += same < v->committed_before;
-    for (i = 0; i < v->now.n && i < final->n; i++) {
-        word *f = &final->of[i];
-        if (strcmp(f->text, v->now.of[i].text) == 0) {
-            f->shown = f->shown < 0 ? at : f->shown;
-            f->committed = f->committed < 0 && i < v->committed ? at : f->committed;
+}
+
+/* Goes through the film: changes, and when each word was first shown and final. */
+static void watch(bench *b, film *m)
+{
+    size_t i, k;
+    for (i = 0; i < m->n; i++) {
+        const shot *now = &m->of[i];
+        if (i > 0) {
+            compare_shots(b, m, now - 1, now);
+        }
+        b->likely += (double)(now->n_likely - now->n_final);
+        b->seen += (double)(now->n - now->n_final);
+        for (k = 0; k < now->n && k < m->said.n; k++) {
+            word *d = &m->said.of[k];
+            if (d->shown < 0 && strcmp(d->text, word_of(m, now, k)) == 0) {
+                d->shown = now->at;
+            }
+            d->final = d->final < 0 && k < now->n_final ? now->at : d->final;
         }
     }
+}
+
+static void free_film(film *m)
+{
+    size_t i;
+    for (i = 0; i < m->n; i++) {
+        free(m->of[i].tail);
+    }
+    free(m->of);
+    free(m->final);
+    free(m->said.of);
 }
 
 static void draw_dot(FILE *f, double x, double y, const char *color)
@@ -341,14 +404,14 @@ static void draw_line(FILE *f, double from, double to, double y, const char *col
             to, y, y, color);
 }
 
-/* A picture: time to the right; for each word its end, its first display, and its commit. Words
+/* A picture: time to the right; for each word its end, its first display, and when it was final. Words
  * have neither < nor &, see normalise(). */
 static void draw(const bench *b, const words *w, double ms)
 {
     static const char *const color[] = {"#000", "#e70", "#080"};
     FILE *f = fopen(b->svg, "w");
     size_t i, n = w->n < 60 ? w->n : 60;
-    double last = n > 0 && w->of[n - 1].committed > 0 ? w->of[n - 1].committed : ms, scale;
+    double last = n > 0 && w->of[n - 1].final > 0 ? w->of[n - 1].final : ms, scale;
     if (f == NULL) {
         die(b->svg, "cannot be written");
     }
@@ -357,7 +420,7 @@ static void draw(const bench *b, const words *w, double ms)
             "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%%\" height=\"100%%\" "
             "fill=\"white\"/>\n", (unsigned long)(56 + 14 * n));
     for (i = 0; i < 3; i++) {
-        static const char *const name[] = {"end of the word", "first shown", "committed"};
+        static const char *const name[] = {"end of the word", "first shown", "final"};
         int x = 184 + 120 * (int)i;
         draw_dot(f, x, 14, color[i]);
         fprintf(f, "<text x=\"%d\" y=\"18\">%s</text>\n", x + 8, name[i]);
@@ -373,7 +436,7 @@ static void draw(const bench *b, const words *w, double ms)
         const word *d = &w->of[i];
         double y = 52 + 14 * (double)i, x0 = 180 + d->end * scale;
         double x1 = 180 + (d->shown < 0 ? d->end : d->shown) * scale;
-        double x2 = 180 + (d->committed < 0 ? d->end : d->committed) * scale;
+        double x2 = 180 + (d->final < 0 ? d->end : d->final) * scale;
         fprintf(f, "<text x=\"170\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", y + 4, d->text);
         draw_line(f, x0, x1, y, color[1]);
         draw_line(f, x1, x2, y, color[2]);
@@ -394,14 +457,65 @@ static void count(bench *b, const words *w, double over)
         if (d->shown >= 0) {
             add(&b->shown, d->shown - d->end);
         }
-        if (d->committed >= 0 && d->committed < over) {
-            add(&b->final, d->committed - d->end);
-            if (i + 1 < w->n && d[1].begin - d->end >= GAP_MS) {
-                add(&b->phrases, d->committed - d->end);
-            }
+        if (d->final < 0 || d->final >= over) {
+            b->at_end++;
+            continue;
+        }
+        add(&b->final, d->final - d->end);
+        if (i + 1 < w->n && d[1].begin - d->end >= GAP_MS) {
+            add(&b->phrases, d->final - d->end);
         }
     }
     b->n_words += (double)w->n;
+}
+
+/* Appends the text to a file. */
+static void write_text(const char *to, const char *path, const film *m)
+{
+    FILE *f = fopen(to, "a");
+    if (f == NULL || fprintf(f, "%s\t%.*s\n", path, (int)m->n_final, m->final) < 0 ||
+        fclose(f) != 0) {
+        die(to, "cannot be written");
+    }
+}
+
+/* Pushes the recording by the virtual clock, whose time is *now in the end. Returns when the
+ * recording had ended. */
+static double play(bench *b, const char *path, wnpu_session *s, const wnpu_audio *a, film *m,
+                   double *now)
+{
+    uint64_t at = 0, chunk = a->rate * (uint64_t)b->chunk_ms / 1000;
+    double over = 0;
+    int status = 0, done = 0;
+    while (!done && status == 0) {
+        uint64_t have = (uint64_t)(*now * a->rate / 1000);
+        double since;
+        uint32_t events;
+        have = have / chunk * chunk;
+        if (have <= at) { /* wait for the next piece */
+            have = at + chunk;
+            *now = (double)have * 1000 / a->rate;
+        }
+        have = have < a->frames ? have : a->frames;
+        wnpu_stream_push(s, (const char *)a->data + at * wnpu_frame_bytes(a), (size_t)(have - at));
+        at = have;
+        since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
+        done = at == a->frames;
+        over = *now;
+        status = done ? wnpu_stream_finish(s) : wnpu_stream_step(s, &events);
+        since = clock_ms(CLOCK_THREAD_CPUTIME_ID) - since;
+        *now += since;
+        if (!done) {
+            add(&b->step, since);
+        }
+        if (done || events != 0) {
+            look(b, s, m, *now, done);
+        }
+    }
+    if (status < 0) {
+        die(path, wnpu_session_error(s));
+    }
+    return over;
 }
 
 static void run(bench *b, const char *path)
@@ -409,55 +523,26 @@ static void run(bench *b, const char *path)
     unsigned char *data;
     wnpu_audio a = read_wav(path, &data);
     wnpu_session *s = open_session(b, &a);
-    words final = transcribe(s, &b->params, &a);
-    view v = {new_words(), new_words(), 0, 0, 0, 0, 0};
-    uint64_t at = 0, chunk = a.rate * (uint64_t)b->chunk_ms / 1000;
-    double now = 0, over = 0, cpu;
-    int status = 0, done = 0;
-    if (b->errors) {
-        compare_with_file(b, s, &a, &final);
-    }
-    cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
-    begin(b, s, &a);
-    while (!done && status == 0) {
-        uint64_t have = (uint64_t)(now * a.rate / 1000);
-        double since;
-        uint32_t events;
-        have = have / chunk * chunk;
-        if (have <= at) { /* wait for the next piece */
-            have = at + chunk;
-            now = (double)have * 1000 / a.rate;
-        }
-        have = have < a.frames ? have : a.frames;
-        wnpu_stream_push(s, (const char *)a.data + at * wnpu_frame_bytes(&a), (size_t)(have - at));
-        at = have;
-        since = clock_ms(CLOCK_THREAD_CPUTIME_ID);
-        done = at == a.frames;
-        over = now;
-        status = done ? wnpu_stream_finish(s) : wnpu_stream_step(s, &events);
-        since = clock_ms(CLOCK_THREAD_CPUTIME_ID) - since;
-        now += since;
-        if (!done) {
-            add(&b->step, since);
-        }
-        if (done || events != 0) {
-            look(b, s, &v, &final, now, done);
-        }
-    }
-    if (status < 0) {
-        die(path, wnpu_session_error(s));
-    }
+    film m = {.said = new_words()};
+    double now = 0, over, cpu = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+    begin(b, s, &a, 1);
+    over = play(b, path, s, &a, &m, &now);
     b->cpu_s += (clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu) / 1000;
     b->audio_s += (double)a.frames / a.rate;
-    count(b, &final, over);
+    watch(b, &m);
+    count(b, &m.said, over);
+    if (b->errors) {
+        compare_with_file(b, s, &a, &m.said);
+    }
+    if (b->text != NULL) {
+        write_text(b->text, path, &m);
+    }
     if (b->svg != NULL) {
-        draw(b, &final, now);
+        draw(b, &m.said, now);
         b->svg = NULL;
     }
     wnpu_session_close(s);
-    free(final.of);
-    free(v.now.of);
-    free(v.before.of);
+    free_film(&m);
     free(data);
 }
 
@@ -473,7 +558,7 @@ static void run_streams(bench *b, const char *path)
     for (i = 0; i < b->streams; i++) {
         s[i] = open_session(b, &a);
         at[i] = (uint64_t)i * a.rate * 7 % a.frames / chunk * chunk;
-        begin(b, s[i], &a);
+        begin(b, s[i], &a, 0);
     }
     while (now < 60000 || waiting) {
         waiting = 0;
@@ -518,6 +603,8 @@ static void report(bench *b)
         return;
     }
     print_numbers("end of word to final text", &b->final);
+    printf("%-44s %.0f of %.0f\n", "words final only at the end of the recording", b->at_end,
+           b->n_words);
     print_numbers("end of phrase to final text", &b->phrases);
     print_numbers("end of word to first display", &b->shown);
     print_numbers("lag of the text at each change", &b->lag);
@@ -529,7 +616,7 @@ static void report(bench *b)
            b->seen > 0 ? 100 * b->likely / b->seen : 0);
     printf("%-44s %.1f a minute, %.0f characters in all\n", "revisions",
            b->revisions * 60 / b->audio_s, b->taken_back);
-    printf("%-44s %.0f\n", "changes of committed words", b->changed);
+    printf("%-44s %.0f\n", "changes of final text", b->changed);
     if (b->errors) {
         printf("%-44s %.0f of %.0f\n", "words that differ from a file's", b->differ, b->n_file);
     }
@@ -561,6 +648,8 @@ int main(int argc, char **argv)
             b.model_path = value;
         } else if (strcmp(argv[i], "--svg") == 0) {
             b.svg = value;
+        } else if (strcmp(argv[i], "--text") == 0) {
+            b.text = value;
         } else if (strcmp(argv[i], "--threads") == 0) {
             b.threads = (unsigned)atoi(value);
         } else if (strcmp(argv[i], "--step") == 0) {
