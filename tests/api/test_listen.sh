@@ -201,6 +201,34 @@ PYTHON
         fail "$(tail -n 3 "$T/log")"
 }
 
+# With --commit words are final while their window is open: final text only grows, and is in the end
+# what transcribe writes.
+test_commit() {
+    need && have python3 || return
+    ffmpeg -v error -y -i "$T/speech.wav" -t 5 -bitexact "$T/begin.wav"
+    run 0 "$build/transcribe" -q -m "$tiny" -l en --least 3000 --pause 700 --commit 1000 \
+        "$T/begin.wav"
+    cp "$T/out" "$T/commit"
+    run 0 "$build/listen" --json --commit 1000 -l en "$tiny" - <"$T/begin.wav"
+    python3 - "$T/out" "$T/commit" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
+final, segments, grown = "", "", 0
+for e in events:
+    text = e["text"].encode()[:e["likely"]].decode()
+    segments += text if e["event"] == "text" else ""
+    now = segments + (text if e["event"] == "tentative" else "")
+    if e["event"] in ("text", "tentative"):
+        assert now.startswith(final) or e["event"] == "text" and final.startswith(now), (final, now)
+        grown += len(now) > len(final)
+        final = max(final, now, key=len)
+assert grown >= 3, events
+assert segments == final, (segments, final)
+lines = [e["text"].strip() for e in events if e["event"] == "text"]
+assert lines == open(sys.argv[2], encoding="utf-8").read().splitlines(), lines
+PYTHON
+}
+
 # Sound is read while the program cannot go on, here because nobody reads what it writes.
 test_reads_on() {
     need && have python3 || return
@@ -620,7 +648,7 @@ rows_are() {
     cmp -s "$T/wanted_rows" "$T/rows"
 }
 
-for t in ${*:-text unheard input formats events reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders}; do
+for t in ${*:-text unheard input formats events commit reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders}; do
     t_run "test_$t"
 done
 t_end
