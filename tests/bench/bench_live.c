@@ -47,7 +47,7 @@ typedef struct words {
 typedef struct shot {
     double at;
     size_t n_segment; /* words in segments; those behind them follow */
-    size_t n_final, n_likely, n; /* words that are final, and those that are likely to stay or final */
+    size_t n_final, n_likely, n; /* words that are final, these and likely to stay, all */
     word *tail;
 } shot;
 
@@ -404,8 +404,8 @@ static void draw_line(FILE *f, double from, double to, double y, const char *col
             to, y, y, color);
 }
 
-/* A picture: time to the right; for each word its end, its first display, and when it was final. Words
- * have neither < nor &, see normalise(). */
+/* A picture: time to the right; for each word its end, its first display, and when it was final.
+ * Words have neither < nor &, see normalise(). */
 static void draw(const bench *b, const words *w, double ms)
 {
     static const char *const color[] = {"#000", "#e70", "#080"};
