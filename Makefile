@@ -10,10 +10,10 @@
 #   make npu-code      assemble the NPU part's built-in kernels again, after changes of their assembly
 #   make check-long    make test with 1,000 random faults in the NPU part, 10,000 cancels of base.en,
 #                      1,000 snapshots, 10 hours of sound, as a file and live, 500 divisions of
-#                      live audio, ten minutes of it under ThreadSanitizer, 30 minutes of sounds
-#                      in which nobody speaks, 12 clips with all instruction sets under wine, and with
-#                      SPEECH=DIR real models on the simulated device, see
-#                      tests/npu/npu_speech.sh: hours
+#                      live audio, ten minutes of it under ThreadSanitizer, half a minute of film
+#                      of build/listen, 30 minutes of sounds in which nobody speaks, 12 clips with
+#                      all instruction sets under wine, and with SPEECH=DIR real models on the
+#                      simulated device, see tests/npu/npu_speech.sh: hours
 #   make npu-estimate  what an NPU would make of MODEL (tiny base.en): counted cycles of the built-in
 #                      kernels beside the measured CPU, as ranges; not a measurement of an NPU
 #   make test-asan     the same under AddressSanitizer and UBSan
@@ -313,7 +313,7 @@ test-npu: $(if $(LIBDRM),$(B)/npu_doctor $(B)/transcribe $(NPU_PROGRAMS:%=$(B)/t
 check-long: tests
 	@TEST_WINDOWS=full TEST_ALIGN=full TEST_NPU_AUTO=full TEST_NPU_RUNS=1000 \
 	    TEST_NPU_SHAPES=1 TEST_CANCELS=10000 TEST_SNAPSHOTS=1000 TEST_MINUTES=600 \
-	    TEST_CHUNKS=500 WNPU_FREE_SECONDS=90 TEST_REQUESTS=10000 TEST_HOSTILE=100000 \
+	    TEST_CHUNKS=500 TEST_FILM=full WNPU_FREE_SECONDS=90 TEST_REQUESTS=10000 TEST_HOSTILE=100000 \
 	    TEST_TIMEOUT=86400 tests/run "$(BUILD)"
 	+@TEST_STREAM_SECONDS=600 $(MAKE) test-tsan
 	@[ -z "$(SPEECH)" ] || WNPU_BUILD="$(BUILD)" tests/npu/npu_speech.sh "$(SPEECH)" $(MODELS)

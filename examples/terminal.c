@@ -6,6 +6,7 @@
 #define _XOPEN_SOURCE 700
 #include "terminal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,10 +46,13 @@ static void clear_rows(int columns)
     n_rows = 0;
 }
 
-static int width(void)
+/* Columns and rows of the terminal. */
+static int size_of(int *rows)
 {
     struct winsize size;
-    return ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+    int known = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    *rows = known && size.ws_row > 2 ? size.ws_row : 24;
+    return known ? size.ws_col : 80;
 }
 
 /* Bytes up to the next character. */
@@ -72,35 +76,40 @@ static size_t word_of(const char *text)
     return n;
 }
 
-/* Prints text in rows with fewer than `columns` columns, if characters are narrower, dimmed from
- * `dim` on. What rows occupy is noted in row_columns. */
-static void print_rows(const char *text, const char *dim, int columns)
+/* Divides text into rows with fewer than `columns` columns, if characters are narrower, and prints
+ * those from number `first` on, dimmed from `dim` on. What they occupy is noted in row_columns.
+ * Returns the number of all rows. */
+static int print_rows(const char *text, const char *dim, int columns, int first)
 {
-    int at = 0, dimmed = 0;
+    int at = 0, dimmed = 0, row = *text != '\0';
     size_t n;
-    n_rows = *text != '\0';
-    for (; *text != '\0'; text += n) {
+    for (n_rows = row > first; *text != '\0'; text += n) {
         n = word_of(text);
         n = columns_of(text, n) < columns ? n : step_of(text); /* too long: a character of it */
         if (at > 0 && at + columns_of(text, n) >= columns) {
-            printf("\n");
-            n_rows += n_rows < MOST_ROWS;
+            printf("%s", n_rows > 0 ? "\n" : "");
+            row++;
+            n_rows += row > first && n_rows < MOST_ROWS;
             at = 0;
             n -= *text == ' ';
             text += *text == ' ';
         }
         at += columns_of(text, n);
-        row_columns[n_rows - 1] = at;
-        printf("%s%.*s", dim != NULL && text >= dim && !dimmed ? "\033[2m" : "", (int)n, text);
-        dimmed |= dim != NULL && text >= dim;
+        if (n_rows > 0) {
+            row_columns[n_rows - 1] = at;
+            printf("%s%.*s", dim != NULL && text >= dim && !dimmed ? "\033[2m" : "", (int)n, text);
+            dimmed |= dim != NULL && text >= dim;
+        }
     }
+    return row;
 }
 
 void terminal_print(const char *text)
 {
+    int rows;
     terminal_show("");
     if (isatty(1)) {
-        print_rows(text, NULL, width());
+        (void)print_rows(text, NULL, size_of(&rows), 0);
         n_rows = 0;
         printf("\n");
     } else {
@@ -115,28 +124,30 @@ void terminal_show(const char *text)
 
 void terminal_show_behind(size_t bytes, const char *text)
 {
-    int columns = width();
-    size_t length = strlen(text), most = (size_t)columns * 4;
+    int rows, columns = size_of(&rows), n;
+    size_t cut;
     if (!isatty(1)) {
         return;
     }
     clear_rows(columns);
-    n_plain = bytes;
     if (text != shown) {
-        (void)snprintf(shown, sizeof shown, "%s", text + (length < sizeof shown
-                                                             ? 0 : length - sizeof shown + 1));
+        cut = strlen(text) < sizeof shown ? 0 : strlen(text) - sizeof shown + 1;
+        for (; (text[cut] & 0xc0) == 0x80; cut++) {
+        }
+        (void)snprintf(shown, sizeof shown, "%s", text + cut);
+        n_plain = bytes > cut ? bytes - cut : 0;
     }
     shown_width = columns;
-    length = strlen(shown);
-    text = shown + (length > most ? length - most : 0);
-    text += (*text & 0xc0) == 0x80 ? step_of(text) : 0;
-    print_rows(text, shown + n_plain, columns);
+    rows = rows < MOST_ROWS ? rows : MOST_ROWS;
+    n = print_rows(shown, shown + n_plain, columns, INT_MAX);
+    (void)print_rows(shown, shown + n_plain, columns, n > rows ? n - rows : 0);
     printf("\033[0m");
 }
 
 void terminal_refresh(void)
 {
-    if (n_rows > 0 && width() != shown_width) {
+    int rows;
+    if (n_rows > 0 && size_of(&rows) != shown_width) {
         terminal_show_behind(n_plain, shown);
         (void)fflush(stdout);
     }
@@ -156,6 +167,7 @@ static void restore(void)
 void terminal_open(void)
 {
     struct termios now;
+    (void)setvbuf(stdout, NULL, _IOFBF, 4 * MOST_BYTES); /* text is replaced at once */
     if (!isatty(1) || tcgetpgrp(1) != getpgrp() || tcgetattr(1, &before) != 0) {
         return;
     }

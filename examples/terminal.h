@@ -7,13 +7,14 @@
 
 #include <stddef.h>
 
-/* From now on until the program exits, the terminal does not show what is typed: ^C and keys would
- * stand in the text. Nothing happens if standard output is not a terminal in the foreground. */
+/* To be called before anything is printed. What is printed appears when standard output is flushed.
+ * Until the program exits, a terminal in the foreground does not show what is typed: ^C and keys would
+ * stand in the text. */
 void terminal_open(void);
 /* Prints a line. The dimmed text is removed before. */
 void terminal_print(const char *text);
-/* Replaces the dimmed text at the cursor: at most five rows, its end. Nothing happens if standard
- * output is not a terminal. */
+/* Replaces the dimmed text at the cursor. Of one with more rows than the terminal, its end is shown.
+ * Nothing happens if standard output is not a terminal. */
 void terminal_show(const char *text);
 /* The same, with the first bytes of the text not dimmed; they end with a word. */
 void terminal_show_behind(size_t bytes, const char *text);

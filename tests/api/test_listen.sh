@@ -460,6 +460,46 @@ test_terminal() {
         fail "screen: $(cat "$T/screen")"
 }
 
+# A film of what listen shows while speech arrives in time, four pictures a second: text that is not
+# dimmed grows by words, and none of it is taken back.
+test_film() {
+    need && have tmux python3 || return
+    { cat "$T/speech.wav"; raw; } >"$T/twice.wav"
+    tail -c +45 "$T/twice.wav" >"$T/samples"
+    recorder
+    printf '%s\n' "'$T/record' '$T/twice.wav' | '$here$build/listen' --commit 1000 -l en '$tiny' -" \
+        "echo THE END; sleep 600" >"$T/go"
+    LC_ALL=C.UTF-8 tmux -u -L "listen$$" -f /dev/null new-session -d -x 60 -y 20 "sh '$T/go'" ||
+        { fail "tmux does not start"; return; }
+    python3 - "listen$$" "$T/filmed" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import re, subprocess, sys, time
+final, grown, tails = [], 0, 0
+while "END" not in final:
+    time.sleep(0.25)
+    rows = subprocess.run(["tmux", "-L", sys.argv[1], "capture-pane", "-p", "-e", "-S", "-"],
+                          capture_output=True, check=True).stdout.decode()
+    plain, tail, dim = "", "", False
+    for part in re.split("(\33\\[[0-9;]*m)", rows.replace("\n", " ")):
+        if part.startswith("\33"):
+            dim = part == "\33[2m" or dim and part != "\33[0m"
+        elif dim:
+            tail += part
+        else:
+            plain += part
+    now = plain.split()
+    print(f"{' '.join(now)} [{' '.join(tail.split())}]")
+    assert now[:len(final)] == final, (final, now)
+    grown += len(now) > len(final)
+    tails += tail.strip() != ""
+    final = now
+assert grown > 3 and tails > 3, (grown, tails)
+open(sys.argv[2], "w").write("\n".join(final[:-2]) + "\n")
+PYTHON
+    tmux -L "listen$$" kill-server
+    run 0 "$build/listen" --commit 1000 -l en "$tiny" - <"$T/samples"
+    words "$T/out" | cmp -s - "$T/filmed" || fail "$(cat "$T/filmed")"
+}
+
 # Text of any script, longer than a row with and without spaces, and its replacement.
 test_rows() {
     have tmux || return
@@ -630,7 +670,7 @@ PROGRAM
     tmux -L "listen$$" resize-window -x 22 -y 20
     soon rows_are first 'aaaa bbbb cccc dddd' 'eeee ffff gggg hhhh' 'iiii jjjj kkkk llll'
     tmux -L "listen$$" resize-window -x 12 -y 20
-    soon rows_are first 'ccc dddd' 'eeee ffff' 'gggg hhhh' 'iiii jjjj' 'kkkk llll'
+    soon rows_are first 'aaaa bbbb' 'cccc dddd' 'eeee ffff' 'gggg hhhh' 'iiii jjjj' 'kkkk llll'
     tmux -L "listen$$" resize-window -x 60 -y 20
     soon rows_are first 'aaaa bbbb cccc dddd eeee ffff gggg hhhh iiii jjjj kkkk llll'
     echo >"$T/go_on"
@@ -648,7 +688,8 @@ rows_are() {
     cmp -s "$T/wanted_rows" "$T/rows"
 }
 
-for t in ${*:-text unheard input formats events commit reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders}; do
+# Half a minute of film only with TEST_FILM=full, as in make check-long.
+for t in ${*:-text unheard input formats events commit reads_on lost wide interrupt cancel drain commands lists options dictation terminal rows resize recorders ${TEST_FILM:+film}}; do
     t_run "test_$t"
 done
 t_end
