@@ -3086,6 +3086,7 @@ typedef struct xd_device {
     unsigned pci_device, pci_revision; /* 0 without sysfs */
     unsigned columns;            /* most that a partition may have */
     unsigned core_rows;
+    struct xa_metadata layout;   /* of the array, as the firmware tells it */
     int major, minor;            /* of the driver's interface */
     int chains;                  /* 1: command chains report errors correctly */
     int has_firmware;
@@ -3315,6 +3316,7 @@ static int xd_metadata(xd_device *device, xd_why *why)
     if (err != 0) {
         return xd_errno(why, XD_METADATA, err, "querying the NPU's layout");
     }
+    device->layout = u.metadata;
     if (device->kind == 0) { /* no sysfs: the two families differ in the number of columns */
         device->kind = u.metadata.cols == 5 ? XD_NPU1 : u.metadata.cols == 8 ? XD_NPU4 : 0;
     }
@@ -3338,17 +3340,19 @@ static int xd_metadata(xd_device *device, xd_why *why)
     return WNPU_OK;
 }
 
+#define XD_DUMP_BYTES 16384u /* a column takes some hundred bytes */
+
 /* Asks the firmware for the status of the columns that contexts use. Returns 0 or a positive errno;
  * EINVAL is an answer, too: more bytes than the buffer has. A dead firmware takes 5 s. */
-static int xd_array_status(const xd_device *device, uint32_t *columns)
+static int xd_array_status(const xd_device *device, uint8_t *dump, uint32_t *columns)
 {
-    uint8_t dump[16384];
     struct xa_aie_status status;
     struct xa_get_info info;
     int err;
+    memset(dump, 0, XD_DUMP_BYTES);
     memset(&status, 0, sizeof status);
     status.buffer = (uint64_t)(uintptr_t)dump;
-    status.buffer_size = (uint32_t)sizeof dump;
+    status.buffer_size = XD_DUMP_BYTES;
     memset(&info, 0, sizeof info);
     info.param = XA_INFO_AIE_STATUS;
     info.buffer_size = (uint32_t)sizeof status;
@@ -3356,6 +3360,152 @@ static int xd_array_status(const xd_device *device, uint32_t *columns)
     err = xd_ioctl(device->fd, XA_GET_INFO, &info);
     *columns = err == 0 ? status.cols_filled : 0;
     return err;
+}
+
+/* Bits of a core's status and of a DMA channel's (Xilinx/aie-rt, xaiemlgbl_params.h); NULL: a part
+ * of a number or reserved. */
+static const char *const xd_core_bits[] = {
+    "enabled", "reset", "memory-south", "memory-west", "memory-north", "memory-east", "lock-south",
+    "lock-west", "lock-north", "lock-east", "stream-in", NULL, "stream-out", NULL, "cascade-in",
+    "cascade-out", "debug-halt", "ecc", "scrubbing", "error-halt", "done", "bus", NULL
+};
+static const char *const xd_dma_bits[] = {
+    "starting", NULL, "waits-lock", "waits-release", "waits-stream", "waits-token", NULL, NULL,
+    "error8", "error9", "error10", "error11", "error12", "error13", NULL, NULL, "decode-error",
+    "slave-error", "queue-overflow", "runs", NULL, NULL, NULL
+};
+
+/* What is said of a tile: the values that are not 0, by name. */
+typedef struct xd_tile {
+    char text[400];
+    size_t length;
+} xd_tile;
+
+__attribute__((format(printf, 2, 3)))
+static void xd_say(xd_tile *tile, const char *format, ...)
+{
+    va_list args;
+    int n;
+    va_start(args, format);
+    n = vsnprintf(tile->text + tile->length, sizeof tile->text - tile->length, format, args);
+    va_end(args);
+    tile->length += n > 0 ? (size_t)n : 0;
+    tile->length = tile->length < sizeof tile->text ? tile->length : sizeof tile->text - 1;
+}
+
+/* Values of `bytes` each; number < 0: a single one, which has no number. */
+static void xd_say_values(xd_tile *tile, const char *name, int number, const uint8_t *at,
+                          unsigned bytes, unsigned count)
+{
+    unsigned i;
+    for (i = 0; i < count; i++, at += bytes) {
+        uint32_t value = bytes == 1 ? *at : xu_le32(at);
+        if (value != 0 && number < 0) {
+            xd_say(tile, " %s %lx", name, (unsigned long)value);
+        } else if (value != 0) {
+            xd_say(tile, " %s%u %lx", name, (unsigned)number + i, (unsigned long)value);
+        }
+    }
+}
+
+static void xd_say_bits(xd_tile *tile, uint32_t value, const char *const *names, unsigned count)
+{
+    const char *before = " (";
+    unsigned i;
+    for (i = 0; i < count; i++) {
+        if (value >> i & 1 && names[i] != NULL) {
+            xd_say(tile, "%s%s", before, names[i]);
+            before = " ";
+        }
+    }
+    if (before[1] == '\0') {
+        xd_say(tile, ")");
+    }
+}
+
+/* A tile's part of the dump, as XRT reads it (info_aie2.cpp): DMA channels in and out, registers of
+ * events (twice for a core and its memory), a core's registers, locks of one byte. */
+static void xd_tell_tile(const struct xa_tile_metadata *m, int core, const uint8_t *at, xd_tile *tile)
+{
+    static const char *const names[4] = {"core", "pc", "sp", "lr"};
+    const unsigned n_events = m->event_regs * (core ? 2u : 1u);
+    const uint8_t *events = at + 8 * (size_t)m->dma_channels, *state = events + 4 * n_events;
+    unsigned i;
+    memset(tile, 0, sizeof *tile);
+    for (i = 0; core && i < 4; i++) {
+        xd_say_values(tile, names[i], -1, state + 4 * i, 4, 1);
+        if (i == 0) {
+            xd_say_bits(tile, xu_le32(state), xd_core_bits,
+                        sizeof xd_core_bits / sizeof xd_core_bits[0]);
+        }
+    }
+    for (i = 0; i < 2u * m->dma_channels; i++) {
+        xd_say_values(tile, i % 2 == 0 ? "in" : "out", (int)i / 2, at + 4 * i, 4, 1);
+        xd_say_bits(tile, xu_le32(at + 4 * i), xd_dma_bits,
+                    sizeof xd_dma_bits / sizeof xd_dma_bits[0]);
+    }
+    xd_say_values(tile, "lock", 0, state + (core ? 16 : 0), 1, m->locks);
+    xd_say_values(tile, "event", 0, events, 4, n_events);
+}
+
+static size_t xd_tile_bytes(const struct xa_tile_metadata *m, int core)
+{
+    return 8 * (size_t)m->dma_channels + 4 * (size_t)m->event_regs * (core ? 2 : 1) + m->locks +
+           (core ? 16 : 0);
+}
+
+/* A dump whose layout is not the known one: its words as they are, at most 512 of them. */
+static void xd_log_raw(const wnpu_amdxdna_config *config, const uint8_t *dump)
+{
+    unsigned line, i, lines = 0;
+    for (line = 0; line < XD_DUMP_BYTES / 32 && lines < 64; line++) {
+        xd_tile tile;
+        uint32_t any = 0;
+        memset(&tile, 0, sizeof tile);
+        for (i = 0; i < 8; i++) {
+            uint32_t value = xu_le32(dump + 32 * line + 4 * i);
+            any |= value;
+            xd_say(&tile, " %08lx", (unsigned long)value);
+        }
+        if (any != 0) {
+            xu_log(config, WNPU_LOG_WARNING, "array: byte %u:%s", 32 * line, tile.text);
+            lines++;
+        }
+    }
+}
+
+/* Logs a dump: a line for each tile with its values that are not 0, in hexadecimal. The columns in
+ * use follow one another in it: cores, memory tile, shim. */
+static void xd_log_array(const xd_device *device, const wnpu_amdxdna_config *config,
+                         const uint8_t *dump, uint32_t columns)
+{
+    const struct xa_metadata *l = &device->layout;
+    const struct xa_tile_metadata *kinds[3];
+    size_t size = 0, at = 0;
+    unsigned column, kind, row;
+    kinds[0] = &l->core;
+    kinds[1] = &l->mem;
+    kinds[2] = &l->shim;
+    for (kind = 0; kind < 3; kind++) {
+        size += xd_tile_bytes(kinds[kind], kind == 0) * kinds[kind]->row_count;
+    }
+    if (size != l->col_size || size > XD_DUMP_BYTES / 32) {
+        xd_log_raw(config, dump);
+        return;
+    }
+    for (column = 0; column < 32; column++) {
+        for (kind = 0; kind < 3 && (columns >> column & 1); kind++) {
+            for (row = 0; row < kinds[kind]->row_count; row++) {
+                xd_tile tile;
+                xd_tell_tile(kinds[kind], kind == 0, dump + at, &tile);
+                at += xd_tile_bytes(kinds[kind], kind == 0);
+                if (tile.length > 0) {
+                    xu_log(config, WNPU_LOG_WARNING, "array: column %u row %u:%s", column,
+                           row + kinds[kind]->row_start, tile.text);
+                }
+            }
+        }
+    }
 }
 
 /* The present clock of the array in MHz; 0: unknown. */
@@ -5564,15 +5714,17 @@ static void xs_examine_hang(xs_accel *self, const xp_kernel *p, xd_why *why)
 {
     xj_engine *e = &self->e;
     xj_slot *slot = &e->slots[0];
+    uint8_t dump[XD_DUMP_BYTES];
     uint32_t columns = 0;
     unsigned long limit = (unsigned long)xv_limit(e, p, slot->count), took;
     unsigned state;
-    int err = xd_array_status(&e->device, &columns);
+    int err = xd_array_status(&e->device, dump, &columns);
     if (err != 0 && err != EINVAL && err != EOPNOTSUPP) {
         (void)xd_fail(why, WNPU_AMDXDNA_DEVICE_GONE, WNPU_E_ACCEL, "%s did not end, and the "
                       "firmware does not respond: %s (errno %d)", p->id, strerror(err), err);
         return;
     }
+    xd_log_array(&e->device, &e->config, dump, columns);
     xj_reap(e, xu_add_ns(xu_now_ns(), XS_PATIENCE_NS));
     took = (unsigned long)((xu_now_ns() - slot->submitted_ns) / 1000000);
     state = slot->state == XJ_FREE ? xj_end_state(e, slot) : XA_STATE_NEW;

@@ -1811,7 +1811,8 @@ typedef enum wnpu_amdxdna_cause {
     WNPU_AMDXDNA_SELF_TEST = 26,      /* kernels run but give wrong results */
     WNPU_AMDXDNA_OTHER = 27,          /* see the message */
     WNPU_AMDXDNA_KERNEL_HANGS = 28,   /* a kernel does not end in time; the firmware responds. The
-                                         message says whether it hangs or is slow */
+                                         message says whether it hangs or is slow, and the
+                                         array's status is logged, a line for each tile */
     WNPU_AMDXDNA_CONTEXT_REFUSED = 29, /* no hardware context: too many, columns, or its firmware */
     WNPU_AMDXDNA_CONFIG_REFUSED = 30  /* the kernels' configuration was refused */
 } wnpu_amdxdna_cause;

@@ -60,7 +60,7 @@ static void say(const char *format, ...)
 }
 
 /* What the library logs while the page is being written, for its end. */
-static char notes[16][256];
+static char notes[80][512];
 static size_t n_notes;
 
 static void on_log(void *user, wnpu_log_level level, const char *text)

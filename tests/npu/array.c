@@ -1004,3 +1004,51 @@ void array_explain(const array *a, char *text, size_t size)
         }
     }
 }
+
+/* A DMA channel's status register: state, what it waits for, tasks in its queue, descriptor. */
+static uint32_t channel_status(const channel *ch, int to_memory)
+{
+    uint32_t v = (uint32_t)ch->queued << 20 | (uint32_t)ch->bd << 24;
+    if (!ch->active) {
+        return v;
+    }
+    v |= 1u << 19 | 2;
+    return v | (!ch->holding ? 1u << 2 : !to_memory || ch->filled == 0 ? 1u << 4 : 0);
+}
+
+static uint8_t *put_word(uint8_t *to, uint32_t value)
+{
+    memcpy(to, &value, 4);
+    return to + 4;
+}
+
+static uint8_t *tile_status(const tile *t, uint8_t *to)
+{
+    static const uint32_t states[] = {
+        [CORE_OFF] = 0, [CORE_RUNNING] = 1, [CORE_WAITING] = 1 | 1u << 9, [CORE_DONE] = 1u << 20,
+        [CORE_FAILED] = 1u << 19
+    };
+    for (int i = 0; i < t->channels; i++) {
+        to = put_word(to, channel_status(&t->in[i], 1));
+        to = put_word(to, channel_status(&t->out[i], 0));
+    }
+    to += 4 * ARRAY_EVENTS * (t->kind == CORE_TILE ? 2 : 1);
+    if (t->kind == CORE_TILE) {
+        to = put_word(to, t->loaded ? states[core_state_of(t->core)] : 0);
+        to = put_word(to, t->loaded ? core_pc(t->core) : 0);
+        to += 8; /* stack pointer and link register */
+    }
+    for (uint32_t i = 0; i < layouts[t->kind].lock_count; i++) {
+        *to++ = (uint8_t)t->locks[i];
+    }
+    return to;
+}
+
+void array_status(const array *a, int column, uint8_t *to)
+{
+    static const int rows[ARRAY_ROWS] = {2, 3, 4, 5, 1, 0};
+    memset(to, 0, ARRAY_STATUS);
+    for (int i = 0; i < ARRAY_ROWS; i++) {
+        to = tile_status(&a->tiles[column][rows[i]], to);
+    }
+}

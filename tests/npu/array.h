@@ -6,6 +6,7 @@
 #include "core.h"
 
 enum { ARRAY_COLUMNS = 8, ARRAY_ROWS = 6, ARRAY_MEMORY = 512 * 1024 };
+enum { ARRAY_EVENTS = 4, ARRAY_STATUS = 4 * (48 + 8 * ARRAY_EVENTS) + 112 + 32 + 8 * ARRAY_EVENTS };
 
 /* Host memory: `bytes` at a device address, or NULL if the array may not go there. */
 typedef uint8_t *array_host(void *self, uint64_t address, uint32_t bytes, int write);
@@ -47,4 +48,7 @@ void array_reset_counts(array *a);
 core *array_core(array *a, int column, int row); /* NULL: no program there */
 /* What keeps the array from moving: one line for each tile that waits. */
 void array_explain(const array *a, char *text, size_t size);
+/* A column's status as the firmware hands it out (Xilinx/XRT, info_aie2.cpp): cores, memory tile,
+ * shim. ARRAY_EVENTS registers of events a tile, twice that for a core, all 0 here. */
+void array_status(const array *a, int column, uint8_t *to);
 #endif

@@ -32,6 +32,7 @@
  *                         7.2 on, 60 before
  *   SIM_AMDXDNA_MEMLOCK   RLIMIT_MEMLOCK in bytes; default the real one
  *   SIM_AMDXDNA_ADMIN     1: the program has CAP_SYS_ADMIN
+ *   SIM_AMDXDNA_LAYOUT    "odd": the driver states a size of columns that their status does not have
  *   SIM_AMDXDNA_COLUMNS   the module option aie2_max_col; default 128
  *   SIM_AMDXDNA_CORES     the cores that a PDI of unknown content makes, see sim_cores_text();
  *                         "built-in" for those of the library's own kernels; without it the PDI's
@@ -47,7 +48,9 @@
  *                             dead (the firmware stops: CREATE_HWCTX blocks for 5 s and fails with
  *                             ETIME, then ENODEV), broken (its channel breaks: EPIPE). From 6.19 on
  *                             5 s without use heal both
- *       result=N:WHAT         its result: flipbit, zero, skip (nothing is written)
+ *       result=N:WHAT         its result: flipbit, zero, skip (nothing is written); stall: where
+ *                             machine code is executed, the locks of column 0 row 2 are taken, so
+ *                             that the array comes to a standstill
  *       gone=N                unplugged at ioctl number N
  *       suspend=N             the system suspends and resumes at EXEC_CMD number N
  *       random:SEED:PROB      any of these at any point with this probability
@@ -457,6 +460,7 @@ static void read_settings(void)
     sim.strict = setting_is("SIM_AMDXDNA_STRICT", "1");
     sim.lenient = setting_is("SIM_AMDXDNA_LENIENT", "1");
     sim.admin = setting_is("SIM_AMDXDNA_ADMIN", "1");
+    sim.odd_layout = setting_is("SIM_AMDXDNA_LAYOUT", "odd");
     sim.count_cycles = setting_is("SIM_AMDXDNA_CLOCK", "cycles");
     sim.model_clock = sim.count_cycles || setting_is("SIM_AMDXDNA_CLOCK", "model");
     sim.time_scale = setting_number("SIM_AMDXDNA_TIMESCALE", 1.0);

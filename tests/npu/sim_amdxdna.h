@@ -41,6 +41,8 @@
 #define SIM_MAX_COLS 8u
 #define SIM_MAX_ROWS 4u
 #define SIM_LINE 64u                    /* cache line */
+#define SIM_EVENTS 4u                   /* registers of events of a tile */
+#define SIM_STATUS 496u                 /* bytes of a column's status, see array_status() */
 #define SIM_IN_FLIGHT 4u                /* commands of one context */
 
 enum { SIM_SHMEM = 1, SIM_HEAP = 2, SIM_DEV = 3, SIM_CMD = 4 };
@@ -187,7 +189,7 @@ typedef struct sim_state {
     /* settings */
     int kernel;                 /* 616, 617, 618, 619, 700, 701, 702, 703 or SIM_LEGACY */
     int device;
-    int iova, coherent, trap, strict, lenient, admin;
+    int iova, coherent, trap, strict, lenient, admin, odd_layout;
     uint32_t protocol_major, protocol_minor;
     int model_clock, count_cycles;
     double time_scale, latency; /* latency: least seconds that a command takes */
@@ -211,6 +213,7 @@ typedef struct sim_state {
     uint64_t commands_seen, exec_seen;
     int engine_runs;
     sim_job *current;
+    uint8_t status[SIM_MAX_COLS][SIM_STATUS]; /* of the array at its last standstill */
     sim_amdxdna_stats_v1 stats;
 } sim_state;
 
@@ -308,6 +311,7 @@ typedef struct sim_array {
     uint64_t macs, bytes_in, bytes_out;
     uint64_t cycles;            /* counted; 0: unknown */
     unsigned violations, dirty;
+    uint8_t status[SIM_MAX_COLS][SIM_STATUS]; /* of an array that stands still */
     char trouble[200];
 } sim_array;
 

@@ -63,6 +63,7 @@ static struct {
 void sim_array_reset(void)
 {
     memset(&hw, 0, sizeof hw);
+    memset(sim.status, 0, sizeof sim.status);
     sim_machine_reset();
 }
 

@@ -894,9 +894,10 @@ static int wait_cmd(request *r)
 static void metadata(uint8_t *to)
 {
     /* 16 locks and 2 channels a core, 64 and 6 a memory tile: the architecture's */
-    static const uint16_t tiles[3][5] = { { 4, 2, 2, 16, 16 }, { 1, 1, 6, 64, 16 },
-                                          { 1, 0, 2, 16, 16 } };
-    uint32_t col_size = 0x02000000, version[2] = { 1, 1 };
+    static const uint16_t tiles[3][5] = { { 4, 2, 2, 16, SIM_EVENTS },
+                                          { 1, 1, 6, 64, SIM_EVENTS },
+                                          { 1, 0, 2, 16, SIM_EVENTS } };
+    uint32_t col_size = sim.odd_layout ? 0x02000000 : SIM_STATUS, version[2] = { 1, 1 };
     uint16_t cols = (uint16_t)array_columns(), rows = 6;
     memset(to, 0, 64);
     memcpy(to, &col_size, 4);
@@ -982,12 +983,12 @@ static int info_contexts(request *r)
     return 0;
 }
 
-/* The status of the columns that this process's contexts use, which the firmware reads: nothing but
- * zeros here. */
+/* The status of the columns that this process's contexts use, one after the other, which the
+ * firmware reads: that of the last standstill, otherwise zeros. */
 static int info_status(const request *r)
 {
-    uint8_t status[16], zeros[64] = {0};
-    uint32_t columns = 0, given;
+    uint8_t status[16];
+    uint32_t columns = 0, given, size = 0;
     uint64_t buffer;
     int error = sim_engine_manage();
     if (error != 0) {
@@ -1001,11 +1002,17 @@ static int info_status(const request *r)
     for (const sim_ctx *ctx = r->file->ctxs; ctx != NULL; ctx = ctx->next) {
         columns |= ((1u << ctx->width) - 1) << ctx->start;
     }
-    if (given < sizeof zeros) {
-        return -EINVAL;
-    }
-    if (sim_copy_out(buffer, zeros, sizeof zeros) != 0) {
-        return -EFAULT;
+    for (uint32_t column = 0; column < SIM_MAX_COLS; column++) {
+        if ((columns >> column & 1) == 0) {
+            continue;
+        }
+        if (given - size < SIM_STATUS) {
+            return -EINVAL;
+        }
+        if (sim_copy_out(buffer + size, sim.status[column], SIM_STATUS) != 0) {
+            return -EFAULT;
+        }
+        size += SIM_STATUS;
     }
     memcpy(status + 12, &columns, 4);
     return sim_copy_out(get64(r, 8), status, sizeof status);

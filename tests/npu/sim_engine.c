@@ -273,6 +273,7 @@ static uint32_t run_stream(sim_job *job, const sim_cores *cores, const uint32_t 
     sim_leave();
     status = sim_array_run(&array);
     sim_enter();
+    memcpy(sim.status[job->ctx->start], array.status, array.columns * sizeof array.status[0]);
     windows_close(array.windows, array.n_windows);
     if (array.trouble[0] != '\0') {
         sim_log("exec %llu: the array: %s", (unsigned long long)job->number, array.trouble);

@@ -9,6 +9,8 @@
 #include "array.h"
 #include "cdo.h"
 
+_Static_assert(ARRAY_STATUS == SIM_STATUS && ARRAY_EVENTS == SIM_EVENTS, "as array.c fills it");
+
 /* Only the engine's thread comes here. */
 static struct {
     array *array;
@@ -165,6 +167,9 @@ uint32_t sim_machine_run(sim_array *job)
         trouble(job, "the stream is for another device generation");
         return SIM_FW_BAD_STREAM;
     }
+    for (uint32_t i = 0; i < 16 && strcmp(job->result_fault, "stall") == 0; i++) {
+        (void)array_write(a, 2u << 20 | (0x1f000 + 16 * i), 0, 0xffffffff);
+    }
     machine.job = job;
     int bad = array_run(a, job->words, job->n_words, job->args, (int)job->n_args);
     machine.job = NULL;
@@ -175,6 +180,9 @@ uint32_t sim_machine_run(sim_array *job)
     machine.cycles = counts->cycles;
     if (bad) {
         trouble(job, "%s", array_message(a));
+        for (uint32_t column = 0; column < job->columns; column++) {
+            array_status(a, (int)column, job->status[column]);
+        }
         sim_machine_reset();
         return SIM_FW_HUNG;
     }

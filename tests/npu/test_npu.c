@@ -465,22 +465,45 @@ static void child_hang(const char *pack)
     check_clean("after a hang");
 }
 
-/* The doctor on a live device. */
+#define ARRAY_TEXT 16384
+
+/* Collects what a diagnosis says of the array. */
+static void log_array(void *user, wnpu_log_level level, const char *text)
+{
+    static size_t used;
+    char *to = user;
+    (void)level;
+    if (strncmp(text, "array: ", 7) == 0 && used + strlen(text) + 2 < ARRAY_TEXT) {
+        used += (size_t)sprintf(to + used, "%s\n", text);
+    }
+}
+
+/* The doctor on a live device. TEST_NPU_ARRAY: parts of what it tells of the array, separated by
+ * "|"; without it nothing may be told. */
 static void child_doctor(const char *pack)
 {
+    static char array[ARRAY_TEXT];
+    char parts[400];
     wnpu_amdxdna_config config;
     wnpu_amdxdna_diagnosis d;
     const char *want = getenv("TEST_NPU_CAUSE"), *words = getenv("TEST_NPU_WORDS");
     const char *rungs = getenv("TEST_NPU_RUNGS");
     configure(&config, strcmp(pack, "-") == 0 ? NULL : pack);
+    config.log = log_array;
+    config.log_user = array;
     memset(&d, 0, sizeof d);
     d.struct_size = (uint32_t)sizeof d;
+    snprintf(parts, sizeof parts, "%s", getenv("TEST_NPU_ARRAY") != NULL ? getenv("TEST_NPU_ARRAY") : "");
     check(wnpu_amdxdna_diagnose(&config, &d) == WNPU_OK, "diagnose");
     check(strcmp(wnpu_amdxdna_cause_name(d.cause), want) == 0, "%s instead of %s: %s | %s",
           wnpu_amdxdna_cause_name(d.cause), want, d.message, d.cure);
     check(words == NULL || strstr(d.message, words) != NULL, "no \"%s\" in: %s", words, d.message);
     check(rungs == NULL || (int)d.rungs == atoi(rungs), "%u rungs instead of %s", d.rungs, rungs);
     check(strstr(d.message, "npu_doctor") == NULL, "advice to run what runs: %s", d.message);
+    check(parts[0] != '\0' || array[0] == '\0', "the array without a reason: %s", array);
+    for (char *part = strtok(parts, "|"); part != NULL; part = strtok(NULL, "|")) {
+        check(strstr(array, part) != NULL, "no \"%s\" in: %s", part, array);
+    }
     check_clean("doctor");
 }
 
@@ -637,6 +660,8 @@ static void test_random(void)
 #define BUILT_IN "SIM_AMDXDNA_CORES=built-in "
 #define LADDER BUILT_IN "TEST_NPU_CAUSE=kernel-hangs SIM_AMDXDNA_TIMESCALE=0.1 "
 
+#define STALL "TEST_NPU_CAUSE=kernel-hangs TEST_NPU_RUNGS=1 SIM_AMDXDNA_FAULT=result=2:stall "
+
 static void test_live_doctor(void)
 {
     static const struct { const char *environment, *pack; } cases[] = {
@@ -652,6 +677,12 @@ static void test_live_doctor(void)
             "code) is slow, it does not hang' SIM_AMDXDNA_FAULT=exec=2:slow=1500", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=self-test TEST_NPU_RUNGS=1 TEST_NPU_WORDS='Rung 2 of 3 (scalar code) "
             "hands over wrong data' SIM_AMDXDNA_FAULT=result=2:skip", "-"},
+        {STALL "TEST_NPU_ARRAY='array: column 1 row 2: core 201 (enabled lock-east) pc |"
+            "array: column 1 row 1: in0 1080006 (waits-lock runs) |(waits-stream runs)|lock0 3'", "-"},
+        {STALL "SIM_AMDXDNA_DEVICE=npu4 TEST_NPU_ARRAY='array: column 0 row 2: core 201 (enabled |"
+            "array: column 0 row 0: in0 4080012 (waits-stream runs)'", "-"},
+        {STALL "SIM_AMDXDNA_LAYOUT=odd TEST_NPU_ARRAY='array: byte 0: 00080006 04080006 |"
+            "array: byte 32: 00000000 00000000 00000000 00000000 00000201 '", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=fine SIM_AMDXDNA_DEVICE=npu4 SIM_AMDXDNA_COLUMNS=1", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=context-refused SIM_AMDXDNA_COLUMNS=1", "-"},
         {BUILT_IN "TEST_NPU_CAUSE=self-test SIM_AMDXDNA_FAULT='result=*:flipbit'", "-"},

@@ -113,6 +113,9 @@ doctor_page() {
     mkdir -p "$T/recorded"
     doctor 1 --report --root "$T/recorded"
     page '^  device  *-$' '^  clock  *-$' '^kernel-no-driver: '
+    SIM_AMDXDNA_FAULT=result=1:stall doctor 1 --report
+    page '^kernel-hangs: ' '^  rungs  *0 of 3 ' \
+        '^  note: array: column 0 row 2: core 201 (enabled lock-east) pc ' '^  note: array: column 0 row 1: in0 '
     SIM_AMDXDNA_FAULT='result=36+:flipbit' doctor 1 --report --model "$T/toy.bin"
     page '^fine: ' '^text: equal ' '; [1-9][0-9]* fallbacks, [1-9][0-9]* wrong$' '^first reason: .*checksum'
 }
