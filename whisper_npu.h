@@ -1194,10 +1194,14 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * window is decoded as soon as its end is known, see wnpu_config.batch and "Voice activity" before
  * wnpu_params.
  *
- * params NULL selects the defaults of live runs, those of wnpu_stream_params_init(): least_ms 3000
- * and pause_ms 700, so that windows end with phrases. Those of wnpu_params_init() are for files:
- * windows are longer, and text is final later. With pause_ms below 1000, the text of a phrase is
- * usually decoded during the pause, and final when the pause is long enough.
+ * What is final, and when: the text of a window, when the window ends. params NULL selects the
+ * defaults of live runs, those of wnpu_stream_params_init(): least_ms 3000 and pause_ms 700, so
+ * that a window ends with a phrase, in a pause, and after 30 s if there is none. With pause_ms
+ * below 1000, the text of a phrase is usually decoded during the pause, and final when the pause is
+ * long enough. With commit_step_ms also, each word is final soon after it was said, whether or not
+ * a pause follows, while its window is open: at the first step that is hold_ms or more behind its
+ * end. That costs an encoder run a step. The defaults of wnpu_params_init() are for files: windows
+ * are longer, and text is final later.
  *
  * wnpu_get_live() shows tentative text in the meantime: what the open window says so far. It is
  * decoded again every step_ms of audio while somebody speaks; less often if the computer is too
