@@ -74,6 +74,15 @@ static void drop(background **at)
     pthread_cond_broadcast(&jobs.changed);
 }
 
+static void remove_job(const background *b)
+{
+    background **at = &jobs.first;
+    while (*at != b) {
+        at = &(*at)->next;
+    }
+    drop(at);
+}
+
 /* Forgets the answer that was kept longest. Returns whether there was one. */
 static int drop_oldest(void)
 {
@@ -113,7 +122,6 @@ void jobs_expire(void)
 /* Ends a job that has run. */
 static void finish(background *b)
 {
-    background **at = &jobs.first;
     submission *s = b->s;
     const request *r = &s->request;
     job_warnings(&b->job, b->warning);
@@ -134,10 +142,7 @@ static void finish(background *b)
     b->done = 1;
     b->done_ms = platform_now_ms();
     if (b->forgotten) {
-        while (*at != b) {
-            at = &(*at)->next;
-        }
-        drop(at);
+        remove_job(b);
     }
     pthread_cond_broadcast(&jobs.changed);
     pthread_mutex_unlock(&jobs.lock);
@@ -190,7 +195,7 @@ static int add(background *b)
 int jobs_submit(submission *s, char id[JOBS_ID_SIZE])
 {
     background *b = calloc(1, sizeof *b);
-    if (b == NULL || make_id(b->id) != 0 || add(b) != 0) {
+    if (b == NULL || make_id(b->id) != 0) {
         free(b);
         return -1;
     }
@@ -205,11 +210,16 @@ int jobs_submit(submission *s, char id[JOBS_ID_SIZE])
     b->job.most_ms = jobs.options.most_ms;
     b->job.patient = 1;
     watch_add(&b->watch, -1, WATCH_WORKING, jobs.options.work_ms);
+    if (add(b) != 0) {
+        watch_remove(&b->watch);
+        free(b);
+        return -1;
+    }
     if (thread_start(NULL, run, b) != 0) {
         watch_remove(&b->watch);
         pthread_mutex_lock(&jobs.lock);
         b->done = 1;
-        drop(find(id));
+        remove_job(b);
         pthread_mutex_unlock(&jobs.lock);
         return -1;
     }

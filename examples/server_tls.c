@@ -359,11 +359,11 @@ static void *run_tunnel(void *user)
     if (t->ssl != NULL) {
         ssl.SSL_free(t->ssl);
     }
+    remove_tunnel(t); /* first: tls_stop() uses its sockets, whose numbers others get then */
     if (t->inner >= 0) {
         close(t->inner);
     }
     close(t->client);
-    remove_tunnel(t);
     free(t);
     return NULL;
 }

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -231,8 +232,8 @@ static int has_watch(int fd)
 /* Whether data waits in a socket: every thread is busy, and it is not the client that is late. */
 static int has_unread(int fd)
 {
-    char byte;
-    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    int n = 0;
+    return ioctl(fd, FIONREAD, &n) == 0 && n > 0;
 }
 
 /* Ends a connection that has been without a request for too long. */

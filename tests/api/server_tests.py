@@ -545,7 +545,8 @@ def operation():
             for i in range(100):  # no flood
                 same(s.get(f"/nothing/{i}")[0], 404)
             s.process.send_signal(signal.SIGTERM)
-            lines = s.process.stderr.read()
+            s.reader.join()
+            lines = "".join(s.lines)
         told = re.findall(r"^server: 127.0.0.1 (.*)$", lines, re.M)
         same(any(re.match(r"POST /v1/audio/transcriptions 200, 2.0 s of audio, \d+ ms in the queue, "
                           r"\d+ ms$", line) for line in told), verbose)
@@ -755,7 +756,7 @@ def wyoming_event(c, kind, data=None, payload=b"", apart=False):
 
 def wyoming_say(s, samples, **more):
     """Sends a command; returns the texts of the events that it leads to, by type."""
-    c = s.connect(s.ports["wyoming"])
+    c = s.connect(s.ports["wyoming"], plain=True)
     lines = c.makefile("rb")
     pcm = {"rate": 16000, "width": 2, "channels": 1}
     wyoming_event(c, "transcribe", {"language": "en", **more})
@@ -771,6 +772,17 @@ def wyoming_say(s, samples, **more):
         got.setdefault(event["type"], []).append(data.get("text", ""))
     c.close()
     return got
+
+
+def broken_event(r):
+    """What is not an event of Wyoming's, or comes at the wrong time."""
+    return r.choice([
+        b"{", b'{"type": "audio-stop"}', b'{"type": 5}', b"[]", b"\0" * 70000, r.randbytes(100),
+        b'{"type":"audio-start","data":{"rate":-1}}', b'{"type":"x","data_length":99999999999}',
+        b'{"type":"audio-chunk","payload_length":-5}',
+        b'{"type":"audio-chunk","data":{"rate":%d,"width":%d,"channels":%d},"payload_length":9}'
+        % (r.choice([1000, 384000]), r.randrange(1, 5), r.choice([1, 256]))]) + b"\n" + \
+        r.randbytes(r.randrange(40)) + b'{"type":"audio-stop"}\n'
 
 
 def wyoming():
@@ -838,11 +850,7 @@ def wyoming():
         r = random.Random(1)
         for _ in range(50):  # broken events
             c = s.connect(s.ports["wyoming"])
-            c.sendall(r.choice([b"{", b'{"type": "audio-stop"}', b'{"type": 5}', b"[]",
-                                b'{"type":"audio-start","data":{"rate":-1}}',
-                                b'{"type":"x","data_length":99999999999}',
-                                b'{"type":"audio-chunk","payload_length":-5}',
-                                b"\0" * 70000, r.randbytes(100)]) + b"\n")
+            c.sendall(broken_event(r))
             c.close()
         same(s.post(TRANSCRIPTIONS, AUDIO)[0], 200)
 
@@ -2030,52 +2038,146 @@ def together():
         same(got, alone * 2)
 
 
+def realtime_client(s, r):
+    w = WebSocket(s, path=r.choice(["/v1/realtime?intent=transcription", "/v1/realtime?model=other"]))
+    w.receive()
+    for _ in range(3):
+        w.send("session.update", session={"turn_detection": r.choice([None, {}]), "tentative": True})
+        for _ in range(r.randrange(1, 12)):
+            w.append(r.randbytes(9600))
+        if r.random() < 0.3:
+            w.send("input_audio_buffer.clear")
+        w.append(r.randbytes(4801))
+        w.send("input_audio_buffer.commit")
+    if r.random() < 0.8:
+        w.until(COMPLETED)
+    if r.random() < 0.5:
+        w.frame(b"", opcode=8)
+    w.close()
+
+
+def rest_client(s, r):
+    model = ("model", r.choice(["toy", "other"]))
+    same(s.post(TRANSCRIPTIONS, wav(0.5, r.randrange(9)),
+                [model, ("response_format", r.choice(["srt", "verbose_json", "json"])),
+                 ("stream", r.choice(["true", "false"]))])[0], 200)
+    c = s.connect()  # does not wait for the answer
+    c.sendall(request(TRANSCRIPTIONS, wav(20), [model, ("stream", "true")]))
+    time.sleep(r.random() / 10)
+    c.close()
+    for path in ("/metrics", "/v1/models", "/health", "/"):
+        same(s.get(path)[0], 200)
+
+
+def job_client(s, r):
+    name = submitted(s, wav(r.choice([0.5, 40])), [("async", "true"), ("progress", "true"),
+                                                   ("model", r.choice(["toy", "other"]))])
+    if r.random() < 0.4:
+        same(s.get(f"/v1/jobs/{name}", method="DELETE")[0], 204)
+    else:
+        same(finished(s, name)["status"], "completed")
+
+
+def wyoming_client(s, r):
+    c = s.connect(s.ports["wyoming"], plain=True)
+    wyoming_event(c, "describe")
+    same(json.loads(c.makefile("rb").readline())["type"], "info")
+    wyoming_event(c, "audio-chunk", {}, r.randbytes(9000))
+    if r.random() < 0.5:
+        wyoming_event(c, "audio-stop")
+    c.close()
+    assert "transcript" in wyoming_say(s, wav(0.5)[44:], name=r.choice(["toy", "other"]))
+
+
+def renewing(s, r):
+    """Not a client: certificates are renewed, and sometimes wrong."""
+    use_certificate(r.choice(["first", "second"]), r.choice(["first", "second"]))
+    if r.random() < 0.5:
+        s.process.send_signal(signal.SIGHUP)
+    time.sleep(0.1)
+
+
+def attacker(s, r):
+    """Sends nonsense by every protocol, and in place of TLS."""
+    attack(s, r, request(TRANSCRIPTIONS, wav(0.2), [
+        ("temperature", "0"), ("languages[]", "en"), ("user", "a,b"), ("max_len", "9"),
+        ("chunking_strategy", '{"type": "server_vad", "threshold": 0.5}'), ("keywords", '["a", "b"]'),
+        ("response_format", r.choice(["srt", "verbose_json", "diarized_json"])), ("async", "1")]))
+    attack(s, r, request("/asr?output=json&language=%65n&encode=true", wav(0.2), name="audio_file"))
+    attack(s, r, b"GET /v1/jobs/job_%032x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+           % r.getrandbits(128))
+    w = WebSocket(s)
+    send_frames(w, r)
+    w.close()
+    c = s.connect(s.ports["wyoming"], plain=True)
+    for _ in range(r.randrange(1, 4)):
+        c.sendall(broken_event(r))
+    c.close()
+    c = s.connect(plain=True)
+    hello = bytearray(client_hello())
+    for _ in range(r.randrange(4)):
+        hello[r.randrange(len(hello))] = r.randrange(256)
+    c.sendall(r.choice([bytes(hello), bytes(hello[:r.randrange(len(hello))]), r.randbytes(200),
+                        b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(70000)]))
+    c.close()
+
+
+def client_hello():
+    """What a client of TLS sends first."""
+    sent = ssl.MemoryBIO()
+    try:
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="x").do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return sent.read()
+
+
+def at_once(s, clients, seconds):
+    """Runs clients for a time, and each at least once. Then the server ends, while they go on."""
+    ending, wrong, rounds = threading.Event(), [], []
+    end = time.monotonic() + seconds
+
+    def work(client, r):
+        while not ending.is_set():
+            try:
+                client(s, r)
+            except (ConnectionError, TimeoutError, EOFError, ssl.SSLError, http.client.HTTPException,
+                    AssertionError, ValueError, TypeError, AttributeError) as why:
+                if not ending.is_set():
+                    wrong.append((client.__name__, repr(why)[:300]))
+                break
+            rounds.append(client)
+    threads = [threading.Thread(target=work, args=(client, random.Random(i)))
+               for i, client in enumerate(clients)]
+    for t in threads:
+        t.start()
+    try:
+        while s.process.poll() is None and not wrong and \
+                (time.monotonic() < end or len(set(rounds)) < len(set(clients))):
+            time.sleep(0.1)
+    finally:
+        ending.set()
+    s.process.send_signal(signal.SIGTERM)
+    for t in threads:
+        t.join()
+    s.ends()
+    same(wrong, [])
+    print(f"{len(rounds)} rounds of {len(clients)} clients")
+
+
 def mixed():
-    """All protocols at once, with clients that change their mind or go away: for make test-tsan."""
-    with Server("--sessions", "3", "--queue", "30", "--wyoming", "127.0.0.1:0", model=TOY) as s:
-        done = []
-
-        def realtime_client(seed):
-            r = random.Random(seed)
-            w = WebSocket(s)
-            w.receive()
-            for _ in range(4):
-                w.send("session.update", session={"turn_detection": r.choice([None, {}]),
-                                                  "tentative": True})
-                for _ in range(r.randrange(1, 12)):
-                    w.append(r.randbytes(9600))
-                if r.random() < 0.3:
-                    w.send("input_audio_buffer.clear")
-                w.append(r.randbytes(4801))
-                w.send("input_audio_buffer.commit")
-            seen = w.until(COMPLETED)
-            if seed % 2 == 0:
-                w.frame(b"", opcode=8)
-            w.close()
-            done.append(seen[-1]["type"])
-
-        def http_client(seed):
-            for i in range(6):
-                if i % 3 == 2:  # does not wait for the answer
-                    c = s.connect()
-                    c.sendall(request(TRANSCRIPTIONS, wav(20, seed), [("stream", "true")]))
-                    time.sleep(0.02)
-                    c.close()
-                else:
-                    same(s.post(TRANSCRIPTIONS, wav(0.5, seed))[0], 200)
-                s.get("/metrics")
-            done.append(seed)
-
-        def wyoming_client(_):
-            done.append(wyoming_say(s, wav(0.5)[44:])["transcript"])
-        threads = [threading.Thread(target=target, args=(seed,)) for seed in range(4)
-                   for target in (realtime_client, http_client, wyoming_client)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        same(len(done), 12)
-        assert wait_for(lambda: s.health()["idle"] == 3, 20) is not None, s.health()
+    """All protocols at once, with clients that change their mind, go away or send nonsense, while models
+    come and go, certificates are renewed, and last the server ends: for sanitizers. TEST_SECONDS says
+    for how long."""
+    context = make_certificate("first")
+    make_certificate("second")
+    context.load_verify_locations(f"{T}/second.pem")
+    use_certificate("first", "first")
+    with Server("--sessions", "2", "--queue", "40", "--connections", "60", "--jobs", "20", "--grace", "1",
+                "--model", f"other={TOY}", "--idle-unload", "1", "--certificate", f"{T}/cert.pem",
+                "--key", f"{T}/key.pem", "--wyoming", "127.0.0.1:0", model=TOY, context=context) as s:
+        at_once(s, 2 * [realtime_client, rest_client, job_client, wyoming_client, attacker] + [renewing],
+                float(os.environ.get("TEST_SECONDS", "0")))
 
 
 def queue():
@@ -2379,6 +2481,47 @@ def hostile():
         assert SANITIZED or after < before + 4096, (before, after)
 
 
+def send_frames(w, r):
+    """Sends what may not be frames, or not events."""
+    try:
+        for _ in range(r.randrange(1, 4)):
+            kind = r.randrange(6)
+            if kind == 0:
+                w.socket.sendall(r.randbytes(r.randrange(1, 300)))
+            elif kind == 1:  # a length that never comes
+                w.socket.sendall(b"\x81\xff" + struct.pack(">Q", r.choice(
+                    [1 << 20, 1 << 30, 1 << 40, (1 << 63) - 1])) + r.randbytes(100))
+            elif kind == 2:
+                w.frame(r.randbytes(r.randrange(200)), r.randrange(16), r.random() < 0.7)
+            elif kind == 3:
+                w.append(r.randbytes(r.randrange(5000)))
+            elif kind == 4:
+                w.frame(mutated_event(r))
+            else:
+                w.frame(b"[" * r.randrange(10000))
+    except OSError:
+        pass
+
+
+EVENTS = [{"type": "input_audio_buffer.commit"}, {"type": "input_audio_buffer.clear"}, {"type": "x"},
+          {"type": "session.update", "session": {"audio": {"input": {
+              "format": {"type": "audio/pcm", "rate": 24000}, "noise_reduction": None,
+              "transcription": {"model": "toy", "language": "en", "prompt": "a"},
+              "turn_detection": {"type": "server_vad", "threshold": 0.5, "prefix_padding_ms": 300,
+                                 "silence_duration_ms": 500}}},
+              "include": ["item.input_audio_transcription.logprobs"]}}]
+
+
+def mutated_event(r):
+    """An event of the realtime protocol, or bytes like one."""
+    data = bytearray(json.dumps(r.choice(EVENTS)).encode())
+    for _ in range(r.randrange(3)):
+        at = r.randrange(len(data))
+        data[at:at + r.randrange(8)] = r.choice([b"", b"null", b"-1e999", b"\"", b"{", b"[]", b"\\ud800",
+                                                 b"1e9", b"true", b"\x7f"])
+    return bytes(data)
+
+
 def frames():
     """Hostile WebSocket frames: no crash, no session in use, the next client is served."""
     n = (int(os.environ.get("TEST_HOSTILE", "0")) or 600) // 10
@@ -2386,25 +2529,7 @@ def frames():
     with Server("--connections", "16", model=TOY) as s:
         for _ in range(n):
             w = WebSocket(s)
-            try:
-                for _ in range(r.randrange(1, 4)):
-                    kind = r.randrange(6)
-                    if kind == 0:
-                        w.socket.sendall(r.randbytes(r.randrange(1, 300)))
-                    elif kind == 1:  # a length that never comes
-                        w.socket.sendall(b"\x81\xff" + struct.pack(">Q", r.choice(
-                            [1 << 20, 1 << 30, 1 << 40, (1 << 63) - 1])) + r.randbytes(100))
-                    elif kind == 2:
-                        w.frame(r.randbytes(r.randrange(200)), r.randrange(16), r.random() < 0.7)
-                    elif kind == 3:
-                        w.append(r.randbytes(r.randrange(5000)))
-                    elif kind == 4:
-                        w.send(r.choice(["input_audio_buffer.commit", "input_audio_buffer.clear",
-                                         "session.update", "x"]))
-                    else:
-                        w.frame(b"[" * r.randrange(10000))
-            except OSError:
-                pass
+            send_frames(w, r)
             w.close()
         assert s.process.poll() is None, "the server crashed"
         assert wait_for(lambda: s.health()["idle"] == 1, 60) is not None, "a session is in use"

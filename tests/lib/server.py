@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 import uuid
 
@@ -33,6 +34,9 @@ class Server:
                 self.port = int(found[2])
                 break
         assert self.port, f"the server does not start: {self.process.wait()}"
+        self.lines = []  # what it tells later, so that it does not wait for a reader
+        self.reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr))
+        self.reader.start()
 
     def __enter__(self):
         return self
@@ -40,14 +44,25 @@ class Server:
     def __exit__(self, *unused):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL if unused[0] else signal.SIGTERM)
-        status = self.process.wait(timeout=300)
+        if unused[0]:
+            self.process.wait(timeout=300)
+        else:
+            self.ends()
+        self.reader.join()
         self.process.stderr.close()
-        assert unused[0] or status == 0, f"the server ended with status {status}"
 
-    def connect(self, port=None):
+    def ends(self):
+        """Waits until it has ended, without complaint."""
+        status = self.process.wait(timeout=300)
+        self.reader.join()
+        assert status == 0, f"the server ended with status {status}: {''.join(self.lines[-60:])}"
+
+    def connect(self, port=None, plain=False):
         s = socket.create_connection(("127.0.0.1", port or self.port), timeout=300)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self.context.wrap_socket(s, server_hostname="127.0.0.1") if self.context else s
+        if self.context is None or plain:
+            return s
+        return self.context.wrap_socket(s, server_hostname="127.0.0.1")
 
     def get(self, path, headers=None, method="GET"):
         return self.answer(method, path, None, headers or {})
