@@ -4,8 +4,8 @@
  *
  *     make build/server_page.h
  *     cc -DNO_NPU -I. -Ibuild examples/server*.c examples/json.c examples/input.c \
- *        examples/ffmpeg.c examples/output.c examples/platform.c examples/npu.c whisper_npu.c \
- *        -o server -lcivetweb -ldl -lm -lpthread
+ *        examples/ffmpeg.c examples/list.c examples/output.c examples/platform.c \
+ *        examples/npu.c whisper_npu.c -o server -lcivetweb -ldl -lm -lpthread
  *
  * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
  */

@@ -162,17 +162,17 @@ static int read_language(json value, event_settings *s)
 }
 
 /* A list of languages, of which a single one is certain. */
-static int read_languages(json list, event_settings *s)
+static int read_languages(json array, event_settings *s)
 {
     const char *cursor = NULL;
     json unused, value;
     event_settings one = *s;
-    if (json_type(list) != '[') {
-        return list.at == NULL || json_type(list) == 'n' ? 0 : -1;
+    if (json_type(array) != '[') {
+        return array.at == NULL || json_type(array) == 'n' ? 0 : -1;
     }
     s->n_languages = 0;
     s->language = EVENT_LANGUAGE_DEFAULT;
-    while (json_next(list, &cursor, &unused, &value)) {
+    while (json_next(array, &cursor, &unused, &value)) {
         if (read_language(value, &one) != 0 || one.language < 0 ||
             s->n_languages == EVENT_LANGUAGES_MOST) {
             return -1;
@@ -187,17 +187,17 @@ static int read_languages(json list, event_settings *s)
 }
 
 /* An extension, as in the form of a request: words or phrases that are likely to occur. */
-static int read_keywords(json list, event_settings *s)
+static int read_keywords(json array, event_settings *s)
 {
     const char *cursor = NULL;
     json unused, value;
     size_t used = 0, n;
-    if (json_type(list) != '[') {
-        s->n_keywords = json_type(list) == 'n' ? 0 : s->n_keywords;
-        return list.at == NULL || json_type(list) == 'n' ? 0 : -1;
+    if (json_type(array) != '[') {
+        s->n_keywords = json_type(array) == 'n' ? 0 : s->n_keywords;
+        return array.at == NULL || json_type(array) == 'n' ? 0 : -1;
     }
     s->n_keywords = 0;
-    while (json_next(list, &cursor, &unused, &value)) {
+    while (json_next(array, &cursor, &unused, &value)) {
         char *to = s->keywords + used;
         n = json_string(value, to, sizeof s->keywords - used);
         if (json_type(value) != '"' || n >= sizeof s->keywords - used ||
@@ -212,12 +212,12 @@ static int read_keywords(json list, event_settings *s)
 }
 
 /* What else the events are to have. */
-static void read_include(json list, event_settings *s)
+static void read_include(json array, event_settings *s)
 {
     const char *cursor = NULL;
     json unused, value;
-    s->logprobs = list.at == NULL && s->logprobs;
-    while (json_type(list) == '[' && json_next(list, &cursor, &unused, &value)) {
+    s->logprobs = array.at == NULL && s->logprobs;
+    while (json_type(array) == '[' && json_next(array, &cursor, &unused, &value)) {
         s->logprobs |= json_is(value, "item.input_audio_transcription.logprobs");
     }
 }

@@ -27,6 +27,7 @@
 #define DRAIN_MOST ((uint64_t)8 << 20) /* bytes of a refused body that are read and discarded */
 #define DRAIN_MS 2000
 #define SLOWEST_BODY 1000 /* bytes per second, while the connections are scarce */
+#define FIELDS_MOST (REQUEST_TEXT_MOST + REQUEST_ALIGN_MOST) /* bytes beside the audio */
 #define JOBS_PATH "/v1/jobs"
 #define TOO_LARGE "the request is larger than this server accepts"
 
@@ -115,7 +116,8 @@ static int on_data(void *user, const char *bytes, size_t n)
         return refuse_form(f, 413, TOO_LARGE);
     }
     if (!f->ignored) {
-        if (f->value.n + n > REQUEST_VALUE_MOST) {
+        if (f->value.n + n > request_most(f->request, f->name)) {
+            f->request->wrong = f->name;
             return refuse_form(f, 400, "a field is too long");
         }
         (void)buffer_write(&f->value, bytes, n);
@@ -138,7 +140,7 @@ static int read_body(connection *conn, watch *w, reading *f)
            !w->expired && !w->stop) {
         n = answer_read(conn, bytes, sizeof bytes);
         total += n > 0 ? (uint64_t)n : 0;
-        if (total > options.max_bytes + REQUEST_TEXT_MOST) { /* a body without a length */
+        if (total > options.max_bytes + FIELDS_MOST) { /* a body without a length */
             pool_count_refusal(POOL_REFUSED_SIZE);
             return refuse_form(f, 413, TOO_LARGE);
         }
@@ -411,7 +413,7 @@ static int serve_upload(connection *conn, watch *w, request_api api, job_kind ki
     submission *s;
     reading *f;
     int status = 0;
-    if (info->content_length > (long long)(options.max_bytes + REQUEST_TEXT_MOST)) {
+    if (info->content_length > (long long)(options.max_bytes + FIELDS_MOST)) {
         pool_count_refusal(POOL_REFUSED_SIZE);
         status = answer_error(conn, api, 413, TOO_LARGE, "file");
         drain(conn, w);

@@ -187,10 +187,17 @@ static void add_plain_segments(buffer *b, const wnpu_session *session)
     buffer_text(b, "]");
 }
 
-/* An extension. */
-static void add_incomplete(buffer *b, const request *r)
+/* Extensions: whether text is missing, and how much of a text that the client gave was said. */
+static void add_extensions(buffer *b, const request *r)
 {
+    const wnpu_align_stats *a = &r->aligned;
     buffer_text(b, r->incomplete ? ", \"incomplete\": true" : "");
+    if (a->struct_size > 0) {
+        buffer_print(b, ", \"alignment\": {\"words\": %llu, \"said\": %llu, \"alike\": %llu, "
+                     "\"extra\": %llu}", (unsigned long long)a->words,
+                     (unsigned long long)a->said, (unsigned long long)a->alike,
+                     (unsigned long long)a->extra);
+    }
 }
 
 static void add_usage(buffer *b, const wnpu_session *session)
@@ -217,7 +224,7 @@ static void add_summary(buffer *b, const wnpu_session *session, const wnpu_model
     buffer_text(b, ", ");
     add_usage(b, session);
     reply_languages(b, session);
-    add_incomplete(b, r);
+    add_extensions(b, r);
 }
 
 /* ---- whisper.cpp's verbose_json ----
@@ -301,7 +308,7 @@ static void reply_whisper_cpp(buffer *b, const wnpu_session *session, const requ
         add_segment(b, session, i, &s);
     }
     buffer_text(b, "]");
-    add_incomplete(b, r);
+    add_extensions(b, r);
     if (!r->no_detection) {
         add_language_detection(b, session);
     }
@@ -345,7 +352,7 @@ static void reply_verbose(buffer *b, const wnpu_session *session, const request 
         }
         buffer_text(b, ",\n ");
         add_usage(b, session);
-        add_incomplete(b, r);
+        add_extensions(b, r);
         buffer_text(b, "}\n");
     }
     buffer_free(&text);

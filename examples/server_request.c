@@ -216,6 +216,31 @@ static int take_no_detection(request *r, const char *name, const char *param, co
     return read_flag(r, name, value, &r->no_detection);
 }
 
+/* Takes a text of any length; value need not end with NUL. */
+static int take_align(request *r, const char *name, const char *value, size_t length)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t skip = length >= 3 && memcmp(value, mark, 3) == 0 ? 3 : 0;
+    char *text = malloc(length + 1);
+    const char *wrong = "there is no memory for the text";
+    if (text != NULL) {
+        memcpy(text, value + skip, length - skip);
+        text[length - skip] = '\0';
+        wrong = list_split(&r->align, text, "\r\n");
+    }
+    free(text);
+    if (wrong == NULL && r->align.n == 0) {
+        wrong = "there is no line with text in it";
+    }
+    return wrong != NULL ? refuse(r, name, "%s: %s", name, wrong) : 0;
+}
+
+static int take_align_extra(request *r, const char *name, const char *param, const char *value)
+{
+    (void)param;
+    return read_flag(r, name, value, &r->align_extra);
+}
+
 static int take_encode(request *r, const char *name, const char *param, const char *value)
 {
     int on, failed = read_flag(r, name, value, &on);
@@ -247,16 +272,16 @@ static int take_format(request *r, const char *name, const char *param, const ch
 
 /* Copies the next item of a list, which commas separate. Returns the rest of the list, or NULL if
  * there is no item. */
-static const char *next_item(const char *list, char item[ITEM_MOST])
+static const char *next_item(const char *items, char item[ITEM_MOST])
 {
     size_t n, length;
-    list += strspn(list, ", ");
-    n = length = strcspn(list, ",");
-    while (length > 0 && list[length - 1] == ' ') {
+    items += strspn(items, ", ");
+    n = length = strcspn(items, ",");
+    while (length > 0 && items[length - 1] == ' ') {
         length--;
     }
-    (void)snprintf(item, ITEM_MOST, "%.*s", length < ITEM_MOST ? (int)length : ITEM_MOST, list);
-    return n > 0 ? list + n : NULL;
+    (void)snprintf(item, ITEM_MOST, "%.*s", length < ITEM_MOST ? (int)length : ITEM_MOST, items);
+    return n > 0 ? items + n : NULL;
 }
 
 static int take_granularity(request *r, const char *name, const char *param, const char *value)
@@ -471,11 +496,14 @@ typedef struct field_row {
     const char *param;        /* the run parameter */
 } field_row;
 
+#define ALIGN "align" /* take_align() reads it */
 #define API_ALL (API_OPENAI | API_WHISPER_CPP | API_ASR)
 
 static const field_row fields[] = {
     {"model", API_ALL, take_model, NULL},
     {"language", API_ALL, take_language, "language"},
+    {ALIGN, API_ALL, NULL, NULL},
+    {"align_extra", API_ALL, take_align_extra, NULL},
     {"script", API_ALL, take_param, "script"},
     {"replace", API_ALL, take_text, "replace"},
     {"drop_fillers", API_ALL, take_flag, "drop_fillers"},
@@ -578,12 +606,12 @@ int request_knows(const request *r, const char *name)
 }
 
 /* The items of a list that is JSON. Returns 0, or -1 if one is refused. */
-static int take_items(request *r, const field_row *row, json list)
+static int take_items(request *r, const field_row *row, json items)
 {
     char *item = scratch_of(r)->value;
     const char *cursor = NULL;
     json unused, value;
-    while (json_next(list, &cursor, &unused, &value)) {
+    while (json_next(items, &cursor, &unused, &value)) {
         size_t n = json_string(value, item, REQUEST_VALUE_MOST); /* less than the list */
         if (json_type(value) != '"' || memchr(item, '\0', n) != NULL) {
             return refuse(r, row->name, "%s must be a list of texts", row->name);
@@ -602,22 +630,31 @@ static int is_list(const field_row *row)
            row->take == take_keywords || row->take == take_languages;
 }
 
+size_t request_most(const request *r, const char *name)
+{
+    const field_row *row = find_row(r, name);
+    return row != NULL && row->take == NULL ? REQUEST_ALIGN_MOST : REQUEST_VALUE_MOST;
+}
+
 int request_field(request *r, const char *name, const char *value, size_t length)
 {
     char *text = scratch_of(r)->field;
     const field_row *row = find_row(r, name);
-    json list;
+    json items;
     size_t wrong;
     if (row == NULL || length == 0) {
         return 0;
     }
-    if (length > REQUEST_VALUE_MOST || memchr(value, '\0', length) != NULL) {
+    if (length > request_most(r, name) || memchr(value, '\0', length) != NULL) {
         return refuse(r, row->name, "%s is too long or contains a NUL", row->name);
+    }
+    if (row->take == NULL) {
+        return take_align(r, row->name, value, length);
     }
     memcpy(text, value, length);
     text[length] = '\0';
-    if (is_list(row) && text[0] == '[' && json_parse(&list, text, length, &wrong) == 0) {
-        return take_items(r, row, list);
+    if (is_list(row) && text[0] == '[' && json_parse(&items, text, length, &wrong) == 0) {
+        return take_items(r, row, items);
     }
     return row->take(r, row->name, row->param, text);
 }
@@ -735,7 +772,14 @@ int request_finish(request *r, const wnpu_model *model)
         r->token_times = r->token_times < 0 ? r->params.timestamps : r->token_times;
     }
     r->has_layout &= r->format == ANSWER_SRT || r->format == ANSWER_VTT;
-    r->params.words |= r->token_times > 0 || r->has_layout;
+    r->params.words |= r->token_times > 0 || r->has_layout || r->align.n > 0;
+    if (r->align.n > 0 && (r->params.task == WNPU_TRANSLATE || r->speakers)) {
+        return refuse(r, ALIGN, r->speakers ? "align is not for channels as speakers"
+                                            : "align is not for translations");
+    }
+    if (r->align_extra && r->align.n == 0) {
+        return refuse(r, "align_extra", "align_extra needs align");
+    }
     if (r->has_layout && r->layout.max_lines > 0 && r->layout.max_line_width == 0) {
         return refuse(r, "max_lines", "a number of lines needs max_line_width");
     }
@@ -784,6 +828,10 @@ void request_free(request *r)
     }
     free(r->text);
     r->text = NULL;
+    if (r->align.text != NULL) {
+        memset(r->align.text, 0, r->align.bytes);
+    }
+    list_free(&r->align);
 }
 
 int request_same_secret(const char *given, const char *secret)

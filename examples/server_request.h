@@ -4,6 +4,7 @@
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
+#include "list.h"
 #include "whisper_npu.h"
 
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #define REQUEST_NAME_MOST 64         /* longest name of a field */
 #define REQUEST_VALUE_MOST 16384     /* longest value of a field */
 #define REQUEST_TEXT_MOST 65536      /* all prompts and keywords together */
+#define REQUEST_ALIGN_MOST 131072    /* longest text whose words are to be found */
 #define REQUEST_KEYWORDS_MOST 512
 
 typedef enum request_api {
@@ -55,6 +57,9 @@ typedef struct request {
     char model[REQUEST_NAME_MOST * 2]; /* that the client names; "" for none */
     int max_beams;            /* of the sessions */
     wnpu_params params;
+    list align;               /* lines of a known text, whose words are to be found */
+    int align_extra;          /* what was said beside it is in the answer, too */
+    wnpu_align_stats aligned; /* once that is done */
     int32_t languages[100];   /* what params.languages points to */
     const char *keywords[REQUEST_KEYWORDS_MOST]; /* what params.hotwords points to */
     char *text;               /* the strings that these and params point to */
@@ -69,6 +74,8 @@ typedef struct request {
 int request_init(request *r, request_api api, const wnpu_params *defaults, int max_beams);
 /* Whether a field is read; others may be of any size. */
 int request_knows(const request *r, const char *name);
+/* Most bytes of a field's value. */
+size_t request_most(const request *r, const char *name);
 /* Reads one field; value need not end with NUL. Unknown fields are ignored, as are empty values.
  * Returns 0, or -1 with the reason in problem and wrong. */
 int request_field(request *r, const char *name, const char *value, size_t length);

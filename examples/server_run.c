@@ -359,15 +359,40 @@ static int go_on(work *w, running *r, const wnpu_params *params, const wnpu_audi
     return status == WNPU_OK ? wnpu_resume(w->session, params, audio) : status;
 }
 
+/* Puts the text that the client knows in place of what was heard, with the times at which it was
+ * said. Segments are told only now. */
+static void align(job *j, wnpu_session *session)
+{
+    request *r = j->request;
+    wnpu_segment s;
+    size_t i;
+    int status;
+    r->aligned.struct_size = sizeof r->aligned;
+    status = wnpu_align(session, r->align.items, r->align.n, r->align_extra, &r->aligned);
+    if (status == WNPU_E_CANCELLED) {
+        end_stopped(j);
+    } else if (status != WNPU_OK) {
+        fail(j, status == WNPU_E_FULL ? 400 : 500, "align", "%s", status == WNPU_E_FULL
+             ? "the text has too many words" : wnpu_session_error(session));
+    }
+    for (i = 0; j->http_status == 200 && j->on_segment != NULL &&
+                wnpu_get_segment(session, i, &s) == WNPU_OK; i++) {
+        if (j->on_segment(j->user, &s, i) != 0) {
+            end_stopped(j);
+        }
+    }
+}
+
 static void transcribe(work *w, const wnpu_audio *audio)
 {
     job *j = w->j;
     running r = {j, 0, !j->request->speakers, 0, platform_now_ms(), 0, {NULL, 0, 0, 0}};
     wnpu_params params = j->request->params;
     unsigned channels = j->request->speakers ? audio->channels : 1;
-    int status, more;
-    params.on_segment = j->request->speakers ? NULL : on_segment; /* not in order until the end */
-    params.on_token = j->on_tentative != NULL && !j->request->speakers ? on_token : NULL;
+    /* Not in order, or not of the text that is wanted, until the end. */
+    int late = j->request->speakers || j->request->align.n > 0, status, more;
+    params.on_segment = late ? NULL : on_segment;
+    params.on_token = j->on_tentative != NULL && !late ? on_token : NULL;
     params.on_progress = on_progress;
     params.user = &r;
     params.speaker = j->request->speakers;
@@ -389,6 +414,9 @@ static void transcribe(work *w, const wnpu_audio *audio)
     if (j->request->speakers && audio->channels > SPEAKERS_MOST && j->warning[0] == '\0') {
         (void)snprintf(j->warning, sizeof j->warning, "only the first %u of %u channels were "
                        "transcribed", SPEAKERS_MOST, (unsigned)audio->channels);
+    }
+    if (j->http_status == 200 && j->request->align.n > 0) {
+        align(j, w->session);
     }
     if (j->http_status == 200) {
         (j->answer != NULL ? j->answer : reply_results)(&j->body, w->session, j->model->model,

@@ -271,6 +271,37 @@ def subtitles():
                      400, field)
 
 
+def aligned():
+    """The words of a text that the client knows, as transcribe --align finds them."""
+    text = f"{T}/known.txt"
+    heard = joined(transcribed()).split()
+    lines = [" ".join(heard[:3]), "Purple elephants", " ".join(heard[3:])]
+    known = "\ufeff" + "\r\n".join(lines)
+    for name, value in ((text, known), (f"{text}.part", lines[0])):
+        with open(name, "w", encoding="utf-8", newline="") as file:
+            file.write(value)
+    with Server() as s:
+        srt = ("response_format", "srt")
+        same(s.text(AUDIO, [("align", known), srt]),
+             transcribed("--align", text, "-f", "srt"))
+        answer = s.post("/asr?output=srt&align_extra=1", AUDIO, [("align", lines[0])],
+                        name="audio_file")
+        same(answer[2].decode(), transcribed("--align", f"{text}.part", "--align-extra", "-f", "srt"))
+        body = s.post(TRANSCRIPTIONS, AUDIO, [("align", known), ("stream", "true"),
+                                                  ("tentative", "true")])[2]
+        deltas = [e for e in sent_events(body) if e["type"] == "transcript.text.delta"]
+        done = sent_events(body)[-1]
+        same(("".join(e["delta"] for e in deltas), len(deltas)), (" ".join(lines), 3))
+        same((done["text"], done["alignment"]), (" ".join(lines), {
+            "words": len(heard) + 2, "said": len(heard), "alike": 0, "extra": 0}))
+        for fields, param in (([("align_extra", "1")], "align_extra"), ([("align", " \n")], "align"),
+                              ([("align", "x" * 131073)], "align"), ([("align", "a\n" * 65536)], "align"),
+                              ([("align", "a\0")], "align"),
+                              ([("align", "a"), ("response_format", "diarized_json")], "align")):
+            error_of(s.post(TRANSCRIPTIONS, cut(0, 1), fields), 400, param)
+        error_of(s.post("/v1/audio/translations", cut(0, 1), [("align", "a")]), 400, "align")
+
+
 def long_recordings():
     """What is longer than --max-minutes is refused, or ended there."""
     for kind in ("flac", "ogg"):

@@ -57,6 +57,7 @@ test_errors() { check errors; }
 test_keys() { check keys; }
 test_listening() { check listening; }
 test_subtitles() { check subtitles; }
+test_aligned() { check aligned; }
 test_long_recordings() {
     command -v ffmpeg >/dev/null 2>&1 || { skip "no ffmpeg"; return; }
     check long_recordings
@@ -120,7 +121,7 @@ test_containers() {
     check containers
 }
 
-for t in ${TEST_SERVER:-formats subtitles models jobs tls options languages errors keys listening origins operation threads persistent \
+for t in ${TEST_SERVER:-formats subtitles aligned models jobs tls options languages errors keys listening origins operation threads persistent \
     containers events speakers \
     wyoming wyoming_chunks wyoming_long wyoming_refused realtime realtime_settings realtime_idle realtime_speech \
     realtime_divided realtime_turns realtime_keys realtime_refused openai browser browser_errors together mixed \

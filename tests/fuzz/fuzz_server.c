@@ -1,6 +1,8 @@
 /* fuzz_server.c - what clients send to build/server: forms, fields, queries and realtime events. The
  * first byte selects what the rest is. */
 #include "../../examples/json.c"
+#include "../../examples/list.c"
+#undef _XOPEN_SOURCE
 #include "../../examples/server_event.c"
 #include "../../examples/server_form.c"
 #undef _XOPEN_SOURCE
