@@ -26,7 +26,9 @@ int64_t buffer_write(void *user, const void *bytes, size_t n)
         b->bytes = larger;
         b->room = room;
     }
-    memcpy(b->bytes + b->n, bytes, n);
+    if (n > 0) { /* or bytes may be NULL */
+        memcpy(b->bytes + b->n, bytes, n);
+    }
     b->n += n;
     b->bytes[b->n] = '\0';
     return (int64_t)n;
