@@ -121,6 +121,17 @@ static int send_error(client *c, const char *code, const char *text)
     return failed ? -1 : 0;
 }
 
+/* How many languages a model has, of which English is the first. One that was not loaded so far may
+ * have all, unless its name says that it has English only. */
+static int languages_of(served *m, const wnpu_model_info *info)
+{
+    const char *english = strstr(m->name, ".en");
+    if (info->n_vocab > 0) {
+        return info->multilingual ? info->n_languages : 1;
+    }
+    return english != NULL && strchr(".-", english[3]) != NULL ? 1 : wnpu_language_count();
+}
+
 static int send_info(client *c)
 {
     static const char by[] = "\"attribution\": {\"name\": \"whisper_npu\", \"url\": \"\"}, "
@@ -130,18 +141,15 @@ static int send_info(client *c)
     served *m;
     size_t k;
     int i, failed;
-    const char *separator = "";
     buffer_print(&b, "{\"asr\": [{\"name\": \"whisper_npu\", \"description\": \"Whisper\", %s, "
                  "\"supports_transcript_streaming\": true, \"models\": [", by);
     for (k = 0; (m = models_at(k)) != NULL; k++) {
-        if (models_info(m, &info) != 0) {
-            continue; /* its languages are not known yet */
-        }
-        buffer_print(&b, "%s{\"name\": ", separator);
-        separator = ", ";
+        int known = models_info(m, &info) == 0, n = languages_of(m, &info);
+        buffer_text(&b, k > 0 ? ", {\"name\": " : "{\"name\": ");
         buffer_string(&b, m->name, strlen(m->name));
-        buffer_print(&b, ", \"description\": \"Whisper %s\", %s, \"languages\": [", info.name, by);
-        for (i = 0; i < (info.multilingual ? info.n_languages : 1); i++) {
+        buffer_print(&b, ", \"description\": \"Whisper%s%s\", %s, \"languages\": [",
+                     known ? " " : "", known ? info.name : "", by);
+        for (i = 0; i < n; i++) {
             buffer_print(&b, i > 0 ? ", \"%s\"" : "\"%s\"", wnpu_language_code(i));
         }
         buffer_text(&b, "]}");

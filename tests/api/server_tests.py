@@ -1809,6 +1809,15 @@ def models_of(s):
     return {m["id"]: m for m in json.loads(s.get("/v1/models")[2])["data"]}
 
 
+def wyoming_languages(s):
+    """The languages of each model, as describe tells them."""
+    c = s.connect(s.ports["wyoming"])
+    wyoming_event(c, "describe")
+    info = json.loads(c.makefile("rb").readline())
+    c.close()
+    return {m["name"]: m["languages"] for m in info["data"]["asr"][0]["models"]}
+
+
 def models():
     """A model is loaded when a client names it, and unloaded when nobody uses it for a time."""
     clip = cut(0, 5)
@@ -1817,10 +1826,15 @@ def models():
     text = joined(transcribed("-l", "en", path=f"{T}/short.wav"))
     for name in ("words", "broken"):
         shutil.copyfile(MODEL, f"{T}/{name}.bin")
-    with Server("--model", f"words={T}/words.bin", "--model", f"{T}/broken.bin", "--idle-unload", "1",
-                "--wyoming", "127.0.0.1:0", model=TOY) as s:
-        same(list(models_of(s)), ["toy", "words", "broken", "whisper-1"])
+    with Server("--model", f"words={T}/words.bin", "--model", f"{T}/broken.bin", "--model",
+                f"small.en-q5_1={T}/words.bin", "--idle-unload", "1", "--wyoming", "127.0.0.1:0",
+                model=TOY) as s:
+        same(list(models_of(s)), ["toy", "words", "broken", "small.en-q5_1", "whisper-1"])
         same(models_of(s)["words"]["state"], "unloaded")
+        languages = wyoming_languages(s)
+        same((list(languages), languages["small.en-q5_1"]),
+             (["toy", "words", "broken", "small.en-q5_1"], ["en"]))
+        assert len(languages["words"]) == 100, languages
         assert wait_for(lambda: models_of(s)["toy"]["state"] == "unloaded", 5) is not None
         before = s.memory_kb()
         w = WebSocket(s, path="/v1/realtime?model=words")
@@ -1836,6 +1850,7 @@ def models():
         same(w.until(COMPLETED)[-1]["transcript"], text)
         same(json.loads(s.text(clip, [("language", "en"), ("model", "words")]))["text"], text)
         same(wyoming_say(s, clip[44:], name="words")["transcript"], [text])
+        same(len(wyoming_languages(s)["words"]), 99)
         assert json.loads(s.text(clip, [("language", "en")]))["text"] != text
         during, told = s.memory_kb(), models_of(s)["words"]
         same((told["state"], s.metric('model_bytes{model="words"}')), ("loaded", told["bytes"]))
