@@ -2230,22 +2230,17 @@ def queue():
     """Beyond the queue there is status 503 at once, and the queue's requests are served."""
     with Server("--queue", "1") as s:
         statuses = []
-        long = cut(0, 12, 20)  # so long that all of this happens meanwhile
-
-        def ask():
-            statuses.append(s.post(TRANSCRIPTIONS, long)[0])
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        threads[0].start()
-        assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
-        threads[1].start()
+        running = busy(s)
+        t = threading.Thread(target=lambda: statuses.append(s.post(TRANSCRIPTIONS, AUDIO)[0]))
+        t.start()
         assert wait_for(lambda: s.health()["waiting"] == 1, 20) is not None
         same(s.health()["state"], "busy")
-        answer = s.post(TRANSCRIPTIONS, long)
+        answer = s.post(TRANSCRIPTIONS, AUDIO)
         error_of(answer, 503)
         assert int(answer[1]["retry-after"]) > 0 and not statuses, (answer, statuses)
-        for t in threads:
-            t.join()
-        same(statuses, [200, 200])
+        running.close()
+        t.join()
+        same(statuses, [200])
         same(s.health()["state"], "ready")
         same(s.metric('refused_total{reason="queue_full"}'), 1)
         assert s.metric("audio_seconds_total") > 1 and s.metric("computing_seconds_total") > 0
@@ -2306,8 +2301,8 @@ def half_closed():
 def shutdown():
     """SIGTERM lets running requests end, within --grace; new ones are refused."""
     with Server("--grace", "600") as s:
-        got, want = [], json.loads(s.text(cut(0, 12, 15)))["text"]
-        t = threading.Thread(target=lambda: got.append(s.text(cut(0, 12, 15))))
+        got, want = [], json.loads(s.text(cut(0, 12, 8)))["text"]
+        t = threading.Thread(target=lambda: got.append(s.text(cut(0, 12, 8))))
         t.start()
         assert wait_for(lambda: s.health()["idle"] == 0, 20) is not None
         s.process.send_signal(signal.SIGTERM)
