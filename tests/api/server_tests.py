@@ -376,8 +376,8 @@ def errors():
         error_of(s.post(TRANSCRIPTIONS, wav(40)), 413)
         same(s.post(TRANSCRIPTIONS, wav_file(bytes((1 << 20) - 1000)))[0], 200)  # MiB
         same(s.post(TRANSCRIPTIONS, wav(1), [("metadata", "x" * 900000)])[0], 200)  # unknown
-        error_of(s.post(TRANSCRIPTIONS, wav(1), [("metadata", "x" * 1100000)]), 413)
-        body, kind = form([("metadata", "x" * 1100000)], wav(1))
+        error_of(s.post(TRANSCRIPTIONS, wav(1), [("metadata", "x" * 1300000)]), 413)
+        body, kind = form([("metadata", "x" * 1300000)], wav(1))
         c = s.connect()  # without a length
         c.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
                   f"Transfer-Encoding: chunked\r\n\r\n{len(body):x}\r\n".encode() + body
