@@ -34,6 +34,7 @@
 #endif
 
 #define TLS_MORE 16    /* connections whose handshake is not over, besides those of HTTP */
+#define PHRASE_TOKENS 32768 /* for REQUEST_KEYWORDS_MOST keywords of a few words each */
 #define ANSWER_MS 2000 /* for answers to requests that were cancelled */
 
 enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
@@ -314,6 +315,7 @@ static int open_models(server_options *o)
     memset(&options, 0, sizeof options);
     o->config.threads = (uint32_t)(threads > o->sessions ? threads / o->sessions : 1);
     o->config.stream_bytes = REALTIME_STREAM_BYTES;
+    o->config.max_phrase_tokens = PHRASE_TOKENS;
     o->config.log = on_log;
     o->config.log_user = o;
     options.config = o->config;

@@ -15,7 +15,8 @@
 #include <string.h>
 
 #define SPEAKERS_MOST 16u              /* channels that are told apart */
-#define FRAME_MOST (256 * 8)          /* bytes of a frame */
+#define HOTWORDS "hotwords"           /* what the library calls keywords */
+#define FRAME_MOST (256 * 8)           /* bytes of a frame */
 
 __attribute__((format(printf, 4, 5)))
 static void fail(job *j, int http_status, const char *param, const char *format, ...)
@@ -297,7 +298,9 @@ static void judge(job *j, const wnpu_session *session, int status)
     } else if (j->watch->stop) {
         end_stopped(j);
     } else if (status == WNPU_E_ARGUMENT || status == WNPU_E_UNSUPPORTED) {
-        fail(j, 400, NULL, "%s", why);
+        int is_keyword = strncmp(why, HOTWORDS, strlen(HOTWORDS)) == 0; /* clients know no others */
+        fail(j, 400, is_keyword ? "keywords" : NULL, "%s%s", is_keyword ? "keywords" : "",
+             is_keyword ? why + strlen(HOTWORDS) : why);
     } else if (status < 0 && wnpu_segment_count(session) == 0) {
         int bad = status == WNPU_E_AUDIO || status == WNPU_E_IO;
         fail(j, bad ? 400 : 500, bad ? "file" : NULL, "%s", why);

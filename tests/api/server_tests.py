@@ -415,6 +415,10 @@ def errors():
         c.sendall(b"POST /inference HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n")
         assert c.recv(100).startswith(b"HTTP/1.1 411 Length Required\r\n")
         c.close()
+        names = ",".join(f"Mount {i} of New Place" for i in range(500))
+        same(s.post(TRANSCRIPTIONS, cut(0, 1), [("keywords", names)])[0], 200)
+        answer = s.post(TRANSCRIPTIONS, cut(0, 1), [("keywords[]", "a"), ("keywords[]", "x" * 300)])
+        assert error_of(answer, 400, "keywords")["message"].startswith("keywords[1] is "), answer
         answer = s.post("/inference", b"x")
         assert answer[0] == 400 and json.loads(answer[2])["error"], answer
         answer = s.post("/asr", b"x", name="audio_file")
