@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #define TICK_MS 500
+#define CROWDED_MS 1000       /* for a handshake */
 #define RECORD 16384          /* most bytes of a TLS record */
 
 /* ---- OpenSSL ---- */
@@ -108,7 +109,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     tls_options options;
-    int inner_port, fd;       /* 0: TLS is off */
+    int inner_port, fd;       /* of the HTTP server; 0: TLS is off */
     struct stat seen[2];      /* the files when they were last read */
     void *context;            /* SSL_CTX in use */
     tunnel *first;
@@ -171,7 +172,7 @@ static int read_certificate(char why[256])
 void tls_reload(int always)
 {
     char why[256], text[320];
-    if (tls.inner_port == 0) {
+    if (tls.inner_port <= 0) {
         return;
     }
     pthread_mutex_lock(&tls.lock);
@@ -270,6 +271,16 @@ static void wait_for_bytes(tunnel *t)
     t->want_write = 0;
 }
 
+/* How long a handshake may take: not long while more than half of the connections are in use. */
+static int64_t patience(void)
+{
+    int64_t ms = tls.options.handshake_ms;
+    pthread_mutex_lock(&tls.lock);
+    ms = tls.n > tls.options.connections / 2 && ms > CROWDED_MS ? CROWDED_MS : ms;
+    pthread_mutex_unlock(&tls.lock);
+    return ms;
+}
+
 static int is_stopping(void)
 {
     int stopping;
@@ -307,7 +318,7 @@ static int connect_inner(tunnel *t)
 
 static int shake_hands(tunnel *t)
 {
-    int64_t until = platform_now_ms() + tls.options.handshake_ms;
+    int64_t begin = platform_now_ms();
     int result = 0;
     pthread_mutex_lock(&tls.lock);
     t->ssl = ssl.SSL_new(tls.context);
@@ -317,7 +328,7 @@ static int shake_hands(tunnel *t)
         return -1;
     }
     while ((result = ssl.SSL_accept(t->ssl)) != 1) {
-        if (judge(t, result) != 0 || platform_now_ms() >= until || is_stopping()) {
+        if (judge(t, result) != 0 || platform_now_ms() - begin >= patience() || is_stopping()) {
             return -1;
         }
         wait_for_bytes(t);
@@ -434,6 +445,7 @@ int tls_load(const tls_options *options, char why[256])
         return -1;
     }
     (void)has_changed();
+    tls.inner_port = -1; /* it is not known yet, but nobody gets past TLS */
     return read_certificate(why);
 }
 

@@ -2062,6 +2062,16 @@ def tls():
         s.process.send_signal(signal.SIGTERM)
         same(closing_code(w), (1001, []))
         w.close()
+    with Server("--certificate", f"{T}/first.pem", "--key", f"{T}/first.key", "--connections", "10",
+                model=TOY, context=first) as s:  # there is TLS for 26
+        lazy, begin = [s.connect(plain=True) for _ in range(20)], time.monotonic()
+        assert wait_for(lambda: any(hung_up(c) for c in lazy), 20) is not None
+        time.sleep(0.5)
+        early = time.monotonic() - begin < 8  # without a crowd they are given 10 s
+        assert not early or not all(hung_up(c) for c in lazy), "few are not a crowd"
+        same(s.get("/health")[0], 200)
+        for c in lazy:
+            c.close()
     for options in (["--certificate", f"{T}/first.pem", "--key", f"{T}/second.key"],
                     ["--certificate", f"{T}/none.pem", "--key", f"{T}/first.key"]):
         code, why = refused_start("--listen", "0", *options)
@@ -2109,7 +2119,7 @@ def realtime_client(s, r):
 def rest_client(s, r):
     model = ("model", r.choice(["toy", "other"]))
     same(s.post(TRANSCRIPTIONS, wav(0.5, r.randrange(9)),
-                [model, ("response_format", r.choice(["srt", "verbose_json", "json"])),
+                [model, *[("align", "a known text")] * r.randrange(2), ("response_format", r.choice(["srt", "verbose_json", "json"])),
                  ("stream", r.choice(["true", "false"]))])[0], 200)
     c = s.connect()  # does not wait for the answer
     c.sendall(request(TRANSCRIPTIONS, wav(20), [model, ("stream", "true")]))
@@ -2154,6 +2164,15 @@ def attacker(s, r):
         ("chunking_strategy", '{"type": "server_vad", "threshold": 0.5}'), ("keywords", '["a", "b"]'),
         ("response_format", r.choice(["srt", "verbose_json", "diarized_json"])), ("async", "1")]))
     attack(s, r, request("/asr?output=json&language=%65n&encode=true", wav(0.2), name="audio_file"))
+    data = bytearray(wav(0.2))
+    for _ in range(3):
+        data[r.randrange(4, 44)] = r.choice([0, 1, 2, 16, 128, 255])
+    try:  # the answer may be that it is too long
+        s.post(r.choice([TRANSCRIPTIONS, "/inference"]), bytes(data), [
+            ("response_format", r.choice(["srt", "diarized_json"])), ("offset_t", "100"),
+            ("align", "a\nb" * r.randrange(2))])
+    except (OSError, http.client.HTTPException):
+        pass
     attack(s, r, b"GET /v1/jobs/job_%032x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
            % r.getrandbits(128))
     w = WebSocket(s)
