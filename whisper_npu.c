@@ -75,6 +75,8 @@
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #error "whisper_npu.c needs gcc or clang: in Visual Studio use clang-cl, see the README"
+#elif !defined(__GNUC__) || defined(__TINYC__)
+#error "whisper_npu.c needs gcc or clang; other compilers can use whisper_npu.h and the library"
 #endif
 
 /* On macOS and the BSDs _POSIX_C_SOURCE would hide what is not POSIX, such as the number of CPUs;

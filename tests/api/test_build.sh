@@ -143,6 +143,14 @@ test_no_fast_math() {
     done
 }
 
+# Without __GNUC__ a compiler is neither gcc nor clang.
+test_no_other_compiler() {
+    for c in $compilers; do
+        ! "$c" -U__GNUC__ -E whisper_npu.c >"$T/out" 2>"$T/log" || fail "$c: another was accepted"
+        grep -q '#error.*needs gcc or clang' "$T/log" || fail "$c: no reason given"
+    done
+}
+
 test_header_is_cxx() {
     found=no
     # Numbers of results are what functions take, without casts.
@@ -534,9 +542,10 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
     t_end
     exit
 fi
-for t in plain_c99 no_flags old_posix no_warnings npu switches no_os renamed no_fast_math header_is_cxx \
-    header_is_c99 symbols calls registers lines functions contents order outline header_example prefix \
-    readme_snippets minimal_is_short make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
+for t in plain_c99 no_flags old_posix no_warnings npu switches no_os renamed no_fast_math \
+    no_other_compiler header_is_cxx header_is_c99 symbols calls registers lines functions contents \
+    order outline header_example prefix readme_snippets minimal_is_short make_remakes \
+    make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done
 t_end
