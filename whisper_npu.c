@@ -23101,6 +23101,7 @@ static void np_wipe(np_bridge *b)
 #define VA_CLICK 1.0f            /* any of at least this length */
 #define VA_RECENT 41u            /* steps searched for a tone, 30 of them before the decided one */
 #define VA_LEAST 0.05f           /* the lowest probability that a rule calls speech */
+#define VA_FAINT 0.8f            /* of the probability that begins a span, if there is none */
 #define VA_TONE_LOUD 1.5f        /* the steps down to 15 dB below the loudest count */
 #define VA_TONE_REST 0.001f      /* power (-30 dB) of a tone outside the bands of two partials */
 #define VA_HISTORY 2048u         /* steps of history, 41 s .. */
@@ -23807,6 +23808,25 @@ static int va_finish(va_detector *v, va_span *span)
         span->end = steps;
     }
     return found && span->first < span->end;
+}
+
+/* For a recording, at most v->kept steps long, without a span: one from the first to the last step
+ * at VA_FAINT of the probability that begins spans. Returns 0 if there is none. */
+static int va_find_faint(const va_detector *v, va_span *span)
+{
+    const float least = v->rules.on * VA_FAINT * 255.0f;
+    uint64_t i, end = (v->n_pushed + VA_STEP - 1) / VA_STEP, n = 0;
+    va_span found = {0, 0};
+    for (i = 0; i < end; i++) {
+        if ((float)v->history[i] >= least) {
+            found.first = n == 0 ? i : found.first;
+            found.end = i + 1;
+            n++;
+        }
+    }
+    span->first = found.first > v->rules.pad ? found.first - v->rules.pad : 0;
+    span->end = found.end + v->rules.pad < end ? found.end + v->rules.pad : end;
+    return n > 0 && n >= v->rules.least;
 }
 
 /* The step before which no further span can begin, except those already taken. */
@@ -24624,6 +24644,11 @@ static int aw_detect(ru_run *r, const float *samples, size_t n)
             status = aw_add_speech(r, &span);
         }
         r->audio.detector_done = 1;
+        if (status == WNPU_OK && r->store.speech.count == 0 &&
+            r->audio.voice.n_pushed <= ML_FRAMES * ML_HOP &&
+            va_find_faint(&r->audio.voice, &span)) {
+            status = aw_add_speech(r, &span);
+        }
     }
     r->stats.voice_ms += ru_elapsed_ms(&since);
     return status;

@@ -913,7 +913,8 @@ typedef struct wnpu_token_event {
  * and in a run that ends without any text all voice is: the run returns WNPU_INCOMPLETE.
  *   vad              [1]  0: decode everything [0 for programs compiled before this field existed]
  *   vad_threshold    [0.5]  0.05..0.95: probability of speech at which a span begins; it continues
- *                    down to 0.15 less
+ *                    down to 0.15 less. In a recording of at most 30 s where no span begins, one
+ *                    covers what reaches 0.8 times this
  *   vad_min_speech_ms  [100]  0..5000: spans with less speech are dropped
  *   vad_min_silence_ms  [700]  0..10000: shorter pauses do not end a span
  *   vad_pad_ms       [300]  0..2000: added before and after each span

@@ -30,18 +30,20 @@ raw() {
 }
 
 # Speech for which the model finds no word is no silence: there is text, or status 6 and a message.
+# In "Go." the detector finds no voice at its usual threshold.
 test_unheard() {
     need || return
-    for voice in en-gb-scotland en-us; do
-        espeak-ng -v $voice -w "$T/help.wav" "Help."
+    for said in en-gb-scotland:Help. en-us:Help. en-gb-scotland:Go.; do
+        voice=${said%%:*}
+        espeak-ng -v "$voice" -w "$T/help.wav" "${said#*:}"
         ffmpeg -v error -y -i "$T/help.wav" -af adelay=500,apad=pad_dur=0.7 -ar 16000 "$T/help16.wav"
         "$build/listen" --language en "$tiny" - <"$T/help16.wav" >"$T/out" 2>"$T/err"
         status=$?
         if [ -s "$T/out" ]; then
-            [ $status -eq 0 ] || fail "$voice: status $status: $(cat "$T/out" "$T/err")"
+            [ $status -eq 0 ] || fail "$said: status $status: $(cat "$T/out" "$T/err")"
         else
             [ $status -eq 6 ] && grep -q '^listen: [0-9.]* s of speech have no text$' "$T/err" ||
-                fail "$voice: no text, status $status: $(cat "$T/err")"
+                fail "$said: no text, status $status: $(cat "$T/err")"
         fi
     done
 }
