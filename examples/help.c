@@ -5,8 +5,8 @@
 
 #include "help.h"
 #include "options.h"
+#include "platform.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,7 +85,7 @@ static size_t rank_of(const char *group)
 static int printed(void)
 {
     return fflush(stdout) == 0 && !ferror(stdout)
-               ? 0 : complain(EXIT_OUTPUT, "standard output: %s", strerror(errno));
+               ? 0 : complain(EXIT_OUTPUT, "standard output: %s", strerror(platform_write_error()));
 }
 
 /* Calls print for each option in one of these groups, in the order of groups and rows. */

@@ -365,7 +365,7 @@ static int sink_flush(sink *s)
         if (n > 0) {
             done += (size_t)n;
         } else if (n == 0 || errno != EINTR) {
-            s->error = n == 0 ? EIO : errno;
+            s->error = n == 0 ? EIO : platform_write_error();
         }
     }
     s->used = 0;
@@ -477,6 +477,12 @@ static int write_other_file(output *out, output_fill_fn fill, void *user)
     return failed && write_copy(out, platform_temporary(), fill, user);
 }
 
+static int pour_to_stdout(output *out, output_fill_fn fill, void *user)
+{
+    return fflush(stdout) != 0 ? platform_write_error()
+                               : pour(out, STDOUT_FILENO, 1, fill, user);
+}
+
 int output_save(output *out, output_fill_fn fill, void *user)
 {
     platform_signals before;
@@ -484,7 +490,7 @@ int output_save(output *out, output_fill_fn fill, void *user)
     if (out->kind == OUTPUT_STDOUT || out->kind == OUTPUT_STREAM) { /* may block until there is a
                                                                      * reader */
         error = out->kind == OUTPUT_STREAM ? pour(out, out->fd, 1, fill, user)
-              : fflush(stdout) != 0 ? errno : pour(out, STDOUT_FILENO, 1, fill, user);
+                                           : pour_to_stdout(out, fill, user);
     } else {
         platform_hold(&before);
         error = out->kind == OUTPUT_REPLACE ? replace(out, fill, user)
@@ -502,7 +508,7 @@ int output_save(output *out, output_fill_fn fill, void *user)
     error = write_other_file(out, fill, user);
     platform_release(&before);
     if (error != 0 && out->kind != OUTPUT_STDOUT) {
-        error = fflush(stdout) != 0 ? errno : pour(out, STDOUT_FILENO, 1, fill, user);
+        error = pour_to_stdout(out, fill, user);
         (void)snprintf(out->where, sizeof out->where, "%s", error != 0 ? "" : "standard output");
     }
     return error != 0 ? -1 : 1;

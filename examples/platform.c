@@ -32,6 +32,11 @@ const char *platform_temporary(void)
     return directory != NULL && directory[0] != '\0' ? directory : "/tmp";
 }
 
+int platform_write_error(void)
+{
+    return errno;
+}
+
 void platform_start(int *argc, char ***argv)
 {
     struct sigaction action;
@@ -137,6 +142,12 @@ static char *to_utf8(const wchar_t *wide)
     return text;
 }
 
+int platform_write_error(void)
+{
+    return _doserrno == ERROR_NO_DATA || _doserrno == ERROR_BROKEN_PIPE ||
+                   _doserrno == ERROR_PIPE_NOT_CONNECTED ? EPIPE : errno;
+}
+
 static int failed(void)
 {
     switch (GetLastError()) {
@@ -151,6 +162,7 @@ static int failed(void)
     case ERROR_TOO_MANY_OPEN_FILES: errno = EMFILE; break;
     case ERROR_FILENAME_EXCED_RANGE: errno = ENAMETOOLONG; break;
     case ERROR_INVALID_HANDLE: errno = EBADF; break;
+    case ERROR_INVALID_NAME: errno = EINVAL; break; /* a name with a quote, for instance */
     case ERROR_NOT_ENOUGH_MEMORY: errno = ENOMEM; break;
     case ERROR_DISK_FULL: errno = ENOSPC; break;
     default: errno = EIO; break;

@@ -177,6 +177,10 @@ const char *platform_temporary(void);
  * and sets the console and the standard descriptors to UTF-8 and binary mode. */
 void platform_start(int *argc, char ***argv);
 
+/* errno after a write that failed, EPIPE if its reader has gone, which Windows's C library calls an
+ * invalid argument. */
+int platform_write_error(void);
+
 /* Calls handler for Ctrl-C, and where the system has them for SIGTERM and SIGHUP. A signal that was
  * ignored at the start, as with nohup, stays ignored. Elsewhere than on Windows, signals within
  * half a second of the last one that was passed on are taken for the same one and are not passed

@@ -106,6 +106,16 @@ test_command_line() {
         exe transcribe -m "$tiny" ${line#* } >"$T/is" 2>"$T/log"
         [ $? -eq "${line%% *}" ] || fail "status of ${line#* }: $(cat "$T/log")"
     done
+    exe transcribe -m "$tiny" 'it"s.wav' >"$T/is" 2>"$T/log"
+    [ $? -eq 3 ] && grep -q 's.wav: Invalid argument' "$T/log" || fail "a quote: $(cat "$T/log")"
+    mkfifo "$T/pipe"
+    : <"$T/pipe" & # a reader that is gone when help is written
+    exec 3>"$T/pipe"
+    wait "$!"
+    exe transcribe --help >&3 2>"$T/log"
+    [ $? -eq 5 ] && grep -q 'standard output: Broken pipe' "$T/log" ||
+        fail "a closed pipe: $(cat "$T/log")"
+    exec 3>&-
     echo "no sound" >"$T/x.mp3"
     exe transcribe -m "$tiny" "$T/x.mp3" >"$T/is" 2>"$T/log"
     grep -q 'on Windows only WAV' "$T/log" || fail "says $(cat "$T/log")"
