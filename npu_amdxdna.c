@@ -3425,7 +3425,8 @@ static void xd_say_bits(xd_tile *tile, uint32_t value, const char *const *names,
 
 /* A tile's part of the dump, as XRT reads it (info_aie2.cpp): DMA channels in and out, registers of
  * events (twice for a core and its memory), a core's registers, locks of one byte. */
-static void xd_tell_tile(const struct xa_tile_metadata *m, int core, const uint8_t *at, xd_tile *tile)
+static void xd_tell_tile(const struct xa_tile_metadata *m, int core, const uint8_t *at,
+                         xd_tile *tile)
 {
     static const char *const names[4] = {"core", "pc", "sp", "lr"};
     const unsigned n_events = m->event_regs * (core ? 2u : 1u);
