@@ -33,7 +33,7 @@
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-live    delays and cost of live text; with SPEECH=DIR on recordings of yours
 #   make bench-server  first delta, throughput and memory of build/server
-#   make bench-browser CPU time of the WebAssembly modules in node beside the native program
+#   make bench-browser speed of the WebAssembly modules in node beside the native program's
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make outline       the sections of the library's sources: first line, lines, functions
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
@@ -371,7 +371,7 @@ $(B)/tests/windows.exe: tests/api/windows.c $(B)/libwhisper_npu.a $(B)/linked_wi
 # memory. That is right for functions with locks or static data; here only one thread calls those, the
 # others only memcpy and the like (see glue.c): hence --no-check-features.
 WASM_CC ?= clang
-WASM_COMPILE = $(WASM_CC) --target=wasm32-wasi -isystem /usr/include/wasm32-wasi -O2 -std=c11 -Wall \
+WASM_COMPILE = $(WASM_CC) --target=wasm32-wasi -isystem /usr/include/wasm32-wasi -Os -std=c11 -Wall \
     -Wextra -Wpedantic -Wconversion -Wshadow -I. -DWNPU_NO_OS
 WASM_VECTOR = -msimd128 -matomics -mbulk-memory
 WASM_LINK = $(WASM_COMPILE) $(patsubst %,"$(BUILD)/wasm/%",$(filter %.o,$(^F))) \

@@ -306,8 +306,15 @@ export class Engine {
         if (this.live.failed !== null) {
             return;
         }
-        this.feed();
-        const events = this.wasm.live_step();
+        let events;
+        try {
+            this.feed();
+            events = this.wasm.live_step();
+        } catch (error) {
+            this.live.failed = error;
+            this.send({ event: "failed", text: broken(error).message });
+            return;
+        }
         if (events < 0) {
             this.live.failed = events;
             this.send({ event: "failed", text: this.collect(() => this.wasm.message()) });
@@ -327,6 +334,9 @@ export class Engine {
             await breathe();
         }
         this.source = null;
+        if (this.live.failed instanceof Error) {
+            throw this.live.failed;
+        }
         const status = this.live.failed ?? this.wasm.live_finish();
         this.endLive();
         this.check(status);
@@ -355,21 +365,30 @@ export class Engine {
     }
 }
 
+/* What a caller is told of an error; a module that has trapped is of no further use. */
+function broken(error) {
+    return error instanceof WebAssembly.RuntimeError || error instanceof RangeError ?
+        new SpeechError(`the module failed: ${error.message}; open it again`, "RuntimeError") : error;
+}
+
 /* Answers the requests that come through a port. */
 export function serve(port) {
     const send = message => port.postMessage(message);
-    let engine = null, last = Promise.resolve();
+    let engine = null, dead = null, last = Promise.resolve();
     const answer = async ({ id, name, argument }) => {
         try {
+            if (dead !== null) {
+                throw dead;
+            }
             if (name === "start") {
                 const stopped = argument.stopped ? new Int32Array(argument.stopped) : null;
                 engine = new Engine(send, stopped);
             }
             send({ id, value: await engine[name](argument) });
         } catch (error) {
-            const trapped = error instanceof WebAssembly.RuntimeError || error instanceof RangeError;
-            send({ id, error: { message: trapped ? `the module failed: ${error.message}` :
-                                    error.message, code: error.code ?? error.name } });
+            const told = broken(error);
+            dead ??= told.code === "RuntimeError" ? told : null;
+            send({ id, error: { message: told.message, code: told.code ?? told.name } });
         }
     };
     port.onmessage = ({ data }) => {

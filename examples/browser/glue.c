@@ -79,6 +79,7 @@ static struct {
     void (*task)(void *context, size_t i);
     void *context;
     int32_t busy;               /* atomic: helpers that have not returned */
+    int32_t failed;             /* atomic: a task has trapped in a helper */
     struct {
         int32_t state;          /* atomic: what the helper has to do */
         char padding[124];      /* no two in a cache line */
@@ -129,6 +130,16 @@ static void parallel_for(void *user, size_t count, void (*task)(void *context, s
             sleep_while(&team.busy, busy | WAITS);
         }
     }
+    if (__atomic_load_n(&team.failed, __ATOMIC_ACQUIRE)) {
+        __builtin_trap();
+    }
+}
+
+static void returned(void)
+{
+    if (__atomic_fetch_sub(&team.busy, 1, __ATOMIC_ACQ_REL) == (1 | WAITS)) {
+        (void)__builtin_wasm_memory_atomic_notify(&team.busy, 1);
+    }
 }
 
 /* Never returns: what another instance does in a worker of its own, as helper 0 and so on. */
@@ -139,15 +150,21 @@ void help(size_t helper)
     for (;;) {
         if (change(state, OFFERED, IDLE)) {
             team.task(team.context, helper + 1);
-            if (__atomic_fetch_sub(&team.busy, 1, __ATOMIC_ACQ_REL) == (1 | WAITS)) {
-                (void)__builtin_wasm_memory_atomic_notify(&team.busy, 1);
-            }
+            returned();
             spins = 0;
         } else if (spins++ >= SPINS) {
             (void)change(state, IDLE, ASLEEP);
             sleep_while(state, ASLEEP);
         }
     }
+}
+
+/* After help() has trapped: its caller traps instead of waiting, as do all later calls. */
+void EXPORT(lost)(void);
+void lost(void)
+{
+    __atomic_store_n(&team.failed, 1, __ATOMIC_RELEASE);
+    returned();
 }
 
 /* Before open(): the end of the stack of one more helper, 0 if there is no memory for it or it would

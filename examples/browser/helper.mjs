@@ -12,7 +12,13 @@ function help({ compiled, memory, stack, helper }, say) {
     const instance = new WebAssembly.Instance(compiled, imports);
     instance.exports.__stack_pointer.value = stack;
     say("ready");
-    instance.exports.help(helper);
+    try {
+        instance.exports.help(helper);
+    } catch (error) {
+        instance.exports.__stack_pointer.value = stack;
+        instance.exports.lost(); // the caller is told instead of waiting for ever
+        throw error;
+    }
 }
 
 if (node) {

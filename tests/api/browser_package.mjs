@@ -53,7 +53,7 @@ const tests = {
         }
     },
 
-    async errors(model, wav) {
+    async errors(model, wav, trapping, small) {
         const bytes = await readFile(model), sound = await samples(wav);
         const cases = [
             [{}, "bad argument", /no model/],
@@ -61,7 +61,8 @@ const tests = {
             [{ model: new Uint8Array(1000) }, "bad model file", /./],
             [{ model: bytes.subarray(0, bytes.length / 2) }, "bad model file", /./],
             [{ model, sha256: "0".repeat(64) }, "bad model file", /damaged/],
-            [{ model, module: pathToFileURL(wav) }, "CompileError", /WebAssembly/]
+            [{ model, module: pathToFileURL(wav) }, "CompileError", /WebAssembly/],
+            [{ model, threads: 1, module: pathToFileURL(small) }, "out of memory", /cannot allocate/]
         ];
         delete globalThis.crypto; // as in node 18
         for (const [options, code, message] of cases) {
@@ -93,6 +94,15 @@ const tests = {
         speech.close();
         check((await error(last)).message === "closed", "closed during a run");
         check((await error(speech.write("txt"))).message === "closed", "closed");
+        const broken = await open({ model, threads: 2, module: pathToFileURL(trapping) });
+        for (const call of [() => broken.selfTest(), () => broken.transcribe(sound),
+                            () => broken.listen()]) {
+            const found = await error(call());
+            check(found.code === "RuntimeError" &&
+                  /module failed: unreachable.*again/.test(found.message),
+                  `a trap in a thread: ${found.code}: ${found.message}`);
+        }
+        broken.close();
     },
 
     /* MODEL, then WAV, JSON, JSON of a live run for each clip. */

@@ -123,6 +123,12 @@ def errors(url, wav):
     try:
         b.run(CLICK.format("start"))
         says(b, "status", "does not let this page use the microphone")
+        for name, message in (("NotFoundError", "there is no microphone"),
+                              ("NotReadableError", "another program uses the microphone")):
+            b.run("navigator.mediaDevices.getUserMedia = () => "
+                  f"Promise.reject(new DOMException('', '{name}'))")
+            b.run(CLICK.format("start"))
+            says(b, "status", message)
         for model, message in (("missing.bin", "404"), ("damaged.bin", "does not open: .")):
             b.call("Page.navigate", url=f"{url}?model={model}")
             b.wait(f"location.search === '?model={model}' && document.readyState === 'complete'", 30)

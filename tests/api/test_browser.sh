@@ -30,7 +30,7 @@ test_package() {
         { fail "$(cat "$T/out")"; return; }
     package=$T/app/node_modules/wnpu
     for module in wnpu wnpu_threads wnpu_scalar; do
-        [ "$(wc -c <"$package/$module.wasm")" -lt 500000 ] || fail "$module.wasm is large"
+        [ "$(wc -c <"$package/$module.wasm")" -lt 400000 ] || fail "$module.wasm is large"
     done
     version=$(sed -n 's/^#define WNPU_VERSION_[MP][A-Z]* //p' whisper_npu.h | paste -s -d . -)
     grep -q "\"version\": \"$version\"" "$package/package.json" || fail "not version $version"
@@ -45,9 +45,23 @@ test_package() {
     in_node toy "$T/toy.bin" "$T/noise.wav" "$T/want"
 }
 
+# link MODULE OBJECT OPTIONS...: with the library's object of make browser.
+link() {
+    module=$1 object=$2
+    shift 2
+    try clang --target=wasm32-wasi -nostartfiles -L/usr/lib/wasm32-wasi "$object" \
+        "$build/wasm/whisper_npu.o" -Wl,--no-entry,--gc-sections,-s,--stack-first "$@" -o "$module"
+}
+
+# Also a module that traps in a thread, and one without memory for a model.
 test_errors() {
     [ -d "$T/app/node_modules" ] || { skip "no package"; return; }
-    in_node errors "$T/toy.bin" "$T/noise.wav"
+    try clang --target=wasm32-wasi -isystem /usr/include/wasm32-wasi -O2 -msimd128 -matomics \
+        -mbulk-memory -DWNPU_NO_OS -c tests/api/browser_trap.c -o "$T/trap.o" || return
+    link "$T/trap.wasm" "$T/trap.o" -Wl,--shared-memory,--import-memory,--no-check-features \
+        -Wl,--initial-memory=4194304,--max-memory=4294967296,--export=__stack_pointer || return
+    link "$T/small.wasm" "$build/wasm/glue.o" -Wl,--max-memory=2097152 || return
+    in_node errors "$T/toy.bin" "$T/noise.wav" "$T/trap.wasm" "$T/small.wasm"
 }
 
 # The same bytes as from the native program, at once and live.
