@@ -15889,6 +15889,8 @@ typedef struct se_prompt {
     const int32_t *tokens;  /* [n] */
     size_t n, sot;          /* length, and index of <|startoftranscript|> */
     size_t n_given;         /* number of last tokens that begin every hypothesis */
+    const int32_t *said;    /* [n_said] what is likely to follow them; has no effect on results */
+    size_t n_said;
     const int32_t *before;  /* [n_before] text before the window, for loop detection */
     size_t n_before;
 } se_prompt;
@@ -15940,7 +15942,8 @@ typedef struct se_search {
     int has_best;
     float best_score;
     float *logits;                /* a row for each live hypothesis */
-    int32_t draft;                /* fed after the latest token; its logits are the next row */
+    int32_t draft[DE_ROWS];       /* [n_draft] fed after the latest token, see se_draft(); their */
+    size_t at_draft, n_draft;     /* logits are the next rows. Those before at_draft were chosen */
 } se_search;
 
 /* Invalidates what is known about the slots; used when the window changes. */
@@ -15994,35 +15997,57 @@ static size_t se_reusable(const se_search *s, const int32_t *tokens, size_t n)
     return kept;
 }
 
-/* Draft token: what nearly always follows if timestamps are on. A window begins at 0.00, and a
- * segment where the previous one ended. A step with the draft takes 1.06 times as long and saves
- * the next one; a wrong draft has no effect. Only for a single hypothesis; -1: no draft. */
-static int32_t se_draft(const se_search *s, const int32_t *tokens, size_t n)
+/* Sets the draft: at most `most` tokens that are likely to follow n tokens of a hypothesis. These
+ * are what p->said says next if the chosen ones are its beginning; else what nearly always follows
+ * if timestamps are on: a window begins at 0.00, and a segment where the previous one ended. A step
+ * with one draft token takes 1.06 times as long and saves the next step; a wrong one has no effect.
+ * Only for a single hypothesis. */
+static void se_draft(se_search *s, const int32_t *tokens, size_t n, size_t most)
 {
-    int32_t first = s->rules->vocab->timestamp0;
-    if (!s->rules->timestamps || s->o->width > 1) {
-        return -1;
+    const se_prompt *p = s->p;
+    const int32_t first = s->rules->vocab->timestamp0;
+    size_t chosen = n - p->n_given, left = p->n_said > chosen ? p->n_said - chosen : 0;
+    s->at_draft = s->n_draft = 0;
+    if (s->o->width > 1 || most == 0) {
+        return;
     }
-    return n == 0 ? first
-         : n > 1 && tokens[n - 1] >= first && tokens[n - 2] < first ? tokens[n - 1] : -1;
+    if (left > 0 && (chosen == 0 ||
+                     memcmp(tokens + p->n_given, p->said, chosen * sizeof(int32_t)) == 0)) {
+        s->n_draft = left < most ? left : most;
+        memcpy(s->draft, p->said + chosen, s->n_draft * sizeof(int32_t));
+    } else if (s->rules->timestamps && n == 0) {
+        s->draft[s->n_draft++] = first;
+    } else if (s->rules->timestamps && n > 1 && tokens[n - 1] >= first && tokens[n - 2] < first) {
+        s->draft[s->n_draft++] = tokens[n - 1];
+    }
 }
 
-/* Brings tokens into slot 0 from position 0 on, followed by a draft token if it is not -1 and fits;
- * returns the logits of the last token. The probability of no speech is read at index sot. */
-static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t sot, int32_t draft)
+/* Most draft tokens in a step whose rows before them are `rows`, of which `wanted` get logits, and
+ * which would begin at `position`. */
+static size_t se_room(const se_search *s, size_t rows, size_t wanted, size_t position)
 {
-    size_t kept = se_reusable(s, tokens, n), ahead, i;
+    const de_decoder *d = s->decoder;
+    size_t by_rows = DE_ROWS - rows, by_logits = d->logit_rows - wanted;
+    size_t by_context = d->e->model->n_text_ctx - position;
+    size_t most = by_rows < by_logits ? by_rows : by_logits;
+    return most < by_context ? most : by_context;
+}
+
+/* Brings tokens into slot 0 from position 0 on, followed by the draft as far as it fits; returns
+ * the logits of the last token. The probability of no speech is read at index sot. */
+static float *se_prefill(se_search *s, const int32_t *tokens, size_t n, size_t sot)
+{
+    size_t kept = se_reusable(s, tokens, n), rows, room, i;
     float *logits;
     if (kept > sot && s->fed_sot != sot) {
         kept = sot;
     }
-    ahead = draft >= 0 && (n - kept) % DE_ROWS != 0 && n < s->decoder->e->model->n_text_ctx;
+    rows = (n - kept - 1) % DE_ROWS + 1; /* of the last step */
+    room = se_room(s, rows, 1 + (sot + rows >= n), n);
+    s->n_draft = s->n_draft < room ? s->n_draft : room;
     memcpy(s->fed, tokens, n * sizeof(int32_t));
-    if (ahead) {
-        s->fed[n] = draft;
-    }
-    s->draft = ahead ? draft : -1;
-    logits = se_feed_from(s->decoder, 0, s->fed, kept, n, ahead, sot,
+    memcpy(s->fed + n, s->draft, s->n_draft * sizeof(int32_t));
+    logits = se_feed_from(s->decoder, 0, s->fed, kept, n, s->n_draft, sot,
                           kept <= sot ? &s->fed_no_speech : NULL);
     s->prompt_tokens += (uint32_t)n;
     for (i = 1; i < s->slots; i++) {
@@ -16051,8 +16076,8 @@ static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
     s->p = p;
     s->n_ended = 0;
     s->has_best = 0;
-    s->logits = se_prefill(s, p->tokens, p->n, p->sot,
-                           se_draft(s, p->tokens + p->n - p->n_given, p->n_given));
+    se_draft(s, p->tokens + p->n - p->n_given, p->n_given, DE_ROWS);
+    s->logits = se_prefill(s, p->tokens, p->n, p->sot);
     memset(h, 0, sizeof *h);
     h->no_speech = s->fed_no_speech;
     h->least_end = s->least_end;
@@ -16250,6 +16275,7 @@ static void se_restore(se_search *s, const se_hypothesis *h)
     memcpy(s->fed, s->p->tokens, s->p->n * sizeof(int32_t));
     memcpy(s->fed + s->p->n, h->tokens + h->n_given, n * sizeof(int32_t));
     (void)se_feed_from(s->decoder, h->slot, s->fed, 0, s->p->n + n, 0, 0, NULL);
+    s->n_draft = 0; /* its logits are lost */
 }
 
 /* Marks the tokens of the second to the last part that the audio confirms. */
@@ -16423,24 +16449,24 @@ static void se_report_progress(const se_search *s, size_t tokens)
 
 static void se_step(se_search *s)
 {
-    de_row row[SE_MAX_WIDTH + 1];
+    de_row row[SE_MAX_WIDTH];
     const se_hypothesis *h = &s->live[0];
     const wnpu_model *m = s->decoder->e->model;
     size_t i, position = se_cached(s), n = s->n_live;
     s->steps++;
-    if (h->tokens[h->n - 1] == s->draft) {
-        s->draft = -1;
+    if (s->at_draft < s->n_draft && h->tokens[h->n - 1] == s->draft[s->at_draft]) {
+        s->at_draft++;
         s->logits += de_logits_stride(m);
         return;
     }
     for (i = 0; i < n; i++, h++) {
         row[i] = se_next_row(s, h, s->decoder->window);
     }
-    s->draft = position + 1 < m->n_text_ctx ? se_draft(s, s->live->tokens, s->live->n) : -1;
-    if (s->draft >= 0) {
+    se_draft(s, s->live->tokens, s->live->n, se_room(s, n, n, position + 1));
+    for (i = 0; i < s->n_draft; i++, n++) {
         row[n] = row[n - 1];
-        row[n].token = s->draft;
-        row[n++].position++;
+        row[n].token = s->draft[i];
+        row[n].position++;
     }
     de_step(s->decoder, row, n);
     s->logits = s->decoder->logits;
@@ -16673,7 +16699,8 @@ static const float *se_feed_path(se_choosing *c, uint32_t node, float *total)
     for (at = node; at >= LR_ROOTS; at = c->trie->nodes[at].parent) {
         c->path[--i] = c->trie->nodes[at].token;
     }
-    logits = se_prefill(c->search, c->path, n, c->sot, -1);
+    c->search->n_draft = 0;
+    logits = se_prefill(c->search, c->path, n, c->sot);
     *total = se_log_sum(c->search->rules->op, logits, (size_t)c->search->rules->vocab->n_vocab,
                         &best);
     return logits;
@@ -25773,6 +25800,8 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
            p->n_given * sizeof(int32_t));
     p->tokens = r->context.prompt;
     p->n = n + p->n_given;
+    p->said = r->confirmed.tokens + p->n_given;
+    p->n_said = r->confirmed.n_said > p->n_given ? r->confirmed.n_said - p->n_given : 0;
 }
 
 /* Encodes samples, of which the first `content` frames count, into the caches of decoder.window. */
@@ -28038,9 +28067,11 @@ static size_t tt_verify(ru_run *r, const se_prompt *p, size_t most)
     se_search *s = &r->text.search;
     const int32_t *tokens = r->tentative.tokens;
     size_t n = r->tentative.n, k = 0, i, stride = de_logits_stride(r->engine.model);
-    float *logits = se_prefill(s, p->tokens, p->n, p->sot, -1);
+    float *logits;
     se_hypothesis *h = &s->live[0];
     n = n < most ? n : most;
+    s->n_draft = 0;
+    logits = se_prefill(s, p->tokens, p->n, p->sot);
     memset(h, 0, sizeof *h);
     while (k < n && !ru_cancelled(r)) {
         de_row row[DE_ROWS];

@@ -709,7 +709,7 @@ static void prompts_are_kept(void)
 
 typedef struct search_script {
     int32_t token[SCRIPT];
-    size_t n, seen, fed;   /* seen: tokens asked for; fed: steps of the decoder */
+    size_t n, seen, fed;   /* seen: tokens asked for or given; fed: steps of the decoder */
     float logits[SCRIPT][SCRIPT_VOCAB];
 } search_script;
 
@@ -743,7 +743,8 @@ static size_t follow(wnpu_session *s, search_script *played, const se_prompt *p,
     size_t vocab = (size_t)s->run.engine.model->vocab.n_vocab, i, spared;
     se_options o = options_of(1, SE_MAX_TOKENS);
     o.temperature = temperature;
-    played->seen = played->fed = 0;
+    played->seen = p->n_given;
+    played->fed = 0;
     search->filter.function = follow_script;
     search->filter.user = played;
     s->run.decoder.tap = count_steps;
@@ -753,12 +754,13 @@ static size_t follow(wnpu_session *s, search_script *played, const se_prompt *p,
     (void)se_run(search, p, &o);
     s->run.decoder.tap = NULL;
     spared = search->steps + (p->n + DE_ROWS - 1) / DE_ROWS - played->fed;
-    T_CHECK(search->steps + 1 == played->seen, "%u steps, %u tokens", (unsigned)search->steps,
-            (unsigned)played->seen);
+    T_CHECK(search->steps + 1 == played->seen - p->n_given, "%u steps, %u tokens",
+            (unsigned)search->steps, (unsigned)played->seen);
     memcpy(all, p->tokens, p->n * sizeof *all);
-    memcpy(all + p->n, played->token, played->n * sizeof *all);
-    for (i = 0; i < played->seen; i++) {
-        memcpy(want, se_feed(&s->run.decoder, all, p->n + i, 0, NULL), vocab * sizeof *want);
+    memcpy(all + p->n - p->n_given, played->token, played->n * sizeof *all);
+    for (i = p->n_given; i < played->seen; i++) {
+        memcpy(want, se_feed(&s->run.decoder, all, p->n - p->n_given + i, 0, NULL),
+               vocab * sizeof *want);
         lr_apply(&s->run.rules, want, played->token, i);
         T_CHECK(memcmp(want, played->logits[i], vocab * sizeof *want) == 0,
                 "prompt of %u, token %u: other logits", (unsigned)p->n, (unsigned)i);
@@ -804,6 +806,62 @@ static void guesses(void)
                 T_CHECK(played.seen < played.n || spared == (s->run.rules.timestamps ? want : 0),
                         "prompt of %u, script %u: %u steps spared", (unsigned)p.n, (unsigned)k,
                         (unsigned)spared);
+            }
+        }
+        wnpu_session_close(s);
+    }
+    wnpu_model_close(m);
+}
+
+/* What an earlier decoding said: all of what follows, wrong from some token on, too short or too
+ * long, behind a prompt that ends anywhere in a step, with some of it given. Returns the steps that
+ * are spared when all of it is right, of 9. */
+static size_t follow_said(wnpu_session *s, search_script *played, size_t length, size_t given)
+{
+    static int32_t tokens[64];
+    int32_t said[SCRIPT];
+    se_prompt p = prompt_of(s->run.engine.model);
+    size_t wrong, i, n = played->n - 1, spared = 0, least = 0;
+    for (i = 0; i < length - given; i++) {
+        tokens[i] = (int32_t)(40 + 3 * i);
+    }
+    memcpy(tokens + i - 4, p.tokens + p.n - 4, 4 * sizeof *tokens);
+    memcpy(tokens + i, played->token, given * sizeof *tokens);
+    p.sot = i - 3;
+    p.n = length;
+    p.n_given = given;
+    p.tokens = tokens;
+    p.said = said;
+    for (wrong = given; wrong <= n; wrong += 3) {
+        memcpy(said, played->token + given, (n - given) * sizeof *said);
+        said[n - given] = 9;
+        said[wrong - given] += wrong < n;
+        p.n_said = wrong % 2 == 1 ? n - given : n - given + 1;
+        spared = follow(s, played, &p, 0.0f);
+        least = wrong == given ? spared : least;
+    }
+    T_CHECK(spared > least, "%u steps spared, and %u if all is wrong", (unsigned)spared,
+            (unsigned)least);
+    return spared;
+}
+
+static void said_before(void)
+{
+    wnpu_model *m = life_float_toy(7);
+    static search_script played;
+    const int32_t t = m->vocab.timestamp0;
+    const int32_t script[SCRIPT] = {t, 5, 6, t + 50, t + 50, 7, 8, 9, 10, m->vocab.eot};
+    static const size_t lengths[] = {9, 16, 33};
+    size_t i, given;
+    unsigned beams;
+    memcpy(played.token, script, sizeof script);
+    played.n = 10;
+    for (beams = 1; beams <= 16; beams += 15) {
+        wnpu_session *s = encoded(m, 1, beams, 0);
+        for (i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+            for (given = 0; given <= 3; given += 3) {
+                size_t spared = follow_said(s, &played, lengths[i], given);
+                T_CHECK(beams == 1 || spared >= 8 - given, "%u steps spared", (unsigned)spared);
             }
         }
         wnpu_session_close(s);
@@ -1842,6 +1900,7 @@ static void search_tests(void)
     t_run("samples are functions of seed, number and position", sampling);
     t_run("what is kept of a prompt does not show", prompts_are_kept);
     t_run("timestamps that are guessed spare steps and change nothing", guesses);
+    t_run("what was said before is checked at once", said_before);
     t_run("repetition penalty and repeated n-grams", penalties);
     t_run("hotwords earn when they are whole", hotwords);
     t_run("spellings of hotwords", hotword_spellings);
