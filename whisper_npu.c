@@ -7147,6 +7147,41 @@ static uint32_t op_size_base(const float *x, size_t n)
     return (uint32_t)most;
 }
 
+/* a + b and a - b of n floats. */
+WNPU_INLINE void op_butterfly(float *a, float *b, size_t n)
+{
+    size_t i;
+    for (i = 0; i + MT_LANES <= n; i += MT_LANES) {
+        mt_vec x, y, t;
+        mt_vload(&x, a + i);
+        mt_vload(&y, b + i);
+        t.v = x.v + y.v;
+        y.v = x.v - y.v;
+        mt_vstore(a + i, &t);
+        mt_vstore(b + i, &y);
+    }
+    for (; i < n; i++) {
+        float x = a[i], y = b[i];
+        a[i] = x + y;
+        b[i] = x - y;
+    }
+}
+
+/* Multiplies `size` vectors of n floats, pitch apart, by Sylvester's Hadamard matrix: its elements
+ * are 1 and -1, and size is a power of two. Adds and subtracts only, in one order. */
+static void op_hadamard(float *x, size_t pitch, size_t size, size_t n)
+{
+    size_t half, first, i;
+    for (half = 1; half < size; half *= 2) {
+        const size_t joined = pitch == n ? half : 1; /* vectors that follow each other are one */
+        for (first = 0; first < size; first += 2 * half) {
+            for (i = first; i < first + half; i += joined) {
+                op_butterfly(x + i * pitch, x + (i + half) * pitch, joined * n);
+            }
+        }
+    }
+}
+
 /* q = values in steps of scale, rounded half to even, which are added to sum; low, if not NULL:
  * the remainders in steps of scale / 254. A rounded scale may give up to 190 steps, hence the
  * limits. */
@@ -10890,13 +10925,15 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
  *            part of a source twice returns the same bytes.
  *  Ensures   the block is allocated only after every tensor was found with
  *            all its data, so its size is in proportion to the file's;
- *            weights are finite and at most 65504 in magnitude. Messages
- *            about invalid files name the tensor, the byte offset, what was
- *            expected and what was found. A pack has the same contents as
- *            the library makes of the file it was written from.
- *  Costs     two passes: headers, then each byte once. About 400 KiB while
- *            opening. base.en in f16 opens in about a quarter of a second,
- *            its pack in one or two milliseconds.
+ *            weights in a file are finite and at most 65504 in magnitude;
+ *            heads are rotated from base on. Messages about invalid files name the
+ *            tensor, the byte offset, what was expected and what was found.
+ *            A pack has the same contents as the library makes of the file
+ *            it was written from.
+ *  Costs     two passes: headers, then each byte once. About 400 KiB, and
+ *            240 to 570 KiB for each thread, while opening. base.en in f16
+ *            opens in about a quarter of a second, its pack in one or two
+ *            milliseconds.
  *
  *  One format is whisper.cpp's (models/convert-pt-to-ggml.py): magic, 11
  *  sizes, mel filters, tokens, tensors up to the end of the file, all
@@ -10908,7 +10945,9 @@ typedef struct mf_norm {
     float *weight, *bias; /* [d], padded with zeros to a multiple of 16 */
 } mf_norm;
 
-typedef struct mf_layer { /* the cross_ fields are unused in the encoder */
+/* Attention's weights may be rotated, see "rotated heads" below. The cross_ fields are unused in the
+ * encoder. */
+typedef struct mf_layer {
     mf_norm attn_norm;
     gm_weight qkv;       /* [3d, d]: rows of query, key, value; key has bias 0 */
     gm_weight attn_out;  /* [d, d] */
@@ -10983,7 +11022,9 @@ static const struct {
 typedef enum mf_shape { /* dimensions, fastest first */
     MF_D,         /* {d} */
     MF_4D,        /* {4d} */
-    MF_DD,        /* {d, d} */
+    MF_QKV,       /* {d, d}, rows of heads */
+    MF_QKV_BIAS,  /* {d}, values of heads */
+    MF_OUT,       /* {d, d}, columns of heads */
     MF_FC1,       /* {d, 4d} */
     MF_FC2,       /* {4d, d} */
     MF_CONV1,     /* {3, n_mels, d} */
@@ -11023,12 +11064,12 @@ static const mf_part mf_single[] = {
 static const mf_part mf_block[] = {
     {"attn_ln.weight", MF_IN_LAYER(attn_norm.weight), MF_D, MF_FLOATS, 0},
     {"attn_ln.bias", MF_IN_LAYER(attn_norm.bias), MF_D, MF_FLOATS, 0},
-    {"attn.query.weight", MF_IN_LAYER(qkv), MF_DD, MF_ROWS, 0},
-    {"attn.query.bias", MF_IN_LAYER(qkv), MF_D, MF_BIAS, 0},
-    {"attn.key.weight", MF_IN_LAYER(qkv), MF_DD, MF_ROWS, 1},
-    {"attn.value.weight", MF_IN_LAYER(qkv), MF_DD, MF_ROWS, 2},
-    {"attn.value.bias", MF_IN_LAYER(qkv), MF_D, MF_BIAS, 2},
-    {"attn.out.weight", MF_IN_LAYER(attn_out), MF_DD, MF_ROWS, 0},
+    {"attn.query.weight", MF_IN_LAYER(qkv), MF_QKV, MF_ROWS, 0},
+    {"attn.query.bias", MF_IN_LAYER(qkv), MF_QKV_BIAS, MF_BIAS, 0},
+    {"attn.key.weight", MF_IN_LAYER(qkv), MF_QKV, MF_ROWS, 1},
+    {"attn.value.weight", MF_IN_LAYER(qkv), MF_QKV, MF_ROWS, 2},
+    {"attn.value.bias", MF_IN_LAYER(qkv), MF_QKV_BIAS, MF_BIAS, 2},
+    {"attn.out.weight", MF_IN_LAYER(attn_out), MF_OUT, MF_ROWS, 0},
     {"attn.out.bias", MF_IN_LAYER(attn_out), MF_D, MF_BIAS, 0},
     {"mlp_ln.weight", MF_IN_LAYER(mlp_norm.weight), MF_D, MF_FLOATS, 0},
     {"mlp_ln.bias", MF_IN_LAYER(mlp_norm.bias), MF_D, MF_FLOATS, 0},
@@ -11039,12 +11080,12 @@ static const mf_part mf_block[] = {
     /* decoder only */
     {"cross_attn_ln.weight", MF_IN_LAYER(cross_norm.weight), MF_D, MF_FLOATS, 0},
     {"cross_attn_ln.bias", MF_IN_LAYER(cross_norm.bias), MF_D, MF_FLOATS, 0},
-    {"cross_attn.query.weight", MF_IN_LAYER(cross_q), MF_DD, MF_ROWS, 0},
-    {"cross_attn.query.bias", MF_IN_LAYER(cross_q), MF_D, MF_BIAS, 0},
-    {"cross_attn.key.weight", MF_IN_LAYER(cross_kv), MF_DD, MF_ROWS, 0},
-    {"cross_attn.value.weight", MF_IN_LAYER(cross_kv), MF_DD, MF_ROWS, 1},
-    {"cross_attn.value.bias", MF_IN_LAYER(cross_kv), MF_D, MF_BIAS, 1},
-    {"cross_attn.out.weight", MF_IN_LAYER(cross_out), MF_DD, MF_ROWS, 0},
+    {"cross_attn.query.weight", MF_IN_LAYER(cross_q), MF_QKV, MF_ROWS, 0},
+    {"cross_attn.query.bias", MF_IN_LAYER(cross_q), MF_QKV_BIAS, MF_BIAS, 0},
+    {"cross_attn.key.weight", MF_IN_LAYER(cross_kv), MF_QKV, MF_ROWS, 0},
+    {"cross_attn.value.weight", MF_IN_LAYER(cross_kv), MF_QKV, MF_ROWS, 1},
+    {"cross_attn.value.bias", MF_IN_LAYER(cross_kv), MF_QKV_BIAS, MF_BIAS, 1},
+    {"cross_attn.out.weight", MF_IN_LAYER(cross_out), MF_OUT, MF_ROWS, 0},
     {"cross_attn.out.bias", MF_IN_LAYER(cross_out), MF_D, MF_BIAS, 0}
 };
 
@@ -11114,6 +11155,7 @@ typedef struct mf_worker {
 /* Threads and scratch for reading weights. */
 typedef struct mf_team {
     tp_pool pool;
+    float *heads; /* [threads][MF_CHUNK_ROWS][MF_HEADS_PITCH(d)] */
     mf_worker worker[]; /* [threads] */
 } mf_team;
 
@@ -11462,9 +11504,9 @@ static void mf_ne(const mf_loader *l, mf_shape shape, uint32_t ne[3])
     ne[0] = d;
     ne[1] = ne[2] = 1;
     switch (shape) {
-    case MF_D: break;
+    case MF_D: case MF_QKV_BIAS: break;
     case MF_4D: ne[0] = 4 * d; break;
-    case MF_DD: ne[1] = d; break;
+    case MF_QKV: case MF_OUT: ne[1] = d; break;
     case MF_FC1: ne[1] = 4 * d; break;
     case MF_FC2: ne[0] = 4 * d; ne[1] = d; break;
     case MF_CONV1: ne[0] = 3; ne[1] = l->sizes[MF_MELS]; ne[2] = d; break;
@@ -11999,7 +12041,61 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
     w->scale[row] = scale * (1.0f / 16.0f);
 }
 
-#define MF_CHUNK_ROWS 64u /* rows per work item: whole panels, and few reads */
+#define MF_CHUNK_ROWS 64u /* rows per work item: whole panels and heads, and few reads */
+
+/* ---- rotated heads ----
+ *
+ * Query, key and value of each head are multiplied by H / sqrt(n), where H is Sylvester's Hadamard
+ * matrix of the head's size n, and so are the columns of the output weight that belong to the head.
+ * This matrix is orthogonal and its own inverse: scores and outputs of attention stay the same, but
+ * outliers are spread over the head, so that quantising loses less (QuaRot, arXiv 2404.00456). The
+ * weights are rotated before they are quantised, by additions and a power of two: heads of a size
+ * whose root is none stay as they are. All heads of Whisper's models have 64. Models narrower than
+ * base stay as they are, too: tiny makes more errors with rotated heads (tests/NOTES.md, A15). */
+
+#define MF_ROTATED_STATE 512u
+
+/* Row pitch of weights that are being rotated; with d alone they would share a few cache sets. */
+#define MF_HEADS_PITCH(d) ((size_t)(d) + 16)
+
+#define MF_ROTATED_GROWTH 8.0f              /* at most: the root of the size of a head */
+#define MF_ROTATION_SCALE (1.0f / MF_ROTATED_GROWTH)
+
+/* Size of the heads of a tensor with this shape if they are rotated, else 0. */
+static uint32_t mf_rotated_size(const wnpu_model *m, mf_shape shape, int decoder)
+{
+    uint32_t size = m->n_text_state / (decoder ? m->n_text_head : m->n_audio_head);
+    int has_heads = shape == MF_QKV || shape == MF_QKV_BIAS || shape == MF_OUT;
+    return has_heads && m->n_text_state >= MF_ROTATED_STATE && size == 64 ? size : 0;
+}
+
+/* The rows [n rows][MF_HEADS_PITCH(k)] of whole heads. */
+static void mf_rotate_rows(const op_kernels *op, float *rows, uint32_t n, uint32_t k, uint32_t size)
+{
+    const size_t pitch = MF_HEADS_PITCH(k);
+    uint32_t row, column;
+    for (row = 0; row < n; row += size) {
+        for (column = 0; column < k; column += 16) {
+            op_hadamard(rows + row * pitch + column, pitch, size,
+                        k - column < 16 ? k - column : 16);
+        }
+    }
+    for (row = 0; row < n; row++) {
+        op->scale(rows + row * pitch, k, MF_ROTATION_SCALE);
+    }
+}
+
+/* The columns of a row, or a bias. */
+static void mf_rotate_columns(const op_kernels *op, float *row, uint32_t k, uint32_t size)
+{
+    uint32_t column;
+    for (column = 0; column < k; column += size) {
+        op_hadamard(row + column, 1, size, 1);
+    }
+    op->scale(row, k, MF_ROTATION_SCALE);
+}
+
+/* ---- rows ---- */
 
 /* State of loading a model, tensor by tensor. */
 typedef struct mf_job {
@@ -12015,6 +12111,7 @@ typedef struct mf_job {
     void *at;            /* destination in the model */
     uint32_t type, rows, columns;
     uint32_t channels;   /* of a convolution, else 0 */
+    uint32_t rotated;    /* size of the heads that are rotated, else 0 */
     size_t bytes;        /* of a row in the file */
     uint32_t done, n;    /* current rows: done..done+n-1 */
     uint32_t bad;        /* atomic: first row with a value that is not finite or too large */
@@ -12036,6 +12133,10 @@ static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsign
     }
     if (j->channels > 0) {
         values = mf_transpose_conv(w, j->channels);
+    }
+    if (j->rotated > 0) {
+        mf_rotate_columns(op, w->row, j->columns, j->rotated);
+        peak = op->size(w->row, j->columns);
     }
     if (j->part->target == MF_TOKENS) {
         mf_set_token(op, j->m, j->at, row, w->row, j->team->worker[0].transposed, w->digits[held]);
@@ -12091,12 +12192,62 @@ static uint32_t mf_load_chunk(const mf_job *j, mf_worker *w, uint32_t row, uint3
     return end;
 }
 
-/* Chunks are claimed in order, so the first unreadable row of all is the first of some worker. */
-static void mf_load_rows(mf_job *j, size_t piece, mf_worker *w)
+static float *mf_head_rows(const mf_job *j, size_t index)
 {
+    return j->team->heads + index * MF_CHUNK_ROWS * MF_HEADS_PITCH(j->m->n_text_state);
+}
+
+/* Loads rows row..end-1 of whole heads, which are rotated. Their bytes are at heads or are read to
+ * there. Returns the first row with a bad value, or end. */
+static uint32_t mf_load_heads(const mf_job *j, mf_worker *w, float *heads, uint32_t row,
+                              uint32_t end)
+{
+    const op_kernels *op = j->l->op;
+    const size_t pitch = MF_HEADS_PITCH(j->columns);
+    unsigned char *bytes = (unsigned char *)heads;
+    uint32_t n = end - row, i, good = n, to = j->part->first * j->m->n_text_state + row;
+    if (j->l->parallel_reads && mf_read_rows(j, row, n, bytes, &w->error) != WNPU_OK) {
+        w->unread = row;
+        return end;
+    }
+    for (i = n; i-- > 0;) { /* in place: a row has no more bytes than its floats */
+        mf_decode_row(op, j->type, bytes + i * j->bytes, w->row, j->columns);
+        good = op->size(w->row, j->columns) > MF_SIZE_MAX ? i : good;
+        memcpy(heads + i * pitch, w->row, j->columns * sizeof(float));
+    }
+    if (good < n) {
+        return row + good;
+    }
+    mf_rotate_rows(op, heads, n, j->columns, j->rotated);
+    for (i = 0; i < n; i++) {
+        const float *values = heads + i * pitch;
+        mf_set_row(op, j->at, to + i, values, op->size(values, j->columns),
+                   w->digits[i % GM_WOVEN]);
+        if ((i + 1) % GM_WOVEN == 0 || i + 1 == n) {
+            mf_put_rows(j, w, row + i / GM_WOVEN * GM_WOVEN, i % GM_WOVEN + 1);
+        }
+    }
+    return end;
+}
+
+static int mf_rotates_rows(const mf_job *j)
+{
+    return j->rotated > 0 && j->part->shape == MF_QKV;
+}
+
+/* Chunks are claimed in order, so the first unreadable row of all is the first of some worker. */
+static void mf_load_rows(mf_job *j, size_t piece, unsigned worker)
+{
+    mf_worker *w = &j->team->worker[worker];
     uint32_t row = j->done + (uint32_t)piece * MF_CHUNK_ROWS, bad;
     uint32_t end = j->done + j->n - row < MF_CHUNK_ROWS ? j->done + j->n : row + MF_CHUNK_ROWS;
-    row = w->unread == UINT32_MAX ? mf_load_chunk(j, w, row, end) : end;
+    if (w->unread != UINT32_MAX) {
+        row = end;
+    } else if (mf_rotates_rows(j)) {
+        row = mf_load_heads(j, w, mf_head_rows(j, j->l->parallel_reads ? worker : piece), row, end);
+    } else {
+        row = mf_load_chunk(j, w, row, end);
+    }
     bad = __atomic_load_n(&j->bad, __ATOMIC_RELAXED);
     while (row < end && row < bad && !__atomic_compare_exchange_n(
                &j->bad, &bad, row, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -12202,25 +12353,47 @@ static int mf_begin_tensor(mf_job *j, uint32_t tensor)
     j->channels = j->part->shape == MF_CONV1 || j->part->shape == MF_CONV2 ? ne[1] : 0;
     j->columns = j->channels > 0 ? ne[0] * ne[1] : ne[0];
     j->rows = j->channels > 0 ? ne[2] : ne[1];
+    j->rotated = mf_rotated_size(j->m, j->part->shape, decoder);
     j->bytes = (size_t)mf_type_bytes(j->type, j->columns);
     j->position = l->tensors[tensor].offset;
     j->done = j->n = 0;
     return j->part->target == MF_TOKENS ? mf_find_mean(j) : WNPU_OK;
 }
 
-/* Selects the next rows: the whole tensor if workers read it themselves, else one buffer of it. */
+/* Reads the next rows to where the workers expect them. */
+static int mf_read_ahead(const mf_job *j)
+{
+    uint32_t i, n;
+    int status = WNPU_OK;
+    if (!mf_rotates_rows(j)) {
+        return mf_read_rows(j, j->done, j->n, j->l->buffer, j->l->error);
+    }
+    for (i = 0; i < j->n && status == WNPU_OK; i += n) {
+        unsigned char *to = (unsigned char *)mf_head_rows(j, i / MF_CHUNK_ROWS);
+        n = j->n - i < MF_CHUNK_ROWS ? j->n - i : MF_CHUNK_ROWS;
+        status = mf_read_rows(j, j->done + i, n, to, j->l->error);
+    }
+    return status;
+}
+
+/* Selects the next rows: the whole tensor if workers read it themselves, else what there is memory
+ * for. */
 static int mf_begin_rows(mf_job *j)
 {
-    uint32_t most = j->l->parallel_reads ? j->rows : (uint32_t)(MF_BUFFER / j->bytes);
+    uint32_t most = (uint32_t)(MF_BUFFER / j->bytes);
     unsigned i;
+    if (j->l->parallel_reads) {
+        most = j->rows;
+    } else if (mf_rotates_rows(j)) {
+        most = j->l->threads * MF_CHUNK_ROWS;
+    }
     j->done += j->n;
     j->n = j->rows - j->done < most ? j->rows - j->done : most;
     j->bad = UINT32_MAX;
     for (i = 0; i < j->l->threads; i++) {
         j->team->worker[i].unread = UINT32_MAX;
     }
-    return j->l->parallel_reads ? WNPU_OK :
-           mf_read_rows(j, j->done, j->n, j->l->buffer, j->l->error);
+    return j->l->parallel_reads ? WNPU_OK : mf_read_ahead(j);
 }
 
 /* Number of items of the next part. The first part zeroes memory and, if any worker may read the
@@ -12252,7 +12425,7 @@ static void mf_task(void *context, size_t index, unsigned worker)
     mf_job *j = context;
     const size_t item = index % TP_PART;
     if (j->part != NULL) {
-        mf_load_rows(j, item, &j->team->worker[worker]);
+        mf_load_rows(j, item, worker);
     } else if (item > 0) {
         tp_zero_page(&j->zeroing, j->cleared + item - 1);
     } else if (j->l->parallel_reads) {
@@ -12338,7 +12511,9 @@ static int mf_lay_out(mf_loader *l, int keep, void *head, size_t head_size, unsi
 
 static size_t mf_team_size(const mf_loader *l)
 {
-    return sizeof(mf_team) + l->threads * sizeof(mf_worker);
+    const uint32_t d = l->sizes[MF_TEXT_STATE];
+    size_t heads = d < MF_ROTATED_STATE ? 0 : MF_CHUNK_ROWS * MF_HEADS_PITCH(d) * sizeof(float);
+    return sizeof(mf_team) + l->threads * (sizeof(mf_worker) + heads);
 }
 
 /* Starts the threads. If the system has none, one is enough unless the caller set a number. */
@@ -12346,6 +12521,7 @@ static int mf_start_team(mf_loader *l, mf_team *team, const wnpu_model_config *c
 {
     int status = tp_open(&team->pool, l->threads, config->parallel_for, config->parallel_user, NULL,
                          config->threads > 0 ? l->error : NULL);
+    team->heads = (float *)(void *)(team->worker + l->threads);
     return status == WNPU_OK || config->threads > 0 ? status :
            tp_open(&team->pool, 1, NULL, NULL, NULL, l->error);
 }
@@ -12422,7 +12598,7 @@ static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_al
  *    128  64  for each section: name[40], offset in the file, bytes, checksum; then zeros
  *
  * Sections are contiguous, so every byte of the file is covered by a checksum. */
-#define MF_PACK_VERSION 2u
+#define MF_PACK_VERSION 3u /* 3: heads are rotated from base on */
 #define MF_PACK_HEADER 128u
 #define MF_PACK_ENTRY 64u
 #define MF_PACK_PAGE 4096u
@@ -12612,17 +12788,18 @@ static int mf_pack_table(const mf_loader *l, const unsigned char *h, size_t data
     return WNPU_OK;
 }
 
+/* Biases may have been rotated. */
 static int mf_sane_rows(const op_kernels *op, const gm_weight *w, float largest_scale)
 {
     size_t n = (size_t)w->n16 * 16, i;
-    int sane = w->bias == NULL || mf_is_valid(op, w->bias, n);
+    int sane = w->bias == NULL || op->size(w->bias, n) <= mt_bits(MF_ROTATED_GROWTH * 65504.0f);
     for (i = 0; i < n; i++) {
         sane &= mt_bits(w->scale[i]) <= mt_bits(largest_scale); /* also refuses negative values */
     }
     return sane;
 }
 
-/* Checks float values for the limits that mf_load_row() enforces. */
+/* Checks float values for the limits that loading enforces. */
 static int mf_pack_values(mf_loader *l, wnpu_model *m)
 {
     uint32_t tensor, layer, ne[3];
@@ -12640,7 +12817,7 @@ static int mf_pack_values(mf_loader *l, wnpu_model *m)
             mf_ne(l, part->shape, ne);
             bad = !mf_is_valid(l->op, *(float *const *)at, (size_t)ne[0] * ne[1]);
         } else if (part->target == MF_ROWS && part->first == 0) {
-            bad = !mf_sane_rows(l->op, at, 65504.0f / 127.0f);
+            bad = !mf_sane_rows(l->op, at, MF_ROTATED_GROWTH * 65504.0f / 127.0f);
         } else if (part->target == MF_TOKENS) {
             size_t n = (size_t)m->embedding.n16 * 16;
             bad = !mf_sane_rows(l->op, at, 2.0f * 65504.0f / (16.0f * MF_INT4_PEAK)) ||

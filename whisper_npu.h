@@ -302,9 +302,9 @@ typedef struct wnpu_model_memory {
 } wnpu_model_memory;
 
 /* Computes exactly the memory that opening this file or source with this configuration will need:
- * the model, about 400 KiB, and without a pack 240 KiB for each thread that opens. Reads headers
- * only, and temporarily allocates about 400 KiB from config->allocator. Errors: those of opening
- * that the headers show. */
+ * the model, about 400 KiB, and without a pack 240 KiB (tiny) to 570 KiB (large) for each thread
+ * that opens. Reads headers only, and temporarily allocates about 400 KiB from config->allocator.
+ * Errors: those of opening that the headers show. */
 WNPU_API int wnpu_model_measure(const char *path, const wnpu_model_config *config,
                                 wnpu_model_memory *memory, wnpu_error *error);
 WNPU_API int wnpu_model_measure_source(const wnpu_source *source, const wnpu_model_config *config,

@@ -58,6 +58,14 @@ rate() {
 test_short_tiny() { need "$tiny" && rate short 2 "$tiny" 10; }
 test_short_base_en() { need "$base" && rate short 4 "$base" 7; }
 
+# "ask not" and "asked not" are nearly equal: without rotated heads the wrong one is better.
+test_jfk() {
+    [ -n "$base" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    run 0 "$build/transcribe" -q -m "$base" examples/jfk.wav
+    [ "$(tr '\n' ' ' <"$T/out")" = "And so my fellow Americans, ask not what your country can do for \
+you, ask what you can do for your country. " ] || fail "$(cat "$T/out")"
+}
+
 test_long() {
     need "$tiny" || return
     rate long 1 "$tiny" 8
@@ -214,6 +222,7 @@ test_hard() {
 
 t_run test_short_tiny
 t_run test_short_base_en
+t_run test_jfk
 t_run test_long
 t_run test_languages
 t_run test_language_pauses

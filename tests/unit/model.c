@@ -361,6 +361,108 @@ static void test_values(void)
     }
 }
 
+/* ---- rotated heads ---- */
+
+/* The sum of a row with x[k], and a value of the bias. */
+static double row_product(const gm_weight *w, size_t row, const double *x, const float *bias)
+{
+    float values[512];
+    double sum = bias != NULL ? bias[row] : 0;
+    size_t i;
+    gm_get_row(w, (uint32_t)row, values, 1);
+    for (i = 0; i < w->k; i++) {
+        sum += values[i] * x[i];
+    }
+    return sum;
+}
+
+static double file_product(const char *weight, const char *bias, size_t row, const double *x)
+{
+    toy_tensor t;
+    double sum = 0;
+    size_t i;
+    if (bias != NULL) {
+        find(bias, &t);
+        sum = toy_value(the_file, &t, row);
+    }
+    find(weight, &t);
+    for (i = 0; i < (size_t)t.ne[0]; i++) {
+        sum += toy_value(the_file, &t, row * (size_t)t.ne[0] + i) * x[i];
+    }
+    return sum;
+}
+
+#define ROTATED_STATE 512u
+#define ROTATED_HEAD 64u
+
+/* One head of one attention for a query at x and a key and value at y: its score, and its part of
+ * the output if all weight is on that value. q, kv: the model's weights, with rows of key and value
+ * from key on. */
+static void same_attention(const char *prefix, const gm_weight *q, const gm_weight *kv, size_t key,
+                           const gm_weight *out, size_t head)
+{
+    char weight[4][64], bias[3][64];
+    static const char *const part[] = {"query", "key", "value", "out"};
+    double x[ROTATED_STATE], y[ROTATED_STATE];
+    double ours[ROTATED_STATE] = {0}, value[ROTATED_STATE] = {0};
+    double score = 0, want = 0, worst = 0, moved = 0;
+    const size_t value_at = key + ROTATED_STATE;
+    size_t i, row;
+    for (i = 0; i < 4; i++) {
+        (void)snprintf(weight[i], sizeof weight[i], "%s.%s.weight", prefix, part[i]);
+    }
+    (void)snprintf(bias[0], sizeof bias[0], "%s.query.bias", prefix);
+    (void)snprintf(bias[2], sizeof bias[2], "%s.value.bias", prefix);
+    for (i = 0; i < ROTATED_STATE; i++) {
+        x[i] = toy_uniform(1, prefix, i);
+        y[i] = toy_uniform(2, prefix, i);
+    }
+    for (row = head * ROTATED_HEAD; row < (head + 1) * ROTATED_HEAD; row++) {
+        score += row_product(q, row, x, q->bias) * row_product(kv, key + row, y, kv->bias);
+        want += file_product(weight[0], bias[0], row, x) * file_product(weight[1], NULL, row, y);
+        ours[row] = row_product(kv, value_at + row, y, kv->bias);
+        value[row] = file_product(weight[2], bias[2], row, y);
+        moved += fabs(ours[row] - value[row]);
+    }
+    T_CHECK(fabs(score - want) < 1e-5 && fabs(want) > 1e-3, "%s: score %.7f, not %.7f", prefix,
+            score, want);
+    for (row = 0; row < ROTATED_STATE; row++) {
+        double off = row_product(out, row, ours, NULL) - file_product(weight[3], NULL, row, value);
+        worst = fabs(off) > worst ? fabs(off) : worst;
+    }
+    T_CHECK(worst < 1e-5 && moved > 1, "%s: outputs differ by %.7f, values by %.3f", prefix, worst,
+            moved);
+}
+
+/* Scores and outputs of attention are those of the file's weights, although these are rotated. */
+static void test_rotation(void)
+{
+    toy_options o = toy_least(TOY_F32);
+    wnpu_model_config config;
+    wnpu_model *m;
+    wnpu_error error;
+    unsigned char *file;
+    size_t head;
+    o.state = ROTATED_STATE;
+    o.audio_head = o.text_head = ROTATED_STATE / ROTATED_HEAD;
+    file = toy_model(&o, &the_size);
+    the_file = file;
+    wnpu_model_config_init(&config, sizeof config);
+    config.keep_float = 1;
+    T_CHECK(wnpu_model_open_memory(&m, file, the_size, &config, &error) == WNPU_OK, "%s",
+            error.message);
+    for (head = 0; m != NULL && head < (size_t)o.audio_head; head++) {
+        const mf_layer *e = &m->encoder[0], *d = &m->decoder[0];
+        const size_t key = ROTATED_STATE;
+        same_attention("encoder.blocks.0.attn", &e->qkv, &e->qkv, key, &e->attn_out, head);
+        same_attention("decoder.blocks.0.attn", &d->qkv, &d->qkv, key, &d->attn_out, head);
+        same_attention("decoder.blocks.0.cross_attn", &d->cross_q, &d->cross_kv, 0, &d->cross_out,
+                       head);
+    }
+    wnpu_model_close(m);
+    free(file);
+}
+
 /* Quantised toys stay within a step of the unquantised ones. test_values() shows that the library
  * reads what toy_value() reads; this shows that toy_value() reads what was meant. */
 static void test_conversion(void)
@@ -1091,13 +1193,36 @@ static int open_with(unsigned threads, int *calls, int read, int keep_float, own
                 : wnpu_model_open_memory(model, own->e.file, own->e.size, &config, error);
 }
 
+/* Rows 77 and others, in other pieces and buffers, become bad for good; 77 is named. */
+static void first_bad_row(own_source *own, const char *name, size_t last)
+{
+    static const unsigned threads[] = {1, 2, 3, 8, 64};
+    const size_t rows[] = {77, 78, 97, last};
+    wnpu_model *model;
+    wnpu_error error, wanted;
+    toy_tensor t;
+    int calls = 0, way;
+    size_t i;
+    (void)toy_find(own->e.file, own->e.size, name, 0, &t);
+    for (i = 0; i < 4; i++) {
+        memset(own->e.file + t.data + t.bytes / t.rows * rows[i], 0xff, 4);
+    }
+    T_CHECK(open_with(1, NULL, 1, 0, own, &model, &wanted) == WNPU_E_MODEL &&
+            strstr(wanted.message, name) != NULL &&
+            strstr(wanted.message, "row 77 ") != NULL, "%s", wanted.message);
+    for (way = 0; way < 20; way++) {
+        T_CHECK(open_with(threads[way % 5], way / 5 % 2 ? &calls : NULL, way / 10, 0, own, &model,
+                          &error) == WNPU_E_MODEL && model == NULL &&
+                strcmp(error.message, wanted.message) == 0, "way %d: %s", way, error.message);
+    }
+}
+
 /* One model from any number of threads, and the first bad row is named. */
 static void same_from_all(own_source *own, int keep_float)
 {
     static const unsigned threads[] = {1, 2, 3, 8, 64};
     wnpu_model *first = NULL, *model;
-    wnpu_error error, wanted;
-    toy_tensor t;
+    wnpu_error error;
     int calls = 0, way;
     size_t i;
     T_CHECK(open_with(1, NULL, 0, keep_float, own, &first, &error) == WNPU_OK, "%s",
@@ -1113,18 +1238,8 @@ static void same_from_all(own_source *own, int keep_float)
     }
     T_CHECK(calls > 0 && own->others == 0, "%d calls, %d reads by others", calls, own->others);
     wnpu_model_close(first);
-    (void)toy_find(own->e.file, own->e.size, "encoder.blocks.0.mlp.0.weight", 0, &t);
-    for (i = 0; i < 4; i++) { /* the first one and others, in other pieces and buffers */
-        static const size_t rows[] = {77, 78, 97, 900};
-        memset(own->e.file + t.data + t.bytes / t.rows * rows[i], 0xff, 4);
-    }
-    T_CHECK(open_with(1, NULL, 1, 0, own, &model, &wanted) == WNPU_E_MODEL &&
-            strstr(wanted.message, "row 77 ") != NULL, "%s", wanted.message);
-    for (way = 0; way < 20; way++) {
-        T_CHECK(open_with(threads[way % 5], way / 5 % 2 ? &calls : NULL, way / 10, 0, own, &model,
-                          &error) == WNPU_E_MODEL && model == NULL &&
-                strcmp(error.message, wanted.message) == 0, "way %d: %s", way, error.message);
-    }
+    first_bad_row(own, "encoder.blocks.0.mlp.0.weight", 900);
+    first_bad_row(own, "encoder.blocks.0.attn.key.weight", 200);
 }
 
 /* What opening takes at most with a configuration of that size, which tells how many threads. */
@@ -1157,18 +1272,21 @@ static void older_program(own_source *own)
 
 static void test_threads(void)
 {
-    static const int types[] = {TOY_F32, TOY_F16, TOY_Q5_1};
+    static const struct { int type, state; } files[] = {
+        {TOY_F32, WIDE}, {TOY_F16, WIDE}, {TOY_Q5_1, WIDE}, {TOY_F16, ROTATED_STATE}
+    };
     toy_options o = toy_small();
     wnpu_model_config config;
     wnpu_model *model;
     wnpu_error error;
     own_source own;
     size_t i;
-    o.state = WIDE;
-    for (i = 0; i < sizeof types / sizeof types[0]; i++) {
+    for (i = 0; i < sizeof files / sizeof files[0]; i++) {
         memset(&own, 0, sizeof own);
         own.reader = pthread_self();
-        o.type = types[i];
+        o.type = files[i].type;
+        o.state = files[i].state;
+        o.audio_head = o.text_head = o.state / (int)ROTATED_HEAD;
         own.e.file = toy_model(&o, &own.e.size);
         older_program(&own);
         same_from_all(&own, i == 0);
@@ -1455,6 +1573,7 @@ static void model_tests(void)
     t_run("every tensor type loads the values of the file", test_values);
     t_run("columns of tokens that stand apart", test_wide_columns);
     t_run("tokens of all sizes", test_token_sizes);
+    t_run("rotated heads have the scores and outputs of the file's", test_rotation);
     t_run("quantised conversions stay within their step", test_conversion);
     t_run("information, tokens", test_info);
     t_run("names of models", test_names);

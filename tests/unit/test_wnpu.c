@@ -183,7 +183,7 @@ static void test_format(void)
     size_t size = 0, at, data;
     unsigned char *pack = toy_pack(&o, &size);
     uint32_t i, j, n = toy_get_u32(pack + 40);
-    T_CHECK(memcmp(pack, magic, 8) == 0 && toy_get_u32(pack + 8) == 2 &&
+    T_CHECK(memcmp(pack, magic, 8) == 0 && toy_get_u32(pack + 8) == 3 &&
             toy_get_u32(pack + 12) == 0x01020304, "magic, version, mark");
     T_CHECK(get64(pack + 16) == size, "size");
     data = (size_t)get64(pack + 32);
@@ -256,7 +256,7 @@ static void test_layout(void)
         offsets[i] = (uint64_t)((const unsigned char *)pieces[i] - m->data);
     }
     T_CHECK(mf_checksum(offsets, n * sizeof offsets[0]) == 0x869e80468f83c0e3u &&
-            MF_PACK_VERSION == 2,
+            MF_PACK_VERSION == 3,
             "the layout's checksum is 0x%016llx: raise MF_PACK_VERSION and correct this test",
             (unsigned long long)mf_checksum(offsets, n * sizeof offsets[0]));
     wnpu_model_close(m);
@@ -653,11 +653,11 @@ static void test_refusals(void)
     wnpu_error error = {0, ""};
     sink s;
     memset(&s, 0, sizeof s);
-    put32(pack + 8, 3);
-    refused(pack, size, WNPU_E_VERSION, "format 3, this library reads format 2; update the library");
-    put32(pack + 8, 1);
-    refused(pack, size, WNPU_E_VERSION, "format 1, this library reads format 2; pack the model");
+    put32(pack + 8, 4);
+    refused(pack, size, WNPU_E_VERSION, "format 4, this library reads format 3; update the library");
     put32(pack + 8, 2);
+    refused(pack, size, WNPU_E_VERSION, "format 2, this library reads format 3; pack the model");
+    put32(pack + 8, 3);
     put32(pack + 12, 0x04030201);
     refused(pack, size, WNPU_E_UNSUPPORTED, "byte order");
     put32(pack + 12, 0x01020304);
