@@ -106,9 +106,10 @@ def peak_kb(server):
     return int(re.search(r"VmHWM:\s+(\d+)", read(f"/proc/{server.process.pid}/status").decode())[1])
 
 
-def measure(sessions, clip, requests, rounds):
+def measure(sessions, clip, options):
+    clients, requests, rounds = options.clients, options.requests, options.rounds
     with Server("--sessions", str(sessions), "--queue", "32") as s:
-        throughput(s, clip, 8, 8)  # the first run of a session touches its memory
+        throughput(s, clip, clients, clients)  # the first run of a session touches its memory
         before = s.memory_kb()
 
         def median(times):
@@ -119,7 +120,7 @@ def measure(sessions, clip, requests, rounds):
             "first_delta_paced_ms": median(first_delta(s, clip, 1) for _ in range(rounds)),
             "whole_answer_ms": median(whole_answer(s, clip) for _ in range(rounds)),
             "clients1": round(throughput(s, clip, 1, requests), 1),
-            "clients8": round(throughput(s, clip, 8, requests), 1)}
+            "clients8": round(throughput(s, clip, clients, requests), 1)}
         result["ratio"] = round(result["clients8"] / result["clients1"], 2)
         result["rss_before_mb"] = round(before / 1024, 1)
         result["rss_after_mb"] = round(s.memory_kb() / 1024, 1)
@@ -163,7 +164,8 @@ def endure(s, clip, requests, minutes):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object for each server")
-    parser.add_argument("--requests", type=int, default=48, help="a multiple of 8")
+    parser.add_argument("--requests", type=int, default=48, help="a multiple of --clients")
+    parser.add_argument("--clients", type=int, default=8, help="that ask at the same time")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--endure", type=int, metavar="N")
     parser.add_argument("--minutes", type=float, default=600)
@@ -177,7 +179,7 @@ def main():
             endure(s, spoken, options.endure, options.minutes)
         return
     clip = wav_file(audio[audio.index(b"data") + 8:][:SECONDS * 32000])
-    results = [measure(n, clip, options.requests, options.rounds) for n in (1, 2)]
+    results = [measure(n, clip, options) for n in (1, 2)]
     for result in results if options.json else ():
         print(json.dumps(result))
     if not options.json:
