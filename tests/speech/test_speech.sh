@@ -1,7 +1,7 @@
 #!/bin/sh
-# test_speech.sh - real models on real recordings: error rates, languages, times, odd files. Needs a
-# directory with manifest.tsv and the sets short/, long/, multi/ and hard/: WNPU_SPEECH, or
-# ../shared/speech. tests/speech/accuracy.sh has the full tables.
+# test_speech.sh - real models on real recordings: error rates, languages, times, words, ledgers, odd
+# files. Needs a directory with manifest.tsv and the sets short/, long/, multi/ and hard/:
+# WNPU_SPEECH, or ../shared/speech. tests/speech/accuracy.sh has the full tables.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 t_models
@@ -18,7 +18,7 @@ clips() {
         "$speech/manifest.tsv"
 }
 
-# transcribed MODEL LANGUAGE OUT FORMAT < paths: each clip into OUT/NAME.FORMAT.
+# transcribed MODEL LANGUAGE OUT FORMAT [OPTION] < paths: each clip into OUT/NAME.FORMAT.
 transcribed() {
     mkdir -p "$3"
     (
@@ -26,18 +26,18 @@ transcribed() {
 '
         set -f
         # shellcheck disable=SC2046 # one path a line
-        set -- "$1" "$2" "$3" "$4" $(sed "s|^|$speech/|")
+        set -- "$1" "$2" "$3" "$4" "${5:---quiet}" $(sed "s|^|$speech/|")
         model=$1 language=$2 out=$3 format=$4
         shift 4
         "$build/transcribe" -q -m "$model" -l "$language" -f "$format" -o "$out/" "$@"
     )
 }
 
-# rate SET STEP MODEL LIMIT: word errors of the set in percent are at most LIMIT. Leaves txt and tsv
-# of the clips in $T/SET.
+# rate SET STEP MODEL LIMIT: word errors of the set in percent are at most LIMIT. Leaves text and
+# times of the clips in $T/SET.
 rate() {
     clips "$1" "$2" >"$T/paths"
-    transcribed "$3" en "$T/$1" txt,tsv <"$T/paths" 2>"$T/log" || fail "$1: $(cat "$T/log")"
+    transcribed "$3" en "$T/$1" txt,tsv,srt,vtt,json <"$T/paths" 2>"$T/log" || fail "$1: $(cat "$T/log")"
     while read -r path; do
         awk -F '\t' -v path="$path" -v OFS='\t' '$1 == path { print $1, $8 }' \
             "$speech/manifest.tsv"
@@ -87,7 +87,7 @@ test_long() {
 test_languages() {
     need "$tiny" || return
     clips multi >"$T/paths"
-    transcribed "$tiny" auto "$T/multi" json <"$T/paths"
+    transcribed "$tiny" auto "$T/multi" txt,json <"$T/paths"
     right=0 all=0
     while read -r path; do
         name=$(basename "$path" .wav)
@@ -96,6 +96,68 @@ test_languages() {
     done <"$T/paths"
     printf '  %d of %d languages are right\n' "$right" "$all"
     [ "$right" -ge 22 ] || fail "whisper.cpp finds 22"
+}
+
+# The text is that of the tests before, without words; words follow each other inside segment and
+# recording and are the segment's text.
+test_words() {
+    need "$tiny" || return
+    command -v python3 >/dev/null 2>&1 || { skip "no python3"; return; }
+    for set in long,2,en short,6,en multi,2,auto; do
+        step=${set#*,}
+        clips "${set%%,*}" "${step%,*}" >"$T/paths"
+        # Status 6: all is written, but some speech stayed without text.
+        transcribed "$tiny" "${step#*,}" "$T/words" json,tsv,srt,vtt --words <"$T/paths" ||
+            [ $? -eq 6 ] || fail "does not transcribe"
+    done
+    python3 - "$T/words" "$T/long" "$T/short" "$T/multi" >"$T/log" <<'END' || fail "$(cat "$T/log")"
+import glob, json, os, sys
+bad = seen = 0
+def check(ok, *what):
+    global bad
+    if not ok:
+        print(*what)
+        bad += 1
+for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.json"))):
+    name = os.path.basename(path)[:-5]
+    with open(path, encoding="utf-8") as file:
+        result = json.load(file)
+    at = 0
+    for s in result["segments"]:
+        check(at <= s["start"] <= s["end"] <= result["duration"], name, "segment", s["id"])
+        check("".join(w["word"] for w in s["words"]) == s["text"], name, "text of", s["id"])
+        at = s["start"]
+        for w in s["words"]:
+            seen += 1
+            check(at <= w["start"] <= w["end"] <= s["end"], name, w)
+            check(0 < w["probability"] <= 1, name, w)
+            at = w["end"]
+        at = s["end"]
+    plain = [os.path.join(folder, name + ".txt") for folder in sys.argv[2:]]
+    with open(next(filter(os.path.exists, plain)), encoding="utf-8") as file:
+        text = " ".join(file.read().split())
+    check(text == " ".join("".join(s["text"].strip() + " " for s in result["segments"]).split()),
+          name, "another text with words")
+check(seen > 1000, seen, "words")
+sys.exit(bad > 0)
+END
+}
+
+# ffprobe reads what was written: as many cues, with the times of the tsv file.
+test_subtitles() {
+    need "$tiny" || return
+    command -v ffprobe >/dev/null 2>&1 || { skip "no ffprobe"; return; }
+    name=$(basename "$(clips long 2)" .wav)
+    for folder in long words; do
+        file=$T/$folder/$name
+        awk 'NR > 1 { printf "%.3f,%.3f\n", $1 / 1000, ($2 - $1) / 1000 }' "$file.tsv" >"$T/want"
+        [ "$(wc -l <"$T/want")" -gt 20 ] || fail "few segments"
+        for f in srt vtt; do
+            ffprobe -v error -show_entries packet=pts_time,duration_time -of csv=p=0 "$file.$f" |
+                awk -F , '{ printf "%.3f,%.3f\n", $1, $2 }' >"$T/is"
+            cmp -s "$T/want" "$T/is" || fail "$f, $folder: $(diff "$T/want" "$T/is" | head -n 4)"
+        done
+    done
 }
 
 # joined SECONDS OUT CLIP...: the clips with so much silence between them, and before the first.
@@ -214,10 +276,39 @@ test_hard() {
         awk -v p="$percent" 'BEGIN { exit !(p != "" && p + 0 <= 35) }' ||
             fail "$name: $percent % word errors: $text"
     done
-    for file in "$speech"/hard/trim_*; do
-        "$build/transcribe" -q -m "$tiny" -l en "$file" >"$T/out" 2>"$T/log" ||
-            fail "$(basename "$file"): $(cat "$T/log")"
+}
+
+# A ledger has no gaps and reaches the end, all is resolved, and speech at the end has text.
+test_ledgers() {
+    need "$tiny" || return
+    command -v python3 >/dev/null 2>&1 || { skip "no python3 to read JSON"; return; }
+    mkdir -p "$T/ledgers"
+    set -- "$speech"/hard/trim_*.wav "$speech"/hard/*19-198-0001.wav
+    for file; do
+        "$build/transcribe" -q -m "$tiny" -l en -f json -o "$T/ledgers/" "$file" 2>"$T/log" ||
+            fail "$(basename "$file"): status $?: $(cat "$T/log")"
     done
+    python3 - "$T"/ledgers/*.json "$T"/long/*.json >"$T/log" 2>&1 <<'END' || fail "python3: status $?"
+import json, sys
+for path in sys.argv[1:]:
+    with open(path, encoding='utf-8') as f:
+        r = json.load(f)
+    at, text = 0.0, 0.0
+    for s in r['ledger']:
+        if s['start'] != at or s['end'] <= at:
+            print(path, 'ledger:', s, 'after', at)
+        if s['kind'] == 'unresolved':
+            print(path, 'unresolved:', s)
+        at = s['end']
+        text = at if s['kind'] == 'text' else text
+    if at != r['duration']:
+        print(path, 'the ledger ends at', at, 'of', r['duration'])
+    spoken = r['speech'][-1]['end'] if r['speech'] else 0.0
+    if spoken > text + 1.5:
+        print(path, 'speech up to', spoken, 'but text up to', text)
+END
+    [ ! -s "$T/log" ] || fail "$(cat "$T/log")"
+    [ "$(ls "$T/ledgers" | wc -l)" -eq $# ] || fail "files are missing"
 }
 
 t_run test_short_tiny
@@ -225,7 +316,10 @@ t_run test_short_base_en
 t_run test_jfk
 t_run test_long
 t_run test_languages
+t_run test_words
+t_run test_subtitles
 t_run test_language_pauses
 t_run test_language_models
 t_run test_hard
+t_run test_ledgers
 t_end

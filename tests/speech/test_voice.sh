@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_voice.sh - voice activity with real models: no words where nobody speaks, no speech without
-# words, a ledger that adds up. WNPU_FREE_SECONDS (default 10) seconds of each kind of sound of
+# test_voice.sh - voice activity with real models: no words where nobody speaks, and no speech without
+# words. WNPU_FREE_SECONDS (default 10) seconds of each kind of sound of
 # make_sounds are made; `make check-long` takes 90, which is 30 minutes in all.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
@@ -126,50 +126,6 @@ test_header_as_samples() {
 test_commands_tiny() { commands "$tiny" en-us en-gb+m3; }
 test_commands_base_en() { commands "$base" en-us; }
 
-# Reads JSON files; complains of a ledger with gaps, or that does not reach the end, or of speech at
-# the end that has no text.
-cat >"$T/ledger.py" <<'END'
-import json, sys
-for path in sys.argv[1:]:
-    with open(path, encoding='utf-8') as f:
-        r = json.load(f)
-    at, text = 0.0, 0.0
-    for s in r['ledger']:
-        if s['start'] != at or s['end'] <= at:
-            print(path, 'ledger:', s, 'after', at)
-        if s['kind'] == 'unresolved':
-            print(path, 'unresolved:', s)
-        at = s['end']
-        text = at if s['kind'] == 'text' else text
-    if at != r['duration']:
-        print(path, 'the ledger ends at', at, 'of', r['duration'])
-    spoken = r['speech'][-1]['end'] if r['speech'] else 0.0
-    if spoken > text + 1.5:
-        print(path, 'speech up to', spoken, 'but text up to', text)
-END
-
-# json_of MODEL < paths: each into $T/json/.
-json_of() {
-    rm -rf "$T/json"
-    mkdir -p "$T/json"
-    while read -r path; do
-        "$build/transcribe" -q -m "$1" -l en -f json -o "$T/json/$(basename "$path").json" \
-            "$path" 2>"$T/log" || fail "$(basename "$path"): status $?: $(cat "$T/log")"
-    done
-}
-
-test_ledgers() {
-    [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
-    command -v python3 >/dev/null 2>&1 || { skip "no python3 to read JSON"; return; }
-    ls "$speech"/hard/trim_*.wav "$speech"/hard/*19-198-0001.wav "$speech"/long/*.wav |
-        grep -v fmt_ >"$T/paths"
-    json_of "$tiny" <"$T/paths"
-    python3 "$T/ledger.py" "$T"/json/*.json >"$T/log" 2>&1 || fail "ledger.py failed"
-    [ ! -s "$T/log" ] || fail "$(cat "$T/log")"
-    [ "$(ls "$T/json" | wc -l)" -eq "$(wc -l <"$T/paths")" ] || fail "files are missing"
-}
-
 # Speech between long silences: found where it is, and all of it transcribed.
 test_islands() {
     [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
@@ -259,7 +215,7 @@ test_radio() {
 }
 
 for t in free_tiny free_base_en signals header_as_samples commands_tiny commands_base_en \
-    commands_behind_text ledgers islands narrow radio; do
+    commands_behind_text islands narrow radio; do
     t_run test_$t
 done
 t_end
