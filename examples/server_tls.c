@@ -23,10 +23,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TICK_MS 500
 #define CROWDED_MS 1000       /* for a handshake */
+#define LAST_S 5              /* for a client to receive what is left at the end */
 #define RECORD 16384          /* most bytes of a TLS record */
 
 /* ---- OpenSSL ---- */
@@ -113,7 +115,8 @@ static struct {
     struct stat seen[2];      /* the files when they were last read */
     void *context;            /* SSL_CTX in use */
     tunnel *first;
-    int n, stopping;
+    int n;
+    enum { RUNNING, STOPPING, ABORTING } state; /* STOPPING: what is on its way still arrives */
     pthread_t thread;
 } tls = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .fd = -1};
 
@@ -281,13 +284,22 @@ static int64_t patience(void)
     return ms;
 }
 
-static int is_stopping(void)
+static int is_running(void)
 {
-    int stopping;
+    int running;
     pthread_mutex_lock(&tls.lock);
-    stopping = tls.stopping;
+    running = tls.state == RUNNING;
     pthread_mutex_unlock(&tls.lock);
-    return stopping;
+    return running;
+}
+
+static int is_aborting(void)
+{
+    int aborting;
+    pthread_mutex_lock(&tls.lock);
+    aborting = tls.state == ABORTING;
+    pthread_mutex_unlock(&tls.lock);
+    return aborting;
 }
 
 static int set_nonblocking(int fd)
@@ -328,7 +340,7 @@ static int shake_hands(tunnel *t)
         return -1;
     }
     while ((result = ssl.SSL_accept(t->ssl)) != 1) {
-        if (judge(t, result) != 0 || platform_now_ms() - begin >= patience() || is_stopping()) {
+        if (judge(t, result) != 0 || platform_now_ms() - begin >= patience() || !is_running()) {
             return -1;
         }
         wait_for_bytes(t);
@@ -354,7 +366,7 @@ static void *run_tunnel(void *user)
     tunnel *t = user;
     int moved;
     if (shake_hands(t) == 0 && connect_inner(t) == 0) {
-        while (!t->broken && !(t->inner_ended && t->down_n == 0) && !is_stopping()) {
+        while (!t->broken && !(t->inner_ended && t->down_n == 0) && !is_aborting()) {
             ssl.ERR_clear_error();
             moved = move_up(t);
             moved |= move_down(t);
@@ -393,7 +405,7 @@ static int add_tunnel(int fd)
     t->inner = -1;
     address_of_client(fd, t->address);
     pthread_mutex_lock(&tls.lock);
-    failed = tls.n >= tls.options.connections || tls.stopping;
+    failed = tls.n >= tls.options.connections || tls.state != RUNNING;
     if (!failed) {
         t->next = tls.first;
         t->link = &tls.first;
@@ -422,7 +434,7 @@ static void *accept_clients(void *unused)
     memset(&p, 0, sizeof p);
     p.fd = tls.fd;
     p.events = POLLIN;
-    while (!is_stopping()) {
+    while (is_running()) {
         if (poll(&p, 1, TICK_MS) <= 0) {
             continue;
         }
@@ -474,22 +486,35 @@ int tls_start(int inner_port, char why[256])
                      : ((const struct sockaddr_in6 *)(const void *)&own)->sin6_port);
 }
 
+/* Ends all connections: behind what the HTTP server, which has ended its own, has sent, or after a
+ * time. */
+static void end_tunnels(void)
+{
+    struct timespec until;
+    tunnel *t;
+    int late = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LAST_S;
+    pthread_mutex_lock(&tls.lock);
+    tls.state = STOPPING;
+    while (tls.n > 0 && !late) {
+        late = pthread_cond_timedwait(&tls.changed, &tls.lock, &until) == ETIMEDOUT;
+    }
+    tls.state = ABORTING;
+    for (t = tls.first; t != NULL; t = t->next) {
+        (void)shutdown(t->client, SHUT_RDWR);
+    }
+    while (tls.n > 0) {
+        pthread_cond_wait(&tls.changed, &tls.lock);
+    }
+    pthread_mutex_unlock(&tls.lock);
+}
+
 void tls_stop(void)
 {
-    tunnel *t;
     if (tls.fd >= 0) {
-        pthread_mutex_lock(&tls.lock);
-        tls.stopping = 1;
-        for (t = tls.first; t != NULL; t = t->next) {
-            (void)shutdown(t->client, SHUT_RDWR);
-        }
-        pthread_mutex_unlock(&tls.lock);
+        end_tunnels();
         pthread_join(tls.thread, NULL);
-        pthread_mutex_lock(&tls.lock);
-        while (tls.n > 0) {
-            pthread_cond_wait(&tls.changed, &tls.lock);
-        }
-        pthread_mutex_unlock(&tls.lock);
         close(tls.fd);
         tls.fd = -1;
     }

@@ -22,7 +22,8 @@ int tls_load(const tls_options *options, char why[256]);
 int tls_start(int inner_port, char why[256]);
 /* Reads the certificate again, always or if its files have changed, as each new connection does. */
 void tls_reload(int always);
-/* Ends all connections, and waits for that. */
+/* Ends all connections, and waits for that. Call when the HTTP server has ended its own, whose last
+ * bytes still arrive. */
 void tls_stop(void);
 
 /* The address of the client whose connection the HTTP server knows as one from address and port;

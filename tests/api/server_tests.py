@@ -2072,6 +2072,22 @@ def tls():
         same(s.get("/health")[0], 200)
         for c in lazy:
             c.close()
+    with Server("--certificate", f"{T}/first.pem", "--key", f"{T}/first.key", model=TOY,
+                context=first) as s:
+        s.health()
+        c, asked = s.connect(), []
+        c.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+
+        def answered():
+            asked.append(1)
+            return s.metric('requests_total{status="200"}') >= 3 + len(asked)
+        assert wait_for(answered, 5) is not None
+        s.process.send_signal(signal.SIGTERM)  # what was answered still arrives
+        got = b""
+        while (more := c.recv(65536)):
+            got += more
+        same((got.count(b"HTTP/1.1 200 OK"), got.count(b"</html>")), (3, 3))
+        c.close()
     for options in (["--certificate", f"{T}/first.pem", "--key", f"{T}/second.key"],
                     ["--certificate", f"{T}/none.pem", "--key", f"{T}/first.key"]):
         code, why = refused_start("--listen", "0", *options)
