@@ -27,10 +27,11 @@ exports() {
     ! grep -v "^wnpu_" "$T/names" >"$T/foreign" || fail "$1 exports $(head -n 3 "$T/foreign")"
 }
 
+# Without any flags.
 # shellcheck disable=SC2086 # several words are wanted, here and below
 test_static() {
     have gcc g++ || return
-    try gcc -O1 $warnings -c third_party/whisper_npu.c -o lib.o && try ar rcs libacme.a lib.o &&
+    try gcc -c third_party/whisper_npu.c -o lib.o && try ar rcs libacme.a lib.o &&
         try gcc $warnings -Ithird_party src/app.c libacme.a -o app_c -lm -lpthread &&
         try g++ -std=c++11 $warnings -Ithird_party src/app.cpp libacme.a -o app_cpp -lm -lpthread &&
         hears ./app_c ./app_cpp
