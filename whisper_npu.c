@@ -21448,6 +21448,9 @@ static const pm_row pm_table[] = {
     {"hold_ms", "--hold", NULL, "voice",
      "words are confirmed when they end this much before a step of --commit, in ms",
      PM_AT(hold_ms), WNPU_PARAM_INT, 500, 0, 5000, PM_NONE},
+    {"encode_margin_ms", "--encode-margin", NULL, "voice",
+     "encode only the content and so much behind it of windows of less than 6 s, in ms",
+     PM_AT(encode_margin_ms), WNPU_PARAM_INT, 0, 1000, 30000, 0},
 
     {"speaker", NULL, NULL, "speakers",
      "number given to the segments of the run; 0: unknown",
@@ -25927,6 +25930,8 @@ static int lg_finish(ru_run *r, int status)
 #define WD_LANGUAGE_MIN_S 3.0f
 #define WD_LANGUAGE_SURE 0.8f
 #define WD_LANGUAGE_MAX_S 15.0f /* or after this much in any case */
+#define WD_SHORT_FRAMES 600u   /* encode_margin_ms is for windows with less content */
+#define WD_SHORT_STEPS 25      /* most steps between the ends of their content and their text */
 #define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word */
 
 static size_t wd_previous_capacity(const wnpu_model *m)
@@ -25981,14 +25986,20 @@ static void wd_make_prompt(ru_run *r, int context, se_prompt *p)
     p->n_said = r->confirmed.n_said > p->n_given ? r->confirmed.n_said - p->n_given : 0;
 }
 
-/* Encodes samples, of which the first `content` frames count, into the caches of decoder.window. */
+static int wd_encodes_all(const ru_run *r)
+{
+    return r->engine.positions == r->engine.model->n_audio_ctx;
+}
+
+/* Encodes samples, of which the first `content` frames count, into the caches of decoder.window.
+ * An accelerator computes all positions. */
 static void wd_encode_samples(ru_run *r, const float *span, size_t content)
 {
     double since = os_now_ms();
     int bridged;
     en_log_mel(&r->engine, span, content);
     r->stats.log_mel_ms += ru_elapsed_ms(&since);
-    bridged = np_begin(&r->bridge);
+    bridged = wd_encodes_all(r) && np_begin(&r->bridge);
     r->text.device = bridged ? WNPU_DEVICE_ACCEL : WNPU_DEVICE_CPU;
     if (bridged) {
         np_run(&r->bridge);
@@ -26094,6 +26105,16 @@ static int wd_needs_language(const ru_run *r)
     }
     return r->language.id < 0 || p->language_mode == WNPU_LANGUAGE_EACH ||
            (p->language_windows < 2 && !wd_is_language_certain(r));
+}
+
+/* Encoder positions of a window: all, or with encode_margin_ms those of a short window's content
+ * and the margin. */
+static size_t wd_positions(const ru_run *r, size_t content)
+{
+    const size_t all = r->engine.model->n_audio_ctx, margin = (size_t)r->params.encode_margin_ms;
+    const size_t n = (content / 2 + margin / AL_STEP_MS + 127) / 128 * 128;
+    return margin == 0 || n > all || content >= WD_SHORT_FRAMES || r->audio.batch > 0 ||
+           r->params.commit_step_ms > 0 || wd_needs_language(r) ? all : n;
 }
 
 /* WNPU_LANGUAGE_EACH: the language changes when another leads clearly, or twice in a row. */
@@ -26524,6 +26545,50 @@ static uint32_t wd_attempt(ru_run *r, float temperature, int context, uint32_t a
     return reasons;
 }
 
+/* Whether the text ends with the same tokens twice, not counting timestamps. */
+static int wd_ends_twice(const tk_vocab *v, const se_hypothesis *h)
+{
+    int32_t text[SE_MAX_TOKENS];
+    size_t i, n = 0, p;
+    for (i = 0; i < h->n; i++) {
+        if (h->tokens[i] < v->eot) {
+            text[n++] = h->tokens[i];
+        }
+    }
+    for (p = 1; 2 * p <= n && memcmp(text + n - p, text + n - 2 * p, p * sizeof *text) != 0; p++) {
+    }
+    return 2 * p <= n;
+}
+
+/* Whether a text that passes the gates may be wrong because not all positions were encoded: then
+ * the sentence is said again, or the text does not end with the content. */
+static int wd_is_doubtful(const ru_run *r, const se_hypothesis *h)
+{
+    const tk_vocab *v = &r->engine.model->vocab;
+    int32_t late = wd_last_timestamp(h, h->n, v->timestamp0) - v->timestamp0 -
+                   (int32_t)r->audio.content / 2;
+    return wd_ends_twice(v, h) || (r->params.timestamps && abs(late) > WD_SHORT_STEPS);
+}
+
+/* Decodes a window of which not all positions are encoded. Returns whether its text is good;
+ * otherwise all positions are encoded now. */
+static int wd_attempt_short(ru_run *r, int context)
+{
+    double since;
+    int passes = 0;
+    wd_attempt(r, r->params.temperature, context, 0, &passes);
+    r->text.origin.accepted = passes;
+    if (ru_cancelled(r) || (passes && !wd_is_doubtful(r, r->text.hypothesis))) {
+        return 1;
+    }
+    since = os_now_ms();
+    r->engine.positions = r->engine.model->n_audio_ctx;
+    wd_encode(r);
+    r->stats.decoder_ms -= ru_elapsed_ms(&since);
+    memset(&r->text.origin, 0, sizeof r->text.origin);
+    return ru_cancelled(r);
+}
+
 /* Decodes the window until a decoding is accepted: text that repeats itself once more without
  * context, then at increasing temperatures. */
 static void wd_attempts(ru_run *r)
@@ -26535,6 +26600,9 @@ static void wd_attempts(ru_run *r)
     float temperature = p->temperature;
     int passes = 0;
     memset(&r->text.origin, 0, sizeof r->text.origin);
+    if (!wd_encodes_all(r) && wd_attempt_short(r, context)) {
+        return;
+    }
     for (attempt = 0; ; attempt++) {
         reasons = wd_attempt(r, temperature, context, attempt, &passes);
         r->stats.loops += (reasons & WNPU_REFUSED_LOOP) != 0 && !ru_cancelled(r);
@@ -27140,8 +27208,10 @@ static void wi_prepare(ru_run *r)
         r->decoder.window = r->lookahead.window[i];
         r->text.device = r->lookahead.device[i];
         r->stats.windows++;
+        r->engine.positions = wd_positions(r, r->audio.content);
         return;
     }
+    r->engine.positions = wd_positions(r, r->audio.content);
     wd_encode(r);
     since = os_now_ms();
     if (!ru_cancelled(r)) {
@@ -27162,6 +27232,7 @@ static int wi_run_window(ru_run *r, size_t *used)
     r->text.search.least_end = wi_least_end(r);
     since = os_now_ms();
     status = ru_cancelled(r) ? WNPU_OK : wd_decode(r, r->audio.content, used);
+    r->engine.positions = r->engine.model->n_audio_ctx;
     r->stats.decoder_ms += ru_elapsed_ms(&since);
     if (!r->resumable) { /* completed */
         r->text.window++;
@@ -28347,8 +28418,10 @@ static void tt_decode_ahead(ru_run *r, const float *span, size_t content, const 
     f->n = 0;
     se_invalidate(&r->text.search);
     r->text.search.least_end = wi_least_end(r);
+    r->engine.positions = wd_positions(r, content);
     wd_encode_samples(r, span, content);
     h = ru_cancelled(r) ? NULL : se_run(&r->text.search, p, o);
+    r->engine.positions = r->engine.model->n_audio_ctx;
     if (h != NULL && !ru_cancelled(r)) {
         wi_add_lookahead(r);
         f->steps[0] = r->text.search.steps;

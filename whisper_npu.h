@@ -933,6 +933,13 @@ typedef struct wnpu_token_event {
  *                    were said, for an encoder run per step. A run of a file gives the same text.
  *                    Needs vad and a batch of 0 or 1
  *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
+ *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows of less than 6 s, such as commands,
+ *                    only the content and this much after it are encoded, in steps of 2.56 s, in
+ *                    place of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
+ *                    s before or after the content, the window is encoded and decoded once more in
+ *                    full. 4000 is meant for base and larger models; tiny makes more errors. Not
+ *                    used with a batch or commit_step_ms, before the language is known, and by
+ *                    wnpu_choose(). Computed on the CPU
  *
  * Speakers (speakers): a recording with one speaker per channel is transcribed channel by channel
  * (wnpu_audio.channel), each run with the number of its speaker, and all but the first with append.
@@ -1035,6 +1042,7 @@ typedef struct wnpu_params {
     const char *replace;      /* lines */
     int32_t commit_step_ms;
     int32_t hold_ms;
+    int32_t encode_margin_ms; /* 0 or 1000..30000 */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);

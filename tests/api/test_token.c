@@ -169,6 +169,8 @@ typedef struct script {
     const wnpu_model *model;
     const int *item;
     size_t n;
+    int decodings;
+    float first;            /* logit of the first item in the latest decoding */
 } script;
 
 static int32_t find_token(const wnpu_model *m, int item)
@@ -193,10 +195,15 @@ static int32_t find_token(const wnpu_model *m, int item)
 
 static void recite(void *user, const int32_t *tokens, size_t n, float *logits, size_t vocab)
 {
-    const script *w = user;
+    script *w = user;
+    int32_t token = find_token(w->model, n < w->n ? w->item[n] : END);
     (void)tokens;
     (void)vocab;
-    logits[find_token(w->model, n < w->n ? w->item[n] : END)] = 1e30f;
+    if (n == 0) {
+        w->decodings++;
+        w->first = logits[token];
+    }
+    logits[token] = 1e30f;
 }
 
 /* Runs a script in each window; the text has to be `want` in each. withdrawn: whether it differs
@@ -246,6 +253,76 @@ static void characters(void)
          " " BAD BAD "a" BAD BAD "b" BAD BAD, 0);
     play(s, m, divided, sizeof divided / sizeof divided[0], " a" BAD BAD "b", 0);
     play(s, m, trimmed, sizeof trimmed / sizeof trimmed[0], " ab", 1);
+    wnpu_session_close(s);
+    wnpu_model_close(m);
+}
+
+/* ---- windows that are not encoded as a whole ---- */
+
+typedef struct short_run {
+    int decodings;          /* as many as encoder runs */
+    float first;            /* logit of the script's first token in the last one */
+} short_run;
+
+/* Runs a script on 5 s of sound with this margin. */
+static short_run run_short(wnpu_session *s, const wnpu_model *m, int margin_ms, const int *item,
+                           size_t n)
+{
+    static script w;
+    float *x = life_sound(RATE * 5);
+    wnpu_audio a = life_audio(x, RATE * 5);
+    wnpu_params p = life_params();
+    wnpu_stats stats;
+    short_run run;
+    p.max_tokens = 0;
+    p.language = 0;
+    p.timestamps = item[0] >= TIME;
+    p.encode_margin_ms = margin_ms;
+    observe(&w.seen, s, &p);
+    w.model = m;
+    w.item = item;
+    w.n = n;
+    w.decodings = 0;
+    p.on_logits = recite;
+    stats.struct_size = sizeof stats;
+    T_CHECK(wnpu_transcribe(s, &p, &a) >= WNPU_OK && wnpu_get_stats(s, &stats) == WNPU_OK, "%s",
+            wnpu_session_error(s));
+    T_CHECK(life_heard_all(&w.seen.heard, s) && w.decodings == (int)stats.windows,
+            "%d decodings, %d encoder runs", w.decodings, (int)stats.windows);
+    run.decodings = w.decodings;
+    run.first = w.first;
+    free(x);
+    return run;
+}
+
+/* Text that says the same again or does not end with the sound is that of all positions. */
+static void short_windows(void)
+{
+    static const int good[] = {'a', 'b', 'c'}, again[] = {'a', 'a', 'b', 'a', 'b'};
+    static const int ends[][3] = {{TIME, 'a', TIME + 275}, {TIME, 'a', TIME + 225},
+                                  {TIME, 'a', TIME + 276}, {TIME, 'a', TIME + 224}};
+    wnpu_model *m = life_toy(7, NULL);
+    wnpu_session *s = open_session(m, 0), *batch = open_session(m, 1);
+    const short_run all = run_short(s, m, 0, good, 3), some = run_short(s, m, 4000, good, 3);
+    short_run run;
+    int i;
+    T_CHECK(all.decodings == 1 && some.decodings == 1 && some.first != all.first,
+            "%d and %d decodings, logits %g and %g", all.decodings, some.decodings,
+            (double)all.first, (double)some.first);
+    run = run_short(s, m, 4000, again, 5);
+    T_CHECK(run.decodings == 2 && run.first == all.first, "%d decodings, logit %g",
+            run.decodings, (double)run.first);
+    run = run_short(s, m, 0, again, 5);
+    T_CHECK(run.decodings == 1 && run.first == all.first, "%d decodings of all", run.decodings);
+    run = run_short(s, m, 30000, again, 5);
+    T_CHECK(run.decodings == 1 && run.first == all.first, "a margin of 30 s");
+    run = run_short(batch, m, 4000, again, 5);
+    T_CHECK(run.decodings == 1 && run.first == all.first, "a batch");
+    for (i = 0; i < 4; i++) {
+        run = run_short(s, m, 4000, ends[i], 3);
+        T_CHECK(run.decodings == 1 + i / 2, "end %d: %d decodings", i, run.decodings);
+    }
+    wnpu_session_close(batch);
     wnpu_session_close(s);
     wnpu_model_close(m);
 }
@@ -557,6 +634,7 @@ int main(int argc, char **argv)
     t_run("no result depends on it", same_results);
     t_run("rejected decodings are withdrawn", rejected);
     t_run("whole characters", characters);
+    t_run("windows that are not encoded as a whole", short_windows);
     t_run("it stops runs, which go on", stops);
     t_run("live runs", live);
     t_run("live runs that are stopped at every call", live_always_stopped);
