@@ -8,12 +8,12 @@
 #include <stddef.h>
 
 /* To be called before anything is printed. What is printed appears when standard output is flushed.
- * Until the program exits, a terminal in the foreground does not show what is typed: ^C and keys would
- * stand in the text. */
+ * Until the program exits, a terminal in the foreground does not show what is typed: ^C and keys
+ * would stand in the text. */
 void terminal_open(void);
 /* Prints a line. The dimmed text is removed before. */
 void terminal_print(const char *text);
-/* Replaces the dimmed text at the cursor. Of one with more rows than the terminal, its end is shown.
+/* Replaces the dimmed text at the cursor; if it has more rows than the terminal, its end is shown.
  * Nothing happens if standard output is not a terminal. */
 void terminal_show(const char *text);
 /* The same, with the first bytes of the text not dimmed; they end with a word. */
