@@ -86,7 +86,7 @@ END
     wasm='clang --target=wasm32-wasi -isystem /usr/include/wasm32-wasi -O1 -I.'
     for simd in 0 1; do
         name=$([ $simd = 1 ] && echo -msimd128)
-        try $wasm $strict $name -DWNPU_NO_THREADS -c whisper_npu.c -o "$T/wasm.o" || return
+        try $wasm -O0 $strict $name -DWNPU_NO_THREADS -c whisper_npu.c -o "$T/wasm.o" || return
         for program in "$T/self.c" tests/api/dropin/src/app.c; do
             try $wasm "$program" "$T/wasm.o" -L/usr/lib/wasm32-wasi \
                 -o "$T/$(basename "$program" .c).wasm" || return

@@ -30,9 +30,14 @@ errors() {
     "$build/transcribe" -q -m "$tiny" -l en -o "$T/texts/" "$@" \
         $(cut -f 1 "$T/reference.tsv" | sed "s|^|$speech/|") 2>"$T/err" ||
         fail "transcribe $*: $(head -c 300 "$T/err")"
+    errors_in "$T/texts"
+}
+
+# errors_in DIRECTORY: those of the texts there.
+errors_in() {
     while read -r path _; do
         printf '%s\t%s\n' "$path" \
-            "$(tr '\n\t' '  ' <"$T/texts/$(basename "$path" .wav).txt")"
+            "$(tr '\n\t' '  ' <"$1/$(basename "$path" .wav).txt")"
     done <"$T/reference.tsv" >"$T/text.tsv"
     "$build/wer" "$T/reference.tsv" "$T/text.tsv" | awk '$1 == "all" { print $4 }'
 }
@@ -120,14 +125,15 @@ test_repeats() {
 test_batch() {
     need || return
     said long 1 | grep '/lj_' >"$T/reference.tsv"
+    mkdir -p "$T/batch"
     for how in '--batch 1 -t 1' '--batch 3 -t 2' '--batch 8 -t 3'; do
         # shellcheck disable=SC2086 # several words are wanted
-        run -f json --words $how "$speech/$(cut -f 1 "$T/reference.tsv")"
-        cp "$T/out" "$T/$(echo "$how" | tr -d ' -').json"
+        run -f json,txt --words $how -o "$T/batch/" "$speech/$(cut -f 1 "$T/reference.tsv")"
+        mv "$T"/batch/*.json "$T/$(echo "$how" | tr -d ' -').json"
     done
     cmp -s "$T/batch1t1.json" "$T/batch3t2.json" || fail "three windows together have another text"
     cmp -s "$T/batch1t1.json" "$T/batch8t3.json" || fail "eight windows together have another text"
-    one=$(errors) many=$(errors --batch 8)
+    many=$(errors_in "$T/batch") one=$(errors)
     printf '  %s %% word errors, with --batch %s %%\n' "$one" "$many"
     awk -v a="$one" -v b="$many" 'BEGIN { exit !(a != "" && b != "" && b <= a + 1.5) }' ||
         fail "windows that end in pauses have more errors"
