@@ -599,7 +599,8 @@ static void report(bench *b)
 {
     if (b->streams > 0) {
         print_numbers("behind, at each step", &b->lag);
-        printf("%-44s %.0f ms\n", "99th percentile", b->lag.n > 0 ? b->lag.of[b->lag.n * 99 / 100] : 0);
+        printf("%-44s %.0f ms\n", "99th percentile",
+               b->lag.n > 0 ? b->lag.of[b->lag.n * 99 / 100] : 0);
         return;
     }
     print_numbers("end of word to final text", &b->final);
