@@ -29,7 +29,8 @@ typedef struct bench {
     double sustained, sustained_bandwidth; /* beside everything else on the machine */
     double encoder_sustained, token_sustained; /* parts of these */
     double reading_ms, reading_windows8; /* a token, and 8 windows over one, that only read */
-    double audio_s, total_s, resident_mb;
+    double two_threads_ms;                 /* a token with two threads */
+    double audio_s, total_s, voice_ms, voice_batch_ms, resident_mb;
     uint32_t tokens;
 } bench;
 
@@ -84,10 +85,24 @@ static unsigned char *read_file(const char *path, size_t *size)
     return data;
 }
 
+static wnpu_session *open_session(const bench *b, unsigned threads, unsigned batch)
+{
+    wnpu_session *session;
+    wnpu_config config;
+    wnpu_error error;
+    wnpu_config_init(&config, sizeof config);
+    config.threads = threads;
+    config.isa = b->isa;
+    config.batch = batch;
+    if (wnpu_session_open(&session, b->model, &config, NULL, 0, &error) != WNPU_OK) {
+        die("session", error.message);
+    }
+    return session;
+}
+
 static void open_all(bench *b)
 {
     wnpu_model_config opening;
-    wnpu_config config;
     wnpu_error error;
     double open[3], since;
     int i;
@@ -102,12 +117,7 @@ static void open_all(bench *b)
         open[i] = os_now_ms() - since;
     }
     b->open_ms = median(open, 3);
-    wnpu_config_init(&config, sizeof config);
-    config.threads = b->threads;
-    config.isa = b->isa;
-    if (wnpu_session_open(&b->session, b->model, &config, NULL, 0, &error) != WNPU_OK) {
-        die("session", error.message);
-    }
+    b->session = open_session(b, b->threads, 0);
 }
 
 enum { ROUNDS = 9 };
@@ -314,6 +324,24 @@ static void bench_steps(bench *b, de_decoder *d)
     b->token_late_ms = b->token_early_ms * median(late, ROUNDS);
 }
 
+static void bench_two_threads(bench *b)
+{
+    wnpu_session *session = open_session(b, 2, 0);
+    double ms[ROUNDS];
+    de_decoder d;
+    void *memory = steps_open(&d, &session->run.engine, 1, 1);
+    size_t i;
+    if (memory == NULL) {
+        die("decoder", "out of memory");
+    }
+    for (i = 0; i < ROUNDS; i++) {
+        ms[i] = time_steps(&d, 1, 1, 80);
+    }
+    b->two_threads_ms = median(ms, ROUNDS);
+    free(memory);
+    wnpu_session_close(session);
+}
+
 static void bench_decoder(bench *b)
 {
     de_decoder d;
@@ -326,26 +354,33 @@ static void bench_decoder(bench *b)
     free(memory);
 }
 
+static void transcribe(wnpu_session *session, const char *path, int rounds, wnpu_stats *stats)
+{
+    size_t size;
+    unsigned char *data = read_file(path, &size);
+    wnpu_audio audio;
+    wnpu_error error;
+    wnpu_audio_init(&audio, sizeof audio);
+    if (wnpu_wav_open(&audio, data, size, &error) != WNPU_OK) {
+        die(path, error.message);
+    }
+    while (rounds-- > 0) {
+        if (wnpu_transcribe(session, NULL, &audio) < 0) {
+            die(path, wnpu_session_error(session));
+        }
+    }
+    stats->struct_size = sizeof *stats;
+    wnpu_get_stats(session, stats);
+    free(data);
+}
+
 static void bench_recordings(bench *b)
 {
-    int i, round;
+    wnpu_stats stats;
+    int i;
     for (i = 0; i < b->n_recordings; i++) {
-        size_t size;
-        unsigned char *data = read_file(b->recordings[i], &size);
-        wnpu_audio audio;
-        wnpu_error error;
-        wnpu_stats stats;
-        wnpu_audio_init(&audio, sizeof audio);
-        if (wnpu_wav_open(&audio, data, size, &error) != WNPU_OK) {
-            die(b->recordings[i], error.message);
-        }
-        for (round = 0; round < 2; round++) {
-            if (wnpu_transcribe(b->session, NULL, &audio) != WNPU_OK) {
-                die(b->recordings[i], wnpu_session_error(b->session));
-            }
-        }
-        stats.struct_size = sizeof stats;
-        wnpu_get_stats(b->session, &stats);
+        transcribe(b->session, b->recordings[i], 2, &stats);
+        b->voice_ms += stats.voice_ms;
         b->audio_s += (double)stats.audio_ms / 1e3;
         b->total_s += stats.total_ms / 1e3;
         b->tokens += stats.tokens;
@@ -357,8 +392,20 @@ static void bench_recordings(bench *b)
                    stats.audio_in_ms, stats.log_mel_ms, stats.encoder_ms, stats.cross_ms,
                    stats.decoder_ms, stats.windows, stats.tokens);
         }
-        free(data);
     }
+}
+
+/* The detector of windows that are decoded together runs ahead of them, and once as well. */
+static void bench_detector(bench *b)
+{
+    wnpu_session *session = open_session(b, b->threads, 4);
+    wnpu_stats stats;
+    int i;
+    for (i = 0; i < b->n_recordings; i++) {
+        transcribe(session, b->recordings[i], 1, &stats);
+        b->voice_batch_ms += stats.voice_ms;
+    }
+    wnpu_session_close(session);
 }
 
 /* The first line that a command prints in the library's checkout, or `otherwise`. */
@@ -410,7 +457,9 @@ static void print_json(const bench *b, const char *machine)
            "\"decoder_windows8_fraction_of_bandwidth\": %.4f,\n "
            "\"sustained_gmac_s\": %.2f, \"encoder_fraction_of_sustained\": %.4f, "
            "\"sustained_gb_s\": %.2f, \"decoder_fraction_of_sustained\": %.4f,\n "
-           "\"decoder_reading_ms\": %.4f, \"decoder_reading_windows8_over_1\": %.3f,\n "
+           "\"decoder_reading_ms\": %.4f, \"decoder_reading_windows8_over_1\": %.3f, "
+           "\"decoder_ms_two_threads\": %.4f,\n \"detector_ms\": %.3f, "
+           "\"detector_ms_batch4\": %.3f,\n "
            "\"realtime_factor\": %s, \"rss_mb\": %.1f, \"model_open_ms\": %.2f}\n",
            machine, b->commit, b->model->name, wnpu_isa_name(b->session->isa),
            b->session->pool.threads, b->peak / 1e9, b->bandwidth / 1e9, b->log_mel_ms,
@@ -418,7 +467,7 @@ static void print_json(const bench *b, const char *machine)
            b->token_late_ms / b->token_early_ms, b->token_fraction, b->beams8, b->windows8,
            b->windows8_fraction, b->sustained / 1e9, b->encoder_sustained,
            b->sustained_bandwidth / 1e9, b->token_sustained, b->reading_ms, b->reading_windows8,
-           realtime, b->resident_mb, b->open_ms);
+           b->two_threads_ms, b->voice_ms, b->voice_batch_ms, realtime, b->resident_mb, b->open_ms);
 }
 
 static void print_table(const bench *b, const char *machine)
@@ -442,6 +491,7 @@ static void print_table(const bench *b, const char *machine)
            b->token_ms, read / 1e9, 100 * b->token_fraction, 100 * b->token_sustained);
     printf("    if it only reads            %8.3f ms   %.1f GB/s\n", b->reading_ms,
            b->token_bytes / b->reading_ms * 1e-6);
+    printf("    with two threads            %8.3f ms\n", b->two_threads_ms);
     printf("    at positions 4 and 400      %8.3f ms and %.3f ms\n", b->token_early_ms,
            b->token_late_ms);
     printf("a step for 8 beams over one     %8.2f\n", b->beams8);
@@ -449,6 +499,8 @@ static void print_table(const bench *b, const char *machine)
            "read\n", b->windows8, 100 * b->windows8_fraction, b->reading_windows8);
     if (b->total_s > 0) {
         printf("recordings                      %8.1f times real time\n", b->audio_s / b->total_s);
+        printf("voice detector over them        %8.2f ms, %.2f with --batch 4\n", b->voice_ms,
+               b->voice_batch_ms);
     }
     printf("opening the model               %8.1f ms\n", b->open_ms);
     printf("resident at most                %8.1f MB\n", b->resident_mb);
@@ -488,8 +540,10 @@ int main(int argc, char **argv)
     open_all(&b);
     bench_recordings(&b);
     bench_encoder(&b);
-    b.resident_mb = resident_mb(); /* what follows has caches for eight windows */
+    b.resident_mb = resident_mb(); /* what follows has caches for several windows */
+    bench_detector(&b);
     bench_decoder(&b);
+    bench_two_threads(&b);
     machine_name(machine, sizeof machine);
     if (b.json) {
         print_json(&b, machine);

@@ -26,7 +26,8 @@ for key in ("peak_gmac_s", "bandwidth_gb_s", "log_mel_ms", "encoder_ms", "encode
             "decoder_windows8_over_1", "realtime_factor", "rss_mb", "model_open_ms",
             "sustained_gmac_s", "encoder_fraction_of_sustained", "sustained_gb_s",
             "decoder_fraction_of_sustained", "decoder_reading_ms",
-            "decoder_reading_windows8_over_1"):
+            "decoder_reading_windows8_over_1", "decoder_ms_two_threads", "detector_ms",
+            "detector_ms_batch4"):
     value = bench[key]
     assert isinstance(value, (int, float)) and math.isfinite(value) and value > 0, (key, value)
 assert bench["threads"] == 2 and bench["model"] == "tiny", bench
