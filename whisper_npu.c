@@ -10945,8 +10945,8 @@ typedef struct mf_norm {
     float *weight, *bias; /* [d], padded with zeros to a multiple of 16 */
 } mf_norm;
 
-/* Attention's weights may be rotated, see "rotated heads" below. The cross_ fields are unused in the
- * encoder. */
+/* Attention's weights may be rotated, see "rotated heads" below. The cross_ fields are unused in
+ * the encoder. */
 typedef struct mf_layer {
     mf_norm attn_norm;
     gm_weight qkv;       /* [3d, d]: rows of query, key, value; key has bias 0 */
