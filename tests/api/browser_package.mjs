@@ -103,6 +103,13 @@ const tests = {
                   `a trap in a thread: ${found.code}: ${found.message}`);
         }
         broken.close();
+        let told = "nothing";
+        const deaf = await open({ model, threads: 2, module: pathToFileURL(trapping) });
+        const hopeless = await deaf.listen({ onError: found => { told = found.message; } });
+        hopeless.push(sound);
+        check((await error(hopeless.finish())).code === "RuntimeError" &&
+              /module failed/.test(told), `a trap in a live run: ${told}`);
+        deaf.close();
     },
 
     /* MODEL, then WAV, JSON, JSON of a live run for each clip. */

@@ -1,10 +1,11 @@
-/* browser_trap.c - examples/browser/glue.c with a self test that traps in another thread, for
- * test_browser.sh. */
+/* browser_trap.c - examples/browser/glue.c with a self test and a live run that trap in another
+ * thread, for test_browser.sh. */
 #include "../../whisper_npu.h"
 
 static int trap_elsewhere(void);
 
 #define wnpu_self_test(what, size) trap_elsewhere()
+#define wnpu_stream_step(session, events) trap_elsewhere()
 #include "../../examples/browser/glue.c"
 
 static int32_t begun;
