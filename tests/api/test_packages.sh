@@ -153,8 +153,10 @@ install_packages() {
 
 test_debian() {
     have dpkg-buildpackage dh lintian pkg-config || return
-    # noopt: a compiler that does not optimise takes a second.
-    try env DEB_BUILD_OPTIONS=noopt scripts/packaging/deb.sh "$T/deb" || return
+    # dwz cannot read what clang writes of DWARF 5.
+    mkdir -p "$T/bin" && printf '#!/bin/sh\nexec %s -gdwarf-4 "$@"\n' "$fast" >"$T/bin/cc" &&
+        chmod +x "$T/bin/cc"
+    try env PATH="$T/bin:$PATH" DEB_BUILD_OPTIONS=noopt scripts/packaging/deb.sh "$T/deb" || return
     lintian --allow-root --fail-on error,warning "$T"/deb/*.changes >"$T/log" 2>&1 ||
         fail "lintian: $(head -n 5 "$T/log")"
     mkdir "$T/root"
