@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints tk_variants, the table of Chinese variants in whisper_npu.c.
+"""Prints the tables of Chinese variants in whisper_npu.c.
 
 Usage: script_variants.py [Unihan_Variants.txt[.bz2]]
 
@@ -25,7 +25,90 @@ SHARED_BACK = {"著": "着", "乾": "干", "瞭": "了", "藉": "借", "徵": "�
 # Traditional characters and forms of them that Unihan gives no simplified variant.
 EXTRA = "后後于於凶兇里裏为爲群羣众衆线綫卫衞说説启啓床牀峰峯污汙尝嚐炼鍊吃喫叹歎么麽鸡鷄占佔布佈升昇" \
         "游遊托託唇脣药葯周週只祇你妳欲慾踪蹤"
-LINE = 5
+# Words of two characters that settle what a simplified character becomes that stands for several:
+# first it, what it becomes (itself: it stays), and then the words. By the editor; everyday words,
+# and those that two others may form by chance.
+WORDS = {
+    "发髮": "头发 理发 毛发 发型 白发 短发 金发 假发 黑发 卷发 染发 洗发 发廊 发夹 秀发 美发 脱发 护发 发丝 发髻 烫发 剪发 发梢 发胶",
+    "发發": "发生 发现 发展 发表 发布 发出 发送 发达 发行 发射 发挥 发动 发起 发言 发票 发电 发音 发给 发放 发烧 发热 发誓 发觉 "
+           "发作 发火 发怒 发笑 发问 发财 发货 发文 发信 发来",
+    "后后": "皇后 太后 王后 后妃 母后 影后 歌后 天后 后羿",
+    "里里": "公里 英里 里程 海里 邻里 故里 乡里 万里 千里 百里 里约 里根 里昂 阿里 马里",
+    "面麵": "面包 面条 面粉 拉面 汤面 面食 面团 炒面 凉面 泡面 面馆 便面 肉面 面糊 煮面 吃面",
+    "干乾": "干净 干燥 饼干 干杯 干脆 干旱 晒干 烘干 擦干 吹干 干枯 干涸 干货 干粮 干酪 干洗 风干 干妈 干爹 肉干 豆干 果干 萄干 干草 "
+           "干冰",
+    "干干": "干涉 干扰 干预 若干 相干 干戈 天干 干支",
+    "系係": "关系 干系",
+    "系繫": "联系 维系 系鞋",
+    "只隻": "一只 两只 三只 四只 五只 六只 七只 八只 九只 十只 几只 每只 这只 那只 哪只 船只",
+    "只只": "只是 只有 只能 只要 只会 只好 只不 只想 只需 只可 只为 只得 只在 只剩 只管 只顾 只怕 只见 只用 只说 只知 只看 只限 只差 "
+           "只代 只对 只给 只让 只占 只适 只包 只存 只做 只听 只买 只卖 只支 只接 只从 只关 只属 只针 只靠 只求 只够 只当 只把 只被 "
+           "只作 只算 只因 只由 只提 只允 只供 只来 只去",
+    "台颱": "台风",
+    "台檯": "台灯 柜台",
+    "复複": "复杂 重复 复制 复印 复合 复数 复习 复写 复式 复选 复审 繁复 复查 复赛 复述 复诊",
+    "复覆": "答复 回复 反复 批复",
+    "历曆": "日历 农历 阳历 阴历 公历 历法 挂历 年历 月历 黄历",
+    "历歷": "历史 历经 历任 历届 历程 历代 历来 历时 历年 历练",
+    "云云": "人云 亦云 云云 所云",
+    "谷穀": "稻谷 谷物 五谷 谷类 谷粒 谷仓",
+    "钟鍾": "钟情 钟爱 龙钟",
+    "松松": "松树 松鼠 松柏 松林 青松 松子 松木 松果 松针 松露 雪松 拉松",
+    "斗斗": "斗篷 北斗 漏斗 烟斗 泰斗 斗笠 星斗 熨斗",
+    "郁郁": "浓郁 馥郁",
+    "准准": "批准 准许 不准 准予 核准 获准 准考 准入",
+    "准準": "准备 准时 准则 准确",
+    "划划": "划船 划算 划水 划桨",
+    "佣佣": "佣金",
+    "采采": "神采 风采 文采",
+    "咸咸": "咸阳 咸丰",
+    "淀淀": "海淀 洋淀",
+    "丑丑": "小丑 丑角 丑时",
+    "几几": "茶几",
+    "征徵": "特征 象征 征求 征收 征集 征兵 征税 征用 征召 征询 征兆 表征",
+    "制製": "制造 制作 制品 制药 制片 研制 复制 印制 录制 监制 绘制 制冷 制剂 定制",
+    "志誌": "杂志 日志 标志",
+    "向嚮": "向往 向导",
+    "卷捲": "卷起 席卷 卷入 龙卷 卷曲 卷发",
+    "舍捨": "舍得 舍弃 不舍 取舍 割舍 施舍",
+    "胡鬍": "胡子 胡须",
+    "须鬚": "胡须 触须",
+    "表錶": "手表 钟表 怀表 腕表",
+    "表表": "表示 表现 表达 表明 表面 表演 表情 表格 表决 表白 表述 表扬 表态",
+    "致緻": "精致 细致 雅致 景致",
+    "姜薑": "生姜 姜汤 姜茶 姜片",
+    "板闆": "老板",
+    "注註": "注册 注释 注解 备注 注销",
+    "折摺": "折叠 折扇",
+    "御禦": "防御 抵御",
+    "回迴": "回避 轮回 迂回 回荡 回廊",
+    "借藉": "借口 借助 凭借 借此 借由",
+    "秋鞦": "秋千",
+    "千韆": "秋千",
+    "刮颳": "刮风",
+    "栗慄": "战栗",
+    "脏臟": "心脏 内脏 肝脏 肾脏 脏器 五脏 脏腑 肺脏",
+    "汇彙": "词汇 汇编 汇总",
+    "荡盪": "回荡 震荡 激荡 动荡",
+    "获穫": "收获",
+    "冲沖": "冲洗 冲泡 冲刷 冲水 冲凉 冲淡 冲澡 冲绳",
+    "尽儘": "尽管 尽量 尽快 尽早 尽可",
+    "并併": "合并 吞并 并购 兼并 并入",
+    "坛罈": "酒坛 坛子",
+    "签籤": "标签 书签 抽签 牙签",
+    "恶噁": "恶心",
+    "游遊": "旅游 游戏 导游 游客 游览 游行 游玩 郊游 出游 游记 漫游 游乐",
+    "周週": "周末 周一 周二 周三 周四 周五 周六 周日 每周 上周 下周 本周 周期",
+    "托託": "委托 拜托 托付 寄托",
+    "弥瀰": "弥漫",
+    "辟闢": "开辟 辟谣",
+    "帘簾": "窗帘 门帘",
+}
+# The same for simplified text: words of traditional characters, and what stays of them.
+WORDS_BACK = {
+    "著著": "著名 著作 名著 原著 顯著 著稱 專著 編著 土著 巨著", "乾乾": "乾隆 乾坤",
+    "藉藉": "慰藉 狼藉", "瞭瞭": "瞭望"
+}
 
 
 def load(name):
@@ -67,11 +150,24 @@ def pairs(simple, traditional):
     return both, back
 
 
+def words(settled):
+    """Returns (first, second, what they become); NUL: as by itself. A word may settle both."""
+    found = {}
+    for (char, target), of in settled.items():
+        for word in of.split():
+            assert len(word) == 2 and char in word, word
+            found.setdefault(word, ["\0", "\0"])[word.index(char)] = target
+    return [(*word, *change) for word, change in sorted(found.items())]
+
+
 def show(name, meaning, flat):
-    print(f"/* {meaning} */\nstatic const uint16_t {name}[][2] = {{")
-    for i in range(0, len(flat), LINE):
-        print("    " + ", ".join(f"{{0x{ord(s):x},0x{ord(t):x}}}" for s, t in flat[i:i + LINE]) +
-              ("," if i + LINE < len(flat) else ""))
+    width = len(flat[0])
+    line = 5 if width == 2 else 3
+    print(f"/* {meaning} */\nstatic const uint16_t {name}[][{width}] = {{")
+    for i in range(0, len(flat), line):
+        print("    " + ", ".join("{" + ",".join(f"0x{ord(c):x}" for c in entry) + "}"
+                                 for entry in flat[i:i + line]) +
+              ("," if i + line < len(flat) else ""))
     print("};\n")
 
 
@@ -83,6 +179,9 @@ def main():
     show("tk_shared_hans", "Characters of both scripts, and what they stand for in simplified text.",
          list(zip(SHARED_HANS, SHARED_HANT)))
     show("tk_shared_hant", "The same in traditional text.", list(SHARED_BACK.items()))
+    show("tk_words_hant", "Simplified words, and what their characters become; 0: what they are by "
+         "themselves.", words(WORDS))
+    show("tk_words_hans", "Traditional words in the same way.", words(WORDS_BACK))
 
 
 if __name__ == "__main__":
