@@ -15740,6 +15740,53 @@ static int lr_add_phrase(lr_trie *t, const tk_vocab *v, const char *text, int32_
     return status;
 }
 
+/* The hotwords of a run: an array, then lines. */
+typedef struct lr_hotwords {
+    const char *const *items;
+    size_t n;
+    const char *lines;      /* or NULL */
+} lr_hotwords;
+
+/* Takes the next one out of the list; NULL at the end. An item that is NULL is empty. */
+static const char *lr_next_hotword(lr_hotwords *h, size_t *length)
+{
+    const char *item;
+    if (h->n == 0) {
+        return tk_line(&h->lines, length);
+    }
+    h->n--;
+    item = *h->items++;
+    *length = item != NULL ? strlen(item) : 0;
+    return item != NULL ? item : "";
+}
+
+/* A hotword may say how it is heard: "Saoirse=Sersha,Seersha". Returns the bytes of the word;
+ * *heard is where its spellings begin, or NULL. */
+static size_t lr_word_length(const char *hotword, size_t length, const char **heard)
+{
+    const char *sign = length > 0 ? memchr(hotword, '=', length) : NULL;
+    size_t n = sign != NULL ? (size_t)(sign - hotword) : 0;
+    for (; n > 0 && hotword[n - 1] == ' '; n--) {
+    }
+    *heard = n > 0 ? sign + 1 : NULL;
+    return n > 0 ? n : length;
+}
+
+/* The next of the spellings between *heard and end; NULL behind the last one. */
+static const char *lr_next_heard(const char **heard, const char *end, size_t *length)
+{
+    const char *from = *heard, *to;
+    for (; from < end && memchr(" ,|", *from, 3) != NULL; from++) {
+    }
+    for (to = from; to < end && *to != ',' && *to != '|'; to++) {
+    }
+    *heard = to;
+    for (; to > from && to[-1] == ' '; to--) {
+    }
+    *length = (size_t)(to - from);
+    return to > from ? from : NULL;
+}
+
 /* Sets the bonus of each node, after the last phrase was added. Most occurrences of a phrase's
  * first token are not the phrase. Beam search keeps hypotheses with and without it, so half a bonus
  * for the first token helps; greedy search cannot undo a first token, which gets no bonus there. */
@@ -19237,10 +19284,11 @@ static void rs_put_record(rs_store *s, size_t index, const rs_record *record)
 
 /* ---- style ----
  * Fillers are left out and words replaced when a segment has been stored: its text and its words
- * change, its tokens do not. */
+ * change, its tokens do not. What hotwords sound like is replaced by them. */
 
 typedef struct rs_style {
     const char *replace;    /* lines "this => that"; NULL: none */
+    lr_hotwords hotwords;
     int drop_fillers;
     int32_t language;
 } rs_style;
@@ -19253,6 +19301,13 @@ typedef struct rs_edit {
     int32_t first;          /* of the words to be replaced: the first character */
     int filler;
 } rs_edit;
+
+/* A spot in a text. */
+typedef struct rs_spot {
+    const char *text;
+    size_t n;               /* bytes of text from here on */
+    int32_t before;         /* the character before */
+} rs_spot;
 
 /* Sounds of hesitation, one a line. Words that may mean something are left out. */
 static const char *const rs_fillers[][2] = {
@@ -19314,50 +19369,73 @@ static int rs_goes_on(int32_t c, int filler)
                   : letter && !lr_is_unspaced_script(c);
 }
 
-/* Looks for a line of the list at the text, behind the character before; a longer one prevails. */
-static void rs_find_line(const char *list, int filler, const char *text, size_t n, int32_t before,
-                         rs_edit *best)
+/* Makes e the best edit of the spot if the words are there and longer than those of the best. */
+static void rs_try(rs_edit *best, rs_edit e, const char *words, size_t n, const rs_spot *p)
 {
-    size_t length = 0, used, from, matched;
-    const char *line;
+    size_t matched = rs_match(p->text, p->n, words, n), used, at;
+    int32_t last = 0, next;
     int cut;
+    if (matched <= best->length) {
+        return;
+    }
+    e.first = tk_decode_utf8(words, n, &used, &cut);
+    for (at = 0; at < n; at += used) {
+        last = tk_decode_utf8(words + at, n - at, &used, &cut);
+    }
+    next = matched < p->n ? tk_decode_utf8(p->text + matched, p->n - matched, &used, &cut) : ' ';
+    if ((rs_goes_on(e.first, e.filler) && rs_goes_on(p->before, e.filler)) ||
+        (rs_goes_on(last, e.filler) && rs_goes_on(next, e.filler))) {
+        return;
+    }
+    e.length = matched;
+    *best = e;
+}
+
+/* Looks for the lines of a list: fillers or replacements. */
+static void rs_find_line(const char *list, int filler, const rs_spot *p, rs_edit *best)
+{
+    size_t length = 0, from;
+    const char *line;
     while ((line = tk_line(&list, &length)) != NULL) {
         rs_edit e = {0, "", 0, 0, 0};
-        int32_t first, last = 0, next;
-        from = length;
-        if (!filler && !rs_rule(line, length, &e, &from)) {
-            continue;
-        }
-        matched = rs_match(text, n, line, from);
-        if (matched <= best->length) {
-            continue;
-        }
-        first = tk_decode_utf8(line, from, &used, &cut);
-        for (e.length = 0; e.length < from; e.length += used) {
-            last = tk_decode_utf8(line + e.length, from - e.length, &used, &cut);
-        }
-        next = matched < n ? tk_decode_utf8(text + matched, n - matched, &used, &cut) : ' ';
-        if ((rs_goes_on(first, filler) && rs_goes_on(before, filler)) ||
-            (rs_goes_on(last, filler) && rs_goes_on(next, filler))) {
-            continue;
-        }
-        e.length = matched;
-        e.first = first;
         e.filler = filler;
-        *best = e;
+        from = length;
+        if (filler || rs_rule(line, length, &e, &from)) {
+            rs_try(best, e, line, from, p);
+        }
     }
 }
 
-/* The edit at a text, of length 0 if there is none. */
-static rs_edit rs_find_edit(const rs_style *style, const char *text, size_t n, int32_t before)
+/* Looks for what hotwords sound like. */
+static void rs_find_heard(lr_hotwords list, const rs_spot *p, rs_edit *best)
+{
+    const char *word, *heard, *words;
+    size_t length = 0, n = 0;
+    while ((word = lr_next_hotword(&list, &length)) != NULL) {
+        rs_edit e = {0, "", 0, 0, 0};
+        e.to = word;
+        e.to_length = lr_word_length(word, length, &heard);
+        while (heard != NULL && (words = lr_next_heard(&heard, word + length, &n)) != NULL) {
+            rs_try(best, e, words, n, p);
+        }
+    }
+}
+
+/* The edit at a spot, of length 0 if there is none. */
+static rs_edit rs_find_edit(const rs_style *style, const rs_spot *p)
 {
     rs_edit e = {0, "", 0, 0, 0};
     const char *code = wnpu_language_code(style->language);
-    size_t i;
-    rs_find_line(style->replace, 0, text, n, before, &e);
+    size_t i, used;
+    int cut;
+    if (rs_goes_on(p->before, 0) && rs_goes_on(tk_decode_utf8(p->text, p->n, &used, &cut), 0)) {
+        return e; /* inside of a word */
+    }
+    rs_find_line(style->replace, 0, p, &e);
+    rs_find_heard(style->hotwords, p, &e);
     for (i = 0; style->drop_fillers && i < sizeof rs_fillers / sizeof rs_fillers[0]; i++) {
         if (code != NULL && strcmp(code, rs_fillers[i][0]) == 0) {
-            rs_find_line(rs_fillers[i][1], 1, text, n, before, &e);
+            rs_find_line(rs_fillers[i][1], 1, p, &e);
         }
     }
     return e;
@@ -19455,7 +19533,8 @@ static int rs_rewrite_text(rs_rewrite *w, const rs_style *style)
     size_t used;
     int cut, edits = 0;
     for (w->at = 0; w->at < w->n; ) {
-        rs_edit e = rs_find_edit(style, w->text + w->at, w->n - w->at, before);
+        rs_spot p = {w->text + w->at, w->n - w->at, before};
+        rs_edit e = rs_find_edit(style, &p);
         int32_t c = tk_decode_utf8(w->text + w->at, w->n - w->at, &used, &cut);
         if (w->room - w->used < used + e.to_length) {
             return -1;
@@ -19531,6 +19610,18 @@ static size_t rs_restyle_words(rs_store *s, rs_record *r, const uint32_t *map, s
     return text;
 }
 
+/* Whether a style changes no text. */
+static int rs_is_plain(const rs_style *style)
+{
+    lr_hotwords list = style->hotwords;
+    const char *word, *heard = NULL;
+    size_t length = 0;
+    while (heard == NULL && (word = lr_next_hotword(&list, &length)) != NULL) {
+        (void)lr_word_length(word, length, &heard);
+    }
+    return heard == NULL && style->replace == NULL && !style->drop_fillers;
+}
+
 /* Applies a style to the segment stored last. *stored becomes 0 if nothing is left of it. E_FULL
  * leaves it as it was. The new text is written behind what is used, the map at the end of the
  * room. */
@@ -19543,7 +19634,7 @@ static int rs_restyle(rs_store *s, const rs_style *style, int *stored)
     uint32_t offset;
     rs_rewrite w;
     int edits;
-    if (style->replace == NULL && !style->drop_fillers) {
+    if (rs_is_plain(style)) {
         return WNPU_OK;
     }
     memset(&w, 0, sizeof w);
@@ -20928,8 +21019,9 @@ static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
 /* A unit of output: a segment, or a cue of the layout. */
 typedef struct rs_cue rs_cue;
 
-/* Writes the time of atom i of a cue, before its text. */
-typedef void (*rs_mark_fn)(rs_out *o, const rs_cue *c, size_t i);
+/* Writes the time of atom i of a cue, before its text. Returns what has to be written behind the
+ * word. */
+typedef const char *(*rs_mark_fn)(rs_out *o, const rs_cue *c, size_t i);
 
 struct rs_cue {
     int64_t t0_ms, t1_ms;
@@ -21011,17 +21103,18 @@ static void rs_escape_ass(rs_out *o, const char *text, size_t length, const char
 static void rs_write_escaped(rs_out *o, const rs_cue *c, rs_escape_fn spell, const char *newline)
 {
     char before[3] = {0, 0, 0};
+    const char *behind = "";
     size_t i, at, used;
     int cut;
     for (i = 0; i < c->n; i++) {
         const rs_atom *a = &c->atoms[i];
+        int marked = c->mark != NULL && (i == 0 || a->place != RS_IN_WORD);
+        rs_text(o, marked ? behind : "");
         if (i > 0 && (a->line || a->spaced)) {
             rs_text(o, a->line ? newline : " ");
             memset(before, 0, sizeof before);
         }
-        if (c->mark != NULL && (i == 0 || a->place != RS_IN_WORD)) {
-            c->mark(o, c, i);
-        }
+        behind = marked ? c->mark(o, c, i) : behind;
         for (at = 0; at < a->length; at += used) {
             const char *text = a->text + at;
             if (rs_is_blank(tk_decode_utf8(text, a->length - at, &used, &cut))) {
@@ -21034,6 +21127,7 @@ static void rs_write_escaped(rs_out *o, const rs_cue *c, rs_escape_fn spell, con
             before[2] = text[used - 1];
         }
     }
+    rs_text(o, behind);
 }
 
 /* The speaker, if known, between two texts. */
@@ -21090,15 +21184,18 @@ static int64_t rs_atom_start(const rs_cue *c, size_t i)
 }
 
 /* Times within a cue have to ascend and to lie between its start and its end; the text before the
- * first is shown as spoken from the start. */
-static void rs_vtt_mark(rs_out *o, const rs_cue *c, size_t i)
+ * first is shown as spoken from the start. Browsers tell what is past and what is to come only of
+ * elements, so each word is one. */
+static const char *rs_vtt_mark(rs_out *o, const rs_cue *c, size_t i)
 {
     int64_t t = rs_atom_start(c, i);
     if (t > (i > 0 ? rs_atom_start(c, i - 1) : c->t0_ms) && t < c->t1_ms) {
         rs_text(o, "<");
         rs_clock(o, t, ".");
-        rs_text(o, ">");
+        rs_text(o, "><c>");
+        return "</c>";
     }
+    return "";
 }
 
 static void rs_vtt_cue(rs_out *o, const rs_cue *c)
@@ -21143,11 +21240,12 @@ static void rs_centiseconds(rs_out *o, int64_t ms, int hours)
 }
 
 /* The form that players call enhanced LRC. */
-static void rs_lrc_mark(rs_out *o, const rs_cue *c, size_t i)
+static const char *rs_lrc_mark(rs_out *o, const rs_cue *c, size_t i)
 {
     rs_text(o, "<");
     rs_centiseconds(o, rs_atom_start(c, i), 0);
     rs_text(o, ">");
+    return "";
 }
 
 static void rs_lrc_cue(rs_out *o, const rs_cue *c)
@@ -21167,7 +21265,7 @@ static void rs_ass_duration(rs_out *o, int64_t from_ms, int64_t to_ms)
     rs_text(o, "}");
 }
 
-static void rs_ass_mark(rs_out *o, const rs_cue *c, size_t i)
+static const char *rs_ass_mark(rs_out *o, const rs_cue *c, size_t i)
 {
     int64_t t = rs_atom_start(c, i);
     size_t next = i + 1;
@@ -21178,6 +21276,7 @@ static void rs_ass_mark(rs_out *o, const rs_cue *c, size_t i)
         rs_ass_duration(o, c->t0_ms, t);
     }
     rs_ass_duration(o, t, rs_atom_start(c, next));
+    return "";
 }
 
 static void rs_ass_cue(rs_out *o, const rs_cue *c)
@@ -24959,6 +25058,15 @@ typedef struct ru_run {
     ru_pieces pieces;
 } ru_run;
 
+static lr_hotwords ru_hotwords(const wnpu_params *p)
+{
+    lr_hotwords list;
+    list.items = p->hotwords;
+    list.n = p->n_hotwords;
+    list.lines = p->hotword_lines;
+    return list;
+}
+
 /* The script of the text of the current language. */
 static int32_t ru_script(const ru_run *r)
 {
@@ -25922,6 +26030,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     d.language = r->language.id;
     d.script = ru_script(r);
     style.replace = r->params.replace;
+    style.hotwords = ru_hotwords(&r->params);
     style.drop_fillers = r->params.drop_fillers;
     style.language = r->language.id;
     d.window = (int32_t)r->text.window;
@@ -27928,15 +28037,33 @@ static int wi_finish(ru_run *r, int status)
     return lg_finish(r, status);
 }
 
+/* Adds a hotword and what it sounds like. */
+static int wi_add_hotword(ru_run *r, const char *hotword, size_t length, size_t i)
+{
+    const char *heard, *part = hotword, *end = hotword + length;
+    size_t n = lr_word_length(hotword, length, &heard);
+    int status = WNPU_OK;
+    while (status == WNPU_OK && part != NULL) {
+        char phrase[LR_PHRASE_BYTES];
+        int fits = n < sizeof phrase;
+        memcpy(phrase, part, fits ? n : 0);
+        phrase[fits ? n : 0] = '\0';
+        status = wi_add_phrase(r, "hotwords", phrase, i);
+        part = heard != NULL ? lr_next_heard(&heard, end, &n) : NULL;
+    }
+    return status;
+}
+
 static int wi_set_hotwords(ru_run *r)
 {
-    int status = wi_add_phrases(r, "hotwords", r->params.hotwords, r->params.n_hotwords), fits;
-    const char *lines = r->params.hotword_lines;
-    char phrase[LR_PHRASE_BYTES];
-    size_t i = r->params.n_hotwords;
-    for (; status == WNPU_OK && !ru_cancelled(r) &&
-           pm_item(&lines, phrase, sizeof phrase, &fits); i++) {
-        status = wi_add_phrase(r, "hotwords", fits ? phrase : NULL, i);
+    lr_hotwords list = ru_hotwords(&r->params);
+    const char *hotword;
+    size_t length = 0, i;
+    int status = WNPU_OK;
+    lr_trie_clear(&r->rules.trie);
+    for (i = 0; status == WNPU_OK && !ru_cancelled(r) &&
+                (hotword = lr_next_hotword(&list, &length)) != NULL; i++) {
+        status = wi_add_hotword(r, hotword, length, i);
     }
     lr_trie_set_bonus(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
     return status;

@@ -890,7 +890,9 @@ typedef struct wnpu_token_event {
  *                    likely to occur. Each token of a hotword gets a bonus, which is withdrawn if
  *                    the hotword is not completed; then only a beam has alternatives, so use one.
  *                    Upper and lower case are tried. No room of the prompt is used. E_ARGUMENT if
- *                    they need more than max_phrase_tokens
+ *                    they need more than max_phrase_tokens. "Saoirse=Sersha,Seersha" (or |) adds
+ *                    what a word is heard as: this is favoured too, and wherever it is decoded the
+ *                    text has the word, as with replace
  *   hotword_boost    [2]  0..20: bonus per token, a log-probability
  *
  * Language detection (language), if language is WNPU_LANGUAGE_AUTO
@@ -1533,8 +1535,8 @@ typedef struct wnpu_write_options {
     int32_t max_words;        /* words per cue, or characters of a script without spaces, 1..128; 0:
                                  no limit [0] */
     int32_t word_times;       /* 1: VTT, ASS and LRC also tell when each word of a cue begins, so
-                                 that players can highlight it (karaoke): <hh:mm:ss.mmm>, {\k..} in
-                                 hundredths of a second, <mm:ss.xx> [0] */
+                                 that players can highlight it (karaoke): <hh:mm:ss.mmm><c>word</c>,
+                                 {\k..} in hundredths of a second, <mm:ss.xx> [0] */
 } wnpu_write_options;
 
 WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size);

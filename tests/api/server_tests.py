@@ -181,13 +181,15 @@ def options():
     """Fields change the run as the options of transcribe do."""
     with Server() as s:
         for fields, args in [
-                ([("prompt", "Glossary: Zyxwy."), ("language", "en")],
-                 ["--prompt", "Glossary: Zyxwy.", "-l", "en"]),
+                ([("prompt", "Glossary: Zyxwy."), ("language", "en"), ("replace", "the => THE"),
+                  ("drop_fillers", "true"), ("suppress_numerals", "1"), ("script", "simplified")],
+                 ["--prompt", "Glossary: Zyxwy.", "-l", "en", "--replace", "the => THE",
+                  "--drop-fillers", "--suppress-numerals", "--script", "simplified"]),
                 ([("temperature", "0.7")], ["--temperature", "0.7"]),
                 ([("languages[]", "de"), ("languages[]", "fr")], ["--languages", "de,fr"]),
                 ([("languages", " de, fr,, nl, ")], ["--languages", "de,fr,nl"]),
-                ([("keywords[]", "Shrieking"), ("keywords", "Kreek")],
-                 ["--hotwords", "Shrieking,Kreek", "--beam", "5"])]:
+                ([("keywords[]", "Shrieking"), ("keywords", "Kreek=creek|creak")],
+                 ["--hotwords", "Shrieking,Kreek=creek|creak", "--beam", "5"])]:
             same(json.loads(s.text(AUDIO, fields))["text"], joined(transcribed(*args)))
         same(json.loads(s.text(AUDIO, [("language", "de")], "/v1/audio/translations"))["text"],
              joined(transcribed("--translate", "-l", "de")))

@@ -37,7 +37,8 @@ def vtt(text):
         marks = [milliseconds(t) for t in re.findall(r"<(\d\d:[\d:.]+)>", block)]
         inside = [begin] + marks + [end]
         assert all(a < b for a, b in zip(inside, inside[1:])), f"marks of {block}"
-        yield begin, end, [html.unescape(re.sub(r"<\d\d:[\d:.]+>", "", line)) for line in lines]
+        lines = [re.sub(r"<\d\d:[\d:.]+><c>|</c>", "", line) for line in lines]
+        yield begin, end, [html.unescape(line) for line in lines]
 
 
 def ass(text):

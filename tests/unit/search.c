@@ -1014,20 +1014,26 @@ static void hotword_spellings(void)
 {
     static const char *const phrases[] = {"kubernetes", "\xc3\xa4pfel", "\xd0\xbc\xd0\xb8\xd1\x80",
                                           "\xe6\x9d\xb1\xe4\xba\xac"};
+    static char heard[600] = "zofia = sofa, so fear|zo\n";
     static const char *const found[] = {
         "kubernetes", " kubernetes", "Kubernetes", " Kubernetes", "KUBERNETES", " KUBERNETES",
         " the Kubernetes", "(Kubernetes", " \xc3\xa4pfel", " \xc3\x84pfel", " \xc3\x84PFEL",
         "\xc3\x84pfel", " \xd0\x9c\xd0\xb8\xd1\x80", " \xd0\x9c\xd0\x98\xd0\xa0",
-        "\xe6\x9d\xb1\xe4\xba\xac", "\xe3\x81\xaf\xe6\x9d\xb1\xe4\xba\xac", " kubernetesx"
+        "\xe6\x9d\xb1\xe4\xba\xac", "\xe3\x81\xaf\xe6\x9d\xb1\xe4\xba\xac", " kubernetesx",
+        " Zofia", " SO FEAR", " sofa", "Zo", " beta"
     };
     static const char *const not_found[] = {
-        "xkubernetes", "kubernete", " kuber", "kUbernetes", "\xe6\x9d\xb1", "x\xc3\xa4pfel", " ", ""
+        "xkubernetes", "kubernete", " kuber", "kUbernetes", "\xe6\x9d\xb1", "x\xc3\xa4pfel", " ",
+        "", " so fea", " fear", " =", ","
     };
     wnpu_model *m = life_float_toy(7);
     wnpu_session *s = encoded(m, 1, 1, 0);
     size_t i;
-    T_CHECK(wi_add_phrases(&s->run, "hotwords", phrases, 4) == WNPU_OK, "%s", s->run.error.message);
-    lr_trie_set_bonus(&s->run.rules.trie, 2.0f, 0);
+    wnpu_params_init(&s->run.params, sizeof s->run.params);
+    s->run.params.hotwords = phrases;
+    s->run.params.n_hotwords = 4;
+    s->run.params.hotword_lines = strcat(heard, "beta=\n");
+    T_CHECK(wi_set_hotwords(&s->run) == WNPU_OK, "%s", s->run.error.message);
     for (i = 0; i < sizeof found / sizeof found[0]; i++) {
         T_CHECK(bonus_of(s, found[i]) > 1.0f, "'%s' is not favoured: %g", found[i],
                 (double)bonus_of(s, found[i]));
@@ -1036,6 +1042,10 @@ static void hotword_spellings(void)
         T_CHECK(bonus_of(s, not_found[i]) == 0.0f, "'%s' is favoured: %g", not_found[i],
                 (double)bonus_of(s, not_found[i]));
     }
+    memset(heard + strlen(heard), 'a', LR_PHRASE_BYTES); /* one that is too long, by itself */
+    T_CHECK(wi_set_hotwords(&s->run) == WNPU_E_ARGUMENT, "a long hotword");
+    *strchr(strstr(heard, "beta"), '\n') = 'a';
+    T_CHECK(wi_set_hotwords(&s->run) == WNPU_E_ARGUMENT, "a long spelling");
     wnpu_session_close(s);
     wnpu_model_close(m);
 }

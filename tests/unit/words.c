@@ -1336,13 +1336,15 @@ static void subtitles_of_speakers(void)
 
 /* ---- times of words within cues ---- */
 
-/* Removes the marks of word times. Those of a file must ascend within a cue; their times, or in ASS
- * their durations, are put to times. Returns their number. */
+/* Removes the marks of word times. Those of a file must ascend within a cue, and in WebVTT be followed
+ * by an element with one word; their times, or in ASS their durations, are put to times. Returns
+ * their number. */
 static size_t sub_remove_marks(char *text, int format, int64_t *times, size_t most)
 {
     const char *at = text;
     char *out = text;
     size_t n = 0;
+    int inside = 0;
     while (*at != '\0') {
         int ass = format == WNPU_FORMAT_ASS && strncmp(at, "{\\k", 3) == 0;
         long h = 0, m = 0, s = 0, part = 0;
@@ -1355,9 +1357,16 @@ static size_t sub_remove_marks(char *text, int format, int64_t *times, size_t mo
                 part *= 10;
             } else {
                 T_CHECK(sscanf(at, "<%ld:%ld:%ld.%ld>", &h, &m, &s, &part) == 4, "mark %.20s", at);
+                T_CHECK(!inside && strncmp(at + 13, "><c>", 4) == 0, "mark %.20s", at);
+                at += 14;
+                inside = 1;
             }
             times[n++] = ((h * 60 + m) * 60 + s) * 1000 + part;
+        } else if (format == WNPU_FORMAT_VTT && strncmp(at, "</c>", 4) == 0) {
+            T_CHECK(inside, "no element at %.20s", at);
+            inside = 0;
         } else {
+            T_CHECK(!inside || strncmp(at, "\n\n", 2) != 0, "no end of an element");
             *out++ = *at++;
             continue;
         }
@@ -1752,23 +1761,28 @@ static void style_store(sub_speech *s, const wnpu_model *m, const char *text)
 static void style_of_text(void)
 {
     static const struct {
-        const char *language, *replace, *said, *words;
+        const char *language, *replace, *said, *words, *hotwords;
     } cases[] = {
-        {"en", NULL, " Um, so we, uh, went home.", " So 1-2| we, 2-3| went 4-5| home. 5-6"},
-        {"en", NULL, " I think, um. Uh. Yes.", " I 0-1| think. 1-2| Yes. 4-5"},
-        {"en", NULL, " Uh-huh, the umbrella.", " Uh-huh, 0-1| the 1-2| umbrella. 2-3"},
-        {"en", NULL, " Um, uh. Hmm!", ""},
-        {"de", NULL, " Um sechs, \xc3\x84hm, acht.", " Um 0-1| sechs, 1-2| acht. 3-4"},
-        {"fi", NULL, " Um uh.", " Um 0-1| uh. 1-2"},
+        {"en", NULL, " Um, so we, uh, went home.", " So 1-2| we, 2-3| went 4-5| home. 5-6", NULL},
+        {"en", NULL, " I think, um. Uh. Yes.", " I 0-1| think. 1-2| Yes. 4-5", NULL},
+        {"en", NULL, " Uh-huh, the umbrella.", " Uh-huh, 0-1| the 1-2| umbrella. 2-3", NULL},
+        {"en", NULL, " Um, uh. Hmm!", "", NULL},
+        {"de", NULL, " Um sechs, \xc3\x84hm, acht.", " Um 0-1| sechs, 1-2| acht. 3-4", NULL},
+        {"fi", NULL, " Um uh.", " Um 0-1| uh. 1-2", NULL},
         {"en", "new york => NYC\r\nsersha=>Saoirse\n york=>Y", " New York, (Sersha) york yorks.",
-         " NYC, 0-2| (Saoirse) 2-3| Y 3-4| yorks. 4-5"},
+         " NYC, 0-2| (Saoirse) 2-3| Y 3-4| yorks. 4-5", NULL},
         {"en", "colour tv=>color set\nhell=>h***", " Hell, a Colour TV hello.",
-         " H***, 0-1| a 1-2| Color 2-3| set 3-4| hello. 4-5"},
+         " H***, 0-1| a 1-2| Color 2-3| set 3-4| hello. 4-5", NULL},
         {"en", "very good=>a b c d e f g h i j k l m n o p", " very very good",
-         " very 0-1| a b c d e f g h i j k l m n o p 1-3"},
-        {"en", "very=>", " Not very good.", " Not 0-1| good. 2-3"},
+         " very 0-1| a b c d e f g h i j k l m n o p 1-3", NULL},
+        {"en", "very=>", " Not very good.", " Not 0-1| good. 2-3", NULL},
         {"zh", "\xe7\x9a\x87\xe5\x90\x8e=>X", " \xe7\x9a\x87 \xe5\x90\x8e\xe7\x9a\x87\xe5\x90\x8e",
-         " \xe7\x9a\x87 0-1| \xe5\x90\x8eX 1-2"}
+         " \xe7\x9a\x87 0-1| \xe5\x90\x8eX 1-2", NULL},
+        {"en", NULL, " Sersha, (sir shah's) SEERSHA and sershas, sir. Shah", " Saoirse, 0-1| "
+         "(Saoirse 1-2|'s) 2-3| Saoirse 3-4| and 4-5| sershas, 5-6| sir. 6-7| Shah 7-8",
+         "plain\n Saoirse = Sersha| sir shah ,,Seersha\n=x\nx=\n"},
+        {"en", "cube control => B", " Cube control cube control room", " B 0-2| kubectl 2-5",
+         "kubectl=cube control room"}
     };
     static sub_speech s;
     wnpu_model *m = life_float_toy(7);
@@ -1780,7 +1794,9 @@ static void style_of_text(void)
         rs_style style;
         int stored = 1;
         sub_begin(&s, 0);
+        memset(&style, 0, sizeof style);
         style.replace = cases[i].replace;
+        style.hotwords.lines = cases[i].hotwords;
         style.drop_fillers = 1;
         style.language = wnpu_language_id(cases[i].language);
         style_store(&s, m, " before");
@@ -1816,9 +1832,11 @@ static void style_of_text(void)
     s.store.size = (s.store.used + 40) & ~(size_t)7;
     memcpy(s.store.base + s.store.size - 4, s.store.base + sizeof s.block - 4, 4);
     {
-        rs_style style = {"a=>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0, 0};
+        rs_style style;
         wnpu_segment segment;
         int stored = 1;
+        memset(&style, 0, sizeof style);
+        style.replace = "a=>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
         T_CHECK(rs_restyle(&s.store, &style, &stored) == WNPU_E_FULL &&
                 rs_get(&s.store, 0, &segment) == WNPU_OK && strcmp(segment.text, " a b") == 0,
                 "a full store");
