@@ -47,6 +47,7 @@ Stream = structure("u struct_size; i format; u rate channels; i channel step_ms 
 Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms overrun_ms; s text; "
                  "z text_length likely_length; q t0_ms t1_ms utterance_t0_ms utterance_t1_ms; "
                  "u revision reserved; z confirmed_length")
+Aligned = structure("u struct_size reserved; Q words said alike extra")
 ARGUMENT, STATE, CANCELLED = -1, -8, -6
 MORE = 32  # WNPU_EVENT_MORE
 FORMATS = {"u8": 2, "s16": 3, "s24": 4, "s32": 5, "f32": 6, "f64": 7, "alaw": 8, "ulaw": 9}
@@ -273,6 +274,21 @@ class Session:
         frames = Frames(form, None, channels)
         frames.layout = audio.layout if wav is not None else 0
         yield from self.finals(self.updates(begin, source, rate, frames, 0, params))
+
+    def align(self, text, source, extra=False, **params):
+        """When a known text was said: its segments, one for each line (of a str, or an iterable),
+        with the times and probabilities of their words. source and params are those of
+        transcribe(). A word that was not said has probability 0, and a line of which nothing was
+        said accepted 0; with extra, so have segments of what was said beside the text.
+        self.aligned then counts: words, said, alike, extra, see wnpu_align_stats."""
+        lines = [line.encode() for line in (text.splitlines() if isinstance(text, str) else text)]
+        for _ in self.transcribe(source, **{**params, "words": True}):
+            pass
+        self.aligned = Aligned(struct_size=sizeof(Aligned))
+        self.run(lib.wnpu_align, (c_char_p * len(lines))(*lines), c_size_t(len(lines)),
+                 ctypes.c_int32(bool(extra)), byref(self.aligned))
+        self.seen = 0
+        return list(self.segments())
 
     def stream(self, chunks, width=None, rate=16000, channels=None, format=None, **params):
         """Yields segments as soon as they are final, while chunks goes on: an iterable of buffers,

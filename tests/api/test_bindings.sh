@@ -200,6 +200,19 @@ with wnpu.Session(pathlib.Path(model), threads=2) as session:
         assert update.text.startswith(update.likely)
     assert len(shown) > 1 and final == text(session.stream([speech], language="en")), (shown, final)
     # Lists, and other values.
+    for options in ({"replace": ["Ask => Ask", "country => land"], "script": "simplified",
+                     "drop_fillers": True, "suppress_numerals": True},
+                    {"hotwords": ["Houston", "land = county, country"], "beam": 2}):
+        said = text(session.transcribe(short, language="en", **options))
+        assert "your land" in said and "country" not in said, (options, said)
+    # A given text: a word and a line that nobody said, and what was said beside it.
+    lines = session.align("And so, my fellow Americans,\nask not what your purple country can do\n"
+                          "elephants", short, extra=True, language="en")
+    lines, beside = [s for s in lines if s.accepted], [s for s in lines if not s.accepted]
+    assert [w.text for w in lines[1].words if w.probability == 0] == [" purple"], lines
+    assert all(w.t0_ms < w.t1_ms for w in lines[0].words) and lines[0].t1_ms <= lines[1].t0_ms
+    assert beside[0].text == " elephants" and "ask what you can" in text(beside), beside
+    assert (session.aligned.words, session.aligned.said) == (14, 12), session.aligned.said
     list(session.transcribe(path, hotwords=["Houston", "Swigert, Jack"], beam=5, language="en",
                             temperature_step=0.2, logprob_threshold=float("-inf")))
     token = next(session.transcribe(path, language="en")).tokens[1].id
