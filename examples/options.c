@@ -553,6 +553,9 @@ static int settle(options *o)
         return complain(EXIT_USAGE, "--align is for the words of one FILE: it cannot be combined "
                         "with --spans, --commands or --translate; see --help");
     }
+    if (o->hotwords.n > 0 && o->params.beam == 1 && !o->quiet) {
+        complain(0, "--hotwords find few words in greedy search: add --beam 5");
+    }
     if (o->npu == NULL && (o->config.require_accel || o->config.accel_use != 0)) {
         return complain(EXIT_USAGE, "--npu-all and --require-npu need --npu PACK; see --help");
     }
