@@ -1360,14 +1360,14 @@ def realtime_turns():
                     else:
                         spans.append([ms(samples), ms(samples + sentence)])
                     samples += sentence + quiet(pause)
-                turns = turns_of(s, samples, rate, **detection)
+                turns = turns_of(s, samples, rate, 20, **detection)
                 print([[t["start"], t["end"], t["told"]] for t in turns], spans)
                 same(len(turns), len(spans))
                 for turn, (begin, end), last in zip(turns, spans, [{"end": -silence}, *turns]):
                     first = max(begin - padding, last["end"] + silence // 2)
                     assert abs(turn["start"] - first) <= 150, (turn, begin)
                     assert abs(turn["end"] - end) <= 150, (turn, end)
-                    assert turn["told"] <= end + silence + 150 + 100, (turn, end)
+                    assert turn["told"] <= end + silence + 150, (turn, end)
                     part = samples[turn["start"] * rate // 1000 * 2:
                                    (turn["end"] + silence) * rate // 1000 * 2]
                     same(turn["text"], json.loads(s.text(resampled(part, rate), [
