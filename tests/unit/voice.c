@@ -731,7 +731,8 @@ static void voice_pauses(void)
         T_CHECK(rs_list_add(&r->store, &r->store.speech, &spans[i]) == WNPU_OK, "stored");
     }
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t at = aw_find_pause(r, cases[i].from, cases[i].to, cases[i].pause);
+        int64_t at = aw_find_pause(r, r->audio.spans_passed, cases[i].from, cases[i].to,
+                                   cases[i].pause);
         T_CHECK(at == cases[i].answer, "case %d: %ld, not %ld", (int)i, (long)at,
                 (long)cases[i].answer);
     }
