@@ -477,7 +477,7 @@ def keys():
 def refused_start(*options):
     """What a server says that does not start."""
     done = subprocess.run([f"{BUILD}/server", "--model", TOY, *options], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=600, check=False)
     return done.returncode, done.stderr
 
 

@@ -45,7 +45,7 @@ make_app() {
 
 # answers COMMAND...: with the model and the recording it writes what this machine writes.
 answers() {
-    if timeout 300 "$@" >"$T/out" 2>"$T/log"; then
+    if timeout 1800 "$@" >"$T/out" 2>"$T/log"; then
         cmp -s "$T/out" "$T/want" || fail "$* writes something else"
     else
         fail "$*: status $?, $(grep -v '^qemu.*warning' "$T/log" | head -c 300)"
@@ -88,7 +88,7 @@ cpu() {
     answers qemu-x86_64 -cpu "$1" "$transcribe" -v -t 1 -m "$T/toy.wnpu" --vad off --max-tokens 8 \
         --no-fallback -f json "$T/noise.wav"
     grep -qwF -e "$2" "$T/log" || fail "$1 does not take $2: $(grep -v '^qemu' "$T/log")"
-    timeout 300 qemu-x86_64 -cpu "$1" "$transcribe" --self-test >"$T/out" 2>"$T/log" ||
+    timeout 1800 qemu-x86_64 -cpu "$1" "$transcribe" --self-test >"$T/out" 2>"$T/log" ||
         fail "$1: $(cat "$T/out" "$T/log")"
 }
 
