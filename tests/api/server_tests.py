@@ -2164,7 +2164,8 @@ def wyoming_client(s, r):
     if r.random() < 0.5:
         wyoming_event(c, "audio-stop")
     c.close()
-    assert "transcript" in wyoming_say(s, wav(0.5)[44:], name=r.choice(["toy", "other"]))
+    got = wyoming_say(s, wav(0.5)[44:], name=r.choice(["toy", "other"]))
+    assert "transcript" in got, got
 
 
 def renewing(s, r):
