@@ -32,7 +32,8 @@
 #   make shared        build/libwnpu.so, the shared library
 #   make bench         time of each stage beside what the machine can do at most
 #   make bench-live    delays and cost of live text; with SPEECH=DIR on recordings of yours
-#   make bench-server  first delta, throughput and memory of build/server
+#   make bench-server  first delta, throughput and memory of build/server; uploads beside silent
+#                      connections, and memory during ten minutes of requests
 #   make bench-browser speed of the WebAssembly modules in node beside the native program's
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
 #   make outline       the sections of the library's sources: first line, lines, functions
@@ -518,6 +519,9 @@ bench-browser: $(B)/transcribe browser
 bench-server: $(B)/server
 	WNPU_BUILD="$(BUILD)" MODEL="$$(scripts/fetch.sh base.en)" \
 	    SPEECH="$$(scripts/fetch.sh demo)" tests/bench/bench_server.py
+	@for what in "--silent 90" "--endure 10000 --minutes 10"; do echo; WNPU_BUILD="$(BUILD)" \
+	    MODEL="$$(scripts/fetch.sh tiny)" SPEECH="$$(scripts/fetch.sh demo)" \
+	    tests/bench/bench_server.py $$what || exit 1; done
 
 bench-plot: $(B)/bench_plot
 	"$(BUILD)/bench_plot" --model "$$(scripts/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What build/server delivers to its clients, over loopback: usage: bench_server.py [--json]
-[--requests N] [--rounds N], or bench_server.py --endure N [--minutes M]. Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with
+[--requests N] [--rounds N], or bench_server.py --endure N [--minutes M], or --silent N. Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with
 MODEL, with one session and with two, both from WNPU_BUILD:
 
 first delta   from the last byte of a request with stream=true to the first event with text, on an
@@ -13,20 +13,25 @@ silent        until GET /health is answered that comes behind 200 connections wh
 Times are medians of --rounds, in ms; throughput is audio per time.
 
 --endure: over 8 connections that stay open, N requests with 1 s of SPEECH that has text, or as many as M minutes
-allow; each must be answered as the first. Tells the memory after each tenth."""
+allow; each must be answered as the first. Tells the memory after each tenth.
+
+--silent: while ten realtime connections speak, uploads without and with N connections beside them that
+send silence: the time of each upload, and the CPU time of the server per second."""
 import argparse
+import base64
 import http.client
 import json
 import os
 import re
 import socket
 import statistics
+import struct
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from server import Server, form, read, request, wav_file  # noqa: E402
+from server import Server, WebSocket, form, read, request, wav_file  # noqa: E402
 
 PATH = "/v1/audio/transcriptions"
 SECONDS = 10
@@ -161,6 +166,74 @@ def endure(s, clip, requests, minutes):
           f"{s.memory_kb()} KB resident at the end")
 
 
+def frame(pcm):
+    """A WebSocket frame with audio, masked with zeros."""
+    event = json.dumps({"type": "input_audio_buffer.append",
+                        "audio": base64.b64encode(pcm).decode()}).encode()
+    return b"\x81\xfe" + struct.pack(">H", len(event)) + bytes(4) + event
+
+
+def talk(connections, frames, stop):
+    """Sends 100 ms of audio to each connection every 100 ms, and reads what they tell."""
+    turn, next_time = 0, time.monotonic()
+    for c in connections:
+        c.socket.setblocking(False)
+    while not stop.is_set():
+        for i, c in enumerate(connections):
+            try:
+                data = frames[(turn + 37 * i) % len(frames)]
+                assert c.socket.send(data) == len(data), "the server does not keep up"
+                while c.socket.recv(65536):
+                    pass
+            except BlockingIOError:
+                pass
+        turn += 1
+        next_time += 0.1
+        time.sleep(max(0, next_time - time.monotonic()))
+
+
+def beside_silence(s, clip, silent, rounds):
+    """Uploads while clients of realtime are connected: their times, and CPU time per second."""
+    pcm = read(os.environ["SPEECH"])
+    pcm = pcm[pcm.index(b"data") + 8:][:12 * 32000] + bytes(32000)
+    speech = [frame(pcm[at:at + 3200]) for at in range(0, len(pcm), 3200)]
+    stop, threads, connections = threading.Event(), [], []
+    for n, frames in ((10, speech), (silent, [frame(bytes(3200))])):
+        new = [WebSocket(s) for _ in range(n)]
+        for w in new:
+            w.send("session.update", session={"audio": {"input": {
+                "format": {"type": "audio/pcm", "rate": 16000}}}})
+        threads.append(threading.Thread(target=talk, args=(new, frames, stop)))
+        connections += new
+    for t in threads:
+        t.start()
+    time.sleep(2)
+    begin, cpu, times = time.monotonic(), cpu_seconds(s), []
+    for _ in range(rounds):
+        times.append(whole_answer(s, clip))
+    cpu = (cpu_seconds(s) - cpu) / (time.monotonic() - begin)
+    stop.set()
+    for t in threads:
+        t.join()
+    for w in connections:
+        w.close()
+    return times, cpu
+
+
+def cpu_seconds(server):
+    fields = read(f"/proc/{server.process.pid}/stat").decode().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def compare_silence(clip, silent, rounds):
+    with Server("--connections", str(2 * silent + 40), "--queue", "32") as s:
+        for n in (0, silent, 0, silent):
+            times, cpu = beside_silence(s, clip, n, rounds)
+            print(f"{n} silent: {1e3 * statistics.median(times):.0f} ms, at most "
+                  f"{1e3 * max(times):.0f}; {cpu:.2f} s of CPU time per second, "
+                  f"{s.memory_kb()} KB resident", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object for each server")
@@ -169,6 +242,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--endure", type=int, metavar="N")
     parser.add_argument("--minutes", type=float, default=600)
+    parser.add_argument("--silent", type=int, metavar="N")
     options = parser.parse_args()
     audio = read(os.environ["SPEECH"])
     if options.endure:
@@ -179,6 +253,9 @@ def main():
             endure(s, spoken, options.endure, options.minutes)
         return
     clip = wav_file(audio[audio.index(b"data") + 8:][:SECONDS * 32000])
+    if options.silent:
+        compare_silence(clip, options.silent, options.rounds)
+        return
     results = [measure(n, clip, options) for n in (1, 2)]
     for result in results if options.json else ():
         print(json.dumps(result))
