@@ -26271,7 +26271,10 @@ static int lg_finish(ru_run *r, int status)
 #define WD_LANGUAGE_MAX_S 15.0f /* or after this much in any case */
 #define WD_SHORT_FRAMES 600u   /* encode_margin_ms is for windows with less content */
 #define WD_SHORT_STEPS 25      /* most steps between the ends of their content and their text */
-#define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word */
+#define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word, */
+#define WD_UNSAID_MS 3000      /* and those with this much speech behind it and no text */
+#define WD_CONFIRMED 1u        /* of wd_decode_point() */
+#define WD_UNSAID 2u
 
 static size_t wd_previous_capacity(const wnpu_model *m)
 {
@@ -27117,10 +27120,37 @@ static void wd_prepare_greedy(ru_run *r, se_prompt *p, se_options *o)
     o->stop_loops = 0;
 }
 
-/* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
- * that end by hold_ms before. Returns 0 if none can be confirmed, or the run was cancelled. */
-static int wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
+/* The last confirmed word that the aligner found; NULL: none. */
+static const al_word *wd_last_confirmed(const al_aligner *a, size_t n_confirmed)
 {
+    const al_word *last = NULL;
+    const al_word *w = a->words, *end = a->words + a->n_words;
+    for (; w < end && a->from[w->first + w->n - 1] < n_confirmed; w++) {
+        last = w;
+    }
+    return last;
+}
+
+/* Whether the model says nothing behind the confirmed words, which have been aligned, although
+ * speech goes on: it skips what follows, or they were invented. */
+static int wd_is_unsaid(const ru_run *r, const se_hypothesis *h, int64_t end_ms, size_t n_confirmed)
+{
+    const al_word *last = wd_last_confirmed(&r->text.aligner, n_confirmed);
+    size_t i;
+    for (i = n_confirmed; i < h->n; i++) {
+        if (h->tokens[i] < r->engine.model->vocab.eot) {
+            return 0;
+        }
+    }
+    return last != NULL && aw_speech_ms(r, last->t1_ms, end_ms) >= WD_UNSAID_MS;
+}
+
+/* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
+ * that end by hold_ms before. Returns WD_CONFIRMED if any may be, and WD_UNSAID if wd_is_unsaid();
+ * 0 if the run was cancelled. */
+static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
+{
+    unsigned found;
     se_hypothesis *h = r->text.hypothesis;
     se_options o;
     se_prompt p;
@@ -27140,8 +27170,10 @@ static int wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     r->text.origin.accepted = 1;
     h->n = wd_before_loop(&r->engine.model->vocab, h);
     wd_set_confirmed(r, h, &r->text.origin);
-    if (h->n <= c->n || !sure || wd_refusals(r, &r->text.origin, 0) != 0 ||
-        !wd_is_reliable(r, h, &r->text.origin, end_ms)) {
+    found = h->n > c->n && sure && wd_refusals(r, &r->text.origin, 0) == 0 &&
+            wd_is_reliable(r, h, &r->text.origin, end_ms) ? WD_CONFIRMED : 0;
+    h->n = found ? h->n : c->n;
+    if (h->n == 0) {
         return 0;
     }
     al_window(&r->text.aligner, r->language.id, r->params.task, h->tokens, h->probability, h->n,
@@ -27150,13 +27182,16 @@ static int wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     if (ru_cancelled(r)) {
         return 0;
     }
-    wd_confirm_words(r, h, end_ms - r->params.hold_ms, c);
-    return 1;
+    if (found) {
+        wd_confirm_words(r, h, end_ms - r->params.hold_ms, c);
+    }
+    return found | (wd_is_unsaid(r, h, end_ms, c->n) ? WD_UNSAID : 0);
 }
 
-/* Finds the confirmed word behind which a long window ends: the last one of a sentence, unless that
- * is in its first quarter. Returns the end in frames, 0: none; *n gets the tokens before it. */
-static size_t wd_find_scroll(const ru_run *r, size_t *n)
+/* Finds the confirmed word behind which a window ends: the last one if unsaid; else the last one of
+ * a sentence, unless that is in the window's first quarter. Returns the end in frames, 0: none; *n
+ * gets the tokens before it. */
+static size_t wd_find_scroll(const ru_run *r, int unsaid, size_t *n)
 {
     const al_aligner *a = &r->text.aligner;
     int64_t base = ru_recording_ms(r, 0), least = (int64_t)r->audio.content * 10 / 4, at = 0;
@@ -27170,13 +27205,14 @@ static size_t wd_find_scroll(const ru_run *r, size_t *n)
             break;
         }
         end = (i + 1 < a->n_words ? (end + a->words[i + 1].t0_ms) / 2 : end) - base;
-        if ((ends && end >= least) || !sentence) {
+        if ((ends && end >= least) || !sentence || unsaid) {
             at = end;
             sentence = ends && end >= least;
             *n = a->from[w->first + w->n - 1] + 1;
         }
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
+    at = unsaid && at < 1000 ? 1000 : at;
     return at >= 1000 && at < (int64_t)r->audio.content * 10 ? (size_t)at / 10u : 0;
 }
 
@@ -27203,11 +27239,11 @@ static void wd_shift_confirmed(ru_run *r, size_t n, size_t frames)
     c->n_said = (uint32_t)to;
 }
 
-/* Ends a long window behind a confirmed word, see wd_find_scroll(). */
-static int wd_scroll(ru_run *r, size_t *used)
+/* Ends a window behind a confirmed word, see wd_find_scroll(). */
+static int wd_scroll(ru_run *r, int unsaid, size_t *used)
 {
     se_hypothesis *h = r->text.hypothesis;
-    size_t n = 0, frames = wd_find_scroll(r, &n), taken = 0, first = r->store.count;
+    size_t n = 0, frames = wd_find_scroll(r, unsaid, &n), taken = 0, first = r->store.count;
     int status;
     if (frames == 0) {
         return WNPU_OK;
@@ -27580,15 +27616,17 @@ static int wi_run_window(ru_run *r, size_t *used)
     return status;
 }
 
-/* Confirms words of the window up to the next point. A long window ends behind one of them: then
- * *used is where. Returns the state unchanged if the run is cancelled. */
+/* Confirms words of the window up to the next point. A long window ends behind one of them, and so
+ * does one without text for the speech behind them: then *used is where. Returns the state
+ * unchanged if the run is cancelled. */
 static int wi_confirm(ru_run *r, size_t *used)
 {
     int64_t at = aw_next_point_ms(r);
     int64_t from = at - r->params.commit_step_ms - r->params.hold_ms;
     int32_t language = r->language.id;
     ru_confirmed next = r->confirmed;
-    int found = 0;
+    unsigned found = 0;
+    int is_long, unsaid;
     *used = 0;
     next.point_ms = at;
     r->audio.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
@@ -27598,7 +27636,7 @@ static int wi_confirm(ru_run *r, size_t *used)
         se_invalidate(&r->text.search);
         wd_encode_samples(r, r->audio.samples, r->audio.content);
         since = os_now_ms();
-        found = !ru_cancelled(r) && wd_decode_point(r, at, &next);
+        found = ru_cancelled(r) ? 0 : wd_decode_point(r, at, &next);
         r->language.id = next.n > 0 ? r->language.id : language;
         r->stats.decoder_ms += ru_elapsed_ms(&since);
     }
@@ -27607,9 +27645,9 @@ static int wi_confirm(ru_run *r, size_t *used)
     }
     r->resumable = 0;
     r->confirmed = next;
-    return found && next.n > 0 && (r->audio.content >= WD_SCROLL_FRAMES ||
-                                   next.n > r->engine.model->n_text_ctx / 6)
-               ? wd_scroll(r, used) : WNPU_OK;
+    is_long = r->audio.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
+    unsaid = (found & WD_UNSAID) != 0;
+    return next.n > 0 && (unsaid || (found && is_long)) ? wd_scroll(r, unsaid, used) : WNPU_OK;
 }
 
 /* Saves the state between two windows. A run that ends inside the next window continues from it. */

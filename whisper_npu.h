@@ -930,10 +930,10 @@ typedef struct wnpu_token_event {
  *   commit_step_ms   [0]  200..10000; 0: off. At steps of this length from the beginning of its
  *                    speech, the window is decoded as far as it goes, and words that end at least
  *                    hold_ms before are confirmed: from then on they are part of the result and
- *                    begin each further decoding. A window of 20 s ends behind one of them. For
- *                    live runs, see wnpu_live.confirmed_length: words are final soon after they
- *                    were said, for an encoder run per step. A run of a file gives the same text.
- *                    Needs vad and a batch of 0 or 1
+ *                    begin each further decoding. A window ends behind one of them after 20 s, or
+ *                    after 3 s of speech without text. For live runs, see wnpu_live: words are
+ *                    final soon after they were said, for an encoder run per step. A run of a file
+ *                    gives the same text. Needs vad and a batch of 0 or 1
  *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows of less than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s, in
