@@ -164,8 +164,12 @@ $(B)/whisper_npu.o: whisper_npu.c $(B)/compiled_with | $(B)
 $(B)/npu_amdxdna.o: npu_amdxdna.c $(B)/linked_with | $(B)
 	$(COMPILE) $(DRM_CFLAGS) -c $< -o "$@"
 
-$(B)/%.o: examples/%.c $(B)/compiled_with | $(B)
-	$(COMPILE) $(OWN_CFLAGS) -c $< -o "$@"
+# Programs are in folders of examples/, and what several of them share is in kit/.
+define example_objects
+$(B)/%.o: $(1)/%.c $(B)/compiled_with | $(B)
+	$$(COMPILE) $$(OWN_CFLAGS) -c $$< -o "$$@"
+endef
+$(foreach folder,examples $(wildcard examples/*),$(eval $(call example_objects,$(folder))))
 
 # Programs of more than one object. With libdrm the archive has npu_amdxdna.o, and programs that use
 # it want -ldrm.
@@ -192,7 +196,7 @@ $(B)/server: $(OBJECTS_server:%=$(B)/%.o)
 $(B)/server_answer.o $(B)/server_http.o $(B)/server_realtime.o: \
     private OWN_CFLAGS = -I"$(BUILD)" $(CIVETWEB_CFLAGS)
 $(B)/server_http.o: $(B)/server_page.h
-$(B)/server_page.h: examples/server.html | $(B)
+$(B)/server_page.h: examples/server/server.html | $(B)
 	od -An -v -t d1 $< | sed 's/$$/ /; s/ *\([-0-9]*\) /\1,/g' >"$@"
 $(B)/server: private OWN_LIBS = $(CIVETWEB_LIBS) $(if $(LIBDRM),$(DRM_LIBS))
 $(B)/npu.o: private OWN_CFLAGS = $(if $(LIBDRM),,-DNO_NPU)
@@ -290,14 +294,14 @@ fuzz: $(FUZZERS:%=$(B)/fuzz/%)
 	    "$$([ ! -d tests/fuzz/corpus/$$f ] || echo tests/fuzz/corpus/$$f)"; done
 
 demo: $(B)/transcribe
-	@model=$$(scripts/fetch.sh --first tiny base.en) && \
+	@model=$$(examples/fetch.sh --first tiny base.en) && \
 	    "$(BUILD)/transcribe" --verbose --model "$$model" examples/jfk.wav
 	@echo
 	@echo "John F. Kennedy, 1961. tiny is the smallest model; base.en makes fewer mistakes in English:"
-	@echo "    $(BUILD)/transcribe --model \"\$$(scripts/fetch.sh base.en)\" RECORDING.wav"
+	@echo "    $(BUILD)/transcribe --model \"\$$(examples/fetch.sh base.en)\" RECORDING.wav"
 
 models:
-	@scripts/fetch.sh tiny base.en
+	@examples/fetch.sh tiny base.en
 
 export WNPU_LIBDRM = $(or $(LIBDRM),no)
 export WNPU_CIVETWEB = $(or $(CIVETWEB),no)
@@ -335,7 +339,7 @@ npu-estimate: $(B)/npu_estimate $(NPU_TOOLS)
 	    echo "$$model"; SIM_AMDXDNA_DEVICE=$$device SIM_AMDXDNA_CACHE=off \
 	        SIM_AMDXDNA_CLOCK=cycles SIM_AMDXDNA_CORES=built-in SIM_AMDXDNA_QUIET=1 \
 	        LD_PRELOAD="$(BUILD)/libsim_amdxdna.so" "$(BUILD)/npu_estimate" --pack auto \
-	        --model "$$(scripts/fetch.sh $$model)" $(ESTIMATE_ARGS) "$$(scripts/fetch.sh demo)" || \
+	        --model "$$(examples/fetch.sh $$model)" $(ESTIMATE_ARGS) "$$(examples/fetch.sh demo)" || \
 	        exit 1; echo; done; done
 
 test-asan:
@@ -411,10 +415,10 @@ $(B)/browser/%: examples/browser/% | $(B)/browser
 	cp $< "$@"
 
 # What the page has in common with the server's.
-$(B)/browser/shared.css: examples/server.html | $(B)/browser
+$(B)/browser/shared.css: examples/server/server.html | $(B)/browser
 	sed -n '/^<style>$$/,/^<\/style>$$/{/style>$$/!p;}' $< >"$@"
 
-$(B)/browser/shared.js: examples/server.html | $(B)/browser
+$(B)/browser/shared.js: examples/server/server.html | $(B)/browser
 	sed -n '/^\/\* <shared>/,/^\/\* <\/shared>/p' $< >"$@"
 
 $(B)/browser/LICENSE: LICENSE | $(B)/browser
@@ -448,7 +452,7 @@ SHARED ?= yes
 SONAME = libwnpu.so.$(firstword $(subst ., ,$(VERSION)))
 SHARED_LIBRARY = libwnpu.so.$(VERSION)
 PRIVATE_LIBS = $(LDLIBS) $(if $(LIBDRM),$(DRM_LIBS))
-BUILDFILES = scripts/packaging
+BUILDFILES = examples/packaging
 
 $(B)/pic/%.o: %.c $(B)/linked_with | $(B)/pic
 	$(COMPILE) $(DRM_CFLAGS) -fPIC -c $< -o "$@"
@@ -501,9 +505,9 @@ uninstall:
 	rm -rf $(call staged,$(LIBDIR)/cmake/wnpu)
 
 outline:
-	@awk -f scripts/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)
+	@awk -f tests/lib/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)
 
-BENCH_ARGS ?= --model "$$(scripts/fetch.sh base.en)" "$$(scripts/fetch.sh demo)"
+BENCH_ARGS ?= --model "$$(examples/fetch.sh base.en)" "$$(examples/fetch.sh demo)"
 bench: $(B)/bench bench-live
 	"$(BUILD)/bench" $(BENCH_ARGS)
 
@@ -517,14 +521,14 @@ bench-browser: $(B)/transcribe browser
 	WNPU_BUILD="$(BUILD)" tests/bench/browser.sh
 
 bench-server: $(B)/server
-	WNPU_BUILD="$(BUILD)" MODEL="$$(scripts/fetch.sh base.en)" \
-	    SPEECH="$$(scripts/fetch.sh demo)" tests/bench/bench_server.py
+	WNPU_BUILD="$(BUILD)" MODEL="$$(examples/fetch.sh base.en)" \
+	    SPEECH="$$(examples/fetch.sh demo)" tests/bench/bench_server.py
 	@for what in "--silent 90" "--endure 10000 --minutes 10"; do echo; WNPU_BUILD="$(BUILD)" \
-	    MODEL="$$(scripts/fetch.sh tiny)" SPEECH="$$(scripts/fetch.sh demo)" \
+	    MODEL="$$(examples/fetch.sh tiny)" SPEECH="$$(examples/fetch.sh demo)" \
 	    tests/bench/bench_server.py $$what || exit 1; done
 
 bench-plot: $(B)/bench_plot
-	"$(BUILD)/bench_plot" --model "$$(scripts/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \
+	"$(BUILD)/bench_plot" --model "$$(examples/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \
 	    --commit "$$(git describe --always --dirty 2>/dev/null)"
 	@echo "$(BUILD)/roofline.svg"
 
@@ -533,7 +537,7 @@ $(B)/fidelity: fidelity.c $(B)/libwhisper_npu.a $(B)/linked_with
 
 fidelity: $(B)/fidelity
 	for model in $(or $(MODELS),tiny base.en); do \
-	    "$(BUILD)/fidelity" "$$(scripts/fetch.sh $$model)" "$(SPEECH)"/*.wav || exit; done
+	    "$(BUILD)/fidelity" "$$(examples/fetch.sh $$model)" "$(SPEECH)"/*.wav || exit; done
 
 accuracy: $(B)/transcribe $(B)/wer
 	@WNPU_BUILD="$(BUILD)" tests/speech/accuracy.sh "$(SPEECH)" $(MODELS)

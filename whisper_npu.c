@@ -9736,9 +9736,9 @@ WNPU_API int wnpu_language_id(const char *code_or_name)
 }
 
 /* ---- scripts of Chinese ----
- * Tables by scripts/script_variants.py from the fields kSimplifiedVariant and kTraditionalVariant
- * of the Unihan database of Unicode 15.0 (Unicode License; copyright Unicode, Inc.), which speak of
- * single characters; the words are ours. */
+ * Tables by tests/unit/script_variants.py from the fields kSimplifiedVariant and
+ * kTraditionalVariant of the Unihan database of Unicode 15.0 (Unicode License; copyright Unicode,
+ * Inc.), which speak of single characters; the words are ours. */
 
 /* Simplified and traditional characters, in the order of the former. */
 static const uint16_t tk_variants[][2] = {
@@ -11593,7 +11593,7 @@ static int mf_magic(mf_loader *l)
     }
     if (what != NULL) {
         return er_set(l->error, WNPU_E_MODEL, "this is %s, not a ggml Whisper model; use a "
-                      "ggml-*.bin file of whisper.cpp, or examples/pack.c to convert one of "
+                      "ggml-*.bin file of whisper.cpp, or examples/pack/pack.c to convert one of "
                       "Hugging Face", what);
     }
     if (mf_u32(bytes) != 0x67676d6cu) {

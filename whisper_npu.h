@@ -1066,8 +1066,8 @@ typedef struct wnpu_param {
     uint32_t struct_size;
     int32_t type;             /* wnpu_param_type */
     const char *name;         /* name of the field in wnpu_params */
-    const char *option;       /* option of examples/transcribe.c, such as "--beam"; NULL if there is
-                                 none. The option of a BOOL sets it to 0 if it begins with "--no-",
+    const char *option;       /* option of the program transcribe, such as "--beam", or NULL.
+                                 The option of a BOOL sets it to 0 if it begins with "--no-",
                                  else to 1; if the default is 1, it has the value on or off */
     const char *choices;      /* for a CHOICE: "power|ratio"; otherwise NULL */
     const char *group;        /* "basic", "search", "gates", "prompts", "language", "voice"

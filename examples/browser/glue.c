@@ -3,9 +3,9 @@
  * with -DWNPU_NO_OS; then it imports only what is declared under "Imports". Text and JSON leave it
  * through output().
  *
- * wnpu_threads.wasm has its memory from the host, shared by instances in several workers. engine.mjs
- * calls all functions but help() in one of them. help() runs the library's tasks, which allocate
- * nothing and print nothing, so libc needs no locks. */
+ * wnpu_threads.wasm has its memory from the host, shared by instances in several workers.
+ * engine.mjs calls all functions but help() in one of them. help() runs the library's tasks, which
+ * allocate nothing and print nothing, so libc needs no locks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "../../whisper_npu.h"
@@ -167,8 +167,8 @@ void lost(void)
     returned();
 }
 
-/* Before open(): the end of the stack of one more helper, 0 if there is no memory for it or it would
- * be too many. */
+/* Before open(): the end of the stack of one more helper, 0 if there is no memory for it or it
+ * would be too many. */
 void *EXPORT(hire)(void);
 void *hire(void)
 {

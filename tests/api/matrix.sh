@@ -38,7 +38,7 @@ die() {
 # clips: the recordings, one a line.
 clips() {
     if [ "$mode" = quick ]; then
-        scripts/fetch.sh --offline demo
+        examples/fetch.sh --offline demo
         find "$speech/short" -name '*.wav' 2>/dev/null | sort | head -n 1
     else
         find "$speech/short" -name '*.wav' 2>/dev/null | sort | awk -v most="${MATRIX_CLIPS:-52}" '{ clip[NR] = $0 } END {
@@ -193,10 +193,10 @@ case $mode in
 quick | turns | full | modes) ;;
 *) die "what is '$mode'?" ;;
 esac
-tiny=$(scripts/fetch.sh --offline tiny) || die "scripts/fetch.sh tiny gets the model"
+tiny=$(examples/fetch.sh --offline tiny) || die "examples/fetch.sh tiny gets the model"
 models=tiny ways=greedy every_emulated=18
 if [ "$mode" = modes ]; then
-    base=$(scripts/fetch.sh --offline base.en) || die "scripts/fetch.sh base.en gets the model"
+    base=$(examples/fetch.sh --offline base.en) || die "examples/fetch.sh base.en gets the model"
     models='tiny base.en' ways='batch beam words greedy' every_emulated=52
     long_recording >"$T/long"
 fi

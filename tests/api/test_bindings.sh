@@ -16,11 +16,11 @@ env -u MAKEFLAGS -u MFLAGS -u MAKEOVERRIDES make -s BUILD="$build" \
     ${TEST_CFLAGS:+CFLAGS="$TEST_CFLAGS"} shared >"$T/log" 2>&1 || { cat "$T/log"; exit 1; }
 export WNPU_LIBRARY="$build/libwnpu.so.0" PYTHONPATH="$here/examples" PYTHONDONTWRITEBYTECODE=1
 export LD_LIBRARY_PATH="$build"
-model=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-wav=$(scripts/fetch.sh --offline demo 2>/dev/null)
+model=$(examples/fetch.sh --offline tiny 2>/dev/null)
+wav=$(examples/fetch.sh --offline demo 2>/dev/null)
 
 data() {
-    [ -n "$model" ] && [ -n "$wav" ] || { skip "no data; scripts/fetch.sh all gets it"; return 1; }
+    [ -n "$model" ] && [ -n "$wav" ] || { skip "no data; examples/fetch.sh all gets it"; return 1; }
 }
 
 # compiler NAME: compilers that CI does not install are no failure there; rustup's rustc without a
@@ -56,7 +56,7 @@ END
     "$T/layout" >"$T/out"
     [ "$(wc -l <"$T/out")" -gt 70 ] || fail "few fields"
     ! grep -v ' 1$' "$T/out" || fail "layouts differ: a new field, or a wrong type"
-    awk 'length > 100 { print FILENAME ": " FNR }' examples/wnpu.py scripts/packaging/*.py >"$T/long"
+    awk 'length > 100 { print FILENAME ": " FNR }' examples/wnpu.py examples/packaging/*.py >"$T/long"
     [ ! -s "$T/long" ] || fail "long lines: $(cat "$T/long")"
 }
 

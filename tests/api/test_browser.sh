@@ -84,7 +84,7 @@ test_clips() {
 test_cancel() {
     [ -d "$T/app/node_modules" ] || { skip "no package"; return; }
     [ -n "$tiny" ] && have sox || { skip "no model or sox"; return; }
-    demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
+    demo=$(examples/fetch.sh --offline demo 2>/dev/null)
     [ -n "$demo" ] || { skip "no recording"; return; }
     sox "$demo" -r 16000 -c 1 -b 16 "$T/long.wav" || { fail "sox"; return; }
     "$build/transcribe" -q -m "$tiny" -f json "$T/long.wav" >"$T/long.json"

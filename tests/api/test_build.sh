@@ -255,7 +255,7 @@ test_lines() {
          length($0) > 100 { print "  " FILENAME ":" FNR ": " length($0) " columns" }
          /\t/ { print "  " FILENAME ":" FNR ": tab" }
          /[ \t]$/ { print "  " FILENAME ":" FNR ": blank at the end" }' \
-        $sources examples/*.[ch] >"$T/long"
+        $sources examples/*.[ch] examples/*/*.[ch] >"$T/long"
     [ ! -s "$T/long" ] || fail "$(head -n 20 "$T/long")"
 }
 
@@ -283,7 +283,7 @@ test_functions() {
     # shellcheck disable=SC2086
     awk 'FNR == 1 { start = 0 } /^\{/ { start = FNR }
          /^\}/ && start { if (FNR - start > 75) print FILENAME ":" start ": " FNR - start " lines"
-                          start = 0 }' $sources examples/*.c >"$T/long"
+                          start = 0 }' $sources examples/*.c examples/*/*.c >"$T/long"
     [ ! -s "$T/long" ] || fail "long functions: $(cat "$T/long")"
 }
 
@@ -308,13 +308,13 @@ contents() {
 # the third section calls the last.
 test_order() {
     # shellcheck disable=SC2086 # several words are wanted
-    awk -v uses=1 -f scripts/outline.awk ${sources#whisper_npu.h } >"$T/uses" ||
-        fail "scripts/outline.awk: status $?"
+    awk -v uses=1 -f tests/lib/outline.awk ${sources#whisper_npu.h } >"$T/uses" ||
+        fail "tests/lib/outline.awk: status $?"
     [ ! -s "$T/uses" ] || fail "uses of later sections: $(head -n 10 "$T/uses")"
     last=$(sed -n 's/^ \* [0-9]*\. \([a-z][a-z]_\)  .*/\1/p' whisper_npu.c | tail -n 1)
     awk -v name="${last}forbidden" '{ print } /^ \*  3\. ar_/ { third = 1 }
         third && /^\{/ { print name "(); /* " name " */"; third = 0 }' whisper_npu.c >"$T/order.c"
-    awk -v uses=1 -f scripts/outline.awk "$T/order.c" | sed 's/.*: //' >"$T/uses"
+    awk -v uses=1 -f tests/lib/outline.awk "$T/order.c" | sed 's/.*: //' >"$T/uses"
     [ "$(cat "$T/uses")" = "${last}forbidden in section 3" ] || fail "not found: $(cat "$T/uses")"
 }
 
@@ -396,8 +396,8 @@ test_minimal_is_short() {
 # A tree with the real Makefile and sources of a few lines each in $T/tree, and in $T/cc a compiler
 # for which libdrm is missing as long as $T/no_libdrm exists.
 small_tree() {
-    rm -rf "$T/tree" && mkdir -p "$T/tree/examples" || return
-    mkdir -p "$T/tree/scripts" && cp -R scripts/packaging "$T/tree/scripts/" || return
+    rm -rf "$T/tree" && mkdir -p "$T/tree/examples/kit" || return
+    cp -R examples/packaging "$T/tree/examples/" || return
     cp Makefile "$T/tree"
     grep '^#define WNPU_VERSION_[MP]' whisper_npu.h >"$T/tree/whisper_npu.h"
     {
@@ -406,16 +406,16 @@ small_tree() {
     } >>"$T/tree/whisper_npu.h"
     small whisper_npu 'int wnpu_small(void) { return LEVEL; }'
     small npu_amdxdna 'int wnpu_npu(void) { return drmAvailable(); }'
-    small examples/npu '#ifdef NO_NPU
+    small examples/kit/npu '#ifdef NO_NPU
 int wnpu_drm(void) { return 0; }
 #else
 int wnpu_drm(void) { (void)wnpu_npu; return 1; }
 #endif'
     for name in $(sed -n 's/^OBJECTS_[a-z]* +*= //p' Makefile); do
-        [ "$name" = npu ] || small "examples/$name" 'extern int unused;'
+        [ "$name" = npu ] || small "examples/kit/$name" 'extern int unused;'
     done
-    small examples/output 'int wnpu_output(void) { return 0; }'
-    echo "<p>" >"$T/tree/examples/server.html"
+    small examples/kit/output 'int wnpu_output(void) { return 0; }'
+    mkdir "$T/tree/examples/server" && echo "<p>" >"$T/tree/examples/server/server.html"
     small examples/transcribe '#include <stdio.h>
 int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
     for name in minimal pack listen npu_doctor server; do

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_cli.sh - the behaviour of build/transcribe and build/minimal, seen from outside. Needs the
-# model tiny and the demo recording in the cache (scripts/fetch.sh tiny demo).
+# model tiny and the demo recording in the cache (examples/fetch.sh tiny demo).
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
@@ -9,8 +9,8 @@ here=$PWD
 t_temp
 umask 022
 
-model=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
+model=$(examples/fetch.sh --offline tiny 2>/dev/null)
+demo=$(examples/fetch.sh --offline demo 2>/dev/null)
 
 # has FILE TEXT, hasnt FILE TEXT: fixed strings
 has() { grep -qF -e "$2" "$1" || fail "no '$2' in $(basename "$1"): $(head -c 300 "$1")"; }
@@ -901,7 +901,7 @@ if [ -n "$model" ] && [ -n "$demo" ]; then
         t_run test_$t
     done
 else
-    test_with_model() { skip "no model in the cache: scripts/fetch.sh tiny demo"; }
+    test_with_model() { skip "no model in the cache: examples/fetch.sh tiny demo"; }
     t_run test_with_model
 fi
 t_end

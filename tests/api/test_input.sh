@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_input.sh - what build/transcribe makes of inputs: pipes, FIFOs, damaged files, containers.
-# Needs the model tiny and the demo recording in the cache (scripts/fetch.sh tiny demo); most of it
+# Needs the model tiny and the demo recording in the cache (examples/fetch.sh tiny demo); most of it
 # needs ffmpeg, too.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
@@ -8,8 +8,8 @@ build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
 transcribe=$build/transcribe
 t_temp
 
-model=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
+model=$(examples/fetch.sh --offline tiny 2>/dev/null)
+demo=$(examples/fetch.sh --offline demo 2>/dev/null)
 
 # piped FILE CODE COMMAND...: run, with the file's bytes through a pipe
 piped() {
@@ -506,7 +506,7 @@ t_all() {
     done
 }
 
-no_model() { skip "no model in the cache: scripts/fetch.sh tiny demo"; }
+no_model() { skip "no model in the cache: examples/fetch.sh tiny demo"; }
 no_ffmpeg() { skip "ffmpeg is not installed"; }
 
 if [ -z "$model" ] || [ -z "$demo" ]; then

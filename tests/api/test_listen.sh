@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_listen.sh - build/listen: text of sound from a pipe and from recorders, its events, commands, and
-# what it draws on a terminal. Needs the models tiny and base.en in the cache (scripts/fetch.sh),
+# what it draws on a terminal. Needs the models tiny and base.en in the cache (examples/fetch.sh),
 # espeak-ng and ffmpeg.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
@@ -8,12 +8,12 @@ build=${WNPU_BUILD:-build}
 t_temp
 trap 'tmux -L "listen$$" kill-server 2>/dev/null; rm -rf "$T"' EXIT
 
-tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+tiny=$(examples/fetch.sh --offline tiny 2>/dev/null)
 case $build in /*) here= ;; *) here=$PWD/ ;; esac
 
 # $T/speech.wav of 16 bits, 16 kHz, mono, and $T/want, its text.
 need() {
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh tiny gets it"; return 1; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh tiny gets it"; return 1; }
     have espeak-ng ffmpeg || return 1
     [ ! -f "$T/want" ] || return 0
     espeak-ng -v en-us -s 140 -w "$T/spoken.wav" "Ask not what your country can do for you. \
@@ -109,7 +109,7 @@ test_input() {
     grep -q "standard input is a directory" "$T/err" || fail "a directory: $(cat "$T/err")"
     run 1 sh -c '"$1" "$2" - <&-' sh "$build/listen" "$tiny"
     grep -q "standard input cannot be read" "$T/err" || fail "no input: $(cat "$T/err")"
-    for file in README.md examples/listen.c scripts/fetch.sh; do
+    for file in README.md examples/listen/listen.c examples/fetch.sh; do
         run 1 "$build/listen" "$tiny" - <$file
         grep -q "standard input is text" "$T/err" || fail "$file: $(cat "$T/err")"
     done
@@ -343,8 +343,8 @@ test_interrupt() {
 # A second Ctrl-C ends the program, not only the sound.
 test_cancel() {
     need || return
-    base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
-    [ -n "$base" ] || { skip "no model; scripts/fetch.sh base.en gets it"; return; }
+    base=$(examples/fetch.sh --offline base.en 2>/dev/null)
+    [ -n "$base" ] || { skip "no model; examples/fetch.sh base.en gets it"; return; }
     for _ in 1 2 3 4 5 6 7 8 9; do raw; done >"$T/samples"
     begin "$build/listen" --json --threads 1 --language en "$base" - <"$T/samples"
     soon grep -q speech-start "$T/out"
@@ -528,7 +528,7 @@ int main(void)
     return 0;
 }
 PROGRAM
-    "${CC:-cc}" -Iexamples "$T/rows.c" examples/terminal.c -o "$T/print_rows" 2>"$T/err" ||
+    "${CC:-cc}" -Iexamples/listen "$T/rows.c" examples/listen/terminal.c -o "$T/print_rows" 2>"$T/err" ||
         { fail "$(cat "$T/err")"; return; }
     on_terminal "'$T/print_rows'" || return
     printf '%s\n' first あいうえおかきくけこさしすせそたちつて となにぬねのはひふへほまみむ \
@@ -661,7 +661,7 @@ int main(int argc, char **argv)
     return 0;
 }
 PROGRAM
-    "${CC:-cc}" -Iexamples "$T/hold.c" examples/terminal.c -o "$T/hold" 2>"$T/err" ||
+    "${CC:-cc}" -Iexamples/listen "$T/hold.c" examples/listen/terminal.c -o "$T/hold" 2>"$T/err" ||
         { fail "$(cat "$T/err")"; return; }
     rm -f "$T/go_on"
     printf "trap : INT; '%s' '%s'\necho THE END; sleep 600\n" "$T/hold" "$T/go_on" >"$T/go"

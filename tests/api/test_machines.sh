@@ -124,10 +124,8 @@ test_big_endian() {
 # The whole command line tool without a shared library, as for a small appliance.
 test_musl() {
     have musl-gcc || return
-    if musl-gcc -std=c11 -O1 -static -s -DNO_NPU -I. examples/transcribe.c \
-        examples/options.c examples/values.c examples/list.c examples/help.c examples/results.c \
-        examples/input.c examples/ffmpeg.c examples/output.c examples/platform.c \
-        examples/replay.c examples/npu.c whisper_npu.c -o "$T/static" -lm 2>"$T/log"; then
+    if musl-gcc -std=c11 -O1 -static -s -DNO_NPU -I. examples/transcribe/*.c examples/kit/*.c \
+        whisper_npu.c -o "$T/static" -lm 2>"$T/log"; then
         answers "$T/static" -q -t 2 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
             "$T/noise.wav"
         "$T/static" --self-test >"$T/out" 2>&1 || fail "$(cat "$T/out")"

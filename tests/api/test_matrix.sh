@@ -7,8 +7,8 @@ cd "$(dirname "$0")/../.." || exit 1
 test_one_answer() {
     if [ -n "${WNPU_SANITIZED-}" ]; then
         echo "  sanitizers would see nothing new here, and take long"
-    elif ! scripts/fetch.sh --offline tiny demo >/dev/null 2>&1; then
-        skip "no model or recording; scripts/fetch.sh all gets them"
+    elif ! examples/fetch.sh --offline tiny demo >/dev/null 2>&1; then
+        skip "no model or recording; examples/fetch.sh all gets them"
     elif ! tests/api/matrix.sh quick; then
         fail "not one answer"
     fi

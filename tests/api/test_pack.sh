@@ -1,6 +1,6 @@
 #!/bin/sh
 # test_pack.sh - build/pack seen from outside, and a pack linked into a program. A toy model is
-# enough; with the models in the cache (scripts/fetch.sh all) real ones are packed as well.
+# enough; with the models in the cache (examples/fetch.sh all) real ones are packed as well.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=$(cd "${WNPU_BUILD:-build}" && pwd) || exit 1
@@ -146,10 +146,10 @@ C
 }
 
 real() {
-    model=$(scripts/fetch.sh --offline "$1" 2>/dev/null)
-    demo=$(scripts/fetch.sh --offline demo 2>/dev/null)
+    model=$(examples/fetch.sh --offline "$1" 2>/dev/null)
+    demo=$(examples/fetch.sh --offline demo 2>/dev/null)
     if [ -z "$model" ] || [ -z "$demo" ]; then
-        skip "no model or recording; scripts/fetch.sh all gets them"
+        skip "no model or recording; examples/fetch.sh all gets them"
         return
     fi
     run 0 "$pack" "$model" "$T/real.wnpu"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_packages.sh - scripts/packaging: projects of CMake and Meson build against a checkout and
+# test_packages.sh - examples/packaging: projects of CMake and Meson build against a checkout and
 # against an installed library, static and shared; and the Debian packages are made, pass lintian, and
 # hold everything that programs need. What is built transcribes with a toy model.
 cd "$(dirname "$0")/../.." || exit 1
@@ -50,7 +50,7 @@ test_cmake_checkout() {
     cat >"$T/cmake/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.18)
 project(app C)
-add_subdirectory($here/scripts/packaging wnpu)
+add_subdirectory($here/examples/packaging wnpu)
 add_executable(app app.c)
 target_link_libraries(app wnpu::wnpu)
 END
@@ -61,7 +61,7 @@ END
 cmake_minimum_required(VERSION 3.18)
 project(app C)
 include(FetchContent)
-FetchContent_Declare(wnpu SOURCE_DIR $here SOURCE_SUBDIR scripts/packaging)
+FetchContent_Declare(wnpu SOURCE_DIR $here SOURCE_SUBDIR examples/packaging)
 FetchContent_MakeAvailable(wnpu)
 $cmake_targets
 END
@@ -74,7 +74,7 @@ END
 test_cmake_installed() {
     have cmake || return
     installed || return
-    CC=$fast try cmake -S scripts/packaging -B "$T/cb" -DCMAKE_BUILD_TYPE=Debug \
+    CC=$fast try cmake -S examples/packaging -B "$T/cb" -DCMAKE_BUILD_TYPE=Debug \
         -DCMAKE_INSTALL_PREFIX="$T/cmake inst" -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=ON &&
         try cmake --build "$T/cb" && try cmake --install "$T/cb" || return
     project find
@@ -103,7 +103,7 @@ test_meson() {
     installed || return
     project meson
     mkdir -p "$T/meson/subprojects/packagefiles"
-    cp -R "$here/scripts/packaging" "$T/meson/subprojects/packagefiles/wnpu"
+    cp -R "$here/examples/packaging" "$T/meson/subprojects/packagefiles/wnpu"
     # The archive takes the place of [wrap-git], whose checkout is patched in the same way.
     tar -cf "$T/meson/subprojects/packagefiles/checkout.tar" --transform 's|^|checkout/|' \
         whisper_npu.[ch] npu_amdxdna.c || { fail "no archive"; return; }
@@ -118,7 +118,7 @@ test_meson() {
     CC=$fast PKG_CONFIG_PATH="$T/inst/lib/pkgconfig" try meson setup "$T/meson/i" "$T/meson" &&
         try ninja -C "$T/meson/i" && LD_LIBRARY_PATH="$T/inst/lib" hears "$T/meson/i/app"
     # By itself, with what it installs.
-    CC=$fast try meson setup "$T/mb" scripts/packaging --prefix "$T/meson inst" --libdir lib \
+    CC=$fast try meson setup "$T/mb" examples/packaging --prefix "$T/meson inst" --libdir lib \
         --buildtype debug && try ninja -C "$T/mb" install && [ -f "$T/meson inst/lib/libwnpu.so.0" ] &&
         [ -f "$T/meson inst/include/whisper_npu.h" ] || fail "Meson installs something else"
     nm -D --defined-only "$T/meson inst/lib/libwnpu.so" | awk '$2 != "A" { print $3 }' |
@@ -142,7 +142,7 @@ install_packages() {
         { echo "  not installed: no file system can be laid over the root"; return; }
     unshare -m sh -c 'cd "$1" && mount -t tmpfs tmpfs over && mkdir over/up over/work over/root &&
         mount -t overlay overlay -o lowerdir=/,upperdir=over/up,workdir=over/work over/root &&
-        mkdir over/root/debs && cp deb/*.deb "$2/scripts/packaging/debian/tests/link" over/root/debs &&
+        mkdir over/root/debs && cp deb/*.deb "$2/examples/packaging/debian/tests/link" over/root/debs &&
         chroot over/root sh -c "
             dpkg -i /debs/libwnpu0_*.deb /debs/libwnpu-dev_*.deb /debs/wnpu-tools_*.deb \
                 /debs/wnpu-server_*.deb &&
@@ -156,7 +156,7 @@ test_debian() {
     # dwz cannot read what clang writes of DWARF 5.
     mkdir -p "$T/bin" && printf '#!/bin/sh\nexec %s -gdwarf-4 "$@"\n' "$fast" >"$T/bin/cc" &&
         chmod +x "$T/bin/cc"
-    try env PATH="$T/bin:$PATH" DEB_BUILD_OPTIONS=noopt scripts/packaging/deb.sh "$T/deb" || return
+    try env PATH="$T/bin:$PATH" DEB_BUILD_OPTIONS=noopt examples/packaging/deb.sh "$T/deb" || return
     lintian --allow-root --fail-on error,warning "$T"/deb/*.changes >"$T/log" 2>&1 ||
         fail "lintian: $(head -n 5 "$T/log")"
     mkdir "$T/root"
@@ -171,7 +171,7 @@ test_debian() {
         [ -s "$T/root/$file" ] || fail "no $file in the packages"
     done
     mkdir "$T/autopkgtest"
-    AUTOPKGTEST_TMP="$T/autopkgtest" unpacked sh scripts/packaging/debian/tests/link >"$T/log" 2>&1 ||
+    AUTOPKGTEST_TMP="$T/autopkgtest" unpacked sh examples/packaging/debian/tests/link >"$T/log" 2>&1 ||
         fail "debian/tests/link: $(tail -n 3 "$T/log")"
     unpacked wnpu-transcribe -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback -f json \
         "$T/noise.wav" | cmp -s - "$T/want" || fail "wnpu-transcribe writes something else"
@@ -189,7 +189,7 @@ test_debian() {
     for page in transcribe pack fetch; do
         zcat "$T/root/usr/share/man/man1/wnpu-$page.1.gz" | tr -d '\\' >"$T/page"
         grep -q "^Usage: wnpu-$page " "$T/page" || fail "wnpu-$page: $(grep Usage "$T/page")"
-        ! grep -nE 'scripts/fetch|build/' "$T/page" || fail "the page of wnpu-$page names files of the sources"
+        ! grep -nE 'examples/fetch|build/' "$T/page" || fail "the page of wnpu-$page names files of the sources"
     done
     XDG_CACHE_HOME="$T/none" unpacked wnpu-transcribe "$T/noise.wav" >"$T/log" 2>&1 &&
         fail "transcribes without a model"

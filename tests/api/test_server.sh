@@ -14,9 +14,9 @@ trap 'rm -rf "$T"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-MODEL=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-ENGLISH=$(scripts/fetch.sh --offline base.en 2>/dev/null)
-SPEECH=$(scripts/fetch.sh --offline demo 2>/dev/null)
+MODEL=$(examples/fetch.sh --offline tiny 2>/dev/null)
+ENGLISH=$(examples/fetch.sh --offline base.en 2>/dev/null)
+SPEECH=$(examples/fetch.sh --offline demo 2>/dev/null)
 TOY=$T/toy.bin
 NODE_MODULES=${NODE_MODULES:-${XDG_CACHE_HOME:-$HOME/.cache}/whisper_npu/node/node_modules}
 export MODEL ENGLISH SPEECH TOY T NODE_MODULES
@@ -87,7 +87,7 @@ test_realtime_speech() { check_spoken realtime_speech; }
 test_realtime_turns() { check_spoken realtime_turns; }
 test_realtime_keys() { check realtime_keys; }
 test_realtime_refused() { check realtime_refused; }
-# The SDK is in NODE_MODULES; scripts/fetch.sh does not get it, npm install openai does.
+# The SDK is in NODE_MODULES; examples/fetch.sh does not get it, npm install openai does.
 test_openai() {
     command -v node >/dev/null 2>&1 || { skip "no node"; return; }
     [ -d "$NODE_MODULES/openai" ] || { skip "no OpenAI SDK: npm install --prefix" \

@@ -476,7 +476,7 @@ static void speech_chunks(void)
     directory = directory != NULL ? directory : "../shared/speech";
     if (life_cached(path, sizeof path, "ggml-tiny.bin")[0] == '\0' ||
         wnpu_model_open(&m, path, NULL, NULL) != WNPU_OK) {
-        t_skip("scripts/fetch.sh tiny fetches the model");
+        t_skip("examples/fetch.sh tiny fetches the model");
         return;
     }
     for (i = 0; i < RECORDINGS; i++) {

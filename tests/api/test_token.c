@@ -595,7 +595,7 @@ static void real_model(void)
     if (life_cached(path, sizeof path, "a13.wav")[0] == '\0' ||
         life_cached(path, sizeof path, "ggml-tiny.bin")[0] == '\0' ||
         wnpu_model_open(&m, path, NULL, NULL) != WNPU_OK) {
-        t_skip("scripts/fetch.sh tiny fetches the model and the demo recording");
+        t_skip("examples/fetch.sh tiny fetches the model and the demo recording");
         free(x);
         return;
     }

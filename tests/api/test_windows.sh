@@ -36,8 +36,7 @@ exe() {
 test_clang() {
     have clang x86_64-w64-mingw32-gcc || return
     sources=$(sed -n 's/^OBJECTS_\(transcribe\|pack\) = //p' Makefile)
-    for file in whisper_npu.c examples/transcribe.c examples/pack.c $(printf ' examples/%s.c' $sources)
-    do
+    for file in whisper_npu.c $(for name in transcribe pack $sources; do echo examples/*/"$name".c; done); do
         clang --target=x86_64-w64-mingw32 -DNO_NPU $strict -I. -fsyntax-only "$file" 2>"$T/log" ||
             fail "$file: $(grep -m 3 -E 'error|warning' "$T/log")"
     done
@@ -77,9 +76,9 @@ test_library() {
 test_command_line() {
     built || return
     name="Öffnung – 日本"
-    tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null) &&
-        cp "$(scripts/fetch.sh --offline demo)" "$T/$name.wav" ||
-        { skip "no model or recording; scripts/fetch.sh all gets them"; return; }
+    tiny=$(examples/fetch.sh --offline tiny 2>/dev/null) &&
+        cp "$(examples/fetch.sh --offline demo)" "$T/$name.wav" ||
+        { skip "no model or recording; examples/fetch.sh all gets them"; return; }
     "$build/transcribe" -q -m "$tiny" --duration 5 --prompt "Grüße, 日本" -f json "$T/$name.wav" \
         >"$T/want" 2>/dev/null
     grep -q '"text"' "$T/want" || fail "no text on Linux"
@@ -131,7 +130,7 @@ clips() {
             END { for (i = 0; i < n; i++) print clip[int(i * k / n)] }' "$speech/manifest.tsv" |
             sed "s|^|$speech/|"
     else
-        scripts/fetch.sh --offline demo
+        examples/fetch.sh --offline demo
     fi
 }
 
@@ -152,7 +151,7 @@ test_same_bytes() {
     n=3 models=tiny
     [ "${TEST_WINDOWS-}" != full ] || { n=12 models='tiny base.en'; }
     for m in $models; do
-        model=$(scripts/fetch.sh --offline "$m" 2>/dev/null) || { skip "no $m"; return; }
+        model=$(examples/fetch.sh --offline "$m" 2>/dev/null) || { skip "no $m"; return; }
         IFS='
 '
         # shellcheck disable=SC2046 # one path a line

@@ -7,7 +7,7 @@
  * of what was sustained is beside what the peak's own loop did on average in 0.1 s before and 0.1 s
  * after, with whatever else there was on the machine. A recording is transcribed whole, once to
  * warm up and once to measure. In the library's checkout the commit is git's, and the recording
- * scripts/fetch.sh's demo if it is in the cache, unless others are named. */
+ * examples/fetch.sh's demo if it is in the cache, unless others are named. */
 #include "../../whisper_npu.c"
 #include "../lib/machine.h"
 #include "peak.h"
@@ -429,7 +429,7 @@ static void defaults(bench *b)
                             "unknown");
     }
     if (b->n_recordings == 0) {
-        b->recordings[0] = line_of("scripts/fetch.sh --offline demo 2>/dev/null", recording,
+        b->recordings[0] = line_of("examples/fetch.sh --offline demo 2>/dev/null", recording,
                                    sizeof recording, NULL);
         b->n_recordings = b->recordings[0] != NULL;
     }

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 build=$(cd "${WNPU_BUILD:-build}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-recording=$(scripts/fetch.sh demo)
+recording=$(examples/fetch.sh demo)
 ffmpeg -nostdin -loglevel error -i "$recording" -t 30 -ar 16000 -ac 1 "$work/30s.wav"
 cat >"$work/run.mjs" <<END
 import { open } from "file://$build/browser/wnpu.mjs";
@@ -41,7 +41,7 @@ keep() {
 read -ra kinds <<<"${KINDS:-sse4.1 simd sse4.1:2 simd:2 scalar plain}"
 declare -A natives=([simd]=sse4.1 [plain]=scalar)
 for name in tiny base.en; do
-    model=$(scripts/fetch.sh "$name")
+    model=$(examples/fetch.sh "$name")
     declare -A least=()
     for _ in $(seq "${1:-3}"); do
         for kind in "${kinds[@]}"; do

@@ -5,7 +5,7 @@
 # usage: tests/bench/compare.sh OLD NEW [MODEL [RECORDING.wav]]
 #
 # OLD and NEW are commits of this repository or directories with a whisper_npu.c. The model is tiny
-# and the recording that of the other benchmarks unless named (scripts/fetch.sh gets both). ISA lists
+# and the recording that of the other benchmarks unless named (examples/fetch.sh gets both). ISA lists
 # the instruction sets, STAGES the stages, SECONDS_PER_STAGE how long each is measured (15).
 # Ratios are NEW over OLD, the median of all pairs and the quotient of the smallest times; a stage is
 # marked if both are above 1.02. About 7 minutes for four sets, and two compilations.
@@ -25,8 +25,8 @@ case $# in
 2 | 3 | 4) ;;
 *) die "usage: tests/bench/compare.sh OLD NEW [MODEL [RECORDING.wav]]" ;;
 esac
-model=${3:-$(scripts/fetch.sh --offline tiny)} || die "scripts/fetch.sh tiny gets the model"
-recording=${4:-$(scripts/fetch.sh --offline demo)} || die "scripts/fetch.sh demo gets a recording"
+model=${3:-$(examples/fetch.sh --offline tiny)} || die "examples/fetch.sh tiny gets the model"
+recording=${4:-$(examples/fetch.sh --offline demo)} || die "examples/fetch.sh demo gets a recording"
 
 # build SOURCE NAME: the program of one side. Some functions have other names in old commits.
 build() {

@@ -18,14 +18,14 @@ $(awk -F '\t' -v set="$set" 'NR > 1 && $2 == set { print $1 }' "$SPEECH/manifest
 LIST
     done
 fi
-[ $# -gt 0 ] || set -- "$(scripts/fetch.sh demo)"
+[ $# -gt 0 ] || set -- "$(examples/fetch.sh demo)"
 grep -m 1 'model name' /proc/cpuinfo 2>/dev/null || uname -mp
 for model in ${MODELS:-tiny base.en}; do
-    file=$(scripts/fetch.sh "$model")
+    file=$(examples/fetch.sh "$model")
     echo "$model, ${THREADS:-2} threads"
     "$build/bench_live" --model "$file" --threads "${THREADS:-2}" --svg "$build/live-$model.svg" "$@"
 done
 for streams in ${STREAMS:-4 8}; do
     echo "tiny, $streams streams on one core"
-    "$build/bench_live" --model "$(scripts/fetch.sh tiny)" --streams "$streams" "$1"
+    "$build/bench_live" --model "$(examples/fetch.sh tiny)" --streams "$streams" "$1"
 done

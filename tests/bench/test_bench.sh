@@ -1,16 +1,16 @@
 #!/bin/sh
 # test_bench.sh - what the benchmarks write can be read by machines. Needs the model tiny and the
-# demo recording in the cache (scripts/fetch.sh tiny demo). How fast anything is does not matter.
+# demo recording in the cache (examples/fetch.sh tiny demo). How fast anything is does not matter.
 cd "$(dirname "$0")/../.." || exit 1
 . tests/lib/t.sh
 build=${WNPU_BUILD:-build}
 t_temp
 
-tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null) &&
-    demo=$(scripts/fetch.sh --offline demo 2>/dev/null) || demo=
+tiny=$(examples/fetch.sh --offline tiny 2>/dev/null) &&
+    demo=$(examples/fetch.sh --offline demo 2>/dev/null) || demo=
 
 need() {
-    [ -n "$demo" ] || { skip "no data; scripts/fetch.sh tiny demo gets it"; return 1; }
+    [ -n "$demo" ] || { skip "no data; examples/fetch.sh tiny demo gets it"; return 1; }
     command -v python3 >/dev/null 2>&1 || { skip "no python3"; return 1; }
 }
 

@@ -7,8 +7,8 @@
  */
 #include "../../whisper_npu.c"
 
-#include "../../examples/json.c"
-#include "../../examples/hf.c"
+#include "../../examples/kit/json.c"
+#include "../../examples/pack/hf.c"
 #include "../lib/toy_hf.h"
 
 static const char *const names[] = {

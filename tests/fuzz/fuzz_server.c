@@ -1,13 +1,13 @@
 /* fuzz_server.c - what clients send to build/server: forms, fields, queries and realtime events. The
  * first byte selects what the rest is. */
-#include "../../examples/json.c"
-#include "../../examples/list.c"
+#include "../../examples/kit/json.c"
+#include "../../examples/kit/list.c"
 #undef _XOPEN_SOURCE
-#include "../../examples/server_event.c"
-#include "../../examples/server_form.c"
+#include "../../examples/server/server_event.c"
+#include "../../examples/server/server_form.c"
 #undef _XOPEN_SOURCE
 #define decode request_decode
-#include "../../examples/server_request.c"
+#include "../../examples/server/server_request.c"
 #undef decode
 
 typedef struct state {

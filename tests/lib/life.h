@@ -27,7 +27,7 @@ LIFE_FN unsigned char *life_load(const char *path, size_t *size)
     return data;
 }
 
-/* A file in the cache of scripts/fetch.sh; "" if it is not there. */
+/* A file in the cache of examples/fetch.sh; "" if it is not there. */
 LIFE_FN const char *life_cached(char *path, size_t size, const char *name)
 {
     const char *cache = getenv("WHISPER_NPU_CACHE"), *home = getenv("HOME");

@@ -32,8 +32,8 @@ t_models() {
     t_temp
     build=${WNPU_BUILD:-build}
     speech=${WNPU_SPEECH:-../shared/speech}
-    tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
-    base=$(scripts/fetch.sh --offline base.en 2>/dev/null)
+    tiny=$(examples/fetch.sh --offline tiny 2>/dev/null)
+    base=$(examples/fetch.sh --offline base.en 2>/dev/null)
 }
 
 # run STATUS COMMAND...: its output goes to $T/out and $T/err.

@@ -10,7 +10,7 @@
  */
 #ifndef TOY_HF_H
 #define TOY_HF_H
-#include "../../examples/hf.h"
+#include "../../examples/pack/hf.h"
 #include "toy_model.h"
 
 enum { TOY_HF_F32, TOY_HF_F16, TOY_HF_BF16 };

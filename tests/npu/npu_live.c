@@ -6,7 +6,7 @@
  *
  * Prints how many are the same. */
 #define _GNU_SOURCE 1
-#include "../../examples/npu.h"
+#include "../../examples/kit/npu.h"
 #include "../lib/life.h"
 
 enum { PIECE_MS = 700 };

@@ -6,7 +6,7 @@
 #     tests/npu/npu_speech.sh DIR [MODEL...]
 #
 # DIR has manifest.tsv and the set short/ (see tests/speech/test_speech.sh). Models (tiny and base.en)
-# as scripts/fetch.sh names them. Both devices, five drivers, int8 and int16 packs and the built-in
+# as examples/fetch.sh names them. Both devices, five drivers, int8 and int16 packs and the built-in
 # kernels (as a model of what their machine code does): 30 combinations, each with all clips. NPU_STEP=N gives each combination every Nth clip only, others than the one
 # before: up to N = 30 each clip is still taken, by 30 / N combinations. NPU_ONLY=REGEX runs only
 # what fits, say "npu1 i8 7.2". NPU_PACK=DIR is a pack of yours, with SIM_AMDXDNA_CORES for its
@@ -62,7 +62,7 @@ compare() {
 failed=0
 for name; do
     combination=0 all_same=0 all_runs=0
-    model=$(scripts/fetch.sh --offline "$name") || exit 2
+    model=$(examples/fetch.sh --offline "$name") || exit 2
     state=$([ "$name" = tiny ] && echo 384 || echo 512)
     run all cpu 2>"$T/log" || { cat "$T/log"; exit 1; }
     for device in npu1 npu4; do

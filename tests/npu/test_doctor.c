@@ -433,7 +433,7 @@ static void test_pack(void)
     expect_pack(pack, WNPU_AMDXDNA_FINE, "", "");
 }
 
-/* scripts/make_npu_pack.sh takes the columns from the xclbin: its name tells the design's. */
+/* tests/npu/make_npu_pack.sh takes the columns from the xclbin: its name tells the design's. */
 static void test_pack_script(void)
 {
     const char *build = getenv("WNPU_BUILD");
@@ -445,7 +445,7 @@ static void test_pack_script(void)
              "512x256x64 >/dev/null && "
              "mv %s/made/gemm.xclbin %s/final_512x64x256_64x64x32_4c.xclbin && "
              "mv %s/made/g512x256x64.bin %s/insts_512x64x256_64x64x32_4c.bin && "
-             "sh scripts/make_npu_pack.sh %s npu2 i8 nk %s/final_512x64x256_64x64x32_4c.xclbin "
+             "sh tests/npu/make_npu_pack.sh %s npu2 i8 nk %s/final_512x64x256_64x64x32_4c.xclbin "
              ">/dev/null", build != NULL ? build : "build", root, root, root, root, root, pack,
              root);
     T_CHECK(system(command) == 0, "%s", command);

@@ -12,12 +12,12 @@ T=$(mktemp -d) || exit 1
 trap 'rm -rf "$T"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-tiny=$(scripts/fetch.sh --offline tiny 2>/dev/null)
+tiny=$(examples/fetch.sh --offline tiny 2>/dev/null)
 
 need() {
     [ -f "$build/libsim_amdxdna.so" ] || { skip "no libdrm, so no NPU part"; return 1; }
     [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return 1; }
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh tiny gets it"; return 1; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh tiny gets it"; return 1; }
 }
 
 # shorts STEP: paths of every STEPth clip of short/, the shortest first.

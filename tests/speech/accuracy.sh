@@ -48,7 +48,7 @@ transcribe_set() {
 
 for model in "$@"; do
     case $model in
-    tiny | base.en) file=$(scripts/fetch.sh "$model") ;;
+    tiny | base.en) file=$(examples/fetch.sh "$model") ;;
     *) file=$model ;;
     esac
     name=$(basename "$file" .bin)

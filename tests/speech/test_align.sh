@@ -31,7 +31,7 @@ align() {
 }
 
 test_align_short() {
-    [ -n "$base" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$base" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     command -v python3 >/dev/null 2>&1 || { skip "no python3"; return; }
     echo "And so my fellow Americans ask not what your country can do for you" \
         "ask what you can do for your country" >"$T/jfk"
@@ -40,7 +40,7 @@ test_align_short() {
 }
 
 test_align_long() {
-    [ -n "$base" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$base" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     command -v python3 >/dev/null 2>&1 || { skip "no python3"; return; }
     [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
     list=$speech/manifest.tsv
@@ -54,7 +54,7 @@ test_align_long() {
 
 # The text is written whole and in order, in every format, whatever was said.
 test_align_text() {
-    [ -n "$base" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$base" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     printf '\357\273\277Not said at all.\r\n\r\n— My fellow, Americans —\r\n\r\n 今日は!\r\nyou' \
         >"$T/odd"
     printf 'Not said at all.\n— My fellow, Americans —\n今日は!\nyou\n' >"$T/want"

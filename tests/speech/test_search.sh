@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.." || exit 1
 t_models
 
 need() {
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh tiny gets it"; return 1; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh tiny gets it"; return 1; }
     [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return 1; }
 }
 

@@ -9,7 +9,7 @@ t_models
 # need MODEL: data and model are there.
 need() {
     [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return 1; }
-    [ -n "$1" ] || { skip "no model; scripts/fetch.sh all gets them"; return 1; }
+    [ -n "$1" ] || { skip "no model; examples/fetch.sh all gets them"; return 1; }
 }
 
 # clips SET [STEP]: paths of every STEPth clip of a set.
@@ -60,7 +60,7 @@ test_short_base_en() { need "$base" && rate short 4 "$base" 7; }
 
 # "ask not" and "asked not" are nearly equal: without rotated heads the wrong one is better.
 test_jfk() {
-    [ -n "$base" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$base" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     run 0 "$build/transcribe" -q -m "$base" examples/jfk.wav
     [ "$(tr '\n' ' ' <"$T/out")" = "And so my fellow Americans, ask not what your country can do for \
 you, ask what you can do for your country. " ] || fail "$(cat "$T/out")"

@@ -9,7 +9,7 @@ t_models
 
 # free_of_words MODEL: not one word in any of the sounds.
 free_of_words() {
-    [ -n "$1" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$1" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     mkdir -p "$T/sounds" "$T/text"
     for kind in $("$build/make_sounds"); do
         [ -f "$T/sounds/$kind.wav" ] ||
@@ -30,7 +30,7 @@ test_free_base_en() { free_of_words "$base"; }
 # commands MODEL VOICE...: a recording of one command is text, or the status says that it has none.
 # At least half of them have text.
 commands() {
-    [ -n "$1" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$1" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     for tool in espeak-ng sox; do
         command -v "$tool" >/dev/null 2>&1 || { skip "no $tool to speak commands"; return; }
     done
@@ -57,7 +57,7 @@ commands() {
 
 # A command behind other text: what has voice is text or unresolved, also if its text is discarded.
 test_commands_behind_text() {
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     for tool in espeak-ng sox python3; do
         command -v "$tool" >/dev/null 2>&1 || { skip "no $tool to speak commands"; return; }
     done
@@ -89,7 +89,7 @@ END
 
 # A rising tone in faint noise, keys of a telephone: no text in any language.
 test_signals() {
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     command -v sox >/dev/null 2>&1 || { skip "no sox to make tones"; return; }
     sox -R -n -r 16000 -b 16 "$T/tone.wav" synth 0.2 sine 320:1250 vol 0.3 pad 0.1 2.7
     sox -R -n -r 16000 -b 16 "$T/noise.wav" synth 3 whitenoise vol 0.003
@@ -108,7 +108,7 @@ test_signals() {
 
 # Live: a WAV header that is read as samples does not hide the quiet words behind it.
 test_header_as_samples() {
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     for tool in espeak-ng sox; do
         command -v "$tool" >/dev/null 2>&1 || { skip "no $tool to speak words"; return; }
     done
@@ -129,7 +129,7 @@ test_commands_base_en() { commands "$base" en-us; }
 # Speech between long silences: found where it is, and all of it transcribed.
 test_islands() {
     [ -f "$speech/manifest.tsv" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     clip=$speech/hard/fmt_19-198-0001_stereo.wav
     wav=$speech/hard/wavhdr_extensible.wav
     [ -f "$clip" ] || { skip "no clip"; return; }
@@ -164,7 +164,7 @@ END
 test_narrow() {
     wav=$speech/hard/wavhdr_extensible.wav
     [ -f "$wav" ] || { skip "no recordings; WNPU_SPEECH names them"; return; }
-    [ -n "$tiny" ] || { skip "no model; scripts/fetch.sh all gets them"; return; }
+    [ -n "$tiny" ] || { skip "no model; examples/fetch.sh all gets them"; return; }
     command -v python3 >/dev/null 2>&1 || { skip "no python3 to write a WAV file"; return; }
     python3 - "$wav" "$T/narrow.wav" <<'END'
 import array, cmath, random, sys, wave
@@ -200,9 +200,9 @@ END
 
 # The demo's recording is a radio's, too: as many words are in it as without the detector.
 test_radio() {
-    wav=$(scripts/fetch.sh --offline demo 2>/dev/null)
+    wav=$(examples/fetch.sh --offline demo 2>/dev/null)
     [ -n "$wav" ] && [ -n "$tiny" ] && [ -n "$base" ] ||
-        { skip "no recording or no models; scripts/fetch.sh all gets them"; return; }
+        { skip "no recording or no models; examples/fetch.sh all gets them"; return; }
     for model in "$tiny" "$base"; do
         for vad in off on; do
             "$build/transcribe" -q -m "$model" --vad $vad "$wav" >"$T/$vad" 2>"$T/log" ||
@@ -216,9 +216,9 @@ test_radio() {
 
 # The model invents words for the noise at the beginning, which are confirmed. What follows is text.
 test_confirmed() {
-    wav=$(scripts/fetch.sh --offline demo 2>/dev/null)
+    wav=$(examples/fetch.sh --offline demo 2>/dev/null)
     [ -n "$wav" ] && [ -n "$tiny" ] ||
-        { skip "no recording or no model; scripts/fetch.sh all gets them"; return; }
+        { skip "no recording or no model; examples/fetch.sh all gets them"; return; }
     sox -D "$wav" "$T/start.wav" trim 0 10
     run 0 "$build/transcribe" -q -m "$tiny" -l en --commit 1000 "$T/start.wav"
     [ "$(wc -w <"$T/out")" -gt 8 ] || fail "words are missing: $(cat "$T/out")"

@@ -7,7 +7,7 @@ t_models
 
 # need MODEL TOOL...: the model and the tools are there.
 need() {
-    [ -n "$1" ] || { skip "no model; scripts/fetch.sh all gets them"; return 1; }
+    [ -n "$1" ] || { skip "no model; examples/fetch.sh all gets them"; return 1; }
     shift
     for tool in "$@"; do
         command -v "$tool" >/dev/null 2>&1 || { skip "no $tool"; return 1; }

@@ -403,7 +403,7 @@ static void layers(const char *name)
     size_t size;
     wav = life_load(life_cached(path, sizeof path, "a13.wav"), &size);
     if (wav == NULL) {
-        t_skip("no recording; scripts/fetch.sh all gets it");
+        t_skip("no recording; examples/fetch.sh all gets it");
         return;
     }
     wnpu_audio_init(&audio, sizeof audio);
@@ -411,7 +411,7 @@ static void layers(const char *name)
             audio.channels == 1 && audio.format == WNPU_SAMPLE_S16LE, "%s is of another kind",
             path);
     if (life_cached(path, sizeof path, name)[0] == '\0') {
-        t_skip("no model; scripts/fetch.sh all gets it");
+        t_skip("no model; examples/fetch.sh all gets it");
         free(wav);
         return;
     }

@@ -1,7 +1,7 @@
 /* hf.c - the readers of examples/: JSON, safetensors, and Hugging Face models as a whole, which
  * have to be the same models as their ggml files. */
-#include "../../examples/json.c"
-#include "../../examples/hf.c"
+#include "../../examples/kit/json.c"
+#include "../../examples/pack/hf.c"
 #include "../lib/t.h"
 #include "../lib/toy_hf.h"
 

@@ -352,7 +352,7 @@ static void on_a_real_model(void)
     wnpu_model *m = NULL;
     wnpu_error error;
     if (life_cached(path, sizeof path, "ggml-tiny.bin")[0] == '\0') {
-        t_skip("scripts/fetch.sh tiny fetches the model");
+        t_skip("examples/fetch.sh tiny fetches the model");
         return;
     }
     T_CHECK(wnpu_model_open(&m, path, NULL, &error) == WNPU_OK, "%s", error.message);

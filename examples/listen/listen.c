@@ -1,0 +1,476 @@
+/*
+ * listen.c - transcribes sound while it is recorded. It starts a recorder, or reads what another
+ * program records:
+ *     listen MODEL
+ *     arecord -q -f S16_LE -r 16000 | listen [OPTION...] MODEL -
+ * Final text is shown with tentative text behind it, dimmed. Ctrl-C ends the sound.
+ */
+#define _DEFAULT_SOURCE /* ioctl() */
+#define _XOPEN_SOURCE 700
+#include "commands.h"
+#include "../kit/list.h"
+#include "listen_recorder.h"
+#include "listen_show.h"
+#include "listen_source.h"
+#include "../kit/output.h"
+#include "../kit/platform.h"
+#include "terminal.h"
+#include "whisper_npu.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: listen [OPTION...] MODEL [-]\n"
+    "Transcribes speech while it is recorded. Without -, and with a terminal as standard\n"
+    "input, it records the default microphone with the first of these that works: parec,\n"
+    "pw-record, arecord, ffmpeg, rec. Else sound comes from standard input: WAV, samples (16\n"
+    "bits, 16 kHz, mono), or, with ffmpeg, other formats. Ctrl-C ends the sound, and a second\n"
+    "one the program.\n"
+    "\n"
+    "  -m, --model FILE       the model, in place of MODEL\n"
+    "  -l, --language LANG    the language spoken [detected]\n"
+    "      --translate        translate into English\n"
+    "      --prompt TEXT      text that could come before: spelling and style follow it\n"
+    "      --hotwords LIST    words to expect, separated by commas, or @FILE with one per line\n"
+    "      --commands FILE    tell which of the phrases in FILE, one per line, each utterance was\n"
+    "      --deadline MS      in this time, 1..3600000 [1000]\n"
+    "      --speakers channels  each channel has a speaker of its own, as in calls\n"
+    "      --commit MS        make words final at steps of this length, 200..10000\n"
+    "      --times            begin lines with the time of their text\n"
+    "      --json             one line of JSON for each event\n"
+    "  -o, --output FILE      append final text to FILE, too; a crash loses none of it\n"
+    "  -t, --threads N        1..64 [one per CPU, at most 8]\n"
+    "      --raw FORMAT[,RATE[,CHANNELS]]  standard input is samples: u8, s16le, s24le, s32le,\n"
+    "                         f32le, f64le, alaw or mulaw; 16000 Hz and 1 channel if not given\n"
+    "      --recorder COMMAND record with this\n"
+    "      --live             the source cannot wait; found out by its pace if not given\n"
+    "      --buffer SECONDS   sound that can wait to be decoded, 1..600 [60]\n"
+    "  -h, --help\n"
+    "\n"
+    "Other sources:\n"
+    "  parec --format=s16le --rate=16000 --channels=1 --device=NAME | listen MODEL -\n"
+    "  arecord -q -f S16_LE -r 16000 -D DEVICE | listen MODEL -\n"
+    "  ffmpeg -v error -f avfoundation -i :1 -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
+    "  ffmpeg.exe -v error -f dshow -i audio=NAME -f s16le -ar 16000 -ac 1 - | listen MODEL -\n"
+    "                         (Windows, from WSL)\n"
+    "The exit status is 0, 1 after an error, 4 if a second Ctrl-C has ended the program, or 6 if\n"
+    "some speech has no text.\n";
+
+enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4, STATUS_INCOMPLETE = 6 };
+
+typedef struct settings {
+    const char *model, *commands, *output, *recorder;
+    int from_stdin, live, two_callers, threads, buffer_s;
+    long deadline_ms;
+    int has_raw;
+    wnpu_audio raw;
+    list hotwords;
+    wnpu_params params;
+    show_options show;
+} settings;
+
+/* Everything that the signal handler uses. */
+static atomic_int ends, cancelled;
+static _Atomic(wnpu_session *) running[SOURCE_SESSIONS];
+
+static settings set;
+static wnpu_model *model;
+static recorder microphone;
+static source sound;
+static voice voices[SOURCE_SESSIONS];
+
+/* The first signal ends the sound, the second one the runs, and a third one the program. */
+static void on_signal(int number)
+{
+    int i;
+    if (cancelled) {
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
+    cancelled = ends;
+    ends = 1;
+    for (i = 0; i < SOURCE_SESSIONS && cancelled; i++) {
+        wnpu_cancel(atomic_load(&running[i]));
+    }
+}
+
+/* Prints a line to standard error. Returns status. */
+__attribute__((format(printf, 2, 3)))
+static int complain(int status, const char *format, ...)
+{
+    char line[2048];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    (void)fflush(stdout);
+    fputs("listen: ", stderr);
+    output_safely(stderr, line);
+    fputc('\n', stderr);
+    return status;
+}
+
+/* ---- options ---- */
+
+enum { JSON = 256, TRANSLATE, PROMPT, HOTWORDS, COMMANDS, DEADLINE, SPEAKERS, COMMIT, TIMES, RAW,
+       RECORDER, BUFFER, LIVE };
+
+static const struct option known[] = {
+    {"model", required_argument, NULL, 'm'}, {"language", required_argument, NULL, 'l'},
+    {"translate", no_argument, NULL, TRANSLATE}, {"prompt", required_argument, NULL, PROMPT},
+    {"hotwords", required_argument, NULL, HOTWORDS},
+    {"commands", required_argument, NULL, COMMANDS},
+    {"deadline", required_argument, NULL, DEADLINE},
+    {"speakers", required_argument, NULL, SPEAKERS},
+    {"commit", required_argument, NULL, COMMIT},
+    {"times", no_argument, NULL, TIMES}, {"json", no_argument, NULL, JSON},
+    {"output", required_argument, NULL, 'o'}, {"threads", required_argument, NULL, 't'},
+    {"raw", required_argument, NULL, RAW}, {"recorder", required_argument, NULL, RECORDER},
+    {"live", no_argument, NULL, LIVE}, {"buffer", required_argument, NULL, BUFFER},
+    {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}
+};
+
+/* A whole number. Returns 0, or the exit status. */
+static int number(const char *name, const char *text, long low, long high, long *result)
+{
+    char *end;
+    *result = strtol(text, &end, 10);
+    return *text != '\0' && *end == '\0' && *result >= low && *result <= high
+               ? 0 : complain(STATUS_FAILED, "--%s is a number in %ld..%ld; see --help", name, low,
+                              high);
+}
+
+static int set_param(const char *name, const char *value)
+{
+    wnpu_error error = {0, ""};
+    return wnpu_params_set(&set.params, name, value, &error) == WNPU_OK
+               ? 0 : complain(STATUS_FAILED, "%s", error.message);
+}
+
+static int set_hotwords(const char *value)
+{
+    const char *wrong = value[0] == '@' ? list_read(&set.hotwords, value + 1)
+                                        : list_split(&set.hotwords, value, ",\n");
+    set.params.hotwords = set.hotwords.items;
+    set.params.n_hotwords = set.hotwords.n;
+    return wrong == NULL ? 0 : complain(STATUS_FAILED, "--hotwords: %s: %s", value, wrong);
+}
+
+static int take_option(int option, const char *value)
+{
+    long n = 0;
+    int status = 0;
+    switch (option) {
+    case 'm': set.model = value; return 0;
+    case 'l': return set_param("language", value);
+    case TRANSLATE: return set_param("task", "translate");
+    case PROMPT: return set_param("initial_prompt", value);
+    case HOTWORDS: return set_hotwords(value);
+    case COMMANDS: set.commands = value; set.show.commands = 1; return 0;
+    case DEADLINE: return number("deadline", value, 1, 3600000, &set.deadline_ms);
+    case COMMIT: return set_param("commit_step_ms", value);
+    case TIMES: set.show.times = 1; return 0;
+    case JSON: set.show.json = 1; return 0;
+    case LIVE: set.live = 1; return 0;
+    case 'o': set.output = value; return 0;
+    case RECORDER: set.recorder = value; return 0;
+    case 't':
+        status = number("threads", value, 1, 64, &n);
+        set.threads = (int)n;
+        return status;
+    case BUFFER:
+        status = number("buffer", value, 1, 600, &n);
+        set.buffer_s = (int)n;
+        return status;
+    case SPEAKERS:
+        set.two_callers = 1;
+        return strcmp(value, "channels") == 0
+                   ? 0 : complain(STATUS_FAILED, "--speakers must be channels; see --help");
+    case RAW:
+        set.has_raw = set.from_stdin = 1;
+        return input_parse_raw(&set.raw, value) == 0
+                   ? 0 : complain(STATUS_FAILED, "--raw: the value is FORMAT[,RATE[,CHANNELS]], "
+                                  "such as s16le,48000,2; see --help");
+    default:
+        return complain(STATUS_FAILED, "%s; see --help", option == ':' ? "the value of the last "
+                        "option is missing" : "no such option");
+    }
+}
+
+/* Reads the command line. Returns 0, the exit status, or -1 after --help. */
+static int parse(int argc, char **argv)
+{
+    int option, status = 0;
+    set.buffer_s = 60;
+    set.deadline_ms = 1000;
+    set.show.file = -1;
+    wnpu_stream_params_init(&set.params, sizeof set.params);
+    opterr = 0;
+    while (status == 0 && (option = getopt_long(argc, argv, ":m:l:o:t:h", known, NULL)) != -1) {
+        if (option == 'h') {
+            return fputs(usage, stdout) < 0 || fflush(stdout) != 0 ? STATUS_FAILED : -1;
+        }
+        status = take_option(option, optarg);
+    }
+    if (status == 0 && set.model == NULL && optind < argc && strcmp(argv[optind], "-") != 0) {
+        set.model = argv[optind++];
+    }
+    if (status == 0 && optind < argc && strcmp(argv[optind], "-") == 0) {
+        set.from_stdin = 1;
+        optind++;
+    }
+    if (status == 0 && (set.model == NULL || optind < argc)) {
+        status = complain(STATUS_FAILED, set.model == NULL ? "no model given; see --help"
+                                                           : "too many arguments; see --help");
+    }
+    if (status == 0 && set.recorder != NULL && set.from_stdin) {
+        status = complain(STATUS_FAILED, "sound comes from --recorder or from standard input; see "
+                          "--help");
+    }
+    if (status == 0 && set.two_callers && set.commands != NULL) {
+        status = complain(STATUS_FAILED, "--speakers cannot be combined with --commands; see "
+                          "--help");
+    }
+    set.from_stdin |= set.recorder == NULL && !isatty(STDIN_FILENO);
+    return status;
+}
+
+/* ---- the runs ---- */
+
+static int open_model(void)
+{
+    wnpu_error error = {0, ""};
+    const char *wrong = NULL;
+    if (wnpu_model_open(&model, set.model, NULL, &error) != WNPU_OK) {
+        return complain(STATUS_FAILED, "%s", error.message);
+    }
+    if (set.commands != NULL) {
+        wrong = commands_open(model, set.commands, (int)set.deadline_ms, set.params.language);
+    }
+    if (wrong == NULL && set.output != NULL) {
+        set.show.file = open(set.output, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+        if (set.show.file < 0) {
+            return complain(STATUS_FAILED, "%s: %s", set.output, strerror(errno));
+        }
+    }
+    return wrong == NULL ? 0 : complain(STATUS_FAILED, "%s", wrong);
+}
+
+static int open_sound(void)
+{
+    int fd = STDIN_FILENO, known_live = set.live || (!set.from_stdin && set.recorder == NULL);
+    const char *name = "standard input", *why = sound.in.why;
+    if (!set.from_stdin) {
+        if (recorder_start(&microphone, set.recorder, &ends) != 0) {
+            return complain(STATUS_FAILED, microphone.why[0] != '\0' ? "nothing records: %s"
+                                : "no recorder is installed%s; for example pulseaudio-utils, "
+                                  "pipewire-bin, alsa-utils, ffmpeg and sox have one",
+                            microphone.why);
+        }
+        fd = microphone.fd;
+        name = microphone.name;
+        if (isatty(STDERR_FILENO)) {
+            (void)complain(0, "%s records; Ctrl-C ends it", name);
+        }
+    }
+    if (source_open(&sound, fd, set.has_raw ? &set.raw : NULL, known_live, &ends) == 0) {
+        sound.keep = set.commands != NULL ? commands_keep : NULL;
+        return 0;
+    }
+    if (ends) {
+        return complain(STATUS_CANCELLED, "nothing was recorded");
+    }
+    return complain(STATUS_FAILED, strcmp(why, "is empty") == 0
+                        ? "%s %s: nothing was recorded. Is there a recorder, and does it work?"
+                    : strncmp(why, "is ", 3) == 0 ? "%s %s" : "%s cannot be read: %s", name, why);
+}
+
+/* Opens session i, and its stream. */
+static int open_voice(int i)
+{
+    const wnpu_audio *a = &sound.in.audio;
+    const uint64_t second = (uint64_t)wnpu_frame_bytes(a) * a->rate, most = (uint64_t)16 << 20;
+    wnpu_config config;
+    wnpu_stream_options options;
+    wnpu_error error = {0, ""};
+    voice *v = &voices[i];
+    wnpu_config_init(&config, sizeof config);
+    config.threads = (uint32_t)set.threads;
+    config.stream_bytes = second * (uint64_t)set.buffer_s;
+    if (config.stream_bytes > most) { /* a second of 256 channels is more */
+        config.stream_bytes = most > second / 5 ? most : second / 5;
+    }
+    list_make_room(&config, set.hotwords.bytes);
+    if (wnpu_session_open(&v->session, model, &config, NULL, 0, &error) != WNPU_OK) {
+        return complain(STATUS_FAILED, "%s", error.message);
+    }
+    wnpu_stream_options_init(&options, sizeof options);
+    options.format = a->format;
+    options.rate = a->rate;
+    options.channels = a->channels;
+    options.layout = a->layout;
+    options.channel = set.two_callers ? i : WNPU_CHANNEL_MIX;
+    options.detect_only = set.commands != NULL;
+    v->speaker = set.params.speaker = set.two_callers ? i + 1 : 0;
+    if (wnpu_stream_begin(v->session, &set.params, &options) != WNPU_OK) {
+        return complain(STATUS_FAILED, "%s", wnpu_session_error(v->session));
+    }
+    sound.session[sound.n_sessions++] = v->session;
+    atomic_store(&running[i], v->session);
+    return 0;
+}
+
+static int open_voices(void)
+{
+    int i, n = set.two_callers ? (int)sound.in.audio.channels : 1, status = 0;
+    if (n > SOURCE_SESSIONS) {
+        return complain(STATUS_FAILED, "--speakers channels: there are %d channels, and at most %d "
+                        "are possible", n, SOURCE_SESSIONS);
+    }
+    for (i = 0; i < n && status == 0; i++) {
+        status = open_voice(i);
+    }
+    return status;
+}
+
+static int cannot_write(void)
+{
+    return complain(STATUS_FAILED, "the output cannot be written");
+}
+
+static int failed_run(const voice *v, int status)
+{
+    return status == WNPU_E_CANCELLED
+               ? complain(STATUS_CANCELLED, "cancelled; the last words are missing")
+               : complain(STATUS_FAILED, "%s", wnpu_session_error(v->session));
+}
+
+/* Decodes what is due. */
+static int step(voice *v)
+{
+    uint32_t events;
+    int status;
+    do {
+        status = wnpu_stream_step(v->session, &events);
+        if (show(v, events, 0) != 0) {
+            return cannot_write();
+        }
+    } while (status == WNPU_OK && (events & WNPU_EVENT_MORE));
+    return status < 0 ? failed_run(v, status) : 0;
+}
+
+/* Decodes the rest. */
+static int finish(voice *v)
+{
+    int status;
+    (void)wnpu_stream_end(v->session);
+    status = step(v);
+    if (status != 0) {
+        return status;
+    }
+    if (show(v, 0, 1) != 0) {
+        return cannot_write();
+    }
+    status = wnpu_stream_finish(v->session);
+    if (show_end(v) != 0) {
+        return cannot_write();
+    }
+    return status < 0 ? failed_run(v, status) : 0;
+}
+
+static int run(void)
+{
+    char hint[256];
+    int i, goes_on = 1, status = 0;
+    while (goes_on && status == 0) {
+        goes_on = source_wait(&sound);
+        if (source_hint(&sound, hint)[0] != '\0') {
+            (void)complain(0, "%s", hint);
+        }
+        for (i = 0; i < sound.n_sessions && status == 0; i++) {
+            status = goes_on ? step(&voices[i]) : finish(&voices[i]);
+        }
+        terminal_refresh();
+    }
+    return status;
+}
+
+/* Speech without text is no silence: its length is told. (Losses have been told already.) */
+static int judge_text(int status)
+{
+    int64_t missing_ms = 0;
+    wnpu_ledger_span span;
+    size_t k;
+    int i;
+    for (i = 0; i < sound.n_sessions; i++) {
+        for (k = 0; wnpu_get_ledger_span(voices[i].session, k, &span) == WNPU_OK; k++) {
+            missing_ms += span.reason == WNPU_REASON_NO_TEXT ? span.t1_ms - span.t0_ms : 0;
+        }
+    }
+    return status == 0 && missing_ms > 0 && set.commands == NULL
+               ? complain(STATUS_INCOMPLETE, "%.1f s of speech have no text",
+                          (double)missing_ms / 1e3)
+               : status;
+}
+
+/* What was wrong with the sound. */
+static int judge_sound(int status)
+{
+    int cut = input_finish(&sound.in) == INPUT_CUT;
+    if (status == 0 && (cut || sound.failed)) {
+        status = complain(STATUS_FAILED, "the sound ended early: %s", cut ? sound.in.why
+                          : "reading failed");
+    }
+    return status;
+}
+
+static void close_all(void)
+{
+    int i;
+    commands_close();
+    for (i = 0; i < SOURCE_SESSIONS; i++) {
+        atomic_store(&running[i], NULL);
+        wnpu_session_close(voices[i].session);
+    }
+    wnpu_model_close(model);
+    list_free(&set.hotwords);
+    source_close(&sound);
+    if (set.show.file >= 0) {
+        close(set.show.file);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int status;
+    platform_start(&argc, &argv);
+    microphone.child = microphone.fd = -1;
+    status = parse(argc, argv);
+    if (status != 0) {
+        return status > 0 ? status : 0;
+    }
+    platform_catch(on_signal);
+    status = open_model();
+    status = status == 0 ? open_sound() : status;
+    status = status == 0 ? open_voices() : status;
+    if (status == 0) {
+        show_begin(&set.show);
+        if (source_start(&sound) != 0) {
+            status = complain(STATUS_FAILED, "no thread can be started");
+        } else {
+            status = run();
+            ends |= status != 0;       /* also where ffmpeg waits for more */
+            source_stop(&sound);
+            status = judge_text(judge_sound(status));
+        }
+    }
+    if (microphone.child > 0) {
+        recorder_stop(&microphone);
+        if (recorder_close(&microphone) != 0 && status == 0 && !ends) {
+            status = complain(STATUS_FAILED, "the recorder has ended: %s", microphone.why);
+        }
+    }
+    close_all();
+    return status;
+}

@@ -1,0 +1,488 @@
+/*
+ * server.c - speech to text for programs that speak the protocol of OpenAI's API, of whisper.cpp's
+ * server, or of whisper-asr-webservice. See --help and examples/README.md.
+ *
+ *     make build/server_page.h
+ *     cc -DNO_NPU -I. -Ibuild examples/server/[a-z]*.c examples/kit/[a-z]*.c \
+ *        whisper_npu.c -o server -lcivetweb -ldl -lm -lpthread
+ *
+ * or without -DNO_NPU, and with npu_amdxdna.c and $(pkg-config --cflags --libs libdrm).
+ */
+#define _XOPEN_SOURCE 700
+
+#include "server_address.h"
+#include "server_http.h"
+#include "server_jobs.h"
+#include "server_models.h"
+#include "server_pool.h"
+#include "server_realtime.h"
+#include "server_tls.h"
+#include "server_watch.h"
+#include "server_wyoming.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#define TLS_MORE 16    /* connections whose handshake is not over, besides those of HTTP */
+#define PHRASE_TOKENS 32768 /* for REQUEST_KEYWORDS_MOST keywords of a few words each */
+#define ANSWER_MS 2000 /* for answers to requests that were cancelled */
+
+enum { EXIT_USAGE = 1, EXIT_MODEL = 2, EXIT_LISTEN = 3, EXIT_OTHER = 6, EXIT_NPU = 7 };
+
+typedef struct server_options {
+    const char *npu, *name, *certificate, *tls_key;
+    int n_models;
+    char listen[ADDRESS_SIZE], wyoming[ADDRESS_SIZE], key[256];
+    long sessions, queue, threads, idle_s, max_mb, max_minutes, upload_s, timeout_s, grace_s;
+    long connections, jobs, keep_s;
+    wnpu_config config;
+    http_options http;
+} server_options;
+
+__attribute__((format(printf, 2, 3)))
+static int complain(int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("server: ", stderr);
+    (void)vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return code;
+}
+
+/* ---- options ---- */
+
+static const char help[] =
+    "usage: " PROGRAM("server") " --model FILE [OPTION]...\n"
+    "\n"
+    "Serves speech to text over HTTP:\n"
+    "  /v1/audio/transcriptions, /v1/audio/translations, /v1/models   as OpenAI's API\n"
+    "  /v1/realtime                                      OpenAI's realtime transcription\n"
+    "  /inference                                                     as whisper.cpp's server\n"
+    "  /asr, /detect-language                                         as whisper-asr-webservice\n"
+    "  /health, /metrics\n"
+    "\n"
+    "  --model [NAME=]FILE Whisper model: a ggml file, or a pack made by build/pack. Can be\n"
+    "                      repeated: clients choose by NAME [the file's, without extension], and\n"
+    "                      get the first for other names. The others are loaded when needed\n"
+    "  --name NAME         name of the first model for clients\n"
+    "  --idle-unload SECONDS  unload models that nobody has used for this time [never]\n"
+    "  --listen ADDR:PORT  or PORT alone for 127.0.0.1 [127.0.0.1:9004]; 0.0.0.0:9004 for other\n"
+    "                      machines, too%s\n"
+    "  --wyoming ADDR:PORT also serve Home Assistant's protocol here, such as 127.0.0.1:10300;\n"
+    "                      it has no keys [off]\n"
+    "  --api-key KEY       ask clients for this key, as Bearer token; @FILE reads it from a file\n"
+    "  --certificate FILE  serve HTTPS, with this certificate and its chain (PEM); a new one at\n"
+    "                      its place is noticed, and SIGHUP reads it anew. Needs OpenSSL\n"
+    "  --key FILE          the certificate's key (PEM)\n"
+    "  --cors ORIGIN       pages of this origin may use the server; *: any [none]\n"
+    "  --host NAME         a name that clients may call this server by, such as the one that a\n"
+    "                      proxy has; can be repeated. Addresses, names of the local network and,\n"
+    "                      with --api-key, all names may be used without it\n"
+    "  --sessions N        requests that are computed at the same time, for all models, 1 to 64\n"
+    "                      [1]\n"
+    "  --queue N           requests that wait for a session, 0 to 1000; more are refused with\n"
+    "                      status 503 [16]\n"
+    "  --jobs N            requests whose clients do not wait, with those whose result is kept, 1\n"
+    "                      to 1000 [16]\n"
+    "  --keep-results SECONDS  time for such a result [3600]\n"
+    "  --threads N         threads of all sessions together, 1 to 64 [one per CPU, at most 8]\n"
+    "  --max-mb N          largest upload in MiB, 1 to 100000 [25]\n"
+    "  --max-minutes N     longest recording in minutes, 1 to 100000 [300]\n"
+    "  --upload-timeout SECONDS  longest time for an upload [120]\n"
+    "  --timeout SECONDS   longest time for a request, with the wait in the queue; also for a\n"
+    "                      realtime connection without an event [3600]\n"
+    "  --grace SECONDS     time for running requests after SIGTERM [30]\n"
+    "  --connections N     connections served at a time, 1 to 1000 [sessions + queue + 16]\n"
+    "  --set NAME=VALUE    default of a run parameter, such as beam=5; transcribe --list-options\n"
+    "                      and whisper_npu.h describe them. Can be repeated\n"
+    "  --npu PACK          use an AMD XDNA NPU with the kernels in directory PACK, or auto\n"
+    "  --require-npu       fail rather than let the CPU do the NPU's part\n"
+    "  --verbose           print a line for each request to standard error, not only for those\n"
+    "                      that were refused or failed\n"
+    "  --help, --version\n"
+    "\n"
+    "Formats other than WAV need ffmpeg. SIGTERM and SIGINT end the server: new requests are\n"
+    "refused, running ones have --grace seconds. Exit status: 0 after a signal, 1 wrong options,\n"
+    "2 the model, 3 the address, 6 other errors, 7 the NPU.\n";
+
+/* Reads a whole number. Returns 0, or -1 after a message. */
+static int number(const char *name, const char *value, long low, long high, long *to)
+{
+    char *end;
+    errno = 0;
+    *to = strtol(value, &end, 10);
+    if (end == value || *end != '\0' || errno != 0 || *to < low || *to > high) {
+        return complain(-1, "--%s must be a number from %ld to %ld; see --help", name, low, high);
+    }
+    return 0;
+}
+
+/* The key itself, or the first line of the file after "@". */
+static int read_key(server_options *o, const char *value)
+{
+    FILE *file;
+    o->http.api_key = o->key;
+    if (value[0] != '@') {
+        (void)snprintf(o->key, sizeof o->key, "%s", value);
+        memset((char *)(uintptr_t)value, '*', strlen(value)); /* not in the list of processes */
+        return strlen(value) < sizeof o->key ? 0 : complain(-1, "--api-key is too long");
+    }
+    file = fopen(value + 1, "r");
+    if (file == NULL || fgets(o->key, sizeof o->key, file) == NULL) {
+        (void)complain(0, "--api-key: %s: %s", value + 1, strerror(errno));
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    o->key[strcspn(o->key, "\r\n")] = '\0';
+    return o->key[0] != '\0' ? 0 : complain(-1, "--api-key: the key is empty");
+}
+
+static int set_parameter(server_options *o, char *pair)
+{
+    wnpu_error error = {0, ""};
+    char *value = strchr(pair, '=');
+    if (value == NULL) {
+        return complain(-1, "--set needs NAME=VALUE; see --help");
+    }
+    *value++ = '\0';
+    return wnpu_params_set(&o->http.params, pair, value, &error) == WNPU_OK
+               ? 0 : complain(-1, "--set: %s", error.message);
+}
+
+static int set_address(const char *name, const char *value, char to[ADDRESS_SIZE])
+{
+    char why[256];
+    return address_resolve(value, to, why) == 0 ? 0 : complain(-1, "--%s %s: %s", name, value, why);
+}
+
+static int add_model(server_options *o, const char *value)
+{
+    char why[256];
+    o->n_models++;
+    return models_add(value, why) == 0 ? 0 : complain(-1, "--model %s: %s", value, why);
+}
+
+static int add_host(server_options *o, const char *value)
+{
+    if (o->http.n_hosts == HTTP_HOSTS_MOST) {
+        return complain(-1, "--host may be given %d times", HTTP_HOSTS_MOST);
+    }
+    o->http.hosts[o->http.n_hosts++] = value;
+    return 0;
+}
+
+enum { OPT_MODEL, OPT_NAME, OPT_IDLE, OPT_LISTEN, OPT_WYOMING, OPT_KEY, OPT_CERTIFICATE,
+       OPT_TLS_KEY, OPT_CORS, OPT_HOST, OPT_SESSIONS, OPT_QUEUE, OPT_JOBS, OPT_KEEP, OPT_THREADS,
+       OPT_MAX_MB, OPT_MAX_MINUTES, OPT_UPLOAD, OPT_TIMEOUT, OPT_GRACE, OPT_CONNECTIONS, OPT_SET,
+       OPT_NPU, OPT_REQUIRE_NPU, OPT_VERBOSE, OPT_HELP, OPT_VERSION };
+
+static const struct option long_options[] = {
+    {"model", 1, NULL, OPT_MODEL}, {"name", 1, NULL, OPT_NAME},
+    {"idle-unload", 1, NULL, OPT_IDLE}, {"listen", 1, NULL, OPT_LISTEN},
+    {"certificate", 1, NULL, OPT_CERTIFICATE}, {"key", 1, NULL, OPT_TLS_KEY},
+    {"wyoming", 1, NULL, OPT_WYOMING}, {"api-key", 1, NULL, OPT_KEY}, {"cors", 1, NULL, OPT_CORS},
+    {"host", 1, NULL, OPT_HOST}, {"sessions", 1, NULL, OPT_SESSIONS}, {"queue", 1, NULL, OPT_QUEUE},
+    {"jobs", 1, NULL, OPT_JOBS}, {"keep-results", 1, NULL, OPT_KEEP},
+    {"threads", 1, NULL, OPT_THREADS}, {"max-mb", 1, NULL, OPT_MAX_MB},
+    {"max-minutes", 1, NULL, OPT_MAX_MINUTES},
+    {"upload-timeout", 1, NULL, OPT_UPLOAD}, {"timeout", 1, NULL, OPT_TIMEOUT},
+    {"grace", 1, NULL, OPT_GRACE},
+    {"connections", 1, NULL, OPT_CONNECTIONS}, {"set", 1, NULL, OPT_SET}, {"npu", 1, NULL, OPT_NPU},
+    {"require-npu", 0, NULL, OPT_REQUIRE_NPU}, {"verbose", 0, NULL, OPT_VERBOSE},
+    {"help", 0, NULL, OPT_HELP}, {"version", 0, NULL, OPT_VERSION}, {NULL, 0, NULL, 0}
+};
+
+/* Takes one option. Returns 0, -1 after a message, or 1 if the program is to end. */
+static int take_option(server_options *o, int option, char *value)
+{
+    switch (option) {
+    case OPT_MODEL: return add_model(o, value);
+    case OPT_NAME: o->name = value; return 0;
+    case OPT_IDLE: return number("idle-unload", value, 1, 1000000, &o->idle_s);
+    case OPT_LISTEN: return set_address("listen", value, o->listen);
+    case OPT_WYOMING: return set_address("wyoming", value, o->wyoming);
+    case OPT_KEY: return read_key(o, value);
+    case OPT_CERTIFICATE: o->certificate = value; return 0;
+    case OPT_TLS_KEY: o->tls_key = value; return 0;
+    case OPT_CORS: o->http.cors = value; return 0;
+    case OPT_HOST: return add_host(o, value);
+    case OPT_SESSIONS: return number("sessions", value, 1, 64, &o->sessions);
+    case OPT_QUEUE: return number("queue", value, 0, 1000, &o->queue);
+    case OPT_JOBS: return number("jobs", value, 1, 1000, &o->jobs);
+    case OPT_KEEP: return number("keep-results", value, 1, 1000000, &o->keep_s);
+    case OPT_THREADS: return number("threads", value, 1, 64, &o->threads);
+    case OPT_MAX_MB: return number("max-mb", value, 1, 100000, &o->max_mb);
+    case OPT_MAX_MINUTES: return number("max-minutes", value, 1, 100000, &o->max_minutes);
+    case OPT_UPLOAD: return number("upload-timeout", value, 1, 1000000, &o->upload_s);
+    case OPT_TIMEOUT: return number("timeout", value, 1, 1000000, &o->timeout_s);
+    case OPT_GRACE: return number("grace", value, 0, 1000000, &o->grace_s);
+    case OPT_CONNECTIONS: return number("connections", value, 1, 1000, &o->connections);
+    case OPT_SET: return set_parameter(o, value);
+    case OPT_NPU: o->npu = value; return 0;
+    case OPT_REQUIRE_NPU: o->config.require_accel = 1; return 0;
+    case OPT_VERBOSE: o->http.verbose = 1; return 0;
+    case OPT_HELP:
+        printf(help, http_has_ipv6() ? ", [::1]:9004 for IPv6" : "");
+        return 1;
+    case OPT_VERSION:
+        printf("server %d.%d.%d\n", WNPU_VERSION_MAJOR, WNPU_VERSION_MINOR, WNPU_VERSION_PATCH);
+        return 1;
+    default: return complain(-1, "see --help");
+    }
+}
+
+/* Returns 0, or 1 when the program is to end with status *code. */
+static int parse(server_options *o, int argc, char **argv, int *code)
+{
+    int option, taken = 0;
+    char why[256];
+    memset(o, 0, sizeof *o);
+    wnpu_config_init(&o->config, sizeof o->config);
+    wnpu_params_init(&o->http.params, sizeof o->http.params);
+    strcpy(o->listen, "127.0.0.1:9004");
+    o->sessions = 1;
+    o->queue = 16;
+    o->jobs = 16;
+    o->keep_s = 3600;
+    o->max_mb = 25;
+    o->max_minutes = 300;
+    o->upload_s = 120;
+    o->timeout_s = 3600;
+    o->grace_s = 30;
+    while (taken == 0 && (option = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+        taken = take_option(o, option, optarg);
+    }
+    if (taken == 0 && optind < argc) {
+        taken = complain(-1, "unexpected argument %s; see --help", argv[optind]);
+    }
+    if (taken == 0 && o->n_models == 0) {
+        taken = complain(-1, "--model is missing; see --help");
+    }
+    if (taken == 0 && o->name != NULL && models_rename_first(o->name, why) != 0) {
+        taken = complain(-1, "--name: %s", why);
+    }
+    if (taken == 0 && (o->certificate == NULL) != (o->tls_key == NULL)) {
+        taken = complain(-1, "--certificate and --key belong together");
+    }
+    *code = taken < 0 ? EXIT_USAGE : 0;
+    return taken != 0;
+}
+
+/* ---- model and sessions ---- */
+
+static void on_log(void *user, wnpu_log_level level, const char *text)
+{
+    const server_options *o = user;
+    if (level == WNPU_LOG_WARNING || (level == WNPU_LOG_INFO && o->http.verbose)) {
+        (void)complain(0, "%s", text);
+    }
+}
+
+static void tell_memory(const server_options *o, const served *m)
+{
+    wnpu_error error = {0, ""};
+    fprintf(stderr, "server: model %.0f MB in memory and %.0f MB shared, %ld session%s of %.0f MB "
+            "with %u thread%s each\n", (double)m->info.bytes / 1e6,
+            (double)m->info.shared_bytes / 1e6, o->sessions, o->sessions == 1 ? "" : "s",
+            (double)wnpu_session_size(m->model, &m->config, &error) / 1e6,
+            (unsigned)o->config.threads, o->config.threads == 1 ? "" : "s");
+}
+
+/* Opens the first model and the sessions, which share the threads, so that together they do not use
+ * more than there are CPUs. */
+static int open_models(server_options *o)
+{
+    wnpu_error error = {0, ""};
+    models_options options;
+    pool_options p = {(int)o->sessions, (int)o->queue};
+    served *first;
+    char why[512];
+    long threads = o->threads > 0 ? o->threads : (long)wnpu_default_threads();
+    int status;
+    memset(&options, 0, sizeof options);
+    o->config.threads = (uint32_t)(threads > o->sessions ? threads / o->sessions : 1);
+    o->config.stream_bytes = REALTIME_STREAM_BYTES;
+    o->config.max_phrase_tokens = PHRASE_TOKENS;
+    o->config.log = on_log;
+    o->config.log_user = o;
+    options.config = o->config;
+    options.log = on_log;
+    options.log_user = o;
+    options.npu = o->npu;
+    options.idle_ms = o->idle_s * 1000;
+    status = models_start(&options, &first, why);
+    if (status != WNPU_OK) {
+        return complain(status == WNPU_E_ACCEL ? EXIT_NPU : EXIT_MODEL, "%s", why);
+    }
+    tell_memory(o, first);
+    status = pool_open(&p, first, &error);
+    models_release(first);
+    return status == WNPU_OK ? 0 : complain(status == WNPU_E_ACCEL ? EXIT_NPU : EXIT_OTHER, "%s",
+                                            error.message);
+}
+
+/* ---- serving ---- */
+
+/* Prints an address with the port in use, which differs if the given one is 0. */
+static void announce(const char *what, const char *address, int port)
+{
+    const char *colon = strrchr(address, ':');
+    (void)complain(0, "%s on %.*s:%d", what, colon != NULL ? (int)(colon - address) : 0, address,
+                   port);
+}
+
+static void on_certificate(const char *text)
+{
+    (void)complain(0, "%s", text);
+}
+
+/* Reads the certificate. */
+static int load_tls(const server_options *o)
+{
+    tls_options t;
+    char why[256];
+    memset(&t, 0, sizeof t);
+    t.listen = o->listen;
+    t.certificate = o->certificate;
+    t.key = o->tls_key;
+    t.connections = o->http.connections + TLS_MORE;
+    t.handshake_ms = o->http.header_ms;
+    t.log = on_certificate;
+    return tls_load(&t, why) == 0 ? 0 : complain(EXIT_OTHER, "--certificate: %s", why);
+}
+
+static void start_jobs(const server_options *o)
+{
+    jobs_options j;
+    j.most = (int)o->jobs;
+    j.keep_ms = o->keep_s * 1000;
+    j.work_ms = o->http.work_ms;
+    j.stall_ms = o->http.stall_ms;
+    j.most_ms = o->http.most_ms;
+    jobs_start(&j);
+}
+
+static int start(server_options *o)
+{
+    char why[256];
+    int port;
+    http_options *h = &o->http;
+    h->listen = o->certificate != NULL ? "127.0.0.1:0" : o->listen; /* TLS is in front of it */
+    h->max_bytes = (uint64_t)o->max_mb << 20;
+    h->most_ms = (int64_t)o->max_minutes * 60000;
+    h->header_ms = 10000;
+    h->idle_ms = 30000;
+    h->body_ms = o->upload_s * 1000;
+    h->write_ms = 60000;
+    h->work_ms = o->timeout_s * 1000;
+    h->stall_ms = 30000;
+    h->max_beams = (int)o->config.max_beams;
+    h->connections = (int)(o->connections > 0 ? o->connections : o->sessions + o->queue + 16);
+    start_jobs(o);
+    if (o->certificate != NULL && load_tls(o) != 0) {
+        return EXIT_OTHER;
+    }
+    port = http_start(h, why);
+    if (port >= 0 && o->certificate != NULL) {
+        port = tls_start(port, why);
+    }
+    if (port < 0) {
+        return complain(EXIT_LISTEN, "%s: %s", o->listen, why);
+    }
+    if (o->wyoming[0] != '\0') {
+        int other = wyoming_start(h, o->wyoming, why);
+        if (other < 0) {
+            return complain(EXIT_LISTEN, "%s: %s", o->wyoming, why);
+        }
+        announce("wyoming", o->wyoming, other);
+    }
+    announce("listening", o->listen, port);
+    return 0;
+}
+
+/* Whether a request is being answered, or a connection is to be told that it ends. */
+static int is_active(void)
+{
+    return http_active() > 0 || wyoming_active() > 0 || realtime_active() > 0;
+}
+
+/* Lets requests that run end, for a time; then their runs are cancelled. Clients that are still
+ * sending are refused at once. */
+static void drain(const server_options *o)
+{
+    int64_t until = platform_now_ms() + o->grace_s * 1000;
+    struct timespec tick = {0, WATCH_TICK_MS * 1000000L};
+    pool_begin_closing();
+    watch_refuse();
+    jobs_stop();
+    while (is_active() && platform_now_ms() < until) {
+        nanosleep(&tick, NULL);
+    }
+    watch_stop_all();
+    until = platform_now_ms() + ANSWER_MS;
+    while (is_active() && platform_now_ms() < until) {
+        nanosleep(&tick, NULL);
+    }
+}
+
+static int serve(server_options *o, const sigset_t *signals)
+{
+    int code, number = 0;
+    if (watch_start() != 0) {
+        return complain(EXIT_OTHER, "cannot start a thread: %s", strerror(errno));
+    }
+    code = start(o);
+    if (code == 0) {
+        while (sigwait(signals, &number) != 0 || number == SIGHUP) {
+            tls_reload(1);
+        }
+        drain(o);
+    }
+    watch_hang_up();
+    tls_stop();
+    wyoming_stop();
+    http_stop();
+    jobs_stop();
+    watch_stop();
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    server_options o;
+    sigset_t signals;
+    int code;
+    if (parse(&o, argc, argv, &code) != 0) {
+        return code;
+    }
+    /* All threads block these signals, which this one waits for. */
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    if (o.certificate != NULL) {
+        sigaddset(&signals, SIGHUP);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+#ifdef __GLIBC__
+    (void)mallopt(M_ARENA_MAX, 2); /* or each thread keeps what it has freed */
+    (void)mallopt(M_MMAP_THRESHOLD, 262144); /* or that rises, and freed uploads are kept, too */
+#endif
+    code = open_models(&o);
+    code = code == 0 ? serve(&o, &signals) : code;
+    models_stop();
+    return code;
+}
