@@ -26909,7 +26909,8 @@ static int wd_is_doubtful(const ru_run *r, const se_hypothesis *h)
     const tk_vocab *v = &r->engine.model->vocab;
     int32_t late = wd_last_timestamp(h, h->n, v->timestamp0) - v->timestamp0 -
                    (int32_t)r->audio.content / 2;
-    return wd_ends_twice(v, h) || (r->params.timestamps && abs(late) > WD_SHORT_STEPS);
+    return wd_ends_twice(v, h) ||
+           (r->params.timestamps && (late > WD_SHORT_STEPS || late < -WD_SHORT_STEPS));
 }
 
 /* Decodes a window of which not all positions are encoded. Returns whether its text is good;
