@@ -24956,6 +24956,8 @@ typedef struct ru_text {
     size_t n_final;         /* tokens of the window before those that will be decoded again */
     unsigned loop_cuts;     /* consecutive windows whose text was cut before a loop */
     size_t max_beams;       /* most hypotheses of a window; the search may have room for more */
+    char *kept;             /* [kept_size] what a live run keeps of its parameters' text */
+    size_t kept_size;
 } ru_text;
 
 /* Tokens of the open window: those that are final, and what was decoded behind them last. */
@@ -28359,6 +28361,8 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     return lg_finish(r, status);
 }
 
+#define ST_KEPT_BYTES 8u /* for each of max_phrase_tokens, see st_keep_text() */
+
 /* Allocates a run in the arena; all pointers remain NULL if the arena only measures. Before, the
  * caller sets model, kernels, pool and float switch of the engine, and the bridge's plan. */
 static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
@@ -28379,6 +28383,8 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->store.size = (size_t)c->result_bytes;
     r->ring.size = (size_t)c->stream_bytes;
     r->ring.bytes = ar_carve(arena, r->ring.size, 1);
+    r->text.kept_size = c->stream_bytes > 0 ? ST_KEPT_BYTES * (size_t)c->max_phrase_tokens : 0;
+    r->text.kept = ar_carve(arena, r->text.kept_size, 1);
     au_stream_carve(arena, &r->audio.stream);
     r->audio.capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
     r->audio.samples = ar_carve(arena, r->audio.capacity, sizeof(float));
@@ -28434,6 +28440,9 @@ static void wi_wipe(ru_run *r)
     if (r->lookahead.voice.x != NULL) {
         ar_wipe(r->lookahead.voice.x, (VA_BUFFER + VA_BLOCK) * sizeof(float));
         ar_wipe(r->lookahead.decided, RU_AHEAD_DECIDED * sizeof(ru_decided));
+    }
+    if (r->text.kept_size > 0) {
+        ar_wipe(r->text.kept, r->text.kept_size);
     }
     ar_wipe(&r->tentative, sizeof r->tentative);
     ar_wipe(&r->pieces, sizeof r->pieces);
@@ -29023,6 +29032,49 @@ static void st_set_detection(ru_run *r)
     }
 }
 
+/* A text of n bytes and an end behind what is kept, of which *used bytes are taken; 0: no room. */
+static int st_keep(ru_run *r, size_t *used, const char *text, size_t n, char end)
+{
+    if (n >= r->text.kept_size - *used) {
+        return 0;
+    }
+    memcpy(r->text.kept + *used, text, n);
+    r->text.kept[*used + n] = end;
+    *used += n + 1;
+    return 1;
+}
+
+/* Keeps the text of parameters that is read while a live run goes on: replacements, and hotwords
+ * that say how they are heard. The caller's may be gone after this call. */
+static int st_keep_text(ru_run *r)
+{
+    wnpu_params *p = &r->params;
+    lr_hotwords list = ru_hotwords(p);
+    const char *replace = NULL, *hotword, *heard;
+    size_t used = 0, lines, n = 0;
+    int fits = 1;
+    if (p->replace != NULL) {
+        replace = r->text.kept;
+        fits = st_keep(r, &used, p->replace, strlen(p->replace), '\0');
+    }
+    lines = used;
+    while (fits && (hotword = lr_next_hotword(&list, &n)) != NULL) {
+        (void)lr_word_length(hotword, n, &heard);
+        fits = heard == NULL || st_keep(r, &used, hotword, n, '\n');
+    }
+    fits = fits && (used == lines || st_keep(r, &used, "", 0, '\0'));
+    if (!fits) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "replace, and hotwords with spellings, have more "
+                      "than the %lu bytes that a live run keeps: %u for each of max_phrase_tokens",
+                      (unsigned long)r->text.kept_size, ST_KEPT_BYTES);
+    }
+    p->replace = replace;
+    p->hotwords = NULL;
+    p->n_hotwords = 0;
+    p->hotword_lines = used > lines ? r->text.kept + lines : NULL;
+    return WNPU_OK;
+}
+
 static int st_begin(ru_run *r, const wnpu_stream_options *o)
 {
     wnpu_audio a;
@@ -29038,6 +29090,8 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     }
     status = status == WNPU_OK ? st_check(r, &a) : status;
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
+    r->fingerprint = status == WNPU_OK ? pm_fingerprint(&r->params) : 0;
+    status = status == WNPU_OK ? st_keep_text(r) : status;
     status = status == WNPU_OK ? au_open(r->audio.stream, &a, &r->error) : status;
     if (status != WNPU_OK) {
         return status;
@@ -29045,7 +29099,6 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     ri_prepare(&r->ring, &a);
     r->audio.stream->ready = ri_ready;
     status = aw_begin_audio(r);
-    r->fingerprint = pm_fingerprint(&r->params);
     wi_save_checkpoint(r);
     r->live = RU_LIVE;
     ri_open(&r->ring);
@@ -29066,6 +29119,7 @@ static int st_resume(ru_run *r)
     a.user = &r->ring;
     status = wi_configure(r, 1);
     status = status == WNPU_OK ? wi_set_hotwords(r) : status;
+    status = status == WNPU_OK ? st_keep_text(r) : status;
     status = status == WNPU_OK ? au_continue(r->audio.stream, &a, &r->error) : status;
     if (status == WNPU_OK) {
         r->audio.stream->ready = ri_ready;

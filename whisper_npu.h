@@ -678,7 +678,8 @@ typedef struct wnpu_config {
     void *log_user;
     uint32_t max_beams;       /* largest beam and best_of, 1..16 [5] */
     uint32_t max_phrase_tokens; /* tokens of all hotwords or phrases in all spellings, 1..1048576;
-                                   about 10 to 40 per phrase, 44 bytes each [4096] */
+                                   about 10 to 40 per phrase, 44 bytes each [4096]. With
+                                   stream_bytes 8 bytes more, for replace and spellings */
     uint32_t batch;           /* windows decoded together, 1..8; 0: sequential windows [0] */
     uint32_t reserved;
     /* Since 0.2: */

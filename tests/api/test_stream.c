@@ -166,6 +166,26 @@ static void free_view(view *v)
 
 /* Pushes the recording in random pieces, of which most are about `usual` frames, with steps at
  * random times, and checks what each step leaves against the one before and `whole`. */
+/* Begins a live run whose replacements and hotword are gone after that. */
+static int begin_briefly(wnpu_session *s, const wnpu_params *params, const wnpu_stream_options *o)
+{
+    wnpu_params p = *params;
+    char replace[64] = "", hotword[64] = "";
+    const char *items = hotword;
+    int status;
+    if (p.replace != NULL && p.n_hotwords == 1) {
+        (void)snprintf(replace, sizeof replace, "%s", p.replace);
+        (void)snprintf(hotword, sizeof hotword, "%s", p.hotwords[0]);
+        p.replace = replace;
+        p.hotwords = &items;
+    }
+    status = wnpu_stream_begin(s, &p, o);
+    memset(replace, '?', sizeof replace);
+    memset(hotword, '?', sizeof hotword);
+    items = NULL;
+    return status;
+}
+
 static int live_run(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a, const view *whole)
 {
     /* tentative text changes nothing, but takes time */
@@ -174,7 +194,7 @@ static int live_run(wnpu_session *s, const wnpu_params *p, const wnpu_audio *a, 
     uint64_t at = 0;
     view now, before;
     int status;
-    status = wnpu_stream_begin(s, p, &o);
+    status = begin_briefly(s, p, &o);
     memset(&now, 0, sizeof now);
     memset(&before, 0, sizeof before);
     T_CHECK(status == WNPU_OK, "begin: %s", wnpu_session_error(s));
@@ -393,6 +413,12 @@ static void set_ways(recording *r, size_t number)
     if (number % 10 == 1) {
         r->params.hotwords = hotwords;
         r->params.n_hotwords = sizeof hotwords / sizeof hotwords[0];
+    }
+    if (number % 10 == 3) { /* see begin_briefly() */
+        static const char *const heard[] = {"furthermore=and,the"};
+        r->params.hotwords = heard;
+        r->params.n_hotwords = 1;
+        r->params.replace = "a => one\nof => from";
     }
 }
 
