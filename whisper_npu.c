@@ -75,7 +75,7 @@
 
 #if defined(_MSC_VER) && !defined(__clang__)
 #error "whisper_npu.c needs gcc or clang: in Visual Studio use clang-cl, see the README"
-#elif !defined(__GNUC__) || defined(__TINYC__)
+#elif (!defined(__GNUC__) && !defined(__clang__)) || defined(__TINYC__) /* clang-cl: clang only */
 #error "whisper_npu.c needs gcc or clang; other compilers can use whisper_npu.h and the library"
 #endif
 
@@ -24833,6 +24833,7 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
 #define RU_UTTERANCES 128u     /* most utterances that wait to be reported */
 /* Samples after 30 s that the detector needs to decide all of them, see aw_is_decided(). */
 #define RU_DETECTOR_DELAY (ML_RATE / 2u)
+#define RU_KEPT_BYTES 8u /* of ru_text.kept, for each of max_phrase_tokens */
 /* Samples read beyond the current window when windows are decoded together. */
 #define RU_LOOKAHEAD ((RU_MAX_BATCH - 1u) * ML_FRAMES * ML_HOP)
 #define RU_AHEAD_SPANS 256u    /* most spans of speech found in them */
@@ -28361,8 +28362,6 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     return lg_finish(r, status);
 }
 
-#define ST_KEPT_BYTES 8u /* for each of max_phrase_tokens, see st_keep_text() */
-
 /* Allocates a run in the arena; all pointers remain NULL if the arena only measures. Before, the
  * caller sets model, kernels, pool and float switch of the engine, and the bridge's plan. */
 static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_config *c)
@@ -28383,7 +28382,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->store.size = (size_t)c->result_bytes;
     r->ring.size = (size_t)c->stream_bytes;
     r->ring.bytes = ar_carve(arena, r->ring.size, 1);
-    r->text.kept_size = c->stream_bytes > 0 ? ST_KEPT_BYTES * (size_t)c->max_phrase_tokens : 0;
+    r->text.kept_size = c->stream_bytes > 0 ? RU_KEPT_BYTES * (size_t)c->max_phrase_tokens : 0;
     r->text.kept = ar_carve(arena, r->text.kept_size, 1);
     au_stream_carve(arena, &r->audio.stream);
     r->audio.capacity = ML_SPAN + RU_DETECTOR_DELAY + (c->batch > 0 ? RU_LOOKAHEAD : 0);
@@ -29066,7 +29065,7 @@ static int st_keep_text(ru_run *r)
     if (!fits) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "replace, and hotwords with spellings, have more "
                       "than the %lu bytes that a live run keeps: %u for each of max_phrase_tokens",
-                      (unsigned long)r->text.kept_size, ST_KEPT_BYTES);
+                      (unsigned long)r->text.kept_size, RU_KEPT_BYTES);
     }
     p->replace = replace;
     p->hotwords = NULL;
