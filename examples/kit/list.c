@@ -37,9 +37,11 @@ static char *slurp(const char *path, size_t *size)
     return text;
 }
 
-/* The list takes ownership of text, which is NULL with errno set if there is none. */
+/* The list takes ownership of text, which is NULL with errno set if there is none. A byte order
+ * mark at its beginning is left out. */
 static const char *split(list *l, char *text, const char *separators)
 {
+    static const char mark[] = "\xef\xbb\xbf";
     char *at, *item;
     list_free(l);
     l->text = text;
@@ -48,6 +50,7 @@ static const char *split(list *l, char *text, const char *separators)
     if (l->items == NULL) {
         return strerror(errno);
     }
+    text += strncmp(text, mark, 3) == 0 ? 3 : 0;
     for (item = strtok_r(text, separators, &at); item != NULL;
          item = strtok_r(NULL, separators, &at)) {
         char *end = item + strlen(item);
@@ -66,7 +69,6 @@ static const char *split(list *l, char *text, const char *separators)
 
 const char *list_read(list *l, const char *path)
 {
-    static const char mark[] = "\xef\xbb\xbf";
     size_t size = 0;
     char *text = slurp(path, &size);
     const char *wrong = text == NULL ? strerror(errno)
@@ -76,9 +78,6 @@ const char *list_read(list *l, const char *path)
     if (wrong != NULL) {
         free(text);
         return wrong;
-    }
-    if (strncmp(text, mark, 3) == 0) {
-        memmove(text, text + 3, size - 2);
     }
     wrong = split(l, text, "\r\n");
     l->path = path;

@@ -527,3 +527,13 @@ void output_safely(FILE *file, const char *text)
         }
     }
 }
+
+int output_complain(const char *program, int status, const char *format, va_list args)
+{
+    char line[8192];
+    (void)vsnprintf(line, sizeof line, format, args);
+    (void)fprintf(stderr, "%s: ", program);
+    output_safely(stderr, line);
+    (void)fputc('\n', stderr);
+    return status;
+}

@@ -6,6 +6,7 @@
 #include "platform.h"
 #include "whisper_npu.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -64,5 +65,8 @@ void output_close(output *out);
 /* Writes text with control characters escaped: file names and the like must not break lines or
  * control the terminal. */
 void output_safely(FILE *file, const char *text);
+/* Prints "PROGRAM: message" as a line to standard error, by output_safely(). Returns status. */
+__attribute__((format(printf, 3, 0)))
+int output_complain(const char *program, int status, const char *format, va_list args);
 
 #endif

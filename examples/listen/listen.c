@@ -99,15 +99,11 @@ static void on_signal(int number)
 __attribute__((format(printf, 2, 3)))
 static int complain(int status, const char *format, ...)
 {
-    char line[2048];
     va_list args;
-    va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
-    va_end(args);
     (void)fflush(stdout);
-    fputs("listen: ", stderr);
-    output_safely(stderr, line);
-    fputc('\n', stderr);
+    va_start(args, format);
+    (void)output_complain("listen", status, format, args);
+    va_end(args);
     return status;
 }
 

@@ -37,14 +37,10 @@ static const char help[] =
 __attribute__((format(printf, 2, 3)))
 static int complain(int code, const char *format, ...)
 {
-    char line[8192];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    (void)output_complain("pack", code, format, args);
     va_end(args);
-    fputs("pack: ", stderr);
-    output_safely(stderr, line);
-    fputc('\n', stderr);
     return code;
 }
 

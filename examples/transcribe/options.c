@@ -16,14 +16,10 @@
 
 int complain(int code, const char *format, ...)
 {
-    char line[2 * PATH_SIZE];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args);
+    (void)output_complain("transcribe", code, format, args);
     va_end(args);
-    fputs("transcribe: ", stderr);
-    output_safely(stderr, line);
-    fputc('\n', stderr);
     return code;
 }
 
