@@ -13,7 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-
 typedef struct background {
     struct background *next;
     char id[JOBS_ID_SIZE];

@@ -180,52 +180,31 @@ static int take_model(request *r, const char *name, const char *param, const cha
     return 0;
 }
 
-static int take_stream(request *r, const char *name, const char *param, const char *value)
+/* Sets a flag of the request itself, whose member param names. */
+static int take_switch(request *r, const char *name, const char *param, const char *value)
 {
-    (void)param;
-    return read_flag(r, name, value, &r->stream);
-}
-
-static int take_tentative(request *r, const char *name, const char *param, const char *value)
-{
-    (void)param;
-    return read_flag(r, name, value, &r->tentative);
-}
-
-static int take_async(request *r, const char *name, const char *param, const char *value)
-{
-    (void)param;
-    return read_flag(r, name, value, &r->async);
-}
-
-static int take_progress(request *r, const char *name, const char *param, const char *value)
-{
-    (void)param;
-    return read_flag(r, name, value, &r->progress);
-}
-
-static int take_token_times(request *r, const char *name, const char *param, const char *value)
-{
-    (void)param;
-    return read_flag(r, name, value, &r->token_times);
-}
-
-static int take_no_detection(request *r, const char *name, const char *param, const char *value)
-{
-    (void)param;
-    return read_flag(r, name, value, &r->no_detection);
+    static const struct { const char *name; size_t offset; } members[] = {
+        {"stream", offsetof(request, stream)}, {"tentative", offsetof(request, tentative)},
+        {"async", offsetof(request, async)}, {"progress", offsetof(request, progress)},
+        {"token_times", offsetof(request, token_times)},
+        {"no_detection", offsetof(request, no_detection)},
+        {"align_extra", offsetof(request, align_extra)}
+    };
+    size_t i = 0;
+    while (strcmp(members[i].name, param) != 0) {
+        i++;
+    }
+    return read_flag(r, name, value, (int *)(void *)((char *)r + members[i].offset));
 }
 
 /* Takes a text of any length; value need not end with NUL. */
 static int take_align(request *r, const char *name, const char *value, size_t length)
 {
-    static const char mark[] = "\xef\xbb\xbf";
-    size_t skip = length >= 3 && memcmp(value, mark, 3) == 0 ? 3 : 0;
     char *text = malloc(length + 1);
     const char *wrong = "there is no memory for the text";
     if (text != NULL) {
-        memcpy(text, value + skip, length - skip);
-        text[length - skip] = '\0';
+        memcpy(text, value, length);
+        text[length] = '\0';
         wrong = list_split(&r->align, text, "\r\n");
     }
     free(text);
@@ -233,12 +212,6 @@ static int take_align(request *r, const char *name, const char *value, size_t le
         wrong = "there is no line with text in it";
     }
     return wrong != NULL ? refuse(r, name, "%s: %s", name, wrong) : 0;
-}
-
-static int take_align_extra(request *r, const char *name, const char *param, const char *value)
-{
-    (void)param;
-    return read_flag(r, name, value, &r->align_extra);
 }
 
 static int take_encode(request *r, const char *name, const char *param, const char *value)
@@ -493,7 +466,7 @@ typedef struct field_row {
     const char *name;         /* without the brackets behind that of a list */
     unsigned apis;            /* request_api, ORed */
     int (*take)(request *r, const char *name, const char *param, const char *value);
-    const char *param;        /* the run parameter */
+    const char *param;        /* the run parameter, or the member of take_switch() */
 } field_row;
 
 #define ALIGN "align" /* take_align() reads it */
@@ -503,7 +476,7 @@ static const field_row fields[] = {
     {"model", API_ALL, take_model, NULL},
     {"language", API_ALL, take_language, "language"},
     {ALIGN, API_ALL, NULL, NULL},
-    {"align_extra", API_ALL, take_align_extra, NULL},
+    {"align_extra", API_ALL, take_switch, "align_extra"},
     {"script", API_ALL, take_param, "script"},
     {"replace", API_ALL, take_text, "replace"},
     {"drop_fillers", API_ALL, take_flag, "drop_fillers"},
@@ -513,10 +486,10 @@ static const field_row fields[] = {
     {"response_format", API_OPENAI | API_WHISPER_CPP, take_format, NULL},
     {"timestamp_granularities", API_OPENAI, take_granularity, NULL},
     {"include", API_OPENAI, take_include, NULL},
-    {"stream", API_OPENAI, take_stream, NULL},
-    {"tentative", API_OPENAI, take_tentative, NULL},
-    {"async", API_OPENAI, take_async, NULL},
-    {"progress", API_OPENAI, take_progress, NULL},
+    {"stream", API_OPENAI, take_switch, "stream"},
+    {"tentative", API_OPENAI, take_switch, "tentative"},
+    {"async", API_OPENAI, take_switch, "async"},
+    {"progress", API_OPENAI, take_switch, "progress"},
     {"keywords", API_OPENAI, take_keywords, NULL},
     {"languages", API_OPENAI, take_languages, NULL},
     {"chunking_strategy", API_OPENAI, take_chunking, NULL},
@@ -546,8 +519,8 @@ static const field_row fields[] = {
     {"offset_t", API_WHISPER_CPP, take_offset, NULL},
     {"duration", API_WHISPER_CPP, take_duration, NULL},
     {"no_timestamps", API_WHISPER_CPP, take_opposite, "timestamps"},
-    {"token_timestamps", API_WHISPER_CPP, take_token_times, NULL},
-    {"no_language_probabilities", API_WHISPER_CPP, take_no_detection, NULL},
+    {"token_timestamps", API_WHISPER_CPP, take_switch, "token_times"},
+    {"no_language_probabilities", API_WHISPER_CPP, take_switch, "no_detection"},
     {"suppress_nst", API_WHISPER_CPP, take_flag, "suppress_non_speech"},
     {"suppress_non_speech", API_WHISPER_CPP, take_flag, "suppress_non_speech"},
     {"logprob_thold", API_WHISPER_CPP, take_param, "logprob_threshold"},

@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 #define TICK_MS 500
-#define CROWDED_MS 1000       /* for a handshake */
-#define LAST_S 5              /* for a client to receive what is left at the end */
+#define CROWDED_MS 1000       /* for a handshake while connections are scarce */
+#define DRAIN_S 5             /* for a client to receive what is left at the end */
 #define RECORD 16384          /* most bytes of a TLS record */
 
 /* ---- OpenSSL ---- */
@@ -107,6 +107,12 @@ typedef struct tunnel {
     char up[RECORD], down[RECORD]; /* to the HTTP server, and to the client */
 } tunnel;
 
+typedef enum tls_state {
+    RUNNING,
+    STOPPING,                 /* no new connections; what was sent still arrives */
+    ABORTING                  /* all connections end at once */
+} tls_state;
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -116,7 +122,7 @@ static struct {
     void *context;            /* SSL_CTX in use */
     tunnel *first;
     int n;
-    enum { RUNNING, STOPPING, ABORTING } state; /* STOPPING: what is on its way still arrives */
+    tls_state state;
     pthread_t thread;
 } tls = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .fd = -1};
 
@@ -275,7 +281,7 @@ static void wait_for_bytes(tunnel *t)
 }
 
 /* How long a handshake may take: not long while more than half of the connections are in use. */
-static int64_t patience(void)
+static int64_t handshake_limit_ms(void)
 {
     int64_t ms = tls.options.handshake_ms;
     pthread_mutex_lock(&tls.lock);
@@ -284,22 +290,13 @@ static int64_t patience(void)
     return ms;
 }
 
-static int is_running(void)
+static tls_state get_state(void)
 {
-    int running;
+    tls_state state;
     pthread_mutex_lock(&tls.lock);
-    running = tls.state == RUNNING;
+    state = tls.state;
     pthread_mutex_unlock(&tls.lock);
-    return running;
-}
-
-static int is_aborting(void)
-{
-    int aborting;
-    pthread_mutex_lock(&tls.lock);
-    aborting = tls.state == ABORTING;
-    pthread_mutex_unlock(&tls.lock);
-    return aborting;
+    return state;
 }
 
 static int set_nonblocking(int fd)
@@ -340,7 +337,8 @@ static int shake_hands(tunnel *t)
         return -1;
     }
     while ((result = ssl.SSL_accept(t->ssl)) != 1) {
-        if (judge(t, result) != 0 || platform_now_ms() - begin >= patience() || !is_running()) {
+        if (judge(t, result) != 0 || platform_now_ms() - begin >= handshake_limit_ms() ||
+            get_state() != RUNNING) {
             return -1;
         }
         wait_for_bytes(t);
@@ -366,7 +364,7 @@ static void *run_tunnel(void *user)
     tunnel *t = user;
     int moved;
     if (shake_hands(t) == 0 && connect_inner(t) == 0) {
-        while (!t->broken && !(t->inner_ended && t->down_n == 0) && !is_aborting()) {
+        while (!t->broken && !(t->inner_ended && t->down_n == 0) && get_state() != ABORTING) {
             ssl.ERR_clear_error();
             moved = move_up(t);
             moved |= move_down(t);
@@ -434,7 +432,7 @@ static void *accept_clients(void *unused)
     memset(&p, 0, sizeof p);
     p.fd = tls.fd;
     p.events = POLLIN;
-    while (is_running()) {
+    while (get_state() == RUNNING) {
         if (poll(&p, 1, TICK_MS) <= 0) {
             continue;
         }
@@ -486,15 +484,15 @@ int tls_start(int inner_port, char why[256])
                      : ((const struct sockaddr_in6 *)(const void *)&own)->sin6_port);
 }
 
-/* Ends all connections: behind what the HTTP server, which has ended its own, has sent, or after a
- * time. */
+/* Ends all connections: when clients have received what the HTTP server, which has ended its own
+ * connections, has sent, or after DRAIN_S. */
 static void end_tunnels(void)
 {
     struct timespec until;
     tunnel *t;
     int late = 0;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LAST_S;
+    until.tv_sec += DRAIN_S;
     pthread_mutex_lock(&tls.lock);
     tls.state = STOPPING;
     while (tls.n > 0 && !late) {
