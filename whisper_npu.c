@@ -11146,10 +11146,11 @@ static void tk_suppress_special(const tk_vocab *v, unsigned char *mask)
  *  Ensures   the block is allocated only after every tensor was found with
  *            all its data, so its size is in proportion to the file's;
  *            weights in a file are finite and at most 65504 in magnitude;
- *            heads are rotated from base on. Messages about invalid files name the
- *            tensor, the byte offset, what was expected and what was found.
- *            A pack has the same contents as the library makes of the file
- *            it was written from.
+ *            attention heads of models with a state of 512 or more are
+ *            rotated. Messages about invalid files name the tensor, the byte
+ *            offset, what was expected and what was found. A pack has the
+ *            same contents as the library makes of the file it was written
+ *            from.
  *  Costs     two passes: headers, then each byte once. About 400 KiB, and
  *            240 to 570 KiB for each thread, while opening. base.en in f16
  *            opens in about a quarter of a second, its pack in one or two
@@ -12265,54 +12266,53 @@ static void mf_set_token(const op_kernels *op, const wnpu_model *m, gm_weight *w
 
 /* ---- rotated heads ----
  *
- * Query, key and value of each head are multiplied by H / sqrt(n), where H is Sylvester's Hadamard
- * matrix of the head's size n, and so are the columns of the output weight that belong to the head.
- * This matrix is orthogonal and its own inverse: scores and outputs of attention stay the same, but
+ * Query, key and value of each head of 64 are multiplied by H / 8, where H is Sylvester's Hadamard
+ * matrix of that size, and so are the columns of the output weight that belong to the head. This
+ * matrix is orthogonal and its own inverse: scores and outputs of attention stay the same, but
  * outliers are spread over the head, so that quantising loses less (QuaRot, arXiv 2404.00456). The
- * weights are rotated before they are quantised, by additions and a power of two: heads of a size
- * whose root is none stay as they are. All heads of Whisper's models have 64. Models narrower than
- * base stay as they are, too: tiny makes more errors with rotated heads (tests/NOTES.md, A15). */
+ * weights are rotated before they are quantised, by additions and a power of two. All heads of
+ * Whisper's models have 64; others stay as they are. So do models whose state is smaller than that
+ * of base: tiny makes more errors with rotated heads (tests/NOTES.md, A15). */
 
 #define MF_ROTATED_STATE 512u
+#define MF_ROTATED_HEAD 64u
+#define MF_ROTATED_GROWTH 8.0f /* of a value, at most: the root of the size of a head */
 
 /* Row pitch of weights that are being rotated; with d alone they would share a few cache sets. */
 #define MF_HEADS_PITCH(d) ((size_t)(d) + 16)
 
-#define MF_ROTATED_GROWTH 8.0f              /* at most: the root of the size of a head */
-#define MF_ROTATION_SCALE (1.0f / MF_ROTATED_GROWTH)
-
-/* Size of the heads of a tensor with this shape if they are rotated, else 0. */
-static uint32_t mf_rotated_size(const wnpu_model *m, mf_shape shape, int decoder)
+/* Whether the heads of a tensor with this shape are rotated. */
+static int mf_rotates(const wnpu_model *m, mf_shape shape, int decoder)
 {
-    uint32_t size = m->n_text_state / (decoder ? m->n_text_head : m->n_audio_head);
+    uint32_t head = m->n_text_state / (decoder ? m->n_text_head : m->n_audio_head);
     int has_heads = shape == MF_QKV || shape == MF_QKV_BIAS || shape == MF_OUT;
-    return has_heads && m->n_text_state >= MF_ROTATED_STATE && size == 64 ? size : 0;
+    return has_heads && m->n_text_state >= MF_ROTATED_STATE && head == MF_ROTATED_HEAD;
 }
 
 /* The rows [n rows][MF_HEADS_PITCH(k)] of whole heads. */
-static void mf_rotate_rows(const op_kernels *op, float *rows, uint32_t n, uint32_t k, uint32_t size)
+static void mf_rotate_rows(const op_kernels *op, float *rows, uint32_t n, uint32_t k)
 {
     const size_t pitch = MF_HEADS_PITCH(k);
     uint32_t row, column;
-    for (row = 0; row < n; row += size) {
+    for (row = 0; row < n; row += MF_ROTATED_HEAD) {
         for (column = 0; column < k; column += 16) {
-            op_hadamard(rows + row * pitch + column, pitch, size,
+            op_hadamard(rows + row * pitch + column, pitch, MF_ROTATED_HEAD,
                         k - column < 16 ? k - column : 16);
         }
     }
     for (row = 0; row < n; row++) {
-        op->scale(rows + row * pitch, k, MF_ROTATION_SCALE);
+        op->scale(rows + row * pitch, k, 1.0f / MF_ROTATED_GROWTH);
     }
 }
 
 /* The columns of a row, or a bias. */
-static void mf_rotate_columns(const op_kernels *op, float *row, uint32_t k, uint32_t size)
+static void mf_rotate_columns(const op_kernels *op, float *row, uint32_t k)
 {
     uint32_t column;
-    for (column = 0; column < k; column += size) {
-        op_hadamard(row + column, 1, size, 1);
+    for (column = 0; column < k; column += MF_ROTATED_HEAD) {
+        op_hadamard(row + column, 1, MF_ROTATED_HEAD, 1);
     }
-    op->scale(row, k, MF_ROTATION_SCALE);
+    op->scale(row, k, 1.0f / MF_ROTATED_GROWTH);
 }
 
 /* ---- rows ---- */
@@ -12331,7 +12331,7 @@ typedef struct mf_job {
     void *at;            /* destination in the model */
     uint32_t type, rows, columns;
     uint32_t channels;   /* of a convolution, else 0 */
-    uint32_t rotated;    /* size of the heads that are rotated, else 0 */
+    int rotated;         /* 1: heads are rotated */
     size_t bytes;        /* of a row in the file */
     uint32_t done, n;    /* current rows: done..done+n-1 */
     uint32_t bad;        /* atomic: first row with a value that is not finite or too large */
@@ -12354,8 +12354,8 @@ static int mf_load_row(const mf_job *j, mf_worker *w, uint32_t row, const unsign
     if (j->channels > 0) {
         values = mf_transpose_conv(w, j->channels);
     }
-    if (j->rotated > 0) {
-        mf_rotate_columns(op, w->row, j->columns, j->rotated);
+    if (j->rotated) {
+        mf_rotate_columns(op, w->row, j->columns);
         peak = op->size(w->row, j->columns);
     }
     if (j->part->target == MF_TOKENS) {
@@ -12438,7 +12438,7 @@ static uint32_t mf_load_heads(const mf_job *j, mf_worker *w, float *heads, uint3
     if (good < n) {
         return row + good;
     }
-    mf_rotate_rows(op, heads, n, j->columns, j->rotated);
+    mf_rotate_rows(op, heads, n, j->columns);
     for (i = 0; i < n; i++) {
         const float *values = heads + i * pitch;
         mf_set_row(op, j->at, to + i, values, op->size(values, j->columns),
@@ -12452,7 +12452,7 @@ static uint32_t mf_load_heads(const mf_job *j, mf_worker *w, float *heads, uint3
 
 static int mf_rotates_rows(const mf_job *j)
 {
-    return j->rotated > 0 && j->part->shape == MF_QKV;
+    return j->rotated && j->part->shape == MF_QKV;
 }
 
 /* Chunks are claimed in order, so the first unreadable row of all is the first of some worker. */
@@ -12573,7 +12573,7 @@ static int mf_begin_tensor(mf_job *j, uint32_t tensor)
     j->channels = j->part->shape == MF_CONV1 || j->part->shape == MF_CONV2 ? ne[1] : 0;
     j->columns = j->channels > 0 ? ne[0] * ne[1] : ne[0];
     j->rows = j->channels > 0 ? ne[2] : ne[1];
-    j->rotated = mf_rotated_size(j->m, j->part->shape, decoder);
+    j->rotated = mf_rotates(j->m, j->part->shape, decoder);
     j->bytes = (size_t)mf_type_bytes(j->type, j->columns);
     j->position = l->tensors[tensor].offset;
     j->done = j->n = 0;
@@ -12818,7 +12818,7 @@ static int mf_build(mf_loader *l, const wnpu_model_config *config, const wnpu_al
  *    128  64  for each section: name[40], offset in the file, bytes, checksum; then zeros
  *
  * Sections are contiguous, so every byte of the file is covered by a checksum. */
-#define MF_PACK_VERSION 3u /* 3: heads are rotated from base on */
+#define MF_PACK_VERSION 3u /* 3: heads may be rotated */
 #define MF_PACK_HEADER 128u
 #define MF_PACK_ENTRY 64u
 #define MF_PACK_PAGE 4096u
@@ -21768,7 +21768,7 @@ static const pm_row pm_table[] = {
      "words are confirmed when they end this much before a step of --commit, in ms",
      PM_AT(hold_ms), WNPU_PARAM_INT, 500, 0, 5000, PM_NONE},
     {"encode_margin_ms", "--encode-margin", NULL, "voice",
-     "encode only the content and so much behind it of windows of less than 6 s, in ms",
+     "of windows shorter than 6 s, encode only the content and this much after it, in ms",
      PM_AT(encode_margin_ms), WNPU_PARAM_INT, 0, 1000, 30000, 0},
 
     {"speaker", NULL, NULL, "speakers",
@@ -26275,9 +26275,9 @@ static int lg_finish(ru_run *r, int status)
 #define WD_SHORT_FRAMES 600u   /* encode_margin_ms is for windows with less content */
 #define WD_SHORT_STEPS 25      /* most steps between the ends of their content and their text */
 #define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word, */
-#define WD_UNSAID_MS 3000      /* and those with this much speech behind it and no text */
+#define WD_NO_TEXT_MS 3000     /* and those with this much speech behind it and no text */
 #define WD_CONFIRMED 1u        /* of wd_decode_point() */
-#define WD_UNSAID 2u
+#define WD_NO_TEXT 2u
 
 static size_t wd_previous_capacity(const wnpu_model *m)
 {
@@ -27135,9 +27135,10 @@ static const al_word *wd_last_confirmed(const al_aligner *a, size_t n_confirmed)
     return last;
 }
 
-/* Whether the model says nothing behind the confirmed words, which have been aligned, although
- * speech goes on: it skips what follows, or they were invented. */
-static int wd_is_unsaid(const ru_run *r, const se_hypothesis *h, int64_t end_ms, size_t n_confirmed)
+/* Whether the decoding has no text after the confirmed words, which have been aligned, although
+ * speech goes on: the model skips it, or the confirmed words were invented. */
+static int wd_lacks_text(const ru_run *r, const se_hypothesis *h, int64_t end_ms,
+                         size_t n_confirmed)
 {
     const al_word *last = wd_last_confirmed(&r->text.aligner, n_confirmed);
     size_t i;
@@ -27146,12 +27147,12 @@ static int wd_is_unsaid(const ru_run *r, const se_hypothesis *h, int64_t end_ms,
             return 0;
         }
     }
-    return last != NULL && aw_speech_ms(r, last->t1_ms, end_ms) >= WD_UNSAID_MS;
+    return last != NULL && aw_speech_ms(r, last->t1_ms, end_ms) >= WD_NO_TEXT_MS;
 }
 
 /* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
- * that end by hold_ms before. Returns WD_CONFIRMED if any may be, and WD_UNSAID if wd_is_unsaid();
- * 0 if the run was cancelled. */
+ * that end by hold_ms before. Returns WD_CONFIRMED if any may be, and WD_NO_TEXT if
+ * wd_lacks_text(); 0 if the run was cancelled. */
 static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
 {
     unsigned found;
@@ -27189,13 +27190,13 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     if (found) {
         wd_confirm_words(r, h, end_ms - r->params.hold_ms, c);
     }
-    return found | (wd_is_unsaid(r, h, end_ms, c->n) ? WD_UNSAID : 0);
+    return found | (wd_lacks_text(r, h, end_ms, c->n) ? WD_NO_TEXT : 0);
 }
 
-/* Finds the confirmed word behind which a window ends: the last one if unsaid; else the last one of
- * a sentence, unless that is in the window's first quarter. Returns the end in frames, 0: none; *n
- * gets the tokens before it. */
-static size_t wd_find_scroll(const ru_run *r, int unsaid, size_t *n)
+/* Finds the confirmed word behind which a window ends: with no_text the last one; else the last one
+ * of a sentence, unless that is in the window's first quarter. Returns the end in frames, 0: none;
+ * *n gets the tokens before it. */
+static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
 {
     const al_aligner *a = &r->text.aligner;
     int64_t base = ru_recording_ms(r, 0), least = (int64_t)r->audio.content * 10 / 4, at = 0;
@@ -27209,14 +27210,14 @@ static size_t wd_find_scroll(const ru_run *r, int unsaid, size_t *n)
             break;
         }
         end = (i + 1 < a->n_words ? (end + a->words[i + 1].t0_ms) / 2 : end) - base;
-        if ((ends && end >= least) || !sentence || unsaid) {
+        if ((ends && end >= least) || !sentence || no_text) {
             at = end;
             sentence = ends && end >= least;
             *n = a->from[w->first + w->n - 1] + 1;
         }
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
-    at = unsaid && at < 1000 ? 1000 : at;
+    at = no_text && at < 1000 ? 1000 : at;
     return at >= 1000 && at < (int64_t)r->audio.content * 10 ? (size_t)at / 10u : 0;
 }
 
@@ -27244,10 +27245,10 @@ static void wd_shift_confirmed(ru_run *r, size_t n, size_t frames)
 }
 
 /* Ends a window behind a confirmed word, see wd_find_scroll(). */
-static int wd_scroll(ru_run *r, int unsaid, size_t *used)
+static int wd_scroll(ru_run *r, int no_text, size_t *used)
 {
     se_hypothesis *h = r->text.hypothesis;
-    size_t n = 0, frames = wd_find_scroll(r, unsaid, &n), taken = 0, first = r->store.count;
+    size_t n = 0, frames = wd_find_scroll(r, no_text, &n), taken = 0, first = r->store.count;
     int status;
     if (frames == 0) {
         return WNPU_OK;
@@ -27630,7 +27631,7 @@ static int wi_confirm(ru_run *r, size_t *used)
     int32_t language = r->language.id;
     ru_confirmed next = r->confirmed;
     unsigned found = 0;
-    int is_long, unsaid;
+    int is_long, no_text;
     *used = 0;
     next.point_ms = at;
     r->audio.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
@@ -27650,8 +27651,8 @@ static int wi_confirm(ru_run *r, size_t *used)
     r->resumable = 0;
     r->confirmed = next;
     is_long = r->audio.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
-    unsaid = (found & WD_UNSAID) != 0;
-    return next.n > 0 && (unsaid || (found && is_long)) ? wd_scroll(r, unsaid, used) : WNPU_OK;
+    no_text = (found & WD_NO_TEXT) != 0;
+    return next.n > 0 && (no_text || (found && is_long)) ? wd_scroll(r, no_text, used) : WNPU_OK;
 }
 
 /* Saves the state between two windows. A run that ends inside the next window continues from it. */

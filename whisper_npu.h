@@ -891,9 +891,9 @@ typedef struct wnpu_token_event {
  *                    likely to occur. Each token of a hotword gets a bonus, which is withdrawn if
  *                    the hotword is not completed; then only a beam has alternatives, so use one.
  *                    Upper and lower case are tried. No room of the prompt is used. E_ARGUMENT if
- *                    they need more than max_phrase_tokens. "Saoirse=Sersha,Seersha" (or |) adds
- *                    what a word is heard as: this is favoured too, and wherever it is decoded the
- *                    text has the word, as with replace
+ *                    they need more than max_phrase_tokens. "Saoirse=Sersha,Seersha" (or with |)
+ *                    adds spellings that the model may decode instead of a word: they are
+ *                    favoured too, and replaced by the word, as with replace
  *   hotword_boost    [2]  0..20: bonus per token, a log-probability
  *
  * Language detection (language), if language is WNPU_LANGUAGE_AUTO
@@ -936,9 +936,9 @@ typedef struct wnpu_token_event {
  *                    final soon after they were said, for an encoder run per step. A run of a file
  *                    gives the same text. Needs vad and a batch of 0 or 1
  *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
- *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows of less than 6 s, such as commands,
- *                    only the content and this much after it are encoded, in steps of 2.56 s, in
- *                    place of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
+ *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
+ *                    only the content and this much after it are encoded, in steps of 2.56 s,
+ *                    instead of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
  *                    s before or after the content, the window is encoded and decoded once more in
  *                    full. 4000 is meant for base and larger models; tiny makes more errors. Not
  *                    used with a batch or commit_step_ms, before the language is known, and by
