@@ -179,8 +179,8 @@ OBJECTS_listen = listen_recorder listen_show listen_source commands ffmpeg input
 OBJECTS_listen += output platform terminal
 OBJECTS_server = server_address server_answer server_event server_form server_http server_jobs
 OBJECTS_server += server_log server_models server_pool server_realtime server_reply server_request
-OBJECTS_server += server_run server_thread server_tls server_turns server_upload server_watch server_wyoming
-OBJECTS_server += json input ffmpeg list output npu platform
+OBJECTS_server += server_run server_thread server_tls server_turns server_upload server_watch
+OBJECTS_server += server_wyoming json input ffmpeg list output npu platform
 $(B)/%: $(B)/%.o $(B)/libwhisper_npu.a $(B)/linked_with
 	$(CC) $(CFLAGS) $(LDFLAGS) "$<" $(OBJECTS_$*:%="$(BUILD)/%.o") "$(BUILD)/libwhisper_npu.a" \
 	    $(LDLIBS) $(OWN_LIBS) -o "$@"

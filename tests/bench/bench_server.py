@@ -1,22 +1,28 @@
 #!/usr/bin/env python3
-"""What build/server delivers to its clients, over loopback: usage: bench_server.py [--json]
-[--requests N] [--rounds N], or bench_server.py --endure N [--minutes M], or --silent N. Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with
-MODEL, with one session and with two, both from WNPU_BUILD:
+"""What build/server delivers to its clients, over loopback.
+
+usage: bench_server.py [--json] [--clients N] [--requests N] [--rounds N]
+       bench_server.py --endure N [--minutes M]
+       bench_server.py --silent N
+
+Sends the first 10 s of SPEECH, a WAV file at 16 kHz, to a server with MODEL, with one session and
+with two, both from WNPU_BUILD:
 
 first delta   from the last byte of a request with stream=true to the first event with text, on an
               idle server; the request is sent at once, and within 1 s
 whole answer  the same to the answer of a request without stream
-throughput    of 1 client that sends N requests one after another, and of 8 that share N
+throughput    of 1 client that sends N requests one after another, and of 8 that share N, or as many
+              as --clients says
 memory        resident before and after all of these, and at the highest
 silent        until GET /health is answered that comes behind 200 connections which send nothing, with
               --connections 60
 Times are medians of --rounds, in ms; throughput is audio per time.
 
---endure: over 8 connections that stay open, N requests with 1 s of SPEECH that has text, or as many as M minutes
-allow; each must be answered as the first. Tells the memory after each tenth.
+--endure: over 8 connections that stay open, N requests with 1 s of SPEECH that has text, or as many
+as M minutes allow; each must be answered as the first. Tells the memory after each tenth.
 
---silent: while ten realtime connections speak, uploads without and with N connections beside them that
-send silence: the time of each upload, and the CPU time of the server per second."""
+--silent: while ten realtime connections speak, uploads without and with N connections beside them
+that send silence: the time of each upload, and the CPU time of the server per second."""
 import argparse
 import base64
 import http.client
