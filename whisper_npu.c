@@ -21,22 +21,27 @@
  *   15. lr_  logit rules
  *   16. se_  search and zl_ compressed size of text
  *   17. al_  alignment and words
- *   18. rs_  results and writers
- *   19. pm_  run parameters
- *   20. np_  encoder products on an accelerator
- *   21. va_  voice activity
- *   22. ri_  the ring of live samples
- *   23. ru_  the state of a run
- *   24. aw_  the audio window and where it ends
- *   25. lg_  the ledger and the admission of segments
- *   26. wd_  decoding of one window
- *   27. wi_  windows: the long-form driver
- *   28. tt_  tentative text
- *   29. st_  live runs
- *   30. sn_  snapshots
- *   31. fa_  alignment of a given text
- *   32. ap_  public API: sessions and runs
- *   33. sf_  self-test
+ *   18. rs_  results: the store
+ *   19. sy_  style of the text
+ *   20. sp_  results of several speakers
+ *   21. ou_  output and JSON
+ *   22. ly_  layout of subtitles
+ *   23. wr_  writers
+ *   24. pm_  run parameters
+ *   25. np_  encoder products on an accelerator
+ *   26. va_  voice activity
+ *   27. ri_  the ring of live samples
+ *   28. ru_  the state of a run
+ *   29. aw_  the audio window and where it ends
+ *   30. lg_  the ledger and the admission of segments
+ *   31. wd_  decoding of one window
+ *   32. wi_  windows: the long-form driver
+ *   33. tt_  tentative text
+ *   34. st_  live runs
+ *   35. sn_  snapshots
+ *   36. fa_  alignment of a given text
+ *   37. ap_  public API: sessions and runs
+ *   38. sf_  self-test
  */
 
 /* ======================================================================
@@ -18481,14 +18486,12 @@ static void al_reset(al_aligner *a)
 }
 
 /* ======================================================================
- * 18. rs_  results and writers
+ * 18. rs_  results: the store
  *
- *  Owns      the store of one run's segments, the layout of subtitles, and
- *            one writer per format, a row of rs_writers.
+ *  Owns      the store of one run's segments, words, speech and ledger.
  *  Assumes   a block of fixed size.
  *  Ensures   a segment is stored completely or not at all; text is valid
- *            UTF-8; numbers are formatted here, so the output does not
- *            depend on locale or libc.
+ *            UTF-8; a store from a snapshot is checked before it is used.
  *  Costs     about 30 bytes per token, 180 per segment, 80 per word.
  * ====================================================================== */
 
@@ -19168,113 +19171,6 @@ static int rs_get_word(const rs_store *s, size_t segment, size_t index, wnpu_wor
     return WNPU_OK;
 }
 
-/* ---- results of several speakers ---- */
-
-#define RS_ECHO_MS 500          /* a word and its echo begin within this time */
-#define RS_ECHO_DB 6.0f         /* least difference for short segments, which may also be said by */
-#define RS_SHORT_WORDS 3u       /* both; those have less than this many words */
-#define RS_SAME_DB 0.05f        /* two channels with one signal */
-#define RS_FAINT_DB 10.0f       /* an echo so faint is heard wrong: few equal words are enough */
-#define RS_LEAK_DB 15.0f        /* so faint beside both the other speaker and the speaker's own
-                                 * loudest segment, no equal words are needed */
-#define RS_LONGEST_MS 60000     /* longer than any segment */
-
-/* The results of earlier runs, while another one is appended to them. */
-typedef struct rs_kept {
-    size_t count;               /* segments */
-    rs_list speech, ledger;
-    wnpu_ledger_span rest;
-} rs_kept;
-
-/* Puts the results aside: the next run adds its segments behind them, and begins its own lists. */
-static void rs_keep(rs_store *s, rs_kept *k)
-{
-    s->peak = rs_peak(s);
-    k->count = s->count;
-    k->speech = s->speech;
-    k->ledger = s->ledger;
-    k->rest = s->rest;
-    memset(&s->speech, 0, sizeof s->speech);
-    memset(&s->ledger, 0, sizeof s->ledger);
-    memset(&s->rest, 0, sizeof s->rest);
-    s->speech.elem = sizeof(wnpu_speech_span);
-    s->ledger.elem = sizeof(wnpu_ledger_span);
-}
-
-/* Merges the spans of speech of two runs into the store's list. */
-static int rs_merge_speech(rs_store *s, const rs_list *a, const rs_list *b)
-{
-    wnpu_speech_span x, y, open = {-1, -1};
-    size_t i = 0, j = 0;
-    int status = WNPU_OK;
-    while (status == WNPU_OK && (i < a->count || j < b->count)) {
-        const unsigned char *p = rs_list_get(s, a, i), *q = rs_list_get(s, b, j);
-        if (p != NULL) {
-            memcpy(&x, p, sizeof x);
-        }
-        if (q != NULL) {
-            memcpy(&y, q, sizeof y);
-        }
-        if (p == NULL || (q != NULL && y.t0_ms < x.t0_ms)) {
-            x = y;
-            j++;
-        } else {
-            i++;
-        }
-        if (open.t0_ms >= 0 && x.t0_ms <= open.t1_ms) {
-            open.t1_ms = x.t1_ms > open.t1_ms ? x.t1_ms : open.t1_ms;
-            continue;
-        }
-        status = open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : WNPU_OK;
-        open = x;
-    }
-    return status == WNPU_OK && open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : status;
-}
-
-/* The time up to which the ledger goes. */
-static int64_t rs_ledger_end(const rs_store *s)
-{
-    wnpu_ledger_span last;
-    size_t n = s->ledger.count + (s->rest.t0_ms < s->rest.t1_ms);
-    return n > 0 && rs_get_ledger(s, n - 1, &last) == WNPU_OK ? last.t1_ms : 0;
-}
-
-/* Unresolved before text before silence. */
-static int rs_weight(int32_t kind)
-{
-    return kind == WNPU_LEDGER_UNRESOLVED ? 2 : kind == WNPU_LEDGER_TEXT ? 1 : 0;
-}
-
-/* Merges two ledgers into the store's. If there is no room, the rest is unresolved. */
-static int rs_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
-{
-    wnpu_ledger_span x, y, span;
-    size_t i = 0, j = 0;
-    int64_t at = 0;
-    int status = WNPU_OK;
-    while (status == WNPU_OK) {
-        int has_x = rs_get_ledger(a, i, &x) == WNPU_OK, has_y = rs_get_ledger(b, j, &y) == WNPU_OK;
-        if (!has_x && !has_y) {
-            break;
-        }
-        span = !has_x || (has_y && rs_weight(y.kind) > rs_weight(x.kind)) ? y : x;
-        span.t0_ms = at;
-        span.t1_ms = !has_x ? y.t1_ms : !has_y || x.t1_ms < y.t1_ms ? x.t1_ms : y.t1_ms;
-        i += has_x && x.t1_ms <= span.t1_ms;
-        j += has_y && y.t1_ms <= span.t1_ms;
-        status = span.t1_ms > at ? rs_add_ledger(s, &span) : WNPU_OK;
-        if (status != WNPU_OK) {
-            s->rest.t0_ms = at;
-            s->rest.t1_ms = rs_ledger_end(a) > rs_ledger_end(b) ? rs_ledger_end(a)
-                                                                : rs_ledger_end(b);
-            s->rest.kind = WNPU_LEDGER_UNRESOLVED;
-            s->rest.reason = WNPU_REASON_FULL;
-        }
-        at = span.t1_ms;
-    }
-    return status;
-}
-
 static void rs_put_record(rs_store *s, size_t index, const rs_record *record)
 {
     uint32_t offset;
@@ -19282,35 +19178,42 @@ static void rs_put_record(rs_store *s, size_t index, const rs_record *record)
     memcpy(s->base + offset, record, sizeof *record);
 }
 
-/* ---- style ----
- * Fillers are left out and words replaced when a segment has been stored: its text and its words
- * change, its tokens do not. What hotwords sound like is replaced by them. */
+/* ======================================================================
+ * 19. sy_  style of the text
+ *
+ *  Owns      fillers that are left out, words that are replaced, and hotwords
+ *            that replace what they sound like.
+ *  Assumes   the segment that was stored last.
+ *  Ensures   its text and its words change, its tokens do not; a segment of
+ *            which nothing is left is removed.
+ *  Costs     a map of 4 bytes per byte of text, in the store's free room.
+ * ====================================================================== */
 
-typedef struct rs_style {
+typedef struct sy_style {
     const char *replace;    /* lines "this => that"; NULL: none */
     lr_hotwords hotwords;
     int drop_fillers;
     int32_t language;
-} rs_style;
+} sy_style;
 
 /* A place in a text, and what is written there. */
-typedef struct rs_edit {
+typedef struct sy_edit {
     size_t length;          /* bytes that it replaces */
     const char *to;
     size_t to_length;
     int32_t first;          /* of the words to be replaced: the first character */
     int filler;
-} rs_edit;
+} sy_edit;
 
 /* A spot in a text. */
-typedef struct rs_spot {
+typedef struct sy_spot {
     const char *text;
     size_t n;               /* bytes of text from here on */
     int32_t before;         /* the character before */
-} rs_spot;
+} sy_spot;
 
 /* Sounds of hesitation, one a line. Words that may mean something are left out. */
-static const char *const rs_fillers[][2] = {
+static const char *const sy_fillers[][2] = {
     {"en", "uh\num\nuhm\numm\nuhh\nerm\nhmm\nmmm"},
     {"de", "\xc3\xa4h\n" "\xc3\xa4hm\n" "\xc3\xb6h\n" "\xc3\xb6hm\n" "hm\n" "hmm"},
     {"fr", "euh\nheu\nhum\nhmm"},
@@ -19326,7 +19229,7 @@ static const char *const rs_fillers[][2] = {
 };
 
 /* The two sides of a line "this => that", without blanks around them. Returns 0 if it is none. */
-static int rs_rule(const char *line, size_t length, rs_edit *e, size_t *from)
+static int sy_rule(const char *line, size_t length, sy_edit *e, size_t *from)
 {
     size_t i;
     for (i = 1; i + 1 < length && (line[i] != '=' || line[i + 1] != '>'); i++) {
@@ -19344,7 +19247,7 @@ static int rs_rule(const char *line, size_t length, rs_edit *e, size_t *from)
 }
 
 /* Bytes at the beginning of text that are the word, whatever the case; 0: another word. */
-static size_t rs_match(const char *text, size_t n, const char *word, size_t length)
+static size_t sy_match(const char *text, size_t n, const char *word, size_t length)
 {
     size_t at = 0, i = 0, used;
     int cut;
@@ -19362,7 +19265,7 @@ static size_t rs_match(const char *text, size_t n, const char *word, size_t leng
 
 /* Whether a character is part of a word that would go on: a letter or digit, and for fillers also a
  * hyphen or an apostrophe. Scripts without spaces do not show where a word ends. */
-static int rs_goes_on(int32_t c, int filler)
+static int sy_goes_on(int32_t c, int filler)
 {
     int letter = tk_classify(c) == TK_LETTER || tk_classify(c) == TK_NUMBER;
     return filler ? letter || c == '-' || c == '\'' || c == 0x2019
@@ -19370,9 +19273,9 @@ static int rs_goes_on(int32_t c, int filler)
 }
 
 /* Makes e the best edit of the spot if the words are there and longer than those of the best. */
-static void rs_try(rs_edit *best, rs_edit e, const char *words, size_t n, const rs_spot *p)
+static void sy_try(sy_edit *best, sy_edit e, const char *words, size_t n, const sy_spot *p)
 {
-    size_t matched = rs_match(p->text, p->n, words, n), used, at;
+    size_t matched = sy_match(p->text, p->n, words, n), used, at;
     int32_t last = 0, next;
     int cut;
     if (matched <= best->length) {
@@ -19383,8 +19286,8 @@ static void rs_try(rs_edit *best, rs_edit e, const char *words, size_t n, const 
         last = tk_decode_utf8(words + at, n - at, &used, &cut);
     }
     next = matched < p->n ? tk_decode_utf8(p->text + matched, p->n - matched, &used, &cut) : ' ';
-    if ((rs_goes_on(e.first, e.filler) && rs_goes_on(p->before, e.filler)) ||
-        (rs_goes_on(last, e.filler) && rs_goes_on(next, e.filler))) {
+    if ((sy_goes_on(e.first, e.filler) && sy_goes_on(p->before, e.filler)) ||
+        (sy_goes_on(last, e.filler) && sy_goes_on(next, e.filler))) {
         return;
     }
     e.length = matched;
@@ -19392,69 +19295,69 @@ static void rs_try(rs_edit *best, rs_edit e, const char *words, size_t n, const 
 }
 
 /* Looks for the lines of a list: fillers or replacements. */
-static void rs_find_line(const char *list, int filler, const rs_spot *p, rs_edit *best)
+static void sy_find_line(const char *list, int filler, const sy_spot *p, sy_edit *best)
 {
     size_t length = 0, from;
     const char *line;
     while ((line = tk_line(&list, &length)) != NULL) {
-        rs_edit e = {0, "", 0, 0, 0};
+        sy_edit e = {0, "", 0, 0, 0};
         e.filler = filler;
         from = length;
-        if (filler || rs_rule(line, length, &e, &from)) {
-            rs_try(best, e, line, from, p);
+        if (filler || sy_rule(line, length, &e, &from)) {
+            sy_try(best, e, line, from, p);
         }
     }
 }
 
 /* Looks for what hotwords sound like. */
-static void rs_find_heard(lr_hotwords list, const rs_spot *p, rs_edit *best)
+static void sy_find_heard(lr_hotwords list, const sy_spot *p, sy_edit *best)
 {
     const char *word, *heard, *words;
     size_t length = 0, n = 0;
     while ((word = lr_next_hotword(&list, &length)) != NULL) {
-        rs_edit e = {0, "", 0, 0, 0};
+        sy_edit e = {0, "", 0, 0, 0};
         e.to = word;
         e.to_length = lr_word_length(word, length, &heard);
         while (heard != NULL && (words = lr_next_heard(&heard, word + length, &n)) != NULL) {
-            rs_try(best, e, words, n, p);
+            sy_try(best, e, words, n, p);
         }
     }
 }
 
 /* The edit at a spot, of length 0 if there is none. */
-static rs_edit rs_find_edit(const rs_style *style, const rs_spot *p)
+static sy_edit sy_find_edit(const sy_style *style, const sy_spot *p)
 {
-    rs_edit e = {0, "", 0, 0, 0};
+    sy_edit e = {0, "", 0, 0, 0};
     const char *code = wnpu_language_code(style->language);
     size_t i, used;
     int cut;
-    if (rs_goes_on(p->before, 0) && rs_goes_on(tk_decode_utf8(p->text, p->n, &used, &cut), 0)) {
+    if (sy_goes_on(p->before, 0) && sy_goes_on(tk_decode_utf8(p->text, p->n, &used, &cut), 0)) {
         return e; /* inside of a word */
     }
-    rs_find_line(style->replace, 0, p, &e);
-    rs_find_heard(style->hotwords, p, &e);
-    for (i = 0; style->drop_fillers && i < sizeof rs_fillers / sizeof rs_fillers[0]; i++) {
-        if (code != NULL && strcmp(code, rs_fillers[i][0]) == 0) {
-            rs_find_line(rs_fillers[i][1], 1, p, &e);
+    sy_find_line(style->replace, 0, p, &e);
+    sy_find_heard(style->hotwords, p, &e);
+    for (i = 0; style->drop_fillers && i < sizeof sy_fillers / sizeof sy_fillers[0]; i++) {
+        if (code != NULL && strcmp(code, sy_fillers[i][0]) == 0) {
+            sy_find_line(sy_fillers[i][1], 1, p, &e);
         }
     }
     return e;
 }
 
-/* A text under its edits. map[i] is the place in out of byte i of the text, with RS_INSIDE if that
+/* A text under its edits. map[i] is the place in out of byte i of the text, with SY_INSIDE if that
  * is inside of what was replaced. */
-#define RS_INSIDE 0x80000000u
-typedef struct rs_rewrite {
+#define SY_INSIDE 0x80000000u
+typedef struct sy_rewrite {
     const char *text;
     size_t n, at;
     char *out;
     size_t used, room;
     uint32_t *map;          /* [n + 1] */
     int capital;            /* the next letter begins a sentence */
-} rs_rewrite;
+} sy_rewrite;
 
 /* Bytes of punctuation at a text: a comma of any script (1), the end of a sentence (2). */
-static size_t rs_punctuation(const char *text, size_t n, int *kind)
+static size_t sy_punctuation(const char *text, size_t n, int *kind)
 {
     size_t used = 0;
     int cut;
@@ -19465,7 +19368,7 @@ static size_t rs_punctuation(const char *text, size_t n, int *kind)
 }
 
 /* Leaves out a filler, the space before it and the punctuation that belonged to it. */
-static void rs_drop(rs_rewrite *w, const rs_edit *e)
+static void sy_drop(sy_rewrite *w, const sy_edit *e)
 {
     size_t i, behind = w->at + e->length, more, used;
     int32_t said;
@@ -19475,7 +19378,7 @@ static void rs_drop(rs_rewrite *w, const rs_edit *e)
     last = w->used > 0 ? w->out[w->used - 1] : '.';
     said = tk_decode_utf8(w->text + w->at, e->length, &used, &kind);
     w->capital |= lr_change_case(said, 0) != said && strchr(".?!", last) != NULL;
-    while ((more = rs_punctuation(w->text + behind, w->n - behind, &kind)) > 0) {
+    while ((more = sy_punctuation(w->text + behind, w->n - behind, &kind)) > 0) {
         if (kind == 2 && strchr(".?!", last) == NULL) {
             w->used -= last == ','; /* the sentence ends in its place */
             w->capital = 0;
@@ -19490,7 +19393,7 @@ static void rs_drop(rs_rewrite *w, const rs_edit *e)
 }
 
 /* Writes what replaces some words. If it has as many spaces, each word is that of its place. */
-static void rs_replace(rs_rewrite *w, const rs_edit *e)
+static void sy_replace(sy_rewrite *w, const sy_edit *e)
 {
     size_t i, k = 0, start = w->used;
     long spaces = 0;        /* of what is replaced beyond those of what replaces it */
@@ -19520,28 +19423,28 @@ static void rs_replace(rs_rewrite *w, const rs_edit *e)
         }
         w->map[w->at + i] = i == 0 ? (uint32_t)start
                           : space ? (uint32_t)(start + k)
-                                  : (uint32_t)w->used | (e->to_length > 0 ? RS_INSIDE : 0);
+                                  : (uint32_t)w->used | (e->to_length > 0 ? SY_INSIDE : 0);
         k += (size_t)space;
     }
     w->at += e->length;
 }
 
 /* Applies all edits. Returns how many there were; -1: there is no room. */
-static int rs_rewrite_text(rs_rewrite *w, const rs_style *style)
+static int sy_rewrite_text(sy_rewrite *w, const sy_style *style)
 {
     int32_t before = ' ';
     size_t used;
     int cut, edits = 0;
     for (w->at = 0; w->at < w->n; ) {
-        rs_spot p = {w->text + w->at, w->n - w->at, before};
-        rs_edit e = rs_find_edit(style, &p);
+        sy_spot p = {w->text + w->at, w->n - w->at, before};
+        sy_edit e = sy_find_edit(style, &p);
         int32_t c = tk_decode_utf8(w->text + w->at, w->n - w->at, &used, &cut);
         if (w->room - w->used < used + e.to_length) {
             return -1;
         }
         if (e.length > 0) {
             edits++;
-            (e.filler ? rs_drop : rs_replace)(w, &e);
+            (e.filler ? sy_drop : sy_replace)(w, &e);
             before = ' ';
             continue;
         }
@@ -19560,7 +19463,7 @@ static int rs_rewrite_text(rs_rewrite *w, const rs_style *style)
 }
 
 /* Whether a text has a letter or a digit. */
-static int rs_says_something(const char *text, size_t n)
+static int sy_says_something(const char *text, size_t n)
 {
     size_t at, used;
     int cut;
@@ -19576,7 +19479,7 @@ static int rs_says_something(const char *text, size_t n)
 /* Gives the words of a record their parts of its new text, from byte text of the block on. Words
  * that are replaced together become one; words without text are left out. Returns the offset after
  * the texts. */
-static size_t rs_restyle_words(rs_store *s, rs_record *r, const uint32_t *map, size_t text)
+static size_t sy_restyle_words(rs_store *s, rs_record *r, const uint32_t *map, size_t text)
 {
     size_t i, kept = 0, at = 0, from = 0, to, length;
     const char *said;
@@ -19585,10 +19488,10 @@ static size_t rs_restyle_words(rs_store *s, rs_record *r, const uint32_t *map, s
         uint32_t begins = map[at];
         memcpy(&w, s->base + r->words + i * sizeof w, sizeof w);
         at += w.word.text_length;
-        to = i + 1 < r->n_words ? map[at] & ~RS_INSIDE : r->segment.text_length;
+        to = i + 1 < r->n_words ? map[at] & ~SY_INSIDE : r->segment.text_length;
         said = (const char *)s->base + r->text + from;
         length = to > from ? to - from : 0;
-        if ((begins & RS_INSIDE) != 0 && kept > 0 && !rs_says_something(said, length)) {
+        if ((begins & SY_INSIDE) != 0 && kept > 0 && !sy_says_something(said, length)) {
             memcpy(&last, s->base + r->words + --kept * sizeof w, sizeof w);
             last.word.t1_ms = w.word.t1_ms;
             last.word.n_tokens = w.word.first_token + w.word.n_tokens - last.word.first_token;
@@ -19611,7 +19514,7 @@ static size_t rs_restyle_words(rs_store *s, rs_record *r, const uint32_t *map, s
 }
 
 /* Whether a style changes no text. */
-static int rs_is_plain(const rs_style *style)
+static int sy_is_plain(const sy_style *style)
 {
     lr_hotwords list = style->hotwords;
     const char *word, *heard = NULL;
@@ -19625,16 +19528,16 @@ static int rs_is_plain(const rs_style *style)
 /* Applies a style to the segment stored last. *stored becomes 0 if nothing is left of it. E_FULL
  * leaves it as it was. The new text is written behind what is used, the map at the end of the
  * room. */
-static int rs_restyle(rs_store *s, const rs_style *style, int *stored)
+static int sy_restyle(rs_store *s, const sy_style *style, int *stored)
 {
     rs_record r = rs_get_record(s, s->count - 1);
     size_t n = r.segment.text_length, limit = s->size - s->count * sizeof(uint32_t);
     size_t map = (n + 2) * sizeof(uint32_t) <= limit - s->used
                      ? (limit - (n + 1) * sizeof(uint32_t)) & ~(sizeof(uint32_t) - 1) : 0;
     uint32_t offset;
-    rs_rewrite w;
+    sy_rewrite w;
     int edits;
-    if (rs_is_plain(style)) {
+    if (sy_is_plain(style)) {
         return WNPU_OK;
     }
     memset(&w, 0, sizeof w);
@@ -19643,15 +19546,15 @@ static int rs_restyle(rs_store *s, const rs_style *style, int *stored)
     w.map = (uint32_t *)(void *)(s->base + map);
     w.out = (char *)s->base + s->used;
     w.room = map > 0 ? map - s->used : 0;
-    edits = map > 0 ? rs_rewrite_text(&w, style) : -1;
-    *stored = edits <= 0 || rs_says_something(w.out, w.used);
+    edits = map > 0 ? sy_rewrite_text(&w, style) : -1;
+    *stored = edits <= 0 || sy_says_something(w.out, w.used);
     if (edits < 0 || r.text + 2 * w.used + 2 + r.n_words > map) {
         edits = -1;
     } else if (edits > 0) {
         memmove(s->base + r.text, w.out, w.used);
         s->base[r.text + w.used] = '\0';
         r.segment.text_length = w.used;
-        s->used = rs_restyle_words(s, &r, w.map, r.text + w.used + 1);
+        s->used = sy_restyle_words(s, &r, w.map, r.text + w.used + 1);
         rs_put_record(s, s->count - 1, &r);
     }
     if (edits >= 0 && !*stored) {
@@ -19663,8 +19566,124 @@ static int rs_restyle(rs_store *s, const rs_style *style, int *stored)
     return edits < 0 ? WNPU_E_FULL : WNPU_OK;
 }
 
+/* ======================================================================
+ * 20. sp_  results of several speakers
+ *
+ *  Owns      how the results of one channel are joined with those of others,
+ *            and which words are echoes of another speaker.
+ *  Assumes   segments of a run behind those of the runs before it.
+ *  Ensures   segments in order of time, one ledger and one list of speech;
+ *            if there is no room, the rest of the ledger is unresolved.
+ *  Costs     no memory outside the store.
+ * ====================================================================== */
+
+#define SP_ECHO_MS 500          /* a word and its echo begin within this time */
+#define SP_ECHO_DB 6.0f         /* least difference for short segments, which may also be said by */
+#define SP_SHORT_WORDS 3u       /* both; those have less than this many words */
+#define SP_SAME_DB 0.05f        /* two channels with one signal */
+#define SP_FAINT_DB 10.0f       /* an echo so faint is heard wrong: few equal words are enough */
+#define SP_LEAK_DB 15.0f        /* so faint beside both the other speaker and the speaker's own
+                                 * loudest segment, no equal words are needed */
+#define SP_LONGEST_MS 60000     /* longer than any segment */
+
+/* The results of earlier runs, while another one is appended to them. */
+typedef struct sp_kept {
+    size_t count;               /* segments */
+    rs_list speech, ledger;
+    wnpu_ledger_span rest;
+} sp_kept;
+
+/* Puts the results aside: the next run adds its segments behind them, and begins its own lists. */
+static void sp_keep(rs_store *s, sp_kept *k)
+{
+    s->peak = rs_peak(s);
+    k->count = s->count;
+    k->speech = s->speech;
+    k->ledger = s->ledger;
+    k->rest = s->rest;
+    memset(&s->speech, 0, sizeof s->speech);
+    memset(&s->ledger, 0, sizeof s->ledger);
+    memset(&s->rest, 0, sizeof s->rest);
+    s->speech.elem = sizeof(wnpu_speech_span);
+    s->ledger.elem = sizeof(wnpu_ledger_span);
+}
+
+/* Merges the spans of speech of two runs into the store's list. */
+static int sp_merge_speech(rs_store *s, const rs_list *a, const rs_list *b)
+{
+    wnpu_speech_span x, y, open = {-1, -1};
+    size_t i = 0, j = 0;
+    int status = WNPU_OK;
+    while (status == WNPU_OK && (i < a->count || j < b->count)) {
+        const unsigned char *p = rs_list_get(s, a, i), *q = rs_list_get(s, b, j);
+        if (p != NULL) {
+            memcpy(&x, p, sizeof x);
+        }
+        if (q != NULL) {
+            memcpy(&y, q, sizeof y);
+        }
+        if (p == NULL || (q != NULL && y.t0_ms < x.t0_ms)) {
+            x = y;
+            j++;
+        } else {
+            i++;
+        }
+        if (open.t0_ms >= 0 && x.t0_ms <= open.t1_ms) {
+            open.t1_ms = x.t1_ms > open.t1_ms ? x.t1_ms : open.t1_ms;
+            continue;
+        }
+        status = open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : WNPU_OK;
+        open = x;
+    }
+    return status == WNPU_OK && open.t0_ms >= 0 ? rs_list_add(s, &s->speech, &open) : status;
+}
+
+/* The time up to which the ledger goes. */
+static int64_t sp_ledger_end(const rs_store *s)
+{
+    wnpu_ledger_span last;
+    size_t n = s->ledger.count + (s->rest.t0_ms < s->rest.t1_ms);
+    return n > 0 && rs_get_ledger(s, n - 1, &last) == WNPU_OK ? last.t1_ms : 0;
+}
+
+/* Unresolved before text before silence. */
+static int sp_weight(int32_t kind)
+{
+    return kind == WNPU_LEDGER_UNRESOLVED ? 2 : kind == WNPU_LEDGER_TEXT ? 1 : 0;
+}
+
+/* Merges two ledgers into the store's. If there is no room, the rest is unresolved. */
+static int sp_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
+{
+    wnpu_ledger_span x, y, span;
+    size_t i = 0, j = 0;
+    int64_t at = 0;
+    int status = WNPU_OK;
+    while (status == WNPU_OK) {
+        int has_x = rs_get_ledger(a, i, &x) == WNPU_OK, has_y = rs_get_ledger(b, j, &y) == WNPU_OK;
+        if (!has_x && !has_y) {
+            break;
+        }
+        span = !has_x || (has_y && sp_weight(y.kind) > sp_weight(x.kind)) ? y : x;
+        span.t0_ms = at;
+        span.t1_ms = !has_x ? y.t1_ms : !has_y || x.t1_ms < y.t1_ms ? x.t1_ms : y.t1_ms;
+        i += has_x && x.t1_ms <= span.t1_ms;
+        j += has_y && y.t1_ms <= span.t1_ms;
+        status = span.t1_ms > at ? rs_add_ledger(s, &span) : WNPU_OK;
+        if (status != WNPU_OK) {
+            s->rest.t0_ms = at;
+            s->rest.t1_ms = sp_ledger_end(a) > sp_ledger_end(b) ? sp_ledger_end(a)
+                                                                : sp_ledger_end(b);
+            s->rest.kind = WNPU_LEDGER_UNRESOLVED;
+            s->rest.reason = WNPU_REASON_FULL;
+        }
+        at = span.t1_ms;
+    }
+    return status;
+}
+
 /* The next ASCII letter in lower case, digit or byte of another character; 0 at the end. */
-static char rs_next_letter(const char *text, size_t length, size_t *at)
+static char sp_next_letter(const char *text, size_t length, size_t *at)
 {
     while (*at < length) {
         char c = text[(*at)++];
@@ -19677,33 +19696,33 @@ static char rs_next_letter(const char *text, size_t length, size_t *at)
 }
 
 /* Whether two words are the same, but for case and punctuation. */
-static int rs_is_same_word(const wnpu_word *a, const wnpu_word *b)
+static int sp_is_same_word(const wnpu_word *a, const wnpu_word *b)
 {
     size_t i = 0, j = 0;
     char x, y;
     do {
-        x = rs_next_letter(a->text, a->text_length, &i);
-        y = rs_next_letter(b->text, b->text_length, &j);
+        x = sp_next_letter(a->text, a->text_length, &i);
+        y = sp_next_letter(b->text, b->text_length, &j);
     } while (x == y && x != 0);
     return x == y;
 }
 
 /* Whether a segment can be an echo of another speaker's: that one is louder at the same time. Of
  * one signal in two channels, the first speaker's stays. */
-static int rs_can_echo(const rs_record *quiet, const rs_record *loud)
+static int sp_can_echo(const rs_record *quiet, const rs_record *loud)
 {
     float more = loud->segment.level - quiet->segment.level;
-    int same = more < RS_SAME_DB && more > -RS_SAME_DB;
-    if (loud->segment.t0_ms > quiet->segment.t1_ms + RS_ECHO_MS ||
-        loud->segment.t1_ms + RS_ECHO_MS < quiet->segment.t0_ms) {
+    int same = more < SP_SAME_DB && more > -SP_SAME_DB;
+    if (loud->segment.t0_ms > quiet->segment.t1_ms + SP_ECHO_MS ||
+        loud->segment.t1_ms + SP_ECHO_MS < quiet->segment.t0_ms) {
         return 0;
     }
     return same ? loud->segment.speaker < quiet->segment.speaker
-         : quiet->n_words < RS_SHORT_WORDS ? more >= RS_ECHO_DB : more > 0.0f;
+         : quiet->n_words < SP_SHORT_WORDS ? more >= SP_ECHO_DB : more > 0.0f;
 }
 
 /* By how many dB the loudest segment at the same time exceeds a segment; 0 if none can echo. */
-static float rs_excess(const rs_store *s, const rs_record *quiet, size_t first, size_t end)
+static float sp_excess(const rs_store *s, const rs_record *quiet, size_t first, size_t end)
 {
     float most = 0.0f;
     size_t i;
@@ -19713,7 +19732,7 @@ static float rs_excess(const rs_store *s, const rs_record *quiet, size_t first, 
                                                                  : quiet->segment.t0_ms;
         int64_t to = loud.segment.t1_ms < quiet->segment.t1_ms ? loud.segment.t1_ms
                                                                : quiet->segment.t1_ms;
-        if (loud.segment.t0_ms > quiet->segment.t1_ms + RS_ECHO_MS) {
+        if (loud.segment.t0_ms > quiet->segment.t1_ms + SP_ECHO_MS) {
             break;
         }
         if (2 * (to - from) > quiet->segment.t1_ms - quiet->segment.t0_ms &&
@@ -19725,20 +19744,20 @@ static float rs_excess(const rs_store *s, const rs_record *quiet, size_t first, 
 }
 
 /* Whether a word is also among those of the louder segments from first to before end. */
-static int rs_is_echo(const rs_store *s, const rs_record *quiet, const wnpu_word *word,
+static int sp_is_echo(const rs_store *s, const rs_record *quiet, const wnpu_word *word,
                       size_t first, size_t end)
 {
     size_t i, k;
     wnpu_word other;
     for (i = first; i < end; i++) {
         rs_record loud = rs_get_record(s, i);
-        if (loud.segment.t0_ms > word->t1_ms + RS_ECHO_MS) {
+        if (loud.segment.t0_ms > word->t1_ms + SP_ECHO_MS) {
             break;
         }
-        for (k = 0; k < loud.n_words && rs_can_echo(quiet, &loud); k++) {
+        for (k = 0; k < loud.n_words && sp_can_echo(quiet, &loud); k++) {
             if (rs_get_word(s, i, k, &other) == WNPU_OK &&
-                other.t0_ms <= word->t0_ms + RS_ECHO_MS &&
-                other.t0_ms + RS_ECHO_MS >= word->t0_ms && rs_is_same_word(word, &other)) {
+                other.t0_ms <= word->t0_ms + SP_ECHO_MS &&
+                other.t0_ms + SP_ECHO_MS >= word->t0_ms && sp_is_same_word(word, &other)) {
                 return 1;
             }
         }
@@ -19747,7 +19766,7 @@ static int rs_is_echo(const rs_store *s, const rs_record *quiet, const wnpu_word
 }
 
 /* Removes all words of a segment but those from first to before end. */
-static void rs_trim(rs_store *s, size_t index, rs_record *r, size_t first, size_t end)
+static void sp_trim(rs_store *s, size_t index, rs_record *r, size_t first, size_t end)
 {
     rs_word w;
     size_t i, bytes = 0, kept = 0, token = 0, tokens = 0;
@@ -19779,7 +19798,7 @@ static void rs_trim(rs_store *s, size_t index, rs_record *r, size_t first, size_
 }
 
 /* Level of the loudest segment of a speaker. */
-static float rs_loudest(const rs_store *s, int32_t speaker)
+static float sp_loudest(const rs_store *s, int32_t speaker)
 {
     float loudest = -120.0f;
     size_t i;
@@ -19793,50 +19812,50 @@ static float rs_loudest(const rs_store *s, int32_t speaker)
 
 /* Removes what segment index has in common with the louder segments from first to before end: the
  * whole of it if that is most of its words, or else words at its ends. */
-static void rs_remove_echo(rs_store *s, size_t index, size_t first, size_t end)
+static void sp_remove_echo(rs_store *s, size_t index, size_t first, size_t end)
 {
     rs_record r = rs_get_record(s, index);
-    float excess = rs_excess(s, &r, first, end);
-    int leak = excess >= RS_LEAK_DB &&
-               rs_loudest(s, r.segment.speaker) - r.segment.level >= RS_LEAK_DB;
-    size_t share = excess >= RS_FAINT_DB ? 3 : 6; /* tenths of the words */
+    float excess = sp_excess(s, &r, first, end);
+    int leak = excess >= SP_LEAK_DB &&
+               sp_loudest(s, r.segment.speaker) - r.segment.level >= SP_LEAK_DB;
+    size_t share = excess >= SP_FAINT_DB ? 3 : 6; /* tenths of the words */
     wnpu_word w;
     size_t k, echoes = 0, head = 0, tail = 0;
     for (k = 0; rs_get_word(s, index, k, &w) == WNPU_OK; k++) {
-        int echo = rs_is_echo(s, &r, &w, first, end);
+        int echo = sp_is_echo(s, &r, &w, first, end);
         echoes += echo != 0;
         head += echo && head == k;
         tail = echo ? tail + 1 : 0;
     }
-    head = head < RS_SHORT_WORDS ? 0 : head;
-    tail = tail < RS_SHORT_WORDS ? 0 : tail;
+    head = head < SP_SHORT_WORDS ? 0 : head;
+    tail = tail < SP_SHORT_WORDS ? 0 : tail;
     if (r.n_words > 0 && (leak || 10 * echoes >= share * r.n_words)) {
         r.n_words = 0;
         r.segment.t0_ms = -1; /* removed when the segments are ordered */
         rs_put_record(s, index, &r);
     } else if (head + tail > 0) {
-        rs_trim(s, index, &r, head, r.n_words - tail);
+        sp_trim(s, index, &r, head, r.n_words - tail);
     }
 }
 
 /* Compares the segments from begin to before end with those of the other runs, from first to before
  * last, which are in order. */
-static void rs_remove_echoes(rs_store *s, size_t begin, size_t end, size_t first, size_t last)
+static void sp_remove_echoes(rs_store *s, size_t begin, size_t end, size_t first, size_t last)
 {
     size_t i;
     for (i = begin; i < end; i++) {
         rs_record r = rs_get_record(s, i);
         while (first < last &&
-               rs_get_record(s, first).segment.t0_ms + RS_LONGEST_MS < r.segment.t0_ms) {
+               rs_get_record(s, first).segment.t0_ms + SP_LONGEST_MS < r.segment.t0_ms) {
             first++;
         }
-        rs_remove_echo(s, i, first, last);
+        sp_remove_echo(s, i, first, last);
     }
 }
 
 /* Whether the segment stored at a comes before the one at b: of two that begin at the same time the
  * one that was stored first, that of an earlier run. */
-static int rs_is_before(const rs_store *s, uint32_t a, uint32_t b)
+static int sp_is_before(const rs_store *s, uint32_t a, uint32_t b)
 {
     rs_record x, y;
     memcpy(&x, s->base + a, sizeof x);
@@ -19846,13 +19865,13 @@ static int rs_is_before(const rs_store *s, uint32_t a, uint32_t b)
 
 /* Moves entry i of a heap of n segments down to its place. The last segment is entry 0; entry k is
  * *(top - k). */
-static void rs_sink(const rs_store *s, uint32_t *top, size_t i, size_t n)
+static void sp_sink(const rs_store *s, uint32_t *top, size_t i, size_t n)
 {
     uint32_t moved = *(top - i);
     size_t child;
     for (child = 2 * i + 1; child < n; child = 2 * i + 1) {
-        child += child + 1 < n && rs_is_before(s, *(top - child), *(top - (child + 1)));
-        if (!rs_is_before(s, moved, *(top - child))) {
+        child += child + 1 < n && sp_is_before(s, *(top - child), *(top - (child + 1)));
+        if (!sp_is_before(s, moved, *(top - child))) {
             break;
         }
         *(top - i) = *(top - child);
@@ -19863,7 +19882,7 @@ static void rs_sink(const rs_store *s, uint32_t *top, size_t i, size_t n)
 
 /* Orders the segments by time, those of earlier runs first, without those that were removed. Heap
  * sort: there may be no memory left in the store. */
-static void rs_order(rs_store *s)
+static void sp_order(rs_store *s)
 {
     uint32_t offset, *top = (uint32_t *)(void *)(s->base + s->size) - 1; /* that of segment 0 */
     size_t i, n = 0;
@@ -19874,18 +19893,18 @@ static void rs_order(rs_store *s)
     }
     s->count = n;
     for (i = n / 2; i > 0; i--) {
-        rs_sink(s, top, i - 1, n);
+        sp_sink(s, top, i - 1, n);
     }
     for (i = n; i > 1; i--) {
         offset = *top;
         *top = *(top - (i - 1));
         *(top - (i - 1)) = offset;
-        rs_sink(s, top, 0, i - 1);
+        sp_sink(s, top, 0, i - 1);
     }
 }
 
 /* Joins the results put aside with those of the run behind them. */
-static int rs_merge(rs_store *s, const rs_kept *k)
+static int sp_merge(rs_store *s, const sp_kept *k)
 {
     rs_store before = *s, after = *s;
     int status;
@@ -19896,29 +19915,40 @@ static int rs_merge(rs_store *s, const rs_kept *k)
     memset(&s->rest, 0, sizeof s->rest);
     s->speech.elem = sizeof(wnpu_speech_span);
     s->ledger.elem = sizeof(wnpu_ledger_span);
-    status = rs_merge_ledger(s, &before, &after);
+    status = sp_merge_ledger(s, &before, &after);
     if (status == WNPU_OK) {
-        status = rs_merge_speech(s, &k->speech, &after.speech);
+        status = sp_merge_speech(s, &k->speech, &after.speech);
     }
     if (status != WNPU_OK) { /* no room: those of the last run */
         s->speech = after.speech;
     }
-    rs_remove_echoes(s, k->count, s->count, 0, k->count);
-    rs_remove_echoes(s, 0, k->count, k->count, s->count);
-    rs_order(s);
+    sp_remove_echoes(s, k->count, s->count, 0, k->count);
+    sp_remove_echoes(s, 0, k->count, k->count, s->count);
+    sp_order(s);
     return status;
 }
 
+/* ======================================================================
+ * 21. ou_  output and JSON
+ *
+ *  Owns      buffered output, numbers and times as text, and both JSON
+ *            formats.
+ *  Assumes   a stored text is valid UTF-8.
+ *  Ensures   numbers are formatted here, so the output does not depend on
+ *            locale or libc.
+ *  Costs     1 KiB of stack.
+ * ====================================================================== */
+
 /* Buffered output to the host's function; after a failure the rest is discarded. */
-typedef struct rs_out {
+typedef struct ou_out {
     wnpu_write_fn write;
     void *user;
     size_t used;
     int failed;
     char buffer[1024];
-} rs_out;
+} ou_out;
 
-static void rs_flush(rs_out *o)
+static void ou_flush(ou_out *o)
 {
     size_t done = 0;
     while (!o->failed && done < o->used) {
@@ -19933,7 +19963,7 @@ static void rs_flush(rs_out *o)
     o->used = 0;
 }
 
-static void rs_bytes(rs_out *o, const char *bytes, size_t n)
+static void ou_bytes(ou_out *o, const char *bytes, size_t n)
 {
     while (n > 0) {
         size_t part = sizeof o->buffer - o->used;
@@ -19943,18 +19973,18 @@ static void rs_bytes(rs_out *o, const char *bytes, size_t n)
         bytes += part;
         n -= part;
         if (o->used == sizeof o->buffer) {
-            rs_flush(o);
+            ou_flush(o);
         }
     }
 }
 
-static void rs_text(rs_out *o, const char *text)
+static void ou_text(ou_out *o, const char *text)
 {
-    rs_bytes(o, text, strlen(text));
+    ou_bytes(o, text, strlen(text));
 }
 
 /* Decimal number with at least width digits. */
-static void rs_number(rs_out *o, int64_t value, int width)
+static void ou_number(ou_out *o, int64_t value, int width)
 {
     char digits[24];
     size_t at = sizeof digits;
@@ -19966,148 +19996,148 @@ static void rs_number(rs_out *o, int64_t value, int width)
     if (value < 0) {
         digits[--at] = '-';
     }
-    rs_bytes(o, digits + at, sizeof digits - at);
+    ou_bytes(o, digits + at, sizeof digits - at);
 }
 
 /* Writes value with six decimals; null if it is not finite. */
-static void rs_fraction(rs_out *o, float value)
+static void ou_fraction(ou_out *o, float value)
 {
     double scaled = (double)value * 1e6;
     int64_t whole;
     if (!(scaled > -1e15 && scaled < 1e15)) {
-        rs_text(o, "null");
+        ou_text(o, "null");
         return;
     }
     whole = (int64_t)(scaled < 0.0 ? scaled - 0.5 : scaled + 0.5);
     if (whole < 0) {
-        rs_text(o, "-");
+        ou_text(o, "-");
         whole = -whole;
     }
-    rs_number(o, whole / 1000000, 1);
-    rs_text(o, ".");
-    rs_number(o, whole % 1000000, 6);
+    ou_number(o, whole / 1000000, 1);
+    ou_text(o, ".");
+    ou_number(o, whole % 1000000, 6);
 }
 
 /* Milliseconds as seconds with three decimals. */
-static void rs_seconds(rs_out *o, int64_t ms)
+static void ou_seconds(ou_out *o, int64_t ms)
 {
-    rs_number(o, ms / 1000, 1);
-    rs_text(o, ".");
-    rs_number(o, ms % 1000, 3);
+    ou_number(o, ms / 1000, 1);
+    ou_text(o, ".");
+    ou_number(o, ms % 1000, 3);
 }
 
-static void rs_clock(rs_out *o, int64_t ms, const char *mark)
+static void ou_clock(ou_out *o, int64_t ms, const char *mark)
 {
-    rs_number(o, ms / 3600000, 2);
-    rs_text(o, ":");
-    rs_number(o, ms / 60000 % 60, 2);
-    rs_text(o, ":");
-    rs_number(o, ms / 1000 % 60, 2);
-    rs_text(o, mark);
-    rs_number(o, ms % 1000, 3);
+    ou_number(o, ms / 3600000, 2);
+    ou_text(o, ":");
+    ou_number(o, ms / 60000 % 60, 2);
+    ou_text(o, ":");
+    ou_number(o, ms / 1000 % 60, 2);
+    ou_text(o, mark);
+    ou_number(o, ms % 1000, 3);
 }
 
 /* The contents of a JSON string. */
-static void rs_json_escaped(rs_out *o, const char *text, size_t length)
+static void ou_json_escaped(ou_out *o, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
     size_t i;
     for (i = 0; i < length; i++) {
         unsigned char c = (unsigned char)text[i];
         if (c == '"' || c == '\\') {
-            rs_text(o, "\\");
-            rs_bytes(o, &text[i], 1);
+            ou_text(o, "\\");
+            ou_bytes(o, &text[i], 1);
         } else if (c < 32) {
-            rs_text(o, "\\u00");
-            rs_bytes(o, &hex[c >> 4], 1);
-            rs_bytes(o, &hex[c & 15], 1);
+            ou_text(o, "\\u00");
+            ou_bytes(o, &hex[c >> 4], 1);
+            ou_bytes(o, &hex[c & 15], 1);
         } else {
-            rs_bytes(o, &text[i], 1);
+            ou_bytes(o, &text[i], 1);
         }
     }
 }
 
-static void rs_json_string(rs_out *o, const char *text, size_t length)
+static void ou_json_string(ou_out *o, const char *text, size_t length)
 {
-    rs_text(o, "\"");
-    rs_json_escaped(o, text, length);
-    rs_text(o, "\"");
+    ou_text(o, "\"");
+    ou_json_escaped(o, text, length);
+    ou_text(o, "\"");
 }
 
 /* The same for any bytes: each maximal invalid subpart of UTF-8 becomes U+FFFD. */
-static void rs_json_untrusted(rs_out *o, const char *text, size_t length)
+static void ou_json_untrusted(ou_out *o, const char *text, size_t length)
 {
     size_t at, used;
     int cut;
-    rs_text(o, "\"");
+    ou_text(o, "\"");
     for (at = 0; at < length; at += used) {
         if (tk_decode_utf8(text + at, length - at, &used, &cut) < 0) {
-            rs_text(o, "\xef\xbf\xbd");
+            ou_text(o, "\xef\xbf\xbd");
         } else {
-            rs_json_escaped(o, text + at, used);
+            ou_json_escaped(o, text + at, used);
         }
     }
-    rs_text(o, "\"");
+    ou_text(o, "\"");
 }
 
-static void rs_json_count(rs_out *o, const char *name, int64_t value)
+static void ou_json_count(ou_out *o, const char *name, int64_t value)
 {
-    rs_text(o, ", \"");
-    rs_text(o, name);
-    rs_text(o, "\": ");
-    rs_number(o, value, 1);
+    ou_text(o, ", \"");
+    ou_text(o, name);
+    ou_text(o, "\": ");
+    ou_number(o, value, 1);
 }
 
 /* Begin and end, behind what separates them from the member or the object before. */
-static void rs_json_times(rs_out *o, const char *separator, int64_t t0_ms, int64_t t1_ms)
+static void ou_json_times(ou_out *o, const char *separator, int64_t t0_ms, int64_t t1_ms)
 {
-    rs_text(o, separator);
-    rs_text(o, "\"start\": ");
-    rs_seconds(o, t0_ms);
-    rs_text(o, ", \"end\": ");
-    rs_seconds(o, t1_ms);
+    ou_text(o, separator);
+    ou_text(o, "\"start\": ");
+    ou_seconds(o, t0_ms);
+    ou_text(o, ", \"end\": ");
+    ou_seconds(o, t1_ms);
 }
 
-static void rs_json_speaker(rs_out *o, int32_t speaker)
+static void ou_json_speaker(ou_out *o, int32_t speaker)
 {
     if (speaker > 0) {
-        rs_json_count(o, "speaker", speaker);
+        ou_json_count(o, "speaker", speaker);
     }
 }
 
-static void rs_json_tokens(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
+static void ou_json_tokens(ou_out *o, const tk_vocab *v, const wnpu_segment *s)
 {
     size_t i, length, n;
     char text[1024];
-    rs_text(o, ",\n   \"tokens\": [");
+    ou_text(o, ",\n   \"tokens\": [");
     for (i = 0; i < s->n_tokens; i++) {
         const char *bytes = tk_text(v, s->tokens[i].id, &length);
         n = bytes != NULL ? tk_sanitize_utf8(text, sizeof text, bytes, length) : 0;
         n = n < sizeof text ? n : 0;
-        rs_text(o, i > 0 ? ",\n    {\"id\": " : "\n    {\"id\": ");
-        rs_number(o, s->tokens[i].id, 1);
-        rs_text(o, ", \"text\": ");
-        rs_json_string(o, text, n);
-        rs_json_times(o, ", ", s->tokens[i].t0_ms, s->tokens[i].t1_ms);
-        rs_text(o, ", \"probability\": ");
-        rs_fraction(o, s->tokens[i].probability);
-        rs_text(o, "}");
+        ou_text(o, i > 0 ? ",\n    {\"id\": " : "\n    {\"id\": ");
+        ou_number(o, s->tokens[i].id, 1);
+        ou_text(o, ", \"text\": ");
+        ou_json_string(o, text, n);
+        ou_json_times(o, ", ", s->tokens[i].t0_ms, s->tokens[i].t1_ms);
+        ou_text(o, ", \"probability\": ");
+        ou_fraction(o, s->tokens[i].probability);
+        ou_text(o, "}");
     }
-    rs_text(o, "]");
+    ou_text(o, "]");
 }
 
 /* Reads the characters of the tokens of a segment, across tokens. */
-typedef struct rs_spelling {
+typedef struct ou_spelling {
     const tk_vocab *vocab;
     const wnpu_segment *segment;
     size_t token, byte;     /* what is read next */
     char held[4], character[4];
     size_t n_held;
-} rs_spelling;
+} ou_spelling;
 
 /* The next character, U+FFFD if it is invalid as in tk_sanitize_utf8(); returns its bytes, 0 at the
  * end. */
-static size_t rs_spell(rs_spelling *p)
+static size_t ou_spell(ou_spelling *p)
 {
     size_t length, used;
     int cut;
@@ -20133,18 +20163,18 @@ static size_t rs_spell(rs_spelling *p)
 }
 
 /* The text as it was decoded, if the segment's differs. */
-static void rs_json_decoded(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
+static void ou_json_decoded(ou_out *o, const tk_vocab *v, const wnpu_segment *s)
 {
-    rs_spelling p;
+    ou_spelling p;
     size_t n, at = 0;
     int write, same = 1;
     for (write = 0; write < 2; write++) {
         memset(&p, 0, sizeof p);
         p.vocab = v;
         p.segment = s;
-        while ((n = rs_spell(&p)) > 0) {
+        while ((n = ou_spell(&p)) > 0) {
             if (write) {
-                rs_json_escaped(o, p.character, n);
+                ou_json_escaped(o, p.character, n);
             }
             same = same && n <= s->text_length - at && memcmp(s->text + at, p.character, n) == 0;
             at += same ? n : 0;
@@ -20152,97 +20182,97 @@ static void rs_json_decoded(rs_out *o, const tk_vocab *v, const wnpu_segment *s)
         if (same && at == s->text_length) {
             return;
         }
-        rs_text(o, write ? "\"" : ",\n   \"decoded\": \"");
+        ou_text(o, write ? "\"" : ",\n   \"decoded\": \"");
     }
 }
 
 /* Member names are those of OpenAI's JSON. */
-static void rs_json_words(rs_out *o, const rs_store *store, size_t segment)
+static void ou_json_words(ou_out *o, const rs_store *store, size_t segment)
 {
     size_t i;
     wnpu_word w;
     if (rs_word_count(store, segment) == 0) {
         return;
     }
-    rs_text(o, ",\n   \"words\": [");
+    ou_text(o, ",\n   \"words\": [");
     for (i = 0; rs_get_word(store, segment, i, &w) == WNPU_OK; i++) {
-        rs_text(o, i > 0 ? ",\n    {\"word\": " : "\n    {\"word\": ");
-        rs_json_string(o, w.text, w.text_length);
-        rs_json_times(o, ", ", w.t0_ms, w.t1_ms);
-        rs_text(o, ", \"probability\": ");
-        rs_fraction(o, w.probability);
-        rs_json_speaker(o, w.speaker);
-        rs_text(o, "}");
+        ou_text(o, i > 0 ? ",\n    {\"word\": " : "\n    {\"word\": ");
+        ou_json_string(o, w.text, w.text_length);
+        ou_json_times(o, ", ", w.t0_ms, w.t1_ms);
+        ou_text(o, ", \"probability\": ");
+        ou_fraction(o, w.probability);
+        ou_json_speaker(o, w.speaker);
+        ou_text(o, "}");
     }
-    rs_text(o, "]");
+    ou_text(o, "]");
 }
 
-static void rs_json_language(rs_out *o, int32_t language)
+static void ou_json_language(ou_out *o, int32_t language)
 {
     const char *code = wnpu_language_code(language);
-    rs_json_string(o, code, strlen(code));
+    ou_json_string(o, code, strlen(code));
 }
 
 /* A member of an object, preceded by a comma. */
-static void rs_json_member(rs_out *o, const char *name, float value)
+static void ou_json_member(ou_out *o, const char *name, float value)
 {
-    rs_text(o, ", \"");
-    rs_text(o, name);
-    rs_text(o, "\": ");
-    rs_fraction(o, value);
+    ou_text(o, ", \"");
+    ou_text(o, name);
+    ou_text(o, "\": ");
+    ou_fraction(o, value);
 }
 
 /* How the text was decoded. */
-static void rs_json_origin(rs_out *o, const wnpu_segment *s)
+static void ou_json_origin(ou_out *o, const wnpu_segment *s)
 {
     static const char *const reasons[] = {"loop", "compression_ratio", "avg_logprob",
                                           "first_token"}; /* bits of wnpu_refusal */
     size_t i, n = 0;
-    rs_json_member(o, "avg_logprob", s->mean_logprob);
-    rs_json_member(o, "no_speech_prob", s->no_speech);
-    rs_text(o, ",\n   \"temperature\": ");
-    rs_fraction(o, s->temperature);
-    rs_json_member(o, "compression_ratio", s->compression_ratio);
-    rs_json_member(o, "first_logprob", s->first_logprob);
-    rs_json_count(o, "retries", s->retries);
-    rs_text(o, ", \"reasons\": [");
+    ou_json_member(o, "avg_logprob", s->mean_logprob);
+    ou_json_member(o, "no_speech_prob", s->no_speech);
+    ou_text(o, ",\n   \"temperature\": ");
+    ou_fraction(o, s->temperature);
+    ou_json_member(o, "compression_ratio", s->compression_ratio);
+    ou_json_member(o, "first_logprob", s->first_logprob);
+    ou_json_count(o, "retries", s->retries);
+    ou_text(o, ", \"reasons\": [");
     for (i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
         if (s->reasons >> i & 1u) {
-            rs_text(o, n++ > 0 ? ", \"" : "\"");
-            rs_text(o, reasons[i]);
-            rs_text(o, "\"");
+            ou_text(o, n++ > 0 ? ", \"" : "\"");
+            ou_text(o, reasons[i]);
+            ou_text(o, "\"");
         }
     }
-    rs_text(o, s->accepted ? "], \"accepted\": true" : "], \"accepted\": false");
-    rs_text(o, s->prompted ? ", \"prompted\": true" : ", \"prompted\": false");
+    ou_text(o, s->accepted ? "], \"accepted\": true" : "], \"accepted\": false");
+    ou_text(o, s->prompted ? ", \"prompted\": true" : ", \"prompted\": false");
 }
 
 /* Languages with a probability of at least 0.001; wnpu_get_languages() returns all. */
-static void rs_json_languages(rs_out *o, const rs_summary *m)
+static void ou_json_languages(ou_out *o, const rs_summary *m)
 {
     int32_t i;
     int n = 0;
-    rs_text(o, ",\n \"languages\": {");
+    ou_text(o, ",\n \"languages\": {");
     for (i = 0; i < m->n_languages; i++) {
         if (m->languages[i] >= 0.001f) {
-            rs_text(o, n++ > 0 ? ", " : "");
-            rs_json_language(o, i);
-            rs_text(o, ": ");
-            rs_fraction(o, m->languages[i]);
+            ou_text(o, n++ > 0 ? ", " : "");
+            ou_json_language(o, i);
+            ou_text(o, ": ");
+            ou_fraction(o, m->languages[i]);
         }
     }
-    rs_text(o, "}");
+    ou_text(o, "}");
 }
 
-static void rs_json_choice(rs_out *o, const wnpu_choice *c)
+static void ou_json_choice(ou_out *o, const wnpu_choice *c)
 {
-    rs_text(o, ",\n \"choice\": {\"best\": ");
-    rs_number(o, c->best, 1);
-    rs_json_member(o, "logprob", c->best_logprob);
-    rs_json_count(o, "second", c->second);
-    rs_json_member(o, "second_logprob", c->second_logprob);
-    rs_json_member(o, "margin", c->margin);
-    rs_text(o, "}");
+    ou_text(o, ",\n \"choice\": {\"best\": ");
+    ou_number(o, c->best, 1);
+    ou_json_member(o, "logprob", c->best_logprob);
+    ou_json_count(o, "second", c->second);
+    ou_json_member(o, "second_logprob", c->second_logprob);
+    ou_json_member(o, "margin", c->margin);
+    ou_text(o, "}");
 }
 
 WNPU_API const char *wnpu_ledger_reason_name(int reason)
@@ -20254,82 +20284,82 @@ WNPU_API const char *wnpu_ledger_reason_name(int reason)
     return reason >= 0 && reason < (int)(sizeof names / sizeof names[0]) ? names[reason] : NULL;
 }
 
-static void rs_json_ledger(rs_out *o, const rs_store *store)
+static void ou_json_ledger(ou_out *o, const rs_store *store)
 {
     static const char *const kinds[] = {"text", "silence", "unresolved"};
     const unsigned char *at;
     wnpu_speech_span speech;
     wnpu_ledger_span span;
     size_t i;
-    rs_text(o, ",\n \"speech\": [");
+    ou_text(o, ",\n \"speech\": [");
     for (i = 0; (at = rs_list_get(store, &store->speech, i)) != NULL; i++) {
         memcpy(&speech, at, sizeof speech);
-        rs_json_times(o, i > 0 ? ",\n  {" : "\n  {", speech.t0_ms, speech.t1_ms);
-        rs_text(o, "}");
+        ou_json_times(o, i > 0 ? ",\n  {" : "\n  {", speech.t0_ms, speech.t1_ms);
+        ou_text(o, "}");
     }
-    rs_text(o, "],\n \"ledger\": [");
+    ou_text(o, "],\n \"ledger\": [");
     for (i = 0; rs_get_ledger(store, i, &span) == WNPU_OK; i++) {
-        rs_json_times(o, i > 0 ? ",\n  {" : "\n  {", span.t0_ms, span.t1_ms);
-        rs_text(o, ", \"kind\": \"");
-        rs_text(o, kinds[span.kind]);
-        rs_text(o, "\", \"reason\": \"");
-        rs_text(o, wnpu_ledger_reason_name(span.reason));
-        rs_text(o, "\"}");
+        ou_json_times(o, i > 0 ? ",\n  {" : "\n  {", span.t0_ms, span.t1_ms);
+        ou_text(o, ", \"kind\": \"");
+        ou_text(o, kinds[span.kind]);
+        ou_text(o, "\", \"reason\": \"");
+        ou_text(o, wnpu_ledger_reason_name(span.reason));
+        ou_text(o, "\"}");
     }
-    rs_text(o, "]");
+    ou_text(o, "]");
 }
 
 /* Devices are included only on request: without them the output is the same on all machines. */
-static void rs_json(rs_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m,
+static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m,
                     int devices)
 {
     size_t i;
     wnpu_segment s;
-    rs_text(o, "{\"language\": ");
-    rs_json_language(o, m->language);
-    rs_text(o, ",\n \"duration\": ");
-    rs_seconds(o, m->duration_ms);
+    ou_text(o, "{\"language\": ");
+    ou_json_language(o, m->language);
+    ou_text(o, ",\n \"duration\": ");
+    ou_seconds(o, m->duration_ms);
     if (m->languages != NULL) {
-        rs_json_languages(o, m);
+        ou_json_languages(o, m);
     }
     if (m->choice != NULL) {
-        rs_json_choice(o, m->choice);
+        ou_json_choice(o, m->choice);
     }
-    rs_text(o, ",\n \"text\": \"");
+    ou_text(o, ",\n \"text\": \"");
     for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
-        rs_json_escaped(o, s.text, s.text_length);
+        ou_json_escaped(o, s.text, s.text_length);
     }
-    rs_text(o, "\",\n \"segments\": [");
+    ou_text(o, "\",\n \"segments\": [");
     for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
-        rs_text(o, i > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
-        rs_number(o, (int64_t)i, 1);
-        rs_json_times(o, ", ", s.t0_ms, s.t1_ms);
-        rs_text(o, ",\n   \"text\": ");
-        rs_json_string(o, s.text, s.text_length);
-        rs_json_decoded(o, v, &s);
-        rs_text(o, ",\n   \"language\": ");
-        rs_json_language(o, s.language);
-        rs_json_count(o, "window", s.window);
-        rs_json_origin(o, &s);
-        rs_json_member(o, "voice", s.voice);
-        rs_json_speaker(o, s.speaker);
+        ou_text(o, i > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
+        ou_number(o, (int64_t)i, 1);
+        ou_json_times(o, ", ", s.t0_ms, s.t1_ms);
+        ou_text(o, ",\n   \"text\": ");
+        ou_json_string(o, s.text, s.text_length);
+        ou_json_decoded(o, v, &s);
+        ou_text(o, ",\n   \"language\": ");
+        ou_json_language(o, s.language);
+        ou_json_count(o, "window", s.window);
+        ou_json_origin(o, &s);
+        ou_json_member(o, "voice", s.voice);
+        ou_json_speaker(o, s.speaker);
         if (devices) {
-            rs_text(o, s.device == WNPU_DEVICE_ACCEL ? ", \"device\": \"accelerator\""
+            ou_text(o, s.device == WNPU_DEVICE_ACCEL ? ", \"device\": \"accelerator\""
                                                      : ", \"device\": \"cpu\"");
         }
-        rs_json_words(o, store, i);
-        rs_json_tokens(o, v, &s);
-        rs_text(o, "}");
+        ou_json_words(o, store, i);
+        ou_json_tokens(o, v, &s);
+        ou_text(o, "}");
     }
-    rs_text(o, "]");
-    rs_json_ledger(o, store);
-    rs_text(o, "}\n");
+    ou_text(o, "]");
+    ou_json_ledger(o, store);
+    ou_text(o, "}\n");
 }
 
 /* ---- OpenAI's verbose_json ---- */
 
 /* The text without the spaces around it. */
-static void rs_json_trimmed(rs_out *o, const char *text, size_t length)
+static void ou_json_trimmed(ou_out *o, const char *text, size_t length)
 {
     while (length > 0 && *text == ' ') {
         text++;
@@ -20338,89 +20368,99 @@ static void rs_json_trimmed(rs_out *o, const char *text, size_t length)
     while (length > 0 && text[length - 1] == ' ') {
         length--;
     }
-    rs_json_string(o, text, length);
+    ou_json_string(o, text, length);
 }
 
 /* The text of all segments as one string, without the space before the first. */
-static void rs_verbose_text(rs_out *o, const rs_store *store)
+static void ou_verbose_text(ou_out *o, const rs_store *store)
 {
     wnpu_segment s;
     size_t i, skip;
-    rs_text(o, "\"");
+    ou_text(o, "\"");
     for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
         skip = i == 0 && s.text_length > 0 && s.text[0] == ' ';
-        rs_json_escaped(o, s.text + skip, s.text_length - skip);
+        ou_json_escaped(o, s.text + skip, s.text_length - skip);
     }
-    rs_text(o, "\"");
+    ou_text(o, "\"");
 }
 
-static void rs_verbose_segment(rs_out *o, const wnpu_segment *s, size_t index)
+static void ou_verbose_segment(ou_out *o, const wnpu_segment *s, size_t index)
 {
     size_t i;
-    rs_text(o, index > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
-    rs_number(o, (int64_t)index, 1);
-    rs_json_count(o, "seek", s->window_ms / 10);
-    rs_json_times(o, ", ", s->t0_ms, s->t1_ms);
-    rs_text(o, ",\n   \"text\": ");
-    rs_json_string(o, s->text, s->text_length);
-    rs_text(o, ",\n   \"tokens\": [");
+    ou_text(o, index > 0 ? ",\n  {\"id\": " : "\n  {\"id\": ");
+    ou_number(o, (int64_t)index, 1);
+    ou_json_count(o, "seek", s->window_ms / 10);
+    ou_json_times(o, ", ", s->t0_ms, s->t1_ms);
+    ou_text(o, ",\n   \"text\": ");
+    ou_json_string(o, s->text, s->text_length);
+    ou_text(o, ",\n   \"tokens\": [");
     for (i = 0; i < s->n_tokens; i++) {
-        rs_text(o, i > 0 ? ", " : "");
-        rs_number(o, s->tokens[i].id, 1);
+        ou_text(o, i > 0 ? ", " : "");
+        ou_number(o, s->tokens[i].id, 1);
     }
-    rs_text(o, "],\n   \"temperature\": ");
-    rs_fraction(o, s->temperature);
-    rs_json_member(o, "avg_logprob", s->mean_logprob);
-    rs_json_member(o, "compression_ratio", s->compression_ratio);
-    rs_json_member(o, "no_speech_prob", s->no_speech);
-    rs_json_speaker(o, s->speaker);
-    rs_text(o, "}");
+    ou_text(o, "],\n   \"temperature\": ");
+    ou_fraction(o, s->temperature);
+    ou_json_member(o, "avg_logprob", s->mean_logprob);
+    ou_json_member(o, "compression_ratio", s->compression_ratio);
+    ou_json_member(o, "no_speech_prob", s->no_speech);
+    ou_json_speaker(o, s->speaker);
+    ou_text(o, "}");
 }
 
 /* Words of all segments in one list, as OpenAI's server writes them. */
-static void rs_verbose_words(rs_out *o, const rs_store *store)
+static void ou_verbose_words(ou_out *o, const rs_store *store)
 {
     size_t i, k, n = 0;
     wnpu_word w;
     for (i = 0; i < store->count; i++) {
         for (k = 0; rs_get_word(store, i, k, &w) == WNPU_OK; k++) {
-            rs_text(o, n++ > 0 ? ",\n  {\"word\": " : ",\n \"words\": [\n  {\"word\": ");
-            rs_json_trimmed(o, w.text, w.text_length);
-            rs_json_times(o, ", ", w.t0_ms, w.t1_ms);
-            rs_json_speaker(o, w.speaker);
-            rs_text(o, "}");
+            ou_text(o, n++ > 0 ? ",\n  {\"word\": " : ",\n \"words\": [\n  {\"word\": ");
+            ou_json_trimmed(o, w.text, w.text_length);
+            ou_json_times(o, ", ", w.t0_ms, w.t1_ms);
+            ou_json_speaker(o, w.speaker);
+            ou_text(o, "}");
         }
     }
-    rs_text(o, n > 0 ? "]" : "");
+    ou_text(o, n > 0 ? "]" : "");
 }
 
-static void rs_verbose(rs_out *o, const rs_store *store, const rs_summary *m)
+static void ou_verbose(ou_out *o, const rs_store *store, const rs_summary *m)
 {
     const char *language = wnpu_language_name(m->language);
     size_t i;
     wnpu_segment s;
-    rs_text(o, "{\"task\": \"");
-    rs_text(o, m->task == WNPU_TRANSLATE ? "translate" : "transcribe");
-    rs_text(o, "\", \"language\": ");
-    rs_json_string(o, language, strlen(language));
-    rs_text(o, ", \"duration\": ");
-    rs_seconds(o, m->duration_ms);
-    rs_text(o, ",\n \"text\": ");
-    rs_verbose_text(o, store);
-    rs_text(o, ",\n \"segments\": [");
+    ou_text(o, "{\"task\": \"");
+    ou_text(o, m->task == WNPU_TRANSLATE ? "translate" : "transcribe");
+    ou_text(o, "\", \"language\": ");
+    ou_json_string(o, language, strlen(language));
+    ou_text(o, ", \"duration\": ");
+    ou_seconds(o, m->duration_ms);
+    ou_text(o, ",\n \"text\": ");
+    ou_verbose_text(o, store);
+    ou_text(o, ",\n \"segments\": [");
     for (i = 0; rs_get(store, i, &s) == WNPU_OK; i++) {
-        rs_verbose_segment(o, &s, i);
+        ou_verbose_segment(o, &s, i);
     }
-    rs_text(o, "]");
-    rs_verbose_words(o, store);
-    rs_text(o, "}\n");
+    ou_text(o, "]");
+    ou_verbose_words(o, store);
+    ou_text(o, "}\n");
 }
+
+/* ======================================================================
+ * 22. ly_  layout of subtitles
+ *
+ *  Owns      how wide a text is, where it may be divided, and which cues and
+ *            lines it becomes.
+ *  Assumes   valid UTF-8; times of words, or else of segments.
+ *  Ensures   every word is in one cue, and cues are in order.
+ *  Costs     a block of at most LY_ATOMS words at a time, on the stack.
+ * ====================================================================== */
 
 /* ---- text in columns ----
  * Ranges of Unicode 14.0: categories M and Cf and the vowels and finals of Hangul have no width,
  * East Asian wide characters and emoji have two columns. */
 
-static const uint32_t rs_marks[][2] = {
+static const uint32_t ly_marks[][2] = {
     {0x300, 0x36f}, {0x483, 0x489}, {0x591, 0x5bd}, {0x5bf, 0x5bf}, {0x5c1, 0x5c2}, {0x5c4, 0x5c5},
     {0x5c7, 0x5c7}, {0x600, 0x605}, {0x610, 0x61a}, {0x61c, 0x61c}, {0x64b, 0x65f}, {0x670, 0x670},
     {0x6d6, 0x6dd}, {0x6df, 0x6e4}, {0x6e7, 0x6e8}, {0x6ea, 0x6ed}, {0x70f, 0x70f}, {0x711, 0x711},
@@ -20475,7 +20515,7 @@ static const uint32_t rs_marks[][2] = {
     {0x1e944, 0x1e94a}, {0xe0001, 0xe01ef}
 };
 
-static const uint32_t rs_wide[][2] = {
+static const uint32_t ly_wide[][2] = {
     {0x1100, 0x115f}, {0x231a, 0x231b}, {0x2329, 0x232a}, {0x23e9, 0x23ec}, {0x23f0, 0x23f0},
     {0x23f3, 0x23f3}, {0x25fd, 0x25fe}, {0x2614, 0x2615}, {0x2648, 0x2653}, {0x267f, 0x267f},
     {0x2693, 0x2693}, {0x26a1, 0x26a1}, {0x26aa, 0x26ab}, {0x26bd, 0x26be}, {0x26c4, 0x26c5},
@@ -20491,7 +20531,7 @@ static const uint32_t rs_wide[][2] = {
 
 /* Closing punctuation and small kana must not begin a line, opening punctuation must not end
  * one. */
-static const uint32_t rs_closing[][2] = {
+static const uint32_t ly_closing[][2] = {
     {0x21, 0x21}, {0x25, 0x25}, {0x29, 0x29}, {0x2c, 0x2c}, {0x2e, 0x2e}, {0x3a, 0x3b},
     {0x3f, 0x3f}, {0x5d, 0x5d}, {0x7d, 0x7d}, {0xbb, 0xbb}, {0x2019, 0x2019}, {0x201d, 0x201d},
     {0x2026, 0x2026}, {0x203c, 0x203c}, {0x3001, 0x3002}, {0x3005, 0x3005}, {0x3009, 0x3009},
@@ -20504,42 +20544,42 @@ static const uint32_t rs_closing[][2] = {
     {0xff01, 0xff01}, {0xff05, 0xff05}, {0xff09, 0xff09}, {0xff0c, 0xff0c}, {0xff0e, 0xff0e},
     {0xff1a, 0xff1b}, {0xff1f, 0xff1f}, {0xff3d, 0xff3d}, {0xff5d, 0xff5d}
 };
-static const uint32_t rs_opening[][2] = {
+static const uint32_t ly_opening[][2] = {
     {0x28, 0x28}, {0x5b, 0x5b}, {0x7b, 0x7b}, {0xab, 0xab}, {0x2018, 0x2018}, {0x201c, 0x201c},
     {0x3008, 0x3008}, {0x300a, 0x300a}, {0x300c, 0x300c}, {0x300e, 0x300e}, {0x3010, 0x3010},
     {0x3014, 0x3014}, {0x3016, 0x3016}, {0xff08, 0xff08}, {0xff3b, 0xff3b}, {0xff5b, 0xff5b}
 };
-#define RS_IN(ranges, code) tk_in((ranges), sizeof (ranges) / sizeof (ranges)[0], (code))
+#define LY_IN(ranges, code) tk_in((ranges), sizeof (ranges) / sizeof (ranges)[0], (code))
 
 /* Control characters and other line separators count as spaces in line-based formats. */
-static int rs_is_blank(int32_t c)
+static int ly_is_blank(int32_t c)
 {
     return (c >= 0 && c <= 32) || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
 }
 
 /* Scripts that do not separate words by spaces, and their punctuation. */
-static int rs_is_unspaced(int32_t c)
+static int ly_is_unspaced(int32_t c)
 {
     return lr_is_unspaced_script(c) || (c >= 0x3001 && c <= 0x303f) || (c >= 0xff01 && c <= 0xff60);
 }
 
 /* A character with its combining marks. */
-typedef struct rs_glyph {
+typedef struct ly_glyph {
     int32_t code;           /* first code point; -1: invalid UTF-8 */
     size_t length, width;   /* bytes, columns */
-} rs_glyph;
+} ly_glyph;
 
-static rs_glyph rs_next_glyph(const char *text, size_t length)
+static ly_glyph ly_next_glyph(const char *text, size_t length)
 {
-    rs_glyph g;
+    ly_glyph g;
     size_t used;
     int cut, joined = 0;
     g.code = tk_decode_utf8(text, length, &g.length, &cut);
-    g.width = RS_IN(rs_marks, (uint32_t)g.code) ? 0 : RS_IN(rs_wide, (uint32_t)g.code) ? 2 : 1;
-    while (g.length < length && !rs_is_blank(g.code)) {
+    g.width = LY_IN(ly_marks, (uint32_t)g.code) ? 0 : LY_IN(ly_wide, (uint32_t)g.code) ? 2 : 1;
+    while (g.length < length && !ly_is_blank(g.code)) {
         int32_t c = tk_decode_utf8(text + g.length, length - g.length, &used, &cut);
         /* U+200D joins emoji; U+1F3FB to U+1F3FF are skin tones of the previous one. */
-        if (!joined && !RS_IN(rs_marks, (uint32_t)c) && !(c >= 0x1f3fb && c <= 0x1f3ff)) {
+        if (!joined && !LY_IN(ly_marks, (uint32_t)c) && !(c >= 0x1f3fb && c <= 0x1f3ff)) {
             break;
         }
         joined = c == 0x200d;
@@ -20551,59 +20591,59 @@ static rs_glyph rs_next_glyph(const char *text, size_t length)
 /* ---- atoms: the indivisible parts of lines and cues ---- */
 
 enum {
-    RS_ATOMS = 128,         /* most atoms of a cue */
-    RS_LEAST_WIDTH = 8,     /* of a line, in columns */
-    RS_PAUSE_MS = 300,      /* between words: nearly as good for a break as a comma */
-    RS_LONG_PAUSE_MS = 1500 /* cues avoid to span it */
+    LY_ATOMS = 128,         /* most atoms of a cue */
+    LY_LEAST_WIDTH = 8,     /* of a line, in columns */
+    LY_PAUSE_MS = 300,      /* between words: nearly as good for a break as a comma */
+    LY_LONG_PAUSE_MS = 1500 /* cues avoid to span it */
 };
 
 /* Places for breaks, best first. */
-typedef enum rs_place {
-    RS_AT_SEGMENT, RS_AT_SENTENCE, RS_AT_CLAUSE, RS_AT_PAUSE, RS_AT_SPACE, RS_AT_CHARACTER,
-    RS_AFTER_SHORT_WORD, /* after a short word, which usually belongs to the next one */
-    RS_IN_WORD, RS_PLACES
-} rs_place;
+typedef enum ly_place {
+    LY_AT_SEGMENT, LY_AT_SENTENCE, LY_AT_CLAUSE, LY_AT_PAUSE, LY_AT_SPACE, LY_AT_CHARACTER,
+    LY_AFTER_SHORT_WORD, /* after a short word, which usually belongs to the next one */
+    LY_IN_WORD, LY_PLACES
+} ly_place;
 
 /* A word; or a character of a script without spaces, with its punctuation; or part of a word longer
  * than a line. At most one line long. */
-typedef struct rs_atom {
+typedef struct ly_atom {
     const char *text;       /* points into the segment's text, without surrounding spaces */
     size_t length, width;   /* bytes, columns */
     int64_t t0_ms, t1_ms;
     size_t segment, end;    /* segment, and byte after the atom */
-    unsigned char place;    /* rs_place before the atom */
+    unsigned char place;    /* ly_place before the atom */
     unsigned char spaced;   /* preceded by a space, unless it begins a line */
     unsigned char line;     /* begins a line */
-} rs_atom;
+} ly_atom;
 
-/* The cues of one speaker, which do not overlap. The last of RS_LANES lanes also has those of all
+/* The cues of one speaker, which do not overlap. The last of LY_LANES lanes also has those of all
  * speakers without a lane. */
-enum { RS_LANES = 16 };
-typedef struct rs_lane {
+enum { LY_LANES = 16 };
+typedef struct ly_lane {
     int32_t speaker;
     size_t segment, offset; /* beginning of the next block: segment, byte in its text */
     size_t n_written;       /* atoms of the block whose cues have been written */
     int64_t end_ms;         /* of the last cue */
     int64_t next_ms;        /* start of the next cue; INT64_MIN: unknown; INT64_MAX: none */
-} rs_lane;
+} ly_lane;
 
-typedef struct rs_lanes {
-    rs_lane lane[RS_LANES];
+typedef struct ly_lanes {
+    ly_lane lane[LY_LANES];
     size_t n;
-} rs_lanes;
+} ly_lanes;
 
-static size_t rs_find_lane(const rs_lanes *l, int32_t speaker)
+static size_t ly_find_lane(const ly_lanes *l, int32_t speaker)
 {
     size_t i;
     for (i = 0; i < l->n && l->lane[i].speaker != speaker; i++) {
     }
-    return i < RS_LANES ? i : RS_LANES - 1;
+    return i < LY_LANES ? i : LY_LANES - 1;
 }
 
 /* Iterates over the atoms of a lane's segments. */
-typedef struct rs_reader {
+typedef struct ly_reader {
     const rs_store *store;
-    const rs_lanes *lanes;
+    const ly_lanes *lanes;
     size_t lane;
     size_t line_width;      /* 0: no limit */
     size_t segment, at;     /* of the next atom: segment, byte in its text */
@@ -20611,10 +20651,10 @@ typedef struct rs_reader {
     int open, timed;        /* s is loaded; its words make up its text */
     size_t word, word_at;   /* current word, and the byte where it begins */
     wnpu_word w;
-} rs_reader;
+} ly_reader;
 
 /* Whether the words of a segment make up its text, so that each part of it has a time. */
-static int rs_is_timed(const rs_store *store, size_t segment, const wnpu_segment *s)
+static int ly_is_timed(const rs_store *store, size_t segment, const wnpu_segment *s)
 {
     size_t i, at = 0;
     wnpu_word w;
@@ -20629,21 +20669,21 @@ static int rs_is_timed(const rs_store *store, size_t segment, const wnpu_segment
 }
 
 /* The first of a lane's segments from index on, or the number of segments. */
-static size_t rs_next_in_lane(const rs_reader *r, size_t index)
+static size_t ly_next_in_lane(const ly_reader *r, size_t index)
 {
     while (r->lanes->n > 1 && index < r->store->count &&
-           rs_find_lane(r->lanes, rs_get_record(r->store, index).segment.speaker) != r->lane) {
+           ly_find_lane(r->lanes, rs_get_record(r->store, index).segment.speaker) != r->lane) {
         index++;
     }
     return index;
 }
 
 /* Loads the segment if necessary. Returns 0 if there is none. */
-static int rs_read_segment(rs_reader *r)
+static int ly_read_segment(ly_reader *r)
 {
     if (!r->open && rs_get(r->store, r->segment, &r->s) == WNPU_OK) {
         r->open = 1;
-        r->timed = rs_is_timed(r->store, r->segment, &r->s);
+        r->timed = ly_is_timed(r->store, r->segment, &r->s);
         r->word = r->word_at = 0;
         if (r->timed) {
             (void)rs_get_word(r->store, r->segment, 0, &r->w);
@@ -20655,7 +20695,7 @@ static int rs_read_segment(rs_reader *r)
 /* Time at which byte `at` of the segment's text is spoken or, if `end` is set, at which the text
  * before it ends: from the words or, without them, in proportion to the bytes. Calls must have
  * ascending bytes. */
-static int64_t rs_time_at(rs_reader *r, size_t at, int end)
+static int64_t ly_time_at(ly_reader *r, size_t at, int end)
 {
     int64_t t0 = r->s.t0_ms, t1 = r->s.t1_ms;
     size_t first = 0, last = r->s.text_length;
@@ -20682,27 +20722,27 @@ static int64_t rs_time_at(rs_reader *r, size_t at, int end)
 }
 
 /* Skips spaces. Returns their number in bytes. */
-static size_t rs_skip_blanks(rs_reader *r)
+static size_t ly_skip_blanks(ly_reader *r)
 {
     size_t used, from = r->at;
     int cut;
     while (r->at < r->s.text_length &&
-           rs_is_blank(tk_decode_utf8(r->s.text + r->at, r->s.text_length - r->at, &used, &cut))) {
+           ly_is_blank(tk_decode_utf8(r->s.text + r->at, r->s.text_length - r->at, &used, &cut))) {
         r->at += used;
     }
     return r->at - from;
 }
 
 /* Whether a line may be broken between the two characters. */
-static int rs_may_break(int32_t before, int32_t after)
+static int ly_may_break(int32_t before, int32_t after)
 {
-    return (rs_is_unspaced(before) || rs_is_unspaced(after)) &&
-           !RS_IN(rs_closing, (uint32_t)after) && !RS_IN(rs_opening, (uint32_t)before);
+    return (ly_is_unspaced(before) || ly_is_unspaced(after)) &&
+           !LY_IN(ly_closing, (uint32_t)after) && !LY_IN(ly_opening, (uint32_t)before);
 }
 
 /* Place after text according to its punctuation, which quotes and brackets may follow. A short word
  * with a full stop is regarded as an abbreviation. */
-static rs_place rs_place_after(const char *text, size_t length)
+static ly_place ly_place_after(const char *text, size_t length)
 {
     static const char *const sentences[] = {".", "?", "!", "\xe2\x80\xa6", "\xe3\x80\x82",
                                             "\xef\xbc\x9f", "\xef\xbc\x81", "\xd8\x9f",
@@ -20721,52 +20761,52 @@ static rs_place rs_place_after(const char *text, size_t length)
     for (i = 0; i < sizeof sentences / sizeof sentences[0]; i++) {
         n = strlen(sentences[i]);
         if (length >= n && memcmp(text + length - n, sentences[i], n) == 0) {
-            return i == 0 && length <= 3 ? RS_AT_CLAUSE : RS_AT_SENTENCE;
+            return i == 0 && length <= 3 ? LY_AT_CLAUSE : LY_AT_SENTENCE;
         }
     }
     for (i = 0; i < sizeof clauses / sizeof clauses[0]; i++) {
         n = strlen(clauses[i]);
         if (length >= n && memcmp(text + length - n, clauses[i], n) == 0) {
-            return RS_AT_CLAUSE;
+            return LY_AT_CLAUSE;
         }
     }
-    return RS_AT_SPACE;
+    return LY_AT_SPACE;
 }
 
 /* Place between two atoms of a segment. blanks: they are separated by spaces. */
-static rs_place rs_place_between(const rs_atom *before, const rs_atom *after, int blanks)
+static ly_place ly_place_between(const ly_atom *before, const ly_atom *after, int blanks)
 {
     size_t used;
-    int cut, pause = after->t0_ms - before->t1_ms >= RS_PAUSE_MS;
+    int cut, pause = after->t0_ms - before->t1_ms >= LY_PAUSE_MS;
     int32_t first = tk_decode_utf8(after->text, after->length, &used, &cut);
-    rs_place place = rs_place_after(before->text, before->length);
-    if (!blanks && !rs_is_unspaced(first) && place == RS_AT_SPACE && before->width > 0) {
+    ly_place place = ly_place_after(before->text, before->length);
+    if (!blanks && !ly_is_unspaced(first) && place == LY_AT_SPACE && before->width > 0) {
         size_t at = before->length - 1;
         while (at > 0 && ((unsigned char)before->text[at] & 0xc0) == 0x80) {
             at--;
         }
-        if (!rs_is_unspaced(tk_decode_utf8(before->text + at, before->length - at, &used, &cut))) {
-            return RS_IN_WORD;
+        if (!ly_is_unspaced(tk_decode_utf8(before->text + at, before->length - at, &used, &cut))) {
+            return LY_IN_WORD;
         }
     }
-    if (place == RS_AT_SPACE) {
-        place = !blanks ? RS_AT_CHARACTER : before->width <= 3 ? RS_AFTER_SHORT_WORD : place;
+    if (place == LY_AT_SPACE) {
+        place = !blanks ? LY_AT_CHARACTER : before->width <= 3 ? LY_AFTER_SHORT_WORD : place;
     }
-    return place > RS_AT_PAUSE && pause ? RS_AT_PAUSE : place;
+    return place > LY_AT_PAUSE && pause ? LY_AT_PAUSE : place;
 }
 
 /* Length and width of the atom at r->at. */
-static size_t rs_measure_atom(const rs_reader *r, size_t *width)
+static size_t ly_measure_atom(const ly_reader *r, size_t *width)
 {
     const char *text = r->s.text + r->at;
     size_t left = r->s.text_length - r->at, length = 0;
     int32_t before = -1;
     *width = 0;
     while (length < left) {
-        rs_glyph g = rs_next_glyph(text + length, left - length);
-        int parts = length > 0 && rs_may_break(before, g.code);
+        ly_glyph g = ly_next_glyph(text + length, left - length);
+        int parts = length > 0 && ly_may_break(before, g.code);
         int full = r->line_width > 0 && *width > 0 && *width + g.width > r->line_width;
-        if (rs_is_blank(g.code) || parts || full) {
+        if (ly_is_blank(g.code) || parts || full) {
             break;
         }
         length += g.length;
@@ -20777,37 +20817,37 @@ static size_t rs_measure_atom(const rs_reader *r, size_t *width)
 }
 
 /* Continues with the lane's next segment. */
-static void rs_end_segment(rs_reader *r)
+static void ly_end_segment(ly_reader *r)
 {
-    r->segment = rs_next_in_lane(r, r->segment + 1);
+    r->segment = ly_next_in_lane(r, r->segment + 1);
     r->at = 0;
     r->open = 0;
 }
 
 /* Reads the next atom of the segment. Returns 0 at its end; the next call then continues with the
  * next segment. last is the previous atom of the segment, or NULL. */
-static int rs_read_atom(rs_reader *r, const rs_atom *last, rs_atom *a)
+static int ly_read_atom(ly_reader *r, const ly_atom *last, ly_atom *a)
 {
-    size_t blanks = rs_skip_blanks(r);
+    size_t blanks = ly_skip_blanks(r);
     memset(a, 0, sizeof *a);
     if (r->at >= r->s.text_length) {
-        rs_end_segment(r);
+        ly_end_segment(r);
         return 0;
     }
     a->text = r->s.text + r->at;
-    a->length = rs_measure_atom(r, &a->width);
-    a->t0_ms = rs_time_at(r, r->at, 0);
+    a->length = ly_measure_atom(r, &a->width);
+    a->t0_ms = ly_time_at(r, r->at, 0);
     r->at += a->length;
-    a->t1_ms = rs_time_at(r, r->at, 1);
+    a->t1_ms = ly_time_at(r, r->at, 1);
     a->segment = r->segment;
     a->end = r->at;
     a->spaced = last == NULL || blanks > 0;
-    a->place = (unsigned char)(last == NULL ? RS_AT_SEGMENT
-                                            : rs_place_between(last, a, blanks > 0));
+    a->place = (unsigned char)(last == NULL ? LY_AT_SEGMENT
+                                            : ly_place_between(last, a, blanks > 0));
     return 1;
 }
 
-static int64_t rs_later(int64_t a, int64_t b)
+static int64_t ly_later(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -20816,18 +20856,18 @@ static int64_t rs_later(int64_t a, int64_t b)
 
 /* One segment, or several if those before the last are too short for cues of their own. A block is
  * read only when the text after it cannot change it. */
-typedef struct rs_block {
-    rs_atom atoms[RS_ATOMS];
+typedef struct ly_block {
+    ly_atom atoms[LY_ATOMS];
     size_t n;
     int whole;              /* the block is complete in atoms */
     size_t indent;          /* columns before the first line of each cue */
     int64_t next_ms;        /* start of what follows the atoms */
-    uint32_t best[RS_ATOMS + 1];      /* least cost of the cues from this atom on */
-    unsigned char to[RS_ATOMS];       /* end of the cue that begins with this atom */
-} rs_block;
+    uint32_t best[LY_ATOMS + 1];      /* least cost of the cues from this atom on */
+    unsigned char to[LY_ATOMS];       /* end of the cue that begins with this atom */
+} ly_block;
 
 /* Whether segment `next` is in the same block as `last`, the one before. */
-static int rs_shares_block(const rs_store *store, const wnpu_write_options *o, size_t last,
+static int ly_shares_block(const rs_store *store, const wnpu_write_options *o, size_t last,
                            size_t next)
 {
     wnpu_segment a, b;
@@ -20837,20 +20877,20 @@ static int rs_shares_block(const rs_store *store, const wnpu_write_options *o, s
 }
 
 /* Reads the block at r. Returns 0 if there is none that is final. */
-static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, int64_t end_ms,
-                         rs_block *b)
+static int ly_read_block(ly_reader *r, const wnpu_write_options *o, int last, int64_t end_ms,
+                         ly_block *b)
 {
-    rs_atom next;
+    ly_atom next;
     wnpu_segment after;
     size_t begin = 0, segment; /* first atom of this segment */
     b->n = 0;
     b->whole = 0;
     b->next_ms = end_ms + o->min_gap_ms; /* nothing follows */
-    while (rs_read_segment(r)) {
-        const rs_atom *before = b->n > begin ? &b->atoms[b->n - 1] : NULL;
+    while (ly_read_segment(r)) {
+        const ly_atom *before = b->n > begin ? &b->atoms[b->n - 1] : NULL;
         segment = r->segment;
-        if (rs_read_atom(r, before, &next)) {
-            if (b->n == RS_ATOMS) {
+        if (ly_read_atom(r, before, &next)) {
+            if (b->n == LY_ATOMS) {
                 b->next_ms = next.t0_ms;
                 return 1;
             }
@@ -20858,7 +20898,7 @@ static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, in
         } else {
             begin = b->n;
             b->whole = rs_get(r->store, r->segment, &after) != WNPU_OK ? last
-                     : b->n > 0 && !rs_shares_block(r->store, o, segment, r->segment);
+                     : b->n > 0 && !ly_shares_block(r->store, o, segment, r->segment);
             if (b->whole && rs_get(r->store, r->segment, &after) == WNPU_OK) {
                 b->next_ms = after.t0_ms;
             }
@@ -20872,11 +20912,11 @@ static int rs_read_block(rs_reader *r, const wnpu_write_options *o, int last, in
 
 /* Reads the text of the next segment that is not blank as a block of one atom and one cue. Returns
  * 0 if there is none. */
-static int rs_read_line(rs_reader *r, rs_block *b)
+static int ly_read_line(ly_reader *r, ly_block *b)
 {
-    rs_atom *a = &b->atoms[0];
-    while (rs_read_segment(r)) {
-        size_t blanks = rs_skip_blanks(r), i = 0;
+    ly_atom *a = &b->atoms[0];
+    while (ly_read_segment(r)) {
+        size_t blanks = ly_skip_blanks(r), i = 0;
         if (r->at < r->s.text_length) {
             memset(a, 0, sizeof *a);
             for (r->at -= blanks; r->s.text[r->at] == ' '; r->at++) {
@@ -20895,13 +20935,13 @@ static int rs_read_line(rs_reader *r, rs_block *b)
             b->next_ms = INT64_MAX;
             return 1;
         }
-        rs_end_segment(r);
+        ly_end_segment(r);
     }
     return 0;
 }
 
 /* Number of lines for atoms i to before j if each line is filled. */
-static size_t rs_count_lines(const rs_atom *a, size_t i, size_t j, size_t line_width)
+static size_t ly_count_lines(const ly_atom *a, size_t i, size_t j, size_t line_width)
 {
     size_t k, lines = 1, width = a[i].width;
     for (k = i + 1; k < j; k++) {
@@ -20916,19 +20956,19 @@ static size_t rs_count_lines(const rs_atom *a, size_t i, size_t j, size_t line_w
 
 /* Cost of a cue of atoms i to before j that ends at next_ms at the latest: for the break after it,
  * long pauses in it, and text shown too briefly to read. In arbitrary units. */
-static uint32_t rs_cue_cost(const rs_block *b, const wnpu_write_options *o, size_t i, size_t j,
+static uint32_t ly_cue_cost(const ly_block *b, const wnpu_write_options *o, size_t i, size_t j,
                             size_t width)
 {
-    static const uint32_t place[RS_PLACES] = {0, 10, 40, 50, 120, 130, 160, 600};
-    const rs_atom *a = b->atoms;
+    static const uint32_t place[LY_PLACES] = {0, 10, 40, 50, 120, 130, 160, 600};
+    const ly_atom *a = b->atoms;
     int64_t t0 = a[i].t0_ms, room = (j < b->n ? a[j].t0_ms : b->next_ms) - o->min_gap_ms - t0;
     int64_t spoken = a[j - 1].t1_ms - t0, need = o->min_cue_ms;
     int64_t most = (int64_t)o->max_line_width * (o->max_lines > 0 ? o->max_lines : 1);
     int64_t cost = 60 + (j < b->n ? place[a[j].place] : 0);
     size_t k;
     for (k = i + 1; k < j; k++) {
-        cost += a[k].t0_ms - a[k - 1].t1_ms >= RS_LONG_PAUSE_MS ? 100 : 0;
-        cost += a[k].place == RS_AT_SEGMENT ? 40 : 0;
+        cost += a[k].t0_ms - a[k - 1].t1_ms >= LY_LONG_PAUSE_MS ? 100 : 0;
+        cost += a[k].place == LY_AT_SEGMENT ? 40 : 0;
     }
     room = room > 0 ? room : 0;
     if (room < need) {
@@ -20950,9 +20990,9 @@ static uint32_t rs_cue_cost(const rs_block *b, const wnpu_write_options *o, size
 
 /* Finds the cues of a block with the least cost within the limits. A single atom is always
  * allowed. */
-static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
+static void ly_plan_cues(ly_block *b, const wnpu_write_options *o)
 {
-    const rs_atom *a = b->atoms;
+    const ly_atom *a = b->atoms;
     size_t i, j, line_width = (size_t)o->max_line_width;
     b->best[b->n] = 0;
     for (i = b->n; i-- > 0;) {
@@ -20963,7 +21003,7 @@ static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
             uint32_t cost;
             line += more;
             width += more;
-            words += j == i || a[j].place != RS_IN_WORD;
+            words += j == i || a[j].place != LY_IN_WORD;
             if (line_width > 0 && line > line_width) {
                 lines++;
                 line = a[j].width;
@@ -20973,7 +21013,7 @@ static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
                           (o->max_cue_ms > 0 && a[j].t1_ms - a[i].t0_ms > o->max_cue_ms))) {
                 break;
             }
-            cost = rs_cue_cost(b, o, i, j + 1, width) + b->best[j + 1];
+            cost = ly_cue_cost(b, o, i, j + 1, width) + b->best[j + 1];
             if (cost < b->best[i]) {
                 b->best[i] = cost;
                 b->to[i] = (unsigned char)(j + 1);
@@ -20984,10 +21024,10 @@ static void rs_plan_cues(rs_block *b, const wnpu_write_options *o)
 
 /* Marks the atoms from i to before j that begin a line: as few lines as possible and, among these
  * solutions, lines of similar width that begin at good places. */
-static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
+static void ly_break_lines(ly_atom *a, size_t i, size_t j, size_t line_width)
 {
-    static const size_t place[RS_PLACES] = {0, 0, 2, 4, 8, 9, 10, 40};
-    size_t lines = rs_count_lines(a, i, j, line_width), k;
+    static const size_t place[LY_PLACES] = {0, 0, 2, 4, 8, 9, 10, 40};
+    size_t lines = ly_count_lines(a, i, j, line_width), k;
     a[i].line = 0;
     for (k = i + 1; k < j; k++) {
         a[k].line = 0;
@@ -21004,7 +21044,7 @@ static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
                 break;
             }
             cost = (width > aim ? width - aim : aim - width) + place[a[k + 1].place];
-            if (cost < best && rs_count_lines(a, k + 1, j, line_width) < lines) {
+            if (cost < best && ly_count_lines(a, k + 1, j, line_width) < lines) {
                 best = cost;
                 at = k + 1;
             }
@@ -21014,111 +21054,120 @@ static void rs_break_lines(rs_atom *a, size_t i, size_t j, size_t line_width)
     }
 }
 
-/* ---- writers ---- */
+/* ======================================================================
+ * 23. wr_  writers
+ *
+ *  Owns      one writer per format, a row of wr_writers, and when cues are
+ *            shown.
+ *  Assumes   options that ap_check_write_options() accepts.
+ *  Ensures   the parts that are written during a run are what one call at
+ *            the end would write.
+ *  Costs     a block of the layout on the stack.
+ * ====================================================================== */
 
 /* A unit of output: a segment, or a cue of the layout. */
-typedef struct rs_cue rs_cue;
+typedef struct wr_cue wr_cue;
 
 /* Writes the time of atom i of a cue, before its text. Returns what has to be written behind the
  * word. */
-typedef const char *(*rs_mark_fn)(rs_out *o, const rs_cue *c, size_t i);
+typedef const char *(*wr_mark_fn)(ou_out *o, const wr_cue *c, size_t i);
 
-struct rs_cue {
+struct wr_cue {
     int64_t t0_ms, t1_ms;
     uint64_t number;        /* from 1 */
-    const rs_atom *atoms;
+    const ly_atom *atoms;
     size_t n;
     int32_t speaker;        /* 0: unknown */
-    rs_mark_fn mark;        /* NULL: words are written without their times */
+    wr_mark_fn mark;        /* NULL: words are written without their times */
 };
 
 /* Writes one character of a text, which is not a space, with the escapes of a format. before holds
  * the three bytes before it in the line. */
-typedef void (*rs_escape_fn)(rs_out *o, const char *text, size_t length, const char before[3]);
+typedef void (*wr_escape_fn)(ou_out *o, const char *text, size_t length, const char before[3]);
 
-static void rs_spell_plain(rs_out *o, const char *text, size_t length, const char before[3])
+static void wr_spell_plain(ou_out *o, const char *text, size_t length, const char before[3])
 {
     (void)before;
-    rs_bytes(o, text, length);
+    ou_bytes(o, text, length);
 }
 
 /* Word joiner (U+2060), invisible. Inserted where a format without escapes would misinterpret
  * text. */
-#define RS_JOINER "\xe2\x81\xa0"
+#define WR_JOINER "\xe2\x81\xa0"
 
 /* Players interpret "{\" as the start of a command in all subtitle formats, and hide it. */
-static void rs_separate_command(rs_out *o, char c, const char before[3])
+static void wr_separate_command(ou_out *o, char c, const char before[3])
 {
-    rs_text(o, c == '\\' && before[2] == '{' ? RS_JOINER : "");
+    ou_text(o, c == '\\' && before[2] == '{' ? WR_JOINER : "");
 }
 
 /* "-->" separates the times of a cue; SubRip has no escape for it. */
-static void rs_escape_srt(rs_out *o, const char *text, size_t length, const char before[3])
+static void wr_escape_srt(ou_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_separate_command(o, text[0], before);
+    wr_separate_command(o, text[0], before);
     if (text[0] == '>' && before[1] == '-' && before[2] == '-') {
-        rs_text(o, " ");
+        ou_text(o, " ");
     }
-    rs_bytes(o, text, length);
+    ou_bytes(o, text, length);
 }
 
-static void rs_spell_vtt(rs_out *o, const char *text, size_t length, const char before[3])
+static void wr_spell_vtt(ou_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_separate_command(o, text[0], before);
+    wr_separate_command(o, text[0], before);
     if (text[0] == '&' || text[0] == '<' || text[0] == '>') {
-        rs_text(o, text[0] == '&' ? "&amp;" : text[0] == '<' ? "&lt;" : "&gt;");
+        ou_text(o, text[0] == '&' ? "&amp;" : text[0] == '<' ? "&lt;" : "&gt;");
     } else {
-        rs_bytes(o, text, length);
+        ou_bytes(o, text, length);
     }
 }
 
-static void rs_spell_csv(rs_out *o, const char *text, size_t length, const char before[3])
+static void wr_spell_csv(ou_out *o, const char *text, size_t length, const char before[3])
 {
     (void)before;
-    rs_text(o, text[0] == '"' ? "\"" : "");
-    rs_bytes(o, text, length);
+    ou_text(o, text[0] == '"' ? "\"" : "");
+    ou_bytes(o, text, length);
 }
 
 /* "[12:34.56]" and "<12:34.56>" are times; LRC has no escape for them. */
-static void rs_escape_lrc(rs_out *o, const char *text, size_t length, const char before[3])
+static void wr_escape_lrc(ou_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_separate_command(o, text[0], before);
+    wr_separate_command(o, text[0], before);
     if (text[0] >= '0' && text[0] <= '9' && (before[2] == '[' || before[2] == '<')) {
-        rs_text(o, RS_JOINER);
+        ou_text(o, WR_JOINER);
     }
-    rs_bytes(o, text, length);
+    ou_bytes(o, text, length);
 }
 
 /* Braces are escaped by a backslash. A backslash in the text is followed by a word joiner so that
  * it does not start an escape. */
-static void rs_escape_ass(rs_out *o, const char *text, size_t length, const char before[3])
+static void wr_escape_ass(ou_out *o, const char *text, size_t length, const char before[3])
 {
-    rs_separate_command(o, text[0], before); /* some players do not know the escapes */
-    rs_text(o, text[0] == '{' || text[0] == '}' ? "\\" : "");
-    rs_bytes(o, text, length);
-    rs_text(o, text[0] == '\\' ? RS_JOINER : "");
+    wr_separate_command(o, text[0], before); /* some players do not know the escapes */
+    ou_text(o, text[0] == '{' || text[0] == '}' ? "\\" : "");
+    ou_bytes(o, text, length);
+    ou_text(o, text[0] == '\\' ? WR_JOINER : "");
 }
 
 /* The text of a cue with newline between its lines. All kinds of space are written as spaces. */
-static void rs_write_escaped(rs_out *o, const rs_cue *c, rs_escape_fn spell, const char *newline)
+static void wr_write_escaped(ou_out *o, const wr_cue *c, wr_escape_fn spell, const char *newline)
 {
     char before[3] = {0, 0, 0};
     const char *behind = "";
     size_t i, at, used;
     int cut;
     for (i = 0; i < c->n; i++) {
-        const rs_atom *a = &c->atoms[i];
-        int marked = c->mark != NULL && (i == 0 || a->place != RS_IN_WORD);
-        rs_text(o, marked ? behind : "");
+        const ly_atom *a = &c->atoms[i];
+        int marked = c->mark != NULL && (i == 0 || a->place != LY_IN_WORD);
+        ou_text(o, marked ? behind : "");
         if (i > 0 && (a->line || a->spaced)) {
-            rs_text(o, a->line ? newline : " ");
+            ou_text(o, a->line ? newline : " ");
             memset(before, 0, sizeof before);
         }
         behind = marked ? c->mark(o, c, i) : behind;
         for (at = 0; at < a->length; at += used) {
             const char *text = a->text + at;
-            if (rs_is_blank(tk_decode_utf8(text, a->length - at, &used, &cut))) {
-                rs_text(o, " ");
+            if (ly_is_blank(tk_decode_utf8(text, a->length - at, &used, &cut))) {
+                ou_text(o, " ");
             } else {
                 spell(o, text, used, before);
             }
@@ -21127,58 +21176,58 @@ static void rs_write_escaped(rs_out *o, const rs_cue *c, rs_escape_fn spell, con
             before[2] = text[used - 1];
         }
     }
-    rs_text(o, behind);
+    ou_text(o, behind);
 }
 
 /* The speaker, if known, between two texts. */
-static void rs_speaker(rs_out *o, const rs_cue *c, const char *before, const char *behind)
+static void wr_speaker(ou_out *o, const wr_cue *c, const char *before, const char *behind)
 {
     if (c->speaker > 0) {
-        rs_text(o, before);
-        rs_number(o, c->speaker, 1);
-        rs_text(o, behind);
+        ou_text(o, before);
+        ou_number(o, c->speaker, 1);
+        ou_text(o, behind);
     }
 }
 
 /* The text on one line. */
-static void rs_line(rs_out *o, const rs_cue *c)
+static void wr_line(ou_out *o, const wr_cue *c)
 {
-    rs_write_escaped(o, c, rs_spell_plain, " ");
-    rs_text(o, "\n");
+    wr_write_escaped(o, c, wr_spell_plain, " ");
+    ou_text(o, "\n");
 }
 
-static void rs_txt_cue(rs_out *o, const rs_cue *c)
+static void wr_txt_cue(ou_out *o, const wr_cue *c)
 {
-    rs_speaker(o, c, "Speaker ", ": ");
-    rs_line(o, c);
+    wr_speaker(o, c, "Speaker ", ": ");
+    wr_line(o, c);
 }
 
 /* A cue's line of times; `point` separates seconds and milliseconds. */
-static void rs_cue_times(rs_out *o, const rs_cue *c, const char *point)
+static void wr_cue_times(ou_out *o, const wr_cue *c, const char *point)
 {
-    rs_clock(o, c->t0_ms, point);
-    rs_text(o, " --> ");
-    rs_clock(o, c->t1_ms, point);
-    rs_text(o, "\n");
+    ou_clock(o, c->t0_ms, point);
+    ou_text(o, " --> ");
+    ou_clock(o, c->t1_ms, point);
+    ou_text(o, "\n");
 }
 
-static void rs_srt_cue(rs_out *o, const rs_cue *c)
+static void wr_srt_cue(ou_out *o, const wr_cue *c)
 {
-    rs_number(o, (int64_t)c->number, 1);
-    rs_text(o, "\n");
-    rs_cue_times(o, c, ",");
-    rs_speaker(o, c, "Speaker ", ": ");
-    rs_write_escaped(o, c, rs_escape_srt, "\n");
-    rs_text(o, "\n\n");
+    ou_number(o, (int64_t)c->number, 1);
+    ou_text(o, "\n");
+    wr_cue_times(o, c, ",");
+    wr_speaker(o, c, "Speaker ", ": ");
+    wr_write_escaped(o, c, wr_escape_srt, "\n");
+    ou_text(o, "\n\n");
 }
 
 /* When atom i begins: not before the cue and the atoms before it, and not after the cue. */
-static int64_t rs_atom_start(const rs_cue *c, size_t i)
+static int64_t wr_atom_start(const wr_cue *c, size_t i)
 {
     int64_t t = c->t0_ms;
     size_t k;
     for (k = 0; k <= i && k < c->n; k++) {
-        t = rs_later(t, c->atoms[k].t0_ms);
+        t = ly_later(t, c->atoms[k].t0_ms);
     }
     return i < c->n && t < c->t1_ms ? t : c->t1_ms;
 }
@@ -21186,113 +21235,113 @@ static int64_t rs_atom_start(const rs_cue *c, size_t i)
 /* Times within a cue have to ascend and to lie between its start and its end; the text before the
  * first is shown as spoken from the start. Browsers tell what is past and what is to come only of
  * elements, so each word is one. */
-static const char *rs_vtt_mark(rs_out *o, const rs_cue *c, size_t i)
+static const char *wr_vtt_mark(ou_out *o, const wr_cue *c, size_t i)
 {
-    int64_t t = rs_atom_start(c, i);
-    if (t > (i > 0 ? rs_atom_start(c, i - 1) : c->t0_ms) && t < c->t1_ms) {
-        rs_text(o, "<");
-        rs_clock(o, t, ".");
-        rs_text(o, "><c>");
+    int64_t t = wr_atom_start(c, i);
+    if (t > (i > 0 ? wr_atom_start(c, i - 1) : c->t0_ms) && t < c->t1_ms) {
+        ou_text(o, "<");
+        ou_clock(o, t, ".");
+        ou_text(o, "><c>");
         return "</c>";
     }
     return "";
 }
 
-static void rs_vtt_cue(rs_out *o, const rs_cue *c)
+static void wr_vtt_cue(ou_out *o, const wr_cue *c)
 {
-    rs_cue_times(o, c, ".");
-    rs_speaker(o, c, "<v Speaker ", ">");
-    rs_write_escaped(o, c, rs_spell_vtt, "\n");
-    rs_text(o, "\n\n");
+    wr_cue_times(o, c, ".");
+    wr_speaker(o, c, "<v Speaker ", ">");
+    wr_write_escaped(o, c, wr_spell_vtt, "\n");
+    ou_text(o, "\n\n");
 }
 
-static void rs_tsv_cue(rs_out *o, const rs_cue *c)
+static void wr_tsv_cue(ou_out *o, const wr_cue *c)
 {
-    rs_number(o, c->t0_ms, 1);
-    rs_text(o, "\t");
-    rs_number(o, c->t1_ms, 1);
-    rs_text(o, "\t");
-    rs_line(o, c);
+    ou_number(o, c->t0_ms, 1);
+    ou_text(o, "\t");
+    ou_number(o, c->t1_ms, 1);
+    ou_text(o, "\t");
+    wr_line(o, c);
 }
 
-static void rs_csv_cue(rs_out *o, const rs_cue *c)
+static void wr_csv_cue(ou_out *o, const wr_cue *c)
 {
-    rs_number(o, c->t0_ms, 1);
-    rs_text(o, ",");
-    rs_number(o, c->t1_ms, 1);
-    rs_text(o, ",\"");
-    rs_write_escaped(o, c, rs_spell_csv, " ");
-    rs_text(o, "\"\r\n");
+    ou_number(o, c->t0_ms, 1);
+    ou_text(o, ",");
+    ou_number(o, c->t1_ms, 1);
+    ou_text(o, ",\"");
+    wr_write_escaped(o, c, wr_spell_csv, " ");
+    ou_text(o, "\"\r\n");
 }
 
 /* "mm:ss.cc", or "h:mm:ss.cc" if hours is set. */
-static void rs_centiseconds(rs_out *o, int64_t ms, int hours)
+static void wr_centiseconds(ou_out *o, int64_t ms, int hours)
 {
     if (hours) {
-        rs_number(o, ms / 3600000, 1);
-        rs_text(o, ":");
+        ou_number(o, ms / 3600000, 1);
+        ou_text(o, ":");
     }
-    rs_number(o, hours ? ms / 60000 % 60 : ms / 60000, 2);
-    rs_text(o, ":");
-    rs_number(o, ms / 1000 % 60, 2);
-    rs_text(o, ".");
-    rs_number(o, ms / 10 % 100, 2);
+    ou_number(o, hours ? ms / 60000 % 60 : ms / 60000, 2);
+    ou_text(o, ":");
+    ou_number(o, ms / 1000 % 60, 2);
+    ou_text(o, ".");
+    ou_number(o, ms / 10 % 100, 2);
 }
 
 /* The form that players call enhanced LRC. */
-static const char *rs_lrc_mark(rs_out *o, const rs_cue *c, size_t i)
+static const char *wr_lrc_mark(ou_out *o, const wr_cue *c, size_t i)
 {
-    rs_text(o, "<");
-    rs_centiseconds(o, rs_atom_start(c, i), 0);
-    rs_text(o, ">");
+    ou_text(o, "<");
+    wr_centiseconds(o, wr_atom_start(c, i), 0);
+    ou_text(o, ">");
     return "";
 }
 
-static void rs_lrc_cue(rs_out *o, const rs_cue *c)
+static void wr_lrc_cue(ou_out *o, const wr_cue *c)
 {
-    rs_text(o, "[");
-    rs_centiseconds(o, c->t0_ms, 0);
-    rs_text(o, "]");
-    rs_write_escaped(o, c, rs_escape_lrc, " ");
-    rs_text(o, "\n");
+    ou_text(o, "[");
+    wr_centiseconds(o, c->t0_ms, 0);
+    ou_text(o, "]");
+    wr_write_escaped(o, c, wr_escape_lrc, " ");
+    ou_text(o, "\n");
 }
 
 /* A karaoke command: hundredths of a second until the next atom. Sums of them are exact. */
-static void rs_ass_duration(rs_out *o, int64_t from_ms, int64_t to_ms)
+static void wr_ass_duration(ou_out *o, int64_t from_ms, int64_t to_ms)
 {
-    rs_text(o, "{\\k");
-    rs_number(o, to_ms / 10 - from_ms / 10, 1);
-    rs_text(o, "}");
+    ou_text(o, "{\\k");
+    ou_number(o, to_ms / 10 - from_ms / 10, 1);
+    ou_text(o, "}");
 }
 
-static const char *rs_ass_mark(rs_out *o, const rs_cue *c, size_t i)
+static const char *wr_ass_mark(ou_out *o, const wr_cue *c, size_t i)
 {
-    int64_t t = rs_atom_start(c, i);
+    int64_t t = wr_atom_start(c, i);
     size_t next = i + 1;
-    while (next < c->n && c->atoms[next].place == RS_IN_WORD) {
+    while (next < c->n && c->atoms[next].place == LY_IN_WORD) {
         next++;
     }
     if (i == 0 && t / 10 > c->t0_ms / 10) {
-        rs_ass_duration(o, c->t0_ms, t);
+        wr_ass_duration(o, c->t0_ms, t);
     }
-    rs_ass_duration(o, t, rs_atom_start(c, next));
+    wr_ass_duration(o, t, wr_atom_start(c, next));
     return "";
 }
 
-static void rs_ass_cue(rs_out *o, const rs_cue *c)
+static void wr_ass_cue(ou_out *o, const wr_cue *c)
 {
-    rs_text(o, "Dialogue: 0,");
-    rs_centiseconds(o, c->t0_ms, 1);
-    rs_text(o, ",");
-    rs_centiseconds(o, c->t1_ms, 1);
-    rs_text(o, ",Default,");
-    rs_speaker(o, c, "Speaker ", "");
-    rs_text(o, ",0,0,0,,");
-    rs_write_escaped(o, c, rs_escape_ass, "\\N");
-    rs_text(o, "\n");
+    ou_text(o, "Dialogue: 0,");
+    wr_centiseconds(o, c->t0_ms, 1);
+    ou_text(o, ",");
+    wr_centiseconds(o, c->t1_ms, 1);
+    ou_text(o, ",Default,");
+    wr_speaker(o, c, "Speaker ", "");
+    ou_text(o, ",0,0,0,,");
+    wr_write_escaped(o, c, wr_escape_ass, "\\N");
+    ou_text(o, "\n");
 }
 
-static const char rs_ass_head[] =
+static const char wr_ass_head[] =
     "[Script Info]\nScriptType: v4.00+\nWrapStyle: 0\nScaledBorderAndShadow: yes\n"
     "PlayResX: 1280\nPlayResY: 720\n\n"
     "[V4+ Styles]\n"
@@ -21305,76 +21354,76 @@ static const char rs_ass_head[] =
     "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n";
 
 /* One row per wnpu_format. */
-typedef struct rs_writer {
+typedef struct wr_writer {
     const char *name;       /* also the extension of files */
     const char *head;       /* start of the file */
-    void (*cue)(rs_out *o, const rs_cue *c); /* NULL: JSON, which needs all results at once */
+    void (*cue)(ou_out *o, const wr_cue *c); /* NULL: JSON, which needs all results at once */
     int tick_ms;            /* resolution of cue times; 0: segment times are not changed */
     int one_line;           /* cues have a single line */
-    rs_mark_fn mark;        /* NULL: the format has no times of words within cues */
-} rs_writer;
+    wr_mark_fn mark;        /* NULL: the format has no times of words within cues */
+} wr_writer;
 
-static const rs_writer rs_writers[] = {
-    [WNPU_FORMAT_TXT] = {"txt", "", rs_txt_cue, 0, 1, NULL},
-    [WNPU_FORMAT_SRT] = {"srt", "", rs_srt_cue, 1, 0, NULL},
-    [WNPU_FORMAT_VTT] = {"vtt", "WEBVTT\n\n", rs_vtt_cue, 1, 0, rs_vtt_mark},
-    [WNPU_FORMAT_TSV] = {"tsv", "start\tend\ttext\n", rs_tsv_cue, 0, 1, NULL},
+static const wr_writer wr_writers[] = {
+    [WNPU_FORMAT_TXT] = {"txt", "", wr_txt_cue, 0, 1, NULL},
+    [WNPU_FORMAT_SRT] = {"srt", "", wr_srt_cue, 1, 0, NULL},
+    [WNPU_FORMAT_VTT] = {"vtt", "WEBVTT\n\n", wr_vtt_cue, 1, 0, wr_vtt_mark},
+    [WNPU_FORMAT_TSV] = {"tsv", "start\tend\ttext\n", wr_tsv_cue, 0, 1, NULL},
     [WNPU_FORMAT_JSON] = {"json", "", NULL, 0, 0, NULL},
     [WNPU_FORMAT_JSON_DEVICE] = {"json", "", NULL, 0, 0, NULL},
-    [WNPU_FORMAT_CSV] = {"csv", "start,end,text\r\n", rs_csv_cue, 0, 1, NULL},
-    [WNPU_FORMAT_LRC] = {"lrc", "", rs_lrc_cue, 10, 1, rs_lrc_mark},
-    [WNPU_FORMAT_ASS] = {"ass", rs_ass_head, rs_ass_cue, 10, 0, rs_ass_mark},
+    [WNPU_FORMAT_CSV] = {"csv", "start,end,text\r\n", wr_csv_cue, 0, 1, NULL},
+    [WNPU_FORMAT_LRC] = {"lrc", "", wr_lrc_cue, 10, 1, wr_lrc_mark},
+    [WNPU_FORMAT_ASS] = {"ass", wr_ass_head, wr_ass_cue, 10, 0, wr_ass_mark},
     [WNPU_FORMAT_VERBOSE_JSON] = {"verbose_json", "", NULL, 0, 0, NULL}
 };
-#define RS_WRITERS ((int)(sizeof rs_writers / sizeof rs_writers[0]))
+#define WR_WRITERS ((int)(sizeof wr_writers / sizeof wr_writers[0]))
 
 /* State of writing one output. */
-typedef struct rs_job {
-    rs_out out;
+typedef struct wr_job {
+    ou_out out;
     const rs_store *store;
-    const rs_writer *writer;
+    const wr_writer *writer;
     wnpu_write_options options;
     wnpu_write_cursor *at;
     int64_t end_ms;         /* of the recording */
     int laid_out;           /* cues follow the options, instead of being segments */
-    rs_lanes lanes;
-} rs_job;
+    ly_lanes lanes;
+} wr_job;
 
 /* Display times of a cue whose words are spoken from t0 to t1; the words of the lane's next cue
  * begin at next_ms. Priorities: no overlap and the longest duration, then the gap, then the
  * shortest duration. */
-static void rs_time_cue(const rs_job *job, const rs_lane *lane, rs_cue *c, int64_t next_ms,
+static void wr_time_cue(const wr_job *job, const ly_lane *lane, wr_cue *c, int64_t next_ms,
                         size_t width)
 {
     const wnpu_write_options *o = &job->options;
     int64_t tick = job->writer->tick_ms, free_ms, want = o->min_cue_ms;
     if (o->reading_speed > 0) {
-        want = rs_later(want, (int64_t)width * 1000 / o->reading_speed);
+        want = ly_later(want, (int64_t)width * 1000 / o->reading_speed);
     }
     if (o->max_cue_ms > 0 && want > o->max_cue_ms) {
         want = o->max_cue_ms;
     }
     free_ms = lane->end_ms > 0 ? lane->end_ms + o->min_gap_ms : 0;
-    c->t0_ms = rs_later(c->t0_ms, free_ms);
-    c->t1_ms = rs_later(c->t1_ms, c->t0_ms + want);
+    c->t0_ms = ly_later(c->t0_ms, free_ms);
+    c->t1_ms = ly_later(c->t1_ms, c->t0_ms + want);
     if (c->t1_ms > next_ms - o->min_gap_ms) {
         c->t1_ms = next_ms - o->min_gap_ms;
     }
     if (c->t1_ms - c->t0_ms < o->min_cue_ms) { /* not enough time after the words: start earlier */
-        c->t0_ms = rs_later(free_ms, rs_later(c->t1_ms, c->t0_ms) - o->min_cue_ms);
+        c->t0_ms = ly_later(free_ms, ly_later(c->t1_ms, c->t0_ms) - o->min_cue_ms);
     }
-    c->t0_ms = rs_later(rs_later(c->t0_ms, 0) / tick, (free_ms + tick - 1) / tick) * tick;
+    c->t0_ms = ly_later(ly_later(c->t0_ms, 0) / tick, (free_ms + tick - 1) / tick) * tick;
     if (o->max_cue_ms > 0 && c->t1_ms - c->t0_ms > o->max_cue_ms) {
         c->t1_ms = c->t0_ms + o->max_cue_ms;
     }
-    c->t1_ms = rs_later(c->t1_ms / tick * tick, c->t0_ms + tick);
+    c->t1_ms = ly_later(c->t1_ms / tick * tick, c->t0_ms + tick);
 }
 
 /* Writes a segment as a line of a format whose times are those of segments. */
-static void rs_write_segment(rs_job *job, const wnpu_segment *s)
+static void wr_write_segment(wr_job *job, const wnpu_segment *s)
 {
-    rs_atom text;
-    rs_cue c;
+    ly_atom text;
+    wr_cue c;
     memset(&text, 0, sizeof text);
     text.text = s->text;
     text.length = s->text_length;
@@ -21397,26 +21446,26 @@ static void rs_write_segment(rs_job *job, const wnpu_segment *s)
 }
 
 /* Columns of the speaker's name before the text of a lane's cues; 0 if it would leave too few. */
-static size_t rs_indent(const rs_job *job, size_t lane)
+static size_t wr_indent(const wr_job *job, size_t lane)
 {
-    int32_t speaker = lane < RS_LANES - 1 ? job->lanes.lane[lane].speaker : 9999;
-    size_t width = job->writer->cue == rs_srt_cue && speaker > 0 ? sizeof "Speaker 1: " - 1 : 0;
+    int32_t speaker = lane < LY_LANES - 1 ? job->lanes.lane[lane].speaker : 9999;
+    size_t width = job->writer->cue == wr_srt_cue && speaker > 0 ? sizeof "Speaker 1: " - 1 : 0;
     for (; width > 0 && speaker >= 10; speaker /= 10) {
         width++;
     }
-    return width + RS_LEAST_WIDTH <= (size_t)job->options.max_line_width ? width : 0;
+    return width + LY_LEAST_WIDTH <= (size_t)job->options.max_line_width ? width : 0;
 }
 
 /* Makes lanes for the speakers of all segments that are not written yet. */
-static void rs_set_lanes(rs_job *job)
+static void wr_set_lanes(wr_job *job)
 {
-    rs_lanes *l = &job->lanes;
+    ly_lanes *l = &job->lanes;
     size_t i;
     l->n = 0;
     for (i = (size_t)job->at->segment; i < job->store->count; i++) {
         int32_t speaker = rs_get_record(job->store, i).segment.speaker;
-        if (rs_find_lane(l, speaker) == l->n) {
-            rs_lane *lane = &l->lane[l->n++];
+        if (ly_find_lane(l, speaker) == l->n) {
+            ly_lane *lane = &l->lane[l->n++];
             lane->speaker = speaker;
             lane->segment = i;
             lane->offset = i == job->at->segment ? (size_t)job->at->offset : 0;
@@ -21427,12 +21476,12 @@ static void rs_set_lanes(rs_job *job)
     }
 }
 
-/* The lane whose next cue is first; RS_LANES if there are no more cues. */
-static size_t rs_first_lane(const rs_lanes *l)
+/* The lane whose next cue is first; LY_LANES if there are no more cues. */
+static size_t wr_first_lane(const ly_lanes *l)
 {
-    size_t i, first = RS_LANES;
+    size_t i, first = LY_LANES;
     for (i = 0; i < l->n; i++) {
-        if (l->lane[i].next_ms < (first < RS_LANES ? l->lane[first].next_ms : INT64_MAX)) {
+        if (l->lane[i].next_ms < (first < LY_LANES ? l->lane[first].next_ms : INT64_MAX)) {
             first = i;
         }
     }
@@ -21440,64 +21489,64 @@ static size_t rs_first_lane(const rs_lanes *l)
 }
 
 /* Reads and divides the next block of a lane. Returns 0 if there is none that is final. */
-static int rs_read_lane(const rs_job *job, size_t lane, rs_block *b)
+static int wr_read_lane(const wr_job *job, size_t lane, ly_block *b)
 {
-    const rs_lane *from = &job->lanes.lane[lane];
+    const ly_lane *from = &job->lanes.lane[lane];
     const wnpu_write_options *o = &job->options;
-    rs_reader r;
+    ly_reader r;
     memset(&r, 0, sizeof r);
     r.store = job->store;
     r.lanes = &job->lanes;
     r.lane = lane;
     r.segment = from->segment;
     r.at = from->offset;
-    b->indent = rs_indent(job, lane);
+    b->indent = wr_indent(job, lane);
     r.line_width = (size_t)o->max_line_width - b->indent;
     if (!job->laid_out) {
-        return rs_read_line(&r, b);
+        return ly_read_line(&r, b);
     }
-    if (!rs_read_block(&r, o, job->at->last, job->end_ms, b)) {
+    if (!ly_read_block(&r, o, job->at->last, job->end_ms, b)) {
         return 0;
     }
-    rs_plan_cues(b, o);
+    ly_plan_cues(b, o);
     return 1;
 }
 
 /* The cue that begins with atom i of a block. */
-static rs_cue rs_make_cue(const rs_job *job, const rs_lane *lane, rs_block *b, size_t i)
+static wr_cue wr_make_cue(const wr_job *job, const ly_lane *lane, ly_block *b, size_t i)
 {
     size_t k, j = b->to[i], width = 0;
-    rs_cue c;
+    wr_cue c;
     memset(&c, 0, sizeof c);
     for (k = i; k < j; k++) {
         width += b->atoms[k].width + (k > i && b->atoms[k].spaced);
     }
     b->atoms[i].width += b->indent;
-    rs_break_lines(b->atoms, i, j, (size_t)job->options.max_line_width);
+    ly_break_lines(b->atoms, i, j, (size_t)job->options.max_line_width);
     c.t0_ms = b->atoms[i].t0_ms;
     c.t1_ms = b->atoms[j - 1].t1_ms;
     c.speaker = rs_get_record(job->store, b->atoms[i].segment).segment.speaker;
     c.atoms = &b->atoms[i];
     c.n = j - i;
     c.mark = job->options.word_times ? job->writer->mark : NULL;
-    rs_time_cue(job, lane, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
+    wr_time_cue(job, lane, &c, j < b->n ? b->atoms[j].t0_ms : b->next_ms, width);
     return c;
 }
 
 /* Writes the cues of a lane's next block, as far as no other lane's cue comes before. If the block
  * is incomplete, its last cue waits for the next call. */
-static void rs_write_block(rs_job *job, size_t index, rs_block *b)
+static void wr_write_block(wr_job *job, size_t index, ly_block *b)
 {
-    rs_lane *lane = &job->lanes.lane[index];
+    ly_lane *lane = &job->lanes.lane[index];
     size_t i;
     for (i = lane->n_written; i < b->n; i = b->to[i]) {
-        rs_cue c;
+        wr_cue c;
         if (b->to[i] == b->n && !b->whole && i > 0) {
             break;
         }
-        c = rs_make_cue(job, lane, b, i);
+        c = wr_make_cue(job, lane, b, i);
         lane->next_ms = c.t0_ms;
-        if (rs_first_lane(&job->lanes) != index) {
+        if (wr_first_lane(&job->lanes) != index) {
             return;
         }
         c.number = ++job->at->cues;
@@ -21513,18 +21562,18 @@ static void rs_write_block(rs_job *job, size_t index, rs_block *b)
 
 /* Writes all cues that are final, in order of their start. Those of several speakers are written
  * only when no more results will follow. */
-static void rs_write_cues(rs_job *job)
+static void wr_write_cues(wr_job *job)
 {
-    rs_lanes *l = &job->lanes;
-    rs_block block;
+    ly_lanes *l = &job->lanes;
+    ly_block block;
     size_t i;
-    rs_set_lanes(job);
+    wr_set_lanes(job);
     if (l->n > 1 && !job->at->last) {
         return;
     }
-    while ((i = rs_first_lane(l)) < RS_LANES) {
-        if (rs_read_lane(job, i, &block)) {
-            rs_write_block(job, i, &block);
+    while ((i = wr_first_lane(l)) < LY_LANES) {
+        if (wr_read_lane(job, i, &block)) {
+            wr_write_block(job, i, &block);
         } else {
             l->lane[i].next_ms = INT64_MAX;
         }
@@ -21534,11 +21583,11 @@ static void rs_write_cues(rs_job *job)
         job->at->offset = l->n > 1 ? 0 : l->lane[0].offset;
     }
     for (i = 0; i < l->n; i++) {
-        job->at->end_ms = rs_later(job->at->end_ms, l->lane[i].end_ms);
+        job->at->end_ms = ly_later(job->at->end_ms, l->lane[i].end_ms);
     }
 }
 
-static int rs_has_layout(const wnpu_write_options *o, const rs_writer *w)
+static int wr_has_layout(const wnpu_write_options *o, const wr_writer *w)
 {
     return w->tick_ms > 0 &&
            (o->max_line_width > 0 || o->max_lines > 0 || o->max_cue_ms > 0 || o->min_cue_ms > 0 ||
@@ -21547,24 +21596,24 @@ static int rs_has_layout(const wnpu_write_options *o, const rs_writer *w)
 }
 
 /* Writes the results after the cursor and advances it. */
-static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
+static int wr_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
                     const wnpu_write_options *options, wnpu_write_cursor *at, wnpu_write_fn write,
                     void *user)
 {
-    rs_job job;
+    wr_job job;
     wnpu_segment s;
     job.out.write = write;
     job.out.user = user;
     job.out.used = 0;
     job.out.failed = 0;
     job.store = store;
-    job.writer = &rs_writers[options->format];
+    job.writer = &wr_writers[options->format];
     job.options = *options;
     job.options.max_lines = options->max_line_width > 0 && job.writer->one_line
                                 ? 1 : options->max_lines;
     job.at = at;
     job.end_ms = summary != NULL && at->last ? summary->duration_ms : INT64_MAX / 2;
-    job.laid_out = rs_has_layout(options, job.writer);
+    job.laid_out = wr_has_layout(options, job.writer);
     if (!job.laid_out) { /* the gap is part of a layout too */
         wnpu_write_options none = {0};
         job.options = none;
@@ -21575,28 +21624,28 @@ static int rs_write(const rs_store *store, const tk_vocab *v, const rs_summary *
     }
     if (job.writer->cue == NULL && at->last && !at->begun) {
         if (options->format == WNPU_FORMAT_VERBOSE_JSON) {
-            rs_verbose(&job.out, store, summary);
+            ou_verbose(&job.out, store, summary);
         } else {
-            rs_json(&job.out, store, v, summary, options->format == WNPU_FORMAT_JSON_DEVICE);
+            ou_json(&job.out, store, v, summary, options->format == WNPU_FORMAT_JSON_DEVICE);
         }
         at->begun = 1;
     } else if (job.writer->cue != NULL && !at->begun) {
-        rs_text(&job.out, job.writer->head);
+        ou_text(&job.out, job.writer->head);
         at->begun = 1;
     }
     if (job.writer->tick_ms > 0) {
-        rs_write_cues(&job);
+        wr_write_cues(&job);
     } else if (job.writer->cue != NULL) {
         for (; rs_get(store, (size_t)at->segment, &s) == WNPU_OK; at->segment++) {
-            rs_write_segment(&job, &s);
+            wr_write_segment(&job, &s);
         }
     }
-    rs_flush(&job.out);
+    ou_flush(&job.out);
     return job.out.failed ? WNPU_E_IO : WNPU_OK;
 }
 
 /* ======================================================================
- * 19. pm_  run parameters
+ * 24. pm_  run parameters
  *
  *  Owns      the table of all run parameters: name, type, place, default,
  *            range, command-line option and meaning of each.
@@ -21846,9 +21895,9 @@ static int pm_check_replace(const char *list, wnpu_error *error)
 {
     size_t length = 0, from;
     const char *line;
-    rs_edit e;
+    sy_edit e;
     while ((line = tk_line(&list, &length)) != NULL) {
-        if (!rs_rule(line, length, &e, &from)) {
+        if (!sy_rule(line, length, &e, &from)) {
             return er_set(error, WNPU_E_ARGUMENT, "replace: \"%.*s\" is not of the form "
                           "\"this => that\"", (int)(length < 60 ? length : 60), line);
         }
@@ -22163,7 +22212,7 @@ WNPU_API int wnpu_params_set(wnpu_params *params, const char *name, const char *
 }
 
 /* ======================================================================
- * 20. np_  encoder products on an accelerator
+ * 25. np_  encoder products on an accelerator
  *
  *  Owns      the plan that assigns products to the accelerator's shapes,
  *            the resident weights, the staging of rows and results, the
@@ -23583,7 +23632,7 @@ static void np_wipe(np_bridge *b)
 }
 
 /* ======================================================================
- * 21. va_  voice activity
+ * 26. va_  voice activity
  *
  *  Owns      the detector: samples to features, features to a probability
  *            of speech every 20 ms, probabilities to spans of speech.
@@ -24536,7 +24585,7 @@ static void va_prepare(va_detector *v, const op_kernels *op, const ft_tables *ff
 }
 
 /* ======================================================================
- * 22. ri_  the ring of live samples
+ * 27. ri_  the ring of live samples
  *
  *  Owns      samples between the thread that pushes them and the thread
  *            that transcribes them, and the record of those that were
@@ -24817,7 +24866,7 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
 }
 
 /* ======================================================================
- * 23. ru_  the state of a run
+ * 28. ru_  the state of a run
  *
  *  Owns      the data shared by the next four sections: audio window,
  *            ledger, context of a window, language, decoding.
@@ -25030,7 +25079,7 @@ typedef struct ru_run {
     np_bridge bridge;
     lr_rules rules;
     rs_store store;
-    rs_kept kept;           /* results that those of the run are appended to */
+    sp_kept kept;           /* results that those of the run are appended to */
     ru_lookahead lookahead;
     wnpu_params params;
     int *cancel;            /* atomic */
@@ -25103,7 +25152,7 @@ static int64_t ru_end_ms(const ru_run *r)
 }
 
 /* ======================================================================
- * 24. aw_  the audio window and where it ends
+ * 29. aw_  the audio window and where it ends
  *
  *  Owns      the samples of the window, the speech found in them, and the
  *            rule for the end of a window.
@@ -25750,7 +25799,7 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 }
 
 /* ======================================================================
- * 25. lg_  the ledger and the admission of segments
+ * 30. lg_  the ledger and the admission of segments
  *
  *  Owns      what became of each millisecond of the recording, and which
  *            text of a window becomes a segment.
@@ -26022,7 +26071,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     int64_t end = lg_content_end_ms(r);
     rs_draft d;
     wnpu_segment segment;
-    rs_style style;
+    sy_style style;
     int stored = 0, status, refused, added;
     int64_t model_end, begin, stop; /* begin and stop: times of words, if they are requested */
     d.t0_ms = begin = t0_ms < end ? t0_ms : end;
@@ -26064,7 +26113,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     status = rs_list_reserve(&r->store, &r->store.ledger);
     status = status == WNPU_OK ? rs_add(&r->store, &r->engine.model->vocab, &d, &stored) : status;
     added = stored;
-    status = status == WNPU_OK && stored ? rs_restyle(&r->store, &style, &stored) : status;
+    status = status == WNPU_OK && stored ? sy_restyle(&r->store, &style, &stored) : status;
     if (status != WNPU_OK) {
         return er_set(&r->error, status, "the result store is full after %lu segments; raise "
                       "result_bytes", (unsigned long)r->store.count);
@@ -26258,7 +26307,7 @@ static int lg_finish(ru_run *r, int status)
 }
 
 /* ======================================================================
- * 26. wd_  decoding of one window
+ * 31. wd_  decoding of one window
  *
  *  Owns      prompt, language, search, repetition check, gates and
  *            temperature fallback of one window.
@@ -27359,7 +27408,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
 }
 
 /* ======================================================================
- * 27. wi_  windows: the long-form driver
+ * 32. wi_  windows: the long-form driver
  *
  *  Owns      runs from parameters to status: the sequence of windows,
  *            windows decoded together, cancelling, resuming, detection of
@@ -28463,7 +28512,7 @@ static void wi_wipe(ru_run *r)
 }
 
 /* ======================================================================
- * 28. tt_  tentative text
+ * 33. tt_  tentative text
  *
  *  Owns      what the open window of a live run says so far, and the
  *            events of its speech.
@@ -28962,7 +29011,7 @@ static int tt_update(ru_run *r)
 }
 
 /* ======================================================================
- * 29. st_  live runs
+ * 34. st_  live runs
  *
  *  Owns      runs whose recording arrives while they are in progress.
  *  Assumes   a ring, see ri_; the calls of one run in one thread.
@@ -29237,7 +29286,7 @@ static int st_finish(ru_run *r)
 }
 
 /* ======================================================================
- * 30. sn_  snapshots
+ * 35. sn_  snapshots
  *
  *  Owns      the format of a run between two windows as a block of bytes.
  *  Assumes   the run is resumable, see ru_run.
@@ -30011,7 +30060,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
 }
 
 /* ======================================================================
- * 31. fa_  alignment of a given text
+ * 36. fa_  alignment of a given text
  *
  *  Owns      which words of a text that the caller gives were said in the
  *            recording of a run, and when; the segments that replace those
@@ -30366,7 +30415,7 @@ static void fa_decide(fa_work *w)
 
 /* Adds what an atom has to a list of units. Punctuation that stands alone belongs to the word
  * before it, or to the first one behind it. Returns the number of units; `out` may be NULL. */
-static size_t fa_add_unit(fa_unit *out, size_t n, const rs_atom *a, uint32_t line, fa_unit *open)
+static size_t fa_add_unit(fa_unit *out, size_t n, const ly_atom *a, uint32_t line, fa_unit *open)
 {
     fa_unit u;
     int joins = open->text != NULL && open->line == line;
@@ -30375,7 +30424,7 @@ static size_t fa_add_unit(fa_unit *out, size_t n, const rs_atom *a, uint32_t lin
     u.length = (size_t)(a->text + a->length - u.text);
     u.line = line;
     u.spaced = joins ? open->spaced : a->spaced;
-    u.first = joins ? open->first : a->place == RS_AT_SEGMENT;
+    u.first = joins ? open->first : a->place == LY_AT_SEGMENT;
     u.match = FA_NONE;
     u.t0_ms = a->t0_ms;
     u.t1_ms = a->t1_ms;
@@ -30398,9 +30447,9 @@ static size_t fa_add_unit(fa_unit *out, size_t n, const rs_atom *a, uint32_t lin
 /* Reads the words of the run. Returns their number; out may be NULL. */
 static size_t fa_read_heard(const fa_work *w, fa_unit *out)
 {
-    static const rs_lanes none = {0};
-    rs_atom atom, last;
-    rs_reader r;
+    static const ly_lanes none = {0};
+    ly_atom atom, last;
+    ly_reader r;
     fa_unit open;
     size_t n = 0, before;
     int begun = 0;
@@ -30408,8 +30457,8 @@ static size_t fa_read_heard(const fa_work *w, fa_unit *out)
     memset(&open, 0, sizeof open);
     r.store = w->store;
     r.lanes = &none;
-    while (rs_read_segment(&r)) {
-        if (!rs_read_atom(&r, begun ? &last : NULL, &atom)) {
+    while (ly_read_segment(&r)) {
+        if (!ly_read_atom(&r, begun ? &last : NULL, &atom)) {
             begun = 0;
             continue;
         }
@@ -30428,9 +30477,9 @@ static size_t fa_read_heard(const fa_work *w, fa_unit *out)
 static size_t fa_read_given(const fa_work *w, const char *const *lines, size_t n_lines,
                             fa_unit *out)
 {
-    static const rs_lanes none = {0};
-    rs_atom atom, last;
-    rs_reader r;
+    static const ly_lanes none = {0};
+    ly_atom atom, last;
+    ly_reader r;
     fa_unit open;
     size_t i, n = 0;
     int begun;
@@ -30442,7 +30491,7 @@ static size_t fa_read_given(const fa_work *w, const char *const *lines, size_t n
         r.s.text = lines[i];
         r.s.text_length = strlen(lines[i]);
         r.at = 0;
-        for (begun = 0; rs_read_atom(&r, begun ? &last : NULL, &atom); begun = 1) {
+        for (begun = 0; ly_read_atom(&r, begun ? &last : NULL, &atom); begun = 1) {
             n = fa_add_unit(out, n, &atom, (uint32_t)i, &open);
             last = atom;
         }
@@ -30689,7 +30738,7 @@ static int fa_run(fa_work *w, const char *const *lines, size_t n_lines, int extr
 }
 
 /* ======================================================================
- * 32. ap_  public API: sessions and runs
+ * 37. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -31265,8 +31314,8 @@ static int ap_appends(const wnpu_params *params)
 /* Joins the results of a run with those of the runs before. Returns the status of both. */
 static int ap_merge(ru_run *r, int status)
 {
-    int merged = rs_merge(&r->store, &r->kept);
-    int64_t end_ms = rs_ledger_end(&r->store);
+    int merged = sp_merge(&r->store, &r->kept);
+    int64_t end_ms = sp_ledger_end(&r->store);
     wnpu_speech_span span;
     size_t i;
     lg_count_unresolved(r);
@@ -31292,7 +31341,7 @@ static int ap_run(wnpu_session *session, const wnpu_params *params, const wnpu_a
     }
     append = run == wi_transcribe && ap_appends(params);
     if (append) {
-        rs_keep(&session->run.store, &session->run.kept);
+        sp_keep(&session->run.store, &session->run.kept);
         wi_reset_state(&session->run);
     } else {
         wi_reset(&session->run);
@@ -31805,15 +31854,15 @@ WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
 
 WNPU_API const char *wnpu_format_name(int format)
 {
-    return format >= 0 && format < RS_WRITERS ? rs_writers[format].name : NULL;
+    return format >= 0 && format < WR_WRITERS ? wr_writers[format].name : NULL;
 }
 
 WNPU_API int wnpu_format_from_name(const char *name)
 {
     size_t i;
     int format;
-    for (format = 0; name != NULL && format < RS_WRITERS; format++) {
-        const char *ours = rs_writers[format].name;
+    for (format = 0; name != NULL && format < WR_WRITERS; format++) {
+        const char *ours = wr_writers[format].name;
         for (i = 0; ours[i] != '\0' &&
              (name[i] == ours[i] || (ours[i] >= 'a' && (name[i] | 32) == ours[i])); i++) {
         }
@@ -31893,9 +31942,9 @@ WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
 
 static int ap_check_write_options(const wnpu_write_options *o)
 {
-    return o->format >= 0 && o->format < RS_WRITERS &&
+    return o->format >= 0 && o->format < WR_WRITERS &&
            (o->max_line_width == 0 ||
-            (o->max_line_width >= RS_LEAST_WIDTH && o->max_line_width <= 1000)) &&
+            (o->max_line_width >= LY_LEAST_WIDTH && o->max_line_width <= 1000)) &&
            o->max_lines >= 0 && o->max_lines <= 16 &&
            (o->max_lines == 0 || o->max_line_width > 0) &&
            (o->max_cue_ms == 0 || (o->max_cue_ms >= 500 && o->max_cue_ms <= 60000)) &&
@@ -31903,7 +31952,7 @@ static int ap_check_write_options(const wnpu_write_options *o)
            (o->max_cue_ms == 0 || o->min_cue_ms <= o->max_cue_ms) &&
            o->min_gap_ms >= 0 && o->min_gap_ms <= 1000 &&
            (o->reading_speed == 0 || (o->reading_speed >= 5 && o->reading_speed <= 100)) &&
-           o->max_words >= 0 && o->max_words <= RS_ATOMS &&
+           o->max_words >= 0 && o->max_words <= LY_ATOMS &&
            (o->word_times == 0 || o->word_times == 1);
 }
 
@@ -31938,7 +31987,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
     summary.choice = session->run.phrase.choice.struct_size > 0 ? &session->run.phrase.choice
                                                                  : NULL;
     environment = er_float_default();
-    status = rs_write(&session->run.store, &session->run.engine.model->vocab, &summary, &ours, &at,
+    status = wr_write(&session->run.store, &session->run.engine.model->vocab, &summary, &ours, &at,
                       write, user);
     er_float_put(environment);
     if (status == WNPU_OK && cursor != NULL) {
@@ -31952,7 +32001,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
 WNPU_API int wnpu_write_json_string(const char *text, size_t length, wnpu_write_fn write,
                                     void *user)
 {
-    rs_out o;
+    ou_out o;
     if (text == NULL || write == NULL) {
         return WNPU_E_ARGUMENT;
     }
@@ -31960,8 +32009,8 @@ WNPU_API int wnpu_write_json_string(const char *text, size_t length, wnpu_write_
     o.user = user;
     o.used = 0;
     o.failed = 0;
-    rs_json_untrusted(&o, text, length);
-    rs_flush(&o);
+    ou_json_untrusted(&o, text, length);
+    ou_flush(&o);
     return o.failed ? WNPU_E_IO : WNPU_OK;
 }
 
@@ -31975,7 +32024,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 33. sf_  self-test
+ * 38. sf_  self-test
  *
  *  Owns      known results for tables, FFT, log-mel, matrix product and
  *            tokenizer, and for one window of a small model.

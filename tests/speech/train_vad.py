@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the network of the voice activity detector (section 19 of whisper_npu.c).
+"""Trains the network of the voice activity detector (section va_ of whisper_npu.c).
 
 usage: train_vad.py --tool build/vad_features --speech DIR --raw DIR [--streams N] [--epochs N]
                     [--stop N] [--seed N] [--work DIR] [--write whisper_npu.c]

@@ -970,15 +970,15 @@ static int64_t sink_write(void *user, const void *data, size_t size)
 static const char *fraction(float value)
 {
     static text_sink s;
-    rs_out o;
+    ou_out o;
     memset(&s, 0, sizeof s);
     memset(&o, 0, sizeof o);
     o.write = sink_write;
     o.user = &s;
-    rs_fraction(&o, value);
-    rs_text(&o, " ");
-    rs_clock(&o, (int64_t)(value * 1000.0f), ",");
-    rs_flush(&o);
+    ou_fraction(&o, value);
+    ou_text(&o, " ");
+    ou_clock(&o, (int64_t)(value * 1000.0f), ",");
+    ou_flush(&o);
     return s.text;
 }
 

@@ -644,7 +644,7 @@ static life_bytes format_of(const wnpu_model *m, const rs_store *store, int form
     c.last = 1;
     memset(&summary, 0, sizeof summary);
     summary.duration_ms = 363600007;
-    T_CHECK(rs_write(store, &m->vocab, &summary, &o, &c, life_grow, &t) == WNPU_OK &&
+    T_CHECK(wr_write(store, &m->vocab, &summary, &o, &c, life_grow, &t) == WNPU_OK &&
             t.bytes != NULL, "format %d is written", format);
     return t;
 }

@@ -1130,11 +1130,11 @@ static void subtitles(void)
             }
             memset(&summary, 0, sizeof summary);
             summary.duration_ms = s.end_ms;
-            T_CHECK(rs_write(&s.store, &m->vocab, &summary, &o, &c, life_grow, &parts) == WNPU_OK,
+            T_CHECK(wr_write(&s.store, &m->vocab, &summary, &o, &c, life_grow, &parts) == WNPU_OK,
                     "seed %u, part %d", which, i);
         }
         once.last = 1;
-        T_CHECK(rs_write(&s.store, &m->vocab, &summary, &o, &once, life_grow, &whole) == WNPU_OK,
+        T_CHECK(wr_write(&s.store, &m->vocab, &summary, &o, &once, life_grow, &whole) == WNPU_OK,
                 "seed %u", which);
         T_CHECK(life_alike(whole, parts), "seed %u: parts are not the whole", which);
         T_CHECK(once.cues == c.cues && once.end_ms == c.end_ms, "seed %u: cursors", which);
@@ -1175,7 +1175,7 @@ static life_bytes sub_write(const wnpu_model *m, const rs_store *store, const wn
     memset(&summary, 0, sizeof summary);
     summary.duration_ms = end_ms;
     c.struct_size = sizeof c;
-    T_CHECK(rs_write(store, &m->vocab, &summary, o, &c, life_grow, &t) == WNPU_OK, "a part");
+    T_CHECK(wr_write(store, &m->vocab, &summary, o, &c, life_grow, &t) == WNPU_OK, "a part");
     T_CHECK(rs_get_record(store, 0).segment.speaker ==
                 rs_get_record(store, store->count - 1).segment.speaker ||
             t.bytes == NULL || strstr(t.bytes, " --> ") == NULL, "several speakers early");
@@ -1183,7 +1183,7 @@ static life_bytes sub_write(const wnpu_model *m, const rs_store *store, const wn
     memset(&t, 0, sizeof t);
     memset(&c, 0, sizeof c);
     c.last = 1;
-    T_CHECK(rs_write(store, &m->vocab, &summary, o, &c, life_grow, &t) == WNPU_OK, "the whole");
+    T_CHECK(wr_write(store, &m->vocab, &summary, o, &c, life_grow, &t) == WNPU_OK, "the whole");
     T_CHECK(c.segment <= store->count && t.bytes != NULL, "cursor");
     return t;
 }
@@ -1266,7 +1266,7 @@ static void segments_in_order(void)
             rs_put_record(&s, i, &r);
         }
         s.count = n;
-        rs_order(&s);
+        sp_order(&s);
         T_CHECK(s.count == kept, "%d of %d segments", (int)s.count, (int)kept);
         for (i = 1; i < s.count; i++) {
             before = rs_get_record(&s, i - 1);
@@ -1304,7 +1304,7 @@ static void sub_together(const wnpu_model *m, uint32_t which, int32_t speakers)
         want[k] = sub_cues_of(t.bytes, one.speaker);
         free(t.bytes);
     }
-    rs_order(&all.store);
+    sp_order(&all.store);
     t = sub_write(m, &all.store, &o, end_ms);
     for (k = 0; k < speakers; k++) {
         is = sub_cues_of(t.bytes, 8 + k);
@@ -1711,7 +1711,7 @@ static void script_of_segment(void)
         o.format = WNPU_FORMAT_JSON;
         memset(&c, 0, sizeof c);
         c.last = 1;
-        T_CHECK(rs_write(&s.store, &m->vocab, &summary, &o, &c, life_grow, &t) == WNPU_OK &&
+        T_CHECK(wr_write(&s.store, &m->vocab, &summary, &o, &c, life_grow, &t) == WNPU_OK &&
                 t.bytes != NULL, "JSON is written");
         if (t.bytes != NULL) {
             char decoded[64];
@@ -1791,7 +1791,7 @@ static void style_of_text(void)
         char got[256] = "", text[256] = "", raw[256] = "";
         wnpu_segment segment;
         wnpu_word w;
-        rs_style style;
+        sy_style style;
         int stored = 1;
         sub_begin(&s, 0);
         memset(&style, 0, sizeof style);
@@ -1801,7 +1801,7 @@ static void style_of_text(void)
         style.language = wnpu_language_id(cases[i].language);
         style_store(&s, m, " before");
         style_store(&s, m, cases[i].said);
-        T_CHECK(rs_restyle(&s.store, &style, &stored) == WNPU_OK &&
+        T_CHECK(sy_restyle(&s.store, &style, &stored) == WNPU_OK &&
                 stored == (cases[i].words[0] != '\0') && s.store.count == 1 + (size_t)stored,
                 "%s: stored is %d", cases[i].said, stored);
         for (k = 0; stored && rs_get_word(&s.store, 1, k, &w) == WNPU_OK; k++) {
@@ -1832,12 +1832,12 @@ static void style_of_text(void)
     s.store.size = (s.store.used + 40) & ~(size_t)7;
     memcpy(s.store.base + s.store.size - 4, s.store.base + sizeof s.block - 4, 4);
     {
-        rs_style style;
+        sy_style style;
         wnpu_segment segment;
         int stored = 1;
         memset(&style, 0, sizeof style);
         style.replace = "a=>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-        T_CHECK(rs_restyle(&s.store, &style, &stored) == WNPU_E_FULL &&
+        T_CHECK(sy_restyle(&s.store, &style, &stored) == WNPU_E_FULL &&
                 rs_get(&s.store, 0, &segment) == WNPU_OK && strcmp(segment.text, " a b") == 0,
                 "a full store");
     }
