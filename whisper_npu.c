@@ -21059,7 +21059,7 @@ static void ly_break_lines(ly_atom *a, size_t i, size_t j, size_t line_width)
  *
  *  Owns      one writer per format, a row of wr_writers, and when cues are
  *            shown.
- *  Assumes   options that ap_check_write_options() accepts.
+ *  Assumes   options that wr_are_options() accepts.
  *  Ensures   the parts that are written during a run are what one call at
  *            the end would write.
  *  Costs     a block of the layout on the stack.
@@ -21353,41 +21353,71 @@ static const char wr_ass_head[] =
     "[Events]\n"
     "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n";
 
-/* One row per wnpu_format. */
+typedef struct wr_job wr_job;
+
+/* All that is known of a format; one row per wnpu_format. It has a function that writes one cue, or
+ * one that writes all results at once, at the end. */
 typedef struct wr_writer {
     const char *name;       /* also the extension of files */
-    const char *head;       /* start of the file */
-    void (*cue)(ou_out *o, const wr_cue *c); /* NULL: JSON, which needs all results at once */
-    int tick_ms;            /* resolution of cue times; 0: segment times are not changed */
-    int one_line;           /* cues have a single line */
+    const char *type;       /* media type */
+    const char *head;       /* start of the file; NULL: none */
+    void (*cue)(ou_out *o, const wr_cue *c);
+    void (*whole)(wr_job *job);
     wr_mark_fn mark;        /* NULL: the format has no times of words within cues */
+    int tick_ms;            /* resolution of cue times; 0: those of segments, without a layout */
+    int one_line;           /* cues have a single line */
+    int names_speaker;      /* "Speaker 1: " is the beginning of a cue's first line */
 } wr_writer;
 
+static void wr_json(wr_job *job);
+static void wr_verbose_json(wr_job *job);
+
+#define WR_UTF8(type) type "; charset=utf-8"
+
 static const wr_writer wr_writers[] = {
-    [WNPU_FORMAT_TXT] = {"txt", "", wr_txt_cue, 0, 1, NULL},
-    [WNPU_FORMAT_SRT] = {"srt", "", wr_srt_cue, 1, 0, NULL},
-    [WNPU_FORMAT_VTT] = {"vtt", "WEBVTT\n\n", wr_vtt_cue, 1, 0, wr_vtt_mark},
-    [WNPU_FORMAT_TSV] = {"tsv", "start\tend\ttext\n", wr_tsv_cue, 0, 1, NULL},
-    [WNPU_FORMAT_JSON] = {"json", "", NULL, 0, 0, NULL},
-    [WNPU_FORMAT_JSON_DEVICE] = {"json", "", NULL, 0, 0, NULL},
-    [WNPU_FORMAT_CSV] = {"csv", "start,end,text\r\n", wr_csv_cue, 0, 1, NULL},
-    [WNPU_FORMAT_LRC] = {"lrc", "", wr_lrc_cue, 10, 1, wr_lrc_mark},
-    [WNPU_FORMAT_ASS] = {"ass", wr_ass_head, wr_ass_cue, 10, 0, wr_ass_mark},
-    [WNPU_FORMAT_VERBOSE_JSON] = {"verbose_json", "", NULL, 0, 0, NULL}
+    [WNPU_FORMAT_TXT] = {.name = "txt", .type = WR_UTF8("text/plain"), .cue = wr_txt_cue,
+                         .one_line = 1, .names_speaker = 1},
+    [WNPU_FORMAT_SRT] = {.name = "srt", .type = WR_UTF8("application/x-subrip"), .cue = wr_srt_cue,
+                         .tick_ms = 1, .names_speaker = 1},
+    [WNPU_FORMAT_VTT] = {.name = "vtt", .type = WR_UTF8("text/vtt"), .head = "WEBVTT\n\n",
+                         .cue = wr_vtt_cue, .mark = wr_vtt_mark, .tick_ms = 1},
+    [WNPU_FORMAT_TSV] = {.name = "tsv", .type = WR_UTF8("text/tab-separated-values"),
+                         .head = "start\tend\ttext\n", .cue = wr_tsv_cue, .one_line = 1},
+    [WNPU_FORMAT_JSON] = {.name = "json", .type = "application/json", .whole = wr_json},
+    [WNPU_FORMAT_CSV] = {.name = "csv", .type = WR_UTF8("text/csv"), .head = "start,end,text\r\n",
+                         .cue = wr_csv_cue, .one_line = 1},
+    [WNPU_FORMAT_LRC] = {.name = "lrc", .type = WR_UTF8("text/plain"), .cue = wr_lrc_cue,
+                         .mark = wr_lrc_mark, .tick_ms = 10, .one_line = 1},
+    [WNPU_FORMAT_ASS] = {.name = "ass", .type = WR_UTF8("text/x-ssa"), .head = wr_ass_head,
+                         .cue = wr_ass_cue, .mark = wr_ass_mark, .tick_ms = 10},
+    [WNPU_FORMAT_VERBOSE_JSON] = {.name = "verbose_json", .type = "application/json",
+                                  .whole = wr_verbose_json}
 };
 #define WR_WRITERS ((int)(sizeof wr_writers / sizeof wr_writers[0]))
 
 /* State of writing one output. */
-typedef struct wr_job {
+struct wr_job {
     ou_out out;
     const rs_store *store;
+    const tk_vocab *vocab;
+    const rs_summary *summary;
     const wr_writer *writer;
     wnpu_write_options options;
     wnpu_write_cursor *at;
     int64_t end_ms;         /* of the recording */
     int laid_out;           /* cues follow the options, instead of being segments */
     ly_lanes lanes;
-} wr_job;
+};
+
+static void wr_json(wr_job *job)
+{
+    ou_json(&job->out, job->store, job->vocab, job->summary, job->options.device);
+}
+
+static void wr_verbose_json(wr_job *job)
+{
+    ou_verbose(&job->out, job->store, job->summary);
+}
 
 /* Display times of a cue whose words are spoken from t0 to t1; the words of the lane's next cue
  * begin at next_ms. Priorities: no overlap and the longest duration, then the gap, then the
@@ -21449,7 +21479,7 @@ static void wr_write_segment(wr_job *job, const wnpu_segment *s)
 static size_t wr_indent(const wr_job *job, size_t lane)
 {
     int32_t speaker = lane < LY_LANES - 1 ? job->lanes.lane[lane].speaker : 9999;
-    size_t width = job->writer->cue == wr_srt_cue && speaker > 0 ? sizeof "Speaker 1: " - 1 : 0;
+    size_t width = job->writer->names_speaker && speaker > 0 ? sizeof "Speaker 1: " - 1 : 0;
     for (; width > 0 && speaker >= 10; speaker /= 10) {
         width++;
     }
@@ -21607,6 +21637,8 @@ static int wr_write(const rs_store *store, const tk_vocab *v, const rs_summary *
     job.out.used = 0;
     job.out.failed = 0;
     job.store = store;
+    job.vocab = v;
+    job.summary = summary;
     job.writer = &wr_writers[options->format];
     job.options = *options;
     job.options.max_lines = options->max_line_width > 0 && job.writer->one_line
@@ -21616,21 +21648,19 @@ static int wr_write(const rs_store *store, const tk_vocab *v, const rs_summary *
     job.laid_out = wr_has_layout(options, job.writer);
     if (!job.laid_out) { /* the gap is part of a layout too */
         wnpu_write_options none = {0};
+        none.device = options->device;
         job.options = none;
     }
     if (at->segment > store->count ||
         (rs_get(store, (size_t)at->segment, &s) == WNPU_OK && at->offset > s.text_length)) {
         return WNPU_E_ARGUMENT;
     }
-    if (job.writer->cue == NULL && at->last && !at->begun) {
-        if (options->format == WNPU_FORMAT_VERBOSE_JSON) {
-            ou_verbose(&job.out, store, summary);
-        } else {
-            ou_json(&job.out, store, v, summary, options->format == WNPU_FORMAT_JSON_DEVICE);
+    if (!at->begun && (job.writer->whole == NULL || at->last)) {
+        if (job.writer->whole != NULL) {
+            job.writer->whole(&job);
+        } else if (job.writer->head != NULL) {
+            ou_text(&job.out, job.writer->head);
         }
-        at->begun = 1;
-    } else if (job.writer->cue != NULL && !at->begun) {
-        ou_text(&job.out, job.writer->head);
         at->begun = 1;
     }
     if (job.writer->tick_ms > 0) {
@@ -21642,6 +21672,54 @@ static int wr_write(const rs_store *store, const tk_vocab *v, const rs_summary *
     }
     ou_flush(&job.out);
     return job.out.failed ? WNPU_E_IO : WNPU_OK;
+}
+
+/* The format with this name, ignoring case, or -1. */
+static int wr_find(const char *name)
+{
+    size_t i;
+    int format;
+    for (format = 0; format < WR_WRITERS; format++) {
+        const char *ours = wr_writers[format].name;
+        for (i = 0; ours[i] != '\0' &&
+             (name[i] == ours[i] || (ours[i] >= 'a' && (name[i] | 32) == ours[i])); i++) {
+        }
+        if (ours[i] == '\0' && name[i] == '\0') {
+            return format;
+        }
+    }
+    return -1;
+}
+
+/* Limits of the numbers in wnpu_write_options, all of which may be 0 as well. */
+static const struct {
+    size_t at;
+    int32_t low, high;
+} wr_limits[] = {
+    {offsetof(wnpu_write_options, format), 0, WR_WRITERS - 1},
+    {offsetof(wnpu_write_options, max_line_width), LY_LEAST_WIDTH, 1000},
+    {offsetof(wnpu_write_options, max_lines), 0, 16},
+    {offsetof(wnpu_write_options, max_cue_ms), 500, 60000},
+    {offsetof(wnpu_write_options, min_cue_ms), 0, 10000},
+    {offsetof(wnpu_write_options, min_gap_ms), 0, 1000},
+    {offsetof(wnpu_write_options, reading_speed), 5, 100},
+    {offsetof(wnpu_write_options, max_words), 0, LY_ATOMS},
+    {offsetof(wnpu_write_options, word_times), 0, 1},
+    {offsetof(wnpu_write_options, device), 0, 1}
+};
+
+static int wr_are_options(const wnpu_write_options *o)
+{
+    size_t i;
+    for (i = 0; i < sizeof wr_limits / sizeof wr_limits[0]; i++) {
+        int32_t value;
+        memcpy(&value, (const char *)o + wr_limits[i].at, sizeof value);
+        if (value != 0 && (value < wr_limits[i].low || value > wr_limits[i].high)) {
+            return 0;
+        }
+    }
+    return (o->max_lines == 0 || o->max_line_width > 0) &&
+           (o->max_cue_ms == 0 || o->min_cue_ms <= o->max_cue_ms);
 }
 
 /* ======================================================================
@@ -31859,18 +31937,22 @@ WNPU_API const char *wnpu_format_name(int format)
 
 WNPU_API int wnpu_format_from_name(const char *name)
 {
-    size_t i;
-    int format;
-    for (format = 0; name != NULL && format < WR_WRITERS; format++) {
-        const char *ours = wr_writers[format].name;
-        for (i = 0; ours[i] != '\0' &&
-             (name[i] == ours[i] || (ours[i] >= 'a' && (name[i] | 32) == ours[i])); i++) {
-        }
-        if (ours[i] == '\0' && name[i] == '\0') {
-            return format;
-        }
+    return name != NULL ? wr_find(name) : -1;
+}
+
+WNPU_API int wnpu_get_format(int format, wnpu_format_info *info)
+{
+    wnpu_format_info ours;
+    if (format < 0 || format >= WR_WRITERS || info == NULL) {
+        return WNPU_E_ARGUMENT;
     }
-    return -1;
+    memset(&ours, 0, sizeof ours);
+    ours.name = wr_writers[format].name;
+    ours.media_type = wr_writers[format].type;
+    ours.has_layout = wr_writers[format].tick_ms > 0;
+    ours.has_word_times = wr_writers[format].mark != NULL;
+    ours.at_end = wr_writers[format].whole != NULL;
+    return er_export(info, &ours, sizeof ours);
 }
 
 WNPU_API int wnpu_align(wnpu_session *session, const char *const *lines, size_t n_lines,
@@ -31940,20 +32022,13 @@ WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options)
     memcpy(options, &ours, options->struct_size < sizeof ours ? options->struct_size : sizeof ours);
 }
 
-static int ap_check_write_options(const wnpu_write_options *o)
+WNPU_API int wnpu_write_wants_words(const wnpu_write_options *options)
 {
-    return o->format >= 0 && o->format < WR_WRITERS &&
-           (o->max_line_width == 0 ||
-            (o->max_line_width >= LY_LEAST_WIDTH && o->max_line_width <= 1000)) &&
-           o->max_lines >= 0 && o->max_lines <= 16 &&
-           (o->max_lines == 0 || o->max_line_width > 0) &&
-           (o->max_cue_ms == 0 || (o->max_cue_ms >= 500 && o->max_cue_ms <= 60000)) &&
-           o->min_cue_ms >= 0 && o->min_cue_ms <= 10000 &&
-           (o->max_cue_ms == 0 || o->min_cue_ms <= o->max_cue_ms) &&
-           o->min_gap_ms >= 0 && o->min_gap_ms <= 1000 &&
-           (o->reading_speed == 0 || (o->reading_speed >= 5 && o->reading_speed <= 100)) &&
-           o->max_words >= 0 && o->max_words <= LY_ATOMS &&
-           (o->word_times == 0 || o->word_times == 1);
+    wnpu_write_options ours;
+    wnpu_write_options_init(&ours, sizeof ours);
+    return options != NULL &&
+           er_import(&ours, sizeof ours, options, options->struct_size) == WNPU_OK &&
+           wr_are_options(&ours) && wr_has_layout(&ours, &wr_writers[ours.format]);
 }
 
 WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_options *options,
@@ -31976,7 +32051,7 @@ WNPU_API int wnpu_write_with(const wnpu_session *session, const wnpu_write_optio
                             er_import(&at, sizeof at, cursor, cursor->struct_size) != WNPU_OK))) {
         return WNPU_E_VERSION;
     }
-    if (!ap_check_write_options(&ours)) {
+    if (!wr_are_options(&ours)) {
         return WNPU_E_ARGUMENT;
     }
     summary.language = session->run.stats.language;

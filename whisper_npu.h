@@ -1479,23 +1479,34 @@ typedef enum wnpu_format {
     WNPU_FORMAT_TSV = 3,      /* start and end in milliseconds, text */
     WNPU_FORMAT_JSON = 4,     /* all results including tokens; one object and a newline. The same on
                                  every machine, with or without an accelerator */
-    WNPU_FORMAT_JSON_DEVICE = 5, /* since 0.2: JSON with the "device" of each segment: "cpu", or
-                                    "accelerator" if one computed products of the encoder */
     /* Since 0.2: */
-    WNPU_FORMAT_CSV = 6,      /* RFC 4180: the columns of TSV, quoted text, lines end with CR LF */
-    WNPU_FORMAT_LRC = 7,      /* lyrics: [mm:ss.xx]text, no end times; minutes may exceed 99 */
-    WNPU_FORMAT_ASS = 8,      /* Advanced SubStation Alpha 4.00+ */
-    WNPU_FORMAT_VERBOSE_JSON = 9 /* the object that OpenAI's speech API calls verbose_json, and a
+    WNPU_FORMAT_CSV = 5,      /* RFC 4180: the columns of TSV, quoted text, lines end with CR LF */
+    WNPU_FORMAT_LRC = 6,      /* lyrics: [mm:ss.xx]text, no end times; minutes may exceed 99 */
+    WNPU_FORMAT_ASS = 7,      /* Advanced SubStation Alpha 4.00+ */
+    WNPU_FORMAT_VERBOSE_JSON = 8 /* the object that OpenAI's speech API calls verbose_json, and a
                                     newline: task, language (its name), duration, text, segments,
                                     and with wnpu_params.words all words in one list. "seek" is
                                     window_ms in units of 10 ms */
 } wnpu_format;
 
-/* "txt", "srt", "vtt", "tsv", "json" (both formats of our own), "csv", "lrc", "ass" or
- * "verbose_json", also the usual file name extension; NULL if format is unknown. Static storage. */
+/* "txt", "srt", "vtt", "tsv", "json", "csv", "lrc", "ass" or "verbose_json", also the usual file
+ * name extension; NULL if format is unknown. Static storage. */
 WNPU_API const char *wnpu_format_name(int format);
-/* The wnpu_format with this name, ignoring case; WNPU_FORMAT_JSON for "json"; -1 if unknown. */
+/* The wnpu_format with this name, ignoring case; -1 if unknown. */
 WNPU_API int wnpu_format_from_name(const char *name);
+
+/* A format, since 0.2, so that a program need not know which there are. Strings are static. */
+typedef struct wnpu_format_info {
+    uint32_t struct_size;
+    int32_t has_layout;       /* 1: wnpu_write_options divide the text into cues and lines */
+    int32_t has_word_times;   /* 1: their word_times applies */
+    int32_t at_end;           /* 1: one object with all results, which is written at the end */
+    const char *name;         /* see wnpu_format_name() */
+    const char *media_type;   /* such as "text/vtt; charset=utf-8" */
+} wnpu_format_info;
+
+/* Describes a wnpu_format; they are numbered from 0 without gaps. Errors: E_ARGUMENT. */
+WNPU_API int wnpu_get_format(int format, wnpu_format_info *info);
 
 /* Writes the results of the last run. Output is valid UTF-8 with "\n" line ends (CSV: CR LF).
  * Control characters in the text are written as spaces, in JSON as escapes. In SRT "-->" within
@@ -1509,9 +1520,9 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
                         void *user);
 
 /* Layout of subtitles, since 0.2. With all fields 0, the default, there is one cue per segment, on
- * one line. With any field set, SRT, VTT, LRC (one line per cue) and ASS divide the text into cues
- * and lines within the limits, preferably at ends of sentences, then of clauses, pauses, spaces.
- * Other formats ignore the layout.
+ * one line. With any of them set, SRT, VTT, LRC (one line per cue) and ASS divide the text into
+ * cues and lines within the limits, preferably at ends of sentences, then of clauses, pauses,
+ * spaces. Other formats ignore the layout.
  *
  * Cue times are times of words if wnpu_params.words was set, otherwise estimates from the length of
  * the text. Every word is written once and in order. A segment too short for min_cue_ms may be
@@ -1538,12 +1549,17 @@ typedef struct wnpu_write_options {
     int32_t word_times;       /* 1: VTT, ASS and LRC also tell when each word of a cue begins, so
                                  that players can highlight it (karaoke): <hh:mm:ss.mmm><c>word</c>,
                                  {\k..} in hundredths of a second, <mm:ss.xx> [0] */
+    int32_t device;           /* no layout: 1: JSON has the "device" of each segment, "cpu", or
+                                 "accelerator" if one computed products of the encoder [0] */
 } wnpu_write_options;
 
 WNPU_API void wnpu_write_options_init(wnpu_write_options *options, size_t struct_size);
 /* Sets usual limits of subtitles: 42 columns, 2 lines, 1 to 7 s, 80 ms between cues, 20 columns per
  * second. options must have been initialised with wnpu_write_options_init(). */
 WNPU_API void wnpu_write_options_subtitles(wnpu_write_options *options);
+/* 1 if words are needed for exact times of the cues that these options make: then set
+ * wnpu_params.words for the run. Otherwise, and for invalid options, 0. */
+WNPU_API int wnpu_write_wants_words(const wnpu_write_options *options);
 
 /* Position in the output, for writing during a run. Set struct_size, and all other fields to 0,
  * before the first call; then only last may be changed. */
@@ -1957,6 +1973,8 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_align               WNPU_RENAMED(WNPU_PREFIX, align)
 #define wnpu_format_name         WNPU_RENAMED(WNPU_PREFIX, format_name)
 #define wnpu_format_from_name    WNPU_RENAMED(WNPU_PREFIX, format_from_name)
+#define wnpu_get_format          WNPU_RENAMED(WNPU_PREFIX, get_format)
+#define wnpu_write_wants_words   WNPU_RENAMED(WNPU_PREFIX, write_wants_words)
 #define wnpu_write               WNPU_RENAMED(WNPU_PREFIX, write)
 #define wnpu_write_options_init  WNPU_RENAMED(WNPU_PREFIX, write_options_init)
 #define wnpu_write_options_subtitles WNPU_RENAMED(WNPU_PREFIX, write_options_subtitles)

@@ -287,7 +287,7 @@ static int answer_job(connection *conn, job *j, listener *l)
         return answer_error(conn, j->request->api, j->http_status, j->message, j->param);
     }
     answer_head(conn, &head, 200, j->kind == JOB_DETECT_LANGUAGE ? "application/json"
-                                      : reply_type(j->request->format));
+                                      : reply_type(j->request));
     if (j->warning[0] != '\0' || j->request->warning[0] != '\0') {
         char both[JOB_WARNINGS_SIZE];
         job_warnings(j, both);

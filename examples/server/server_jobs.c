@@ -124,7 +124,7 @@ static void finish(background *b)
     submission *s = b->s;
     const request *r = &s->request;
     job_warnings(&b->job, b->warning);
-    b->is_json = strcmp(reply_type(r->format), "application/json") == 0;
+    b->is_json = strcmp(reply_type(r), "application/json") == 0;
     pthread_mutex_lock(&jobs.lock);
     b->s = NULL;
     b->job.request = NULL;

@@ -72,14 +72,12 @@ void buffer_free(buffer *b)
 
 /* ---- results ---- */
 
-const char *reply_type(request_format format)
+const char *reply_type(const request *r)
 {
-    switch (format) {
-    case ANSWER_TEXT: case ANSWER_TSV: return "text/plain; charset=utf-8";
-    case ANSWER_SRT: return "application/x-subrip; charset=utf-8";
-    case ANSWER_VTT: return "text/vtt; charset=utf-8";
-    default: return "application/json";
-    }
+    wnpu_format_info written = {.struct_size = sizeof written};
+    int format = r->format == ANSWER_WRITTEN ? r->layout.format
+               : r->format == ANSWER_TEXT ? WNPU_FORMAT_TXT : WNPU_FORMAT_JSON;
+    return wnpu_get_format(format, &written) == WNPU_OK ? written.media_type : "";
 }
 
 /* The text of all segments, without the space before the first. */
@@ -368,10 +366,6 @@ static void reply_diarized(buffer *b, const wnpu_session *session, const wnpu_mo
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r)
 {
-    static const int formats[] = {
-        [ANSWER_SRT] = WNPU_FORMAT_SRT, [ANSWER_VTT] = WNPU_FORMAT_VTT,
-        [ANSWER_TSV] = WNPU_FORMAT_TSV, [ANSWER_ALL] = WNPU_FORMAT_JSON
-    };
     switch (r->format) {
     case ANSWER_JSON:
         buffer_text(b, "{");
@@ -391,15 +385,12 @@ void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *mod
         add_all_text(b, session);
         buffer_text(b, "\n");
         break;
-    default: {
-        wnpu_write_options layout = r->layout;
-        layout.format = formats[r->format];
-        if ((r->has_layout
-                 ? wnpu_write_with(session, &layout, NULL, buffer_write, b)
-                 : wnpu_write(session, (wnpu_format)layout.format, buffer_write, b)) != WNPU_OK) {
-            b->failed = 1;
-        }
-    }
+    case ANSWER_WRITTEN:
+        b->failed |= (r->has_layout
+                          ? wnpu_write_with(session, &r->layout, NULL, buffer_write, b)
+                          : wnpu_write(session, (wnpu_format)r->layout.format, buffer_write, b)) !=
+                     WNPU_OK;
+        break;
     }
 }
 

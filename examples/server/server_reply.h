@@ -36,8 +36,8 @@ void reply_logprobs(buffer *b, const wnpu_model *model, const wnpu_segment *segm
 /* The results of the session's last run in the requested format. */
 void reply_results(buffer *b, const wnpu_session *session, const wnpu_model *model,
                    const request *r);
-/* Content-Type of a format. */
-const char *reply_type(request_format format);
+/* Content-Type of the answer. */
+const char *reply_type(const request *r);
 
 /* The statistics of the session's latest run; zeros if there is none. */
 wnpu_stats reply_stats(const wnpu_session *session);

@@ -222,21 +222,25 @@ static int take_encode(request *r, const char *name, const char *param, const ch
     return failed;
 }
 
-/* An unknown format means JSON. */
+/* Answers of the server's own, or any format of the library. An unknown format means JSON. */
 static int take_format(request *r, const char *name, const char *param, const char *value)
 {
-    static const char *const names[] = {
-        "json", "text", "srt", "vtt", "tsv", "verbose_json", "diarized_json", "all"
+    static const struct {
+        const char *name;
+        request_format format;
+    } own[] = {
+        {"text", ANSWER_TEXT}, {"txt", ANSWER_TEXT}, {"verbose_json", ANSWER_VERBOSE_JSON},
+        {"diarized_json", ANSWER_DIARIZED_JSON}
     };
-    int i;
+    int written = wnpu_format_from_name(value);
+    size_t i;
     (void)name;
     (void)param;
-    r->format = r->api == API_ASR ? ANSWER_ALL : ANSWER_JSON;
-    for (i = ANSWER_TEXT; i < ANSWER_ALL; i++) {
-        if (strcasecmp(value, names[i]) == 0 ||
-            (i == ANSWER_TEXT && strcasecmp(value, "txt") == 0)) {
-            r->format = (request_format)i;
-        }
+    written = written < 0 ? WNPU_FORMAT_JSON : written;
+    r->layout.format = written;
+    r->format = r->api == API_ASR || written != WNPU_FORMAT_JSON ? ANSWER_WRITTEN : ANSWER_JSON;
+    for (i = 0; i < sizeof own / sizeof own[0]; i++) {
+        r->format = strcasecmp(value, own[i].name) == 0 ? own[i].format : r->format;
     }
     return 0;
 }
@@ -735,6 +739,7 @@ static int choose_languages(request *r, const wnpu_model *model)
 
 int request_finish(request *r, const wnpu_model *model)
 {
+    wnpu_format_info written = {.struct_size = sizeof written};
     r->params.beam = request_beam(&r->params, r->max_beams);
     if (r->format == ANSWER_DIARIZED_JSON) {
         r->params.words = 1;
@@ -744,8 +749,10 @@ int request_finish(request *r, const wnpu_model *model)
         r->format = ANSWER_VERBOSE_CPP;
         r->token_times = r->token_times < 0 ? r->params.timestamps : r->token_times;
     }
-    r->has_layout &= r->format == ANSWER_SRT || r->format == ANSWER_VTT;
-    r->params.words |= r->token_times > 0 || r->has_layout || r->align.n > 0;
+    r->has_layout &= r->format == ANSWER_WRITTEN &&
+                     wnpu_get_format(r->layout.format, &written) == WNPU_OK && written.has_layout;
+    r->params.words |= r->token_times > 0 || r->align.n > 0 ||
+                       (r->has_layout && wnpu_write_wants_words(&r->layout));
     if (r->align.n > 0 && (r->params.task == WNPU_TRANSLATE || r->speakers)) {
         return refuse(r, ALIGN, r->speakers ? "align is not for channels as speakers"
                                             : "align is not for translations");

@@ -26,13 +26,10 @@ typedef enum request_api {
 typedef enum request_format {
     ANSWER_JSON,              /* {"text": ...} */
     ANSWER_TEXT,
-    ANSWER_SRT,
-    ANSWER_VTT,
-    ANSWER_TSV,
     ANSWER_VERBOSE_JSON,
     ANSWER_DIARIZED_JSON,     /* channels as speakers */
-    ANSWER_ALL,               /* the library's own JSON */
-    ANSWER_VERBOSE_CPP        /* verbose_json as whisper.cpp's server has it */
+    ANSWER_VERBOSE_CPP,       /* verbose_json as whisper.cpp's server has it */
+    ANSWER_WRITTEN            /* as the library writes layout.format */
 } request_format;
 
 typedef struct request {
@@ -46,7 +43,7 @@ typedef struct request {
     int logprobs;             /* of each token, in JSON and events */
     int segments, word_list;  /* timestamp_granularities that were asked for */
     int token_times;          /* of whisper.cpp's server: 1, 0, or -1 if the client does not say */
-    wnpu_write_options layout; /* of subtitles */
+    wnpu_write_options layout; /* of subtitles; for all that the library writes, its format */
     int has_layout;
     int incomplete;           /* the run was ended before the end of the recording */
     int no_detection;         /* without what the detection of the language found */

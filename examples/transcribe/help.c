@@ -61,7 +61,7 @@ static const struct {
     {"basic", "Basic options"},
     {"input", "Input"},
     {"output", "Output"},
-    {"subtitles", "Subtitles (srt, vtt, ass, lrc)"},
+    {"subtitles", "Subtitles"},
     {"language", "Language detection"},
     {"voice", "Voice activity detection"},
     {"prompts", "Prompts and phrases"},
@@ -147,6 +147,22 @@ static void print_wrapped(const char *text, size_t at)
     putchar('\n');
 }
 
+/* A heading; that of subtitles with the formats that they are for. */
+static void print_heading(const char *heading, const char *group)
+{
+    wnpu_format_info info = {.struct_size = sizeof info};
+    const char *before = " (";
+    int i;
+    printf("\n%s", heading);
+    for (i = 0; strcmp(group, "subtitles") == 0 && wnpu_get_format(i, &info) == WNPU_OK; i++) {
+        if (info.has_layout) {
+            printf("%s%s", before, info.name);
+            before = ", ";
+        }
+    }
+    puts(strcmp(before, ", ") == 0 ? ")" : "");
+}
+
 /* An option's meaning, and in parentheses its range and default. */
 static void print_help(const option_info *info, const char *heading)
 {
@@ -158,7 +174,7 @@ static void print_help(const option_info *info, const char *heading)
         return;
     }
     if (shown == NULL || strcmp(shown, heading) != 0) {
-        printf("\n%s\n", heading);
+        print_heading(heading, info->group);
         shown = heading;
     }
     snprintf(option, sizeof option, "  %c%c%c --%s%s%s", info->letter != 0 ? '-' : ' ',

@@ -277,10 +277,8 @@ static void describe_words(const char *(*word)(int), char *text, size_t size)
     int i;
     text[0] = '\0';
     for (i = 0; word(i) != NULL && n < size; i++) {
-        if (i == 0 || strcmp(word(i), word(i - 1)) != 0) { /* two JSON formats have one name */
-            int took = snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", word(i));
-            n += took > 0 ? (size_t)took : 0;
-        }
+        int took = snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", word(i));
+        n += took > 0 ? (size_t)took : 0;
     }
 }
 

@@ -60,9 +60,16 @@ static int is_shared(const options *o)
     return o->n_files > 1 && is_standard(o, 0);
 }
 
+/* Whether a format is one object with all results, which comes at the end. */
+static int is_at_end(int format)
+{
+    wnpu_format_info info = {.struct_size = sizeof info};
+    return wnpu_get_format(format, &info) == WNPU_OK && info.at_end;
+}
+
 int results_are_array(const options *o)
 {
-    return is_shared(o) && o->formats[0] == WNPU_FORMAT_JSON && !o->spans;
+    return is_shared(o) && is_at_end(o->formats[0]) && !o->spans;
 }
 
 /* The format according to a file's extension. Prints an error and returns -1 if there is none. */
@@ -129,6 +136,7 @@ static int settle_layout(options *o)
     l->reading_speed = given.reading_speed >= 0 ? given.reading_speed : l->reading_speed;
     l->max_words = given.max_words >= 0 ? given.max_words : l->max_words;
     l->word_times = given.word_times > 0;
+    l->device = o->device;
     if (l->max_cue_ms > 0 && l->max_cue_ms < l->min_cue_ms) {
         l->min_cue_ms = l->max_cue_ms; /* those of the preset */
     }
@@ -140,14 +148,8 @@ static int settle_layout(options *o)
         return complain(EXIT_USAGE, "--min-cue-ms is more than --max-cue-ms; see --help");
     }
     for (i = 0; i < o->n_formats; i++) {
-        int f = o->formats[i];
-        if ((f == WNPU_FORMAT_SRT || f == WNPU_FORMAT_VTT || f == WNPU_FORMAT_ASS ||
-             f == WNPU_FORMAT_LRC) && (l->max_line_width > 0 || l->max_cue_ms > 0 ||
-                                       l->min_cue_ms > 0 || l->min_gap_ms > 0 ||
-                                       l->reading_speed > 0 || l->max_words > 0 ||
-                                       l->word_times)) {
-            o->params.words = 1; /* cues need word times */
-        }
+        l->format = o->formats[i];
+        o->params.words |= wnpu_write_wants_words(l);
     }
     return 0;
 }
@@ -303,8 +305,7 @@ static int fill(void *user, wnpu_write_fn write, void *sink)
     } else {
         status = put_name(c, write, sink);
     }
-    layout.format = c->o->device && c->format == WNPU_FORMAT_JSON ? WNPU_FORMAT_JSON_DEVICE
-                                                                  : c->format;
+    layout.format = c->format;
     if (status == WNPU_OK) {
         status = c->o->spans ? put_spans(c->session, write, sink)
                : c->choice != NULL && c->format == WNPU_FORMAT_TXT ? put_choice(c, write, sink)
@@ -382,8 +383,7 @@ int results_stream(const options *o, const wnpu_session *session, int index, out
         int fd = one->kind == OUTPUT_STDOUT ? STDOUT_FILENO
                : one->kind == OUTPUT_STREAM ? one->fd : -1;
         layout.format = o->formats[target];
-        if (fd < 0 || layout.format == WNPU_FORMAT_JSON ||
-            layout.format == WNPU_FORMAT_VERBOSE_JSON) {
+        if (fd < 0 || is_at_end(layout.format)) {
             continue;
         }
         if (cursor->struct_size == 0) {

@@ -93,7 +93,7 @@ def formats():
         same(answer["text"], text)
         same(answer["usage"]["type"], "duration")
         same(answer["languages"], [{"code": "en"}])
-        for name in ("srt", "vtt"):
+        for name in ("srt", "vtt", "ass"):
             same(s.text(AUDIO, [("response_format", name)]), transcribed("-f", name))
         verbose_json(s)
         same(json.loads(s.text(AUDIO, [("response_format", "nonsense"),

@@ -330,6 +330,34 @@ test_outline() {
         fail "$(cat "$T/out")"
 }
 
+# A format is a row of the library's table, and programs ask the row: with one more, transcribe's
+# objects as they are offer it, divide its text as that of others, and measure when words are said.
+test_new_format() {
+    build=${WNPU_BUILD:-build}
+    sed -e 's|^static const wr_writer wr_writers.*|&\
+    [WNPU_FORMAT_VERBOSE_JSON + 1] = {.name = "toy", .type = "text/x-toy", .cue = wr_tsv_cue,\
+                                      .tick_ms = 1},|' whisper_npu.c >"$T/more.c"
+    toy_says "$build" || return
+    objects=$(sed -n 's/^OBJECTS_transcribe = //p' Makefile)
+    c='clang -O0' # which takes the least time
+    command -v clang >/dev/null 2>&1 || c="${CC:-cc} -Og"
+    # shellcheck disable=SC2086,SC2046
+    try $c -std=c11 -DWNPU_NO_SIMD -DWNPU_SELF='"more.c"' -I. "$T/more.c" \
+        $(printf "$build/%s.o " transcribe $objects) "$build/libwhisper_npu.a" -o "$T/more" \
+        -lm -lpthread $([ $npu = no ] || pkg-config --libs libdrm 2>/dev/null || echo -ldrm) || return
+    "$T/more" --help >"$T/help"
+    grep -q '^Subtitles (.*, toy)$' "$T/help" || fail "--help does not name the format"
+    for f in toy vtt; do
+        "$T/more" -q -t 1 -m "$T/toy.bin" --vad off --max-tokens 8 --no-fallback --max-words 1 \
+            -o "$T/cues.$f" "$T/noise.wav" 2>"$T/log" || fail "$f: $(cat "$T/log")"
+    done
+    awk -F '[:. ]+' '/-->/ { print ($1 * 60 + $2) * 60000 + $3 * 1000 + $4 "\t" \
+                                   ($6 * 60 + $7) * 60000 + $8 * 1000 + $9 }' "$T/cues.vtt" >"$T/want"
+    [ "$(wc -l <"$T/want")" -ge 2 ] || fail "vtt has no words: $(cat "$T/cues.vtt")"
+    cut -f 1,2 "$T/cues.toy" | cmp -s - "$T/want" ||
+        fail "words have other times than in vtt: $(cut -f 1,2 "$T/cues.toy" | diff - "$T/want")"
+}
+
 # The example on the first screen of the header is examples/minimal.c, and compiles as C and C++.
 test_header_example() {
     sed -n '/^ \*     #include <stdio.h>/,/^ \*     }$/s/^ \*\( \{5\}\)\{0,1\}//p' \
@@ -559,7 +587,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 old_posix no_warnings npu switches no_os renamed no_fast_math \
     no_other_compiler header_is_cxx header_is_c99 symbols calls registers lines functions contents \
-    order outline header_example prefix readme_snippets minimal_is_short make_remakes \
+    order outline new_format header_example prefix readme_snippets minimal_is_short make_remakes \
     make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done

@@ -880,9 +880,14 @@ static int accel_transcribe(wnpu_session *s, life_bytes *t)
 /* How often a run's results name a device. What is left without those members must be its JSON. */
 static size_t devices_named(const wnpu_session *s, const char *member, const life_bytes *json)
 {
-    life_bytes all = life_written(s, WNPU_FORMAT_JSON_DEVICE);
+    life_bytes all = {NULL, 0};
+    wnpu_write_options o;
     size_t count = 0, length = strlen(member);
     char *at;
+    wnpu_write_options_init(&o, sizeof o);
+    o.format = WNPU_FORMAT_JSON;
+    o.device = 1;
+    T_CHECK(wnpu_write_with(s, &o, NULL, life_grow, &all) == WNPU_OK, "written");
     while ((at = strstr(all.bytes, member)) != NULL) {
         memmove(at, at + length, strlen(at + length) + 1);
         count++;

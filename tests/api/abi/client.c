@@ -249,6 +249,11 @@ static int use_audio(void *from)
     return status;
 }
 
+static int get_format(void *to)
+{
+    return wnpu_get_format(WNPU_FORMAT_VTT, to);
+}
+
 static int get_param(void *to)
 {
     return wnpu_param_info(0, to);
@@ -510,6 +515,7 @@ static void structures(void)
         FILLED(wnpu_choice, get_choice),
         FILLED(wnpu_align_stats, get_align),
         FILLED(wnpu_param, get_param),
+        FILLED(wnpu_format_info, get_format),
         FILLED(wnpu_live, get_live),
 #ifdef WITH_NPU
         USED(wnpu_amdxdna_config, use_amdxdna_config, &npu, 8),
