@@ -36,6 +36,8 @@
 #                      connections, and memory during ten minutes of requests
 #   make bench-browser speed of the WebAssembly modules in node beside the native program's
 #   make bench-plot    the same as a picture, a roofline: build/roofline.svg
+#   make cpu-estimate  what CPUs that nobody here has would make of MODEL (tiny base.en): cycles by
+#                      llvm-mca, predictions beside measurements for this machine; minutes
 #   make outline       the sections of the library's sources: first line, lines, functions
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
 #   make fidelity SPEECH=DIR  how far INT8's predictions are from float's on the WAV files in DIR,
@@ -119,7 +121,7 @@ vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
     test-aarch64 windows browser outline matrix fuzz check-symbols shared install uninstall bench \
-    bench-live bench-browser bench-server bench-plot \
+    bench-live bench-browser bench-server bench-plot cpu-estimate \
     accuracy fidelity clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -531,6 +533,17 @@ bench-plot: $(B)/bench_plot
 	"$(BUILD)/bench_plot" --model "$$(examples/fetch.sh base.en)" --output "$(BUILD)/roofline.svg" \
 	    --commit "$$(git describe --always --dirty 2>/dev/null)"
 	@echo "$(BUILD)/roofline.svg"
+
+# Programs at fixed addresses, and packs, which are not converted under the emulator.
+STATIC = BUILD="$(BUILD)/static" LDFLAGS=-static
+cpu-estimate:
+	@tests/bench/cpu_estimate.py --help >/dev/null
+	+@$(MAKE) $(STATIC) "$(B)/static/bench_work"
+	+@$(MAKE) $(AARCH64) "$(B)/aarch64/bench_work"
+	@for model in $(MODEL); do "$(BUILD)/static/bench_work" pack "$$(examples/fetch.sh $$model)" \
+	    "$(BUILD)/static/$$model.wnpu" || exit; done
+	@WNPU_BUILD="$(BUILD)" tests/bench/cpu_estimate.py $(ESTIMATE_ARGS) \
+	    $(MODEL:%="$(BUILD)/static/%.wnpu")
 
 $(B)/fidelity: fidelity.c $(B)/libwhisper_npu.a $(B)/linked_with
 	$(COMPILE) $(LDFLAGS) $< "$(BUILD)/libwhisper_npu.a" $(LDLIBS) -o "$@"

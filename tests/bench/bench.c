@@ -1,6 +1,7 @@
 /* bench - time of each stage beside what the machine can do at most, in one run.
  *
  *     bench --model MODEL [--threads N] [--isa NAME] [--json] [--commit TEXT] [RECORDING.wav ...]
+ *     bench --model MODEL --share        a few lines to post, with one thread and with all
  *
  * It includes the library's source to time single stages. Times are medians. A fraction of what
  * the machine can do is the median of several, each with the peak measured right before. A fraction
@@ -18,7 +19,8 @@
 typedef struct bench {
     const char *model_path, *commit;
     unsigned threads;
-    int isa, json;
+    size_t rounds;
+    int isa, json, share;
     const char **recordings;
     int n_recordings;
     wnpu_model *model;
@@ -38,29 +40,6 @@ static void die(const char *what, const char *why)
 {
     fprintf(stderr, "bench: %s: %s\n", what, why);
     exit(1);
-}
-
-/* Multiply-accumulates of the encoder for one window, without the cross-attention's. */
-static double encoder_macs(const wnpu_model *m)
-{
-    double d = m->n_audio_state, t = m->n_audio_ctx, mels = m->n_mels;
-    double conv = 2 * t * 3 * mels * d + t * 3 * d * d;
-    double layer = t * 12 * d * d + 2 * t * t * d;
-    return conv + layer * m->n_audio_layer;
-}
-
-/* Bytes of the cross-attention caches of a window. */
-static double cross_bytes(const wnpu_model *m)
-{
-    return 2.0 * m->n_text_layer * m->n_text_state * m->n_audio_ctx;
-}
-
-/* Bytes that one step must read at position n: weights, the vocabulary in 4 bits, both caches. */
-static double step_bytes(const wnpu_model *m, double n)
-{
-    double d = m->n_text_state, layers = m->n_text_layer;
-    return layers * 14 * d * d + (double)m->vocab.n_vocab * d / 2 + layers * 2 * d * n +
-           cross_bytes(m);
 }
 
 static unsigned char *read_file(const char *path, size_t *size)
@@ -148,7 +127,7 @@ static void bench_encoder(bench *b)
     }
     wd_encode(r);
     b->encoder_macs = encoder_macs(b->model);
-    for (i = 0; i < ROUNDS; i++) {
+    for (i = 0; i < b->rounds; i++) {
         double since;
         peak_rate before = rate_now(b, 0.0);
         since = os_now_ms();
@@ -163,13 +142,13 @@ static void bench_encoder(bench *b)
         fraction[i] = b->encoder_macs / encoder[i] * 1e3 / peak[i];
         part[i] = b->encoder_macs / encoder[i] * 1e3 / mean[i];
     }
-    b->peak = median(peak, ROUNDS);
-    b->log_mel_ms = median(mel, ROUNDS);
-    b->encoder_ms = median(encoder, ROUNDS);
-    b->encoder_fraction = median(fraction, ROUNDS);
-    b->sustained = median(mean, ROUNDS);
-    b->encoder_sustained = median(part, ROUNDS);
-    b->cross_ms = median(cross, ROUNDS);
+    b->peak = median(peak, b->rounds);
+    b->log_mel_ms = median(mel, b->rounds);
+    b->encoder_ms = median(encoder, b->rounds);
+    b->encoder_fraction = median(fraction, b->rounds);
+    b->sustained = median(mean, b->rounds);
+    b->encoder_sustained = median(part, b->rounds);
+    b->cross_ms = median(cross, b->rounds);
 }
 
 /* ---- a step that only reads ---- */
@@ -430,7 +409,7 @@ static void defaults(bench *b)
     }
     if (b->n_recordings == 0) {
         b->recordings[0] = line_of("examples/fetch.sh --offline demo 2>/dev/null", recording,
-                                   sizeof recording, NULL);
+                                   sizeof recording, b->share ? "examples/jfk.wav" : NULL);
         b->n_recordings = b->recordings[0] != NULL;
     }
 }
@@ -506,16 +485,77 @@ static void print_table(const bench *b, const char *machine)
     printf("resident at most                %8.1f MB\n", b->resident_mb);
 }
 
+/* ---- a few lines to post ---- */
+
+static void share_threads(const bench *all, unsigned threads)
+{
+    bench b = *all;
+    wnpu_stats stats;
+    de_decoder d;
+    double ms[ROUNDS];
+    void *memory;
+    size_t i;
+    b.session = open_session(&b, threads, 0);
+    transcribe(b.session, b.recordings[0], 2, &stats);
+    bench_encoder(&b);
+    memory = steps_open(&d, &b.session->run.engine, 1, 1);
+    if (memory == NULL) {
+        die("decoder", "out of memory");
+    }
+    for (i = 0; i < b.rounds; i++) {
+        ms[i] = time_steps(&d, 1, 1, 80);
+    }
+    free(memory);
+    b.bandwidth = rate_now(&b, step_bytes(b.model, 100)).best;
+    printf("%u thread%s: %.1f s of speech in %.2f s, %.1f times real time (%u tokens)\n"
+           "    log-mel %.1f, encoder %.1f, cross %.1f, token %.3f ms; %.1f GMAC/s, %.1f GB/s\n",
+           threads, threads == 1 ? "" : "s", (double)stats.audio_ms / 1e3, stats.total_ms / 1e3,
+           (double)stats.audio_ms / stats.total_ms, stats.tokens, b.log_mel_ms, b.encoder_ms,
+           b.cross_ms, median(ms, b.rounds), b.peak / 1e9, b.bandwidth / 1e9);
+    wnpu_session_close(b.session);
+}
+
+/* At most ten lines. */
+static void share(const bench *b, const char *machine)
+{
+    uint32_t version = wnpu_version();
+    printf("whisper_npu %u.%u.%u, commit %s, model %s, %s\n%s, %.2f GHz\n", version / 10000,
+           version / 100 % 100, version % 100, b->commit, b->model->name,
+           wnpu_isa_name(b->session->isa), machine, machine_ghz());
+    share_threads(b, 1);
+    if (b->session->pool.threads > 1) {
+        share_threads(b, b->session->pool.threads);
+    }
+    printf("at most %.0f MB resident\n", resident_mb());
+}
+
+static void bench_all(bench *b, const char *machine)
+{
+    bench_recordings(b);
+    bench_encoder(b);
+    b->resident_mb = resident_mb(); /* what follows has caches for several windows */
+    bench_detector(b);
+    bench_decoder(b);
+    bench_two_threads(b);
+    if (b->json) {
+        print_json(b, machine);
+    } else {
+        print_table(b, machine);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static bench b;
     char machine[300];
     int i;
-    b.recordings = calloc((size_t)argc, sizeof *b.recordings);
+    b.recordings = calloc((size_t)argc + 1, sizeof *b.recordings);
     for (i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--json") == 0) {
             b.json = 1;
+        } else if (strcmp(argv[i], "--share") == 0) {
+            b.share = 1;
         } else if (argv[i][0] != '-') {
             b.recordings[b.n_recordings++] = argv[i];
         } else {
@@ -537,18 +577,13 @@ int main(int argc, char **argv)
         die("--model", "missing");
     }
     defaults(&b);
+    b.rounds = b.share ? 3 : ROUNDS;
     open_all(&b);
-    bench_recordings(&b);
-    bench_encoder(&b);
-    b.resident_mb = resident_mb(); /* what follows has caches for several windows */
-    bench_detector(&b);
-    bench_decoder(&b);
-    bench_two_threads(&b);
     machine_name(machine, sizeof machine);
-    if (b.json) {
-        print_json(&b, machine);
+    if (b.share) {
+        share(&b, machine);
     } else {
-        print_table(&b, machine);
+        bench_all(&b, machine);
     }
     wnpu_session_close(b.session);
     wnpu_model_close(b.model);

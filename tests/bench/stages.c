@@ -27,13 +27,6 @@ static void die(const char *what, const char *why)
     exit(1);
 }
 
-static double cpu_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 static void open_audio(stages *s, const char *path)
 {
     FILE *f = fopen(path, "rb");

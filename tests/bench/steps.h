@@ -1,7 +1,30 @@
 /* steps.h - the decoder's steps for benchmarks: greedy continuations of one prompt, as beams are. In
- * a decoder of its own, in a session's engine. After whisper_npu.c. */
+ * a decoder of its own, in a session's engine. And how much work stages are. After whisper_npu.c. */
 #ifndef STEPS_H
 #define STEPS_H
+
+/* Multiply-accumulates of the encoder for one window, without the cross-attention's. */
+static inline double encoder_macs(const wnpu_model *m)
+{
+    double d = m->n_audio_state, t = m->n_audio_ctx, mels = m->n_mels;
+    double conv = 2 * t * 3 * mels * d + t * 3 * d * d;
+    double layer = t * 12 * d * d + 2 * t * t * d;
+    return conv + layer * m->n_audio_layer;
+}
+
+/* Bytes of the cross-attention caches of a window. */
+static inline double cross_bytes(const wnpu_model *m)
+{
+    return 2.0 * m->n_text_layer * m->n_text_state * m->n_audio_ctx;
+}
+
+/* Bytes that one step must read at position n: weights, the vocabulary in 4 bits, both caches. */
+static inline double step_bytes(const wnpu_model *m, double n)
+{
+    double d = m->n_text_state, layers = m->n_text_layer;
+    return layers * 14 * d * d + (double)m->vocab.n_vocab * d / 2 + layers * 2 * d * n +
+           cross_bytes(m);
+}
 
 /* Opens a decoder; the caller frees what is returned, NULL without memory. */
 static void *steps_open(de_decoder *d, en_engine *e, size_t slots, size_t windows)
@@ -51,7 +74,7 @@ static void steps_rows(de_row *row, const int32_t *token, size_t rows, size_t wi
 }
 
 /* The most likely tokens after a step. */
-static void steps_next(const de_decoder *d, int32_t *token, size_t rows)
+static inline void steps_next(const de_decoder *d, int32_t *token, size_t rows)
 {
     const wnpu_model *m = d->e->model;
     size_t k;

@@ -87,10 +87,49 @@ PYTHON
     [ "$(wc -l <"$T/table")" -eq 21 ] || fail "a table of $(wc -l <"$T/table") lines"
 }
 
-# What compare.sh uses of the library is still there.
+# What compare.sh and cpu_estimate.py use of the library is still there.
 test_stages() {
     ${CC:-cc} -std=gnu11 -fsyntax-only -Wall -Wextra -I. -DLIBRARY='"whisper_npu.c"' \
-        tests/bench/stages.c >"$T/log" 2>&1 || fail "$(head -n 3 "$T/log")"
+        tests/bench/stages.c tests/bench/bench_work.c >"$T/log" 2>&1 || fail "$(head -n 3 "$T/log")"
+}
+
+# A few lines with finite figures, for one thread and for two.
+test_share() {
+    "$build/make_toy" "$T" || fail "no toy model"
+    "$build/bench" --model "$T/toy.bin" --threads 2 --share --commit abc examples/jfk.wav \
+        >"$T/share" 2>"$T/log" || fail "$(cat "$T/log")"
+    [ "$(wc -l <"$T/share")" -le 10 ] || fail "$(wc -l <"$T/share") lines"
+    [ "$(grep -c '^[12] threads*: 11.0 s of speech' "$T/share")" -eq 2 ] &&
+        [ "$(grep -c 'token [0-9.]* ms; [0-9.]* GMAC/s, [0-9.]* GB/s$' "$T/share")" -eq 2 ] &&
+        ! grep -qiE 'nan|inf' "$T/share" || fail "$(cat "$T/share")"
+}
+
+# The whole stages follow from their parts, and a missing tool is named.
+test_estimate() {
+    command -v python3 >/dev/null 2>&1 || { skip "no python3"; return; }
+    tests/bench/cpu_estimate.py --help >"$T/log" || fail "--help: status $?"
+    mkdir "$T/empty"
+    python=$(python3 -c 'import sys; print(sys.executable)') # and not a script that looks for it
+    PATH=$T/empty "$python" tests/bench/cpu_estimate.py model >"$T/log" 2>&1 &&
+        fail "works without llvm-mca"
+    grep -q 'llvm-mca is missing' "$T/log" || fail "$(tail -n 2 "$T/log")"
+    PYTHONDONTWRITEBYTECODE=1 python3 - >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
+import sys
+sys.path.insert(0, "tests/bench")
+from cpu_estimate import parse_counts, products, readable, whole
+
+def encoder(positions, layers):
+    return 7 * positions + layers * (3 * positions + 2 * positions ** 2)
+
+parts = [5, encoder(128, 1), encoder(128, 2), encoder(256, 1), 128, 1, 9]
+counts, ends = parse_counts([f"n {i} 400 {n}" for i, n in enumerate(parts)] + ["end 400 40c"])
+assert ends == {0x400: 0x40c}, ends
+got = {stage: blocks[0x400]
+       for stage, blocks in whole(counts, {"layers": 6, "positions": 1500}).items()}
+assert got == {"mel": 5, "encoder": encoder(1500, 6), "cross": 1500, "detector": 6, "token": 9}, got
+assert readable("b.ne\t0x400a10 <gm_dot_micro+0x10>", False) == "b.ne\t#0"
+assert products(["sdot\tv0.4s, v1.16b, v2.4b[1]", "ldr\tq1, [x0]"]) == 16
+PYTHON
 }
 
 if [ -n "${WNPU_SANITIZED-}" ]; then
@@ -103,4 +142,6 @@ t_run test_server
 t_run test_fidelity
 t_run test_plot
 t_run test_stages
+t_run test_share
+t_run test_estimate
 t_end
