@@ -39,6 +39,8 @@
 #   make cpu-estimate  what CPUs that nobody here has would make of MODEL (tiny base.en): cycles by
 #                      llvm-mca, predictions beside measurements for this machine; minutes
 #   make outline       the sections of the library's sources: first line, lines, functions
+#   make sections      each of them as a file of its own in build/sections, for reading: some tools
+#                      refuse whisper_npu.c for its size
 #   make accuracy SPEECH=DIR  word error rates on recordings of yours, see tests/speech/accuracy.sh
 #   make fidelity SPEECH=DIR  how far INT8's predictions are from float's on the WAV files in DIR,
 #                      see tests/bench/fidelity.c
@@ -120,8 +122,8 @@ vpath sim_%.c tests/npu
 vpath wer.c tests/speech
 
 .PHONY: all tests demo models test test-npu npu-code check-long npu-estimate test-asan test-tsan \
-    test-aarch64 windows browser outline matrix fuzz check-symbols shared install uninstall bench \
-    bench-live bench-browser bench-server bench-plot cpu-estimate \
+    test-aarch64 windows browser outline sections matrix fuzz check-symbols shared install uninstall \
+    bench bench-live bench-browser bench-server bench-plot cpu-estimate \
     accuracy fidelity clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -508,6 +510,12 @@ uninstall:
 
 outline:
 	@awk -f tests/lib/outline.awk $(wildcard whisper_npu.c npu_amdxdna.c)
+
+sections: | $(B)
+	rm -rf "$(BUILD)/sections"
+	for f in $(basename $(wildcard whisper_npu.c npu_amdxdna.c)); do \
+	    mkdir -p "$(BUILD)/sections/$$f" && \
+	    awk -v to="$(BUILD)/sections/$$f" -f tests/lib/outline.awk $$f.c || exit 1; done
 
 BENCH_ARGS ?= --model "$$(examples/fetch.sh base.en)" "$$(examples/fetch.sh demo)"
 bench: $(B)/bench bench-live

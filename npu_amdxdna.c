@@ -125,6 +125,8 @@ XA_AT(xa_config_hwctx, param_val, 8);
 XA_AT(xa_config_hwctx, param_val_size, 16);
 XA_AT(xa_config_hwctx, pad, 20);
 
+/* ---- contexts and commands ---- */
+
 /* CONFIG_CU with exactly one compute unit, which is all that our contexts use. */
 struct xa_config_cu {
     uint16_t num_cus, pad[3];
@@ -719,6 +721,8 @@ static int xt_start_task(xt_walk *walk, unsigned column, unsigned queue, uint32_
     return WNPU_OK;
 }
 
+/* ---- operations ---- */
+
 /* A register write; mask selects the bits. Registers that cannot move host memory are only checked
  * to lie inside the partition. */
 static int xt_write(xt_walk *walk, uint32_t address, uint32_t value, uint32_t mask)
@@ -812,6 +816,8 @@ static int xt_wait_token(xt_walk *walk, uint32_t where, uint32_t what)
     }
     return WNPU_OK;
 }
+
+/* ---- both versions of a stream ---- */
 
 /* Bytes of the current operation, or 0 with the reason in *error. Where the format fixes a size it
  * is required, because the firmware advances by its own table of sizes. */
@@ -1476,6 +1482,8 @@ static int xp_hash(const xp_record *record, uint8_t hash[32], wnpu_error *error)
     return WNPU_OK;
 }
 
+/* ---- records ---- */
+
 static int xp_pack_record(xp_pack *pack, const xp_record *record, wnpu_error *error)
 {
     static const char *const devices[] = {"npu1", "npu2", NULL};
@@ -1699,6 +1707,8 @@ static int xp_kernel_record(xp_pack *pack, const xp_record *record, wnpu_error *
     return code;
 }
 
+/* ---- the manifest ---- */
+
 /* Parses the manifest text into *pack; opens no files. */
 static int xp_parse(xp_pack *pack, const char *text, size_t size, wnpu_error *error)
 {
@@ -1746,6 +1756,8 @@ static int xp_parse(xp_pack *pack, const char *text, size_t size, wnpu_error *er
                                : xu_fail(error, WNPU_E_MODEL, "kernel pack refused: its manifest "
                                          "contains no kernel that this library can use");
 }
+
+/* ---- files of a pack ---- */
 
 /* Reads a whole file of a directory into *data from the allocator. */
 static int xp_read_path(const wnpu_allocator *allocator, const char *directory, const char *name,
@@ -3199,6 +3211,8 @@ static int xd_release(int fd, unsigned long request, void *argument)
     return err;
 }
 
+/* ---- what the system says ---- */
+
 /* Reads a small text file under root without its line end. Returns 0 or a positive errno. */
 static int xd_read(const char *root, const char *path, char *text, size_t size)
 {
@@ -3375,6 +3389,8 @@ static const char *const xd_dma_bits[] = {
     "slave-error", "queue-overflow", "runs", NULL, NULL, NULL
 };
 
+/* ---- the state of the array, in words ---- */
+
 /* What is said of a tile: the values that are not 0, by name. */
 typedef struct xd_tile {
     char text[400];
@@ -3508,6 +3524,8 @@ static void xd_log_array(const xd_device *device, const wnpu_amdxdna_config *con
         }
     }
 }
+
+/* ---- opening ---- */
 
 /* The present clock of the array in MHz; 0: unknown. */
 static uint32_t xd_clock(const xd_device *device)
@@ -3763,6 +3781,8 @@ static void xb_free(xb_space *space, xb_bo *bo)
     }
     memset(bo, 0, sizeof *bo);
 }
+
+/* ---- making buffers ---- */
 
 /* Maps the heap at a multiple of 64 MiB: reserves twice as much and unmaps the rest. */
 static void *xb_map_heap(int fd, uint64_t offset)
@@ -4406,6 +4426,8 @@ static int xj_zombies(const xj_engine *e)
     return n;
 }
 
+/* ---- waiting and delivering ---- */
+
 /* Starts a job whose products [0, count) have weight, kernel, m, source and destination set. */
 static int xj_start(xj_engine *e, xj_slot *slot, size_t count, xd_why *why)
 {
@@ -4990,7 +5012,6 @@ static int xm_wait(xm_reopening *r, int64_t deadline_ns)
  *            failures leave an accelerator whose functions still return.
  *  Costs     opening: the check of the pack and the self-tests; nothing is
  *            allocated after the last resident().
- *            than resident().
  *
  *             +-----------------------------------------------+
  *             |                 probe() passes                |
@@ -5118,6 +5139,8 @@ WNPU_API int wnpu_amdxdna_memory(const wnpu_amdxdna_config *config, wnpu_accel_s
     xp_close(pack);
     return code;
 }
+
+/* ---- health and weights ---- */
 
 /* A failure in use: SUSPECT, with a pause before the next probe. */
 static void xs_suspect(xs_accel *self, const char *reason)
@@ -5287,6 +5310,8 @@ static int xs_release(void *opaque, uint64_t b)
     return WNPU_OK;
 }
 
+/* ---- jobs ---- */
+
 static int xs_check_product(xs_accel *self, const wnpu_accel_product *product, uint32_t group,
                             wnpu_error *error)
 {
@@ -5413,6 +5438,8 @@ static int xs_account(void *opaque, wnpu_accel_account *account)
     ours.bytes_locked = self->e.space.locked;
     return xu_export(account, size, &ours, sizeof ours);
 }
+
+/* ---- recovery ---- */
 
 /* Restores an image or stream that was overwritten: both are writable memory of this process. */
 static int xs_restore(xj_engine *e, xb_bo *bo, const uint8_t *data, size_t bytes)
@@ -5571,6 +5598,8 @@ static int xs_probe(void *opaque, int64_t deadline_ns, wnpu_error *error)
     xs_probe_failed(self, local.message);
     return xu_fail(error, code, "%s", local.message);
 }
+
+/* ---- opening and closing ---- */
 
 /* Releases everything in reverse order of opening. Contexts come first: without them the device
  * accesses no buffer. */
@@ -5780,6 +5809,8 @@ static int xs_test_kernels(xs_accel *self, xd_why *why)
     }
     return self->n_shapes > 0 ? WNPU_OK : code; /* code: of the last kernel */
 }
+
+/* ---- opening with a pack or with built-in kernels ---- */
 
 static void xs_set_functions(xs_accel *self)
 {
@@ -6119,6 +6150,8 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause)
     return cause >= 0 && cause < XR_CAUSES ? xr_table[cause].name : "unknown";
 }
 
+/* ---- reading the system ---- */
+
 /* Reports a cause with its text from the table, and message if it is not NULL. */
 static int xr_report(xr_exam *x, int cause, const char *message)
 {
@@ -6263,6 +6296,8 @@ static int xr_find_device(xr_exam *x)
                ? WNPU_AMDXDNA_FINE : xr_report(x, WNPU_AMDXDNA_UNKNOWN_DEVICE, x->out->device);
 }
 
+/* ---- steps before the device ---- */
+
 /* Checks that the driver is installed and loaded. */
 static int xr_module(xr_exam *x)
 {
@@ -6371,6 +6406,8 @@ static int xr_node(xr_exam *x)
     return x->minor_node >= 0 ? WNPU_AMDXDNA_FINE
            : xr_report(x, others > 0 ? WNPU_AMDXDNA_OTHER_DRIVER : WNPU_AMDXDNA_NO_NODE, NULL);
 }
+
+/* ---- steps with the device ---- */
 
 /* 1 if a "\nGroups:" line contains the group. */
 static int xr_in_groups(const char *text, unsigned long group)
@@ -6519,6 +6556,8 @@ static int xr_pack(xr_exam *x, int kind)
     xp_close(pack);
     return wrong ? xr_report(x, WNPU_AMDXDNA_PACK_DEVICE, NULL) : WNPU_AMDXDNA_FINE;
 }
+
+/* ---- what was found ---- */
 
 static void xr_describe(xr_exam *x, const xd_device *device)
 {

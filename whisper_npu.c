@@ -79,7 +79,7 @@
 #endif
 
 #if defined(_MSC_VER) && !defined(__clang__)
-#error "whisper_npu.c needs gcc or clang: in Visual Studio use clang-cl, see the README"
+#error "whisper_npu.c needs gcc or clang: in Visual Studio use clang-cl"
 #elif (!defined(__GNUC__) && !defined(__clang__)) || defined(__TINYC__) /* clang-cl: clang only */
 #error "whisper_npu.c needs gcc or clang; other compilers can use whisper_npu.h and the library"
 #endif
@@ -1308,6 +1308,8 @@ WNPU_INLINE int tp_cancelled(const tp_pool *pool)
     return pool->cancel != NULL && __atomic_load_n(pool->cancel, __ATOMIC_RELAXED);
 }
 
+/* ---- claiming and announcing work ---- */
+
 /* Number of items, out of count, that a worker's queue receives; *first is the first of them. */
 static size_t tp_queue_share(const tp_pool *pool, size_t worker, size_t count, size_t *first)
 {
@@ -1417,6 +1419,8 @@ static void tp_host_worker(void *context, size_t worker)
 }
 
 #ifndef WNPU_NO_THREADS
+/* ---- a thread's life, and one run ---- */
+
 static int tp_ready(const tp_pool *pool, unsigned worker, const int *end)
 {
     return tp_has_items(&pool->queue[worker]) || __atomic_load_n(end, __ATOMIC_ACQUIRE);
@@ -1506,6 +1510,8 @@ static void tp_run_parts(tp_pool *pool, tp_items items, tp_task task, void *cont
 {
     tp_start(pool, items(context, 0), items, task, context);
 }
+
+/* ---- opening and closing ---- */
 
 static void tp_close(tp_pool *pool)
 {
@@ -1694,8 +1700,11 @@ WNPU_INLINE float mt_float(uint32_t u)
     return f;
 }
 
+#define MT_DECIBELS 4.3429448f /* of a power whose natural logarithm is 1 */
+
 /* Nearest integer, ties to even, for |x| < 2^22: adding 1.5 * 2^23 leaves no fraction bits. */
 #define MT_ROUND 12582912.0f
+#define MT_ROUND_BITS 0x4b400000 /* its bits: those of a sum, less these, are the integer */
 
 typedef float mt_f4 __attribute__((vector_size(16)));
 typedef int32_t mt_i4 __attribute__((vector_size(16)));
@@ -1803,7 +1812,7 @@ WNPU_INLINE WNPU_TARGET void MT(store_int8)(void *p, const MT(iv) *i)
 /* Rounds to the nearest integer, ties to even, and stores as int8; |a| <= 127. */
 WNPU_INLINE WNPU_TARGET void MT(vstore_int8)(int8_t *p, const MT(vec) *a)
 {
-    MT(iv) i = (MT(iv))(a->v + MT_ROUND) - 0x4b400000;
+    MT(iv) i = (MT(iv))(a->v + MT_ROUND) - MT_ROUND_BITS;
     MT(store_int8)(p, &i);
 }
 
@@ -1870,7 +1879,7 @@ WNPU_INLINE WNPU_TARGET void MT(vlog)(MT(vec) *r)
     exponent += low; /* low is -1 where the mantissa is doubled */
     x = m + (MT(fv))(low & (MT(iv))m) - 1.0f;
     /* Small integers to float without a conversion instruction: put them into the mantissa. */
-    e = (MT(fv))(exponent + 0x4b400000) - MT_ROUND;
+    e = (MT(fv))(exponent + MT_ROUND_BITS) - MT_ROUND;
     z = x * x;
     y = x * 7.0376836292e-2f - 1.1514610310e-1f;
     y = y * x + 1.1676998740e-1f;
@@ -2997,6 +3006,8 @@ static uint64_t au_wav_counted(const au_wav *w, uint64_t offset)
     return w->riff_end > offset ? w->riff_end - offset : 0;
 }
 
+/* ---- WAV: the chunks of a file ---- */
+
 /* Reads the file header: the form type and where the file should end. */
 static void au_wav_begin(au_wav *w)
 {
@@ -3064,6 +3075,8 @@ static int au_wav_chunks(au_wav *w, unsigned *problems, wnpu_error *error)
     }
     return WNPU_OK;
 }
+
+/* ---- WAV: what it holds ---- */
 
 static int au_wav_refuse_codec(const au_wav *w, wnpu_error *error)
 {
@@ -3628,6 +3641,8 @@ WNPU_INLINE void ft_power(const ft_tables *t, const float *x, ft_vd *power /* [2
     }
 }
 
+/* ---- log-mel ---- */
+
 typedef struct ml_filters {
     const float *weight;   /* [n_mels, 201] row-major, from the model */
     uint32_t n_mels;
@@ -3869,12 +3884,12 @@ static void gm_scalar_tile(const gm_product *product)
 #else
 #define GM_BYTES 32
 #endif
-#define GM_C (GM_BYTES / 2u) /* columns of two vectors */
+#define GM_PAIR (GM_BYTES / 2u) /* columns of two vectors */
 
 typedef float GM(f) __attribute__((vector_size(GM_BYTES)));
 typedef float GM(f_at) __attribute__((vector_size(GM_BYTES), aligned(4), may_alias));
 
-/* GM_C columns of R rows (1 or 4), from row r and column n on. */
+/* GM_PAIR columns of R rows (1 or 4), from row r and column n on. */
 WNPU_INLINE WNPU_TARGET void GM(float_rows)(const gm_float_product *p, size_t r, size_t n, int R)
 {
     GM(f) s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
@@ -3883,7 +3898,7 @@ WNPU_INLINE WNPU_TARGET void GM(float_rows)(const gm_float_product *p, size_t r,
     float *c = p->c + r * ldc + n;
     size_t i;
     for (i = 0; i < k; i++, b += 16) {
-        GM(f) y = *(const GM(f_at) *)b, z = *(const GM(f_at) *)(b + GM_C / 2);
+        GM(f) y = *(const GM(f_at) *)b, z = *(const GM(f_at) *)(b + GM_PAIR / 2);
         s0 = s0 + y * a[i], t0 = t0 + z * a[i];
         if (R > 1) {
             s1 = s1 + y * a[lda + i], t1 = t1 + z * a[lda + i];
@@ -3891,18 +3906,18 @@ WNPU_INLINE WNPU_TARGET void GM(float_rows)(const gm_float_product *p, size_t r,
             s3 = s3 + y * a[lda * 3 + i], t3 = t3 + z * a[lda * 3 + i];
         }
     }
-    *(GM(f_at) *)c = s0, *(GM(f_at) *)(c + GM_C / 2) = t0;
+    *(GM(f_at) *)c = s0, *(GM(f_at) *)(c + GM_PAIR / 2) = t0;
     if (R > 1) {
-        *(GM(f_at) *)(c + ldc) = s1, *(GM(f_at) *)(c + ldc + GM_C / 2) = t1;
-        *(GM(f_at) *)(c + ldc * 2) = s2, *(GM(f_at) *)(c + ldc * 2 + GM_C / 2) = t2;
-        *(GM(f_at) *)(c + ldc * 3) = s3, *(GM(f_at) *)(c + ldc * 3 + GM_C / 2) = t3;
+        *(GM(f_at) *)(c + ldc) = s1, *(GM(f_at) *)(c + ldc + GM_PAIR / 2) = t1;
+        *(GM(f_at) *)(c + ldc * 2) = s2, *(GM(f_at) *)(c + ldc * 2 + GM_PAIR / 2) = t2;
+        *(GM(f_at) *)(c + ldc * 3) = s3, *(GM(f_at) *)(c + ldc * 3 + GM_PAIR / 2) = t3;
     }
 }
 
 WNPU_TARGET static void GM(ftile)(const gm_float_product *p)
 {
     size_t n, r;
-    for (n = 0; n < p->panels * 16; n += GM_C) {
+    for (n = 0; n < p->panels * 16; n += GM_PAIR) {
         for (r = 0; r + 4 <= p->rows; r += 4) {
             GM(float_rows)(p, r, n, 4);
         }
@@ -3913,7 +3928,7 @@ WNPU_TARGET static void GM(ftile)(const gm_float_product *p)
 }
 
 #undef GM_BYTES
-#undef GM_C
+#undef GM_PAIR
 #endif
 #ifndef WNPU_PART
 
@@ -4246,7 +4261,7 @@ WNPU_INLINE void gm_put16(char *to, size_t i, int v)
 #if defined(WNPU_PART) && WNPU_PART == GM_PART_INT16
 /* ---- part: kernels of int16 products, 128 bits (SSE4.1, SIMD128) and 256 bits (AVX2) ---- */
 
-#define GM_C (WNPU_WIDTH / 64u) /* columns in a vector of partial sums */
+#define GM_SUMS (WNPU_WIDTH / 64u) /* columns in a vector of partial sums */
 
 /* Primitives; v is a vector of int32 or int16 lanes.
  *   spread(a)      the 8 bytes at a, in all 64-bit lanes
@@ -4422,7 +4437,7 @@ WNPU_TARGET static void GM(pack)(void *packed_a, const int8_t *a, size_t lda, si
     size_t r, i, n = k4 * 4;
     for (r = 0; r < rows; r++, a += lda) {
         char *to = (char *)packed_a + gm_bytes16(r, k4);
-        for (i = 0; i + 4 * GM_C <= n; i += 4 * GM_C) {
+        for (i = 0; i + 4 * GM_SUMS <= n; i += 4 * GM_SUMS) {
             GM(store)(to + 2 * i, GM(widen)(a + i));
         }
         for (; i < n; i++) {
@@ -4437,7 +4452,7 @@ WNPU_TARGET static void GM(pack_u)(void *packed_a, const uint8_t *a, size_t lda,
     size_t r, i, n = k4 * 4;
     for (r = 0; r < rows; r++, a += lda) {
         char *to = (char *)packed_a + gm_bytes16(r, k4);
-        for (i = 0; i + 4 * GM_C <= n; i += 4 * GM_C) {
+        for (i = 0; i + 4 * GM_SUMS <= n; i += 4 * GM_SUMS) {
             GM(store)(to + 2 * i, GM(widen_u)(a + i));
         }
         for (; i < n; i++) {
@@ -4452,7 +4467,7 @@ WNPU_TARGET static void GM(pack_joined)(void *packed_a, const int8_t *high, cons
     size_t r, i, n = k4 * 4;
     for (r = 0; r < rows; r++, high += n, low += n) {
         char *to = (char *)packed_a + gm_bytes16(r, k4);
-        for (i = 0; i + 4 * GM_C <= n; i += 4 * GM_C) {
+        for (i = 0; i + 4 * GM_SUMS <= n; i += 4 * GM_SUMS) {
             GM(v) h = GM(mul16)(GM(widen)(high + i), GM(words)(GM_DIGIT));
             GM(store)(to + 2 * i, GM(add16)(h, GM(widen)(low + i)));
         }
@@ -4464,7 +4479,7 @@ WNPU_TARGET static void GM(pack_joined)(void *packed_a, const int8_t *high, cons
 
 /* ---- weights in 4 bits ---- */
 
-/* 2 GM_C N columns of R rows; R * N <= 4. first: c is set, else added to. */
+/* 2 GM_SUMS N columns of R rows; R * N <= 4. first: c is set, else added to. */
 WNPU_INLINE WNPU_TARGET void GM(int4_columns)(int32_t *c, size_t ldc, const gm_quads *quads,
                                               const int8_t *b, size_t groups, int first, int R,
                                               int N)
@@ -4505,27 +4520,27 @@ WNPU_INLINE WNPU_TARGET void GM(int4_columns)(int32_t *c, size_t ldc, const gm_q
     }
     MT_UNROLL
     for (r = 0; r < R * N; r++) {
-        int32_t *out = c + (size_t)(r / N) * ldc + (size_t)(r % N) * 2 * GM_C;
+        int32_t *out = c + (size_t)(r / N) * ldc + (size_t)(r % N) * 2 * GM_SUMS;
         const GM(v) old = first ? GM(zero)() : GM(load)(out);
         s[r] = GM(times16)(GM(sub)(s[r], GM(ints)(quads->offset[r / N])));
         GM(store)(out, GM(add)(old, s[r]));
     }
 }
 
-#define GM_N(R) (8 / (int)GM_C < 4 / (R) ? 8 / (int)GM_C : 4 / (R))
+#define GM_N(R) (8 / (int)GM_SUMS < 4 / (R) ? 8 / (int)GM_SUMS : 4 / (R))
 
 /* A gm_int4. */
 WNPU_TARGET static void GM(int4)(int32_t *c, size_t ldc, const gm_quads *quads, size_t rows,
                                  const int8_t *b, size_t groups, int first)
 {
     size_t n;
-    for (n = 0; n < 16 && rows == 1; n += 2 * GM_C * GM_N(1)) {
+    for (n = 0; n < 16 && rows == 1; n += 2 * GM_SUMS * GM_N(1)) {
         GM(int4_columns)(c + n, ldc, quads, b + n * 4, groups, first, 1, GM_N(1));
     }
-    for (n = 0; n < 16 && rows == 2; n += 2 * GM_C * GM_N(2)) {
+    for (n = 0; n < 16 && rows == 2; n += 2 * GM_SUMS * GM_N(2)) {
         GM(int4_columns)(c + n, ldc, quads, b + n * 4, groups, first, 2, GM_N(2));
     }
-    for (n = 0; n < 16 && rows == 4; n += 2 * GM_C * GM_N(4)) {
+    for (n = 0; n < 16 && rows == 4; n += 2 * GM_SUMS * GM_N(4)) {
         GM(int4_columns)(c + n, ldc, quads, b + n * 4, groups, first, 4, GM_N(4));
     }
 }
@@ -4597,14 +4612,14 @@ WNPU_INLINE WNPU_TARGET void GM(finish)(const gm_block *t, const GM(row) *s, int
         for (j = 0; j < C; j += 2) {
             GM(v) v = GM(columns)(s[r].v[j], s[r].v[j + 1]);
             if (from != NULL) {
-                v = GM(add)(v, GM(load)(from + GM_C * (size_t)j));
+                v = GM(add)(v, GM(load)(from + GM_SUMS * (size_t)j));
             }
-            GM(store)(c + GM_C * (size_t)j, v);
+            GM(store)(c + GM_SUMS * (size_t)j, v);
         }
     }
 }
 
-/* R rows times GM_C C columns. */
+/* R rows times GM_SUMS C columns. */
 WNPU_INLINE WNPU_TARGET void GM(tile1)(const gm_block *t, int R, int C)
 {
     GM(row) s[6] = {{{GM(zero)()}}};
@@ -4625,7 +4640,7 @@ WNPU_INLINE WNPU_TARGET void GM(tile1)(const gm_block *t, int R, int C)
 WNPU_INLINE WNPU_TARGET void GM(panel)(const gm_block *t)
 {
     size_t r = t->rows == 6 ? 6 : t->rows >= 4 ? 4 : 0, n;
-    for (n = 0; n < 16 && r > 0; n += 2 * GM_C) {
+    for (n = 0; n < 16 && r > 0; n += 2 * GM_SUMS) {
         const gm_block part = gm_block_at(t, 0, n);
         if (r == 6) {
             GM(tile1)(&part, 6, 2);
@@ -4634,7 +4649,7 @@ WNPU_INLINE WNPU_TARGET void GM(panel)(const gm_block *t)
         }
     }
     for (; r < t->rows; r += 2) {
-        for (n = 0; n < 16; n += 4 * GM_C) {
+        for (n = 0; n < 16; n += 4 * GM_SUMS) {
             const gm_block part = gm_block_at(t, r, n);
             if (r + 2 <= t->rows) {
                 GM(tile1)(&part, 2, 4);
@@ -4658,7 +4673,7 @@ WNPU_TARGET static void GM(micro)(const gm_block *t)
 WNPU_TARGET static void GM(some)(const gm_block *t, const uint16_t *group, size_t n)
 {
     size_t column, i;
-    for (column = 0; column < 16; column += 2 * GM_C) {
+    for (column = 0; column < 16; column += 2 * GM_SUMS) {
         const gm_block part = gm_block_at(t, 0, column);
         GM(row) s[6] = {{{GM(zero)()}}};
         for (i = 0; i < n; i++) {
@@ -4688,7 +4703,7 @@ static void GM(sparse_tile)(const gm_product *p)
     gm_walk_plain(&shape, p);
 }
 
-#undef GM_C
+#undef GM_SUMS
 #undef GM_N
 #endif
 #ifndef WNPU_PART
@@ -4798,7 +4813,7 @@ WNPU_INLINE gm_block gm_whole(const gm_product *m, size_t stride, size_t groups)
 /* ---- part: vpdpbusd, 256 bits (AVX-VNNI) and 512 bits (AVX-512 VNNI) ---- */
 
 #define GM_V (512 / WNPU_WIDTH) /* vectors of a panel's group */
-#define GM_C (WNPU_WIDTH / 32)  /* columns of a vector */
+#define GM_COLUMNS (WNPU_WIDTH / 32)  /* columns of a vector */
 
 /* Primitives; v is a vector of int32 lanes, or of bytes.
  *   bytes(x), ints(x)  copies of a byte, of an int32
@@ -4889,7 +4904,7 @@ WNPU_INLINE GM_T void GM_N(start)(GM_N(row) *sum, const gm_block *t, int R, int 
         const int32_t *from = gm_at(t->from, t->ldfrom * (size_t)r);
         MT_UNROLL
         for (j = 0; j < V; j++) {
-            sum[r].v[j] = from == NULL ? GM_N(zero)() : GM_N(load)(from + j * GM_C);
+            sum[r].v[j] = from == NULL ? GM_N(zero)() : GM_N(load)(from + j * GM_COLUMNS);
         }
     }
 }
@@ -4901,7 +4916,7 @@ WNPU_INLINE GM_T void GM_N(finish)(const gm_block *t, const GM_N(row) *sum, int 
     for (r = 0; r < R; r++) {
         MT_UNROLL
         for (j = 0; j < V; j++) {
-            GM_N(store)(t->c + (size_t)r * t->ldc + j * GM_C, sum[r].v[j]);
+            GM_N(store)(t->c + (size_t)r * t->ldc + j * GM_COLUMNS, sum[r].v[j]);
         }
     }
 }
@@ -5024,7 +5039,7 @@ WNPU_INLINE GM_T void GM_N(int4)(const gm_block *t, int R, int V, int S)
     int i, k;
     MT_UNROLL
     for (i = 0; i < each * S; i++) {
-        s[i] = i < sums ? GM_N(load)(t->from + i / R * GM_C) : GM_N(zero)();
+        s[i] = i < sums ? GM_N(load)(t->from + i / R * GM_COLUMNS) : GM_N(zero)();
     }
     for (g = 0; g + (size_t)S <= groups; g += (size_t)S) {
         MT_UNROLL
@@ -5041,7 +5056,7 @@ WNPU_INLINE GM_T void GM_N(int4)(const gm_block *t, int R, int V, int S)
     }
     MT_UNROLL
     for (i = 0; i < sums; i++) {
-        GM_N(store)(t->c + (size_t)(i % R) * t->ldc + i / R * GM_C, s[i]);
+        GM_N(store)(t->c + (size_t)(i % R) * t->ldc + i / R * GM_COLUMNS, s[i]);
     }
 }
 
@@ -5131,7 +5146,7 @@ WNPU_INLINE GM_T void GM_N(outlier)(const gm_block *t, const uint16_t *group, in
     }
     MT_UNROLL
     for (r = 0; r < R * V; r++) {
-        int32_t *to = t->c + (size_t)(r / V) * t->ldc + r % V * GM_C;
+        int32_t *to = t->c + (size_t)(r / V) * t->ldc + r % V * GM_COLUMNS;
         GM_N(store)(to, GM_N(add)(GM_N(mul)(s[r], GM_N(ints)(GM_DIGIT)), GM_N(load)(to)));
     }
 }
@@ -5167,7 +5182,7 @@ GM_T static void GM_N(correct)(int32_t *correction, const int8_t *b, size_t k4, 
     size_t p, g;
     int j;
     for (p = 0; p < panels; p++, b += k4 * GM_GROUP) {
-        for (j = 0; j < GM_V; j++, correction += GM_C) {
+        for (j = 0; j < GM_V; j++, correction += GM_COLUMNS) {
             GM_N(v) sum = GM_N(zero)();
             for (g = 0; g < k4; g++) {
                 GM_N(dot)(&sum, offset, GM_N(column)(b + g * GM_GROUP, 0, j));
@@ -5178,7 +5193,7 @@ GM_T static void GM_N(correct)(int32_t *correction, const int8_t *b, size_t k4, 
 }
 
 #undef GM_V
-#undef GM_C
+#undef GM_COLUMNS
 #undef GM_N
 #undef GM_T
 #undef GM_INT4_ROWS
@@ -6827,7 +6842,7 @@ static int op_narrow_base(int16_t *u, const int32_t *acc, size_t n, float query_
         mt_vset(&end, -32768.0f);
         mt_vmax(&end, &v);
         over = end.v > 32767.0f;
-        k = (over & 32767) | (~over & ((mt_iv)(end.v + MT_ROUND) - 0x4b400000));
+        k = (over & 32767) | (~over & ((mt_iv)(end.v + MT_ROUND) - MT_ROUND_BITS));
         over = v.v < 2147483648.0f;
         k = (over & k) | (~over & -32768);
         for (j = 0; i + MT_LANES > n && j < MT_LANES; j++) {
@@ -6898,6 +6913,8 @@ WNPU_INLINE void op_exponents_body(op_narrow narrow, const op_block *block, cons
 #define OP_POWER_0 65169u
 #define OP_POWER_1 43493u
 #define OP_POWER_2 11025u
+
+/* ---- weights of attention from exponents ---- */
 
 /* The inverses of a block's value scales, integers up to 32767, which are multiplied by the
  * weights. They are limited to 1024 times the smallest: values with larger inverses are too small
@@ -7188,7 +7205,7 @@ static void op_hadamard(float *x, size_t pitch, size_t size, size_t n)
 }
 
 /* q = values in steps of scale, rounded half to even, which are added to sum; low, if not NULL:
- * the remainders in steps of scale / 254. A rounded scale may give up to 190 steps, hence the
+ * the remainders in steps of scale / GM_DIGIT. A rounded scale may give up to 190 steps, hence the
  * limits. */
 WNPU_INLINE void op_digits_vec(mt_iv *sum, int8_t *q, int8_t *low, const float *x, float scale)
 {
@@ -7196,14 +7213,14 @@ WNPU_INLINE void op_digits_vec(mt_iv *sum, int8_t *q, int8_t *low, const float *
     mt_iv k, over;
     mt_vload(&t, x);
     t.v = t.v / scale;
-    k = (mt_iv)(t.v + MT_ROUND) - 0x4b400000;
+    k = (mt_iv)(t.v + MT_ROUND) - MT_ROUND_BITS;
     over = k > 127;
     k = (over & 127) | (~over & k);
     over = k < -127;
     k = (over & -127) | (~over & k);
     mt_store_int8(q, &k);
     if (low != NULL) {
-        t.v = (t.v - __builtin_convertvector(k, mt_fv)) * 254.0f;
+        t.v = (t.v - __builtin_convertvector(k, mt_fv)) * (float)GM_DIGIT;
         over = t.v > 127.0f;
         t.v = (mt_fv)((over & (mt_iv)((mt_fv){0} + 127.0f)) | (~over & (mt_iv)t.v));
         over = t.v < -127.0f;
@@ -7534,6 +7551,8 @@ WNPU_INLINE OP(i) OP(pairs)(OP(s) a, OP(s) b)
     return (OP(i))vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
 }
 #elif WNPU_WIDTH == 256
+/* ---- 256 bits ---- */
+
 WNPU_INLINE WNPU_TARGET OP(f) OP(max)(OP(f) a, OP(f) b)
 {
     return (OP(f))_mm256_max_ps((__m256)a, (__m256)b);
@@ -7852,7 +7871,7 @@ WNPU_INLINE WNPU_TARGET void OP(digits_some)(OP(i) *sum, int8_t *q, int8_t *low,
         OP(f) t = OP(load)(x + k * WNPU_LANES) / scale;
         high[k] = OP(round)(OP(limit)(t, 127.0f));
         *sum += high[k];
-        t = (t - __builtin_convertvector(high[k], OP(f))) * 254.0f;
+        t = (t - __builtin_convertvector(high[k], OP(f))) * (float)GM_DIGIT;
         rest[k] = OP(round)(OP(limit)(t, 127.0f));
     }
     OP(put)(q, high, K);
@@ -8312,6 +8331,8 @@ WNPU_TARGET static size_t OP(above)(uint32_t *index, size_t capacity, const floa
     }
     return count <= capacity ? count : capacity + 1;
 }
+
+/* ---- operators of whole rows ---- */
 
 /* y = (x - mean) / sqrt(variance + 1e-5) * weight + bias, over n values (PyTorch's LayerNorm). */
 WNPU_TARGET static void OP(norm)(float *y, const float *x, const float *weight, const float *bias,
@@ -9090,8 +9111,8 @@ typedef struct cp_set {
     int (*request)(void);   /* asks for permission: 0 or an errno; NULL: never needed */
     int rank;               /* AUTO takes the usable set of the highest rank */
     double rate;            /* int8 multiply-accumulates of a thread in a microsecond, roughly: what
-                             * gm_ reaches a cycle, at 3 GHz, 55 % of the time (README). Only the
-                             * choice between CPU and accelerator depends on it. */
+                             * gm_ reaches a cycle, at 3 GHz, 55 % of the time. Only the choice
+                             * between CPU and accelerator depends on it. */
     const gm_kernels *gm;
     const gm_kernels *gm_forward; /* for CPUs that read memory fastest from front to back */
     const op_kernels *op;
@@ -10606,6 +10627,8 @@ static void tk_carve(ar_arena *arena, tk_vocab *v, int32_t n_vocab, int32_t n_ba
     v->special = ar_carve(arena, TK_LANGUAGES + TK_OTHER_SPECIALS, TK_NAME);
 }
 
+/* ---- tokens by their bytes ---- */
+
 /* Adds token id, which must be the next one. */
 static int tk_add(tk_vocab *v, int32_t id, const char *bytes, size_t length)
 {
@@ -10696,6 +10719,8 @@ static int tk_build_table(tk_vocab *v, int32_t n_ordinary, wnpu_error *error)
     }
     return WNPU_OK;
 }
+
+/* ---- special tokens ---- */
 
 /* The first token with this name, or -1. Files converted from other tools' vocabularies list
  * special tokens among the ordinary ones. */
@@ -11202,7 +11227,7 @@ struct wnpu_model {
     mf_norm encoder_norm;
     /* Token embedding; also the output projection. Its value is the sum of the following parts. */
     gm_weight embedding;   /* [n_vocab, d] int4 */
-    int8_t *embedding_low; /* [n_vocab, d] remainders of int4, in steps of 16 scale / 254 */
+    int8_t *embedding_low; /* [n_vocab, d] remainders of int4, in steps of 16 scale / GM_DIGIT */
     float *embedding_mean; /* [d] mean over many tokens; 0 in wide_columns */
     /* Columns far wider than the others, 0 in int4, and their values; d: unused. */
     uint32_t *wide_columns; /* [OP_WIDE_MAX] */
@@ -11838,6 +11863,8 @@ static int mf_same_shape(const uint32_t *a, uint32_t n, const uint32_t *b, uint3
         }
     }
 }
+
+/* ---- pass 1: the index of tensors ---- */
 
 /* Checks and registers a tensor whose data begin at the current position, and skips them. */
 static int mf_add_tensor(mf_loader *l, uint64_t at, uint32_t tensor, uint32_t type,
@@ -12490,6 +12517,8 @@ static int mf_bad_row(const mf_job *j)
 #define MF_MEAN_TOKENS 1024u /* the mean is taken over the first so many tokens */
 #define MF_WIDTH_RATIO 2.0f   /* minimum ratio of a float column's width to the mean width */
 
+/* ---- rows: the mean of the embeddings, and checks ---- */
+
 /* sum[columns] += the embeddings of the first n tokens, or their distances from the mean. */
 static int mf_sum_embeddings(const mf_job *j, uint32_t n, float *sum, const float *mean)
 {
@@ -12561,6 +12590,8 @@ static int mf_check_rows(const mf_job *j)
     }
     return j->bad != UINT32_MAX ? mf_bad_row(j) : WNPU_OK;
 }
+
+/* ---- rows: pieces of work ---- */
 
 static int mf_begin_tensor(mf_job *j, uint32_t tensor)
 {
@@ -12897,6 +12928,8 @@ static uint64_t mf_checksum(const void *data, size_t size)
     return h ^ h >> 32;
 }
 
+/* ---- packs: header and table ---- */
+
 static size_t mf_pack_data_at(uint32_t n_sections)
 {
     size_t header = MF_PACK_HEADER + (size_t)n_sections * MF_PACK_ENTRY;
@@ -13056,6 +13089,8 @@ static int mf_pack_values(mf_loader *l, wnpu_model *m)
     }
     return WNPU_OK;
 }
+
+/* ---- packs: reading and checking ---- */
 
 /* Copies the pack into memory; its header comes from the buffer, where it was checked. */
 static int mf_pack_read(mf_loader *l, unsigned char *image, const unsigned char *h, size_t data_at)
@@ -13270,6 +13305,8 @@ static int mf_open(mf_loader *l, const wnpu_model_config *config, const wnpu_all
     return status;
 }
 
+/* ---- opening from a source ---- */
+
 WNPU_API void wnpu_model_config_init(wnpu_model_config *config, size_t struct_size)
 {
     wnpu_model_config c;
@@ -13419,6 +13456,8 @@ WNPU_API int wnpu_model_open_source(wnpu_model **model, const wnpu_source *sourc
     status = status == WNPU_OK ? mf_check_source(source, error) : status;
     return status != WNPU_OK ? status : mf_start(model, source, NULL, 0, &ours, error);
 }
+
+/* ---- opening from memory and files ---- */
 
 typedef struct mf_memory {
     const unsigned char *data;
@@ -13598,6 +13637,8 @@ WNPU_API int wnpu_model_measure(const char *path, const wnpu_model_config *confi
     }
 #endif
 }
+
+/* ---- closing, checking and saving ---- */
 
 WNPU_API void wnpu_model_close(wnpu_model *model)
 {
@@ -13897,6 +13938,8 @@ static size_t en_round16(size_t n)
     return (n + 15u) & ~(size_t)15u;
 }
 
+/* ---- keys and values of attention ---- */
+
 static void en_carve_heads(ar_arena *arena, en_heads *h, size_t heads, size_t hd, size_t keys,
                            int exact)
 {
@@ -14094,6 +14137,8 @@ static void en_copy_heads(en_heads *to, const en_heads *from, size_t first, size
     }
 }
 
+/* ---- rows before a product ---- */
+
 /* Layer norm of the rows of x [rows, d] into y, which may be x. */
 static void en_norm(const en_engine *e, const mf_norm *norm, float *y, const float *x, size_t rows,
                     size_t d)
@@ -14163,6 +14208,8 @@ static void en_prepare(const en_engine *e, en_worker *w, const mf_norm *norm, co
         e->gm->pack_a((char *)w->packed + e->gm->a_bytes(r, k / 4), w->q, k, n, k / 4);
     }
 }
+
+/* ---- products ---- */
 
 /* n panels of a weight, from `panel` on: 16 n columns of a product. */
 typedef struct en_panels {
@@ -14334,6 +14381,8 @@ static void en_multiply(const en_engine *e, const en_worker *in, en_worker *w, e
     }
 }
 
+/* ---- attention ---- */
+
 /* Attention in float: `rows` queries [rows, hd] of one head over the first n keys of h. The queries
  * include the factor 1/sqrt(hd). out is [rows, hd] with row stride ldo. */
 static void en_attend_float(const en_engine *e, en_worker *w, const en_heads *h, size_t head,
@@ -14437,6 +14486,8 @@ static void en_attend_int8(const en_engine *e, en_worker *w, const en_heads *h, 
         en_attend_block(e, w, h, head, first, last ? n - first : EN_KEYS, last, rows, out, ldo);
     }
 }
+
+/* ---- a layer's products and where they go ---- */
 
 typedef enum en_part { EN_QUERY, EN_KEY, EN_VALUE } en_part;
 
@@ -14566,6 +14617,8 @@ static void en_attend_task(void *context, size_t index, unsigned worker)
                    e->query_scale + at, n, out, d);
 }
 
+/* ---- layers ---- */
+
 typedef struct en_layer_job {
     en_engine *e;
     size_t layer;
@@ -14654,6 +14707,8 @@ static void en_cross(en_engine *e, en_heads *cross)
     job.cross = cross;
     tp_run(e->pool, en_blocks(e->positions, e->rows), en_cross_task, &job);
 }
+
+/* ---- log-mel of a window, and memory ---- */
 
 /* Log-mel of a window: span holds ML_SPAN samples, which begin ML_MARGIN before the centre of the
  * first frame. Frames from `frames` on are silence. */
@@ -14893,6 +14948,8 @@ static size_t de_blocks(const wnpu_model *m)
     return en_blocks((size_t)m->vocab.n_vocab, DE_BLOCK);
 }
 
+/* ---- products ---- */
+
 /* Logits of n panels from `panel` on, at most a block, and their maximum while still in cache. */
 static void de_logits(const de_decoder *d, const de_stage *stage, const en_worker *in, en_worker *w,
                       size_t panel, size_t n)
@@ -14991,6 +15048,8 @@ static void de_multiply(de_decoder *d, size_t item, unsigned worker)
         de_logits(d, stage, in, w, panel, n);
     }
 }
+
+/* ---- attention ---- */
 
 /* Attention of rows of one head's queries, stride ldx, over the first n keys of h. */
 static void de_attend(const en_engine *e, en_worker *w, const en_heads *h, size_t head, size_t n,
@@ -15110,6 +15169,8 @@ static void de_find_runs(de_decoder *d, const de_row *rows, size_t n_rows)
     }
 }
 
+/* ---- logits ---- */
+
 static size_t de_logits_stride(const wnpu_model *m)
 {
     return en_round16((size_t)m->vocab.n_vocab);
@@ -15156,7 +15217,7 @@ static float de_low(const en_engine *e, const float *x, uint32_t token)
 {
     const wnpu_model *m = e->model;
     return e->op->dot_int8(x, m->embedding_low + (size_t)token * m->n_text_state,
-                           m->n_text_state) * (m->embedding.scale[token] * (16.0f / 254.0f));
+                           m->n_text_state) * (m->embedding.scale[token] * (16.0f / GM_DIGIT));
 }
 
 /* A token's logit in full precision: x [n_text_state] times all digits of its weights. */
@@ -15265,6 +15326,8 @@ static void de_compute_full(const de_decoder *d, size_t item)
     }
 }
 
+/* ---- stages of a step ---- */
+
 /* x = embedding of the row's token + embedding of its position. */
 static void de_embed(const de_decoder *d, const de_row *row, float *x)
 {
@@ -15272,7 +15335,7 @@ static void de_embed(const de_decoder *d, const de_row *row, float *x)
     size_t n = m->n_text_state, i, token = (size_t)row->token;
     const float *position = m->text_position + row->position * n;
     const int8_t *low = m->embedding_low + token * n;
-    const float scale = m->embedding.scale[token], step = scale * (16.0f / 254.0f);
+    const float scale = m->embedding.scale[token], step = scale * (16.0f / GM_DIGIT);
     int8_t high[MF_MAX_STATE];
     if (d->e->exact) {
         gm_get_row(&m->embedding, (uint32_t)token, x, 1);
@@ -15422,6 +15485,8 @@ static size_t de_stage_items(void *context, size_t at)
     return stage.items;
 }
 
+/* ---- a step ---- */
+
 static void de_task(void *context, size_t index, unsigned worker)
 {
     de_decoder *d = context;
@@ -15469,6 +15534,8 @@ static void de_copy(de_decoder *d, size_t to, size_t from, size_t first, size_t 
         en_copy_heads(&d->self[to * layers + i], &d->self[from * layers + i], first, end);
     }
 }
+
+/* ---- memory ---- */
 
 static void de_carve_worker(ar_arena *arena, const en_engine *e, de_worker *own)
 {
@@ -16395,6 +16462,8 @@ typedef struct se_search {
     size_t at_draft, n_draft;     /* logits are the next rows. Those before at_draft were chosen */
 } se_search;
 
+/* ---- scores and what the cache holds ---- */
+
 /* Invalidates what is known about the slots; used when the window changes. */
 static void se_invalidate(se_search *s)
 {
@@ -16537,6 +16606,8 @@ static void se_begin(se_search *s, const se_prompt *p, const se_options *o)
     }
     s->n_live = 1;
 }
+
+/* ---- candidates ---- */
 
 static float *se_row(const se_search *s, size_t index)
 {
@@ -16697,6 +16768,8 @@ static void se_filter_rows(se_search *s)
         se_sanitise(s, logits, vocab);
     }
 }
+
+/* ---- hypotheses of the next step ---- */
 
 static void se_extend(se_hypothesis *to, const se_hypothesis *from, const se_candidate *c,
                       int32_t eot)
@@ -16876,6 +16949,8 @@ static void se_fork(se_search *s)
         }
     }
 }
+
+/* ---- steps ---- */
 
 /* The decoder row of a live hypothesis whose latest token has not been fed yet. */
 static de_row se_next_row(const se_search *s, const se_hypothesis *h, size_t window)
@@ -17351,6 +17426,8 @@ static void zl_parse(zl_work *w)
     }
     w->literal[256]++;
 }
+
+/* ---- Huffman codes ---- */
 
 /* Removes and returns the smallest non-zero weight, the first of equal ones. */
 static uint32_t zl_remove_smallest(uint32_t *weight, size_t n, size_t *where)
@@ -18211,7 +18288,7 @@ static void al_levels(const float *samples, size_t frames, uint8_t *level)
             before = samples[f * hop + i];
             sum += step * step;
         }
-        db = sum > 0.0f ? 120.0f + 4.3429448f * mt_log1(sum / (float)hop) : 0.0f;
+        db = sum > 0.0f ? 120.0f + MT_DECIBELS * mt_log1(sum / (float)hop) : 0.0f;
         level[f] = (uint8_t)(db < 0.0f ? 0.0f : db > 255.0f ? 255.0f : db);
     }
 }
@@ -18594,6 +18671,8 @@ static void rs_reset(rs_store *s)
     s->ledger.elem = sizeof(wnpu_ledger_span);
 }
 
+/* ---- segments ---- */
+
 /* Offset at the front, aligned to 8, with room for bytes; s->size if there is none. */
 static size_t rs_find_room(const rs_store *s, size_t used, size_t bytes)
 {
@@ -18773,6 +18852,8 @@ static int rs_add(rs_store *s, const tk_vocab *v, const rs_draft *d, int *stored
     *stored = 1;
     return WNPU_OK;
 }
+
+/* ---- lists and the ledger ---- */
 
 /* Ensures that RS_CHUNK more elements fit. */
 static int rs_list_reserve(rs_store *s, rs_list *l)
@@ -19130,6 +19211,8 @@ static int rs_is_store(const rs_store *s, const unsigned char *front, const unsi
     return good;
 }
 
+/* ---- reading ---- */
+
 /* The record of an existing segment. */
 static rs_record rs_get_record(const rs_store *s, size_t index)
 {
@@ -19355,6 +19438,8 @@ typedef struct sy_rewrite {
     uint32_t *map;          /* [n + 1] */
     int capital;            /* the next letter begins a sentence */
 } sy_rewrite;
+
+/* ---- writing the new text ---- */
 
 /* Bytes of punctuation at a text: a comma of any script (1), the end of a sentence (2). */
 static size_t sy_punctuation(const char *text, size_t n, int *kind)
@@ -19682,6 +19767,8 @@ static int sp_merge_ledger(rs_store *s, const rs_store *a, const rs_store *b)
     return status;
 }
 
+/* ---- echoes ---- */
+
 /* The next ASCII letter in lower case, digit or byte of another character; 0 at the end. */
 static char sp_next_letter(const char *text, size_t length, size_t *at)
 {
@@ -19852,6 +19939,8 @@ static void sp_remove_echoes(rs_store *s, size_t begin, size_t end, size_t first
         sp_remove_echo(s, i, first, last);
     }
 }
+
+/* ---- order ---- */
 
 /* Whether the segment stored at a comes before the one at b: of two that begin at the same time the
  * one that was stored first, that of an earlier run. */
@@ -20036,6 +20125,8 @@ static void ou_clock(ou_out *o, int64_t ms, const char *mark)
     ou_text(o, mark);
     ou_number(o, ms % 1000, 3);
 }
+
+/* ---- JSON ---- */
 
 /* The contents of a JSON string. */
 static void ou_json_escaped(ou_out *o, const char *text, size_t length)
@@ -20246,6 +20337,8 @@ static void ou_json_origin(ou_out *o, const wnpu_segment *s)
     ou_text(o, s->accepted ? "], \"accepted\": true" : "], \"accepted\": false");
     ou_text(o, s->prompted ? ", \"prompted\": true" : ", \"prompted\": false");
 }
+
+/* ---- JSON: the run ---- */
 
 /* Languages with a probability of at least 0.001; wnpu_get_languages() returns all. */
 static void ou_json_languages(ou_out *o, const rs_summary *m)
@@ -20721,6 +20814,8 @@ static int64_t ly_time_at(ly_reader *r, size_t at, int end)
          : t0 + (t1 - t0) * (int64_t)(at - first) / (int64_t)(last - first);
 }
 
+/* ---- where text may be divided ---- */
+
 /* Skips spaces. Returns their number in bytes. */
 static size_t ly_skip_blanks(ly_reader *r)
 {
@@ -21179,6 +21274,8 @@ static void wr_write_escaped(ou_out *o, const wr_cue *c, wr_escape_fn spell, con
     ou_text(o, behind);
 }
 
+/* ---- a cue in each format ---- */
+
 /* The speaker, if known, between two texts. */
 static void wr_speaker(ou_out *o, const wr_cue *c, const char *before, const char *behind)
 {
@@ -21353,6 +21450,8 @@ static const char wr_ass_head[] =
     "[Events]\n"
     "Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n";
 
+/* ---- the table of formats ---- */
+
 typedef struct wr_job wr_job;
 
 /* All that is known of a format; one row per wnpu_format. It has a function that writes one cue, or
@@ -21485,6 +21584,8 @@ static size_t wr_indent(const wr_job *job, size_t lane)
     }
     return width + LY_LEAST_WIDTH <= (size_t)job->options.max_line_width ? width : 0;
 }
+
+/* ---- cues in order of time ---- */
 
 /* Makes lanes for the speakers of all segments that are not written yet. */
 static void wr_set_lanes(wr_job *job)
@@ -21906,6 +22007,8 @@ static const pm_row pm_table[] = {
      PM_AT(append), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE}
 };
 #define PM_ROWS (sizeof pm_table / sizeof pm_table[0])
+
+/* ---- the fields ---- */
 
 /* Bytes of a parameter's field; a LIST is a pointer followed by a size_t. */
 static size_t pm_size(const pm_row *row)
@@ -23067,6 +23170,8 @@ static void np_advance(np_bridge *b, np_chunk *c)
     }
 }
 
+/* ---- jobs ---- */
+
 /* Fills the accelerator's description of tile `index` of the chunk's stage. */
 static void np_describe(np_bridge *b, const np_chunk *c, size_t index, wnpu_accel_product *to)
 {
@@ -23996,6 +24101,8 @@ static const unsigned char va_edges[VA_BANDS + 2] = {
     170, 196
 };
 
+/* ---- from samples to steps ---- */
+
 static void va_make_filters(va_detector *v)
 {
     unsigned b, i;
@@ -24065,6 +24172,8 @@ static void va_decimate(va_detector *v)
         *(mt_f4u *)(void *)(v->low + j + 4) = b * (1.0f / 512.0f);
     }
 }
+
+/* ---- features ---- */
 
 /* Normalised cross-correlation of y with itself, delayed by VA_LAG0 samples and more. */
 static void va_correlate(const float *y, float *correlation /* [VA_LAGS] */)
@@ -24273,6 +24382,8 @@ static void va_fill_bands(const va_detector *v, float *f /* [VA_INPUTS] */)
     }
 }
 
+/* ---- the network ---- */
+
 /* The first 4 C columns of out[n] = in[m] * w[m][n] + the bias in row m. Vectors of four fit into
  * registers on every processor, those of MT_LANES do not. */
 WNPU_INLINE void va_columns(float *out, const float *in, const float *w, size_t m, size_t n, int C)
@@ -24351,6 +24462,8 @@ static float va_network(const va_weights *w, float *state /* [VA_STATE] */, cons
     }
     return 1.0f / (1.0f + mt_exp1(-sum));
 }
+
+/* ---- spans of speech ---- */
 
 static void va_end_span(va_detector *v)
 {
@@ -24518,6 +24631,8 @@ static void va_begin(va_detector *v, const va_rules *rules)
     }
     v->open = v->complete = 0;
 }
+
+/* ---- snapshots and memory ---- */
 
 /* The detector's state between two pushes, without v->x[have] and v->history. */
 typedef struct va_image {
@@ -25389,6 +25504,8 @@ static size_t aw_detected(const ru_run *r)
     return (size_t)(r->audio.voice.n_pushed - aw_first_frame(r) * ML_HOP) + ML_MARGIN;
 }
 
+/* ---- pauses ---- */
+
 /* Mean square of the samples in [t0_ms, t1_ms) on the recording's clock. */
 static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
@@ -25535,6 +25652,8 @@ static float aw_speech_share(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
     return t1_ms > t0_ms ? (float)aw_speech_ms(r, t0_ms, t1_ms) / (float)(t1_ms - t0_ms) : 0.0f;
 }
 
+/* ---- samples of the window ---- */
+
 /* Sets the number of samples, counted from ML_MARGIN before the window's first frame. */
 static void aw_set_samples(ru_run *r, size_t have)
 {
@@ -25654,6 +25773,8 @@ static int aw_advance(ru_run *r, size_t frames)
     memmove(r->audio.samples, r->audio.samples + shift, (have - shift) * sizeof(float));
     return aw_fill(r);
 }
+
+/* ---- where a window is cut ---- */
 
 /* Whether all windows end in pauses, so that they can be decoded together. */
 static int aw_cuts_windows(const ru_run *r)
@@ -26010,6 +26131,8 @@ static int lg_find_gap(const ru_run *r, int64_t end_ms, int64_t *begin)
     return 1;
 }
 
+/* ---- which segments are admitted ---- */
+
 /* End of the audio that the window's text was decoded from. No segment ends later. */
 static int64_t lg_content_end_ms(const ru_run *r)
 {
@@ -26127,6 +26250,8 @@ static int lg_finish_window(ru_run *r, int silent, size_t *used)
     return lg_cover(r, end, reason);
 }
 
+/* ---- segments of a window ---- */
+
 /* Beginning of the window's first segment, from t0_ms to t1_ms by timestamps. The first timestamp
  * is limited to max_initial_timestamp_ms, so silence before the first words is removed here. */
 static int64_t lg_first_begin_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
@@ -26137,7 +26262,7 @@ static int64_t lg_first_begin_ms(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 
 static float lg_decibels(double power)
 {
-    return power > 1e-12 ? 4.3429448f * mt_log1((float)power) : -120.0f;
+    return power > 1e-12 ? MT_DECIBELS * mt_log1((float)power) : -120.0f;
 }
 
 /* Adds a segment of the tokens from..to-1, which lasts from t0_ms to t1_ms by its timestamps. The
@@ -26284,6 +26409,8 @@ static int lg_add_segments(ru_run *r, size_t frames, size_t *used, size_t *taken
     }
     return lg_add_segment(r, 0, h->n, base + begin, base + length, next);
 }
+
+/* ---- silence, and the end of a run ---- */
 
 /* Frames without speech at the beginning of the window, if they are enough to be skipped. */
 static size_t lg_leading_silence(const ru_run *r)
@@ -26951,6 +27078,8 @@ static void wd_end_text(ru_run *r, size_t first, int status)
     wd_tell(r, "", 0, 1);
 }
 
+/* ---- attempts ---- */
+
 /* Decodes the window, or returns its text from the lookahead. */
 static const se_hypothesis *wd_search(ru_run *r, const se_prompt *p, const se_options *o)
 {
@@ -27319,6 +27448,8 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     }
     return found | (wd_lacks_text(r, h, end_ms, c->n) ? WD_NO_TEXT : 0);
 }
+
+/* ---- scrolling, and what a window becomes ---- */
 
 /* Finds the confirmed word behind which a window ends: with no_text the last one; else the last one
  * of a sentence, unless that is in the window's first quarter. Returns the end in frames, 0: none;
@@ -29261,6 +29392,8 @@ static int st_resume(ru_run *r)
     return status;
 }
 
+/* ---- steps ---- */
+
 /* Runs the detector alone, as wi_detect_speech(). */
 static int st_detect(ru_run *r)
 {
@@ -31011,6 +31144,8 @@ static size_t ap_measure(const wnpu_model *model, const wnpu_config *c, size_t *
     return arena.used;
 }
 
+/* ---- size of a session ---- */
+
 WNPU_API size_t wnpu_session_size(const wnpu_model *model, const wnpu_config *config,
                                   wnpu_error *error)
 {
@@ -31096,6 +31231,8 @@ static void ap_get_pages(wnpu_session *s, size_t written)
     }
     s->pool.host = host;
 }
+
+/* ---- opening and closing ---- */
 
 WNPU_API int wnpu_session_open(wnpu_session **session, const wnpu_model *model,
                                const wnpu_config *config, void *memory, size_t size,
@@ -31185,6 +31322,8 @@ static void ap_unwritten(const wnpu_session *s, ap_area *part)
     part[3].at = (unsigned char *)a->query;
     part[3].end = a->used ? part[3].at : (unsigned char *)a->words;
 }
+
+/* ---- calls ---- */
 
 static void ap_forget_cancel(wnpu_session *s)
 {
@@ -31314,6 +31453,8 @@ WNPU_API const char *wnpu_session_error(const wnpu_session *session)
 {
     return session != NULL ? session->run.error.message : "";
 }
+
+/* ---- runs ---- */
 
 /* Begins a call that ends the current run, which must not be live. */
 static int ap_enter_new(wnpu_session *s)
@@ -31730,6 +31871,8 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     return er_export(live, &ours, sizeof ours);
 }
 
+/* ---- phrases, languages and speech ---- */
+
 WNPU_API int wnpu_choose(wnpu_session *session, const wnpu_params *params, const wnpu_audio *audio,
                          const char *const *phrases, size_t n_phrases, wnpu_choice *choice)
 {
@@ -31787,6 +31930,8 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
 {
     return ap_run(session, params, audio, wi_detect_speech);
 }
+
+/* ---- reading results ---- */
 
 WNPU_API size_t wnpu_segment_count(const wnpu_session *session)
 {
@@ -31929,6 +32074,8 @@ WNPU_API int wnpu_get_accel_stage(const wnpu_session *session, size_t index,
     }
     return er_export(stage, &session->run.bridge.stage[index], sizeof *stage);
 }
+
+/* ---- writing results ---- */
 
 WNPU_API const char *wnpu_format_name(int format)
 {

@@ -328,6 +328,10 @@ test_outline() {
         diff "$T/want" - >"$T/differ" || fail "sections: $(head -n 5 "$T/differ")"
     awk '$4 == "1." && $5 == "er_" && ($1 < 10 || $2 < 100 || $3 < 5) { exit 1 }' "$T/out" ||
         fail "$(cat "$T/out")"
+    mkdir "$T/sections" && awk -v to="$T/sections" -f tests/lib/outline.awk whisper_npu.c
+    for f in contents $(sed -n 's/^ \* \{3,\}[0-9]*\. \([a-z][a-z]\)_ .*/\1/p' whisper_npu.c); do
+        cat "$T/sections/$f.c"
+    done | cmp -s - whisper_npu.c || fail "the sections together are not the file"
 }
 
 # A format is a row of the library's table, and programs ask the row: with one more, transcribe's

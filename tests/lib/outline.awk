@@ -9,6 +9,11 @@
 # its prefixes ("ft_  FFT and ml_ log-mel"), which in upper case are those of its macros. Exceptions:
 # the preprocessor lines of section 1, which name the parts that the file compiles more than once,
 # va_list and its functions from <stdarg.h>, and the members of struct stat.
+#
+# With -v marks=N prints instead where more than N lines, not counting rows of tables, have neither a
+# banner nor a mark ("/* ---- name ---- */"), as "FILE:LINE: LINES". With -v to=DIRECTORY writes each
+# section into a file there (rs.c), and what is before the first into contents.c, for reading and
+# drawing: they do not compile.
 
 # The line without comments, strings and character constants.
 function code(line,    out, c, i) {
@@ -36,15 +41,39 @@ function code(line,    out, c, i) {
     return out
 }
 
+# Begins a stretch without a mark.
+function stretch() {
+    if (marks && counted > marks) {
+        print name ":" began ": " counted " lines"
+    }
+    name = FILENAME
+    began = FNR
+    counted = 0
+}
+
+# Begins the file of a section.
+function file(of) {
+    if (out != "") {
+        close(out)
+    }
+    out = to "/" of ".c"
+    printf "%s", held >out
+    held = ""
+}
+
 function finish() {
-    if (section > 0 && !uses) {
+    if (section > 0 && lists) {
         printf "%6d %6d %4d  %s\n", first, FNR_last - first + 1, functions, title
     }
 }
 
 FNR == 1 {
+    lists = !uses && !marks && to == ""
     finish()
-    if (!uses) {
+    if (to != "") {
+        file("contents")
+    }
+    if (lists) {
         print (NR == 1 ? "" : "\n") FILENAME "\n  line  lines functions"
     }
     section = functions = comment = after = 0
@@ -63,8 +92,15 @@ FNR == 1 {
     close(FILENAME)
 }
 
+FNR == 1 || /^\/\* (=====|---- )/ { stretch() }
+
+!/^ +[-{"0-9]/ { counted++ }
+
 after && /^ \* +[0-9]+\. / {
     finish()
+    if (to != "") {
+        file(substr($3, 1, 2))
+    }
     first = FNR - 1
     functions = 0
     title = substr($0, 4)
@@ -73,8 +109,17 @@ after && /^ \* +[0-9]+\. / {
 }
 
 {
+    if (to != "" && held != "") {
+        printf "%s", held >out
+        held = ""
+    }
     after = /^\/\* =+$/
     FNR_last = FNR
+    if (to != "" && after) {
+        held = $0 "\n"
+    } else if (to != "") {
+        print >out
+    }
 }
 
 /^\{/ { functions++ }
@@ -91,4 +136,7 @@ uses && !(section == 1 && /^#/) {
     }
 }
 
-END { finish() }
+END {
+    stretch()
+    finish()
+}
