@@ -1,6 +1,6 @@
 /*
  * server.c - speech to text for programs that speak the protocol of OpenAI's API, of whisper.cpp's
- * server, or of whisper-asr-webservice. See --help and examples/README.md.
+ * server, or of whisper-asr-webservice. See --help and README.md.
  *
  *     make build/server_page.h
  *     cc -DNO_NPU -I. -Ibuild examples/server/[a-z]*.c examples/kit/[a-z]*.c \

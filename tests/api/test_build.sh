@@ -425,6 +425,16 @@ test_minimal_is_short() {
     [ "$(wc -l <examples/minimal.c)" -le 40 ] || fail "examples/minimal.c has over 40 lines"
 }
 
+# Files that the documents link to exist.
+test_links() {
+    for f in README.md examples/README.md examples/*/README.md tests/*.md tests/*/README.md; do
+        grep -oE '\]\([^)#]+' "$f" | sed 's/^](//' | grep -v '^https*:' | while read -r to; do
+            [ -e "$(dirname "$f")/$to" ] || echo "$f: $to"
+        done
+    done >"$T/links"
+    [ ! -s "$T/links" ] || fail "links to nothing: $(cat "$T/links")"
+}
+
 # A tree with the real Makefile and sources of a few lines each in $T/tree, and in $T/cc a compiler
 # for which libdrm is missing as long as $T/no_libdrm exists.
 small_tree() {
@@ -591,7 +601,7 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 old_posix no_warnings npu switches no_os renamed no_fast_math \
     no_other_compiler header_is_cxx header_is_c99 symbols calls registers lines functions contents \
-    order outline new_format header_example prefix readme_snippets minimal_is_short make_remakes \
+    order outline new_format header_example prefix readme_snippets minimal_is_short links make_remakes \
     make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done

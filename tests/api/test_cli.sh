@@ -72,19 +72,21 @@ test_help() {
 }
 
 # What --help, the documents and wnpu_params know is the same.
+# shellcheck disable=SC2086 # several words are wanted
 test_readme() {
+    documents='examples/README.md examples/transcribe/README.md examples/pack/README.md
+        examples/npu_doctor/README.md examples/browser/README.md'
     "$transcribe" --help | grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/help"
-    grep -ohE -- '--[a-z][a-z-]+' README.md examples/README.md | sort -u >"$T/readme"
-    # Options of other programs, and the chapters about them, are left out.
+    grep -ohE -- '--[a-z][a-z-]+' README.md $documents | sort -u >"$T/readme"
+    # Options of other programs are left out.
     { grep -E '^(\| .*`| +build/transcribe)' README.md
-      sed -E -e '/^## (Live audio|Server)$/,/^## /d' \
-          -e 's#build/(pack|make_pack|npu_doctor|bench)[^`]*##g' examples/README.md; } |
+      sed -E -e 's#build/(pack|make_pack|npu_doctor|bench)[^`]*##g' $documents; } |
         grep -oE -- '--[a-z][a-z-]+' | sort -u >"$T/rows"
     comm -23 "$T/help" "$T/readme" >"$T/out"
     [ ! -s "$T/out" ] || fail "not documented: $(tr '\n' ' ' <"$T/out")"
     comm -23 "$T/rows" "$T/help" >"$T/out"
     [ ! -s "$T/out" ] || fail "documented but not in --help: $(tr '\n' ' ' <"$T/out")"
-    sed -n '/^## All options$/,/^## /p' examples/README.md | grep '^|' >"$T/readme"
+    sed -n '/^## All options$/,/^## /p' examples/transcribe/README.md | grep '^|' >"$T/readme"
     run 0 "$transcribe" --list-options
     same "$T/readme" "$T/out"
     sed -n '/^typedef struct wnpu_params/,/^}/p' whisper_npu.h |
@@ -93,7 +95,7 @@ test_readme() {
     while read -r field; do
         case $field in
         struct_size | reserved | n_* | *_lines) ;; # *_lines are lists by name
-        *) grep -q "^|.*\`$field\`" README.md examples/README.md || fail "$field is in no table" ;;
+        *) grep -q "^|.*\`$field\`" $documents || fail "$field is in no table" ;;
         esac
     done <"$T/fields"
 }
