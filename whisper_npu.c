@@ -25228,6 +25228,8 @@ typedef struct ru_tentative {
     int32_t step_ms;        /* of wnpu_stream_options */
     int32_t hangover_ms;
     int32_t detect_only;
+    int32_t skip_late;
+    uint32_t skipped;       /* places for confirming words that were left out */
     uint64_t frame;         /* beginning of the window whose text it is, in frames */
     int64_t audio_ms;       /* end of the audio that was decoded last */
     int64_t voice_ms;       /* end of the voice in it */
@@ -26526,6 +26528,8 @@ static int lg_finish(ru_run *r, int status)
 #define WD_LANGUAGE_MIN_S 3.0f
 #define WD_LANGUAGE_SURE 0.8f
 #define WD_LANGUAGE_MAX_S 15.0f /* or after this much in any case */
+#define WD_SMALL 4u            /* models of this many layers need all encoder positions for that, */
+#define WD_POINT_MARGIN_MS 4000u /* others the content and this much after it */
 #define WD_SHORT_FRAMES 600u   /* encode_margin_ms is for windows with less content */
 #define WD_SHORT_STEPS 25      /* most steps between the ends of their content and their text */
 #define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word, */
@@ -26706,14 +26710,31 @@ static int wd_needs_language(const ru_run *r)
            (p->language_windows < 2 && !wd_is_language_certain(r));
 }
 
+/* Encoder positions of the content and of margin_ms behind it. */
+static size_t wd_some_positions(const ru_run *r, size_t content, size_t margin_ms)
+{
+    const size_t all = r->engine.model->n_audio_ctx;
+    const size_t n = (content / 2 + margin_ms / AL_STEP_MS + 127) / 128 * 128;
+    return n < all ? n : all;
+}
+
 /* Encoder positions of a window: all, or with encode_margin_ms those of a short window's content
  * and the margin. */
 static size_t wd_positions(const ru_run *r, size_t content)
 {
-    const size_t all = r->engine.model->n_audio_ctx, margin = (size_t)r->params.encode_margin_ms;
-    const size_t n = (content / 2 + margin / AL_STEP_MS + 127) / 128 * 128;
-    return margin == 0 || n > all || content >= WD_SHORT_FRAMES || r->audio.batch > 0 ||
-           r->params.commit_step_ms > 0 || wd_needs_language(r) ? all : n;
+    const size_t margin_ms = (size_t)r->params.encode_margin_ms;
+    return margin_ms == 0 || content >= WD_SHORT_FRAMES || r->audio.batch > 0 ||
+           r->params.commit_step_ms > 0 || wd_needs_language(r)
+               ? r->engine.model->n_audio_ctx : wd_some_positions(r, content, margin_ms);
+}
+
+/* Encoder positions of the open window where words are confirmed. */
+static size_t wd_point_positions(const ru_run *r)
+{
+    return r->engine.model->n_audio_layer <= WD_SMALL || r->bridge.accel != NULL ||
+           (wd_needs_language(r) && r->confirmed.n == 0)
+               ? r->engine.model->n_audio_ctx
+               : wd_some_positions(r, r->audio.content, WD_POINT_MARGIN_MS);
 }
 
 /* WNPU_LANGUAGE_EACH: the language changes when another leads clearly, or twice in a row. */
@@ -27879,6 +27900,13 @@ static int wi_run_window(ru_run *r, size_t *used)
     return status;
 }
 
+/* Whether words are not confirmed at this point, because so much more audio has been read that they
+ * can be at the next one. */
+static int wi_skips_point(const ru_run *r, int64_t at)
+{
+    return r->live && r->tentative.skip_late && ru_end_ms(r) >= at + r->params.commit_step_ms;
+}
+
 /* Confirms words of the window up to the next point. A long window ends behind one of them, and so
  * does one without text for the speech behind them: then *used is where. Returns the state
  * unchanged if the run is cancelled. */
@@ -27889,17 +27917,20 @@ static int wi_confirm(ru_run *r, size_t *used)
     int32_t language = r->language.id;
     ru_confirmed next = r->confirmed;
     unsigned found = 0;
-    int is_long, no_text;
+    int is_long, no_text, spoken, skip = wi_skips_point(r, at);
     *used = 0;
     next.point_ms = at;
     r->audio.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
-    if (aw_speech_steps_in(r, from, at, 0, UINT64_MAX) > 0) {
+    spoken = aw_speech_steps_in(r, from, at, 0, UINT64_MAX) > 0;
+    if (spoken && !skip) {
         double since;
         r->lookahead.n = 0;
         se_invalidate(&r->text.search);
+        r->engine.positions = wd_point_positions(r);
         wd_encode_samples(r, r->audio.samples, r->audio.content);
         since = os_now_ms();
         found = ru_cancelled(r) ? 0 : wd_decode_point(r, at, &next);
+        r->engine.positions = r->engine.model->n_audio_ctx;
         r->language.id = next.n > 0 ? r->language.id : language;
         r->stats.decoder_ms += ru_elapsed_ms(&since);
     }
@@ -27908,6 +27939,7 @@ static int wi_confirm(ru_run *r, size_t *used)
     }
     r->resumable = 0;
     r->confirmed = next;
+    r->tentative.skipped += (uint32_t)(spoken && skip);
     is_long = r->audio.content >= WD_SCROLL_FRAMES || next.n > r->engine.model->n_text_ctx / 6;
     no_text = (found & WD_NO_TEXT) != 0;
     return next.n > 0 && (no_text || (found && is_long)) ? wd_scroll(r, no_text, used) : WNPU_OK;
@@ -28748,8 +28780,7 @@ static void wi_wipe(ru_run *r)
 #define TT_BREAK 2.5            /* least time between two decodings, in times of the last one */
 #define TT_PAUSE_MS 400         /* after this much silence the window is decoded as if it ended */
 #define TT_SPEECH_MS 200        /* less voice is not decoded */
-#define TT_MARGIN 500u          /* encoder positions after the content, 10 s */
-#define TT_SMALL 4u             /* models with this many layers repeat themselves with fewer */
+#define TT_MARGIN_MS 10000u     /* encoded after the content */
 #define TT_TOKENS_PER_S 12      /* most tokens per second of content */
 #define TT_END_STEPS 10         /* timestamps this close to the end of the content end the text */
 #define TT_HOLD 2.0f            /* a former token is kept if its logit is below the best by this, */
@@ -28953,10 +28984,10 @@ static void tt_show_confirmed(ru_run *r)
 static void tt_encode(ru_run *r, const float *span, size_t content)
 {
     en_engine *e = &r->engine;
-    size_t positions = (content / 2 + TT_MARGIN + 127) / 128 * 128, ctx = e->model->n_audio_ctx;
     r->lookahead.n = 0;
     se_invalidate(&r->text.search);
-    e->positions = positions < ctx && e->model->n_audio_layer > TT_SMALL ? positions : ctx;
+    e->positions = e->model->n_audio_layer > WD_SMALL
+                       ? wd_some_positions(r, content, TT_MARGIN_MS) : e->model->n_audio_ctx;
     en_log_mel(e, span, content);
     en_run(e);
     en_cross(e, de_cross(&r->decoder));
@@ -29341,6 +29372,8 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->tentative.step_ms = o->step_ms;
     r->tentative.hangover_ms = o->hangover_ms;
     r->tentative.detect_only = o->detect_only != 0;
+    r->tentative.skip_late = o->skip_late != 0;
+    r->tentative.skipped = 0;
     st_set_detection(r);
     status = wi_configure(r, 0);
     if (r->tentative.detect_only) {
@@ -29513,7 +29546,7 @@ static int st_finish(ru_run *r)
  *  what is passed to wnpu_resume() again: the parameters, of which there
  *  is a fingerprint, and the recording.
  * ====================================================================== */
-#define SN_VERSION 7u
+#define SN_VERSION 8u
 #define SN_MAX_SAMPLE 64.0f /* much more than a clamped sample can become by resampling */
 
 static const unsigned char sn_magic[8] = {0x89, 'W', 'N', 'P', 'U', 'S', '\n', 0x1a};
@@ -29536,8 +29569,9 @@ typedef struct sn_ring {
     uint64_t frames, lost, passed, silent, delivered, ended, n_losses, n_spans;
     uint64_t at[RI_LOSSES], total[RI_LOSSES]; /* of the losses */
     ri_span span[RI_SPANS];
-    int32_t step_ms, hangover_ms, detect_only; /* of wnpu_stream_options */
-    int32_t speaking;       /* this and the rest: of ru_tentative */
+    int32_t step_ms, hangover_ms, detect_only, skip_late; /* of wnpu_stream_options */
+    uint32_t skipped;       /* this and the rest: of ru_tentative */
+    int32_t speaking;
     uint64_t step, same;
     uint64_t n_utterances;
     ru_utterance reported, utterance[RU_UTTERANCES];
@@ -29722,6 +29756,8 @@ static void sn_get_tentative(const ru_tentative *t, sn_ring *s)
     s->step_ms = t->step_ms;
     s->hangover_ms = t->hangover_ms;
     s->detect_only = t->detect_only;
+    s->skip_late = t->skip_late;
+    s->skipped = t->skipped;
     s->speaking = t->speaking;
     s->step = t->step;
     s->same = t->same;
@@ -30021,8 +30057,8 @@ static int sn_are_utterances(const sn_ring *s, int64_t most)
 static int sn_is_tentative(const sn_ring *s, uint64_t decided)
 {
     return tt_are_options(s->step_ms, s->hangover_ms) && s->detect_only >> 1 == 0 &&
-           s->speaking >> 1 == 0 && s->step <= decided && s->same <= s->step &&
-           sn_are_utterances(s, (int64_t)s->step * VA_STEP_MS);
+           s->skip_late >> 1 == 0 && s->speaking >> 1 == 0 && s->step <= decided &&
+           s->same <= s->step && sn_are_utterances(s, (int64_t)s->step * VA_STEP_MS);
 }
 
 /* Whether a live run can have had this ring; size and frame are those of the session and format. */
@@ -30210,6 +30246,8 @@ static void sn_read_tentative(ru_tentative *t, const sn_ring *s)
     t->step_ms = s->step_ms;
     t->hangover_ms = s->hangover_ms;
     t->detect_only = s->detect_only;
+    t->skip_late = s->skip_late;
+    t->skipped = s->skipped;
     t->speaking = s->speaking;
     t->step = s->step;
     t->same = s->same;
@@ -31867,6 +31905,7 @@ WNPU_API int wnpu_get_live(const wnpu_session *session, wnpu_live *live)
     ours.utterance_t0_ms = r->tentative.utterance_t0_ms;
     ours.utterance_t1_ms = r->tentative.utterance_t1_ms;
     ours.revision = r->tentative.revision;
+    ours.skipped = r->tentative.skipped;
     ours.confirmed_length = r->tentative.confirmed;
     return er_export(live, &ours, sizeof ours);
 }

@@ -933,8 +933,9 @@ typedef struct wnpu_token_event {
  *                    hold_ms before are confirmed: from then on they are part of the result and
  *                    begin each further decoding. A window ends behind one of them after 20 s, or
  *                    after 3 s of speech without text. For live runs, see wnpu_live: words are
- *                    final soon after they were said, for an encoder run per step. A run of a file
- *                    gives the same text. Needs vad and a batch of 0 or 1
+ *                    final soon after they were said, for an encoder run per step: over 30 s, or,
+ *                    if the model has more than four layers, over the content and 4 s. A run of a
+ *                    file gives the same text. Needs vad and a batch of 0 or 1
  *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s,
@@ -1202,9 +1203,9 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * Segments, words, speech spans and ledger spans that can be read after a step are final: later
  * steps only append to them (and extend the last ledger span). After wnpu_stream_finish() status
  * and results are those of wnpu_transcribe() of the same recording with the same parameters, byte
- * for byte, whatever the sizes of pushes and the times of steps were, unless samples were lost. A
- * window is decoded as soon as its end is known, see wnpu_config.batch and "Voice activity" before
- * wnpu_params.
+ * for byte, whatever the sizes of pushes and the times of steps were, unless samples were lost or
+ * steps skipped (see skip_late). A window is decoded as soon as its end is known, see
+ * wnpu_config.batch and "Voice activity" before wnpu_params.
  *
  * What is final, and when: the text of a window, when the window ends. params NULL selects the
  * defaults of live runs, those of wnpu_stream_params_init(): least_ms 3000 and pause_ms 700, so
@@ -1235,7 +1236,9 @@ typedef struct wnpu_stream_options {
     int32_t hangover_ms;      /* silence that ends an utterance, 100..10000 [500] */
     int32_t detect_only;      /* 1: voice activity only, as wnpu_detect_speech() [0] */
     uint32_t layout;          /* as in wnpu_audio [0] */
-    uint32_t reserved;
+    int32_t skip_late;        /* 1: steps of commit_step_ms are left out while the next one is due
+                                 as well: a slow computer confirms words later and loses no audio,
+                                 but results depend on its speed [0] */
 } wnpu_stream_options;
 
 WNPU_API void wnpu_stream_options_init(wnpu_stream_options *options, size_t struct_size);
@@ -1330,7 +1333,7 @@ typedef struct wnpu_live {
     int64_t utterance_t1_ms;  /* its end; -1 while it continues. Both are times of the voice itself:
                                  vad_pad_ms, part of speech spans, is not included */
     uint32_t revision;        /* incremented whenever text changes */
-    uint32_t reserved;
+    uint32_t skipped;         /* steps that skip_late has left out */
     size_t confirmed_length;  /* bytes at the beginning that are final, see commit_step_ms */
 } wnpu_live;
 

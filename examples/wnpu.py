@@ -43,10 +43,10 @@ Config = structure("u struct_size threads; i compute isa; Q result_bytes; p para
 Audio = structure("u struct_size; i format; u rate channels; i channel; p data; Q frames; p read; "
                   "p user; u layout reserved")
 Stream = structure("u struct_size; i format; u rate channels; i channel step_ms hangover_ms; "
-                   "i detect_only; u layout reserved")
+                   "i detect_only; u layout; i skip_late")
 Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms overrun_ms; s text; "
                  "z text_length likely_length; q t0_ms t1_ms utterance_t0_ms utterance_t1_ms; "
-                 "u revision reserved; z confirmed_length")
+                 "u revision skipped; z confirmed_length")
 Aligned = structure("u struct_size reserved; Q words said alike extra")
 ARGUMENT, STATE, CANCELLED = -1, -8, -6
 MORE = 32  # WNPU_EVENT_MORE
