@@ -179,7 +179,7 @@ $(foreach folder,examples $(wildcard examples/*),$(eval $(call example_objects,$
 # it want -ldrm.
 OBJECTS_transcribe = options values list help results input ffmpeg output platform replay npu
 OBJECTS_pack = hf json output platform
-OBJECTS_listen = listen_recorder listen_show listen_source commands ffmpeg input list
+OBJECTS_listen = listen_file listen_recorder listen_show listen_source commands ffmpeg input list
 OBJECTS_listen += output platform terminal
 OBJECTS_server = server_address server_answer server_event server_form server_http server_jobs
 OBJECTS_server += server_log server_models server_pool server_realtime server_reply server_request

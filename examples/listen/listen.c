@@ -9,6 +9,7 @@
 #define _XOPEN_SOURCE 700
 #include "commands.h"
 #include "../kit/list.h"
+#include "listen_file.h"
 #include "listen_recorder.h"
 #include "listen_show.h"
 #include "listen_source.h"
@@ -62,6 +63,7 @@ enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4, STATUS_INCOMPLETE = 6 };
 typedef struct settings {
     const char *model, *commands, *output, *recorder;
     int from_stdin, live, two_callers, threads, buffer_s;
+    int skip_late;              /* the sound goes on, however slow the computer is */
     long deadline_ms;
     int has_raw;
     wnpu_audio raw;
@@ -200,7 +202,6 @@ static int parse(int argc, char **argv)
     int option, status = 0;
     set.buffer_s = 60;
     set.deadline_ms = 1000;
-    set.show.file = -1;
     wnpu_stream_params_init(&set.params, sizeof set.params);
     opterr = 0;
     while (status == 0 && (option = getopt_long(argc, argv, ":m:l:o:t:h", known, NULL)) != -1) {
@@ -245,8 +246,7 @@ static int open_model(void)
         wrong = commands_open(model, set.commands, (int)set.deadline_ms, set.params.language);
     }
     if (wrong == NULL && set.output != NULL) {
-        set.show.file = open(set.output, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-        if (set.show.file < 0) {
+        if (file_open(set.output) != 0) {
             return complain(STATUS_FAILED, "%s: %s", set.output, strerror(errno));
         }
     }
@@ -257,6 +257,7 @@ static int open_sound(void)
 {
     int fd = STDIN_FILENO, known_live = set.live || (!set.from_stdin && set.recorder == NULL);
     const char *name = "standard input", *why = sound.in.why;
+    struct stat about;
     if (!set.from_stdin) {
         if (recorder_start(&microphone, set.recorder, &ends) != 0) {
             return complain(STATUS_FAILED, microphone.why[0] != '\0' ? "nothing records: %s"
@@ -270,6 +271,7 @@ static int open_sound(void)
             (void)complain(0, "%s records; Ctrl-C ends it", name);
         }
     }
+    set.skip_late = fstat(fd, &about) != 0 || !S_ISREG(about.st_mode);
     if (source_open(&sound, fd, set.has_raw ? &set.raw : NULL, known_live, &ends) == 0) {
         sound.keep = set.commands != NULL ? commands_keep : NULL;
         return 0;
@@ -308,6 +310,7 @@ static int open_voice(int i)
     options.layout = a->layout;
     options.channel = set.two_callers ? i : WNPU_CHANNEL_MIX;
     options.detect_only = set.commands != NULL;
+    options.skip_late = set.skip_late;
     v->speaker = set.params.speaker = set.two_callers ? i + 1 : 0;
     if (wnpu_stream_begin(v->session, &set.params, &options) != WNPU_OK) {
         return complain(STATUS_FAILED, "%s", wnpu_session_error(v->session));
@@ -432,9 +435,7 @@ static void close_all(void)
     wnpu_model_close(model);
     list_free(&set.hotwords);
     source_close(&sound);
-    if (set.show.file >= 0) {
-        close(set.show.file);
-    }
+    file_close();
 }
 
 int main(int argc, char **argv)

@@ -3,17 +3,16 @@
  */
 #define _XOPEN_SOURCE 700
 #include "commands.h"
+#include "listen_file.h"
 #include "listen_show.h"
 #include "terminal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LINE_SIZE ((size_t)1 << 16)   /* more than a segment's text has */
 
-static show_options options = {0, 0, 0, -1};
+static show_options options;
 static int failed;                     /* writing has */
 
 void show_begin(const show_options *given)
@@ -45,21 +44,6 @@ static void event_text(size_t likely, const char *text)
     printf("}\n");
 }
 
-/* Appends a line to the file. */
-static void keep(const char *line)
-{
-    static char bytes[LINE_SIZE + 1];
-    size_t at = 0, n = strlen(line);
-    n = n < sizeof bytes - 1 ? n : sizeof bytes - 1;
-    memcpy(bytes, line, n);
-    bytes[n++] = '\n';
-    while (options.file >= 0 && at < n && !failed) {
-        ssize_t wrote = write(options.file, bytes + at, n - at);
-        failed = wrote < 0 && errno != EINTR;
-        at += wrote > 0 ? (size_t)wrote : 0;
-    }
-}
-
 /* Begin of a line: its time and its speaker. */
 static size_t begin_line(const voice *v, int64_t ms, char *line, size_t size)
 {
@@ -79,21 +63,17 @@ static size_t begin_line(const voice *v, int64_t ms, char *line, size_t size)
 static void show_segments(voice *v)
 {
     static char line[LINE_SIZE];
-    size_t before = v->n_segments;
     wnpu_segment g;
     for (; wnpu_get_segment(v->session, v->n_segments, &g) == WNPU_OK; v->n_segments++) {
         size_t n = begin_line(v, g.t0_ms, line, sizeof line);
         (void)snprintf(line + n, sizeof line - n, "%s", g.text + (g.text[0] == ' '));
-        keep(line);
+        failed |= file_add(line) != 0;
         if (options.json) {
             event(v, "text", g.t0_ms, g.t1_ms);
             event_text(g.text_length, g.text);
         } else {
             terminal_print(line);
         }
-    }
-    if (v->n_segments > before && options.file >= 0) {
-        (void)fsync(options.file);     /* not all files can */
     }
 }
 
@@ -105,7 +85,7 @@ static void show_command(const voice *v, const wnpu_live *live)
     size_t n = begin_line(v, live->utterance_t0_ms, line, sizeof line);
     (void)snprintf(line + n, sizeof line - n, "%s\t%.2f\t%.2f", phrase != NULL ? phrase : "-",
                    (double)c.best_logprob, (double)c.margin);
-    keep(line);
+    failed |= file_add(line) != 0;
     if (options.json) {
         event(v, "command", live->utterance_t0_ms, live->utterance_t1_ms);
         event_text(0, phrase != NULL ? phrase : "");
@@ -150,8 +130,22 @@ static void show_tentative(const voice *v, const wnpu_live *live)
                                                           (live->text[0] == ' ') : 0, line);
 }
 
+/* Final words of a segment that is not complete yet. */
+static void keep_confirmed(const voice *v, const wnpu_live *live)
+{
+    char line[FILE_LINE] = "";
+    size_t length = live->confirmed_length, blank = length > 0 && live->text[0] == ' ';
+    if (length > blank) {
+        size_t n = begin_line(v, live->t0_ms, line, sizeof line);
+        (void)snprintf(line + n, sizeof line - n, "%.*s", (int)(length - blank),
+                       live->text + blank);
+    }
+    failed |= file_begin_line(v->speaker, line) != 0;
+}
+
 static int flush(void)
 {
+    file_sync();
     failed |= fflush(stdout) != 0 || ferror(stdout);
     return failed ? -1 : 0;
 }
@@ -184,15 +178,18 @@ int show(voice *v, uint32_t events, int last)
     if (!options.json && (v->speaker == 0 || (events & WNPU_EVENT_TENTATIVE))) {
         show_tentative(v, &live);
     }
+    keep_confirmed(v, &live);
     return flush();
 }
 
 int show_end(voice *v)
 {
+    const wnpu_live none = {.text = ""};
     show_losses(v, 1);
     show_segments(v);
     if (!options.json) {
         terminal_show("");
     }
+    keep_confirmed(v, &none);
     return flush();
 }

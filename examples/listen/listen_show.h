@@ -17,7 +17,6 @@ typedef struct show_options {
     int json;                 /* a line of JSON for each event */
     int times;                /* before lines of text */
     int commands;             /* which phrase each utterance was, in place of its text */
-    int file;                 /* descriptor of a file that gets lines of text, too; or -1 */
 } show_options;
 
 void show_begin(const show_options *options);

@@ -211,7 +211,9 @@ test_commit() {
     run 0 "$build/transcribe" -q -m "$tiny" -l en --least 3000 --pause 700 --commit 1000 \
         "$T/begin.wav"
     cp "$T/out" "$T/commit"
-    run 0 "$build/listen" --json --commit 1000 -l en "$tiny" - <"$T/begin.wav"
+    printf partial >"$T/kept"
+    run 0 "$build/listen" --json --commit 1000 -o "$T/kept" -l en "$tiny" - <"$T/begin.wav"
+    { echo partial; cat "$T/commit"; } | cmp -s - "$T/kept" || fail "kept: $(cat "$T/kept")"
     python3 - "$T/out" "$T/commit" >"$T/log" 2>&1 <<'PYTHON' || fail "$(tail -n 3 "$T/log")"
 import json, sys
 events = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
@@ -581,19 +583,25 @@ failure: refused; arecord: no soundcards found; rec: it delivers no sound" ] || 
         fail "$(cat "$T/err")"
 }
 
-# Final text is in the file as soon as it is shown, whatever becomes of the program.
+# Final text is in the file as soon as it is shown, whatever becomes of the program: also words that
+# are confirmed in a line that is not complete.
 test_dictation() {
     need || return
     printf 'before\n' >"$T/dictated"
-    rm -f "$T/pipe" "$T/over"
+    rm -f "$T/pipe" "$T/over" "$T/more"
     mkfifo "$T/pipe"
-    { raw; soon [ -e "$T/over" ]; } >"$T/pipe" &
-    begin "$build/listen" --json --times -o "$T/dictated" --language en "$tiny" - <"$T/pipe"
+    { raw | head -c 96000; soon [ -e "$T/more" ]; raw | tail -c +96001; soon [ -e "$T/over" ]; } \
+        >"$T/pipe" &
+    begin "$build/listen" --json --times --commit 1000 -o "$T/dictated" -l en "$tiny" - <"$T/pipe"
+    soon grep -q '"event":"tentative".*"likely":[1-9]' "$T/out"
+    ! grep -q '"event":"text"' "$T/out" && grep -q '^\[0:00:00\.[0-9]\] Ask' "$T/dictated" ||
+        fail "not kept: $(cat "$T/dictated" "$T/out")"
+    echo >"$T/more"
     soon grep -q '"event":"text"' "$T/out"
     kill -KILL $pid
     ended 137
     [ "$(head -n 1 "$T/dictated")" = before ] &&
-        grep -q '^\[0:00:00\.[0-9]\] Ask what your country' "$T/dictated" || fail "$(cat "$T/dictated")"
+        grep -q '^\[0:00:00\.[0-9]\] Ask .*your country' "$T/dictated" || fail "$(cat "$T/dictated")"
     echo >"$T/over"
     wait
     run 1 "$build/listen" -o "$T/none/file" "$tiny" - <"$T/speech.wav"
