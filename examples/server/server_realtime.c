@@ -408,13 +408,10 @@ static int resume_run(wnpu_session *session, const item *it)
 static int are_keywords_accepted(const event_settings *s)
 {
     wnpu_session *session;
-    wnpu_config config;
+    wnpu_config config = model_of(s)->config;
     wnpu_error error = {0, ""};
     int accepted;
-    wnpu_config_init(&config, sizeof config);
     config.threads = 1;
-    config.max_beams = (uint32_t)options->max_beams;
-    config.stream_bytes = 65536;
     if (wnpu_session_open(&session, model_of(s)->model, &config, NULL, 0, &error) != WNPU_OK) {
         return 0;
     }

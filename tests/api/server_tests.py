@@ -1194,6 +1194,8 @@ def realtime_settings():
                                         [base, prompt, ("keywords", "Shrieking,Kreek")], [base])):
             same(text, json.loads(s.text(AUDIO, fields))["text"])
         same(len(set(texts)), 3)
+        names = [f"Mount {i} of New Place" for i in range(100, 356)]  # as many as a file's may be
+        same(set_up(w, keywords=names)["keywords"], names)
         told = set_up(w, keywords=[" ".join(f"{n:x}" for n in range(100 * i, 100 * i + 100))
                                    for i in range(20)])
         same(told["keywords"], [])  # more tokens than a session has room for
