@@ -31,17 +31,18 @@
  *   25. np_  encoder products on an accelerator
  *   26. va_  voice activity
  *   27. ri_  the ring of live samples
- *   28. ru_  the state of a run
- *   29. aw_  the audio window and where it ends
- *   30. lg_  the ledger and the admission of segments
- *   31. wd_  decoding of one window
- *   32. wi_  windows: the long-form driver
- *   33. tt_  tentative text
- *   34. st_  live runs
- *   35. sn_  snapshots
- *   36. fa_  alignment of a given text
- *   37. ap_  public API: sessions and runs
- *   38. sf_  self-test
+ *   28. vc_  voices: which turns are one speaker's
+ *   29. ru_  the state of a run
+ *   30. aw_  the audio window and where it ends
+ *   31. lg_  the ledger and the admission of segments
+ *   32. wd_  decoding of one window
+ *   33. wi_  windows: the long-form driver
+ *   34. tt_  tentative text
+ *   35. st_  live runs
+ *   36. sn_  snapshots
+ *   37. fa_  alignment of a given text
+ *   38. ap_  public API: sessions and runs
+ *   39. sf_  self-test
  */
 
 /* ======================================================================
@@ -19852,6 +19853,21 @@ static int sp_is_echo(const rs_store *s, const rs_record *quiet, const wnpu_word
     return 0;
 }
 
+/* Keeps the tokens of a segment from first to before end, with times that are in it. */
+static void sp_keep_tokens(rs_store *s, rs_record *r, size_t first, size_t end)
+{
+    size_t i;
+    r->tokens += first * sizeof(wnpu_token);
+    r->segment.n_tokens = end - first;
+    for (i = 0; i < r->segment.n_tokens; i++) {
+        wnpu_token t;
+        memcpy(&t, s->base + r->tokens + i * sizeof t, sizeof t);
+        t.t0_ms = al_clamp(t.t0_ms, r->segment.t0_ms, r->segment.t1_ms);
+        t.t1_ms = al_clamp(t.t1_ms, r->segment.t0_ms, r->segment.t1_ms);
+        memcpy(s->base + r->tokens + i * sizeof t, &t, sizeof t);
+    }
+}
+
 /* Removes all words of a segment but those from first to before end. */
 static void sp_trim(rs_store *s, size_t index, rs_record *r, size_t first, size_t end)
 {
@@ -19872,16 +19888,66 @@ static void sp_trim(rs_store *s, size_t index, rs_record *r, size_t first, size_
     s->base[r->text + kept] = '\0';
     r->words += first * sizeof w;
     r->n_words = end - first;
-    r->tokens += token * sizeof(wnpu_token);
-    r->segment.n_tokens = tokens - token;
-    for (i = 0; i < r->segment.n_tokens; i++) {
-        wnpu_token t;
-        memcpy(&t, s->base + r->tokens + i * sizeof t, sizeof t);
-        t.t0_ms = al_clamp(t.t0_ms, r->segment.t0_ms, r->segment.t1_ms);
-        t.t1_ms = al_clamp(t.t1_ms, r->segment.t0_ms, r->segment.t1_ms);
-        memcpy(s->base + r->tokens + i * sizeof t, &t, sizeof t);
-    }
+    sp_keep_tokens(s, r, token, tokens);
     rs_put_record(s, index, r);
+}
+
+/* Divides a segment before a word, neither its first nor after its last. The words from there on
+ * become the last segment of the store, spoken by another speaker, until sp_order() puts it in its
+ * place. Returns 0 and changes nothing if there is no room. */
+static int sp_split(rs_store *s, size_t index, size_t first, int32_t speaker)
+{
+    rs_record head = rs_get_record(s, index), tail = head;
+    size_t i, bytes = 0, length, token = 0, at, text;
+    uint32_t offset;
+    rs_word w;
+    for (i = 0; i < first; i++) {
+        memcpy(&w, s->base + head.words + i * sizeof w, sizeof w);
+        bytes += w.word.text_length;
+        head.segment.t1_ms = w.word.t1_ms;
+    }
+    if (bytes > head.segment.text_length) {
+        return 0;
+    }
+    length = head.segment.text_length - bytes;
+    at = rs_find_room(s, s->used, sizeof tail);
+    text = rs_find_room(s, at + sizeof tail, length + 1);
+    if (at == s->size || text == s->size) {
+        return 0;
+    }
+    memset(s->base + s->used, 0, text - s->used);
+    memcpy(s->base + text, s->base + head.text + bytes, length + 1);
+    ar_wipe(s->base + head.text + bytes, length);
+    for (i = first; i < head.n_words; i++) {
+        memcpy(&w, s->base + head.words + i * sizeof w, sizeof w);
+        token = i == first ? w.word.first_token : token;
+        tail.segment.t0_ms = i == first ? w.word.t0_ms : tail.segment.t0_ms;
+        w.word.first_token -= token;
+        memcpy(s->base + head.words + i * sizeof w, &w, sizeof w);
+    }
+    tail.segment.speaker = speaker;
+    tail.text = text;
+    tail.segment.text_length = length;
+    tail.words += first * sizeof w;
+    tail.n_words -= first;
+    head.segment.text_length = bytes;
+    head.n_words = first;
+    sp_keep_tokens(s, &tail, token, head.segment.n_tokens);
+    sp_keep_tokens(s, &head, 0, token);
+    rs_put_record(s, index, &head);
+    memcpy(s->base + at, &tail, sizeof tail);
+    offset = (uint32_t)at;
+    s->count++;
+    memcpy(s->base + s->size - s->count * sizeof offset, &offset, sizeof offset);
+    s->used = text + length + 1;
+    return 1;
+}
+
+static void sp_set_speaker(rs_store *s, size_t index, int32_t speaker)
+{
+    rs_record r = rs_get_record(s, index);
+    r.segment.speaker = speaker;
+    rs_put_record(s, index, &r);
 }
 
 /* Level of the loudest segment of a speaker. */
@@ -22004,7 +22070,16 @@ static const pm_row pm_table[] = {
      PM_AT(speaker), WNPU_PARAM_INT, 0, 0, 9999, PM_NONE},
     {"append", NULL, NULL, "speakers",
      "add the results to those of the previous run",
-     PM_AT(append), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE}
+     PM_AT(append), WNPU_PARAM_BOOL, 0, 0, 1, PM_NONE},
+    {"voices", NULL, NULL, "speakers",
+     "experimental: speakers to tell apart by on_voice; -1: as many as are found",
+     PM_AT(voices), WNPU_PARAM_INT, 0, -1, 99, 0},
+    {"voice_threshold", NULL, NULL, "speakers",
+     "with voices -1: cosine distance from which two voices are two speakers'",
+     PM_AT(voice_threshold), WNPU_PARAM_FLOAT, 0.5, 0, 2, PM_NONE},
+    {"voice_margin", NULL, NULL, "speakers",
+     "a turn is unknown unless its speaker leads by this much in similarity",
+     PM_AT(voice_margin), WNPU_PARAM_FLOAT, 0.05, 0, 2, PM_NONE}
 };
 #define PM_ROWS (sizeof pm_table / sizeof pm_table[0])
 
@@ -25059,7 +25134,267 @@ static int64_t ri_read(void *user, void *buffer, size_t most)
 }
 
 /* ======================================================================
- * 28. ru_  the state of a run
+ * 28. vc_  voices: which turns are one speaker's
+ *
+ *  Owns      the vectors of turns, and their clustering.
+ *  Assumes   vectors that point in similar directions if the voice is the
+ *            same, and in others if it is not.
+ *  Ensures   clusters are made with integers: the same vectors give the
+ *            same speakers on every machine. No memory but the session's.
+ *  Costs     6 bytes per turn and dimension, 40 more per turn; for n turns
+ *            a few times n * n / 2 products of vectors, at the end.
+ *
+ *  Average linkage: the two clusters whose turns are most similar on
+ *  average become one, until as many are left as there are speakers, or
+ *  none are similar enough. For vectors of one length this average is the
+ *  product of the clusters' sums over the number of pairs, so that nothing
+ *  is stored for pairs. A merged cluster is never more similar to a third
+ *  one than the more similar of its halves was, so that most clusters
+ *  remember which one is nearest to them.
+ * ====================================================================== */
+#define VC_LEAST_MS 2000       /* shorter turns say too little of a voice */
+#define VC_PAUSE_MS 300        /* turns within a segment end in pauses between words */
+#define VC_TURNS 1024u         /* max_turns, unless it is given */
+#define VC_MAX_TURNS 4096u
+#define VC_MAX_DIMENSION 2048u
+#define VC_ONE 16384           /* length of a vector. Sums of VC_MAX_TURNS fit into int32_t */
+#define VC_SAME ((int64_t)VC_ONE * VC_ONE) /* the similarity of a vector with itself */
+
+/* Part of a segment, or all of it. */
+typedef struct vc_turn {
+    int64_t similarity;     /* of the cluster to the nearest one after it */
+    uint32_t nearest;       /* the turn that stands for that */
+    uint32_t count;         /* turns in the cluster that this one stands for; 0: for none */
+    uint32_t cluster;       /* the turn that stands for this one's cluster, its first */
+    int has_vector;
+    uint32_t segment, word; /* segment in the store, and the first word in that */
+    int32_t speaker;        /* 1 and up in order of appearance; 0: unknown */
+} vc_turn;
+
+typedef struct vc_voices {
+    int on;                 /* the run takes turns */
+    uint32_t dimension;     /* 0: the session has no room for turns */
+    uint32_t capacity, n;
+    uint32_t left_out;      /* turns for which there was no room */
+    vc_turn *turn;          /* [capacity] */
+    int16_t *vector;        /* [capacity, dimension] of length VC_ONE */
+    int32_t *sum;           /* [capacity, dimension] of the vectors of a cluster */
+    float *given;           /* [dimension] by the host */
+} vc_voices;
+
+static void vc_carve(ar_arena *arena, vc_voices *v, uint32_t dimension, uint32_t turns)
+{
+    v->dimension = dimension;
+    v->capacity = dimension == 0 ? 0 : turns > 0 ? turns : VC_TURNS;
+    v->turn = ar_carve(arena, v->capacity, sizeof(vc_turn));
+    v->vector = ar_carve(arena, (size_t)v->capacity * dimension, sizeof(int16_t));
+    v->sum = ar_carve(arena, (size_t)v->capacity * dimension, sizeof(int32_t));
+    v->given = ar_carve(arena, dimension, sizeof(float));
+}
+
+static void vc_reset(vc_voices *v)
+{
+    v->on = 0;
+    v->n = v->left_out = 0;
+}
+
+static void vc_wipe(vc_voices *v)
+{
+    size_t elements = (size_t)v->capacity * v->dimension;
+    if (v->capacity > 0) {
+        ar_wipe(v->turn, v->capacity * sizeof(vc_turn));
+        ar_wipe(v->vector, elements * sizeof(int16_t));
+        ar_wipe(v->sum, elements * sizeof(int32_t));
+        ar_wipe(v->given, v->dimension * sizeof(float));
+    }
+}
+
+/* Writes a vector of length VC_ONE and the direction of x. Returns 0 if x has none: it is zero or
+ * not finite. */
+static int vc_normalise(const float *x, uint32_t n, int16_t *out)
+{
+    double squares = 0.0, scale;
+    uint32_t i;
+    for (i = 0; i < n; i++) {
+        squares += (double)x[i] * (double)x[i];
+    }
+    if (!(squares > 0.0 && squares < (double)INFINITY)) {
+        return 0;
+    }
+    scale = (double)VC_ONE / sqrt(squares);
+    for (i = 0; i < n; i++) {
+        double value = (double)x[i] * scale;
+        out[i] = (int16_t)(value < 0.0 ? value - 0.5 : value + 0.5);
+    }
+    return 1;
+}
+
+/* Adds a turn with the vector in v->given, or with none. */
+static void vc_add(vc_voices *v, size_t segment, size_t word, int has_vector)
+{
+    vc_turn *t;
+    if (v->n == v->capacity) {
+        v->left_out++;
+        return;
+    }
+    t = &v->turn[v->n];
+    memset(t, 0, sizeof *t);
+    t->segment = (uint32_t)segment;
+    t->word = (uint32_t)word;
+    t->has_vector = has_vector && vc_normalise(v->given, v->dimension,
+                                               v->vector + (size_t)v->n * v->dimension);
+    v->n++;
+}
+
+/* Mean similarity of the turns of two clusters; VC_SAME for equal vectors. */
+static int64_t vc_similarity(const vc_voices *v, uint32_t a, uint32_t b)
+{
+    const int32_t *x = v->sum + (size_t)a * v->dimension, *y = v->sum + (size_t)b * v->dimension;
+    int64_t product = 0;
+    uint32_t i;
+    for (i = 0; i < v->dimension; i++) {
+        product += (int64_t)x[i] * y[i];
+    }
+    return product / ((int64_t)v->turn[a].count * v->turn[b].count);
+}
+
+/* Similarity of a turn to a cluster: to the others in it, if it is one of them. */
+static int64_t vc_turn_similarity(const vc_voices *v, uint32_t turn, uint32_t cluster)
+{
+    const int16_t *x = v->vector + (size_t)turn * v->dimension;
+    const int32_t *y = v->sum + (size_t)cluster * v->dimension;
+    int64_t count = v->turn[cluster].count, product = 0;
+    int own = v->turn[turn].cluster == cluster;
+    uint32_t i;
+    for (i = 0; i < v->dimension; i++) {
+        product += (int64_t)x[i] * (y[i] - (own ? x[i] : 0));
+    }
+    return own && count == 1 ? VC_SAME : product / (count - own);
+}
+
+/* Finds the nearest of the clusters after a. Of several the first. */
+static void vc_find_nearest(vc_voices *v, uint32_t a)
+{
+    vc_turn *t = &v->turn[a];
+    uint32_t b;
+    t->similarity = INT64_MIN;
+    for (b = a + 1; b < v->n; b++) {
+        int64_t similarity = v->turn[b].count > 0 ? vc_similarity(v, a, b) : INT64_MIN;
+        if (similarity > t->similarity) {
+            t->similarity = similarity;
+            t->nearest = b;
+        }
+    }
+}
+
+/* Each turn with a vector becomes a cluster. Returns how many. */
+static uint32_t vc_begin(vc_voices *v)
+{
+    uint32_t i, k, clusters = 0;
+    for (i = 0; i < v->n; i++) {
+        size_t at = (size_t)i * v->dimension;
+        v->turn[i].cluster = i;
+        v->turn[i].count = v->turn[i].has_vector != 0;
+        v->turn[i].speaker = 0;
+        for (k = 0; k < v->dimension && v->turn[i].has_vector; k++) {
+            v->sum[at + k] = v->vector[at + k];
+        }
+        clusters += v->turn[i].count;
+    }
+    return clusters;
+}
+
+/* Joins cluster a with its nearest one, which is after it. */
+static void vc_join(vc_voices *v, uint32_t a)
+{
+    uint32_t b = v->turn[a].nearest, i;
+    for (i = 0; i < v->dimension; i++) {
+        v->sum[(size_t)a * v->dimension + i] += v->sum[(size_t)b * v->dimension + i];
+    }
+    v->turn[a].count += v->turn[b].count;
+    v->turn[b].count = 0;
+    for (i = b; i < v->n; i++) {
+        v->turn[i].cluster = v->turn[i].cluster == b ? a : v->turn[i].cluster;
+    }
+    for (i = 0; i < b; i++) {
+        const vc_turn *t = &v->turn[i];
+        if (t->count > 0 && (i == a || t->nearest == a || t->nearest == b)) {
+            vc_find_nearest(v, i);
+        }
+    }
+}
+
+/* Joins clusters until there are `speakers`, or with 0 until no two are as similar as least.
+ * Returns 0 if it was cancelled. */
+static int vc_join_all(vc_voices *v, uint32_t speakers, int64_t least, const int *cancel)
+{
+    uint32_t clusters = vc_begin(v), i, best;
+    for (i = 0; i < v->n && !__atomic_load_n(cancel, __ATOMIC_RELAXED); i++) {
+        if (v->turn[i].count > 0) {
+            vc_find_nearest(v, i);
+        }
+    }
+    for (; clusters > (speakers > 0 ? speakers : 1); clusters--) {
+        best = v->n;
+        for (i = 0; i < v->n; i++) {
+            if (v->turn[i].count > 0 &&
+                (best == v->n || v->turn[i].similarity > v->turn[best].similarity)) {
+                best = i;
+            }
+        }
+        if (__atomic_load_n(cancel, __ATOMIC_RELAXED) ||
+            (speakers == 0 && v->turn[best].similarity < least)) {
+            break;
+        }
+        vc_join(v, best);
+    }
+    return !__atomic_load_n(cancel, __ATOMIC_RELAXED);
+}
+
+/* Whether a turn is more similar to its own cluster than to each other one, by the margin. */
+static int vc_is_sure(const vc_voices *v, uint32_t turn, int64_t margin)
+{
+    uint32_t own = v->turn[turn].cluster, i;
+    int64_t similarity = vc_turn_similarity(v, turn, own);
+    for (i = 0; i < v->n; i++) {
+        if (i != own && v->turn[i].count > 0 &&
+            similarity - vc_turn_similarity(v, turn, i) < margin) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Numbers the speakers of all turns. speakers: how many there are; 0: as many as differ by the
+ * threshold, a cosine distance. Turns without a vector, and those that are not sure by the margin,
+ * are unknown. Returns 0, and all are unknown, if it was cancelled. */
+static int vc_cluster(vc_voices *v, uint32_t speakers, float threshold, float margin,
+                      const int *cancel)
+{
+    int64_t least = (int64_t)((1.0 - (double)threshold) * (double)VC_SAME);
+    int64_t lead = (int64_t)((double)margin * (double)VC_SAME);
+    uint32_t i, k;
+    int32_t known = 0;
+    int done = vc_join_all(v, speakers, least, cancel);
+    for (i = 0; i < v->n && done; i++) {
+        vc_turn *t = &v->turn[i];
+        done = !__atomic_load_n(cancel, __ATOMIC_RELAXED);
+        if (!t->has_vector || !vc_is_sure(v, i, lead)) {
+            continue;
+        }
+        for (k = 0; k < i && t->speaker == 0; k++) {
+            t->speaker = v->turn[k].cluster == t->cluster ? v->turn[k].speaker : 0;
+        }
+        t->speaker = t->speaker > 0 ? t->speaker : ++known;
+    }
+    for (i = 0; i < v->n && !done; i++) {
+        v->turn[i].speaker = 0;
+    }
+    return done;
+}
+
+/* ======================================================================
+ * 29. ru_  the state of a run
  *
  *  Owns      the data shared by the next four sections: audio window,
  *            ledger, context of a window, language, decoding.
@@ -25303,6 +25638,7 @@ typedef struct ru_run {
     ru_phrase phrase;
     ru_tentative tentative;
     ru_pieces pieces;
+    vc_voices voices;
 } ru_run;
 
 static lr_hotwords ru_hotwords(const wnpu_params *p)
@@ -25347,7 +25683,7 @@ static int64_t ru_end_ms(const ru_run *r)
 }
 
 /* ======================================================================
- * 29. aw_  the audio window and where it ends
+ * 30. aw_  the audio window and where it ends
  *
  *  Owns      the samples of the window, the speech found in them, and the
  *            rule for the end of a window.
@@ -25506,22 +25842,31 @@ static size_t aw_detected(const ru_run *r)
     return (size_t)(r->audio.voice.n_pushed - aw_first_frame(r) * ML_HOP) + ML_MARGIN;
 }
 
+/* The samples in [t0_ms, t1_ms) on the recording's clock that are in the window, and their
+ * number. */
+static const float *aw_samples_of(const ru_run *r, int64_t t0_ms, int64_t t1_ms, size_t *n)
+{
+    int64_t origin = (int64_t)(aw_first_frame(r) * ML_HOP) - (int64_t)ML_MARGIN;
+    int64_t ms = ML_RATE / 1000, have = (int64_t)aw_have(r);
+    int64_t from = t0_ms * ms - origin, to = t1_ms * ms - origin;
+    from = from > (int64_t)ML_MARGIN ? from : (int64_t)ML_MARGIN;
+    to = to < have ? to : have;
+    *n = to > from ? (size_t)(to - from) : 0;
+    return r->audio.samples + (*n > 0 ? from : 0);
+}
+
 /* ---- pauses ---- */
 
 /* Mean square of the samples in [t0_ms, t1_ms) on the recording's clock. */
 static double aw_power(const ru_run *r, int64_t t0_ms, int64_t t1_ms)
 {
-    uint64_t frame = aw_first_frame(r);
-    size_t n = aw_have(r);
-    int64_t origin = (int64_t)(frame * ML_HOP) - (int64_t)ML_MARGIN, ms = ML_RATE / 1000;
-    int64_t i, from = t0_ms * ms - origin, to = t1_ms * ms - origin;
+    size_t i, n;
+    const float *x = aw_samples_of(r, t0_ms, t1_ms, &n);
     double sum = 0.0;
-    from = from > (int64_t)ML_MARGIN ? from : (int64_t)ML_MARGIN;
-    to = to < (int64_t)n ? to : (int64_t)n;
-    for (i = from; i < to; i++) {
-        sum += (double)r->audio.samples[i] * (double)r->audio.samples[i];
+    for (i = 0; i < n; i++) {
+        sum += (double)x[i] * (double)x[i];
     }
-    return to > from ? sum / (double)(to - from) : 0.0;
+    return n > 0 ? sum / (double)n : 0.0;
 }
 
 /* Begin of the first silence of at least pause_ms between a span of speech and until_ms, or -1. The
@@ -26000,7 +26345,7 @@ static size_t aw_window_frames(ru_run *r, size_t frames)
 }
 
 /* ======================================================================
- * 30. lg_  the ledger and the admission of segments
+ * 31. lg_  the ledger and the admission of segments
  *
  *  Owns      what became of each millisecond of the recording, and which
  *            text of a window becomes a segment.
@@ -26267,6 +26612,63 @@ static float lg_decibels(double power)
     return power > 1e-12 ? MT_DECIBELS * mt_log1((float)power) : -120.0f;
 }
 
+/* Takes the vector of a turn in the segment stored last. It begins with a word, if there are
+ * words. */
+static void lg_take_turn(ru_run *r, size_t word, int64_t t0_ms, int64_t t1_ms)
+{
+    vc_voices *v = &r->voices;
+    size_t n, least = VC_LEAST_MS * (ML_RATE / 1000u);
+    const float *samples = aw_samples_of(r, t0_ms, t1_ms, &n);
+    int has_vector = 0;
+    if (t1_ms - t0_ms < VC_LEAST_MS) {
+        return; /* unknown, like whatever is no turn */
+    }
+    if (n >= least && v->n < v->capacity) { /* also if cancelled: the window is completed */
+        memset(v->given, 0, v->dimension * sizeof(float));
+        has_vector = r->params.on_voice(r->params.user, samples, n, v->given) == 0;
+        (void)er_float_default();
+    }
+    vc_add(v, r->store.count - 1, word, has_vector);
+}
+
+/* Takes the turns of the segment stored last: all of it, or parts between pauses. */
+static void lg_take_turns(ru_run *r)
+{
+    size_t segment = r->store.count - 1, first = 0, i;
+    wnpu_segment s;
+    wnpu_word w;
+    int64_t begin, end;
+    if (!r->voices.on || rs_get(&r->store, segment, &s) != WNPU_OK) {
+        return;
+    }
+    begin = end = s.t0_ms;
+    for (i = 0; rs_get_word(&r->store, segment, i, &w) == WNPU_OK; i++) {
+        if (i > 0 && w.t0_ms - end >= VC_PAUSE_MS && end - begin >= VC_LEAST_MS &&
+            s.t1_ms - w.t0_ms >= VC_LEAST_MS) {
+            lg_take_turn(r, first, begin, end);
+            first = i;
+            begin = w.t0_ms;
+        }
+        end = w.t1_ms;
+    }
+    lg_take_turn(r, first, begin, s.t1_ms);
+}
+
+/* Hands out the segment stored last. */
+static int lg_report_segment(ru_run *r)
+{
+    wnpu_segment segment;
+    int stop = 0;
+    lg_take_turns(r);
+    if (r->params.on_segment != NULL &&
+        rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
+        stop = r->params.on_segment(r->params.user, &segment);
+        (void)er_float_default();
+    }
+    return stop ? er_set(&r->error, WNPU_E_CANCELLED, "the segment callback requested a stop")
+                : WNPU_OK;
+}
+
 /* Adds a segment of the tokens from..to-1, which lasts from t0_ms to t1_ms by its timestamps. The
  * next window begins at next_ms. */
 static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int64_t t1_ms,
@@ -26275,7 +26677,6 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     const se_hypothesis *h = r->text.hypothesis;
     int64_t end = lg_content_end_ms(r);
     rs_draft d;
-    wnpu_segment segment;
     sy_style style;
     int stored = 0, status, refused, added;
     int64_t model_end, begin, stop; /* begin and stop: times of words, if they are requested */
@@ -26330,14 +26731,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
     if (model_end > r->ledger.covered_text_ms) {
         r->ledger.covered_text_ms = model_end;
     }
-    if (status == WNPU_OK && stored && r->params.on_segment != NULL &&
-        rs_get(&r->store, r->store.count - 1, &segment) == WNPU_OK) {
-        int stop_run = r->params.on_segment(r->params.user, &segment);
-        (void)er_float_default();
-        status = stop_run ? er_set(&r->error, WNPU_E_CANCELLED,
-                                  "the segment callback requested a stop") : WNPU_OK;
-    }
-    return status;
+    return status == WNPU_OK && stored ? lg_report_segment(r) : status;
 }
 
 /* Whether the last token is a single timestamp, which means that no speech follows it. */
@@ -26514,7 +26908,7 @@ static int lg_finish(ru_run *r, int status)
 }
 
 /* ======================================================================
- * 31. wd_  decoding of one window
+ * 32. wd_  decoding of one window
  *
  *  Owns      prompt, language, search, repetition check, gates and
  *            temperature fallback of one window.
@@ -27638,7 +28032,7 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
 }
 
 /* ======================================================================
- * 32. wi_  windows: the long-form driver
+ * 33. wi_  windows: the long-form driver
  *
  *  Owns      runs from parameters to status: the sequence of windows,
  *            windows decoded together, cancelling, resuming, detection of
@@ -28151,6 +28545,25 @@ static int wi_check_beams(ru_run *r)
     return WNPU_OK;
 }
 
+static int wi_check_voices(ru_run *r)
+{
+    const wnpu_params *p = &r->params;
+    if (p->on_voice == NULL) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "voices needs on_voice, a function that makes a "
+                      "vector of a voice: the library has no model of voices. A recording with a "
+                      "speaker per channel needs none, see speaker");
+    }
+    if (r->voices.capacity == 0) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "voices needs room for vectors; set "
+                      "voice_dimension in the session's configuration");
+    }
+    if (p->speaker != 0 || p->append) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "voices numbers the speakers of one run: it "
+                      "cannot be combined with %s", p->append ? "append" : "speaker");
+    }
+    return WNPU_OK;
+}
+
 static int wi_check(ru_run *r)
 {
     const wnpu_params *p = &r->params;
@@ -28170,7 +28583,7 @@ static int wi_check(ru_run *r)
     if (p->commit_step_ms > 0 && (!p->vad || r->audio.batch > 1)) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "commit_step_ms needs vad and a batch of 0 or 1");
     }
-    return WNPU_OK;
+    return p->voices != 0 ? wi_check_voices(r) : WNPU_OK;
 }
 
 /* Encodes " " followed by the text without surrounding blanks, as OpenAI encodes prompts. */
@@ -28296,6 +28709,7 @@ static void wi_reset_state(ru_run *r)
     r->ledger.gap_ms = r->ledger.last_return_ms = r->audio.limit_ms = -1;
     r->audio.cut_ms = 0;
     memset(&r->confirmed, 0, sizeof r->confirmed);
+    vc_reset(&r->voices);
     r->context.n_previous = r->context.n_initial = r->context.n_prefix = 0;
     r->text.search.steps = r->text.search.prompt_tokens = 0;
     lr_trie_clear(&r->rules.trie);
@@ -28360,11 +28774,47 @@ static void wi_finish_language(ru_run *r)
     }
 }
 
+/* Gives segments the speakers of their turns. One with turns of several speakers is divided; if
+ * there is no room for that, who speaks is unknown. Turns are in order of their segments. */
+static void wi_set_speakers(ru_run *r)
+{
+    size_t i, before = r->store.count;
+    for (i = r->voices.n; i > 0; i--) {
+        vc_turn *t = &r->voices.turn[i - 1];
+        if (i == 1 || t[-1].segment != t->segment) {
+            sp_set_speaker(&r->store, t->segment, t->speaker);
+        } else if (t[-1].speaker != t->speaker &&
+                   !sp_split(&r->store, t->segment, t->word, t->speaker)) {
+            t[-1].speaker = 0;
+        }
+    }
+    if (r->store.count > before) {
+        sp_order(&r->store);
+    }
+}
+
+/* Finds out who speaks, unless the run can be continued. */
+static int wi_name_voices(ru_run *r, int status)
+{
+    const wnpu_params *p = &r->params;
+    if (!r->voices.on || (status != WNPU_OK && r->resumable)) {
+        return status;
+    }
+    if (!vc_cluster(&r->voices, p->voices > 0 ? (uint32_t)p->voices : 0, p->voice_threshold,
+                    p->voice_margin, r->cancel)) {
+        return status == WNPU_OK ? er_set(&r->error, WNPU_E_CANCELLED, "cancelled") : status;
+    }
+    r->resumable = 0;
+    wi_set_speakers(r);
+    return status;
+}
+
 /* Runs the remaining windows and ends the run. */
 static int wi_finish(ru_run *r, int status)
 {
     if (status == WNPU_OK) {
         status = wi_run_windows(r, NULL);
+        status = wi_name_voices(r, status);
     }
     wi_finish_language(r);
     return lg_finish(r, status);
@@ -28451,6 +28901,7 @@ static int wi_transcribe(ru_run *r, const wnpu_audio *audio)
     if (status == WNPU_OK && wi_is_language_first(r)) {
         status = wi_detect_language_first(r, audio);
     }
+    r->voices.on = r->params.voices != 0 && status == WNPU_OK;
     if (status == WNPU_OK && !ru_cancelled(r)) { /* otherwise the above may be incomplete */
         r->fingerprint = pm_fingerprint(&r->params);
         wi_save_checkpoint(r);
@@ -28632,6 +29083,7 @@ static int wi_choose(ru_run *r, const wnpu_audio *audio, const char *const *phra
     r->params.timestamps = 0;
     r->params.prefix = NULL;
     r->params.vad = 0; /* it chooses in any case */
+    r->params.voices = 0;
     status = wi_open(r, audio);
     r->stats.audio_in_ms += ru_elapsed_ms(&since);
     r->audio.n_ahead = 0; /* samples after 30 s are not used */
@@ -28695,6 +29147,7 @@ static void wi_carve(ar_arena *arena, ru_run *r, size_t n_workers, const wnpu_co
     r->text.buffer = ar_carve(arena, 2 * ZL_MAX, 1);
     r->language.sums = ar_carve(arena, RU_LANGUAGES, sizeof(float));
     va_carve(arena, &r->audio.voice, c->batch > 0 ? VA_LONG_HISTORY : VA_HISTORY);
+    vc_carve(arena, &r->voices, c->voice_dimension, c->max_turns);
 }
 
 /* Initialises the allocated memory. */
@@ -28737,6 +29190,7 @@ static void wi_wipe(ru_run *r)
     ar_wipe(&r->tentative, sizeof r->tentative);
     ar_wipe(&r->pieces, sizeof r->pieces);
     ar_wipe(&r->confirmed, sizeof r->confirmed);
+    vc_wipe(&r->voices);
     va_wipe(&r->audio.voice);
     ar_wipe(r->text.hypothesis, sizeof *r->text.hypothesis);
     al_clear(&r->text.aligner);
@@ -28753,7 +29207,7 @@ static void wi_wipe(ru_run *r)
 }
 
 /* ======================================================================
- * 33. tt_  tentative text
+ * 34. tt_  tentative text
  *
  *  Owns      what the open window of a live run says so far, and the
  *            events of its speech.
@@ -29251,7 +29705,7 @@ static int tt_update(ru_run *r)
 }
 
 /* ======================================================================
- * 34. st_  live runs
+ * 35. st_  live runs
  *
  *  Owns      runs whose recording arrives while they are in progress.
  *  Assumes   a ring, see ri_; the calls of one run in one thread.
@@ -29306,6 +29760,10 @@ static int st_check(ru_run *r, const wnpu_audio *a)
     if (r->params.append) {
         return er_set(&r->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live "
                       "run cannot add to earlier results");
+    }
+    if (r->params.voices != 0) {
+        return er_set(&r->error, WNPU_E_ARGUMENT, "voices is for wnpu_transcribe() only: who "
+                      "speaks is known at the end, but text of a live run does not change");
     }
     return tt_are_options(t->step_ms, t->hangover_ms) ? WNPU_OK
         : er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "
@@ -29530,7 +29988,7 @@ static int st_finish(ru_run *r)
 }
 
 /* ======================================================================
- * 35. sn_  snapshots
+ * 36. sn_  snapshots
  *
  *  Owns      the format of a run between two windows as a block of bytes.
  *  Assumes   the run is resumable, see ru_run.
@@ -30309,7 +30767,7 @@ static void sn_read(ru_run *r, const unsigned char *block)
 }
 
 /* ======================================================================
- * 36. fa_  alignment of a given text
+ * 37. fa_  alignment of a given text
  *
  *  Owns      which words of a text that the caller gives were said in the
  *            recording of a run, and when; the segments that replace those
@@ -30987,7 +31445,7 @@ static int fa_run(fa_work *w, const char *const *lines, size_t n_lines, int extr
 }
 
 /* ======================================================================
- * 37. ap_  public API: sessions and runs
+ * 38. ap_  public API: sessions and runs
  *
  *  Owns      wnpu_session.
  *  Assumes   nothing: every argument is checked here.
@@ -31117,6 +31575,11 @@ static int ap_check_config(wnpu_config *c, const wnpu_model *model, wnpu_error *
     if (c->max_phrase_tokens < 1 || c->max_phrase_tokens > AP_MAX_PHRASE_TOKENS) {
         return er_set(error, WNPU_E_ARGUMENT, "max_phrase_tokens %u is outside 1..%u",
                       (unsigned)c->max_phrase_tokens, AP_MAX_PHRASE_TOKENS);
+    }
+    if (c->voice_dimension > VC_MAX_DIMENSION || c->max_turns > VC_MAX_TURNS) {
+        return er_set(error, WNPU_E_ARGUMENT, "voice_dimension %u is above %u, or max_turns %u "
+                      "above %u", (unsigned)c->voice_dimension, VC_MAX_DIMENSION,
+                      (unsigned)c->max_turns, VC_MAX_TURNS);
     }
     return ap_check_accel(c, error);
 }
@@ -31529,10 +31992,15 @@ static int ap_params(wnpu_session *s, const wnpu_params *given)
     return WNPU_OK;
 }
 
-/* Logs corrections that the audio stream made. */
-static void ap_warn_audio(const wnpu_session *s)
+/* Logs corrections that the audio stream made, and what is missing. */
+static void ap_warn(const wnpu_session *s)
 {
     const au_stream *a = s->run.audio.stream;
+    if (s->run.voices.left_out > 0) {
+        er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "%u turns after the first %u "
+               "have no speaker; raise max_turns", (unsigned)s->run.voices.left_out,
+               (unsigned)s->run.voices.n);
+    }
     if (s->run.stats.opposed_ms >= 500) {
         er_log(s->config.log, s->config.log_user, WNPU_LOG_WARNING, "the channels cancel each "
                "other in %.1f s of the recording; the loudest one was used there",
@@ -31550,7 +32018,7 @@ static void ap_finish_stats(wnpu_session *s)
     wnpu_stats *t = &s->run.stats;
     t->opposed_ms = (uint32_t)au_ms(s->run.audio.stream, s->run.audio.stream->opposed);
     if (!s->run.live) {
-        ap_warn_audio(s);
+        ap_warn(s);
     }
     t->isa = (int32_t)s->isa;
     t->threads = (int32_t)s->pool.threads;
@@ -31622,10 +32090,10 @@ WNPU_API int wnpu_transcribe(wnpu_session *session, const wnpu_params *params,
 
 /* ---- snapshots ---- */
 
-/* Whether there is a run that can be resumed and no call is working on it. */
+/* Whether there is a run that can be saved and no call is working on it. */
 static int ap_is_resumable(const wnpu_session *s)
 {
-    return s->run.resumable && !ap_forked(s) &&
+    return s->run.resumable && !s->run.voices.on && !ap_forked(s) &&
            (!__atomic_load_n(&s->busy, __ATOMIC_ACQUIRE) || s->run.in_progress_call);
 }
 
@@ -32285,7 +32753,7 @@ WNPU_API int wnpu_write(const wnpu_session *session, wnpu_format format, wnpu_wr
 }
 
 /* ======================================================================
- * 38. sf_  self-test
+ * 39. sf_  self-test
  *
  *  Owns      known results for tables, FFT, log-mel, matrix product and
  *            tokenizer, and for one window of a small model.

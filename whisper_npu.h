@@ -515,7 +515,8 @@ typedef struct wnpu_segment {
     int64_t window_ms;        /* start of the window, at most t1_ms */
     float level;              /* mean level of the segment's audio in dB, 0: full scale; at least
                                  -120 */
-    int32_t speaker;          /* wnpu_params.speaker of the run; 0: unknown */
+    int32_t speaker;          /* wnpu_params.speaker of the run, or found by voice, see
+                                 wnpu_params.voices; 0: unknown */
 } wnpu_segment;
 
 /* A span of speech found by the voice activity detector, padding included. Spans are in order and
@@ -688,6 +689,11 @@ typedef struct wnpu_config {
                                  time of one window (about 1 s for base on two cores) is the least
                                  that makes sense; 10 s of 16-bit samples at 16 kHz are 320000.
                                  0: no live audio [0] */
+    uint32_t voice_dimension; /* numbers in a vector of wnpu_params.on_voice, up to 2048; 0: no
+                                 speakers by voice [0] */
+    uint32_t max_turns;       /* turns whose voices are compared, up to 4096; each needs 6 bytes a
+                                 dimension and 40 more. An hour of conversation has up to 1000
+                                 [0: 1024] */
 } wnpu_config;
 
 WNPU_API void wnpu_config_init(wnpu_config *config, size_t struct_size);
@@ -960,8 +966,35 @@ typedef struct wnpu_token_event {
  *                    of their own channel. The order and this are established at the end of the
  *                    run; until then its segments come last. It cannot be resumed, and no snapshot
  *                    can be taken. For wnpu_transcribe() only
+ *   voices           [off]  experimental: tell speakers apart by their voices. 1..99: there are so
+ *                    many; -1: as many as differ by voice_threshold. Give the number where it is
+ *                    known: finding it is the larger source of errors. The library has no model of
+ *                    voices: on_voice makes vectors of them, for which the session has
+ *                    voice_dimension and max_turns. A turn is a segment, or with words, part of one
+ *                    between pauses of 300 ms, and lasts 2 s at least. At the end of the run turns
+ *                    are clustered by average linkage of cosine similarities, and segments and
+ *                    words get the numbers of their speakers, from 1 in order of appearance. A
+ *                    segment in which several speak is divided between two words. Unknown (0) are
+ *                    shorter segments, turns without vector, those not sure by voice_margin, and
+ *                    those after max_turns, of which a warning is logged. Text and times of words
+ *                    are the same with and without it, and so are speakers on every machine if the
+ *                    vectors are. All are unknown before the end of the run, and while
+ *                    wnpu_resume() can continue it. No snapshot can be taken. For
+ *                    wnpu_transcribe() only, without speaker and append
+ *   voice_threshold  [0.5]  0..2, for -1: cosine distance (1 - cosine), averaged over turns, from
+ *                    which two voices are two speakers'. Depends on the vectors: measure it
+ *   voice_margin     [0.05]  0..2: how much more similar, as a difference of cosines, a turn has to
+ *                    be to the others of its speaker than to those of any other one
  *
  * Callbacks, in the thread of the run
+ *   on_voice         for voices: makes a vector of a voice, with a network of yours for example.
+ *                    samples[n] are of one turn, 16 kHz mono within about -1..1, 2 to 30 s with its
+ *                    pauses, valid during the call. Fill vector[voice_dimension], which is zero
+ *                    before, and return 0; only its direction matters. With any other return value,
+ *                    or a vector that is zero or not finite, the turn has none, and who speaks is
+ *                    unknown. Called once for each turn, in order, when its segment is final and
+ *                    before on_segment. wnpu_cancel() may be called in it: the run ends when the
+ *                    other turns of the window have their vectors
  *   on_segment       receives each segment as soon as it is final. The view is valid during the
  *                    call; the segment remains available from wnpu_get_segment(). A non-zero return
  *                    value cancels the run
@@ -1047,6 +1080,10 @@ typedef struct wnpu_params {
     int32_t commit_step_ms;
     int32_t hold_ms;
     int32_t encode_margin_ms; /* 0 or 1000..30000 */
+    int32_t voices;           /* -1..99 */
+    float voice_threshold;
+    float voice_margin;
+    int (*on_voice)(void *user, const float *samples, size_t n, float *vector);
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);

@@ -39,7 +39,8 @@ Word = structure("u struct_size; f probability; q t0_ms t1_ms; s text; z text_le
                  "z n_tokens; i speaker reserved")
 Config = structure("u struct_size threads; i compute isa; Q result_bytes; p parallel_for; p user; "
                    "p accel; u require_accel accel_use; p allocator log log_user; u max_beams; "
-                   "u max_phrase_tokens batch reserved; Q stream_bytes")
+                   "u max_phrase_tokens batch reserved; Q stream_bytes; "
+                   "u voice_dimension max_turns")
 Audio = structure("u struct_size; i format; u rate channels; i channel; p data; Q frames; p read; "
                   "p user; u layout reserved")
 Stream = structure("u struct_size; i format; u rate channels; i channel step_ms hangover_ms; "

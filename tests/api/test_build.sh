@@ -460,7 +460,7 @@ int wnpu_drm(void) { (void)wnpu_npu; return 1; }
     mkdir "$T/tree/examples/server" && echo "<p>" >"$T/tree/examples/server/server.html"
     small examples/transcribe '#include <stdio.h>
 int main(void) { return printf("%d %d\\n", wnpu_small(), wnpu_drm()) < 0; }'
-    for name in minimal pack listen npu_doctor server; do
+    for name in minimal voices pack listen npu_doctor server; do
         small examples/$name 'int main(void) { return wnpu_small(); }'
     done
     for folder in bench lib npu speech; do

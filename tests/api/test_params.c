@@ -7,7 +7,7 @@
 
 /* Fields that are no parameters by name: callbacks and what belongs to them. */
 static const char *const callbacks[] = {"on_segment", "on_progress", "user", "on_logits",
-                                        "on_token", "suppress_lines", "hotword_lines",
+                                        "on_token", "on_voice", "suppress_lines", "hotword_lines",
                                         "language_lines"};
 
 static wnpu_param param(size_t index)

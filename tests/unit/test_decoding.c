@@ -9,6 +9,7 @@
 #include "search.c"
 #include "words.c"
 #include "voice.c"
+#include "voices.c"
 #include "batch.c"
 #include "accel.c"
 #include "live.c"
@@ -20,6 +21,7 @@ int main(int argc, char **argv)
         {"search", search_tests},
         {"words", words_tests},
         {"voice", voice_tests},
+        {"voices", voices_tests},
         {"batch", batch_tests},
         {"accel", accel_tests},
         {"live", live_tests},
