@@ -102,7 +102,7 @@ NPU_TOOLS = $(if $(LIBDRM),$(B)/libsim_amdxdna.so $(B)/make_pack $(B)/npu_live)
 # gives tests the built-in design of npu_amdxdna.c.
 KIT_PROGRAMS = test_npu_isa test_npu_core
 KIT = $(filter-out test_% sim_% npu_asm npu_estimate npu_live make_pack make_code overlay,\
-    $(basename $(notdir $(wildcard tests/npu/*.c))))
+    $(basename $(notdir $(wildcard tests/npu/*.c tests/npu/kit/*.c))))
 
 EXAMPLES = transcribe minimal voices pack listen $(if $(wildcard tests/bench/bench.c),bench) \
     $(if $(LIBDRM),npu_doctor) $(if $(CIVETWEB),server)
@@ -228,6 +228,9 @@ $(B)/tests/%: %.c $(B)/libwhisper_npu.a $(B)/linked_with | $(B)/tests
 $(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_CFLAGS = $(DRM_CFLAGS)
 $(NPU_PROGRAMS:%=$(B)/tests/%): private OWN_LIBS = $(DRM_LIBS)
 
+$(B)/kit/%.o: tests/npu/kit/%.c $(B)/compiled_with | $(B)/kit
+	$(COMPILE) $(OWN_CFLAGS) -c $< -o "$@"
+
 $(B)/kit/%.o: tests/npu/%.c $(B)/compiled_with | $(B)/kit
 	$(COMPILE) $(OWN_CFLAGS) -c $< -o "$@"
 
@@ -256,12 +259,16 @@ npu-code: $(B)/make_code
 # The simulated NPU has flags of its own: it is preloaded, so it is never sanitized. -O3, because its
 # array multiplies whole encoders.
 SIMULATOR = $(basename $(notdir $(wildcard tests/npu/sim_*.c \
-    $(patsubst %,tests/npu/%.c,array cdo core txn isa isa_aie2 isa_aie2p))))
+    $(patsubst %,tests/npu/kit/%.c,array cdo core txn isa isa_aie2 isa_aie2p))))
 $(B)/libsim_amdxdna.so: $(SIMULATOR:%=$(B)/sim/%.o)
 	$(CC) -shared $(SIMULATOR:%="$(BUILD)/sim/%.o") -ldl -lpthread -o "$@"
 
+SIMULATOR_COMPILE = $(CC) -std=c11 -O3 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP
 $(B)/sim/%.o: tests/npu/%.c $(B)/linked_with | $(B)/sim
-	$(CC) -std=c11 -O3 -g -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c $< -o "$@"
+	$(SIMULATOR_COMPILE) -c $< -o "$@"
+
+$(B)/sim/%.o: tests/npu/kit/%.c $(B)/linked_with | $(B)/sim
+	$(SIMULATOR_COMPILE) -c $< -o "$@"
 
 # The fuzzers' library is instrumented too.
 $(B)/fuzz/libwhisper_npu.a: whisper_npu.c $(B)/fuzz/fuzzed_with | $(B)/fuzz

@@ -1998,7 +1998,7 @@ static int xp_open(xp_pack **out, const wnpu_amdxdna_config *config,
  *
  *  tests/npu/matmul.c writes the assembly and describes its memory and
  *  locks; tests/npu/make_code.c assembles it into the arrays below. It was
- *  executed by a simulated core only (tests/npu/README.md), never by
+ *  executed by a simulated core only (tests/npu/kit/README.md), never by
  *  hardware; like every kernel it has to pass the self-test of section 13.
  *
  *  Register offsets and fields: Xilinx/aie-rt, xaiemlgbl_params.h; the

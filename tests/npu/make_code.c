@@ -1,7 +1,7 @@
 /* make_code.c - assembles the matrix products of matmul.c and the programs of rungs.c and prints them
  * as the C arrays of section 7 of npu_amdxdna.c. With a file's name: replaces the lines between its
  * marks "begin of code" and "end of code" instead (make npu-code). test_npu_kernel compares the arrays with what is assembled. */
-#include "isa.h"
+#include "kit/isa.h"
 #include "matmul.h"
 #include "rungs.h"
 

@@ -10,8 +10,8 @@
  * All columns move in step, a tile at a time, because A is broadcast along rows of cores.
  */
 #include "sim_amdxdna.h"
-#include "cdo.h"
-#include "txn.h"
+#include "kit/cdo.h"
+#include "kit/txn.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

@@ -6,8 +6,8 @@
  */
 #include "sim_amdxdna.h"
 
-#include "array.h"
-#include "cdo.h"
+#include "kit/array.h"
+#include "kit/cdo.h"
 
 _Static_assert(ARRAY_STATUS == SIM_STATUS && ARRAY_EVENTS == SIM_EVENTS, "as array.c fills it");
 

@@ -5,8 +5,8 @@
  * gemm-512-4col.xclbin with their .insts.txt (tibrezus/xdna-npu-toolkit, iron/builds), and the int8
  * products DIR/npu4/final_i8_*_K*_N*.xclbin with their insts_i8_*.txt (1bit-MONSTER/1bit-MONSTER,
  * engine/npu/xclbins). */
-#include "product.h"
-#include "isa.h"
+#include "kit/product.h"
+#include "kit/isa.h"
 #include "../lib/t.h"
 
 #include <dirent.h>

@@ -1,10 +1,10 @@
-/* test_npu_isa.c - the assembler and disassembler of tests/npu.
+/* test_npu_isa.c - the assembler and disassembler of tests/npu/kit.
  *
  * WNPU_KERNELS=DIR adds the long check: every core program in every file of DIR/npu1 (AIE2) and
  * DIR/npu4 (AIE2P), public xclbins or PDIs fetched by hand, is disassembled and assembled again to
  * the same bytes. */
-#include "cdo.h"
-#include "isa.h"
+#include "kit/cdo.h"
+#include "kit/isa.h"
 #include "../lib/t.h"
 
 #include <dirent.h>

@@ -1,9 +1,9 @@
 /* test_npu_kernel.c - our int8 matrix product: the program, the configuration and the instruction
  * streams, executed by the simulated array. */
-#include "isa.h"
+#include "kit/isa.h"
 #include "matmul.h"
 #include "overlay.h"
-#include "product.h"
+#include "kit/product.h"
 #include "rungs.h"
 #include "../lib/t.h"
 
