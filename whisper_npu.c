@@ -5954,6 +5954,62 @@ WNPU_INLINE GM_DOT void gm_dot_load(int8x16_t *x, const char *a, size_t stride, 
     }
 }
 
+/* Four rows, whose 16 values each are in v0 to v3, times a lane of a group in y to y + 3; the loads
+ * before each row are of the next group. */
+#define GM_DOT_ROW(s0, s1, s2, s3, x, y0, y1, y2, y3, lane)                                       \
+    "sdot v" #s0 ".4s, v" #y0 ".16b, v" #x ".4b[" #lane "]\n\t"                                    \
+    "sdot v" #s1 ".4s, v" #y1 ".16b, v" #x ".4b[" #lane "]\n\t"                                    \
+    "sdot v" #s2 ".4s, v" #y2 ".16b, v" #x ".4b[" #lane "]\n\t"                                    \
+    "sdot v" #s3 ".4s, v" #y3 ".16b, v" #x ".4b[" #lane "]\n\t"
+#define GM_DOT_FOUR(y0, y1, y2, y3, lane, load0, load1, load2, load3)                             \
+    load0 GM_DOT_ROW(16, 17, 18, 19, 0, y0, y1, y2, y3, lane)                                      \
+    load1 GM_DOT_ROW(20, 21, 22, 23, 1, y0, y1, y2, y3, lane)                                      \
+    load2 GM_DOT_ROW(24, 25, 26, 27, 2, y0, y1, y2, y3, lane)                                      \
+    load3 GM_DOT_ROW(28, 29, 30, 31, 3, y0, y1, y2, y3, lane)
+#define GM_DOT_LOAD(to, from) "ldr q" #to ", [%[b], #" #from "]\n\t"
+
+/* Adds four rows times one panel to s, for n times four groups, n > 0. Assembly, because compilers
+ * load columns so early that the sums no longer fit the registers, and because in-order cores wait
+ * for what is loaded late. Packed rows are followed by GM_PAD bytes, so they can be read ahead; b
+ * is not. */
+WNPU_INLINE GM_DOT void gm_dot_fours(const gm_block *t, gm_arm_row *s, size_t n)
+{
+    const char *a0 = t->a, *a1 = a0 + t->stride, *a2 = a1 + t->stride, *a3 = a2 + t->stride;
+    const int8_t *b = t->b, *after;
+    __asm__ volatile(
+        "ldp q16, q17, [%[s]]\n\tldp q18, q19, [%[s], #32]\n\t"
+        "ldp q20, q21, [%[s], #64]\n\tldp q22, q23, [%[s], #96]\n\t"
+        "ldp q24, q25, [%[s], #128]\n\tldp q26, q27, [%[s], #160]\n\t"
+        "ldp q28, q29, [%[s], #192]\n\tldp q30, q31, [%[s], #224]\n\t"
+        "ldr q0, [%[a0]], #16\n\tldr q1, [%[a1]], #16\n\t"
+        "ldr q2, [%[a2]], #16\n\tldr q3, [%[a3]], #16\n\t"
+        "ldp q4, q5, [%[b]]\n\tldp q6, q7, [%[b], #32]\n"
+        "1:\tsubs %[n], %[n], #1\n\tadd %[after], %[b], #256\n\t"
+        GM_DOT_FOUR(4, 5, 6, 7, 0, GM_DOT_LOAD(8, 64), GM_DOT_LOAD(9, 80), GM_DOT_LOAD(10, 96),
+                    GM_DOT_LOAD(11, 112))
+        GM_DOT_FOUR(8, 9, 10, 11, 1, GM_DOT_LOAD(4, 128), GM_DOT_LOAD(5, 144), GM_DOT_LOAD(6, 160),
+                    GM_DOT_LOAD(7, 176))
+        GM_DOT_FOUR(4, 5, 6, 7, 2, GM_DOT_LOAD(8, 192), GM_DOT_LOAD(9, 208), GM_DOT_LOAD(10, 224),
+                    GM_DOT_LOAD(11, 240))
+        "csel %[b], %[after], %[b], ne\n\t"
+        GM_DOT_FOUR(8, 9, 10, 11, 3, GM_DOT_LOAD(4, 0),
+                    GM_DOT_LOAD(5, 16) "ldr q0, [%[a0]], #16\n\t",
+                    GM_DOT_LOAD(6, 32) "ldr q1, [%[a1]], #16\n\t",
+                    GM_DOT_LOAD(7, 48) "ldr q2, [%[a2]], #16\n\t")
+        "ldr q3, [%[a3]], #16\n\t"
+        "b.ne 1b\n\t"
+        "stp q16, q17, [%[s]]\n\tstp q18, q19, [%[s], #32]\n\t"
+        "stp q20, q21, [%[s], #64]\n\tstp q22, q23, [%[s], #96]\n\t"
+        "stp q24, q25, [%[s], #128]\n\tstp q26, q27, [%[s], #160]\n\t"
+        "stp q28, q29, [%[s], #192]\n\tstp q30, q31, [%[s], #224]"
+        : [a0] "+r"(a0), [a1] "+r"(a1), [a2] "+r"(a2), [a3] "+r"(a3), [b] "+r"(b), [n] "+r"(n),
+          [after] "=&r"(after)
+        : [s] "r"(s)
+        : "cc", "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11",
+          "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28",
+          "v29", "v30", "v31");
+}
+
 /* R rows, 1, 2 or 4, times one panel. */
 WNPU_INLINE GM_DOT void gm_dot_tile1(const gm_block *t, int R)
 {
@@ -5968,7 +6024,13 @@ WNPU_INLINE GM_DOT void gm_dot_tile1(const gm_block *t, int R)
     for (r = 0; r < R; r++) {
         gm_dot_start(&s[r], gm_at(t->from, t->ldfrom * (size_t)r));
     }
-    for (g = 0; g + 4 <= groups; g += 4, a += 16, b += 4 * GM_GROUP) {
+    g = R == 4 ? groups / 4 * 4 : 0;
+    if (g > 0) {
+        gm_dot_fours(t, s, g / 4);
+        a += g * 4;
+        b += g * GM_GROUP;
+    }
+    for (; g + 4 <= groups; g += 4, a += 16, b += 4 * GM_GROUP) {
         gm_dot_load(x, a, stride, R);
         gm_dot_group(s, x, b, 0, R);
         gm_dot_group(s, x, b + GM_GROUP, 1, R);

@@ -38,12 +38,13 @@ STAGES = ("mel", "encoder", "cross", "detector", "token")
 # turingpi.com, "RK1 compute module benchmarks"; four A55 get a third of it); N1 and M1 (one core of
 # Graviton2 and of M1, anandtech.com, 2020); N100 (one channel of DDR4-3200, two thirds of 25.6);
 # Atom C3558 (one channel of DDR4-2133, two thirds of 17); Zen 3 and Zen 4 (one core, assumed). LLVM
-# computes the A76 like the A57, the M1 like Apple's A7, and Gracemont like Alder Lake's large cores.
+# takes the A76 for an A57, so the N1, which was made of it, stands for it; the M1 is computed like
+# Apple's A7, and Gracemont like Alder Lake's large cores.
 Core = collections.namedtuple("Core", "name cpu isa ghz gbs cores")
 CORES = (
     Core("Pi 4, A72", "cortex-a72", "neon", 1.8, 5.5, 4),
-    Core("Pi 5, A76", "cortex-a76", "neon-dot", 2.4, 9.0, 4),
-    Core("RK3588, A76", "cortex-a76", "neon-dot", 2.4, 17.0, 4),
+    Core("Pi 5, A76", "neoverse-n1", "neon-dot", 2.4, 9.0, 4),
+    Core("RK3588, A76", "neoverse-n1", "neon-dot", 2.4, 17.0, 4),
     Core("RK3588, A55", "cortex-a55", "neon-dot", 1.8, 6.0, 4),
     Core("Graviton2, N1", "neoverse-n1", "neon-dot", 2.5, 30.0, 4),
     Core("Apple M1", "apple-m1", "neon-dot", 3.2, 58.0, 4),
@@ -195,11 +196,11 @@ def whole(counts, about):
 # ---- cycles ----
 
 def disassemble(isa):
-    """Instructions by address, as an assembler reads them, and functions by address."""
+    """Instructions as an assembler reads them, functions, and targets of branches by address."""
     tool = newest("llvm-objdump")
     out = subprocess.run([tool, "-d", "--no-show-raw-insn", program_of(isa)], check=True, text=True,
                          stdout=subprocess.PIPE).stdout
-    code, function, name = {}, {}, ""
+    code, function, target, name = {}, {}, {}, ""
     for line in out.splitlines():
         found = re.match(r"^[0-9a-f]+ <(.*)>:$", line)
         if found:
@@ -210,7 +211,10 @@ def disassemble(isa):
             at = int(found.group(1), 16)
             code[at] = readable(found.group(2), is_x86(isa))
             function[at] = name
-    return code, function
+            goal = re.search(r"\b0x([0-9a-f]+) <", line)
+            if goal:
+                target[at] = int(goal.group(1), 16)
+    return code, function, target
 
 
 def readable(text, x86):
@@ -228,9 +232,52 @@ def is_call(text):
     return re.match(r"(call|ret|bl|blr|jmpq?\s+\*|svc|syscall|br)\b", text) is not None
 
 
-def block_text(code, first, last):
-    return [text for at, text in ((at, code.get(at)) for at in range(first, last + 1))
-            if text is not None and not is_call(text)]
+def is_branch(text):
+    return is_call(text) or re.match(r"(j\w+|loop\w*|b|b\.\w+|cbn?z|tbn?z)\s", text) is not None
+
+
+def following(counts, ends, code, target):
+    """Blocks that are computed with the one before: where the emulator ended one at the end of a
+    page, and where as often as the one before, a block comes behind it or a branch ahead leads to
+    it. Loops with branches inside are then one block, as they should be."""
+    at = sorted(code)
+    after = dict(zip(at, at[1:]))
+    times = {pc: tuple(part[pc] for part in counts) for pc in ends}
+    found, taken = {}, set()
+    for pc in sorted(ends):
+        end = ends[pc]
+        choices = [after.get(end), target.get(end)]
+        if end in code and not is_branch(code[end]):
+            found[pc] = after.get(end)
+            continue
+        for choice in choices if end in code and not is_call(code[end]) else ():
+            if choice in times and choice > pc and choice not in taken and \
+                    any(times[pc]) and times[choice] == times[pc]:
+                found[pc] = choice
+                taken.add(choice)
+                break
+    return found
+
+
+def join(stages, found):
+    """Each block as often as it is executed without the one before."""
+    joined = {}
+    for stage, blocks in stages.items():
+        joined[stage] = dict(blocks)
+        for pc, n in blocks.items():
+            if found.get(pc) in blocks:
+                joined[stage][found[pc]] -= n
+    return joined
+
+
+def block_text(code, ends, parts, first):
+    """The instructions of a block and of those computed with it, but calls."""
+    text = []
+    while first in ends:
+        text += [code[at] for at in range(first, ends[first] + 1)
+                 if at in code and not is_call(code[at])]
+        first = parts.get(first)
+    return text
 
 
 def limit(region, resources):
@@ -292,12 +339,13 @@ class Work:
 
     def __init__(self, isa, model):
         self.isa = isa
-        self.code, self.function = disassemble(isa)
+        self.code, self.function, target = disassemble(isa)
         self.about = facts("about", model, "scalar")
         counts, self.ends = count(isa, model)
-        self.stages = whole(counts, self.about)
+        parts = following(counts, self.ends, self.code, target)
+        self.stages = join(whole(counts, self.about), parts)
         self.blocks = sorted(set().union(*self.stages.values()))
-        self.text = {pc: block_text(self.code, pc, self.ends.get(pc, pc)) for pc in self.blocks}
+        self.text = {pc: block_text(self.code, self.ends, parts, pc) for pc in self.blocks}
         self.blocks = [pc for pc in self.blocks if self.text[pc]]
 
     def on(self, cpu):
@@ -321,7 +369,7 @@ class Work:
         rows = sorted(((n * products(self.text[pc]), pc) for pc, n in self.stages[stage].items()
                        if pc in found), reverse=True)[:most]
         return [(self.function[pc], products(self.text[pc]), *found[pc],
-                 self.stages[stage][pc] * found[pc][0] / total) for n, pc in rows if n > 0]
+                 self.stages[stage][pc] * found[pc][0] / total) for n, pc in rows if n > 0.5]
 
     def functions(self, stage, found, most=8):
         """The functions with most cycles of a stage, and their shares."""
