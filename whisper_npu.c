@@ -186,6 +186,8 @@ WNPU_UNALIGNED("vmovdqa64", "vmovdqu64")
 #endif
 
 #define WNPU_INLINE static inline __attribute__((always_inline, unused))
+/* Takes no time that matters: compiled for size, as all that is inlined into it. */
+#define WNPU_RARE __attribute__((cold))
 
 #ifndef WNPU_SELF
 #ifdef __FILE_NAME__
@@ -12036,7 +12038,7 @@ static uint32_t mf_count(const mf_loader *l)
            l->sizes[MF_TEXT_LAYER] * MF_DECODER_PARTS;
 }
 
-static int mf_index(mf_loader *l)
+WNPU_RARE static int mf_index(mf_loader *l)
 {
     uint32_t i;
     int status = WNPU_OK;
@@ -12145,7 +12147,7 @@ static float *mf_carve_floats(mf_loader *l, const char *section, size_t count)
 
 /* Carves the data. Their layout depends on the sizes alone, and a pack is an image of them: any
  * change here, in tk_carve() or in gm_carve() must raise MF_PACK_VERSION. */
-static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
+WNPU_RARE static void mf_carve_data(mf_loader *l, wnpu_model *m, int keep)
 {
     const uint32_t *s = l->sizes;
     uint32_t d = s[MF_TEXT_STATE];
@@ -20531,8 +20533,8 @@ static void ou_json_ledger(ou_out *o, const rs_store *store)
 }
 
 /* Devices are included only on request: without them the output is the same on all machines. */
-static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *v, const rs_summary *m,
-                    int devices)
+WNPU_RARE static void ou_json(ou_out *o, const rs_store *store, const tk_vocab *v,
+                              const rs_summary *m, int devices)
 {
     size_t i;
     wnpu_segment s;
@@ -20645,7 +20647,7 @@ static void ou_verbose_words(ou_out *o, const rs_store *store)
     ou_text(o, n > 0 ? "]" : "");
 }
 
-static void ou_verbose(ou_out *o, const rs_store *store, const rs_summary *m)
+WNPU_RARE static void ou_verbose(ou_out *o, const rs_store *store, const rs_summary *m)
 {
     const char *language = wnpu_language_name(m->language);
     size_t i;
@@ -21821,7 +21823,7 @@ static void wr_write_block(wr_job *job, size_t index, ly_block *b)
 
 /* Writes all cues that are final, in order of their start. Those of several speakers are written
  * only when no more results will follow. */
-static void wr_write_cues(wr_job *job)
+WNPU_RARE static void wr_write_cues(wr_job *job)
 {
     ly_lanes *l = &job->lanes;
     ly_block block;
@@ -21849,15 +21851,14 @@ static void wr_write_cues(wr_job *job)
 static int wr_has_layout(const wnpu_write_options *o, const wr_writer *w)
 {
     return w->tick_ms > 0 &&
-           (o->max_line_width > 0 || o->max_lines > 0 || o->max_cue_ms > 0 || o->min_cue_ms > 0 ||
-            o->min_gap_ms > 0 || o->reading_speed > 0 || o->max_words > 0 ||
-            (o->word_times && w->mark != NULL));
+           ((o->max_line_width | o->max_lines | o->max_cue_ms | o->min_cue_ms | o->min_gap_ms |
+             o->reading_speed | o->max_words) > 0 || (o->word_times && w->mark != NULL));
 }
 
 /* Writes the results after the cursor and advances it. */
-static int wr_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
-                    const wnpu_write_options *options, wnpu_write_cursor *at, wnpu_write_fn write,
-                    void *user)
+WNPU_RARE static int wr_write(const rs_store *store, const tk_vocab *v, const rs_summary *summary,
+                              const wnpu_write_options *options, wnpu_write_cursor *at,
+                              wnpu_write_fn write, void *user)
 {
     wr_job job;
     wnpu_segment s;
@@ -21937,7 +21938,7 @@ static const struct {
     {offsetof(wnpu_write_options, device), 0, 1}
 };
 
-static int wr_are_options(const wnpu_write_options *o)
+WNPU_RARE static int wr_are_options(const wnpu_write_options *o)
 {
     size_t i;
     for (i = 0; i < sizeof wr_limits / sizeof wr_limits[0]; i++) {
@@ -22804,8 +22805,9 @@ static double np_estimate(np_plan *p, const wnpu_model *m, const wnpu_accel_info
 
 /* Chooses the plan with the shortest estimate. It depends only on model, shapes, instruction set,
  * threads and `all`. Unless all stages have to be planned, an empty plan may be the shortest. */
-static void np_make_plan(np_plan *plan, const wnpu_model *m, const wnpu_accel_info *info,
-                         wnpu_isa isa, unsigned threads, int all)
+WNPU_RARE static void np_make_plan(np_plan *plan, const wnpu_model *m,
+                                   const wnpu_accel_info *info, wnpu_isa isa, unsigned threads,
+                                   int all)
 {
     double cpu_rate = cp_sets[isa].rate * threads;
     wnpu_accel_info nothing;
