@@ -814,8 +814,8 @@ typedef struct wnpu_token_event {
 
 /* Run parameters. The result of a run depends only on model, configuration, audio and these
  * parameters. NaN is not accepted for any of them. This overview lists the parameters by group, in
- * the order of wnpu_param_info(); the fields of wnpu_params are in the order in which they were
- * added. wnpu_param_info() and "transcribe --list-options" show the command-line options.
+ * the order of wnpu_param_info(), which is that of the fields. wnpu_param_info() and "transcribe
+ * --list-options" show the command-line options.
  *
  * Basic (basic)
  *   task             [transcribe]  write the spoken language, or translate it into English, which
@@ -1014,50 +1014,58 @@ typedef struct wnpu_token_event {
  */
 typedef struct wnpu_params {
     uint32_t struct_size;
+    /* Basic */
     int32_t task;             /* wnpu_task */
     int32_t language;         /* number or WNPU_LANGUAGE_AUTO */
+    int32_t script;           /* wnpu_script */
     int32_t timestamps;       /* 0 or 1 */
-    int32_t suppress_blank;   /* 0 or 1 */
-    int32_t suppress_non_speech; /* 0 or 1 */
-    const int32_t *suppress;  /* token numbers */
-    size_t n_suppress;
     int32_t max_initial_timestamp_ms;
-    int32_t max_tokens;
-    int32_t condition_on_previous; /* 0 or 1 */
-    float no_speech_threshold; /* probability */
-    float logprob_threshold;  /* also used by no_speech_threshold */
-    int32_t reserved;
-    const char *initial_prompt;
-    int (*on_segment)(void *user, const wnpu_segment *segment);
-    int (*on_progress)(void *user, int64_t done_ms, int64_t total_ms);
-    void *user;               /* first argument of the callbacks */
     int32_t words;            /* 0 or 1 */
-    /* Since 0.2: */
+    int32_t max_tokens;
+    /* Search. Lists can also be text (*_lines) with one item a line, as wnpu_params_set() takes
+     * them; both count. NULL: none */
     int32_t beam;
-    int32_t best_of;
     float patience;
     float length_penalty;
     int32_t length_rule;      /* wnpu_length_rule */
     float temperature;
+    int32_t best_of;
     uint64_t seed;
+    float repetition_penalty;
+    int32_t no_repeat_ngram;
+    int32_t suppress_blank;   /* 0 or 1 */
+    int32_t suppress_non_speech; /* 0 or 1 */
+    int32_t suppress_numerals; /* 0 or 1 */
+    const int32_t *suppress;  /* token numbers */
+    size_t n_suppress;
+    const char *suppress_lines; /* decimal numbers of tokens */
+    /* Style */
+    int32_t drop_fillers;     /* 0 or 1 */
+    const char *replace;      /* lines */
+    /* Gates */
     float temperature_step;
     float compression_threshold;
+    float logprob_threshold;  /* also used by no_speech_threshold */
     float first_logprob_threshold;
+    float no_speech_threshold; /* probability */
     int32_t stop_loops;       /* 0 or 1 */
+    /* Prompts */
+    const char *initial_prompt;
     int32_t carry_initial_prompt; /* 0 or 1 */
+    int32_t condition_on_previous; /* 0 or 1 */
     const char *prefix;
     const char *const *hotwords;
     size_t n_hotwords;
+    const char *hotword_lines;
     float hotword_boost;
-    float repetition_penalty;
-    int32_t no_repeat_ngram;
-    void (*on_logits)(void *user, const int32_t *tokens, size_t n_tokens, float *logits,
-                      size_t n_vocab);
+    /* Language detection */
     int32_t language_mode;    /* wnpu_language_mode */
     int32_t language_windows;
     float language_margin;
     const int32_t *languages; /* numbers of languages */
     size_t n_languages;
+    const char *language_lines; /* codes or names */
+    /* Voice activity */
     int32_t vad;              /* 0 or 1 */
     float vad_threshold;
     int32_t vad_min_speech_ms;
@@ -1065,25 +1073,23 @@ typedef struct wnpu_params {
     int32_t vad_pad_ms;
     int32_t least_ms;
     int32_t pause_ms;
-    int32_t speaker;
-    int32_t append;           /* 0 or 1 */
-    int (*on_token)(void *user, const wnpu_token_event *event);
-    /* Lists as text, one item a line, as wnpu_params_set() takes them; with the arrays, both
-     * count. NULL: none */
-    const char *suppress_lines; /* decimal numbers of tokens */
-    const char *hotword_lines;
-    const char *language_lines; /* codes or names */
-    int32_t script;           /* wnpu_script */
-    int32_t suppress_numerals; /* 0 or 1 */
-    int32_t drop_fillers;     /* 0 or 1 */
-    const char *replace;      /* lines */
     int32_t commit_step_ms;
     int32_t hold_ms;
     int32_t encode_margin_ms; /* 0 or 1000..30000 */
+    /* Speakers */
+    int32_t speaker;
+    int32_t append;           /* 0 or 1 */
     int32_t voices;           /* -1..99 */
     float voice_threshold;
     float voice_margin;
+    /* Callbacks */
     int (*on_voice)(void *user, const float *samples, size_t n, float *vector);
+    int (*on_segment)(void *user, const wnpu_segment *segment);
+    int (*on_progress)(void *user, int64_t done_ms, int64_t total_ms);
+    int (*on_token)(void *user, const wnpu_token_event *event);
+    void (*on_logits)(void *user, const int32_t *tokens, size_t n_tokens, float *logits,
+                      size_t n_vocab);
+    void *user;               /* first argument of the callbacks */
 } wnpu_params;
 
 WNPU_API void wnpu_params_init(wnpu_params *params, size_t struct_size);

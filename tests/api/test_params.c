@@ -3,6 +3,7 @@
  * Uses the public header only. */
 #include "../../whisper_npu.h"
 #include "../lib/t.h"
+#include <ctype.h>
 #include <math.h>
 
 /* Fields that are no parameters by name: callbacks and what belongs to them. */
@@ -63,7 +64,7 @@ static void test_table(void)
 }
 
 /* The overview before wnpu_params in the header lists the same parameters by the same groups in the
- * same order: " * Title (group)..." and " *   name ...". */
+ * same order: " * Title (group)..." and " *   name ...". Its fields are in that order, too. */
 static void test_overview(void)
 {
     char line[256], group[64] = "", word[64];
@@ -89,6 +90,16 @@ static void test_overview(void)
         }
     }
     T_CHECK(n >= 39 && param(n).name == NULL, "%d parameters in the header", (int)n);
+    for (n = 0; file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '}';) {
+        char *end = strrchr(line, ';'), *name = end;
+        while (name != NULL && name > line && (name[-1] == '_' || islower((unsigned char)name[-1]))) {
+            name--;
+        }
+        n += name != NULL && param(n).name != NULL &&
+             strncmp(param(n).name, name, strlen(param(n).name)) == 0 &&
+             name + strlen(param(n).name) == end;
+    }
+    T_CHECK(param(n).name == NULL, "%s is out of order in wnpu_params", param(n).name);
     if (file != NULL) {
         fclose(file);
     }
@@ -231,7 +242,7 @@ static void test_lists(void)
     T_CHECK(set(&p, "languages", "de,fr") == WNPU_E_ARGUMENT && set(&p, "languages", "klingon") ==
             WNPU_E_ARGUMENT, "no languages");
     T_CHECK(memcmp(&p, &before, sizeof p) == 0, "a refused list has changed something");
-    wnpu_params_init(&p, offsetof(wnpu_params, language_lines)); /* an older header */
+    wnpu_params_init(&p, offsetof(wnpu_params, hotword_lines)); /* an older header */
     T_CHECK(set(&p, "hotwords", words) == WNPU_E_VERSION, "older");
 }
 

@@ -4,18 +4,13 @@
  *     client MODEL                transcribes, and prints what it got through its own structures
  *     client --structures MODEL   every structure that carries its size, at every size
  *
- * -DABI_HEADER='"whisper_npu_0_1.h"': the older header. -DABI_NEWER: a newer one, whose structures
- * end in a field that the library does not know, abi_future. */
+ * -DABI_HEADER='"FILE"': the header. -DABI_NEWER: it is a newer one, whose structures end in a field
+ * that the library does not know, abi_future. */
 #include ABI_HEADER
 
 #include <math.h>
 #include <stddef.h>
-#ifndef ABI_OLDER
 #include "../../lib/t.h"
-#else
-#include <stdio.h>
-#include <string.h>
-#endif
 
 #define GUARD 0xa5 /* bytes that nobody may write */
 
@@ -129,9 +124,7 @@ static void fill(void)
     config.threads = 1;
     config.accel = &accel;
     wnpu_params_init(&params, sizeof params);
-#ifndef ABI_OLDER
-    params.vad = 0; /* noise is no speech; an older program is not asked */
-#endif
+    params.vad = 0; /* noise is no speech */
     params.max_tokens = 6;
     params.words = 1;
     params.no_speech_threshold = 2;
@@ -146,7 +139,6 @@ static int64_t print(void *user, const void *data, size_t size)
     return (int64_t)fwrite(data, 1, size, user);
 }
 
-/* Only what 0.1 had. */
 static int run(const char *path)
 {
     wnpu_segment segment;
@@ -190,7 +182,6 @@ static int run(const char *path)
 
 /* ---- every size of every structure ---- */
 
-#ifndef ABI_OLDER
 static const char *model_path;
 
 static int get_info(void *to) { return wnpu_model_get_info(model, to); }
@@ -542,7 +533,6 @@ static void structures(void)
     token_event();
     printf("wnpu_token_event\nwnpu_accel\nwnpu_accel_account\n");
 }
-#endif
 
 /* ---- what only a newer header knows ---- */
 
@@ -585,7 +575,6 @@ int main(int argc, char **argv)
         return 1;
     }
     fill();
-#ifndef ABI_OLDER
     model_path = argv[argc - 1];
     if (argc == 3) {
         status = wnpu_model_open(&model, model_path, &model_config, &error) != WNPU_OK ||
@@ -599,7 +588,6 @@ int main(int argc, char **argv)
         wnpu_model_close(model);
         return t_end();
     }
-#endif
     status = run(argv[1]);
 #ifdef ABI_NEWER
     status = status != 0 ? status : newer();
