@@ -290,6 +290,10 @@ test_text() {
     run 0 "$build/minimal" "$model" "$T/speech.wav"
     sed 's/^ *//' "$T/out" >"$T/minimal.txt"
     same "$T/speech.txt" "$T/minimal.txt"
+    run 0 "$build/voices" "$model" "$T/speech.wav" 1
+    grep -q '^Speaker 1: ' "$T/out" || fail "nobody speaks: $(head -n 3 "$T/out")"
+    sed 's/^[A-Z][a-z1 ]*: *//' "$T/out" >"$T/minimal.txt"
+    same "$T/speech.txt" "$T/minimal.txt"
     run 0 "$transcribe" -m "$model" --threads 1 --isa scalar "$T/speech.wav"
     same "$T/speech.txt" "$T/out"
     mkdir -p "$T/cache" && ln -s "$model" "$T/cache/ggml-tiny.bin"
@@ -334,6 +338,9 @@ test_commands() {
 
 test_minimal_errors() {
     run 1 "$build/minimal"
+    run 1 "$build/voices"
+    run 1 "$build/voices" "$T/none.bin" "$T/speech.wav" 100
+    has "$T/err" voices
     run 1 "$build/minimal" "$T/none.bin" "$T/speech.wav"
     filled "$T/err"
     run 1 "$build/minimal" "$model" "$T/noise.bin"
