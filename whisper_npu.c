@@ -25336,6 +25336,8 @@ static int64_t vc_turn_similarity(const vc_voices *v, uint32_t turn, uint32_t cl
     return own && count == 1 ? VC_SAME : product / (count - own);
 }
 
+/* ---- clusters ---- */
+
 /* Finds the nearest of the clusters after a. Of several the first. */
 static void vc_find_nearest(vc_voices *v, uint32_t a)
 {
@@ -25704,6 +25706,8 @@ typedef struct ru_run {
     ru_pieces pieces;
     vc_voices voices;
 } ru_run;
+
+/* ---- what others ask of the run ---- */
 
 static lr_hotwords ru_hotwords(const wnpu_params *p)
 {
@@ -28111,6 +28115,8 @@ static int wd_decode(ru_run *r, size_t frames, size_t *used)
  * ====================================================================== */
 #define WI_PROMPT_BYTES 4096u  /* much more than fits into the decoder's context */
 
+/* ---- positions and progress ---- */
+
 static ru_position wi_get_position(const ru_run *r)
 {
     ru_position p;
@@ -28199,6 +28205,8 @@ static void wi_progress_in_window(void *user, float share)
         __atomic_store_n(r->cancel, 1, __ATOMIC_RELAXED);
     }
 }
+
+/* ---- looking ahead ---- */
 
 /* Detects the language in the first language_windows times 30 s, before anything is decoded. The
  * caller reopens the audio. */
@@ -28365,6 +28373,8 @@ static int wi_skips_point(const ru_run *r, int64_t at)
     return r->live && r->tentative.skip_late && ru_end_ms(r) >= at + r->params.commit_step_ms;
 }
 
+/* ---- confirming, checkpoints and the loop ---- */
+
 /* Confirms words of the window up to the next point. A long window ends behind one of them, and so
  * does one without text for the speech behind them: then *used is where. Returns the state
  * unchanged if the run is cancelled. */
@@ -28494,6 +28504,8 @@ static int wi_run_windows(ru_run *r, int (*done)(ru_run *r))
                ? er_set(&r->error, WNPU_E_CANCELLED, r->stop_requested
                         ? "a callback requested a stop" : "cancelled") : status;
 }
+
+/* ---- what a run is given ---- */
 
 /* Checks parameters against the model, and configures the logit rules. */
 static int wi_set_rules(ru_run *r)
@@ -28745,6 +28757,8 @@ static int wi_add_phrases(ru_run *r, const char *name, const char *const *phrase
     return status;
 }
 
+/* ---- beginning and ending ---- */
+
 /* Discards the state of the previous run. */
 static void wi_reset_state(ru_run *r)
 {
@@ -28915,6 +28929,8 @@ static int wi_set_hotwords(ru_run *r)
     lr_trie_set_bonus(&r->rules.trie, r->params.hotword_boost, r->params.beam > 1);
     return status;
 }
+
+/* ---- the calls ---- */
 
 /* Continues a run that stopped between two windows, or inside one, which is decoded again. On
  * E_ARGUMENT nothing changes. */
@@ -30207,6 +30223,8 @@ static uint64_t sn_model(const wnpu_model *model)
     return sum;
 }
 
+/* ---- what a snapshot holds ---- */
+
 static void sn_fill_head(const ru_run *r, const wnpu_config *c, sn_head *h)
 {
     memset(h, 0, sizeof *h);
@@ -30583,6 +30601,8 @@ static int sn_is_tentative(const sn_ring *s, uint64_t decided)
            s->same <= s->step && sn_are_utterances(s, (int64_t)s->step * VA_STEP_MS);
 }
 
+/* ---- validation: the ring, times and the store ---- */
+
 /* Whether a live run can have had this ring; size and frame are those of the session and format. */
 static int sn_is_ring(const sn_state *state, size_t size, size_t frame)
 {
@@ -30714,6 +30734,8 @@ static int sn_is_valid(const ru_run *r, const unsigned char *block, size_t size)
     ends.step_ms = VA_STEP_MS;
     return rs_is_store(&store, p, p + s.used, v, &ends) && sn_are_times(r, &s, &ends);
 }
+
+/* ---- reading ---- */
 
 static void sn_read_stream(au_stream *a, const sn_state *s)
 {

@@ -304,6 +304,17 @@ contents() {
     awk 'seen[$2]++ { exit 1 }' "$T/banners" || fail "$1: two sections have one number"
 }
 
+# What long sections contain is marked.
+test_marks() {
+    # shellcheck disable=SC2086 # several words are wanted
+    awk -v marks=250 -f tests/lib/outline.awk ${sources#whisper_npu.h } >"$T/unmarked" ||
+        fail "tests/lib/outline.awk: status $?"
+    [ ! -s "$T/unmarked" ] || fail "lines without a mark: $(cat "$T/unmarked")"
+    sed '/^\/\* ---- /d' whisper_npu.c >"$T/plain.c"
+    awk -v marks=250 -f tests/lib/outline.awk "$T/plain.c" >"$T/unmarked"
+    [ "$(wc -l <"$T/unmarked")" -gt 30 ] || fail "not found: $(cat "$T/unmarked")"
+}
+
 # A section uses only sections before it. That the check finds such uses is checked on a copy in which
 # the third section calls the last.
 test_order() {
@@ -601,8 +612,8 @@ if [ -n "${WNPU_SANITIZED-}" ]; then
 fi
 for t in plain_c99 old_posix no_warnings npu switches no_os renamed no_fast_math \
     no_other_compiler header_is_cxx header_is_c99 symbols calls registers lines functions contents \
-    order outline new_format header_example prefix readme_snippets minimal_is_short links make_remakes \
-    make_says_what_is_missing make_spaces make_elsewhere; do
+    marks order outline new_format header_example prefix readme_snippets minimal_is_short links \
+    make_remakes make_says_what_is_missing make_spaces make_elsewhere; do
     t_run test_$t
 done
 t_end
