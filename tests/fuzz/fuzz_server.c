@@ -1,6 +1,8 @@
 /* fuzz_server.c - what clients send to build/server: forms, fields, queries and realtime events. The
  * first byte selects what the rest is. */
+#define _XOPEN_SOURCE 700
 #include "../../examples/kit/json.c"
+#undef _XOPEN_SOURCE
 #include "../../examples/kit/list.c"
 #undef _XOPEN_SOURCE
 #include "../../examples/server/server_event.c"
