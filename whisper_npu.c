@@ -25607,6 +25607,8 @@ typedef struct ru_text {
 /* Tokens of the open window: those that are final, and what was decoded behind them last. */
 typedef struct ru_confirmed {
     int64_t point_ms;       /* where words were confirmed last */
+    int64_t last_ms;        /* end of the last final word as it was when it was confirmed, */
+    int64_t until_ms;       /* which was done for words that end by here */
     uint32_t n, n_said;     /* final tokens; all */
     int32_t tokens[SE_MAX_TOKENS];
     float probability[SE_MAX_TOKENS];
@@ -27818,7 +27820,11 @@ static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t un
         if (end > c->n && (w->t1_ms > until_ms || end > most)) {
             break;
         }
-        c->n = end > c->n ? end : c->n;
+        if (end > c->n) {
+            c->n = end;
+            c->last_ms = w->t1_ms > c->last_ms ? w->t1_ms : c->last_ms;
+            c->until_ms = until_ms;
+        }
     }
     c->n_said = (uint32_t)h->n;
     memcpy(c->tokens, h->tokens, h->n * sizeof(int32_t));
@@ -27877,16 +27883,17 @@ static const al_word *wd_last_confirmed(const al_aligner *a, size_t n_confirmed)
 /* Whether the decoding has no text after the confirmed words, which have been aligned, although
  * speech goes on: the model skips it, or the confirmed words were invented. */
 static int wd_lacks_text(const ru_run *r, const se_hypothesis *h, int64_t end_ms,
-                         size_t n_confirmed)
+                         const ru_confirmed *c)
 {
-    const al_word *last = wd_last_confirmed(&r->text.aligner, n_confirmed);
+    const al_word *last = wd_last_confirmed(&r->text.aligner, c->n);
+    int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
     size_t i;
-    for (i = n_confirmed; i < h->n; i++) {
+    for (i = c->n; i < h->n; i++) {
         if (h->tokens[i] < r->engine.model->vocab.eot) {
             return 0;
         }
     }
-    return last != NULL && aw_speech_ms(r, last->t1_ms, end_ms) >= WD_NO_TEXT_MS;
+    return last != NULL && aw_speech_ms(r, from_ms, end_ms) >= WD_NO_TEXT_MS;
 }
 
 /* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
@@ -27929,7 +27936,7 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
     if (found) {
         wd_confirm_words(r, h, end_ms - r->params.hold_ms, c);
     }
-    return found | (wd_lacks_text(r, h, end_ms, c->n) ? WD_NO_TEXT : 0);
+    return found | (wd_lacks_text(r, h, end_ms, c) ? WD_NO_TEXT : 0);
 }
 
 /* ---- scrolling, and what a window becomes ---- */
@@ -27945,16 +27952,18 @@ static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
     int sentence = 0;
     for (i = 0; i < a->n_words; i++) {
         const al_word *w = &a->words[i];
-        int64_t end = w->t1_ms;
+        const size_t next = a->from[w->first + w->n - 1] + 1;
+        int64_t end = i + 1 < a->n_words ? (w->t1_ms + a->words[i + 1].t0_ms) / 2 : w->t1_ms;
         int ends = w->length > 0 && memchr(".!?", a->text[w->text + w->length - 1], 3) != NULL;
-        if (a->from[w->first + w->n - 1] >= r->confirmed.n) {
+        if (next > r->confirmed.n) {
             break;
         }
-        end = (i + 1 < a->n_words ? (end + a->words[i + 1].t0_ms) / 2 : end) - base;
+        end = next == r->confirmed.n && end < r->confirmed.last_ms ? r->confirmed.last_ms : end;
+        end -= base;
         if ((ends && end >= least) || !sentence || no_text) {
             at = end;
             sentence = ends && end >= least;
-            *n = a->from[w->first + w->n - 1] + 1;
+            *n = next;
         }
     }
     at = at / LG_STEP_MS * LG_STEP_MS;
@@ -30516,7 +30525,8 @@ static int sn_are_confirmed(const ru_run *r, const sn_state *s)
     const tk_vocab *v = &r->engine.model->vocab;
     uint32_t i;
     if (c->n > RU_MAX_PREFIX || c->n > c->n_said || c->n_said > SE_MAX_TOKENS ||
-        c->n > r->engine.model->n_text_ctx / 4 || c->point_ms < 0 ||
+        c->n > r->engine.model->n_text_ctx / 4 || c->last_ms < 0 ||
+        c->last_ms > c->until_ms || c->until_ms > c->point_ms ||
         (uint64_t)c->point_ms > s->voice.n_pushed / (ML_RATE / 1000u)) {
         return 0;
     }

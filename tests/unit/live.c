@@ -171,6 +171,30 @@ static void positions_of_points(void)
     free(r);
 }
 
+/* A window ends behind its last confirmed word where that ended when it was confirmed, or later: the
+ * alignment of a later decoding may place it where it has been said before. */
+static void end_of_confirmed_words(void)
+{
+    static char text[] = " So. No";
+    static al_word words[] = {{0, 1, 1, 3, 400, 1200, 0.5f, 0, 0, 0},
+                              {1, 1, 5, 2, 1200, 11000, 0.5f, 0, 0, 0}};
+    ru_run *r = calloc(1, sizeof *r);
+    int64_t last_ms;
+    r->text.aligner.text = text;
+    r->text.aligner.words = words;
+    r->text.aligner.n_words = 2;
+    r->text.aligner.from[1] = 1;
+    r->audio.content = 1200;
+    r->confirmed.n = 1;
+    for (last_ms = 0; last_ms <= 12000; last_ms += 4000) {
+        size_t n = 0, frames, want = last_ms == 0 ? 120 : last_ms == 12000 ? 0 : (size_t)last_ms / 10;
+        r->confirmed.last_ms = last_ms;
+        frames = wd_find_scroll(r, 1, &n);
+        T_CHECK(frames == want && n == 1, "%d ms: %lu frames", (int)last_ms, (unsigned long)frames);
+    }
+    free(r);
+}
+
 static void live_tests(void)
 {
     t_run("text is shown and withdrawn when two hypotheses agree", shown_when_confirmed);
@@ -178,4 +202,5 @@ static void live_tests(void)
     t_run("words of tentative text", shown_words);
     t_run("tentative text does not repeat itself", shown_without_loops);
     t_run("encoder positions where words are confirmed", positions_of_points);
+    t_run("where a window with confirmed words ends", end_of_confirmed_words);
 }
