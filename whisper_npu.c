@@ -26992,8 +26992,6 @@ static int lg_finish(ru_run *r, int status)
 #define WD_LANGUAGE_MIN_S 3.0f
 #define WD_LANGUAGE_SURE 0.8f
 #define WD_LANGUAGE_MAX_S 15.0f /* or after this much in any case */
-#define WD_SMALL 4u            /* models of this many layers need all encoder positions for that, */
-#define WD_POINT_MARGIN_MS 4000u /* others the content and this much after it */
 #define WD_SHORT_FRAMES 600u   /* encode_margin_ms is for windows with less content */
 #define WD_SHORT_STEPS 25      /* most steps between the ends of their content and their text */
 #define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word, */
@@ -27190,15 +27188,6 @@ static size_t wd_positions(const ru_run *r, size_t content)
     return margin_ms == 0 || content >= WD_SHORT_FRAMES || r->audio.batch > 0 ||
            r->params.commit_step_ms > 0 || wd_needs_language(r)
                ? r->engine.model->n_audio_ctx : wd_some_positions(r, content, margin_ms);
-}
-
-/* Encoder positions of the open window where words are confirmed. */
-static size_t wd_point_positions(const ru_run *r)
-{
-    return r->engine.model->n_audio_layer <= WD_SMALL || r->bridge.accel != NULL ||
-           (wd_needs_language(r) && r->confirmed.n == 0)
-               ? r->engine.model->n_audio_ctx
-               : wd_some_positions(r, r->audio.content, WD_POINT_MARGIN_MS);
 }
 
 /* WNPU_LANGUAGE_EACH: the language changes when another leads clearly, or twice in a row. */
@@ -28403,11 +28392,9 @@ static int wi_confirm(ru_run *r, size_t *used)
         double since;
         r->lookahead.n = 0;
         se_invalidate(&r->text.search);
-        r->engine.positions = wd_point_positions(r);
         wd_encode_samples(r, r->audio.samples, r->audio.content);
         since = os_now_ms();
         found = ru_cancelled(r) ? 0 : wd_decode_point(r, at, &next);
-        r->engine.positions = r->engine.model->n_audio_ctx;
         r->language.id = next.n > 0 ? r->language.id : language;
         r->stats.decoder_ms += ru_elapsed_ms(&since);
     }
@@ -29324,6 +29311,7 @@ static void wi_wipe(ru_run *r)
 #define TT_PAUSE_MS 400         /* after this much silence the window is decoded as if it ended */
 #define TT_SPEECH_MS 200        /* less voice is not decoded */
 #define TT_MARGIN_MS 10000u     /* encoded after the content */
+#define TT_SMALL 4u             /* models with this many layers repeat themselves with fewer */
 #define TT_TOKENS_PER_S 12      /* most tokens per second of content */
 #define TT_END_STEPS 10         /* timestamps this close to the end of the content end the text */
 #define TT_HOLD 2.0f            /* a former token is kept if its logit is below the best by this, */
@@ -29529,7 +29517,7 @@ static void tt_encode(ru_run *r, const float *span, size_t content)
     en_engine *e = &r->engine;
     r->lookahead.n = 0;
     se_invalidate(&r->text.search);
-    e->positions = e->model->n_audio_layer > WD_SMALL
+    e->positions = e->model->n_audio_layer > TT_SMALL
                        ? wd_some_positions(r, content, TT_MARGIN_MS) : e->model->n_audio_ctx;
     en_log_mel(e, span, content);
     en_run(e);

@@ -939,9 +939,8 @@ typedef struct wnpu_token_event {
  *                    hold_ms before are confirmed: from then on they are part of the result and
  *                    begin each further decoding. A window ends behind one of them after 20 s, or
  *                    after 3 s of speech without text. For live runs, see wnpu_live: words are
- *                    final soon after they were said, for an encoder run per step: over 30 s, or,
- *                    if the model has more than four layers, over the content and 4 s. A run of a
- *                    file gives the same text. Needs vad and a batch of 0 or 1
+ *                    final soon after they were said, for an encoder run per step. A run of a file
+ *                    gives the same text. Needs vad and a batch of 0 or 1
  *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s,
@@ -2020,10 +2019,10 @@ WNPU_API const char *wnpu_amdxdna_cause_name(int cause);
 #define wnpu_format_name         WNPU_RENAMED(WNPU_PREFIX, format_name)
 #define wnpu_format_from_name    WNPU_RENAMED(WNPU_PREFIX, format_from_name)
 #define wnpu_get_format          WNPU_RENAMED(WNPU_PREFIX, get_format)
-#define wnpu_write_wants_words   WNPU_RENAMED(WNPU_PREFIX, write_wants_words)
 #define wnpu_write               WNPU_RENAMED(WNPU_PREFIX, write)
 #define wnpu_write_options_init  WNPU_RENAMED(WNPU_PREFIX, write_options_init)
 #define wnpu_write_options_subtitles WNPU_RENAMED(WNPU_PREFIX, write_options_subtitles)
+#define wnpu_write_wants_words   WNPU_RENAMED(WNPU_PREFIX, write_wants_words)
 #define wnpu_write_with          WNPU_RENAMED(WNPU_PREFIX, write_with)
 #define wnpu_write_json_string   WNPU_RENAMED(WNPU_PREFIX, write_json_string)
 #define wnpu_self_test           WNPU_RENAMED(WNPU_PREFIX, self_test)

@@ -143,34 +143,6 @@ static void shown_without_loops(void)
     check_loop(50, 50, 52);
 }
 
-/* Where words are confirmed, larger models encode the content and 4 s, in steps of 2.56 s. */
-static void positions_of_points(void)
-{
-    static const struct {
-        uint32_t layers;
-        size_t content, positions;
-    } of[] = {{4, 500, 1500}, {6, 500, 512}, {6, 2000, 1280}, {6, 2600, 1500}};
-    ru_run *r = calloc(1, sizeof *r);
-    wnpu_model *m = calloc(1, sizeof *m);
-    size_t i;
-    m->n_audio_ctx = 1500;
-    m->vocab.multilingual = 1;
-    r->engine.model = m;
-    for (i = 0; i < sizeof of / sizeof of[0]; i++) {
-        m->n_audio_layer = of[i].layers;
-        r->audio.content = of[i].content;
-        r->params.language = 0;
-        T_CHECK(wd_point_positions(r) == of[i].positions, "%d: %lu", (int)i,
-                (unsigned long)wd_point_positions(r));
-        r->params.language = WNPU_LANGUAGE_AUTO; /* all are needed to detect it */
-        r->language.id = -1;
-        T_CHECK(wd_point_positions(r) == 1500, "%d: %lu", (int)i,
-                (unsigned long)wd_point_positions(r));
-    }
-    free(m);
-    free(r);
-}
-
 /* A window ends behind its last confirmed word where that ended when it was confirmed, or later: the
  * alignment of a later decoding may place it where it has been said before. */
 static void end_of_confirmed_words(void)
@@ -201,6 +173,5 @@ static void live_tests(void)
     t_run("text before a pause is shown at once", shown_when_complete);
     t_run("words of tentative text", shown_words);
     t_run("tentative text does not repeat itself", shown_without_loops);
-    t_run("encoder positions where words are confirmed", positions_of_points);
     t_run("where a window with confirmed words ends", end_of_confirmed_words);
 }
