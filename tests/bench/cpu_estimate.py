@@ -35,8 +35,8 @@ STAGES = ("mel", "encoder", "cross", "detector", "token")
 # Name, LLVM's CPU, instruction set, GHz, GB/s of all cores, number of cores. Bandwidths: Pi 4
 # (STREAM's copy, sci-pi.org.uk/bench/stream.html); Pi 5 (twice the 4.9 to 5.7 that tinymembench
 # copies, less a tenth, github.com/geerlingguy/sbc-reviews issue 21); RK3588 (17 to 22,
-# turingpi.com, "RK1 compute module benchmarks"; four A55 get a third of it); N1 and M1 (one core of
-# Graviton2 and of M1, anandtech.com, 2020); N100 (one channel of DDR4-3200, two thirds of 25.6);
+# turingpi.com, "RK1 compute module benchmarks"; four A55 get a third of it); N1 and M1 (one core,
+# assumed); N100 (one channel of DDR4-3200, two thirds of 25.6);
 # Atom C3558 (one channel of DDR4-2133, two thirds of 17); Zen 3 and Zen 4 (one core, assumed). LLVM
 # takes the A76 for an A57, so the N1, which was made of it, stands for it; the M1 is computed like
 # Apple's A7, and Gracemont like Alder Lake's large cores.
