@@ -554,9 +554,10 @@ bench-plot: $(B)/bench_plot
 STATIC = BUILD="$(BUILD)/static" LDFLAGS=-static
 cpu-estimate:
 	@tests/bench/cpu_estimate.py --help >/dev/null
+	+@$(MAKE) "$(B)/pack"
 	+@$(MAKE) $(STATIC) "$(B)/static/bench_work"
 	+@$(MAKE) $(AARCH64) "$(B)/aarch64/bench_work"
-	@for model in $(MODEL); do "$(BUILD)/static/bench_work" pack "$$(examples/fetch.sh $$model)" \
+	@for model in $(MODEL); do "$(BUILD)/pack" "$$(examples/fetch.sh $$model)" \
 	    "$(BUILD)/static/$$model.wnpu" || exit; done
 	@WNPU_BUILD="$(BUILD)" tests/bench/cpu_estimate.py $(ESTIMATE_ARGS) \
 	    $(MODEL:%="$(BUILD)/static/%.wnpu")

@@ -3,7 +3,6 @@
  *     bench_work count MODEL ISA    each counted part once, between two calls of work_mark()
  *     bench_work time MODEL ISA     CPU time of each stage in ms, the least of several
  *     bench_work about MODEL ISA    sizes only
- *     bench_work pack MODEL FILE    writes the model as a pack
  *
  * One thread. Counted parts are small, because an emulator logs every block of instructions: the
  * encoder is run with 1 and 2 layers for 128 positions and with 1 layer for 256, the keys and values
@@ -50,31 +49,19 @@ static void set_encoder(work *w, size_t positions, uint32_t layers)
 
 static void open_all(work *w, const char *model, const char *isa)
 {
-    wnpu_config config;
     wnpu_error error;
-    uint32_t seed = 1;
-    size_t i;
-    if (wnpu_model_open(&w->model, model, NULL, &error) != WNPU_OK) {
+    if (steps_session(model, isa, &w->model, &w->session, &error) != WNPU_OK) {
         die(model, error.message);
-    }
-    wnpu_config_init(&config, sizeof config);
-    config.threads = 1;
-    config.isa = wnpu_isa_from_name(isa);
-    if (wnpu_session_open(&w->session, w->model, &config, NULL, 0, &error) != WNPU_OK) {
-        die("session", error.message);
     }
     w->e = &w->session->run.engine;
     w->layers = w->model->n_audio_layer;
-    for (i = 0; i < ML_SPAN; i++) { /* noise: the time does not depend on what is said */
-        seed = seed * 1664525u + 1013904223u;
-        w->samples[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
-    }
+    steps_noise(w->samples);
     printf("encoder_macs %.0f\ntoken_bytes %.0f\nencoder_bytes %.0f\nsession_bytes %.0f\n"
            "layers %u\ndecoder_layers %u\npositions %u\n", encoder_macs(w->model),
            step_bytes(w->model, POSITION),
            12.0 * w->model->n_audio_state * w->model->n_audio_state * w->layers *
                (double)en_blocks(w->model->n_audio_ctx, w->e->rows),
-           (double)wnpu_session_size(w->model, &config, &error), w->layers,
+           (double)w->session->size, w->layers,
            w->model->n_text_layer, w->model->n_audio_ctx);
 }
 
@@ -195,34 +182,11 @@ static void time_all(work *w)
            machine_ghz());
 }
 
-static int64_t write_pack(void *user, const void *data, size_t size)
-{
-    return fwrite(data, 1, size, user) == size ? (int64_t)size : -1;
-}
-
-static void pack(const char *from, const char *to)
-{
-    FILE *f = fopen(to, "wb");
-    wnpu_model *model;
-    wnpu_error error;
-    if (wnpu_model_open(&model, from, NULL, &error) != WNPU_OK) {
-        die(from, error.message);
-    }
-    if (f == NULL || wnpu_model_save(model, write_pack, f, &error) != WNPU_OK || fclose(f) != 0) {
-        die(to, "cannot be written");
-    }
-    wnpu_model_close(model);
-}
-
 int main(int argc, char **argv)
 {
     static work w;
     if (argc != 4) {
-        die("usage", "bench_work count|time|about MODEL ISA, or pack MODEL FILE");
-    }
-    if (strcmp(argv[1], "pack") == 0) {
-        pack(argv[2], argv[3]);
-        return 0;
+        die("usage", "bench_work count|time|about MODEL ISA");
     }
     open_all(&w, argv[2], argv[3]);
     if (strcmp(argv[1], "count") == 0) {

@@ -18,6 +18,7 @@ is made again. MODEL is a pack; the make target makes packs.
 """
 import argparse
 import collections
+import functools
 import json
 import os
 import re
@@ -29,17 +30,19 @@ BUILD = os.environ.get("WNPU_BUILD", "build")
 TOKENS = 100    # of 30 s of speech
 REGION_US = 5   # to start and end work of several threads, see D6 in tests/NOTES.md
 REGIONS = 8     # of a decoder's layer
+PART = 128      # positions that bench_work.c counts of the encoder's 1500
+DETECTOR = 6    # it counts the detector for 5 s of 30
 PARTS = ("mel", "layer1", "layer2", "layer1wide", "cross", "detector", "token")
 STAGES = ("mel", "encoder", "cross", "detector", "token")
 
 # Name, LLVM's CPU, instruction set, GHz, GB/s of all cores, number of cores. Bandwidths: Pi 4
 # (STREAM's copy, sci-pi.org.uk/bench/stream.html); Pi 5 (twice the 4.9 to 5.7 that tinymembench
 # copies, less a tenth, github.com/geerlingguy/sbc-reviews issue 21); RK3588 (17 to 22,
-# turingpi.com, "RK1 compute module benchmarks"; four A55 get a third of it); N1 and M1 (one core,
-# assumed); N100 (one channel of DDR4-3200, two thirds of 25.6);
-# Atom C3558 (one channel of DDR4-2133, two thirds of 17); Zen 3 and Zen 4 (one core, assumed). LLVM
-# takes the A76 for an A57, so the N1, which was made of it, stands for it; the M1 is computed like
-# Apple's A7, and Gracemont like Alder Lake's large cores.
+# turingpi.com, "RK1 compute module benchmarks"; four A55 get a third of it); N100 (one channel of
+# DDR4-3200, two thirds of 25.6); Atom C3558 (one channel of DDR4-2133, two thirds of 17). N1, M1,
+# Zen 3 and Zen 4: one core, assumed. LLVM takes the A76 for an A57, so the N1, which was made of
+# it, stands for it; the M1 is computed like Apple's A7, and Gracemont like Alder Lake's large
+# cores.
 Core = collections.namedtuple("Core", "name cpu isa ghz gbs cores")
 CORES = (
     Core("Pi 4, A72", "cortex-a72", "neon", 1.8, 5.5, 4),
@@ -82,6 +85,7 @@ def die(text):
     sys.exit("cpu_estimate.py: " + text)
 
 
+@functools.lru_cache(maxsize=None)
 def newest(tool):
     """The program with the highest number, as Debian names them."""
     for number in range(40, 13, -1):
@@ -183,22 +187,23 @@ def whole(counts, about):
         one, two, wide = (part[name][pc] for name in ("layer1", "layer2", "layer1wide"))
         layer = two - one
         front = one - layer
-        q = (wide - 2 * front - 2 * layer) / (2 * 128 ** 2)
-        b = (layer - q * 128 ** 2) / 128
-        encoder[pc] = front / 128 * positions + layers * (b * positions + q * positions ** 2)
+        q = (wide - 2 * front - 2 * layer) / (2 * PART ** 2)
+        b = (layer - q * PART ** 2) / PART
+        encoder[pc] = front / PART * positions + layers * (b * positions + q * positions ** 2)
     return {
         "mel": part["mel"], "encoder": encoder, "token": part["token"],
-        "cross": {pc: n * positions / 128 for pc, n in part["cross"].items()},
-        "detector": {pc: n * 6 for pc, n in part["detector"].items()},
+        "cross": {pc: n * positions / PART for pc, n in part["cross"].items()},
+        "detector": {pc: n * DETECTOR for pc, n in part["detector"].items()},
     }
 
 
 # ---- cycles ----
 
-def disassemble(isa):
+@functools.lru_cache(maxsize=None)
+def disassemble(program, x86):
     """Instructions as an assembler reads them, functions, and targets of branches by address."""
     tool = newest("llvm-objdump")
-    out = subprocess.run([tool, "-d", "--no-show-raw-insn", program_of(isa)], check=True, text=True,
+    out = subprocess.run([tool, "-d", "--no-show-raw-insn", program], check=True, text=True,
                          stdout=subprocess.PIPE).stdout
     code, function, target, name = {}, {}, {}, ""
     for line in out.splitlines():
@@ -209,7 +214,7 @@ def disassemble(isa):
         found = re.match(r"^ *([0-9a-f]+):\s+(\S.*)$", line)
         if found:
             at = int(found.group(1), 16)
-            code[at] = readable(found.group(2), is_x86(isa))
+            code[at] = readable(found.group(2), x86)
             function[at] = name
             goal = re.search(r"\b0x([0-9a-f]+) <", line)
             if goal:
@@ -339,7 +344,7 @@ class Work:
 
     def __init__(self, isa, model):
         self.isa = isa
-        self.code, self.function, target = disassemble(isa)
+        self.code, self.function, target = disassemble(program_of(isa), is_x86(isa))
         self.about = facts("about", model, "scalar")
         counts, self.ends = count(isa, model)
         parts = following(counts, self.ends, self.code, target)
@@ -348,6 +353,7 @@ class Work:
         self.text = {pc: block_text(self.code, self.ends, parts, pc) for pc in self.blocks}
         self.blocks = [pc for pc in self.blocks if self.text[pc]]
 
+    @functools.lru_cache(maxsize=None) # cores share models of LLVM, and tables ask again
     def on(self, cpu):
         """Cycles of each stage, and what most of them wait for."""
         found = dict(zip(self.blocks, analyse([self.text[pc] for pc in self.blocks], cpu,
@@ -448,7 +454,7 @@ def print_validation(work, model, path):
         core = Core("", "native", isa, measured["clock"], measured["bandwidth"], 1)
         cycles = work[isa].on("native")[0]
         ms, _ = times(core, cycles, measured, 1, core.gbs)
-        ms["detector"] /= 6
+        ms["detector"] /= DETECTOR
         for stage in STAGES:
             print(f"{isa:10}{stage:10}{ms[stage]:13.2f}{measured[stage]:12.2f}"
                   f"{ms[stage] / measured[stage] - 1:8.0%}")

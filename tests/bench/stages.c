@@ -43,23 +43,11 @@ static void open_audio(stages *s, const char *path)
 
 static void open_all(stages *s, const char *model, const char *isa, const char *recording)
 {
-    wnpu_config config;
     wnpu_error error;
-    uint32_t seed = 1;
-    size_t i;
-    if (wnpu_model_open(&s->model, model, NULL, &error) != WNPU_OK) {
+    if (steps_session(model, isa, &s->model, &s->session, &error) != WNPU_OK) {
         die(model, error.message);
     }
-    wnpu_config_init(&config, sizeof config);
-    config.threads = 1;
-    config.isa = wnpu_isa_from_name(isa);
-    if (wnpu_session_open(&s->session, s->model, &config, NULL, 0, &error) != WNPU_OK) {
-        die("session", error.message);
-    }
-    for (i = 0; i < ML_SPAN; i++) { /* noise: the time does not depend on what is said */
-        seed = seed * 1664525u + 1013904223u;
-        s->samples[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
-    }
+    steps_noise(s->samples);
     en_log_mel(&s->session->run.engine, s->samples, ML_FRAMES);
     en_run(&s->session->run.engine);
     if (steps_open(&s->decoder, &s->session->run.engine, ROWS, ROWS) == NULL) {

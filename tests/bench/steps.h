@@ -1,5 +1,6 @@
 /* steps.h - the decoder's steps for benchmarks: greedy continuations of one prompt, as beams are. In
- * a decoder of its own, in a session's engine. And how much work stages are. After whisper_npu.c. */
+ * a decoder of its own, in a session's engine. And the session that single stages are timed in, and
+ * how much work stages are. After whisper_npu.c. */
 #ifndef STEPS_H
 #define STEPS_H
 
@@ -24,6 +25,30 @@ static inline double step_bytes(const wnpu_model *m, double n)
     double d = m->n_text_state, layers = m->n_text_layer;
     return layers * 14 * d * d + (double)m->vocab.n_vocab * d / 2 + layers * 2 * d * n +
            cross_bytes(m);
+}
+
+/* Opens a model and a session of one thread for it. */
+static inline int steps_session(const char *path, const char *isa, wnpu_model **model,
+                                wnpu_session **session, wnpu_error *error)
+{
+    wnpu_config config;
+    int status = wnpu_model_open(model, path, NULL, error);
+    wnpu_config_init(&config, sizeof config);
+    config.threads = 1;
+    config.isa = wnpu_isa_from_name(isa);
+    return status != WNPU_OK ? status
+                             : wnpu_session_open(session, *model, &config, NULL, 0, error);
+}
+
+/* Fills a window with noise: the time of a stage does not depend on what is said. */
+static inline void steps_noise(float samples[ML_SPAN])
+{
+    uint32_t seed = 1;
+    size_t i;
+    for (i = 0; i < ML_SPAN; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        samples[i] = ((float)(seed >> 8) / 8388608.0f - 1.0f) * 0.1f;
+    }
 }
 
 /* Opens a decoder; the caller frees what is returned, NULL without memory. */
