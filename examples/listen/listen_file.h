@@ -5,7 +5,9 @@
 #ifndef LISTEN_FILE_H
 #define LISTEN_FILE_H
 
-#define FILE_SPEAKERS 9
+#include "listen_source.h"
+
+#define FILE_SPEAKERS (SOURCE_SESSIONS + 1) /* 0: there is one voice only */
 #define FILE_LINE 4096          /* lines that are begun have less text, as have windows */
 
 /* Opens a file and appends to it. Returns 0, or -1 with errno. Without it the others do nothing. */
