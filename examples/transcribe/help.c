@@ -147,20 +147,28 @@ static void print_wrapped(const char *text, size_t at)
     putchar('\n');
 }
 
-/* A heading; that of subtitles with the formats that they are for. */
-static void print_heading(const char *heading, const char *group)
+/* The formats that options of subtitles are for, in parentheses. */
+static void print_subtitle_formats(void)
 {
     wnpu_format_info info = {.struct_size = sizeof info};
     const char *before = " (";
     int i;
-    printf("\n%s", heading);
-    for (i = 0; strcmp(group, "subtitles") == 0 && wnpu_get_format(i, &info) == WNPU_OK; i++) {
+    for (i = 0; wnpu_get_format(i, &info) == WNPU_OK; i++) {
         if (info.has_layout) {
             printf("%s%s", before, info.name);
             before = ", ";
         }
     }
-    puts(strcmp(before, ", ") == 0 ? ")" : "");
+    putchar(')');
+}
+
+static void print_heading(const char *heading, const char *group)
+{
+    printf("\n%s", heading);
+    if (strcmp(group, "subtitles") == 0) {
+        print_subtitle_formats();
+    }
+    putchar('\n');
 }
 
 /* An option's meaning, and in parentheses its range and default. */
