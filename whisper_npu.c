@@ -25243,7 +25243,7 @@ typedef struct vc_voices {
     vc_turn *turn;          /* [capacity] */
     int16_t *vector;        /* [capacity, dimension] of length VC_ONE */
     int32_t *sum;           /* [capacity, dimension] of the vectors of a cluster */
-    float *given;           /* [dimension] by the host */
+    float *given;           /* [dimension] by on_voice */
 } vc_voices;
 
 static void vc_carve(ar_arena *arena, vc_voices *v, uint32_t dimension, uint32_t turns)

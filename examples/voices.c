@@ -6,8 +6,6 @@
  * "Speakers by voice" in examples/README.md. Put a speaker embedding in its place. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "whisper_npu.h"
 
 #define FRAME 512          /* samples, of which LENGTH are not zero */

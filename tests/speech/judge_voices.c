@@ -6,8 +6,9 @@
  *
  * WAV files are 16-bit mono at 16 kHz behind a header of 44 bytes. Only what one speaker says alone
  * counts. The equal error rate is that of pairs of stretches of 1 s of one recording; turns last
- * 2 s and are at most 6 s long. "named" is the share of time with a speaker, "pure" the share of
- * that whose speaker is the right one, with the best assignment of numbers to speakers. */
+ * 2 s and are at most 6 s long. Coverage is the share of time with a speaker, purity the share of
+ * that whose speaker is the right one, with the best assignment of numbers to speakers, and
+ * confusion the share of all time with a wrong one. */
 #include "../../whisper_npu.c"
 #define main voices_main
 #include "../../examples/voices.c"
@@ -34,7 +35,7 @@ typedef struct stretch {
 
 static unsigned char judge_file[64 << 20];
 
-static int judge_load(recording *r, const char *path)
+static void judge_load(recording *r, const char *path)
 {
     FILE *file = fopen(path, "rb");
     size_t size = file != NULL ? fread(judge_file, 1, sizeof judge_file, file) : 0, i;
@@ -53,7 +54,6 @@ static int judge_load(recording *r, const char *path)
     }
     r->steps = r->n / (16000 / JUDGE_STEP);
     r->who = calloc(r->steps + 1, sizeof *r->who);
-    return 0;
 }
 
 static void judge_labels(recording *r, const char *path)
@@ -160,7 +160,7 @@ static size_t judge_best(size_t table[][JUDGE_NAMES + 1], size_t labels, size_t 
 }
 
 typedef struct figures {
-    size_t all, named, right, largest; /* largest: everything is one speaker's */
+    size_t all, covered, right, largest; /* largest: everything is one speaker's */
 } figures;
 
 /* Clusters turns as the library does. */
@@ -184,7 +184,7 @@ static void judge_cluster(const recording *r, const stretch *turn, size_t n, uin
     for (i = 0; i < n; i++) {
         size_t length = turn[i].end - turn[i].begin, label = (size_t)turns[i].speaker;
         f->all += length;
-        f->named += label > 0 ? length : 0;
+        f->covered += label > 0 ? length : 0;
         of[turn[i].who] += length;
         most = of[turn[i].who] > most ? of[turn[i].who] : most;
         labels = label > labels ? label : labels;
@@ -208,9 +208,9 @@ static uint32_t judge_speakers(const stretch *turn, size_t n)
 
 static void judge_print(const char *what, const figures *f)
 {
-    printf("%-24s named %5.1f %%, pure %5.1f %%, confused %5.1f %% (one speaker: %.1f %%)\n", what,
-           100.0 * (double)f->named / (double)f->all, 100.0 * (double)f->right / (double)f->named,
-           100.0 * (double)(f->named - f->right) / (double)f->all,
+    printf("%-24s coverage %5.1f %%, purity %5.1f %%, confusion %5.1f %% (one speaker: %.1f %%)\n", what,
+           100.0 * (double)f->covered / (double)f->all, 100.0 * (double)f->right / (double)f->covered,
+           100.0 * (double)(f->covered - f->right) / (double)f->all,
            100.0 * (double)(f->all - f->largest) / (double)f->all);
 }
 
