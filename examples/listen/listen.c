@@ -378,12 +378,24 @@ static int finish(voice *v)
     return status < 0 ? failed_run(v, status) : 0;
 }
 
+/* Whether nobody speaks, and all that was said is final. */
+static int is_quiet(void)
+{
+    wnpu_live live = {.struct_size = sizeof live};
+    int i, quiet = set.params.vad != 0;
+    for (i = 0; i < sound.n_sessions && quiet; i++) {
+        quiet = wnpu_get_live(voices[i].session, &live) == WNPU_OK && !live.speaking &&
+                live.text_length == 0 && (live.utterance_t0_ms < 0 || live.utterance_t1_ms >= 0);
+    }
+    return quiet;
+}
+
 static int run(void)
 {
     char hint[256];
     int i, goes_on = 1, status = 0;
     while (goes_on && status == 0) {
-        goes_on = source_wait(&sound);
+        goes_on = source_wait(&sound, is_quiet());
         if (source_hint(&sound, hint)[0] != '\0') {
             (void)complain(0, "%s", hint);
         }

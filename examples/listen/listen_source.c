@@ -10,6 +10,8 @@
 
 enum {
     TICK_MS = 100,                     /* how often the thread looks whether it is to stop */
+    WAIT_MS = 50,                      /* how long source_wait() waits for sound */
+    QUIET_MS = 80,                     /* sound that is collected in silence; below a piece */
     BEFORE_MS = 500,                   /* for what was recorded before the start */
     SURE_MS = 2500,                    /* a source that kept the pace for so long is live */
     STALL_MS = 700,                    /* without sound, and its recorder may have lost some */
@@ -212,10 +214,14 @@ static void find_losses(source *s)
 
 /* ---- the thread ---- */
 
-/* Waits until there is sound or the end. */
-static void wait_for_sound(source *s)
+/* Waits until there is sound or the end. In silence it is collected for a while, because each piece
+ * wakes two threads, unless the n frames read last were already as long. */
+static void wait_for_sound(source *s, uint64_t n)
 {
     struct pollfd p = {s->in.fd, POLLIN, 0};
+    if (s->quiet && s->clock.live == 1 && ms_of(s, n) < QUIET_MS) {
+        sleep_ms(QUIET_MS);
+    }
     while (!s->in.uses_ffmpeg && !s->stop && !*s->end && poll(&p, 1, TICK_MS) == 0) {
         s->clock.running = platform_now_ms();
     }
@@ -243,7 +249,7 @@ static void *read_all(void *user)
     int64_t n = samples != NULL ? 1 : -1;
     int i;
     while (n > 0 && !s->stop) {
-        wait_for_sound(s);
+        wait_for_sound(s, (uint64_t)n);
         find_losses(s);
         n = a->read(a->user, samples, most);
         if (n <= 0) {
@@ -306,12 +312,13 @@ int source_start(source *s)
     return failed != 0 ? -1 : 0;
 }
 
-int source_wait(source *s)
+int source_wait(source *s, int quiet)
 {
     struct timespec time;
     int goes_on;
+    s->quiet = quiet;
     (void)clock_gettime(CLOCK_REALTIME, &time);
-    time.tv_nsec += 50000000;
+    time.tv_nsec += 1000000L * (quiet ? 2 * TICK_MS : WAIT_MS);
     time.tv_sec += time.tv_nsec / 1000000000;
     time.tv_nsec %= 1000000000;
     (void)pthread_mutex_lock(&s->mutex);

@@ -37,6 +37,7 @@ typedef struct source {
     input in;                 /* in.why: what is wrong, of source_open() */
     const atomic_int *end;    /* the user ends the sound; what has arrived is still delivered */
     atomic_int stop;          /* nothing more is delivered */
+    atomic_int quiet;         /* of source_wait() */
     wnpu_session *session[SOURCE_SESSIONS];
     int n_sessions;
     void (*keep)(const wnpu_audio *audio, const void *samples, size_t frames); /* or NULL */
@@ -61,8 +62,9 @@ typedef struct source {
 int source_open(source *s, int fd, const wnpu_audio *raw, int live, const atomic_int *end);
 /* Starts to push sound into s->session, whose streams are open. */
 int source_start(source *s);
-/* Waits for more, at most 50 ms. Returns 0 when all sound was pushed. */
-int source_wait(source *s);
+/* Waits for more, at most 50 ms. Returns 0 when all sound was pushed. quiet: nobody speaks, so that
+ * sound of a live source may come in pieces of about 100 ms, and the wait may take 200. */
+int source_wait(source *s, int quiet);
 /* The hint, once; else "". */
 const char *source_hint(source *s, char hint[256]);
 /* Ends the thread. */
