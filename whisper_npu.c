@@ -29838,10 +29838,6 @@ static int st_check(ru_run *r, const wnpu_audio *a)
         return er_set(&r->error, WNPU_E_ARGUMENT, "append is for wnpu_transcribe() only; a live "
                       "run cannot add to earlier results");
     }
-    if (r->params.voices != 0) {
-        return er_set(&r->error, WNPU_E_ARGUMENT, "voices is for wnpu_transcribe() only: who "
-                      "speaks is known at the end, but text of a live run does not change");
-    }
     return tt_are_options(t->step_ms, t->hangover_ms) ? WNPU_OK
         : er_set(&r->error, WNPU_E_ARGUMENT, "step_ms %d is neither 0 nor in 100..10000, or "
                  "hangover_ms %d is outside 100..10000", (int)t->step_ms, (int)t->hangover_ms);
@@ -29899,6 +29895,14 @@ static int st_keep_text(ru_run *r)
     return WNPU_OK;
 }
 
+/* Prepares a run, unless it needs what no live run has. */
+static int st_configure(ru_run *r)
+{
+    return r->params.voices == 0 ? wi_configure(r, 0)
+        : er_set(&r->error, WNPU_E_ARGUMENT, "voices is for wnpu_transcribe() only: who speaks is "
+                 "known at the end, but text of a live run does not change");
+}
+
 static int st_begin(ru_run *r, const wnpu_stream_options *o)
 {
     wnpu_audio a;
@@ -29910,7 +29914,7 @@ static int st_begin(ru_run *r, const wnpu_stream_options *o)
     r->tentative.skip_late = o->skip_late != 0;
     r->tentative.skipped = 0;
     st_set_detection(r);
-    status = wi_configure(r, 0);
+    status = st_configure(r);
     if (r->tentative.detect_only) {
         r->language.probability = 0.0f;
     }

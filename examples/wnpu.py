@@ -14,6 +14,7 @@ protocol, and pieces of it of any size, as a microphone or a pipe delivers them:
 
 A session may be used by one thread at a time; but cancel() may be called from any, and lets the run
 end with an Error."""
+import array
 import ctypes
 import os
 from ctypes import byref, c_char_p, c_size_t, c_void_p, sizeof
@@ -49,6 +50,23 @@ Live = structure("u struct_size; i speaking; q committed_ms audio_ms lag_ms over
                  "z text_length likely_length; q t0_ms t1_ms utterance_t0_ms utterance_t1_ms; "
                  "u revision skipped; z confirmed_length")
 Aligned = structure("u struct_size reserved; Q words said alike extra")
+Params = structure("u struct_size; i task language script timestamps max_initial_timestamp_ms; "
+                   "i words max_tokens beam; f patience length_penalty; i length_rule; "
+                   "f temperature; i best_of; Q seed; f repetition_penalty; i no_repeat_ngram; "
+                   "i suppress_blank suppress_non_speech suppress_numerals; p suppress; "
+                   "z n_suppress; p suppress_lines; i drop_fillers; p replace; "
+                   "f temperature_step compression_threshold logprob_threshold; "
+                   "f first_logprob_threshold no_speech_threshold; i stop_loops; "
+                   "p initial_prompt; i carry_initial_prompt condition_on_previous; "
+                   "p prefix hotwords; z n_hotwords; p hotword_lines; f hotword_boost; "
+                   "i language_mode language_windows; f language_margin; p languages; "
+                   "z n_languages; p language_lines; i vad; f vad_threshold; "
+                   "i vad_min_speech_ms vad_min_silence_ms vad_pad_ms least_ms pause_ms; "
+                   "i commit_step_ms hold_ms encode_margin_ms speaker append voices; "
+                   "f voice_threshold voice_margin; "
+                   "p on_voice on_segment on_progress on_token on_logits user")
+ON_VOICE = ctypes.CFUNCTYPE(ctypes.c_int, c_void_p, c_void_p, c_size_t,
+                            ctypes.POINTER(ctypes.c_float))
 ARGUMENT, STATE, CANCELLED = -1, -8, -6
 MORE = 32  # WNPU_EVENT_MORE
 FORMATS = {"u8": 2, "s16": 3, "s24": 4, "s32": 5, "f32": 6, "f64": 7, "alaw": 8, "ulaw": 9}
@@ -127,21 +145,14 @@ def text_of(value):
 
 def parameters(init, params):
     """A wnpu_params, and what must live as long."""
-    values, kept = made_block(init), []
+    values, kept = made(Params, init), []
     for key, value in params.items():
         if value is None and key == "language":
             value = "auto"
         if value is not None:  # None: the default
             kept += [key.encode(), text_of(value).encode()]
-            call(lib.wnpu_params_set, values, kept[-2], kept[-1])
+            call(lib.wnpu_params_set, byref(values), kept[-2], kept[-1])
     return values, kept
-
-
-def made_block(init):
-    """wnpu_params, whose fields are not declared here, fit into 512 bytes."""
-    block = (ctypes.c_char * 512)()
-    init(byref(block), c_size_t(sizeof(block)))
-    return block
 
 
 def buffer_of(samples):
@@ -230,6 +241,7 @@ class Session:
         self.model, self.session, self.cancelled = c_void_p(), c_void_p(), False
         self.status, self.warning, self.running = None, "", False
         config = made(Config, lib.wnpu_config_init, **{"stream_bytes": 1 << 20, **config})
+        self.voice_dimension = config.voice_dimension
         call(lib.wnpu_model_open, byref(self.model), os.fsencode(path), None)
         call(lib.wnpu_session_open, byref(self.session), self.model, byref(config), None, None)
 
@@ -251,11 +263,15 @@ class Session:
         self.cancelled = True
         lib.wnpu_cancel(self.session)
 
-    def transcribe(self, source, rate=16000, channels=None, format=None, **params):
+    def transcribe(self, source, rate=16000, channels=None, format=None, on_voice=None, **params):
         """Yields the segments of a recording: the path of a WAV file, its bytes, or samples as
         stream() takes them. params: names and values of wnpu_params; lists such as hotwords are
         lists. Then self.status is 0, or 1 if part of the audio is unresolved, and self.warning is
-        empty or says what is odd about the file."""
+        empty or says what is odd about the file.
+
+        on_voice(samples) tells speakers by voice (experimental): it gets the samples of a turn at
+        16 kHz, an array.array of floats, and returns voice_dimension numbers, or None. voices is
+        their number, -1 (not known) by default. Segments come at the end, with speaker from 1."""
         self.warning, wav = "", None
         if isinstance(source, (str, os.PathLike)):
             with open(source, "rb") as file:
@@ -274,7 +290,49 @@ class Session:
             source = memoryview(wav)[start:start + size]
         frames = Frames(form, None, channels)
         frames.layout = audio.layout if wav is not None else 0
-        yield from self.finals(self.updates(begin, source, rate, frames, 0, params))
+        if on_voice or params.get("voices"):
+            yield from self.voiced(source, rate, frames, on_voice, params)
+        else:
+            yield from self.finals(self.updates(begin, source, rate, frames, 0, params))
+
+    def voiced(self, source, rate, frames, on_voice, params):
+        """A run of wnpu_transcribe(), at the end of which it is known who speaks."""
+        if self.running:
+            raise Error(STATE, "the session is busy: another run has neither ended nor been closed")
+        raised = []
+
+        def hook(_, samples, n, vector):
+            try:
+                turn = array.array("f", ctypes.string_at(samples, n * 4))
+                numbers = on_voice(turn)
+                if numbers is not None and len(numbers) != self.voice_dimension:
+                    raise Error(ARGUMENT, f"on_voice returned {len(numbers)} numbers and not "
+                                f"voice_dimension, {self.voice_dimension}")
+                for i, number in enumerate(() if numbers is None else numbers):
+                    vector[i] = number
+                return -1 if numbers is None else 0
+            except BaseException as error:  # not for the library's C to handle
+                raised.append(error)
+                self.cancel()
+                return -1
+
+        values, kept = parameters(lib.wnpu_params_init, {"voices": -1, **params})
+        if on_voice:
+            kept.append(ON_VOICE(hook))
+            values.on_voice = ctypes.cast(kept[-1], c_void_p)
+        self.cancelled, self.seen, self.status = False, 0, None
+        data = b"".join(bytes(frames.add(piece)) for piece in pieces_of(source))
+        if not frames.begun:
+            frames.begin(b"", None, None)
+        kept.append(c_char_p(data))
+        audio = made(Audio, lib.wnpu_audio_init, format=frames.number, rate=rate,
+                     channels=frames.channels, data=ctypes.cast(kept[-1], c_void_p),
+                     frames=len(data) // frames.frame, layout=frames.layout)
+        try:
+            self.status = self.run(lib.wnpu_transcribe, byref(values), byref(audio))
+        except Error as error:
+            raise (raised or [error])[0] from None
+        yield from self.segments()
 
     def align(self, text, source, extra=False, **params):
         """When a known text was said: its segments, one for each line (of a str, or an iterable),
@@ -351,7 +409,7 @@ class Session:
     def begin(self, values, rate, frames, step_ms):
         options = made(Stream, lib.wnpu_stream_options_init, rate=rate, channels=frames.channels,
                        step_ms=step_ms, format=frames.number, layout=frames.layout)
-        self.run(lib.wnpu_stream_begin, values, byref(options))
+        self.run(lib.wnpu_stream_begin, byref(values), byref(options))
 
     def steps(self, shown):
         """Steps as long as there is something to do, and yields what has changed."""

@@ -575,6 +575,10 @@ static void voices_limits(void)
     p.voices = 2;
     T_CHECK(wnpu_stream_begin(s, &p, NULL) == WNPU_E_ARGUMENT &&
             strstr(wnpu_session_error(s), "live") != NULL, "live: %s", wnpu_session_error(s));
+    p.on_voice = NULL; /* which no function would help */
+    T_CHECK(wnpu_stream_begin(s, &p, NULL) == WNPU_E_ARGUMENT &&
+            strstr(wnpu_session_error(s), "live") != NULL, "live: %s", wnpu_session_error(s));
+    p.on_voice = voices_vector;
     T_CHECK(h.calls == 0, "%d calls", h.calls);
     T_CHECK(wnpu_transcribe(s, &p, &a) >= 0 && h.calls == 2 && s->run.voices.left_out > 2,
             "%d calls, %u left out", h.calls, (unsigned)s->run.voices.left_out);
