@@ -386,6 +386,18 @@ static void align(job *j, wnpu_session *session)
     }
 }
 
+/* What speakers by channel cannot tell of this recording. */
+static void warn_of_channels(job *j, unsigned channels)
+{
+    if (channels > SPEAKERS_MOST) {
+        (void)snprintf(j->warning, sizeof j->warning, "only the first %u of %u channels were "
+                       "transcribed", SPEAKERS_MOST, channels);
+    } else if (channels == 1) {
+        (void)snprintf(j->warning, sizeof j->warning, "speakers are told apart by channel, and "
+                       "the recording has one: all of it is speaker A");
+    }
+}
+
 static void transcribe(work *w, const wnpu_audio *audio)
 {
     job *j = w->j;
@@ -414,9 +426,8 @@ static void transcribe(work *w, const wnpu_audio *audio)
         return;
     }
     judge(j, w->session, status);
-    if (j->request->speakers && audio->channels > SPEAKERS_MOST && j->warning[0] == '\0') {
-        (void)snprintf(j->warning, sizeof j->warning, "only the first %u of %u channels were "
-                       "transcribed", SPEAKERS_MOST, (unsigned)audio->channels);
+    if (j->request->speakers && j->warning[0] == '\0') {
+        warn_of_channels(j, audio->channels);
     }
     if (j->http_status == 200 && j->request->align.n > 0) {
         align(j, w->session);
