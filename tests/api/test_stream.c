@@ -1142,67 +1142,100 @@ static void file_after_stream(void)
     wnpu_model_close(m);
 }
 
-/* At random times the run moves to the other session, with what waits in the ring: on another
- * instruction set, with another number of threads. */
+/* Two sessions that a run moves between, with other instruction sets and numbers of threads. */
+typedef struct pair {
+    wnpu_session *s[2];
+    life_watch watch; /* cancels steps */
+    unsigned char *block;
+    int here, moves, cancelled;
+} pair;
+
+static void open_pair(pair *p, const wnpu_model *m, int kind)
+{
+    wnpu_config c = life_config(1);
+    memset(p, 0, sizeof *p);
+    c.stream_bytes = 1 << 18;
+    c.batch = kind == 2 ? 2 : 0;
+    c.parallel_for = life_stop_there;
+    c.parallel_user = &p->watch;
+    c.isa = choose_isa(kind);
+    p->s[0] = life_open(m, &c);
+    c.threads = 2;
+    c.isa = kind == 1 ? WNPU_ISA_SCALAR : choose_isa(kind + 1);
+    p->s[1] = life_open(m, &c);
+    p->block = malloc(wnpu_snapshot_most(p->s[0]));
+}
+
+static int move(pair *p, const recording *r)
+{
+    wnpu_session *s = p->s[p->here];
+    size_t size = wnpu_snapshot_size(s);
+    T_CHECK(size > 0 && size <= wnpu_snapshot_most(s) &&
+            wnpu_snapshot(s, p->block, size) == WNPU_OK, "%s", wnpu_session_error(s));
+    T_CHECK(wnpu_reset(s) == WNPU_OK, "reset");
+    p->here = random32() % 2 == 0 ? p->here : !p->here;
+    p->moves++;
+    s = p->s[p->here];
+    T_CHECK(wnpu_restore(s, p->block, size) == WNPU_OK &&
+            wnpu_stream_push(s, p->block, 1) == 0 &&
+            wnpu_stream_step(s, NULL) == WNPU_E_STATE &&
+            wnpu_resume(s, &r->params, &r->audio) == WNPU_E_STATE &&
+            wnpu_stream_resume(s, NULL) == WNPU_E_ARGUMENT, "restored");
+    return wnpu_stream_resume(s, &r->params);
+}
+
+/* One live run in random pieces. At random times it moves to the other session, with what waits in
+ * the ring, and steps are cancelled. */
+static void moving_run(pair *p, const recording *r)
+{
+    wnpu_stream_options o = life_stream(&r->audio, 500);
+    unsigned usual = 1000 + random32() % 40000;
+    uint64_t at;
+    int status = wnpu_stream_begin(p->s[p->here], &r->params, &o);
+    for (at = 0; at < r->audio.frames && status == WNPU_OK; ) {
+        size_t n = random32() % usual, room = wnpu_stream_room(p->s[p->here]);
+        life_push(p->s[p->here], &r->audio, &at, n < room ? n : room);
+        p->watch.session = p->s[p->here];
+        if (random32() % 3 == 0) {
+            status = step_through(p->s[p->here], &p->watch, 0, &p->cancelled);
+        } else if (random32() % 2 == 0 || n >= room) {
+            status = wnpu_stream_step(p->s[p->here], NULL);
+        }
+        p->watch.step = 0;
+        if (random32() % 3 == 0 && status == WNPU_OK) {
+            status = move(p, r);
+        }
+    }
+    T_CHECK(status == WNPU_OK, "step: %d, %s", status, wnpu_session_error(p->s[p->here]));
+    is_whole(p->s[p->here], r, wnpu_stream_finish(p->s[p->here]));
+}
+
+/* TEST_MOVES: how many runs with confirmed words. */
 static void snapshots(void)
 {
     wnpu_model *m = life_toy(7, NULL);
-    wnpu_config c = life_config(1);
-    wnpu_session *s[2];
-    wnpu_stream_options o;
     recording r;
-    unsigned char *block;
-    uint64_t at;
-    size_t size;
-    int kind, status, here = 0, moves = 0;
-    c.stream_bytes = 1 << 18;
+    int kind, turn, moves = 0, cancelled = 0;
     for (kind = 1; kind < 4; kind++) {
-        c.batch = kind == 2 ? 2 : 0;
-        c.threads = 1;
-        c.isa = choose_isa(kind);
-        s[0] = life_open(m, &c);
-        c.threads = 2;
-        c.isa = kind == 1 ? WNPU_ISA_SCALAR : choose_isa(kind + 1);
-        s[1] = life_open(m, &c);
-        block = malloc(wnpu_snapshot_most(s[0]));
+        pair p;
+        open_pair(&p, m, kind);
         make_toy_recording(&r, kind);
         if (kind == 1) {
-            confirm_words(&r, 12);
+            confirm_words(&r, 8);
         }
-        transcribe_whole(s[0], &r);
-        o = life_stream(&r.audio, 500);
-        status = wnpu_stream_begin(s[here], &r.params, &o);
-        for (at = 0; at < r.audio.frames && status == WNPU_OK; ) {
-            size_t n = random32() % 20000, room = wnpu_stream_room(s[here]);
-            n = n < room ? n : room;
-            life_push(s[here], &r.audio, &at, n);
-            if (random32() % 2 == 0 || n == room) {
-                status = wnpu_stream_step(s[here], NULL);
-            }
-            if (random32() % 3 == 0) {
-                size = wnpu_snapshot_size(s[here]);
-                T_CHECK(size > 0 && size <= wnpu_snapshot_most(s[here]) &&
-                        wnpu_snapshot(s[here], block, size) == WNPU_OK, "%s",
-                        wnpu_session_error(s[here]));
-                T_CHECK(wnpu_reset(s[here]) == WNPU_OK, "reset");
-                here = random32() % 2 == 0 ? here : !here;
-                T_CHECK(wnpu_restore(s[here], block, size) == WNPU_OK &&
-                        wnpu_stream_push(s[here], block, 1) == 0 &&
-                        wnpu_stream_step(s[here], NULL) == WNPU_E_STATE &&
-                        wnpu_resume(s[here], &r.params, &r.audio) == WNPU_E_STATE &&
-                        wnpu_stream_resume(s[here], NULL) == WNPU_E_ARGUMENT, "restored");
-                status = wnpu_stream_resume(s[here], &r.params);
-                moves++;
-            }
+        transcribe_whole(p.s[0], &r);
+        for (turn = kind == 1 ? number_of("TEST_MOVES", 1) : 1; turn > 0; turn--) {
+            moving_run(&p, &r);
         }
-        T_CHECK(status == WNPU_OK, "step: %d, %s", status, wnpu_session_error(s[here]));
-        is_whole(s[here], &r, wnpu_stream_finish(s[here]));
+        moves += p.moves;
+        cancelled += p.cancelled;
         free_recording(&r);
-        free(block);
-        wnpu_session_close(s[0]);
-        wnpu_session_close(s[1]);
+        free(p.block);
+        wnpu_session_close(p.s[0]);
+        wnpu_session_close(p.s[1]);
     }
-    T_CHECK(moves > 20, "moved %d times", moves);
+    T_CHECK(moves > 20 && cancelled > 5, "moved %d, cancelled %d times", moves, cancelled);
+    printf("  moved %d times, cancelled %d times\n", moves, cancelled);
     wnpu_model_close(m);
 }
 
@@ -1272,7 +1305,7 @@ int main(int argc, char **argv)
     t_run("a cancelled step is continued", cancelled_steps);
     t_run("a call between two steps cancels the next one", cancelled_between);
     t_run("a run of a file goes on where a stream was", file_after_stream);
-    t_run("a live run moves to another session", snapshots);
+    t_run("a live run moves to another session, between cancelled steps", snapshots);
     t_run("a run of the detector alone moves to another session", detector_moves);
     t_run("what is lost is in the ledger, and the rest is heard", overrun);
     t_run("many losses in one window", losses);
