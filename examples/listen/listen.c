@@ -184,7 +184,8 @@ static int take_option(int option, const char *value)
     case SPEAKERS:
         set.two_callers = 1;
         return strcmp(value, "channels") == 0
-                   ? 0 : complain(STATUS_FAILED, "--speakers must be channels; see --help");
+                   ? 0 : complain(STATUS_FAILED, "--speakers must be channels: who speaks by voice "
+                                  "is known at the end of a recording only; see --help");
     case RAW:
         set.has_raw = set.from_stdin = 1;
         return input_parse_raw(&set.raw, value) == 0

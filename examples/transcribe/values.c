@@ -130,10 +130,10 @@ int value_channel(options *o, const option_info *info, const char *value)
 
 int value_speakers(options *o, const option_info *info, const char *value)
 {
-    if (strcmp(value, "voices") == 0) {
-        return complain(EXIT_USAGE, "--%s voices: there is no model of voices here, see --help; a "
+    if (strcmp(value, "voices") == 0 || (*value >= '0' && *value <= '9')) {
+        return complain(EXIT_USAGE, "--%s %s: there is no model of voices here, see --help; a "
                         "program can bring one, see \"Speakers by voice\" in examples/README.md",
-                        info->name);
+                        info->name, value);
     }
     if (strcmp(value, "channels") != 0) {
         return complain(EXIT_USAGE, "--%s must be channels, not \"%s\"; see --help", info->name,

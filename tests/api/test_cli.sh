@@ -200,7 +200,7 @@ test_usage_errors() {
         '--threads 65' '--threads x' '--max-tokens 225' \
         '--format doc' '--isa 6502' '--compute bf16' '--language klingon' '--channel -2' \
         '--speakers channels --channel 0' '--channel 1 --speakers channels' \
-        '--speakers channels --spans' '--speakers both' '--speakers voices' \
+        '--speakers channels --spans' '--speakers both' '--speakers voices' '--speakers 2' \
         '--channel left' --model --npu --npu-all --require-npu '--beam 0' \
         '--beam 17' '--best-of 17' '--patience 0' '--batch 0' '--batch 9' \
         '--length-penalty 5' '--length-rule x' '--temperature -1' '--temperature nan' \
@@ -220,6 +220,10 @@ test_usage_errors() {
         run 1 "$transcribe" a.wav $wrong
         empty "$T/out"
         has "$T/err" --help
+    done
+    for voices in voices 2; do
+        run 1 "$transcribe" a.wav --speakers $voices
+        has "$T/err" "--speakers $voices: there is no model of voices"
     done
     run 1 "$transcribe" a.wav --beam
     has "$T/err" "--beam: the value is missing"

@@ -638,7 +638,10 @@ test_options() {
         fail "speakers: $(cat "$T/out" "$T/err")"
     run 0 "$build/listen" -l en --json --speakers channels "$tiny" - <"$T/call.wav"
     grep -q '"event":"text".*"speaker":2' "$T/out" || fail "speakers: $(head -n 5 "$T/out")"
-    run 1 "$build/listen" --speakers 2 "$tiny" - <"$T/call.wav"
+    for voices in voices 2; do
+        run 1 "$build/listen" --speakers $voices "$tiny" - <"$T/call.wav"
+        grep -q 'by voice is known at the end' "$T/err" || fail "$voices: $(cat "$T/err")"
+    done
     run 1 "$build/listen" --speakers channels --commands "$T/none" "$tiny" - <"$T/call.wav"
 }
 
