@@ -5855,6 +5855,67 @@ WNPU_INLINE void gm_arm_rows(gm_arm_tile1 tile1, const gm_block *t)
     }
 }
 
+/* int4_tile() by a kernel for up to 4 rows times one panel. */
+static void gm_arm_int4(gm_micro micro, const gm_product *m)
+{
+    gm_block t;
+    size_t p, r;
+    memset(&t, 0, sizeof t);
+    t.ldc = m->ldc;
+    t.stride = gm_bytes8(1, m->k4);
+    t.pitch = t.groups = m->k4 / 2;
+    t.panels = 1;
+    for (p = 0; p < m->panels; p++) {
+        t.b = m->b + p * t.pitch * GM_GROUP;
+        for (r = 0; r < m->rows; r += t.rows) {
+            t.rows = m->rows - r < 4 ? m->rows - r : 4;
+            t.a = (const char *)m->a + r * t.stride;
+            t.c = m->c + r * m->ldc + p * 16;
+            micro(&t);
+        }
+    }
+}
+
+/* R rows, 1, 2 or 4, times 8 columns in 4 bits, whose groups are two groups of bytes. */
+WNPU_INLINE void gm_neon_int4_tile1(const gm_block *t, int R)
+{
+    const int32x4_t zero = vdupq_n_s32(0);
+    gm_arm_row s[4] = {{{zero, zero, zero, zero}}};
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    int8x8_t y[8], x = vreinterpret_s8_u8(vld1_u8((const uint8_t *)a));
+    size_t g;
+    int i, r;
+    s[1] = s[2] = s[3] = s[0];
+    for (g = 0; g < t->groups; g++, a += 8, b += GM_GROUP) {
+        gm_neon_load(y + 4, b);
+        MT_UNROLL
+        for (i = 0; i < 4; i++) {
+            y[i] = vshl_n_s8(y[i + 4], 4);
+            y[i + 4] = vand_s8(y[i + 4], vdup_n_s8(-16));
+        }
+        MT_UNROLL
+        for (r = 0; r < R; r++) {
+            gm_neon_pair(&s[r], &x, r + 1 < R ? a + t->stride * (size_t)(r + 1) : a + 8, y);
+        }
+    }
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_neon_store(t->c + t->ldc * (size_t)r, NULL, &s[r]);
+    }
+}
+
+static void gm_neon_int4_eight(const gm_block *t) { gm_arm_rows(gm_neon_int4_tile1, t); }
+
+static void gm_neon_int4_micro(const gm_block *t)
+{
+    const gm_block right = gm_block_at(t, 0, 8);
+    gm_neon_int4_eight(t);
+    gm_neon_int4_eight(&right);
+}
+
+static void gm_neon_int4_tile(const gm_product *p) { gm_arm_int4(gm_neon_int4_micro, p); }
+
 /* Up to 4 rows times 8 columns. */
 static void gm_neon_eight(const gm_block *t) { gm_arm_rows(gm_neon_tile1, t); }
 
@@ -5878,6 +5939,7 @@ static const gm_kernels gm_neon = {
     .a_bytes = gm_bytes8,
     .pack_a = gm_pack8,
     .tile = gm_neon_tile,
+    .int4_tile = gm_neon_int4_tile,
     .ftile = gm_ftile_base,
 };
 
@@ -6058,12 +6120,64 @@ static void gm_dot_tile(const gm_product *p)
     gm_walk_plain(&shape, p);
 }
 
+/* One group in 4 bits times lanes `lane` and lane + 1 of R rows. */
+WNPU_INLINE GM_DOT void gm_dot_int4_group(gm_arm_row *s, const int8x16_t *x, const int8_t *b,
+                                          int lane, int R)
+{
+    int8x16_t y[4], z[4];
+    int i, r;
+    MT_UNROLL
+    for (i = 0; i < 4; i++) {
+        z[i] = vld1q_s8(b + 16 * i);
+        y[i] = vshlq_n_s8(z[i], 4);
+        z[i] = vandq_s8(z[i], vdupq_n_s8(-16));
+    }
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_dot_step(&s[r], x[r], y, lane);
+        gm_dot_step(&s[r], x[r], z, lane + 1);
+    }
+}
+
+/* R rows, 1, 2 or 4, times one panel in 4 bits. */
+WNPU_INLINE GM_DOT void gm_dot_int4_tile1(const gm_block *t, int R)
+{
+    const char *a = t->a;
+    const int8_t *b = t->b;
+    gm_arm_row s[4];
+    int8x16_t x[4];
+    size_t g;
+    int r;
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_dot_start(&s[r], NULL);
+    }
+    for (g = 0; g + 2 <= t->groups; g += 2, a += 16, b += 2 * GM_GROUP) {
+        gm_dot_load(x, a, t->stride, R);
+        gm_dot_int4_group(s, x, b, 0, R);
+        gm_dot_int4_group(s, x, b + GM_GROUP, 2, R);
+    }
+    if (g < t->groups) {
+        gm_dot_load(x, a, t->stride, R);
+        gm_dot_int4_group(s, x, b, 0, R);
+    }
+    MT_UNROLL
+    for (r = 0; r < R; r++) {
+        gm_dot_store(t->c + t->ldc * (size_t)r, &s[r]);
+    }
+}
+
+GM_DOT static void gm_dot_int4_micro(const gm_block *t) { gm_arm_rows(gm_dot_int4_tile1, t); }
+
+static void gm_dot_int4_tile(const gm_product *p) { gm_arm_int4(gm_dot_int4_micro, p); }
+
 static const gm_kernels gm_dot = {
     .isa = WNPU_ISA_NEON_DOT,
     .rows = 4,
     .a_bytes = gm_bytes8,
     .pack_a = gm_pack8,
     .tile = gm_dot_tile,
+    .int4_tile = gm_dot_int4_tile,
     .ftile = gm_ftile_base,
 };
 
