@@ -6120,7 +6120,32 @@ static void gm_dot_tile(const gm_product *p)
     gm_walk_plain(&shape, p);
 }
 
-/* One group in 4 bits times lanes `lane` and lane + 1 of R rows. */
+/* A row's lanes times the low halves of a group, then the high halves. One asm, because compilers
+ * mix the products with what computes their operands, and in-order cores wait for that. */
+#define GM_DOT_EIGHT(low, high)                                                                   \
+    __asm__("sdot %0.4s, %4.16b, %12.4b[" #low "]\n\t"                                             \
+            "sdot %1.4s, %5.16b, %12.4b[" #low "]\n\t"                                             \
+            "sdot %2.4s, %6.16b, %12.4b[" #low "]\n\t"                                             \
+            "sdot %3.4s, %7.16b, %12.4b[" #low "]\n\t"                                             \
+            "sdot %0.4s, %8.16b, %12.4b[" #high "]\n\t"                                            \
+            "sdot %1.4s, %9.16b, %12.4b[" #high "]\n\t"                                            \
+            "sdot %2.4s, %10.16b, %12.4b[" #high "]\n\t"                                           \
+            "sdot %3.4s, %11.16b, %12.4b[" #high "]"                                               \
+            : "+w"(sum->v[0]), "+w"(sum->v[1]), "+w"(sum->v[2]), "+w"(sum->v[3])                   \
+            : "w"(y[0]), "w"(y[1]), "w"(y[2]), "w"(y[3]), "w"(z[0]), "w"(z[1]), "w"(z[2]),         \
+              "w"(z[3]), "w"(x))
+
+WNPU_INLINE GM_DOT void gm_dot_eight(gm_arm_row *sum, int8x16_t x, const int8x16_t *y,
+                                     const int8x16_t *z, int lane)
+{
+    if (lane == 0) {
+        GM_DOT_EIGHT(0, 1);
+    } else {
+        GM_DOT_EIGHT(2, 3);
+    }
+}
+
+/* One group in 4 bits times lanes `lane`, 0 or 2, and lane + 1 of R rows. */
 WNPU_INLINE GM_DOT void gm_dot_int4_group(gm_arm_row *s, const int8x16_t *x, const int8_t *b,
                                           int lane, int R)
 {
@@ -6134,8 +6159,7 @@ WNPU_INLINE GM_DOT void gm_dot_int4_group(gm_arm_row *s, const int8x16_t *x, con
     }
     MT_UNROLL
     for (r = 0; r < R; r++) {
-        gm_dot_step(&s[r], x[r], y, lane);
-        gm_dot_step(&s[r], x[r], z, lane + 1);
+        gm_dot_eight(&s[r], x[r], y, z, lane);
     }
 }
 
