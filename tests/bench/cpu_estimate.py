@@ -4,12 +4,16 @@
 usage: cpu_estimate.py [--isa NAME,...] [--loops] MODEL ...
 
 1. The stages of build/static/bench_work (x86) and build/aarch64/bench_work run under qemu-user,
-   which logs each block of instructions that it executes. A block is instructions up to a branch.
+   where count_blocks.c counts how often each block of instructions is executed. A block is
+   instructions up to a branch.
 2. llvm-mca, the newest that is installed, computes the cycles of each block for each core, as if
-   it were repeated and all its data were in the first-level cache. Some cores are computed with the
-   model of a relative, see CORES.
-3. The time of a stage is that of its cycles, or that of its bytes if that is longer. Threads share
-   the cycles; bytes come at the bandwidth of the memory that others have measured, see CORES.
+   it were repeated and all its data were in the first-level cache: those of its instructions alone,
+   and those with the time that they wait for each other. A core that reorders instructions waits
+   only as far as it cannot see the next start of a loop, whose results depend on no earlier ones.
+   Some cores are computed with the model of a relative, see CORES.
+3. The time of the encoder is that of its cycles, or that of its bytes if that is longer. A token's
+   products wait for their bytes, and the rest of its cycles follow. Threads share the cycles; bytes
+   come at the bandwidth of the memory that others have measured, see CORES.
 4. The same is computed for this machine, and compared with what it measures, one thread.
 
 --loops prints only the loops with most of the products: multiply-accumulates a cycle beside what
@@ -41,22 +45,25 @@ STAGES = ("mel", "encoder", "cross", "detector", "token")
 # turingpi.com, "RK1 compute module benchmarks"; four A55 get a third of it); N100 (one channel of
 # DDR4-3200, two thirds of 25.6); Atom C3558 (one channel of DDR4-2133, two thirds of 17). N1, M1,
 # Zen 3 and Zen 4: one core, assumed. LLVM takes the A76 for an A57, so the N1, which was made of
-# it, stands for it; the M1 is computed like Apple's A7, and Gracemont like Alder Lake's large
-# cores.
-Core = collections.namedtuple("Core", "name cpu isa ghz gbs cores")
+# it, stands for it; the M1 is computed like Apple's A7, Gracemont like Alder Lake's large cores,
+# and Goldmont like Silvermont. Last: among about how many operations a core looks for one that can
+# start (its reorder buffer; in order: 0).
+Core = collections.namedtuple("Core", "name cpu isa ghz gbs cores sees")
 CORES = (
-    Core("Pi 4, A72", "cortex-a72", "neon", 1.8, 5.5, 4),
-    Core("Pi 5, A76", "neoverse-n1", "neon-dot", 2.4, 9.0, 4),
-    Core("RK3588, A76", "neoverse-n1", "neon-dot", 2.4, 17.0, 4),
-    Core("RK3588, A55", "cortex-a55", "neon-dot", 1.8, 6.0, 4),
-    Core("Graviton2, N1", "neoverse-n1", "neon-dot", 2.5, 30.0, 4),
-    Core("Apple M1", "apple-m1", "neon-dot", 3.2, 58.0, 4),
-    Core("N100, Gracemont", "gracemont", "avx2", 2.9, 17.0, 4),
-    Core("C3558, Goldmont", "goldmont", "sse4.1", 2.2, 11.0, 4),
-    Core("Zen 3", "znver3", "avx2", 3.4, 20.0, 4),
-    Core("Zen 4", "znver4", "avx2", 3.7, 30.0, 4),
+    Core("Pi 4, A72", "cortex-a72", "neon", 1.8, 5.5, 4, 128),
+    Core("Pi 5, A76", "neoverse-n1", "neon-dot", 2.4, 9.0, 4, 128),
+    Core("RK3588, A76", "neoverse-n1", "neon-dot", 2.4, 17.0, 4, 128),
+    Core("RK3588, A55", "cortex-a55", "neon-dot", 1.8, 6.0, 4, 0),
+    Core("Graviton2, N1", "neoverse-n1", "neon-dot", 2.5, 30.0, 4, 128),
+    Core("Apple M1", "apple-m1", "neon-dot", 3.2, 58.0, 4, 630),
+    Core("N100, Gracemont", "gracemont", "avx2", 2.9, 17.0, 4, 256),
+    Core("C3558, Goldmont", "goldmont", "sse4.1", 2.2, 11.0, 4, 78),
+    Core("Zen 3", "znver3", "avx2", 3.4, 20.0, 4, 256),
+    Core("Zen 4", "znver4", "avx2", 3.7, 30.0, 4, 320),
 )
 X86 = ("scalar", "sse4.1", "avx2")
+MINOR = 0.002   # of the instructions of a stage, in thousands of blocks, is left out
+HERE_SEES = 256 # this machine; a Zen 3 has as many
 
 # The fewest instructions for exact sums of products of int8, in registers.
 PEAKS = {
@@ -106,27 +113,19 @@ def program_of(isa):
 
 # ---- counting ----
 
-# Reads qemu's log: which addresses a block has, and how often it was executed between marks.
-COUNT = r"""
-/^Trace/ {
-    if ($2 == mark) {
-        if (++marks % 2 == 0) {
-            for (pc in n) print "n", marks / 2 - 1, pc, n[pc]
-        }
-        delete n
-        next
-    }
-    if (marks % 2 == 1) n[$2]++
-    next
-}
-/^IN:/ { first = ""; next }
-/^0x/ {
-    at = substr($0, 3, index($0, ":") - 3)
-    if (first == "") first = at
-    end[first] = at
-}
-END { for (pc in end) print "end", pc, end[pc] }
-"""
+@functools.lru_cache(maxsize=None)
+def plugin_for(emulator):
+    """count_blocks.c, compiled for this emulator's interface."""
+    if shutil.which(emulator) is None:
+        die(f"{emulator} is missing (Debian: qemu-user)")
+    about = subprocess.run([emulator, "--version"], stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(r"version (\d+)", about)
+    version = 1 if found and int(found.group(1)) < 9 else 2
+    source = os.path.join(os.path.dirname(__file__), "count_blocks.c")
+    name = os.path.join(BUILD, "count_blocks.so")
+    subprocess.run(["cc", "-O2", "-fPIC", "-shared", f"-DPLUGIN_VERSION={version}", source, "-o",
+                    name], check=True)
+    return name
 
 
 def address(program, name):
@@ -145,6 +144,8 @@ def parse_counts(lines):
             counts[int(word[1])][int(word[2], 16)] = int(word[3])
         else:
             ends[int(word[1], 16)] = int(word[2], 16)
+    if not all(counts):
+        die("no blocks of instructions were counted")
     return counts, ends
 
 
@@ -154,17 +155,10 @@ def count(isa, model):
     kept = f"{program}.{isa}.{os.path.basename(model)}"
     if not os.path.exists(kept) or os.path.getmtime(kept) < os.path.getmtime(program):
         emulator = "qemu-x86_64" if is_x86(isa) else "qemu-aarch64"
-        if shutil.which(emulator) is None:
-            die(f"{emulator} is missing (Debian: qemu-user)")
-        mark = "%016x" % address(program, "work_mark")
-        with open(kept + ".part", "w") as out:
-            qemu = subprocess.Popen([emulator, "-cpu", "max", "-d", "exec,in_asm,nochain", program,
-                                     "count", model, isa], stdout=subprocess.DEVNULL,
-                                    stderr=subprocess.PIPE)
-            awk = subprocess.run(["awk", "-F/", "-v", "mark=" + mark, COUNT], stdin=qemu.stderr,
-                                 stdout=out)
-            if qemu.wait() != 0 or awk.returncode != 0:
-                die(f"{emulator} {program} count {model} {isa}: status {qemu.returncode}")
+        plugin = f"{plugin_for(emulator)},mark={address(program, 'work_mark'):x},out={kept}.part"
+        command = [emulator, "-cpu", "max", "-plugin", plugin, program, "count", model, isa]
+        if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+            die(" ".join(command) + " has failed")
         os.rename(kept + ".part", kept)
     with open(kept) as lines:
         return parse_counts(lines)
@@ -301,7 +295,8 @@ def limit(region, resources):
 
 
 def analyse(blocks, cpu, x86):
-    """Cycles and limits of blocks of instructions by llvm-mca."""
+    """Of blocks of instructions by llvm-mca: cycles, what they wait for, cycles without waiting for
+    results, and operations."""
     comment = "#" if x86 else "//"
     text = "".join(f"{comment} LLVM-MCA-BEGIN b{i}\n" + "\n".join(block) +
                    f"\n{comment} LLVM-MCA-END b{i}\n" for i, block in enumerate(blocks))
@@ -318,11 +313,13 @@ def analyse(blocks, cpu, x86):
         die(f"{' '.join(command)}: {result.stderr[:500]}")
     parsed = json.loads(result.stdout)
     resources = parsed["TargetInfo"]["Resources"]
-    found = [(0.0, "")] * len(blocks)
+    found = [(0.0, "", 0.0, 0.0)] * len(blocks)
     for region in parsed["CodeRegions"]:
         view = region["SummaryView"]
-        found[int(region["Name"][1:])] = (view["TotalCycles"] / view["Iterations"],
-                                          limit(region, resources))
+        cycles = view["TotalCycles"] / view["Iterations"]
+        found[int(region["Name"][1:])] = (cycles, limit(region, resources),
+                                          min(cycles, view["BlockRThroughput"]),
+                                          view["TotaluOps"] / view["Iterations"])
     return found
 
 
@@ -335,8 +332,24 @@ def peak(isa, cpu):
     if PEAKS[isa] is None:
         return 0.0
     block = [line.format(i, i + 6).replace(" ", "\t", 1) for line in PEAKS[isa] for i in range(6)]
-    (cycles, _), = analyse([block], cpu, is_x86(isa))
-    return products(block) / cycles
+    return products(block) / analyse([block], cpu, is_x86(isa))[0][0]
+
+
+def trips(executed, ends, parts, code, target):
+    """How often a loop of one block is repeated before it ends, when what comes behind it is
+    executed. 1 for other blocks."""
+    at = sorted(code)
+    after = dict(zip(at, at[1:]))
+    found = {}
+    for first, n in executed.items():
+        last = first
+        while parts.get(last) in ends:
+            last = parts[last]
+        end = ends.get(last)
+        if target.get(end) == first:
+            left = executed.get(after.get(end), 0)
+            found[first] = max(1.0, n / left) if left > 0 else n
+    return found
 
 
 class Work:
@@ -348,27 +361,50 @@ class Work:
         self.about = facts("about", model, "scalar")
         counts, self.ends = count(isa, model)
         parts = following(counts, self.ends, self.code, target)
-        self.stages = join(whole(counts, self.about), parts)
-        self.blocks = sorted(set().union(*self.stages.values()))
-        self.text = {pc: block_text(self.code, self.ends, parts, pc) for pc in self.blocks}
-        self.blocks = [pc for pc in self.blocks if self.text[pc]]
+        executed = whole(counts, self.about)
+        self.stages = join(executed, parts)
+        self.text = {pc: block_text(self.code, self.ends, parts, pc)
+                     for pc in set().union(*self.stages.values())}
+        self.blocks = sorted(set().union(*(self.most(stage) for stage in self.stages)))
+        self.trips = {stage: trips(executed[stage], self.ends, parts, self.code, target)
+                      for stage in self.stages}
+
+    def most(self, stage):
+        """The blocks with all but MINOR of a stage's executed instructions."""
+        executed = sorted(((n * len(self.text[pc]), pc) for pc, n in self.stages[stage].items()
+                           if n > 0 and self.text[pc]), reverse=True)
+        left, chosen = (1.0 - MINOR) * sum(n for n, _ in executed), []
+        for n, pc in executed:
+            if left <= 0.0:
+                break
+            chosen.append(pc)
+            left -= n
+        return chosen
 
     @functools.lru_cache(maxsize=None) # cores share models of LLVM, and tables ask again
-    def on(self, cpu):
-        """Cycles of each stage, and what most of them wait for."""
-        found = dict(zip(self.blocks, analyse([self.text[pc] for pc in self.blocks], cpu,
-                                              is_x86(self.isa))))
-        cycles, limits = {}, {}
+    def analysed(self, cpu):
+        return dict(zip(self.blocks, analyse([self.text[pc] for pc in self.blocks], cpu,
+                                             is_x86(self.isa))))
+
+    @functools.lru_cache(maxsize=None)
+    def on(self, cpu, sees):
+        """Cycles of each stage, those of them in blocks with products, what most of them wait for,
+        and by stage the cycles and limit of each block."""
+        cycles, reading, limits, found = {}, {}, {}, {}
         for stage, blocks in self.stages.items():
-            waits = collections.Counter()
-            for pc, n in blocks.items():
-                if pc in found:
-                    waits[found[pc][1]] += n * found[pc][0]
+            waits, reading[stage], found[stage] = collections.Counter(), 0.0, {}
+            for pc, (waiting, why, least, ops) in self.analysed(cpu).items():
+                n = blocks.get(pc, 0)
+                seen = min(1.0, ops * self.trips[stage].get(pc, 1.0) / sees) if sees else 1.0
+                one = max(least, waiting * seen)
+                found[stage][pc] = one, "width" if why == "results" and one <= least else why
+                waits[found[stage][pc][1]] += n * one
+                reading[stage] += n * one if products(self.text[pc]) else 0.0
             cycles[stage] = sum(waits.values())
             limits[stage] = waits.most_common(1)[0][0]
-        return cycles, limits, found
+        return cycles, reading, limits, found
 
-    def loops(self, stage, found, most=3):
+    def loops(self, stage, found, most=3): # found: of this stage
         """The blocks with most of a stage's products: function, products, cycles, limit, and their
         share of the cycles."""
         total = sum(n * found[pc][0] for pc, n in self.stages[stage].items() if pc in found)
@@ -389,7 +425,7 @@ class Work:
 
 # ---- tables ----
 
-def times(core, cycles, about, threads, gbs):
+def times(core, cycles, reading, about, threads):
     """ms of each stage, and whether memory limits it."""
     moved = {"encoder": about["encoder_bytes"], "token": about["token_bytes"]}
     ms, memory = {}, {}
@@ -397,10 +433,12 @@ def times(core, cycles, about, threads, gbs):
         compute = cycles[stage] / core.ghz / 1e6
         if stage != "detector": # one thread hears it
             compute /= threads
+        waits = reading[stage] / cycles[stage] * compute if stage == "token" else compute
+        bytes_ms = moved.get(stage, 0.0) / core.gbs / 1e6
+        ms[stage] = compute + max(0.0, bytes_ms - waits)
         if stage == "token" and threads > 1:
-            compute += about["decoder_layers"] * REGIONS * REGION_US / 1e3
-        bytes_ms = moved.get(stage, 0.0) / gbs / 1e6
-        ms[stage], memory[stage] = max(compute, bytes_ms), bytes_ms > compute
+            ms[stage] += about["decoder_layers"] * REGIONS * REGION_US / 1e3
+        memory[stage] = bytes_ms > compute / 2 and bytes_ms > waits
     return ms, memory
 
 
@@ -414,9 +452,9 @@ def print_estimate(work, model, size):
         if core.isa not in work:
             continue
         about = work[core.isa].about
-        cycles, limits, _ = work[core.isa].on(core.cpu)
+        cycles, reading, limits, _ = work[core.isa].on(core.cpu, core.sees)
         for threads in (1, core.cores):
-            ms, memory = times(core, cycles, about, threads, core.gbs)
+            ms, memory = times(core, cycles, reading, about, threads)
             clip = sum(ms[s] for s in STAGES if s != "token") + TOKENS * ms["token"]
             live = ms["mel"] + ms["encoder"] + ms["cross"] + ms["detector"] / 30 + 25 * ms["token"]
             why = ["memory" if memory[s] else limits[s] for s in ("encoder", "token")]
@@ -433,14 +471,15 @@ def print_loops(work, model):
         if core.isa not in work:
             continue
         most = peak(core.isa, core.cpu)
-        found = work[core.isa].on(core.cpu)[2]
+        found = work[core.isa].on(core.cpu, core.sees)[3]
         for stage in ("encoder", "token"):
-            for name, macs, cycles, why, part in work[core.isa].loops(stage, found):
+            for name, macs, cycles, why, part in work[core.isa].loops(stage, found[stage]):
                 print(f"{core.name:17}{stage:9}{name:27}{macs / cycles:8.1f}{most:6.1f}"
                       f"{macs / cycles / most:7.0%}{part:10.0%}  {why}")
         for stage in ("encoder", "token"):
             print(f"{'':17}{stage}: " + ", ".join(
-                f"{name} {part:.0%}" for name, part in work[core.isa].functions(stage, found)))
+                f"{name} {part:.0%}" for name, part in
+                work[core.isa].functions(stage, found[stage])))
 
 
 def print_validation(work, model, path):
@@ -451,9 +490,9 @@ def print_validation(work, model, path):
         if isa not in work:
             continue
         measured = facts("time", path, isa)
-        core = Core("", "native", isa, measured["clock"], measured["bandwidth"], 1)
-        cycles = work[isa].on("native")[0]
-        ms, _ = times(core, cycles, measured, 1, core.gbs)
+        core = Core("", "native", isa, measured["clock"], measured["bandwidth"], 1, HERE_SEES)
+        cycles, reading, _, _ = work[isa].on("native", core.sees)
+        ms, _ = times(core, cycles, reading, measured, 1)
         ms["detector"] /= DETECTOR
         for stage in STAGES:
             print(f"{isa:10}{stage:10}{ms[stage]:13.2f}{measured[stage]:12.2f}"

@@ -91,6 +91,8 @@ PYTHON
 test_stages() {
     ${CC:-cc} -std=gnu11 -fsyntax-only -Wall -Wextra -I. -DLIBRARY='"whisper_npu.c"' \
         tests/bench/stages.c tests/bench/bench_work.c >"$T/log" 2>&1 || fail "$(head -n 3 "$T/log")"
+    ${CC:-cc} -std=c11 -fsyntax-only -Wall -Wextra tests/bench/count_blocks.c >"$T/log" 2>&1 ||
+        fail "$(head -n 3 "$T/log")"
 }
 
 # A few lines with finite figures, for one thread and for two.
