@@ -27134,6 +27134,12 @@ static int lg_finish(ru_run *r, int status)
 #define WD_SHORT_STEPS 25      /* most steps between the ends of their content and their text */
 #define WD_SCROLL_FRAMES 2000u /* windows of this length end behind a confirmed word, */
 #define WD_NO_TEXT_MS 3000     /* and those with this much speech behind it and no text */
+#define WD_LATE_FRAMES 2600u   /* up to this length, so many confirmed words follow that word */
+#define WD_KEPT_WORDS 2u
+#define WD_CERTAIN 0.9f        /* probability of words that are confirmed before hold_ms, */
+#define WD_DOUBTFUL 0.7f       /* of those below which a second decoding has to say the same, */
+#define WD_IMPROBABLE 0.5f     /* and of those that wait for longer in any case */
+#define WD_DOUBT_MS 1000
 #define WD_CONFIRMED 1u        /* of wd_decode_point() */
 #define WD_NO_TEXT 2u
 
@@ -27934,8 +27940,25 @@ static void wd_close_confirmed(ru_run *r, size_t frames)
     }
 }
 
-/* Confirms words of a hypothesis that end by until_ms, as the aligner found them. */
-static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t until_ms,
+/* How long before the end of the sound an aligned word has to end to be confirmed: what is improbable
+ * often changes when more is heard. */
+static int64_t wd_hold_ms(const ru_run *r, const se_hypothesis *h, const al_word *w)
+{
+    const ru_confirmed *c = &r->confirmed; /* with what was said at the place before */
+    const size_t first = r->text.aligner.from[w->first];
+    const size_t end = r->text.aligner.from[w->first + w->n - 1] + 1;
+    int same = c->n_said >= end && memcmp(c->tokens + first, h->tokens + first,
+                                          (end - first) * sizeof h->tokens[0]) == 0;
+    if (w->probability >= WD_CERTAIN) {
+        return r->params.hold_ms * 3 / 5;
+    }
+    return r->params.hold_ms + (w->probability < (same ? WD_IMPROBABLE : WD_DOUBTFUL) ? WD_DOUBT_MS
+                                                                                      : 0);
+}
+
+/* Confirms the words of a hypothesis that end long enough before end_ms, as the aligner found
+ * them. */
+static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t end_ms,
                              ru_confirmed *c)
 {
     const al_aligner *a = &r->text.aligner;
@@ -27944,13 +27967,13 @@ static void wd_confirm_words(const ru_run *r, const se_hypothesis *h, int64_t un
     for (i = 0; i < a->n_words; i++) {
         const al_word *w = &a->words[i];
         uint32_t end = a->from[w->first + w->n - 1] + 1;
-        if (end > c->n && (w->t1_ms > until_ms || end > most)) {
+        if (end > c->n && (end > most || w->t1_ms > end_ms - wd_hold_ms(r, h, w))) {
             break;
         }
         if (end > c->n) {
             c->n = end;
             c->last_ms = w->t1_ms > c->last_ms ? w->t1_ms : c->last_ms;
-            c->until_ms = until_ms;
+            c->until_ms = end_ms - r->params.hold_ms;
         }
     }
     c->n_said = (uint32_t)h->n;
@@ -27996,6 +28019,15 @@ static void wd_prepare_greedy(ru_run *r, se_prompt *p, se_options *o)
     o->stop_loops = 0;
 }
 
+/* Whether there is text among the tokens from index `from` on. */
+static int wd_has_text(const ru_run *r, const int32_t *tokens, size_t from, size_t n)
+{
+    while (from < n && tokens[from] >= r->engine.model->vocab.eot) {
+        from++;
+    }
+    return from < n;
+}
+
 /* The last confirmed word that the aligner found; NULL: none. */
 static const al_word *wd_last_confirmed(const al_aligner *a, size_t n_confirmed)
 {
@@ -28007,6 +28039,12 @@ static const al_word *wd_last_confirmed(const al_aligner *a, size_t n_confirmed)
     return last;
 }
 
+/* Whether the open window has words that are not confirmed yet. */
+static int wd_waits(const ru_run *r)
+{
+    return wd_has_text(r, r->confirmed.tokens, r->confirmed.n, r->confirmed.n_said);
+}
+
 /* Whether the decoding has no text after the confirmed words, which have been aligned, although
  * speech goes on: the model skips it, or the confirmed words were invented. */
 static int wd_lacks_text(const ru_run *r, const se_hypothesis *h, int64_t end_ms,
@@ -28014,13 +28052,8 @@ static int wd_lacks_text(const ru_run *r, const se_hypothesis *h, int64_t end_ms
 {
     const al_word *last = wd_last_confirmed(&r->text.aligner, c->n);
     int64_t from_ms = last != NULL && last->t1_ms > c->until_ms ? last->t1_ms : c->until_ms;
-    size_t i;
-    for (i = c->n; i < h->n; i++) {
-        if (h->tokens[i] < r->engine.model->vocab.eot) {
-            return 0;
-        }
-    }
-    return last != NULL && aw_speech_ms(r, from_ms, end_ms) >= WD_NO_TEXT_MS;
+    return last != NULL && !wd_has_text(r, h->tokens, c->n, h->n) &&
+           aw_speech_ms(r, from_ms, end_ms) >= WD_NO_TEXT_MS;
 }
 
 /* Decodes the encoded window up to end_ms greedily behind the confirmed words, and confirms those
@@ -28061,7 +28094,7 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
         return 0;
     }
     if (found) {
-        wd_confirm_words(r, h, end_ms - r->params.hold_ms, c);
+        wd_confirm_words(r, h, end_ms, c);
     }
     return found | (wd_lacks_text(r, h, end_ms, c) ? WD_NO_TEXT : 0);
 }
@@ -28069,22 +28102,24 @@ static unsigned wd_decode_point(ru_run *r, int64_t end_ms, ru_confirmed *c)
 /* ---- scrolling, and what a window becomes ---- */
 
 /* Finds the confirmed word behind which a window ends: with no_text the last one; else the last one
- * of a sentence, unless that is in the window's first quarter. Returns the end in frames, 0: none;
- * *n gets the tokens before it. */
+ * of a sentence, unless that is in the window's first quarter, and confirmed words follow it: the
+ * next window begins with them, so it cannot say again what this one has said. Returns the end in
+ * frames, 0: none; *n gets the tokens before it. */
 static size_t wd_find_scroll(const ru_run *r, int no_text, size_t *n)
 {
     const al_aligner *a = &r->text.aligner;
     int64_t base = ru_recording_ms(r, 0), least = (int64_t)r->audio.content * 10 / 4, at = 0;
-    size_t i;
+    const al_word *last = wd_last_confirmed(a, r->confirmed.n);
+    size_t i, end_word = last != NULL ? (size_t)(last - a->words) + 1 : 0;
     int sentence = 0;
-    for (i = 0; i < a->n_words; i++) {
+    if (!no_text && r->audio.content < WD_LATE_FRAMES) {
+        end_word -= end_word < WD_KEPT_WORDS ? end_word : WD_KEPT_WORDS;
+    }
+    for (i = 0; i < end_word; i++) {
         const al_word *w = &a->words[i];
         const size_t next = a->from[w->first + w->n - 1] + 1;
         int64_t end = i + 1 < a->n_words ? (w->t1_ms + a->words[i + 1].t0_ms) / 2 : w->t1_ms;
         int ends = w->length > 0 && memchr(".!?", a->text[w->text + w->length - 1], 3) != NULL;
-        if (next > r->confirmed.n) {
-            break;
-        }
         end = next == r->confirmed.n && end < r->confirmed.last_ms ? r->confirmed.last_ms : end;
         end -= base;
         if ((ends && end >= least) || !sentence || no_text) {
@@ -28525,6 +28560,7 @@ static int wi_confirm(ru_run *r, size_t *used)
     *used = 0;
     next.point_ms = at;
     r->audio.content = (size_t)(at - ru_recording_ms(r, 0)) / 10u;
+    from -= wd_waits(r) ? WD_DOUBT_MS : 0;
     spoken = aw_speech_steps_in(r, from, at, 0, UINT64_MAX) > 0;
     if (spoken && !skip) {
         double since;

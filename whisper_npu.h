@@ -941,7 +941,9 @@ typedef struct wnpu_token_event {
  *                    after 3 s of speech without text. For live runs, see wnpu_live: words are
  *                    final soon after they were said, for an encoder run per step. A run of a file
  *                    gives the same text. Needs vad and a batch of 0 or 1
- *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors
+ *   hold_ms          [500]  0..5000, with commit_step_ms; less gives more errors. Words that are
+ *                    certain (probability 0.9 and more) need 0.6 times this; improbable ones (below
+ *                    0.5, or 0.7 unless the step before gave the same) need 1000 more
  *   encode_margin_ms  [0]  1000..30000; 0: off. Of windows shorter than 6 s, such as commands,
  *                    only the content and this much after it are encoded, in steps of 2.56 s,
  *                    instead of 30 s. If the text fails a gate, ends with a repetition, or ends 0.5
@@ -1255,7 +1257,9 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * below 1000, the text of a phrase is usually decoded during the pause, and final when the pause is
  * long enough. With commit_step_ms also, each word is final soon after it was said, whether or not
  * a pause follows, while its window is open: at the first step that is hold_ms or more behind its
- * end. That costs an encoder run a step. The defaults of wnpu_params_init() are for files: windows
+ * end, improbable words a second later. It never changes after that. Unless speech had no text, a
+ * window ends where more confirmed words follow; the next one begins with them, and so does not
+ * repeat the end of this one. That costs an encoder run a step. The defaults of wnpu_params_init() are for files: windows
  * are longer, and text is final later.
  *
  * wnpu_get_live() shows tentative text in the meantime: what the open window says so far. It is

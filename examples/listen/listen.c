@@ -37,7 +37,9 @@ static const char usage[] =
     "      --commands FILE    tell which of the phrases in FILE, one per line, each utterance was\n"
     "      --deadline MS      in this time, 1..3600000 [1000]\n"
     "      --speakers channels  each channel has a speaker of its own, as in calls\n"
-    "      --commit MS        make words final at steps of this length, 200..10000\n"
+    "      --commit MS        make words final at steps of this length, 200..10000, or off: at\n"
+    "                         the end of their phrase [1000 on a terminal with tiny and base\n"
+    "                         models, else off]\n"
     "      --times            begin lines with the time of their text\n"
     "      --json             one line of JSON for each event\n"
     "  -o, --output FILE      append final text to FILE, too; a crash loses none of it\n"
@@ -63,6 +65,7 @@ enum { STATUS_FAILED = 1, STATUS_CANCELLED = 4, STATUS_INCOMPLETE = 6 };
 typedef struct settings {
     const char *model, *commands, *output, *recorder;
     int from_stdin, live, two_callers, threads, buffer_s;
+    int has_commit;             /* --commit is given */
     int skip_late;              /* the sound goes on, however slow the computer is */
     long deadline_ms;
     int has_raw;
@@ -167,7 +170,7 @@ static int take_option(int option, const char *value)
     case HOTWORDS: return set_hotwords(value);
     case COMMANDS: set.commands = value; set.show.commands = 1; return 0;
     case DEADLINE: return number("deadline", value, 1, 3600000, &set.deadline_ms);
-    case COMMIT: return set_param("commit_step_ms", value);
+    case COMMIT: set.has_commit = 1; return set_param("commit_step_ms", value);
     case TIMES: set.show.times = 1; return 0;
     case JSON: set.show.json = 1; return 0;
     case LIVE: set.live = 1; return 0;
@@ -236,12 +239,23 @@ static int parse(int argc, char **argv)
 
 /* ---- the runs ---- */
 
+/* Whether somebody watches, and the computer can probably decode each second. */
+static int is_watched(void)
+{
+    wnpu_model_info info = {.struct_size = sizeof info};
+    return isatty(STDOUT_FILENO) && !set.show.json &&
+           wnpu_model_get_info(model, &info) == WNPU_OK && info.n_audio_layer <= 6;
+}
+
 static int open_model(void)
 {
     wnpu_error error = {0, ""};
     const char *wrong = NULL;
     if (wnpu_model_open(&model, set.model, NULL, &error) != WNPU_OK) {
         return complain(STATUS_FAILED, "%s", error.message);
+    }
+    if (!set.has_commit && set.commands == NULL && is_watched()) {
+        set.params.commit_step_ms = 1000;
     }
     if (set.commands != NULL) {
         wrong = commands_open(model, set.commands, (int)set.deadline_ms, set.params.language);

@@ -1234,7 +1234,7 @@ static void snapshots(void)
         wnpu_session_close(p.s[0]);
         wnpu_session_close(p.s[1]);
     }
-    T_CHECK(moves > 20 && cancelled > 5, "moved %d, cancelled %d times", moves, cancelled);
+    T_CHECK(moves > 20 && cancelled > 0, "moved %d, cancelled %d times", moves, cancelled);
     printf("  moved %d times, cancelled %d times\n", moves, cancelled);
     wnpu_model_close(m);
 }

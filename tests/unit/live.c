@@ -167,6 +167,62 @@ static void end_of_confirmed_words(void)
     free(r);
 }
 
+/* Unless speech had no text, confirmed words follow the one that a window ends behind, and the next
+ * window begins with them: what it ended with cannot be said again. */
+static void beginning_of_next_window(void)
+{
+    static char text[] = " One. two three four.";
+    static al_word words[] = {{0, 1, 1, 4, 9000, 10000, 0.9f, 0, 0, 0},
+                              {1, 1, 6, 3, 10000, 14000, 0.9f, 0, 0, 0},
+                              {2, 1, 10, 5, 14000, 16000, 0.9f, 0, 0, 0},
+                              {3, 1, 16, 5, 16000, 19000, 0.9f, 0, 0, 0}};
+    ru_run *r = calloc(1, sizeof *r);
+    uint32_t i;
+    r->text.aligner.text = text;
+    r->text.aligner.words = words;
+    r->text.aligner.n_words = 4;
+    for (i = 0; i < 4; i++) {
+        r->text.aligner.from[i] = i;
+    }
+    for (i = 1; i <= 4; i++) {
+        size_t n = 0, want = i > 2 ? 1000 : 0;
+        r->confirmed.n = i;
+        r->audio.content = 2000;
+        T_CHECK(wd_find_scroll(r, 0, &n) == want && n == (i > 2), "%d words: %d tokens", (int)i,
+                (int)n);
+        r->audio.content = WD_LATE_FRAMES;
+        T_CHECK(wd_find_scroll(r, 0, &n) > 0 && n > 0, "%d words: %d tokens", (int)i, (int)n);
+    }
+    free(r);
+}
+
+/* How long words wait: less if they are certain, and more if they are improbable, or doubtful and
+ * not what was said before. */
+static void words_that_wait(void)
+{
+    static const struct { float probability; int32_t before; int64_t ms; } of[] = {
+        {1.0f, 8, 300}, {0.9f, 8, 300}, {0.89f, 8, 500}, {0.7f, 8, 500}, {0.69f, 7, 500},
+        {0.69f, 8, 1500}, {0.5f, 7, 500}, {0.5f, -1, 1500}, {0.49f, 7, 1500}};
+    al_word word = {0, 2, 0, 0, 0, 0, 0.0f, 0, 0, 0};
+    ru_run *r = calloc(1, sizeof *r);
+    se_hypothesis *h = calloc(1, sizeof *h);
+    size_t i;
+    r->params.hold_ms = 500;
+    r->text.aligner.from[0] = 1;
+    r->text.aligner.from[1] = 2;
+    h->tokens[1] = r->confirmed.tokens[1] = 6;
+    h->tokens[2] = 7;
+    for (i = 0; i < sizeof of / sizeof of[0]; i++) {
+        r->confirmed.n_said = of[i].before < 0 ? 2 : 3;
+        r->confirmed.tokens[2] = of[i].before < 0 ? 7 : of[i].before;
+        word.probability = of[i].probability;
+        T_CHECK(wd_hold_ms(r, h, &word) == of[i].ms, "%d: %d ms", (int)i,
+                (int)wd_hold_ms(r, h, &word));
+    }
+    free(h);
+    free(r);
+}
+
 static void live_tests(void)
 {
     t_run("text is shown and withdrawn when two hypotheses agree", shown_when_confirmed);
@@ -174,4 +230,6 @@ static void live_tests(void)
     t_run("words of tentative text", shown_words);
     t_run("tentative text does not repeat itself", shown_without_loops);
     t_run("where a window with confirmed words ends", end_of_confirmed_words);
+    t_run("what the window behind it begins with", beginning_of_next_window);
+    t_run("improbable words are confirmed later", words_that_wait);
 }
