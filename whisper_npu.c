@@ -27940,8 +27940,8 @@ static void wd_close_confirmed(ru_run *r, size_t frames)
     }
 }
 
-/* How long before the end of the sound an aligned word has to end to be confirmed: what is improbable
- * often changes when more is heard. */
+/* How long before the end of the sound an aligned word has to end to be confirmed: improbable ones
+ * often change when more is heard. */
 static int64_t wd_hold_ms(const ru_run *r, const se_hypothesis *h, const al_word *w)
 {
     const ru_confirmed *c = &r->confirmed; /* with what was said at the place before */

@@ -1259,8 +1259,8 @@ WNPU_API int wnpu_detect_speech(wnpu_session *session, const wnpu_params *params
  * a pause follows, while its window is open: at the first step that is hold_ms or more behind its
  * end, improbable words a second later. It never changes after that. Unless speech had no text, a
  * window ends where more confirmed words follow; the next one begins with them, and so does not
- * repeat the end of this one. That costs an encoder run a step. The defaults of wnpu_params_init() are for files: windows
- * are longer, and text is final later.
+ * repeat the end of this one. That costs an encoder run a step. The defaults of
+ * wnpu_params_init() are for files: windows are longer, and text is final later.
  *
  * wnpu_get_live() shows tentative text in the meantime: what the open window says so far. It is
  * decoded again every step_ms of audio while somebody speaks; less often if the computer is too
