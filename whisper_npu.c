@@ -16375,14 +16375,36 @@ typedef struct se_hypothesis {
     int confirmed;                      /* 1: the audio confirms repetition before the loop */
     uint32_t loop_at;                   /* encoder position where the loop begins, 0: unknown */
     size_t judge_at;                    /* text tokens at which repetition is judged again */
-    unsigned char again[SE_MAX_TOKENS]; /* 1: a repetition that the audio confirms */
+    unsigned char again[SE_MAX_TOKENS]; /* SE_AGAIN and so on: repetition with attention */
+    size_t echo;                        /* 1 + first token of text that echoes, 0: none */
+    size_t echo_period;                 /* its text tokens, while it goes on */
     uint32_t slot;                      /* of its KV caches */
     uint32_t id;                        /* index among the samples */
 } se_hypothesis;
 
+#define SE_AGAIN 1u
+#define SE_ECHO 2u /* the text is repeated, although the sound does not recur */
+#define SE_TAIL 3u /* it goes on with that, and has not been judged yet */
+
+/* Whether token i repeats what the audio repeats, as far as attention tells. */
+static int se_is_confirmed(const se_hypothesis *h, size_t i)
+{
+    return h->again[i] == SE_AGAIN || h->again[i] == SE_ECHO;
+}
+
+/* Mean log-probability of the chosen tokens and end of text, as OpenAI's, but without echoes: a
+ * copy is probable whatever the sound. */
 static float se_mean_logprob(const se_hypothesis *h)
 {
-    return h->sum_logprob / (float)(h->n - h->n_given + 1); /* end of text counts, as in OpenAI's */
+    float sum = h->sum_logprob;
+    size_t i, n = h->n - h->n_given + 1;
+    for (i = h->n_given; i < h->n; i++) {
+        if (h->again[i] >= SE_ECHO) {
+            sum -= mt_log1(h->probability[i] > 1e-30f ? h->probability[i] : 1e-30f);
+            n--;
+        }
+    }
+    return sum / (float)n;
 }
 
 /* Log of the sum of exp over all logits; *best gets the index of their maximum. */
@@ -16493,7 +16515,9 @@ static size_t se_draw(const op_kernels *op, const float *logits, size_t n, float
  * A typical failure of Whisper is endless repetition of the same words. A period of p text tokens
  * (timestamps are ignored) is a suspected loop at its fourth occurrence, or at the third if it is
  * long, if all together have at least 16 tokens. Speech can repeat itself too, so the text alone
- * does not decide: se_judge compares each occurrence with the audio. */
+ * does not decide: se_judge compares each occurrence with the audio. Attention may advance through
+ * babble as well; if the sound does not recur, the repetition is an echo, and no evidence for what
+ * it repeats. */
 #define SE_MAX_PERIOD 32u /* longest period that is detected */
 #define SE_LONG_PERIOD 8u
 #define SE_LOOP_TOKENS 16u
@@ -16506,6 +16530,7 @@ typedef struct se_parts {
     size_t n;
     uint32_t at;            /* set by the judge: encoder position of the first part that the audio
                                does not confirm, 0: unknown */
+    int echo;               /* set by the judge: the sound does not recur */
 } se_parts;
 
 /* Callback: returns how many of the parts, from the first on, the audio confirms. May overwrite the
@@ -17004,11 +17029,35 @@ static void se_restore(se_search *s, const se_hypothesis *h)
 }
 
 /* Marks the tokens of the second to the last part that the audio confirms. */
-static void se_mark_confirmed(se_hypothesis *h, const se_parts *parts, size_t supported)
+static void se_mark_confirmed(se_hypothesis *h, const se_parts *parts, size_t supported,
+                              size_t period)
 {
-    size_t i;
+    size_t i, first = parts->begin[0] + 1;
     for (i = parts->begin[1]; supported > 1 && i < parts->begin[supported]; i++) {
-        h->again[i] = 1;
+        h->again[i] = parts->echo ? SE_ECHO : SE_AGAIN;
+    }
+    h->echo_period = parts->echo ? period : 0;
+    if (parts->echo && (h->echo == 0 || first < h->echo)) {
+        h->echo = first;
+    } else if (!parts->echo && h->echo >= first) {
+        h->echo = 0;
+    }
+}
+
+/* Marks the latest token if it continues an echo. */
+static void se_follow_echo(se_hypothesis *h, int32_t eot)
+{
+    size_t i = h->n - 1, k = i, left = h->tokens[i] < eot ? h->echo_period : 0;
+    if (h->echo_period == 0) {
+        return;
+    }
+    while (left > 0 && k > 0) {
+        left -= h->tokens[--k] < eot;
+    }
+    if (left == 0 && (h->tokens[i] >= eot || h->tokens[k] == h->tokens[i])) {
+        h->again[i] = SE_TAIL;
+    } else {
+        h->echo_period = 0;
     }
 }
 
@@ -17022,7 +17071,11 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
     size_t length, period, keep = 0;
     se_parts parts;
     int begun = 0;
-    if (h->tokens[h->n - 1] >= v->eot || h->n <= h->n_given) {
+    if (h->n <= h->n_given) {
+        return 0;
+    }
+    se_follow_echo(h, v->eot);
+    if (h->tokens[h->n - 1] >= v->eot) {
         return 0;
     }
     length = se_length(h, v);
@@ -17031,21 +17084,22 @@ static int se_ends_in_loop(se_search *s, se_hypothesis *h, const int32_t *before
         return 0; /* or no occurrence in the window is complete */
     }
     parts.at = 0;
+    parts.echo = 0;
     if (s->judge.function != NULL) {
         keep = s->judge.function(s->judge.user, h->tokens, &parts, h->slot, window);
         se_restore(s, h);
     }
     if (keep == parts.n) {
-        se_mark_confirmed(h, &parts, keep);
+        se_mark_confirmed(h, &parts, keep, period);
         h->judge_at = length + (period > SE_LONG_PERIOD ? period : SE_LONG_PERIOD);
         return 0;
     }
-    while (keep < parts.n && h->again[parts.begin[keep]]) { /* confirmed earlier */
+    while (keep < parts.n && se_is_confirmed(h, parts.begin[keep])) { /* earlier */
         keep++;
     }
     h->confirmed = keep >= SE_MIN_CONFIRMED;
     if (h->confirmed) {
-        se_mark_confirmed(h, &parts, keep);
+        se_mark_confirmed(h, &parts, keep, period);
     } else {
         keep = !begun;
     }
@@ -18256,6 +18310,170 @@ static size_t al_supported(const al_part *part, size_t n)
     return n;
 }
 
+/* ---- does the sound recur? ----
+ * Attention may advance through babble, music or noise as through speech while the model copies
+ * what it has just written. Each part is compared with the sound where the next one is aligned, and
+ * with other places of the window: by dynamic time warping over log-mel bands, each less its mean.
+ * For repeated speech the first distance is smaller. The limits: tests/NOTES.md, O17. */
+#define AL_BANDS 20u
+#define AL_SOUND_MOST 150u   /* longest sound that is compared, in encoder positions */
+#define AL_SOUND_LEAST 6u    /* and the shortest, */
+#define AL_SOUND_PERIOD 40u  /* with parts of this length on average, so that half a period is more
+                                than the error */
+#define AL_SOUND_MARGIN 15u  /* error of the alignment */
+#define AL_SOUND_OTHERS 12u  /* places that it is compared with */
+#define AL_SOUND_WIDTH (AL_SOUND_MOST + 2u * AL_SOUND_MARGIN)
+#define AL_SOUND_RECURS 0.86f /* largest share of the other distances */
+
+/* The bands of the window's log-mel, e->mel, for each encoder position [a->frames, AL_BANDS] in
+ * e->attended, which is not in use while text is decoded. Returns NULL if it is too small. */
+static const float *al_bands(const al_aligner *a)
+{
+    en_engine *e = a->decoder->e;
+    const size_t mels = e->model->n_mels;
+    size_t t, b, m;
+    if (e->model->n_audio_state < AL_BANDS || mels < AL_BANDS) {
+        return NULL;
+    }
+    for (b = 0; b < AL_BANDS; b++) {
+        size_t from = b * mels / AL_BANDS, to = (b + 1) * mels / AL_BANDS;
+        float *out = e->attended + b, mean = 0.0f;
+        for (t = 0; t < a->frames; t++) {
+            const float *row = e->mel + (2 * t + 1) * mels;
+            float sum = 0.0f;
+            for (m = from; m < to; m++) {
+                sum += row[m] + row[mels + m];
+            }
+            out[t * AL_BANDS] = sum / (float)(to - from);
+            mean += out[t * AL_BANDS];
+        }
+        mean /= (float)a->frames;
+        for (t = 0; t < a->frames; t++) {
+            out[t * AL_BANDS] -= mean;
+        }
+    }
+    return e->attended;
+}
+
+/* Distances of one position to n others. */
+static void al_distances(const float *x, const float *others, size_t n, float *out)
+{
+    size_t j, b;
+    for (j = 0; j < n; j++) {
+        float sum = 0.0f;
+        for (b = 0; b < AL_BANDS; b++) {
+            float d = x[b] - others[j * AL_BANDS + b];
+            sum += d * d;
+        }
+        out[j] = sqrtf(sum);
+    }
+}
+
+/* Mean distance of n positions of sound to the part of `where`, of m positions, that is most like
+ * them at half to twice the speed. */
+static float al_sound_distance(const float *sound, size_t n, const float *where, size_t m)
+{
+    float cost[2][AL_SOUND_WIDTH], sum[3][AL_SOUND_WIDTH], best = INFINITY;
+    size_t i, j;
+    for (i = 0; i < n; i++) {
+        float *c = cost[i % 2], *to = sum[i % 3];
+        const float *c1 = cost[(i + 1) % 2], *from = sum[(i + 2) % 3], *from2 = sum[(i + 1) % 3];
+        al_distances(sound + i * AL_BANDS, where, m, c);
+        for (j = 0; j < m; j++) {
+            float least = i == 0 ? c[j] : INFINITY, other;
+            if (i > 0 && j > 0) {
+                least = from[j - 1] + c[j];
+            }
+            if (i > 0 && j > 1 && (other = from[j - 2] + 0.5f * (c[j - 1] + c[j])) < least) {
+                least = other;
+            }
+            if (i > 1 && j > 0 && (other = from2[j - 1] + c1[j] + c[j]) < least) {
+                least = other;
+            }
+            to[j] = least;
+        }
+    }
+    for (j = 0; j < m; j++) {
+        best = sum[(n - 1) % 3][j] < best ? sum[(n - 1) % 3][j] : best;
+    }
+    return best / (float)n;
+}
+
+/* Repeated parts of a window: part k begins at position begin[k]. */
+typedef struct al_sound {
+    const float *bands;     /* [frames, AL_BANDS] */
+    const uint32_t *begin;  /* [n] */
+    size_t frames, n;
+} al_sound;
+
+/* Distance of part k, up to the next one, from the sound around a position. */
+static float al_distance_at(const al_sound *s, size_t k, size_t at)
+{
+    size_t n = s->begin[k + 1] - s->begin[k], m;
+    n = n < AL_SOUND_MOST ? n : AL_SOUND_MOST;
+    m = n + 2 * AL_SOUND_MARGIN;
+    at = at > AL_SOUND_MARGIN ? at - AL_SOUND_MARGIN : 0;
+    at = at < s->frames - m ? at : s->frames - m;
+    return al_sound_distance(s->bands + s->begin[k] * AL_BANDS, n, s->bands + at * AL_BANDS, m);
+}
+
+/* Distance of a position from the nearest beginning of a part. */
+static size_t al_apart(const al_sound *s, size_t at)
+{
+    size_t k, least = SIZE_MAX;
+    for (k = 0; k < s->n; k++) {
+        size_t apart = at > s->begin[k] ? at - s->begin[k] : s->begin[k] - at;
+        least = apart < least ? apart : least;
+    }
+    return least;
+}
+
+/* Mean distance of part k from other sound of the window: at places evenly spaced, but where no
+ * part begins, or if there are none, half a period behind each part. */
+static float al_other_distance(const al_sound *s, size_t k)
+{
+    size_t period = s->begin[k + 1] - s->begin[k], i, n = 0;
+    size_t m = (period < AL_SOUND_MOST ? period : AL_SOUND_MOST) + 2 * AL_SOUND_MARGIN;
+    float sum = 0.0f;
+    int none;
+    for (i = 0; i < AL_SOUND_OTHERS; i++) {
+        size_t at = (2 * i + 1) * (s->frames - m) / (2 * AL_SOUND_OTHERS) + AL_SOUND_MARGIN;
+        if (10 * al_apart(s, at) >= 3 * period) {
+            sum += al_distance_at(s, k, at);
+            n++;
+        }
+    }
+    for (i = 0, none = n == 0; none && i < s->n; i++, n++) {
+        sum += al_distance_at(s, k, s->begin[i] + period / 2);
+    }
+    return sum / (float)n;
+}
+
+/* Whether the sound of parts recurs, in the window whose log-mel is in e->mel. Part k begins at
+ * position begin[k]. 1 also if that cannot be told. */
+static int al_sound_recurs(const al_aligner *a, const uint32_t *begin, size_t n)
+{
+    al_sound s;
+    float same = 0.0f, other = 0.0f;
+    size_t k;
+    if (n < 2 || begin[n - 1] < begin[0] + AL_SOUND_PERIOD * (n - 1)) {
+        return 1;
+    }
+    s.bands = al_bands(a);
+    s.begin = begin;
+    s.frames = a->frames;
+    s.n = n;
+    for (k = 0; s.bands != NULL && k + 1 < n; k++) {
+        size_t period = begin[k + 1] > begin[k] ? begin[k + 1] - begin[k] : 0;
+        size_t most = period < AL_SOUND_MOST ? period : AL_SOUND_MOST;
+        if (period >= AL_SOUND_LEAST && most + 2 * AL_SOUND_MARGIN <= s.frames) {
+            same += al_distance_at(&s, k, begin[k + 1]);
+            other += al_other_distance(&s, k);
+        }
+    }
+    return !(same > AL_SOUND_RECURS * other);
+}
+
 /* ---- words ---- */
 
 /* Whether text occurs in set, like Python's `text in set`; the empty text occurs in every set. */
@@ -18835,6 +19053,7 @@ typedef struct rs_draft {
     int32_t speaker;
     rs_origin origin;
     float voice;
+    int echo;               /* repeated although the sound does not recur, or text behind that */
     const al_word *words;   /* its words if requested, else NULL */
     size_t n_words;
     const char *word_text;  /* bytes of the words */
@@ -25731,6 +25950,7 @@ typedef struct ru_text {
     se_hypothesis *hypothesis; /* the window's text */
     rs_origin origin;       /* how it was decoded */
     int32_t device;         /* wnpu_device that encoded the window */
+    const float *span;      /* samples of the window that is decoded, see en_mel_job */
     al_aligner aligner;
     zl_work *compress;
     char *buffer;           /* [2][ZL_MAX] text of a decoding that is to be compressed */
@@ -25751,6 +25971,8 @@ typedef struct ru_confirmed {
     int32_t tokens[SE_MAX_TOKENS];
     float probability[SE_MAX_TOKENS];
 } ru_confirmed;
+
+/* ---- parts of live runs, and of runs that choose ---- */
 
 /* Choice among phrases. */
 typedef struct ru_phrase {
@@ -26734,7 +26956,8 @@ static int lg_is_last_resort(const rs_origin *o)
  * much of faint speech is found to be without voice, and it is that of the window if that is less,
  * because only parts of speech over a noisy line are found. The limit is that of OpenAI's rule.
  * Speech at an SNR of 0 dB stays below it: its words are improbable or without voice, but its
- * no-speech probability is low. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence
+ * no-speech probability is low. Repetition whose sound does not recur is nothing if no
+ * decoding was accepted. Both ends of a segment may be wrong by LG_TOLERANCE_MS, so silence
  * of that length at each says nothing: a command of half a second often gets a segment of two. */
 static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
 {
@@ -26745,6 +26968,7 @@ static int lg_is_unreliable(const ru_run *r, const rs_draft *d)
     float voiceless = voice + excess < 1.0f ? 1.0f - voice - excess : 0.0f;
     float doubt = d->origin.no_speech - d->origin.mean_logprob + 0.5f * voiceless;
     return p->vad && (lg_has_no_letters(r, d) || lg_is_last_resort(&d->origin) ||
+                      (d->echo && !d->origin.accepted) ||
                       doubt > p->no_speech_threshold - p->logprob_threshold);
 }
 
@@ -26917,6 +27141,7 @@ static int lg_add_segment(ru_run *r, size_t from, size_t to, int64_t t0_ms, int6
         return WNPU_OK;
     }
     d.voice = aw_speech_share(r, d.t0_ms, d.t1_ms);
+    d.echo = h->echo > 0 && to >= h->echo;
     status = lg_admit(r, from, &d, begin, &refused);
     if (status != WNPU_OK || refused) {
         return status;
@@ -27206,6 +27431,7 @@ static void wd_encode_samples(ru_run *r, const float *span, size_t content)
 {
     double since = os_now_ms();
     int bridged;
+    r->text.span = span;
     en_log_mel(&r->engine, span, content);
     r->stats.log_mel_ms += ru_elapsed_ms(&since);
     bridged = wd_encodes_all(r) && np_begin(&r->bridge);
@@ -27414,6 +27640,22 @@ static al_part wd_part(const ru_run *r, const int32_t *tokens, const se_parts *p
     return part;
 }
 
+/* Whether the sound of the first n parts of an aligned repetition recurs in the window. */
+static int wd_sound_recurs(ru_run *r, const se_parts *parts, size_t n, size_t window)
+{
+    const ru_lookahead *f = &r->lookahead;
+    al_aligner *a = &r->text.aligner;
+    const float *span = window == SE_ALONE ? r->text.span
+                            : r->audio.samples + (f->frame[window] - r->audio.frame) * ML_HOP;
+    uint32_t begin[SE_MAX_TOKENS + 1];
+    size_t k;
+    for (k = 0; k < n; k++) {
+        begin[k] = a->path[parts->begin[k]];
+    }
+    en_log_mel(&r->engine, span, window == SE_ALONE ? r->audio.content : f->content[window]);
+    return al_sound_recurs(a, begin, n);
+}
+
 /* Implements se_judge: whether repetition is in the audio. */
 static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_t slot,
                        size_t window)
@@ -27435,6 +27677,7 @@ static size_t wd_judge(void *user, const int32_t *tokens, se_parts *parts, size_
         a->part[k] = wd_part(r, tokens, parts, k, base);
     }
     k = al_supported(a->part, parts->n);
+    parts->echo = k >= SE_MIN_CONFIRMED && !wd_sound_recurs(r, parts, k, window);
     parts->at = k < parts->n ? a->path[parts->begin[k]] : 0;
     return k;
 }
@@ -27449,7 +27692,7 @@ static float wd_compression(ru_run *r, const se_hypothesis *h)
     char *raw = r->text.buffer, *text = r->text.buffer + ZL_MAX;
     size_t i, length, n = 0, begin = 0;
     for (i = 0; i < h->n; i++) {
-        const char *bytes = h->tokens[i] < v->eot && !h->again[i]
+        const char *bytes = h->tokens[i] < v->eot && !se_is_confirmed(h, i)
                                 ? tk_text(v, h->tokens[i], &length) : NULL;
         if (bytes != NULL) {
             length = length < ZL_MAX - n ? length : ZL_MAX - n;
@@ -28501,6 +28744,7 @@ static void wi_prepare(ru_run *r)
     double since;
     if (i < r->lookahead.n) {
         se_invalidate(&r->text.search);
+        r->text.span = r->audio.samples;
         r->decoder.window = r->lookahead.window[i];
         r->text.device = r->lookahead.device[i];
         r->stats.windows++;

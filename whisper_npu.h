@@ -498,7 +498,8 @@ typedef struct wnpu_segment {
     size_t n_tokens;
     int32_t language;         /* number of the language, 0 = English */
     int32_t window;           /* number of the window that the segment comes from, from 0 */
-    float mean_logprob;       /* mean log-probability of the window's tokens */
+    float mean_logprob;       /* mean log-probability of the window's tokens, without repetition
+                                 whose sound does not recur, see stop_loops */
     float no_speech;          /* probability of <|nospeech|> in the window */
     /* Since 0.2: how the text of the window was decoded. */
     float temperature;        /* of the decoding that was kept */
@@ -884,8 +885,11 @@ typedef struct wnpu_token_event {
  *   stop_loops       [1]  stop and reject a decoding that repeats itself where the audio does not:
  *                    the same text of up to 32 tokens for the fourth time (third time if it has 8
  *                    tokens or more), while the cross-attention does not advance through the audio
- *                    as it does for speech, or, with vad, finds no voice. 0: no check, and any
- *                    repetition counts for compression_threshold
+ *                    as it does for speech, or, with vad, finds no voice. Where it advances, but
+ *                    the sound of parts of 0.8 s or more does not recur, as in babble, repetition
+ *                    does not count for logprob_threshold, and with vad the ledger has it as
+ *                    unresolved if no decoding passes. 0: no check, and any repetition counts for
+ *                    compression_threshold
  *
  * Prompts (prompts)
  *   initial_prompt   [NULL]  UTF-8 text that the first window continues: names, spelling, style

@@ -86,6 +86,64 @@ static void ties(void)
             first[2]);
 }
 
+/* ---- does the sound recur? ---- */
+
+#define SOUNDS 40u /* of 80 to 120 ms each in a part */
+
+/* Adds a part of a window's log-mel from frame t on: sounds of 80 bands, `slow` times as long, each
+ * other than the last one's by noise. Returns where it ends. */
+static size_t add_part(float *mel, size_t t, const float *sound, float slow, float noise)
+{
+    size_t i, k, m;
+    for (i = 0; i < SOUNDS; i++) {
+        size_t length = (size_t)((8.0f + (float)(i % 3) * 2.0f) * slow);
+        for (k = 0; k < length; k++, t++) {
+            for (m = 0; m < 80; m++) {
+                mel[(t + 1) * 80 + m] = sound[i * 80 + m] + noise * (uniform() - 0.5f);
+            }
+        }
+    }
+    return t;
+}
+
+/* The same part said four times, at other speeds and in noise, and four parts that differ. */
+static void recurring_sound(void)
+{
+    static float mel[(ML_FRAMES + 2) * 80], attended[1500 * 64], sound[SOUNDS * 80];
+    static const float slow[4] = {1.0f, 0.8f, 1.2f, 0.9f};
+    static wnpu_model model;
+    static en_engine engine;
+    static de_decoder decoder;
+    static al_aligner a;
+    uint32_t begin[4], early[4] = {3, 33, 63, 93};
+    int trial;
+    model.n_mels = 80;
+    model.n_audio_state = 64;
+    engine.model = &model;
+    engine.mel = mel;
+    engine.attended = attended;
+    decoder.e = &engine;
+    a.decoder = &decoder;
+    for (trial = 0; trial < 4; trial++) {
+        int again = trial % 2;
+        size_t t = 0, i, k;
+        for (k = 0; k < 4; k++) {
+            for (i = 0; i < SOUNDS * 80 && (k == 0 || !again); i++) {
+                sound[i] = uniform();
+            }
+            begin[k] = (uint32_t)(t / 2) + random32() % 10; /* alignment is not exact */
+            t = add_part(mel, t, sound, slow[k], 0.5f);
+        }
+        a.frames = t / 2;
+        T_CHECK(al_sound_recurs(&a, begin, 4) == again, "trial %d: %s", trial,
+                again ? "said again, and not found" : "another sound, and found");
+        T_CHECK(al_sound_recurs(&a, begin, 1), "one part says nothing");
+        T_CHECK(al_sound_recurs(&a, early, 4), "nor do parts of 600 ms");
+        a.frames = 20;
+        T_CHECK(al_sound_recurs(&a, begin, 4), "nor does a short window");
+    }
+}
+
 /* ---- the median filter ---- */
 
 static int by_size(const void *a, const void *b)
@@ -1850,6 +1908,7 @@ static void words_tests(void)
     t_run("the script of a segment", script_of_segment);
     t_run("the best path, against all paths of small matrices", warping);
     t_run("equals in the path", ties);
+    t_run("sound that recurs, and sound that does not", recurring_sound);
     t_run("the median filter, against sorting", median_filter);
     t_run("the matrix, against its definition", the_matrix);
     t_run("alignment heads of known and unknown models", known_heads);
